@@ -1,0 +1,45 @@
+package model
+
+// Preset is one entry of the model catalog: the dimensions of a published model
+// and its exact parameter count. Its JSON is the catalog's own.
+type Preset struct {
+	ID                    string     `json:"id"`
+	Family                string     `json:"family"`
+	Kind                  string     `json:"kind"`
+	Layers                int64      `json:"layers"`
+	Hidden                int64      `json:"hidden"`
+	Heads                 int64      `json:"heads"`
+	KVHeads               int64      `json:"kv_heads"`
+	HeadDim               int64      `json:"head_dim"`
+	FFN                   int64      `json:"ffn"`
+	Vocabulary            int64      `json:"vocab"`
+	MaxPositions          int64      `json:"max_positions"`
+	PositionEmbeddingRows int64      `json:"position_embedding_rows"`
+	TiedEmbeddings        bool       `json:"tied_embeddings"`
+	MLP                   string     `json:"mlp"`
+	Norm                  string     `json:"norm"`
+	Position              string     `json:"position"`
+	Bias                  PresetBias `json:"bias"`
+	NormsPerLayer         int64      `json:"norms_per_layer"`
+	FinalNorm             bool       `json:"final_norm"`
+	QKNorm                string     `json:"qk_norm"`
+	SlidingWindow         int64      `json:"sliding_window"`
+	Dropout               struct {
+		Attention float64 `json:"attention"`
+		Residual  float64 `json:"residual"`
+		Embedding float64 `json:"embedding"`
+	} `json:"dropout"`
+	ParametersTotal int64    `json:"params_total"`
+	Aliases         []string `json:"aliases"`
+}
+
+// PresetBias says which matrices of a preset carry a bias.
+type PresetBias struct {
+	Q      bool `json:"q"`
+	K      bool `json:"k"`
+	V      bool `json:"v"`
+	O      bool `json:"o"`
+	MLP    bool `json:"mlp"`
+	LMHead bool `json:"lm_head"`
+	Norm   bool `json:"norm"`
+}

@@ -1,0 +1,115 @@
+package estimator
+
+// Result is the answer to one job.
+type Result struct {
+	Versions   Versions    `json:"versions"`
+	Model      ModelInfo   `json:"model"`
+	Peak       Peak        `json:"peak"`
+	Components []Component `json:"components"`
+	Phases     []Phase     `json:"phases"`
+	GPUs       []GPUFit    `json:"gpus"`
+	Notes      []Note      `json:"notes"`
+
+	Timeline []TimelineEvent `json:"timeline,omitempty"`
+	Tensors  []Tensor        `json:"tensors,omitempty"`
+}
+
+// Versions names everything that decides the bytes of an answer: the same
+// request with the same versions gives the same bytes.
+type Versions struct {
+	Estimator   string `json:"estimator"`
+	Reference   string `json:"reference"`
+	Catalog     string `json:"catalog,omitempty"`
+	Calibration string `json:"calibration"`
+}
+
+// ModelInfo says what was understood of the model.
+type ModelInfo struct {
+	Name                string `json:"name"`
+	Family              string `json:"family"`
+	Parameters          int64  `json:"parameters"`
+	TrainableParameters int64  `json:"trainable_parameters"`
+}
+
+// Peak is the largest moment of the job, in the three numbers that a user can
+// see: allocated (torch.cuda.max_memory_allocated), reserved
+// (max_memory_reserved) and device (the process in nvidia-smi).
+type Peak struct {
+	Phase     string `json:"phase"`
+	MicroStep *int64 `json:"micro_step"`
+	Where     string `json:"where"`
+
+	AllocatedBytes int64 `json:"allocated_bytes"`
+	ReservedBytes  int64 `json:"reserved_bytes"`
+	DeviceBytes    int64 `json:"device_bytes"`
+	LowBytes       int64 `json:"low_bytes"`
+	HighBytes      int64 `json:"high_bytes"`
+	// MinimumLimitBytes is the least that the caching allocator needs to get through.
+	MinimumLimitBytes int64 `json:"minimum_limit_bytes"`
+}
+
+// Component is what one kind of tensor holds at the peak. The components of a
+// Result add up to Peak.DeviceBytes.
+type Component struct {
+	Name  string  `json:"name"`
+	Bytes int64   `json:"bytes"`
+	Share float64 `json:"share"`
+	How   string  `json:"how,omitempty"`
+	Parts []Part  `json:"parts,omitempty"`
+}
+
+// Part is a share of a component, by the kind of module that made it.
+type Part struct {
+	Name  string `json:"name"`
+	Bytes int64  `json:"bytes"`
+}
+
+// Phase is the largest allocated figure within one phase of the step.
+type Phase struct {
+	Name           string `json:"name"`
+	AllocatedBytes int64  `json:"allocated_bytes"`
+}
+
+// GPUFit is the judgement of one card.
+type GPUFit struct {
+	GPU           string  `json:"gpu"`
+	UsableBytes   int64   `json:"usable_bytes"`
+	HeadroomBytes int64   `json:"headroom_bytes"`
+	Verdict       Verdict `json:"verdict"`
+	// Probability that the job fits.
+	Probability float64 `json:"probability"`
+}
+
+// Verdict is whether a job fits on a card.
+type Verdict string
+
+// The verdicts, from high_bytes, device_bytes and low_bytes against usable_bytes.
+const (
+	Fits       Verdict = "fits"         // high ≤ usable
+	Tight      Verdict = "tight"        // device ≤ usable < high
+	Unlikely   Verdict = "unlikely"     // low ≤ usable < device
+	DoesNotFit Verdict = "does_not_fit" // low > usable
+	Unknown    Verdict = "unknown"
+)
+
+// Note explains something about an answer.
+type Note struct {
+	Code string `json:"code"`
+	Text string `json:"text"`
+}
+
+// TimelineEvent is the live memory after one moment of the step.
+type TimelineEvent struct {
+	Phase          string `json:"phase"`
+	MicroStep      *int64 `json:"micro_step"`
+	Event          string `json:"event"`
+	AllocatedBytes int64  `json:"allocated_bytes"`
+}
+
+// Tensor is one tensor that is alive at the peak.
+type Tensor struct {
+	Name      string `json:"name"`
+	Component string `json:"component"`
+	Bytes     int64  `json:"bytes"`
+	Count     int64  `json:"count"`
+}
