@@ -1,0 +1,245 @@
+package catalog
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// Loader yields the entries of a catalog. Each function is called once, at the first
+// look-up that needs it: a command that asks for one model does not read the GPUs.
+type Loader struct {
+	GPUs   func() ([]GPU, error)
+	Models func() ([]Model, error)
+}
+
+// Catalog looks up GPUs and models by name. It does not change, and it may be used
+// by several goroutines.
+type Catalog struct {
+	revision string
+	gpus     func() (*gpuIndex, error)
+	models   func() (*modelIndex, error)
+}
+
+type gpuIndex struct {
+	entries      []GPU
+	forEstimator []estimator.GPU
+	byKey        map[string]int
+	candidates   func() []candidate
+}
+
+type modelIndex struct {
+	entries    []Model
+	byKey      map[string]int
+	candidates func() []candidate
+}
+
+// New makes a catalog of what load yields. The revision names its contents: answers from
+// catalogs of the same revision are the same.
+func New(revision string, load Loader) *Catalog {
+	return &Catalog{
+		revision: revision,
+		gpus: sync.OnceValues(func() (*gpuIndex, error) {
+			entries, err := load.GPUs()
+			if err != nil {
+				return nil, fmt.Errorf("load the GPU catalog: %w", err)
+			}
+			return indexGPUs(entries), nil
+		}),
+		models: sync.OnceValues(func() (*modelIndex, error) {
+			entries, err := load.Models()
+			if err != nil {
+				return nil, fmt.Errorf("load the model catalog: %w", err)
+			}
+			return indexModels(entries), nil
+		}),
+	}
+}
+
+// Contents is everything in a catalog at one moment.
+type Contents struct {
+	Revision string
+	GPUs     []GPU
+	Models   []Model
+}
+
+// Of makes a catalog of contents that are already there.
+func Of(c *Contents) *Catalog {
+	return New(c.Revision, Loader{
+		GPUs:   func() ([]GPU, error) { return c.GPUs, nil },
+		Models: func() ([]Model, error) { return c.Models, nil },
+	})
+}
+
+// Revision names the catalog's contents: "c-1".
+func (c *Catalog) Revision() string { return c.revision }
+
+// Load reads everything now, and reports what is wrong with it.
+func (c *Catalog) Load() error {
+	if _, err := c.gpus(); err != nil {
+		return err
+	}
+	_, err := c.models()
+	return err
+}
+
+// GPUs lists the cards, in the catalog's order.
+func (c *Catalog) GPUs() ([]GPU, error) {
+	x, err := c.gpus()
+	if err != nil {
+		return nil, err
+	}
+	return x.entries, nil
+}
+
+// EstimatorGPUs lists the cards as the estimator takes them.
+func (c *Catalog) EstimatorGPUs() ([]estimator.GPU, error) {
+	x, err := c.gpus()
+	if err != nil {
+		return nil, err
+	}
+	return x.forEstimator, nil
+}
+
+// Models lists the models, in the catalog's order.
+func (c *Catalog) Models() ([]Model, error) {
+	x, err := c.models()
+	if err != nil {
+		return nil, err
+	}
+	return x.entries, nil
+}
+
+// GPU finds a card by id, alias, the name that nvidia-smi prints, a Kubernetes
+// product label, or the name of a MIG slice. The error is an *UnknownError where no
+// card has the name.
+func (c *Catalog) GPU(name string) (*GPU, error) {
+	x, err := c.gpus()
+	if err != nil {
+		return nil, err
+	}
+	key := GPUKey(name)
+	if i, ok := x.byKey[key]; ok {
+		return &x.entries[i], nil
+	}
+	if card, profile, ok := splitMIG(name); ok {
+		if i, ok := x.byKey[card]; ok {
+			g := &x.entries[i]
+			if s, ok := g.slice(profile); ok {
+				return s, nil
+			}
+			return nil, &UnknownError{Kind: "GPU", Name: name, Reason: g.migProblem(profile)}
+		}
+		key = card
+	}
+	unknown := &UnknownError{Kind: "GPU", Name: name}
+	for _, i := range nearest(key, x.candidates()) {
+		unknown.Nearest = append(unknown.Nearest, x.entries[i].ID)
+	}
+	return nil, unknown
+}
+
+// Model finds a model by id, alias, or the part of its id after the slash where only
+// one model has it. The error is an *UnknownError where no model has the name.
+func (c *Catalog) Model(name string) (*Model, error) {
+	x, err := c.models()
+	if err != nil {
+		return nil, err
+	}
+	key := ModelKey(name)
+	if i, ok := x.byKey[key]; ok {
+		return &x.entries[i], nil
+	}
+	unknown := &UnknownError{Kind: "model", Name: name}
+	found := nearest(key, x.candidates())
+	if last := lastComponent(key); len(found) == 0 && last != key {
+		found = nearest(last, x.candidates())
+	}
+	for _, i := range found {
+		unknown.Nearest = append(unknown.Nearest, x.entries[i].ID)
+	}
+	return nil, unknown
+}
+
+func indexGPUs(entries []GPU) *gpuIndex {
+	x := &gpuIndex{entries: entries, forEstimator: make([]estimator.GPU, len(entries)), byKey: make(map[string]int, 4*len(entries))}
+	for i := range entries {
+		x.forEstimator[i] = entries[i].ForEstimator()
+	}
+	names := make([][]string, len(entries))
+	for i := range entries {
+		names[i] = append([]string{entries[i].Name}, entries[i].Aliases...)
+	}
+	fill(x.byKey, len(entries), GPUKey,
+		func(i int) (string, Origin, []string) { return entries[i].ID, entries[i].Origin, names[i] })
+	x.candidates = sync.OnceValue(func() []candidate { return candidates(x.byKey) })
+	return x
+}
+
+func indexModels(entries []Model) *modelIndex {
+	x := &modelIndex{entries: entries, byKey: make(map[string]int, 4*len(entries))}
+	fill(x.byKey, len(entries), ModelKey,
+		func(i int) (string, Origin, []string) { return entries[i].ID, entries[i].Origin, entries[i].Aliases })
+	addLastComponents(x.byKey)
+	x.candidates = sync.OnceValue(func() []candidate { return candidates(x.byKey) })
+	return x
+}
+
+// fill gives every name to one entry. An id goes before another entry's alias, and what
+// a user added before what is built in.
+func fill(byKey map[string]int, n int, key func(string) string, entry func(int) (id string, origin Origin, names []string)) {
+	for _, origin := range []Origin{User, Builtin} {
+		for i := range n {
+			if id, o, _ := entry(i); (o == User) == (origin == User) {
+				claim(byKey, key(id), i)
+			}
+		}
+	}
+	for _, origin := range []Origin{User, Builtin} {
+		for i := range n {
+			if _, o, names := entry(i); (o == User) == (origin == User) {
+				for _, name := range names {
+					claim(byKey, key(name), i)
+				}
+			}
+		}
+	}
+}
+
+func claim(byKey map[string]int, key string, entry int) {
+	if _, taken := byKey[key]; !taken && key != "" {
+		byKey[key] = entry
+	}
+}
+
+// addLastComponents lets "Llama-3.1-8B" mean meta-llama/Llama-3.1-8B, unless two
+// models end alike.
+func addLastComponents(byKey map[string]int) {
+	const ambiguous = -1
+	last := map[string]int{}
+	for key, entry := range byKey {
+		if !strings.Contains(key, "/") {
+			continue
+		}
+		short := lastComponent(key)
+		if other, ok := last[short]; ok && other != entry {
+			entry = ambiguous
+		}
+		last[short] = entry
+	}
+	for short, entry := range last {
+		if entry != ambiguous {
+			claim(byKey, short, entry)
+		}
+	}
+}
+
+func candidates(byKey map[string]int) []candidate {
+	list := make([]candidate, 0, len(byKey))
+	for key, entry := range byKey {
+		list = append(list, candidate{key, entry})
+	}
+	return list
+}

@@ -1,0 +1,50 @@
+package catalog
+
+import (
+	"strings"
+	"unicode"
+)
+
+// vendorWords are dropped from the front of a GPU's name. "Quadro" is not among
+// them: a Quadro RTX 6000 and an RTX 6000 Ada are different cards.
+var vendorWords = map[string]bool{
+	"nvidia": true, "geforce": true, "tesla": true,
+	"amd": true, "instinct": true, "radeon": true,
+	"intel": true,
+}
+
+// trailingWords are dropped from the end: nvidia-smi calls laptop cards
+// "… Laptop GPU", Intel's end in "Graphics", and gpu-feature-discovery appends
+// SHARED to the product label of a time-sliced card.
+var trailingWords = map[string]bool{"gpu": true, "graphics": true, "shared": true}
+
+// GPUKey is the form in which the names of GPUs are compared: lower case,
+// without separators, vendor in front and empty words behind. Two names with the
+// same key are the same name.
+func GPUKey(name string) string { return strings.Join(gpuWords(name), "") }
+
+func gpuWords(name string) []string {
+	name = strings.NewReplacer("(r)", " ", "(tm)", " ", "®", " ", "™", " ").Replace(strings.ToLower(name))
+	words := strings.FieldsFunc(name, func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune("-_/,;:()[]\"'", r)
+	})
+	for len(words) > 1 && vendorWords[words[0]] {
+		words = words[1:]
+	}
+	for len(words) > 1 && trailingWords[words[len(words)-1]] {
+		words = words[:len(words)-1]
+	}
+	return words
+}
+
+// ModelKey is the form in which the names of models are compared: lower case,
+// with one kind of separator. Dots and slashes stay, since Qwen2.5 and Qwen25
+// would be different models.
+func ModelKey(name string) string {
+	return strings.Join(strings.FieldsFunc(strings.ToLower(name), func(r rune) bool {
+		return unicode.IsSpace(r) || r == '-' || r == '_'
+	}), "-")
+}
+
+// lastComponent is what follows the last slash of a model's key.
+func lastComponent(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }

@@ -1,0 +1,76 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// EstimateOptions asks for parts of an answer that are left out by default.
+type EstimateOptions struct {
+	Timeline, Tensors bool
+}
+
+// Estimate says what a job takes and where it fits. The result is shared with other
+// callers and is for reading only. The error is an *estimator.InvalidJobError that lists
+// everything wrong with the job, or an *Error.
+func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOptions) (*estimator.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := s.resolve(job)
+	if err != nil {
+		return nil, err
+	}
+	r.input.Timeline, r.input.Tensors = o.Timeline, o.Tensors
+	answer := func() (*estimator.Result, error) {
+		result, err := estimator.Estimate(r.input)
+		if err := r.problems(err); err != nil {
+			return nil, err
+		}
+		result.Versions.Catalog = s.catalog.Revision()
+		return result, nil
+	}
+	var result *estimator.Result
+	if o.Timeline || o.Tensors || r.unknown.Err() != nil {
+		// Not remembered: a timeline may be megabytes, and a job with unknown names has no answer.
+		result, err = answer()
+	} else {
+		result, err = s.results.do(s.digest(r), answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(r.notes) > 0 {
+		noted := *result
+		noted.Notes = slices.Concat(result.Notes, r.notes)
+		result = &noted
+	}
+	return result, nil
+}
+
+// problems joins the names that nothing has with what the estimator found wrong. Without
+// its preset the estimator cannot say anything about the model, so of those
+// complaints only the catalog's is kept.
+func (r *resolved) problems(err error) error {
+	unknown, _ := errors.AsType[*invalid.Error](r.unknown.Err())
+	if unknown == nil {
+		return err
+	}
+	var all invalid.List
+	all.Append(unknown.Fields...)
+	if found, ok := errors.AsType[*invalid.Error](err); ok {
+		presetUnknown := slices.ContainsFunc(unknown.Fields, func(f invalid.Field) bool { return f.Code == "unknown_model" })
+		for _, f := range found.Fields {
+			if presetUnknown && (f.Pointer == "/model" || strings.HasPrefix(f.Pointer, "/model/preset")) {
+				continue
+			}
+			all.Append(f)
+		}
+	}
+	return all.Err()
+}

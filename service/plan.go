@@ -1,0 +1,70 @@
+package service
+
+import (
+	"context"
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner"
+)
+
+// PlanRequest is a job and the batch that it is to keep.
+type PlanRequest struct {
+	Job estimator.Job
+	// EffectiveBatch counts sequences over all GPUs and accumulation steps; 0
+	// means what the job gives today.
+	EffectiveBatch int64
+}
+
+// PlanOptions asks for parts of a plan that are left out by default.
+type PlanOptions struct {
+	Frontier bool
+}
+
+// Plan finds the ways to run a job on its first GPU. The plan is shared with other
+// callers and is for reading only. Errors are those of Estimate.
+func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) (*planner.Plan, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	r, err := s.resolve(request.Job)
+	if err != nil {
+		return nil, err
+	}
+	cards, err := s.catalog.EstimatorGPUs()
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	answer := func() (*planner.Plan, error) {
+		plan, err := planner.Make(ctx, planner.Request{
+			Input:          r.input,
+			EffectiveBatch: request.EffectiveBatch,
+			Catalog:        cards,
+			Frontier:       o.Frontier,
+		})
+		if err := r.problems(err); err != nil {
+			return nil, err
+		}
+		plan.Versions.Catalog = s.catalog.Revision()
+		return plan, nil
+	}
+	var plan *planner.Plan
+	if r.unknown.Err() != nil {
+		plan, err = answer()
+	} else {
+		frontier := int64(0)
+		if o.Frontier {
+			frontier = 1
+		}
+		plan, err = s.plans.do(s.digest(r, request.EffectiveBatch, frontier), answer)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if len(r.notes) > 0 {
+		noted := *plan
+		noted.Notes = slices.Concat(plan.Notes, r.notes)
+		plan = &noted
+	}
+	return plan, nil
+}

@@ -1,0 +1,156 @@
+package service
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// wholeCatalog in a job's list of GPUs stands for every card of the catalog.
+const wholeCatalog = "*"
+
+// maxSuggestions bounds the unknown names of one job that are compared with the
+// whole catalog: a job may hold hundreds.
+const maxSuggestions = 16
+
+// resolved is a job with its names looked up.
+type resolved struct {
+	input estimator.Input
+	// notes say how names were read that could have meant something else.
+	notes []estimator.Note
+	// unknown holds the names that nothing has.
+	unknown invalid.List
+}
+
+// resolve looks up every name of a job, and notes all that are unknown.
+func (s *Service) resolve(job estimator.Job) (*resolved, error) {
+	r := &resolved{input: estimator.Input{Job: job}}
+	if err := s.resolveModel(r); err != nil {
+		return nil, err
+	}
+	return r, s.resolveGPUs(r)
+}
+
+func (s *Service) resolveModel(r *resolved) error {
+	name := r.input.Job.Model.Preset
+	if name == "" {
+		return nil
+	}
+	m, err := s.catalog.Model(name)
+	if unknown, ok := errors.AsType[*catalog.UnknownError](err); ok {
+		r.unknown.Add("/model/preset", "unknown_model", "%s", unknown.Error())
+		return nil
+	}
+	if err != nil {
+		return unreadable(err)
+	}
+	r.input.Preset = &m.Preset
+	r.input.Job.Model.Preset = m.ID
+	if note := m.AliasNote(name); note != "" {
+		r.notes = append(r.notes, estimator.Note{Code: "model-name", Text: fmt.Sprintf("%q is read as %s. %s", name, m.ID, note)})
+	}
+	return nil
+}
+
+func (s *Service) resolveGPUs(r *resolved) error {
+	all := false
+	suggestions := maxSuggestions
+	for i, ref := range r.input.Job.GPUs {
+		pointer := fmt.Sprintf("/gpus/%d", i)
+		switch {
+		case ref.Name == "" && ref.MemoryBytes == 0:
+			r.unknown.Add(pointer, "required", `a GPU is a name, "*" or {"name", "memory_bytes"}`)
+		case ref.Name == wholeCatalog && ref.MemoryBytes == 0:
+			cards, err := s.catalog.EstimatorGPUs()
+			if err != nil {
+				return unreadable(err)
+			}
+			if !all {
+				r.input.GPUs = append(r.input.GPUs, cards...)
+			}
+			all = true
+		default:
+			g, err := s.catalog.GPU(ref.Name)
+			unknown, isUnknown := errors.AsType[*catalog.UnknownError](err)
+			switch {
+			case isUnknown && ref.MemoryBytes > 0:
+				g = catalog.WithMemory(ref.Name, ref.MemoryBytes, nil)
+			case isUnknown:
+				if suggestions--; suggestions < 0 {
+					unknown.Nearest = nil
+				}
+				r.unknown.Add(pointer, "unknown_gpu", "%s", unknown.Error())
+				continue
+			case err != nil:
+				return unreadable(err)
+			case ref.MemoryBytes > 0:
+				g = catalog.WithMemory(ref.Name, ref.MemoryBytes, g)
+			default:
+				r.noteGPU(ref.Name, g)
+			}
+			r.input.GPUs = append(r.input.GPUs, g.ForEstimator())
+		}
+	}
+	return nil
+}
+
+// noteGPU says what the user should know of a card that was named.
+func (r *resolved) noteGPU(name string, g *catalog.GPU) {
+	if note := g.AliasNote(name); note != "" {
+		r.notes = append(r.notes, estimator.Note{Code: "gpu-name", Text: fmt.Sprintf("%q is read as %s. %s", name, g.ID, note)})
+	}
+	switch g.UsableBasis {
+	case catalog.Inferred, catalog.Nominal:
+		r.notes = append(r.notes, estimator.Note{Code: "usable-memory-inferred",
+			Text: fmt.Sprintf("The usable memory of %s is inferred: %s.", g.ID, g.UsableNote)})
+	case catalog.Unknown:
+		r.notes = append(r.notes, estimator.Note{Code: "usable-memory-unknown",
+			Text: fmt.Sprintf("The usable memory of %s is unknown: %s.", g.ID, g.UsableNote)})
+	}
+}
+
+// digest identifies a resolved job. The zero digest identifies nothing.
+type digest [sha256.Size]byte
+
+// digest covers everything that decides the answer: the job with canonical names,
+// the cards, and the catalog that the preset is from. Two spellings of a name share an
+// answer.
+func (s *Service) digest(r *resolved, extra ...int64) digest {
+	job := r.input.Job
+	job.GPUs = nil
+	canonical, err := json.Marshal(job)
+	if err != nil { // a number that JSON cannot hold; the estimator will refuse it
+		return digest{}
+	}
+	h := sha256.New()
+	var buf []byte
+	text := func(b string) {
+		buf = binary.AppendUvarint(buf, uint64(len(b)))
+		buf = append(buf, b...)
+	}
+	text(s.catalog.Revision())
+	text(string(canonical))
+	for _, n := range extra {
+		buf = binary.AppendVarint(buf, n)
+	}
+	for i := range r.input.GPUs {
+		g := &r.input.GPUs[i]
+		text(g.ID)
+		text(g.Vendor)
+		for _, n := range []int64{g.MemoryBytes, g.UsableBytes, int64(g.ComputeCapability), int64(g.Multiprocessors)} {
+			buf = binary.AppendVarint(buf, n)
+		}
+		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond} {
+			buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
+		}
+	}
+	h.Write(buf)
+	return digest(h.Sum(nil))
+}

@@ -1,0 +1,180 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// Catalog reads everything at one moment, so that the revision is that of the entries.
+func (s *Store) Catalog(ctx context.Context) (*catalog.Contents, error) {
+	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	if err != nil {
+		return nil, fmt.Errorf("begin to read the catalog: %w", err)
+	}
+	defer tx.Rollback() //nolint:errcheck // nothing was written
+	r := reader{tx}
+	var c catalog.Contents
+	if c.Revision, err = r.revision(ctx); err != nil {
+		return nil, err
+	}
+	if c.GPUs, err = r.gpus(ctx); err != nil {
+		return nil, err
+	}
+	if c.Models, err = r.models(ctx); err != nil {
+		return nil, err
+	}
+	return &c, nil
+}
+
+// reader reads within one transaction.
+type reader struct{ tx *sql.Tx }
+
+// revision is "c-1" as shipped, and "c-1.3" after three changes by users.
+func (r reader) revision(ctx context.Context) (string, error) {
+	var builtin string
+	var changes int64
+	err := r.tx.QueryRowContext(ctx, `SELECT builtin, user_changes FROM catalog_state WHERE id = 1`).Scan(&builtin, &changes)
+	if err != nil {
+		return "", fmt.Errorf("query the catalog's revision: %w", err)
+	}
+	if changes == 0 {
+		return builtin, nil
+	}
+	return fmt.Sprintf("%s.%d", builtin, changes), nil
+}
+
+// gpus reads all cards. A user's entry stands in place of a built-in one with its id.
+func (r reader) gpus(ctx context.Context) ([]catalog.GPU, error) {
+	var list []catalog.GPU
+	index := map[string]int{}
+	err := r.entries(ctx, `
+SELECT id, origin, revision, document FROM gpus AS g
+WHERE origin = 'user' OR NOT EXISTS (SELECT 1 FROM gpus AS u WHERE u.id = g.id AND u.origin = 'user')
+ORDER BY position, id`,
+		func(e entry) error {
+			g := catalog.GPU{}
+			if err := json.Unmarshal(e.document, &g); err != nil {
+				return err
+			}
+			g.ID, g.Origin, g.Revision = e.id, e.origin, e.revision
+			index[e.id] = len(list)
+			list = append(list, g)
+			return nil
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read GPUs: %w", err)
+	}
+	err = r.aliases(ctx, `SELECT gpu_id, origin, alias, note FROM gpu_aliases ORDER BY gpu_id, position, alias`,
+		func(a alias) {
+			if i, ok := index[a.id]; ok && list[i].Origin == a.origin {
+				a.addTo(&list[i].Aliases, &list[i].AliasNotes)
+			}
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read the aliases of GPUs: %w", err)
+	}
+	return list, nil
+}
+
+// models reads all models. A user's entry stands in place of a built-in one with its id.
+func (r reader) models(ctx context.Context) ([]catalog.Model, error) {
+	var list []catalog.Model
+	index := map[string]int{}
+	err := r.entries(ctx, `
+SELECT id, origin, revision, document FROM models AS m
+WHERE origin = 'user' OR NOT EXISTS (SELECT 1 FROM models AS u WHERE u.id = m.id AND u.origin = 'user')
+ORDER BY position, id`,
+		func(e entry) error {
+			m := catalog.Model{}
+			if err := json.Unmarshal(e.document, &m); err != nil {
+				return err
+			}
+			m.ID, m.Origin, m.Revision = e.id, e.origin, e.revision
+			index[e.id] = len(list)
+			list = append(list, m)
+			return nil
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read models: %w", err)
+	}
+	err = r.aliases(ctx, `SELECT model_id, origin, alias, note FROM model_aliases ORDER BY model_id, position, alias`,
+		func(a alias) {
+			if i, ok := index[a.id]; ok && list[i].Origin == a.origin {
+				a.addTo(&list[i].Aliases, &list[i].AliasNotes)
+			}
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read the aliases of models: %w", err)
+	}
+	return list, nil
+}
+
+type entry struct {
+	id       string
+	origin   catalog.Origin
+	revision int64
+	document []byte
+}
+
+func (r reader) entries(ctx context.Context, query string, each func(entry) error) error {
+	return r.query(ctx, query, func(rows *sql.Rows) error {
+		var e entry
+		if err := rows.Scan(&e.id, &e.origin, &e.revision, &e.document); err != nil {
+			return err
+		}
+		if err := each(e); err != nil {
+			return fmt.Errorf("entry %s: %w", e.id, err)
+		}
+		return nil
+	})
+}
+
+type alias struct {
+	id         string
+	origin     catalog.Origin
+	name, note string
+}
+
+func (a alias) addTo(names *[]string, notes *map[string]string) {
+	*names = append(*names, a.name)
+	if a.note == "" {
+		return
+	}
+	if *notes == nil {
+		*notes = map[string]string{}
+	}
+	(*notes)[a.name] = a.note
+}
+
+func (r reader) aliases(ctx context.Context, query string, each func(alias)) error {
+	return r.query(ctx, query, func(rows *sql.Rows) error {
+		var a alias
+		if err := rows.Scan(&a.id, &a.origin, &a.name, &a.note); err != nil {
+			return err
+		}
+		each(a)
+		return nil
+	})
+}
+
+func (r reader) query(ctx context.Context, query string, each func(*sql.Rows) error) (err error) {
+	rows, err := r.tx.QueryContext(ctx, query)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if closeErr := rows.Close(); err == nil {
+			err = closeErr
+		}
+	}()
+	for rows.Next() {
+		if err := each(rows); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
