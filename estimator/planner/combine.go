@@ -1,0 +1,253 @@
+package planner
+
+import (
+	"context"
+	"math"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// combinations looks for the cheapest set of levers with which a job fits that
+// fits in no pair and with no single lever: without a change to training if there
+// is one, and with one otherwise.
+func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, error) {
+	least := s.floor.choice()
+	if len(work) > 0 {
+		least = work[len(work)-1].choice()
+	}
+	neutral := neutralLevers(s.costs.base, s.tool)
+	found, err := s.pull(ctx, s.floor.with, neutral, least)
+	if err != nil {
+		return nil, err
+	}
+	if !found.fits() {
+		found, err = s.pull(ctx, found.with, changingLevers(s.costs.base, s.shape, s.tool), least)
+		if err != nil {
+			return nil, err
+		}
+	}
+	if !found.fits() {
+		s.notes.add("nothing_fits", "No combination of the settings that were tried makes the job fit; the smallest takes %s of %s.",
+			size(found.deviceBytes()), size(found.fit().UsableBytes))
+		if len(found.with.levers) == 0 {
+			return nil, nil
+		}
+		return []proposal{{judged: found, title: title(found.with) + " (all that helps)"}}, nil
+	}
+	found, err = s.prune(ctx, found)
+	if err != nil {
+		return nil, err
+	}
+	var pairs []Choice
+	for _, j := range work {
+		pairs = append(pairs, j.choice())
+	}
+	larger, err := s.largestPair(ctx, found.with, pairs)
+	if err != nil {
+		return nil, err
+	}
+	if larger != nil {
+		found = *larger
+	}
+	return []proposal{{judged: found, title: title(found.with)}}, nil
+}
+
+// pull adds levers one at a time, each time the one that leaves least on the card,
+// until the job fits or nothing helps.
+func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice) (judged, error) {
+	now, err := s.judge(ctx, v, at)
+	if err != nil {
+		return judged{}, err
+	}
+	for !now.fits() {
+		tried := make([]judged, len(levers))
+		err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
+			if !now.with.holds(levers[i].group) {
+				tried[i], err = s.judge(ctx, now.with.with(levers[i]), at)
+			}
+			return err
+		})
+		if err != nil {
+			return judged{}, err
+		}
+		next := now
+		for _, j := range tried {
+			if j.result == nil {
+				continue
+			}
+			// Of several that make the job fit, the one that costs least; before
+			// that, the one that saves most.
+			if next.fits() {
+				if j.fits() && s.score(j) < s.score(next) {
+					next = j
+				}
+			} else if j.fits() || now.result == nil || j.highBytes() < next.highBytes() {
+				next = j
+			}
+		}
+		if next.with.key == now.with.key {
+			return now, nil
+		}
+		now = next
+	}
+	return now, nil
+}
+
+// prune drops every lever without which the job still fits, dearest first.
+func (s *search) prune(ctx context.Context, j judged) (judged, error) {
+	for {
+		cheapest, lowest := -1, math.Inf(1)
+		var kept judged
+		for i := range j.with.levers {
+			rest := append(append([]lever(nil), j.with.levers[:i]...), j.with.levers[i+1:]...)
+			x, err := s.judge(ctx, newVariant(rest...), j.choice())
+			if err != nil {
+				return judged{}, err
+			}
+			if x.fits() && s.score(x) < lowest {
+				cheapest, lowest, kept = i, s.score(x), x
+			}
+		}
+		if cheapest < 0 {
+			return j, nil
+		}
+		j = kept
+	}
+}
+
+// title joins the titles of a variant's levers.
+func title(v variant) string {
+	ts := make([]string, len(v.levers))
+	for i, l := range v.levers {
+		if ts[i] = l.title; i > 0 {
+			ts[i] = strings.ToLower(l.title[:1]) + l.title[1:]
+		}
+	}
+	return strings.Join(ts, "; ")
+}
+
+// nearTolerance is how far the nearest batch may be from the one asked for.
+const nearTolerance = 0.05
+
+// nearWorth is how much slower than the near batch the best exact pair must be
+// for the near one to be worth a word.
+const nearWorth = 0.05
+
+// nearest looks for an effective batch close to the target that a large
+// micro-batch divides, where no exact pair is nearly as fast: a prime number of
+// sequences has only the pairs 1 × n and n × 1.
+func (s *search) nearest(best *judged, edge limit) (Choice, bool) {
+	if edge.best == nil || len(s.exact) == 0 {
+		return Choice{}, false
+	}
+	largest := edge.micro()
+	if best != nil && (best.micro >= largest || best.time.Expected <= s.relativeTime(*edge.best).Expected*(1+nearWorth)) {
+		return Choice{}, false
+	}
+	perGPU := s.batch.target / s.batch.gpus
+	var found Choice
+	distance := math.Inf(1)
+	// Nearly the largest is nearly as fast, so half of it is far enough to look.
+	const looked = 256
+	for micro := largest; micro > max(largest/2, largest-looked); micro-- {
+		accum := max(1, (perGPU+micro/2)/micro)
+		if d := math.Abs(s.batch.deviation(s.batch.effective(micro, accum))); d < distance {
+			found, distance = Choice{micro, accum}, d
+		}
+	}
+	return found, distance > 0 && distance <= nearTolerance*100
+}
+
+// explainDropped names the options that another one beats in every respect.
+func (s *search) explainDropped(ps []beaten) {
+	const named = 4
+	for _, b := range ps[:min(named, len(ps))] {
+		s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more memory and no more time.",
+			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, size(b.loser.deviceBytes()), b.loser.time.Expected,
+			lowerFirst(b.winner.title), b.winner.micro, b.winner.accum)
+	}
+}
+
+func lowerFirst(t string) string { return strings.ToLower(t[:1]) + t[1:] }
+
+// beaten is a proposal and one that beats it.
+type beaten struct{ loser, winner proposal }
+
+// unique keeps the first of the proposals for one candidate.
+func unique(ps []proposal) []proposal {
+	seen := map[costKey]bool{}
+	var out []proposal
+	for _, p := range ps {
+		if k := (costKey{p.with.key, p.micro, p.accum}); !seen[k] {
+			seen[k] = true
+			out = append(out, p)
+		}
+	}
+	return out
+}
+
+// pareto drops what is beaten in memory, time and effort by something that leaves
+// training alone, among proposals that do so too. What changes training is kept:
+// people ask about it, and the table's answer is its place.
+func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
+	for i, p := range ps {
+		winner := -1
+		for k, q := range ps {
+			if i != k && !s.changesTraining(p) && !s.changesTraining(q) && s.beats(q, p) {
+				winner = k
+				break
+			}
+		}
+		if winner < 0 {
+			kept = append(kept, p)
+			continue
+		}
+		// A lever that saves nothing stays in the table to say so.
+		if p.beside != nil && !p.fits() && p.deviceBytes() >= p.beside.deviceBytes() {
+			kept = append(kept, p)
+			continue
+		}
+		dropped = append(dropped, beaten{p, ps[winner]})
+	}
+	return kept, dropped
+}
+
+// beats reports whether q is at least as good as p in every respect and better in one.
+func (s *search) beats(q, p proposal) bool {
+	if !q.fits() || q.with.holds("gpu") || p.with.holds("gpu") {
+		return false
+	}
+	eq, ep := s.effort(q), s.effort(p)
+	noWorse := q.deviceBytes() <= p.deviceBytes() && q.time.Expected <= p.time.Expected && eq <= ep
+	better := q.deviceBytes() < p.deviceBytes() || q.time.Expected < p.time.Expected || eq < ep
+	return noWorse && better
+}
+
+// effort is what it takes to get from today to a candidate.
+func (s *search) effort(p proposal) float64 {
+	e := p.with.effort()
+	if s.today == nil || p.choice() != s.today.choice() {
+		e += settingEffort
+	}
+	return e
+}
+
+// tier puts proposals in groups: those that leave training alone first, and in
+// each those that fit, may fit, are not enough, save nothing.
+func (s *search) tier(p proposal) int {
+	t := 0
+	switch {
+	case p.fits():
+	case p.fit().Verdict == estimator.Tight:
+		t = 1
+	case p.beside != nil && p.deviceBytes() >= p.beside.deviceBytes():
+		t = 3
+	default:
+		t = 2
+	}
+	if s.changesTraining(p) {
+		t += 4
+	}
+	return t
+}

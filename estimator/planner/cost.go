@@ -1,0 +1,130 @@
+package planner
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// Estimator answers what one candidate job takes. [estimator.Estimate] is one; it
+// must be a pure function that may be called from several goroutines at once.
+type Estimator func(estimator.Input) (*estimator.Result, error)
+
+// maxWorkers bounds the goroutines of one plan: a service answers many requests
+// at a time, and a plan is a few dozen short estimates.
+const maxWorkers = 4
+
+// candidate is one job that the planner asks about: the user's job with some
+// levers pulled, at one pair.
+type candidate struct {
+	with         variant
+	micro, accum int64
+}
+
+// answer is what the estimator said of a candidate; exactly one of result and
+// err is set.
+type answer struct {
+	result *estimator.Result
+	err    error
+}
+
+type costKey struct {
+	variant      string
+	micro, accum int64
+}
+
+// costs asks the estimator and remembers every answer for the length of one plan.
+type costs struct {
+	estimate Estimator
+	base     estimator.Input
+
+	mu    sync.Mutex
+	known map[costKey]answer
+	asked int
+}
+
+func newCosts(estimate Estimator, base estimator.Input) *costs {
+	base.Timeline, base.Tensors = false, false
+	if len(base.GPUs) > 1 {
+		base.GPUs = base.GPUs[:1:1]
+	}
+	return &costs{estimate: estimate, base: base, known: make(map[costKey]answer)}
+}
+
+// of gives the answer for one candidate. A job that the estimator refuses is an
+// answer too; the error is for a context that has ended and for failures that say
+// nothing about the job.
+func (c *costs) of(ctx context.Context, x candidate) (answer, error) {
+	key := costKey{x.with.key, x.micro, x.accum}
+	c.mu.Lock()
+	a, ok := c.known[key]
+	c.mu.Unlock()
+	if ok {
+		return a, nil
+	}
+	if err := ctx.Err(); err != nil {
+		return answer{}, err
+	}
+	a.result, a.err = c.estimate(x.input(c.base))
+	if a.err != nil && !refusal(a.err) {
+		return answer{}, a.err
+	}
+	c.mu.Lock()
+	c.known[key] = a
+	c.asked++
+	c.mu.Unlock()
+	return a, nil
+}
+
+// refusal reports whether an error is the estimator's judgement of the job.
+func refusal(err error) bool {
+	var e *invalid.Error
+	return errors.As(err, &e)
+}
+
+// all asks about many candidates at once, so that of finds them known later.
+func (c *costs) all(ctx context.Context, xs []candidate) error {
+	return parallel(ctx, len(xs), func(ctx context.Context, i int) error {
+		_, err := c.of(ctx, xs[i])
+		return err
+	})
+}
+
+// parallel runs f for 0…n−1 on a bounded number of goroutines.
+func parallel(ctx context.Context, n int, f func(context.Context, int) error) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(min(maxWorkers, runtime.GOMAXPROCS(0)))
+	for i := range n {
+		g.Go(func() error { return f(ctx, i) })
+	}
+	return g.Wait()
+}
+
+// input is the job document of a candidate. The base is shared: levers replace
+// what they change and write through no pointer of it.
+func (x candidate) input(base estimator.Input) estimator.Input {
+	in := base
+	for _, l := range x.with.levers {
+		l.apply(&in)
+	}
+	in.Job.Training.MicroBatch = x.micro
+	in.Job.Training.GradientAccumulation = x.accum
+	return in
+}
+
+// fit is the judgement for the card that the plan is for; verdict "unknown" where
+// the job names none or the estimator refuses the candidate.
+func (a answer) fit() estimator.GPUFit {
+	if a.result == nil || len(a.result.GPUs) == 0 {
+		return estimator.GPUFit{Verdict: estimator.Unknown}
+	}
+	return a.result.GPUs[0]
+}
+
+func (a answer) fits() bool { return a.fit().Verdict == estimator.Fits }

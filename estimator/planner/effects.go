@@ -1,0 +1,79 @@
+package planner
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// effectiveBatchEffect says what another effective batch does to training, with
+// starting points for what should follow it.
+//
+// Adam: learning rate × √k (Malladi et al. 2022, arXiv 2205.10287) and beta2^k,
+// which keeps the half-life of the second moment in tokens (Marek et al. 2025,
+// arXiv 2507.07101). SGD: learning rate × k, with warm-up (Goyal et al. 2017,
+// arXiv 1706.02677). All are rules of thumb: the best rate of Adam rises and then
+// falls with the batch (Li et al. 2024, arXiv 2405.14578).
+func effectiveBatchEffect(t estimator.Training, from, to int64) string {
+	k := float64(to) / float64(from)
+	change := fmt.Sprintf("effective batch %d → %d (%s %%)", from, to, signedPercent(k-1))
+	if math.Abs(k-1) < 0.02 {
+		return change + "; settings can stay"
+	}
+	switch o := optimizerOf(t); o.Name {
+	case "sgd", "sgd-momentum":
+		return fmt.Sprintf("%s; starting point: learning rate × %.3g", change, k)
+	case "adamw", "adam", "adamw-8bit", "adamw-4bit", "paged-adamw", "paged-adamw-8bit", "galore-adamw":
+		return fmt.Sprintf("%s; starting points: learning rate × %.2g, beta2 0.95 → %s or 0.999 → %s",
+			change, math.Sqrt(k), beta(0.95, k), beta(0.999, k))
+	}
+	return change + "; the learning rate has to follow"
+}
+
+// beta is beta2 after the batch changed k-fold, with enough digits to tell it from one.
+func beta(old, k float64) string {
+	b := math.Pow(old, k)
+	digits := 1 - int(math.Floor(math.Log10(math.Max(1-b, 1e-9))))
+	return strconv.FormatFloat(b, 'f', max(4, digits), 64)
+}
+
+// signedPercent prints a share as a percentage, with a digit after the point
+// below ten.
+func signedPercent(x float64) string {
+	digits := 0
+	if math.Abs(x) < 0.095 {
+		digits = 1
+	}
+	return fmt.Sprintf("%+.*f", digits, x*100)
+}
+
+// caveats says where accumulation is not quite a larger batch, or costs more than
+// time. Codes are for programs.
+func (s *search) caveats(accumulates bool) {
+	t, family := s.costs.base.Job.Training, s.floor.result.Model.Family
+	if !accumulates {
+		return
+	}
+	if s.tool != "nanogpt" {
+		s.notes.add("loss_normalisation", "Accumulation equals the larger batch only if the loss is divided by the tokens of the whole effective batch; "+
+			"a mean of per-micro-batch means gives short sequences too much weight (transformers before 4.46 does so, and some models after it). Sequences of equal length are not affected.")
+		s.notes.add("partial_window", "Where the last accumulation window of an epoch is not full, some trainers still divide by the configured count.")
+	}
+	if family == "clip" {
+		s.notes.add("contrastive_loss", "The contrastive loss sees only the pairs of its own micro-batch as negatives, so accumulation does not give the loss of the larger batch.")
+	}
+	d := t.Distributed
+	if d == nil || s.batch.gpus < 2 {
+		return
+	}
+	switch d.Data {
+	case "fsdp", "zero3":
+		s.notes.add("fsdp_no_sync", "Every micro-step gathers the sharded parameters again; no_sync saves the reduction between micro-steps but keeps whole gradients on each GPU. The step times here count neither.")
+	case "zero2", "zero1":
+		s.notes.add("ddp_no_sync", "Gradients should be reduced once a step, not once a micro-step. The step times here count no communication.")
+	default:
+		s.notes.add("ddp_no_sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced once a step; a reduction in every micro-step can double the time of a step. The step times here count no communication.")
+	}
+}

@@ -1,0 +1,109 @@
+package planner
+
+import (
+	"sync/atomic"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+const mib = 1 << 20
+
+// fake is an estimator with made-up bytes, so that tests of the planner can state
+// what fits and what does not. Bytes grow in a straight line with the micro-batch.
+type fake struct {
+	base        int64 // weights, gradients, optimizer state, context
+	activations int64 // a sequence
+	logits      int64 // a sequence
+	bumps       map[int64]int64
+	refuseFrom  int64 // micro-batches that the fake does not answer; 0: none
+	asked       atomic.Int64
+}
+
+func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
+	f.asked.Add(1)
+	t := in.Job.Training
+	if f.refuseFrom > 0 && t.MicroBatch >= f.refuseFrom {
+		var v invalid.List
+		v.Add("/training/micro_batch", "too_large", "%d is too large", t.MicroBatch)
+		return nil, v.Err()
+	}
+	if t.Loss != nil && t.Loss.Kind == "chunked" {
+		var v invalid.List
+		v.Add("/training/loss", "unsupported", "not modelled")
+		return nil, v.Err()
+	}
+	base, act, logits := f.base, f.activations, f.logits
+	if m := in.Job.Model.NanoGPT; m != nil {
+		act = act * m.Layers / 12 * m.Embedding / 768
+	}
+	if checkpointingMode(t) == "full" {
+		act /= 4
+	}
+	if t.Loss != nil && t.Loss.Kind == "fused-linear" {
+		logits = 0
+	}
+	if o := optimizerOf(t); o.Name == "sgd-momentum" || o.Name == "adamw-8bit" {
+		base = base * 3 / 4
+	}
+	if t.SequenceLength > 0 {
+		act, logits = act*t.SequenceLength/1024, logits*t.SequenceLength/1024
+	}
+	optimizerPeak := base
+	if optimizerOf(t).Implementation == "foreach" {
+		optimizerPeak += 10 * mib
+	}
+	device := base + t.MicroBatch*(act+logits) + f.bumps[t.MicroBatch]
+	r := &estimator.Result{
+		Model:  estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760, TrainableParameters: 124373760},
+		Peak:   estimator.Peak{Phase: "backward", Where: "loss backward", DeviceBytes: device, LowBytes: device - device/20, HighBytes: device + device/20},
+		Phases: []estimator.Phase{{Name: "backward", AllocatedBytes: device}, {Name: "optimizer", AllocatedBytes: optimizerPeak}},
+		Components: []estimator.Component{
+			{Name: "weights", Bytes: base}, {Name: "activations", Bytes: t.MicroBatch * act}, {Name: "logits_and_loss", Bytes: t.MicroBatch * logits},
+		},
+	}
+	for _, g := range in.GPUs {
+		fit := estimator.GPUFit{GPU: g.ID, UsableBytes: g.UsableBytes, HeadroomBytes: g.UsableBytes - device}
+		switch {
+		case g.UsableBytes == 0:
+			fit.Verdict, fit.HeadroomBytes = estimator.Unknown, 0
+		case r.Peak.HighBytes <= g.UsableBytes:
+			fit.Verdict = estimator.Fits
+		case device <= g.UsableBytes:
+			fit.Verdict = estimator.Tight
+		case r.Peak.LowBytes <= g.UsableBytes:
+			fit.Verdict = estimator.Unlikely
+		default:
+			fit.Verdict = estimator.DoesNotFit
+		}
+		r.GPUs = append(r.GPUs, fit)
+	}
+	return r, nil
+}
+
+// storyFake has about the bytes of the founding story: GPT-2 124M in nanoGPT.
+func storyFake() *fake {
+	return &fake{base: 2500 * mib, activations: 330 * mib, logits: 590 * mib}
+}
+
+func rtx4070() estimator.GPU {
+	return estimator.GPU{
+		ID: "rtx-4070", Name: "GeForce RTX 4070", MemoryBytes: 12282 * mib, UsableBytes: 11994 * mib, ComputeCapability: 89,
+		Multiprocessors: 46, PeakFLOPS: 58.3e12, FP32FLOPS: 29.15e12, BandwidthBytesPerSecond: 504e9, Vendor: "NVIDIA",
+	}
+}
+
+// story is the founding story's job.
+func story() Request {
+	return Request{Input: estimator.Input{
+		Job: estimator.Job{
+			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
+			Training: estimator.Training{
+				MicroBatch: 16, SequenceLength: 1024, GradientAccumulation: 32, Precision: estimator.PrecisionAMPBF16,
+				Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"}, Attention: "sdpa",
+			},
+		},
+		GPUs: []estimator.GPU{rtx4070()},
+	}}
+}

@@ -1,0 +1,210 @@
+package planner
+
+import (
+	"context"
+	"math"
+	"slices"
+)
+
+// limit is the edge of what fits: the largest micro-batch that does and the next,
+// which does not.
+type limit struct {
+	best, next *judged
+}
+
+// micro is 0 where not even one sequence fits.
+func (l limit) micro() int64 {
+	if l.best == nil {
+		return 0
+	}
+	return l.best.micro
+}
+
+// lookBeyond is how many micro-batches past the edge are asked about: where frees
+// fall differently the allocator reserves a little less for a little more, so the
+// first that fails need not be the last that fits.
+const lookBeyond = 2
+
+// largest finds the largest micro-batch that fits, whether or not it divides the
+// effective batch. Bytes grow with the micro-batch almost in a straight line, so
+// it interpolates, and halves the interval where that does not help.
+func (s *search) largest(ctx context.Context, v variant) (limit, error) {
+	at := func(micro int64) (judged, error) {
+		return s.judge(ctx, v, Choice{micro, s.batch.accumulationFor(micro)})
+	}
+	first, err := at(1)
+	if err != nil {
+		return limit{}, err
+	}
+	if !first.fits() {
+		return limit{next: &first}, nil
+	}
+	lo, hi := s.bracket(v, first)
+	for {
+		if lo, hi, err = narrow(at, first, lo, hi); err != nil {
+			return limit{}, err
+		}
+		beyond, err := s.beyond(at, hi)
+		if err != nil {
+			return limit{}, err
+		}
+		if beyond == nil {
+			return limit{best: &lo, next: hi}, nil
+		}
+		lo, hi = *beyond, nil
+	}
+}
+
+// bracket starts from what the survey knows of the job as it stands.
+func (s *search) bracket(v variant, first judged) (lo judged, hi *judged) {
+	lo = first
+	if len(v.levers) > 0 {
+		return lo, nil
+	}
+	known := slices.Clone(s.exact)
+	if s.today != nil {
+		known = append(known, *s.today)
+	}
+	for _, j := range known {
+		if j.fits() && j.micro > lo.micro && j.accum == s.batch.accumulationFor(j.micro) {
+			lo = j
+		}
+	}
+	for i := range known {
+		j := &known[i]
+		if !j.fits() && j.micro > lo.micro && (hi == nil || j.micro < hi.micro) {
+			hi = j
+		}
+	}
+	return lo, hi
+}
+
+// narrow moves lo, which fits, and hi, which does not, until nothing is between
+// them. hi is nil while nothing is known to fail, and stays nil where the largest
+// micro-batch that a job may have fits.
+func narrow(at func(int64) (judged, error), first, lo judged, hi *judged) (judged, *judged, error) {
+	for round := 1; ; round++ {
+		if hi != nil && hi.micro-lo.micro <= 1 || hi == nil && lo.micro >= maxMicroBatch {
+			return lo, hi, nil
+		}
+		guess := guessEdge(first, lo, hi)
+		if round%3 == 0 && hi != nil {
+			guess = lo.micro + (hi.micro-lo.micro)/2
+		}
+		j, err := at(guess)
+		if err != nil {
+			return lo, hi, err
+		}
+		if j.fits() {
+			lo = j
+		} else {
+			hi = &j
+		}
+	}
+}
+
+// guessEdge draws a line through what is known and reads off where it crosses the
+// capacity of the card.
+func guessEdge(first, lo judged, hi *judged) int64 {
+	room := float64(lo.fit().UsableBytes - lo.highBytes())
+	var slope float64
+	switch {
+	case hi != nil && hi.result != nil:
+		slope = float64(hi.highBytes()-lo.highBytes()) / float64(hi.micro-lo.micro)
+	case lo.micro > first.micro:
+		slope = float64(lo.highBytes()-first.highBytes()) / float64(lo.micro-first.micro)
+	}
+	top := int64(maxMicroBatch)
+	if hi != nil {
+		top = hi.micro - 1
+	}
+	guess := 2 * lo.micro
+	if slope > 0 {
+		guess = lo.micro + int64(math.Min(room/slope, maxMicroBatch))
+	}
+	return min(max(guess, lo.micro+1), top)
+}
+
+// beyond looks past the first micro-batch that fails.
+func (s *search) beyond(at func(int64) (judged, error), hi *judged) (*judged, error) {
+	if hi == nil || hi.result == nil {
+		return nil, nil
+	}
+	for micro := hi.micro + 1; micro <= min(hi.micro+lookBeyond, maxMicroBatch); micro++ {
+		j, err := at(micro)
+		if err != nil {
+			return nil, err
+		}
+		if j.fits() {
+			return &j, nil
+		}
+	}
+	return nil, nil
+}
+
+// largestPair finds the largest pair of ps, which fall in micro-batch, that fits
+// with some levers pulled; nil when none does.
+func (s *search) largestPair(ctx context.Context, v variant, ps []Choice) (*judged, error) {
+	var best *judged
+	for lo, hi := 0, len(ps); lo < hi; {
+		mid := lo + (hi-lo)/2
+		j, err := s.judge(ctx, v, ps[mid])
+		if err != nil {
+			return nil, err
+		}
+		if j.fits() {
+			best, hi = &j, mid
+		} else {
+			lo = mid + 1
+		}
+	}
+	return best, nil
+}
+
+// frontierShortest is where the frontier starts; shorter sequences are no use to
+// a language model.
+const frontierShortest = 128
+
+// frontier gives the largest micro-batch by sequence length: powers of two up to
+// the model's context, and the job's own length.
+func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
+	own := sequenceLength(s.costs.base, s.shape)
+	var lengths []int64
+	for n := int64(frontierShortest); n <= max(own, s.shape.Context); n *= 2 {
+		lengths = append(lengths, n)
+	}
+	if own > 0 && !slices.Contains(lengths, own) {
+		lengths = append(lengths, own)
+		slices.Sort(lengths)
+	}
+	points := make([]*FrontierPoint, len(lengths))
+	err := parallel(ctx, len(lengths), func(ctx context.Context, i int) error {
+		v := newVariant(sequenceLever(lengths[i], own))
+		if lengths[i] == own {
+			v = variant{}
+		}
+		edge, err := s.largest(ctx, v)
+		if err != nil {
+			return err
+		}
+		if edge.best == nil && (edge.next == nil || edge.next.err != nil) {
+			return nil // the estimator refuses this length
+		}
+		p := FrontierPoint{SequenceLength: lengths[i], LargestMicroBatch: edge.micro()}
+		if edge.best != nil {
+			p.DeviceBytes = edge.best.deviceBytes()
+		}
+		points[i] = &p
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := []FrontierPoint{}
+	for _, p := range points {
+		if p != nil {
+			out = append(out, *p)
+		}
+	}
+	return out, nil
+}

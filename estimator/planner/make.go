@@ -1,0 +1,295 @@
+package planner
+
+import (
+	"context"
+	"math"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// Make plans a job. The error is an [estimator.InvalidJobError] where the job or
+// the effective batch cannot be understood.
+func Make(ctx context.Context, r Request) (*Plan, error) {
+	return MakeWith(ctx, r, estimator.Estimate)
+}
+
+// MakeWith is Make with another estimator, such as one that remembers answers or
+// applies a calibration.
+func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error) {
+	b, err := readBatch(r)
+	if err != nil {
+		return nil, err
+	}
+	s := &search{
+		batch: b,
+		costs: newCosts(estimate, r.Input),
+		tool:  toolOf(r.Input),
+		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
+	}
+	if len(r.Input.GPUs) > 0 {
+		s.gpu = r.Input.GPUs[0]
+	}
+	if err := s.survey(ctx); err != nil {
+		return nil, err
+	}
+	return s.plan(ctx, r)
+}
+
+// search is the state of one plan.
+type search struct {
+	batch batch
+	costs *costs
+	tool  string
+	gpu   estimator.GPU
+	rest  []estimator.GPU // further GPUs of the job
+
+	shape Shape
+	// exact are the pairs that reach the target; near those of its neighbours,
+	// where the GPUs divide no batch of that size.
+	exact, near []judged
+	floor       judged
+	// today is nil where the job does not say what runs.
+	today *judged
+	// reference is what times and savings are relative to.
+	reference judged
+	refTime   [3]float64
+	notes     notes
+}
+
+// judged is a candidate with its answer.
+type judged struct {
+	candidate
+	answer
+	time StepTime
+}
+
+func (j judged) choice() Choice { return Choice{MicroBatch: j.micro, GradientAccumulation: j.accum} }
+
+// deviceBytes and highBytes are 0 where the estimator refuses the candidate.
+func (j judged) deviceBytes() int64 {
+	if j.result == nil {
+		return 0
+	}
+	return j.result.Peak.DeviceBytes
+}
+
+func (j judged) highBytes() int64 {
+	if j.result == nil {
+		return 0
+	}
+	return j.result.Peak.HighBytes
+}
+
+// survey asks about the job at every pair, today's and the smallest.
+func (s *search) survey(ctx context.Context) error {
+	exact := s.batch.pairs(s.batch.target)
+	var near []Choice
+	if len(exact) == 0 {
+		for _, target := range s.batch.nearest() {
+			near = append(near, s.batch.pairs(target)...)
+		}
+	}
+	floor := Choice{1, s.batch.accumulationFor(1)}
+	ask := append(append([]Choice{floor}, exact...), near...)
+	if s.batch.given() {
+		ask = append(ask, Choice{s.batch.micro, s.batch.accum})
+	}
+	// The floor first: a job that is wrong altogether costs one estimate.
+	var err error
+	if s.floor, err = s.judge(ctx, variant{}, floor); err != nil {
+		return err
+	}
+	if s.floor.err != nil {
+		return s.floor.err
+	}
+	cs := make([]candidate, len(ask))
+	for i, p := range ask {
+		cs[i] = candidate{micro: p.MicroBatch, accum: p.GradientAccumulation}
+	}
+	if err := s.costs.all(ctx, cs); err != nil {
+		return err
+	}
+	s.shape = shapeOf(s.costs.base, s.floor.result.Model.Parameters)
+
+	if s.batch.given() {
+		j, err := s.judge(ctx, variant{}, Choice{s.batch.micro, s.batch.accum})
+		if err != nil {
+			return err
+		}
+		if j.err != nil {
+			return j.err
+		}
+		s.today = &j
+	}
+	if s.exact, err = s.judgeAll(ctx, exact); err != nil {
+		return err
+	}
+	if s.near, err = s.judgeAll(ctx, near); err != nil {
+		return err
+	}
+	s.setReference()
+	return nil
+}
+
+// setReference fixes what step times are relative to and gives times to what the
+// survey found.
+func (s *search) setReference() {
+	s.reference = s.floor
+	switch {
+	case s.today != nil:
+		s.reference = *s.today
+	case len(s.exact) > 0:
+		s.reference = s.exact[0]
+	case len(s.near) > 0:
+		s.reference = s.near[0]
+	}
+	s.refTime = s.perToken(s.reference)
+	set := func(js []judged) {
+		for i := range js {
+			js[i].time = s.relativeTime(js[i])
+		}
+	}
+	set(s.exact)
+	set(s.near)
+	s.floor.time = s.relativeTime(s.floor)
+	if s.today != nil {
+		s.today.time = s.relativeTime(*s.today)
+	}
+}
+
+// judge asks about one candidate. Its error is not the estimator's refusal, which
+// is an answer.
+func (s *search) judge(ctx context.Context, v variant, p Choice) (judged, error) {
+	j := judged{candidate: candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}}
+	var err error
+	if j.answer, err = s.costs.of(ctx, j.candidate); err != nil {
+		return judged{}, err
+	}
+	if s.refTime[0] > 0 && j.result != nil {
+		j.time = s.relativeTime(j)
+	}
+	return j, nil
+}
+
+// judgeAll judges pairs of the job as it stands and leaves out those that the
+// estimator refuses, with a note: a micro-batch beyond what a job may ask for.
+func (s *search) judgeAll(ctx context.Context, ps []Choice) ([]judged, error) {
+	out := make([]judged, 0, len(ps))
+	var refused []judged
+	for _, p := range ps {
+		j, err := s.judge(ctx, variant{}, p)
+		if err != nil {
+			return nil, err
+		}
+		if j.err != nil {
+			refused = append(refused, j)
+			continue
+		}
+		out = append(out, j)
+	}
+	s.notes.refusedPairs(refused)
+	return out, nil
+}
+
+// relativeTime of a candidate beside the reference, under each assumption.
+func (s *search) relativeTime(j judged) StepTime {
+	per := s.perToken(j)
+	t := StepTime{Low: math.Inf(1), Basis: "model"}
+	for i, x := range per {
+		r := x / s.refTime[i]
+		if i == 0 {
+			t.Expected = round3(r)
+		}
+		t.Low, t.High = math.Min(t.Low, round3(r)), math.Max(t.High, round3(r))
+	}
+	return t
+}
+
+// perToken is the time of a token under the expected, the cheap and the dear assumption.
+func (s *search) perToken(j judged) [3]float64 {
+	in := j.input(s.costs.base)
+	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum), gpus: s.batch}
+	for _, l := range j.with.levers {
+		if l.group == "layers" || l.group == "width" {
+			w.shape = shapeOf(in, j.result.Model.Parameters)
+		}
+	}
+	w.parameters, w.trainable = float64(j.result.Model.Parameters), float64(j.result.Model.TrainableParameters)
+	if w.sequence = float64(sequenceLength(in, w.shape)); w.sequence <= 0 {
+		w.sequence = defaultSequence
+	}
+	gpu := s.gpu
+	if len(in.GPUs) > 0 {
+		gpu = in.GPUs[0]
+	}
+	c := cardOf(gpu, w.training.Precision)
+	return [3]float64{w.perToken(c, expected), w.perToken(c, cheapSmall), w.perToken(c, dearSmall)}
+}
+
+// defaultSequence stands in where neither the job nor the model says a length.
+const defaultSequence = 512
+
+// round3 keeps what the model can mean, and keeps the last bit of a processor's
+// floating-point unit out of the answer.
+func round3(x float64) float64 { return math.Round(x*1000) / 1000 }
+
+// plan puts the answer together.
+func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
+	p := &Plan{
+		Versions:         s.floor.result.Versions,
+		Model:            s.floor.result.Model,
+		SequenceLength:   sequenceLength(s.costs.base, s.shape),
+		EffectiveBatch:   s.batch.target,
+		DataParallelGPUs: s.batch.gpus,
+		GPU:              s.gpu.ID,
+		UsableBytes:      s.floor.fit().UsableBytes,
+		Pairs:            make([]Pair, len(s.exact)),
+		FloorBytes:       s.floor.deviceBytes(),
+		SmallestGPUs:     []string{},
+		Options:          []Option{},
+	}
+	if t := s.today; t != nil {
+		p.Today = &Today{
+			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: s.batch.effective(t.micro, t.accum),
+			DeviceBytes: t.deviceBytes(), HighBytes: t.highBytes(), HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict,
+		}
+	}
+	for i, j := range s.exact {
+		p.Pairs[i] = Pair{
+			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: s.batch.effective(j.micro, j.accum),
+			DeviceBytes: j.deviceBytes(), HighBytes: j.highBytes(), HeadroomBytes: j.fit().HeadroomBytes,
+			Verdict: j.fit().Verdict, RelativeStepTime: j.time.Expected,
+		}
+	}
+	recommended := s.fastest(s.exact, 1)
+	safest := s.safest(s.exact)
+	if recommended != nil {
+		c := recommended.choice()
+		p.Recommended = &c
+	}
+	if safest != nil {
+		c := safest.choice()
+		p.Safest = &c
+	}
+	edge, err := s.largest(ctx, variant{})
+	if err != nil {
+		return nil, err
+	}
+	p.LargestMicroBatch = edge.micro()
+	if p.SmallestGPUs, err = s.smallestGPUs(r.Catalog); err != nil {
+		return nil, err
+	}
+	if p.Options, err = s.options(ctx, edge, r.Catalog, p.SmallestGPUs); err != nil {
+		return nil, err
+	}
+	if r.Frontier {
+		if p.Frontier, err = s.frontier(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if err := s.explain(recommended, edge, p); err != nil {
+		return nil, err
+	}
+	p.Notes = s.notes.list()
+	return p, nil
+}

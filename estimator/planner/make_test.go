@@ -1,0 +1,446 @@
+package planner
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+func mustMake(t *testing.T, r Request, f *fake) *Plan {
+	t.Helper()
+	p, err := MakeWith(t.Context(), r, f.estimate)
+	if err != nil {
+		t.Fatalf("MakeWith: %v", err)
+	}
+	return p
+}
+
+// noteOf returns the text of the note with a code, or "".
+func noteOf(p *Plan, code string) string {
+	i := slices.IndexFunc(p.Notes, func(n estimator.Note) bool { return n.Code == code })
+	if i < 0 {
+		return ""
+	}
+	return p.Notes[i].Text
+}
+
+func TestPairsAreEveryDivisor(t *testing.T) {
+	tests := []struct {
+		effective, gpus int64
+		want            []Choice
+	}{
+		{512, 1, []Choice{{512, 1}, {256, 2}, {128, 4}, {64, 8}, {32, 16}, {16, 32}, {8, 64}, {4, 128}, {2, 256}, {1, 512}}},
+		{12, 1, []Choice{{12, 1}, {6, 2}, {4, 3}, {3, 4}, {2, 6}, {1, 12}}},
+		{12, 2, []Choice{{6, 1}, {3, 2}, {2, 3}, {1, 6}}},
+		{7, 1, []Choice{{7, 1}, {1, 7}}},
+		{1, 1, []Choice{{1, 1}}},
+		{12, 5, nil},
+	}
+	for _, tt := range tests {
+		b := batch{target: tt.effective, gpus: tt.gpus}
+		if diff := cmp.Diff(tt.want, b.pairs(tt.effective)); diff != "" {
+			t.Errorf("pairs of %d over %d GPUs (-want +got):\n%s", tt.effective, tt.gpus, diff)
+		}
+	}
+}
+
+func TestPlanOfTheStory(t *testing.T) {
+	p := mustMake(t, story(), storyFake())
+	if p.EffectiveBatch != 512 || p.GPU != "rtx-4070" || len(p.Pairs) != 10 {
+		t.Errorf("effective batch %d on %q with %d pairs, want 512 on rtx-4070 with 10", p.EffectiveBatch, p.GPU, len(p.Pairs))
+	}
+	if p.Today == nil || p.Today.Verdict != estimator.DoesNotFit || p.Today.DeviceBytes != 2500*mib+16*920*mib {
+		t.Errorf("today is %+v", p.Today)
+	}
+	if diff := cmp.Diff(&Choice{8, 64}, p.Recommended); diff != "" {
+		t.Errorf("recommended (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff(&Choice{4, 128}, p.Safest); diff != "" {
+		t.Errorf("safest (-want +got):\n%s", diff)
+	}
+	if p.LargestMicroBatch != 9 {
+		t.Errorf("largest micro-batch %d, want 9", p.LargestMicroBatch)
+	}
+	if p.FloorBytes != 3420*mib {
+		t.Errorf("floor %d, want %d", p.FloorBytes, 3420*mib)
+	}
+	first := p.Options[0]
+	if first.Title != "Reduce the micro-batch only" || first.Recommendation != "best choice" || first.TrainingEffect != "none" {
+		t.Errorf("first option is %+v", first)
+	}
+	if want := []string{"batch_size = 8", "gradient_accumulation_steps = 64"}; !slices.Equal(first.Settings, want) {
+		t.Errorf("settings %q, want %q", first.Settings, want)
+	}
+	if first.SavesBytes != 8*920*mib {
+		t.Errorf("saves %d, want %d", first.SavesBytes, 8*920*mib)
+	}
+}
+
+func TestAbsentMicroBatchMeansNoToday(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 0, 0
+	r.EffectiveBatch = 512
+	p := mustMake(t, r, storyFake())
+	if p.Today != nil {
+		t.Errorf("today is %+v, want null", p.Today)
+	}
+	if got := p.Pairs[0].RelativeStepTime; got != 1 {
+		t.Errorf("the largest pair has relative time %v, want 1", got)
+	}
+	if p.Recommended == nil || *p.Recommended != (Choice{8, 64}) {
+		t.Errorf("recommended %+v, want 8 × 64", p.Recommended)
+	}
+}
+
+func TestBadBatches(t *testing.T) {
+	tests := []struct {
+		name    string
+		set     func(*Request)
+		pointer string
+		code    string
+	}{
+		{"nothing given", func(r *Request) { r.Input.Job.Training.MicroBatch = 0 }, "/effective_batch", "required"},
+		{"negative", func(r *Request) { r.EffectiveBatch = -1 }, "/effective_batch", "out_of_range"},
+		{"too large", func(r *Request) { r.EffectiveBatch = 1<<31 + 1 }, "/effective_batch", "out_of_range"},
+		{"product overflows", func(r *Request) {
+			r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 1<<30, 1<<30
+			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 1 << 20}
+		}, "/training/gradient_accumulation", "out_of_range"},
+		{"groups do not divide the world", func(r *Request) {
+			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 8, TensorParallel: 3}
+		}, "/training/distributed/world_size", "not_divisible"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			r := story()
+			tt.set(&r)
+			_, err := MakeWith(t.Context(), r, storyFake().estimate)
+			var bad *estimator.InvalidJobError
+			if !errors.As(err, &bad) {
+				t.Fatalf("error %v, want an InvalidJobError", err)
+			}
+			if f := bad.Fields[0]; f.Pointer != tt.pointer || f.Code != tt.code {
+				t.Errorf("%s %s (%s), want %s %s", f.Pointer, f.Code, f.Detail, tt.pointer, tt.code)
+			}
+		})
+	}
+}
+
+func TestDataParallelGPUsShareTheBatch(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 8, TensorParallel: 2, Data: "ddp"}
+	r.EffectiveBatch = 512
+	p := mustMake(t, r, storyFake())
+	if p.DataParallelGPUs != 4 {
+		t.Errorf("%d data-parallel GPUs, want 4", p.DataParallelGPUs)
+	}
+	for _, x := range p.Pairs {
+		if x.MicroBatch*x.GradientAccumulation*4 != 512 {
+			t.Errorf("%d × %d on 4 GPUs is not 512", x.MicroBatch, x.GradientAccumulation)
+		}
+	}
+	// train.py divides gradient_accumulation_steps by the number of processes.
+	if got, want := p.Options[0].Settings[1], "gradient_accumulation_steps = 64"; got != want {
+		t.Errorf("setting %q, want %q", got, want)
+	}
+	if noteOf(p, "ddp_no_sync") == "" {
+		t.Error("no note on no_sync")
+	}
+}
+
+func TestGPUsThatDoNotDivideTheBatch(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 7, Data: "ddp"}
+	r.EffectiveBatch = 512
+	p := mustMake(t, r, storyFake())
+	if len(p.Pairs) != 0 || p.Recommended != nil {
+		t.Fatalf("%d pairs and recommended %v, want none", len(p.Pairs), p.Recommended)
+	}
+	if note := noteOf(p, "no_exact_pair"); !strings.Contains(note, "511 (-0.2 %) and 518 (+1.2 %)") {
+		t.Errorf("note %q does not name the nearest batches", note)
+	}
+	if len(p.Options) == 0 || p.Options[0].DeviationPercent == 0 || !p.Options[0].ChangesTraining {
+		t.Errorf("options do not state the deviation: %+v", p.Options)
+	}
+}
+
+func TestPrimeBatchOffersANeighbour(t *testing.T) {
+	r := story()
+	r.EffectiveBatch = 509
+	p := mustMake(t, r, storyFake())
+	if want := (Choice{1, 509}); p.Recommended == nil || *p.Recommended != want {
+		t.Errorf("recommended %v, want %v, the only exact pair that fits", p.Recommended, want)
+	}
+	i := slices.IndexFunc(p.Options, func(o Option) bool { return strings.HasPrefix(o.Title, "Nearest effective batch") })
+	if i < 0 {
+		t.Fatal("no option with a neighbouring batch")
+	}
+	if o := p.Options[i]; o.MicroBatch < 5 || math.Abs(o.DeviationPercent) > 1 || o.DeviationPercent == 0 {
+		t.Errorf("%d × %d deviates by %v %%", o.MicroBatch, o.GradientAccumulation, o.DeviationPercent)
+	}
+}
+
+func TestNothingFits(t *testing.T) {
+	r := story()
+	r.Input.GPUs[0].UsableBytes = 3000 * mib
+	p := mustMake(t, r, storyFake())
+	if p.Recommended != nil || p.Safest != nil || p.LargestMicroBatch != 0 {
+		t.Errorf("recommended %v, safest %v, largest %d on a card that is too small", p.Recommended, p.Safest, p.LargestMicroBatch)
+	}
+	if note := noteOf(p, "floor"); !strings.Contains(note, "weights 2.4 GiB") {
+		t.Errorf("floor note %q does not say what holds the memory", note)
+	}
+	first := p.Options[0]
+	if first.Verdict != estimator.Fits || first.ChangesTraining || first.Changes["loss"] != "fused-linear" {
+		t.Errorf("first way out is %+v, want the fused loss, which fits by itself", first)
+	}
+}
+
+func TestCombinationOfLevers(t *testing.T) {
+	r := story()
+	r.Input.GPUs[0].UsableBytes = 2750 * mib // needs both the fused loss and checkpointing
+	p := mustMake(t, r, storyFake())
+	first := p.Options[0]
+	if first.Verdict != estimator.Fits || first.Changes["loss"] != "fused-linear" || first.Changes["gradient_checkpointing"] != "full" {
+		t.Errorf("first way out is %+v", first)
+	}
+
+	r.Input.GPUs[0].UsableBytes = 2100 * mib // only with less optimizer state besides
+	p = mustMake(t, r, storyFake())
+	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Verdict == estimator.Fits })
+	if i < 0 {
+		t.Fatalf("no way out:\n%s", p.Text())
+	}
+	out := p.Options[i]
+	if !out.ChangesTraining || out.Changes["optimizer"] == nil || out.Recommendation != "least change that fits; changes training" {
+		t.Errorf("the way out is %+v, want one that says that it changes training", out)
+	}
+
+	r.Input.GPUs[0].UsableBytes = 100 * mib
+	p = mustMake(t, r, storyFake())
+	if noteOf(p, "nothing_fits") == "" {
+		t.Error("no note that nothing fits")
+	}
+	for _, o := range p.Options {
+		if o.Verdict == estimator.Fits {
+			t.Errorf("%q is said to fit in 100 MiB", o.Title)
+		}
+	}
+}
+
+func TestJobThatFits(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 2, 256
+	p := mustMake(t, r, storyFake())
+	if noteOf(p, "today_fits") == "" {
+		t.Error("no note that the job fits")
+	}
+	first := p.Options[0]
+	if first.Title != "Raise the micro-batch" || first.MicroBatch != 8 || first.SavesBytes >= 0 || first.RelativeStepTime.Expected >= 1 {
+		t.Errorf("first option is %+v, want a larger micro-batch that uses more memory and less time", first)
+	}
+	for _, o := range p.Options {
+		if o.ChangesTraining {
+			t.Errorf("%q changes training although the job fits", o.Title)
+		}
+	}
+}
+
+func TestLeverThatFreesMemoryElsewhereSaysSo(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.Optimizer.Implementation = "foreach"
+	p := mustMake(t, r, storyFake())
+	i := slices.IndexFunc(p.Options, func(o Option) bool {
+		return o.Changes["optimizer"] == estimator.Optimizer{Name: "adamw", Implementation: "fused"}
+	})
+	if i < 0 {
+		t.Fatalf("the fused optimizer is not listed:\n%s", p.Text())
+	}
+	if o := p.Options[i]; o.SavesBytes != 0 || !strings.HasPrefix(o.Recommendation, "saves nothing: the peak is in the backward phase") {
+		t.Errorf("saves %d, %q", o.SavesBytes, o.Recommendation)
+	}
+}
+
+func TestLeversThatTheEstimatorRefusesAreLeftOut(t *testing.T) {
+	p := mustMake(t, story(), storyFake())
+	for _, o := range p.Options {
+		if o.Changes["loss"] == "chunked" {
+			t.Errorf("%q is offered, which the estimator does not model", o.Title)
+		}
+	}
+}
+
+func TestLargestMicroBatchLooksPastABump(t *testing.T) {
+	f := storyFake()
+	f.bumps = map[int64]int64{9: 2000 * mib, 8: 100 * mib}
+	f.activations = 300 * mib // 10 fits but for the bump at 9
+	p := mustMake(t, story(), f)
+	if p.LargestMicroBatch != 10 {
+		t.Errorf("largest micro-batch %d, want 10", p.LargestMicroBatch)
+	}
+}
+
+func TestPairsBeyondWhatCanBeEstimated(t *testing.T) {
+	f := storyFake()
+	f.refuseFrom = 300
+	p := mustMake(t, story(), f)
+	if len(p.Pairs) != 9 || p.Pairs[0].MicroBatch != 256 {
+		t.Errorf("%d pairs from %d, want 9 from 256", len(p.Pairs), p.Pairs[0].MicroBatch)
+	}
+	if noteOf(p, "pairs_left_out") == "" {
+		t.Error("the pair is left out silently")
+	}
+}
+
+func TestUnknownCard(t *testing.T) {
+	for name, gpus := range map[string][]estimator.GPU{"no GPU": nil, "no capacity": {{ID: "b100"}}} {
+		r := story()
+		r.Input.GPUs = gpus
+		r.Catalog = []estimator.GPU{rtx4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib}, {ID: "a100", UsableBytes: 80000 * mib}}
+		p := mustMake(t, r, storyFake())
+		if p.Recommended != nil || len(p.Options) != 0 || p.Pairs[0].Verdict != estimator.Unknown {
+			t.Errorf("%s: recommended %v, %d options, verdict %s", name, p.Recommended, len(p.Options), p.Pairs[0].Verdict)
+		}
+		if want := []string{"rtx-4090", "a100"}; !slices.Equal(p.SmallestGPUs, want) {
+			t.Errorf("%s: smallest GPUs %q, want %q", name, p.SmallestGPUs, want)
+		}
+	}
+}
+
+func TestOtherGPUsOfTheJob(t *testing.T) {
+	r := story()
+	r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{ID: "rtx-3050", UsableBytes: 6000 * mib}, estimator.GPU{ID: "rtx-4090", UsableBytes: 24000 * mib})
+	p := mustMake(t, r, storyFake())
+	want := "The plan is for rtx-4070. Of the job's other GPUs, 8 × 64: rtx-3050: does not fit, rtx-4090: fits."
+	if got := noteOf(p, "other_gpus"); got != want {
+		t.Errorf("note %q, want %q", got, want)
+	}
+}
+
+func TestFrontierFallsWithTheSequence(t *testing.T) {
+	r := story()
+	r.Frontier = true
+	p := mustMake(t, r, storyFake())
+	var lengths []int64
+	for i, x := range p.Frontier {
+		lengths = append(lengths, x.SequenceLength)
+		if i > 0 && x.LargestMicroBatch > p.Frontier[i-1].LargestMicroBatch {
+			t.Errorf("at %d tokens %d sequences fit, more than at %d", x.SequenceLength, x.LargestMicroBatch, p.Frontier[i-1].SequenceLength)
+		}
+	}
+	if want := []int64{128, 256, 512, 1024}; !slices.Equal(lengths, want) {
+		t.Errorf("lengths %v, want %v", lengths, want)
+	}
+	if got := p.Frontier[3].LargestMicroBatch; got != p.LargestMicroBatch {
+		t.Errorf("at the job's own length %d fit, elsewhere %d", got, p.LargestMicroBatch)
+	}
+}
+
+func TestEndedContextAndBrokenEstimator(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := MakeWith(ctx, story(), storyFake().estimate); !errors.Is(err, context.Canceled) {
+		t.Errorf("error %v after the context ended", err)
+	}
+	broken := errors.New("broken")
+	_, err := MakeWith(t.Context(), story(), func(estimator.Input) (*estimator.Result, error) { return nil, broken })
+	if !errors.Is(err, broken) {
+		t.Errorf("error %v, want the estimator's", err)
+	}
+}
+
+func TestSamePlanEveryTime(t *testing.T) {
+	var want []byte
+	for range 20 {
+		got, err := json.Marshal(mustMake(t, story(), storyFake()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want == nil {
+			want = got
+		}
+		if string(got) != string(want) {
+			t.Fatalf("a second plan differs:\n%s\n%s", got, want)
+		}
+	}
+}
+
+func TestLeversWriteThroughNoPointer(t *testing.T) {
+	r := story()
+	before, err := json.Marshal(r.Input.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Input.GPUs[0].UsableBytes = 2100 * mib
+	mustMake(t, r, storyFake())
+	after, err := json.Marshal(r.Input.Job)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(before), string(after)); diff != "" {
+		t.Errorf("the plan changed the job:\n%s", diff)
+	}
+}
+
+// The changes of an option, put into the job document, must give the bytes that
+// the option states: that is what a user does with them.
+func TestChangesGiveTheStatedBytes(t *testing.T) {
+	for _, usable := range []int64{2100, 2750, 3000, 6000, 11994} {
+		r := story()
+		r.Input.GPUs[0].UsableBytes = usable * mib
+		for _, o := range mustMake(t, r, storyFake()).Options {
+			in := r.Input
+			var job map[string]any
+			remarshal(t, in.Job, &job)
+			for field, value := range o.Changes {
+				if field == "model" || field == "gpus" {
+					job[field] = value
+					continue
+				}
+				job["training"].(map[string]any)[field] = value
+			}
+			in.Job = estimator.Job{}
+			remarshal(t, job, &in.Job)
+			got, err := storyFake().estimate(in)
+			if err != nil {
+				t.Fatalf("%s: %v", o.Title, err)
+			}
+			if got.Peak.DeviceBytes != o.DeviceBytes {
+				t.Errorf("%s: changes %v give %d bytes, the option says %d", o.Title, o.Changes, got.Peak.DeviceBytes, o.DeviceBytes)
+			}
+		}
+	}
+}
+
+func remarshal(t *testing.T, from, to any) {
+	t.Helper()
+	b, err := json.Marshal(from)
+	if err == nil {
+		err = json.Unmarshal(b, to)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestMostPairs(t *testing.T) {
+	// 2,095,133,040 has 1,536 divisors, the most of any number below 2³¹.
+	r := story()
+	r.EffectiveBatch = 2095133040
+	f := storyFake()
+	p := mustMake(t, r, f)
+	if len(p.Pairs) < 1500 {
+		t.Errorf("%d pairs", len(p.Pairs))
+	}
+	if n := f.asked.Load(); n > 2000 {
+		t.Errorf("%d estimates for %d pairs", n, len(p.Pairs))
+	}
+}

@@ -1,0 +1,191 @@
+package planner
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// notes collects what an answer has to say besides its numbers.
+type notes struct{ all []estimator.Note }
+
+func (n *notes) add(code, format string, args ...any) {
+	text := format
+	if len(args) > 0 {
+		text = fmt.Sprintf(format, args...)
+	}
+	n.all = append(n.all, estimator.Note{Code: code, Text: text})
+}
+
+// list is never nil: the answer has an empty list, not null.
+func (n *notes) list() []estimator.Note {
+	if n.all == nil {
+		return []estimator.Note{}
+	}
+	return n.all
+}
+
+// refusedPairs names the pairs that are left out.
+func (n *notes) refusedPairs(js []judged) {
+	if len(js) == 0 {
+		return
+	}
+	smallest := slices.MinFunc(js, func(a, b judged) int { return int(a.micro - b.micro) })
+	n.add("pairs_left_out", "%s with a micro-batch of %d or more cannot be estimated and %s not listed: %v.",
+		count(len(js), "pair"), smallest.micro, map[bool]string{true: "is", false: "are"}[len(js) == 1], smallest.err)
+}
+
+// explain writes the notes that belong to the whole plan.
+func (s *search) explain(recommended *judged, edge limit, p *Plan) error {
+	s.explainToday()
+	s.explainEdge(edge)
+	s.explainFloor()
+	s.explainBatch()
+	accumulates := s.today != nil && s.today.accum > 1
+	for _, o := range p.Options {
+		accumulates = accumulates || o.Verdict == estimator.Fits && o.GradientAccumulation > 1
+	}
+	s.caveats(accumulates)
+	if err := s.explainOtherGPUs(recommended); err != nil {
+		return err
+	}
+	relativeTo := "the job as it is today"
+	if s.today == nil {
+		relativeTo = fmt.Sprintf("%d × %d, the largest pair, since the job has no micro-batch", s.reference.micro, s.reference.accum)
+	}
+	facts := ""
+	if s.gpu.PeakFLOPS <= 0 || s.gpu.BandwidthBytesPerSecond <= 0 || s.gpu.Multiprocessors <= 0 {
+		facts = " Some data of this card are not known and were replaced by usual ones."
+	}
+	s.notes.add("step_time_model", "Relative step times come from a model, not from a run: time for the same number of tokens, relative to %s.%s", relativeTo, facts)
+	return nil
+}
+
+func (s *search) explainToday() {
+	t := s.today
+	if t == nil {
+		return
+	}
+	switch t.fit().Verdict {
+	case estimator.Fits:
+		s.notes.add("today_fits", "The job as it is today takes %s of %s.", size(t.deviceBytes()), size(t.fit().UsableBytes))
+	case estimator.Unknown:
+	default:
+		s.notes.add("today_short", "The job as it is today takes %s (%s to %s); the card has %s. The peak is in %s.",
+			size(t.deviceBytes()), size(t.result.Peak.LowBytes), size(t.highBytes()), size(t.fit().UsableBytes), peakOf(t.result))
+	}
+	if !s.batch.exact() {
+		s.notes.add("today_differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
+			t.micro, t.accum, count(int(s.batch.gpus), "data-parallel GPU"), s.batch.effective(t.micro, t.accum), s.batch.target)
+	}
+}
+
+func (s *search) explainEdge(edge limit) {
+	best, next := edge.best, edge.next
+	if best == nil || next == nil || next.result == nil {
+		return
+	}
+	more := (next.deviceBytes() - best.deviceBytes()) / (next.micro - best.micro)
+	s.notes.add("largest_micro_batch", "A micro-batch of %d is the largest that fits. One more sequence takes about %s; at %d the upper bound passes the card by %s.",
+		best.micro, size(more), next.micro, size(next.highBytes()-next.fit().UsableBytes))
+}
+
+// explainFloor says what holds the memory that no micro-batch gives back.
+func (s *search) explainFloor() {
+	f := s.floor.fit()
+	if f.Verdict == estimator.Fits || f.Verdict == estimator.Unknown {
+		return
+	}
+	parts := slices.Clone(s.floor.result.Components)
+	slices.SortStableFunc(parts, func(a, b estimator.Component) int {
+		return int(min(max(b.Bytes-a.Bytes, -1), 1))
+	})
+	var held []string
+	for _, c := range parts[:min(3, len(parts))] {
+		if c.Bytes > 0 {
+			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+size(c.Bytes))
+		}
+	}
+	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s", size(s.floor.deviceBytes()), size(f.UsableBytes))
+	if len(held) > 0 {
+		text += ", most of it " + strings.Join(held, ", ")
+	}
+	s.notes.add("floor", "%s.", text)
+}
+
+func (s *search) explainBatch() {
+	b := s.batch
+	if b.target%b.gpus != 0 {
+		var near []string
+		for _, n := range b.nearest() {
+			near = append(near, fmt.Sprintf("%d (%+.2g %%)", n, b.deviation(n)))
+		}
+		s.notes.add("no_exact_pair", "%d sequences cannot be shared evenly by %d data-parallel GPUs. The nearest effective batches are %s.",
+			b.target, b.gpus, strings.Join(near, " and "))
+	}
+}
+
+// namedGPUs is how many further cards the note lists one by one.
+const namedGPUs = 8
+
+// explainOtherGPUs gives the verdicts of the recommended pair on the job's other cards.
+func (s *search) explainOtherGPUs(recommended *judged) error {
+	if len(s.rest) == 0 {
+		return nil
+	}
+	j := s.reference
+	if recommended != nil {
+		j = *recommended
+	}
+	in := j.input(s.costs.base)
+	in.GPUs = s.rest
+	r, err := s.costs.estimate(in)
+	if err != nil {
+		return fmt.Errorf("judging the job's other GPUs: %w", err)
+	}
+	byVerdict := map[estimator.Verdict]int{}
+	var named []string
+	for _, g := range r.GPUs {
+		byVerdict[g.Verdict]++
+		named = append(named, fmt.Sprintf("%s: %s", g.GPU, plain(g.Verdict)))
+	}
+	if len(named) > namedGPUs {
+		named = named[:0]
+		for _, v := range []estimator.Verdict{estimator.Fits, estimator.Tight, estimator.Unlikely, estimator.DoesNotFit, estimator.Unknown} {
+			if n := byVerdict[v]; n > 0 {
+				named = append(named, fmt.Sprintf("%s on %d", plain(v), n))
+			}
+		}
+	}
+	s.notes.add("other_gpus", "The plan is for %s. Of the job's other GPUs, %d × %d: %s.", s.gpu.ID, j.micro, j.accum, strings.Join(named, ", "))
+	return nil
+}
+
+// plain is a verdict in words.
+func plain(v estimator.Verdict) string {
+	switch v {
+	case estimator.DoesNotFit:
+		return "does not fit"
+	case estimator.Unlikely:
+		return "is unlikely to fit"
+	case estimator.Tight:
+		return "is tight"
+	}
+	return string(v)
+}
+
+func peakOf(r *estimator.Result) string {
+	if r.Peak.Where == "" || r.Peak.Where == r.Peak.Phase {
+		return "the " + r.Peak.Phase + " phase"
+	}
+	return fmt.Sprintf("the %s phase (%s)", r.Peak.Phase, r.Peak.Where)
+}
+
+func count(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
+}

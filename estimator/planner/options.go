@@ -1,0 +1,335 @@
+package planner
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// proposal is a candidate that may become an option.
+type proposal struct {
+	judged
+	title string
+	// beside is the same pair without the levers, where that was judged too: what
+	// the levers alone save.
+	beside *judged
+}
+
+// changesTraining reports whether a proposal gives another result than the job
+// asked for.
+func (s *search) changesTraining(p proposal) bool {
+	return p.with.changesTraining() || s.batch.effective(p.micro, p.accum) != s.batch.target
+}
+
+// options is the ranked table of ways out.
+func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string) ([]Option, error) {
+	if s.floor.fit().Verdict == estimator.Unknown {
+		return []Option{}, nil // nothing can be called a way out of an unknown card
+	}
+	work := s.exact
+	if len(work) == 0 {
+		work = s.near
+	}
+	best := s.fastest(work, 1)
+
+	found := s.pairOptions(work, best)
+	neutral, err := s.neutralOptions(ctx, work, best)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, neutral...)
+	if !slices.ContainsFunc(found, func(p proposal) bool { return p.fits() && !p.with.changesTraining() }) {
+		more, err := s.combinations(ctx, work)
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, more...)
+		larger, err := s.largerGPU(ctx, catalog, smallest)
+		if err != nil {
+			return nil, err
+		}
+		if larger != nil {
+			found = append(found, proposal{judged: *larger, title: larger.with.levers[0].title})
+		}
+	}
+	batches, err := s.batchOptions(ctx, best, edge)
+	if err != nil {
+		return nil, err
+	}
+	changing, err := s.changingOptions(ctx, work, best)
+	if err != nil {
+		return nil, err
+	}
+	found = append(append(found, batches...), changing...)
+
+	kept, dropped := s.pareto(unique(found))
+	s.explainDropped(dropped)
+	slices.SortStableFunc(kept, s.before)
+	return s.render(kept, s.safest(work)), nil
+}
+
+// smallerPairs is how many pairs below the best one are listed, each at most half
+// the one before.
+const smallerPairs = 2
+
+// pairOptions are changes of the pair alone: the best, and smaller ones that
+// leave more of the card free.
+func (s *search) pairOptions(work []judged, best *judged) []proposal {
+	var out []proposal
+	if s.today != nil && s.batch.exact() && s.today.fits() {
+		out = append(out, proposal{judged: *s.today, title: "Keep the job as it is"})
+	}
+	if best == nil {
+		// Nothing fits: the tight pair if there is one, or else what the smallest would do.
+		if len(work) == 0 {
+			return out
+		}
+		least := work[len(work)-1]
+		for _, j := range work {
+			if j.fit().Verdict == estimator.Tight {
+				least = j
+				break
+			}
+		}
+		return append(out, proposal{judged: least, title: s.pairTitle(least)})
+	}
+	out = append(out, proposal{judged: *best, title: s.pairTitle(*best)})
+	last, smaller := best.micro, 0
+	for _, j := range work {
+		if smaller < smallerPairs && j.fits() && j.micro <= last/2 && j.time.Expected <= reasonable*best.time.Expected {
+			out = append(out, proposal{judged: j, title: "Reduce the micro-batch further"})
+			last, smaller = j.micro, smaller+1
+		}
+	}
+	if safe := s.safest(work); safe != nil {
+		out = append(out, proposal{judged: *safe, title: s.pairTitle(*safe)})
+	}
+	return out
+}
+
+func (s *search) pairTitle(j judged) string {
+	switch {
+	case s.today == nil:
+		return "Split the effective batch"
+	case j.micro < s.today.micro:
+		return "Reduce the micro-batch only"
+	case j.micro > s.today.micro:
+		return "Raise the micro-batch"
+	case j.accum != s.today.accum:
+		return "Change the accumulation only"
+	}
+	return "Keep the job as it is"
+}
+
+// startingPoint is the pair at which a lever is judged by itself: today's, or the
+// best, or the smallest.
+func (s *search) startingPoint(best *judged) judged {
+	switch {
+	case s.today != nil && s.batch.exact():
+		return *s.today
+	case best != nil:
+		return *best
+	case len(s.exact) > 0:
+		return s.exact[len(s.exact)-1]
+	case len(s.near) > 0:
+		return s.near[len(s.near)-1]
+	}
+	return s.floor
+}
+
+// neutralOptions pulls each lever that leaves training alone: by itself, and
+// with the pair that it makes possible.
+func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
+	start := s.startingPoint(best)
+	levers := neutralLevers(s.costs.base, s.tool)
+	out := make([][]proposal, len(levers))
+	err := parallel(ctx, len(levers), func(ctx context.Context, i int) error {
+		v := newVariant(levers[i])
+		alone, err := s.judge(ctx, v, start.choice())
+		if err != nil || alone.result == nil || idle(alone, start) {
+			return err
+		}
+		p := proposal{judged: alone, title: levers[i].title, beside: &start}
+		var larger []Choice
+		for _, j := range work {
+			if (best == nil || j.micro > best.micro) && (!alone.fits() || j.micro > start.micro) {
+				larger = append(larger, j.choice())
+			}
+		}
+		pair, err := s.largestPair(ctx, v, larger)
+		if err != nil {
+			return err
+		}
+		if pair != nil && (!alone.fits() || s.better(*pair, alone) < 0) {
+			p = proposal{judged: *pair, title: levers[i].title + ", with another pair"}
+		}
+		out[i] = []proposal{p}
+		return nil
+	})
+	return slices.Concat(out...), err
+}
+
+// idle reports whether a lever does nothing at all to a job: the same bytes in
+// every phase, in the same time. The tool does so already, or the model has no
+// such part.
+func idle(with, without judged) bool {
+	a, b := with.result, without.result
+	return a.Peak == b.Peak && slices.Equal(a.Phases, b.Phases)
+}
+
+// changingOptions pulls each lever that changes the result, where the job does not
+// fit today: of each kind the least that fits, and the least of all for comparison.
+func (s *search) changingOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
+	start := s.startingPoint(best)
+	var levers []lever
+	for _, l := range changingLevers(s.costs.base, s.shape, s.tool) {
+		// A job that fits needs none of them, but a faster precision is worth a word.
+		if !start.fits() || l.group == "precision" {
+			levers = append(levers, l)
+		}
+	}
+	alone := make([]judged, len(levers))
+	err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
+		alone[i], err = s.judge(ctx, newVariant(levers[i]), start.choice())
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var out []proposal
+	type state struct{ listed, done bool }
+	kinds := map[string]state{}
+	for i, l := range levers {
+		k := kinds[l.group]
+		if k.done || alone[i].result == nil || idle(alone[i], start) {
+			continue
+		}
+		// Both optimizers stand by themselves; sizes go on until one fits.
+		if k.done = alone[i].fits() && l.group != "optimizer"; k.done || !k.listed || l.group == "optimizer" {
+			out = append(out, proposal{judged: alone[i], title: l.title, beside: &start})
+			k.listed = true
+		}
+		kinds[l.group] = k
+	}
+	return out, nil
+}
+
+// batchOptions change the effective batch: a smaller micro-batch with today's
+// accumulation, and the nearest batch where no exact pair is good.
+func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]proposal, error) {
+	var out []proposal
+	add := func(title string, c Choice) error {
+		j, err := s.judge(ctx, variant{}, c)
+		if err == nil && j.result != nil && s.batch.effective(c.MicroBatch, c.GradientAccumulation) != s.batch.target {
+			out = append(out, proposal{judged: j, title: title})
+		}
+		return err
+	}
+	if t := s.today; t != nil && !t.fits() {
+		micro := edge.micro()
+		if best != nil {
+			micro = best.micro
+		}
+		if micro > 0 && micro < t.micro {
+			if err := add("Smaller effective batch, same accumulation", Choice{micro, t.accum}); err != nil {
+				return nil, err
+			}
+			if t.accum > 1 {
+				if err := add("Drop accumulation", Choice{micro, 1}); err != nil {
+					return nil, err
+				}
+			}
+		}
+	}
+	if c, ok := s.nearest(best, edge); ok {
+		if err := add("Nearest effective batch with a larger micro-batch", c); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// render turns proposals, in their order, into the answer's options.
+func (s *search) render(ps []proposal, safest *judged) []Option {
+	out := make([]Option, len(ps))
+	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() })
+	for i, p := range ps {
+		c, effective := p.choice(), s.batch.effective(p.micro, p.accum)
+		changes := p.with.changes()
+		var settings []string
+		if s.today == nil || c != s.today.choice() {
+			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
+			settings = pairSettings(s.tool, c, s.batch)
+		}
+		effects := []string{}
+		for _, l := range p.with.levers {
+			settings = append(settings, l.settings...)
+			if l.effect != "" {
+				effects = append(effects, l.effect)
+			}
+		}
+		if effective != s.batch.target {
+			effects = append(effects, effectiveBatchEffect(p.input(s.costs.base).Job.Training, s.batch.target, effective))
+		}
+		o := Option{
+			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
+			MicroBatch: p.micro, GradientAccumulation: p.accum, EffectiveBatch: effective,
+			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
+			DeviceBytes: p.deviceBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
+			RelativeStepTime: p.time, TrainingEffect: "none", ChangesTraining: s.changesTraining(p),
+		}
+		if effective != s.batch.target {
+			o.DeviationPercent = s.batch.deviation(effective)
+		}
+		if len(effects) > 0 {
+			o.TrainingEffect = strings.Join(effects, "; ")
+		}
+		o.Recommendation = s.recommendation(p, i == firstThatFits, safest)
+		out[i] = o
+	}
+	return out
+}
+
+// recommendation is the word on one option.
+func (s *search) recommendation(p proposal, first bool, safest *judged) string {
+	changes := s.changesTraining(p)
+	fits := p.fits()
+	switch {
+	case first && fits && !changes:
+		return "best choice"
+	case !fits && p.beside != nil && p.deviceBytes() >= p.beside.deviceBytes():
+		return "saves nothing: the peak is in " + peakOf(p.result)
+	case p.fit().Verdict == estimator.Tight:
+		return "may fail: little room is left"
+	case !fits && changes:
+		return "not enough alone, and changes " + s.changed(p)
+	case !fits:
+		return "not enough alone"
+	case first:
+		return "least change that fits; changes " + s.changed(p)
+	case changes:
+		return "changes " + s.changed(p)
+	case safest != nil && p.with.key == "" && p.choice() == safest.choice():
+		return "safe choice"
+	case p.with.holds("gpu"):
+		return "another card"
+	case p.with.key == "" && s.today != nil && p.choice() == s.today.choice():
+		return "fits as it is"
+	case s.today != nil && s.today.fits() && p.time.Expected < 0.99:
+		return "also fits, faster than today"
+	}
+	return "also fits"
+}
+
+func (s *search) changed(p proposal) string {
+	if p.with.holds("layers") || p.with.holds("width") {
+		return "the model"
+	}
+	if !p.with.changesTraining() {
+		return "the effective batch"
+	}
+	return "training"
+}

@@ -1,0 +1,120 @@
+package planner
+
+import (
+	"cmp"
+	"math"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// safeShare is the share of the card that the upper bound of an extra-safe pair
+// may take. What grows unforeseen in a long run (fragmentation, an evaluation
+// pass, longer sequences than planned) then has a quarter of the card.
+const safeShare = 0.75
+
+// tightPenalty is what a candidate that may fail costs in the ranking, as a share
+// of the step time.
+const tightPenalty = 0.02
+
+// score orders what does the same for training: expected step time, and what it
+// takes to get there.
+func (s *search) score(j judged) float64 {
+	x := j.time.Expected + j.with.effort()
+	if s.today == nil || j.choice() != s.today.choice() {
+		x += settingEffort
+	}
+	if j.fit().Verdict == estimator.Tight {
+		x += tightPenalty
+	}
+	return x
+}
+
+// better orders candidates by score, and by headroom where that ties.
+func (s *search) better(a, b judged) int {
+	return cmp.Or(
+		cmp.Compare(round3(s.score(a)), round3(s.score(b))),
+		cmp.Compare(b.fit().HeadroomBytes, a.fit().HeadroomBytes),
+		cmp.Compare(a.micro, b.micro),
+	)
+}
+
+// fastest is the best of the candidates that fit with their upper bound within a
+// share of the card; nil when none does.
+func (s *search) fastest(js []judged, share float64) *judged {
+	var best *judged
+	for i := range js {
+		j := &js[i]
+		if !j.fits() || float64(j.highBytes()) > share*float64(j.fit().UsableBytes) {
+			continue
+		}
+		if best == nil || s.better(*j, *best) < 0 {
+			best = j
+		}
+	}
+	return best
+}
+
+// reasonable is how much slower than the fastest a pair may be and still be
+// offered as the safe one.
+const reasonable = 2
+
+// safest is the fastest pair that leaves a quarter of the card free, or else the
+// one with the most headroom that is not absurdly slow; nil when none fits.
+func (s *search) safest(js []judged) *judged {
+	if j := s.fastest(js, safeShare); j != nil {
+		return j
+	}
+	fastest := s.fastest(js, 1)
+	if fastest == nil {
+		return nil
+	}
+	best := fastest
+	for i := range js {
+		j := &js[i]
+		if j.fits() && j.fit().HeadroomBytes > best.fit().HeadroomBytes && j.time.Expected <= reasonable*fastest.time.Expected {
+			best = j
+		}
+	}
+	return best
+}
+
+// before is the order of the options.
+func (s *search) before(a, b proposal) int {
+	if c := cmp.Compare(s.tier(a), s.tier(b)); c != 0 {
+		return c
+	}
+	switch {
+	case s.changesTraining(a):
+		return cmp.Compare(s.disturbance(a), s.disturbance(b))
+	case a.fits() || a.fit().Verdict == estimator.Tight:
+		return s.better(a.judged, b.judged)
+	}
+	return cmp.Compare(a.deviceBytes(), b.deviceBytes())
+}
+
+// disturbance orders changes to training by how far the result moves: rounding
+// before batch size, batch size before what the model sees, and the model last.
+func (s *search) disturbance(p proposal) float64 {
+	var sum float64
+	for _, l := range p.with.levers {
+		switch l.code {
+		case "precision-amp-bf16":
+			sum += 1
+		case "optimizer-8bit":
+			sum += 2
+		case "optimizer-sgd":
+			sum += 8
+		}
+		switch l.group {
+		case "sequence":
+			sum += 6
+		case "layers", "width":
+			sum += 10
+		}
+	}
+	if e := s.batch.effective(p.micro, p.accum); e != s.batch.target {
+		// A halving counts 1 more than nothing, a drop to one 512th nine more.
+		sum += 2 + math.Abs(math.Log2(float64(e)/float64(s.batch.target)))
+	}
+	return sum
+}

@@ -1,0 +1,232 @@
+package planner
+
+import (
+	"fmt"
+	"strings"
+	"text/tabwriter"
+	"unicode/utf8"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// Markdown prints the plan as a page: what it is for, the options, the pairs and
+// the notes.
+func (p *Plan) Markdown() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "## %s\n\n%s\n", p.heading(), p.summary())
+	if len(p.Options) > 0 {
+		b.WriteString("\n")
+		markdownTable(&b, optionColumns, p.optionRows())
+	}
+	if len(p.Pairs) > 0 {
+		b.WriteString("\n")
+		markdownTable(&b, pairColumns, p.pairRows())
+	}
+	if len(p.Frontier) > 0 {
+		b.WriteString("\n")
+		markdownTable(&b, frontierColumns, p.frontierRows())
+	}
+	if len(p.Notes) > 0 {
+		b.WriteString("\n")
+		for _, n := range p.Notes {
+			fmt.Fprintf(&b, "- %s\n", escape(n.Text))
+		}
+	}
+	return b.String()
+}
+
+// Text prints the plan for a terminal, in the same order as Markdown.
+func (p *Plan) Text() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s\n%s\n", p.heading(), p.summary())
+	if len(p.Options) > 0 {
+		b.WriteString("\n")
+		textTable(&b, optionColumns, p.optionRows())
+	}
+	if len(p.Pairs) > 0 {
+		b.WriteString("\n")
+		textTable(&b, pairColumns, p.pairRows())
+	}
+	if len(p.Frontier) > 0 {
+		b.WriteString("\n")
+		textTable(&b, frontierColumns, p.frontierRows())
+	}
+	for i, n := range p.Notes {
+		if i == 0 {
+			b.WriteString("\n")
+		}
+		fmt.Fprintf(&b, "* %s\n", oneLine(n.Text))
+	}
+	return b.String()
+}
+
+var (
+	optionColumns   = []string{"option", "new values", "effective batch", "VRAM saved", "effect on training", "recommendation"}
+	pairColumns     = []string{"micro-batch", "accumulation", "device", "upper bound", "headroom", "verdict", "step time"}
+	frontierColumns = []string{"sequence length", "largest micro-batch", "device"}
+)
+
+func (p *Plan) heading() string {
+	h := fmt.Sprintf("%s, effective batch %d", p.Model.Name, p.EffectiveBatch)
+	if p.DataParallelGPUs > 1 {
+		h += fmt.Sprintf(" over %d GPUs", p.DataParallelGPUs)
+	}
+	if p.GPU == "" {
+		return h
+	}
+	return h + ", " + p.GPU
+}
+
+func (p *Plan) summary() string {
+	var lines []string
+	if t := p.Today; t != nil {
+		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation, size(t.DeviceBytes), inSentence(t.Verdict))
+		if p.UsableBytes > 0 {
+			line += fmt.Sprintf("; the card has %s", size(p.UsableBytes))
+		}
+		lines = append(lines, line+".")
+	}
+	switch {
+	case p.Recommended != nil:
+		line := fmt.Sprintf("Recommended: %d × %d.", p.Recommended.MicroBatch, p.Recommended.GradientAccumulation)
+		if s := p.Safest; s != nil && *s != *p.Recommended {
+			line += fmt.Sprintf(" Safest: %d × %d.", s.MicroBatch, s.GradientAccumulation)
+		}
+		lines = append(lines, line+fmt.Sprintf(" Largest micro-batch that fits: %d.", p.LargestMicroBatch))
+	case p.LargestMicroBatch > 0:
+		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest micro-batch that fits: %d.", p.LargestMicroBatch))
+	case p.UsableBytes > 0:
+		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.", size(p.FloorBytes)))
+	}
+	if len(p.SmallestGPUs) > 0 {
+		lines = append(lines, fmt.Sprintf("Smallest GPUs for the job as it is: %s.", strings.Join(p.SmallestGPUs, ", ")))
+	}
+	return strings.Join(lines, "\n")
+}
+
+func inSentence(v estimator.Verdict) string {
+	if v == estimator.Unknown {
+		return "may or may not fit"
+	}
+	return plain(v)
+}
+
+func (p *Plan) optionRows() [][]string {
+	rows := make([][]string, len(p.Options))
+	for i, o := range p.Options {
+		batch := fmt.Sprint(o.EffectiveBatch)
+		if o.DeviationPercent != 0 {
+			batch += fmt.Sprintf(" (%+.2g %%)", o.DeviationPercent)
+		}
+		verdict := plain(o.Verdict)
+		if o.Verdict != estimator.DoesNotFit {
+			verdict += fmt.Sprintf(", %.2f× the time", o.RelativeStepTime.Expected)
+		}
+		values := strings.Join(o.Settings, ", ")
+		if values == "" {
+			values = "as today"
+		}
+		rows[i] = []string{
+			fmt.Sprintf("%d. %s", o.Rank, o.Title), values, batch,
+			fmt.Sprintf("%s (takes %s)", size(o.SavesBytes), size(o.DeviceBytes)),
+			o.TrainingEffect, fmt.Sprintf("%s (%s)", o.Recommendation, verdict),
+		}
+	}
+	return rows
+}
+
+func (p *Plan) pairRows() [][]string {
+	rows := make([][]string, len(p.Pairs))
+	for i, x := range p.Pairs {
+		rows[i] = []string{
+			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), size(x.DeviceBytes), size(x.HighBytes),
+			size(x.HeadroomBytes), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
+		}
+	}
+	return rows
+}
+
+func (p *Plan) frontierRows() [][]string {
+	rows := make([][]string, len(p.Frontier))
+	for i, x := range p.Frontier {
+		rows[i] = []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), size(x.DeviceBytes)}
+	}
+	return rows
+}
+
+func markdownTable(b *strings.Builder, columns []string, rows [][]string) {
+	line := func(cells []string) {
+		b.WriteString("|")
+		for _, c := range cells {
+			b.WriteString(" " + escape(c) + " |")
+		}
+		b.WriteString("\n")
+	}
+	line(columns)
+	b.WriteString("|" + strings.Repeat(" --- |", len(columns)) + "\n")
+	for _, r := range rows {
+		line(r)
+	}
+}
+
+// cellWidth is where cells of a text table are wrapped: six columns of it still
+// fit a wide terminal.
+const cellWidth = 28
+
+func textTable(b *strings.Builder, columns []string, rows [][]string) {
+	var table strings.Builder
+	w := tabwriter.NewWriter(&table, 0, 0, 2, ' ', 0)
+	for _, r := range append([][]string{columns}, rows...) {
+		cells, height := make([][]string, len(r)), 0
+		for i, c := range r {
+			cells[i] = wrap(oneLine(c), cellWidth)
+			height = max(height, len(cells[i]))
+		}
+		for y := range height {
+			for i, c := range cells {
+				if i > 0 {
+					fmt.Fprint(w, "\t")
+				}
+				if y < len(c) {
+					fmt.Fprint(w, c[y])
+				}
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	w.Flush() // into a strings.Builder, which cannot fail
+	for line := range strings.Lines(table.String()) {
+		b.WriteString(strings.TrimRight(line, " \n") + "\n")
+	}
+}
+
+// wrap breaks text between words so that no line is wider than width, unless one
+// word is.
+func wrap(text string, width int) []string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= width {
+			lines[last] += " " + word
+			continue
+		}
+		lines = append(lines, word)
+	}
+	return lines
+}
+
+// escape keeps text from a job document (a model's or a card's name) inside its
+// table cell.
+func escape(s string) string {
+	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "`", "\\`").Replace(oneLine(s))
+}
+
+// oneLine keeps control characters of such text away from a terminal.
+func oneLine(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7f || r >= 0x80 && r < 0xa0 {
+			return ' '
+		}
+		return r
+	}, s)
+}

@@ -1,0 +1,328 @@
+package planner
+
+import (
+	"math"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// The step-time model. One optimizer step of a pair (b, a) takes
+//
+//	a · t_micro(b) + t_optimizer
+//
+// where t_micro adds up matrix products (slower by what tiles and waves of thread
+// blocks leave idle), attention, bytes moved by everything between them and by
+// the weights and gradients, which every micro-step reads and writes again, and
+// is never less than the time in which the host can launch the kernels. It is a
+// roofline, not a measurement: answers are ratios with a range, and carry
+// basis "model". A pair of runs, timed on the user's card, beats it.
+//
+// Communication between GPUs is left out, because nothing in a job says how fast
+// the links are; notes say where it matters.
+
+// assumption is one reading of what no data sheet says. Ratios are computed under
+// each and the range is what they span.
+type assumption struct {
+	// gemm is the share of the peak rate that a large matrix product reaches.
+	// NVIDIA's matrix multiplication guide shows 60–85 % of peak for large GEMMs.
+	gemm float64
+	// waves is how much of the idle share of the last wave of 128×128 tiles is
+	// lost: all of it with one tile shape and one block a multiprocessor, none with
+	// the best tile and split-K that cuBLAS could pick.
+	waves float64
+	// bandwidth is the share of the peak bandwidth that streaming kernels reach.
+	bandwidth float64
+	// launch is what one kernel costs the host in eager PyTorch, in seconds.
+	launch float64
+	// recompute multiplies the forward work that checkpointing repeats. Korthikanti
+	// et al. 2022 (arXiv 2205.05198, table 4) measure 39 % for full recomputation of
+	// a 22B model where the work alone says 33 %: a factor of 1.17.
+	recompute float64
+}
+
+var (
+	expected = assumption{gemm: 0.75, waves: 0.5, bandwidth: 0.85, launch: 8e-6, recompute: 1.17}
+	// cheapSmall is the reading in which small micro-batches cost least: slow
+	// arithmetic hides what is fixed; dearSmall the opposite.
+	cheapSmall = assumption{gemm: 0.60, waves: 0, bandwidth: 0.92, launch: 4e-6, recompute: 1}
+	dearSmall  = assumption{gemm: 0.85, waves: 1, bandwidth: 0.75, launch: 11e-6, recompute: 1.3}
+)
+
+// tile is the side of the output tile that one thread block computes in cuBLAS's
+// usual half-precision kernels (NVIDIA, Matrix Multiplication Background, ch. 3).
+const tile = 128
+
+// card is what the model needs of a GPU, with every unknown filled in.
+type card struct {
+	flops     float64 // of the precision that the job computes in
+	bandwidth float64
+	sms       float64 // 0 when unknown: no wave loss is charged
+}
+
+// Where nothing is known of a card: 100 FLOP a byte, between a V100 (139) and an
+// RTX 4070 (116) on one side and older cards on the other, at 500 GB/s. Only the
+// ratio matters to relative times.
+const (
+	fallbackBandwidth    = 500e9
+	fallbackFLOPsPerByte = 100
+)
+
+// cardOf fills in what the catalog does not know of a card: half-precision matrix
+// units run at twice the float32 vector rate on the consumer cards of every
+// generation since Volta when they accumulate in float32 (RTX 4070: 58.3 and
+// 29.15 TFLOP/s), and before Volta there are none.
+func cardOf(g estimator.GPU, p estimator.Precision) card {
+	c := card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors)}
+	if c.flops <= 0 && g.FP32FLOPS > 0 {
+		c.flops = 2 * g.FP32FLOPS
+		if g.ComputeCapability > 0 && g.ComputeCapability < 70 {
+			c.flops = g.FP32FLOPS
+		}
+	}
+	switch {
+	case c.flops <= 0 && c.bandwidth <= 0:
+		c.bandwidth = fallbackBandwidth
+		c.flops = fallbackFLOPsPerByte * c.bandwidth
+	case c.flops <= 0:
+		c.flops = fallbackFLOPsPerByte * c.bandwidth
+	case c.bandwidth <= 0:
+		c.bandwidth = c.flops / fallbackFLOPsPerByte
+	}
+	switch p {
+	case estimator.PrecisionFP32:
+		if g.FP32FLOPS > 0 {
+			c.flops = g.FP32FLOPS
+		} else {
+			c.flops /= 4
+		}
+	case estimator.PrecisionTF32:
+		c.flops /= 2 // half the half-precision rate on every card that has it
+	case estimator.PrecisionFP8:
+		if g.ComputeCapability == 0 || g.ComputeCapability >= 89 {
+			c.flops *= 2
+		}
+	}
+	return c
+}
+
+// workload is one candidate as the time model sees it.
+type workload struct {
+	shape        Shape
+	training     estimator.Training
+	micro, accum float64
+	sequence     float64
+	parameters   float64
+	trainable    float64
+	gpus         batch
+}
+
+func (w workload) half() bool {
+	return w.training.Precision != estimator.PrecisionFP32 && w.training.Precision != estimator.PrecisionTF32
+}
+
+func (w workload) amp() bool {
+	switch w.training.Precision {
+	case estimator.PrecisionBF16, estimator.PrecisionFP16, estimator.PrecisionFP32, estimator.PrecisionTF32:
+		return false
+	}
+	return true
+}
+
+// tokens of one optimizer step on one data-parallel GPU.
+func (w workload) tokens() float64 { return w.micro * w.accum * w.sequence }
+
+// perToken is the time of a step under one assumption, divided by its tokens.
+func (w workload) perToken(c card, a assumption) float64 {
+	micro := w.microStep(c, a)
+	steps := w.accum
+	if d := w.training.Distributed; d != nil && d.PipelineParallel > 1 {
+		// The pipeline fills and drains once a step, with interleaving in
+		// virtual_pipeline smaller slots (Narayanan et al. 2021, arXiv 2104.04473).
+		p, v := float64(d.PipelineParallel), math.Max(1, float64(d.VirtualPipeline))
+		steps = (w.accum + (p-1)/v) / p
+	}
+	return (steps*micro + w.optimizerStep(c, a)) / w.tokens()
+}
+
+// matrix is a weight. It takes part in one product forward, and in two backward:
+// for the gradient of its input and for its own.
+type matrix struct{ in, out float64 }
+
+// microStep is the forward and backward pass of one micro-batch, in seconds.
+func (w workload) microStep(c card, a assumption) float64 {
+	var (
+		s        = w.shape
+		m        = w.micro * w.sequence
+		h        = float64(s.Hidden)
+		q        = float64(s.Heads * s.HeadDim)
+		kv       = float64(s.KVHeads * s.HeadDim)
+		f        = float64(s.FFN)
+		up       = f
+		layers   = float64(s.Layers)
+		elements = 4.0 // bytes
+	)
+	if w.half() {
+		elements = 2
+	}
+	if s.Gated {
+		up = 2 * f
+	}
+	bandwidth := c.bandwidth * a.bandwidth
+
+	gemm := func(x matrix, backward bool) float64 {
+		rate := c.flops * a.gemm
+		bytes := (m*x.in + x.in*x.out + m*x.out) * elements
+		once := func(quantization float64) float64 {
+			return math.Max(2*m*x.in*x.out/rate*quantization, bytes/bandwidth)
+		}
+		if !backward {
+			return once(waveLoss(m, x.out, c.sms, a.waves))
+		}
+		t := once(waveLoss(m, x.in, c.sms, a.waves))
+		if w.training.LoRA == nil {
+			t += once(1) // the weight's gradient: its tiles do not depend on the micro-batch
+		}
+		return t
+	}
+	var forward, backward float64
+	for _, x := range []matrix{{h, q + 2*kv}, {q, h}, {h, up}, {f, h}} {
+		forward += layers * gemm(x, false)
+		backward += layers * gemm(x, true)
+	}
+	attentionForward, attentionBackward := w.attention(c, a, m)
+	forward += layers * attentionForward
+	backward += layers * attentionBackward
+
+	// Norms, activations, residual sums, casts: about 30 bytes a token and unit of
+	// width forward in eager mode, twice that backward; the compiler fuses about
+	// half of it away.
+	between := (30*h + 3*elements*up) * m / bandwidth
+	if t := w.training.Compile; t != nil && t.Model {
+		between /= 2
+	}
+	forward += layers * between
+	backward += layers * 2 * between
+
+	again := 0.0
+	switch checkpointingMode(w.training) {
+	case "full":
+		again = forward * a.recompute
+	case "selective":
+		again = layers * attentionForward * a.recompute
+	case "selective-op":
+		again = forward / 2 * a.recompute // every second matrix product is kept
+	}
+
+	busy := forward + backward + again + w.loss(m, gemm, bandwidth) + w.weightTraffic()/bandwidth
+	return math.Max(busy, w.launches(again/math.Max(forward, 1e-12))*a.launch)
+}
+
+// waveLoss is how much longer a product with an m×n result takes because its
+// tiles do not fill whole waves of the multiprocessors.
+func waveLoss(m, n, sms, share float64) float64 {
+	if sms <= 0 {
+		return 1
+	}
+	waves := math.Ceil(m/tile) * math.Ceil(n/tile) / sms
+	full := m * n / (tile * tile) / sms
+	return 1 + share*(math.Ceil(waves)/math.Max(full, 1e-9)-1)
+}
+
+// attention is the forward and backward time of one layer's attention.
+func (w workload) attention(c card, a assumption, m float64) (forward, backward float64) {
+	flops := 4 * m * w.sequence * float64(w.shape.Heads*w.shape.HeadDim)
+	// Flash kernels reach about two thirds of a matrix product's rate, skip the half
+	// that causality masks, and run backward in 2.5 times the forward work
+	// (Dao 2023, arXiv 2307.08691).
+	if w.training.Attention != "eager" {
+		if w.shape.Causal {
+			flops /= 2
+		}
+		t := flops / (c.flops * a.gemm * 2 / 3)
+		return t, 2.5 * t
+	}
+	// Written out, the whole square is computed, and its scores travel: products,
+	// mask, softmax in float32 and casts move about 20 bytes each forward.
+	scores := m * w.sequence * float64(w.shape.Heads)
+	t := flops/(c.flops*a.gemm) + 20*scores/(c.bandwidth*a.bandwidth)
+	return t, 2 * t
+}
+
+// loss is the time of the output layer and the loss, both passes.
+func (w workload) loss(m float64, gemm func(matrix, bool) float64, bandwidth float64) float64 {
+	v := float64(w.shape.Vocabulary)
+	if v <= 0 {
+		return 0
+	}
+	head := matrix{float64(w.shape.Hidden), v}
+	// Bytes that a token and vocabulary entry moves: in eager mode logits, their
+	// log-softmax, a float32 copy and the gradients of each are written and read.
+	moved, products := 30.0, 1.0
+	if l := w.training.Loss; l != nil {
+		switch l.Kind {
+		case "fused":
+			moved = 24
+		case "chunked":
+			moved, products = 24, 1.1 // smaller products, one after the other
+		case "fused-linear":
+			moved, products = 12, 4.0/3 // no logits kept: their product is computed again
+		}
+	}
+	if t := w.training.Compile; t != nil && (t.Model || t.Loss) {
+		moved = math.Min(moved, 14)
+	}
+	return products*(gemm(head, false)+gemm(head, true)) + moved*v*m/bandwidth
+}
+
+// weightTraffic is what one micro-step moves whatever its size: the casts of the
+// weights under autocast, and gradients that are written, converted and added.
+func (w workload) weightTraffic() float64 {
+	switch {
+	case w.amp():
+		// Cast 4+2; gradient 2, to float32 2+4, added 4+4+4.
+		return 26 * w.trainable
+	case w.half():
+		return 8 * w.trainable
+	}
+	return 16 * w.trainable
+}
+
+// launches is the number of kernels of a micro-step. nanoGPT's 12 layers take
+// about 1,520 in eager mode under autocast and 520 compiled.
+func (w workload) launches(recomputed float64) float64 {
+	perLayer := 125.0
+	if t := w.training.Compile; t != nil && t.Model {
+		perLayer = 42
+	}
+	return float64(w.shape.Layers)*perLayer*(1+recomputed/3) + 20
+}
+
+// optimizerBytes is what a step moves per trainable parameter with float32 state:
+// a fused kernel reads gradient, weight and moments once and writes the last
+// three; foreach and the loop run one kernel for each operation.
+var optimizerBytes = map[string]float64{
+	"adamw": 28, "adam": 28, "sgd": 12, "sgd-momentum": 20, "lion": 20, "adafactor": 24, "muon": 28, "galore-adamw": 28,
+	"adamw-8bit": 16, "adamw-4bit": 15, "lion-8bit": 14, "paged-adamw": 28, "paged-adamw-8bit": 16,
+}
+
+// optimizerStep is the time of one optimizer step.
+func (w workload) optimizerStep(c card, a assumption) float64 {
+	o := optimizerOf(w.training)
+	bytes := optimizerBytes[o.Name]
+	if bytes == 0 {
+		bytes = 28
+	}
+	kernels := 20.0
+	switch o.Implementation {
+	case "foreach", "":
+		bytes *= 2.5
+	case "for-loop":
+		bytes *= 2.5
+		kernels = 12 * 9 * float64(w.shape.Layers) // about twelve kernels for each of nine tensors a layer
+	}
+	share := 1.0
+	if d := w.training.Distributed; d != nil && d.Data != "" && d.Data != "ddp" {
+		share = 1 / float64(w.gpus.gpus)
+	}
+	return math.Max(bytes*w.trainable*share/(c.bandwidth*a.bandwidth), kernels*a.launch)
+}

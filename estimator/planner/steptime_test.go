@@ -1,0 +1,157 @@
+package planner
+
+import (
+	"math"
+	"testing"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// storyWorkload is GPT-2 124M at 1,024 tokens and an effective batch of 512.
+func storyWorkload(micro int64, change func(*estimator.Training)) workload {
+	r := story()
+	w := workload{
+		shape: shapeOf(r.Input, 0), training: r.Input.Job.Training, micro: float64(micro), accum: float64(512 / micro),
+		sequence: 1024, parameters: 124373760, trainable: 124373760, gpus: batch{gpus: 1},
+	}
+	if change != nil {
+		change(&w.training)
+	}
+	return w
+}
+
+func full(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: "full"} }
+
+// The order of the founding story on an RTX 4070: halving the micro-batch is
+// nearly free, each further halving costs more, recomputation about a third.
+func TestStepTimesOfTheStory(t *testing.T) {
+	c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
+	today := storyWorkload(16, nil).perToken(c, expected)
+	tests := []struct {
+		name      string
+		w         workload
+		low, high float64
+	}{
+		{"8 × 64", storyWorkload(8, nil), 1.005, 1.05},
+		{"4 × 128", storyWorkload(4, nil), 1.04, 1.13},
+		{"2 × 256", storyWorkload(2, nil), 1.10, 1.30},
+		{"1 × 512", storyWorkload(1, nil), 1.25, 1.65},
+		{"16 × 32 recomputed", storyWorkload(16, full), 1.22, 1.40},
+	}
+	for _, tt := range tests {
+		got := tt.w.perToken(c, expected) / today
+		t.Logf("%-20s %.3f", tt.name, got)
+		if got < tt.low || got > tt.high {
+			t.Errorf("%s takes %.3f times as long as 16 × 32, want %.2f to %.2f", tt.name, got, tt.low, tt.high)
+		}
+	}
+}
+
+// The whole step has to be plausible too: GPT-2 124M reaches 25 to 60 % of an RTX
+// 4070's peak in reports of model FLOPs utilisation.
+func TestStepTimeIsPlausible(t *testing.T) {
+	c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
+	perToken := storyWorkload(8, nil).perToken(c, expected)
+	flops := 6*124e6 + 12*12*768*1024.0
+	if mfu := flops / perToken / c.flops; mfu < 0.25 || mfu > 0.65 {
+		t.Errorf("model FLOPs utilisation %.2f", mfu)
+	}
+}
+
+// Small micro-batches cost more on faster cards, and most where the host cannot
+// launch kernels fast enough.
+func TestSmallMicroBatchesCostMoreOnFasterCards(t *testing.T) {
+	h100 := estimator.GPU{ComputeCapability: 90, Multiprocessors: 132, PeakFLOPS: 989e12, BandwidthBytesPerSecond: 3350e9}
+	compiled := func(t *estimator.Training) { t.Compile = &estimator.Compile{Model: true, Loss: true} }
+	ratio := func(g estimator.GPU, change func(*estimator.Training)) float64 {
+		c := cardOf(g, estimator.PrecisionAMPBF16)
+		return storyWorkload(2, change).perToken(c, expected) / storyWorkload(16, change).perToken(c, expected)
+	}
+	slow, fast, fastCompiled := ratio(rtx4070(), nil), ratio(h100, nil), ratio(h100, compiled)
+	if !(slow < fastCompiled && fastCompiled < fast) {
+		t.Errorf("2 × 256 beside 16 × 32: RTX 4070 %.2f, H100 compiled %.2f, H100 eager %.2f; want them rising", slow, fastCompiled, fast)
+	}
+}
+
+func TestLeversMoveTimeTheRightWay(t *testing.T) {
+	c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
+	tests := []struct {
+		name           string
+		faster, slower func(*estimator.Training)
+	}{
+		{"fused attention", nil, func(t *estimator.Training) { t.Attention = "eager" }},
+		{"no recomputation", nil, full},
+		{"selective recomputation", func(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: "selective"} }, full},
+		{"fused optimizer", nil, func(t *estimator.Training) {
+			t.Optimizer = &estimator.Optimizer{Name: "adamw", Implementation: "foreach"}
+		}},
+		{"SGD", func(t *estimator.Training) { t.Optimizer = &estimator.Optimizer{Name: "sgd", Implementation: "fused"} }, nil},
+	}
+	for _, tt := range tests {
+		faster, slower := storyWorkload(8, tt.faster).perToken(c, expected), storyWorkload(8, tt.slower).perToken(c, expected)
+		if faster >= slower {
+			t.Errorf("%s takes %.4g s a token, without it %.4g", tt.name, faster, slower)
+		}
+	}
+	fp32 := cardOf(rtx4070(), estimator.PrecisionFP32)
+	set := func(t *estimator.Training) { t.Precision = estimator.PrecisionFP32 }
+	if amp, single := storyWorkload(8, nil).perToken(c, expected), storyWorkload(8, set).perToken(fp32, expected); amp >= single {
+		t.Errorf("bfloat16 takes %.4g s a token, float32 %.4g", amp, single)
+	}
+}
+
+func TestCardWithoutData(t *testing.T) {
+	tests := []struct {
+		name             string
+		g                estimator.GPU
+		flops, bandwidth float64
+	}{
+		{"nothing", estimator.GPU{}, 50e12, 500e9},
+		{"vector rate", estimator.GPU{FP32FLOPS: 29.15e12, ComputeCapability: 89, BandwidthBytesPerSecond: 504e9}, 58.3e12, 504e9},
+		{"vector rate of a card without matrix units", estimator.GPU{FP32FLOPS: 10e12, ComputeCapability: 61, BandwidthBytesPerSecond: 400e9}, 10e12, 400e9},
+		{"bandwidth", estimator.GPU{BandwidthBytesPerSecond: 1e12}, 100e12, 1e12},
+		{"peak rate", estimator.GPU{PeakFLOPS: 100e12}, 100e12, 1e12},
+	}
+	for _, tt := range tests {
+		c := cardOf(tt.g, estimator.PrecisionAMPBF16)
+		if math.Abs(c.flops-tt.flops) > 1 || math.Abs(c.bandwidth-tt.bandwidth) > 1 {
+			t.Errorf("%s: %.4g FLOP/s and %.4g B/s, want %.4g and %.4g", tt.name, c.flops, c.bandwidth, tt.flops, tt.bandwidth)
+		}
+		for _, micro := range []int64{1, 8, 512} {
+			if s := storyWorkload(micro, nil).perToken(c, dearSmall); !(s > 0) || math.IsInf(s, 0) {
+				t.Errorf("%s: %v seconds a token", tt.name, s)
+			}
+		}
+	}
+}
+
+func TestRangeHoldsTheExpectation(t *testing.T) {
+	for _, x := range mustMake(t, story(), storyFake()).Options {
+		if r := x.RelativeStepTime; r.Low > r.Expected || r.Expected > r.High || r.Basis != "model" {
+			t.Errorf("%s: %+v", x.Title, r)
+		}
+	}
+}
+
+func TestShapeFromEveryKindOfModel(t *testing.T) {
+	llama := `{"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+		"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5}`
+	gpt2 := `{"n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": null, "vocab_size": 50257, "n_positions": 1024}`
+	tests := []struct {
+		name       string
+		config     string
+		parameters int64
+		want       Shape
+	}{
+		{"llama", llama, 8e9, Shape{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Gated: true, Vocabulary: 128256, Context: 131072, Causal: true}},
+		{"gpt2", gpt2, 124e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Vocabulary: 50257, Context: 1024, Causal: true}},
+		{"not a config", `[1]`, 85e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072}},
+		{"nonsense", `{"hidden_size": "x", "num_hidden_layers": -3}`, 85e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Causal: true}},
+	}
+	for _, tt := range tests {
+		got := shapeOf(estimator.Input{Job: estimator.Job{Model: estimator.Model{HFConfig: []byte(tt.config)}}}, tt.parameters)
+		if got != tt.want {
+			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
+		}
+	}
+}

@@ -1,0 +1,194 @@
+package planner
+
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// toolOf is the framework whose words the answer uses: the one that the job
+// names, or the one that its kind of model implies.
+func toolOf(in estimator.Input) string {
+	if f := in.Job.Training.Framework; f != "" {
+		return f
+	}
+	if nanoGPT(in) != nil {
+		return "nanogpt"
+	}
+	return "hf-trainer"
+}
+
+// pairWords says a pair in the settings of each tool. Where a tool wants the
+// batch of all GPUs together it gets that: nanoGPT divides its accumulation
+// steps by the number of processes, Megatron and others divide the global batch.
+var pairWords = map[string]func(p Choice, b batch) []string{
+	"nanogpt": func(p Choice, b batch) []string {
+		return words("batch_size = ", p.MicroBatch, "gradient_accumulation_steps = ", p.GradientAccumulation*b.gpus)
+	},
+	"hf-trainer": huggingFace, "trl": huggingFace, "unsloth": huggingFace, "llama-factory": huggingFace, "ms-swift": huggingFace,
+	"accelerate": func(p Choice, _ batch) []string {
+		return words("DataLoader batch_size=", p.MicroBatch, "Accelerator gradient_accumulation_steps=", p.GradientAccumulation)
+	},
+	"pytorch": func(p Choice, _ batch) []string {
+		return words("DataLoader batch_size=", p.MicroBatch, "accumulation steps = ", p.GradientAccumulation)
+	},
+	"torchtune": func(p Choice, _ batch) []string {
+		return words("batch_size=", p.MicroBatch, "gradient_accumulation_steps=", p.GradientAccumulation)
+	},
+	"torchtitan": func(p Choice, b batch) []string {
+		return words("training.local_batch_size = ", p.MicroBatch, "training.global_batch_size = ", b.effective(p.MicroBatch, p.GradientAccumulation))
+	},
+	"litgpt": func(p Choice, b batch) []string {
+		return words("--train.micro_batch_size ", p.MicroBatch, "--train.global_batch_size ", b.effective(p.MicroBatch, p.GradientAccumulation))
+	},
+	"megatron": func(p Choice, b batch) []string {
+		return words("--micro-batch-size ", p.MicroBatch, "--global-batch-size ", b.effective(p.MicroBatch, p.GradientAccumulation))
+	},
+	"nanotron": func(p Choice, _ batch) []string {
+		return words("tokens.micro_batch_size: ", p.MicroBatch, "tokens.batch_accumulation_per_replica: ", p.GradientAccumulation)
+	},
+	"deepspeed": func(p Choice, _ batch) []string {
+		return words("train_micro_batch_size_per_gpu: ", p.MicroBatch, "gradient_accumulation_steps: ", p.GradientAccumulation)
+	},
+	"llm-foundry": func(p Choice, b batch) []string {
+		return words("device_train_microbatch_size: ", p.MicroBatch, "global_train_batch_size: ", b.effective(p.MicroBatch, p.GradientAccumulation))
+	},
+	"xtuner": func(p Choice, _ batch) []string {
+		return words("batch_size = ", p.MicroBatch, "accumulative_counts = ", p.GradientAccumulation)
+	},
+	"axolotl": func(p Choice, _ batch) []string {
+		return words("micro_batch_size: ", p.MicroBatch, "gradient_accumulation_steps: ", p.GradientAccumulation)
+	},
+	"lightning": func(p Choice, _ batch) []string {
+		return words("DataLoader batch_size=", p.MicroBatch, "Trainer accumulate_grad_batches=", p.GradientAccumulation)
+	},
+}
+
+func huggingFace(p Choice, _ batch) []string {
+	return words("per_device_train_batch_size=", p.MicroBatch, "gradient_accumulation_steps=", p.GradientAccumulation)
+}
+
+func words(micro string, m int64, accum string, a int64) []string {
+	return []string{fmt.Sprint(micro, m), fmt.Sprint(accum, a)}
+}
+
+// pairSettings says a pair in the user's own tool's words, and in the job
+// document's where the tool is not known.
+func pairSettings(tool string, p Choice, b batch) []string {
+	if f, ok := pairWords[tool]; ok {
+		return f(p, b)
+	}
+	return words("micro_batch = ", p.MicroBatch, "gradient_accumulation = ", p.GradientAccumulation)
+}
+
+// leverWord is how one tool sets a lever, and whether that takes a change of code.
+type leverWord struct {
+	setting string
+	code    bool
+}
+
+// leverWords by tool and lever; a lever without an entry for its tool is said in
+// general words, as a change of code.
+var leverWords = map[string]map[string]leverWord{
+	"nanogpt": {
+		"precision-amp-bf16": {setting: "dtype = 'bfloat16'"},
+	},
+	"hf-trainer": {
+		"attention-sdpa":          {setting: `attn_implementation="sdpa"`},
+		"checkpointing-full":      {setting: "gradient_checkpointing=True"},
+		"checkpointing-none":      {setting: "gradient_checkpointing=False"},
+		"loss-fused-linear":       {setting: "use_liger_kernel=True"},
+		"optimizer-fused":         {setting: `optim="adamw_torch_fused"`},
+		"optimizer-8bit":          {setting: `optim="adamw_bnb_8bit"`},
+		"optimizer-sgd":           {setting: `optim="sgd", optim_args="momentum=0.9"`},
+		"precision-amp-bf16":      {setting: "bf16=True"},
+		"checkpointing-selective": {setting: "checkpoint the attention modules", code: true},
+	},
+	"torchtune": {
+		"checkpointing-full": {setting: "enable_activation_checkpointing=True"},
+		"checkpointing-none": {setting: "enable_activation_checkpointing=False"},
+		"loss-chunked":       {setting: "loss=torchtune.modules.loss.LinearCrossEntropyLoss"},
+		"optimizer-fused":    {setting: "optimizer.fused=True"},
+		"optimizer-8bit":     {setting: "optimizer=bitsandbytes.optim.AdamW8bit"},
+	},
+	"megatron": {
+		"checkpointing-full":      {setting: "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"},
+		"checkpointing-selective": {setting: "--recompute-granularity selective"},
+		"precision-amp-bf16":      {setting: "--bf16"},
+	},
+	"axolotl": {
+		"attention-sdpa":     {setting: "sdp_attention: true"},
+		"checkpointing-full": {setting: "gradient_checkpointing: true"},
+		"checkpointing-none": {setting: "gradient_checkpointing: false"},
+		"loss-fused-linear":  {setting: "liger_fused_linear_cross_entropy: true"},
+		"optimizer-fused":    {setting: "optimizer: adamw_torch_fused"},
+		"optimizer-8bit":     {setting: "optimizer: adamw_bnb_8bit"},
+		"precision-amp-bf16": {setting: "bf16: true"},
+	},
+}
+
+// anyTool says each lever in PyTorch's own words.
+var anyTool = map[string]leverWord{
+	"attention-sdpa":          {setting: "torch.nn.functional.scaled_dot_product_attention", code: true},
+	"checkpointing-full":      {setting: "wrap each block in torch.utils.checkpoint.checkpoint", code: true},
+	"checkpointing-selective": {setting: "wrap attention in torch.utils.checkpoint.checkpoint", code: true},
+	"checkpointing-none":      {setting: "call the blocks without torch.utils.checkpoint"},
+	"loss-fused-linear":       {setting: "a fused linear cross-entropy (Liger, Cut Cross Entropy)", code: true},
+	"loss-chunked":            {setting: "cross-entropy over chunks of the tokens", code: true},
+	"loss-fused":              {setting: "a cross-entropy that writes its gradient in place", code: true},
+	"optimizer-fused":         {setting: "fused=True"},
+	"optimizer-for-loop":      {setting: "foreach=False"},
+	"optimizer-8bit":          {setting: "bitsandbytes.optim.AdamW8bit", code: true},
+	"optimizer-sgd":           {setting: "torch.optim.SGD(momentum=0.9)", code: true},
+	"precision-amp-bf16":      {setting: "torch.autocast(dtype=torch.bfloat16)"},
+}
+
+// likeHuggingFace are the tools that hand these settings to transformers' Trainer.
+var likeHuggingFace = map[string]bool{"trl": true, "unsloth": true, "llama-factory": true, "ms-swift": true}
+
+// worded gives levers the words of the tool and the effort that those imply.
+func worded(ls []lever, tool string) []lever {
+	own := leverWords[tool]
+	if likeHuggingFace[tool] {
+		own = leverWords["hf-trainer"]
+	}
+	for i := range ls {
+		l := &ls[i]
+		w, ok := own[l.code]
+		if !ok {
+			w, ok = anyTool[l.code]
+		}
+		switch {
+		case ok:
+			l.settings = []string{w.setting}
+			if w.code {
+				l.effort = max(l.effort, codeEffort)
+			}
+		case l.group == "sequence":
+			l.settings = []string{fmt.Sprintf("%s = %d", sequenceWord(tool), l.changes["sequence_length"])}
+		}
+	}
+	return ls
+}
+
+func sequenceWord(tool string) string {
+	switch tool {
+	case "nanogpt":
+		return "block_size"
+	case "trl", "unsloth":
+		return "max_length"
+	case "axolotl":
+		return "sequence_len"
+	case "llama-factory":
+		return "cutoff_len"
+	case "torchtitan":
+		return "training.seq_len"
+	case "megatron":
+		return "--seq-length"
+	case "torchtune":
+		return "tokenizer.max_seq_len"
+	case "hf-trainer":
+		return "tokenizer max_length"
+	}
+	return "sequence_length"
+}
