@@ -38,13 +38,13 @@ type Model struct {
 // Training says how the model is trained.
 type Training struct {
 	// MicroBatch is the number of sequences in one forward pass on one GPU.
-	MicroBatch int64 `json:"micro_batch,omitempty" validate:"gte=0,lte=1073741824"`
+	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// SequenceLength is in tokens; 0 means the model's context.
-	SequenceLength int64 `json:"sequence_length,omitempty" validate:"gte=0,lte=1073741824"`
+	SequenceLength int64 `json:"sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// TargetSequenceLength is the decoder's length in an encoder-decoder model.
-	TargetSequenceLength int64 `json:"target_sequence_length,omitempty" validate:"gte=0,lte=1073741824"`
+	TargetSequenceLength int64 `json:"target_sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// GradientAccumulation is the number of micro-steps in an optimizer step; 0 means 1.
-	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"gte=0,lte=1073741824"`
+	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 
 	Precision             Precision         `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16 fp8"`
 	FP8                   *FP8              `json:"fp8,omitempty"`
@@ -65,7 +65,7 @@ type Training struct {
 	Allocator             *Allocator        `json:"allocator,omitempty"`
 	Evaluation            *Evaluation       `json:"evaluation,omitempty"`
 	Framework             string            `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning"`
-	Versions              map[string]string `json:"versions,omitempty" validate:"omitempty,max=32"`
+	Versions              map[string]string `json:"versions,omitempty" validate:"omitempty,max=32,dive,keys,max=64,endkeys,max=64"`
 }
 
 // Precision is how tensors are stored and computed. Values: PrecisionAMPBF16 and the others below.
@@ -103,21 +103,21 @@ type Optimizer struct {
 	Name           string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw"`
 	Implementation string `json:"implementation,omitempty" validate:"omitempty,oneof=foreach fused for-loop bitsandbytes torchao transformers torch"`
 	InBackward     bool   `json:"in_backward,omitempty"`
-	Rank           int64  `json:"rank,omitempty" validate:"gte=0,lte=1048576"`
+	Rank           int64  `json:"rank,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 }
 
 // Checkpointing is a mode, {"every": n} or {"mode": …, "offload": true}.
 type Checkpointing struct {
 	Mode    string `json:"mode,omitempty" validate:"omitempty,oneof=none full selective selective-op"`
-	Every   int64  `json:"every,omitempty" validate:"gte=0,lte=100000"`
+	Every   int64  `json:"every,omitempty" validate:"omitempty,gte=1,lte=100000"`
 	Offload bool   `json:"offload,omitempty"`
 }
 
 // Loss is a kind or an object.
 type Loss struct {
 	Kind          string `json:"kind,omitempty" validate:"omitempty,oneof=standard fused chunked fused-linear"`
-	Chunks        int64  `json:"chunks,omitempty" validate:"gte=0,lte=1048576"`
-	ChunkTokens   int64  `json:"chunk_tokens,omitempty" validate:"gte=0,lte=1073741824"`
+	Chunks        int64  `json:"chunks,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	ChunkTokens   int64  `json:"chunk_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	Head          string `json:"head,omitempty" validate:"omitempty,oneof=chunked whole"`
 	VocabParallel bool   `json:"vocab_parallel,omitempty"`
 }
@@ -137,34 +137,34 @@ type Dropout struct {
 // LoRA trains low-rank adapters on a frozen base.
 type LoRA struct {
 	Rank               int64    `json:"rank" validate:"required,gte=1,lte=1048576"`
-	TargetModules      Targets  `json:"target_modules,omitempty" validate:"omitempty,max=64"`
+	TargetModules      Targets  `json:"target_modules,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
 	Dropout            float64  `json:"dropout,omitempty" validate:"gte=0,lt=1"`
 	AdapterDtype       string   `json:"adapter_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
 	BasePrecision      string   `json:"base_precision,omitempty" validate:"omitempty,oneof=bf16 fp16 fp32 int8 nf4 gptq-int4 gptq-int8"`
 	DoubleQuantization bool     `json:"double_quantization,omitempty"`
 	UpcastBase         *bool    `json:"upcast_base,omitempty"`
-	ModulesToSave      []string `json:"modules_to_save,omitempty" validate:"omitempty,max=64"`
+	ModulesToSave      []string `json:"modules_to_save,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
 	DoRA               bool     `json:"dora,omitempty"`
 }
 
 // Distributed spreads a job over GPUs.
 type Distributed struct {
-	WorldSize           int64           `json:"world_size,omitempty" validate:"gte=0,lte=1048576"`
+	WorldSize           int64           `json:"world_size,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	Data                string          `json:"data,omitempty" validate:"omitempty,oneof=ddp zero1 zero2 zero3 fsdp"`
 	FSDPVersion         int64           `json:"fsdp_version,omitempty" validate:"omitempty,oneof=1 2"`
 	ReshardAfterForward *bool           `json:"reshard_after_forward,omitempty"`
 	LimitAllGathers     *bool           `json:"limit_all_gathers,omitempty"`
 	DeepSpeed           json.RawMessage `json:"deepspeed,omitempty"`
-	TensorParallel      int64           `json:"tensor_parallel,omitempty" validate:"gte=0,lte=1048576"`
+	TensorParallel      int64           `json:"tensor_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	SequenceParallel    bool            `json:"sequence_parallel,omitempty"`
 	AsyncTensorParallel bool            `json:"async_tensor_parallel,omitempty"`
-	PipelineParallel    int64           `json:"pipeline_parallel,omitempty" validate:"gte=0,lte=1048576"`
+	PipelineParallel    int64           `json:"pipeline_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	PipelineSchedule    string          `json:"pipeline_schedule,omitempty" validate:"omitempty,max=64"`
-	VirtualPipeline     int64           `json:"virtual_pipeline,omitempty" validate:"gte=0,lte=1048576"`
+	VirtualPipeline     int64           `json:"virtual_pipeline,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	PipelineStage       *int64          `json:"pipeline_stage,omitempty" validate:"omitempty,gte=0,lte=1048576"`
-	ContextParallel     int64           `json:"context_parallel,omitempty" validate:"gte=0,lte=1048576"`
+	ContextParallel     int64           `json:"context_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	ContextParallelKind string          `json:"context_parallel_kind,omitempty" validate:"omitempty,max=64"`
-	ExpertParallel      int64           `json:"expert_parallel,omitempty" validate:"gte=0,lte=1048576"`
+	ExpertParallel      int64           `json:"expert_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	OffloadOptimizer    bool            `json:"offload_optimizer,omitempty"`
 	OffloadParameters   bool            `json:"offload_parameters,omitempty"`
 	NoSync              *bool           `json:"no_sync,omitempty"`
@@ -177,14 +177,14 @@ type Allocator struct {
 
 // Evaluation is an evaluation pass between training steps.
 type Evaluation struct {
-	MicroBatch int64 `json:"micro_batch,omitempty" validate:"gte=0,lte=1073741824"`
+	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	KeepLogits bool  `json:"keep_logits,omitempty"`
 }
 
 // GPURef names a card, or gives one that is not in the catalog.
 type GPURef struct {
 	Name        string `json:"name,omitempty" validate:"max=200"`
-	MemoryBytes int64  `json:"memory_bytes,omitempty" validate:"gte=0,lte=9007199254740991"`
+	MemoryBytes int64  `json:"memory_bytes,omitempty" validate:"omitempty,gte=1,lte=9007199254740991"`
 }
 
 // Targets are LoRA's target modules: a list, or one name such as "all-linear".
@@ -211,6 +211,9 @@ func (Dropout) Shorthand() []string { return []string{"number"} }
 
 // Shorthand says that a GPU may be its name.
 func (GPURef) Shorthand() []string { return []string{"string"} }
+
+// Shorthand says that target modules may be one name.
+func (Targets) Shorthand() []string { return []string{"string"} }
 
 // UnmarshalJSON accepts a name or an object.
 func (o *Optimizer) UnmarshalJSON(b []byte) error {

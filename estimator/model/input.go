@@ -11,8 +11,8 @@ type NanoGPT struct {
 	Layers     int64   `json:"n_layer" validate:"required,gte=1,lte=100000"`
 	Heads      int64   `json:"n_head" validate:"required,gte=1,lte=1000000"`
 	Embedding  int64   `json:"n_embd" validate:"required,gte=1,lte=16777216"`
-	BlockSize  int64   `json:"block_size,omitempty" validate:"gte=0,lte=1073741824"`
-	Vocabulary int64   `json:"vocab_size,omitempty" validate:"gte=0,lte=1073741824"`
+	BlockSize  int64   `json:"block_size,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	Vocabulary int64   `json:"vocab_size,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	Bias       bool    `json:"bias,omitempty"`
 	Dropout    float64 `json:"dropout,omitempty" validate:"gte=0,lt=1"`
 }
@@ -24,8 +24,8 @@ type Dimensions struct {
 	Layers           int64         `json:"layers" validate:"required,gte=1,lte=100000"`
 	Hidden           int64         `json:"hidden" validate:"required,gte=1,lte=16777216"`
 	Heads            int64         `json:"heads" validate:"required,gte=1,lte=1000000"`
-	KVHeads          int64         `json:"kv_heads,omitempty" validate:"gte=0,lte=1000000"`
-	HeadDim          int64         `json:"head_dim,omitempty" validate:"gte=0,lte=16777216"`
+	KVHeads          int64         `json:"kv_heads,omitempty" validate:"omitempty,gte=1,lte=1000000"`
+	HeadDim          int64         `json:"head_dim,omitempty" validate:"omitempty,gte=1,lte=16777216"`
 	FFN              int64         `json:"ffn,omitempty" validate:"gte=0,lte=1073741824"`
 	Vocabulary       int64         `json:"vocab" validate:"required,gte=1,lte=1073741824"`
 	MaxPositions     int64         `json:"max_positions,omitempty" validate:"gte=0,lte=1073741824"`
@@ -33,7 +33,7 @@ type Dimensions struct {
 	MLP              string        `json:"mlp,omitempty" validate:"omitempty,oneof=gelu gelu_new relu relu2 swiglu geglu"`
 	Norm             string        `json:"norm,omitempty" validate:"omitempty,oneof=layernorm rmsnorm"`
 	NormBias         *bool         `json:"norm_bias,omitempty"`
-	NormsPerLayer    int64         `json:"norms_per_layer,omitempty" validate:"gte=0,lte=4"`
+	NormsPerLayer    int64         `json:"norms_per_layer,omitempty" validate:"omitempty,gte=1,lte=4"`
 	NormPosition     string        `json:"norm_position,omitempty" validate:"omitempty,oneof=pre post"`
 	Position         string        `json:"position,omitempty" validate:"omitempty,oneof=learned rope alibi relative none"`
 	RotaryFraction   float64       `json:"rotary_fraction,omitempty" validate:"gte=0,lte=1"`
@@ -54,7 +54,7 @@ type Dimensions struct {
 // Head is what stands on top of the model.
 type Head struct {
 	Kind   string `json:"kind,omitempty" validate:"omitempty,oneof=language-model masked-lm classification none"`
-	Labels int64  `json:"labels,omitempty" validate:"gte=0,lte=1073741824"`
+	Labels int64  `json:"labels,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	Pooler *bool  `json:"pooler,omitempty"`
 }
 
@@ -66,6 +66,9 @@ const (
 	AttentionBiasAll AttentionBias = "all"
 	AttentionBiasQKV AttentionBias = "qkv"
 )
+
+// Shorthand says that the value is a boolean or a string.
+func (AttentionBias) Shorthand() []string { return []string{"bool", "string"} }
 
 // UnmarshalJSON accepts false, true or "qkv".
 func (a *AttentionBias) UnmarshalJSON(b []byte) error {

@@ -1,0 +1,69 @@
+package jobdoc
+
+import (
+	"reflect"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// Plan is the document of a plan request: a job and the batch that its
+// optimizer step should see.
+type Plan struct {
+	estimator.Job
+	// EffectiveBatch is in sequences over all GPUs and accumulation steps; 0 means what the job has today.
+	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=1125899906842624"`
+}
+
+// Decode reads a job to be estimated. The error is an *[invalid.Error].
+func Decode(data []byte) (estimator.Job, error) {
+	var job estimator.Job
+	err := decode(data, &job, located{job: &job, needMicroBatch: true})
+	return job, err
+}
+
+// DecodePlan reads a job to be planned, which need not say its micro-batch. The
+// error is an *[invalid.Error].
+func DecodePlan(data []byte) (Plan, error) {
+	var plan Plan
+	err := decode(data, &plan, located{job: &plan.Job})
+	return plan, err
+}
+
+// Read reads a document that holds no job into a new T, a struct, by the json
+// and validate tags of T. The error is an *[invalid.Error].
+func Read[T any](data []byte) (T, error) {
+	var document T
+	err := decode(data, &document)
+	return document, err
+}
+
+// Check normalises and checks a job that was put together from something else
+// than a document, such as command-line flags. The error is an *[invalid.Error].
+func Check(job *estimator.Job) error {
+	Normalize(job)
+	c := checker{root: schemaOf(reflect.TypeFor[estimator.Job]())}
+	return c.run(job, []located{{job: job, needMicroBatch: true}}, nil)
+}
+
+// CheckPlan is Check for a job that need not say its micro-batch.
+func CheckPlan(plan *Plan) error {
+	Normalize(&plan.Job)
+	c := checker{root: schemaOf(reflect.TypeFor[Plan]())}
+	return c.run(plan, []located{{job: &plan.Job}}, nil)
+}
+
+// decode reads data into dst, a pointer to a struct in which jobs lie.
+func decode(data []byte, dst any, jobs ...located) error {
+	v := reflect.ValueOf(dst).Elem()
+	root := schemaOf(v.Type())
+	problems, complete := read(data, root, v)
+	if !complete {
+		return &invalid.Error{Fields: problems}
+	}
+	for _, l := range jobs {
+		Normalize(l.job)
+	}
+	c := checker{root: root, data: data}
+	return c.run(dst, jobs, problems)
+}
