@@ -138,14 +138,14 @@ const nearWorth = 0.05
 // micro-batch divides, where no exact pair is nearly as fast: a prime number of
 // sequences has only the pairs 1 × n and n × 1.
 func (s *search) nearest(best *judged, edge limit) (Choice, bool) {
-	if edge.best == nil || len(s.exact) == 0 {
+	if edge.best == nil {
 		return Choice{}, false
 	}
 	largest := edge.micro()
 	if best != nil && (best.micro >= largest || best.time.Expected <= s.relativeTime(*edge.best).Expected*(1+nearWorth)) {
 		return Choice{}, false
 	}
-	perGPU := s.batch.target / s.batch.gpus
+	perGPU := max(1, (s.batch.target+s.batch.gpus/2)/s.batch.gpus)
 	var found Choice
 	distance := math.Inf(1)
 	// Nearly the largest is nearly as fast, so half of it is far enough to look.
