@@ -28,7 +28,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	}
 	r.input.Timeline, r.input.Tensors = o.Timeline, o.Tensors
 	answer := func() (*estimator.Result, error) {
-		result, err := estimator.Estimate(r.input)
+		result, err := s.estimate(r.input)
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}

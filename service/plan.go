@@ -36,12 +36,12 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 		return nil, unreadable(err)
 	}
 	answer := func() (*planner.Plan, error) {
-		plan, err := planner.Make(ctx, planner.Request{
+		plan, err := planner.MakeWith(ctx, planner.Request{
 			Input:          r.input,
 			EffectiveBatch: request.EffectiveBatch,
 			Catalog:        cards,
 			Frontier:       o.Frontier,
-		})
+		}, s.estimate)
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}

@@ -21,6 +21,8 @@ type Service struct {
 	catalog *catalog.Catalog
 	results *cache[*estimator.Result]
 	plans   *cache[*planner.Plan]
+	// estimate is estimator.Estimate; tests of what is around it take another.
+	estimate planner.Estimator
 }
 
 // Option changes how a Service works.
@@ -38,9 +40,10 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		set(&o)
 	}
 	return &Service{
-		catalog: c,
-		results: newCache[*estimator.Result](o.cacheEntries),
-		plans:   newCache[*planner.Plan](o.cacheEntries / 4),
+		catalog:  c,
+		results:  newCache[*estimator.Result](o.cacheEntries),
+		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
+		estimate: estimator.Estimate,
 	}
 }
 

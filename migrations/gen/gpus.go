@@ -83,6 +83,13 @@ func deriveGPUs(data string) ([]row, error) {
 			return nil, err
 		}
 	}
+	for _, s := range short {
+		for _, number := range bareNumber(s.Name) {
+			if err := names.add(s.ID, number, s.Note); err != nil {
+				return nil, err
+			}
+		}
+	}
 	for i := range cards {
 		for _, alias := range append(bareNumber(cards[i].ID), cards[i].Aliases...) {
 			names.offer(cards[i].ID, alias)

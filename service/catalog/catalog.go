@@ -153,9 +153,10 @@ func (c *Catalog) Model(name string) (*Model, error) {
 		return &x.entries[i], nil
 	}
 	unknown := &UnknownError{Kind: "model", Name: name}
-	found := nearest(key, x.candidates())
-	if last := lastComponent(key); len(found) == 0 && last != key {
-		found = nearest(last, x.candidates())
+	// Organisations are mistaken more often than names: the name is compared first.
+	found := nearest(lastComponent(key), x.candidates())
+	if len(found) == 0 {
+		found = nearest(key, x.candidates())
 	}
 	for _, i := range found {
 		unknown.Nearest = append(unknown.Nearest, x.entries[i].ID)

@@ -18,15 +18,21 @@ var vendorWords = map[string]bool{
 // SHARED to the product label of a time-sliced card.
 var trailingWords = map[string]bool{"gpu": true, "graphics": true, "shared": true}
 
+var trademarks = strings.NewReplacer("(r)", " ", "(tm)", " ", "®", " ", "™", " ")
+
 // GPUKey is the form in which the names of GPUs are compared: lower case,
 // without separators, vendor in front and empty words behind. Two names with the
 // same key are the same name.
 func GPUKey(name string) string { return strings.Join(gpuWords(name), "") }
 
 func gpuWords(name string) []string {
-	name = strings.NewReplacer("(r)", " ", "(tm)", " ", "®", " ", "™", " ").Replace(strings.ToLower(name))
+	name = trademarks.Replace(strings.ToLower(name))
 	words := strings.FieldsFunc(name, func(r rune) bool {
-		return unicode.IsSpace(r) || strings.ContainsRune("-_/,;:()[]\"'", r)
+		switch r {
+		case '-', '_', '/', ',', ';', ':', '(', ')', '[', ']', '"', '\'':
+			return true
+		}
+		return unicode.IsSpace(r)
 	})
 	for len(words) > 1 && vendorWords[words[0]] {
 		words = words[1:]

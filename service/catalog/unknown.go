@@ -57,9 +57,9 @@ func nearest(key string, candidates []candidate) []int {
 		d := limit + 1
 		switch {
 		case len(key) >= 3 && strings.Contains(c.key, key):
-			d = 1
+			d = 0
 		case len(c.key) >= 4 && strings.Contains(key, c.key):
-			d = 2
+			d = limit
 		case abs(len(c.key)-len(key)) <= limit:
 			d = levenshtein.ComputeDistance(key, c.key)
 		}
