@@ -5,6 +5,7 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"sync/atomic"
 
 	"golang.org/x/sync/errgroup"
 
@@ -96,12 +97,28 @@ func (c *costs) all(ctx context.Context, xs []candidate) error {
 	})
 }
 
-// parallel runs f for 0…n−1 on a bounded number of goroutines.
+// parallel runs f for 0…n−1 on a bounded number of goroutines, the caller's among
+// them. Each takes one number after the other, so that stacks, which an estimate
+// makes large, grow once and not n times.
 func parallel(ctx context.Context, n int, f func(context.Context, int) error) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(min(maxWorkers, runtime.GOMAXPROCS(0)))
-	for i := range n {
-		g.Go(func() error { return f(ctx, i) })
+	var next atomic.Int64
+	work := func() error {
+		for {
+			i := int(next.Add(1)) - 1
+			if i >= n {
+				return nil
+			}
+			if err := f(ctx, i); err != nil {
+				return err
+			}
+		}
+	}
+	for range min(maxWorkers, runtime.GOMAXPROCS(0), n) - 1 {
+		g.Go(work)
+	}
+	if err := work(); err != nil {
+		g.Go(func() error { return err }) // ends the others
 	}
 	return g.Wait()
 }

@@ -25,6 +25,9 @@ func (l limit) micro() int64 {
 // first that fails need not be the last that fits.
 const lookBeyond = 2
 
+// maxBumps bounds how often the search goes on past an edge.
+const maxBumps = 4
+
 // largest finds the largest micro-batch that fits, whether or not it divides the
 // effective batch. Bytes grow with the micro-batch almost in a straight line, so
 // it interpolates, and halves the interval where that does not help.
@@ -40,19 +43,21 @@ func (s *search) largest(ctx context.Context, v variant) (limit, error) {
 		return limit{next: &first}, nil
 	}
 	lo, hi := s.bracket(v, first)
-	for {
+	for range maxBumps {
 		if lo, hi, err = narrow(at, first, lo, hi); err != nil {
 			return limit{}, err
 		}
-		beyond, err := s.beyond(at, hi)
+		further, err := beyond(at, hi)
 		if err != nil {
 			return limit{}, err
 		}
-		if beyond == nil {
+		if further == nil {
 			return limit{best: &lo, next: hi}, nil
 		}
-		lo, hi = *beyond, nil
+		lo, hi = *further, nil
 	}
+	lo, hi, err = narrow(at, first, lo, hi)
+	return limit{best: &lo, next: hi}, err
 }
 
 // bracket starts from what the survey knows of the job as it stands.
@@ -88,8 +93,11 @@ func narrow(at func(int64) (judged, error), first, lo judged, hi *judged) (judge
 			return lo, hi, nil
 		}
 		guess := guessEdge(first, lo, hi)
-		if round%3 == 0 && hi != nil {
-			guess = lo.micro + (hi.micro-lo.micro)/2
+		if round%3 == 0 {
+			guess = min(2*lo.micro, maxMicroBatch)
+			if hi != nil {
+				guess = lo.micro + (hi.micro-lo.micro)/2
+			}
 		}
 		j, err := at(guess)
 		if err != nil {
@@ -126,7 +134,7 @@ func guessEdge(first, lo judged, hi *judged) int64 {
 }
 
 // beyond looks past the first micro-batch that fails.
-func (s *search) beyond(at func(int64) (judged, error), hi *judged) (*judged, error) {
+func beyond(at func(int64) (judged, error), hi *judged) (*judged, error) {
 	if hi == nil || hi.result == nil {
 		return nil, nil
 	}

@@ -114,6 +114,9 @@ func TestBadBatches(t *testing.T) {
 			r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 1<<30, 1<<30
 			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 1 << 20}
 		}, "/training/gradient_accumulation", "out_of_range"},
+		{"more groups than the world holds", func(r *Request) {
+			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 8, TensorParallel: 1 << 32, PipelineParallel: 1 << 32}
+		}, "/training/distributed/world_size", "not_divisible"},
 		{"groups do not divide the world", func(r *Request) {
 			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 8, TensorParallel: 3}
 		}, "/training/distributed/world_size", "not_divisible"},
@@ -285,6 +288,36 @@ func TestLargestMicroBatchLooksPastABump(t *testing.T) {
 	p := mustMake(t, story(), f)
 	if p.LargestMicroBatch != 10 {
 		t.Errorf("largest micro-batch %d, want 10", p.LargestMicroBatch)
+	}
+}
+
+// An estimator whose answers make no sense must not keep the search going.
+func TestLargestMicroBatchEnds(t *testing.T) {
+	odd := func(in estimator.Input) (*estimator.Result, error) {
+		r, err := storyFake().estimate(in)
+		if in.Job.Training.MicroBatch%2 == 1 && err == nil {
+			r.GPUs[0].Verdict = estimator.Fits
+		}
+		return r, err
+	}
+	asked := 0
+	count := func(in estimator.Input) (*estimator.Result, error) {
+		asked++
+		return odd(in)
+	}
+	b, err := readBatch(story())
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &search{batch: b, costs: newCosts(count, story().Input)}
+	if err := s.survey(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.largest(t.Context(), variant{}); err != nil {
+		t.Fatal(err)
+	}
+	if asked > 500 {
+		t.Errorf("%d estimates", asked)
 	}
 }
 

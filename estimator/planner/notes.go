@@ -117,6 +117,9 @@ func (s *search) explainFloor() {
 
 func (s *search) explainBatch() {
 	b := s.batch
+	if b.target/b.gpus > maxMicroBatch {
+		s.notes.add("pairs_left_out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job may ask for them.", maxMicroBatch)
+	}
 	if b.target%b.gpus != 0 {
 		var near []string
 		for _, n := range b.nearest() {

@@ -112,6 +112,8 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 
 func (s *search) pairTitle(j judged) string {
 	switch {
+	case s.batch.effective(j.micro, j.accum) != s.batch.target:
+		return "Nearest effective batch that the GPUs can share"
 	case s.today == nil:
 		return "Split the effective batch"
 	case j.micro < s.today.micro:

@@ -12,7 +12,8 @@ const (
 	// maxEffectiveBatch bounds the work: no number up to 2³¹ has more than 1,536
 	// divisors, so a plan never asks about more pairs than that.
 	maxEffectiveBatch = 1 << 31
-	// maxMicroBatch is the largest that a job document may ask for.
+	// maxMicroBatch is the largest micro-batch, and the largest accumulation, that a
+	// job document may ask for.
 	maxMicroBatch = 1 << 30
 )
 
@@ -37,7 +38,7 @@ func (b batch) exact() bool { return b.given() && b.effective(b.micro, b.accum) 
 // target, where it need not reach it exactly.
 func (b batch) accumulationFor(micro int64) int64 {
 	perGPU := ceilDiv(b.target, b.gpus)
-	return max(1, ceilDiv(perGPU, micro))
+	return min(max(1, ceilDiv(perGPU, micro)), maxMicroBatch)
 }
 
 // deviation is how far an effective batch is from the target, in percent with
@@ -106,21 +107,21 @@ func readBatch(r Request) (batch, error) {
 		b.gpus = dataParallel(d, &v)
 	}
 	const accepted = "a plan takes an effective batch from 1 to 2147483648"
+	// The factors may each be as large as 2³⁰, so their product may not fit.
+	if b.given() && (b.micro > maxEffectiveBatch/b.accum || b.micro*b.accum > maxEffectiveBatch/b.gpus) {
+		v.Add("/training/gradient_accumulation", "out_of_range",
+			"%d sequences × %d accumulation steps × %d data-parallel GPUs is too large; %s", b.micro, b.accum, b.gpus, accepted)
+		return b, v.Err()
+	}
 	switch {
 	case r.EffectiveBatch < 0 || r.EffectiveBatch > maxEffectiveBatch:
 		v.Add("/effective_batch", "out_of_range", "%d was given; %s", r.EffectiveBatch, accepted)
 	case r.EffectiveBatch > 0:
 		b.target = r.EffectiveBatch
-	case b.micro <= 0:
+	case !b.given():
 		v.Add("/effective_batch", "required",
 			"a plan needs either effective_batch or what runs today (training.micro_batch and training.gradient_accumulation)")
 	default:
-		// The factors may each be as large as 2³⁰, so their product may not fit.
-		if b.micro > maxEffectiveBatch/b.accum || b.micro*b.accum > maxEffectiveBatch/b.gpus {
-			v.Add("/training/gradient_accumulation", "out_of_range",
-				"%d sequences × %d accumulation steps × %d data-parallel GPUs is too large; %s", b.micro, b.accum, b.gpus, accepted)
-			break
-		}
 		b.target = b.effective(b.micro, b.accum)
 	}
 	return b, v.Err()
@@ -130,14 +131,17 @@ func readBatch(r Request) (batch, error) {
 func dataParallel(d *estimator.Distributed, v *invalid.List) int64 {
 	model := int64(1)
 	for _, n := range []int64{d.TensorParallel, d.PipelineParallel, d.ContextParallel} {
-		if n > 1 {
-			// Each is at most 2²⁰; three of them stay below 2⁶⁰.
+		if n > 1 && n <= d.WorldSize/model {
 			model *= n
+		} else if n > 1 {
+			model = d.WorldSize + 1 // more than there are, however many more
+			break
 		}
 	}
 	if d.WorldSize%model != 0 {
 		v.Add("/training/distributed/world_size", "not_divisible",
-			"%d GPUs cannot be shared by groups of %d (tensor × pipeline × context parallel)", d.WorldSize, model)
+			"%d GPUs were given, which tensor × pipeline × context parallel (%d × %d × %d) does not divide",
+			d.WorldSize, max(1, d.TensorParallel), max(1, d.PipelineParallel), max(1, d.ContextParallel))
 		return 1
 	}
 	return d.WorldSize / model

@@ -99,7 +99,11 @@ func (p *Plan) summary() string {
 		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.", size(p.FloorBytes)))
 	}
 	if len(p.SmallestGPUs) > 0 {
-		lines = append(lines, fmt.Sprintf("Smallest GPUs for the job as it is: %s.", strings.Join(p.SmallestGPUs, ", ")))
+		what := "the job as it is"
+		if p.Today == nil {
+			what = "a micro-batch of 1"
+		}
+		lines = append(lines, fmt.Sprintf("Smallest GPUs for %s: %s.", what, strings.Join(p.SmallestGPUs, ", ")))
 	}
 	return strings.Join(lines, "\n")
 }
