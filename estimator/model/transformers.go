@@ -1,0 +1,98 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// What the decoders of transformers share around their layers.
+
+// batchWithMask is what the Trainer's collators put on the GPU: ids, an all-ones mask, labels.
+func batchWithMask(t *step.Tape) []step.T {
+	n := t.Shape.N()
+	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(n, step.I64)}
+}
+
+// causalMask is create_causal_mask or its sliding-window sister: nothing but a look at the all-ones mask where
+// attention can be told "causal" instead, else a mask for every sequence, boolean for sdpa and additive
+// for eager. It returns nil where there is none.
+// Source: transformers/masking_utils.py, 4.57.
+func causalMask(t *step.Tape, a *Architecture, d step.DType) *step.T {
+	n, b := t.Shape.Tokens, t.Shape.Batch
+	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
+	windowed := a.SlidingWindow > 0 && n >= a.SlidingWindow
+	eager := t.Recipe.Attention == step.AttentionEager
+	given := in(t.Shape.N(), step.Bool)
+	if !windowed && !eager {
+		all := in(1, step.Bool)
+		t.Drop(all)
+		t.Drop(given)
+		return nil
+	}
+	columns, rows, one := in(n, step.I64), in(b, step.I64), in(1, step.I64)
+	ones := in(n, step.Bool)
+	var within step.T
+	if a.SlidingWindow > 0 {
+		ones2 := in(n, step.Bool)
+		shifted := in(n, step.I64)
+		near := in(n*n, step.Bool)
+		t.Drop(shifted)
+		within = in(n*n, step.Bool)
+		t.Drop(near)
+		t.Drop(ones2)
+	}
+	past := in(n*n, step.Bool)
+	causal := in(n*n, step.Bool)
+	t.Drop(past)
+	if a.SlidingWindow > 0 {
+		t.Drop(within)
+		both := in(n*n, step.Bool)
+		t.Drop(causal)
+		causal = both
+	}
+	t.Drop(ones)
+	i, j := in(b*n*8, step.Bool), in(b*n*8, step.Bool)
+	padding := in(b*n, step.Bool)
+	t.Drop(j)
+	t.Drop(i)
+	mask := in(b*n*n, step.Bool)
+	t.Drop(padding)
+	t.Drop(causal)
+	t.Drop(columns)
+	t.Drop(rows)
+	t.Drop(one)
+	if eager {
+		zero, least := in(1, d), in(1, d)
+		additive := in(b*n*n, d)
+		t.Drop(zero)
+		t.Drop(least)
+		t.Drop(mask)
+		mask = additive
+	}
+	t.Drop(given)
+	return &mask
+}
+
+// rotaryTables is the model's rotary_emb: cosines and sines for every position, in float32 and then in d.
+func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
+	n := t.Shape.Tokens
+	positions := t.Table(n, step.F32)
+	angles := t.Table(n*dim/2, step.F32)
+	t.Workspace()
+	both := t.Table(n*dim, step.F32)
+	wave := func() step.T {
+		raw := t.Table(n*dim, step.F32)
+		scaled := t.Table(n*dim, step.F32)
+		t.Drop(raw)
+		return scaled
+	}
+	cos = wave()
+	sin = wave()
+	if d != step.F32 {
+		c, s := t.Table(n*dim, d), t.Table(n*dim, d)
+		t.Drop(cos)
+		t.Drop(sin)
+		cos, sin = c, s
+	}
+	t.Drop(positions)
+	t.Drop(angles)
+	t.Drop(both)
+	return cos, sin
+}

@@ -1,0 +1,413 @@
+package step
+
+import "math"
+
+// Heads is the geometry of an attention: h query heads and KV key/value heads of Dim elements.
+type Heads struct {
+	Query, KV, Dim int64
+}
+
+// Width is h·Dim, the width of the queries.
+func (h Heads) Width() int64 { return h.Query * h.Dim }
+
+// KVWidth is KV·Dim, the width of the keys and of the values.
+func (h Heads) KVWidth() int64 { return h.KV * h.Dim }
+
+// Split3 is x.split(d, dim=2) into queries, keys and values: views, whose gradients meet in one tensor.
+func (t *Tape) Split3(x T) (q, k, v T) {
+	o := t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0)
+	part := func(i int) T {
+		p := t.Hold(x)
+		p.numel = x.numel / 3
+		return o.out(p, i)
+	}
+	return part(0), part(1), part(2)
+}
+
+// SDPA is F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal). Which kernel runs is
+// torch's own choice: flash for half precision without a mask on compute capability 8.0 and later,
+// memory-efficient for float32, with a mask or on older GPUs, and the written-out formula where
+// grouped heads (enable_gqa) meet neither.
+// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
+func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
+	switch {
+	case mask == nil && q.dtype.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256:
+		return t.flash(q, k, v, h, dropout)
+	case h.KV == h.Query:
+		return t.efficient(q, k, v, h, mask, dropout)
+	}
+	return t.mathAttention(q, k, v, h, dropout)
+}
+
+// flash is FlashAttention-2 as torch carries it. Besides its output it keeps the
+// log-sum-exp of every row and the state of the random numbers; backward needs a float32
+// accumulator for dq, a row sum, and dk, dv for every query head where heads are grouped.
+// Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (mha_fwd, mha_bwd), torch 2.9.
+func (t *Tape) flash(q, k, v T, h Heads, dropout float64) T {
+	b, n := t.Shape.Batch, t.Shape.Tokens
+	headRounded := roundUp(h.Dim, 32)
+	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
+	lse := t.fresh(b*h.Query*n, F32, LabelAttentionStatistics)
+	if splits := t.flashSplits(h, dropout); splits > 1 {
+		lseParts := t.fresh(splits*b*h.Query*n, F32, LabelAttentionScratch)
+		outParts := t.fresh(splits*b*h.Query*n*headRounded, F32, LabelAttentionScratch)
+		defer t.Drop(lseParts)
+		defer t.Drop(outParts)
+	}
+	var seed, state T
+	if dropout > 0 {
+		philox := t.fresh(2, I64, LabelAttentionStatistics)
+		seed = t.fresh(1, I64, LabelAttentionStatistics)
+		state = t.fresh(2, I64, LabelAttentionStatistics)
+		t.Drop(philox)
+	} else {
+		state = t.fresh(2, I64, LabelAttentionStatistics)
+		seed = t.fresh(1, I64, LabelAttentionStatistics)
+	}
+	o := t.op(q, k, v).save(q, k, v, y, lse, state, seed)
+	if o.i != none {
+		rows := b * h.Query * roundUp(n, 128)
+		o.alloc(0, q.bytes(), LabelInputGradient).
+			alloc(1, k.bytes(), LabelInputGradient).
+			alloc(2, v.bytes(), LabelInputGradient).
+			alloc(3, rows*4, LabelAttentionScratch).
+			alloc(4, rows*headRounded*4, LabelAttentionScratch)
+		if h.KV < h.Query {
+			o.alloc(5, q.bytes(), LabelAttentionScratch).alloc(6, q.bytes(), LabelAttentionScratch).free(6).free(5)
+		}
+		o.free(4).free(3).send(0, 0).send(1, 1).send(2, 2)
+	}
+	y = o.out(y, 0)
+	t.Drop(lse)
+	t.Drop(seed)
+	t.Drop(state)
+	return y
+}
+
+// flashSplits is over how many blocks flash attention divides the keys so that a few
+// short sequences still fill the GPU; each then writes a partial result.
+// Source: flash_api.cpp (num_splits_heuristic, set_params_splitkv), torch 2.9.
+func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
+	if dropout > 0 {
+		return 1
+	}
+	blockN := int64(64)
+	switch {
+	case h.Dim <= 64:
+		blockN = 256
+	case h.Dim <= 128:
+		blockN = 128
+	}
+	blocksN := ceilDiv(t.Shape.Tokens, blockN)
+	work := float64(t.Shape.Batch * h.Query * ceilDiv(t.Shape.Tokens, 64))
+	sms := t.Recipe.Multiprocessors * 2
+	if work >= 0.8*float64(sms) {
+		return 1
+	}
+	limit := min(128, sms, blocksN)
+	efficiency := func(splits int64) float64 {
+		waves := work * float64(splits) / float64(sms)
+		return waves / math.Ceil(waves)
+	}
+	eligible := func(splits int64) bool {
+		return splits == 1 || ceilDiv(blocksN, splits) != ceilDiv(blocksN, splits-1)
+	}
+	best := 0.0
+	for s := int64(1); s <= limit; s++ {
+		if eligible(s) {
+			best = max(best, efficiency(s))
+		}
+	}
+	for s := int64(1); s <= limit; s++ {
+		if eligible(s) && efficiency(s) >= 0.85*best {
+			return s
+		}
+	}
+	return 1
+}
+
+// efficient is the memory-efficient kernel. It keeps its inputs, its output and the log-sum-exp with
+// rows padded to 32; a boolean mask becomes an additive one in the type of the queries, which is kept too.
+// Its backward sums dq over blocks of keys in a float32 workspace.
+// Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu,
+// mem_eff_attention/kernel_backward.h (workspaceSize), torch 2.9.
+func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
+	b, n := t.Shape.Batch, t.Shape.Tokens
+	var bias T
+	saved := [8]T{q, k, v}
+	ns := 3
+	if mask != nil {
+		zero := t.fresh(1, q.dtype, LabelAttentionMask)
+		inf := t.fresh(1, q.dtype, LabelAttentionMask)
+		// The kernel wants rows that start at a multiple of 16 bytes; others are padded and cut.
+		bias = t.fresh(mask.numel/n*n, q.dtype, LabelAttentionMask)
+		t.Drop(zero)
+		t.Drop(inf)
+		saved[ns] = bias
+		ns++
+	}
+	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
+	lse := t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
+	saved[ns], saved[ns+1] = y, lse
+	ns += 2
+	if dropout > 0 {
+		seed := t.fresh(1, I64, LabelAttentionStatistics)
+		offset := t.fresh(1, I64, LabelAttentionStatistics)
+		saved[ns], saved[ns+1] = seed, offset
+		ns += 2
+		defer t.Drop(seed)
+		defer t.Drop(offset)
+	}
+	o := t.op(q, k, v).save(saved[:ns]...)
+	if o.i != none {
+		delta := b * h.Query * n * 4
+		blocks := ceilDiv(n, 64) * ceilDiv(h.Dim, 64)
+		workspace := b * h.Query * roundUp(blocks*(64*64*4+16), 16)
+		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
+		if q.dtype.Half() && t.Recipe.ComputeCapability >= 80 {
+			o.alloc(5, delta, LabelAttentionScratch)
+		} else { // the kernel does not form the row sums of dO·O itself
+			o.alloc(3, q.numel*4, LabelAttentionScratch).alloc(4, delta, LabelAttentionScratch).
+				alloc(5, delta, LabelAttentionScratch).free(4).free(3)
+		}
+		o.alloc(6, workspace, LabelAttentionScratch).free(5).free(6).send(0, 0).send(1, 1).send(2, 2)
+	}
+	y = o.out(y, 0)
+	t.Drop(lse)
+	if mask != nil {
+		t.Drop(bias)
+	}
+	return y
+}
+
+// mathAttention is the formula written out inside scaled_dot_product_attention, with
+// the keys and values of grouped heads repeated.
+// Source: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9.
+func (t *Tape) mathAttention(q, k, v T, h Heads, dropout float64) T {
+	n := t.Shape.Tokens
+	qs := t.MulScalar(q, LabelAttentionScores)
+	ones := t.fresh(n*n, Bool, LabelAttentionMask)
+	tril := t.fresh(n*n, Bool, LabelAttentionMask)
+	t.Drop(ones)
+	zero := t.fresh(1, q.dtype, LabelAttentionMask)
+	inf := t.fresh(1, q.dtype, LabelAttentionMask)
+	bias := t.fresh(n*n, q.dtype, LabelAttentionMask)
+	t.Drop(inf)
+	t.Drop(zero)
+	t.Drop(tril)
+	kr, vr := t.RepeatKV(k, h), t.RepeatKV(v, h)
+	ks := t.MulScalar(kr, LabelAttentionScores)
+	qc := t.Contiguous(qs)
+	scores := t.BMM(qc, ks, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	t.Drop(qc)
+	t.Drop(ks)
+	masked := t.Add(scores, bias, LabelAttentionScores)
+	t.Drop(scores)
+	p := t.Softmax(masked, LabelAttentionProbabilities)
+	unreachable := t.fresh(p.numel, Bool, LabelAttentionScratch)
+	rows := t.fresh(p.numel/n, Bool, LabelAttentionScratch)
+	fill := t.fresh(1, q.dtype, LabelAttentionScratch)
+	t.Drop(fill)
+	t.Drop(rows)
+	t.Drop(unreachable)
+	t.Drop(masked)
+	dropped := t.Dropout(p, dropout)
+	t.Drop(p)
+	y := t.BMM(dropped, vr, q.numel, LabelAttentionOutput)
+	t.Drop(dropped)
+	t.Drop(kr)
+	t.Drop(vr)
+	t.Drop(qs)
+	t.Drop(bias)
+	y = t.relaid(y)
+	out := t.Contiguous(y)
+	t.Drop(y)
+	return out
+}
+
+// EagerAttention is the formula as models write it: scores, scale, mask, softmax, dropout, product with v.
+type EagerAttention struct {
+	Heads   Heads
+	Dropout float64
+	// Mask is added to the scores (an additive float mask).
+	Mask *T
+	// Fill replaces scores where this boolean mask of the whole context is zero; the comparison is made anew
+	// each time (nanoGPT).
+	Fill bool
+	// Where is torch.where(mask, scores, minimum) with a view of a boolean buffer (GPT-2).
+	Where bool
+	// Upcast runs the softmax in float32 and casts back to the type of q.
+	Upcast bool
+	// CopyKV says that k and v are views that the products have to copy first.
+	CopyKV bool
+	// DivideByTensor scales by a tensor made for the purpose (GPT-2).
+	DivideByTensor bool
+}
+
+// Eager runs a on q, k and v.
+func (t *Tape) Eager(a EagerAttention, q, k, v T) T {
+	n := t.Shape.Tokens
+	h := a.Heads
+	compute := q.dtype
+	if t.autocast {
+		compute = t.Recipe.Compute
+	}
+	kc := t.Cast(k, compute, LabelCast)
+	qh := t.Cast(q, compute, LabelCast)
+	qc := t.Contiguous(qh)
+	if a.CopyKV {
+		copied := t.Contiguous(kc)
+		t.Drop(kc)
+		kc = copied
+	}
+	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	t.Drop(qh)
+	t.Drop(qc)
+	t.Drop(kc)
+	if a.DivideByTensor {
+		divisor := t.fresh(1, scores.dtype, LabelAttentionScores)
+		defer t.Drop(divisor)
+	}
+	scaled := t.MulScalar(scores, LabelAttentionScores)
+	t.Drop(scores)
+	switch {
+	case a.Mask != nil:
+		masked := t.Add(scaled, *a.Mask, LabelAttentionScores)
+		t.Drop(scaled)
+		scaled = masked
+	case a.Fill:
+		keep := t.fresh(n*n, Bool, LabelAttentionMask)
+		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
+		y = t.op(scaled).save(keep).alloc(0, scaled.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+		t.Drop(keep)
+		t.Drop(scaled)
+		scaled = y
+	}
+	p := t.softmaxUpcast(a, scaled)
+	dropped := t.Dropout(p, a.Dropout)
+	t.Drop(p)
+	vc := t.Cast(v, compute, LabelCast)
+	ph := t.Cast(dropped, compute, LabelAttentionProbabilities)
+	if a.CopyKV {
+		copied := t.Contiguous(vc)
+		t.Drop(vc)
+		vc = copied
+	}
+	y := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
+	t.Drop(vc)
+	t.Drop(ph)
+	y = t.relaid(y)
+	out := t.Contiguous(y)
+	t.Drop(y)
+	t.Drop(dropped)
+	return out
+}
+
+// softmaxUpcast takes over x. Softmax runs in float32 under autocast and where the model asks for it.
+func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
+	before := x.dtype
+	if a.Upcast || t.autocast {
+		wide := t.Cast(x, F32, LabelAttentionScores)
+		p := t.Softmax(wide, LabelAttentionProbabilities)
+		t.Drop(wide)
+		t.Drop(x)
+		if a.Upcast && !t.autocast {
+			back := t.Cast(p, before, LabelAttentionProbabilities)
+			t.Drop(p)
+			return back
+		}
+		return p
+	}
+	p := t.Softmax(x, LabelAttentionProbabilities)
+	t.Drop(x)
+	return p
+}
+
+// Softmax is F.softmax over the last dimension: it keeps its result, and its backward
+// forms the product with the gradient before it writes its own.
+func (t *Tape) Softmax(x T, l Label) T {
+	y := t.fresh(x.numel, x.dtype, l)
+	return t.op(x).save(y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
+		send(0, 0).out(y, 0)
+}
+
+// BMM is a batched product of a and b with numel elements in its result. It keeps both.
+func (t *Tape) BMM(a, b T, numel int64, l Label) T {
+	y := t.fresh(numel, a.dtype, l)
+	t.workspace()
+	o := t.op(a, b)
+	o.keepOperands(0, 1, a, b)
+	if o.needs(1) {
+		o.alloc(1, b.bytes(), LabelInputGradient).workspace()
+	}
+	if o.needs(0) {
+		o.alloc(0, a.bytes(), LabelInputGradient).workspace().send(0, 0)
+	}
+	if o.needs(1) {
+		o.send(1, 1)
+	}
+	return o.out(y, 0)
+}
+
+// RepeatKV repeats keys or values for every query head of their group; nothing when there is one.
+// Source: transformers/integrations/sdpa_attention.py (repeat_kv), 4.57.
+func (t *Tape) RepeatKV(x T, h Heads) T {
+	if h.KV == h.Query {
+		return t.Hold(x)
+	}
+	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// relaid is a view of x whose gradient arrives in another layout and is copied into this one. It takes over x.
+func (t *Tape) relaid(x T) T {
+	return t.op(x).alloc(0, x.bytes(), LabelContiguous).send(0, 0).out(x, 0)
+}
+
+// Heads is x.view(B, T, heads, dim).transpose(1, 2), whose gradient has to be copied back
+// when it arrives with the heads outermost. It takes over x.
+func (t *Tape) Heads(x T, copyBack bool) T {
+	if !copyBack {
+		return x
+	}
+	return t.relaid(x)
+}
+
+// Rotary applies rotary positions as transformers writes them, x·cos + rotate_half(x)·sin.
+// Source: transformers/models/llama/modeling_llama.py (apply_rotary_pos_emb), 4.57.
+func (t *Tape) Rotary(x, cos, sin T) T {
+	direct := t.mulBroadcast(x, cos)
+	half := x.bytes() / 2
+	o := t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
+	first := o.out(T{storage: x.storage, dtype: x.dtype, numel: x.numel / 2}, 0)
+	o = t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
+	second := o.out(T{storage: x.storage, dtype: x.dtype, numel: x.numel / 2}, 0)
+	negated := t.fresh(x.numel/2, x.dtype, LabelRotary)
+	negated = t.op(second).alloc(0, half, LabelRotary).send(0, 0).out(negated, 0)
+	rotated := t.fresh(x.numel, x.dtype, LabelRotary)
+	rotated = t.op(negated, first).pass(0, 0).pass(0, 1).out(rotated, 0)
+	t.Drop(negated)
+	shifted := t.mulBroadcast(rotated, sin)
+	t.Drop(rotated)
+	y := t.Add(direct, shifted, LabelRotary)
+	t.Drop(direct)
+	t.Drop(shifted)
+	return y
+}
+
+// mulBroadcast is x times a factor without gradient that is broadcast to x's shape.
+func (t *Tape) mulBroadcast(x, factor T) T { return t.Mul(x, factor, false, LabelRotary) }
+
+// CacheAppend is DynamicCache.update on an empty cache: torch.cat of nothing and x, in the type d of
+// the cache, which is that of the first keys.
+// Source: transformers/cache_utils.py (DynamicLayer.update), 4.57.
+func (t *Tape) CacheAppend(x T, d DType) T {
+	y := t.fresh(x.numel, d, LabelCache)
+	o := t.op(x)
+	if x.dtype == d {
+		o.pass(0, 0)
+	} else {
+		o.alloc(0, x.bytes(), LabelInputGradient).send(0, 0)
+	}
+	return o.out(y, 0)
+}

@@ -1,0 +1,289 @@
+package step
+
+// op is an operation while it is being recorded in the autograd graph. An op
+// that no gradient reaches records nothing: all its methods do nothing.
+type op struct {
+	t *Tape
+	i int32
+}
+
+// op starts the graph node of an operation on the inputs ins, in the order in
+// which the operation lists them.
+func (t *Tape) op(ins ...T) op {
+	if !t.grads(ins...) {
+		return op{t, none}
+	}
+	t.nodes = append(t.nodes, node{first: int32(len(t.acts)), part: t.part, unit: t.unit, layer: t.layer})
+	i := int32(len(t.nodes) - 1)
+	n := &t.nodes[i]
+	for k := range n.grad {
+		n.grad[k] = none
+	}
+	for _, x := range ins {
+		n.in[n.nIn] = x.edge
+		n.nIn++
+		if p, ok := x.edge.param(); ok && !t.transplant {
+			t.params[p].uses++
+		}
+	}
+	return op{t, i}
+}
+
+func (o op) node() *node { return &o.t.nodes[o.i] }
+
+// needs says whether input k wants a gradient.
+func (o op) needs(k int) bool { return o.i != none && o.node().in[k] != noEdge }
+
+// save keeps xs alive until the operation's backward has run.
+func (o op) save(xs ...T) op {
+	if o.i == none {
+		return o
+	}
+	n := o.node()
+	for _, x := range xs {
+		switch {
+		case o.t.stopped:
+			return o
+		case n.layer == none || o.t.recompute:
+			o.t.retain(x.storage)
+			n.saved[n.nSaved] = x.storage
+		default: // checkpointed: what would be saved is dropped and made again in backward
+			n.saved[n.nSaved] = none
+		}
+		n.nSaved++
+		if o.t.transplant {
+			o.t.savesLeft--
+			o.t.stopped = o.t.savesLeft == 0
+		}
+	}
+	return o
+}
+
+// lastSaves says whether the next n saved tensors are the last that checkpointing waits for:
+// what an operation saves of its inputs it saves before it runs, and so it does not run.
+func (t *Tape) lastSaves(n int32) bool { return t.transplant && t.savesLeft <= n }
+
+func (o op) act(a act) op {
+	if o.i != none {
+		o.t.acts = append(o.t.acts, a)
+	}
+	return o
+}
+
+// alloc allocates register r in backward.
+func (o op) alloc(r int, bytes int64, l Label) op {
+	return o.act(act{verb: actAlloc, reg: uint8(r), bytes: bytes, label: l})
+}
+
+// free frees register r in backward.
+func (o op) free(r int) op { return o.act(act{verb: actFree, reg: uint8(r)}) }
+
+// scratch allocates and frees bytes at once.
+func (o op) scratch(bytes int64, l Label) op {
+	if bytes == 0 {
+		return o
+	}
+	return o.alloc(maxRegs-1, bytes, l).free(maxRegs - 1)
+}
+
+// workspace takes the cuBLAS workspace of the thread that runs backward.
+func (o op) workspace() op { return o.act(act{verb: actWorkspace}) }
+
+// send hands register r to input k as its gradient.
+func (o op) send(r, k int) op { return o.act(act{verb: actSend, reg: uint8(r), edge: uint8(k)}) }
+
+// pass hands the incoming gradient of output r to input k unchanged.
+func (o op) pass(r, k int) op { return o.act(act{verb: actPass, reg: uint8(r), edge: uint8(k)}) }
+
+// out closes the recording of output k; x is what the operation returned.
+func (o op) out(x T, k int) T {
+	if o.i == none {
+		x.edge = noEdge
+		return x
+	}
+	n := o.node()
+	n.last = int32(len(o.t.acts))
+	if int(n.nOut) <= k {
+		n.nOut = uint8(k + 1)
+	}
+	x.edge = edge(o.i<<2 | int32(k))
+	return x
+}
+
+// backwardRange runs the nodes [from, to) as autograd's engine does: of the nodes
+// whose gradients have all arrived, the one created last runs first, and since a
+// gradient only flows to older nodes that is simply from the newest to the oldest.
+// Source: torch/csrc/autograd/engine.cpp (ReadyQueue, compareNodeTask), torch 2.9.
+func (t *Tape) backwardRange(from, to int32) {
+	for i := to - 1; i >= from; i-- {
+		if !t.nodes[i].reached {
+			continue
+		}
+		t.enter(t.nodes[i].unit)
+		t.run(i)
+	}
+}
+
+type delivery struct {
+	e edge
+	s int32
+}
+
+// run executes the backward of node i: its own allocations, then the release of
+// what it was given and what it had saved, then the hand-over of the gradients.
+func (t *Tape) run(i int32) {
+	n := &t.nodes[i]
+	if n.checkpoint {
+		t.runCheckpoint(i)
+		return
+	}
+	if n.layer != none && n.nSaved > 0 && !t.layers[n.layer].rebuilt {
+		t.rebuild(n.layer)
+		n = &t.nodes[i]
+	}
+	oldPart := t.part
+	t.part = n.part
+	var sends [8]delivery
+	ns := 0
+	for k := n.first; k < n.last; k++ {
+		a := &t.acts[k]
+		switch a.verb {
+		case actAlloc:
+			t.regs[a.reg] = t.alloc(a.bytes, t.component(), a.label)
+		case actFree:
+			t.release(t.regs[a.reg])
+		case actSend:
+			sends[ns] = delivery{n.in[a.edge], t.regs[a.reg]}
+			ns++
+		case actPass:
+			t.retain(n.grad[a.reg])
+			sends[ns] = delivery{n.in[a.edge], n.grad[a.reg]}
+			ns++
+		case actWorkspace:
+			t.workspace()
+		case actAllocLogits:
+			t.regs[0] = t.alloc(a.bytes, LogitsAndLoss, a.label)
+		}
+	}
+	for k := uint8(0); k < n.nOut; k++ {
+		t.release(n.grad[k])
+		n.grad[k] = none
+	}
+	for k := uint8(0); k < n.nSaved; k++ {
+		t.release(n.saved[k])
+	}
+	t.part = oldPart
+	for k := 0; k < ns; k++ {
+		t.deliver(sends[k].e, sends[k].s)
+	}
+	t.accumulate()
+}
+
+// deliver gives storage s, a gradient, to where e points.
+func (t *Tape) deliver(e edge, s int32) {
+	if e == noEdge {
+		t.release(s)
+		return
+	}
+	if p, ok := e.param(); ok {
+		ps := &t.params[p]
+		ps.grad = t.sum(ps.grad, s)
+		if ps.uses--; ps.uses == 0 {
+			t.pending = append(t.pending, p)
+		}
+		return
+	}
+	n := &t.nodes[e>>2]
+	n.reached = true
+	k := e & 3
+	n.grad[k] = t.sum(n.grad[k], s)
+}
+
+// sum adds gradient s to what has arrived before: in place when nobody else
+// refers to it, else into a new tensor.
+// Source: torch/csrc/autograd/input_buffer.cpp (InputBuffer::accumulate), torch 2.9.
+func (t *Tape) sum(old, s int32) int32 {
+	if old == none {
+		return s
+	}
+	if t.storages[old].refs == 1 {
+		t.release(s)
+		return old
+	}
+	fresh := t.alloc(t.prog.Slots[t.storages[old].slot].Bytes, t.component(), LabelGradientSum)
+	t.release(old)
+	t.release(s)
+	return fresh
+}
+
+// accumulate runs the AccumulateGrad nodes that have become ready; they go before
+// all others. A gradient that nobody else refers to is taken over as it is, another
+// one is copied; from the second micro-step on it is added to the one that is there.
+// Source: torch/csrc/autograd/functions/accumulate_grad.h, torch 2.9.
+func (t *Tape) accumulate() {
+	for _, p := range t.pending {
+		s := t.params[p].grad
+		t.params[p].grad = none
+		st := &t.storages[s]
+		if st.refs == 1 {
+			st.refs = 0
+			t.prog.Slots[st.slot].Component = Gradients
+			t.prog.Events = append(t.prog.Events, Event{st.slot, Keep})
+			continue
+		}
+		bytes := t.params[p].numel * t.params[p].dtype.Size()
+		slot := int32(len(t.prog.Slots))
+		t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: Gradients, Part: t.part, Label: LabelGradient, Unit: t.unit})
+		t.prog.Events = append(t.prog.Events, Event{slot, AllocFirst})
+		t.release(s)
+	}
+	t.pending = t.pending[:0]
+}
+
+// enter closes the running segment of events and opens that of another layer unit.
+func (t *Tape) enter(unit int32) {
+	if unit == t.unit {
+		return
+	}
+	t.cut()
+	t.unit = unit
+}
+
+func (t *Tape) cut() {
+	end := len(t.prog.Events)
+	if end > t.segStart {
+		t.prog.Segments = append(t.prog.Segments, Segment{t.segStart, end, t.unit, t.backward})
+	}
+	t.segStart = end
+}
+
+// workspace is taken by every matrix product: cuBLAS gets a buffer for each handle
+// and stream, and backward runs in a thread, and so with a handle, of its own.
+// Source: aten/src/ATen/cuda/CublasHandlePool.cpp, torch 2.9.
+func (t *Tape) workspace() { t.once(workspaceBLAS, t.Recipe.WorkspaceBytes) }
+
+// workspaceLt is what cuBLASLt, which adds the bias in the same kernel, gets besides.
+func (t *Tape) workspaceLt() { t.once(workspaceLt, t.Recipe.LtWorkspaceBytes) }
+
+// What is allocated once in the life of the process, for each thread that needs it.
+const (
+	workspaceBLAS = iota
+	workspaceLt
+	scalerScale
+	scalerGrowth
+	onceKinds
+)
+
+func (t *Tape) once(kind int, bytes int64) {
+	thread := 0
+	if t.backward {
+		thread = 1
+	}
+	if bytes == 0 || t.stopped || t.spaces[thread][kind] {
+		return
+	}
+	t.spaces[thread][kind] = true
+	slot := int32(len(t.prog.Slots))
+	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: Temporaries, Label: LabelWorkspace, Unit: -1})
+	t.prog.Events = append(t.prog.Events, Event{slot, AllocOnce})
+}

@@ -1,0 +1,123 @@
+package step
+
+// Layer is the forward of one layer of the model: it borrows x and returns the layer's output.
+type Layer func(t *Tape, x T) T
+
+// checkpointed is a layer that is run again in backward.
+type checkpointed struct {
+	forward Layer
+	input   T
+	first   int32 // its nodes are [first, last)
+	last    int32
+	saves   int32
+	rebuilt bool
+}
+
+// Layer runs layer number unit on x, which it takes over, under the recipe's checkpointing.
+func (t *Tape) Layer(unit int32, x T, forward Layer) T {
+	t.enter(unit)
+	var y T
+	switch {
+	case !t.Recipe.Checkpoint:
+		y = forward(t, x)
+	case t.Recipe.Reentrant:
+		y = t.reentrant(x, forward)
+	default:
+		y = t.nonReentrant(x, forward)
+	}
+	t.Drop(x)
+	return y
+}
+
+// EndLayers says that what follows lies outside the layers again.
+func (t *Tape) EndLayers() { t.enter(-1) }
+
+// reentrant is torch.utils.checkpoint(use_reentrant=True): the layer runs without a graph and one
+// node, which keeps the layer's input, stands for it.
+func (t *Tape) reentrant(x T, forward Layer) T {
+	t.noGrad = true
+	y := forward(t, x)
+	t.noGrad = false
+	o := t.op(x).save(x)
+	if o.i == none {
+		return y
+	}
+	t.layers = append(t.layers, checkpointed{forward: forward, input: x})
+	n := o.node()
+	n.checkpoint, n.layer = true, int32(len(t.layers)-1)
+	return o.out(y, 0)
+}
+
+// runCheckpoint is CheckpointFunction.backward: the layer runs again, with a graph, from a
+// detached input, and a backward of its own follows while the arriving gradient, the output and
+// the input are all held.
+func (t *Tape) runCheckpoint(i int32) {
+	n := t.nodes[i]
+	layer := t.layers[n.layer]
+	base, actBase := int32(len(t.nodes)), len(t.acts)
+
+	// The detached input is a leaf: a node without a backward that collects its gradient.
+	t.nodes = append(t.nodes, node{layer: none, unit: n.unit, grad: [3]int32{none, none, none}})
+	leaf := layer.input
+	leaf.edge = edge(base << 2)
+
+	t.recompute = true
+	t.EnterAutocast()
+	y := layer.forward(t, leaf)
+	t.ExitAutocast()
+	t.recompute = false
+
+	t.retain(n.grad[0])
+	t.deliver(y.edge, n.grad[0])
+	t.backwardRange(base+1, int32(len(t.nodes)))
+
+	grad := t.nodes[base].grad[0]
+	if t.storages[grad].refs > 1 { // a leaf's .grad takes over a gradient only when it is its sole owner
+		fresh := t.alloc(t.prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)
+		t.release(grad)
+		grad = fresh
+	}
+	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
+	t.Drop(y)
+	t.release(n.grad[0])
+	t.nodes[i].grad[0] = none
+	t.release(n.saved[0])
+	t.deliver(n.in[0], grad)
+	t.accumulate()
+}
+
+// nonReentrant is torch.utils.checkpoint(use_reentrant=False): the graph is built in forward, but
+// saves nothing; the first node of the layer that asks for a saved tensor has them all made again.
+func (t *Tape) nonReentrant(x T, forward Layer) T {
+	t.layers = append(t.layers, checkpointed{forward: forward, input: t.Hold(x), first: int32(len(t.nodes))})
+	l := int32(len(t.layers) - 1)
+	t.layer = l
+	y := forward(t, x)
+	t.layer = none
+	t.layers[l].last = int32(len(t.nodes))
+	for i := t.layers[l].first; i < t.layers[l].last; i++ {
+		t.layers[l].saves += int32(t.nodes[i].nSaved)
+	}
+	return y
+}
+
+// rebuild runs layer l once more and hands what its operations save to the nodes that wait for it.
+// It stops as soon as the last of them has been made (early stop).
+// Source: torch/utils/checkpoint.py (_checkpoint_without_reentrant_generator), torch 2.9.
+func (t *Tape) rebuild(l int32) {
+	c := &t.layers[l]
+	c.rebuilt = true
+	base, actBase := int32(len(t.nodes)), len(t.acts)
+	t.recompute, t.transplant, t.savesLeft = true, true, c.saves
+	t.EnterAutocast()
+	y := c.forward(t, c.input)
+	t.ExitAutocast()
+	t.recompute, t.transplant, t.stopped = false, false, false
+	for k := c.first; k < c.last; k++ {
+		from := &t.nodes[base+k-c.first]
+		t.nodes[k].saved = from.saved
+	}
+	t.Drop(y)
+	t.Drop(c.input)
+	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
+}

@@ -1,0 +1,211 @@
+package step
+
+// Cast is x.to(d): x itself when it has that type already.
+func (t *Tape) Cast(x T, d DType, l Label) T {
+	if x.dtype == d {
+		return t.Hold(x)
+	}
+	y := t.fresh(x.numel, d, l)
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// Float is x.float().
+func (t *Tape) Float(x T, l Label) T { return t.Cast(x, F32, l) }
+
+// autocastTo is what torch.autocast does with an argument of an operation in its
+// list for d; nothing happens outside autocast.
+// Source: aten/src/ATen/autocast_mode.cpp (cached_cast), torch 2.9.
+func (t *Tape) autocastTo(x T, d DType, l Label) T {
+	if !t.autocast || x.dtype == I64 || x.dtype == Bool {
+		return t.Hold(x)
+	}
+	return t.Cast(x, d, l)
+}
+
+// promote is the type of an operation on a and b.
+func promote(a, b DType) DType {
+	if a == F32 || b == F32 {
+		return F32
+	}
+	return a
+}
+
+// Add is a + b; the smaller one is broadcast over the leading dimensions of the other.
+func (t *Tape) Add(a, b T, l Label) T {
+	n := max(a.numel, b.numel)
+	y := t.fresh(n, promote(a.dtype, b.dtype), l)
+	o := t.op(a, b)
+	if o.i == none {
+		return y
+	}
+	// derivatives.yaml lists self and other; the generated code visits other first.
+	r := 0
+	for _, k := range [2]int{1, 0} {
+		x := a
+		if k == 1 {
+			x = b
+		}
+		if !o.needs(k) {
+			continue
+		}
+		if x.dtype == y.dtype && x.numel == n {
+			o.pass(0, k)
+			continue
+		}
+		if x.numel < n {
+			o.sumRows(r, y.dtype, n/x.numel, x.numel, LabelReduction)
+		} else {
+			o.alloc(r, x.bytes(), LabelInputGradient)
+		}
+		o.send(r, k)
+		r++
+	}
+	return o.out(y, 0)
+}
+
+// AddScalar is x + c.
+func (t *Tape) AddScalar(x T, l Label) T {
+	y := t.fresh(x.numel, x.dtype, l)
+	return t.op(x).pass(0, 0).out(y, 0)
+}
+
+// MulScalar is c * x.
+func (t *Tape) MulScalar(x T, l Label) T {
+	y := t.fresh(x.numel, x.dtype, l)
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// Mul is a * b, where either may be broadcast: rows says that the smaller operand
+// has one value for each row (keepdim), otherwise it is one row repeated.
+// Its gradient is formed in full before it is reduced or cast to the operand's shape and type.
+func (t *Tape) Mul(a, b T, rows bool, l Label) T {
+	n := max(a.numel, b.numel)
+	y := t.fresh(n, promote(a.dtype, b.dtype), l)
+	o := t.op(a, b)
+	if o.i == none {
+		return y
+	}
+	if o.needs(0) {
+		o.save(b)
+	}
+	if o.needs(1) {
+		o.save(a)
+	}
+	x := [2]T{a, b}
+	for _, k := range [2]int{1, 0} {
+		if o.needs(k) {
+			o.alloc(k, y.bytes(), LabelInputGradient)
+		}
+	}
+	for _, k := range [2]int{1, 0} {
+		if !o.needs(k) {
+			continue
+		}
+		if x[k].numel == n && x[k].dtype == y.dtype {
+			o.send(k, k)
+			continue
+		}
+		r := k
+		if x[k].numel < n {
+			r += 2
+			if rows {
+				o.alloc(r, x[k].numel*y.dtype.Size(), LabelReduction)
+			} else {
+				o.sumRows(r, y.dtype, n/x[k].numel, x[k].numel, LabelWeightGradient)
+			}
+			o.free(k)
+		}
+		if x[k].dtype != y.dtype {
+			o.alloc(r+4, x[k].bytes(), LabelInputGradient).free(r)
+			r += 4
+		}
+		o.send(r, k)
+	}
+	return o.out(y, 0)
+}
+
+// Pow is x ** c for a constant c other than 1, with x in float32 under autocast.
+func (t *Tape) Pow(x T, l Label) T {
+	x32 := t.autocastTo(x, F32, LabelCast)
+	y := t.fresh(x32.numel, x32.dtype, l)
+	b := x32.bytes()
+	y = t.op(x32).save(x32).
+		alloc(0, b, LabelElementwise).alloc(1, b, LabelElementwise).alloc(2, b, LabelInputGradient).
+		free(1).free(0).send(2, 0).out(y, 0)
+	t.Drop(x32)
+	return y
+}
+
+// MeanRows is x.mean(-1, keepdim=True) for rows of d elements.
+func (t *Tape) MeanRows(x T, d int64, l Label) T {
+	y := t.fresh(x.numel/d, x.dtype, l)
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// Rsqrt is torch.rsqrt(x).
+func (t *Tape) Rsqrt(x T, l Label) T {
+	y := t.fresh(x.numel, x.dtype, l)
+	b := y.bytes()
+	return t.op(x).save(y).
+		alloc(0, b, LabelElementwise).alloc(1, b, LabelElementwise).alloc(2, b, LabelInputGradient).
+		free(1).free(0).send(2, 0).out(y, 0)
+}
+
+// Tanh is torch.tanh(x), which keeps its result.
+func (t *Tape) Tanh(x T, l Label) T {
+	y := t.fresh(x.numel, x.dtype, l)
+	return t.op(x).save(y).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// GELU is nn.GELU, exact or with tanh, in one kernel that keeps its input.
+func (t *Tape) GELU(x T) T { return t.keepsInput(x) }
+
+// SiLU is F.silu, which keeps its input.
+func (t *Tape) SiLU(x T) T { return t.keepsInput(x) }
+
+// ReLU is F.relu, which keeps its result.
+func (t *Tape) ReLU(x T) T { return t.Tanh(x, LabelActivation) }
+
+func (t *Tape) keepsInput(x T) T {
+	y := t.fresh(x.numel, x.dtype, LabelActivation)
+	return t.op(x).save(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// NewGELU is the tanh formula written out in Python, 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))),
+// which allocates at every step. Source: transformers/activations.py (NewGELUActivation).
+func (t *Tape) NewGELU(x T) T {
+	half := t.MulScalar(x, LabelElementwise)
+	cube := t.Pow(x, LabelElementwise)
+	scaled := t.MulScalar(cube, LabelElementwise)
+	t.Drop(cube)
+	sum := t.Add(x, scaled, LabelElementwise)
+	t.Drop(scaled)
+	inner := t.MulScalar(sum, LabelElementwise)
+	t.Drop(sum)
+	tanh := t.Tanh(inner, LabelElementwise)
+	t.Drop(inner)
+	one := t.AddScalar(tanh, LabelElementwise)
+	t.Drop(tanh)
+	y := t.Mul(half, one, false, LabelActivation)
+	t.Drop(half)
+	t.Drop(one)
+	return y
+}
+
+// Dropout is nn.Dropout in training: nothing at all when p is 0.
+func (t *Tape) Dropout(x T, p float64) T {
+	if p == 0 {
+		return t.Hold(x)
+	}
+	mask := t.fresh(x.numel, Bool, LabelDropoutMask)
+	y := t.fresh(x.numel, x.dtype, LabelDropout)
+	y = t.op(x).save(mask).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	t.Drop(mask)
+	return y
+}
+
+// Contiguous is x.contiguous() of a view that is not.
+func (t *Tape) Contiguous(x T) T {
+	y := t.fresh(x.numel, x.dtype, LabelContiguous)
+	return t.op(x).pass(0, 0).out(y, 0)
+}

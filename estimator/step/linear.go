@@ -1,0 +1,243 @@
+package step
+
+// Weight is a parameter of the model: where it stands in the list of parameters,
+// and its shape. A zero Weight, with Index -1, is a parameter that does not exist.
+type Weight struct {
+	Index      int32
+	Rows, Cols int64
+}
+
+// NoWeight is the bias of a layer that has none.
+var NoWeight = Weight{Index: -1}
+
+// Exists says whether the model has this parameter.
+func (w Weight) Exists() bool { return w.Index >= 0 }
+
+// Parameter is the parameter as a tensor, in the type in which it is stored.
+func (t *Tape) Parameter(w Weight) T {
+	p := &t.params[w.Index]
+	return T{storage: none, edge: paramEdge(w.Index), dtype: p.dtype, numel: p.numel}
+}
+
+// weight is the parameter in the type in which products are computed. Under autocast
+// that is a half-precision copy, made once and kept until autocast is left: the cache
+// holds copies of leaves that require a gradient.
+// Source: aten/src/ATen/autocast_mode.cpp (cached_cast), torch 2.9.
+func (t *Tape) weight(w Weight) T {
+	p := t.Parameter(w)
+	if !t.autocast || p.dtype == t.Recipe.Compute {
+		return p
+	}
+	if s := t.cast[w.Index]; s != none {
+		t.retain(s)
+		return T{storage: s, edge: t.castEdge[w.Index], dtype: t.Recipe.Compute, numel: p.numel}
+	}
+	y := T{storage: t.alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, dtype: t.Recipe.Compute, numel: p.numel}
+	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
+	t.retain(y.storage)
+	t.cast[w.Index], t.castEdge[w.Index] = y.storage, y.edge
+	t.cached = append(t.cached, w.Index)
+	return y
+}
+
+// EnterAutocast begins `with torch.autocast(...)` where the recipe uses it.
+func (t *Tape) EnterAutocast() { t.autocast = t.Recipe.Autocast }
+
+// ExitAutocast leaves it: the cached half copies lose their owner.
+func (t *Tape) ExitAutocast() {
+	t.autocast = false
+	for _, p := range t.cached {
+		t.release(t.cast[p])
+		t.cast[p] = none
+	}
+	t.cached = t.cached[:0]
+}
+
+// Linear is nn.Linear: x (N, in) times w (out, in) transposed, plus a bias. It keeps its
+// input and the weight in the type in which it computes. Under autocast the arguments
+// are cast from the last to the first: bias, weight, input.
+func (t *Tape) Linear(x T, w, b Weight, l Label) T {
+	var bias T
+	if b.Exists() {
+		bias = t.weight(b)
+	}
+	weight := t.weight(w)
+	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
+	return t.product(input, weight, bias, b.Exists(), w.Cols, w.Rows, l)
+}
+
+// Conv1D is transformers' Conv1D: torch.addmm(bias, x, w) with w of shape (in, out).
+func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
+	weight := t.weight(w)
+	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
+	bias := t.weight(b)
+	return t.product(input, weight, bias, true, w.Rows, w.Cols, l)
+}
+
+// product is mm or addmm; it takes over input, weight and bias.
+func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Label) T {
+	rows := input.numel / in
+	if t.lastSaves(2) {
+		t.stopped = true
+	}
+	y := t.fresh(rows*out, input.dtype, l)
+	t.workspace()
+	if hasBias {
+		t.workspaceLt()
+	}
+	inGrad, weightGrad := rows*in*input.dtype.Size(), in*out*input.dtype.Size()
+	if hasBias {
+		o := t.op(bias, input, weight)
+		o.keepOperands(1, 2, input, weight)
+		if o.needs(1) {
+			o.alloc(1, inGrad, LabelInputGradient).workspace()
+		}
+		if o.needs(2) {
+			o.alloc(2, weightGrad, LabelWeightGradient).workspace()
+		}
+		if o.needs(0) {
+			o.sumRows(0, input.dtype, rows, out, LabelWeightGradient).send(0, 0)
+		}
+		if o.needs(1) {
+			o.send(1, 1)
+		}
+		if o.needs(2) {
+			o.send(2, 2)
+		}
+		y = o.out(y, 0)
+		t.Drop(bias)
+	} else {
+		o := t.op(input, weight)
+		o.keepOperands(0, 1, input, weight)
+		if o.needs(1) {
+			o.alloc(1, weightGrad, LabelWeightGradient).workspace()
+		}
+		if o.needs(0) {
+			o.alloc(0, inGrad, LabelInputGradient).workspace().send(0, 0)
+		}
+		if o.needs(1) {
+			o.send(1, 1)
+		}
+		y = o.out(y, 0)
+	}
+	t.Drop(input)
+	t.Drop(weight)
+	return y
+}
+
+// keepOperands saves what a product's backward needs: each operand for the other's gradient.
+func (o op) keepOperands(a, b int, x, y T) {
+	if o.needs(a) {
+		o.save(y)
+	}
+	if o.needs(b) {
+		o.save(x)
+	}
+}
+
+// Embedding is nn.Embedding: rows of w for n ids. It keeps the ids.
+func (t *Tape) Embedding(ids T, w Weight, l Label) T {
+	p := t.Parameter(w)
+	y := t.fresh(ids.numel*w.Cols, p.dtype, l)
+	o := t.op(p).save(ids)
+	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)
+	return o.send(0, 0).out(y, 0)
+}
+
+// embeddingGradient is embedding_dense_backward. Up to 3,072 ids one simple kernel adds
+// the rows; beyond, the ids are sorted and rows of the same id are summed segment by segment.
+// Sources: aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu, torch 2.9;
+// the sizes of CUB's temporaries were read off traces (CUDA 12.8).
+func (o op) embeddingGradient(n, rows, cols int64, d DType) {
+	const (
+		simpleKernelIDs = 3072
+		rowsPerThread   = 10
+	)
+	grad := rows * cols * d.Size()
+	if n <= simpleKernelIDs {
+		o.alloc(0, grad, LabelGradient)
+		return
+	}
+	ids := n * 8
+	segments := min(n, rows)
+	partial := n/rowsPerThread + segments
+	o.alloc(1, ids, LabelEmbeddingSort). // sorted ids
+						alloc(2, ids, LabelEmbeddingSort). // their former places
+						alloc(3, ids, LabelEmbeddingSort). // 0, 1, 2, …
+						scratch(sortScratch(n), LabelEmbeddingSort).
+						free(3).
+						alloc(0, grad, LabelGradient).
+						alloc(4, segments*8, LabelEmbeddingSort). // where each segment starts
+						alloc(5, 8, LabelEmbeddingSort).
+						alloc(6, ids, LabelEmbeddingSort).
+						scratch(scanScratchBytes, LabelEmbeddingSort).
+						free(6).
+						alloc(7, segments*8, LabelEmbeddingSort).
+						alloc(8, segments*8, LabelEmbeddingSort).
+						scratch(scanScratchBytes, LabelEmbeddingSort).
+						alloc(9, 8, LabelEmbeddingSort).
+						alloc(10, partial*8, LabelEmbeddingSort).
+						scratch(partial*roundUp(cols, 32)*4, LabelEmbeddingSort)
+	for _, r := range [...]int{10, 9, 8, 7, 5, 4, 2, 1} {
+		o.free(r)
+	}
+}
+
+// scanScratchBytes is what CUB's scan and unique-by-key ask for at these sizes.
+const scanScratchBytes = 1023
+
+// sortScratch is what CUB's radix sort of n 64-bit keys with 64-bit values asks for.
+func sortScratch(n int64) int64 { return 2*8*n + 19967 }
+
+// LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast. It keeps its
+// input and two float32 statistics a row.
+func (t *Tape) LayerNorm(x T, w, b Weight) T {
+	input := t.autocastTo(x, F32, LabelCast)
+	weight := t.Parameter(w)
+	rows := input.numel / w.Rows
+	y := t.fresh(input.numel, input.dtype, LabelNormOutput)
+	mean := t.fresh(rows, F32, LabelNormStatistics)
+	rstd := t.fresh(rows, F32, LabelNormStatistics)
+	ins := [3]T{input, weight}
+	n := 2
+	if b.Exists() {
+		ins[2] = t.Parameter(b)
+		n = 3
+	}
+	o := t.op(ins[:n]...).save(input, mean, rstd)
+	if o.needs(0) {
+		o.alloc(0, input.bytes(), LabelInputGradient).send(0, 0)
+	}
+	for k := 1; k < n; k++ {
+		if o.needs(k) {
+			o.alloc(k, ins[k].bytes(), LabelWeightGradient).send(k, k)
+		}
+	}
+	y = o.out(y, 0)
+	t.Drop(mean)
+	t.Drop(rstd)
+	t.Drop(input)
+	return y
+}
+
+// RMSNorm is the norm of the Llama family as transformers writes it, in Python: the input
+// goes to float32, is scaled by its root mean square, comes back and is multiplied by the weight.
+// Source: transformers/models/llama/modeling_llama.py (LlamaRMSNorm), 4.57.
+func (t *Tape) RMSNorm(x T, w Weight) T {
+	x32 := t.Float(x, LabelNormScaled)
+	square := t.Pow(x32, LabelElementwise)
+	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)
+	t.Drop(square)
+	eps := t.AddScalar(variance, LabelNormStatistics)
+	rstd := t.Rsqrt(eps, LabelNormStatistics)
+	t.Drop(eps)
+	normalised := t.Mul(x32, rstd, true, LabelNormScaled)
+	t.Drop(rstd)
+	t.Drop(x32)
+	back := t.Cast(normalised, x.dtype, LabelNormScaled)
+	y := t.Mul(t.Parameter(w), back, false, LabelNormOutput)
+	t.Drop(back)
+	t.Drop(normalised)
+	t.Drop(variance)
+	return y
+}

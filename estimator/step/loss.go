@@ -1,0 +1,67 @@
+package step
+
+// CrossEntropy is F.cross_entropy(logits, targets) over a vocabulary. The log-softmax keeps its
+// result in the type of the logits; the negative log-likelihood runs in float32 under autocast and so
+// keeps a float32 copy of it.
+// Sources: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss_prob_target), autocast_mode.h
+// (log_softmax is in the list that an explicit dtype overrides, nll_loss in the float32 list), torch 2.9.
+func (t *Tape) CrossEntropy(logits, targets T) T {
+	logp := t.wide(logits.numel, logits.dtype, LabelLogProbabilities)
+	logp = t.wideGradient(t.op(logits).save(logp), logits).out(logp, 0)
+	input := logp
+	if t.autocast && logp.dtype != F32 {
+		input = t.wide(logp.numel, F32, LabelLogitsFloat)
+		input = t.wideGradient(t.op(logp), logp).out(input, 0)
+		t.Drop(logp)
+	}
+	loss := t.fresh(1, input.dtype, LabelLoss)
+	weight := t.fresh(1, input.dtype, LabelLoss)
+	loss = t.wideGradient(t.op(input).save(input, targets, weight), input).out(loss, 0)
+	t.Drop(weight)
+	t.Drop(input)
+	return loss
+}
+
+// wide is a tensor as wide as the vocabulary.
+func (t *Tape) wide(numel int64, d DType, l Label) T {
+	return T{storage: t.alloc(numel*d.Size(), LogitsAndLoss, l), edge: noEdge, dtype: d, numel: numel}
+}
+
+func (t *Tape) wideGradient(o op, x T) op {
+	return o.act(act{verb: actAllocLogits, bytes: x.bytes(), label: LabelLogitsGradient}).send(0, 0)
+}
+
+// FloatLogits is logits.float().
+func (t *Tape) FloatLogits(x T) T {
+	if x.dtype == F32 {
+		return t.Hold(x)
+	}
+	y := t.wide(x.numel, F32, LabelLogitsFloat)
+	return t.wideGradient(t.op(x), x).out(y, 0)
+}
+
+// CausalLMLoss is the loss function of transformers' decoders: the logits in float32, the labels
+// shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
+func (t *Tape) CausalLMLoss(logits, labels T) T {
+	wide := t.FloatLogits(logits)
+	b := t.Shape.Batch
+	padded := t.fresh(labels.numel+b, I64, LabelInput)
+	shifted := t.fresh(labels.numel, I64, LabelInput)
+	loss := t.CrossEntropy(wide, shifted)
+	t.Drop(wide)
+	t.Drop(padded)
+	t.Drop(shifted)
+	return loss
+}
+
+// Head is the linear layer onto the vocabulary.
+func (t *Tape) Head(x T, w, b Weight) T {
+	first := len(t.prog.Slots)
+	y := t.Linear(x, w, b, LabelLogits)
+	for i := first; i < len(t.prog.Slots); i++ {
+		if s := &t.prog.Slots[i]; s.Label == LabelLogits {
+			s.Component = LogitsAndLoss
+		}
+	}
+	return y
+}

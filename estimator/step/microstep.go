@@ -1,0 +1,152 @@
+package step
+
+// Parameter is one parameter or buffer of a model.
+type Parameter struct {
+	Name  string
+	Numel int64
+	Dtype DType
+	// Buffer marks what has no gradient.
+	Buffer bool
+}
+
+// Network is a model as the replay runs it. Layers are grouped in units that repeat: the
+// network that Build is given may have fewer units than the model.
+type Network interface {
+	// Batch allocates one micro-batch on the GPU: ids, labels, masks.
+	Batch(t *Tape) []T
+	// Forward runs the model on a batch, which it borrows, and returns the loss and the outputs that the
+	// model's caller receives: the logits, then what else the model returns (a key/value cache).
+	Forward(t *Tape, batch []T) (loss T, outputs []T)
+}
+
+// NewTape prepares the recording of one micro-step of a model with the given parameters.
+func NewTape(r Recipe, s Shape, params []Parameter) *Tape {
+	t := &Tape{Recipe: r, Shape: s, prog: &Program{}, unit: -1, layer: none}
+	t.params = make([]paramState, len(params))
+	t.cast = make([]int32, len(params))
+	t.castEdge = make([]edge, len(params))
+	for i, p := range params {
+		t.params[i] = paramState{numel: p.Numel, dtype: p.Dtype, grad: none}
+		t.cast[i] = none
+	}
+	return t
+}
+
+// Record runs one micro-step of net: forward, loss, backward, with what the training loop
+// holds in between, and returns its program.
+//
+// The micro-step uses the batch that was fetched before it and leaves the next one behind,
+// in the same slots: the program's first Prologue events allocate the very first batch.
+func (t *Tape) Record(net Network) *Program {
+	batch := net.Batch(t)
+	t.prog.Prologue = len(t.prog.Events)
+	t.segStart = t.prog.Prologue
+	first := int32(len(t.prog.Slots) - len(batch))
+	for _, x := range batch {
+		t.storages[x.storage].previous = true
+	}
+
+	t.EnterAutocast()
+	loss, outputs := net.Forward(t, batch)
+	t.ExitAutocast()
+	t.returned(loss, outputs)
+	if t.Recipe.Accumulation > 1 {
+		mean := t.MulScalar(loss, LabelLoss)
+		t.Drop(loss)
+		loss = mean
+	}
+	if t.Recipe.NextBatchEarly {
+		t.fetch(first, len(batch))
+	}
+	for _, x := range batch {
+		t.Drop(x)
+	}
+	t.cut()
+	t.prog.ForwardEnd = len(t.prog.Events)
+
+	t.backward = true
+	scaled := loss
+	if t.Recipe.GradScaler {
+		t.once(scalerScale, 4)
+		t.once(scalerGrowth, 4)
+		scaled = t.MulScalar(loss, LabelScaler)
+	}
+	root := t.fresh(1, F32, LabelLoss)
+	t.Hold(root)
+	t.deliver(scaled.edge, root.storage)
+	t.backwardRange(0, int32(len(t.nodes)))
+	t.enter(-1)
+	t.Drop(root)
+	if t.Recipe.GradScaler {
+		t.Drop(scaled)
+	}
+	t.backward = false
+
+	if !t.Recipe.HoldLogits {
+		t.Drop(loss)
+	}
+	if !t.Recipe.NextBatchEarly {
+		t.fetch(first, len(batch))
+	}
+	t.cut()
+	return t.prog
+}
+
+// returned is what is left of the model's outputs when the function that called it has
+// returned: nothing where the loop keeps only the loss; where it holds them, what the last
+// micro-step held goes as the variables are assigned anew.
+func (t *Tape) returned(loss T, outputs []T) {
+	if !t.Recipe.HoldLogits {
+		for _, x := range outputs {
+			t.Drop(x)
+		}
+		return
+	}
+	if t.Recipe.HoldFloat32 {
+		for i, x := range outputs {
+			outputs[i] = t.FloatLogits(x)
+			t.Drop(x)
+		}
+	}
+	final := loss
+	if t.Recipe.Accumulation > 1 {
+		// The division that follows makes a new tensor, in the slot after next.
+		final = T{storage: none}
+	}
+	for _, x := range append(outputs, final) {
+		if x.storage != none {
+			t.prog.Events = append(t.prog.Events, Event{t.storages[x.storage].slot, FreePrev})
+		}
+	}
+}
+
+// fetch puts the next batch on the GPU, in n slots from first on.
+func (t *Tape) fetch(first int32, n int) {
+	for i := range int32(n) {
+		t.prog.Events = append(t.prog.Events, Event{first + i, Alloc})
+	}
+}
+
+// Input is a tensor of the batch, of positions or of masks: numel elements of type d that no gradient reaches.
+func (t *Tape) Input(numel int64, d DType) T { return t.fresh(numel, d, LabelInput) }
+
+// Table is a precomputed factor, such as the cosines of rotary positions.
+func (t *Tape) Table(numel int64, d DType) T { return t.fresh(numel, d, LabelRotary) }
+
+// Workspace says that a matrix product runs here.
+func (t *Tape) Workspace() { t.workspace() }
+
+// AutocastQKV casts the arguments of attention as autocast does, from the last to the first.
+func (t *Tape) AutocastQKV(q, k, v T) (qc, kc, vc T) {
+	vc = t.autocastTo(v, t.Recipe.Compute, LabelCast)
+	kc = t.autocastTo(k, t.Recipe.Compute, LabelCast)
+	qc = t.autocastTo(q, t.Recipe.Compute, LabelCast)
+	return qc, kc, vc
+}
+
+// CopiesValueGradient says whether the gradient of values that were never copied arrives with the heads
+// outermost, and so has to be copied: it does from the written-out formula.
+func (t *Tape) CopiesValueGradient(q DType, h Heads) bool {
+	half := q.Half() || t.autocast
+	return h.KV < h.Query && !(half && t.Recipe.ComputeCapability >= 80)
+}

@@ -1,0 +1,49 @@
+package step
+
+// Attention is which implementation of attention the model runs.
+type Attention uint8
+
+// The attention implementations: torch's scaled_dot_product_attention, which chooses a
+// kernel, and the formula written out.
+const (
+	AttentionSDPA Attention = iota
+	AttentionEager
+)
+
+// Shape is the size of a micro-batch: B sequences of T tokens.
+type Shape struct {
+	Batch  int64 // B
+	Tokens int64 // T
+}
+
+// N is the number of tokens in a micro-batch.
+func (s Shape) N() int64 { return s.Batch * s.Tokens }
+
+// Recipe is how a micro-step computes: what decides allocations besides the model.
+type Recipe struct {
+	// Stored is the type of the parameters; Compute that of matrix products.
+	Stored, Compute DType
+	// Autocast runs the forward under torch.autocast(Compute).
+	Autocast bool
+	// GradScaler scales the loss (float16).
+	GradScaler bool
+	Attention  Attention
+	// Checkpoint drops what a layer saves and makes it again in backward; Reentrant is
+	// which of torch.utils.checkpoint's two ways does it.
+	Checkpoint, Reentrant bool
+	// HoldLogits keeps the model's output in a variable until the next forward has returned;
+	// HoldFloat32 keeps a float32 copy instead (accelerate).
+	HoldLogits, HoldFloat32 bool
+	// NextBatchEarly fetches the next batch before backward (nanoGPT), not after it.
+	NextBatchEarly bool
+	// Accumulation divides the loss by the number of micro-steps when it is above 1.
+	Accumulation int64
+	// UseCache fills a key/value cache that the model returns.
+	UseCache bool
+
+	// The GPU, as far as it decides allocations.
+	ComputeCapability                int
+	Multiprocessors                  int64
+	ThreadsPerMultiprocessor         int64
+	WorkspaceBytes, LtWorkspaceBytes int64
+}

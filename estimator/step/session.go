@@ -1,0 +1,211 @@
+package step
+
+// Heap is what a session allocates from: PyTorch's caching allocator, or something that
+// writes down what it is asked for.
+type Heap interface {
+	// Alloc returns a handle for bytes.
+	Alloc(bytes int64) int32
+	Free(handle int32)
+}
+
+const noHandle int32 = -1
+
+// Session is a whole run as a heap sees it: the model is loaded, then optimizer steps of several
+// micro-steps each. The micro-step's program may have been recorded with fewer layer units than
+// the model has; the session plays the middle unit as often as it takes.
+type Session struct {
+	Program    *Program
+	Parameters []Parameter
+	Optimizer  Optimizer
+	// Clip clips the gradients' norm before the optimizer step.
+	Clip bool
+	// GradScaler unscales the gradients before.
+	GradScaler bool
+	// Accumulation is the number of micro-steps in an optimizer step.
+	Accumulation int64
+	// Units and Recorded are the layer units of the model and of the program.
+	Units, Recorded int64
+
+	heap      Heap
+	fold      fold
+	now, last []int32 // handles by slot: in this micro-step and what the one before left
+	middle    []int32 // handles of the repeated unit's slots, instance by instance
+	once      []int32
+	gradients []int32
+	state     []int32
+	started   bool
+}
+
+// fold says how slots of the recorded middle unit map to its repetitions.
+type fold struct {
+	unit     int32 // the recorded unit that is repeated; -1 when nothing is folded
+	copies   int64 // how often
+	perUnit  int32
+	local    []int32 // by slot: index among the slots of its unit, for the middle unit and its neighbours
+	isMiddle []bool
+}
+
+// NewSession prepares to play s on heap.
+func (s *Session) begin(heap Heap) {
+	s.heap = heap
+	n := len(s.Program.Slots)
+	s.now, s.last = handles(n), handles(n)
+	s.once = handles(n)
+	s.fold = s.Program.foldFor(s.Recorded, s.Units)
+	s.middle = handles(int(s.fold.copies) * int(s.fold.perUnit))
+}
+
+func handles(n int) []int32 {
+	h := make([]int32, n)
+	for i := range h {
+		h[i] = noHandle
+	}
+	return h
+}
+
+// foldedUnits is how many units a program that is to be folded is recorded with: the first two and
+// the last two differ from the rest because of their neighbours, the one between them is repeated.
+const foldedUnits = 5
+
+// RecordedUnits is how many of units layer units have to be recorded.
+func RecordedUnits(units int64) int64 { return min(units, foldedUnits) }
+
+func (p *Program) foldFor(recorded, units int64) fold {
+	f := fold{unit: -1}
+	if units <= recorded {
+		return f
+	}
+	f.unit, f.copies = 2, units-recorded+1
+	f.local = make([]int32, len(p.Slots))
+	f.isMiddle = make([]bool, len(p.Slots))
+	var count [foldedUnits]int32
+	for i := range p.Slots {
+		u := p.Slots[i].Unit
+		if u < 0 {
+			continue
+		}
+		f.local[i] = count[u]
+		count[u]++
+		f.isMiddle[i] = u == f.unit
+	}
+	f.perUnit = count[f.unit]
+	return f
+}
+
+// Play runs the session on heap: load, then steps optimizer steps. after is called at the end of each phase.
+func (s *Session) Play(heap Heap, steps int) {
+	s.begin(heap)
+	s.load()
+	for range steps {
+		s.step()
+	}
+}
+
+func (s *Session) load() {
+	for i := range s.Parameters {
+		p := &s.Parameters[i]
+		s.heap.Alloc(p.Numel * p.Dtype.Size())
+	}
+	for i := 0; i < s.Program.Prologue; i++ {
+		s.play(s.Program.Events[i], true, s.fold.unit, 0)
+	}
+}
+
+func (s *Session) step() {
+	for m := range s.Accumulation {
+		s.microStep(m == 0)
+	}
+	s.optimizerStep()
+}
+
+func (s *Session) microStep(first bool) {
+	s.last, s.now = s.now, s.last
+	p := s.Program
+	for i := 0; i < len(p.Segments); i++ {
+		g := p.Segments[i]
+		if g.Unit != s.fold.unit || g.Unit < 0 {
+			s.segment(g, first, 0)
+			continue
+		}
+		for c := range s.fold.copies {
+			k := c
+			if g.Backward {
+				k = s.fold.copies - 1 - c
+			}
+			s.segment(g, first, k)
+		}
+	}
+}
+
+func (s *Session) segment(g Segment, first bool, copy int64) {
+	for i := g.Start; i < g.End; i++ {
+		s.play(s.Program.Events[i], first, g.Unit, copy)
+	}
+}
+
+// handle is where the handle of slot lives for an event of the copy-th repetition of recorded unit.
+func (s *Session) handle(slot, unit int32, copy int64) *int32 {
+	f := &s.fold
+	born := s.Program.Slots[slot].Unit
+	if f.unit < 0 || born < 0 {
+		return &s.now[slot]
+	}
+	switch {
+	case unit == f.unit:
+		c := copy + int64(born-unit)
+		if c < 0 || c >= f.copies {
+			return &s.now[slot]
+		}
+		if born < f.unit-1 || born > f.unit+1 {
+			return &s.now[slot]
+		}
+		return &s.middle[c*int64(f.perUnit)+int64(f.local[slot])]
+	case born == f.unit && unit < f.unit:
+		return &s.middle[f.local[slot]]
+	case born == f.unit:
+		return &s.middle[(f.copies-1)*int64(f.perUnit)+int64(f.local[slot])]
+	}
+	return &s.now[slot]
+}
+
+func (s *Session) play(e Event, first bool, unit int32, copy int64) {
+	if unit < 0 && s.fold.unit >= 0 && s.fold.isMiddle[e.Slot] {
+		// Outside the layers, what happens to the middle unit's tensor happens to that of every repetition.
+		for c := range s.fold.copies {
+			s.apply(e, first, &s.middle[c*int64(s.fold.perUnit)+int64(s.fold.local[e.Slot])])
+		}
+		return
+	}
+	s.apply(e, first, s.handle(e.Slot, unit, copy))
+}
+
+func (s *Session) apply(e Event, first bool, h *int32) {
+	bytes := s.Program.Slots[e.Slot].Bytes
+	switch e.Op {
+	case Alloc:
+		*h = s.heap.Alloc(bytes)
+	case Free:
+		s.heap.Free(*h)
+		*h = noHandle
+	case Keep:
+		if first {
+			s.gradients = append(s.gradients, *h)
+		} else {
+			s.heap.Free(*h)
+		}
+		*h = noHandle
+	case AllocFirst:
+		if first {
+			s.gradients = append(s.gradients, s.heap.Alloc(bytes))
+		}
+	case AllocOnce:
+		if s.once[e.Slot] == noHandle {
+			s.once[e.Slot] = s.heap.Alloc(bytes)
+		}
+	case FreePrev:
+		if old := s.last[e.Slot]; old != noHandle {
+			s.heap.Free(old)
+			s.last[e.Slot] = noHandle
+		}
+	}
+}

@@ -1,0 +1,297 @@
+package step
+
+// DType is the element type of a tensor.
+type DType uint8
+
+// The element types that a training step uses.
+const (
+	F32 DType = iota
+	BF16
+	F16
+	I64
+	Bool
+	F64
+)
+
+// Size is the bytes of one element.
+func (d DType) Size() int64 {
+	switch d {
+	case F32:
+		return 4
+	case BF16, F16:
+		return 2
+	case I64, F64:
+		return 8
+	}
+	return 1
+}
+
+// Half says whether d is one of the two half-precision types.
+func (d DType) Half() bool { return d == BF16 || d == F16 }
+
+// Component is the kind of memory that a tensor belongs to in an answer.
+type Component uint8
+
+// The components that the replay itself fills; communication, allocator and
+// CUDA context are added by the estimator.
+const (
+	Weights Component = iota
+	Gradients
+	OptimizerState
+	PrecisionCopies
+	Activations
+	LogitsAndLoss
+	Temporaries
+	ComponentCount
+)
+
+// Part divides the activations by the kind of module that made them.
+type Part uint8
+
+// The parts of the activations.
+const (
+	PartAttention Part = iota
+	PartMLP
+	PartNorm
+	PartEmbedding
+	PartCount
+)
+
+// T is a tensor as the replay sees it: which storage it is a view of, which
+// operation made it and how many elements of which type it has. Views share a
+// storage; reshaping costs nothing and is not recorded.
+type T struct {
+	storage int32
+	edge    edge
+	dtype   DType
+	numel   int64
+}
+
+// Numel is the number of elements of t.
+func (t T) Numel() int64 { return t.numel }
+
+// Dtype is the element type of t.
+func (t T) Dtype() DType { return t.dtype }
+
+// bytes is the size of t when it is laid out densely.
+func (t T) bytes() int64 { return t.numel * t.dtype.Size() }
+
+// RequiresGrad says whether backward will visit t.
+func (t T) RequiresGrad() bool { return t.edge != noEdge }
+
+// edge is where a gradient goes: output out of node n (n<<2 | out), a parameter
+// (-2-p), or nowhere.
+type edge int32
+
+const noEdge edge = -1
+
+func paramEdge(p int32) edge { return edge(-2 - p) }
+
+func (e edge) param() (int32, bool) { return int32(-2 - e), e <= -2 }
+
+const none int32 = -1
+
+// storage is one allocation while its events are being recorded.
+type storage struct {
+	refs int32
+	slot int32 // its entry in Program.Slots, none for an empty tensor
+	// previous marks what the micro-step before this one left in the slot.
+	previous bool
+}
+
+// Slot is one allocation of a micro-step program.
+type Slot struct {
+	Bytes     int64
+	Component Component
+	Part      Part
+	Label     Label
+	// Unit is the layer unit in whose forward or backward segment it was born, -1 outside.
+	Unit int32
+}
+
+// Op is what an event does.
+type Op uint8
+
+// The events of a micro-step program. The first micro-step of an optimizer step
+// finds no gradients, later ones add to those that are there.
+const (
+	Alloc      Op = iota // allocate the slot
+	Free                 // free the slot
+	Keep                 // a gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+	AllocFirst           // allocate in the first micro-step only (a gradient that had to be copied)
+	AllocOnce            // allocate when it does not exist yet: cuBLAS workspaces live for ever
+	FreePrev             // free what the previous micro-step left in this slot
+)
+
+// Event is one step of a program.
+type Event struct {
+	Slot int32
+	Op   Op
+}
+
+// Program is the sequence of allocations and frees of one micro-step.
+type Program struct {
+	Slots    []Slot
+	Events   []Event
+	Segments []Segment
+	// Prologue events, the first ones, put the first batch on the GPU and are not repeated.
+	Prologue int
+	// ForwardEnd is the index of the first event of backward.
+	ForwardEnd int
+}
+
+// Segment is the stretch of events that one layer unit's forward or backward
+// makes; Unit is -1 for what lies outside the layers.
+type Segment struct {
+	Start, End int
+	Unit       int32
+	Backward   bool
+}
+
+// Tape records a micro-step: the forward as the model runs it, then backward as
+// autograd's engine would.
+type Tape struct {
+	Recipe Recipe
+	Shape  Shape
+
+	prog     *Program
+	storages []storage
+	nodes    []node
+	acts     []act
+	params   []paramState
+	cast     []int32 // by parameter: storage of its half copy in the autocast cache, none without
+	castEdge []edge
+	cached   []int32 // parameters with a cached copy, in order of creation
+
+	part       Part
+	unit       int32
+	layer      int32
+	backward   bool
+	noGrad     bool
+	autocast   bool
+	recompute  bool // making again what checkpointing dropped: the graph is there already
+	pending    []int32
+	spaces     [2][onceKinds]bool
+	transplant bool
+	savesLeft  int32
+	stopped    bool
+	layers     []checkpointed
+	regs       [maxRegs]int32
+	segStart   int
+}
+
+type paramState struct {
+	numel int64
+	dtype DType
+	uses  int32 // gradient contributions that are still to come
+	grad  int32 // storage that collects them
+}
+
+const maxRegs = 16
+
+// node is one operation in the autograd graph.
+type node struct {
+	in      [5]edge
+	saved   [9]int32
+	grad    [3]int32 // gradients of its outputs as they arrive
+	first   int32    // its backward is acts[first:last]
+	last    int32
+	unit    int32
+	layer   int32 // the checkpointed layer that it belongs to, none otherwise
+	nIn     uint8
+	nSaved  uint8
+	nOut    uint8
+	part    Part
+	reached bool
+	// checkpoint marks the one node that stands for a whole layer (reentrant checkpointing).
+	checkpoint bool
+}
+
+// act is one action of a node's backward.
+type act struct {
+	verb  verb
+	reg   uint8
+	edge  uint8
+	label Label
+	bytes int64
+}
+
+type verb uint8
+
+const (
+	actAlloc       verb = iota // allocate register reg
+	actFree                    // free register reg
+	actSend                    // hand register reg to edge
+	actPass                    // hand the incoming gradient of output reg to edge
+	actWorkspace               // a matrix product
+	actAllocLogits             // allocate register 0, as wide as the vocabulary
+)
+
+func (t *Tape) alloc(bytes int64, c Component, l Label) int32 {
+	if bytes <= 0 || t.stopped {
+		t.storages = append(t.storages, storage{refs: 1, slot: none})
+		return int32(len(t.storages) - 1)
+	}
+	slot := int32(len(t.prog.Slots))
+	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: c, Part: t.part, Label: l, Unit: t.unit})
+	t.prog.Events = append(t.prog.Events, Event{slot, Alloc})
+	t.storages = append(t.storages, storage{refs: 1, slot: slot})
+	return int32(len(t.storages) - 1)
+}
+
+func (t *Tape) retain(s int32) {
+	if s != none {
+		t.storages[s].refs++
+	}
+}
+
+func (t *Tape) release(s int32) {
+	if s == none {
+		return
+	}
+	st := &t.storages[s]
+	if st.refs--; st.refs == 0 && st.slot != none {
+		op := Free
+		if st.previous {
+			op = FreePrev
+		}
+		t.prog.Events = append(t.prog.Events, Event{st.slot, op})
+	}
+}
+
+// Drop says that the program's variable for x goes out of scope or is reassigned.
+func (t *Tape) Drop(x T) { t.release(x.storage) }
+
+// Hold adds a variable that refers to x.
+func (t *Tape) Hold(x T) T { t.retain(x.storage); return x }
+
+// In sets which part of the activations the following operations belong to, and returns the former one.
+func (t *Tape) In(p Part) Part { old := t.part; t.part = p; return old }
+
+// fresh makes a forward tensor that no gradient reaches.
+func (t *Tape) fresh(numel int64, d DType, l Label) T {
+	return T{storage: t.alloc(numel*d.Size(), t.component(), l), edge: noEdge, dtype: d, numel: numel}
+}
+
+func (t *Tape) component() Component {
+	if t.backward {
+		if t.recompute {
+			return Activations
+		}
+		return Temporaries
+	}
+	return Activations
+}
+
+// grads says whether an operation on xs belongs into the autograd graph.
+func (t *Tape) grads(xs ...T) bool {
+	if t.noGrad {
+		return false
+	}
+	for _, x := range xs {
+		if x.edge != noEdge {
+			return true
+		}
+	}
+	return false
+}
