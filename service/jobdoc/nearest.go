@@ -90,19 +90,33 @@ func find(n *node, name, at string, depth int) string {
 	return ""
 }
 
-// nearest is the choice that differs from given by the fewest edits, up to a
-// third of its length, or "". Case, dashes and underscores do not count.
+// nearest is the choice that given continues or is cut from, else the one that
+// differs from it by the fewest edits, up to about a third of its length, or "".
+// Case, dashes and underscores do not count.
 func nearest(given string, choices []string) string {
 	if len(given) > maxCompared {
 		return ""
 	}
-	best, fewest := "", 1+max(1, min(3, len(given)/3))
+	given = fold(given)
+	allowed := 1
+	if len(given) > 3 {
+		allowed = max(2, min(3, len(given)/3))
+	}
+	best, fewest := "", allowed+1
 	for _, c := range choices {
-		if d := levenshtein.ComputeDistance(fold(given), fold(c)); d < fewest {
+		if d := levenshtein.ComputeDistance(given, fold(c)); d < fewest {
 			best, fewest = c, d
 		}
 	}
-	return best
+	if best != "" {
+		return best
+	}
+	for _, c := range choices {
+		if len(c) > 3 && strings.HasPrefix(given, fold(c)) || len(given) > 3 && strings.HasPrefix(fold(c), given) {
+			return c
+		}
+	}
+	return ""
 }
 
 // fold makes spellings that differ only in case and separators equal.

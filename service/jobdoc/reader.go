@@ -36,9 +36,9 @@ type reader struct {
 	path []segment
 	list invalid.List
 
-	problems  int
-	malformed bool // the walk ended early
-	root      *node
+	problems int
+	halted   bool // the walk ended early
+	root     *node
 }
 
 // segment is one step of the path: a name (as it stands in data, with its
@@ -61,14 +61,14 @@ func read(data []byte, n *node, dst reflect.Value) (problems []invalid.Field, co
 		readers.Put(r)
 	}()
 	r.data = bytes.TrimPrefix(data, []byte("\uFEFF")) // Windows editors write a byte order mark
-	r.path, r.problems, r.malformed, r.root = r.path[:0], 0, false, n
+	r.path, r.problems, r.halted, r.root = r.path[:0], 0, false, n
 	r.buf.Reset()
 	r.buf.Write(r.data)
 	r.dec.Reset(&r.buf, jsontext.AllowDuplicateNames(true))
 
 	if len(bytes.TrimSpace(r.data)) == 0 {
 		r.add(CodeMalformed, "the document is empty; it should be %s", n.accepts())
-		r.malformed = true
+		r.halted = true
 	} else if err := r.value(n, dst); err == nil {
 		r.end()
 	}
@@ -76,7 +76,7 @@ func read(data []byte, n *node, dst reflect.Value) (problems []invalid.Field, co
 	if errors.As(r.list.Err(), &invalidErr) {
 		problems = invalidErr.Fields
 	}
-	return problems, !r.malformed
+	return problems, !r.halted
 }
 
 // end checks that nothing follows the document.
@@ -85,7 +85,7 @@ func (r *reader) end() {
 	if _, err := r.dec.ReadToken(); err != io.EOF {
 		at += int64(len(r.data[at:]) - len(bytes.TrimLeft(r.data[at:], " \t\r\n")))
 		r.add(CodeMalformed, "more data follows the document at %s", r.position(at))
-		r.malformed = true
+		r.halted = true
 	}
 }
 
@@ -410,7 +410,7 @@ func unquoted(raw []byte) []byte {
 
 func (r *reader) enter() error {
 	if r.dec.StackDepth() >= MaxDepth {
-		r.malformed = true
+		r.halted = true
 		r.add(CodeTooDeep, "is nested deeper than %d levels", MaxDepth)
 		return errStop
 	}
@@ -438,14 +438,16 @@ func (r *reader) enough() error {
 	if r.problems < maxProblems {
 		return nil
 	}
-	r.path = r.path[:0]
-	r.malformed = true
-	r.add(CodeTooLarge, "more than %d problems; reading stopped here", maxProblems-1)
+	r.halted = true
+	r.list.Add("", CodeTooLarge, "more than %d problems; reading stopped here", maxProblems-1)
 	return errStop
 }
 
 func (r *reader) wrongType(n *node, kind jsontext.Kind, raw []byte) {
 	r.add(CodeWrongType, "%s was given; accepted: %s", given(kind, raw), n.accepts())
+	if len(r.path) == 0 {
+		r.halted = true // nothing in it can be checked
+	}
 }
 
 func (r *reader) unknownField(n *node, name string) {
@@ -462,7 +464,7 @@ func (r *reader) syntax(err error) error {
 	if err == nil {
 		_, err = r.dec.ReadToken()
 	}
-	r.malformed = true
+	r.halted = true
 	at, why := int64(len(r.data)), "the document ends too early"
 	var syntactic *jsontext.SyntacticError
 	if errors.As(err, &syntactic) && !errors.Is(err, io.ErrUnexpectedEOF) {
