@@ -1,0 +1,23 @@
+# A static binary in an image that holds nothing else: no shell, no libraries.
+# vramplan calls nobody, so it needs no CA certificates either.
+FROM golang:1.26 AS build
+WORKDIR /src
+COPY go.mod go.sum ./
+RUN go mod download
+COPY . .
+RUN CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o /out/vramplan ./cmd/vramplan \
+ && mkdir -p /out/data
+
+FROM scratch
+COPY --from=build /out/vramplan /vramplan
+# A new volume takes the owner of the folder that it is mounted over.
+COPY --from=build --chown=65532:65532 /out/data /data
+USER 65532:65532
+WORKDIR /data
+VOLUME /data
+ENV VRAMPLAN_LISTEN=0.0.0.0:8080 \
+    VRAMPLAN_DATABASE=file:/data/vramplan.db
+EXPOSE 8080
+HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["/vramplan", "health"]
+ENTRYPOINT ["/vramplan"]
+CMD ["serve"]

@@ -1,0 +1,62 @@
+# Only Go and make are needed, except where a target says otherwise.
+# `make` alone lists the targets.
+
+GO          ?= go
+STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
+FUZZTIME    ?= 20s
+LISTEN      ?= 127.0.0.1:8080
+DATABASE    ?= file:vramplan.db
+
+# The driver for SQLite is Go, so nothing needs a C compiler but the race detector.
+export CGO_ENABLED ?= 0
+
+# Every fuzz target as package:name.
+FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's|^(.*)/[^/]*:func (.*)|\1:\2|' | sort -u)
+
+# Packages that run in seconds under the race detector on two cores.
+RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
+
+.DEFAULT_GOAL := help
+.PHONY: help build run test test-race lint fmt bench accuracy generate fuzz cover clean
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## Build bin/vramplan, a static binary
+	$(GO) build -trimpath -ldflags '-s -w' -o bin/vramplan ./cmd/vramplan
+
+run: build ## Start the service on an SQLite file, ready for curl
+	./bin/vramplan serve --listen $(LISTEN) --database $(DATABASE)
+
+test: ## Run all tests
+	$(GO) test ./...
+
+test-race: ## Run the tests of concurrent code under the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
+
+lint: ## Check formatting, go vet and staticcheck
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt is needed on:"; echo "$$unformatted"; exit 1; fi
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+fmt: ## Format the sources
+	gofmt -w .
+
+bench: ## Run the benchmarks once, with allocations
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+accuracy: ## Compare estimates with the reference cases, by model and size
+	$(GO) run ./estimator/accuracy
+
+generate: ## Make the generated files anew
+	$(GO) generate ./...
+
+fuzz: ## Run every fuzz target for FUZZTIME (20s)
+	@set -e; for t in $(FUZZ); do echo "== $$t"; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%:*}"; done
+
+cover: ## Write coverage.out and print the total
+	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...
+	$(GO) tool cover -func=coverage.out | tail -n 1
+
+clean: ## Remove what the targets made
+	rm -rf bin coverage.out
