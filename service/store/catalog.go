@@ -15,7 +15,7 @@ func (s *Store) Catalog(ctx context.Context) (*catalog.Contents, error) {
 	if err != nil {
 		return nil, fmt.Errorf("begin to read the catalog: %w", err)
 	}
-	defer tx.Rollback() //nolint:errcheck // nothing was written
+	defer tx.Rollback() // nothing was written
 	r := reader{tx}
 	var c catalog.Contents
 	if c.Revision, err = r.revision(ctx); err != nil {

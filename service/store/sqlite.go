@@ -48,9 +48,6 @@ func Open(ctx context.Context, name string) (*Store, error) {
 // Close closes the database.
 func (s *Store) Close() error { return s.db.Close() }
 
-// Ping reports whether the database still answers.
-func (s *Store) Ping(ctx context.Context) error { return s.db.PingContext(ctx) }
-
 // sqliteDSN adds what every connection needs to a database's name.
 func sqliteDSN(name string) (dsn, path string, err error) {
 	switch {
