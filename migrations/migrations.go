@@ -9,6 +9,8 @@ package migrations
 
 import "embed"
 
+//go:generate go run ./gen -root .
+
 // SQLite holds the migrations for SQLite, in the folder "sqlite".
 //
 //go:embed sqlite/*.sql
