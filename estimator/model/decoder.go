@@ -84,11 +84,11 @@ func (d *decoder) head() step.Weight {
 	return w
 }
 
-// run takes over x and runs all layers on it.
-func (d *decoder) run(t *step.Tape, x step.T, layer func(t *step.Tape, i int64, x step.T) step.T) step.T {
+// run takes over x and runs all layers on it; captured is what every layer gets besides.
+func (d *decoder) run(t *step.Tape, x step.T, layer func(t *step.Tape, i int64, x step.T) step.T, captured ...step.T) step.T {
 	unit := d.a.UnitLayers()
 	for i := range d.layers {
-		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) })
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, captured)
 	}
 	t.EndLayers()
 	return x

@@ -40,7 +40,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	logits := t.Head(normed, m.head(), step.NoWeight)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
-	return loss, append([]step.T{logits}, m.cache...)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
 }
 
 func (m *gpt2) block(t *step.Tape, i int64, x step.T) step.T {
@@ -49,7 +49,7 @@ func (m *gpt2) block(t *step.Tape, i int64, x step.T) step.T {
 	w, b := m.norm(m.a.Hidden)
 	h := t.LayerNorm(x, w, b)
 	t.In(step.PartAttention)
-	attn := m.attention(t, h)
+	attn, probabilities := m.attention(t, h)
 	t.In(step.PartNorm)
 	middle := t.Add(attn, x, step.LabelResidual)
 	t.Drop(h)
@@ -64,17 +64,22 @@ func (m *gpt2) block(t *step.Tape, i int64, x step.T) step.T {
 	t.Drop(middle)
 	t.Drop(attn)
 	t.Drop(mlp)
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
 	return y
 }
 
-func (m *gpt2) attention(t *step.Tape, x step.T) step.T {
+// attention returns its output and, where they are formed, the probabilities.
+func (m *gpt2) attention(t *step.Tape, x step.T) (step.T, *step.T) {
 	w, b := m.conv1D(m.a.Hidden, 3*m.a.Hidden)
 	qkv := t.Conv1D(x, w, b, step.LabelLinear)
 	q, k, v := t.Split3(qkv)
 	t.Drop(qkv)
 	eager := t.Recipe.Attention == step.AttentionEager
 	cached := t.Recipe.UseCache
-	k, v, q = t.Heads(k, cached), t.Heads(v, cached || eager), t.Heads(q, eager)
+	copied := t.CopiesKVGradient(q.Dtype(), m.a.geometry(), m.mask != nil, cached)
+	k, v, q = t.Heads(k, copied && cached && !eager), t.Heads(v, copied), t.Heads(q, eager)
 	if cached {
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())
@@ -84,8 +89,11 @@ func (m *gpt2) attention(t *step.Tape, x step.T) step.T {
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}
 	var y step.T
+	var probabilities *step.T
 	if eager {
-		y = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Where: true, Mask: m.mask, CopyKV: !cached, DivideByTensor: true}, q, k, v)
+		var p step.T
+		y, p = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Where: true, Mask: m.mask, Downcast: true, CopyKV: !cached}, q, k, v)
+		probabilities = &p
 	} else {
 		y = t.SDPA(q, k, v, m.a.geometry(), m.mask, m.a.AttentionDropout)
 	}
@@ -98,7 +106,7 @@ func (m *gpt2) attention(t *step.Tape, x step.T) step.T {
 	t.Drop(q)
 	t.Drop(k)
 	t.Drop(v)
-	return dropped
+	return dropped, probabilities
 }
 
 func (m *gpt2) mlp(t *step.Tape, x step.T) step.T {

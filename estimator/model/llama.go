@@ -23,7 +23,11 @@ func (m *llama) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	m.mask = causalMask(t, m.a, embedded.Dtype())
 	m.cos, m.sin = rotaryTables(t, m.a.HeadDim, embedded.Dtype())
 
-	x := m.run(t, t.Hold(embedded), m.layer)
+	captured := []step.T{positions, m.cos, m.sin}
+	if m.mask != nil {
+		captured = append(captured, *m.mask)
+	}
+	x := m.run(t, t.Hold(embedded), m.layer, captured...)
 
 	m.seekEnd()
 	t.In(step.PartNorm)
@@ -40,7 +44,7 @@ func (m *llama) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	logits := t.Head(normed, m.head(), step.NoWeight)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
-	return loss, append([]step.T{logits}, m.cache...)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
 }
 
 // layer is x + self_attn(input_layernorm(x)), then x + mlp(post_attention_layernorm(x)).
@@ -56,7 +60,7 @@ func (m *llama) layer(t *step.Tape, i int64, x step.T) step.T {
 	t.In(step.PartNorm)
 	h := t.RMSNorm(x, w1)
 	t.In(step.PartAttention)
-	attn := m.attention(t, h, m.a.NoRotaryEvery == 0 || (i+1)%m.a.NoRotaryEvery != 0)
+	attn, probabilities := m.attention(t, h, m.a.NoRotaryEvery == 0 || (i+1)%m.a.NoRotaryEvery != 0)
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := t.Add(x, attn, step.LabelResidual)
@@ -70,10 +74,14 @@ func (m *llama) layer(t *step.Tape, i int64, x step.T) step.T {
 	y := t.Add(middle, mlp, step.LabelResidual)
 	t.Drop(mlp)
 	t.Drop(middle)
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
 	return y
 }
 
-func (m *llama) attention(t *step.Tape, x step.T, rotary bool) step.T {
+// attention returns its output and, where they are formed, the probabilities.
+func (m *llama) attention(t *step.Tape, x step.T, rotary bool) (step.T, *step.T) {
 	a := m.a
 	heads := a.geometry()
 	eager := t.Recipe.Attention == step.AttentionEager
@@ -91,14 +99,14 @@ func (m *llama) attention(t *step.Tape, x step.T, rotary bool) step.T {
 			return t.Heads(y, copyBack)
 		}
 		g, _ := m.norm(a.HeadDim)
-		y = t.Heads(y, false)
+		y = t.Heads(y, copyBack)
 		n := t.RMSNorm(y, g)
 		t.Drop(y)
-		return t.Heads(n, copyBack)
+		return n
 	}
 	q := project(qw, qb, a.QKNorm, rotary || eager)
 	k := project(kw, kb, a.QKNorm, rotary || eager)
-	v := project(vw, vb, false, cached || repeated || eager || t.CopiesValueGradient(q.Dtype(), heads))
+	v := project(vw, vb, false, t.CopiesKVGradient(q.Dtype(), heads, m.mask != nil, cached))
 
 	if rotary {
 		qr, kr := t.Rotary(q, m.cos, m.sin), t.Rotary(k, m.cos, m.sin)
@@ -114,17 +122,17 @@ func (m *llama) attention(t *step.Tape, x step.T, rotary bool) step.T {
 		k, v = kc, vc
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}
-	y := m.scores(t, q, k, v, heads, eager, repeated)
+	y, probabilities := m.scores(t, q, k, v, heads, eager, repeated)
 	out := t.Linear(y, ow, ob, step.LabelLinear)
 	t.Drop(y)
 	t.Drop(q)
 	t.Drop(k)
 	t.Drop(v)
-	return out
+	return out, probabilities
 }
 
 // scores is sdpa_attention_forward or eager_attention_forward.
-func (m *llama) scores(t *step.Tape, q, k, v step.T, heads step.Heads, eager, repeated bool) step.T {
+func (m *llama) scores(t *step.Tape, q, k, v step.T, heads step.Heads, eager, repeated bool) (step.T, *step.T) {
 	if repeated {
 		k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 		heads.KV = heads.Query
@@ -132,14 +140,15 @@ func (m *llama) scores(t *step.Tape, q, k, v step.T, heads step.Heads, eager, re
 		defer t.Drop(v)
 	}
 	if eager {
-		return t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: m.mask, Upcast: true}, q, k, v)
+		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: m.mask, Upcast: true}, q, k, v)
+		return y, &p
 	}
 	qc, kc, vc := t.AutocastQKV(q, k, v)
 	y := t.SDPA(qc, kc, vc, heads, m.mask, m.a.AttentionDropout)
 	t.Drop(qc)
 	t.Drop(kc)
 	t.Drop(vc)
-	return y
+	return y, nil
 }
 
 func (m *llama) mlp(t *step.Tape, x step.T) step.T {

@@ -67,11 +67,11 @@ func (m *nanoGPT) attention(t *step.Tape, x step.T) step.T {
 	qkv := t.Linear(x, w, b, step.LabelLinear)
 	q, k, v := t.Split3(qkv)
 	t.Drop(qkv)
-	var y step.T
+	var y, probabilities step.T
 	eager := t.Recipe.Attention == step.AttentionEager
 	if eager {
 		k, q, v = t.Heads(k, false), t.Heads(q, true), t.Heads(v, true)
-		y = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Fill: true, CopyKV: true}, q, k, v)
+		y, probabilities = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Fill: true, CopyKV: true}, q, k, v)
 	} else {
 		y = t.SDPA(q, k, v, m.a.geometry(), nil, m.a.AttentionDropout)
 	}
@@ -86,6 +86,9 @@ func (m *nanoGPT) attention(t *step.Tape, x step.T) step.T {
 	t.Drop(q)
 	t.Drop(k)
 	t.Drop(v)
+	if eager {
+		t.Drop(probabilities)
+	}
 	return dropped
 }
 

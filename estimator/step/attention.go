@@ -34,7 +34,7 @@ func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
 	case mask == nil && q.dtype.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256:
 		return t.flash(q, k, v, h, dropout)
 	case h.KV == h.Query:
-		return t.efficient(q, k, v, h, mask, dropout)
+		return t.efficient(q, k, v, h, mask)
 	}
 	return t.mathAttention(q, k, v, h, dropout)
 }
@@ -131,7 +131,7 @@ func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
 // Its backward sums dq over blocks of keys in a float32 workspace.
 // Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu,
 // mem_eff_attention/kernel_backward.h (workspaceSize), torch 2.9.
-func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
+func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	b, n := t.Shape.Batch, t.Shape.Tokens
 	var bias T
 	saved := [8]T{q, k, v}
@@ -147,24 +147,18 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 		ns++
 	}
 	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
-	lse := t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
+	lse := T{storage: none, dtype: F32}
+	if t.grads(q, k, v) { // only for backward
+		lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
+	}
 	saved[ns], saved[ns+1] = y, lse
 	ns += 2
-	if dropout > 0 {
-		seed := t.fresh(1, I64, LabelAttentionStatistics)
-		offset := t.fresh(1, I64, LabelAttentionStatistics)
-		saved[ns], saved[ns+1] = seed, offset
-		ns += 2
-		defer t.Drop(seed)
-		defer t.Drop(offset)
-	}
 	o := t.op(q, k, v).save(saved[:ns]...)
 	if o.i != none {
 		delta := b * h.Query * n * 4
-		blocks := ceilDiv(n, 64) * ceilDiv(h.Dim, 64)
-		workspace := b * h.Query * roundUp(blocks*(64*64*4+16), 16)
+		workspace := b * h.Query * efficientWorkspace(n, h.Dim, q.dtype)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
-		if q.dtype.Half() && t.Recipe.ComputeCapability >= 80 {
+		if q.dtype.Half() {
 			o.alloc(5, delta, LabelAttentionScratch)
 		} else { // the kernel does not form the row sums of dO·O itself
 			o.alloc(3, q.numel*4, LabelAttentionScratch).alloc(4, delta, LabelAttentionScratch).
@@ -178,6 +172,23 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 		t.Drop(bias)
 	}
 	return y
+}
+
+// efficientWorkspace is, for one head, what the backward of memory-efficient attention sums gradients in:
+// float32 tiles of dq with a lock each, and beyond 128 elements a head in half precision tiles of dk and dv too.
+// The tile shapes were read off PyTorch 2.9 for heads of 32 to 256 elements and 64 to 1,000 tokens.
+func efficientWorkspace(n, dim int64, d DType) int64 {
+	const lock = 16
+	tile := func(rows, cols int64) int64 { return ceilDiv(n, rows) * ceilDiv(dim, cols) * (rows*cols*4 + lock) }
+	switch {
+	case dim <= 64:
+		return tile(64, 64)
+	case !d.Half():
+		return tile(128, 64)
+	case dim <= 128:
+		return tile(128, 128)
+	}
+	return tile(128, 128) + 2*roundUp(n, 64)*roundUp(dim, 64)*4 + 2*lock
 }
 
 // mathAttention is the formula written out inside scaled_dot_product_attention, with
@@ -201,16 +212,14 @@ func (t *Tape) mathAttention(q, k, v T, h Heads, dropout float64) T {
 	scores := t.BMM(qc, ks, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(ks)
-	masked := t.Add(scores, bias, LabelAttentionScores)
-	t.Drop(scores)
-	p := t.Softmax(masked, LabelAttentionProbabilities)
+	p := t.Softmax(scores, LabelAttentionProbabilities) // the mask is added in place
 	unreachable := t.fresh(p.numel, Bool, LabelAttentionScratch)
 	rows := t.fresh(p.numel/n, Bool, LabelAttentionScratch)
 	fill := t.fresh(1, q.dtype, LabelAttentionScratch)
 	t.Drop(fill)
 	t.Drop(rows)
 	t.Drop(unreachable)
-	t.Drop(masked)
+	t.Drop(scores)
 	dropped := t.Dropout(p, dropout)
 	t.Drop(p)
 	y := t.BMM(dropped, vr, q.numel, LabelAttentionOutput)
@@ -234,18 +243,21 @@ type EagerAttention struct {
 	// Fill replaces scores where this boolean mask of the whole context is zero; the comparison is made anew
 	// each time (nanoGPT).
 	Fill bool
-	// Where is torch.where(mask, scores, minimum) with a view of a boolean buffer (GPT-2).
+	// Where is torch.where(mask, scores, minimum) with a view of a boolean buffer (GPT-2), after a division
+	// by a tensor made for the purpose.
 	Where bool
 	// Upcast runs the softmax in float32 and casts back to the type of q.
 	Upcast bool
+	// Downcast casts the probabilities to the type of v even under autocast (GPT-2).
+	Downcast bool
 	// CopyKV says that k and v are views that the products have to copy first.
 	CopyKV bool
-	// DivideByTensor scales by a tensor made for the purpose (GPT-2).
-	DivideByTensor bool
+
+	valueType DType
 }
 
-// Eager runs a on q, k and v.
-func (t *Tape) Eager(a EagerAttention, q, k, v T) T {
+// Eager runs a on q, k and v. It also returns the probabilities, which the model's code keeps in a variable.
+func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	n := t.Shape.Tokens
 	h := a.Heads
 	compute := q.dtype
@@ -264,12 +276,17 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) T {
 	t.Drop(qh)
 	t.Drop(qc)
 	t.Drop(kc)
-	if a.DivideByTensor {
-		divisor := t.fresh(1, scores.dtype, LabelAttentionScores)
-		defer t.Drop(divisor)
+	a.valueType = v.dtype
+	scaled := t.scale(a, scores)
+	minimum := T{storage: none}
+	if a.Where {
+		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
+		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
+		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(), LabelAttentionScores).free(1).
+			send(0, 0).out(y, 0)
+		t.Drop(scaled)
+		scaled = y
 	}
-	scaled := t.MulScalar(scores, LabelAttentionScores)
-	t.Drop(scores)
 	switch {
 	case a.Mask != nil:
 		masked := t.Add(scaled, *a.Mask, LabelAttentionScores)
@@ -293,30 +310,49 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) T {
 		t.Drop(vc)
 		vc = copied
 	}
-	y := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
+	product := t.relaid(t.BMM(ph, vc, q.numel, LabelAttentionOutput))
 	t.Drop(vc)
 	t.Drop(ph)
-	y = t.relaid(y)
-	out := t.Contiguous(y)
-	t.Drop(y)
-	t.Drop(dropped)
-	return out
+	t.Drop(minimum)
+	y = t.Contiguous(product)
+	t.Drop(product)
+	return y, dropped
+}
+
+// scale takes over scores and divides them by the root of the head's size.
+func (t *Tape) scale(a EagerAttention, scores T) T {
+	var y T
+	if a.Where {
+		divisor := t.fresh(1, scores.dtype, LabelAttentionScores)
+		y = t.fresh(scores.numel, scores.dtype, LabelAttentionScores)
+		y = t.op(scores).save(divisor).alloc(0, scores.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+		t.Drop(divisor)
+	} else {
+		y = t.MulScalar(scores, LabelAttentionScores)
+	}
+	t.Drop(scores)
+	return y
 }
 
 // softmaxUpcast takes over x. Softmax runs in float32 under autocast and where the model asks for it.
 func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
-	before := x.dtype
+	before := a.valueType
 	if a.Upcast || t.autocast {
 		wide := t.Cast(x, F32, LabelAttentionScores)
 		p := t.Softmax(wide, LabelAttentionProbabilities)
 		t.Drop(wide)
-		t.Drop(x)
-		if a.Upcast && !t.autocast {
-			back := t.Cast(p, before, LabelAttentionProbabilities)
-			t.Drop(p)
-			return back
+		to := F32
+		if a.Downcast || !t.autocast {
+			to = before
 		}
-		return p
+		if !a.Upcast {
+			t.Drop(x) // F.softmax and the cast are two statements
+			x = T{storage: none}
+		}
+		back := t.Cast(p, to, LabelAttentionProbabilities)
+		t.Drop(x)
+		t.Drop(p)
+		return back
 	}
 	p := t.Softmax(x, LabelAttentionProbabilities)
 	t.Drop(x)

@@ -89,8 +89,19 @@ func (o op) scratch(bytes int64, l Label) op {
 // workspace takes the cuBLAS workspace of the thread that runs backward.
 func (o op) workspace() op { return o.act(act{verb: actWorkspace}) }
 
+// validate ends the operation's own backward: what follows brings its gradients to the shape and type of
+// the inputs, in the order of the inputs.
+// Source: torch/csrc/autograd/engine.cpp (validate_outputs), torch 2.9.
+func (o op) validate() op { return o.act(act{verb: actValidate}) }
+
 // send hands register r to input k as its gradient.
 func (o op) send(r, k int) op { return o.act(act{verb: actSend, reg: uint8(r), edge: uint8(k)}) }
+
+// sendView is send for a gradient that reaches the input through a view (of a matrix that
+// was folded or transposed): a view keeps its base alive, and so is never added to in place.
+func (o op) sendView(r, k int) op {
+	return o.act(act{verb: actSendView, reg: uint8(r), edge: uint8(k)})
+}
 
 // pass hands the incoming gradient of output r to input k unchanged.
 func (o op) pass(r, k int) op { return o.act(act{verb: actPass, reg: uint8(r), edge: uint8(k)}) }
@@ -155,12 +166,21 @@ func (t *Tape) run(i int32) {
 		case actSend:
 			sends[ns] = delivery{n.in[a.edge], t.regs[a.reg]}
 			ns++
+		case actSendView:
+			t.storages[t.regs[a.reg]].viewed = true
+			sends[ns] = delivery{n.in[a.edge], t.regs[a.reg]}
+			ns++
 		case actPass:
 			t.retain(n.grad[a.reg])
 			sends[ns] = delivery{n.in[a.edge], n.grad[a.reg]}
 			ns++
 		case actWorkspace:
 			t.workspace()
+		case actValidate:
+			// Tensors that checkpointing made again belong to the operation's backward alone and end with it.
+			if n.layer != none {
+				t.releaseSaved(n)
+			}
 		case actAllocLogits:
 			t.regs[0] = t.alloc(a.bytes, LogitsAndLoss, a.label)
 		}
@@ -169,14 +189,19 @@ func (t *Tape) run(i int32) {
 		t.release(n.grad[k])
 		n.grad[k] = none
 	}
-	for k := uint8(0); k < n.nSaved; k++ {
-		t.release(n.saved[k])
-	}
+	t.releaseSaved(n)
 	t.part = oldPart
 	for k := 0; k < ns; k++ {
 		t.deliver(sends[k].e, sends[k].s)
 	}
 	t.accumulate()
+}
+
+func (t *Tape) releaseSaved(n *node) {
+	for k := uint8(0); k < n.nSaved; k++ {
+		t.release(n.saved[k])
+	}
+	n.nSaved = 0
 }
 
 // deliver gives storage s, a gradient, to where e points.
@@ -200,13 +225,13 @@ func (t *Tape) deliver(e edge, s int32) {
 }
 
 // sum adds gradient s to what has arrived before: in place when nobody else
-// refers to it, else into a new tensor.
-// Source: torch/csrc/autograd/input_buffer.cpp (InputBuffer::accumulate), torch 2.9.
+// refers to it and it is not a view, else into a new tensor.
+// Source: torch/csrc/autograd/input_buffer.cpp (accumulate, can_accumulate_inplace), torch 2.9.
 func (t *Tape) sum(old, s int32) int32 {
 	if old == none {
 		return s
 	}
-	if t.storages[old].refs == 1 {
+	if st := &t.storages[old]; st.refs == 1 && !st.viewed {
 		t.release(s)
 		return old
 	}

@@ -13,15 +13,16 @@ type checkpointed struct {
 	rebuilt bool
 }
 
-// Layer runs layer number unit on x, which it takes over, under the recipe's checkpointing.
-func (t *Tape) Layer(unit int32, x T, forward Layer) T {
+// Layer runs a layer of the given unit on x, which it takes over, under the recipe's checkpointing;
+// captured is what the layer gets besides x.
+func (t *Tape) Layer(unit int32, x T, forward Layer, captured []T) T {
 	t.enter(unit)
 	var y T
 	switch {
 	case !t.Recipe.Checkpoint:
 		y = forward(t, x)
 	case t.Recipe.Reentrant:
-		y = t.reentrant(x, forward)
+		y = t.reentrant(x, forward, captured)
 	default:
 		y = t.nonReentrant(x, forward)
 	}
@@ -33,8 +34,9 @@ func (t *Tape) Layer(unit int32, x T, forward Layer) T {
 func (t *Tape) EndLayers() { t.enter(-1) }
 
 // reentrant is torch.utils.checkpoint(use_reentrant=True): the layer runs without a graph and one
-// node, which keeps the layer's input, stands for it.
-func (t *Tape) reentrant(x T, forward Layer) T {
+// node, which keeps the layer's input, stands for it. What the layer's function captured lives as long as
+// the graph does, that is until the loss goes.
+func (t *Tape) reentrant(x T, forward Layer, captured []T) T {
 	t.noGrad = true
 	y := forward(t, x)
 	t.noGrad = false
@@ -43,6 +45,12 @@ func (t *Tape) reentrant(x T, forward Layer) T {
 		return y
 	}
 	t.layers = append(t.layers, checkpointed{forward: forward, input: x})
+	if t.graphHolds == nil { // every layer holds the same
+		t.graphHolds = captured
+		for _, c := range captured {
+			t.retain(c.storage)
+		}
+	}
 	n := o.node()
 	n.checkpoint, n.layer = true, int32(len(t.layers)-1)
 	return o.out(y, 0)

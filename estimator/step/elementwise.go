@@ -38,9 +38,8 @@ func (t *Tape) Add(a, b T, l Label) T {
 	if o.i == none {
 		return y
 	}
-	// derivatives.yaml lists self and other; the generated code visits other first.
 	r := 0
-	for _, k := range [2]int{1, 0} {
+	for k := range 2 {
 		x := a
 		if k == 1 {
 			x = b
@@ -97,7 +96,8 @@ func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 			o.alloc(k, y.bytes(), LabelInputGradient)
 		}
 	}
-	for _, k := range [2]int{1, 0} {
+	o.validate()
+	for k := range 2 {
 		if !o.needs(k) {
 			continue
 		}

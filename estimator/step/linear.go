@@ -77,13 +77,13 @@ func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
 // product is mm or addmm; it takes over input, weight and bias.
 func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Label) T {
 	rows := input.numel / in
-	if t.lastSaves(2) {
-		t.stopped = true
-	}
-	y := t.fresh(rows*out, input.dtype, l)
-	t.workspace()
-	if hasBias {
-		t.workspaceLt()
+	y := T{storage: none, edge: noEdge, dtype: input.dtype, numel: rows * out}
+	if !t.lastSaves(2) {
+		y = t.fresh(rows*out, input.dtype, l)
+		t.workspace()
+		if hasBias {
+			t.workspaceLt()
+		}
 	}
 	inGrad, weightGrad := rows*in*input.dtype.Size(), in*out*input.dtype.Size()
 	if hasBias {
@@ -96,13 +96,13 @@ func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Lab
 			o.alloc(2, weightGrad, LabelWeightGradient).workspace()
 		}
 		if o.needs(0) {
-			o.sumRows(0, input.dtype, rows, out, LabelWeightGradient).send(0, 0)
+			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).send(0, 0)
 		}
 		if o.needs(1) {
-			o.send(1, 1)
+			o.sendView(1, 1)
 		}
 		if o.needs(2) {
-			o.send(2, 2)
+			o.sendView(2, 2)
 		}
 		y = o.out(y, 0)
 		t.Drop(bias)
@@ -113,10 +113,10 @@ func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Lab
 			o.alloc(1, weightGrad, LabelWeightGradient).workspace()
 		}
 		if o.needs(0) {
-			o.alloc(0, inGrad, LabelInputGradient).workspace().send(0, 0)
+			o.alloc(0, inGrad, LabelInputGradient).workspace().sendView(0, 0)
 		}
 		if o.needs(1) {
-			o.send(1, 1)
+			o.sendView(1, 1)
 		}
 		y = o.out(y, 0)
 	}
@@ -167,14 +167,14 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 						scratch(sortScratch(n), LabelEmbeddingSort).
 						free(3).
 						alloc(0, grad, LabelGradient).
-						alloc(4, segments*8, LabelEmbeddingSort). // where each segment starts
+						alloc(4, ids, LabelEmbeddingSort). // where each segment starts
 						alloc(5, 8, LabelEmbeddingSort).
 						alloc(6, ids, LabelEmbeddingSort).
-						scratch(scanScratchBytes, LabelEmbeddingSort).
+						scratch(scanScratch(n), LabelEmbeddingSort).
 						free(6).
 						alloc(7, segments*8, LabelEmbeddingSort).
 						alloc(8, segments*8, LabelEmbeddingSort).
-						scratch(scanScratchBytes, LabelEmbeddingSort).
+						scratch(scanScratch(segments), LabelEmbeddingSort).
 						alloc(9, 8, LabelEmbeddingSort).
 						alloc(10, partial*8, LabelEmbeddingSort).
 						scratch(partial*roundUp(cols, 32)*4, LabelEmbeddingSort)
@@ -183,11 +183,12 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 	}
 }
 
-// scanScratchBytes is what CUB's scan and unique-by-key ask for at these sizes.
-const scanScratchBytes = 1023
+// sortScratch is what CUB's radix sort of n 64-bit keys with 64-bit values asks for: two buffers of n,
+// counters, and 1 KiB for every tile of 3,840. Read off PyTorch 2.9 with CUDA 12.8 for n from 3,073 to 2^20, exact there.
+func sortScratch(n int64) int64 { return 2*roundUp(8*n, 256) + 16895 + 1024*ceilDiv(n, 3840) }
 
-// sortScratch is what CUB's radix sort of n 64-bit keys with 64-bit values asks for.
-func sortScratch(n int64) int64 { return 2*8*n + 19967 }
+// scanScratch is what CUB's scan of n values asks for; same source and range.
+func scanScratch(n int64) int64 { return 767 + roundUp(n*9/1024+1, 256) }
 
 // LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast. It keeps its
 // input and two float32 statistics a row.
@@ -213,11 +214,32 @@ func (t *Tape) LayerNorm(x T, w, b Weight) T {
 			o.alloc(k, ins[k].bytes(), LabelWeightGradient).send(k, k)
 		}
 	}
+	o.tallNorm(n, rows, w.Rows, input.dtype)
 	y = o.out(y, 0)
 	t.Drop(mean)
 	t.Drop(rstd)
 	t.Drop(input)
 	return y
+}
+
+// tallNorm is what the gradients of a LayerNorm's gain and bias take when there are very many rows of few
+// elements: blocks of 32 rows are summed first, and then their sums.
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (LayerNormBackwardKernelImplInternal), torch 2.9.
+func (o op) tallNorm(n int, rows, width int64, d DType) {
+	const manyRows, warp, maxBlocks = 64 * 1024, 32, 32 * 1024
+	if o.i == none || rows <= manyRows || width/warp >= o.t.Recipe.Multiprocessors/2 {
+		return
+	}
+	blocks := min(ceilDiv(rows, 32), maxBlocks/ceilDiv(width, warp))
+	for k := 1; k < n; k++ {
+		o.alloc(k+4, blocks*width*d.Size(), LabelReduction)
+	}
+	for k := 1; k < n; k++ {
+		o.sumRows(8, d, blocks, width, LabelReduction).free(8)
+	}
+	for k := 1; k < n; k++ {
+		o.free(k + 4)
+	}
 }
 
 // RMSNorm is the norm of the Llama family as transformers writes it, in Python: the input

@@ -51,6 +51,9 @@ func (t *Tape) Record(net Network) *Program {
 	t.ExitAutocast()
 	t.returned(loss, outputs)
 	if t.Recipe.Accumulation > 1 {
+		if t.Recipe.HoldLogits { // the variable's former value: the mean of the last micro-step
+			t.prog.Events = append(t.prog.Events, Event{int32(len(t.prog.Slots)), FreePrev})
+		}
 		mean := t.MulScalar(loss, LabelLoss)
 		t.Drop(loss)
 		loss = mean
@@ -71,7 +74,7 @@ func (t *Tape) Record(net Network) *Program {
 		t.once(scalerGrowth, 4)
 		scaled = t.MulScalar(loss, LabelScaler)
 	}
-	root := t.fresh(1, F32, LabelLoss)
+	root := t.fresh(1, loss.dtype, LabelLoss)
 	t.Hold(root)
 	t.deliver(scaled.edge, root.storage)
 	t.backwardRange(0, int32(len(t.nodes)))
@@ -84,6 +87,9 @@ func (t *Tape) Record(net Network) *Program {
 
 	if !t.Recipe.HoldLogits {
 		t.Drop(loss)
+		for _, x := range t.graphHolds {
+			t.Drop(x)
+		}
 	}
 	if !t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
@@ -102,22 +108,23 @@ func (t *Tape) returned(loss T, outputs []T) {
 		}
 		return
 	}
-	if t.Recipe.HoldFloat32 {
-		for i, x := range outputs {
-			outputs[i] = t.FloatLogits(x)
-			t.Drop(x)
-		}
+	if t.Recipe.HoldFloat32 { // a cache object is not converted
+		logits := outputs[0]
+		outputs[0] = t.FloatLogits(logits)
+		t.Drop(logits)
 	}
-	final := loss
-	if t.Recipe.Accumulation > 1 {
-		// The division that follows makes a new tensor, in the slot after next.
-		final = T{storage: none}
+	for _, x := range outputs {
+		t.freePrevious(x)
 	}
-	for _, x := range append(outputs, final) {
-		if x.storage != none {
-			t.prog.Events = append(t.prog.Events, Event{t.storages[x.storage].slot, FreePrev})
-		}
+	t.freePrevious(loss)
+	for _, x := range t.graphHolds {
+		t.freePrevious(x)
 	}
+}
+
+// freePrevious frees what the micro-step before left where x is now.
+func (t *Tape) freePrevious(x T) {
+	t.prog.Events = append(t.prog.Events, Event{t.storages[x.storage].slot, FreePrev})
 }
 
 // fetch puts the next batch on the GPU, in n slots from first on.
@@ -144,9 +151,17 @@ func (t *Tape) AutocastQKV(q, k, v T) (qc, kc, vc T) {
 	return qc, kc, vc
 }
 
-// CopiesValueGradient says whether the gradient of values that were never copied arrives with the heads
-// outermost, and so has to be copied: it does from the written-out formula.
-func (t *Tape) CopiesValueGradient(q DType, h Heads) bool {
+// CopiesKVGradient says whether the gradients of keys or values arrive with the heads outermost and have to be
+// copied back. Flash attention lays gradients out like its inputs, which a cache has put in that order; the
+// memory-efficient kernel always puts tokens outermost; sums over repeated heads and the
+// written-out formula do not.
+func (t *Tape) CopiesKVGradient(q DType, h Heads, mask, cached bool) bool {
 	half := q.Half() || t.autocast
-	return h.KV < h.Query && !(half && t.Recipe.ComputeCapability >= 80)
+	switch {
+	case t.Recipe.Attention == AttentionEager:
+		return true
+	case !mask && half && t.Recipe.ComputeCapability >= 80:
+		return cached
+	}
+	return h.KV < h.Query
 }

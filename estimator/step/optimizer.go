@@ -26,9 +26,15 @@ func (s *Session) optimizerStep() {
 	if s.Clip {
 		s.clip()
 	}
+	sum := noHandle
+	if s.GradScaler && s.Optimizer == AdamWFused { // fused kernels look at found_inf themselves
+		sum = s.heap.Alloc(4)
+	}
 	s.update()
+	if sum != noHandle {
+		s.heap.Free(sum)
+	}
 	if s.GradScaler {
-		s.heap.Free(s.heap.Alloc(4))
 		s.heap.Free(found)
 	}
 	for _, g := range s.gradients {

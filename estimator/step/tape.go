@@ -95,6 +95,8 @@ const none int32 = -1
 type storage struct {
 	refs int32
 	slot int32 // its entry in Program.Slots, none for an empty tensor
+	// viewed marks a gradient that is held through a view of it.
+	viewed bool
 	// previous marks what the micro-step before this one left in the slot.
 	previous bool
 }
@@ -178,6 +180,7 @@ type Tape struct {
 	layers     []checkpointed
 	regs       [maxRegs]int32
 	segStart   int
+	graphHolds []T
 }
 
 type paramState struct {
@@ -222,7 +225,9 @@ const (
 	actAlloc       verb = iota // allocate register reg
 	actFree                    // free register reg
 	actSend                    // hand register reg to edge
+	actSendView                // the same, through a view
 	actPass                    // hand the incoming gradient of output reg to edge
+	actValidate                // the operation's own backward ends here
 	actWorkspace               // a matrix product
 	actAllocLogits             // allocate register 0, as wide as the vocabulary
 )
