@@ -1,0 +1,129 @@
+package api
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"sync"
+
+	"github.com/rs/zerolog/hlog"
+
+	"github.com/vramplan/vramplan/api/problem"
+)
+
+// endpoint handles a request and returns what to answer: any value that encodes
+// as JSON, or a [raw], or nil where it has written the answer itself.
+type endpoint func(w http.ResponseWriter, r *http.Request, q query) (any, error)
+
+// raw is an answer that is bytes already.
+type raw struct {
+	contentType string
+	body        []byte
+	// policy is the Content-Security-Policy of a page; empty for data.
+	policy string
+}
+
+// contentTypeJSON is shared by all answers; net/http only reads it.
+var contentTypeJSON = []string{"application/json"}
+
+// handle makes an HTTP handler of an endpoint. This is the one place that writes answers.
+func (a *API) handle(route Route, e endpoint) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q, err := parseQuery(r.URL.RawQuery, route.Query)
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		answer, err := e(w, r, q)
+		if err != nil {
+			a.refuse(w, r, err)
+			return
+		}
+		switch answer := answer.(type) {
+		case nil:
+		case raw:
+			h := w.Header()
+			h.Set("Content-Type", answer.contentType)
+			if answer.policy != "" {
+				h.Set("Content-Security-Policy", answer.policy)
+			}
+			a.send(w, answer.body)
+		default:
+			b, err := encode(answer)
+			if err != nil {
+				a.refuse(w, r, err)
+				return
+			}
+			defer b.release()
+			w.Header()["Content-Type"] = contentTypeJSON
+			a.send(w, b.Bytes())
+		}
+	})
+}
+
+func (a *API) send(w http.ResponseWriter, body []byte) {
+	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	_, _ = w.Write(body) // a client that is gone needs no answer
+}
+
+// refuse answers with a problem, and logs the cause where it is ours.
+func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, context.Canceled) && r.Context().Err() != nil {
+		w.WriteHeader(statusClientGone)
+		return
+	}
+	p := *problem.From(err)
+	p.Instance = clip(r.URL.Path)
+	if cause := p.Unwrap(); cause != nil {
+		hlog.FromRequest(r).Error().Err(cause).Str("code", p.Code).Msg("no answer")
+	}
+	p.Write(w)
+}
+
+// statusClientGone is for the log alone, after nginx: nobody is left to read it.
+const statusClientGone = 499
+
+// encoded is a pooled buffer with an encoder that writes to it.
+type encoded struct {
+	bytes.Buffer
+	encoder *json.Encoder
+}
+
+// maxPooledBytes keeps one large answer from staying in memory for ever.
+const maxPooledBytes = 256 << 10
+
+var encodedPool = sync.Pool{New: func() any {
+	b := new(encoded)
+	b.encoder = json.NewEncoder(&b.Buffer)
+	b.encoder.SetEscapeHTML(false)
+	return b
+}}
+
+// encode writes v as JSON on one line, with a line feed at its end.
+func encode(v any) (*encoded, error) {
+	b := encodedPool.Get().(*encoded)
+	b.Reset()
+	if err := b.encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	return b, nil
+}
+
+func (b *encoded) release() {
+	if b.Cap() <= maxPooledBytes {
+		encodedPool.Put(b)
+	}
+}
+
+// clip shortens what a client sent before it is sent back.
+func clip(s string) string {
+	const longest = 200
+	if len(s) <= longest {
+		return s
+	}
+	return s[:longest] + "…"
+}

@@ -1,0 +1,197 @@
+// Package api is vramplan over HTTP: it decodes a request, makes one call of the
+// service and encodes the answer. It knows nothing of databases, and the service
+// knows nothing of HTTP.
+//
+// Start at [Routes], the table of everything that is served. Handlers return
+// values or errors; one place writes (answer.go), one place turns errors into
+// problems (package problem).
+//
+//	@title			vramplan
+//	@version		1
+//	@description	Plans the GPU memory of training jobs: a job document in, bytes by component out. Requests are strict: unknown and duplicate fields are refused, all of them at once. Answers are tolerant: clients ignore fields that they do not know. Sizes are in bytes. Equal requests with equal versions get equal bytes.
+//	@license.name	Apache-2.0
+//	@tag.name			estimates
+//	@tag.description	What a job takes, and the ways to make it fit.
+//	@tag.name			catalog
+//	@tag.description	The GPUs and models that jobs may name.
+//	@tag.name			operations
+//	@tag.description	Versions, probes and metrics.
+//	@tag.name			documentation
+//	@tag.description	Pages and documents for people and tools.
+package api
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync/atomic"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/rs/zerolog"
+
+	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// Service is what the API needs of the service.
+type Service interface {
+	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
+	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
+	GPUs(ctx context.Context, f service.GPUFilter) ([]catalog.GPU, error)
+	GPU(ctx context.Context, name string) (*catalog.GPU, error)
+	Models(ctx context.Context, f service.ModelFilter) ([]catalog.Model, error)
+	Model(ctx context.Context, name string) (*catalog.Model, error)
+	Ready(ctx context.Context) error
+	CatalogRevision() string
+	CacheStats() service.CacheStats
+}
+
+// Options configure an API. The zero value is for use within a process: no log,
+// no limit of the rate.
+type Options struct {
+	// Version is the program's.
+	Version string
+	// Logger gets one line a request; the zero value logs nothing.
+	Logger *zerolog.Logger
+	// RatePerSecond bounds the requests of one client; 0 does not.
+	RatePerSecond float64
+	// MaxConcurrent bounds the jobs that are worked on at once; 0 means 64.
+	MaxConcurrent int
+}
+
+// API answers HTTP requests.
+type API struct {
+	service Service
+	options Options
+	log     zerolog.Logger
+	router  chi.Router
+	metrics *metrics
+	// slots holds one token for each job that is being worked on.
+	slots    chan struct{}
+	draining atomic.Bool
+}
+
+// Route is one line of the table of routes.
+type Route struct {
+	Method string
+	// Path as documents and metrics name it.
+	Path string
+	// Alias is the same without its version; empty where there is none.
+	Alias string
+	// Query names the parameters that the resource takes; others are refused.
+	Query []string
+
+	handle func(*API) endpoint
+	// open routes have no limit of the rate: probes and metrics.
+	open bool
+}
+
+// Routes is everything that is served.
+func Routes() []Route {
+	const get, post = http.MethodGet, http.MethodPost
+	return []Route{
+		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors"}, handle: (*API).estimate},
+		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors"}, handle: (*API).estimateBatch},
+		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier"}, handle: (*API).plan},
+
+		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes"}, handle: (*API).listGPUs},
+		{Method: get, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).getGPU},
+		{Method: get, Path: "/v1/models", Alias: "/models", Query: []string{"q", "family", "kind"}, handle: (*API).listModels},
+		{Method: get, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).getModel},
+
+		{Method: get, Path: "/v1/version", Alias: "/version", handle: (*API).version},
+		{Method: get, Path: "/healthz", open: true, handle: (*API).health},
+		{Method: get, Path: "/readyz", open: true, handle: (*API).ready},
+		{Method: get, Path: "/metrics", open: true, handle: (*API).measurements},
+
+		{Method: get, Path: "/openapi.json", handle: (*API).openAPI},
+		{Method: get, Path: "/docs", handle: page("docs.html")},
+		{Method: get, Path: "/docs/{file}", handle: (*API).asset},
+		{Method: get, Path: "/problems/{code}", handle: (*API).explainProblem},
+		{Method: get, Path: "/", handle: page("index.html")},
+	}
+}
+
+// New makes an API on a service.
+func New(s Service, o Options) *API {
+	if o.MaxConcurrent <= 0 {
+		o.MaxConcurrent = 64
+	}
+	a := &API{service: s, options: o, log: zerolog.Nop(), slots: make(chan struct{}, o.MaxConcurrent)}
+	if o.Logger != nil {
+		a.log = *o.Logger
+	}
+	a.metrics = newMetrics(s, o.Version)
+
+	a.router = chi.NewRouter()
+	a.router.Use(a.around)
+	limit := a.rateLimit()
+	for _, route := range Routes() {
+		for _, path := range []string{route.Path, route.Alias} {
+			if path == "" {
+				continue
+			}
+			handler := a.handle(route, route.handle(a))
+			if !route.open {
+				handler = limit(handler)
+			}
+			a.router.Method(route.Method, pattern(path), handler)
+			if route.Method == http.MethodGet {
+				a.router.Method(http.MethodHead, pattern(path), handler) // net/http leaves the body out
+			}
+		}
+	}
+	a.router.NotFound(a.notFound)
+	a.router.MethodNotAllowed(a.methodNotAllowed)
+	return a
+}
+
+// ServeHTTP implements http.Handler.
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.router.ServeHTTP(w, r) }
+
+// pattern is a documented path as chi writes it. Ids of models hold slashes
+// ("meta-llama/Llama-3.1-8B"), so they take the rest of the path.
+func pattern(path string) string {
+	switch path {
+	case "/v1/models/{id}", "/models/{id}":
+		return path[:len(path)-len("{id}")] + "*"
+	}
+	return path
+}
+
+func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
+	a.refuse(w, r, problem.New(problem.NotFound, "%s is not a resource of this service; /openapi.json lists them all.", clip(r.URL.Path)))
+}
+
+func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	var allowed []string
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+		if a.router.Match(chi.NewRouteContext(), method, routePath(r)) {
+			allowed = append(allowed, method)
+		}
+	}
+	w.Header()["Allow"] = []string{join(allowed)}
+	a.refuse(w, r, problem.New(problem.MethodNotAllowed, "%s takes %s, not %s.", clip(r.URL.Path), join(allowed), clip(r.Method)))
+}
+
+// routePath is the path that chi matches.
+func routePath(r *http.Request) string {
+	if r.URL.RawPath != "" {
+		return r.URL.RawPath
+	}
+	return r.URL.Path
+}
+
+func join(words []string) string {
+	var b []byte
+	for i, w := range slices.Compact(words) {
+		if i > 0 {
+			b = append(b, ", "...)
+		}
+		b = append(b, w...)
+	}
+	return string(b)
+}

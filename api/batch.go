@@ -1,0 +1,185 @@
+package api
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"runtime"
+	"runtime/debug"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/rs/zerolog/hlog"
+
+	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/service"
+)
+
+// writeTimeout is how long a client may take to read the next lines of a batch.
+const writeTimeout = 30 * time.Second
+
+// estimateBatch answers many jobs.
+//
+//	@Summary		Estimate many jobs
+//	@Description	One job a line in, one line a job out, in the same order, streamed: the first answers arrive while jobs are still being sent. A bad line gets a problem on its line, with the line's number in instance, and never fails the others. Blank lines are skipped.
+//	@ID				estimateBatch
+//	@Tags			estimates
+//	@Accept			application/x-ndjson
+//	@Produce		application/x-ndjson
+//	@Param			jobs		body		string	true	"Jobs, one a line"
+//	@Param			timeline	query		bool	false	"Add the live memory at every moment of the step"
+//	@Param			tensors		query		bool	false	"Add the tensors that are alive at the peak"
+//	@Success		200			{string}	string	"Results and problems, one a line"
+//	@Failure		400,415,429,500,503	{object}	problem.Problem
+//	@Router			/v1/estimate/batch [post]
+func (a *API) estimateBatch() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
+		o, err := estimateOptions(q)
+		if err != nil {
+			return nil, err
+		}
+		if err := accept(r, "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/json"); err != nil {
+			return nil, err
+		}
+		w.Header().Set("Content-Type", "application/x-ndjson")
+		control := http.NewResponseController(w)
+		// HTTP/1 servers otherwise stop reading the request at the first write.
+		_ = control.EnableFullDuplex()
+		a.batch(w, r, control, o)
+		return nil, nil
+	}
+}
+
+// line is one job of a batch on its way: done gets its answer.
+type line struct {
+	number  int
+	text    []byte
+	tooLong bool
+	done    chan []byte
+}
+
+// batch reads lines, works on a few at once and writes the answers in order. At
+// most a few lines for each core are held at any moment.
+func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, o service.EstimateOptions) {
+	ctx, stop := context.WithCancel(r.Context())
+	workers := runtime.GOMAXPROCS(0)
+	todo, inOrder := make(chan *line), make(chan *line, 4*workers)
+	var running sync.WaitGroup
+	defer func() {
+		// The request must not be touched after its handler has returned. Where the
+		// client is gone, the deadline ends a read that waits for it.
+		stop()
+		_ = control.SetReadDeadline(time.Now())
+		running.Wait()
+	}()
+	for range workers {
+		running.Go(func() {
+			for l := range todo {
+				l.done <- a.estimateLine(ctx, r, l, o)
+			}
+		})
+	}
+	running.Go(func() {
+		defer close(inOrder)
+		defer close(todo)
+		lines := bufio.NewReaderSize(r.Body, 64<<10)
+		for number := 1; ; number++ {
+			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
+			l, err := readLine(lines, number)
+			if l != nil {
+				for _, queue := range []chan *line{inOrder, todo} {
+					select {
+					case queue <- l:
+					case <-ctx.Done():
+						return
+					}
+				}
+			}
+			if err != nil {
+				if !errors.Is(err, io.EOF) {
+					broken := &line{done: make(chan []byte, 1)}
+					broken.done <- lineProblem(r, number, bodyProblem(err))
+					select {
+					case inOrder <- broken:
+					case <-ctx.Done():
+					}
+				}
+				return
+			}
+		}
+	})
+	for l := range inOrder {
+		select {
+		case answer := <-l.done:
+			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+			if _, err := w.Write(answer); err != nil {
+				return
+			}
+			if len(inOrder) == 0 {
+				_ = control.Flush() // nothing more is on its way: let the client see what there is
+			}
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// estimateLine is the answer to one line, with a line feed.
+func (a *API) estimateLine(ctx context.Context, r *http.Request, l *line, o service.EstimateOptions) (answer []byte) {
+	defer func() {
+		if cause := recover(); cause != nil {
+			hlog.FromRequest(r).Error().Interface("panic", cause).Bytes("stack", debug.Stack()).Int("line", l.number).Msg("panic")
+			answer = lineProblem(r, l.number, errPanicked)
+		}
+	}()
+	if l.tooLong {
+		return lineProblem(r, l.number, problem.New(problem.TooLarge, "The line is longer than 1 MiB (1048576 bytes)."))
+	}
+	result, err := a.estimateDocument(ctx, l.text, o)
+	if err != nil {
+		return lineProblem(r, l.number, err)
+	}
+	b, err := encode(result)
+	if err != nil {
+		return lineProblem(r, l.number, err)
+	}
+	defer b.release()
+	return bytes.Clone(b.Bytes())
+}
+
+func lineProblem(r *http.Request, number int, err error) []byte {
+	p := *problem.From(err)
+	p.Instance = clip(r.URL.Path) + "#line=" + strconv.Itoa(number)
+	if cause := p.Unwrap(); cause != nil {
+		hlog.FromRequest(r).Error().Err(cause).Int("line", number).Str("code", p.Code).Msg("no answer")
+	}
+	return p.JSON()
+}
+
+// readLine reads the next line; nil for a blank one. Of a line that is too long,
+// nothing is kept. The error is io.EOF with or after the last line.
+func readLine(r *bufio.Reader, number int) (*line, error) {
+	l := &line{number: number, done: make(chan []byte, 1)}
+	for {
+		part, err := r.ReadSlice('\n')
+		switch size := len(l.text) + len(bytes.TrimRight(part, "\r\n")); {
+		case l.tooLong:
+		case size > maxBodyBytes:
+			l.text, l.tooLong = nil, true
+		default:
+			l.text = append(l.text, part...)
+		}
+		if errors.Is(err, bufio.ErrBufferFull) {
+			continue
+		}
+		l.text = bytes.TrimSpace(l.text)
+		if len(l.text) == 0 && !l.tooLong {
+			return nil, err
+		}
+		return l, err
+	}
+}

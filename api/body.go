@@ -1,0 +1,97 @@
+package api
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/vramplan/vramplan/api/problem"
+)
+
+const (
+	// maxBodyBytes is the longest document, and the longest line of a batch.
+	maxBodyBytes = 1 << 20
+	// bodyTimeout is how long a document, or the next line of a batch, may take to arrive.
+	bodyTimeout = 15 * time.Second
+)
+
+var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// readBody reads a JSON document. The bytes are valid until release is called.
+func readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	if err := accept(r, "application/json"); err != nil {
+		return nil, nil, err
+	}
+	if r.ContentLength > maxBodyBytes {
+		// Not a byte of it is read, and the connection is not used again.
+		w.Header().Set("Connection", "close")
+		return nil, nil, tooLarge()
+	}
+	b := bodies.Get().(*bytes.Buffer)
+	b.Reset()
+	release = func() {
+		if b.Cap() <= maxPooledBytes {
+			bodies.Put(b)
+		}
+	}
+	if r.ContentLength != 0 {
+		// Without a deadline, a client that sends a byte a minute would hold the
+		// connection for ever. It is lifted again because net/http goes on reading
+		// behind the handler, and a deadline that passes there would cancel the
+		// request. In-process requests have none to set.
+		control := http.NewResponseController(w)
+		if control.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
+			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
+		}
+	}
+	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxBodyBytes)); err != nil {
+		release()
+		return nil, nil, bodyProblem(err)
+	}
+	return b.Bytes(), release, nil
+}
+
+func tooLarge() error {
+	return problem.New(problem.TooLarge, "The body is larger than 1 MiB (1048576 bytes), which is the most that a document may have.")
+}
+
+// bodyProblem says why a body could not be read.
+func bodyProblem(err error) error {
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		return tooLarge()
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return problem.New(problem.Timeout, "The body did not arrive within %d seconds.", int(bodyTimeout.Seconds()))
+	case errors.Is(err, io.ErrUnexpectedEOF):
+		return problem.New(problem.InvalidDocument, "The body ended before its Content-Length.")
+	}
+	return problem.New(problem.InvalidDocument, "The body could not be read.")
+}
+
+// accept checks the media type of the body. None at all is taken for the first
+// of types; curl's -d without a header says that it is a form, which it is not.
+func accept(r *http.Request, types ...string) error {
+	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
+		return problem.New(problem.UnsupportedMediaType, "The body has the Content-Encoding %q; accepted: a body without compression.", clip(encoding))
+	}
+	given := r.Header.Get("Content-Type")
+	if given == "" || given == types[0] {
+		return nil
+	}
+	kind, params, err := mime.ParseMediaType(given)
+	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
+		return problem.New(problem.UnsupportedMediaType, "The body is in %q; accepted: UTF-8.", clip(charset))
+	}
+	if err != nil || !slices.Contains(types, kind) && !(types[0] == "application/json" && strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
+		return problem.New(problem.UnsupportedMediaType, "The body is %q; accepted: %s. With curl, add -H 'Content-Type: %s'.", clip(given), strings.Join(types, ", "), types[0])
+	}
+	return nil
+}

@@ -1,0 +1,118 @@
+package api
+
+import (
+	"embed"
+	"fmt"
+	"net/http"
+	"path"
+	"strings"
+
+	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/openapi"
+)
+
+//go:embed web
+var web embed.FS
+
+// pagePolicy lets the pages use this service's own style, script and documents, and nothing else.
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+
+var contentTypes = map[string]string{
+	".html": "text/html; charset=utf-8",
+	".css":  "text/css; charset=utf-8",
+	".js":   "text/javascript; charset=utf-8",
+}
+
+// openAPI serves the OpenAPI document.
+//
+//	@Summary		This document
+//	@ID				openapi
+//	@Tags			documentation
+//	@Produce		json
+//	@Success		200		{object}	object
+//	@Failure		400,429	{object}	problem.Problem
+//	@Router			/openapi.json [get]
+func (a *API) openAPI() endpoint {
+	answer := raw{contentType: "application/json", body: openapi.Document}
+	return func(http.ResponseWriter, *http.Request, query) (any, error) { return answer, nil }
+}
+
+// page serves one of the pages.
+func page(name string) func(*API) endpoint {
+	return func(*API) endpoint {
+		body, err := web.ReadFile("web/" + name)
+		answer := raw{contentType: contentTypes[".html"], body: body, policy: pagePolicy}
+		return func(http.ResponseWriter, *http.Request, query) (any, error) { return answer, err }
+	}
+}
+
+// asset serves the style and script of the pages.
+//
+//	@Summary		Style and script of the pages
+//	@ID				asset
+//	@Tags			documentation
+//	@Produce		plain
+//	@Param			file	path		string	true	"The file's name"
+//	@Success		200		{string}	string
+//	@Failure		400,404,429	{object}	problem.Problem
+//	@Router			/docs/{file} [get]
+func (a *API) asset() endpoint {
+	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		name := pathParam(r, "file")
+		kind, known := contentTypes[path.Ext(name)]
+		body, err := web.ReadFile("web/" + name)
+		if err != nil || !known || strings.HasSuffix(name, ".html") {
+			return nil, problem.New(problem.NotFound, "The pages have no file %q.", clip(name))
+		}
+		return raw{contentType: kind, body: body}, nil
+	}
+}
+
+// explainProblem is the page of a problem's type.
+//
+//	@Summary		What a type of problem means
+//	@ID				explainProblem
+//	@Tags			documentation
+//	@Produce		plain
+//	@Param			code	path		string	true	"The problem's code"
+//	@Success		200		{string}	string
+//	@Failure		400,404,429	{object}	problem.Problem
+//	@Router			/problems/{code} [get]
+func (a *API) explainProblem() endpoint {
+	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		code := pathParam(r, "code")
+		var codes []string
+		for _, k := range problem.Kinds() {
+			if k.Code == code {
+				text := fmt.Sprintf("%s\n\ncode: %s\nstatus: %d %s\n\n%s\n", k.Title, k.Code, k.Status, http.StatusText(k.Status), k.Meaning)
+				return raw{contentType: "text/plain; charset=utf-8", body: []byte(text)}, nil
+			}
+			codes = append(codes, k.Code)
+		}
+		p := problem.New(problem.NotFound, "There is no type of problem %q.", clip(code))
+		p.Suggestions = codes
+		return nil, p
+	}
+}
+
+// The two pages have no handler of their own to carry these annotations.
+//
+//	@Summary	A reader of this document
+//	@ID			docs
+//	@Tags		documentation
+//	@Produce	html
+//	@Success	200		{string}	string
+//	@Failure	400,429	{object}	problem.Problem
+//	@Router		/docs [get]
+func _() {}
+
+// The first page.
+//
+//	@Summary	A first page with links and an example
+//	@ID			index
+//	@Tags		documentation
+//	@Produce	html
+//	@Success	200		{string}	string
+//	@Failure	400,429	{object}	problem.Problem
+//	@Router		/ [get]
+func _() {}

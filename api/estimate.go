@@ -1,0 +1,96 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/jobdoc"
+)
+
+// estimate says what a job takes.
+//
+//	@Summary		Estimate the memory of a training job
+//	@Description	Replays one optimizer step of the job and returns the peak by component, with bounds and a verdict for each GPU. "Does not fit" is an answer (200), not an error.
+//	@ID				estimate
+//	@Tags			estimates
+//	@Accept			json
+//	@Produce		json
+//	@Param			job			body		estimator.Job	true	"The job"
+//	@Param			timeline	query		bool			false	"Add the live memory at every moment of the step"
+//	@Param			tensors		query		bool			false	"Add the tensors that are alive at the peak"
+//	@Success		200			{object}	estimator.Result
+//	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem
+//	@Router			/v1/estimate [post]
+func (a *API) estimate() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
+		o, err := estimateOptions(q)
+		if err != nil {
+			return nil, err
+		}
+		body, release, err := readBody(w, r)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		return a.estimateDocument(r.Context(), body, o)
+	}
+}
+
+func estimateOptions(q query) (o service.EstimateOptions, err error) {
+	if o.Timeline, err = q.flag("timeline"); err != nil {
+		return o, err
+	}
+	o.Tensors, err = q.flag("tensors")
+	return o, err
+}
+
+// estimateDocument is one job in, one answer out; batches use it too.
+func (a *API) estimateDocument(ctx context.Context, document []byte, o service.EstimateOptions) (*estimator.Result, error) {
+	job, err := jobdoc.Decode(document)
+	if err != nil {
+		return nil, err
+	}
+	leave, err := a.enter(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer leave()
+	result, err := a.service.Estimate(ctx, job, o)
+	if err != nil {
+		return nil, err
+	}
+	for i := range result.GPUs {
+		a.metrics.decided("estimate", result.GPUs[i].Verdict)
+	}
+	return result, nil
+}
+
+// patience is how long a request waits for its turn before it is sent away.
+const patience = 2 * time.Second
+
+// enter waits for one of the slots in which jobs are worked on.
+func (a *API) enter(ctx context.Context) (leave func(), err error) {
+	select {
+	case a.slots <- struct{}{}:
+		return a.leave, nil
+	default:
+	}
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case a.slots <- struct{}{}:
+		return a.leave, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-timer.C:
+		p := problem.New(problem.Overloaded, "The service works on %d jobs at once, and none of them was done within %d seconds.", cap(a.slots), int(patience.Seconds()))
+		p.RetryAfterSeconds = 1
+		return nil, p
+	}
+}
+
+func (a *API) leave() { <-a.slots }

@@ -1,0 +1,94 @@
+package api
+
+import (
+	"net/http"
+	"runtime"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// metrics are what Prometheus sees. Labels come from closed sets: routes, known
+// methods, status codes and verdicts, never from what a client wrote.
+type metrics struct {
+	registry  *prometheus.Registry
+	requests  *prometheus.CounterVec
+	durations *prometheus.HistogramVec
+	inFlight  prometheus.Gauge
+	panics    prometheus.Counter
+	decisions *prometheus.CounterVec
+}
+
+func newMetrics(s Service, version string) *metrics {
+	m := &metrics{
+		registry: prometheus.NewRegistry(),
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vramplan_http_requests_total", Help: "Requests answered.",
+		}, []string{"route", "method", "code"}),
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "vramplan_http_request_duration_seconds", Help: "Time from a request's header to its answer.",
+			// An estimate takes tens of microseconds, a plan milliseconds, a batch as long as it likes.
+			Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5, 10},
+		}, []string{"route"}),
+		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "vramplan_http_in_flight_requests", Help: "Requests that are being answered.",
+		}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vramplan_http_panics_total", Help: "Requests that ended in a fault of the program.",
+		}),
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vramplan_decisions_total", Help: "Verdicts given, one for each job and GPU.",
+		}, []string{"endpoint", "verdict"}),
+	}
+	build := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "vramplan_build_info", Help: "Always 1; the labels say what runs.",
+		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version(), "catalog": s.CatalogRevision()},
+	})
+	build.Set(1)
+	cache := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value)
+	}
+	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, build,
+		cache("vramplan_cache_hits_total", "Answers that were remembered.", func() float64 { return float64(s.CacheStats().Hits) }),
+		cache("vramplan_cache_misses_total", "Answers that were worked out.", func() float64 { return float64(s.CacheStats().Misses) }),
+		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vramplan_cache_entries", Help: "Answers that are remembered now."},
+			func() float64 { return float64(s.CacheStats().Entries) }),
+		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+func (m *metrics) answered(route, method string, status int, took time.Duration) {
+	switch method {
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodPatch:
+	default:
+		method = "other"
+	}
+	m.requests.WithLabelValues(route, method, strconv.Itoa(status)).Inc()
+	m.durations.WithLabelValues(route).Observe(took.Seconds())
+}
+
+func (m *metrics) decided(endpoint string, v estimator.Verdict) {
+	m.decisions.WithLabelValues(endpoint, string(v)).Inc()
+}
+
+// measurements serves the metrics.
+//
+//	@Summary		Prometheus metrics
+//	@ID				metrics
+//	@Tags			operations
+//	@Produce		plain
+//	@Success		200	{string}	string	"Prometheus text format"
+//	@Failure		500	{object}	problem.Problem
+//	@Router			/metrics [get]
+func (a *API) measurements() endpoint {
+	h := promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})
+	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		h.ServeHTTP(w, r)
+		return nil, nil
+	}
+}

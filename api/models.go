@@ -1,0 +1,58 @@
+package api
+
+import (
+	"net/http"
+
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// ModelList is the model catalog.
+type ModelList struct {
+	// Catalog is the revision of the catalog.
+	Catalog string          `json:"catalog" example:"c-1"`
+	Models  []catalog.Model `json:"models"`
+}
+
+// listModels lists the model catalog.
+//
+//	@Summary		List the models
+//	@Description	The models that a job may name as model.preset, with their dimensions and exact parameter counts. Parameters narrow the list and combine.
+//	@ID				listModels
+//	@Tags			catalog
+//	@Produce		json
+//	@Param			q		query		string	false	"Part of an id or alias"
+//	@Param			family	query		string	false	"The architecture, such as llama"
+//	@Param			kind	query		string	false	"decoder, encoder, …"
+//	@Success		200		{object}	ModelList
+//	@Failure		400,429,500,503	{object}	problem.Problem
+//	@Router			/v1/models [get]
+func (a *API) listModels() endpoint {
+	return func(_ http.ResponseWriter, r *http.Request, q query) (any, error) {
+		models, err := a.service.Models(r.Context(), service.ModelFilter{Query: q["q"], Family: q["family"], Kind: q["kind"]})
+		if err != nil {
+			return nil, err
+		}
+		if models == nil {
+			models = []catalog.Model{}
+		}
+		return ModelList{Catalog: a.service.CatalogRevision(), Models: models}, nil
+	}
+}
+
+// getModel shows one model.
+//
+//	@Summary		Get a model
+//	@Description	By id, alias, or the last part of an id where only one has it. Ids with a slash may be written as they are or with %2F.
+//	@ID				getModel
+//	@Tags			catalog
+//	@Produce		json
+//	@Param			id	path		string	true	"Any name of the model"
+//	@Success		200	{object}	catalog.Model
+//	@Failure		404,429,500,503	{object}	problem.Problem
+//	@Router			/v1/models/{id} [get]
+func (a *API) getModel() endpoint {
+	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		return found(a.service.Model(r.Context(), pathParam(r, "*")))
+	}
+}

@@ -1,0 +1,74 @@
+package api
+
+import (
+	"net/http"
+	"runtime"
+
+	"github.com/vramplan/vramplan/api/problem"
+)
+
+// Version says what runs.
+type Version struct {
+	Version string `json:"version" example:"v1.0.0"`
+	Go      string `json:"go" example:"go1.26.0"`
+	Catalog string `json:"catalog" example:"c-1"`
+}
+
+// version says what runs.
+//
+//	@Summary		Versions
+//	@Description	What decides the bytes of an answer, and the program that gives it.
+//	@ID				version
+//	@Tags			operations
+//	@Produce		json
+//	@Success		200		{object}	Version
+//	@Failure		400,429	{object}	problem.Problem
+//	@Router			/v1/version [get]
+func (a *API) version() endpoint {
+	return func(http.ResponseWriter, *http.Request, query) (any, error) {
+		return Version{Version: a.options.Version, Go: runtime.Version(), Catalog: a.service.CatalogRevision()}, nil
+	}
+}
+
+// Health is the answer of the probes.
+type Health struct {
+	Status string `json:"status" example:"ok"`
+}
+
+// health says that the process runs.
+//
+//	@Summary		Is the process alive?
+//	@Description	Depends on nothing else; an orchestrator restarts the process when it fails.
+//	@ID				health
+//	@Tags			operations
+//	@Produce		json
+//	@Success		200	{object}	Health
+//	@Failure		400	{object}	problem.Problem
+//	@Router			/healthz [get]
+func (a *API) health() endpoint {
+	return func(http.ResponseWriter, *http.Request, query) (any, error) { return Health{Status: "ok"}, nil }
+}
+
+// ready says that requests may be sent here.
+//
+//	@Summary		Is the service ready for requests?
+//	@Description	503 before the catalog is loaded and while the service drains before it stops.
+//	@ID				ready
+//	@Tags			operations
+//	@Produce		json
+//	@Success		200		{object}	Health
+//	@Failure		400,503	{object}	problem.Problem
+//	@Router			/readyz [get]
+func (a *API) ready() endpoint {
+	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		if a.draining.Load() {
+			p := problem.New(problem.Unavailable, "The service is shutting down.")
+			p.RetryAfterSeconds = 5
+			return nil, p
+		}
+		if err := a.service.Ready(r.Context()); err != nil {
+			return nil, err
+		}
+		return Health{Status: "ready"}, nil
+	}
+}

@@ -1,0 +1,59 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/jobdoc"
+)
+
+// planTimeout bounds one plan: it takes milliseconds, a frontier some more.
+const planTimeout = 20 * time.Second
+
+// plan lists the ways to reach an effective batch.
+//
+//	@Summary		Plan micro-batch and accumulation for a GPU
+//	@Description	The job plus effective_batch. Returns every exact pair of micro-batch and accumulation with the bytes that estimate gives for it, a recommendation, and a ranked table of ways out. micro_batch and gradient_accumulation, where given, are what runs today.
+//	@ID				plan
+//	@Tags			estimates
+//	@Accept			json
+//	@Produce		json
+//	@Param			request		body		jobdoc.Plan	true	"The job, and the batch that its optimizer step should see"
+//	@Param			frontier	query		bool		false	"Add the largest micro-batch by sequence length"
+//	@Success		200			{object}	planner.Plan
+//	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem
+//	@Router			/v1/plan [post]
+func (a *API) plan() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
+		frontier, err := q.flag("frontier")
+		if err != nil {
+			return nil, err
+		}
+		body, release, err := readBody(w, r)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		request, err := jobdoc.DecodePlan(body)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), planTimeout)
+		defer cancel()
+		leave, err := a.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		plan, err := a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch}, service.PlanOptions{Frontier: frontier})
+		if err != nil {
+			return nil, err
+		}
+		for i := range plan.Pairs {
+			a.metrics.decided("plan", plan.Pairs[i].Verdict)
+		}
+		return plan, nil
+	}
+}

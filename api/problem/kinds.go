@@ -1,0 +1,44 @@
+package problem
+
+// Kind is one type of problem.
+type Kind struct {
+	Code   string
+	Status int
+	Title  string
+	// Meaning is what the page of the type says.
+	Meaning string
+}
+
+// The kinds. Their codes are stable: programs decide by them.
+var (
+	InvalidDocument = Kind{"invalid_document", 400, "The document cannot be read as a job",
+		"The body is not JSON, is nested too deeply, or has fields that are unknown or given twice. Every problem is listed in errors, with a JSON pointer to its place and the nearest right name. Unknown fields are refused because a misspelt option that is silently dropped gives a wrong answer."}
+	InvalidQuery = Kind{"invalid_query", 400, "The query has parameters that this resource does not take",
+		"A parameter is unknown, given twice, or has a value that is not accepted. The detail lists what is accepted."}
+	NotFound = Kind{"not_found", 404, "There is nothing here",
+		"No resource has this path, or no entry of the catalog has this name. Where a name is close to known ones, suggestions lists them."}
+	MethodNotAllowed = Kind{"method_not_allowed", 405, "The resource does not take this method",
+		"The Allow header lists the methods that it takes."}
+	Timeout = Kind{"request_timeout", 408, "The request did not arrive in time",
+		"The body came too slowly. Send it again."}
+	TooLarge = Kind{"too_large", 413, "The body is too large",
+		"A job document may have 1 MiB. A batch may be of any length, but each of its lines may have 1 MiB."}
+	UnsupportedMediaType = Kind{"unsupported_media_type", 415, "The body's media type is not understood",
+		"Job documents are sent as application/json, batches as application/x-ndjson, both in UTF-8 and without compression."}
+	InvalidJob = Kind{"invalid_job", 422, "The job has values that cannot be",
+		"The document is well formed, but values in it are missing, of the wrong type, out of range or in conflict, name a GPU or model that the catalog does not have, or ask for something that is not modelled. Every problem is listed in errors, with a JSON pointer and what is accepted. A job that does not fit a card is not a problem: that is an answer."}
+	RateLimited = Kind{"rate_limited", 429, "Too many requests",
+		"This client sends more requests in a second than the service was set to take. Retry-After says when to go on."}
+	Internal = Kind{"internal", 500, "The service failed",
+		"A fault of the service, not of the request. Its log has the cause under the id in the X-Request-Id header."}
+	Unavailable = Kind{"unavailable", 503, "The service cannot answer now",
+		"Something that the service needs is not there, or it is shutting down. Retry-After says when to try again."}
+	Overloaded = Kind{"overloaded", 503, "The service has too much to do",
+		"More requests are being worked on than the service was set to take at once, or the answer took too long. Retry-After says when to try again."}
+)
+
+// Kinds lists all types of problem.
+func Kinds() []Kind {
+	return []Kind{InvalidDocument, InvalidQuery, NotFound, MethodNotAllowed, Timeout, TooLarge,
+		UnsupportedMediaType, InvalidJob, RateLimited, Internal, Unavailable, Overloaded}
+}
