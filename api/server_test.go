@@ -1,0 +1,385 @@
+package api_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service"
+)
+
+// asked is the real service with another Estimate: what these tests are about is
+// around it.
+type asked struct {
+	*service.Service
+	estimate func(ctx context.Context, job estimator.Job) (*estimator.Result, error)
+}
+
+func (s asked) Estimate(ctx context.Context, job estimator.Job, _ service.EstimateOptions) (*estimator.Result, error) {
+	return s.estimate(ctx, job)
+}
+
+func askedAPI(o api.Options, estimate func(ctx context.Context, job estimator.Job) (*estimator.Result, error)) *api.API {
+	return api.New(asked{service.New(service.EmbeddedCatalog()), estimate}, o)
+}
+
+// echo answers with the micro-batch.
+func echo(_ context.Context, job estimator.Job) (*estimator.Result, error) {
+	return &estimator.Result{Peak: estimator.Peak{DeviceBytes: job.Training.MicroBatch}}, nil
+}
+
+func job(microBatch int) string {
+	return fmt.Sprintf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":%d}}`, microBatch)
+}
+
+func decodeProblem(t *testing.T, res *http.Response) problem.Problem {
+	t.Helper()
+	var p problem.Problem
+	if got := res.Header.Get("Content-Type"); got != problem.ContentType {
+		t.Fatalf("Content-Type %q", got)
+	}
+	if err := json.NewDecoder(res.Body).Decode(&p); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPanicIsAProblemWithoutInternals(t *testing.T) {
+	h := askedAPI(api.Options{}, func(context.Context, estimator.Job) (*estimator.Result, error) { panic("secret state") })
+	res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
+	body := read(t, res)
+	if res.StatusCode != http.StatusInternalServerError || !strings.Contains(body, `"code":"internal"`) || strings.Contains(body, "secret") || strings.Contains(body, ".go") {
+		t.Errorf("status %d: %s", res.StatusCode, body)
+	}
+	res = do(h, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", job(1)+"\n{}\n")
+	lines := strings.Split(strings.TrimSpace(read(t, res)), "\n")
+	if len(lines) != 2 || !strings.Contains(lines[0], `"code":"internal"`) || !strings.Contains(lines[1], `"code":"invalid_job"`) {
+		t.Errorf("batch: %q", lines)
+	}
+}
+
+func TestUnknownErrorsStayInTheLog(t *testing.T) {
+	for err, want := range map[error]int{
+		errors.New("open /var/lib/secret: no such file"):                                      500,
+		context.DeadlineExceeded:                                                              503,
+		&service.Error{Code: service.CodeUnavailable, Message: "the catalog cannot be read"}: 503,
+	} {
+		h := askedAPI(api.Options{}, func(context.Context, estimator.Job) (*estimator.Result, error) { return nil, err })
+		res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
+		if res.StatusCode != want {
+			t.Errorf("%v: status %d, want %d", err, res.StatusCode, want)
+		}
+		if want == 503 && res.Header.Get("Retry-After") == "" {
+			t.Errorf("%v: no Retry-After", err)
+		}
+		if p := decodeProblem(t, res); strings.Contains(p.Detail, "secret") {
+			t.Errorf("internals in %q", p.Detail)
+		}
+	}
+}
+
+// endless counts how much of it is read.
+type endless struct{ read atomic.Int64 }
+
+func (e *endless) Read(b []byte) (int, error) {
+	for i := range b {
+		b[i] = ' '
+	}
+	e.read.Add(int64(len(b)))
+	return len(b), nil
+}
+
+func TestLargeBodiesAreCut(t *testing.T) {
+	h := newAPI(api.Options{})
+	for name, length := range map[string]int64{"with its length": 100 << 20, "without": -1} {
+		body := &endless{}
+		r := httptest.NewRequest(http.MethodPost, "/v1/estimate", io.LimitReader(body, 100<<20))
+		r.ContentLength = length
+		r.Header.Set("Content-Type", "application/json")
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: status %d", name, w.Code)
+		}
+		if n := body.read.Load(); n > 3<<20 {
+			t.Errorf("%s: %d bytes were read", name, n)
+		}
+	}
+}
+
+func TestRateLimit(t *testing.T) {
+	h := newAPI(api.Options{RatePerSecond: 0.01})
+	if res := do(h, http.MethodGet, "/v1/version", "", ""); res.StatusCode != http.StatusOK {
+		t.Fatalf("the first request has status %d", res.StatusCode)
+	}
+	res := do(h, http.MethodGet, "/v1/version", "", "")
+	if p := decodeProblem(t, res); res.StatusCode != http.StatusTooManyRequests || p.Code != "rate_limited" || res.Header.Get("Retry-After") == "" {
+		t.Errorf("status %d, problem %+v, header %v", res.StatusCode, p, res.Header)
+	}
+	if res := do(h, http.MethodGet, "/healthz", "", ""); res.StatusCode != http.StatusOK {
+		t.Errorf("a probe has status %d", res.StatusCode)
+	}
+}
+
+func TestOverload(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	h := askedAPI(api.Options{MaxConcurrent: 1}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+		close(began)
+		<-end
+		return echo(ctx, job)
+	})
+	var first sync.WaitGroup
+	first.Go(func() { do(h, http.MethodPost, "/v1/estimate", "application/json", job(1)) })
+	<-began
+	res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
+	close(end)
+	first.Wait()
+	if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" || res.Header.Get("Retry-After") != "1" {
+		t.Errorf("status %d, problem %+v", res.StatusCode, p)
+	}
+}
+
+func TestBatchKeepsOrderAndGoesOnAfterBadLines(t *testing.T) {
+	h := askedAPI(api.Options{}, echo)
+	var in bytes.Buffer
+	want := make([]string, 0, 503)
+	for i := 1; i <= 500; i++ {
+		fmt.Fprintln(&in, job(i))
+		want = append(want, fmt.Sprintf(`"device_bytes":%d,`, i))
+	}
+	in.WriteString("\n  \r\n{\"modle\": 1}\r\n")
+	want = append(want, `#line=503","code":"invalid_document"`)
+	in.WriteString(strings.Repeat("x", 3<<20) + "\n")
+	want = append(want, `#line=504","code":"too_large"`)
+	in.WriteString(job(7)) // without a line feed
+	want = append(want, `"device_bytes":7,`)
+	res := do(h, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", in.String())
+	if res.StatusCode != http.StatusOK || res.Header.Get("Content-Type") != "application/x-ndjson" {
+		t.Fatalf("status %d, header %v", res.StatusCode, res.Header)
+	}
+	got := strings.Split(strings.TrimSuffix(read(t, res), "\n"), "\n")
+	if len(got) != len(want) {
+		t.Fatalf("%d lines, want %d", len(got), len(want))
+	}
+	for i := range got {
+		if !strings.Contains(got[i], want[i]) {
+			t.Errorf("line %d has no %s: %.200s", i+1, want[i], got[i])
+		}
+	}
+}
+
+// A line of a batch gets the same bytes as a request of its own.
+func TestBatchLineEqualsSingle(t *testing.T) {
+	h := newAPI(api.Options{})
+	for _, target := range []string{"", "?timeline=true&tensors=true"} {
+		var compact bytes.Buffer
+		if err := json.Compact(&compact, []byte(story)); err != nil {
+			t.Fatal(err)
+		}
+		single := read(t, do(h, http.MethodPost, "/v1/estimate"+target, "application/json", story))
+		batch := read(t, do(h, http.MethodPost, "/v1/estimate/batch"+target, "application/x-ndjson", compact.String()))
+		batch = strings.ReplaceAll(batch, "/v1/estimate/batch#line=1", "/v1/estimate")
+		if single != batch {
+			t.Errorf("single %.300s\nbatch %.300s", single, batch)
+		}
+	}
+}
+
+// serve starts a real server; stop ends it and returns what Serve said.
+func serve(t *testing.T, a *api.API, drain time.Duration) (url string, stop func() error) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- a.Serve(ctx, l, drain) }()
+	var once sync.Once
+	var result error
+	stop = func() error {
+		once.Do(func() { cancel(); result = <-done })
+		return result
+	}
+	t.Cleanup(func() { _ = stop() })
+	return "http://" + l.Addr().String(), stop
+}
+
+func TestBatchStreams(t *testing.T) {
+	url, _ := serve(t, askedAPI(api.Options{}, echo), 0)
+	in, feed := io.Pipe()
+	req, err := http.NewRequest(http.MethodPost, url+"/v1/estimate/batch", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Content-Type", "application/x-ndjson")
+	go func() { _, _ = io.WriteString(feed, job(1)+"\n") }()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	out := bufio.NewScanner(res.Body)
+	// Each answer arrives before the next job is sent.
+	for i := 1; i <= 3; i++ {
+		if !out.Scan() || !strings.Contains(out.Text(), fmt.Sprintf(`"device_bytes":%d,`, i)) {
+			t.Fatalf("line %d is %q, %v", i, out.Text(), out.Err())
+		}
+		if _, err := io.WriteString(feed, job(i+1)+"\n"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	feed.Close()
+	if !out.Scan() || out.Scan() {
+		t.Errorf("the batch does not end where its input ends")
+	}
+}
+
+func TestBatchEndsWithItsClient(t *testing.T) {
+	var jobs atomic.Int64
+	a := askedAPI(api.Options{}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+		jobs.Add(1)
+		return echo(ctx, job)
+	})
+	url, stop := serve(t, a, 0)
+	in, feed := io.Pipe()
+	ctx, leave := context.WithCancel(context.Background())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/estimate/batch", in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.WriteString(feed, job(1)+"\n") }()
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave()
+	res.Body.Close()
+	// Shutdown waits for handlers: one that still waited for lines would fail it.
+	if err := stop(); err != nil {
+		t.Errorf("the handler did not end: %v", err)
+	}
+	if jobs.Load() != 1 {
+		t.Errorf("%d jobs were worked on", jobs.Load())
+	}
+}
+
+func TestServeDrains(t *testing.T) {
+	began, end := make(chan struct{}), make(chan struct{})
+	a := askedAPI(api.Options{}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+		close(began)
+		<-end
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return echo(ctx, job)
+	})
+	url, stop := serve(t, a, 200*time.Millisecond)
+	answered := make(chan int, 1)
+	go func() {
+		res, err := http.Post(url+"/v1/estimate", "application/json", strings.NewReader(job(1)))
+		if err != nil {
+			answered <- 0
+			return
+		}
+		res.Body.Close()
+		answered <- res.StatusCode
+	}()
+	<-began
+	stopped := make(chan error, 1)
+	go func() { stopped <- stop() }()
+	// While it drains, the service answers but says that it is not ready.
+	status := 0
+	for range 100 {
+		res, err := http.Get(url + "/readyz")
+		if err != nil {
+			t.Fatal(err)
+		}
+		res.Body.Close()
+		if status = res.StatusCode; status == http.StatusServiceUnavailable {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
+	if status != http.StatusServiceUnavailable {
+		t.Errorf("readyz has status %d while draining", status)
+	}
+	close(end)
+	if got := <-answered; got != http.StatusOK {
+		t.Errorf("the request under way has status %d", got)
+	}
+	if err := <-stopped; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestServerTellsWhyItCannotServe(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Close()
+	if err := newAPI(api.Options{}).Serve(context.Background(), l, 0); err == nil || !strings.HasPrefix(err.Error(), "serve: ") {
+		t.Errorf("error %v", err)
+	}
+}
+
+// Equal requests get equal bytes, whatever their ids and whoever sends them.
+func TestEqualRequestsGetEqualBytes(t *testing.T) {
+	h := newAPI(api.Options{})
+	var first string
+	for i := range 20 {
+		r := httptest.NewRequest(http.MethodPost, "/v1/estimate", strings.NewReader(story))
+		r.Header.Set("Content-Type", "application/json")
+		r.RemoteAddr = fmt.Sprintf("10.0.0.%d:1", i)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if i == 0 {
+			first = w.Body.String()
+		} else if w.Body.String() != first {
+			t.Fatalf("answer %d differs: %s", i, w.Body)
+		}
+	}
+}
+
+func FuzzRequests(f *testing.F) {
+	f.Add("POST", "/v1/estimate?timeline=true", "application/json", story)
+	f.Add("POST", "/v1/plan?frontier=true", "application/json; charset=utf-8", `{"effective_batch": 512}`)
+	f.Add("POST", "/estimate/batch", "application/x-ndjson", "{}\n{}\n")
+	f.Add("GET", "/v1/models/meta-llama%2FLlama-3.1-8B?x=%zz", "", "")
+	f.Add("GET", "/v1/gpus/%00", "", "")
+	h := newAPI(api.Options{})
+	f.Fuzz(func(t *testing.T, method, target, contentType, body string) {
+		r, err := http.NewRequest(method, "http://x"+target, strings.NewReader(body))
+		if err != nil {
+			return
+		}
+		r.Header.Set("Content-Type", contentType)
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		switch {
+		case w.Code >= 500:
+			t.Fatalf("%s %q: status %d: %s", method, target, w.Code, w.Body)
+		case w.Code >= 400:
+			var p problem.Problem
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Type != "/problems/"+p.Code || p.Title == "" || p.Detail == "" {
+				t.Fatalf("%s %q: status %d is no problem: %s", method, target, w.Code, w.Body)
+			}
+		}
+	})
+}
