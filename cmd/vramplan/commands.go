@@ -1,0 +1,59 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// commands is the command tree. A tag setting:"NAME" makes the variable NAME
+// the flag's value where the flag is not given.
+type commands struct {
+	Estimate estimateCommand `cmd:"" help:"Say how many bytes a job takes, by component, and on which cards it fits."`
+	Plan     planCommand     `cmd:"" help:"List the micro-batches that reach an effective batch, and the ways out when a job does not fit."`
+	Check    checkCommand    `cmd:"" help:"Say in the exit code whether a job fits: 0 yes, 1 no, 2 bad input, 3 no answer, 4 tight (with --strict)."`
+	GPUs     gpusCommand     `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
+	Models   modelsCommand   `cmd:"" help:"List the models of the catalog, or show one."`
+	Serve    serveCommand    `cmd:"" help:"Run the HTTP service."`
+	Health   healthCommand   `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
+	Migrate  migrateCommand  `cmd:"" help:"Bring the database up to date, or show where it stands."`
+	OpenAPI  openapiCommand  `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
+	Version  versionCommand  `cmd:"" help:"Print the versions that decide the bytes of an answer."`
+}
+
+func options(t *terminal, exit func(int)) []kong.Option {
+	return []kong.Option{
+		kong.Name("vramplan"),
+		kong.Description("Plan the GPU memory of training jobs.\n\n" +
+			"Everything but serve and migrate works without network or database; --server asks a service instead. " +
+			"Flags win over the variables named beside them, which win over the defaults."),
+		kong.Writers(t.stdout, t.stderr),
+		kong.Exit(exit),
+		kong.Resolvers(settings(t)),
+		kong.ValueFormatter(helpWithSetting),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true, FlagsLast: true, WrapUpperBound: 100}),
+	}
+}
+
+// settings reads flags from the environment that run was given. kong's own env
+// tag would read the process's, which a test cannot change for one run.
+func settings(t *terminal) kong.Resolver {
+	return kong.ResolverFunc(func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
+		name := flag.Tag.Get("setting")
+		if name == "" {
+			return nil, nil
+		}
+		if value, ok := t.lookup(name); ok && value != "" {
+			return value, nil
+		}
+		return nil, nil
+	})
+}
+
+func helpWithSetting(v *kong.Value) string {
+	name := v.Tag.Get("setting")
+	if name == "" {
+		return v.Help
+	}
+	return strings.TrimSuffix(v.Help, ".") + " ($" + name + ")."
+}

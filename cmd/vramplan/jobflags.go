@@ -1,0 +1,152 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+)
+
+// jobFlags say what the job is: a file, flags that build a document, or both,
+// where a flag replaces what the file says. Values that need knowledge of the
+// job document are strings here; its one reader judges them, so that a flag and
+// a field get the same message.
+type jobFlags struct {
+	File string `short:"f" placeholder:"FILE" help:"Job document, or NDJSON with one job a line; - reads standard input." group:"Job:"`
+
+	Model    string `placeholder:"NAME" help:"Model of the catalog, such as gpt2 or meta-llama/Llama-3.1-8B." xor:"model" group:"Job:"`
+	HFConfig string `name:"hf-config" placeholder:"FILE" help:"A Hugging Face config.json as the model." xor:"model" group:"Job:"`
+
+	MicroBatch           *int64   `placeholder:"N" help:"Sequences in one forward pass on one GPU." group:"Job:"`
+	SequenceLength       *int64   `placeholder:"N" help:"Tokens in a sequence; the model's context if not given." group:"Job:"`
+	GradientAccumulation *int64   `placeholder:"N" help:"Micro-steps in an optimizer step." group:"Job:"`
+	Precision            *string  `placeholder:"NAME" help:"amp-bf16, amp-fp16, fp32, tf32, bf16, fp16 or fp8." group:"Job:"`
+	Optimizer            *string  `placeholder:"NAME" help:"adamw, adam, sgd, sgd-momentum, adafactor, lion, adamw-8bit, …" group:"Job:"`
+	OptimizerImpl        *string  `name:"optimizer-implementation" placeholder:"NAME" help:"foreach, fused, for-loop, bitsandbytes, torchao, …" group:"Job:"`
+	Checkpointing        *string  `aliases:"gradient-checkpointing" placeholder:"MODE" help:"none, full, selective or selective-op." group:"Job:"`
+	Attention            *string  `placeholder:"NAME" help:"sdpa, flash or eager." group:"Job:"`
+	Loss                 *string  `placeholder:"KIND" help:"standard, fused, chunked or fused-linear." group:"Job:"`
+	Compile              *bool    `negatable:"" help:"The model runs under torch.compile." group:"Job:"`
+	Framework            *string  `placeholder:"NAME" help:"Whose defaults apply: pytorch, nanogpt, hf-trainer, …" group:"Job:"`
+	LoRARank             *int64   `name:"lora-rank" placeholder:"N" help:"Train LoRA adapters of this rank." group:"Job:"`
+	WorldSize            *int64   `placeholder:"N" help:"GPUs over which the job is spread." group:"Job:"`
+	DataParallel         *string  `placeholder:"KIND" help:"ddp, zero1, zero2, zero3 or fsdp." group:"Job:"`
+	ReserveBytes         *int64   `placeholder:"N" help:"Bytes that a display or other processes hold." group:"Job:"`
+	Confidence           *float64 `placeholder:"P" help:"Share of runs that the low and high figures cover; 0.95 if not given." group:"Job:"`
+
+	GPU []string `name:"gpu" sep:"none" placeholder:"NAME" help:"Card to judge; repeat for more, * is the whole catalog." group:"Job:"`
+}
+
+// edit is one field of a job document and the value that a flag gives it.
+type edit struct {
+	path  string // in gjson's syntax
+	value any
+}
+
+// edits lists what the flags say, in the order of the document.
+func (f *jobFlags) edits() ([]edit, error) {
+	var list []edit
+	if f.Model != "" {
+		list = append(list, edit{"model", map[string]string{"preset": f.Model}})
+	}
+	if f.HFConfig != "" {
+		config, err := os.ReadFile(f.HFConfig)
+		if err != nil {
+			return nil, err
+		}
+		if !json.Valid(config) {
+			return nil, usage("--hf-config %s: not a JSON document", f.HFConfig)
+		}
+		list = append(list, edit{"model", map[string]json.RawMessage{"hf_config": config}})
+	}
+	list = appendEdit(list, "training.micro_batch", f.MicroBatch)
+	list = appendEdit(list, "training.sequence_length", f.SequenceLength)
+	list = appendEdit(list, "training.gradient_accumulation", f.GradientAccumulation)
+	list = appendEdit(list, "training.precision", f.Precision)
+	if f.OptimizerImpl != nil {
+		optimizer := map[string]string{"implementation": *f.OptimizerImpl}
+		if f.Optimizer != nil {
+			optimizer["name"] = *f.Optimizer
+		}
+		list = append(list, edit{"training.optimizer", optimizer})
+	} else {
+		list = appendEdit(list, "training.optimizer", f.Optimizer)
+	}
+	list = appendEdit(list, "training.gradient_checkpointing", f.Checkpointing)
+	list = appendEdit(list, "training.attention", f.Attention)
+	list = appendEdit(list, "training.loss", f.Loss)
+	list = appendEdit(list, "training.compile", f.Compile)
+	list = appendEdit(list, "training.lora.rank", f.LoRARank)
+	list = appendEdit(list, "training.distributed.world_size", f.WorldSize)
+	list = appendEdit(list, "training.distributed.data", f.DataParallel)
+	list = appendEdit(list, "training.framework", f.Framework)
+	if len(f.GPU) > 0 {
+		list = append(list, edit{"gpus", f.GPU})
+	}
+	list = appendEdit(list, "reserve_bytes", f.ReserveBytes)
+	list = appendEdit(list, "confidence", f.Confidence)
+	return list, nil
+}
+
+func appendEdit[T any](list []edit, path string, value *T) []edit {
+	if value == nil {
+		return list
+	}
+	return append(list, edit{path, *value})
+}
+
+// apply writes the flags into a document and leaves everything else in it as it
+// is, unknown and duplicate fields included: whoever reads the document reports
+// those. A document that is not an object is returned as it came, likewise.
+func apply(document []byte, edits []edit) ([]byte, error) {
+	if len(edits) == 0 || !gjson.ValidBytes(document) || !gjson.ParseBytes(document).IsObject() {
+		return document, nil
+	}
+	for _, e := range edits {
+		if e.path == "training.optimizer" {
+			e = keepOptimizerName(document, e)
+		}
+		if !settable(document, e.path) {
+			continue
+		}
+		changed, err := sjson.SetBytes(document, e.path, e.value)
+		if err != nil {
+			return nil, fmt.Errorf("set %s: %w", e.path, err)
+		}
+		document = changed
+	}
+	return document, nil
+}
+
+// settable is false where a field would have to go into something that is not
+// an object: the reader of the document then says so.
+func settable(document []byte, path string) bool {
+	for i, c := range path {
+		if c != '.' {
+			continue
+		}
+		if parent := gjson.GetBytes(document, path[:i]); parent.Exists() && parent.Type != gjson.Null && !parent.IsObject() {
+			return false
+		}
+	}
+	return true
+}
+
+// keepOptimizerName lets --optimizer-implementation alone change the
+// implementation of the optimizer that the document names.
+func keepOptimizerName(document []byte, e edit) edit {
+	given, ok := e.value.(map[string]string)
+	if !ok || given["name"] != "" {
+		return e
+	}
+	was := gjson.GetBytes(document, e.path)
+	switch {
+	case was.Type == gjson.String:
+		return edit{e.path, map[string]string{"name": was.Str, "implementation": given["implementation"]}}
+	case was.IsObject():
+		return edit{e.path + ".implementation", given["implementation"]}
+	}
+	return e
+}

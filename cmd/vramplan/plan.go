@@ -1,0 +1,61 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/vramplan/vramplan/estimator/planner"
+)
+
+type planCommand struct {
+	jobCommand     `embed:""`
+	outputFlags    `embed:""`
+	EffectiveBatch *int64 `placeholder:"N" help:"Sequences in one optimizer step over all GPUs; what the job gives today if not given." group:"Job:"`
+	Frontier       bool   `help:"Add the largest micro-batch by sequence length." group:"Answers:"`
+}
+
+// Run prints a plan for every job.
+func (c *planCommand) Run(ctx context.Context, t *terminal) error {
+	path := "/v1/plan"
+	if c.Frontier {
+		path += "?frontier=true"
+	}
+	var p printer
+	switch c.format() {
+	case "json":
+		p = jsonLines{}
+	case "markdown":
+		p = &planPages{page: (*planner.Plan).Markdown}
+	default:
+		p = &planPages{page: (*planner.Plan).Text}
+	}
+	return c.answerAll(ctx, t, path, p, appendEdit(nil, "effective_batch", c.EffectiveBatch)...)
+}
+
+// planPages prints each plan as a page, with a line between two of them.
+type planPages struct {
+	page  func(*planner.Plan) string
+	begun bool
+}
+
+func (p *planPages) one(w io.Writer, a answer) error {
+	plan, err := parse[planner.Plan](a)
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, p.page(plan))
+	return err
+}
+
+func (p *planPages) next(w io.Writer, a answer) error {
+	if p.begun {
+		fmt.Fprint(w, "\n")
+	}
+	p.begun = true
+	if refused, ok := asProblem(a.err); ok {
+		_, err := fmt.Fprintf(w, "line %d: %s\n", a.doc.line, refused)
+		return err
+	}
+	return p.one(w, a)
+}

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"io"
+	"math"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// style is how words and bars look: with escape sequences on a terminal that
+// takes them, plain otherwise.
+type style struct{ colour bool }
+
+func newStyle(t *terminal) style { return style{colour: t.colour()} }
+
+func (s style) paint(code, text string) string {
+	if !s.colour {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+func (s style) bold(text string) string { return s.paint("1", text) }
+
+// verdict is green where the job fits, red where it does not, and yellow between.
+func (s style) verdict(v estimator.Verdict) string {
+	code := "33"
+	switch v {
+	case estimator.Fits:
+		code = "32"
+	case estimator.DoesNotFit:
+		code = "31"
+	}
+	return s.paint(code, words(string(v)))
+}
+
+func (s style) note(n estimator.Note) string { return "note: " + plain(n.Text) }
+
+// plain keeps control characters of names, which come from job documents, away
+// from a terminal.
+func plain(text string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, text)
+}
+
+// pad widens painted text by what its plain form lacks.
+func (s style) pad(painted, plain string, width int) string {
+	return painted + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(plain)))
+}
+
+// bar draws a share between 0 and 1 in eighths of a character.
+func (s style) bar(share float64) string {
+	eighths := int(math.Round(min(max(share, 0), 1) * barWidth * 8))
+	text := strings.Repeat("█", eighths/8)
+	if rest := eighths % 8; rest > 0 {
+		text += string([]rune("▏▎▍▌▋▊▉")[rest-1])
+	}
+	return s.paint("36", text)
+}
+
+// grid aligns columns. Widths are counted in characters without escape sequences.
+type grid struct {
+	align []string
+	rows  [][]string
+}
+
+// newGrid takes "left" or "right" for each column.
+func newGrid(align ...string) *grid { return &grid{align: align} }
+
+func (g *grid) add(cells ...string) { g.rows = append(g.rows, cells) }
+
+func (g *grid) write(w io.Writer) {
+	widths := make([]int, len(g.align))
+	for _, row := range g.rows {
+		for i, cell := range row {
+			widths[i] = max(widths[i], width(cell))
+		}
+	}
+	for _, row := range g.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			if i > 0 {
+				line.WriteString("  ")
+			}
+			gap := strings.Repeat(" ", widths[i]-width(cell))
+			if g.align[i] == "right" {
+				line.WriteString(gap + cell)
+			} else {
+				line.WriteString(cell + gap)
+			}
+		}
+		_, _ = io.WriteString(w, strings.TrimRight(line.String(), " ")+"\n")
+	}
+}
+
+// writeMarkdown prints the rows as a Markdown table, the first as its head.
+func (g *grid) writeMarkdown(w io.Writer) {
+	for i, row := range g.rows {
+		cells := make([]string, len(row))
+		rule := make([]string, len(row))
+		for j, text := range row {
+			cells[j] = cell(text)
+			rule[j] = map[string]string{"left": "---", "right": "---:"}[g.align[j]]
+		}
+		_, _ = io.WriteString(w, "| "+strings.Join(cells, " | ")+" |\n")
+		if i == 0 {
+			_, _ = io.WriteString(w, "| "+strings.Join(rule, " | ")+" |\n")
+		}
+	}
+}
+
+// width counts the characters of a cell, passing over escape sequences.
+func width(cell string) int {
+	n := 0
+	for len(cell) > 0 {
+		if strings.HasPrefix(cell, "\x1b[") {
+			if end := strings.IndexByte(cell, 'm'); end > 0 {
+				cell = cell[end+1:]
+				continue
+			}
+		}
+		_, size := utf8.DecodeRuneInString(cell)
+		cell = cell[size:]
+		n++
+	}
+	return n
+}
