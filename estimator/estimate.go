@@ -1,9 +1,22 @@
 package estimator
 
 import (
-	"github.com/vramplan/vramplan/estimator/invalid"
+	"math"
+	"sync"
+
+	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/step"
 )
+
+// Version is the version of the estimator: the same version gives the same bytes.
+const Version = "0.1.0"
+
+// Reference is the software whose allocations are replayed.
+const Reference = "torch-2.9.1"
+
+// Calibration names the constants that were fitted rather than derived (memory.Device).
+const Calibration = "builtin-1"
 
 // Input is a job with its names resolved: what a catalog says of the preset and
 // the GPUs that the job names.
@@ -11,16 +24,157 @@ type Input struct {
 	Job Job
 	// Preset is the catalog's entry for Job.Model.Preset; nil otherwise.
 	Preset *model.Preset
-	// GPUs are the cards to judge, in the order in which the answer lists them.
+	// GPUs are the cards to judge, in the order in which the answer lists them. The
+	// first decides the figures of the answer (attention kernels, workspaces).
 	GPUs []GPU
 	// Timeline and Tensors ask for those parts of the answer.
 	Timeline, Tensors bool
 }
 
-// Estimate replays one job. The error is an *InvalidJobError where the job
-// cannot be understood or asks for something that is not modelled.
+// Estimate replays one job and says what it holds at its largest moment. The error is an
+// *InvalidJobError where the job cannot be understood or asks for something that is not modelled.
+// It is a pure function of its input and safe for concurrent use.
 func Estimate(in Input) (*Result, error) {
-	var v invalid.List
-	v.Add("/model", "unsupported", "not modelled yet")
-	return nil, v.Err()
+	r, err := resolve(&in)
+	if err != nil {
+		return nil, err
+	}
+	var first *GPU
+	if len(in.GPUs) > 0 {
+		first = &in.GPUs[0]
+	}
+	recipe := hardware(r.recipe, first)
+	run := r.replay(recipe, in.Timeline, in.Tensors)
+	res := r.answer(run, in)
+	figures := map[step.Recipe]memory.Figures{recipe: run.figures}
+	res.GPUs = make([]GPUFit, 0, len(in.GPUs))
+	for i := range in.GPUs {
+		g := &in.GPUs[i]
+		rc := hardware(r.recipe, g)
+		f, ok := figures[rc]
+		if !ok {
+			f = r.replay(rc, false, false).figures
+			figures[rc] = f
+		}
+		res.GPUs = append(res.GPUs, judge(g, f, r.reserve))
+	}
+	return res, nil
+}
+
+// run is what a replay found.
+type run struct {
+	recipe    step.Recipe
+	session   *step.Session
+	ledger    *step.Ledger
+	allocated int64
+	figures   memory.Figures
+	params    int64
+}
+
+// allocators are reused from one estimate to the next.
+var allocators = sync.Pool{New: func() any { return memory.NewAllocator(false) }}
+
+// session records one micro-step of the job on the given hardware; plain records every layer.
+func (r *resolved) session(rc step.Recipe, plain bool) *step.Session {
+	a := &r.arch
+	per := a.UnitLayers()
+	units := (a.Layers + per - 1) / per
+	recorded := step.RecordedUnits(units)
+	if plain || a.Layers%per != 0 {
+		recorded = units // the last unit is cut short: nothing repeats to the end
+	}
+	layers := min(a.Layers, recorded*per)
+	tape := step.NewTape(rc, r.shape, a.Parameters(layers, rc.Stored))
+	return &step.Session{
+		Program: tape.Record(a.Network(layers)), Parameters: a.Parameters(a.Layers, rc.Stored),
+		Optimizer: r.optimizer, Clip: r.clip, GradScaler: rc.GradScaler, Accumulation: rc.Accumulation,
+		Units: units, Recorded: recorded,
+	}
+}
+
+func (r *resolved) replay(rc step.Recipe, timeline, tensors bool) *run {
+	s := r.session(rc, false)
+	out := &run{recipe: rc, session: s, ledger: s.Account(timeline, tensors)}
+	a := allocators.Get().(*memory.Allocator)
+	defer allocators.Put(a)
+	reserved, allocated := play(s, a, r.expand, 0)
+	out.allocated = allocated
+	limit := reserved
+	if !r.expand {
+		limit = smallestLimit(s, a, out.ledger.Peak.Bytes, allocated, reserved)
+	}
+	out.figures = memory.Device(allocated, reserved, limit, rc.ComputeCapability, r.arch.Generic, r.confidence)
+	return out
+}
+
+// play runs the job on an allocator: three optimizer steps without accumulation and two with, after which
+// the segments do not grow any more.
+func play(s *step.Session, a *memory.Allocator, expandable bool, limit int64) (reserved, allocated int64) {
+	a.Reset(expandable, limit)
+	steps := 2
+	if s.Accumulation == 1 {
+		steps = 3
+	}
+	s.Play(a, steps)
+	return a.PeakReserved(), a.PeakAllocated()
+}
+
+// smallestLimit is the least that the allocator can be limited to so that the job still runs,
+// within half a percent: below it, giving cached segments back does not help any more.
+func smallestLimit(s *step.Session, a *memory.Allocator, requested, allocated, reserved int64) int64 {
+	low, high := requested-1, reserved
+	for high-low > max(2<<20, high/200) {
+		middle := low + (high-low)/2
+		a.Reset(false, middle)
+		steps := 2
+		if s.Accumulation == 1 {
+			steps = 3
+		}
+		s.Play(a, steps)
+		if a.Failed() {
+			low = middle
+		} else {
+			high = middle
+		}
+	}
+	return high
+}
+
+// judge holds a card against the figures.
+func judge(g *GPU, f memory.Figures, reserve int64) GPUFit {
+	fit := GPUFit{GPU: g.ID, Verdict: Unknown, Probability: 0.5}
+	if g.UsableBytes <= 0 {
+		return fit
+	}
+	usable := g.UsableBytes - reserve
+	fit.UsableBytes = max(usable, 0)
+	fit.HeadroomBytes = usable - f.Device
+	switch {
+	case f.High <= usable:
+		fit.Verdict = Fits
+	case f.Device <= usable:
+		fit.Verdict = Tight
+	case f.Low <= usable:
+		fit.Verdict = Unlikely
+	default:
+		fit.Verdict = DoesNotFit
+	}
+	fit.Probability = math.Round(f.Probability(usable)*1000) / 1000
+	return fit
+}
+
+// Replay plays the allocations and frees of the given number of optimizer steps on heap, in PyTorch's order: what
+// Estimate plays on its model of the caching allocator. plain records and plays every layer by itself, without the
+// short cut for layers that repeat.
+func Replay(in Input, heap step.Heap, steps int, plain bool) error {
+	r, err := resolve(&in)
+	if err != nil {
+		return err
+	}
+	var first *GPU
+	if len(in.GPUs) > 0 {
+		first = &in.GPUs[0]
+	}
+	r.session(hardware(r.recipe, first), plain).Play(heap, steps)
+	return nil
 }

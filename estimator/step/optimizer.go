@@ -12,6 +12,17 @@ const (
 	SGDMomentum
 )
 
+// states is how many tensors of a parameter's size the optimizer keeps for it.
+func (o Optimizer) states() int64 {
+	switch o {
+	case AdamWForeach, AdamWFused, AdamWLoop:
+		return 2
+	case SGDMomentum:
+		return 1
+	}
+	return 0
+}
+
 // normChunk is how many elements one block of a foreach kernel covers.
 // Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh (kChunkSize), torch 2.9.
 const normChunk = 65536

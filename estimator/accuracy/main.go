@@ -1,0 +1,49 @@
+// Command accuracy holds the estimator against reference cases: training steps of real
+// PyTorch whose allocations were traced. It prints a table and fails when a case leaves its band.
+//
+//	go run ./estimator/accuracy [-worst 10] [-markdown] [cases.jsonl …]
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+)
+
+func main() {
+	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+}
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("accuracy", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	worst := flags.Int("worst", 10, "list this many of the worst cases")
+	markdown := flags.Bool("markdown", false, "write the table as Markdown")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	files := flags.Args()
+	if len(files) == 0 {
+		files = []string{"estimator/accuracy/testdata/traced.jsonl"}
+	}
+	var cases []Case
+	for _, f := range files {
+		c, err := Read(f)
+		if err != nil {
+			fmt.Fprintln(stderr, "accuracy:", err)
+			return 2
+		}
+		cases = append(cases, c...)
+	}
+	report := Score(cases)
+	report.Print(stdout, *markdown, *worst)
+	if broken := report.Broken(); len(broken) > 0 {
+		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
+		for _, b := range broken {
+			fmt.Fprintln(stderr, "  "+b)
+		}
+		return 1
+	}
+	return 0
+}

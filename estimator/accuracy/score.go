@@ -1,0 +1,253 @@
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"os"
+	"sort"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// Case is a job and what PyTorch allocated for it.
+type Case struct {
+	ID    string        `json:"id"`
+	Job   estimator.Job `json:"job"`
+	Truth Truth         `json:"truth"`
+	Tags  []string      `json:"tags"`
+}
+
+// Truth is what was traced, in bytes; no CUDA context is in any figure.
+type Truth struct {
+	Parameters      int64            `json:"parameters"`
+	AllocatedBytes  int64            `json:"allocated_bytes"`
+	RequestedBytes  int64            `json:"requested_bytes"`
+	ReservedBytes   int64            `json:"reserved_bytes"`
+	ExpandableBytes int64            `json:"reserved_expandable_bytes"`
+	MinLimitBytes   int64            `json:"min_limit_bytes"`
+	Phase           string           `json:"phase"`
+	ByComponent     map[string]int64 `json:"by_component"`
+	ComponentsExact bool             `json:"components_exact"`
+}
+
+// hardware is the GPU that each case was traced on: what of it decides allocations.
+var hardware = map[string]estimator.GPU{
+	"a100-sxm4-80gb": {ComputeCapability: 80, Multiprocessors: 108},
+	"h100-sxm5":      {ComputeCapability: 90, Multiprocessors: 132},
+	"rtx-4070":       {ComputeCapability: 89, Multiprocessors: 46},
+}
+
+// Read reads cases, one a line.
+func Read(path string) ([]Case, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var cases []Case
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		var c Case
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		cases = append(cases, c)
+	}
+	return cases, lines.Err()
+}
+
+// Row is a case with its errors, as answer / truth − 1.
+type Row struct {
+	Case
+	Failure                                error
+	Allocated, Reserved, Expandable, Limit float64
+	PhaseRight, ParametersRight            bool
+	LimitAbove                             bool // high_bytes without the context is at least the smallest limit
+}
+
+// Report is all rows.
+type Report struct{ Rows []Row }
+
+// Score estimates every case.
+func Score(cases []Case) *Report {
+	r := &Report{}
+	for _, c := range cases {
+		row := Row{Case: c}
+		in := estimator.Input{Job: c.Job}
+		if len(c.Job.GPUs) > 0 {
+			g := hardware[c.Job.GPUs[0].Name]
+			g.ID = c.Job.GPUs[0].Name
+			in.GPUs = []estimator.GPU{g}
+		}
+		res, err := estimator.Estimate(in)
+		if err != nil {
+			row.Failure = err
+			r.Rows = append(r.Rows, row)
+			continue
+		}
+		relative := func(answer, truth int64) float64 { return float64(answer)/float64(truth) - 1 }
+		row.Allocated = relative(res.Peak.AllocatedBytes, c.Truth.AllocatedBytes)
+		row.Reserved = relative(res.Peak.ReservedBytes, c.Truth.ReservedBytes)
+		row.PhaseRight = res.Peak.Phase == c.Truth.Phase
+		row.ParametersRight = res.Model.Parameters == c.Truth.Parameters
+		row.Limit = math.NaN()
+		if c.Truth.MinLimitBytes > 0 {
+			row.Limit = relative(res.Peak.MinimumLimitBytes, c.Truth.MinLimitBytes)
+			context := res.Components[len(res.Components)-1].Bytes
+			row.LimitAbove = res.Peak.HighBytes-context >= c.Truth.MinLimitBytes*999/1000
+		}
+		in.Job.Training.Allocator = &estimator.Allocator{ExpandableSegments: true}
+		if res, err = estimator.Estimate(in); err == nil {
+			row.Expandable = relative(res.Peak.ReservedBytes, c.Truth.ExpandableBytes)
+		}
+		r.Rows = append(r.Rows, row)
+	}
+	return r
+}
+
+// Promises of the table: every row's allocated bytes within 1 %, half of them within 0.2 %, and the reserved
+// bytes of nine in ten within 3 %.
+const (
+	allocatedBand, allocatedHalf, reservedBand = 0.01, 0.002, 0.03
+)
+
+// Broken says which promises do not hold.
+func (r *Report) Broken() []string {
+	var out []string
+	half, reserved := 0, 0
+	for _, row := range r.Rows {
+		switch {
+		case row.Failure != nil:
+			out = append(out, fmt.Sprintf("%s: no answer: %v", row.ID, row.Failure))
+		case math.Abs(row.Allocated) > allocatedBand:
+			out = append(out, fmt.Sprintf("%s: allocated is off by %+.2f %%", row.ID, 100*row.Allocated))
+		}
+		if row.Failure == nil && !row.ParametersRight {
+			out = append(out, row.ID+": the number of parameters is wrong")
+		}
+		if row.Failure == nil && math.Abs(row.Allocated) <= allocatedHalf {
+			half++
+		}
+		if row.Failure == nil && math.Abs(row.Reserved) <= reservedBand {
+			reserved++
+		}
+	}
+	if 2*half < len(r.Rows) {
+		out = append(out, fmt.Sprintf("allocated is within 0.2 %% on %d of %d rows only", half, len(r.Rows)))
+	}
+	if 10*reserved < 9*len(r.Rows) {
+		out = append(out, fmt.Sprintf("reserved is within 3 %% on %d of %d rows only", reserved, len(r.Rows)))
+	}
+	return out
+}
+
+// Print writes the table: all rows, then by tag, then the worst.
+func (r *Report) Print(w io.Writer, markdown bool, worst int) {
+	groups := map[string][]Row{}
+	for _, row := range r.Rows {
+		for _, t := range row.Tags {
+			if k, _, ok := strings.Cut(t, ":"); ok && k != "set" && k != "lora" && k != "compile" {
+				groups[t] = append(groups[t], row)
+			}
+		}
+	}
+	names := make([]string, 0, len(groups))
+	for n := range groups {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	header, line := "%-34s %5s %7s %8s %8s %7s %8s %8s %7s %7s\n", "%-34s %5d %6.1f%% %7.3f%% %7.3f%% %6.1f%% %7.3f%% %7.3f%% %6.1f%% %6.1f%%\n"
+	if markdown {
+		header, line = "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", "| %s | %d | %.1f %% | %.3f %% | %.3f %% | %.1f %% | %.3f %% | %.3f %% | %.1f %% | %.1f %% |\n"
+	}
+	fmt.Fprintf(w, header, "rows", "n", "alloc=", "median", "max", "resv=", "median", "p90", "expand=", "phase")
+	if markdown {
+		fmt.Fprintln(w, "|---|---|---|---|---|---|---|---|---|---|")
+	}
+	print := func(name string, rows []Row) {
+		s := summarise(rows)
+		fmt.Fprintf(w, line, name, len(rows), s.allocatedExact, s.allocatedMedian, s.allocatedMax, s.reservedExact, s.reservedMedian, s.reservedP90, s.expandableExact, s.phase)
+	}
+	print("all", r.Rows)
+	for _, n := range names {
+		print(n, groups[n])
+	}
+	s := summarise(r.Rows)
+	fmt.Fprintf(w, "\nalloc=, resv=, expand=: share of rows equal to the byte in allocated, reserved and reserved with expandable segments; medians, p90 and max of the absolute error\n")
+	fmt.Fprintf(w, "smallest limit: median error %.3f %%, largest %.2f %%; high_bytes below it on %d of %d rows\n", s.limitMedian, s.limitMax, s.limitMissed, s.limits)
+	rows := append([]Row(nil), r.Rows...)
+	sort.SliceStable(rows, func(i, j int) bool { return badness(rows[i]) > badness(rows[j]) })
+	fmt.Fprintln(w, "\nworst")
+	for i, row := range rows {
+		if i >= worst || badness(row) == 0 {
+			break
+		}
+		if row.Failure != nil {
+			fmt.Fprintf(w, "  %-70s no answer\n", row.ID)
+			continue
+		}
+		fmt.Fprintf(w, "  %-70s allocated %+.3f %%, reserved %+.3f %%, phase %s\n", row.ID, 100*row.Allocated, 100*row.Reserved, map[bool]string{true: "right", false: "wrong"}[row.PhaseRight])
+	}
+}
+
+func badness(r Row) float64 {
+	if r.Failure != nil {
+		return math.Inf(1)
+	}
+	return math.Abs(r.Allocated) + math.Abs(r.Reserved)/10
+}
+
+type summary struct {
+	allocatedExact, allocatedMedian, allocatedMax, reservedExact, reservedMedian, reservedP90, expandableExact, phase float64
+	limitMedian, limitMax                                                                                             float64
+	limits, limitMissed                                                                                               int
+}
+
+func summarise(rows []Row) summary {
+	var s summary
+	var a, v, l []float64
+	exact := func(x float64) float64 {
+		if x == 0 {
+			return 100 / float64(len(rows))
+		}
+		return 0
+	}
+	for _, r := range rows {
+		if r.Failure != nil {
+			a, v = append(a, math.Inf(1)), append(v, math.Inf(1))
+			continue
+		}
+		a, v = append(a, 100*math.Abs(r.Allocated)), append(v, 100*math.Abs(r.Reserved))
+		s.allocatedExact += exact(r.Allocated)
+		s.reservedExact += exact(r.Reserved)
+		s.expandableExact += exact(r.Expandable)
+		if r.PhaseRight {
+			s.phase += 100 / float64(len(rows))
+		}
+		if !math.IsNaN(r.Limit) {
+			l = append(l, 100*math.Abs(r.Limit))
+			s.limits++
+			if !r.LimitAbove {
+				s.limitMissed++
+			}
+		}
+	}
+	s.allocatedMedian, s.allocatedMax = at(a, .5), at(a, 1)
+	s.reservedMedian, s.reservedP90 = at(v, .5), at(v, .9)
+	s.limitMedian, s.limitMax = at(l, .5), at(l, 1)
+	return s
+}
+
+// at is the q-quantile of v.
+func at(v []float64, q float64) float64 {
+	if len(v) == 0 {
+		return 0
+	}
+	sort.Float64s(v)
+	return v[min(len(v)-1, max(0, int(math.Ceil(q*float64(len(v))))-1))]
+}

@@ -1,0 +1,223 @@
+package estimator
+
+import (
+	"fmt"
+	"math"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// components are the ten names of an answer, in its order.
+var components = []string{"weights", "gradients", "optimizer_state", "precision_copies", "activations", "logits_and_loss",
+	"temporaries", "communication", "allocator", "cuda_context"}
+
+var componentNames = [step.ComponentCount]string{
+	step.Weights: "weights", step.Gradients: "gradients", step.OptimizerState: "optimizer_state", step.PrecisionCopies: "precision_copies",
+	step.Activations: "activations", step.LogitsAndLoss: "logits_and_loss", step.Temporaries: "temporaries"}
+
+var partNames = [step.PartCount]string{
+	step.PartAttention: "attention", step.PartMLP: "mlp", step.PartNorm: "norms_and_residuals", step.PartEmbedding: "embeddings"}
+
+// answer reads a replay's ledger.
+func (r *resolved) answer(run *run, in Input) *Result {
+	l, f := run.ledger, run.figures
+	count := r.arch.ParameterCount()
+	res := &Result{
+		Versions: Versions{Estimator: Version, Reference: Reference, Calibration: Calibration},
+		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: count, TrainableParameters: count},
+		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated, ReservedBytes: f.Reserved,
+			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
+		GPUs: []GPUFit{}, Notes: []Note{},
+	}
+	if l.Peak.MicroStep >= 0 {
+		m := l.Peak.MicroStep
+		res.Peak.MicroStep = &m
+	}
+	res.Components = r.components(run)
+	res.Phases = phases(l)
+	res.Notes = r.notes(run, res)
+	if in.Timeline {
+		res.Timeline = r.timeline(run)
+	}
+	if in.Tensors {
+		res.Tensors = tensorsOf(&l.Peak)
+	}
+	return res
+}
+
+func phaseOf(m *step.Moment) string {
+	switch {
+	case m.Stage == step.StageLoad:
+		return "load"
+	case m.Stage == step.StageOptimizer:
+		return "optimizer"
+	case m.Backward:
+		return "backward"
+	}
+	return "forward"
+}
+
+// where says in words at which point of the step a moment lies.
+func (r *resolved) where(m *step.Moment) string {
+	switch {
+	case m.Stage == step.StageLoad:
+		return "loading the model"
+	case m.Stage == step.StageOptimizer && m.Label == step.LabelClip:
+		return "gradient clipping"
+	case m.Stage == step.StageOptimizer:
+		return "optimizer step"
+	case m.Stage == step.StageLoss && m.Backward:
+		return "loss backward"
+	case m.Stage == step.StageLoss:
+		return "loss forward"
+	case m.Layer >= 0 && m.Backward:
+		return "backward of " + r.layerName(m.Layer)
+	case m.Layer >= 0:
+		return "forward of " + r.layerName(m.Layer)
+	case m.Backward:
+		return "backward of the embeddings"
+	}
+	return "forward of the embeddings"
+}
+
+func (r *resolved) layerName(unit int64) string {
+	per := r.arch.UnitLayers()
+	if per == 1 {
+		return fmt.Sprintf("layer %d", unit)
+	}
+	return fmt.Sprintf("layers %d to %d", unit*per, min((unit+1)*per, r.arch.Layers)-1)
+}
+
+// components lists the ten components; they add up to the device figure.
+func (r *resolved) components(run *run) []Component {
+	m, f := &run.ledger.Peak, run.figures
+	bytes := map[string]int64{"cuda_context": f.Context}
+	rest := f.Device - f.Context
+	for c, n := range componentNames {
+		bytes[n] = m.Components[c]
+		rest -= m.Components[c]
+	}
+	bytes["allocator"] = rest
+	list := make([]Component, 0, len(components))
+	for _, name := range components {
+		c := Component{Name: name, Bytes: bytes[name], How: r.how(name, run)}
+		if f.Device > 0 {
+			c.Share = math.Round(float64(c.Bytes)/float64(f.Device)*1e4) / 1e4
+		}
+		if name == "activations" {
+			for p, n := range partNames {
+				c.Parts = append(c.Parts, Part{Name: n, Bytes: m.Parts[p]})
+			}
+		}
+		list = append(list, c)
+	}
+	return list
+}
+
+// how says where a component's bytes come from.
+func (r *resolved) how(name string, run *run) string {
+	rc := &run.recipe
+	p := grouped(r.arch.ParameterCount())
+	stored := fmt.Sprintf("%d B (%s)", rc.Stored.Size(), dtypeName(rc.Stored))
+	switch name {
+	case "weights":
+		s := p + " parameters × " + stored
+		if r.arch.BufferSide > 0 {
+			s += ", and the causal masks that the layers carry as buffers"
+		}
+		return s
+	case "gradients":
+		if run.ledger.Peak.Components[step.Gradients] == 0 {
+			return "none yet at this moment: they are born in backward and set to None after each optimizer step"
+		}
+		return "those that exist at this moment, × " + stored
+	case "optimizer_state":
+		switch r.optimizer {
+		case step.SGD:
+			return "plain SGD keeps none"
+		case step.SGDMomentum:
+			return p + " parameters × one momentum of " + stored
+		}
+		return p + " parameters × two moments of " + stored
+	case "precision_copies":
+		if rc.Autocast {
+			return "autocast's half-precision copies of weights, kept until the layer's backward"
+		}
+		return "no autocast, no copies"
+	case "activations":
+		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.shape.Batch, r.shape.Tokens, r.arch.Layers)
+	case "logits_and_loss":
+		return fmt.Sprintf("tensors of %d × %d tokens × vocabulary %s", r.shape.Batch, r.shape.Tokens, grouped(r.arch.Vocabulary))
+	case "temporaries":
+		return "cuBLAS workspaces and what the running operation needs besides its result"
+	case "communication":
+		return "one GPU"
+	case "allocator":
+		return "reserved by PyTorch's caching allocator beyond what is alive at this moment"
+	case "cuda_context":
+		return "CUDA context and loaded kernels, outside PyTorch's allocator (246 to 553 MiB seen)"
+	}
+	return ""
+}
+
+func dtypeName(d step.DType) string {
+	switch d {
+	case step.F32:
+		return "fp32"
+	case step.BF16:
+		return "bf16"
+	case step.F16:
+		return "fp16"
+	}
+	return "other"
+}
+
+// grouped writes n with thousands separators.
+func grouped(n int64) string {
+	s := fmt.Sprint(n)
+	var b strings.Builder
+	for i, c := range s {
+		if i > 0 && (len(s)-i)%3 == 0 && s[i-1] != '-' {
+			b.WriteByte(',')
+		}
+		b.WriteRune(c)
+	}
+	return b.String()
+}
+
+func phases(l *step.Ledger) []Phase {
+	return []Phase{
+		{"load", l.Largest[step.StageLoad]}, {"forward", l.Largest[step.StageForward]}, {"loss", l.Largest[step.StageLoss]},
+		{"backward", l.Largest[step.StageBackward]}, {"optimizer", l.Largest[step.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", 0},
+	}
+}
+
+func (r *resolved) timeline(run *run) []TimelineEvent {
+	l := run.ledger
+	list := []TimelineEvent{{Phase: "load", Event: "the model is on the GPU", AllocatedBytes: l.Largest[step.StageLoad]}}
+	for _, s := range l.Spans {
+		micro := s.MicroStep
+		m := step.Moment{Stage: s.Stage, Backward: s.Backward, Layer: s.Layer}
+		where := r.where(&m)
+		if s.Most > s.End {
+			list = append(list, TimelineEvent{Phase: phaseOf(&m), MicroStep: &micro, Event: "most in " + where, AllocatedBytes: s.Most})
+		}
+		list = append(list, TimelineEvent{Phase: phaseOf(&m), MicroStep: &micro, Event: "end of " + where, AllocatedBytes: s.End})
+	}
+	return append(list,
+		TimelineEvent{Phase: "optimizer", Event: "most in the optimizer step", AllocatedBytes: l.Largest[step.StageOptimizer]},
+		TimelineEvent{Phase: "optimizer", Event: "gradients set to None", AllocatedBytes: l.Steady})
+}
+
+func tensorsOf(m *step.Moment) []Tensor {
+	list := make([]Tensor, 0, len(m.Tensors))
+	for _, t := range m.Tensors {
+		name := t.Label.String()
+		if t.Component == step.Activations && t.Layers {
+			name = partNames[t.Part] + ": " + name
+		}
+		list = append(list, Tensor{Name: name, Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count})
+	}
+	return list
+}

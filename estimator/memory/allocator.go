@@ -1,0 +1,313 @@
+// Package memory turns the allocations of a training step into what a GPU has to
+// hold: PyTorch's caching allocator, and what CUDA and the driver add.
+package memory
+
+import "sort"
+
+// Sizes of PyTorch's caching allocator.
+// Source: c10/core/AllocatorConfig.h, c10/cuda/CUDACachingAllocator.cpp, torch 2.9.
+const (
+	mib = 1 << 20
+
+	minBlockBytes     = 512      // every request is rounded up to this
+	smallRequestBytes = 1 * mib  // up to here requests share small segments
+	smallSegmentBytes = 2 * mib  // what such a segment takes
+	largeSegmentBytes = 20 * mib // what requests below minLargeRequest take
+	minLargeRequest   = 10 * mib // from here a segment is made to measure,
+	roundLargeBytes   = 2 * mib  // rounded up to this
+)
+
+// Allocator replays PyTorch's caching allocator on sizes alone, for one stream. It
+// satisfies step.Heap.
+//
+// A request takes the smallest free block that is large enough (of equal ones the
+// one with the lowest address), else a new segment; a block is split when enough is
+// left over; freed neighbours merge; segments are given back only when a limit is hit.
+type Allocator struct {
+	blocks []block
+	spare  []int32
+	pools  [2]pool
+
+	expandable bool
+	limit      int64 // reserved bytes may not exceed it; 0 without
+	failed     bool
+	nextAddr   int64
+
+	allocated, reserved         int64
+	peakAllocated, peakReserved int64
+	// PeakAt is how many requests had been served when the allocated peak was reached.
+	requests, peakAt int64
+}
+
+type block struct {
+	addr, size int64
+	prev, next int32 // neighbours in the same segment, none at its ends
+	pool       uint8
+	free       bool
+	unmapped   bool // the part of an expandable segment that has no memory yet
+}
+
+const none int32 = -1
+
+const (
+	smallPool = iota
+	largePool
+)
+
+// entry is a free block in a pool, ordered by size and then by address.
+type entry struct {
+	size, addr int64
+	index      int32
+}
+
+type pool struct {
+	free []entry
+	tail int32 // expandable: the unmapped end of the pool's one segment
+}
+
+// NewAllocator makes an empty allocator; expandable is expandable_segments:True.
+func NewAllocator(expandable bool) *Allocator {
+	a := &Allocator{}
+	a.Reset(expandable, 0)
+	return a
+}
+
+// Reset empties a for another run, keeping its storage. A limit above 0 bounds the reserved bytes, as
+// torch.cuda.set_per_process_memory_fraction does: cached segments are given back before a request fails.
+func (a *Allocator) Reset(expandable bool, limit int64) {
+	blocks, spare, small, large := a.blocks[:0], a.spare[:0], a.pools[0].free[:0], a.pools[1].free[:0]
+	*a = Allocator{blocks: blocks, spare: spare, expandable: expandable, limit: limit}
+	a.pools[0], a.pools[1] = pool{free: small, tail: none}, pool{free: large, tail: none}
+	if expandable {
+		const farApart = int64(1) << 50
+		for p := range a.pools {
+			a.pools[p].tail = a.newBlock(block{addr: int64(p) * farApart, size: farApart / 2, prev: none, next: none, pool: uint8(p), unmapped: true})
+		}
+	}
+}
+
+// PeakAllocated is torch.cuda.max_memory_allocated(), in bytes.
+func (a *Allocator) PeakAllocated() int64 { return a.peakAllocated }
+
+// PeakReserved is torch.cuda.max_memory_reserved(), in bytes.
+func (a *Allocator) PeakReserved() int64 { return a.peakReserved }
+
+// Failed says whether a request could not be met within the limit.
+func (a *Allocator) Failed() bool { return a.failed }
+
+// Alloc serves one request and returns a handle for Free.
+func (a *Allocator) Alloc(bytes int64) int32 {
+	if a.failed {
+		return none
+	}
+	n := (max(bytes, 1) + minBlockBytes - 1) &^ (minBlockBytes - 1)
+	p := uint8(largePool)
+	if n <= smallRequestBytes {
+		p = smallPool
+	}
+	i := a.find(p, n)
+	if i == none {
+		return none
+	}
+	b := &a.blocks[i]
+	rest := b.size - n
+	split := rest > smallRequestBytes
+	if p == smallPool || a.expandable {
+		split = rest >= minBlockBytes
+	}
+	if split {
+		r := a.newBlock(block{addr: b.addr + n, size: rest, prev: i, next: b.next, pool: p, free: true})
+		b = &a.blocks[i]
+		if b.next != none {
+			a.blocks[b.next].prev = r
+		}
+		b.next, b.size = r, n
+		a.insert(r)
+	}
+	b.free = false
+	a.requests++
+	if a.allocated += b.size; a.allocated > a.peakAllocated {
+		a.peakAllocated, a.peakAt = a.allocated, a.requests
+	}
+	return i
+}
+
+// Free gives a block back; it merges with free neighbours.
+func (a *Allocator) Free(handle int32) {
+	if handle == none {
+		return
+	}
+	b := &a.blocks[handle]
+	a.allocated -= b.size
+	b.free = true
+	if p := b.prev; p != none && a.blocks[p].free {
+		o := &a.blocks[p]
+		a.remove(p)
+		b.addr, b.prev = o.addr, o.prev
+		b.size += o.size
+		if b.prev != none {
+			a.blocks[b.prev].next = handle
+		}
+		a.spare = append(a.spare, p)
+	}
+	if q := b.next; q != none && a.blocks[q].free {
+		o := &a.blocks[q]
+		a.remove(q)
+		b.next = o.next
+		b.size += o.size
+		if b.next != none {
+			a.blocks[b.next].prev = handle
+		}
+		a.spare = append(a.spare, q)
+	}
+	a.insert(handle)
+}
+
+// find takes a free block of at least n bytes out of pool p, or makes one.
+func (a *Allocator) find(p uint8, n int64) int32 {
+	free := a.pools[p].free
+	k := search(free, n, 0)
+	if k == len(free) {
+		if a.expandable {
+			return a.expand(p, n)
+		}
+		return a.segment(p, n)
+	}
+	if a.expandable { // of the candidates, the one whose segment could grow least
+		for k+1 < len(free) && a.growable(free[k+1].index) < a.growable(free[k].index) {
+			k++
+		}
+	}
+	i := free[k].index
+	a.take(p, k)
+	return i
+}
+
+func (a *Allocator) growable(i int32) int64 {
+	b := &a.blocks[i]
+	if b.next != none && a.blocks[b.next].unmapped {
+		return b.size + a.blocks[b.next].size
+	}
+	return b.size
+}
+
+// segment asks the driver for a new segment for n bytes.
+func (a *Allocator) segment(p uint8, n int64) int32 {
+	size := int64(smallSegmentBytes)
+	switch {
+	case n >= minLargeRequest:
+		size = (n + roundLargeBytes - 1) / roundLargeBytes * roundLargeBytes
+	case n > smallRequestBytes:
+		size = largeSegmentBytes
+	}
+	if !a.reserve(size) {
+		return none
+	}
+	i := a.newBlock(block{addr: a.nextAddr, size: size, prev: none, next: none, pool: p})
+	a.nextAddr += size + roundLargeBytes
+	return i
+}
+
+// expand maps more of pool p's one expandable segment, so that its end holds n free bytes.
+func (a *Allocator) expand(p uint8, n int64) int32 {
+	page := int64(smallSegmentBytes)
+	if p == largePool {
+		page = largeSegmentBytes
+	}
+	tail := a.pools[p].tail
+	last := a.blocks[tail].prev
+	have := int64(0)
+	if last != none && a.blocks[last].free {
+		have = a.blocks[last].size
+	} else {
+		last = none
+	}
+	need := (n - have + page - 1) / page * page
+	if !a.reserve(need) {
+		return none
+	}
+	if last != none {
+		a.remove(last)
+		a.blocks[last].size += need
+	} else {
+		t := a.blocks[tail]
+		last = a.newBlock(block{addr: t.addr, size: need, prev: t.prev, next: tail, pool: p})
+		if t.prev != none {
+			a.blocks[t.prev].next = last
+		}
+		a.blocks[tail].prev = last
+	}
+	a.blocks[tail].addr += need
+	a.blocks[tail].size -= need
+	return last
+}
+
+// reserve takes size bytes from the driver, giving cached segments back first where the limit asks for it.
+func (a *Allocator) reserve(size int64) bool {
+	if a.limit > 0 && a.reserved+size > a.limit {
+		a.releaseCached()
+		if a.reserved+size > a.limit {
+			a.failed = true
+			return false
+		}
+	}
+	a.reserved += size
+	a.peakReserved = max(a.peakReserved, a.reserved)
+	return true
+}
+
+// releaseCached gives back every segment in which nothing is allocated.
+// Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
+func (a *Allocator) releaseCached() {
+	for p := range a.pools {
+		kept := a.pools[p].free[:0]
+		for _, e := range a.pools[p].free {
+			b := &a.blocks[e.index]
+			if b.prev == none && b.next == none {
+				a.reserved -= b.size
+				a.spare = append(a.spare, e.index)
+				continue
+			}
+			kept = append(kept, e)
+		}
+		a.pools[p].free = kept
+	}
+}
+
+func (a *Allocator) newBlock(b block) int32 {
+	if n := len(a.spare); n > 0 {
+		i := a.spare[n-1]
+		a.spare = a.spare[:n-1]
+		a.blocks[i] = b
+		return i
+	}
+	a.blocks = append(a.blocks, b)
+	return int32(len(a.blocks) - 1)
+}
+
+// search is the first entry that is not before (size, addr).
+func search(free []entry, size, addr int64) int {
+	return sort.Search(len(free), func(i int) bool {
+		return free[i].size > size || free[i].size == size && free[i].addr >= addr
+	})
+}
+
+func (a *Allocator) insert(i int32) {
+	b := &a.blocks[i]
+	p := &a.pools[b.pool]
+	k := search(p.free, b.size, b.addr)
+	p.free = append(p.free, entry{})
+	copy(p.free[k+1:], p.free[k:])
+	p.free[k] = entry{b.size, b.addr, i}
+}
+
+func (a *Allocator) remove(i int32) {
+	b := &a.blocks[i]
+	a.take(b.pool, search(a.pools[b.pool].free, b.size, b.addr))
+}
+
+func (a *Allocator) take(p uint8, k int) {
+	f := a.pools[p].free
+	copy(f[k:], f[k+1:])
+	a.pools[p].free = f[:len(f)-1]
+}

@@ -1,0 +1,127 @@
+package planner
+
+import (
+	"slices"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// catalogOfTheStory are cards around the story's.
+func catalogOfTheStory() []estimator.GPU {
+	card := func(id string, usableMiB int64) estimator.GPU {
+		g := rtx4070()
+		g.ID, g.Name, g.UsableBytes, g.MemoryBytes = id, id, usableMiB*mib, (usableMiB+288)*mib
+		return g
+	}
+	return []estimator.GPU{card("rtx-4090", 24080), card("rtx-4060", 7805), rtx4070(), card("rtx-4080", 16000), card("a6000", 48500)}
+}
+
+// The founding story: GPT-2 124M in nanoGPT at 16 × 32 on a card of 12 GB. Every
+// way out that its author tried is judged, and the table is kept as a document.
+func TestFoundingStory(t *testing.T) {
+	r := story()
+	r.Catalog = catalogOfTheStory()
+	r.Frontier = true
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "story.md", p.Markdown())
+	golden(t, "story.txt", p.Text())
+
+	if p.Today.Verdict != estimator.DoesNotFit {
+		t.Errorf("16 × 32 %s", p.Today.Verdict)
+	}
+	if p.Recommended == nil || *p.Recommended != (Choice{8, 64}) {
+		t.Errorf("recommended %v, want 8 × 64", p.Recommended)
+	}
+	for _, c := range []Choice{{8, 64}, {4, 128}, {2, 256}} {
+		if x, ok := pairOf(p, c); !ok || x.Verdict != estimator.Fits {
+			t.Errorf("%d × %d: %+v", c.MicroBatch, c.GradientAccumulation, x)
+		}
+	}
+	tests := []struct {
+		name    string
+		is      func(Option) bool
+		fits    bool
+		changes bool
+	}{
+		{"8 × 64", func(o Option) bool { return o.MicroBatch == 8 && o.GradientAccumulation == 64 }, true, false},
+		{"4 × 128", func(o Option) bool { return o.MicroBatch == 4 && o.GradientAccumulation == 128 }, true, false},
+		{"2 × 256", func(o Option) bool { return o.MicroBatch == 2 && o.GradientAccumulation == 256 }, true, false},
+		{"8 × 32", func(o Option) bool { return o.MicroBatch == 8 && o.EffectiveBatch == 256 }, true, true},
+		// The logits hold the peak, and they do not depend on the layers or the width.
+		{"n_layer 9", func(o Option) bool { return slices.Contains(o.Settings, "n_layer = 9") }, false, true},
+		{"n_embd 512", func(o Option) bool { return slices.Contains(o.Settings, "n_embd = 512, n_head = 8") }, false, true},
+	}
+	for _, tt := range tests {
+		i := slices.IndexFunc(p.Options, tt.is)
+		if i < 0 {
+			t.Errorf("%s is not among the options", tt.name)
+			continue
+		}
+		if o := p.Options[i]; (o.Verdict == estimator.Fits) != tt.fits || o.ChangesTraining != tt.changes {
+			t.Errorf("%s: %s, changes training %v", tt.name, o.Verdict, o.ChangesTraining)
+		}
+	}
+}
+
+// drawJob makes a small nanoGPT job for the real estimator.
+func drawJob(t *rapid.T) Request {
+	r := story()
+	tr := &r.Input.Job.Training
+	heads := rapid.Int64Range(1, 12).Draw(t, "heads")
+	r.Input.Job.Model.NanoGPT = &model.NanoGPT{
+		Layers: rapid.Int64Range(1, 24).Draw(t, "layers"), Heads: heads, Embedding: 64 * heads, BlockSize: 1024,
+		Vocabulary: rapid.SampledFrom([]int64{65, 50304, 128256}).Draw(t, "vocabulary"),
+	}
+	tr.SequenceLength = rapid.SampledFrom([]int64{128, 512, 1024}).Draw(t, "tokens")
+	tr.MicroBatch = rapid.Int64Range(1, 64).Draw(t, "micro")
+	tr.GradientAccumulation = rapid.Int64Range(1, 64).Draw(t, "accumulation")
+	tr.Precision = rapid.SampledFrom([]estimator.Precision{estimator.PrecisionAMPBF16, estimator.PrecisionFP32, estimator.PrecisionBF16}).Draw(t, "precision")
+	tr.Optimizer.Implementation = rapid.SampledFrom([]string{"foreach", "fused"}).Draw(t, "implementation")
+	if rapid.Bool().Draw(t, "checkpointing") {
+		tr.GradientCheckpointing = &estimator.Checkpointing{Mode: "full"}
+	}
+	r.Input.GPUs[0].UsableBytes = rapid.Int64Range(500, 80000).Draw(t, "usable") * mib
+	return r
+}
+
+func TestPlanPropertiesWithTheEstimator(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawJob(t)
+		p, err := Make(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkPairs(t, r, p, estimator.Estimate)
+		checkPicks(t, p)
+		checkOptions(t, p)
+		if p.LargestMicroBatch > 0 {
+			in := r.Input
+			b := batch{target: p.EffectiveBatch, gpus: 1}
+			in.Job.Training.MicroBatch = p.LargestMicroBatch
+			in.Job.Training.GradientAccumulation = b.accumulationFor(p.LargestMicroBatch)
+			again, err := estimator.Estimate(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if again.GPUs[0].Verdict != estimator.Fits {
+				t.Errorf("the largest micro-batch %d %s", p.LargestMicroBatch, again.GPUs[0].Verdict)
+			}
+		}
+		checkChanges(t, r, p, estimator.Estimate)
+	})
+}
+
+func BenchmarkPlan(b *testing.B) {
+	for b.Loop() {
+		if _, err := Make(b.Context(), story()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

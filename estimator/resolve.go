@@ -1,0 +1,325 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// resolved is a job with every default filled in.
+type resolved struct {
+	arch      model.Architecture
+	recipe    step.Recipe
+	shape     step.Shape
+	optimizer step.Optimizer
+	clip      bool
+	framework string
+	expand    bool
+	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
+	confidence float64
+	reserve    int64
+}
+
+// resolve turns a job document into what the replay needs, or says everything that is wrong with it.
+func resolve(in *Input) (*resolved, error) {
+	var errs invalid.List
+	r := &resolved{confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
+	if r.confidence == 0 {
+		r.confidence = defaultConfidence
+	}
+	if !(r.confidence >= 0.5 && r.confidence <= 0.999) {
+		errs.Add("/confidence", "out_of_range", "confidence is %g; it is from 0.5 to 0.999", r.confidence)
+	}
+	if r.reserve < 0 {
+		errs.Add("/reserve_bytes", "out_of_range", "reserve_bytes is %d; it is 0 or more", r.reserve)
+	}
+	r.arch = architecture(in, &errs)
+	r.training(&in.Job, &errs)
+	unsupported(&in.Job, &errs)
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	r.bound(&errs)
+	return r, errs.Err()
+}
+
+func architecture(in *Input, errs *invalid.List) model.Architecture {
+	m := &in.Job.Model
+	given := 0
+	for _, is := range []bool{m.Preset != "", m.HFConfig != nil, m.NanoGPT != nil, m.Dimensions != nil} {
+		if is {
+			given++
+		}
+	}
+	if given != 1 {
+		code := "conflict"
+		if given == 0 {
+			code = "required"
+		}
+		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt and dimensions is given, here %d are", given)
+		return model.Architecture{}
+	}
+	if h := m.Head; h != nil && h.Kind != "" && h.Kind != "language-model" {
+		errs.Add("/model/head/kind", "unsupported", "the head %q is not modelled yet; language-model is", h.Kind)
+	}
+	switch {
+	case m.NanoGPT != nil:
+		return model.FromNanoGPT(*m.NanoGPT, "/model/nanogpt", errs)
+	case m.HFConfig != nil:
+		return model.FromHF(m.HFConfig, "/model/hf_config", errs)
+	case m.Dimensions != nil:
+		return model.FromDimensions(m.Dimensions, "/model/dimensions", errs)
+	case in.Preset == nil:
+		errs.Add("/model/preset", "unknown_model", "the preset %.100q was not looked up in a catalog", m.Preset)
+		return model.Architecture{}
+	}
+	return model.FromPreset(in.Preset, "/model/preset", errs)
+}
+
+// frameworks is what a training loop does where the job does not say: what it holds of the
+// model's output and when it fetches the next batch (contract: conventions).
+var frameworks = map[string]struct{ holdLogits, holdFloat32 bool }{
+	"nanogpt":    {holdLogits: true},
+	"hf-trainer": {},
+	"trl":        {},
+	"pytorch":    {holdLogits: true},
+	"accelerate": {holdLogits: true, holdFloat32: true},
+}
+
+// training resolves the training half of the document.
+func (r *resolved) training(job *Job, errs *invalid.List) {
+	t := &job.Training
+	r.shape.Batch, r.shape.Tokens = t.MicroBatch, t.SequenceLength
+	positive := func(field string, v int64, zero bool) {
+		if v < 0 || v == 0 && !zero || v > 1<<30 {
+			least := 1
+			if zero {
+				least = 0
+			}
+			errs.Add("/training/"+field, "out_of_range", "%s is %d; it is a whole number from %d to %d", field, v, least, 1<<30)
+		}
+	}
+	if t.MicroBatch == 0 {
+		errs.Add("/training/micro_batch", "required", "micro_batch is missing: sequences in one forward pass on one GPU, at least 1")
+	} else {
+		positive("micro_batch", t.MicroBatch, false)
+	}
+	positive("sequence_length", t.SequenceLength, true)
+	positive("gradient_accumulation", t.GradientAccumulation, true)
+	r.context(t, errs)
+
+	rc := &r.recipe
+	rc.Accumulation = max(t.GradientAccumulation, 1)
+	r.precision(t, errs)
+	r.loop(t, errs)
+	r.chooseOptimizer(t, errs)
+	switch t.Attention {
+	case "", "sdpa", "flash":
+	case "eager":
+		rc.Attention = step.AttentionEager
+	default:
+		errs.Add("/training/attention", "unknown_value", "attention is %.40q; sdpa, flash or eager are accepted", t.Attention)
+	}
+	if t.Attention == "flash" && rc.Compute == step.F32 {
+		errs.Add("/training/attention", "conflict", "flash attention computes in half precision, and precision is %s; use sdpa", t.Precision)
+	}
+	if r.arch.Block == model.BlockNanoGPT && rc.Attention != step.AttentionEager {
+		r.arch.BufferSide = 0
+	} else if r.arch.Block == model.BlockNanoGPT {
+		r.arch.BufferSide = r.arch.MaxPositions
+	}
+	rc.UseCache = r.arch.UseCache
+	if c := t.GradientCheckpointing; c != nil {
+		switch {
+		case c.Every != 0 || c.Offload:
+			errs.Add("/training/gradient_checkpointing", "unsupported", "checkpointing of every n-th layer and offloading are not modelled yet; none and full are")
+		case c.Mode == "full":
+			rc.Checkpoint, rc.UseCache = true, false
+			rc.Reentrant = r.arch.Block != model.BlockNanoGPT
+		case c.Mode != "" && c.Mode != "none":
+			errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none and full are", c.Mode)
+		}
+	}
+	if d := t.Dropout; d != nil {
+		if d.Hidden != nil {
+			r.arch.EmbeddingDropout, r.arch.ResidualDropout = *d.Hidden, *d.Hidden
+		}
+		if d.Attention != nil {
+			r.arch.AttentionDropout = *d.Attention
+		}
+		for _, p := range []*float64{d.Hidden, d.Attention} {
+			if p != nil && !(*p >= 0 && *p < 1) {
+				errs.Add("/training/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", *p)
+			}
+		}
+	}
+	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
+	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
+}
+
+// context fills in the sequence length and holds it against learned positions.
+func (r *resolved) context(t *Training, errs *invalid.List) {
+	a := &r.arch
+	if a.MaxPositions == 0 {
+		return
+	}
+	if r.shape.Tokens == 0 {
+		r.shape.Tokens = a.MaxPositions
+	}
+	if a.Block != model.BlockLlama && r.shape.Tokens > a.MaxPositions {
+		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d and the model has %d learned positions", r.shape.Tokens, a.MaxPositions)
+	}
+}
+
+func (r *resolved) precision(t *Training, errs *invalid.List) {
+	rc := &r.recipe
+	switch t.Precision {
+	case "", PrecisionAMPBF16:
+		rc.Stored, rc.Compute, rc.Autocast = step.F32, step.BF16, true
+	case PrecisionAMPFP16:
+		rc.Stored, rc.Compute, rc.Autocast, rc.GradScaler = step.F32, step.F16, true, true
+	case PrecisionFP32, PrecisionTF32:
+		rc.Stored, rc.Compute = step.F32, step.F32
+	case PrecisionBF16:
+		rc.Stored, rc.Compute = step.BF16, step.BF16
+	case PrecisionFP16:
+		rc.Stored, rc.Compute = step.F16, step.F16
+	case PrecisionFP8:
+		errs.Add("/training/precision", "unsupported", "fp8 is not modelled yet; amp-bf16, amp-fp16, fp32, tf32, bf16 and fp16 are")
+	default:
+		errs.Add("/training/precision", "unknown_value", "precision is %.40q; amp-bf16, amp-fp16, fp32, tf32, bf16 and fp16 are accepted", t.Precision)
+	}
+}
+
+func (r *resolved) loop(t *Training, errs *invalid.List) {
+	r.framework = t.Framework
+	if r.framework == "" {
+		r.framework = "hf-trainer"
+		if r.arch.Block == model.BlockNanoGPT {
+			r.framework = "nanogpt"
+		}
+	}
+	f, ok := frameworks[r.framework]
+	if !ok {
+		errs.Add("/training/framework", "unsupported", "the defaults of %.40q are not modelled yet; nanogpt, hf-trainer, trl, pytorch and accelerate are", r.framework)
+	}
+	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.holdLogits, f.holdFloat32
+	if t.HoldLogits != nil {
+		r.recipe.HoldLogits = *t.HoldLogits
+		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits
+	}
+	r.recipe.NextBatchEarly = r.recipe.HoldLogits
+}
+
+func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
+	o := t.Optimizer
+	if o == nil {
+		o = &Optimizer{}
+	}
+	if o.InBackward {
+		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer inside backward is not modelled yet")
+	}
+	type kind struct{ name, implementation string }
+	name, implementation := o.Name, o.Implementation
+	if name == "" || name == "adam" {
+		name = "adamw" // the same state and temporaries
+	}
+	choice, ok := map[kind]step.Optimizer{
+		{"adamw", ""}: step.AdamWForeach, {"adamw", "foreach"}: step.AdamWForeach, {"adamw", "fused"}: step.AdamWFused, {"adamw", "for-loop"}: step.AdamWLoop,
+		{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGD, {"sgd", "for-loop"}: step.SGD,
+		{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentum, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
+	}[kind{name, implementation}]
+	if !ok {
+		errs.Add("/training/optimizer", "unsupported", "optimizer %.40q with implementation %.40q is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are", o.Name, implementation)
+	}
+	r.optimizer = choice
+}
+
+// unsupported names every field that asks for something that is not modelled yet.
+func unsupported(job *Job, errs *invalid.List) {
+	t := &job.Training
+	refuse := func(field, what string) {
+		errs.Add("/training/"+field, "unsupported", "%s not modelled yet; leave the field out", what)
+	}
+	if t.FP8 != nil {
+		refuse("fp8", "fp8 is")
+	}
+	if t.States != nil && *t.States != (States{}) {
+		refuse("states", "states that differ from the precision are")
+	}
+	if l := t.Loss; l != nil && (l.Kind != "" && l.Kind != "standard" || l.Chunks != 0 || l.ChunkTokens != 0 || l.VocabParallel) {
+		refuse("loss", "losses other than standard are")
+	}
+	if t.LogitsDtype == "fp32" {
+		refuse("logits_dtype", "another float32 copy of the logits is")
+	}
+	if len(t.Kernels) > 0 {
+		refuse("kernels", "fused kernels are")
+	}
+	if t.Compile != nil && (t.Compile.Model || t.Compile.Loss) {
+		refuse("compile", "torch.compile is")
+	}
+	if t.LoRA != nil {
+		refuse("lora", "LoRA is")
+	}
+	if d := t.Distributed; d != nil && (d.WorldSize > 1 || d.Data != "" || d.TensorParallel > 1 || d.PipelineParallel > 1 || d.ContextParallel > 1 || d.ExpertParallel > 1 || d.OffloadOptimizer || d.OffloadParameters || d.DeepSpeed != nil) {
+		refuse("distributed", "several GPUs are")
+	}
+	if t.AttentionMask == "explicit" {
+		refuse("attention_mask", "an explicit mask is")
+	}
+	if t.Evaluation != nil {
+		refuse("evaluation", "an evaluation pass is")
+	}
+	if t.TargetSequenceLength != 0 {
+		refuse("target_sequence_length", "encoder-decoder models are")
+	}
+}
+
+// bound refuses jobs whose bytes would not fit into the arithmetic. The largest tensors of a layer and of the
+// loss are formed in floating point first, so that no product can wrap around.
+func (r *resolved) bound(errs *invalid.List) {
+	const limit = 1e15 // bytes; a thousand terabytes
+	a := &r.arch
+	n := float64(r.shape.Batch) * float64(r.shape.Tokens)
+	scores := float64(r.shape.Batch) * float64(a.Heads) * float64(r.shape.Tokens) * float64(r.shape.Tokens)
+	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN)+4*float64(a.Heads)*float64(a.HeadDim))
+	total := 16 * (n*perToken + float64(a.Layers)*scores)
+	if total > limit {
+		errs.Add("/training", "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to %.0e are accepted", r.shape.Batch, r.shape.Tokens, total, limit)
+	}
+}
+
+// defaultConfidence is what low_bytes…high_bytes cover where the job does not say.
+const defaultConfidence = 0.95
+
+// hardware puts into a recipe what a GPU decides of it. Without a GPU, or where the catalog does not know, it is
+// an A100: compute capability 8.0 and 108 multiprocessors.
+func hardware(rc step.Recipe, g *GPU) step.Recipe {
+	cc, sms := 80, 108
+	if g != nil && g.ComputeCapability > 0 {
+		cc = g.ComputeCapability
+	}
+	if g != nil && g.Multiprocessors > 0 {
+		sms = g.Multiprocessors
+	}
+	rc.ComputeCapability, rc.Multiprocessors = cc, int64(sms)
+	rc.ThreadsPerMultiprocessor = threadsPerMultiprocessor(cc)
+	rc.WorkspaceBytes, rc.LtWorkspaceBytes = 8_519_680, 1<<20
+	if cc/10 == 9 || cc/10 == 10 {
+		rc.WorkspaceBytes = 32 << 20
+	}
+	return rc
+}
+
+// threadsPerMultiprocessor is the most resident threads of a multiprocessor.
+// Source: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
+func threadsPerMultiprocessor(cc int) int64 {
+	switch {
+	case cc == 75:
+		return 1024
+	case cc == 86, cc == 87, cc == 89, cc/10 == 12:
+		return 1536
+	}
+	return 2048
+}

@@ -1,0 +1,450 @@
+package step
+
+import "sort"
+
+// Ledger is the live memory of a run by component, in bytes rounded up to the
+// allocator's blocks of 512. It follows a session without an allocator and without playing
+// repeated layers one by one, and finds the largest moment.
+type Ledger struct {
+	session *Session
+	fold    fold
+
+	live  [ComponentCount]int64
+	parts [PartCount]int64
+	total int64
+
+	previous []bool // by slot: what the last micro-step left there is still alive
+	current  []bool
+	once     []bool
+
+	// Largest is the largest total of each stretch of a step that has been walked.
+	Largest [StageCount]int64
+	// Steady is what stays between two optimizer steps.
+	Steady int64
+	Peak   Moment
+	// Spans has the live bytes at the end of every segment, when asked for.
+	Spans     []Span
+	keepSpans bool
+
+	stop   *Moment // where to stop and take stock
+	counts []int64 // by slot: how many are alive, when stock is taken of tensors
+}
+
+// Stage is a stretch of a training step.
+type Stage uint8
+
+// The stages. Loss is the stretch from the last layer's forward to its backward.
+const (
+	StageLoad Stage = iota
+	StageForward
+	StageLoss
+	StageBackward
+	StageOptimizer
+	StageCount
+)
+
+// Moment is a point of the run at which live memory was taken stock of.
+type Moment struct {
+	Bytes      int64
+	Stage      Stage
+	Backward   bool
+	Step       int64 // optimizer step, from 0
+	MicroStep  int64 // within the step; -1 in the optimizer
+	Layer      int64 // unit of the model whose segment it falls into; -1 outside
+	Label      Label // the tensor whose allocation reached it
+	Components [ComponentCount]int64
+	Parts      [PartCount]int64
+	Tensors    []LiveTensor
+
+	segment, event int
+	copy           int64
+}
+
+// Span is the live memory when a segment ends and the most that it reached.
+type Span struct {
+	Stage     Stage
+	Backward  bool
+	MicroStep int64
+	Layer     int64
+	End, Most int64
+}
+
+// LiveTensor is Count tensors of the same kind and size that are alive at a moment.
+type LiveTensor struct {
+	Label     Label
+	Component Component
+	Part      Part
+	Layers    bool // made in a layer, so once or more in each
+	Bytes     int64
+	Count     int64
+}
+
+const blockBytes = 512
+
+func rounded(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockBytes - 1) }
+
+// Account walks one run: load, the first optimizer step, and a second one in which the optimizer's
+// state exists. The peak is the largest moment of the run; of equal ones the first.
+func (s *Session) Account(spans, tensors bool) *Ledger {
+	l := s.ledger()
+	l.keepSpans = spans
+	l.walk()
+	if l.Peak.Stage == StageLoad || l.Peak.segment < 0 {
+		if tensors {
+			l.Peak.Tensors = s.ledger().stock(&l.Peak, true).Tensors
+		}
+		return l
+	}
+	taken := s.ledger().stock(&l.Peak, tensors)
+	l.Peak.Components, l.Peak.Parts, l.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
+	return l
+}
+
+func (s *Session) ledger() *Ledger {
+	n := len(s.Program.Slots)
+	flags := make([]bool, 3*n)
+	l := &Ledger{session: s, fold: s.Program.foldFor(s.Recorded, s.Units), previous: flags[:n:n], current: flags[n : 2*n : 2*n], once: flags[2*n:]}
+	for i := range s.Parameters {
+		l.live[Weights] += rounded(s.Parameters[i].Numel * s.Parameters[i].Dtype.Size())
+	}
+	l.total = l.live[Weights]
+	return l
+}
+
+// stock walks to moment m and says what is alive there.
+func (l *Ledger) stock(m *Moment, tensors bool) Moment {
+	l.stop = m
+	if tensors {
+		l.counts = make([]int64, len(l.session.Program.Slots))
+	}
+	l.walk()
+	taken := Moment{Components: l.live, Parts: l.parts}
+	if m.segment < 0 {
+		taken.Components, taken.Parts = m.Components, m.Parts
+	}
+	if tensors {
+		taken.Tensors = l.tensors()
+	}
+	return taken
+}
+
+// walk goes through the run, or up to where it is told to stop.
+func (l *Ledger) walk() {
+	s := l.session
+	l.record(StageLoad, Moment{Bytes: l.total, Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, Components: l.live, segment: -1})
+	if l.stop != nil && l.stop.Stage == StageLoad {
+		return
+	}
+	for _, e := range s.Program.Events[:s.Program.Prologue] {
+		l.apply(e, true, 1)
+	}
+	spans := l.keepSpans
+	for step := range int64(2) {
+		l.keepSpans = spans && step == 1
+		for m := range min(s.Accumulation, 2) {
+			if l.microStep(step, m) {
+				return
+			}
+		}
+		if l.optimizer(step) {
+			return
+		}
+	}
+}
+
+// tensors groups what is alive by kind and size, largest first.
+func (l *Ledger) tensors() []LiveTensor {
+	var list []LiveTensor
+	index := map[LiveTensor]int{}
+	add := func(k LiveTensor, n int64) {
+		if n == 0 {
+			return
+		}
+		i, ok := index[k]
+		if !ok {
+			i = len(list)
+			index[k] = i
+			list = append(list, k)
+		}
+		list[i].Count += n
+	}
+	for i, n := range l.counts {
+		s := &l.session.Program.Slots[i]
+		add(LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes}, n)
+	}
+	for i := range l.session.Parameters {
+		p := &l.session.Parameters[i]
+		label := LabelParameter
+		if p.Buffer {
+			label = LabelBuffer
+		}
+		bytes := p.Numel * p.Dtype.Size()
+		add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, 1)
+		if !p.Buffer && l.live[OptimizerState] > 0 {
+			add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: bytes}, l.session.Optimizer.states())
+		}
+	}
+	kept := list[:0]
+	for _, t := range list {
+		if t.Count > 0 {
+			kept = append(kept, t)
+		}
+	}
+	sort.SliceStable(kept, func(i, j int) bool { return kept[i].Bytes*kept[i].Count > kept[j].Bytes*kept[j].Count })
+	return kept
+}
+
+// record notes a moment.
+func (l *Ledger) record(stage Stage, m Moment) {
+	l.Largest[stage] = max(l.Largest[stage], m.Bytes)
+	if m.Bytes > l.Peak.Bytes {
+		l.Peak = m
+	}
+}
+
+func (l *Ledger) apply(e Event, first bool, copies int64) {
+	bytes := rounded(l.session.Program.Slots[e.Slot].Bytes) * copies
+	switch e.Op {
+	case Alloc:
+		l.current[e.Slot] = true
+		l.add(e.Slot, bytes)
+	case Free:
+		l.current[e.Slot] = false
+		l.add(e.Slot, -bytes)
+	case Keep:
+		if !first {
+			l.current[e.Slot] = false
+			l.add(e.Slot, -bytes)
+		}
+	case AllocFirst:
+		if first {
+			l.add(e.Slot, bytes)
+		}
+	case AllocOnce:
+		if !l.once[e.Slot] {
+			l.once[e.Slot] = true
+			l.add(e.Slot, bytes)
+		}
+	case FreePrev:
+		if l.previous[e.Slot] {
+			l.previous[e.Slot] = false
+			l.add(e.Slot, -bytes)
+		}
+	}
+}
+
+func (l *Ledger) add(i int32, bytes int64) {
+	slot := &l.session.Program.Slots[i]
+	l.live[slot.Component] += bytes
+	if slot.Component == Activations {
+		l.parts[slot.Part] += bytes
+	}
+	l.total += bytes
+	if l.counts != nil {
+		l.counts[i] += bytes / rounded(slot.Bytes)
+	}
+}
+
+// microStep walks one micro-step. A unit that is repeated is walked once: each repetition starts
+// from what the one before left, so the largest of them is the last when a unit leaves something behind and
+// the first when it takes something away.
+// It says whether it came to where the walk stops.
+func (l *Ledger) microStep(step, micro int64) bool {
+	s, p := l.session, l.session.Program
+	first := micro == 0
+	l.previous, l.current = l.current, l.previous
+	clear(l.current)
+	passed := 0 // layers whose forward has ended: 0 before, 1 after
+	for g := range p.Segments {
+		seg := p.Segments[g]
+		copies := int64(1)
+		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
+			copies = l.fold.copies
+		}
+		stage := StageForward
+		switch {
+		case seg.Backward && seg.Unit < 0 && passed < 2, !seg.Backward && seg.Unit < 0 && passed == 1:
+			stage = StageLoss
+		case seg.Backward:
+			stage = StageBackward
+		}
+		if seg.Unit >= 0 {
+			passed = 1
+			if seg.Backward {
+				passed = 2
+			}
+		}
+		start, startLive, startParts := l.total, l.live, l.parts
+		if stop := l.stop; stop != nil && stop.Step == step && stop.MicroStep == micro && stop.segment == g {
+			l.stopIn(seg, first, stop)
+			return true
+		}
+		best := Moment{Bytes: -1}
+		for i := seg.Start; i < seg.End; i++ {
+			e := p.Events[i]
+			l.apply(e, first, l.outside(seg, e))
+			if l.total > best.Bytes {
+				best = Moment{Bytes: l.total, Label: p.Slots[e.Slot].Label, event: i}
+			}
+		}
+		delta := l.total - start
+		if copies > 1 && l.counts != nil {
+			l.repeat(seg, first, copies-1)
+		}
+		best.segment, best.Stage, best.Backward, best.Step, best.MicroStep = g, stage, seg.Backward, step, micro
+		if copies > 1 {
+			for c := range l.live {
+				l.live[c] += (l.live[c] - startLive[c]) * (copies - 1)
+			}
+			for c := range l.parts {
+				l.parts[c] += (l.parts[c] - startParts[c]) * (copies - 1)
+			}
+			l.total += delta * (copies - 1)
+			if delta > 0 {
+				best.Bytes += delta * (copies - 1)
+				best.copy = copies - 1
+			}
+		}
+		best.Layer = s.layer(seg.Unit, seg.Backward, best.copy)
+		l.record(stage, best)
+		l.span(seg, stage, micro, start, delta, copies, best)
+	}
+	return false
+}
+
+// outside is for how many tensors an event stands: outside the layers, what happens to the repeated unit's
+// tensor happens to that of every repetition.
+func (l *Ledger) outside(seg Segment, e Event) int64 {
+	if seg.Unit < 0 && l.fold.unit >= 0 && l.fold.isMiddle[e.Slot] {
+		return l.fold.copies
+	}
+	return 1
+}
+
+// repeat counts the tensors of further repetitions of a segment; bytes are added by the caller.
+func (l *Ledger) repeat(seg Segment, first bool, copies int64) {
+	live, parts, total := l.live, l.parts, l.total
+	for _, e := range l.session.Program.Events[seg.Start:seg.End] {
+		l.apply(e, first, copies)
+	}
+	l.live, l.parts, l.total = live, parts, total
+}
+
+// stopIn goes into segment seg up to the moment at which the walk stops.
+func (l *Ledger) stopIn(seg Segment, first bool, stop *Moment) {
+	events := l.session.Program.Events
+	if stop.copy > 0 {
+		for _, e := range events[seg.Start:seg.End] {
+			l.apply(e, first, stop.copy)
+		}
+	}
+	for i := seg.Start; i <= stop.event; i++ {
+		l.apply(events[i], first, l.outside(seg, events[i]))
+	}
+}
+
+// span adds what is shown of a segment, every repetition of it.
+func (l *Ledger) span(seg Segment, stage Stage, micro, start, delta, copies int64, best Moment) {
+	if !l.keepSpans {
+		return
+	}
+	most := best.Bytes - best.copy*delta
+	for c := range copies {
+		l.Spans = append(l.Spans, Span{Stage: stage, Backward: seg.Backward, MicroStep: micro,
+			Layer: l.session.layer(seg.Unit, seg.Backward, c), End: start + delta*(c+1), Most: most + delta*c})
+	}
+}
+
+// layer is the unit of the model that the copy-th repetition, in order of time, of a recorded unit stands for.
+func (s *Session) layer(unit int32, backward bool, copy int64) int64 {
+	const repeated = 2
+	if s.Units <= s.Recorded || unit < repeated {
+		return int64(unit)
+	}
+	extra := s.Units - s.Recorded
+	if unit > repeated {
+		return int64(unit) + extra
+	}
+	if backward {
+		return repeated + extra - copy
+	}
+	return repeated + copy
+}
+
+// optimizer walks clipping and the update, then lets go of the gradients.
+// It says whether the walk stops there.
+func (l *Ledger) optimizer(step int64) bool {
+	s := l.session
+	var total, count int64
+	for i := range s.Parameters {
+		if p := &s.Parameters[i]; !p.Buffer {
+			b := rounded(p.Numel * p.Dtype.Size())
+			total += b
+			count++
+		}
+	}
+	states := l.state(total, count)
+	if step == 0 {
+		l.live[OptimizerState] += states
+		l.total += states
+	}
+	var scratch int64
+	switch s.Optimizer {
+	case AdamWForeach:
+		scratch = total
+	case AdamWLoop:
+		scratch = s.loopScratch()
+	}
+	label := LabelOptimizerScratch
+	if s.Clip {
+		if c := s.clipScratch(); c > scratch && step > 0 {
+			scratch, label = c, LabelClip
+		}
+	}
+	m := Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, Step: step, MicroStep: -1, Layer: -1, Label: label, segment: -1}
+	if m.Bytes > l.Peak.Bytes || m.Bytes > l.Largest[StageOptimizer] {
+		m.Components, m.Parts = l.live, l.parts
+		m.Components[Temporaries] += scratch
+	}
+	l.record(StageOptimizer, m)
+	if l.stop != nil && l.stop.Stage == StageOptimizer && l.stop.Step == step {
+		return true
+	}
+	l.total -= l.live[Gradients]
+	l.live[Gradients] = 0
+	l.Steady = l.total
+	return false
+}
+
+func (l *Ledger) state(total, count int64) int64 {
+	bytes := l.session.Optimizer.states() * total
+	if l.session.Optimizer == AdamWFused {
+		bytes += count * blockBytes // a step counter for each parameter
+	}
+	return bytes
+}
+
+// loopScratch is the most that a parameter-by-parameter AdamW holds: the root, the scaled root and the last scaled root.
+func (s *Session) loopScratch() int64 {
+	var most, last int64
+	for i := range s.Parameters {
+		if p := &s.Parameters[i]; !p.Buffer {
+			b := rounded(p.Numel * p.Dtype.Size())
+			most = max(most, 2*b+last)
+			last = b
+		}
+	}
+	return most
+}
+
+// clipScratch is the most that clip_grad_norm_ holds.
+func (s *Session) clipScratch() int64 {
+	count, largest := int64(0), int64(0)
+	for i := range s.Parameters {
+		if p := &s.Parameters[i]; !p.Buffer {
+			count++
+			largest = max(largest, p.Numel)
+		}
+	}
+	return rounded(count*ceilDiv(largest, normChunk)*4) + count*blockBytes
+}
