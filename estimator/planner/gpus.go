@@ -9,33 +9,58 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// smallestListed bounds SmallestGPUs: the smallest is the answer, a few more are
-// for those who cannot have it.
-const smallestListed = 5
+const (
+	// smallestListed bounds SmallestGPUs: the smallest is the answer, the others are
+	// for those who cannot have it.
+	smallestListed = 3
+	// smallestAsked bounds the cards that are asked about. Each may take an estimate
+	// of its own, because kernels and workspaces differ between cards.
+	smallestAsked = 24
+	// cardSpread is by how much the same job may differ between cards, on the safe
+	// side: CUDA contexts are 240–550 MiB, cuBLAS workspaces 16–64 MiB.
+	cardSpread = 1 << 30
+)
 
 // smallestGPUs are the smallest cards of the catalog on which the job as it is
 // today fits; without a today, on which its smallest pair does.
-func (s *search) smallestGPUs(catalog []estimator.GPU) ([]string, error) {
+func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]string, error) {
 	ids := []string{}
-	if len(catalog) == 0 {
-		return ids, nil
-	}
 	j := s.floor
 	if s.today != nil {
 		j = *s.today
 	}
 	in := j.input(s.costs.base)
-	in.GPUs = catalog
-	r, err := s.costs.estimate(in)
-	if err != nil {
-		return nil, fmt.Errorf("judging the GPUs of the catalog: %w", err)
-	}
-	fitting := slices.DeleteFunc(slices.Clone(r.GPUs), func(g estimator.GPUFit) bool { return g.Verdict != estimator.Fits })
-	slices.SortFunc(fitting, func(a, b estimator.GPUFit) int {
-		return cmp.Or(cmp.Compare(a.UsableBytes, b.UsableBytes), cmp.Compare(a.GPU, b.GPU))
+	// Cards that are clearly too small need no estimate.
+	least := j.highBytes() - cardSpread + in.Job.ReserveBytes
+	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool { return g.UsableBytes <= 0 || g.UsableBytes < least })
+	slices.SortFunc(cards, func(a, b estimator.GPU) int {
+		return cmp.Or(cmp.Compare(a.UsableBytes, b.UsableBytes), cmp.Compare(a.ID, b.ID))
 	})
-	for _, g := range fitting[:min(smallestListed, len(fitting))] {
-		ids = append(ids, g.GPU)
+	cards = cards[:min(smallestAsked, len(cards))]
+	for len(cards) > 0 && len(ids) < smallestListed {
+		now := cards[:min(maxWorkers, len(cards))]
+		cards = cards[len(now):]
+		verdicts := make([]estimator.Verdict, len(now))
+		err := parallel(ctx, len(now), func(ctx context.Context, i int) error {
+			in := in
+			in.GPUs = now[i : i+1 : i+1]
+			r, err := s.costs.estimate(in)
+			if err == nil && len(r.GPUs) > 0 {
+				verdicts[i] = r.GPUs[0].Verdict
+			}
+			if err != nil && refusal(err) {
+				return nil // not modelled on this card
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("judging the GPUs of the catalog: %w", err)
+		}
+		for i, v := range verdicts {
+			if v == estimator.Fits && len(ids) < smallestListed {
+				ids = append(ids, now[i].ID)
+			}
+		}
 	}
 	return ids, nil
 }

@@ -276,7 +276,7 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 		return nil, err
 	}
 	p.LargestMicroBatch = edge.micro()
-	if p.SmallestGPUs, err = s.smallestGPUs(r.Catalog); err != nil {
+	if p.SmallestGPUs, err = s.smallestGPUs(ctx, r.Catalog); err != nil {
 		return nil, err
 	}
 	if p.Options, err = s.options(ctx, edge, r.Catalog, p.SmallestGPUs); err != nil {

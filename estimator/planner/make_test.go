@@ -348,6 +348,18 @@ func TestUnknownCard(t *testing.T) {
 	}
 }
 
+func TestLargerGPUWhereNothingElseHelps(t *testing.T) {
+	r := story()
+	r.Input.GPUs[0].UsableBytes = 100 * mib
+	r.Catalog = []estimator.GPU{rtx4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib}}
+	p := mustMake(t, r, storyFake())
+	i := slices.IndexFunc(p.Options, func(o Option) bool { return o.Verdict == estimator.Fits })
+	if i < 0 || p.Options[i].Recommendation == "" || !slices.Equal(p.Options[i].Settings, []string{"rtx-4090"}) {
+		t.Errorf("the larger card is not offered:\n%s", p.Text())
+	}
+	checkChanges(t, r, p, storyFake().estimate)
+}
+
 func TestOtherGPUsOfTheJob(t *testing.T) {
 	r := story()
 	r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{ID: "rtx-3050", UsableBytes: 6000 * mib}, estimator.GPU{ID: "rtx-4090", UsableBytes: 24000 * mib})
@@ -423,44 +435,66 @@ func TestLeversWriteThroughNoPointer(t *testing.T) {
 	}
 }
 
-// The changes of an option, put into the job document, must give the bytes that
-// the option states: that is what a user does with them.
 func TestChangesGiveTheStatedBytes(t *testing.T) {
 	for _, usable := range []int64{2100, 2750, 3000, 6000, 11994} {
 		r := story()
 		r.Input.GPUs[0].UsableBytes = usable * mib
-		for _, o := range mustMake(t, r, storyFake()).Options {
-			in := r.Input
-			var job map[string]any
-			remarshal(t, in.Job, &job)
-			for field, value := range o.Changes {
-				if field == "model" || field == "gpus" {
-					job[field] = value
-					continue
+		checkChanges(t, r, mustMake(t, r, storyFake()), storyFake().estimate)
+	}
+}
+
+// fataler is a *testing.T or a *rapid.T.
+type fataler interface {
+	Helper()
+	Errorf(string, ...any)
+	Fatalf(string, ...any)
+}
+
+// checkChanges puts the changes of each option into the job document, as a user
+// does, and wants the bytes that the option states.
+func checkChanges(t fataler, r Request, p *Plan, estimate Estimator) {
+	t.Helper()
+	for _, o := range p.Options {
+		in := r.Input
+		in.GPUs = in.GPUs[:1]
+		var job map[string]any
+		remarshal(t, in.Job, &job)
+		for field, value := range o.Changes {
+			switch field {
+			case "model":
+				job[field] = value
+			case "gpus":
+				in.GPUs = nil
+				for _, g := range r.Catalog {
+					if g.ID == value.([]string)[0] {
+						in.GPUs = append(in.GPUs, g)
+					}
 				}
+			default:
 				job["training"].(map[string]any)[field] = value
 			}
-			in.Job = estimator.Job{}
-			remarshal(t, job, &in.Job)
-			got, err := storyFake().estimate(in)
-			if err != nil {
-				t.Fatalf("%s: %v", o.Title, err)
-			}
-			if got.Peak.DeviceBytes != o.DeviceBytes {
-				t.Errorf("%s: changes %v give %d bytes, the option says %d", o.Title, o.Changes, got.Peak.DeviceBytes, o.DeviceBytes)
-			}
+		}
+		in.Job = estimator.Job{}
+		remarshal(t, job, &in.Job)
+		got, err := estimate(in)
+		if err != nil {
+			t.Fatalf("%s: %v", o.Title, err)
+		}
+		if got.Peak.DeviceBytes != o.DeviceBytes || got.GPUs[0].Verdict != o.Verdict {
+			t.Errorf("%s: changes %v give %d bytes, %s; the option says %d, %s",
+				o.Title, o.Changes, got.Peak.DeviceBytes, got.GPUs[0].Verdict, o.DeviceBytes, o.Verdict)
 		}
 	}
 }
 
-func remarshal(t *testing.T, from, to any) {
+func remarshal(t fataler, from, to any) {
 	t.Helper()
 	b, err := json.Marshal(from)
 	if err == nil {
 		err = json.Unmarshal(b, to)
 	}
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v", err)
 	}
 }
 

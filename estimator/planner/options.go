@@ -303,6 +303,9 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 	case first && fits && !changes:
 		return "best choice"
 	case !fits && p.beside != nil && p.deviceBytes() >= p.beside.deviceBytes():
+		if p.result.Peak.AllocatedBytes < p.beside.result.Peak.AllocatedBytes {
+			return "saves nothing on the card: tensors shrink, but the allocator keeps as much"
+		}
 		return "saves nothing: the peak is in " + peakOf(p.result)
 	case p.fit().Verdict == estimator.Tight:
 		return "may fail: little room is left"

@@ -59,6 +59,7 @@ func TestPlanProperties(t *testing.T) {
 		checkPairs(t, r, p, f.estimate)
 		checkPicks(t, p)
 		checkOptions(t, p)
+		checkChanges(t, r, p, f.estimate)
 		if p.Markdown() == "" || p.Text() == "" {
 			t.Error("nothing printed")
 		}
