@@ -75,8 +75,8 @@ func TestPanicIsAProblemWithoutInternals(t *testing.T) {
 
 func TestUnknownErrorsStayInTheLog(t *testing.T) {
 	for err, want := range map[error]int{
-		errors.New("open /var/lib/secret: no such file"):                                      500,
-		context.DeadlineExceeded:                                                              503,
+		errors.New("open /var/lib/secret: no such file"):                                     500,
+		context.DeadlineExceeded:                                                             503,
 		&service.Error{Code: service.CodeUnavailable, Message: "the catalog cannot be read"}: 503,
 	} {
 		h := askedAPI(api.Options{}, func(context.Context, estimator.Job) (*estimator.Result, error) { return nil, err })

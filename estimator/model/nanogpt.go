@@ -17,7 +17,7 @@ func (m *nanoGPT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	positions := t.Input(t.Shape.Tokens, step.I64)
 	tokens := t.Embedding(ids, m.embedding(), step.LabelEmbedding)
 	learned := t.Embedding(positions, m.positions(), step.LabelPositions)
-	sum := t.Add(tokens, learned, step.LabelEmbedding)
+	sum := t.AddUnbatched(tokens, learned, step.LabelEmbedding)
 	t.Drop(tokens)
 	t.Drop(learned)
 	x := t.Dropout(sum, m.a.EmbeddingDropout)

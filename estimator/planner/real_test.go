@@ -80,8 +80,8 @@ func drawJob(t *rapid.T) Request {
 		Vocabulary: rapid.SampledFrom([]int64{65, 50304, 128256}).Draw(t, "vocabulary"),
 	}
 	tr.SequenceLength = rapid.SampledFrom([]int64{128, 512, 1024}).Draw(t, "tokens")
-	tr.MicroBatch = rapid.Int64Range(1, 64).Draw(t, "micro")
-	tr.GradientAccumulation = rapid.Int64Range(1, 64).Draw(t, "accumulation")
+	tr.MicroBatch = rapid.Int64Range(1, 8).Draw(t, "micro")
+	tr.GradientAccumulation = rapid.Int64Range(1, 2).Draw(t, "accumulation")
 	tr.Precision = rapid.SampledFrom([]estimator.Precision{estimator.PrecisionAMPBF16, estimator.PrecisionFP32, estimator.PrecisionBF16}).Draw(t, "precision")
 	tr.Optimizer.Implementation = rapid.SampledFrom([]string{"foreach", "fused"}).Draw(t, "implementation")
 	if rapid.Bool().Draw(t, "checkpointing") {

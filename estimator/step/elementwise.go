@@ -31,7 +31,13 @@ func promote(a, b DType) DType {
 }
 
 // Add is a + b; the smaller one is broadcast over the leading dimensions of the other.
-func (t *Tape) Add(a, b T, l Label) T {
+func (t *Tape) Add(a, b T, l Label) T { return t.add(a, b, false, l) }
+
+// AddUnbatched is a + b where b has no batch dimension: its gradient is summed over the batch even when
+// that is one sequence.
+func (t *Tape) AddUnbatched(a, b T, l Label) T { return t.add(a, b, true, l) }
+
+func (t *Tape) add(a, b T, unbatched bool, l Label) T {
 	n := max(a.numel, b.numel)
 	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
@@ -47,11 +53,12 @@ func (t *Tape) Add(a, b T, l Label) T {
 		if !o.needs(k) {
 			continue
 		}
-		if x.dtype == y.dtype && x.numel == n {
+		reduced := x.numel < n || unbatched && k == 1
+		if x.dtype == y.dtype && !reduced {
 			o.pass(0, k)
 			continue
 		}
-		if x.numel < n {
+		if reduced {
 			o.sumRows(r, y.dtype, n/x.numel, x.numel, LabelReduction)
 		} else {
 			o.alloc(r, x.bytes(), LabelInputGradient)

@@ -46,7 +46,11 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 	wide := t.FloatLogits(logits)
 	b := t.Shape.Batch
 	padded := t.fresh(labels.numel+b, I64, LabelInput)
-	shifted := t.fresh(labels.numel, I64, LabelInput)
+	shifted := t.Hold(padded) // one row is contiguous from its second element on
+	if b > 1 {
+		t.Drop(shifted)
+		shifted = t.fresh(labels.numel, I64, LabelInput)
+	}
 	loss := t.CrossEntropy(wide, shifted)
 	t.Drop(wide)
 	t.Drop(padded)

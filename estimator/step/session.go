@@ -29,11 +29,12 @@ type Session struct {
 	heap      Heap
 	fold      fold
 	now, last []int32 // handles by slot: in this micro-step and what the one before left
-	middle    []int32 // handles of the repeated unit's slots, instance by instance
-	once      []int32
-	gradients []int32
-	state     []int32
-	started   bool
+	// Handles of the repeated unit's slots, instance by instance, likewise.
+	middle, lastMiddle []int32
+	once               []int32
+	gradients          []int32
+	state              []int32
+	started            bool
 }
 
 // fold says how slots of the recorded middle unit map to its repetitions.
@@ -52,7 +53,8 @@ func (s *Session) begin(heap Heap) {
 	s.now, s.last = handles(n), handles(n)
 	s.once = handles(n)
 	s.fold = s.Program.foldFor(s.Recorded, s.Units)
-	s.middle = handles(int(s.fold.copies) * int(s.fold.perUnit))
+	repeated := int(s.fold.copies) * int(s.fold.perUnit)
+	s.middle, s.lastMiddle = handles(repeated), handles(repeated)
 }
 
 func handles(n int) []int32 {
@@ -120,6 +122,7 @@ func (s *Session) step() {
 
 func (s *Session) microStep(first bool) {
 	s.last, s.now = s.now, s.last
+	s.lastMiddle, s.middle = s.middle, s.lastMiddle
 	p := s.Program
 	for i := 0; i < len(p.Segments); i++ {
 		g := p.Segments[i]
@@ -172,14 +175,16 @@ func (s *Session) play(e Event, first bool, unit int32, copy int64) {
 	if unit < 0 && s.fold.unit >= 0 && s.fold.isMiddle[e.Slot] {
 		// Outside the layers, what happens to the middle unit's tensor happens to that of every repetition.
 		for c := range s.fold.copies {
-			s.apply(e, first, &s.middle[c*int64(s.fold.perUnit)+int64(s.fold.local[e.Slot])])
+			i := c*int64(s.fold.perUnit) + int64(s.fold.local[e.Slot])
+			s.apply(e, first, &s.middle[i], &s.lastMiddle[i])
 		}
 		return
 	}
-	s.apply(e, first, s.handle(e.Slot, unit, copy))
+	s.apply(e, first, s.handle(e.Slot, unit, copy), &s.last[e.Slot])
 }
 
-func (s *Session) apply(e Event, first bool, h *int32) {
+// apply plays e on the handle h; old is what the micro-step before left.
+func (s *Session) apply(e Event, first bool, h, old *int32) {
 	bytes := s.Program.Slots[e.Slot].Bytes
 	switch e.Op {
 	case Alloc:
@@ -203,9 +208,9 @@ func (s *Session) apply(e Event, first bool, h *int32) {
 			s.once[e.Slot] = s.heap.Alloc(bytes)
 		}
 	case FreePrev:
-		if old := s.last[e.Slot]; old != noHandle {
-			s.heap.Free(old)
-			s.last[e.Slot] = noHandle
+		if *old != noHandle {
+			s.heap.Free(*old)
+			*old = noHandle
 		}
 	}
 }
