@@ -29,7 +29,7 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 	}
 	if !found.fits() {
 		s.notes.add("nothing_fits", "No combination of the settings that were tried makes the job fit; the smallest takes %s of %s.",
-			size(found.deviceBytes()), size(found.fit().UsableBytes))
+			estimator.Bytes(found.deviceBytes()), estimator.Bytes(found.fit().UsableBytes))
 		if len(found.with.levers) == 0 {
 			return nil, nil
 		}
@@ -164,7 +164,7 @@ func (s *search) explainDropped(ps []beaten) {
 	const named = 4
 	for _, b := range ps[:min(named, len(ps))] {
 		s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more memory and no more time.",
-			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, size(b.loser.deviceBytes()), b.loser.time.Expected,
+			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, estimator.Bytes(b.loser.deviceBytes()), b.loser.time.Expected,
 			lowerFirst(b.winner.title), b.winner.micro, b.winner.accum)
 	}
 }

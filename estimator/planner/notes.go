@@ -70,11 +70,11 @@ func (s *search) explainToday() {
 	}
 	switch t.fit().Verdict {
 	case estimator.Fits:
-		s.notes.add("today_fits", "The job as it is today takes %s of %s.", size(t.deviceBytes()), size(t.fit().UsableBytes))
+		s.notes.add("today_fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.fit().UsableBytes))
 	case estimator.Unknown:
 	default:
 		s.notes.add("today_short", "The job as it is today takes %s (%s to %s); the card has %s. The peak is in %s.",
-			size(t.deviceBytes()), size(t.result.Peak.LowBytes), size(t.highBytes()), size(t.fit().UsableBytes), peakOf(t.result))
+			estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.result.Peak.LowBytes), estimator.Bytes(t.highBytes()), estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
 	}
 	if !s.batch.exact() {
 		s.notes.add("today_differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
@@ -89,7 +89,7 @@ func (s *search) explainEdge(edge limit) {
 	}
 	more := (next.deviceBytes() - best.deviceBytes()) / (next.micro - best.micro)
 	s.notes.add("largest_micro_batch", "A micro-batch of %d is the largest that fits. One more sequence takes about %s; at %d the upper bound passes the card by %s.",
-		best.micro, size(more), next.micro, size(next.highBytes()-next.fit().UsableBytes))
+		best.micro, estimator.Bytes(more), next.micro, estimator.Bytes(next.highBytes()-next.fit().UsableBytes))
 }
 
 // explainFloor says what holds the memory that no micro-batch gives back.
@@ -105,10 +105,10 @@ func (s *search) explainFloor() {
 	var held []string
 	for _, c := range parts[:min(3, len(parts))] {
 		if c.Bytes > 0 {
-			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+size(c.Bytes))
+			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+estimator.Bytes(c.Bytes))
 		}
 	}
-	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s", size(s.floor.deviceBytes()), size(f.UsableBytes))
+	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s", estimator.Bytes(s.floor.deviceBytes()), estimator.Bytes(f.UsableBytes))
 	if len(held) > 0 {
 		text += ", most of it " + strings.Join(held, ", ")
 	}

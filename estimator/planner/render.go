@@ -80,9 +80,9 @@ func (p *Plan) heading() string {
 func (p *Plan) summary() string {
 	var lines []string
 	if t := p.Today; t != nil {
-		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation, size(t.DeviceBytes), inSentence(t.Verdict))
+		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation, estimator.Bytes(t.DeviceBytes), inSentence(t.Verdict))
 		if p.UsableBytes > 0 {
-			line += fmt.Sprintf("; the card has %s", size(p.UsableBytes))
+			line += fmt.Sprintf("; the card has %s", estimator.Bytes(p.UsableBytes))
 		}
 		lines = append(lines, line+".")
 	}
@@ -96,7 +96,7 @@ func (p *Plan) summary() string {
 	case p.LargestMicroBatch > 0:
 		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest micro-batch that fits: %d.", p.LargestMicroBatch))
 	case p.UsableBytes > 0:
-		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.", size(p.FloorBytes)))
+		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.", estimator.Bytes(p.FloorBytes)))
 	}
 	if len(p.SmallestGPUs) > 0 {
 		what := "the job as it is"
@@ -132,7 +132,7 @@ func (p *Plan) optionRows() [][]string {
 		}
 		rows[i] = []string{
 			fmt.Sprintf("%d. %s", o.Rank, o.Title), values, batch,
-			fmt.Sprintf("%s (takes %s)", size(o.SavesBytes), size(o.DeviceBytes)),
+			fmt.Sprintf("%s (takes %s)", estimator.Bytes(o.SavesBytes), estimator.Bytes(o.DeviceBytes)),
 			o.TrainingEffect, fmt.Sprintf("%s (%s)", o.Recommendation, verdict),
 		}
 	}
@@ -143,8 +143,8 @@ func (p *Plan) pairRows() [][]string {
 	rows := make([][]string, len(p.Pairs))
 	for i, x := range p.Pairs {
 		rows[i] = []string{
-			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), size(x.DeviceBytes), size(x.HighBytes),
-			size(x.HeadroomBytes), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
+			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), estimator.Bytes(x.DeviceBytes), estimator.Bytes(x.HighBytes),
+			estimator.Bytes(x.HeadroomBytes), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
 		}
 	}
 	return rows
@@ -153,7 +153,7 @@ func (p *Plan) pairRows() [][]string {
 func (p *Plan) frontierRows() [][]string {
 	rows := make([][]string, len(p.Frontier))
 	for i, x := range p.Frontier {
-		rows[i] = []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), size(x.DeviceBytes)}
+		rows[i] = []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), estimator.Bytes(x.DeviceBytes)}
 	}
 	return rows
 }

@@ -1,10 +1,11 @@
 package planner
 
 import (
-	"encoding/json"
 	"math"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
 )
 
 // Shape is what the step-time model needs to know of a model. It decides no byte.
@@ -47,77 +48,28 @@ func shapeOf(in estimator.Input, parameters int64) Shape {
 	return s
 }
 
+// readShape asks for the architecture as the estimator does. It is empty where the
+// model is described in a way that only the estimator understands.
 func readShape(in estimator.Input) Shape {
-	m := in.Job.Model
-	switch {
+	var wrong invalid.List
+	var a model.Architecture
+	switch m := in.Job.Model; {
 	case m.NanoGPT != nil:
-		g := m.NanoGPT
-		s := Shape{Layers: g.Layers, Hidden: g.Embedding, Heads: g.Heads, Vocabulary: g.Vocabulary, Context: g.BlockSize, Causal: true}
-		// model.py's GPTConfig.
-		if s.Vocabulary == 0 {
-			s.Vocabulary = 50304
-		}
-		if s.Context == 0 {
-			s.Context = 1024
-		}
-		return s
+		a = model.FromNanoGPT(*m.NanoGPT, "", &wrong)
 	case m.Dimensions != nil:
-		d := m.Dimensions
-		s := Shape{
-			Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads, KVHeads: d.KVHeads, HeadDim: d.HeadDim, FFN: d.FFN,
-			Gated: d.MLP == "swiglu" || d.MLP == "geglu", Vocabulary: d.Vocabulary, Context: d.MaxPositions,
-			Causal: d.Causal == nil || *d.Causal,
-		}
-		if d.ExpertsPerToken > 0 && d.ExpertFFN > 0 {
-			s.FFN = d.ExpertsPerToken*d.ExpertFFN + d.SharedExperts*d.SharedExpertFFN
-		}
-		return s
-	case in.Preset != nil:
-		p := in.Preset
-		return Shape{
-			Layers: p.Layers, Hidden: p.Hidden, Heads: p.Heads, KVHeads: p.KVHeads, HeadDim: p.HeadDim, FFN: p.FFN,
-			Gated: p.MLP == "swiglu" || p.MLP == "geglu", Vocabulary: p.Vocabulary, Context: p.MaxPositions, Causal: p.Kind == "decoder",
-		}
+		a = model.FromDimensions(m.Dimensions, "", &wrong)
 	case len(m.HFConfig) > 0:
-		return hfShape(m.HFConfig)
+		a = model.FromHF(m.HFConfig, "", &wrong)
+	case in.Preset != nil:
+		a = model.FromPreset(in.Preset, "", &wrong)
 	}
-	return Shape{}
-}
-
-// hfShape reads the keys that most families share, under the names of GPT-2, BERT
-// and Llama, OPT, T5. A key of another kind is as good as absent: the
-// estimator judges the document, this only sizes the matrices.
-func hfShape(config json.RawMessage) Shape {
-	var keys map[string]json.RawMessage
-	if json.Unmarshal(config, &keys) != nil {
+	if wrong.Err() != nil {
 		return Shape{}
 	}
-	first := func(names ...string) int64 {
-		for _, name := range names {
-			var n int64
-			if json.Unmarshal(keys[name], &n) == nil && n > 0 && n <= 1<<30 {
-				return n
-			}
-		}
-		return 0
+	return Shape{
+		Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, FFN: a.FFN,
+		Gated: a.Block == model.BlockLlama, Vocabulary: a.Vocabulary, Context: a.MaxPositions, Causal: true,
 	}
-	_, gated := keys["rms_norm_eps"] // families with RMSNorm have a gated MLP
-	s := Shape{
-		Layers:     first("num_hidden_layers", "n_layer", "num_layers"),
-		Hidden:     first("hidden_size", "n_embd", "d_model"),
-		Heads:      first("num_attention_heads", "n_head", "num_heads"),
-		KVHeads:    first("num_key_value_heads"),
-		HeadDim:    first("head_dim", "d_kv"),
-		FFN:        first("intermediate_size", "n_inner", "ffn_dim", "d_ff"),
-		Vocabulary: first("vocab_size"),
-		Context:    first("max_position_embeddings", "n_positions", "n_ctx"),
-		Gated:      gated,
-		Causal:     true,
-	}
-	if k, f := first("num_experts_per_tok"), first("moe_intermediate_size", "intermediate_size"); k > 0 && f > 0 {
-		s.FFN = k * f
-	}
-	return s
 }
 
 // sequenceLength is the job's, or the model's context; 0 when nobody says.

@@ -134,23 +134,24 @@ func TestRangeHoldsTheExpectation(t *testing.T) {
 }
 
 func TestShapeFromEveryKindOfModel(t *testing.T) {
-	llama := `{"hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
-		"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072, "rms_norm_eps": 1e-5}`
-	gpt2 := `{"n_embd": 768, "n_layer": 12, "n_head": 12, "n_inner": null, "vocab_size": 50257, "n_positions": 1024}`
+	llama := `{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
+		"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072}`
+	gpt2 := Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Vocabulary: 50304, Context: 1024, Causal: true}
 	tests := []struct {
 		name       string
-		config     string
+		model      estimator.Model
 		parameters int64
 		want       Shape
 	}{
-		{"llama", llama, 8e9, Shape{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Gated: true, Vocabulary: 128256, Context: 131072, Causal: true}},
-		{"gpt2", gpt2, 124e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Vocabulary: 50257, Context: 1024, Causal: true}},
-		{"not a config", `[1]`, 85e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072}},
-		{"nonsense", `{"hidden_size": "x", "num_hidden_layers": -3}`, 85e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Causal: true}},
+		{"nanoGPT", story().Input.Job.Model, 0, gpt2},
+		{"config.json", estimator.Model{HFConfig: []byte(llama)}, 8e9,
+			Shape{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Gated: true, Vocabulary: 128256, Context: 131072, Causal: true}},
+		// 85 M parameters outside the embeddings are GPT-2's.
+		{"not understood", estimator.Model{HFConfig: []byte(`[1]`)}, 85e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072}},
+		{"nothing", estimator.Model{}, 0, Shape{Layers: 1, Hidden: 64, Heads: 1, KVHeads: 1, HeadDim: 64, FFN: 256}},
 	}
 	for _, tt := range tests {
-		got := shapeOf(estimator.Input{Job: estimator.Job{Model: estimator.Model{HFConfig: []byte(tt.config)}}}, tt.parameters)
-		if got != tt.want {
+		if got := shapeOf(estimator.Input{Job: estimator.Job{Model: tt.model}}, tt.parameters); got != tt.want {
 			t.Errorf("%s: %+v, want %+v", tt.name, got, tt.want)
 		}
 	}

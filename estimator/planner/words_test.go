@@ -110,24 +110,6 @@ func TestEffectOfAnotherBatch(t *testing.T) {
 	}
 }
 
-func FuzzHFShape(f *testing.F) {
-	f.Add([]byte(`{"hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12}`))
-	f.Add([]byte(`{"n_embd": 1e400, "n_layer": "12"}`))
-	f.Add([]byte(`[`))
-	f.Fuzz(func(t *testing.T, config []byte) {
-		in := estimator.Input{Job: estimator.Job{Model: estimator.Model{HFConfig: config}}}
-		s := shapeOf(in, 1000)
-		if s.Layers < 1 || s.Hidden < 1 || s.Heads < 1 || s.KVHeads < 1 || s.HeadDim < 1 || s.FFN < 1 {
-			t.Errorf("shape %+v", s)
-		}
-		w := storyWorkload(8, nil)
-		w.shape = s
-		if x := w.perToken(card{flops: 1e12, bandwidth: 1e11, sms: 10}, dearSmall); !(x > 0) {
-			t.Errorf("%v seconds a token for %+v", x, s)
-		}
-	})
-}
-
 func BenchmarkPlanWithoutTheEstimator(b *testing.B) {
 	f := storyFake()
 	for b.Loop() {

@@ -83,8 +83,6 @@ func (t *Tape) Record(net Network) *Program {
 	if t.Recipe.GradScaler {
 		t.Drop(scaled)
 	}
-	t.backward = false
-
 	if !t.Recipe.HoldLogits {
 		t.Drop(loss)
 		for _, x := range t.graphHolds {
@@ -94,7 +92,8 @@ func (t *Tape) Record(net Network) *Program {
 	if !t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
 	}
-	t.cut()
+	t.cut() // what follows backward until the next forward counts as backward
+	t.backward = false
 	return t.prog
 }
 

@@ -49,6 +49,7 @@ type fold struct {
 // NewSession prepares to play s on heap.
 func (s *Session) begin(heap Heap) {
 	s.heap = heap
+	s.started, s.gradients = false, s.gradients[:0]
 	n := len(s.Program.Slots)
 	s.now, s.last = handles(n), handles(n)
 	s.once = handles(n)

@@ -1,0 +1,71 @@
+package estimator
+
+import (
+	"testing"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// gpt2Job is nanoGPT 124M as its train.py runs it, with micro-batches of 16.
+func gpt2Job() Job {
+	return Job{
+		Model:    Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
+		Training: Training{MicroBatch: 16, SequenceLength: 1024, GradientAccumulation: 32, Precision: PrecisionAMPBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}},
+	}
+}
+
+// llama70BJob is an 80-layer Llama.
+func llama70BJob() Job {
+	return Job{
+		Model:    Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":8192,"intermediate_size":28672,"num_hidden_layers":80,"num_attention_heads":64,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":8192}`)},
+		Training: Training{MicroBatch: 1, SequenceLength: 4096, GradientAccumulation: 8, Precision: PrecisionBF16, Optimizer: &Optimizer{Name: "adamw"}},
+	}
+}
+
+// components is an estimate without the allocator: the ledger alone.
+func ledgerOnly(b *testing.B, job Job) {
+	in := Input{Job: job}
+	b.ReportAllocs()
+	for b.Loop() {
+		r, err := resolve(&in)
+		if err != nil {
+			b.Fatal(err)
+		}
+		s := r.session(hardware(r.recipe, nil), false)
+		if s.Account(false, false).Peak.Bytes == 0 {
+			b.Fatal("no peak")
+		}
+	}
+}
+
+func whole(b *testing.B, job Job) {
+	in := Input{Job: job, GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}}}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Estimate(in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func reservedOnly(b *testing.B, job Job) {
+	in := Input{Job: job}
+	r, err := resolve(&in)
+	if err != nil {
+		b.Fatal(err)
+	}
+	s := r.session(hardware(r.recipe, nil), false)
+	a := memory.NewAllocator(false)
+	b.ReportAllocs()
+	for b.Loop() {
+		play(s, a, false, 0)
+	}
+}
+
+func BenchmarkComponentsGPT2(b *testing.B)    { ledgerOnly(b, gpt2Job()) }
+func BenchmarkComponentsLlama80(b *testing.B) { ledgerOnly(b, llama70BJob()) }
+func BenchmarkReservedGPT2(b *testing.B)      { reservedOnly(b, gpt2Job()) }
+func BenchmarkReservedLlama80(b *testing.B)   { reservedOnly(b, llama70BJob()) }
+func BenchmarkEstimateGPT2(b *testing.B)      { whole(b, gpt2Job()) }
+func BenchmarkEstimateLlama80(b *testing.B)   { whole(b, llama70BJob()) }
