@@ -131,7 +131,7 @@ func (b *backend) do(ctx context.Context, method, path string, body io.Reader) (
 		return nil, fmt.Errorf("no answer: %w", err)
 	}
 	if len(answer) > maxAnswerBytes {
-		return nil, fmt.Errorf("no answer: %s sent more than %s", b.base, Bytes(maxAnswerBytes))
+		return nil, fmt.Errorf("no answer: %s sent more than %s", b.base, size(maxAnswerBytes))
 	}
 	answer = bytes.TrimSpace(answer)
 	if res.StatusCode < 400 {

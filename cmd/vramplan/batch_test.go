@@ -106,3 +106,30 @@ func TestPanicOfACommandIsThree(t *testing.T) {
 type panicking struct{}
 
 func (panicking) Read([]byte) (int, error) { panic("a reader that breaks") }
+
+func TestProgressCountsOnOneLineAndLeavesNone(t *testing.T) {
+	var out strings.Builder
+	earlier := time.Now().Add(-2 * time.Second)
+	p := &progress{w: &out, began: earlier, shown: earlier}
+	p.count(answer{})
+	p.count(answer{err: errors.New("bad")}) // too soon to be shown
+	if want := "\r1 jobs, 0 with problems, "; !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "\n") {
+		t.Errorf("progress shows %q, want one line that begins with %q", out.String(), want)
+	}
+	p.done()
+	if !strings.HasSuffix(out.String(), "\r\x1b[K") {
+		t.Errorf("progress leaves %q behind", out.String())
+	}
+	if p.jobs != 2 || p.problems != 1 {
+		t.Errorf("counted %d jobs and %d problems, want 2 and 1", p.jobs, p.problems)
+	}
+
+	out.Reset()
+	quiet := newProgress(&terminal{stdout: &out, stderr: &out})
+	quiet.shown = earlier
+	quiet.count(answer{})
+	quiet.done()
+	if out.Len() > 0 {
+		t.Errorf("progress writes %q where nobody looks", out.String())
+	}
+}

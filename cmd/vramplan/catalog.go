@@ -23,7 +23,7 @@ func (c *gpusCommand) Run(ctx context.Context, t *terminal) error {
 	return showCatalog(ctx, t, c.serverFlags, c.format(), "gpus", c.Name, func(g *grid, e catalog.GPU) {
 		usable := "unknown"
 		if e.UsableBytes > 0 {
-			usable = Bytes(e.UsableBytes).Exact()
+			usable = exact(e.UsableBytes)
 		}
 		g.add(e.ID, e.Name, usable, string(e.UsableBasis))
 	}, "id", "name", "usable", "known from")

@@ -173,10 +173,10 @@ func caution(j judgement) string {
 	switch j.best.Verdict {
 	case estimator.Tight:
 		return fmt.Sprintf("tight: the job probably fits on %s, but may need up to %s of its %s",
-			plain(j.best.GPU), Bytes(j.result.Peak.HighBytes).Exact(), Bytes(j.best.UsableBytes).Exact())
+			plain(j.best.GPU), exact(j.result.Peak.HighBytes), exact(j.best.UsableBytes))
 	case estimator.Unlikely:
 		return fmt.Sprintf("unlikely: the job probably does not fit on %s: it needs about %s of %s",
-			plain(j.best.GPU), Bytes(j.result.Peak.DeviceBytes).Exact(), Bytes(j.best.UsableBytes).Exact())
+			plain(j.best.GPU), exact(j.result.Peak.DeviceBytes), exact(j.best.UsableBytes))
 	case estimator.Unknown:
 		return fmt.Sprintf("no verdict: nobody knows what %s leaves to a process", plain(j.best.GPU))
 	case estimator.Fits:
@@ -225,7 +225,7 @@ func writeMessage(w io.Writer, s style, j judgement) {
 	}
 	fmt.Fprintf(w, ", on %s\n", plain(j.best.GPU))
 	g := newGrid("left", "left")
-	g.add("  needs", fmt.Sprintf("%s, between %s and %s", Bytes(p.DeviceBytes).Exact(), Bytes(p.LowBytes), Bytes(p.HighBytes)))
+	g.add("  needs", fmt.Sprintf("%s, between %s and %s", exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes)))
 	g.add("  peak", "in "+plain(peakMoment(p)))
 	for _, card := range j.result.GPUs {
 		name := "  " + plain(card.GPU)
@@ -248,7 +248,7 @@ func writeMessage(w io.Writer, s style, j judgement) {
 		if o.Verdict != estimator.Fits || len(options.rows) == maxAdvice {
 			continue
 		}
-		options.add(fmt.Sprintf("  %d. %s", len(options.rows)+1, plain(o.Title)), settingsOf(o), Bytes(o.DeviceBytes).String(),
+		options.add(fmt.Sprintf("  %d. %s", len(options.rows)+1, plain(o.Title)), settingsOf(o), size(o.DeviceBytes),
 			fmt.Sprintf("%.2f× the time", o.RelativeStepTime.Expected)+effectOf(o))
 	}
 	switch {
@@ -292,7 +292,7 @@ func largestComponents(components []estimator.Component) string {
 		if i > 0 {
 			text += ", "
 		}
-		text += fmt.Sprintf("%s %s", words(c.Name), Bytes(c.Bytes))
+		text += fmt.Sprintf("%s %s", words(c.Name), size(c.Bytes))
 	}
 	return text
 }

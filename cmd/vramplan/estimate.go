@@ -76,17 +76,17 @@ func (e *estimateTable) one(w io.Writer, a answer) error {
 	}
 	fmt.Fprintln(w)
 	p := r.Peak
-	fmt.Fprintf(w, "needs %s on the card, between %s and %s\n", s.bold(Bytes(p.DeviceBytes).Exact()), Bytes(p.LowBytes), Bytes(p.HighBytes))
-	fmt.Fprintf(w, "allocated %s, reserved %s; the peak is in %s\n\n", Bytes(p.AllocatedBytes), Bytes(p.ReservedBytes), plain(peakMoment(p)))
+	fmt.Fprintf(w, "needs %s on the card, between %s and %s\n", s.bold(exact(p.DeviceBytes)), size(p.LowBytes), size(p.HighBytes))
+	fmt.Fprintf(w, "allocated %s, reserved %s; the peak is in %s\n\n", size(p.AllocatedBytes), size(p.ReservedBytes), plain(peakMoment(p)))
 
 	rows := newGrid("left", "right", "right", "left", "left")
 	for _, c := range r.Components {
-		rows.add(words(c.Name), Bytes(c.Bytes).String(), percent(c.Share), s.bar(c.Share), plain(c.How))
+		rows.add(words(c.Name), size(c.Bytes), percent(c.Share), s.bar(c.Share), plain(c.How))
 		for _, part := range c.Parts {
-			rows.add("  "+words(part.Name), Bytes(part.Bytes).String(), "", "", "")
+			rows.add("  "+words(part.Name), size(part.Bytes), "", "", "")
 		}
 	}
-	rows.add("total", Bytes(p.DeviceBytes).String(), "", "", "")
+	rows.add("total", size(p.DeviceBytes), "", "", "")
 	rows.write(w)
 
 	if len(r.GPUs) > 0 {
@@ -121,7 +121,7 @@ func (e *estimateTable) next(w io.Writer, a answer) error {
 	if err != nil {
 		return err
 	}
-	line := fmt.Sprintf("%6d  %-28s  %10s  %10s", a.doc.line, plain(r.Model.Name), Bytes(r.Peak.DeviceBytes), Bytes(r.Peak.HighBytes))
+	line := fmt.Sprintf("%6d  %-28s  %10s  %10s", a.doc.line, plain(r.Model.Name), size(r.Peak.DeviceBytes), size(r.Peak.HighBytes))
 	if len(r.GPUs) == 0 {
 		_, err = fmt.Fprintln(w, line)
 	}
@@ -152,16 +152,16 @@ func roomWords(g estimator.GPUFit) string {
 		return "nobody knows what this card leaves to a process"
 	}
 	if g.HeadroomBytes < 0 {
-		return fmt.Sprintf("%s usable, %s short", Bytes(g.UsableBytes).Exact(), Bytes(-g.HeadroomBytes))
+		return fmt.Sprintf("%s usable, %s short", exact(g.UsableBytes), size(-g.HeadroomBytes))
 	}
-	return fmt.Sprintf("%s usable, %s free", Bytes(g.UsableBytes).Exact(), Bytes(g.HeadroomBytes))
+	return fmt.Sprintf("%s usable, %s free", exact(g.UsableBytes), size(g.HeadroomBytes))
 }
 
 func headroom(g estimator.GPUFit) string {
 	if g.UsableBytes <= 0 {
 		return "unknown"
 	}
-	return Bytes(g.HeadroomBytes).String()
+	return size(g.HeadroomBytes)
 }
 
 // probability never claims certainty that rounding made.

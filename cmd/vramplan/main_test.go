@@ -209,3 +209,8 @@ func fakePlan() planner.Plan {
 		SmallestGPUs: []string{"rtx-4090"},
 	}
 }
+
+const (
+	mib = 1 << 20
+	gib = 1 << 30
+)

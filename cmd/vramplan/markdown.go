@@ -18,16 +18,16 @@ func (*estimateMarkdown) one(w io.Writer, a answer) error {
 	}
 	p := r.Peak
 	fmt.Fprintf(w, "**%s**: %s on the card (%s to %s), peak in %s.\n\n", cell(r.Model.Name),
-		Bytes(p.DeviceBytes).Exact(), Bytes(p.LowBytes), Bytes(p.HighBytes), cell(peakMoment(p)))
+		exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes), cell(peakMoment(p)))
 	fmt.Fprint(w, "| component | memory | share | how |\n|---|---:|---:|---|\n")
 	for _, c := range r.Components {
-		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", words(c.Name), Bytes(c.Bytes), percent(c.Share), cell(c.How))
+		fmt.Fprintf(w, "| %s | %s | %s | %s |\n", words(c.Name), size(c.Bytes), percent(c.Share), cell(c.How))
 	}
-	fmt.Fprintf(w, "| **total** | **%s** | | |\n", Bytes(p.DeviceBytes))
+	fmt.Fprintf(w, "| **total** | **%s** | | |\n", size(p.DeviceBytes))
 	if len(r.GPUs) > 0 {
 		fmt.Fprint(w, "\n| card | verdict | usable | headroom |\n|---|---|---:|---:|\n")
 		for _, g := range r.GPUs {
-			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(g.GPU), words(string(g.Verdict)), Bytes(g.UsableBytes).Exact(), headroom(g))
+			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(g.GPU), words(string(g.Verdict)), exact(g.UsableBytes), headroom(g))
 		}
 	}
 	if len(r.Notes) > 0 {
@@ -52,7 +52,7 @@ func (e *estimateMarkdown) next(w io.Writer, a answer) error {
 	if err != nil {
 		return err
 	}
-	job := fmt.Sprintf("| %d | %s | %s | %s |", a.doc.line, cell(r.Model.Name), Bytes(r.Peak.DeviceBytes), Bytes(r.Peak.HighBytes))
+	job := fmt.Sprintf("| %d | %s | %s | %s |", a.doc.line, cell(r.Model.Name), size(r.Peak.DeviceBytes), size(r.Peak.HighBytes))
 	if len(r.GPUs) == 0 {
 		_, err = fmt.Fprintln(w, job+" | | |")
 	}

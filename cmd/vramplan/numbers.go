@@ -1,0 +1,38 @@
+package main
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// exact adds the MiB, which is what nvidia-smi shows, to a size in GiB. One
+// decimal of a GiB is 102 MiB and hides on which side of a limit a size is.
+func exact(bytes int64) string {
+	short := estimator.Bytes(bytes).String()
+	if !strings.HasSuffix(short, " GiB") {
+		return short
+	}
+	return fmt.Sprintf("%s (%.1f MiB)", short, float64(bytes)/(1<<20))
+}
+
+// size is bytes for people.
+func size(bytes int64) string { return estimator.Bytes(bytes).String() }
+
+// thousands writes a count with commas: 124,373,760.
+func thousands(n int64) string {
+	sign, digits := "", strconv.FormatInt(n, 10)
+	if n < 0 {
+		sign, digits = "-", digits[1:]
+	}
+	var s strings.Builder
+	for i, d := range digits {
+		if i > 0 && (len(digits)-i)%3 == 0 {
+			s.WriteByte(',')
+		}
+		s.WriteRune(d)
+	}
+	return sign + s.String()
+}

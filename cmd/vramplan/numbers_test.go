@@ -1,0 +1,54 @@
+package main
+
+import (
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+func TestSizesNearALimitShowTheirMiB(t *testing.T) {
+	const mib = 1 << 20
+	tests := map[int64]string{
+		0:           "0 B",
+		474*mib + 1: "474.0 MiB",
+		// The card that is sold as 12 GB and its usable memory.
+		12282 * mib:   "12.0 GiB (12282.0 MiB)",
+		11994 * mib:   "11.7 GiB (11994.0 MiB)",
+		-11994 * mib:  "-11.7 GiB (-11994.0 MiB)",
+		math.MaxInt64: "8589934592.0 GiB (8796093022208.0 MiB)",
+		math.MinInt64: "-8589934592.0 GiB (-8796093022208.0 MiB)",
+		-5 * mib:      "-5.0 MiB",
+	}
+	for bytes, want := range tests {
+		if got := exact(bytes); got != want {
+			t.Errorf("exact(%d) = %q, want %q", bytes, got, want)
+		}
+	}
+}
+
+func TestThousands(t *testing.T) {
+	for n, want := range map[int64]string{
+		0: "0", 999: "999", 1000: "1,000", 124373760: "124,373,760", -1234: "-1,234", math.MinInt64: "-9,223,372,036,854,775,808",
+	} {
+		if got := thousands(n); got != want {
+			t.Errorf("thousands(%d) = %q, want %q", n, got, want)
+		}
+	}
+}
+
+// A bar is never wider than its column, nor empty where there is a visible share.
+func TestBarStaysInItsColumn(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		share := rapid.Float64().Draw(t, "share")
+		if got := width(style{colour: true}.bar(share)); got > barWidth {
+			t.Fatalf("bar(%v) is %d wide", share, got)
+		}
+	})
+	if got := (style{}).bar(0.01); got == "" {
+		t.Error("a share of 1 % has no bar")
+	}
+	if got := width(style{}.bar(1)); got != barWidth {
+		t.Errorf("the whole is %d wide, want %d", got, barWidth)
+	}
+}
