@@ -198,7 +198,7 @@ func TestNothingFits(t *testing.T) {
 	if p.Recommended != nil || p.Safest != nil || p.LargestMicroBatch != 0 {
 		t.Errorf("recommended %v, safest %v, largest %d on a card that is too small", p.Recommended, p.Safest, p.LargestMicroBatch)
 	}
-	if note := noteOf(p, "floor"); !strings.Contains(note, "weights 2.4 GiB") {
+	if note := noteOf(p, "floor"); !strings.Contains(note, "weights 2500.0 MiB") {
 		t.Errorf("floor note %q does not say what holds the memory", note)
 	}
 	first := p.Options[0]

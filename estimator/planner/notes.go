@@ -105,7 +105,7 @@ func (s *search) explainFloor() {
 	var held []string
 	for _, c := range parts[:min(3, len(parts))] {
 		if c.Bytes > 0 {
-			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+estimator.Bytes(c.Bytes))
+			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+estimator.Bytes(c.Bytes).String())
 		}
 	}
 	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s", estimator.Bytes(s.floor.deviceBytes()), estimator.Bytes(f.UsableBytes))

@@ -143,8 +143,8 @@ func (p *Plan) pairRows() [][]string {
 	rows := make([][]string, len(p.Pairs))
 	for i, x := range p.Pairs {
 		rows[i] = []string{
-			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), estimator.Bytes(x.DeviceBytes), estimator.Bytes(x.HighBytes),
-			estimator.Bytes(x.HeadroomBytes), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
+			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), estimator.Bytes(x.DeviceBytes).String(), estimator.Bytes(x.HighBytes).String(),
+			estimator.Bytes(x.HeadroomBytes).String(), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
 		}
 	}
 	return rows
@@ -153,7 +153,7 @@ func (p *Plan) pairRows() [][]string {
 func (p *Plan) frontierRows() [][]string {
 	rows := make([][]string, len(p.Frontier))
 	for i, x := range p.Frontier {
-		rows[i] = []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), estimator.Bytes(x.DeviceBytes)}
+		rows[i] = []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), estimator.Bytes(x.DeviceBytes).String()}
 	}
 	return rows
 }

@@ -148,7 +148,7 @@ func TestShapeFromEveryKindOfModel(t *testing.T) {
 			Shape{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Gated: true, Vocabulary: 128256, Context: 131072, Causal: true}},
 		// 85 M parameters outside the embeddings are GPT-2's.
 		{"not understood", estimator.Model{HFConfig: []byte(`[1]`)}, 85e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072}},
-		{"nothing", estimator.Model{}, 0, Shape{Layers: 1, Hidden: 64, Heads: 1, KVHeads: 1, HeadDim: 64, FFN: 256}},
+		{"nothing", estimator.Model{}, 0, Shape{Layers: 1, Hidden: 64, Heads: 1, KVHeads: 1, HeadDim: 64, FFN: 256, Causal: true}},
 	}
 	for _, tt := range tests {
 		if got := shapeOf(estimator.Input{Job: estimator.Job{Model: tt.model}}, tt.parameters); got != tt.want {
