@@ -2,8 +2,6 @@
 // hold: PyTorch's caching allocator, and what CUDA and the driver add.
 package memory
 
-import "sort"
-
 // Sizes of PyTorch's caching allocator.
 // Source: c10/core/AllocatorConfig.h, c10/cuda/CUDACachingAllocator.cpp, torch 2.9.
 const (
@@ -54,17 +52,6 @@ const (
 	largePool
 )
 
-// entry is a free block in a pool, ordered by size and then by address.
-type entry struct {
-	size, addr int64
-	index      int32
-}
-
-type pool struct {
-	free []entry
-	tail int32 // expandable: the unmapped end of the pool's one segment
-}
-
 // NewAllocator makes an empty allocator; expandable is expandable_segments:True.
 func NewAllocator(expandable bool) *Allocator {
 	a := &Allocator{}
@@ -75,9 +62,12 @@ func NewAllocator(expandable bool) *Allocator {
 // Reset empties a for another run, keeping its storage. A limit above 0 bounds the reserved bytes, as
 // torch.cuda.set_per_process_memory_fraction does: cached segments are given back before a request fails.
 func (a *Allocator) Reset(expandable bool, limit int64) {
-	blocks, spare, small, large := a.blocks[:0], a.spare[:0], a.pools[0].free[:0], a.pools[1].free[:0]
-	*a = Allocator{blocks: blocks, spare: spare, expandable: expandable, limit: limit}
-	a.pools[0], a.pools[1] = pool{free: small, tail: none}, pool{free: large, tail: none}
+	pools := a.pools
+	*a = Allocator{blocks: a.blocks[:0], spare: a.spare[:0], expandable: expandable, limit: limit}
+	for p := range pools {
+		pools[p].reset()
+	}
+	a.pools = pools
 	if expandable {
 		const farApart = int64(1) << 50
 		for p := range a.pools {
@@ -165,21 +155,24 @@ func (a *Allocator) Free(handle int32) {
 
 // find takes a free block of at least n bytes out of pool p, or makes one.
 func (a *Allocator) find(p uint8, n int64) int32 {
-	free := a.pools[p].free
-	k := search(free, n, 0)
-	if k == len(free) {
+	at := a.pools[p].fit(n)
+	if !at.ok {
 		if a.expandable {
 			return a.expand(p, n)
 		}
 		return a.segment(p, n)
 	}
-	if a.expandable { // of the candidates, the one whose segment could grow least
-		for k+1 < len(free) && a.growable(free[k+1].index) < a.growable(free[k].index) {
-			k++
+	if a.expandable { // of the candidates in order, up to the first whose segment could not grow less
+		for {
+			next := a.pools[p].after(at)
+			if !next.ok || a.growable(a.pools[p].index(next)) >= a.growable(a.pools[p].index(at)) {
+				break
+			}
+			at = next
 		}
 	}
-	i := free[k].index
-	a.take(p, k)
+	i := a.pools[p].index(at)
+	a.pools[p].takeAt(at)
 	return i
 }
 
@@ -260,17 +253,15 @@ func (a *Allocator) reserve(size int64) bool {
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) releaseCached() {
 	for p := range a.pools {
-		kept := a.pools[p].free[:0]
-		for _, e := range a.pools[p].free {
-			b := &a.blocks[e.index]
-			if b.prev == none && b.next == none {
-				a.reserved -= b.size
-				a.spare = append(a.spare, e.index)
-				continue
+		a.pools[p].filter(func(i int32) bool {
+			b := &a.blocks[i]
+			if b.prev != none || b.next != none {
+				return true
 			}
-			kept = append(kept, e)
-		}
-		a.pools[p].free = kept
+			a.reserved -= b.size
+			a.spare = append(a.spare, i)
+			return false
+		})
 	}
 }
 
@@ -285,29 +276,25 @@ func (a *Allocator) newBlock(b block) int32 {
 	return int32(len(a.blocks) - 1)
 }
 
-// search is the first entry that is not before (size, addr).
-func search(free []entry, size, addr int64) int {
-	return sort.Search(len(free), func(i int) bool {
-		return free[i].size > size || free[i].size == size && free[i].addr >= addr
-	})
-}
-
 func (a *Allocator) insert(i int32) {
 	b := &a.blocks[i]
-	p := &a.pools[b.pool]
-	k := search(p.free, b.size, b.addr)
-	p.free = append(p.free, entry{})
-	copy(p.free[k+1:], p.free[k:])
-	p.free[k] = entry{b.size, b.addr, i}
+	a.pools[b.pool].insert(b.size, b.addr, i)
 }
 
 func (a *Allocator) remove(i int32) {
 	b := &a.blocks[i]
-	a.take(b.pool, search(a.pools[b.pool].free, b.size, b.addr))
+	a.pools[b.pool].remove(b.size, b.addr)
 }
 
-func (a *Allocator) take(p uint8, k int) {
-	f := a.pools[p].free
-	copy(f[k:], f[k+1:])
-	a.pools[p].free = f[:len(f)-1]
+// Address is where the block of a handle lies.
+func (a *Allocator) Address(handle int32) int64 { return a.blocks[handle].addr }
+
+// State is a hash of the free blocks and the reserved bytes. Two moments of equal state at which the same
+// handles lie at the same addresses go on alike.
+func (a *Allocator) State() uint64 {
+	h := mix(uint64(a.reserved), uint64(a.allocated))
+	for p := range a.pools {
+		h = a.pools[p].hash(h)
+	}
+	return h
 }

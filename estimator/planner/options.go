@@ -75,12 +75,15 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 // the one before.
 const smallerPairs = 2
 
+// keepTitle is the title of the job as it runs today.
+const keepTitle = "Keep the job as it is"
+
 // pairOptions are changes of the pair alone: the best, and smaller ones that
 // leave more of the card free.
 func (s *search) pairOptions(work []judged, best *judged) []proposal {
 	var out []proposal
 	if s.today != nil && s.batch.exact() && s.today.fits() {
-		out = append(out, proposal{judged: *s.today, title: "Keep the job as it is"})
+		out = append(out, proposal{judged: *s.today, title: keepTitle})
 	}
 	if best == nil {
 		// Nothing fits: the tight pair if there is one, or else what the smallest would do.
@@ -112,6 +115,8 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 
 func (s *search) pairTitle(j judged) string {
 	switch {
+	case s.today != nil && j.choice() == s.today.choice():
+		return keepTitle
 	case s.batch.effective(j.micro, j.accum) != s.batch.target:
 		return "Nearest effective batch that the GPUs can share"
 	case s.today == nil:
@@ -120,10 +125,8 @@ func (s *search) pairTitle(j judged) string {
 		return "Reduce the micro-batch only"
 	case j.micro > s.today.micro:
 		return "Raise the micro-batch"
-	case j.accum != s.today.accum:
-		return "Change the accumulation only"
 	}
-	return "Keep the job as it is"
+	return "Change the accumulation only"
 }
 
 // startingPoint is the pair at which a lever is judged by itself: today's, or the
@@ -224,6 +227,9 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]proposal, error) {
 	var out []proposal
 	add := func(title string, c Choice) error {
+		if s.today != nil && c == s.today.choice() {
+			title = keepTitle
+		}
 		j, err := s.judge(ctx, variant{}, c)
 		if err == nil && j.result != nil && s.batch.effective(c.MicroBatch, c.GradientAccumulation) != s.batch.target {
 			out = append(out, proposal{judged: j, title: title})

@@ -139,7 +139,7 @@ func checkOptions(t *rapid.T, p *Plan) {
 		if o.EffectiveBatch == p.EffectiveBatch != (o.DeviationPercent == 0) {
 			t.Errorf("%q: effective batch %d of %d, deviation %v", o.Title, o.EffectiveBatch, p.EffectiveBatch, o.DeviationPercent)
 		}
-		if o.Recommendation == "" || len(o.Changes) == 0 && o.Title != "Keep the job as it is" {
+		if o.Recommendation == "" || len(o.Changes) == 0 && o.Title != keepTitle {
 			t.Errorf("%q changes %v, recommended as %q", o.Title, o.Changes, o.Recommendation)
 		}
 	}
