@@ -54,6 +54,11 @@ func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
 	if optimizerOf(t).Implementation == "foreach" {
 		optimizerPeak += 10 * mib
 	}
+	if float64(t.MicroBatch)*float64(act+logits) > 4e18 {
+		var v invalid.List
+		v.Add("/training/micro_batch", "too_large", "%d is too large", t.MicroBatch)
+		return nil, v.Err()
+	}
 	device := base + t.MicroBatch*(act+logits) + f.bumps[t.MicroBatch]
 	r := &estimator.Result{
 		Model:  estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760, TrainableParameters: 124373760},
