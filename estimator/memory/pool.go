@@ -1,17 +1,24 @@
 package memory
 
-import "slices"
+import (
+	"math/bits"
+	"slices"
+)
 
 // pool holds the free blocks of one kind, ordered by size and then by address. There are
 // many blocks of few sizes, and a step gives them back in the reverse of the order in which it took
-// them; so each size has a list of its own, with the lowest address at its end.
+// them; so each size has a list of its own, with the lowest address at its end, found by a hash
+// table, and a bit that says whether there is anything in it. Sizes stay when their list is empty: they come back
+// in every layer and every micro-step.
 type pool struct {
-	sizes []int64 // ascending, of the lists that are not empty
-	lists []int32 // by the same index: which of buckets holds that size
-	spare []int32 // buckets without a size
+	sizes  []int64  // ascending
+	lists  []int32  // by rank in sizes: which of buckets holds that size
+	filled []uint64 // by rank: a bit for lists that are not empty
+	rank   []int32  // by bucket: its size's rank
 
 	buckets [][]freeBlock
-	tail    int32 // expandable: the unmapped end of the pool's one segment
+	table   []slot // open addressing, size → bucket
+	tail    int32  // expandable: the unmapped end of the pool's one segment
 }
 
 type freeBlock struct {
@@ -19,22 +26,42 @@ type freeBlock struct {
 	index int32
 }
 
+type slot struct {
+	size   int64 // 0 where there is nothing
+	bucket int32
+}
+
 // position is a place in a pool.
 type position struct {
-	list, item int
+	rank, item int
 	ok         bool
 }
 
+const firstTable = 256
+
 func (p *pool) reset() {
-	p.sizes, p.lists, p.spare = p.sizes[:0], p.lists[:0], p.spare[:0]
+	p.sizes, p.lists, p.rank = p.sizes[:0], p.lists[:0], p.rank[:0]
+	clear(p.filled)
 	for i := range p.buckets {
 		p.buckets[i] = p.buckets[i][:0]
-		p.spare = append(p.spare, int32(i))
 	}
+	if p.table == nil {
+		p.table = make([]slot, firstTable)
+	}
+	clear(p.table)
 	p.tail = none
 }
 
-// sizeAt is the first list whose size is at least n.
+func (p *pool) probe(size int64) int {
+	mask := len(p.table) - 1
+	i := int(uint64(size)*0x9e3779b97f4a7c15>>40) & mask
+	for p.table[i].size != size && p.table[i].size != 0 {
+		i = (i + 1) & mask
+	}
+	return i
+}
+
+// sizeAt is the rank of the first size that is at least n.
 func (p *pool) sizeAt(n int64) int {
 	low, high := 0, len(p.sizes)
 	for low < high {
@@ -48,13 +75,39 @@ func (p *pool) sizeAt(n int64) int {
 	return low
 }
 
+// next is the first rank from r on whose list is not empty, or -1.
+func (p *pool) next(r int) int {
+	w := r >> 6
+	if w >= len(p.filled) {
+		return -1
+	}
+	word := p.filled[w] &^ (1<<(uint(r)&63) - 1)
+	for word == 0 {
+		if w++; w == len(p.filled) {
+			return -1
+		}
+		word = p.filled[w]
+	}
+	return w<<6 | bits.TrailingZeros64(word)
+}
+
 // fit is the smallest block of at least n bytes, of equal ones that with the lowest address.
 func (p *pool) fit(n int64) position {
-	l := p.sizeAt(n)
-	if l == len(p.sizes) {
+	var r int
+	if s := &p.table[p.probe(n)]; s.size != 0 {
+		r = int(p.rank[s.bucket])
+	} else {
+		r = p.sizeAt(n)
+	}
+	return p.first(r)
+}
+
+// first is the first block of the sizes from rank r on.
+func (p *pool) first(r int) position {
+	if r = p.next(r); r < 0 {
 		return position{}
 	}
-	return position{list: l, item: len(p.buckets[p.lists[l]]) - 1, ok: true}
+	return position{rank: r, item: len(p.buckets[p.lists[r]]) - 1, ok: true}
 }
 
 // after is the place that follows at.
@@ -63,59 +116,85 @@ func (p *pool) after(at position) position {
 		at.item--
 		return at
 	}
-	at.list++
-	if at.list == len(p.sizes) {
-		return position{}
-	}
-	at.item = len(p.buckets[p.lists[at.list]]) - 1
-	return at
+	return p.first(at.rank + 1)
 }
 
-func (p *pool) index(at position) int32 { return p.buckets[p.lists[at.list]][at.item].index }
+func (p *pool) index(at position) int32 { return p.buckets[p.lists[at.rank]][at.item].index }
 
 func (p *pool) takeAt(at position) {
-	b := &p.buckets[p.lists[at.list]]
+	b := &p.buckets[p.lists[at.rank]]
 	if at.item == len(*b)-1 {
 		*b = (*b)[:at.item]
 	} else {
 		*b = slices.Delete(*b, at.item, at.item+1)
 	}
 	if len(*b) == 0 {
-		p.drop(at.list)
+		p.filled[at.rank>>6] &^= 1 << (uint(at.rank) & 63)
 	}
 }
 
-// drop forgets a size of which nothing is left.
-func (p *pool) drop(list int) {
-	p.spare = append(p.spare, p.lists[list])
-	p.sizes = slices.Delete(p.sizes, list, list+1)
-	p.lists = slices.Delete(p.lists, list, list+1)
+// bucket finds the list of a size, or starts one.
+func (p *pool) bucket(size int64) int32 {
+	s := &p.table[p.probe(size)]
+	if s.size != 0 {
+		return s.bucket
+	}
+	b := int32(len(p.rank))
+	if int(b) == len(p.buckets) {
+		p.buckets = append(p.buckets, nil)
+	}
+	s.size, s.bucket = size, b
+	r := p.sizeAt(size)
+	p.sizes = slices.Insert(p.sizes, r, size)
+	p.lists = slices.Insert(p.lists, r, b)
+	p.rank = append(p.rank, 0)
+	for i := r; i < len(p.lists); i++ {
+		p.rank[p.lists[i]] = int32(i)
+	}
+	p.shift(r)
+	if 2*len(p.sizes) > len(p.table) {
+		p.grow()
+	}
+	return b
+}
+
+// shift makes room for a bit at rank r.
+func (p *pool) shift(r int) {
+	if len(p.sizes) > 64*len(p.filled) {
+		p.filled = append(p.filled, 0)
+	}
+	w := r >> 6
+	for k := len(p.filled) - 1; k > w; k-- {
+		p.filled[k] = p.filled[k]<<1 | p.filled[k-1]>>63
+	}
+	below := uint64(1)<<(uint(r)&63) - 1
+	p.filled[w] = p.filled[w]&below | (p.filled[w]&^below)<<1
+}
+
+func (p *pool) grow() {
+	p.table = make([]slot, 2*len(p.table))
+	for r, size := range p.sizes {
+		p.table[p.probe(size)] = slot{size, p.lists[r]}
+	}
 }
 
 func (p *pool) insert(size, addr int64, index int32) {
-	l := p.sizeAt(size)
-	if l == len(p.sizes) || p.sizes[l] != size {
-		var bucket int32
-		if n := len(p.spare); n > 0 {
-			bucket = p.spare[n-1]
-			p.spare = p.spare[:n-1]
-		} else {
-			bucket = int32(len(p.buckets))
-			p.buckets = append(p.buckets, nil)
-		}
-		p.sizes = slices.Insert(p.sizes, l, size)
-		p.lists = slices.Insert(p.lists, l, bucket)
+	k := p.bucket(size)
+	b := &p.buckets[k]
+	n := len(*b)
+	if n == 0 {
+		r := p.rank[k]
+		p.filled[r>>6] |= 1 << (uint(r) & 63)
 	}
-	b := &p.buckets[p.lists[l]]
-	if n := len(*b); n == 0 || (*b)[n-1].addr > addr {
+	if n == 0 || (*b)[n-1].addr > addr {
 		*b = append(*b, freeBlock{addr, index})
 		return
 	}
-	*b = slices.Insert(*b, p.itemAt(*b, addr), freeBlock{addr, index})
+	*b = slices.Insert(*b, itemAt(*b, addr), freeBlock{addr, index})
 }
 
 // itemAt is the first block of a list whose address is at most addr.
-func (p *pool) itemAt(b []freeBlock, addr int64) int {
+func itemAt(b []freeBlock, addr int64) int {
 	low, high := 0, len(b)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
@@ -129,30 +208,30 @@ func (p *pool) itemAt(b []freeBlock, addr int64) int {
 }
 
 func (p *pool) remove(size, addr int64) {
-	l := p.sizeAt(size)
-	b := p.buckets[p.lists[l]]
+	k := p.table[p.probe(size)].bucket
+	b := p.buckets[k]
 	item := len(b) - 1
 	if b[item].addr != addr {
-		item = p.itemAt(b, addr)
+		item = itemAt(b, addr)
 	}
-	p.takeAt(position{list: l, item: item, ok: true})
+	p.takeAt(position{rank: int(p.rank[k]), item: item, ok: true})
 }
 
 // filter keeps the blocks for which keep is true.
 func (p *pool) filter(keep func(index int32) bool) {
-	for l := len(p.sizes) - 1; l >= 0; l-- {
-		b := &p.buckets[p.lists[l]]
+	for r := p.next(0); r >= 0; r = p.next(r + 1) {
+		b := &p.buckets[p.lists[r]]
 		*b = slices.DeleteFunc(*b, func(f freeBlock) bool { return !keep(f.index) })
 		if len(*b) == 0 {
-			p.drop(l)
+			p.filled[r>>6] &^= 1 << (uint(r) & 63)
 		}
 	}
 }
 
 func (p *pool) hash(h uint64) uint64 {
-	for l, size := range p.sizes {
-		h = mix(h, uint64(size))
-		for _, f := range p.buckets[p.lists[l]] {
+	for r := p.next(0); r >= 0; r = p.next(r + 1) {
+		h = mix(h, uint64(p.sizes[r]))
+		for _, f := range p.buckets[p.lists[r]] {
 			h = mix(h, uint64(f.addr))
 		}
 	}

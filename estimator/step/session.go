@@ -8,6 +8,15 @@ type Heap interface {
 	Free(handle int32)
 }
 
+// Settling is a heap that can tell whether it is in the same state again.
+type Settling interface {
+	Heap
+	// State is a hash of everything that decides what the heap does next, but for the handles.
+	State() uint64
+	// Address is where the memory of a handle lies.
+	Address(handle int32) int64
+}
+
 const noHandle int32 = -1
 
 // Session is a whole run as a heap sees it: the model is loaded, then optimizer steps of several
@@ -114,11 +123,44 @@ func (s *Session) load() {
 	}
 }
 
+// step plays one optimizer step. Later micro-steps do the same as one another; once the heap is in a state in
+// which it was some micro-steps before, it will go round in that circle, and only what is left
+// beyond whole rounds is played.
 func (s *Session) step() {
-	for m := range s.Accumulation {
+	heap, settles := s.heap.(Settling)
+	var seen [8]uint64
+	left := s.Accumulation
+	circling := !settles
+	for m := int64(0); left > 0; m++ {
 		s.microStep(m == 0)
+		left--
+		if circling || m == 0 {
+			continue
+		}
+		now := s.settled(heap)
+		for period := int64(1); period < int64(len(seen)) && period < m; period++ {
+			if seen[(m-period)%int64(len(seen))] == now {
+				left %= period
+				circling = true
+				break
+			}
+		}
+		seen[m%int64(len(seen))] = now
 	}
 	s.optimizerStep()
+}
+
+// settled adds to the heap's state where the tensors lie that live on into the next micro-step.
+func (s *Session) settled(heap Settling) uint64 {
+	h := heap.State()
+	for _, list := range [...][]int32{s.now, s.middle} {
+		for _, handle := range list {
+			if handle != noHandle {
+				h = h*0x100000001b3 ^ uint64(heap.Address(handle))
+			}
+		}
+	}
+	return h
 }
 
 func (s *Session) microStep(first bool) {
