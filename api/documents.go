@@ -51,7 +51,7 @@ func page(name string) func(*API) endpoint {
 //	@Summary		Style and script of the pages
 //	@ID				asset
 //	@Tags			documentation
-//	@Produce		plain
+//	@Produce		text/css,text/javascript
 //	@Param			file	path		string	true	"The file's name"
 //	@Success		200		{string}	string
 //	@Failure		400,404,429	{object}	problem.Problem

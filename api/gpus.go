@@ -56,7 +56,7 @@ func (a *API) listGPUs() endpoint {
 //	@Produce		json
 //	@Param			id	path		string	true	"Any name of the GPU"
 //	@Success		200	{object}	catalog.GPU
-//	@Failure		404,429,500,503	{object}	problem.Problem
+//	@Failure		400,404,429,500,503	{object}	problem.Problem
 //	@Router			/v1/gpus/{id} [get]
 func (a *API) getGPU() endpoint {
 	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {

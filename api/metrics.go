@@ -83,7 +83,7 @@ func (m *metrics) decided(endpoint string, v estimator.Verdict) {
 //	@Tags			operations
 //	@Produce		plain
 //	@Success		200	{string}	string	"Prometheus text format"
-//	@Failure		500	{object}	problem.Problem
+//	@Failure		400	{object}	problem.Problem
 //	@Router			/metrics [get]
 func (a *API) measurements() endpoint {
 	h := promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})

@@ -49,7 +49,7 @@ func (a *API) listModels() endpoint {
 //	@Produce		json
 //	@Param			id	path		string	true	"Any name of the model"
 //	@Success		200	{object}	catalog.Model
-//	@Failure		404,429,500,503	{object}	problem.Problem
+//	@Failure		400,404,429,500,503	{object}	problem.Problem
 //	@Router			/v1/models/{id} [get]
 func (a *API) getModel() endpoint {
 	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {

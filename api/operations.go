@@ -5,13 +5,20 @@ import (
 	"runtime"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/estimator"
 )
 
 // Version says what runs.
 type Version struct {
+	// Version is the program's.
 	Version string `json:"version" example:"v1.0.0"`
 	Go      string `json:"go" example:"go1.26.0"`
-	Catalog string `json:"catalog" example:"c-1"`
+	// Estimator, Reference, Catalog and Calibration decide the bytes of an answer,
+	// which names them too.
+	Estimator   string `json:"estimator" example:"1.0.0"`
+	Reference   string `json:"reference" example:"torch-2.9.1"`
+	Catalog     string `json:"catalog" example:"c-1"`
+	Calibration string `json:"calibration" example:"builtin-1"`
 }
 
 // version says what runs.
@@ -26,7 +33,11 @@ type Version struct {
 //	@Router			/v1/version [get]
 func (a *API) version() endpoint {
 	return func(http.ResponseWriter, *http.Request, query) (any, error) {
-		return Version{Version: a.options.Version, Go: runtime.Version(), Catalog: a.service.CatalogRevision()}, nil
+		return Version{
+			Version: a.options.Version, Go: runtime.Version(),
+			Estimator: estimator.Version, Reference: estimator.Reference,
+			Catalog: a.service.CatalogRevision(), Calibration: estimator.Calibration,
+		}, nil
 	}
 }
 

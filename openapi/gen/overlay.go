@@ -1,0 +1,127 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/api"
+)
+
+// overlay turns what the annotations say into the document that is published.
+func overlay(d *document, examples []example) error {
+	d.OpenAPI = "3.1.0"
+	d.Info["license"] = object{"name": "Apache License 2.0", "identifier": "Apache-2.0"}
+	delete(d.Info, "contact")
+	d.Servers = []object{{"url": "/", "description": "The service that serves this document"}}
+
+	schemas, err := describeTypes(d.Components["schemas"].(object))
+	if err != nil {
+		return err
+	}
+	delete(d.Components, "requestBodies")
+	d.Components["schemas"] = schemas
+	rewrite(d.Paths, func(o object) { renameReference(o) })
+
+	operations := map[string]object{}
+	for _, item := range d.Paths {
+		for _, op := range item.(object) {
+			o := op.(object)
+			describeResponses(o)
+			operations[o["operationId"].(string)] = o
+		}
+	}
+	shared := object{}
+	for _, e := range examples {
+		op, ok := operations[e.Operation]
+		if !ok {
+			return fmt.Errorf("example %s/%s: no operation has this id", e.Operation, e.Name)
+		}
+		if err := e.addTo(op, shared); err != nil {
+			return err
+		}
+	}
+	d.Components["examples"] = shared
+	return addAliases(d)
+}
+
+// addAliases adds the unversioned paths, as copies that name their original.
+func addAliases(d *document) error {
+	for _, route := range api.Routes() {
+		if route.Alias == "" {
+			continue
+		}
+		item, ok := d.Paths[route.Path].(object)
+		if !ok {
+			return fmt.Errorf("%s %s has no annotations", route.Method, route.Path)
+		}
+		var op object
+		if err := convert(item[strings.ToLower(route.Method)], &op); err != nil {
+			return err
+		}
+		op["operationId"] = op["operationId"].(string) + "Unversioned"
+		op["summary"] = op["summary"].(string) + " (alias)"
+		op["description"] = "The same as " + route.Method + " " + route.Path + "."
+		op["x-alias-of"] = route.Path
+		alias, _ := d.Paths[route.Alias].(object)
+		if alias == nil {
+			alias = object{}
+			d.Paths[route.Alias] = alias
+		}
+		alias[strings.ToLower(route.Method)] = op
+	}
+	return nil
+}
+
+// describeResponses makes every answer that is not a success a problem, and puts
+// into each answer the headers that it has.
+func describeResponses(op object) {
+	responses := op["responses"].(object)
+	for status, r := range responses {
+		response := r.(object)
+		header := object{"X-Request-Id": object{
+			"description": "The request's id: the client's own, or a new one.",
+			"schema":      object{"type": "string"},
+		}}
+		if status >= "400" {
+			response["content"] = object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}
+			if slices.Contains([]string{"429", "503"}, status) {
+				header["Retry-After"] = object{"description": "Seconds after which to try again.", "schema": object{"type": "integer"}}
+			}
+			response["description"] = problemDescriptions[status]
+		} else if response["description"] == "OK" {
+			response["description"] = "The answer"
+		}
+		response["headers"] = header
+	}
+	if body, ok := op["requestBody"].(object); ok {
+		delete(body, "x-originalParamName")
+	}
+}
+
+var problemDescriptions = map[string]string{
+	"400": "Malformed JSON, unknown or repeated fields, unknown query parameters; all of them are listed",
+	"404": "Unknown name; suggestions lists the nearest",
+	"408": "The body did not arrive in time",
+	"413": "The body is larger than 1 MiB",
+	"415": "The body's media type is not understood",
+	"422": "Values that cannot be, or that are not modelled; all of them are listed",
+	"429": "Too many requests from this client",
+	"500": "A fault of the service",
+	"503": "Too much to do, or not ready",
+}
+
+// rewrite calls edit for every object in a value, the outer before the inner.
+func rewrite(v any, edit func(object)) {
+	switch v := v.(type) {
+	case object:
+		edit(v)
+		for _, child := range v {
+			rewrite(child, edit)
+		}
+	case []any:
+		for _, child := range v {
+			rewrite(child, edit)
+		}
+	}
+}

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"math"
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service/jobdoc"
+)
+
+// What clients send is strict, what they get is tolerant.
+var (
+	requestTypes  = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan]()}
+	responseTypes = []reflect.Type{
+		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
+		reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[problem.Problem](),
+	}
+)
+
+// published are the names of schemas that are not simply the Go type's.
+var published = map[string]string{
+	"jobdoc.Plan":   "PlanRequest",
+	"catalog.Model": "CatalogModel",
+	"invalid.Field": "FieldError",
+}
+
+const definitions, references = "#/definitions/", "#/components/schemas/"
+
+func publishedName(goName string) string {
+	if name, ok := published[goName]; ok {
+		return name
+	}
+	return goName[strings.LastIndexByte(goName, '.')+1:]
+}
+
+func renameReference(o object) {
+	if ref, ok := o["$ref"].(string); ok {
+		o["$ref"] = references + publishedName(strings.TrimPrefix(strings.TrimPrefix(ref, references), definitions))
+	}
+}
+
+// describeTypes adds to swag's schemas what it does not know of the Go types.
+func describeTypes(from object) (object, error) {
+	seen := map[reflect.Type]bool{}
+	for _, t := range requestTypes {
+		visit(t, seen, func(t reflect.Type) { describe(from, t, true) })
+	}
+	for _, t := range responseTypes {
+		visit(t, seen, func(t reflect.Type) { describe(from, t, false) })
+	}
+	describeModel(from)
+	schemas := object{}
+	for goName, schema := range from {
+		name := publishedName(goName)
+		if _, taken := schemas[name]; taken {
+			return nil, fmt.Errorf("two schemas would be called %s: give %s a name in published", name, goName)
+		}
+		schemas[name] = schema
+	}
+	rewrite(schemas, func(o object) {
+		renameReference(o)
+		for _, key := range []string{"x-enum-varnames", "x-enum-comments", "x-enum-descriptions"} {
+			delete(o, key)
+		}
+		if d, ok := o["description"].(string); ok {
+			o["description"] = strings.ReplaceAll(d, "\n", " ")
+		}
+	})
+	return schemas, nil
+}
+
+// visit calls use for every named type that a document of type t holds.
+func visit(t reflect.Type, seen map[reflect.Type]bool, use func(reflect.Type)) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		if t.Name() == "" {
+			visit(t.Elem(), seen, use)
+			return
+		}
+	}
+	if seen[t] || t.PkgPath() == "" || t == reflect.TypeFor[json.RawMessage]() {
+		return
+	}
+	seen[t] = true
+	use(t)
+	if t.Kind() == reflect.Struct {
+		for i := range t.NumField() {
+			visit(t.Field(i).Type, seen, use)
+		}
+	}
+}
+
+// describe edits the schema of one Go type.
+func describe(schemas object, t reflect.Type, request bool) {
+	name := path.Base(t.PkgPath()) + "." + t.Name()
+	schema, ok := schemas[name].(object)
+	if !ok {
+		return // swag has put it where it is used
+	}
+	if t.Kind() == reflect.Struct {
+		describeStruct(schema, t, request)
+	}
+	if s, ok := reflect.Zero(t).Interface().(interface{ Shorthand() []string }); ok && request {
+		schemas[name] = withShortForms(schema, s.Shorthand(), t)
+	}
+	if t == reflect.TypeFor[model.AttentionBias]() {
+		schemas[name] = object{"description": "false, true for all four projections, or \"qkv\".", "enum": []any{false, true, "qkv"}}
+	}
+}
+
+func describeStruct(schema object, t reflect.Type, request bool) {
+	properties, _ := schema["properties"].(object)
+	var required []any
+	for f := range fields(t) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		property, ok := properties[name].(object)
+		if !ok {
+			continue
+		}
+		if d, ok := property["description"].(string); ok {
+			property["description"] = inDocumentWords(d, f.Name, name)
+		}
+		if request {
+			properties[name] = requestProperty(property, f)
+			if strings.HasPrefix(f.Tag.Get("validate"), "required") {
+				required = append(required, name)
+			}
+			continue
+		}
+		if !strings.Contains(options, "omitempty") {
+			required = append(required, name)
+			if f.Type.Kind() == reflect.Pointer {
+				properties[name] = object{"anyOf": []any{property, object{"type": "null"}}}
+			}
+		}
+		if f.Type.Kind() == reflect.Int64 {
+			property["format"] = "int64"
+		}
+	}
+	if request {
+		schema["additionalProperties"] = false
+	}
+	delete(schema, "required")
+	if len(required) > 0 {
+		schema["required"] = required
+	}
+}
+
+// inDocumentWords begins a description with the field's JSON name instead of its Go name.
+func inDocumentWords(description, goName, name string) string {
+	if rest, ok := strings.CutPrefix(description, goName+" "); ok {
+		return "`" + name + "` " + rest
+	}
+	return description
+}
+
+// fields are the fields of a struct with those of embedded ones.
+func fields(t reflect.Type) func(func(reflect.StructField) bool) {
+	return func(yield func(reflect.StructField) bool) {
+		for _, f := range reflect.VisibleFields(t) {
+			if !f.Anonymous && f.IsExported() && !yield(f) {
+				return
+			}
+		}
+	}
+}
+
+func requestProperty(p object, f reflect.StructField) object {
+	if f.Type == reflect.TypeFor[json.RawMessage]() {
+		return object{"type": "object", "additionalProperties": true, "description": "Kept as it is; keys that do not matter are ignored."}
+	}
+	if f.Type == reflect.TypeFor[estimator.Targets]() {
+		return object{"anyOf": []any{object{"type": "string"}, p}}
+	}
+	if enum, ok := p["allOf"].([]any); ok && len(enum) == 1 {
+		p = enum[0].(object) // the same enum twice
+	}
+	own, items, dives := strings.Cut(f.Tag.Get("validate"), "dive")
+	for rule := range strings.SplitSeq(own, ",") {
+		switch name, value, _ := strings.Cut(rule, "="); {
+		case name == "lt":
+			p["exclusiveMaximum"], _ = strconv.ParseFloat(value, 64)
+		case name == "max" && f.Type.Kind() == reflect.Map:
+			p["maxProperties"], _ = strconv.Atoi(value)
+		}
+	}
+	if element, ok := p["items"].(object); ok && dives {
+		if _, choices, ok := strings.Cut(items, "oneof="); ok {
+			element["enum"] = strings.Fields(choices)
+		}
+	}
+	if f.Type.Kind() == reflect.Int64 {
+		p["format"] = "int64"
+		if _, bounded := p["maximum"]; !bounded {
+			p["maximum"] = int64(math.MaxInt64)
+		}
+	}
+	return p
+}
+
+// withShortForms says that "adamw" may stand for {"name": "adamw"}.
+func withShortForms(schema object, kinds []string, t reflect.Type) object {
+	var forms []any
+	for _, kind := range kinds {
+		form := object{"type": map[string]string{"bool": "boolean", "string": "string", "number": "number", "array": "array"}[kind]}
+		if kind == "string" && t.Kind() == reflect.Struct {
+			first, _, _ := strings.Cut(t.Field(0).Tag.Get("json"), ",")
+			if values, ok := schema["properties"].(object)[first].(object)["enum"]; ok {
+				form["enum"] = values
+			}
+		}
+		forms = append(forms, form)
+	}
+	return object{"anyOf": append(forms, schema)}
+}
+
+// describeModel says that a model is given in exactly one way.
+func describeModel(schemas object) {
+	schema := schemas["estimator.Model"].(object)
+	var ways []any
+	for _, way := range []string{"preset", "hf_config", "nanogpt", "dimensions"} {
+		ways = append(ways, object{"required": []any{way}})
+	}
+	schema["oneOf"] = ways
+	schema["description"] = "What is trained: exactly one of preset, hf_config, nanogpt and dimensions."
+	job := schemas["estimator.Job"].(object)
+	job["required"] = []any{"model", "training"}
+	properties := job["properties"].(object)
+	properties["training"] = object{"allOf": []any{properties["training"], object{"required": []any{"micro_batch"}}}}
+	schemas["jobdoc.Plan"].(object)["required"] = []any{"model"}
+	schemas["estimator.Training"].(object)["description"] = "How the model is trained. micro_batch is required, except for a plan. Absent fields have the framework's defaults. The spellings of common tools are accepted as aliases of enum values, such as bf16-mixed and adamw_torch_fused."
+}
