@@ -32,10 +32,12 @@ func ledgerOnly(b *testing.B, job Job) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		s := r.session(hardware(r.recipe, nil), false)
+		w := workspaces.Get().(*workspace)
+		s := r.session(w, hardware(r.recipe, nil), false)
 		if s.Account(false, false).Peak.Bytes == 0 {
 			b.Fatal("no peak")
 		}
+		workspaces.Put(w)
 	}
 }
 
@@ -55,7 +57,7 @@ func reservedOnly(b *testing.B, job Job) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := r.session(hardware(r.recipe, nil), false)
+	s := r.session(&workspace{}, hardware(r.recipe, nil), false)
 	a := memory.NewAllocator(false)
 	b.ReportAllocs()
 	for b.Loop() {

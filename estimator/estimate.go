@@ -64,18 +64,23 @@ func Estimate(in Input) (*Result, error) {
 // run is what a replay found.
 type run struct {
 	recipe    step.Recipe
-	session   *step.Session
 	ledger    *step.Ledger
 	allocated int64
 	figures   memory.Figures
-	params    int64
 }
 
-// allocators are reused from one estimate to the next.
-var allocators = sync.Pool{New: func() any { return memory.NewAllocator(false) }}
+// workspace is the storage of a replay: nothing in it outlives an estimate.
+type workspace struct {
+	tape      step.Tape
+	session   step.Session
+	allocator *memory.Allocator
+}
+
+// workspaces are reused from one estimate to the next, so that an estimate hardly allocates.
+var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory.NewAllocator(false)} }}
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
-func (r *resolved) session(rc step.Recipe, plain bool) *step.Session {
+func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Session {
 	a := &r.arch
 	per := a.UnitLayers()
 	units := (a.Layers + per - 1) / per
@@ -84,19 +89,21 @@ func (r *resolved) session(rc step.Recipe, plain bool) *step.Session {
 		recorded = units // the last unit is cut short: nothing repeats to the end
 	}
 	layers := min(a.Layers, recorded*per)
-	tape := step.NewTape(rc, r.shape, a.Parameters(layers, rc.Stored))
-	return &step.Session{
-		Program: tape.Record(a.Network(layers)), Parameters: a.Parameters(a.Layers, rc.Stored),
+	parameters := a.Parameters(layers, rc.Stored)
+	w.tape.Reset(rc, r.shape, parameters)
+	w.session.Reset(step.Session{
+		Program: w.tape.Record(a.Network(layers)), Parameters: parameters,
 		Optimizer: r.optimizer, Clip: r.clip, GradScaler: rc.GradScaler, Accumulation: rc.Accumulation,
 		Units: units, Recorded: recorded,
-	}
+	})
+	return &w.session
 }
 
 func (r *resolved) replay(rc step.Recipe, timeline, tensors bool) *run {
-	s := r.session(rc, false)
-	out := &run{recipe: rc, session: s, ledger: s.Account(timeline, tensors)}
-	a := allocators.Get().(*memory.Allocator)
-	defer allocators.Put(a)
+	w := workspaces.Get().(*workspace)
+	defer workspaces.Put(w)
+	s, a := r.session(w, rc, false), w.allocator
+	out := &run{recipe: rc, ledger: s.Account(timeline, tensors)}
 	reserved, allocated := play(s, a, r.expand, 0)
 	out.allocated = allocated
 	limit := reserved
@@ -175,6 +182,6 @@ func Replay(in Input, heap step.Heap, steps int, plain bool) error {
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	r.session(hardware(r.recipe, first), plain).Play(heap, steps)
+	r.session(&workspace{}, hardware(r.recipe, first), plain).Play(heap, steps)
 	return nil
 }

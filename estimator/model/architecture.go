@@ -74,29 +74,24 @@ func (a *Architecture) Network(layers int64) step.Network {
 	return &llama{decoder: newDecoder(a, layers)}
 }
 
-// Parameters lists the parameters and buffers of the model with layers layers, stored in d, in the order in
-// which module.to(device) moves them: the children of a module before its own.
+// Parameters lists the parameters and buffers of the model, stored in d, in the order in which module.to(device)
+// moves them: the children of a module before its own. Those of the layers are listed for the first recorded
+// layers only.
 // Source: torch/nn/modules/module.py (Module._apply).
-func (a *Architecture) Parameters(layers int64, d step.DType) []step.Parameter {
-	l := layout{a: a, dtype: d}
-	return l.all(layers)
+func (a *Architecture) Parameters(recorded int64, d step.DType) step.Parameters {
+	l := layout{a: a, dtype: d, list: make([]step.Parameter, 0, 8+recorded*16)}
+	return l.all(recorded)
 }
 
 // ParameterCount is the exact number of parameters, a tied matrix counted once.
 func (a *Architecture) ParameterCount() int64 {
-	one := layout{a: a}
-	outside, layer := int64(0), int64(0)
-	for _, p := range one.all(1) {
+	total := int64(0)
+	a.Parameters(1, step.F32).Distinct(func(p *step.Parameter, times int64) {
 		if !p.Buffer {
-			outside += p.Numel
+			total += times * p.Numel
 		}
-	}
-	for _, p := range one.layer() {
-		if !p.Buffer {
-			layer += p.Numel
-		}
-	}
-	return outside + (a.Layers-1)*layer
+	})
+	return total
 }
 
 // layout writes the list of parameters of an architecture.
@@ -116,28 +111,30 @@ func (l *layout) buffer(name string, numel int64, d step.DType) {
 
 // linear is a matrix of in × out elements and, where bias says so, out more.
 func (l *layout) linear(name string, in, out int64, bias bool) {
-	l.add(name+".weight", in*out)
+	l.add(name, in*out)
 	if bias {
-		l.add(name+".bias", out)
+		l.add(name, out)
 	}
 }
 
 func (l *layout) norm(name string, width int64) {
-	l.add(name+".weight", width)
+	l.add(name, width)
 	if l.a.NormBias {
-		l.add(name+".bias", width)
+		l.add(name, width)
 	}
 }
 
-func (l *layout) all(layers int64) []step.Parameter {
+func (l *layout) all(recorded int64) step.Parameters {
 	a := l.a
 	l.add("embedding", a.Vocabulary*a.Hidden)
 	if a.Block != BlockLlama {
 		l.add("positions", a.MaxPositions*a.Hidden)
 	}
-	for range layers {
+	p := step.Parameters{LayerStart: len(l.list), Recorded: recorded, Layers: a.Layers}
+	for range recorded {
 		l.oneLayer()
 	}
+	p.PerLayer = (len(l.list) - p.LayerStart) / int(recorded)
 	l.norm("final norm", a.Hidden)
 	if a.Block == BlockLlama {
 		l.buffer("rotary frequencies", a.HeadDim/2, step.F32)
@@ -145,13 +142,8 @@ func (l *layout) all(layers int64) []step.Parameter {
 	if !a.Tied {
 		l.add("head", a.Vocabulary*a.Hidden)
 	}
-	return l.list
-}
-
-func (l *layout) layer() []step.Parameter {
-	one := layout{a: l.a, dtype: l.dtype}
-	one.oneLayer()
-	return one.list
+	p.List = l.list
+	return p
 }
 
 func (l *layout) oneLayer() {

@@ -12,9 +12,7 @@ type decoder struct {
 }
 
 func newDecoder(a *Architecture, layers int64) decoder {
-	one := layout{a: a}
-	one.oneLayer()
-	return decoder{a: a, layers: layers, perLayer: int32(len(one.list))}
+	return decoder{a: a, layers: layers, perLayer: int32(a.Parameters(1, step.F32).PerLayer)}
 }
 
 func (d *decoder) embedding() step.Weight {

@@ -48,8 +48,7 @@ type Moment struct {
 	Bytes      int64
 	Stage      Stage
 	Backward   bool
-	Step       int64 // optimizer step, from 0
-	MicroStep  int64 // within the step; -1 in the optimizer
+	MicroStep  int64 // within the optimizer step; -1 outside
 	Layer      int64 // unit of the model whose segment it falls into; -1 outside
 	Label      Label // the tensor whose allocation reached it
 	Components [ComponentCount]int64
@@ -83,30 +82,36 @@ const blockBytes = 512
 
 func rounded(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockBytes - 1) }
 
-// Account walks one run: load, the first optimizer step, and a second one in which the optimizer's
-// state exists. The peak is the largest moment of the run; of equal ones the first.
+// Account walks one run: the model is loaded, then an optimizer step in which the optimizer's state
+// exists. The peak is the largest moment; of equal ones the first.
 func (s *Session) Account(spans, tensors bool) *Ledger {
 	l := s.ledger()
 	l.keepSpans = spans
 	l.walk()
-	if l.Peak.Stage == StageLoad || l.Peak.segment < 0 {
-		if tensors {
-			l.Peak.Tensors = s.ledger().stock(&l.Peak, true).Tensors
-		}
-		return l
+	found := Ledger{Largest: l.Largest, Steady: l.Steady, Peak: l.Peak, Spans: l.Spans}
+	if found.Peak.segment >= 0 || tensors {
+		taken := s.ledger().stock(&found.Peak, tensors)
+		found.Peak.Components, found.Peak.Parts, found.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
 	}
-	taken := s.ledger().stock(&l.Peak, tensors)
-	l.Peak.Components, l.Peak.Parts, l.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
-	return l
+	return &found
 }
 
+// ledger is an empty ledger, in the storage of the session's last one.
 func (s *Session) ledger() *Ledger {
+	l := &s.book
 	n := len(s.Program.Slots)
-	flags := make([]bool, 3*n)
-	l := &Ledger{session: s, fold: s.Program.foldFor(s.Recorded, s.Units), previous: flags[:n:n], current: flags[n : 2*n : 2*n], once: flags[2*n:]}
-	for i := range s.Parameters {
-		l.live[Weights] += rounded(s.Parameters[i].Numel * s.Parameters[i].Dtype.Size())
+	flags := func(b []bool) []bool {
+		if cap(b) < n {
+			return make([]bool, n)
+		}
+		b = b[:n]
+		clear(b)
+		return b
 	}
+	f := l.fold
+	f.set(s.Program, s.Recorded, s.Units)
+	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once)}
+	s.Parameters.Distinct(func(p *Parameter, times int64) { l.live[Weights] += times * rounded(p.Numel*p.Dtype.Size()) })
 	l.total = l.live[Weights]
 	return l
 }
@@ -135,19 +140,30 @@ func (l *Ledger) walk() {
 	if l.stop != nil && l.stop.Stage == StageLoad {
 		return
 	}
-	for _, e := range s.Program.Events[:s.Program.Prologue] {
-		l.apply(e, true, 1)
-	}
-	spans := l.keepSpans
-	for step := range int64(2) {
-		l.keepSpans = spans && step == 1
-		for m := range min(s.Accumulation, 2) {
-			if l.microStep(step, m) {
-				return
-			}
-		}
-		if l.optimizer(step) {
+	l.begin()
+	for m := range min(s.Accumulation, 2) {
+		if l.microStep(m) {
 			return
+		}
+	}
+	l.optimizer()
+}
+
+// begin sets the ledger to the start of the second optimizer step: the optimizer's state is there, and
+// what every micro-step leaves to the next: the batch, what the loop holds of the model's output, and what is
+// allocated once. The first step is never larger than the second.
+func (l *Ledger) begin() {
+	states := l.states()
+	l.live[OptimizerState] += states
+	l.total += states
+	for _, e := range l.session.Program.Events {
+		switch {
+		case e.Op == FreePrev && !l.current[e.Slot]:
+			l.current[e.Slot] = true
+			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes)*l.outside(Segment{Unit: -1}, e))
+		case e.Op == AllocOnce && !l.once[e.Slot]:
+			l.once[e.Slot] = true
+			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes))
 		}
 	}
 }
@@ -172,18 +188,17 @@ func (l *Ledger) tensors() []LiveTensor {
 		s := &l.session.Program.Slots[i]
 		add(LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes}, n)
 	}
-	for i := range l.session.Parameters {
-		p := &l.session.Parameters[i]
+	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
 		label := LabelParameter
 		if p.Buffer {
 			label = LabelBuffer
 		}
 		bytes := p.Numel * p.Dtype.Size()
-		add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, 1)
+		add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, times)
 		if !p.Buffer && l.live[OptimizerState] > 0 {
-			add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: bytes}, l.session.Optimizer.states())
+			add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: bytes}, times*l.session.Optimizer.states())
 		}
-	}
+	})
 	kept := list[:0]
 	for _, t := range list {
 		if t.Count > 0 {
@@ -249,7 +264,7 @@ func (l *Ledger) add(i int32, bytes int64) {
 // from what the one before left, so the largest of them is the last when a unit leaves something behind and
 // the first when it takes something away.
 // It says whether it came to where the walk stops.
-func (l *Ledger) microStep(step, micro int64) bool {
+func (l *Ledger) microStep(micro int64) bool {
 	s, p := l.session, l.session.Program
 	first := micro == 0
 	l.previous, l.current = l.current, l.previous
@@ -275,7 +290,7 @@ func (l *Ledger) microStep(step, micro int64) bool {
 			}
 		}
 		start, startLive, startParts := l.total, l.live, l.parts
-		if stop := l.stop; stop != nil && stop.Step == step && stop.MicroStep == micro && stop.segment == g {
+		if stop := l.stop; stop != nil && stop.MicroStep == micro && stop.segment == g {
 			l.stopIn(seg, first, stop)
 			return true
 		}
@@ -291,7 +306,7 @@ func (l *Ledger) microStep(step, micro int64) bool {
 		if copies > 1 && l.counts != nil {
 			l.repeat(seg, first, copies-1)
 		}
-		best.segment, best.Stage, best.Backward, best.Step, best.MicroStep = g, stage, seg.Backward, step, micro
+		best.segment, best.Stage, best.Backward, best.MicroStep = g, stage, seg.Backward, micro
 		if copies > 1 {
 			for c := range l.live {
 				l.live[c] += (l.live[c] - startLive[c]) * (copies - 1)
@@ -371,43 +386,27 @@ func (s *Session) layer(unit int32, backward bool, copy int64) int64 {
 	return repeated + copy
 }
 
-// optimizer walks clipping and the update, then lets go of the gradients.
-// It says whether the walk stops there.
-func (l *Ledger) optimizer(step int64) bool {
+// optimizer walks clipping and the update, then lets go of the gradients. It says whether the walk stops there.
+func (l *Ledger) optimizer() bool {
 	s := l.session
-	var total, count int64
-	for i := range s.Parameters {
-		if p := &s.Parameters[i]; !p.Buffer {
-			b := rounded(p.Numel * p.Dtype.Size())
-			total += b
-			count++
-		}
-	}
-	states := l.state(total, count)
-	if step == 0 {
-		l.live[OptimizerState] += states
-		l.total += states
-	}
 	var scratch int64
 	switch s.Optimizer {
 	case AdamWForeach:
-		scratch = total
+		scratch, _ = l.trainable()
 	case AdamWLoop:
 		scratch = s.loopScratch()
 	}
 	label := LabelOptimizerScratch
 	if s.Clip {
-		if c := s.clipScratch(); c > scratch && step > 0 {
+		if c := s.clipScratch(); c > scratch {
 			scratch, label = c, LabelClip
 		}
 	}
-	m := Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, Step: step, MicroStep: -1, Layer: -1, Label: label, segment: -1}
-	if m.Bytes > l.Peak.Bytes || m.Bytes > l.Largest[StageOptimizer] {
-		m.Components, m.Parts = l.live, l.parts
-		m.Components[Temporaries] += scratch
-	}
+	m := Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: label, segment: -1}
+	m.Components, m.Parts = l.live, l.parts
+	m.Components[Temporaries] += scratch
 	l.record(StageOptimizer, m)
-	if l.stop != nil && l.stop.Stage == StageOptimizer && l.stop.Step == step {
+	if l.stop != nil && l.stop.Stage == StageOptimizer {
 		return true
 	}
 	l.total -= l.live[Gradients]
@@ -416,7 +415,20 @@ func (l *Ledger) optimizer(step int64) bool {
 	return false
 }
 
-func (l *Ledger) state(total, count int64) int64 {
+// trainable is the bytes and the number of the parameters that have a gradient.
+func (l *Ledger) trainable() (total, count int64) {
+	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
+		if !p.Buffer {
+			total += times * rounded(p.Numel*p.Dtype.Size())
+			count += times
+		}
+	})
+	return total, count
+}
+
+// states is the bytes of the optimizer's state.
+func (l *Ledger) states() int64 {
+	total, count := l.trainable()
 	bytes := l.session.Optimizer.states() * total
 	if l.session.Optimizer == AdamWFused {
 		bytes += count * blockBytes // a step counter for each parameter
@@ -427,24 +439,24 @@ func (l *Ledger) state(total, count int64) int64 {
 // loopScratch is the most that a parameter-by-parameter AdamW holds: the root, the scaled root and the last scaled root.
 func (s *Session) loopScratch() int64 {
 	var most, last int64
-	for i := range s.Parameters {
-		if p := &s.Parameters[i]; !p.Buffer {
+	s.Parameters.Each(func(p *Parameter) {
+		if !p.Buffer {
 			b := rounded(p.Numel * p.Dtype.Size())
 			most = max(most, 2*b+last)
 			last = b
 		}
-	}
+	})
 	return most
 }
 
 // clipScratch is the most that clip_grad_norm_ holds.
 func (s *Session) clipScratch() int64 {
 	count, largest := int64(0), int64(0)
-	for i := range s.Parameters {
-		if p := &s.Parameters[i]; !p.Buffer {
-			count++
+	s.Parameters.Distinct(func(p *Parameter, times int64) {
+		if !p.Buffer {
+			count += times
 			largest = max(largest, p.Numel)
 		}
-	}
+	})
 	return rounded(count*ceilDiv(largest, normChunk)*4) + count*blockBytes
 }

@@ -9,6 +9,45 @@ type Parameter struct {
 	Buffer bool
 }
 
+// Parameters lists the parameters and buffers of a model in the order in which they are moved to the GPU. Those of
+// one layer stand in List once for every layer that was recorded and count for all layers of the model.
+type Parameters struct {
+	List []Parameter
+	// LayerStart is where the first layer's begin, PerLayer how many a layer has, Recorded for how many layers they
+	// are in List and Layers how many the model has.
+	LayerStart, PerLayer int
+	Recorded, Layers     int64
+}
+
+// Each calls f for every parameter of the model.
+func (p Parameters) Each(f func(*Parameter)) {
+	for i := range p.LayerStart {
+		f(&p.List[i])
+	}
+	layer := p.List[p.LayerStart : p.LayerStart+p.PerLayer]
+	for range p.Layers {
+		for i := range layer {
+			f(&layer[i])
+		}
+	}
+	for i := p.LayerStart + p.PerLayer*int(p.Recorded); i < len(p.List); i++ {
+		f(&p.List[i])
+	}
+}
+
+// Distinct calls f once for every parameter outside the layers and of one layer, with how often it occurs.
+func (p Parameters) Distinct(f func(q *Parameter, times int64)) {
+	end := p.LayerStart + p.PerLayer*int(p.Recorded)
+	for i := range p.List {
+		switch {
+		case i < p.LayerStart || i >= end:
+			f(&p.List[i], 1)
+		case i < p.LayerStart+p.PerLayer:
+			f(&p.List[i], p.Layers)
+		}
+	}
+}
+
 // Network is a model as the replay runs it. Layers are grouped in units that repeat: the
 // network that Build is given may have fewer units than the model.
 type Network interface {
@@ -20,16 +59,26 @@ type Network interface {
 }
 
 // NewTape prepares the recording of one micro-step of a model with the given parameters.
-func NewTape(r Recipe, s Shape, params []Parameter) *Tape {
-	t := &Tape{Recipe: r, Shape: s, prog: &Program{}, unit: -1, layer: none}
-	t.params = make([]paramState, len(params))
-	t.cast = make([]int32, len(params))
-	t.castEdge = make([]edge, len(params))
-	for i, p := range params {
-		t.params[i] = paramState{numel: p.Numel, dtype: p.Dtype, grad: none}
-		t.cast[i] = none
-	}
+func NewTape(r Recipe, s Shape, parameters Parameters) *Tape {
+	t := &Tape{}
+	t.Reset(r, s, parameters)
 	return t
+}
+
+// Reset prepares t for another recording in the storage of the last one, whose program is gone then.
+func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
+	old := *t
+	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: none,
+		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
+		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0]}
+	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
+	t.prog = &t.program
+	for i := range parameters.List {
+		p := &parameters.List[i]
+		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, grad: none})
+		t.cast = append(t.cast, none)
+		t.castEdge = append(t.castEdge, noEdge)
+	}
 }
 
 // Record runs one micro-step of net: forward, loss, backward, with what the training loop

@@ -71,13 +71,13 @@ func (s *Session) unscale() (found int32) {
 
 func (s *Session) clip() {
 	count, largest, size := int64(0), int64(0), int64(4)
-	for i := range s.Parameters {
-		if p := &s.Parameters[i]; !p.Buffer {
+	s.Parameters.Each(func(p *Parameter) {
+		if !p.Buffer {
 			count++
 			largest = max(largest, p.Numel)
 			size = p.Dtype.Size()
 		}
-	}
+	})
 	partial := s.heap.Alloc(count * ceilDiv(largest, normChunk) * 4)
 	s.state = s.state[:0]
 	for range count {
@@ -105,11 +105,11 @@ func (s *Session) update() {
 	firstStep := !s.started
 	s.started = true
 	each := func(f func(bytes int64)) {
-		for i := range s.Parameters {
-			if p := &s.Parameters[i]; !p.Buffer {
+		s.Parameters.Each(func(p *Parameter) {
+			if !p.Buffer {
 				f(p.Numel * p.Dtype.Size())
 			}
-		}
+		})
 	}
 	if firstStep {
 		each(func(bytes int64) {

@@ -19,12 +19,19 @@ type Settling interface {
 
 const noHandle int32 = -1
 
+// Reset makes s a session with the exported fields of n in the storage of its former runs.
+func (s *Session) Reset(n Session) {
+	n.fold, n.now, n.last, n.middle, n.lastMiddle, n.once = s.fold, s.now, s.last, s.middle, s.lastMiddle, s.once
+	n.gradients, n.state, n.book = s.gradients, s.state, s.book
+	*s = n
+}
+
 // Session is a whole run as a heap sees it: the model is loaded, then optimizer steps of several
 // micro-steps each. The micro-step's program may have been recorded with fewer layer units than
 // the model has; the session plays the middle unit as often as it takes.
 type Session struct {
 	Program    *Program
-	Parameters []Parameter
+	Parameters Parameters
 	Optimizer  Optimizer
 	// Clip clips the gradients' norm before the optimizer step.
 	Clip bool
@@ -44,6 +51,8 @@ type Session struct {
 	gradients          []int32
 	state              []int32
 	started            bool
+	// book is the storage of the last account.
+	book Ledger
 }
 
 // fold says how slots of the recorded middle unit map to its repetitions.
@@ -60,15 +69,18 @@ func (s *Session) begin(heap Heap) {
 	s.heap = heap
 	s.started, s.gradients = false, s.gradients[:0]
 	n := len(s.Program.Slots)
-	s.now, s.last = handles(n), handles(n)
-	s.once = handles(n)
-	s.fold = s.Program.foldFor(s.Recorded, s.Units)
+	s.now, s.last, s.once = handles(s.now, n), handles(s.last, n), handles(s.once, n)
+	s.fold.set(s.Program, s.Recorded, s.Units)
 	repeated := int(s.fold.copies) * int(s.fold.perUnit)
-	s.middle, s.lastMiddle = handles(repeated), handles(repeated)
+	s.middle, s.lastMiddle = handles(s.middle, repeated), handles(s.lastMiddle, repeated)
 }
 
-func handles(n int) []int32 {
-	h := make([]int32, n)
+// handles is n empty handles, in the storage of h where that is large enough.
+func handles(h []int32, n int) []int32 {
+	if cap(h) < n {
+		h = make([]int32, n)
+	}
+	h = h[:n]
 	for i := range h {
 		h[i] = noHandle
 	}
@@ -82,26 +94,25 @@ const foldedUnits = 5
 // RecordedUnits is how many of units layer units have to be recorded.
 func RecordedUnits(units int64) int64 { return min(units, foldedUnits) }
 
-func (p *Program) foldFor(recorded, units int64) fold {
-	f := fold{unit: -1}
+func (f *fold) set(p *Program, recorded, units int64) {
+	local, middle := f.local[:0], f.isMiddle[:0]
+	*f = fold{unit: -1, local: local, isMiddle: middle}
 	if units <= recorded {
-		return f
+		return
 	}
 	f.unit, f.copies = 2, units-recorded+1
-	f.local = make([]int32, len(p.Slots))
-	f.isMiddle = make([]bool, len(p.Slots))
 	var count [foldedUnits]int32
 	for i := range p.Slots {
 		u := p.Slots[i].Unit
-		if u < 0 {
-			continue
+		index := int32(0)
+		if u >= 0 {
+			index = count[u]
+			count[u]++
 		}
-		f.local[i] = count[u]
-		count[u]++
-		f.isMiddle[i] = u == f.unit
+		f.local = append(f.local, index)
+		f.isMiddle = append(f.isMiddle, u == f.unit)
 	}
 	f.perUnit = count[f.unit]
-	return f
 }
 
 // Play runs the session on heap: load, then steps optimizer steps. after is called at the end of each phase.
@@ -114,10 +125,7 @@ func (s *Session) Play(heap Heap, steps int) {
 }
 
 func (s *Session) load() {
-	for i := range s.Parameters {
-		p := &s.Parameters[i]
-		s.heap.Alloc(p.Numel * p.Dtype.Size())
-	}
+	s.Parameters.Each(func(p *Parameter) { s.heap.Alloc(p.Numel * p.Dtype.Size()) })
 	for i := 0; i < s.Program.Prologue; i++ {
 		s.play(s.Program.Events[i], true, s.fold.unit, 0)
 	}

@@ -157,6 +157,7 @@ type Tape struct {
 	Shape  Shape
 
 	prog     *Program
+	program  Program
 	storages []storage
 	nodes    []node
 	acts     []act
