@@ -4,6 +4,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
+	"net"
 	"net/http"
 	"runtime/debug"
 	"time"
@@ -141,11 +142,21 @@ func (a *API) rateLimit() func(http.Handler) http.Handler {
 	if a.options.RatePerSecond < 1 {
 		requests, window = 1, time.Duration(float64(time.Second)/a.options.RatePerSecond)
 	}
-	return httprate.Limit(requests, window,
-		httprate.WithKeyByIP(),
+	return httprate.LimitBy(requests, window, clientAddress,
 		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
 			p := problem.New(problem.RateLimited, "More than %d requests in %s from one client.", requests, window)
 			p.RetryAfterSeconds = max(1, int(window.Seconds()))
 			a.refuse(w, r, p)
 		}))
+}
+
+// clientAddress is the address that the connection comes from. A proxy in front
+// has one address for all its clients and so has to limit them itself: what it
+// says of them in a header, a client without a proxy could say too.
+func clientAddress(r *http.Request) (string, error) {
+	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	if err != nil {
+		host = r.RemoteAddr
+	}
+	return httprate.CanonicalizeIP(host), nil
 }
