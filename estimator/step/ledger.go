@@ -397,10 +397,16 @@ func (l *Ledger) optimizer() bool {
 		scratch = s.loopScratch()
 	}
 	label := LabelOptimizerScratch
+	if s.GradScaler && s.Optimizer == AdamWFused {
+		scratch += blockBytes
+	}
 	if s.Clip {
 		if c := s.clipScratch(); c > scratch {
 			scratch, label = c, LabelClip
 		}
+	}
+	if s.GradScaler { // found_inf lives from unscaling to the update; unscaling holds three scalars more
+		scratch = max(scratch+blockBytes, 4*blockBytes)
 	}
 	m := Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: label, segment: -1}
 	m.Components, m.Parts = l.live, l.parts

@@ -1,0 +1,292 @@
+package estimator
+
+import (
+	"encoding/json"
+	"errors"
+	"go/build"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+var rtx4070 = GPU{ID: "rtx-4070", MemoryBytes: 12282 << 20, UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}
+
+func mustEstimate(t testing.TB, in Input) *Result {
+	t.Helper()
+	res, err := Estimate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res
+}
+
+// TestParameterCounts checks every preset of the described families against its published count.
+func TestParameterCounts(t *testing.T) {
+	data, err := os.ReadFile("../migrations/data/models.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var presets []model.Preset
+	if err := json.Unmarshal(data, &presets); err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for i := range presets {
+		p := &presets[i]
+		var errs invalid.List
+		a := model.FromPreset(p, "/model/preset", &errs)
+		if errs.Err() != nil {
+			continue
+		}
+		checked++
+		if got := a.ParameterCount(); got != p.ParametersTotal {
+			t.Errorf("%s: %d parameters, published %d", p.ID, got, p.ParametersTotal)
+		}
+	}
+	if checked < 64 {
+		t.Errorf("only %d presets are understood, want at least 64", checked)
+	}
+}
+
+// TestFoundingStoryGPT2 is the first story: GPT-2 124M on a 12 GB card with 16 × 1024 × 32.
+func TestFoundingStoryGPT2(t *testing.T) {
+	base := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
+		Training: Training{SequenceLength: 1024, Precision: PrecisionAMPBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}}}
+	for _, c := range []struct {
+		name                string
+		micro, accumulation int64
+		layers, width       int64
+		verdict             Verdict
+	}{
+		{"as asked", 16, 32, 12, 768, DoesNotFit},
+		{"half the micro-batch, twice the accumulation", 8, 64, 12, 768, Fits},
+		{"a quarter", 4, 128, 12, 768, Fits},
+		{"half the effective batch", 8, 32, 12, 768, Fits},
+		{"nine layers", 16, 32, 9, 768, DoesNotFit},
+		{"512 wide", 16, 32, 12, 512, DoesNotFit},
+		{"an eighth", 2, 256, 12, 768, Fits},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job := base
+			m := *base.Model.NanoGPT
+			m.Layers, m.Embedding, m.Heads = c.layers, c.width, c.width/64
+			job.Model.NanoGPT = &m
+			job.Training.MicroBatch, job.Training.GradientAccumulation = c.micro, c.accumulation
+			res := mustEstimate(t, Input{Job: job, GPUs: []GPU{rtx4070}})
+			if res.GPUs[0].Verdict != c.verdict {
+				t.Errorf("%s: device %v, low %v, high %v of %v", res.GPUs[0].Verdict, Bytes(res.Peak.DeviceBytes), Bytes(res.Peak.LowBytes), Bytes(res.Peak.HighBytes), Bytes(res.GPUs[0].UsableBytes))
+			}
+			if c.layers == 12 && c.width == 768 && res.Model.Parameters != 124_373_760 {
+				t.Errorf("%d parameters", res.Model.Parameters)
+			}
+		})
+	}
+	res := mustEstimate(t, Input{Job: func() Job { j := base; j.Training.MicroBatch, j.Training.GradientAccumulation = 16, 32; return j }(), GPUs: []GPU{rtx4070}})
+	logits := component(res, "logits_and_loss")
+	if res.Peak.Where != "loss backward" || logits.Share < 0.45 {
+		t.Errorf("the peak is in %q and the logits hold %.0f %%: the story says that the loss is the peak", res.Peak.Where, 100*logits.Share)
+	}
+}
+
+// TestFoundingStory30M is the second story: 29.94M parameters, 16 × 512, accumulation 4, fp16 with GradScaler and
+// fused AdamW; the eager figure was traced at 6,256,638,976 bytes allocated with dropout 0.2.
+func TestFoundingStory30M(t *testing.T) {
+	job := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 6, Heads: 6, Embedding: 384, BlockSize: 512, Vocabulary: 50304, Dropout: 0.2}},
+		Training: Training{MicroBatch: 16, SequenceLength: 512, GradientAccumulation: 4, Precision: PrecisionAMPFP16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}}}
+	res := mustEstimate(t, Input{Job: job, GPUs: []GPU{rtx4070}})
+	if res.Model.Parameters != 30_135_168 {
+		t.Errorf("%d parameters", res.Model.Parameters)
+	}
+	if res.Peak.AllocatedBytes != 6_256_638_976 || res.Peak.ReservedBytes != 7_579_107_328 {
+		t.Errorf("allocated %d, reserved %d", res.Peak.AllocatedBytes, res.Peak.ReservedBytes)
+	}
+	if res.GPUs[0].Verdict != Fits {
+		t.Errorf("%s", res.GPUs[0].Verdict)
+	}
+	job.Training.Compile = &Compile{Model: true, Loss: true}
+	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/training/compile") {
+		t.Errorf("compiled mode is not modelled yet and has to be refused, got %v", err)
+	}
+}
+
+func component(res *Result, name string) Component {
+	for _, c := range res.Components {
+		if c.Name == name {
+			return c
+		}
+	}
+	return Component{}
+}
+
+// TestAnswerHolds checks what every answer promises, on random jobs.
+func TestAnswerHolds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		usable := rapid.Int64Range(1<<20, 1<<36).Draw(t, "usable")
+		res, err := Estimate(Input{Job: randomJob(t), GPUs: []GPU{{ID: "card", UsableBytes: usable}, {ID: "unknown"}}, Timeline: true, Tensors: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		p, sum := res.Peak, int64(0)
+		for i, c := range res.Components {
+			if c.Name != components[i] || c.Bytes < 0 && c.Name != "allocator" {
+				t.Fatalf("component %d is %+v", i, c)
+			}
+			sum += c.Bytes
+			parts := int64(0)
+			for _, x := range c.Parts {
+				parts += x.Bytes
+			}
+			if c.Parts != nil && parts != c.Bytes {
+				t.Fatalf("the parts of %s add up to %d of %d", c.Name, parts, c.Bytes)
+			}
+		}
+		if sum != p.DeviceBytes {
+			t.Fatalf("the components add up to %d, the device figure is %d", sum, p.DeviceBytes)
+		}
+		if !(p.LowBytes <= p.DeviceBytes && p.DeviceBytes <= p.HighBytes && p.AllocatedBytes <= p.ReservedBytes && p.ReservedBytes <= p.DeviceBytes && p.MinimumLimitBytes <= p.ReservedBytes) {
+			t.Fatalf("the figures are out of order: %+v", p)
+		}
+		want := DoesNotFit
+		switch {
+		case p.HighBytes <= usable:
+			want = Fits
+		case p.DeviceBytes <= usable:
+			want = Tight
+		case p.LowBytes <= usable:
+			want = Unlikely
+		}
+		if res.GPUs[0].Verdict != want || res.GPUs[1].Verdict != Unknown {
+			t.Fatalf("verdicts %v, want %s and unknown", res.GPUs, want)
+		}
+		again, err := Estimate(Input{Job: randomJob(t)})
+		if err == nil && again.Peak.AllocatedBytes <= 0 {
+			t.Fatalf("nothing is allocated: %+v", again.Peak)
+		}
+	})
+}
+
+// TestMoreNeverTakesLess grows a job one way at a time.
+func TestMoreNeverTakesLess(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		job := randomJob(t)
+		before, err := Estimate(Input{Job: job})
+		if err != nil {
+			t.Fatal(err)
+		}
+		job.Training.MicroBatch++
+		after, err := Estimate(Input{Job: job})
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Reserved bytes follow the order of frees and may fall; what is alive may not.
+		if live(after) < live(before) {
+			t.Fatalf("one more sequence takes %d bytes less", live(before)-live(after))
+		}
+	})
+}
+
+// live is what a result's components hold besides the allocator's slack and the context.
+func live(res *Result) int64 {
+	return res.Peak.DeviceBytes - component(res, "allocator").Bytes - component(res, "cuda_context").Bytes
+}
+
+// TestRefusals gives the estimator what it must not answer.
+func TestRefusals(t *testing.T) {
+	good := func() Job {
+		return Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 64, Vocabulary: 100}}, Training: Training{MicroBatch: 1}}
+	}
+	for _, c := range []struct {
+		name     string
+		change   func(*Job)
+		pointers []string
+	}{
+		{"no model", func(j *Job) { j.Model = Model{} }, []string{"/model"}},
+		{"two models", func(j *Job) { j.Model.HFConfig = []byte(`{"model_type":"llama"}`) }, []string{"/model"}},
+		{"no micro-batch", func(j *Job) { j.Training.MicroBatch = 0 }, []string{"/training/micro_batch"}},
+		{"negative numbers, both named", func(j *Job) { j.Training.MicroBatch, j.Training.GradientAccumulation = -1, -2 }, []string{"/training/gradient_accumulation", "/training/micro_batch"}},
+		{"heads that do not divide", func(j *Job) { j.Model.NanoGPT.Heads = 3 }, []string{"/model/nanogpt/n_head"}},
+		{"10^18 layers", func(j *Job) { j.Model.NanoGPT.Layers = 1e18 }, []string{"/model/nanogpt/n_layer"}},
+		{"too long for learned positions", func(j *Job) { j.Training.SequenceLength = 65 }, []string{"/training/sequence_length"}},
+		{"an absurd micro-batch", func(j *Job) { j.Training.MicroBatch = 1 << 30; j.Model.NanoGPT.Layers = 100000 }, []string{"/training"}},
+		{"a family that is not there", func(j *Job) { j.Model = Model{HFConfig: []byte(`{"model_type":"mamba"}`)} }, []string{"/model/hf_config/model_type"}},
+		{"a truncated config.json", func(j *Job) { j.Model = Model{HFConfig: []byte(`{"model_type":"lla`)} }, []string{"/model/hf_config"}},
+		{"wrong types in a config.json, all named", func(j *Job) {
+			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":"4096","num_hidden_layers":1.5,"use_cache":1}`)}
+		}, []string{"/model/hf_config/hidden_size", "/model/hf_config/num_hidden_layers", "/model/hf_config/use_cache"}},
+		{"heads of an hf_config that do not divide", func(j *Job) {
+			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":100,"num_attention_heads":3}`)}
+		}, []string{"/model/hf_config/num_attention_heads"}},
+		{"what is not modelled", func(j *Job) {
+			j.Training.Compile = &Compile{Model: true}
+			j.Training.LoRA = &LoRA{Rank: 8}
+			j.Training.Distributed = &Distributed{WorldSize: 8}
+		}, []string{"/training/compile", "/training/distributed", "/training/lora"}},
+		{"flash attention in float32", func(j *Job) { j.Training.Attention, j.Training.Precision = "flash", PrecisionFP32 }, []string{"/training/attention"}},
+		{"a preset without a catalog", func(j *Job) { j.Model = Model{Preset: "gpt2"} }, []string{"/model/preset"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job := good()
+			c.change(&job)
+			_, err := Estimate(Input{Job: job})
+			var bad *InvalidJobError
+			if !errors.As(err, &bad) {
+				t.Fatalf("got %v", err)
+			}
+			var got []string
+			for _, f := range bad.Fields {
+				got = append(got, f.Pointer)
+			}
+			if strings.Join(got, " ") != strings.Join(c.pointers, " ") {
+				t.Errorf("named %v, want %v: %v", got, c.pointers, err)
+			}
+		})
+	}
+}
+
+// TestNoPanicOnAnyNumbers throws numbers at the estimator that nobody checked before.
+func TestNoPanicOnAnyNumbers(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		n := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 70000), rapid.SampledFrom([]int64{1 << 30, 1 << 31, 1 << 62, 1e18}))
+		job := Job{
+			Model:    Model{NanoGPT: &model.NanoGPT{Layers: n.Draw(t, "l"), Heads: n.Draw(t, "h"), Embedding: n.Draw(t, "d"), BlockSize: n.Draw(t, "T"), Vocabulary: n.Draw(t, "V")}},
+			Training: Training{MicroBatch: n.Draw(t, "b"), SequenceLength: n.Draw(t, "s"), GradientAccumulation: n.Draw(t, "a")},
+		}
+		res, err := Estimate(Input{Job: job})
+		if err == nil && (res.Peak.AllocatedBytes <= 0 || res.Peak.DeviceBytes < res.Peak.AllocatedBytes) {
+			t.Fatalf("a number wrapped around: %+v", res.Peak)
+		}
+	})
+}
+
+// TestImports holds the estimator to packages that do no input or output.
+func TestImports(t *testing.T) {
+	allowed := map[string]bool{"bytes": true, "cmp": true, "context": true, "encoding/json": true, "errors": true, "fmt": true, "math": true, "math/bits": true,
+		"slices": true, "sort": true, "strconv": true, "strings": true, "sync": true, "sync/atomic": true, "runtime": true, "maps": true, "unicode/utf8": true, "text/tabwriter": true, "golang.org/x/sync/errgroup": true}
+	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		if d.Name() == "testdata" || d.Name() == "accuracy" {
+			return filepath.SkipDir
+		}
+		p, err := build.ImportDir(path, 0)
+		if err != nil {
+			return err
+		}
+		for _, i := range p.Imports {
+			if !allowed[i] && !strings.HasPrefix(i, "github.com/vramplan/vramplan/estimator") {
+				t.Errorf("%s imports %s: the estimator does no input or output", path, i)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

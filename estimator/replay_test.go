@@ -1,0 +1,256 @@
+package estimator
+
+import (
+	"bufio"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// tape is a heap that writes down what it is asked for: the bytes of an allocation, or minus those of a free.
+type tape struct {
+	sizes  []int64
+	events []int64
+}
+
+func (t *tape) Alloc(bytes int64) int32 {
+	t.sizes = append(t.sizes, bytes)
+	t.events = append(t.events, bytes)
+	return int32(len(t.sizes) - 1)
+}
+
+func (t *tape) Free(handle int32) {
+	if handle < 0 || t.sizes[handle] < 0 {
+		panic("freed what is not allocated")
+	}
+	t.events = append(t.events, -t.sizes[handle])
+	t.sizes[handle] = -1
+}
+
+// ordered brings every run of frees between two allocations into one order: the allocator merges neighbours, so
+// that the order within such a run makes no difference to it.
+func ordered(events []int64) []int64 {
+	out := slices.Clone(events)
+	for i := 0; i < len(out); {
+		j := i
+		for j < len(out) && out[j] < 0 {
+			j++
+		}
+		slices.Sort(out[i:j])
+		i = max(j, i+1)
+	}
+	return out
+}
+
+// tracedGPUs are the cards of the traced cases: what of them decides allocations.
+var tracedGPUs = map[string]GPU{
+	"a100-sxm4-80gb": {ComputeCapability: 80, Multiprocessors: 108},
+	"h100-sxm5":      {ComputeCapability: 90, Multiprocessors: 132},
+	"rtx-4070":       {ComputeCapability: 89, Multiprocessors: 46},
+}
+
+// TestReplayEqualsTraces holds the replay against whole traces of PyTorch 2.9.1 and transformers 4.57.6 (undisturbed
+// runs over a stand-in driver): every allocation and every free of two or three optimizer steps, in order.
+func TestReplayEqualsTraces(t *testing.T) {
+	f, err := os.Open("testdata/traces.jsonl.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	unzipped, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(unzipped)
+	lines.Buffer(nil, 8<<20)
+	for lines.Scan() {
+		var c struct {
+			ID     string  `json:"id"`
+			Job    Job     `json:"job"`
+			Events []int64 `json:"events"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			t.Fatal(err)
+		}
+		t.Run(c.ID, func(t *testing.T) {
+			steps := 2
+			if c.Job.Training.GradientAccumulation <= 1 {
+				steps = 3
+			}
+			var got tape
+			if err := Replay(Input{Job: c.Job, GPUs: []GPU{tracedGPUs[c.Job.GPUs[0].Name]}}, &got, steps, false); err != nil {
+				t.Fatal(err)
+			}
+			want, have := ordered(c.Events), ordered(got.events)
+			for i := range want {
+				if i >= len(have) || want[i] != have[i] {
+					t.Fatalf("event %d of %d differs: traced %v, replayed %v", i, len(want), window(want, i), window(have, i))
+				}
+			}
+			if len(have) != len(want) {
+				t.Fatalf("replayed %d events, traced %d", len(have), len(want))
+			}
+		})
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// window is what surrounds index i.
+func window(v []int64, i int) []int64 { return v[min(max(i-3, 0), len(v)):min(i+8, len(v))] }
+
+// randomJob draws a job over all families and switches, small enough to be replayed in a moment.
+func randomJob(t *rapid.T) Job {
+	heads := rapid.SampledFrom([]int64{1, 2, 3, 4, 8, 12}).Draw(t, "heads")
+	dim := rapid.SampledFrom([]int64{8, 16, 20, 64, 80, 96, 128}).Draw(t, "head_dim")
+	layers := rapid.Int64Range(1, 14).Draw(t, "layers")
+	vocab := rapid.Int64Range(3, 60000).Draw(t, "vocab")
+	tokens := rapid.Int64Range(1, 1500).Draw(t, "tokens")
+	dropout := rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "dropout")
+	job := Job{Training: Training{
+		MicroBatch: rapid.Int64Range(1, 17).Draw(t, "micro_batch"), SequenceLength: tokens,
+		GradientAccumulation: rapid.Int64Range(1, 5).Draw(t, "accumulation"),
+		Precision:            rapid.SampledFrom([]Precision{PrecisionAMPBF16, PrecisionAMPFP16, PrecisionFP32, PrecisionBF16, PrecisionFP16}).Draw(t, "precision"),
+		Attention:            rapid.SampledFrom([]string{"sdpa", "eager"}).Draw(t, "attention"),
+		Framework:            rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer"}).Draw(t, "framework"),
+	}}
+	if rapid.Bool().Draw(t, "checkpointing") {
+		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full"}
+	}
+	name := rapid.SampledFrom([]string{"adamw", "sgd", "sgd-momentum"}).Draw(t, "optimizer")
+	implementation := "foreach"
+	if name == "adamw" {
+		implementation = rapid.SampledFrom([]string{"foreach", "fused", "for-loop"}).Draw(t, "implementation")
+	}
+	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
+	clip := rapid.Bool().Draw(t, "clip")
+	job.Training.ClipGradNorm = &clip
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3"}).Draw(t, "family")
+	switch family {
+	case "nanogpt":
+		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500, Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}
+		return job
+	case "gpt2":
+		job.Model.HFConfig = marshal(t, map[string]any{"model_type": family, "n_layer": layers, "n_head": heads, "n_embd": heads * dim, "n_positions": 1500, "vocab_size": vocab,
+			"resid_pdrop": dropout, "attn_pdrop": dropout, "embd_pdrop": dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
+			"activation_function": rapid.SampledFrom([]string{"gelu_new", "gelu", "relu"}).Draw(t, "activation")})
+		return job
+	}
+	groups := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "groups")
+	config := map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads * groups, "num_key_value_heads": heads,
+		"hidden_size": heads * groups * dim, "head_dim": dim, "intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab,
+		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "use_cache": rapid.Bool().Draw(t, "use_cache"), "attention_dropout": dropout}
+	if family == "mistral" {
+		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
+	}
+	job.Model.HFConfig = marshal(t, config)
+	return job
+}
+
+func marshal(t *rapid.T, v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestFoldedEqualsPlain compares the two engines: the fast one, which records five layers and repeats the middle
+// one, and the plain one, which records and plays every layer. Both must ask a heap for the same bytes in
+// the same order.
+func TestFoldedEqualsPlain(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := Input{Job: randomJob(t), GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070"}).Draw(t, "gpu")]}}
+		var fast, plain tape
+		if err := Replay(in, &fast, 2, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := Replay(in, &plain, 2, true); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(ordered(plain.events), ordered(fast.events)); diff != "" {
+			t.Fatalf("the short cut differs (-plain +fast):\n%.2000s", diff)
+		}
+	})
+}
+
+// TestLedgerEqualsReplay holds the ledger, which never plays a repeated layer, against the largest sum of live
+// blocks that the plain replay reaches in its second optimizer step.
+func TestLedgerEqualsReplay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := Input{Job: randomJob(t)}
+		r, err := resolve(&in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ledger := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(false, true)
+		var plain tape
+		if err := Replay(in, &plain, 2, true); err != nil {
+			t.Fatal(err)
+		}
+		live, most := int64(0), int64(0)
+		for _, e := range plain.events {
+			if e > 0 {
+				live += (e + 511) &^ 511
+			} else {
+				live -= (-e + 511) &^ 511
+			}
+			most = max(most, live)
+		}
+		if ledger.Peak.Bytes != most {
+			t.Fatalf("the ledger's peak is %d, the replay's %d", ledger.Peak.Bytes, most)
+		}
+		sum, tensors := int64(0), int64(0)
+		for _, b := range ledger.Peak.Components {
+			if b < 0 {
+				t.Fatalf("a negative component: %v", ledger.Peak.Components)
+			}
+			sum += b
+		}
+		if sum != ledger.Peak.Bytes {
+			t.Fatalf("the components add up to %d, the peak is %d", sum, ledger.Peak.Bytes)
+		}
+		for _, x := range ledger.Peak.Tensors {
+			tensors += x.Count * ((x.Bytes + 511) &^ 511)
+		}
+		// The optimizer's temporaries and its step counters are in no list of tensors.
+		if ledger.Peak.MicroStep >= 0 && tensors > sum {
+			t.Fatalf("the tensors add up to %d, more than the peak of %d", tensors, sum)
+		}
+	})
+}
+
+// TestCircleEqualsPlaying compares an allocator that may stop when it goes round in a circle with one that plays every
+// micro-step.
+func TestCircleEqualsPlaying(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := Input{Job: randomJob(t)}
+		in.Job.Training.GradientAccumulation = rapid.Int64Range(2, 20).Draw(t, "more accumulation")
+		short, long := memory.NewAllocator(false), memory.NewAllocator(false)
+		if err := Replay(in, short, 3, false); err != nil {
+			t.Fatal(err)
+		}
+		if err := Replay(in, struct{ allocating }{long}, 3, false); err != nil {
+			t.Fatal(err)
+		}
+		if short.PeakReserved() != long.PeakReserved() || short.PeakAllocated() != long.PeakAllocated() {
+			t.Fatalf("with the short cut %d reserved and %d allocated, without %d and %d",
+				short.PeakReserved(), short.PeakAllocated(), long.PeakReserved(), long.PeakAllocated())
+		}
+	})
+}
+
+// allocating hides an allocator's state.
+type allocating interface {
+	Alloc(bytes int64) int32
+	Free(handle int32)
+}
