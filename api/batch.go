@@ -11,6 +11,7 @@ import (
 	"runtime/debug"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/rs/zerolog/hlog"
@@ -30,7 +31,7 @@ const writeTimeout = 30 * time.Second
 //	@Tags			estimates
 //	@Accept			application/x-ndjson
 //	@Produce		application/x-ndjson
-//	@Param			jobs		body		string	true	"Jobs, one a line"
+//	@Param			jobs		body		string	false	"Jobs, one a line"
 //	@Param			timeline	query		bool	false	"Add the live memory at every moment of the step"
 //	@Param			tensors		query		bool	false	"Add the tensors that are alive at the peak"
 //	@Success		200			{string}	string	"Results and problems, one a line"
@@ -69,11 +70,14 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 	workers := runtime.GOMAXPROCS(0)
 	todo, inOrder := make(chan *line), make(chan *line, 4*workers)
 	var running sync.WaitGroup
+	var ended atomic.Bool // the input was read to its end
 	defer func() {
 		// The request must not be touched after its handler has returned. Where the
 		// client is gone, the deadline ends a read that waits for it.
 		stop()
-		_ = control.SetReadDeadline(time.Now())
+		if !ended.Load() {
+			_ = control.SetReadDeadline(time.Now())
+		}
 		running.Wait()
 	}()
 	for range workers {
@@ -90,6 +94,12 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 		for number := 1; ; number++ {
 			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
 			l, err := readLine(lines, number)
+			if errors.Is(err, io.EOF) {
+				// net/http now reads behind the handler to see the client go; a
+				// deadline that passed there would cancel this connection's requests.
+				_ = control.SetReadDeadline(time.Time{})
+				ended.Store(true)
+			}
 			if l != nil {
 				for _, queue := range []chan *line{inOrder, todo} {
 					select {

@@ -250,6 +250,46 @@ func TestBatchStreams(t *testing.T) {
 	}
 }
 
+// A connection serves on after a batch and after a job.
+func TestConnectionsAreUsedAgain(t *testing.T) {
+	url, _ := serve(t, askedAPI(api.Options{}, echo), 0)
+	connections := atomic.Int64{}
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+		connections.Add(1)
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}}}
+	for range 3 {
+		for _, c := range []struct{ path, contentType, body string }{
+			{"/v1/estimate/batch", "application/x-ndjson", job(1) + "\n" + job(2)},
+			{"/v1/estimate", "application/json", job(1)},
+			{"/v1/gpus/a100", "", ""},
+			{"/v1/estimate/batch", "application/x-ndjson", ""},
+			{"/readyz", "", ""},
+		} {
+			method := http.MethodGet
+			if c.contentType != "" {
+				method = http.MethodPost
+			}
+			req, err := http.NewRequest(method, url+c.path, strings.NewReader(c.body))
+			if err != nil {
+				t.Fatal(err)
+			}
+			req.Header.Set("Content-Type", c.contentType)
+			res, err := client.Do(req)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if read(t, res); res.StatusCode != http.StatusOK {
+				t.Errorf("%s has status %d", c.path, res.StatusCode)
+			}
+			res.Body.Close()
+		}
+	}
+	if n := connections.Load(); n != 1 {
+		t.Errorf("%d connections were made", n)
+	}
+}
+
 func TestBatchEndsWithItsClient(t *testing.T) {
 	var jobs atomic.Int64
 	a := askedAPI(api.Options{}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {

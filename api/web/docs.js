@@ -32,6 +32,7 @@ const nameOf = (schema) => schema?.$ref?.split("/").pop();
 function kind(spec, schema) {
   const named = nameOf(schema);
   const s = resolve(spec, schema);
+  if (s.allOf) return kind(spec, s.allOf[0]);
   if (s.anyOf) return s.anyOf.map((form) => kind(spec, form)).join(" or ");
   if (s.enum) return s.enum.map((value) => JSON.stringify(value)).join(", ");
   if (s.type === "array") return `list of ${kind(spec, s.items ?? {})}`;
@@ -48,9 +49,10 @@ function kind(spec, schema) {
 function objectIn(spec, schema) {
   const s = resolve(spec, schema);
   if (s.properties) return s;
-  for (const form of s.anyOf ?? []) {
+  for (const form of [...(s.allOf ?? []), ...(s.anyOf ?? [])]) {
     const found = objectIn(spec, form);
-    if (found) return found;
+    // What all forms require together is required of this one.
+    if (found) return { ...found, required: [found, ...(s.allOf ?? [])].flatMap((f) => f.required ?? []) };
   }
   return s.items ? objectIn(spec, s.items) : null;
 }
@@ -64,7 +66,7 @@ function fields(spec, schema, depth = 0) {
       make("code", { class: s.required?.includes(name) ? "required" : undefined }, name), " ",
       make("span", { class: "quiet" }, kind(spec, property)),
     ];
-    const text = resolve(spec, property).description ?? property.description;
+    const text = property.description ?? resolve(spec, property).description;
     if (text) label.push(make("div", {}, prose(text)));
     const inner = objectIn(spec, property);
     const item = make("li");

@@ -119,6 +119,8 @@ func rewrite(v any, edit func(object)) {
 		for _, child := range v {
 			rewrite(child, edit)
 		}
+	case ordered:
+		rewrite(v.values, edit)
 	case []any:
 		for _, child := range v {
 			rewrite(child, edit)

@@ -120,8 +120,10 @@ func describe(schemas object, t reflect.Type, request bool) {
 func describeStruct(schema object, t reflect.Type, request bool) {
 	properties, _ := schema["properties"].(object)
 	var required []any
+	var order []string
 	for f := range fields(t) {
 		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		order = append(order, name)
 		property, ok := properties[name].(object)
 		if !ok {
 			continue
@@ -148,6 +150,9 @@ func describeStruct(schema object, t reflect.Type, request bool) {
 	}
 	if request {
 		schema["additionalProperties"] = false
+	}
+	if properties != nil {
+		schema["properties"] = ordered{order, properties}
 	}
 	delete(schema, "required")
 	if len(required) > 0 {
@@ -214,7 +219,7 @@ func withShortForms(schema object, kinds []string, t reflect.Type) object {
 		form := object{"type": map[string]string{"bool": "boolean", "string": "string", "number": "number", "array": "array"}[kind]}
 		if kind == "string" && t.Kind() == reflect.Struct {
 			first, _, _ := strings.Cut(t.Field(0).Tag.Get("json"), ",")
-			if values, ok := schema["properties"].(object)[first].(object)["enum"]; ok {
+			if values, ok := schema["properties"].(ordered).values[first].(object)["enum"]; ok {
 				form["enum"] = values
 			}
 		}
@@ -234,7 +239,7 @@ func describeModel(schemas object) {
 	schema["description"] = "What is trained: exactly one of preset, hf_config, nanogpt and dimensions."
 	job := schemas["estimator.Job"].(object)
 	job["required"] = []any{"model", "training"}
-	properties := job["properties"].(object)
+	properties := job["properties"].(ordered).values
 	properties["training"] = object{"allOf": []any{properties["training"], object{"required": []any{"micro_batch"}}}}
 	schemas["jobdoc.Plan"].(object)["required"] = []any{"model"}
 	schemas["estimator.Training"].(object)["description"] = "How the model is trained. micro_batch is required, except for a plan. Absent fields have the framework's defaults. The spellings of common tools are accepted as aliases of enum values, such as bf16-mixed and adamw_torch_fused."
