@@ -34,7 +34,14 @@ type Input struct {
 // Estimate replays one job and says what it holds at its largest moment. The error is an
 // *InvalidJobError where the job cannot be understood or asks for something that is not modelled.
 // It is a pure function of its input and safe for concurrent use.
-func Estimate(in Input) (*Result, error) {
+func Estimate(in Input) (*Result, error) { return estimate(in, true) }
+
+// Judge is Estimate for those who ask about many jobs: it looks for the smallest allocator limit, which takes
+// several replays, only where a verdict depends on it. Elsewhere minimum_limit_bytes is what is
+// alive at the peak, and low_bytes follows from that; everything else is what Estimate says.
+func Judge(in Input) (*Result, error) { return estimate(in, false) }
+
+func estimate(in Input, limits bool) (*Result, error) {
 	r, err := resolve(&in)
 	if err != nil {
 		return nil, err
@@ -44,29 +51,40 @@ func Estimate(in Input) (*Result, error) {
 		first = &in.GPUs[0]
 	}
 	recipe := hardware(r.recipe, first)
-	run := r.replay(recipe, in.Timeline, in.Tensors)
-	res := r.answer(run, in)
-	figures := map[step.Recipe]memory.Figures{recipe: run.figures}
+	// Cards of the same hardware share a replay, and so each replay knows the cards that it has to judge.
+	runs := map[step.Recipe]*run{}
+	for i := range in.GPUs {
+		rc := hardware(r.recipe, &in.GPUs[i])
+		if runs[rc] == nil {
+			runs[rc] = &run{recipe: rc, limits: limits}
+		}
+		runs[rc].usable = append(runs[rc].usable, in.GPUs[i].UsableBytes-r.reserve)
+	}
+	main := runs[recipe]
+	if main == nil {
+		main = &run{recipe: recipe, limits: limits}
+	}
+	r.replay(main, in.Timeline, in.Tensors)
+	res := r.answer(main, in)
 	res.GPUs = make([]GPUFit, 0, len(in.GPUs))
 	for i := range in.GPUs {
-		g := &in.GPUs[i]
-		rc := hardware(r.recipe, g)
-		f, ok := figures[rc]
-		if !ok {
-			f = r.replay(rc, false, false).figures
-			figures[rc] = f
+		one := runs[hardware(r.recipe, &in.GPUs[i])]
+		if one.ledger == nil {
+			r.replay(one, false, false)
 		}
-		res.GPUs = append(res.GPUs, judge(g, f, r.reserve))
+		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], one.figures, r.reserve))
 	}
 	return res, nil
 }
 
 // run is what a replay found.
 type run struct {
-	recipe    step.Recipe
-	ledger    *step.Ledger
-	allocated int64
-	figures   memory.Figures
+	recipe step.Recipe
+	limits bool    // look for the smallest limit whether or not a verdict depends on it
+	usable []int64 // of the cards that are judged by it
+
+	ledger  *step.Ledger
+	figures memory.Figures
 }
 
 // workspace is the storage of a replay: nothing in it outlives an estimate.
@@ -99,19 +117,28 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	return &w.session
 }
 
-func (r *resolved) replay(rc step.Recipe, timeline, tensors bool) *run {
+// replay fills in what a run finds.
+func (r *resolved) replay(out *run, timeline, tensors bool) {
 	w := workspaces.Get().(*workspace)
 	defer workspaces.Put(w)
-	s, a := r.session(w, rc, false), w.allocator
-	out := &run{recipe: rc, ledger: s.Account(timeline, tensors)}
+	s, a := r.session(w, out.recipe, false), w.allocator
+	out.ledger = s.Account(timeline, tensors)
 	reserved, allocated := play(s, a, r.expand, 0)
-	out.allocated = allocated
-	limit := reserved
-	if !r.expand {
-		limit = smallestLimit(s, a, out.ledger.Peak.Bytes, allocated, reserved)
+	figures := func(limit int64) memory.Figures {
+		return memory.Device(allocated, reserved, limit, r.arch.Generic, r.confidence)
 	}
-	out.figures = memory.Device(allocated, reserved, limit, rc.ComputeCapability, r.arch.Generic, r.confidence)
-	return out
+	if r.expand {
+		out.figures = figures(reserved)
+		return
+	}
+	out.figures = figures(min(out.ledger.Peak.Bytes, reserved))
+	decides := out.limits
+	for _, usable := range out.usable {
+		decides = decides || out.figures.Low <= usable && usable < out.figures.Device
+	}
+	if decides {
+		out.figures = figures(smallestLimit(s, a, out.ledger.Peak.Bytes, reserved))
+	}
 }
 
 // play runs the job on an allocator: three optimizer steps without accumulation and two with, after which
@@ -128,16 +155,11 @@ func play(s *step.Session, a *memory.Allocator, expandable bool, limit int64) (r
 
 // smallestLimit is the least that the allocator can be limited to so that the job still runs,
 // within half a percent: below it, giving cached segments back does not help any more.
-func smallestLimit(s *step.Session, a *memory.Allocator, requested, allocated, reserved int64) int64 {
+func smallestLimit(s *step.Session, a *memory.Allocator, requested, reserved int64) int64 {
 	low, high := requested-1, reserved
 	for high-low > max(2<<20, high/200) {
 		middle := low + (high-low)/2
-		a.Reset(false, middle)
-		steps := 2
-		if s.Accumulation == 1 {
-			steps = 3
-		}
-		s.Play(a, steps)
+		play(s, a, false, middle)
 		if a.Failed() {
 			low = middle
 		} else {

@@ -17,23 +17,27 @@ func (r *resolved) notes(run *run, res *Result) []Note {
 	percent := func(bytes int64) int64 { return (bytes*100 + f.Device/2) / max(f.Device, 1) }
 
 	logits, activations := m.Components[step.LogitsAndLoss], m.Components[step.Activations]
-	switch {
-	case logits*2 > f.Device:
+	states := m.Components[step.Weights] + m.Components[step.Gradients] + m.Components[step.OptimizerState]
+	switch largest := max(logits, activations, states); {
+	case largest == logits:
 		add("logits-dominate", "the logits and their copies hold %d %%: %d × %d tokens × vocabulary %s; a smaller micro-batch or a loss that does not keep them frees most",
 			percent(logits), r.shape.Batch, r.shape.Tokens, grouped(r.arch.Vocabulary))
-	case activations*2 > f.Device:
+	case largest == activations:
 		add("activations-dominate", "activations hold %d %%: a smaller micro-batch, a shorter sequence or gradient checkpointing frees most", percent(activations))
-	case (m.Components[step.Weights]+m.Components[step.Gradients]+m.Components[step.OptimizerState])*2 > f.Device:
+	default:
 		add("model-states-dominate", "weights, gradients and optimizer state hold %d %%: a smaller micro-batch frees little",
-			percent(m.Components[step.Weights]+m.Components[step.Gradients]+m.Components[step.OptimizerState]))
+			percent(states))
 	}
 	add("peak", "the peak of %s allocated falls into: %s (%s)", Bytes(f.Allocated), res.Peak.Where, m.Label)
 	if code, second := runnerUp(l, m.Stage); second > 0 && second*20 > m.Bytes*19 {
-		add("runs-close", "the %s comes within %d %% of it: a change that helps only at the peak saves no more than that", code, (m.Bytes-second)*100/max(m.Bytes, 1)+1)
+		add("runs-close", "the %s takes %s, hardly less: a change that helps only at the peak saves no more than the difference", code, Bytes(second))
 	}
 	if f.Reserved-f.Allocated > f.Allocated/10 {
-		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated; on a full card it gets through with %s, and expandable_segments usually reserves less",
-			Bytes(f.Reserved), Bytes(f.Allocated), Bytes(f.Limit))
+		full := ""
+		if f.Limit < f.Reserved*99/100 {
+			full = fmt.Sprintf("; on a full card it gets through with %s", Bytes(f.Limit))
+		}
+		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated%s; expandable_segments often reserves less", Bytes(f.Reserved), Bytes(f.Allocated), full)
 	}
 	if run.recipe.HoldLogits && logits > 0 {
 		add("held-logits", "the training loop (%s) keeps the model's output in a variable: the logits stay alive through backward and into the next forward", r.framework)

@@ -34,7 +34,7 @@ const (
 // Device adds what lies outside the allocator and bounds the sum at the given confidence. limit is the smallest
 // allocator limit at which the job runs: with less than that, no order of frees helps, and so it carries the
 // lower bound.
-func Device(allocated, reserved, limit int64, computeCapability int, generic bool, confidence float64) Figures {
+func Device(allocated, reserved, limit int64, generic bool, confidence float64) Figures {
 	f := Figures{Allocated: allocated, Reserved: reserved, Limit: limit, Context: contextBytes}
 	f.Device = reserved + f.Context
 	doubt := orderDoubt

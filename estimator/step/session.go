@@ -21,7 +21,7 @@ const noHandle int32 = -1
 
 // Reset makes s a session with the exported fields of n in the storage of its former runs.
 func (s *Session) Reset(n Session) {
-	n.fold, n.now, n.last, n.middle, n.lastMiddle, n.once = s.fold, s.now, s.last, s.middle, s.lastMiddle, s.once
+	n.fold, n.now, n.last, n.once, n.flat = s.fold, s.now, s.last, s.once, s.flat
 	n.gradients, n.state, n.book = s.gradients, s.state, s.book
 	*s = n
 }
@@ -45,12 +45,11 @@ type Session struct {
 	heap      Heap
 	fold      fold
 	now, last []int32 // handles by slot: in this micro-step and what the one before left
-	// Handles of the repeated unit's slots, instance by instance, likewise.
-	middle, lastMiddle []int32
-	once               []int32
-	gradients          []int32
-	state              []int32
-	started            bool
+	once      []int32
+	flat      []flatEvent
+	gradients []int32
+	state     []int32
+	started   bool
 	// book is the storage of the last account.
 	book Ledger
 }
@@ -68,11 +67,11 @@ type fold struct {
 func (s *Session) begin(heap Heap) {
 	s.heap = heap
 	s.started, s.gradients = false, s.gradients[:0]
-	n := len(s.Program.Slots)
-	s.now, s.last, s.once = handles(s.now, n), handles(s.last, n), handles(s.once, n)
 	s.fold.set(s.Program, s.Recorded, s.Units)
-	repeated := int(s.fold.copies) * int(s.fold.perUnit)
-	s.middle, s.lastMiddle = handles(s.middle, repeated), handles(s.lastMiddle, repeated)
+	n := len(s.Program.Slots)
+	all := n + int(s.fold.copies)*int(s.fold.perUnit)
+	s.now, s.last, s.once = handles(s.now, all), handles(s.last, all), handles(s.once, n)
+	s.unfold()
 }
 
 // handles is n empty handles, in the storage of h where that is large enough.
@@ -126,8 +125,8 @@ func (s *Session) Play(heap Heap, steps int) {
 
 func (s *Session) load() {
 	s.Parameters.Each(func(p *Parameter) { s.heap.Alloc(p.Numel * p.Dtype.Size()) })
-	for i := 0; i < s.Program.Prologue; i++ {
-		s.play(s.Program.Events[i], true, s.fold.unit, 0)
+	for _, e := range s.Program.Events[:s.Program.Prologue] {
+		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
 	}
 }
 
@@ -161,107 +160,113 @@ func (s *Session) step() {
 // settled adds to the heap's state where the tensors lie that live on into the next micro-step.
 func (s *Session) settled(heap Settling) uint64 {
 	h := heap.State()
-	for _, list := range [...][]int32{s.now, s.middle} {
-		for _, handle := range list {
-			if handle != noHandle {
-				h = h*0x100000001b3 ^ uint64(heap.Address(handle))
-			}
+	for _, handle := range s.now {
+		if handle != noHandle {
+			h = h*0x100000001b3 ^ uint64(heap.Address(handle))
 		}
 	}
 	return h
 }
 
-func (s *Session) microStep(first bool) {
-	s.last, s.now = s.now, s.last
-	s.lastMiddle, s.middle = s.middle, s.lastMiddle
-	p := s.Program
-	for i := 0; i < len(p.Segments); i++ {
-		g := p.Segments[i]
-		if g.Unit != s.fold.unit || g.Unit < 0 {
-			s.segment(g, first, 0)
+// flatEvent is an event of a micro-step with all layers: what to do with which handle.
+type flatEvent struct {
+	bytes  int64
+	handle int32
+	op     Op
+}
+
+// unfold lists the events of one micro-step with the middle unit repeated. Handles up to the number of slots
+// are those of the program; behind them come the repetitions' of the middle unit's slots.
+func (s *Session) unfold() {
+	p, f := s.Program, &s.fold
+	s.flat = s.flat[:0]
+	for _, g := range p.Segments {
+		if g.Unit != f.unit || g.Unit < 0 {
+			s.unfoldSegment(g, 0)
 			continue
 		}
-		for c := range s.fold.copies {
-			k := c
+		for c := range f.copies {
 			if g.Backward {
-				k = s.fold.copies - 1 - c
+				c = f.copies - 1 - c
 			}
-			s.segment(g, first, k)
+			s.unfoldSegment(g, c)
 		}
 	}
 }
 
-func (s *Session) segment(g Segment, first bool, copy int64) {
-	for i := g.Start; i < g.End; i++ {
-		s.play(s.Program.Events[i], first, g.Unit, copy)
+func (s *Session) unfoldSegment(g Segment, copy int64) {
+	p, f := s.Program, &s.fold
+	for _, e := range p.Events[g.Start:g.End] {
+		bytes := p.Slots[e.Slot].Bytes
+		if g.Unit < 0 && f.unit >= 0 && f.isMiddle[e.Slot] {
+			// Outside the layers, what happens to the middle unit's tensor happens to that of every repetition.
+			for c := range f.copies {
+				s.flat = append(s.flat, flatEvent{bytes, s.repetition(e.Slot, c), e.Op})
+			}
+			continue
+		}
+		s.flat = append(s.flat, flatEvent{bytes, s.handle(e.Slot, g.Unit, copy), e.Op})
 	}
 }
 
-// handle is where the handle of slot lives for an event of the copy-th repetition of recorded unit.
-func (s *Session) handle(slot, unit int32, copy int64) *int32 {
+// repetition is the handle of a middle unit's slot in the copy-th repetition.
+func (s *Session) repetition(slot int32, copy int64) int32 {
+	return int32(len(s.Program.Slots)) + int32(copy)*s.fold.perUnit + s.fold.local[slot]
+}
+
+// handle is the handle of slot for an event of the copy-th repetition of a recorded unit.
+func (s *Session) handle(slot, unit int32, copy int64) int32 {
 	f := &s.fold
 	born := s.Program.Slots[slot].Unit
 	if f.unit < 0 || born < 0 {
-		return &s.now[slot]
+		return slot
 	}
 	switch {
 	case unit == f.unit:
 		c := copy + int64(born-unit)
-		if c < 0 || c >= f.copies {
-			return &s.now[slot]
+		if c < 0 || c >= f.copies || born < f.unit-1 || born > f.unit+1 {
+			return slot
 		}
-		if born < f.unit-1 || born > f.unit+1 {
-			return &s.now[slot]
-		}
-		return &s.middle[c*int64(f.perUnit)+int64(f.local[slot])]
+		return s.repetition(slot, c)
 	case born == f.unit && unit < f.unit:
-		return &s.middle[f.local[slot]]
+		return s.repetition(slot, 0)
 	case born == f.unit:
-		return &s.middle[(f.copies-1)*int64(f.perUnit)+int64(f.local[slot])]
+		return s.repetition(slot, f.copies-1)
 	}
-	return &s.now[slot]
+	return slot
 }
 
-func (s *Session) play(e Event, first bool, unit int32, copy int64) {
-	if unit < 0 && s.fold.unit >= 0 && s.fold.isMiddle[e.Slot] {
-		// Outside the layers, what happens to the middle unit's tensor happens to that of every repetition.
-		for c := range s.fold.copies {
-			i := c*int64(s.fold.perUnit) + int64(s.fold.local[e.Slot])
-			s.apply(e, first, &s.middle[i], &s.lastMiddle[i])
-		}
-		return
-	}
-	s.apply(e, first, s.handle(e.Slot, unit, copy), &s.last[e.Slot])
-}
-
-// apply plays e on the handle h; old is what the micro-step before left.
-func (s *Session) apply(e Event, first bool, h, old *int32) {
-	bytes := s.Program.Slots[e.Slot].Bytes
-	switch e.Op {
-	case Alloc:
-		*h = s.heap.Alloc(bytes)
-	case Free:
-		s.heap.Free(*h)
-		*h = noHandle
-	case Keep:
-		if first {
-			s.gradients = append(s.gradients, *h)
-		} else {
-			s.heap.Free(*h)
-		}
-		*h = noHandle
-	case AllocFirst:
-		if first {
-			s.gradients = append(s.gradients, s.heap.Alloc(bytes))
-		}
-	case AllocOnce:
-		if s.once[e.Slot] == noHandle {
-			s.once[e.Slot] = s.heap.Alloc(bytes)
-		}
-	case FreePrev:
-		if *old != noHandle {
-			s.heap.Free(*old)
-			*old = noHandle
+func (s *Session) microStep(first bool) {
+	s.last, s.now = s.now, s.last
+	now, last, heap := s.now, s.last, s.heap
+	for i := range s.flat {
+		e := &s.flat[i]
+		switch e.op {
+		case Alloc:
+			now[e.handle] = heap.Alloc(e.bytes)
+		case Free:
+			heap.Free(now[e.handle])
+			now[e.handle] = noHandle
+		case Keep:
+			if first {
+				s.gradients = append(s.gradients, now[e.handle])
+			} else {
+				heap.Free(now[e.handle])
+			}
+			now[e.handle] = noHandle
+		case AllocFirst:
+			if first {
+				s.gradients = append(s.gradients, heap.Alloc(e.bytes))
+			}
+		case AllocOnce:
+			if s.once[e.handle] == noHandle {
+				s.once[e.handle] = heap.Alloc(e.bytes)
+			}
+		case FreePrev:
+			if last[e.handle] != noHandle {
+				heap.Free(last[e.handle])
+				last[e.handle] = noHandle
+			}
 		}
 	}
 }
