@@ -10,7 +10,7 @@ import (
 // Make plans a job. The error is an [estimator.InvalidJobError] where the job or
 // the effective batch cannot be understood.
 func Make(ctx context.Context, r Request) (*Plan, error) {
-	return MakeWith(ctx, r, estimator.Estimate)
+	return MakeWith(ctx, r, estimator.Judge)
 }
 
 // MakeWith is Make with another estimator, such as one that remembers answers or

@@ -73,8 +73,8 @@ func (s *search) explainToday() {
 		s.notes.add("today_fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.fit().UsableBytes))
 	case estimator.Unknown:
 	default:
-		s.notes.add("today_short", "The job as it is today takes %s (%s to %s); the card has %s. The peak is in %s.",
-			estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.result.Peak.LowBytes), estimator.Bytes(t.highBytes()), estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
+		s.notes.add("today_short", "The job as it is today takes %s (up to %s); the card has %s. The peak is in %s.",
+			estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.highBytes()), estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
 	}
 	if !s.batch.exact() {
 		s.notes.add("today_differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
