@@ -26,7 +26,7 @@ type GPUList struct {
 //	@Produce		json
 //	@Param			q					query		string	false	"Part of an id, name or alias"
 //	@Param			vendor				query		string	false	"NVIDIA, AMD, …"
-//	@Param			min_usable_bytes	query		int		false	"Only GPUs with at least this much usable memory"	minimum(0)
+//	@Param			min_usable_bytes	query		int		false	"Only GPUs with at least this much usable memory"	minimum(0) maximum(9007199254740991)
 //	@Success		200					{object}	GPUList
 //	@Failure		400,429,500,503		{object}	problem.Problem
 //	@Router			/v1/gpus [get]

@@ -33,10 +33,11 @@ func (a *API) listModels() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		if models == nil {
-			models = []catalog.Model{}
+		list := ModelList{Catalog: a.service.CatalogRevision(), Models: make([]catalog.Model, len(models))}
+		for i := range models {
+			list.Models[i] = withAliases(models[i])
 		}
-		return ModelList{Catalog: a.service.CatalogRevision(), Models: models}, nil
+		return list, nil
 	}
 }
 
@@ -53,6 +54,19 @@ func (a *API) listModels() endpoint {
 //	@Router			/v1/models/{id} [get]
 func (a *API) getModel() endpoint {
 	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {
-		return found(a.service.Model(r.Context(), pathParam(r, "*")))
+		model, err := a.service.Model(r.Context(), pathParam(r, "*"))
+		if err != nil {
+			return nil, err
+		}
+		return withAliases(*model), nil
 	}
+}
+
+// withAliases is m with a list of aliases, which is empty rather than null. The
+// catalog's own entry is shared and stays as it is.
+func withAliases(m catalog.Model) catalog.Model {
+	if m.Aliases == nil {
+		m.Aliases = []string{}
+	}
+	return m
 }

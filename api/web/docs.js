@@ -33,6 +33,7 @@ function kind(spec, schema) {
   const named = nameOf(schema);
   const s = resolve(spec, schema);
   if (s.allOf) return kind(spec, s.allOf[0]);
+  if (s.oneOf) return "object, in one of these ways";
   if (s.anyOf) return s.anyOf.map((form) => kind(spec, form)).join(" or ");
   if (s.enum) return s.enum.map((value) => JSON.stringify(value)).join(", ");
   if (s.type === "array") return `list of ${kind(spec, s.items ?? {})}`;
@@ -49,6 +50,7 @@ function kind(spec, schema) {
 function objectIn(spec, schema) {
   const s = resolve(spec, schema);
   if (s.properties) return s;
+  if (s.oneOf) return { properties: Object.assign({}, ...s.oneOf.map((form) => objectIn(spec, form)?.properties)) };
   for (const form of [...(s.allOf ?? []), ...(s.anyOf ?? [])]) {
     const found = objectIn(spec, form);
     // What all forms require together is required of this one.

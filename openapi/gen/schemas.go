@@ -183,9 +183,6 @@ func requestProperty(p object, f reflect.StructField) object {
 	if f.Type == reflect.TypeFor[json.RawMessage]() {
 		return object{"type": "object", "additionalProperties": true, "description": "Kept as it is; keys that do not matter are ignored."}
 	}
-	if f.Type == reflect.TypeFor[estimator.Targets]() {
-		return object{"anyOf": []any{object{"type": "string"}, p}}
-	}
 	if enum, ok := p["allOf"].([]any); ok && len(enum) == 1 {
 		p = enum[0].(object) // the same enum twice
 	}
@@ -198,10 +195,21 @@ func requestProperty(p object, f reflect.StructField) object {
 			p["maxProperties"], _ = strconv.Atoi(value)
 		}
 	}
-	if element, ok := p["items"].(object); ok && dives {
-		if _, choices, ok := strings.Cut(items, "oneof="); ok {
-			element["enum"] = strings.Fields(choices)
+	element, isList := p["items"].(object)
+	if isList && dives {
+		for rule := range strings.SplitSeq(items, ",") {
+			switch name, value, _ := strings.Cut(rule, "="); name {
+			case "oneof":
+				element["enum"] = strings.Fields(value)
+			case "min":
+				element["minLength"], _ = strconv.Atoi(value)
+			case "max":
+				element["maxLength"], _ = strconv.Atoi(value)
+			}
 		}
+	}
+	if f.Type == reflect.TypeFor[estimator.Targets]() {
+		return object{"anyOf": []any{element, p}} // one name, or a list of them
 	}
 	if f.Type.Kind() == reflect.Int64 {
 		p["format"] = "int64"
@@ -228,18 +236,28 @@ func withShortForms(schema object, kinds []string, t reflect.Type) object {
 	return object{"anyOf": append(forms, schema)}
 }
 
-// describeModel says that a model is given in exactly one way.
+// describeModel says that a model is given in exactly one way, and what a job
+// must have.
 func describeModel(schemas object) {
-	schema := schemas["estimator.Model"].(object)
+	properties := schemas["estimator.Model"].(object)["properties"].(ordered).values
+	properties["preset"].(object)["minLength"] = 1
 	var ways []any
 	for _, way := range []string{"preset", "hf_config", "nanogpt", "dimensions"} {
-		ways = append(ways, object{"required": []any{way}})
+		ways = append(ways, object{
+			"title":                "By " + way,
+			"type":                 "object",
+			"properties":           ordered{[]string{way, "head"}, object{way: properties[way], "head": properties["head"]}},
+			"required":             []any{way},
+			"additionalProperties": false,
+		})
 	}
-	schema["oneOf"] = ways
-	schema["description"] = "What is trained: exactly one of preset, hf_config, nanogpt and dimensions."
+	schemas["estimator.Model"] = object{
+		"description": "What is trained: exactly one of preset, hf_config, nanogpt and dimensions.",
+		"oneOf":       ways,
+	}
 	job := schemas["estimator.Job"].(object)
 	job["required"] = []any{"model", "training"}
-	properties := job["properties"].(ordered).values
+	properties = job["properties"].(ordered).values
 	properties["training"] = object{"allOf": []any{properties["training"], object{"required": []any{"micro_batch"}}}}
 	schemas["jobdoc.Plan"].(object)["required"] = []any{"model"}
 	schemas["estimator.Training"].(object)["description"] = "How the model is trained. micro_batch is required, except for a plan. Absent fields have the framework's defaults. The spellings of common tools are accepted as aliases of enum values, such as bf16-mixed and adamw_torch_fused."
