@@ -55,6 +55,7 @@ var tracedGPUs = map[string]GPU{
 	"a100-sxm4-80gb": {ComputeCapability: 80, Multiprocessors: 108},
 	"h100-sxm5":      {ComputeCapability: 90, Multiprocessors: 132},
 	"rtx-4070":       {ComputeCapability: 89, Multiprocessors: 46},
+	"t4":             {ComputeCapability: 75, Multiprocessors: 40},
 }
 
 // TestReplayEqualsTraces holds the replay against whole traces of PyTorch 2.9.1 and transformers 4.57.6 (undisturbed

@@ -82,11 +82,11 @@ func (d *decoder) head() step.Weight {
 	return w
 }
 
-// run takes over x and runs all layers on it; captured is what every layer gets besides.
-func (d *decoder) run(t *step.Tape, x step.T, layer func(t *step.Tape, i int64, x step.T) step.T, captured ...step.T) step.T {
+// run takes over x and runs all layers on it; every layer gets besides, too.
+func (d *decoder) run(t *step.Tape, x step.T, layer func(t *step.Tape, i int64, x step.T) step.T, besides step.Besides) step.T {
 	unit := d.a.UnitLayers()
 	for i := range d.layers {
-		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, captured)
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, besides)
 	}
 	t.EndLayers()
 	return x

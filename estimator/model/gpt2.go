@@ -24,7 +24,11 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
 
-	x = m.run(t, x, m.block)
+	var besides step.Besides
+	if m.mask != nil {
+		besides.Arguments = []step.T{*m.mask}
+	}
+	x = m.run(t, x, m.block, besides)
 
 	m.seekEnd()
 	t.In(step.PartNorm)

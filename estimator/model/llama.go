@@ -27,7 +27,7 @@ func (m *llama) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		captured = append(captured, *m.mask)
 	}
-	x := m.run(t, t.Hold(embedded), m.layer, captured...)
+	x := m.run(t, t.Hold(embedded), m.layer, step.Besides{Captured: captured})
 
 	m.seekEnd()
 	t.In(step.PartNorm)
@@ -104,9 +104,10 @@ func (m *llama) attention(t *step.Tape, x step.T, rotary bool) (step.T, *step.T)
 		t.Drop(y)
 		return n
 	}
-	q := project(qw, qb, a.QKNorm, rotary || eager)
-	k := project(kw, kb, a.QKNorm, rotary || eager)
-	v := project(vw, vb, false, t.CopiesKVGradient(q.Dtype(), heads, m.mask != nil, cached))
+	q := project(qw, qb, a.QKNorm, rotary || t.CopiesQueryGradient(heads, m.mask != nil))
+	copied := t.CopiesKVGradient(q.Dtype(), heads, m.mask != nil, cached)
+	k := project(kw, kb, a.QKNorm, rotary || copied)
+	v := project(vw, vb, false, copied)
 
 	if rotary {
 		qr, kr := t.Rotary(q, m.cos, m.sin), t.Rotary(k, m.cos, m.sin)

@@ -23,7 +23,7 @@ func (m *nanoGPT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
 
-	x = m.run(t, x, m.block)
+	x = m.run(t, x, m.block, step.Besides{})
 
 	m.seekEnd()
 	t.In(step.PartNorm)

@@ -139,10 +139,14 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	if mask != nil {
 		zero := t.fresh(1, q.dtype, LabelAttentionMask)
 		inf := t.fresh(1, q.dtype, LabelAttentionMask)
-		// The kernel wants rows that start at a multiple of 16 bytes; others are padded and cut.
-		bias = t.fresh(mask.numel/n*n, q.dtype, LabelAttentionMask)
+		bias = t.fresh(mask.numel, q.dtype, LabelAttentionMask)
 		t.Drop(zero)
 		t.Drop(inf)
+		if n%maskAlignment != 0 { // the kernel wants rows of a multiple of eight elements; others are padded and cut
+			padded := t.fresh(mask.numel/n*roundUp(n, maskAlignment), q.dtype, LabelAttentionMask)
+			t.Drop(bias)
+			bias = padded
+		}
 		saved[ns] = bias
 		ns++
 	}
@@ -173,6 +177,10 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	}
 	return y
 }
+
+// maskAlignment is the number of elements to a multiple of which the rows of a mask are padded.
+// Source: aten/src/ATen/native/transformers/attention.cpp (mem_eff_alignment), torch 2.9.
+const maskAlignment = 8
 
 // efficientWorkspace is, for one head, what the backward of memory-efficient attention sums gradients in:
 // float32 tiles of dq with a lock each, and beyond 128 elements a head in half precision tiles of dk and dv too.

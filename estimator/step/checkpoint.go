@@ -13,16 +13,23 @@ type checkpointed struct {
 	rebuilt bool
 }
 
-// Layer runs a layer of the given unit on x, which it takes over, under the recipe's checkpointing;
-// captured is what the layer gets besides x.
-func (t *Tape) Layer(unit int32, x T, forward Layer, captured []T) T {
+// Besides is what a layer gets besides its input.
+type Besides struct {
+	// Arguments are positional: reentrant checkpointing saves them with the input.
+	Arguments []T
+	// Captured are keywords: checkpointing keeps them in a closure, which lives as long as the graph.
+	Captured []T
+}
+
+// Layer runs a layer of the given unit on x, which it takes over, under the recipe's checkpointing.
+func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.enter(unit)
 	var y T
 	switch {
 	case !t.Recipe.Checkpoint:
 		y = forward(t, x)
 	case t.Recipe.Reentrant:
-		y = t.reentrant(x, forward, captured)
+		y = t.reentrant(x, forward, besides)
 	default:
 		y = t.nonReentrant(x, forward)
 	}
@@ -36,18 +43,18 @@ func (t *Tape) EndLayers() { t.enter(-1) }
 // reentrant is torch.utils.checkpoint(use_reentrant=True): the layer runs without a graph and one
 // node, which keeps the layer's input, stands for it. What the layer's function captured lives as long as
 // the graph does, that is until the loss goes.
-func (t *Tape) reentrant(x T, forward Layer, captured []T) T {
+func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
 	t.noGrad = true
 	y := forward(t, x)
 	t.noGrad = false
-	o := t.op(x).save(x)
+	o := t.op(x).save(x).save(besides.Arguments...)
 	if o.i == none {
 		return y
 	}
 	t.layers = append(t.layers, checkpointed{forward: forward, input: x})
 	if t.graphHolds == nil { // every layer holds the same
-		t.graphHolds = captured
-		for _, c := range captured {
+		t.graphHolds = besides.Captured
+		for _, c := range besides.Captured {
 			t.retain(c.storage)
 		}
 	}
@@ -89,7 +96,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	t.Drop(y)
 	t.release(n.grad[0])
 	t.nodes[i].grad[0] = none
-	t.release(n.saved[0])
+	t.releaseSaved(&t.nodes[i])
 	t.deliver(n.in[0], grad)
 	t.accumulate()
 }

@@ -177,7 +177,7 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 						scratch(scanScratch(segments), LabelEmbeddingSort).
 						alloc(9, 8, LabelEmbeddingSort).
 						alloc(10, partial*8, LabelEmbeddingSort).
-						scratch(partial*roundUp(cols, 32)*4, LabelEmbeddingSort)
+						scratch(partial*cols*4, LabelEmbeddingSort)
 	for _, r := range [...]int{10, 9, 8, 7, 5, 4, 2, 1} {
 		o.free(r)
 	}

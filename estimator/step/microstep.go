@@ -213,3 +213,10 @@ func (t *Tape) CopiesKVGradient(q DType, h Heads, mask, cached bool) bool {
 	}
 	return h.KV < h.Query
 }
+
+// CopiesQueryGradient says the same of queries: their gradient comes from a kernel with tokens outermost, and from
+// the written-out formula with the heads outermost.
+func (t *Tape) CopiesQueryGradient(h Heads, mask bool) bool {
+	flash := t.Recipe.Compute.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256
+	return t.Recipe.Attention == AttentionEager || h.KV < h.Query && !mask && !flash
+}
