@@ -272,6 +272,17 @@ func TestLeverThatFreesMemoryElsewhereSaysSo(t *testing.T) {
 	}
 }
 
+func TestLeverThatDoesNothingIsLeftOut(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.Framework, r.Input.Job.Training.Optimizer = "hf-trainer", nil
+	p := mustMake(t, r, storyFake())
+	for _, o := range p.Options {
+		if o.Changes["optimizer"] == (estimator.Optimizer{Name: "adamw", Implementation: "fused"}) {
+			t.Errorf("%q changes no byte in any phase, and is listed", o.Title)
+		}
+	}
+}
+
 func TestLeversThatTheEstimatorRefusesAreLeftOut(t *testing.T) {
 	p := mustMake(t, story(), storyFake())
 	for _, o := range p.Options {
