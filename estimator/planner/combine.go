@@ -63,9 +63,7 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice)
 	for !now.fits() {
 		tried := make([]judged, len(levers))
 		err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
-			if !now.with.holds(levers[i].group) {
-				tried[i], err = s.judge(ctx, now.with.with(levers[i]), at)
-			}
+			tried[i], err = s.judge(ctx, now.with.with(levers[i]), at)
 			return err
 		})
 		if err != nil {
@@ -204,7 +202,7 @@ func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 			continue
 		}
 		// A lever that saves nothing stays in the table to say so.
-		if p.beside != nil && !p.fits() && p.deviceBytes() >= p.beside.deviceBytes() {
+		if !p.fits() && p.savesNothing() {
 			kept = append(kept, p)
 			continue
 		}
@@ -241,7 +239,7 @@ func (s *search) tier(p proposal) int {
 	case p.fits():
 	case p.fit().Verdict == estimator.Tight:
 		t = 1
-	case p.beside != nil && p.deviceBytes() >= p.beside.deviceBytes():
+	case p.savesNothing():
 		t = 3
 	default:
 		t = 2

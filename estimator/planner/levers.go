@@ -3,6 +3,7 @@ package planner
 import (
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
@@ -40,8 +41,10 @@ type variant struct {
 	levers []lever
 }
 
+// with pulls one more lever, in the place of one of the same group.
 func (v variant) with(l lever) variant {
-	return newVariant(append(v.levers[:len(v.levers):len(v.levers)], l)...)
+	ls := slices.DeleteFunc(slices.Clone(v.levers), func(x lever) bool { return x.group == l.group })
+	return newVariant(append(ls, l)...)
 }
 
 func newVariant(ls ...lever) variant {

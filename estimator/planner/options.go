@@ -18,6 +18,11 @@ type proposal struct {
 	beside *judged
 }
 
+// savesNothing reports whether the levers of a proposal leave the card as full as it was.
+func (p proposal) savesNothing() bool {
+	return p.beside != nil && p.deviceBytes() >= p.beside.deviceBytes()
+}
+
 // changesTraining reports whether a proposal gives another result than the job
 // asked for.
 func (s *search) changesTraining(p proposal) bool {
@@ -174,7 +179,17 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 		out[i] = []proposal{p}
 		return nil
 	})
-	return slices.Concat(out...), err
+	// Of several levers of a kind that save nothing, one says so.
+	futile := map[string]bool{}
+	return slices.DeleteFunc(slices.Concat(out...), func(p proposal) bool {
+		group := p.with.levers[0].group
+		if !p.savesNothing() {
+			return false
+		}
+		again := futile[group]
+		futile[group] = true
+		return again
+	}), err
 }
 
 // idle reports whether a lever does nothing at all to a job: the same bytes in
@@ -263,7 +278,7 @@ func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]
 // render turns proposals, in their order, into the answer's options.
 func (s *search) render(ps []proposal, safest *judged) []Option {
 	out := make([]Option, len(ps))
-	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() })
+	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.holds("gpu") })
 	for i, p := range ps {
 		c, effective := p.choice(), s.batch.effective(p.micro, p.accum)
 		changes := p.with.changes()
@@ -306,9 +321,11 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 	changes := s.changesTraining(p)
 	fits := p.fits()
 	switch {
+	case p.with.holds("gpu"):
+		return "another card"
 	case first && fits && !changes:
 		return "best choice"
-	case !fits && p.beside != nil && p.deviceBytes() >= p.beside.deviceBytes():
+	case !fits && p.savesNothing():
 		if p.result.Peak.AllocatedBytes < p.beside.result.Peak.AllocatedBytes {
 			return "saves nothing on the card: tensors shrink, but the allocator keeps as much"
 		}
@@ -325,8 +342,6 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 		return "changes " + s.changed(p)
 	case safest != nil && p.with.key == "" && p.choice() == safest.choice():
 		return "safe choice"
-	case p.with.holds("gpu"):
-		return "another card"
 	case p.with.key == "" && s.today != nil && p.choice() == s.today.choice():
 		return "fits as it is"
 	case s.today != nil && s.today.fits() && p.time.Expected < 0.99:

@@ -76,7 +76,7 @@ func drawJob(t *rapid.T) Request {
 	tr := &r.Input.Job.Training
 	heads := rapid.Int64Range(1, 12).Draw(t, "heads")
 	r.Input.Job.Model.NanoGPT = &model.NanoGPT{
-		Layers: rapid.Int64Range(1, 24).Draw(t, "layers"), Heads: heads, Embedding: 64 * heads, BlockSize: 1024,
+		Layers: rapid.Int64Range(1, 6).Draw(t, "layers"), Heads: heads, Embedding: 64 * heads, BlockSize: 1024,
 		Vocabulary: rapid.SampledFrom([]int64{65, 50304, 128256}).Draw(t, "vocabulary"),
 	}
 	tr.SequenceLength = rapid.SampledFrom([]int64{128, 512, 1024}).Draw(t, "tokens")
