@@ -132,7 +132,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 		return
 	}
 	out.figures = figures(min(out.ledger.Peak.Bytes, reserved))
-	decides := out.limits
+	decides := out.limits && r.arch.Layers <= deepLayers
 	for _, usable := range out.usable {
 		decides = decides || out.figures.Low <= usable && usable < out.figures.Device
 	}
@@ -140,6 +140,10 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 		out.figures = figures(smallestLimit(s, a, out.ledger.Peak.Bytes, reserved))
 	}
 }
+
+// deepLayers is up to how many layers the smallest limit is always looked for; beyond, where a replay takes
+// longer, only when a verdict depends on it.
+const deepLayers = 256
 
 // play runs the job on an allocator: three optimizer steps without accumulation and two with, after which
 // the segments do not grow any more.

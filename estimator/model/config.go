@@ -10,9 +10,10 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
-// Limits on what a description may say; beyond them no arithmetic is tried.
+// Limits on what a description may say; beyond them no arithmetic is tried. The replay plays every layer once for the
+// allocator, so that layers cost time; the deepest published models have about 1,000.
 const (
-	maxLayers = 100_000
+	maxLayers = 2048
 	maxWidth  = 1 << 24
 	maxRows   = 1 << 30
 )

@@ -130,6 +130,10 @@ func (s *Session) load() {
 	}
 }
 
+// mostMicroSteps bounds the micro-steps that are played while a heap that could settle does not. It has not been
+// seen to take more than ten.
+const mostMicroSteps = 64
+
 // step plays one optimizer step. Later micro-steps do the same as one another; once the heap is in a state in
 // which it was some micro-steps before, it will go round in that circle, and only what is left
 // beyond whole rounds is played.
@@ -143,6 +147,9 @@ func (s *Session) step() {
 		left--
 		if circling || m == 0 {
 			continue
+		}
+		if m == mostMicroSteps {
+			break
 		}
 		now := s.settled(heap)
 		for period := int64(1); period < int64(len(seen)) && period < m; period++ {
