@@ -2,9 +2,7 @@ package planner
 
 import (
 	"context"
-	"maps"
 	"slices"
-	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 )
@@ -273,89 +271,4 @@ func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]
 		}
 	}
 	return out, nil
-}
-
-// render turns proposals, in their order, into the answer's options.
-func (s *search) render(ps []proposal, safest *judged) []Option {
-	out := make([]Option, len(ps))
-	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.holds("gpu") })
-	for i, p := range ps {
-		c, effective := p.choice(), s.batch.effective(p.micro, p.accum)
-		changes := p.with.changes()
-		var settings []string
-		if s.today == nil || c != s.today.choice() {
-			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
-			settings = pairSettings(s.tool, c, s.batch)
-		}
-		effects := []string{}
-		for _, l := range p.with.levers {
-			settings = append(settings, l.settings...)
-			if l.effect != "" {
-				effects = append(effects, l.effect)
-			}
-		}
-		if effective != s.batch.target {
-			effects = append(effects, effectiveBatchEffect(p.input(s.costs.base).Job.Training, s.batch.target, effective))
-		}
-		o := Option{
-			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
-			MicroBatch: p.micro, GradientAccumulation: p.accum, EffectiveBatch: effective,
-			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
-			DeviceBytes: p.deviceBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
-			RelativeStepTime: p.time, TrainingEffect: "none", ChangesTraining: s.changesTraining(p),
-		}
-		if effective != s.batch.target {
-			o.DeviationPercent = s.batch.deviation(effective)
-		}
-		if len(effects) > 0 {
-			o.TrainingEffect = strings.Join(effects, "; ")
-		}
-		o.Recommendation = s.recommendation(p, i == firstThatFits, safest)
-		out[i] = o
-	}
-	return out
-}
-
-// recommendation is the word on one option.
-func (s *search) recommendation(p proposal, first bool, safest *judged) string {
-	changes := s.changesTraining(p)
-	fits := p.fits()
-	switch {
-	case p.with.holds("gpu"):
-		return "another card"
-	case first && fits && !changes:
-		return "best choice"
-	case !fits && p.savesNothing():
-		if p.result.Peak.AllocatedBytes < p.beside.result.Peak.AllocatedBytes {
-			return "saves nothing on the card: tensors shrink, but the allocator keeps as much"
-		}
-		return "saves nothing: the peak is in " + peakOf(p.result)
-	case p.fit().Verdict == estimator.Tight:
-		return "may fail: little room is left"
-	case !fits && changes:
-		return "not enough alone, and changes " + s.changed(p)
-	case !fits:
-		return "not enough alone"
-	case first:
-		return "least change that fits; changes " + s.changed(p)
-	case changes:
-		return "changes " + s.changed(p)
-	case safest != nil && p.with.key == "" && p.choice() == safest.choice():
-		return "safe choice"
-	case p.with.key == "" && s.today != nil && p.choice() == s.today.choice():
-		return "fits as it is"
-	case s.today != nil && s.today.fits() && p.time.Expected < 0.99:
-		return "also fits, faster than today"
-	}
-	return "also fits"
-}
-
-func (s *search) changed(p proposal) string {
-	if p.with.holds("layers") || p.with.holds("width") {
-		return "the model"
-	}
-	if !p.with.changesTraining() {
-		return "the effective batch"
-	}
-	return "training"
 }
