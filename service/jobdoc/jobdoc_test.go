@@ -184,6 +184,9 @@ func TestHostileDocumentsStayCheap(t *testing.T) {
 		"many GPUs":       `{"gpus": [` + strings.Repeat(`"a",`, megabyte/4) + `"a"]}`,
 		"many wrong GPUs": `{"gpus": [` + strings.Repeat(`1,`, megabyte/2) + `1]}`,
 		"many versions":   `{"training": {"versions": {` + strings.ReplaceAll(strings.Join(fields, ","), ":1", `:"1"`) + `}}}`,
+		"equal versions":  `{"training": {"versions": {` + strings.Repeat(`"a":"b",`, megabyte/8) + `"a":"b"}}}`,
+		"lists for GPUs":  `{"gpus": [` + strings.Repeat(`[],`, megabyte/3) + `[]]}`,
+		"equal fields":    `{"training": {` + strings.Repeat(`"loss":"standard",`, megabyte/18) + `"loss":"standard"}}`,
 		"long digits":     `{"training": {"micro_batch": ` + strings.Repeat("9", megabyte) + `}}`,
 		"repeats":         `{"model": {"hf_config": {"` + strings.Repeat("x", megabyte/2) + `": {` + strings.Repeat(`"a":1,`, 50_000) + `"a":1}}}}`,
 	} {
