@@ -157,18 +157,21 @@ func play(s *step.Session, a *memory.Allocator, expandable bool, limit int64) (r
 	return a.PeakReserved(), a.PeakAllocated()
 }
 
-// smallestLimit is the least that the allocator can be limited to so that the job still runs,
-// within half a percent: below it, giving cached segments back does not help any more.
+// smallestLimit is the least that the allocator can be limited to so that the job still runs, to half a
+// percent: below it, giving cached segments back does not help any more. Half of all jobs need all that they
+// reserve without a limit, so that is tried first.
 func smallestLimit(s *step.Session, a *memory.Allocator, requested, reserved int64) int64 {
 	low, high := requested-1, reserved
-	for high-low > max(2<<20, high/200) {
-		middle := low + (high-low)/2
-		play(s, a, false, middle)
+	tolerance := func() int64 { return max(2<<20, high/200) }
+	try := high - tolerance()
+	for high-low > tolerance() {
+		play(s, a, false, try)
 		if a.Failed() {
-			low = middle
+			low = try
 		} else {
-			high = middle
+			high = min(try, a.PeakReserved())
 		}
+		try = low + (high-low)/2
 	}
 	return high
 }
