@@ -57,13 +57,13 @@ func CheckPlan(plan *Plan) error {
 func decode(data []byte, dst any, jobs ...located) error {
 	v := reflect.ValueOf(dst).Elem()
 	root := schemaOf(v.Type())
-	problems, complete := read(data, root, v)
+	problems, complete, doubtful := read(data, root, v)
 	if !complete {
 		return &invalid.Error{Fields: problems}
 	}
 	for _, l := range jobs {
 		Normalize(l.job)
 	}
-	c := checker{root: root, data: data}
+	c := checker{root: root, data: data, sound: !doubtful}
 	return c.run(dst, jobs, problems)
 }

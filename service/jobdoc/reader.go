@@ -32,6 +32,10 @@ type reader struct {
 
 	problems int
 	halted   bool // the walk ended early
+	// doubtful says that a value may break a rule of its validate tag. Nearly all
+	// documents have none, and for them the validator, which takes as long as the
+	// whole walk, need not run. Where in doubt, it decides.
+	doubtful bool
 	root     *node
 }
 
@@ -47,15 +51,16 @@ var readers = sync.Pool{New: func() any {
 }}
 
 // read fills dst, a struct, from data and returns what is wrong with data.
-// complete is false when data could not be walked to its end.
-func read(data []byte, n *node, dst reflect.Value) (problems []invalid.Field, complete bool) {
+// complete is false when data could not be walked to its end, and doubtful is
+// true unless all values certainly satisfy their validate tags.
+func read(data []byte, n *node, dst reflect.Value) (problems []invalid.Field, complete, doubtful bool) {
 	r := readers.Get().(*reader)
 	defer func() {
 		r.data, r.list, r.root = nil, invalid.List{}, nil
 		readers.Put(r)
 	}()
 	r.data = bytes.TrimPrefix(data, []byte("\uFEFF")) // Windows editors write a byte order mark
-	r.path, r.problems, r.halted, r.root = r.path[:0], 0, false, n
+	r.path, r.problems, r.halted, r.doubtful, r.root = r.path[:0], 0, false, false, n
 	r.buf.Reset()
 	r.buf.Write(r.data)
 	r.dec.Reset(&r.buf, jsontext.AllowDuplicateNames(true))
@@ -70,7 +75,7 @@ func read(data []byte, n *node, dst reflect.Value) (problems []invalid.Field, co
 	if errors.As(r.list.Err(), &invalidErr) {
 		problems = invalidErr.Fields
 	}
-	return problems, !r.halted
+	return problems, !r.halted, r.doubtful || len(problems) > 0
 }
 
 // end checks that nothing follows the document.
@@ -90,6 +95,7 @@ func (r *reader) value(n *node, dst reflect.Value) error {
 	case kind == jsontext.KindInvalid:
 		return r.syntax(nil)
 	case kind == jsontext.KindNull && len(r.path) > 0 && r.path[len(r.path)-1].end > 0:
+		r.doubtful = true
 		return r.skip() // "field": null means the default, as encoders of other languages write it
 	case n.own&kindOf(kind) != 0:
 		return r.short(n, target(n, dst))
@@ -113,7 +119,9 @@ func (r *reader) value(n *node, dst reflect.Value) error {
 	}
 	switch {
 	case n.shape == shapeText && kind == jsontext.KindString:
-		target(n, dst).SetString(n.text(raw))
+		text := n.text(raw)
+		r.doubtful = r.doubtful || !n.allowsText(text)
+		target(n, dst).SetString(text)
 	case n.shape == shapeBoolean && (kind == jsontext.KindTrue || kind == jsontext.KindFalse):
 		target(n, dst).SetBool(kind == jsontext.KindTrue)
 	case n.shape == shapeInteger && kind == jsontext.KindNumber:
@@ -166,6 +174,7 @@ func (r *reader) object(n *node, dst reflect.Value) error {
 			return err
 		}
 	}
+	r.doubtful = r.doubtful || seen&n.required != n.required
 	return r.leave()
 }
 
@@ -203,6 +212,7 @@ func (r *reader) dictionary(n *node, dst reflect.Value) error {
 	if err := r.enter(); err != nil {
 		return err
 	}
+	r.doubtful = true // its names have rules too
 	dict := reflect.MakeMap(n.typ)
 	count := 0
 	for r.dec.PeekKind() != jsontext.KindEndObject {

@@ -24,10 +24,28 @@ func (r *reader) short(n *node, dst reflect.Value) error {
 			return r.enough()
 		}
 	}
+	r.doubtful = r.doubtful || !n.allowsShort(kind, raw)
 	if err := dst.Addr().Interface().(json.Unmarshaler).UnmarshalJSON(raw); err != nil {
 		r.add(CodeUnknownValue, "%s was given; accepted: %s", given(kind, raw), n.acceptsOr(err))
 	}
 	return r.enough()
+}
+
+// allowsShort says whether a short form certainly satisfies the rules of the field
+// that it stands for, which is the first.
+func (n *node) allowsShort(kind jsontext.Kind, raw []byte) bool {
+	switch {
+	case kind == jsontext.KindTrue || kind == jsontext.KindFalse:
+		return true
+	case kind != jsontext.KindString || len(n.fields) == 0 || bytes.IndexByte(raw, '\\') >= 0:
+		return false
+	}
+	first, inner := n.fields[0].node, raw[1:len(raw)-1]
+	if first.interned != nil {
+		_, ok := first.interned[string(inner)]
+		return ok
+	}
+	return len(inner) > 0 && len(inner) <= first.maxLength
 }
 
 // acceptsOr prefers the words of a type's own reader for what it accepts.
@@ -68,6 +86,7 @@ func (r *reader) integer(n *node, raw []byte, dst reflect.Value) {
 		i = int64(f)
 	}
 	r.zero(n, i == 0)
+	r.doubtful = r.doubtful || !n.allows(float64(i))
 	dst.SetInt(i)
 }
 
@@ -78,6 +97,7 @@ func (r *reader) number(n *node, raw []byte, dst reflect.Value) {
 		return
 	}
 	r.zero(n, f == 0)
+	r.doubtful = r.doubtful || !n.allows(f)
 	dst.SetFloat(f)
 }
 

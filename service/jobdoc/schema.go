@@ -41,7 +41,9 @@ type node struct {
 
 	fields []field
 	byName map[string]int
-	elem   *node
+	// required has a bit for each field that must be given.
+	required uint64
+	elem     *node
 
 	// own are the JSON kinds that the type's UnmarshalJSON reads by itself: the
 	// short forms of a union such as "adamw" for an optimizer.
@@ -144,6 +146,9 @@ func (n *node) addFields(t reflect.Type, prefix []int) {
 			panic("jobdoc: too many fields in " + t.String())
 		}
 		n.byName[name] = len(n.fields)
+		if strings.HasPrefix(f.Tag.Get("validate"), "required") {
+			n.required |= 1 << len(n.fields)
+		}
 		n.fields = append(n.fields, field{name: name, index: index, node: derive(f.Type, f.Tag.Get("validate"))})
 	}
 }
@@ -180,6 +185,20 @@ func splitDive(tag string) (own, items string) {
 		items = after
 	}
 	return strings.Trim(own, ","), strings.Trim(items, ",")
+}
+
+// allows says whether a number certainly satisfies the node's rules.
+func (n *node) allows(v float64) bool {
+	return v >= n.minimum && (v < n.maximum || v == n.maximum && !n.below) && len(n.choices) == 0
+}
+
+// allowsText says whether a string certainly satisfies the node's rules.
+func (n *node) allowsText(s string) bool {
+	if n.interned != nil {
+		_, ok := n.interned[s]
+		return ok
+	}
+	return n.maxLength > 0 && len(s) <= n.maxLength && len(s) > 0
 }
 
 // field is the node of a known field, or nil.
