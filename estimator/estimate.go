@@ -51,12 +51,13 @@ func estimate(in Input, limits bool) (*Result, error) {
 		first = &in.GPUs[0]
 	}
 	recipe := hardware(r.recipe, first)
-	// Cards of the same hardware share a replay, and so each replay knows the cards that it has to judge.
+	// Cards of the same hardware share a replay, and so each replay knows the cards that it has to judge. The smallest
+	// limit is part of the answer for the first of them only.
 	runs := map[step.Recipe]*run{}
 	for i := range in.GPUs {
 		rc := hardware(r.recipe, &in.GPUs[i])
 		if runs[rc] == nil {
-			runs[rc] = &run{recipe: rc, limits: limits}
+			runs[rc] = &run{recipe: rc, limits: limits && rc == recipe}
 		}
 		runs[rc].usable = append(runs[rc].usable, in.GPUs[i].UsableBytes-r.reserve)
 	}

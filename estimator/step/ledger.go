@@ -455,14 +455,16 @@ func (s *Session) loopScratch() int64 {
 	return most
 }
 
-// clipScratch is the most that clip_grad_norm_ holds.
+// clipScratch is the most that clip_grad_norm_ holds: a norm for each parameter, and beside them first the norms of
+// their chunks, then all norms in one tensor and the norm of that.
 func (s *Session) clipScratch() int64 {
-	count, largest := int64(0), int64(0)
+	count, largest, size := int64(0), int64(0), int64(4)
 	s.Parameters.Distinct(func(p *Parameter, times int64) {
 		if !p.Buffer {
 			count += times
 			largest = max(largest, p.Numel)
+			size = p.Dtype.Size()
 		}
 	})
-	return rounded(count*ceilDiv(largest, normChunk)*4) + count*blockBytes
+	return count*blockBytes + max(rounded(count*ceilDiv(largest, normChunk)*4), rounded(count*size)+blockBytes)
 }
