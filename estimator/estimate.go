@@ -51,11 +51,12 @@ func estimate(in Input, limits bool) (*Result, error) {
 		first = &in.GPUs[0]
 	}
 	recipe := hardware(r.recipe, first)
+	recipe = r.hardware(recipe, first)
 	// Cards of the same hardware share a replay, and so each replay knows the cards that it has to judge. The smallest
 	// limit is part of the answer for the first of them only.
 	runs := map[step.Recipe]*run{}
 	for i := range in.GPUs {
-		rc := hardware(r.recipe, &in.GPUs[i])
+		rc := r.hardware(recipe, &in.GPUs[i])
 		if runs[rc] == nil {
 			runs[rc] = &run{recipe: rc, limits: limits && rc == recipe}
 		}
@@ -69,7 +70,7 @@ func estimate(in Input, limits bool) (*Result, error) {
 	res := r.answer(main, in)
 	res.GPUs = make([]GPUFit, 0, len(in.GPUs))
 	for i := range in.GPUs {
-		one := runs[hardware(r.recipe, &in.GPUs[i])]
+		one := runs[r.hardware(recipe, &in.GPUs[i])]
 		if one.ledger == nil {
 			r.replay(one, false, false)
 		}
@@ -175,6 +176,17 @@ func smallestLimit(s *step.Session, a *memory.Allocator, requested, reserved int
 		try = low + (high-low)/2
 	}
 	return high
+}
+
+// hardware is the recipe for g. Very deep models, whose replay takes long, are replayed for the kinds of hardware only and
+// not for every number of multiprocessors, which moves the scratch of a few sums.
+func (r *resolved) hardware(first step.Recipe, g *GPU) step.Recipe {
+	rc := hardware(r.recipe, g)
+	if r.arch.Layers > deepLayers {
+		rc.Multiprocessors = first.Multiprocessors
+		rc.ComputeCapability = min(rc.ComputeCapability, 80)
+	}
+	return rc
 }
 
 // judge holds a card against the figures.

@@ -13,7 +13,7 @@ import (
 // Limits on what a description may say; beyond them no arithmetic is tried. The replay plays every layer once for the
 // allocator, so that layers cost time; the deepest published models have about 1,000.
 const (
-	maxLayers = 2048
+	maxLayers = 1024
 	maxWidth  = 1 << 24
 	maxRows   = 1 << 30
 )

@@ -8,7 +8,7 @@ import (
 
 // NanoGPT holds the model keys of a nanoGPT configuration (train.py's names).
 type NanoGPT struct {
-	Layers     int64   `json:"n_layer" validate:"required,gte=1,lte=2048"`
+	Layers     int64   `json:"n_layer" validate:"required,gte=1,lte=1024"`
 	Heads      int64   `json:"n_head" validate:"required,gte=1,lte=1000000"`
 	Embedding  int64   `json:"n_embd" validate:"required,gte=1,lte=16777216"`
 	BlockSize  int64   `json:"block_size,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
@@ -21,7 +21,7 @@ type NanoGPT struct {
 // has no preset and no config.json.
 type Dimensions struct {
 	Family           string        `json:"family,omitempty" validate:"omitempty,max=100"`
-	Layers           int64         `json:"layers" validate:"required,gte=1,lte=2048"`
+	Layers           int64         `json:"layers" validate:"required,gte=1,lte=1024"`
 	Hidden           int64         `json:"hidden" validate:"required,gte=1,lte=16777216"`
 	Heads            int64         `json:"heads" validate:"required,gte=1,lte=1000000"`
 	KVHeads          int64         `json:"kv_heads,omitempty" validate:"omitempty,gte=1,lte=1000000"`
