@@ -2,6 +2,8 @@
 // PyTorch whose allocations were traced. It prints a table and fails when a case leaves its band.
 //
 //	go run ./estimator/accuracy [-worst 10] [-markdown] [cases.jsonl …]
+//
+// -markdown writes the page docs/accuracy.md instead.
 package main
 
 import (
@@ -19,7 +21,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags := flag.NewFlagSet("accuracy", flag.ContinueOnError)
 	flags.SetOutput(stderr)
 	worst := flags.Int("worst", 10, "list this many of the worst cases")
-	markdown := flags.Bool("markdown", false, "write the table as Markdown")
+	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -37,7 +39,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		cases = append(cases, c...)
 	}
 	report := Score(cases)
-	report.Print(stdout, *markdown, *worst)
+	if *markdown {
+		report.Document(stdout, *worst)
+	} else {
+		report.Print(stdout, false, *worst)
+	}
 	if broken := report.Broken(); len(broken) > 0 {
 		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
 		for _, b := range broken {

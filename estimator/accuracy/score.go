@@ -178,10 +178,16 @@ func (r *Report) Print(w io.Writer, markdown bool, worst int) {
 		print(n, groups[n])
 	}
 	s := summarise(r.Rows)
-	fmt.Fprintf(w, "\nalloc=, resv=, expand=: share of rows equal to the byte in allocated, reserved and reserved with expandable segments; medians, p90 and max of the absolute error\n")
-	fmt.Fprintf(w, "smallest limit: median error %.3f %%, largest %.2f %%; high_bytes below it on %d of %d rows\n", s.limitMedian, s.limitMax, s.limitMissed, s.limits)
+	if !markdown {
+		fmt.Fprintf(w, "\nalloc=, resv=, expand=: share of rows equal to the byte in allocated, reserved and reserved with expandable segments; medians, p90 and max of the absolute error\n")
+	}
+	fmt.Fprintf(w, "\nsmallest limit: median error %.3f %%, largest %.2f %%; high_bytes below it on %d of %d rows\n", s.limitMedian, s.limitMax, s.limitMissed, s.limits)
 	rows := append([]Row(nil), r.Rows...)
 	sort.SliceStable(rows, func(i, j int) bool { return badness(rows[i]) > badness(rows[j]) })
+	if badness(rows[0]) == 0 {
+		fmt.Fprintln(w, "\nno case differs by a byte")
+		return
+	}
 	fmt.Fprintln(w, "\nworst")
 	for i, row := range rows {
 		if i >= worst || badness(row) == 0 {

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write docs/accuracy.md anew")
+
+const page = "../../docs/accuracy.md"
+
+// TestPromises fails when a reference case leaves its band, and when the published page is not the one that the
+// estimator makes.
+func TestPromises(t *testing.T) {
+	cases, err := Read("testdata/traced.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := Score(cases)
+	for _, b := range report.Broken() {
+		t.Error(b)
+	}
+	var made bytes.Buffer
+	report.Document(&made, 10)
+	if *update {
+		if err := os.WriteFile(page, made.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	published, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(published), made.String()); diff != "" {
+		t.Errorf("%s is not what the estimator makes; run go test ./estimator/accuracy -update (-published +made):\n%s", page, diff)
+	}
+}
+
+// TestBandsBite shows that the promises can be broken.
+func TestBandsBite(t *testing.T) {
+	cases, err := Read("testdata/traced.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, spoil := range map[string]func(*Case){
+		"one row off by 2 %":        func(c *Case) { c.Truth.AllocatedBytes = c.Truth.AllocatedBytes * 102 / 100 },
+		"one wrong parameter count": func(c *Case) { c.Truth.Parameters++ },
+		"one job without an answer": func(c *Case) { c.Job.Training.MicroBatch = 0 },
+	} {
+		few := append([]Case(nil), cases[:12]...)
+		spoil(&few[0])
+		if len(Score(few).Broken()) == 0 {
+			t.Errorf("%s: no promise was broken", name)
+		}
+	}
+	few := append([]Case(nil), cases[:12]...)
+	for i := range 3 {
+		few[i].Truth.ReservedBytes = few[i].Truth.ReservedBytes * 110 / 100
+	}
+	if len(Score(few).Broken()) == 0 {
+		t.Error("a quarter of the reserved bytes off by 10 %: no promise was broken")
+	}
+}
