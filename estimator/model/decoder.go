@@ -12,7 +12,10 @@ type decoder struct {
 }
 
 func newDecoder(a *Architecture, layers int64) decoder {
-	return decoder{a: a, layers: layers, perLayer: int32(a.Parameters(1, step.F32).PerLayer)}
+	var room [32]step.Parameter
+	one := layout{a: a, list: room[:0]}
+	one.oneLayer()
+	return decoder{a: a, layers: layers, perLayer: int32(len(one.list))}
 }
 
 func (d *decoder) embedding() step.Weight {

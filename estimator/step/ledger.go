@@ -26,6 +26,8 @@ type Ledger struct {
 	Spans     []Span
 	keepSpans bool
 
+	trainableBytes, trainableCount int64 // of the parameters that have a gradient
+
 	stop   *Moment // where to stop and take stock
 	counts []int64 // by slot: how many are alive, when stock is taken of tensors
 }
@@ -87,12 +89,11 @@ func rounded(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockBytes
 func (s *Session) Account(spans, tensors bool) *Ledger {
 	l := s.ledger()
 	l.keepSpans = spans
-	l.walk()
+	gradients := l.survey()
 	found := Ledger{Largest: l.Largest, Steady: l.Steady, Peak: l.Peak, Spans: l.Spans}
-	if found.Peak.segment >= 0 || tensors {
-		taken := s.ledger().stock(&found.Peak, tensors)
-		found.Peak.Components, found.Peak.Parts, found.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
-	}
+	l.restart()
+	taken := l.stock(&found.Peak, tensors, gradients)
+	found.Peak.Components, found.Peak.Parts, found.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
 	return &found
 }
 
@@ -111,21 +112,42 @@ func (s *Session) ledger() *Ledger {
 	f := l.fold
 	f.set(s.Program, s.Recorded, s.Units)
 	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once)}
-	s.Parameters.Distinct(func(p *Parameter, times int64) { l.live[Weights] += times * rounded(p.Numel*p.Dtype.Size()) })
-	l.total = l.live[Weights]
+	l.load()
 	return l
 }
 
-// stock walks to moment m and says what is alive there.
-func (l *Ledger) stock(m *Moment, tensors bool) Moment {
+// restart takes the ledger back to where it was made.
+func (l *Ledger) restart() {
+	clear(l.previous)
+	clear(l.current)
+	clear(l.once)
+	*l = Ledger{session: l.session, fold: l.fold, previous: l.previous, current: l.current, once: l.once}
+	l.load()
+}
+
+func (l *Ledger) load() {
+	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
+		b := times * rounded(p.Numel*p.Dtype.Size())
+		l.live[Weights] += b
+		if !p.Buffer {
+			l.trainableBytes += b
+			l.trainableCount += times
+		}
+	})
+	l.total = l.live[Weights]
+}
+
+// stock walks to moment m and says what is alive there. gradients is what a first micro-step leaves
+// behind.
+func (l *Ledger) stock(m *Moment, tensors bool, gradients int64) Moment {
 	l.stop = m
 	if tensors {
 		l.counts = make([]int64, len(l.session.Program.Slots))
 	}
-	l.walk()
+	l.walk(gradients)
 	taken := Moment{Components: l.live, Parts: l.parts}
-	if m.segment < 0 {
-		taken.Components, taken.Parts = m.Components, m.Parts
+	if m.Stage == StageOptimizer {
+		taken.Components[Temporaries] += m.Bytes - l.total
 	}
 	if tensors {
 		taken.Tensors = l.tensors()
@@ -133,20 +155,46 @@ func (l *Ledger) stock(m *Moment, tensors bool) Moment {
 	return taken
 }
 
-// walk goes through the run, or up to where it is told to stop.
-func (l *Ledger) walk() {
+// survey goes through the run for its totals alone and finds the largest moments; it returns what the first
+// micro-step leaves behind.
+func (l *Ledger) survey() (gradients int64) {
 	s := l.session
-	l.record(StageLoad, Moment{Bytes: l.total, Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, Components: l.live, segment: -1})
-	if l.stop != nil && l.stop.Stage == StageLoad {
+	l.record(StageLoad, Moment{Bytes: l.total, Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
+	l.begin()
+	for m := range min(s.Accumulation, 2) {
+		before := l.total
+		l.surveyMicroStep(m)
+		if m == 0 {
+			gradients = l.total - before
+		}
+	}
+	scratch, label := l.optimizerScratch()
+	l.record(StageOptimizer, Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: label, segment: -1})
+	l.Steady = l.total - gradients
+	return gradients
+}
+
+// walk goes through the run, component by component, up to where it is told to stop.
+func (l *Ledger) walk(gradients int64) {
+	if l.stop.Stage == StageLoad {
 		return
 	}
 	l.begin()
-	for m := range min(s.Accumulation, 2) {
+	first := int64(0)
+	if l.counts == nil && (l.stop.MicroStep == 1 || l.stop.Stage == StageOptimizer) {
+		// Nothing but the gradients is left of a first micro-step.
+		l.live[Gradients] += gradients
+		l.total += gradients
+		first = 1
+		if l.stop.Stage == StageOptimizer {
+			return
+		}
+	}
+	for m := first; m < min(l.session.Accumulation, 2); m++ {
 		if l.microStep(m) {
 			return
 		}
 	}
-	l.optimizer()
 }
 
 // begin sets the ledger to the start of the second optimizer step: the optimizer's state is there, and
@@ -260,25 +308,20 @@ func (l *Ledger) add(i int32, bytes int64) {
 	}
 }
 
-// microStep walks one micro-step. A unit that is repeated is walked once: each repetition starts
-// from what the one before left, so the largest of them is the last when a unit leaves something behind and
-// the first when it takes something away.
-// It says whether it came to where the walk stops.
-func (l *Ledger) microStep(micro int64) bool {
+// surveyMicroStep walks one micro-step for its totals. A unit that is repeated is walked once: each repetition
+// starts from what the one before left, so the largest of them is the last when a unit leaves something behind
+// and the first when it takes something away.
+func (l *Ledger) surveyMicroStep(micro int64) {
 	s, p := l.session, l.session.Program
 	first := micro == 0
 	l.previous, l.current = l.current, l.previous
 	clear(l.current)
-	passed := 0 // layers whose forward has ended: 0 before, 1 after
+	passed := 0 // 0 before the layers' forward, 1 after it, 2 after their backward
 	for g := range p.Segments {
 		seg := p.Segments[g]
-		copies := int64(1)
-		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
-			copies = l.fold.copies
-		}
 		stage := StageForward
 		switch {
-		case seg.Backward && seg.Unit < 0 && passed < 2, !seg.Backward && seg.Unit < 0 && passed == 1:
+		case seg.Unit < 0 && (seg.Backward && passed < 2 || !seg.Backward && passed == 1):
 			stage = StageLoss
 		case seg.Backward:
 			stage = StageBackward
@@ -289,42 +332,94 @@ func (l *Ledger) microStep(micro int64) bool {
 				passed = 2
 			}
 		}
-		start, startLive, startParts := l.total, l.live, l.parts
-		if stop := l.stop; stop != nil && stop.MicroStep == micro && stop.segment == g {
-			l.stopIn(seg, first, stop)
-			return true
-		}
-		best := Moment{Bytes: -1}
+		start, total := l.total, l.total
+		most, at := int64(-1), 0
+		folded := seg.Unit < 0 && l.fold.unit >= 0
 		for i := seg.Start; i < seg.End; i++ {
 			e := p.Events[i]
-			l.apply(e, first, l.outside(seg, e))
-			if l.total > best.Bytes {
-				best = Moment{Bytes: l.total, Label: p.Slots[e.Slot].Label, event: i}
+			bytes := rounded(p.Slots[e.Slot].Bytes)
+			if folded && l.fold.isMiddle[e.Slot] {
+				bytes *= l.fold.copies
+			}
+			switch e.Op {
+			case Alloc:
+				total += bytes
+				l.current[e.Slot] = true
+			case Free:
+				total -= bytes
+				l.current[e.Slot] = false
+			case Keep:
+				if !first {
+					total -= bytes
+				}
+				l.current[e.Slot] = false
+			case AllocFirst:
+				if first {
+					total += bytes
+				}
+			case FreePrev:
+				if l.previous[e.Slot] {
+					l.previous[e.Slot] = false
+					total -= bytes
+				}
+			case AllocOnce: // there since the first step
+			}
+			if total > most {
+				most, at = total, i
 			}
 		}
-		delta := l.total - start
-		if copies > 1 && l.counts != nil {
-			l.repeat(seg, first, copies-1)
+		copies := int64(1)
+		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
+			copies = l.fold.copies
 		}
-		best.segment, best.Stage, best.Backward, best.MicroStep = g, stage, seg.Backward, micro
-		if copies > 1 {
-			for c := range l.live {
-				l.live[c] += (l.live[c] - startLive[c]) * (copies - 1)
-			}
-			for c := range l.parts {
-				l.parts[c] += (l.parts[c] - startParts[c]) * (copies - 1)
-			}
-			l.total += delta * (copies - 1)
-			if delta > 0 {
-				best.Bytes += delta * (copies - 1)
-				best.copy = copies - 1
-			}
+		delta := total - start
+		l.total = start + delta*copies
+		best := Moment{Bytes: most, Stage: stage, Backward: seg.Backward, MicroStep: micro, segment: g, event: at}
+		if delta > 0 && copies > 1 {
+			best.Bytes += delta * (copies - 1)
+			best.copy = copies - 1
 		}
 		best.Layer = s.layer(seg.Unit, seg.Backward, best.copy)
+		best.Label = p.Slots[p.Events[at].Slot].Label
 		l.record(stage, best)
 		l.span(seg, stage, micro, start, delta, copies, best)
 	}
+}
+
+// microStep walks one micro-step component by component. It says whether it came to where the walk stops.
+func (l *Ledger) microStep(micro int64) bool {
+	p := l.session.Program
+	first := micro == 0
+	l.previous, l.current = l.current, l.previous
+	clear(l.current)
+	for g := range p.Segments {
+		seg := p.Segments[g]
+		if l.stop.MicroStep == micro && l.stop.segment == g {
+			l.stopIn(seg, first)
+			return true
+		}
+		copies := int64(1)
+		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
+			copies = l.fold.copies
+		}
+		for _, e := range p.Events[seg.Start:seg.End] {
+			l.apply(e, first, copies*l.outside(seg, e))
+		}
+	}
 	return false
+}
+
+// stopIn goes into segment seg up to the moment at which the walk stops.
+func (l *Ledger) stopIn(seg Segment, first bool) {
+	events := l.session.Program.Events
+	if l.stop.copy > 0 {
+		for _, e := range events[seg.Start:seg.End] {
+			l.apply(e, first, l.stop.copy)
+		}
+	}
+	for _, e := range events[seg.Start : l.stop.event+1] {
+		l.apply(e, first, l.outside(seg, e))
+	}
 }
 
 // outside is for how many tensors an event stands: outside the layers, what happens to the repeated unit's
@@ -334,28 +429,6 @@ func (l *Ledger) outside(seg Segment, e Event) int64 {
 		return l.fold.copies
 	}
 	return 1
-}
-
-// repeat counts the tensors of further repetitions of a segment; bytes are added by the caller.
-func (l *Ledger) repeat(seg Segment, first bool, copies int64) {
-	live, parts, total := l.live, l.parts, l.total
-	for _, e := range l.session.Program.Events[seg.Start:seg.End] {
-		l.apply(e, first, copies)
-	}
-	l.live, l.parts, l.total = live, parts, total
-}
-
-// stopIn goes into segment seg up to the moment at which the walk stops.
-func (l *Ledger) stopIn(seg Segment, first bool, stop *Moment) {
-	events := l.session.Program.Events
-	if stop.copy > 0 {
-		for _, e := range events[seg.Start:seg.End] {
-			l.apply(e, first, stop.copy)
-		}
-	}
-	for i := seg.Start; i <= stop.event; i++ {
-		l.apply(events[i], first, l.outside(seg, events[i]))
-	}
 }
 
 // span adds what is shown of a segment, every repetition of it.
@@ -386,17 +459,16 @@ func (s *Session) layer(unit int32, backward bool, copy int64) int64 {
 	return repeated + copy
 }
 
-// optimizer walks clipping and the update, then lets go of the gradients. It says whether the walk stops there.
-func (l *Ledger) optimizer() bool {
+// optimizerScratch is the most that clipping or the update holds besides, and which of them.
+func (l *Ledger) optimizerScratch() (scratch int64, label Label) {
 	s := l.session
-	var scratch int64
 	switch s.Optimizer {
 	case AdamWForeach:
-		scratch, _ = l.trainable()
+		scratch = l.trainableBytes
 	case AdamWLoop:
 		scratch = s.loopScratch()
 	}
-	label := LabelOptimizerScratch
+	label = LabelOptimizerScratch
 	if s.GradScaler && s.Optimizer == AdamWFused {
 		scratch += blockBytes
 	}
@@ -408,36 +480,14 @@ func (l *Ledger) optimizer() bool {
 	if s.GradScaler { // found_inf lives from unscaling to the update; unscaling holds three scalars more
 		scratch = max(scratch+blockBytes, 4*blockBytes)
 	}
-	m := Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: label, segment: -1}
-	m.Components, m.Parts = l.live, l.parts
-	m.Components[Temporaries] += scratch
-	l.record(StageOptimizer, m)
-	if l.stop != nil && l.stop.Stage == StageOptimizer {
-		return true
-	}
-	l.total -= l.live[Gradients]
-	l.live[Gradients] = 0
-	l.Steady = l.total
-	return false
-}
-
-// trainable is the bytes and the number of the parameters that have a gradient.
-func (l *Ledger) trainable() (total, count int64) {
-	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
-		if !p.Buffer {
-			total += times * rounded(p.Numel*p.Dtype.Size())
-			count += times
-		}
-	})
-	return total, count
+	return scratch, label
 }
 
 // states is the bytes of the optimizer's state.
 func (l *Ledger) states() int64 {
-	total, count := l.trainable()
-	bytes := l.session.Optimizer.states() * total
+	bytes := l.session.Optimizer.states() * l.trainableBytes
 	if l.session.Optimizer == AdamWFused {
-		bytes += count * blockBytes // a step counter for each parameter
+		bytes += l.trainableCount * blockBytes // a step counter for each parameter
 	}
 	return bytes
 }
