@@ -1,0 +1,183 @@
+package model
+
+import (
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// check holds the relations between an architecture's numbers.
+func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
+	if a.Layers == 0 || a.Hidden == 0 || a.Heads == 0 || a.Vocabulary == 0 || a.FFN == 0 {
+		return // said already
+	}
+	if a.HeadDim == 0 || (n.dim != "head_dim" || a.Hidden/a.Heads == a.HeadDim) && a.Hidden%a.Heads != 0 {
+		errs.Add(pointer+"/"+n.heads, "not_divisible", "%s %d does not divide %s %d", n.heads, a.Heads, n.hidden, a.Hidden)
+		return
+	}
+	if a.KVHeads > 0 && a.Heads%a.KVHeads != 0 {
+		errs.Add(pointer+"/"+n.kv, "not_divisible", "%s %d does not divide %s %d", n.kv, a.KVHeads, n.heads, a.Heads)
+	}
+	if a.Block == BlockLlama && a.HeadDim%2 != 0 {
+		errs.Add(pointer+"/"+n.dim, "not_divisible", "the size of a head is %d; rotary positions need an even one", a.HeadDim)
+	}
+	width := float64(a.Heads) * float64(a.HeadDim)
+	perLayer := float64(a.Hidden)*(4*width+4*float64(a.FFN)) + float64(a.BufferSide)*float64(a.BufferSide)
+	if total := float64(a.Layers)*perLayer + 3*float64(a.Vocabulary)*float64(a.Hidden) + float64(a.MaxPositions)*float64(a.Hidden); total > maxParameters {
+		errs.Add(pointer, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted", total, float64(maxParameters))
+	}
+}
+
+// maxParameters keeps every sum of bytes far from the end of an int64.
+const maxParameters = 1e14
+
+// FromNanoGPT is nanoGPT's model in train.py's numbers.
+func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
+	a := Architecture{
+		Name: "nanogpt", Family: "nanogpt", Block: BlockNanoGPT,
+		Layers: n.Layers, Hidden: n.Embedding, Heads: n.Heads, KVHeads: n.Heads, FFN: 4 * n.Embedding,
+		Vocabulary: n.Vocabulary, MaxPositions: n.BlockSize, Tied: true, Activation: "gelu",
+		NormBias: n.Bias, QKVBias: n.Bias, OutBias: n.Bias, MLPBias: n.Bias,
+		EmbeddingDropout: n.Dropout, AttentionDropout: n.Dropout, ResidualDropout: n.Dropout,
+	}
+	if a.Vocabulary == 0 {
+		a.Vocabulary = 50304 // train.py, where the data set has no meta.pkl
+	}
+	if a.MaxPositions == 0 {
+		a.MaxPositions = 1024
+	}
+	for _, f := range []struct {
+		name         string
+		value, limit int64
+	}{{"n_layer", n.Layers, maxLayers}, {"n_head", n.Heads, maxWidth}, {"n_embd", n.Embedding, maxWidth},
+		{"vocab_size", a.Vocabulary, maxRows}, {"block_size", a.MaxPositions, maxRows}} {
+		if f.value < 1 || f.value > f.limit {
+			errs.Add(pointer+"/"+f.name, "out_of_range", "%s is %d; it is from 1 to %d", f.name, f.value, f.limit)
+			return a
+		}
+	}
+	if !(n.Dropout >= 0 && n.Dropout < 1) {
+		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", n.Dropout)
+	}
+	a.HeadDim = n.Embedding / n.Heads
+	a.check(pointer, errs, names[BlockNanoGPT])
+	return a
+}
+
+// FromPreset is the architecture of a catalog entry.
+func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
+	if p.Family == "gpt2" && strings.HasPrefix(p.ID, "nanogpt/") {
+		a := FromNanoGPT(NanoGPT{Layers: p.Layers, Heads: p.Heads, Embedding: p.Hidden, BlockSize: p.MaxPositions,
+			Vocabulary: p.Vocabulary, Bias: p.Bias.Q, Dropout: p.Dropout.Residual}, pointer, errs)
+		a.Name = p.ID
+		return a
+	}
+	f, ok := families[p.Family]
+	if !ok || p.Kind != "decoder" {
+		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s", p.ID, p.Family, strings.Join(Families(), ", "))
+		return Architecture{}
+	}
+	a := Architecture{
+		Name: p.ID, Family: p.Family, Block: f.block,
+		Layers: p.Layers, Hidden: p.Hidden, Heads: p.Heads, KVHeads: p.KVHeads, HeadDim: p.HeadDim, FFN: p.FFN,
+		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, Activation: "silu", UseCache: true,
+		NormBias: p.Bias.Norm, QKVBias: p.Bias.Q, OutBias: p.Bias.O, MLPBias: p.Bias.MLP,
+		QKNorm: p.QKNorm != "", SlidingWindow: p.SlidingWindow,
+		EmbeddingDropout: p.Dropout.Embedding, AttentionDropout: p.Dropout.Attention, ResidualDropout: p.Dropout.Residual,
+	}
+	switch {
+	case f.block == BlockGPT2:
+		a.Activation, a.BufferSide = "gelu_new", p.MaxPositions
+	case p.Family == "smollm3":
+		a.NoRotaryEvery = 4
+	}
+	a.check(pointer, errs, fieldNames{heads: "heads", hidden: "hidden", kv: "kv_heads", dim: "head_dim"})
+	return a
+}
+
+// FromDimensions finds the described block that the numbers fit, or says what keeps them from fitting.
+func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
+	a := Architecture{
+		Name: "dimensions", Family: d.Family, Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads, KVHeads: d.KVHeads, HeadDim: d.HeadDim,
+		FFN: d.FFN, Vocabulary: d.Vocabulary, MaxPositions: d.MaxPositions, QKNorm: d.QKNorm, UseCache: true,
+		EmbeddingDropout: d.Dropout, AttentionDropout: d.Dropout, ResidualDropout: d.Dropout, MLPBias: d.MLPBias,
+		QKVBias: d.AttentionBias != "", OutBias: d.AttentionBias == AttentionBiasAll,
+	}
+	if a.KVHeads == 0 {
+		a.KVHeads = a.Heads
+	}
+	if a.HeadDim == 0 && a.Heads > 0 {
+		a.HeadDim = a.Hidden / a.Heads
+	}
+	if a.FFN == 0 {
+		a.FFN = 4 * a.Hidden
+	}
+	if a.MaxPositions == 0 {
+		a.MaxPositions = 2048
+	}
+	refuse := func(field, detail string) { errs.Add(pointer+"/"+field, "unsupported", "%s", detail) }
+	if d.Experts > 0 {
+		refuse("experts", "mixtures of experts are not modelled yet")
+	}
+	if d.ParallelResidual {
+		refuse("parallel_residual", "parallel residuals are not modelled yet")
+	}
+	if d.Causal != nil && !*d.Causal {
+		refuse("causal", "encoders are not modelled yet")
+	}
+	if d.NormPosition == "post" {
+		refuse("norm_position", "norms behind the layers are not modelled yet")
+	}
+	if d.LMHeadBias {
+		refuse("lm_head_bias", "a bias on the head is not modelled yet")
+	}
+	if d.NormsPerLayer != 0 && d.NormsPerLayer != 2 {
+		refuse("norms_per_layer", "2 norms a layer are modelled")
+	}
+	if d.RotaryFraction != 0 && d.RotaryFraction != 1 {
+		refuse("rotary_fraction", "rotary positions on a part of a head are not modelled yet")
+	}
+	position, norm, mlp := pick(d.Position, "rope"), pick(d.Norm, "rmsnorm"), pick(d.MLP, "swiglu")
+	switch {
+	case position == "learned" && norm == "layernorm" && (mlp == "gelu" || mlp == "gelu_new" || mlp == "relu") && a.KVHeads == a.Heads && !a.QKNorm:
+		a.Block, a.Activation, a.BufferSide = BlockGPT2, mlp, a.MaxPositions
+		a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, true, true, true
+		a.Tied = d.TiedEmbeddings == nil || *d.TiedEmbeddings
+	case position == "rope" && norm == "rmsnorm" && (mlp == "swiglu" || mlp == "geglu"):
+		a.Block, a.Activation = BlockLlama, "silu"
+		if mlp == "geglu" {
+			a.Activation = "gelu"
+		}
+		a.Tied = d.TiedEmbeddings != nil && *d.TiedEmbeddings
+	default:
+		errs.Add(pointer, "unsupported", "position %s with norm %s and mlp %s is not modelled yet; modelled are learned positions with layernorm and gelu, and rope with rmsnorm and swiglu", position, norm, mlp)
+		return a
+	}
+	if _, known := families[a.Family]; a.Family == "" {
+		a.Family = "generic"
+	} else if !known && a.Family != "nanogpt" {
+		a.Generic = true
+	}
+	if a.Family == "generic" {
+		a.Generic = true
+	}
+	for _, f := range []struct {
+		name         string
+		value, limit int64
+	}{{"layers", a.Layers, maxLayers}, {"hidden", a.Hidden, maxWidth}, {"heads", a.Heads, maxWidth}, {"kv_heads", a.KVHeads, maxWidth},
+		{"ffn", a.FFN, maxRows}, {"vocab", a.Vocabulary, maxRows}, {"max_positions", a.MaxPositions, maxRows}} {
+		if f.value < 1 || f.value > f.limit {
+			errs.Add(pointer+"/"+f.name, "out_of_range", "%s is %d; it is from 1 to %d", f.name, f.value, f.limit)
+			return a
+		}
+	}
+	a.check(pointer, errs, fieldNames{heads: "heads", hidden: "hidden", kv: "kv_heads", dim: "head_dim"})
+	return a
+}
+
+func pick(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}

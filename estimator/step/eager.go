@@ -1,0 +1,126 @@
+package step
+
+// EagerAttention is the formula as models write it: scores, scale, mask, softmax, dropout, product with v.
+type EagerAttention struct {
+	Heads   Heads
+	Dropout float64
+	// Mask is added to the scores (an additive float mask).
+	Mask *T
+	// Fill replaces scores where this boolean mask of the whole context is zero; the comparison is made anew
+	// each time (nanoGPT).
+	Fill bool
+	// Where is torch.where(mask, scores, minimum) with a view of a boolean buffer (GPT-2), after a division
+	// by a tensor made for the purpose.
+	Where bool
+	// Upcast runs the softmax in float32 and casts back to the type of q.
+	Upcast bool
+	// Downcast casts the probabilities to the type of v even under autocast (GPT-2).
+	Downcast bool
+	// CopyKV says that k and v are views that the products have to copy first.
+	CopyKV bool
+
+	valueType DType
+}
+
+// Eager runs a on q, k and v. It also returns the probabilities, which the model's code keeps in a variable.
+func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
+	n := t.Shape.Tokens
+	h := a.Heads
+	compute := q.dtype
+	if t.autocast {
+		compute = t.Recipe.Compute
+	}
+	kc := t.Cast(k, compute, LabelCast)
+	qh := t.Cast(q, compute, LabelCast)
+	qc := t.Contiguous(qh)
+	if a.CopyKV {
+		copied := t.Contiguous(kc)
+		t.Drop(kc)
+		kc = copied
+	}
+	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	t.Drop(qh)
+	t.Drop(qc)
+	t.Drop(kc)
+	a.valueType = v.dtype
+	scaled := t.scale(a, scores)
+	minimum := T{storage: none}
+	if a.Where {
+		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
+		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
+		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(), LabelAttentionScores).free(1).
+			send(0, 0).out(y, 0)
+		t.Drop(scaled)
+		scaled = y
+	}
+	switch {
+	case a.Mask != nil:
+		masked := t.Add(scaled, *a.Mask, LabelAttentionScores)
+		t.Drop(scaled)
+		scaled = masked
+	case a.Fill:
+		keep := t.fresh(n*n, Bool, LabelAttentionMask)
+		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
+		y = t.op(scaled).save(keep).alloc(0, scaled.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+		t.Drop(keep)
+		t.Drop(scaled)
+		scaled = y
+	}
+	p := t.softmaxUpcast(a, scaled)
+	dropped := t.Dropout(p, a.Dropout)
+	t.Drop(p)
+	vc := t.Cast(v, compute, LabelCast)
+	ph := t.Cast(dropped, compute, LabelAttentionProbabilities)
+	if a.CopyKV {
+		copied := t.Contiguous(vc)
+		t.Drop(vc)
+		vc = copied
+	}
+	product := t.relaid(t.BMM(ph, vc, q.numel, LabelAttentionOutput))
+	t.Drop(vc)
+	t.Drop(ph)
+	t.Drop(minimum)
+	y = t.Contiguous(product)
+	t.Drop(product)
+	return y, dropped
+}
+
+// scale takes over scores and divides them by the root of the head's size.
+func (t *Tape) scale(a EagerAttention, scores T) T {
+	var y T
+	if a.Where {
+		divisor := t.fresh(1, scores.dtype, LabelAttentionScores)
+		y = t.fresh(scores.numel, scores.dtype, LabelAttentionScores)
+		y = t.op(scores).save(divisor).alloc(0, scores.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+		t.Drop(divisor)
+	} else {
+		y = t.MulScalar(scores, LabelAttentionScores)
+	}
+	t.Drop(scores)
+	return y
+}
+
+// softmaxUpcast takes over x. Softmax runs in float32 under autocast and where the model asks for it.
+func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
+	before := a.valueType
+	if a.Upcast || t.autocast {
+		wide := t.Cast(x, F32, LabelAttentionScores)
+		p := t.Softmax(wide, LabelAttentionProbabilities)
+		t.Drop(wide)
+		to := F32
+		if a.Downcast || !t.autocast {
+			to = before
+		}
+		if !a.Upcast {
+			t.Drop(x) // F.softmax and the cast are two statements
+			x = T{storage: none}
+		}
+		back := t.Cast(p, to, LabelAttentionProbabilities)
+		t.Drop(x)
+		t.Drop(p)
+		return back
+	}
+	p := t.Softmax(x, LabelAttentionProbabilities)
+	t.Drop(x)
+	return p
+}

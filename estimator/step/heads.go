@@ -1,0 +1,64 @@
+package step
+
+// RepeatKV repeats keys or values for every query head of their group; nothing when there is one.
+// Source: transformers/integrations/sdpa_attention.py (repeat_kv), 4.57.
+func (t *Tape) RepeatKV(x T, h Heads) T {
+	if h.KV == h.Query {
+		return t.Hold(x)
+	}
+	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// relaid is a view of x whose gradient arrives in another layout and is copied into this one. It takes over x.
+func (t *Tape) relaid(x T) T {
+	return t.op(x).alloc(0, x.bytes(), LabelContiguous).send(0, 0).out(x, 0)
+}
+
+// Heads is x.view(B, T, heads, dim).transpose(1, 2), whose gradient has to be copied back
+// when it arrives with the heads outermost. It takes over x.
+func (t *Tape) Heads(x T, copyBack bool) T {
+	if !copyBack {
+		return x
+	}
+	return t.relaid(x)
+}
+
+// Rotary applies rotary positions as transformers writes them, x·cos + rotate_half(x)·sin.
+// Source: transformers/models/llama/modeling_llama.py (apply_rotary_pos_emb), 4.57.
+func (t *Tape) Rotary(x, cos, sin T) T {
+	direct := t.mulBroadcast(x, cos)
+	half := x.bytes() / 2
+	o := t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
+	first := o.out(T{storage: x.storage, dtype: x.dtype, numel: x.numel / 2}, 0)
+	o = t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
+	second := o.out(T{storage: x.storage, dtype: x.dtype, numel: x.numel / 2}, 0)
+	negated := t.fresh(x.numel/2, x.dtype, LabelRotary)
+	negated = t.op(second).alloc(0, half, LabelRotary).send(0, 0).out(negated, 0)
+	rotated := t.fresh(x.numel, x.dtype, LabelRotary)
+	rotated = t.op(negated, first).pass(0, 0).pass(0, 1).out(rotated, 0)
+	t.Drop(negated)
+	shifted := t.mulBroadcast(rotated, sin)
+	t.Drop(rotated)
+	y := t.Add(direct, shifted, LabelRotary)
+	t.Drop(direct)
+	t.Drop(shifted)
+	return y
+}
+
+// mulBroadcast is x times a factor without gradient that is broadcast to x's shape.
+func (t *Tape) mulBroadcast(x, factor T) T { return t.Mul(x, factor, false, LabelRotary) }
+
+// CacheAppend is DynamicCache.update on an empty cache: torch.cat of nothing and x, in the type d of
+// the cache, which is that of the first keys.
+// Source: transformers/cache_utils.py (DynamicLayer.update), 4.57.
+func (t *Tape) CacheAppend(x T, d DType) T {
+	y := t.fresh(x.numel, d, LabelCache)
+	o := t.op(x)
+	if x.dtype == d {
+		o.pass(0, 0)
+	} else {
+		o.alloc(0, x.bytes(), LabelInputGradient).send(0, 0)
+	}
+	return o.out(y, 0)
+}

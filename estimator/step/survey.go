@@ -1,0 +1,149 @@
+package step
+
+// survey goes through the run for its totals alone and finds the largest moments; it returns what the first
+// micro-step leaves behind.
+func (l *Ledger) survey() (gradients int64) {
+	s := l.session
+	l.record(StageLoad, Moment{Bytes: l.total, Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
+	l.begin()
+	for m := range min(s.Accumulation, 2) {
+		before := l.total
+		l.surveyMicroStep(m)
+		if m == 0 {
+			gradients = l.total - before
+		}
+	}
+	scratch, label := l.optimizerScratch()
+	l.record(StageOptimizer, Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: label, segment: -1})
+	l.Steady = l.total - gradients
+	return gradients
+}
+
+// walk goes through the run, component by component, up to where it is told to stop.
+func (l *Ledger) walk(gradients int64) {
+	if l.stop.Stage == StageLoad {
+		return
+	}
+	l.begin()
+	first := int64(0)
+	if l.counts == nil && (l.stop.MicroStep == 1 || l.stop.Stage == StageOptimizer) {
+		// Nothing but the gradients is left of a first micro-step.
+		l.live[Gradients] += gradients
+		l.total += gradients
+		first = 1
+		if l.stop.Stage == StageOptimizer {
+			return
+		}
+	}
+	for m := first; m < min(l.session.Accumulation, 2); m++ {
+		if l.microStep(m) {
+			return
+		}
+	}
+}
+
+// surveyMicroStep walks one micro-step for its totals. A unit that is repeated is walked once: each repetition
+// starts from what the one before left, so the largest of them is the last when a unit leaves something behind
+// and the first when it takes something away.
+func (l *Ledger) surveyMicroStep(micro int64) {
+	s, p := l.session, l.session.Program
+	first := micro == 0
+	l.previous, l.current = l.current, l.previous
+	clear(l.current)
+	passed := 0 // 0 before the layers' forward, 1 after it, 2 after their backward
+	for g := range p.Segments {
+		seg := p.Segments[g]
+		stage := StageForward
+		switch {
+		case seg.Unit < 0 && (seg.Backward && passed < 2 || !seg.Backward && passed == 1):
+			stage = StageLoss
+		case seg.Backward:
+			stage = StageBackward
+		}
+		if seg.Unit >= 0 {
+			passed = 1
+			if seg.Backward {
+				passed = 2
+			}
+		}
+		start, total := l.total, l.total
+		most, at := int64(-1), 0
+		folded := seg.Unit < 0 && l.fold.unit >= 0
+		for i := seg.Start; i < seg.End; i++ {
+			e := p.Events[i]
+			bytes := rounded(p.Slots[e.Slot].Bytes)
+			if folded && l.fold.isMiddle[e.Slot] {
+				bytes *= l.fold.copies
+			}
+			switch e.Op {
+			case Alloc:
+				total += bytes
+				l.current[e.Slot] = true
+			case Free:
+				total -= bytes
+				l.current[e.Slot] = false
+			case Keep:
+				if !first {
+					total -= bytes
+				}
+				l.current[e.Slot] = false
+			case AllocFirst:
+				if first {
+					total += bytes
+				}
+			case FreePrev:
+				if l.previous[e.Slot] {
+					l.previous[e.Slot] = false
+					total -= bytes
+				}
+			case AllocOnce: // there since the first step
+			}
+			if total > most {
+				most, at = total, i
+			}
+		}
+		copies := int64(1)
+		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
+			copies = l.fold.copies
+		}
+		delta := total - start
+		l.total = start + delta*copies
+		best := Moment{Bytes: most, Stage: stage, Backward: seg.Backward, MicroStep: micro, segment: g, event: at}
+		if delta > 0 && copies > 1 {
+			best.Bytes += delta * (copies - 1)
+			best.copy = copies - 1
+		}
+		best.Layer = s.layer(seg.Unit, seg.Backward, best.copy)
+		best.Label = p.Slots[p.Events[at].Slot].Label
+		l.record(stage, best)
+		l.span(seg, stage, micro, start, delta, copies, best)
+	}
+}
+
+// span adds what is shown of a segment, every repetition of it.
+func (l *Ledger) span(seg Segment, stage Stage, micro, start, delta, copies int64, best Moment) {
+	if !l.keepSpans {
+		return
+	}
+	most := best.Bytes - best.copy*delta
+	for c := range copies {
+		l.Spans = append(l.Spans, Span{Stage: stage, Backward: seg.Backward, MicroStep: micro,
+			Layer: l.session.layer(seg.Unit, seg.Backward, c), End: start + delta*(c+1), Most: most + delta*c})
+	}
+}
+
+// layer is the unit of the model that the copy-th repetition, in order of time, of a recorded unit stands for.
+func (s *Session) layer(unit int32, backward bool, copy int64) int64 {
+	const repeated = 2
+	if s.Units <= s.Recorded || unit < repeated {
+		return int64(unit)
+	}
+	extra := s.Units - s.Recorded
+	if unit > repeated {
+		return int64(unit) + extra
+	}
+	if backward {
+		return repeated + extra - copy
+	}
+	return repeated + copy
+}
