@@ -1,0 +1,96 @@
+package model
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+func read(t testing.TB, config string) (Architecture, error) {
+	t.Helper()
+	var errs invalid.List
+	a := FromHF(json.RawMessage(config), "/model/hf_config", &errs)
+	return a, errs.Err()
+}
+
+// TestClassDefaults reads files that say only what they are: the rest comes from the class.
+func TestClassDefaults(t *testing.T) {
+	for _, c := range []struct {
+		config     string
+		parameters int64
+	}{
+		{`{"model_type": "gpt2"}`, 124_439_808},
+		{`{"model_type": "llama"}`, 6_738_415_616},
+		{`{"model_type": "mistral"}`, 7_241_732_096},
+		{`{"model_type": "smollm3"}`, 3_075_098_624},
+		{`{"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": true}`, 494_032_768},
+		{`{"model_type": "qwen3", "hidden_size": 1024, "intermediate_size": 3072, "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "tie_word_embeddings": true}`, 596_049_920},
+	} {
+		a, err := read(t, c.config)
+		if err != nil {
+			t.Errorf("%s: %v", c.config, err)
+			continue
+		}
+		if got := a.ParameterCount(); got != c.parameters {
+			t.Errorf("%s: %d parameters, want %d", c.config, got, c.parameters)
+		}
+	}
+}
+
+// TestNulls tells a null from an absent key.
+func TestNulls(t *testing.T) {
+	a, err := read(t, `{"model_type": "mistral", "num_key_value_heads": null, "sliding_window": null, "head_dim": null}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if a.KVHeads != 32 || a.SlidingWindow != 0 || a.HeadDim != 128 {
+		t.Errorf("null means derived: %d key/value heads, window %d, head size %d", a.KVHeads, a.SlidingWindow, a.HeadDim)
+	}
+}
+
+// TestKeysThatDoNotMatter ignores them, whatever they hold.
+func TestKeysThatDoNotMatter(t *testing.T) {
+	if _, err := read(t, `{"model_type": "llama", "rope_scaling": {"factor": []}, "torch_dtype": 7, "bos_token_id": "x", "anything": null}`); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestHeads refuses what is no causal language model.
+func TestHeads(t *testing.T) {
+	_, err := read(t, `{"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}`)
+	if err == nil || !strings.Contains(err.Error(), "/model/hf_config/architectures") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// TestDimensions goes through the nearest block and marks what is not a described family.
+func TestDimensions(t *testing.T) {
+	var errs invalid.List
+	a := FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, FFN: 128}, "/model/dimensions", &errs)
+	if err := errs.Err(); err != nil || a.Block != BlockLlama || !a.Generic {
+		t.Errorf("%v, %+v", err, a)
+	}
+	FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Experts: 8, NormPosition: "post"}, "/model/dimensions", &errs)
+	if err := errs.Err(); err == nil || !strings.Contains(err.Error(), "experts") || !strings.Contains(err.Error(), "norm_position") {
+		t.Errorf("both have to be named, got %v", err)
+	}
+}
+
+// FuzzFromHF throws bytes at the reader: it answers with an architecture that can be counted or with errors.
+func FuzzFromHF(f *testing.F) {
+	for _, s := range []string{`{"model_type":"gpt2"}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
+		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, config string) {
+		a, err := read(t, config)
+		if err != nil {
+			return
+		}
+		if n := a.ParameterCount(); n <= 0 || n > 2*maxParameters {
+			t.Errorf("%d parameters from %q", n, config)
+		}
+	})
+}
