@@ -82,8 +82,9 @@ func (m *gpt2) attention(t *step.Tape, x step.T) (step.T, *step.T) {
 	t.Drop(qkv)
 	eager := t.Recipe.Attention == step.AttentionEager
 	cached := t.Recipe.UseCache
-	copied := t.CopiesKVGradient(q.Dtype(), m.a.geometry(), m.mask != nil, cached)
-	k, v, q = t.Heads(k, copied && cached && !eager), t.Heads(v, copied), t.Heads(q, eager)
+	copied := t.CopiesKVGradient(m.a.geometry(), m.mask != nil, cached)
+	padded := t.PadsHeads(m.a.geometry(), m.mask != nil)
+	k, v, q = t.Heads(k, copied && !eager), t.Heads(v, copied), t.Heads(q, eager || padded)
 	if cached {
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())
@@ -99,7 +100,7 @@ func (m *gpt2) attention(t *step.Tape, x step.T) (step.T, *step.T) {
 		y, p = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Where: true, Mask: m.mask, Downcast: true, CopyKV: !cached}, q, k, v)
 		probabilities = &p
 	} else {
-		y = t.SDPA(q, k, v, m.a.geometry(), m.mask, m.a.AttentionDropout)
+		y = t.TokensFirst(t.SDPA(q, k, v, m.a.geometry(), m.mask, m.a.AttentionDropout), m.a.geometry(), m.mask != nil)
 	}
 	w, b = m.conv1D(m.a.Hidden, m.a.Hidden)
 	m.skip(2) // the causal mask and its filler, both buffers

@@ -105,7 +105,7 @@ func (m *llama) attention(t *step.Tape, x step.T, rotary bool) (step.T, *step.T)
 		return n
 	}
 	q := project(qw, qb, a.QKNorm, rotary || t.CopiesQueryGradient(heads, m.mask != nil))
-	copied := t.CopiesKVGradient(q.Dtype(), heads, m.mask != nil, cached)
+	copied := t.CopiesKVGradient(heads, m.mask != nil, cached)
 	k := project(kw, kb, a.QKNorm, rotary || copied)
 	v := project(vw, vb, false, copied)
 
@@ -149,7 +149,7 @@ func (m *llama) scores(t *step.Tape, q, k, v step.T, heads step.Heads, eager, re
 	t.Drop(qc)
 	t.Drop(kc)
 	t.Drop(vc)
-	return y, nil
+	return t.TokensFirst(y, heads, m.mask != nil), nil
 }
 
 func (m *llama) mlp(t *step.Tape, x step.T) step.T {

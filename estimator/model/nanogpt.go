@@ -73,7 +73,9 @@ func (m *nanoGPT) attention(t *step.Tape, x step.T) step.T {
 		k, q, v = t.Heads(k, false), t.Heads(q, true), t.Heads(v, true)
 		y, probabilities = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Fill: true, CopyKV: true}, q, k, v)
 	} else {
-		y = t.SDPA(q, k, v, m.a.geometry(), nil, m.a.AttentionDropout)
+		padded := t.PadsHeads(m.a.geometry(), false)
+		k, q, v = t.Heads(k, padded), t.Heads(q, padded), t.Heads(v, padded)
+		y = t.TokensFirst(t.SDPA(q, k, v, m.a.geometry(), nil, m.a.AttentionDropout), m.a.geometry(), false)
 	}
 	w, b = m.linear(m.a.Hidden, m.a.Hidden, m.a.OutBias)
 	if m.a.BufferSide > 0 {

@@ -31,19 +31,64 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
 func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
 	switch {
-	case mask == nil && q.dtype.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256:
-		return t.flash(q, k, v, h, dropout)
+	case t.PadsHeads(h, mask != nil):
+		return t.paddedFlash(q, k, v, h, dropout)
+	case t.usesFlash(h, mask != nil):
+		return t.flash(q, k, v, h, dropout, false)
 	case h.KV == h.Query:
 		return t.efficient(q, k, v, h, mask)
 	}
 	return t.mathAttention(q, k, v, h, dropout)
 }
 
+// usesFlash says whether torch chooses flash attention.
+func (t *Tape) usesFlash(h Heads, mask bool) bool {
+	return !mask && t.Recipe.Compute.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256
+}
+
+// flashAlignment is the number of elements to a multiple of which flash attention wants heads padded.
+const flashAlignment = 8
+
+// PadsHeads says whether flash attention runs on padded copies of queries, keys and values.
+func (t *Tape) PadsHeads(h Heads, mask bool) bool {
+	return t.Recipe.Attention == AttentionSDPA && t.usesFlash(h, mask) && h.Dim%flashAlignment != 0
+}
+
+// paddedFlash pads the heads of q, k and v, and returns a view that leaves the padding out.
+// Source: aten/src/ATen/native/transformers/attention.cpp (pad_last_dim), torch 2.9.
+func (t *Tape) paddedFlash(q, k, v T, h Heads, dropout float64) T {
+	wide := h
+	wide.Dim = roundUp(h.Dim, flashAlignment)
+	pad := func(x T) T {
+		y := t.fresh(x.numel/h.Dim*wide.Dim, x.dtype, LabelContiguous)
+		return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	}
+	qp, kp, vp := pad(q), pad(k), pad(v)
+	y := t.flash(qp, kp, vp, wide, dropout, true)
+	t.Drop(qp)
+	t.Drop(kp)
+	t.Drop(vp)
+	cut := y
+	cut.numel = q.numel
+	return t.op(y).alloc(0, y.bytes(), LabelInputGradient).send(0, 0).out(cut, 0)
+}
+
+// TokensFirst is y.transpose(1, 2).contiguous() of what SDPA returned, which is a copy only where that view leaves
+// padding out. It takes over y.
+func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
+	if !t.PadsHeads(h, mask) {
+		return y
+	}
+	out := t.Contiguous(y)
+	t.Drop(y)
+	return out
+}
+
 // flash is FlashAttention-2 as torch carries it. Besides its output it keeps the
 // log-sum-exp of every row and the state of the random numbers; backward needs a float32
 // accumulator for dq, a row sum, and dk, dv for every query head where heads are grouped.
 // Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (mha_fwd, mha_bwd), torch 2.9.
-func (t *Tape) flash(q, k, v T, h Heads, dropout float64) T {
+func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	b, n := t.Shape.Batch, t.Shape.Tokens
 	headRounded := roundUp(h.Dim, 32)
 	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
@@ -67,6 +112,9 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64) T {
 	o := t.op(q, k, v).save(q, k, v, y, lse, state, seed)
 	if o.i != none {
 		rows := b * h.Query * roundUp(n, 128)
+		if padded { // gradient and output come as views that have to be laid out densely
+			o.alloc(7, y.bytes(), LabelContiguous).alloc(8, y.bytes(), LabelContiguous)
+		}
 		o.alloc(0, q.bytes(), LabelInputGradient).
 			alloc(1, k.bytes(), LabelInputGradient).
 			alloc(2, v.bytes(), LabelInputGradient).
@@ -75,7 +123,11 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64) T {
 		if h.KV < h.Query {
 			o.alloc(5, q.bytes(), LabelAttentionScratch).alloc(6, q.bytes(), LabelAttentionScratch).free(6).free(5)
 		}
-		o.free(4).free(3).send(0, 0).send(1, 1).send(2, 2)
+		o.free(4).free(3)
+		if padded {
+			o.free(8).free(7)
+		}
+		o.send(0, 0).send(1, 1).send(2, 2)
 	}
 	y = o.out(y, 0)
 	t.Drop(lse)

@@ -203,12 +203,11 @@ func (t *Tape) AutocastQKV(q, k, v T) (qc, kc, vc T) {
 // copied back. Flash attention lays gradients out like its inputs, which a cache has put in that order; the
 // memory-efficient kernel always puts tokens outermost; sums over repeated heads and the
 // written-out formula do not.
-func (t *Tape) CopiesKVGradient(q DType, h Heads, mask, cached bool) bool {
-	half := q.Half() || t.autocast
+func (t *Tape) CopiesKVGradient(h Heads, mask, cached bool) bool {
 	switch {
-	case t.Recipe.Attention == AttentionEager:
+	case t.Recipe.Attention == AttentionEager, t.PadsHeads(h, mask):
 		return true
-	case !mask && half && t.Recipe.ComputeCapability >= 80:
+	case t.usesFlash(h, mask):
 		return cached
 	}
 	return h.KV < h.Query
@@ -217,6 +216,5 @@ func (t *Tape) CopiesKVGradient(q DType, h Heads, mask, cached bool) bool {
 // CopiesQueryGradient says the same of queries: their gradient comes from a kernel with tokens outermost, and from
 // the written-out formula with the heads outermost.
 func (t *Tape) CopiesQueryGradient(h Heads, mask bool) bool {
-	flash := t.Recipe.Compute.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256
-	return t.Recipe.Attention == AttentionEager || h.KV < h.Query && !mask && !flash
+	return t.Recipe.Attention == AttentionEager || t.PadsHeads(h, mask) || h.KV < h.Query && !mask && !t.usesFlash(h, mask)
 }
