@@ -73,10 +73,11 @@ func (t *Tape) paddedFlash(q, k, v T, h Heads, dropout float64) T {
 	return t.op(y).alloc(0, y.bytes(), LabelInputGradient).send(0, 0).out(cut, 0)
 }
 
-// TokensFirst is y.transpose(1, 2).contiguous() of what SDPA returned, which is a copy only where that view leaves
-// padding out. It takes over y.
+// TokensFirst is y.transpose(1, 2).contiguous() of what SDPA returned. That is a copy where a view leaves padding
+// out and behind the written-out formula; the other kernels put tokens first themselves. It takes over y.
 func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
-	if !t.PadsHeads(h, mask) {
+	written := h.KV < h.Query && !t.usesFlash(h, mask)
+	if !t.PadsHeads(h, mask) && !written {
 		return y
 	}
 	out := t.Contiguous(y)
@@ -251,10 +252,11 @@ func efficientWorkspace(n, dim int64, d DType) int64 {
 	return tile(128, 128) + 2*roundUp(n, 64)*roundUp(dim, 64)*4 + 2*lock
 }
 
-// mathAttention is the formula written out inside scaled_dot_product_attention, with
+// mathAttention is the formula written out inside scaled_dot_product_attention, in float32, with
 // the keys and values of grouped heads repeated.
 // Source: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9.
-func (t *Tape) mathAttention(q, k, v T, h Heads, dropout float64) T {
+func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
+	q, k, v := t.Float(half, LabelCast), t.Float(halfK, LabelCast), t.Float(halfV, LabelCast)
 	n := t.Shape.Tokens
 	qs := t.MulScalar(q, LabelAttentionScores)
 	ones := t.fresh(n*n, Bool, LabelAttentionMask)
@@ -282,16 +284,13 @@ func (t *Tape) mathAttention(q, k, v T, h Heads, dropout float64) T {
 	t.Drop(scores)
 	dropped := t.Dropout(p, dropout)
 	t.Drop(p)
-	y := t.BMM(dropped, vr, q.numel, LabelAttentionOutput)
-	t.Drop(dropped)
-	t.Drop(kr)
-	t.Drop(vr)
-	t.Drop(qs)
-	t.Drop(bias)
-	y = t.relaid(y)
-	out := t.Contiguous(y)
-	t.Drop(y)
-	return out
+	returned := t.Cast(dropped, half.dtype, LabelAttentionProbabilities) // the second result, which nobody takes
+	product := t.relaid(t.BMM(dropped, vr, q.numel, LabelAttentionOutput))
+	y := t.Cast(product, half.dtype, LabelAttentionOutput)
+	for _, x := range [...]T{product, returned, dropped, kr, vr, qs, bias, q, k, v} {
+		t.Drop(x)
+	}
+	return y
 }
 
 // Softmax is F.softmax over the last dimension: it keeps its result, and its backward
