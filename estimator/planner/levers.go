@@ -228,6 +228,10 @@ func smallerModels(in estimator.Input) []lever {
 				fmt.Sprintf("n_embd = %d, n_head = %d", m.Embedding, n), estimator.Model{NanoGPT: &m, Head: in.Job.Model.Head})
 		}
 	}
+	for _, c := range shallower(in.Job.Model.HFConfig) {
+		add(fmt.Sprintf("layers-%d", c.layers), "layers", "Fewer layers", fmt.Sprintf("%s = %d", c.key, c.layers),
+			estimator.Model{HFConfig: c.config, Head: in.Job.Model.Head})
+	}
 	if d := in.Job.Model.Dimensions; d != nil {
 		for _, n := range shares(d.Layers, 1, 4) {
 			m := *d
