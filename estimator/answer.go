@@ -136,6 +136,8 @@ func (r *resolved) how(name string, run *run) string {
 		switch r.optimizer {
 		case step.SGD:
 			return "plain SGD keeps none"
+		case step.AdamW8bit:
+			return p + " parameters × two moments of 1 B, with a float32 scale for every 256"
 		case step.SGDMomentum:
 			return p + " parameters × one momentum of " + stored
 		}

@@ -127,8 +127,8 @@ func randomJob(t *rapid.T) Job {
 	if rapid.Bool().Draw(t, "checkpointing") {
 		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full"}
 	}
-	name := rapid.SampledFrom([]string{"adamw", "sgd", "sgd-momentum"}).Draw(t, "optimizer")
-	implementation := "foreach"
+	name := rapid.SampledFrom([]string{"adamw", "sgd", "sgd-momentum", "adamw-8bit"}).Draw(t, "optimizer")
+	implementation := ""
 	if name == "adamw" {
 		implementation = rapid.SampledFrom([]string{"foreach", "fused", "for-loop"}).Draw(t, "implementation")
 	}

@@ -226,11 +226,12 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	}
 	choice, ok := map[kind]step.Optimizer{
 		{"adamw", ""}: step.AdamWForeach, {"adamw", "foreach"}: step.AdamWForeach, {"adamw", "fused"}: step.AdamWFused, {"adamw", "for-loop"}: step.AdamWLoop,
+		{"adamw-8bit", ""}: step.AdamW8bit, {"adamw-8bit", "bitsandbytes"}: step.AdamW8bit,
 		{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGD, {"sgd", "for-loop"}: step.SGD,
 		{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentum, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
 	}[kind{name, implementation}]
 	if !ok {
-		errs.Add("/training/optimizer", "unsupported", "optimizer %.40q with implementation %.40q is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are", o.Name, implementation)
+		errs.Add("/training/optimizer", "unsupported", "optimizer %.40q with implementation %.40q is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are, and adamw-8bit of bitsandbytes", o.Name, implementation)
 	}
 	r.optimizer = choice
 }

@@ -201,7 +201,11 @@ func (l *Ledger) tensors() []LiveTensor {
 		}
 		bytes := p.Numel * p.Dtype.Size()
 		add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, times)
-		if !p.Buffer && l.live[OptimizerState] > 0 {
+		switch {
+		case p.Buffer || l.live[OptimizerState] == 0:
+		case l.session.Optimizer == AdamW8bit:
+			eightBit(p.Numel, func(b int64) { add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: b}, times) })
+		default:
 			add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: bytes}, times*l.session.Optimizer.states())
 		}
 	})
@@ -337,6 +341,19 @@ func (l *Ledger) optimizerScratch() (scratch int64, label Label) {
 
 // states is the bytes of the optimizer's state.
 func (l *Ledger) states() int64 {
+	if l.session.Optimizer == AdamW8bit {
+		bytes, tables := int64(0), int64(0)
+		l.session.Parameters.Distinct(func(p *Parameter, times int64) {
+			if p.Buffer {
+				return
+			}
+			eightBit(p.Numel, func(b int64) { bytes += times * rounded(b) })
+			if p.Numel >= quantisedFrom {
+				tables = 2 * quantisedTable
+			}
+		})
+		return bytes + tables
+	}
 	bytes := l.session.Optimizer.states() * l.trainableBytes
 	if l.session.Optimizer == AdamWFused {
 		bytes += l.trainableCount * blockBytes // a step counter for each parameter
