@@ -114,7 +114,6 @@ func (t *Tape) Record(net Network) *Program {
 		t.Drop(x)
 	}
 	t.cut()
-	t.prog.ForwardEnd = len(t.prog.Events)
 
 	t.backward = true
 	scaled := loss

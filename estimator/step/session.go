@@ -46,12 +46,12 @@ type Session struct {
 
 	heap      Heap
 	fold      fold
-	now, last []int32 // handles by slot: in this micro-step and what the one before left
-	once      []int32
-	flat      []flatEvent
+	now, last []int32     // handles: in this micro-step and what the one before left
+	once      []int32     // handles of what is allocated once
+	flat      []flatEvent // one micro-step with all layers
 	gradients []int32
-	state     []int32
-	started   bool
+	state     []int32 // handles of the optimizer's temporaries
+	started   bool    // the optimizer's state exists
 	// book is the storage of the last account.
 	book Ledger
 }
@@ -65,7 +65,7 @@ type fold struct {
 	isMiddle []bool
 }
 
-// NewSession prepares to play s on heap.
+// begin prepares to play s on heap.
 func (s *Session) begin(heap Heap) {
 	s.heap = heap
 	s.started, s.gradients = false, s.gradients[:0]
@@ -95,6 +95,7 @@ const foldedUnits = 5
 // RecordedUnits is how many of units layer units have to be recorded.
 func RecordedUnits(units int64) int64 { return min(units, foldedUnits) }
 
+// set works out the folding of a program that was recorded with fewer units than the model has.
 func (f *fold) set(p *Program, recorded, units int64) {
 	local, middle := f.local[:0], f.isMiddle[:0]
 	*f = fold{unit: -1, local: local, isMiddle: middle}
@@ -116,7 +117,7 @@ func (f *fold) set(p *Program, recorded, units int64) {
 	f.perUnit = count[f.unit]
 }
 
-// Play runs the session on heap: load, then steps optimizer steps. after is called at the end of each phase.
+// Play runs the session on heap: the model is loaded, then steps optimizer steps follow.
 func (s *Session) Play(heap Heap, steps int) {
 	s.begin(heap)
 	s.load()

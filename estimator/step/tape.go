@@ -138,8 +138,6 @@ type Program struct {
 	Segments []Segment
 	// Prologue events, the first ones, put the first batch on the GPU and are not repeated.
 	Prologue int
-	// ForwardEnd is the index of the first event of backward.
-	ForwardEnd int
 }
 
 // Segment is the stretch of events that one layer unit's forward or backward
@@ -156,32 +154,38 @@ type Tape struct {
 	Recipe Recipe
 	Shape  Shape
 
-	prog     *Program
+	prog     *Program // what is recorded: always &program
 	program  Program
 	storages []storage
 	nodes    []node
 	acts     []act
 	params   []paramState
-	cast     []int32 // by parameter: storage of its half copy in the autocast cache, none without
-	castEdge []edge
-	cached   []int32 // parameters with a cached copy, in order of creation
+	pending  []int32 // parameters whose gradient is complete
+	regs     [maxRegs]int32
 
-	part       Part
-	unit       int32
-	layer      int32
-	backward   bool
-	noGrad     bool
-	autocast   bool
-	recompute  bool // making again what checkpointing dropped: the graph is there already
-	pending    []int32
-	spaces     [2][onceKinds]bool
-	transplant bool
-	savesLeft  int32
-	stopped    bool
+	// The autocast cache, by parameter: the storage of its half copy (none without) and the edge to it;
+	// cached lists the parameters that have one.
+	cast     []int32
+	castEdge []edge
+	cached   []int32
+
+	// Where the recording stands.
+	part     Part
+	unit     int32 // layer unit, -1 outside
+	segStart int   // first event of the running segment
+	backward bool
+	noGrad   bool
+	autocast bool
+	spaces   [2][onceKinds]bool // by thread: what is allocated once and exists
+
+	// Checkpointing.
 	layers     []checkpointed
-	regs       [maxRegs]int32
-	segStart   int
-	graphHolds []T
+	layer      int32 // index in layers while such a layer's forward runs, none outside
+	recompute  bool  // a layer runs again in backward
+	transplant bool  // and its graph exists already: what it saves goes to the waiting nodes
+	savesLeft  int32 // how many saved tensors these still wait for
+	stopped    bool  // none: the rest of the layer does not run
+	graphHolds []T   // what the checkpointed layers' closures keep alive
 }
 
 type paramState struct {
