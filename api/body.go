@@ -18,6 +18,8 @@ import (
 const (
 	// maxBodyBytes is the longest document, and the longest line of a batch.
 	maxBodyBytes = 1 << 20
+	// maxDrainedBytes is how much of a document that is too long is read and thrown away.
+	maxDrainedBytes = 16 << 20
 	// bodyTimeout is how long a document, or the next line of a batch, may take to arrive.
 	bodyTimeout = 15 * time.Second
 )
@@ -29,18 +31,6 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func
 	if err := accept(r, "application/json"); err != nil {
 		return nil, nil, err
 	}
-	if r.ContentLength > maxBodyBytes {
-		// Not a byte of it is read, and the connection is not used again.
-		w.Header().Set("Connection", "close")
-		return nil, nil, tooLarge()
-	}
-	b := bodies.Get().(*bytes.Buffer)
-	b.Reset()
-	release = func() {
-		if b.Cap() <= maxPooledBytes {
-			bodies.Put(b)
-		}
-	}
 	if r.ContentLength != 0 {
 		// Without a deadline, a client that sends a byte a minute would hold the
 		// connection for ever. It is lifted again because net/http goes on reading
@@ -51,11 +41,37 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func
 			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 		}
 	}
+	if r.ContentLength > maxBodyBytes {
+		w.Header().Set("Connection", "close")
+		drain(r)
+		return nil, nil, tooLarge()
+	}
+	b := bodies.Get().(*bytes.Buffer)
+	b.Reset()
+	release = func() {
+		if b.Cap() <= maxPooledBytes {
+			bodies.Put(b)
+		}
+	}
 	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxBodyBytes)); err != nil {
 		release()
+		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
+			drain(r)
+		}
 		return nil, nil, bodyProblem(err)
 	}
 	return b.Bytes(), release, nil
+}
+
+// drain reads the rest of a body that is too large, within reason. Many clients
+// send everything before they read: where the connection was closed on them, they
+// would report a reset and not the answer. Whoever asked first (Expect:
+// 100-continue) gets the answer instead of the leave to send, and a body that says
+// that it is larger still is not read at all.
+func drain(r *http.Request) {
+	if r.ContentLength <= maxDrainedBytes && r.Header.Get("Expect") == "" {
+		_, _ = io.CopyN(io.Discard, r.Body, maxDrainedBytes)
+	}
 }
 
 func tooLarge() error {

@@ -107,6 +107,10 @@ func (e *endless) Read(b []byte) (int, error) {
 func TestLargeBodiesAreCut(t *testing.T) {
 	h := newAPI(api.Options{})
 	for name, length := range map[string]int64{"with its length": 100 << 20, "without": -1} {
+		most := int64(18 << 20)
+		if length > 0 {
+			most = 0
+		}
 		body := &endless{}
 		r := httptest.NewRequest(http.MethodPost, "/v1/estimate", io.LimitReader(body, 100<<20))
 		r.ContentLength = length
@@ -116,9 +120,41 @@ func TestLargeBodiesAreCut(t *testing.T) {
 		if w.Code != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s: status %d", name, w.Code)
 		}
-		if n := body.read.Load(); n > 3<<20 {
+		if n := body.read.Load(); n > most {
 			t.Errorf("%s: %d bytes were read", name, n)
 		}
+	}
+}
+
+// Most clients send all of a body before they read the answer. They are to see a
+// 413 and not a connection that was reset.
+func TestLargeBodiesAreAnswered(t *testing.T) {
+	url, _ := serve(t, newAPI(api.Options{}), 0)
+	address := strings.TrimPrefix(url, "http://")
+	const size = 8 << 20
+	blank := bytes.Repeat([]byte(" "), size)
+	for name, body := range map[string][]byte{
+		"with its length": fmt.Appendf(nil, "Content-Length: %d\r\n\r\n%s", size, blank),
+		"in chunks":       fmt.Appendf(nil, "Transfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n0\r\n\r\n", size, blank),
+	} {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := fmt.Fprintf(conn, "POST /v1/estimate HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%s", address, body); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		if res.StatusCode != http.StatusRequestEntityTooLarge {
+			t.Errorf("%s: status %d", name, res.StatusCode)
+		}
+		if p := decodeProblem(t, res); p.Code != "too_large" {
+			t.Errorf("%s: %+v", name, p)
+		}
+		_ = conn.Close()
 	}
 }
 
