@@ -162,7 +162,7 @@ function responses(spec, op) {
     const examples = examplesOf(spec, media);
     const head = [make("code", {}, status), " ", response.description, " ", make("span", { class: "quiet" }, type ?? "")];
     const list = media?.schema && status < "400" ? fields(spec, media.schema) : null;
-    if (!examples.length && !list) return make("p", {}, head);
+    if (!examples.length && !list) return make("div", {}, head);
     return make("details", {}, make("summary", {}, head), list,
       examples.map((e) => [make("p", { class: "quiet" }, e.summary), make("pre", {}, make("code", {}, shown(e.value)))]));
   })];
