@@ -25,7 +25,7 @@ var (
 		"A job document may have 1 MiB. A batch may be of any length, but each of its lines may have 1 MiB."}
 	UnsupportedMediaType = Kind{"unsupported_media_type", 415, "The body's media type is not understood",
 		"Job documents are sent as application/json, batches as application/x-ndjson, both in UTF-8 and without compression."}
-	InvalidJob = Kind{"invalid_job", 422, "The job has values that cannot be",
+	InvalidJob = Kind{"invalid_job", 422, "The job has values that cannot be accepted",
 		"The document is well formed, but values in it are missing, of the wrong type, out of range or in conflict, name a GPU or model that the catalog does not have, or ask for something that is not modelled. Every problem is listed in errors, with a JSON pointer and what is accepted. A job that does not fit a card is not a problem: that is an answer."}
 	RateLimited = Kind{"rate_limited", 429, "Too many requests",
 		"This client sends more requests in a second than the service was set to take. Retry-After says when to go on."}

@@ -28,7 +28,7 @@ type Problem struct {
 	// there. It is stable.
 	Type string `json:"type" example:"/problems/invalid_job"`
 	// Title is the same for every problem of a type.
-	Title  string `json:"title" example:"The job has values that cannot be"`
+	Title  string `json:"title" example:"The job has values that cannot be accepted"`
 	Status int    `json:"status" example:"422"`
 	// Detail says what is wrong this time.
 	Detail string `json:"detail"`
