@@ -10,8 +10,6 @@ import (
 	"strconv"
 	"sync"
 
-	"github.com/rs/zerolog/hlog"
-
 	"github.com/vramplan/vramplan/api/problem"
 )
 
@@ -79,7 +77,7 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	p := *problem.From(err)
 	p.Instance = clip(r.URL.Path)
 	if cause := p.Unwrap(); cause != nil {
-		hlog.FromRequest(r).Error().Err(cause).Str("code", p.Code).Msg("no answer")
+		failure(r).Err(cause).Str("code", p.Code).Msg("no answer")
 	}
 	p.Write(w)
 }

@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/rs/zerolog/hlog"
-
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/service"
 )
@@ -142,7 +140,7 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 func (a *API) estimateLine(ctx context.Context, r *http.Request, l *line, o service.EstimateOptions) (answer []byte) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			hlog.FromRequest(r).Error().Interface("panic", cause).Bytes("stack", debug.Stack()).Int("line", l.number).Msg("panic")
+			failure(r).Interface("panic", cause).Bytes("stack", debug.Stack()).Int("line", l.number).Msg("panic")
 			answer = lineProblem(r, l.number, errPanicked)
 		}
 	}()
@@ -165,7 +163,7 @@ func lineProblem(r *http.Request, number int, err error) []byte {
 	p := *problem.From(err)
 	p.Instance = clip(r.URL.Path) + "#line=" + strconv.Itoa(number)
 	if cause := p.Unwrap(); cause != nil {
-		hlog.FromRequest(r).Error().Err(cause).Int("line", number).Str("code", p.Code).Msg("no answer")
+		failure(r).Err(cause).Int("line", number).Str("code", p.Code).Msg("no answer")
 	}
 	return p.JSON()
 }

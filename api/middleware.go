@@ -116,6 +116,11 @@ func harmless(id string) bool {
 // errPanicked stands for a panic whose value is in the log.
 var errPanicked = errors.New("panic")
 
+// failure begins a line about a fault, with the id that the client was given.
+func failure(r *http.Request) *zerolog.Event {
+	return hlog.FromRequest(r).Error().Str("request_id", r.Header.Get(requestIDHeader))
+}
+
 // recovered turns a panic into a problem. Its value and stack stay in the log.
 func (a *API) recovered(w http.ResponseWriter, r *http.Request) {
 	cause := recover()
@@ -125,8 +130,7 @@ func (a *API) recovered(w http.ResponseWriter, r *http.Request) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause) // net/http's own way to drop a connection
 	}
-	hlog.FromRequest(r).Error().Interface("panic", cause).Bytes("stack", debug.Stack()).
-		Str("request_id", r.Header.Get(requestIDHeader)).Msg("panic")
+	failure(r).Interface("panic", cause).Bytes("stack", debug.Stack()).Msg("panic")
 	a.metrics.panics.Inc()
 	// Where the answer has begun, net/http ignores the second status.
 	a.refuse(w, r, errPanicked)

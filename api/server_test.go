@@ -17,6 +17,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/rs/zerolog"
+
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
@@ -79,8 +81,18 @@ func TestUnknownErrorsStayInTheLog(t *testing.T) {
 		context.DeadlineExceeded:                                                             503,
 		&service.Error{Code: service.CodeUnavailable, Message: "the catalog cannot be read"}: 503,
 	} {
-		h := askedAPI(api.Options{}, func(context.Context, estimator.Job) (*estimator.Result, error) { return nil, err })
+		var out bytes.Buffer
+		logger := zerolog.New(&out)
+		h := askedAPI(api.Options{Logger: &logger}, func(context.Context, estimator.Job) (*estimator.Result, error) { return nil, err })
 		res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
+		for line := range strings.Lines(out.String()) {
+			if !strings.Contains(line, `"request_id":"`+res.Header.Get("X-Request-Id")+`"`) {
+				t.Errorf("a line of the log that the id of the answer does not find: %s", line)
+			}
+		}
+		if !strings.Contains(out.String(), err.Error()) {
+			t.Errorf("the log does not say %q: %s", err, &out)
+		}
 		if res.StatusCode != want {
 			t.Errorf("%v: status %d, want %d", err, res.StatusCode, want)
 		}
