@@ -12,7 +12,7 @@ import (
 type Plan struct {
 	estimator.Job
 	// EffectiveBatch is in sequences over all GPUs and accumulation steps; 0 means what the job has today.
-	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=1125899906842624"`
+	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=2147483648"`
 }
 
 // Decode reads a job to be estimated. The error is an *[invalid.Error].

@@ -232,7 +232,7 @@ func TestDecodePlan(t *testing.T) {
 	}
 	_, err = jobdoc.DecodePlan([]byte(`{"model": {"preset": "gpt2"}, "effective_batch": -1, "training": {"micro_batch": -1}}`))
 	want := []string{
-		"out_of_range /effective_batch: -1 was given; accepted: a whole number from 1 to 1125899906842624",
+		"out_of_range /effective_batch: -1 was given; accepted: a whole number from 1 to 2147483648",
 		"out_of_range /training/micro_batch: -1 was given; accepted: a whole number from 1 to 1073741824",
 	}
 	if diff := cmp.Diff(want, lines(t, err)); diff != "" {
