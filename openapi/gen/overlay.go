@@ -105,7 +105,7 @@ var problemDescriptions = map[string]string{
 	"408": "The body did not arrive in time",
 	"413": "The body is larger than 1 MiB",
 	"415": "The body's media type is not understood",
-	"422": "Values that cannot be, or that are not modelled; all of them are listed",
+	"422": "Values that cannot be accepted, or that are not modelled; all of them are listed",
 	"429": "Too many requests from this client",
 	"500": "A fault of the service",
 	"503": "Too much to do, or not ready",
