@@ -36,7 +36,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 	}
 	res.Components = r.components(run)
 	res.Phases = phases(l)
-	res.Notes = r.notes(run, res)
+	res.Notes = r.notes(run, res, in.GPUs)
 	if in.Timeline {
 		res.Timeline = r.timeline(run)
 	}
@@ -156,7 +156,11 @@ func (r *resolved) how(name string, run *run) string {
 	case "communication":
 		return "one GPU"
 	case "allocator":
-		return "reserved by PyTorch's caching allocator beyond what is alive at this moment"
+		s := "reserved by PyTorch's caching allocator beyond what is alive at this moment"
+		if inside := run.figures.Allocated - run.ledger.Peak.Bytes; inside > 0 {
+			s += fmt.Sprintf(", %s of it the unused ends of blocks", Bytes(inside))
+		}
+		return s
 	case "cuda_context":
 		return "CUDA context and loaded kernels, outside PyTorch's allocator (246 to 553 MiB seen)"
 	}

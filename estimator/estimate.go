@@ -15,6 +15,9 @@ const Version = "0.1.0"
 // Reference is the software whose allocations are replayed.
 const Reference = "torch-2.9.1"
 
+// transformersVersion is the transformers whose models are replayed.
+const transformersVersion = "4.57.6"
+
 // Calibration names the constants that were fitted rather than derived (memory.Device).
 const Calibration = "builtin-1"
 

@@ -231,6 +231,10 @@ func TestRefusals(t *testing.T) {
 			j.Training.Distributed = &Distributed{WorldSize: 8}
 		}, []string{"/training/compile", "/training/distributed", "/training/lora"}},
 		{"flash attention in float32", func(j *Job) { j.Training.Attention, j.Training.Precision = "flash", PrecisionFP32 }, []string{"/training/attention"}},
+		{"quantized weights", func(j *Job) {
+			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","quantization_config":{"load_in_4bit":true}}`)}
+		}, []string{"/model/hf_config/quantization_config"}},
+		{"a rank without GaLore", func(j *Job) { j.Training.Optimizer = &Optimizer{Name: "adamw", Rank: 8} }, []string{"/training/optimizer/rank"}},
 		{"a preset without a catalog", func(j *Job) { j.Model = Model{Preset: "gpt2"} }, []string{"/model/preset"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -247,6 +251,41 @@ func TestRefusals(t *testing.T) {
 			}
 			if strings.Join(got, " ") != strings.Join(c.pointers, " ") {
 				t.Errorf("named %v, want %v: %v", got, c.pointers, err)
+			}
+		})
+	}
+}
+
+// TestNotesOnAssumptions asks for what a card cannot do or the replay does not tell apart.
+func TestNotesOnAssumptions(t *testing.T) {
+	volta := GPU{ID: "volta", ComputeCapability: 70, Multiprocessors: 80, UsableBytes: 16 << 30, Vendor: "NVIDIA"}
+	ampere := GPU{ID: "ampere", ComputeCapability: 80, Multiprocessors: 108, UsableBytes: 40 << 30, Vendor: "NVIDIA"}
+	other := GPU{ID: "other", UsableBytes: 64 << 30, Vendor: "AMD"}
+	for _, c := range []struct {
+		name     string
+		training Training
+		gpus     []GPU
+		want     []string
+	}{
+		{"what every card has", Training{MicroBatch: 1, Attention: "flash"}, []GPU{ampere}, nil},
+		{"flash attention and bfloat16 before Ampere", Training{MicroBatch: 1, Attention: "flash"}, []GPU{ampere, volta}, []string{"no-flash-attention volta", "bf16-emulated volta"}},
+		{"half precision on Volta", Training{MicroBatch: 1, Precision: PrecisionAMPFP16}, []GPU{volta}, nil},
+		{"a card of another vendor", Training{MicroBatch: 1}, []GPU{other}, []string{"other-vendor other"}},
+		{"versions", Training{MicroBatch: 1, Versions: map[string]string{"torch": "2.1"}}, []GPU{ampere}, []string{"versions-not-distinguished training.versions was given; every answer is for torch-2.9.1 and transformers 4.57.6"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			res := mustEstimate(t, Input{GPUs: c.gpus, Job: Job{Training: c.training,
+				Model: Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 64, Vocabulary: 100}}}})
+			var got []string
+			for _, n := range res.Notes {
+				switch n.Code {
+				case "no-flash-attention", "bf16-emulated", "other-vendor", "versions-not-distinguished":
+					who, _, _ := strings.Cut(n.Text, ":")
+					got = append(got, n.Code+" "+who)
+				}
+			}
+			if strings.Join(got, "|") != strings.Join(c.want, "|") {
+				t.Errorf("noted %q, want %q", got, c.want)
 			}
 		})
 	}

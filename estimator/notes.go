@@ -2,12 +2,13 @@ package estimator
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // notes explain an answer: what holds the peak, what comes close, what was assumed.
-func (r *resolved) notes(run *run, res *Result) []Note {
+func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 	l, f := run.ledger, run.figures
 	m := &l.Peak
 	notes := []Note{}
@@ -47,6 +48,43 @@ func (r *resolved) notes(run *run, res *Result) []Note {
 	}
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
+	}
+	return append(notes, r.assumptions(run, gpus)...)
+}
+
+// assumptions are the notes about what was asked for and does not change the bytes, or may not run at all.
+func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
+	notes := []Note{}
+	on := func(code, text string, is func(*GPU) bool) {
+		var ids []string
+		for i := range gpus {
+			if is(&gpus[i]) {
+				ids = append(ids, gpus[i].ID)
+			}
+		}
+		if len(ids) == 0 {
+			return
+		}
+		named := strings.Join(ids[:min(len(ids), 4)], ", ")
+		if more := len(ids) - 4; more > 0 {
+			named += fmt.Sprintf(" and %d more", more)
+		}
+		notes = append(notes, Note{Code: code, Text: named + ": " + text})
+	}
+	below := func(capability int) func(*GPU) bool {
+		return func(g *GPU) bool { return g.ComputeCapability > 0 && g.ComputeCapability < capability }
+	}
+	if r.flash {
+		on("no-flash-attention", "FlashAttention-2 needs compute capability 8.0; replayed with the memory-efficient kernel that PyTorch has here", below(80))
+	}
+	if run.recipe.Compute == step.BF16 {
+		on("bf16-emulated", "no bfloat16 in hardware below compute capability 8.0; PyTorch emulates it, slowly", below(80))
+	}
+	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor were not measured",
+		func(g *GPU) bool { return g.Vendor != "" && !strings.EqualFold(g.Vendor, "nvidia") })
+	if r.versions {
+		notes = append(notes, Note{Code: "versions-not-distinguished",
+			Text: "training.versions was given; every answer is for " + Reference + " and transformers " + transformersVersion})
 	}
 	return notes
 }

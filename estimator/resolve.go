@@ -1,6 +1,8 @@
 package estimator
 
 import (
+	"fmt"
+
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -18,6 +20,8 @@ type resolved struct {
 	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
 	confidence float64
 	reserve    int64
+	// flash: FlashAttention was asked for by name. versions: the job named versions.
+	flash, versions bool
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
@@ -108,6 +112,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	positive("gradient_accumulation", t.GradientAccumulation, true)
 	r.context(t, errs)
 
+	r.flash, r.versions = t.Attention == "flash", len(t.Versions) > 0
 	rc := &r.recipe
 	rc.Accumulation = max(t.GradientAccumulation, 1)
 	r.precision(t, errs)
@@ -219,6 +224,9 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	if o.InBackward {
 		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer inside backward is not modelled yet")
 	}
+	if o.Rank != 0 {
+		errs.Add("/training/optimizer/rank", "unsupported", "rank belongs to galore-adamw, which is not modelled yet; leave it out")
+	}
 	type kind struct{ name, implementation string }
 	name, implementation := o.Name, o.Implementation
 	if name == "" || name == "adam" {
@@ -231,7 +239,11 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 		{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentum, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
 	}[kind{name, implementation}]
 	if !ok {
-		errs.Add("/training/optimizer", "unsupported", "optimizer %.40q with implementation %.40q is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are, and adamw-8bit of bitsandbytes", o.Name, implementation)
+		asked := fmt.Sprintf("%.40q", o.Name)
+		if implementation != "" {
+			asked += fmt.Sprintf(" with the implementation %.40q", implementation)
+		}
+		errs.Add("/training/optimizer", "unsupported", "optimizer %s is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are, and adamw-8bit of bitsandbytes", asked)
 	}
 	r.optimizer = choice
 }

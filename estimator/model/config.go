@@ -143,8 +143,11 @@ var names = map[Block]fieldNames{
 
 type fieldNames struct{ heads, hidden, kv, dim string }
 
-// head refuses what is not a causal language model.
+// head refuses what is not a causal language model with weights of the stored type.
 func (c *config) head() {
+	if c.given["quantization_config"] != nil {
+		c.errs.Add(c.pointer+"/quantization_config", "unsupported", "quantized weights are not modelled yet; leave quantization_config out to train the weights unquantized")
+	}
 	list, ok := c.given["architectures"].([]any)
 	if !ok || len(list) == 0 {
 		return

@@ -28,7 +28,7 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 		}
 	}
 	if !found.fits() {
-		s.notes.add("nothing_fits", "No combination of the settings that were tried makes the job fit; the smallest takes %s of %s.",
+		s.notes.add("nothing-fits", "No combination of the settings that were tried makes the job fit; the smallest takes %s of %s.",
 			estimator.Bytes(found.deviceBytes()), estimator.Bytes(found.fit().UsableBytes))
 		if len(found.with.levers) == 0 {
 			return nil, nil

@@ -57,12 +57,12 @@ func (s *search) caveats(accumulates bool) {
 		return
 	}
 	if s.tool != "nanogpt" {
-		s.notes.add("loss_normalisation", "Accumulation equals the larger batch only if the loss is divided by the tokens of the whole effective batch; "+
+		s.notes.add("loss-normalisation", "Accumulation equals the larger batch only if the loss is divided by the tokens of the whole effective batch; "+
 			"a mean of per-micro-batch means gives short sequences too much weight (transformers before 4.46 does so, and some models after it). Sequences of equal length are not affected.")
-		s.notes.add("partial_window", "Where the last accumulation window of an epoch is not full, some trainers still divide by the configured count.")
+		s.notes.add("partial-window", "Where the last accumulation window of an epoch is not full, some trainers still divide by the configured count.")
 	}
 	if family == "clip" {
-		s.notes.add("contrastive_loss", "The contrastive loss sees only the pairs of its own micro-batch as negatives, so accumulation does not give the loss of the larger batch.")
+		s.notes.add("contrastive-loss", "The contrastive loss sees only the pairs of its own micro-batch as negatives, so accumulation does not give the loss of the larger batch.")
 	}
 	d := t.Distributed
 	if d == nil || s.batch.gpus < 2 {
@@ -70,10 +70,10 @@ func (s *search) caveats(accumulates bool) {
 	}
 	switch d.Data {
 	case "fsdp", "zero3":
-		s.notes.add("fsdp_no_sync", "Every micro-step gathers the sharded parameters again; no_sync saves the reduction between micro-steps but keeps whole gradients on each GPU. The step times here count neither.")
+		s.notes.add("fsdp-no-sync", "Every micro-step gathers the sharded parameters again; no_sync saves the reduction between micro-steps but keeps whole gradients on each GPU. The step times here count neither.")
 	case "zero2", "zero1":
-		s.notes.add("ddp_no_sync", "Gradients should be reduced once a step, not once a micro-step. The step times here count no communication.")
+		s.notes.add("ddp-no-sync", "Gradients should be reduced once a step, not once a micro-step. The step times here count no communication.")
 	default:
-		s.notes.add("ddp_no_sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced once a step; a reduction in every micro-step can double the time of a step. The step times here count no communication.")
+		s.notes.add("ddp-no-sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced once a step; a reduction in every micro-step can double the time of a step. The step times here count no communication.")
 	}
 }

@@ -154,7 +154,7 @@ func TestDataParallelGPUsShareTheBatch(t *testing.T) {
 	if got, want := p.Options[0].Settings[1], "gradient_accumulation_steps = 64"; got != want {
 		t.Errorf("setting %q, want %q", got, want)
 	}
-	if noteOf(p, "ddp_no_sync") == "" {
+	if noteOf(p, "ddp-no-sync") == "" {
 		t.Error("no note on no_sync")
 	}
 }
@@ -167,7 +167,7 @@ func TestGPUsThatDoNotDivideTheBatch(t *testing.T) {
 	if len(p.Pairs) != 0 || p.Recommended != nil {
 		t.Fatalf("%d pairs and recommended %v, want none", len(p.Pairs), p.Recommended)
 	}
-	if note := noteOf(p, "no_exact_pair"); !strings.Contains(note, "511 (-0.2 %) and 518 (+1.2 %)") {
+	if note := noteOf(p, "no-exact-pair"); !strings.Contains(note, "511 (-0.2 %) and 518 (+1.2 %)") {
 		t.Errorf("note %q does not name the nearest batches", note)
 	}
 	if len(p.Options) == 0 || p.Options[0].DeviationPercent == 0 || !p.Options[0].ChangesTraining {
@@ -238,7 +238,7 @@ func TestPairsBeyondWhatCanBeEstimated(t *testing.T) {
 	if len(p.Pairs) != 9 || p.Pairs[0].MicroBatch != 256 {
 		t.Errorf("%d pairs from %d, want 9 from 256", len(p.Pairs), p.Pairs[0].MicroBatch)
 	}
-	if noteOf(p, "pairs_left_out") == "" {
+	if noteOf(p, "pairs-left-out") == "" {
 		t.Error("the pair is left out silently")
 	}
 }
@@ -275,7 +275,7 @@ func TestOtherGPUsOfTheJob(t *testing.T) {
 	r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{ID: "rtx-3050", UsableBytes: 6000 * mib}, estimator.GPU{ID: "rtx-4090", UsableBytes: 24000 * mib})
 	p := mustMake(t, r, storyFake())
 	want := "The plan is for rtx-4070. Of the job's other GPUs, 8 × 64: rtx-3050: does not fit, rtx-4090: fits."
-	if got := noteOf(p, "other_gpus"); got != want {
+	if got := noteOf(p, "other-gpus"); got != want {
 		t.Errorf("note %q, want %q", got, want)
 	}
 }

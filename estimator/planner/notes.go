@@ -33,7 +33,7 @@ func (n *notes) refusedPairs(js []judged) {
 		return
 	}
 	smallest := slices.MinFunc(js, func(a, b judged) int { return int(a.micro - b.micro) })
-	n.add("pairs_left_out", "%s with a micro-batch of %d or more cannot be estimated and %s not listed: %v.",
+	n.add("pairs-left-out", "%s with a micro-batch of %d or more cannot be estimated and %s not listed: %v.",
 		count(len(js), "pair"), smallest.micro, map[bool]string{true: "is", false: "are"}[len(js) == 1], smallest.err)
 }
 
@@ -59,7 +59,7 @@ func (s *search) explain(recommended *judged, edge limit, p *Plan) error {
 	if s.gpu.PeakFLOPS <= 0 || s.gpu.BandwidthBytesPerSecond <= 0 || s.gpu.Multiprocessors <= 0 {
 		facts = " Some data of this card are not known and were replaced by usual ones."
 	}
-	s.notes.add("step_time_model", "Relative step times come from a model, not from a run: time for the same number of tokens, relative to %s.%s", relativeTo, facts)
+	s.notes.add("step-time-model", "Relative step times come from a model, not from a run: time for the same number of tokens, relative to %s.%s", relativeTo, facts)
 	return nil
 }
 
@@ -70,14 +70,14 @@ func (s *search) explainToday() {
 	}
 	switch t.fit().Verdict {
 	case estimator.Fits:
-		s.notes.add("today_fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.fit().UsableBytes))
+		s.notes.add("today-fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.fit().UsableBytes))
 	case estimator.Unknown:
 	default:
-		s.notes.add("today_short", "The job as it is today takes %s (up to %s); the card has %s. The peak is in %s.",
+		s.notes.add("today-short", "The job as it is today takes %s (up to %s); the card has %s. The peak is in %s.",
 			estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.highBytes()), estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
 	}
 	if !s.batch.exact() {
-		s.notes.add("today_differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
+		s.notes.add("today-differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
 			t.micro, t.accum, count(int(s.batch.gpus), "data-parallel GPU"), s.batch.effective(t.micro, t.accum), s.batch.target)
 	}
 }
@@ -88,7 +88,7 @@ func (s *search) explainEdge(edge limit) {
 		return
 	}
 	more := (next.deviceBytes() - best.deviceBytes()) / (next.micro - best.micro)
-	s.notes.add("largest_micro_batch", "A micro-batch of %d is the largest that fits. One more sequence takes about %s; at %d the upper bound passes the card by %s.",
+	s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more sequence takes about %s; at %d the upper bound passes the card by %s.",
 		best.micro, estimator.Bytes(more), next.micro, estimator.Bytes(next.highBytes()-next.fit().UsableBytes))
 }
 
@@ -118,14 +118,14 @@ func (s *search) explainFloor() {
 func (s *search) explainBatch() {
 	b := s.batch
 	if b.target/b.gpus > maxMicroBatch {
-		s.notes.add("pairs_left_out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job may ask for them.", maxMicroBatch)
+		s.notes.add("pairs-left-out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job may ask for them.", maxMicroBatch)
 	}
 	if b.target%b.gpus != 0 {
 		var near []string
 		for _, n := range b.nearest() {
 			near = append(near, fmt.Sprintf("%d (%+.2g %%)", n, b.deviation(n)))
 		}
-		s.notes.add("no_exact_pair", "%d sequences cannot be shared evenly by %d data-parallel GPUs. The nearest effective batches are %s.",
+		s.notes.add("no-exact-pair", "%d sequences cannot be shared evenly by %d data-parallel GPUs. The nearest effective batches are %s.",
 			b.target, b.gpus, strings.Join(near, " and "))
 	}
 }
@@ -162,7 +162,7 @@ func (s *search) explainOtherGPUs(recommended *judged) error {
 			}
 		}
 	}
-	s.notes.add("other_gpus", "The plan is for %s. Of the job's other GPUs, %d × %d: %s.", s.gpu.ID, j.micro, j.accum, strings.Join(named, ", "))
+	s.notes.add("other-gpus", "The plan is for %s. Of the job's other GPUs, %d × %d: %s.", s.gpu.ID, j.micro, j.accum, strings.Join(named, ", "))
 	return nil
 }
 

@@ -49,7 +49,7 @@ func TestCombinationOfLevers(t *testing.T) {
 
 	r.Input.GPUs[0].UsableBytes = 100 * mib
 	p = mustMake(t, r, storyFake())
-	if noteOf(p, "nothing_fits") == "" {
+	if noteOf(p, "nothing-fits") == "" {
 		t.Error("no note that nothing fits")
 	}
 	for _, o := range p.Options {
@@ -63,7 +63,7 @@ func TestJobThatFits(t *testing.T) {
 	r := story()
 	r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 2, 256
 	p := mustMake(t, r, storyFake())
-	if noteOf(p, "today_fits") == "" {
+	if noteOf(p, "today-fits") == "" {
 		t.Error("no note that the job fits")
 	}
 	first := p.Options[0]
