@@ -38,13 +38,11 @@ type Allocator struct {
 }
 
 type block struct {
-	addr, size         int64
-	prev, next         int32 // neighbours in the same segment, none at its ends
-	prevFree, nextFree int32 // neighbours in the list of free blocks of its size
-	list               int32 // that list, none while it is not known
-	pool               uint8
-	free               bool
-	unmapped           bool // the part of an expandable segment that has no memory yet
+	addr, size int64
+	prev, next int32 // neighbours in the same segment, none at its ends
+	pool       uint8
+	free       bool
+	unmapped   bool // the part of an expandable segment that has no memory yet
 }
 
 const none int32 = -1
@@ -73,7 +71,7 @@ func (a *Allocator) Reset(expandable bool, limit int64) {
 	if expandable {
 		const farApart = int64(1) << 50
 		for p := range a.pools {
-			a.pools[p].tail = a.newBlock(block{addr: int64(p) * farApart, size: farApart / 2, prev: none, next: none, list: none, pool: uint8(p), unmapped: true})
+			a.pools[p].tail = a.newBlock(block{addr: int64(p) * farApart, size: farApart / 2, prev: none, next: none, pool: uint8(p), unmapped: true})
 		}
 	}
 }
@@ -108,12 +106,12 @@ func (a *Allocator) Alloc(bytes int64) int32 {
 		split = rest >= minBlockBytes
 	}
 	if split {
-		r := a.newBlock(block{addr: b.addr + n, size: rest, prev: i, next: b.next, list: none, pool: p, free: true})
+		r := a.newBlock(block{addr: b.addr + n, size: rest, prev: i, next: b.next, pool: p, free: true})
 		b = &a.blocks[i]
 		if b.next != none {
 			a.blocks[b.next].prev = r
 		}
-		b.next, b.size, b.list = r, n, none
+		b.next, b.size = r, n
 		a.insert(r)
 	}
 	b.free = false
@@ -135,7 +133,7 @@ func (a *Allocator) Free(handle int32) {
 	if p := b.prev; p != none && a.blocks[p].free {
 		o := &a.blocks[p]
 		a.remove(p)
-		b.addr, b.prev, b.list = o.addr, o.prev, none
+		b.addr, b.prev = o.addr, o.prev
 		b.size += o.size
 		if b.prev != none {
 			a.blocks[b.prev].next = handle
@@ -145,7 +143,7 @@ func (a *Allocator) Free(handle int32) {
 	if q := b.next; q != none && a.blocks[q].free {
 		o := &a.blocks[q]
 		a.remove(q)
-		b.next, b.list = o.next, none
+		b.next = o.next
 		b.size += o.size
 		if b.next != none {
 			a.blocks[b.next].prev = handle
@@ -157,8 +155,8 @@ func (a *Allocator) Free(handle int32) {
 
 // find takes a free block of at least n bytes out of pool p, or makes one.
 func (a *Allocator) find(p uint8, n int64) int32 {
-	i := a.pools[p].fit(n)
-	if i == none {
+	at := a.pools[p].fit(n)
+	if !at.ok {
 		if a.expandable {
 			return a.expand(p, n)
 		}
@@ -166,14 +164,15 @@ func (a *Allocator) find(p uint8, n int64) int32 {
 	}
 	if a.expandable { // of the candidates in order, up to the first whose segment could not grow less
 		for {
-			next := a.pools[p].after(&a.blocks[i])
-			if next == none || a.growable(next) >= a.growable(i) {
+			next := a.pools[p].after(at)
+			if !next.ok || a.growable(a.pools[p].index(next)) >= a.growable(a.pools[p].index(at)) {
 				break
 			}
-			i = next
+			at = next
 		}
 	}
-	a.remove(i)
+	i := a.pools[p].index(at)
+	a.pools[p].takeAt(at)
 	return i
 }
 
@@ -197,7 +196,7 @@ func (a *Allocator) segment(p uint8, n int64) int32 {
 	if !a.reserve(size) {
 		return none
 	}
-	i := a.newBlock(block{addr: a.nextAddr, size: size, prev: none, next: none, list: none, pool: p})
+	i := a.newBlock(block{addr: a.nextAddr, size: size, prev: none, next: none, pool: p})
 	a.nextAddr += size + roundLargeBytes
 	return i
 }
@@ -223,10 +222,9 @@ func (a *Allocator) expand(p uint8, n int64) int32 {
 	if last != none {
 		a.remove(last)
 		a.blocks[last].size += need
-		a.blocks[last].list = none
 	} else {
 		t := a.blocks[tail]
-		last = a.newBlock(block{addr: t.addr, size: need, prev: t.prev, next: tail, list: none, pool: p})
+		last = a.newBlock(block{addr: t.addr, size: need, prev: t.prev, next: tail, pool: p})
 		if t.prev != none {
 			a.blocks[t.prev].next = last
 		}
@@ -255,19 +253,15 @@ func (a *Allocator) reserve(size int64) bool {
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) releaseCached() {
 	for p := range a.pools {
-		pool := &a.pools[p]
-		for r := pool.next(0); r >= 0; r = pool.next(r + 1) {
-			for i := pool.first[pool.lists[r]]; i != none; {
-				b := &a.blocks[i]
-				next := b.nextFree
-				if b.prev == none && b.next == none {
-					a.reserved -= b.size
-					pool.remove(a.blocks, i)
-					a.spare = append(a.spare, i)
-				}
-				i = next
+		a.pools[p].filter(func(i int32) bool {
+			b := &a.blocks[i]
+			if b.prev != none || b.next != none {
+				return true
 			}
-		}
+			a.reserved -= b.size
+			a.spare = append(a.spare, i)
+			return false
+		})
 	}
 }
 
@@ -282,9 +276,15 @@ func (a *Allocator) newBlock(b block) int32 {
 	return int32(len(a.blocks) - 1)
 }
 
-func (a *Allocator) insert(i int32) { a.pools[a.blocks[i].pool].insert(a.blocks, i) }
+func (a *Allocator) insert(i int32) {
+	b := &a.blocks[i]
+	a.pools[b.pool].insert(b.size, b.addr, i)
+}
 
-func (a *Allocator) remove(i int32) { a.pools[a.blocks[i].pool].remove(a.blocks, i) }
+func (a *Allocator) remove(i int32) {
+	b := &a.blocks[i]
+	a.pools[b.pool].remove(b.size, b.addr)
+}
 
 // Address is where the block of a handle lies.
 func (a *Allocator) Address(handle int32) int64 { return a.blocks[handle].addr }
@@ -294,7 +294,7 @@ func (a *Allocator) Address(handle int32) int64 { return a.blocks[handle].addr }
 func (a *Allocator) State() uint64 {
 	h := mix(uint64(a.reserved), uint64(a.allocated))
 	for p := range a.pools {
-		h = a.pools[p].hash(a.blocks, h)
+		h = a.pools[p].hash(h)
 	}
 	return h
 }

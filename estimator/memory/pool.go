@@ -5,32 +5,46 @@ import (
 	"slices"
 )
 
-// pool orders the free blocks of one kind by size and then by address. There are many blocks of few sizes, and a step
-// gives them back in the reverse of the order in which it took them; so each size has a list of its own, threaded
-// through the blocks with the lowest address first, and a bit that says whether there is anything in it. A size
-// stays when its list is empty: it comes back in every layer and every micro-step.
+// pool holds the free blocks of one kind, ordered by size and then by address. There are
+// many blocks of few sizes, and a step gives them back in the reverse of the order in which it took
+// them; so each size has a list of its own, with the lowest address at its end, found by a hash
+// table, and a bit that says whether there is anything in it. Sizes stay when their list is empty: they come back
+// in every layer and every micro-step.
 type pool struct {
 	sizes  []int64  // ascending
-	lists  []int32  // by rank in sizes: which list holds that size
+	lists  []int32  // by rank in sizes: which of buckets holds that size
 	filled []uint64 // by rank: a bit for lists that are not empty
+	rank   []int32  // by bucket: its size's rank
 
-	rank        []int32 // by list: its size's rank
-	first, last []int32 // by list: its blocks with the lowest and the highest address
+	buckets [][]freeBlock
+	table   []slot // open addressing, size → bucket
+	tail    int32  // expandable: the unmapped end of the pool's one segment
+}
 
-	table []slot // open addressing, size → list
-	tail  int32  // expandable: the unmapped end of the pool's one segment
+type freeBlock struct {
+	addr  int64
+	index int32
 }
 
 type slot struct {
-	size int64 // 0 where there is nothing
-	list int32
+	size   int64 // 0 where there is nothing
+	bucket int32
+}
+
+// position is a place in a pool.
+type position struct {
+	rank, item int
+	ok         bool
 }
 
 const firstTable = 256
 
 func (p *pool) reset() {
-	p.sizes, p.lists, p.rank, p.first, p.last = p.sizes[:0], p.lists[:0], p.rank[:0], p.first[:0], p.last[:0]
+	p.sizes, p.lists, p.rank = p.sizes[:0], p.lists[:0], p.rank[:0]
 	clear(p.filled)
+	for i := range p.buckets {
+		p.buckets[i] = p.buckets[i][:0]
+	}
 	if p.table == nil {
 		p.table = make([]slot, firstTable)
 	}
@@ -38,13 +52,13 @@ func (p *pool) reset() {
 	p.tail = none
 }
 
-func (p *pool) probe(size int64) *slot {
+func (p *pool) probe(size int64) int {
 	mask := len(p.table) - 1
 	i := int(uint64(size)*0x9e3779b97f4a7c15>>40) & mask
 	for p.table[i].size != size && p.table[i].size != 0 {
 		i = (i + 1) & mask
 	}
-	return &p.table[i]
+	return i
 }
 
 // sizeAt is the rank of the first size that is at least n.
@@ -77,46 +91,63 @@ func (p *pool) next(r int) int {
 	return w<<6 | bits.TrailingZeros64(word)
 }
 
-// fit is the smallest block of at least n bytes, of equal ones that with the lowest address, or none.
-func (p *pool) fit(n int64) int32 {
-	s := p.probe(n)
-	if s.size == 0 {
-		return p.from(p.sizeAt(n))
+// fit is the smallest block of at least n bytes, of equal ones that with the lowest address.
+func (p *pool) fit(n int64) position {
+	var r int
+	if s := &p.table[p.probe(n)]; s.size != 0 {
+		r = int(p.rank[s.bucket])
+	} else {
+		r = p.sizeAt(n)
 	}
-	if b := p.first[s.list]; b != none {
-		return b
-	}
-	return p.from(int(p.rank[s.list]) + 1)
+	return p.first(r)
 }
 
-// from is the first block of the sizes from rank r on, or none.
-func (p *pool) from(r int) int32 {
+// first is the first block of the sizes from rank r on.
+func (p *pool) first(r int) position {
 	if r = p.next(r); r < 0 {
-		return none
+		return position{}
 	}
-	return p.first[p.lists[r]]
+	return position{rank: r, item: len(p.buckets[p.lists[r]]) - 1, ok: true}
 }
 
-// after is the block that follows b in the pool's order, or none.
-func (p *pool) after(b *block) int32 {
-	if b.nextFree != none {
-		return b.nextFree
+// after is the place that follows at.
+func (p *pool) after(at position) position {
+	if at.item > 0 {
+		at.item--
+		return at
 	}
-	return p.from(int(p.rank[b.list]) + 1)
+	return p.first(at.rank + 1)
 }
 
-// list finds the list of a size, or starts one.
-func (p *pool) list(size int64) int32 {
-	s := p.probe(size)
+func (p *pool) index(at position) int32 { return p.buckets[p.lists[at.rank]][at.item].index }
+
+func (p *pool) takeAt(at position) {
+	b := &p.buckets[p.lists[at.rank]]
+	if at.item == len(*b)-1 {
+		*b = (*b)[:at.item]
+	} else {
+		*b = slices.Delete(*b, at.item, at.item+1)
+	}
+	if len(*b) == 0 {
+		p.filled[at.rank>>6] &^= 1 << (uint(at.rank) & 63)
+	}
+}
+
+// bucket finds the list of a size, or starts one.
+func (p *pool) bucket(size int64) int32 {
+	s := &p.table[p.probe(size)]
 	if s.size != 0 {
-		return s.list
+		return s.bucket
 	}
-	k := int32(len(p.rank))
-	s.size, s.list = size, k
+	b := int32(len(p.rank))
+	if int(b) == len(p.buckets) {
+		p.buckets = append(p.buckets, nil)
+	}
+	s.size, s.bucket = size, b
 	r := p.sizeAt(size)
 	p.sizes = slices.Insert(p.sizes, r, size)
-	p.lists = slices.Insert(p.lists, r, k)
-	p.rank, p.first, p.last = append(p.rank, 0), append(p.first, none), append(p.last, none)
+	p.lists = slices.Insert(p.lists, r, b)
+	p.rank = append(p.rank, 0)
 	for i := r; i < len(p.lists); i++ {
 		p.rank[p.lists[i]] = int32(i)
 	}
@@ -124,7 +155,7 @@ func (p *pool) list(size int64) int32 {
 	if 2*len(p.sizes) > len(p.table) {
 		p.grow()
 	}
-	return k
+	return b
 }
 
 // shift makes room for a bit at rank r.
@@ -143,68 +174,65 @@ func (p *pool) shift(r int) {
 func (p *pool) grow() {
 	p.table = make([]slot, 2*len(p.table))
 	for r, size := range p.sizes {
-		*p.probe(size) = slot{size, p.lists[r]}
+		p.table[p.probe(size)] = slot{size, p.lists[r]}
 	}
 }
 
-// insert puts free block i into the list of its size.
-func (p *pool) insert(blocks []block, i int32) {
-	b := &blocks[i]
-	if b.list == none {
-		b.list = p.list(b.size)
-	}
-	k := b.list
-	head := p.first[k]
-	switch {
-	case head == none:
-		b.prevFree, b.nextFree = none, none
-		p.first[k], p.last[k] = i, i
+func (p *pool) insert(size, addr int64, index int32) {
+	k := p.bucket(size)
+	b := &p.buckets[k]
+	n := len(*b)
+	if n == 0 {
 		r := p.rank[k]
 		p.filled[r>>6] |= 1 << (uint(r) & 63)
-	case b.addr < blocks[head].addr:
-		b.prevFree, b.nextFree = none, head
-		blocks[head].prevFree = i
-		p.first[k] = i
-	default: // mostly at the end, so look from there
-		at := p.last[k]
-		for blocks[at].addr > b.addr {
-			at = blocks[at].prevFree
-		}
-		b.prevFree, b.nextFree = at, blocks[at].nextFree
-		if b.nextFree == none {
-			p.last[k] = i
+	}
+	if n == 0 || (*b)[n-1].addr > addr {
+		*b = append(*b, freeBlock{addr, index})
+		return
+	}
+	*b = slices.Insert(*b, itemAt(*b, addr), freeBlock{addr, index})
+}
+
+// itemAt is the first block of a list whose address is at most addr.
+func itemAt(b []freeBlock, addr int64) int {
+	low, high := 0, len(b)
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if b[middle].addr > addr {
+			low = middle + 1
 		} else {
-			blocks[b.nextFree].prevFree = i
+			high = middle
 		}
-		blocks[at].nextFree = i
+	}
+	return low
+}
+
+func (p *pool) remove(size, addr int64) {
+	k := p.table[p.probe(size)].bucket
+	b := p.buckets[k]
+	item := len(b) - 1
+	if b[item].addr != addr {
+		item = itemAt(b, addr)
+	}
+	p.takeAt(position{rank: int(p.rank[k]), item: item, ok: true})
+}
+
+// filter keeps the blocks for which keep is true.
+func (p *pool) filter(keep func(index int32) bool) {
+	for r := p.next(0); r >= 0; r = p.next(r + 1) {
+		b := &p.buckets[p.lists[r]]
+		*b = slices.DeleteFunc(*b, func(f freeBlock) bool { return !keep(f.index) })
+		if len(*b) == 0 {
+			p.filled[r>>6] &^= 1 << (uint(r) & 63)
+		}
 	}
 }
 
-// remove takes free block i out of its list.
-func (p *pool) remove(blocks []block, i int32) {
-	b := &blocks[i]
-	k := b.list
-	if b.prevFree == none {
-		p.first[k] = b.nextFree
-	} else {
-		blocks[b.prevFree].nextFree = b.nextFree
-	}
-	if b.nextFree == none {
-		p.last[k] = b.prevFree
-	} else {
-		blocks[b.nextFree].prevFree = b.prevFree
-	}
-	if p.first[k] == none {
-		r := p.rank[k]
-		p.filled[r>>6] &^= 1 << (uint(r) & 63)
-	}
-}
-
-func (p *pool) hash(blocks []block, h uint64) uint64 {
+func (p *pool) hash(h uint64) uint64 {
 	for r := p.next(0); r >= 0; r = p.next(r + 1) {
 		h = mix(h, uint64(p.sizes[r]))
-		for i := p.first[p.lists[r]]; i != none; i = blocks[i].nextFree {
-			h = mix(h, uint64(blocks[i].addr))
+		for _, f := range p.buckets[p.lists[r]] {
+			h = mix(h, uint64(f.addr))
 		}
 	}
 	return h
