@@ -108,14 +108,14 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	per := a.UnitLayers()
 	units := (a.Layers + per - 1) / per
 	recorded := step.RecordedUnits(units)
-	if plain || a.Layers%per != 0 {
+	if plain || a.Irregular || a.Layers%per != 0 {
 		recorded = units // the last unit is cut short: nothing repeats to the end
 	}
 	layers := min(a.Layers, recorded*per)
-	parameters := a.Parameters(layers, rc.Stored)
+	net, parameters := a.Build(layers, rc.Stored)
 	w.tape.Reset(rc, r.shape, parameters)
 	w.session.Reset(step.Session{
-		Program: w.tape.Record(a.Network(layers)), Parameters: parameters,
+		Program: w.tape.Record(net), Parameters: parameters,
 		Optimizer: r.optimizer, Clip: r.clip, GradScaler: rc.GradScaler, Accumulation: rc.Accumulation,
 		Units: units, Recorded: recorded,
 	})

@@ -5,7 +5,9 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -61,7 +63,17 @@ var tracedGPUs = map[string]GPU{
 // TestReplayEqualsTraces holds the replay against whole traces of PyTorch 2.9.1 and transformers 4.57.6 (undisturbed
 // runs over a stand-in driver): every allocation and every free of two or three optimizer steps, in order.
 func TestReplayEqualsTraces(t *testing.T) {
-	f, err := os.Open("testdata/traces.jsonl.gz")
+	files, err := filepath.Glob("testdata/traces/*.jsonl.gz")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no traces: %v", err)
+	}
+	for _, name := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(name), ".jsonl.gz"), func(t *testing.T) { replayEquals(t, name) })
+	}
+}
+
+func replayEquals(t *testing.T, name string) {
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -128,10 +128,8 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if t.Attention == "flash" && rc.Compute == step.F32 {
 		errs.Add("/training/attention", "conflict", "flash attention computes in half precision, and precision is %s; use sdpa", t.Precision)
 	}
-	if r.arch.Block == model.BlockNanoGPT && rc.Attention != step.AttentionEager {
-		r.arch.BufferSide = 0
-	} else if r.arch.Block == model.BlockNanoGPT {
-		r.arch.BufferSide = r.arch.MaxPositions
+	if r.arch.NanoGPT() && rc.Attention == step.AttentionEager {
+		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
 	rc.UseCache = r.arch.UseCache
 	if c := t.GradientCheckpointing; c != nil {
@@ -140,7 +138,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 			errs.Add("/training/gradient_checkpointing", "unsupported", "checkpointing of every n-th layer and offloading are not modelled yet; none and full are")
 		case c.Mode == "full":
 			rc.Checkpoint, rc.UseCache = true, false
-			rc.Reentrant = r.arch.Block != model.BlockNanoGPT
+			rc.Reentrant = r.arch.Reentrant
 		case c.Mode != "" && c.Mode != "none":
 			errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none and full are", c.Mode)
 		}
@@ -171,7 +169,7 @@ func (r *resolved) context(t *Training, errs *invalid.List) {
 	if r.shape.Tokens == 0 {
 		r.shape.Tokens = a.MaxPositions
 	}
-	if a.Block != model.BlockLlama && r.shape.Tokens > a.MaxPositions {
+	if a.LearnedPositions && r.shape.Tokens > a.MaxPositions {
 		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d and the model has %d learned positions", r.shape.Tokens, a.MaxPositions)
 	}
 }
@@ -200,7 +198,7 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	r.framework = t.Framework
 	if r.framework == "" {
 		r.framework = "hf-trainer"
-		if r.arch.Block == model.BlockNanoGPT {
+		if r.arch.NanoGPT() {
 			r.framework = "nanogpt"
 		}
 	}

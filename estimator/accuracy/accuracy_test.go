@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"flag"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -13,13 +14,23 @@ var update = flag.Bool("update", false, "write docs/accuracy.md anew")
 
 const page = "../../docs/accuracy.md"
 
-// TestPromises fails when a reference case leaves its band, and when the published page is not the one that the
-// estimator makes.
-func TestPromises(t *testing.T) {
-	cases, err := Read("testdata/traced.jsonl")
+func read(t *testing.T) []Case {
+	t.Helper()
+	files, err := filepath.Glob("testdata/*.jsonl")
 	if err != nil {
 		t.Fatal(err)
 	}
+	cases, err := Read(files...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// TestPromises fails when a reference case leaves its band, and when the published page is not the one that the
+// estimator makes.
+func TestPromises(t *testing.T) {
+	cases := read(t)
 	report := Score(cases)
 	for _, b := range report.Broken() {
 		t.Error(b)
@@ -42,10 +53,7 @@ func TestPromises(t *testing.T) {
 
 // TestBandsBite shows that the promises can be broken.
 func TestBandsBite(t *testing.T) {
-	cases, err := Read("testdata/traced.jsonl")
-	if err != nil {
-		t.Fatal(err)
-	}
+	cases := read(t)
 	for name, spoil := range map[string]func(*Case){
 		"one row off by 2 %":        func(c *Case) { c.Truth.AllocatedBytes = c.Truth.AllocatedBytes * 102 / 100 },
 		"one wrong parameter count": func(c *Case) { c.Truth.Parameters++ },

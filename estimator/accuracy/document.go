@@ -16,7 +16,7 @@ The reference is %[2]d training steps that unmodified PyTorch 2.9.1 (CUDA 12.8) 
 driver, which hands out addresses and launches nothing. Dispatch, autocast, autograd, optimizers, GradScaler and the caching
 allocator are PyTorch's own, so sizes, lifetimes and the allocator's own counters are too. What only a real driver adds, the
 CUDA context above all, is in none of these numbers: no GPU took part. The cases are in
-%[1]sestimator/accuracy/testdata/traced.jsonl%[1]s.
+%[1]sestimator/accuracy/testdata/*.jsonl%[1]s.
 
 Beside the counters, whole sequences are compared: %[1]sgo test ./estimator -run TestReplayEqualsTraces%[1]s holds 126 jobs over all modelled
 families and switches against every allocation and free of two or three optimizer steps, about 439,000 events.

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 )
 
 func main() {
@@ -27,16 +28,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	files := flags.Args()
 	if len(files) == 0 {
-		files = []string{"estimator/accuracy/testdata/traced.jsonl"}
+		files, _ = filepath.Glob("estimator/accuracy/testdata/*.jsonl") // the pattern is well formed
 	}
-	var cases []Case
-	for _, f := range files {
-		c, err := Read(f)
-		if err != nil {
-			fmt.Fprintln(stderr, "accuracy:", err)
-			return 2
-		}
-		cases = append(cases, c...)
+	cases, err := Read(files...)
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
 	}
 	report := Score(cases)
 	if *markdown {

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -41,8 +42,23 @@ var hardware = map[string]estimator.GPU{
 	"rtx-4070":       {ComputeCapability: 89, Multiprocessors: 46},
 }
 
-// Read reads cases, one a line.
-func Read(path string) ([]Case, error) {
+// Read reads the cases of all files, one a line.
+func Read(paths ...string) ([]Case, error) {
+	var cases []Case
+	for _, path := range paths {
+		c, err := readFile(path)
+		if err != nil {
+			return nil, err
+		}
+		cases = append(cases, c...)
+	}
+	if len(cases) == 0 {
+		return nil, errors.New("no cases to read")
+	}
+	return cases, nil
+}
+
+func readFile(path string) ([]Case, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err

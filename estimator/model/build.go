@@ -18,7 +18,7 @@ func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
 	if a.KVHeads > 0 && a.Heads%a.KVHeads != 0 {
 		errs.Add(pointer+"/"+n.kv, "not_divisible", "%s %d does not divide %s %d", n.kv, a.KVHeads, n.heads, a.Heads)
 	}
-	if a.Block == BlockLlama && a.HeadDim%2 != 0 {
+	if a.Rotary && a.HeadDim%2 != 0 {
 		errs.Add(pointer+"/"+n.dim, "not_divisible", "the size of a head is %d; rotary positions need an even one", a.HeadDim)
 	}
 	width := float64(a.Heads) * float64(a.HeadDim)
@@ -34,7 +34,7 @@ const maxParameters = 1e14
 // FromNanoGPT is nanoGPT's model in train.py's numbers.
 func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
 	a := Architecture{
-		Name: "nanogpt", Family: "nanogpt", Block: BlockNanoGPT,
+		Name: "nanogpt", Family: "nanogpt", family: &nanoGPTFamily, LearnedPositions: true,
 		Layers: n.Layers, Hidden: n.Embedding, Heads: n.Heads, KVHeads: n.Heads, FFN: 4 * n.Embedding,
 		Vocabulary: n.Vocabulary, MaxPositions: n.BlockSize, Tied: true, Activation: "gelu",
 		NormBias: n.Bias, QKVBias: n.Bias, OutBias: n.Bias, MLPBias: n.Bias,
@@ -60,7 +60,7 @@ func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
 		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", n.Dropout)
 	}
 	a.HeadDim = n.Embedding / n.Heads
-	a.check(pointer, errs, names[BlockNanoGPT])
+	a.check(pointer, errs, nanoGPTFamily.keys)
 	return a
 }
 
@@ -78,18 +78,15 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 		return Architecture{}
 	}
 	a := Architecture{
-		Name: p.ID, Family: p.Family, Block: f.block,
+		Name: p.ID, Family: p.Family, family: f, Reentrant: true,
 		Layers: p.Layers, Hidden: p.Hidden, Heads: p.Heads, KVHeads: p.KVHeads, HeadDim: p.HeadDim, FFN: p.FFN,
-		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, Activation: "silu", UseCache: true,
+		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, UseCache: true,
 		NormBias: p.Bias.Norm, QKVBias: p.Bias.Q, OutBias: p.Bias.O, MLPBias: p.Bias.MLP,
 		QKNorm: p.QKNorm != "", SlidingWindow: p.SlidingWindow,
 		EmbeddingDropout: p.Dropout.Embedding, AttentionDropout: p.Dropout.Attention, ResidualDropout: p.Dropout.Residual,
 	}
-	switch {
-	case f.block == BlockGPT2:
-		a.Activation, a.BufferSide = "gelu_new", p.MaxPositions
-	case p.Family == "smollm3":
-		a.NoRotaryEvery = 4
+	if f.preset != nil {
+		f.preset(p, &a)
 	}
 	a.check(pointer, errs, fieldNames{heads: "heads", hidden: "hidden", kv: "kv_heads", dim: "head_dim"})
 	return a
@@ -98,7 +95,7 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 // FromDimensions finds the described block that the numbers fit, or says what keeps them from fitting.
 func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
 	a := Architecture{
-		Name: "dimensions", Family: d.Family, Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads, KVHeads: d.KVHeads, HeadDim: d.HeadDim,
+		Name: "dimensions", Family: d.Family, Reentrant: true, Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads, KVHeads: d.KVHeads, HeadDim: d.HeadDim,
 		FFN: d.FFN, Vocabulary: d.Vocabulary, MaxPositions: d.MaxPositions, QKNorm: d.QKNorm, UseCache: true,
 		EmbeddingDropout: d.Dropout, AttentionDropout: d.Dropout, ResidualDropout: d.Dropout, MLPBias: d.MLPBias,
 		QKVBias: d.AttentionBias != "", OutBias: d.AttentionBias == AttentionBiasAll,
@@ -140,11 +137,11 @@ func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architect
 	position, norm, mlp := pick(d.Position, "rope"), pick(d.Norm, "rmsnorm"), pick(d.MLP, "swiglu")
 	switch {
 	case position == "learned" && norm == "layernorm" && (mlp == "gelu" || mlp == "gelu_new" || mlp == "relu") && a.KVHeads == a.Heads && !a.QKNorm:
-		a.Block, a.Activation, a.BufferSide = BlockGPT2, mlp, a.MaxPositions
+		a.family, a.Activation, a.BufferSide, a.LearnedPositions = &gpt2Family, mlp, a.MaxPositions, true
 		a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, true, true, true
 		a.Tied = d.TiedEmbeddings == nil || *d.TiedEmbeddings
 	case position == "rope" && norm == "rmsnorm" && (mlp == "swiglu" || mlp == "geglu"):
-		a.Block, a.Activation = BlockLlama, "silu"
+		a.family, a.Activation, a.Gated, a.Rotary = &llamaFamily, "silu", true, true
 		if mlp == "geglu" {
 			a.Activation = "gelu"
 		}

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"sort"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -17,78 +16,6 @@ const (
 	maxWidth  = 1 << 24
 	maxRows   = 1 << 30
 )
-
-// family is how a model_type of transformers is read: the class's own defaults, which hold where a
-// config.json is silent, and how its blocks differ from the one they are written like.
-type family struct {
-	block    Block
-	defaults map[string]any
-	finish   func(c *config, a *Architecture)
-}
-
-// families are the model types that are described.
-// Defaults: the configuration classes of transformers 4.57.
-var families = map[string]family{
-	"gpt2": {block: BlockGPT2, defaults: map[string]any{
-		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
-		"activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
-		"use_cache": true, "tie_word_embeddings": true}},
-	"llama": {block: BlockLlama, defaults: map[string]any{
-		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
-		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
-		"tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0},
-		finish: func(c *config, a *Architecture) {
-			a.QKVBias = c.boolean("attention_bias")
-			a.OutBias = a.QKVBias
-			a.MLPBias = c.boolean("mlp_bias")
-		}},
-	"mistral": {block: BlockLlama, defaults: map[string]any{
-		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
-		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "hidden_act": "silu", "max_position_embeddings": 131072.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "sliding_window": 4096.0},
-		finish: func(c *config, a *Architecture) { a.SlidingWindow = c.optional("sliding_window", maxRows) }},
-	"qwen2": {block: BlockLlama, defaults: map[string]any{
-		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
-		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "use_sliding_window": false},
-		finish: func(c *config, a *Architecture) {
-			a.QKVBias = true
-			c.refuseSlidingWindow()
-		}},
-	"qwen3": {block: BlockLlama, defaults: map[string]any{
-		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
-		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "head_dim": 128.0, "hidden_act": "silu",
-		"max_position_embeddings": 32768.0, "use_cache": true, "tie_word_embeddings": false, "attention_bias": false,
-		"attention_dropout": 0.0, "use_sliding_window": false},
-		finish: func(c *config, a *Architecture) {
-			a.QKNorm = true
-			a.QKVBias = c.boolean("attention_bias")
-			a.OutBias = a.QKVBias
-			c.refuseSlidingWindow()
-		}},
-	"smollm3": {block: BlockLlama, defaults: map[string]any{
-		"vocab_size": 128256.0, "hidden_size": 2048.0, "intermediate_size": 11008.0, "num_hidden_layers": 36.0,
-		"num_attention_heads": 16.0, "num_key_value_heads": 4.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
-		"use_cache": true, "tie_word_embeddings": true, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
-		"no_rope_layer_interval": 4.0, "use_sliding_window": false},
-		finish: func(c *config, a *Architecture) {
-			a.QKVBias = c.boolean("attention_bias")
-			a.OutBias = a.QKVBias
-			a.MLPBias = c.boolean("mlp_bias")
-			a.NoRotaryEvery = c.optional("no_rope_layer_interval", maxLayers)
-			c.refuseSlidingWindow()
-		}},
-}
-
-// Families lists the model types that FromHF understands.
-func Families() []string {
-	names := make([]string, 0, len(families))
-	for n := range families {
-		names = append(names, n)
-	}
-	sort.Strings(names)
-	return names
-}
 
 // config reads one config.json: values as they are given, else the class's defaults.
 type config struct {
@@ -117,88 +44,39 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 		return Architecture{}
 	}
 	c.defaults = f.defaults
-	a := Architecture{Name: kind, Family: strings.ToLower(kind), Block: f.block}
+	a := Architecture{Name: kind, Family: strings.ToLower(kind), family: f, Reentrant: true}
 	if name, ok := c.given["_name_or_path"].(string); ok && name != "" && len(name) <= 200 {
 		a.Name = name
 	}
-	c.head()
-	if f.block == BlockGPT2 {
-		c.gpt2(&a)
-	} else {
-		c.llama(&a)
-	}
-	if f.finish != nil {
-		f.finish(c, &a)
-	}
-	a.check(pointer, errs, names[f.block])
+	c.head(f, &a)
+	f.read(c, &a)
+	a.check(pointer, errs, f.keys)
 	return a
 }
 
-// names are what the checks call an architecture's numbers, by the keys that the user wrote.
-var names = map[Block]fieldNames{
-	BlockGPT2:    {heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
-	BlockLlama:   {heads: "num_attention_heads", hidden: "hidden_size", kv: "num_key_value_heads", dim: "head_dim"},
-	BlockNanoGPT: {heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
-}
-
-type fieldNames struct{ heads, hidden, kv, dim string }
-
-// head refuses what is not a causal language model with weights of the stored type.
-func (c *config) head() {
+// head finds the class that the file names, and refuses what is not modelled of the family and weights of another type than
+// the stored one.
+func (c *config) head(f *family, a *Architecture) {
 	if c.given["quantization_config"] != nil {
 		c.errs.Add(c.pointer+"/quantization_config", "unsupported", "quantized weights are not modelled yet; leave quantization_config out to train the weights unquantized")
 	}
+	classes := f.classes
+	if classes == nil {
+		classes = causalLM
+	}
+	a.Class = classes[0]
 	list, ok := c.given["architectures"].([]any)
 	if !ok || len(list) == 0 {
 		return
 	}
 	name, _ := list[0].(string)
-	if !strings.HasSuffix(name, "ForCausalLM") && !strings.HasSuffix(name, "LMHeadModel") {
-		c.errs.Add(c.pointer+"/architectures", "unsupported", "%.80q is not modelled yet; a causal language model (…ForCausalLM, GPT2LMHeadModel) is", name)
-	}
-}
-
-func (c *config) gpt2(a *Architecture) {
-	a.Layers = c.integer("n_layer", maxLayers)
-	a.Hidden = c.integer("n_embd", maxWidth)
-	a.Heads = c.integer("n_head", maxWidth)
-	a.KVHeads = a.Heads
-	if a.Heads > 0 {
-		a.HeadDim = a.Hidden / a.Heads
-	}
-	if a.FFN = c.optional("n_inner", maxRows); a.FFN == 0 {
-		a.FFN = 4 * a.Hidden
-	}
-	a.Vocabulary = c.integer("vocab_size", maxRows)
-	a.MaxPositions = c.integer("n_positions", maxRows)
-	a.Activation = c.activation("activation_function", "gelu_new", "gelu", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu")
-	a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = c.probability("embd_pdrop"), c.probability("attn_pdrop"), c.probability("resid_pdrop")
-	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
-	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, true, true, true
-	a.BufferSide = a.MaxPositions
-	for _, key := range []string{"add_cross_attention", "reorder_and_upcast_attn"} {
-		if on, _ := c.given[key].(bool); on {
-			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is not modelled", key)
+	for _, end := range classes {
+		if strings.HasSuffix(name, end) {
+			a.Class = end
+			return
 		}
 	}
-}
-
-func (c *config) llama(a *Architecture) {
-	a.Layers = c.integer("num_hidden_layers", maxLayers)
-	a.Hidden = c.integer("hidden_size", maxWidth)
-	a.Heads = c.integer("num_attention_heads", maxWidth)
-	if a.KVHeads = c.optional("num_key_value_heads", maxWidth); a.KVHeads == 0 {
-		a.KVHeads = a.Heads
-	}
-	if a.HeadDim = c.optional("head_dim", maxWidth); a.HeadDim == 0 && a.Heads > 0 {
-		a.HeadDim = a.Hidden / a.Heads
-	}
-	a.FFN = c.integer("intermediate_size", maxRows)
-	a.Vocabulary = c.integer("vocab_size", maxRows)
-	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
-	a.Activation = c.activation("hidden_act", "silu", "swish", "gelu", "gelu_pytorch_tanh", "relu")
-	a.AttentionDropout = c.probability("attention_dropout")
-	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
+	c.errs.Add(c.pointer+"/architectures", "unsupported", "%.80q is not modelled; of %s, the classes …%s are", name, a.Family, strings.Join(classes, ", …"))
 }
 
 func (c *config) refuseSlidingWindow() {

@@ -69,7 +69,7 @@ func TestHeads(t *testing.T) {
 func TestDimensions(t *testing.T) {
 	var errs invalid.List
 	a := FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, FFN: 128}, "/model/dimensions", &errs)
-	if err := errs.Err(); err != nil || a.Block != BlockLlama || !a.Generic {
+	if err := errs.Err(); err != nil || a.family != &llamaFamily || !a.Generic {
 		t.Errorf("%v, %+v", err, a)
 	}
 	FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Experts: 8, NormPosition: "post"}, "/model/dimensions", &errs)

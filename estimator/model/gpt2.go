@@ -2,11 +2,78 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
+var gpt2Family = family{
+	keys: fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
+	defaults: map[string]any{
+		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
+		"activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+		"use_cache": true, "tie_word_embeddings": true},
+	read: (*config).gpt2,
+	preset: func(p *Preset, a *Architecture) {
+		a.Activation, a.BufferSide, a.LearnedPositions = "gelu_new", p.MaxPositions, true
+	},
+	build: buildGPT2,
+}
+
+func (c *config) gpt2(a *Architecture) {
+	a.Layers = c.integer("n_layer", maxLayers)
+	a.Hidden = c.integer("n_embd", maxWidth)
+	a.Heads = c.integer("n_head", maxWidth)
+	a.KVHeads = a.Heads
+	if a.Heads > 0 {
+		a.HeadDim = a.Hidden / a.Heads
+	}
+	if a.FFN = c.optional("n_inner", maxRows); a.FFN == 0 {
+		a.FFN = 4 * a.Hidden
+	}
+	a.Vocabulary = c.integer("vocab_size", maxRows)
+	a.MaxPositions = c.integer("n_positions", maxRows)
+	a.Activation = c.activation("activation_function", "gelu_new", "gelu", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu")
+	a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = c.probability("embd_pdrop"), c.probability("attn_pdrop"), c.probability("resid_pdrop")
+	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
+	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, true, true, true
+	a.BufferSide, a.LearnedPositions = a.MaxPositions, true
+	for _, key := range []string{"add_cross_attention", "reorder_and_upcast_attn"} {
+		if on, _ := c.given[key].(bool); on {
+			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is not modelled", key)
+		}
+	}
+}
+
 // gpt2 is transformers' GPT2LMHeadModel (modeling_gpt2.py, 4.57).
 type gpt2 struct {
-	decoder
-	mask  *step.T
-	cache []step.T
+	a                      *Architecture
+	embed, positions, head step.Weight
+	layers                 []gpt2Block
+	final                  norm
+	mask                   *step.T
+	cache                  []step.T
+}
+
+type gpt2Block struct {
+	ln1, ln2           norm
+	qkv, out, up, down linear
+}
+
+func buildGPT2(b *builder) step.Network {
+	a, d := b.a, b.a.Hidden
+	m := &gpt2{a: a, layers: make([]gpt2Block, b.recorded)}
+	m.embed, m.positions = b.embedding("wte", a.Vocabulary, d), b.embedding("wpe", a.MaxPositions, d)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.ln1 = b.norm("ln_1", d, true)
+		l.qkv, l.out = b.conv1D("attn.c_attn", d, 3*d), b.conv1D("attn.c_proj", d, d)
+		b.buffer("attn.bias", a.BufferSide*a.BufferSide, step.Bool)
+		b.buffer("attn.masked_bias", 1, b.dtype)
+		l.ln2 = b.norm("ln_2", d, true)
+		l.up, l.down = b.conv1D("mlp.c_fc", d, a.FFN), b.conv1D("mlp.c_proj", a.FFN, d)
+	})
+	m.final = b.norm("ln_f", d, true)
+	m.head = m.embed
+	if !a.Tied {
+		m.head = b.parameter("lm_head", a.Vocabulary, d)
+	}
+	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
@@ -16,9 +83,9 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
 	m.cache = nil
 	t.In(step.PartEmbedding)
-	tokens := t.Embedding(ids, m.embedding(), step.LabelEmbedding)
+	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	positions := t.Input(t.Shape.Tokens, step.I64)
-	learned := t.Embedding(positions, m.positions(), step.LabelPositions)
+	learned := t.Embedding(positions, m.positions, step.LabelPositions)
 	sum := t.Add(tokens, learned, step.LabelEmbedding)
 	m.mask = causalMask(t, m.a, tokens.Dtype())
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
@@ -28,12 +95,10 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		besides.Arguments = []step.T{*m.mask}
 	}
-	x = m.run(t, x, m.block, besides)
+	x = runLayers(t, m.a, len(m.layers), x, besides, m.block)
 
-	m.seekEnd()
 	t.In(step.PartNorm)
-	w, b := m.norm(m.a.Hidden)
-	normed := t.LayerNorm(x, w, b)
+	normed := m.final.layer(t, x)
 	t.Drop(x)
 	t.Drop(tokens)
 	t.Drop(learned)
@@ -41,27 +106,25 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
-	logits := t.Head(normed, m.head(), step.NoWeight)
+	logits := t.Head(normed, m.head, step.NoWeight)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
 }
 
-func (m *gpt2) block(t *step.Tape, i int64, x step.T) step.T {
-	m.seek(i)
+func (m *gpt2) block(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
 	t.In(step.PartNorm)
-	w, b := m.norm(m.a.Hidden)
-	h := t.LayerNorm(x, w, b)
+	h := l.ln1.layer(t, x)
 	t.In(step.PartAttention)
-	attn, probabilities := m.attention(t, h)
+	attn, probabilities := m.attention(t, l, h)
 	t.In(step.PartNorm)
 	middle := t.Add(attn, x, step.LabelResidual)
 	t.Drop(h)
 
-	w, b = m.norm(m.a.Hidden)
-	h = t.LayerNorm(middle, w, b)
+	h = l.ln2.layer(t, middle)
 	t.In(step.PartMLP)
-	mlp := m.mlp(t, h)
+	mlp := m.mlp(t, l, h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
 	t.Drop(h)
@@ -75,9 +138,8 @@ func (m *gpt2) block(t *step.Tape, i int64, x step.T) step.T {
 }
 
 // attention returns its output and, where they are formed, the probabilities.
-func (m *gpt2) attention(t *step.Tape, x step.T) (step.T, *step.T) {
-	w, b := m.conv1D(m.a.Hidden, 3*m.a.Hidden)
-	qkv := t.Conv1D(x, w, b, step.LabelLinear)
+func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T) {
+	qkv := l.qkv.forward(t, x)
 	q, k, v := t.Split3(qkv)
 	t.Drop(qkv)
 	eager := t.Recipe.Attention == step.AttentionEager
@@ -102,9 +164,7 @@ func (m *gpt2) attention(t *step.Tape, x step.T) (step.T, *step.T) {
 	} else {
 		y = t.TokensFirst(t.SDPA(q, k, v, m.a.geometry(), m.mask, m.a.AttentionDropout), m.a.geometry(), m.mask != nil)
 	}
-	w, b = m.conv1D(m.a.Hidden, m.a.Hidden)
-	m.skip(2) // the causal mask and its filler, both buffers
-	out := t.Conv1D(y, w, b, step.LabelLinear)
+	out := l.out.forward(t, y)
 	t.Drop(y)
 	dropped := t.Dropout(out, m.a.ResidualDropout)
 	t.Drop(out)
@@ -114,13 +174,11 @@ func (m *gpt2) attention(t *step.Tape, x step.T) (step.T, *step.T) {
 	return dropped, probabilities
 }
 
-func (m *gpt2) mlp(t *step.Tape, x step.T) step.T {
-	w, b := m.conv1D(m.a.Hidden, m.a.FFN)
-	up := t.Conv1D(x, w, b, step.LabelLinear)
+func (m *gpt2) mlp(t *step.Tape, l *gpt2Block, x step.T) step.T {
+	up := l.up.forward(t, x)
 	act := activation(t, m.a.Activation, up)
 	t.Drop(up)
-	w, b = m.conv1D(m.a.FFN, m.a.Hidden)
-	down := t.Conv1D(act, w, b, step.LabelLinear)
+	down := l.down.forward(t, act)
 	t.Drop(act)
 	dropped := t.Dropout(down, m.a.ResidualDropout)
 	t.Drop(down)

@@ -4,7 +4,40 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // nanoGPT is karpathy/nanoGPT's model.py: learned positions, one matrix for q, k and v,
 // nn.GELU, tied head, cross-entropy inside the model and under autocast.
-type nanoGPT struct{ decoder }
+type nanoGPT struct {
+	a                *Architecture
+	embed, positions step.Weight
+	layers           []nanoBlock
+	final            norm
+}
+
+type nanoBlock struct {
+	ln1, ln2           norm
+	qkv, out, up, down linear
+}
+
+var nanoGPTFamily = family{
+	keys:  fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
+	build: buildNanoGPT,
+}
+
+func buildNanoGPT(b *builder) step.Network {
+	a, d := b.a, b.a.Hidden
+	m := &nanoGPT{a: a, layers: make([]nanoBlock, b.recorded)}
+	m.embed, m.positions = b.embedding("wte", a.Vocabulary, d), b.embedding("wpe", a.MaxPositions, d)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.ln1 = b.norm("ln_1", d, a.NormBias)
+		l.qkv, l.out = b.linear("attn.c_attn", d, 3*d, a.QKVBias), b.linear("attn.c_proj", d, d, a.OutBias)
+		if a.BufferSide > 0 {
+			b.buffer("attn.bias", a.BufferSide*a.BufferSide, b.dtype)
+		}
+		l.ln2 = b.norm("ln_2", d, a.NormBias)
+		l.up, l.down = b.linear("mlp.c_fc", d, a.FFN, a.MLPBias), b.linear("mlp.c_proj", a.FFN, d, a.MLPBias)
+	})
+	m.final = b.norm("ln_f", d, a.NormBias)
+	return m
+}
 
 // Batch is X and Y.
 func (m *nanoGPT) Batch(t *step.Tape) []step.T {
@@ -15,22 +48,20 @@ func (m *nanoGPT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, targets := batch[0], batch[1]
 	t.In(step.PartEmbedding)
 	positions := t.Input(t.Shape.Tokens, step.I64)
-	tokens := t.Embedding(ids, m.embedding(), step.LabelEmbedding)
-	learned := t.Embedding(positions, m.positions(), step.LabelPositions)
+	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	learned := t.Embedding(positions, m.positions, step.LabelPositions)
 	sum := t.AddUnbatched(tokens, learned, step.LabelEmbedding)
 	t.Drop(tokens)
 	t.Drop(learned)
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
 
-	x = m.run(t, x, m.block, step.Besides{})
+	x = runLayers(t, m.a, len(m.layers), x, step.Besides{}, m.block)
 
-	m.seekEnd()
 	t.In(step.PartNorm)
-	w, b := m.norm(m.a.Hidden)
-	normed := t.LayerNorm(x, w, b)
+	normed := m.final.layer(t, x)
 	t.Drop(x)
-	logits := t.Head(normed, m.head(), step.NoWeight)
+	logits := t.Head(normed, m.embed, step.NoWeight)
 	loss := t.CrossEntropy(logits, targets)
 	t.Drop(normed)
 	t.Drop(positions)
@@ -38,22 +69,20 @@ func (m *nanoGPT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 }
 
 // block is x + attn(ln_1(x)), then x + mlp(ln_2(x)).
-func (m *nanoGPT) block(t *step.Tape, i int64, x step.T) step.T {
-	m.seek(i)
+func (m *nanoGPT) block(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
 	t.In(step.PartNorm)
-	w, b := m.norm(m.a.Hidden)
-	h := t.LayerNorm(x, w, b)
+	h := l.ln1.layer(t, x)
 	t.In(step.PartAttention)
-	attn := m.attention(t, h)
+	attn := m.attention(t, l, h)
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := t.Add(x, attn, step.LabelResidual)
 	t.Drop(attn)
 
-	w, b = m.norm(m.a.Hidden)
-	h = t.LayerNorm(middle, w, b)
+	h = l.ln2.layer(t, middle)
 	t.In(step.PartMLP)
-	mlp := m.mlp(t, h)
+	mlp := m.mlp(t, l, h)
 	t.Drop(h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
@@ -62,9 +91,8 @@ func (m *nanoGPT) block(t *step.Tape, i int64, x step.T) step.T {
 	return y
 }
 
-func (m *nanoGPT) attention(t *step.Tape, x step.T) step.T {
-	w, b := m.linear(m.a.Hidden, 3*m.a.Hidden, m.a.QKVBias)
-	qkv := t.Linear(x, w, b, step.LabelLinear)
+func (m *nanoGPT) attention(t *step.Tape, l *nanoBlock, x step.T) step.T {
+	qkv := l.qkv.forward(t, x)
 	q, k, v := t.Split3(qkv)
 	t.Drop(qkv)
 	var y, probabilities step.T
@@ -77,11 +105,7 @@ func (m *nanoGPT) attention(t *step.Tape, x step.T) step.T {
 		k, q, v = t.Heads(k, padded), t.Heads(q, padded), t.Heads(v, padded)
 		y = t.TokensFirst(t.SDPA(q, k, v, m.a.geometry(), nil, m.a.AttentionDropout), m.a.geometry(), false)
 	}
-	w, b = m.linear(m.a.Hidden, m.a.Hidden, m.a.OutBias)
-	if m.a.BufferSide > 0 {
-		m.skip(1)
-	}
-	out := t.Linear(y, w, b, step.LabelLinear)
+	out := l.out.forward(t, y)
 	dropped := t.Dropout(out, m.a.ResidualDropout)
 	t.Drop(out)
 	t.Drop(y)
@@ -94,13 +118,11 @@ func (m *nanoGPT) attention(t *step.Tape, x step.T) step.T {
 	return dropped
 }
 
-func (m *nanoGPT) mlp(t *step.Tape, x step.T) step.T {
-	w, b := m.linear(m.a.Hidden, m.a.FFN, m.a.MLPBias)
-	up := t.Linear(x, w, b, step.LabelLinear)
+func (m *nanoGPT) mlp(t *step.Tape, l *nanoBlock, x step.T) step.T {
+	up := l.up.forward(t, x)
 	act := t.GELU(up)
 	t.Drop(up)
-	w, b = m.linear(m.a.FFN, m.a.Hidden, m.a.MLPBias)
-	down := t.Linear(act, w, b, step.LabelLinear)
+	down := l.down.forward(t, act)
 	t.Drop(act)
 	dropped := t.Dropout(down, m.a.ResidualDropout)
 	t.Drop(down)

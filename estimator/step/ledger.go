@@ -129,7 +129,7 @@ func (l *Ledger) load() {
 	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
 		b := times * rounded(p.Numel*p.Dtype.Size())
 		l.live[Weights] += b
-		if !p.Buffer {
+		if p.Trained() {
 			l.trainableBytes += b
 			l.trainableCount += times
 		}
@@ -202,7 +202,7 @@ func (l *Ledger) tensors() []LiveTensor {
 		bytes := p.Numel * p.Dtype.Size()
 		add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, times)
 		switch {
-		case p.Buffer || l.live[OptimizerState] == 0:
+		case !p.Trained() || l.live[OptimizerState] == 0:
 		case l.session.Optimizer == AdamW8bit:
 			eightBit(p.Numel, func(b int64) { add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: b}, times) })
 		default:
@@ -344,7 +344,7 @@ func (l *Ledger) states() int64 {
 	if l.session.Optimizer == AdamW8bit {
 		bytes, tables := int64(0), int64(0)
 		l.session.Parameters.Distinct(func(p *Parameter, times int64) {
-			if p.Buffer {
+			if !p.Trained() {
 				return
 			}
 			eightBit(p.Numel, func(b int64) { bytes += times * rounded(b) })
@@ -365,7 +365,7 @@ func (l *Ledger) states() int64 {
 func (s *Session) loopScratch() int64 {
 	var most, last int64
 	s.Parameters.Each(func(p *Parameter) {
-		if !p.Buffer {
+		if p.Trained() {
 			b := rounded(p.Numel * p.Dtype.Size())
 			most = max(most, 2*b+last)
 			last = b
@@ -379,7 +379,7 @@ func (s *Session) loopScratch() int64 {
 func (s *Session) clipScratch() int64 {
 	count, largest, size := int64(0), int64(0), int64(4)
 	s.Parameters.Distinct(func(p *Parameter, times int64) {
-		if !p.Buffer {
+		if p.Trained() {
 			count += times
 			largest = max(largest, p.Numel)
 			size = p.Dtype.Size()

@@ -16,7 +16,11 @@ func (w Weight) Exists() bool { return w.Index >= 0 }
 // Parameter is the parameter as a tensor, in the type in which it is stored.
 func (t *Tape) Parameter(w Weight) T {
 	p := &t.params[w.Index]
-	return T{storage: none, edge: paramEdge(w.Index), dtype: p.dtype, numel: p.numel}
+	e := paramEdge(w.Index)
+	if p.frozen {
+		e = noEdge
+	}
+	return T{storage: none, edge: e, dtype: p.dtype, numel: p.numel}
 }
 
 // weight is the parameter in the type in which products are computed. Under autocast
@@ -34,6 +38,9 @@ func (t *Tape) weight(w Weight) T {
 	}
 	y := T{storage: t.alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, dtype: t.Recipe.Compute, numel: p.numel}
 	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
+	if t.params[w.Index].frozen { // not cached, and made anew at every use
+		return y
+	}
 	t.retain(y.storage)
 	t.cast[w.Index], t.castEdge[w.Index] = y.storage, y.edge
 	t.cached = append(t.cached, w.Index)

@@ -5,9 +5,14 @@ type Parameter struct {
 	Name  string
 	Numel int64
 	Dtype DType
-	// Buffer marks what has no gradient.
+	// Buffer marks what is not a parameter.
 	Buffer bool
+	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
+	Frozen bool
 }
+
+// Trained says whether p gets a gradient.
+func (p *Parameter) Trained() bool { return !p.Buffer && !p.Frozen }
 
 // Parameters lists the parameters and buffers of a model in the order in which they are moved to the GPU. Those of
 // one layer stand in List once for every layer that was recorded and count for all layers of the model.
@@ -75,7 +80,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	t.prog = &t.program
 	for i := range parameters.List {
 		p := &parameters.List[i]
-		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, grad: none})
+		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, frozen: !p.Trained(), grad: none})
 		t.cast = append(t.cast, none)
 		t.castEdge = append(t.castEdge, noEdge)
 	}

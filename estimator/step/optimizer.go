@@ -95,7 +95,7 @@ func (s *Session) unscale() (found int32) {
 func (s *Session) clip() {
 	count, largest, size := int64(0), int64(0), int64(4)
 	s.Parameters.Each(func(p *Parameter) {
-		if !p.Buffer {
+		if p.Trained() {
 			count++
 			largest = max(largest, p.Numel)
 			size = p.Dtype.Size()
@@ -129,7 +129,7 @@ func (s *Session) update() {
 	s.started = true
 	each := func(f func(bytes int64)) {
 		s.Parameters.Each(func(p *Parameter) {
-			if !p.Buffer {
+			if p.Trained() {
 				f(p.Numel * p.Dtype.Size())
 			}
 		})
@@ -137,7 +137,7 @@ func (s *Session) update() {
 	if firstStep && s.Optimizer == AdamW8bit {
 		tables := false
 		s.Parameters.Each(func(p *Parameter) {
-			if p.Buffer {
+			if !p.Trained() {
 				return
 			}
 			eightBit(p.Numel, func(bytes int64) { s.heap.Alloc(bytes) })

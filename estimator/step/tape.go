@@ -189,10 +189,11 @@ type Tape struct {
 }
 
 type paramState struct {
-	numel int64
-	dtype DType
-	uses  int32 // gradient contributions that are still to come
-	grad  int32 // storage that collects them
+	numel  int64
+	dtype  DType
+	frozen bool
+	uses   int32 // gradient contributions that are still to come
+	grad   int32 // storage that collects them
 }
 
 const maxRegs = 16

@@ -1,0 +1,98 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// builder collects the parameters of a model while its modules are declared: in the order in which
+// module.to(device) moves them, the children of a module before its own.
+// Source: torch/nn/modules/module.py (Module._apply).
+type builder struct {
+	a        *Architecture
+	dtype    step.DType // in which parameters are stored
+	recorded int64      // of the layers that repeat, how many are declared one by one
+	p        step.Parameters
+}
+
+func (b *builder) declare(p step.Parameter) int32 {
+	b.p.List = append(b.p.List, p)
+	return int32(len(b.p.List) - 1)
+}
+
+// parameter is a tensor of rows × cols elements; cols is 1 for a vector.
+func (b *builder) parameter(name string, rows, cols int64) step.Weight {
+	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: rows * cols, Dtype: b.dtype}), Rows: rows, Cols: cols}
+}
+
+// buffer is a tensor that moves with the model and has no gradient.
+func (b *builder) buffer(name string, numel int64, d step.DType) {
+	b.declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})
+}
+
+// embedding is nn.Embedding(rows, cols).
+func (b *builder) embedding(name string, rows, cols int64) step.Weight {
+	return b.parameter(name, rows, cols)
+}
+
+// linear is nn.Linear(in, out, bias).
+func (b *builder) linear(name string, in, out int64, bias bool) linear {
+	m := linear{w: b.parameter(name, out, in), b: step.NoWeight}
+	if bias {
+		m.b = b.parameter(name, out, 1)
+	}
+	return m
+}
+
+// conv1D is transformers' Conv1D(out, in), a linear layer whose matrix is stored as (in, out).
+func (b *builder) conv1D(name string, in, out int64) linear {
+	return linear{w: b.parameter(name, in, out), b: b.parameter(name, out, 1), transposed: true}
+}
+
+// norm is a norm's gain over width elements, and its bias.
+func (b *builder) norm(name string, width int64, bias bool) norm {
+	m := norm{w: b.parameter(name, width, 1), b: step.NoWeight}
+	if bias {
+		m.b = b.parameter(name, width, 1)
+	}
+	return m
+}
+
+// stack declares the layers that repeat; there is one such stack in a model.
+func (b *builder) stack(layer func(i int64)) {
+	b.p.LayerStart, b.p.Recorded, b.p.Layers = len(b.p.List), b.recorded, b.a.Layers
+	for i := range b.recorded {
+		layer(i)
+	}
+	b.p.PerLayer = (len(b.p.List) - b.p.LayerStart) / int(b.recorded)
+}
+
+// linear is a linear layer.
+type linear struct {
+	w, b       step.Weight
+	transposed bool
+}
+
+// forward is the layer applied to x.
+func (m linear) forward(t *step.Tape, x step.T) step.T {
+	if m.transposed {
+		return t.Conv1D(x, m.w, m.b, step.LabelLinear)
+	}
+	return t.Linear(x, m.w, m.b, step.LabelLinear)
+}
+
+// norm is a LayerNorm or an RMSNorm.
+type norm struct{ w, b step.Weight }
+
+// layer is nn.LayerNorm.
+func (m norm) layer(t *step.Tape, x step.T) step.T { return t.LayerNorm(x, m.w, m.b) }
+
+// rms is the RMSNorm that transformers writes in Python.
+func (m norm) rms(t *step.Tape, x step.T) step.T { return t.RMSNorm(x, m.w) }
+
+// runLayers takes over x and runs n layers on it; every layer gets besides, too.
+func runLayers(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) step.T {
+	unit := int(a.UnitLayers())
+	for i := range n {
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, besides)
+	}
+	t.EndLayers()
+	return x
+}

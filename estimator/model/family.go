@@ -1,0 +1,54 @@
+package model
+
+import (
+	"sort"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// family is how one model_type is read, built and run. Each has a file of its own that mirrors the
+// module of transformers it stands for; a new one is that file and its line in the table below.
+type family struct {
+	// classes are the ends of the names of the classes (architectures in a config.json) that build runs, the
+	// first one where the file names none; nil for causal language models.
+	classes []string
+	// keys are what the checks call an architecture's numbers, by the keys that the user wrote.
+	keys fieldNames
+	// defaults are those of the configuration class, which hold where a config.json is silent.
+	defaults map[string]any
+	// read fills in the architecture from a config.json.
+	read func(c *config, a *Architecture)
+	// preset completes what FromPreset took from a catalog entry; nil where nothing is missing.
+	preset func(p *Preset, a *Architecture)
+	// build declares the parameters and buffers in the order of the module's children and returns the model
+	// that uses them. It may be called often and must not change the architecture.
+	build func(b *builder) step.Network
+}
+
+// causalLM are the classes of decoders.
+var causalLM = []string{"ForCausalLM", "LMHeadModel"}
+
+type fieldNames struct{ heads, hidden, kv, dim string }
+
+// The names that most configuration classes use.
+var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_key_value_heads", dim: "head_dim"}
+
+// families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
+var families = map[string]*family{
+	"gpt2":    &gpt2Family,
+	"llama":   &llamaFamily,
+	"mistral": &mistralFamily,
+	"qwen2":   &qwen2Family,
+	"qwen3":   &qwen3Family,
+	"smollm3": &smolLM3Family,
+}
+
+// Families lists the model types that FromHF understands.
+func Families() []string {
+	names := make([]string, 0, len(families))
+	for n := range families {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
