@@ -140,6 +140,8 @@ func (r *resolved) how(name string, run *run) string {
 			return p + " parameters × two moments of 1 B, with a float32 scale for every 256"
 		case step.SGDMomentum:
 			return p + " parameters × one momentum of " + stored
+		case step.AdafactorHF, step.AdafactorTorch:
+			return "one number for every row and column of a matrix, and one for every element of a vector"
 		}
 		return p + " parameters × two moments of " + stored
 	case "precision_copies":

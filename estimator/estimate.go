@@ -116,7 +116,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	w.tape.Reset(rc, r.shape, parameters)
 	w.session.Reset(step.Session{
 		Program: w.tape.Record(net), Parameters: parameters,
-		Optimizer: r.optimizer, Clip: r.clip, GradScaler: rc.GradScaler, Accumulation: rc.Accumulation,
+		Optimizer: r.optimizer, Clip: r.clip, Recipe: rc,
 		Units: units, Recorded: recorded,
 	})
 	return &w.session
@@ -155,7 +155,7 @@ const deepLayers = 256
 func play(s *step.Session, a *memory.Allocator, expandable bool, limit int64) (reserved, allocated int64) {
 	a.Reset(expandable, limit)
 	steps := 2
-	if s.Accumulation == 1 {
+	if s.Recipe.Accumulation == 1 {
 		steps = 3
 	}
 	s.Play(a, steps)

@@ -139,10 +139,13 @@ func randomJob(t *rapid.T) Job {
 	if rapid.Bool().Draw(t, "checkpointing") {
 		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full"}
 	}
-	name := rapid.SampledFrom([]string{"adamw", "sgd", "sgd-momentum", "adamw-8bit"}).Draw(t, "optimizer")
+	name := rapid.SampledFrom([]string{"adamw", "sgd", "sgd-momentum", "adamw-8bit", "adafactor"}).Draw(t, "optimizer")
 	implementation := ""
-	if name == "adamw" {
+	switch name {
+	case "adamw":
 		implementation = rapid.SampledFrom([]string{"foreach", "fused", "for-loop"}).Draw(t, "implementation")
+	case "adafactor":
+		implementation = rapid.SampledFrom([]string{"transformers", "torch"}).Draw(t, "implementation")
 	}
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")

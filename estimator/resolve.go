@@ -235,13 +235,15 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 		{"adamw-8bit", ""}: step.AdamW8bit, {"adamw-8bit", "bitsandbytes"}: step.AdamW8bit,
 		{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGD, {"sgd", "for-loop"}: step.SGD,
 		{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentum, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
+		{"adafactor", ""}: step.AdafactorHF, {"adafactor", "transformers"}: step.AdafactorHF,
+		{"adafactor", "torch"}: step.AdafactorTorch, {"adafactor", "for-loop"}: step.AdafactorTorch,
 	}[kind{name, implementation}]
 	if !ok {
 		asked := fmt.Sprintf("%.40q", o.Name)
 		if implementation != "" {
 			asked += fmt.Sprintf(" with the implementation %.40q", implementation)
 		}
-		errs.Add("/training/optimizer", "unsupported", "optimizer %s is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are, and adamw-8bit of bitsandbytes", asked)
+		errs.Add("/training/optimizer", "unsupported", "optimizer %s is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are, adamw-8bit of bitsandbytes, and adafactor of transformers or torch", asked)
 	}
 	r.optimizer = choice
 }

@@ -19,7 +19,7 @@ func (b *builder) declare(p step.Parameter) int32 {
 
 // parameter is a tensor of rows × cols elements; cols is 1 for a vector.
 func (b *builder) parameter(name string, rows, cols int64) step.Weight {
-	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: rows * cols, Dtype: b.dtype}), Rows: rows, Cols: cols}
+	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype}), Rows: rows, Cols: cols}
 }
 
 // buffer is a tensor that moves with the model and has no gradient.

@@ -270,7 +270,11 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 	t.Drop(tril)
 	kr, vr := t.RepeatKV(k, h), t.RepeatKV(v, h)
 	ks := t.MulScalar(kr, LabelAttentionScores)
-	qc := t.Contiguous(qs)
+	qc := t.Hold(qs)
+	if t.Shape.Batch > 1 { // the heads of one sequence are a batch as they lie
+		t.Drop(qc)
+		qc = t.Contiguous(qs)
+	}
 	scores := t.BMM(qc, ks, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(ks)
@@ -285,7 +289,10 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 	dropped := t.Dropout(p, dropout)
 	t.Drop(p)
 	returned := t.Cast(dropped, half.dtype, LabelAttentionProbabilities) // the second result, which nobody takes
-	product := t.relaid(t.BMM(dropped, vr, q.numel, LabelAttentionOutput))
+	product := t.BMM(dropped, vr, q.numel, LabelAttentionOutput)
+	if t.Shape.Batch > 1 {
+		product = t.relaid(product)
+	}
 	y := t.Cast(product, half.dtype, LabelAttentionOutput)
 	for _, x := range [...]T{product, returned, dropped, kr, vr, qs, bias, q, k, v} {
 		t.Drop(x)

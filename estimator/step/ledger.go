@@ -26,7 +26,8 @@ type Ledger struct {
 	Spans     []Span
 	keepSpans bool
 
-	trainableBytes, trainableCount int64 // of the parameters that have a gradient
+	tally     tally
+	optimizer optimizerTotals
 
 	stop   *Moment // where to stop and take stock
 	counts []int64 // by slot: how many are alive, when stock is taken of tensors
@@ -111,7 +112,8 @@ func (s *Session) ledger() *Ledger {
 	}
 	f := l.fold
 	f.set(s.Program, s.Recorded, s.Units)
-	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once)}
+	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once), tally: l.tally}
+	l.optimizer = s.optimizerTotals(&l.tally)
 	l.load()
 	return l
 }
@@ -121,18 +123,14 @@ func (l *Ledger) restart() {
 	clear(l.previous)
 	clear(l.current)
 	clear(l.once)
-	*l = Ledger{session: l.session, fold: l.fold, previous: l.previous, current: l.current, once: l.once}
+	*l = Ledger{session: l.session, fold: l.fold, previous: l.previous, current: l.current, once: l.once,
+		tally: l.tally, optimizer: l.optimizer}
 	l.load()
 }
 
 func (l *Ledger) load() {
 	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
-		b := times * rounded(p.Numel*p.Dtype.Size())
-		l.live[Weights] += b
-		if p.Trained() {
-			l.trainableBytes += b
-			l.trainableCount += times
-		}
+		l.live[Weights] += times * rounded(p.bytes())
 	})
 	l.total = l.live[Weights]
 }
@@ -159,9 +157,8 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients int64) Moment {
 // what every micro-step leaves to the next: the batch, what the loop holds of the model's output, and what is
 // allocated once. The first step is never larger than the second.
 func (l *Ledger) begin() {
-	states := l.states()
-	l.live[OptimizerState] += states
-	l.total += states
+	l.live[OptimizerState] += l.optimizer.states
+	l.total += l.optimizer.states
 	for _, e := range l.session.Program.Events {
 		switch {
 		case e.Op == FreePrev && !l.current[e.Slot]:
@@ -199,16 +196,15 @@ func (l *Ledger) tensors() []LiveTensor {
 		if p.Buffer {
 			label = LabelBuffer
 		}
-		bytes := p.Numel * p.Dtype.Size()
-		add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, times)
-		switch {
-		case !p.Trained() || l.live[OptimizerState] == 0:
-		case l.session.Optimizer == AdamW8bit:
-			eightBit(p.Numel, func(b int64) { add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: b}, times) })
-		default:
-			add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: bytes}, times*l.session.Optimizer.states())
-		}
+		add(LiveTensor{Label: label, Component: Weights, Bytes: p.bytes()}, times)
 	})
+	if l.live[OptimizerState] > 0 {
+		for _, bytes := range l.tally.sizes {
+			if bytes > 0 {
+				add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: bytes}, 1)
+			}
+		}
+	}
 	kept := list[:0]
 	for _, t := range list {
 		if t.Count > 0 {
@@ -313,77 +309,4 @@ func (l *Ledger) outside(seg Segment, e Event) int64 {
 		return l.fold.copies
 	}
 	return 1
-}
-
-// optimizerScratch is the most that clipping or the update holds besides, and which of them.
-func (l *Ledger) optimizerScratch() (scratch int64, label Label) {
-	s := l.session
-	switch s.Optimizer {
-	case AdamWForeach:
-		scratch = l.trainableBytes
-	case AdamWLoop:
-		scratch = s.loopScratch()
-	}
-	label = LabelOptimizerScratch
-	if s.GradScaler && s.Optimizer == AdamWFused {
-		scratch += blockBytes
-	}
-	if s.Clip {
-		if c := s.clipScratch(); c > scratch {
-			scratch, label = c, LabelClip
-		}
-	}
-	if s.GradScaler { // found_inf lives from unscaling to the update; unscaling holds three scalars more
-		scratch = max(scratch+blockBytes, 4*blockBytes)
-	}
-	return scratch, label
-}
-
-// states is the bytes of the optimizer's state.
-func (l *Ledger) states() int64 {
-	if l.session.Optimizer == AdamW8bit {
-		bytes, tables := int64(0), int64(0)
-		l.session.Parameters.Distinct(func(p *Parameter, times int64) {
-			if !p.Trained() {
-				return
-			}
-			eightBit(p.Numel, func(b int64) { bytes += times * rounded(b) })
-			if p.Numel >= quantisedFrom {
-				tables = 2 * quantisedTable
-			}
-		})
-		return bytes + tables
-	}
-	bytes := l.session.Optimizer.states() * l.trainableBytes
-	if l.session.Optimizer == AdamWFused {
-		bytes += l.trainableCount * blockBytes // a step counter for each parameter
-	}
-	return bytes
-}
-
-// loopScratch is the most that a parameter-by-parameter AdamW holds: the root, the scaled root and the last scaled root.
-func (s *Session) loopScratch() int64 {
-	var most, last int64
-	s.Parameters.Each(func(p *Parameter) {
-		if p.Trained() {
-			b := rounded(p.Numel * p.Dtype.Size())
-			most = max(most, 2*b+last)
-			last = b
-		}
-	})
-	return most
-}
-
-// clipScratch is the most that clip_grad_norm_ holds: a norm for each parameter, and beside them first the norms of
-// their chunks, then all norms in one tensor and the norm of that.
-func (s *Session) clipScratch() int64 {
-	count, largest, size := int64(0), int64(0), int64(4)
-	s.Parameters.Distinct(func(p *Parameter, times int64) {
-		if p.Trained() {
-			count += times
-			largest = max(largest, p.Numel)
-			size = p.Dtype.Size()
-		}
-	})
-	return count*blockBytes + max(rounded(count*ceilDiv(largest, normChunk)*4), rounded(count*size)+blockBytes)
 }

@@ -4,7 +4,9 @@ package step
 type Parameter struct {
 	Name  string
 	Numel int64
-	Dtype DType
+	// Rows and Cols are the shape of a matrix; Cols is 1 for a vector.
+	Rows, Cols int64
+	Dtype      DType
 	// Buffer marks what is not a parameter.
 	Buffer bool
 	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
@@ -13,6 +15,11 @@ type Parameter struct {
 
 // Trained says whether p gets a gradient.
 func (p *Parameter) Trained() bool { return !p.Buffer && !p.Frozen }
+
+func (p *Parameter) bytes() int64 { return p.Numel * p.Dtype.Size() }
+
+// matrix says whether p has two dimensions.
+func (p *Parameter) matrix() bool { return p.Cols > 1 }
 
 // Parameters lists the parameters and buffers of a model in the order in which they are moved to the GPU. Those of
 // one layer stand in List once for every layer that was recorded and count for all layers of the model.

@@ -12,176 +12,119 @@ const (
 	SGDMomentum
 	// AdamW8bit is bitsandbytes': moments in one byte with a float32 scale for every block of 256.
 	AdamW8bit
+	// AdafactorHF is transformers' Adafactor without first moment, AdafactorTorch torch.optim's.
+	AdafactorHF
+	AdafactorTorch
 )
 
-// What bitsandbytes quantises: tensors from 4,096 elements on, in blocks of 256, by tables of 256 float32 values.
-// Source: bitsandbytes/optim/optimizer.py (Optimizer2State, min_8bit_size, block-wise), 0.4x.
-const (
-	quantisedFrom  = 4096
-	quantisedBlock = 256
-	quantisedTable = 256 * 4
-)
-
-// eightBit lists what AdamW8bit allocates for a parameter of n elements, in order.
-func eightBit(n int64, alloc func(bytes int64)) {
-	if n < quantisedFrom {
-		alloc(4 * n)
-		alloc(4 * n)
-		return
+// optimizerStep clips and updates.
+// Sources: torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
+func (s *Session) optimizerStep(heap Heap) {
+	found := s.prepare(heap)
+	s.update(heap)
+	if found != noHandle {
+		heap.Free(found)
 	}
-	alloc(n)
-	alloc(n)
-	alloc(4 * ceilDiv(n, quantisedBlock))
-	alloc(4 * ceilDiv(n, quantisedBlock))
 }
 
-// states is how many tensors of a parameter's size the optimizer keeps for it.
-func (o Optimizer) states() int64 {
-	switch o {
-	case AdamWForeach, AdamWFused, AdamWLoop:
-		return 2
-	case SGDMomentum:
-		return 1
-	}
-	return 0
-}
-
-// normChunk is how many elements one block of a foreach kernel covers.
-// Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh (kChunkSize), torch 2.9.
-const normChunk = 65536
-
-// optimizerStep clips, updates and sets the gradients to None.
-// Sources: torch/nn/utils/clip_grad.py, torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
-func (s *Session) optimizerStep() {
-	var found int32
-	if s.GradScaler {
-		found = s.unscale()
+// prepare unscales the gradients, which leaves found_inf, and clips their norm.
+func (s *Session) prepare(heap Heap) (found int32) {
+	found = noHandle
+	if s.Recipe.GradScaler {
+		found = unscale(heap)
 	}
 	if s.Clip {
-		s.clip()
+		s.clip(heap)
 	}
-	sum := noHandle
-	if s.GradScaler && s.Optimizer == AdamWFused { // fused kernels look at found_inf themselves
-		sum = s.heap.Alloc(4)
-	}
-	s.update()
-	if sum != noHandle {
-		s.heap.Free(sum)
-	}
-	if s.GradScaler {
-		s.heap.Free(found)
-	}
-	for _, g := range s.gradients {
-		s.heap.Free(g)
-	}
-	s.gradients = s.gradients[:0]
-}
-
-// unscale is GradScaler.unscale_: a few scalars, of which found_inf stays until the update.
-func (s *Session) unscale() (found int32) {
-	wide := s.heap.Alloc(8)
-	inverse := s.heap.Alloc(8)
-	s.heap.Free(wide)
-	inverse32 := s.heap.Alloc(4)
-	s.heap.Free(inverse)
-	zero := s.heap.Alloc(4)
-	found = s.heap.Alloc(4)
-	s.heap.Free(s.heap.Alloc(4))
-	s.heap.Free(inverse32)
-	s.heap.Free(zero)
 	return found
 }
 
-func (s *Session) clip() {
-	count, largest, size := int64(0), int64(0), int64(4)
-	s.Parameters.Each(func(p *Parameter) {
-		if p.Trained() {
-			count++
-			largest = max(largest, p.Numel)
-			size = p.Dtype.Size()
-		}
-	})
-	partial := s.heap.Alloc(count * ceilDiv(largest, normChunk) * 4)
-	s.state = s.state[:0]
-	for range count {
-		s.state = append(s.state, s.heap.Alloc(size))
-	}
-	s.heap.Free(partial)
-	stacked := s.heap.Alloc(count * size)
-	total := s.heap.Alloc(size)
-	s.heap.Free(stacked)
-	for _, h := range s.state {
-		s.heap.Free(h)
-	}
-	sum := s.heap.Alloc(size)
-	inverse := s.heap.Alloc(size)
-	coefficient := s.heap.Alloc(size)
-	s.heap.Free(inverse)
-	s.heap.Free(sum)
-	clamped := s.heap.Alloc(size)
-	s.heap.Free(coefficient)
-	s.heap.Free(clamped)
-	s.heap.Free(total)
+// unscale is GradScaler.unscale_: a few scalars, of which found_inf stays until the update.
+func unscale(heap Heap) (found int32) {
+	wide := heap.Alloc(8)
+	inverse := heap.Alloc(8)
+	heap.Free(wide)
+	inverse32 := heap.Alloc(4)
+	heap.Free(inverse)
+	zero := heap.Alloc(4)
+	found = heap.Alloc(4)
+	heap.Free(heap.Alloc(4))
+	heap.Free(inverse32)
+	heap.Free(zero)
+	return found
 }
 
-func (s *Session) update() {
-	firstStep := !s.started
+// update runs the optimizer on all parameters that are trained.
+func (s *Session) update(heap Heap) {
+	u := &s.updater
+	u.heap, u.recipe, u.first = heap, &s.Recipe, !s.started
 	s.started = true
-	each := func(f func(bytes int64)) {
-		s.Parameters.Each(func(p *Parameter) {
-			if p.Trained() {
-				f(p.Numel * p.Dtype.Size())
-			}
-		})
+	sum := noHandle
+	if s.Recipe.GradScaler && s.Optimizer == AdamWFused { // fused kernels look at found_inf themselves
+		sum = heap.Alloc(4)
 	}
-	if firstStep && s.Optimizer == AdamW8bit {
-		tables := false
-		s.Parameters.Each(func(p *Parameter) {
-			if !p.Trained() {
-				return
-			}
-			eightBit(p.Numel, func(bytes int64) { s.heap.Alloc(bytes) })
-			if p.Numel >= quantisedFrom && !tables { // one for each sign, shared by all
-				tables = true
-				s.heap.Alloc(quantisedTable)
-				s.heap.Alloc(quantisedTable)
-			}
-		})
-	} else if firstStep {
-		each(func(bytes int64) {
-			switch s.Optimizer {
-			case AdamWFused:
-				s.heap.Alloc(4) // the step counter lives on the GPU
-				s.heap.Alloc(bytes)
-				s.heap.Alloc(bytes)
-			case AdamWForeach, AdamWLoop:
-				s.heap.Alloc(bytes)
-				s.heap.Alloc(bytes)
-			case SGDMomentum:
-				s.heap.Alloc(bytes)
-			}
-		})
+	u.run(s.Optimizer, s.trained)
+	if sum != noHandle {
+		heap.Free(sum)
 	}
-	switch s.Optimizer {
-	case AdamWForeach: // the square roots of all second moments at once
-		s.state = s.state[:0]
-		each(func(bytes int64) { s.state = append(s.state, s.heap.Alloc(bytes)) })
-		for _, h := range s.state {
-			s.heap.Free(h)
+}
+
+// updater is an optimizer at work on a heap.
+type updater struct {
+	heap   Heap
+	recipe *Recipe
+	// first says that the state does not exist yet.
+	first bool
+	held  []int32 // temporaries
+	rms   []int32 // by parameter: what Adafactor keeps of the last step
+}
+
+// keep allocates state, which stays.
+func (u *updater) keep(bytes int64) {
+	if u.first {
+		u.heap.Alloc(bytes)
+	}
+}
+
+// flash allocates and frees bytes at once.
+func (u *updater) flash(bytes int64) { u.heap.Free(u.heap.Alloc(bytes)) }
+
+// reassign puts the handle h into a variable, whose former tensor goes.
+func (u *updater) reassign(variable *int32, h int32) {
+	if *variable != noHandle {
+		u.heap.Free(*variable)
+	}
+	*variable = h
+}
+
+// del ends a variable.
+func (u *updater) del(variable *int32) { u.reassign(variable, noHandle) }
+
+// reduce allocates what a reduction returns, and for a moment what it computes with.
+func (u *updater) reduce(bytes int64, over layout, rows, cols int64) int32 {
+	h := u.heap.Alloc(bytes)
+	if scratch, semaphores := u.recipe.reduction(over, rows, cols); scratch > 0 {
+		a, b := u.heap.Alloc(scratch), u.heap.Alloc(semaphores)
+		u.heap.Free(b)
+		u.heap.Free(a)
+	}
+	return h
+}
+
+// run updates the parameters ps, which are trained.
+func (u *updater) run(o Optimizer, ps []*Parameter) {
+	switch o {
+	case AdamWForeach, AdamWFused, AdamWLoop:
+		u.adamW(o, ps)
+	case SGDMomentum:
+		for _, p := range ps {
+			u.keep(p.bytes())
 		}
-	case AdamWLoop: // one parameter after the other; the variable denom keeps the last one
-		denom := noHandle
-		each(func(bytes int64) {
-			root := s.heap.Alloc(bytes)
-			scaled := s.heap.Alloc(bytes)
-			s.heap.Free(root)
-			if denom != noHandle {
-				s.heap.Free(denom)
-			}
-			denom = scaled
-		})
-		if denom != noHandle {
-			s.heap.Free(denom)
-		}
+	case AdamW8bit:
+		u.adamW8bit(ps)
+	case AdafactorHF:
+		u.adafactorHF(ps)
+	case AdafactorTorch:
+		u.adafactorTorch(ps)
 	}
 }

@@ -1,27 +1,48 @@
 package step
 
-// reduction is the scratch, in bytes, of summing a (rows, cols) matrix over
-// its rows, as the gradient of a bias or of a norm's gain does: when one block per
-// group of columns would leave multiprocessors idle, the rows are split over several
-// blocks and their partial sums meet in global memory. It also returns the bytes of
-// the semaphores that the blocks use.
+// layout is which dimension of a (rows, cols) matrix, whose columns are contiguous, a reduction takes away.
+type layout uint8
+
+const (
+	overRows layout = iota // one result a column: the gradient of a bias or of a norm's gain
+	overCols               // one result a row
+	overAll                // one result
+)
+
+// reduction is the scratch, in bytes, of reducing a (rows, cols) matrix: when one block per group of results would leave
+// multiprocessors idle, the values are split over several blocks and their partial results meet in global memory.
+// It also returns the bytes of the semaphores that the blocks use.
 //
 // The launch configuration is setReduceConfig's of aten/src/ATen/native/cuda/Reduce.cuh,
-// torch 2.9, for a sum over the slow dimension: float32 accumulation, four outputs a
-// thread, at most 512 threads a block.
-func (t *Tape) reduction(rows, cols int64) (scratch, semaphores int64) {
+// torch 2.9: float32 accumulation, four values a thread at once, at most 512 threads a block.
+func (r *Recipe) reduction(over layout, rows, cols int64) (scratch, semaphores int64) {
 	const (
 		maxThreads         = 512
 		warp               = 32
+		vectorInput        = 4
+		longInput          = 128
 		minValuesPerThread = 16
 		maxValuesPerThread = 256
 		accumulatorBytes   = 4
 	)
-	vector := int64(4)
-	for vector > 1 && cols%vector != 0 {
-		vector /= 2
+	inputs, outputs, vector := rows, cols, int64(1)
+	var dim0, dim1 int64
+	switch over {
+	case overRows:
+		for vector = 4; vector > 1 && cols%vector != 0; {
+			vector /= 2
+		}
+		dim0, dim1 = cols/vector, rows
+	case overCols:
+		inputs, outputs = cols, rows
+		dim0, dim1 = inputs, outputs
+	case overAll:
+		inputs, outputs = rows*cols, 1
+		dim0, dim1 = inputs, 1
+		if dim0 > longInput {
+			dim0 /= vectorInput
+		}
 	}
-	dim0, dim1 := cols/vector, rows
 	limit := maxThreads / vector
 	p0, p1 := powerOfTwoUpTo(dim0, limit), powerOfTwoUpTo(dim1, limit)
 	width := min(p0, warp)
@@ -29,13 +50,17 @@ func (t *Tape) reduction(rows, cols int64) (scratch, semaphores int64) {
 	width = min(p0, limit/height)
 	threads := width * height
 
-	values := rows
+	// Threads of a row of the block share the values of one result, or have a result each; so do the rows.
+	values, perBlock := inputs, width
+	if over != overRows {
+		values, perBlock = ceilDiv(inputs, width), 1
+	}
 	if values < min(height*16, maxValuesPerThread) {
 		return 0, 0
 	}
-	values = ceilDiv(rows, height)
-	grid := ceilDiv(cols/vector, width)
-	target := t.Recipe.Multiprocessors * (t.Recipe.ThreadsPerMultiprocessor / threads)
+	values = ceilDiv(values, height)
+	grid := ceilDiv(outputs/vector, perBlock)
+	target := r.Multiprocessors * (r.ThreadsPerMultiprocessor / threads)
 	if values < maxValuesPerThread || grid > target {
 		return 0, 0
 	}
@@ -43,7 +68,7 @@ func (t *Tape) reduction(rows, cols int64) (scratch, semaphores int64) {
 	if blocks <= 1 {
 		return 0, 0
 	}
-	return accumulatorBytes * cols * blocks * width * vector, 4 * grid
+	return accumulatorBytes * outputs * blocks * perBlock * vector, 4 * grid
 }
 
 // sumRows allocates register r for the sum of a (rows, cols) matrix of type d over
@@ -53,7 +78,7 @@ func (o op) sumRows(r int, d DType, rows, cols int64, l Label) op {
 		return o
 	}
 	o.alloc(r, cols*d.Size(), l)
-	if scratch, semaphores := o.t.reduction(rows, cols); scratch > 0 {
+	if scratch, semaphores := o.t.Recipe.reduction(overRows, rows, cols); scratch > 0 {
 		const a, b = maxRegs - 1, maxRegs - 2
 		o.alloc(a, scratch, LabelReduction).alloc(b, semaphores, LabelReduction).free(b).free(a)
 	}

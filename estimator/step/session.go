@@ -24,7 +24,12 @@ const noHandle int32 = -1
 // Reset makes s a session with the exported fields of n in the storage of its former runs.
 func (s *Session) Reset(n Session) {
 	n.fold, n.now, n.last, n.once, n.flat = s.fold, s.now, s.last, s.once, s.flat
-	n.gradients, n.state, n.book = s.gradients, s.state, s.book
+	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
+	n.Parameters.Each(func(p *Parameter) {
+		if p.Trained() {
+			n.trained = append(n.trained, p)
+		}
+	})
 	*s = n
 }
 
@@ -37,10 +42,8 @@ type Session struct {
 	Optimizer  Optimizer
 	// Clip clips the gradients' norm before the optimizer step.
 	Clip bool
-	// GradScaler unscales the gradients before.
-	GradScaler bool
-	// Accumulation is the number of micro-steps in an optimizer step.
-	Accumulation int64
+	// Recipe is how the program was recorded.
+	Recipe Recipe
 	// Units and Recorded are the layer units of the model and of the program.
 	Units, Recorded int64
 
@@ -50,8 +53,9 @@ type Session struct {
 	once      []int32     // handles of what is allocated once
 	flat      []flatEvent // one micro-step with all layers
 	gradients []int32
-	state     []int32 // handles of the optimizer's temporaries
-	started   bool    // the optimizer's state exists
+	trained   []*Parameter
+	updater   updater
+	started   bool // the optimizer's state exists
 	// book is the storage of the last account.
 	book Ledger
 }
@@ -143,7 +147,7 @@ const mostMicroSteps = 64
 func (s *Session) step() {
 	heap, settles := s.heap.(Settling)
 	var seen [8]uint64
-	left := s.Accumulation
+	left := max(s.Recipe.Accumulation, 1)
 	circling := !settles
 	for m := int64(0); left > 0; m++ {
 		s.microStep(m == 0)
@@ -167,7 +171,11 @@ func (s *Session) step() {
 		}
 		seen[m%int64(len(seen))] = now
 	}
-	s.optimizerStep()
+	s.optimizerStep(s.heap)
+	for _, g := range s.gradients {
+		s.heap.Free(g)
+	}
+	s.gradients = s.gradients[:0]
 }
 
 // settled adds to the heap's state where the tensors lie that live on into the next micro-step.

@@ -6,15 +6,14 @@ func (l *Ledger) survey() (gradients int64) {
 	s := l.session
 	l.record(StageLoad, Moment{Bytes: l.total, Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
 	l.begin()
-	for m := range min(s.Accumulation, 2) {
+	for m := range min(max(s.Recipe.Accumulation, 1), 2) {
 		before := l.total
 		l.surveyMicroStep(m)
 		if m == 0 {
 			gradients = l.total - before
 		}
 	}
-	scratch, label := l.optimizerScratch()
-	l.record(StageOptimizer, Moment{Bytes: l.total + scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: label, segment: -1})
+	l.record(StageOptimizer, Moment{Bytes: l.total + l.optimizer.scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: l.optimizer.label, segment: -1})
 	l.Steady = l.total - gradients
 	return gradients
 }
@@ -35,7 +34,7 @@ func (l *Ledger) walk(gradients int64) {
 			return
 		}
 	}
-	for m := first; m < min(l.session.Accumulation, 2); m++ {
+	for m := first; m < min(max(l.session.Recipe.Accumulation, 1), 2); m++ {
 		if l.microStep(m) {
 			return
 		}

@@ -1,0 +1,91 @@
+package step
+
+// adamW is torch.optim.AdamW. Its state for all parameters comes first.
+// Source: torch/optim/adam.py (_init_group, _single_tensor_adam, _multi_tensor_adam), torch 2.9.
+func (u *updater) adamW(o Optimizer, ps []*Parameter) {
+	for _, p := range ps {
+		if o == AdamWFused {
+			u.keep(4) // the step counter lives on the GPU
+		}
+		u.keep(p.bytes())
+		u.keep(p.bytes())
+	}
+	switch o {
+	case AdamWForeach:
+		u.roots(ps)
+	case AdamWLoop: // one parameter after the other; the variable denom keeps the last one
+		denom := noHandle
+		for _, p := range ps {
+			root := u.heap.Alloc(p.bytes())
+			scaled := u.heap.Alloc(p.bytes())
+			u.heap.Free(root)
+			u.reassign(&denom, scaled)
+		}
+		u.del(&denom)
+	}
+}
+
+// roots are the square roots of all second moments of one type at once; the variable keeps them until those of
+// the next type are there.
+func (u *updater) roots(ps []*Parameter) {
+	u.held = u.held[:0]
+	before := 0
+	byType(ps, func(d DType) {
+		from := len(u.held)
+		for _, p := range ps {
+			if p.Dtype == d {
+				u.held = append(u.held, u.heap.Alloc(p.bytes()))
+			}
+		}
+		for _, h := range u.held[before:from] {
+			u.heap.Free(h)
+		}
+		before = from
+	})
+	for _, h := range u.held[before:] {
+		u.heap.Free(h)
+	}
+}
+
+// byType calls f for every type of parameters, in the order in which the types first occur.
+func byType(ps []*Parameter, f func(DType)) {
+	var seen [F64 + 1]bool
+	for _, p := range ps {
+		if !seen[p.Dtype] {
+			seen[p.Dtype] = true
+			f(p.Dtype)
+		}
+	}
+}
+
+// What bitsandbytes quantises: tensors from 4,096 elements on, in blocks of 256, by tables of 256 float32 values.
+// Source: bitsandbytes/optim/optimizer.py (Optimizer2State, min_8bit_size, block-wise), 0.4x.
+const (
+	quantisedFrom  = 4096
+	quantisedBlock = 256
+	quantisedTable = 256 * 4
+)
+
+// adamW8bit is bitsandbytes' AdamW8bit: its kernels need nothing but the state.
+func (u *updater) adamW8bit(ps []*Parameter) {
+	if !u.first {
+		return
+	}
+	tables := false
+	for _, p := range ps {
+		if p.Numel < quantisedFrom {
+			u.keep(4 * p.Numel)
+			u.keep(4 * p.Numel)
+			continue
+		}
+		u.keep(p.Numel)
+		u.keep(p.Numel)
+		u.keep(4 * ceilDiv(p.Numel, quantisedBlock))
+		u.keep(4 * ceilDiv(p.Numel, quantisedBlock))
+		if !tables { // one for each sign, shared by all
+			tables = true
+			u.keep(quantisedTable)
+			u.keep(quantisedTable)
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package step
+
+// normChunk is how many elements one block of a foreach kernel covers.
+// Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh (kChunkSize), torch 2.9.
+const normChunk = 65536
+
+// clip is clip_grad_norm_: a norm for each gradient, with the norms of their chunks type by type, and the norm of those, in
+// the widest type that there is.
+// Source: torch/nn/utils/clip_grad.py (_get_total_norm, _clip_grads_with_norm_), torch 2.9.
+func (s *Session) clip(heap Heap) {
+	if len(s.trained) == 0 {
+		return
+	}
+	s.updater.held = s.updater.held[:0]
+	size := int64(0)
+	byType(s.trained, func(d DType) {
+		count, largest := int64(0), int64(0)
+		for _, p := range s.trained {
+			if p.Dtype == d {
+				count++
+				largest = max(largest, p.Numel)
+			}
+		}
+		partial := heap.Alloc(count * ceilDiv(largest, normChunk) * 4)
+		for range count {
+			s.updater.held = append(s.updater.held, heap.Alloc(d.Size()))
+		}
+		heap.Free(partial)
+		size = max(size, d.Size())
+	})
+	stacked := heap.Alloc(int64(len(s.trained)) * size)
+	total := heap.Alloc(size)
+	heap.Free(stacked)
+	for _, h := range s.updater.held {
+		heap.Free(h)
+	}
+	sum := heap.Alloc(size)
+	inverse := heap.Alloc(size)
+	coefficient := heap.Alloc(size)
+	heap.Free(inverse)
+	heap.Free(sum)
+	clamped := heap.Alloc(size)
+	heap.Free(coefficient)
+	heap.Free(clamped)
+	heap.Free(total)
+}

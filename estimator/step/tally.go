@@ -1,0 +1,47 @@
+package step
+
+// tally is a heap that only adds up, in blocks: what is alive and the most that ever was.
+type tally struct {
+	sizes      []int64
+	live, most int64
+}
+
+func (t *tally) Alloc(bytes int64) int32 {
+	t.sizes = append(t.sizes, bytes)
+	t.live += rounded(bytes)
+	t.most = max(t.most, t.live)
+	return int32(len(t.sizes) - 1)
+}
+
+func (t *tally) Free(handle int32) {
+	t.live -= rounded(t.sizes[handle])
+	t.sizes[handle] = 0
+}
+
+// optimizerTotals is what the optimizer holds, in bytes of blocks: the state, and the most of a step besides, with what kind of
+// temporary that is.
+type optimizerTotals struct {
+	states, scratch int64
+	label           Label
+}
+
+// optimizerTotals plays the optimizer step twice on t: the first leaves the state behind, the second finds it.
+func (s *Session) optimizerTotals(t *tally) optimizerTotals {
+	*t = tally{sizes: t.sizes[:0]}
+	s.started = false
+	s.optimizerStep(t)
+	states := t.live
+	t.most = states
+	found := s.prepare(t)
+	clipping := t.most
+	t.most = t.live
+	s.update(t)
+	if found != noHandle {
+		t.Free(found)
+	}
+	totals := optimizerTotals{states: states, scratch: t.most - states, label: LabelOptimizerScratch}
+	if s.Clip && clipping > t.most {
+		totals.scratch, totals.label = clipping-states, LabelClip
+	}
+	return totals
+}
