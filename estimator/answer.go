@@ -22,10 +22,10 @@ var partNames = [step.PartCount]string{
 // answer reads a replay's ledger.
 func (r *resolved) answer(run *run, in Input) *Result {
 	l, f := run.ledger, run.figures
-	count := r.arch.ParameterCount()
+	count, trained := r.arch.ParameterCount(), r.arch.TrainedCount()
 	res := &Result{
 		Versions: Versions{Estimator: Version, Reference: Reference, Calibration: Calibration},
-		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: count, TrainableParameters: count},
+		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: count, TrainableParameters: trained},
 		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated, ReservedBytes: f.Reserved,
 			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
 		GPUs: []GPUFit{}, Notes: []Note{},
@@ -118,11 +118,19 @@ func (r *resolved) components(run *run) []Component {
 // how says where a component's bytes come from.
 func (r *resolved) how(name string, run *run) string {
 	rc := &run.recipe
-	p := grouped(r.arch.ParameterCount())
-	stored := fmt.Sprintf("%d B (%s)", rc.Stored.Size(), dtypeName(rc.Stored))
+	count, trained := r.arch.ParameterCount(), r.arch.TrainedCount()
+	p := grouped(trained)
+	d := rc.Stored
+	if l := r.arch.LoRA; l != nil {
+		d = l.Dtype
+	}
+	stored := inBytes(d)
 	switch name {
 	case "weights":
 		s := p + " parameters × " + stored
+		if r.arch.LoRA != nil {
+			s = grouped(count-trained) + " frozen parameters × " + inBytes(rc.Stored) + ", and adapters of " + s
+		}
 		if r.arch.BufferSide > 0 {
 			s += ", and the causal masks that the layers carry as buffers"
 		}
@@ -168,6 +176,9 @@ func (r *resolved) how(name string, run *run) string {
 	}
 	return ""
 }
+
+// inBytes is the size of an element of type d, in words.
+func inBytes(d step.DType) string { return fmt.Sprintf("%d B (%s)", d.Size(), dtypeName(d)) }
 
 func dtypeName(d step.DType) string {
 	switch d {

@@ -159,6 +159,7 @@ func randomJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, map[string]any{"model_type": family, "n_layer": layers, "n_head": heads, "n_embd": heads * dim, "n_positions": 1500, "vocab_size": vocab,
 			"resid_pdrop": dropout, "attn_pdrop": dropout, "embd_pdrop": dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
 			"activation_function": rapid.SampledFrom([]string{"gelu_new", "gelu", "relu"}).Draw(t, "activation")})
+		job.Training.LoRA = randomLoRA(t, "c_attn", "c_proj", "c_fc")
 		return job
 	}
 	groups := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "groups")
@@ -169,7 +170,22 @@ func randomJob(t *rapid.T) Job {
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
 	}
 	job.Model.HFConfig = marshal(t, config)
+	job.Training.LoRA = randomLoRA(t, "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
 	return job
+}
+
+// randomLoRA draws adapters on some of the given modules, or none.
+func randomLoRA(t *rapid.T, modules ...string) *LoRA {
+	if !rapid.Bool().Draw(t, "lora") {
+		return nil
+	}
+	dtype := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16"})
+	return &LoRA{
+		Rank:          rapid.Int64Range(1, 70).Draw(t, "rank"),
+		Dropout:       rapid.SampledFrom([]float64{0, 0.05}).Draw(t, "lora_dropout"),
+		TargetModules: rapid.SliceOfNDistinct(rapid.SampledFrom(append(modules, "all-linear")), 1, 4, rapid.ID).Draw(t, "target_modules"),
+		AdapterDtype:  dtype.Draw(t, "adapter_dtype"), BasePrecision: dtype.Draw(t, "base_precision"),
+	}
 }
 
 func marshal(t *rapid.T, v any) json.RawMessage {

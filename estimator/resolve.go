@@ -156,6 +156,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 			}
 		}
 	}
+	r.lora(t, errs)
 	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }
@@ -272,9 +273,6 @@ func unsupported(job *Job, errs *invalid.List) {
 	if t.Compile != nil && (t.Compile.Model || t.Compile.Loss) {
 		refuse("compile", "torch.compile is")
 	}
-	if t.LoRA != nil {
-		refuse("lora", "LoRA is")
-	}
 	if d := t.Distributed; d != nil && (d.WorldSize > 1 || d.Data != "" || d.TensorParallel > 1 || d.PipelineParallel > 1 || d.ContextParallel > 1 || d.ExpertParallel > 1 || d.OffloadOptimizer || d.OffloadParameters || d.DeepSpeed != nil) {
 		refuse("distributed", "several GPUs are")
 	}
@@ -297,7 +295,8 @@ func (r *resolved) bound(errs *invalid.List) {
 	n := float64(r.shape.Batch) * float64(r.shape.Tokens)
 	scores := float64(r.shape.Batch) * float64(a.Heads) * float64(r.shape.Tokens) * float64(r.shape.Tokens)
 	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN)+4*float64(a.Heads)*float64(a.HeadDim))
-	total := 16 * (n*perToken + float64(a.Layers)*scores)
+	adapters, adapted := r.adapterSize()
+	total := 16 * (n*(perToken+adapted) + float64(a.Layers)*scores + adapters)
 	if total > limit {
 		errs.Add("/training", "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to %.0e are accepted", r.shape.Batch, r.shape.Tokens, total, limit)
 	}

@@ -25,6 +25,7 @@ type Case struct {
 // Truth is what was traced, in bytes; no CUDA context is in any figure.
 type Truth struct {
 	Parameters      int64            `json:"parameters"`
+	Trainable       int64            `json:"trainable_parameters"`
 	AllocatedBytes  int64            `json:"allocated_bytes"`
 	RequestedBytes  int64            `json:"requested_bytes"`
 	ReservedBytes   int64            `json:"reserved_bytes"`
@@ -110,7 +111,8 @@ func Score(cases []Case) *Report {
 		row.Allocated = relative(res.Peak.AllocatedBytes, c.Truth.AllocatedBytes)
 		row.Reserved = relative(res.Peak.ReservedBytes, c.Truth.ReservedBytes)
 		row.PhaseRight = res.Peak.Phase == c.Truth.Phase
-		row.ParametersRight = res.Model.Parameters == c.Truth.Parameters
+		row.ParametersRight = res.Model.Parameters == c.Truth.Parameters &&
+			(c.Truth.Trainable == 0 || res.Model.TrainableParameters == c.Truth.Trainable)
 		row.Limit = math.NaN()
 		if c.Truth.MinLimitBytes > 0 {
 			row.Limit = relative(res.Peak.MinimumLimitBytes, c.Truth.MinLimitBytes)
@@ -167,7 +169,7 @@ func (r *Report) Print(w io.Writer, markdown bool, worst int) {
 	groups := map[string][]Row{}
 	for _, row := range r.Rows {
 		for _, t := range row.Tags {
-			if k, _, ok := strings.Cut(t, ":"); ok && k != "set" && k != "lora" && k != "compile" {
+			if k, _, ok := strings.Cut(t, ":"); ok && k != "set" && t != "lora:no" && k != "compile" {
 				groups[t] = append(groups[t], row)
 			}
 		}

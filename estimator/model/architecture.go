@@ -49,6 +49,8 @@ type Architecture struct {
 	Irregular bool
 	// Reentrant says which way of checkpointing the library takes.
 	Reentrant bool
+	// LoRA are the adapters that are trained instead of the parameters; nil without.
+	LoRA *LoRA
 	// Generic marks a family that nobody described and that goes through the nearest block.
 	Generic bool
 }
@@ -80,6 +82,13 @@ func (a *Architecture) Build(layers int64, d step.DType) (step.Network, step.Par
 
 // ParameterCount is the exact number of parameters, a tied matrix counted once.
 func (a *Architecture) ParameterCount() int64 {
+	return a.count(func(p *step.Parameter) bool { return !p.Buffer })
+}
+
+// TrainedCount is how many of them are trained.
+func (a *Architecture) TrainedCount() int64 { return a.count((*step.Parameter).Trained) }
+
+func (a *Architecture) count(counts func(*step.Parameter) bool) int64 {
 	layers := int64(1)
 	if a.Irregular {
 		layers = a.Layers
@@ -87,7 +96,7 @@ func (a *Architecture) ParameterCount() int64 {
 	_, parameters := a.Build(layers, step.F32)
 	total := int64(0)
 	parameters.Distinct(func(p *step.Parameter, times int64) {
-		if !p.Buffer {
+		if counts(p) {
 			total += times * p.Numel
 		}
 	})

@@ -9,6 +9,9 @@ type builder struct {
 	a        *Architecture
 	dtype    step.DType // in which parameters are stored
 	recorded int64      // of the layers that repeat, how many are declared one by one
+	hooked   bool       // the input embedding is declared already
+	linears  []string   // under LoRA, the names of the linear layers
+	adapted  int        // and how many of them have an adapter
 	p        step.Parameters
 }
 
@@ -17,9 +20,10 @@ func (b *builder) declare(p step.Parameter) int32 {
 	return int32(len(b.p.List) - 1)
 }
 
-// parameter is a tensor of rows × cols elements; cols is 1 for a vector.
+// parameter is a tensor of rows × cols elements; cols is 1 for a vector. It is frozen under LoRA.
 func (b *builder) parameter(name string, rows, cols int64) step.Weight {
-	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype}), Rows: rows, Cols: cols}
+	p := step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype, Frozen: b.a.LoRA != nil}
+	return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 }
 
 // buffer is a tensor that moves with the model and has no gradient.
@@ -27,9 +31,13 @@ func (b *builder) buffer(name string, numel int64, d step.DType) {
 	b.declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})
 }
 
-// embedding is nn.Embedding(rows, cols).
+// embedding is nn.Embedding(rows, cols). The first one is the model's input embedding, whose output LoRA makes
+// require a gradient when layers are checkpointed.
 func (b *builder) embedding(name string, rows, cols int64) step.Weight {
-	return b.parameter(name, rows, cols)
+	w := b.parameter(name, rows, cols)
+	w.Hooked = !b.hooked && b.a.LoRA != nil
+	b.hooked = true
+	return w
 }
 
 // linear is nn.Linear(in, out, bias).
@@ -38,12 +46,15 @@ func (b *builder) linear(name string, in, out int64, bias bool) linear {
 	if bias {
 		m.b = b.parameter(name, out, 1)
 	}
+	m.adapter = b.adapter(name, in, out)
 	return m
 }
 
 // conv1D is transformers' Conv1D(out, in), a linear layer whose matrix is stored as (in, out).
 func (b *builder) conv1D(name string, in, out int64) linear {
-	return linear{w: b.parameter(name, in, out), b: b.parameter(name, out, 1), transposed: true}
+	m := linear{w: b.parameter(name, in, out), b: b.parameter(name, out, 1), transposed: true}
+	m.adapter = b.adapter(name, in, out)
+	return m
 }
 
 // norm is a norm's gain over width elements, and its bias.
@@ -64,14 +75,23 @@ func (b *builder) stack(layer func(i int64)) {
 	b.p.PerLayer = (len(b.p.List) - b.p.LayerStart) / int(b.recorded)
 }
 
-// linear is a linear layer.
+// linear is a linear layer, and the adapter that LoRA put on it.
 type linear struct {
 	w, b       step.Weight
 	transposed bool
+	adapter    *adapter
 }
 
 // forward is the layer applied to x.
 func (m linear) forward(t *step.Tape, x step.T) step.T {
+	if m.adapter != nil {
+		return m.adapter.forward(t, m, x)
+	}
+	return m.base(t, x)
+}
+
+// base is the layer without its adapter.
+func (m linear) base(t *step.Tape, x step.T) step.T {
 	if m.transposed {
 		return t.Conv1D(x, m.w, m.b, step.LabelLinear)
 	}

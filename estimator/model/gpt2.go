@@ -91,9 +91,9 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
 
-	var besides step.Besides
+	besides := step.Besides{Arguments: []step.T{positions}}
 	if m.mask != nil {
-		besides.Arguments = []step.T{*m.mask}
+		besides.Arguments = append(besides.Arguments, *m.mask)
 	}
 	x = runLayers(t, m.a, len(m.layers), x, besides, m.block)
 

@@ -148,6 +148,10 @@ func (t *Tape) run(i int32) {
 		t.runCheckpoint(i)
 		return
 	}
+	if n.leaf {
+		t.keepGradient(i)
+		return
+	}
 	if n.layer != none && n.nSaved > 0 && !t.layers[n.layer].rebuilt {
 		t.rebuild(n.layer)
 		n = &t.nodes[i]

@@ -19,7 +19,7 @@ type EagerAttention struct {
 	// CopyKV says that k and v are views that the products have to copy first.
 	CopyKV bool
 
-	valueType DType
+	queryType, valueType DType
 }
 
 // Eager runs a on q, k and v. It also returns the probabilities, which the model's code keeps in a variable.
@@ -42,7 +42,7 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	t.Drop(qh)
 	t.Drop(qc)
 	t.Drop(kc)
-	a.valueType = v.dtype
+	a.queryType, a.valueType = q.dtype, v.dtype
 	scaled := t.scale(a, scores)
 	minimum := T{storage: none}
 	if a.Where {
@@ -108,7 +108,12 @@ func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
 		p := t.Softmax(wide, LabelAttentionProbabilities)
 		t.Drop(wide)
 		to := F32
-		if a.Downcast || !t.autocast {
+		switch {
+		case a.Downcast:
+			to = before
+		case a.Upcast:
+			to = a.queryType
+		case !t.autocast:
 			to = before
 		}
 		if !a.Upcast {

@@ -22,9 +22,9 @@ func (t *Tape) autocastTo(x T, d DType, l Label) T {
 	return t.Cast(x, d, l)
 }
 
-// promote is the type of an operation on a and b.
+// promote is the type of an operation on a and b; the two half-precision types meet in float32.
 func promote(a, b DType) DType {
-	if a == F32 || b == F32 {
+	if a == F32 || b == F32 || a.Half() && b.Half() && a != b {
 		return F32
 	}
 	return a

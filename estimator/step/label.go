@@ -48,6 +48,7 @@ const (
 	LabelOptimizerScratch
 	LabelClip
 	LabelScaler
+	LabelAdapter
 	labelCount
 )
 
@@ -95,6 +96,7 @@ var labelText = [labelCount]string{
 	LabelOptimizerScratch:       "temporary of the optimizer",
 	LabelClip:                   "temporary of gradient clipping",
 	LabelScaler:                 "loss scale",
+	LabelAdapter:                "intermediate of an adapter (LoRA)",
 }
 
 func (l Label) String() string {

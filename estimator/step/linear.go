@@ -5,6 +5,8 @@ package step
 type Weight struct {
 	Index      int32
 	Rows, Cols int64
+	// Hooked marks an embedding whose output may be made to require a gradient (Recipe.InputGradients).
+	Hooked bool
 }
 
 // NoWeight is the bias of a layer that has none.
@@ -38,7 +40,7 @@ func (t *Tape) weight(w Weight) T {
 	}
 	y := T{storage: t.alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, dtype: t.Recipe.Compute, numel: p.numel}
 	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
-	if t.params[w.Index].frozen { // not cached, and made anew at every use
+	if t.params[w.Index].frozen || p.dtype != F32 { // not cached, and made anew at every use
 		return y
 	}
 	t.retain(y.storage)
@@ -148,7 +150,11 @@ func (t *Tape) Embedding(ids T, w Weight, l Label) T {
 	y := t.fresh(ids.numel*w.Cols, p.dtype, l)
 	o := t.op(p).save(ids)
 	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)
-	return o.send(0, 0).out(y, 0)
+	y = o.send(0, 0).out(y, 0)
+	if w.Hooked && t.Recipe.InputGradients {
+		return t.requireGrad(y)
+	}
+	return y
 }
 
 // embeddingGradient is embedding_dense_backward. Up to 3,072 ids one simple kernel adds
@@ -197,22 +203,25 @@ func sortScratch(n int64) int64 { return 2*roundUp(8*n, 256) + 16895 + 1024*ceil
 // scanScratch is what CUB's scan of n values asks for; same source and range.
 func scanScratch(n int64) int64 { return 767 + roundUp(n*9/1024+1, 256) }
 
-// LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast. It keeps its
-// input and two float32 statistics a row.
+// LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last
+// to the first. It keeps its input, gain and bias, and two float32 statistics a row.
 func (t *Tape) LayerNorm(x T, w, b Weight) T {
+	var bias T
+	if b.Exists() {
+		bias = t.autocastTo(t.Parameter(b), F32, LabelWeightCopy)
+	}
+	weight := t.autocastTo(t.Parameter(w), F32, LabelWeightCopy)
 	input := t.autocastTo(x, F32, LabelCast)
-	weight := t.Parameter(w)
 	rows := input.numel / w.Rows
 	y := t.fresh(input.numel, input.dtype, LabelNormOutput)
 	mean := t.fresh(rows, F32, LabelNormStatistics)
 	rstd := t.fresh(rows, F32, LabelNormStatistics)
-	ins := [3]T{input, weight}
+	ins := [3]T{input, weight, bias}
 	n := 2
 	if b.Exists() {
-		ins[2] = t.Parameter(b)
 		n = 3
 	}
-	o := t.op(ins[:n]...).save(input, mean, rstd)
+	o := t.op(ins[:n]...).save(input, mean, rstd).save(ins[1:n]...)
 	if o.needs(0) {
 		o.alloc(0, input.bytes(), LabelInputGradient).send(0, 0)
 	}
@@ -226,6 +235,9 @@ func (t *Tape) LayerNorm(x T, w, b Weight) T {
 	t.Drop(mean)
 	t.Drop(rstd)
 	t.Drop(input)
+	for _, x := range ins[1:n] {
+		t.Drop(x)
+	}
 	return y
 }
 
@@ -234,7 +246,7 @@ func (t *Tape) LayerNorm(x T, w, b Weight) T {
 // Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (LayerNormBackwardKernelImplInternal), torch 2.9.
 func (o op) tallNorm(n int, rows, width int64, d DType) {
 	const manyRows, warp, maxBlocks = 64 * 1024, 32, 32 * 1024
-	if o.i == none || rows <= manyRows || width/warp >= o.t.Recipe.Multiprocessors/2 {
+	if !o.needs(1) || rows <= manyRows || width/warp >= o.t.Recipe.Multiprocessors/2 {
 		return
 	}
 	blocks := min(ceilDiv(rows, 32), maxBlocks/ceilDiv(width, warp))

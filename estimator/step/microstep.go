@@ -82,7 +82,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
 	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: none,
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
-		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0]}
+		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
 	t.prog = &t.program
 	for i := range parameters.List {
@@ -149,6 +149,7 @@ func (t *Tape) Record(net Network) *Program {
 			t.Drop(x)
 		}
 	}
+	t.endLeaves()
 	if !t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
 	}
@@ -179,6 +180,7 @@ func (t *Tape) returned(loss T, outputs []T) {
 	for _, x := range t.graphHolds {
 		t.freePrevious(x)
 	}
+	t.freePreviousLeaves()
 }
 
 // freePrevious frees what the micro-step before left where x is now.

@@ -36,6 +36,8 @@ type Recipe struct {
 	HoldLogits, HoldFloat32 bool
 	// NextBatchEarly fetches the next batch before backward (nanoGPT), not after it.
 	NextBatchEarly bool
+	// InputGradients makes the output of a frozen input embedding require a gradient (peft with checkpointing).
+	InputGradients bool
 	// Accumulation divides the loss by the number of micro-steps when it is above 1.
 	Accumulation int64
 	// UseCache fills a key/value cache that the model returns.

@@ -186,6 +186,8 @@ type Tape struct {
 	savesLeft  int32 // how many saved tensors these still wait for
 	stopped    bool  // none: the rest of the layer does not run
 	graphHolds []T   // what the checkpointed layers' closures keep alive
+
+	leaves []leaf // tensors of the forward that were made to require a gradient
 }
 
 type paramState struct {
@@ -214,6 +216,8 @@ type node struct {
 	reached bool
 	// checkpoint marks the one node that stands for a whole layer (reentrant checkpointing).
 	checkpoint bool
+	// leaf marks a tensor that keeps the gradient that arrives.
+	leaf bool
 }
 
 // act is one action of a node's backward.

@@ -1,0 +1,88 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// dtypes are the types that a job can name.
+var dtypes = map[string]step.DType{"fp32": step.F32, "bf16": step.BF16, "fp16": step.F16}
+
+// quantised are the types of a base in integers.
+var quantised = map[string]bool{"int8": true, "nf4": true, "gptq-int4": true, "gptq-int8": true}
+
+// lora puts adapters on the model, whose own parameters are frozen then and stored in a type of their own.
+func (r *resolved) lora(t *Training, errs *invalid.List) {
+	l := t.LoRA
+	if l == nil {
+		return
+	}
+	const pointer = "/training/lora"
+	if l.Rank < 1 || l.Rank > maxRank {
+		errs.Add(pointer+"/rank", "out_of_range", "rank is %d; it is a whole number from 1 to %d", l.Rank, maxRank)
+		return
+	}
+	if !(l.Dropout >= 0 && l.Dropout < 1) {
+		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
+	}
+	refuseLoRA(l, errs)
+	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules}
+	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
+	rc := &r.recipe
+	rc.Stored = named(l.BasePrecision, rc.Compute, pointer+"/base_precision", errs)
+	if l.UpcastBase != nil && *l.UpcastBase {
+		rc.Stored = step.F32 // prepare_model_for_kbit_training casts every parameter in half precision
+	}
+	if !rc.Autocast {
+		rc.Compute = rc.Stored
+	}
+	rc.InputGradients = rc.Checkpoint
+	r.arch.Adapt(adapters, pointer, errs)
+}
+
+// maxRank is beyond the width of every model.
+const maxRank = 1 << 20
+
+// named is the type called name, or otherwise where there is none.
+func named(name string, otherwise step.DType, pointer string, errs *invalid.List) step.DType {
+	if name == "" {
+		return otherwise
+	}
+	d, ok := dtypes[name]
+	if !ok && !quantised[name] {
+		errs.Add(pointer, "unknown_value", "%.40q is not a type that is modelled here; fp32, bf16 and fp16 are", name)
+	}
+	return d
+}
+
+// refuseLoRA names what is asked for and not modelled yet.
+func refuseLoRA(l *LoRA, errs *invalid.List) {
+	refuse := func(field, what string) {
+		errs.Add("/training/lora/"+field, "unsupported", "%s not modelled yet; leave the field out", what)
+	}
+	if len(l.ModulesToSave) > 0 {
+		refuse("modules_to_save", "modules that are trained in full beside the adapters are")
+	}
+	if l.DoRA {
+		refuse("dora", "DoRA is")
+	}
+	switch {
+	case quantised[l.BasePrecision]:
+		errs.Add("/training/lora/base_precision", "unsupported", "a base in %s is not modelled yet; fp32, bf16 and fp16 are", l.BasePrecision)
+	default:
+		if l.DoubleQuantization {
+			errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to a base in nf4, here it is %q", l.BasePrecision)
+		}
+	}
+}
+
+// adapterSize bounds what the adapters add to parameters and, for each token, to activations.
+func (r *resolved) adapterSize() (parameters, perToken float64) {
+	l, a := r.arch.LoRA, &r.arch
+	if l == nil {
+		return 0, 0
+	}
+	width := 8*float64(a.Hidden) + 4*float64(a.FFN) + 4*float64(a.Heads)*float64(a.HeadDim)
+	return float64(a.Layers) * float64(l.Rank) * width, float64(a.Layers) * (8*float64(l.Rank) + 2*width)
+}

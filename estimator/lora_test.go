@@ -1,0 +1,78 @@
+package estimator
+
+import (
+	"errors"
+	"math"
+	"testing"
+)
+
+const llamaConfig = `{"model_type":"llama","hidden_size":64,"intermediate_size":160,"num_hidden_layers":3,"num_attention_heads":4,"vocab_size":500}`
+
+func loraJob(config string, l LoRA) Job {
+	return Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 2, SequenceLength: 32, LoRA: &l}}
+}
+
+// TestLoRACounts holds the adapters of peft's defaults, of named modules and of all linear layers against the counts
+// that rank·(in + out) gives.
+func TestLoRACounts(t *testing.T) {
+	const square, up = 64 + 64, 64 + 160
+	for name, c := range map[string]struct {
+		targets Targets
+		want    int64
+	}{
+		"peft's default for llama": {nil, 3 * 4 * 2 * square},
+		"a whole path":             {Targets{"self_attn.o_proj"}, 3 * 4 * square},
+		"one that is not there":    {Targets{"down_proj", "c_attn"}, 3 * 4 * up},
+		"all linear layers":        {Targets{"all-linear"}, 3 * 4 * (4*square + 3*up)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			plain := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(llamaConfig)}, Training: Training{MicroBatch: 2, SequenceLength: 32}}})
+			res := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, TargetModules: c.targets})})
+			if res.Model.TrainableParameters != c.want || res.Model.Parameters != plain.Model.Parameters+c.want {
+				t.Errorf("%d of %d are trained, want %d more than %d", res.Model.TrainableParameters, res.Model.Parameters, c.want, plain.Model.Parameters)
+			}
+		})
+	}
+}
+
+// TestLoRARefused asks for adapters that cannot be put on the model or are not modelled.
+func TestLoRARefused(t *testing.T) {
+	const at = "/training/lora"
+	for name, c := range map[string]struct {
+		config  string
+		lora    LoRA
+		pointer string
+	}{
+		"no rank":                      {llamaConfig, LoRA{}, at + "/rank"},
+		"a negative rank":              {llamaConfig, LoRA{Rank: -8}, at + "/rank"},
+		"a rank beyond every width":    {llamaConfig, LoRA{Rank: math.MaxInt64}, at + "/rank"},
+		"dropout that is no number":    {llamaConfig, LoRA{Rank: 8, Dropout: math.NaN()}, at + "/dropout"},
+		"modules of another model":     {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"c_attn"}}, at + "/target_modules"},
+		"a part of a name":             {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"proj"}}, at + "/target_modules"},
+		"no default in peft":           {`{"model_type":"smollm3"}`, LoRA{Rank: 8}, at + "/target_modules"},
+		"an unknown adapter type":      {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
+		"an unknown base":              {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
+		"double quantization of bf16":  {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true}, at + "/double_quantization"},
+		"weight decomposition":         {llamaConfig, LoRA{Rank: 8, DoRA: true}, at + "/dora"},
+		"modules that are trained too": {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head"}}, at + "/modules_to_save"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := Estimate(Input{Job: loraJob(c.config, c.lora)})
+			var bad *InvalidJobError
+			if !errors.As(err, &bad) || len(bad.Fields) != 1 || bad.Fields[0].Pointer != c.pointer {
+				t.Errorf("got %v, want %s alone", err, c.pointer)
+			}
+		})
+	}
+}
+
+// TestUpcastBase has prepare_model_for_kbit_training make float32 of a base in half precision.
+func TestUpcastBase(t *testing.T) {
+	yes := true
+	half := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "bf16"})})
+	upcast := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "bf16", UpcastBase: &yes})})
+	full := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "fp32"})})
+	if upcast.Peak.ReservedBytes != full.Peak.ReservedBytes || upcast.Peak.AllocatedBytes != full.Peak.AllocatedBytes || half.Peak.AllocatedBytes >= full.Peak.AllocatedBytes {
+		t.Errorf("bf16 %v, upcast %v, fp32 %v", half.Peak.AllocatedBytes, upcast.Peak.AllocatedBytes, full.Peak.AllocatedBytes)
+	}
+}

@@ -1,0 +1,141 @@
+package model
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// LoRA are low-rank adapters on a frozen model, as peft 0.21 puts them there.
+type LoRA struct {
+	Rank    int64
+	Dropout float64
+	// Targets are the names of the modules that get an adapter, or their ends; AllLinear stands for all linear
+	// layers but the head.
+	Targets []string
+	// Dtype is the type of the adapters.
+	Dtype step.DType
+}
+
+// AllLinear is the target that stands for every linear layer of the model but its head.
+const AllLinear = "all-linear"
+
+// adapts says whether the module of this name gets an adapter.
+// Source: peft/tuners/tuners_utils.py (check_target_module_exists), 0.21.
+func (l *LoRA) adapts(name string) bool {
+	for _, target := range l.Targets {
+		if strings.EqualFold(target, AllLinear) || name == target || strings.HasSuffix(name, "."+target) {
+			return true
+		}
+	}
+	return false
+}
+
+// defaultTargets are the modules that peft adapts where the job names none, by model type.
+// Source: peft/utils/constants.py (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING), 0.21.
+var defaultTargets = map[string][]string{
+	"t5": {"q", "v"}, "mt5": {"q", "v"}, "bart": {"q_proj", "v_proj"}, "gpt2": {"c_attn"}, "bloom": {"query_key_value"},
+	"opt": {"q_proj", "v_proj"}, "gptj": {"q_proj", "v_proj"}, "gpt_neox": {"query_key_value"}, "gpt_neo": {"q_proj", "v_proj"},
+	"bert": {"query", "value"}, "roberta": {"query", "value"}, "xlm-roberta": {"query", "value"}, "electra": {"query", "value"},
+	"llama": {"q_proj", "v_proj"}, "mistral": {"q_proj", "v_proj"}, "mixtral": {"q_proj", "v_proj"}, "stablelm": {"q_proj", "v_proj"},
+	"gpt_bigcode": {"c_attn"}, "mpt": {"Wqkv"}, "falcon": {"query_key_value"}, "codegen": {"qkv_proj"},
+	"phi": {"q_proj", "v_proj", "fc1", "fc2"}, "gemma": {"q_proj", "v_proj"}, "gemma2": {"q_proj", "v_proj"},
+	"gemma3_text": {"q_proj", "v_proj"}, "qwen2": {"q_proj", "v_proj"}, "qwen3": {"q_proj", "v_proj"},
+}
+
+// Adapt puts adapters on the model. pointer is where the job asks for them.
+func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
+	if a.family == nil || a.Layers == 0 {
+		return // said already
+	}
+	if a.NanoGPT() {
+		errs.Add(pointer, "unsupported", "nanoGPT's train.py has no LoRA; give the model as hf_config or as a preset of transformers")
+		return
+	}
+	if len(l.Targets) == 0 {
+		l.Targets = a.defaultTargets()
+	}
+	if len(l.Targets) == 0 {
+		errs.Add(pointer+"/target_modules", "required", "peft has no default for %s; name the modules, or %q", a.Family, AllLinear)
+		return
+	}
+	a.LoRA = &l
+	b := builder{a: a, recorded: 1}
+	if a.Irregular {
+		b.recorded = a.Layers
+	}
+	a.family.build(&b)
+	if b.adapted == 0 {
+		slices.Sort(b.linears)
+		errs.Add(pointer+"/target_modules", "unknown_value", "no module of the model is called %.200s; its linear layers are %.500s",
+			strings.Join(l.Targets, " or "), strings.Join(slices.Compact(b.linears), ", "))
+	}
+}
+
+// defaultTargets are peft's for the model's type, or for the described family that stands in for it.
+func (a *Architecture) defaultTargets() []string {
+	if targets, ok := defaultTargets[a.Family]; ok || !a.Generic {
+		return targets
+	}
+	for name, f := range families {
+		if f == a.family {
+			return defaultTargets[name]
+		}
+	}
+	return nil
+}
+
+// adapter is what peft's lora.Linear adds to a linear layer: lora_A, lora_B and, before them, dropout.
+type adapter struct {
+	down, up step.Weight
+	dropout  float64
+}
+
+// adapter declares the adapter of the linear layer name; nil where it gets none.
+func (b *builder) adapter(name string, in, out int64) *adapter {
+	l := b.a.LoRA
+	if l == nil {
+		return nil
+	}
+	b.linears = append(b.linears, name)
+	if !l.adapts(name) {
+		return nil
+	}
+	b.adapted++
+	trained := func(part string, rows, cols int64) step.Weight {
+		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype}
+		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
+	}
+	return &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), dropout: l.Dropout}
+}
+
+// forward is peft's lora.Linear: base(x) + lora_B(lora_A(dropout(x)))·scaling, with x in the adapter's type and the
+// result in the base's.
+// Source: peft/tuners/lora/layer.py (Linear.forward), 0.21.
+func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
+	result := base.base(t, x)
+	d := result.Dtype()
+	x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
+	delta := m.delta(t, x)
+	sum := t.Add(result, delta, step.LabelLinear)
+	t.Drop(delta)
+	t.Drop(result)
+	y := t.Cast(sum, d, step.LabelLinear)
+	t.Drop(sum)
+	t.Drop(x)
+	return y
+}
+
+// delta is lora_B(lora_A(dropout(x)))·scaling.
+func (m *adapter) delta(t *step.Tape, x step.T) step.T {
+	dropped := t.Dropout(x, m.dropout)
+	low := t.Linear(dropped, m.down, step.NoWeight, step.LabelAdapter)
+	t.Drop(dropped)
+	up := t.Linear(low, m.up, step.NoWeight, step.LabelAdapter)
+	t.Drop(low)
+	y := t.MulScalar(up, step.LabelAdapter)
+	t.Drop(up)
+	return y
+}
