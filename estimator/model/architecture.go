@@ -31,6 +31,8 @@ type Architecture struct {
 	QKNorm     bool
 	// SlidingWindow is in tokens; 0 when every token sees all before it.
 	SlidingWindow int64
+	// Sliding says which layers of a pattern that repeats have the window, nil that all have it.
+	Sliding []bool
 	// NoRotaryEvery leaves rotary positions out of every n-th layer (SmolLM3); 0 for none.
 	NoRotaryEvery int64
 
@@ -65,10 +67,17 @@ func (a *Architecture) NanoGPT() bool { return a.family == &nanoGPTFamily }
 
 // UnitLayers is how many layers make one unit that repeats.
 func (a *Architecture) UnitLayers() int64 {
-	if a.NoRotaryEvery > 0 {
-		return a.NoRotaryEvery
+	rotary, window := max(a.NoRotaryEvery, 1), max(int64(len(a.Sliding)), 1)
+	unit := rotary
+	for unit%window != 0 {
+		unit += rotary
 	}
-	return 1
+	return unit
+}
+
+// slides says whether layer i has the window while others have none.
+func (a *Architecture) slides(i int64) bool {
+	return len(a.Sliding) > 0 && a.Sliding[i%int64(len(a.Sliding))]
 }
 
 // Build is the model with the first layers layers, as the replay runs it, and its parameters and buffers stored in d,

@@ -31,6 +31,11 @@ func (b *builder) buffer(name string, numel int64, d step.DType) {
 	b.declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})
 }
 
+// scalar is a buffer of one element in the type of the parameters.
+func (b *builder) scalar(name string) step.Weight {
+	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: 1, Dtype: b.dtype, Buffer: true}), Rows: 1, Cols: 1}
+}
+
 // embedding is nn.Embedding(rows, cols). The first one is the model's input embedding, whose output LoRA makes
 // require a gradient when layers are checkpointed.
 func (b *builder) embedding(name string, rows, cols int64) step.Weight {
@@ -104,8 +109,11 @@ type norm struct{ w, b step.Weight }
 // layer is nn.LayerNorm.
 func (m norm) layer(t *step.Tape, x step.T) step.T { return t.LayerNorm(x, m.w, m.b) }
 
-// rms is the RMSNorm that transformers writes in Python.
+// rms is the RMSNorm that transformers writes in Python for Llama.
 func (m norm) rms(t *step.Tape, x step.T) step.T { return t.RMSNorm(x, m.w) }
+
+// gemma is GemmaRMSNorm.
+func (m norm) gemma(t *step.Tape, x step.T) step.T { return t.GemmaRMSNorm(x, m.w) }
 
 // runLayers takes over x and runs n layers on it; every layer gets besides, too.
 func runLayers(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) step.T {

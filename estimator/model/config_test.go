@@ -22,6 +22,7 @@ func TestClassDefaults(t *testing.T) {
 		parameters int64
 	}{
 		{`{"model_type": "gpt2"}`, 124_439_808},
+		{`{"model_type": "gemma"}`, 8_537_680_896},
 		{`{"model_type": "llama"}`, 6_738_415_616},
 		{`{"model_type": "mistral"}`, 7_241_732_096},
 		{`{"model_type": "smollm3"}`, 3_075_098_624},

@@ -35,6 +35,7 @@ var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size",
 
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{
+	"gemma":   &gemmaFamily,
 	"gpt2":    &gpt2Family,
 	"llama":   &llamaFamily,
 	"mistral": &mistralFamily,

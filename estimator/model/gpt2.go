@@ -87,7 +87,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	positions := t.Input(t.Shape.Tokens, step.I64)
 	learned := t.Embedding(positions, m.positions, step.LabelPositions)
 	sum := t.Add(tokens, learned, step.LabelEmbedding)
-	m.mask = causalMask(t, m.a, tokens.Dtype())
+	m.mask = causalMask(t, 0, tokens.Dtype())
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
 

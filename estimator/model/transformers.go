@@ -10,14 +10,14 @@ func batchWithMask(t *step.Tape) []step.T {
 	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(n, step.I64)}
 }
 
-// causalMask is create_causal_mask or its sliding-window sister: nothing but a look at the all-ones mask where
+// causalMask is create_causal_mask or, where there is a window, its sliding-window sister: nothing but a look at the all-ones mask where
 // attention can be told "causal" instead, else a mask for every sequence, boolean for sdpa and additive
 // for eager. It returns nil where there is none.
 // Source: transformers/masking_utils.py, 4.57.
-func causalMask(t *step.Tape, a *Architecture, d step.DType) *step.T {
+func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
 	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
-	windowed := a.SlidingWindow > 0 && n >= a.SlidingWindow
+	windowed := window > 0 && n >= window
 	eager := t.Recipe.Attention == step.AttentionEager
 	given := in(t.Shape.N(), step.Bool)
 	if !windowed && !eager {
@@ -29,7 +29,7 @@ func causalMask(t *step.Tape, a *Architecture, d step.DType) *step.T {
 	columns, rows, one := in(n, step.I64), in(b, step.I64), in(1, step.I64)
 	ones := in(n, step.Bool)
 	var within step.T
-	if a.SlidingWindow > 0 {
+	if window > 0 {
 		ones2 := in(n, step.Bool)
 		shifted := in(n, step.I64)
 		near := in(n*n, step.Bool)
@@ -41,14 +41,20 @@ func causalMask(t *step.Tape, a *Architecture, d step.DType) *step.T {
 	past := in(n*n, step.Bool)
 	causal := in(n*n, step.Bool)
 	t.Drop(past)
-	if a.SlidingWindow > 0 {
+	if window > 0 {
 		t.Drop(within)
 		both := in(n*n, step.Bool)
 		t.Drop(causal)
 		causal = both
 	}
 	t.Drop(ones)
-	i, j := in(b*n*8, step.Bool), in(b*n*8, step.Bool)
+	j := in(b*n*8, step.Bool)
+	i := j
+	if b > 1 { // one index needs no copy to have the shape of the result
+		i = in(b*n*8, step.Bool)
+	} else {
+		t.Hold(i)
+	}
 	padding := in(b*n, step.Bool)
 	t.Drop(j)
 	t.Drop(i)

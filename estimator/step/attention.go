@@ -268,13 +268,9 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 	t.Drop(inf)
 	t.Drop(zero)
 	t.Drop(tril)
-	kr, vr := t.RepeatKV(k, h), t.RepeatKV(v, h)
+	kr, vr := t.interleaveKV(k, h), t.interleaveKV(v, h)
 	ks := t.MulScalar(kr, LabelAttentionScores)
-	qc := t.Hold(qs)
-	if t.Shape.Batch > 1 { // the heads of one sequence are a batch as they lie
-		t.Drop(qc)
-		qc = t.Contiguous(qs)
-	}
+	qc := t.batched(qs)
 	scores := t.BMM(qc, ks, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(ks)

@@ -16,6 +16,10 @@ type EagerAttention struct {
 	Upcast bool
 	// Downcast casts the probabilities to the type of v even under autocast (GPT-2).
 	Downcast bool
+	// SoftCap bounds the scaled scores by a tanh (Gemma 2).
+	SoftCap bool
+	// Expanded says that k and v are views that repeat a single head: the products copy them unless a cast has.
+	Expanded bool
 	// CopyKV says that k and v are views that the products have to copy first.
 	CopyKV bool
 
@@ -32,18 +36,22 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	}
 	kc := t.Cast(k, compute, LabelCast)
 	qh := t.Cast(q, compute, LabelCast)
-	qc := t.Contiguous(qh)
-	if a.CopyKV {
-		copied := t.Contiguous(kc)
-		t.Drop(kc)
-		kc = copied
+	qc := t.batched(qh)
+	keys := t.Hold(kc)
+	if a.CopyKV || a.Expanded && k.dtype == compute {
+		t.Drop(keys)
+		keys = t.batched(kc)
 	}
-	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	scores := t.BMM(qc, keys, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
 	t.Drop(qh)
 	t.Drop(qc)
 	t.Drop(kc)
+	t.Drop(keys)
 	a.queryType, a.valueType = q.dtype, v.dtype
 	scaled := t.scale(a, scores)
+	if a.SoftCap {
+		scaled = t.SoftCap(scaled)
+	}
 	minimum := T{storage: none}
 	if a.Where {
 		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
@@ -71,18 +79,31 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	t.Drop(p)
 	vc := t.Cast(v, compute, LabelCast)
 	ph := t.Cast(dropped, compute, LabelAttentionProbabilities)
-	if a.CopyKV {
-		copied := t.Contiguous(vc)
-		t.Drop(vc)
-		vc = copied
+	values := t.Hold(vc)
+	if a.CopyKV || a.Expanded && v.dtype == compute {
+		t.Drop(values)
+		values = t.batched(vc)
 	}
-	product := t.relaid(t.BMM(ph, vc, q.numel, LabelAttentionOutput))
+	product := t.BMM(ph, values, q.numel, LabelAttentionOutput)
+	if t.Shape.Batch > 1 {
+		product = t.relaid(product)
+	}
 	t.Drop(vc)
+	t.Drop(values)
 	t.Drop(ph)
 	t.Drop(minimum)
 	y = t.Contiguous(product)
 	t.Drop(product)
 	return y, dropped
+}
+
+// batched is x, with tokens outermost, as a batch of matrices with one for each head of each sequence: a copy unless
+// there is only one sequence, whose heads a view can number.
+func (t *Tape) batched(x T) T {
+	if t.Shape.Batch == 1 {
+		return t.Hold(x)
+	}
+	return t.Contiguous(x)
 }
 
 // scale takes over scores and divides them by the root of the head's size.

@@ -1,11 +1,24 @@
 package step
 
-// RepeatKV repeats keys or values for every query head of their group; nothing when there is one.
+// RepeatKV repeats keys or values for every query head of their group; nothing when there is one, and a view
+// where all queries share one head.
 // Source: transformers/integrations/sdpa_attention.py (repeat_kv), 4.57.
 func (t *Tape) RepeatKV(x T, h Heads) T {
 	if h.KV == h.Query {
 		return t.Hold(x)
 	}
+	var y T
+	if h.KV == 1 {
+		y = t.Hold(x)
+		y.numel *= h.Query
+	} else {
+		y = t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+	}
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// interleaveKV is k.repeat_interleave, with which torch repeats grouped heads in its own formula.
+func (t *Tape) interleaveKV(x T, h Heads) T {
 	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }

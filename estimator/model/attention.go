@@ -1,0 +1,106 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// copies says whether the gradients of queries, and those of keys and values, have to be copied on their way back
+// to the projection, because they arrive with the heads outermost; of a single head there is but one order.
+type copies struct{ query, key, value bool }
+
+func (m *decoder) copies(t *step.Tape, w *around) copies {
+	h, masked := m.a.geometry(), w.mask != nil
+	several, severalKV := h.Query > 1, h.KV > 1
+	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache)
+	return copies{
+		query: several && (w.rotary || t.CopiesQueryGradient(h, masked)),
+		key:   severalKV && (w.rotary || kv),
+		value: severalKV && kv,
+	}
+}
+
+// projectEach is q_proj, k_proj and v_proj; where queries and keys have a norm over each head, it follows at once.
+func (m *decoder) projectEach(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
+	c := m.copies(t, w)
+	project := func(p linear, g *norm, copyBack bool) step.T {
+		y := t.Heads(p.forward(t, x), copyBack)
+		if g == nil || !m.a.QKNorm {
+			return y
+		}
+		n := m.normalize(*g, t, y)
+		t.Drop(y)
+		return n
+	}
+	q = project(l.q, &l.qNorm, c.query)
+	k = project(l.k, &l.kNorm, c.key)
+	v = project(l.v, nil, c.value)
+	return q, k, v
+}
+
+// rotate is apply_rotary_pos_emb.
+func rotate(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
+	return t.Rotary(q, w.cos, w.sin), t.Rotary(k, w.cos, w.sin)
+}
+
+// attention is self_attn. It returns its output and, where they are formed, the probabilities.
+func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
+	q, k, v := m.project(m, t, l, w, x)
+	if w.rotary {
+		qr, kr := m.rotate(t, q, k, w)
+		t.Drop(q)
+		t.Drop(k)
+		q, k = qr, kr
+	}
+	if t.Recipe.UseCache {
+		kc := t.CacheAppend(k, k.Dtype())
+		vc := t.CacheAppend(v, kc.Dtype())
+		t.Drop(k)
+		t.Drop(v)
+		k, v = kc, vc
+		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
+	}
+	y, probabilities := m.scores(t, w, q, k, v)
+	out := l.out.forward(t, y)
+	t.Drop(y)
+	t.Drop(q)
+	t.Drop(k)
+	t.Drop(v)
+	return out, probabilities
+}
+
+// scores is sdpa_attention_forward or eager_attention_forward.
+func (m *decoder) scores(t *step.Tape, w *around, q, k, v step.T) (step.T, *step.T) {
+	heads := m.a.geometry()
+	eager := t.Recipe.Attention == step.AttentionEager
+	repeated := heads.KV < heads.Query && (eager || w.mask != nil)
+	expanded := repeated && heads.KV == 1
+	if repeated {
+		k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
+		heads.KV = heads.Query
+		defer t.Drop(k)
+		defer t.Drop(v)
+	}
+	if eager {
+		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true, SoftCap: m.softCap,
+			CopyKV: !repeated && !t.Recipe.UseCache, Expanded: expanded}, q, k, v)
+		return y, &p
+	}
+	qc, kc, vc := t.AutocastQKV(q, k, v)
+	y := t.SDPA(qc, kc, vc, heads, w.mask, m.a.AttentionDropout)
+	t.Drop(qc)
+	t.Drop(kc)
+	t.Drop(vc)
+	return t.TokensFirst(y, heads, w.mask != nil), nil
+}
+
+// mlp is the gated MLP.
+func (m *decoder) mlp(t *step.Tape, l *decoderLayer, x step.T) step.T {
+	gate := l.gate.forward(t, x)
+	act := activation(t, m.a.Activation, gate)
+	t.Drop(gate)
+	up := l.up.forward(t, x)
+	product := t.Mul(act, up, false, step.LabelActivation)
+	t.Drop(act)
+	t.Drop(up)
+	down := l.down.forward(t, product)
+	t.Drop(product)
+	return down
+}

@@ -1,0 +1,222 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// decoder is a causal language model of transformers with rotary positions: Llama and what is written after its
+// pattern. What a family does otherwise is in its traits.
+// Source: transformers/models/llama/modeling_llama.py (LlamaModel, LlamaForCausalLM), 4.57.
+type decoder struct {
+	a *Architecture
+	traits
+	embed, head   step.Weight
+	embedScale    step.Weight
+	layers        []decoderLayer
+	final         norm
+	full, sliding around
+	cache         []step.T
+}
+
+// traits are in what a family departs from Llama.
+type traits struct {
+	// declare lists the modules of a layer in their order.
+	declare func(b *builder, l *decoderLayer)
+	// block is the forward of a layer.
+	block func(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) step.T
+	// project returns queries, keys and values by heads.
+	project func(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T)
+	// rotate turns queries and keys.
+	rotate func(t *step.Tape, q, k step.T, w *around) (qr, kr step.T)
+	// normalize is the norm of the layers and the final one.
+	normalize func(g norm, t *step.Tape, x step.T) step.T
+	// scaleLogits is what the logits go through before the loss, nil for nothing. It takes them over.
+	scaleLogits    func(t *step.Tape, logits step.T) step.T
+	scaleEmbedding embeddingScale
+	// softCap bounds the scores of eager attention by a tanh.
+	softCap bool
+	// wideTables leaves cosines and sines in float32.
+	wideTables bool
+	// localTables gives the layers with a window rotary tables of their own.
+	localTables bool
+	// plainNorms says that the norms have no parameters.
+	plainNorms bool
+}
+
+// likeLlama are Llama's own traits.
+func likeLlama() traits {
+	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate, normalize: norm.rms}
+}
+
+// embeddingScale is how a model scales its embeddings.
+type embeddingScale uint8
+
+const (
+	notScaled      embeddingScale = iota
+	scaledByModel                 // inputs_embeds = inputs_embeds * multiplier
+	scaledByModule                // the embedding's own forward does it, with a buffer
+	scaledAsHidden                // hidden_states = inputs_embeds * multiplier, and inputs_embeds lives on
+)
+
+// around is what a layer gets besides its input.
+type around struct {
+	mask     *step.T
+	cos, sin step.T
+	rotary   bool
+}
+
+// decoderLayer holds the modules of a layer; no family has them all.
+type decoderLayer struct {
+	q, k, v, out                            linear
+	qNorm, kNorm                            norm
+	gate, up, down                          linear
+	inputNorm, postAttentionNorm            norm
+	preFeedforwardNorm, postFeedforwardNorm norm
+}
+
+// decoder declares a model with the given traits.
+func (b *builder) decoder(with traits) step.Network {
+	a := b.a
+	m := &decoder{a: a, traits: with, layers: make([]decoderLayer, b.recorded)}
+	m.embed = b.embedding("embed_tokens", a.Vocabulary, a.Hidden)
+	if with.scaleEmbedding == scaledByModule {
+		m.embedScale = b.scalar("embed_tokens.embed_scale")
+	}
+	b.stack(func(i int64) { with.declare(b, &m.layers[i]) })
+	if !with.plainNorms {
+		m.final = b.norm("norm", a.Hidden, false)
+	}
+	b.buffer("rotary_emb.inv_freq", a.HeadDim/2, step.F32)
+	if with.localTables {
+		b.buffer("rotary_emb_local.inv_freq", a.HeadDim/2, step.F32)
+	}
+	m.head = m.embed
+	if !a.Tied {
+		m.head = b.parameter("lm_head", a.Vocabulary, a.Hidden)
+	}
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *decoder) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
+
+func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	m.cache = nil
+	t.In(step.PartEmbedding)
+	embedded := m.embeddings(t, ids)
+	positions := t.Input(t.Shape.Tokens, step.I64)
+	masks := m.makeMasks(t, embedded.Dtype())
+	tables := m.makeTables(t, embedded.Dtype())
+	x := t.Hold(embedded)
+	if m.scaleEmbedding == scaledAsHidden {
+		t.Drop(x)
+		x = t.MulScalar(embedded, step.LabelEmbedding)
+	}
+	x = runLayers(t, m.a, len(m.layers), x, step.Besides{Captured: m.captured(positions, tables)}, m.layer)
+
+	t.In(step.PartNorm)
+	normed := m.normalize(m.final, t, x)
+	t.Drop(x)
+	t.Drop(embedded)
+	t.Drop(positions)
+	for _, local := range append(masks, tables...) {
+		t.Drop(local)
+	}
+	logits := t.Head(normed, m.head, step.NoWeight)
+	if m.scaleLogits != nil {
+		logits = m.scaleLogits(t, logits)
+	}
+	loss := t.CausalLMLoss(logits, labels)
+	t.Drop(normed)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+// embeddings is inputs_embeds.
+func (m *decoder) embeddings(t *step.Tape, ids step.T) step.T {
+	x := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	var y step.T
+	switch m.scaleEmbedding {
+	case scaledByModel:
+		y = t.MulScalar(x, step.LabelEmbedding)
+	case scaledByModule:
+		y = t.Mul(x, t.Parameter(m.embedScale), false, step.LabelEmbedding)
+	default:
+		return x
+	}
+	t.Drop(x)
+	return y
+}
+
+// makeMasks makes the mask of all layers or, where some have a window, one for either kind.
+func (m *decoder) makeMasks(t *step.Tape, d step.DType) []step.T {
+	a := m.a
+	m.full, m.sliding = around{}, around{}
+	if a.Sliding == nil {
+		m.full.mask = causalMask(t, a.SlidingWindow, d)
+	} else {
+		m.full.mask = causalMask(t, 0, d)
+		m.sliding.mask = causalMask(t, a.SlidingWindow, d)
+	}
+	var made []step.T
+	for _, mask := range [...]*step.T{m.full.mask, m.sliding.mask} {
+		if mask != nil {
+			made = append(made, *mask)
+		}
+	}
+	return made
+}
+
+// makeTables makes the cosines and sines of the rotary positions.
+func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
+	if m.wideTables {
+		d = step.F32
+	}
+	m.full.cos, m.full.sin = rotaryTables(t, m.a.HeadDim, d)
+	m.sliding.cos, m.sliding.sin = m.full.cos, m.full.sin
+	if !m.localTables {
+		return []step.T{m.full.cos, m.full.sin}
+	}
+	m.sliding.cos, m.sliding.sin = rotaryTables(t, m.a.HeadDim, d)
+	return []step.T{m.full.cos, m.full.sin, m.sliding.cos, m.sliding.sin}
+}
+
+// captured is what the keywords of the layers refer to: a mask only if a layer has it.
+func (m *decoder) captured(positions step.T, tables []step.T) []step.T {
+	all := append([]step.T{positions}, tables...)
+	full, sliding := false, false
+	for i := range m.layers {
+		slides := m.a.slides(int64(i))
+		full, sliding = full || !slides, sliding || slides
+	}
+	if full && m.full.mask != nil {
+		all = append(all, *m.full.mask)
+	}
+	if sliding && m.sliding.mask != nil {
+		all = append(all, *m.sliding.mask)
+	}
+	return all
+}
+
+// layer is the forward of layer i.
+func (m *decoder) layer(t *step.Tape, i int, x step.T) step.T {
+	w := m.full
+	if m.a.slides(int64(i)) {
+		w = m.sliding
+	}
+	w.rotary = m.a.NoRotaryEvery == 0 || (int64(i)+1)%m.a.NoRotaryEvery != 0
+	return m.block(m, t, &m.layers[i], &w, x)
+}
+
+// attention declares q_proj, k_proj, v_proj and o_proj.
+func (b *builder) attention(l *decoderLayer) {
+	a, d := b.a, b.a.Hidden
+	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+	l.q, l.k = b.linear("self_attn.q_proj", d, q, a.QKVBias), b.linear("self_attn.k_proj", d, kv, a.QKVBias)
+	l.v, l.out = b.linear("self_attn.v_proj", d, kv, a.QKVBias), b.linear("self_attn.o_proj", q, d, a.OutBias)
+}
+
+// mlp declares gate_proj, up_proj and down_proj.
+func (b *builder) mlp(l *decoderLayer) {
+	a, d := b.a, b.a.Hidden
+	l.gate, l.up = b.linear("mlp.gate_proj", d, a.FFN, a.MLPBias), b.linear("mlp.up_proj", d, a.FFN, a.MLPBias)
+	l.down = b.linear("mlp.down_proj", a.FFN, d, a.MLPBias)
+}
