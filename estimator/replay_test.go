@@ -150,7 +150,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma"}).Draw(t, "family")
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox"}).Draw(t, "family")
 	switch family {
 	case "nanogpt":
 		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500, Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}
@@ -170,7 +170,12 @@ func randomJob(t *rapid.T) Job {
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
 	}
 	job.Model.HFConfig = marshal(t, config)
-	job.Training.LoRA = randomLoRA(t, "q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj")
+	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+	if draw, ok := partialRotary[family]; ok {
+		modules = draw(t, config, dropout)
+		job.Model.HFConfig = marshal(t, config)
+	}
+	job.Training.LoRA = randomLoRA(t, modules...)
 	return job
 }
 

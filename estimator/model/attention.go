@@ -70,17 +70,14 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 func (m *decoder) scores(t *step.Tape, w *around, q, k, v step.T) (step.T, *step.T) {
 	heads := m.a.geometry()
 	eager := t.Recipe.Attention == step.AttentionEager
-	repeated := heads.KV < heads.Query && (eager || w.mask != nil)
-	expanded := repeated && heads.KV == 1
-	if repeated {
+	if heads.KV < heads.Query && (eager || w.mask != nil) {
 		k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 		heads.KV = heads.Query
 		defer t.Drop(k)
 		defer t.Drop(v)
 	}
 	if eager {
-		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true, SoftCap: m.softCap,
-			CopyKV: !repeated && !t.Recipe.UseCache, Expanded: expanded}, q, k, v)
+		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true, SoftCap: m.softCap}, q, k, v)
 		return y, &p
 	}
 	qc, kc, vc := t.AutocastQKV(q, k, v)

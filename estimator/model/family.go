@@ -35,13 +35,14 @@ var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size",
 
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{
-	"gemma":   &gemmaFamily,
-	"gpt2":    &gpt2Family,
-	"llama":   &llamaFamily,
-	"mistral": &mistralFamily,
-	"qwen2":   &qwen2Family,
-	"qwen3":   &qwen3Family,
-	"smollm3": &smolLM3Family,
+	"gemma":    &gemmaFamily,
+	"gpt_neox": &gptNeoXFamily,
+	"gpt2":     &gpt2Family,
+	"llama":    &llamaFamily,
+	"mistral":  &mistralFamily,
+	"qwen2":    &qwen2Family,
+	"qwen3":    &qwen3Family,
+	"smollm3":  &smolLM3Family,
 }
 
 // Families lists the model types that FromHF understands.

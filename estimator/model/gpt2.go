@@ -159,7 +159,7 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	var probabilities *step.T
 	if eager {
 		var p step.T
-		y, p = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Where: true, Mask: m.mask, Downcast: true, CopyKV: !cached}, q, k, v)
+		y, p = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Where: true, Mask: m.mask, Downcast: true}, q, k, v)
 		probabilities = &p
 	} else {
 		y = t.TokensFirst(t.SDPA(q, k, v, m.a.geometry(), m.mask, m.a.AttentionDropout), m.a.geometry(), m.mask != nil)

@@ -99,7 +99,7 @@ func (m *nanoGPT) attention(t *step.Tape, l *nanoBlock, x step.T) step.T {
 	eager := t.Recipe.Attention == step.AttentionEager
 	if eager {
 		k, q, v = t.Heads(k, false), t.Heads(q, true), t.Heads(v, true)
-		y, probabilities = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Fill: true, CopyKV: true}, q, k, v)
+		y, probabilities = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Fill: true}, q, k, v)
 	} else {
 		padded := t.PadsHeads(m.a.geometry(), false)
 		k, q, v = t.Heads(k, padded), t.Heads(q, padded), t.Heads(v, padded)

@@ -74,10 +74,11 @@ func (t *Tape) paddedFlash(q, k, v T, h Heads, dropout float64) T {
 }
 
 // TokensFirst is y.transpose(1, 2).contiguous() of what SDPA returned. That is a copy where a view leaves padding
-// out and behind the written-out formula; the other kernels put tokens first themselves. It takes over y.
+// out, behind the written-out formula, and behind flash attention of queries with the heads outermost, whose layout
+// its output has; otherwise the kernels put tokens first themselves. It takes over y.
 func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
 	written := h.KV < h.Query && !t.usesFlash(h, mask)
-	if !t.PadsHeads(h, mask) && !written {
+	if !t.PadsHeads(h, mask) && !written && y.layout != headsFirst {
 		return y
 	}
 	out := t.Contiguous(y)
@@ -93,6 +94,7 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	b, n := t.Shape.Batch, t.Shape.Tokens
 	headRounded := roundUp(h.Dim, 32)
 	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
+	y.layout = q.layout
 	lse := t.fresh(b*h.Query*n, F32, LabelAttentionStatistics)
 	if splits := t.flashSplits(h, dropout); splits > 1 {
 		lseParts := t.fresh(splits*b*h.Query*n, F32, LabelAttentionScratch)
@@ -114,7 +116,10 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	if o.i != none {
 		rows := b * h.Query * roundUp(n, 128)
 		if padded { // gradient and output come as views that have to be laid out densely
-			o.alloc(7, y.bytes(), LabelContiguous).alloc(8, y.bytes(), LabelContiguous)
+			o.alloc(7, y.bytes(), LabelContiguous)
+		}
+		if padded || y.layout == headsFirst {
+			o.alloc(8, y.bytes(), LabelContiguous)
 		}
 		o.alloc(0, q.bytes(), LabelInputGradient).
 			alloc(1, k.bytes(), LabelInputGradient).
@@ -125,8 +130,11 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 			o.alloc(5, q.bytes(), LabelAttentionScratch).alloc(6, q.bytes(), LabelAttentionScratch).free(6).free(5)
 		}
 		o.free(4).free(3)
+		if padded || y.layout == headsFirst {
+			o.free(8)
+		}
 		if padded {
-			o.free(8).free(7)
+			o.free(7)
 		}
 		o.send(0, 0).send(1, 1).send(2, 2)
 	}
@@ -208,12 +216,15 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	if t.grads(q, k, v) { // only for backward
 		lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
 	}
+	if q.dtype.Half() && h.Dim > maxRegisterHead { // the kernel sums the output in memory
+		t.Drop(t.fresh(q.numel, F32, LabelAttentionScratch))
+	}
 	saved[ns], saved[ns+1] = y, lse
 	ns += 2
 	o := t.op(q, k, v).save(saved[:ns]...)
 	if o.i != none {
 		delta := b * h.Query * n * 4
-		workspace := b * h.Query * efficientWorkspace(n, h.Dim, q.dtype)
+		workspace := b * h.Query * efficientWorkspace(n, h.Dim, q.dtype, t.Recipe.ComputeCapability)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
 		if q.dtype.Half() {
 			o.alloc(5, delta, LabelAttentionScratch)
@@ -231,6 +242,10 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	return y
 }
 
+// maxRegisterHead is the largest head whose output the memory-efficient kernel holds in registers.
+// Source: aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_forward.h (kKeepOutputInRF), torch 2.9.
+const maxRegisterHead = 128
+
 // maskAlignment is the number of elements to a multiple of which the rows of a mask are padded.
 // Source: aten/src/ATen/native/transformers/attention.cpp (mem_eff_alignment), torch 2.9.
 const maskAlignment = 8
@@ -238,18 +253,19 @@ const maskAlignment = 8
 // efficientWorkspace is, for one head, what the backward of memory-efficient attention sums gradients in:
 // float32 tiles of dq with a lock each, and beyond 128 elements a head in half precision tiles of dk and dv too.
 // The tile shapes were read off PyTorch 2.9 for heads of 32 to 256 elements and 64 to 1,000 tokens.
-func efficientWorkspace(n, dim int64, d DType) int64 {
-	const lock = 16
+func efficientWorkspace(n, dim int64, d DType, capability int) int64 {
+	const lock, ampere = 16, 80
 	tile := func(rows, cols int64) int64 { return ceilDiv(n, rows) * ceilDiv(dim, cols) * (rows*cols*4 + lock) }
+	old := capability < ampere
 	switch {
-	case dim <= 64:
+	case dim <= 64, old && !d.Half():
 		return tile(64, 64)
-	case !d.Half():
+	case old && dim <= 128, !d.Half():
 		return tile(128, 64)
 	case dim <= 128:
 		return tile(128, 128)
 	}
-	return tile(128, 128) + 2*roundUp(n, 64)*roundUp(dim, 64)*4 + 2*lock
+	return tile(128, 64) + 2*roundUp(n, 64)*roundUp(dim, 128)*4
 }
 
 // mathAttention is the formula written out inside scaled_dot_product_attention, in float32, with
@@ -259,6 +275,7 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 	q, k, v := t.Float(half, LabelCast), t.Float(halfK, LabelCast), t.Float(halfV, LabelCast)
 	n := t.Shape.Tokens
 	qs := t.MulScalar(q, LabelAttentionScores)
+	qs.layout = q.layout
 	ones := t.fresh(n*n, Bool, LabelAttentionMask)
 	tril := t.fresh(n*n, Bool, LabelAttentionMask)
 	t.Drop(ones)
@@ -285,10 +302,7 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 	dropped := t.Dropout(p, dropout)
 	t.Drop(p)
 	returned := t.Cast(dropped, half.dtype, LabelAttentionProbabilities) // the second result, which nobody takes
-	product := t.BMM(dropped, vr, q.numel, LabelAttentionOutput)
-	if t.Shape.Batch > 1 {
-		product = t.relaid(product)
-	}
+	product := t.unbatched(t.BMM(dropped, vr, q.numel, LabelAttentionOutput))
 	y := t.Cast(product, half.dtype, LabelAttentionOutput)
 	for _, x := range [...]T{product, returned, dropped, kr, vr, qs, bias, q, k, v} {
 		t.Drop(x)

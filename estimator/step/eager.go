@@ -18,10 +18,6 @@ type EagerAttention struct {
 	Downcast bool
 	// SoftCap bounds the scaled scores by a tanh (Gemma 2).
 	SoftCap bool
-	// Expanded says that k and v are views that repeat a single head: the products copy them unless a cast has.
-	Expanded bool
-	// CopyKV says that k and v are views that the products have to copy first.
-	CopyKV bool
 
 	queryType, valueType DType
 }
@@ -36,17 +32,11 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	}
 	kc := t.Cast(k, compute, LabelCast)
 	qh := t.Cast(q, compute, LabelCast)
-	qc := t.batched(qh)
-	keys := t.Hold(kc)
-	if a.CopyKV || a.Expanded && k.dtype == compute {
-		t.Drop(keys)
-		keys = t.batched(kc)
+	queries, keys := t.batched(qh), t.batched(kc)
+	scores := t.BMM(queries, keys, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	for _, x := range [...]T{qh, kc, queries, keys} {
+		t.Drop(x)
 	}
-	scores := t.BMM(qc, keys, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
-	t.Drop(qh)
-	t.Drop(qc)
-	t.Drop(kc)
-	t.Drop(keys)
 	a.queryType, a.valueType = q.dtype, v.dtype
 	scaled := t.scale(a, scores)
 	if a.SoftCap {
@@ -79,15 +69,8 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	t.Drop(p)
 	vc := t.Cast(v, compute, LabelCast)
 	ph := t.Cast(dropped, compute, LabelAttentionProbabilities)
-	values := t.Hold(vc)
-	if a.CopyKV || a.Expanded && v.dtype == compute {
-		t.Drop(values)
-		values = t.batched(vc)
-	}
-	product := t.BMM(ph, values, q.numel, LabelAttentionOutput)
-	if t.Shape.Batch > 1 {
-		product = t.relaid(product)
-	}
+	values := t.batched(vc)
+	product := t.unbatched(t.BMM(ph, values, q.numel, LabelAttentionOutput))
 	t.Drop(vc)
 	t.Drop(values)
 	t.Drop(ph)
@@ -97,14 +80,19 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	return y, dropped
 }
 
-// batched is x, with tokens outermost, as a batch of matrices with one for each head of each sequence: a copy unless
-// there is only one sequence, whose heads a view can number.
+// batched is x as a batch of matrices, one for each head of each sequence: a copy with the heads outermost, unless x is
+// laid out so or there is only one sequence, whose heads a view can number.
+// Source: aten/src/ATen/native/LinearAlgebra.cpp (_matmul_impl: expand, then reshape), torch 2.9.
 func (t *Tape) batched(x T) T {
-	if t.Shape.Batch == 1 {
+	if x.layout == headsFirst || t.Shape.Batch == 1 {
 		return t.Hold(x)
 	}
 	return t.Contiguous(x)
 }
+
+// unbatched is a batched product as heads of sequences; its gradient arrives with the tokens outermost and is batched
+// again. It takes over x.
+func (t *Tape) unbatched(x T) T { return t.Heads(x, t.Shape.Batch > 1) }
 
 // scale takes over scores and divides them by the root of the head's size.
 func (t *Tape) scale(a EagerAttention, scores T) T {

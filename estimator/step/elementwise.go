@@ -6,6 +6,9 @@ func (t *Tape) Cast(x T, d DType, l Label) T {
 		return t.Hold(x)
 	}
 	y := t.fresh(x.numel, d, l)
+	if y.layout = x.layout; x.layout == repeated {
+		y.layout = headsFirst
+	}
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
 

@@ -11,8 +11,10 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 	if h.KV == 1 {
 		y = t.Hold(x)
 		y.numel *= h.Query
+		y.layout = repeated
 	} else {
 		y = t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+		y.layout = headsFirst
 	}
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
@@ -20,6 +22,7 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 // interleaveKV is k.repeat_interleave, with which torch repeats grouped heads in its own formula.
 func (t *Tape) interleaveKV(x T, h Heads) T {
 	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+	y.layout = headsFirst
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
 
@@ -67,6 +70,7 @@ func (t *Tape) mulBroadcast(x, factor T) T { return t.Mul(x, factor, false, Labe
 // Source: transformers/cache_utils.py (DynamicLayer.update), 4.57.
 func (t *Tape) CacheAppend(x T, d DType) T {
 	y := t.fresh(x.numel, d, LabelCache)
+	y.layout = headsFirst
 	o := t.op(x)
 	if x.dtype == d {
 		o.pass(0, 0)

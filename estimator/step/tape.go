@@ -65,7 +65,17 @@ type T struct {
 	edge    edge
 	dtype   DType
 	numel   int64
+	layout  headLayout
 }
+
+// headLayout is how a tensor of heads lies in memory, as far as the operations on it notice.
+type headLayout uint8
+
+const (
+	tokensFirst headLayout = iota // as a projection leaves it
+	headsFirst                    // written by a concatenation or a repetition
+	repeated                      // a view that shows one head to all queries
+)
 
 // Numel is the number of elements of t.
 func (t T) Numel() int64 { return t.numel }
