@@ -37,7 +37,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	if !rc.Autocast {
 		rc.Compute = rc.Stored
 	}
-	rc.InputGradients = rc.Checkpoint
+	rc.InputGradients = rc.CheckpointEvery > 0
 	r.arch.Adapt(adapters, pointer, errs)
 }
 

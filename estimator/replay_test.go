@@ -137,7 +137,8 @@ func randomJob(t *rapid.T) Job {
 		Framework:            rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer"}).Draw(t, "framework"),
 	}}
 	if rapid.Bool().Draw(t, "checkpointing") {
-		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full"}
+		every := rapid.SampledFrom([]int64{0, 0, 0, 1, 2, 3}).Draw(t, "every")
+		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full", Every: every, Offload: rapid.IntRange(0, 3).Draw(t, "offload") == 0}
 	}
 	name := rapid.SampledFrom([]string{"adamw", "sgd", "sgd-momentum", "adamw-8bit", "adafactor"}).Draw(t, "optimizer")
 	implementation := ""

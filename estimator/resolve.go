@@ -132,17 +132,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
 	rc.UseCache = r.arch.UseCache
-	if c := t.GradientCheckpointing; c != nil {
-		switch {
-		case c.Every != 0 || c.Offload:
-			errs.Add("/training/gradient_checkpointing", "unsupported", "checkpointing of every n-th layer and offloading are not modelled yet; none and full are")
-		case c.Mode == "full":
-			rc.Checkpoint, rc.UseCache = true, false
-			rc.Reentrant = r.arch.Reentrant
-		case c.Mode != "" && c.Mode != "none":
-			errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none and full are", c.Mode)
-		}
-	}
+	r.checkpointing(t.GradientCheckpointing, errs)
 	if d := t.Dropout; d != nil {
 		if d.Hidden != nil {
 			r.arch.EmbeddingDropout, r.arch.ResidualDropout = *d.Hidden, *d.Hidden
@@ -159,6 +149,39 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.lora(t, errs)
 	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
+}
+
+// checkpointing is what is dropped in forward and made again in backward.
+func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
+	if c == nil {
+		return
+	}
+	mode, every := c.Mode, c.Every
+	if mode == "" && (every != 0 || c.Offload) {
+		mode = "full"
+	}
+	if every < 0 {
+		errs.Add("/training/gradient_checkpointing/every", "out_of_range", "every is %d; it is from 1", every)
+		return
+	}
+	if mode != "full" && (every != 0 || c.Offload) {
+		errs.Add("/training/gradient_checkpointing", "conflict", "every and offload go with the mode full, and the mode is %.40q", mode)
+		return
+	}
+	rc := &r.recipe
+	switch mode {
+	case "", "none":
+	case "full":
+		rc.CheckpointEvery, rc.CheckpointOffload = max(every, 1), c.Offload
+		rc.UseCache = false
+		rc.Reentrant = r.arch.Reentrant || c.Offload
+		r.arch.CheckpointEvery = rc.CheckpointEvery
+		if rc.CheckpointEvery > r.arch.Layers {
+			r.arch.CheckpointEvery = 0
+		}
+	default:
+		errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none and full are", mode)
+	}
 }
 
 // context fills in the sequence length and holds it against learned positions.

@@ -49,6 +49,8 @@ type Architecture struct {
 	Gated bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
 	Irregular bool
+	// CheckpointEvery is of how many layers the job's checkpointing takes one; 0 and 1 leave the layers alike.
+	CheckpointEvery int64
 	// Reentrant says which way of checkpointing the library takes.
 	Reentrant bool
 	// LoRA are the adapters that are trained instead of the parameters; nil without.
@@ -67,12 +69,17 @@ func (a *Architecture) NanoGPT() bool { return a.family == &nanoGPTFamily }
 
 // UnitLayers is how many layers make one unit that repeats.
 func (a *Architecture) UnitLayers() int64 {
-	rotary, window := max(a.NoRotaryEvery, 1), max(int64(len(a.Sliding)), 1)
-	unit := rotary
-	for unit%window != 0 {
-		unit += rotary
+	unit := common(max(a.NoRotaryEvery, 1), max(int64(len(a.Sliding)), 1))
+	return common(unit, max(a.CheckpointEvery, 1))
+}
+
+// common is the least common multiple of a and b.
+func common(a, b int64) int64 {
+	g, rest := a, b
+	for rest != 0 {
+		g, rest = rest, g%rest
 	}
-	return unit
+	return a / g * b
 }
 
 // slides says whether layer i has the window while others have none.

@@ -24,9 +24,10 @@ type Besides struct {
 // Layer runs a layer of the given unit on x, which it takes over, under the recipe's checkpointing.
 func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.enter(unit)
+	t.layersRun++
 	var y T
-	switch {
-	case !t.Recipe.Checkpoint:
+	switch every := t.Recipe.CheckpointEvery; {
+	case every == 0 || t.layersRun%every != 0: // the last of every n, as torchtitan counts
 		y = forward(t, x)
 	case t.Recipe.Reentrant:
 		y = t.reentrant(x, forward, besides)
@@ -47,7 +48,11 @@ func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
 	t.noGrad = true
 	y := forward(t, x)
 	t.noGrad = false
-	o := t.op(x).save(x).save(besides.Arguments...)
+	o := t.op(x)
+	if !t.Recipe.CheckpointOffload {
+		o.save(x)
+	}
+	o.save(besides.Arguments...)
 	if o.i == none {
 		return y
 	}
@@ -74,12 +79,17 @@ func (t *Tape) runCheckpoint(i int32) {
 	// The detached input is a leaf: a node without a backward that collects its gradient.
 	t.nodes = append(t.nodes, node{layer: none, unit: n.unit, grad: [3]int32{none, none, none}})
 	leaf := layer.input
+	if t.Recipe.CheckpointOffload {
+		leaf.storage = t.fetched(leaf)
+	}
 	leaf.edge = edge(base << 2)
 
 	t.recompute = true
 	t.EnterAutocast()
 	y := layer.forward(t, leaf)
-	t.ExitAutocast()
+	if !t.Recipe.CheckpointOffload { // custom_bwd keeps autocast, and its cache of weights, to the end
+		t.ExitAutocast()
+	}
 	t.recompute = false
 
 	t.retain(n.grad[0])
@@ -97,6 +107,10 @@ func (t *Tape) runCheckpoint(i int32) {
 	t.release(n.grad[0])
 	t.nodes[i].grad[0] = none
 	t.releaseSaved(&t.nodes[i])
+	if t.Recipe.CheckpointOffload {
+		t.Drop(leaf)
+		t.ExitAutocast()
+	}
 	t.deliver(n.in[0], grad)
 	t.accumulate()
 }
@@ -136,3 +150,7 @@ func (t *Tape) rebuild(l int32) {
 	t.Drop(c.input)
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
 }
+
+// fetched is the input of an offloaded layer back on the GPU. The copy is made as Unsloth's
+// Unsloth_Offloaded_Gradient_Checkpointer makes it: at once, when the layer's backward begins.
+func (t *Tape) fetched(x T) int32 { return t.alloc(x.bytes(), Activations, LabelResidual) }

@@ -28,9 +28,12 @@ type Recipe struct {
 	// GradScaler scales the loss (float16).
 	GradScaler bool
 	Attention  Attention
-	// Checkpoint drops what a layer saves and makes it again in backward; Reentrant is
-	// which of torch.utils.checkpoint's two ways does it.
-	Checkpoint, Reentrant bool
+	// CheckpointEvery drops what every n-th layer saves and makes it again in backward; 0 drops nothing.
+	// Reentrant is which of torch.utils.checkpoint's two ways does it.
+	CheckpointEvery int64
+	Reentrant       bool
+	// CheckpointOffload keeps the input of such a layer in the CPU's memory until backward.
+	CheckpointOffload bool
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool

@@ -189,6 +189,7 @@ type Tape struct {
 	spaces   [2][onceKinds]bool // by thread: what is allocated once and exists
 
 	// Checkpointing.
+	layersRun  int64 // how many layers' forward has run or runs
 	layers     []checkpointed
 	layer      int32 // index in layers while such a layer's forward runs, none outside
 	recompute  bool  // a layer runs again in backward
