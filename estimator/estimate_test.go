@@ -49,8 +49,8 @@ func TestParameterCounts(t *testing.T) {
 			t.Errorf("%s: %d parameters, published %d", p.ID, got, p.ParametersTotal)
 		}
 	}
-	if checked < 64 {
-		t.Errorf("only %d presets are understood, want at least 64", checked)
+	if checked < 66 {
+		t.Errorf("only %d presets are understood, want at least 66", checked)
 	}
 }
 

@@ -151,7 +151,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox"}).Draw(t, "family")
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral"}).Draw(t, "family")
 	switch family {
 	case "nanogpt":
 		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500, Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}
@@ -174,6 +174,10 @@ func randomJob(t *rapid.T) Job {
 	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 	if draw, ok := partialRotary[family]; ok {
 		modules = draw(t, config, dropout)
+		job.Model.HFConfig = marshal(t, config)
+	}
+	if draw, ok := mixtures[family]; ok {
+		modules = draw(t, config)
 		job.Model.HFConfig = marshal(t, config)
 	}
 	job.Training.LoRA = randomLoRA(t, modules...)

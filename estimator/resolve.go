@@ -317,7 +317,7 @@ func (r *resolved) bound(errs *invalid.List) {
 	a := &r.arch
 	n := float64(r.shape.Batch) * float64(r.shape.Tokens)
 	scores := float64(r.shape.Batch) * float64(a.Heads) * float64(r.shape.Tokens) * float64(r.shape.Tokens)
-	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN)+4*float64(a.Heads)*float64(a.HeadDim))
+	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN+a.ChosenWidth())+4*float64(a.Heads)*float64(a.HeadDim))
 	adapters, adapted := r.adapterSize()
 	total := 16 * (n*(perToken+adapted) + float64(a.Layers)*scores + adapters)
 	if total > limit {

@@ -90,14 +90,5 @@ func (m *decoder) scores(t *step.Tape, w *around, q, k, v step.T) (step.T, *step
 
 // mlp is the gated MLP.
 func (m *decoder) mlp(t *step.Tape, l *decoderLayer, x step.T) step.T {
-	gate := l.gate.forward(t, x)
-	act := activation(t, m.a.Activation, gate)
-	t.Drop(gate)
-	up := l.up.forward(t, x)
-	product := t.Mul(act, up, false, step.LabelActivation)
-	t.Drop(act)
-	t.Drop(up)
-	down := l.down.forward(t, product)
-	t.Drop(product)
-	return down
+	return gatedMLP{l.gate, l.up, l.down}.forward(t, m.a, x)
 }

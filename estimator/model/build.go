@@ -18,11 +18,12 @@ func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
 	if a.KVHeads > 0 && a.Heads%a.KVHeads != 0 {
 		errs.Add(pointer+"/"+n.kv, "not_divisible", "%s %d does not divide %s %d", n.kv, a.KVHeads, n.heads, a.Heads)
 	}
+	expertsOf(a).check(a, pointer, errs)
 	if a.Rotary && a.HeadDim%2 != 0 {
 		errs.Add(pointer+"/"+n.dim, "not_divisible", "the size of a head is %d; rotary positions need an even one", a.HeadDim)
 	}
 	width := float64(a.Heads) * float64(a.HeadDim)
-	perLayer := float64(a.Hidden)*(4*width+4*float64(a.FFN)) + float64(a.BufferSide)*float64(a.BufferSide)
+	perLayer := float64(a.Hidden)*(4*width+4*float64(a.FFN)+expertsOf(a).width()) + float64(a.BufferSide)*float64(a.BufferSide)
 	if total := float64(a.Layers)*perLayer + 3*float64(a.Vocabulary)*float64(a.Hidden) + float64(a.MaxPositions)*float64(a.Hidden); total > maxParameters {
 		errs.Add(pointer, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted", total, float64(maxParameters))
 	}

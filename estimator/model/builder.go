@@ -77,6 +77,10 @@ func (b *builder) stack(layer func(i int64)) {
 	for i := range b.recorded {
 		layer(i)
 	}
+	if b.a.Irregular { // each stands in the list for itself
+		b.p.LayerStart = len(b.p.List)
+		return
+	}
 	b.p.PerLayer = (len(b.p.List) - b.p.LayerStart) / int(b.recorded)
 }
 
@@ -84,6 +88,7 @@ func (b *builder) stack(layer func(i int64)) {
 type linear struct {
 	w, b       step.Weight
 	transposed bool
+	matrix     bool // runs on a matrix, not on a batch of sequences
 	adapter    *adapter
 }
 
@@ -99,6 +104,9 @@ func (m linear) forward(t *step.Tape, x step.T) step.T {
 func (m linear) base(t *step.Tape, x step.T) step.T {
 	if m.transposed {
 		return t.Conv1D(x, m.w, m.b, step.LabelLinear)
+	}
+	if m.matrix {
+		return t.LinearMatrix(x, m.w, m.b, step.LabelLinear)
 	}
 	return t.Linear(x, m.w, m.b, step.LabelLinear)
 }

@@ -82,7 +82,7 @@ func TestDimensions(t *testing.T) {
 // FuzzFromHF throws bytes at the reader: it answers with an architecture that can be counted or with errors.
 func FuzzFromHF(f *testing.F) {
 	for _, s := range []string{`{"model_type":"gpt2"}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
-		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`} {
+		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`, `{"model_type":"mixtral","num_local_experts":3}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, config string) {

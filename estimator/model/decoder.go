@@ -65,9 +65,11 @@ type around struct {
 
 // decoderLayer holds the modules of a layer; no family has them all.
 type decoderLayer struct {
+	index                                   int64
 	q, k, v, out                            linear
 	qNorm, kNorm                            norm
 	gate, up, down                          linear
+	experts                                 *sparseBlock // instead of gate, up and down
 	inputNorm, postAttentionNorm            norm
 	preFeedforwardNorm, postFeedforwardNorm norm
 }
@@ -80,7 +82,10 @@ func (b *builder) decoder(with traits) step.Network {
 	if with.scaleEmbedding == scaledByModule {
 		m.embedScale = b.scalar("embed_tokens.embed_scale")
 	}
-	b.stack(func(i int64) { with.declare(b, &m.layers[i]) })
+	b.stack(func(i int64) {
+		m.layers[i].index = i
+		with.declare(b, &m.layers[i])
+	})
 	if !with.plainNorms {
 		m.final = b.norm("norm", a.Hidden, false)
 	}

@@ -40,6 +40,7 @@ var families = map[string]*family{
 	"gpt2":     &gpt2Family,
 	"llama":    &llamaFamily,
 	"mistral":  &mistralFamily,
+	"mixtral":  &mixtralFamily,
 	"qwen2":    &qwen2Family,
 	"qwen3":    &qwen3Family,
 	"smollm3":  &smolLM3Family,

@@ -117,14 +117,25 @@ func (m *decoder) preNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) st
 
 	h = m.normalize(l.postAttentionNorm, t, middle)
 	t.In(step.PartMLP)
-	mlp := m.mlp(t, l, h)
+	var mlp step.T
+	second := probabilities // what the variable for a module's second result refers to
+	if l.experts == nil {
+		mlp = m.mlp(t, l, h)
+	} else {
+		var router step.T
+		mlp, router = l.experts.forward(t, h)
+		if probabilities != nil {
+			t.Drop(*probabilities)
+		}
+		second = &router
+	}
 	t.Drop(h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
 	t.Drop(mlp)
 	t.Drop(middle)
-	if probabilities != nil {
-		t.Drop(*probabilities)
+	if second != nil {
+		t.Drop(*second)
 	}
 	return y
 }

@@ -29,8 +29,10 @@ type Preset struct {
 		Residual  float64 `json:"residual"`
 		Embedding float64 `json:"embedding"`
 	} `json:"dropout"`
-	ParametersTotal int64    `json:"params_total"`
-	Aliases         []string `json:"aliases"`
+	MoE             PresetExperts   `json:"moe"`
+	MLA             PresetAttention `json:"mla"`
+	ParametersTotal int64           `json:"params_total"`
+	Aliases         []string        `json:"aliases"`
 }
 
 // PresetBias says which matrices of a preset carry a bias.
@@ -42,4 +44,23 @@ type PresetBias struct {
 	MLP    bool `json:"mlp"`
 	LMHead bool `json:"lm_head"`
 	Norm   bool `json:"norm"`
+}
+
+// PresetExperts is a preset's mixture of experts; all zero without.
+type PresetExperts struct {
+	Experts          int64 `json:"experts"`
+	TopK             int64 `json:"top_k"`
+	ExpertFFN        int64 `json:"expert_ffn"`
+	SharedExperts    int64 `json:"shared_experts"`
+	SharedExpertFFN  int64 `json:"shared_expert_ffn_total"`
+	FirstDenseLayers int64 `json:"first_dense_layers"`
+}
+
+// PresetAttention is a preset's multi-head latent attention; all zero without.
+type PresetAttention struct {
+	QueryRank     int64 `json:"q_lora_rank"`
+	KeyValueRank  int64 `json:"kv_lora_rank"`
+	KeyHeadDim    int64 `json:"qk_nope_head_dim"`
+	RotaryHeadDim int64 `json:"qk_rope_head_dim"`
+	ValueHeadDim  int64 `json:"v_head_dim"`
 }

@@ -113,9 +113,7 @@ func (t *Tape) scale(a EagerAttention, scores T) T {
 func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
 	before := a.valueType
 	if a.Upcast || t.autocast {
-		wide := t.Cast(x, F32, LabelAttentionScores)
-		p := t.Softmax(wide, LabelAttentionProbabilities)
-		t.Drop(wide)
+		p := t.SoftmaxFloat(x, LabelAttentionScores, LabelAttentionProbabilities)
 		to := F32
 		switch {
 		case a.Downcast:

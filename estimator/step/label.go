@@ -49,6 +49,9 @@ const (
 	LabelClip
 	LabelScaler
 	LabelAdapter
+	LabelRouting
+	LabelExpertInput
+	LabelExpertOutput
 	labelCount
 )
 
@@ -97,6 +100,9 @@ var labelText = [labelCount]string{
 	LabelClip:                   "temporary of gradient clipping",
 	LabelScaler:                 "loss scale",
 	LabelAdapter:                "intermediate of an adapter (LoRA)",
+	LabelRouting:                "routing of tokens to experts",
+	LabelExpertInput:            "tokens gathered for an expert",
+	LabelExpertOutput:           "output of the experts",
 }
 
 func (l Label) String() string {

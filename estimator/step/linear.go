@@ -65,14 +65,19 @@ func (t *Tape) ExitAutocast() {
 // Linear is nn.Linear: x (N, in) times w (out, in) transposed, plus a bias. It keeps its
 // input and the weight in the type in which it computes. Under autocast the arguments
 // are cast from the last to the first: bias, weight, input.
-func (t *Tape) Linear(x T, w, b Weight, l Label) T {
+func (t *Tape) Linear(x T, w, b Weight, l Label) T { return t.linear(x, w, b, true, l) }
+
+// LinearMatrix is nn.Linear on a matrix, which has not to be folded into one first.
+func (t *Tape) LinearMatrix(x T, w, b Weight, l Label) T { return t.linear(x, w, b, false, l) }
+
+func (t *Tape) linear(x T, w, b Weight, folds bool, l Label) T {
 	var bias T
 	if b.Exists() {
 		bias = t.weight(b)
 	}
 	weight := t.weight(w)
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
-	return t.product(input, weight, bias, b.Exists(), w.Cols, w.Rows, l)
+	return t.product(input, weight, bias, b.Exists(), folds, w.Cols, w.Rows, l)
 }
 
 // Conv1D is transformers' Conv1D: torch.addmm(bias, x, w) with w of shape (in, out).
@@ -80,11 +85,11 @@ func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
 	weight := t.weight(w)
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
 	bias := t.weight(b)
-	return t.product(input, weight, bias, true, w.Rows, w.Cols, l)
+	return t.product(input, weight, bias, true, true, w.Rows, w.Cols, l)
 }
 
-// product is mm or addmm; it takes over input, weight and bias.
-func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Label) T {
+// product is mm or addmm; it takes over input, weight and bias. folds says that views make a matrix of the input.
+func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64, l Label) T {
 	rows := input.numel / in
 	y := T{storage: none, edge: noEdge, dtype: input.dtype, numel: rows * out}
 	if !t.lastSaves(2) {
@@ -108,7 +113,7 @@ func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Lab
 			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).send(0, 0)
 		}
 		if o.needs(1) {
-			o.sendView(1, 1)
+			o.sendFolded(1, folds)
 		}
 		if o.needs(2) {
 			o.sendView(2, 2)
@@ -122,7 +127,7 @@ func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Lab
 			o.alloc(1, weightGrad, LabelWeightGradient).workspace()
 		}
 		if o.needs(0) {
-			o.alloc(0, inGrad, LabelInputGradient).workspace().sendView(0, 0)
+			o.alloc(0, inGrad, LabelInputGradient).workspace().sendFolded(0, folds)
 		}
 		if o.needs(1) {
 			o.sendView(1, 1)
@@ -132,6 +137,14 @@ func (t *Tape) product(input, weight, bias T, hasBias bool, in, out int64, l Lab
 	t.Drop(input)
 	t.Drop(weight)
 	return y
+}
+
+// sendFolded hands register k to input k, through a view where one stands before it.
+func (o op) sendFolded(k int, view bool) op {
+	if view {
+		return o.sendView(k, k)
+	}
+	return o.send(k, k)
 }
 
 // keepOperands saves what a product's backward needs: each operand for the other's gradient.

@@ -1,0 +1,13 @@
+package estimator
+
+import "pgregory.net/rapid"
+
+// mixtures draws what the decoders with mixtures of experts read besides the usual keys, by model type, and
+// returns the names of modules that LoRA can adapt.
+var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
+	"mixtral": func(t *rapid.T, config map[string]any) []string {
+		count := rapid.Int64Range(1, 9).Draw(t, "experts")
+		config["num_local_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		return []string{"q_proj", "v_proj", "o_proj", "w1", "w2"}
+	},
+}

@@ -1,0 +1,211 @@
+package model
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// experts is what a mixture of experts has besides its decoder's numbers. How many tokens an expert gets depends on the
+// data; the replay divides them evenly, which is what the losses that balance the experts aim at.
+type experts struct {
+	// Count experts, of which every token takes TopK, each with an MLP of FFN.
+	Count, TopK, FFN int64
+	// Normalise divides the chosen weights by their sum.
+	Normalise bool
+	// Path is the block's name in a layer; Expert declares one expert.
+	Path   string
+	Expert func(b *builder, path string, ffn int64, bias bool) gatedMLP
+	// Dense says which layers have an ordinary MLP instead; nil for none.
+	Dense func(layer int64) bool
+}
+
+// expertsOf is a's mixture of experts, or nil.
+func expertsOf(a *Architecture) *experts {
+	e, _ := a.own.(*experts)
+	return e
+}
+
+// in says whether a layer has a mixture of experts.
+func (e *experts) in(layer int64) bool { return e != nil && (e.Dense == nil || !e.Dense(layer)) }
+
+// gatedMLP is down(activation(gate(x)) · up(x)).
+type gatedMLP struct{ gate, up, down linear }
+
+// buildGatedMLP declares an MLP under the names that Llama and its likes use.
+func buildGatedMLP(b *builder, path string, ffn int64, bias bool) gatedMLP {
+	d := b.a.Hidden
+	return gatedMLP{gate: b.linear(path+".gate_proj", d, ffn, bias), up: b.linear(path+".up_proj", d, ffn, bias),
+		down: b.linear(path+".down_proj", ffn, d, bias)}
+}
+
+func (m gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
+	gate := m.gate.forward(t, x)
+	act := activation(t, a.Activation, gate)
+	t.Drop(gate)
+	up := m.up.forward(t, x)
+	product := t.Mul(act, up, false, step.LabelActivation)
+	t.Drop(act)
+	t.Drop(up)
+	down := m.down.forward(t, product)
+	t.Drop(product)
+	return down
+}
+
+// declareSparse lists the modules of a decoder layer with a mixture of experts in place of the MLP.
+func declareSparse(b *builder, l *decoderLayer) {
+	b.attention(l)
+	if a := b.a; a.QKNorm {
+		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
+	}
+	if e := expertsOf(b.a); e.in(l.index) {
+		l.experts = e.build(b)
+	} else {
+		b.mlp(l)
+	}
+	l.inputNorm = b.norm("input_layernorm", b.a.Hidden, false)
+	l.postAttentionNorm = b.norm("post_attention_layernorm", b.a.Hidden, false)
+}
+
+// buildSparse is Llama with mixtures of experts.
+func buildSparse(b *builder) step.Network {
+	with := likeLlama()
+	with.declare = declareSparse
+	return b.decoder(with)
+}
+
+// sparseBlock is a router and its experts: MixtralSparseMoeBlock and Qwen3MoeSparseMoeBlock
+// (modeling_mixtral.py, modeling_qwen3_moe.py, 4.57), which run one expert after the other.
+type sparseBlock struct {
+	a       *Architecture
+	e       *experts
+	gate    linear
+	experts []gatedMLP
+}
+
+func (e *experts) build(b *builder) *sparseBlock {
+	m := &sparseBlock{a: b.a, e: e, experts: make([]gatedMLP, e.Count)}
+	m.gate = b.linear(e.Path+".gate", b.a.Hidden, e.Count, false)
+	m.gate.matrix = true
+	for i := range m.experts {
+		x := &m.experts[i]
+		*x = e.Expert(b, e.Path+".experts", e.FFN, false)
+		x.gate.matrix, x.up.matrix, x.down.matrix = true, true, true
+	}
+	return m
+}
+
+// forward returns the experts' weighted sum and the router's logits.
+func (m *sparseBlock) forward(t *step.Tape, x step.T) (y, logits step.T) {
+	logits = m.gate.forward(t, x)
+	weights, chosen := m.route(t, logits, x.Dtype())
+	y = t.Zeros(x.Numel(), x.Dtype(), step.LabelExpertOutput)
+	mask, hit := m.masks(t)
+	y = m.mix(t, x, weights, y)
+	t.Drop(weights)
+	t.Drop(chosen)
+	t.Drop(mask)
+	t.Drop(hit)
+	return y, logits
+}
+
+// route chooses the experts of every token: their weights in type d and their indices.
+func (m *sparseBlock) route(t *step.Tape, logits step.T, d step.DType) (weights, chosen step.T) {
+	probabilities := t.SoftmaxFloat(logits, step.LabelRouting, step.LabelRouting)
+	top, chosen := t.TopK(probabilities, m.e.Count, m.e.TopK)
+	t.Drop(probabilities)
+	if m.e.Normalise {
+		sum := t.SumRowsKept(top, m.e.TopK)
+		top = t.DivideInPlace(top, sum)
+		t.Drop(sum)
+	}
+	weights = t.Cast(top, d, step.LabelRouting)
+	t.Drop(top)
+	return weights, chosen
+}
+
+// masks says which experts were chosen for which tokens, and which at all.
+func (m *sparseBlock) masks(t *step.Tape) (mask, hit step.T) {
+	rows := t.Shape.N() * m.e.TopK
+	mask = t.RoutingTensor(rows*m.e.Count, step.I64)
+	counts := t.SumOverTokens(rows, m.e.Count)
+	hit = t.RoutingTensor(m.e.Count, step.Bool)
+	t.Drop(counts)
+	return mask, hit
+}
+
+// mix runs every expert on its tokens and adds its weighted output to sum.
+func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) step.T {
+	d := m.a.Hidden
+	share := (t.Shape.N()*m.e.TopK + m.e.Count - 1) / m.e.Count
+	var places, tokens, current step.T
+	for i := range m.experts {
+		for _, indices := range [...]*step.T{&places, &tokens} {
+			last := *indices
+			*indices = t.RoutingTensor(share, step.I64)
+			if i > 0 {
+				t.Drop(last)
+			}
+		}
+		input := t.Gather(x, d, tokens)
+		if i > 0 {
+			t.Drop(current)
+		}
+		output := m.experts[i].forward(t, m.a, input)
+		weight := t.Gather(weights, 1, tokens, places)
+		current = t.Mul(output, weight, true, step.LabelExpertOutput)
+		t.Drop(output)
+		t.Drop(weight)
+		t.Drop(input)
+		sum = t.IndexAdd(sum, tokens, current)
+	}
+	t.Drop(places)
+	t.Drop(tokens)
+	t.Drop(current)
+	return sum
+}
+
+// Limits on mixtures of experts: the replay runs every expert of the layers that it records, and loads all of them.
+const (
+	maxExperts      = 1024
+	maxExpertsInAll = 1 << 16
+)
+
+// check holds the numbers of a mixture of experts against each other.
+func (e *experts) check(a *Architecture, pointer string, errs *invalid.List) {
+	switch {
+	case e == nil:
+	case e.Count < 1 || e.Count > maxExperts || e.FFN < 1 || e.FFN > maxRows:
+		errs.Add(pointer, "out_of_range", "a layer has %d experts of width %d; it has from 1 to %d, of a width from 1 to %d", e.Count, e.FFN, maxExperts, maxRows)
+	case e.TopK < 1 || e.TopK > e.Count:
+		errs.Add(pointer, "out_of_range", "every token takes %d experts; there are %d", e.TopK, e.Count)
+	case e.Count*a.Layers > maxExpertsInAll:
+		errs.Add(pointer, "too_large", "%d layers of %d experts; up to %d experts in all are accepted", a.Layers, e.Count, maxExpertsInAll)
+	}
+}
+
+// width is how wide all experts of a layer are together, as far as the size of the model goes.
+func (e *experts) width() float64 {
+	if e == nil {
+		return 0
+	}
+	return 4 * float64(e.Count) * float64(e.FFN)
+}
+
+// ChosenWidth is how wide the experts of a layer are together that one token takes; 0 without a mixture of experts.
+func (a *Architecture) ChosenWidth() int64 {
+	e := expertsOf(a)
+	if e == nil {
+		return 0
+	}
+	return e.TopK * (e.FFN + 2*a.Hidden)
+}
+
+// refuseRouterOptions refuses what makes the routers' losses part of the loss, or their inputs noisy.
+func (c *config) refuseRouterOptions() {
+	if c.boolean("output_router_logits") {
+		c.errs.Add(c.pointer+"/output_router_logits", "unsupported", "the routers' own loss is not modelled yet; set it to false")
+	}
+	if noise, _ := c.given["router_jitter_noise"].(float64); noise > 0 {
+		c.errs.Add(c.pointer+"/router_jitter_noise", "unsupported", "noise on the routers' input is not modelled yet; set it to 0")
+	}
+}
