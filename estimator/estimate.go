@@ -108,7 +108,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	per := a.UnitLayers()
 	units := (a.Layers + per - 1) / per
 	recorded := step.RecordedUnits(units)
-	if plain || a.Irregular || a.Layers%per != 0 {
+	if plain || a.Irregular || rc.Compile || a.Layers%per != 0 {
 		recorded = units // the last unit is cut short: nothing repeats to the end
 	}
 	layers := min(a.Layers, recorded*per)
@@ -130,7 +130,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	out.ledger = s.Account(timeline, tensors)
 	reserved, allocated := play(s, a, r.expand, 0)
 	figures := func(limit int64) memory.Figures {
-		return memory.Device(allocated, reserved, limit, r.arch.Generic, r.confidence)
+		return memory.Device(allocated, reserved, limit, r.doubt(), r.confidence)
 	}
 	if r.expand {
 		out.figures = figures(reserved)
@@ -144,6 +144,17 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	if decides {
 		out.figures = figures(smallestLimit(s, a, out.ledger.Peak.Bytes, reserved))
 	}
+}
+
+// doubt is how far the replayed order of allocations can be off.
+func (r *resolved) doubt() memory.Doubt {
+	switch {
+	case r.arch.Generic:
+		return memory.DoubtGeneric
+	case r.recipe.Compile:
+		return memory.DoubtCompiled
+	}
+	return memory.DoubtOrder
 }
 
 // deepLayers is up to how many layers the smallest limit is always looked for; beyond, where a replay takes

@@ -46,6 +46,9 @@ func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 	if run.recipe.UseCache {
 		add("kv-cache", "the model fills a key/value cache in training, the library's default; use_cache=False saves it")
 	}
+	if run.recipe.Compile {
+		add("compiled", "torch.compile: what Inductor fuses is not allocated and what it can make again is not kept; its order of allocations is approximated, and the bounds are wider. Compiling and tuning themselves are not in the figures")
+	}
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
 	}

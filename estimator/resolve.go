@@ -132,6 +132,9 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
 	rc.UseCache = r.arch.UseCache
+	if c := t.Compile; c != nil {
+		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
+	}
 	r.checkpointing(t.GradientCheckpointing, errs)
 	if d := t.Dropout; d != nil {
 		if d.Hidden != nil {
@@ -292,9 +295,6 @@ func unsupported(job *Job, errs *invalid.List) {
 	}
 	if len(t.Kernels) > 0 {
 		refuse("kernels", "fused kernels are")
-	}
-	if t.Compile != nil && (t.Compile.Model || t.Compile.Loss) {
-		refuse("compile", "torch.compile is")
 	}
 	if d := t.Distributed; d != nil && (d.WorldSize > 1 || d.Data != "" || d.TensorParallel > 1 || d.PipelineParallel > 1 || d.ContextParallel > 1 || d.ExpertParallel > 1 || d.OffloadOptimizer || d.OffloadParameters || d.DeepSpeed != nil) {
 		refuse("distributed", "several GPUs are")

@@ -128,39 +128,54 @@ func Score(cases []Case) *Report {
 	return r
 }
 
-// Promises of the table: every row's allocated bytes within 1 %, half of them within 0.2 %, and the reserved
-// bytes of nine in ten within 3 %.
+// Promises of the table. Allocated bytes: every eager row within 1 %, half of all rows within 0.1 % and nine in ten within
+// 0.5 %; of the rows under torch.compile, whose kernels are fused by rules, nine in ten within 5 %. Reserved bytes of
+// nine in ten within 3 %. The upper bound, without the context, never lies below the smallest limit of an eager row.
 const (
-	allocatedBand, allocatedHalf, reservedBand = 0.01, 0.002, 0.03
+	allocatedBand, allocatedHalf, allocatedMost, compiledBand, reservedBand = 0.01, 0.001, 0.005, 0.05, 0.03
 )
+
+func (r Row) compiled() bool { return r.Job.Training.Compile != nil && r.Job.Training.Compile.Model }
 
 // Broken says which promises do not hold.
 func (r *Report) Broken() []string {
 	var out []string
-	half, reserved := 0, 0
+	within := func(share float64, what string, error func(Row) float64, band float64, of func(Row) bool) {
+		good, all := 0, 0
+		for _, row := range r.Rows {
+			if !of(row) {
+				continue
+			}
+			all++
+			if row.Failure == nil && math.Abs(error(row)) <= band {
+				good++
+			}
+		}
+		if float64(good) < share*float64(all) {
+			out = append(out, fmt.Sprintf("%s is within %.1f %% on %d of %d rows only", what, 100*band, good, all))
+		}
+	}
 	for _, row := range r.Rows {
 		switch {
 		case row.Failure != nil:
 			out = append(out, fmt.Sprintf("%s: no answer: %v", row.ID, row.Failure))
-		case math.Abs(row.Allocated) > allocatedBand:
+			continue
+		case !row.compiled() && math.Abs(row.Allocated) > allocatedBand:
 			out = append(out, fmt.Sprintf("%s: allocated is off by %+.2f %%", row.ID, 100*row.Allocated))
 		}
-		if row.Failure == nil && !row.ParametersRight {
+		if !row.ParametersRight {
 			out = append(out, row.ID+": the number of parameters is wrong")
 		}
-		if row.Failure == nil && math.Abs(row.Allocated) <= allocatedHalf {
-			half++
-		}
-		if row.Failure == nil && math.Abs(row.Reserved) <= reservedBand {
-			reserved++
+		if !row.compiled() && !math.IsNaN(row.Limit) && !row.LimitAbove {
+			out = append(out, row.ID+": the upper bound lies below the smallest limit")
 		}
 	}
-	if 2*half < len(r.Rows) {
-		out = append(out, fmt.Sprintf("allocated is within 0.2 %% on %d of %d rows only", half, len(r.Rows)))
-	}
-	if 10*reserved < 9*len(r.Rows) {
-		out = append(out, fmt.Sprintf("reserved is within 3 %% on %d of %d rows only", reserved, len(r.Rows)))
-	}
+	all := func(Row) bool { return true }
+	allocated, reserved := func(row Row) float64 { return row.Allocated }, func(row Row) float64 { return row.Reserved }
+	within(0.5, "allocated", allocated, allocatedHalf, all)
+	within(0.9, "allocated", allocated, allocatedMost, all)
+	within(0.9, "allocated under torch.compile", allocated, compiledBand, Row.compiled)
+	within(0.9, "reserved", reserved, reservedBand, all)
 	return out
 }
 

@@ -107,6 +107,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.Drop(*m.mask)
 	}
 	logits := t.Head(normed, m.head, step.NoWeight)
+	t.GraphBreak()
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -17,6 +17,10 @@ func batchWithMask(t *step.Tape) []step.T {
 func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
 	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
+	if t.Recipe.Compile { // the all-ones mask is not looked at, and so is merged into an additive one
+		mask := t.Input(b*n*n, t.Recipe.Compute)
+		return &mask
+	}
 	windowed := window > 0 && n >= window
 	eager := t.Recipe.Attention == step.AttentionEager
 	given := in(t.Shape.N(), step.Bool)

@@ -30,6 +30,7 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 // grouped heads (enable_gqa) meet neither.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
 func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
+	q, k, v = t.realize(q), t.realize(k), t.realize(v)
 	switch {
 	case t.PadsHeads(h, mask != nil):
 		return t.paddedFlash(q, k, v, h, dropout)
@@ -197,7 +198,11 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	var bias T
 	saved := [8]T{q, k, v}
 	ns := 3
-	if mask != nil {
+	if mask != nil && t.compiled { // made additive once, for all layers
+		bias = t.Hold(*mask)
+		saved[ns] = bias
+		ns++
+	} else if mask != nil {
 		zero := t.fresh(1, q.dtype, LabelAttentionMask)
 		inf := t.fresh(1, q.dtype, LabelAttentionMask)
 		bias = t.fresh(mask.numel, q.dtype, LabelAttentionMask)
@@ -313,6 +318,7 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 // Softmax is F.softmax over the last dimension: it keeps its result, and its backward
 // forms the product with the gradient before it writes its own.
 func (t *Tape) Softmax(x T, l Label) T {
+	x = t.realize(x)
 	y := t.fresh(x.numel, x.dtype, l)
 	return t.op(x).save(y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
 		send(0, 0).out(y, 0)
@@ -320,6 +326,7 @@ func (t *Tape) Softmax(x T, l Label) T {
 
 // BMM is a batched product of a and b with numel elements in its result. It keeps both.
 func (t *Tape) BMM(a, b T, numel int64, l Label) T {
+	a, b = t.realize(a), t.realize(b)
 	y := t.fresh(numel, a.dtype, l)
 	t.workspace()
 	o := t.op(a, b)

@@ -185,6 +185,17 @@ func (t *Tape) run(i int32) {
 			if n.layer != none {
 				t.releaseSaved(n)
 			}
+		case actAddInPlace:
+			bytes := a.bytes
+			if e := n.in[0]; e >= 0 && t.nodes[e>>2].grad[e&3] != none {
+				bytes = 0
+			}
+			t.regs[0] = t.alloc(bytes, t.component(), a.label)
+		case actForget:
+			t.release(n.saved[a.reg])
+			n.saved[a.reg] = none
+		case actPostpone:
+			t.postpone(n, a)
 		case actAllocLogits:
 			t.regs[0] = t.alloc(a.bytes, LogitsAndLoss, a.label)
 		}
@@ -217,7 +228,11 @@ func (t *Tape) deliver(e edge, s int32) {
 	if p, ok := e.param(); ok {
 		ps := &t.params[p]
 		ps.grad = t.sum(ps.grad, s)
-		if ps.uses--; ps.uses == 0 {
+		ps.uses--
+		if t.catchUp(e) {
+			return
+		}
+		if ps.uses == 0 {
 			t.pending = append(t.pending, p)
 		}
 		return
@@ -235,7 +250,11 @@ func (t *Tape) sum(old, s int32) int32 {
 	if old == none {
 		return s
 	}
-	if st := &t.storages[old]; st.refs == 1 && !st.viewed {
+	if t.storages[old].slot == none { // nothing was made for it
+		t.release(old)
+		return s
+	}
+	if st := &t.storages[old]; st.refs == 1 && !st.viewed || t.Recipe.Compile {
 		t.release(s)
 		return old
 	}

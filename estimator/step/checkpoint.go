@@ -29,9 +29,17 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	switch every := t.Recipe.CheckpointEvery; {
 	case every == 0 || t.layersRun%every != 0: // the last of every n, as torchtitan counts
 		y = forward(t, x)
-	case t.Recipe.Reentrant:
+	case t.Recipe.Reentrant && !t.Recipe.Compile:
 		y = t.reentrant(x, forward, besides)
 	default:
+		x = t.realize(x)
+		if t.Recipe.Compile { // what layers share is an input of the graph's backward
+			for _, b := range [...][]T{besides.Arguments, besides.Captured} {
+				for _, shared := range b {
+					t.graphHolds = append(t.graphHolds, t.Hold(shared))
+				}
+			}
+		}
 		y = t.nonReentrant(x, forward)
 	}
 	t.Drop(x)

@@ -5,6 +5,9 @@ func (t *Tape) Cast(x T, d DType, l Label) T {
 	if x.dtype == d {
 		return t.Hold(x)
 	}
+	if t.compiled {
+		return t.fuse(x.numel, d, l, []T{x})
+	}
 	y := t.fresh(x.numel, d, l)
 	if y.layout = x.layout; x.layout == repeated {
 		y.layout = headsFirst
@@ -41,6 +44,9 @@ func (t *Tape) Add(a, b T, l Label) T { return t.add(a, b, false, l) }
 func (t *Tape) AddUnbatched(a, b T, l Label) T { return t.add(a, b, true, l) }
 
 func (t *Tape) add(a, b T, unbatched bool, l Label) T {
+	if t.compiled {
+		return t.fusedAdd(a, b, l)
+	}
 	n := max(a.numel, b.numel)
 	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
@@ -74,12 +80,18 @@ func (t *Tape) add(a, b T, unbatched bool, l Label) T {
 
 // AddScalar is x + c.
 func (t *Tape) AddScalar(x T, l Label) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, l, []T{x})
+	}
 	y := t.fresh(x.numel, x.dtype, l)
 	return t.op(x).pass(0, 0).out(y, 0)
 }
 
 // MulScalar is c * x.
 func (t *Tape) MulScalar(x T, l Label) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, l, []T{x})
+	}
 	y := t.fresh(x.numel, x.dtype, l)
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
@@ -89,6 +101,9 @@ func (t *Tape) MulScalar(x T, l Label) T {
 // Its gradient is formed in full before it is reduced or cast to the operand's shape and type.
 func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 	n := max(a.numel, b.numel)
+	if t.compiled {
+		return t.fuse(n, promote(a.dtype, b.dtype), l, []T{a, b}, a, b)
+	}
 	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
 	if o.i == none {
@@ -137,6 +152,11 @@ func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 // Pow is x ** c for a constant c other than 1, with x in float32 under autocast.
 func (t *Tape) Pow(x T, l Label) T {
 	x32 := t.autocastTo(x, F32, LabelCast)
+	if t.compiled {
+		y := t.fuse(x32.numel, x32.dtype, l, []T{x32}, x32)
+		t.Drop(x32)
+		return y
+	}
 	y := t.fresh(x32.numel, x32.dtype, l)
 	b := x32.bytes()
 	y = t.op(x32).save(x32).
@@ -163,6 +183,9 @@ func (t *Tape) Rsqrt(x T, l Label) T {
 
 // Tanh is torch.tanh(x), which keeps its result.
 func (t *Tape) Tanh(x T, l Label) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, l, []T{x}, x)
+	}
 	y := t.fresh(x.numel, x.dtype, l)
 	return t.op(x).save(y).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
@@ -177,6 +200,9 @@ func (t *Tape) SiLU(x T) T { return t.keepsInput(x) }
 func (t *Tape) ReLU(x T) T { return t.Tanh(x, LabelActivation) }
 
 func (t *Tape) keepsInput(x T) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, LabelActivation, []T{x}, x)
+	}
 	y := t.fresh(x.numel, x.dtype, LabelActivation)
 	return t.op(x).save(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
@@ -184,6 +210,9 @@ func (t *Tape) keepsInput(x T) T {
 // NewGELU is the tanh formula written out in Python, 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))),
 // which allocates at every step. Source: transformers/activations.py (NewGELUActivation).
 func (t *Tape) NewGELU(x T) T {
+	if t.compiled {
+		return t.keepsInput(x)
+	}
 	half := t.MulScalar(x, LabelElementwise)
 	cube := t.Pow(x, LabelElementwise)
 	scaled := t.MulScalar(cube, LabelElementwise)
@@ -208,6 +237,11 @@ func (t *Tape) Dropout(x T, p float64) T {
 		return t.Hold(x)
 	}
 	mask := t.fresh(x.numel, Bool, LabelDropoutMask)
+	if t.compiled {
+		y := t.fuse(x.numel, x.dtype, LabelDropout, []T{x}, mask)
+		t.Drop(mask)
+		return y
+	}
 	y := t.fresh(x.numel, x.dtype, LabelDropout)
 	y = t.op(x).save(mask).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 	t.Drop(mask)
@@ -216,6 +250,9 @@ func (t *Tape) Dropout(x T, p float64) T {
 
 // Contiguous is x.contiguous() of a view that is not.
 func (t *Tape) Contiguous(x T) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, LabelContiguous, []T{x})
+	}
 	y := t.fresh(x.numel, x.dtype, LabelContiguous)
 	return t.op(x).pass(0, 0).out(y, 0)
 }

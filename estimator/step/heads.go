@@ -7,6 +7,9 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 	if h.KV == h.Query {
 		return t.Hold(x)
 	}
+	if t.compiled {
+		return t.fuse(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV, []T{x})
+	}
 	var y T
 	if h.KV == 1 {
 		y = t.Hold(x)
@@ -28,6 +31,9 @@ func (t *Tape) interleaveKV(x T, h Heads) T {
 
 // relaid is a view of x whose gradient arrives in another layout and is copied into this one. It takes over x.
 func (t *Tape) relaid(x T) T {
+	if t.compiled {
+		return x
+	}
 	return t.op(x).alloc(0, x.bytes(), LabelContiguous).send(0, 0).out(x, 0)
 }
 
@@ -43,6 +49,9 @@ func (t *Tape) Heads(x T, copyBack bool) T {
 // Rotary applies rotary positions as transformers writes them, x·cos + rotate_half(x)·sin.
 // Source: transformers/models/llama/modeling_llama.py (apply_rotary_pos_emb), 4.57.
 func (t *Tape) Rotary(x, cos, sin T) T {
+	if t.compiled {
+		return t.fuse(x.numel, promote(x.dtype, cos.dtype), LabelRotary, []T{x})
+	}
 	direct := t.mulBroadcast(x, cos)
 	half := x.bytes() / 2
 	o := t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
@@ -69,6 +78,9 @@ func (t *Tape) mulBroadcast(x, factor T) T { return t.Mul(x, factor, false, Labe
 // the cache, which is that of the first keys.
 // Source: transformers/cache_utils.py (DynamicLayer.update), 4.57.
 func (t *Tape) CacheAppend(x T, d DType) T {
+	if t.compiled {
+		return t.realize(t.fuse(x.numel, d, LabelCache, []T{x}))
+	}
 	y := t.fresh(x.numel, d, LabelCache)
 	y.layout = headsFirst
 	o := t.op(x)

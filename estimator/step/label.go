@@ -52,6 +52,7 @@ const (
 	LabelRouting
 	LabelExpertInput
 	LabelExpertOutput
+	LabelTangent
 	labelCount
 )
 
@@ -103,6 +104,7 @@ var labelText = [labelCount]string{
 	LabelRouting:                "routing of tokens to experts",
 	LabelExpertInput:            "tokens gathered for an expert",
 	LabelExpertOutput:           "output of the experts",
+	LabelTangent:                "zero gradients of outputs that the loss does not use (torch.compile)",
 }
 
 func (l Label) String() string {

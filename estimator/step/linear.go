@@ -40,7 +40,7 @@ func (t *Tape) weight(w Weight) T {
 	}
 	y := T{storage: t.alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, dtype: t.Recipe.Compute, numel: p.numel}
 	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
-	if t.params[w.Index].frozen || p.dtype != F32 { // not cached, and made anew at every use
+	if t.params[w.Index].frozen || p.dtype != F32 || t.compiled { // not cached, and made anew at every use
 		return y
 	}
 	t.retain(y.storage)
@@ -50,11 +50,11 @@ func (t *Tape) weight(w Weight) T {
 }
 
 // EnterAutocast begins `with torch.autocast(...)` where the recipe uses it.
-func (t *Tape) EnterAutocast() { t.autocast = t.Recipe.Autocast }
+func (t *Tape) EnterAutocast() { t.autocast, t.compiled = t.Recipe.Autocast, t.Recipe.Compile }
 
 // ExitAutocast leaves it: the cached half copies lose their owner.
 func (t *Tape) ExitAutocast() {
-	t.autocast = false
+	t.autocast, t.compiled = false, false
 	for _, p := range t.cached {
 		t.release(t.cast[p])
 		t.cast[p] = none
@@ -71,6 +71,8 @@ func (t *Tape) Linear(x T, w, b Weight, l Label) T { return t.linear(x, w, b, tr
 func (t *Tape) LinearMatrix(x T, w, b Weight, l Label) T { return t.linear(x, w, b, false, l) }
 
 func (t *Tape) linear(x T, w, b Weight, folds bool, l Label) T {
+	x = t.productInput(x)
+	defer t.Drop(x)
 	var bias T
 	if b.Exists() {
 		bias = t.weight(b)
@@ -82,6 +84,8 @@ func (t *Tape) linear(x T, w, b Weight, folds bool, l Label) T {
 
 // Conv1D is transformers' Conv1D: torch.addmm(bias, x, w) with w of shape (in, out).
 func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
+	x = t.productInput(x)
+	defer t.Drop(x)
 	weight := t.weight(w)
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
 	bias := t.weight(b)
@@ -95,12 +99,14 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 	if !t.lastSaves(2) {
 		y = t.fresh(rows*out, input.dtype, l)
 		t.workspace()
-		if hasBias {
+		if hasBias && !t.compiled {
 			t.workspaceLt()
 		}
 	}
 	inGrad, weightGrad := rows*in*input.dtype.Size(), in*out*input.dtype.Size()
-	if hasBias {
+	if t.compiled {
+		y = t.compiledProduct(y, input, weight, bias, inGrad, weightGrad)
+	} else if hasBias {
 		o := t.op(bias, input, weight)
 		o.keepOperands(1, 2, input, weight)
 		if o.needs(1) {
@@ -119,7 +125,6 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 			o.sendView(2, 2)
 		}
 		y = o.out(y, 0)
-		t.Drop(bias)
 	} else {
 		o := t.op(input, weight)
 		o.keepOperands(0, 1, input, weight)
@@ -136,6 +141,9 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 	}
 	t.Drop(input)
 	t.Drop(weight)
+	if hasBias {
+		t.Drop(bias)
+	}
 	return y
 }
 
@@ -160,6 +168,9 @@ func (o op) keepOperands(a, b int, x, y T) {
 // Embedding is nn.Embedding: rows of w for n ids. It keeps the ids.
 func (t *Tape) Embedding(ids T, w Weight, l Label) T {
 	p := t.Parameter(w)
+	if t.compiled {
+		return t.gather(p, ids, ids.numel*w.Cols, l)
+	}
 	y := t.fresh(ids.numel*w.Cols, p.dtype, l)
 	o := t.op(p).save(ids)
 	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)
@@ -219,6 +230,9 @@ func scanScratch(n int64) int64 { return 767 + roundUp(n*9/1024+1, 256) }
 // LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last
 // to the first. It keeps its input, gain and bias, and two float32 statistics a row.
 func (t *Tape) LayerNorm(x T, w, b Weight) T {
+	if t.compiled {
+		return t.fusedNorm(x, w, b, false)
+	}
 	var bias T
 	if b.Exists() {
 		bias = t.autocastTo(t.Parameter(b), F32, LabelWeightCopy)
@@ -278,6 +292,9 @@ func (o op) tallNorm(n int, rows, width int64, d DType) {
 // goes to float32, is scaled by its root mean square, comes back and is multiplied by the weight.
 // Source: transformers/models/llama/modeling_llama.py (LlamaRMSNorm), 4.57.
 func (t *Tape) RMSNorm(x T, w Weight) T {
+	if t.compiled {
+		return t.fusedNorm(x, w, NoWeight, true)
+	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
 	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)

@@ -6,6 +6,12 @@ package step
 // Sources: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss_prob_target), autocast_mode.h
 // (log_softmax is in the list that an explicit dtype overrides, nll_loss in the float32 list), torch 2.9.
 func (t *Tape) CrossEntropy(logits, targets T) T {
+	if t.Recipe.CompileLoss && !t.lossApart {
+		t.GraphBreak()
+	}
+	if t.compiled || t.Recipe.CompileLoss {
+		return t.fusedCrossEntropy(logits, targets, logits.numel/targets.numel)
+	}
 	logp := t.wide(logits.numel, logits.dtype, LabelLogProbabilities)
 	logp = t.wideGradient(t.op(logits).save(logp), logits).out(logp, 0)
 	input := logp
@@ -43,7 +49,12 @@ func (t *Tape) FloatLogits(x T) T {
 // CausalLMLoss is the loss function of transformers' decoders: the logits in float32, the labels
 // shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
 func (t *Tape) CausalLMLoss(logits, labels T) T {
-	wide := t.FloatLogits(logits)
+	wide := logits
+	if t.compiled || t.Recipe.CompileLoss {
+		t.Hold(wide)
+	} else {
+		wide = t.FloatLogits(logits)
+	}
 	b := t.Shape.Batch
 	padded := t.fresh(labels.numel+b, I64, LabelInput)
 	shifted := t.Hold(padded) // one row is contiguous from its second element on

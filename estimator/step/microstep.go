@@ -84,7 +84,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
 		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
-	t.prog = &t.program
+	t.prog, t.lazies = &t.program, old.lazies[:0]
 	for i := range parameters.List {
 		p := &parameters.List[i]
 		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, frozen: !p.Trained(), grad: none})
@@ -137,8 +137,17 @@ func (t *Tape) Record(net Network) *Program {
 	root := t.fresh(1, loss.dtype, LabelLoss)
 	t.Hold(root)
 	t.deliver(scaled.edge, root.storage)
-	t.backwardRange(0, int32(len(t.nodes)))
+	top := int32(len(t.nodes))
+	if t.lossApart && t.Recipe.Compile {
+		t.backwardRange(t.broken, top)
+		top = t.broken
+	}
+	zeros := t.tangents(outputs)
+	t.backwardRange(0, top)
 	t.enter(-1)
+	for _, z := range zeros {
+		t.release(z)
+	}
 	t.Drop(root)
 	if t.Recipe.GradScaler {
 		t.Drop(scaled)

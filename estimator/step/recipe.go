@@ -43,6 +43,8 @@ type Recipe struct {
 	InputGradients bool
 	// Accumulation divides the loss by the number of micro-steps when it is above 1.
 	Accumulation int64
+	// Compile runs the model under torch.compile, CompileLoss the loss alone.
+	Compile, CompileLoss bool
 	// UseCache fills a key/value cache that the model returns.
 	UseCache bool
 

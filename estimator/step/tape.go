@@ -107,6 +107,8 @@ type storage struct {
 	slot int32 // its entry in Program.Slots, none for an empty tensor
 	// viewed marks a gradient that is held through a view of it.
 	viewed bool
+	// lazy is one more than the index of what an unmade tensor is computed from (torch.compile); 0 for any other.
+	lazy int32
 	// previous marks what the micro-step before this one left in the slot.
 	previous bool
 }
@@ -196,7 +198,12 @@ type Tape struct {
 	transplant bool  // and its graph exists already: what it saves goes to the waiting nodes
 	savesLeft  int32 // how many saved tensors these still wait for
 	stopped    bool  // none: the rest of the layer does not run
-	graphHolds []T   // what the checkpointed layers' closures keep alive
+	compiled   bool  // what runs is compiled
+	lossApart  bool  // the loss is compiled apart from the model
+	broken     int32 // and its nodes come from here on
+	lazies     []lazy
+	postponed  postponed
+	graphHolds []T // what the checkpointed layers' closures keep alive
 
 	leaves []leaf // tensors of the forward that were made to require a gradient
 }
@@ -251,6 +258,9 @@ const (
 	actValidate                // the operation's own backward ends here
 	actWorkspace               // a matrix product
 	actAllocLogits             // allocate register 0, as wide as the vocabulary
+	actAddInPlace              // allocate register 0 unless a gradient for edge 0 is there to be added to
+	actForget                  // let go of saved tensor reg
+	actPostpone                // form the gradient for edge when the parameter's other gradient arrives
 )
 
 func (t *Tape) alloc(bytes int64, c Component, l Label) int32 {
@@ -276,7 +286,13 @@ func (t *Tape) release(s int32) {
 		return
 	}
 	st := &t.storages[s]
-	if st.refs--; st.refs == 0 && st.slot != none {
+	if st.refs--; st.refs == 0 && st.lazy > 0 {
+		z := t.lazies[st.lazy-1]
+		st.lazy = 0
+		t.forget(z)
+		return
+	}
+	if st.refs == 0 && st.slot != none {
 		op := Free
 		if st.previous {
 			op = FreePrev
