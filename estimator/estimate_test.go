@@ -235,7 +235,7 @@ func TestRefusals(t *testing.T) {
 			j.Training.FP8 = &FP8{}
 			j.Training.LoRA = &LoRA{Rank: 8}
 			j.Training.Distributed = &Distributed{WorldSize: 8}
-		}, []string{"/training/fp8", "/training/distributed", "/training/lora"}},
+		}, []string{"/training/distributed", "/training/fp8", "/training/lora"}},
 		{"flash attention in float32", func(j *Job) { j.Training.Attention, j.Training.Precision = "flash", PrecisionFP32 }, []string{"/training/attention"}},
 		{"quantized weights", func(j *Job) {
 			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","quantization_config":{"load_in_4bit":true}}`)}
