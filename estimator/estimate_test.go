@@ -46,12 +46,43 @@ func TestParameterCounts(t *testing.T) {
 			continue
 		}
 		checked++
+		if p.Kind == "encoder" { // the catalog counts encoders without a head
+			a.SetHead(&model.Head{Kind: "none"}, "/model/head", &errs)
+		}
 		if got := a.ParameterCount(); got != p.ParametersTotal {
 			t.Errorf("%s: %d parameters, published %d", p.ID, got, p.ParametersTotal)
 		}
 	}
 	if checked < 66 {
 		t.Errorf("only %d presets are understood, want at least 66", checked)
+	}
+}
+
+// TestEncoderHeads checks the heads of BERT against the counts that the library gives for its classes.
+func TestEncoderHeads(t *testing.T) {
+	pooler := false
+	for _, c := range []struct {
+		head       model.Head
+		parameters int64
+	}{
+		{model.Head{}, 109_514_298}, // for masked words
+		{model.Head{Kind: "masked-lm"}, 109_514_298},
+		{model.Head{Kind: "language-model"}, 109_514_298},
+		{model.Head{Kind: "classification"}, 109_483_778},
+		{model.Head{Kind: "classification", Labels: 5}, 109_486_085},
+		{model.Head{Kind: "none"}, 109_482_240},
+		{model.Head{Kind: "none", Pooler: &pooler}, 108_891_648},
+	} {
+		p := model.Preset{ID: "google-bert/bert-base-uncased", Family: "bert", Kind: "encoder", Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64,
+			FFN: 3072, Vocabulary: 30522, MaxPositions: 512, TypeVocabulary: 2, TiedEmbeddings: true, Pooler: true}
+		job := Job{Model: Model{Preset: p.ID, Head: &c.head}, Training: Training{MicroBatch: 2}}
+		res := mustEstimate(t, Input{Job: job, Preset: &p})
+		if res.Model.Parameters != c.parameters {
+			t.Errorf("%+v: %d parameters, want %d", c.head, res.Model.Parameters, c.parameters)
+		}
+		if logits := component(res, "logits_and_loss").Bytes; (logits > 1<<20) != (c.parameters == 109_514_298) {
+			t.Errorf("%+v: the logits hold %d bytes", c.head, logits)
+		}
 	}
 }
 

@@ -151,7 +151,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral"}).Draw(t, "family")
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert"}).Draw(t, "family")
 	switch family {
 	case "nanogpt":
 		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500, Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}
@@ -161,6 +161,10 @@ func randomJob(t *rapid.T) Job {
 			"resid_pdrop": dropout, "attn_pdrop": dropout, "embd_pdrop": dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
 			"activation_function": rapid.SampledFrom([]string{"gelu_new", "gelu", "relu"}).Draw(t, "activation")})
 		job.Training.LoRA = randomLoRA(t, "c_attn", "c_proj", "c_fc")
+		return job
+	}
+	if encoder, ok := randomEncoder(t, &job, family, layers, heads, dim, vocab, dropout); ok {
+		job.Model.HFConfig = marshal(t, encoder)
 		return job
 	}
 	groups := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "groups")
@@ -196,6 +200,20 @@ func randomLoRA(t *rapid.T, modules ...string) *LoRA {
 		TargetModules: rapid.SliceOfNDistinct(rapid.SampledFrom(append(modules, "all-linear")), 1, 4, rapid.ID).Draw(t, "target_modules"),
 		AdapterDtype:  dtype.Draw(t, "adapter_dtype"), BasePrecision: dtype.Draw(t, "base_precision"),
 	}
+}
+
+// randomEncoder draws the config.json of a text encoder and its head, where family is one.
+func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, vocab int64, dropout float64) (map[string]any, bool) {
+	headsOf := map[string][]string{"bert": {"language-model", "masked-lm", "classification", "none"}}
+	kinds, ok := headsOf[family]
+	if !ok {
+		return nil, false
+	}
+	job.Model.Head = &model.Head{Kind: rapid.SampledFrom(kinds).Draw(t, "head")}
+	return map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": heads * dim,
+		"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab, "max_position_embeddings": 1600,
+		"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
+		"hidden_act": rapid.SampledFrom([]string{"gelu", "gelu_new", "relu"}).Draw(t, "activation")}, true
 }
 
 func marshal(t *rapid.T, v any) json.RawMessage {

@@ -38,6 +38,7 @@ func resolve(in *Input) (*resolved, error) {
 		errs.Add("/reserve_bytes", "out_of_range", "reserve_bytes is %d; it is 0 or more", r.reserve)
 	}
 	r.arch = architecture(in, &errs)
+	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
 	r.training(&in.Job, &errs)
 	unsupported(&in.Job, &errs)
 	if err := errs.Err(); err != nil {
@@ -62,9 +63,6 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 		}
 		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt and dimensions is given, here %d are", given)
 		return model.Architecture{}
-	}
-	if h := m.Head; h != nil && h.Kind != "" && h.Kind != "language-model" {
-		errs.Add("/model/head/kind", "unsupported", "the head %q is not modelled yet; language-model is", h.Kind)
 	}
 	switch {
 	case m.NanoGPT != nil:

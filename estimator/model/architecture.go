@@ -12,6 +12,10 @@ type Architecture struct {
 	own any
 	// Class is the end of the class's name, such as ForCausalLM.
 	Class string
+	// Labels is how many a classification head tells apart.
+	Labels int64
+	// Pooled says that the class has a pooler over the first token.
+	Pooled bool
 
 	Layers       int64 // L
 	Hidden       int64 // d

@@ -74,7 +74,7 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 		return a
 	}
 	f, ok := families[p.Family]
-	if !ok || p.Kind != "decoder" {
+	if !ok || p.Kind != "decoder" && p.Kind != "encoder" {
 		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s", p.ID, p.Family, strings.Join(Families(), ", "))
 		return Architecture{}
 	}
@@ -85,6 +85,10 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 		NormBias: p.Bias.Norm, QKVBias: p.Bias.Q, OutBias: p.Bias.O, MLPBias: p.Bias.MLP,
 		QKNorm: p.QKNorm != "", SlidingWindow: p.SlidingWindow,
 		EmbeddingDropout: p.Dropout.Embedding, AttentionDropout: p.Dropout.Attention, ResidualDropout: p.Dropout.Residual,
+	}
+	a.Class, a.Labels = f.classNames()[0], 2
+	if masked, ok := f.class(classMaskedLM); ok && p.Kind == "encoder" {
+		a.Class = masked
 	}
 	if f.preset != nil {
 		f.preset(p, &a)
@@ -120,13 +124,11 @@ func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architect
 	if d.ParallelResidual {
 		refuse("parallel_residual", "parallel residuals are not modelled yet")
 	}
-	if d.Causal != nil && !*d.Causal {
-		refuse("causal", "encoders are not modelled yet")
-	}
-	if d.NormPosition == "post" {
+	bidirectional := d.Causal != nil && !*d.Causal
+	if d.NormPosition == "post" && !bidirectional {
 		refuse("norm_position", "norms behind the layers are not modelled yet")
 	}
-	if d.LMHeadBias {
+	if d.LMHeadBias && !bidirectional {
 		refuse("lm_head_bias", "a bias on the head is not modelled yet")
 	}
 	if d.NormsPerLayer != 0 && d.NormsPerLayer != 2 {
@@ -137,6 +139,8 @@ func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architect
 	}
 	position, norm, mlp := pick(d.Position, "rope"), pick(d.Norm, "rmsnorm"), pick(d.MLP, "swiglu")
 	switch {
+	case bidirectional:
+		a.encoderBlock(d, refuse)
 	case position == "learned" && norm == "layernorm" && (mlp == "gelu" || mlp == "gelu_new" || mlp == "relu") && a.KVHeads == a.Heads && !a.QKNorm:
 		a.family, a.Activation, a.BufferSide, a.LearnedPositions = &gpt2Family, mlp, a.MaxPositions, true
 		a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, true, true, true

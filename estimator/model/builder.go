@@ -26,6 +26,11 @@ func (b *builder) parameter(name string, rows, cols int64) step.Weight {
 	return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 }
 
+// ahead says that the optimizer meets w before first, though it is moved later.
+func (b *builder) ahead(w, first step.Weight) {
+	b.p.List[w.Index].Ahead = int(w.Index - first.Index)
+}
+
 // buffer is a tensor that moves with the model and has no gradient.
 func (b *builder) buffer(name string, numel int64, d step.DType) {
 	b.declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})

@@ -60,10 +60,7 @@ func (c *config) head(f *family, a *Architecture) {
 	if c.given["quantization_config"] != nil {
 		c.errs.Add(c.pointer+"/quantization_config", "unsupported", "quantized weights are not modelled yet; leave quantization_config out to train the weights unquantized")
 	}
-	classes := f.classes
-	if classes == nil {
-		classes = causalLM
-	}
+	classes := f.classNames()
 	a.Class = classes[0]
 	list, ok := c.given["architectures"].([]any)
 	if !ok || len(list) == 0 {

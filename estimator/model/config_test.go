@@ -22,6 +22,9 @@ func TestClassDefaults(t *testing.T) {
 		parameters int64
 	}{
 		{`{"model_type": "gpt2"}`, 124_439_808},
+		{`{"model_type": "bert"}`, 109_514_298},
+		{`{"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b", "2": "c"}}`, 109_484_547},
+		{`{"model_type": "bert", "architectures": ["BertForMaskedLM"], "tie_word_embeddings": false}`, 132_955_194},
 		{`{"model_type": "gemma"}`, 8_537_680_896},
 		{`{"model_type": "llama"}`, 6_738_415_616},
 		{`{"model_type": "mistral"}`, 7_241_732_096},
@@ -79,9 +82,26 @@ func TestDimensions(t *testing.T) {
 	}
 }
 
+// TestEncoderDimensions goes through BERT's block, which is described for BERT alone.
+func TestEncoderDimensions(t *testing.T) {
+	causal := false
+	for _, c := range []struct {
+		family, position string
+		generic          bool
+		parameters       int64
+	}{{"bert", "", false, 109_514_298}, {"", "post", true, 109_512_762}, {"bert", "pre", true, 109_515_834}} {
+		var errs invalid.List
+		a := FromDimensions(&Dimensions{Family: c.family, Layers: 12, Hidden: 768, Heads: 12, Vocabulary: 30522, MaxPositions: 512, Causal: &causal, NormPosition: c.position}, "/model/dimensions", &errs)
+		if err := errs.Err(); err != nil || a.Generic != c.generic || a.ParameterCount() != c.parameters {
+			t.Errorf("%+v: %v, %d parameters, generic %v", c, err, a.ParameterCount(), a.Generic)
+		}
+	}
+}
+
 // FuzzFromHF throws bytes at the reader: it answers with an architecture that can be counted or with errors.
 func FuzzFromHF(f *testing.F) {
-	for _, s := range []string{`{"model_type":"gpt2"}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
+	for _, s := range []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
+		`{"model_type":"bert","architectures":["BertForSequenceClassification"],"classifier_dropout":2,"type_vocab_size":-1}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
 		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`, `{"model_type":"mixtral","num_local_experts":3}`} {
 		f.Add(s)
 	}

@@ -12,6 +12,8 @@ type family struct {
 	// classes are the ends of the names of the classes (architectures in a config.json) that build runs, the
 	// first one where the file names none; nil for causal language models.
 	classes []string
+	// pooled are those of them that have a pooler.
+	pooled []string
 	// keys are what the checks call an architecture's numbers, by the keys that the user wrote.
 	keys fieldNames
 	// defaults are those of the configuration class, which hold where a config.json is silent.
@@ -26,7 +28,7 @@ type family struct {
 }
 
 // causalLM are the classes of decoders.
-var causalLM = []string{"ForCausalLM", "LMHeadModel"}
+var causalLM = []string{classCausalLM, classLMHead}
 
 type fieldNames struct{ heads, hidden, kv, dim string }
 
@@ -35,6 +37,7 @@ var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size",
 
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{
+	"bert":     &bertFamily,
 	"gemma":    &gemmaFamily,
 	"gpt_neox": &gptNeoXFamily,
 	"gpt2":     &gpt2Family,

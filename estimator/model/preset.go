@@ -24,10 +24,16 @@ type Preset struct {
 	FinalNorm             bool       `json:"final_norm"`
 	QKNorm                string     `json:"qk_norm"`
 	SlidingWindow         int64      `json:"sliding_window"`
-	Dropout               struct {
+	// Of encoders: how many kinds of segments have an embedding, whether the base model has a pooler, and the
+	// parameters of the heads for masked words (and the next sentence) that published files hold besides.
+	TypeVocabulary   int64 `json:"type_vocab,omitempty"`
+	Pooler           bool  `json:"pooler,omitempty"`
+	MaskedHeadParams int64 `json:"mlm_head_params,omitempty"`
+	Dropout          struct {
 		Attention float64 `json:"attention"`
 		Residual  float64 `json:"residual"`
 		Embedding float64 `json:"embedding"`
+		Hidden    float64 `json:"hidden,omitempty"`
 	} `json:"dropout"`
 	MoE             PresetExperts   `json:"moe"`
 	MLA             PresetAttention `json:"mla"`

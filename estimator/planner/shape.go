@@ -68,7 +68,7 @@ func readShape(in estimator.Input) Shape {
 	}
 	return Shape{
 		Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, FFN: a.FFN,
-		Gated: a.Gated, Vocabulary: a.Vocabulary, Context: a.MaxPositions, Causal: true,
+		Gated: a.Gated, Vocabulary: a.Vocabulary, Context: a.MaxPositions, Causal: !a.Encoder(),
 	}
 }
 

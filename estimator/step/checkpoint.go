@@ -11,6 +11,18 @@ type checkpointed struct {
 	last    int32
 	saves   int32
 	rebuilt bool
+	second  T // what AlsoReturns was told, for its size alone
+}
+
+// AlsoReturns says, inside a layer's forward, that the layer returns x, too, and takes x over. It has one such
+// result at most.
+func (t *Tape) AlsoReturns(x T) { t.second, t.hasSecond = x, true }
+
+// Second is what the layer that just ran returned besides its output, if anything. Whoever asks owns it.
+func (t *Tape) Second() (x T, ok bool) {
+	x, ok = t.second, t.hasSecond
+	t.hasSecond = false
+	return x, ok
 }
 
 // Besides is what a layer gets besides its input.
@@ -64,7 +76,11 @@ func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
 	if o.i == none {
 		return y
 	}
-	t.layers = append(t.layers, checkpointed{forward: forward, input: x})
+	c := checkpointed{forward: forward, input: x}
+	if t.hasSecond {
+		c.second = t.second
+	}
+	t.layers = append(t.layers, c)
 	if t.graphHolds == nil { // every layer holds the same
 		t.graphHolds = besides.Captured
 		for _, c := range besides.Captured {
@@ -92,16 +108,26 @@ func (t *Tape) runCheckpoint(i int32) {
 	}
 	leaf.edge = edge(base << 2)
 
-	t.recompute = true
+	// A second output has no gradient, and a custom autograd function gets zeros for one.
+	zeros := T{storage: none, numel: layer.second.numel}
+	if zeros.numel > 0 {
+		zeros = t.fresh(zeros.numel, layer.second.dtype, LabelInputGradient)
+	}
+
+	t.recompute, t.leaf = true, leaf.edge
 	t.EnterAutocast()
 	y := layer.forward(t, leaf)
 	if !t.Recipe.CheckpointOffload { // custom_bwd keeps autocast, and its cache of weights, to the end
 		t.ExitAutocast()
 	}
-	t.recompute = false
+	t.recompute, t.leaf = false, noEdge
 
 	t.retain(n.grad[0])
 	t.deliver(y.edge, n.grad[0])
+	second, ok := t.Second()
+	if ok {
+		t.deliver(second.edge, t.Hold(zeros).storage)
+	}
 	t.backwardRange(base+1, int32(len(t.nodes)))
 
 	grad := t.nodes[base].grad[0]
@@ -112,6 +138,10 @@ func (t *Tape) runCheckpoint(i int32) {
 	}
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
 	t.Drop(y)
+	if ok {
+		t.Drop(second)
+		t.Drop(zeros)
+	}
 	t.release(n.grad[0])
 	t.nodes[i].grad[0] = none
 	t.releaseSaved(&t.nodes[i])
@@ -162,3 +192,13 @@ func (t *Tape) rebuild(l int32) {
 // fetched is the input of an offloaded layer back on the GPU. The copy is made as Unsloth's
 // Unsloth_Offloaded_Gradient_Checkpointer makes it: at once, when the layer's backward begins.
 func (t *Tape) fetched(x T) int32 { return t.alloc(x.bytes(), Activations, LabelResidual) }
+
+// leafCopy is the half copy of x, the detached input of a layer that runs again: as a leaf that requires a gradient
+// it is cast once, like a weight.
+// Source: aten/src/ATen/autocast_mode.cpp (cached_cast), torch 2.9.
+func (t *Tape) leafCopy(x T, l Label) T {
+	if t.leafCast.storage == none {
+		t.leafCast = t.Cast(x, t.Recipe.Compute, l)
+	}
+	return t.Hold(t.leafCast)
+}

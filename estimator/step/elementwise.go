@@ -25,6 +25,9 @@ func (t *Tape) autocastTo(x T, d DType, l Label) T {
 	if !t.autocast || x.dtype == I64 || x.dtype == Bool {
 		return t.Hold(x)
 	}
+	if t.leaf != noEdge && x.edge == t.leaf && x.dtype == F32 && d == t.Recipe.Compute {
+		return t.leafCopy(x, l)
+	}
 	return t.Cast(x, d, l)
 }
 

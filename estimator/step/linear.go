@@ -60,6 +60,8 @@ func (t *Tape) ExitAutocast() {
 		t.cast[p] = none
 	}
 	t.cached = t.cached[:0]
+	t.release(t.leafCast.storage)
+	t.leafCast.storage = none
 }
 
 // Linear is nn.Linear: x (N, in) times w (out, in) transposed, plus a bias. It keeps its

@@ -9,6 +9,9 @@ type Parameter struct {
 	Dtype      DType
 	// Buffer marks what is not a parameter.
 	Buffer bool
+	// Ahead is how many parameters earlier model.parameters() lists it than module.to moves it: a module's own come before
+	// those of its children there, and after them here.
+	Ahead int
 	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
 	Frozen bool
 }
@@ -80,7 +83,7 @@ func NewTape(r Recipe, s Shape, parameters Parameters) *Tape {
 // Reset prepares t for another recording in the storage of the last one, whose program is gone then.
 func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
-	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: none,
+	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: none, leaf: noEdge, leafCast: T{storage: none},
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
 		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
@@ -206,6 +209,11 @@ func (t *Tape) fetch(first int32, n int) {
 
 // Input is a tensor of the batch, of positions or of masks: numel elements of type d that no gradient reaches.
 func (t *Tape) Input(numel int64, d DType) T { return t.fresh(numel, d, LabelInput) }
+
+// Buffered is a view of a buffer of the model, such as the ids of the positions.
+func (t *Tape) Buffered(numel int64, d DType) T {
+	return T{storage: none, edge: noEdge, dtype: d, numel: numel}
+}
 
 // Table is a precomputed factor, such as the cosines of rotary positions.
 func (t *Tape) Table(numel int64, d DType) T { return t.fresh(numel, d, LabelRotary) }

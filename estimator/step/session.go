@@ -1,5 +1,7 @@
 package step
 
+import "slices"
+
 // Heap is what a session allocates from: PyTorch's caching allocator, or something that
 // writes down what it is asked for.
 type Heap interface {
@@ -26,10 +28,12 @@ func (s *Session) Reset(n Session) {
 	n.fold, n.now, n.last, n.once, n.flat = s.fold, s.now, s.last, s.once, s.flat
 	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
 	n.Parameters.Each(func(p *Parameter) {
-		if p.Trained() {
-			n.trained = append(n.trained, p)
-		}
+		n.trained = append(n.trained, p)
+		last := len(n.trained) - 1
+		copy(n.trained[last-p.Ahead+1:], n.trained[last-p.Ahead:last])
+		n.trained[last-p.Ahead] = p
 	})
+	n.trained = slices.DeleteFunc(n.trained, func(p *Parameter) bool { return !p.Trained() })
 	*s = n
 }
 

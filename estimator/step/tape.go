@@ -180,6 +180,9 @@ type Tape struct {
 	cast     []int32
 	castEdge []edge
 	cached   []int32
+	// leaf is the edge of a layer's detached input while checkpointing runs the layer again, and leafCast its half copy.
+	leaf     edge
+	leafCast T
 
 	// Where the recording stands.
 	part     Part
@@ -205,7 +208,9 @@ type Tape struct {
 	postponed  postponed
 	graphHolds []T // what the checkpointed layers' closures keep alive
 
-	leaves []leaf // tensors of the forward that were made to require a gradient
+	leaves    []leaf // tensors of the forward that were made to require a gradient
+	second    T      // what a layer returned besides its output, where hasSecond says so
+	hasSecond bool
 }
 
 type paramState struct {

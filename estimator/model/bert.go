@@ -1,0 +1,242 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// encoderOptions is what the text encoders have besides the numbers of every architecture.
+type encoderOptions struct {
+	// typeVocabulary is how many kinds of segments have an embedding; 0 without.
+	typeVocabulary int64
+	// positionRows is the height of the table of positions, of which the first ones may be left for padding.
+	positionRows int64
+	// classifierDropout is what the classification head drops where that differs from the hidden layers.
+	classifierDropout *float64
+	// normFirst puts the norms before attention and MLP, and one behind the last layer.
+	normFirst bool
+}
+
+// encoder is the options of a text encoder.
+func (a *Architecture) encoder() *encoderOptions {
+	o, _ := a.own.(*encoderOptions)
+	if o == nil {
+		o = &encoderOptions{}
+	}
+	return o
+}
+
+// Encoder says whether every token sees all others.
+func (a *Architecture) Encoder() bool {
+	_, is := a.own.(*encoderOptions)
+	return is
+}
+
+// headDropout is the dropout before a classifier.
+func (a *Architecture) headDropout() float64 {
+	if p := a.encoder().classifierDropout; p != nil {
+		return *p
+	}
+	return a.ResidualDropout
+}
+
+var bertFamily = family{
+	keys:    commonKeys,
+	classes: []string{classLMHead, classMaskedLM, classClassification, classBase},
+	pooled:  []string{classClassification, classBase},
+	defaults: map[string]any{
+		"vocab_size": 30522.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
+		"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
+		"max_position_embeddings": 512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute", "tie_word_embeddings": true},
+	read: func(c *config, a *Architecture) {
+		a.own = c.bert(a)
+		a.Pooled = a.family.pools(a.Class)
+	},
+	preset: bertPreset,
+	build:  buildBERT,
+}
+
+// bert reads the keys that BERT and its descendants share.
+func (c *config) bert(a *Architecture) *encoderOptions {
+	a.Layers = c.integer("num_hidden_layers", maxLayers)
+	a.Hidden = c.integer("hidden_size", maxWidth)
+	a.Heads = c.integer("num_attention_heads", maxWidth)
+	a.KVHeads = a.Heads
+	if a.Heads > 0 {
+		a.HeadDim = a.Hidden / a.Heads
+	}
+	a.FFN = c.integer("intermediate_size", maxRows)
+	a.Vocabulary = c.integer("vocab_size", maxRows)
+	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
+	a.Activation = c.activation("hidden_act", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
+	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout_prob"), c.probability("attention_probs_dropout_prob")
+	a.EmbeddingDropout = a.ResidualDropout
+	a.Tied, a.LearnedPositions = c.boolean("tie_word_embeddings"), true
+	a.Labels = c.labels()
+	c.refuseVariants()
+	o := &encoderOptions{typeVocabulary: c.integer("type_vocab_size", maxRows), positionRows: a.MaxPositions}
+	if _, given := c.value("classifier_dropout"); given {
+		p := c.probability("classifier_dropout")
+		o.classifierDropout = &p
+	}
+	return o
+}
+
+// refuseVariants names what BERT's configuration can ask for and nobody trains any more.
+func (c *config) refuseVariants() {
+	if v, _ := c.value("position_embedding_type"); v != nil && v != "absolute" {
+		c.errs.Add(c.pointer+"/position_embedding_type", "unsupported", "position_embedding_type is %s; absolute is modelled", describe(v))
+	}
+	for _, key := range []string{"is_decoder", "add_cross_attention"} {
+		if c.boolean(key) {
+			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is not modelled for an encoder", key)
+		}
+	}
+	if v, ok := c.value("chunk_size_feed_forward"); ok && v != 0.0 {
+		c.errs.Add(c.pointer+"/chunk_size_feed_forward", "unsupported", "a feed-forward in chunks is not modelled; set it to 0")
+	}
+}
+
+// labels is the number of classes: as many as have a name, else num_labels, which is 2 unless it is given.
+// Source: transformers/configuration_utils.py (PretrainedConfig), 4.57.
+func (c *config) labels() int64 {
+	if names, ok := c.given["id2label"].(map[string]any); ok && len(names) > 0 {
+		return int64(len(names))
+	}
+	if _, ok := c.value("num_labels"); !ok {
+		return 2
+	}
+	return c.integer("num_labels", maxRows)
+}
+
+// bertPreset completes a catalog entry of an encoder with learned positions.
+func bertPreset(p *Preset, a *Architecture) {
+	a.Activation, a.LearnedPositions = "gelu", true
+	a.ResidualDropout, a.EmbeddingDropout = p.Dropout.Hidden, p.Dropout.Hidden
+	a.own = &encoderOptions{typeVocabulary: p.TypeVocabulary, positionRows: p.MaxPositions}
+}
+
+// bert is transformers' BertModel with a head (modeling_bert.py, 4.57).
+type bert struct {
+	a                       *Architecture
+	words, positions, types step.Weight
+	norm                    norm
+	layers                  []bertLayer
+	final                   norm
+	pooler, classifier      linear
+	head                    maskedHead
+	mask                    *step.T
+}
+
+func buildBERT(b *builder) step.Network {
+	a, o, d := b.a, b.a.encoder(), b.a.Hidden
+	m := &bert{a: a, layers: make([]bertLayer, b.recorded), types: step.NoWeight}
+	m.words, m.positions = b.embedding("embeddings.word_embeddings", a.Vocabulary, d), b.embedding("embeddings.position_embeddings", o.positionRows, d)
+	if o.typeVocabulary > 0 {
+		m.types = b.embedding("embeddings.token_type_embeddings", o.typeVocabulary, d)
+	}
+	m.norm = b.norm("embeddings.LayerNorm", d, true)
+	b.buffer("embeddings.position_ids", o.positionRows, step.I64)
+	b.buffer("embeddings.token_type_ids", o.positionRows, step.I64)
+	b.stack(func(i int64) { m.layers[i] = b.bertLayer() })
+	if o.normFirst {
+		m.final = b.norm("encoder.LayerNorm", d, true)
+	}
+	if a.Pooled {
+		m.pooler = b.linear("pooler.dense", d, d, true)
+	}
+	switch a.Class {
+	case classClassification:
+		m.classifier = b.linear("classifier", d, a.Labels, true)
+	case classMaskedLM, classLMHead:
+		m.head = b.maskedHead(m.words)
+	}
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *bert) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) }
+
+func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	t.In(step.PartEmbedding)
+	embedded := m.embeddings(t, ids)
+	m.mask = encoderMask(t)
+	var besides step.Besides
+	if m.mask != nil {
+		besides.Arguments = []step.T{*m.mask}
+	}
+	x := runEncoder(t, m.a, len(m.layers), t.Hold(embedded), besides, m.layer)
+	if m.a.encoder().normFirst {
+		t.In(step.PartNorm)
+		normed := m.final.layer(t, x)
+		t.Drop(x)
+		x = normed
+	}
+	var pooled *step.T
+	if m.a.Pooled {
+		p := m.pool(t, x)
+		pooled = &p
+	}
+	t.Drop(embedded)
+	if m.mask != nil {
+		t.Drop(*m.mask)
+	}
+	return m.loss(t, x, pooled, labels)
+}
+
+// embeddings is BertEmbeddings: words plus segments plus positions, then a norm.
+func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
+	words := t.Embedding(ids, m.words, step.LabelEmbedding)
+	sum, types := t.Hold(words), words
+	if m.types.Exists() {
+		t.Drop(sum)
+		types = t.ExpandedEmbedding(m.types, step.LabelEmbedding)
+		sum = t.Add(words, types, step.LabelEmbedding)
+	}
+	positions := t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.positions, step.LabelPositions)
+	if m.types.Exists() {
+		sum = t.AddInPlace(sum, positions)
+	} else {
+		t.Drop(sum)
+		sum = t.Add(words, positions, step.LabelEmbedding)
+	}
+	normed := m.norm.layer(t, sum)
+	t.Drop(sum)
+	x := t.Dropout(normed, m.a.EmbeddingDropout)
+	t.Drop(normed)
+	t.Drop(words)
+	if m.types.Exists() {
+		t.Drop(types)
+	}
+	t.Drop(positions)
+	return x
+}
+
+// pool is BertPooler: a layer and tanh over the first token.
+func (m *bert) pool(t *step.Tape, x step.T) step.T {
+	t.In(step.PartMLP)
+	first := t.FirstToken(x, m.a.Hidden)
+	dense := m.pooler.forward(t, first)
+	pooled := t.Tanh(dense, step.LabelActivation)
+	t.Drop(dense)
+	t.Drop(first)
+	return pooled
+}
+
+// loss is what BertForMaskedLM, BertForSequenceClassification and their like do with the encoder's output, which it
+// takes over.
+func (m *bert) loss(t *step.Tape, x step.T, pooled *step.T, labels step.T) (step.T, []step.T) {
+	defer t.Drop(x)
+	if pooled != nil {
+		defer t.Drop(*pooled)
+	}
+	switch m.a.Class {
+	case classClassification:
+		dropped := t.Dropout(*pooled, m.a.headDropout())
+		logits := m.classifier.forward(t, dropped)
+		loss := classificationLoss(t, m.a, logits, labels)
+		t.Drop(dropped)
+		return loss, []step.T{logits, t.Hold(loss)}
+	case classBase:
+		return baseLoss(t, x, pooled)
+	}
+	return m.head.loss(t, m.a, x, labels)
+}

@@ -1,0 +1,112 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// bertLayer is BertLayer: attention and MLP, each followed by dropout, the residual and a norm.
+type bertLayer struct {
+	q, k, v, out            linear
+	attentionNorm, lastNorm norm
+	up, down                linear
+}
+
+func (b *builder) bertLayer() bertLayer {
+	d, f := b.a.Hidden, b.a.FFN
+	var l bertLayer
+	l.q, l.k, l.v = b.linear("attention.self.query", d, d, true), b.linear("attention.self.key", d, d, true), b.linear("attention.self.value", d, d, true)
+	l.out, l.attentionNorm = b.linear("attention.output.dense", d, d, true), b.norm("attention.output.LayerNorm", d, true)
+	l.up, l.down = b.linear("intermediate.dense", d, f, true), b.linear("output.dense", f, d, true)
+	l.lastNorm = b.norm("output.LayerNorm", d, true)
+	return l
+}
+
+func (m *bert) layer(t *step.Tape, i int, x step.T) step.T {
+	if m.a.encoder().normFirst {
+		return m.normFirst(t, &m.layers[i], x)
+	}
+	l := &m.layers[i]
+	t.In(step.PartAttention)
+	context := l.attention(t, m.a, m.mask, x)
+	attended := m.output(t, l.out, l.attentionNorm, context, x)
+	t.Drop(context)
+
+	t.In(step.PartMLP)
+	act := l.intermediate(t, m.a, attended)
+	y := m.output(t, l.down, l.lastNorm, act, attended)
+	t.Drop(act)
+	t.Drop(attended)
+	return y
+}
+
+// normFirst is the same layer with the norms before attention and MLP.
+func (m *bert) normFirst(t *step.Tape, l *bertLayer, x step.T) step.T {
+	t.In(step.PartNorm)
+	h := l.attentionNorm.layer(t, x)
+	t.In(step.PartAttention)
+	context := l.attention(t, m.a, m.mask, h)
+	t.Drop(h)
+	middle := m.residual(t, l.out, context, x)
+	t.Drop(context)
+	t.In(step.PartNorm)
+	h = l.lastNorm.layer(t, middle)
+	t.In(step.PartMLP)
+	act := l.intermediate(t, m.a, h)
+	t.Drop(h)
+	y := m.residual(t, l.down, act, middle)
+	t.Drop(act)
+	t.Drop(middle)
+	return y
+}
+
+// residual is dropout(dense(h)) + x.
+func (m *bert) residual(t *step.Tape, dense linear, h, x step.T) step.T {
+	projected := dense.forward(t, h)
+	dropped := t.Dropout(projected, m.a.ResidualDropout)
+	t.Drop(projected)
+	y := t.Add(dropped, x, step.LabelResidual)
+	t.Drop(dropped)
+	return y
+}
+
+// output is BertSelfOutput and BertOutput: LayerNorm(dropout(dense(h)) + x).
+func (m *bert) output(t *step.Tape, dense linear, n norm, h, x step.T) step.T {
+	projected := dense.forward(t, h)
+	dropped := t.Dropout(projected, m.a.ResidualDropout)
+	t.Drop(projected)
+	part := t.In(step.PartNorm)
+	sum := t.Add(dropped, x, step.LabelResidual)
+	y := n.layer(t, sum)
+	t.In(part)
+	t.Drop(sum)
+	t.Drop(dropped)
+	return y
+}
+
+// attention is BertSdpaSelfAttention or BertSelfAttention; the second returns the probabilities with its output.
+func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x step.T) step.T {
+	heads := a.geometry()
+	eager := t.Recipe.Attention == step.AttentionEager
+	copiesQV, copiesK := t.CopiesEncoderGradient(heads)
+	q := t.Heads(l.q.forward(t, x), copiesQV)
+	k := t.Heads(l.k.forward(t, x), copiesK)
+	v := t.Heads(l.v.forward(t, x), copiesQV)
+	var y step.T
+	if eager {
+		var probabilities step.T
+		y, probabilities = t.EncoderAttention(q, k, v, heads, mask, a.AttentionDropout)
+		t.AlsoReturns(probabilities)
+	} else {
+		y = t.TokensFirst(t.SDPA(q, k, v, heads, nil, a.AttentionDropout), heads, false)
+	}
+	t.Drop(q)
+	t.Drop(k)
+	t.Drop(v)
+	return y
+}
+
+// intermediate is BertIntermediate.
+func (l *bertLayer) intermediate(t *step.Tape, a *Architecture, x step.T) step.T {
+	up := l.up.forward(t, x)
+	act := activation(t, a.Activation, up)
+	t.Drop(up)
+	return act
+}

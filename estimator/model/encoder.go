@@ -1,0 +1,125 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// What the text encoders of transformers share around their layers.
+
+// encoderBatch is input_ids, an all-ones attention_mask and labels: one a token, or one a sequence for a classifier.
+func encoderBatch(t *step.Tape, a *Architecture) []step.T {
+	if a.Class != classClassification {
+		return batchWithMask(t)
+	}
+	d := step.I64
+	if a.Labels == 1 {
+		d = step.F32 // a regression
+	}
+	n := t.Shape.N()
+	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(t.Shape.Batch, d)}
+}
+
+// encoderMask is the extended attention mask: for sdpa a look at the all-ones mask, after which there is none, and for
+// eager an additive one that is broadcast over heads and queries.
+// Sources: transformers/modeling_attn_mask_utils.py (_prepare_4d_attention_mask_for_sdpa), modeling_utils.py
+// (get_extended_attention_mask), 4.57.
+func encoderMask(t *step.Tape) *step.T {
+	n := t.Shape.N()
+	if t.Recipe.Attention != step.AttentionEager {
+		ones := t.Input(n, step.Bool)
+		all := t.Input(1, step.Bool)
+		t.Drop(all)
+		t.Drop(ones)
+		return nil
+	}
+	mask := t.Input(n, t.Recipe.Stored)
+	inverted := t.Input(n, t.Recipe.Stored)
+	extended := t.Input(n, t.Recipe.Stored)
+	t.Drop(mask)
+	t.Drop(inverted)
+	return &extended
+}
+
+// runEncoder takes over x and runs n layers on it. A layer may return the attention's probabilities, too; the loop's variable
+// for a layer's outputs holds them until the next layer has run.
+func runEncoder(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) step.T {
+	unit := int(a.UnitLayers())
+	var held step.T
+	holds := false
+	for i := range n {
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, besides)
+		probabilities, ok := t.Second()
+		if holds {
+			t.Drop(held)
+		}
+		held, holds = probabilities, ok
+	}
+	if holds {
+		t.Drop(held)
+	}
+	t.EndLayers()
+	return x
+}
+
+// classificationLoss is the loss that PretrainedConfig.problem_type is set to: cross-entropy, or a squared error for
+// one label.
+func classificationLoss(t *step.Tape, a *Architecture, logits, labels step.T) step.T {
+	if a.Labels == 1 {
+		return t.SquaredError(logits, labels)
+	}
+	return t.CrossEntropy(logits, labels)
+}
+
+// baseLoss trains a model without a head: the mean of the pooled output, or of the last hidden states where there is none.
+func baseLoss(t *step.Tape, x step.T, pooled *step.T) (step.T, []step.T) {
+	outputs := []step.T{t.Hold(x)}
+	last := x
+	if pooled != nil {
+		outputs = append(outputs, t.Hold(*pooled))
+		last = *pooled
+	}
+	loss := t.MeanLoss(last)
+	return loss, append(outputs, t.Hold(loss))
+}
+
+// maskedHead is BertOnlyMLMHead: a layer, an activation and a norm, then the vocabulary, tied to the embedding, with a
+// bias of its own.
+type maskedHead struct {
+	dense       linear
+	norm        norm
+	words, bias step.Weight
+}
+
+func (b *builder) maskedHead(words step.Weight) maskedHead {
+	a, d := b.a, b.a.Hidden
+	h := maskedHead{dense: b.linear("transform.dense", d, d, true), norm: b.norm("transform.LayerNorm", d, true), words: words}
+	if !a.Tied {
+		h.words = b.parameter("decoder.weight", a.Vocabulary, d)
+	}
+	h.bias = b.parameter("decoder.bias", a.Vocabulary, 1)
+	b.ahead(h.bias, h.dense.w) // it is registered as the head's own, too
+	return h
+}
+
+// logits borrows x.
+func (h maskedHead) logits(t *step.Tape, a *Architecture, x step.T) step.T {
+	t.In(step.PartMLP)
+	dense := h.dense.forward(t, x)
+	act := activation(t, a.Activation, dense)
+	t.Drop(dense)
+	normed := h.norm.layer(t, act)
+	t.Drop(act)
+	logits := t.Head(normed, h.words, h.bias)
+	t.Drop(normed)
+	return logits
+}
+
+// loss is a cross-entropy of the logits, or the causal loss where the class is that of a language model.
+func (h maskedHead) loss(t *step.Tape, a *Architecture, x, labels step.T) (step.T, []step.T) {
+	logits := h.logits(t, a, x)
+	var loss step.T
+	if a.Class == classMaskedLM {
+		loss = t.CrossEntropy(logits, labels)
+	} else {
+		loss = t.CausalLMLoss(logits, labels)
+	}
+	return loss, []step.T{logits, t.Hold(loss)}
+}

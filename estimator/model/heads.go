@@ -1,0 +1,95 @@
+package model
+
+import (
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// What a model is trained for decides the class that stands on top of it. These are the ends of the names of the
+// classes of transformers.
+const (
+	classCausalLM       = "ForCausalLM"
+	classLMHead         = "LMHeadModel"
+	classMaskedLM       = "ForMaskedLM"
+	classClassification = "ForSequenceClassification"
+	classBase           = "Model"
+)
+
+// headClasses are the classes of each kind of head; families have some of them.
+var headClasses = map[string][]string{
+	"language-model": {classCausalLM, classLMHead, "ForConditionalGeneration"},
+	"masked-lm":      {classMaskedLM},
+	"classification": {classClassification, "ForImageClassification"},
+	"none":           {classBase},
+}
+
+// classNames are the classes of f that are modelled.
+func (f *family) classNames() []string {
+	if f.classes == nil {
+		return causalLM
+	}
+	return f.classes
+}
+
+// class finds the first of names among the classes of f.
+func (f *family) class(names ...string) (string, bool) {
+	for _, have := range f.classNames() {
+		for _, name := range names {
+			if have == name {
+				return have, true
+			}
+		}
+	}
+	return "", false
+}
+
+// SetHead puts the head that a job asks for on the model. An empty kind leaves the one that the model comes with.
+func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
+	if h == nil || a.family == nil {
+		return
+	}
+	if h.Kind != "" {
+		class, ok := a.family.class(headClasses[h.Kind]...)
+		if !ok {
+			errs.Add(pointer+"/kind", "unsupported", "the head %.40q is not modelled for %s; %s", h.Kind, a.Family, a.family.kinds())
+			return
+		}
+		a.Class = class
+		a.Pooled = a.family.pools(class)
+	}
+	if h.Labels > 0 {
+		a.Labels = h.Labels
+		if a.Class != classClassification {
+			errs.Add(pointer+"/labels", "conflict", "labels belong to the head \"classification\"")
+		}
+	}
+	if p := h.Pooler; p != nil && *p != a.Pooled {
+		if a.Class != classBase || !a.family.pools(classBase) {
+			errs.Add(pointer+"/pooler", "unsupported", "whether %s has a pooler follows from its head; leave it out", a.Family)
+			return
+		}
+		a.Pooled = *p
+	}
+}
+
+// kinds lists the heads that f has, for an error.
+func (f *family) kinds() string {
+	var have []string
+	for _, kind := range []string{"language-model", "masked-lm", "classification", "none"} {
+		if _, ok := f.class(headClasses[kind]...); ok {
+			have = append(have, kind)
+		}
+	}
+	return "modelled: " + strings.Join(have, ", ")
+}
+
+// pools says whether class has a pooler.
+func (f *family) pools(class string) bool {
+	for _, c := range f.pooled {
+		if c == class {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,131 @@
+package step
+
+// What the text encoders of transformers do besides what decoders do.
+
+// AddInPlace is a += b; b is broadcast over the leading dimensions of a. It takes over a.
+func (t *Tape) AddInPlace(a, b T) T {
+	o := t.op(a, b)
+	if o.needs(0) {
+		o.pass(0, 0)
+	}
+	if o.needs(1) {
+		if b.numel < a.numel {
+			o.sumRows(0, a.dtype, a.numel/b.numel, b.numel, LabelReduction).send(0, 1)
+		} else {
+			o.pass(0, 1)
+		}
+	}
+	return o.out(a, 0)
+}
+
+// ExpandedEmbedding is nn.Embedding for the same row of ids in every sequence of the batch, a view that
+// repeats it: forward and backward each lay the ids out densely for a moment, unless there is one sequence.
+func (t *Tape) ExpandedEmbedding(w Weight, l Label) T {
+	p, n := t.Parameter(w), t.Shape.N()
+	ids := T{storage: none, edge: noEdge, dtype: I64, numel: n}
+	copied := ids
+	repeated := t.Shape.Batch > 1
+	if repeated && t.Shape.Tokens > 1 { // one column is a view
+		copied = t.fresh(n, I64, LabelInput)
+	}
+	y := t.fresh(n*w.Cols, p.dtype, l)
+	t.Drop(copied)
+	o := t.op(p).save(ids)
+	const copyOfIDs = 11 // a register that embeddingGradient leaves alone
+	if repeated {
+		o.alloc(copyOfIDs, n*8, LabelInput)
+	}
+	o.embeddingGradient(n, w.Rows, w.Cols, p.dtype)
+	if repeated {
+		o.free(copyOfIDs)
+	}
+	return o.send(0, 0).out(y, 0)
+}
+
+// FirstToken is x[:, 0] of x with rows of width elements: a view, whose gradient is as large as x.
+func (t *Tape) FirstToken(x T, width int64) T {
+	y := t.Hold(x)
+	y.numel = t.Shape.Batch * width
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// foldHeads is how matmul lays out x, of shape (B, h, T, dim) with tokens outermost in memory, for a batched product: one
+// sequence or one head is a view.
+// Source: aten/src/ATen/native/LinearAlgebra.cpp (_matmul_impl), torch 2.9.
+func (t *Tape) foldHeads(x T, h Heads) T {
+	if t.Shape.Batch == 1 || h.Query == 1 {
+		return t.Hold(x)
+	}
+	return t.Contiguous(x)
+}
+
+// unfoldHeads is permute(0, 2, 1, 3).contiguous() of a batched product, which it takes over. Its gradient is laid out
+// for the product in turn.
+func (t *Tape) unfoldHeads(x T, h Heads) T {
+	if h.Query == 1 {
+		return x
+	}
+	if t.Shape.Batch > 1 {
+		x = t.relaid(x)
+	}
+	y := t.Contiguous(x)
+	t.Drop(x)
+	return y
+}
+
+// EncoderAttention is BERT's attention written out: softmax(q·kᵀ/√d + mask)·v, every step of which is a statement of
+// its own, so that the masked scores stay in a variable until the function returns. It also returns the probabilities.
+// Source: transformers/models/bert/modeling_bert.py (BertSelfAttention), 4.57.
+func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities T) {
+	n := t.Shape.Tokens
+	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
+	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	t.Drop(qc)
+	t.Drop(kc)
+	scores := t.MulScalar(products, LabelAttentionScores)
+	t.Drop(products)
+	if mask != nil {
+		masked := t.Add(scores, *mask, LabelAttentionScores)
+		t.Drop(scores)
+		scores = masked
+	}
+	wide := t.autocastTo(scores, F32, LabelAttentionScores)
+	p := t.Softmax(wide, LabelAttentionProbabilities)
+	t.Drop(wide)
+	probabilities = t.Dropout(p, dropout)
+	t.Drop(p)
+	ph := t.autocastTo(probabilities, t.Recipe.Compute, LabelAttentionProbabilities)
+	vc := t.foldHeads(v, h)
+	product := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
+	t.Drop(vc)
+	t.Drop(ph)
+	y = t.unfoldHeads(product, h)
+	t.Drop(scores)
+	return y, probabilities
+}
+
+// CopiesEncoderGradient says whether the gradients of queries and values, and of keys, are copied before the linear
+// layers take them: from the written-out formula the former come with the heads outermost, the latter transposed
+// besides, which is a view of one sequence.
+func (t *Tape) CopiesEncoderGradient(h Heads) (queriesAndValues, keys bool) {
+	if t.Recipe.Attention != AttentionEager {
+		padded := t.PadsHeads(h, false)
+		return padded, padded
+	}
+	return h.Query > 1, t.Shape.Batch > 1
+}
+
+// MeanLoss is x.mean(): what stands in for a loss where a model has no head.
+func (t *Tape) MeanLoss(x T) T {
+	y := t.fresh(1, x.dtype, LabelLoss)
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// SquaredError is F.mse_loss(x, targets), float32 under autocast.
+func (t *Tape) SquaredError(x, targets T) T {
+	x32 := t.autocastTo(x, F32, LabelCast)
+	y := t.fresh(1, x32.dtype, LabelLoss)
+	y = t.op(x32).save(x32, targets).alloc(0, x32.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	t.Drop(x32)
+	return y
+}
