@@ -13,7 +13,7 @@ type dimensions struct {
 }
 
 // olderDecoders are the families whose configurations have keys of their own.
-var olderDecoders = map[string]func(t *rapid.T, d dimensions) json.RawMessage{"opt": randomOPT}
+var olderDecoders = map[string]func(t *rapid.T, d dimensions) json.RawMessage{"opt": randomOPT, "bloom": randomBloom}
 
 func randomOPT(t *rapid.T, d dimensions) json.RawMessage {
 	c := map[string]any{"model_type": "opt", "num_hidden_layers": d.layers, "num_attention_heads": d.heads, "hidden_size": d.heads * d.dim,
@@ -24,4 +24,10 @@ func randomOPT(t *rapid.T, d dimensions) json.RawMessage {
 		c["word_embed_proj_dim"] = rapid.Int64Range(8, 300).Draw(t, "word_embed_proj_dim")
 	}
 	return marshal(t, c)
+}
+
+func randomBloom(t *rapid.T, d dimensions) json.RawMessage {
+	return marshal(t, map[string]any{"model_type": "bloom", "n_layer": d.layers, "n_head": d.heads, "hidden_size": d.heads * d.dim, "vocab_size": d.vocab,
+		"hidden_dropout": d.dropout, "attention_dropout": d.dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
+		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "apply_residual_connection_post_layernorm": rapid.Bool().Draw(t, "normed residual")})
 }

@@ -37,6 +37,7 @@ var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size",
 
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{
+	"bloom":    &bloomFamily,
 	"bert":     &bertFamily,
 	"gemma":    &gemmaFamily,
 	"gpt2":     &gpt2Family,
