@@ -129,7 +129,11 @@ func (r *resolved) how(name string, run *run) string {
 	case "weights":
 		s := p + " parameters × " + stored
 		if r.arch.LoRA != nil {
-			s = grouped(count-trained) + " frozen parameters × " + inBytes(rc.Stored) + ", and adapters of " + s
+			frozen := grouped(count-trained) + " frozen parameters"
+			if l := r.arch.LoRA; l.Base != step.NotQuantised {
+				frozen += ", in the linear layers quantised, else"
+			}
+			s = frozen + " × " + inBytes(rc.Stored) + ", and adapters of " + s
 		}
 		if r.arch.BufferSide > 0 {
 			s += ", and the causal masks that the layers carry as buffers"

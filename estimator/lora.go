@@ -9,8 +9,19 @@ import (
 // dtypes are the types that a job can name.
 var dtypes = map[string]step.DType{"fp32": step.F32, "bf16": step.BF16, "fp16": step.F16}
 
-// quantised are the types of a base in integers.
-var quantised = map[string]bool{"int8": true, "nf4": true, "gptq-int4": true, "gptq-int8": true}
+// quantisation is how the job's base is quantised.
+func quantisation(l *LoRA) step.Quantisation {
+	switch l.BasePrecision {
+	case "nf4":
+		if l.DoubleQuantization {
+			return step.NF4Double
+		}
+		return step.NF4
+	case "int8", "gptq-int4", "gptq-int8": // the latter are refused
+		return step.Int8
+	}
+	return step.NotQuantised
+}
 
 // lora puts adapters on the model, whose own parameters are frozen then and stored in a type of their own.
 func (r *resolved) lora(t *Training, errs *invalid.List) {
@@ -27,18 +38,36 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
 	}
 	refuseLoRA(l, errs)
+	if r.recipe.Compile || r.recipe.CompileLoss {
+		errs.Add("/training/compile", "unsupported", "torch.compile with LoRA is not modelled yet; leave one of them out")
+	}
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
+	r.base(l, &adapters, errs)
+	r.recipe.InputGradients = r.recipe.CheckpointEvery > 0
+	r.arch.Adapt(adapters, pointer, errs)
+}
+
+// base is the type of the frozen model: that of the computation where the job does not say, which is also what a
+// quantised base is loaded in. A quantised one is upcast unless the job says that it is not.
+func (r *resolved) base(l *LoRA, adapters *model.LoRA, errs *invalid.List) {
 	rc := &r.recipe
-	rc.Stored = named(l.BasePrecision, rc.Compute, pointer+"/base_precision", errs)
-	if l.UpcastBase != nil && *l.UpcastBase {
+	rc.Stored = rc.Compute
+	adapters.Base = quantisation(l)
+	upcast := adapters.Base != step.NotQuantised
+	if !upcast {
+		rc.Stored = named(l.BasePrecision, rc.Compute, "/training/lora/base_precision", errs)
+	}
+	adapters.Half = rc.Stored
+	if l.UpcastBase != nil {
+		upcast = *l.UpcastBase
+	}
+	if upcast {
 		rc.Stored = step.F32 // prepare_model_for_kbit_training casts every parameter in half precision
 	}
 	if !rc.Autocast {
 		rc.Compute = rc.Stored
 	}
-	rc.InputGradients = rc.CheckpointEvery > 0
-	r.arch.Adapt(adapters, pointer, errs)
 }
 
 // maxRank is beyond the width of every model.
@@ -50,7 +79,7 @@ func named(name string, otherwise step.DType, pointer string, errs *invalid.List
 		return otherwise
 	}
 	d, ok := dtypes[name]
-	if !ok && !quantised[name] {
+	if !ok {
 		errs.Add(pointer, "unknown_value", "%.40q is not a type that is modelled here; fp32, bf16 and fp16 are", name)
 	}
 	return d
@@ -67,13 +96,12 @@ func refuseLoRA(l *LoRA, errs *invalid.List) {
 	if l.DoRA {
 		refuse("dora", "DoRA is")
 	}
-	switch {
-	case quantised[l.BasePrecision]:
-		errs.Add("/training/lora/base_precision", "unsupported", "a base in %s is not modelled yet; fp32, bf16 and fp16 are", l.BasePrecision)
-	default:
-		if l.DoubleQuantization {
-			errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to a base in nf4, here it is %q", l.BasePrecision)
-		}
+	switch l.BasePrecision {
+	case "gptq-int4", "gptq-int8":
+		errs.Add("/training/lora/base_precision", "unsupported", "a base in %s is not modelled yet; nf4, int8, fp32, bf16 and fp16 are", l.BasePrecision)
+	}
+	if l.DoubleQuantization && l.BasePrecision != "nf4" {
+		errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to a base in nf4, here it is %q", l.BasePrecision)
 	}
 }
 

@@ -53,6 +53,7 @@ func TestLoRARefused(t *testing.T) {
 		"an unknown adapter type":      {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
 		"an unknown base":              {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
 		"double quantization of bf16":  {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true}, at + "/double_quantization"},
+		"a base that GPTQ quantised":   {llamaConfig, LoRA{Rank: 8, BasePrecision: "gptq-int4"}, at + "/base_precision"},
 		"weight decomposition":         {llamaConfig, LoRA{Rank: 8, DoRA: true}, at + "/dora"},
 		"modules that are trained too": {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head"}}, at + "/modules_to_save"},
 	} {
@@ -66,13 +67,54 @@ func TestLoRARefused(t *testing.T) {
 	}
 }
 
+// TestCompiledLoRA asks for torch.compile with adapters, which is not modelled.
+func TestCompiledLoRA(t *testing.T) {
+	job := loraJob(llamaConfig, LoRA{Rank: 8})
+	job.Training.Compile = &Compile{Model: true}
+	_, err := Estimate(Input{Job: job})
+	var bad *InvalidJobError
+	if !errors.As(err, &bad) || bad.Fields[0].Pointer != "/training/compile" {
+		t.Errorf("got %v", err)
+	}
+}
+
 // TestUpcastBase has prepare_model_for_kbit_training make float32 of a base in half precision.
 func TestUpcastBase(t *testing.T) {
-	yes := true
 	half := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "bf16"})})
-	upcast := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "bf16", UpcastBase: &yes})})
+	upcast := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "bf16", UpcastBase: new(true)})})
 	full := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "fp32"})})
 	if upcast.Peak.ReservedBytes != full.Peak.ReservedBytes || upcast.Peak.AllocatedBytes != full.Peak.AllocatedBytes || half.Peak.AllocatedBytes >= full.Peak.AllocatedBytes {
 		t.Errorf("bf16 %v, upcast %v, fp32 %v", half.Peak.AllocatedBytes, upcast.Peak.AllocatedBytes, full.Peak.AllocatedBytes)
+	}
+}
+
+// TestQuantisedBase holds what the weights of a quantised base take against their sizes: half a byte or a byte for
+// each weight of a linear layer, and the scales.
+func TestQuantisedBase(t *testing.T) {
+	const square, up, others = 64 * 64, 64 * 160, 2*500*64 + 7*64 // weights of a projection, of an MLP's matrix, and all that is not quantised
+	const adapters = 3 * 2 * 2 * (64 + 64) * 4                    // rank 2 on q_proj and v_proj, float32
+	for name, c := range map[string]struct {
+		lora       LoRA
+		square, up int64 // bytes that a matrix may take, in blocks of 512
+		other      int64 // bytes of a parameter that is not quantised
+	}{
+		"nf4":                 {LoRA{BasePrecision: "nf4"}, square/2 + 4*square/64 + 512, up/2 + 4*up/64 + 512 + 384, 4},
+		"nf4, not upcast":     {LoRA{BasePrecision: "nf4", UpcastBase: new(false)}, square/2 + 4*square/64 + 512, up/2 + 4*up/64 + 512 + 384, 2},
+		"double quantization": {LoRA{BasePrecision: "nf4", DoubleQuantization: true}, square/2 + 3*512 + 512 + 1024, up/2 + 3*512 + 512 + 1024, 4},
+		"int8":                {LoRA{BasePrecision: "int8"}, square + 512, up + 1024, 4},
+		"int8, not upcast":    {LoRA{BasePrecision: "int8", UpcastBase: new(false)}, square + 512, up + 1024, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.lora.Rank = 2
+			res := mustEstimate(t, Input{Job: loraJob(llamaConfig, c.lora)})
+			want := 3*(4*c.square+3*c.up) + others*c.other + adapters
+			got := component(res, "weights").Bytes
+			if math.Abs(float64(got-want)) > 16<<10 {
+				t.Errorf("weights take %d bytes, want about %d", got, want)
+			}
+			if res.Model.Parameters != 3*(4*square+3*up)+others+adapters/4 {
+				t.Errorf("%d parameters", res.Model.Parameters)
+			}
+		})
 	}
 }

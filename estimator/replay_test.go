@@ -151,11 +151,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom"}).Draw(t, "family")
-	if draw, ok := olderDecoders[family]; ok {
-		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
-		return job
-	}
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert"}).Draw(t, "family")
 	switch family {
 	case "nanogpt":
 		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500, Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}
@@ -198,11 +194,14 @@ func randomLoRA(t *rapid.T, modules ...string) *LoRA {
 		return nil
 	}
 	dtype := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16"})
+	base := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16", "nf4", "int8"}).Draw(t, "base_precision")
+	upcast := rapid.SampledFrom([]*bool{nil, new(false), new(true)}).Draw(t, "upcast_base")
 	return &LoRA{
 		Rank:          rapid.Int64Range(1, 70).Draw(t, "rank"),
 		Dropout:       rapid.SampledFrom([]float64{0, 0.05}).Draw(t, "lora_dropout"),
 		TargetModules: rapid.SliceOfNDistinct(rapid.SampledFrom(append(modules, "all-linear")), 1, 4, rapid.ID).Draw(t, "target_modules"),
-		AdapterDtype:  dtype.Draw(t, "adapter_dtype"), BasePrecision: dtype.Draw(t, "base_precision"),
+		AdapterDtype:  dtype.Draw(t, "adapter_dtype"), BasePrecision: base,
+		DoubleQuantization: base == "nf4" && rapid.Bool().Draw(t, "double"), UpcastBase: upcast,
 	}
 }
 

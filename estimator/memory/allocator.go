@@ -249,6 +249,9 @@ func (a *Allocator) reserve(size int64) bool {
 	return true
 }
 
+// ReleaseCached is torch.cuda.empty_cache().
+func (a *Allocator) ReleaseCached() { a.releaseCached() }
+
 // releaseCached gives back every segment in which nothing is allocated.
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) releaseCached() {

@@ -80,11 +80,7 @@ func (m *decoder) scores(t *step.Tape, w *around, q, k, v step.T) (step.T, *step
 		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true, SoftCap: m.softCap}, q, k, v)
 		return y, &p
 	}
-	qc, kc, vc := t.AutocastQKV(q, k, v)
-	y := t.SDPA(qc, kc, vc, heads, w.mask, m.a.AttentionDropout)
-	t.Drop(qc)
-	t.Drop(kc)
-	t.Drop(vc)
+	y := t.SDPA(q, k, v, heads, w.mask, m.a.AttentionDropout)
 	return t.TokensFirst(y, heads, w.mask != nil), nil
 }
 

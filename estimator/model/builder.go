@@ -22,7 +22,10 @@ func (b *builder) declare(p step.Parameter) int32 {
 
 // parameter is a tensor of rows × cols elements; cols is 1 for a vector. It is frozen under LoRA.
 func (b *builder) parameter(name string, rows, cols int64) step.Weight {
-	p := step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype, Frozen: b.a.LoRA != nil}
+	p := step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype}
+	if l := b.a.LoRA; l != nil {
+		p.Frozen, p.Loading = true, l.loading(b.dtype)
+	}
 	return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 }
 
@@ -41,6 +44,14 @@ func (b *builder) scalar(name string) step.Weight {
 	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: 1, Dtype: b.dtype, Buffer: true}), Rows: 1, Cols: 1}
 }
 
+// loaded is the type in which the model is built, and in which its buffers stay.
+func (b *builder) loaded() step.DType {
+	if l := b.a.LoRA; l != nil {
+		return l.Half
+	}
+	return b.dtype
+}
+
 // embedding is nn.Embedding(rows, cols). The first one is the model's input embedding, whose output LoRA makes
 // require a gradient when layers are checkpointed.
 func (b *builder) embedding(name string, rows, cols int64) step.Weight {
@@ -53,6 +64,7 @@ func (b *builder) embedding(name string, rows, cols int64) step.Weight {
 // linear is nn.Linear(in, out, bias).
 func (b *builder) linear(name string, in, out int64, bias bool) linear {
 	m := linear{w: b.parameter(name, out, in), b: step.NoWeight}
+	m.quantised = b.quantise(m.w)
 	if bias {
 		m.b = b.parameter(name, out, 1)
 	}
@@ -63,6 +75,10 @@ func (b *builder) linear(name string, in, out int64, bias bool) linear {
 // conv1D is transformers' Conv1D(out, in), a linear layer whose matrix is stored as (in, out).
 func (b *builder) conv1D(name string, in, out int64) linear {
 	m := linear{w: b.parameter(name, in, out), b: b.parameter(name, out, 1), transposed: true}
+	if m.quantised = b.quantise(m.w); m.quantised != step.NotQuantised { // and stored like that of a linear layer
+		m.w.Rows, m.w.Cols, m.transposed = out, in, false
+		b.p.List[m.w.Index].Rows, b.p.List[m.w.Index].Cols = out, in
+	}
 	m.adapter = b.adapter(name, in, out)
 	return m
 }
@@ -94,6 +110,7 @@ type linear struct {
 	w, b       step.Weight
 	transposed bool
 	matrix     bool // runs on a matrix, not on a batch of sequences
+	quantised  step.Quantisation
 	adapter    *adapter
 }
 
@@ -107,6 +124,12 @@ func (m linear) forward(t *step.Tape, x step.T) step.T {
 
 // base is the layer without its adapter.
 func (m linear) base(t *step.Tape, x step.T) step.T {
+	switch m.quantised {
+	case step.NF4, step.NF4Double:
+		return t.Linear4bit(x, m.w, m.b, m.quantised == step.NF4Double)
+	case step.Int8:
+		return t.Linear8bit(x, m.w)
+	}
 	if m.transposed {
 		return t.Conv1D(x, m.w, m.b, step.LabelLinear)
 	}

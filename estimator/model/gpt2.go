@@ -64,7 +64,7 @@ func buildGPT2(b *builder) step.Network {
 		l.ln1 = b.norm("ln_1", d, true)
 		l.qkv, l.out = b.conv1D("attn.c_attn", d, 3*d), b.conv1D("attn.c_proj", d, d)
 		b.buffer("attn.bias", a.BufferSide*a.BufferSide, step.Bool)
-		b.buffer("attn.masked_bias", 1, b.dtype)
+		b.buffer("attn.masked_bias", 1, b.loaded())
 		l.ln2 = b.norm("ln_2", d, true)
 		l.up, l.down = b.conv1D("mlp.c_fc", d, a.FFN), b.conv1D("mlp.c_proj", a.FFN, d)
 	})

@@ -17,6 +17,42 @@ type LoRA struct {
 	Targets []string
 	// Dtype is the type of the adapters.
 	Dtype step.DType
+	// Base is how the weights of the linear layers are stored, Half the type in which the model is loaded before.
+	Base step.Quantisation
+	Half step.DType
+}
+
+// loading is how a parameter that is not quantised comes to be stored in d.
+func (l *LoRA) loading(d step.DType) step.Loading {
+	if l.Base != step.NotQuantised && d != l.Half {
+		return step.LoadedInHalf
+	}
+	return step.LoadedAsStored
+}
+
+// quantise stores the weight of a linear layer as the base is stored.
+func (b *builder) quantise(w step.Weight) step.Quantisation {
+	l := b.a.LoRA
+	if l == nil || l.Base == step.NotQuantised {
+		return step.NotQuantised
+	}
+	p := &b.p.List[w.Index]
+	p.Quantised, p.Dtype, p.Loading = l.Base, l.Half, step.LoadedAsStored
+	return l.Base
+}
+
+// adding is how the adapters come to the GPU.
+func (l *LoRA) adding() step.Loading {
+	switch l.Base {
+	case step.NotQuantised:
+		return step.LoadedAsStored
+	case step.Int8:
+		return step.Added
+	}
+	if l.Half == step.F32 {
+		return step.Added
+	}
+	return step.AddedInHalf
 }
 
 // AllLinear is the target that stands for every linear layer of the model but its head.
@@ -105,16 +141,24 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 	}
 	b.adapted++
 	trained := func(part string, rows, cols int64) step.Weight {
-		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype}
+		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype, Loading: l.adding()}
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
 	return &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), dropout: l.Dropout}
 }
 
-// forward is peft's lora.Linear: base(x) + lora_B(lora_A(dropout(x)))·scaling, with x in the adapter's type and the
+// forward is the layer with its adapter.
+func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
+	if base.quantised != step.NotQuantised {
+		return m.besideQuantised(t, base, x)
+	}
+	return m.beside(t, base, x)
+}
+
+// beside is peft's lora.Linear: base(x) + lora_B(lora_A(dropout(x)))·scaling, with x in the adapter's type and the
 // result in the base's.
 // Source: peft/tuners/lora/layer.py (Linear.forward), 0.21.
-func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
+func (m *adapter) beside(t *step.Tape, base linear, x step.T) step.T {
 	result := base.base(t, x)
 	d := result.Dtype()
 	x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
@@ -124,6 +168,34 @@ func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
 	t.Drop(result)
 	y := t.Cast(sum, d, step.LabelLinear)
 	t.Drop(sum)
+	t.Drop(x)
+	return y
+}
+
+// besideQuantised is peft's Linear4bit and Linear8bitLt: they leave the casts to autocast where it is on, and the
+// former clones what the base returns.
+// Source: peft/tuners/lora/bnb.py, 0.21.
+func (m *adapter) besideQuantised(t *step.Tape, base linear, x step.T) step.T {
+	result := base.base(t, x)
+	if base.quantised != step.Int8 {
+		clone := t.Contiguous(result)
+		t.Drop(result)
+		result = clone
+	}
+	if t.Recipe.Autocast {
+		x = t.Hold(x)
+	} else {
+		x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
+	}
+	delta := m.delta(t, x)
+	if !t.Recipe.Autocast {
+		back := t.Cast(delta, result.Dtype(), step.LabelAdapter)
+		t.Drop(delta)
+		delta = back
+	}
+	y := t.Add(result, delta, step.LabelLinear)
+	t.Drop(result)
+	t.Drop(delta)
 	t.Drop(x)
 	return y
 }

@@ -27,9 +27,19 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 // SDPA is F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal). Which kernel runs is
 // torch's own choice: flash for half precision without a mask on compute capability 8.0 and later,
 // memory-efficient for float32, with a mask or on older GPUs, and the written-out formula where
-// grouped heads (enable_gqa) meet neither.
+// grouped heads (enable_gqa) meet neither. Autocast casts the arguments.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
 func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
+	q, k, v = t.AutocastQKV(q, k, v)
+	y := t.attend(q, k, v, h, mask, dropout)
+	t.Drop(q)
+	t.Drop(k)
+	t.Drop(v)
+	return y
+}
+
+// attend is the kernel that torch chooses.
+func (t *Tape) attend(q, k, v T, h Heads, mask *T, dropout float64) T {
 	q, k, v = t.realize(q), t.realize(k), t.realize(v)
 	switch {
 	case t.PadsHeads(h, mask != nil):

@@ -98,7 +98,7 @@ func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
 func (t *Tape) runCheckpoint(i int32) {
 	n := t.nodes[i]
 	layer := t.layers[n.layer]
-	base, actBase := int32(len(t.nodes)), len(t.acts)
+	base, actBase, kept := int32(len(t.nodes)), len(t.acts), len(t.kept)
 
 	// The detached input is a leaf: a node without a backward that collects its gradient.
 	t.nodes = append(t.nodes, node{layer: none, unit: n.unit, grad: [3]int32{none, none, none}})
@@ -142,6 +142,7 @@ func (t *Tape) runCheckpoint(i int32) {
 		t.Drop(second)
 		t.Drop(zeros)
 	}
+	t.endGraph(kept)
 	t.release(n.grad[0])
 	t.nodes[i].grad[0] = none
 	t.releaseSaved(&t.nodes[i])

@@ -53,6 +53,8 @@ const (
 	LabelExpertInput
 	LabelExpertOutput
 	LabelTangent
+	LabelDequantised
+	LabelQuantised
 	labelCount
 )
 
@@ -105,6 +107,8 @@ var labelText = [labelCount]string{
 	LabelExpertInput:            "tokens gathered for an expert",
 	LabelExpertOutput:           "output of the experts",
 	LabelTangent:                "zero gradients of outputs that the loss does not use (torch.compile)",
+	LabelDequantised:            "dequantised weight",
+	LabelQuantised:              "quantised input",
 }
 
 func (l Label) String() string {

@@ -130,8 +130,11 @@ func (l *Ledger) restart() {
 
 func (l *Ledger) load() {
 	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
-		l.live[Weights] += times * rounded(p.bytes())
+		p.tensors(func(bytes int64) { l.live[Weights] += times * rounded(bytes) })
 	})
+	if l.session.Parameters.nested() {
+		l.live[Weights] += rounded(dynamicCode)
+	}
 	l.total = l.live[Weights]
 }
 
@@ -144,7 +147,7 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients int64) Moment {
 	}
 	l.walk(gradients)
 	taken := Moment{Components: l.live, Parts: l.parts}
-	if m.Stage == StageOptimizer {
+	if m.Stage == StageOptimizer || m.Stage == StageLoad {
 		taken.Components[Temporaries] += m.Bytes - l.total
 	}
 	if tensors {
@@ -196,8 +199,11 @@ func (l *Ledger) tensors() []LiveTensor {
 		if p.Buffer {
 			label = LabelBuffer
 		}
-		add(LiveTensor{Label: label, Component: Weights, Bytes: p.bytes()}, times)
+		p.tensors(func(bytes int64) { add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, times) })
 	})
+	if l.session.Parameters.nested() {
+		add(LiveTensor{Label: LabelBuffer, Component: Weights, Bytes: dynamicCode}, 1)
+	}
 	if l.live[OptimizerState] > 0 {
 		for _, bytes := range l.tally.sizes {
 			if bytes > 0 {

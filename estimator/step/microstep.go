@@ -14,6 +14,9 @@ type Parameter struct {
 	Ahead int
 	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
 	Frozen bool
+	// Quantised is how a frozen weight is stored; Dtype is then what it is dequantised to.
+	Quantised Quantisation
+	Loading   Loading
 }
 
 // Trained says whether p gets a gradient.
@@ -85,7 +88,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
 	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: none, leaf: noEdge, leafCast: T{storage: none},
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
-		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0]}
+		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0], kept: old.kept[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
 	t.prog, t.lazies = &t.program, old.lazies[:0]
 	for i := range parameters.List {
@@ -161,6 +164,9 @@ func (t *Tape) Record(net Network) *Program {
 			t.Drop(x)
 		}
 	}
+	if !t.Recipe.HoldLogits {
+		t.endGraph(0)
+	}
 	t.endLeaves()
 	if !t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
@@ -190,6 +196,9 @@ func (t *Tape) returned(loss T, outputs []T) {
 	}
 	t.freePrevious(loss)
 	for _, x := range t.graphHolds {
+		t.freePrevious(x)
+	}
+	for _, x := range t.kept {
 		t.freePrevious(x)
 	}
 	t.freePreviousLeaves()

@@ -135,7 +135,7 @@ func (s *Session) Play(heap Heap, steps int) {
 }
 
 func (s *Session) load() {
-	s.Parameters.Each(func(p *Parameter) { s.heap.Alloc(p.Numel * p.Dtype.Size()) })
+	s.Parameters.load(s.heap)
 	for _, e := range s.Program.Events[:s.Program.Prologue] {
 		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
 	}

@@ -211,6 +211,7 @@ type Tape struct {
 	leaves    []leaf // tensors of the forward that were made to require a gradient
 	second    T      // what a layer returned besides its output, where hasSecond says so
 	hasSecond bool
+	kept      []T // what operations keep beside what they save
 }
 
 type paramState struct {
@@ -260,7 +261,6 @@ const (
 	actSend                    // hand register reg to edge
 	actSendView                // the same, through a view
 	actPass                    // hand the incoming gradient of output reg to edge
-	actPassView                // the same, through a view
 	actValidate                // the operation's own backward ends here
 	actWorkspace               // a matrix product
 	actAllocLogits             // allocate register 0, as wide as the vocabulary

@@ -1,0 +1,83 @@
+package step
+
+// Loading is when and as what a parameter comes to the GPU.
+type Loading uint8
+
+// The ways. A model is moved module by module. Under bitsandbytes it is quantised on the way,
+// prepare_model_for_kbit_training makes float32 of what has stayed in half precision, and the adapters
+// follow, in half precision themselves where the base is in NF4, to be cast when all are there.
+// Sources: peft/utils/other.py (prepare_model_for_kbit_training), tuners/tuners_utils.py (cast_adapter_dtype), 0.21.
+const (
+	LoadedAsStored Loading = iota
+	LoadedInHalf           // and cast to float32 afterwards
+	Added
+	AddedInHalf
+)
+
+// load brings the parameters to heap.
+func (p Parameters) load(heap Heap) {
+	var halves []int32
+	first := true
+	p.Each(func(q *Parameter) {
+		switch {
+		case q.Quantised != NotQuantised:
+			q.pack(heap, first)
+			first = false
+		case q.Loading == LoadedAsStored:
+			heap.Alloc(q.bytes())
+		case q.Loading == LoadedInHalf:
+			halves = append(halves, heap.Alloc(2*q.Numel))
+		}
+	})
+	p.widen(heap, LoadedInHalf, halves)
+	if caching, ok := heap.(interface{ ReleaseCached() }); ok && halves != nil {
+		caching.ReleaseCached()
+	}
+	halves = halves[:0]
+	p.Each(func(q *Parameter) {
+		switch q.Loading {
+		case Added:
+			heap.Alloc(q.bytes())
+		case AddedInHalf:
+			halves = append(halves, heap.Alloc(2*q.Numel))
+		}
+	})
+	p.widen(heap, AddedInHalf, halves)
+}
+
+// widen casts the parameters that were loaded in half precision, whose handles are halves.
+func (p Parameters) widen(heap Heap, l Loading, halves []int32) {
+	i := 0
+	p.Each(func(q *Parameter) {
+		if q.Loading != l {
+			return
+		}
+		if q.Dtype == F32 {
+			heap.Alloc(q.bytes())
+			heap.Free(halves[i])
+		}
+		i++
+	})
+}
+
+// counting is a heap that only counts, in the allocator's blocks.
+type counting struct {
+	sizes      []int64
+	live, most int64
+}
+
+func (c *counting) Alloc(bytes int64) int32 {
+	c.sizes = append(c.sizes, rounded(bytes))
+	c.live += rounded(bytes)
+	c.most = max(c.most, c.live)
+	return int32(len(c.sizes) - 1)
+}
+
+func (c *counting) Free(handle int32) { c.live -= c.sizes[handle] }
+
+// loadPeak is the most that loading holds.
+func (p Parameters) loadPeak() int64 {
+	var c counting
+	p.load(&c)
+	return c.most
+}

@@ -1,0 +1,188 @@
+package step
+
+// Quantisation is how bitsandbytes stores the weight of a frozen linear layer.
+type Quantisation uint8
+
+// The quantisations. NF4Double quantises the scales of NF4 once more; Int8 is LLM.int8().
+const (
+	NotQuantised Quantisation = iota
+	NF4
+	NF4Double
+	Int8
+)
+
+// What bitsandbytes shares out: 64 weights have a scale, 256 scales a scale of their own.
+// Source: bitsandbytes/functional.py (quantize_4bit), 0.48.
+const (
+	nf4Block      = 64
+	nf4ScaleBlock = 256
+	nf4Code       = 16 * 4
+	dynamicCode   = 256 * 4
+)
+
+// scales is how many scales n weights in NF4 have.
+func scales(n int64) int64 { return ceilDiv(n, nf4Block) }
+
+// tensors lists what p keeps on the GPU.
+func (p *Parameter) tensors(f func(bytes int64)) {
+	switch p.Quantised {
+	case NF4:
+		f(4 * scales(p.Numel))
+		f(ceilDiv(p.Numel, 2))
+		f(nf4Code)
+	case NF4Double:
+		f(ceilDiv(p.Numel, 2))
+		f(nf4Code)
+		f(4) // the mean of the scales
+		f(4 * ceilDiv(scales(p.Numel), nf4ScaleBlock))
+		f(scales(p.Numel))
+		f(dynamicCode)
+	case Int8:
+		f(4 * p.Rows)
+		f(p.Numel)
+	default:
+		f(p.bytes())
+	}
+}
+
+// nested says whether a weight's scales are quantised, for which the library keeps a table.
+func (p Parameters) nested() bool {
+	for i := range p.List {
+		if p.List[i].Quantised == NF4Double {
+			return true
+		}
+	}
+	return false
+}
+
+// pack moves a weight to the GPU as it was loaded and quantises it there; first says that it is the first one.
+// Sources: bitsandbytes/nn/modules.py (Params4bit._quantize, Int8Params.cuda), functional.py (quantize_4bit,
+// get_4bit_type), 0.48.
+func (p *Parameter) pack(heap Heap, first bool) {
+	half := heap.Alloc(p.bytes())
+	if p.Quantised == Int8 {
+		p.tensors(func(bytes int64) { heap.Alloc(bytes) })
+		heap.Free(half)
+		return
+	}
+	scale := heap.Alloc(4 * scales(p.Numel))
+	heap.Alloc(ceilDiv(p.Numel, 2))
+	heap.Alloc(nf4Code)
+	code := heap.Alloc(nf4Code)
+	largest := heap.Alloc(4)
+	heap.Free(code)
+	heap.Free(largest)
+	if p.Quantised == NF4Double {
+		heap.Alloc(4)
+		centred := heap.Alloc(4 * scales(p.Numel))
+		if first { // the table that every weight copies
+			heap.Alloc(dynamicCode)
+		}
+		heap.Alloc(4 * ceilDiv(scales(p.Numel), nf4ScaleBlock))
+		heap.Alloc(scales(p.Numel))
+		heap.Alloc(dynamicCode)
+		heap.Free(centred)
+		heap.Free(scale)
+	}
+	heap.Free(half)
+}
+
+// Linear4bit is bitsandbytes' Linear4bit: w is dequantised for the product and again in backward, so that nothing
+// but w is kept. Input and bias go to the type that w is dequantised to, and the output back to the input's.
+// Sources: bitsandbytes/nn/modules.py (Linear4bit.forward), autograd/_functions.py (MatMul4Bit), 0.48.
+func (t *Tape) Linear4bit(x T, w, b Weight, nested bool) T {
+	weight := t.Parameter(w)
+	input := t.Cast(x, weight.dtype, LabelCast)
+	bias := T{storage: none}
+	if b.Exists() && x.dtype != weight.dtype { // the module stores its bias in the input's type
+		bias = t.fresh(w.Rows, weight.dtype, LabelWeightCopy)
+	}
+	rows := input.numel / w.Cols
+	scale := T{storage: none}
+	if nested {
+		scale = t.fresh(scales(weight.numel), F32, LabelDequantised)
+	}
+	whole := t.fresh(weight.numel, weight.dtype, LabelDequantised)
+	t.Drop(scale)
+	y := t.fresh(rows*w.Rows, weight.dtype, LabelLinear)
+	t.workspace()
+	if b.Exists() {
+		t.workspaceLt()
+	}
+	t.Drop(whole)
+	o := t.op(input)
+	if nested {
+		o.alloc(1, 4*scales(weight.numel), LabelDequantised)
+	}
+	o.alloc(2, weight.bytes(), LabelDequantised)
+	if nested {
+		o.free(1)
+	}
+	y = o.alloc(0, input.bytes(), LabelInputGradient).workspace().free(2).send(0, 0).out(y, 0)
+	out := t.Cast(y, x.dtype, LabelLinear)
+	t.Drop(y)
+	t.Drop(bias)
+	t.Drop(input)
+	return out
+}
+
+// Linear8bit is bitsandbytes' Linear8bitLt for inputs without outliers: the input is quantised row by row from
+// float16, the product is int32 and then float16. The operation's context keeps the input until the graph goes,
+// though it has no use for it; backward dequantises w to the input's type.
+// Sources: bitsandbytes/autograd/_functions.py (MatMul8bitLt), backends/cuda/ops.py (int8_vectorwise_quant,
+// int8_mm_dequant), 0.48.
+func (t *Tape) Linear8bit(x T, w Weight) T {
+	half := t.Cast(x, F16, LabelCast)
+	rows := x.numel / w.Cols
+	scale, quantised := t.fresh(rows, F32, LabelQuantised), t.fresh(x.numel, Bool, LabelQuantised)
+	absolute := t.fresh(x.numel, F16, LabelQuantised)
+	outliers := t.fresh(x.numel, Bool, LabelQuantised)
+	t.Drop(absolute)
+	t.anyElement(x.numel)
+	zero := t.fresh(1, Bool, LabelQuantised)
+	t.Drop(half)
+	t.Drop(outliers)
+	t.Drop(zero)
+	product := t.fresh(rows*w.Rows, F32, LabelQuantised)
+	y := t.fresh(rows*w.Rows, F16, LabelLinear)
+	out := t.Cast(y, x.dtype, LabelLinear)
+	t.Drop(y)
+	t.Drop(product)
+	t.Drop(quantised)
+	t.Drop(scale)
+	o := t.op(x).keep(x)
+	o.alloc(1, w.Rows*w.Cols*x.dtype.Size(), LabelDequantised).scratch(4*w.Rows, LabelDequantised).
+		alloc(0, x.bytes(), LabelInputGradient).workspace().free(1).sendView(0, 0)
+	return o.out(out, 0)
+}
+
+// anyElement is x.any() for n elements: blocks of 512 threads, each of which looks at 16 values or more, leave
+// a byte each. Source: aten/src/ATen/native/cuda/Reduce.cuh (setReduceConfig), torch 2.9.
+func (t *Tape) anyElement(n int64) {
+	const threads, minValues, maxValues = 512, 16, 256
+	y := t.fresh(1, Bool, LabelQuantised)
+	if values := ceilDiv(n, threads); values >= maxValues {
+		target := t.Recipe.Multiprocessors * (t.Recipe.ThreadsPerMultiprocessor / threads)
+		blocks := t.fresh(max(min(target, ceilDiv(values, minValues)), ceilDiv(values, maxValues)), Bool, LabelReduction)
+		semaphore := t.fresh(1, F32, LabelReduction)
+		t.Drop(blocks)
+		t.Drop(semaphore)
+	}
+	t.Drop(y)
+}
+
+// keep holds x until the graph goes: an attribute of the operation's context is no saved tensor.
+func (o op) keep(x T) op {
+	if o.i != none {
+		o.t.kept = append(o.t.kept, o.t.Hold(x))
+	}
+	return o
+}
+
+// endGraph lets go of what operations keep from index from on.
+func (t *Tape) endGraph(from int) {
+	for _, x := range t.kept[from:] {
+		t.Drop(x)
+	}
+	t.kept = t.kept[:from]
+}
