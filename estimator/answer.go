@@ -176,7 +176,7 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return s
 	case "cuda_context":
-		return "CUDA context and loaded kernels, outside PyTorch's allocator (246 to 553 MiB seen)"
+		return fmt.Sprintf("CUDA context and loaded kernels, outside PyTorch's allocator (%d to %d MiB seen)", r.cuda.Low>>20, r.cuda.High>>20)
 	}
 	return ""
 }

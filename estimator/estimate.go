@@ -130,7 +130,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	out.ledger = s.Account(timeline, tensors)
 	reserved, allocated := play(s, a, r.expand, 0)
 	figures := func(limit int64) memory.Figures {
-		return memory.Device(allocated, reserved, limit, r.doubt(), r.confidence)
+		return memory.Device(allocated, reserved, limit, r.cuda, r.doubt(), r.confidence)
 	}
 	if r.expand {
 		out.figures = figures(reserved)
@@ -153,6 +153,8 @@ func (r *resolved) doubt() memory.Doubt {
 		return memory.DoubtGeneric
 	case r.recipe.Compile:
 		return memory.DoubtCompiled
+	case r.otherVersions, r.ownModules:
+		return memory.DoubtVersions
 	}
 	return memory.DoubtOrder
 }

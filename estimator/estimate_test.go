@@ -308,7 +308,7 @@ func TestNotesOnAssumptions(t *testing.T) {
 		{"flash attention and bfloat16 before Ampere", Training{MicroBatch: 1, Attention: "flash"}, []GPU{ampere, volta}, []string{"no-flash-attention volta", "bf16-emulated volta"}},
 		{"half precision on Volta", Training{MicroBatch: 1, Precision: PrecisionAMPFP16}, []GPU{volta}, nil},
 		{"a card of another vendor", Training{MicroBatch: 1}, []GPU{other}, []string{"other-vendor other"}},
-		{"versions", Training{MicroBatch: 1, Versions: map[string]string{"torch": "2.1"}}, []GPU{ampere}, []string{"versions-not-distinguished training.versions was given; every answer is for torch-2.9.1 and transformers 4.57.6"}},
+		{"versions", Training{MicroBatch: 1, Versions: map[string]string{"torch": "2.1"}}, []GPU{ampere}, []string{"versions the replay follows torch-2.9.1 and transformers 4.57.6"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			res := mustEstimate(t, Input{GPUs: c.gpus, Job: Job{Training: c.training,
@@ -316,7 +316,7 @@ func TestNotesOnAssumptions(t *testing.T) {
 			var got []string
 			for _, n := range res.Notes {
 				switch n.Code {
-				case "no-flash-attention", "bf16-emulated", "other-vendor", "versions-not-distinguished":
+				case "no-flash-attention", "bf16-emulated", "other-vendor", "versions":
 					who, _, _ := strings.Cut(n.Text, ":")
 					got = append(got, n.Code+" "+who)
 				}

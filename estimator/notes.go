@@ -85,9 +85,16 @@ func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
 	}
 	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor were not measured",
 		func(g *GPU) bool { return g.Vendor != "" && !strings.EqualFold(g.Vendor, "nvidia") })
+	if r.ownModules {
+		notes = append(notes, Note{Code: "framework-modules",
+			Text: r.framework + " writes its models itself: they were replayed as transformers " + transformersVersion + " writes them, and the bounds are wider"})
+	}
 	if r.versions {
-		notes = append(notes, Note{Code: "versions-not-distinguished",
-			Text: "training.versions was given; every answer is for " + Reference + " and transformers " + transformersVersion})
+		text := "the replay follows " + Reference + " and transformers " + transformersVersion
+		if len(r.changes) > 0 {
+			text += "; for the versions given, " + strings.Join(r.changes, "; ")
+		}
+		notes = append(notes, Note{Code: "versions", Text: text})
 	}
 	return notes
 }

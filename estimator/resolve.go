@@ -2,8 +2,10 @@ package estimator
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -22,6 +24,13 @@ type resolved struct {
 	reserve    int64
 	// flash: FlashAttention was asked for by name. versions: the job named versions.
 	flash, versions bool
+	// cuda is what the context takes. changes are what the named versions do otherwise; otherVersions says that they are
+	// not the reference's.
+	cuda          memory.Context
+	changes       []string
+	otherVersions bool
+	// ownModules says that the framework writes its models itself.
+	ownModules bool
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
@@ -40,6 +49,7 @@ func resolve(in *Input) (*resolved, error) {
 	r.arch = architecture(in, &errs)
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
 	r.training(&in.Job, &errs)
+	r.applyVersions(in.Job.Training.Versions)
 	unsupported(&in.Job, &errs)
 	if err := errs.Err(); err != nil {
 		return nil, err
@@ -76,16 +86,6 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 		return model.Architecture{}
 	}
 	return model.FromPreset(in.Preset, "/model/preset", errs)
-}
-
-// frameworks is what a training loop does where the job does not say: what it holds of the
-// model's output and when it fetches the next batch (contract: conventions).
-var frameworks = map[string]struct{ holdLogits, holdFloat32 bool }{
-	"nanogpt":    {holdLogits: true},
-	"hf-trainer": {},
-	"trl":        {},
-	"pytorch":    {holdLogits: true},
-	"accelerate": {holdLogits: true, holdFloat32: true},
 }
 
 // training resolves the training half of the document.
@@ -129,7 +129,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if r.arch.NanoGPT() && rc.Attention == step.AttentionEager {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
-	rc.UseCache = r.arch.UseCache
+	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
 	}
@@ -229,7 +229,7 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	}
 	f, ok := frameworks[r.framework]
 	if !ok {
-		errs.Add("/training/framework", "unsupported", "the defaults of %.40q are not modelled yet; nanogpt, hf-trainer, trl, pytorch and accelerate are", r.framework)
+		errs.Add("/training/framework", "unknown_value", "framework is %.40q; %s are accepted", r.framework, strings.Join(frameworkNames(), ", "))
 	}
 	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.holdLogits, f.holdFloat32
 	if t.HoldLogits != nil {
@@ -237,6 +237,7 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits
 	}
 	r.recipe.NextBatchEarly = r.recipe.HoldLogits
+	r.ownModules = f.ownModules
 }
 
 func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {

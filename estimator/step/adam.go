@@ -37,6 +37,13 @@ func (u *updater) roots(ps []*Parameter) {
 				u.held = append(u.held, u.heap.Alloc(p.bytes()))
 			}
 		}
+		if u.recipe.TwoTemporaries {
+			for _, p := range ps {
+				if p.Dtype == d {
+					u.held = append(u.held, u.heap.Alloc(p.bytes()))
+				}
+			}
+		}
 		for _, h := range u.held[before:from] {
 			u.heap.Free(h)
 		}

@@ -62,11 +62,22 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 		t.Drop(shifted)
 		shifted = t.fresh(labels.numel, I64, LabelInput)
 	}
+	if t.Recipe.ShiftsLogits {
+		defer t.Drop(wide)
+		wide = t.withoutLast(wide)
+	}
 	loss := t.CrossEntropy(wide, shifted)
 	t.Drop(wide)
 	t.Drop(padded)
 	t.Drop(shifted)
 	return loss
+}
+
+// withoutLast is logits[..., :-1, :].contiguous(), with zeros for the last row of each sequence in its gradient.
+func (t *Tape) withoutLast(x T) T {
+	n := x.numel / t.Shape.Tokens * (t.Shape.Tokens - 1)
+	y := t.wide(n, x.dtype, LabelLogitsFloat)
+	return t.wideGradient(t.op(x), x).out(y, 0)
 }
 
 // Head is the linear layer onto the vocabulary.
@@ -77,6 +88,11 @@ func (t *Tape) Head(x T, w, b Weight) T {
 		if s := &t.prog.Slots[i]; s.Label == LabelLogits {
 			s.Component = LogitsAndLoss
 		}
+	}
+	if t.Recipe.UpcastInModel && y.dtype != F32 {
+		wide := t.FloatLogits(y)
+		t.Drop(y)
+		return wide
 	}
 	return y
 }

@@ -45,6 +45,11 @@ type Recipe struct {
 	Accumulation int64
 	// Compile runs the model under torch.compile, CompileLoss the loss alone.
 	Compile, CompileLoss bool
+	// ShiftsLogits copies the float32 logits without their last row for the loss (transformers before 4.49); UpcastInModel
+	// makes them float32 before, in the model (before 4.46).
+	ShiftsLogits, UpcastInModel bool
+	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
+	TwoTemporaries bool
 	// UseCache fills a key/value cache that the model returns.
 	UseCache bool
 

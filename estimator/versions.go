@@ -1,0 +1,75 @@
+package estimator
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+)
+
+// Versions of the software that change what is allocated. What a job does not say counts as the reference's.
+// Sources: the sources of transformers 4.45.2, 4.48.1, 4.49.0 and 4.51.3 (models/llama/modeling_llama.py, loss/loss_utils.py),
+// of torch 2.0 and 2.1 (optim/adam.py) and 1.13 (optim/optimizer.py), and pytorch/pytorch#86509.
+
+// release is a version's major and minor number.
+type release struct{ major, minor int }
+
+func (r release) before(major, minor int) bool {
+	return r.major < major || r.major == major && r.minor < minor
+}
+
+// releaseOf reads the start of a version such as "4.48.1", "2.9.1+cu128" or "11".
+func releaseOf(version string) (release, bool) {
+	parts := strings.SplitN(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".", 3)
+	major, err := strconv.Atoi(leadingDigits(parts[0]))
+	if err != nil {
+		return release{}, false
+	}
+	r := release{major: major}
+	if len(parts) > 1 {
+		if minor, err := strconv.Atoi(leadingDigits(parts[1])); err == nil {
+			r.minor = minor
+		}
+	}
+	return r, true
+}
+
+func leadingDigits(s string) string {
+	end := 0
+	for end < len(s) && end < 6 && s[end] >= '0' && s[end] <= '9' {
+		end++
+	}
+	return s[:end]
+}
+
+// applyVersions sets what the named versions do otherwise than the reference. It notes what it changed.
+func (r *resolved) applyVersions(given map[string]string) {
+	before := func(name string, major, minor int) bool {
+		v, ok := releaseOf(given[name])
+		return ok && v.before(major, minor)
+	}
+	changed := func(what string) { r.changes = append(r.changes, what) }
+	r.cuda = memory.ContextLazy
+	if before("transformers", 4, 49) {
+		r.recipe.ShiftsLogits = true
+		changed("transformers before 4.49 copies the float32 logits once more to shift them")
+	}
+	if before("transformers", 4, 46) {
+		r.recipe.UpcastInModel = true
+		changed("transformers before 4.46 makes the logits float32 in the model, and keeps no half-precision ones")
+	}
+	if before("torch", 2, 1) && !before("torch", 2, 0) {
+		r.recipe.TwoTemporaries = true
+		changed("foreach Adam of torch 2.0 takes two copies of the parameters, not one")
+	}
+	if before("torch", 1, 13) || before("cuda", 11, 7) {
+		r.cuda = memory.ContextEager
+		changed("before torch 1.13 and CUDA 11.7 all kernels are loaded with the context")
+	}
+	for _, name := range [...]string{"torch", "transformers"} {
+		reference := map[string]release{"torch": {2, 9}, "transformers": {4, 57}}[name]
+		if v, ok := releaseOf(given[name]); ok && v != reference {
+			r.otherVersions = true
+		}
+	}
+}

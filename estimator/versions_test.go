@@ -1,0 +1,82 @@
+package estimator
+
+import (
+	"strings"
+	"testing"
+)
+
+func TestReleaseOf(t *testing.T) {
+	for version, want := range map[string]release{"4.48.1": {4, 48}, "v2.9.1+cu128": {2, 9}, "11": {11, 0}, " 2.1rc1 ": {2, 1}, "99999999999.1": {999999, 1}} {
+		if got, ok := releaseOf(version); !ok || got != want {
+			t.Errorf("%q: %v %v, want %v", version, got, ok, want)
+		}
+	}
+	for _, version := range []string{"", "nightly", "-1.2", "."} {
+		if got, ok := releaseOf(version); ok {
+			t.Errorf("%q was read as %v", version, got)
+		}
+	}
+}
+
+// TestVersionsChangeTheReplay holds each known change to its size: tensors of N·V elements, or a copy of the parameters.
+func TestVersionsChangeTheReplay(t *testing.T) {
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":50000}`)},
+		Training: Training{MicroBatch: 4, SequenceLength: 1024, Precision: PrecisionBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "foreach"}}}
+	with := func(versions map[string]string) *Result {
+		j := job
+		j.Training.Versions = versions
+		return mustEstimate(t, Input{Job: j})
+	}
+	now, logits := with(nil), int64(4*1024*50000)
+	for name, c := range map[string]struct {
+		versions map[string]string
+		loss     int64 // more than now, whose 12 N·V bytes in backward outlast the 10 N·V of forward; with the copy forward takes 14 or 12
+	}{
+		"the reference":            {map[string]string{"transformers": "4.57.6", "torch": "2.9.1"}, 0},
+		"a copy to shift":          {map[string]string{"transformers": "4.48.1"}, 2 * logits},
+		"float32 logits from 4.45": {map[string]string{"transformers": "4.45.2"}, 0},
+	} {
+		got := phase(with(c.versions), "loss") - phase(now, "loss")
+		if off := got - c.loss; off > logits/20 || off < -logits/20 {
+			t.Errorf("%s: %+d bytes in the loss, want about %+d", name, got, c.loss)
+		}
+	}
+	weights := component(now, "weights").Bytes
+	if more := phase(with(map[string]string{"torch": "2.0.1"}), "optimizer") - phase(now, "optimizer"); more < weights*99/100 || more > weights*101/100 {
+		t.Errorf("foreach Adam of torch 2.0 takes %d bytes more, want another copy of the parameters, %d", more, weights)
+	}
+	old := with(map[string]string{"cuda": "11.3", "torch": "1.12"})
+	if old.Peak.DeviceBytes-old.Peak.ReservedBytes < 1000<<20 {
+		t.Errorf("a context that loads all kernels takes %s only", Bytes(old.Peak.DeviceBytes-old.Peak.ReservedBytes))
+	}
+	if now.Peak.HighBytes-now.Peak.DeviceBytes >= old.Peak.HighBytes-old.Peak.DeviceBytes {
+		t.Error("other versions have to widen the bounds")
+	}
+}
+
+func phase(r *Result, name string) int64 {
+	for _, p := range r.Phases {
+		if p.Name == name {
+			return p.AllocatedBytes
+		}
+	}
+	return 0
+}
+
+// TestEveryFrameworkAnswers asks for each framework of the job document.
+func TestEveryFrameworkAnswers(t *testing.T) {
+	for _, name := range frameworkNames() {
+		job := gpt2Job()
+		job.Model = Model{HFConfig: []byte(`{"model_type":"gpt2","n_layer":2}`)}
+		job.Training.Framework = name
+		res := mustEstimate(t, Input{Job: job})
+		held, noted := false, false
+		for _, n := range res.Notes {
+			held = held || n.Code == "held-logits"
+			noted = noted || n.Code == "framework-modules" && strings.HasPrefix(n.Text, name)
+		}
+		if held != frameworks[name].holdLogits || noted != frameworks[name].ownModules {
+			t.Errorf("%s: held %v, own modules noted %v", name, held, noted)
+		}
+	}
+}
