@@ -151,7 +151,11 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert"}).Draw(t, "family")
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom"}).Draw(t, "family")
+	if draw, ok := olderDecoders[family]; ok {
+		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
+		return job
+	}
 	switch family {
 	case "nanogpt":
 		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500, Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}

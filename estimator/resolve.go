@@ -123,6 +123,12 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	default:
 		errs.Add("/training/attention", "unknown_value", "attention is %.40q; sdpa, flash or eager are accepted", t.Attention)
 	}
+	if r.arch.EagerOnly {
+		rc.Attention = step.AttentionEager
+	}
+	if t.Attention == "flash" && r.arch.EagerOnly {
+		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s; use eager", r.arch.Family)
+	}
 	if t.Attention == "flash" && rc.Compute == step.F32 {
 		errs.Add("/training/attention", "conflict", "flash attention computes in half precision, and precision is %s; use sdpa", t.Precision)
 	}

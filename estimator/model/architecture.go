@@ -51,6 +51,8 @@ type Architecture struct {
 	Rotary bool
 	// Gated says that the MLP has a gate: three matrices instead of two.
 	Gated bool
+	// EagerOnly says that transformers has no attention but the written-out formula for the family.
+	EagerOnly bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
 	Irregular bool
 	// CheckpointEvery is of how many layers the job's checkpointing takes one; 0 and 1 leave the layers alike.

@@ -37,13 +37,15 @@ var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size",
 
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{
+	"bloom":    &bloomFamily,
 	"bert":     &bertFamily,
 	"gemma":    &gemmaFamily,
-	"gpt_neox": &gptNeoXFamily,
 	"gpt2":     &gpt2Family,
+	"gpt_neox": &gptNeoXFamily,
 	"llama":    &llamaFamily,
 	"mistral":  &mistralFamily,
 	"mixtral":  &mixtralFamily,
+	"opt":      &optFamily,
 	"qwen2":    &qwen2Family,
 	"qwen3":    &qwen3Family,
 	"smollm3":  &smolLM3Family,

@@ -35,10 +35,12 @@ type Preset struct {
 		Embedding float64 `json:"embedding"`
 		Hidden    float64 `json:"hidden,omitempty"`
 	} `json:"dropout"`
-	MoE             PresetExperts   `json:"moe"`
-	MLA             PresetAttention `json:"mla"`
-	ParametersTotal int64           `json:"params_total"`
-	Aliases         []string        `json:"aliases"`
+	MoE PresetExperts   `json:"moe"`
+	MLA PresetAttention `json:"mla"`
+	// WordEmbeddingWidth is the width of the token embedding where it is not that of the layers.
+	WordEmbeddingWidth int64    `json:"word_embed_proj_dim"`
+	ParametersTotal    int64    `json:"params_total"`
+	Aliases            []string `json:"aliases"`
 }
 
 // PresetBias says which matrices of a preset carry a bias.

@@ -106,3 +106,43 @@ func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	t.Drop(both)
 	return cos, sin
 }
+
+// triangularMask is _update_causal_mask of the decoders that still build their mask themselves: nothing but a look
+// at the all-ones mask for sdpa, else an additive mask in d for every sequence.
+// Source: transformers/models/gptj/modeling_gptj.py (_prepare_4d_causal_attention_mask_with_cache_position), 4.57.
+func triangularMask(t *step.Tape, d step.DType) *step.T {
+	n, b := t.Shape.Tokens, t.Shape.Batch
+	if t.Recipe.Attention == step.AttentionSDPA {
+		ones := t.Input(t.Shape.N(), step.Bool)
+		t.Drop(t.Input(1, step.Bool))
+		t.Drop(ones)
+		return nil
+	}
+	square := t.Input(n*n, d)
+	if n > 1 {
+		triangle := t.Input(n*n, d)
+		t.Drop(square)
+		square = triangle
+	}
+	columns := t.Input(n, step.I64)
+	t.Drop(t.Input(n*n, step.Bool))
+	t.Drop(columns)
+	mask := t.Input(b*n*n, d)
+	t.Drop(square)
+	padding := t.Input(b*n*n, d)
+	padded := t.Input(b*n*n, step.Bool)
+	t.Drop(padding)
+	t.Drop(t.Input(b*n*n, d))
+	t.Drop(padded)
+	return &mask
+}
+
+// maskPositions counts the positions of the tokens in the all-ones mask: cumsum(mask)·mask − 1.
+func maskPositions(t *step.Tape) step.T {
+	sum := t.CumulativeSum(t.Shape.Batch, t.Shape.Tokens)
+	product := t.Input(t.Shape.N(), step.I64)
+	positions := t.Input(t.Shape.N(), step.I64)
+	t.Drop(sum)
+	t.Drop(product)
+	return positions
+}

@@ -138,6 +138,8 @@ func (t *Tape) backwardRange(from, to int32) {
 type delivery struct {
 	e edge
 	s int32
+	// late: through a node of its own, before which the gradients that are complete go.
+	late bool
 }
 
 // run executes the backward of node i: its own allocations, then the release of
@@ -168,15 +170,18 @@ func (t *Tape) run(i int32) {
 		case actFree:
 			t.release(t.regs[a.reg])
 		case actSend:
-			sends[ns] = delivery{n.in[a.edge], t.regs[a.reg]}
+			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg]}
 			ns++
 		case actSendView:
 			t.storages[t.regs[a.reg]].viewed = true
-			sends[ns] = delivery{n.in[a.edge], t.regs[a.reg]}
+			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg], late: true}
 			ns++
-		case actPass:
+		case actPass, actPassView:
 			t.retain(n.grad[a.reg])
-			sends[ns] = delivery{n.in[a.edge], n.grad[a.reg]}
+			if a.verb == actPassView {
+				t.storages[n.grad[a.reg]].viewed = true
+			}
+			sends[ns] = delivery{e: n.in[a.edge], s: n.grad[a.reg]}
 			ns++
 		case actWorkspace:
 			t.workspace()
@@ -207,6 +212,9 @@ func (t *Tape) run(i int32) {
 	t.releaseSaved(n)
 	t.part = oldPart
 	for k := 0; k < ns; k++ {
+		if sends[k].late {
+			t.accumulate()
+		}
 		t.deliver(sends[k].e, sends[k].s)
 	}
 	t.accumulate()

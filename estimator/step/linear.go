@@ -120,11 +120,16 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 		if o.needs(0) {
 			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).send(0, 0)
 		}
-		if o.needs(1) {
-			o.sendFolded(1, folds)
+		// Behind the product stand a view that folds the input and, younger, one that transposes the weight: the
+		// younger hands on its gradient first. With autocast the cast of the input is the youngest.
+		order := [...]int{1, 2}
+		if folds && !t.autocast {
+			order = [...]int{2, 1}
 		}
-		if o.needs(2) {
-			o.sendView(2, 2)
+		for _, k := range order {
+			if o.needs(k) {
+				o.sendFolded(k, folds || k == 2)
+			}
 		}
 		y = o.out(y, 0)
 	} else {

@@ -261,6 +261,7 @@ const (
 	actSend                    // hand register reg to edge
 	actSendView                // the same, through a view
 	actPass                    // hand the incoming gradient of output reg to edge
+	actPassView                // the same, through a view
 	actValidate                // the operation's own backward ends here
 	actWorkspace               // a matrix product
 	actAllocLogits             // allocate register 0, as wide as the vocabulary

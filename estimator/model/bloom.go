@@ -1,0 +1,198 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+var bloomFamily = family{
+	keys: fieldNames{heads: "n_head", hidden: "hidden_size", kv: "n_head", dim: "hidden_size"},
+	defaults: map[string]any{
+		"vocab_size": 250880.0, "hidden_size": 64.0, "n_layer": 2.0, "n_head": 8.0, "hidden_dropout": 0.0, "attention_dropout": 0.0,
+		"apply_residual_connection_post_layernorm": false, "use_cache": true, "tie_word_embeddings": true, "seq_length": 2048.0},
+	read: (*config).bloom,
+	preset: func(_ *Preset, a *Architecture) {
+		a.EagerOnly, a.own = true, bloomOptions{}
+	},
+	build: buildBloom,
+}
+
+// bloomOptions is what only Bloom's configuration says.
+type bloomOptions struct {
+	// normedResidual adds what a norm made, not what went into it.
+	normedResidual bool
+}
+
+func (c *config) bloom(a *Architecture) {
+	a.Layers = c.integer(c.either("num_hidden_layers", "n_layer"), maxLayers)
+	a.Hidden = c.integer(c.either("n_embed", "hidden_size"), maxWidth)
+	a.Heads = c.integer(c.either("num_attention_heads", "n_head"), maxWidth)
+	a.KVHeads = a.Heads
+	if a.Heads > 0 {
+		a.HeadDim = a.Hidden / a.Heads
+	}
+	a.FFN = 4 * a.Hidden
+	a.Vocabulary = c.integer("vocab_size", maxRows)
+	a.MaxPositions = c.integer("seq_length", maxRows)
+	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout"), c.probability("attention_dropout")
+	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
+	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias, a.EagerOnly = true, true, true, true, true
+	a.own = bloomOptions{normedResidual: c.boolean("apply_residual_connection_post_layernorm")}
+	if c.optional("pretraining_tp", maxWidth) > 1 && c.boolean("slow_but_exact") {
+		c.errs.Add(c.pointer+"/slow_but_exact", "unsupported", "products in pretraining_tp slices are not modelled; set slow_but_exact to false")
+	}
+}
+
+// either is the first of two names of a number if the file has it, else the second.
+func (c *config) either(name, otherwise string) string {
+	if _, ok := c.given[name]; ok {
+		return name
+	}
+	return otherwise
+}
+
+// bloom is transformers' BloomForCausalLM (modeling_bloom.py, 4.57).
+type bloom struct {
+	a                    *Architecture
+	own                  bloomOptions
+	embed, head          step.Weight
+	embeddingNorm, final norm
+	layers               []bloomBlock
+	mask, alibi          step.T
+	cache                []step.T
+}
+
+type bloomBlock struct {
+	inputNorm, postAttentionNorm norm
+	qkv, dense, up, down         linear
+}
+
+func buildBloom(b *builder) step.Network {
+	a, d := b.a, b.a.Hidden
+	m := &bloom{a: a, own: a.own.(bloomOptions), layers: make([]bloomBlock, b.recorded)}
+	m.embed = b.embedding("word_embeddings", a.Vocabulary, d)
+	m.embeddingNorm = b.norm("word_embeddings_layernorm", d, true)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.inputNorm = b.norm("input_layernorm", d, true)
+		l.qkv, l.dense = b.linear("self_attention.query_key_value", d, 3*d, true), b.linear("self_attention.dense", d, d, true)
+		l.postAttentionNorm = b.norm("post_attention_layernorm", d, true)
+		l.up, l.down = b.linear("mlp.dense_h_to_4h", d, a.FFN, true), b.linear("mlp.dense_4h_to_h", a.FFN, d, true)
+	})
+	m.final = b.norm("ln_f", d, true)
+	m.head = m.embed
+	if !a.Tied {
+		m.head = b.parameter("lm_head", a.Vocabulary, d)
+	}
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *bloom) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
+
+func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	m.cache = nil
+	t.In(step.PartEmbedding)
+	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	order := t.Input(t.Shape.Tokens, step.I64) // cache_position
+	x := m.embeddingNorm.layer(t, embedded)
+	m.alibi = alibi(t, m.a.Heads, x.Dtype())
+	m.mask = *triangularMask(t, embedded.Dtype())
+	besides := []step.T{order, m.alibi, m.mask}
+	x, probabilities := m.blocks(t, x, step.Besides{Captured: besides})
+
+	t.In(step.PartNorm)
+	normed := m.final.layer(t, x)
+	t.Drop(x)
+	t.Drop(probabilities)
+	t.Drop(embedded)
+	for _, b := range besides {
+		t.Drop(b)
+	}
+	logits := t.Head(normed, m.head, step.NoWeight)
+	loss := t.CausalLMLoss(logits, labels)
+	t.Drop(normed)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+// blocks runs the layers on x, which it takes over. A variable holds what each of them returns, the probabilities too,
+// until the next has returned.
+func (m *bloom) blocks(t *step.Tape, x step.T, besides step.Besides) (step.T, step.T) {
+	var last step.T
+	for i := range m.layers {
+		x = t.Layer(int32(i), x, func(t *step.Tape, x step.T) step.T { return m.block(t, i, x) }, besides)
+		probabilities, _ := t.Second()
+		if i > 0 {
+			t.Drop(last)
+		}
+		last = probabilities
+	}
+	t.EndLayers()
+	return x, last
+}
+
+func (m *bloom) block(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	t.In(step.PartNorm)
+	h := l.inputNorm.layer(t, x)
+	residual := x
+	if m.own.normedResidual {
+		residual = h
+	}
+	t.In(step.PartAttention)
+	attn, probabilities := m.attention(t, l, h, residual)
+
+	t.In(step.PartNorm)
+	normed := l.postAttentionNorm.layer(t, attn)
+	t.Drop(h)
+	residual = attn
+	if m.own.normedResidual {
+		residual = normed
+	}
+	t.In(step.PartMLP)
+	y := m.mlp(t, l, normed, residual)
+	t.Drop(normed)
+	t.Drop(attn)
+	t.AlsoReturns(probabilities)
+	return y
+}
+
+// attention returns its output with the residual, and the probabilities.
+func (m *bloom) attention(t *step.Tape, l *bloomBlock, x, residual step.T) (step.T, step.T) {
+	qkv := l.qkv.forward(t, x)
+	width := qkv.Numel() / 3
+	queries, keys, values := t.Slice(qkv, width), t.Slice(qkv, width), t.Slice(qkv, width)
+	keys, values = appendKV(t, &m.cache, keys, values)
+	q, k, v := t.Batched(queries), t.Batched(keys), t.Batched(values)
+	t.Drop(queries)
+	t.Drop(keys)
+	t.Drop(values)
+
+	scores := t.BiasedScores(m.alibi, q, k, t.Shape.N()*m.a.Heads*t.Shape.Tokens)
+	masked := t.Add(scores, m.mask, step.LabelAttentionScores)
+	p := t.Probabilities(masked, q.Dtype())
+	probabilities := t.Dropout(p, m.a.AttentionDropout)
+	t.Drop(p)
+	context := t.MergeHeads(t.BMM(probabilities, v, width, step.LabelAttentionOutput))
+	out := dropoutAdd(t, l.dense.forward(t, context), residual, m.a.ResidualDropout)
+	for _, gone := range [...]step.T{context, masked, scores, q, k, v, qkv} {
+		t.Drop(gone)
+	}
+	return out, probabilities
+}
+
+func (m *bloom) mlp(t *step.Tape, l *bloomBlock, x, residual step.T) step.T {
+	up := l.up.forward(t, x)
+	act := t.BloomGELU(up)
+	t.Drop(up)
+	y := dropoutAdd(t, l.down.forward(t, act), residual, m.a.ResidualDropout)
+	t.Drop(act)
+	return y
+}
+
+// dropoutAdd is residual + dropout(x). It takes over x.
+func dropoutAdd(t *step.Tape, x, residual step.T, p float64) step.T {
+	dropped := t.Dropout(x, p)
+	y := t.Add(residual, dropped, step.LabelResidual)
+	t.Drop(dropped)
+	t.Drop(x)
+	return y
+}

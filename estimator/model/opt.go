@@ -1,0 +1,250 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+var optFamily = family{
+	keys: fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_attention_heads", dim: "hidden_size"},
+	defaults: map[string]any{
+		"vocab_size": 50272.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "ffn_dim": 3072.0, "max_position_embeddings": 2048.0,
+		"do_layer_norm_before": true, "_remove_final_layer_norm": false, "dropout": 0.1, "attention_dropout": 0.0,
+		"num_attention_heads": 12.0, "activation_function": "relu", "layerdrop": 0.0, "use_cache": true, "enable_bias": true,
+		"layer_norm_elementwise_affine": true, "tie_word_embeddings": true},
+	read: (*config).opt,
+	preset: func(p *Preset, a *Architecture) {
+		a.Activation, a.LearnedPositions = "relu", true
+		own := optOptions{width: p.WordEmbeddingWidth, postNorm: !p.FinalNorm}
+		if own.width == 0 {
+			own.width = p.Hidden
+		}
+		a.own = own
+	},
+	build: buildOPT,
+}
+
+// optOptions is what only OPT's configuration says.
+type optOptions struct {
+	// width is that of the token embedding, from and to which other widths are projected.
+	width int64
+	// postNorm puts the norms behind attention and MLP; noFinalNorm leaves out the one behind the layers.
+	postNorm, noFinalNorm bool
+}
+
+// optOffset is by how much positions are shifted in the table, which has that many rows more.
+const optOffset = 2
+
+func (c *config) opt(a *Architecture) {
+	a.Layers = c.integer("num_hidden_layers", maxLayers)
+	a.Hidden = c.integer("hidden_size", maxWidth)
+	a.Heads = c.integer("num_attention_heads", maxWidth)
+	a.KVHeads = a.Heads
+	if a.Heads > 0 {
+		a.HeadDim = a.Hidden / a.Heads
+	}
+	a.FFN = c.integer("ffn_dim", maxRows)
+	a.Vocabulary = c.integer("vocab_size", maxRows)
+	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
+	a.LearnedPositions = true
+	a.Activation = c.activation("activation_function", "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
+	a.ResidualDropout, a.AttentionDropout = c.probability("dropout"), c.probability("attention_dropout")
+	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
+	a.QKVBias = c.boolean("enable_bias")
+	a.OutBias, a.MLPBias, a.NormBias = a.QKVBias, a.QKVBias, true
+	own := optOptions{width: c.optional("word_embed_proj_dim", maxWidth), postNorm: !c.boolean("do_layer_norm_before"), noFinalNorm: c.boolean("_remove_final_layer_norm")}
+	if own.width == 0 {
+		own.width = a.Hidden
+	}
+	a.own = own
+	if float64(own.width)*float64(a.Vocabulary+a.Hidden) > maxParameters {
+		c.errs.Add(c.pointer+"/word_embed_proj_dim", "too_large", "the embedding would have %.1e parameters", float64(own.width)*float64(a.Vocabulary))
+	}
+	if !c.boolean("layer_norm_elementwise_affine") {
+		c.errs.Add(c.pointer+"/layer_norm_elementwise_affine", "unsupported", "norms without weights are not modelled; transformers itself fails to initialise them")
+	}
+	if c.probability("layerdrop") > 0 {
+		c.errs.Add(c.pointer+"/layerdrop", "unsupported", "layers that are left out at random are not modelled; set layerdrop to 0")
+	}
+}
+
+// opt is transformers' OPTForCausalLM (modeling_opt.py, 4.57).
+type opt struct {
+	a                      *Architecture
+	own                    optOptions
+	embed, positions, head step.Weight
+	projectOut, projectIn  linear
+	final                  norm
+	layers                 []optLayer
+	mask                   *step.T
+	cache                  []step.T
+}
+
+type optLayer struct {
+	k, v, q, out             linear
+	fc1, fc2                 linear
+	attentionNorm, finalNorm norm
+}
+
+func buildOPT(b *builder) step.Network {
+	a, d := b.a, b.a.Hidden
+	m := &opt{a: a, own: a.own.(optOptions), layers: make([]optLayer, b.recorded)}
+	m.embed, m.positions = b.embedding("embed_tokens", a.Vocabulary, m.own.width), b.embedding("embed_positions", a.MaxPositions+optOffset, d)
+	if m.projects() {
+		m.projectOut, m.projectIn = b.linear("project_out", d, m.own.width, false), b.linear("project_in", m.own.width, d, false)
+	}
+	if m.normsLast() {
+		m.final = b.norm("final_layer_norm", d, true)
+	}
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.k, l.v = b.linear("self_attn.k_proj", d, d, a.QKVBias), b.linear("self_attn.v_proj", d, d, a.QKVBias)
+		l.q, l.out = b.linear("self_attn.q_proj", d, d, a.QKVBias), b.linear("self_attn.out_proj", d, d, a.OutBias)
+		l.attentionNorm = b.norm("self_attn_layer_norm", d, true)
+		l.fc1, l.fc2 = b.linear("fc1", d, a.FFN, a.MLPBias), b.linear("fc2", a.FFN, d, a.MLPBias)
+		l.fc1.matrix, l.fc2.matrix = true, true
+		l.finalNorm = b.norm("final_layer_norm", d, true)
+	})
+	m.head = m.embed
+	if !a.Tied {
+		m.head = b.parameter("lm_head", a.Vocabulary, m.own.width)
+	}
+	return m
+}
+
+// projects says whether tokens are embedded in another width than that of the layers.
+func (m *opt) projects() bool { return m.own.width != m.a.Hidden }
+
+func (m *opt) normsLast() bool { return !m.own.postNorm && !m.own.noFinalNorm }
+
+// Batch is input_ids, attention_mask and labels.
+func (m *opt) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
+
+func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	m.cache = nil
+	t.In(step.PartEmbedding)
+	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	order := t.Input(t.Shape.Tokens, step.I64) // cache_position
+	m.mask = triangularMask(t, embedded.Dtype())
+	positions := maskPositions(t)
+	shifted := t.Input(positions.Numel(), step.I64)
+	learned := t.Embedding(shifted, m.positions, step.LabelPositions)
+	t.Drop(shifted)
+	if m.projects() {
+		projected := m.projectIn.forward(t, embedded)
+		t.Drop(embedded)
+		embedded = projected
+	}
+	x := t.Add(embedded, learned, step.LabelEmbedding)
+
+	captured := []step.T{order, positions}
+	if m.mask != nil {
+		captured = append(captured, *m.mask)
+	}
+	x = runLayers(t, m.a, len(m.layers), x, step.Besides{Captured: captured}, m.layer)
+
+	t.In(step.PartNorm)
+	if m.normsLast() {
+		normed := m.final.layer(t, x)
+		t.Drop(x)
+		x = normed
+	}
+	if m.projects() {
+		projected := m.projectOut.forward(t, x)
+		t.Drop(x)
+		x = projected
+	}
+	t.Drop(embedded)
+	t.Drop(learned)
+	for _, c := range captured {
+		t.Drop(c)
+	}
+	logits := t.Head(x, m.head, step.NoWeight)
+	loss := t.CausalLMLoss(logits, labels)
+	t.Drop(x)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+func (m *opt) layer(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	t.In(step.PartNorm)
+	h := t.Hold(x)
+	if !m.own.postNorm {
+		h = m.normed(t, l.attentionNorm, h)
+	}
+	t.In(step.PartAttention)
+	attn := m.attention(t, l, h)
+	t.Drop(h)
+	t.In(step.PartNorm)
+	middle := m.residual(t, x, attn)
+	if m.own.postNorm {
+		middle = m.normed(t, l.attentionNorm, middle)
+	}
+
+	middle = t.View(middle) // one row for each token of the batch
+	h = t.Hold(middle)
+	if !m.own.postNorm {
+		h = m.normed(t, l.finalNorm, h)
+	}
+	t.In(step.PartMLP)
+	mlp := m.mlp(t, l, h)
+	t.In(step.PartNorm)
+	y := t.View(m.residual(t, middle, mlp))
+	if m.own.postNorm {
+		y = m.normed(t, l.finalNorm, y)
+	}
+	t.Drop(middle)
+	return y
+}
+
+// normed is n(x) where x is a variable that the result is assigned to.
+func (m *opt) normed(t *step.Tape, n norm, x step.T) step.T {
+	y := n.layer(t, x)
+	t.Drop(x)
+	return y
+}
+
+// residual is x + dropout(y). It takes over y.
+func (m *opt) residual(t *step.Tape, x, y step.T) step.T {
+	dropped := t.Dropout(y, m.a.ResidualDropout)
+	t.Drop(y)
+	sum := t.Add(x, dropped, step.LabelResidual)
+	t.Drop(dropped)
+	return sum
+}
+
+func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) step.T {
+	heads := m.a.geometry()
+	eager := t.Recipe.Attention == step.AttentionEager
+	projected := l.q.forward(t, x)
+	scaled := t.MulScalar(projected, step.LabelLinear)
+	t.Drop(projected)
+	q := t.Heads(scaled, t.CopiesQueryGradient(heads, false))
+	copied := t.CopiesKVGradient(heads, false, t.Recipe.UseCache)
+	k := l.k.forward(t, x)
+	if eager { // the gradient comes transposed, and is copied only where the sequences of a batch have to be joined
+		k = t.Heads(k, t.Shape.Batch > 1)
+	}
+	v := l.v.forward(t, x)
+	k, v = t.Heads(k, copied && !eager), t.Heads(v, copied)
+	k, v = appendKV(t, &m.cache, k, v)
+	y, probabilities := attend(t, m.a, m.mask, q, k, v)
+	if probabilities != nil {
+		defer t.Drop(*probabilities)
+	}
+	out := l.out.forward(t, y)
+	t.Drop(y)
+	t.Drop(q)
+	t.Drop(k)
+	t.Drop(v)
+	return out
+}
+
+// mlp takes over x.
+func (m *opt) mlp(t *step.Tape, l *optLayer, x step.T) step.T {
+	up := l.fc1.forward(t, x)
+	t.Drop(x)
+	act := activation(t, m.a.Activation, up)
+	t.Drop(up)
+	down := l.fc2.forward(t, act)
+	t.Drop(act)
+	return down
+}

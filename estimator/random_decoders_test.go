@@ -1,0 +1,33 @@
+package estimator
+
+import (
+	"encoding/json"
+
+	"pgregory.net/rapid"
+)
+
+// dimensions are the numbers that every family's draw shares.
+type dimensions struct {
+	layers, heads, dim, vocab int64
+	dropout                   float64
+}
+
+// olderDecoders are the families whose configurations have keys of their own.
+var olderDecoders = map[string]func(t *rapid.T, d dimensions) json.RawMessage{"opt": randomOPT, "bloom": randomBloom}
+
+func randomOPT(t *rapid.T, d dimensions) json.RawMessage {
+	c := map[string]any{"model_type": "opt", "num_hidden_layers": d.layers, "num_attention_heads": d.heads, "hidden_size": d.heads * d.dim,
+		"ffn_dim": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": d.vocab, "max_position_embeddings": 1500,
+		"dropout": d.dropout, "attention_dropout": d.dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
+		"enable_bias": rapid.Bool().Draw(t, "bias"), "do_layer_norm_before": rapid.Bool().Draw(t, "norm first"), "tie_word_embeddings": rapid.Bool().Draw(t, "tied")}
+	if rapid.Bool().Draw(t, "projects") {
+		c["word_embed_proj_dim"] = rapid.Int64Range(8, 300).Draw(t, "word_embed_proj_dim")
+	}
+	return marshal(t, c)
+}
+
+func randomBloom(t *rapid.T, d dimensions) json.RawMessage {
+	return marshal(t, map[string]any{"model_type": "bloom", "n_layer": d.layers, "n_head": d.heads, "hidden_size": d.heads * d.dim, "vocab_size": d.vocab,
+		"hidden_dropout": d.dropout, "attention_dropout": d.dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
+		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "apply_residual_connection_post_layernorm": rapid.Bool().Draw(t, "normed residual")})
+}
