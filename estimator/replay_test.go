@@ -320,4 +320,5 @@ func TestCircleEqualsPlaying(t *testing.T) {
 type allocating interface {
 	Alloc(bytes int64) int32
 	Free(handle int32)
+	ReleaseCached()
 }
