@@ -164,7 +164,7 @@ func (r *resolved) how(name string, run *run) string {
 	case "activations":
 		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.shape.Batch, r.shape.Tokens, r.arch.Layers)
 	case "logits_and_loss":
-		return fmt.Sprintf("tensors of %d × %d tokens × vocabulary %s", r.shape.Batch, r.shape.Tokens, grouped(r.arch.Vocabulary))
+		return fmt.Sprintf("tensors of %d × %d tokens × vocabulary %s", r.shape.Batch, r.shape.LogitTokens(), grouped(r.arch.Vocabulary))
 	case "temporaries":
 		return "cuBLAS workspaces and what the running operation needs besides its result"
 	case "communication":

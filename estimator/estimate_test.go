@@ -53,8 +53,8 @@ func TestParameterCounts(t *testing.T) {
 			t.Errorf("%s: %d parameters, published %d", p.ID, got, p.ParametersTotal)
 		}
 	}
-	if checked < 66 {
-		t.Errorf("only %d presets are understood, want at least 66", checked)
+	if checked < 76 {
+		t.Errorf("only %d presets are understood, want at least 76", checked)
 	}
 }
 

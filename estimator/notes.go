@@ -22,7 +22,7 @@ func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 	switch largest := max(logits, activations, states); {
 	case largest == logits:
 		add("logits-dominate", "the logits and their copies hold %d %%: %d × %d tokens × vocabulary %s; a smaller micro-batch or a loss that does not keep them frees most",
-			percent(logits), r.shape.Batch, r.shape.Tokens, grouped(r.arch.Vocabulary))
+			percent(logits), r.shape.Batch, r.shape.LogitTokens(), grouped(r.arch.Vocabulary))
 	case largest == activations:
 		add("activations-dominate", "activations hold %d %%: a smaller micro-batch, a shorter sequence or gradient checkpointing frees most", percent(activations))
 	default:

@@ -151,7 +151,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom"}).Draw(t, "family")
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom", "t5"}).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -169,6 +169,10 @@ func randomJob(t *rapid.T) Job {
 	}
 	if encoder, ok := randomEncoder(t, &job, family, layers, heads, dim, vocab, dropout); ok {
 		job.Model.HFConfig = marshal(t, encoder)
+		return job
+	}
+	if draw, ok := twoStacks[family]; ok {
+		job.Model.HFConfig = marshal(t, draw(t, &job, map[string]any{"model_type": family, "vocab_size": vocab}, min(layers, 5), heads, dim, dropout))
 		return job
 	}
 	groups := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "groups")

@@ -51,6 +51,9 @@ func resolve(in *Input) (*resolved, error) {
 	r.training(&in.Job, &errs)
 	r.applyVersions(in.Job.Training.Versions)
 	unsupported(&in.Job, &errs)
+	if in.Job.Training.TargetSequenceLength != 0 && r.arch.Family != "" && !r.arch.TargetTokens() {
+		errs.Add("/training/target_sequence_length", "unsupported", "%s has no decoder behind an encoder whose length could be given; leave the field out", r.arch.Family)
+	}
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
@@ -107,6 +110,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		positive("micro_batch", t.MicroBatch, false)
 	}
 	positive("sequence_length", t.SequenceLength, true)
+	positive("target_sequence_length", t.TargetSequenceLength, true)
 	positive("gradient_accumulation", t.GradientAccumulation, true)
 	r.context(t, errs)
 
@@ -179,6 +183,9 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 	switch mode {
 	case "", "none":
 	case "full":
+		if c.Offload && r.arch.Decoder > 0 {
+			errs.Add("/training/gradient_checkpointing/offload", "unsupported", "offloading is not modelled for an encoder with a decoder; leave it out")
+		}
 		rc.CheckpointEvery, rc.CheckpointOffload = max(every, 1), c.Offload
 		rc.UseCache = false
 		rc.Reentrant = r.arch.Reentrant || c.Offload
@@ -199,6 +206,10 @@ func (r *resolved) context(t *Training, errs *invalid.List) {
 	}
 	if r.shape.Tokens == 0 {
 		r.shape.Tokens = a.MaxPositions
+	}
+	r.shape.Target = t.TargetSequenceLength
+	if a.TargetTokens() && r.shape.Target == 0 {
+		r.shape.Target = r.shape.Tokens
 	}
 	if a.LearnedPositions && r.shape.Tokens > a.MaxPositions {
 		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d and the model has %d learned positions", r.shape.Tokens, a.MaxPositions)
@@ -310,9 +321,6 @@ func unsupported(job *Job, errs *invalid.List) {
 	if t.Evaluation != nil {
 		refuse("evaluation", "an evaluation pass is")
 	}
-	if t.TargetSequenceLength != 0 {
-		refuse("target_sequence_length", "encoder-decoder models are")
-	}
 }
 
 // bound refuses jobs whose bytes would not fit into the arithmetic. The largest tensors of a layer and of the
@@ -320,8 +328,9 @@ func unsupported(job *Job, errs *invalid.List) {
 func (r *resolved) bound(errs *invalid.List) {
 	const limit = 1e15 // bytes; a thousand terabytes
 	a := &r.arch
-	n := float64(r.shape.Batch) * float64(r.shape.Tokens)
-	scores := float64(r.shape.Batch) * float64(a.Heads) * float64(r.shape.Tokens) * float64(r.shape.Tokens)
+	tokens := float64(max(r.shape.Tokens, r.shape.Target))
+	n := float64(r.shape.Batch) * tokens
+	scores := float64(r.shape.Batch) * float64(a.Heads) * tokens * tokens
 	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN+a.ChosenWidth())+4*float64(a.Heads)*float64(a.HeadDim))
 	adapters, adapted := r.adapterSize()
 	total := 16 * (n*(perToken+adapted) + float64(a.Layers)*scores + adapters)

@@ -17,7 +17,8 @@ type Architecture struct {
 	// Pooled says that the class has a pooler over the first token.
 	Pooled bool
 
-	Layers       int64 // L
+	Layers       int64 // L, of both stacks
+	Decoder      int64 // how many of them are the decoder's behind an encoder, 0 in models of one stack
 	Hidden       int64 // d
 	Heads        int64 // h
 	KVHeads      int64 // h for multi-head attention
@@ -51,6 +52,8 @@ type Architecture struct {
 	Rotary bool
 	// Gated says that the MLP has a gate: three matrices instead of two.
 	Gated bool
+	// FreeHeadDim says that the size of a head is given and heads need not divide d.
+	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.
 	EagerOnly bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
@@ -72,6 +75,9 @@ func (a *Architecture) geometry() step.Heads {
 
 // NanoGPT says whether the model is karpathy/nanoGPT's own and so trained by its train.py.
 func (a *Architecture) NanoGPT() bool { return a.family == &nanoGPTFamily }
+
+// TargetTokens says whether the decoder's tokens are counted apart from the encoder's.
+func (a *Architecture) TargetTokens() bool { return a.Decoder > 0 }
 
 // UnitLayers is how many layers make one unit that repeats.
 func (a *Architecture) UnitLayers() int64 {

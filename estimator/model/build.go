@@ -11,7 +11,7 @@ func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
 	if a.Layers == 0 || a.Hidden == 0 || a.Heads == 0 || a.Vocabulary == 0 || a.FFN == 0 {
 		return // said already
 	}
-	if a.HeadDim == 0 || (n.dim != "head_dim" || a.Hidden/a.Heads == a.HeadDim) && a.Hidden%a.Heads != 0 {
+	if a.HeadDim == 0 || !a.FreeHeadDim && (n.dim != "head_dim" || a.Hidden/a.Heads == a.HeadDim) && a.Hidden%a.Heads != 0 {
 		errs.Add(pointer+"/"+n.heads, "not_divisible", "%s %d does not divide %s %d", n.heads, a.Heads, n.hidden, a.Hidden)
 		return
 	}
@@ -74,7 +74,7 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 		return a
 	}
 	f, ok := families[p.Family]
-	if !ok || p.Kind != "decoder" && p.Kind != "encoder" {
+	if !ok || p.Kind != "decoder" && p.Kind != "encoder" && p.Kind != "encoder-decoder" {
 		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s", p.ID, p.Family, strings.Join(Families(), ", "))
 		return Architecture{}
 	}

@@ -49,6 +49,7 @@ var families = map[string]*family{
 	"qwen2":    &qwen2Family,
 	"qwen3":    &qwen3Family,
 	"smollm3":  &smolLM3Family,
+	"t5":       &t5Family,
 }
 
 // Families lists the model types that FromHF understands.

@@ -29,7 +29,11 @@ type Preset struct {
 	TypeVocabulary   int64 `json:"type_vocab,omitempty"`
 	Pooler           bool  `json:"pooler,omitempty"`
 	MaskedHeadParams int64 `json:"mlm_head_params,omitempty"`
-	Dropout          struct {
+	// Of models with two stacks.
+	DecoderLayers            int64 `json:"decoder_layers"`
+	RelativeAttentionBuckets int64 `json:"relative_attention_num_buckets"`
+
+	Dropout struct {
 		Attention float64 `json:"attention"`
 		Residual  float64 `json:"residual"`
 		Embedding float64 `json:"embedding"`

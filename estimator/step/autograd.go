@@ -249,6 +249,11 @@ func (t *Tape) deliver(e edge, s int32) {
 	n.reached = true
 	k := e & 3
 	n.grad[k] = t.sum(n.grad[k], s)
+	if n.awaits > 0 {
+		if n.awaits--; n.awaits == 0 {
+			n.grad[k] = t.copied(n.grad[k])
+		}
+	}
 }
 
 // sum adds gradient s to what has arrived before: in place when nobody else

@@ -12,6 +12,9 @@ type checkpointed struct {
 	saves   int32
 	rebuilt bool
 	second  T // what AlsoReturns was told, for its size alone
+	// For layers of several tensors instead of forward and input:
+	block           Block
+	inputs, outputs []T
 }
 
 // AlsoReturns says, inside a layer's forward, that the layer returns x, too, and takes x over. It has one such
@@ -98,6 +101,10 @@ func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
 func (t *Tape) runCheckpoint(i int32) {
 	n := t.nodes[i]
 	layer := t.layers[n.layer]
+	if layer.block != nil {
+		t.runBlock(i)
+		return
+	}
 	base, actBase, kept := int32(len(t.nodes)), len(t.acts), len(t.kept)
 
 	// The detached input is a leaf: a node without a backward that collects its gradient.

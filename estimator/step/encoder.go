@@ -2,16 +2,20 @@ package step
 
 // What the text encoders of transformers do besides what decoders do.
 
-// AddInPlace is a += b; b is broadcast over the leading dimensions of a. It takes over a.
+// AddInPlace is a += b; b is broadcast over the leading dimensions of a and, where it has all of them, may be of another
+// type, in which it then gets its gradient. It takes over a.
 func (t *Tape) AddInPlace(a, b T) T {
 	o := t.op(a, b)
 	if o.needs(0) {
 		o.pass(0, 0)
 	}
 	if o.needs(1) {
-		if b.numel < a.numel {
+		switch {
+		case b.numel < a.numel:
 			o.sumRows(0, a.dtype, a.numel/b.numel, b.numel, LabelReduction).send(0, 1)
-		} else {
+		case b.dtype != a.dtype:
+			o.alloc(0, b.bytes(), LabelAttentionScores).send(0, 1)
+		default:
 			o.pass(0, 1)
 		}
 	}

@@ -208,17 +208,17 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 	o.alloc(1, ids, LabelEmbeddingSort). // sorted ids
 						alloc(2, ids, LabelEmbeddingSort). // their former places
 						alloc(3, ids, LabelEmbeddingSort). // 0, 1, 2, …
-						scratch(sortScratch(n), LabelEmbeddingSort).
+						scratch(o.t.sortScratch(n), LabelEmbeddingSort).
 						free(3).
 						alloc(0, grad, LabelGradient).
 						alloc(4, ids, LabelEmbeddingSort). // where each segment starts
 						alloc(5, 8, LabelEmbeddingSort).
 						alloc(6, ids, LabelEmbeddingSort).
-						scratch(scanScratch(n), LabelEmbeddingSort).
+						scratch(o.t.scanScratch(n), LabelEmbeddingSort).
 						free(6).
 						alloc(7, segments*8, LabelEmbeddingSort).
 						alloc(8, segments*8, LabelEmbeddingSort).
-						scratch(scanScratch(segments), LabelEmbeddingSort).
+						scratch(o.t.scanScratch(segments), LabelEmbeddingSort).
 						alloc(9, 8, LabelEmbeddingSort).
 						alloc(10, partial*8, LabelEmbeddingSort).
 						scratch(partial*cols*4, LabelEmbeddingSort)
@@ -228,11 +228,30 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 }
 
 // sortScratch is what CUB's radix sort of n 64-bit keys with 64-bit values asks for: two buffers of n,
-// counters, and 1 KiB for every tile of 3,840. Read off PyTorch 2.9 with CUDA 12.8 for n from 3,073 to 2^20, exact there.
-func sortScratch(n int64) int64 { return 2*roundUp(8*n, 256) + 16895 + 1024*ceilDiv(n, 3840) }
+// counters, and 1 KiB for every tile, whose size is tuned for each architecture. Read off PyTorch 2.9 with CUDA 12.8 for
+// n from 3,073 to 2^20, exact there.
+func (t *Tape) sortScratch(n int64) int64 {
+	tile := int64(3840)
+	switch cc := t.Recipe.ComputeCapability; {
+	case cc < 80:
+		tile = 2816
+	case cc >= 90:
+		tile = 4608
+	}
+	return 2*roundUp(8*n, 256) + 16895 + 1024*ceilDiv(n, tile)
+}
 
-// scanScratch is what CUB's scan of n values asks for; same source and range.
-func scanScratch(n int64) int64 { return 767 + roundUp(n*9/1024+1, 256) }
+// scanScratch is what CUB's scan of n values asks for: 16 bytes for each tile and for 32 more; same source and range.
+func (t *Tape) scanScratch(n int64) int64 {
+	tile := int64(320)
+	switch cc := t.Recipe.ComputeCapability; {
+	case cc == 80:
+		tile = 1792
+	case cc >= 90:
+		tile = 4608
+	}
+	return roundUp(16*(ceilDiv(n, tile)+32), 256) + 255
+}
 
 // LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last
 // to the first. It keeps its input, gain and bias, and two float32 statistics a row.

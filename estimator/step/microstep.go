@@ -116,7 +116,7 @@ func (t *Tape) Record(net Network) *Program {
 	t.EnterAutocast()
 	loss, outputs := net.Forward(t, batch)
 	t.ExitAutocast()
-	t.returned(loss, outputs)
+	loss = t.returned(loss, outputs)
 	if t.Recipe.Accumulation > 1 {
 		if t.Recipe.HoldLogits { // the variable's former value: the mean of the last micro-step
 			t.prog.Events = append(t.prog.Events, Event{int32(len(t.prog.Slots)), FreePrev})
@@ -179,17 +179,15 @@ func (t *Tape) Record(net Network) *Program {
 // returned is what is left of the model's outputs when the function that called it has
 // returned: nothing where the loop keeps only the loss; where it holds them, what the last
 // micro-step held goes as the variables are assigned anew.
-func (t *Tape) returned(loss T, outputs []T) {
+func (t *Tape) returned(loss T, outputs []T) T {
 	if !t.Recipe.HoldLogits {
 		for _, x := range outputs {
 			t.Drop(x)
 		}
-		return
+		return loss
 	}
-	if t.Recipe.HoldFloat32 { // a cache object is not converted
-		logits := outputs[0]
-		outputs[0] = t.FloatLogits(logits)
-		t.Drop(logits)
+	if t.Recipe.HoldFloat32 {
+		loss = t.floatOutputs(loss, outputs)
 	}
 	for _, x := range outputs {
 		t.freePrevious(x)
@@ -202,6 +200,49 @@ func (t *Tape) returned(loss T, outputs []T) {
 		t.freePrevious(x)
 	}
 	t.freePreviousLeaves()
+	return loss
+}
+
+// floatOutputs is accelerate's convert_to_fp32: float32 copies of the loss, which stands second among the outputs where
+// it does, of the logits and of what else is no cache. The originals go when all are made.
+// Source: accelerate/utils/operations.py (convert_to_fp32).
+func (t *Tape) floatOutputs(loss T, outputs []T) T {
+	old := append([]T(nil), outputs...)
+	if loss.dtype != F32 {
+		wide := t.Float(loss, LabelLoss)
+		for i := range outputs {
+			if outputs[i].storage == loss.storage {
+				outputs[i] = t.Hold(wide)
+			}
+		}
+		t.Drop(loss)
+		loss = wide
+	}
+	for i, x := range outputs {
+		switch {
+		case x.storage == loss.storage || t.label(x) == LabelCache: // a cache is an object that is not looked into
+			continue
+		case i == 0:
+			outputs[i] = t.FloatLogits(x)
+		default:
+			outputs[i] = t.Float(x, LabelCast)
+		}
+	}
+	for i, x := range old {
+		if outputs[i].storage == loss.storage && x.storage == loss.storage || t.label(x) == LabelCache {
+			continue
+		}
+		t.Drop(x)
+	}
+	return loss
+}
+
+// label names what x is.
+func (t *Tape) label(x T) Label {
+	if x.storage == none || t.storages[x.storage].slot == none {
+		return LabelNone
+	}
+	return t.prog.Slots[t.storages[x.storage].slot].Label
 }
 
 // freePrevious frees what the micro-step before left where x is now.

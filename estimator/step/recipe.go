@@ -14,6 +14,15 @@ const (
 type Shape struct {
 	Batch  int64 // B
 	Tokens int64 // T
+	Target int64 // tokens of the decoder and of the logits where an encoder reads the others
+}
+
+// LogitTokens is how many tokens of a sequence get logits.
+func (s Shape) LogitTokens() int64 {
+	if s.Target > 0 {
+		return s.Target
+	}
+	return s.Tokens
 }
 
 // N is the number of tokens in a micro-batch.

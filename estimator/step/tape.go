@@ -64,8 +64,10 @@ type T struct {
 	storage int32
 	edge    edge
 	dtype   DType
-	numel   int64
 	layout  headLayout
+	// permuted says that the elements lie in another order than that of the dimensions.
+	permuted bool
+	numel    int64
 }
 
 // headLayout is how a tensor of heads lies in memory, as far as the operations on it notice.
@@ -209,6 +211,7 @@ type Tape struct {
 	graphHolds []T // what the checkpointed layers' closures keep alive
 
 	leaves    []leaf // tensors of the forward that were made to require a gradient
+	ownLeaves []T    // tensors made in a layer that want a gradient themselves
 	second    T      // what a layer returned besides its output, where hasSecond says so
 	hasSecond bool
 	kept      []T // what operations keep beside what they save
@@ -238,6 +241,7 @@ type node struct {
 	nOut    uint8
 	part    Part
 	reached bool
+	awaits  uint8 // of a leaf whose gradient has to be laid out anew: how many are still to come
 	// checkpoint marks the one node that stands for a whole layer (reentrant checkpointing).
 	checkpoint bool
 	// leaf marks a tensor that keeps the gradient that arrives.

@@ -11,7 +11,7 @@ func (t *Tape) View(x T) T {
 func (t *Tape) CumulativeSum(rows, columns int64) T {
 	y := t.Input(rows*columns, I64)
 	if rows == 1 {
-		t.Drop(t.fresh(scanScratch(columns), Bool, LabelInput))
+		t.Drop(t.fresh(t.scanScratch(columns), Bool, LabelInput))
 	}
 	return y
 }

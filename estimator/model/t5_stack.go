@@ -1,0 +1,248 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// tokens is the length of the stack's own sequence.
+func (s *t5Stack) tokens(t *step.Tape) int64 {
+	if s.decodes {
+		return t.Shape.Target
+	}
+	return t.Shape.Tokens
+}
+
+// forward is T5Stack.forward on ids; encoded is what the encoder returned, for the decoder.
+func (s *t5Stack) forward(t *step.Tape, ids, encoded step.T) step.T {
+	a := s.m.a
+	s.cache = nil
+	t.EndLayers()
+	t.In(step.PartEmbedding)
+	embedded := t.Embedding(ids, s.m.shared, step.LabelEmbedding)
+	s.cachePosition = t.Input(s.tokens(t), step.I64)
+	t.In(step.PartAttention)
+	held := []step.T{embedded, s.cachePosition}
+	d := embedded.Dtype()
+	var mask, crossMask step.T
+	if s.decodes {
+		ones := t.Input(t.Shape.Batch*t.Shape.Target, step.F32)
+		mask, crossMask = decoderMask(t, d), invertedMask(t, d)
+		held = append(held, ones, mask, crossMask)
+	} else {
+		mask = invertedMask(t, d)
+		held = append(held, mask)
+	}
+	t.In(step.PartEmbedding)
+	x := t.Dropout(embedded, a.EmbeddingDropout)
+
+	state := []step.T{x, mask}
+	for i := range s.blocks {
+		in := state
+		if s.decodes { // the biases stand where the library's positional arguments have them
+			in = append([]step.T{state[0], mask}, state[2:]...)
+			in = append(in, encoded, crossMask)
+		} else if i > 0 {
+			in = append([]step.T{state[0], mask}, state[2:]...)
+		}
+		unit := (s.first + i) / int(a.UnitLayers())
+		outs := t.Blocks(int32(unit), in, func(t *step.Tape, in []step.T) []step.T { return s.block(t, i, in) }, s.cachePosition)
+		t.Drop(state[0])
+		for _, bias := range state[2:] {
+			t.Drop(bias)
+		}
+		state = append([]step.T{outs[0], mask}, outs[1:]...)
+	}
+	t.EndLayers()
+	t.In(step.PartNorm)
+	normed := t5Norm(t, s.final, state[0])
+	t.Drop(state[0])
+	y := t.Dropout(normed, a.ResidualDropout)
+	t.Drop(normed)
+	for _, x := range append(held, state[2:]...) {
+		t.Drop(x)
+	}
+	return y
+}
+
+// invertedMask is (1 - mask) * minimum for a mask over the encoder's tokens.
+func invertedMask(t *step.Tape, d step.DType) step.T {
+	given := t.Input(t.Shape.N(), d)
+	inverted := t.Input(t.Shape.N(), d)
+	mask := t.Input(t.Shape.N(), d)
+	t.Drop(inverted)
+	t.Drop(given)
+	return mask
+}
+
+// decoderMask is _update_causal_mask of an all-ones mask in float32.
+func decoderMask(t *step.Tape, d step.DType) step.T {
+	b, n := t.Shape.Batch, t.Shape.Target
+	causal := t.Input(n*n, d)
+	if n != 1 {
+		upper := t.Input(n*n, d)
+		t.Drop(causal)
+		causal = upper
+	}
+	places, later := t.Input(n, step.I64), t.Input(n*n, step.Bool)
+	t.Drop(places)
+	t.Drop(later)
+	mask := t.Input(b*n*n, d)
+	t.Drop(causal)
+	sum := t.Input(b*n*n, step.F32)
+	padding := t.Input(b*n*n, step.Bool)
+	t.Drop(sum)
+	filled := t.Input(b*n*n, d)
+	t.Drop(filled)
+	t.Drop(padding)
+	return mask
+}
+
+// block is T5Block.forward. in are the hidden states and their mask, then the position bias where there is one already;
+// in the decoder that of the cross attention too, and at the end what the encoder returned and its mask. The results
+// are the hidden states and the biases.
+func (s *t5Stack) block(t *step.Tape, i int, in []step.T) []step.T {
+	l := &s.blocks[i]
+	m := s.m
+	var bias, crossBias *step.T
+	if i > 0 {
+		bias = &in[2]
+	}
+	limit := noLimit
+	x, selfBias := m.attend(t, in[0], l.selfNorm, func(h step.T) (step.T, step.T) {
+		return s.attention(t, &l.self, h, h, attended{mask: in[1], bias: bias, keys: s.tokens(t)})
+	})
+	returned := []step.T{x} // by the layers: the block keeps their results to its end
+	x = m.clamp(t, x, &limit)
+	outs := []step.T{x, selfBias}
+	if s.decodes {
+		if i > 0 {
+			crossBias = &in[3]
+		}
+		encoded, crossMask := in[len(in)-2], in[len(in)-1]
+		position := t.Input(1, step.I64) // cache_position[-1] + 1
+		y, bias := m.attend(t, x, l.crossNorm, func(h step.T) (step.T, step.T) {
+			return s.attention(t, &l.cross, h, encoded, attended{mask: crossMask, bias: crossBias, keys: t.Shape.Tokens, cross: true})
+		})
+		t.Drop(position)
+		t.Drop(x)
+		returned = append(returned, y)
+		x = m.clamp(t, y, &limit)
+		outs = append(outs, bias)
+	}
+	y := m.feedForward(t, l, x)
+	t.Drop(x)
+	outs[0] = m.clamp(t, y, &limit)
+	t.Drop(y)
+	for _, x := range returned {
+		t.Drop(x)
+	}
+	limit.drop(t)
+	return outs
+}
+
+// clampLimit is the variable clamp_value, once there is one.
+type clampLimit struct {
+	x   step.T
+	set bool
+}
+
+var noLimit clampLimit
+
+func (c *clampLimit) drop(t *step.Tape) {
+	if c.set {
+		t.Drop(c.x)
+	}
+}
+
+// clamp keeps float16 from overflowing; it leaves other types alone.
+func (m *t5) clamp(t *step.Tape, x step.T, limit *clampLimit) step.T {
+	if x.Dtype() != step.F16 {
+		return t.Hold(x)
+	}
+	value := t.FiniteLimit(x)
+	limit.drop(t)
+	*limit = clampLimit{value, true}
+	return t.Clamp(x, value)
+}
+
+// attend is T5LayerSelfAttention or T5LayerCrossAttention: x + dropout(attention(norm(x))), and the position bias.
+func (m *t5) attend(t *step.Tape, x step.T, n norm, attention func(step.T) (step.T, step.T)) (step.T, step.T) {
+	t.In(step.PartNorm)
+	h := t5Norm(t, n, x)
+	t.In(step.PartAttention)
+	out, bias := attention(h)
+	y := m.residual(t, x, out)
+	t.Drop(h)
+	t.Drop(out)
+	return y, bias
+}
+
+// feedForward is T5LayerFF: x + dropout(mlp(norm(x))).
+func (m *t5) feedForward(t *step.Tape, l *t5Block, x step.T) step.T {
+	t.In(step.PartNorm)
+	h := t5Norm(t, l.mlpNorm, x)
+	t.In(step.PartMLP)
+	out := m.mlp(t, l, h)
+	t.Drop(h) // the variable is assigned anew
+	y := m.residual(t, x, out)
+	t.Drop(out)
+	return y
+}
+
+// residual is x + dropout(out).
+func (m *t5) residual(t *step.Tape, x, out step.T) step.T {
+	t.In(step.PartNorm)
+	dropped := t.Dropout(out, m.a.ResidualDropout)
+	y := t.Add(x, dropped, step.LabelResidual)
+	t.Drop(dropped)
+	return y
+}
+
+// mlp is T5DenseActDense or T5DenseGatedActDense: the input of wo is brought to the type of its weight first, which
+// under autocast means float32 and back.
+func (m *t5) mlp(t *step.Tape, l *t5Block, x step.T) step.T {
+	var y, gate, up step.T
+	if m.own.gated {
+		wide := l.gate.forward(t, x)
+		gate = activation(t, m.a.Activation, wide)
+		t.Drop(wide)
+		up = l.up.forward(t, x)
+		y = t.Mul(gate, up, false, step.LabelActivation)
+	} else {
+		wide := l.up.forward(t, x)
+		y = activation(t, m.a.Activation, wide)
+		t.Drop(wide)
+	}
+	dropped := t.Dropout(y, m.a.ResidualDropout)
+	t.Drop(y)
+	stored := t.Cast(dropped, t.Recipe.Stored, step.LabelCast)
+	t.Drop(dropped)
+	out := l.down.forward(t, stored)
+	t.Drop(stored)
+	if m.own.gated {
+		t.Drop(gate)
+		t.Drop(up)
+	}
+	return out
+}
+
+// t5Norm is T5LayerNorm as transformers writes it; apex's fused kernel would take its place where that is installed.
+func t5Norm(t *step.Tape, n norm, x step.T) step.T {
+	x32 := t.Float(x, step.LabelNormScaled)
+	square := t.Pow(x32, step.LabelElementwise)
+	t.Drop(x32)
+	variance := t.MeanRows(square, n.w.Rows, step.LabelNormStatistics)
+	t.Drop(square)
+	eps := t.AddScalar(variance, step.LabelNormStatistics)
+	rstd := t.Rsqrt(eps, step.LabelNormStatistics)
+	t.Drop(eps)
+	scaled := t.Mul(x, rstd, true, step.LabelNormScaled)
+	t.Drop(rstd)
+	if w := t.Parameter(n.w); w.Dtype().Half() {
+		back := t.Cast(scaled, w.Dtype(), step.LabelNormScaled)
+		t.Drop(scaled)
+		scaled = back
+	}
+	y := t.Mul(t.Parameter(n.w), scaled, false, step.LabelNormOutput)
+	t.Drop(scaled)
+	t.Drop(variance)
+	return y
+}

@@ -1,0 +1,49 @@
+package step
+
+// FiniteLimit is torch.where(torch.isinf(x).any(), a, b) for two numbers: a float32 scalar.
+func (t *Tape) FiniteLimit(x T) T {
+	magnitude := t.fresh(x.numel, x.dtype, LabelElementwise)
+	infinite := t.fresh(x.numel, Bool, LabelElementwise)
+	t.Drop(magnitude)
+	found := t.fresh(1, Bool, LabelElementwise)
+	if scratch := t.fullReduction(x.numel, Bool); scratch > 0 {
+		parts, semaphores := t.fresh(scratch, Bool, LabelReduction), t.fresh(1, F32, LabelReduction)
+		t.Drop(semaphores)
+		t.Drop(parts)
+	}
+	t.Drop(infinite)
+	a, b := t.fresh(1, F32, LabelElementwise), t.fresh(1, F32, LabelElementwise)
+	limit := t.fresh(1, F32, LabelElementwise)
+	t.Drop(b)
+	t.Drop(a)
+	t.Drop(found)
+	return limit
+}
+
+// Clamp is torch.clamp(x, min=-limit, max=limit) with a tensor for a limit.
+func (t *Tape) Clamp(x, limit T) T {
+	least := t.fresh(1, limit.dtype, LabelElementwise)
+	y := t.fresh(x.numel, x.dtype, LabelElementwise)
+	o := t.op(x).save(x, least, limit).alloc(0, x.dtype.Size(), LabelElementwise)
+	o.alloc(1, x.numel, LabelElementwise).alloc(2, x.numel, LabelElementwise) // above, below
+	y = o.alloc(4, x.bytes(), LabelInputGradient).free(2).free(1).free(0).send(4, 0).out(y, 0)
+	t.Drop(least)
+	return y
+}
+
+// fullReduction is the scratch, in bytes, of reducing n elements to one of type d: as in reduction, but all
+// threads of a block read along the one dimension.
+// Source: aten/src/ATen/native/cuda/Reduce.cuh (setReduceConfig), torch 2.9.
+func (t *Tape) fullReduction(n int64, d DType) int64 {
+	const maxThreads, minValuesPerThread, maxValuesPerThread = 512, 16, 256
+	values := ceilDiv(n, powerOfTwoUpTo(n, maxThreads))
+	if values < maxValuesPerThread {
+		return 0
+	}
+	target := t.Recipe.Multiprocessors * (t.Recipe.ThreadsPerMultiprocessor / maxThreads)
+	blocks := max(min(target, ceilDiv(values, minValuesPerThread)), ceilDiv(values, maxValuesPerThread))
+	if blocks <= 1 {
+		return 0
+	}
+	return blocks * d.Size()
+}

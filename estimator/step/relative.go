@@ -1,0 +1,111 @@
+package step
+
+// AddMask is bias + mask with numel elements, where bias has no batch dimension and mask no heads.
+func (t *Tape) AddMask(bias, mask T, numel int64) T {
+	y := t.fresh(numel, promote(bias.dtype, mask.dtype), LabelAttentionMask)
+	o := t.op(bias)
+	last := -1 // the register that holds the gradient, none while it is the incoming one
+	if bias.numel < numel {
+		o.sumRows(0, y.dtype, numel/bias.numel, bias.numel, LabelReduction)
+		last = 0
+	}
+	if bias.dtype != y.dtype {
+		o.alloc(1, bias.bytes(), LabelInputGradient)
+		if last == 0 {
+			o.free(0)
+		}
+		last = 1
+	}
+	if last < 0 {
+		o.pass(0, 0)
+	} else {
+		o.send(last, 0)
+	}
+	return o.out(y, 0)
+}
+
+// PositionBias is T5Attention.compute_bias: a bias for every head and every pair of a query and a key. Both directions
+// share the buckets where every token sees all others.
+// Source: transformers/models/t5/modeling_t5.py, 4.57.
+func (t *Tape) PositionBias(queries, keys int64, bothDirections bool, w Weight) T {
+	memory := t.fresh(keys, I64, LabelPositions)
+	relative := t.fresh(queries*keys, I64, LabelPositions)
+	buckets := t.buckets(queries*keys, bothDirections)
+	values := t.biasOf(buckets, w)
+	for _, x := range [...]T{memory, relative, buckets} {
+		t.Drop(x)
+	}
+	return values
+}
+
+// buckets is _relative_position_bucket of n distances.
+func (t *Tape) buckets(n int64, bothDirections bool) T {
+	in := func(d DType) T { return t.fresh(n, d, LabelPositions) }
+	var buckets, distance T
+	if bothDirections {
+		positive := in(Bool)
+		whole := in(I64)
+		t.Drop(positive)
+		scaled := in(I64)
+		t.Drop(whole)
+		buckets = in(I64)
+		t.Drop(scaled)
+		distance = in(I64)
+	} else {
+		zeros := in(I64)
+		least := in(I64)
+		t.Drop(zeros)
+		distance = in(I64)
+		t.Drop(least)
+	}
+	small := in(Bool)
+	large := t.largeBuckets(n)
+	chosen := in(I64)
+	if !bothDirections {
+		buckets = in(I64)
+	}
+	for _, x := range [...]T{chosen, distance, small, large} {
+		t.Drop(x)
+	}
+	return buckets
+}
+
+// largeBuckets is the logarithmic half of the buckets: every step of the formula makes a tensor of n elements.
+func (t *Tape) largeBuckets(n int64) T {
+	x := t.fresh(n, F32, LabelPositions)
+	for range 4 { // / max_exact, log, / log(max_distance / max_exact), * buckets
+		y := t.fresh(n, F32, LabelPositions)
+		t.Drop(x)
+		x = y
+	}
+	whole := t.fresh(n, I64, LabelPositions)
+	t.Drop(x)
+	shifted := t.fresh(n, I64, LabelPositions)
+	t.Drop(whole)
+	limit := t.fresh(n, I64, LabelPositions)
+	y := t.fresh(n, I64, LabelPositions)
+	t.Drop(limit)
+	t.Drop(shifted)
+	return y
+}
+
+// biasOf looks up the buckets: an embedding that is permuted to put the heads first, so that its gradient has to be
+// laid out again, and then cut to all of its queries.
+func (t *Tape) biasOf(buckets T, w Weight) T {
+	p := t.Parameter(w)
+	y := t.fresh(buckets.numel*w.Cols, p.dtype, LabelPositions)
+	const contiguous = 11 // a register that the embedding's gradient leaves alone
+	o := t.op(p).save(buckets)
+	if buckets.numel > 1 {
+		o.alloc(contiguous, y.bytes(), LabelContiguous)
+	}
+	o.embeddingGradient(buckets.numel, w.Rows, w.Cols, p.dtype)
+	if buckets.numel > 1 {
+		o.free(contiguous)
+	}
+	y = o.send(0, 0).out(y, 0)
+	return t.relaid(y)
+}
+
+// Scratch is a tensor that no gradient reaches.
+func (t *Tape) Scratch(numel int64, d DType, l Label) T { return t.fresh(numel, d, l) }

@@ -1,0 +1,61 @@
+package estimator
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// twoStacks draw what the configurations of models with two stacks say besides model_type and vocab_size.
+var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any{
+	"t5": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
+		job.Training.TargetSequenceLength = rapid.Int64Range(0, 700).Draw(t, "target")
+		if c := job.Training.GradientCheckpointing; c != nil {
+			c.Offload = false
+		}
+		config["num_layers"], config["num_decoder_layers"] = layers, rapid.Int64Range(1, 5).Draw(t, "decoder layers")
+		config["d_model"], config["d_kv"], config["num_heads"] = rapid.Int64Range(3, 500).Draw(t, "d_model"), dim, heads
+		config["d_ff"], config["dropout_rate"] = rapid.Int64Range(8, 900).Draw(t, "ffn"), dropout
+		config["feed_forward_proj"] = rapid.SampledFrom([]string{"relu", "gated-gelu", "gated-silu"}).Draw(t, "feed_forward_proj")
+		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"), rapid.Bool().Draw(t, "use_cache")
+		return config
+	},
+}
+
+// TestTargetTokens moves the decoder's length alone, which decides the logits.
+func TestTargetTokens(t *testing.T) {
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "t5"}`)}, Training: Training{MicroBatch: 4, SequenceLength: 512, Precision: PrecisionFP32}}
+	same := mustEstimate(t, Input{Job: job})
+	job.Training.TargetSequenceLength = 512
+	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != same.Peak.DeviceBytes {
+		t.Errorf("the decoder's tokens default to the encoder's: %+v and %+v", given.Peak, same.Peak)
+	}
+	job.Training.TargetSequenceLength = 128
+	short := mustEstimate(t, Input{Job: job})
+	if less := component(same, "logits_and_loss").Bytes - component(short, "logits_and_loss").Bytes; less != 4*(512-128)*32128*4*3 {
+		t.Errorf("a quarter of the target tokens takes %d bytes less of logits", less)
+	}
+	job.Model = Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 512}}
+	var bad *InvalidJobError
+	if _, err := Estimate(Input{Job: job}); !errors.As(err, &bad) || !strings.Contains(err.Error(), "/training/target_sequence_length") {
+		t.Errorf("a decoder alone has no target tokens, got %v", err)
+	}
+}
+
+// TestOnlyEager asks for attention kernels that the library does not have for T5.
+func TestOnlyEager(t *testing.T) {
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "t5"}`)}, Training: Training{MicroBatch: 1}}
+	eager := mustEstimate(t, Input{Job: job})
+	job.Training.Attention = "sdpa"
+	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != eager.Peak.DeviceBytes {
+		t.Errorf("sdpa is the library's own choice: %+v and %+v", given.Peak, eager.Peak)
+	}
+	job.Training.Attention = "flash"
+	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/training/attention") {
+		t.Errorf("flash attention was asked for by name, got %v", err)
+	}
+}
