@@ -35,11 +35,22 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
 	}
+	published, err := readPublished(".")
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
+	}
 	report := Score(cases)
 	if *markdown {
-		report.Document(stdout, *worst)
+		report.Document(stdout, published, *worst)
 	} else {
 		report.Print(stdout, false, *worst)
+		fmt.Fprintln(stdout)
+		report.PrintComponents(stdout)
+		fmt.Fprintln(stdout)
+		report.PrintRules(stdout)
+		fmt.Fprintln(stdout)
+		published.Print(stdout)
 	}
 	if broken := report.Broken(); len(broken) > 0 {
 		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
@@ -49,4 +60,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 1
 	}
 	return 0
+}
+
+// readPublished scores the published runs; root is the repository.
+func readPublished(root string) (*Published, error) {
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/measured/*.jsonl")) // the pattern is well formed
+	list, presets, err := ReadObservations(files, filepath.Join(root, "migrations/data/models.json"))
+	if err != nil {
+		return nil, err
+	}
+	return ScorePublished(list, presets), nil
 }

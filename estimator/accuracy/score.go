@@ -60,22 +60,33 @@ func Read(paths ...string) ([]Case, error) {
 }
 
 func readFile(path string) ([]Case, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var cases []Case
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
+	err := eachLine(path, func(line []byte) error {
 		var c Case
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			return nil, fmt.Errorf("%s:%d: %w", path, n, err)
+		if err := json.Unmarshal(line, &c); err != nil {
+			return err
 		}
 		cases = append(cases, c)
+		return nil
+	})
+	return cases, err
+}
+
+// eachLine calls f for every line of a file.
+func eachLine(path string, f func([]byte) error) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
 	}
-	return cases, lines.Err()
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for n := 1; lines.Scan(); n++ {
+		if err := f(lines.Bytes()); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+	}
+	return lines.Err()
 }
 
 // Row is a case with its errors, as answer / truth − 1.
@@ -84,7 +95,8 @@ type Row struct {
 	Failure                                error
 	Allocated, Reserved, Expandable, Limit float64
 	PhaseRight, ParametersRight            bool
-	LimitAbove                             bool // high_bytes without the context is at least the smallest limit
+	Components                             map[string]float64 // by name, of what was alive at the traced peak, as a share of it
+	LimitAbove                             bool               // high_bytes without the context is at least the smallest limit
 }
 
 // Report is all rows.
@@ -113,6 +125,12 @@ func Score(cases []Case) *Report {
 		row.PhaseRight = res.Peak.Phase == c.Truth.Phase
 		row.ParametersRight = res.Model.Parameters == c.Truth.Parameters &&
 			(c.Truth.Trainable == 0 || res.Model.TrainableParameters == c.Truth.Trainable)
+		if c.Truth.ComponentsExact {
+			row.Components = map[string]float64{}
+			for _, k := range res.Components {
+				row.Components[k.Name] = float64(k.Bytes-c.Truth.ByComponent[k.Name]) / float64(c.Truth.AllocatedBytes)
+			}
+		}
 		row.Limit = math.NaN()
 		if c.Truth.MinLimitBytes > 0 {
 			row.Limit = relative(res.Peak.MinimumLimitBytes, c.Truth.MinLimitBytes)
