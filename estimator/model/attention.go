@@ -35,6 +35,19 @@ func (m *decoder) projectEach(t *step.Tape, l *decoderLayer, w *around, x step.T
 	return q, k, v
 }
 
+// projectThenNorm is q_proj, k_proj and v_proj, and then the norms of queries and keys.
+func (m *decoder) projectThenNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
+	c := m.copies(t, w)
+	q = t.Heads(l.q.forward(t, x), c.query)
+	k = t.Heads(l.k.forward(t, x), c.key)
+	v = t.Heads(l.v.forward(t, x), c.value)
+	qn := m.normalize(l.qNorm, t, q)
+	t.Drop(q)
+	kn := m.normalize(l.kNorm, t, k)
+	t.Drop(k)
+	return qn, kn, v
+}
+
 // rotate is apply_rotary_pos_emb.
 func rotate(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 	return t.Rotary(q, w.cos, w.sin), t.Rotary(k, w.cos, w.sin)

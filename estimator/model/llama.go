@@ -3,7 +3,10 @@ package model
 import "github.com/vramplan/vramplan/estimator/step"
 
 // llama reads the keys that most decoders share.
-func (c *config) llama(a *Architecture) {
+func (c *config) llama(a *Architecture) { c.decoder(a, "hidden_act") }
+
+// decoder is llama for a family that calls its activation by another name.
+func (c *config) decoder(a *Architecture, activation string) {
 	a.Layers = c.integer("num_hidden_layers", maxLayers)
 	a.Hidden = c.integer("hidden_size", maxWidth)
 	a.Heads = c.integer("num_attention_heads", maxWidth)
@@ -16,7 +19,7 @@ func (c *config) llama(a *Architecture) {
 	a.FFN = c.integer("intermediate_size", maxRows)
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
-	a.Activation = c.activation("hidden_act", "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+	a.Activation = c.activation(activation, "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
 	a.AttentionDropout = c.probability("attention_dropout")
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 	a.Gated, a.Rotary = true, true
