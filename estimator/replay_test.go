@@ -151,7 +151,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom", "t5"}).Draw(t, "family")
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text"}).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -179,8 +179,10 @@ func randomJob(t *rapid.T) Job {
 	config := map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads * groups, "num_key_value_heads": heads,
 		"hidden_size": heads * groups * dim, "head_dim": dim, "intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab,
 		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "use_cache": rapid.Bool().Draw(t, "use_cache"), "attention_dropout": dropout}
-	if family == "mistral" {
+	switch family {
+	case "mistral", "gemma2", "gemma3_text":
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
+		config["sliding_window_pattern"] = rapid.Int64Range(1, 6).Draw(t, "pattern")
 	}
 	job.Model.HFConfig = marshal(t, config)
 	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}

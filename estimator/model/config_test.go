@@ -26,6 +26,8 @@ func TestClassDefaults(t *testing.T) {
 		{`{"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b", "2": "c"}}`, 109_484_547},
 		{`{"model_type": "bert", "architectures": ["BertForMaskedLM"], "tie_word_embeddings": false}`, 132_955_194},
 		{`{"model_type": "gemma"}`, 8_537_680_896},
+		{`{"model_type": "gemma2"}`, 2_614_341_888},
+		{`{"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 262144}`, 999_885_952},
 		{`{"model_type": "llama"}`, 6_738_415_616},
 		{`{"model_type": "t5"}`, 60_506_624},
 		{`{"model_type": "mistral"}`, 7_241_732_096},
@@ -115,4 +117,41 @@ func FuzzFromHF(f *testing.F) {
 			t.Errorf("%d parameters from %q", n, config)
 		}
 	})
+}
+
+// TestLayerTypes finds the shortest pattern of the layers with a window.
+func TestLayerTypes(t *testing.T) {
+	for _, c := range []struct {
+		config string
+		unit   int64
+		slides []bool // the first layers
+	}{
+		{`{"model_type": "gemma2"}`, 2, []bool{true, false, true}},
+		{`{"model_type": "gemma3_text"}`, 6, []bool{true, true, true, true, true, false, true}},
+		{`{"model_type": "gemma3_text", "sliding_window_pattern": 1}`, 1, []bool{false, false}},
+		{`{"model_type": "gemma2", "num_hidden_layers": 3, "layer_types": ["full_attention", "full_attention", "sliding_attention"]}`, 3, []bool{false, false, true}},
+	} {
+		a, err := read(t, c.config)
+		if err != nil {
+			t.Errorf("%s: %v", c.config, err)
+			continue
+		}
+		if got := a.UnitLayers(); got != c.unit {
+			t.Errorf("%s: a unit is %d layers, want %d", c.config, got, c.unit)
+		}
+		for i, want := range c.slides {
+			if got := a.slides(int64(i)); got != want {
+				t.Errorf("%s: layer %d slides: %t", c.config, i, got)
+			}
+		}
+	}
+	for _, config := range []string{
+		`{"model_type": "gemma2", "layer_types": "full_attention"}`, `{"model_type": "gemma2", "layer_types": ["full_attention"]}`,
+		`{"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`, `{"model_type": "gemma2", "sliding_window": null}`,
+		`{"model_type": "gemma2", "attn_logit_softcapping": "50"}`, `{"model_type": "gemma3_text", "use_bidirectional_attention": true}`,
+	} {
+		if _, err := read(t, config); err == nil {
+			t.Errorf("%s is accepted", config)
+		}
+	}
 }

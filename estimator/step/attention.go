@@ -239,7 +239,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	o := t.op(q, k, v).save(saved[:ns]...)
 	if o.i != none {
 		delta := b * h.Query * n * 4
-		workspace := b * h.Query * efficientWorkspace(n, h.Dim, q.dtype, t.Recipe.ComputeCapability)
+		workspace := b * h.Query * efficientWorkspace(n, h.Dim, b*h.Query, q.dtype, t.Recipe.ComputeCapability)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
 		if q.dtype.Half() {
 			o.alloc(5, delta, LabelAttentionScratch)
@@ -266,9 +266,10 @@ const maxRegisterHead = 128
 const maskAlignment = 8
 
 // efficientWorkspace is, for one head, what the backward of memory-efficient attention sums gradients in:
-// float32 tiles of dq with a lock each, and beyond 128 elements a head in half precision tiles of dk and dv too.
+// float32 tiles of dq with a lock each, and beyond 128 elements a head in half precision tiles of dk and dv too, for as
+// many parts of the keys as run at a time.
 // The tile shapes were read off PyTorch 2.9 for heads of 32 to 256 elements and 64 to 1,000 tokens.
-func efficientWorkspace(n, dim int64, d DType, capability int) int64 {
+func efficientWorkspace(n, dim, heads int64, d DType, capability int) int64 {
 	const lock, ampere = 16, 80
 	tile := func(rows, cols int64) int64 { return ceilDiv(n, rows) * ceilDiv(dim, cols) * (rows*cols*4 + lock) }
 	old := capability < ampere
@@ -280,7 +281,9 @@ func efficientWorkspace(n, dim int64, d DType, capability int) int64 {
 	case dim <= 128:
 		return tile(128, 128)
 	}
-	return tile(128, 64) + 2*roundUp(n, 64)*roundUp(dim, 128)*4
+	const keys, enough = 64, 200 // of a part, and heads for one part each
+	parts := min(ceilDiv(n, keys), max(enough/heads, 1))
+	return tile(128, 64) + 2*parts*keys*roundUp(dim, 128)*4
 }
 
 // mathAttention is the formula written out inside scaled_dot_product_attention, in float32, with
