@@ -151,7 +151,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text"}).Draw(t, "family")
+	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere"}).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -183,6 +183,10 @@ func randomJob(t *rapid.T) Job {
 	case "mistral", "gemma2", "gemma3_text":
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
 		config["sliding_window_pattern"] = rapid.Int64Range(1, 6).Draw(t, "pattern")
+	case "cohere":
+		config["use_qk_norm"] = rapid.Bool().Draw(t, "qk_norm")
+	case "olmo":
+		config["clip_qkv"] = rapid.SampledFrom([]any{nil, 8.0}).Draw(t, "clip_qkv")
 	}
 	job.Model.HFConfig = marshal(t, config)
 	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}

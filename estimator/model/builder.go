@@ -148,6 +148,12 @@ func (m norm) layer(t *step.Tape, x step.T) step.T { return t.LayerNorm(x, m.w, 
 // rms is the RMSNorm that transformers writes in Python for Llama.
 func (m norm) rms(t *step.Tape, x step.T) step.T { return t.RMSNorm(x, m.w) }
 
+// wide is Olmo2RMSNorm.
+func (m norm) wide(t *step.Tape, x step.T) step.T { return t.WideRMSNorm(x, m.w) }
+
+// cohere is CohereLayerNorm.
+func (m norm) cohere(t *step.Tape, x step.T) step.T { return t.CohereLayerNorm(x, m.w, m.w.Rows) }
+
 // gemma is GemmaRMSNorm.
 func (m norm) gemma(t *step.Tape, x step.T) step.T { return t.GemmaRMSNorm(x, m.w) }
 

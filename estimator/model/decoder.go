@@ -33,6 +33,10 @@ type traits struct {
 	scaleEmbedding embeddingScale
 	// softCap bounds the scores of eager attention by a tanh.
 	softCap bool
+	// scaleBranches multiplies what attention and MLP add to the residual stream (Granite).
+	scaleBranches bool
+	// clip clamps queries, keys and values (OLMo).
+	clip bool
 	// wideTables leaves cosines and sines in float32.
 	wideTables bool
 	// localTables gives the layers with a window rotary tables of their own.

@@ -115,8 +115,7 @@ func (m *decoder) preNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) st
 	attn, probabilities := m.attention(t, l, w, h)
 	t.Drop(h)
 	t.In(step.PartNorm)
-	middle := t.Add(x, attn, step.LabelResidual)
-	t.Drop(attn)
+	middle := m.addBranch(t, x, attn)
 
 	h = m.normalize(l.postAttentionNorm, t, middle)
 	t.In(step.PartMLP)
@@ -134,11 +133,23 @@ func (m *decoder) preNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) st
 	}
 	t.Drop(h)
 	t.In(step.PartNorm)
-	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(mlp)
+	y := m.addBranch(t, middle, mlp)
 	t.Drop(middle)
 	if second != nil {
 		t.Drop(*second)
 	}
+	return y
+}
+
+// addBranch adds what attention or MLP made to the residual stream. It takes over the branch.
+func (m *decoder) addBranch(t *step.Tape, residual, branch step.T) step.T {
+	scaled := t.Hold(branch)
+	if m.scaleBranches {
+		t.Drop(scaled)
+		scaled = t.MulScalar(branch, step.LabelResidual)
+	}
+	y := t.Add(residual, scaled, step.LabelResidual)
+	t.Drop(scaled)
+	t.Drop(branch)
 	return y
 }

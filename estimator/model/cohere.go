@@ -1,0 +1,81 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// Cohere: one norm for attention and MLP, which run side by side, and scaled logits.
+// Source: transformers/models/cohere/modeling_cohere.py, configuration_cohere.py, 4.57.
+var cohereFamily = family{keys: commonKeys, build: buildCohere, preset: llamaPreset,
+	defaults: map[string]any{
+		"vocab_size": 256000.0, "hidden_size": 8192.0, "intermediate_size": 22528.0, "num_hidden_layers": 40.0,
+		"num_attention_heads": 64.0, "hidden_act": "silu", "max_position_embeddings": 8192.0, "use_cache": true,
+		"tie_word_embeddings": true, "attention_bias": false, "attention_dropout": 0.0, "use_qk_norm": false},
+	read: func(c *config, a *Architecture) {
+		c.llama(a)
+		a.QKVBias = c.boolean("attention_bias")
+		a.OutBias = a.QKVBias
+		a.QKNorm = c.boolean("use_qk_norm")
+	}}
+
+func buildCohere(b *builder) step.Network {
+	with := likeLlama()
+	with.declare, with.block, with.project = declareCohere, (*decoder).parallel, (*decoder).projectCohere
+	with.normalize, with.rotate, with.scaleLogits = norm.cohere, rotateWide, (*step.Tape).ScaleLogits
+	return b.decoder(with)
+}
+
+// declareCohere lists the modules of CohereDecoderLayer. The norms of queries and keys have a gain for every head.
+func declareCohere(b *builder, l *decoderLayer) {
+	a := b.a
+	b.attention(l)
+	if a.QKNorm {
+		l.qNorm = b.norm("self_attn.q_norm", a.Heads*a.HeadDim, false)
+		l.kNorm = b.norm("self_attn.k_norm", a.KVHeads*a.HeadDim, false)
+	}
+	b.mlp(l)
+	l.inputNorm = b.norm("input_layernorm", a.Hidden, false)
+}
+
+// projectCohere is q_proj, k_proj and v_proj, and then the norms of queries and keys over each head.
+func (m *decoder) projectCohere(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
+	c := m.copies(t, w)
+	q, k, v = t.Heads(l.q.forward(t, x), c.query), t.Heads(l.k.forward(t, x), c.key), t.Heads(l.v.forward(t, x), c.value)
+	if m.a.QKNorm {
+		qn := t.CohereLayerNorm(q, l.qNorm.w, m.a.HeadDim)
+		t.Drop(q)
+		kn := t.CohereLayerNorm(k, l.kNorm.w, m.a.HeadDim)
+		t.Drop(k)
+		q, k = qn, kn
+	}
+	return q, k, v
+}
+
+// rotateWide is Cohere's apply_rotary_pos_emb: in float32, and cast back.
+func rotateWide(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
+	qf, kf := t.Float(q, step.LabelRotary), t.Float(k, step.LabelRotary)
+	qw, kw := rotate(t, qf, kf, w)
+	qr, kr = t.Cast(qw, q.Dtype(), step.LabelRotary), t.Cast(kw, q.Dtype(), step.LabelRotary)
+	for _, x := range [...]step.T{qf, kf, qw, kw} {
+		t.Drop(x)
+	}
+	return qr, kr
+}
+
+// parallel is x + self_attn(h) + mlp(h) with h = input_layernorm(x).
+func (m *decoder) parallel(t *step.Tape, l *decoderLayer, w *around, x step.T) step.T {
+	t.In(step.PartNorm)
+	h := m.normalize(l.inputNorm, t, x)
+	t.In(step.PartAttention)
+	attn, probabilities := m.attention(t, l, w, h)
+	t.In(step.PartMLP)
+	mlp := m.mlp(t, l, h)
+	t.In(step.PartNorm)
+	sum := t.Add(x, attn, step.LabelResidual)
+	y := t.Add(sum, mlp, step.LabelResidual)
+	for _, local := range [...]step.T{sum, h, attn, mlp} {
+		t.Drop(local)
+	}
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
+	return y
+}
