@@ -82,7 +82,7 @@ func (m *decoder) projectAll(t *step.Tape, l *decoderLayer, w *around, x step.T)
 	}
 	q, k, v = normed(l.q, l.qNorm), normed(l.k, l.kNorm), l.v.forward(t, x)
 	if m.clip {
-		q, k, v = t.Clamp(q), t.Clamp(k), t.Clamp(v)
+		q, k, v = t.ClampInPlace(q), t.ClampInPlace(k), t.ClampInPlace(v)
 	}
 	return t.Heads(q, c.query), t.Heads(k, c.key), t.Heads(v, c.value)
 }

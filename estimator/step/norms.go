@@ -84,8 +84,8 @@ func (t *Tape) SubRows(x, rows T, l Label) T {
 	return o.out(y, 0)
 }
 
-// Clamp is x.clamp_(min, max) in place, which keeps a copy of what it overwrites. It takes over x.
-func (t *Tape) Clamp(x T) T {
+// ClampInPlace is x.clamp_(min, max), which keeps a copy of what it overwrites. It takes over x.
+func (t *Tape) ClampInPlace(x T) T {
 	if !t.grads(x) {
 		return x
 	}
