@@ -9,19 +9,11 @@ import (
 // dtypes are the types that a job can name.
 var dtypes = map[string]step.DType{"fp32": step.F32, "bf16": step.BF16, "fp16": step.F16}
 
-// quantisation is how the job's base is quantised.
-func quantisation(l *LoRA) step.Quantisation {
-	switch l.BasePrecision {
-	case "nf4":
-		if l.DoubleQuantization {
-			return step.NF4Double
-		}
-		return step.NF4
-	case "int8", "gptq-int4", "gptq-int8": // the latter are refused
-		return step.Int8
-	}
-	return step.NotQuantised
-}
+// quantisations are the types of a base in integers.
+var quantisations = map[string]step.Quantisation{"nf4": step.NF4, "int8": step.Int8, "gptq-int4": step.GPTQ4, "gptq-int8": step.GPTQ8}
+
+// upcasts are the frameworks whose users prepare a quantised model with peft's prepare_model_for_kbit_training.
+var upcasts = map[string]bool{"hf-trainer": true, "trl": true, "pytorch": true, "accelerate": true, "axolotl": true}
 
 // lora puts adapters on the model, whose own parameters are frozen then and stored in a type of their own.
 func (r *resolved) lora(t *Training, errs *invalid.List) {
@@ -49,21 +41,27 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 }
 
 // base is the type of the frozen model: that of the computation where the job does not say, which is also what a
-// quantised base is loaded in. A quantised one is upcast unless the job says that it is not.
+// quantised base is loaded in. One that bitsandbytes quantised is upcast where the framework's users do so.
 func (r *resolved) base(l *LoRA, adapters *model.LoRA, errs *invalid.List) {
 	rc := &r.recipe
 	rc.Stored = rc.Compute
-	adapters.Base = quantisation(l)
-	upcast := adapters.Base != step.NotQuantised
-	if !upcast {
+	adapters.Base = quantisations[l.BasePrecision]
+	upcast := false
+	switch adapters.Base {
+	case step.NotQuantised:
 		rc.Stored = named(l.BasePrecision, rc.Compute, "/training/lora/base_precision", errs)
+	case step.NF4, step.Int8:
+		upcast = upcasts[r.framework]
+	}
+	if l.DoubleQuantization {
+		adapters.Base = step.NF4Double
 	}
 	adapters.Half = rc.Stored
-	if l.UpcastBase != nil {
+	if l.UpcastBase != nil && adapters.Base != step.GPTQ4 && adapters.Base != step.GPTQ8 {
 		upcast = *l.UpcastBase
 	}
-	if upcast {
-		rc.Stored = step.F32 // prepare_model_for_kbit_training casts every parameter in half precision
+	if upcast { // prepare_model_for_kbit_training casts every parameter in half precision, but for a GPTQ model
+		rc.Stored = step.F32
 	}
 	if !rc.Autocast {
 		rc.Compute = rc.Stored
@@ -95,10 +93,6 @@ func refuseLoRA(l *LoRA, errs *invalid.List) {
 	}
 	if l.DoRA {
 		refuse("dora", "DoRA is")
-	}
-	switch l.BasePrecision {
-	case "gptq-int4", "gptq-int8":
-		errs.Add("/training/lora/base_precision", "unsupported", "a base in %s is not modelled yet; nf4, int8, fp32, bf16 and fp16 are", l.BasePrecision)
 	}
 	if l.DoubleQuantization && l.BasePrecision != "nf4" {
 		errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to a base in nf4, here it is %q", l.BasePrecision)

@@ -53,7 +53,6 @@ func TestLoRARefused(t *testing.T) {
 		"an unknown adapter type":      {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
 		"an unknown base":              {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
 		"double quantization of bf16":  {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true}, at + "/double_quantization"},
-		"a base that GPTQ quantised":   {llamaConfig, LoRA{Rank: 8, BasePrecision: "gptq-int4"}, at + "/base_precision"},
 		"weight decomposition":         {llamaConfig, LoRA{Rank: 8, DoRA: true}, at + "/dora"},
 		"modules that are trained too": {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head"}}, at + "/modules_to_save"},
 	} {
@@ -102,6 +101,8 @@ func TestQuantisedBase(t *testing.T) {
 		"nf4, not upcast":     {LoRA{BasePrecision: "nf4", UpcastBase: new(false)}, square/2 + 4*square/64 + 512, up/2 + 4*up/64 + 512 + 384, 2},
 		"double quantization": {LoRA{BasePrecision: "nf4", DoubleQuantization: true}, square/2 + 3*512 + 512 + 1024, up/2 + 3*512 + 512 + 1024, 4},
 		"int8":                {LoRA{BasePrecision: "int8"}, square + 512, up + 1024, 4},
+		"gptq-int4":           {LoRA{BasePrecision: "gptq-int4"}, square/2 + 3*512, up/2 + 3*512, 2},
+		"gptq-int8":           {LoRA{BasePrecision: "gptq-int8", UpcastBase: new(true)}, square + 3*512, up + 3*512, 2},
 		"int8, not upcast":    {LoRA{BasePrecision: "int8", UpcastBase: new(false)}, square + 512, up + 1024, 2},
 	} {
 		t.Run(name, func(t *testing.T) {

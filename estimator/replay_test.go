@@ -208,7 +208,7 @@ func randomLoRA(t *rapid.T, modules ...string) *LoRA {
 		return nil
 	}
 	dtype := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16"})
-	base := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16", "nf4", "int8"}).Draw(t, "base_precision")
+	base := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16", "nf4", "int8", "gptq-int4", "gptq-int8"}).Draw(t, "base_precision")
 	upcast := rapid.SampledFrom([]*bool{nil, new(false), new(true)}).Draw(t, "upcast_base")
 	return &LoRA{
 		Rank:          rapid.Int64Range(1, 70).Draw(t, "rank"),

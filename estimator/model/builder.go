@@ -125,10 +125,11 @@ func (m linear) forward(t *step.Tape, x step.T) step.T {
 // base is the layer without its adapter.
 func (m linear) base(t *step.Tape, x step.T) step.T {
 	switch m.quantised {
-	case step.NF4, step.NF4Double:
-		return t.Linear4bit(x, m.w, m.b, m.quantised == step.NF4Double)
+	case step.NotQuantised:
 	case step.Int8:
 		return t.Linear8bit(x, m.w)
+	default:
+		return t.LinearPacked(x, m.w, m.b, m.quantised == step.NF4Double)
 	}
 	if m.transposed {
 		return t.Conv1D(x, m.w, m.b, step.LabelLinear)

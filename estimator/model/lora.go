@@ -46,13 +46,12 @@ func (l *LoRA) adding() step.Loading {
 	switch l.Base {
 	case step.NotQuantised:
 		return step.LoadedAsStored
-	case step.Int8:
-		return step.Added
+	case step.NF4, step.NF4Double:
+		if l.Half != step.F32 {
+			return step.AddedInHalf
+		}
 	}
-	if l.Half == step.F32 {
-		return step.Added
-	}
-	return step.AddedInHalf
+	return step.Added
 }
 
 // AllLinear is the target that stands for every linear layer of the model but its head.
@@ -149,20 +148,21 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 
 // forward is the layer with its adapter.
 func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
-	if base.quantised != step.NotQuantised {
-		return m.besideQuantised(t, base, x)
+	switch base.quantised {
+	case step.NotQuantised, step.GPTQ4, step.GPTQ8:
+		return m.beside(t, base, x)
 	}
-	return m.beside(t, base, x)
+	return m.besideQuantised(t, base, x)
 }
 
 // beside is peft's lora.Linear: base(x) + lora_B(lora_A(dropout(x)))·scaling, with x in the adapter's type and the
 // result in the base's.
-// Source: peft/tuners/lora/layer.py (Linear.forward), 0.21.
+// Sources: peft/tuners/lora/layer.py (Linear.forward), gptq.py, 0.21.
 func (m *adapter) beside(t *step.Tape, base linear, x step.T) step.T {
 	result := base.base(t, x)
 	d := result.Dtype()
 	x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
-	delta := m.delta(t, x)
+	delta := m.delta(t, x, base.matrix)
 	sum := t.Add(result, delta, step.LabelLinear)
 	t.Drop(delta)
 	t.Drop(result)
@@ -187,7 +187,7 @@ func (m *adapter) besideQuantised(t *step.Tape, base linear, x step.T) step.T {
 	} else {
 		x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
 	}
-	delta := m.delta(t, x)
+	delta := m.delta(t, x, base.matrix)
 	if !t.Recipe.Autocast {
 		back := t.Cast(delta, result.Dtype(), step.LabelAdapter)
 		t.Drop(delta)
@@ -200,12 +200,16 @@ func (m *adapter) besideQuantised(t *step.Tape, base linear, x step.T) step.T {
 	return y
 }
 
-// delta is lora_B(lora_A(dropout(x)))·scaling.
-func (m *adapter) delta(t *step.Tape, x step.T) step.T {
+// delta is lora_B(lora_A(dropout(x)))·scaling; matrix says that x is a matrix and no batch of sequences.
+func (m *adapter) delta(t *step.Tape, x step.T, matrix bool) step.T {
+	linear := t.Linear
+	if matrix {
+		linear = t.LinearMatrix
+	}
 	dropped := t.Dropout(x, m.dropout)
-	low := t.Linear(dropped, m.down, step.NoWeight, step.LabelAdapter)
+	low := linear(dropped, m.down, step.NoWeight, step.LabelAdapter)
 	t.Drop(dropped)
-	up := t.Linear(low, m.up, step.NoWeight, step.LabelAdapter)
+	up := linear(low, m.up, step.NoWeight, step.LabelAdapter)
 	t.Drop(low)
 	y := t.MulScalar(up, step.LabelAdapter)
 	t.Drop(up)

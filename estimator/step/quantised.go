@@ -1,15 +1,21 @@
 package step
 
-// Quantisation is how bitsandbytes stores the weight of a frozen linear layer.
+// Quantisation is how bitsandbytes or GPTQ stores the weight of a frozen linear layer.
 type Quantisation uint8
 
-// The quantisations. NF4Double quantises the scales of NF4 once more; Int8 is LLM.int8().
+// The quantisations. NF4Double quantises the scales of NF4 once more; Int8 is LLM.int8(); GPTQ packs 4 or 8 bits
+// a weight.
 const (
 	NotQuantised Quantisation = iota
 	NF4
 	NF4Double
 	Int8
+	GPTQ4
+	GPTQ8
 )
+
+// gptqGroup is how many rows of a GPTQ weight share their scales: the group size of most checkpoints.
+const gptqGroup = 128
 
 // What bitsandbytes shares out: 64 weights have a scale, 256 scales a scale of their own.
 // Source: bitsandbytes/functional.py (quantize_4bit), 0.48.
@@ -40,6 +46,16 @@ func (p *Parameter) tensors(f func(bytes int64)) {
 	case Int8:
 		f(4 * p.Rows)
 		f(p.Numel)
+	case GPTQ4, GPTQ8: // packed weights, packed zero points, scales in half precision, and the group of each row
+		perByte := int64(1)
+		if p.Quantised == GPTQ4 {
+			perByte = 2
+		}
+		groups := ceilDiv(p.Cols, gptqGroup) * p.Rows
+		f(ceilDiv(p.Numel, perByte))
+		f(ceilDiv(groups, perByte))
+		f(2 * groups)
+		f(4 * p.Cols)
 	default:
 		f(p.bytes())
 	}
@@ -56,9 +72,14 @@ func (p Parameters) nested() bool {
 }
 
 // pack moves a weight to the GPU as it was loaded and quantises it there; first says that it is the first one.
+// A GPTQ weight comes packed.
 // Sources: bitsandbytes/nn/modules.py (Params4bit._quantize, Int8Params.cuda), functional.py (quantize_4bit,
 // get_4bit_type), 0.48.
 func (p *Parameter) pack(heap Heap, first bool) {
+	if p.Quantised == GPTQ4 || p.Quantised == GPTQ8 {
+		p.tensors(func(bytes int64) { heap.Alloc(bytes) })
+		return
+	}
 	half := heap.Alloc(p.bytes())
 	if p.Quantised == Int8 {
 		p.tensors(func(bytes int64) { heap.Alloc(bytes) })
@@ -87,10 +108,11 @@ func (p *Parameter) pack(heap Heap, first bool) {
 	heap.Free(half)
 }
 
-// Linear4bit is bitsandbytes' Linear4bit: w is dequantised for the product and again in backward, so that nothing
+// LinearPacked is bitsandbytes' Linear4bit and, without nested scales, GPTQ's TritonV2QuantLinear: w is dequantised for the product and again in backward, so that nothing
 // but w is kept. Input and bias go to the type that w is dequantised to, and the output back to the input's.
-// Sources: bitsandbytes/nn/modules.py (Linear4bit.forward), autograd/_functions.py (MatMul4Bit), 0.48.
-func (t *Tape) Linear4bit(x T, w, b Weight, nested bool) T {
+// Sources: bitsandbytes/nn/modules.py (Linear4bit.forward), autograd/_functions.py (MatMul4Bit), 0.48;
+// gptqmodel/nn_modules/qlinear/tritonv2.py, triton_utils/dequant.py (QuantLinearFunction), which was not traced.
+func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	weight := t.Parameter(w)
 	input := t.Cast(x, weight.dtype, LabelCast)
 	bias := T{storage: none}
