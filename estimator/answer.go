@@ -41,7 +41,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 		res.Timeline = r.timeline(run)
 	}
 	if in.Tensors {
-		res.Tensors = tensorsOf(&l.Peak)
+		res.Tensors = r.tensors(&l.Peak)
 	}
 	return res
 }
@@ -192,6 +192,12 @@ func dtypeName(d step.DType) string {
 		return "bf16"
 	case step.F16:
 		return "fp16"
+	case step.F64:
+		return "fp64"
+	case step.I64:
+		return "int64"
+	case step.Bool:
+		return "bool"
 	}
 	return "other"
 }
@@ -231,16 +237,4 @@ func (r *resolved) timeline(run *run) []TimelineEvent {
 	return append(list,
 		TimelineEvent{Phase: "optimizer", Event: "most in the optimizer step", AllocatedBytes: l.Largest[step.StageOptimizer]},
 		TimelineEvent{Phase: "optimizer", Event: "gradients set to None", AllocatedBytes: l.Steady})
-}
-
-func tensorsOf(m *step.Moment) []Tensor {
-	list := make([]Tensor, 0, len(m.Tensors))
-	for _, t := range m.Tensors {
-		name := t.Label.String()
-		if t.Component == step.Activations && t.Layers {
-			name = partNames[t.Part] + ": " + name
-		}
-		list = append(list, Tensor{Name: name, Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count})
-	}
-	return list
 }

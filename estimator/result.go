@@ -106,10 +106,15 @@ type TimelineEvent struct {
 	AllocatedBytes int64  `json:"allocated_bytes"`
 }
 
-// Tensor is one tensor that is alive at the peak.
+// Tensor is Count tensors of one kind and size that are alive at the peak.
 type Tensor struct {
 	Name      string `json:"name"`
 	Component string `json:"component"`
-	Bytes     int64  `json:"bytes"`
-	Count     int64  `json:"count"`
+	// Shape is in the sizes of the job, such as "16 × 1024 × 3072"; empty, like Dtype, for memory without a type.
+	Shape string `json:"shape,omitempty"`
+	Dtype string `json:"dtype,omitempty"`
+	Bytes int64  `json:"bytes"`
+	Count int64  `json:"count"`
+	// Text is all of it in a line.
+	Text string `json:"text"`
 }

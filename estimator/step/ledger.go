@@ -73,6 +73,11 @@ type Span struct {
 
 // LiveTensor is Count tensors of the same kind and size that are alive at a moment.
 type LiveTensor struct {
+	// Name is that of the parameter; empty for other tensors.
+	Name string
+	// Dtype is the type of its elements where Typed says that it is known.
+	Dtype     DType
+	Typed     bool
 	Label     Label
 	Component Component
 	Part      Part
@@ -192,14 +197,16 @@ func (l *Ledger) tensors() []LiveTensor {
 	}
 	for i, n := range l.counts {
 		s := &l.session.Program.Slots[i]
-		add(LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes}, n)
+		add(LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes, Dtype: s.Dtype, Typed: s.Typed}, n)
 	}
 	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
 		label := LabelParameter
 		if p.Buffer {
 			label = LabelBuffer
 		}
-		p.tensors(func(bytes int64) { add(LiveTensor{Label: label, Component: Weights, Bytes: bytes}, times) })
+		p.tensors(func(bytes int64) {
+			add(LiveTensor{Name: p.Name, Label: label, Component: Weights, Bytes: bytes, Dtype: p.Dtype, Typed: bytes == p.Numel*p.Dtype.Size()}, times)
+		})
 	})
 	if l.session.Parameters.nested() {
 		add(LiveTensor{Label: LabelBuffer, Component: Weights, Bytes: dynamicCode}, 1)

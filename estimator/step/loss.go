@@ -30,7 +30,9 @@ func (t *Tape) CrossEntropy(logits, targets T) T {
 
 // wide is a tensor as wide as the vocabulary.
 func (t *Tape) wide(numel int64, d DType, l Label) T {
-	return T{storage: t.alloc(numel*d.Size(), LogitsAndLoss, l), edge: noEdge, dtype: d, numel: numel}
+	x := T{storage: t.alloc(numel*d.Size(), LogitsAndLoss, l), edge: noEdge, dtype: d, numel: numel}
+	t.typed(x)
+	return x
 }
 
 func (t *Tape) wideGradient(o op, x T) op {

@@ -121,6 +121,9 @@ type Slot struct {
 	Component Component
 	Part      Part
 	Label     Label
+	// Dtype is the type of its elements where Typed says that it is known.
+	Dtype DType
+	Typed bool
 	// Unit is the layer unit in whose forward or backward segment it was born, -1 outside.
 	Unit int32
 }
@@ -323,7 +326,17 @@ func (t *Tape) In(p Part) Part { old := t.part; t.part = p; return old }
 
 // fresh makes a forward tensor that no gradient reaches.
 func (t *Tape) fresh(numel int64, d DType, l Label) T {
-	return T{storage: t.alloc(numel*d.Size(), t.component(), l), edge: noEdge, dtype: d, numel: numel}
+	x := T{storage: t.alloc(numel*d.Size(), t.component(), l), edge: noEdge, dtype: d, numel: numel}
+	t.typed(x)
+	return x
+}
+
+// typed notes the type of x for explanations.
+func (t *Tape) typed(x T) {
+	if i := t.storages[x.storage].slot; i != none {
+		s := &t.prog.Slots[i]
+		s.Dtype, s.Typed = x.dtype, true
+	}
 }
 
 func (t *Tape) component() Component {

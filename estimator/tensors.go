@@ -1,0 +1,85 @@
+package estimator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// tensors lists what is alive at moment m, tensors of one kind and size together, largest together first.
+func (r *resolved) tensors(m *step.Moment) []Tensor {
+	list := make([]Tensor, 0, len(m.Tensors))
+	for i := range m.Tensors {
+		t := &m.Tensors[i]
+		out := Tensor{Name: tensorName(t), Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count}
+		size := Bytes(t.Bytes).String()
+		if t.Typed {
+			out.Dtype = dtypeName(t.Dtype)
+			out.Shape = r.shapeText(t)
+			size = fmt.Sprintf("%s × %d B = %s", out.Shape, t.Dtype.Size(), size)
+		}
+		out.Text = out.Name + ", " + size
+		if t.Count > 1 {
+			out.Text += fmt.Sprintf(", %d of them, %s together", t.Count, Bytes(t.Bytes*t.Count))
+		}
+		if held := holder(t, m.Backward); held != "" {
+			out.Text += ", " + held
+		}
+		list = append(list, out)
+	}
+	return list
+}
+
+// tensorName says what t is and, where it is made in the layers, in which kind of module.
+func tensorName(t *step.LiveTensor) string {
+	switch {
+	case t.Name != "":
+		return t.Label.String() + " " + t.Name
+	case t.Component == step.Gradients:
+		return step.LabelGradient.String()
+	case t.Component == step.Activations && t.Layers:
+		return partNames[t.Part] + ": " + t.Label.String()
+	}
+	return t.Label.String()
+}
+
+// holder says what keeps t alive.
+func holder(t *step.LiveTensor, backward bool) string {
+	switch {
+	case t.Component == step.Activations && t.Layers && backward:
+		return "saved for backward"
+	case t.Component == step.PrecisionCopies:
+		return "kept until its layer's backward"
+	}
+	return ""
+}
+
+// shapeText writes the shape of t in the sizes of the job where its elements are a multiple of them: B × T × width,
+// B × heads × T × T, else the number of elements.
+func (r *resolved) shapeText(t *step.LiveTensor) string {
+	b, n, h := r.shape.Batch, r.shape.Tokens, r.arch.Heads
+	elements := t.Bytes / t.Dtype.Size()
+	tokens := b * n
+	switch {
+	case t.Name != "" || elements == 0 || n < 2:
+		return grouped(elements)
+	case elements == tokens:
+		return product(b, n)
+	case elements == tokens*n:
+		return product(b, n, n)
+	case h > 1 && elements == tokens*n*h:
+		return product(b, h, n, n)
+	case elements%tokens == 0:
+		return product(b, n, elements/tokens)
+	}
+	return grouped(elements)
+}
+
+func product(sides ...int64) string {
+	text := make([]string, len(sides))
+	for i, s := range sides {
+		text[i] = fmt.Sprint(s)
+	}
+	return strings.Join(text, " × ")
+}

@@ -1,0 +1,47 @@
+package estimator
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTensorsExplainThePeak opens the peak of GPT-2 124M: every tensor says what it is, in the sizes of the job, and together
+// they are what is alive.
+func TestTensorsExplainThePeak(t *testing.T) {
+	res := mustEstimate(t, Input{Job: gpt2Job(), Tensors: true})
+	total := int64(0)
+	texts := map[string]bool{}
+	for _, x := range res.Tensors {
+		total += (x.Bytes + 511) / 512 * 512 * x.Count
+		texts[x.Text] = true
+		if x.Bytes <= 0 || x.Count <= 0 || x.Name == "" {
+			t.Errorf("%+v", x)
+		}
+	}
+	alive := int64(0)
+	for _, c := range res.Components {
+		if c.Name != "allocator" && c.Name != "cuda_context" {
+			alive += c.Bytes
+		}
+	}
+	if total != alive {
+		t.Errorf("the tensors take %d bytes, the components %d", total, alive)
+	}
+	for _, want := range []string{
+		"logits, 16 × 1024 × 50304 × 2 B = 1572.0 MiB",
+		"mlp: output of a linear layer, 16 × 1024 × 3072 × 2 B = 96.0 MiB, 12 of them, 1152.0 MiB together, saved for backward",
+		"parameter attn.c_attn, 1,769,472 × 4 B = 6.8 MiB, 12 of them, 81.0 MiB together",
+	} {
+		if !texts[want] {
+			t.Errorf("%q is missing from\n%s", want, strings.Join(keys(texts), "\n"))
+		}
+	}
+}
+
+func keys(m map[string]bool) []string {
+	var list []string
+	for k := range m {
+		list = append(list, k)
+	}
+	return list
+}
