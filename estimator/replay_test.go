@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"compress/gzip"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -151,7 +152,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom([]string{"nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "gpt_neox", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere"}).Draw(t, "family")
+	family := rapid.SampledFrom(append(slices.Sorted(maps.Keys(rotaryDecoders)), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -190,7 +191,7 @@ func randomJob(t *rapid.T) Job {
 	}
 	job.Model.HFConfig = marshal(t, config)
 	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
-	if draw, ok := partialRotary[family]; ok {
+	if draw, ok := rotaryDecoders[family]; ok {
 		modules = draw(t, config, dropout)
 		job.Model.HFConfig = marshal(t, config)
 	}

@@ -73,6 +73,11 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 	y, probabilities := m.scores(t, w, q, k, v)
 	out := l.out.forward(t, y)
 	t.Drop(y)
+	if m.drops {
+		dropped := t.Dropout(out, m.a.ResidualDropout)
+		t.Drop(out)
+		out = dropped
+	}
 	t.Drop(q)
 	t.Drop(k)
 	t.Drop(v)
@@ -97,7 +102,10 @@ func (m *decoder) scores(t *step.Tape, w *around, q, k, v step.T) (step.T, *step
 	return t.TokensFirst(y, heads, w.mask != nil), nil
 }
 
-// mlp is the gated MLP.
+// mlp is the gated MLP, or one without a gate where the family has none.
 func (m *decoder) mlp(t *step.Tape, l *decoderLayer, x step.T) step.T {
+	if !m.a.Gated {
+		return m.plainMLP(t, l, x)
+	}
 	return gatedMLP{l.gate, l.up, l.down}.forward(t, m.a, x)
 }

@@ -43,6 +43,10 @@ type traits struct {
 	localTables bool
 	// plainNorms says that the norms have no parameters.
 	plainNorms bool
+	// normBias gives the norms a bias.
+	normBias bool
+	// drops drops out the embeddings, and the outputs of attention and MLP inside these modules.
+	drops bool
 }
 
 // likeLlama are Llama's own traits.
@@ -73,6 +77,7 @@ type decoderLayer struct {
 	q, k, v, out                            linear
 	qNorm, kNorm                            norm
 	gate, up, down                          linear
+	qkv, gateUp                             linear       // fused
 	experts                                 *sparseBlock // instead of gate, up and down
 	inputNorm, postAttentionNorm            norm
 	preFeedforwardNorm, postFeedforwardNorm norm
@@ -91,9 +96,9 @@ func (b *builder) decoder(with traits) step.Network {
 		with.declare(b, &m.layers[i])
 	})
 	if !with.plainNorms {
-		m.final = b.norm("norm", a.Hidden, false)
+		m.final = b.norm("norm", a.Hidden, with.normBias)
 	}
-	b.buffer("rotary_emb.inv_freq", a.HeadDim/2, step.F32)
+	b.buffer("rotary_emb.inv_freq", a.rotaryWidth()/2, step.F32)
 	if with.localTables {
 		b.buffer("rotary_emb_local.inv_freq", a.HeadDim/2, step.F32)
 	}
@@ -114,8 +119,12 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	embedded := m.embeddings(t, ids)
 	positions := t.Input(t.Shape.Tokens, step.I64)
 	masks := m.makeMasks(t, embedded.Dtype())
-	tables := m.makeTables(t, embedded.Dtype())
 	x := t.Hold(embedded)
+	if m.drops {
+		t.Drop(x)
+		x = t.Dropout(embedded, m.a.EmbeddingDropout)
+	}
+	tables := m.makeTables(t, embedded.Dtype())
 	if m.scaleEmbedding == scaledAsHidden {
 		t.Drop(x)
 		x = t.MulScalar(embedded, step.LabelEmbedding)
@@ -179,7 +188,7 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	if m.wideTables {
 		d = step.F32
 	}
-	m.full.cos, m.full.sin = rotaryTables(t, m.a.HeadDim, d)
+	m.full.cos, m.full.sin = rotaryTables(t, m.a.rotaryWidth(), d)
 	m.sliding.cos, m.sliding.sin = m.full.cos, m.full.sin
 	if !m.localTables {
 		return []step.T{m.full.cos, m.full.sin}

@@ -56,6 +56,9 @@ var families = map[string]*family{
 	"qwen3":       &qwen3Family,
 	"smollm3":     &smolLM3Family,
 	"t5":          &t5Family,
+	"phi":         &phiFamily,
+	"phi3":        &phi3Family,
+	"starcoder2":  &starCoder2Family,
 }
 
 // Families lists the model types that FromHF understands.

@@ -13,6 +13,14 @@ type partialRotary struct {
 // rotary is the family's own part of a.
 func (a *Architecture) rotary() *partialRotary { return a.own.(*partialRotary) }
 
+// rotaryWidth is how many elements of a head are turned.
+func (a *Architecture) rotaryWidth() int64 {
+	if p, ok := a.own.(*partialRotary); ok {
+		return p.width
+	}
+	return a.HeadDim
+}
+
 // rotaryFraction reads how many elements of a head are turned. Where the module takes that from the tables of cosines
 // and sines (tableRules), an odd number is rounded up with them.
 func (c *config) rotaryFraction(key string, a *Architecture, tableRules bool) int64 {

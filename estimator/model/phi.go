@@ -1,0 +1,168 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+var phiFamily = family{keys: commonKeys, build: buildPhi,
+	defaults: map[string]any{
+		"vocab_size": 51200.0, "hidden_size": 2048.0, "intermediate_size": 8192.0, "num_hidden_layers": 24.0,
+		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_dropout": 0.0, "hidden_act": "gelu_new",
+		"max_position_embeddings": 2048.0, "use_cache": true, "tie_word_embeddings": false, "partial_rotary_factor": 0.5,
+		"qk_layernorm": false},
+	read: func(c *config, a *Architecture) {
+		c.llama(a)
+		a.Gated, a.Rotary = false, false
+		a.EmbeddingDropout, a.ResidualDropout = c.probability("embd_pdrop"), c.probability("resid_pdrop")
+		a.QKVBias, a.OutBias, a.MLPBias, a.NormBias = true, true, true, true
+		if a.QKNorm = c.boolean("qk_layernorm"); a.QKNorm && a.HeadDim*a.Heads != a.Hidden {
+			c.errs.Add(c.pointer+"/head_dim", "conflict", "qk_layernorm is as wide as hidden_size over num_attention_heads, and head_dim is %d", a.HeadDim)
+		}
+		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, false)}
+	},
+	preset: func(p *Preset, a *Architecture) {
+		a.Activation = "gelu_new"
+		fraction := int64(50) // in percent: what the published config.json says
+		if p.ID == "microsoft/phi-2" {
+			fraction = 40
+		}
+		a.own = &partialRotary{width: a.HeadDim * fraction / 100}
+	}}
+
+// phi is transformers' PhiForCausalLM (modeling_phi.py, 4.57).
+type phi struct {
+	a           *Architecture
+	embed, head step.Weight
+	headBias    step.Weight
+	layers      []phiLayer
+	final       norm
+	mask        *step.T
+	cos, sin    step.T
+	cache       []step.T
+}
+
+type phiLayer struct {
+	q, k, v, dense, fc1, fc2 linear
+	qNorm, kNorm, inputNorm  norm
+}
+
+func buildPhi(b *builder) step.Network {
+	a, d := b.a, b.a.Hidden
+	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+	m := &phi{a: a, layers: make([]phiLayer, b.recorded)}
+	m.embed = b.embedding("embed_tokens", a.Vocabulary, d)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.q, l.k = b.linear("self_attn.q_proj", d, q, true), b.linear("self_attn.k_proj", d, kv, true)
+		l.v, l.dense = b.linear("self_attn.v_proj", d, kv, true), b.linear("self_attn.dense", q, d, true)
+		if a.QKNorm {
+			l.qNorm, l.kNorm = b.norm("self_attn.q_layernorm", a.HeadDim, true), b.norm("self_attn.k_layernorm", a.HeadDim, true)
+		}
+		l.fc1, l.fc2 = b.linear("mlp.fc1", d, a.FFN, true), b.linear("mlp.fc2", a.FFN, d, true)
+		l.inputNorm = b.norm("input_layernorm", d, true)
+	})
+	b.buffer("rotary_emb.inv_freq", a.rotary().width/2, step.F32)
+	m.final = b.norm("final_layernorm", d, true)
+	m.head = m.embed
+	if !a.Tied {
+		m.head = b.parameter("lm_head", a.Vocabulary, d)
+	}
+	m.headBias = b.parameter("lm_head.bias", a.Vocabulary, 1)
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *phi) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
+
+func (m *phi) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	m.cache = nil
+	t.In(step.PartEmbedding)
+	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	positions := t.Input(t.Shape.Tokens, step.I64)
+	m.mask = causalMask(t, 0, tokens.Dtype())
+	embedded := t.Dropout(tokens, m.a.EmbeddingDropout)
+	t.Drop(tokens)
+	m.cos, m.sin = rotaryTables(t, m.a.rotary().width, embedded.Dtype())
+
+	locals := []step.T{positions, m.cos, m.sin}
+	if m.mask != nil {
+		locals = append(locals, *m.mask)
+	}
+	x := runLayers(t, m.a, len(m.layers), t.Hold(embedded), step.Besides{Captured: locals}, m.layer)
+
+	t.In(step.PartNorm)
+	normed := m.final.layer(t, x)
+	t.Drop(x)
+	t.Drop(embedded)
+	for _, local := range locals {
+		t.Drop(local)
+	}
+	logits := t.Head(normed, m.head, m.headBias)
+	loss := t.CausalLMLoss(logits, labels)
+	t.Drop(normed)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+// layer is attention(norm(x)) + mlp(norm(x)) + x, with one norm.
+func (m *phi) layer(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	t.In(step.PartNorm)
+	h := l.inputNorm.layer(t, x)
+	t.In(step.PartAttention)
+	out, probabilities := m.attention(t, l, h)
+	attn := t.Dropout(out, m.a.ResidualDropout)
+	t.Drop(out)
+	t.In(step.PartMLP)
+	down := m.mlp(t, l, h)
+	mlp := t.Dropout(down, m.a.ResidualDropout)
+	t.Drop(down)
+	t.In(step.PartNorm)
+	both := t.Add(attn, mlp, step.LabelResidual)
+	y := t.Add(both, x, step.LabelResidual)
+	for _, local := range [...]step.T{both, h, attn, mlp} {
+		t.Drop(local)
+	}
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
+	return y
+}
+
+// attention returns its output and, where they are formed, the probabilities.
+func (m *phi) attention(t *step.Tape, l *phiLayer, x step.T) (step.T, *step.T) {
+	heads, p := m.a.geometry(), m.a.rotary()
+	several := heads.KV > 1
+	q := t.Heads(l.q.forward(t, x), heads.Query > 1)
+	k := t.Heads(l.k.forward(t, x), several)
+	v := t.Heads(l.v.forward(t, x), several && t.CopiesKVGradient(heads, m.mask != nil, t.Recipe.UseCache))
+	if m.a.QKNorm {
+		qn := t.HeadsNorm(q, l.qNorm.w, l.qNorm.b)
+		t.Drop(q)
+		kn := t.HeadsNorm(k, l.kNorm.w, l.kNorm.b)
+		t.Drop(k)
+		q, k = qn, kn
+	}
+	qs, ks := p.split(t, q, heads.Dim), p.split(t, k, heads.Dim)
+	qe, ke := t.Rotary(qs.turned, m.cos, m.sin), t.Rotary(ks.turned, m.cos, m.sin)
+	qr := t.JoinHeads(qe, qs.rest)
+	t.Drop(q)
+	kr := t.JoinHeads(ke, ks.rest)
+	t.Drop(k)
+	k, v = appendKV(t, &m.cache, kr, v)
+	y, probabilities := attend(t, m.a, m.mask, qr, k, v)
+	out := l.dense.forward(t, y)
+	for _, local := range [...]step.T{y, qr, k, v, qe, ke} {
+		t.Drop(local)
+	}
+	qs.drop(t)
+	ks.drop(t)
+	return out, probabilities
+}
+
+func (m *phi) mlp(t *step.Tape, l *phiLayer, x step.T) step.T {
+	up := l.fc1.forward(t, x)
+	act := activation(t, m.a.Activation, up)
+	t.Drop(up)
+	down := l.fc2.forward(t, act)
+	t.Drop(act)
+	return down
+}

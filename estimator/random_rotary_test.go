@@ -1,0 +1,77 @@
+package estimator
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// rotaryDecoders draws what decoders with partial rotary positions or LayerNorms read besides the usual keys, by model
+// type, and says what their linear layers are called.
+var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout float64) []string{
+	"gpt_neox": func(t *rapid.T, config map[string]any, dropout float64) []string {
+		config["rotary_pct"] = rapid.SampledFrom([]float64{0.25, 0.5, 1}).Draw(t, "rotary_pct")
+		config["use_parallel_residual"] = rapid.Bool().Draw(t, "parallel")
+		config["attention_bias"] = rapid.Bool().Draw(t, "attention_bias")
+		config["hidden_dropout"] = dropout
+		return []string{"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}
+	},
+	"phi": func(t *rapid.T, config map[string]any, dropout float64) []string {
+		delete(config, "head_dim")
+		config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "partial_rotary_factor")
+		config["qk_layernorm"] = rapid.Bool().Draw(t, "qk_layernorm")
+		config["resid_pdrop"], config["embd_pdrop"] = dropout, dropout
+		return []string{"q_proj", "k_proj", "v_proj", "dense", "fc1", "fc2"}
+	},
+	"phi3": func(t *rapid.T, config map[string]any, dropout float64) []string {
+		config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.75, 1}).Draw(t, "partial_rotary_factor")
+		config["sliding_window"] = rapid.SampledFrom([]any{nil, 100, 700}).Draw(t, "window")
+		config["resid_pdrop"] = dropout
+		return []string{"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}
+	},
+	"starcoder2": func(t *rapid.T, config map[string]any, dropout float64) []string {
+		config["use_bias"] = rapid.Bool().Draw(t, "use_bias")
+		config["sliding_window"] = rapid.SampledFrom([]any{nil, 100, 700}).Draw(t, "window")
+		config["residual_dropout"], config["embedding_dropout"] = dropout, dropout
+		return []string{"q_proj", "k_proj", "v_proj", "o_proj", "c_fc", "c_proj"}
+	},
+}
+
+// TestRotaryDecoderPresets counts the parameters of every preset of these families.
+func TestRotaryDecoderPresets(t *testing.T) {
+	data, err := os.ReadFile("../migrations/data/models.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var presets []model.Preset
+	if err := json.Unmarshal(data, &presets); err != nil {
+		t.Fatal(err)
+	}
+	checked := map[string]int{}
+	for i := range presets {
+		p := &presets[i]
+		if rotaryDecoders[p.Family] == nil {
+			continue
+		}
+		var errs invalid.List
+		a := model.FromPreset(p, "/model/preset", &errs)
+		if err := errs.Err(); err != nil {
+			t.Errorf("%s: %v", p.ID, err)
+			continue
+		}
+		if got := a.ParameterCount(); got != p.ParametersTotal {
+			t.Errorf("%s: %d parameters, published %d", p.ID, got, p.ParametersTotal)
+		}
+		checked[p.Family]++
+	}
+	want := map[string]int{"gpt_neox": 11, "phi": 2, "phi3": 5, "starcoder2": 3}
+	if diff := cmp.Diff(want, checked); diff != "" {
+		t.Errorf("presets by family (-want +got):\n%s", diff)
+	}
+}
