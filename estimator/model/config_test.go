@@ -83,8 +83,8 @@ func TestDimensions(t *testing.T) {
 	if err := errs.Err(); err != nil || a.family != &llamaFamily || !a.Generic {
 		t.Errorf("%v, %+v", err, a)
 	}
-	FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Experts: 8, NormPosition: "post"}, "/model/dimensions", &errs)
-	if err := errs.Err(); err == nil || !strings.Contains(err.Error(), "experts") || !strings.Contains(err.Error(), "norm_position") {
+	FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Position: "relative", NormsPerLayer: 3, Experts: 2, ExpertsPerToken: 3}, "/model/dimensions", &errs)
+	if err := errs.Err(); err == nil || !strings.Contains(err.Error(), "/position") || !strings.Contains(err.Error(), "takes 3 experts") {
 		t.Errorf("both have to be named, got %v", err)
 	}
 }

@@ -21,8 +21,13 @@ type experts struct {
 
 // expertsOf is a's mixture of experts, or nil.
 func expertsOf(a *Architecture) *experts {
-	e, _ := a.own.(*experts)
-	return e
+	switch own := a.own.(type) {
+	case *experts:
+		return own
+	case *block:
+		return own.experts
+	}
+	return nil
 }
 
 // in says whether a layer has a mixture of experts.

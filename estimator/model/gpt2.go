@@ -193,6 +193,8 @@ func activation(t *step.Tape, name string, x step.T) step.T {
 		return t.NewGELU(x)
 	case "relu":
 		return t.ReLU(x)
+	case "relu2":
+		return t.SquaredReLU(x)
 	case "silu":
 		return t.SiLU(x)
 	}

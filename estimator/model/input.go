@@ -41,7 +41,7 @@ type Dimensions struct {
 	ParallelResidual bool          `json:"parallel_residual,omitempty"`
 	Causal           *bool         `json:"causal,omitempty"`
 	AttentionBias    AttentionBias `json:"attention_bias,omitempty"`
-	MLPBias          bool          `json:"mlp_bias,omitempty"`
+	MLPBias          *bool         `json:"mlp_bias,omitempty"`
 	LMHeadBias       bool          `json:"lm_head_bias,omitempty"`
 	Dropout          float64       `json:"dropout,omitempty" validate:"gte=0,lt=1"`
 	Experts          int64         `json:"experts,omitempty" validate:"gte=0,lte=1000000"`
@@ -61,10 +61,11 @@ type Head struct {
 // AttentionBias is false, true (all four projections) or "qkv".
 type AttentionBias string
 
-// The values of AttentionBias; empty means none.
+// The values of AttentionBias; empty where nothing is said.
 const (
-	AttentionBiasAll AttentionBias = "all"
-	AttentionBiasQKV AttentionBias = "qkv"
+	AttentionBiasNone AttentionBias = "none"
+	AttentionBiasAll  AttentionBias = "all"
+	AttentionBiasQKV  AttentionBias = "qkv"
 )
 
 // Shorthand says that the value is a boolean or a string.
@@ -73,8 +74,10 @@ func (AttentionBias) Shorthand() []string { return []string{"bool", "string"} }
 // UnmarshalJSON accepts false, true or "qkv".
 func (a *AttentionBias) UnmarshalJSON(b []byte) error {
 	switch string(bytes.TrimSpace(b)) {
-	case "false", "null":
+	case "null":
 		*a = ""
+	case "false":
+		*a = AttentionBiasNone
 	case "true":
 		*a = AttentionBiasAll
 	case `"qkv"`:
@@ -88,7 +91,7 @@ func (a *AttentionBias) UnmarshalJSON(b []byte) error {
 // MarshalJSON writes the form that UnmarshalJSON reads.
 func (a AttentionBias) MarshalJSON() ([]byte, error) {
 	switch a {
-	case "":
+	case "", AttentionBiasNone:
 		return []byte("false"), nil
 	case AttentionBiasAll:
 		return []byte("true"), nil

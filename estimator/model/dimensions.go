@@ -1,0 +1,229 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/invalid"
+
+// sizes is a decoder as its numbers describe it, and where in the job they stand.
+type sizes struct {
+	*Dimensions
+	pointer string
+	// key is what the user calls a field; nil where they are the fields of model.dimensions.
+	key  func(field string) string
+	errs *invalid.List
+}
+
+func (s *sizes) at(field string) string {
+	if s.key != nil {
+		field = s.key(field)
+	}
+	return s.pointer + "/" + field
+}
+
+func (s *sizes) refuse(field, detail string) {
+	s.errs.Add(s.at(field), "unsupported", "%s", detail)
+}
+
+// FromDimensions finds the described block that the numbers fit, or puts one together from its parts; it says what
+// cannot be understood.
+func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
+	s := &sizes{Dimensions: d, pointer: pointer, errs: errs}
+	a := s.architecture("dimensions")
+	switch {
+	case d.Causal != nil && !*d.Causal:
+		s.encoder(&a)
+	case s.likeGPT2(&a):
+		a.family, a.BufferSide, a.LearnedPositions = &gpt2Family, a.MaxPositions, true
+		a.Tied = d.TiedEmbeddings == nil || *d.TiedEmbeddings
+	case s.likeLlama(&a):
+		a.family, a.Rotary = &llamaFamily, true
+	default:
+		s.block(&a)
+	}
+	if _, known := families[a.Family]; a.Family == "" {
+		a.Family = "generic"
+	} else if !known && a.Family != "nanogpt" {
+		a.Generic = true
+	}
+	if a.Family == "generic" || a.family == &genericFamily {
+		a.Generic = true
+	}
+	s.check(&a)
+	return a
+}
+
+// architecture takes over the numbers, with what they default to.
+func (s *sizes) architecture(name string) Architecture {
+	d := s.Dimensions
+	a := Architecture{
+		Name: name, Family: d.Family, Reentrant: true, Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads, KVHeads: d.KVHeads, HeadDim: d.HeadDim,
+		FFN: d.FFN, Vocabulary: d.Vocabulary, MaxPositions: d.MaxPositions, QKNorm: d.QKNorm, UseCache: true,
+		EmbeddingDropout: d.Dropout, AttentionDropout: d.Dropout, ResidualDropout: d.Dropout,
+	}
+	if a.KVHeads == 0 {
+		a.KVHeads = a.Heads
+	}
+	if a.HeadDim == 0 && a.Heads > 0 {
+		a.HeadDim = a.Hidden / a.Heads
+	}
+	if a.FFN == 0 {
+		a.FFN = 4 * a.Hidden
+	}
+	if a.MaxPositions == 0 {
+		a.MaxPositions = 2048
+	}
+	a.Tied = d.TiedEmbeddings != nil && *d.TiedEmbeddings
+	switch mlp := pick(d.MLP, "swiglu"); mlp {
+	case "swiglu":
+		a.Activation, a.Gated = "silu", true
+	case "geglu":
+		a.Activation, a.Gated = "gelu", true
+	default:
+		a.Activation = mlp
+	}
+	s.biases(&a)
+	return a
+}
+
+// biases takes over which matrices have one. Where nothing is said, those of a block with LayerNorm and an MLP
+// without gate have, as GPT-2's.
+func (s *sizes) biases(a *Architecture) {
+	d := s.Dimensions
+	usual := s.layerNorm() && !a.Gated
+	a.NormBias, a.MLPBias = s.layerNorm(), usual
+	if d.NormBias != nil {
+		a.NormBias = *d.NormBias
+	}
+	if d.MLPBias != nil {
+		a.MLPBias = *d.MLPBias
+	}
+	switch d.AttentionBias {
+	case "":
+		a.QKVBias, a.OutBias = usual, usual
+	case AttentionBiasQKV:
+		a.QKVBias = true
+	case AttentionBiasAll:
+		a.QKVBias, a.OutBias = true, true
+	}
+}
+
+func (s *sizes) layerNorm() bool { return s.Norm == "layernorm" }
+
+// plain says that nothing but the sizes sets the block apart from GPT-2 and Llama.
+func (s *sizes) plain() bool {
+	d := s.Dimensions
+	return d.Experts == 0 && !d.ParallelResidual && !d.LMHeadBias && (d.NormsPerLayer == 0 || d.NormsPerLayer == 2) &&
+		d.NormPosition != "post" && (d.RotaryFraction == 0 || d.RotaryFraction == 1)
+}
+
+func (s *sizes) likeGPT2(a *Architecture) bool {
+	known := a.Activation == "gelu" || a.Activation == "gelu_new" || a.Activation == "relu"
+	return s.plain() && s.Position == "learned" && s.layerNorm() && known && !a.Gated && a.KVHeads == a.Heads && !a.QKNorm &&
+		a.NormBias && a.QKVBias && a.OutBias && a.MLPBias && a.Heads > 0 && a.HeadDim == a.Hidden/a.Heads
+}
+
+func (s *sizes) likeLlama(a *Architecture) bool {
+	return s.plain() && pick(s.Position, "rope") == "rope" && !s.layerNorm() && a.Gated && !a.NormBias && s.Dropout == 0
+}
+
+// encoder is a model in which every token sees all others.
+func (s *sizes) encoder(a *Architecture) {
+	d := s.Dimensions
+	if d.Experts > 0 {
+		s.refuse("experts", "mixtures of experts are understood in decoders")
+	}
+	if d.ParallelResidual {
+		s.refuse("parallel_residual", "parallel residuals are understood in decoders")
+	}
+	if d.NormsPerLayer != 0 && d.NormsPerLayer != 2 {
+		s.refuse("norms_per_layer", "an encoder's layer is understood with 2 norms")
+	}
+	if d.RotaryFraction != 0 && d.RotaryFraction != 1 {
+		s.refuse("rotary_fraction", "rotary positions on a part of a head are understood in decoders")
+	}
+	a.Gated = false
+	a.encoderBlock(d, s.refuse)
+}
+
+// block puts the decoder together from its parts.
+func (s *sizes) block(a *Architecture) {
+	d := s.Dimensions
+	own := &block{position: pick(d.Position, "rope"), layerNorm: s.layerNorm(), norms: d.NormsPerLayer,
+		parallel: d.ParallelResidual, postNorm: d.NormPosition == "post", headBias: d.LMHeadBias, positionRows: a.MaxPositions}
+	a.family, a.own = &genericFamily, own
+	if own.norms == 0 {
+		own.norms = 2
+	}
+	switch {
+	case own.position == "relative":
+		s.refuse("position", "relative position biases are modelled for T5 only")
+	case own.norms == 3, own.norms == 1 && !own.parallel, own.norms == 4 && (own.parallel || own.postNorm), own.postNorm && (own.parallel || own.norms != 2):
+		s.refuse("norms_per_layer", "understood are one or two norms with a parallel residual, and two or, before and behind each, four without")
+	}
+	switch own.position {
+	case "rope":
+		s.rotary(a, own)
+	case "learned":
+		a.LearnedPositions = true
+	}
+	if d.Experts > 0 {
+		s.mixture(a, own)
+	}
+}
+
+// rotary works out how many elements of a head are turned: an even number.
+func (s *sizes) rotary(a *Architecture, own *block) {
+	own.rotaryWidth = a.HeadDim
+	if f := s.RotaryFraction; f > 0 && f < 1 {
+		own.rotaryWidth = int64(f*float64(a.HeadDim)) &^ 1
+	}
+	if own.rotaryWidth < 2 || own.rotaryWidth%2 != 0 {
+		s.errs.Add(s.at("rotary_fraction"), "not_divisible", "of a head of %d elements, %d would be turned; rotary positions turn an even number, at least 2", a.HeadDim, own.rotaryWidth)
+	}
+}
+
+// mixture reads the experts that stand in for the MLP.
+func (s *sizes) mixture(a *Architecture, own *block) {
+	d := s.Dimensions
+	e := &experts{Count: d.Experts, TopK: d.ExpertsPerToken, FFN: d.ExpertFFN, Normalise: true, Path: "mlp", Expert: buildGatedMLP}
+	if e.FFN == 0 {
+		e.FFN = a.FFN
+	}
+	if e.TopK == 0 {
+		e.TopK = min(2, e.Count)
+	}
+	own.experts = e
+	if own.sharedFFN = d.SharedExpertFFN; own.sharedFFN == 0 {
+		own.sharedFFN = d.SharedExperts * e.FFN
+	}
+	if !a.Gated {
+		s.refuse("mlp", "experts are understood with gated MLPs: swiglu or geglu")
+	}
+	if float64(d.SharedExperts)*float64(e.FFN) > maxRows {
+		s.errs.Add(s.at("shared_experts"), "out_of_range", "the shared experts are %.1e wide together; up to %d are accepted", float64(d.SharedExperts)*float64(e.FFN), maxRows)
+	}
+}
+
+// check holds the numbers against their limits and each other.
+func (s *sizes) check(a *Architecture) {
+	for _, f := range []struct {
+		name         string
+		value, limit int64
+	}{{"layers", a.Layers, maxLayers}, {"hidden", a.Hidden, maxWidth}, {"heads", a.Heads, maxWidth}, {"kv_heads", a.KVHeads, maxWidth},
+		{"ffn", a.FFN, maxRows}, {"vocab", a.Vocabulary, maxRows}, {"max_positions", a.MaxPositions, maxRows}} {
+		if f.value < 1 || f.value > f.limit {
+			s.errs.Add(s.at(f.name), "out_of_range", "%s is %d; it is from 1 to %d", f.name, f.value, f.limit)
+			return
+		}
+	}
+	names := fieldNames{heads: "heads", hidden: "hidden", kv: "kv_heads", dim: "head_dim"}
+	if s.key != nil {
+		names = fieldNames{heads: s.key("heads"), hidden: s.key("hidden"), kv: s.key("kv_heads"), dim: "head_dim"}
+	}
+	a.check(s.pointer, s.errs, names)
+}
+
+func pick(value, otherwise string) string {
+	if value == "" {
+		return otherwise
+	}
+	return value
+}
