@@ -142,6 +142,9 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
+		if c.Model && r.arch.ChosenWidth() > 0 {
+			errs.Add("/training/compile", "unsupported", "compiled mixtures of experts are not modelled yet; the experts' routing breaks the graph")
+		}
 	}
 	r.checkpointing(t.GradientCheckpointing, errs)
 	if d := t.Dropout; d != nil {
