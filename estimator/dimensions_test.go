@@ -50,7 +50,8 @@ func TestDimensionsFoldedEqualsPlain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		job := randomJob(t)
 		job.Model = Model{Dimensions: randomDimensions(t)}
-		job.Training.LoRA, job.Training.SequenceLength = nil, rapid.Int64Range(1, 700).Draw(t, "tokens")
+		job.Training.LoRA, job.Training.TargetSequenceLength = nil, 0
+		job.Training.SequenceLength = rapid.Int64Range(1, 700).Draw(t, "tokens")
 		foldedEqualsPlain(t, job)
 	})
 }
