@@ -152,7 +152,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom(append(slices.Sorted(maps.Keys(rotaryDecoders)), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere")).Draw(t, "family")
+	family := rapid.SampledFrom(append(slices.Sorted(maps.Keys(rotaryDecoders)), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere", "qwen2_moe", "qwen3_moe")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job

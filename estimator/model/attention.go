@@ -9,7 +9,7 @@ type copies struct{ query, key, value bool }
 func (m *decoder) copies(t *step.Tape, w *around) copies {
 	h, masked := m.a.geometry(), w.mask != nil
 	several, severalKV := h.Query > 1, h.KV > 1
-	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache)
+	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache) || m.repeats && h.KV < h.Query
 	return copies{
 		query: several && (w.rotary || t.CopiesQueryGradient(h, masked)),
 		key:   severalKV && (w.rotary || kv),
@@ -70,8 +70,21 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		k, v = kc, vc
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}
-	y, probabilities := m.scores(t, w, q, k, v)
+	heads := m.a.geometry()
+	if m.repeats {
+		for _, x := range [...]*step.T{&k, &v} {
+			repeated := t.RepeatKV(*x, heads)
+			t.Drop(*x)
+			*x = repeated
+		}
+		heads.KV = heads.Query
+	}
+	y, probabilities := m.scores(t, w, heads, q, k, v)
 	out := l.out.forward(t, y)
+	if m.repeats && probabilities != nil {
+		t.Drop(*probabilities)
+		probabilities = nil
+	}
 	t.Drop(y)
 	if m.drops {
 		dropped := t.Dropout(out, m.a.ResidualDropout)
@@ -85,8 +98,7 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 }
 
 // scores is sdpa_attention_forward or eager_attention_forward.
-func (m *decoder) scores(t *step.Tape, w *around, q, k, v step.T) (step.T, *step.T) {
-	heads := m.a.geometry()
+func (m *decoder) scores(t *step.Tape, w *around, heads step.Heads, q, k, v step.T) (step.T, *step.T) {
 	eager := t.Recipe.Attention == step.AttentionEager
 	if heads.KV < heads.Query && (eager || w.mask != nil) {
 		k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)

@@ -109,7 +109,8 @@ func TestEncoderDimensions(t *testing.T) {
 func FuzzFromHF(f *testing.F) {
 	for _, s := range []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
 		`{"model_type":"bert","architectures":["BertForSequenceClassification"],"classifier_dropout":2,"type_vocab_size":-1}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
-		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`, `{"model_type":"mixtral","num_local_experts":3}`} {
+		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`, `{"model_type":"mixtral","num_local_experts":3}`,
+		`{"model_type":"qwen3_moe","mlp_only_layers":[1,"x"],"decoder_sparse_step":2}`, `{"model_type":"qwen2_moe","mlp_only_layers":[-1],"num_experts":1000}`} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, config string) {

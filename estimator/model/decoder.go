@@ -28,6 +28,8 @@ type traits struct {
 	rotate func(t *step.Tape, q, k step.T, w *around) (qr, kr step.T)
 	// normalize is the norm of the layers and the final one.
 	normalize func(g norm, t *step.Tape, x step.T) step.T
+	// makeMask makes the mask of the layers, nil for none.
+	makeMask func(t *step.Tape, window int64, d step.DType) *step.T
 	// scaleLogits is what the logits go through before the loss, nil for nothing. It takes them over.
 	scaleLogits    func(t *step.Tape, logits step.T) step.T
 	scaleEmbedding embeddingScale
@@ -41,6 +43,8 @@ type traits struct {
 	wideTables bool
 	// localTables gives the layers with a window rotary tables of their own.
 	localTables bool
+	// repeats repeats grouped keys and values for every kernel, and drops the probabilities inside attention.
+	repeats bool
 	// plainNorms says that the norms have no parameters.
 	plainNorms bool
 	// normBias gives the norms a bias.
@@ -51,7 +55,7 @@ type traits struct {
 
 // likeLlama are Llama's own traits.
 func likeLlama() traits {
-	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate, normalize: norm.rms}
+	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate, normalize: norm.rms, makeMask: causalMask}
 }
 
 // embeddingScale is how a model scales its embeddings.
@@ -169,7 +173,7 @@ func (m *decoder) makeMasks(t *step.Tape, d step.DType) []step.T {
 	a := m.a
 	m.full, m.sliding = around{}, around{}
 	if a.Sliding == nil {
-		m.full.mask = causalMask(t, a.SlidingWindow, d)
+		m.full.mask = m.makeMask(t, a.SlidingWindow, d)
 	} else {
 		m.full.mask = causalMask(t, 0, d)
 		m.sliding.mask = causalMask(t, a.SlidingWindow, d)

@@ -15,6 +15,10 @@ type experts struct {
 	// Path is the block's name in a layer; Expert declares one expert.
 	Path   string
 	Expert func(b *builder, path string, ffn int64, bias bool) gatedMLP
+	// SharedFFN is the width of an MLP that every token takes besides, behind a gate of its own; 0 without.
+	SharedFFN int64
+	// RotaryBuffers says that every attention holds rotary frequencies of its own, which it does not use.
+	RotaryBuffers bool
 	// Dense says which layers have an ordinary MLP instead; nil for none.
 	Dense func(layer int64) bool
 }
@@ -43,6 +47,12 @@ func buildGatedMLP(b *builder, path string, ffn int64, bias bool) gatedMLP {
 		down: b.linear(path+".down_proj", ffn, d, bias)}
 }
 
+// onMatrices is the MLP where it runs on matrices of tokens, not on batches of sequences.
+func (m gatedMLP) onMatrices() gatedMLP {
+	m.gate.matrix, m.up.matrix, m.down.matrix = true, true, true
+	return m
+}
+
 func (m gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
 	gate := m.gate.forward(t, x)
 	act := activation(t, a.Activation, gate)
@@ -62,7 +72,11 @@ func declareSparse(b *builder, l *decoderLayer) {
 	if a := b.a; a.QKNorm {
 		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
 	}
-	if e := expertsOf(b.a); e.in(l.index) {
+	e := expertsOf(b.a)
+	if e != nil && e.RotaryBuffers {
+		b.buffer("self_attn.rotary_emb.inv_freq", b.a.HeadDim/2, step.F32)
+	}
+	if e.in(l.index) {
 		l.experts = e.build(b)
 	} else {
 		b.mlp(l)
@@ -85,6 +99,9 @@ type sparseBlock struct {
 	e       *experts
 	gate    linear
 	experts []gatedMLP
+
+	shared     gatedMLP
+	sharedGate linear
 }
 
 func (e *experts) build(b *builder) *sparseBlock {
@@ -92,9 +109,12 @@ func (e *experts) build(b *builder) *sparseBlock {
 	m.gate = b.linear(e.Path+".gate", b.a.Hidden, e.Count, false)
 	m.gate.matrix = true
 	for i := range m.experts {
-		x := &m.experts[i]
-		*x = e.Expert(b, e.Path+".experts", e.FFN, false)
-		x.gate.matrix, x.up.matrix, x.down.matrix = true, true, true
+		m.experts[i] = e.Expert(b, e.Path+".experts", e.FFN, false).onMatrices()
+	}
+	if e.SharedFFN > 0 {
+		m.shared = e.Expert(b, e.Path+".shared_expert", e.SharedFFN, false).onMatrices()
+		m.sharedGate = b.linear(e.Path+".shared_expert_gate", b.a.Hidden, 1, false)
+		m.sharedGate.matrix = true
 	}
 	return m
 }
@@ -105,11 +125,14 @@ func (m *sparseBlock) forward(t *step.Tape, x step.T) (y, logits step.T) {
 	weights, chosen := m.route(t, logits, x.Dtype())
 	y = t.Zeros(x.Numel(), x.Dtype(), step.LabelExpertOutput)
 	mask, hit := m.masks(t)
-	y = m.mix(t, x, weights, y)
-	t.Drop(weights)
-	t.Drop(chosen)
-	t.Drop(mask)
-	t.Drop(hit)
+	y, locals := m.mix(t, x, weights, y)
+	if m.e.SharedFFN > 0 {
+		sum, gated := m.addShared(t, x, y)
+		y, locals = sum, append(locals, gated)
+	}
+	for _, local := range append(locals, weights, chosen, mask, hit) {
+		t.Drop(local)
+	}
 	return y, logits
 }
 
@@ -138,8 +161,9 @@ func (m *sparseBlock) masks(t *step.Tape) (mask, hit step.T) {
 	return mask, hit
 }
 
-// mix runs every expert on its tokens and adds its weighted output to sum.
-func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) step.T {
+// mix runs every expert on its tokens and adds its weighted output to sum. It also returns what the variables of
+// its loop refer to in the end.
+func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) (step.T, []step.T) {
 	d := m.a.Hidden
 	share := (t.Shape.N()*m.e.TopK + m.e.Count - 1) / m.e.Count
 	var places, tokens, current step.T
@@ -163,10 +187,22 @@ func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) step.T {
 		t.Drop(input)
 		sum = t.IndexAdd(sum, tokens, current)
 	}
-	t.Drop(places)
-	t.Drop(tokens)
-	t.Drop(current)
-	return sum
+	return sum, []step.T{places, tokens, current}
+}
+
+// addShared adds sigmoid(shared_expert_gate(x)) · shared_expert(x), which it returns too, to y, which it takes over.
+// Source: transformers/models/qwen2_moe/modeling_qwen2_moe.py (Qwen2MoeSparseMoeBlock), 4.57.
+func (m *sparseBlock) addShared(t *step.Tape, x, y step.T) (sum, gated step.T) {
+	output := m.shared.forward(t, m.a, x)
+	logit := m.sharedGate.forward(t, x)
+	gate := t.Sigmoid(logit, step.LabelRouting)
+	t.Drop(logit)
+	gated = t.Mul(gate, output, true, step.LabelExpertOutput)
+	t.Drop(gate)
+	t.Drop(output)
+	sum = t.Add(y, gated, step.LabelExpertOutput)
+	t.Drop(y)
+	return sum, gated
 }
 
 // Limits on mixtures of experts: the replay runs every expert of the layers that it records, and loads all of them.
@@ -193,7 +229,7 @@ func (e *experts) width() float64 {
 	if e == nil {
 		return 0
 	}
-	return 4 * float64(e.Count) * float64(e.FFN)
+	return 4 * (float64(e.Count)*float64(e.FFN) + float64(e.SharedFFN))
 }
 
 // ChosenWidth is how wide the experts of a layer are together that one token takes; 0 without a mixture of experts.
@@ -202,7 +238,7 @@ func (a *Architecture) ChosenWidth() int64 {
 	if e == nil {
 		return 0
 	}
-	return e.TopK * (e.FFN + 2*a.Hidden)
+	return e.TopK*(e.FFN+2*a.Hidden) + e.SharedFFN
 }
 
 // refuseRouterOptions refuses what makes the routers' losses part of the loss, or their inputs noisy.

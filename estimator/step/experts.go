@@ -147,3 +147,6 @@ func (t *Tape) Zeros(numel int64, d DType, l Label) T { return t.fresh(numel, d,
 
 // RoutingTensor is a tensor of indices or a mask that says which expert gets which token.
 func (t *Tape) RoutingTensor(numel int64, d DType) T { return t.fresh(numel, d, LabelRouting) }
+
+// Sigmoid is torch.sigmoid(x), which keeps its result.
+func (t *Tape) Sigmoid(x T, l Label) T { return t.Tanh(x, l) }

@@ -1,0 +1,126 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// qwen3MoEFamily is Qwen3 with mixtures of experts.
+// Source: transformers/models/qwen3_moe/modeling_qwen3_moe.py, configuration_qwen3_moe.py, 4.57.
+var qwen3MoEFamily = family{keys: commonKeys, build: buildSparse,
+	preset: func(p *Preset, a *Architecture) {
+		llamaPreset(p, a)
+		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, Normalise: true, Path: "mlp", Expert: buildGatedMLP}
+	},
+	defaults: map[string]any{
+		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 6144.0, "num_hidden_layers": 24.0,
+		"num_attention_heads": 32.0, "num_key_value_heads": 4.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
+		"use_cache": true, "tie_word_embeddings": false, "attention_bias": false, "use_sliding_window": false, "sliding_window": 4096.0,
+		"attention_dropout": 0.0, "decoder_sparse_step": 1.0, "moe_intermediate_size": 768.0, "num_experts_per_tok": 8.0,
+		"num_experts": 128.0, "norm_topk_prob": false, "output_router_logits": false},
+	read: func(c *config, a *Architecture) {
+		c.qwenMoE(a)
+		a.QKNorm = true
+		a.QKVBias = c.boolean("attention_bias")
+		a.OutBias = a.QKVBias
+		if c.boolean("use_sliding_window") {
+			a.SlidingWindow = c.optional("sliding_window", maxRows)
+		}
+	}}
+
+// qwen2MoEFamily is Qwen2 with mixtures of experts and one that all tokens share.
+// Source: transformers/models/qwen2_moe/modeling_qwen2_moe.py, configuration_qwen2_moe.py, 4.57.
+var qwen2MoEFamily = family{keys: commonKeys,
+	preset: func(p *Preset, a *Architecture) {
+		llamaPreset(p, a)
+		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN, Path: "mlp",
+			Expert: buildGatedMLP, RotaryBuffers: true}
+	},
+	defaults: map[string]any{
+		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 5632.0, "num_hidden_layers": 24.0,
+		"num_attention_heads": 16.0, "num_key_value_heads": 16.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
+		"use_cache": true, "tie_word_embeddings": false, "use_sliding_window": false, "attention_dropout": 0.0,
+		"decoder_sparse_step": 1.0, "moe_intermediate_size": 1408.0, "shared_expert_intermediate_size": 5632.0,
+		"num_experts_per_tok": 4.0, "num_experts": 60.0, "norm_topk_prob": false, "output_router_logits": false, "qkv_bias": true},
+	read: func(c *config, a *Architecture) {
+		c.qwenMoE(a)
+		a.QKVBias = c.boolean("qkv_bias")
+		c.refuseSlidingWindow()
+		if e := expertsOf(a); e != nil {
+			e.SharedFFN, e.RotaryBuffers = c.integer("shared_expert_intermediate_size", maxRows), true
+		}
+	},
+	build: func(b *builder) step.Network {
+		with := likeLlama()
+		with.declare, with.project, with.repeats = declareSparse, (*decoder).projectFirst, true
+		with.makeMask = olderMask
+		return b.decoder(with)
+	}}
+
+// projectFirst is q_proj, k_proj and v_proj, and only then their views by heads.
+func (m *decoder) projectFirst(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
+	c := m.copies(t, w)
+	q, k, v = l.q.forward(t, x), l.k.forward(t, x), l.v.forward(t, x)
+	return t.Heads(q, c.query), t.Heads(k, c.key), t.Heads(v, c.value)
+}
+
+// olderMask is _prepare_4d_causal_attention_mask_with_cache_position, from before masking_utils.py: an additive mask
+// where the formula is written out, nothing where attention can be told "causal" instead.
+func olderMask(t *step.Tape, window int64, d step.DType) *step.T {
+	if t.Recipe.Attention != step.AttentionEager {
+		return causalMask(t, window, d)
+	}
+	n, all := t.Shape.Tokens, t.Shape.N()*t.Shape.Tokens
+	square := t.Input(n*n, d)
+	columns := t.Input(n, step.I64)
+	later := t.Input(n*n, step.Bool)
+	t.Drop(columns)
+	mask := t.Input(all, d)
+	t.Drop(square)
+	sum := t.Input(all, d)
+	padding := t.Input(all, step.Bool)
+	t.Drop(sum)
+	filled := t.Input(all, d)
+	for _, local := range [...]step.T{filled, padding, later} {
+		t.Drop(local)
+	}
+	return &mask
+}
+
+// qwenMoE reads what both of them have.
+func (c *config) qwenMoE(a *Architecture) {
+	c.llama(a)
+	e := &experts{Count: c.integer("num_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
+		FFN: c.integer("moe_intermediate_size", maxRows), Normalise: c.boolean("norm_topk_prob"), Path: "mlp", Expert: buildGatedMLP}
+	a.own = e
+	every, without := c.integer("decoder_sparse_step", maxLayers), c.layerList("mlp_only_layers")
+	if every > 1 || len(without) > 0 {
+		e.Dense = func(layer int64) bool { return (layer+1)%max(every, 1) != 0 || slices.Contains(without, layer) }
+		a.Irregular = true
+	}
+	c.refuseRouterOptions()
+}
+
+// layerList reads a list of layers, counted from 0.
+func (c *config) layerList(key string) []int64 {
+	v, ok := c.value(key)
+	if !ok {
+		return nil
+	}
+	list, ok := v.([]any)
+	if !ok || len(list) > maxLayers {
+		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a list of up to %d layers, not %s", key, maxLayers, describe(v))
+		return nil
+	}
+	layers := make([]int64, 0, len(list))
+	for _, item := range list {
+		n, ok := item.(float64)
+		if !ok {
+			c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s holds %s, which is no layer", key, describe(item))
+			return nil
+		}
+		layers = append(layers, int64(n))
+	}
+	return layers
+}
