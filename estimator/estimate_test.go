@@ -52,6 +52,19 @@ func TestParameterCounts(t *testing.T) {
 		if got := a.ParameterCount(); got != p.ParametersTotal {
 			t.Errorf("%s: %d parameters, published %d", p.ID, got, p.ParametersTotal)
 		}
+		if p.MaskedHeadParams > 0 {
+			without := false
+			a.SetHead(&model.Head{Kind: "none", Pooler: &without}, "/model/head", &errs)
+			base := a.ParameterCount()
+			a.SetHead(&model.Head{Kind: "masked-lm"}, "/model/head", &errs)
+			nextSentence := int64(0)
+			if p.Family == "bert" {
+				nextSentence = 2*p.Hidden + 2 // in the published files, not in the class
+			}
+			if got := a.ParameterCount() - base; got != p.MaskedHeadParams-nextSentence {
+				t.Errorf("%s: the head for masked words has %d parameters, published %d", p.ID, got, p.MaskedHeadParams)
+			}
+		}
 	}
 	if checked < 76 {
 		t.Errorf("only %d presets are understood, want at least 76", checked)

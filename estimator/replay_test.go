@@ -152,7 +152,7 @@ func randomJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom(append(slices.Sorted(maps.Keys(rotaryDecoders)), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "bert", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere", "qwen2_moe", "qwen3_moe")).Draw(t, "family")
+	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere", "qwen2_moe", "qwen3_moe")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -218,20 +218,6 @@ func randomLoRA(t *rapid.T, modules ...string) *LoRA {
 		AdapterDtype:  dtype.Draw(t, "adapter_dtype"), BasePrecision: base,
 		DoubleQuantization: base == "nf4" && rapid.Bool().Draw(t, "double"), UpcastBase: upcast,
 	}
-}
-
-// randomEncoder draws the config.json of a text encoder and its head, where family is one.
-func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, vocab int64, dropout float64) (map[string]any, bool) {
-	headsOf := map[string][]string{"bert": {"language-model", "masked-lm", "classification", "none"}}
-	kinds, ok := headsOf[family]
-	if !ok {
-		return nil, false
-	}
-	job.Model.Head = &model.Head{Kind: rapid.SampledFrom(kinds).Draw(t, "head")}
-	return map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": heads * dim,
-		"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab, "max_position_embeddings": 1600,
-		"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
-		"hidden_act": rapid.SampledFrom([]string{"gelu", "gelu_new", "relu"}).Draw(t, "activation")}, true
 }
 
 func marshal(t *rapid.T, v any) json.RawMessage {

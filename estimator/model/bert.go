@@ -10,6 +10,8 @@ type encoderOptions struct {
 	positionRows int64
 	// classifierDropout is what the classification head drops where that differs from the hidden layers.
 	classifierDropout *float64
+	// fixedPositions are sine waves that are not trained.
+	fixedPositions bool
 	// normFirst puts the norms before attention and MLP, and one behind the last layer.
 	normFirst bool
 }
@@ -120,12 +122,33 @@ type bert struct {
 	norm                    norm
 	layers                  []bertLayer
 	final                   norm
-	pooler, classifier      linear
-	head                    maskedHead
+	pooler                  linear
+	masked                  maskedHead
 	mask                    *step.T
+	// positionIDs makes the ids of the positions; nil where they are in a buffer.
+	positionIDs func(t *step.Tape, ids step.T) step.T
+	// classify makes logits of the classes from the encoder's output and what the pooler, if any, made of it; their input is
+	// left for a variable of the class to hold, unless a module of its own forgets it.
+	classify func(t *step.Tape, x step.T, pooled *step.T) (logits, input step.T)
 }
 
 func buildBERT(b *builder) step.Network {
+	m := b.bertModel()
+	switch b.a.Class {
+	case classClassification:
+		classifier := b.linear("classifier", b.a.Hidden, b.a.Labels, true)
+		m.classify = func(t *step.Tape, _ step.T, pooled *step.T) (logits, input step.T) {
+			dropped := t.Dropout(*pooled, m.a.headDropout())
+			return classifier.forward(t, dropped), dropped
+		}
+	case classMaskedLM, classLMHead:
+		m.masked = b.maskedHead(m.words, "cls.predictions.transform.")
+	}
+	return m
+}
+
+// bertModel declares BertModel: embeddings, layers and a pooler.
+func (b *builder) bertModel() *bert {
 	a, o, d := b.a, b.a.encoder(), b.a.Hidden
 	m := &bert{a: a, layers: make([]bertLayer, b.recorded), types: step.NoWeight}
 	m.words, m.positions = b.embedding("embeddings.word_embeddings", a.Vocabulary, d), b.embedding("embeddings.position_embeddings", o.positionRows, d)
@@ -134,19 +157,15 @@ func buildBERT(b *builder) step.Network {
 	}
 	m.norm = b.norm("embeddings.LayerNorm", d, true)
 	b.buffer("embeddings.position_ids", o.positionRows, step.I64)
-	b.buffer("embeddings.token_type_ids", o.positionRows, step.I64)
+	if m.types.Exists() {
+		b.buffer("embeddings.token_type_ids", o.positionRows, step.I64)
+	}
 	b.stack(func(i int64) { m.layers[i] = b.bertLayer() })
 	if o.normFirst {
 		m.final = b.norm("encoder.LayerNorm", d, true)
 	}
 	if a.Pooled {
 		m.pooler = b.linear("pooler.dense", d, d, true)
-	}
-	switch a.Class {
-	case classClassification:
-		m.classifier = b.linear("classifier", d, a.Labels, true)
-	case classMaskedLM, classLMHead:
-		m.head = b.maskedHead(m.words)
 	}
 	return m
 }
@@ -184,29 +203,29 @@ func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 // embeddings is BertEmbeddings: words plus segments plus positions, then a norm.
 func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
-	words := t.Embedding(ids, m.words, step.LabelEmbedding)
-	sum, types := t.Hold(words), words
-	if m.types.Exists() {
-		t.Drop(sum)
-		types = t.ExpandedEmbedding(m.types, step.LabelEmbedding)
-		sum = t.Add(words, types, step.LabelEmbedding)
+	positionIDs := t.Buffered(t.Shape.Tokens, step.I64)
+	if m.positionIDs != nil {
+		positionIDs = m.positionIDs(t, ids)
 	}
-	positions := t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.positions, step.LabelPositions)
+	words := t.Embedding(ids, m.words, step.LabelEmbedding)
+	var parts [2]step.T
+	var sum step.T
 	if m.types.Exists() {
-		sum = t.AddInPlace(sum, positions)
+		parts[0] = t.ExpandedEmbedding(m.types, step.LabelEmbedding)
+		sum = t.Add(words, parts[0], step.LabelEmbedding)
+		parts[1] = t.Embedding(positionIDs, m.positions, step.LabelPositions)
+		sum = t.AddInPlace(sum, parts[1])
 	} else {
-		t.Drop(sum)
-		sum = t.Add(words, positions, step.LabelEmbedding)
+		parts[0] = t.Embedding(positionIDs, m.positions, step.LabelPositions)
+		sum = t.Add(words, parts[0], step.LabelEmbedding)
+		parts[1] = t.Buffered(0, step.F32)
 	}
 	normed := m.norm.layer(t, sum)
 	t.Drop(sum)
 	x := t.Dropout(normed, m.a.EmbeddingDropout)
-	t.Drop(normed)
-	t.Drop(words)
-	if m.types.Exists() {
-		t.Drop(types)
+	for _, gone := range [...]step.T{normed, words, parts[0], parts[1], positionIDs} {
+		t.Drop(gone)
 	}
-	t.Drop(positions)
 	return x
 }
 
@@ -230,13 +249,11 @@ func (m *bert) loss(t *step.Tape, x step.T, pooled *step.T, labels step.T) (step
 	}
 	switch m.a.Class {
 	case classClassification:
-		dropped := t.Dropout(*pooled, m.a.headDropout())
-		logits := m.classifier.forward(t, dropped)
-		loss := classificationLoss(t, m.a, logits, labels)
-		t.Drop(dropped)
-		return loss, []step.T{logits, t.Hold(loss)}
+		logits, input := m.classify(t, x, pooled)
+		defer t.Drop(input)
+		return classificationLoss(t, m.a, logits, labels)
 	case classBase:
 		return baseLoss(t, x, pooled)
 	}
-	return m.head.loss(t, m.a, x, labels)
+	return m.masked.loss(t, m.a, x, labels)
 }

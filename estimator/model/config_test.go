@@ -23,6 +23,10 @@ func TestClassDefaults(t *testing.T) {
 	}{
 		{`{"model_type": "gpt2"}`, 124_439_808},
 		{`{"model_type": "bert"}`, 109_514_298},
+		{`{"model_type": "roberta"}`, 124_696_665},
+		{`{"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"], "max_position_embeddings": 514, "type_vocab_size": 1}`, 124_647_170},
+		{`{"model_type": "distilbert"}`, 66_985_530},
+		{`{"model_type": "distilbert", "architectures": ["DistilBertForSequenceClassification"]}`, 66_955_010},
 		{`{"model_type": "bert", "architectures": ["BertForSequenceClassification"], "id2label": {"0": "a", "1": "b", "2": "c"}}`, 109_484_547},
 		{`{"model_type": "bert", "architectures": ["BertForMaskedLM"], "tie_word_embeddings": false}`, 132_955_194},
 		{`{"model_type": "gemma"}`, 8_537_680_896},

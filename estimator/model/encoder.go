@@ -61,11 +61,13 @@ func runEncoder(t *step.Tape, a *Architecture, n int, x step.T, besides step.Bes
 
 // classificationLoss is the loss that PretrainedConfig.problem_type is set to: cross-entropy, or a squared error for
 // one label.
-func classificationLoss(t *step.Tape, a *Architecture, logits, labels step.T) step.T {
+func classificationLoss(t *step.Tape, a *Architecture, logits, labels step.T) (loss step.T, outputs []step.T) {
 	if a.Labels == 1 {
-		return t.SquaredError(logits, labels)
+		loss = t.SquaredError(logits, labels)
+	} else {
+		loss = t.CrossEntropy(logits, labels)
 	}
-	return t.CrossEntropy(logits, labels)
+	return loss, []step.T{logits, t.Hold(loss)}
 }
 
 // baseLoss trains a model without a head: the mean of the pooled output, or of the last hidden states where there is none.
@@ -84,13 +86,14 @@ func baseLoss(t *step.Tape, x step.T, pooled *step.T) (step.T, []step.T) {
 // bias of its own.
 type maskedHead struct {
 	dense       linear
+	activation  string
 	norm        norm
 	words, bias step.Weight
 }
 
-func (b *builder) maskedHead(words step.Weight) maskedHead {
+func (b *builder) maskedHead(words step.Weight, prefix string) maskedHead {
 	a, d := b.a, b.a.Hidden
-	h := maskedHead{dense: b.linear("transform.dense", d, d, true), norm: b.norm("transform.LayerNorm", d, true), words: words}
+	h := maskedHead{dense: b.linear(prefix+"dense", d, d, true), activation: a.Activation, norm: b.norm(prefix+"LayerNorm", d, true), words: words}
 	if !a.Tied {
 		h.words = b.parameter("decoder.weight", a.Vocabulary, d)
 	}
@@ -100,10 +103,10 @@ func (b *builder) maskedHead(words step.Weight) maskedHead {
 }
 
 // logits borrows x.
-func (h maskedHead) logits(t *step.Tape, a *Architecture, x step.T) step.T {
+func (h maskedHead) logits(t *step.Tape, x step.T) step.T {
 	t.In(step.PartMLP)
 	dense := h.dense.forward(t, x)
-	act := activation(t, a.Activation, dense)
+	act := activation(t, h.activation, dense)
 	t.Drop(dense)
 	normed := h.norm.layer(t, act)
 	t.Drop(act)
@@ -114,7 +117,7 @@ func (h maskedHead) logits(t *step.Tape, a *Architecture, x step.T) step.T {
 
 // loss is a cross-entropy of the logits, or the causal loss where the class is that of a language model.
 func (h maskedHead) loss(t *step.Tape, a *Architecture, x, labels step.T) (step.T, []step.T) {
-	logits := h.logits(t, a, x)
+	logits := h.logits(t, x)
 	var loss step.T
 	if a.Class == classMaskedLM {
 		loss = t.CrossEntropy(logits, labels)

@@ -93,9 +93,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 		t.Drop(scores)
 		scores = masked
 	}
-	wide := t.autocastTo(scores, F32, LabelAttentionScores)
-	p := t.Softmax(wide, LabelAttentionProbabilities)
-	t.Drop(wide)
+	p := t.autocastSoftmax(scores)
 	probabilities = t.Dropout(p, dropout)
 	t.Drop(p)
 	ph := t.autocastTo(probabilities, t.Recipe.Compute, LabelAttentionProbabilities)
@@ -132,4 +130,55 @@ func (t *Tape) SquaredError(x, targets T) T {
 	y = t.op(x32).save(x32, targets).alloc(0, x32.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 	t.Drop(x32)
 	return y
+}
+
+// WideningSum is torch.cumsum of 32-bit integers x over the tokens as 64-bit ones: x is brought to that type first, and one sequence
+// alone is summed by CUB.
+// Source: aten/src/ATen/native/cuda/ScanKernels.cpp, torch 2.9.
+func (t *Tape) WideningSum(x T) T {
+	y := t.fresh(x.numel, I64, LabelInput)
+	wide := t.fresh(x.numel, I64, LabelInput)
+	if t.Shape.Batch == 1 {
+		t.Drop(t.fresh(t.scanScratch(x.numel), Bool, LabelInput))
+	}
+	t.Drop(wide)
+	return y
+}
+
+// autocastSoftmax is F.softmax(x, -1), which autocast asks for float32: the kernel reads float16 as it is, and bfloat16 is
+// cast before.
+// Source: aten/src/ATen/native/SoftMax.cpp (softmax, half_to_float), torch 2.9.
+func (t *Tape) autocastSoftmax(x T) T {
+	if !t.autocast || x.dtype != F16 {
+		wide := t.autocastTo(x, F32, LabelAttentionScores)
+		p := t.Softmax(wide, LabelAttentionProbabilities)
+		t.Drop(wide)
+		return p
+	}
+	p := t.fresh(x.numel, F32, LabelAttentionProbabilities)
+	return t.op(x).save(p).alloc(0, x.bytes(), LabelAttentionScores).scratch(p.bytes(), LabelAttentionScores).send(0, 0).out(p, 0)
+}
+
+// FilledAttention is DistilBERT's attention written out, with queries that are scaled already: scores of padding are
+// filled. It also returns the tensors that stay in variables until the function returns.
+// Source: transformers/models/distilbert/modeling_distilbert.py (MultiHeadSelfAttention), 4.57.
+func (t *Tape) FilledAttention(q, k, v T, h Heads, dropout float64) (y T, locals []T) {
+	n := t.Shape.Tokens
+	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
+	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	t.Drop(qc)
+	t.Drop(kc)
+	mask := t.fresh(t.Shape.N(), Bool, LabelAttentionMask)
+	scores := t.fresh(products.numel, products.dtype, LabelAttentionScores)
+	scores = t.op(products).save(mask).alloc(0, products.bytes(), LabelAttentionScores).send(0, 0).out(scores, 0)
+	t.Drop(products)
+	p := t.autocastSoftmax(scores)
+	weights := t.Dropout(p, dropout)
+	t.Drop(p)
+	ph := t.autocastTo(weights, t.Recipe.Compute, LabelAttentionProbabilities)
+	vc := t.foldHeads(v, h)
+	product := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
+	t.Drop(vc)
+	t.Drop(ph)
+	return t.unfoldHeads(product, h), []T{mask, scores, weights}
 }

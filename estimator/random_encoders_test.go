@@ -1,0 +1,32 @@
+package estimator
+
+import (
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// encoderHeads are the text encoders and the heads that they have.
+var encoderHeads = map[string][]string{
+	"bert":       {"language-model", "masked-lm", "classification", "none"},
+	"roberta":    {"language-model", "masked-lm", "classification", "none"},
+	"distilbert": {"masked-lm", "classification", "none"},
+}
+
+// randomEncoder draws the config.json of a text encoder and its head, where family is one.
+func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, vocab int64, dropout float64) (map[string]any, bool) {
+	kinds, ok := encoderHeads[family]
+	if !ok {
+		return nil, false
+	}
+	job.Model.Head = &model.Head{Kind: rapid.SampledFrom(kinds).Draw(t, "head")}
+	if family == "distilbert" {
+		return map[string]any{"model_type": family, "n_layers": layers, "n_heads": heads, "dim": heads * dim, "hidden_dim": rapid.Int64Range(8, 900).Draw(t, "ffn"),
+			"vocab_size": vocab, "max_position_embeddings": 1600, "dropout": dropout, "attention_dropout": dropout,
+			"sinusoidal_pos_embds": rapid.Bool().Draw(t, "sines")}, true
+	}
+	return map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": heads * dim,
+		"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab, "max_position_embeddings": 1600,
+		"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
+		"hidden_act": rapid.SampledFrom([]string{"gelu", "gelu_new", "relu"}).Draw(t, "activation")}, true
+}
