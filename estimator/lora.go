@@ -33,7 +33,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	if r.recipe.Compile || r.recipe.CompileLoss {
 		errs.Add("/training/compile", "unsupported", "torch.compile with LoRA is not modelled yet; leave one of them out")
 	}
-	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules}
+	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.base(l, &adapters, errs)
 	r.recipe.InputGradients = r.recipe.CheckpointEvery > 0
@@ -87,9 +87,6 @@ func named(name string, otherwise step.DType, pointer string, errs *invalid.List
 func refuseLoRA(l *LoRA, errs *invalid.List) {
 	refuse := func(field, what string) {
 		errs.Add("/training/lora/"+field, "unsupported", "%s not modelled yet; leave the field out", what)
-	}
-	if len(l.ModulesToSave) > 0 {
-		refuse("modules_to_save", "modules that are trained in full beside the adapters are")
 	}
 	if l.DoRA {
 		refuse("dora", "DoRA is")

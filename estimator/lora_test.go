@@ -43,18 +43,21 @@ func TestLoRARefused(t *testing.T) {
 		lora    LoRA
 		pointer string
 	}{
-		"no rank":                      {llamaConfig, LoRA{}, at + "/rank"},
-		"a negative rank":              {llamaConfig, LoRA{Rank: -8}, at + "/rank"},
-		"a rank beyond every width":    {llamaConfig, LoRA{Rank: math.MaxInt64}, at + "/rank"},
-		"dropout that is no number":    {llamaConfig, LoRA{Rank: 8, Dropout: math.NaN()}, at + "/dropout"},
-		"modules of another model":     {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"c_attn"}}, at + "/target_modules"},
-		"a part of a name":             {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"proj"}}, at + "/target_modules"},
-		"no default in peft":           {`{"model_type":"smollm3"}`, LoRA{Rank: 8}, at + "/target_modules"},
-		"an unknown adapter type":      {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
-		"an unknown base":              {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
-		"double quantization of bf16":  {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true}, at + "/double_quantization"},
-		"weight decomposition":         {llamaConfig, LoRA{Rank: 8, DoRA: true}, at + "/dora"},
-		"modules that are trained too": {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head"}}, at + "/modules_to_save"},
+		"no rank":                     {llamaConfig, LoRA{}, at + "/rank"},
+		"a negative rank":             {llamaConfig, LoRA{Rank: -8}, at + "/rank"},
+		"a rank beyond every width":   {llamaConfig, LoRA{Rank: math.MaxInt64}, at + "/rank"},
+		"dropout that is no number":   {llamaConfig, LoRA{Rank: 8, Dropout: math.NaN()}, at + "/dropout"},
+		"modules of another model":    {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"c_attn"}}, at + "/target_modules"},
+		"a part of a name":            {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"proj"}}, at + "/target_modules"},
+		"no default in peft":          {`{"model_type":"smollm3"}`, LoRA{Rank: 8}, at + "/target_modules"},
+		"an unknown adapter type":     {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
+		"an unknown base":             {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
+		"double quantization of bf16": {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true}, at + "/double_quantization"},
+		"weight decomposition":        {llamaConfig, LoRA{Rank: 8, DoRA: true}, at + "/dora"},
+		"a module that is not there":  {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head", "score"}}, at + "/modules_to_save/1"},
+		"a shared matrix in full":     {`{"model_type":"gpt2"}`, LoRA{Rank: 8, ModulesToSave: []string{"wte"}}, at + "/modules_to_save/0"},
+		"an adapter on the head":      {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"q_proj", "lm_head"}}, at + "/target_modules"},
+		"an adapter on the embedding": {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"q_proj", "embed_tokens"}}, at + "/target_modules"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Estimate(Input{Job: loraJob(c.config, c.lora)})

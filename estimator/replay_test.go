@@ -200,6 +200,9 @@ func randomJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, config)
 	}
 	job.Training.LoRA = randomLoRA(t, modules...)
+	if l := job.Training.LoRA; l != nil && family == "llama" && rapid.Bool().Draw(t, "modules_to_save") {
+		l.ModulesToSave = []string{"norm"}
+	}
 	return job
 }
 

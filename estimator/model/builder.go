@@ -7,11 +7,13 @@ import "github.com/vramplan/vramplan/estimator/step"
 // Source: torch/nn/modules/module.py (Module._apply).
 type builder struct {
 	a        *Architecture
-	dtype    step.DType // in which parameters are stored
-	recorded int64      // of the layers that repeat, how many are declared one by one
-	hooked   bool       // the input embedding is declared already
-	linears  []string   // under LoRA, the names of the linear layers
-	adapted  int        // and how many of them have an adapter
+	dtype    step.DType      // in which parameters are stored
+	recorded int64           // of the layers that repeat, how many are declared one by one
+	inputs   []string        // the names of the embeddings
+	linears  []string        // under LoRA, the names of the linear layers
+	adapted  int             // and how many of them have an adapter
+	others   []string        // the names of the modules that are not linear layers
+	saved    map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks
 	p        step.Parameters
 }
 
@@ -20,13 +22,29 @@ func (b *builder) declare(p step.Parameter) int32 {
 	return int32(len(b.p.List) - 1)
 }
 
-// parameter is a tensor of rows × cols elements; cols is 1 for a vector. It is frozen under LoRA.
+// parameter is a tensor of rows × cols elements; cols is 1 for a vector. It is frozen under LoRA, unless the job
+// has its module trained in full.
 func (b *builder) parameter(name string, rows, cols int64) step.Weight {
+	return b.trained(name, b.original(name, rows, cols))
+}
+
+// original is a parameter of the model as it is loaded.
+func (b *builder) original(name string, rows, cols int64) step.Weight {
 	p := step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype}
 	if l := b.a.LoRA; l != nil {
+		b.others = append(b.others, name)
 		p.Frozen, p.Loading = true, l.loading(b.dtype)
 	}
 	return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
+}
+
+// pair is the weight of a module and, where it has one, its bias, with as many elements as the weight has rows.
+func (b *builder) pair(name string, rows, cols int64, bias bool) (w, second step.Weight) {
+	w, second = b.original(name, rows, cols), step.NoWeight
+	if bias {
+		second = b.original(name, rows, 1)
+	}
+	return b.trained(name, w), b.trained(name, second)
 }
 
 // ahead says that the optimizer meets w before first, though it is moved later.
@@ -56,18 +74,16 @@ func (b *builder) loaded() step.DType {
 // require a gradient when layers are checkpointed.
 func (b *builder) embedding(name string, rows, cols int64) step.Weight {
 	w := b.parameter(name, rows, cols)
-	w.Hooked = !b.hooked && b.a.LoRA != nil
-	b.hooked = true
+	w.Hooked = len(b.inputs) == 0 && b.a.LoRA != nil
+	b.inputs = append(b.inputs, name)
 	return w
 }
 
 // linear is nn.Linear(in, out, bias).
 func (b *builder) linear(name string, in, out int64, bias bool) linear {
-	m := linear{w: b.parameter(name, out, in), b: step.NoWeight}
+	var m linear
+	m.w, m.b = b.pair(name, out, in, bias)
 	m.quantised = b.quantise(m.w)
-	if bias {
-		m.b = b.parameter(name, out, 1)
-	}
 	m.adapter = b.adapter(name, in, out)
 	return m
 }
@@ -85,10 +101,8 @@ func (b *builder) conv1D(name string, in, out int64) linear {
 
 // norm is a norm's gain over width elements, and its bias.
 func (b *builder) norm(name string, width int64, bias bool) norm {
-	m := norm{w: b.parameter(name, width, 1), b: step.NoWeight}
-	if bias {
-		m.b = b.parameter(name, width, 1)
-	}
+	var m norm
+	m.w, m.b = b.pair(name, width, 1, bias)
 	return m
 }
 

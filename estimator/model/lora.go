@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -15,6 +16,8 @@ type LoRA struct {
 	// Targets are the names of the modules that get an adapter, or their ends; AllLinear stands for all linear
 	// layers but the head.
 	Targets []string
+	// Saved are the ends of the names of modules of which a copy is trained in full (modules_to_save).
+	Saved []string
 	// Dtype is the type of the adapters.
 	Dtype step.DType
 	// Base is how the weights of the linear layers are stored, Half the type in which the model is loaded before.
@@ -33,7 +36,7 @@ func (l *LoRA) loading(d step.DType) step.Loading {
 // quantise stores the weight of a linear layer as the base is stored.
 func (b *builder) quantise(w step.Weight) step.Quantisation {
 	l := b.a.LoRA
-	if l == nil || l.Base == step.NotQuantised {
+	if l == nil || l.Base == step.NotQuantised || b.p.List[w.Index].Trained() {
 		return step.NotQuantised
 	}
 	p := &b.p.List[w.Index]
@@ -97,15 +100,81 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 		return
 	}
 	a.LoRA = &l
-	b := builder{a: a, recorded: 1}
+	b := builder{a: a, recorded: 1, saved: map[string]bool{}}
 	if a.Irregular {
 		b.recorded = a.Layers
 	}
 	a.family.build(&b)
+	a.checkSaved(&b, pointer+"/modules_to_save", errs)
+	b.refuseTargets(pointer+"/target_modules", errs)
 	if b.adapted == 0 {
-		slices.Sort(b.linears)
 		errs.Add(pointer+"/target_modules", "unknown_value", "no module of the model is called %.200s; its linear layers are %.500s",
-			strings.Join(l.Targets, " or "), strings.Join(slices.Compact(b.linears), ", "))
+			strings.Join(l.Targets, " or "), strings.Join(distinct(b.linears), ", "))
+	}
+}
+
+// refuseTargets names the targets that are no linear layer of the model's body: peft adapts embeddings and heads,
+// too, in a way of their own.
+func (b *builder) refuseTargets(pointer string, errs *invalid.List) {
+	for _, name := range b.others {
+		if slices.Contains(b.linears, name) || slices.Contains(b.a.LoRA.Targets, AllLinear) {
+			continue
+		}
+		if b.a.LoRA.adapts(name) {
+			errs.Add(pointer, "unsupported", "an adapter on %s is not modelled yet; those on %s are", name, strings.Join(distinct(b.linears), ", "))
+			return
+		}
+	}
+}
+
+func distinct(names []string) []string {
+	sorted := slices.Clone(names)
+	slices.Sort(sorted)
+	return slices.Compact(sorted)
+}
+
+// saves says whether a copy of the module of this name is trained in full.
+// Source: peft/utils/other.py (_set_trainable), 0.21.
+func (b *builder) saves(name string) bool {
+	if b.a.LoRA == nil {
+		return false
+	}
+	for _, end := range b.a.LoRA.Saved {
+		if strings.HasSuffix(name, end) {
+			if b.saved != nil {
+				b.saved[end] = true
+			}
+			return true
+		}
+	}
+	return false
+}
+
+// trained is w itself or the copy of it that peft's ModulesToSaveWrapper trains, for which w stays.
+func (b *builder) trained(name string, w step.Weight) step.Weight {
+	if !w.Exists() || !b.saves(name) {
+		return w
+	}
+	p := b.p.List[w.Index]
+	p.Frozen = false
+	if b.a.LoRA.Base != step.NotQuantised {
+		p.Loading = step.Copied
+	}
+	w.Index = b.declare(p)
+	return w
+}
+
+// checkSaved refuses modules to save that the model does not have, and those that share their matrix.
+func (a *Architecture) checkSaved(b *builder, pointer string, errs *invalid.List) {
+	for i, name := range a.LoRA.Saved {
+		at := fmt.Sprintf("%s/%d", pointer, i)
+		tied := a.Tied && (name == "lm_head" || slices.ContainsFunc(b.inputs, func(input string) bool { return strings.HasSuffix(input, name) }))
+		switch {
+		case tied:
+			errs.Add(at, "unsupported", "%.100s shares its matrix, and training a copy of it beside adapters is not modelled yet", name)
+		case !b.saved[name]:
+			errs.Add(at, "unknown_value", "no parameter of the model belongs to a module called %.100s", name)
+		}
 	}
 }
 
@@ -135,7 +204,7 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 		return nil
 	}
 	b.linears = append(b.linears, name)
-	if !l.adapts(name) {
+	if !l.adapts(name) || b.saves(name) {
 		return nil
 	}
 	b.adapted++

@@ -1,5 +1,7 @@
 package step
 
+import "slices"
+
 // adamW is torch.optim.AdamW. Its state for all parameters comes first.
 // Source: torch/optim/adam.py (_init_group, _single_tensor_adam, _multi_tensor_adam), torch 2.9.
 func (u *updater) adamW(o Optimizer, ps []*Parameter) {
@@ -54,14 +56,22 @@ func (u *updater) roots(ps []*Parameter) {
 	}
 }
 
-// byType calls f for every type of parameters, in the order in which the types first occur.
+// byType calls f for every type of parameters. Of two, the one that is met last comes first: that is how the hash map of
+// the grouping hands them out.
+// Source: aten/src/ATen/native/ForeachUtils.h (_group_tensors_by_first_tensors_device_and_dtype), torch 2.9.
 func byType(ps []*Parameter, f func(DType)) {
 	var seen [F64 + 1]bool
+	var types [len(seen)]DType
+	n := 0
 	for _, p := range ps {
 		if !seen[p.Dtype] {
 			seen[p.Dtype] = true
-			f(p.Dtype)
+			types[n] = p.Dtype
+			n++
 		}
+	}
+	for _, d := range slices.Backward(types[:n]) {
+		f(d)
 	}
 }
 

@@ -12,6 +12,7 @@ const (
 	LoadedInHalf           // and cast to float32 afterwards
 	Added
 	AddedInHalf
+	Copied // of a parameter that stays, when the adapters are there
 )
 
 // load brings the parameters to heap.
@@ -40,6 +41,11 @@ func (p Parameters) load(heap Heap) {
 			heap.Alloc(q.bytes())
 		case AddedInHalf:
 			halves = append(halves, heap.Alloc(2*q.Numel))
+		}
+	})
+	p.Each(func(q *Parameter) {
+		if q.Loading == Copied {
+			heap.Alloc(q.bytes())
 		}
 	})
 	p.widen(heap, AddedInHalf, halves)
