@@ -20,6 +20,42 @@ func events(t interface {
 	return ordered(got.events)
 }
 
+// randomJob draws a job of any family, and recipes besides that may be combined with it.
+func randomJob(t *rapid.T) Job {
+	job := familyJob(t)
+	recipes := []struct {
+		name string
+		set  func(*Training)
+	}{
+		{"loss", func(u *Training) { u.Loss = randomLoss(t) }},
+		{"logits_dtype", func(u *Training) { u.LogitsDtype = "fp32" }},
+	}
+	for _, recipe := range recipes {
+		if rapid.IntRange(0, 2).Draw(t, "other "+recipe.name) != 0 {
+			continue
+		}
+		with := job
+		recipe.set(&with.Training)
+		if _, err := resolve(&Input{Job: with}); err == nil {
+			job = with
+		}
+	}
+	return job
+}
+
+// randomLoss draws a loss other than the standard one.
+func randomLoss(t *rapid.T) *Loss {
+	l := &Loss{Kind: rapid.SampledFrom([]string{"fused", "chunked", "fused-linear"}).Draw(t, "loss")}
+	if l.Kind == "chunked" {
+		l.Head = rapid.SampledFrom([]string{"", "chunked", "whole"}).Draw(t, "head of the loss")
+		l.Chunks = rapid.Int64Range(0, 9).Draw(t, "chunks")
+		if l.Chunks == 0 {
+			l.ChunkTokens = rapid.Int64Range(20, 3000).Draw(t, "chunk_tokens")
+		}
+	}
+	return l
+}
+
 // TestCheckpointingEveryLayerIsFull holds {"every": 1} against "full".
 func TestCheckpointingEveryLayerIsFull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -54,5 +90,49 @@ func TestCheckpointingLessOftenHoldsMore(t *testing.T) {
 	}
 	if none := peak(nil); none != last {
 		t.Errorf("checkpointing every 13th of 12 layers holds %d, none %d", last, none)
+	}
+}
+
+// peakWith is the peak of GPT-2 as nanoGPT trains it with another loss.
+func peakWith(t *testing.T, l *Loss) int64 {
+	t.Helper()
+	job := gpt2Job()
+	job.Training.Loss = l
+	res, err := Estimate(Input{Job: job})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return res.Peak.AllocatedBytes
+}
+
+// TestMoreChunksHoldLess compares the peaks of a chunked loss: more chunks never hold more, and every other loss less than
+// the standard one.
+func TestMoreChunksHoldLess(t *testing.T) {
+	for _, head := range []string{"chunked", "whole"} {
+		last := int64(1) << 60
+		for _, chunks := range []int64{1, 2, 4, 8, 64} {
+			now := peakWith(t, &Loss{Kind: "chunked", Head: head, Chunks: chunks})
+			if now > last {
+				t.Errorf("%d chunks with the head %s hold %d, fewer %d", chunks, head, now, last)
+			}
+			last = now
+		}
+	}
+	standard := peakWith(t, nil)
+	for _, kind := range []string{"fused", "chunked", "fused-linear"} {
+		if now := peakWith(t, &Loss{Kind: kind}); now >= standard {
+			t.Errorf("the loss %s holds %d, the standard one %d", kind, now, standard)
+		}
+	}
+}
+
+// TestChunkTokensAreChunks holds chunks of so many tokens against so many chunks.
+func TestChunkTokensAreChunks(t *testing.T) {
+	const tokens = 16 * 1024
+	for _, chunks := range []int64{1, 2, 16} {
+		a, b := peakWith(t, &Loss{Kind: "chunked", Chunks: chunks}), peakWith(t, &Loss{Kind: "chunked", ChunkTokens: tokens / chunks})
+		if a != b {
+			t.Errorf("%d chunks hold %d, chunks of %d tokens %d", chunks, a, tokens/chunks, b)
+		}
 	}
 }

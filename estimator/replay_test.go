@@ -122,8 +122,8 @@ func replayEquals(t *testing.T, name string) {
 // window is what surrounds index i.
 func window(v []int64, i int) []int64 { return v[min(max(i-3, 0), len(v)):min(i+8, len(v))] }
 
-// randomJob draws a job over all families and switches, small enough to be replayed in a moment.
-func randomJob(t *rapid.T) Job {
+// familyJob draws a job over all families and switches, small enough to be replayed in a moment.
+func familyJob(t *rapid.T) Job {
 	heads := rapid.SampledFrom([]int64{1, 2, 3, 4, 8, 12}).Draw(t, "heads")
 	dim := rapid.SampledFrom([]int64{8, 16, 20, 64, 80, 96, 128}).Draw(t, "head_dim")
 	layers := rapid.Int64Range(1, 14).Draw(t, "layers")

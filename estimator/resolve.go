@@ -57,6 +57,7 @@ func resolve(in *Input) (*resolved, error) {
 	if err := errs.Err(); err != nil {
 		return nil, err
 	}
+	r.lossFits(&errs)
 	r.bound(&errs)
 	return r, errs.Err()
 }
@@ -160,6 +161,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 			}
 		}
 	}
+	r.loss(t, errs)
 	r.lora(t, errs)
 	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
@@ -305,12 +307,6 @@ func unsupported(job *Job, errs *invalid.List) {
 	}
 	if t.States != nil && *t.States != (States{}) {
 		refuse("states", "states that differ from the precision are")
-	}
-	if l := t.Loss; l != nil && (l.Kind != "" && l.Kind != "standard" || l.Chunks != 0 || l.ChunkTokens != 0 || l.VocabParallel) {
-		refuse("loss", "losses other than standard are")
-	}
-	if t.LogitsDtype == "fp32" {
-		refuse("logits_dtype", "another float32 copy of the logits is")
 	}
 	if len(t.Kernels) > 0 {
 		refuse("kernels", "fused kernels are")

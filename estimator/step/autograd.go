@@ -103,6 +103,20 @@ func (o op) sendView(r, k int) op {
 	return o.act(act{verb: actSendView, reg: uint8(r), edge: uint8(k)})
 }
 
+// sendSaved hands the r-th saved tensor to input k as its gradient.
+func (o op) sendSaved(r, k int) op {
+	return o.act(act{verb: actSendSaved, reg: uint8(r), edge: uint8(k)})
+}
+
+// collect makes the operation one whose outputs are parts of its input: their gradients are copied together into a new
+// tensor of so many bytes.
+func (o op) collect(bytes int64) op {
+	if o.i != none {
+		o.node().collects = true
+	}
+	return o.alloc(0, bytes, LabelInputGradient).send(0, 0)
+}
+
 // pass hands the incoming gradient of output r to input k unchanged.
 func (o op) pass(r, k int) op { return o.act(act{verb: actPass, reg: uint8(r), edge: uint8(k)}) }
 
@@ -183,6 +197,10 @@ func (t *Tape) run(i int32) {
 			}
 			sends[ns] = delivery{e: n.in[a.edge], s: n.grad[a.reg]}
 			ns++
+		case actSendSaved:
+			t.retain(n.saved[a.reg])
+			sends[ns] = delivery{n.in[a.edge], n.saved[a.reg]}
+			ns++
 		case actWorkspace:
 			t.workspace()
 		case actValidate:
@@ -204,6 +222,12 @@ func (t *Tape) run(i int32) {
 		case actAllocLogits:
 			t.regs[0] = t.alloc(a.bytes, LogitsAndLoss, a.label)
 		}
+	}
+	if n.collects {
+		for _, s := range t.pieces {
+			t.release(s)
+		}
+		t.pieces = t.pieces[:0]
 	}
 	for k := uint8(0); k < n.nOut; k++ {
 		t.release(n.grad[k])
@@ -247,6 +271,10 @@ func (t *Tape) deliver(e edge, s int32) {
 	}
 	n := &t.nodes[e>>2]
 	n.reached = true
+	if n.collects {
+		t.pieces = append(t.pieces, s)
+		return
+	}
 	k := e & 3
 	n.grad[k] = t.sum(n.grad[k], s)
 	if n.awaits > 0 {

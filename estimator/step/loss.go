@@ -6,6 +6,13 @@ package step
 // Sources: aten/src/ATen/native/LossNLL.cpp (cross_entropy_loss_prob_target), autocast_mode.h
 // (log_softmax is in the list that an explicit dtype overrides, nll_loss in the float32 list), torch 2.9.
 func (t *Tape) CrossEntropy(logits, targets T) T {
+	if t.Recipe.Loss.Kind != LossStandard {
+		return t.otherLoss(logits, targets)
+	}
+	return t.crossEntropy(logits, targets)
+}
+
+func (t *Tape) crossEntropy(logits, targets T) T {
 	if t.Recipe.CompileLoss && !t.lossApart {
 		t.GraphBreak()
 	}
@@ -52,7 +59,7 @@ func (t *Tape) FloatLogits(x T) T {
 // shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
 func (t *Tape) CausalLMLoss(logits, labels T) T {
 	wide := logits
-	if t.compiled || t.Recipe.CompileLoss {
+	if t.compiled || t.Recipe.CompileLoss || t.Recipe.Loss.Kind != LossStandard {
 		t.Hold(wide)
 	} else {
 		wide = t.FloatLogits(logits)
@@ -82,8 +89,22 @@ func (t *Tape) withoutLast(x T) T {
 	return t.wideGradient(t.op(x), x).out(y, 0)
 }
 
-// Head is the linear layer onto the vocabulary.
+// Head is the linear layer onto the vocabulary. Where the loss runs it chunk by chunk, it waits, and there are no logits.
 func (t *Tape) Head(x T, w, b Weight) T {
+	if t.takesHead() {
+		t.head = deferred{x, w, b}
+		return T{storage: none, edge: noEdge, dtype: F32}
+	}
+	y := t.runHead(x, w, b)
+	if t.Recipe.LogitsFloat {
+		wide := t.FloatLogits(y)
+		t.Drop(y)
+		return wide
+	}
+	return y
+}
+
+func (t *Tape) runHead(x T, w, b Weight) T {
 	first := len(t.prog.Slots)
 	y := t.Linear(x, w, b, LabelLogits)
 	for i := first; i < len(t.prog.Slots); i++ {

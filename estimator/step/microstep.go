@@ -247,7 +247,9 @@ func (t *Tape) label(x T) Label {
 
 // freePrevious frees what the micro-step before left where x is now.
 func (t *Tape) freePrevious(x T) {
-	t.prog.Events = append(t.prog.Events, Event{t.storages[x.storage].slot, FreePrev})
+	if x.storage != none {
+		t.prog.Events = append(t.prog.Events, Event{t.storages[x.storage].slot, FreePrev})
+	}
 }
 
 // fetch puts the next batch on the GPU, in n slots from first on.

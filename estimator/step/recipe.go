@@ -43,6 +43,9 @@ type Recipe struct {
 	Reentrant       bool
 	// CheckpointOffload keeps the input of such a layer in the CPU's memory until backward.
 	CheckpointOffload bool
+	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model.
+	Loss        Loss
+	LogitsFloat bool
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool

@@ -189,6 +189,9 @@ type Tape struct {
 	leaf     edge
 	leafCast T
 
+	head   deferred // where the loss takes the head's place
+	pieces []int32  // gradients of parts, for the one operation that collects them
+
 	// Where the recording stands.
 	part     Part
 	unit     int32 // layer unit, -1 outside
@@ -245,6 +248,8 @@ type node struct {
 	part    Part
 	reached bool
 	awaits  uint8 // of a leaf whose gradient has to be laid out anew: how many are still to come
+	// collects says that the gradients of its outputs are not added: they are parts of one tensor.
+	collects bool
 	// checkpoint marks the one node that stands for a whole layer (reentrant checkpointing).
 	checkpoint bool
 	// leaf marks a tensor that keeps the gradient that arrives.
@@ -271,6 +276,7 @@ const (
 	actPassView                // the same, through a view
 	actValidate                // the operation's own backward ends here
 	actWorkspace               // a matrix product
+	actSendSaved               // hand saved tensor reg to edge
 	actAllocLogits             // allocate register 0, as wide as the vocabulary
 	actAddInPlace              // allocate register 0 unless a gradient for edge 0 is there to be added to
 	actForget                  // let go of saved tensor reg

@@ -1,0 +1,68 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// defaultChunks is the number of chunks where a job names none: num_output_chunks of torchtune's losses.
+const defaultChunks = 8
+
+// loss is training.loss and training.logits_dtype.
+func (r *resolved) loss(t *Training, errs *invalid.List) {
+	rc := &r.recipe
+	rc.LogitsFloat = t.LogitsDtype == "fp32"
+	l := t.Loss
+	if l == nil {
+		return
+	}
+	const pointer = "/training/loss"
+	kind, ok := map[string]step.LossKind{"": step.LossStandard, "standard": step.LossStandard, "fused": step.LossFused,
+		"chunked": step.LossChunked, "fused-linear": step.LossFusedLinear}[l.Kind]
+	if !ok {
+		errs.Add(pointer+"/kind", "unknown_value", "the loss is %.40q; standard, fused, chunked and fused-linear are accepted", l.Kind)
+	}
+	if l.VocabParallel {
+		errs.Add(pointer+"/vocab_parallel", "unsupported", "a vocabulary divided over GPUs is not modelled yet; leave the field out")
+	}
+	if kind != step.LossChunked && (l.Chunks != 0 || l.ChunkTokens != 0 || l.Head != "") {
+		errs.Add(pointer, "conflict", "chunks, chunk_tokens and head belong to the loss chunked")
+	}
+	if l.Chunks != 0 && l.ChunkTokens != 0 {
+		errs.Add(pointer, "conflict", "chunks and chunk_tokens say the same: one of them is given")
+	}
+	const most = 1 << 20
+	if l.Chunks < 0 || l.Chunks > most || l.ChunkTokens < 0 || l.ChunkTokens > 1<<30 {
+		errs.Add(pointer, "out_of_range", "chunks is %d and chunk_tokens %d; they are from 1 to %d and to %d", l.Chunks, l.ChunkTokens, most, 1<<30)
+		return
+	}
+	rc.Loss = step.Loss{Kind: kind, Chunks: l.Chunks, ChunkRows: l.ChunkTokens}
+	if kind == step.LossChunked && l.Chunks == 0 && l.ChunkTokens == 0 {
+		rc.Loss.Chunks = defaultChunks
+	}
+	if kind == step.LossChunked && l.Head == "whole" {
+		rc.Loss.Kind = step.LossChunkedWhole
+	}
+}
+
+// lossFits refuses a loss other than the standard one where the replay does not know how the two go together.
+func (r *resolved) lossFits(errs *invalid.List) {
+	const pointer = "/training/loss"
+	switch {
+	case r.recipe.Loss.Kind == step.LossStandard:
+		return
+	case r.recipe.Compile || r.recipe.CompileLoss:
+		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
+	case !r.arch.PlainHead():
+		errs.Add(pointer, "unsupported", "a loss other than standard is modelled for language models whose logits are the head's output as it is")
+	}
+	if n, rows := r.shape.N(), r.recipe.Loss.ChunkRows; rows > 0 && n/rows > mostChunks {
+		errs.Add(pointer+"/chunk_tokens", "out_of_range", "chunk_tokens %d makes more than %d chunks of %d tokens", rows, mostChunks, n)
+	}
+	if r.recipe.Loss.Chunks > mostChunks {
+		errs.Add(pointer+"/chunks", "out_of_range", "chunks is %d; it is from 1 to %d", r.recipe.Loss.Chunks, mostChunks)
+	}
+}
+
+// mostChunks bounds what is recorded one by one.
+const mostChunks = 4096
