@@ -199,7 +199,7 @@ func (t *Tape) run(i int32) {
 			ns++
 		case actSendSaved:
 			t.retain(n.saved[a.reg])
-			sends[ns] = delivery{n.in[a.edge], n.saved[a.reg]}
+			sends[ns] = delivery{e: n.in[a.edge], s: n.saved[a.reg]}
 			ns++
 		case actWorkspace:
 			t.workspace()
