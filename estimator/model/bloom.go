@@ -116,9 +116,10 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 // blocks runs the layers on x, which it takes over. A variable holds what each of them returns, the probabilities too,
 // until the next has returned.
 func (m *bloom) blocks(t *step.Tape, x step.T, besides step.Besides) (step.T, step.T) {
+	unit := int(m.a.UnitLayers())
 	var last step.T
 	for i := range m.layers {
-		x = t.Layer(int32(i), x, func(t *step.Tape, x step.T) step.T { return m.block(t, i, x) }, besides)
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return m.block(t, i, x) }, besides)
 		probabilities, _ := t.Second()
 		if i > 0 {
 			t.Drop(last)
