@@ -15,7 +15,7 @@ import (
 // library has to be installed.
 const (
 	settingEffort = 0.01
-	codeEffort    = 0.05
+	codeEffort    = 0.1
 )
 
 // lever is one change to a job other than its pair.
