@@ -238,7 +238,6 @@ func (b *builder) attention(l *decoderLayer) {
 
 // mlp declares gate_proj, up_proj and down_proj.
 func (b *builder) mlp(l *decoderLayer) {
-	a, d := b.a, b.a.Hidden
-	l.gate, l.up = b.linear("mlp.gate_proj", d, a.FFN, a.MLPBias), b.linear("mlp.up_proj", d, a.FFN, a.MLPBias)
-	l.down = b.linear("mlp.down_proj", a.FFN, d, a.MLPBias)
+	m := buildGatedMLP(b, "mlp", b.a.FFN, b.a.MLPBias)
+	l.gate, l.up, l.down = m.gate, m.up, m.down
 }
