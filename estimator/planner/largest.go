@@ -40,7 +40,11 @@ func (s *search) largest(ctx context.Context, v variant) (limit, error) {
 		return limit{}, err
 	}
 	if !first.fits() {
-		return limit{next: &first}, nil
+		further, err := beyond(at, &first)
+		if further == nil || err != nil {
+			return limit{next: &first}, err
+		}
+		first = *further
 	}
 	lo, hi := s.bracket(v, first)
 	for range maxBumps {
