@@ -152,7 +152,7 @@ func familyJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere", "qwen2_moe", "qwen3_moe")).Draw(t, "family")
+	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "opt", "bloom", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -181,16 +181,23 @@ func familyJob(t *rapid.T) Job {
 		"hidden_size": heads * groups * dim, "head_dim": dim, "intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab,
 		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "use_cache": rapid.Bool().Draw(t, "use_cache"), "attention_dropout": dropout}
 	switch family {
-	case "mistral", "gemma2", "gemma3_text":
+	case "mistral", "gemma2", "gemma3_text", "cohere2":
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
 		config["sliding_window_pattern"] = rapid.Int64Range(1, 6).Draw(t, "pattern")
 	case "cohere":
 		config["use_qk_norm"] = rapid.Bool().Draw(t, "qk_norm")
+	case "qwen2", "qwen3", "smollm3":
+		config["use_sliding_window"] = rapid.Bool().Draw(t, "use_sliding_window")
+		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
+		config["max_window_layers"] = rapid.Int64Range(0, 14).Draw(t, "full_layers")
 	case "olmo":
 		config["clip_qkv"] = rapid.SampledFrom([]any{nil, 8.0}).Draw(t, "clip_qkv")
 	}
 	job.Model.HFConfig = marshal(t, config)
 	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+	if family == "internlm2" {
+		modules = []string{"attention.wqkv", "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"}
+	}
 	if draw, ok := rotaryDecoders[family]; ok {
 		modules = draw(t, config, dropout)
 		job.Model.HFConfig = marshal(t, config)

@@ -4,23 +4,45 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Cohere: one norm for attention and MLP, which run side by side, and scaled logits.
 // Source: transformers/models/cohere/modeling_cohere.py, configuration_cohere.py, 4.57.
-var cohereFamily = family{keys: commonKeys, build: buildCohere, preset: llamaPreset,
-	defaults: map[string]any{
-		"vocab_size": 256000.0, "hidden_size": 8192.0, "intermediate_size": 22528.0, "num_hidden_layers": 40.0,
-		"num_attention_heads": 64.0, "hidden_act": "silu", "max_position_embeddings": 8192.0, "use_cache": true,
-		"tie_word_embeddings": true, "attention_bias": false, "attention_dropout": 0.0, "use_qk_norm": false},
+var cohereFamily = family{keys: commonKeys, preset: llamaPreset, defaults: cohereDefaults,
 	read: func(c *config, a *Architecture) {
-		c.llama(a)
-		a.QKVBias = c.boolean("attention_bias")
-		a.OutBias = a.QKVBias
+		c.biased(a)
 		a.QKNorm = c.boolean("use_qk_norm")
+	},
+	build: func(b *builder) step.Network { return b.decoder(likeCohere()) }}
+
+// Cohere 2: windows in three layers of four, which alone have rotary positions. It fills no cache in training.
+// Source: transformers/models/cohere2/modeling_cohere2.py, configuration_cohere2.py, 4.57.
+var cohere2Family = family{keys: commonKeys, defaults: cohereDefaults,
+	read: func(c *config, a *Architecture) {
+		c.biased(a)
+		a.UseCache, a.SlidingWindow = false, c.integer("sliding_window", maxRows)
+		if pattern := c.integer("sliding_window_pattern", maxLayers); pattern > 0 {
+			c.layerTypes(a, everyNth(pattern))
+		}
+	},
+	preset: func(p *Preset, a *Architecture) {
+		llamaPreset(p, a)
+		a.UseCache, a.Sliding = false, []bool{true, true, true, false}
+	},
+	build: func(b *builder) step.Network {
+		with := likeCohere()
+		with.rotaryWindows = true
+		return b.decoder(with)
 	}}
 
-func buildCohere(b *builder) step.Network {
+// The window is Cohere 2's alone.
+var cohereDefaults = map[string]any{
+	"vocab_size": 256000.0, "hidden_size": 8192.0, "intermediate_size": 22528.0, "num_hidden_layers": 40.0,
+	"num_attention_heads": 64.0, "hidden_act": "silu", "max_position_embeddings": 8192.0, "use_cache": true,
+	"tie_word_embeddings": true, "attention_bias": false, "attention_dropout": 0.0, "use_qk_norm": false,
+	"sliding_window": 4096.0, "sliding_window_pattern": 4.0}
+
+func likeCohere() traits {
 	with := likeLlama()
 	with.declare, with.block, with.project = declareCohere, (*decoder).parallel, (*decoder).projectCohere
 	with.normalize, with.rotate, with.scaleLogits = norm.cohere, rotateWide, (*step.Tape).ScaleLogits
-	return b.decoder(with)
+	return with
 }
 
 // declareCohere lists the modules of CohereDecoderLayer. The norms of queries and keys have a gain for every head.

@@ -34,6 +34,9 @@ func TestClassDefaults(t *testing.T) {
 		{`{"model_type": "olmo2", "vocab_size": 100352}`, 7_298_617_344},
 		{`{"model_type": "granite"}`, 6_738_415_616},
 		{`{"model_type": "cohere"}`, 34_980_831_232},
+		{`{"model_type": "cohere2"}`, 34_980_831_232},
+		{`{"model_type": "internlm2", "vocab_size": 92544, "intermediate_size": 14336, "num_key_value_heads": 8, "bias": false}`, 7_737_708_544},
+		{`{"model_type": "gemma3", "text_config": {"hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34}}`, 3_880_263_168},
 		{`{"model_type": "gemma2"}`, 2_614_341_888},
 		{`{"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 262144}`, 999_885_952},
 		{`{"model_type": "llama"}`, 6_738_415_616},
@@ -113,7 +116,9 @@ func TestEncoderDimensions(t *testing.T) {
 func FuzzFromHF(f *testing.F) {
 	for _, s := range []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
 		`{"model_type":"bert","architectures":["BertForSequenceClassification"],"classifier_dropout":2,"type_vocab_size":-1}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
-		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`, `{"model_type":"mixtral","num_local_experts":3}`,
+		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`,
+		`{"model_type":"gemma2","layer_types":[null],"num_hidden_layers":1}`, `{"model_type":"gemma3","text_config":{"text_config":[]}}`,
+		`{"model_type":"qwen2","use_sliding_window":true,"max_window_layers":-1}`, `{"model_type":"olmo","clip_qkv":{}}`, `{"model_type":"mixtral","num_local_experts":3}`,
 		`{"model_type":"qwen3_moe","mlp_only_layers":[1,"x"],"decoder_sparse_step":2}`, `{"model_type":"qwen2_moe","mlp_only_layers":[-1],"num_experts":1000}`} {
 		f.Add(s)
 	}
@@ -138,6 +143,11 @@ func TestLayerTypes(t *testing.T) {
 		{`{"model_type": "gemma2"}`, 2, []bool{true, false, true}},
 		{`{"model_type": "gemma3_text"}`, 6, []bool{true, true, true, true, true, false, true}},
 		{`{"model_type": "gemma3_text", "sliding_window_pattern": 1}`, 1, []bool{false, false}},
+		{`{"model_type": "qwen2"}`, 1, []bool{false, false}},
+		{`{"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 1}`, 32, []bool{false, true, true}},
+		{`{"model_type": "qwen3", "use_sliding_window": true, "max_window_layers": 0}`, 1, []bool{true, true}},
+		{`{"model_type": "smollm3", "use_sliding_window": true, "sliding_window": 8}`, 4, []bool{false, false, false, true}},
+		{`{"model_type": "cohere2"}`, 4, []bool{true, true, true, false}},
 		{`{"model_type": "gemma2", "num_hidden_layers": 3, "layer_types": ["full_attention", "full_attention", "sliding_attention"]}`, 3, []bool{false, false, true}},
 	} {
 		a, err := read(t, c.config)
@@ -157,6 +167,9 @@ func TestLayerTypes(t *testing.T) {
 	for _, config := range []string{
 		`{"model_type": "gemma2", "layer_types": "full_attention"}`, `{"model_type": "gemma2", "layer_types": ["full_attention"]}`,
 		`{"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`, `{"model_type": "gemma2", "sliding_window": null}`,
+		`{"model_type": "qwen2", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}`,
+		`{"model_type": "gemma3"}`, `{"model_type": "gemma3", "text_config": {}, "vision_config": {}}`,
+		`{"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": {}}`,
 		`{"model_type": "gemma2", "attn_logit_softcapping": "50"}`, `{"model_type": "gemma3_text", "use_bidirectional_attention": true}`,
 	} {
 		if _, err := read(t, config); err == nil {

@@ -41,6 +41,8 @@ type traits struct {
 	clip bool
 	// wideTables leaves cosines and sines in float32.
 	wideTables bool
+	// rotaryWindows turns queries and keys in the layers with a window alone (Cohere 2).
+	rotaryWindows bool
 	// localTables gives the layers with a window rotary tables of their own.
 	localTables bool
 	// repeats repeats grouped keys and values for every kernel, and drops the probabilities inside attention.
@@ -154,16 +156,14 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 // embeddings is inputs_embeds.
 func (m *decoder) embeddings(t *step.Tape, ids step.T) step.T {
+	if m.scaleEmbedding == scaledByModule {
+		return t.ScaledEmbedding(ids, m.embed, m.embedScale, step.LabelEmbedding)
+	}
 	x := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	var y step.T
-	switch m.scaleEmbedding {
-	case scaledByModel:
-		y = t.MulScalar(x, step.LabelEmbedding)
-	case scaledByModule:
-		y = t.Mul(x, t.Parameter(m.embedScale), false, step.LabelEmbedding)
-	default:
+	if m.scaleEmbedding != scaledByModel {
 		return x
 	}
+	y := t.MulScalar(x, step.LabelEmbedding)
 	t.Drop(x)
 	return y
 }
@@ -224,7 +224,8 @@ func (m *decoder) layer(t *step.Tape, i int, x step.T) step.T {
 	if m.a.slides(int64(i)) {
 		w = m.sliding
 	}
-	w.rotary = m.a.NoRotaryEvery == 0 || (int64(i)+1)%m.a.NoRotaryEvery != 0
+	w.rotary = !m.rotaryWindows || m.a.slides(int64(i))
+	w.rotary = w.rotary && (m.a.NoRotaryEvery == 0 || (int64(i)+1)%m.a.NoRotaryEvery != 0)
 	return m.block(m, t, &m.layers[i], &w, x)
 }
 

@@ -11,9 +11,7 @@ var gemmaFamily = family{keys: commonKeys,
 		"max_position_embeddings": 8192.0, "use_cache": true, "tie_word_embeddings": true, "attention_bias": false,
 		"attention_dropout": 0.0},
 	read: func(c *config, a *Architecture) {
-		c.llama(a)
-		a.QKVBias = c.boolean("attention_bias")
-		a.OutBias = a.QKVBias
+		c.biased(a)
 	},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
@@ -45,6 +43,20 @@ var gemma2Family = family{keys: commonKeys, build: buildGemma2,
 	}}
 
 var gemma3TextFamily = family{keys: commonKeys, build: buildGemma3, read: readGemma3, preset: gemma3Preset, defaults: gemma3Defaults}
+
+// Gemma 3 with a text_config: the text model alone. The class that has the vision tower, too, is not described.
+var gemma3Family = family{keys: commonKeys, build: buildGemma3, preset: gemma3Preset, defaults: gemma3Defaults,
+	read: func(c *config, a *Architecture) {
+		if c.given["vision_config"] != nil {
+			c.errs.Add(c.pointer+"/vision_config", "unsupported", "the vision tower is not modelled; for the text model, give the object under text_config as hf_config")
+		}
+		text, ok := c.given["text_config"].(map[string]any)
+		if !ok {
+			c.errs.Add(c.pointer+"/text_config", "required", "text_config is the object that describes the text model, not %s", describe(c.given["text_config"]))
+			return
+		}
+		readGemma3(&config{given: text, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config"}, a)
+	}}
 
 // Source: transformers/models/gemma3/configuration_gemma3.py (Gemma3TextConfig), 4.57.
 var gemma3Defaults = map[string]any{

@@ -39,6 +39,30 @@ func (c *config) layerTypes(a *Architecture, slides func(i int64) bool) {
 	a.Sliding = shortestPattern(sliding)
 }
 
+// windows reads use_sliding_window and, where it is on, which layers have the window.
+func (c *config) windows(a *Architecture, slides func(i int64) bool) {
+	if c.boolean("use_sliding_window") {
+		a.SlidingWindow = c.optional("sliding_window", maxRows)
+	}
+	windowed := a.SlidingWindow > 0
+	c.layerTypes(a, func(i int64) bool { return windowed && slides(i) })
+	switch {
+	case !slices.Contains(a.Sliding, true):
+		a.Sliding, a.SlidingWindow = nil, 0
+	case !windowed:
+		c.errs.Add(c.pointer+"/sliding_window", "required", "layer_types has layers with a window, and use_sliding_window with sliding_window says none")
+	}
+}
+
+// afterFirst says that all but the first max_window_layers layers slide.
+func (c *config) afterFirst() func(int64) bool {
+	first := int64(0)
+	if v, _ := c.value("max_window_layers"); v != 0.0 {
+		first = c.integer("max_window_layers", maxRows)
+	}
+	return func(i int64) bool { return i >= first }
+}
+
 // shortestPattern is the shortest beginning of a list that, repeated, makes all of it.
 func shortestPattern(list []bool) []bool {
 	for n := 1; n < len(list); n++ {

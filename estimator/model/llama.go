@@ -25,6 +25,13 @@ func (c *config) decoder(a *Architecture, activation string) {
 	a.Gated, a.Rotary = true, true
 }
 
+// biased is llama for a family whose attention_bias puts a bias on all four projections.
+func (c *config) biased(a *Architecture) {
+	c.llama(a)
+	a.QKVBias = c.boolean("attention_bias")
+	a.OutBias = a.QKVBias
+}
+
 // llamaPreset completes a catalog entry of a decoder that is written like Llama.
 func llamaPreset(_ *Preset, a *Architecture) { a.Activation, a.Gated, a.Rotary = "silu", true, true }
 
@@ -34,9 +41,7 @@ var llamaFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPrese
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
 		"tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0},
 	read: func(c *config, a *Architecture) {
-		c.llama(a)
-		a.QKVBias = c.boolean("attention_bias")
-		a.OutBias = a.QKVBias
+		c.biased(a)
 		a.MLPBias = c.boolean("mlp_bias")
 	}}
 
@@ -54,11 +59,11 @@ var qwen2Family = family{keys: commonKeys, build: buildLlama, preset: llamaPrese
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "use_sliding_window": false},
+		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "use_sliding_window": false, "sliding_window": 4096.0, "max_window_layers": 28.0},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		a.QKVBias = true
-		c.refuseSlidingWindow()
+		c.windows(a, c.afterFirst())
 	}}
 
 var qwen3Family = family{keys: commonKeys, build: buildLlama, preset: llamaPreset,
@@ -66,13 +71,11 @@ var qwen3Family = family{keys: commonKeys, build: buildLlama, preset: llamaPrese
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "head_dim": 128.0, "hidden_act": "silu",
 		"max_position_embeddings": 32768.0, "use_cache": true, "tie_word_embeddings": false, "attention_bias": false,
-		"attention_dropout": 0.0, "use_sliding_window": false},
+		"attention_dropout": 0.0, "use_sliding_window": false, "sliding_window": 4096.0, "max_window_layers": 28.0},
 	read: func(c *config, a *Architecture) {
-		c.llama(a)
+		c.biased(a)
 		a.QKNorm = true
-		a.QKVBias = c.boolean("attention_bias")
-		a.OutBias = a.QKVBias
-		c.refuseSlidingWindow()
+		c.windows(a, c.afterFirst())
 	}}
 
 var smolLM3Family = family{keys: commonKeys, build: buildLlama,
@@ -86,12 +89,10 @@ var smolLM3Family = family{keys: commonKeys, build: buildLlama,
 		"use_cache": true, "tie_word_embeddings": true, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
 		"no_rope_layer_interval": 4.0, "use_sliding_window": false},
 	read: func(c *config, a *Architecture) {
-		c.llama(a)
-		a.QKVBias = c.boolean("attention_bias")
-		a.OutBias = a.QKVBias
+		c.biased(a)
 		a.MLPBias = c.boolean("mlp_bias")
 		a.NoRotaryEvery = c.optional("no_rope_layer_interval", maxLayers)
-		c.refuseSlidingWindow()
+		c.windows(a, func(i int64) bool { return a.NoRotaryEvery > 0 && (i+1)%a.NoRotaryEvery == 0 })
 	}}
 
 func buildLlama(b *builder) step.Network { return b.decoder(likeLlama()) }

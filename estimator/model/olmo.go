@@ -15,7 +15,7 @@ type clipped bool
 // OLMo: norms without parameters, computed by LayerNorm in float32.
 var olmoFamily = family{keys: commonKeys, build: buildOlmo, defaults: olmoDefaults,
 	read: func(c *config, a *Architecture) {
-		c.olmo(a)
+		c.biased(a)
 		a.own = clipped(c.number("clip_qkv"))
 	},
 	preset: func(p *Preset, a *Architecture) {
@@ -26,15 +26,9 @@ var olmoFamily = family{keys: commonKeys, build: buildOlmo, defaults: olmoDefaul
 // OLMo 2: norms behind attention and MLP, and over all queries and all keys.
 var olmo2Family = family{keys: commonKeys, build: buildOlmo2, preset: llamaPreset, defaults: olmoDefaults,
 	read: func(c *config, a *Architecture) {
-		c.olmo(a)
+		c.biased(a)
 		a.QKNorm = true
 	}}
-
-func (c *config) olmo(a *Architecture) {
-	c.llama(a)
-	a.QKVBias = c.boolean("attention_bias")
-	a.OutBias = a.QKVBias
-}
 
 func buildOlmo(b *builder) step.Network {
 	with, width := likeLlama(), b.a.Hidden

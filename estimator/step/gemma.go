@@ -53,3 +53,17 @@ func (t *Tape) ScaleLogits(x T) T {
 	t.Drop(x)
 	return y
 }
+
+// ScaledEmbedding is an embedding whose forward multiplies its rows by a buffer.
+// Source: transformers/models/gemma3/modeling_gemma3.py (Gemma3TextScaledWordEmbedding), 4.57.
+func (t *Tape) ScaledEmbedding(ids T, w, scale Weight, l Label) T {
+	inner := w
+	inner.Hooked = false
+	x := t.Embedding(ids, inner, l)
+	y := t.Mul(x, t.Parameter(scale), false, l)
+	t.Drop(x)
+	if w.Hooked && t.Recipe.InputGradients {
+		return t.requireGrad(y)
+	}
+	return y
+}
