@@ -122,7 +122,9 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.loop(t, errs)
 	r.chooseOptimizer(t, errs)
 	switch t.Attention {
-	case "", "sdpa", "flash":
+	case "", "sdpa":
+	case "flash":
+		rc.Attention = step.AttentionFlash
 	case "eager":
 		rc.Attention = step.AttentionEager
 	default:

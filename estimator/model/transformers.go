@@ -11,7 +11,7 @@ func batchWithMask(t *step.Tape) []step.T {
 }
 
 // causalMask is create_causal_mask or, where there is a window, its sliding-window sister: nothing but a look at the all-ones mask where
-// attention can be told "causal" instead, else a mask for every sequence, boolean for sdpa and additive
+// attention can be told "causal" instead (and of the window, too, where the flash-attn package computes it), else a mask for every sequence, boolean for sdpa and additive
 // for eager. It returns nil where there is none.
 // Source: transformers/masking_utils.py, 4.57.
 func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
@@ -21,7 +21,7 @@ func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
 		mask := t.Input(b*n*n, t.Recipe.Compute)
 		return &mask
 	}
-	windowed := window > 0 && n >= window
+	windowed := window > 0 && n >= window && t.Recipe.Attention != step.AttentionFlash
 	eager := t.Recipe.Attention == step.AttentionEager
 	given := in(t.Shape.N(), step.Bool)
 	if !windowed && !eager {
@@ -112,7 +112,7 @@ func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 // Source: transformers/models/gptj/modeling_gptj.py (_prepare_4d_causal_attention_mask_with_cache_position), 4.57.
 func triangularMask(t *step.Tape, d step.DType) *step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
-	if t.Recipe.Attention == step.AttentionSDPA {
+	if t.Recipe.Attention != step.AttentionEager {
 		ones := t.Input(t.Shape.N(), step.Bool)
 		t.Drop(t.Input(1, step.Bool))
 		t.Drop(ones)

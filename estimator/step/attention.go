@@ -62,7 +62,7 @@ const flashAlignment = 8
 
 // PadsHeads says whether flash attention runs on padded copies of queries, keys and values.
 func (t *Tape) PadsHeads(h Heads, mask bool) bool {
-	return t.Recipe.Attention == AttentionSDPA && t.usesFlash(h, mask) && h.Dim%flashAlignment != 0
+	return t.Recipe.Attention != AttentionEager && t.usesFlash(h, mask) && h.Dim%flashAlignment != 0
 }
 
 // paddedFlash pads the heads of q, k and v, and returns a view that leaves the padding out.

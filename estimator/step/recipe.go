@@ -4,10 +4,12 @@ package step
 type Attention uint8
 
 // The attention implementations: torch's scaled_dot_product_attention, which chooses a
-// kernel, and the formula written out.
+// kernel, the formula written out, and the flash-attn package, which runs torch's flash kernel
+// and computes sliding windows in it, where the others want them as a mask.
 const (
 	AttentionSDPA Attention = iota
 	AttentionEager
+	AttentionFlash
 )
 
 // Shape is the size of a micro-batch: B sequences of T tokens.
