@@ -85,6 +85,9 @@ func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
 	}
 	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor were not measured",
 		func(g *GPU) bool { return g.Vendor != "" && !strings.EqualFold(g.Vendor, "nvidia") })
+	for _, text := range r.idle {
+		notes = append(notes, Note{Code: "no-effect", Text: text})
+	}
 	if r.ownModules {
 		notes = append(notes, Note{Code: "framework-modules",
 			Text: r.framework + " writes its models itself: they were replayed as transformers " + transformersVersion + " writes them, and the bounds are wider"})

@@ -13,7 +13,8 @@ type dimensions struct {
 }
 
 // olderDecoders are the families whose configurations have keys of their own.
-var olderDecoders = map[string]func(t *rapid.T, d dimensions) json.RawMessage{"opt": randomOPT, "bloom": randomBloom}
+var olderDecoders = map[string]func(t *rapid.T, d dimensions) json.RawMessage{"opt": randomOPT, "bloom": randomBloom, "falcon": randomFalcon,
+	"gpt_bigcode": randomBigCode}
 
 func randomOPT(t *rapid.T, d dimensions) json.RawMessage {
 	c := map[string]any{"model_type": "opt", "num_hidden_layers": d.layers, "num_attention_heads": d.heads, "hidden_size": d.heads * d.dim,
@@ -30,4 +31,23 @@ func randomBloom(t *rapid.T, d dimensions) json.RawMessage {
 	return marshal(t, map[string]any{"model_type": "bloom", "n_layer": d.layers, "n_head": d.heads, "hidden_size": d.heads * d.dim, "vocab_size": d.vocab,
 		"hidden_dropout": d.dropout, "attention_dropout": d.dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
 		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "apply_residual_connection_post_layernorm": rapid.Bool().Draw(t, "normed residual")})
+}
+
+func randomFalcon(t *rapid.T, d dimensions) json.RawMessage {
+	c := map[string]any{"model_type": "falcon", "num_hidden_layers": d.layers, "num_attention_heads": 2 * d.heads, "hidden_size": 2 * d.heads * d.dim, "vocab_size": d.vocab,
+		"hidden_dropout": d.dropout, "attention_dropout": d.dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"), "bias": rapid.Bool().Draw(t, "bias")}
+	if rapid.Bool().Draw(t, "new decoder") {
+		c["new_decoder_architecture"], c["num_kv_heads"] = true, 2
+		c["num_ln_in_parallel_attn"] = rapid.Int64Range(1, 2).Draw(t, "norms")
+	} else {
+		c["multi_query"], c["parallel_attn"] = rapid.Bool().Draw(t, "multi-query"), rapid.Bool().Draw(t, "parallel")
+	}
+	c["alibi"] = c["multi_query"] != true && rapid.Bool().Draw(t, "alibi")
+	return marshal(t, c)
+}
+
+func randomBigCode(t *rapid.T, d dimensions) json.RawMessage {
+	return marshal(t, map[string]any{"model_type": "gpt_bigcode", "n_layer": d.layers, "n_head": d.heads, "n_embd": d.heads * d.dim, "n_positions": 1500,
+		"vocab_size": d.vocab, "resid_pdrop": d.dropout, "attn_pdrop": d.dropout, "embd_pdrop": d.dropout,
+		"use_cache": rapid.Bool().Draw(t, "use_cache"), "multi_query": rapid.Bool().Draw(t, "multi-query"), "n_inner": rapid.Int64Range(8, 900).Draw(t, "ffn")})
 }

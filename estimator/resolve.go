@@ -22,6 +22,8 @@ type resolved struct {
 	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
 	confidence float64
 	reserve    int64
+	// idle says what the job asked for and the library leaves undone.
+	idle []string
 	// flash: FlashAttention was asked for by name. versions: the job named versions.
 	flash, versions bool
 	// cuda is what the context takes. changes are what the named versions do otherwise; otherVersions says that they are
@@ -187,6 +189,10 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 		return
 	}
 	rc := &r.recipe
+	if mode == "full" && r.arch.NeverCheckpoints {
+		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in transformers "+transformersVersion)
+		return
+	}
 	switch mode {
 	case "", "none":
 	case "full":

@@ -2,9 +2,10 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// alibi is build_alibi_tensor: a bias for every head and position of every sequence, in d.
-// Source: transformers/models/bloom/modeling_bloom.py (build_alibi_tensor), 4.57.
-func alibi(t *step.Tape, heads int64, d step.DType) step.T {
+// alibi is build_alibi_tensor: a bias for every head and position of every sequence, in d. Falcon rounds the slopes to
+// bfloat16 first.
+// Source: transformers/models/bloom/modeling_bloom.py, models/falcon/modeling_falcon.py (build_alibi_tensor), 4.57.
+func alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
 	power := int64(1) // the closest power of two
 	for 2*power <= heads {
@@ -28,14 +29,70 @@ func alibi(t *step.Tape, heads int64, d step.DType) step.T {
 	t.Drop(sum)
 	positions := t.Input(b*n, step.I64)
 	t.Drop(before)
-	y := t.Input(b*heads*n, step.F32)
-	if d != step.F32 {
+	formed := step.F32
+	if rounded {
+		formed = step.BF16
+		defer t.Drop(slopes)
+		slopes = t.Input(heads, formed)
+	}
+	y := t.Input(b*heads*n, formed)
+	if rounded {
+		t.Drop(slopes)
+	} else {
+		held = append(held, slopes)
+	}
+	if d != formed {
 		cast := t.Input(b*heads*n, d)
 		t.Drop(y)
 		y = cast
 	}
-	for _, x := range append(held, slopes, positions) {
+	for _, x := range append(held, positions) {
 		t.Drop(x)
 	}
 	return y
+}
+
+// alibiMask adds the triangle to the scaled bias, in d: a mask for every head. Every row of it has something to attend to,
+// which sdpa looks at nevertheless.
+// Source: transformers/models/falcon/modeling_falcon.py (_update_causal_mask), modeling_attn_mask_utils.py
+// (_unmask_unattended), 4.57.
+func alibiMask(t *step.Tape, heads int64, d step.DType) step.T {
+	n, b := t.Shape.Tokens, t.Shape.Batch
+	triangle := additiveTriangle(t, d)
+	scaled, below := t.Input(b*heads*n, d), t.Input(b*n*n, step.Bool)
+	mask := t.Input(b*heads*n*n, d)
+	t.Drop(scaled)
+	t.Drop(below)
+	t.Drop(triangle)
+	if t.Recipe.Attention == step.AttentionEager {
+		return mask
+	}
+	least := t.Input(b*heads*n*n, step.Bool)
+	all := t.Input(b*heads*n, step.Bool)
+	t.Drop(least)
+	not := t.Input(b*heads*n, step.Bool)
+	t.Drop(all)
+	unmasked := t.Input(b*heads*n*n, d)
+	t.Drop(not)
+	t.Drop(mask)
+	return unmasked
+}
+
+// runPairs takes over x and runs n layers on it that return the attention's probabilities, where they are formed, with
+// their output. A variable holds what a layer returned until the next has returned; the last one's are handed on.
+func runPairs(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) (step.T, *step.T) {
+	var held *step.T
+	unit := int(a.UnitLayers())
+	for i := range n {
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, besides)
+		probabilities, ok := t.Second()
+		if held != nil {
+			t.Drop(*held)
+		}
+		if held = nil; ok {
+			held = &probabilities
+		}
+	}
+	t.EndLayers()
+	return x, held
 }

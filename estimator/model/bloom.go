@@ -94,15 +94,15 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	order := t.Input(t.Shape.Tokens, step.I64) // cache_position
 	x := m.embeddingNorm.layer(t, embedded)
-	m.alibi = alibi(t, m.a.Heads, x.Dtype())
+	m.alibi = alibi(t, m.a.Heads, false, x.Dtype())
 	m.mask = *triangularMask(t, embedded.Dtype())
 	besides := []step.T{order, m.alibi, m.mask}
-	x, probabilities := m.blocks(t, x, step.Besides{Captured: besides})
+	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{Captured: besides}, m.block)
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
 	t.Drop(x)
-	t.Drop(probabilities)
+	t.Drop(*probabilities)
 	t.Drop(embedded)
 	for _, b := range besides {
 		t.Drop(b)
@@ -111,23 +111,6 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
-}
-
-// blocks runs the layers on x, which it takes over. A variable holds what each of them returns, the probabilities too,
-// until the next has returned.
-func (m *bloom) blocks(t *step.Tape, x step.T, besides step.Besides) (step.T, step.T) {
-	unit := int(m.a.UnitLayers())
-	var last step.T
-	for i := range m.layers {
-		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return m.block(t, i, x) }, besides)
-		probabilities, _ := t.Second()
-		if i > 0 {
-			t.Drop(last)
-		}
-		last = probabilities
-	}
-	t.EndLayers()
-	return x, last
 }
 
 func (m *bloom) block(t *step.Tape, i int, x step.T) step.T {

@@ -111,13 +111,19 @@ func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 // at the all-ones mask for sdpa, else an additive mask in d for every sequence.
 // Source: transformers/models/gptj/modeling_gptj.py (_prepare_4d_causal_attention_mask_with_cache_position), 4.57.
 func triangularMask(t *step.Tape, d step.DType) *step.T {
-	n, b := t.Shape.Tokens, t.Shape.Batch
 	if t.Recipe.Attention != step.AttentionEager {
 		ones := t.Input(t.Shape.N(), step.Bool)
 		t.Drop(t.Input(1, step.Bool))
 		t.Drop(ones)
 		return nil
 	}
+	mask := additiveTriangle(t, d)
+	return &mask
+}
+
+// additiveTriangle is the mask itself.
+func additiveTriangle(t *step.Tape, d step.DType) step.T {
+	n, b := t.Shape.Tokens, t.Shape.Batch
 	square := t.Input(n*n, d)
 	if n > 1 {
 		triangle := t.Input(n*n, d)
@@ -134,7 +140,7 @@ func triangularMask(t *step.Tape, d step.DType) *step.T {
 	t.Drop(padding)
 	t.Drop(t.Input(b*n*n, d))
 	t.Drop(padded)
-	return &mask
+	return mask
 }
 
 // maskPositions counts the positions of the tokens in the all-ones mask: cumsum(mask)·mask − 1.

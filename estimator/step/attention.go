@@ -213,11 +213,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 		saved[ns] = bias
 		ns++
 	} else if mask != nil {
-		zero := t.fresh(1, q.dtype, LabelAttentionMask)
-		inf := t.fresh(1, q.dtype, LabelAttentionMask)
-		bias = t.fresh(mask.numel, q.dtype, LabelAttentionMask)
-		t.Drop(zero)
-		t.Drop(inf)
+		bias = t.additive(*mask, q.dtype)
 		if n%maskAlignment != 0 { // the kernel wants rows of a multiple of eight elements; others are padded and cut
 			padded := t.fresh(mask.numel/n*roundUp(n, maskAlignment), q.dtype, LabelAttentionMask)
 			t.Drop(bias)
@@ -261,6 +257,20 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 // Source: aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_forward.h (kKeepOutputInRF), torch 2.9.
 const maxRegisterHead = 128
 
+// additive is a mask as a bias in d: a boolean one is converted.
+// Source: aten/src/ATen/native/transformers/attention.cpp (convert_boolean_attn_mask), torch 2.9.
+func (t *Tape) additive(mask T, d DType) T {
+	if mask.dtype != Bool {
+		return t.Hold(mask)
+	}
+	zero := t.fresh(1, d, LabelAttentionMask)
+	inf := t.fresh(1, d, LabelAttentionMask)
+	bias := t.fresh(mask.numel, d, LabelAttentionMask)
+	t.Drop(zero)
+	t.Drop(inf)
+	return bias
+}
+
 // maskAlignment is the number of elements to a multiple of which the rows of a mask are padded.
 // Source: aten/src/ATen/native/transformers/attention.cpp (mem_eff_alignment), torch 2.9.
 const maskAlignment = 8
@@ -294,28 +304,14 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 	n := t.Shape.Tokens
 	qs := t.MulScalar(q, LabelAttentionScores)
 	qs.layout = q.layout
-	ones := t.fresh(n*n, Bool, LabelAttentionMask)
-	tril := t.fresh(n*n, Bool, LabelAttentionMask)
-	t.Drop(ones)
-	zero := t.fresh(1, q.dtype, LabelAttentionMask)
-	inf := t.fresh(1, q.dtype, LabelAttentionMask)
-	bias := t.fresh(n*n, q.dtype, LabelAttentionMask)
-	t.Drop(inf)
-	t.Drop(zero)
-	t.Drop(tril)
+	bias := t.causalBias(q.dtype)
 	kr, vr := t.interleaveKV(k, h), t.interleaveKV(v, h)
 	ks := t.MulScalar(kr, LabelAttentionScores)
 	qc := t.batched(qs)
 	scores := t.BMM(qc, ks, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(ks)
-	p := t.Softmax(scores, LabelAttentionProbabilities) // the mask is added in place
-	unreachable := t.fresh(p.numel, Bool, LabelAttentionScratch)
-	rows := t.fresh(p.numel/n, Bool, LabelAttentionScratch)
-	fill := t.fresh(1, q.dtype, LabelAttentionScratch)
-	t.Drop(fill)
-	t.Drop(rows)
-	t.Drop(unreachable)
+	p := t.safeSoftmax(scores, q.dtype) // the mask is added in place
 	t.Drop(scores)
 	dropped := t.Dropout(p, dropout)
 	t.Drop(p)

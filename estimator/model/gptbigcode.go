@@ -1,0 +1,153 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+var gptBigCodeFamily = family{
+	keys: fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"},
+	defaults: map[string]any{
+		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
+		"activation_function": "gelu_pytorch_tanh", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
+		"multi_query": true, "use_cache": true, "tie_word_embeddings": true},
+	read: (*config).gptBigCode,
+	preset: func(p *Preset, a *Architecture) {
+		a.Activation, a.BufferSide, a.LearnedPositions, a.NeverCheckpoints = "gelu_pytorch_tanh", p.MaxPositions, true, true
+	},
+	build: buildGPTBigCode,
+}
+
+// gptBigCode reads GPT-2's keys, and whether all queries share one head of keys and values. What is said of the softmax's
+// type has no effect any more.
+func (c *config) gptBigCode(a *Architecture) {
+	c.gpt2(a)
+	if c.boolean("multi_query") {
+		a.KVHeads = 1
+	}
+	a.NeverCheckpoints = true
+}
+
+// gptBigCode is transformers' GPTBigCodeForCausalLM (modeling_gpt_bigcode.py, 4.57).
+type gptBigCode struct {
+	a                      *Architecture
+	embed, positions, head step.Weight
+	layers                 []gpt2Block
+	final                  norm
+	mask                   *step.T
+	cache                  []step.T
+}
+
+func buildGPTBigCode(b *builder) step.Network {
+	a, d := b.a, b.a.Hidden
+	m := &gptBigCode{a: a, layers: make([]gpt2Block, b.recorded)}
+	m.embed, m.positions = b.embedding("wte", a.Vocabulary, d), b.embedding("wpe", a.MaxPositions, d)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.ln1 = b.norm("ln_1", d, true)
+		l.qkv, l.out = b.linear("attn.c_attn", d, d+2*a.KVHeads*a.HeadDim, true), b.linear("attn.c_proj", d, d, true)
+		l.ln2 = b.norm("ln_2", d, true)
+		l.up, l.down = b.linear("mlp.c_fc", d, a.FFN, true), b.linear("mlp.c_proj", a.FFN, d, true)
+	})
+	m.final = b.norm("ln_f", d, true)
+	b.buffer("bias", a.BufferSide*a.BufferSide, step.Bool)
+	m.head = m.embed
+	if !a.Tied {
+		m.head = b.parameter("lm_head", a.Vocabulary, d)
+	}
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *gptBigCode) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
+
+func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	m.cache = nil
+	t.In(step.PartEmbedding)
+	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	positions := t.Input(t.Shape.Tokens, step.I64)
+	m.mask = causalMask(t, 0, tokens.Dtype())
+	learned := t.Embedding(positions, m.positions, step.LabelPositions)
+	sum := t.Add(tokens, learned, step.LabelEmbedding)
+	x := t.Dropout(sum, m.a.EmbeddingDropout)
+	t.Drop(sum)
+	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{}, m.block)
+
+	t.In(step.PartNorm)
+	normed := m.final.layer(t, x)
+	t.Drop(x)
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
+	t.Drop(tokens)
+	t.Drop(learned)
+	t.Drop(positions)
+	if m.mask != nil {
+		t.Drop(*m.mask)
+	}
+	logits := t.Head(normed, m.head, step.NoWeight)
+	loss := t.CausalLMLoss(logits, labels)
+	t.Drop(normed)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+func (m *gptBigCode) block(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	t.In(step.PartNorm)
+	h := l.ln1.layer(t, x)
+	t.In(step.PartAttention)
+	attn := m.attention(t, l, h)
+	t.In(step.PartNorm)
+	middle := t.Add(attn, x, step.LabelResidual)
+	t.Drop(h)
+
+	h = l.ln2.layer(t, middle)
+	t.In(step.PartMLP)
+	mlp := m.mlp(t, l, h)
+	t.In(step.PartNorm)
+	y := t.Add(middle, mlp, step.LabelResidual)
+	t.Drop(h)
+	t.Drop(middle)
+	t.Drop(attn)
+	t.Drop(mlp)
+	return y
+}
+
+func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) step.T {
+	q, k, v := m.split(t, l.qkv.forward(t, x))
+	k, v = appendKV(t, &m.cache, k, v)
+	y, probabilities := attend(t, m.a, m.mask, q, k, v)
+	if probabilities != nil {
+		t.AlsoReturns(*probabilities)
+	}
+	out := l.out.forward(t, y)
+	t.Drop(y)
+	dropped := t.Dropout(out, m.a.ResidualDropout)
+	for _, gone := range [...]step.T{out, q, k, v} {
+		t.Drop(gone)
+	}
+	return dropped
+}
+
+// split takes over qkv. Several heads of keys and values lie beside their queries.
+func (m *gptBigCode) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
+	kv := t.Shape.N() * m.a.KVHeads * m.a.HeadDim
+	if m.a.KVHeads == m.a.Heads {
+		qkv = t.Heads(qkv, true)
+	}
+	q, k, v = t.SplitHeads(qkv, kv)
+	t.Drop(qkv)
+	if m.a.KVHeads < m.a.Heads {
+		q = t.Heads(q, t.CopiesQueryGradient(m.a.geometry(), m.mask != nil))
+	}
+	return q, k, v
+}
+
+func (m *gptBigCode) mlp(t *step.Tape, l *gpt2Block, x step.T) step.T {
+	up := l.up.forward(t, x)
+	act := activation(t, m.a.Activation, up)
+	t.Drop(up)
+	down := l.down.forward(t, act)
+	t.Drop(act)
+	dropped := t.Dropout(down, m.a.ResidualDropout)
+	t.Drop(down)
+	return dropped
+}
