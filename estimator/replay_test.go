@@ -172,7 +172,9 @@ func familyJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, encoder)
 		return job
 	}
-	if draw, ok := twoStacks[family]; ok {
+	if _, ok := twoStacks[family]; ok {
+		family = rapid.SampledFrom(slices.Sorted(maps.Keys(twoStacks))).Draw(t, "inputs")
+		draw := twoStacks[family]
 		job.Model.HFConfig = marshal(t, draw(t, &job, map[string]any{"model_type": family, "vocab_size": vocab}, min(layers, 5), heads, dim, dropout))
 		return job
 	}

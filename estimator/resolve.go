@@ -214,6 +214,9 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 // context fills in the sequence length and holds it against learned positions.
 func (r *resolved) context(t *Training, errs *invalid.List) {
 	a := &r.arch
+	if a.FixedTokens > 0 {
+		r.shape.Tokens = a.FixedTokens
+	}
 	if a.MaxPositions == 0 {
 		return
 	}

@@ -10,7 +10,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 )
 
-// twoStacks draw what the configurations of models with two stacks say besides model_type and vocab_size.
+// twoStacks draw what the configurations of models with two stacks, or with pictures for inputs, say besides model_type
+// and vocab_size.
 var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any{
 	"t5": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
 		job.Training.TargetSequenceLength = rapid.Int64Range(0, 700).Draw(t, "target")
@@ -24,6 +25,30 @@ var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, lay
 		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"), rapid.Bool().Draw(t, "use_cache")
 		return config
 	},
+	"vit": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
+		delete(config, "vocab_size")
+		config["num_hidden_layers"], config["num_attention_heads"], config["hidden_size"] = layers+5, heads, heads*dim
+		config["intermediate_size"], config["hidden_act"] = rapid.Int64Range(8, 900).Draw(t, "ffn"), "gelu"
+		config["hidden_dropout_prob"], config["attention_probs_dropout_prob"] = dropout, dropout
+		config["image_size"], config["patch_size"] = rapid.Int64Range(16, 200).Draw(t, "image"), rapid.Int64Range(6, 16).Draw(t, "patch")
+		config["num_channels"], config["qkv_bias"] = rapid.Int64Range(1, 4).Draw(t, "channels"), rapid.Bool().Draw(t, "qkv_bias")
+		config["num_labels"] = rapid.Int64Range(1, 2000).Draw(t, "labels")
+		return config
+	},
+}
+
+// TestPictureTokens gives a sequence length to a model whose inputs decide it.
+func TestPictureTokens(t *testing.T) {
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "vit"}`)}, Training: Training{MicroBatch: 8}}
+	plain := mustEstimate(t, Input{Job: job})
+	job.Training.SequenceLength = 5000
+	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != plain.Peak.DeviceBytes {
+		t.Errorf("a picture has (224/16)² + 1 tokens whatever sequence_length says: %d and %d bytes", given.Peak.DeviceBytes, plain.Peak.DeviceBytes)
+	}
+	job.Model.HFConfig = []byte(`{"model_type": "vit", "patch_size": 448}`)
+	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/model/hf_config/patch_size") {
+		t.Errorf("not one patch fits, got %v", err)
+	}
 }
 
 // TestTargetTokens moves the decoder's length alone, which decides the logits.

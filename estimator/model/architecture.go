@@ -52,6 +52,8 @@ type Architecture struct {
 	Rotary bool
 	// Gated says that the MLP has a gate: three matrices instead of two.
 	Gated bool
+	// FixedTokens is the length of every sequence where the inputs decide it, as pictures do.
+	FixedTokens int64
 	// FreeHeadDim says that the size of a head is given and heads need not divide d.
 	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.

@@ -65,6 +65,9 @@ func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
 	return a
 }
 
+// kinds are those of the catalog that are modelled.
+var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder": true, "vision-encoder": true}
+
 // FromPreset is the architecture of a catalog entry.
 func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 	if p.Family == "gpt2" && strings.HasPrefix(p.ID, "nanogpt/") {
@@ -74,7 +77,7 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 		return a
 	}
 	f, ok := families[p.Family]
-	if !ok || p.Kind != "decoder" && p.Kind != "encoder" && p.Kind != "encoder-decoder" {
+	if !ok || !kinds[p.Kind] {
 		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s", p.ID, p.Family, strings.Join(Families(), ", "))
 		return Architecture{}
 	}

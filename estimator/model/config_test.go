@@ -41,6 +41,7 @@ func TestClassDefaults(t *testing.T) {
 		{`{"model_type": "gemma3_text", "hidden_size": 1152, "intermediate_size": 6912, "num_attention_heads": 4, "num_key_value_heads": 1, "vocab_size": 262144}`, 999_885_952},
 		{`{"model_type": "llama"}`, 6_738_415_616},
 		{`{"model_type": "t5"}`, 60_506_624},
+		{`{"model_type": "vit", "num_labels": 1000}`, 86_567_656},
 		{`{"model_type": "mistral"}`, 7_241_732_096},
 		{`{"model_type": "smollm3"}`, 3_075_098_624},
 		{`{"model_type": "qwen2", "hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2, "tie_word_embeddings": true}`, 494_032_768},

@@ -58,16 +58,17 @@ var families = map[string]*family{
 	"olmo":        &olmoFamily,
 	"olmo2":       &olmo2Family,
 	"opt":         &optFamily,
+	"phi":         &phiFamily,
+	"phi3":        &phi3Family,
 	"qwen2":       &qwen2Family,
 	"qwen2_moe":   &qwen2MoEFamily,
 	"qwen3":       &qwen3Family,
 	"qwen3_moe":   &qwen3MoEFamily,
 	"roberta":     &robertaFamily,
 	"smollm3":     &smolLM3Family,
-	"t5":          &t5Family,
-	"phi":         &phiFamily,
-	"phi3":        &phi3Family,
 	"starcoder2":  &starCoder2Family,
+	"t5":          &t5Family,
+	"vit":         &vitFamily,
 }
 
 // Families lists the model types that FromHF understands.

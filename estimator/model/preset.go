@@ -32,6 +32,10 @@ type Preset struct {
 	// Of models with two stacks.
 	DecoderLayers            int64 `json:"decoder_layers"`
 	RelativeAttentionBuckets int64 `json:"relative_attention_num_buckets"`
+	// Of models that see pictures.
+	ImageSize int64 `json:"image_size"`
+	PatchSize int64 `json:"patch_size"`
+	Labels    int64 `json:"num_labels"`
 
 	Dropout struct {
 		Attention float64 `json:"attention"`

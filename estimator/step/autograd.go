@@ -190,10 +190,13 @@ func (t *Tape) run(i int32) {
 			t.storages[t.regs[a.reg]].viewed = true
 			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg], late: true}
 			ns++
-		case actPass, actPassView:
+		case actPass, actPassView, actPassPart:
 			t.retain(n.grad[a.reg])
-			if a.verb == actPassView {
+			switch a.verb {
+			case actPassView:
 				t.storages[n.grad[a.reg]].viewed = true
+			case actPassPart:
+				t.storages[n.grad[a.reg]].part = true
 			}
 			sends[ns] = delivery{e: n.in[a.edge], s: n.grad[a.reg]}
 			ns++
@@ -314,6 +317,10 @@ func (t *Tape) accumulate() {
 		s := t.params[p].grad
 		t.params[p].grad = none
 		st := &t.storages[s]
+		if st.part {
+			t.release(s)
+			continue
+		}
 		if st.refs == 1 {
 			st.refs = 0
 			t.prog.Slots[st.slot].Component = Gradients

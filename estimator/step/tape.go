@@ -109,6 +109,8 @@ type storage struct {
 	slot int32 // its entry in Program.Slots, none for an empty tensor
 	// viewed marks a gradient that is held through a view of it.
 	viewed bool
+	// part marks what a parameter's gradient is a part of: the memory stays when nobody else refers to it.
+	part bool
 	// lazy is one more than the index of what an unmade tensor is computed from (torch.compile); 0 for any other.
 	lazy int32
 	// previous marks what the micro-step before this one left in the slot.
@@ -274,6 +276,7 @@ const (
 	actSendView                // the same, through a view
 	actPass                    // hand the incoming gradient of output reg to edge
 	actPassView                // the same, through a view
+	actPassPart                // the same, a part of it that a parameter takes over, and all of its memory with it
 	actValidate                // the operation's own backward ends here
 	actWorkspace               // a matrix product
 	actSendSaved               // hand saved tensor reg to edge
@@ -314,8 +317,12 @@ func (t *Tape) release(s int32) {
 	}
 	if st.refs == 0 && st.slot != none {
 		op := Free
-		if st.previous {
+		switch {
+		case st.previous:
 			op = FreePrev
+		case st.part:
+			op = Keep
+			t.prog.Slots[st.slot].Component = Gradients
 		}
 		t.prog.Events = append(t.prog.Events, Event{st.slot, op})
 	}
