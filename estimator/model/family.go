@@ -55,6 +55,7 @@ var families = map[string]*family{
 	"llama":       &llamaFamily,
 	"mistral":     &mistralFamily,
 	"mixtral":     &mixtralFamily,
+	"mpt":         &mptFamily,
 	"olmo":        &olmoFamily,
 	"olmo2":       &olmo2Family,
 	"opt":         &optFamily,

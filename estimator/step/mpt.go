@@ -1,0 +1,41 @@
+package step
+
+// MaskedFill is x.masked_fill(mask, c), which keeps the mask.
+func (t *Tape) MaskedFill(x, mask T) T {
+	y := t.fresh(x.numel, x.dtype, LabelAttentionScores)
+	return t.op(x).save(mask).alloc(0, x.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+}
+
+// HeadsProduct is torch.matmul of queries and keys, heads of sequences, with numel elements in its result.
+func (t *Tape) HeadsProduct(q, k T, numel int64, l Label) T {
+	x, y := t.batched(q), t.batched(k)
+	product := t.BMM(x, y, numel, l)
+	t.Drop(x)
+	t.Drop(y)
+	return product
+}
+
+// ValuesProduct is torch.matmul of probabilities and values.
+func (t *Tape) ValuesProduct(p, v T) T {
+	values := t.batched(v)
+	product := t.BMM(p, values, v.numel, LabelAttentionOutput)
+	t.Drop(values)
+	return product
+}
+
+// AddAlibi is scores + bias, where the bias has one row of its own length for every head and stays without gradient.
+func (t *Tape) AddAlibi(scores, bias T) T {
+	y := t.fresh(scores.numel, promote(scores.dtype, bias.dtype), LabelAttentionScores)
+	o := t.op(scores)
+	if y.dtype == scores.dtype {
+		return o.pass(0, 0).out(y, 0)
+	}
+	return o.alloc(0, scores.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// ClampBetween is x.clamp(min, max) with numbers, which keeps x: its backward forms three masks.
+func (t *Tape) ClampBetween(x T) T {
+	y := t.fresh(x.numel, x.dtype, LabelElementwise)
+	return t.op(x).save(x).alloc(1, x.dtype.Size(), LabelElementwise).alloc(2, x.numel, LabelElementwise).alloc(3, x.numel, LabelElementwise).
+		alloc(0, x.bytes(), LabelInputGradient).free(3).free(2).free(1).send(0, 0).out(y, 0)
+}
