@@ -14,7 +14,7 @@ type dimensions struct {
 
 // olderDecoders are the families whose configurations have keys of their own.
 var olderDecoders = map[string]func(t *rapid.T, d dimensions) json.RawMessage{"opt": randomOPT, "bloom": randomBloom, "falcon": randomFalcon,
-	"gpt_bigcode": randomBigCode, "mpt": randomMPT}
+	"gpt_bigcode": randomBigCode, "mpt": randomMPT, "gptj": randomGPTJ}
 
 func randomOPT(t *rapid.T, d dimensions) json.RawMessage {
 	c := map[string]any{"model_type": "opt", "num_hidden_layers": d.layers, "num_attention_heads": d.heads, "hidden_size": d.heads * d.dim,
@@ -56,4 +56,11 @@ func randomMPT(t *rapid.T, d dimensions) json.RawMessage {
 	return marshal(t, map[string]any{"model_type": "mpt", "n_layers": d.layers, "n_heads": d.heads, "d_model": d.heads * d.dim, "max_seq_len": 1500,
 		"vocab_size": d.vocab, "use_cache": rapid.Bool().Draw(t, "use_cache"), "tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
 		"attn_config": map[string]any{"attn_pdrop": d.dropout, "clip_qkv": rapid.SampledFrom([]any{nil, 6.0}).Draw(t, "clip_qkv")}})
+}
+
+func randomGPTJ(t *rapid.T, d dimensions) json.RawMessage {
+	return marshal(t, map[string]any{"model_type": "gptj", "n_layer": d.layers, "n_head": d.heads, "n_embd": d.heads * d.dim, "vocab_size": d.vocab,
+		"rotary_dim": d.dim / rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "rotary part") / 2 * 2, "n_positions": 2048,
+		"n_inner": rapid.SampledFrom([]any{nil, 700}).Draw(t, "n_inner"), "resid_pdrop": d.dropout, "embd_pdrop": d.dropout, "attn_pdrop": d.dropout,
+		"use_cache": rapid.Bool().Draw(t, "use_cache"), "tie_word_embeddings": rapid.Bool().Draw(t, "tied")})
 }

@@ -35,6 +35,15 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 		config["resid_pdrop"] = dropout
 		return []string{"qkv_proj", "o_proj", "gate_up_proj", "down_proj"}
 	},
+	"stablelm": func(t *rapid.T, config map[string]any, dropout float64) []string {
+		delete(config, "head_dim")
+		config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "partial_rotary_factor")
+		config["qk_layernorm"] = rapid.Bool().Draw(t, "qk_layernorm")
+		config["use_qkv_bias"] = rapid.Bool().Draw(t, "use_qkv_bias")
+		config["use_parallel_residual"] = rapid.Bool().Draw(t, "parallel")
+		config["hidden_dropout"] = dropout
+		return []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+	},
 	"starcoder2": func(t *rapid.T, config map[string]any, dropout float64) []string {
 		config["use_bias"] = rapid.Bool().Draw(t, "use_bias")
 		config["sliding_window"] = rapid.SampledFrom([]any{nil, 100, 700}).Draw(t, "window")

@@ -107,7 +107,7 @@ func (m *decoder) scores(t *step.Tape, w *around, heads step.Heads, q, k, v step
 		defer t.Drop(v)
 	}
 	if eager {
-		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true, SoftCap: m.softCap}, q, k, v)
+		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true, SoftCap: m.softCap, MaskInPlace: m.addsMask}, q, k, v)
 		return y, &p
 	}
 	y := t.SDPA(q, k, v, heads, w.mask, m.a.AttentionDropout)

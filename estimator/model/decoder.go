@@ -33,6 +33,8 @@ type traits struct {
 	// scaleLogits is what the logits go through before the loss, nil for nothing. It takes them over.
 	scaleLogits    func(t *step.Tape, logits step.T) step.T
 	scaleEmbedding embeddingScale
+	// addsMask adds the mask of eager attention in place.
+	addsMask bool
 	// softCap bounds the scores of eager attention by a tanh.
 	softCap bool
 	// scaleBranches multiplies what attention and MLP add to the residual stream (Granite).
@@ -84,6 +86,7 @@ type decoderLayer struct {
 	qNorm, kNorm                            norm
 	gate, up, down                          linear
 	qkv, gateUp                             linear       // fused
+	qNorms, kNorms                          []norm       // one for every head
 	experts                                 *sparseBlock // instead of gate, up and down
 	inputNorm, postAttentionNorm            norm
 	preFeedforwardNorm, postFeedforwardNorm norm

@@ -6,6 +6,8 @@ type EagerAttention struct {
 	Dropout float64
 	// Mask is added to the scores (an additive float mask).
 	Mask *T
+	// MaskInPlace adds it to the scores where they are (StableLM).
+	MaskInPlace bool
 	// Fill replaces scores where this boolean mask of the whole context is zero; the comparison is made anew
 	// each time (nanoGPT).
 	Fill bool
@@ -16,6 +18,8 @@ type EagerAttention struct {
 	Upcast bool
 	// Downcast casts the probabilities to the type of v even under autocast (GPT-2).
 	Downcast bool
+	// Wide forms the scores of float32 copies of q and k (GPT-J).
+	Wide bool
 	// SoftCap bounds the scaled scores by a tanh (Gemma 2).
 	SoftCap bool
 
@@ -26,6 +30,10 @@ type EagerAttention struct {
 func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	n := t.Shape.Tokens
 	h := a.Heads
+	a.queryType, a.valueType = q.dtype, v.dtype
+	if a.Wide {
+		q, k = t.Float(q, LabelCast), t.Float(k, LabelCast)
+	}
 	compute := q.dtype
 	if t.autocast {
 		compute = t.Recipe.Compute
@@ -37,7 +45,6 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	for _, x := range [...]T{qh, kc, queries, keys} {
 		t.Drop(x)
 	}
-	a.queryType, a.valueType = q.dtype, v.dtype
 	scaled := t.scale(a, scores)
 	if a.SoftCap {
 		scaled = t.SoftCap(scaled)
@@ -52,6 +59,8 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 		scaled = y
 	}
 	switch {
+	case a.Mask != nil && a.MaskInPlace:
+		scaled = t.op(scaled).pass(0, 0).out(scaled, 0)
 	case a.Mask != nil:
 		masked := t.Add(scaled, *a.Mask, LabelAttentionScores)
 		t.Drop(scaled)
@@ -67,6 +76,9 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	p := t.softmaxUpcast(a, scaled)
 	dropped := t.Dropout(p, a.Dropout)
 	t.Drop(p)
+	if !t.autocast {
+		compute = v.dtype
+	}
 	vc := t.Cast(v, compute, LabelCast)
 	ph := t.Cast(dropped, compute, LabelAttentionProbabilities)
 	values := t.batched(vc)
@@ -75,6 +87,10 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	t.Drop(values)
 	t.Drop(ph)
 	t.Drop(minimum)
+	if a.Wide {
+		t.Drop(q)
+		t.Drop(k)
+	}
 	y = t.Contiguous(product)
 	t.Drop(product)
 	return y, dropped
@@ -134,5 +150,10 @@ func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
 	}
 	p := t.Softmax(x, LabelAttentionProbabilities)
 	t.Drop(x)
-	return p
+	if !a.Downcast {
+		return p
+	}
+	back := t.Cast(p, before, LabelAttentionProbabilities)
+	t.Drop(p)
+	return back
 }
