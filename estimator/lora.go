@@ -33,7 +33,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	if r.recipe.Compile || r.recipe.CompileLoss {
 		errs.Add("/training/compile", "unsupported", "torch.compile with LoRA is not modelled yet; leave one of them out")
 	}
-	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave}
+	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave, Decomposed: l.DoRA}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.base(l, &adapters, errs)
 	r.recipe.InputGradients = r.recipe.CheckpointEvery > 0
@@ -85,11 +85,8 @@ func named(name string, otherwise step.DType, pointer string, errs *invalid.List
 
 // refuseLoRA names what is asked for and not modelled yet.
 func refuseLoRA(l *LoRA, errs *invalid.List) {
-	refuse := func(field, what string) {
-		errs.Add("/training/lora/"+field, "unsupported", "%s not modelled yet; leave the field out", what)
-	}
-	if l.DoRA {
-		refuse("dora", "DoRA is")
+	if base := quantisations[l.BasePrecision]; l.DoRA && base != step.NotQuantised && base != step.NF4 {
+		errs.Add("/training/lora/dora", "unsupported", "DoRA on a base in %s is not modelled; on nf4, bf16, fp16 and fp32 it is", l.BasePrecision)
 	}
 	if l.DoubleQuantization && l.BasePrecision != "nf4" {
 		errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to a base in nf4, here it is %q", l.BasePrecision)
@@ -103,5 +100,9 @@ func (r *resolved) adapterSize() (parameters, perToken float64) {
 		return 0, 0
 	}
 	width := 8*float64(a.Hidden) + 4*float64(a.FFN) + 4*float64(a.Heads)*float64(a.HeadDim)
-	return float64(a.Layers) * float64(l.Rank) * width, float64(a.Layers) * (8*float64(l.Rank) + 2*width)
+	parameters, perToken = float64(a.Layers)*float64(l.Rank)*width, float64(a.Layers)*(8*float64(l.Rank)+2*width)
+	if l.Decomposed { // a unit matrix, and more of each token
+		return parameters + 4*width*width, 3 * perToken
+	}
+	return parameters, perToken
 }

@@ -53,7 +53,7 @@ func TestLoRARefused(t *testing.T) {
 		"an unknown adapter type":     {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
 		"an unknown base":             {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
 		"double quantization of bf16": {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true}, at + "/double_quantization"},
-		"weight decomposition":        {llamaConfig, LoRA{Rank: 8, DoRA: true}, at + "/dora"},
+		"weight decomposition":        {llamaConfig, LoRA{Rank: 8, DoRA: true, BasePrecision: "int8"}, at + "/dora"},
 		"a module that is not there":  {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head", "score"}}, at + "/modules_to_save/1"},
 		"a shared matrix in full":     {`{"model_type":"gpt2"}`, LoRA{Rank: 8, ModulesToSave: []string{"wte"}}, at + "/modules_to_save/0"},
 		"an adapter on the head":      {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"q_proj", "lm_head"}}, at + "/target_modules"},

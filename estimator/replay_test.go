@@ -229,6 +229,7 @@ func randomLoRA(t *rapid.T, modules ...string) *LoRA {
 		TargetModules: rapid.SliceOfNDistinct(rapid.SampledFrom(append(modules, "all-linear")), 1, 4, rapid.ID).Draw(t, "target_modules"),
 		AdapterDtype:  dtype.Draw(t, "adapter_dtype"), BasePrecision: base,
 		DoubleQuantization: base == "nf4" && rapid.Bool().Draw(t, "double"), UpcastBase: upcast,
+		DoRA: !slices.Contains([]string{"int8", "gptq-int4", "gptq-int8"}, base) && rapid.Bool().Draw(t, "dora"),
 	}
 }
 

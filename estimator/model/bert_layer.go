@@ -87,7 +87,7 @@ func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x ste
 	eager := t.Recipe.Attention == step.AttentionEager
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads)
 	q := t.Heads(l.q.forward(t, x), copiesQV)
-	k := t.Heads(l.k.forward(t, x), copiesK)
+	k := l.k.keys(t, x, copiesK)
 	v := t.Heads(l.v.forward(t, x), copiesQV)
 	var y step.T
 	if eager {

@@ -124,6 +124,7 @@ type linear struct {
 	w, b       step.Weight
 	transposed bool
 	matrix     bool // runs on a matrix, not on a batch of sequences
+	relays     bool // the gradient of the result is copied before a product takes it
 	quantised  step.Quantisation
 	adapter    *adapter
 }
@@ -136,8 +137,17 @@ func (m linear) forward(t *step.Tape, x step.T) step.T {
 	return m.base(t, x)
 }
 
+// keys is the layer for the keys of attention that is written out. Their gradient comes transposed; where copies says
+// that it has to be laid out anew for a product, each product has its own copy made: the layer's and its adapter's.
+func (m linear) keys(t *step.Tape, x step.T, copies bool) step.T {
+	m.relays = copies
+	return m.forward(t, x)
+}
+
 // base is the layer without its adapter.
-func (m linear) base(t *step.Tape, x step.T) step.T {
+func (m linear) base(t *step.Tape, x step.T) step.T { return t.Heads(m.plain(t, x), m.relays) }
+
+func (m linear) plain(t *step.Tape, x step.T) step.T {
 	switch m.quantised {
 	case step.NotQuantised:
 	case step.Int8:

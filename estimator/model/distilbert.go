@@ -128,7 +128,7 @@ func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 	heads := m.a.geometry()
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads)
 	q := t.Heads(l.q.forward(t, x), copiesQV)
-	k := t.Heads(l.k.forward(t, x), copiesK)
+	k := l.k.keys(t, x, copiesK)
 	v := t.Heads(l.v.forward(t, x), copiesQV)
 	var y step.T
 	var locals []step.T

@@ -18,6 +18,8 @@ type LoRA struct {
 	Targets []string
 	// Saved are the ends of the names of modules of which a copy is trained in full (modules_to_save).
 	Saved []string
+	// Decomposed is DoRA: the length of every row of a weight is trained, too.
+	Decomposed bool
 	// Dtype is the type of the adapters.
 	Dtype step.DType
 	// Base is how the weights of the linear layers are stored, Half the type in which the model is loaded before.
@@ -191,10 +193,11 @@ func (a *Architecture) defaultTargets() []string {
 	return nil
 }
 
-// adapter is what peft's lora.Linear adds to a linear layer: lora_A, lora_B and, before them, dropout.
+// adapter is what peft's lora.Linear adds to a linear layer: lora_A, lora_B and, before them, dropout; for DoRA the
+// magnitude, too.
 type adapter struct {
-	down, up step.Weight
-	dropout  float64
+	down, up, magnitude step.Weight
+	dropout             float64
 }
 
 // adapter declares the adapter of the linear layer name; nil where it gets none.
@@ -212,7 +215,11 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype, Loading: l.adding()}
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
-	return &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), dropout: l.Dropout}
+	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight, dropout: l.Dropout}
+	if l.Decomposed {
+		m.magnitude = trained(".lora_magnitude_vector", out, 1)
+	}
+	return m
 }
 
 // forward is the layer with its adapter.
@@ -231,9 +238,14 @@ func (m *adapter) beside(t *step.Tape, base linear, x step.T) step.T {
 	result := base.base(t, x)
 	d := result.Dtype()
 	x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
-	delta := m.delta(t, x, base.matrix)
-	sum := t.Add(result, delta, step.LabelLinear)
-	t.Drop(delta)
+	var sum step.T
+	if m.magnitude.Exists() {
+		sum = m.decomposed(t, base, x, result)
+	} else {
+		delta := m.delta(t, x, base)
+		sum = t.Add(result, delta, step.LabelLinear)
+		t.Drop(delta)
+	}
 	t.Drop(result)
 	y := t.Cast(sum, d, step.LabelLinear)
 	t.Drop(sum)
@@ -251,36 +263,42 @@ func (m *adapter) besideQuantised(t *step.Tape, base linear, x step.T) step.T {
 		t.Drop(result)
 		result = clone
 	}
-	if t.Recipe.Autocast {
-		x = t.Hold(x)
-	} else {
-		x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
-	}
-	delta := m.delta(t, x, base.matrix)
+	x = t.Hold(x)
+	back := func(y step.T) step.T { return y }
 	if !t.Recipe.Autocast {
-		back := t.Cast(delta, result.Dtype(), step.LabelAdapter)
-		t.Drop(delta)
-		delta = back
+		x = recast(t, x, t.Parameter(m.down).Dtype())
+		back = func(y step.T) step.T { return recast(t, y, result.Dtype()) }
 	}
-	y := t.Add(result, delta, step.LabelLinear)
+	var y step.T
+	if m.magnitude.Exists() {
+		y = back(m.decomposed(t, base, x, result))
+	} else {
+		delta := back(m.delta(t, x, base))
+		y = t.Add(result, delta, step.LabelLinear)
+		t.Drop(delta)
+	}
 	t.Drop(result)
-	t.Drop(delta)
 	t.Drop(x)
 	return y
 }
 
-// delta is lora_B(lora_A(dropout(x)))·scaling; matrix says that x is a matrix and no batch of sequences.
-func (m *adapter) delta(t *step.Tape, x step.T, matrix bool) step.T {
-	linear := t.Linear
-	if matrix {
-		linear = t.LinearMatrix
-	}
-	dropped := t.Dropout(x, m.dropout)
-	low := linear(dropped, m.down, step.NoWeight, step.LabelAdapter)
-	t.Drop(dropped)
-	up := linear(low, m.up, step.NoWeight, step.LabelAdapter)
-	t.Drop(low)
+// delta is lora_B(lora_A(dropout(x)))·scaling.
+func (m *adapter) delta(t *step.Tape, x step.T, base linear) step.T {
+	up := m.update(t, t.Dropout(x, m.dropout), base)
 	y := t.MulScalar(up, step.LabelAdapter)
 	t.Drop(up)
 	return y
+}
+
+// update is lora_B(lora_A(x)). It takes over x.
+func (m *adapter) update(t *step.Tape, x step.T, base linear) step.T {
+	linear := t.Linear
+	if base.matrix {
+		linear = t.LinearMatrix
+	}
+	low := linear(x, m.down, step.NoWeight, step.LabelAdapter)
+	t.Drop(x)
+	up := linear(low, m.up, step.NoWeight, step.LabelAdapter)
+	t.Drop(low)
+	return t.Heads(up, base.relays)
 }

@@ -219,10 +219,8 @@ func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) step.T {
 	t.Drop(projected)
 	q := t.Heads(scaled, t.CopiesQueryGradient(heads, false))
 	copied := t.CopiesKVGradient(heads, false, t.Recipe.UseCache)
-	k := l.k.forward(t, x)
-	if eager { // the gradient comes transposed, and is copied only where the sequences of a batch have to be joined
-		k = t.Heads(k, t.Shape.Batch > 1)
-	}
+	// The gradient comes transposed, and is copied only where the sequences of a batch have to be joined.
+	k := l.k.keys(t, x, eager && t.Shape.Batch > 1)
 	v := l.v.forward(t, x)
 	k, v = t.Heads(k, copied && !eager), t.Heads(v, copied)
 	k, v = appendKV(t, &m.cache, k, v)

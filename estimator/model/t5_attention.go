@@ -16,7 +16,7 @@ func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to 
 	h := a.geometry()
 	queries := s.tokens(t)
 	q := t.ByHeads(at.q.forward(t, x), queries, h.Query)
-	k := t.KeysByHeads(at.k.forward(t, source), to.keys)
+	k := at.k.keys(t, source, t.CopiesKeys(to.keys))
 	v := t.ByHeads(at.v.forward(t, source), to.keys, h.Query)
 	cached := s.decodes && t.Recipe.UseCache
 	if cached {

@@ -1,0 +1,50 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// decomposed is DoRA, which trains the length of every row of a weight apart from its direction: result, to which it adds
+// (magnitude/norm − 1)·base(x) + magnitude/norm·lora_B(lora_A(x))·scaling. With dropout the base is computed once more, from
+// the input that is left.
+// Sources: peft/tuners/lora/variants.py (DoraLinearVariant.forward), dora.py (DoraLinearLayer.forward), 0.21.
+func (m *adapter) decomposed(t *step.Tape, base linear, x, result step.T) step.T {
+	x = t.Dropout(x, m.dropout)
+	delta, saved := t.AdapterProduct(m.down, m.up)
+	delta = recast(t, delta, x.Dtype())
+	weight := recast(t, t.Dequantised(base.w, base.quantised), x.Dtype())
+	norm := t.SumNorm(weight, delta, m.up.Rows, base.transposed)
+	scale := t.DivideBy(t.Parameter(m.magnitude), norm, step.LabelAdapter)
+	update := m.update(t, t.Hold(x), base)
+
+	var plain step.T
+	switch {
+	case m.dropout > 0:
+		plain = t.Times(x, weight, m.down.Cols, base.matrix, step.LabelLinear)
+	case base.b.Exists():
+		plain = t.Add(result, t.Parameter(base.b), step.LabelLinear)
+	default:
+		plain = t.Hold(result)
+	}
+	excess := t.AddScalar(scale, step.LabelAdapter)
+	direction := t.Mul(excess, plain, false, step.LabelAdapter)
+	t.Drop(excess)
+	broadcast := t.View(t.Hold(scale)) // what its gradient is summed into comes back as a view
+	scaled := t.Mul(broadcast, update, false, step.LabelAdapter)
+	t.Drop(broadcast)
+	length := t.MulScalar(scaled, step.LabelAdapter)
+	t.Drop(scaled)
+	added := t.Add(direction, length, step.LabelAdapter)
+	for _, local := range append(saved, direction, length, plain, update, scale, norm, weight, delta) {
+		t.Drop(local)
+	}
+	sum := t.Add(result, added, step.LabelLinear)
+	t.Drop(added)
+	t.Drop(x)
+	return sum
+}
+
+// recast is x = x.to(d).
+func recast(t *step.Tape, x step.T, d step.DType) step.T {
+	y := t.Cast(x, d, step.LabelAdapter)
+	t.Drop(x)
+	return y
+}
