@@ -11,7 +11,10 @@ const defaultChunks = 8
 // loss is training.loss and training.logits_dtype.
 func (r *resolved) loss(t *Training, errs *invalid.List) {
 	rc := &r.recipe
-	rc.LogitsFloat = t.LogitsDtype == "fp32"
+	if t.LogitsDtype == "fp32" {
+		rc.LossFloat = r.lossUpcasts()
+		rc.LogitsFloat = !rc.LossFloat
+	}
 	l := t.Loss
 	if l == nil {
 		return
@@ -43,6 +46,13 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	if kind == step.LossChunked && l.Head == "whole" {
 		rc.Loss.Kind = step.LossChunkedWhole
 	}
+}
+
+// lossUpcasts says that the float32 copy of the logits is made by the loss function that transformers' decoders call, while
+// their forward holds the logits that it is made of.
+func (r *resolved) lossUpcasts() bool {
+	a := &r.arch
+	return !frameworks[r.framework].ownModules && !a.NanoGPT() && !a.Encoder() && a.Decoder == 0
 }
 
 // lossFits refuses a loss other than the standard one where the replay does not know how the two go together.

@@ -59,7 +59,7 @@ func (t *Tape) FloatLogits(x T) T {
 // shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
 func (t *Tape) CausalLMLoss(logits, labels T) T {
 	wide := logits
-	if t.compiled || t.Recipe.CompileLoss || t.Recipe.Loss.Kind != LossStandard {
+	if t.compiled || t.Recipe.CompileLoss || t.Recipe.Loss.Kind != LossStandard && !t.Recipe.LossFloat {
 		t.Hold(wide)
 	} else {
 		wide = t.FloatLogits(logits)

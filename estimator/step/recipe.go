@@ -45,9 +45,10 @@ type Recipe struct {
 	Reentrant       bool
 	// CheckpointOffload keeps the input of such a layer in the CPU's memory until backward.
 	CheckpointOffload bool
-	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model.
-	Loss        Loss
-	LogitsFloat bool
+	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model,
+	// which then has no others, LossFloat in a decoder's loss function, whatever it computes from it.
+	Loss                   Loss
+	LogitsFloat, LossFloat bool
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool
