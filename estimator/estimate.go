@@ -107,8 +107,8 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	a := &r.arch
 	per := a.UnitLayers()
 	units := (a.Layers + per - 1) / per
-	recorded := step.RecordedUnits(units)
-	if plain || a.Irregular || rc.Compile || a.Layers%per != 0 {
+	recorded := step.RecordedUnits(units, a.Lead)
+	if plain || a.Irregular || rc.Compile || a.Layers%per != 0 || a.Lead > 0 && per > 1 {
 		recorded = units // the last unit is cut short: nothing repeats to the end
 	}
 	layers := min(a.Layers, recorded*per)
@@ -117,7 +117,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	w.session.Reset(step.Session{
 		Program: w.tape.Record(net), Parameters: parameters,
 		Optimizer: r.optimizer, Clip: r.clip, Recipe: rc,
-		Units: units, Recorded: recorded,
+		Units: units, Recorded: recorded, Lead: a.Lead,
 	})
 	return &w.session
 }

@@ -22,11 +22,28 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 		drawQwenExperts(t, config)
 		return []string{"q_proj", "v_proj", "down_proj"}
 	},
+	"deepseek_v3": func(t *rapid.T, config map[string]any) []string {
+		drawLatent(t, config)
+		config["rope_interleave"], config["norm_topk_prob"] = rapid.Bool().Draw(t, "rope_interleave"), rapid.Bool().Draw(t, "norm_topk_prob")
+		config["n_group"], config["topk_group"] = 2, rapid.Int64Range(1, 2).Draw(t, "topk_group")
+		return []string{"kv_b_proj", "o_proj", "down_proj"}
+	},
 	"mixtral": func(t *rapid.T, config map[string]any) []string {
 		count := rapid.Int64Range(1, 9).Draw(t, "experts")
 		config["num_local_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
 		return []string{"q_proj", "v_proj", "o_proj", "w1", "w2"}
 	},
+}
+
+// drawLatent draws the sizes of multi-head latent attention and of the experts behind it.
+func drawLatent(t *rapid.T, config map[string]any) {
+	config["num_attention_heads"] = config["num_key_value_heads"]
+	config["q_lora_rank"] = rapid.SampledFrom([]any{nil, 24}).Draw(t, "q_lora_rank")
+	config["kv_lora_rank"], config["qk_rope_head_dim"] = rapid.Int64Range(4, 50).Draw(t, "kv_lora_rank"), 8
+	config["qk_nope_head_dim"], config["v_head_dim"] = rapid.Int64Range(4, 40).Draw(t, "qk_nope_head_dim"), rapid.Int64Range(4, 40).Draw(t, "v_head_dim")
+	config["first_k_dense_replace"], config["attention_bias"] = rapid.Int64Range(0, 4).Draw(t, "first_k_dense_replace"), rapid.Bool().Draw(t, "attention_bias")
+	config["n_routed_experts"], config["num_experts_per_tok"] = 4, rapid.Int64Range(1, 4).Draw(t, "experts_per_token")
+	config["n_shared_experts"], config["moe_intermediate_size"] = rapid.Int64Range(1, 2).Draw(t, "shared_experts"), rapid.Int64Range(8, 100).Draw(t, "expert_ffn")
 }
 
 // drawQwenExperts draws the keys of both mixtures of Qwen, some with ordinary MLPs between.

@@ -62,6 +62,8 @@ type Architecture struct {
 	NeverCheckpoints bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
 	Irregular bool
+	// Lead is how many layers at the front are unlike the others, which are alike.
+	Lead int64
 	// CheckpointEvery is of how many layers the job's checkpointing takes one; 0 and 1 leave the layers alike.
 	CheckpointEvery int64
 	// Reentrant says which way of checkpointing the library takes.
@@ -120,12 +122,16 @@ func (a *Architecture) ParameterCount() int64 {
 // TrainedCount is how many of them are trained.
 func (a *Architecture) TrainedCount() int64 { return a.count((*step.Parameter).Trained) }
 
-func (a *Architecture) count(counts func(*step.Parameter) bool) int64 {
-	layers := int64(1)
+// distinctLayers is how many layers stand for all of them, as far as their modules go.
+func (a *Architecture) distinctLayers() int64 {
 	if a.Irregular {
-		layers = a.Layers
+		return a.Layers
 	}
-	_, parameters := a.Build(layers, step.F32)
+	return min(a.Layers, a.Lead+1)
+}
+
+func (a *Architecture) count(counts func(*step.Parameter) bool) int64 {
+	_, parameters := a.Build(a.distinctLayers(), step.F32)
 	total := int64(0)
 	parameters.Distinct(func(p *step.Parameter, times int64) {
 		if counts(p) {

@@ -145,7 +145,7 @@ func (m *bloom) attention(t *step.Tape, l *bloomBlock, x, residual step.T) (step
 	width := qkv.Numel() / 3
 	queries, keys, values := t.Slice(qkv, width), t.Slice(qkv, width), t.Slice(qkv, width)
 	keys, values = appendKV(t, &m.cache, keys, values)
-	q, k, v := t.Batched(queries), t.Batched(keys), t.Batched(values)
+	q, k, v := m.matrices(t, queries), m.matrices(t, keys), m.matrices(t, values)
 	t.Drop(queries)
 	t.Drop(keys)
 	t.Drop(values)
@@ -155,12 +155,23 @@ func (m *bloom) attention(t *step.Tape, l *bloomBlock, x, residual step.T) (step
 	p := t.Probabilities(masked, q.Dtype())
 	probabilities := t.Dropout(p, m.a.AttentionDropout)
 	t.Drop(p)
-	context := t.MergeHeads(t.BMM(probabilities, v, width, step.LabelAttentionOutput))
+	context := t.BMM(probabilities, v, width, step.LabelAttentionOutput)
+	if m.a.Heads > 1 {
+		context = t.MergeHeads(context)
+	}
 	out := dropoutAdd(t, l.dense.forward(t, context), residual, m.a.ResidualDropout)
 	for _, gone := range [...]step.T{context, masked, scores, q, k, v, qkv} {
 		t.Drop(gone)
 	}
 	return out, probabilities
+}
+
+// matrices is x as a batch of matrices, one for each head: a single head needs no copy.
+func (m *bloom) matrices(t *step.Tape, x step.T) step.T {
+	if m.a.Heads == 1 {
+		return t.Hold(x)
+	}
+	return t.Batched(x)
 }
 
 func (m *bloom) mlp(t *step.Tape, l *bloomBlock, x, residual step.T) step.T {

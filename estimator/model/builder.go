@@ -108,15 +108,21 @@ func (b *builder) norm(name string, width int64, bias bool) norm {
 
 // stack declares the layers that repeat; there is one such stack in a model.
 func (b *builder) stack(layer func(i int64)) {
-	b.p.LayerStart, b.p.Recorded, b.p.Layers = len(b.p.List), b.recorded, b.a.Layers
-	for i := range b.recorded {
+	lead := min(b.a.Lead, b.recorded)
+	if b.a.Irregular {
+		lead = b.recorded
+	}
+	for i := range lead { // each stands in the list for itself
 		layer(i)
 	}
-	if b.a.Irregular { // each stands in the list for itself
-		b.p.LayerStart = len(b.p.List)
+	b.p.LayerStart, b.p.Recorded, b.p.Layers = len(b.p.List), b.recorded-lead, b.a.Layers-lead
+	if b.p.Recorded == 0 {
 		return
 	}
-	b.p.PerLayer = (len(b.p.List) - b.p.LayerStart) / int(b.recorded)
+	for i := range b.p.Recorded {
+		layer(lead + i)
+	}
+	b.p.PerLayer = (len(b.p.List) - b.p.LayerStart) / int(b.p.Recorded)
 }
 
 // linear is a linear layer, and the adapter that LoRA put on it.

@@ -118,14 +118,14 @@ func TestEncoderDimensions(t *testing.T) {
 
 // FuzzFromHF throws bytes at the reader: it answers with an architecture that can be counted or with errors.
 func FuzzFromHF(f *testing.F) {
-	for _, s := range []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
+	for _, s := range append(mixtureSeeds, []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
 		`{"model_type":"bert","architectures":["BertForSequenceClassification"],"classifier_dropout":2,"type_vocab_size":-1}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
 		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`,
 		`{"model_type":"gemma2","layer_types":[null],"num_hidden_layers":1}`, `{"model_type":"gemma3","text_config":{"text_config":[]}}`,
 		`{"model_type":"qwen2","use_sliding_window":true,"max_window_layers":-1}`, `{"model_type":"olmo","clip_qkv":{}}`, `{"model_type":"mixtral","num_local_experts":3}`,
 		`{"model_type":"qwen3_moe","mlp_only_layers":[1,"x"],"decoder_sparse_step":2}`, `{"model_type":"qwen2_moe","mlp_only_layers":[-1],"num_experts":1000}`,
 		`{"model_type":"mpt","attn_config":{"clip_qkv":true,"attn_pdrop":-1}}`, `{"model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":0,"alibi":1}`,
-		`{"model_type":"gpt_bigcode","multi_query":false,"n_head":0}`, `{"model_type":"bloom","n_embed":0,"pretraining_tp":-2}`, `{"model_type":"opt","word_embed_proj_dim":0}`} {
+		`{"model_type":"gpt_bigcode","multi_query":false,"n_head":0}`, `{"model_type":"bloom","n_embed":0,"pretraining_tp":-2}`, `{"model_type":"opt","word_embed_proj_dim":0}`}...) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, config string) {

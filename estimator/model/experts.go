@@ -30,6 +30,8 @@ func expertsOf(a *Architecture) *experts {
 		return own
 	case *block:
 		return own.experts
+	case *latent:
+		return own.experts
 	}
 	return nil
 }

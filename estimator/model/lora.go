@@ -102,10 +102,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 		return
 	}
 	a.LoRA = &l
-	b := builder{a: a, recorded: 1, saved: map[string]bool{}}
-	if a.Irregular {
-		b.recorded = a.Layers
-	}
+	b := builder{a: a, recorded: a.distinctLayers(), saved: map[string]bool{}}
 	a.family.build(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)

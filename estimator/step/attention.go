@@ -5,7 +5,20 @@ import "math"
 // Heads is the geometry of an attention: h query heads and KV key/value heads of Dim elements.
 type Heads struct {
 	Query, KV, Dim int64
+	// Value is the elements of a head of values where they are not Dim; 0 otherwise.
+	Value int64
 }
+
+// value is the elements of a head of values.
+func (h Heads) value() int64 {
+	if h.Value > 0 {
+		return h.Value
+	}
+	return h.Dim
+}
+
+// widest is the larger of a head's two sizes, which chooses the kernel.
+func (h Heads) widest() int64 { return max(h.Dim, h.value()) }
 
 // Width is h·Dim, the width of the queries.
 func (h Heads) Width() int64 { return h.Query * h.Dim }
@@ -46,7 +59,7 @@ func (t *Tape) attend(q, k, v T, h Heads, mask *T, dropout float64) T {
 		return t.paddedFlash(q, k, v, h, dropout)
 	case t.usesFlash(h, mask != nil):
 		return t.flash(q, k, v, h, dropout, false)
-	case h.KV == h.Query:
+	case !t.writtenOut(h, mask != nil):
 		return t.efficient(q, k, v, h, mask)
 	}
 	return t.mathAttention(q, k, v, h, dropout)
@@ -54,7 +67,7 @@ func (t *Tape) attend(q, k, v T, h Heads, mask *T, dropout float64) T {
 
 // usesFlash says whether torch chooses flash attention.
 func (t *Tape) usesFlash(h Heads, mask bool) bool {
-	return !mask && t.Recipe.Compute.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256
+	return !mask && t.Recipe.Compute.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256 && h.value() == h.Dim
 }
 
 // flashAlignment is the number of elements to a multiple of which flash attention wants heads padded.
@@ -88,8 +101,7 @@ func (t *Tape) paddedFlash(q, k, v T, h Heads, dropout float64) T {
 // out, behind the written-out formula, and behind flash attention of queries with the heads outermost, whose layout
 // its output has; otherwise the kernels put tokens first themselves. It takes over y.
 func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
-	written := h.KV < h.Query && !t.usesFlash(h, mask)
-	if !t.PadsHeads(h, mask) && !written && y.layout != headsFirst {
+	if !t.PadsHeads(h, mask) && (!t.writtenOut(h, mask) || h.Query == 1) && y.layout != headsFirst {
 		return y
 	}
 	out := t.Contiguous(y)
@@ -126,10 +138,11 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	o := t.op(q, k, v).save(q, k, v, y, lse, state, seed)
 	if o.i != none {
 		rows := b * h.Query * roundUp(n, 128)
-		if padded { // gradient and output come as views that have to be laid out densely
+		cut := padded && h.Query > 1 // gradient and output come as views that have to be laid out densely
+		if cut {
 			o.alloc(7, y.bytes(), LabelContiguous)
 		}
-		if padded || y.layout == headsFirst {
+		if cut || y.layout == headsFirst {
 			o.alloc(8, y.bytes(), LabelContiguous)
 		}
 		o.alloc(0, q.bytes(), LabelInputGradient).
@@ -141,10 +154,10 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 			o.alloc(5, q.bytes(), LabelAttentionScratch).alloc(6, q.bytes(), LabelAttentionScratch).free(6).free(5)
 		}
 		o.free(4).free(3)
-		if padded || y.layout == headsFirst {
+		if cut || y.layout == headsFirst {
 			o.free(8)
 		}
-		if padded {
+		if cut {
 			o.free(7)
 		}
 		o.send(0, 0).send(1, 1).send(2, 2)
@@ -222,25 +235,25 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 		saved[ns] = bias
 		ns++
 	}
-	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
+	y := t.fresh(v.numel, q.dtype, LabelAttentionOutput)
 	lse := T{storage: none, dtype: F32}
 	if t.grads(q, k, v) { // only for backward
 		lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
 	}
-	if q.dtype.Half() && h.Dim > maxRegisterHead { // the kernel sums the output in memory
-		t.Drop(t.fresh(q.numel, F32, LabelAttentionScratch))
+	if q.dtype.Half() && h.widest() > maxRegisterHead { // the kernel sums the output in memory
+		t.Drop(t.fresh(v.numel, F32, LabelAttentionScratch))
 	}
 	saved[ns], saved[ns+1] = y, lse
 	ns += 2
 	o := t.op(q, k, v).save(saved[:ns]...)
 	if o.i != none {
 		delta := b * h.Query * n * 4
-		workspace := b * h.Query * efficientWorkspace(n, h.Dim, b*h.Query, q.dtype, t.Recipe.ComputeCapability)
+		workspace := b * h.Query * efficientWorkspace(n, h, b*h.Query, q.dtype, t.Recipe.ComputeCapability)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
 		if q.dtype.Half() {
 			o.alloc(5, delta, LabelAttentionScratch)
 		} else { // the kernel does not form the row sums of dO·O itself
-			o.alloc(3, q.numel*4, LabelAttentionScratch).alloc(4, delta, LabelAttentionScratch).
+			o.alloc(3, v.numel*4, LabelAttentionScratch).alloc(4, delta, LabelAttentionScratch).
 				alloc(5, delta, LabelAttentionScratch).free(4).free(3)
 		}
 		o.alloc(6, workspace, LabelAttentionScratch).free(5).free(6).send(0, 0).send(1, 1).send(2, 2)
@@ -278,76 +291,21 @@ const maskAlignment = 8
 // efficientWorkspace is, for one head, what the backward of memory-efficient attention sums gradients in:
 // float32 tiles of dq with a lock each, and beyond 128 elements a head in half precision tiles of dk and dv too, for as
 // many parts of the keys as run at a time.
-// The tile shapes were read off PyTorch 2.9 for heads of 32 to 256 elements and 64 to 1,000 tokens.
-func efficientWorkspace(n, dim, heads int64, d DType, capability int) int64 {
+// The tile shapes were read off PyTorch 2.9 for heads of 32 to 256 elements, values as wide or not, and 64 to 1,000 tokens.
+func efficientWorkspace(n int64, h Heads, heads int64, d DType, capability int) int64 {
 	const lock, ampere = 16, 80
+	dim, widest := h.Dim, h.widest()
 	tile := func(rows, cols int64) int64 { return ceilDiv(n, rows) * ceilDiv(dim, cols) * (rows*cols*4 + lock) }
 	old := capability < ampere
 	switch {
-	case dim <= 64, old && !d.Half():
+	case widest <= 64, old && !d.Half():
 		return tile(64, 64)
-	case old && dim <= 128, !d.Half():
+	case old && widest <= 128, !d.Half():
 		return tile(128, 64)
-	case dim <= 128:
+	case widest <= 128:
 		return tile(128, 128)
 	}
 	const keys, enough = 64, 200 // of a part, and heads for one part each
 	parts := min(ceilDiv(n, keys), max(enough/heads, 1))
-	return tile(128, 64) + 2*parts*keys*roundUp(dim, 128)*4
-}
-
-// mathAttention is the formula written out inside scaled_dot_product_attention, in float32, with
-// the keys and values of grouped heads repeated.
-// Source: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9.
-func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
-	q, k, v := t.Float(half, LabelCast), t.Float(halfK, LabelCast), t.Float(halfV, LabelCast)
-	n := t.Shape.Tokens
-	qs := t.MulScalar(q, LabelAttentionScores)
-	qs.layout = q.layout
-	bias := t.causalBias(q.dtype)
-	kr, vr := t.interleaveKV(k, h), t.interleaveKV(v, h)
-	ks := t.MulScalar(kr, LabelAttentionScores)
-	qc := t.batched(qs)
-	scores := t.BMM(qc, ks, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
-	t.Drop(qc)
-	t.Drop(ks)
-	p := t.safeSoftmax(scores, q.dtype) // the mask is added in place
-	t.Drop(scores)
-	dropped := t.Dropout(p, dropout)
-	t.Drop(p)
-	returned := t.Cast(dropped, half.dtype, LabelAttentionProbabilities) // the second result, which nobody takes
-	product := t.unbatched(t.BMM(dropped, vr, q.numel, LabelAttentionOutput))
-	y := t.Cast(product, half.dtype, LabelAttentionOutput)
-	for _, x := range [...]T{product, returned, dropped, kr, vr, qs, bias, q, k, v} {
-		t.Drop(x)
-	}
-	return y
-}
-
-// Softmax is F.softmax over the last dimension: it keeps its result, and its backward
-// forms the product with the gradient before it writes its own.
-func (t *Tape) Softmax(x T, l Label) T {
-	x = t.realize(x)
-	y := t.fresh(x.numel, x.dtype, l)
-	return t.op(x).save(y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
-		send(0, 0).out(y, 0)
-}
-
-// BMM is a batched product of a and b with numel elements in its result. It keeps both.
-func (t *Tape) BMM(a, b T, numel int64, l Label) T {
-	a, b = t.realize(a), t.realize(b)
-	y := t.fresh(numel, a.dtype, l)
-	t.workspace()
-	o := t.op(a, b)
-	o.keepOperands(0, 1, a, b)
-	if o.needs(1) {
-		o.alloc(1, b.bytes(), LabelInputGradient).workspace()
-	}
-	if o.needs(0) {
-		o.alloc(0, a.bytes(), LabelInputGradient).workspace().send(0, 0)
-	}
-	if o.needs(1) {
-		o.send(1, 1)
-	}
-	return o.out(y, 0)
+	return tile(128, 64) + parts*keys*(roundUp(dim, 128)+roundUp(h.value(), 128))*4
 }

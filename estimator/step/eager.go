@@ -40,7 +40,7 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	}
 	kc := t.Cast(k, compute, LabelCast)
 	qh := t.Cast(q, compute, LabelCast)
-	queries, keys := t.batched(qh), t.batched(kc)
+	queries, keys := t.matrices(qh, h), t.matrices(kc, h)
 	scores := t.BMM(queries, keys, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
 	for _, x := range [...]T{qh, kc, queries, keys} {
 		t.Drop(x)
@@ -81,8 +81,8 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	}
 	vc := t.Cast(v, compute, LabelCast)
 	ph := t.Cast(dropped, compute, LabelAttentionProbabilities)
-	values := t.batched(vc)
-	product := t.unbatched(t.BMM(ph, values, q.numel, LabelAttentionOutput))
+	values := t.matrices(vc, h)
+	product := t.heads(t.BMM(ph, values, v.numel, LabelAttentionOutput), h)
 	t.Drop(vc)
 	t.Drop(values)
 	t.Drop(ph)
@@ -90,6 +90,9 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	if a.Wide {
 		t.Drop(q)
 		t.Drop(k)
+	}
+	if h.Query == 1 { // whose tokens lie in order
+		return product, dropped
 	}
 	y = t.Contiguous(product)
 	t.Drop(product)
@@ -109,6 +112,22 @@ func (t *Tape) batched(x T) T {
 // unbatched is a batched product as heads of sequences; its gradient arrives with the tokens outermost and is batched
 // again. It takes over x.
 func (t *Tape) unbatched(x T) T { return t.Heads(x, t.Shape.Batch > 1) }
+
+// matrices is batched of x, which has h.Query heads: a single one needs no copy.
+func (t *Tape) matrices(x T, h Heads) T {
+	if h.Query == 1 {
+		return t.Hold(x)
+	}
+	return t.batched(x)
+}
+
+// heads is unbatched of x, which has h.Query heads. It takes over x.
+func (t *Tape) heads(x T, h Heads) T {
+	if h.Query == 1 {
+		return x
+	}
+	return t.unbatched(x)
+}
 
 // scale takes over scores and divides them by the root of the head's size.
 func (t *Tape) scale(a EagerAttention, scores T) T {

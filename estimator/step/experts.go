@@ -25,50 +25,50 @@ func (t *Tape) TopK(x T, d, k int64) (values, indices T) {
 	return t.op(x).save(indices).alloc(0, x.bytes(), LabelRouting).send(0, 0).out(values, 0), indices
 }
 
-// SumRowsKept is x.sum(dim=-1, keepdim=True) over rows of d elements; its gradient is the arriving one, expanded.
+// SumRowsKept is x.sum(dim=-1, keepdim=True) over rows of d elements, in float32 under autocast; its gradient is the
+// arriving one, expanded.
 func (t *Tape) SumRowsKept(x T, d int64) T {
-	y := t.fresh(x.numel/d, x.dtype, LabelRouting)
-	return t.op(x).pass(0, 0).out(y, 0)
+	to := x.dtype
+	if t.autocast {
+		to = F32
+	}
+	y := t.fresh(x.numel/d, to, LabelRouting)
+	o := t.op(x)
+	if to == x.dtype {
+		return o.pass(0, 0).out(y, 0)
+	}
+	return o.alloc(0, x.bytes(), LabelRouting).send(0, 0).out(y, 0)
 }
 
-// DivideInPlace is x /= sum, where sum has one value for each row of x. It takes over x.
+// DivideInPlace is x /= sum, where sum has one value for each row of x. A division in place keeps a copy of what it
+// overwrites. It takes over x.
 func (t *Tape) DivideInPlace(x, sum T) T {
 	o := t.op(x, sum)
 	if o.i == none {
 		return o.out(x, 0)
 	}
-	before := T{storage: none}
-	if o.needs(1) {
-		before = t.fresh(x.numel, x.dtype, LabelRouting)
+	before := t.fresh(x.numel, x.dtype, LabelRouting)
+	wide := x.numel * promote(x.dtype, sum.dtype).Size()
+	o.save(sum, before).divisorGradient(x.bytes(), wide).alloc(0, wide, LabelRouting).validate()
+	quotient, divisor := 0, 5
+	if x.bytes() != wide {
+		quotient = 6
+		o.alloc(quotient, x.bytes(), LabelRouting).free(0)
 	}
-	o.save(sum, before).divisorGradient(x, sum)
-	if o.needs(0) {
-		o.alloc(0, x.bytes(), LabelRouting)
-	}
-	divisor := 5
-	if o.needs(1) && sum.numel < x.numel {
+	if sum.numel < x.numel {
 		divisor = 1
 		o.alloc(divisor, sum.bytes(), LabelRouting).free(5)
 	}
-	if o.needs(0) {
-		o.send(0, 0)
-	}
-	if o.needs(1) {
-		o.send(divisor, 1)
-	}
+	o.send(quotient, 0).send(divisor, 1)
 	t.Drop(before)
 	return o.out(x, 0)
 }
 
-// divisorGradient forms -grad · (x / sum / sum) in register 5.
+// divisorGradient forms -grad · (x / sum / sum) in register 5, from a gradient of narrow bytes.
 // Source: torch/csrc/autograd/FunctionsManual.cpp (div_tensor_other_grad), torch 2.9.
-func (o op) divisorGradient(x, sum T) op {
-	if !o.needs(1) {
-		return o
-	}
-	b := x.bytes()
-	return o.alloc(2, b, LabelRouting).alloc(3, b, LabelRouting).alloc(4, b, LabelRouting).
-		alloc(5, b, LabelRouting).free(4).free(3).free(2)
+func (o op) divisorGradient(narrow, wide int64) op {
+	return o.alloc(2, wide, LabelRouting).alloc(3, wide, LabelRouting).alloc(4, narrow, LabelRouting).
+		alloc(5, wide, LabelRouting).free(4).free(3).free(2)
 }
 
 // SumOverTokens is the sum of a (rows, cols) integer matrix over its rows, in accumulators of 64 bits, twice those

@@ -24,6 +24,9 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 
 // interleaveKV is k.repeat_interleave, with which torch repeats grouped heads in its own formula.
 func (t *Tape) interleaveKV(x T, h Heads) T {
+	if h.KV == h.Query {
+		return t.Hold(x)
+	}
 	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
 	y.layout = headsFirst
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)

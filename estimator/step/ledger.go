@@ -116,7 +116,7 @@ func (s *Session) ledger() *Ledger {
 		return b
 	}
 	f := l.fold
-	f.set(s.Program, s.Recorded, s.Units)
+	f.set(s)
 	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once), tally: l.tally}
 	l.optimizer = s.optimizerTotals(&l.tally)
 	l.load()

@@ -292,11 +292,11 @@ func (t *Tape) CopiesKVGradient(h Heads, mask, cached bool) bool {
 	case t.usesFlash(h, mask):
 		return cached
 	}
-	return h.KV < h.Query
+	return h.KV < h.Query || t.writtenOut(h, mask)
 }
 
 // CopiesQueryGradient says the same of queries: their gradient comes from a kernel with tokens outermost, and from
 // the written-out formula with the heads outermost.
 func (t *Tape) CopiesQueryGradient(h Heads, mask bool) bool {
-	return t.Recipe.Attention == AttentionEager || t.PadsHeads(h, mask) || h.KV < h.Query && !mask && !t.usesFlash(h, mask)
+	return t.Recipe.Attention == AttentionEager || t.PadsHeads(h, mask) || t.writtenOut(h, mask)
 }

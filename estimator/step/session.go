@@ -48,8 +48,9 @@ type Session struct {
 	Clip bool
 	// Recipe is how the program was recorded.
 	Recipe Recipe
-	// Units and Recorded are the layer units of the model and of the program.
-	Units, Recorded int64
+	// Units and Recorded are the layer units of the model and of the program, Lead those at the front that are unlike
+	// the others and so are all recorded.
+	Units, Recorded, Lead int64
 
 	heap      Heap
 	fold      fold
@@ -77,7 +78,7 @@ type fold struct {
 func (s *Session) begin(heap Heap) {
 	s.heap = heap
 	s.started, s.gradients = false, s.gradients[:0]
-	s.fold.set(s.Program, s.Recorded, s.Units)
+	s.fold.set(s)
 	n := len(s.Program.Slots)
 	all := n + int(s.fold.copies)*int(s.fold.perUnit)
 	s.now, s.last, s.once = handles(s.now, all), handles(s.last, all), handles(s.once, n)
@@ -98,20 +99,24 @@ func handles(h []int32, n int) []int32 {
 
 // foldedUnits is how many units a program that is to be folded is recorded with: the first two and
 // the last two differ from the rest because of their neighbours, the one between them is repeated.
-const foldedUnits = 5
+const (
+	foldedUnits = 5
+	foldedFirst = 2
+)
 
-// RecordedUnits is how many of units layer units have to be recorded.
-func RecordedUnits(units int64) int64 { return min(units, foldedUnits) }
+// RecordedUnits is how many of units layer units have to be recorded, of which the first lead are unlike the others.
+func RecordedUnits(units, lead int64) int64 { return min(units, lead+foldedUnits) }
 
 // set works out the folding of a program that was recorded with fewer units than the model has.
-func (f *fold) set(p *Program, recorded, units int64) {
+func (f *fold) set(s *Session) {
+	p := s.Program
 	local, middle := f.local[:0], f.isMiddle[:0]
 	*f = fold{unit: -1, local: local, isMiddle: middle}
-	if units <= recorded {
+	if s.Units <= s.Recorded {
 		return
 	}
-	f.unit, f.copies = 2, units-recorded+1
-	var count [foldedUnits]int32
+	f.unit, f.copies = int32(s.Lead)+foldedFirst, s.Units-s.Recorded+1
+	count := make([]int32, s.Recorded)
 	for i := range p.Slots {
 		u := p.Slots[i].Unit
 		index := int32(0)

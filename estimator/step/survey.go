@@ -133,12 +133,12 @@ func (l *Ledger) span(seg Segment, stage Stage, micro, start, delta, copies int6
 
 // layer is the unit of the model that the copy-th repetition, in order of time, of a recorded unit stands for.
 func (s *Session) layer(unit int32, backward bool, copy int64) int64 {
-	const repeated = 2
-	if s.Units <= s.Recorded || unit < repeated {
+	repeated := s.Lead + foldedFirst
+	if s.Units <= s.Recorded || int64(unit) < repeated {
 		return int64(unit)
 	}
 	extra := s.Units - s.Recorded
-	if unit > repeated {
+	if int64(unit) > repeated {
 		return int64(unit) + extra
 	}
 	if backward {

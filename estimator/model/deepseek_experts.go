@@ -1,0 +1,120 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// declareExperts lists the modules of DeepseekV3MoE.
+func (own *latent) declareExperts(b *builder, s *deepSeekLayer) {
+	e := own.experts
+	s.experts = make([]gatedMLP, e.Count)
+	for i := range s.experts {
+		s.experts[i] = buildGatedMLP(b, "mlp.experts", e.FFN, false).onMatrices()
+	}
+	s.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
+	s.biasType = b.loaded()
+	b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: e.Count, Dtype: s.biasType, Buffer: !own.biasCounts, Frozen: true})
+	if e.SharedFFN > 0 {
+		s.mlp = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, false)
+	}
+}
+
+// mixture is DeepseekV3MoE.
+func (own *latent) mixture(m *decoder, t *step.Tape, s *deepSeekLayer, x step.T) step.T {
+	chosen, weights := own.route(t, s, x)
+	routed := own.mix(m, t, s, x, chosen, weights)
+	y := routed
+	if own.experts.SharedFFN > 0 {
+		shared := s.mlp.forward(t, m.a, x)
+		y = t.Add(routed, shared, step.LabelResidual)
+		t.Drop(shared)
+		t.Drop(routed)
+	}
+	t.Drop(chosen)
+	t.Drop(weights)
+	return y
+}
+
+// route is DeepseekV3TopkRouter: float32 scores, from which groups of experts and then experts are chosen.
+func (own *latent) route(t *step.Tape, s *deepSeekLayer, x step.T) (chosen, weights step.T) {
+	e := own.experts
+	x = t.View(t.Hold(x))
+	defer t.Drop(x)
+	wide := t.Float(x, step.LabelRouting)
+	logits := t.FloatMatrixLinear(wide, s.router, step.LabelRouting)
+	t.Drop(wide)
+	scores := t.Sigmoid(logits, step.LabelRouting)
+	chosen = own.choose(t, scores.Dtype().With(s.biasType))
+	weights = t.Chosen(scores, chosen)
+	if e.Normalise {
+		sum := t.SumRowsKept(weights, e.TopK)
+		denominator := t.AddScalar(sum, step.LabelRouting)
+		t.Drop(sum)
+		weights = t.DivideInPlace(weights, denominator)
+		defer t.Drop(denominator)
+	}
+	scaled := t.MulScalar(weights, step.LabelRouting)
+	t.Drop(weights)
+	t.Drop(scores)
+	t.Drop(logits)
+	return chosen, scaled
+}
+
+// choose is get_topk_indices, without gradients: the best groups by their two best experts, then the best experts in them.
+// d is the type of the corrected scores.
+func (own *latent) choose(t *step.Tape, d step.DType) step.T {
+	e, n := own.experts, t.Shape.N()
+	in := func(numel int64, d step.DType) step.T { return t.RoutingTensor(numel, d) }
+	corrected := in(n*e.Count, d)
+	best, places := in(n*own.groups*2, d), in(n*own.groups*2, step.I64)
+	t.Drop(places)
+	groups := in(n*own.groups, step.F32)
+	t.Drop(best)
+	values, group := in(n*own.chosenGroups, step.F32), in(n*own.chosenGroups, step.I64)
+	t.Drop(values)
+	mask := in(n*own.groups, step.F32)
+	spread := in(n*e.Count, step.F32)
+	keep := in(n*e.Count, step.Bool)
+	drop := in(n*e.Count, step.Bool)
+	t.Drop(keep)
+	masked := in(n*e.Count, d)
+	t.Drop(drop)
+	t.Drop(corrected)
+	values, chosen := in(n*e.TopK, d), in(n*e.TopK, step.I64)
+	for _, local := range [...]step.T{values, masked, spread, mask, group, groups} {
+		t.Drop(local)
+	}
+	return chosen
+}
+
+// mix is DeepseekV3MoE.moe: one expert after the other, in the type of the weights.
+func (own *latent) mix(m *decoder, t *step.Tape, s *deepSeekLayer, x, chosen, weights step.T) step.T {
+	e := own.experts
+	x = t.View(t.Hold(x))
+	defer t.Drop(x)
+	sum := t.Zeros(x.Numel(), weights.Dtype(), step.LabelExpertOutput)
+	mask := t.RoutingTensor(chosen.Numel()*e.Count, step.I64)
+	share := (chosen.Numel() + e.Count - 1) / e.Count
+	var locals [6]step.T
+	assign := func(k, i int, x step.T) step.T {
+		if i > 0 {
+			t.Drop(locals[k])
+		}
+		locals[k] = x
+		return x
+	}
+	for i := range s.experts {
+		tokens := assign(0, i, t.RoutingTensor(share, step.I64))
+		places := assign(1, i, t.RoutingTensor(share, step.I64))
+		weight := assign(2, i, t.Rows(weights, 1, tokens, places))
+		input := assign(3, i, t.Rows(x, m.a.Hidden, tokens))
+		output := assign(4, i, s.experts[i].forward(t, m.a, input))
+		weighted := assign(5, i, t.Mul(output, weight, true, step.LabelExpertOutput))
+		sum = t.IndexAdd(sum, tokens, weighted)
+	}
+	y := t.Cast(sum, x.Dtype(), step.LabelExpertOutput)
+	for _, local := range locals {
+		t.Drop(local)
+	}
+	t.Drop(mask)
+	t.Drop(sum)
+	return y
+}

@@ -1,0 +1,63 @@
+package step
+
+// What multi-head latent attention does beside the usual (DeepSeek).
+
+// Split2 is x.split of the last dimension into a part of numel elements and the rest: views, whose gradients meet in
+// one tensor.
+func (t *Tape) Split2(x T, numel int64) (first, rest T) {
+	o := t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0)
+	first, rest = t.Hold(x), t.Hold(x)
+	first.numel, rest.numel = numel, x.numel-numel
+	return o.out(first, 0), o.out(rest, 1)
+}
+
+// Deinterleave brings the even elements of every head before the odd ones: a copy, and one of the gradient.
+// Source: transformers/models/deepseek_v3/modeling_deepseek_v3.py (apply_rotary_pos_emb_interleave), 4.57.
+func (t *Tape) Deinterleave(x T) T {
+	y := t.fresh(x.numel, x.dtype, LabelRotary)
+	y.layout = headsFirst
+	return t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0).out(y, 0)
+}
+
+// Expand is x.expand over n heads of what x has for one: a view, whose gradient is summed.
+func (t *Tape) Expand(x T, n int64) T {
+	y := t.Hold(x)
+	y.numel *= n
+	if n == 1 {
+		return y
+	}
+	y.layout = repeated
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+}
+
+// Chosen is x.gather(1, indices) of rows of d elements, k of each. It keeps the indices.
+func (t *Tape) Chosen(x, indices T) T {
+	y := t.fresh(indices.numel, x.dtype, LabelRouting)
+	return t.op(x).save(indices).alloc(0, x.bytes(), LabelRouting).send(0, 0).out(y, 0)
+}
+
+// Rows is x[indices] with one tensor of indices for each leading dimension of x, in rows of d elements: Gather whose
+// gradient does not go through a view.
+func (t *Tape) Rows(x T, d int64, indices ...T) T {
+	n := indices[0].numel
+	y := t.fresh(n*d, x.dtype, LabelExpertInput)
+	o := t.op(x).save(indices...)
+	o.alloc(0, x.bytes(), LabelInputGradient).scatterScratch(n, x.numel/d, len(indices))
+	return o.send(0, 0).out(y, 0)
+}
+
+// FloatMatrixLinear is F.linear(x, w.float()) of a float32 matrix x.
+func (t *Tape) FloatMatrixLinear(x T, w Weight, l Label) T {
+	p := t.Parameter(w)
+	if t.autocast && p.dtype == F32 {
+		return t.LinearMatrix(x, w, NoWeight, l)
+	}
+	wide := t.Float(p, LabelWeightCopy)
+	defer t.Drop(wide)
+	weight := t.autocastTo(wide, t.Recipe.Compute, LabelWeightCopy)
+	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
+	return t.product(input, weight, T{}, false, false, w.Cols, w.Rows, l)
+}
+
+// With is the type of an operation on d and other.
+func (d DType) With(other DType) DType { return promote(d, other) }

@@ -1,0 +1,79 @@
+package step
+
+// writtenOut says whether torch falls back on the written-out formula: for grouped heads, and for heads that the
+// memory-efficient kernel cannot load in whole vectors. A mask excludes both, as far as it is modelled.
+// Sources: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (minimum_gemm_alignment), torch 2.9.
+func (t *Tape) writtenOut(h Heads, mask bool) bool {
+	const ampere, volta = 80, 70
+	if mask || t.usesFlash(h, mask) {
+		return false
+	}
+	alignment := int64(1)
+	switch half := t.Recipe.Compute.Half(); {
+	case half && t.Recipe.ComputeCapability >= volta:
+		alignment = 8
+	case t.Recipe.ComputeCapability >= ampere:
+		alignment = 4
+	}
+	return h.KV < h.Query || h.Dim%alignment != 0 || h.value()%alignment != 0
+}
+
+// mathAttention is the formula written out inside scaled_dot_product_attention, in float32, with
+// the keys and values of grouped heads repeated.
+// Source: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9.
+func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
+	q, k, v := t.Float(half, LabelCast), t.Float(halfK, LabelCast), t.Float(halfV, LabelCast)
+	n := t.Shape.Tokens
+	qs := t.MulScalar(q, LabelAttentionScores)
+	qs.layout = q.layout
+	bias := t.causalBias(q.dtype)
+	kr, vr := t.interleaveKV(k, h), t.interleaveKV(v, h)
+	ks := t.MulScalar(kr, LabelAttentionScores)
+	ks.layout = kr.layout
+	qc, kc := t.matrices(qs, h), t.matrices(ks, h)
+	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	t.Drop(qc)
+	t.Drop(kc)
+	t.Drop(ks)
+	p := t.safeSoftmax(scores, q.dtype) // the mask is added in place
+	t.Drop(scores)
+	dropped := t.Dropout(p, dropout)
+	t.Drop(p)
+	returned := t.Cast(dropped, half.dtype, LabelAttentionProbabilities) // the second result, which nobody takes
+	vc := t.matrices(vr, h)
+	product := t.heads(t.BMM(dropped, vc, q.numel/h.Dim*h.value(), LabelAttentionOutput), h)
+	t.Drop(vc)
+	y := t.Cast(product, half.dtype, LabelAttentionOutput)
+	for _, x := range [...]T{product, returned, dropped, kr, vr, qs, bias, q, k, v} {
+		t.Drop(x)
+	}
+	return y
+}
+
+// Softmax is F.softmax over the last dimension: it keeps its result, and its backward
+// forms the product with the gradient before it writes its own.
+func (t *Tape) Softmax(x T, l Label) T {
+	x = t.realize(x)
+	y := t.fresh(x.numel, x.dtype, l)
+	return t.op(x).save(y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
+		send(0, 0).out(y, 0)
+}
+
+// BMM is a batched product of a and b with numel elements in its result. It keeps both.
+func (t *Tape) BMM(a, b T, numel int64, l Label) T {
+	a, b = t.realize(a), t.realize(b)
+	y := t.fresh(numel, a.dtype, l)
+	t.workspace()
+	o := t.op(a, b)
+	o.keepOperands(0, 1, a, b)
+	if o.needs(1) {
+		o.alloc(1, b.bytes(), LabelInputGradient).workspace()
+	}
+	if o.needs(0) {
+		o.alloc(0, a.bytes(), LabelInputGradient).workspace().send(0, 0)
+	}
+	if o.needs(1) {
+		o.send(1, 1)
+	}
+	return o.out(y, 0)
+}
