@@ -35,13 +35,15 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	}
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave, Decomposed: l.DoRA}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
+	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
 	r.base(l, &adapters, errs)
 	r.recipe.InputGradients = r.recipe.CheckpointEvery > 0
 	r.arch.Adapt(adapters, pointer, errs)
 }
 
 // base is the type of the frozen model: that of the computation where the job does not say, which is also what a
-// quantised base is loaded in. One that bitsandbytes quantised is upcast where the framework's users do so.
+// quantised base is loaded in. One that bitsandbytes quantised is upcast where the framework's users do so; of one in
+// four bits trl's SFTTrainer casts embeddings and head back when it trains in bfloat16.
 func (r *resolved) base(l *LoRA, adapters *model.LoRA, errs *invalid.List) {
 	rc := &r.recipe
 	rc.Stored = rc.Compute
@@ -60,8 +62,10 @@ func (r *resolved) base(l *LoRA, adapters *model.LoRA, errs *invalid.List) {
 	if l.UpcastBase != nil && adapters.Base != step.GPTQ4 && adapters.Base != step.GPTQ8 {
 		upcast = *l.UpcastBase
 	}
+	four := adapters.Base == step.NF4 || adapters.Base == step.NF4Double
 	if upcast { // prepare_model_for_kbit_training casts every parameter in half precision, but for a GPTQ model
 		rc.Stored = step.F32
+		adapters.Returns = four && r.trl && rc.Autocast && rc.Compute == step.BF16
 	}
 	if !rc.Autocast {
 		rc.Compute = rc.Stored

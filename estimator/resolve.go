@@ -18,6 +18,7 @@ type resolved struct {
 	optimizer step.Optimizer
 	clip      bool
 	framework string
+	trl       bool // the trainer is trl's
 	expand    bool
 	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
 	confidence float64

@@ -33,7 +33,8 @@ func (b *builder) original(name string, rows, cols int64) step.Weight {
 	p := step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype}
 	if l := b.a.LoRA; l != nil {
 		b.others = append(b.others, name)
-		p.Frozen, p.Loading = true, l.loading(b.dtype)
+		p.Frozen = true
+		p.Loading, p.Dtype = l.loading(name, b.dtype)
 	}
 	return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 }

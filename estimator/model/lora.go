@@ -25,14 +25,24 @@ type LoRA struct {
 	// Base is how the weights of the linear layers are stored, Half the type in which the model is loaded before.
 	Base step.Quantisation
 	Half step.DType
+	// Returns says that embeddings and head, once cast to float32 with all that is not quantised, are cast back (trl).
+	Returns bool
 }
 
-// loading is how a parameter that is not quantised comes to be stored in d.
-func (l *LoRA) loading(d step.DType) step.Loading {
-	if l.Base != step.NotQuantised && d != l.Half {
-		return step.LoadedInHalf
+// returned are parts of the names of the modules that trl's SFTTrainer casts back.
+// Source: trl/models/utils.py (peft_module_casting_to_bf16), trl 0.13 to 0.23.
+var returned = []string{"lm_head", "embed_tokens", "wte", "wpe"}
+
+// loading is how a parameter that is not quantised comes to be stored, and the type in which it is, which is d but for
+// those that are cast back.
+func (l *LoRA) loading(name string, d step.DType) (step.Loading, step.DType) {
+	switch {
+	case l.Base == step.NotQuantised || d == l.Half:
+		return step.LoadedAsStored, d
+	case l.Returns && slices.ContainsFunc(returned, func(part string) bool { return strings.Contains(name, part) }):
+		return step.Returned, l.Half
 	}
-	return step.LoadedAsStored
+	return step.LoadedInHalf, d
 }
 
 // quantise stores the weight of a linear layer as the base is stored.

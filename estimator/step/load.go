@@ -1,5 +1,7 @@
 package step
 
+import "slices"
+
 // Loading is when and as what a parameter comes to the GPU.
 type Loading uint8
 
@@ -12,7 +14,8 @@ const (
 	LoadedInHalf           // and cast to float32 afterwards
 	Added
 	AddedInHalf
-	Copied // of a parameter that stays, when the adapters are there
+	Copied   // of a parameter that stays, when the adapters are there
+	Returned // cast to float32 as LoadedInHalf, and back when the adapters are there
 )
 
 // load brings the parameters to heap.
@@ -26,11 +29,11 @@ func (p Parameters) load(heap Heap) {
 			first = false
 		case q.Loading == LoadedAsStored:
 			heap.Alloc(q.bytes())
-		case q.Loading == LoadedInHalf:
+		case q.Loading == LoadedInHalf || q.Loading == Returned:
 			halves = append(halves, heap.Alloc(2*q.Numel))
 		}
 	})
-	p.widen(heap, LoadedInHalf, halves)
+	wide := p.widen(heap, halves, LoadedInHalf, Returned)
 	if caching, ok := heap.(interface{ ReleaseCached() }); ok && halves != nil {
 		caching.ReleaseCached()
 	}
@@ -48,22 +51,35 @@ func (p Parameters) load(heap Heap) {
 			heap.Alloc(q.bytes())
 		}
 	})
-	p.widen(heap, AddedInHalf, halves)
+	p.widen(heap, halves, AddedInHalf)
+	p.Each(func(q *Parameter) {
+		if q.Loading == Returned && q.Quantised == NotQuantised {
+			heap.Alloc(q.bytes())
+			heap.Free(wide[0])
+			wide = wide[1:]
+		}
+	})
 }
 
-// widen casts the parameters that were loaded in half precision, whose handles are halves.
-func (p Parameters) widen(heap Heap, l Loading, halves []int32) {
+// widen casts the parameters that were loaded in one of these ways, in half precision, whose handles are halves. It
+// returns the handles of those that will be Returned.
+func (p Parameters) widen(heap Heap, halves []int32, ways ...Loading) (wide []int32) {
 	i := 0
 	p.Each(func(q *Parameter) {
-		if q.Loading != l {
+		if q.Quantised != NotQuantised || !slices.Contains(ways, q.Loading) {
 			return
 		}
-		if q.Dtype == F32 {
+		switch {
+		case q.Loading == Returned:
+			wide = append(wide, heap.Alloc(4*q.Numel))
+			heap.Free(halves[i])
+		case q.Dtype == F32:
 			heap.Alloc(q.bytes())
 			heap.Free(halves[i])
 		}
 		i++
 	})
+	return wide
 }
 
 // counting is a heap that only counts, in the allocator's blocks.
