@@ -135,7 +135,9 @@ func familyJob(t *rapid.T) Job {
 		GradientAccumulation: rapid.Int64Range(1, 5).Draw(t, "accumulation"),
 		Precision:            rapid.SampledFrom([]Precision{PrecisionAMPBF16, PrecisionAMPFP16, PrecisionFP32, PrecisionBF16, PrecisionFP16}).Draw(t, "precision"),
 		Attention:            rapid.SampledFrom([]string{"sdpa", "eager"}).Draw(t, "attention"),
-		Framework:            rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer"}).Draw(t, "framework"),
+		Framework:            rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer", "unsloth"}).Draw(t, "framework"),
+		Kernels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"rmsnorm", "layernorm", "rope", "swiglu", "bias-gelu", "bias-dropout-add", "softmax", "lora"}),
+			0, 3, rapid.ID).Draw(t, "kernels"),
 	}}
 	if rapid.Bool().Draw(t, "checkpointing") {
 		every := rapid.SampledFrom([]int64{0, 0, 0, 1, 2, 3}).Draw(t, "every")

@@ -168,6 +168,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	}
 	r.loss(t, errs)
 	r.lora(t, errs)
+	r.kernels(t, errs)
 	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }
@@ -319,9 +320,6 @@ func unsupported(job *Job, errs *invalid.List) {
 	}
 	if t.States != nil && *t.States != (States{}) {
 		refuse("states", "states that differ from the precision are")
-	}
-	if len(t.Kernels) > 0 {
-		refuse("kernels", "fused kernels are")
 	}
 	if d := t.Distributed; d != nil && (d.WorldSize > 1 || d.Data != "" || d.TensorParallel > 1 || d.PipelineParallel > 1 || d.ContextParallel > 1 || d.ExpertParallel > 1 || d.OffloadOptimizer || d.OffloadParameters || d.DeepSpeed != nil) {
 		refuse("distributed", "several GPUs are")

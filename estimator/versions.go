@@ -5,10 +5,12 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // Versions of the software that change what is allocated. What a job does not say counts as the reference's.
-// Sources: the sources of transformers 4.45.2, 4.48.1, 4.49.0 and 4.51.3 (models/llama/modeling_llama.py, loss/loss_utils.py),
+// Sources: the sources of transformers 4.45.2, 4.47.1, 4.48.1, 4.49.0, 4.51.3, 4.53.3 and 4.54.1 (models/llama/modeling_llama.py and
+// other families', loss/loss_utils.py, integrations/sdpa_attention.py),
 // of torch 2.0 and 2.1 (optim/adam.py) and 1.13 (optim/optimizer.py), and pytorch/pytorch#86509.
 
 // release is a version's major and minor number.
@@ -42,6 +44,9 @@ func leadingDigits(s string) string {
 	return s[:end]
 }
 
+// repeatedForFlash are the families whose FlashAttention2 classes repeated grouped keys and values (transformers 4.47).
+var repeatedForFlash = map[string]bool{"mistral": true, "mixtral": true, "qwen2": true, "qwen2_moe": true, "starcoder2": true, "phi3": true}
+
 // applyVersions sets what the named versions do otherwise than the reference. It notes what it changed.
 func (r *resolved) applyVersions(given map[string]string) {
 	before := func(name string, major, minor int) bool {
@@ -57,6 +62,11 @@ func (r *resolved) applyVersions(given map[string]string) {
 	if before("transformers", 4, 46) {
 		r.recipe.UpcastInModel = true
 		changed("transformers before 4.46 makes the logits float32 in the model, and keeps no half-precision ones")
+	}
+	if before("transformers", 4, 54) && r.recipe.Attention == step.AttentionSDPA ||
+		before("transformers", 4, 48) && r.recipe.Attention == step.AttentionFlash && repeatedForFlash[r.arch.Family] {
+		r.recipe.RepeatsKV = true
+		changed("transformers before 4.54 repeats grouped keys and values for sdpa, and before 4.48 for flash attention in some families")
 	}
 	if before("torch", 2, 1) && !before("torch", 2, 0) {
 		r.recipe.TwoTemporaries = true

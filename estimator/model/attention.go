@@ -9,10 +9,11 @@ type copies struct{ query, key, value bool }
 func (m *decoder) copies(t *step.Tape, w *around) copies {
 	h, masked := m.a.geometry(), w.mask != nil
 	several, severalKV := h.Query > 1, h.KV > 1
-	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache) || m.repeats && h.KV < h.Query
+	rotary := w.rotary && !t.Recipe.Kernels.Rotary
+	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache) || (m.repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
 	return copies{
-		query: several && (w.rotary || t.CopiesQueryGradient(h, masked)),
-		key:   severalKV && (w.rotary || kv),
+		query: several && (rotary || t.CopiesQueryGradient(h, masked)),
+		key:   severalKV && (rotary || kv),
 		value: severalKV && kv,
 	}
 }
@@ -50,6 +51,9 @@ func (m *decoder) projectThenNorm(t *step.Tape, l *decoderLayer, w *around, x st
 
 // rotate is apply_rotary_pos_emb.
 func rotate(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
+	if t.Recipe.Kernels.Rotary {
+		return t.RotaryInPlace(q), t.RotaryInPlace(k)
+	}
 	return t.Rotary(q, w.cos, w.sin), t.Rotary(k, w.cos, w.sin)
 }
 
@@ -100,7 +104,7 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 // scores is sdpa_attention_forward or eager_attention_forward.
 func (m *decoder) scores(t *step.Tape, w *around, heads step.Heads, q, k, v step.T) (step.T, *step.T) {
 	eager := t.Recipe.Attention == step.AttentionEager
-	if heads.KV < heads.Query && (eager || w.mask != nil) {
+	if heads.KV < heads.Query && (eager || w.mask != nil || t.Recipe.RepeatsKV) {
 		k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 		heads.KV = heads.Query
 		defer t.Drop(k)

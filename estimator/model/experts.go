@@ -57,6 +57,15 @@ func (m gatedMLP) onMatrices() gatedMLP {
 
 func (m gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
 	gate := m.gate.forward(t, x)
+	if t.Recipe.Kernels.SwiGLU && a.Activation == "silu" {
+		up := m.up.forward(t, x)
+		product := t.SwiGLU(gate, up)
+		t.Drop(gate)
+		t.Drop(up)
+		down := m.down.forward(t, product)
+		t.Drop(product)
+		return down
+	}
 	act := activation(t, a.Activation, gate)
 	t.Drop(gate)
 	up := m.up.forward(t, x)

@@ -45,35 +45,7 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	for _, x := range [...]T{qh, kc, queries, keys} {
 		t.Drop(x)
 	}
-	scaled := t.scale(a, scores)
-	if a.SoftCap {
-		scaled = t.SoftCap(scaled)
-	}
-	minimum := T{storage: none}
-	if a.Where {
-		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
-		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
-		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(), LabelAttentionScores).free(1).
-			send(0, 0).out(y, 0)
-		t.Drop(scaled)
-		scaled = y
-	}
-	switch {
-	case a.Mask != nil && a.MaskInPlace:
-		scaled = t.op(scaled).pass(0, 0).out(scaled, 0)
-	case a.Mask != nil:
-		masked := t.Add(scaled, *a.Mask, LabelAttentionScores)
-		t.Drop(scaled)
-		scaled = masked
-	case a.Fill:
-		keep := t.fresh(n*n, Bool, LabelAttentionMask)
-		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
-		y = t.op(scaled).save(keep).alloc(0, scaled.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
-		t.Drop(keep)
-		t.Drop(scaled)
-		scaled = y
-	}
-	p := t.softmaxUpcast(a, scaled)
+	p, minimum := t.probabilities(a, scores)
 	dropped := t.Dropout(p, a.Dropout)
 	t.Drop(p)
 	if !t.autocast {
@@ -97,6 +69,43 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	y = t.Contiguous(product)
 	t.Drop(product)
 	return y, dropped
+}
+
+// probabilities takes over scores: they are scaled, masked and brought to probabilities. It also returns the constant that a
+// mask puts in, which the model's code keeps in a variable.
+func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
+	minimum = T{storage: none}
+	if t.Recipe.Kernels.Softmax {
+		return t.fusedSoftmax(scores), minimum
+	}
+	scaled := t.scale(a, scores)
+	if a.SoftCap {
+		scaled = t.SoftCap(scaled)
+	}
+	if a.Where {
+		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
+		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
+		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(), LabelAttentionScores).free(1).
+			send(0, 0).out(y, 0)
+		t.Drop(scaled)
+		scaled = y
+	}
+	switch {
+	case a.Mask != nil && a.MaskInPlace:
+		scaled = t.op(scaled).pass(0, 0).out(scaled, 0)
+	case a.Mask != nil:
+		masked := t.Add(scaled, *a.Mask, LabelAttentionScores)
+		t.Drop(scaled)
+		scaled = masked
+	case a.Fill:
+		keep := t.fresh(t.Shape.Tokens*t.Shape.Tokens, Bool, LabelAttentionMask)
+		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
+		y = t.op(scaled).save(keep).alloc(0, scaled.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+		t.Drop(keep)
+		t.Drop(scaled)
+		scaled = y
+	}
+	return t.softmaxUpcast(a, scaled), minimum
 }
 
 // batched is x as a batch of matrices, one for each head of each sequence: a copy with the heads outermost, unless x is

@@ -213,7 +213,7 @@ func (t *Tape) keepsInput(x T) T {
 // NewGELU is the tanh formula written out in Python, 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))),
 // which allocates at every step. Source: transformers/activations.py (NewGELUActivation).
 func (t *Tape) NewGELU(x T) T {
-	if t.compiled {
+	if t.compiled || t.Recipe.Kernels.BiasGELU {
 		return t.keepsInput(x)
 	}
 	half := t.MulScalar(x, LabelElementwise)

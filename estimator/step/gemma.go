@@ -3,6 +3,9 @@ package step
 // GemmaRMSNorm is the norm of the Gemma family: all of it in float32, and the weight counts from 1.
 // Source: transformers/models/gemma/modeling_gemma.py (GemmaRMSNorm), 4.57.
 func (t *Tape) GemmaRMSNorm(x T, w Weight) T {
+	if t.Recipe.Kernels.RMSNorm {
+		return t.fusedRMSNorm(x, w)
+	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
 	mean := t.MeanRows(square, w.Rows, LabelNormStatistics)

@@ -259,6 +259,9 @@ func (t *Tape) LayerNorm(x T, w, b Weight) T {
 	if t.compiled {
 		return t.fusedNorm(x, w, b, false)
 	}
+	if t.Recipe.Kernels.LayerNorm {
+		return t.fusedLayerNorm(x, w, b)
+	}
 	var bias T
 	if b.Exists() {
 		bias = t.autocastTo(t.Parameter(b), F32, LabelWeightCopy)
@@ -320,6 +323,9 @@ func (o op) tallNorm(n int, rows, width int64, d DType) {
 func (t *Tape) RMSNorm(x T, w Weight) T {
 	if t.compiled {
 		return t.fusedNorm(x, w, NoWeight, true)
+	}
+	if t.Recipe.Kernels.RMSNorm {
+		return t.fusedRMSNorm(x, w)
 	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)

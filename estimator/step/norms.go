@@ -3,6 +3,9 @@ package step
 // WideRMSNorm is the RMSNorm of OLMo 2, which multiplies by its weight before it casts back.
 // Source: transformers/models/olmo2/modeling_olmo2.py (Olmo2RMSNorm), 4.57.
 func (t *Tape) WideRMSNorm(x T, w Weight) T {
+	if t.Recipe.Kernels.RMSNorm {
+		return t.fusedRMSNorm(x, w)
+	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
 	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)

@@ -39,6 +39,7 @@ type Recipe struct {
 	// GradScaler scales the loss (float16).
 	GradScaler bool
 	Attention  Attention
+	Kernels    Kernels
 	// CheckpointEvery drops what every n-th layer saves and makes it again in backward; 0 drops nothing.
 	// Reentrant is which of torch.utils.checkpoint's two ways does it.
 	CheckpointEvery int64
@@ -63,6 +64,8 @@ type Recipe struct {
 	// ShiftsLogits copies the float32 logits without their last row for the loss (transformers before 4.49); UpcastInModel
 	// makes them float32 before, in the model (before 4.46).
 	ShiftsLogits, UpcastInModel bool
+	// RepeatsKV repeats grouped keys and values for sdpa and flash attention, too (transformers before 4.54).
+	RepeatsKV bool
 	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
 	TwoTemporaries bool
 	// UseCache fills a key/value cache that the model returns.

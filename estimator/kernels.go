@@ -1,0 +1,23 @@
+package estimator
+
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// kernels is training.kernels: the fused ones that stand in for the model's own code. One that the model has no use for changes
+// nothing. Under the Trainer it is fms-acceleration that fuses adapters, and on quantised bases only
+// (fms_acceleration_foak/framework_plugin_fast_kernels.py, 0.6); unsloth and axolotl fuse them on any base.
+func (r *resolved) kernels(t *Training, errs *invalid.List) {
+	has := func(name string) bool { return slices.Contains(t.Kernels, name) }
+	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"), SwiGLU: has("swiglu"),
+		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora")}
+	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.framework != "unsloth" && r.framework != "axolotl" {
+		r.recipe.Kernels.LoRA = false
+	}
+	if len(t.Kernels) > 0 && t.Compile != nil && t.Compile.Model {
+		errs.Add("/training/kernels", "unsupported", "fused kernels in a compiled model are not modelled yet; leave one of them out")
+	}
+}
