@@ -231,7 +231,7 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 
 // forward is the layer with its adapter.
 func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
-	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 {
+	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 && !m.magnitude.Exists() {
 		return t.FusedAdapter(x, base.w, base.quantised, m.down, m.up, m.dropout)
 	}
 	switch base.quantised {
