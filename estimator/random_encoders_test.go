@@ -11,6 +11,7 @@ var encoderHeads = map[string][]string{
 	"bert":       {"language-model", "masked-lm", "classification", "none"},
 	"roberta":    {"language-model", "masked-lm", "classification", "none"},
 	"distilbert": {"masked-lm", "classification", "none"},
+	"modernbert": {"masked-lm", "classification", "none"},
 }
 
 // randomEncoder draws the config.json of a text encoder and its head, where family is one.
@@ -24,6 +25,12 @@ func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, voca
 		return map[string]any{"model_type": family, "n_layers": layers, "n_heads": heads, "dim": heads * dim, "hidden_dim": rapid.Int64Range(8, 900).Draw(t, "ffn"),
 			"vocab_size": vocab, "max_position_embeddings": 1600, "dropout": dropout, "attention_dropout": dropout,
 			"sinusoidal_pos_embds": rapid.Bool().Draw(t, "sines")}, true
+	}
+	if family == "modernbert" {
+		return map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": heads * dim,
+			"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab, "tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
+			"attention_dropout": dropout, "mlp_dropout": dropout, "reference_compile": rapid.Bool().Draw(t, "compiled"),
+			"decoder_bias": rapid.Bool().Draw(t, "bias"), "global_attn_every_n_layers": rapid.Int64Range(1, 4).Draw(t, "global")}, true
 	}
 	return map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": heads * dim,
 		"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab, "max_position_embeddings": 1600,

@@ -56,6 +56,7 @@ var families = map[string]*family{
 	"granite":     &graniteFamily,
 	"llama":       &llamaFamily,
 	"mistral":     &mistralFamily,
+	"modernbert":  &modernBERTFamily,
 	"mixtral":     &mixtralFamily,
 	"mpt":         &mptFamily,
 	"olmo":        &olmoFamily,

@@ -13,6 +13,7 @@ const (
 	classLMHead         = "LMHeadModel"
 	classMaskedLM       = "ForMaskedLM"
 	classClassification = "ForSequenceClassification"
+	classTokens         = "ForTokenClassification"
 	classBase           = "Model"
 )
 
@@ -60,7 +61,7 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 	}
 	if h.Labels > 0 {
 		a.Labels = h.Labels
-		if a.Class != classClassification {
+		if a.Class != classClassification && a.Class != classTokens {
 			errs.Add(pointer+"/labels", "conflict", "labels belong to the head \"classification\"")
 		}
 	}

@@ -226,7 +226,12 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 		saved[ns] = bias
 		ns++
 	} else if mask != nil {
-		bias = t.additive(*mask, q.dtype)
+		given := *mask
+		if given.dtype != Bool {
+			given = t.Cast(given, q.dtype, LabelAttentionMask) // autocast's, which lives as long as the call
+			defer t.Drop(given)
+		}
+		bias = t.additive(given, q.dtype)
 		if n%maskAlignment != 0 { // the kernel wants rows of a multiple of eight elements; others are padded and cut
 			padded := t.fresh(mask.numel/n*roundUp(n, maskAlignment), q.dtype, LabelAttentionMask)
 			t.Drop(bias)

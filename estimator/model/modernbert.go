@@ -1,0 +1,321 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// modernOptions is what ModernBERT has besides the numbers of every architecture.
+type modernOptions struct {
+	// globalEvery is of how many layers the first sees all tokens, the others those within half of local on either side.
+	globalEvery, local int64
+	decoderBias        bool
+	headBias           bool
+	headActivation     string
+	mlpDropout         float64
+	classifierDropout  float64
+	meanPooling        bool
+	// compiled says that torch.compile takes the embedding, the MLPs and the head for masked words, where Triton is installed.
+	compiled bool
+}
+
+// compiles says whether a part without dropout (drops), with or without biases in its linear layers, runs compiled as it was traced.
+func (m *modernBERT) compiles(t *step.Tape, drops float64, bias bool) bool {
+	return m.a.modern().compiled && !t.Recipe.Compile && drops == 0 && !bias && !m.a.NormBias && m.a.LoRA == nil
+}
+
+func (a *Architecture) modern() *modernOptions { return a.own.(*modernOptions) }
+
+var modernBERTFamily = family{
+	keys:    commonKeys,
+	classes: []string{classMaskedLM, classClassification, classTokens, classBase},
+	defaults: map[string]any{
+		"vocab_size": 50368.0, "hidden_size": 768.0, "intermediate_size": 1152.0, "num_hidden_layers": 22.0,
+		"num_attention_heads": 12.0, "hidden_activation": "gelu", "max_position_embeddings": 8192.0, "norm_bias": false,
+		"attention_bias": false, "attention_dropout": 0.0, "global_attn_every_n_layers": 3.0, "local_attention": 128.0,
+		"embedding_dropout": 0.0, "mlp_bias": false, "mlp_dropout": 0.0, "decoder_bias": true, "classifier_pooling": "cls",
+		"classifier_dropout": 0.0, "classifier_bias": false, "classifier_activation": "gelu", "tie_word_embeddings": true},
+	read: (*config).modernBERT,
+	preset: func(_ *Preset, a *Architecture) {
+		a.Activation, a.Gated, a.Rotary, a.Irregular = "gelu", true, true, true
+		a.own = &modernOptions{globalEvery: 3, local: 128, decoderBias: true, headActivation: "gelu", compiled: true}
+	},
+	build: buildModernBERT,
+}
+
+func (c *config) modernBERT(a *Architecture) {
+	a.Layers = c.integer("num_hidden_layers", maxLayers)
+	a.Hidden = c.integer("hidden_size", maxWidth)
+	a.Heads = c.integer("num_attention_heads", maxWidth)
+	a.KVHeads = a.Heads
+	if a.Heads > 0 {
+		a.HeadDim = a.Hidden / a.Heads
+	}
+	a.FFN = c.integer("intermediate_size", maxRows)
+	a.Vocabulary = c.integer("vocab_size", maxRows)
+	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
+	known := []string{"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish"}
+	a.Activation = c.activation("hidden_activation", known...)
+	a.EmbeddingDropout, a.AttentionDropout = c.probability("embedding_dropout"), c.probability("attention_dropout")
+	a.Tied, a.Gated, a.Rotary, a.Irregular = c.boolean("tie_word_embeddings"), true, true, true
+	a.NormBias, a.QKVBias, a.MLPBias = c.boolean("norm_bias"), c.boolean("attention_bias"), c.boolean("mlp_bias")
+	a.OutBias = a.QKVBias
+	a.Labels = c.labels()
+	pooling, _ := c.value("classifier_pooling")
+	if pooling != "cls" && pooling != "mean" {
+		c.errs.Add(c.pointer+"/classifier_pooling", "unsupported", "classifier_pooling is %s; it is cls or mean", describe(pooling))
+	}
+	if c.boolean("sparse_prediction") {
+		c.errs.Add(c.pointer+"/sparse_prediction", "unsupported", "logits of masked tokens alone are not modelled; set it to false")
+	}
+	compiled, given := c.value("reference_compile")
+	if _, boolean := compiled.(bool); given && !boolean {
+		c.errs.Add(c.pointer+"/reference_compile", "wrong_type", "reference_compile is true, false or null, not %s", describe(compiled))
+	}
+	a.own = &modernOptions{
+		compiled:    compiled != false,
+		globalEvery: c.integer("global_attn_every_n_layers", maxLayers), local: c.integer("local_attention", maxRows),
+		decoderBias: c.boolean("decoder_bias"), headBias: c.boolean("classifier_bias"),
+		headActivation: c.activation("classifier_activation", known...), mlpDropout: c.probability("mlp_dropout"),
+		classifierDropout: c.probability("classifier_dropout"), meanPooling: pooling == "mean",
+	}
+}
+
+// modernBERT is transformers' ModernBertModel with a head (modeling_modernbert.py, 4.57), without flash-attn and so
+// without unpadding.
+type modernBERT struct {
+	a                   *Architecture
+	embed               step.Weight
+	embedNorm, final    norm
+	layers              []modernLayer
+	dense               linear
+	headNorm            norm
+	words, bias         step.Weight
+	classifier          linear
+	global, slidingMask step.T
+}
+
+type modernLayer struct {
+	attentionNorm, mlpNorm norm
+	qkv, out, up, down     linear
+	first, local           bool
+}
+
+func buildModernBERT(b *builder) step.Network {
+	a, o, d := b.a, b.a.modern(), b.a.Hidden
+	m := &modernBERT{a: a, layers: make([]modernLayer, b.recorded)}
+	m.embed = b.embedding("embeddings.tok_embeddings", a.Vocabulary, d)
+	m.embedNorm = b.norm("embeddings.norm", d, a.NormBias)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.first, l.local = i == 0, i%o.globalEvery != 0
+		if !l.first {
+			l.attentionNorm = b.norm("attn_norm", d, a.NormBias)
+		}
+		l.qkv = b.linear("attn.Wqkv", d, 3*d, a.QKVBias)
+		b.buffer("attn.rotary_emb.inv_freq", a.HeadDim/2, step.F32)
+		l.out = b.linear("attn.Wo", d, d, a.OutBias)
+		l.mlpNorm = b.norm("mlp_norm", d, a.NormBias)
+		l.up, l.down = b.linear("mlp.Wi", d, 2*a.FFN, a.MLPBias), b.linear("mlp.Wo", a.FFN, d, a.MLPBias)
+	})
+	m.final = b.norm("final_norm", d, a.NormBias)
+	if a.Class == classBase {
+		return m
+	}
+	m.dense, m.headNorm = b.linear("head.dense", d, d, o.headBias), b.norm("head.norm", d, a.NormBias)
+	if a.Class != classMaskedLM {
+		m.classifier = b.linear("classifier", d, a.Labels, true)
+		return m
+	}
+	m.words, m.bias = m.embed, step.NoWeight
+	if !a.Tied {
+		m.words = b.parameter("decoder.weight", a.Vocabulary, d)
+	}
+	if o.decoderBias {
+		m.bias = b.parameter("decoder.bias", a.Vocabulary, 1)
+	}
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *modernBERT) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) }
+
+func (m *modernBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	t.In(step.PartEmbedding)
+	positions := t.Input(t.Shape.Tokens, step.I64)
+	m.global, m.slidingMask = modernMasks(t)
+	x := m.embeddings(t, ids)
+
+	locals := []step.T{m.global, m.slidingMask, positions}
+	x = runLayers(t, m.a, len(m.layers), x, step.Besides{Captured: locals}, m.layer)
+	t.In(step.PartNorm)
+	last := m.final.layer(t, x)
+	t.Drop(x)
+	for _, local := range locals {
+		t.Drop(local)
+	}
+	return m.loss(t, last, batch[1], labels)
+}
+
+// embeddings is ModernBertEmbeddings.
+func (m *modernBERT) embeddings(t *step.Tape, ids step.T) step.T {
+	if m.compiles(t, m.a.EmbeddingDropout, false) {
+		return t.CompiledEmbedding(ids, m.embed, m.embedNorm.w)
+	}
+	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	normed := m.embedNorm.layer(t, embedded)
+	t.Drop(embedded)
+	x := t.Dropout(normed, m.a.EmbeddingDropout)
+	t.Drop(normed)
+	return x
+}
+
+// modernMasks is _update_attention_mask: an additive mask for every sequence, and the same with what lies outside the window
+// filled. The window itself is made on the CPU.
+func modernMasks(t *step.Tape) (global, sliding step.T) {
+	n := t.Shape.Tokens
+	square := t.Shape.Batch * n * n
+	expanded := t.Input(square, t.Recipe.Stored)
+	inverted := t.Input(square, t.Recipe.Stored)
+	hidden := t.Input(square, step.Bool)
+	global = t.Input(square, t.Recipe.Stored)
+	for _, gone := range [...]step.T{hidden, expanded, inverted} {
+		t.Drop(gone)
+	}
+	window := t.Input(n*n, step.Bool)
+	outside := t.Input(n*n, step.Bool)
+	sliding = t.Input(square, t.Recipe.Stored)
+	t.Drop(outside)
+	t.Drop(window)
+	return global, sliding
+}
+
+// layer is ModernBertEncoderLayer.
+func (m *modernBERT) layer(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	h := x
+	if l.first {
+		t.Hold(h)
+	} else {
+		t.In(step.PartNorm)
+		h = l.attentionNorm.layer(t, x)
+	}
+	t.In(step.PartAttention)
+	attended := m.attention(t, l, h)
+	t.Drop(h)
+	t.In(step.PartNorm)
+	middle := t.Add(x, attended, step.LabelResidual)
+	mlp := m.mlp(t, l, middle)
+	t.In(step.PartNorm)
+	y := t.Add(middle, mlp, step.LabelResidual)
+	t.Drop(middle)
+	t.Drop(attended)
+	t.Drop(mlp)
+	return y
+}
+
+// attention is ModernBertAttention with sdpa_attention_forward or eager_attention_forward. Every layer makes its own tables of
+// cosines and sines.
+func (m *modernBERT) attention(t *step.Tape, l *modernLayer, x step.T) step.T {
+	mask := m.global
+	if l.local {
+		mask = m.slidingMask
+	}
+	qkv := t.Heads(l.qkv.forward(t, x), true)
+	cos, sin := rotaryTables(t, m.a.HeadDim, qkv.Dtype())
+	q, k, v := t.Split3(qkv)
+	qr, kr := t.Rotary(q, cos, sin), t.Rotary(k, cos, sin)
+	t.Drop(q)
+	t.Drop(k)
+	y, probabilities := attend(t, m.a, &mask, qr, kr, v)
+	for _, local := range [...]step.T{qr, kr, v, cos, sin} {
+		t.Drop(local)
+	}
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
+	projected := l.out.forward(t, y)
+	out := t.Dropout(projected, m.a.AttentionDropout)
+	for _, local := range [...]step.T{projected, y, qkv} {
+		t.Drop(local)
+	}
+	return out
+}
+
+// mlp is ModernBertMLP behind its norm: Wo(drop(act(input)·gate)) of the halves of one projection.
+func (m *modernBERT) mlp(t *step.Tape, l *modernLayer, x step.T) step.T {
+	if m.compiles(t, m.a.modern().mlpDropout, m.a.MLPBias) {
+		t.In(step.PartMLP)
+		return t.CompiledGLU(x, l.mlpNorm.w, l.up.w, l.down.w)
+	}
+	h := l.mlpNorm.layer(t, x)
+	t.In(step.PartMLP)
+	defer t.Drop(h)
+	both := l.up.forward(t, h)
+	input, gate := t.SplitHalves(both)
+	t.Drop(both)
+	act := activation(t, m.a.Activation, input)
+	product := t.Mul(act, gate, false, step.LabelActivation)
+	t.Drop(act)
+	dropped := t.Dropout(product, m.a.modern().mlpDropout)
+	t.Drop(product)
+	down := l.down.forward(t, dropped)
+	t.Drop(dropped)
+	t.Drop(input)
+	t.Drop(gate)
+	return down
+}
+
+// head is ModernBertPredictionHead: norm(act(dense(x))).
+func (m *modernBERT) head(t *step.Tape, x step.T) step.T {
+	t.In(step.PartMLP)
+	dense := m.dense.forward(t, x)
+	act := activation(t, m.a.modern().headActivation, dense)
+	t.Drop(dense)
+	y := m.headNorm.layer(t, act)
+	t.Drop(act)
+	return y
+}
+
+// logits is the decoder of the head.
+func (m *modernBERT) logits(t *step.Tape, x step.T) step.T {
+	if m.compiles(t, 0, m.a.modern().headBias) {
+		t.In(step.PartMLP)
+		return t.CompiledHead(x, m.dense.w, m.headNorm.w, m.words, m.bias)
+	}
+	h := m.head(t, x)
+	defer t.Drop(h)
+	return t.Head(h, m.words, m.bias)
+}
+
+// loss takes over x.
+func (m *modernBERT) loss(t *step.Tape, x, mask, labels step.T) (step.T, []step.T) {
+	defer t.Drop(x)
+	switch m.a.Class {
+	case classBase:
+		return baseLoss(t, x, nil)
+	case classMaskedLM:
+		logits := m.logits(t, x)
+		wide := t.FloatLogits(logits)
+		loss := t.CrossEntropy(wide, labels)
+		t.Drop(wide)
+		return loss, []step.T{logits, t.Hold(loss)}
+	}
+	pooled := x
+	if m.a.Class == classClassification {
+		pooled = m.pool(t, x, mask)
+		defer t.Drop(pooled)
+	}
+	h := m.head(t, pooled)
+	dropped := t.Dropout(h, m.a.modern().classifierDropout)
+	t.Drop(h)
+	logits := m.classifier.forward(t, dropped)
+	defer t.Drop(dropped)
+	return classificationLoss(t, m.a, logits, labels)
+}
+
+// pool is the first token, or the mean over all tokens of the attention mask.
+func (m *modernBERT) pool(t *step.Tape, x, mask step.T) step.T {
+	if !m.a.modern().meanPooling {
+		return t.FirstToken(x, m.a.Hidden)
+	}
+	return t.MaskedMean(x, mask, m.a.Hidden)
+}
