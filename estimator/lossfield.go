@@ -63,6 +63,8 @@ func (r *resolved) lossFits(errs *invalid.List) {
 		return
 	case r.recipe.Compile || r.recipe.CompileLoss:
 		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
+	case r.recipe.Loss.Kind == step.LossFusedLinear && r.arch.AdaptedHead():
+		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix alone and knows no adapter on it; leave lm_head out of the targets")
 	case !r.arch.PlainHead():
 		errs.Add(pointer, "unsupported", "a loss other than standard is modelled for language models whose logits are the head's output as it is")
 	}

@@ -167,7 +167,7 @@ func familyJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, map[string]any{"model_type": family, "n_layer": layers, "n_head": heads, "n_embd": heads * dim, "n_positions": 1500, "vocab_size": vocab,
 			"resid_pdrop": dropout, "attn_pdrop": dropout, "embd_pdrop": dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
 			"activation_function": rapid.SampledFrom([]string{"gelu_new", "gelu", "relu"}).Draw(t, "activation")})
-		job.Training.LoRA = randomLoRA(t, "c_attn", "c_proj", "c_fc")
+		job.Training.LoRA = randomLoRA(t, "c_attn", "c_proj", "c_fc", "lm_head")
 		return job
 	}
 	if encoder, ok := randomEncoder(t, &job, family, layers, heads, dim, vocab, dropout); ok {
@@ -198,7 +198,7 @@ func familyJob(t *rapid.T) Job {
 		config["clip_qkv"] = rapid.SampledFrom([]any{nil, 8.0}).Draw(t, "clip_qkv")
 	}
 	job.Model.HFConfig = marshal(t, config)
-	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
+	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}
 	if family == "internlm2" {
 		modules = []string{"attention.wqkv", "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"}
 	}
@@ -212,7 +212,7 @@ func familyJob(t *rapid.T) Job {
 	}
 	job.Training.LoRA = randomLoRA(t, modules...)
 	if l := job.Training.LoRA; l != nil && family == "llama" && rapid.Bool().Draw(t, "modules_to_save") {
-		l.ModulesToSave = []string{"norm"}
+		l.ModulesToSave = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"norm", "embed_tokens", "lm_head"}), 1, 3, rapid.ID).Draw(t, "saved")
 	}
 	return job
 }

@@ -27,6 +27,7 @@ type Architecture struct {
 	Vocabulary   int64 // V, rows of the embedding
 	MaxPositions int64
 	Tied         bool // the head is the embedding
+	headAdapted  bool
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
 	NormBias   bool

@@ -52,7 +52,8 @@ func (c *config) either(name, otherwise string) string {
 type bloom struct {
 	a                    *Architecture
 	own                  bloomOptions
-	embed, head          step.Weight
+	embed                step.Weight
+	head                 linear
 	embeddingNorm, final norm
 	layers               []bloomBlock
 	mask, alibi          step.T
@@ -77,10 +78,7 @@ func buildBloom(b *builder) step.Network {
 		l.up, l.down = b.linear("mlp.dense_h_to_4h", d, a.FFN, true), b.linear("mlp.dense_4h_to_h", a.FFN, d, true)
 	})
 	m.final = b.norm("ln_f", d, true)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
+	m.head = b.head("lm_head", d, false)
 	return m
 }
 
@@ -107,7 +105,7 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, b := range besides {
 		t.Drop(b)
 	}
-	logits := t.Head(normed, m.head, step.NoWeight)
+	logits := m.head.logits(t, normed)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

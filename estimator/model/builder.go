@@ -6,15 +6,17 @@ import "github.com/vramplan/vramplan/estimator/step"
 // module.to(device) moves them, the children of a module before its own.
 // Source: torch/nn/modules/module.py (Module._apply).
 type builder struct {
-	a        *Architecture
-	dtype    step.DType      // in which parameters are stored
-	recorded int64           // of the layers that repeat, how many are declared one by one
-	inputs   []string        // the names of the embeddings
-	linears  []string        // under LoRA, the names of the linear layers
-	adapted  int             // and how many of them have an adapter
-	others   []string        // the names of the modules that are not linear layers
-	saved    map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks
-	p        step.Parameters
+	a           *Architecture
+	dtype       step.DType      // in which parameters are stored
+	recorded    int64           // of the layers that repeat, how many are declared one by one
+	inputs      []string        // the names of the embeddings
+	shared      step.Weight     // the matrix of the first of them, which a tied head has, too
+	linears     []string        // under LoRA, the names of the linear layers
+	adapted     int             // and how many of them have an adapter
+	headAdapted bool            // the head is one of them
+	others      []string        // the names of the modules that are not linear layers
+	saved       map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks
+	p           step.Parameters
 }
 
 func (b *builder) declare(p step.Parameter) int32 {
@@ -74,10 +76,13 @@ func (b *builder) loaded() step.DType {
 // embedding is nn.Embedding(rows, cols). The first one is the model's input embedding, whose output LoRA makes
 // require a gradient when layers are checkpointed.
 func (b *builder) embedding(name string, rows, cols int64) step.Weight {
-	w := b.parameter(name, rows, cols)
-	w.Hooked = len(b.inputs) == 0 && b.a.LoRA != nil
+	w := b.original(name, rows, cols)
+	if len(b.inputs) == 0 {
+		b.shared = w
+		w.Hooked = b.a.LoRA != nil
+	}
 	b.inputs = append(b.inputs, name)
-	return w
+	return b.trained(name, w)
 }
 
 // linear is nn.Linear(in, out, bias).
@@ -86,6 +91,22 @@ func (b *builder) linear(name string, in, out int64, bias bool) linear {
 	m.w, m.b = b.pair(name, out, in, bias)
 	m.quantised = b.quantise(m.w)
 	m.adapter = b.adapter(name, in, out)
+	return m
+}
+
+// head is the linear layer of the given width onto the vocabulary, whose matrix is that of the input embedding in a model
+// that ties them.
+func (b *builder) head(name string, width int64, bias bool) linear {
+	a, m := b.a, linear{b: step.NoWeight}
+	if a.Tied {
+		m.w = b.trained(name, b.shared)
+		if bias {
+			m.b = b.parameter(name, a.Vocabulary, 1)
+		}
+	} else {
+		m.w, m.b = b.pair(name, a.Vocabulary, width, bias)
+	}
+	m.adapter = b.headAdapter(name, m.w, width)
 	return m
 }
 
@@ -142,6 +163,14 @@ func (m linear) forward(t *step.Tape, x step.T) step.T {
 		return m.adapter.forward(t, m, x)
 	}
 	return m.base(t, x)
+}
+
+// logits is the layer as the model's head.
+func (m linear) logits(t *step.Tape, x step.T) step.T {
+	if m.adapter == nil {
+		return t.Head(x, m.w, m.b)
+	}
+	return t.HeadOf(x, func(x step.T) step.T { return m.forward(t, x) })
 }
 
 // keys is the layer for the keys of attention that is written out. Their gradient comes transposed; where copies says

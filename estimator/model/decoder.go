@@ -8,7 +8,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 type decoder struct {
 	a *Architecture
 	traits
-	embed, head   step.Weight
+	embed         step.Weight
+	head          linear
 	embedScale    step.Weight
 	layers        []decoderLayer
 	final         norm
@@ -111,10 +112,7 @@ func (b *builder) decoder(with traits) step.Network {
 	if with.localTables {
 		b.buffer("rotary_emb_local.inv_freq", a.HeadDim/2, step.F32)
 	}
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, a.Hidden)
-	}
+	m.head = b.head("lm_head", a.Hidden, false)
 	return m
 }
 
@@ -148,7 +146,7 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range append(masks, tables...) {
 		t.Drop(local)
 	}
-	logits := t.Head(normed, m.head, step.NoWeight)
+	logits := m.head.logits(t, normed)
 	if m.scaleLogits != nil {
 		logits = m.scaleLogits(t, logits)
 	}

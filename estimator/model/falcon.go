@@ -89,7 +89,8 @@ func (c *config) refuseFalcon(own falconOptions, a *Architecture) {
 type falcon struct {
 	a           *Architecture
 	own         falconOptions
-	embed, head step.Weight
+	embed       step.Weight
+	head        linear
 	layers      []falconLayer
 	final       norm
 	mask, alibi *step.T
@@ -139,10 +140,7 @@ func buildFalcon(b *builder) step.Network {
 	})
 	m.final = b.norm("ln_f", d, true)
 	b.buffer("rotary_emb.inv_freq", a.HeadDim/2, step.F32)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
+	m.head = b.head("lm_head", d, false)
 	return m
 }
 
@@ -185,7 +183,7 @@ func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, c := range captured {
 		t.Drop(c)
 	}
-	logits := t.Head(normed, m.head, step.NoWeight)
+	logits := m.head.logits(t, normed)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -36,7 +36,6 @@ type generic struct {
 	block     *block
 	positions step.Weight
 	embedded  norm
-	headBias  step.Weight
 	parts     []genericLayer
 }
 
@@ -45,7 +44,7 @@ type genericLayer struct{ shared gatedMLP }
 
 func buildGeneric(b *builder) step.Network {
 	a, d, own := b.a, b.a.Hidden, b.a.own.(*block)
-	m := &generic{block: own, headBias: step.NoWeight, parts: make([]genericLayer, b.recorded)}
+	m := &generic{block: own, parts: make([]genericLayer, b.recorded)}
 	m.decoder = decoder{a: a, traits: likeLlama(), layers: make([]decoderLayer, b.recorded)}
 	m.rotate = own.rotate(a)
 	m.normalize = own.normalize
@@ -66,13 +65,7 @@ func buildGeneric(b *builder) step.Network {
 	if own.position == "rope" {
 		b.buffer("rotary_emb.inv_freq", own.rotaryWidth/2, step.F32)
 	}
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
-	if own.headBias {
-		m.headBias = b.parameter("lm_head", a.Vocabulary, 1)
-	}
+	m.head = b.head("lm_head", d, own.headBias)
 	return m
 }
 
@@ -169,7 +162,7 @@ func (m *generic) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range locals {
 		t.Drop(local)
 	}
-	logits := t.Head(x, m.head, m.headBias)
+	logits := m.head.logits(t, x)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(x)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

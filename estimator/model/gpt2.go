@@ -42,12 +42,13 @@ func (c *config) gpt2(a *Architecture) {
 
 // gpt2 is transformers' GPT2LMHeadModel (modeling_gpt2.py, 4.57).
 type gpt2 struct {
-	a                      *Architecture
-	embed, positions, head step.Weight
-	layers                 []gpt2Block
-	final                  norm
-	mask                   *step.T
-	cache                  []step.T
+	a                *Architecture
+	embed, positions step.Weight
+	head             linear
+	layers           []gpt2Block
+	final            norm
+	mask             *step.T
+	cache            []step.T
 }
 
 type gpt2Block struct {
@@ -69,10 +70,7 @@ func buildGPT2(b *builder) step.Network {
 		l.up, l.down = b.conv1D("mlp.c_fc", d, a.FFN), b.conv1D("mlp.c_proj", a.FFN, d)
 	})
 	m.final = b.norm("ln_f", d, true)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
+	m.head = b.head("lm_head", d, false)
 	return m
 }
 
@@ -106,7 +104,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
-	logits := t.Head(normed, m.head, step.NoWeight)
+	logits := m.head.logits(t, normed)
 	t.GraphBreak()
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)

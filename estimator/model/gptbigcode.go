@@ -27,12 +27,13 @@ func (c *config) gptBigCode(a *Architecture) {
 
 // gptBigCode is transformers' GPTBigCodeForCausalLM (modeling_gpt_bigcode.py, 4.57).
 type gptBigCode struct {
-	a                      *Architecture
-	embed, positions, head step.Weight
-	layers                 []gpt2Block
-	final                  norm
-	mask                   *step.T
-	cache                  []step.T
+	a                *Architecture
+	embed, positions step.Weight
+	head             linear
+	layers           []gpt2Block
+	final            norm
+	mask             *step.T
+	cache            []step.T
 }
 
 func buildGPTBigCode(b *builder) step.Network {
@@ -48,10 +49,7 @@ func buildGPTBigCode(b *builder) step.Network {
 	})
 	m.final = b.norm("ln_f", d, true)
 	b.buffer("bias", a.BufferSide*a.BufferSide, step.Bool)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
+	m.head = b.head("lm_head", d, false)
 	return m
 }
 
@@ -83,7 +81,7 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
-	logits := t.Head(normed, m.head, step.NoWeight)
+	logits := m.head.logits(t, normed)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -37,13 +37,13 @@ func (c *config) rotaryElements(key string, a *Architecture) int64 {
 
 // gptJ is transformers' GPTJForCausalLM (modeling_gptj.py, 4.57).
 type gptJ struct {
-	a           *Architecture
-	embed, head step.Weight
-	headBias    step.Weight
-	layers      []gptJBlock
-	final       norm
-	mask        step.T
-	cache       []step.T
+	a      *Architecture
+	embed  step.Weight
+	head   linear
+	layers []gptJBlock
+	final  norm
+	mask   step.T
+	cache  []step.T
 }
 
 type gptJBlock struct {
@@ -63,11 +63,7 @@ func buildGPTJ(b *builder) step.Network {
 		l.fcIn, l.fcOut = b.linear("mlp.fc_in", d, a.FFN, true), b.linear("mlp.fc_out", a.FFN, d, true)
 	})
 	m.final = b.norm("ln_f", d, true)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
-	m.headBias = b.parameter("lm_head.bias", a.Vocabulary, 1)
+	m.head = b.head("lm_head", d, true)
 	return m
 }
 
@@ -90,7 +86,7 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range append(besides, x, *probabilities, embedded) {
 		t.Drop(local)
 	}
-	logits := t.Head(normed, m.head, m.headBias)
+	logits := m.head.logits(t, normed)
 	wide := t.FloatLogits(logits)
 	t.Drop(logits)
 	loss := t.CausalLMLoss(wide, labels)

@@ -29,13 +29,14 @@ var gptNeoXFamily = family{keys: commonKeys, build: buildGPTNeoX,
 
 // gptNeoX is transformers' GPTNeoXForCausalLM (modeling_gpt_neox.py, 4.57).
 type gptNeoX struct {
-	a           *Architecture
-	embed, head step.Weight
-	layers      []gptNeoXLayer
-	final       norm
-	mask        *step.T
-	cos, sin    step.T
-	cache       []step.T
+	a        *Architecture
+	embed    step.Weight
+	head     linear
+	layers   []gptNeoXLayer
+	final    norm
+	mask     *step.T
+	cos, sin step.T
+	cache    []step.T
 }
 
 type gptNeoXLayer struct {
@@ -56,10 +57,7 @@ func buildGPTNeoX(b *builder) step.Network {
 	})
 	m.final = b.norm("final_layer_norm", d, true)
 	b.buffer("rotary_emb.inv_freq", a.rotary().width/2, step.F32)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("embed_out", a.Vocabulary, d)
-	}
+	m.head = b.head("embed_out", d, false)
 	return m
 }
 
@@ -89,7 +87,7 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range locals {
 		t.Drop(local)
 	}
-	logits := t.Head(normed, m.head, step.NoWeight)
+	logits := m.head.logits(t, normed)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -75,12 +75,12 @@ const AllLinear = "all-linear"
 // adapts says whether the module of this name gets an adapter.
 // Source: peft/tuners/tuners_utils.py (check_target_module_exists), 0.21.
 func (l *LoRA) adapts(name string) bool {
-	for _, target := range l.Targets {
-		if strings.EqualFold(target, AllLinear) || name == target || strings.HasSuffix(name, "."+target) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.Targets, func(target string) bool { return strings.EqualFold(target, AllLinear) }) || l.names(name)
+}
+
+// names says whether a target stands for the module of this name and no others; the head is adapted where one does.
+func (l *LoRA) names(name string) bool {
+	return slices.ContainsFunc(l.Targets, func(target string) bool { return name == target || strings.HasSuffix(name, "."+target) })
 }
 
 // defaultTargets are the modules that peft adapts where the job names none, by model type.
@@ -116,6 +116,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	a.family.build(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
+	a.headAdapted = b.headAdapted
 	if b.adapted == 0 {
 		errs.Add(pointer+"/target_modules", "unknown_value", "no module of the model is called %.200s; its linear layers are %.500s",
 			strings.Join(l.Targets, " or "), strings.Join(distinct(b.linears), ", "))
@@ -173,16 +174,11 @@ func (b *builder) trained(name string, w step.Weight) step.Weight {
 	return w
 }
 
-// checkSaved refuses modules to save that the model does not have, and those that share their matrix.
+// checkSaved refuses modules to save that the model does not have.
 func (a *Architecture) checkSaved(b *builder, pointer string, errs *invalid.List) {
 	for i, name := range a.LoRA.Saved {
-		at := fmt.Sprintf("%s/%d", pointer, i)
-		tied := a.Tied && (name == "lm_head" || slices.ContainsFunc(b.inputs, func(input string) bool { return strings.HasSuffix(input, name) }))
-		switch {
-		case tied:
-			errs.Add(at, "unsupported", "%.100s shares its matrix, and training a copy of it beside adapters is not modelled yet", name)
-		case !b.saved[name]:
-			errs.Add(at, "unknown_value", "no parameter of the model belongs to a module called %.100s", name)
+		if !b.saved[name] {
+			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "unknown_value", "no parameter of the model belongs to a module called %.100s", name)
 		}
 	}
 }
@@ -218,8 +214,35 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 		return nil
 	}
 	b.adapted++
+	return b.adapt(name, in, out, l.adding())
+}
+
+// headAdapter is adapter for the head, with the matrix w, which is never quantised: its adapter is made in the type that the
+// head has at that moment.
+func (b *builder) headAdapter(name string, w step.Weight, in int64) *adapter {
+	l := b.a.LoRA
+	if l == nil || !l.names(name) || b.saves(name) {
+		return nil
+	}
+	b.linears = append(b.linears, name)
+	b.adapted++
+	loading := step.LoadedAsStored
+	switch p := &b.p.List[w.Index]; {
+	case l.Base == step.NotQuantised:
+	case p.Loading == step.LoadedAsStored && l.Half != step.F32:
+		loading = step.AddedInHalf
+	default:
+		loading = step.Added
+	}
+	b.headAdapted = true
+	return b.adapt(name, in, w.Rows, loading)
+}
+
+// adapt declares an adapter.
+func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapter {
+	l := b.a.LoRA
 	trained := func(part string, rows, cols int64) step.Weight {
-		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype, Loading: l.adding()}
+		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype, Loading: loading}
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
 	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight, dropout: l.Dropout}

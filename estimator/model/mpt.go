@@ -55,7 +55,8 @@ func (c *config) mpt(a *Architecture) {
 type mpt struct {
 	a           *Architecture
 	own         mptOptions
-	embed, head step.Weight
+	embed       step.Weight
+	head        linear
 	layers      []mptBlock
 	final       norm
 	alibi, mask step.T
@@ -79,10 +80,7 @@ func buildMPT(b *builder) step.Network {
 		l.up, l.down = b.linear("ffn.up_proj", d, a.FFN, false), b.linear("ffn.down_proj", a.FFN, d, false)
 	})
 	m.final = b.norm("norm_f", d, false)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
+	m.head = b.head("lm_head", d, false)
 	return m
 }
 
@@ -105,7 +103,7 @@ func (m *mpt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.Drop(embedded)
 	t.Drop(m.alibi)
 	t.Drop(m.mask)
-	logits := t.Head(normed, m.head, step.NoWeight)
+	logits := m.head.logits(t, normed)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -67,14 +67,15 @@ func (c *config) opt(a *Architecture) {
 
 // opt is transformers' OPTForCausalLM (modeling_opt.py, 4.57).
 type opt struct {
-	a                      *Architecture
-	own                    optOptions
-	embed, positions, head step.Weight
-	projectOut, projectIn  linear
-	final                  norm
-	layers                 []optLayer
-	mask                   *step.T
-	cache                  []step.T
+	a                     *Architecture
+	own                   optOptions
+	embed, positions      step.Weight
+	head                  linear
+	projectOut, projectIn linear
+	final                 norm
+	layers                []optLayer
+	mask                  *step.T
+	cache                 []step.T
 }
 
 type optLayer struct {
@@ -102,10 +103,7 @@ func buildOPT(b *builder) step.Network {
 		l.fc1.matrix, l.fc2.matrix = true, true
 		l.finalNorm = b.norm("final_layer_norm", d, true)
 	})
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, m.own.width)
-	}
+	m.head = b.head("lm_head", m.own.width, false)
 	return m
 }
 
@@ -157,7 +155,7 @@ func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, c := range captured {
 		t.Drop(c)
 	}
-	logits := t.Head(x, m.head, step.NoWeight)
+	logits := m.head.logits(t, x)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(x)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -29,14 +29,14 @@ var phiFamily = family{keys: commonKeys, build: buildPhi,
 
 // phi is transformers' PhiForCausalLM (modeling_phi.py, 4.57).
 type phi struct {
-	a           *Architecture
-	embed, head step.Weight
-	headBias    step.Weight
-	layers      []phiLayer
-	final       norm
-	mask        *step.T
-	cos, sin    step.T
-	cache       []step.T
+	a        *Architecture
+	embed    step.Weight
+	head     linear
+	layers   []phiLayer
+	final    norm
+	mask     *step.T
+	cos, sin step.T
+	cache    []step.T
 }
 
 type phiLayer struct {
@@ -61,11 +61,7 @@ func buildPhi(b *builder) step.Network {
 	})
 	b.buffer("rotary_emb.inv_freq", a.rotary().width/2, step.F32)
 	m.final = b.norm("final_layernorm", d, true)
-	m.head = m.embed
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, d)
-	}
-	m.headBias = b.parameter("lm_head.bias", a.Vocabulary, 1)
+	m.head = b.head("lm_head", d, true)
 	return m
 }
 
@@ -96,7 +92,7 @@ func (m *phi) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range locals {
 		t.Drop(local)
 	}
-	logits := t.Head(normed, m.head, m.headBias)
+	logits := m.head.logits(t, normed)
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -16,3 +16,6 @@ func (a *Architecture) PlainHead() bool {
 	m, ok := net.(plainHead)
 	return ok && m.plainHead()
 }
+
+// AdaptedHead says whether the head has an adapter.
+func (a *Architecture) AdaptedHead() bool { return a.headAdapted }

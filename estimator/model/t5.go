@@ -75,7 +75,8 @@ func (c *config) t5Activation() (gated bool, name string) {
 type t5 struct {
 	a                *Architecture
 	own              t5Options
-	shared, head     step.Weight
+	shared           step.Weight
+	head             linear
 	encoder, decoder t5Stack
 }
 
@@ -112,10 +113,7 @@ func buildT5(b *builder) step.Network {
 	m.encoder = m.declare(b, "encoder", a.Layers-a.Decoder, false)
 	m.decoder = m.declare(b, "decoder", a.Decoder, true)
 	m.decoder.first = int(a.Layers - a.Decoder)
-	m.head = m.shared
-	if !a.Tied {
-		m.head = b.parameter("lm_head", a.Vocabulary, a.Hidden)
-	}
+	m.head = b.head("lm_head", a.Hidden, false)
 	return m
 }
 
@@ -169,7 +167,7 @@ func (m *t5) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.Drop(scaled)
 		scaled = t.MulScalar(decoded, step.LabelNormOutput)
 	}
-	logits := t.Head(scaled, m.head, step.NoWeight)
+	logits := m.head.logits(t, scaled)
 	loss := t.CrossEntropy(logits, labels)
 	t.Drop(scaled)
 	t.Drop(decoded)

@@ -91,11 +91,18 @@ func (t *Tape) withoutLast(x T) T {
 
 // Head is the linear layer onto the vocabulary. Where the loss runs it chunk by chunk, it waits, and there are no logits.
 func (t *Tape) Head(x T, w, b Weight) T {
+	y := t.HeadOf(x, func(x T) T { return t.Linear(x, w, b, LabelLogits) })
+	t.head.w, t.head.b = w, b
+	return y
+}
+
+// HeadOf is Head for a head that is more than a linear layer, which run computes.
+func (t *Tape) HeadOf(x T, run func(x T) T) T {
 	if t.takesHead() {
-		t.head = deferred{x, w, b}
+		t.head = deferred{input: x, run: run}
 		return T{storage: none, edge: noEdge, dtype: F32}
 	}
-	y := t.runHead(x, w, b)
+	y := t.runHead(x, run)
 	if t.Recipe.LogitsFloat {
 		wide := t.FloatLogits(y)
 		t.Drop(y)
@@ -104,11 +111,12 @@ func (t *Tape) Head(x T, w, b Weight) T {
 	return y
 }
 
-func (t *Tape) runHead(x T, w, b Weight) T {
+// runHead books what is as wide as the vocabulary under logits and loss.
+func (t *Tape) runHead(x T, run func(x T) T) T {
 	first := len(t.prog.Slots)
-	y := t.Linear(x, w, b, LabelLogits)
+	y := run(x)
 	for i := first; i < len(t.prog.Slots); i++ {
-		if s := &t.prog.Slots[i]; s.Label == LabelLogits {
+		if s := &t.prog.Slots[i]; s.Label == LabelLogits || s.Unit < 0 && s.Component == Activations && s.Bytes >= y.bytes() {
 			s.Component = LogitsAndLoss
 		}
 	}

@@ -32,6 +32,7 @@ func (t *Tape) takesHead() bool {
 type deferred struct {
 	input T
 	w, b  Weight
+	run   func(x T) T
 }
 
 // chunkRows is the rows of every chunk of n but the last.
@@ -91,7 +92,7 @@ func (t *Tape) chunkLoss(part, label T) T {
 	logits := t.Hold(part)
 	if t.takesHead() {
 		t.Drop(logits)
-		logits = t.runHead(part, t.head.w, t.head.b)
+		logits = t.runHead(part, t.head.run)
 	}
 	wide := t.FloatLogits(logits)
 	loss := t.crossEntropy(wide, label)
