@@ -22,6 +22,12 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 		drawQwenExperts(t, config)
 		return []string{"q_proj", "v_proj", "down_proj"}
 	},
+	"deepseek_v2": func(t *rapid.T, config map[string]any) []string {
+		drawLatent(t, config)
+		config["topk_method"], config["mlp_bias"] = rapid.SampledFrom([]string{"greedy", "group_limited_greedy"}).Draw(t, "topk_method"), rapid.Bool().Draw(t, "mlp_bias")
+		config["n_group"], config["topk_group"] = rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "n_group"), 1
+		return []string{"kv_b_proj", "o_proj", "down_proj"}
+	},
 	"deepseek_v3": func(t *rapid.T, config map[string]any) []string {
 		drawLatent(t, config)
 		config["rope_interleave"], config["norm_topk_prob"] = rapid.Bool().Draw(t, "rope_interleave"), rapid.Bool().Draw(t, "norm_topk_prob")

@@ -40,6 +40,8 @@ type traits struct {
 	softCap bool
 	// scaleBranches multiplies what attention and MLP add to the residual stream (Granite).
 	scaleBranches bool
+	// makeTable makes the rotary tables of heads of dim elements.
+	makeTable func(t *step.Tape, dim int64, d step.DType) (cos, sin step.T)
 	// clip clamps queries, keys and values (OLMo).
 	clip bool
 	// wideTables leaves cosines and sines in float32.
@@ -60,7 +62,7 @@ type traits struct {
 
 // likeLlama are Llama's own traits.
 func likeLlama() traits {
-	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate, normalize: norm.rms, makeMask: causalMask}
+	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate, normalize: norm.rms, makeMask: causalMask, makeTable: rotaryTables}
 }
 
 // embeddingScale is how a model scales its embeddings.
@@ -193,12 +195,12 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	if m.wideTables {
 		d = step.F32
 	}
-	m.full.cos, m.full.sin = rotaryTables(t, m.a.rotaryWidth(), d)
+	m.full.cos, m.full.sin = m.makeTable(t, m.a.rotaryWidth(), d)
 	m.sliding.cos, m.sliding.sin = m.full.cos, m.full.sin
 	if !m.localTables {
 		return []step.T{m.full.cos, m.full.sin}
 	}
-	m.sliding.cos, m.sliding.sin = rotaryTables(t, m.a.HeadDim, d)
+	m.sliding.cos, m.sliding.sin = m.makeTable(t, m.a.HeadDim, d)
 	return []step.T{m.full.cos, m.full.sin, m.sliding.cos, m.sliding.sin}
 }
 

@@ -14,6 +14,8 @@ type latent struct {
 	// biasCounts says that the router's correction is counted with the parameters, as published counts do.
 	biasCounts bool
 	experts    *experts
+	// second marks V2, which turns complex numbers, routes by a softmax and sorts tokens by their experts.
+	second bool
 }
 
 // deepSeekV3Family is transformers' DeepseekV3ForCausalLM (modeling_deepseek_v3.py, configuration_deepseek_v3.py, 4.57).
@@ -27,23 +29,16 @@ var deepSeekV3Family = family{keys: commonKeys, build: buildDeepSeek,
 		"tie_word_embeddings": false, "rope_interleave": true, "attention_bias": false, "attention_dropout": 0.0},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
-		e := &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN, Normalise: true}
-		own := &latent{queryRank: p.MLA.QueryRank, keyValueRank: p.MLA.KeyValueRank, keyDim: p.MLA.KeyHeadDim, rotaryDim: p.MLA.RotaryHeadDim,
-			valueDim: p.MLA.ValueHeadDim, interleaved: true, groups: 8, chosenGroups: 4, firstDense: p.MoE.FirstDenseLayers, biasCounts: true, experts: e}
+		own := latentPreset(p)
+		own.interleaved, own.groups, own.chosenGroups, own.biasCounts, own.experts.Normalise = true, 8, 4, true, true
 		own.settle(a)
 	},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
-		e := &experts{Count: c.integer("n_routed_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
-			FFN: c.integer("moe_intermediate_size", maxWidth), Normalise: c.boolean("norm_topk_prob")}
-		e.SharedFFN = e.FFN * c.integer("n_shared_experts", maxExperts)
-		own := &latent{queryRank: c.optional("q_lora_rank", maxWidth), keyValueRank: c.integer("kv_lora_rank", maxWidth),
-			keyDim: c.integer("qk_nope_head_dim", maxWidth), rotaryDim: c.integer("qk_rope_head_dim", maxWidth), valueDim: c.integer("v_head_dim", maxWidth),
-			attentionBias: c.boolean("attention_bias"), interleaved: c.boolean("rope_interleave"),
-			groups: c.integer("n_group", maxExperts), chosenGroups: c.integer("topk_group", maxExperts), experts: e}
-		if n, ok := c.given["first_k_dense_replace"].(float64); !ok || n != 0 {
-			own.firstDense = c.integer("first_k_dense_replace", maxLayers)
-		}
+		own := c.readLatent(a)
+		own.interleaved, own.experts.Normalise = c.boolean("rope_interleave"), c.boolean("norm_topk_prob")
+		own.groups, own.chosenGroups = c.integer("n_group", maxExperts), c.integer("topk_group", maxExperts)
+		own.checkGroups(c, 2)
 		own.settle(a)
 		c.latent(own, a)
 	}}
@@ -53,13 +48,39 @@ func (c *config) latent(own *latent, a *Architecture) {
 	if a.KVHeads != a.Heads {
 		c.errs.Add(c.pointer+"/num_key_value_heads", "unsupported", "latent attention is modelled with as many key/value heads as heads")
 	}
-	if own.groups > 0 && (own.experts.Count%own.groups != 0 || own.experts.Count < 2*own.groups || own.chosenGroups > own.groups) {
-		c.errs.Add(c.pointer+"/n_group", "not_divisible", "%d experts in %d groups, of which %d are chosen: groups are of equal size and hold two experts or more",
-			own.experts.Count, own.groups, own.chosenGroups)
-	}
 	if float64(a.Hidden+own.keyValueRank)*float64(own.queryRank+own.keyValueRank+1)+float64(a.Heads)*float64(own.keyDim+own.rotaryDim+own.valueDim)*float64(own.queryRank+own.keyValueRank+a.Hidden) > maxParameters/float64(maxLayers) {
 		c.errs.Add(c.pointer+"/kv_lora_rank", "too_large", "the attention of a layer would have more than %.0e parameters", maxParameters/float64(maxLayers))
 	}
+}
+
+// checkGroups holds the groups of experts against their number; a group has at least as many as given.
+func (own *latent) checkGroups(c *config, least int64) {
+	count, groups := own.experts.Count, own.groups
+	if groups > 0 && count > 0 && (count%groups != 0 || count < least*groups || own.chosenGroups > groups) {
+		c.errs.Add(c.pointer+"/n_group", "not_divisible", "%d experts in %d groups, of which %d are chosen: groups are of equal size and hold at least %d",
+			count, groups, own.chosenGroups, least)
+	}
+}
+
+// readLatent reads what both versions have.
+func (c *config) readLatent(a *Architecture) *latent {
+	e := &experts{Count: c.integer("n_routed_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
+		FFN: c.integer("moe_intermediate_size", maxWidth)}
+	e.SharedFFN = e.FFN * c.integer("n_shared_experts", maxExperts)
+	own := &latent{queryRank: c.optional("q_lora_rank", maxWidth), keyValueRank: c.integer("kv_lora_rank", maxWidth),
+		keyDim: c.integer("qk_nope_head_dim", maxWidth), rotaryDim: c.integer("qk_rope_head_dim", maxWidth), valueDim: c.integer("v_head_dim", maxWidth),
+		attentionBias: c.boolean("attention_bias"), experts: e}
+	if n, ok := c.value("first_k_dense_replace"); !ok || n != 0.0 {
+		own.firstDense = c.integer("first_k_dense_replace", maxLayers)
+	}
+	return own
+}
+
+// latentPreset is what a catalog entry says of both.
+func latentPreset(p *Preset) *latent {
+	e := &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN}
+	return &latent{queryRank: p.MLA.QueryRank, keyValueRank: p.MLA.KeyValueRank, keyDim: p.MLA.KeyHeadDim, rotaryDim: p.MLA.RotaryHeadDim,
+		valueDim: p.MLA.ValueHeadDim, firstDense: p.MoE.FirstDenseLayers, experts: e}
 }
 
 // settle puts own into a: rotary tables are as wide as the part of a head that they turn.
@@ -87,6 +108,9 @@ func buildDeepSeek(b *builder) step.Network {
 	own := b.a.own.(*latent)
 	parts := make([]deepSeekLayer, b.recorded)
 	with := likeLlama()
+	if own.second {
+		with.makeTable = polarTable
+	}
 	with.declare = func(b *builder, l *decoderLayer) { own.declare(b, l, &parts[l.index]) }
 	with.block = func(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) step.T {
 		return own.layer(m, t, l, &parts[l.index], w, x)
@@ -109,7 +133,7 @@ func (own *latent) declare(b *builder, l *decoderLayer, s *deepSeekLayer) {
 	s.kvUp = b.linear("self_attn.kv_b_proj", own.keyValueRank, h.Query*(own.keyDim+own.valueDim), false)
 	s.out = b.linear("self_attn.o_proj", h.Query*own.valueDim, d, own.attentionBias)
 	if l.index < own.firstDense {
-		s.mlp = buildGatedMLP(b, "mlp", a.FFN, false)
+		s.mlp = buildGatedMLP(b, "mlp", a.FFN, a.MLPBias)
 	} else {
 		own.declareExperts(b, s)
 	}
@@ -160,7 +184,7 @@ func (own *latent) attention(m *decoder, t *step.Tape, s *deepSeekLayer, w *arou
 	t.Drop(kPass)
 	kPass, v := t.Split2(up, n*own.keyDim)
 	t.Drop(up)
-	qr, kr := own.rotate(t, qTurned, kTurned, w)
+	qr, kr := own.rotate(t, qTurned, kTurned, heads, w)
 	t.Drop(qTurned)
 	t.Drop(kTurned)
 	expanded := t.Expand(kr, heads.Query)
@@ -188,7 +212,10 @@ func (own *latent) queries(m *decoder, t *step.Tape, s *deepSeekLayer, x step.T)
 }
 
 // rotate is apply_rotary_pos_emb_interleave or apply_rotary_pos_emb.
-func (own *latent) rotate(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
+func (own *latent) rotate(t *step.Tape, q, k step.T, heads step.Heads, w *around) (qr, kr step.T) {
+	if own.second {
+		return own.rotateComplex(t, q, k, heads, w)
+	}
 	if !own.interleaved {
 		return rotate(t, q, k, w)
 	}

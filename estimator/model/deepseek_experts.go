@@ -7,20 +7,26 @@ func (own *latent) declareExperts(b *builder, s *deepSeekLayer) {
 	e := own.experts
 	s.experts = make([]gatedMLP, e.Count)
 	for i := range s.experts {
-		s.experts[i] = buildGatedMLP(b, "mlp.experts", e.FFN, false).onMatrices()
+		s.experts[i] = buildGatedMLP(b, "mlp.experts", e.FFN, b.a.MLPBias).onMatrices()
 	}
 	s.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
-	s.biasType = b.loaded()
-	b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: e.Count, Dtype: s.biasType, Buffer: !own.biasCounts, Frozen: true})
+	if !own.second {
+		s.biasType = b.loaded()
+		b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: e.Count, Dtype: s.biasType, Buffer: !own.biasCounts, Frozen: true})
+	}
 	if e.SharedFFN > 0 {
-		s.mlp = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, false)
+		s.mlp = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, b.a.MLPBias)
 	}
 }
 
-// mixture is DeepseekV3MoE.
+// mixture is DeepseekV3MoE or DeepseekV2MoE.
 func (own *latent) mixture(m *decoder, t *step.Tape, s *deepSeekLayer, x step.T) step.T {
-	chosen, weights := own.route(t, s, x)
-	routed := own.mix(m, t, s, x, chosen, weights)
+	route, mix := own.route, own.mix
+	if own.second {
+		route, mix = own.routeBySoftmax, own.mixSorted
+	}
+	chosen, weights := route(t, s, x)
+	routed := mix(m, t, s, x, chosen, weights)
 	y := routed
 	if own.experts.SharedFFN > 0 {
 		shared := s.mlp.forward(t, m.a, x)
@@ -71,7 +77,7 @@ func (own *latent) choose(t *step.Tape, d step.DType) step.T {
 	values, group := in(n*own.chosenGroups, step.F32), in(n*own.chosenGroups, step.I64)
 	t.Drop(values)
 	mask := in(n*own.groups, step.F32)
-	spread := in(n*e.Count, step.F32)
+	spread := own.spread(t, mask)
 	keep := in(n*e.Count, step.Bool)
 	drop := in(n*e.Count, step.Bool)
 	t.Drop(keep)
@@ -83,6 +89,14 @@ func (own *latent) choose(t *step.Tape, d step.DType) step.T {
 		t.Drop(local)
 	}
 	return chosen
+}
+
+// spread is the mask of groups for every expert: a copy, unless there is one group or one expert in each.
+func (own *latent) spread(t *step.Tape, mask step.T) step.T {
+	if own.groups == 1 || own.groups == own.experts.Count {
+		return t.Hold(mask)
+	}
+	return t.RoutingTensor(t.Shape.N()*own.experts.Count, mask.Dtype())
 }
 
 // mix is DeepseekV3MoE.moe: one expert after the other, in the type of the weights.

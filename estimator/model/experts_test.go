@@ -4,4 +4,6 @@ package model
 var mixtureSeeds = []string{
 	`{"model_type":"deepseek_v3","q_lora_rank":null,"first_k_dense_replace":0,"n_group":null}`,
 	`{"model_type":"deepseek_v3","n_shared_experts":-1,"v_head_dim":7}`,
+	`{"model_type":"deepseek_v2","topk_method":"group_limited_greedy","num_experts_per_tok":6}`,
+	`{"model_type":"deepseek_v2","num_experts_per_tok":2,"first_k_dense_replace":40,"topk_method":[]}`,
 }

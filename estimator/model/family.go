@@ -41,6 +41,7 @@ var families = map[string]*family{
 	"bloom":       &bloomFamily,
 	"cohere2":     &cohere2Family,
 	"cohere":      &cohereFamily,
+	"deepseek_v2": &deepSeekV2Family,
 	"deepseek_v3": &deepSeekV3Family,
 	"distilbert":  &distilBERTFamily,
 	"falcon":      &falconFamily,

@@ -106,15 +106,15 @@ func (o op) scatterScratch(n, rows int64, dims int) op {
 		}
 	}
 	o.alloc(1, ids, LabelRouting).alloc(2, ids, LabelRouting).alloc(3, ids, LabelRouting).
-		scratch(indexSortScratch(n, rows), LabelRouting)
+		scratch(o.t.indexSortScratch(n, rows), LabelRouting)
 	return o.free(3).free(2).free(1).free(13)
 }
 
 // indexSortScratch is what CUB's radix sort of n keys below rows with values asks for: one byte where a block sorts
-// them all, else by pass over eight bits a histogram, 1 KiB for every tile of 3,840, and from the second pass
+// them all, else by pass over eight bits a histogram, 1 KiB for every tile, and from the second pass
 // on another buffer for keys and values. Read off PyTorch 2.9 with CUDA 12.8, exact there for n up to 10^6.
-func indexSortScratch(n, rows int64) int64 {
-	const oneBlock, tile, histogram, counters = 2304, 3840, 2048, 511
+func (t *Tape) indexSortScratch(n, rows int64) int64 {
+	const oneBlock, histogram, counters = 2304, 2048, 511
 	if n <= oneBlock {
 		return 1
 	}
@@ -122,7 +122,7 @@ func indexSortScratch(n, rows int64) int64 {
 	for key := rows - 1; key > 255; key >>= 8 {
 		passes++
 	}
-	scratch := counters + passes*histogram + 1024*ceilDiv(n, tile)
+	scratch := counters + passes*histogram + 1024*ceilDiv(n, t.sortTile())
 	if passes > 1 {
 		scratch += 2 * roundUp(n*I64.Size(), 256)
 	}

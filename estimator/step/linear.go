@@ -231,14 +231,18 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 // counters, and 1 KiB for every tile, whose size is tuned for each architecture. Read off PyTorch 2.9 with CUDA 12.8 for
 // n from 3,073 to 2^20, exact there.
 func (t *Tape) sortScratch(n int64) int64 {
-	tile := int64(3840)
+	return 2*roundUp(8*n, 256) + 16895 + 1024*ceilDiv(n, t.sortTile())
+}
+
+// sortTile is how many keys a block of CUB's radix sort takes.
+func (t *Tape) sortTile() int64 {
 	switch cc := t.Recipe.ComputeCapability; {
 	case cc < 80:
-		tile = 2816
+		return 2816
 	case cc >= 90:
-		tile = 4608
+		return 4608
 	}
-	return 2*roundUp(8*n, 256) + 16895 + 1024*ceilDiv(n, tile)
+	return 3840
 }
 
 // scanScratch is what CUB's scan of n values asks for: 16 bytes for each tile and for 32 more; same source and range.
