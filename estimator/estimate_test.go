@@ -66,8 +66,8 @@ func TestParameterCounts(t *testing.T) {
 			}
 		}
 	}
-	if checked < 81 {
-		t.Errorf("only %d presets are understood, want at least 81", checked)
+	if checked < 82 {
+		t.Errorf("only %d presets are understood, want at least 82", checked)
 	}
 }
 
