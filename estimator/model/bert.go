@@ -10,6 +10,8 @@ type encoderOptions struct {
 	positionRows int64
 	// classifierDropout is what the classification head drops where that differs from the hidden layers.
 	classifierDropout *float64
+	// questionDropout is what the head for question answering drops (DistilBERT).
+	questionDropout float64
 	// fixedPositions are sine waves that are not trained.
 	fixedPositions bool
 	// normFirst puts the norms before attention and MLP, and one behind the last layer.
@@ -41,7 +43,7 @@ func (a *Architecture) headDropout() float64 {
 
 var bertFamily = family{
 	keys:    commonKeys,
-	classes: []string{classLMHead, classMaskedLM, classClassification, classBase},
+	classes: []string{classLMHead, classMaskedLM, classClassification, classTokens, classQuestions, classBase},
 	pooled:  []string{classClassification, classBase},
 	defaults: map[string]any{
 		"vocab_size": 30522.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
@@ -124,6 +126,7 @@ type bert struct {
 	final                   norm
 	pooler                  linear
 	masked                  maskedHead
+	tokens                  tokenHead
 	mask                    *step.T
 	// positionIDs makes the ids of the positions; nil where they are in a buffer.
 	positionIDs func(t *step.Tape, ids step.T) step.T
@@ -143,6 +146,10 @@ func buildBERT(b *builder) step.Network {
 		}
 	case classMaskedLM, classLMHead:
 		m.masked = b.maskedHead(m.words, "cls.predictions.transform.")
+	case classTokens:
+		m.tokens = b.tokenHead(b.a.headDropout())
+	case classQuestions:
+		m.tokens = b.tokenHead(0)
 	}
 	return m
 }
@@ -174,7 +181,7 @@ func (b *builder) bertModel() *bert {
 func (m *bert) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) }
 
 func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
-	ids, labels := batch[0], batch[2]
+	ids, labels := batch[0], batch[2:]
 	t.In(step.PartEmbedding)
 	embedded := m.embeddings(t, ids)
 	m.mask = encoderMask(t)
@@ -242,7 +249,7 @@ func (m *bert) pool(t *step.Tape, x step.T) step.T {
 
 // loss is what BertForMaskedLM, BertForSequenceClassification and their like do with the encoder's output, which it
 // takes over.
-func (m *bert) loss(t *step.Tape, x step.T, pooled *step.T, labels step.T) (step.T, []step.T) {
+func (m *bert) loss(t *step.Tape, x step.T, pooled *step.T, labels []step.T) (step.T, []step.T) {
 	defer t.Drop(x)
 	if pooled != nil {
 		defer t.Drop(*pooled)
@@ -251,9 +258,11 @@ func (m *bert) loss(t *step.Tape, x step.T, pooled *step.T, labels step.T) (step
 	case classClassification:
 		logits, input := m.classify(t, x, pooled)
 		defer t.Drop(input)
-		return classificationLoss(t, m.a, logits, labels)
+		return classificationLoss(t, m.a, logits, labels[0])
+	case classTokens, classQuestions:
+		return m.tokens.loss(t, x, labels)
 	case classBase:
 		return baseLoss(t, x, pooled)
 	}
-	return m.masked.loss(t, m.a, x, labels)
+	return m.masked.loss(t, m.a, x, labels[0])
 }

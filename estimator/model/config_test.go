@@ -26,6 +26,12 @@ func TestClassDefaults(t *testing.T) {
 		{`{"model_type": "roberta"}`, 124_696_665},
 		{`{"model_type": "roberta", "architectures": ["RobertaForSequenceClassification"], "max_position_embeddings": 514, "type_vocab_size": 1}`, 124_647_170},
 		{`{"model_type": "distilbert"}`, 66_985_530},
+		{`{"model_type": "distilbert", "architectures": ["DistilBertForQuestionAnswering"]}`, 66_364_418},
+		{`{"model_type": "bert", "architectures": ["BertForTokenClassification"], "num_labels": 9}`, 108_898_569},
+		{`{"model_type": "deberta-v2"}`, 879_999_588},
+		{`{"model_type": "deberta-v2", "architectures": ["DebertaV2ForSequenceClassification"], "relative_attention": true, "pos_att_type": "p2c|c2p", "share_att_key": true,
+			"norm_rel_ebd": "layer_norm", "position_buckets": 256, "position_biased_input": false, "hidden_size": 768, "num_attention_heads": 12, "intermediate_size": 3072, "num_hidden_layers": 12}`, 184_423_682},
+		{`{"model_type": "deberta-v2", "architectures": ["DebertaV2ForQuestionAnswering"], "relative_attention": true, "pos_att_type": ["c2p"], "type_vocab_size": 2}`, 935_746_562},
 		{`{"model_type": "modernbert"}`, 149_655_232},
 		{`{"model_type": "modernbert", "architectures": ["ModernBertForTokenClassification"]}`, 149_606_402},
 		{`{"model_type": "modernbert", "architectures": ["ModernBertForSequenceClassification"], "classifier_bias": true, "norm_bias": true, "attention_bias": true, "mlp_bias": true}`, 149_777_666},
@@ -121,7 +127,7 @@ func TestEncoderDimensions(t *testing.T) {
 
 // FuzzFromHF throws bytes at the reader: it answers with an architecture that can be counted or with errors.
 func FuzzFromHF(f *testing.F) {
-	for _, s := range append(mixtureSeeds, []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
+	for _, s := range append(append(mixtureSeeds, encoderSeeds...), []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
 		`{"model_type":"bert","architectures":["BertForSequenceClassification"],"classifier_dropout":2,"type_vocab_size":-1}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
 		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`,
 		`{"model_type":"gemma2","layer_types":[null],"num_hidden_layers":1}`, `{"model_type":"gemma3","text_config":{"text_config":[]}}`,

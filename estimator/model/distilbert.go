@@ -4,10 +4,10 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 var distilBERTFamily = family{
 	keys:    fieldNames{heads: "n_heads", hidden: "dim", kv: "n_heads", dim: "dim"},
-	classes: []string{classMaskedLM, classClassification, classBase},
+	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
 	defaults: map[string]any{
 		"vocab_size": 30522.0, "dim": 768.0, "n_layers": 6.0, "n_heads": 12.0, "hidden_dim": 3072.0, "activation": "gelu",
-		"dropout": 0.1, "attention_dropout": 0.1, "seq_classif_dropout": 0.2, "max_position_embeddings": 512.0,
+		"dropout": 0.1, "attention_dropout": 0.1, "seq_classif_dropout": 0.2, "qa_dropout": 0.1, "max_position_embeddings": 512.0,
 		"sinusoidal_pos_embds": false, "tie_word_embeddings": true},
 	read: (*config).distilBERT,
 	preset: func(p *Preset, a *Architecture) {
@@ -36,7 +36,7 @@ func (c *config) distilBERT(a *Architecture) {
 	a.Labels = c.labels()
 	c.refuseVariants()
 	dropout := c.probability("seq_classif_dropout")
-	a.own = &encoderOptions{positionRows: a.MaxPositions, classifierDropout: &dropout, fixedPositions: c.boolean("sinusoidal_pos_embds")}
+	a.own = &encoderOptions{positionRows: a.MaxPositions, classifierDropout: &dropout, questionDropout: c.probability("qa_dropout"), fixedPositions: c.boolean("sinusoidal_pos_embds")}
 }
 
 // distilBERT is transformers' DistilBertModel with a head (modeling_distilbert.py, 4.57): the embeddings are BERT's without
@@ -65,6 +65,10 @@ func buildDistilBERT(b *builder) step.Network {
 	case classMaskedLM:
 		m.masked = b.maskedHead(m.words, "vocab_")
 		b.p.List[m.masked.bias.Index].Ahead = 0 // it belongs to vocab_projector alone
+	case classTokens:
+		m.tokens = b.tokenHead(a.ResidualDropout)
+	case classQuestions:
+		m.tokens = b.tokenHead(a.encoder().questionDropout)
 	}
 	return m
 }
@@ -91,7 +95,7 @@ func (m *distilBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	x := runEncoder(t, m.a, len(m.layers), t.Hold(embedded), besides, m.layer)
 	t.Drop(embedded)
-	return m.loss(t, x, nil, batch[2])
+	return m.loss(t, x, nil, batch[2:])
 }
 
 // layer is TransformerBlock.

@@ -4,8 +4,12 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // What the text encoders of transformers share around their layers.
 
-// encoderBatch is input_ids, an all-ones attention_mask and labels: one a token, or one a sequence for a classifier.
+// encoderBatch is input_ids, an all-ones attention_mask and labels: one a token, one a sequence for a classifier, or the two ends of an answer.
 func encoderBatch(t *step.Tape, a *Architecture) []step.T {
+	if a.Class == classQuestions {
+		ids, mask := t.Input(t.Shape.N(), step.I64), t.Input(t.Shape.N(), step.I64)
+		return []step.T{ids, mask, t.Input(t.Shape.Batch, step.I64), t.Input(t.Shape.Batch, step.I64)}
+	}
 	if a.Class != classClassification {
 		return batchWithMask(t)
 	}

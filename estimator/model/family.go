@@ -43,6 +43,7 @@ var families = map[string]*family{
 	"cohere":      &cohereFamily,
 	"deepseek_v2": &deepSeekV2Family,
 	"deepseek_v3": &deepSeekV3Family,
+	"deberta-v2":  &debertaV2Family,
 	"distilbert":  &distilBERTFamily,
 	"falcon":      &falconFamily,
 	"gemma":       &gemmaFamily,

@@ -14,6 +14,7 @@ const (
 	classMaskedLM       = "ForMaskedLM"
 	classClassification = "ForSequenceClassification"
 	classTokens         = "ForTokenClassification"
+	classQuestions      = "ForQuestionAnswering"
 	classBase           = "Model"
 )
 

@@ -2,82 +2,6 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// modernOptions is what ModernBERT has besides the numbers of every architecture.
-type modernOptions struct {
-	// globalEvery is of how many layers the first sees all tokens, the others those within half of local on either side.
-	globalEvery, local int64
-	decoderBias        bool
-	headBias           bool
-	headActivation     string
-	mlpDropout         float64
-	classifierDropout  float64
-	meanPooling        bool
-	// compiled says that torch.compile takes the embedding, the MLPs and the head for masked words, where Triton is installed.
-	compiled bool
-}
-
-// compiles says whether a part without dropout (drops), with or without biases in its linear layers, runs compiled as it was traced.
-func (m *modernBERT) compiles(t *step.Tape, drops float64, bias bool) bool {
-	return m.a.modern().compiled && !t.Recipe.Compile && drops == 0 && !bias && !m.a.NormBias && m.a.LoRA == nil
-}
-
-func (a *Architecture) modern() *modernOptions { return a.own.(*modernOptions) }
-
-var modernBERTFamily = family{
-	keys:    commonKeys,
-	classes: []string{classMaskedLM, classClassification, classTokens, classBase},
-	defaults: map[string]any{
-		"vocab_size": 50368.0, "hidden_size": 768.0, "intermediate_size": 1152.0, "num_hidden_layers": 22.0,
-		"num_attention_heads": 12.0, "hidden_activation": "gelu", "max_position_embeddings": 8192.0, "norm_bias": false,
-		"attention_bias": false, "attention_dropout": 0.0, "global_attn_every_n_layers": 3.0, "local_attention": 128.0,
-		"embedding_dropout": 0.0, "mlp_bias": false, "mlp_dropout": 0.0, "decoder_bias": true, "classifier_pooling": "cls",
-		"classifier_dropout": 0.0, "classifier_bias": false, "classifier_activation": "gelu", "tie_word_embeddings": true},
-	read: (*config).modernBERT,
-	preset: func(_ *Preset, a *Architecture) {
-		a.Activation, a.Gated, a.Rotary, a.Irregular = "gelu", true, true, true
-		a.own = &modernOptions{globalEvery: 3, local: 128, decoderBias: true, headActivation: "gelu", compiled: true}
-	},
-	build: buildModernBERT,
-}
-
-func (c *config) modernBERT(a *Architecture) {
-	a.Layers = c.integer("num_hidden_layers", maxLayers)
-	a.Hidden = c.integer("hidden_size", maxWidth)
-	a.Heads = c.integer("num_attention_heads", maxWidth)
-	a.KVHeads = a.Heads
-	if a.Heads > 0 {
-		a.HeadDim = a.Hidden / a.Heads
-	}
-	a.FFN = c.integer("intermediate_size", maxRows)
-	a.Vocabulary = c.integer("vocab_size", maxRows)
-	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
-	known := []string{"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish"}
-	a.Activation = c.activation("hidden_activation", known...)
-	a.EmbeddingDropout, a.AttentionDropout = c.probability("embedding_dropout"), c.probability("attention_dropout")
-	a.Tied, a.Gated, a.Rotary, a.Irregular = c.boolean("tie_word_embeddings"), true, true, true
-	a.NormBias, a.QKVBias, a.MLPBias = c.boolean("norm_bias"), c.boolean("attention_bias"), c.boolean("mlp_bias")
-	a.OutBias = a.QKVBias
-	a.Labels = c.labels()
-	pooling, _ := c.value("classifier_pooling")
-	if pooling != "cls" && pooling != "mean" {
-		c.errs.Add(c.pointer+"/classifier_pooling", "unsupported", "classifier_pooling is %s; it is cls or mean", describe(pooling))
-	}
-	if c.boolean("sparse_prediction") {
-		c.errs.Add(c.pointer+"/sparse_prediction", "unsupported", "logits of masked tokens alone are not modelled; set it to false")
-	}
-	compiled, given := c.value("reference_compile")
-	if _, boolean := compiled.(bool); given && !boolean {
-		c.errs.Add(c.pointer+"/reference_compile", "wrong_type", "reference_compile is true, false or null, not %s", describe(compiled))
-	}
-	a.own = &modernOptions{
-		compiled:    compiled != false,
-		globalEvery: c.integer("global_attn_every_n_layers", maxLayers), local: c.integer("local_attention", maxRows),
-		decoderBias: c.boolean("decoder_bias"), headBias: c.boolean("classifier_bias"),
-		headActivation: c.activation("classifier_activation", known...), mlpDropout: c.probability("mlp_dropout"),
-		classifierDropout: c.probability("classifier_dropout"), meanPooling: pooling == "mean",
-	}
-}
-
 // modernBERT is transformers' ModernBertModel with a head (modeling_modernbert.py, 4.57), without flash-attn and so
 // without unpadding.
 type modernBERT struct {
@@ -88,7 +12,7 @@ type modernBERT struct {
 	dense               linear
 	headNorm            norm
 	words, bias         step.Weight
-	classifier          linear
+	tokens              tokenHead
 	global, slidingMask step.T
 }
 
@@ -121,7 +45,7 @@ func buildModernBERT(b *builder) step.Network {
 	}
 	m.dense, m.headNorm = b.linear("head.dense", d, d, o.headBias), b.norm("head.norm", d, a.NormBias)
 	if a.Class != classMaskedLM {
-		m.classifier = b.linear("classifier", d, a.Labels, true)
+		m.tokens = tokenHead{answers: a.Class == classQuestions, out: b.linear("classifier", d, a.Labels, true)}
 		return m
 	}
 	m.words, m.bias = m.embed, step.NoWeight
@@ -138,7 +62,7 @@ func buildModernBERT(b *builder) step.Network {
 func (m *modernBERT) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) }
 
 func (m *modernBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
-	ids, labels := batch[0], batch[2]
+	ids, labels := batch[0], batch[2:]
 	t.In(step.PartEmbedding)
 	positions := t.Input(t.Shape.Tokens, step.I64)
 	m.global, m.slidingMask = modernMasks(t)
@@ -287,7 +211,7 @@ func (m *modernBERT) logits(t *step.Tape, x step.T) step.T {
 }
 
 // loss takes over x.
-func (m *modernBERT) loss(t *step.Tape, x, mask, labels step.T) (step.T, []step.T) {
+func (m *modernBERT) loss(t *step.Tape, x, mask step.T, labels []step.T) (step.T, []step.T) {
 	defer t.Drop(x)
 	switch m.a.Class {
 	case classBase:
@@ -295,21 +219,28 @@ func (m *modernBERT) loss(t *step.Tape, x, mask, labels step.T) (step.T, []step.
 	case classMaskedLM:
 		logits := m.logits(t, x)
 		wide := t.FloatLogits(logits)
-		loss := t.CrossEntropy(wide, labels)
+		loss := t.CrossEntropy(wide, labels[0])
 		t.Drop(wide)
 		return loss, []step.T{logits, t.Hold(loss)}
 	}
-	pooled := x
-	if m.a.Class == classClassification {
-		pooled = m.pool(t, x, mask)
-		defer t.Drop(pooled)
+	if m.a.Class != classClassification {
+		h := m.droppedHead(t, x)
+		defer t.Drop(h)
+		return m.tokens.loss(t, h, labels)
 	}
-	h := m.head(t, pooled)
-	dropped := t.Dropout(h, m.a.modern().classifierDropout)
-	t.Drop(h)
-	logits := m.classifier.forward(t, dropped)
-	defer t.Drop(dropped)
-	return classificationLoss(t, m.a, logits, labels)
+	pooled := m.pool(t, x, mask)
+	defer t.Drop(pooled)
+	h := m.droppedHead(t, pooled)
+	defer t.Drop(h)
+	logits := m.tokens.out.forward(t, h)
+	return classificationLoss(t, m.a, logits, labels[0])
+}
+
+// droppedHead is dropout behind the head, as the classifiers have it.
+func (m *modernBERT) droppedHead(t *step.Tape, x step.T) step.T {
+	h := m.head(t, x)
+	defer t.Drop(h)
+	return t.Dropout(h, m.a.modern().classifierDropout)
 }
 
 // pool is the first token, or the mean over all tokens of the attention mask.
@@ -319,3 +250,10 @@ func (m *modernBERT) pool(t *step.Tape, x, mask step.T) step.T {
 	}
 	return t.MaskedMean(x, mask, m.a.Hidden)
 }
+
+// compiles says whether a part without dropout (drops), with or without biases in its linear layers, runs compiled as it was traced.
+func (m *modernBERT) compiles(t *step.Tape, drops float64, bias bool) bool {
+	return m.a.modern().compiled && !t.Recipe.Compile && drops == 0 && !bias && !m.a.NormBias && m.a.LoRA == nil
+}
+
+func (a *Architecture) modern() *modernOptions { return a.own.(*modernOptions) }

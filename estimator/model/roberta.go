@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 var robertaFamily = family{
 	keys:    commonKeys,
-	classes: []string{classCausalLM, classMaskedLM, classClassification, classBase},
+	classes: []string{classCausalLM, classMaskedLM, classClassification, classTokens, classQuestions, classBase},
 	pooled:  []string{classBase},
 	defaults: map[string]any{
 		"vocab_size": 50265.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
@@ -51,6 +51,10 @@ func buildRoBERTa(b *builder) step.Network {
 	case classMaskedLM, classCausalLM:
 		m.masked = b.maskedHead(m.words, "lm_head.")
 		m.masked.activation = "gelu"
+	case classTokens:
+		m.tokens = b.tokenHead(b.a.headDropout())
+	case classQuestions:
+		m.tokens = b.tokenHead(0)
 	}
 	return m
 }

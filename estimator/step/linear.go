@@ -118,7 +118,7 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 			o.alloc(2, weightGrad, LabelWeightGradient).workspace()
 		}
 		if o.needs(0) {
-			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).send(0, 0)
+			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).sendView(0, 0) // of a sum that keeps the rows' dimension
 		}
 		// Behind the product stand a view that folds the input and, younger, one that transposes the weight: the
 		// younger hands on its gradient first. With autocast the cast of the input is the youngest.
