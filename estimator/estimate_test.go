@@ -66,8 +66,8 @@ func TestParameterCounts(t *testing.T) {
 			}
 		}
 	}
-	if checked < 82 {
-		t.Errorf("only %d presets are understood, want at least 82", checked)
+	if checked < 84 {
+		t.Errorf("only %d presets are understood, want at least 84", checked)
 	}
 }
 

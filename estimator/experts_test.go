@@ -22,6 +22,12 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 		drawQwenExperts(t, config)
 		return []string{"q_proj", "v_proj", "down_proj"}
 	},
+	"gpt_oss": func(t *rapid.T, config map[string]any) []string {
+		count := rapid.Int64Range(1, 6).Draw(t, "experts")
+		config["num_local_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
+		return []string{"q_proj", "v_proj", "o_proj"}
+	},
 	"deepseek_v2": func(t *rapid.T, config map[string]any) []string {
 		drawLatent(t, config)
 		config["topk_method"], config["mlp_bias"] = rapid.SampledFrom([]string{"greedy", "group_limited_greedy"}).Draw(t, "topk_method"), rapid.Bool().Draw(t, "mlp_bias")

@@ -83,7 +83,7 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		}
 		heads.KV = heads.Query
 	}
-	y, probabilities := m.scores(t, w, heads, q, k, v)
+	y, probabilities := m.layerScores(t, w, l, heads, q, k, v)
 	out := l.out.forward(t, y)
 	if m.repeats && probabilities != nil {
 		t.Drop(*probabilities)
@@ -99,6 +99,14 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 	t.Drop(k)
 	t.Drop(v)
 	return out, probabilities
+}
+
+// layerScores is the attention of layer l itself.
+func (m *decoder) layerScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T, *step.T) {
+	if m.sinks {
+		return m.sinkScores(t, w, l, heads, q, k, v)
+	}
+	return m.scores(t, w, heads, q, k, v)
 }
 
 // scores is sdpa_attention_forward or eager_attention_forward.

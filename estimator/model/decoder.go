@@ -52,6 +52,8 @@ type traits struct {
 	localTables bool
 	// repeats repeats grouped keys and values for every kernel, and drops the probabilities inside attention.
 	repeats bool
+	// sinks gives every head of attention a score more, a parameter (GPT-OSS).
+	sinks bool
 	// plainNorms says that the norms have no parameters.
 	plainNorms bool
 	// normBias gives the norms a bias.
@@ -88,9 +90,10 @@ type decoderLayer struct {
 	q, k, v, out                            linear
 	qNorm, kNorm                            norm
 	gate, up, down                          linear
-	qkv, gateUp                             linear       // fused
-	qNorms, kNorms                          []norm       // one for every head
-	experts                                 *sparseBlock // instead of gate, up and down
+	qkv, gateUp                             linear  // fused
+	qNorms, kNorms                          []norm  // one for every head
+	experts                                 mixture // instead of gate, up and down
+	sinks                                   step.Weight
 	inputNorm, postAttentionNorm            norm
 	preFeedforwardNorm, postFeedforwardNorm norm
 }

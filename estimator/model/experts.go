@@ -103,6 +103,11 @@ func buildSparse(b *builder) step.Network {
 	return b.decoder(with)
 }
 
+// mixture is a block of experts. It returns their weighted sum and what the router says of them.
+type mixture interface {
+	forward(t *step.Tape, x step.T) (y, router step.T)
+}
+
 // sparseBlock is a router and its experts: MixtralSparseMoeBlock and Qwen3MoeSparseMoeBlock
 // (modeling_mixtral.py, modeling_qwen3_moe.py, 4.57), which run one expert after the other.
 type sparseBlock struct {

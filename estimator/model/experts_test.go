@@ -6,4 +6,5 @@ var mixtureSeeds = []string{
 	`{"model_type":"deepseek_v3","n_shared_experts":-1,"v_head_dim":7}`,
 	`{"model_type":"deepseek_v2","topk_method":"group_limited_greedy","num_experts_per_tok":6}`,
 	`{"model_type":"deepseek_v2","num_experts_per_tok":2,"first_k_dense_replace":40,"topk_method":[]}`,
+	`{"model_type":"gpt_oss","num_local_experts":3,"layer_types":[null],"num_hidden_layers":1}`,
 }

@@ -53,6 +53,7 @@ var families = map[string]*family{
 	"gemma3_text": &gemma3TextFamily,
 	"gpt2":        &gpt2Family,
 	"gpt_bigcode": &gptBigCodeFamily,
+	"gpt_oss":     &gptOSSFamily,
 	"gpt_neox":    &gptNeoXFamily,
 	"gptj":        &gptJFamily,
 	"granite":     &graniteFamily,

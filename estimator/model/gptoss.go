@@ -1,0 +1,182 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// gptOSSFamily is transformers' GptOssForCausalLM: attention with sinks, windows in every other layer and experts
+// whose matrices are one parameter. There is no attention but the written-out formula for it in torch itself.
+// Source: transformers/models/gpt_oss/modeling_gpt_oss.py, configuration_gpt_oss.py, 4.57.
+var gptOSSFamily = family{keys: commonKeys,
+	defaults: map[string]any{
+		"vocab_size": 201088.0, "hidden_size": 2880.0, "intermediate_size": 2880.0, "num_hidden_layers": 36.0,
+		"num_attention_heads": 64.0, "num_key_value_heads": 8.0, "head_dim": 64.0, "hidden_act": "silu", "max_position_embeddings": 131072.0,
+		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "sliding_window": 128.0,
+		"num_experts_per_tok": 4.0, "num_local_experts": 128.0, "output_router_logits": false},
+	preset: func(p *Preset, a *Architecture) {
+		llamaPreset(p, a)
+		a.Sliding, a.EagerOnly, a.FreeHeadDim = []bool{true, false}, true, true
+		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN}
+	},
+	read: func(c *config, a *Architecture) {
+		c.llama(a)
+		a.QKVBias, a.OutBias, a.EagerOnly, a.FreeHeadDim = true, true, true, true
+		a.SlidingWindow = c.integer("sliding_window", maxRows)
+		c.layerTypes(a, everyNth(2))
+		a.own = &experts{Count: c.integer("num_local_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts), FFN: a.FFN}
+		c.refuseRouterOptions()
+	},
+	build: func(b *builder) step.Network {
+		with := likeLlama()
+		with.declare, with.normalize, with.sinks = declareGPTOSS, norm.wide, true
+		with.makeTable = halfTables
+		with.rotate = func(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
+			return t.RotaryHalves(q, w.cos, w.sin), t.RotaryHalves(k, w.cos, w.sin)
+		}
+		return b.decoder(with)
+	}}
+
+func declareGPTOSS(b *builder, l *decoderLayer) {
+	a := b.a
+	b.attention(l)
+	l.sinks = b.parameter("self_attn.sinks", a.Heads, 1)
+	b.ahead(l.sinks, l.q.w)
+	l.experts = buildJoinedExperts(b)
+	l.inputNorm = b.norm("input_layernorm", a.Hidden, false)
+	l.postAttentionNorm = b.norm("post_attention_layernorm", a.Hidden, false)
+}
+
+// halfTables are cosines and sines of half a head, which both halves share.
+func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
+	n := t.Shape.Tokens
+	positions := t.Table(n, step.F32)
+	angles := t.Table(n*dim/2, step.F32)
+	t.Workspace()
+	wave := func() step.T {
+		raw := t.Table(n*dim/2, step.F32)
+		scaled := t.Table(n*dim/2, step.F32)
+		t.Drop(raw)
+		return scaled
+	}
+	cos, sin = wave(), wave()
+	if d != step.F32 {
+		c, s := t.Table(n*dim/2, d), t.Table(n*dim/2, d)
+		t.Drop(cos)
+		t.Drop(sin)
+		cos, sin = c, s
+	}
+	t.Drop(positions)
+	t.Drop(angles)
+	return cos, sin
+}
+
+// sinkScores is eager_attention_forward, where every head has a score more, which is dropped after the softmax.
+func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T, *step.T) {
+	k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
+	heads.KV = heads.Query
+	y, p := t.SinkAttention(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask}, l.sinks, q, k, v)
+	t.Drop(k)
+	t.Drop(v)
+	return y, &p
+}
+
+// joinedExperts is GptOssMLP: a router, and experts whose matrices are stored as one parameter.
+type joinedExperts struct {
+	e                                  *experts
+	d                                  int64
+	router                             linear
+	gateUp, gateUpBias, down, downBias step.Weight
+}
+
+func buildJoinedExperts(b *builder) *joinedExperts {
+	e, d := expertsOf(b.a), b.a.Hidden
+	m := &joinedExperts{e: e, d: d}
+	m.router.w, m.router.b, m.router.matrix = b.parameter("mlp.router", e.Count, d), b.parameter("mlp.router", e.Count, 1), true
+	m.gateUp, m.gateUpBias = b.parameter("mlp.experts.gate_up_proj", e.Count*d, 2*e.FFN), b.parameter("mlp.experts.gate_up_proj_bias", e.Count, 2*e.FFN)
+	m.down, m.downBias = b.parameter("mlp.experts.down_proj", e.Count*e.FFN, d), b.parameter("mlp.experts.down_proj_bias", e.Count, d)
+	return m
+}
+
+// forward returns the experts' weighted sum and the router's scores.
+func (m *joinedExperts) forward(t *step.Tape, x step.T) (y, scores step.T) {
+	scores, chosen := m.route(t, x)
+	x = t.View(t.Hold(x))
+	sum := t.Zeros(x.Numel(), x.Dtype(), step.LabelExpertOutput)
+	rows := t.Shape.N() * m.e.TopK
+	mask := t.RoutingTensor(rows*(m.e.Count+1), step.I64)
+	counts := t.SumOverTokens(rows, m.e.Count+1)
+	hit := t.RoutingTensor(m.e.Count+1, step.Bool)
+	t.Drop(counts)
+	sum, locals := m.mix(t, x, scores, sum)
+	for _, local := range append(locals, mask, hit, x, chosen) {
+		t.Drop(local)
+	}
+	return sum, scores
+}
+
+// route is GptOssTopKRouter: the softmax of the best logits in their places, zeros elsewhere.
+func (m *joinedExperts) route(t *step.Tape, x step.T) (scores, chosen step.T) {
+	x = t.View(t.Hold(x))
+	logits := m.router.forward(t, x)
+	t.Drop(x)
+	top, chosen := t.TopK(logits, m.e.Count, m.e.TopK)
+	weights := t.Softmax(top, step.LabelRouting)
+	t.Drop(top)
+	scores = t.Scatter(weights, chosen, logits.Numel())
+	t.Drop(weights)
+	t.Drop(logits)
+	return scores, chosen
+}
+
+// mix is the loop of GptOssExperts.forward. It also returns what its variables refer to in the end.
+func (m *joinedExperts) mix(t *step.Tape, x, scores, sum step.T) (step.T, []step.T) {
+	share := (t.Shape.N()*m.e.TopK + m.e.Count - 1) / m.e.Count
+	var locals [10]step.T
+	var assigned [10]bool
+	for range m.e.Count {
+		assign := func(k int, x step.T) step.T {
+			if assigned[k] {
+				t.Drop(locals[k])
+			}
+			locals[k], assigned[k] = x, true
+			return x
+		}
+		assign(0, t.RoutingTensor(share, step.I64))
+		tokens := assign(1, t.RoutingTensor(share, step.I64))
+		current := assign(2, t.Rows(x, m.d, tokens))
+		gateUp := assign(3, m.biased(t, current, m.gateUp, m.gateUpBias))
+		out := assign(7, m.biased(t, m.gated(t, gateUp, assign), m.down, m.downBias))
+		column := t.SliceRows(scores, scores.Numel()/m.e.Count)
+		weight := t.Rows(column, 1, tokens)
+		t.Drop(column)
+		weighted := assign(8, t.Mul(out, weight, true, step.LabelExpertOutput))
+		t.Drop(weight)
+		source := t.Cast(weighted, sum.Dtype(), step.LabelExpertOutput)
+		sum = t.IndexAdd(sum, tokens, source)
+		t.Drop(source)
+	}
+	return sum, locals[:]
+}
+
+// biased is x @ w[i] + b[i] for one of the experts whose matrices w and b hold.
+func (m *joinedExperts) biased(t *step.Tape, x step.T, w, b step.Weight) step.T {
+	product := t.ExpertProduct(x, w, m.e.Count)
+	bias := t.SliceRows(t.Parameter(b), b.Cols)
+	y := t.Add(product, bias, step.LabelLinear)
+	t.Drop(product)
+	return y
+}
+
+// gated is (up + 1) · gate · sigmoid(α · gate), both clamped.
+func (m *joinedExperts) gated(t *step.Tape, gateUp step.T, assign func(k int, x step.T) step.T) step.T {
+	gate, up := t.Interleaved(gateUp)
+	gate, up = assign(4, gate), assign(5, up)
+	gate, up = assign(4, t.ClampAbove(gate)), assign(5, t.ClampBetween(up))
+	scaled := t.MulScalar(gate, step.LabelElementwise)
+	sigmoid := t.Sigmoid(scaled, step.LabelElementwise)
+	t.Drop(scaled)
+	glu := assign(9, t.Mul(gate, sigmoid, false, step.LabelActivation))
+	t.Drop(sigmoid)
+	one := t.AddScalar(up, step.LabelElementwise)
+	y := assign(6, t.Mul(one, glu, false, step.LabelActivation))
+	t.Drop(one)
+	return y
+}
