@@ -28,6 +28,9 @@ func randomJob(t *rapid.T) Job {
 		set  func(*Training)
 	}{
 		{"loss", func(u *Training) { u.Loss = randomLoss(t) }},
+		{"versions", func(u *Training) {
+			u.Versions = map[string]string{"torch": rapid.SampledFrom([]string{"1.10.2", "1.12", "2.0.1"}).Draw(t, "torch")}
+		}},
 		{"logits_dtype", func(u *Training) { u.LogitsDtype = "fp32" }},
 	}
 	for _, recipe := range recipes {

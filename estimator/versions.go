@@ -11,7 +11,8 @@ import (
 // Versions of the software that change what is allocated. What a job does not say counts as the reference's.
 // Sources: the sources of transformers 4.45.2, 4.47.1, 4.48.1, 4.49.0, 4.51.3, 4.53.3 and 4.54.1 (models/llama/modeling_llama.py and
 // other families', loss/loss_utils.py, integrations/sdpa_attention.py),
-// of torch 2.0 and 2.1 (optim/adam.py) and 1.13 (optim/optimizer.py), and pytorch/pytorch#86509.
+// of torch 2.0 and 2.1 (optim/adam.py) and 1.13 (optim/optimizer.py), and pytorch/pytorch#86509, #65242 (softmax, in torch 1.11) and torch 1.13 and 2.0's optim/optimizer.py and nn/modules/module.py
+// (zero_grad).
 
 // release is a version's major and minor number.
 type release struct{ major, minor int }
@@ -68,12 +69,30 @@ func (r *resolved) applyVersions(given map[string]string) {
 		r.recipe.RepeatsKV = true
 		changed("transformers before 4.54 repeats grouped keys and values for sdpa, and before 4.48 for flash attention in some families")
 	}
+	// A release of transformers that came out before one of torch was used with an older one.
+	torchBefore := func(major, minor, transformersMinor int) bool {
+		if _, named := releaseOf(given["torch"]); named {
+			return before("torch", major, minor)
+		}
+		return before("transformers", 4, transformersMinor)
+	}
+	if torchBefore(1, 11, 17) { // released in March 2022, 4.17 a week before
+		r.recipe.KeepsSoftmaxInput = true
+		changed("softmax of torch before 1.11 saves its input besides its result")
+	}
+	if torchBefore(2, 0, 27) && !r.arch.NanoGPT() { // both released in March 2023; nanoGPT's train.py asks for None
+		r.recipe.KeepsGradients = true
+		changed("zero_grad of torch before 2.0 keeps the gradients' memory through the next forward")
+	}
 	if before("torch", 2, 1) && !before("torch", 2, 0) {
 		r.recipe.TwoTemporaries = true
 		changed("foreach Adam of torch 2.0 takes two copies of the parameters, not one")
 	}
 	if before("torch", 1, 13) || before("cuda", 11, 7) {
 		r.cuda = memory.ContextEager
+		if !before("cuda", 11, 0) && before("cuda", 11, 7) {
+			r.cuda = memory.ContextCUDA11
+		}
 		changed("before torch 1.13 and CUDA 11.7 all kernels are loaded with the context")
 	}
 	for _, name := range [...]string{"torch", "transformers"} {

@@ -54,6 +54,36 @@ func TestVersionsChangeTheReplay(t *testing.T) {
 	}
 }
 
+// TestFormerTorch holds what releases before 2.0 did to their sizes on BERT with its attention written out: one more
+// tensor of scores a layer, and gradients that live through the next forward.
+func TestFormerTorch(t *testing.T) {
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type":"bert","hidden_size":256,"intermediate_size":512,"num_hidden_layers":6,"num_attention_heads":4,"vocab_size":2000,"architectures":["BertForSequenceClassification"]}`)},
+		Training: Training{MicroBatch: 4, SequenceLength: 512, Precision: PrecisionFP32, Attention: "eager"}}
+	with := func(versions map[string]string) *Result {
+		j := job
+		j.Training.Versions = versions
+		return mustEstimate(t, Input{Job: j})
+	}
+	scores := int64(4 * 4 * 512 * 512 * 4) // of one layer
+	now := with(nil)
+	gradients := component(now, "weights").Bytes
+	for name, c := range map[string]struct {
+		versions map[string]string
+		more     int64
+	}{
+		"torch 2.0":                  {map[string]string{"torch": "2.0.1"}, 0},
+		"torch 1.11":                 {map[string]string{"torch": "1.11"}, gradients},
+		"torch 1.10":                 {map[string]string{"torch": "1.10.2"}, gradients + 6*scores},
+		"transformers of early 2022": {map[string]string{"transformers": "4.16"}, gradients + 6*scores},
+		"transformers with torch":    {map[string]string{"transformers": "4.16", "torch": "1.11"}, gradients},
+	} {
+		got := phase(with(c.versions), "forward") - phase(now, "forward")
+		if off := got - c.more; off > scores/2 || off < -scores/2 {
+			t.Errorf("%s: the forward takes %d bytes more, want about %d", name, got, c.more)
+		}
+	}
+}
+
 func phase(r *Result, name string) int64 {
 	for _, p := range r.Phases {
 		if p.Name == name {

@@ -22,6 +22,10 @@ var ContextLazy = Context{Bytes: 407 * mib, Low: 246 * mib, High: 553 * mib}
 // and 1,343 MiB (V100, 2022): the middle one, lowest and highest.
 var ContextEager = Context{Bytes: 1007 * mib, Low: 636 * mib, High: 1343 * mib}
 
+// ContextCUDA11 is the same with the kernels of CUDA 11, which are more: what nvidia-smi shows of a process with one small tensor
+// in transformers' guide to training on one GPU of 2022 (a V100).
+var ContextCUDA11 = Context{Bytes: 1343 * mib, Low: 1007 * mib, High: 1343 * mib}
+
 // Context is what the CUDA context of a process takes, in bytes: the usual, the least and the most.
 type Context struct{ Bytes, Low, High int64 }
 

@@ -156,7 +156,7 @@ func (t *Tape) autocastSoftmax(x T) T {
 		return p
 	}
 	p := t.fresh(x.numel, F32, LabelAttentionProbabilities)
-	return t.op(x).save(p).alloc(0, x.bytes(), LabelAttentionScores).scratch(p.bytes(), LabelAttentionScores).send(0, 0).out(p, 0)
+	return t.op(x).keepSoftmax(x, p).alloc(0, x.bytes(), LabelAttentionScores).scratch(p.bytes(), LabelAttentionScores).send(0, 0).out(p, 0)
 }
 
 // FilledAttention is DistilBERT's attention written out, with queries that are scaled already: scores of padding are

@@ -8,7 +8,7 @@ package step
 func (t *Tape) SoftmaxFloat(x T, scores, probabilities Label) T {
 	if x.dtype == F16 {
 		y := t.fresh(x.numel, F32, probabilities)
-		return t.op(x).save(y).alloc(0, x.bytes(), scores).scratch(y.bytes(), scores).send(0, 0).out(y, 0)
+		return t.op(x).keepSoftmax(x, y).alloc(0, x.bytes(), scores).scratch(y.bytes(), scores).send(0, 0).out(y, 0)
 	}
 	wide := t.Float(x, scores)
 	y := t.Softmax(wide, probabilities)

@@ -167,6 +167,7 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients int64) Moment {
 func (l *Ledger) begin() {
 	l.live[OptimizerState] += l.optimizer.states
 	l.total += l.optimizer.states
+	l.keptGradients()
 	for _, e := range l.session.Program.Events {
 		switch {
 		case e.Op == FreePrev && !l.current[e.Slot]:
@@ -282,7 +283,7 @@ func (l *Ledger) add(i int32, bytes int64) {
 // microStep walks one micro-step component by component. It says whether it came to where the walk stops.
 func (l *Ledger) microStep(micro int64) bool {
 	p := l.session.Program
-	first := micro == 0
+	first := l.session.firstMicroStep(micro)
 	l.previous, l.current = l.current, l.previous
 	clear(l.current)
 	for g := range p.Segments {

@@ -20,7 +20,7 @@ func (t *Tape) crossEntropy(logits, targets T) T {
 		return t.fusedCrossEntropy(logits, targets, logits.numel/targets.numel)
 	}
 	logp := t.wide(logits.numel, logits.dtype, LabelLogProbabilities)
-	logp = t.wideGradient(t.op(logits).save(logp), logits).out(logp, 0)
+	logp = t.wideGradient(t.op(logits).keepSoftmax(logits, logp), logits).out(logp, 0)
 	input := logp
 	if t.autocast && logp.dtype != F32 {
 		input = t.wide(logp.numel, F32, LabelLogitsFloat)

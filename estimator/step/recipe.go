@@ -66,6 +66,10 @@ type Recipe struct {
 	ShiftsLogits, UpcastInModel bool
 	// RepeatsKV repeats grouped keys and values for sdpa and flash attention, too (transformers before 4.54).
 	RepeatsKV bool
+	// KeepsSoftmaxInput is torch before 1.11, whose softmax saved its input besides its result.
+	KeepsSoftmaxInput bool
+	// KeepsGradients is zero_grad that fills gradients with zeros (torch before 2.0) instead of letting go of them.
+	KeepsGradients bool
 	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
 	TwoTemporaries bool
 	// UseCache fills a key/value cache that the model returns.

@@ -159,7 +159,7 @@ func (s *Session) step() {
 	left := max(s.Recipe.Accumulation, 1)
 	circling := !settles
 	for m := int64(0); left > 0; m++ {
-		s.microStep(m == 0)
+		s.microStep(m == 0 && len(s.gradients) == 0)
 		left--
 		if settles && heap.Failed() {
 			return
@@ -181,6 +181,9 @@ func (s *Session) step() {
 		seen[m%int64(len(seen))] = now
 	}
 	s.optimizerStep(s.heap)
+	if s.Recipe.KeepsGradients {
+		return
+	}
 	for _, g := range s.gradients {
 		s.heap.Free(g)
 	}

@@ -46,7 +46,7 @@ func (l *Ledger) walk(gradients int64) {
 // and the first when it takes something away.
 func (l *Ledger) surveyMicroStep(micro int64) {
 	s, p := l.session, l.session.Program
-	first := micro == 0
+	first := s.firstMicroStep(micro)
 	l.previous, l.current = l.current, l.previous
 	clear(l.current)
 	passed := 0 // 0 before the layers' forward, 1 after it, 2 after their backward

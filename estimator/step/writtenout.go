@@ -55,7 +55,7 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 func (t *Tape) Softmax(x T, l Label) T {
 	x = t.realize(x)
 	y := t.fresh(x.numel, x.dtype, l)
-	return t.op(x).save(y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
+	return t.op(x).keepSoftmax(x, y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
 		send(0, 0).out(y, 0)
 }
 

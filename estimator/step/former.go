@@ -1,0 +1,36 @@
+package step
+
+// What former releases of torch did otherwise, where that is more than a size.
+
+// keepSoftmax saves the result y of a softmax or a log-softmax of x and, before torch 1.11, x besides, which backward did not
+// read.
+// Source: pytorch/pytorch#65242 and #49600.
+func (o op) keepSoftmax(x, y T) op {
+	o.save(y)
+	if o.t.Recipe.KeepsSoftmaxInput {
+		o.save(x)
+	}
+	return o
+}
+
+// firstMicroStep says whether micro-step m of an optimizer step that is not the run's first finds no gradients.
+func (s *Session) firstMicroStep(m int64) bool { return m == 0 && !s.Recipe.KeepsGradients }
+
+// keptGradients adds the gradients that the optimizer step before left behind with zeros in them.
+func (l *Ledger) keptGradients() {
+	if !l.session.Recipe.KeepsGradients {
+		return
+	}
+	p := l.session.Program
+	for _, seg := range p.Segments {
+		copies := int64(1)
+		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
+			copies = l.fold.copies
+		}
+		for _, e := range p.Events[seg.Start:seg.End] {
+			if e.Op == Keep || e.Op == AllocFirst {
+				l.add(e.Slot, rounded(p.Slots[e.Slot].Bytes)*copies*l.outside(seg, e))
+			}
+		}
+	}
+}
