@@ -114,25 +114,22 @@ func (m *debertaV2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 // embeddings is DebertaV2Embeddings.
 func (m *debertaV2) embeddings(t *step.Tape, ids, segments step.T) step.T {
 	words := t.Embedding(ids, m.words, step.LabelEmbedding)
-	var positions step.T
-	sum := words
+	sum := t.Hold(words)
+	add := func(x step.T) {
+		next := t.Add(sum, x, step.LabelEmbedding)
+		t.Drop(sum)
+		sum = next
+	}
+	locals := []step.T{words}
 	if m.positions.Exists() {
-		positions = t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.positions, step.LabelPositions)
-		sum = t.Add(words, positions, step.LabelEmbedding)
-		defer t.Drop(words)
-	} else {
-		positions = t.Input(words.Numel(), words.Dtype())
+		locals = append(locals, t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.positions, step.LabelPositions))
+		add(locals[1])
+	} else { // zeros that are not added
+		locals = append(locals, t.Input(words.Numel(), words.Dtype()))
 	}
 	if m.types.Exists() {
-		kinds := t.Embedding(segments, m.types, step.LabelEmbedding)
-		defer t.Drop(kinds)
-		all := t.Add(sum, kinds, step.LabelEmbedding)
-		if m.positions.Exists() {
-			t.Drop(sum)
-		} else {
-			defer t.Drop(words)
-		}
-		sum = all
+		locals = append(locals, t.Embedding(segments, m.types, step.LabelEmbedding))
+		add(locals[2])
 	}
 	normed := m.norm.layer(t, sum)
 	t.Drop(sum)
@@ -140,9 +137,9 @@ func (m *debertaV2) embeddings(t *step.Tape, ids, segments step.T) step.T {
 	x := t.Mul(normed, mask, true, step.LabelEmbedding)
 	t.Drop(normed)
 	dropped := t.Dropout(x, m.a.EmbeddingDropout)
-	t.Drop(x)
-	t.Drop(mask)
-	t.Drop(positions)
+	for _, local := range append(locals, x, mask) {
+		t.Drop(local)
+	}
 	return dropped
 }
 
