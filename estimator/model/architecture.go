@@ -77,7 +77,7 @@ type Architecture struct {
 
 // geometry is the attention's.
 func (a *Architecture) geometry() step.Heads {
-	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim}
+	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder()}
 }
 
 // NanoGPT says whether the model is karpathy/nanoGPT's own and so trained by its train.py.

@@ -7,6 +7,8 @@ type Heads struct {
 	Query, KV, Dim int64
 	// Value is the elements of a head of values where they are not Dim; 0 otherwise.
 	Value int64
+	// Bidirectional says that every token sees all others, so that there is no causal mask.
+	Bidirectional bool
 }
 
 // value is the elements of a head of values.

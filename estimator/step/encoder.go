@@ -110,7 +110,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 // layers take them: from the written-out formula the former come with the heads outermost, the latter transposed
 // besides, which is a view of one sequence.
 func (t *Tape) CopiesEncoderGradient(h Heads) (queriesAndValues, keys bool) {
-	if t.Recipe.Attention != AttentionEager {
+	if t.Recipe.Attention != AttentionEager && !t.writtenOut(h, false) {
 		padded := t.PadsHeads(h, false)
 		return padded, padded
 	}

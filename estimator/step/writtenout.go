@@ -26,7 +26,10 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 	n := t.Shape.Tokens
 	qs := t.MulScalar(q, LabelAttentionScores)
 	qs.layout = q.layout
-	bias := t.causalBias(q.dtype)
+	bias := T{storage: none}
+	if !h.Bidirectional {
+		bias = t.causalBias(q.dtype)
+	}
 	kr, vr := t.interleaveKV(k, h), t.interleaveKV(v, h)
 	ks := t.MulScalar(kr, LabelAttentionScores)
 	ks.layout = kr.layout
