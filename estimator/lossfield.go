@@ -43,6 +43,7 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	if kind == step.LossChunked && l.Chunks == 0 && l.ChunkTokens == 0 {
 		rc.Loss.Chunks = defaultChunks
 	}
+	rc.Loss.Listed = kind == step.LossChunked && l.Head == "" && r.framework == "litgpt"
 	if kind == step.LossChunked && l.Head == "whole" {
 		rc.Loss.Kind = step.LossChunkedWhole
 	}

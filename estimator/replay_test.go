@@ -213,6 +213,7 @@ func familyJob(t *rapid.T) Job {
 	job.Training.LoRA = randomLoRA(t, modules...)
 	if l := job.Training.LoRA; l != nil && family == "llama" && rapid.Bool().Draw(t, "modules_to_save") {
 		l.ModulesToSave = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"norm", "embed_tokens", "lm_head"}), 1, 3, rapid.ID).Draw(t, "saved")
+		l.TargetModules = append(l.TargetModules, "q_proj") // what is saved has no adapter
 	}
 	return job
 }

@@ -273,6 +273,7 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	}
 	r.recipe.NextBatchEarly = r.recipe.HoldLogits
 	r.ownModules = f.ownModules
+	r.arch.LitGPT = r.framework == "litgpt"
 }
 
 func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {

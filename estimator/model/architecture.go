@@ -28,6 +28,7 @@ type Architecture struct {
 	MaxPositions int64
 	Tied         bool // the head is the embedding
 	headAdapted  bool
+	LitGPT       bool // written as litgpt writes its models
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
 	NormBias   bool

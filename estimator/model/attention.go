@@ -75,6 +75,9 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}
 	heads := m.a.geometry()
+	if m.a.LitGPT && l.qkv.w.Rows > 0 {
+		heads.KV = heads.Query // repeated already
+	}
 	if m.repeats {
 		for _, x := range [...]*step.T{&k, &v} {
 			repeated := t.RepeatKV(*x, heads)

@@ -106,6 +106,9 @@ func (b *builder) head(name string, width int64, bias bool) linear {
 	} else {
 		m.w, m.b = b.pair(name, a.Vocabulary, width, bias)
 	}
+	if a.LitGPT && !a.Tied { // Lightning's BitsandbytesPrecision replaces every linear layer
+		m.quantised = b.quantise(m.w)
+	}
 	m.adapter = b.headAdapter(name, m.w, width)
 	return m
 }
@@ -167,7 +170,7 @@ func (m linear) forward(t *step.Tape, x step.T) step.T {
 
 // logits is the layer as the model's head.
 func (m linear) logits(t *step.Tape, x step.T) step.T {
-	if m.adapter == nil {
+	if m.adapter == nil && m.quantised == step.NotQuantised {
 		return t.Head(x, m.w, m.b)
 	}
 	return t.HeadOf(x, func(x step.T) step.T { return m.forward(t, x) })

@@ -237,6 +237,10 @@ func (m *decoder) layer(t *step.Tape, i int, x step.T) step.T {
 
 // attention declares q_proj, k_proj, v_proj and o_proj.
 func (b *builder) attention(l *decoderLayer) {
+	if b.fuses() {
+		b.qkv(l)
+		return
+	}
 	a, d := b.a, b.a.Hidden
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	l.q, l.k = b.linear("self_attn.q_proj", d, q, a.QKVBias), b.linear("self_attn.k_proj", d, kv, a.QKVBias)

@@ -48,8 +48,11 @@ func buildGeneric(b *builder) step.Network {
 	m.decoder = decoder{a: a, traits: likeLlama(), layers: make([]decoderLayer, b.recorded)}
 	m.rotate = own.rotate(a)
 	m.normalize = own.normalize
-	if own.wideQKNorm {
+	switch {
+	case own.wideQKNorm:
 		m.project = (*decoder).projectWide
+	case b.fuses():
+		m.project = (*decoder).projectParts
 	}
 	m.embed = b.embedding("embed_tokens", a.Vocabulary, d)
 	if own.position == "learned" {

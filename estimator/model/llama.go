@@ -95,7 +95,13 @@ var smolLM3Family = family{keys: commonKeys, build: buildLlama,
 		c.windows(a, func(i int64) bool { return a.NoRotaryEvery > 0 && (i+1)%a.NoRotaryEvery == 0 })
 	}}
 
-func buildLlama(b *builder) step.Network { return b.decoder(likeLlama()) }
+func buildLlama(b *builder) step.Network {
+	with := likeLlama()
+	if b.fuses() {
+		with.project = (*decoder).projectParts
+	}
+	return b.decoder(with)
+}
 
 // declareLlama lists the modules of LlamaDecoderLayer.
 func declareLlama(b *builder, l *decoderLayer) {

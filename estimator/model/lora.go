@@ -201,6 +201,8 @@ func (a *Architecture) defaultTargets() []string {
 type adapter struct {
 	down, up, magnitude step.Weight
 	dropout             float64
+	castless            bool  // the input is not cast to the adapter's type
+	groups, width       int64 // litgpt's adapter for so many parts of a layer as wide as width
 }
 
 // adapter declares the adapter of the linear layer name; nil where it gets none.
@@ -245,7 +247,7 @@ func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapt
 		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype, Loading: loading}
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
-	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight, dropout: l.Dropout}
+	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight, dropout: l.Dropout, castless: b.a.LitGPT}
 	if l.Decomposed {
 		m.magnitude = trained(".lora_magnitude_vector", out, 1)
 	}
@@ -254,11 +256,11 @@ func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapt
 
 // forward is the layer with its adapter.
 func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
-	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 && !m.magnitude.Exists() {
+	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 && !m.magnitude.Exists() && m.groups == 0 {
 		return t.FusedAdapter(x, base.w, base.quantised, m.down, m.up, m.dropout)
 	}
-	switch base.quantised {
-	case step.NotQuantised, step.GPTQ4, step.GPTQ8:
+	switch {
+	case m.castless, base.quantised == step.NotQuantised, base.quantised == step.GPTQ4, base.quantised == step.GPTQ8:
 		return m.beside(t, base, x)
 	}
 	return m.besideQuantised(t, base, x)
@@ -270,7 +272,11 @@ func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
 func (m *adapter) beside(t *step.Tape, base linear, x step.T) step.T {
 	result := base.base(t, x)
 	d := result.Dtype()
-	x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
+	if m.castless {
+		x = t.Hold(x)
+	} else {
+		x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
+	}
 	var sum step.T
 	if m.magnitude.Exists() {
 		sum = m.decomposed(t, base, x, result)
@@ -331,6 +337,9 @@ func (m *adapter) update(t *step.Tape, x step.T, base linear) step.T {
 	}
 	low := linear(x, m.down, step.NoWeight, step.LabelAdapter)
 	t.Drop(x)
+	if m.groups > 0 {
+		return m.scattered(t, low)
+	}
 	up := linear(low, m.up, step.NoWeight, step.LabelAdapter)
 	t.Drop(low)
 	return t.Heads(up, base.relays)

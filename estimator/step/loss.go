@@ -67,6 +67,7 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 	b := t.Shape.Batch
 	padded := t.fresh(labels.numel+b, I64, LabelInput)
 	shifted := t.Hold(padded) // one row is contiguous from its second element on
+	shifted.numel = labels.numel
 	if b > 1 {
 		t.Drop(shifted)
 		shifted = t.fresh(labels.numel, I64, LabelInput)

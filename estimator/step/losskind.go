@@ -20,6 +20,8 @@ const (
 type Loss struct {
 	Kind              LossKind
 	Chunks, ChunkRows int64
+	// Listed keeps the chunks' logits in a list, in float32, as the output of the model (litgpt under Lightning's Fabric).
+	Listed bool
 }
 
 // takesHead says that the loss runs the head itself, so that there are no logits.
@@ -65,10 +67,18 @@ func (t *Tape) chunkedLoss(logits, targets T) T {
 	rows := t.Recipe.Loss.chunkRows(n)
 	split := t.op(whole).collect(whole.bytes()).out(whole, 0).edge
 	var total T
+	parts := make([]T, 0, ceilDiv(n, rows))
 	for first := int64(0); first < n; first += rows {
 		part := t.Hold(whole)
 		part.numel = whole.numel / n * min(rows, n-first)
 		part.edge = split
+		parts = append(parts, part)
+	}
+	if t.Recipe.Loss.Listed {
+		t.list(parts)
+	}
+	for i, part := range parts {
+		first := int64(i) * rows
 		label := t.Hold(targets)
 		label.numel = min(rows, n-first)
 		loss := t.chunkLoss(part, label)
@@ -88,9 +98,29 @@ func (t *Tape) chunkedLoss(logits, targets T) T {
 	return mean
 }
 
+// list runs the head on every part, makes the results float32 and puts these into the parts' places. The list is the
+// model's output: where the loop holds it, the last micro-step's goes now.
+// Sources: litgpt/model.py (GPT.forward, lm_head_chunk_size), 0.4; lightning/fabric/wrappers.py (convert_output), 2.4.
+func (t *Tape) list(parts []T) {
+	narrow := make([]T, len(parts))
+	for i, part := range parts {
+		narrow[i] = t.runHead(part, t.head.run)
+	}
+	for i := range parts {
+		t.Drop(parts[i])
+		parts[i] = t.FloatLogits(narrow[i])
+	}
+	for i := range parts {
+		t.Drop(narrow[i])
+		if t.Recipe.HoldLogits {
+			t.freePrevious(t.Hold(parts[i]))
+		}
+	}
+}
+
 func (t *Tape) chunkLoss(part, label T) T {
 	logits := t.Hold(part)
-	if t.takesHead() {
+	if t.takesHead() && !t.Recipe.Loss.Listed {
 		t.Drop(logits)
 		logits = t.runHead(part, t.head.run)
 	}
