@@ -153,7 +153,7 @@ func (r *resolved) doubt() memory.Doubt {
 		return memory.DoubtGeneric
 	case r.recipe.Compile:
 		return memory.DoubtCompiled
-	case r.otherVersions, r.ownModules:
+	case r.otherVersions, r.ownModules, r.packedByGPTQ():
 		return memory.DoubtVersions
 	}
 	return memory.DoubtOrder

@@ -110,3 +110,20 @@ func (r *resolved) adapterSize() (parameters, perToken float64) {
 	}
 	return parameters, perToken
 }
+
+// packedByGPTQ says that the base comes packed.
+func (r *resolved) packedByGPTQ() bool {
+	l := r.arch.LoRA
+	return l != nil && (l.Base == step.GPTQ4 || l.Base == step.GPTQ8)
+}
+
+// baseNotes says what of a quantised base was not traced.
+func (r *resolved) baseNotes() []Note {
+	switch l := r.arch.LoRA; {
+	case r.packedByGPTQ():
+		return []Note{{Code: "gptq-derived", Text: "what GPTQ's kernels allocate is derived from their source and was not traced, for groups of 128 weights; a checkpoint without groups is about 4 % smaller; the bounds are wider"}}
+	case l != nil && l.Base == step.Int8:
+		return []Note{{Code: "int8-outliers", Text: "LLM.int8() was traced on inputs without outliers; columns with outliers are computed apart, which takes a little more"}}
+	}
+	return nil
+}

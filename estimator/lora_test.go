@@ -120,3 +120,22 @@ func TestQuantisedBase(t *testing.T) {
 		})
 	}
 }
+
+// TestBaseNotes holds the notes about bases that were not traced as they are trained.
+func TestBaseNotes(t *testing.T) {
+	for base, code := range map[string]string{"gptq-int4": "gptq-derived", "gptq-int8": "gptq-derived", "int8": "int8-outliers", "nf4": "", "bf16": ""} {
+		res, err := Estimate(Input{Job: loraJob(llamaConfig, LoRA{Rank: 8, BasePrecision: base})})
+		if err != nil {
+			t.Fatal(err)
+		}
+		found := ""
+		for _, n := range res.Notes {
+			if n.Code == "gptq-derived" || n.Code == "int8-outliers" {
+				found = n.Code
+			}
+		}
+		if found != code {
+			t.Errorf("a base in %s has the note %q, want %q", base, found, code)
+		}
+	}
+}

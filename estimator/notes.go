@@ -89,9 +89,13 @@ func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
 		notes = append(notes, Note{Code: "no-effect", Text: text})
 	}
 	if r.ownModules {
-		notes = append(notes, Note{Code: "framework-modules",
-			Text: r.framework + " writes its models itself: they were replayed as transformers " + transformersVersion + " writes them, and the bounds are wider"})
+		written := "they were replayed as transformers " + transformersVersion + " writes them"
+		if r.arch.LitGPT {
+			written = "attention, adapters and the list of logits of models like Llama follow its code, the rest that of transformers " + transformersVersion
+		}
+		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " + written + ", and the bounds are wider"})
 	}
+	notes = append(notes, r.baseNotes()...)
 	if r.versions {
 		text := "the replay follows " + Reference + " and transformers " + transformersVersion
 		if len(r.changes) > 0 {
