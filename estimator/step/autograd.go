@@ -254,6 +254,15 @@ func (t *Tape) releaseSaved(n *node) {
 	n.nSaved = 0
 }
 
+// releaseUnreached lets go of what the operations from node on saved that no gradient came back to.
+func (t *Tape) releaseUnreached(from int32) {
+	for i := from; i < int32(len(t.nodes)); i++ {
+		if n := &t.nodes[i]; !n.reached && !n.checkpoint {
+			t.releaseSaved(n)
+		}
+	}
+}
+
 // deliver gives storage s, a gradient, to where e points.
 func (t *Tape) deliver(e edge, s int32) {
 	if e == noEdge {

@@ -137,6 +137,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	}
 	t.backwardRange(base+1, int32(len(t.nodes)))
 
+	t.releaseUnreached(base)
 	grad := t.nodes[base].grad[0]
 	if t.storages[grad].refs > 1 { // a leaf's .grad takes over a gradient only when it is its sole owner
 		fresh := t.alloc(t.prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)

@@ -150,6 +150,7 @@ func (t *Tape) Record(net Network) *Program {
 	}
 	zeros := t.tangents(outputs)
 	t.backwardRange(0, top)
+	t.releaseUnreached(0)
 	t.enter(-1)
 	for _, z := range zeros {
 		t.release(z)
