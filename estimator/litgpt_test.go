@@ -36,3 +36,19 @@ func TestLitGPT(t *testing.T) {
 		}
 	}
 }
+
+// TestPackedInputs holds what bitsandbytes 0.42 keeps of a layer in nf4 until the graph goes: its input.
+func TestPackedInputs(t *testing.T) {
+	peak := func(version string) int64 {
+		job := loraJob(llamaConfig, LoRA{Rank: 8, BasePrecision: "nf4"})
+		job.Training.Versions = map[string]string{"bitsandbytes": version}
+		res, err := Estimate(Input{Job: job})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.Peak.AllocatedBytes
+	}
+	if old, now := peak("0.42.0"), peak("0.48.2"); old <= now {
+		t.Errorf("bitsandbytes 0.42 keeps inputs and takes %d bytes, 0.48 keeps none and takes %d", old, now)
+	}
+}

@@ -133,6 +133,9 @@ func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	}
 	t.Drop(whole)
 	o := t.op(input)
+	if t.Recipe.KeepsPackedInputs {
+		o.keep(input)
+	}
 	if nested {
 		o.alloc(1, 4*scales(weight.numel), LabelDequantised)
 	}

@@ -50,6 +50,9 @@ type Recipe struct {
 	// which then has no others, LossFloat in a decoder's loss function, whatever it computes from it.
 	Loss                   Loss
 	LogitsFloat, LossFloat bool
+	// KeepsPackedInputs leaves the input of every layer in nf4 on the operation's context until the graph goes, as
+	// bitsandbytes 0.42 did.
+	KeepsPackedInputs bool
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool
