@@ -30,6 +30,9 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
 	}
 	refuseLoRA(l, errs)
+	if l.DoRA && r.framework == "litgpt" {
+		errs.Add(pointer+"/dora", "conflict", "litgpt has no DoRA; leave one of them out")
+	}
 	if r.recipe.Compile || r.recipe.CompileLoss {
 		errs.Add("/training/compile", "unsupported", "torch.compile with LoRA is not modelled yet; leave one of them out")
 	}
