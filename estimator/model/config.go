@@ -40,8 +40,7 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 	}
 	f, ok := families[strings.ToLower(kind)]
 	if !ok {
-		errs.Add(pointer+"/model_type", "unsupported", "model_type %.60q is not modelled yet; modelled are %s", kind, strings.Join(Families(), ", "))
-		return Architecture{}
+		return c.fromUnknown(kind)
 	}
 	c.defaults = f.defaults
 	a := Architecture{Name: kind, Family: strings.ToLower(kind), family: f, Reentrant: true}

@@ -26,7 +26,11 @@ func (s *sizes) refuse(field, detail string) {
 // cannot be understood.
 func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
 	s := &sizes{Dimensions: d, pointer: pointer, errs: errs}
-	a := s.architecture("dimensions")
+	return s.decide("dimensions")
+}
+
+func (s *sizes) decide(name string) Architecture {
+	d, a := s.Dimensions, s.architecture(name)
 	switch {
 	case d.Causal != nil && !*d.Causal:
 		s.encoder(&a)

@@ -7,4 +7,6 @@ var mixtureSeeds = []string{
 	`{"model_type":"deepseek_v2","topk_method":"group_limited_greedy","num_experts_per_tok":6}`,
 	`{"model_type":"deepseek_v2","num_experts_per_tok":2,"first_k_dense_replace":40,"topk_method":[]}`,
 	`{"model_type":"gpt_oss","num_local_experts":3,"layer_types":[null],"num_hidden_layers":1}`,
+	undescribed + `,"sliding_window":8,"num_experts":3}`, undescribed + `,"rotary_dim":-3,"alibi":true,"use_bias":true}`,
+	`{"model_type":"mamba"}`, undescribed + `,"hidden_act":"gelu","n_layer":0,"n_kv_heads":3,"head_dim":1e9}`,
 }

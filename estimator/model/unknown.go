@@ -1,0 +1,249 @@
+package model
+
+import (
+	"strings"
+)
+
+// unknown reads the config.json of a decoder that nobody described: its numbers under the names that configurations
+// use for them, and what sets its block apart as far as the file says so.
+type unknown struct {
+	*config
+	kind string
+}
+
+// unknownKeys are the names of a decoder's numbers, the commonest first, by their names in Dimensions.
+var unknownKeys = map[string][]string{
+	"layers":        {"num_hidden_layers", "n_layer", "n_layers", "num_layers"},
+	"hidden":        {"hidden_size", "n_embd", "d_model", "dim"},
+	"heads":         {"num_attention_heads", "n_head", "n_heads", "num_heads", "attention_heads"},
+	"kv_heads":      {"num_key_value_heads", "n_kv_heads", "num_kv_heads", "n_head_kv", "multi_query_group_num"},
+	"head_dim":      {"head_dim", "kv_channels", "attention_head_dim"},
+	"ffn":           {"intermediate_size", "ffn_dim", "n_inner", "ffn_hidden_size", "d_ff"},
+	"vocab":         {"vocab_size", "padded_vocab_size", "n_vocab"},
+	"max_positions": {"max_position_embeddings", "n_positions", "max_seq_len", "seq_length", "n_ctx"},
+	"mlp":           {"hidden_act", "hidden_activation", "activation_function", "mlp_hidden_act", "activation"},
+	"experts":       {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"},
+	"per_token":     {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "moe_k"},
+	"expert_ffn":    {"moe_intermediate_size", "expert_ffn_hidden_size"},
+	"shared":        {"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"},
+	"shared_ffn":    {"shared_expert_intermediate_size", "shared_intermediate_size"},
+	"fraction":      {"partial_rotary_factor", "rotary_pct", "rotary_percentage"},
+	"residual":      {"residual_dropout", "resid_pdrop", "hidden_dropout", "hidden_dropout_prob", "dropout"},
+	"attention":     {"attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"},
+}
+
+// notUnderstood are keys that say that the model is more than a stack of layers with attention and an MLP.
+var notUnderstood = map[string]string{
+	"kv_lora_rank": "latent attention", "text_config": "a model of several parts", "vision_config": "a model of several parts",
+	"audio_config": "a model of several parts", "state_size": "layers without attention", "ssm_state_size": "layers without attention",
+	"mamba_d_state": "layers without attention", "mamba_d_conv": "layers without attention", "conv_L_cache": "layers without attention",
+	"time_step_rank": "layers without attention", "attention_hidden_size": "layers without attention", "linear_num_value_heads": "layers without attention",
+	"lru_width": "layers without attention", "block_configs": "layers of different sizes", "layers_block_type": "layers of different kinds",
+	"block_types": "layers of different kinds", "attn_layer_indices": "layers of different kinds", "decoder_layers": "an encoder and a decoder",
+}
+
+// fromUnknown puts a decoder of a family that nobody described together from its configuration, or says why not.
+func (c *config) fromUnknown(kind string) Architecture {
+	u := &unknown{config: c, kind: kind}
+	c.defaults = map[string]any{"tie_word_embeddings": true, "use_cache": true} // transformers/configuration_utils.py, 4.57
+	a := Architecture{Family: strings.ToLower(kind)}
+	c.head(&genericFamily, &a)
+	u.refuse()
+	d := u.dimensions()
+	if c.errs.Err() != nil {
+		return Architecture{}
+	}
+	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs, key: u.given}
+	made := s.decide(kind)
+	made.Class, made.Generic, made.Tied, made.UseCache = a.Class, true, *d.TiedEmbeddings, c.boolean("use_cache")
+	made.AttentionDropout = u.share("attention")
+	u.windows(&made)
+	return made
+}
+
+// refuse adds an error for everything that cannot be understood.
+func (u *unknown) refuse() {
+	for key, what := range notUnderstood {
+		if u.config.given[key] != nil {
+			u.errs.Add(u.pointer+"/"+key, "unsupported", "model_type %.60q is not described, and %s says that it is %s, which cannot be put together from its dimensions", u.kind, key, what)
+		}
+	}
+	if both, _ := u.config.given["is_encoder_decoder"].(bool); both {
+		u.errs.Add(u.pointer+"/is_encoder_decoder", "unsupported", "model_type %.60q is not described; of undescribed families, decoders are understood", u.kind)
+	}
+}
+
+// name is the key under which the file has a number, or else the commonest.
+func (u *unknown) name(field string) (string, bool) {
+	names := unknownKeys[field]
+	for _, n := range names {
+		if u.config.given[n] != nil {
+			return n, true
+		}
+	}
+	if len(names) == 0 {
+		return field, false
+	}
+	return names[0], false
+}
+
+// given is what the file calls a field of Dimensions.
+func (u *unknown) given(field string) string {
+	name, _ := u.name(field)
+	return name
+}
+
+// number is what the file says of a field, 0 for nothing.
+func (u *unknown) number(field string, limit float64) int64 {
+	name, ok := u.name(field)
+	if !ok {
+		return 0
+	}
+	return u.whole(name, u.config.given[name], limit)
+}
+
+func (u *unknown) share(field string) float64 {
+	name, ok := u.name(field)
+	if !ok {
+		return 0
+	}
+	return u.probability(name)
+}
+
+// says reports the first of some booleans that the file has.
+func (u *unknown) says(keys ...string) (value, ok bool) {
+	for _, k := range keys {
+		if v, is := u.config.given[k].(bool); is {
+			return v, true
+		}
+	}
+	return false, false
+}
+
+func (u *unknown) has(keys ...string) bool {
+	for _, k := range keys {
+		if u.config.given[k] != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// dimensions are the file's numbers.
+func (u *unknown) dimensions() *Dimensions {
+	d := &Dimensions{Family: strings.ToLower(u.kind), KVHeads: u.number("kv_heads", maxWidth), HeadDim: u.number("head_dim", maxWidth), FFN: u.number("ffn", maxRows),
+		MaxPositions: u.number("max_positions", maxRows), Dropout: u.share("residual"),
+		Experts: u.number("experts", maxExperts), ExpertsPerToken: u.number("per_token", maxExperts), ExpertFFN: u.number("expert_ffn", maxRows),
+		SharedExperts: u.number("shared", maxExperts), SharedExpertFFN: u.number("shared_ffn", maxRows)}
+	var missing []string
+	for _, f := range []struct {
+		field string
+		to    *int64
+		limit float64
+	}{{"layers", &d.Layers, maxLayers}, {"hidden", &d.Hidden, maxWidth}, {"heads", &d.Heads, maxWidth}, {"vocab", &d.Vocabulary, maxRows}} {
+		if _, ok := u.name(f.field); !ok {
+			missing = append(missing, strings.Join(unknownKeys[f.field], " or "))
+		}
+		*f.to = u.number(f.field, f.limit)
+	}
+	if len(missing) > 0 {
+		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is not described, and cannot be put together from its dimensions without %s; described are %s",
+			u.kind, strings.Join(missing, ", "), strings.Join(Families(), ", "))
+	}
+	tied := u.boolean("tie_word_embeddings")
+	d.TiedEmbeddings = &tied
+	if on, _ := u.says("multi_query"); on && d.KVHeads == 0 {
+		d.KVHeads = 1
+	}
+	u.norms(d)
+	u.mlp(d)
+	u.positions(d)
+	u.bias(d)
+	d.QKNorm, _ = u.says("use_qk_norm", "qk_norm", "qk_layernorm")
+	d.ParallelResidual, _ = u.says("use_parallel_residual", "parallel_residual", "parallel_attn")
+	return d
+}
+
+// norms tells LayerNorm and RMSNorm apart by the name of their epsilon.
+func (u *unknown) norms(d *Dimensions) {
+	if d.Norm = "rmsnorm"; u.has("layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_epsilon") || !u.has("rms_norm_eps", "rms_norm_epsilon", "norm_eps") {
+		d.Norm = "layernorm"
+	}
+}
+
+// mlp reads the activation: SiLU comes with a gate, and so does GELU behind an RMSNorm.
+func (u *unknown) mlp(d *Dimensions) {
+	name, ok := u.name("mlp")
+	act, _ := u.config.given[name].(string)
+	switch {
+	case !ok, act == "silu", act == "swish", act == "swiglu":
+		d.MLP = "swiglu"
+	case strings.HasPrefix(act, "gelu") && d.Norm == "rmsnorm", act == "geglu":
+		d.MLP = "geglu"
+	case act == "gelu", act == "gelu_new", act == "relu", act == "relu2":
+		d.MLP = act
+	case act == "gelu_fast", act == "gelu_pytorch_tanh":
+		d.MLP = "gelu"
+	default:
+		u.errs.Add(u.pointer+"/"+name, "unsupported", "model_type %.60q is not described, and its activation %s is not either", u.kind, describe(u.config.given[name]))
+	}
+	if d.MLP != "swiglu" && !u.has("rms_norm_eps") { // norm_eps alone
+		d.Norm = "layernorm"
+	}
+}
+
+// positions are rotary where a key speaks of them.
+func (u *unknown) positions(d *Dimensions) {
+	d.Position = "learned"
+	rotates := u.has("rotary_dim")
+	for key := range u.config.given {
+		rotates = rotates || strings.HasPrefix(key, "rope_") || strings.Contains(key, "rotary")
+	}
+	alibi, _ := u.says("alibi", "use_alibi")
+	switch {
+	case alibi:
+		d.Position = "alibi"
+	case rotates || d.Norm == "rmsnorm":
+		d.Position = "rope"
+	}
+	if name, ok := u.name("fraction"); ok {
+		f, isNumber := u.config.given[name].(float64)
+		if !isNumber || !(f > 0 && f <= 1) {
+			u.errs.Add(u.pointer+"/"+name, "out_of_range", "%s is %s; it is a share above 0 and up to 1", name, describe(u.config.given[name]))
+		}
+		d.RotaryFraction = f
+	}
+	if width, ok := u.config.given["rotary_dim"].(float64); ok && d.Heads > 0 && d.Hidden > 0 {
+		d.RotaryFraction = min(max(width/float64(d.Hidden/d.Heads), 0), 1)
+	}
+}
+
+// bias reads which matrices have one.
+func (u *unknown) bias(d *Dimensions) {
+	if all, ok := u.says("attention_bias", "use_bias", "bias", "add_bias_linear"); ok {
+		d.AttentionBias = AttentionBiasNone
+		if all {
+			d.AttentionBias = AttentionBiasAll
+		}
+	}
+	if out, ok := u.says("attention_out_bias"); ok && !out && d.AttentionBias == AttentionBiasAll {
+		d.AttentionBias = AttentionBiasQKV
+	}
+	if on, _ := u.says("qkv_bias", "add_qkv_bias"); on && d.AttentionBias != AttentionBiasAll {
+		d.AttentionBias = AttentionBiasQKV
+	}
+	if on, ok := u.says("mlp_bias", "use_bias", "bias", "add_bias_linear"); ok {
+		d.MLPBias = &on
+	}
+}
+
+// windows takes over a sliding window: Llama's layers may differ in it, those put together share it.
+func (u *unknown) windows(a *Architecture) {
+	if on, ok := u.says("use_sliding_window"); ok && !on || !u.has("sliding_window") {
+		return
+	}
+	a.SlidingWindow = u.optional("sliding_window", maxRows)
+	if a.family == &llamaFamily && u.has("layer_types") {
+		u.layerTypes(a, func(int64) bool { return true })
+	}
+}
