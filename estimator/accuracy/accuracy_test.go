@@ -40,7 +40,14 @@ func TestPromises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report.Document(&made, published, 10)
+	undescribed, err := readUndescribed("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range undescribed.Broken() {
+		t.Error(b)
+	}
+	report.Document(&made, published, undescribed, 10)
 	if *update {
 		if err := os.WriteFile(page, made.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

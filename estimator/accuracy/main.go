@@ -40,9 +40,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
 	}
+	undescribed, err := readUndescribed(".")
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
+	}
 	report := Score(cases)
 	if *markdown {
-		report.Document(stdout, published, *worst)
+		report.Document(stdout, published, undescribed, *worst)
 	} else {
 		report.Print(stdout, false, *worst)
 		fmt.Fprintln(stdout)
@@ -51,8 +56,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 		report.PrintRules(stdout)
 		fmt.Fprintln(stdout)
 		published.Print(stdout)
+		fmt.Fprintln(stdout)
+		undescribed.Print(stdout)
 	}
-	if broken := report.Broken(); len(broken) > 0 {
+	if broken := append(report.Broken(), undescribed.Broken()...); len(broken) > 0 {
 		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
 		for _, b := range broken {
 			fmt.Fprintln(stderr, "  "+b)

@@ -92,6 +92,7 @@ func eachLine(path string, f func([]byte) error) error {
 // Row is a case with its errors, as answer / truth − 1.
 type Row struct {
 	Case
+	Result                                 *estimator.Result
 	Failure                                error
 	Allocated, Reserved, Expandable, Limit float64
 	PhaseRight, ParametersRight            bool
@@ -119,6 +120,7 @@ func Score(cases []Case) *Report {
 			r.Rows = append(r.Rows, row)
 			continue
 		}
+		row.Result = res
 		relative := func(answer, truth int64) float64 { return float64(answer)/float64(truth) - 1 }
 		row.Allocated = relative(res.Peak.AllocatedBytes, c.Truth.AllocatedBytes)
 		row.Reserved = relative(res.Peak.ReservedBytes, c.Truth.ReservedBytes)
