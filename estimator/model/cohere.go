@@ -84,6 +84,7 @@ func rotateWide(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 
 // parallel is x + self_attn(h) + mlp(h) with h = input_layernorm(x).
 func (m *decoder) parallel(t *step.Tape, l *decoderLayer, w *around, x step.T) step.T {
+	t.SumsAgain()
 	t.In(step.PartNorm)
 	h := m.normalize(l.inputNorm, t, x)
 	t.In(step.PartAttention)

@@ -150,6 +150,7 @@ func (m *falcon) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
 func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
 	m.cache = nil
+	t.SumsAgain()
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	m.alibi = nil

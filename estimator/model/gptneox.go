@@ -67,6 +67,9 @@ func (m *gptNeoX) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
 func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
 	m.cache = nil
+	if m.a.rotary().parallel {
+		t.SumsAgain()
+	}
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	positions := t.Input(t.Shape.Tokens, step.I64)

@@ -118,6 +118,9 @@ func (m *opt) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
 func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
 	m.cache = nil
+	if !m.own.postNorm {
+		t.SumsAgain()
+	}
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	order := t.Input(t.Shape.Tokens, step.I64) // cache_position

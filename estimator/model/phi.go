@@ -71,6 +71,7 @@ func (m *phi) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
 func (m *phi) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2]
 	m.cache = nil
+	t.SumsAgain()
 	t.In(step.PartEmbedding)
 	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	positions := t.Input(t.Shape.Tokens, step.I64)

@@ -3,6 +3,12 @@ package step
 // BiasedScores is bias.baddbmm(q, k, alpha): scores of batched queries and keys, which it keeps, on top of a bias without
 // gradient. Under autocast the bias is cast each time.
 func (t *Tape) BiasedScores(bias, q, k T, numel int64) T {
+	if t.compiled { // a product, and a sum that is fused
+		product := t.BMM(q, k, numel, LabelAttentionScores)
+		y := t.fuse(numel, product.dtype, LabelAttentionScores, []T{product, bias})
+		t.Drop(product)
+		return y
+	}
 	cast := t.autocastTo(bias, t.Recipe.Compute, LabelCast)
 	y := t.fresh(numel, q.dtype, LabelAttentionScores)
 	t.workspace()
@@ -47,6 +53,9 @@ func (t *Tape) MergeHeads(x T) T {
 // anew in backward.
 // Source: transformers/models/bloom/modeling_bloom.py (GeLUFunction, bloom_gelu_forward, bloom_gelu_back), 4.57.
 func (t *Tape) BloomGELU(x T) T {
+	if t.compiled {
+		return t.keepsInput(x)
+	}
 	next := func(gone ...T) T {
 		y := t.fresh(x.numel, x.dtype, LabelElementwise)
 		for _, g := range gone {

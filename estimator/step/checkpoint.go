@@ -193,6 +193,9 @@ func (t *Tape) rebuild(l int32) {
 		from := &t.nodes[base+k-c.first]
 		t.nodes[k].saved = from.saved
 	}
+	if second, ok := t.Second(); ok {
+		t.Drop(second)
+	}
 	t.Drop(y)
 	t.Drop(c.input)
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]

@@ -62,6 +62,7 @@ func (t *Tape) realize(x T) T {
 	z := t.lazies[st.lazy-1]
 	st.lazy = 0
 	if t.stopped {
+		t.forget(z)
 		return x
 	}
 	slot := int32(len(t.prog.Slots))
@@ -145,6 +146,9 @@ func (t *Tape) fusedAdd(a, b T, l Label) T {
 		return y
 	}
 	z := &t.lazies[t.storages[y.storage].lazy-1]
+	if t.sumsAgain {
+		z.depth = t.depth(a) + t.depth(b)
+	}
 	if z.depth++; z.depth >= realizeAfter && !y.dtype.Half() {
 		t.realize(y)
 	}
@@ -155,26 +159,31 @@ func (t *Tape) fusedAdd(a, b T, l Label) T {
 // RMSNorm, whose input is read more often, the input itself, a LayerNorm in half precision what its input is the sum
 // of; all keep float32 statistics of a row.
 func (t *Tape) fusedNorm(x T, w, b Weight, rms bool) T {
+	if !b.Exists() {
+		return t.fusedRows(x, w.Rows, rms, t.Parameter(w))
+	}
+	return t.fusedRows(x, w.Rows, rms, t.Parameter(w), t.Parameter(b))
+}
+
+// fusedRows is fusedNorm over rows of width elements with whatever parameters there are.
+func (t *Tape) fusedRows(x T, width int64, rms bool, parameters ...T) T {
 	d := x.dtype
 	if t.autocast {
 		d = t.Recipe.Compute
 	}
-	rows := x.numel / w.Rows
+	rows := x.numel / width
 	kept, mean := t.Hold(x), T{storage: none}
 	switch {
 	case rms:
 		t.realize(kept)
-	case x.dtype.Half(): // the residual is added up again: its summands are as small as the sum
+	case x.dtype.Half() && !t.autocast, t.sumsAgain: // the residual is added up again: its summands are as small as the sum
 		mean = t.fresh(rows, F32, LabelNormStatistics)
 	default:
 		t.Drop(kept)
 		kept = t.fresh(x.numel, F32, LabelNormScaled)
 	}
 	statistic := t.fresh(rows, F32, LabelNormStatistics)
-	ins := []T{x, t.Parameter(w)}
-	if b.Exists() {
-		ins = append(ins, t.Parameter(b))
-	}
+	ins := append([]T{x}, parameters...)
 	z := lazy{from: [3]int32{kept.storage}, n: 1, bytes: x.numel * d.Size(), label: LabelNormOutput, part: t.part}
 	t.retain(kept.storage)
 	y := t.unmade(z, x.numel, d)

@@ -82,7 +82,7 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 	if a.SoftCap {
 		scaled = t.SoftCap(scaled)
 	}
-	if a.Where {
+	if a.Where && !t.compiled {
 		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
 		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
 		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(), LabelAttentionScores).free(1).
@@ -99,8 +99,7 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 		scaled = masked
 	case a.Fill:
 		keep := t.fresh(t.Shape.Tokens*t.Shape.Tokens, Bool, LabelAttentionMask)
-		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
-		y = t.op(scaled).save(keep).alloc(0, scaled.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+		y := t.MaskedFill(scaled, keep)
 		t.Drop(keep)
 		t.Drop(scaled)
 		scaled = y
@@ -112,7 +111,7 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 // laid out so or there is only one sequence, whose heads a view can number.
 // Source: aten/src/ATen/native/LinearAlgebra.cpp (_matmul_impl: expand, then reshape), torch 2.9.
 func (t *Tape) batched(x T) T {
-	if x.layout == headsFirst || t.Shape.Batch == 1 {
+	if x.layout == headsFirst || t.Shape.Batch == 1 || t.compiled && x.layout == repeated {
 		return t.Hold(x)
 	}
 	return t.Contiguous(x)
@@ -141,7 +140,7 @@ func (t *Tape) heads(x T, h Heads) T {
 // scale takes over scores and divides them by the root of the head's size.
 func (t *Tape) scale(a EagerAttention, scores T) T {
 	var y T
-	if a.Where {
+	if a.Where && !t.compiled {
 		divisor := t.fresh(1, scores.dtype, LabelAttentionScores)
 		y = t.fresh(scores.numel, scores.dtype, LabelAttentionScores)
 		y = t.op(scores).save(divisor).alloc(0, scores.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)

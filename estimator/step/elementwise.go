@@ -200,7 +200,12 @@ func (t *Tape) GELU(x T) T { return t.keepsInput(x) }
 func (t *Tape) SiLU(x T) T { return t.keepsInput(x) }
 
 // ReLU is F.relu, which keeps its result.
-func (t *Tape) ReLU(x T) T { return t.Tanh(x, LabelActivation) }
+func (t *Tape) ReLU(x T) T {
+	if t.compiled {
+		return t.fusedReLU(x)
+	}
+	return t.Tanh(x, LabelActivation)
+}
 
 func (t *Tape) keepsInput(x T) T {
 	if t.compiled {
@@ -242,6 +247,9 @@ func (t *Tape) Dropout(x T, p float64) T {
 	mask := t.fresh(x.numel, Bool, LabelDropoutMask)
 	if t.compiled {
 		y := t.fuse(x.numel, x.dtype, LabelDropout, []T{x}, mask)
+		if t.sumsAgain { // the mask is read too
+			t.lazies[t.storages[y.storage].lazy-1].depth++
+		}
 		t.Drop(mask)
 		return y
 	}

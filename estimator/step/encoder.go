@@ -5,6 +5,11 @@ package step
 // AddInPlace is a += b; b is broadcast over the leading dimensions of a and, where it has all of them, may be of another
 // type, in which it then gets its gradient. It takes over a.
 func (t *Tape) AddInPlace(a, b T) T {
+	if t.compiled {
+		y := t.fusedAdd(a, b, LabelResidual)
+		t.Drop(a)
+		return y
+	}
 	o := t.op(a, b)
 	if o.needs(0) {
 		o.pass(0, 0)
@@ -27,6 +32,9 @@ func (t *Tape) AddInPlace(a, b T) T {
 func (t *Tape) ExpandedEmbedding(w Weight, l Label) T {
 	p, n := t.Parameter(w), t.Shape.N()
 	ids := T{storage: none, edge: noEdge, dtype: I64, numel: n}
+	if t.compiled {
+		return t.gather(p, ids, n*w.Cols, l)
+	}
 	copied := ids
 	repeated := t.Shape.Batch > 1
 	if repeated && t.Shape.Tokens > 1 { // one column is a view
@@ -149,7 +157,7 @@ func (t *Tape) WideningSum(x T) T {
 // cast before.
 // Source: aten/src/ATen/native/SoftMax.cpp (softmax, half_to_float), torch 2.9.
 func (t *Tape) autocastSoftmax(x T) T {
-	if !t.autocast || x.dtype != F16 {
+	if !t.autocast || x.dtype != F16 || t.compiled {
 		wide := t.autocastTo(x, F32, LabelAttentionScores)
 		p := t.Softmax(wide, LabelAttentionProbabilities)
 		t.Drop(wide)
@@ -169,8 +177,7 @@ func (t *Tape) FilledAttention(q, k, v T, h Heads, dropout float64) (y T, locals
 	t.Drop(qc)
 	t.Drop(kc)
 	mask := t.fresh(t.Shape.N(), Bool, LabelAttentionMask)
-	scores := t.fresh(products.numel, products.dtype, LabelAttentionScores)
-	scores = t.op(products).save(mask).alloc(0, products.bytes(), LabelAttentionScores).send(0, 0).out(scores, 0)
+	scores := t.MaskedFill(products, mask)
 	t.Drop(products)
 	p := t.autocastSoftmax(scores)
 	weights := t.Dropout(p, dropout)

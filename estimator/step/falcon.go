@@ -3,6 +3,8 @@ package step
 // LinearUncached is x @ w.T of a parameter: autocast caches copies of leaves, and a transposed view is none.
 // Source: transformers/models/falcon/modeling_falcon.py (FalconLinear), 4.57.
 func (t *Tape) LinearUncached(x T, w Weight, l Label) T {
+	x = t.productInput(x)
+	defer t.Drop(x)
 	weight := t.Parameter(w)
 	if t.autocast && weight.dtype != t.Recipe.Compute {
 		half := T{storage: t.alloc(weight.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, dtype: t.Recipe.Compute, numel: weight.numel}
@@ -14,6 +16,11 @@ func (t *Tape) LinearUncached(x T, w Weight, l Label) T {
 
 // Scale is x *= c. It takes over x.
 func (t *Tape) Scale(x T) T {
+	if t.compiled {
+		y := t.MulScalar(x, LabelAttentionScores)
+		t.Drop(x)
+		return y
+	}
 	return t.op(x).alloc(0, x.bytes(), LabelAttentionScores).send(0, 0).out(x, 0)
 }
 
@@ -21,6 +28,9 @@ func (t *Tape) Scale(x T) T {
 // zeros as large as x by a kernel that sorts its one index. copies says that it comes in another layout and is copied first.
 // Source: aten/src/ATen/native/cuda/Indexing.cu (index_put_with_sort_kernel), torch 2.9.
 func (t *Tape) Pick(x T, numel int64, copies bool) T {
+	if t.compiled {
+		return t.Slice(x, numel)
+	}
 	index := t.fresh(1, I64, LabelInput)
 	y := t.fresh(numel, x.dtype, LabelContiguous)
 	o := t.op(x).save(index).alloc(0, x.bytes(), LabelInputGradient)
@@ -97,6 +107,9 @@ func (t *Tape) causalBias(d DType) T {
 // Source: aten/src/ATen/native/transformers/attention.cpp (_safe_softmax), torch 2.9.
 func (t *Tape) safeSoftmax(scores T, d DType) T {
 	p := t.Softmax(scores, LabelAttentionProbabilities)
+	if t.compiled {
+		return p
+	}
 	unreachable := t.fresh(p.numel, Bool, LabelAttentionScratch)
 	rows := t.fresh(p.numel/t.Shape.Tokens, Bool, LabelAttentionScratch)
 	fill := t.fresh(1, d, LabelAttentionScratch)

@@ -6,6 +6,9 @@ func (t *Tape) GemmaRMSNorm(x T, w Weight) T {
 	if t.Recipe.Kernels.RMSNorm {
 		return t.fusedRMSNorm(x, w)
 	}
+	if t.compiled {
+		return t.fusedNorm(x, w, NoWeight, true)
+	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
 	mean := t.MeanRows(square, w.Rows, LabelNormStatistics)
@@ -42,6 +45,12 @@ func (t *Tape) SoftCap(x T) T {
 
 // SoftCapLogits is SoftCap for logits (Gemma2ForCausalLM.forward).
 func (t *Tape) SoftCapLogits(x T) T {
+	if t.compiled { // one kernel writes them, which backward repeats
+		y := t.wide(x.numel, x.dtype, LabelLogits)
+		y = t.op(x).save(x).pass(0, 0).out(y, 0)
+		t.Drop(x)
+		return y
+	}
 	divided := t.ScaleLogits(x)
 	tanh := t.wide(divided.numel, divided.dtype, LabelLogits)
 	tanh = t.wideGradient(t.op(divided).save(tanh), divided).out(tanh, 0)
@@ -51,6 +60,9 @@ func (t *Tape) SoftCapLogits(x T) T {
 
 // ScaleLogits is the logits times or over a number. It takes them over.
 func (t *Tape) ScaleLogits(x T) T {
+	if t.compiled { // where they are
+		return x
+	}
 	y := t.wide(x.numel, x.dtype, LabelLogits)
 	y = t.wideGradient(t.op(x), x).out(y, 0)
 	t.Drop(x)

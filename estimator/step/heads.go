@@ -7,7 +7,7 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 	if h.KV == h.Query {
 		return t.Hold(x)
 	}
-	if t.compiled {
+	if t.compiled && h.KV > 1 {
 		return t.fuse(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV, []T{x})
 	}
 	var y T

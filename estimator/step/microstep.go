@@ -115,6 +115,9 @@ func (t *Tape) Record(net Network) *Program {
 
 	t.EnterAutocast()
 	loss, outputs := net.Forward(t, batch)
+	for _, x := range outputs {
+		t.realize(x)
+	}
 	t.ExitAutocast()
 	loss = t.returned(loss, outputs)
 	if t.Recipe.Accumulation > 1 {

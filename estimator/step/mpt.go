@@ -2,6 +2,9 @@ package step
 
 // MaskedFill is x.masked_fill(mask, c), which keeps the mask.
 func (t *Tape) MaskedFill(x, mask T) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, LabelAttentionScores, []T{x}, mask)
+	}
 	y := t.fresh(x.numel, x.dtype, LabelAttentionScores)
 	return t.op(x).save(mask).alloc(0, x.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
 }
@@ -25,6 +28,9 @@ func (t *Tape) ValuesProduct(p, v T) T {
 
 // AddAlibi is scores + bias, where the bias has one row of its own length for every head and stays without gradient.
 func (t *Tape) AddAlibi(scores, bias T) T {
+	if t.compiled {
+		return t.fuse(scores.numel, promote(scores.dtype, bias.dtype), LabelAttentionScores, []T{scores, bias})
+	}
 	y := t.fresh(scores.numel, promote(scores.dtype, bias.dtype), LabelAttentionScores)
 	o := t.op(scores)
 	if y.dtype == scores.dtype {
@@ -35,6 +41,9 @@ func (t *Tape) AddAlibi(scores, bias T) T {
 
 // ClampBetween is x.clamp(min, max) with numbers, which keeps x: its backward forms three masks.
 func (t *Tape) ClampBetween(x T) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, LabelElementwise, []T{x}, x)
+	}
 	y := t.fresh(x.numel, x.dtype, LabelElementwise)
 	return t.op(x).save(x).alloc(1, x.dtype.Size(), LabelElementwise).alloc(2, x.numel, LabelElementwise).alloc(3, x.numel, LabelElementwise).
 		alloc(0, x.bytes(), LabelInputGradient).free(3).free(2).free(1).send(0, 0).out(y, 0)

@@ -6,6 +6,9 @@ func (t *Tape) WideRMSNorm(x T, w Weight) T {
 	if t.Recipe.Kernels.RMSNorm {
 		return t.fusedRMSNorm(x, w)
 	}
+	if t.compiled {
+		return t.fusedNorm(x, w, NoWeight, true)
+	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
 	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)
@@ -27,6 +30,9 @@ func (t *Tape) WideRMSNorm(x T, w Weight) T {
 // PlainLayerNorm is F.layer_norm in float32 over rows of width elements, without gain and bias.
 // Source: transformers/models/olmo/modeling_olmo.py (OlmoLayerNorm), 4.57.
 func (t *Tape) PlainLayerNorm(x T, width int64) T {
+	if t.compiled {
+		return t.fusedRows(x, width, false)
+	}
 	x32 := t.Float(x, LabelNormScaled)
 	rows := x.numel / width
 	normed := t.fresh(x32.numel, F32, LabelNormOutput)
@@ -44,6 +50,9 @@ func (t *Tape) PlainLayerNorm(x T, width int64) T {
 // CohereLayerNorm is a LayerNorm without bias as Cohere writes it in Python, over rows of width elements.
 // Source: transformers/models/cohere/modeling_cohere.py (CohereLayerNorm), 4.57.
 func (t *Tape) CohereLayerNorm(x T, w Weight, width int64) T {
+	if t.compiled {
+		return t.fusedRows(x, width, false, t.Parameter(w))
+	}
 	x32 := t.Float(x, LabelNormScaled)
 	mean := t.MeanRows(x32, width, LabelNormStatistics)
 	centred := t.SubRows(x32, mean, LabelNormScaled)

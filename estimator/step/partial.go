@@ -4,6 +4,9 @@ package step
 func (t *Tape) Slice(x T, numel int64) T {
 	part := t.Hold(x)
 	part.numel = numel
+	if t.compiled { // one kernel joins the gradients of all parts
+		return t.op(x).act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0).out(part, 0)
+	}
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(part, 0)
 }
 
@@ -11,6 +14,9 @@ func (t *Tape) Slice(x T, numel int64) T {
 // gets a view of the gradient, in its own type.
 // Source: torch/csrc/autograd/FunctionsManual.cpp (cat_tensors_backward), torch 2.9.
 func (t *Tape) JoinHeads(a, b T) T {
+	if t.compiled {
+		return t.fuse(a.numel+b.numel, promote(a.dtype, b.dtype), LabelRotary, []T{a, b})
+	}
 	y := t.fresh(a.numel+b.numel, promote(a.dtype, b.dtype), LabelRotary)
 	y.layout = headsFirst
 	o := t.op(a, b)
@@ -39,6 +45,9 @@ func (t *Tape) SplitHalves(x T) (first, second T) {
 // that before it starts, in forward and again in backward.
 // Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (expect_contiguous), torch 2.9.
 func (t *Tape) HeadsNorm(x T, w, b Weight) T {
+	if t.compiled {
+		return t.fusedNorm(x, w, b, false)
+	}
 	input := t.autocastTo(x, F32, LabelCast)
 	weight, bias := t.Parameter(w), t.Parameter(b)
 	rows := input.numel / w.Rows

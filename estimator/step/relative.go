@@ -2,6 +2,9 @@ package step
 
 // AddMask is bias + mask with numel elements, where bias has no batch dimension and mask no heads.
 func (t *Tape) AddMask(bias, mask T, numel int64) T {
+	if t.compiled {
+		return t.fuse(numel, promote(bias.dtype, mask.dtype), LabelAttentionMask, []T{bias, mask})
+	}
 	y := t.fresh(numel, promote(bias.dtype, mask.dtype), LabelAttentionMask)
 	o := t.op(bias)
 	last := -1 // the register that holds the gradient, none while it is the incoming one
@@ -28,6 +31,9 @@ func (t *Tape) AddMask(bias, mask T, numel int64) T {
 // share the buckets where every token sees all others.
 // Source: transformers/models/t5/modeling_t5.py, 4.57.
 func (t *Tape) PositionBias(queries, keys int64, bothDirections bool, w Weight) T {
+	if t.compiled { // the buckets are counted again wherever the bias is read
+		return t.gather(t.Parameter(w), T{storage: none}, queries*keys*w.Cols, LabelPositions)
+	}
 	memory := t.fresh(keys, I64, LabelPositions)
 	relative := t.fresh(queries*keys, I64, LabelPositions)
 	buckets := t.buckets(queries*keys, bothDirections)

@@ -215,6 +215,7 @@ type Tape struct {
 	lossApart  bool  // the loss is compiled apart from the model
 	broken     int32 // and its nodes come from here on
 	lazies     []lazy
+	sumsAgain  bool // compiled norms keep the summands of their input
 	postponed  postponed
 	graphHolds []T // what the checkpointed layers' closures keep alive
 

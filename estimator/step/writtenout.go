@@ -56,7 +56,9 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
 // Softmax is F.softmax over the last dimension: it keeps its result, and its backward
 // forms the product with the gradient before it writes its own.
 func (t *Tape) Softmax(x T, l Label) T {
-	x = t.realize(x)
+	if t.compiled {
+		return t.compiledSoftmax(x, l)
+	}
 	y := t.fresh(x.numel, x.dtype, l)
 	return t.op(x).keepSoftmax(x, y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
 		send(0, 0).out(y, 0)

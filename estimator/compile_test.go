@@ -1,0 +1,91 @@
+package estimator
+
+import (
+	"bufio"
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestCompiledFamilies compiles jobs of every family: the ledger's peak is that of the replay, nothing is freed that was not
+// allocated, and a step leaves what the one before it left.
+func TestCompiledFamilies(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := Input{Job: randomJob(t)}
+		in.Job.Training.LoRA = nil
+		in.Job.Training.Compile = &Compile{Model: true}
+		r, err := resolve(&in)
+		if err != nil {
+			t.Skip("refused:", err)
+		}
+		ledger := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(false, true)
+		var compiled tape
+		if err := Replay(in, &compiled, 2, false); err != nil {
+			t.Fatal(err)
+		}
+		live, most := int64(0), int64(0)
+		for _, e := range compiled.events {
+			if e > 0 {
+				live += (e + 511) &^ 511
+			} else {
+				live -= (-e + 511) &^ 511
+			}
+			if live < 0 {
+				t.Fatal("more is freed than was allocated")
+			}
+			most = max(most, live)
+		}
+		// With a scaler the first step of a tiny job may hold a scalar more than those that follow.
+		if ledger.Peak.Bytes != most && !r.recipe.GradScaler {
+			t.Fatalf("the ledger's peak is %d, the replay's %d", ledger.Peak.Bytes, most)
+		}
+		var longer tape
+		if err := Replay(in, &longer, 3, false); err != nil {
+			t.Fatal(err)
+		}
+		if left, later := rest(compiled.events), rest(longer.events); left != later {
+			t.Fatalf("%d bytes are left after two steps, %d after three", left, later)
+		}
+	})
+}
+
+// rest is what the events leave allocated.
+func rest(events []int64) int64 {
+	left := int64(0)
+	for _, e := range events {
+		left += e
+	}
+	return left
+}
+
+// TestCompiledTraces holds small models of other families than GPT-2's and Llama's against PyTorch 2.9.1 under torch.compile
+// (undisturbed runs over a stand-in driver): the largest number of allocated bytes.
+func TestCompiledTraces(t *testing.T) {
+	const band = 0.035
+	f, err := os.Open("testdata/compiled.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	rows := 0
+	for lines := bufio.NewScanner(f); lines.Scan(); rows++ {
+		var row struct {
+			ID        string `json:"id"`
+			Job       Job    `json:"job"`
+			Allocated int64  `json:"allocated_bytes"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
+			t.Fatal(err)
+		}
+		res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}})
+		if off := float64(res.Peak.AllocatedBytes)/float64(row.Allocated) - 1; math.Abs(off) > band {
+			t.Errorf("%s: allocated %d, traced %d: off by %+.2f %%", row.ID, res.Peak.AllocatedBytes, row.Allocated, 100*off)
+		}
+	}
+	if rows == 0 {
+		t.Error("no traces")
+	}
+}
