@@ -280,6 +280,10 @@ func TestRefusals(t *testing.T) {
 			j.Training.LoRA = &LoRA{Rank: 8}
 			j.Training.Distributed = &Distributed{WorldSize: 8}
 		}, []string{"/training/distributed", "/training/fp8", "/training/lora"}},
+		{"flash attention with alibi", func(j *Job) {
+			j.Model = Model{HFConfig: []byte(`{"model_type": "falcon", "alibi": true, "multi_query": false, "num_attention_heads": 64, "hidden_size": 4096}`)}
+			j.Training.Attention = "flash"
+		}, []string{"/training/attention"}},
 		{"flash attention in float32", func(j *Job) { j.Training.Attention, j.Training.Precision = "flash", PrecisionFP32 }, []string{"/training/attention"}},
 		{"quantized weights", func(j *Job) {
 			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","quantization_config":{"load_in_4bit":true}}`)}

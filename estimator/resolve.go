@@ -139,6 +139,9 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if t.Attention == "flash" && r.arch.EagerOnly {
 		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s; use eager", r.arch.Family)
 	}
+	if t.Attention == "flash" && r.arch.NoFlash {
+		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s with alibi; use sdpa or eager", r.arch.Family)
+	}
 	if t.Attention == "flash" && rc.Compute == step.F32 {
 		errs.Add("/training/attention", "conflict", "flash attention computes in half precision, and precision is %s; use sdpa", t.Precision)
 	}

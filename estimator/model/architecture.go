@@ -60,6 +60,8 @@ type Architecture struct {
 	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.
 	EagerOnly bool
+	// NoFlash says that transformers refuses FlashAttention for the family as it is configured.
+	NoFlash bool
 	// NeverCheckpoints says that transformers accepts gradient checkpointing for the family and does nothing.
 	NeverCheckpoints bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.

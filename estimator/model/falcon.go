@@ -55,7 +55,7 @@ func (c *config) falcon(a *Architecture) {
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 	a.QKVBias = c.boolean("bias")
 	a.OutBias, a.MLPBias, a.NormBias, a.Rotary = a.QKVBias, a.QKVBias, true, true
-	a.own = own
+	a.own, a.NoFlash = own, own.alibi
 	c.refuseFalcon(own, a)
 }
 
@@ -281,7 +281,8 @@ func (m *falcon) attend(t *step.Tape, q, k, v step.T, d step.DType) (step.T, []s
 	}
 	qc, kc, vc := t.AutocastQKV(q, k, v)
 	var y step.T
-	if heads.KV < heads.Query {
+	broadcast := heads.KV < heads.Query && t.Recipe.Attention == step.AttentionSDPA // FlashAttention itself takes grouped heads
+	if broadcast {
 		y = t.BroadcastAttention(qc, kc, vc, heads)
 	} else {
 		y = t.SDPA(qc, kc, vc, heads, nil, 0)
@@ -289,7 +290,7 @@ func (m *falcon) attend(t *step.Tape, q, k, v step.T, d step.DType) (step.T, []s
 	t.Drop(qc)
 	t.Drop(kc)
 	t.Drop(vc)
-	if heads.KV < heads.Query {
+	if broadcast {
 		out := t.Contiguous(y)
 		t.Drop(y)
 		return out, nil
