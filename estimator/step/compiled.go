@@ -86,9 +86,26 @@ func (t *Tape) productInput(x T) T {
 	if !t.compiled {
 		return t.Hold(x)
 	}
+	if t.autocast && x.dtype != t.Recipe.Compute && t.Recipe.CheckpointEvery == 0 {
+		return t.sharedCast(x)
+	}
 	y := t.autocastTo(x, t.Recipe.Compute, LabelCast)
 	return t.realize(y)
 }
+
+// sharedCast is x as products read it, made once for those that follow each other on the same x. (A checkpointed layer
+// has to record the same operations when it runs again, when more is alive.)
+func (t *Tape) sharedCast(x T) T {
+	if c := t.lastCast; c.from == x && t.storages[c.to.storage].refs > 0 {
+		return t.Hold(c.to)
+	}
+	y := t.realize(t.autocastTo(x, t.Recipe.Compute, LabelCast))
+	t.lastCast = sharedCast{from: x, to: y}
+	return y
+}
+
+// sharedCast says what was cast last for a product.
+type sharedCast struct{ from, to T }
 
 // compiledProduct records the backward of y = input · weight + bias. What it saved goes as soon as it has been read: the
 // input with the gradient of the weight, which comes first, the weight with the gradient of the input.

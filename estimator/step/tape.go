@@ -216,6 +216,7 @@ type Tape struct {
 	broken     int32 // and its nodes come from here on
 	lazies     []lazy
 	sumsAgain  bool // compiled norms keep the summands of their input
+	lastCast   sharedCast
 	postponed  postponed
 	graphHolds []T // what the checkpointed layers' closures keep alive
 
