@@ -211,7 +211,7 @@ func familyJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, config)
 	}
 	job.Training.LoRA = randomLoRA(t, modules...)
-	if l := job.Training.LoRA; l != nil && family == "llama" && rapid.Bool().Draw(t, "modules_to_save") {
+	if l := job.Training.LoRA; l != nil && family == "llama" && !slices.Contains(l.TargetModules, "lm_head") && rapid.Bool().Draw(t, "modules_to_save") {
 		l.ModulesToSave = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"norm", "embed_tokens", "lm_head"}), 1, 3, rapid.ID).Draw(t, "saved")
 		l.TargetModules = append(l.TargetModules, "q_proj") // what is saved has no adapter
 	}
