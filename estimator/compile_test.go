@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"math"
 	"os"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -87,5 +88,19 @@ func TestCompiledTraces(t *testing.T) {
 	}
 	if rows == 0 {
 		t.Error("no traces")
+	}
+}
+
+// TestUncompiledFamilies asks for torch.compile where it is not modelled.
+func TestUncompiledFamilies(t *testing.T) {
+	for _, family := range []string{"deberta-v2", "modernbert", "mixtral"} {
+		job := Job{Model: Model{HFConfig: []byte(`{"model_type": "` + family + `"}`)}, Training: Training{MicroBatch: 1, SequenceLength: 64}}
+		if _, err := Estimate(Input{Job: job}); err != nil {
+			t.Errorf("%s: %v", family, err)
+		}
+		job.Training.Compile = &Compile{Model: true}
+		if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/training/compile") {
+			t.Errorf("%s is compiled, got %v", family, err)
+		}
 	}
 }

@@ -151,8 +151,8 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
-		if c.Model && r.arch.ChosenWidth() > 0 {
-			errs.Add("/training/compile", "unsupported", "compiled mixtures of experts are not modelled yet; the experts' routing breaks the graph")
+		if why := r.arch.Uncompiled(); c.Model && why != "" {
+			errs.Add("/training/compile", "unsupported", "%s", why)
 		}
 	}
 	r.checkpointing(t.GradientCheckpointing, errs)

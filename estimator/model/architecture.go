@@ -89,6 +89,17 @@ func (a *Architecture) NanoGPT() bool { return a.family == &nanoGPTFamily }
 // TargetTokens says whether the decoder's tokens are counted apart from the encoder's.
 func (a *Architecture) TargetTokens() bool { return a.Decoder > 0 }
 
+// Uncompiled says why torch.compile is not modelled for a; empty where it is.
+func (a *Architecture) Uncompiled() string {
+	switch {
+	case a.ChosenWidth() > 0:
+		return "compiled mixtures of experts are not modelled yet; the experts' routing breaks the graph"
+	case a.family != nil:
+		return a.family.uncompiled
+	}
+	return ""
+}
+
 // UnitLayers is how many layers make one unit that repeats.
 func (a *Architecture) UnitLayers() int64 {
 	unit := common(max(a.NoRotaryEvery, 1), max(int64(len(a.Sliding)), 1))

@@ -21,8 +21,9 @@ type debertaOptions struct {
 func (a *Architecture) deberta() *debertaOptions { return a.own.(*debertaOptions) }
 
 var debertaV2Family = family{
-	keys:    commonKeys,
-	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
+	uncompiled: "a compiled DeBERTa is not modelled; its attention is scripted, which breaks the graph",
+	keys:       commonKeys,
+	classes:    []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
 	defaults: map[string]any{
 		"vocab_size": 128100.0, "hidden_size": 1536.0, "num_hidden_layers": 24.0, "num_attention_heads": 24.0,
 		"intermediate_size": 6144.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,

@@ -20,6 +20,8 @@ type family struct {
 	defaults map[string]any
 	// read fills in the architecture from a config.json.
 	read func(c *config, a *Architecture)
+	// uncompiled says why torch.compile is not modelled for the family; empty where it is.
+	uncompiled string
 	// preset completes what FromPreset took from a catalog entry; nil where nothing is missing.
 	preset func(p *Preset, a *Architecture)
 	// build declares the parameters and buffers in the order of the module's children and returns the model

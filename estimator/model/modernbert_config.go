@@ -15,8 +15,9 @@ type modernOptions struct {
 }
 
 var modernBERTFamily = family{
-	keys:    commonKeys,
-	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
+	uncompiled: "torch.compile around ModernBERT is not modelled; the model compiles parts of itself",
+	keys:       commonKeys,
+	classes:    []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
 	defaults: map[string]any{
 		"vocab_size": 50368.0, "hidden_size": 768.0, "intermediate_size": 1152.0, "num_hidden_layers": 22.0,
 		"num_attention_heads": 12.0, "hidden_activation": "gelu", "max_position_embeddings": 8192.0, "norm_bias": false,
