@@ -58,6 +58,9 @@ var tracedGPUs = map[string]GPU{
 	"a100-sxm4-80gb": {ComputeCapability: 80, Multiprocessors: 108},
 	"h100-sxm5":      {ComputeCapability: 90, Multiprocessors: 132},
 	"rtx-4070":       {ComputeCapability: 89, Multiprocessors: 46},
+	"rtx-4090":       {ComputeCapability: 89, Multiprocessors: 128},
+	"rtx-3090":       {ComputeCapability: 86, Multiprocessors: 82},
+	"v100-sxm2-16gb": {ComputeCapability: 70, Multiprocessors: 80},
 	"t4":             {ComputeCapability: 75, Multiprocessors: 40},
 }
 
@@ -154,7 +157,7 @@ func familyJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads)), slices.Sorted(maps.Keys(olderDecoders))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss")).Draw(t, "family")
+	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads)), slices.Sorted(maps.Keys(olderDecoders))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
@@ -185,7 +188,7 @@ func familyJob(t *rapid.T) Job {
 		"hidden_size": heads * groups * dim, "head_dim": dim, "intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab,
 		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "use_cache": rapid.Bool().Draw(t, "use_cache"), "attention_dropout": dropout}
 	switch family {
-	case "mistral", "gemma2", "gemma3_text", "cohere2":
+	case "mistral", "gemma2", "gemma3_text", "cohere2", "olmo3":
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
 		config["sliding_window_pattern"] = rapid.Int64Range(1, 6).Draw(t, "pattern")
 	case "cohere":
@@ -252,7 +255,7 @@ func TestFoldedEqualsPlain(t *testing.T) {
 }
 
 func foldedEqualsPlain(t *rapid.T, job Job) {
-	in := Input{Job: job, GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070"}).Draw(t, "gpu")]}}
+	in := Input{Job: job, GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "v100-sxm2-16gb", "t4"}).Draw(t, "gpu")]}}
 	var fast, plain tape
 	if err := Replay(in, &fast, 2, false); err != nil {
 		t.Fatal(err)

@@ -80,7 +80,7 @@ type Architecture struct {
 
 // geometry is the attention's.
 func (a *Architecture) geometry() step.Heads {
-	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder()}
+	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder(), Drops: a.AttentionDropout > 0}
 }
 
 // NanoGPT says whether the model is karpathy/nanoGPT's own and so trained by its train.py.

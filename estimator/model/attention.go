@@ -4,18 +4,28 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // copies says whether the gradients of queries, and those of keys and values, have to be copied on their way back
 // to the projection, because they arrive with the heads outermost; of a single head there is but one order.
-type copies struct{ query, key, value bool }
+type copies struct {
+	query, key, value bool
+	// inside says that it is the projection itself that copies the gradient of the keys.
+	inside bool
+}
 
 func (m *decoder) copies(t *step.Tape, w *around) copies {
 	h, masked := m.a.geometry(), w.mask != nil
 	several, severalKV := h.Query > 1, h.KV > 1
 	rotary := w.rotary && !t.Recipe.Kernels.Rotary
 	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache) || (m.repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
-	return copies{
+	c := copies{
 		query: several && (rotary || t.CopiesQueryGradient(h, masked)),
 		key:   severalKV && (rotary || kv),
 		value: severalKV && kv,
 	}
+	if t.WritesOut(h, masked) && !w.rotary && h.KV == h.Query {
+		// Straight out of the product with the queries the gradient comes with the elements of a token outermost. All
+		// heads make one matrix of it, but sequences do not.
+		c.key, c.inside = t.Shape.Batch > 1, true
+	}
+	return c
 }
 
 // projectEach is q_proj, k_proj and v_proj; where queries and keys have a norm over each head, it follows at once.
@@ -131,6 +141,9 @@ func (m *decoder) scores(t *step.Tape, w *around, heads step.Heads, q, k, v step
 
 // mlp is the gated MLP, or one without a gate where the family has none.
 func (m *decoder) mlp(t *step.Tape, l *decoderLayer, x step.T) step.T {
+	if m.feedForward != nil {
+		return m.feedForward(m, t, l, x)
+	}
 	if !m.a.Gated {
 		return m.plainMLP(t, l, x)
 	}

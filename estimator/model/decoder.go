@@ -34,6 +34,12 @@ type traits struct {
 	// scaleLogits is what the logits go through before the loss, nil for nothing. It takes them over.
 	scaleLogits    func(t *step.Tape, logits step.T) step.T
 	scaleEmbedding embeddingScale
+	// feedForward is the MLP's forward where it is not (*decoder).mlp.
+	feedForward func(m *decoder, t *step.Tape, l *decoderLayer, x step.T) step.T
+	// ownTables hands a layer only the rotary tables of its own kind (OLMo 3).
+	ownTables bool
+	// unturned says that there are no rotary positions at all.
+	unturned bool
 	// addsMask adds the mask of eager attention in place.
 	addsMask bool
 	// softCap bounds the scores of eager attention by a tanh.
@@ -113,7 +119,9 @@ func (b *builder) decoder(with traits) step.Network {
 	if !with.plainNorms {
 		m.final = b.norm("norm", a.Hidden, with.normBias)
 	}
-	b.buffer("rotary_emb.inv_freq", a.rotaryWidth()/2, step.F32)
+	if !with.unturned {
+		b.buffer("rotary_emb.inv_freq", a.rotaryWidth()/2, step.F32)
+	}
 	if with.localTables {
 		b.buffer("rotary_emb_local.inv_freq", a.HeadDim/2, step.F32)
 	}
@@ -195,6 +203,9 @@ func (m *decoder) makeMasks(t *step.Tape, d step.DType) []step.T {
 
 // makeTables makes the cosines and sines of the rotary positions.
 func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
+	if m.unturned {
+		return nil
+	}
 	if m.wideTables {
 		d = step.F32
 	}
@@ -209,12 +220,18 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 
 // captured is what the keywords of the layers refer to: a mask only if a layer has it.
 func (m *decoder) captured(positions step.T, tables []step.T) []step.T {
-	all := append([]step.T{positions}, tables...)
 	full, sliding := false, false
 	for i := range m.layers {
 		slides := m.a.slides(int64(i))
 		full, sliding = full || !slides, sliding || slides
 	}
+	switch {
+	case m.ownTables && !full:
+		tables = tables[2:]
+	case m.ownTables && !sliding:
+		tables = tables[:2]
+	}
+	all := append([]step.T{positions}, tables...)
 	if full && m.full.mask != nil {
 		all = append(all, *m.full.mask)
 	}
@@ -230,7 +247,7 @@ func (m *decoder) layer(t *step.Tape, i int, x step.T) step.T {
 	if m.a.slides(int64(i)) {
 		w = m.sliding
 	}
-	w.rotary = !m.rotaryWindows || m.a.slides(int64(i))
+	w.rotary = !m.unturned && (!m.rotaryWindows || m.a.slides(int64(i)))
 	w.rotary = w.rotary && (m.a.NoRotaryEvery == 0 || (int64(i)+1)%m.a.NoRotaryEvery != 0)
 	return m.block(m, t, &m.layers[i], &w, x)
 }

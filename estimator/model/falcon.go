@@ -251,7 +251,7 @@ func (m *falcon) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 	if m.a.KVHeads == m.a.Heads && !m.own.grouped {
 		return t.Slice(qkv, width), t.Slice(qkv, width), t.Slice(qkv, width)
 	}
-	copies := m.a.KVHeads == m.a.Heads && m.a.Heads > 1 && (t.Recipe.Attention == step.AttentionEager || t.Recipe.UseCache)
+	copies := m.a.KVHeads == m.a.Heads && m.a.Heads > 1 && t.CopiesKVGradient(m.a.geometry(), m.mask != nil, t.Recipe.UseCache)
 	q, k, v = t.Slice(qkv, width), t.Pick(qkv, one, copies), t.Pick(qkv, one, copies)
 	if !m.own.grouped || m.a.KVHeads == m.a.Heads {
 		return q, k, v

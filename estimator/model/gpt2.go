@@ -144,9 +144,8 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	eager := t.Recipe.Attention == step.AttentionEager
 	cached := t.Recipe.UseCache
 	copied := t.CopiesKVGradient(m.a.geometry(), m.mask != nil, cached)
-	padded := t.PadsHeads(m.a.geometry(), m.mask != nil)
-	several := m.a.Heads > 1 // of one head there is but one order
-	k, v, q = t.Heads(k, several && copied && !eager), t.Heads(v, several && copied), t.Heads(q, several && (eager || padded))
+	written := t.WritesOut(m.a.geometry(), m.mask != nil)
+	k, v, q = t.Heads(k, copied && !written), t.Heads(v, copied), t.Heads(q, t.CopiesQueryGradient(m.a.geometry(), m.mask != nil))
 	if cached {
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())

@@ -129,7 +129,7 @@ func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) step.T {
 func (m *gptBigCode) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 	kv := t.Shape.N() * m.a.KVHeads * m.a.HeadDim
 	if m.a.KVHeads == m.a.Heads {
-		qkv = t.Heads(qkv, true)
+		qkv = t.Heads(qkv, m.a.Heads > 1)
 	}
 	q, k, v = t.SplitHeads(qkv, kv)
 	t.Drop(qkv)

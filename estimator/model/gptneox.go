@@ -133,7 +133,7 @@ func (m *gptNeoX) layer(t *step.Tape, i int, x step.T) step.T {
 
 // attention returns its output and, where they are formed, the probabilities.
 func (m *gptNeoX) attention(t *step.Tape, l *gptNeoXLayer, x step.T) (step.T, *step.T) {
-	qkv := t.Heads(l.qkv.forward(t, x), true)
+	qkv := t.Heads(l.qkv.forward(t, x), m.a.Heads > 1)
 	q, k, v := t.Split3(qkv)
 	qr, kr := m.rotate(t, q, k)
 	t.Drop(q)

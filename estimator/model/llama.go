@@ -19,7 +19,7 @@ func (c *config) decoder(a *Architecture, activation string) {
 	a.FFN = c.integer("intermediate_size", maxRows)
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
-	a.Activation = c.activation(activation, "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu")
+	a.Activation = c.activation(activation, "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "relu2")
 	a.AttentionDropout = c.probability("attention_dropout")
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 	a.Gated, a.Rotary = true, true

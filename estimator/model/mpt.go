@@ -144,10 +144,10 @@ func (m *mpt) attention(t *step.Tape, l *mptBlock, x step.T) step.T {
 		qkv = clipped
 	}
 	q, k, v := t.Split3(qkv)
-	q, v = t.Heads(q, true), t.Heads(v, true)
+	q, v = t.Heads(q, m.a.Heads > 1), t.Heads(v, m.a.Heads > 1)
 	k, v = appendKV(t, &m.cache, k, v)
 	n := t.Shape.N() * m.a.Heads * t.Shape.Tokens
-	product := t.HeadsProduct(q, k, n, step.LabelAttentionScores)
+	product := t.HeadsProduct(q, k, m.a.geometry(), n, step.LabelAttentionScores)
 	scaled := t.MulScalar(product, step.LabelAttentionScores)
 	t.Drop(product)
 	biased := t.AddAlibi(scaled, m.alibi)
@@ -157,7 +157,10 @@ func (m *mpt) attention(t *step.Tape, l *mptBlock, x step.T) step.T {
 	p := t.Probabilities(scores, v.Dtype())
 	probabilities := t.Dropout(p, m.a.AttentionDropout)
 	t.Drop(p)
-	context := t.MergeHeads(t.ValuesProduct(probabilities, v))
+	context := t.ValuesProduct(probabilities, v, m.a.geometry())
+	if m.a.Heads > 1 {
+		context = t.MergeHeads(context)
+	}
 	out := l.out.forward(t, context)
 	for _, gone := range [...]step.T{context, scores, q, k, v, qkv} {
 		t.Drop(gone)

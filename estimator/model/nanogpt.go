@@ -96,13 +96,13 @@ func (m *nanoGPT) attention(t *step.Tape, l *nanoBlock, x step.T) step.T {
 	q, k, v := t.Split3(qkv)
 	t.Drop(qkv)
 	var y, probabilities step.T
-	eager := t.Recipe.Attention == step.AttentionEager
+	eager, several := t.Recipe.Attention == step.AttentionEager, m.a.Heads > 1
 	if eager {
-		k, q, v = t.Heads(k, false), t.Heads(q, true), t.Heads(v, true)
+		k, q, v = t.Heads(k, false), t.Heads(q, several), t.Heads(v, several)
 		y, probabilities = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Fill: true}, q, k, v)
 	} else {
-		padded := t.PadsHeads(m.a.geometry(), false)
-		k, q, v = t.Heads(k, padded), t.Heads(q, padded), t.Heads(v, padded)
+		padded, written := several && t.PadsHeads(m.a.geometry(), false), several && t.WritesOut(m.a.geometry(), false)
+		k, q, v = t.Heads(k, padded), t.Heads(q, padded || written), t.Heads(v, padded || written)
 		y = t.TokensFirst(t.SDPA(q, k, v, m.a.geometry(), nil, m.a.AttentionDropout), m.a.geometry(), false)
 	}
 	out := l.out.forward(t, y)

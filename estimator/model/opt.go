@@ -214,16 +214,16 @@ func (m *opt) residual(t *step.Tape, x, y step.T) step.T {
 
 func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) step.T {
 	heads := m.a.geometry()
-	eager := t.Recipe.Attention == step.AttentionEager
+	written := t.WritesOut(heads, false)
 	projected := l.q.forward(t, x)
 	scaled := t.MulScalar(projected, step.LabelLinear)
 	t.Drop(projected)
 	q := t.Heads(scaled, t.CopiesQueryGradient(heads, false))
 	copied := t.CopiesKVGradient(heads, false, t.Recipe.UseCache)
 	// The gradient comes transposed, and is copied only where the sequences of a batch have to be joined.
-	k := l.k.keys(t, x, eager && t.Shape.Batch > 1)
+	k := l.k.keys(t, x, written && t.Shape.Batch > 1)
 	v := l.v.forward(t, x)
-	k, v = t.Heads(k, copied && !eager), t.Heads(v, copied)
+	k, v = t.Heads(k, copied && !written), t.Heads(v, copied)
 	k, v = appendKV(t, &m.cache, k, v)
 	y, probabilities := attend(t, m.a, m.mask, q, k, v)
 	if probabilities != nil {

@@ -61,8 +61,8 @@ var qwen2MoEFamily = family{keys: commonKeys,
 // projectFirst is q_proj, k_proj and v_proj, and only then their views by heads.
 func (m *decoder) projectFirst(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
 	c := m.copies(t, w)
-	q, k, v = l.q.forward(t, x), l.k.forward(t, x), l.v.forward(t, x)
-	return t.Heads(q, c.query), t.Heads(k, c.key), t.Heads(v, c.value)
+	q, k, v = l.q.forward(t, x), l.k.keys(t, x, c.key && c.inside), l.v.forward(t, x)
+	return t.Heads(q, c.query), t.Heads(k, c.key && !c.inside), t.Heads(v, c.value)
 }
 
 // olderMask is _prepare_4d_causal_attention_mask_with_cache_position, from before masking_utils.py: an additive mask

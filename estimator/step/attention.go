@@ -9,6 +9,8 @@ type Heads struct {
 	Value int64
 	// Bidirectional says that every token sees all others, so that there is no causal mask.
 	Bidirectional bool
+	// Drops says that probabilities are dropped out.
+	Drops bool
 }
 
 // value is the elements of a head of values.
@@ -46,6 +48,9 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
 func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
 	q, k, v = t.AutocastQKV(q, k, v)
+	if h.Query == 1 { // a single head lies either way
+		q.layout = tokensFirst
+	}
 	y := t.attend(q, k, v, h, mask, dropout)
 	t.Drop(q)
 	t.Drop(k)
@@ -64,20 +69,7 @@ func (t *Tape) attend(q, k, v T, h Heads, mask *T, dropout float64) T {
 	case !t.writtenOut(h, mask != nil):
 		return t.efficient(q, k, v, h, mask)
 	}
-	return t.mathAttention(q, k, v, h, dropout)
-}
-
-// usesFlash says whether torch chooses flash attention.
-func (t *Tape) usesFlash(h Heads, mask bool) bool {
-	return !mask && t.Recipe.Compute.Half() && t.Recipe.ComputeCapability >= 80 && h.Dim <= 256 && h.value() == h.Dim
-}
-
-// flashAlignment is the number of elements to a multiple of which flash attention wants heads padded.
-const flashAlignment = 8
-
-// PadsHeads says whether flash attention runs on padded copies of queries, keys and values.
-func (t *Tape) PadsHeads(h Heads, mask bool) bool {
-	return t.Recipe.Attention != AttentionEager && t.usesFlash(h, mask) && h.Dim%flashAlignment != 0
+	return t.mathAttention(q, k, v, h, mask, dropout)
 }
 
 // paddedFlash pads the heads of q, k and v, and returns a view that leaves the padding out.
@@ -118,6 +110,9 @@ func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
 func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	b, n := t.Shape.Batch, t.Shape.Tokens
 	headRounded := roundUp(h.Dim, 32)
+	if h.Dim > 192 {
+		headRounded = 256
+	}
 	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
 	y.layout = q.layout
 	lse := t.fresh(b*h.Query*n, F32, LabelAttentionStatistics)
@@ -255,13 +250,12 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	o := t.op(q, k, v).save(saved[:ns]...)
 	if o.i != none {
 		delta := b * h.Query * n * 4
-		workspace := b * h.Query * efficientWorkspace(n, h, b*h.Query, q.dtype, t.Recipe.ComputeCapability)
+		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, b*h.Query, h, q.dtype)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
-		if q.dtype.Half() {
+		if q.dtype.Half() && !t.Recipe.volta(h) {
 			o.alloc(5, delta, LabelAttentionScratch)
-		} else { // the kernel does not form the row sums of dO·O itself
-			o.alloc(3, v.numel*4, LabelAttentionScratch).alloc(4, delta, LabelAttentionScratch).
-				alloc(5, delta, LabelAttentionScratch).free(4).free(3)
+		} else {
+			o.rowSums(v, delta, h)
 		}
 		o.alloc(6, workspace, LabelAttentionScratch).free(5).free(6).send(0, 0).send(1, 1).send(2, 2)
 	}
@@ -294,25 +288,3 @@ func (t *Tape) additive(mask T, d DType) T {
 // maskAlignment is the number of elements to a multiple of which the rows of a mask are padded.
 // Source: aten/src/ATen/native/transformers/attention.cpp (mem_eff_alignment), torch 2.9.
 const maskAlignment = 8
-
-// efficientWorkspace is, for one head, what the backward of memory-efficient attention sums gradients in:
-// float32 tiles of dq with a lock each, and beyond 128 elements a head in half precision tiles of dk and dv too, for as
-// many parts of the keys as run at a time.
-// The tile shapes were read off PyTorch 2.9 for heads of 32 to 256 elements, values as wide or not, and 64 to 1,000 tokens.
-func efficientWorkspace(n int64, h Heads, heads int64, d DType, capability int) int64 {
-	const lock, ampere = 16, 80
-	dim, widest := h.Dim, h.widest()
-	tile := func(rows, cols int64) int64 { return ceilDiv(n, rows) * ceilDiv(dim, cols) * (rows*cols*4 + lock) }
-	old := capability < ampere
-	switch {
-	case widest <= 64, old && !d.Half():
-		return tile(64, 64)
-	case old && widest <= 128, !d.Half():
-		return tile(128, 64)
-	case widest <= 128:
-		return tile(128, 128)
-	}
-	const keys, enough = 64, 200 // of a part, and heads for one part each
-	parts := min(ceilDiv(n, keys), max(enough/heads, 1))
-	return tile(128, 64) + parts*keys*(roundUp(dim, 128)+roundUp(h.value(), 128))*4
-}

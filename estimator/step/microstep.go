@@ -291,6 +291,8 @@ func (t *Tape) AutocastQKV(q, k, v T) (qc, kc, vc T) {
 // written-out formula do not.
 func (t *Tape) CopiesKVGradient(h Heads, mask, cached bool) bool {
 	switch {
+	case h.KV == 1: // there is but one order
+		return false
 	case t.Recipe.Attention == AttentionEager, t.PadsHeads(h, mask):
 		return true
 	case t.usesFlash(h, mask):
@@ -302,5 +304,5 @@ func (t *Tape) CopiesKVGradient(h Heads, mask, cached bool) bool {
 // CopiesQueryGradient says the same of queries: their gradient comes from a kernel with tokens outermost, and from
 // the written-out formula with the heads outermost.
 func (t *Tape) CopiesQueryGradient(h Heads, mask bool) bool {
-	return t.Recipe.Attention == AttentionEager || t.PadsHeads(h, mask) || t.writtenOut(h, mask)
+	return h.Query > 1 && (t.WritesOut(h, mask) || t.PadsHeads(h, mask))
 }

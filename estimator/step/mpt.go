@@ -10,8 +10,8 @@ func (t *Tape) MaskedFill(x, mask T) T {
 }
 
 // HeadsProduct is torch.matmul of queries and keys, heads of sequences, with numel elements in its result.
-func (t *Tape) HeadsProduct(q, k T, numel int64, l Label) T {
-	x, y := t.batched(q), t.batched(k)
+func (t *Tape) HeadsProduct(q, k T, h Heads, numel int64, l Label) T {
+	x, y := t.matrices(q, h), t.matrices(k, h)
 	product := t.BMM(x, y, numel, l)
 	t.Drop(x)
 	t.Drop(y)
@@ -19,8 +19,8 @@ func (t *Tape) HeadsProduct(q, k T, numel int64, l Label) T {
 }
 
 // ValuesProduct is torch.matmul of probabilities and values.
-func (t *Tape) ValuesProduct(p, v T) T {
-	values := t.batched(v)
+func (t *Tape) ValuesProduct(p, v T, h Heads) T {
+	values := t.matrices(v, h)
 	product := t.BMM(p, values, v.numel, LabelAttentionOutput)
 	t.Drop(values)
 	return product

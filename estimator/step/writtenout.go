@@ -1,33 +1,43 @@
 package step
 
-// writtenOut says whether torch falls back on the written-out formula: for grouped heads, and for heads that the
-// memory-efficient kernel cannot load in whole vectors. A mask excludes both, as far as it is modelled.
-// Sources: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (minimum_gemm_alignment), torch 2.9.
+// writtenOut says whether torch falls back on the written-out formula: for grouped heads, for heads that the
+// memory-efficient kernel cannot load in whole vectors, and for bfloat16 before Ampere. With a mask, transformers has repeated
+// grouped keys and values before.
+// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (use_mem_efficient_attention, minimum_gemm_alignment), torch 2.9.
 func (t *Tape) writtenOut(h Heads, mask bool) bool {
-	const ampere, volta = 80, 70
-	if mask || t.usesFlash(h, mask) {
+	if t.compiled && mask || t.usesFlash(h, mask) {
 		return false
 	}
-	alignment := int64(1)
-	switch half := t.Recipe.Compute.Half(); {
-	case half && t.Recipe.ComputeCapability >= volta:
+	alignment, old := int64(1), t.Recipe.ComputeCapability < ampere
+	switch d := t.Recipe.Compute; {
+	case d == BF16 && old:
+		return true
+	case d.Half() && t.Recipe.ComputeCapability >= volta:
 		alignment = 8
-	case t.Recipe.ComputeCapability >= ampere:
+	case !old:
 		alignment = 4
 	}
-	return h.KV < h.Query || h.Dim%alignment != 0 || h.value()%alignment != 0
+	return h.KV < h.Query && !mask || h.Dim%alignment != 0 || h.value()%alignment != 0
 }
 
 // mathAttention is the formula written out inside scaled_dot_product_attention, in float32, with
 // the keys and values of grouped heads repeated.
 // Source: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9.
-func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, dropout float64) T {
+func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout float64) T {
+	bias := T{storage: none}
+	if mask != nil {
+		given := *mask
+		if given.dtype != Bool {
+			given = t.Cast(given, half.dtype, LabelAttentionMask)
+			defer t.Drop(given)
+		}
+		bias = t.additive(given, half.dtype)
+	}
 	q, k, v := t.Float(half, LabelCast), t.Float(halfK, LabelCast), t.Float(halfV, LabelCast)
 	n := t.Shape.Tokens
 	qs := t.MulScalar(q, LabelAttentionScores)
 	qs.layout = q.layout
-	bias := T{storage: none}
-	if !h.Bidirectional {
+	if mask == nil && !h.Bidirectional {
 		bias = t.causalBias(q.dtype)
 	}
 	kr, vr := t.interleaveKV(k, h), t.interleaveKV(v, h)
