@@ -3,6 +3,7 @@ package estimator
 import (
 	"encoding/json"
 	"os"
+	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -22,6 +23,15 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 		config["hidden_dropout"] = dropout
 		return []string{"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}
 	},
+	"granitemoehybrid": func(t *rapid.T, config map[string]any, _ float64) []string {
+		delete(config, "head_dim")
+		config["shared_intermediate_size"], config["num_local_experts"] = config["intermediate_size"], 0
+		config["position_embedding_type"] = rapid.SampledFrom([]any{"rope", "nope", nil}).Draw(t, "position_embedding_type")
+		config["layer_types"] = slices.Repeat([]string{"attention"}, int(config["num_hidden_layers"].(int64)))
+		return []string{"q_proj", "k_proj", "v_proj", "o_proj", "input_linear", "output_linear"}
+	},
+	"glm":  randomGLM,
+	"glm4": randomGLM,
 	"phi": func(t *rapid.T, config map[string]any, dropout float64) []string {
 		delete(config, "head_dim")
 		config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "partial_rotary_factor")
@@ -52,6 +62,12 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 	},
 }
 
+func randomGLM(t *rapid.T, config map[string]any, _ float64) []string {
+	config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "partial_rotary_factor")
+	config["attention_bias"] = rapid.Bool().Draw(t, "attention_bias")
+	return []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_up_proj", "down_proj"}
+}
+
 // TestRotaryDecoderPresets counts the parameters of every preset of these families.
 func TestRotaryDecoderPresets(t *testing.T) {
 	data, err := os.ReadFile("../migrations/data/models.json")
@@ -79,7 +95,7 @@ func TestRotaryDecoderPresets(t *testing.T) {
 		}
 		checked[p.Family]++
 	}
-	want := map[string]int{"gpt_neox": 11, "phi": 2, "phi3": 5, "starcoder2": 3}
+	want := map[string]int{"granitemoehybrid": 1, "gpt_neox": 11, "phi": 2, "phi3": 5, "starcoder2": 3}
 	if diff := cmp.Diff(want, checked); diff != "" {
 		t.Errorf("presets by family (-want +got):\n%s", diff)
 	}

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"maps"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // olmoDefaults hold for OLMo and OLMo 2.
 // Source: transformers/models/olmo/configuration_olmo.py, models/olmo2/configuration_olmo2.py, 4.57.
@@ -30,6 +34,29 @@ var olmo2Family = family{keys: commonKeys, build: buildOlmo2, preset: llamaPrese
 		a.QKNorm = true
 	}}
 
+// OLMo 3: OLMo 2 with windows in three layers of four, which have rotary tables of their own.
+// Source: transformers/models/olmo3/modeling_olmo3.py, configuration_olmo3.py, 4.57.
+var olmo3Family = family{keys: commonKeys,
+	defaults: func() map[string]any {
+		d := maps.Clone(olmoDefaults)
+		d["sliding_window"] = 4096.0
+		return d
+	}(),
+	read: func(c *config, a *Architecture) {
+		c.biased(a)
+		a.QKNorm, a.SlidingWindow = true, c.integer("sliding_window", maxRows)
+		c.layerTypes(a, everyNth(4))
+	},
+	preset: func(p *Preset, a *Architecture) {
+		llamaPreset(p, a)
+		a.Sliding = []bool{true, true, true, false}
+	},
+	build: func(b *builder) step.Network {
+		with := likeOlmo2()
+		with.localTables, with.ownTables = true, true
+		return b.decoder(with)
+	}}
+
 func buildOlmo(b *builder) step.Network {
 	with, width := likeLlama(), b.a.Hidden
 	with.declare = func(b *builder, l *decoderLayer) {
@@ -43,11 +70,13 @@ func buildOlmo(b *builder) step.Network {
 	return b.decoder(with)
 }
 
-func buildOlmo2(b *builder) step.Network {
+func buildOlmo2(b *builder) step.Network { return b.decoder(likeOlmo2()) }
+
+func likeOlmo2() traits {
 	with := likeLlama()
 	with.declare, with.block, with.project = declareOlmo2, (*decoder).postNorm, (*decoder).projectAll
 	with.normalize, with.rotate, with.wideTables = norm.wide, rotateAndCast, true
-	return b.decoder(with)
+	return with
 }
 
 // declareOlmo2 lists the modules of Olmo2DecoderLayer.

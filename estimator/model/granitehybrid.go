@@ -1,0 +1,94 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// Granite 4 of layers with attention alone: Granite with one matrix for gate and up, and no cache unless one is given. The
+// layers with a state space, and the experts, are not described.
+// Source: transformers/models/granitemoehybrid/modeling_granitemoehybrid.py, configuration_granitemoehybrid.py, 4.57.
+var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
+	defaults: map[string]any{
+		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
+		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
+		"tie_word_embeddings": false, "attention_bias": false, "attention_dropout": 0.0, "num_local_experts": 8.0,
+		"shared_intermediate_size": 1024.0},
+	read: func(c *config, a *Architecture) {
+		c.biased(a)
+		a.HeadDim = 0 // head_dim is not read
+		if a.Heads > 0 {
+			a.HeadDim = a.Hidden / a.Heads
+		}
+		a.FFN, a.UseCache = c.integer("shared_intermediate_size", maxRows), false
+		c.attentionOnly(a)
+		position, _ := c.value("position_embedding_type")
+		a.Rotary = position == "rope"
+	},
+	preset: func(p *Preset, a *Architecture) {
+		llamaPreset(p, a)
+		a.UseCache, a.Rotary = false, p.Position == "rope"
+	}}
+
+// attentionOnly refuses experts and layers that are not attention. Without layer_types all are state spaces.
+func (c *config) attentionOnly(a *Architecture) {
+	if experts, _ := c.value("num_local_experts"); experts != 0.0 {
+		c.errs.Add(c.pointer+"/num_local_experts", "unsupported", "experts of %s are not modelled yet; modelled is num_local_experts 0", a.Family)
+	}
+	kinds, _ := c.value("layer_types")
+	list, ok := kinds.([]any)
+	if !ok || int64(len(list)) != a.Layers {
+		c.errs.Add(c.pointer+"/layer_types", "unsupported", "layer_types is %s; modelled are %d layers of type %q", describe(kinds), a.Layers, "attention")
+		return
+	}
+	for _, kind := range list {
+		if kind != "attention" {
+			c.errs.Add(c.pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %q is", describe(kind), "attention")
+			return
+		}
+	}
+}
+
+func buildGraniteHybrid(b *builder) step.Network {
+	with := likeLlama()
+	with.declare, with.project, with.makeMask = declareGraniteHybrid, (*decoder).projectFirst, graniteHybridMask
+	with.feedForward = (*decoder).chunkedMLP
+	with.scaleEmbedding, with.scaleBranches, with.unturned = scaledByModel, true, !b.a.Rotary
+	with.scaleLogits = func(t *step.Tape, logits step.T) step.T {
+		scaled := t.ScaleLogits(logits)
+		wide := t.FloatLogits(scaled)
+		t.Drop(scaled)
+		return wide
+	}
+	return b.decoder(with)
+}
+
+// declareGraniteHybrid lists the modules of GraniteMoeHybridDecoderLayer, which makes its attention last.
+func declareGraniteHybrid(b *builder, l *decoderLayer) {
+	a, d := b.a, b.a.Hidden
+	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
+	l.gateUp, l.down = b.linear("shared_mlp.input_linear", d, 2*a.FFN, false), b.linear("shared_mlp.output_linear", a.FFN, d, false)
+	b.attention(l)
+}
+
+// graniteHybridMask is _update_causal_mask and, after it, the look at the mask for state spaces.
+func graniteHybridMask(t *step.Tape, _ int64, d step.DType) *step.T {
+	mask := triangularMask(t, d)
+	t.Drop(t.Input(1, step.Bool))
+	ones := t.Input(t.Shape.N(), step.Bool)
+	t.Drop(t.Input(1, step.Bool))
+	t.Drop(ones)
+	return mask
+}
+
+// chunkedMLP is output_linear(act(gate)·up) on the halves of one projection, which stay to the end.
+func (m *decoder) chunkedMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
+	both := l.gateUp.forward(t, x)
+	gate, up := t.SplitHalves(both)
+	t.Drop(both)
+	act := activation(t, m.a.Activation, gate)
+	product := t.Mul(act, up, false, step.LabelActivation)
+	t.Drop(act)
+	down := l.down.forward(t, product)
+	for _, local := range [...]step.T{product, gate, up} {
+		t.Drop(local)
+	}
+	return down
+}
