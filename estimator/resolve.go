@@ -133,8 +133,11 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	default:
 		errs.Add("/training/attention", "unknown_value", "attention is %.40q; sdpa, flash or eager are accepted", t.Attention)
 	}
-	if r.arch.EagerOnly {
+	switch {
+	case r.arch.EagerOnly:
 		rc.Attention = step.AttentionEager
+	case r.arch.SDPAOnly:
+		rc.Attention = step.AttentionSDPA
 	}
 	if t.Attention == "flash" && r.arch.EagerOnly {
 		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s; use eager", r.arch.Family)
@@ -216,24 +219,25 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 	}
 }
 
-// context fills in the sequence length and holds it against learned positions.
+// context fills in the lengths of the sequences and holds them against learned positions.
 func (r *resolved) context(t *Training, errs *invalid.List) {
 	a := &r.arch
-	if a.FixedTokens > 0 {
+	given := t.SequenceLength
+	if given == 0 {
+		given = a.MaxPositions
+	}
+	r.shape.Tokens = given
+	if a.FixedTokens > 0 { // the inputs decide it, and what is given is the length of the decoder's sequences
 		r.shape.Tokens = a.FixedTokens
 	}
-	if a.MaxPositions == 0 {
-		return
+	if a.TargetTokens() {
+		if r.shape.Target = t.TargetSequenceLength; r.shape.Target == 0 {
+			r.shape.Target = given
+		}
+		given = r.shape.Target
 	}
-	if r.shape.Tokens == 0 {
-		r.shape.Tokens = a.MaxPositions
-	}
-	r.shape.Target = t.TargetSequenceLength
-	if a.TargetTokens() && r.shape.Target == 0 {
-		r.shape.Target = r.shape.Tokens
-	}
-	if a.LearnedPositions && r.shape.Tokens > a.MaxPositions {
-		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d and the model has %d learned positions", r.shape.Tokens, a.MaxPositions)
+	if a.LearnedPositions && a.MaxPositions > 0 && given > a.MaxPositions {
+		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d and the model has %d learned positions", given, a.MaxPositions)
 	}
 }
 

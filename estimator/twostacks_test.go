@@ -13,6 +13,18 @@ import (
 // twoStacks draw what the configurations of models with two stacks, or with pictures for inputs, say besides model_type
 // and vocab_size.
 var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any{
+	"clip": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
+		tower := func(name string, heads int64) map[string]any {
+			return map[string]any{"num_hidden_layers": rapid.Int64Range(1, 5).Draw(t, name+" layers"), "num_attention_heads": heads, "hidden_size": heads * dim,
+				"intermediate_size": rapid.Int64Range(8, 900).Draw(t, name+" ffn"), "attention_dropout": dropout,
+				"hidden_act": rapid.SampledFrom([]string{"quick_gelu", "gelu"}).Draw(t, name+" act")}
+		}
+		text, vision := tower("text", heads), tower("vision", 2*heads)
+		text["vocab_size"], text["max_position_embeddings"], text["eos_token_id"] = config["vocab_size"], 200, rapid.Int64Range(1, 3).Draw(t, "end")
+		vision["image_size"], vision["patch_size"] = rapid.Int64Range(16, 200).Draw(t, "image"), rapid.Int64Range(6, 16).Draw(t, "patch")
+		job.Training.SequenceLength = min(job.Training.SequenceLength, 200)
+		return map[string]any{"model_type": "clip", "text_config": text, "vision_config": vision, "projection_dim": rapid.Int64Range(1, 300).Draw(t, "projection")}
+	},
 	"t5": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
 		job.Training.TargetSequenceLength = rapid.Int64Range(0, 700).Draw(t, "target")
 		if c := job.Training.GradientCheckpointing; c != nil {
@@ -22,6 +34,20 @@ var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, lay
 		config["d_model"], config["d_kv"], config["num_heads"] = rapid.Int64Range(3, 500).Draw(t, "d_model"), dim, heads
 		config["d_ff"], config["dropout_rate"] = rapid.Int64Range(8, 900).Draw(t, "ffn"), dropout
 		config["feed_forward_proj"] = rapid.SampledFrom([]string{"relu", "gated-gelu", "gated-silu"}).Draw(t, "feed_forward_proj")
+		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"), rapid.Bool().Draw(t, "use_cache")
+		return config
+	},
+	"whisper": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
+		job.Training.TargetSequenceLength = rapid.Int64Range(0, 300).Draw(t, "target")
+		job.Training.SequenceLength = min(job.Training.SequenceLength, 448)
+		if c := job.Training.GradientCheckpointing; c != nil {
+			c.Offload = false
+		}
+		config["encoder_layers"], config["decoder_layers"] = layers, rapid.Int64Range(1, 5).Draw(t, "decoder layers")
+		config["d_model"], config["encoder_attention_heads"], config["decoder_attention_heads"] = 2*heads*dim, heads, 2*heads
+		config["encoder_ffn_dim"], config["decoder_ffn_dim"] = rapid.Int64Range(8, 900).Draw(t, "ffn"), rapid.Int64Range(8, 900).Draw(t, "decoder ffn")
+		config["num_mel_bins"], config["max_source_positions"] = rapid.Int64Range(1, 128).Draw(t, "bins"), rapid.Int64Range(1, 400).Draw(t, "frames")
+		config["dropout"], config["attention_dropout"], config["activation_dropout"] = dropout, dropout, dropout
 		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"), rapid.Bool().Draw(t, "use_cache")
 		return config
 	},
@@ -48,6 +74,51 @@ func TestPictureTokens(t *testing.T) {
 	job.Model.HFConfig = []byte(`{"model_type": "vit", "patch_size": 448}`)
 	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/model/hf_config/patch_size") {
 		t.Errorf("not one patch fits, got %v", err)
+	}
+}
+
+// TestWindowsOfSound counts the tokens of the labels, which sequence_length means for Whisper, and not those of the sound.
+func TestWindowsOfSound(t *testing.T) {
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "whisper"}`)}, Training: Training{MicroBatch: 4, Precision: PrecisionFP32}}
+	whole := mustEstimate(t, Input{Job: job})
+	job.Training.SequenceLength = 448
+	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != whole.Peak.DeviceBytes {
+		t.Errorf("labels default to the decoder's positions: %+v and %+v", given.Peak, whole.Peak)
+	}
+	job.Training.SequenceLength = 384
+	short := mustEstimate(t, Input{Job: job})
+	if less := component(whole, "logits_and_loss").Bytes - component(short, "logits_and_loss").Bytes; less != 4*64*51865*4*3 {
+		t.Errorf("64 tokens fewer take %d bytes less of logits", less)
+	}
+	job.Training.TargetSequenceLength = 448
+	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != whole.Peak.DeviceBytes {
+		t.Errorf("target_sequence_length says the same and wins: %+v and %+v", given.Peak, whole.Peak)
+	}
+	job.Training.TargetSequenceLength = 449
+	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/training/sequence_length") {
+		t.Errorf("the decoder has 448 positions, got %v", err)
+	}
+}
+
+// TestTowers reads CLIP's two configurations, and how older files have them.
+func TestTowers(t *testing.T) {
+	plain := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "clip"}`)}, Training: Training{MicroBatch: 8}}})
+	older := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "clip", "text_config": {"num_hidden_layers": 3}, "text_config_dict": {"vocab_size": 49408}, "vision_config_dict": null}`)},
+		Training: Training{MicroBatch: 8, Attention: "eager", SequenceLength: 77}}})
+	if plain.Peak.DeviceBytes != older.Peak.DeviceBytes {
+		t.Errorf("an older text_config_dict wins, and neither tower is told of eager attention: %+v and %+v", plain.Peak, older.Peak)
+	}
+	for config, pointer := range map[string]string{
+		`{"model_type": "clip", "text_config": 3}`:                               "/model/hf_config/text_config",
+		`{"model_type": "clip", "vision_config": {"patch_size": 0}}`:             "/model/hf_config/vision_config/patch_size",
+		`{"model_type": "clip", "text_config": {"num_attention_heads": 7}}`:      "/model/hf_config/text_config/num_attention_heads",
+		`{"model_type": "clip", "vision_config": {"attention_dropout": 0.5}}`:    "/model/hf_config/vision_config/attention_dropout",
+		`{"model_type": "clip", "text_config": {"max_position_embeddings": 20}}`: "/training/sequence_length",
+	} {
+		_, err := Estimate(Input{Job: Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 1, SequenceLength: 77}}})
+		if pointer != "" && (err == nil || !strings.Contains(err.Error(), pointer)) {
+			t.Errorf("%s: want an error at %s, got %v", config, pointer, err)
+		}
 	}
 }
 

@@ -41,6 +41,7 @@ var hardware = map[string]estimator.GPU{
 	"a100-sxm4-80gb": {ComputeCapability: 80, Multiprocessors: 108},
 	"h100-sxm5":      {ComputeCapability: 90, Multiprocessors: 132},
 	"rtx-4070":       {ComputeCapability: 89, Multiprocessors: 46},
+	"t4":             {ComputeCapability: 75, Multiprocessors: 40},
 }
 
 // Read reads the cases of all files, one a line.

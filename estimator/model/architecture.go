@@ -62,6 +62,8 @@ type Architecture struct {
 	EagerOnly bool
 	// NoFlash says that transformers refuses FlashAttention for the family as it is configured.
 	NoFlash bool
+	// SDPAOnly says that it has none but torch's own choice.
+	SDPAOnly bool
 	// NeverCheckpoints says that transformers accepts gradient checkpointing for the family and does nothing.
 	NeverCheckpoints bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
@@ -80,7 +82,7 @@ type Architecture struct {
 
 // geometry is the attention's.
 func (a *Architecture) geometry() step.Heads {
-	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder(), Drops: a.AttentionDropout > 0}
+	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder() || a.FixedTokens > 0, Drops: a.AttentionDropout > 0}
 }
 
 // NanoGPT says whether the model is karpathy/nanoGPT's own and so trained by its train.py.

@@ -66,7 +66,7 @@ func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
 }
 
 // kinds are those of the catalog that are modelled.
-var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder": true, "vision-encoder": true}
+var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder": true, "vision-encoder": true, "dual-encoder": true}
 
 // FromPreset is the architecture of a catalog entry.
 func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {

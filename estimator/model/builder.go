@@ -124,6 +124,23 @@ func (b *builder) conv1D(name string, in, out int64) linear {
 	return m
 }
 
+// convolution is the kernel of nn.Conv1d or nn.Conv2d over height × width inputs of every channel.
+func (b *builder) convolution(name string, in, out, height, width int64, bias bool) convolution {
+	m := convolution{w: b.parameter(name, out, in*height*width), b: step.NoWeight}
+	p := &b.p.List[m.w.Index]
+	p.Rows, p.Cols, p.Matrices = height, width, out*in
+	if height == 1 {
+		p.Rows, p.Matrices = in, out
+	}
+	if bias {
+		m.b = b.parameter(name, out, 1)
+	}
+	return m
+}
+
+// convolution is a kernel with a row for every output channel.
+type convolution struct{ w, b step.Weight }
+
 // norm is a norm's gain over width elements, and its bias.
 func (b *builder) norm(name string, width int64, bias bool) norm {
 	var m norm

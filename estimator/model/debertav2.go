@@ -93,8 +93,9 @@ func (m *debertaV2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		besides.Captured = []step.T{m.distances, m.relatives}
 	}
 	hidden := []step.T{x} // the encoder returns the outputs of all layers, which DebertaV2Model drops
+	unit := int(m.a.UnitLayers())
 	for i := range m.layers {
-		x = t.Layer(int32(i), t.Hold(x), func(t *step.Tape, x step.T) step.T { return m.layer(t, i, x) }, besides)
+		x = t.Layer(int32(i/unit), t.Hold(x), func(t *step.Tape, x step.T) step.T { return m.layer(t, i, x) }, besides)
 		hidden = append(hidden, x)
 	}
 	t.EndLayers()

@@ -45,22 +45,25 @@ func encoderMask(t *step.Tape) *step.T {
 // runEncoder takes over x and runs n layers on it. A layer may return the attention's probabilities, too; the loop's variable
 // for a layer's outputs holds them until the next layer has run.
 func runEncoder(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) step.T {
+	x, held := runEncoderHolding(t, a, n, x, besides, layer)
+	t.Drop(held)
+	return x
+}
+
+// runEncoderHolding is runEncoder inside a function that goes on: it also returns what the loop's variable still holds.
+func runEncoderHolding(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) (y, held step.T) {
 	unit := int(a.UnitLayers())
-	var held step.T
-	holds := false
+	held = step.NoTensor
 	for i := range n {
 		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, besides)
 		probabilities, ok := t.Second()
-		if holds {
-			t.Drop(held)
-		}
-		held, holds = probabilities, ok
-	}
-	if holds {
 		t.Drop(held)
+		if held = step.NoTensor; ok {
+			held = probabilities
+		}
 	}
 	t.EndLayers()
-	return x
+	return x, held
 }
 
 // classificationLoss is the loss that PretrainedConfig.problem_type is set to: cross-entropy, or a squared error for

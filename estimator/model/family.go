@@ -42,6 +42,7 @@ var families = map[string]*family{
 	"arcee":            &arceeFamily,
 	"bert":             &bertFamily,
 	"bloom":            &bloomFamily,
+	"clip":             &clipFamily,
 	"cohere":           &cohereFamily,
 	"cohere2":          &cohere2Family,
 	"deberta-v2":       &debertaV2Family,
@@ -67,6 +68,7 @@ var families = map[string]*family{
 	"mistral":          &mistralFamily,
 	"mixtral":          &mixtralFamily,
 	"modernbert":       &modernBERTFamily,
+	"mt5":              &mt5Family,
 	"mpt":              &mptFamily,
 	"olmo":             &olmoFamily,
 	"olmo2":            &olmo2Family,
@@ -84,6 +86,7 @@ var families = map[string]*family{
 	"stablelm":         &stableLMFamily,
 	"starcoder2":       &starCoder2Family,
 	"t5":               &t5Family,
+	"whisper":          &whisperFamily,
 	"vit":              &vitFamily,
 }
 

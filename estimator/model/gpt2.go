@@ -195,6 +195,8 @@ func activation(t *step.Tape, name string, x step.T) step.T {
 		return t.SquaredReLU(x)
 	case "silu":
 		return t.SiLU(x)
+	case "quick_gelu":
+		return t.QuickGELU(x)
 	}
 	return t.GELU(x)
 }

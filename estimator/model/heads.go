@@ -20,7 +20,7 @@ const (
 
 // headClasses are the classes of each kind of head; families have some of them.
 var headClasses = map[string][]string{
-	"language-model": {classCausalLM, classLMHead, "ForConditionalGeneration"},
+	"language-model": {classCausalLM, classLMHead, classConditional},
 	"masked-lm":      {classMaskedLM},
 	"classification": {classClassification, "ForImageClassification"},
 	"none":           {classBase},

@@ -32,10 +32,16 @@ type Preset struct {
 	// Of models with two stacks.
 	DecoderLayers            int64 `json:"decoder_layers"`
 	RelativeAttentionBuckets int64 `json:"relative_attention_num_buckets"`
+	// Of models that hear sound: positions of the encoder, and rows of the spectrogram.
+	MaxSourcePositions int64 `json:"max_source_positions"`
+	MelBins            int64 `json:"num_mel_bins"`
 	// Of models that see pictures.
 	ImageSize int64 `json:"image_size"`
 	PatchSize int64 `json:"patch_size"`
 	Labels    int64 `json:"num_labels"`
+	// Of models that compare pictures with texts: the tower of the texts, and the width in which both are compared.
+	Text            PresetText `json:"text"`
+	ProjectionWidth int64      `json:"projection_dim"`
 
 	Dropout struct {
 		Attention float64 `json:"attention"`
@@ -49,6 +55,15 @@ type Preset struct {
 	WordEmbeddingWidth int64    `json:"word_embed_proj_dim"`
 	ParametersTotal    int64    `json:"params_total"`
 	Aliases            []string `json:"aliases"`
+}
+
+// PresetText is the tower of a preset that reads texts; all zero without.
+type PresetText struct {
+	Layers       int64 `json:"layers"`
+	Hidden       int64 `json:"hidden"`
+	Heads        int64 `json:"heads"`
+	FFN          int64 `json:"ffn"`
+	MaxPositions int64 `json:"max_positions"`
 }
 
 // PresetBias says which matrices of a preset carry a bias.

@@ -6,27 +6,46 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// classConditional is the class of an encoder with a decoder.
+const classConditional = "ForConditionalGeneration"
+
 var t5Family = family{
-	classes: []string{"T5ForConditionalGeneration"},
+	classes: []string{classConditional},
 	keys:    fieldNames{heads: "num_heads", hidden: "d_model", kv: "num_heads", dim: "d_kv"},
 	defaults: map[string]any{
 		"vocab_size": 32128.0, "d_model": 512.0, "d_kv": 64.0, "d_ff": 2048.0, "num_layers": 6.0, "num_heads": 8.0,
 		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "relu", "use_cache": true, "tie_word_embeddings": true,
 		"n_positions": 512.0}, // no limit: the length that the published models were trained with
-	read: (*config).t5,
-	preset: func(p *Preset, a *Architecture) {
-		a.EagerOnly, a.FreeHeadDim, a.Irregular = true, true, true
-		a.Decoder = p.DecoderLayers
-		a.Layers += p.DecoderLayers
-		a.AttentionDropout, a.EmbeddingDropout = a.ResidualDropout, a.ResidualDropout
-		own := t5Options{buckets: p.RelativeAttentionBuckets}
-		a.Activation = p.MLP
-		if p.MLP == "geglu" {
-			a.Activation, own.gated = "gelu_new", true
-		}
-		a.own = own
-	},
-	build: buildT5,
+	read:   (*config).t5,
+	preset: t5Preset,
+	build:  buildT5,
+}
+
+// mT5 is T5 with other defaults (modeling_mt5.py is a copy of modeling_t5.py).
+var mt5Family = family{
+	classes: t5Family.classes,
+	keys:    t5Family.keys,
+	defaults: map[string]any{
+		"vocab_size": 250112.0, "d_model": 512.0, "d_kv": 64.0, "d_ff": 1024.0, "num_layers": 8.0, "num_heads": 6.0,
+		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "gated-gelu", "use_cache": true, "tie_word_embeddings": false,
+		"n_positions": 512.0},
+	read:   (*config).t5,
+	preset: t5Preset,
+	build:  buildT5,
+}
+
+// t5Preset completes a catalog entry.
+func t5Preset(p *Preset, a *Architecture) {
+	a.EagerOnly, a.FreeHeadDim, a.Irregular = true, true, true
+	a.Decoder = p.DecoderLayers
+	a.Layers += p.DecoderLayers
+	a.AttentionDropout, a.EmbeddingDropout = a.ResidualDropout, a.ResidualDropout
+	own := t5Options{buckets: p.RelativeAttentionBuckets}
+	a.Activation = p.MLP
+	if p.MLP == "geglu" {
+		a.Activation, own.gated = "gelu_new", true
+	}
+	a.own = own
 }
 
 // t5Options is what only T5 has.

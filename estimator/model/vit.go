@@ -70,7 +70,7 @@ func (c *config) vit(a *Architecture) {
 type vit struct {
 	a              *Architecture
 	own            patches
-	projection     linear
+	projection     convolution
 	class, places  step.Weight
 	layers         []vitLayer
 	final          norm
@@ -86,8 +86,7 @@ type vitLayer struct {
 func buildViT(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	m := &vit{a: a, own: a.own.(patches), layers: make([]vitLayer, b.recorded), classification: a.Labels > 0}
-	m.projection.w = b.parameter("patch_embeddings.projection.weight", d, m.own.channels*m.own.patch*m.own.patch)
-	m.projection.b = b.parameter("patch_embeddings.projection.bias", d, 1)
+	m.projection = b.convolution("patch_embeddings.projection", m.own.channels, d, m.own.patch, m.own.patch, true)
 	m.class = b.parameter("cls_token", 1, d)
 	m.places = b.parameter("position_embeddings", m.own.tokens(), d)
 	b.ahead(m.class, m.projection.w)
@@ -143,7 +142,7 @@ func (m *vit) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 // embeddings is ViTEmbeddings: patches, the class token before them, and positions.
 func (m *vit) embeddings(t *step.Tape, pixels step.T) step.T {
-	cut := t.Convolution(pixels, m.projection.w, m.projection.b, m.own.count())
+	cut := t.Convolution(pixels, m.projection.w, m.projection.b, m.own.count(), true)
 	all := t.Concat(t.Repeated(m.class), cut, step.LabelEmbedding)
 	t.Drop(cut)
 	placed := t.Add(all, t.Parameter(m.places), step.LabelPositions)

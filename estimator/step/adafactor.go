@@ -10,13 +10,14 @@ func (u *updater) adafactorHF(ps []*Parameter) {
 	}
 	for i, p := range ps {
 		n := 4 * p.Numel
+		rows, cols, _ := p.factors()
 		u.del(&grad)
 		if p.Dtype.Half() {
 			grad = u.heap.Alloc(n)
 		}
 		if p.matrix() {
-			u.keep(4 * p.Rows)
-			u.keep(4 * p.Cols)
+			u.keep(4 * rows)
+			u.keep(4 * cols)
 		} else {
 			u.keep(n)
 		}
@@ -55,15 +56,16 @@ func (u *updater) adafactorHF(ps []*Parameter) {
 
 // approximateSquare is the square of the gradient as its means over rows and columns give it.
 func (u *updater) approximateSquare(p *Parameter) int32 {
-	u.heap.Free(u.reduce(4*p.Rows, overCols, p.Rows, p.Cols))
-	u.heap.Free(u.reduce(4*p.Cols, overRows, p.Rows, p.Cols))
-	mean := u.reduce(4, overAll, p.Rows, 1)
-	rows := u.heap.Alloc(4 * p.Rows)
+	rows, cols, matrices := p.factors()
+	u.heap.Free(u.reduce(4*rows, overCols, rows, p.Cols))
+	u.heap.Free(u.reduce(4*cols, overRows, p.Rows, cols))
+	mean := u.reduce(4*matrices, overAll, p.Rows, 1)
+	ofRows := u.heap.Alloc(4 * rows)
 	u.heap.Free(mean)
-	cols := u.heap.Alloc(4 * p.Cols)
+	ofCols := u.heap.Alloc(4 * cols)
 	product := u.heap.Alloc(4 * p.Numel)
-	u.heap.Free(rows)
-	u.heap.Free(cols)
+	u.heap.Free(ofRows)
+	u.heap.Free(ofCols)
 	return product
 }
 
@@ -71,9 +73,9 @@ func (u *updater) approximateSquare(p *Parameter) int32 {
 // Source: torch/optim/_adafactor.py (_single_tensor_adafactor), torch 2.9.
 func (u *updater) adafactorTorch(ps []*Parameter) {
 	for _, p := range ps {
-		if p.matrix() {
-			u.keep(p.Rows * p.Dtype.Size())
-			u.keep(p.Cols * p.Dtype.Size())
+		if rows, cols, _ := p.factors(); p.matrix() {
+			u.keep(rows * p.Dtype.Size())
+			u.keep(cols * p.Dtype.Size())
 		} else {
 			u.keep(p.bytes())
 		}
@@ -83,11 +85,11 @@ func (u *updater) adafactorTorch(ps []*Parameter) {
 		size := p.Dtype.Size()
 		u.heap.Free(u.reduce(size, overAll, p.Numel, 1))
 		var estimate int32
-		if p.matrix() {
-			u.reassign(&rowMean, u.reduce(size*p.Rows, overCols, p.Rows, p.Cols))
-			u.reassign(&colMean, u.reduce(size*p.Cols, overRows, p.Rows, p.Cols))
+		if rows, cols, matrices := p.factors(); p.matrix() {
+			u.reassign(&rowMean, u.reduce(size*rows, overCols, rows, p.Cols))
+			u.reassign(&colMean, u.reduce(size*cols, overRows, p.Rows, cols))
 			estimate = u.heap.Alloc(p.bytes())
-			u.heap.Free(u.reduce(size, overAll, p.Rows, 1))
+			u.heap.Free(u.reduce(size*matrices, overAll, p.Rows, 1))
 		} else {
 			u.reassign(&squared, u.heap.Alloc(p.bytes()))
 			estimate = u.heap.Alloc(p.bytes())

@@ -11,6 +11,8 @@ type Heads struct {
 	Bidirectional bool
 	// Drops says that probabilities are dropped out.
 	Drops bool
+	// Queries and Keys are how many tokens ask and are asked; 0 means all of the sequence.
+	Queries, Keys int64
 }
 
 // value is the elements of a head of values.
@@ -108,7 +110,8 @@ func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
 // accumulator for dq, a row sum, and dk, dv for every query head where heads are grouped.
 // Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (mha_fwd, mha_bwd), torch 2.9.
 func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
-	b, n := t.Shape.Batch, t.Shape.Tokens
+	b := t.Shape.Batch
+	n, _ := t.lengths(h)
 	headRounded := roundUp(h.Dim, 32)
 	if h.Dim > 192 {
 		headRounded = 256
@@ -180,8 +183,9 @@ func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
 	case h.Dim <= 128:
 		blockN = 128
 	}
-	blocksN := ceilDiv(t.Shape.Tokens, blockN)
-	work := float64(t.Shape.Batch * h.Query * ceilDiv(t.Shape.Tokens, 64))
+	queries, keys := t.lengths(h)
+	blocksN := ceilDiv(keys, blockN)
+	work := float64(t.Shape.Batch * h.Query * ceilDiv(queries, 64))
 	sms := t.Recipe.Multiprocessors * 2
 	if work >= 0.8*float64(sms) {
 		return 1
@@ -214,7 +218,9 @@ func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
 // Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu,
 // mem_eff_attention/kernel_backward.h (workspaceSize), torch 2.9.
 func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
-	b, n := t.Shape.Batch, t.Shape.Tokens
+	b := t.Shape.Batch
+	n, keys := t.lengths(h)
+	out := q.numel / h.Dim * h.value()
 	var bias T
 	saved := [8]T{q, k, v}
 	ns := 3
@@ -229,33 +235,33 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 			defer t.Drop(given)
 		}
 		bias = t.additive(given, q.dtype)
-		if n%maskAlignment != 0 { // the kernel wants rows of a multiple of eight elements; others are padded and cut
-			padded := t.fresh(mask.numel/n*roundUp(n, maskAlignment), q.dtype, LabelAttentionMask)
+		if keys%maskAlignment != 0 { // the kernel wants rows of a multiple of eight elements; others are padded and cut
+			padded := t.fresh(mask.numel/keys*roundUp(keys, maskAlignment), q.dtype, LabelAttentionMask)
 			t.Drop(bias)
 			bias = padded
 		}
 		saved[ns] = bias
 		ns++
 	}
-	y := t.fresh(v.numel, q.dtype, LabelAttentionOutput)
+	y := t.fresh(out, q.dtype, LabelAttentionOutput)
 	lse := T{storage: none, dtype: F32}
 	if t.grads(q, k, v) { // only for backward
 		lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
 	}
 	if q.dtype.Half() && h.widest() > maxRegisterHead { // the kernel sums the output in memory
-		t.Drop(t.fresh(v.numel, F32, LabelAttentionScratch))
+		t.Drop(t.fresh(out, F32, LabelAttentionScratch))
 	}
 	saved[ns], saved[ns+1] = y, lse
 	ns += 2
 	o := t.op(q, k, v).save(saved[:ns]...)
 	if o.i != none {
 		delta := b * h.Query * n * 4
-		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, b*h.Query, h, q.dtype)
+		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, keys, b*h.Query, h, q.dtype)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
 		if q.dtype.Half() && !t.Recipe.volta(h) {
 			o.alloc(5, delta, LabelAttentionScratch)
 		} else {
-			o.rowSums(v, delta, h)
+			o.rowSums(y, delta, h)
 		}
 		o.alloc(6, workspace, LabelAttentionScratch).free(5).free(6).send(0, 0).send(1, 1).send(2, 2)
 	}

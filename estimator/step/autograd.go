@@ -237,6 +237,7 @@ func (t *Tape) run(i int32) {
 		n.grad[k] = none
 	}
 	t.releaseSaved(n)
+	t.uncapture(i)
 	t.part = oldPart
 	for k := 0; k < ns; k++ {
 		if sends[k].late {

@@ -12,6 +12,10 @@ type checkpointed struct {
 	saves   int32
 	rebuilt bool
 	second  T // what AlsoReturns was told, for its size alone
+	// captured is what the closure of a layer that is not run reentrantly keeps until node keeper, the last one that
+	// waits for saved tensors, has run.
+	captured []T
+	keeper   int32
 	// For layers of several tensors instead of forward and input:
 	block           Block
 	inputs, outputs []T
@@ -56,6 +60,9 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 			}
 		}
 		y = t.nonReentrant(x, forward)
+		if !t.Recipe.Compile {
+			t.capture(besides.Captured)
+		}
 	}
 	t.Drop(x)
 	return y
@@ -177,6 +184,37 @@ func (t *Tape) nonReentrant(x T, forward Layer) T {
 	return y
 }
 
+// capture gives the layer that has just run what its closure refers to.
+func (t *Tape) capture(captured []T) {
+	l := &t.layers[len(t.layers)-1]
+	for i := l.first; i < l.last && len(captured) > 0; i++ {
+		if t.nodes[i].nSaved == 0 {
+			continue
+		}
+		l.keeper = i
+		for _, x := range captured {
+			l.captured = append(l.captured, t.Hold(x))
+		}
+		return
+	}
+}
+
+// uncapture lets go of what the closure of node i's layer refers to, where i is the last node that needs it.
+func (t *Tape) uncapture(i int32) {
+	n := &t.nodes[i]
+	if n.layer == none || n.layer >= int32(len(t.layers)) {
+		return
+	}
+	l := &t.layers[n.layer]
+	if len(l.captured) == 0 || l.keeper != i {
+		return
+	}
+	for _, x := range l.captured {
+		t.Drop(x)
+	}
+	l.captured = nil
+}
+
 // rebuild runs layer l once more and hands what its operations save to the nodes that wait for it.
 // It stops as soon as the last of them has been made (early stop).
 // Source: torch/utils/checkpoint.py (_checkpoint_without_reentrant_generator), torch 2.9.
@@ -187,6 +225,9 @@ func (t *Tape) rebuild(l int32) {
 	t.recompute, t.transplant, t.savesLeft = true, true, c.saves
 	t.EnterAutocast()
 	y := c.forward(t, c.input)
+	if second, ok := t.Second(); ok {
+		t.Drop(second)
+	}
 	t.ExitAutocast()
 	t.recompute, t.transplant, t.stopped = false, false, false
 	for k := c.first; k < c.last; k++ {

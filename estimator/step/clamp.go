@@ -47,3 +47,17 @@ func (t *Tape) fullReduction(n int64, d DType) int64 {
 	}
 	return blocks * d.Size()
 }
+
+// ClampBetween is torch.clamp(x, min, max) with numbers for limits: it keeps x, and its backward forms masks.
+func (t *Tape) ClampBetween(x T) T {
+	if t.compiled {
+		return t.fuse(x.numel, x.dtype, LabelElementwise, []T{x}, x)
+	}
+	y := T{storage: none, dtype: x.dtype, numel: x.numel}
+	if !t.lastSaves(1) {
+		y = t.fresh(x.numel, x.dtype, LabelElementwise)
+	}
+	o := t.op(x).save(x).alloc(0, x.dtype.Size(), LabelElementwise)
+	o.alloc(1, x.numel, LabelElementwise).alloc(2, x.numel, LabelElementwise) // not below, not above
+	return o.alloc(4, x.bytes(), LabelInputGradient).free(2).free(1).free(0).send(4, 0).out(y, 0)
+}

@@ -1,13 +1,13 @@
 package step
 
 // Convolution is nn.Conv1d or nn.Conv2d over x: w has a row for each output channel and a column for each input that one
-// output sees, positions is how many outputs a channel has. It keeps its input and the weight. The gradient arrives as
-// the transposed view that comes behind a convolution over patches, and is laid out first.
+// output sees, positions is how many outputs a channel has. It keeps its input and the weight. Behind a convolution whose
+// channels are put last, transposed, the gradient arrives as a view, and is laid out first.
 //
 // cuDNN works in a buffer of its own choice, which is taken for none. bfloat16 without cuDNN's second interface, as in
 // the reference, takes the columns of one input at a time and a matrix product.
 // Source: aten/src/ATen/native/Convolution.cpp (use_cudnn), cuda/ConvolutionMM2d.cu, torch 2.9.
-func (t *Tape) Convolution(x T, w, b Weight, positions int64) T {
+func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T {
 	bias := NoTensor
 	if b.Exists() {
 		bias = t.weight(b)
@@ -27,7 +27,7 @@ func (t *Tape) Convolution(x T, w, b Weight, positions int64) T {
 		ins = append(ins, bias)
 	}
 	o := t.op(ins...).save(input, weight)
-	o.convolutionGradient(input, y, w, b.Exists(), columns)
+	o.convolutionGradient(input, y, w, b.Exists(), transposed, columns)
 	y = o.out(y, 0)
 	t.Drop(input)
 	t.Drop(weight)
@@ -35,26 +35,42 @@ func (t *Tape) Convolution(x T, w, b Weight, positions int64) T {
 	return y
 }
 
-// convolutionGradient is convolution_backward.
-func (o op) convolutionGradient(input, y T, w Weight, bias bool, columns int64) {
-	const gradInput, gradWeight, gradBias, contiguous = 0, 1, 2, 3
+// convolutionGradient is convolution_backward. columns is the size of the buffer of columns, 0 without.
+func (o op) convolutionGradient(input, y T, w Weight, bias, transposed bool, columns int64) {
+	const gradInput, gradWeight, gradBias, contiguous, buffer = 0, 1, 2, 3, 4
 	if o.i == none {
 		return
 	}
-	o.alloc(contiguous, y.bytes(), LabelContiguous)
+	if transposed {
+		o.alloc(contiguous, y.bytes(), LabelContiguous)
+	}
 	if o.needs(0) {
 		o.alloc(gradInput, input.bytes(), LabelInputGradient)
 	}
-	if columns > 0 && bias {
-		o.alloc(gradBias, w.Rows*y.dtype.Size(), LabelWeightGradient)
+	if columns > 0 {
+		if o.needs(0) {
+			o.alloc(buffer, columns, LabelElementwise).workspace()
+		}
+		if bias {
+			o.sumChannels(gradBias, y, w.Rows)
+		}
 	}
 	o.alloc(gradWeight, w.Rows*w.Cols*y.dtype.Size(), LabelWeightGradient)
 	if columns > 0 {
-		o.workspace().scratch(columns, LabelElementwise)
+		if !o.needs(0) {
+			o.workspace().alloc(buffer, columns, LabelElementwise)
+		}
+		o.free(buffer)
 	}
-	o.free(contiguous)
-	if columns == 0 && bias {
+	if transposed {
+		o.free(contiguous)
+	}
+	switch {
+	case columns > 0 || !bias:
+	case transposed:
 		o.sumRows(gradBias, y.dtype, y.numel/w.Rows, w.Rows, LabelWeightGradient)
+	default:
+		o.sumChannels(gradBias, y, w.Rows)
 	}
 	if o.needs(0) {
 		o.send(gradInput, 0)
@@ -65,6 +81,14 @@ func (o op) convolutionGradient(input, y T, w Weight, bias bool, columns int64) 
 	}
 }
 
+// sumChannels allocates register r for the sum of each channel of y, whose outputs lie side by side.
+func (o op) sumChannels(r int, y T, channels int64) {
+	o.alloc(r, channels*y.dtype.Size(), LabelWeightGradient)
+	if scratch, semaphores := o.t.Recipe.reduction(overCols, channels, y.numel/channels); scratch > 0 {
+		o.alloc(maxRegs-1, scratch, LabelReduction).alloc(maxRegs-2, semaphores, LabelReduction).free(maxRegs - 2).free(maxRegs - 1)
+	}
+}
+
 // NoTensor is a tensor that does not exist.
 var NoTensor = T{storage: none, edge: noEdge}
 
@@ -72,14 +96,20 @@ var NoTensor = T{storage: none, edge: noEdge}
 // gradient of a single sequence is a view as it arrives, of more than the parameter's own, and is taken over so.
 // Source: torch/csrc/autograd/functions/accumulate_grad.h (accumulateGrad), torch 2.9.
 func (t *Tape) Repeated(w Weight) T {
+	if t.Shape.Batch > 1 {
+		return t.RepeatedVector(w)
+	}
+	p := t.Parameter(w)
+	return t.op(p).act(act{verb: actPassPart}).out(p, 0)
+}
+
+// RepeatedVector is a parameter without a dimension for sequences, expanded to a row for each of them: its gradient is
+// summed even where there is one.
+func (t *Tape) RepeatedVector(w Weight) T {
 	p := t.Parameter(w)
 	y := p
 	y.numel *= t.Shape.Batch
-	o := t.op(p)
-	if t.Shape.Batch == 1 {
-		return o.act(act{verb: actPassPart}).out(y, 0)
-	}
-	return o.sumRows(0, p.dtype, t.Shape.Batch, p.numel, LabelReduction).send(0, 0).out(y, 0)
+	return t.op(p).sumRows(0, p.dtype, t.Shape.Batch, p.numel, LabelReduction).send(0, 0).out(y, 0)
 }
 
 // Concat is torch.cat((a, b), dim=1), in the wider type of the two under autocast. The gradients are views of the

@@ -67,7 +67,7 @@ func (t *Tape) BroadcastAttention(half, halfK, halfV T, h Heads) T {
 	n := t.Shape.Tokens
 	qs := t.MulScalar(q, LabelAttentionScores)
 	qs.layout = q.layout
-	bias := t.causalBias(q.dtype)
+	bias := t.causalBias(t.Shape.Tokens, q.dtype)
 	ks := t.MulScalar(k, LabelAttentionScores)
 	qc, kr := t.batched(qs), t.RepeatKV(ks, h)
 	kc := t.batched(kr)
@@ -75,7 +75,7 @@ func (t *Tape) BroadcastAttention(half, halfK, halfV T, h Heads) T {
 	for _, x := range [...]T{qc, kr, kc, ks} {
 		t.Drop(x)
 	}
-	p := t.safeSoftmax(scores, q.dtype)
+	p := t.safeSoftmax(scores, t.Shape.Tokens, q.dtype)
 	t.Drop(scores)
 	returned := t.Cast(p, half.dtype, LabelAttentionProbabilities) // the second result, which nobody takes
 	vr := t.RepeatKV(v, h)
@@ -89,9 +89,8 @@ func (t *Tape) BroadcastAttention(half, halfK, halfV T, h Heads) T {
 	return y
 }
 
-// causalBias is the triangle that the written-out formula adds to the scores, in d.
-func (t *Tape) causalBias(d DType) T {
-	n := t.Shape.Tokens
+// causalBias is the triangle that the written-out formula adds to the scores of n tokens, in d.
+func (t *Tape) causalBias(n int64, d DType) T {
 	ones := t.fresh(n*n, Bool, LabelAttentionMask)
 	tril := t.fresh(n*n, Bool, LabelAttentionMask)
 	t.Drop(ones)
@@ -103,15 +102,15 @@ func (t *Tape) causalBias(d DType) T {
 	return bias
 }
 
-// safeSoftmax is a softmax that gives rows without anything to attend to zeros.
+// safeSoftmax is a softmax over keys scores a row that gives rows without anything to attend to zeros.
 // Source: aten/src/ATen/native/transformers/attention.cpp (_safe_softmax), torch 2.9.
-func (t *Tape) safeSoftmax(scores T, d DType) T {
+func (t *Tape) safeSoftmax(scores T, keys int64, d DType) T {
 	p := t.Softmax(scores, LabelAttentionProbabilities)
 	if t.compiled {
 		return p
 	}
 	unreachable := t.fresh(p.numel, Bool, LabelAttentionScratch)
-	rows := t.fresh(p.numel/t.Shape.Tokens, Bool, LabelAttentionScratch)
+	rows := t.fresh(p.numel/keys, Bool, LabelAttentionScratch)
 	fill := t.fresh(1, d, LabelAttentionScratch)
 	t.Drop(fill)
 	t.Drop(rows)

@@ -259,7 +259,14 @@ func (t *Tape) scanScratch(n int64) int64 {
 
 // LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last
 // to the first. It keeps its input, gain and bias, and two float32 statistics a row.
-func (t *Tape) LayerNorm(x T, w, b Weight) T {
+func (t *Tape) LayerNorm(x T, w, b Weight) T { return t.layerNorm(x, w, b, false) }
+
+// TransposedLayerNorm is nn.LayerNorm of rows whose elements do not lie side by side: the kernel copies them before it
+// starts, in forward and again in backward.
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (expect_contiguous), torch 2.9.
+func (t *Tape) TransposedLayerNorm(x T, w, b Weight) T { return t.layerNorm(x, w, b, true) }
+
+func (t *Tape) layerNorm(x T, w, b Weight, transposed bool) T {
 	if t.compiled {
 		return t.fusedNorm(x, w, b, false)
 	}
@@ -273,15 +280,24 @@ func (t *Tape) LayerNorm(x T, w, b Weight) T {
 	weight := t.autocastTo(t.Parameter(w), F32, LabelWeightCopy)
 	input := t.autocastTo(x, F32, LabelCast)
 	rows := input.numel / w.Rows
+	dense := NoTensor
+	if transposed {
+		dense = t.fresh(input.numel, input.dtype, LabelContiguous)
+	}
 	y := t.fresh(input.numel, input.dtype, LabelNormOutput)
 	mean := t.fresh(rows, F32, LabelNormStatistics)
 	rstd := t.fresh(rows, F32, LabelNormStatistics)
+	t.Drop(dense)
 	ins := [3]T{input, weight, bias}
 	n := 2
 	if b.Exists() {
 		n = 3
 	}
 	o := t.op(ins[:n]...).save(input, mean, rstd).save(ins[1:n]...)
+	const copied = 4
+	if transposed {
+		o.alloc(copied, input.bytes(), LabelContiguous)
+	}
 	if o.needs(0) {
 		o.alloc(0, input.bytes(), LabelInputGradient).send(0, 0)
 	}
@@ -291,6 +307,9 @@ func (t *Tape) LayerNorm(x T, w, b Weight) T {
 		}
 	}
 	o.tallNorm(n, rows, w.Rows, input.dtype)
+	if transposed {
+		o.free(copied)
+	}
 	y = o.out(y, 0)
 	t.Drop(mean)
 	t.Drop(rstd)

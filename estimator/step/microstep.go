@@ -6,7 +6,9 @@ type Parameter struct {
 	Numel int64
 	// Rows and Cols are the shape of a matrix; Cols is 1 for a vector.
 	Rows, Cols int64
-	Dtype      DType
+	// Matrices is of how many such matrices a kernel with more dimensions consists; 0 for all others.
+	Matrices int64
+	Dtype    DType
 	// Buffer marks what is not a parameter.
 	Buffer bool
 	// Ahead is how many parameters earlier model.parameters() lists it than module.to moves it: a module's own come before
@@ -24,8 +26,14 @@ func (p *Parameter) Trained() bool { return !p.Buffer && !p.Frozen }
 
 func (p *Parameter) bytes() int64 { return p.Numel * p.Dtype.Size() }
 
-// matrix says whether p has two dimensions.
-func (p *Parameter) matrix() bool { return p.Cols > 1 }
+// matrix says whether p has two dimensions or more.
+func (p *Parameter) matrix() bool { return p.Cols > 1 || p.Matrices > 0 }
+
+// factors are how many sums over rows and over columns stand in for the elements of p, and of how many matrices.
+func (p *Parameter) factors() (rows, cols, matrices int64) {
+	matrices = max(p.Matrices, 1)
+	return p.Rows * matrices, p.Cols * matrices, matrices
+}
 
 // Parameters lists the parameters and buffers of a model in the order in which they are moved to the GPU. Those of
 // one layer stand in List once for every layer that was recorded and count for all layers of the model.
@@ -276,6 +284,9 @@ func (t *Tape) Table(numel int64, d DType) T { return t.fresh(numel, d, LabelRot
 
 // Workspace says that a matrix product runs here.
 func (t *Tape) Workspace() { t.workspace() }
+
+// Autocast is x as an operation in autocast's list for half precision takes it.
+func (t *Tape) Autocast(x T) T { return t.autocastTo(x, t.Recipe.Compute, LabelCast) }
 
 // AutocastQKV casts the arguments of attention as autocast does, from the last to the first.
 func (t *Tape) AutocastQKV(q, k, v T) (qc, kc, vc T) {

@@ -38,13 +38,3 @@ func (t *Tape) AddAlibi(scores, bias T) T {
 	}
 	return o.alloc(0, scores.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
-
-// ClampBetween is x.clamp(min, max) with numbers, which keeps x: its backward forms three masks.
-func (t *Tape) ClampBetween(x T) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, LabelElementwise, []T{x}, x)
-	}
-	y := t.fresh(x.numel, x.dtype, LabelElementwise)
-	return t.op(x).save(x).alloc(1, x.dtype.Size(), LabelElementwise).alloc(2, x.numel, LabelElementwise).alloc(3, x.numel, LabelElementwise).
-		alloc(0, x.bytes(), LabelInputGradient).free(3).free(2).free(1).send(0, 0).out(y, 0)
-}

@@ -50,11 +50,12 @@ func (r *Recipe) volta(h Heads) bool {
 // rowSums are those of dO·O in float32, for a memory-efficient kernel that does not form them itself and wants them with
 // the heads outermost. They stay in register 5.
 func (o op) rowSums(v T, bytes int64, h Heads) {
+	queries, _ := o.t.lengths(h)
 	if v.dtype.Half() {
 		o.alloc(7, v.numel*4, LabelCast).alloc(8, v.numel*4, LabelCast)
 	}
 	o.alloc(3, v.numel*4, LabelAttentionScratch)
-	if h.Query > 1 {
+	if h.Query > 1 && queries > 1 {
 		o.alloc(4, bytes, LabelAttentionScratch).alloc(5, bytes, LabelAttentionScratch).free(4)
 	} else {
 		o.alloc(5, bytes, LabelAttentionScratch)
@@ -70,12 +71,12 @@ func (o op) rowSums(v T, bytes int64, h Heads) {
 // as many parts of the keys as run at a time.
 // The tile shapes were read off PyTorch 2.9 for heads of 8 to 320 elements on compute capabilities 7.0 to 12.0;
 // aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels/generate_kernels.py lists the kernels.
-func (r *Recipe) efficientWorkspace(n, heads int64, h Heads, d DType) int64 {
+func (r *Recipe) efficientWorkspace(n, keys, heads int64, h Heads, d DType) int64 {
 	const lock, imageHead = 16, 96
-	const keys, enough = 64, 200 // of a part, and heads for one part each
+	const part, enough = 64, 200 // keys, and heads for one part each
 	widest := h.widest()
 	tile := func(rows, cols int64) int64 { return ceilDiv(n, rows) * ceilDiv(h.Dim, cols) * (rows*cols*4 + lock) }
-	parts := min(ceilDiv(n, keys), max(enough/heads, 1)) * keys * (roundUp(h.Dim, 128) + roundUp(h.value(), 128)) * 4
+	parts := min(ceilDiv(keys, part), max(enough/heads, 1)) * part * (roundUp(h.Dim, 128) + roundUp(h.value(), 128)) * 4
 	old, little := r.ComputeCapability < ampere, r.littleShared()
 	switch {
 	case widest <= 64, !d.Half() && (old || little):

@@ -15,3 +15,14 @@ func (t *Tape) CumulativeSum(rows, columns int64) T {
 	}
 	return y
 }
+
+// CumulativeSumOf is torch.cumsum along rows of truth values, which are made whole numbers first.
+func (t *Tape) CumulativeSumOf(rows, columns int64) T {
+	y := t.Input(rows*columns, I64)
+	whole := t.Input(rows*columns, I64)
+	if rows == 1 {
+		t.Drop(t.fresh(t.scanScratch(columns), Bool, LabelInput))
+	}
+	t.Drop(whole)
+	return y
+}

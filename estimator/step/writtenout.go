@@ -34,21 +34,21 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout flo
 		bias = t.additive(given, half.dtype)
 	}
 	q, k, v := t.Float(half, LabelCast), t.Float(halfK, LabelCast), t.Float(halfV, LabelCast)
-	n := t.Shape.Tokens
+	queries, keys := t.lengths(h)
 	qs := t.MulScalar(q, LabelAttentionScores)
 	qs.layout = q.layout
 	if mask == nil && !h.Bidirectional {
-		bias = t.causalBias(q.dtype)
+		bias = t.causalBias(queries, q.dtype)
 	}
 	kr, vr := t.interleaveKV(k, h), t.interleaveKV(v, h)
 	ks := t.MulScalar(kr, LabelAttentionScores)
 	ks.layout = kr.layout
 	qc, kc := t.matrices(qs, h), t.matrices(ks, h)
-	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(kc)
 	t.Drop(ks)
-	p := t.safeSoftmax(scores, q.dtype) // the mask is added in place
+	p := t.safeSoftmax(scores, keys, q.dtype) // the mask is added in place
 	t.Drop(scores)
 	dropped := t.Dropout(p, dropout)
 	t.Drop(p)

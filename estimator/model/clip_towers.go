@@ -1,0 +1,207 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// Batch is input_ids, attention_mask and pixel_values; the texts are the labels of the pictures.
+func (m *clip) Batch(t *step.Tape) []step.T {
+	n, p := t.Shape.N(), m.own.picture
+	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(t.Shape.Batch*p.channels*p.image*p.image, step.F32)}
+}
+
+func (m *clip) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, pixels := batch[0], batch[2]
+	t.EndLayers()
+	seen, picture := m.look(t, pixels)
+	read, text := m.read(t, ids)
+	t.In(step.PartMLP)
+	images := m.visualProjection.forward(t, picture)
+	texts := m.textProjection.forward(t, text)
+	images, texts = m.normalised(t, images), m.normalised(t, texts)
+	loss, similarity := m.compare(t, texts, images)
+	outputs := []step.T{t.Hold(similarity), t.Hold(loss), similarity, texts, images, read, text, seen, picture}
+	return loss, outputs
+}
+
+// look is CLIPVisionTransformer: the last hidden states, and the norm of the class token.
+func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
+	t.In(step.PartEmbedding)
+	stored := t.Cast(pixels, t.Recipe.Stored, step.LabelCast)
+	cut := t.Convolution(stored, m.patches.w, m.patches.b, m.own.picture.count(), true)
+	t.Drop(stored)
+	all := t.Concat(t.RepeatedVector(m.class), cut, step.LabelEmbedding)
+	places := t.Embedding(t.Buffered(m.own.picture.tokens(), step.I64), m.places, step.LabelPositions)
+	embedded := t.Add(all, places, step.LabelEmbedding)
+	for _, x := range [...]step.T{places, all, cut} {
+		t.Drop(x)
+	}
+	t.In(step.PartNorm)
+	normed := m.before.layer(t, embedded)
+	t.Drop(embedded)
+	last = m.vision.forward(t, t.Hold(normed), step.Besides{})
+	t.Drop(normed)
+	t.In(step.PartNorm)
+	class := t.FirstToken(last, m.own.vision.hidden)
+	if t.Shape.Batch > 1 {
+		pooled = t.TransposedLayerNorm(class, m.after.w, m.after.b)
+	} else {
+		pooled = m.after.layer(t, class)
+	}
+	t.Drop(class)
+	return last, pooled
+}
+
+// read is CLIPTextTransformer: the last hidden states, and those at the end of each text.
+func (m *clip) read(t *step.Tape, ids step.T) (last, pooled step.T) {
+	t.In(step.PartEmbedding)
+	words := t.Embedding(ids, m.words, step.LabelEmbedding)
+	places := t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.wordPlaces, step.LabelPositions)
+	embedded := t.Add(words, places, step.LabelEmbedding)
+	t.Drop(words)
+	t.Drop(places)
+	masks := m.masks(t, embedded.Dtype())
+	x := m.text.forward(t, t.Hold(embedded), step.Besides{Arguments: masks})
+	t.In(step.PartNorm)
+	last = m.final.layer(t, x)
+	t.Drop(x)
+	rows, ends := t.Input(t.Shape.Batch, step.I64), m.ends(t)
+	pooled = t.PickTokens(last, m.own.text.hidden, rows, ends)
+	for _, x := range append(masks, embedded, rows, ends) {
+		t.Drop(x)
+	}
+	return last, pooled
+}
+
+// masks are the padding of every sequence, as an additive mask, and what lies behind a token.
+// Source: transformers/modeling_attn_mask_utils.py (_make_causal_mask, _expand_mask), 4.57.
+func (m *clip) masks(t *step.Tape, d step.DType) []step.T {
+	n, b := t.Shape.Tokens, t.Shape.Batch
+	var masks []step.T
+	m.causal = step.NoTensor
+	if n > 1 {
+		m.causal = t.Input(n*n, step.F32)
+		places, next := t.Input(n, step.I64), t.Input(n, step.I64)
+		before := t.Input(n*n, step.Bool)
+		t.Drop(next)
+		t.Drop(before)
+		wide := m.causal
+		m.causal = t.Cast(wide, d, step.LabelAttentionMask)
+		t.Drop(wide)
+		t.Drop(places)
+		masks = append(masks, m.causal)
+	}
+	expanded := t.Input(b*n*n, d)
+	inverted := t.Input(b*n*n, d)
+	truth := t.Input(b*n*n, step.Bool)
+	m.padding = t.Input(b*n*n, d)
+	for _, x := range [...]step.T{truth, expanded, inverted} {
+		t.Drop(x)
+	}
+	return append([]step.T{m.padding}, masks...)
+}
+
+// ends finds the place of the end in each text: that of the largest id, or of the first that says so.
+func (m *clip) ends(t *step.Tape) step.T {
+	n, b := t.Shape.N(), t.Shape.Batch
+	narrow := t.Input(n*4, step.Bool) // 32-bit integers
+	if !m.own.legacyEnd {
+		found := t.Input(n, step.Bool)
+		t.Drop(narrow)
+		narrow = t.Input(n*4, step.Bool)
+		t.Drop(found)
+	}
+	ends := t.Input(b, step.I64)
+	t.Drop(narrow)
+	return ends
+}
+
+// normalised is x / |x| for every row. It takes over x.
+func (m *clip) normalised(t *step.Tape, x step.T) step.T {
+	norm := t.RowNorm(x, m.own.projection)
+	y := t.DivideRows(x, norm)
+	t.Drop(norm)
+	t.Drop(x)
+	return y
+}
+
+// compare is the cosine of every text with every picture, scaled, and the mean of the losses over rows and columns.
+func (m *clip) compare(t *step.Tape, texts, images step.T) (loss, similarity step.T) {
+	right := t.Autocast(images)
+	left := t.Autocast(texts)
+	b := t.Shape.Batch
+	products := t.BMM(left, right, b*b, step.LabelLogits)
+	t.Drop(left)
+	t.Drop(right)
+	scale := t.Exp(t.Parameter(m.scale))
+	similarity = t.MulByNumber(products, scale)
+	t.Drop(scale)
+	t.Drop(products)
+	ofTexts := t.ContrastiveLoss(similarity, false)
+	columns := t.Transposed(t.Hold(similarity))
+	ofPictures := t.ContrastiveLoss(columns, true)
+	t.Drop(columns)
+	sum := t.Add(ofTexts, ofPictures, step.LabelLoss)
+	loss = t.MulScalar(sum, step.LabelLoss)
+	for _, x := range [...]step.T{sum, ofTexts, ofPictures} {
+		t.Drop(x)
+	}
+	return loss, similarity
+}
+
+// forward runs the layers of the tower on x, which it takes over.
+func (w *clipTower) forward(t *step.Tape, x step.T, besides step.Besides) step.T {
+	for i := range w.layers {
+		x = t.Layer(int32((w.first+i)/int(w.m.a.UnitLayers())), x, func(t *step.Tape, x step.T) step.T { return w.layer(t, i, x) }, besides)
+	}
+	t.EndLayers()
+	return x
+}
+
+// layer is CLIPEncoderLayer.
+func (w *clipTower) layer(t *step.Tape, i int, x step.T) step.T {
+	l := &w.layers[i]
+	t.In(step.PartNorm)
+	h := l.before.layer(t, x)
+	t.In(step.PartAttention)
+	out := w.attention(t, l, h)
+	t.Drop(h)
+	t.In(step.PartNorm)
+	middle := t.Add(x, out, step.LabelResidual)
+	t.Drop(out)
+	h = l.between.layer(t, middle)
+	t.In(step.PartMLP)
+	up := l.fc1.forward(t, h)
+	act := activation(t, w.sizes.activation, up)
+	t.Drop(up)
+	down := l.fc2.forward(t, act)
+	t.Drop(act)
+	t.Drop(h)
+	t.In(step.PartNorm)
+	y := t.Add(middle, down, step.LabelResidual)
+	t.Drop(down)
+	t.Drop(middle)
+	return y
+}
+
+// attention is CLIPAttention; texts have a mask for padding to which the causal one is added anew in each layer.
+func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) step.T {
+	h := step.Heads{Query: w.sizes.heads, KV: w.sizes.heads, Dim: w.sizes.hidden / w.sizes.heads, Queries: w.tokens, Keys: w.tokens, Bidirectional: w.tokens > 0, Drops: w.m.a.AttentionDropout > 0}
+	var mask *step.T
+	if w.tokens == 0 {
+		mask = &w.m.padding
+	}
+	padded := t.PadsHeads(h, mask != nil)
+	q := t.Heads(l.q.forward(t, x), padded)
+	k := t.Heads(l.k.forward(t, x), padded)
+	v := t.Heads(l.v.forward(t, x), padded)
+	if mask != nil && w.m.causal != step.NoTensor {
+		both := t.Add(*mask, w.m.causal, step.LabelAttentionMask)
+		defer t.Drop(both)
+		mask = &both
+	}
+	context := t.TokensFirst(t.SDPA(q, k, v, h, mask, w.m.a.AttentionDropout), h, mask != nil)
+	out := l.out.forward(t, context)
+	for _, x := range [...]step.T{context, q, k, v} {
+		t.Drop(x)
+	}
+	return out
+}

@@ -1,0 +1,77 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// decoderOnlyMask is create_causal_mask for a decoder whose batch has no mask: for sdpa none. Without a cache, unless
+// sequences are looked for that somebody packed into one, which leaves a boolean mask.
+// Source: transformers/masking_utils.py (create_causal_mask, find_packed_sequence_indices), 4.57.
+func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
+	n, b := t.Shape.Target, t.Shape.Batch
+	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
+	eager := t.Recipe.Attention == step.AttentionEager
+	if !packed && !eager {
+		return nil
+	}
+	var numbers step.T // of the sequences that tokens belong to
+	if packed {
+		numbers = packedSequences(t)
+	}
+	columns, rows, one := in(n, step.I64), in(b, step.I64), in(1, step.I64)
+	ones := step.NoTensor
+	if packed {
+		ones = in(n, step.Bool)
+	}
+	mask := in(n*n, step.Bool)
+	if packed {
+		causal := in(n*n, step.Bool)
+		t.Drop(mask)
+		t.Drop(ones)
+		first, second := numbersOf(t), numbersOf(t)
+		same := in(b*n*n, step.Bool)
+		t.Drop(first)
+		t.Drop(second)
+		mask = in(b*n*n, step.Bool)
+		t.Drop(same)
+		t.Drop(causal)
+	}
+	for _, x := range [...]step.T{columns, rows, one} {
+		t.Drop(x)
+	}
+	if eager {
+		zero, least := in(1, d), in(1, d)
+		additive := in(b*n*n, d)
+		t.Drop(least)
+		t.Drop(zero)
+		t.Drop(mask)
+		mask = additive
+	}
+	if packed {
+		t.Drop(numbers)
+	}
+	return &mask
+}
+
+// packedSequences is find_packed_sequence_indices: wherever positions do not go up by one, another sequence begins.
+func packedSequences(t *step.Tape) step.T {
+	n, b := t.Shape.Target, t.Shape.Batch
+	before := t.Input(b, step.I64)
+	prepended := t.Input(b*(n+1), step.I64)
+	steps := t.Input(b*n, step.I64)
+	t.Drop(prepended)
+	begins := t.Input(b*n, step.Bool)
+	numbers := t.CumulativeSumOf(b, n)
+	for _, x := range [...]step.T{begins, steps, before} {
+		t.Drop(x)
+	}
+	return numbers
+}
+
+// numbersOf is numbers[batch, token] with indices that are laid out to the same shape first.
+func numbersOf(t *step.Tape) step.T {
+	n := t.Shape.Batch * t.Shape.Target
+	i, j := t.Input(n, step.I64), t.Input(n, step.I64)
+	y := t.Input(n, step.I64)
+	t.Drop(j)
+	t.Drop(i)
+	return y
+}
