@@ -22,6 +22,12 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 		drawQwenExperts(t, config)
 		return []string{"q_proj", "v_proj", "down_proj"}
 	},
+	"olmoe": func(t *rapid.T, config map[string]any) []string {
+		count := rapid.Int64Range(1, 6).Draw(t, "experts")
+		config["num_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["clip_qkv"], config["norm_topk_prob"] = rapid.SampledFrom([]any{nil, 8.0}).Draw(t, "clip_qkv"), rapid.Bool().Draw(t, "norm_topk_prob")
+		return []string{"q_proj", "v_proj", "down_proj", "gate"}
+	},
 	"gpt_oss": func(t *rapid.T, config map[string]any) []string {
 		count := rapid.Int64Range(1, 6).Draw(t, "experts")
 		config["num_local_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")

@@ -157,7 +157,7 @@ func familyJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads)), slices.Sorted(maps.Keys(olderDecoders))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss")).Draw(t, "family")
+	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads)), slices.Sorted(maps.Keys(olderDecoders))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss", "olmoe")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job

@@ -53,8 +53,8 @@ because the runs of a sweep share what is wrong with them. %[3]d of them are ans
 	p.Print(w)
 	fmt.Fprintf(w, `
 ## Families that nobody described
-A decoder of an unknown model_type is put together from the dimensions in its config.json. These runs of families that the estimator
-has no description of were traced like those above (%[1]sestimator/accuracy/testdata/undescribed/*.jsonl%[1]s); parameters, allocated and reserved
+A decoder of an unknown model_type is put together from the dimensions in its config.json. These runs, of families of transformers
+that are read here under a name without a description even where they have one, were traced like those above (%[1]sestimator/accuracy/testdata/undescribed/*.jsonl%[1]s); parameters, allocated and reserved
 bytes are answer / truth − 1, low and high the bounds of the answer without the CUDA context, as shares of the traced reserved bytes.
 %[1]sgo run ./estimator/accuracy%[1]s makes the table and fails where a run is not between its bounds or its allocated bytes are off by more than 12 %%.
 Families with other activations than the known ones (xIELU) are refused, as are those whose experts, states or encoders a config.json only hints

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"math"
@@ -9,7 +10,7 @@ import (
 	"strings"
 )
 
-// Undescribed holds estimates of families that nobody described, which are put together from their dimensions, against
+// Undescribed holds estimates of decoders under a name that nobody described, put together from their dimensions, against
 // traced runs.
 type Undescribed struct{ Rows []UndescribedRow }
 
@@ -27,6 +28,11 @@ func readUndescribed(root string) (*Undescribed, error) {
 	cases, err := Read(files...)
 	if err != nil {
 		return nil, err
+	}
+	for i := range cases {
+		if err := hideFamily(&cases[i]); err != nil {
+			return nil, err
+		}
 	}
 	u := &Undescribed{}
 	for _, row := range Score(cases).Rows {
@@ -47,6 +53,18 @@ func readUndescribed(root string) (*Undescribed, error) {
 	}
 	sort.SliceStable(u.Rows, func(i, j int) bool { return u.Rows[i].ID < u.Rows[j].ID })
 	return u, nil
+}
+
+// hideFamily gives a case a model_type that nobody describes, whether or not its own is described by now.
+func hideFamily(c *Case) error {
+	var config map[string]any
+	if err := json.Unmarshal(c.Job.Model.HFConfig, &config); err != nil {
+		return fmt.Errorf("%s: %w", c.ID, err)
+	}
+	config["model_type"] = "undescribed"
+	hidden, err := json.Marshal(config)
+	c.Job.Model.HFConfig = hidden
+	return err
 }
 
 // undescribedBand is how far allocated bytes of an undescribed family may be off.

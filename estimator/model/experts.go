@@ -17,6 +17,10 @@ type experts struct {
 	Expert func(b *builder, path string, ffn int64, bias bool) gatedMLP
 	// SharedFFN is the width of an MLP that every token takes besides, behind a gate of its own; 0 without.
 	SharedFFN int64
+	// Uncounted says that nobody asks which experts have tokens before they run (OLMoE).
+	Uncounted bool
+	// Clipped says that queries, keys and values are clamped (OLMoE).
+	Clipped bool
 	// RotaryBuffers says that every attention holds rotary frequencies of its own, which it does not use.
 	RotaryBuffers bool
 	// Dense says which layers have an ordinary MLP instead; nil for none.
@@ -140,13 +144,14 @@ func (m *sparseBlock) forward(t *step.Tape, x step.T) (y, logits step.T) {
 	logits = m.gate.forward(t, x)
 	weights, chosen := m.route(t, logits, x.Dtype())
 	y = t.Zeros(x.Numel(), x.Dtype(), step.LabelExpertOutput)
-	mask, hit := m.masks(t)
-	y, locals := m.mix(t, x, weights, y)
+	locals := m.masks(t)
+	y, variables := m.mix(t, x, weights, y)
+	locals = append(locals, variables...)
 	if m.e.SharedFFN > 0 {
 		sum, gated := m.addShared(t, x, y)
 		y, locals = sum, append(locals, gated)
 	}
-	for _, local := range append(locals, weights, chosen, mask, hit) {
+	for _, local := range append(locals, weights, chosen) {
 		t.Drop(local)
 	}
 	return y, logits
@@ -167,14 +172,17 @@ func (m *sparseBlock) route(t *step.Tape, logits step.T, d step.DType) (weights,
 	return weights, chosen
 }
 
-// masks says which experts were chosen for which tokens, and which at all.
-func (m *sparseBlock) masks(t *step.Tape) (mask, hit step.T) {
+// masks says which experts were chosen for which tokens and, in most blocks, which at all.
+func (m *sparseBlock) masks(t *step.Tape) []step.T {
 	rows := t.Shape.N() * m.e.TopK
-	mask = t.RoutingTensor(rows*m.e.Count, step.I64)
+	mask := t.RoutingTensor(rows*m.e.Count, step.I64)
+	if m.e.Uncounted {
+		return []step.T{mask}
+	}
 	counts := t.SumOverTokens(rows, m.e.Count)
-	hit = t.RoutingTensor(m.e.Count, step.Bool)
+	hit := t.RoutingTensor(m.e.Count, step.Bool)
 	t.Drop(counts)
-	return mask, hit
+	return []step.T{mask, hit}
 }
 
 // mix runs every expert on its tokens and adds its weighted output to sum. It also returns what the variables of

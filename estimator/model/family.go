@@ -72,6 +72,7 @@ var families = map[string]*family{
 	"mpt":              &mptFamily,
 	"olmo":             &olmoFamily,
 	"olmo2":            &olmo2Family,
+	"olmoe":            &olmoeFamily,
 	"olmo3":            &olmo3Family,
 	"opt":              &optFamily,
 	"phi":              &phiFamily,
