@@ -30,7 +30,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
 		GPUs: []GPUFit{}, Notes: []Note{},
 	}
-	if l.Peak.MicroStep >= 0 {
+	if l.Peak.MicroStep >= 0 && l.Peak.Stage != step.StageEvaluation {
 		m := l.Peak.MicroStep
 		res.Peak.MicroStep = &m
 	}
@@ -52,6 +52,8 @@ func phaseOf(m *step.Moment) string {
 		return "load"
 	case m.Stage == step.StageOptimizer:
 		return "optimizer"
+	case m.Stage == step.StageEvaluation:
+		return "evaluation"
 	case m.Backward:
 		return "backward"
 	}
@@ -67,6 +69,10 @@ func (r *resolved) where(m *step.Moment) string {
 		return "gradient clipping"
 	case m.Stage == step.StageOptimizer:
 		return "optimizer step"
+	case m.Stage == step.StageEvaluation && m.Layer >= 0:
+		return "evaluation, forward of " + r.layerName(m.Layer)
+	case m.Stage == step.StageEvaluation:
+		return "evaluation, outside the layers"
 	case m.Stage == step.StageLoss && m.Backward:
 		return "loss backward"
 	case m.Stage == step.StageLoss:
@@ -218,7 +224,7 @@ func grouped(n int64) string {
 func phases(l *step.Ledger) []Phase {
 	return []Phase{
 		{"load", l.Largest[step.StageLoad]}, {"forward", l.Largest[step.StageForward]}, {"loss", l.Largest[step.StageLoss]},
-		{"backward", l.Largest[step.StageBackward]}, {"optimizer", l.Largest[step.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", 0},
+		{"backward", l.Largest[step.StageBackward]}, {"optimizer", l.Largest[step.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", l.Largest[step.StageEvaluation]},
 	}
 }
 

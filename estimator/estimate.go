@@ -95,6 +95,7 @@ type run struct {
 // workspace is the storage of a replay: nothing in it outlives an estimate.
 type workspace struct {
 	tape      step.Tape
+	evaluated step.Tape
 	session   step.Session
 	allocator *memory.Allocator
 }
@@ -105,21 +106,26 @@ var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory
 // session records one micro-step of the job on the given hardware; plain records every layer.
 func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Session {
 	a := &r.arch
-	per := a.UnitLayers()
-	units := (a.Layers + per - 1) / per
-	recorded := step.RecordedUnits(units, a.Lead)
-	if plain || a.Irregular || rc.Compile || a.Layers%per != 0 || a.Lead > 0 && per > 1 {
-		recorded = units // the last unit is cut short: nothing repeats to the end
-	}
-	layers := min(a.Layers, recorded*per)
+	units, recorded, layers := recordedLayers(a, plain || rc.Compile)
 	net, parameters := a.Build(layers, rc.Stored)
 	w.tape.Reset(rc, r.shape, parameters)
 	w.session.Reset(step.Session{
 		Program: w.tape.Record(net), Parameters: parameters,
-		Optimizer: r.optimizer, Clip: r.clip, Recipe: rc,
-		Units: units, Recorded: recorded, Lead: a.Lead,
+		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
+		Units: units, Recorded: recorded, Lead: a.Lead, Evaluation: r.recordEvaluation(w, rc, plain),
 	})
 	return &w.session
+}
+
+// recordedLayers is how many units a model has, and how many of them, with how many layers, have to be recorded.
+func recordedLayers(a *model.Architecture, all bool) (units, recorded, layers int64) {
+	per := a.UnitLayers()
+	units = (a.Layers + per - 1) / per
+	recorded = step.RecordedUnits(units, a.Lead)
+	if all || a.Irregular || a.Layers%per != 0 || a.Lead > 0 && per > 1 {
+		recorded = units // the last unit is cut short: nothing repeats to the end
+	}
+	return units, recorded, min(a.Layers, recorded*per)
 }
 
 // replay fills in what a run finds.

@@ -10,7 +10,17 @@ type loop struct {
 	// ownModules: the framework writes its models itself, without a key/value cache in training. They are replayed
 	// as transformers writes them, with wider bounds.
 	ownModules bool
+	// states is what it stores beside weights in half precision; nil for nothing of its own.
+	states *States
 }
+
+// Mixed precision with half-precision weights as these frameworks do it. Sources: Megatron-LM
+// core/optimizer/distrib_optimizer.py and core/distributed/param_and_grad_buffer.py (grad_reduce_in_fp32, which bf16 sets);
+// DeepSpeed runtime/fp16/fused_optimizer.py; nanotron optim/gradient_accumulator.py (FP32GradientAccumulator).
+var (
+	masterStates      = States{MasterWeights: "fp32", Optimizer: "fp32"}
+	accumulatedStates = States{Gradients: "fp32", MasterWeights: "fp32", Optimizer: "fp32"}
+)
 
 // frameworks are the loops by name. Sources: nanoGPT train.py; transformers 4.57 Trainer.training_step (trl, axolotl,
 // llama-factory, ms-swift, unsloth and xtuner run it or keep the loss alone, as it does); accelerate 1.x
@@ -29,13 +39,13 @@ var frameworks = map[string]loop{
 	"unsloth":       {},
 	"xtuner":        {},
 	"lightning":     {},
-	"deepspeed":     {},
+	"deepspeed":     {states: &masterStates},
 	"llm-foundry":   {holdLogits: true},
 	"litgpt":        {holdLogits: true, ownModules: true},
 	"torchtune":     {ownModules: true},
 	"torchtitan":    {ownModules: true},
-	"megatron":      {ownModules: true},
-	"nanotron":      {ownModules: true},
+	"megatron":      {ownModules: true, states: &accumulatedStates},
+	"nanotron":      {ownModules: true, states: &accumulatedStates},
 }
 
 func frameworkNames() []string {

@@ -108,7 +108,7 @@ func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
 
 // runnerUp is the largest stage besides the one that holds the peak.
 func runnerUp(l *step.Ledger, peak step.Stage) (name string, bytes int64) {
-	names := [step.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers", "optimizer step"}
+	names := [step.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers", "optimizer step", "evaluation"}
 	for s, b := range l.Largest {
 		if step.Stage(s) != peak && b > bytes {
 			name, bytes = names[s], b

@@ -1,9 +1,12 @@
 package estimator
 
 import (
+	"cmp"
+	"maps"
+	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 )
 
@@ -35,6 +38,12 @@ func randomJob(t *rapid.T) Job {
 			u.Versions = map[string]string{"torch": rapid.SampledFrom([]string{"1.10.2", "1.12", "2.0.1"}).Draw(t, "torch")}
 		}},
 		{"logits_dtype", func(u *Training) { u.LogitsDtype = "fp32" }},
+		{"attention_mask", func(u *Training) { u.AttentionMask = "explicit" }},
+		{"optimizer", func(u *Training) { u.Optimizer = randomOptimizer(t) }},
+		{"states", func(u *Training) { u.States = randomStates(t) }},
+		{"evaluation", func(u *Training) {
+			u.Evaluation = &Evaluation{MicroBatch: rapid.Int64Range(0, 9).Draw(t, "evaluated"), KeepLogits: rapid.Bool().Draw(t, "keep_logits")}
+		}},
 	}
 	for _, recipe := range recipes {
 		if rapid.IntRange(0, 2).Draw(t, "other "+recipe.name) != 0 {
@@ -62,6 +71,24 @@ func randomLoss(t *rapid.T) *Loss {
 	return l
 }
 
+// randomOptimizer draws any optimizer that is modelled.
+func randomOptimizer(t *rapid.T) *Optimizer {
+	kinds := slices.SortedFunc(maps.Keys(optimizers), func(a, b optimizerKind) int {
+		return cmp.Compare(a.name+" "+a.implementation, b.name+" "+b.implementation)
+	})
+	k := rapid.SampledFrom(kinds).Draw(t, "any optimizer")
+	return &Optimizer{Name: k.name, Implementation: k.implementation}
+}
+
+// randomStates draws what is stored.
+func randomStates(t *rapid.T) *States {
+	one := func(name string, values ...string) string {
+		return rapid.SampledFrom(append(values, "", "fp32", "bf16", "fp16")).Draw(t, name)
+	}
+	return &States{Weights: one("weights"), Gradients: one("gradients"), MasterWeights: one("master_weights", "none"),
+		MasterGradients: one("master_gradients", "none"), Optimizer: one("moments")}
+}
+
 // TestCheckpointingEveryLayerIsFull holds {"every": 1} against "full".
 func TestCheckpointingEveryLayerIsFull(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
@@ -69,7 +96,7 @@ func TestCheckpointingEveryLayerIsFull(t *testing.T) {
 		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full"}
 		full := events(t, job)
 		job.Training.GradientCheckpointing = &Checkpointing{Every: 1}
-		if diff := cmp.Diff(full, events(t, job)); diff != "" {
+		if diff := gocmp.Diff(full, events(t, job)); diff != "" {
 			t.Fatalf("every layer differs from full:\n%.1000s", diff)
 		}
 	})

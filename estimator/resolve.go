@@ -1,7 +1,6 @@
 package estimator
 
 import (
-	"fmt"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -16,6 +15,7 @@ type resolved struct {
 	recipe    step.Recipe
 	shape     step.Shape
 	optimizer step.Optimizer
+	rank      int64 // of galore-adamw
 	clip      bool
 	framework string
 	trl       bool // the trainer is trl's
@@ -34,6 +34,8 @@ type resolved struct {
 	otherVersions bool
 	// ownModules says that the framework writes its models itself.
 	ownModules bool
+	// evaluation is the pass between two steps, nil for none.
+	evaluation *Evaluation
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
@@ -123,6 +125,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	rc.Accumulation = max(t.GradientAccumulation, 1)
 	r.precision(t, errs)
 	r.loop(t, errs)
+	r.states(t, errs)
 	r.chooseOptimizer(t, errs)
 	switch t.Attention {
 	case "", "sdpa":
@@ -172,6 +175,8 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 			}
 		}
 	}
+	r.mask(t, errs)
+	r.evaluate(t, errs)
 	r.loss(t, errs)
 	r.lora(t, errs)
 	r.kernels(t, errs)
@@ -283,40 +288,6 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	r.arch.LitGPT = r.framework == "litgpt"
 }
 
-func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
-	o := t.Optimizer
-	if o == nil {
-		o = &Optimizer{}
-	}
-	if o.InBackward {
-		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer inside backward is not modelled yet")
-	}
-	if o.Rank != 0 {
-		errs.Add("/training/optimizer/rank", "unsupported", "rank belongs to galore-adamw, which is not modelled yet; leave it out")
-	}
-	type kind struct{ name, implementation string }
-	name, implementation := o.Name, o.Implementation
-	if name == "" || name == "adam" {
-		name = "adamw" // the same state and temporaries
-	}
-	choice, ok := map[kind]step.Optimizer{
-		{"adamw", ""}: step.AdamWForeach, {"adamw", "foreach"}: step.AdamWForeach, {"adamw", "fused"}: step.AdamWFused, {"adamw", "for-loop"}: step.AdamWLoop,
-		{"adamw-8bit", ""}: step.AdamW8bit, {"adamw-8bit", "bitsandbytes"}: step.AdamW8bit,
-		{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGD, {"sgd", "for-loop"}: step.SGD,
-		{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentum, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
-		{"adafactor", ""}: step.AdafactorHF, {"adafactor", "transformers"}: step.AdafactorHF,
-		{"adafactor", "torch"}: step.AdafactorTorch, {"adafactor", "for-loop"}: step.AdafactorTorch,
-	}[kind{name, implementation}]
-	if !ok {
-		asked := fmt.Sprintf("%.40q", o.Name)
-		if implementation != "" {
-			asked += fmt.Sprintf(" with the implementation %.40q", implementation)
-		}
-		errs.Add("/training/optimizer", "unsupported", "optimizer %s is not modelled yet; adamw, adam, sgd and sgd-momentum with foreach, fused or for-loop are, adamw-8bit of bitsandbytes, and adafactor of transformers or torch", asked)
-	}
-	r.optimizer = choice
-}
-
 // unsupported names every field that asks for something that is not modelled yet.
 func unsupported(job *Job, errs *invalid.List) {
 	t := &job.Training
@@ -326,17 +297,8 @@ func unsupported(job *Job, errs *invalid.List) {
 	if t.FP8 != nil {
 		refuse("fp8", "fp8 is")
 	}
-	if t.States != nil && *t.States != (States{}) {
-		refuse("states", "states that differ from the precision are")
-	}
 	if d := t.Distributed; d != nil && (d.WorldSize > 1 || d.Data != "" || d.TensorParallel > 1 || d.PipelineParallel > 1 || d.ContextParallel > 1 || d.ExpertParallel > 1 || d.OffloadOptimizer || d.OffloadParameters || d.DeepSpeed != nil) {
 		refuse("distributed", "several GPUs are")
-	}
-	if t.AttentionMask == "explicit" {
-		refuse("attention_mask", "an explicit mask is")
-	}
-	if t.Evaluation != nil {
-		refuse("evaluation", "an evaluation pass is")
 	}
 }
 

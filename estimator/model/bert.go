@@ -184,7 +184,7 @@ func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2:]
 	t.In(step.PartEmbedding)
 	embedded := m.embeddings(t, ids)
-	m.mask = encoderMask(t)
+	m.mask = encoderMask(t, embedded.Dtype())
 	var besides step.Besides
 	if m.mask != nil {
 		besides.Arguments = []step.T{*m.mask}

@@ -85,7 +85,7 @@ func (m *bert) output(t *step.Tape, dense linear, n norm, h, x step.T) step.T {
 func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x step.T) step.T {
 	heads := a.geometry()
 	eager := t.Recipe.Attention == step.AttentionEager
-	copiesQV, copiesK := t.CopiesEncoderGradient(heads)
+	copiesQV, copiesK := t.CopiesEncoderGradient(heads, mask != nil)
 	q := t.Heads(l.q.forward(t, x), copiesQV)
 	k := l.k.keys(t, x, copiesK)
 	v := t.Heads(l.v.forward(t, x), copiesQV)
@@ -95,7 +95,7 @@ func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x ste
 		y, probabilities = t.EncoderAttention(q, k, v, heads, mask, a.AttentionDropout)
 		t.AlsoReturns(probabilities)
 	} else {
-		y = t.TokensFirst(t.SDPA(q, k, v, heads, nil, a.AttentionDropout), heads, false)
+		y = t.TokensFirst(t.SDPA(q, k, v, heads, mask, a.AttentionDropout), heads, mask != nil)
 	}
 	t.Drop(q)
 	t.Drop(k)

@@ -150,6 +150,12 @@ func (b *builder) norm(name string, width int64, bias bool) norm {
 
 // stack declares the layers that repeat; there is one such stack in a model.
 func (b *builder) stack(layer func(i int64)) {
+	start := len(b.p.List)
+	defer func() {
+		for i := start; i < len(b.p.List); i++ {
+			b.p.List[i].InLayer = true
+		}
+	}()
 	lead := min(b.a.Lead, b.recorded)
 	if b.a.Irregular {
 		lead = b.recorded

@@ -43,7 +43,8 @@ func (c *config) distilBERT(a *Architecture) {
 // segments.
 type distilBERT struct {
 	bert
-	given step.T // the attention mask as the batch has it
+	given step.T  // the attention mask as the batch has it
+	mask  *step.T // and as attention takes it
 }
 
 func buildDistilBERT(b *builder) step.Network {
@@ -90,11 +91,14 @@ func (m *distilBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	var besides step.Besides
 	if t.Recipe.Attention == step.AttentionEager {
 		besides.Arguments = []step.T{m.given}
-	} else {
-		encoderMask(t)
+	} else if m.mask = encoderMask(t, embedded.Dtype()); m.mask != nil {
+		besides.Arguments = []step.T{*m.mask}
 	}
 	x := runEncoder(t, m.a, len(m.layers), t.Hold(embedded), besides, m.layer)
 	t.Drop(embedded)
+	if m.mask != nil {
+		t.Drop(*m.mask)
+	}
 	return m.loss(t, x, nil, batch[2:])
 }
 
@@ -130,7 +134,7 @@ func addNorm(t *step.Tape, n norm, h, x step.T) step.T {
 // attention is DistilBertSdpaAttention or MultiHeadSelfAttention, with their last linear layer.
 func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 	heads := m.a.geometry()
-	copiesQV, copiesK := t.CopiesEncoderGradient(heads)
+	copiesQV, copiesK := t.CopiesEncoderGradient(heads, m.mask != nil)
 	q := t.Heads(l.q.forward(t, x), copiesQV)
 	k := l.k.keys(t, x, copiesK)
 	v := t.Heads(l.v.forward(t, x), copiesQV)
@@ -142,7 +146,7 @@ func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 		q = scaled
 		y, locals = t.FilledAttention(q, k, v, heads, m.a.AttentionDropout)
 	} else {
-		y = t.TokensFirst(t.SDPA(q, k, v, heads, nil, m.a.AttentionDropout), heads, false)
+		y = t.TokensFirst(t.SDPA(q, k, v, heads, m.mask, m.a.AttentionDropout), heads, m.mask != nil)
 	}
 	out := l.out.forward(t, y)
 	for _, local := range append(locals, y, q, k, v) {

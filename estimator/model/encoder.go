@@ -25,13 +25,16 @@ func encoderBatch(t *step.Tape, a *Architecture) []step.T {
 // eager an additive one that is broadcast over heads and queries.
 // Sources: transformers/modeling_attn_mask_utils.py (_prepare_4d_attention_mask_for_sdpa), modeling_utils.py
 // (get_extended_attention_mask), 4.57.
-func encoderMask(t *step.Tape) *step.T {
+func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	n := t.Shape.N()
 	if t.Recipe.Attention != step.AttentionEager {
 		ones := t.Input(n, step.Bool)
 		all := t.Input(1, step.Bool)
 		t.Drop(all)
 		t.Drop(ones)
+		if t.Recipe.ExplicitMask {
+			return expandedMask(t, embedded)
+		}
 		return nil
 	}
 	mask := t.Input(n, t.Recipe.Stored)
@@ -40,6 +43,19 @@ func encoderMask(t *step.Tape) *step.T {
 	t.Drop(mask)
 	t.Drop(inverted)
 	return &extended
+}
+
+// expandedMask is AttentionMaskConverter._expand_mask: an additive mask for every query of every sequence.
+func expandedMask(t *step.Tape, d step.DType) *step.T {
+	n := t.Shape.N() * t.Shape.Tokens
+	expanded := t.Input(n, d)
+	inverted := t.Input(n, d)
+	where := t.Input(n, step.Bool)
+	mask := t.Input(n, d)
+	t.Drop(where)
+	t.Drop(expanded)
+	t.Drop(inverted)
+	return &mask
 }
 
 // runEncoder takes over x and runs n layers on it. A layer may return the attention's probabilities, too; the loop's variable

@@ -218,8 +218,8 @@ func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) step.T {
 	projected := l.q.forward(t, x)
 	scaled := t.MulScalar(projected, step.LabelLinear)
 	t.Drop(projected)
-	q := t.Heads(scaled, t.CopiesQueryGradient(heads, false))
-	copied := t.CopiesKVGradient(heads, false, t.Recipe.UseCache)
+	q := t.Heads(scaled, t.CopiesQueryGradient(heads, m.mask != nil))
+	copied := t.CopiesKVGradient(heads, m.mask != nil, t.Recipe.UseCache)
 	// The gradient comes transposed, and is copied only where the sequences of a batch have to be joined.
 	k := l.k.keys(t, x, written && t.Shape.Batch > 1)
 	v := l.v.forward(t, x)

@@ -27,8 +27,10 @@ func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
 	if !windowed && !eager {
 		all := in(1, step.Bool)
 		t.Drop(all)
-		t.Drop(given)
-		return nil
+		if !t.Recipe.ExplicitMask {
+			t.Drop(given)
+			return nil
+		}
 	}
 	columns, rows, one := in(n, step.I64), in(b, step.I64), in(1, step.I64)
 	ones := in(n, step.Bool)
@@ -115,9 +117,14 @@ func triangularMask(t *step.Tape, d step.DType) *step.T {
 		ones := t.Input(t.Shape.N(), step.Bool)
 		t.Drop(t.Input(1, step.Bool))
 		t.Drop(ones)
-		return nil
+		if !t.Recipe.ExplicitMask {
+			return nil
+		}
 	}
 	mask := additiveTriangle(t, d)
+	if t.Recipe.Attention == step.AttentionSDPA {
+		mask = unmaskUnattended(t, mask)
+	}
 	return &mask
 }
 
@@ -141,6 +148,21 @@ func additiveTriangle(t *step.Tape, d step.DType) step.T {
 	t.Drop(t.Input(b*n*n, d))
 	t.Drop(padded)
 	return mask
+}
+
+// unmaskUnattended lets tokens that see nothing see everything, which sdpa's kernel needs. It takes over mask.
+// Source: transformers/modeling_attn_mask_utils.py (_unmask_unattended), 4.57.
+func unmaskUnattended(t *step.Tape, mask step.T) step.T {
+	rows := t.Shape.N()
+	hidden := t.Input(mask.Numel(), step.Bool)
+	all := t.Input(rows, step.Bool)
+	t.Drop(hidden)
+	some := t.Input(rows, step.Bool)
+	t.Drop(all)
+	out := t.Input(mask.Numel(), mask.Dtype())
+	t.Drop(some)
+	t.Drop(mask)
+	return out
 }
 
 // maskPositions counts the positions of the tokens in the all-ones mask: cumsum(mask)·mask − 1.

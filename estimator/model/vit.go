@@ -184,7 +184,7 @@ func (m *vit) dropped(t *step.Tape, x step.T) step.T {
 // attention is ViTAttention: keys, values and queries in this order.
 func (m *vit) attention(t *step.Tape, l *vitLayer, x step.T) step.T {
 	heads := m.a.geometry()
-	copiesQV, copiesK := t.CopiesEncoderGradient(heads)
+	copiesQV, copiesK := t.CopiesEncoderGradient(heads, false)
 	k := t.Heads(l.k.forward(t, x), copiesK)
 	v := t.Heads(l.v.forward(t, x), copiesQV)
 	q := t.Heads(l.q.forward(t, x), copiesQV)

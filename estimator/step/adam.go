@@ -9,8 +9,8 @@ func (u *updater) adamW(o Optimizer, ps []*Parameter) {
 		if o == AdamWFused {
 			u.keep(4) // the step counter lives on the GPU
 		}
-		u.keep(p.bytes())
-		u.keep(p.bytes())
+		u.keep(u.moment(p))
+		u.keep(u.moment(p))
 	}
 	switch o {
 	case AdamWForeach:
@@ -18,8 +18,8 @@ func (u *updater) adamW(o Optimizer, ps []*Parameter) {
 	case AdamWLoop: // one parameter after the other; the variable denom keeps the last one
 		denom := noHandle
 		for _, p := range ps {
-			root := u.heap.Alloc(p.bytes())
-			scaled := u.heap.Alloc(p.bytes())
+			root := u.heap.Alloc(u.moment(p))
+			scaled := u.heap.Alloc(u.moment(p))
 			u.heap.Free(root)
 			u.reassign(&denom, scaled)
 		}
@@ -36,13 +36,13 @@ func (u *updater) roots(ps []*Parameter) {
 		from := len(u.held)
 		for _, p := range ps {
 			if p.Dtype == d {
-				u.held = append(u.held, u.heap.Alloc(p.bytes()))
+				u.held = append(u.held, u.heap.Alloc(u.moment(p)))
 			}
 		}
 		if u.recipe.TwoTemporaries {
 			for _, p := range ps {
 				if p.Dtype == d {
-					u.held = append(u.held, u.heap.Alloc(p.bytes()))
+					u.held = append(u.held, u.heap.Alloc(u.moment(p)))
 				}
 			}
 		}
@@ -72,37 +72,5 @@ func byType(ps []*Parameter, f func(DType)) {
 	}
 	for _, d := range slices.Backward(types[:n]) {
 		f(d)
-	}
-}
-
-// What bitsandbytes quantises: tensors from 4,096 elements on, in blocks of 256, by tables of 256 float32 values.
-// Source: bitsandbytes/optim/optimizer.py (Optimizer2State, min_8bit_size, block-wise), 0.4x.
-const (
-	quantisedFrom  = 4096
-	quantisedBlock = 256
-	quantisedTable = 256 * 4
-)
-
-// adamW8bit is bitsandbytes' AdamW8bit: its kernels need nothing but the state.
-func (u *updater) adamW8bit(ps []*Parameter) {
-	if !u.first {
-		return
-	}
-	tables := false
-	for _, p := range ps {
-		if p.Numel < quantisedFrom {
-			u.keep(4 * p.Numel)
-			u.keep(4 * p.Numel)
-			continue
-		}
-		u.keep(p.Numel)
-		u.keep(p.Numel)
-		u.keep(4 * ceilDiv(p.Numel, quantisedBlock))
-		u.keep(4 * ceilDiv(p.Numel, quantisedBlock))
-		if !tables { // one for each sign, shared by all
-			tables = true
-			u.keep(quantisedTable)
-			u.keep(quantisedTable)
-		}
 	}
 }

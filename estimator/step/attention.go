@@ -49,6 +49,11 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 // grouped heads (enable_gqa) meet neither. Autocast casts the arguments.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
 func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
+	if mask != nil && mask.dtype != Bool {
+		additive := t.autocastTo(*mask, t.Recipe.Compute, LabelAttentionMask)
+		defer t.Drop(additive)
+		mask = &additive
+	}
 	q, k, v = t.AutocastQKV(q, k, v)
 	if h.Query == 1 { // a single head lies either way
 		q.layout = tokensFirst
@@ -63,6 +68,9 @@ func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
 // attend is the kernel that torch chooses.
 func (t *Tape) attend(q, k, v T, h Heads, mask *T, dropout float64) T {
 	q, k, v = t.realize(q), t.realize(k), t.realize(v)
+	if t.Recipe.Evaluation {
+		dropout = 0
+	}
 	switch {
 	case t.PadsHeads(h, mask != nil):
 		return t.paddedFlash(q, k, v, h, dropout)

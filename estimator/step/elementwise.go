@@ -241,7 +241,7 @@ func (t *Tape) NewGELU(x T) T {
 
 // Dropout is nn.Dropout in training: nothing at all when p is 0.
 func (t *Tape) Dropout(x T, p float64) T {
-	if p == 0 {
+	if p == 0 || t.Recipe.Evaluation {
 		return t.Hold(x)
 	}
 	mask := t.fresh(x.numel, Bool, LabelDropoutMask)

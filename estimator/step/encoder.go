@@ -117,9 +117,9 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 // CopiesEncoderGradient says whether the gradients of queries and values, and of keys, are copied before the linear
 // layers take them: from the written-out formula the former come with the heads outermost, the latter transposed
 // besides, which is a view of one sequence.
-func (t *Tape) CopiesEncoderGradient(h Heads) (queriesAndValues, keys bool) {
-	if t.Recipe.Attention != AttentionEager && !t.writtenOut(h, false) {
-		padded := t.PadsHeads(h, false)
+func (t *Tape) CopiesEncoderGradient(h Heads, mask bool) (queriesAndValues, keys bool) {
+	if t.Recipe.Attention != AttentionEager && !t.writtenOut(h, mask) {
+		padded := t.PadsHeads(h, mask)
 		return padded, padded
 	}
 	return h.Query > 1, t.Shape.Batch > 1

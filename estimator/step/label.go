@@ -55,6 +55,7 @@ const (
 	LabelTangent
 	LabelDequantised
 	LabelQuantised
+	LabelMaster
 	labelCount
 )
 
@@ -109,6 +110,7 @@ var labelText = [labelCount]string{
 	LabelTangent:                "zero gradients of outputs that the loss does not use (torch.compile)",
 	LabelDequantised:            "dequantised weight",
 	LabelQuantised:              "quantised input",
+	LabelMaster:                 "master copy of a weight",
 }
 
 func (l Label) String() string {

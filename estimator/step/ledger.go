@@ -43,6 +43,7 @@ const (
 	StageLoss
 	StageBackward
 	StageOptimizer
+	StageEvaluation
 	StageCount
 )
 
@@ -51,7 +52,7 @@ type Moment struct {
 	Bytes      int64
 	Stage      Stage
 	Backward   bool
-	MicroStep  int64 // within the optimizer step; -1 outside
+	MicroStep  int64 // within the optimizer step; -1 outside; in the evaluation, the batch
 	Layer      int64 // unit of the model whose segment it falls into; -1 outside
 	Label      Label // the tensor whose allocation reached it
 	Components [ComponentCount]int64
@@ -116,7 +117,7 @@ func (s *Session) ledger() *Ledger {
 		return b
 	}
 	f := l.fold
-	f.set(s)
+	f.set(s.Program, s.Recorded, s.Units, s.Lead)
 	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once), tally: l.tally}
 	l.optimizer = s.optimizerTotals(&l.tally)
 	l.load()
@@ -141,6 +142,10 @@ func (l *Ledger) load() {
 		l.live[Weights] += rounded(dynamicCode)
 	}
 	l.total = l.live[Weights]
+	l.session.eachState(func(bytes int64, c Component) {
+		l.live[c] += rounded(bytes)
+		l.total += rounded(bytes)
+	})
 }
 
 // stock walks to moment m and says what is alive there. gradients is what a first micro-step leaves
@@ -149,6 +154,9 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients int64) Moment {
 	l.stop = m
 	if tensors {
 		l.counts = make([]int64, len(l.session.Program.Slots))
+	}
+	if m.Stage == StageEvaluation {
+		return l.stockEvaluation(tensors)
 	}
 	l.walk(gradients)
 	taken := Moment{Components: l.live, Parts: l.parts}
@@ -180,8 +188,8 @@ func (l *Ledger) begin() {
 	}
 }
 
-// tensors groups what is alive by kind and size, largest first.
-func (l *Ledger) tensors() []LiveTensor {
+// tensors groups what is alive by kind and size, largest first: what l counts, and what others count of their programs.
+func (l *Ledger) tensors(others ...*Ledger) []LiveTensor {
 	var list []LiveTensor
 	index := map[LiveTensor]int{}
 	add := func(k LiveTensor, n int64) {
@@ -196,9 +204,10 @@ func (l *Ledger) tensors() []LiveTensor {
 		}
 		list[i].Count += n
 	}
-	for i, n := range l.counts {
-		s := &l.session.Program.Slots[i]
-		add(LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes, Dtype: s.Dtype, Typed: s.Typed}, n)
+	for _, counted := range append(others, l) {
+		for i, n := range counted.counts {
+			add(counted.session.Program.Slots[i].tensor(), n)
+		}
 	}
 	l.session.Parameters.Distinct(func(p *Parameter, times int64) {
 		label := LabelParameter
@@ -212,6 +221,13 @@ func (l *Ledger) tensors() []LiveTensor {
 	if l.session.Parameters.nested() {
 		add(LiveTensor{Label: LabelBuffer, Component: Weights, Bytes: dynamicCode}, 1)
 	}
+	l.session.eachState(func(bytes int64, c Component) {
+		label := LabelGradient
+		if c == OptimizerState {
+			label = LabelMaster
+		}
+		add(LiveTensor{Label: label, Component: c, Bytes: bytes}, 1)
+	})
 	if l.live[OptimizerState] > 0 {
 		for _, bytes := range l.tally.sizes {
 			if bytes > 0 {
@@ -227,6 +243,11 @@ func (l *Ledger) tensors() []LiveTensor {
 	}
 	sort.SliceStable(kept, func(i, j int) bool { return kept[i].Bytes*kept[i].Count > kept[j].Bytes*kept[j].Count })
 	return kept
+}
+
+// tensor is a tensor of the slot s.
+func (s *Slot) tensor() LiveTensor {
+	return LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes, Dtype: s.Dtype, Typed: s.Typed}
 }
 
 // record notes a moment.

@@ -25,13 +25,15 @@ func (t *Tape) crossEntropy(logits, targets T) T {
 	if t.autocast && logp.dtype != F32 {
 		input = t.wide(logp.numel, F32, LabelLogitsFloat)
 		input = t.wideGradient(t.op(logp), logp).out(input, 0)
-		t.Drop(logp)
+	} else {
+		t.Hold(input)
 	}
 	loss := t.fresh(1, input.dtype, LabelLoss)
 	weight := t.fresh(1, input.dtype, LabelLoss)
 	loss = t.wideGradient(t.op(input).save(input, targets, weight), input).out(loss, 0)
 	t.Drop(weight)
 	t.Drop(input)
+	t.Drop(logp)
 	return loss
 }
 

@@ -19,6 +19,8 @@ type Parameter struct {
 	// Quantised is how a frozen weight is stored; Dtype is then what it is dequantised to.
 	Quantised Quantisation
 	Loading   Loading
+	// InLayer marks those of the layers that repeat.
+	InLayer bool
 }
 
 // Trained says whether p gets a gradient.

@@ -10,8 +10,23 @@ const (
 	AdamWLoop
 	SGD
 	SGDMomentum
-	// AdamW8bit is bitsandbytes': moments in one byte with a float32 scale for every block of 256.
+	// AdamW8bit is bitsandbytes': moments in one byte with a float32 scale for every block of 256. AdamW32bit keeps them in
+	// float32 whatever the parameters are in; a paged one keeps those of large tensors in managed memory.
 	AdamW8bit
+	AdamW32bit
+	PagedAdamW8bit
+	PagedAdamW32bit
+	// AdamW8bitAO and AdamW4bitAO are torchao's.
+	AdamW8bitAO
+	AdamW4bitAO
+	// Lion is lion-pytorch's, Lion32bit and Lion8bit are bitsandbytes'.
+	Lion
+	Lion32bit
+	Lion8bit
+	// Muon updates the matrices of the layers, and AdamW the rest.
+	Muon
+	// GaLoreAdamW projects the gradients of the layers' matrices.
+	GaLoreAdamW
 	// AdafactorHF is transformers' Adafactor without first moment, AdafactorTorch torch.optim's.
 	AdafactorHF
 	AdafactorTorch
@@ -57,13 +72,17 @@ func unscale(heap Heap) (found int32) {
 // update runs the optimizer on all parameters that are trained.
 func (s *Session) update(heap Heap) {
 	u := &s.updater
-	u.heap, u.recipe, u.first = heap, &s.Recipe, !s.started
+	u.heap, u.recipe, u.first, u.rank = heap, &s.Recipe, !s.started, s.Rank
 	s.started = true
+	wide := s.masterGradients(heap)
 	sum := noHandle
 	if s.Recipe.GradScaler && s.Optimizer == AdamWFused { // fused kernels look at found_inf themselves
 		sum = heap.Alloc(4)
 	}
-	u.run(s.Optimizer, s.trained)
+	u.run(s.Optimizer, s.updated())
+	for _, h := range wide {
+		heap.Free(h)
+	}
 	if sum != noHandle {
 		heap.Free(sum)
 	}
@@ -77,6 +96,10 @@ type updater struct {
 	first bool
 	held  []int32 // temporaries
 	rms   []int32 // by parameter: what Adafactor keeps of the last step
+	// rank is GaLore's.
+	rank int64
+	// inner and outer are the parameters that Muon and GaLore treat in their own way, and the others.
+	inner, outer []*Parameter
 }
 
 // keep allocates state, which stays.
@@ -118,10 +141,18 @@ func (u *updater) run(o Optimizer, ps []*Parameter) {
 		u.adamW(o, ps)
 	case SGDMomentum:
 		for _, p := range ps {
-			u.keep(p.bytes())
+			u.keep(u.moment(p))
 		}
-	case AdamW8bit:
-		u.adamW8bit(ps)
+	case AdamW8bit, AdamW32bit, PagedAdamW8bit, PagedAdamW32bit, Lion32bit, Lion8bit:
+		u.bitsAndBytes(o, ps)
+	case AdamW8bitAO, AdamW4bitAO:
+		u.torchAO(o, ps)
+	case Lion:
+		u.lion(ps)
+	case Muon:
+		u.muon(ps)
+	case GaLoreAdamW:
+		u.galore(ps)
 	case AdafactorHF:
 		u.adafactorHF(ps)
 	case AdafactorTorch:

@@ -46,6 +46,12 @@ type Recipe struct {
 	Reentrant       bool
 	// CheckpointOffload keeps the input of such a layer in the CPU's memory until backward.
 	CheckpointOffload bool
+	// Evaluation runs a model that was put into evaluation mode, under torch.no_grad.
+	Evaluation bool
+	// ExplicitMask says that some tokens of a batch are padding, so that attention needs its mask.
+	ExplicitMask bool
+	// States is what is stored in other types than the parameters.
+	States States
 	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model,
 	// which then has no others, LossFloat in a decoder's loss function, whatever it computes from it.
 	Loss                   Loss

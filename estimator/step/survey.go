@@ -6,6 +6,7 @@ func (l *Ledger) survey() (gradients int64) {
 	s := l.session
 	l.record(StageLoad, Moment{Bytes: max(l.total, s.Parameters.loadPeak()), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
 	l.begin()
+	l.surveyEvaluation()
 	for m := range min(max(s.Recipe.Accumulation, 1), 2) {
 		before := l.total
 		l.surveyMicroStep(m)

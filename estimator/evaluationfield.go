@@ -1,0 +1,46 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// evaluate is training.evaluation: a pass over batches of their own between two optimizer steps.
+func (r *resolved) evaluate(t *Training, errs *invalid.List) {
+	e := t.Evaluation
+	if e == nil {
+		return
+	}
+	const pointer = "/training/evaluation"
+	if e.MicroBatch < 0 || e.MicroBatch > 1<<30 {
+		errs.Add(pointer+"/micro_batch", "out_of_range", "micro_batch is %d; it is from 1 to %d", e.MicroBatch, 1<<30)
+		return
+	}
+	if r.recipe.Compile || r.recipe.CompileLoss {
+		errs.Add(pointer, "unsupported", "an evaluation pass is not modelled together with torch.compile yet; leave one of them out")
+	}
+	own := *e
+	if own.MicroBatch == 0 {
+		own.MicroBatch = t.MicroBatch
+	}
+	r.evaluation = &own
+}
+
+// recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache that
+// transformers gives up for checkpointing is on again.
+func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *step.Evaluation {
+	if r.evaluation == nil {
+		return nil
+	}
+	a := r.arch
+	a.CheckpointEvery = 0
+	rc.CheckpointEvery, rc.CheckpointOffload, rc.Reentrant = 0, false, false
+	rc.Evaluation, rc.UseCache = true, a.UseCache && !r.ownModules
+	shape := r.shape
+	shape.Batch = r.evaluation.MicroBatch
+	units, recorded, layers := recordedLayers(&a, plain)
+	net, parameters := a.Build(layers, rc.Stored)
+	w.evaluated.Reset(rc, shape, parameters)
+	return &step.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
+		Units: units, Recorded: recorded}
+}

@@ -1,0 +1,23 @@
+package estimator
+
+import "github.com/vramplan/vramplan/estimator/invalid"
+
+// mask is training.attention_mask: whether some tokens of a batch are padding.
+func (r *resolved) mask(t *Training, errs *invalid.List) {
+	const pointer = "/training/attention_mask"
+	switch t.AttentionMask {
+	case "", "none":
+		return
+	case "explicit":
+	default:
+		errs.Add(pointer, "unknown_value", "attention_mask is %.40q; none and explicit are accepted", t.AttentionMask)
+		return
+	}
+	switch {
+	case r.arch.NanoGPT() || r.arch.Family == "vit":
+		errs.Add(pointer, "conflict", "%s takes no mask; leave the field out", r.arch.Family)
+	case t.Attention == "flash":
+		errs.Add(pointer, "unsupported", "flash attention unpads a batch with padding, which is not modelled yet; use sdpa")
+	}
+	r.recipe.ExplicitMask = true
+}

@@ -1,0 +1,70 @@
+package estimator
+
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// optimizerKind is an optimizer and who implements it; empty is the default.
+type optimizerKind struct{ name, implementation string }
+
+// optimizers are those that are modelled. Adam holds what AdamW holds.
+var optimizers = map[optimizerKind]step.Optimizer{
+	{"adamw", ""}: step.AdamWForeach, {"adamw", "foreach"}: step.AdamWForeach, {"adamw", "fused"}: step.AdamWFused, {"adamw", "for-loop"}: step.AdamWLoop,
+	{"adamw", "bitsandbytes"}:      step.AdamW32bit,
+	{"adamw-8bit", ""}:             step.AdamW8bit,
+	{"adamw-8bit", "bitsandbytes"}: step.AdamW8bit,
+	{"adamw-8bit", "torchao"}:      step.AdamW8bitAO,
+	{"adamw-4bit", ""}:             step.AdamW4bitAO, {"adamw-4bit", "torchao"}: step.AdamW4bitAO,
+	{"paged-adamw", ""}: step.PagedAdamW32bit, {"paged-adamw", "bitsandbytes"}: step.PagedAdamW32bit,
+	{"paged-adamw-8bit", ""}: step.PagedAdamW8bit, {"paged-adamw-8bit", "bitsandbytes"}: step.PagedAdamW8bit,
+	{"lion", ""}: step.Lion, {"lion", "for-loop"}: step.Lion, {"lion", "bitsandbytes"}: step.Lion32bit,
+	{"lion-8bit", ""}: step.Lion8bit, {"lion-8bit", "bitsandbytes"}: step.Lion8bit,
+	{"muon", ""}: step.Muon, {"muon", "torch"}: step.Muon, {"muon", "for-loop"}: step.Muon,
+	{"galore-adamw", ""}: step.GaLoreAdamW, {"galore-adamw", "torch"}: step.GaLoreAdamW, {"galore-adamw", "for-loop"}: step.GaLoreAdamW,
+	{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGD, {"sgd", "for-loop"}: step.SGD,
+	{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentum, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
+	{"adafactor", ""}: step.AdafactorHF, {"adafactor", "transformers"}: step.AdafactorHF,
+	{"adafactor", "torch"}: step.AdafactorTorch, {"adafactor", "for-loop"}: step.AdafactorTorch,
+}
+
+// defaultRank is GaLore's where the job names none: the rank of its example for a model of a billion parameters is 512, that
+// of the smallest 128.
+const defaultRank = 128
+
+func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
+	o := t.Optimizer
+	if o == nil {
+		o = &Optimizer{}
+	}
+	if o.InBackward {
+		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer inside backward is not modelled yet")
+	}
+	name := o.Name
+	if name == "" || name == "adam" {
+		name = "adamw"
+	}
+	choice, ok := optimizers[optimizerKind{name, o.Implementation}]
+	if !ok {
+		asked := fmt.Sprintf("%.40q", o.Name)
+		if o.Implementation != "" {
+			asked += fmt.Sprintf(" with the implementation %.40q", o.Implementation)
+		}
+		errs.Add("/training/optimizer", "unsupported", "optimizer %s is not modelled; leave the implementation out, or give one that the optimizer has", asked)
+	}
+	r.optimizer = choice
+	switch {
+	case choice == step.GaLoreAdamW:
+		r.rank = defaultRank
+		if o.Rank != 0 {
+			r.rank = o.Rank
+		}
+		if r.rank < 1 || r.rank > 1<<20 {
+			errs.Add("/training/optimizer/rank", "out_of_range", "rank is %d; it is from 1 to %d", r.rank, 1<<20)
+		}
+	case o.Rank != 0:
+		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to galore-adamw; leave it out")
+	}
+}

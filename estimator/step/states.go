@@ -1,0 +1,78 @@
+package step
+
+// States is what is stored of the training's state where that differs from the parameters' type. The zero value is what
+// PyTorch does by itself.
+type States struct {
+	// GradientBuffers says that gradients are added into buffers of the type Gradients, which stay: Megatron's main_grad.
+	GradientBuffers bool
+	Gradients       DType
+	// MasterWeights says that the optimizer updates copies of the parameters in the type Master, which are then copied back.
+	MasterWeights bool
+	Master        DType
+	// MasterGradients makes copies of the gradients in the type of the masters for the update.
+	MasterGradients bool
+	// OwnMoments says that the optimizer's moments are in the type Moments.
+	OwnMoments bool
+	Moments    DType
+}
+
+// updated are the parameters as the optimizer sees them: the masters where there are some.
+func (s *Session) updated() []*Parameter {
+	if !s.Recipe.States.MasterWeights {
+		return s.trained
+	}
+	if s.masters == nil {
+		s.masters = make([]*Parameter, 0, len(s.trained))
+		copies := map[*Parameter]*Parameter{}
+		for _, p := range s.trained {
+			if copies[p] == nil {
+				q := *p
+				q.Dtype = s.Recipe.States.Master
+				copies[p] = &q
+			}
+			s.masters = append(s.masters, copies[p])
+		}
+	}
+	return s.masters
+}
+
+// loadStates allocates what stays besides the parameters: the buffers of the gradients, and the masters.
+func (s *Session) loadStates(heap Heap) {
+	s.eachState(func(bytes int64, _ Component) { heap.Alloc(bytes) })
+}
+
+// eachState calls f for everything that loadStates allocates.
+func (s *Session) eachState(f func(bytes int64, c Component)) {
+	st := &s.Recipe.States
+	if st.GradientBuffers {
+		for _, p := range s.trained {
+			f(p.Numel*st.Gradients.Size(), Gradients)
+		}
+	}
+	if st.MasterWeights {
+		for _, p := range s.trained {
+			f(p.Numel*st.Master.Size(), OptimizerState)
+		}
+	}
+}
+
+// masterGradients are the copies of the gradients that the update of the masters takes.
+func (s *Session) masterGradients(heap Heap) []int32 {
+	st := &s.Recipe.States
+	if !st.MasterGradients {
+		return nil
+	}
+	handles := make([]int32, 0, len(s.trained))
+	for _, p := range s.trained {
+		handles = append(handles, heap.Alloc(p.Numel*st.Master.Size()))
+	}
+	return handles
+}
+
+// moment is the bytes of one moment of p.
+func (u *updater) moment(p *Parameter) int64 {
+	if st := &u.recipe.States; st.OwnMoments {
+		return p.Numel * st.Moments.Size()
+	}
+	return p.bytes()
+}
