@@ -149,19 +149,12 @@ func (r *resolved) how(name string, run *run) string {
 		if run.ledger.Peak.Components[step.Gradients] == 0 {
 			return "none yet at this moment: they are born in backward and set to None after each optimizer step"
 		}
+		if st := &rc.States; st.GradientBuffers {
+			return p + " parameters × buffers of " + inBytes(st.Gradients) + ", which stay, and those that are on the way into them"
+		}
 		return "those that exist at this moment, × " + stored
 	case "optimizer_state":
-		switch r.optimizer {
-		case step.SGD:
-			return "plain SGD keeps none"
-		case step.AdamW8bit:
-			return p + " parameters × two moments of 1 B, with a float32 scale for every 256"
-		case step.SGDMomentum:
-			return p + " parameters × one momentum of " + stored
-		case step.AdafactorHF, step.AdafactorTorch:
-			return "one number for every row and column of a matrix, and one for every element of a vector"
-		}
-		return p + " parameters × two moments of " + stored
+		return r.howStates(p, d)
 	case "precision_copies":
 		if rc.Autocast {
 			return "autocast's half-precision copies of weights, kept until the layer's backward"

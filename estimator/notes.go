@@ -52,7 +52,7 @@ func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
 	}
-	return append(notes, r.assumptions(run, gpus)...)
+	return append(append(notes, r.assumptions(run, gpus)...), r.doubts()...)
 }
 
 // assumptions are the notes about what was asked for and does not change the bytes, or may not run at all.
@@ -115,4 +115,22 @@ func runnerUp(l *step.Ledger, peak step.Stage) (name string, bytes int64) {
 		}
 	}
 	return name, bytes
+}
+
+// doubts are the notes about what was taken from sources and not from traces.
+func (r *resolved) doubts() []Note {
+	var notes []Note
+	add := func(code, text string) { notes = append(notes, Note{Code: code, Text: text}) }
+	switch r.optimizer {
+	case step.PagedAdamW32bit, step.PagedAdamW8bit:
+		add("paged-optimizer", "bitsandbytes keeps the moments of large tensors in managed memory, which moves to the GPU while it is used: nvidia-smi counts what of it is there, and the figures here do not")
+	case step.AdamW8bitAO, step.AdamW4bitAO:
+		add("optimizer-from-source", "torchao's moments follow its source; what its compiled update needs besides is taken to be nothing")
+	case step.GaLoreAdamW:
+		add("optimizer-from-source", "GaLore follows its source; what cuSOLVER takes for the singular value decomposition besides its results and a copy of the gradient is not known")
+	}
+	if st := &r.recipe.States; st.GradientBuffers || st.MasterWeights {
+		add("states-from-source", "master weights and gradient buffers are placed as Megatron-LM and DeepSpeed place them, one tensor for each parameter")
+	}
+	return notes
 }

@@ -24,8 +24,8 @@ var optimizers = map[optimizerKind]step.Optimizer{
 	{"lion-8bit", ""}: step.Lion8bit, {"lion-8bit", "bitsandbytes"}: step.Lion8bit,
 	{"muon", ""}: step.Muon, {"muon", "torch"}: step.Muon, {"muon", "for-loop"}: step.Muon,
 	{"galore-adamw", ""}: step.GaLoreAdamW, {"galore-adamw", "torch"}: step.GaLoreAdamW, {"galore-adamw", "for-loop"}: step.GaLoreAdamW,
-	{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGD, {"sgd", "for-loop"}: step.SGD,
-	{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentum, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
+	{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGDFused, {"sgd", "for-loop"}: step.SGD,
+	{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentumFused, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
 	{"adafactor", ""}: step.AdafactorHF, {"adafactor", "transformers"}: step.AdafactorHF,
 	{"adafactor", "torch"}: step.AdafactorTorch, {"adafactor", "for-loop"}: step.AdafactorTorch,
 }
@@ -67,4 +67,47 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	case o.Rank != 0:
 		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to galore-adamw; leave it out")
 	}
+}
+
+// howStates says where the optimizer's state comes from: p parameters of type d.
+func (r *resolved) howStates(p string, d step.DType) string {
+	st := &r.recipe.States
+	masters := ""
+	if st.MasterWeights {
+		masters, d = " and master weights of "+inBytes(st.Master), st.Master
+	}
+	if st.OwnMoments {
+		d = st.Moments
+	}
+	moments := func(what string) string { return p + " parameters × " + what + masters }
+	switch r.optimizer {
+	case step.SGD, step.SGDFused:
+		if masters != "" {
+			return moments("nothing") + ": plain SGD keeps none"
+		}
+		return "plain SGD keeps none"
+	case step.AdamW8bit:
+		return moments("two moments of 1 B, with a float32 scale for every 256")
+	case step.AdamW8bitAO:
+		return moments("two moments of 1 B, with a float32 scale for every 256 and a table for every tensor")
+	case step.AdamW4bitAO:
+		return moments("two moments of half a byte, with a float32 scale for every 128 and a table for every tensor")
+	case step.PagedAdamW32bit, step.PagedAdamW8bit:
+		return moments("two moments, of which those of tensors from 100,000 elements on lie in managed memory, outside PyTorch's allocator")
+	case step.AdamW32bit:
+		return moments("two moments of 4 B (fp32)")
+	case step.SGDMomentum, step.SGDMomentumFused, step.Lion:
+		return moments("one momentum of " + inBytes(d))
+	case step.Lion32bit:
+		return moments("one momentum of 4 B (fp32)")
+	case step.Lion8bit:
+		return moments("one momentum of 1 B, with a float32 scale for every 256")
+	case step.Muon:
+		return moments("one momentum for the matrices of the layers and two moments for the rest, of " + inBytes(d))
+	case step.GaLoreAdamW:
+		return moments("two moments of " + inBytes(d) + ", in the layers' matrices of gradients projected onto the rank " + grouped(r.rank))
+	case step.AdafactorHF, step.AdafactorTorch:
+		return "one number for every row and column of a matrix, and one for every element of a vector" + masters
+	}
+	return moments("two moments of " + inBytes(d))
 }

@@ -10,6 +10,8 @@ const (
 	AdamWLoop
 	SGD
 	SGDMomentum
+	SGDFused
+	SGDMomentumFused
 	// AdamW8bit is bitsandbytes': moments in one byte with a float32 scale for every block of 256. AdamW32bit keeps them in
 	// float32 whatever the parameters are in; a paged one keeps those of large tensors in managed memory.
 	AdamW8bit
@@ -31,6 +33,9 @@ const (
 	AdafactorHF
 	AdafactorTorch
 )
+
+// fused says that one kernel updates all parameters.
+func (o Optimizer) fused() bool { return o == AdamWFused || o == SGDFused || o == SGDMomentumFused }
 
 // optimizerStep clips and updates.
 // Sources: torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
@@ -76,7 +81,7 @@ func (s *Session) update(heap Heap) {
 	s.started = true
 	wide := s.masterGradients(heap)
 	sum := noHandle
-	if s.Recipe.GradScaler && s.Optimizer == AdamWFused { // fused kernels look at found_inf themselves
+	if s.Recipe.GradScaler && s.Optimizer.fused() { // fused kernels look at found_inf themselves
 		sum = heap.Alloc(4)
 	}
 	u.run(s.Optimizer, s.updated())
@@ -139,7 +144,7 @@ func (u *updater) run(o Optimizer, ps []*Parameter) {
 	switch o {
 	case AdamWForeach, AdamWFused, AdamWLoop:
 		u.adamW(o, ps)
-	case SGDMomentum:
+	case SGDMomentum, SGDMomentumFused:
 		for _, p := range ps {
 			u.keep(u.moment(p))
 		}
