@@ -39,6 +39,10 @@ func randomJob(t *rapid.T) Job {
 		}},
 		{"logits_dtype", func(u *Training) { u.LogitsDtype = "fp32" }},
 		{"attention_mask", func(u *Training) { u.AttentionMask = "explicit" }},
+		{"selective", func(u *Training) { u.GradientCheckpointing = &Checkpointing{Mode: "selective"} }},
+		{"kernels", func(u *Training) {
+			u.Kernels = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"rmsnorm", "rope", "swiglu", "layernorm"}), rapid.ID).Draw(t, "kernels")
+		}},
 		{"optimizer", func(u *Training) { u.Optimizer = randomOptimizer(t) }},
 		{"states", func(u *Training) { u.States = randomStates(t) }},
 		{"evaluation", func(u *Training) {

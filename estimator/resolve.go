@@ -208,6 +208,8 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 	}
 	switch mode {
 	case "", "none":
+	case "selective":
+		r.selective(errs)
 	case "full":
 		if c.Offload && r.arch.Decoder > 0 {
 			errs.Add("/training/gradient_checkpointing/offload", "unsupported", "offloading is not modelled for an encoder with a decoder; leave it out")
@@ -220,7 +222,7 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 			r.arch.CheckpointEvery = 0
 		}
 	default:
-		errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none and full are", mode)
+		errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none, full and selective are", mode)
 	}
 }
 

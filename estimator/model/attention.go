@@ -11,9 +11,16 @@ type copies struct {
 }
 
 func (m *decoder) copies(t *step.Tape, w *around) copies {
+	if w.rotary && t.Recipe.Kernels.Rotary { // which copies the gradients of queries and keys itself
+		return copies{value: m.arriving(t, w, false).value}
+	}
+	return m.arriving(t, w, w.rotary)
+}
+
+// arriving is what would be copied of the gradients behind attention, rotated or not.
+func (m *decoder) arriving(t *step.Tape, w *around, rotary bool) copies {
 	h, masked := m.a.geometry(), w.mask != nil
 	several, severalKV := h.Query > 1, h.KV > 1
-	rotary := w.rotary && !t.Recipe.Kernels.Rotary
 	kv := t.CopiesKVGradient(h, masked, t.Recipe.UseCache) || (m.repeats || t.Recipe.RepeatsKV) && h.KV < h.Query
 	c := copies{
 		query: several && (rotary || t.CopiesQueryGradient(h, masked)),
@@ -61,17 +68,23 @@ func (m *decoder) projectThenNorm(t *step.Tape, l *decoderLayer, w *around, x st
 
 // rotate is apply_rotary_pos_emb.
 func rotate(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
-	if t.Recipe.Kernels.Rotary {
-		return t.RotaryInPlace(q), t.RotaryInPlace(k)
-	}
 	return t.Rotary(q, w.cos, w.sin), t.Rotary(k, w.cos, w.sin)
+}
+
+// turn is the family's way to rotate, or the fused kernel.
+func (m *decoder) turn(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
+	if !t.Recipe.Kernels.Rotary {
+		return m.rotate(t, q, k, w)
+	}
+	c := m.arriving(t, w, false)
+	return t.FusedRope(q, k, w.cos, w.sin, c.query, c.key)
 }
 
 // attention is self_attn. It returns its output and, where they are formed, the probabilities.
 func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
 	q, k, v := m.project(m, t, l, w, x)
 	if w.rotary {
-		qr, kr := m.rotate(t, q, k, w)
+		qr, kr := m.turn(t, q, k, w)
 		t.Drop(q)
 		t.Drop(k)
 		q, k = qr, kr

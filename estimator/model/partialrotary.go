@@ -73,6 +73,9 @@ func attend(t *step.Tape, a *Architecture, mask *step.T, q, k, v step.T) (step.T
 		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: a.AttentionDropout, Mask: mask, Upcast: true}, q, k, v)
 		return y, &p
 	}
+	if t.Recipe.SelectiveAttention { // the casts belong to what is made again
+		return t.TokensFirst(t.SDPA(q, k, v, heads, mask, a.AttentionDropout), heads, mask != nil), nil
+	}
 	qc, kc, vc := t.AutocastQKV(q, k, v)
 	y := t.SDPA(qc, kc, vc, heads, mask, a.AttentionDropout)
 	t.Drop(qc)

@@ -49,6 +49,13 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 // grouped heads (enable_gqa) meet neither. Autocast casts the arguments.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
 func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
+	if t.Recipe.SelectiveAttention && t.grads(q, k, v) && t.layer == none && !t.recompute {
+		return t.checkpointAttention(q, k, v, mask, func(q, k, v T) T { return t.sdpa(q, k, v, h, mask, dropout) })
+	}
+	return t.sdpa(q, k, v, h, mask, dropout)
+}
+
+func (t *Tape) sdpa(q, k, v T, h Heads, mask *T, dropout float64) T {
 	if mask != nil && mask.dtype != Bool {
 		additive := t.autocastTo(*mask, t.Recipe.Compute, LabelAttentionMask)
 		defer t.Drop(additive)

@@ -252,6 +252,7 @@ func (t *Tape) releaseSaved(n *node) {
 	for k := uint8(0); k < n.nSaved; k++ {
 		t.release(n.saved[k])
 	}
+	t.lastReleased(n)
 	n.nSaved = 0
 }
 

@@ -16,6 +16,8 @@ type checkpointed struct {
 	// waits for saved tensors, has run.
 	captured []T
 	keeper   int32
+	// arguments are what a function other than a layer got, its input among them.
+	arguments []T
 	// For layers of several tensors instead of forward and input:
 	block           Block
 	inputs, outputs []T
@@ -238,7 +240,9 @@ func (t *Tape) rebuild(l int32) {
 		t.Drop(second)
 	}
 	t.Drop(y)
-	t.Drop(c.input)
+	if c.arguments == nil {
+		t.Drop(c.input)
+	}
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
 }
 

@@ -16,15 +16,20 @@ func (t *Tape) fusedRMSNorm(x T, w Weight) T {
 	rstd := t.fresh(x.numel/w.Rows, F32, LabelNormStatistics)
 	o := t.op(x, gain).save(x, rstd)
 	if o.needs(1) {
-		o.alloc(1, t.Recipe.Multiprocessors*w.Rows*4, LabelReduction).alloc(2, w.Rows*4, LabelReduction)
+		o.alloc(1, t.Recipe.Multiprocessors*w.Rows*4, LabelReduction).sumRows(2, F32, t.Recipe.Multiprocessors, w.Rows, LabelReduction)
 		if gain.dtype != F32 {
-			o.alloc(3, gain.bytes(), LabelWeightGradient).free(2).free(1).send(3, 1)
-		} else {
-			o.free(1).send(2, 1)
+			o.alloc(3, gain.bytes(), LabelWeightGradient).free(2)
 		}
+		o.free(1)
 	}
 	if o.needs(0) {
-		o.pass(0, 0)
+		o.act(act{verb: actPassView})
+	}
+	switch {
+	case o.needs(1) && gain.dtype != F32:
+		o.send(3, 1)
+	case o.needs(1):
+		o.send(2, 1)
 	}
 	y = o.out(y, 0)
 	t.Drop(rstd)
@@ -62,9 +67,27 @@ func (t *Tape) fusedLayerNorm(x T, w, b Weight) T {
 	return y
 }
 
-// RotaryInPlace turns x, queries or keys, where it lies, and its gradient likewise.
-// Source: unsloth/kernels/rope_embedding.py (Fast_RoPE_Embedding).
-func (t *Tape) RotaryInPlace(x T) T { return t.op(x).pass(0, 0).out(t.Hold(x), 0) }
+// FusedRope turns queries and keys where they lie, and their gradients likewise; copyQueries and copyKeys say which of these
+// arrive in another layout. It keeps the tables.
+// Sources: liger_kernel/ops/rope.py (rope_forward, rope_backward), Liger-Kernel 0.6; unsloth/kernels/rope_embedding.py
+// (Fast_RoPE_Embedding).
+func (t *Tape) FusedRope(q, k, cos, sin T, copyQueries, copyKeys bool) (qr, kr T) {
+	o := t.op(q, k).save(cos, sin)
+	copied := [...]bool{copyQueries, copyKeys}
+	for i, x := range [...]T{q, k} {
+		if copied[i] {
+			o.alloc(i, x.bytes(), LabelContiguous)
+		}
+	}
+	for i := range copied {
+		if copied[i] {
+			o.send(i, i)
+		} else {
+			o.act(act{verb: actPassView, reg: uint8(i), edge: uint8(i)})
+		}
+	}
+	return o.out(t.Hold(q), 0), o.out(t.Hold(k), 1)
+}
 
 // SwiGLU is silu(gate) · up in one kernel, which writes the gradients of both over what it kept of them.
 // Source: liger_kernel/ops/swiglu.py (LigerSiLUMulFunction), Liger-Kernel 0.6.

@@ -50,6 +50,8 @@ type Recipe struct {
 	Evaluation bool
 	// ExplicitMask says that some tokens of a batch are padding, so that attention needs its mask.
 	ExplicitMask bool
+	// SelectiveAttention makes again in backward what the core of attention saves.
+	SelectiveAttention bool
 	// States is what is stored in other types than the parameters.
 	States States
 	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model,
