@@ -146,6 +146,9 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return s
 	case "gradients":
+		if rc.UpdatesInBackward {
+			return "each lives until the optimizer has updated its parameter, in backward"
+		}
 		if run.ledger.Peak.Components[step.Gradients] == 0 {
 			return "none yet at this moment: they are born in backward and set to None after each optimizer step"
 		}

@@ -39,9 +39,6 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	if o == nil {
 		o = &Optimizer{}
 	}
-	if o.InBackward {
-		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer inside backward is not modelled yet")
-	}
 	name := o.Name
 	if name == "" || name == "adam" {
 		name = "adamw"
@@ -55,6 +52,9 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 		errs.Add("/training/optimizer", "unsupported", "optimizer %s is not modelled; leave the implementation out, or give one that the optimizer has", asked)
 	}
 	r.optimizer = choice
+	if o.InBackward {
+		r.inBackward(t, errs)
+	}
 	switch {
 	case choice == step.GaLoreAdamW:
 		r.rank = defaultRank
@@ -110,4 +110,22 @@ func (r *resolved) howStates(p string, d step.DType) string {
 		return "one number for every row and column of a matrix, and one for every element of a vector" + masters
 	}
 	return moments("two moments of " + inBytes(d))
+}
+
+// inBackward is an optimizer that runs in backward: gradients do not outlive their parameter's update, and so cannot be
+// added up, unscaled or clipped.
+func (r *resolved) inBackward(t *Training, errs *invalid.List) {
+	const pointer = "/training/optimizer/in_backward"
+	rc := &r.recipe
+	switch {
+	case rc.Accumulation > 1:
+		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to accumulate; gradient_accumulation is %d", rc.Accumulation)
+	case rc.GradScaler:
+		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to unscale, and amp-fp16 scales them; use bfloat16")
+	case r.optimizer == step.AdafactorHF || r.optimizer == step.Muon || r.optimizer == step.GaLoreAdamW || rc.States != (step.States{}):
+		errs.Add(pointer, "unsupported", "this optimizer or these states are not modelled inside backward yet")
+	case rc.Compile:
+		errs.Add(pointer, "unsupported", "an optimizer in backward is not modelled together with torch.compile yet")
+	}
+	rc.UpdatesInBackward, rc.Updates = true, r.optimizer
 }

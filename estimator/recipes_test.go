@@ -81,7 +81,7 @@ func randomOptimizer(t *rapid.T) *Optimizer {
 		return cmp.Compare(a.name+" "+a.implementation, b.name+" "+b.implementation)
 	})
 	k := rapid.SampledFrom(kinds).Draw(t, "any optimizer")
-	return &Optimizer{Name: k.name, Implementation: k.implementation}
+	return &Optimizer{Name: k.name, Implementation: k.implementation, InBackward: rapid.IntRange(0, 3).Draw(t, "in_backward") == 0}
 }
 
 // randomStates draws what is stored.

@@ -180,7 +180,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.loss(t, errs)
 	r.lora(t, errs)
 	r.kernels(t, errs)
-	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
+	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.recipe.UpdatesInBackward
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }
 

@@ -327,6 +327,10 @@ func (t *Tape) accumulate() {
 	for _, p := range t.pending {
 		s := t.params[p].grad
 		t.params[p].grad = none
+		if t.Recipe.UpdatesInBackward {
+			t.updateNow(p, s)
+			continue
+		}
 		st := &t.storages[s]
 		if st.part {
 			t.release(s)

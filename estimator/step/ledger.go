@@ -183,9 +183,17 @@ func (l *Ledger) begin() {
 			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes)*l.outside(Segment{Unit: -1}, e))
 		case e.Op == AllocOnce && !l.once[e.Slot]:
 			l.once[e.Slot] = true
-			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes))
+			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes)*l.repeats(e.Slot))
 		}
 	}
+}
+
+// repeats is for how many tensors a slot stands.
+func (l *Ledger) repeats(slot int32) int64 {
+	if l.fold.unit >= 0 && l.fold.isMiddle[slot] {
+		return l.fold.copies
+	}
+	return 1
 }
 
 // tensors groups what is alive by kind and size, largest first: what l counts, and what others count of their programs.

@@ -100,7 +100,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
 		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0], kept: old.kept[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
-	t.prog, t.lazies = &t.program, old.lazies[:0]
+	t.prog, t.lazies, t.parameters = &t.program, old.lazies[:0], parameters.List
 	for i := range parameters.List {
 		p := &parameters.List[i]
 		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, frozen: !p.Trained(), grad: none})

@@ -40,6 +40,9 @@ func (o Optimizer) fused() bool { return o == AdamWFused || o == SGDFused || o =
 // optimizerStep clips and updates.
 // Sources: torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
 func (s *Session) optimizerStep(heap Heap) {
+	if s.Recipe.UpdatesInBackward {
+		return
+	}
 	found := s.prepare(heap)
 	s.update(heap)
 	if found != noHandle {
@@ -109,6 +112,10 @@ type updater struct {
 
 // keep allocates state, which stays.
 func (u *updater) keep(bytes int64) {
+	if h, ok := u.heap.(recordingHeap); ok {
+		h.keep(bytes)
+		return
+	}
 	if u.first {
 		u.heap.Alloc(bytes)
 	}

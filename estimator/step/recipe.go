@@ -52,6 +52,9 @@ type Recipe struct {
 	ExplicitMask bool
 	// SelectiveAttention makes again in backward what the core of attention saves.
 	SelectiveAttention bool
+	// UpdatesInBackward runs the optimizer Updates on every parameter as soon as its gradient is there.
+	UpdatesInBackward bool
+	Updates           Optimizer
 	// States is what is stored in other types than the parameters.
 	States States
 	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model,

@@ -74,8 +74,8 @@ type Session struct {
 func (s *Session) begin(heap Heap) {
 	s.heap = heap
 	s.started, s.gradients = false, s.gradients[:0]
-	s.once = handles(s.once, len(s.Program.Slots))
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
+	s.once = handles(s.once, len(s.now))
 	if e := s.Evaluation; e != nil {
 		s.evaluating.begin(e.Program, e.Recorded, e.Units, s.Lead)
 	}

@@ -29,6 +29,9 @@ type optimizerTotals struct {
 func (s *Session) optimizerTotals(t *tally) optimizerTotals {
 	*t = tally{sizes: t.sizes[:0]}
 	s.started = false
+	if s.Recipe.UpdatesInBackward {
+		return optimizerTotals{label: LabelOptimizerScratch}
+	}
 	s.optimizerStep(t)
 	states := t.live
 	t.most = states

@@ -176,11 +176,13 @@ type Tape struct {
 	prog     *Program // what is recorded: always &program
 	program  Program
 	storages []storage
-	nodes    []node
-	acts     []act
-	params   []paramState
-	pending  []int32 // parameters whose gradient is complete
-	regs     [maxRegs]int32
+	// parameters are those of the model.
+	parameters []Parameter
+	nodes      []node
+	acts       []act
+	params     []paramState
+	pending    []int32 // parameters whose gradient is complete
+	regs       [maxRegs]int32
 
 	// The autocast cache, by parameter: the storage of its half copy (none without) and the edge to it;
 	// cached lists the parameters that have one.

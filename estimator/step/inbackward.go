@@ -1,0 +1,41 @@
+package step
+
+// An optimizer in backward updates each parameter as soon as its gradient is there, and lets go of it: what it allocates is
+// part of the micro-step's program.
+// Source: torch/csrc/autograd/functions/accumulate_grad.cpp (the hooks after accumulation), torch 2.9; torchtune 0.6
+// (training/memory.py, register_optim_in_bwd_hooks) runs an optimizer for each parameter in them.
+
+// recordingHeap writes what an optimizer asks for into a tape's program.
+type recordingHeap struct{ t *Tape }
+
+func (h recordingHeap) Alloc(bytes int64) int32 {
+	return h.t.alloc(bytes, Temporaries, LabelOptimizerScratch)
+}
+
+func (h recordingHeap) Free(handle int32) { h.t.release(handle) }
+
+// keep is state, which is allocated once.
+func (h recordingHeap) keep(bytes int64) {
+	t := h.t
+	slot := int32(len(t.prog.Slots))
+	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: OptimizerState, Label: LabelOptimizerState, Unit: t.unit})
+	t.prog.Events = append(t.prog.Events, Event{slot, AllocOnce})
+}
+
+// updateNow runs the optimizer on parameter p, whose gradient is storage s, and lets go of that.
+func (t *Tape) updateNow(p, s int32) {
+	st := &t.storages[s]
+	grad := s
+	switch {
+	case st.part:
+	case st.refs == 1:
+		t.prog.Slots[st.slot].Component = Gradients
+	default:
+		grad = t.alloc(t.params[p].numel*t.params[p].dtype.Size(), Gradients, LabelGradient)
+		t.release(s)
+	}
+	one := [...]*Parameter{&t.parameters[p]}
+	u := updater{heap: recordingHeap{t}, recipe: &t.Recipe, first: true}
+	u.run(t.Recipe.Updates, one[:])
+	t.release(grad)
+}
