@@ -14,7 +14,9 @@ func (o op) keepSoftmax(x, y T) op {
 }
 
 // firstMicroStep says whether micro-step m of an optimizer step that is not the run's first finds no gradients.
-func (s *Session) firstMicroStep(m int64) bool { return m == 0 && !s.Recipe.KeepsGradients && !s.Recipe.States.GradientBuffers }
+func (s *Session) firstMicroStep(m int64) bool {
+	return m == 0 && !s.Recipe.KeepsGradients && !s.Recipe.States.GradientBuffers
+}
 
 // keptGradients adds the gradients that the optimizer step before left behind with zeros in them.
 func (l *Ledger) keptGradients() {
