@@ -11,6 +11,8 @@ func (r *resolved) selective(errs *invalid.List) {
 	switch {
 	case r.recipe.Compile:
 		errs.Add(pointer, "unsupported", "selective checkpointing is not modelled together with torch.compile yet; leave one of them out")
+	case r.arch.Family == "falcon":
+		errs.Add(pointer, "unsupported", "selective checkpointing is not modelled for falcon yet; none and full are")
 	case r.recipe.Attention != step.AttentionSDPA:
 		errs.Add(pointer, "unsupported", "selective checkpointing is modelled for the attention sdpa")
 	}
