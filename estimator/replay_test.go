@@ -202,6 +202,9 @@ func familyJob(t *rapid.T) Job {
 	}
 	job.Model.HFConfig = marshal(t, config)
 	modules := []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj", "lm_head"}
+	if family == "arcee" {
+		modules = slices.DeleteFunc(modules, func(m string) bool { return m == "gate_proj" })
+	}
 	if family == "internlm2" {
 		modules = []string{"attention.wqkv", "attention.wo", "feed_forward.w1", "feed_forward.w2", "feed_forward.w3"}
 	}
