@@ -66,8 +66,8 @@ func (r *resolved) lossFits(errs *invalid.List) {
 		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
 	case r.recipe.Loss.Kind == step.LossFusedLinear && r.arch.AdaptedHead():
 		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix alone and knows no adapter on it; leave lm_head out of the targets")
-	case !r.arch.PlainHead():
-		errs.Add(pointer, "unsupported", "a loss other than standard is modelled for language models whose logits are the head's output as it is")
+	case r.recipe.Loss.TakesHead() && !r.arch.PlainHead():
+		errs.Add(pointer, "unsupported", "a loss that runs the head itself is modelled for language models whose logits are the head's output as it is; standard and fused are for all")
 	}
 	if n, rows := r.shape.N(), r.recipe.Loss.ChunkRows; rows > 0 && n/rows > mostChunks {
 		errs.Add(pointer+"/chunk_tokens", "out_of_range", "chunk_tokens %d makes more than %d chunks of %d tokens", rows, mostChunks, n)

@@ -32,6 +32,7 @@ type resolved struct {
 	cuda          memory.Context
 	changes       []string
 	otherVersions bool
+	given         map[string]string // training.versions
 	// ownModules says that the framework writes its models itself.
 	ownModules bool
 	// evaluation is the pass between two steps, nil for none.
@@ -41,7 +42,7 @@ type resolved struct {
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
 func resolve(in *Input) (*resolved, error) {
 	var errs invalid.List
-	r := &resolved{confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
+	r := &resolved{given: in.Job.Training.Versions, confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
 	if r.confidence == 0 {
 		r.confidence = defaultConfidence
 	}
@@ -54,7 +55,7 @@ func resolve(in *Input) (*resolved, error) {
 	r.arch = architecture(in, &errs)
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
 	r.training(&in.Job, &errs)
-	r.applyVersions(in.Job.Training.Versions)
+	r.applyVersions()
 	unsupported(&in.Job, &errs)
 	if in.Job.Training.TargetSequenceLength != 0 && r.arch.Family != "" && !r.arch.TargetTokens() {
 		errs.Add("/training/target_sequence_length", "unsupported", "%s has no decoder behind an encoder whose length could be given; leave the field out", r.arch.Family)
@@ -202,7 +203,7 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 		return
 	}
 	rc := &r.recipe
-	if mode == "full" && r.arch.NeverCheckpoints {
+	if mode == "full" && r.arch.NeverCheckpoints && !r.older("transformers", 4, 53) {
 		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in transformers "+transformersVersion)
 		return
 	}

@@ -48,12 +48,15 @@ func leadingDigits(s string) string {
 // repeatedForFlash are the families whose FlashAttention2 classes repeated grouped keys and values (transformers 4.47).
 var repeatedForFlash = map[string]bool{"mistral": true, "mixtral": true, "qwen2": true, "qwen2_moe": true, "starcoder2": true, "phi3": true}
 
+// older says that the job names a version of the software before the given one.
+func (r *resolved) older(name string, major, minor int) bool {
+	v, ok := releaseOf(r.given[name])
+	return ok && v.before(major, minor)
+}
+
 // applyVersions sets what the named versions do otherwise than the reference. It notes what it changed.
-func (r *resolved) applyVersions(given map[string]string) {
-	before := func(name string, major, minor int) bool {
-		v, ok := releaseOf(given[name])
-		return ok && v.before(major, minor)
-	}
+func (r *resolved) applyVersions() {
+	before := r.older
 	changed := func(what string) { r.changes = append(r.changes, what) }
 	r.cuda = memory.ContextLazy
 	if before("transformers", 4, 49) {
@@ -97,7 +100,7 @@ func (r *resolved) applyVersions(given map[string]string) {
 	}
 	for _, name := range [...]string{"torch", "transformers"} {
 		reference := map[string]release{"torch": {2, 9}, "transformers": {4, 57}}[name]
-		if v, ok := releaseOf(given[name]); ok && v != reference {
+		if v, ok := releaseOf(r.given[name]); ok && v != reference {
 			r.otherVersions = true
 		}
 	}

@@ -51,6 +51,11 @@ func (s *sizes) decide(name string) Architecture {
 		a.Generic = true
 	}
 	s.check(&a)
+	if s.errs.Err() == nil && a.family == &genericFamily {
+		if known, ok := s.described(&a); ok {
+			return known
+		}
+	}
 	return a
 }
 

@@ -5,10 +5,15 @@ import "github.com/vramplan/vramplan/estimator/step"
 // plainHead is a network that may say that its logits are what Tape.Head returns, so that a loss can run the head itself.
 type plainHead interface{ plainHead() bool }
 
-func (m *nanoGPT) plainHead() bool { return true }
-func (m *gpt2) plainHead() bool    { return true }
-func (m *gptNeoX) plainHead() bool { return true }
-func (m *decoder) plainHead() bool { return m.scaleLogits == nil }
+func (m *nanoGPT) plainHead() bool    { return true }
+func (m *gpt2) plainHead() bool       { return true }
+func (m *gptNeoX) plainHead() bool    { return true }
+func (m *gptBigCode) plainHead() bool { return true }
+func (m *bloom) plainHead() bool      { return true }
+func (m *falcon) plainHead() bool     { return true }
+func (m *opt) plainHead() bool        { return true }
+func (m *phi) plainHead() bool        { return true }
+func (m *decoder) plainHead() bool    { return m.scaleLogits == nil }
 
 // PlainHead says whether the model's logits are the output of its head as it is.
 func (a *Architecture) PlainHead() bool {

@@ -24,11 +24,10 @@ type Loss struct {
 	Listed bool
 }
 
-// takesHead says that the loss runs the head itself, so that there are no logits.
-func (t *Tape) takesHead() bool {
-	k := t.Recipe.Loss.Kind
-	return k == LossChunked || k == LossFusedLinear
-}
+// TakesHead says that the loss runs the head itself, so that there are no logits.
+func (l Loss) TakesHead() bool { return l.Kind == LossChunked || l.Kind == LossFusedLinear }
+
+func (t *Tape) takesHead() bool { return t.Recipe.Loss.TakesHead() }
 
 // deferred is a head that waits for the loss.
 type deferred struct {
