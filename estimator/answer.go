@@ -37,6 +37,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 	res.Components = r.components(run)
 	res.Phases = phases(l)
 	res.Notes = r.notes(run, res, in.GPUs)
+	res.Doubts = r.explainDoubts(f)
 	if in.Timeline {
 		res.Timeline = r.timeline(run)
 	}

@@ -136,7 +136,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	out.ledger = s.Account(timeline, tensors)
 	reserved, allocated := play(s, a, r.expand, 0)
 	figures := func(limit int64) memory.Figures {
-		return memory.Device(allocated, reserved, limit, r.cuda, r.doubt(), r.confidence)
+		return memory.Device(allocated, reserved, limit, r.cuda, widest(r.doubts()), r.confidence)
 	}
 	if r.expand {
 		out.figures = figures(reserved)
@@ -150,19 +150,6 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	if decides {
 		out.figures = figures(smallestLimit(s, a, out.ledger.Peak.Bytes, reserved))
 	}
-}
-
-// doubt is how far the replayed order of allocations can be off.
-func (r *resolved) doubt() memory.Doubt {
-	switch {
-	case r.arch.Generic:
-		return memory.DoubtGeneric
-	case r.recipe.Compile:
-		return memory.DoubtCompiled
-	case r.otherVersions, r.ownModules, r.packedByGPTQ():
-		return memory.DoubtVersions
-	}
-	return memory.DoubtOrder
 }
 
 // deepLayers is up to how many layers the smallest limit is always looked for; beyond, where a replay takes

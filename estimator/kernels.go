@@ -12,6 +12,7 @@ import (
 // (fms_acceleration_foak/framework_plugin_fast_kernels.py, 0.6); unsloth and axolotl fuse them on any base.
 func (r *resolved) kernels(t *Training, errs *invalid.List) {
 	has := func(name string) bool { return slices.Contains(t.Kernels, name) }
+	r.kernelNames = len(t.Kernels)
 	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"), SwiGLU: has("swiglu"),
 		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora")}
 	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.framework != "unsloth" && r.framework != "axolotl" {

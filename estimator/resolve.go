@@ -33,6 +33,8 @@ type resolved struct {
 	changes       []string
 	otherVersions bool
 	given         map[string]string // training.versions
+	byNumbers     bool              // the model is given as model.dimensions
+	kernelNames   int               // of training.kernels
 	// ownModules says that the framework writes its models itself.
 	ownModules bool
 	// evaluation is the pass between two steps, nil for none.
@@ -42,7 +44,7 @@ type resolved struct {
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
 func resolve(in *Input) (*resolved, error) {
 	var errs invalid.List
-	r := &resolved{given: in.Job.Training.Versions, confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
+	r := &resolved{given: in.Job.Training.Versions, byNumbers: in.Job.Model.Dimensions != nil, confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
 	if r.confidence == 0 {
 		r.confidence = defaultConfidence
 	}

@@ -9,9 +9,20 @@ type Result struct {
 	Phases     []Phase     `json:"phases"`
 	GPUs       []GPUFit    `json:"gpus"`
 	Notes      []Note      `json:"notes"`
+	// Doubts are why low_bytes and high_bytes lie where they do.
+	Doubts []DoubtSource `json:"doubts"`
 
 	Timeline []TimelineEvent `json:"timeline,omitempty"`
 	Tensors  []Tensor        `json:"tensors,omitempty"`
+}
+
+// DoubtSource is one reason why a real run may hold fewer or more bytes than device_bytes. Of the reasons that concern the allocator
+// the widest counts on each side; the context's is independent of it.
+type DoubtSource struct {
+	Source     string `json:"source"`
+	BelowBytes int64  `json:"below_bytes"`
+	AboveBytes int64  `json:"above_bytes"`
+	How        string `json:"how"`
 }
 
 // Versions names everything that decides the bytes of an answer: the same

@@ -74,7 +74,7 @@ func (r *resolved) applyVersions() {
 	}
 	// A release of transformers that came out before one of torch was used with an older one.
 	torchBefore := func(major, minor, transformersMinor int) bool {
-		if _, named := releaseOf(given["torch"]); named {
+		if _, named := releaseOf(r.given["torch"]); named {
 			return before("torch", major, minor)
 		}
 		return before("transformers", 4, transformersMinor)

@@ -1,9 +1,9 @@
 // Command accuracy holds the estimator against reference cases: training steps of real
 // PyTorch whose allocations were traced. It prints a table and fails when a case leaves its band.
 //
-//	go run ./estimator/accuracy [-worst 10] [-markdown] [cases.jsonl …]
+//	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [cases.jsonl …]
 //
-// -markdown writes the page docs/accuracy.md instead.
+// -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs.
 package main
 
 import (
@@ -23,6 +23,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	worst := flags.Int("worst", 10, "list this many of the worst cases")
 	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
+	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -39,6 +40,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
+	}
+	if *fit {
+		published.PrintFit(stdout)
+		return 0
 	}
 	undescribed, err := readUndescribed(".")
 	if err != nil {

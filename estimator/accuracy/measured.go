@@ -4,8 +4,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
+	"slices"
 	"sort"
 
 	"github.com/vramplan/vramplan/estimator"
@@ -46,6 +48,8 @@ type Published struct {
 	Allocated, Reserved, Device []seriesError
 	// Covered counts the device readings that lie between low_bytes and high_bytes, Above those over high_bytes.
 	Covered, Above, Facts int
+	// Ratios says by the doubt that counts how the reserved bytes would have to be stretched to give the reading.
+	Ratios map[string][]float64
 	// Contradicted are runs that ran out of memory and were called fitting, or the reverse.
 	Contradicted []string
 	Refused      map[string]int
@@ -58,7 +62,7 @@ type seriesError struct {
 
 // ScorePublished estimates every observation; presets come from the catalog's own file.
 func ScorePublished(list []Observation, presets map[string]*model.Preset) *Published {
-	p := &Published{Runs: len(list), Refused: map[string]int{}}
+	p := &Published{Runs: len(list), Refused: map[string]int{}, Ratios: map[string][]float64{}}
 	for _, o := range list {
 		g := cards[o.GPU]
 		g.ID = o.GPU
@@ -78,6 +82,8 @@ func ScorePublished(list []Observation, presets map[string]*model.Preset) *Publi
 		add(&p.Reserved, res.Peak.ReservedBytes, o.Reading.ReservedBytes)
 		add(&p.Device, res.Peak.DeviceBytes, o.Reading.DeviceBytes)
 		if d := o.Reading.DeviceBytes; d > 0 {
+			source := widestDoubt(res)
+			p.Ratios[source] = append(p.Ratios[source], float64(d-(res.Peak.DeviceBytes-res.Peak.ReservedBytes))/float64(res.Peak.ReservedBytes))
 			switch {
 			case d > res.Peak.HighBytes:
 				p.Above++
@@ -94,6 +100,28 @@ func ScorePublished(list []Observation, presets map[string]*model.Preset) *Publi
 		}
 	}
 	return p
+}
+
+// widestDoubt is the source that decides how far high_bytes lies from the replay; the context does not count.
+func widestDoubt(res *estimator.Result) string {
+	var widest estimator.DoubtSource
+	for _, d := range res.Doubts[:len(res.Doubts)-1] {
+		if d.AboveBytes >= widest.AboveBytes {
+			widest = d
+		}
+	}
+	return widest.Source
+}
+
+// PrintFit writes what the published runs say of each doubt: the stretch of the reserved bytes, once the usual context is
+// taken off the reading, at the middle and between the ends of 95 %.
+func (p *Published) PrintFit(w io.Writer) {
+	fmt.Fprintf(w, "| source of doubt | runs | lowest 2.5 %% | median | highest 2.5 %% |\n|---|---|---|---|---|\n")
+	for _, source := range slices.Sorted(maps.Keys(p.Ratios)) {
+		r := p.Ratios[source]
+		sort.Float64s(r)
+		fmt.Fprintf(w, "| %s | %d | %+.1f %% | %+.1f %% | %+.1f %% |\n", source, len(r), 100*(at(r, .025)-1), 100*(at(r, .5)-1), 100*(at(r, .975)-1))
+	}
 }
 
 // bySeries is the absolute mean error of each series.

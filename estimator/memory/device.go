@@ -29,27 +29,12 @@ var ContextCUDA11 = Context{Bytes: 1343 * mib, Low: 1007 * mib, High: 1343 * mib
 // Context is what the CUDA context of a process takes, in bytes: the usual, the least and the most.
 type Context struct{ Bytes, Low, High int64 }
 
-// Doubt about the allocator. The order of allocations is PyTorch's own and replayed exactly for the described
-// families and the reference version; what differs on a real run are other frees between the steps (logging,
-// data loading) and other versions. A generic family's order is a guess.
-//
-// Generic: of 23 traced runs of twelve families without a description, allocated bytes differ by -10.1 to +2.6 % from the replay of
-// the nearest block, by 1.1 % at the median, and reserved bytes by -10.2 to +1.7 %.
-//
-// Compiled: of twelve traced runs of nanoGPT, GPT-2 and Llama under torch.compile, reserved bytes differ by -3.4 to +4.1 %
-// from the replay, the smallest limit by up to 9 %, allocated bytes by up to 1.1 %.
-//
-// Versions: 78 published runs of 2022 to 2025 differ from a retrace with the reference versions by 3.6 % in reserved bytes at the
-// median and 6.2 % in nine of ten once the known changes are replayed.
-const (
-	DoubtOrder    Doubt = 0.015
-	DoubtCompiled Doubt = 0.05
-	DoubtVersions Doubt = 0.06
-	DoubtGeneric  Doubt = 0.10
-)
+// Doubt is how far a real run may hold less (Below) or more (Above) than the replay, relative to what the allocator needs and
+// reserves, at boundLevel.
+type Doubt struct{ Below, Above float64 }
 
-// Doubt is the relative half-width of the bounds that the order of allocations gives, at boundLevel.
-type Doubt float64
+// Or is the wider of both on each side: two reasons to doubt the same figure do not add up.
+func (d Doubt) Or(e Doubt) Doubt { return Doubt{max(d.Below, e.Below), max(d.Above, e.Above)} }
 
 const boundLevel = 0.95 // what the doubts and the spread of contexts are meant to cover
 
@@ -59,15 +44,18 @@ const boundLevel = 0.95 // what the doubts and the spread of contexts are meant 
 func Device(allocated, reserved, limit int64, c Context, doubt Doubt, confidence float64) Figures {
 	f := Figures{Allocated: allocated, Reserved: reserved, Limit: limit, Context: c.Bytes}
 	f.Device = reserved + f.Context
-	stretch := quantile(confidence) / quantile(boundLevel)
-	down := math.Hypot(float64(doubt)*float64(limit), float64(c.Bytes-c.Low)) * stretch
-	up := math.Hypot(float64(doubt)*float64(reserved), float64(c.High-c.Bytes)) * stretch
+	stretch := Stretch(confidence)
+	down := math.Hypot(doubt.Below*float64(limit), float64(c.Bytes-c.Low)) * stretch
+	up := math.Hypot(doubt.Above*float64(reserved), float64(c.High-c.Bytes)) * stretch
 	f.Low = max(min(limit, reserved)+f.Context-int64(down), 0)
 	f.High = f.Device + int64(up)
 	z := quantile(confidence)
 	f.below, f.above = float64(f.Device-f.Low)/z, float64(f.High-f.Device)/z
 	return f
 }
+
+// Stretch is by how much doubts at boundLevel are widened or narrowed for another confidence.
+func Stretch(confidence float64) float64 { return quantile(confidence) / quantile(boundLevel) }
 
 // Probability that the job needs no more than usable bytes.
 func (f Figures) Probability(usable int64) float64 {

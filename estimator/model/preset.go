@@ -33,15 +33,15 @@ type Preset struct {
 	DecoderLayers            int64 `json:"decoder_layers"`
 	RelativeAttentionBuckets int64 `json:"relative_attention_num_buckets"`
 	// Of models that hear sound: positions of the encoder, and rows of the spectrogram.
-	MaxSourcePositions int64 `json:"max_source_positions"`
-	MelBins            int64 `json:"num_mel_bins"`
+	MaxSourcePositions int64 `json:"max_source_positions,omitempty"`
+	MelBins            int64 `json:"num_mel_bins,omitempty"`
 	// Of models that see pictures.
-	ImageSize int64 `json:"image_size"`
-	PatchSize int64 `json:"patch_size"`
-	Labels    int64 `json:"num_labels"`
+	ImageSize int64 `json:"image_size,omitempty"`
+	PatchSize int64 `json:"patch_size,omitempty"`
+	Labels    int64 `json:"num_labels,omitempty"`
 	// Of models that compare pictures with texts: the tower of the texts, and the width in which both are compared.
-	Text            PresetText `json:"text"`
-	ProjectionWidth int64      `json:"projection_dim"`
+	Text            PresetText `json:"text,omitzero"`
+	ProjectionWidth int64      `json:"projection_dim,omitempty"`
 
 	Dropout struct {
 		Attention float64 `json:"attention"`
