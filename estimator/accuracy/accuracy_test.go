@@ -47,6 +47,9 @@ func TestPromises(t *testing.T) {
 	for _, b := range undescribed.Broken() {
 		t.Error(b)
 	}
+	for _, b := range published.Broken() {
+		t.Error(b)
+	}
 	report.Document(&made, published, undescribed, 10)
 	if *update {
 		if err := os.WriteFile(page, made.Bytes(), 0o644); err != nil {
@@ -82,5 +85,14 @@ func TestBandsBite(t *testing.T) {
 	}
 	if len(Score(few).Broken()) == 0 {
 		t.Error("a quarter of the reserved bytes off by 10 %: no promise was broken")
+	}
+
+	far := &Published{Above: 1, Contradicted: []string{"a run"}}
+	for range 10 {
+		e := []seriesError{{"one", 0.2}}
+		far.Allocated, far.Reserved, far.Device = append(far.Allocated, e...), append(far.Reserved, e...), append(far.Device, e...)
+	}
+	if got := len(far.Broken()); got != 6 {
+		t.Errorf("published runs off by 20 %%, one over its bound and one contradicted: %d promises broken, want 6", got)
 	}
 }

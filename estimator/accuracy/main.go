@@ -64,7 +64,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout)
 		undescribed.Print(stdout)
 	}
-	if broken := append(report.Broken(), undescribed.Broken()...); len(broken) > 0 {
+	broken := append(report.Broken(), undescribed.Broken()...)
+	if broken = append(broken, published.Broken()...); len(broken) > 0 {
 		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
 		for _, b := range broken {
 			fmt.Fprintln(stderr, "  "+b)

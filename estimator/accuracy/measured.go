@@ -159,6 +159,36 @@ func (p *Published) Print(w io.Writer) {
 	fmt.Fprintf(w, "Of %d runs that are known to fit or to run out of memory, %d are contradicted.\n", p.Facts, len(p.Contradicted))
 }
 
+// Promises about published runs, in percent: what the median series and nine of ten may be off by, and how many readings
+// high_bytes has to cover.
+const (
+	publishedAllocatedHalf, publishedAllocatedMost = 2, 10
+	publishedReservedHalf                          = 5
+	publishedDeviceHalf                            = 6
+	publishedCovered                               = 93
+)
+
+// Broken says which promises about the published runs do not hold.
+func (p *Published) Broken() []string {
+	var out []string
+	within := func(what string, list []seriesError, q, band float64) {
+		if got := at(bySeries(list), q); got > band {
+			out = append(out, fmt.Sprintf("published runs: %s of %.0f in a hundred series is within %.1f %%, promised are %.0f %%", what, 100*q, got, band))
+		}
+	}
+	within("allocated", p.Allocated, .5, publishedAllocatedHalf)
+	within("allocated", p.Allocated, .9, publishedAllocatedMost)
+	within("reserved", p.Reserved, .5, publishedReservedHalf)
+	within("the process figure", p.Device, .5, publishedDeviceHalf)
+	if n := len(p.Device); 100*(n-p.Above) < publishedCovered*n {
+		out = append(out, fmt.Sprintf("published runs: high_bytes covers %d of %d process figures, promised are %d %%", n-p.Above, n, publishedCovered))
+	}
+	for _, c := range p.Contradicted {
+		out = append(out, "published runs: contradicted: "+c)
+	}
+	return out
+}
+
 // bias is the median signed error.
 func bias(list []seriesError) float64 {
 	v := make([]float64, len(list))
