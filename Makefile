@@ -4,6 +4,7 @@
 GO          ?= go
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 20s
+JOBS        ?= 10000
 LISTEN      ?= 127.0.0.1:8080
 DATABASE    ?= file:vramplan.db
 
@@ -17,7 +18,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race lint fmt bench accuracy generate fuzz cover clean
+.PHONY: help build run test test-race lint fmt bench engines accuracy generate fuzz cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,6 +45,9 @@ fmt: ## Format the sources
 
 bench: ## Run the benchmarks once, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+engines: ## Compare the fast engine with the plain one on JOBS (10000) random jobs
+	$(GO) test ./estimator -run 'FoldedEqualsPlain' -rapid.checks=$(JOBS) -timeout 30m -count=1
 
 accuracy: ## Compare estimates with the reference cases, by model and size
 	$(GO) run ./estimator/accuracy
