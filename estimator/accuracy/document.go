@@ -54,8 +54,7 @@ because the runs of a sweep share what is wrong with them. %[3]d of them are ans
 	fmt.Fprintf(w, `
 Where the process figures are far off: fms-acceleration's runs with a fused loss and its kernels allocate what is replayed, and reserve up to
 a quarter more, as much as with the ordinary loss, which we cannot explain; its runs of January 2025 read about 1,300 MiB more than the
-allocator and a usual context, whatever the job. litgpt writes its models itself: adapters on fused projections keep what
-they scatter, queries and keys are concatenated anew, and the float32 norms differ; they are replayed as transformers' models and come out 2 to 14 %% low.
+allocator and a usual context, whatever the job.
 
 ## Bounds
 Each answer lists under %[1]sdoubts%[1]s why %[1]slow_bytes%[1]s and %[1]shigh_bytes%[1]s lie where they do. By how much the published runs ask for the allocator's bytes to be stretched, once
