@@ -52,7 +52,7 @@ func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
 	}
-	return append(append(notes, r.assumptions(run, gpus)...), r.doubts()...)
+	return append(append(notes, r.assumptions(run, gpus)...), r.fromSources()...)
 }
 
 // assumptions are the notes about what was asked for and does not change the bytes, or may not run at all.
@@ -117,8 +117,8 @@ func runnerUp(l *step.Ledger, peak step.Stage) (name string, bytes int64) {
 	return name, bytes
 }
 
-// doubts are the notes about what was taken from sources and not from traces.
-func (r *resolved) doubts() []Note {
+// fromSources are the notes about what was taken from sources and not from traces.
+func (r *resolved) fromSources() []Note {
 	var notes []Note
 	add := func(code, text string) { notes = append(notes, Note{Code: code, Text: text}) }
 	switch r.optimizer {
