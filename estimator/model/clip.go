@@ -8,12 +8,16 @@ var clipFamily = family{
 	defaults: map[string]any{"projection_dim": 512.0},
 	read:     (*config).clip,
 	preset: func(p *Preset, a *Architecture) {
+		text := PresetText{}
+		if p.Text != nil {
+			text = *p.Text
+		}
 		own := clipOptions{
 			picture: patches{image: p.ImageSize, patch: p.PatchSize, channels: rgb}, projection: p.ProjectionWidth, legacyEnd: true,
 			vision: clipSizes{layers: p.Layers, hidden: p.Hidden, heads: p.Heads, ffn: p.FFN, activation: "quick_gelu"},
-			text:   clipSizes{layers: p.Text.Layers, hidden: p.Text.Hidden, heads: p.Text.Heads, ffn: p.Text.FFN, activation: "quick_gelu"},
+			text:   clipSizes{layers: text.Layers, hidden: text.Hidden, heads: text.Heads, ffn: text.FFN, activation: "quick_gelu"},
 		}
-		a.MaxPositions = p.Text.MaxPositions
+		a.MaxPositions = text.MaxPositions
 		a.towers(own)
 	},
 	build: buildCLIP,

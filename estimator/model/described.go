@@ -1,6 +1,13 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/invalid"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// plainFamilies are those of which the numbers say everything that their description asks.
+var plainFamilies = []string{"bloom", "gemma", "gpt_bigcode", "mpt", "olmo", "opt", "phi3", "starcoder2"}
 
 // described is the family that the user named with the numbers of s, where it has exactly the parameters of a, the block put
 // together from the same numbers: what the numbers leave open (fused projections, checkpointing, the order of operations) is
@@ -8,6 +15,7 @@ import "github.com/vramplan/vramplan/estimator/invalid"
 func (s *sizes) described(a *Architecture) (Architecture, bool) {
 	d := s.Dimensions
 	f, ok := families[d.Family]
+	ok = ok && slices.Contains(plainFamilies, d.Family)
 	partly := d.RotaryFraction != 0 && d.RotaryFraction != 1 // no entry of the catalog says how much is turned
 	if !ok || f == a.family || a.Layers == 0 || partly || d.Experts > 0 {
 		return Architecture{}, false

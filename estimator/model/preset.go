@@ -40,8 +40,8 @@ type Preset struct {
 	PatchSize int64 `json:"patch_size,omitempty"`
 	Labels    int64 `json:"num_labels,omitempty"`
 	// Of models that compare pictures with texts: the tower of the texts, and the width in which both are compared.
-	Text            PresetText `json:"text,omitzero"`
-	ProjectionWidth int64      `json:"projection_dim,omitempty"`
+	Text            *PresetText `json:"text,omitempty"`
+	ProjectionWidth int64       `json:"projection_dim,omitempty"`
 
 	Dropout struct {
 		Attention float64 `json:"attention"`
@@ -57,7 +57,7 @@ type Preset struct {
 	Aliases            []string `json:"aliases"`
 }
 
-// PresetText is the tower of a preset that reads texts; all zero without.
+// PresetText is the tower of a preset that reads texts.
 type PresetText struct {
 	Layers       int64 `json:"layers"`
 	Hidden       int64 `json:"hidden"`
