@@ -16,7 +16,7 @@ type pool struct {
 	filled []uint64 // by rank: a bit for lists that are not empty
 	rank   []int32  // by bucket: its size's rank
 
-	buckets [][]freeBlock
+	buckets []bucket
 	table   []slot // open addressing, size → bucket
 	tail    int32  // expandable: the unmapped end of the pool's one segment
 }
@@ -43,7 +43,7 @@ func (p *pool) reset() {
 	p.sizes, p.lists, p.rank = p.sizes[:0], p.lists[:0], p.rank[:0]
 	clear(p.filled)
 	for i := range p.buckets {
-		p.buckets[i] = p.buckets[i][:0]
+		p.buckets[i].clear()
 	}
 	if p.table == nil {
 		p.table = make([]slot, firstTable)
@@ -107,7 +107,7 @@ func (p *pool) first(r int) position {
 	if r = p.next(r); r < 0 {
 		return position{}
 	}
-	return position{rank: r, item: len(p.buckets[p.lists[r]]) - 1, ok: true}
+	return position{rank: r, item: len(p.buckets[p.lists[r]].list()) - 1, ok: true}
 }
 
 // after is the place that follows at.
@@ -119,16 +119,12 @@ func (p *pool) after(at position) position {
 	return p.first(at.rank + 1)
 }
 
-func (p *pool) index(at position) int32 { return p.buckets[p.lists[at.rank]][at.item].index }
+func (p *pool) index(at position) int32 { return p.buckets[p.lists[at.rank]].list()[at.item].index }
 
 func (p *pool) takeAt(at position) {
 	b := &p.buckets[p.lists[at.rank]]
-	if at.item == len(*b)-1 {
-		*b = (*b)[:at.item]
-	} else {
-		*b = slices.Delete(*b, at.item, at.item+1)
-	}
-	if len(*b) == 0 {
+	b.remove(at.item)
+	if len(b.list()) == 0 {
 		p.filled[at.rank>>6] &^= 1 << (uint(at.rank) & 63)
 	}
 }
@@ -141,7 +137,7 @@ func (p *pool) bucket(size int64) int32 {
 	}
 	b := int32(len(p.rank))
 	if int(b) == len(p.buckets) {
-		p.buckets = append(p.buckets, nil)
+		p.buckets = append(p.buckets, bucket{})
 	}
 	s.size, s.bucket = size, b
 	r := p.sizeAt(size)
@@ -181,38 +177,19 @@ func (p *pool) grow() {
 func (p *pool) insert(size, addr int64, index int32) {
 	k := p.bucket(size)
 	b := &p.buckets[k]
-	n := len(*b)
-	if n == 0 {
+	if len(b.list()) == 0 {
 		r := p.rank[k]
 		p.filled[r>>6] |= 1 << (uint(r) & 63)
 	}
-	if n == 0 || (*b)[n-1].addr > addr {
-		*b = append(*b, freeBlock{addr, index})
-		return
-	}
-	*b = slices.Insert(*b, itemAt(*b, addr), freeBlock{addr, index})
-}
-
-// itemAt is the first block of a list whose address is at most addr.
-func itemAt(b []freeBlock, addr int64) int {
-	low, high := 0, len(b)
-	for low < high {
-		middle := int(uint(low+high) >> 1)
-		if b[middle].addr > addr {
-			low = middle + 1
-		} else {
-			high = middle
-		}
-	}
-	return low
+	b.insert(freeBlock{addr, index})
 }
 
 func (p *pool) remove(size, addr int64) {
 	k := p.table[p.probe(size)].bucket
-	b := p.buckets[k]
-	item := len(b) - 1
-	if b[item].addr != addr {
-		item = itemAt(b, addr)
+	b := &p.buckets[k]
+	item := len(b.list()) - 1
+	if b.list()[item].addr != addr {
+		item = b.at(addr)
 	}
 	p.takeAt(position{rank: int(p.rank[k]), item: item, ok: true})
 }
@@ -221,8 +198,9 @@ func (p *pool) remove(size, addr int64) {
 func (p *pool) filter(keep func(index int32) bool) {
 	for r := p.next(0); r >= 0; r = p.next(r + 1) {
 		b := &p.buckets[p.lists[r]]
-		*b = slices.DeleteFunc(*b, func(f freeBlock) bool { return !keep(f.index) })
-		if len(*b) == 0 {
+		kept := slices.DeleteFunc(b.list(), func(f freeBlock) bool { return !keep(f.index) })
+		b.items = b.items[:b.head+len(kept)]
+		if len(kept) == 0 {
 			p.filled[r>>6] &^= 1 << (uint(r) & 63)
 		}
 	}
@@ -231,7 +209,7 @@ func (p *pool) filter(keep func(index int32) bool) {
 func (p *pool) hash(h uint64) uint64 {
 	for r := p.next(0); r >= 0; r = p.next(r + 1) {
 		h = mix(h, uint64(p.sizes[r]))
-		for _, f := range p.buckets[p.lists[r]] {
+		for _, f := range p.buckets[p.lists[r]].list() {
 			h = mix(h, uint64(f.addr))
 		}
 	}
