@@ -23,6 +23,9 @@ func (r release) before(major, minor int) bool {
 
 // releaseOf reads the start of a version such as "4.48.1", "2.9.1+cu128" or "11".
 func releaseOf(version string) (release, bool) {
+	if version == "" {
+		return release{}, false
+	}
 	parts := strings.SplitN(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".", 3)
 	major, err := strconv.Atoi(leadingDigits(parts[0]))
 	if err != nil {

@@ -10,6 +10,10 @@ type bucket struct {
 
 func (b *bucket) list() []freeBlock { return b.items[b.head:] }
 
+func (b *bucket) len() int { return len(b.items) - b.head }
+
+func (b *bucket) get(i int) freeBlock { return b.items[b.head+i] }
+
 func (b *bucket) clear() { b.items, b.head = b.items[:0], 0 }
 
 // at is where a block of this address lies or would lie: the first whose address is at most addr.
@@ -28,12 +32,12 @@ func (b *bucket) at(addr int64) int {
 }
 
 func (b *bucket) insert(f freeBlock) {
-	list := b.list()
-	n := len(list)
-	if n == 0 || list[n-1].addr > f.addr {
+	n := len(b.items) - b.head
+	if n == 0 || b.items[len(b.items)-1].addr > f.addr {
 		b.items = append(b.items, f)
 		return
 	}
+	list := b.list()
 	i := b.at(f.addr)
 	if i > n/2 {
 		b.items = append(b.items, freeBlock{})
@@ -62,8 +66,12 @@ func (b *bucket) makeRoom() {
 }
 
 func (b *bucket) remove(i int) {
+	n := len(b.items) - b.head
+	if i == n-1 {
+		b.items = b.items[:len(b.items)-1]
+		return
+	}
 	list := b.list()
-	n := len(list)
 	if i >= n/2 {
 		copy(list[i:], list[i+1:])
 		b.items = b.items[:len(b.items)-1]

@@ -107,7 +107,7 @@ func (p *pool) first(r int) position {
 	if r = p.next(r); r < 0 {
 		return position{}
 	}
-	return position{rank: r, item: len(p.buckets[p.lists[r]].list()) - 1, ok: true}
+	return position{rank: r, item: p.buckets[p.lists[r]].len() - 1, ok: true}
 }
 
 // after is the place that follows at.
@@ -119,12 +119,12 @@ func (p *pool) after(at position) position {
 	return p.first(at.rank + 1)
 }
 
-func (p *pool) index(at position) int32 { return p.buckets[p.lists[at.rank]].list()[at.item].index }
+func (p *pool) index(at position) int32 { return p.buckets[p.lists[at.rank]].get(at.item).index }
 
 func (p *pool) takeAt(at position) {
 	b := &p.buckets[p.lists[at.rank]]
 	b.remove(at.item)
-	if len(b.list()) == 0 {
+	if b.len() == 0 {
 		p.filled[at.rank>>6] &^= 1 << (uint(at.rank) & 63)
 	}
 }
@@ -177,7 +177,7 @@ func (p *pool) grow() {
 func (p *pool) insert(size, addr int64, index int32) {
 	k := p.bucket(size)
 	b := &p.buckets[k]
-	if len(b.list()) == 0 {
+	if b.len() == 0 {
 		r := p.rank[k]
 		p.filled[r>>6] |= 1 << (uint(r) & 63)
 	}
@@ -187,8 +187,8 @@ func (p *pool) insert(size, addr int64, index int32) {
 func (p *pool) remove(size, addr int64) {
 	k := p.table[p.probe(size)].bucket
 	b := &p.buckets[k]
-	item := len(b.list()) - 1
-	if b.list()[item].addr != addr {
+	item := b.len() - 1
+	if b.get(item).addr != addr {
 		item = b.at(addr)
 	}
 	p.takeAt(position{rank: int(p.rank[k]), item: item, ok: true})

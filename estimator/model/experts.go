@@ -49,8 +49,11 @@ type gatedMLP struct{ gate, up, down linear }
 // buildGatedMLP declares an MLP under the names that Llama and its likes use.
 func buildGatedMLP(b *builder, path string, ffn int64, bias bool) gatedMLP {
 	d := b.a.Hidden
-	return gatedMLP{gate: b.linear(path+".gate_proj", d, ffn, bias), up: b.linear(path+".up_proj", d, ffn, bias),
-		down: b.linear(path+".down_proj", ffn, d, bias)}
+	gate, up, down := "mlp.gate_proj", "mlp.up_proj", "mlp.down_proj"
+	if path != "mlp" { // joining names for every layer shows in the time of an estimate
+		gate, up, down = path+".gate_proj", path+".up_proj", path+".down_proj"
+	}
+	return gatedMLP{gate: b.linear(gate, d, ffn, bias), up: b.linear(up, d, ffn, bias), down: b.linear(down, ffn, d, bias)}
 }
 
 // onMatrices is the MLP where it runs on matrices of tokens, not on batches of sequences.

@@ -8,14 +8,14 @@ const normChunk = 65536
 // the widest type that there is.
 // Source: torch/nn/utils/clip_grad.py (_get_total_norm, _clip_grads_with_norm_), torch 2.9.
 func (s *Session) clip(heap Heap) {
-	if len(s.trained) == 0 {
+	if len(s.trainable()) == 0 {
 		return
 	}
 	s.updater.held = s.updater.held[:0]
 	size := int64(0)
-	byType(s.trained, func(d DType) {
+	byType(s.trainable(), func(d DType) {
 		count, largest := int64(0), int64(0)
-		for _, p := range s.trained {
+		for _, p := range s.trainable() {
 			if p.Dtype == d {
 				count++
 				largest = max(largest, p.Numel)
@@ -28,7 +28,7 @@ func (s *Session) clip(heap Heap) {
 		heap.Free(partial)
 		size = max(size, d.Size())
 	})
-	stacked := heap.Alloc(int64(len(s.trained)) * size)
+	stacked := heap.Alloc(int64(len(s.trainable())) * size)
 	total := heap.Alloc(size)
 	heap.Free(stacked)
 	for _, h := range s.updater.held {

@@ -99,6 +99,14 @@ func (c *counting) Free(handle int32) { c.live -= c.sizes[handle] }
 
 // loadPeak is the most that loading holds.
 func (p Parameters) loadPeak() int64 {
+	plain, total := true, int64(0)
+	p.Distinct(func(q *Parameter, times int64) {
+		plain = plain && q.Quantised == NotQuantised && q.Loading == LoadedAsStored
+		total += times * rounded(q.bytes())
+	})
+	if plain { // nothing is loaded otherwise than it is stored
+		return total
+	}
 	var c counting
 	p.load(&c)
 	return c.most

@@ -27,14 +27,24 @@ const noHandle int32 = -1
 func (s *Session) Reset(n Session) {
 	n.player, n.evaluating, n.once = s.player, s.evaluating, s.once
 	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
-	n.Parameters.Each(func(p *Parameter) {
-		n.trained = append(n.trained, p)
-		last := len(n.trained) - 1
-		copy(n.trained[last-p.Ahead+1:], n.trained[last-p.Ahead:last])
-		n.trained[last-p.Ahead] = p
-	})
-	n.trained = slices.DeleteFunc(n.trained, func(p *Parameter) bool { return !p.Trained() })
 	*s = n
+}
+
+// trainable are the parameters that are trained, in the order in which the optimizer has them.
+func (s *Session) trainable() []*Parameter {
+	if s.listed {
+		return s.trained
+	}
+	list := s.trained[:0]
+	s.Parameters.Each(func(p *Parameter) {
+		list = append(list, p)
+		last := len(list) - 1
+		copy(list[last-p.Ahead+1:], list[last-p.Ahead:last])
+		list[last-p.Ahead] = p
+	})
+	s.trained = slices.DeleteFunc(list, func(p *Parameter) bool { return !p.Trained() })
+	s.listed = true
+	return s.trained
 }
 
 // Session is a whole run as a heap sees it: the model is loaded, then optimizer steps of several
@@ -62,7 +72,8 @@ type Session struct {
 	evaluating player
 	once       []int32 // handles of what is allocated once
 	gradients  []int32
-	trained    []*Parameter
+	trained    []*Parameter // once listed
+	listed     bool
 	masters    []*Parameter // what the optimizer updates instead, where there are such
 	updater    updater
 	started    bool // the optimizer's state exists

@@ -19,12 +19,12 @@ type States struct {
 // updated are the parameters as the optimizer sees them: the masters where there are some.
 func (s *Session) updated() []*Parameter {
 	if !s.Recipe.States.MasterWeights {
-		return s.trained
+		return s.trainable()
 	}
 	if s.masters == nil {
-		s.masters = make([]*Parameter, 0, len(s.trained))
+		s.masters = make([]*Parameter, 0, len(s.trainable()))
 		copies := map[*Parameter]*Parameter{}
-		for _, p := range s.trained {
+		for _, p := range s.trainable() {
 			if copies[p] == nil {
 				q := *p
 				q.Dtype = s.Recipe.States.Master
@@ -45,12 +45,12 @@ func (s *Session) loadStates(heap Heap) {
 func (s *Session) eachState(f func(bytes int64, c Component)) {
 	st := &s.Recipe.States
 	if st.GradientBuffers {
-		for _, p := range s.trained {
+		for _, p := range s.trainable() {
 			f(p.Numel*st.Gradients.Size(), Gradients)
 		}
 	}
 	if st.MasterWeights {
-		for _, p := range s.trained {
+		for _, p := range s.trainable() {
 			f(p.Numel*st.Master.Size(), OptimizerState)
 		}
 	}
@@ -62,8 +62,8 @@ func (s *Session) masterGradients(heap Heap) []int32 {
 	if !st.MasterGradients {
 		return nil
 	}
-	handles := make([]int32, 0, len(s.trained))
-	for _, p := range s.trained {
+	handles := make([]int32, 0, len(s.trainable()))
+	for _, p := range s.trainable() {
 		handles = append(handles, heap.Alloc(p.Numel*st.Master.Size()))
 	}
 	return handles

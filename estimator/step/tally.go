@@ -32,6 +32,9 @@ func (s *Session) optimizerTotals(t *tally) optimizerTotals {
 	if s.Recipe.UpdatesInBackward {
 		return optimizerTotals{label: LabelOptimizerScratch}
 	}
+	if totals, ok := s.plainTotals(); ok {
+		return totals
+	}
 	s.optimizerStep(t)
 	states := t.live
 	t.most = states
