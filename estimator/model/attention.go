@@ -160,5 +160,6 @@ func (m *decoder) mlp(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	if !m.a.Gated {
 		return m.plainMLP(t, l, x)
 	}
-	return gatedMLP{l.gate, l.up, l.down}.forward(t, m.a, x)
+	gated := gatedMLP{l.gate, l.up, l.down}
+	return gated.forward(t, m.a, x)
 }

@@ -184,7 +184,7 @@ type linear struct {
 }
 
 // forward is the layer applied to x.
-func (m linear) forward(t *step.Tape, x step.T) step.T {
+func (m *linear) forward(t *step.Tape, x step.T) step.T {
 	if m.adapter != nil {
 		return m.adapter.forward(t, m, x)
 	}
@@ -192,7 +192,7 @@ func (m linear) forward(t *step.Tape, x step.T) step.T {
 }
 
 // logits is the layer as the model's head.
-func (m linear) logits(t *step.Tape, x step.T) step.T {
+func (m *linear) logits(t *step.Tape, x step.T) step.T {
 	if m.adapter == nil && m.quantised == step.NotQuantised {
 		return t.Head(x, m.w, m.b)
 	}
@@ -201,15 +201,21 @@ func (m linear) logits(t *step.Tape, x step.T) step.T {
 
 // keys is the layer for the keys of attention that is written out. Their gradient comes transposed; where copies says
 // that it has to be laid out anew for a product, each product has its own copy made: the layer's and its adapter's.
-func (m linear) keys(t *step.Tape, x step.T, copies bool) step.T {
-	m.relays = copies
-	return m.forward(t, x)
+func (m *linear) keys(t *step.Tape, x step.T, copies bool) step.T {
+	own := *m
+	own.relays = copies
+	return own.forward(t, x)
 }
 
 // base is the layer without its adapter.
-func (m linear) base(t *step.Tape, x step.T) step.T { return t.Heads(m.plain(t, x), m.relays) }
+func (m *linear) base(t *step.Tape, x step.T) step.T {
+	if m.relays {
+		return t.Heads(m.plain(t, x), true)
+	}
+	return m.plain(t, x)
+}
 
-func (m linear) plain(t *step.Tape, x step.T) step.T {
+func (m *linear) plain(t *step.Tape, x step.T) step.T {
 	switch m.quantised {
 	case step.NotQuantised:
 	case step.Int8:

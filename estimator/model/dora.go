@@ -6,7 +6,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // (magnitude/norm − 1)·base(x) + magnitude/norm·lora_B(lora_A(x))·scaling. With dropout the base is computed once more, from
 // the input that is left.
 // Sources: peft/tuners/lora/variants.py (DoraLinearVariant.forward), dora.py (DoraLinearLayer.forward), 0.21.
-func (m *adapter) decomposed(t *step.Tape, base linear, x, result step.T) step.T {
+func (m *adapter) decomposed(t *step.Tape, base *linear, x, result step.T) step.T {
 	x = t.Dropout(x, m.dropout)
 	delta, saved := t.AdapterProduct(m.down, m.up)
 	delta = recast(t, delta, x.Dtype())

@@ -62,7 +62,7 @@ func (m gatedMLP) onMatrices() gatedMLP {
 	return m
 }
 
-func (m gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
+func (m *gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
 	gate := m.gate.forward(t, x)
 	if t.Recipe.Kernels.SwiGLU && a.Activation == "silu" {
 		up := m.up.forward(t, x)

@@ -255,7 +255,7 @@ func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapt
 }
 
 // forward is the layer with its adapter.
-func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
+func (m *adapter) forward(t *step.Tape, base *linear, x step.T) step.T {
 	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 && !m.magnitude.Exists() && m.groups == 0 {
 		return t.FusedAdapter(x, base.w, base.quantised, m.down, m.up, m.dropout)
 	}
@@ -269,7 +269,7 @@ func (m *adapter) forward(t *step.Tape, base linear, x step.T) step.T {
 // beside is peft's lora.Linear: base(x) + lora_B(lora_A(dropout(x)))·scaling, with x in the adapter's type and the
 // result in the base's.
 // Sources: peft/tuners/lora/layer.py (Linear.forward), gptq.py, 0.21.
-func (m *adapter) beside(t *step.Tape, base linear, x step.T) step.T {
+func (m *adapter) beside(t *step.Tape, base *linear, x step.T) step.T {
 	result := base.base(t, x)
 	d := result.Dtype()
 	if m.castless {
@@ -295,7 +295,7 @@ func (m *adapter) beside(t *step.Tape, base linear, x step.T) step.T {
 // besideQuantised is peft's Linear4bit and Linear8bitLt: they leave the casts to autocast where it is on, and the
 // former clones what the base returns.
 // Source: peft/tuners/lora/bnb.py, 0.21.
-func (m *adapter) besideQuantised(t *step.Tape, base linear, x step.T) step.T {
+func (m *adapter) besideQuantised(t *step.Tape, base *linear, x step.T) step.T {
 	result := base.base(t, x)
 	if base.quantised != step.Int8 {
 		clone := t.Contiguous(result)
@@ -322,7 +322,7 @@ func (m *adapter) besideQuantised(t *step.Tape, base linear, x step.T) step.T {
 }
 
 // delta is lora_B(lora_A(dropout(x)))·scaling.
-func (m *adapter) delta(t *step.Tape, x step.T, base linear) step.T {
+func (m *adapter) delta(t *step.Tape, x step.T, base *linear) step.T {
 	up := m.update(t, t.Dropout(x, m.dropout), base)
 	y := t.MulScalar(up, step.LabelAdapter)
 	t.Drop(up)
@@ -330,7 +330,7 @@ func (m *adapter) delta(t *step.Tape, x step.T, base linear) step.T {
 }
 
 // update is lora_B(lora_A(x)). It takes over x.
-func (m *adapter) update(t *step.Tape, x step.T, base linear) step.T {
+func (m *adapter) update(t *step.Tape, x step.T, base *linear) step.T {
 	linear := t.Linear
 	if base.matrix {
 		linear = t.LinearMatrix

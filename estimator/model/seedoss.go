@@ -23,7 +23,8 @@ var seedOSSFamily = family{keys: commonKeys, preset: llamaPreset,
 
 // droppedMLP is dropout(down(act(gate(x))·up(x))).
 func (m *decoder) droppedMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
-	down := gatedMLP{l.gate, l.up, l.down}.forward(t, m.a, x)
+	gated := gatedMLP{l.gate, l.up, l.down}
+	down := gated.forward(t, m.a, x)
 	y := t.Dropout(down, m.a.ResidualDropout)
 	t.Drop(down)
 	return y

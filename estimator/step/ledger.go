@@ -237,6 +237,7 @@ func (l *Ledger) tensors(others ...*Ledger) []LiveTensor {
 		add(LiveTensor{Label: label, Component: c, Bytes: bytes}, 1)
 	})
 	if l.live[OptimizerState] > 0 {
+		l.session.playedTotals(&l.tally)
 		for _, bytes := range l.tally.sizes {
 			if bytes > 0 {
 				add(LiveTensor{Label: LabelOptimizerState, Component: OptimizerState, Bytes: bytes}, 1)

@@ -25,15 +25,20 @@ type optimizerTotals struct {
 	label           Label
 }
 
-// optimizerTotals plays the optimizer step twice on t: the first leaves the state behind, the second finds it.
+// optimizerTotals adds up where that is all, and else plays.
 func (s *Session) optimizerTotals(t *tally) optimizerTotals {
+	if totals, ok := s.plainTotals(); ok {
+		return totals
+	}
+	return s.playedTotals(t)
+}
+
+// playedTotals plays the optimizer step twice on t: the first leaves the state behind, the second finds it.
+func (s *Session) playedTotals(t *tally) optimizerTotals {
 	*t = tally{sizes: t.sizes[:0]}
 	s.started = false
 	if s.Recipe.UpdatesInBackward {
 		return optimizerTotals{label: LabelOptimizerScratch}
-	}
-	if totals, ok := s.plainTotals(); ok {
-		return totals
 	}
 	s.optimizerStep(t)
 	states := t.live

@@ -15,7 +15,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 	default:
 		return optimizerTotals{}, false
 	}
-	if st.MasterWeights || st.GradientBuffers {
+	if st.MasterWeights || st.GradientBuffers || s.Recipe.UpdatesInBackward {
 		return optimizerTotals{}, false
 	}
 	s.updater.recipe = &s.Recipe
