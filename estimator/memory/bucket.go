@@ -37,11 +37,10 @@ func (b *bucket) insert(f freeBlock) {
 		b.items = append(b.items, f)
 		return
 	}
-	list := b.list()
 	i := b.at(f.addr)
 	if i > n/2 {
 		b.items = append(b.items, freeBlock{})
-		list = b.list()
+		list := b.list()
 		copy(list[i+1:], list[i:n])
 		list[i] = f
 		return
@@ -50,7 +49,7 @@ func (b *bucket) insert(f freeBlock) {
 		b.makeRoom()
 	}
 	b.head--
-	list = b.list()
+	list := b.list()
 	copy(list[:i], list[1:i+1])
 	list[i] = f
 }
