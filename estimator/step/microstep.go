@@ -261,7 +261,7 @@ func (t *Tape) label(x T) Label {
 
 // freePrevious frees what the micro-step before left where x is now.
 func (t *Tape) freePrevious(x T) {
-	if x.storage != none {
+	if x.storage != none && t.storages[x.storage].slot != none {
 		t.prog.Events = append(t.prog.Events, Event{t.storages[x.storage].slot, FreePrev})
 	}
 }
