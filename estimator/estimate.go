@@ -10,7 +10,7 @@ import (
 )
 
 // Version is the version of the estimator: the same version gives the same bytes.
-const Version = "0.1.0"
+const Version = "0.2.0"
 
 // Reference is the software whose allocations are replayed.
 const Reference = "torch-2.9.1"
@@ -19,7 +19,7 @@ const Reference = "torch-2.9.1"
 const transformersVersion = "4.57.6"
 
 // Calibration names the constants that were fitted rather than derived (memory.Device).
-const Calibration = "builtin-1"
+const Calibration = "builtin-2"
 
 // Input is a job with its names resolved: what a catalog says of the preset and
 // the GPUs that the job names.

@@ -19,8 +19,8 @@ allocator are PyTorch's own, so sizes, lifetimes and the allocator's own counter
 CUDA context above all, is in none of these numbers: no GPU took part. The cases are in
 %[1]sestimator/accuracy/testdata/*.jsonl%[1]s.
 
-Beside the counters, whole sequences are compared: %[1]sgo test ./estimator -run TestReplayEqualsTraces%[1]s holds 126 jobs over all modelled
-families and switches against every allocation and free of two or three optimizer steps, about 439,000 events.
+Beside the counters, whole sequences are compared: %[1]sgo test ./estimator -run TestReplayEqualsTraces%[1]s holds more than 1,500 small jobs over all
+modelled families and switches against every allocation and free of two or three optimizer steps, more than six million events.
 
 `, "`", len(r.Rows))
 	r.Print(w, true, worst)
