@@ -47,6 +47,7 @@ func randomDimensions(t *rapid.T) *model.Dimensions {
 // TestDimensionsFoldedEqualsPlain holds the two engines against each other where a decoder is put together from its
 // dimensions.
 func TestDimensionsFoldedEqualsPlain(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
 		job := randomJob(t)
 		job.Model = Model{Dimensions: randomDimensions(t)}

@@ -254,6 +254,7 @@ func marshal(t *rapid.T, v any) json.RawMessage {
 // one, and the plain one, which records and plays every layer. Both must ask a heap for the same bytes in
 // the same order.
 func TestFoldedEqualsPlain(t *testing.T) {
+	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, randomJob(t)) })
 }
 
