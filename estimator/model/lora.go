@@ -88,7 +88,7 @@ func (l *LoRA) names(name string) bool {
 var defaultTargets = map[string][]string{
 	"t5": {"q", "v"}, "mt5": {"q", "v"}, "bart": {"q_proj", "v_proj"}, "gpt2": {"c_attn"}, "bloom": {"query_key_value"},
 	"opt": {"q_proj", "v_proj"}, "gptj": {"q_proj", "v_proj"}, "gpt_neox": {"query_key_value"}, "gpt_neo": {"q_proj", "v_proj"},
-	"bert": {"query", "value"}, "roberta": {"query", "value"}, "xlm-roberta": {"query", "value"}, "electra": {"query", "value"},
+	"bert": {"query", "value"}, "roberta": {"query", "value"}, "xlm-roberta": {"query", "value"}, "electra": {"query", "value"}, "deberta-v2": {"query_proj", "value_proj"},
 	"llama": {"q_proj", "v_proj"}, "mistral": {"q_proj", "v_proj"}, "mixtral": {"q_proj", "v_proj"}, "stablelm": {"q_proj", "v_proj"},
 	"gpt_bigcode": {"c_attn"}, "mpt": {"Wqkv"}, "falcon": {"query_key_value"}, "codegen": {"qkv_proj"},
 	"phi": {"q_proj", "v_proj", "fc1", "fc2"}, "gemma": {"q_proj", "v_proj"}, "gemma2": {"q_proj", "v_proj"},
