@@ -9,7 +9,8 @@ import (
 
 // kernels is training.kernels: the fused ones that stand in for the model's own code. One that the model has no use for changes
 // nothing. Under the Trainer it is fms-acceleration that fuses adapters, and on quantised bases only
-// (fms_acceleration_foak/framework_plugin_fast_kernels.py, 0.6); unsloth and axolotl fuse them on any base.
+// (fms_acceleration_foak/framework_plugin_fast_kernels.py, augmentation, main branch of 2025). axolotl's page on LoRA optimisations
+// asks for no quantised base, and that unsloth does not either is taken from its users; both want adapters without dropout.
 func (r *resolved) kernels(t *Training, errs *invalid.List) {
 	has := func(name string) bool { return slices.Contains(t.Kernels, name) }
 	r.kernelNames = len(t.Kernels)

@@ -9,7 +9,8 @@ type Kernels struct {
 // fusedRMSNorm keeps its input and a float32 scale for every row, and writes the gradient of its input over that of its
 // output. Where the gain is trained, every multiprocessor sums up a part of its gradient.
 // Sources: liger_kernel/ops/rms_norm.py (rms_norm_forward, rms_norm_backward), Liger-Kernel 0.6;
-// unsloth/kernels/rms_layernorm.py (Fast_RMS_Layernorm), which leaves the gain untrained.
+// unsloth/kernels/rms_layernorm.py (Fast_RMS_Layernorm, main branch), which leaves the gain untrained and, for Gemma alone,
+// writes the gradient to a tensor of its own, which is not followed here.
 func (t *Tape) fusedRMSNorm(x T, w Weight) T {
 	gain := t.Parameter(w)
 	y := t.fresh(x.numel, x.dtype, LabelNormOutput)
@@ -98,7 +99,9 @@ func (t *Tape) SwiGLU(gate, up T) T {
 
 // fusedSoftmax is the softmax of scaled and masked scores in half precision; its gradient is written over the one that
 // arrives. It takes over scores.
-// Source: megatron/core/fusions/fused_softmax.py (ScaledMaskedSoftmax), Megatron-LM 0.12.
+// Source: megatron/core/fusions/fused_softmax.py (ScaledMaskedSoftmax, main branch), which keeps the result. That its CUDA extension
+// writes over the gradient is assumed, and so is that it takes every size: Megatron-LM falls back for lengths above 4,096
+// or no multiple of 4.
 func (t *Tape) fusedSoftmax(scores T) T {
 	p := t.fresh(scores.numel, scores.dtype, LabelAttentionProbabilities)
 	p = t.op(scores).save(p).pass(0, 0).out(p, 0)
@@ -108,7 +111,8 @@ func (t *Tape) fusedSoftmax(scores T) T {
 
 // FusedAdapter is x·W + scaling·dropout(x)·A·B in one autograd function, which casts A and B for the moment only and keeps x
 // and, with dropout, what that left of x. q says how the layer's own weight is stored.
-// Sources: unsloth/kernels/fast_lora.py (LoRA_W), utils.py (matmul_lora); fms-acceleration's version has the dropout.
+// Source: fms_acceleration_foak/fused_ops/unsloth_lora/bnb/fast_lora.py (LoRA_W) and utils.py (matmul_lora), which took them from
+// unsloth and added the dropout.
 func (t *Tape) FusedAdapter(x T, base Weight, q Quantisation, down, up Weight, dropout float64) T {
 	a, b := t.Parameter(down), t.Parameter(up)
 	rank, in, out := down.Rows, down.Cols, up.Rows
