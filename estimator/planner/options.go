@@ -106,7 +106,11 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 	last, smaller := best.micro, 0
 	for _, j := range work {
 		if smaller < smallerPairs && j.fits() && j.micro <= last/2 && j.time.Expected <= reasonable*best.time.Expected {
-			out = append(out, proposal{judged: j, title: "Reduce the micro-batch further"})
+			title := "Reduce the micro-batch further"
+			if s.isToday(j) { // where no pair is exact, today's may be among the near ones
+				title = keepTitle
+			}
+			out = append(out, proposal{judged: j, title: title})
 			last, smaller = j.micro, smaller+1
 		}
 	}
@@ -116,9 +120,12 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 	return out
 }
 
+// isToday reports whether a candidate has the pair that runs today.
+func (s *search) isToday(j judged) bool { return s.today != nil && j.choice() == s.today.choice() }
+
 func (s *search) pairTitle(j judged) string {
 	switch {
-	case s.today != nil && j.choice() == s.today.choice():
+	case s.isToday(j):
 		return keepTitle
 	case s.batch.effective(j.micro, j.accum) != s.batch.target:
 		return "Nearest effective batch that the GPUs can share"
