@@ -31,6 +31,7 @@ import (
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
@@ -40,6 +41,7 @@ import (
 type Service interface {
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
+	Compare(ctx context.Context, a, b estimator.Job) (*compare.Comparison, error)
 	GPUs(ctx context.Context, f service.GPUFilter) ([]catalog.GPU, error)
 	GPU(ctx context.Context, name string) (*catalog.GPU, error)
 	Models(ctx context.Context, f service.ModelFilter) ([]catalog.Model, error)
@@ -96,6 +98,7 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors"}, handle: (*API).estimate},
 		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors"}, handle: (*API).estimateBatch},
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier"}, handle: (*API).plan},
+		{Method: post, Path: "/v1/compare", Alias: "/compare", handle: (*API).compare},
 
 		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes"}, handle: (*API).listGPUs},
 		{Method: get, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).getGPU},

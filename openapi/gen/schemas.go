@@ -12,6 +12,7 @@ import (
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/jobdoc"
@@ -19,18 +20,20 @@ import (
 
 // What clients send is strict, what they get is tolerant.
 var (
-	requestTypes  = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan]()}
+	requestTypes  = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison]()}
 	responseTypes = []reflect.Type{
-		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
+		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
 		reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[problem.Problem](),
 	}
 )
 
 // published are the names of schemas that are not simply the Go type's.
 var published = map[string]string{
-	"jobdoc.Plan":   "PlanRequest",
-	"catalog.Model": "CatalogModel",
-	"invalid.Field": "FieldError",
+	"jobdoc.Plan":       "PlanRequest",
+	"jobdoc.Comparison": "ComparisonRequest",
+	"compare.Component": "ComponentDifference",
+	"catalog.Model":     "CatalogModel",
+	"invalid.Field":     "FieldError",
 }
 
 const definitions, references = "#/definitions/", "#/components/schemas/"
@@ -257,6 +260,7 @@ func describeModel(schemas object) {
 	}
 	job := schemas["estimator.Job"].(object)
 	job["required"] = []any{"model", "training"}
+	schemas["jobdoc.Comparison"].(object)["required"] = []any{"a", "b"}
 	properties = job["properties"].(ordered).values
 	properties["training"] = object{"allOf": []any{properties["training"], object{"required": []any{"micro_batch"}}}}
 	schemas["jobdoc.Plan"].(object)["required"] = []any{"model"}

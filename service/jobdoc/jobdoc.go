@@ -15,6 +15,12 @@ type Plan struct {
 	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=2147483648"`
 }
 
+// Comparison is the document of a comparison: two jobs.
+type Comparison struct {
+	A estimator.Job `json:"a"`
+	B estimator.Job `json:"b"`
+}
+
 // Decode reads a job to be estimated. The error is an *[invalid.Error].
 func Decode(data []byte) (estimator.Job, error) {
 	var job estimator.Job
@@ -28,6 +34,13 @@ func DecodePlan(data []byte) (Plan, error) {
 	var plan Plan
 	err := decode(data, &plan, located{job: &plan.Job})
 	return plan, err
+}
+
+// DecodeComparison reads two jobs to be compared. The error is an *[invalid.Error].
+func DecodeComparison(data []byte) (Comparison, error) {
+	var c Comparison
+	err := decode(data, &c, located{at: "/a", job: &c.A, needMicroBatch: true}, located{at: "/b", job: &c.B, needMicroBatch: true})
+	return c, err
 }
 
 // Read reads a document that holds no job into a new T, a struct, by the json

@@ -1,0 +1,42 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/vramplan/vramplan/service/jobdoc"
+)
+
+// compare says why two jobs differ.
+//
+//	@Summary		Compare the memory of two jobs
+//	@Description	Two jobs as a and b. Returns the bytes of both by component, and for every field in which they differ what it moves: the causes add up to the difference of the two to the byte.
+//	@ID				compare
+//	@Tags			estimates
+//	@Accept			json
+//	@Produce		json
+//	@Param			jobs	body		jobdoc.Comparison	true	"The two jobs"
+//	@Success		200		{object}	compare.Comparison
+//	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem
+//	@Router			/v1/compare [post]
+func (a *API) compare() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		body, release, err := readBody(w, r)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		jobs, err := jobdoc.DecodeComparison(body)
+		if err != nil {
+			return nil, err
+		}
+		ctx, cancel := context.WithTimeout(r.Context(), planTimeout)
+		defer cancel()
+		leave, err := a.enter(ctx)
+		if err != nil {
+			return nil, err
+		}
+		defer leave()
+		return a.service.Compare(ctx, jobs.A, jobs.B)
+	}
+}

@@ -1,0 +1,161 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/compare"
+)
+
+type compareCommand struct {
+	serverFlags `embed:"" group:"Answers:"`
+	outputFlags `embed:""`
+	A           string   `arg:"" name:"a" help:"Job document of the first job; - reads standard input."`
+	B           string   `arg:"" name:"b" help:"Job document of the second job; - reads standard input."`
+	GPU         []string `placeholder:"NAME" sep:"," help:"Card for both jobs; repeat or separate by commas." group:"Job:"`
+}
+
+// Run prints why two jobs differ.
+func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
+	if c.A == "-" && c.B == "-" {
+		return usage("standard input can be one of the two jobs, not both")
+	}
+	var edits []edit
+	if len(c.GPU) > 0 {
+		edits = []edit{{"gpus", c.GPU}}
+	}
+	doc := document{line: 1}
+	for _, side := range []struct{ key, path string }{{`{"a":`, c.A}, {`,"b":`, c.B}} {
+		job, err := c.read(t, side.path, edits)
+		if err != nil {
+			return err
+		}
+		doc.text = append(append(doc.text, side.key...), job...)
+	}
+	doc.text = append(doc.text, '}')
+
+	backend, err := c.backend(t)
+	if err != nil {
+		return err
+	}
+	body, err := backend.post(ctx, "/v1/compare", doc)
+	if refused, ok := asProblem(err); ok && c.format() == "json" {
+		return errors.Join(jsonLines{}.one(t.stdout, answer{doc: doc, err: refused}), exit(exitFailure))
+	}
+	a := answer{doc: doc, body: body, err: err}
+	switch {
+	case err != nil:
+		return err
+	case c.format() == "json":
+		return jsonLines{}.one(t.stdout, a)
+	}
+	r, err := parse[compare.Comparison](a)
+	if err != nil {
+		return err
+	}
+	return showComparison(t.stdout, r, newStyle(t), c.format() == "markdown")
+}
+
+// read gives one job document, which has to be one whole JSON value so that it can stand inside another.
+func (c *compareCommand) read(t *terminal, path string, edits []edit) ([]byte, error) {
+	in := t.stdin
+	if path != "-" {
+		file, err := os.Open(path)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := io.ReadAll(io.LimitReader(in, maxDocumentBytes+1))
+	if err != nil {
+		return nil, fmt.Errorf("reading %s: %w", path, err)
+	}
+	if len(text) > maxDocumentBytes {
+		return nil, usage("%s is longer than %s", path, size(maxDocumentBytes))
+	}
+	text = bytes.TrimPrefix(text, []byte("\uFEFF"))
+	if !json.Valid(text) {
+		return nil, usage("%s does not hold one JSON document; compare takes one job a file", path)
+	}
+	return apply(text, edits)
+}
+
+// showComparison prints the components side by side, then the causes.
+func showComparison(w io.Writer, c *compare.Comparison, s style, markdown bool) error {
+	sides := newGrid("left", "right", "right", "right")
+	sides.add("", "a", "b", "b less a")
+	for _, x := range c.Components {
+		sides.add(words(x.Name), size(x.ABytes), size(x.BBytes), signedSize(x.DifferenceBytes))
+	}
+	sides.add("total", size(c.A.Peak.DeviceBytes), size(c.B.Peak.DeviceBytes), signedSize(c.DifferenceBytes))
+	sides.add("upper bound", size(c.A.Peak.HighBytes), size(c.B.Peak.HighBytes), signedSize(c.B.Peak.HighBytes-c.A.Peak.HighBytes))
+	write := func(g *grid) {
+		if markdown {
+			g.writeMarkdown(w)
+			return
+		}
+		g.write(w)
+	}
+	for _, side := range []struct {
+		name string
+		job  compare.Side
+	}{{"a", c.A}, {"b", c.B}} {
+		line := fmt.Sprintf("%s: %s, %s; the peak is in %s", side.name, plain(side.job.Model.Name), size(side.job.Peak.DeviceBytes), plain(peakMoment(side.job.Peak)))
+		for _, g := range side.job.GPUs {
+			line += fmt.Sprintf("; %s: %s", plain(g.GPU), verdictIn(s, g, markdown))
+		}
+		if markdown {
+			line = "- " + line
+		}
+		fmt.Fprintln(w, line)
+	}
+	fmt.Fprintln(w)
+	write(sides)
+	list := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(w, "\n%s\n", title)
+		if markdown {
+			fmt.Fprintln(w)
+		}
+		for _, line := range lines {
+			fmt.Fprintf(w, "%s %s\n", map[bool]string{true: "-", false: "*"}[markdown], plain(line))
+		}
+	}
+	var causes, idle, notes []string
+	for _, x := range c.Causes {
+		causes = append(causes, x.Text)
+	}
+	for _, x := range c.WithoutEffect {
+		idle = append(idle, x.String())
+	}
+	for _, n := range c.Notes {
+		notes = append(notes, n.Text)
+	}
+	list("What makes the difference", causes)
+	list("Differences that move no byte", idle)
+	list("Notes", notes)
+	return nil
+}
+
+func verdictIn(s style, g estimator.GPUFit, markdown bool) string {
+	if markdown {
+		return words(string(g.Verdict))
+	}
+	return s.verdict(g.Verdict)
+}
+
+func signedSize(n int64) string {
+	if n > 0 {
+		return "+" + size(n)
+	}
+	return size(n)
+}
