@@ -16,6 +16,12 @@ import "embed"
 //go:embed sqlite/*.sql
 var SQLite embed.FS
 
+// Postgres holds the migrations for PostgreSQL and what speaks its language, in the
+// folder "postgres".
+//
+//go:embed postgres/*.sql
+var Postgres embed.FS
+
 // GPUs is the built-in GPU catalog: a JSON array of service/catalog.GPU.
 //
 //go:embed catalog/gpus.json

@@ -17,6 +17,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service/store/pgtest"
 )
 
 // go test ./cmd/vramplan -update rewrites the expected output in the scripts.
@@ -24,8 +25,13 @@ var update = flag.Bool("update", false, "rewrite the expected output in testdata
 
 // The test binary is the program itself when a script calls it.
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"vramplan": main})
+	testscript.Main(tests{m}, map[string]func(){"vramplan": main})
 }
+
+// tests are the tests of this package, with a PostgreSQL server for those that need one.
+type tests struct{ m *testing.M }
+
+func (t tests) Run() int { return pgtest.Run(t.m) }
 
 // TestScripts runs testdata/script/*.txtar. Scripts whose expected output does
 // not depend on the estimator ask $FAKE, a service that says what its input asks
@@ -33,14 +39,27 @@ func TestMain(m *testing.M) {
 func TestScripts(t *testing.T) {
 	fake := httptest.NewServer(http.HandlerFunc(fakeService))
 	t.Cleanup(fake.Close)
+	runScripts(t, "testdata/script", map[string]string{
+		"FAKE": fake.URL,
+		"GONE": "http://127.0.0.1:1", // nothing listens on port 1
+	})
+}
+
+// TestPostgresScripts runs testdata/postgres/*.txtar on a database of their own.
+func TestPostgresScripts(t *testing.T) {
+	runScripts(t, "testdata/postgres", map[string]string{"DATABASE": pgtest.Database(t)})
+}
+
+func runScripts(t *testing.T, folder string, variables map[string]string) {
 	testscript.Run(t, testscript.Params{
-		Dir:                 "testdata/script",
+		Dir:                 folder,
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("FAKE", fake.URL)
-			env.Setenv("GONE", "http://127.0.0.1:1") // nothing listens on port 1
+			for name, value := range variables {
+				env.Setenv(name, value)
+			}
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){

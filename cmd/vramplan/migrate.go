@@ -13,7 +13,7 @@ import (
 
 // databaseFlags name the database of serve and migrate.
 type databaseFlags struct {
-	Database string `default:"file:vramplan.db" setting:"VRAMPLAN_DATABASE" placeholder:"file:PATH" help:"SQLite database; made if it does not exist."`
+	Database string `default:"file:vramplan.db" setting:"VRAMPLAN_DATABASE" placeholder:"NAME" help:"file:PATH, an SQLite file, made if it does not exist, or postgres://USER@HOST/DATABASE."`
 }
 
 type migrateCommand struct {

@@ -70,7 +70,7 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	if err != nil {
 		return err
 	}
-	log.Info().Str("url", "http://"+listener.Addr().String()).Str("database", c.Database).Int("migrations_run", len(ran)).
+	log.Info().Str("url", "http://"+listener.Addr().String()).Str("database", db.Name()).Int("migrations_run", len(ran)).
 		Str("catalog", catalog.Revision()).Str("version", buildVersion()).Msg("ready")
 	if err := handler.Serve(ctx, listener, c.Drain); err != nil {
 		return err

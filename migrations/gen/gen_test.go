@@ -16,8 +16,8 @@ func TestGeneratedFilesAreCurrent(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(files) != 4 {
-		t.Errorf("generated %d files, want a snapshot and a seed each for GPUs and models", len(files))
+	if len(files) != 6 {
+		t.Errorf("generated %d files, want a snapshot and a seed for each dialect, of GPUs and of models", len(files))
 	}
 	for name, want := range files {
 		got, err := os.ReadFile(filepath.Join("..", name))

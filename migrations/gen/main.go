@@ -33,6 +33,9 @@ func run(root string) error {
 	return nil
 }
 
+// dialects are the folders that get seeds; the same SQL does for all of them.
+var dialects = []string{"sqlite", "postgres"}
+
 // generate returns every generated file by its path below the migrations folder.
 func generate(data string) (map[string][]byte, error) {
 	gpus, err := deriveGPUs(data)
@@ -54,7 +57,9 @@ func generate(data string) (map[string][]byte, error) {
 		if files["catalog/"+t.name+".json"], err = snapshot(t.rows); err != nil {
 			return nil, err
 		}
-		files["sqlite/"+t.seed] = seed(t.name, t.rows)
+		for _, dialect := range dialects {
+			files[dialect+"/"+t.seed] = seed(t.name, t.rows)
+		}
 	}
 	return files, nil
 }

@@ -11,7 +11,7 @@ import (
 
 // Catalog reads everything at one moment, so that the revision is that of the entries.
 func (s *Store) Catalog(ctx context.Context) (*catalog.Contents, error) {
-	tx, err := s.db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := s.db.BeginTx(ctx, &s.dialect.snapshot)
 	if err != nil {
 		return nil, fmt.Errorf("begin to read the catalog: %w", err)
 	}

@@ -2,16 +2,11 @@ package store
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
-	"io/fs"
 	"path"
 	"time"
 
 	"github.com/pressly/goose/v3"
-
-	"github.com/vramplan/vramplan/migrations"
 )
 
 // Migration is one step of the schema's history.
@@ -33,7 +28,7 @@ func (s *Store) Migrate(ctx context.Context) ([]Migration, error) {
 	}
 	results, err := provider.Up(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("migrate database %s: %w", s.path, err)
+		return nil, fmt.Errorf("migrate database %s: %w", s.name, err)
 	}
 	ran := make([]Migration, len(results))
 	for i, r := range results {
@@ -50,7 +45,7 @@ func (s *Store) Status(ctx context.Context) ([]Migration, error) {
 	}
 	statuses, err := provider.Status(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("read the migrations of database %s: %w", s.path, err)
+		return nil, fmt.Errorf("read the migrations of database %s: %w", s.name, err)
 	}
 	list := make([]Migration, len(statuses))
 	for i, m := range statuses {
@@ -64,48 +59,13 @@ func (s *Store) Status(ctx context.Context) ([]Migration, error) {
 }
 
 func (s *Store) provider() (*goose.Provider, error) {
-	files, err := fs.Sub(migrations.SQLite, "sqlite")
+	lock, err := s.dialect.lock()
 	if err != nil {
-		return nil, fmt.Errorf("open the migrations: %w", err)
+		return nil, err
 	}
-	provider, err := goose.NewProvider(goose.DialectSQLite3, s.db, files, goose.WithLocker(&fileLock{path: s.path + "-migrate"}))
+	provider, err := goose.NewProvider(s.dialect.goose, s.db, s.dialect.migrations, lock)
 	if err != nil {
 		return nil, fmt.Errorf("read the migrations: %w", err)
 	}
 	return provider, nil
-}
-
-// fileLock lets one process at a time migrate a database. goose reads which
-// migrations have run before it runs the others, each in a transaction of its own, so
-// SQLite's lock on the database alone does not keep two processes from running
-// the same one. This lock is SQLite's too, on an empty database beside it: it
-// works wherever the database does, and goes away with the process that holds it.
-type fileLock struct {
-	path string
-	db   *sql.DB
-	tx   *sql.Tx
-}
-
-// Lock waits for the lock, as long as ctx lets it.
-func (l *fileLock) Lock(ctx context.Context, _ *sql.DB) error {
-	db, err := sql.Open("sqlite", "file:"+l.path+"?_txlock=exclusive")
-	if err != nil {
-		return fmt.Errorf("lock the migrations: %w", err)
-	}
-	var tx *sql.Tx
-	err = retryBusy(ctx, func() (err error) {
-		// Not ctx itself: the transaction would end, and the lock with it, when ctx does.
-		tx, err = db.BeginTx(context.WithoutCancel(ctx), nil)
-		return err
-	})
-	if err != nil {
-		return errors.Join(fmt.Errorf("lock the migrations with %s: %w", l.path, err), db.Close())
-	}
-	l.db, l.tx = db, tx
-	return nil
-}
-
-// Unlock lets the next process in.
-func (l *fileLock) Unlock(context.Context, *sql.DB) error {
-	return errors.Join(l.tx.Rollback(), l.db.Close())
 }

@@ -1,5 +1,3 @@
-// Package store keeps the catalog in a database: SQLite now, through
-// database/sql, with SQL that PostgreSQL understands too outside the migrations.
 package store
 
 import (
@@ -7,31 +5,28 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
 	"strings"
 	"time"
 
+	"github.com/pressly/goose/v3"
 	_ "modernc.org/sqlite" // the driver "sqlite"
+
+	"github.com/vramplan/vramplan/migrations"
 )
 
 // busyTimeout is how long a statement waits for another process that writes.
 const busyTimeout = 10 * time.Second
 
-// Store is an open database.
-type Store struct {
-	db *sql.DB
-	// path is the database's file.
-	path string
-}
-
-// Open opens a database, and makes it if it does not exist; Migrate gives it its
-// tables. The name is file:PATH, with SQLite's own parameters behind it
-// where wanted. PostgreSQL is not supported yet, and a database in
-// memory is refused, since each connection of the pool would get its own.
-func Open(ctx context.Context, name string) (*Store, error) {
+func openSQLite(ctx context.Context, name string) (*Store, error) {
 	dsn, path, err := sqliteDSN(name)
 	if err != nil {
 		return nil, err
+	}
+	files, err := fs.Sub(migrations.SQLite, "sqlite")
+	if err != nil {
+		return nil, fmt.Errorf("open the migrations: %w", err)
 	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
@@ -42,22 +37,19 @@ func Open(ctx context.Context, name string) (*Store, error) {
 	if err := retryBusy(ctx, func() error { return db.PingContext(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, err), db.Close())
 	}
-	return &Store{db: db, path: path}, nil
+	return &Store{db: db, name: path, dialect: dialect{
+		goose:      goose.DialectSQLite3,
+		migrations: files,
+		lock: func() (goose.ProviderOption, error) {
+			return goose.WithLocker(&fileLock{path: path + "-migrate"}), nil
+		},
+		snapshot: sql.TxOptions{ReadOnly: true}, // all of SQLite's transactions see one moment
+		again:    isBusy,
+	}}, nil
 }
-
-// Close closes the database.
-func (s *Store) Close() error { return s.db.Close() }
 
 // sqliteDSN adds what every connection needs to a database's name.
 func sqliteDSN(name string) (dsn, path string, err error) {
-	switch {
-	case strings.HasPrefix(name, "postgres://"), strings.HasPrefix(name, "postgresql://"):
-		return "", "", errors.New("database postgres://…: PostgreSQL is not supported yet; use file:PATH")
-	case name == "":
-		return "", "", errors.New("the database has no name; use file:PATH, such as file:vramplan.db")
-	case !strings.HasPrefix(name, "file:") && strings.Contains(name, "://"):
-		return "", "", fmt.Errorf("database %q: use file:PATH, such as file:vramplan.db", name)
-	}
 	path, query, _ := strings.Cut(strings.TrimPrefix(name, "file:"), "?")
 	parameters, err := url.ParseQuery(query)
 	if err != nil {

@@ -3,7 +3,6 @@ package store_test
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,13 +16,38 @@ import (
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/store"
+	"github.com/vramplan/vramplan/service/store/pgtest"
 )
 
 var _ service.Store = (*store.Store)(nil)
 
-func open(t *testing.T, path string) *store.Store {
+func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
+
+// backend is one kind of database that a store can be on.
+type backend struct {
+	name string
+	// create returns the name of a new, empty database.
+	create func(testing.TB) string
+}
+
+var backends = []backend{
+	{"sqlite", func(t testing.TB) string { return "file:" + filepath.Join(t.TempDir(), "vramplan.db") }},
+	{"postgres", func(t testing.TB) string { return pgtest.Database(t) }},
+}
+
+// onEach runs a test on every kind of database: what it says holds for all of them.
+func onEach(t *testing.T, test func(t *testing.T, database string)) {
+	for _, b := range backends {
+		t.Run(b.name, func(t *testing.T) {
+			t.Parallel()
+			test(t, b.create(t))
+		})
+	}
+}
+
+func open(t testing.TB, database string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), "file:"+path)
+	s, err := store.Open(t.Context(), database)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,20 +59,23 @@ func open(t *testing.T, path string) *store.Store {
 	return s
 }
 
-func migrated(t *testing.T) (*store.Store, string) {
+func migrated(t testing.TB, database string) *store.Store {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "vramplan.db")
-	s := open(t, path)
+	s := open(t, database)
 	if _, err := s.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	return s, path
+	return s
 }
 
-// direct opens the file beside the store, to do what a store cannot yet.
-func direct(t *testing.T, path string) *sql.DB {
+// direct opens a database beside the store, to do what a store would not.
+func direct(t *testing.T, database string) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+path+"?_pragma=foreign_keys(1)&_pragma=busy_timeout(5000)")
+	driver, name := "pgx", database
+	if strings.HasPrefix(database, "file:") {
+		driver, name = "sqlite", database+"?_pragma=foreign_keys(1)&_pragma=busy_timeout(5000)"
+	}
+	db, err := sql.Open(driver, name)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,17 +96,19 @@ func exec1(t *testing.T, db *sql.DB, query string, args ...any) {
 
 // A new database and the embedded snapshot hold the same catalog, entry by entry.
 func TestDatabaseAndSnapshotAgree(t *testing.T) {
-	s, _ := migrated(t)
-	database, err := service.LoadCatalog(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	embedded := service.EmbeddedCatalog()
-	if database.Revision() != embedded.Revision() || embedded.Revision() != "c-1" {
-		t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
-	}
-	compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
-	compare(t, "model", 173, database.Models, embedded.Models)
+	onEach(t, func(t *testing.T, name string) {
+		s := migrated(t, name)
+		database, err := service.LoadCatalog(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		embedded := service.EmbeddedCatalog()
+		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-1" {
+			t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
+		}
+		compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
+		compare(t, "model", 173, database.Models, embedded.Models)
+	})
 }
 
 func compare[E any](t *testing.T, kind string, count int, database, embedded func() ([]E, error)) {
@@ -103,177 +132,158 @@ func compare[E any](t *testing.T, kind string, count int, database, embedded fun
 }
 
 func TestMigrateTwice(t *testing.T) {
-	s, path := migrated(t)
-	statuses, err := s.Status(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	var names []string
-	for _, m := range statuses {
-		if !m.Applied || m.AppliedAt == nil {
-			t.Errorf("%s has not run", m.Name)
+	onEach(t, func(t *testing.T, name string) {
+		s := migrated(t, name)
+		statuses, err := s.Status(t.Context())
+		if err != nil {
+			t.Fatal(err)
 		}
-		names = append(names, m.Name)
-	}
-	if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql"}, names); diff != "" {
-		t.Error(diff)
-	}
-	ran, err := open(t, path).Migrate(t.Context())
-	if err != nil || len(ran) != 0 {
-		t.Errorf("the second time: ran %v, %v", ran, err)
-	}
+		var names []string
+		for _, m := range statuses {
+			if !m.Applied || m.AppliedAt == nil {
+				t.Errorf("%s has not run", m.Name)
+			}
+			names = append(names, m.Name)
+		}
+		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql"}, names); diff != "" {
+			t.Error(diff)
+		}
+		ran, err := open(t, name).Migrate(t.Context())
+		if err != nil || len(ran) != 0 {
+			t.Errorf("the second time: ran %v, %v", ran, err)
+		}
+	})
 }
 
 func TestStatusOfNewDatabase(t *testing.T) {
-	s := open(t, filepath.Join(t.TempDir(), "new.db"))
-	statuses, err := s.Status(t.Context())
-	if err != nil || len(statuses) != 3 || statuses[0].Applied {
-		t.Errorf("%+v, %v", statuses, err)
-	}
-	if _, err := s.Catalog(t.Context()); err == nil {
-		t.Error("read a catalog from a database without tables")
-	}
+	onEach(t, func(t *testing.T, name string) {
+		s := open(t, name)
+		statuses, err := s.Status(t.Context())
+		if err != nil || len(statuses) != 3 || statuses[0].Applied {
+			t.Errorf("%+v, %v", statuses, err)
+		}
+		if _, err := s.Catalog(t.Context()); err == nil {
+			t.Error("read a catalog from a database without tables")
+		}
+	})
 }
 
 // A user's entries live through an upgrade, which here is the seed run again over
 // changed rows.
 func TestUpgradeKeepsUserEntries(t *testing.T) {
-	s, path := migrated(t)
-	db := direct(t, path)
-	const now = "2026-11-22T10:00:00Z"
-	exec1(t, db, `INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES
-		('rtx-4070', 'user', '{"name":"our 4070","memory_bytes":1,"usable_bytes":1}', ?, ?), ('lab-card', 'user', '{"name":"lab","memory_bytes":2,"usable_bytes":2}', ?, ?)`, now, now, now, now)
-	exec1(t, db, `INSERT INTO gpu_aliases (alias, origin, gpu_id, note) VALUES ('the-lab', 'user', 'lab-card', ''), ('rtx-3060', 'user', 'lab-card', 'ours')`)
-	exec1(t, db, `UPDATE gpus SET document = '{"name":"stale"}' WHERE id = 'rtx-4090' AND origin = 'builtin'`)
-	exec1(t, db, `INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES ('withdrawn', 'builtin', '{}', ?, ?)`, now, now)
-	exec1(t, db, `UPDATE catalog_state SET user_changes = 2`)
-	exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 1`)
+	onEach(t, func(t *testing.T, name string) {
+		s := migrated(t, name)
+		db := direct(t, name)
+		const now = "2026-11-22T10:00:00Z"
+		exec1(t, db, `INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES
+			('rtx-4070', 'user', '{"name":"our 4070","memory_bytes":1,"usable_bytes":1}', $1, $1), ('lab-card', 'user', '{"name":"lab","memory_bytes":2,"usable_bytes":2}', $1, $1)`, now)
+		exec1(t, db, `INSERT INTO gpu_aliases (alias, origin, gpu_id, note) VALUES ('the-lab', 'user', 'lab-card', ''), ('rtx-3060', 'user', 'lab-card', 'ours')`)
+		exec1(t, db, `UPDATE gpus SET document = '{"name":"stale"}' WHERE id = 'rtx-4090' AND origin = 'builtin'`)
+		exec1(t, db, `INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES ('withdrawn', 'builtin', '{}', $1, $1)`, now)
+		exec1(t, db, `UPDATE catalog_state SET user_changes = 2`)
+		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 1`)
 
-	ran, err := s.Migrate(t.Context())
-	if err != nil || len(ran) != 2 {
-		t.Fatalf("ran %v, %v", ran, err)
-	}
-	c, err := service.LoadCatalog(t.Context(), s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if c.Revision() != "c-1.2" {
-		t.Errorf("revision %s, want c-1.2", c.Revision())
-	}
-	for name, want := range map[string]struct {
-		name     string
-		origin   catalog.Origin
-		revision int64
-	}{
-		"rtx-4070": {"our 4070", catalog.User, 1},
-		"lab-card": {"lab", catalog.User, 1},
-		"the-lab":  {"lab", catalog.User, 1},
-		"rtx 3060": {"lab", catalog.User, 1}, // a user's alias goes before a built-in one
-		"rtx-4090": {"GeForce RTX 4090", catalog.Builtin, 2},
-		"rtx-4080": {"GeForce RTX 4080", catalog.Builtin, 1},
-	} {
-		g, err := c.GPU(name)
-		if err != nil || g.Name != want.name || g.Origin != want.origin || g.Revision != want.revision {
-			t.Errorf("%q: %+v, %v; want %v", name, g, err, want)
+		ran, err := s.Migrate(t.Context())
+		if err != nil || len(ran) != 2 {
+			t.Fatalf("ran %v, %v", ran, err)
 		}
-	}
-	if g, err := c.GPU("withdrawn"); err == nil {
-		t.Errorf("an entry that the catalog gave up is still there: %+v", g)
-	}
-	exec1(t, db, `DELETE FROM gpus WHERE id = 'rtx-4070' AND origin = 'user'`)
-	if c, err = service.LoadCatalog(t.Context(), s); err != nil {
-		t.Fatal(err)
-	}
-	if g, err := c.GPU("rtx-4070"); err != nil || g.Origin != catalog.Builtin {
-		t.Errorf("without the user's entry the built-in one is back: %+v, %v", g, err)
-	}
+		c, err := service.LoadCatalog(t.Context(), s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if c.Revision() != "c-1.2" {
+			t.Errorf("revision %s, want c-1.2", c.Revision())
+		}
+		for name, want := range map[string]struct {
+			name     string
+			origin   catalog.Origin
+			revision int64
+		}{
+			"rtx-4070": {"our 4070", catalog.User, 1},
+			"lab-card": {"lab", catalog.User, 1},
+			"the-lab":  {"lab", catalog.User, 1},
+			"rtx 3060": {"lab", catalog.User, 1}, // a user's alias goes before a built-in one
+			"rtx-4090": {"GeForce RTX 4090", catalog.Builtin, 2},
+			"rtx-4080": {"GeForce RTX 4080", catalog.Builtin, 1},
+		} {
+			g, err := c.GPU(name)
+			if err != nil || g.Name != want.name || g.Origin != want.origin || g.Revision != want.revision {
+				t.Errorf("%q: %+v, %v; want %v", name, g, err, want)
+			}
+		}
+		if g, err := c.GPU("withdrawn"); err == nil {
+			t.Errorf("an entry that the catalog gave up is still there: %+v", g)
+		}
+		exec1(t, db, `DELETE FROM gpus WHERE id = 'rtx-4070' AND origin = 'user'`)
+		if c, err = service.LoadCatalog(t.Context(), s); err != nil {
+			t.Fatal(err)
+		}
+		if g, err := c.GPU("rtx-4070"); err != nil || g.Origin != catalog.Builtin {
+			t.Errorf("without the user's entry the built-in one is back: %+v, %v", g, err)
+		}
+	})
 }
 
 func TestSchemaRefusesWhatIsNotJSON(t *testing.T) {
-	_, path := migrated(t)
-	db := direct(t, path)
-	for _, statement := range []string{
-		`INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES ('x', 'user', '{', '', '')`,
-		`INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES ('x', 'somebody', '{}', '', '')`,
-		`INSERT INTO gpu_aliases (alias, origin, gpu_id) VALUES ('x', 'user', 'no-such-card')`,
-	} {
-		if _, err := db.Exec(statement); err == nil {
-			t.Errorf("accepted: %s", statement)
+	onEach(t, func(t *testing.T, name string) {
+		migrated(t, name)
+		db := direct(t, name)
+		for _, statement := range []string{
+			`INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES ('x', 'user', '{', '', '')`,
+			`INSERT INTO gpus (id, origin, document, created_at, updated_at) VALUES ('x', 'somebody', '{}', '', '')`,
+			`INSERT INTO gpu_aliases (alias, origin, gpu_id) VALUES ('x', 'user', 'no-such-card')`,
+		} {
+			if _, err := db.Exec(statement); err == nil {
+				t.Errorf("accepted: %s", statement)
+			}
 		}
-	}
-}
-
-func TestNames(t *testing.T) {
-	dir := t.TempDir()
-	for name, want := range map[string]string{
-		"":                                     "use file:PATH",
-		":memory:":                             "is not a file",
-		"file::memory:?cache=shared":           "is not a file",
-		"file:x.db?mode=memory":                "is not a file",
-		"file:":                                "is not a file",
-		"postgres://localhost/x":               "PostgreSQL is not supported yet",
-		"mysql://localhost/x":                  "use file:PATH",
-		"file:x.db?%zz":                        "parameters",
-		"file:" + dir + "/no/such/folder/x.db": "open database",
-		"file:" + dir:                          "open database",
-	} {
-		s, err := store.Open(t.Context(), name)
-		if err == nil {
-			t.Errorf("%q was opened", name)
-			_ = s.Close()
-		} else if !strings.Contains(err.Error(), want) {
-			t.Errorf("%q: %v, want %q", name, err, want)
-		}
-	}
-	if s, err := store.Open(t.Context(), filepath.Join(dir, "plain path.db")); err != nil {
-		t.Errorf("a path without file: %v", err)
-	} else if err := s.Close(); err != nil {
-		t.Error(err)
-	}
+	})
 }
 
 // In one process.
 func TestConcurrentMigrations(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "vramplan.db")
-	var wait sync.WaitGroup
-	for range 4 {
-		wait.Go(func() {
-			if err := openAndCount(t.Context(), path); err != nil {
-				t.Error(err)
-			}
-		})
-	}
-	wait.Wait()
-	wantOneRunEach(t, path)
+	onEach(t, func(t *testing.T, name string) {
+		var wait sync.WaitGroup
+		for range 4 {
+			wait.Go(func() {
+				if err := openAndCount(t.Context(), name); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wait.Wait()
+		wantOneRunEach(t, name)
+	})
 }
 
-const childPath = "VRAMPLAN_TEST_DATABASE"
+const childDatabase = "VRAMPLAN_TEST_DATABASE"
 
 // In several processes, as replicas that start at once.
 func TestConcurrentProcesses(t *testing.T) {
-	if path := os.Getenv(childPath); path != "" {
-		if err := openAndCount(t.Context(), path); err != nil {
+	if name := os.Getenv(childDatabase); name != "" {
+		if err := openAndCount(t.Context(), name); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	path := filepath.Join(t.TempDir(), "vramplan.db")
-	var wait sync.WaitGroup
-	for range 4 {
-		wait.Go(func() {
-			child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConcurrentProcesses$")
-			child.Env = append(os.Environ(), childPath+"="+path)
-			if out, err := child.CombinedOutput(); err != nil {
-				t.Errorf("a process failed: %v\n%s", err, out)
-			}
-		})
-	}
-	wait.Wait()
-	wantOneRunEach(t, path)
+	onEach(t, func(t *testing.T, name string) {
+		var wait sync.WaitGroup
+		for range 4 {
+			wait.Go(func() {
+				child := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestConcurrentProcesses$")
+				child.Env = append(os.Environ(), childDatabase+"="+name)
+				if out, err := child.CombinedOutput(); err != nil {
+					t.Errorf("a process failed: %v\n%s", err, out)
+				}
+			})
+		}
+		wait.Wait()
+		wantOneRunEach(t, name)
+	})
 }
 
-func openAndCount(ctx context.Context, path string) error {
-	s, err := store.Open(ctx, "file:"+path)
+func openAndCount(ctx context.Context, name string) error {
+	s, err := store.Open(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -291,69 +301,38 @@ func openAndCount(ctx context.Context, path string) error {
 	return nil
 }
 
-func wantOneRunEach(t *testing.T, path string) {
+func wantOneRunEach(t *testing.T, name string) {
 	t.Helper()
 	var runs, versions int
-	err := direct(t, path).QueryRow(`SELECT count(*), count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`).Scan(&runs, &versions)
+	err := direct(t, name).QueryRow(`SELECT count(*), count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`).Scan(&runs, &versions)
 	if err != nil || runs != 3 || versions != 3 {
 		t.Errorf("%d runs of %d migrations, want 3 of 3; %v", runs, versions, err)
 	}
 }
 
 func TestCancelledContext(t *testing.T) {
-	s, _ := migrated(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := s.Catalog(ctx); err == nil {
-		t.Error("read the catalog for a caller who had gone")
-	}
-	if _, err := service.LoadCatalog(ctx, s); service.ErrorCode(err) != service.CodeUnavailable {
-		t.Errorf("code %s of %v", service.ErrorCode(err), err)
-	}
-}
-
-// modernc.org/sqlite works only with the modernc.org/libc that its own go.mod names; other
-// modules ask for later ones, so go.mod has a replace. This holds the two together.
-func TestLibcIsTheOneThatSQLiteNames(t *testing.T) {
-	module := func(path string) (m struct {
-		Version, GoMod string
-		Replace        *struct{ Version string }
-	}) {
-		out, err := exec.CommandContext(t.Context(), "go", "list", "-m", "-json", path).Output()
-		if err != nil {
-			t.Fatal(err)
+	onEach(t, func(t *testing.T, name string) {
+		s := migrated(t, name)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := s.Catalog(ctx); err == nil {
+			t.Error("read the catalog for a caller who had gone")
 		}
-		if err := json.Unmarshal(out, &m); err != nil {
-			t.Fatal(err)
+		if _, err := service.LoadCatalog(ctx, s); service.ErrorCode(err) != service.CodeUnavailable {
+			t.Errorf("code %s of %v", service.ErrorCode(err), err)
 		}
-		return m
-	}
-	libc := module("modernc.org/libc")
-	used := libc.Version
-	if libc.Replace != nil {
-		used = libc.Replace.Version
-	}
-	wanted, err := os.ReadFile(module("modernc.org/sqlite").GoMod)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(wanted), "modernc.org/libc "+used+"\n") {
-		t.Errorf("go.mod uses modernc.org/libc %s; that of modernc.org/sqlite names another", used)
-	}
+	})
 }
 
 func BenchmarkCatalog(b *testing.B) {
-	s, err := store.Open(b.Context(), "file:"+filepath.Join(b.TempDir(), "vramplan.db"))
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer s.Close()
-	if _, err := s.Migrate(b.Context()); err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		if _, err := s.Catalog(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+	for _, kind := range backends {
+		b.Run(kind.name, func(b *testing.B) {
+			s := migrated(b, kind.create(b))
+			for b.Loop() {
+				if _, err := s.Catalog(b.Context()); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
 	}
 }
