@@ -259,7 +259,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 		ns++
 	}
 	y := t.fresh(out, q.dtype, LabelAttentionOutput)
-	lse := T{storage: none, dtype: F32}
+	lse := T{storage: none, form: plain(F32)}
 	if t.grads(q, k, v) { // only for backward
 		lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
 	}

@@ -13,9 +13,10 @@ func (t *Tape) op(ins ...T) op {
 	if !t.grads(ins...) {
 		return op{t, none}
 	}
-	t.nodes = append(t.nodes, node{first: int32(len(t.acts)), part: t.part, unit: t.unit, layer: t.layer})
+	t.nodes = append(t.nodes, node{})
 	i := int32(len(t.nodes) - 1)
 	n := &t.nodes[i]
+	n.first, n.part, n.unit, n.layer = int32(len(t.acts)), t.part, t.unit, t.layer
 	for k := range n.grad {
 		n.grad[k] = none
 	}
@@ -72,11 +73,11 @@ func (o op) act(a act) op {
 
 // alloc allocates register r in backward.
 func (o op) alloc(r int, bytes int64, l Label) op {
-	return o.act(act{verb: actAlloc, reg: uint8(r), bytes: bytes, label: l})
+	return o.act(act{verb: actAlloc, route: route{reg: uint8(r)}, bytes: bytes, label: l})
 }
 
 // free frees register r in backward.
-func (o op) free(r int) op { return o.act(act{verb: actFree, reg: uint8(r)}) }
+func (o op) free(r int) op { return o.act(act{verb: actFree, route: route{reg: uint8(r)}}) }
 
 // scratch allocates and frees bytes at once.
 func (o op) scratch(bytes int64, l Label) op {
@@ -95,17 +96,17 @@ func (o op) workspace() op { return o.act(act{verb: actWorkspace}) }
 func (o op) validate() op { return o.act(act{verb: actValidate}) }
 
 // send hands register r to input k as its gradient.
-func (o op) send(r, k int) op { return o.act(act{verb: actSend, reg: uint8(r), edge: uint8(k)}) }
+func (o op) send(r, k int) op { return o.act(act{verb: actSend, route: route{uint8(r), uint8(k)}}) }
 
 // sendView is send for a gradient that reaches the input through a view (of a matrix that
 // was folded or transposed): a view keeps its base alive, and so is never added to in place.
 func (o op) sendView(r, k int) op {
-	return o.act(act{verb: actSendView, reg: uint8(r), edge: uint8(k)})
+	return o.act(act{verb: actSendView, route: route{uint8(r), uint8(k)}})
 }
 
 // sendSaved hands the r-th saved tensor to input k as its gradient.
 func (o op) sendSaved(r, k int) op {
-	return o.act(act{verb: actSendSaved, reg: uint8(r), edge: uint8(k)})
+	return o.act(act{verb: actSendSaved, route: route{uint8(r), uint8(k)}})
 }
 
 // collect makes the operation one whose outputs are parts of its input: their gradients are copied together into a new
@@ -118,7 +119,7 @@ func (o op) collect(bytes int64) op {
 }
 
 // pass hands the incoming gradient of output r to input k unchanged.
-func (o op) pass(r, k int) op { return o.act(act{verb: actPass, reg: uint8(r), edge: uint8(k)}) }
+func (o op) pass(r, k int) op { return o.act(act{verb: actPass, route: route{uint8(r), uint8(k)}}) }
 
 // out closes the recording of output k; x is what the operation returned.
 func (o op) out(x T, k int) T {
@@ -343,9 +344,7 @@ func (t *Tape) accumulate() {
 			continue
 		}
 		bytes := t.params[p].numel * t.params[p].dtype.Size()
-		slot := int32(len(t.prog.Slots))
-		t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: Gradients, Part: t.part, Label: LabelGradient, Unit: t.unit})
-		t.prog.Events = append(t.prog.Events, Event{slot, AllocFirst})
+		t.slot(AllocFirst, bytes, Gradients, LabelGradient)
 		t.release(s)
 	}
 	t.pending = t.pending[:0]
@@ -394,7 +393,6 @@ func (t *Tape) once(kind int, bytes int64) {
 		return
 	}
 	t.spaces[thread][kind] = true
-	slot := int32(len(t.prog.Slots))
-	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: Temporaries, Label: LabelWorkspace, Unit: -1})
-	t.prog.Events = append(t.prog.Events, Event{slot, AllocOnce})
+	s := &t.prog.Slots[t.slot(AllocOnce, bytes, Temporaries, LabelWorkspace)]
+	s.Part, s.Unit = 0, -1
 }

@@ -53,7 +53,7 @@ func (t *Tape) ClampBetween(x T) T {
 	if t.compiled {
 		return t.fuse(x.numel, x.dtype, LabelElementwise, []T{x}, x)
 	}
-	y := T{storage: none, dtype: x.dtype, numel: x.numel}
+	y := T{storage: none, form: plain(x.dtype), numel: x.numel}
 	if !t.lastSaves(1) {
 		y = t.fresh(x.numel, x.dtype, LabelElementwise)
 	}

@@ -65,10 +65,8 @@ func (t *Tape) realize(x T) T {
 		t.forget(z)
 		return x
 	}
-	slot := int32(len(t.prog.Slots))
-	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: z.bytes, Component: t.component(), Part: z.part, Label: z.label, Unit: t.unit})
-	t.prog.Events = append(t.prog.Events, Event{slot, Alloc})
-	st.slot = slot
+	st.slot = t.slot(Alloc, z.bytes, t.component(), z.label)
+	t.prog.Slots[st.slot].Part = z.part
 	t.forget(z)
 	return x
 }
@@ -112,7 +110,7 @@ type sharedCast struct{ from, to T }
 func (t *Tape) compiledProduct(y, input, weight, bias T, inGrad, weightGrad int64) T {
 	o := t.op(input, weight, bias)
 	saved := 0
-	forget := func() { o.act(act{verb: actForget, reg: uint8(saved)}); saved++ }
+	forget := func() { o.act(act{verb: actForget, route: route{reg: uint8(saved)}}); saved++ }
 	if o.needs(1) {
 		o.save(input)
 	}
@@ -121,7 +119,7 @@ func (t *Tape) compiledProduct(y, input, weight, bias T, inGrad, weightGrad int6
 	}
 	switch {
 	case o.needs(1) && t.shared(weight):
-		o.act(act{verb: actPostpone, edge: 1, bytes: weightGrad, label: LabelWeightGradient})
+		o.act(act{verb: actPostpone, route: route{edge: 1}, bytes: weightGrad, label: LabelWeightGradient})
 		saved++
 	case o.needs(1):
 		o.alloc(1, weightGrad, LabelWeightGradient).workspace().sendView(1, 1)
@@ -149,7 +147,7 @@ func (t *Tape) gather(p, ids T, numel int64, l Label) T {
 func (t *Tape) unmade(z lazy, numel int64, d DType) T {
 	t.lazies = append(t.lazies, z)
 	t.storages = append(t.storages, storage{refs: 1, slot: none, lazy: int32(len(t.lazies))})
-	return T{storage: int32(len(t.storages) - 1), edge: noEdge, dtype: d, numel: numel}
+	return T{storage: int32(len(t.storages) - 1), edge: noEdge, form: plain(d), numel: numel}
 }
 
 // realizeAfter is how many residual additions Inductor fuses before it writes the sum.

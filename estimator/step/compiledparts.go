@@ -16,9 +16,9 @@ func (t *Tape) partType() DType {
 func (t *Tape) castWeight(w Weight) T {
 	p, d := t.Parameter(w), t.partType()
 	if p.dtype == d {
-		return T{storage: none, edge: noEdge, dtype: d, numel: p.numel}
+		return T{storage: none, edge: noEdge, form: plain(d), numel: p.numel}
 	}
-	return T{storage: t.alloc(p.numel*d.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, dtype: d, numel: p.numel}
+	return T{storage: t.alloc(p.numel*d.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(d), numel: p.numel}
 }
 
 // statistics are the mean and the reciprocal deviation of rows that a norm keeps for backward.
@@ -35,7 +35,7 @@ func (t *Tape) dropAll(xs ...T) {
 // forget lets go of the saved tensors with the given numbers.
 func (o op) forget(saved ...uint8) op {
 	for _, k := range saved {
-		o.act(act{verb: actForget, reg: k})
+		o.act(act{verb: actForget, route: route{reg: k}})
 	}
 	return o
 }

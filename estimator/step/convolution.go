@@ -121,7 +121,7 @@ func (t *Tape) Concat(a, b T, l Label) T {
 		switch {
 		case !o.needs(k):
 		case x.dtype == y.dtype:
-			o.act(act{verb: actPassView, edge: uint8(k)})
+			o.act(act{verb: actPassView, route: route{edge: uint8(k)}})
 		default:
 			o.alloc(k, x.bytes(), LabelInputGradient).send(k, k)
 		}

@@ -12,7 +12,6 @@ func (t *Tape) Once(numel int64, d DType, l Label) {
 	if t.recompute || t.stopped {
 		return
 	}
-	slot := int32(len(t.prog.Slots))
-	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: numel * d.Size(), Component: Weights, Part: t.part, Label: l, Dtype: d, Typed: true, Unit: -1})
-	t.prog.Events = append(t.prog.Events, Event{slot, AllocOnce})
+	s := &t.prog.Slots[t.slot(AllocOnce, numel*d.Size(), Weights, l)]
+	s.Dtype, s.Typed, s.Unit = d, true, -1
 }

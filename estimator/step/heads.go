@@ -58,9 +58,9 @@ func (t *Tape) Rotary(x, cos, sin T) T {
 	direct := t.mulBroadcast(x, cos)
 	half := x.bytes() / 2
 	o := t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
-	first := o.out(T{storage: x.storage, dtype: x.dtype, numel: x.numel / 2}, 0)
+	first := o.out(T{storage: x.storage, form: plain(x.dtype), numel: x.numel / 2}, 0)
 	o = t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
-	second := o.out(T{storage: x.storage, dtype: x.dtype, numel: x.numel / 2}, 0)
+	second := o.out(T{storage: x.storage, form: plain(x.dtype), numel: x.numel / 2}, 0)
 	negated := t.fresh(x.numel/2, x.dtype, LabelRotary)
 	negated = t.op(second).alloc(0, half, LabelRotary).send(0, 0).out(negated, 0)
 	rotated := t.fresh(x.numel, x.dtype, LabelRotary)

@@ -17,9 +17,7 @@ func (h recordingHeap) Free(handle int32) { h.t.release(handle) }
 // keep is state, which is allocated once.
 func (h recordingHeap) keep(bytes int64) {
 	t := h.t
-	slot := int32(len(t.prog.Slots))
-	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: OptimizerState, Label: LabelOptimizerState, Unit: t.unit})
-	t.prog.Events = append(t.prog.Events, Event{slot, AllocOnce})
+	t.prog.Slots[t.slot(AllocOnce, bytes, OptimizerState, LabelOptimizerState)].Part = 0
 }
 
 // updateNow runs the optimizer on parameter p, whose gradient is storage s, and lets go of that.

@@ -84,7 +84,7 @@ func (t *Tape) FusedRope(q, k, cos, sin T, copyQueries, copyKeys bool) (qr, kr T
 		if copied[i] {
 			o.send(i, i)
 		} else {
-			o.act(act{verb: actPassView, reg: uint8(i), edge: uint8(i)})
+			o.act(act{verb: actPassView, route: route{uint8(i), uint8(i)}})
 		}
 	}
 	return o.out(t.Hold(q), 0), o.out(t.Hold(k), 1)

@@ -22,7 +22,7 @@ func (t *Tape) Parameter(w Weight) T {
 	if p.frozen {
 		e = noEdge
 	}
-	return T{storage: none, edge: e, dtype: p.dtype, numel: p.numel}
+	return T{storage: none, edge: e, form: plain(p.dtype), numel: p.numel}
 }
 
 // weight is the parameter in the type in which products are computed. Under autocast
@@ -36,9 +36,9 @@ func (t *Tape) weight(w Weight) T {
 	}
 	if s := t.cast[w.Index]; s != none {
 		t.retain(s)
-		return T{storage: s, edge: t.castEdge[w.Index], dtype: t.Recipe.Compute, numel: p.numel}
+		return T{storage: s, edge: t.castEdge[w.Index], form: plain(t.Recipe.Compute), numel: p.numel}
 	}
-	y := T{storage: t.alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, dtype: t.Recipe.Compute, numel: p.numel}
+	y := T{storage: t.alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(t.Recipe.Compute), numel: p.numel}
 	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
 	if t.params[w.Index].frozen || p.dtype != F32 || t.compiled { // not cached, and made anew at every use
 		return y
@@ -97,7 +97,7 @@ func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
 // product is mm or addmm; it takes over input, weight and bias. folds says that views make a matrix of the input.
 func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64, l Label) T {
 	rows := input.numel / in
-	y := T{storage: none, edge: noEdge, dtype: input.dtype, numel: rows * out}
+	y := T{storage: none, edge: noEdge, form: plain(input.dtype), numel: rows * out}
 	if !t.lastSaves(2) {
 		y = t.fresh(rows*out, input.dtype, l)
 		t.workspace()

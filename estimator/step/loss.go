@@ -39,7 +39,7 @@ func (t *Tape) crossEntropy(logits, targets T) T {
 
 // wide is a tensor as wide as the vocabulary.
 func (t *Tape) wide(numel int64, d DType, l Label) T {
-	x := T{storage: t.alloc(numel*d.Size(), LogitsAndLoss, l), edge: noEdge, dtype: d, numel: numel}
+	x := T{storage: t.alloc(numel*d.Size(), LogitsAndLoss, l), edge: noEdge, form: plain(d), numel: numel}
 	t.typed(x)
 	return x
 }
@@ -103,7 +103,7 @@ func (t *Tape) Head(x T, w, b Weight) T {
 func (t *Tape) HeadOf(x T, run func(x T) T) T {
 	if t.takesHead() {
 		t.head = deferred{input: x, run: run}
-		return T{storage: none, edge: noEdge, dtype: F32}
+		return T{storage: none, edge: noEdge, form: plain(F32)}
 	}
 	y := t.runHead(x, run)
 	if t.Recipe.LogitsFloat {

@@ -199,8 +199,8 @@ func (t *Tape) fusedLinearLoss(x T, w, b Weight, targets T) T {
 	n, width := targets.numel, w.Cols
 	rows := fusedLinearRows(n, w.Rows, width)
 	o := t.op(x, p)
-	inputGrad := T{storage: t.alloc(x.bytes(), Temporaries, LabelInputGradient), dtype: x.dtype, numel: x.numel}
-	weightGrad := T{storage: none, dtype: p.dtype, numel: p.numel}
+	inputGrad := T{storage: t.alloc(x.bytes(), Temporaries, LabelInputGradient), form: plain(x.dtype), numel: x.numel}
+	weightGrad := T{storage: none, form: plain(p.dtype), numel: p.numel}
 	if o.needs(1) {
 		weightGrad.storage = t.alloc(p.bytes(), Gradients, LabelGradient)
 	}

@@ -278,7 +278,7 @@ func (t *Tape) Input(numel int64, d DType) T { return t.fresh(numel, d, LabelInp
 
 // Buffered is a view of a buffer of the model, such as the ids of the positions.
 func (t *Tape) Buffered(numel int64, d DType) T {
-	return T{storage: none, edge: noEdge, dtype: d, numel: numel}
+	return T{storage: none, edge: noEdge, form: plain(d), numel: numel}
 }
 
 // Table is a precomputed factor, such as the cosines of rotary positions.

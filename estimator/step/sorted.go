@@ -42,7 +42,7 @@ func (t *Tape) Stack(xs []T) T {
 	y := t.fresh(total, xs[0].dtype, LabelExpertOutput)
 	y = t.op(xs[0]).act(act{verb: actPassView}).out(y, 0)
 	for _, x := range xs[1:] { // a node has few inputs: a chain of them hands the gradient on
-		y = t.op(y, x).pass(0, 0).act(act{verb: actPassView, edge: 1}).out(y, 0)
+		y = t.op(y, x).pass(0, 0).act(act{verb: actPassView, route: route{edge: 1}}).out(y, 0)
 	}
 	return y
 }

@@ -63,12 +63,21 @@ const (
 type T struct {
 	storage int32
 	edge    edge
-	dtype   DType
-	layout  headLayout
+	form
+	numel int64
+}
+
+// form is the type of a tensor's elements and how they lie. It is a struct of its own because the compiler keeps structs in
+// registers only if none in them has more than four fields, and tensors are what operations hand around.
+type form struct {
+	dtype  DType
+	layout headLayout
 	// permuted says that the elements lie in another order than that of the dimensions.
 	permuted bool
-	numel    int64
 }
+
+// plain is the form of a tensor of type d that lies as it was made.
+func plain(d DType) form { return form{dtype: d} }
 
 // headLayout is how a tensor of heads lies in memory, as far as the operations on it notice.
 type headLayout uint8
@@ -107,12 +116,17 @@ const none int32 = -1
 type storage struct {
 	refs int32
 	slot int32 // its entry in Program.Slots, none for an empty tensor
+	// lazy is one more than the index of what an unmade tensor is computed from (torch.compile); 0 for any other.
+	lazy int32
+	marks
+}
+
+// marks is what is special about a storage.
+type marks struct {
 	// viewed marks a gradient that is held through a view of it.
 	viewed bool
 	// part marks what a parameter's gradient is a part of: the memory stays when nobody else refers to it.
 	part bool
-	// lazy is one more than the index of what an unmade tensor is computed from (torch.compile); 0 for any other.
-	lazy int32
 	// previous marks what the micro-step before this one left in the slot.
 	previous bool
 }
@@ -264,12 +278,14 @@ type node struct {
 
 // act is one action of a node's backward.
 type act struct {
-	verb  verb
-	reg   uint8
-	edge  uint8
+	verb verb
+	route
 	label Label
 	bytes int64
 }
+
+// route says which register, output or saved tensor an action is about, and which edge.
+type route struct{ reg, edge uint8 }
 
 type verb uint8
 
@@ -295,11 +311,19 @@ func (t *Tape) alloc(bytes int64, c Component, l Label) int32 {
 		t.storages = append(t.storages, storage{refs: 1, slot: none})
 		return int32(len(t.storages) - 1)
 	}
-	slot := int32(len(t.prog.Slots))
-	t.prog.Slots = append(t.prog.Slots, Slot{Bytes: bytes, Component: c, Part: t.part, Label: l, Unit: t.unit})
-	t.prog.Events = append(t.prog.Events, Event{slot, Alloc})
-	t.storages = append(t.storages, storage{refs: 1, slot: slot})
+	t.storages = append(t.storages, storage{refs: 1, slot: t.slot(Alloc, bytes, c, l)})
 	return int32(len(t.storages) - 1)
+}
+
+// slot adds an allocation to the program, and the event that makes it. Its fields are written where they stay, since a
+// struct of this many is copied through memory otherwise.
+func (t *Tape) slot(op Op, bytes int64, c Component, l Label) int32 {
+	i := int32(len(t.prog.Slots))
+	t.prog.Slots = append(t.prog.Slots, Slot{})
+	s := &t.prog.Slots[i]
+	s.Bytes, s.Component, s.Part, s.Label, s.Unit = bytes, c, t.part, l, t.unit
+	t.prog.Events = append(t.prog.Events, Event{i, op})
+	return i
 }
 
 func (t *Tape) retain(s int32) {
@@ -343,7 +367,7 @@ func (t *Tape) In(p Part) Part { old := t.part; t.part = p; return old }
 
 // fresh makes a forward tensor that no gradient reaches.
 func (t *Tape) fresh(numel int64, d DType, l Label) T {
-	x := T{storage: t.alloc(numel*d.Size(), t.component(), l), edge: noEdge, dtype: d, numel: numel}
+	x := T{storage: t.alloc(numel*d.Size(), t.component(), l), edge: noEdge, form: plain(d), numel: numel}
 	t.typed(x)
 	return x
 }
