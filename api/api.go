@@ -23,6 +23,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync/atomic"
 
@@ -58,10 +59,15 @@ type Options struct {
 	Version string
 	// Logger gets one line a request; the zero value logs nothing.
 	Logger *zerolog.Logger
-	// RatePerSecond bounds the requests of one client; 0 does not.
-	RatePerSecond float64
-	// MaxConcurrent bounds the jobs that are worked on at once; 0 means 64.
-	MaxConcurrent int
+	// Limits bound what clients can take.
+	Limits Limits
+	// Origins are those whose pages may call the API from a browser ("*" for all);
+	// without any, browsers keep them from it.
+	Origins []string
+	// Proxies are the networks of the proxies whose X-Forwarded-For is believed.
+	Proxies []netip.Prefix
+	// AdminOnly takes the metrics away from the API: they are on [API.Admin] alone.
+	AdminOnly bool
 }
 
 // API answers HTTP requests.
@@ -71,8 +77,10 @@ type API struct {
 	log     zerolog.Logger
 	router  chi.Router
 	metrics *metrics
-	// slots holds one token for each job that is being worked on.
-	slots    chan struct{}
+	limits  Limits
+	gate    *gate
+	held    held
+	// draining is set when the service has been told to stop.
 	draining atomic.Bool
 }
 
@@ -120,17 +128,17 @@ func Routes() []Route {
 
 // New makes an API on a service.
 func New(s Service, o Options) *API {
-	if o.MaxConcurrent <= 0 {
-		o.MaxConcurrent = 64
-	}
-	a := &API{service: s, options: o, log: zerolog.Nop(), slots: make(chan struct{}, o.MaxConcurrent)}
+	limits := o.Limits.withDefaults()
+	a := &API{service: s, options: o, log: zerolog.Nop(), limits: limits}
+	a.gate = newGate(limits.MaxConcurrent, limits.MaxQueue, limits.QueueTimeout)
+	a.held.most = limits.MaxHeldBytes
 	if o.Logger != nil {
 		a.log = *o.Logger
 	}
-	a.metrics = newMetrics(s, o.Version)
+	a.metrics = newMetrics(a)
 
 	a.router = chi.NewRouter()
-	a.router.Use(a.around)
+	a.router.Use(behindProxies(o.Proxies), a.around, crossOrigin(o.Origins))
 	limit := a.rateLimit()
 	for _, route := range Routes() {
 		for _, path := range []string{route.Path, route.Alias} {

@@ -18,8 +18,8 @@ import (
 	"github.com/vramplan/vramplan/service"
 )
 
-// writeTimeout is how long a client may take to read the next lines of a batch.
-const writeTimeout = 30 * time.Second
+// batchBufferBytes is what one batch reads ahead.
+const batchBufferBytes = 64 << 10
 
 // estimateBatch answers many jobs.
 //
@@ -44,6 +44,13 @@ func (a *API) estimateBatch() endpoint {
 		if err := accept(r, "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/json"); err != nil {
 			return nil, err
 		}
+		if a.gate.full(clientOf(r.Context())) {
+			return nil, a.shed("jobs")
+		}
+		if !a.held.take(batchBufferBytes) {
+			return nil, a.shed("memory")
+		}
+		defer a.held.give(batchBufferBytes)
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		control := http.NewResponseController(w)
 		// HTTP/1 servers otherwise stop reading the request at the first write.
@@ -55,16 +62,22 @@ func (a *API) estimateBatch() endpoint {
 
 // line is one job of a batch on its way: done gets its answer.
 type line struct {
-	number  int
-	text    []byte
-	tooLong bool
-	done    chan []byte
+	number int
+	text   []byte
+	// size is what the line took of the request, answered what its answer takes;
+	// both are booked until it is written.
+	size, answered int
+	tooLong        bool
+	done           chan []byte
 }
 
 // batch reads lines, works on a few at once and writes the answers in order. At
-// most a few lines for each core are held at any moment.
+// most a few lines for each core are held at any moment, and all that are held are
+// booked.
 func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, o service.EstimateOptions) {
 	ctx, stop := context.WithCancel(r.Context())
+	r = r.WithContext(ctx)
+	booked := &heldReader{from: r.Body, held: &a.held}
 	workers := runtime.GOMAXPROCS(0)
 	todo, inOrder := make(chan *line), make(chan *line, 4*workers)
 	var running sync.WaitGroup
@@ -77,21 +90,22 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 			_ = control.SetReadDeadline(time.Now())
 		}
 		running.Wait()
+		booked.release()
 	}()
 	for range workers {
 		running.Go(func() {
 			for l := range todo {
-				l.done <- a.estimateLine(ctx, r, l, o)
+				l.done <- a.estimateLine(r, l, booked, o)
 			}
 		})
 	}
 	running.Go(func() {
 		defer close(inOrder)
 		defer close(todo)
-		lines := bufio.NewReaderSize(r.Body, 64<<10)
+		lines := bufio.NewReaderSize(booked, batchBufferBytes)
 		for number := 1; ; number++ {
-			_ = control.SetReadDeadline(time.Now().Add(bodyTimeout))
-			l, err := readLine(lines, number)
+			_ = control.SetReadDeadline(time.Now().Add(a.limits.BodyTimeout))
+			l, err := readLine(lines, number, booked)
 			if errors.Is(err, io.EOF) {
 				// net/http now reads behind the handler to see the client go; a
 				// deadline that passed there would cancel this connection's requests.
@@ -110,7 +124,7 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
 					broken := &line{done: make(chan []byte, 1)}
-					broken.done <- lineProblem(r, number, bodyProblem(err))
+					broken.done <- lineProblem(r, number, a.bodyProblem(err))
 					select {
 					case inOrder <- broken:
 					case <-ctx.Done():
@@ -123,10 +137,11 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 	for l := range inOrder {
 		select {
 		case answer := <-l.done:
-			_ = control.SetWriteDeadline(time.Now().Add(writeTimeout))
+			_ = control.SetWriteDeadline(time.Now().Add(a.limits.WriteTimeout))
 			if _, err := w.Write(answer); err != nil {
 				return
 			}
+			booked.give(l.size + l.answered)
 			if len(inOrder) == 0 {
 				_ = control.Flush() // nothing more is on its way: let the client see what there is
 			}
@@ -137,17 +152,17 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 }
 
 // estimateLine is the answer to one line, with a line feed.
-func (a *API) estimateLine(ctx context.Context, r *http.Request, l *line, o service.EstimateOptions) (answer []byte) {
+func (a *API) estimateLine(r *http.Request, l *line, booked *heldReader, o service.EstimateOptions) (answer []byte) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			failure(r).Interface("panic", cause).Bytes("stack", debug.Stack()).Int("line", l.number).Msg("panic")
+			a.panicked(r, cause, debug.Stack())
 			answer = lineProblem(r, l.number, errPanicked)
 		}
 	}()
 	if l.tooLong {
 		return lineProblem(r, l.number, problem.New(problem.TooLarge, "The line is longer than 1 MiB (1048576 bytes)."))
 	}
-	result, err := a.estimateDocument(ctx, l.text, o)
+	result, err := a.estimateDocument(r, l.text, o)
 	if err != nil {
 		return lineProblem(r, l.number, err)
 	}
@@ -156,6 +171,10 @@ func (a *API) estimateLine(ctx context.Context, r *http.Request, l *line, o serv
 		return lineProblem(r, l.number, err)
 	}
 	defer b.release()
+	if !booked.take(b.Len()) {
+		return lineProblem(r, l.number, a.shed("memory"))
+	}
+	l.answered = b.Len()
 	return bytes.Clone(b.Bytes())
 }
 
@@ -170,14 +189,15 @@ func lineProblem(r *http.Request, number int, err error) []byte {
 
 // readLine reads the next line; nil for a blank one. Of a line that is too long,
 // nothing is kept. The error is io.EOF with or after the last line.
-func readLine(r *bufio.Reader, number int) (*line, error) {
+func readLine(r *bufio.Reader, number int, booked *heldReader) (*line, error) {
 	l := &line{number: number, done: make(chan []byte, 1)}
 	for {
 		part, err := r.ReadSlice('\n')
+		l.size += len(part)
 		switch size := len(l.text) + len(bytes.TrimRight(part, "\r\n")); {
-		case l.tooLong:
-		case size > maxBodyBytes:
-			l.text, l.tooLong = nil, true
+		case l.tooLong || size > maxBodyBytes:
+			booked.give(l.size)
+			l.text, l.size, l.tooLong = nil, 0, true
 		default:
 			l.text = append(l.text, part...)
 		}
@@ -186,6 +206,7 @@ func readLine(r *bufio.Reader, number int) (*line, error) {
 		}
 		l.text = bytes.TrimSpace(l.text)
 		if len(l.text) == 0 && !l.tooLong {
+			booked.give(l.size)
 			return nil, err
 		}
 		return l, err

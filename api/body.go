@@ -20,14 +20,21 @@ const (
 	maxBodyBytes = 1 << 20
 	// maxDrainedBytes is how much of a document that is too long is read and thrown away.
 	maxDrainedBytes = 16 << 20
-	// bodyTimeout is how long a document, or the next line of a batch, may take to arrive.
-	bodyTimeout = 15 * time.Second
 )
 
 var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
+// readJob is readBody for a document that is to be worked on. Where it could not
+// be, it need not be read either.
+func (a *API) readJob(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	if a.gate.full(clientOf(r.Context())) {
+		return nil, nil, a.shed("jobs")
+	}
+	return a.readBody(w, r)
+}
+
 // readBody reads a JSON document. The bytes are valid until release is called.
-func readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+func (a *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
 	if err := accept(r, "application/json"); err != nil {
 		return nil, nil, err
 	}
@@ -37,7 +44,7 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func
 		// behind the handler, and a deadline that passes there would cancel the
 		// request. In-process requests have none to set.
 		control := http.NewResponseController(w)
-		if control.SetReadDeadline(time.Now().Add(bodyTimeout)) == nil {
+		if control.SetReadDeadline(time.Now().Add(a.limits.BodyTimeout)) == nil {
 			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 		}
 	}
@@ -48,17 +55,19 @@ func readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func
 	}
 	b := bodies.Get().(*bytes.Buffer)
 	b.Reset()
+	booked := &heldReader{from: r.Body, held: &a.held}
 	release = func() {
+		booked.release()
 		if b.Cap() <= maxPooledBytes {
 			bodies.Put(b)
 		}
 	}
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, r.Body, maxBodyBytes)); err != nil {
+	if _, err := b.ReadFrom(http.MaxBytesReader(w, booked, maxBodyBytes)); err != nil {
 		release()
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			drain(r)
 		}
-		return nil, nil, bodyProblem(err)
+		return nil, nil, a.bodyProblem(err)
 	}
 	return b.Bytes(), release, nil
 }
@@ -79,13 +88,15 @@ func tooLarge() error {
 }
 
 // bodyProblem says why a body could not be read.
-func bodyProblem(err error) error {
+func (a *API) bodyProblem(err error) error {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
 		return tooLarge()
+	case errors.Is(err, errShed):
+		return a.shed("memory")
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return problem.New(problem.Timeout, "The body did not arrive within %d seconds.", int(bodyTimeout.Seconds()))
+		return problem.New(problem.Timeout, "The body did not arrive within %s.", a.limits.BodyTimeout)
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return problem.New(problem.InvalidDocument, "The body ended before its Content-Length.")
 	}

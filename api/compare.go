@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
@@ -21,7 +22,7 @@ import (
 //	@Router			/v1/compare [post]
 func (a *API) compare() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
-		body, release, err := readBody(w, r)
+		body, release, err := a.readJob(w, r)
 		if err != nil {
 			return nil, err
 		}
@@ -30,13 +31,8 @@ func (a *API) compare() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), planTimeout)
-		defer cancel()
-		leave, err := a.enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		return a.service.Compare(ctx, jobs.A, jobs.B)
+		return work(a, r, func(ctx context.Context) (*compare.Comparison, error) {
+			return a.service.Compare(ctx, jobs.A, jobs.B)
+		})
 	}
 }

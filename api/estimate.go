@@ -3,9 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
-	"time"
 
-	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/jobdoc"
@@ -31,12 +29,12 @@ func (a *API) estimate() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		body, release, err := readBody(w, r)
+		body, release, err := a.readJob(w, r)
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-		return a.estimateDocument(r.Context(), body, o)
+		return a.estimateDocument(r, body, o)
 	}
 }
 
@@ -49,17 +47,14 @@ func estimateOptions(q query) (o service.EstimateOptions, err error) {
 }
 
 // estimateDocument is one job in, one answer out; batches use it too.
-func (a *API) estimateDocument(ctx context.Context, document []byte, o service.EstimateOptions) (*estimator.Result, error) {
+func (a *API) estimateDocument(r *http.Request, document []byte, o service.EstimateOptions) (*estimator.Result, error) {
 	job, err := jobdoc.Decode(document)
 	if err != nil {
 		return nil, err
 	}
-	leave, err := a.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer leave()
-	result, err := a.service.Estimate(ctx, job, o)
+	result, err := work(a, r, func(ctx context.Context) (*estimator.Result, error) {
+		return a.service.Estimate(ctx, job, o)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -68,29 +63,3 @@ func (a *API) estimateDocument(ctx context.Context, document []byte, o service.E
 	}
 	return result, nil
 }
-
-// patience is how long a request waits for its turn before it is sent away.
-const patience = 2 * time.Second
-
-// enter waits for one of the slots in which jobs are worked on.
-func (a *API) enter(ctx context.Context) (leave func(), err error) {
-	select {
-	case a.slots <- struct{}{}:
-		return a.leave, nil
-	default:
-	}
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case a.slots <- struct{}{}:
-		return a.leave, nil
-	case <-ctx.Done():
-		return nil, ctx.Err()
-	case <-timer.C:
-		p := problem.New(problem.Overloaded, "The service works on %d jobs at once, and none of them was done within %d seconds.", cap(a.slots), int(patience.Seconds()))
-		p.RetryAfterSeconds = 1
-		return nil, p
-	}
-}
-
-func (a *API) leave() { <-a.slots }

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
 )
 
@@ -22,9 +23,13 @@ type metrics struct {
 	inFlight  prometheus.Gauge
 	panics    prometheus.Counter
 	decisions *prometheus.CounterVec
+	// shed counts requests that were sent away, by what there was too much of.
+	shed        *prometheus.CounterVec
+	connections *prometheus.GaugeVec
 }
 
-func newMetrics(s Service, version string) *metrics {
+func newMetrics(a *API) *metrics {
+	s := a.service
 	m := &metrics{
 		registry: prometheus.NewRegistry(),
 		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -44,20 +49,39 @@ func newMetrics(s Service, version string) *metrics {
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vramplan_decisions_total", Help: "Verdicts given, one for each job and GPU.",
 		}, []string{"endpoint", "verdict"}),
+		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: jobs, memory, rate, connections.",
+		}, []string{"reason"}),
+		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "vramplan_http_connections", Help: "Open connections, by listener: api or admin.",
+		}, []string{"listener"}),
+	}
+	for _, reason := range []string{"jobs", "memory", "rate", "connections"} {
+		m.shed.WithLabelValues(reason) // a rate needs the 0 before the first 1
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "vramplan_build_info", Help: "Always 1; the labels say what runs.",
-		ConstLabels: prometheus.Labels{"version": version, "go": runtime.Version(), "catalog": s.CatalogRevision()},
+		ConstLabels: prometheus.Labels{"version": a.options.Version, "go": runtime.Version(), "catalog": s.CatalogRevision()},
 	})
 	build.Set(1)
 	cache := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: help}, value)
 	}
-	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, build,
+	now := func(name, help string, value func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
+	}
+	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.shed, m.connections, build,
+		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 { return float64(a.gate.queued()) }),
+		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 { return float64(a.held.bytes.Load()) }),
+		now("vramplan_draining", "1 from the signal to stop to the end.", func() float64 {
+			if a.draining.Load() {
+				return 1
+			}
+			return 0
+		}),
 		cache("vramplan_cache_hits_total", "Answers that were remembered.", func() float64 { return float64(s.CacheStats().Hits) }),
 		cache("vramplan_cache_misses_total", "Answers that were worked out.", func() float64 { return float64(s.CacheStats().Misses) }),
-		prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vramplan_cache_entries", Help: "Answers that are remembered now."},
-			func() float64 { return float64(s.CacheStats().Entries) }),
+		now("vramplan_cache_entries", "Answers that are remembered now.", func() float64 { return float64(s.CacheStats().Entries) }),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -79,16 +103,24 @@ func (m *metrics) decided(endpoint string, v estimator.Verdict) {
 // measurements serves the metrics.
 //
 //	@Summary		Prometheus metrics
+//	@Description	Where the service has an admin listener, the metrics are there, and here is nothing.
 //	@ID				metrics
 //	@Tags			operations
 //	@Produce		plain
-//	@Success		200	{string}	string	"Prometheus text format"
-//	@Failure		400	{object}	problem.Problem
+//	@Success		200		{string}	string	"Prometheus text format"
+//	@Failure		400,404	{object}	problem.Problem
 //	@Router			/metrics [get]
 func (a *API) measurements() endpoint {
-	h := promhttp.HandlerFor(a.metrics.registry, promhttp.HandlerOpts{})
+	h := a.metrics.handler()
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		if a.options.AdminOnly {
+			return nil, problem.New(problem.NotFound, "The metrics of this service are on its admin listener.")
+		}
 		h.ServeHTTP(w, r)
 		return nil, nil
 	}
+}
+
+func (m *metrics) handler() http.Handler {
+	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
 }

@@ -4,17 +4,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"math"
-	"net"
 	"net/http"
 	"runtime/debug"
 	"time"
 
 	"github.com/go-chi/chi/v5"
-	"github.com/go-chi/httprate"
 	"github.com/rs/zerolog"
 	"github.com/rs/zerolog/hlog"
-
-	"github.com/vramplan/vramplan/api/problem"
 )
 
 // around puts what every request gets around its route: an id, a line in the
@@ -24,7 +20,7 @@ func (a *API) around(next http.Handler) http.Handler {
 		defer a.recovered(w, r)
 		next.ServeHTTP(w, r)
 	}))
-	h = identified(hlog.AccessHandler(a.account)(h))
+	h = a.identified(hlog.AccessHandler(a.account)(h))
 	if a.log.GetLevel() != zerolog.Disabled {
 		h = hlog.NewHandler(a.log)(h)
 	}
@@ -46,9 +42,13 @@ func (a *API) account(r *http.Request, status, size int, took time.Duration) {
 		if status >= 500 {
 			event = l.Error()
 		}
-		event.Str("request_id", r.Header.Get(requestIDHeader)).Str("method", r.Method).Str("route", routeOf(r)).
+		identify(event, r).Str("method", r.Method).Str("route", routeOf(r)).
 			Str("path", clip(r.URL.Path)).Int("status", status).Int("bytes", size).
-			Float64("duration_ms", math.Round(took.Seconds()*1e6)/1e3).Str("remote", r.RemoteAddr).Msg("request")
+			Float64("duration_ms", math.Round(took.Seconds()*1e6)/1e3).Str("remote", r.RemoteAddr)
+		if client := clientOf(r.Context()); client != "" {
+			event.Str("client", client)
+		}
+		event.Msg("request")
 	}
 }
 
@@ -77,11 +77,16 @@ var (
 	noReferrer = []string{"no-referrer"}
 	noFrames   = []string{"DENY"}
 	noContent  = []string{"default-src 'none'; frame-ancestors 'none'"}
+	// stayWithTLS is for a year, as https://hstspreload.org asks, and for this host alone.
+	stayWithTLS = []string{"max-age=31536000"}
+	// goElsewhere makes a client connect anew for its next request, which a load
+	// balancer then sends to a service that stays.
+	goElsewhere = []string{"close"}
 )
 
 // identified gives a request its id, the client's own where that is harmless,
 // and an answer its safe headers.
-func identified(next http.Handler) http.Handler {
+func (a *API) identified(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestIDHeader)
 		if !harmless(id) {
@@ -94,6 +99,12 @@ func identified(next http.Handler) http.Handler {
 		h["Referrer-Policy"] = noReferrer
 		h["X-Frame-Options"] = noFrames
 		h["Content-Security-Policy"] = noContent
+		if r.TLS != nil {
+			h["Strict-Transport-Security"] = stayWithTLS
+		}
+		if a.draining.Load() {
+			h["Connection"] = goElsewhere
+		}
 		next.ServeHTTP(w, r)
 	})
 }
@@ -118,7 +129,7 @@ var errPanicked = errors.New("panic")
 
 // failure begins a line about a fault, with the id that the client was given.
 func failure(r *http.Request) *zerolog.Event {
-	return hlog.FromRequest(r).Error().Str("request_id", r.Header.Get(requestIDHeader))
+	return identify(hlog.FromRequest(r).Error(), r)
 }
 
 // recovered turns a panic into a problem. Its value and stack stay in the log.
@@ -130,37 +141,7 @@ func (a *API) recovered(w http.ResponseWriter, r *http.Request) {
 	if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 		panic(cause) // net/http's own way to drop a connection
 	}
-	failure(r).Interface("panic", cause).Bytes("stack", debug.Stack()).Msg("panic")
-	a.metrics.panics.Inc()
+	a.panicked(r, cause, debug.Stack())
 	// Where the answer has begun, net/http ignores the second status.
 	a.refuse(w, r, errPanicked)
-}
-
-// rateLimit bounds the requests of one client address.
-func (a *API) rateLimit() func(http.Handler) http.Handler {
-	if a.options.RatePerSecond <= 0 {
-		return func(next http.Handler) http.Handler { return next }
-	}
-	// httprate counts in whole requests, so a rate below one takes a longer window.
-	requests, window := int(math.Ceil(a.options.RatePerSecond)), time.Second
-	if a.options.RatePerSecond < 1 {
-		requests, window = 1, time.Duration(float64(time.Second)/a.options.RatePerSecond)
-	}
-	return httprate.LimitBy(requests, window, clientAddress,
-		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
-			p := problem.New(problem.RateLimited, "More than %d requests in %s from one client.", requests, window)
-			p.RetryAfterSeconds = max(1, int(window.Seconds()))
-			a.refuse(w, r, p)
-		}))
-}
-
-// clientAddress is the address that the connection comes from. A proxy in front
-// has one address for all its clients and so has to limit them itself: what it
-// says of them in a header, a client without a proxy could say too.
-func clientAddress(r *http.Request) (string, error) {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
-	if err != nil {
-		host = r.RemoteAddr
-	}
-	return httprate.CanonicalizeIP(host), nil
 }

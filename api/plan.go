@@ -3,14 +3,11 @@ package api
 import (
 	"context"
 	"net/http"
-	"time"
 
+	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
-
-// planTimeout bounds one plan: it takes milliseconds, a frontier some more.
-const planTimeout = 20 * time.Second
 
 // plan lists the ways to reach an effective batch.
 //
@@ -31,7 +28,7 @@ func (a *API) plan() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		body, release, err := readBody(w, r)
+		body, release, err := a.readJob(w, r)
 		if err != nil {
 			return nil, err
 		}
@@ -40,14 +37,9 @@ func (a *API) plan() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		ctx, cancel := context.WithTimeout(r.Context(), planTimeout)
-		defer cancel()
-		leave, err := a.enter(ctx)
-		if err != nil {
-			return nil, err
-		}
-		defer leave()
-		plan, err := a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch}, service.PlanOptions{Frontier: frontier})
+		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
+			return a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch}, service.PlanOptions{Frontier: frontier})
+		})
 		if err != nil {
 			return nil, err
 		}

@@ -1,57 +1,112 @@
 package api
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	stdlog "log"
 	"net"
 	"net/http"
 	"time"
+
+	"github.com/rs/zerolog"
 )
 
-// The limits of a connection. A request's body has its own deadline (body.go),
-// and so have the lines of a batch.
 const (
-	headerTimeout  = 5 * time.Second
-	answerTimeout  = 60 * time.Second
-	idleTimeout    = 60 * time.Second
 	maxHeaderBytes = 32 << 10
-	// shutdownTimeout is how long requests that have begun may take to end.
-	shutdownTimeout = 10 * time.Second
+	// maxStreams bounds the requests at once on one connection of HTTP/2.
+	maxStreams = 64
+	// profileTimeout is the longest profile that the admin listener takes.
+	profileTimeout = 2 * time.Minute
 )
 
-// Serve answers requests from a listener until ctx is done. Then the service
-// says on /readyz that it is not ready, goes on answering for drain so that
-// load balancers notice, finishes what has begun, and returns nil.
-func (a *API) Serve(ctx context.Context, l net.Listener, drain time.Duration) error {
-	server := &http.Server{
-		Handler:           a,
-		ReadHeaderTimeout: headerTimeout,
-		WriteTimeout:      answerTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          stdlog.New(a.log.With().Str("from", "net/http").Logger(), "", 0),
+// Listeners are where and how a service is served.
+type Listeners struct {
+	// API is where clients come.
+	API net.Listener
+	// TLS is for API; nil serves without.
+	TLS *tls.Config
+	// Admin is where operators come; nil serves nothing to them.
+	Admin net.Listener
+	// Drain is how long the service goes on answering after it has been told to
+	// stop, Finish how long after that the requests under way may take.
+	Drain, Finish time.Duration
+}
+
+// Serve answers requests until ctx is done. Then the service says on /readyz that
+// it is not ready, goes on answering for a while so that load balancers notice,
+// finishes what has begun, and returns nil.
+func (a *API) Serve(ctx context.Context, l Listeners) error {
+	// The admin listener is the last to close: its metrics show how the rest ends.
+	adminDone := func() error { return nil }
+	failed := make(chan error, 2)
+	if l.Admin != nil {
+		admin := a.server(a.Admin())
+		admin.WriteTimeout = profileTimeout
+		go func() { failed <- admin.Serve(a.capped(l.Admin, "admin")) }()
+		adminDone = admin.Close
 	}
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
+	server := a.server(a)
+	server.TLSConfig = l.TLS
+	go func() {
+		if l.TLS != nil {
+			failed <- server.ServeTLS(a.capped(l.API, "api"), "", "")
+		} else {
+			failed <- server.Serve(a.capped(l.API, "api"))
+		}
+	}()
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve: %w", err)
+		return errors.Join(fmt.Errorf("serve: %w", err), server.Close(), adminDone())
 	case <-ctx.Done():
 	}
 
 	a.draining.Store(true)
 	select {
 	case err := <-failed:
-		return fmt.Errorf("serve: %w", err)
-	case <-time.After(drain):
+		return errors.Join(fmt.Errorf("serve: %w", err), server.Close(), adminDone())
+	case <-time.After(l.Drain):
 	}
 	// ctx is done already, but the requests under way have not been asked to end.
-	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownTimeout)
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), l.Finish)
 	defer cancel()
-	if err := server.Shutdown(last); err != nil {
-		return errors.Join(fmt.Errorf("shut down: %w", err), server.Close())
+	err := server.Shutdown(last)
+	if err != nil {
+		err = errors.Join(fmt.Errorf("requests were cut off that took longer than %s to end: %w", l.Finish, err), server.Close())
 	}
-	return nil
+	return errors.Join(err, adminDone())
+}
+
+// server is a listener's, with a limit for everything that a client may delay.
+func (a *API) server(h http.Handler) *http.Server {
+	limits := a.limits
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: limits.HeaderTimeout,
+		// For bodies that no handler reads; the others set a deadline of their own.
+		ReadTimeout: limits.HeaderTimeout + limits.BodyTimeout,
+		// It runs from the header on, so everything before the answer is part of it.
+		WriteTimeout:   limits.BodyTimeout + limits.QueueTimeout + limits.RequestTimeout + limits.WriteTimeout,
+		IdleTimeout:    limits.IdleTimeout,
+		MaxHeaderBytes: maxHeaderBytes,
+		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
+		ConnContext:    withClient,
+		ErrorLog:       stdlog.New(serverLog{a.log}, "", 0),
+	}
+}
+
+// serverLog takes the lines that net/http writes itself.
+type serverLog struct{ log zerolog.Logger }
+
+// Write implements io.Writer. A failed handshake is the client's doing, and anybody
+// can have as many as they like, so it is not worth a line.
+func (l serverLog) Write(line []byte) (int, error) {
+	event := l.log.Warn()
+	if bytes.Contains(line, []byte("TLS handshake error")) {
+		event = l.log.Debug()
+	}
+	event.Str("from", "net/http").Msg(string(bytes.TrimSpace(line)))
+	return len(line), nil
 }

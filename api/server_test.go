@@ -171,7 +171,7 @@ func TestLargeBodiesAreAnswered(t *testing.T) {
 }
 
 func TestRateLimit(t *testing.T) {
-	h := newAPI(api.Options{RatePerSecond: 0.01})
+	h := newAPI(api.Options{Limits: api.Limits{RatePerSecond: 0.01}})
 	if res := do(h, http.MethodGet, "/v1/version", "", ""); res.StatusCode != http.StatusOK {
 		t.Fatalf("the first request has status %d", res.StatusCode)
 	}
@@ -186,7 +186,7 @@ func TestRateLimit(t *testing.T) {
 
 func TestOverload(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
-	h := askedAPI(api.Options{MaxConcurrent: 1}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+	h := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond}}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
 		close(began)
 		<-end
 		return echo(ctx, job)
@@ -257,7 +257,7 @@ func serve(t *testing.T, a *api.API, drain time.Duration) (url string, stop func
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- a.Serve(ctx, l, drain) }()
+	go func() { done <- a.Serve(ctx, api.Listeners{API: l, Drain: drain, Finish: 10 * time.Second}) }()
 	var once sync.Once
 	var result error
 	stop = func() error {
@@ -422,7 +422,7 @@ func TestServerTellsWhyItCannotServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := newAPI(api.Options{}).Serve(context.Background(), l, 0); err == nil || !strings.HasPrefix(err.Error(), "serve: ") {
+	if err := newAPI(api.Options{}).Serve(context.Background(), api.Listeners{API: l}); err == nil || !strings.HasPrefix(err.Error(), "serve: ") {
 		t.Errorf("error %v", err)
 	}
 }

@@ -34,7 +34,7 @@ var (
 	Unavailable = Kind{"unavailable", 503, "The service cannot answer now",
 		"Something that the service needs is not there, or it is shutting down. Retry-After says when to try again."}
 	Overloaded = Kind{"overloaded", 503, "The service has too much to do",
-		"More requests are being worked on than the service was set to take at once, or the answer took too long. Retry-After says when to try again."}
+		"As many jobs are being worked on and as many wait as the service was set to take, or as many bytes are in memory for clients, or the answer took too long. Where clients compete, whoever asks most is sent away first. Retry-After says when to try again."}
 )
 
 // Kinds lists all types of problem.

@@ -51,6 +51,23 @@ func settings(t *terminal) kong.Resolver {
 	})
 }
 
+// settingOf names the variable that a value came from which kong could not read;
+// kong knows flags alone.
+func settingOf(parser *kong.Kong, t *terminal, err error) string {
+	flag, _, _ := strings.Cut(err.Error(), ":")
+	setting := ""
+	_ = kong.Visit(parser.Model, func(v kong.Visitable, next kong.Next) error {
+		if f, ok := v.(*kong.Flag); ok && "--"+f.Name == flag && f.Tag.Get("setting") != "" {
+			setting = f.Tag.Get("setting")
+		}
+		return next(nil)
+	})
+	if value, ok := t.lookup(setting); !ok || value == "" {
+		return ""
+	}
+	return " (" + setting + " is set)"
+}
+
 func helpWithSetting(v *kong.Value) string {
 	name := v.Tag.Get("setting")
 	if name == "" {

@@ -57,7 +57,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "vramplan: %v\nRun \"%s --help\" for the flags and their values.\n", err, helpFor(err))
+		fmt.Fprintf(stderr, "vramplan: %v%s\nRun \"%s --help\" for the flags and their values.\n", err, settingOf(parser, term, err), helpFor(err))
 		return exitUsage
 	}
 

@@ -67,6 +67,8 @@ func runScripts(t *testing.T, folder string, variables map[string]string) {
 			"longjob": longJob,
 			"listen":  freeAddress,
 			"fetch":   fetch,
+
+			"certificate": writeCertificate,
 		},
 	})
 }

@@ -1,0 +1,54 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"runtime/debug"
+)
+
+// outcome is what became of a job.
+type outcome[T any] struct {
+	value T
+	err   error
+}
+
+// work does a job in its turn and waits for it, but no longer than jobs may take.
+// A replay cannot be interrupted, so it goes on behind an answer that it took too
+// long, and keeps its slot until it is done: late jobs never add up.
+func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (T, error) {
+	var none T
+	ctx, cancel := context.WithTimeout(r.Context(), a.limits.RequestTimeout)
+	defer cancel()
+	if err := a.gate.enter(ctx, clientOf(ctx)); err != nil {
+		if errors.Is(err, errShed) {
+			err = a.shed("jobs")
+		}
+		return none, err
+	}
+	done := make(chan outcome[T], 1)
+	go func() {
+		defer a.gate.leave()
+		var o outcome[T]
+		defer func() {
+			if cause := recover(); cause != nil {
+				a.panicked(r, cause, debug.Stack())
+				o.err = errPanicked
+			}
+			done <- o
+		}()
+		o.value, o.err = do(ctx)
+	}()
+	select {
+	case o := <-done:
+		return o.value, o.err
+	case <-ctx.Done():
+		return none, ctx.Err()
+	}
+}
+
+// panicked notes a fault of the program. What it was stays in the log.
+func (a *API) panicked(r *http.Request, cause any, stack []byte) {
+	failure(r).Interface("panic", cause).Bytes("stack", stack).Msg("panic")
+	a.metrics.panics.Inc()
+}

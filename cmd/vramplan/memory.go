@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"runtime/debug"
+
+	"github.com/KimMachineGun/automemlimit/memlimit"
+	"github.com/dustin/go-humanize"
+)
+
+// byteCount is a size as people write it: 512MiB, 512Mi, 1GB or plain bytes.
+type byteCount int64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *byteCount) UnmarshalText(text []byte) error {
+	n, err := humanize.ParseBytes(string(text))
+	if err != nil || n > 1<<50 {
+		return fmt.Errorf("%q: give a size such as 512MiB", text)
+	}
+	*b = byteCount(n)
+	return nil
+}
+
+func (b byteCount) String() string { return humanize.IBytes(uint64(max(b, 0))) }
+
+// memory is what the process may use; 0 is no limit that anybody told it of.
+type memory struct{ limit, held int64 }
+
+// maxHeldByDefault is enough for 128 of the largest documents at once.
+const maxHeldByDefault = 128 << 20
+
+// memory finds what the process may use: what it was told, or what its container
+// may have.
+func (f *limitFlags) memory() memory {
+	m := memory{limit: int64(f.MemoryLimit), held: int64(f.MaxHeld)}
+	if m.limit == 0 {
+		if n, err := memlimit.FromCgroup(); err == nil && n < 1<<50 { // no container, no limit
+			m.limit = int64(n)
+		}
+	}
+	if m.held == 0 {
+		m.held = maxHeldByDefault
+		if m.limit > 0 {
+			m.held = min(m.held, m.limit/4)
+		}
+	}
+	return m
+}
+
+// heed makes the garbage collector work harder before the limit is reached; a tenth
+// is for what it does not count. An operator's GOMEMLIMIT is the runtime's business.
+func (m memory) heed(gomemlimit string) {
+	if m.limit > 0 && gomemlimit == "" {
+		debug.SetMemoryLimit(m.limit / 10 * 9)
+	}
+}
