@@ -42,7 +42,7 @@ func TestTurnsGoRoundAmongClients(t *testing.T) {
 			g.leave()
 			synctest.Wait()
 			for i, w := range line {
-				if w.done != nil && len(w.done) == 1 {
+				if len(w.done) == 1 {
 					if err := <-w.done; err != nil {
 						t.Fatal(err)
 					}
