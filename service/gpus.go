@@ -79,3 +79,13 @@ func lookupError(err error) error {
 	}
 	return unreadable(err)
 }
+
+// GPUVariants lists the cards that a scheduler may mean by a name; see
+// [catalog.Catalog.GPUVariants].
+func (s *Service) GPUVariants(name string) ([]string, error) {
+	variants, err := s.catalog.GPUVariants(name)
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	return variants, nil
+}

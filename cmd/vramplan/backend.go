@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/catalog"
 )
 
 // maxAnswerBytes bounds what is read of one answer. A plan of a highly composite
@@ -37,7 +39,7 @@ type backend struct {
 
 func (f *serverFlags) backend(t *terminal) (*backend, error) {
 	if f.Server == "" {
-		return &backend{base: "http://localhost", client: &http.Client{Transport: inProcess{localHandler(t)}}}, nil
+		return localBackend(t, service.EmbeddedCatalog()), nil
 	}
 	base, err := url.Parse(f.Server)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
@@ -52,6 +54,11 @@ func (f *serverFlags) backend(t *terminal) (*backend, error) {
 		base:   strings.TrimSuffix(base.String(), "/"),
 		client: &http.Client{Transport: transport, Timeout: f.Timeout},
 	}, nil
+}
+
+// localBackend answers in this process.
+func localBackend(t *terminal, c *catalog.Catalog) *backend {
+	return &backend{base: "http://localhost", client: &http.Client{Transport: inProcess{localHandler(t, c)}}}
 }
 
 // refusal is a problem that the API answered with.

@@ -2,21 +2,26 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-
-	"github.com/tidwall/gjson"
-	"github.com/tidwall/sjson"
+	"os"
+	"time"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service"
 )
 
 // checkCommand judges jobs for scripts and scheduler hooks.
 type checkCommand struct {
-	jobCommand     `embed:""`
+	jobFlags         `embed:""`
+	submissionFlags  `embed:"" group:"Submission:"`
+	checkServerFlags `embed:"" group:"Answers:"`
+	decisionFlags    `embed:"" group:"Decision:"`
+
 	EffectiveBatch *int64 `placeholder:"N" help:"Sequences in one optimizer step that the advice keeps; what the job gives today if not given." group:"Job:"`
 	JSON           bool   `name:"json" help:"Print the estimate, with what was decided in its field check, on one line a job." group:"Answers:"`
 	Strict         bool   `help:"Exit with 4 unless the job surely fits on every card named." group:"Answers:"`
@@ -30,37 +35,91 @@ type judgement struct {
 	result   *estimator.Result
 	best     estimator.GPUFit
 	plan     *planner.Plan // nil where there is no advice to give
+	override string        // the reason to let a job through that does not fit
 	err      error
 }
+
+// adviceTimeout bounds the search for what to change: somebody waits for the verdict, which
+// stands without it.
+const adviceTimeout = 500 * time.Millisecond
 
 // Run says whether jobs fit, in the exit code. Of several jobs the one decides
 // that is worst to start: 1 where any of them does not fit.
 func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
-	docs, closeFile, err := c.open(t, c.JSON)
+	catalog := service.EmbeddedCatalog()
+	asker, err := c.decider(t, catalog)
 	if err != nil {
+		return checkError(err)
+	}
+	docs, origin, closeFile, err := c.open(t, catalog)
+	if err != nil {
+		c.recordFailure(t, origin, err)
 		return checkError(err)
 	}
 	defer closeFile()
-	b, err := c.backend(t)
-	if err != nil {
-		return checkError(err)
-	}
 
 	out := bufio.NewWriter(t.stdout)
 	style := newStyle(t)
 	code := exitOK
-	err = each(ctx, docs, asking(b, "/v1/estimate"), func(a answer, idle bool) error {
-		j := c.judge(ctx, a, asking(b, "/v1/plan"))
+	err = each(ctx, docs, func(ctx context.Context, doc document) ([]byte, error) {
+		return asker.post(ctx, "/v1/estimate", doc)
+	}, func(a answer, idle bool) error {
+		j := c.judge(ctx, a, asker)
+		j.override = c.decided(&j, origin)
 		code = worse(code, j.code)
+		c.record(t, j, origin)
 		if err := c.show(t, out, style, docs.many, j); err != nil || !idle {
 			return err
 		}
 		return out.Flush()
 	})
+	if note := asker.note(); note != "" {
+		fmt.Fprintf(t.stderr, "vramplan check: %s\n", note)
+	}
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return checkError(err)
 	}
 	return exit(code)
+}
+
+// open finds the jobs: in a file, in flags, or in what was submitted.
+func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, func(), error) {
+	edits, err := c.edits()
+	if err != nil {
+		return nil, origin{}, nil, err
+	}
+	found, err := c.submissionFlags.find(t, c.File == "" && c.Model == "" && c.HFConfig == "")
+	from := origin{source: found.From, options: found.Options}
+	if err != nil {
+		return nil, from, nil, err
+	}
+	var scheduled []edit
+	if len(c.GPU) == 0 {
+		if scheduled, err = c.submissionFlags.gpus(found.Options, cards); err != nil {
+			return nil, from, nil, err
+		}
+	}
+	edits = append(scheduled, edits...)
+	var r io.Reader
+	closeFile := func() {}
+	switch {
+	case c.File == "-":
+		r = t.stdin
+	case c.File != "":
+		file, err := os.Open(c.File)
+		if err != nil {
+			return nil, from, nil, err
+		}
+		r, closeFile = file, func() { file.Close() }
+	case found.Document != nil:
+		r = bytes.NewReader(found.Document)
+	case len(edits) == len(scheduled):
+		return nil, from, nil, usage("no job: give a document with -f FILE, a batch script with --script FILE, or --model, --micro-batch and the other flags of a job")
+	default:
+		r = bytes.NewReader([]byte("{}"))
+	}
+	docs := newDocuments(r, edits, c.JSON && c.File != "")
+	return docs, from, closeFile, nil
 }
 
 // show prints one judgement: words about trouble to standard error, the rest to out.
@@ -86,15 +145,18 @@ func (c *checkCommand) show(t *terminal, out io.Writer, s style, many bool, j ju
 		fmt.Fprintf(out, "line %d: ", j.doc.line)
 	}
 	writeMessage(out, s, j)
+	if j.code == exitFailure {
+		fmt.Fprintf(out, "to run it anyway: %s\n", c.overrideHint())
+	}
 	return nil
 }
 
 // judge turns an answer into an exit code and asks for advice where that helps.
-func (c *checkCommand) judge(ctx context.Context, a answer, advice func(context.Context, document) ([]byte, error)) judgement {
+func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider) judgement {
 	j := judgement{doc: a.doc, estimate: a.body}
 	j.result, j.err = parse[estimator.Result](a)
 	if j.err == nil && len(j.result.GPUs) == 0 {
-		j.err = usage("the job names no card: give one with --gpu or in /gpus")
+		j.err = c.noCard()
 	}
 	if j.err != nil {
 		j.code = checkError(j.err).code
@@ -106,11 +168,17 @@ func (c *checkCommand) judge(ctx context.Context, a answer, advice func(context.
 	}
 	// Advice is an extra: without it the verdict stands.
 	request := a.doc
+	edits := appendEdit(nil, "effective_batch", c.EffectiveBatch)
+	if len(j.result.GPUs) > 1 {
+		edits = append(edits, edit{"gpus", []string{j.best.GPU}})
+	}
 	var err error
-	if request.text, err = apply(request.text, appendEdit(nil, "effective_batch", c.EffectiveBatch)); err != nil {
+	if request.text, err = apply(request.text, edits); err != nil {
 		return j
 	}
-	if body, err := advice(ctx, request); err == nil {
+	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
+	defer cancel()
+	if body, err := asker.post(ctx, "/v1/plan", request); err == nil {
 		if plan, err := parse[planner.Plan](answer{doc: a.doc, body: body}); err == nil {
 			j.plan = plan
 		}
@@ -118,181 +186,23 @@ func (c *checkCommand) judge(ctx context.Context, a answer, advice func(context.
 	return j
 }
 
-// verdictOf judges a job that may run on any of the cards. It does not fit only
-// where it fits on none of them for certain: a card whose memory nobody knows
-// leaves the question open. Strict asks for every card instead.
-func verdictOf(cards []estimator.GPUFit, strict bool) (best estimator.GPUFit, code int) {
-	rank := map[estimator.Verdict]int{
-		estimator.Fits: 4, estimator.Tight: 3, estimator.Unlikely: 2, estimator.Unknown: 1, estimator.DoesNotFit: 0,
+// noCard is the error of a job for which no card was named.
+func (c *checkCommand) noCard() error {
+	if c.Script != "" {
+		return &exitError{exitUndecided, errors.New("nobody knows which card the job gets: neither the job nor --gres, --gpus, --constraint or the partition says it")}
 	}
-	best = cards[0]
-	all := true
-	for _, g := range cards {
-		all = all && g.Verdict == estimator.Fits
-		if rank[g.Verdict] > rank[best.Verdict] || (g.Verdict == best.Verdict && g.HeadroomBytes > best.HeadroomBytes) {
-			best = g
-		}
-	}
-	switch best.Verdict {
-	case estimator.DoesNotFit:
-		return best, exitFailure
-	case estimator.Fits, estimator.Tight, estimator.Unlikely:
-		if strict && !all {
-			return best, exitTight
-		}
-		return best, exitOK
-	}
-	return best, exitUndecided
+	return usage("the job names no card: give one with --gpu or in /gpus")
 }
 
-// worse is the exit code of two jobs. A job that does not fit decides, then one
-// that was described badly, then one without an answer.
-func worse(a, b int) int {
-	rank := map[int]int{exitFailure: 4, exitUsage: 3, exitUndecided: 2, exitTight: 1, exitOK: 0}
-	if rank[b] > rank[a] {
-		return b
+// decided applies an override: a reason to run turns "does not fit" into a pass. It returns the reason.
+func (c *checkCommand) decided(j *judgement, from origin) string {
+	reason := c.Override
+	if reason == "" {
+		reason = from.options.Override()
 	}
-	return a
-}
-
-// checkError gives an error of check its exit code, which is never 1.
-func checkError(err error) *exitError {
-	known, coded := errors.AsType[*exitError](err)
-	switch p, refused := asProblem(err); {
-	case coded && known.code != exitFailure:
-		return known
-	case refused && !p.undecided(), isFileError(err):
-		return &exitError{exitUsage, err}
-	default:
-		return &exitError{exitUndecided, err}
-	}
-}
-
-// caution is the line for standard error where a job is let through that may fail.
-func caution(j judgement) string {
-	switch j.best.Verdict {
-	case estimator.Tight:
-		return fmt.Sprintf("tight: the job probably fits on %s, but may need up to %s of its %s",
-			plain(j.best.GPU), exact(j.result.Peak.HighBytes), exact(j.best.UsableBytes))
-	case estimator.Unlikely:
-		return fmt.Sprintf("unlikely: the job probably does not fit on %s: it needs about %s of %s",
-			plain(j.best.GPU), exact(j.result.Peak.DeviceBytes), exact(j.best.UsableBytes))
-	case estimator.Unknown:
-		return fmt.Sprintf("no verdict: nobody knows what %s leaves to a process", plain(j.best.GPU))
-	case estimator.Fits:
-		for _, g := range j.result.GPUs {
-			if g.Verdict != estimator.Fits {
-				return fmt.Sprintf("fits on %s, but not surely on %s (%s)", plain(j.best.GPU), plain(g.GPU), words(string(g.Verdict)))
-			}
-		}
+	if reason != "" && j.code == exitFailure {
+		j.code = exitOK
+		return reason
 	}
 	return ""
-}
-
-// writeJudgement prints the estimate with the field "check" added to it.
-func writeJudgement(w io.Writer, j judgement) error {
-	decided := struct {
-		Verdict     estimator.Verdict `json:"verdict"`
-		GPU         string            `json:"gpu"`
-		ExitCode    int               `json:"exit_code"`
-		Recommended *planner.Choice   `json:"recommended,omitempty"`
-		Options     []planner.Option  `json:"options,omitempty"`
-	}{Verdict: j.best.Verdict, GPU: j.best.GPU, ExitCode: j.code}
-	if j.plan != nil {
-		decided.Recommended, decided.Options = j.plan.Recommended, j.plan.Options
-	}
-	line, err := sjson.SetBytes(j.estimate, "check", decided)
-	if err != nil {
-		return err
-	}
-	return jsonLines{}.next(w, answer{doc: j.doc, body: line})
-}
-
-// maxAdvice keeps the message to one screen.
-const maxAdvice = 4
-
-// writeMessage says in one screen what was decided, on which numbers, and what
-// to change.
-func writeMessage(w io.Writer, s style, j judgement) {
-	p := j.result.Peak
-	training := gjson.GetBytes(j.doc.text, "training")
-	fmt.Fprintf(w, "%s: %s", s.verdict(j.best.Verdict), plain(j.result.Model.Name))
-	if n := training.Get("micro_batch"); n.Exists() {
-		fmt.Fprintf(w, ", micro-batch %d", n.Int())
-		if tokens := training.Get("sequence_length"); tokens.Exists() {
-			fmt.Fprintf(w, " × %d tokens", tokens.Int())
-		}
-	}
-	fmt.Fprintf(w, ", on %s\n", plain(j.best.GPU))
-	g := newGrid("left", "left")
-	g.add("  needs", fmt.Sprintf("%s, between %s and %s", exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes)))
-	g.add("  peak", "in "+plain(peakMoment(p)))
-	for _, card := range j.result.GPUs {
-		name := "  " + plain(card.GPU)
-		if len(j.result.GPUs) > 1 {
-			g.add(name, s.verdict(card.Verdict)+", "+roomWords(card))
-		} else {
-			g.add(name, roomWords(card))
-		}
-	}
-	if largest := largestComponents(j.result.Components); largest != "" {
-		g.add("  largest", largest)
-	}
-	g.write(w)
-	if j.plan == nil {
-		return
-	}
-
-	options := newGrid("left", "left", "left", "left")
-	for _, o := range j.plan.Options {
-		if o.Verdict != estimator.Fits || len(options.rows) == maxAdvice {
-			continue
-		}
-		options.add(fmt.Sprintf("  %d. %s", len(options.rows)+1, plain(o.Title)), settingsOf(o), size(o.DeviceBytes),
-			fmt.Sprintf("%.2f× the time", o.RelativeStepTime.Expected)+effectOf(o))
-	}
-	switch {
-	case len(options.rows) > 0:
-		fmt.Fprintln(w, "what to change:")
-		options.write(w)
-	case len(j.plan.SmallestGPUs) > 0:
-		fmt.Fprintf(w, "what to change: no setting makes it fit; it fits on %s\n", plain(j.plan.SmallestGPUs[0]))
-	default:
-		fmt.Fprintln(w, "what to change: no setting of this job makes it fit")
-	}
-}
-
-func settingsOf(o planner.Option) string {
-	text := ""
-	for i, setting := range o.Settings {
-		if i > 0 {
-			text += ", "
-		}
-		text += plain(setting)
-	}
-	return text
-}
-
-func effectOf(o planner.Option) string {
-	if o.TrainingEffect == "" || o.TrainingEffect == "none" {
-		return ""
-	}
-	return "; " + plain(o.TrainingEffect)
-}
-
-// largestComponents names the three that hold most.
-func largestComponents(components []estimator.Component) string {
-	sorted := append([]estimator.Component(nil), components...)
-	sortByBytes(sorted)
-	text := ""
-	for i, c := range sorted {
-		if i == 3 || c.Bytes == 0 {
-			break
-		}
-		if i > 0 {
-			text += ", "
-		}
-		text += fmt.Sprintf("%s %s", words(c.Name), size(c.Bytes))
-	}
-	return text
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/store"
 )
 
@@ -86,11 +87,11 @@ func logger(w io.Writer, level string) zerolog.Logger {
 	return zerolog.New(w).Level(parsed).With().Timestamp().Logger()
 }
 
-// localHandler is the API on the embedded catalog, for answers without a
+// localHandler is the API on a catalog in memory, for answers without a
 // service. Its log is silent but for faults of the program.
-func localHandler(t *terminal) http.Handler {
+func localHandler(t *terminal, c *catalog.Catalog) http.Handler {
 	log := logger(t.stderr, "error")
-	return api.New(service.New(service.EmbeddedCatalog(), service.WithCache(0)), api.Options{
+	return api.New(service.New(c, service.WithCache(0)), api.Options{
 		Version: buildVersion(),
 		Logger:  &log,
 		Limits:  api.Limits{MaxConcurrent: workers()},

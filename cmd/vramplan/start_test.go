@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -12,6 +14,21 @@ import (
 func BenchmarkColdStart(b *testing.B) {
 	for b.Loop() {
 		out, err := exec.Command("vramplan", "estimate", "--model", "gpt2", "--micro-batch", "4", "--gpu", "rtx-4090", "--json").CombinedOutput()
+		if err != nil {
+			b.Fatalf("%v: %s", err, out)
+		}
+	}
+}
+
+// BenchmarkColdCheck runs check on a batch script, from exec to exit, as a hook does.
+func BenchmarkColdCheck(b *testing.B) {
+	script := filepath.Join(b.TempDir(), "job.sh")
+	text := "#!/bin/bash\n#SBATCH --gres=gpu:rtx4090:1\n#VRAMPLAN model=gpt2 micro_batch=4\npython train.py\n"
+	if err := os.WriteFile(script, []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+	for b.Loop() {
+		out, err := exec.Command("vramplan", "check", "--script", script).CombinedOutput()
 		if err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}

@@ -230,6 +230,27 @@ func TestAliasNotes(t *testing.T) {
 }
 
 // A user's entry hides the built-in one, and an id goes before an alias.
+// A scheduler's name for boards of several sizes means any of them.
+func TestGPUVariants(t *testing.T) {
+	c := builtin
+	for _, tt := range []struct {
+		name    string
+		want    string
+		atLeast int
+	}{
+		{"a100", "a100-sxm4-80gb", 3}, {"A100", "a100-sxm4-40gb", 3}, {"v100", "v100-sxm2-32gb", 2}, {"h100", "h100-nvl", 2}, {"p100", "tesla-p100-12gb", 2}, {"3060", "rtx-3060-8gb", 2},
+		{"rtx4070", "rtx4070", 1}, {"NVIDIA-A100-SXM4-80GB", "NVIDIA-A100-SXM4-80GB", 1}, {"no-such-card", "no-such-card", 1},
+	} {
+		got, err := c.GPUVariants(tt.name)
+		if err != nil || !slices.Contains(got, tt.want) || len(got) < tt.atLeast || tt.atLeast == 1 && len(got) != 1 {
+			t.Errorf("%s may be %v, %v; want %s among at least %d", tt.name, got, err, tt.want, tt.atLeast)
+		}
+	}
+	if !c.Has("a100") || c.Has("no-such-card") {
+		t.Error("Has does not tell a known card from an unknown one")
+	}
+}
+
 func TestPrecedence(t *testing.T) {
 	c := catalog.Of(&catalog.Contents{Revision: "c-1.1", GPUs: []catalog.GPU{
 		{ID: "card-a", Aliases: []string{"card-b", "fast"}, Origin: catalog.Builtin},

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/tidwall/gjson"
+	"github.com/tidwall/sjson"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner"
+)
+
+// caution is the line for standard error where a job is let through that may fail.
+func caution(j judgement) string {
+	if j.override != "" {
+		return fmt.Sprintf("overridden: the job does not fit on %s and is let through (%s)", plain(j.best.GPU), plain(j.override))
+	}
+	switch j.best.Verdict {
+	case estimator.Tight:
+		return fmt.Sprintf("tight: the job probably fits on %s, but may need up to %s of its %s",
+			plain(j.best.GPU), exact(j.result.Peak.HighBytes), exact(j.best.UsableBytes))
+	case estimator.Unlikely:
+		return fmt.Sprintf("unlikely: the job probably does not fit on %s: it needs about %s of %s",
+			plain(j.best.GPU), exact(j.result.Peak.DeviceBytes), exact(j.best.UsableBytes))
+	case estimator.Unknown:
+		return fmt.Sprintf("no verdict: nobody knows what %s leaves to a process", plain(j.best.GPU))
+	case estimator.Fits:
+		for _, g := range j.result.GPUs {
+			if g.Verdict != estimator.Fits {
+				return fmt.Sprintf("fits on %s, but not surely on %s (%s)", plain(j.best.GPU), plain(g.GPU), words(string(g.Verdict)))
+			}
+		}
+	}
+	return ""
+}
+
+// writeJudgement prints the estimate with the field "check" added to it.
+func writeJudgement(w io.Writer, j judgement) error {
+	decided := struct {
+		Verdict     estimator.Verdict `json:"verdict"`
+		GPU         string            `json:"gpu"`
+		ExitCode    int               `json:"exit_code"`
+		Recommended *planner.Choice   `json:"recommended,omitempty"`
+		Options     []planner.Option  `json:"options,omitempty"`
+		Override    string            `json:"override,omitempty"`
+	}{Verdict: j.best.Verdict, GPU: j.best.GPU, ExitCode: j.code, Override: j.override}
+	if j.plan != nil {
+		decided.Recommended, decided.Options = j.plan.Recommended, j.plan.Options
+	}
+	line, err := sjson.SetBytes(j.estimate, "check", decided)
+	if err != nil {
+		return err
+	}
+	return jsonLines{}.next(w, answer{doc: j.doc, body: line})
+}
+
+// maxAdvice keeps the message to one screen.
+const maxAdvice = 4
+
+// writeMessage says in one screen what was decided, on which numbers, and what
+// to change.
+func writeMessage(w io.Writer, s style, j judgement) {
+	p := j.result.Peak
+	training := gjson.GetBytes(j.doc.text, "training")
+	fmt.Fprintf(w, "%s: %s", s.verdict(j.best.Verdict), plain(j.result.Model.Name))
+	if n := training.Get("micro_batch"); n.Exists() {
+		fmt.Fprintf(w, ", micro-batch %d", n.Int())
+		if tokens := training.Get("sequence_length"); tokens.Exists() {
+			fmt.Fprintf(w, " × %d tokens", tokens.Int())
+		}
+	}
+	fmt.Fprintf(w, ", on %s\n", plain(j.best.GPU))
+	g := newGrid("left", "left")
+	g.add("  needs", fmt.Sprintf("%s, between %s and %s", exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes)))
+	g.add("  peak", "in "+plain(peakMoment(p)))
+	for _, card := range j.result.GPUs {
+		name := "  " + plain(card.GPU)
+		if len(j.result.GPUs) > 1 {
+			g.add(name, s.verdict(card.Verdict)+", "+roomWords(card))
+		} else {
+			g.add(name, roomWords(card))
+		}
+	}
+	if largest := largestComponents(j.result.Components); largest != "" {
+		g.add("  largest", largest)
+	}
+	g.write(w)
+	if j.plan == nil {
+		return
+	}
+
+	options := newGrid("left", "left", "left", "left")
+	for _, o := range j.plan.Options {
+		if o.Verdict != estimator.Fits || len(options.rows) == maxAdvice {
+			continue
+		}
+		options.add(fmt.Sprintf("  %d. %s", len(options.rows)+1, plain(o.Title)), settingsOf(o), size(o.DeviceBytes),
+			fmt.Sprintf("%.2f× the time", o.RelativeStepTime.Expected)+effectOf(o))
+	}
+	switch {
+	case len(options.rows) > 0:
+		fmt.Fprintln(w, "what to change:")
+		options.write(w)
+	case len(j.plan.SmallestGPUs) > 0:
+		fmt.Fprintf(w, "what to change: no setting makes it fit; it fits on %s\n", plain(j.plan.SmallestGPUs[0]))
+	default:
+		fmt.Fprintln(w, "what to change: no setting of this job makes it fit")
+	}
+}
+
+func settingsOf(o planner.Option) string {
+	text := ""
+	for i, setting := range o.Settings {
+		if i > 0 {
+			text += ", "
+		}
+		text += plain(setting)
+	}
+	return text
+}
+
+func effectOf(o planner.Option) string {
+	if o.TrainingEffect == "" || o.TrainingEffect == "none" {
+		return ""
+	}
+	return "; " + plain(o.TrainingEffect)
+}
+
+// largestComponents names the three that hold most.
+func largestComponents(components []estimator.Component) string {
+	sorted := append([]estimator.Component(nil), components...)
+	sortByBytes(sorted)
+	text := ""
+	for i, c := range sorted {
+		if i == 3 || c.Bytes == 0 {
+			break
+		}
+		if i > 0 {
+			text += ", "
+		}
+		text += fmt.Sprintf("%s %s", words(c.Name), size(c.Bytes))
+	}
+	return text
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// checkServerFlags are those of a command that somebody waits for: a service has a tenth of a
+// second, and whatever it does not answer in time is answered here.
+type checkServerFlags struct {
+	Server  string        `placeholder:"URL" setting:"VRAMPLAN_SERVER" help:"Ask this service first, and answer locally where it does not."`
+	Timeout time.Duration `default:"100ms" setting:"VRAMPLAN_TIMEOUT" help:"How long an answer of --server may take."`
+}
+
+// decider asks a service where there is one, and this process where there is none
+// or none that answers.
+type decider struct {
+	server *backend // nil without --server
+	local  *backend
+	// failed is the first reason why the service was not asked any more.
+	failed atomic.Pointer[string]
+}
+
+func (f *checkServerFlags) decider(t *terminal, c *catalog.Catalog) (*decider, error) {
+	d := &decider{local: localBackend(t, c)}
+	if f.Server == "" {
+		return d, nil
+	}
+	flags := serverFlags{Server: f.Server, Timeout: f.Timeout}
+	server, err := flags.backend(t)
+	d.server = server
+	return d, err
+}
+
+// post sends a document to the service, and answers it locally if that fails. A service that
+// failed once is not waited for again.
+func (d *decider) post(ctx context.Context, path string, doc document) ([]byte, error) {
+	if d.server == nil || d.failed.Load() != nil {
+		return d.local.post(ctx, path, doc)
+	}
+	body, err := d.server.post(ctx, path, doc)
+	if err == nil && answers(body) {
+		return body, nil
+	}
+	why := "what it sent is not an answer"
+	if err != nil {
+		why = err.Error()
+		if p, refused := asProblem(err); refused && p.decides() {
+			return nil, err
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, err
+	}
+	d.failed.CompareAndSwap(nil, &why)
+	return d.local.post(ctx, path, doc)
+}
+
+// answers is false for a page of somebody else that came with status 200.
+func answers(body []byte) bool { return len(body) > 0 && body[0] == '{' }
+
+// decides says whether a problem is about the job. Anything else is about the service:
+// too busy, broken, or not vramplan at all.
+func (p *refusal) decides() bool {
+	switch p.Status {
+	case http.StatusBadRequest, http.StatusUnprocessableEntity, http.StatusRequestEntityTooLarge:
+		return p.Code != ""
+	}
+	return false
+}
+
+// note says that the service did not answer; "" where it did or where there is none.
+func (d *decider) note() string {
+	if why := d.failed.Load(); why != nil {
+		return fmt.Sprintf("the service did not answer, so this was worked out here (%s)", plain(*why))
+	}
+	return ""
+}

@@ -1,0 +1,126 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/vramplan/vramplan/service/jobdoc"
+	"github.com/vramplan/vramplan/service/submission"
+)
+
+// submissionFlags are what a scheduler's user handed in: the script and the options that say
+// which GPUs it gets, as sbatch takes them.
+type submissionFlags struct {
+	Script      string `placeholder:"FILE" help:"Batch script to find the job in: #VRAMPLAN lines, $VRAMPLAN_JOB, or the training configuration that it names."`
+	Directory   string `name:"chdir" placeholder:"DIR" help:"Where the script's relative paths begin; the current directory if not given."`
+	GRES        string `name:"gres" placeholder:"LIST" help:"As in sbatch, such as gpu:a100:2."`
+	GPUs        string `name:"gpus" placeholder:"N" help:"As in sbatch, such as a100:2."`
+	GPUsPerNode string `name:"gpus-per-node" placeholder:"N" help:"As in sbatch."`
+	GPUsPerTask string `name:"gpus-per-task" placeholder:"N" help:"As in sbatch."`
+	Constraint  string `placeholder:"LIST" help:"As in sbatch; words in it that name a card count."`
+	Partition   string `placeholder:"NAME" help:"As in sbatch; --site says which cards it has."`
+	Comment     string `placeholder:"TEXT" help:"As in sbatch; vramplan:override=REASON in it lets the job through."`
+	Site        string `placeholder:"FILE" setting:"VRAMPLAN_SITE" help:"JSON file with the cards behind a cluster's names: {\"partitions\": {\"gpu\": [\"rtx-4070\"]}, \"gpus\": {\"vram12g\": [\"rtx-4070\"]}}."`
+}
+
+// cardNames is the part of the catalog that scheduler options are read with.
+type cardNames interface {
+	GPUVariants(name string) ([]string, error)
+	Has(name string) bool
+}
+
+// origin is where a job comes from, for the record.
+type origin struct {
+	source  string
+	options submission.Options
+}
+
+func (f *submissionFlags) options() submission.Options {
+	return submission.Options{
+		GRES: f.GRES, GPUs: f.GPUs, GPUsPerNode: f.GPUsPerNode, GPUsPerTask: f.GPUsPerTask,
+		Constraint: f.Constraint, Partition: f.Partition, Comment: f.Comment,
+	}
+}
+
+// find looks for a job in the script or in VRAMPLAN_JOB; wanted is false where
+// other flags give one, and then only the scheduler's options are looked for.
+func (f *submissionFlags) find(t *terminal, wanted bool) (submission.Found, error) {
+	source := submission.Source{Options: f.options(), ReadFile: readBounded}
+	var err error
+	if source.Dir, err = filepath.Abs(f.Directory); err != nil {
+		source.Dir = "" // the directory is gone: paths that need it are then unclear
+	}
+	if f.Script != "" {
+		if source.Script, err = f.readScript(t); err != nil {
+			return submission.Found{Options: source.Options}, err
+		}
+	}
+	if job, ok := t.lookup("VRAMPLAN_JOB"); ok {
+		source.Job = job
+	}
+	found, err := submission.Find(source)
+	switch unclear := (*submission.UnclearError)(nil); {
+	case !wanted, f.Script == "" && errors.Is(err, submission.ErrNoJob):
+		found.Document, found.From = nil, ""
+		return found, nil
+	case errors.Is(err, submission.ErrNoJob):
+		return found, &exitError{exitUndecided, fmt.Errorf("%w in %s: it has no #VRAMPLAN lines and starts no training program whose configuration can be read", err, f.Script)}
+	case errors.As(err, &unclear):
+		return found, &exitError{exitUndecided, fmt.Errorf("no answer: %w; say what is trained in #VRAMPLAN lines", err)}
+	}
+	return found, err
+}
+
+func (f *submissionFlags) readScript(t *terminal) ([]byte, error) {
+	if f.Script == "-" {
+		return io.ReadAll(io.LimitReader(t.stdin, submission.MaxFileBytes))
+	}
+	return readBounded(f.Script)
+}
+
+// readBounded reads a regular file, up to the limit: what a script names may be a pipe or a device.
+func readBounded(name string) ([]byte, error) {
+	info, err := os.Stat(name)
+	if err != nil {
+		return nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("%s is not a regular file", name)
+	}
+	file, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(io.LimitReader(file, submission.MaxFileBytes))
+}
+
+// gpus is the edit that gives a job the cards which the scheduler may give it; none where the
+// options do not tell. They win over what a document says: the scheduler decides.
+func (f *submissionFlags) gpus(o submission.Options, names cardNames) ([]edit, error) {
+	var site submission.Site
+	if f.Site != "" {
+		text, err := readBounded(f.Site)
+		if err != nil {
+			return nil, &exitError{exitUndecided, fmt.Errorf("--site: %w", err)}
+		}
+		if site, err = jobdoc.Read[submission.Site](text); err != nil {
+			return nil, &exitError{exitUndecided, fmt.Errorf("--site %s: %w", f.Site, err)}
+		}
+	}
+	var cards []string
+	for _, name := range o.Cards(site, names.Has) {
+		variants, err := names.GPUVariants(name)
+		if err != nil {
+			return nil, &exitError{exitUndecided, err}
+		}
+		cards = append(cards, variants...)
+	}
+	if len(cards) == 0 {
+		return nil, nil
+	}
+	return []edit{{"gpus", cards}}, nil
+}

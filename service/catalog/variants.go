@@ -1,0 +1,40 @@
+package catalog
+
+import (
+	"regexp"
+	"strings"
+)
+
+// sizeSuffix is how ids tell boards of one name apart.
+var sizeSuffix = regexp.MustCompile(`-[0-9]+gb$`)
+
+// GPUVariants lists the cards that a request for hardware may be answered with. A name such as
+// "a100" is read as one card where a job is estimated, but a scheduler that knows its nodes by
+// that name may hold boards with 40 and with 80 GB: the note on an ambiguous name says so.
+// An unambiguous name stands for itself, and so does one that nobody has.
+func (c *Catalog) GPUVariants(name string) ([]string, error) {
+	x, err := c.gpus()
+	if err != nil {
+		return nil, err
+	}
+	key := GPUKey(name)
+	entry, ok := x.byKey[key]
+	if !ok || x.entries[entry].AliasNote(name) == "" {
+		return []string{name}, nil
+	}
+	family := GPUKey(sizeSuffix.ReplaceAllString(x.entries[entry].ID, ""))
+	var variants []string
+	for i := range x.entries {
+		if id := GPUKey(x.entries[i].ID); i == entry || strings.HasPrefix(id, key) || strings.HasPrefix(id, family) {
+			g := &x.entries[i]
+			variants = append(variants, g.ID)
+		}
+	}
+	return variants, nil
+}
+
+// Has says whether a card has this name.
+func (c *Catalog) Has(name string) bool {
+	_, err := c.GPU(name)
+	return err == nil
+}

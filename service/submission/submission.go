@@ -1,0 +1,137 @@
+// Package submission finds, in what a user hands to a scheduler, the job that vramplan
+// should judge and the cards that it may get: a batch script with its directives, the
+// scheduler's options, and the training configuration that the script names.
+//
+// Nothing of it is executed. Scripts and configurations are read as text, by closed
+// grammars and in bounded amounts, and what cannot be understood is an answer of its
+// own ([ErrNoJob], [UnclearError]), never a guess: a scheduler hook lets such a job pass. The result is
+// a job document, which holds the declared numbers and nothing else of the script.
+package submission
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+)
+
+// MaxFileBytes is the most that is read of one file.
+const MaxFileBytes = 1 << 20
+
+// ErrNoJob means that nothing describes a training job: most batch scripts are of that kind.
+var ErrNoJob = errors.New("no job found")
+
+// UnclearError means that there is a training job, but what it needs cannot be told.
+type UnclearError struct{ Reason string }
+
+func (e *UnclearError) Error() string { return e.Reason }
+
+func unclear(format string, args ...any) error {
+	return &UnclearError{Reason: fmt.Sprintf(format, args...)}
+}
+
+// ReadFile gives the contents of a file, [MaxFileBytes] at most.
+type ReadFile func(name string) ([]byte, error)
+
+// Source is what there is to look at. Empty fields are not there.
+type Source struct {
+	// Script is the batch script's text; Dir is where its relative paths begin. Where it is
+	// empty, nobody knows, and files with such paths are not read.
+	Script []byte
+	Dir    string
+	// Job is a job document that was handed over beside the script (VRAMPLAN_JOB).
+	Job string
+	// Options are the scheduler's, where they were given outside the script. They win over
+	// those in it.
+	Options Options
+	// ReadFile opens the configurations that the script names. Without it they are not looked for.
+	ReadFile ReadFile
+}
+
+// Found is a job as it was submitted.
+type Found struct {
+	// Document is a job document. It need not be complete or valid: its one reader says so.
+	Document []byte
+	// From says where the job was found, for people.
+	From string
+	// Inferred is true where the job was put together from a training configuration
+	// and was not declared.
+	Inferred bool
+	// Options are the scheduler's, from outside the script and from within.
+	Options Options
+}
+
+// Find looks for a job: declared in the script, then beside it, then in the training
+// configuration that the script names. The error is [ErrNoJob], an *[UnclearError], or that of
+// a directive that cannot be read. Options are found in any case.
+func Find(s Source) (Found, error) {
+	found := Found{Options: s.Options}
+	found.Options.fill(scriptOptions(s.Script))
+
+	declared, err := directives(s.Script)
+	switch {
+	case err != nil:
+		return found, err
+	case declared != nil:
+		found.Document, found.From = declared, "#VRAMPLAN in the script"
+		return found, nil
+	}
+	if s.Job != "" {
+		document, from, err := besideScript(s)
+		if err != nil {
+			return found, err
+		}
+		found.Document, found.From = document, from
+		return found, nil
+	}
+	if s.ReadFile == nil || len(s.Script) == 0 {
+		return found, ErrNoJob
+	}
+	s.Options = found.Options
+	if found.Options.Directory != "" {
+		s.Dir = s.path(found.Options.Directory)
+	}
+	for _, c := range commands(s.Script) {
+		if dir, ok := c.directory(s); ok {
+			s.Dir = dir
+			continue
+		}
+		job, from, err := c.job(s)
+		if errors.Is(err, ErrNoJob) {
+			continue
+		}
+		if err != nil {
+			return found, err
+		}
+		if found.Document, err = json.Marshal(job); err != nil {
+			return found, fmt.Errorf("write the job document: %w", err)
+		}
+		found.From, found.Inferred = from, true
+		return found, nil
+	}
+	return found, ErrNoJob
+}
+
+// besideScript is VRAMPLAN_JOB: a document, or the name of a file that holds one.
+func besideScript(s Source) (document []byte, from string, err error) {
+	if strings.HasPrefix(strings.TrimSpace(s.Job), "{") {
+		return []byte(s.Job), "VRAMPLAN_JOB", nil
+	}
+	if s.ReadFile == nil {
+		return nil, "", unclear("VRAMPLAN_JOB is not a JSON object")
+	}
+	document, err = s.ReadFile(s.path(s.Job))
+	if err != nil {
+		return nil, "", fmt.Errorf("VRAMPLAN_JOB: %w", err)
+	}
+	return document, "VRAMPLAN_JOB (" + s.Job + ")", nil
+}
+
+// path is where a relative name in the script leads.
+func (s Source) path(name string) string {
+	if filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(s.Dir, name)
+}

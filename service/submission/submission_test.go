@@ -1,0 +1,196 @@
+package submission
+
+import (
+	"errors"
+	"io/fs"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// files is a directory in memory, whose names begin with /job/.
+type files map[string]string
+
+func (f files) read(name string) ([]byte, error) {
+	text, ok := f[strings.TrimPrefix(name, "/job/")]
+	if !ok {
+		return nil, fs.ErrNotExist
+	}
+	return []byte(text), nil
+}
+
+// find looks for the job of a script that is submitted in /job.
+func find(script string, f files) (Found, error) {
+	return Find(Source{Script: []byte(script), Dir: "/job", ReadFile: f.read})
+}
+
+const nanoGPTDocument = `{"model":{"nanogpt":{"bias":false,"block_size":1024,"dropout":0,"n_embd":768,"n_head":12,"n_layer":12,"vocab_size":50304}},` +
+	`"training":{"compile":true,"gradient_accumulation":40,"micro_batch":12,"optimizer":{"implementation":"fused","name":"adamw"},"precision":"amp-bf16","sequence_length":1024}}`
+
+// nanoGPTScript is what of nanoGPT's train.py decides memory.
+const nanoGPTScript = `"""
+batch_size = 99
+"""
+import os
+eval_only = False # if True, script exits right after the first eval
+init_from = 'scratch' # 'scratch' or 'resume' or 'gpt2*'
+dataset = 'openwebtext'
+gradient_accumulation_steps = 5 * 8 # used to simulate larger batch sizes
+batch_size = 12 # if gradient_accumulation_steps > 1, this is the micro-batch size
+block_size = 1024
+n_layer = 12
+n_head = 12
+n_embd = 768
+dropout = 0.0 # for pretraining 0 is good, for finetuning try 0.1+
+bias = False
+device = 'cuda'
+dtype = 'bfloat16' if torch.cuda.is_available() and torch.cuda.is_bf16_supported() else 'float16'
+compile = True
+config_keys = [k for k,v in globals().items()]
+exec(open('configurator.py').read()) # overrides from command line or config file
+batch_size = 99
+`
+
+func TestFind(t *testing.T) {
+	trainer := func(model string, rest ...string) string {
+		more := ""
+		for i := 0; i+1 < len(rest); i += 2 {
+			more += `"` + rest[i] + `":` + rest[i+1] + `,`
+		}
+		return `{"model":` + model + `,"training":{` + strings.TrimSuffix(more, ",") + `}}`
+	}
+	const gpt2 = `{"preset":"gpt2"}`
+	const bf16States = `{"gradients":"bf16","optimizer":"bf16","weights":"bf16"}`
+	tests := []struct {
+		name, script string
+		files        files
+		want         string
+	}{
+		{"pairs", "#VRAMPLAN model=gpt2 micro_batch=8\n#VRAMPLAN gpus=t4,a10 compile=true", nil,
+			`{"model":{"preset":"gpt2"},"training":{"micro_batch":8,"compile":true},"gpus":["t4","a10"]}`},
+		{"pairs with whole paths", "#VRAMPLAN training.micro_batch=8 model.preset=gpt2 training.lora.rank=4", nil,
+			`{"training":{"micro_batch":8,"lora":{"rank":4}},"model":{"preset":"gpt2"}}`},
+		{"an option as a word, then its fields", "#VRAMPLAN optimizer=adamw optimizer.implementation=fused", nil,
+			`{"training":{"optimizer":{"name":"adamw","implementation":"fused"}}}`},
+		{"its fields, then the word", "#VRAMPLAN loss.chunks=8 loss=chunked", nil,
+			`{"training":{"loss":{"chunks":8,"kind":"chunked"}}}`},
+		{"quoted", `#VRAMPLAN model="my model" optimizer='{"name": "adamw"}'`, nil,
+			`{"model":{"preset":"my model"},"training":{"optimizer":{"name":"adamw"}}}`},
+		{"JSON over several lines", "#VRAMPLAN {\"model\":\r\n#VRAMPLAN\t{\"preset\": \"gpt2\"}}\r\n", nil,
+			"{\"model\":\n{\"preset\": \"gpt2\"}}"},
+		{"a declared job wins over a configuration", "#VRAMPLAN micro_batch=1\npython train.py --batch_size=2", files{"train.py": nanoGPTScript},
+			`{"training":{"micro_batch":1}}`},
+
+		{"nanoGPT's own defaults", "python train.py", files{"train.py": nanoGPTScript}, nanoGPTDocument},
+		{"nanoGPT without its train.py at hand", "python train.py --batch_size=12", nil, nanoGPTDocument},
+		{"a configuration and a key", "python train.py config/a.py --batch_size=12",
+			files{"train.py": nanoGPTScript, "config/a.py": "batch_size = 4\nlearning_rate = 1e-3\n"}, nanoGPTDocument},
+		{"variables of the script", "export SIZE=12\nCONFIG=config/a.py\nARGS=\"$CONFIG --batch_size=$SIZE\"\npython -u train.py ${ARGS}",
+			files{"config/a.py": "batch_size = 4"}, nanoGPTDocument},
+		{"another directory", "cd code\npython train.py", files{"code/train.py": nanoGPTScript}, nanoGPTDocument},
+		{"sbatch's directory", "#SBATCH --chdir code\npython train.py", files{"code/train.py": nanoGPTScript}, nanoGPTDocument},
+		{"over several lines, in the middle of things", "set -e\nif true; then\n  srun --gres=gpu:1 \\\n    python train.py \\\n    --n_layer=12 2>&1 | tee log &\nfi\nwait", files{"train.py": nanoGPTScript}, nanoGPTDocument},
+		{"GPT-2 XL", "python train.py --init_from=gpt2-xl --compile=False --dropout=0.1 --dtype=float16", files{"train.py": nanoGPTScript},
+			`{"model":{"nanogpt":{"bias":true,"block_size":1024,"dropout":0.1,"n_embd":1600,"n_head":25,"n_layer":48,"vocab_size":50257}},` +
+				`"training":{"compile":false,"gradient_accumulation":40,"micro_batch":12,"optimizer":{"implementation":"fused","name":"adamw"},"precision":"amp-fp16","sequence_length":1024}}`},
+		{"eight processes share the accumulation", "torchrun --standalone --nproc_per_node=8 train.py", files{"train.py": nanoGPTScript},
+			strings.Replace(nanoGPTDocument, `"gradient_accumulation":40`, `"distributed":{"data":"ddp","world_size":8},"gradient_accumulation":5`, 1)},
+
+		{"the Trainer", "accelerate launch --num_processes 1 run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --block_size 512 --bf16 --optim adamw_bnb_8bit --gradient_checkpointing true", nil,
+			trainer(gpt2, "gradient_checkpointing", `"full"`, "micro_batch", "4", "optimizer", `"adamw_bnb_8bit"`, "precision", `"amp-bf16"`, "sequence_length", "512", "states", bf16States)},
+		{"the Trainer with weights in float32", "python run_clm.py --model_name_or_path=gpt2 --per-device-train-batch-size=4 --bf16 True --torch_dtype float32 --gradient_accumulation_steps=3", nil,
+			trainer(gpt2, "gradient_accumulation", "3", "micro_batch", "4", "precision", `"amp-bf16"`, "sequence_length", "1024")},
+		{"the Trainer with a local model", "python run_clm.py --model_name_or_path ./m --per_device_train_batch_size 4 --fp16", files{"m/config.json": `{"model_type": "gpt2"}`},
+			trainer(`{"hf_config":{"model_type":"gpt2"}}`, "micro_batch", "4", "precision", `"amp-fp16"`, "sequence_length", "1024")},
+		{"the Trainer's arguments in a file", "python run_clm.py args.json", files{"args.json": `{"model_name_or_path": "gpt2", "per_device_train_batch_size": 2, "tf32": true, "max_seq_length": 256}`},
+			trainer(gpt2, "micro_batch", "2", "precision", `"fp32"`, "sequence_length", "256")},
+		{"TRL with adapters", "python sft.py --model_name_or_path gpt2 --per_device_train_batch_size 1 --max_length 2048 --use_peft --lora_r 8 --lora_target_modules q_proj v_proj --load_in_4bit --bf16", nil,
+			trainer(gpt2, "lora", `{"base_precision":"nf4","rank":8,"target_modules":["q_proj","v_proj"]}`, "micro_batch", "1", "precision", `"amp-bf16"`, "sequence_length", "2048", "states", bf16States)},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			found, err := find(tt.script, tt.files)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(tt.want, string(found.Document)); diff != "" {
+				t.Errorf("document (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+// What cannot be told is not guessed: a hook lets such a job pass.
+func TestUnclear(t *testing.T) {
+	withDefaults := func(more string) files { return files{"train.py": nanoGPTScript, "c.py": more} }
+	tests := []struct {
+		name, script string
+		files        files
+		want         string // part of the reason; "" for no job at all
+	}{
+		{"nothing", "", nil, ""},
+		{"no training", "#!/bin/bash\nhostname\npython evaluate.py --model gpt2", nil, ""},
+		{"another language", "#!/usr/bin/env python3\nbatch_size = 4", nil, ""},
+		{"a syntax error", "if true; then python train.py --batch_size=4", nil, ""},
+		{"somebody else's train.py", "python train.py --batch_size=4", files{"train.py": "import lightning"}, ""},
+		{"other arguments", "python train.py data/", files{"train.py": nanoGPTScript}, ""},
+		{"on a processor", "python train.py --device=cpu", files{"train.py": nanoGPTScript}, ""},
+		{"only evaluates", "python train.py --eval_only=True", files{"train.py": nanoGPTScript}, ""},
+		{"a configuration that is not there", "python train.py config/b.py", files{"train.py": nanoGPTScript}, "config/b.py, which is not there"},
+		{"a configuration from outside", "python train.py $1.py", files{"train.py": nanoGPTScript}, "depends on a variable"},
+		{"a value from outside", "python train.py --batch_size=$1", files{"train.py": nanoGPTScript}, "batch_size is not a whole number"},
+		{"a value that depends", "B=4\nif [ -n \"$X\" ]; then B=8; fi\npython train.py --batch_size=$B", files{"train.py": nanoGPTScript}, "batch_size is not a whole number"},
+		{"a value from a loop", "for b in 1 2; do python train.py --batch_size=$b; done", files{"train.py": nanoGPTScript}, "batch_size is not a whole number"},
+		{"a directory from outside", "cd $HOME/x\npython train.py --batch_size=4", files{"train.py": nanoGPTScript}, "nobody knows in which directory"},
+		{"a call", "python train.py c.py", withDefaults("batch_size = int(os.environ['B'])"), "batch_size is not a whole number"},
+		{"a branch", "python train.py c.py", withDefaults("if big:\n    batch_size = 64"), "batch_size is not a whole number"},
+		{"an update", "python train.py c.py", withDefaults("batch_size *= 2"), "batch_size is not a whole number"},
+		{"several names", "python train.py c.py", withDefaults("batch_size, n_layer = 64, 2"), "n_layer is not a whole number"},
+		{"several statements", "python train.py c.py", withDefaults("x = 1; batch_size = 64"), "batch_size is not a whole number"},
+		{"through globals", "python train.py c.py", withDefaults("globals()['batch_size'] = 64"), "batch_size is not a whole number"},
+		{"a fraction", "python train.py c.py", withDefaults("batch_size = 64 / 2"), "batch_size is not a whole number"},
+		{"a data set with its own vocabulary", "python train.py --dataset=mine", files{"train.py": nanoGPTScript, "data/mine/meta.pkl": ""}, "meta.pkl"},
+		{"no length", "python mine.py --model_name_or_path gpt2 --per_device_train_batch_size 4", nil, "how long the sequences are"},
+		{"no model", "python mine.py --per_device_train_batch_size 4 --max_length 8", nil, "which model"},
+		{"a model that is not there", "python mine.py --model_name_or_path ./m --per_device_train_batch_size 4 --max_length 8", nil, "m/config.json is not there"},
+		{"sharded", "python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --fsdp full_shard", nil, "--fsdp decides"},
+		{"a size from outside", "python run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size $B", nil, "only known when the script runs"},
+		{"more configuration", "python sft.py --config a.yaml --per_device_train_batch_size 1", nil, "a.yaml, which is not followed"},
+		{"a word for a pair", "#VRAMPLAN micro_batch 4", nil, "not key=value"},
+		{"an element of a list", "#VRAMPLAN gpus.999999999=4", nil, "not the name of a field"},
+		{"a strange key", "#VRAMPLAN a#b=4", nil, "not the name of a field"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			found, err := find(tt.script, tt.files)
+			if found.Document != nil || err == nil {
+				t.Fatalf("found %s, error %v", found.Document, err)
+			}
+			if tt.want == "" {
+				if !errors.Is(err, ErrNoJob) {
+					t.Errorf("error %v, want none found", err)
+				}
+				return
+			}
+			if bad := (*UnclearError)(nil); !errors.As(err, &bad) || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q in it", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestBesideTheScript(t *testing.T) {
+	for _, tt := range []struct{ job, want string }{
+		{` {"model": 1}`, ` {"model": 1}`},
+		{"job.json", `{"model": 2}`},
+	} {
+		found, err := Find(Source{Job: tt.job, Dir: "/job", ReadFile: files{"job.json": `{"model": 2}`}.read})
+		if err != nil || string(found.Document) != tt.want {
+			t.Errorf("%q gave %s, %v; want %s", tt.job, found.Document, err, tt.want)
+		}
+	}
+	if _, err := Find(Source{Job: "nowhere.json", Dir: "/job", ReadFile: files{}.read}); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that is not there gave %v", err)
+	}
+}
