@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/planner"
 )
 
@@ -35,11 +36,21 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	if err != nil {
 		return nil, unreadable(err)
 	}
+	parts, err := s.catalog.EstimatorSlices()
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	presets, err := s.siblings(r.input)
+	if err != nil {
+		return nil, err
+	}
 	answer := func() (*planner.Plan, error) {
 		plan, err := planner.MakeWith(ctx, planner.Request{
 			Input:          r.input,
 			EffectiveBatch: request.EffectiveBatch,
 			Catalog:        cards,
+			Slices:         parts,
+			Presets:        presets,
 			Frontier:       o.Frontier,
 		}, s.estimate)
 		if err := r.problems(err); err != nil {
@@ -63,8 +74,28 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	}
 	if len(r.notes) > 0 {
 		noted := *plan
-		noted.Notes = slices.Concat(plan.Notes, r.notes)
+		noted.Notes = append(slices.Clone(plan.Notes), r.notes...)
 		plan = &noted
 	}
 	return plan, nil
+}
+
+// siblings are the models of the catalog that a job could train in the place of its own: those of the same kind, and
+// language models for one that is described by its numbers.
+func (s *Service) siblings(in estimator.Input) ([]*model.Preset, error) {
+	kind := "decoder"
+	if in.Preset != nil && in.Preset.Kind != "" {
+		kind = in.Preset.Kind
+	}
+	models, err := s.catalog.Models()
+	if err != nil {
+		return nil, unreadable(err)
+	}
+	var out []*model.Preset
+	for i := range models {
+		if models[i].Kind == kind {
+			out = append(out, &models[i].Preset)
+		}
+	}
+	return out, nil
 }

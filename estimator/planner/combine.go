@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"strings"
@@ -77,7 +78,7 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice)
 			// Of several that make the job fit, the one that costs least; before
 			// that, the one that saves most.
 			if next.fits() {
-				if j.fits() && s.score(j) < s.score(next) {
+				if j.fits() && s.cheaper(j, next) {
 					next = j
 				}
 			} else if j.fits() || now.result == nil || j.highBytes() < next.highBytes() {
@@ -92,25 +93,29 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice)
 	return now, nil
 }
 
+// cheaper reports whether a moves the result of training less than b, or as little and costs less.
+func (s *search) cheaper(a, b judged) bool {
+	return cmp.Or(cmp.Compare(s.disturbance(a), s.disturbance(b)), cmp.Compare(s.score(a), s.score(b))) < 0
+}
+
 // prune drops every lever without which the job still fits, dearest first.
 func (s *search) prune(ctx context.Context, j judged) (judged, error) {
 	for {
-		cheapest, lowest := -1, math.Inf(1)
-		var kept judged
+		var kept *judged
 		for i := range j.with.levers {
 			rest := append(append([]lever(nil), j.with.levers[:i]...), j.with.levers[i+1:]...)
 			x, err := s.judge(ctx, newVariant(rest...), j.choice())
 			if err != nil {
 				return judged{}, err
 			}
-			if x.fits() && s.score(x) < lowest {
-				cheapest, lowest, kept = i, s.score(x), x
+			if x.fits() && (kept == nil || s.cheaper(x, *kept)) {
+				kept = &x
 			}
 		}
-		if cheapest < 0 {
+		if kept == nil {
 			return j, nil
 		}
-		j = kept
+		j = *kept
 	}
 }
 

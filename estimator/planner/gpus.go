@@ -21,8 +21,8 @@ const (
 	cardSpread = 1 << 30
 )
 
-// smallestGPUs are the smallest cards of the catalog on which the job as it is
-// today fits; without a today, on which its smallest pair does.
+// smallestGPUs are the smallest of some cards, of the vendor of the job's own, on which
+// the job as it is today fits; without a today, on which its smallest pair does.
 func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]string, error) {
 	ids := []string{}
 	j := s.floor
@@ -32,7 +32,10 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 	in := j.input(s.costs.base)
 	// Cards that are clearly too small need no estimate.
 	least := j.highBytes() - cardSpread + in.Job.ReserveBytes
-	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool { return g.UsableBytes <= 0 || g.UsableBytes < least })
+	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool {
+		otherVendor := s.gpu.Vendor != "" && g.Vendor != "" && g.Vendor != s.gpu.Vendor
+		return g.UsableBytes <= 0 || g.UsableBytes < least || otherVendor
+	})
 	slices.SortFunc(cards, func(a, b estimator.GPU) int {
 		return cmp.Or(cmp.Compare(a.UsableBytes, b.UsableBytes), cmp.Compare(a.ID, b.ID))
 	})

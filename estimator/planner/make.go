@@ -207,6 +207,15 @@ func (s *search) relativeTime(j judged) StepTime {
 
 // perToken is the time of a token under the expected, the cheap and the dear assumption.
 func (s *search) perToken(j judged) [3]float64 {
+	gpu := s.gpu
+	if in := j.input(s.costs.base); len(in.GPUs) > 0 {
+		gpu = in.GPUs[0] // another, where a lever says so
+	}
+	return s.perTokenOn(gpu, j)
+}
+
+// perTokenOn is perToken on another card.
+func (s *search) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
 	in := j.input(s.costs.base)
 	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum), gpus: s.batch}
 	for _, l := range j.with.levers {
@@ -217,10 +226,6 @@ func (s *search) perToken(j judged) [3]float64 {
 	w.parameters, w.trainable = float64(j.result.Model.Parameters), float64(j.result.Model.TrainableParameters)
 	if w.sequence = float64(sequenceLength(in, w.shape)); w.sequence <= 0 {
 		w.sequence = defaultSequence
-	}
-	gpu := s.gpu
-	if len(in.GPUs) > 0 {
-		gpu = in.GPUs[0]
 	}
 	c := cardOf(gpu, w.training.Precision)
 	return [3]float64{w.perToken(c, expected), w.perToken(c, cheapSmall), w.perToken(c, dearSmall)}
@@ -245,7 +250,6 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 		UsableBytes:      s.floor.fit().UsableBytes,
 		Pairs:            make([]Pair, len(s.exact)),
 		FloorBytes:       s.floor.deviceBytes(),
-		SmallestGPUs:     []string{},
 		Options:          []Option{},
 	}
 	if t := s.today; t != nil {
@@ -279,17 +283,21 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 	if p.SmallestGPUs, err = s.smallestGPUs(ctx, r.Catalog); err != nil {
 		return nil, err
 	}
+	if p.SmallestSlices, err = s.smallestGPUs(ctx, r.Slices); err != nil {
+		return nil, err
+	}
+	if p.GPUs, err = s.byGPU(ctx); err != nil {
+		return nil, err
+	}
 	if p.Options, err = s.options(ctx, edge, r.Catalog, p.SmallestGPUs); err != nil {
 		return nil, err
 	}
 	if r.Frontier {
-		if p.Frontier, err = s.frontier(ctx); err != nil {
+		if err := s.frontiers(ctx, p, r.Presets); err != nil {
 			return nil, err
 		}
 	}
-	if err := s.explain(recommended, edge, p); err != nil {
-		return nil, err
-	}
+	s.explain(edge, p)
 	p.Notes = s.notes.list()
 	return p, nil
 }

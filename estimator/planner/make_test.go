@@ -271,13 +271,41 @@ func TestLargerGPUWhereNothingElseHelps(t *testing.T) {
 	checkChanges(t, r, p, storyFake().estimate)
 }
 
-func TestOtherGPUsOfTheJob(t *testing.T) {
+func TestEveryGPUOfTheJob(t *testing.T) {
 	r := story()
-	r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{ID: "rtx-3050", UsableBytes: 6000 * mib}, estimator.GPU{ID: "rtx-4090", UsableBytes: 24000 * mib})
+	r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{ID: "small", UsableBytes: 6000 * mib}, estimator.GPU{ID: "tiny", UsableBytes: 1000 * mib},
+		estimator.GPU{ID: "unknown"}, estimator.GPU{ID: "rtx-4090", UsableBytes: 24000 * mib})
 	p := mustMake(t, r, storyFake())
-	want := "The plan is for rtx-4070. Of the job's other GPUs, 8 × 64: rtx-3050: does not fit, rtx-4090: fits."
-	if got := noteOf(p, "other-gpus"); got != want {
-		t.Errorf("note %q, want %q", got, want)
+	type row struct {
+		gpu     string
+		verdict estimator.Verdict
+		pair    Choice
+	}
+	want := []row{
+		{"rtx-4070", estimator.DoesNotFit, Choice{8, 64}}, {"small", estimator.DoesNotFit, Choice{2, 256}}, {"tiny", estimator.DoesNotFit, Choice{}},
+		{"unknown", estimator.Unknown, Choice{}}, {"rtx-4090", estimator.Fits, Choice{16, 32}},
+	}
+	var got []row
+	for _, g := range p.GPUs {
+		x := row{gpu: g.GPU, verdict: g.Verdict}
+		if g.Recommended != nil {
+			x.pair = *g.Recommended
+			pair, _ := pairOf(p, x.pair)
+			if g.DeviceBytes != pair.DeviceBytes {
+				t.Errorf("%s: %d × %d takes %d bytes in the table of cards and %d in that of pairs", g.GPU, x.pair.MicroBatch, x.pair.GradientAccumulation, g.DeviceBytes, pair.DeviceBytes)
+			}
+		}
+		got = append(got, x)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("cards\n%v, want\n%v", got, want)
+	}
+	const note = "The options and pairs are for rtx-4070. Of the 5 GPUs that the job names, a pair fits on 3."
+	if got := noteOf(p, "other-gpus"); got != note {
+		t.Errorf("note %q, want %q", got, note)
+	}
+	if r.Input.GPUs = r.Input.GPUs[:1]; len(mustMake(t, r, storyFake()).GPUs) != 0 {
+		t.Error("a job with one card has a table of cards")
 	}
 }
 
@@ -294,6 +322,17 @@ func TestFrontierFallsWithTheSequence(t *testing.T) {
 	}
 	if want := []int64{128, 256, 512, 1024}; !slices.Equal(lengths, want) {
 		t.Errorf("lengths %v, want %v", lengths, want)
+	}
+	for _, c := range p.Grid {
+		i := slices.IndexFunc(p.Frontier, func(x FrontierPoint) bool { return x.SequenceLength == c.SequenceLength })
+		if fits := c.MicroBatch <= p.Frontier[i].LargestMicroBatch; fits != (c.Verdict == estimator.Fits) {
+			t.Errorf("%d sequences of %d tokens %s, although %d is the largest number that fits", c.MicroBatch, c.SequenceLength, c.Verdict, p.Frontier[i].LargestMicroBatch)
+		}
+	}
+	for i, x := range p.Sequences {
+		if i > 0 && x.LargestSequenceLength > p.Sequences[i-1].LargestSequenceLength {
+			t.Errorf("%d sequences may be longer than %d", x.MicroBatch, p.Sequences[i-1].MicroBatch)
+		}
 	}
 	if got := p.Frontier[3].LargestMicroBatch; got != p.LargestMicroBatch {
 		t.Errorf("at the job's own length %d fit, elsewhere %d", got, p.LargestMicroBatch)

@@ -38,7 +38,7 @@ func (n *notes) refusedPairs(js []judged) {
 }
 
 // explain writes the notes that belong to the whole plan.
-func (s *search) explain(recommended *judged, edge limit, p *Plan) error {
+func (s *search) explain(edge limit, p *Plan) {
 	s.explainToday()
 	s.explainEdge(edge)
 	s.explainFloor()
@@ -48,9 +48,7 @@ func (s *search) explain(recommended *judged, edge limit, p *Plan) error {
 		accumulates = accumulates || o.Verdict == estimator.Fits && o.GradientAccumulation > 1
 	}
 	s.caveats(accumulates)
-	if err := s.explainOtherGPUs(recommended); err != nil {
-		return err
-	}
+	s.explainOtherGPUs(p.GPUs)
 	relativeTo := "the job as it is today"
 	if s.today == nil {
 		relativeTo = fmt.Sprintf("%d × %d, the largest pair, since the job has no micro-batch", s.reference.micro, s.reference.accum)
@@ -60,7 +58,6 @@ func (s *search) explain(recommended *judged, edge limit, p *Plan) error {
 		facts = " Some data of this card are not known and were replaced by usual ones."
 	}
 	s.notes.add("step-time-model", "Relative step times come from a model, not from a run: time for the same number of tokens, relative to %s.%s", relativeTo, facts)
-	return nil
 }
 
 func (s *search) explainToday() {
@@ -130,40 +127,18 @@ func (s *search) explainBatch() {
 	}
 }
 
-// namedGPUs is how many further cards the note lists one by one.
-const namedGPUs = 8
-
-// explainOtherGPUs gives the verdicts of the recommended pair on the job's other cards.
-func (s *search) explainOtherGPUs(recommended *judged) error {
-	if len(s.rest) == 0 {
-		return nil
+// explainOtherGPUs says where the table of the job's GPUs is.
+func (s *search) explainOtherGPUs(gpus []GPUPlan) {
+	if len(gpus) == 0 {
+		return
 	}
-	j := s.reference
-	if recommended != nil {
-		j = *recommended
-	}
-	in := j.input(s.costs.base)
-	in.GPUs = s.rest
-	r, err := s.costs.estimate(in)
-	if err != nil {
-		return fmt.Errorf("judging the job's other GPUs: %w", err)
-	}
-	byVerdict := map[estimator.Verdict]int{}
-	var named []string
-	for _, g := range r.GPUs {
-		byVerdict[g.Verdict]++
-		named = append(named, fmt.Sprintf("%s: %s", g.GPU, plain(g.Verdict)))
-	}
-	if len(named) > namedGPUs {
-		named = named[:0]
-		for _, v := range []estimator.Verdict{estimator.Fits, estimator.Tight, estimator.Unlikely, estimator.DoesNotFit, estimator.Unknown} {
-			if n := byVerdict[v]; n > 0 {
-				named = append(named, fmt.Sprintf("%s on %d", plain(v), n))
-			}
+	fitting := 0
+	for _, g := range gpus {
+		if g.Recommended != nil {
+			fitting++
 		}
 	}
-	s.notes.add("other-gpus", "The plan is for %s. Of the job's other GPUs, %d × %d: %s.", s.gpu.ID, j.micro, j.accum, strings.Join(named, ", "))
-	return nil
+	s.notes.add("other-gpus", "The options and pairs are for %s. Of the %d GPUs that the job names, a pair fits on %d.", s.gpu.ID, len(gpus), fitting)
 }
 
 // plain is a verdict in words.

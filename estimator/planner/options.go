@@ -184,9 +184,13 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 		out[i] = []proposal{p}
 		return nil
 	})
-	// Of several levers of a kind that save nothing, one says so.
+	return sayFutileOnce(slices.Concat(out...)), err
+}
+
+// sayFutileOnce keeps, of several levers of a kind that save nothing, one to say so.
+func sayFutileOnce(ps []proposal) []proposal {
 	futile := map[string]bool{}
-	return slices.DeleteFunc(slices.Concat(out...), func(p proposal) bool {
+	return slices.DeleteFunc(ps, func(p proposal) bool {
 		group := p.with.levers[0].group
 		if !p.savesNothing() {
 			return false
@@ -194,7 +198,7 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 		again := futile[group]
 		futile[group] = true
 		return again
-	}), err
+	})
 }
 
 // idle reports whether a lever does nothing at all to a job: the same bytes in
@@ -232,14 +236,14 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 		if k.done || alone[i].result == nil || idle(alone[i], start) {
 			continue
 		}
-		// Both optimizers stand by themselves; sizes go on until one fits.
+		// Optimizers stand by themselves; sizes and adapters go on until one fits.
 		if k.done = alone[i].fits() && l.group != "optimizer"; k.done || !k.listed || l.group == "optimizer" {
 			out = append(out, proposal{judged: alone[i], title: l.title, beside: &start})
 			k.listed = true
 		}
 		kinds[l.group] = k
 	}
-	return out, nil
+	return sayFutileOnce(out), nil
 }
 
 // batchOptions change the effective batch: a smaller micro-batch with today's

@@ -1,6 +1,10 @@
 package planner
 
-import "github.com/vramplan/vramplan/estimator"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator"
+)
 
 // beaten is a proposal and one that beats it.
 type beaten struct{ loser, winner proposal }
@@ -18,14 +22,15 @@ func unique(ps []proposal) []proposal {
 	return out
 }
 
-// pareto drops what is beaten in memory, time and effort by something that leaves
-// training alone, among proposals that do so too. What changes training is kept:
-// people ask about it, and the table's answer is its place.
+// pareto drops what is beaten in memory, time and effort by something that does the
+// same to training: among proposals that leave it alone, and among those that pull
+// levers of the same kinds. Different effects on training have no order that holds
+// for everybody, so a shorter sequence never drops a smaller batch.
 func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 	for i, p := range ps {
 		winner := -1
 		for k, q := range ps {
-			if i != k && !s.changesTraining(p) && !s.changesTraining(q) && s.beats(q, p) {
+			if i != k && s.comparable(p, q) && s.beats(q, p) {
 				winner = k
 				break
 			}
@@ -35,7 +40,7 @@ func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 			continue
 		}
 		// A lever that saves nothing stays in the table to say so.
-		if !p.fits() && p.savesNothing() {
+		if !p.fits() && p.savesNothing() && !s.changesTraining(p) {
 			kept = append(kept, p)
 			continue
 		}
@@ -44,14 +49,37 @@ func (s *search) pareto(ps []proposal) (kept []proposal, dropped []beaten) {
 	return kept, dropped
 }
 
-// beats reports whether q is at least as good as p in every respect and better in one.
-func (s *search) beats(q, p proposal) bool {
-	if !q.fits() || q.with.holds("gpu") || p.with.holds("gpu") {
+// comparable reports whether two proposals affect training in the same way.
+func (s *search) comparable(p, q proposal) bool {
+	if s.changesTraining(p) != s.changesTraining(q) {
 		return false
 	}
-	eq, ep := s.effort(q), s.effort(p)
-	noWorse := q.deviceBytes() <= p.deviceBytes() && q.time.Expected <= p.time.Expected && eq <= ep
-	better := q.deviceBytes() < p.deviceBytes() || q.time.Expected < p.time.Expected || eq < ep
+	if !s.changesTraining(p) {
+		return true
+	}
+	if s.batch.effective(p.micro, p.accum) != s.batch.target || s.batch.effective(q.micro, q.accum) != s.batch.target {
+		return false
+	}
+	return slices.Equal(p.with.changingGroups(), q.with.changingGroups())
+}
+
+// beats reports whether q is at least as good as p in every respect and better in one.
+func (s *search) beats(q, p proposal) bool {
+	changes := s.changesTraining(p)
+	if q.with.holds("gpu") || p.with.holds("gpu") || !q.fits() && !changes {
+		return false // what does not fit is no way out, but may be less of a change than another that is none
+	}
+	var noWorse, better bool
+	compare := func(q, p float64) {
+		noWorse, better = noWorse && q <= p, better || q < p
+	}
+	noWorse = true
+	compare(float64(q.deviceBytes()), float64(p.deviceBytes()))
+	compare(q.time.Expected, p.time.Expected)
+	compare(s.effort(q), s.effort(p))
+	if changes {
+		compare(s.disturbance(q.judged), s.disturbance(p.judged))
+	}
 	return noWorse && better
 }
 

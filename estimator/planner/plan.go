@@ -1,6 +1,9 @@
 package planner
 
-import "github.com/vramplan/vramplan/estimator"
+import (
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model"
+)
 
 // Request asks for a plan.
 type Request struct {
@@ -10,9 +13,12 @@ type Request struct {
 	// EffectiveBatch counts sequences over all GPUs and accumulation steps; 0
 	// means what the job gives today.
 	EffectiveBatch int64
-	// Catalog holds the cards among which SmallestGPUs looks.
-	Catalog []estimator.GPU
-	// Frontier asks for the largest micro-batch by sequence length.
+	// Catalog holds the cards among which SmallestGPUs looks, and Slices the parts
+	// of cards (MIG) among which SmallestSlices does.
+	Catalog, Slices []estimator.GPU
+	// Presets are the models among which LargestModel looks.
+	Presets []*model.Preset
+	// Frontier asks for Frontier, Sequences, Grid and LargestModel.
 	Frontier bool
 }
 
@@ -44,9 +50,34 @@ type Plan struct {
 	FloorBytes int64 `json:"floor_bytes"`
 	// SmallestGPUs are the smallest cards of the catalog on which the job as it is
 	// today fits, smallest first.
-	SmallestGPUs []string         `json:"smallest_gpus"`
-	Notes        []estimator.Note `json:"notes"`
-	Frontier     []FrontierPoint  `json:"frontier,omitempty"`
+	SmallestGPUs []string `json:"smallest_gpus"`
+	// SmallestSlices are the smallest MIG slices on which it does, of any card of the catalog.
+	SmallestSlices []string         `json:"smallest_slices"`
+	Notes          []estimator.Note `json:"notes"`
+	// GPUs plan the same batch for each card of the job, where it names several.
+	GPUs []GPUPlan `json:"gpus,omitempty"`
+
+	// Frontier is the largest micro-batch by sequence length, Sequences the longest
+	// sequence by micro-batch, and Grid what every pair of the two takes.
+	Frontier  []FrontierPoint `json:"frontier,omitempty"`
+	Sequences []SequencePoint `json:"sequences,omitempty"`
+	Grid      []GridCell      `json:"grid,omitempty"`
+	// LargestModel is the largest model of the catalog, of the kind of the job's own,
+	// that trains on the card in the same way at a micro-batch of one.
+	LargestModel *LargestModel `json:"largest_model,omitempty"`
+}
+
+// GPUPlan is the plan for one of several cards.
+type GPUPlan struct {
+	GPU         string `json:"gpu"`
+	UsableBytes int64  `json:"usable_bytes"`
+	// Verdict is that of the job as it is today; of its smallest pair where the job has no micro-batch.
+	Verdict estimator.Verdict `json:"verdict"`
+	// Recommended is the fastest pair that fits on this card; null where none does.
+	Recommended *Choice `json:"recommended"`
+	DeviceBytes int64   `json:"device_bytes"`
+	// RelativeStepTime is that of the recommended pair on this card beside the reference on the plan's own card.
+	RelativeStepTime float64 `json:"relative_step_time"`
 }
 
 // Today is the job as the user runs it.
@@ -113,6 +144,30 @@ type StepTime struct {
 	High     float64 `json:"high"`
 	// Basis is "model": computed, not measured.
 	Basis string `json:"basis"`
+}
+
+// SequencePoint is the longest sequence that fits at one micro-batch, in steps of 64 tokens.
+type SequencePoint struct {
+	MicroBatch            int64 `json:"micro_batch"`
+	LargestSequenceLength int64 `json:"largest_sequence_length"`
+	DeviceBytes           int64 `json:"device_bytes"`
+}
+
+// GridCell is what one micro-batch takes at one sequence length.
+type GridCell struct {
+	SequenceLength int64             `json:"sequence_length"`
+	MicroBatch     int64             `json:"micro_batch"`
+	DeviceBytes    int64             `json:"device_bytes"`
+	Verdict        estimator.Verdict `json:"verdict"`
+}
+
+// LargestModel is a model of the catalog and what it takes.
+type LargestModel struct {
+	Preset         string `json:"preset"`
+	Parameters     int64  `json:"parameters"`
+	MicroBatch     int64  `json:"micro_batch"`
+	SequenceLength int64  `json:"sequence_length"`
+	DeviceBytes    int64  `json:"device_bytes"`
 }
 
 // FrontierPoint is the largest micro-batch that fits at one sequence length.

@@ -59,6 +59,9 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 	case first && fits && !changes:
 		return "best choice"
 	case !fits && p.savesNothing():
+		if p.with.holds("allocator") {
+			return "saves nothing here: what is reserved depends on the order of frees"
+		}
 		if p.result.Peak.AllocatedBytes < p.beside.result.Peak.AllocatedBytes {
 			return "saves nothing on the card: tensors shrink, but the allocator keeps as much"
 		}

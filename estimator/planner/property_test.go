@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -39,6 +40,12 @@ func drawRequest(t *rapid.T) (Request, *fake) {
 	if rapid.Bool().Draw(t, "bare card") {
 		r.Input.GPUs[0] = estimator.GPU{ID: "bare", UsableBytes: r.Input.GPUs[0].UsableBytes}
 	}
+	for i := range rapid.IntRange(0, 5).Draw(t, "further cards") {
+		r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{
+			ID: fmt.Sprint("card-", i), UsableBytes: rapid.Int64Range(0, 100000).Draw(t, "its memory") * mib,
+			Multiprocessors: rapid.IntRange(0, 144).Draw(t, "its multiprocessors"),
+		})
+	}
 	f := &fake{
 		base: rapid.Int64Range(1, 20000).Draw(t, "base") * mib, activations: rapid.Int64Range(1, 4000).Draw(t, "activations") * mib,
 		logits: rapid.Int64Range(0, 4000).Draw(t, "logits") * mib,
@@ -59,6 +66,7 @@ func TestPlanProperties(t *testing.T) {
 		checkPairs(t, r, p, f.estimate)
 		checkPicks(t, p)
 		checkOptions(t, p)
+		checkCards(t, r, p, f.estimate)
 		checkChanges(t, r, p, f.estimate)
 		if p.Markdown() == "" || p.Text() == "" {
 			t.Error("nothing printed")
@@ -90,6 +98,32 @@ func checkPairs(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 	}
 }
 
+// checkCards asks about every pair on every card of the job.
+func checkCards(t *rapid.T, r Request, p *Plan, estimate Estimator) {
+	if len(r.Input.GPUs) > 1 && len(p.GPUs) != len(r.Input.GPUs) {
+		t.Fatalf("%d cards in the plan, %d in the job", len(p.GPUs), len(r.Input.GPUs))
+	}
+	for i, g := range p.GPUs {
+		for _, x := range p.Pairs {
+			in := r.Input
+			in.GPUs = in.GPUs[i : i+1]
+			in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = x.MicroBatch, x.GradientAccumulation
+			again, err := estimate(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			fits := again.GPUs[0].Verdict == estimator.Fits
+			if g.Recommended == nil && fits {
+				t.Errorf("%s: %d × %d fits but nothing is recommended", g.GPU, x.MicroBatch, x.GradientAccumulation)
+			}
+			if g.Recommended != nil && *g.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) && (!fits || again.Peak.DeviceBytes != g.DeviceBytes) {
+				t.Errorf("%s: %d × %d is recommended with %d bytes; an estimate has %d and %s", g.GPU, x.MicroBatch, x.GradientAccumulation,
+					g.DeviceBytes, again.Peak.DeviceBytes, again.GPUs[0].Verdict)
+			}
+		}
+	}
+}
+
 // pairOf finds a choice among the pairs.
 func pairOf(p *Plan, c Choice) (Pair, bool) {
 	for _, x := range p.Pairs {
@@ -117,8 +151,14 @@ func checkPicks(t *rapid.T, p *Plan) {
 		if c == nil {
 			continue
 		}
-		if x, ok := pairOf(p, *c); !ok || x.Verdict != estimator.Fits {
+		x, ok := pairOf(p, *c)
+		if !ok || x.Verdict != estimator.Fits {
 			t.Errorf("%s %v is %+v", name, *c, x)
+		}
+		for _, y := range p.Pairs {
+			if name == "recommended" && y.Verdict == estimator.Fits && y.DeviceBytes <= x.DeviceBytes && y.RelativeStepTime < x.RelativeStepTime-settingEffort {
+				t.Errorf("%d × %d is recommended, and %d × %d takes less memory and less time", x.MicroBatch, x.GradientAccumulation, y.MicroBatch, y.GradientAccumulation)
+			}
 		}
 	}
 }

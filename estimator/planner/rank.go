@@ -85,34 +85,20 @@ func (s *search) before(a, b proposal) int {
 	}
 	switch {
 	case s.changesTraining(a):
-		return cmp.Compare(s.disturbance(a), s.disturbance(b))
+		return cmp.Compare(s.disturbance(a.judged), s.disturbance(b.judged))
 	case a.fits() || a.fit().Verdict == estimator.Tight:
 		return s.better(a.judged, b.judged)
 	}
 	return cmp.Compare(a.deviceBytes(), b.deviceBytes())
 }
 
-// disturbance orders changes to training by how far the result moves: rounding
-// before batch size, batch size before what the model sees, and the model last.
-func (s *search) disturbance(p proposal) float64 {
+// disturbance orders changes to training by how far the result moves; 0 for none.
+func (s *search) disturbance(j judged) float64 {
 	var sum float64
-	for _, l := range p.with.levers {
-		switch l.code {
-		case "precision-amp-bf16":
-			sum += 1
-		case "optimizer-8bit":
-			sum += 2
-		case "optimizer-sgd":
-			sum += 8
-		}
-		switch l.group {
-		case "sequence":
-			sum += 6
-		case "layers", "width":
-			sum += 10
-		}
+	for _, l := range j.with.levers {
+		sum += l.disturbs
 	}
-	if e := s.batch.effective(p.micro, p.accum); e != s.batch.target {
+	if e := s.batch.effective(j.micro, j.accum); e != s.batch.target {
 		// A halving counts 1 more than nothing, a drop to one 512th nine more.
 		sum += 2 + math.Abs(math.Log2(float64(e)/float64(s.batch.target)))
 	}

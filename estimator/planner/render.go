@@ -22,9 +22,9 @@ func (p *Plan) Markdown() string {
 		b.WriteString("\n")
 		markdownTable(&b, pairColumns, p.pairRows())
 	}
-	if len(p.Frontier) > 0 {
+	for _, t := range p.furtherTables() {
 		b.WriteString("\n")
-		markdownTable(&b, frontierColumns, p.frontierRows())
+		markdownTable(&b, t.columns, t.rows)
 	}
 	if len(p.Notes) > 0 {
 		b.WriteString("\n")
@@ -47,9 +47,9 @@ func (p *Plan) Text() string {
 		b.WriteString("\n")
 		textTable(&b, pairColumns, p.pairRows())
 	}
-	if len(p.Frontier) > 0 {
+	for _, t := range p.furtherTables() {
 		b.WriteString("\n")
-		textTable(&b, frontierColumns, p.frontierRows())
+		textTable(&b, t.columns, t.rows)
 	}
 	for i, n := range p.Notes {
 		if i == 0 {
@@ -61,9 +61,8 @@ func (p *Plan) Text() string {
 }
 
 var (
-	optionColumns   = []string{"option", "new values", "effective batch", "VRAM saved", "effect on training", "recommendation"}
-	pairColumns     = []string{"micro-batch", "accumulation", "device", "upper bound", "headroom", "verdict", "step time"}
-	frontierColumns = []string{"sequence length", "largest micro-batch", "device"}
+	optionColumns = []string{"option", "new values", "effective batch", "VRAM saved", "effect on training", "recommendation"}
+	pairColumns   = []string{"micro-batch", "accumulation", "device", "upper bound", "headroom", "verdict", "step time"}
 )
 
 func (p *Plan) heading() string {
@@ -104,6 +103,12 @@ func (p *Plan) summary() string {
 			what = "a micro-batch of 1"
 		}
 		lines = append(lines, fmt.Sprintf("Smallest GPUs for %s: %s.", what, strings.Join(p.SmallestGPUs, ", ")))
+	}
+	if len(p.SmallestSlices) > 0 {
+		lines = append(lines, fmt.Sprintf("Smallest MIG slices for it: %s.", strings.Join(p.SmallestSlices, ", ")))
+	}
+	if m := p.LargestModel; m != nil {
+		lines = append(lines, fmt.Sprintf("Largest model of the catalog that trains so at a micro-batch of 1: %s (%s).", m.Preset, estimator.Bytes(m.DeviceBytes)))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -150,12 +155,71 @@ func (p *Plan) pairRows() [][]string {
 	return rows
 }
 
-func (p *Plan) frontierRows() [][]string {
-	rows := make([][]string, len(p.Frontier))
-	for i, x := range p.Frontier {
-		rows[i] = []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), estimator.Bytes(x.DeviceBytes).String()}
+// table is what is printed below the pairs.
+type table struct {
+	columns []string
+	rows    [][]string
+}
+
+// furtherTables are the parts of a plan that not every plan has.
+func (p *Plan) furtherTables() []table {
+	var out []table
+	add := func(t table) {
+		if len(t.rows) > 0 {
+			out = append(out, t)
+		}
 	}
-	return rows
+	cards := table{columns: []string{"GPU", "usable", map[bool]string{true: "today", false: "smallest pair"}[p.Today != nil], "recommended", "device", "step time"}}
+	for _, g := range p.GPUs {
+		row := []string{g.GPU, estimator.Bytes(g.UsableBytes).String(), plain(g.Verdict), "none", "", ""}
+		if c := g.Recommended; c != nil {
+			row = append(row[:3], fmt.Sprintf("%d × %d", c.MicroBatch, c.GradientAccumulation), estimator.Bytes(g.DeviceBytes).String(), fmt.Sprintf("%.3g×", g.RelativeStepTime))
+		}
+		cards.rows = append(cards.rows, row)
+	}
+	add(cards)
+	frontier := table{columns: []string{"sequence length", "largest micro-batch", "device"}}
+	for _, x := range p.Frontier {
+		frontier.rows = append(frontier.rows, []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), estimator.Bytes(x.DeviceBytes).String()})
+	}
+	add(frontier)
+	sequences := table{columns: []string{"micro-batch", "longest sequence", "device"}}
+	for _, x := range p.Sequences {
+		sequences.rows = append(sequences.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.LargestSequenceLength), estimator.Bytes(x.DeviceBytes).String()})
+	}
+	add(sequences)
+	add(p.heatMap())
+	return out
+}
+
+// heatMap is the grid as a table: a row a sequence length, a column a micro-batch, "!" behind what does not surely fit.
+func (p *Plan) heatMap() table {
+	var t table
+	if len(p.Grid) == 0 {
+		return t
+	}
+	column := map[int64]int{}
+	t.columns = []string{"sequence length"}
+	for _, c := range p.Grid {
+		if column[c.MicroBatch] == 0 {
+			column[c.MicroBatch] = len(t.columns)
+			t.columns = append(t.columns, fmt.Sprintf("batch %d", c.MicroBatch))
+		}
+	}
+	var last int64
+	for _, c := range p.Grid {
+		if c.SequenceLength != last {
+			last = c.SequenceLength
+			t.rows = append(t.rows, make([]string, len(t.columns)))
+			t.rows[len(t.rows)-1][0] = fmt.Sprint(last)
+		}
+		cell := estimator.Bytes(c.DeviceBytes).String()
+		if c.Verdict != estimator.Fits {
+			cell += " !"
+		}
+		t.rows[len(t.rows)-1][column[c.MicroBatch]] = cell
+	}
+	return t
 }
 
 func markdownTable(b *strings.Builder, columns []string, rows [][]string) {

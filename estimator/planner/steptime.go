@@ -160,7 +160,11 @@ func (w workload) microStep(c card, a assumption) float64 {
 		again = forward / 2 * a.recompute // every second matrix product is kept
 	}
 
-	busy := forward + backward + again + w.loss(m, gemm, bandwidth) + w.weightTraffic()/bandwidth
+	passes := 2.0 // through the frozen weights
+	if again > 0 {
+		passes = 3
+	}
+	busy := forward + backward + again + w.loss(m, gemm, bandwidth) + (w.weightTraffic()+passes*w.unpacked())/bandwidth
 	return math.Max(busy, w.launches(again/math.Max(forward, 1e-12))*a.launch)
 }
 
@@ -232,6 +236,19 @@ func (w workload) weightTraffic() float64 {
 		return 8 * w.trainable
 	}
 	return 16 * w.trainable
+}
+
+// packedBytes is what a weight of a quantised base takes.
+var packedBytes = map[string]float64{"nf4": 0.5, "gptq-int4": 0.5, "int8": 1, "gptq-int8": 1}
+
+// unpacked is what one pass moves to turn a quantised base back into half precision: the packed weights read, the
+// others written, for the products to read. Source: bitsandbytes/autograd/_functions.py, MatMul4Bit, 0.48.
+func (w workload) unpacked() float64 {
+	l := w.training.LoRA
+	if l == nil || packedBytes[l.BasePrecision] == 0 {
+		return 0
+	}
+	return (packedBytes[l.BasePrecision] + 2) * (w.parameters - w.trainable)
 }
 
 // launches is the number of kernels of a micro-step. nanoGPT's 12 layers take

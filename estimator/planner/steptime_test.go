@@ -93,6 +93,14 @@ func TestLeversMoveTimeTheRightWay(t *testing.T) {
 			t.Errorf("%s takes %.4g s a token, without it %.4g", tt.name, faster, slower)
 		}
 	}
+	adapters := func(base string) float64 {
+		w := storyWorkload(8, func(t *estimator.Training) { t.LoRA = &estimator.LoRA{Rank: 16, BasePrecision: base} })
+		w.trainable = 1e6
+		return w.perToken(c, expected)
+	}
+	if plain, packed := adapters("bf16"), adapters("nf4"); plain >= packed {
+		t.Errorf("a base in bf16 takes %.4g s a token, one in 4 bits, which has to be unpacked, %.4g", plain, packed)
+	}
 	fp32 := cardOf(rtx4070(), estimator.PrecisionFP32)
 	set := func(t *estimator.Training) { t.Precision = estimator.PrecisionFP32 }
 	if amp, single := storyWorkload(8, nil).perToken(c, expected), storyWorkload(8, set).perToken(fp32, expected); amp >= single {

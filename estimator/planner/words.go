@@ -92,6 +92,9 @@ type leverWord struct {
 var leverWords = map[string]map[string]leverWord{
 	"nanogpt": {
 		"precision-amp-bf16": {setting: "dtype = 'bfloat16'"},
+		"precision-amp-fp16": {setting: "dtype = 'float16'"},
+		"compile-on":         {setting: "compile = True"},
+		"compile-off":        {setting: "compile = False"},
 	},
 	"hf-trainer": {
 		"attention-sdpa":          {setting: `attn_implementation="sdpa"`},
@@ -100,8 +103,15 @@ var leverWords = map[string]map[string]leverWord{
 		"loss-fused-linear":       {setting: "use_liger_kernel=True"},
 		"optimizer-fused":         {setting: `optim="adamw_torch_fused"`},
 		"optimizer-8bit":          {setting: `optim="adamw_bnb_8bit"`},
+		"optimizer-adafactor":     {setting: `optim="adafactor"`},
+		"optimizer-lion":          {setting: `optim="lion_32bit"`},
 		"optimizer-sgd":           {setting: `optim="sgd", optim_args="momentum=0.9"`},
 		"precision-amp-bf16":      {setting: "bf16=True"},
+		"precision-amp-fp16":      {setting: "fp16=True"},
+		"precision-bf16":          {setting: "torch_dtype=torch.bfloat16, bf16=False"},
+		"compile-on":              {setting: "torch_compile=True"},
+		"compile-off":             {setting: "torch_compile=False"},
+		"evaluation-loss-only":    {setting: "prediction_loss_only=True"},
 		"checkpointing-selective": {setting: "checkpoint the attention modules", code: true},
 	},
 	"torchtune": {
@@ -110,6 +120,9 @@ var leverWords = map[string]map[string]leverWord{
 		"loss-chunked":       {setting: "loss=torchtune.modules.loss.LinearCrossEntropyLoss"},
 		"optimizer-fused":    {setting: "optimizer.fused=True"},
 		"optimizer-8bit":     {setting: "optimizer=bitsandbytes.optim.AdamW8bit"},
+		"compile-on":         {setting: "compile=True"},
+		"compile-off":        {setting: "compile=False"},
+		"precision-bf16":     {setting: "dtype=bf16"},
 	},
 	"megatron": {
 		"checkpointing-full":      {setting: "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"},
@@ -124,6 +137,12 @@ var leverWords = map[string]map[string]leverWord{
 		"optimizer-fused":    {setting: "optimizer: adamw_torch_fused"},
 		"optimizer-8bit":     {setting: "optimizer: adamw_bnb_8bit"},
 		"precision-amp-bf16": {setting: "bf16: true"},
+		"precision-amp-fp16": {setting: "fp16: true"},
+		"compile-on":         {setting: "torch_compile: true"},
+		"compile-off":        {setting: "torch_compile: false"},
+		"adapters-lora":      {setting: "adapter: lora, lora_r: 16, lora_target_linear: true"},
+		"adapters-qlora":     {setting: "adapter: qlora, load_in_4bit: true, lora_r: 16, lora_target_linear: true"},
+		"adapters-nf4":       {setting: "adapter: qlora, load_in_4bit: true"},
 	},
 }
 
@@ -139,8 +158,19 @@ var anyTool = map[string]leverWord{
 	"optimizer-fused":         {setting: "fused=True"},
 	"optimizer-for-loop":      {setting: "foreach=False"},
 	"optimizer-8bit":          {setting: "bitsandbytes.optim.AdamW8bit", code: true},
+	"optimizer-adafactor":     {setting: "torch.optim.Adafactor", code: true},
+	"optimizer-lion":          {setting: "a Lion optimizer (bitsandbytes.optim.Lion, lion-pytorch)", code: true},
 	"optimizer-sgd":           {setting: "torch.optim.SGD(momentum=0.9)", code: true},
 	"precision-amp-bf16":      {setting: "torch.autocast(dtype=torch.bfloat16)"},
+	"precision-amp-fp16":      {setting: "torch.autocast(dtype=torch.float16) and torch.amp.GradScaler"},
+	"precision-bf16":          {setting: "model.to(torch.bfloat16) without autocast"},
+	"compile-on":              {setting: "torch.compile(model)"},
+	"compile-off":             {setting: "the model without torch.compile"},
+	"allocator-expandable":    {setting: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+	"evaluation-loss-only":    {setting: "do not collect the evaluation's logits"},
+	"adapters-lora":           {setting: `peft.LoraConfig(r=16, target_modules="all-linear")`, code: true},
+	"adapters-qlora":          {setting: `peft.LoraConfig(r=16, target_modules="all-linear") on BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
+	"adapters-nf4":            {setting: `BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
 }
 
 // likeHuggingFace are the tools that hand these settings to transformers' Trainer.
@@ -166,6 +196,12 @@ func worded(ls []lever, tool string) []lever {
 			}
 		case l.group == "sequence":
 			l.settings = []string{fmt.Sprintf("%s = %d", sequenceWord(tool), l.changes["sequence_length"])}
+		case l.group == "evaluation":
+			word := "evaluation batch size = "
+			if tool == "hf-trainer" || likeHuggingFace[tool] {
+				word = "per_device_eval_batch_size="
+			}
+			l.settings = []string{fmt.Sprint(word, l.changes["evaluation"].(estimator.Evaluation).MicroBatch)}
 		}
 	}
 	return ls

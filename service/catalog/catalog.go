@@ -26,6 +26,7 @@ type Catalog struct {
 type gpuIndex struct {
 	entries      []GPU
 	forEstimator []estimator.GPU
+	slices       []estimator.GPU
 	byKey        map[string]int
 	candidates   func() []candidate
 }
@@ -103,6 +104,15 @@ func (c *Catalog) EstimatorGPUs() ([]estimator.GPU, error) {
 	return x.forEstimator, nil
 }
 
+// EstimatorSlices lists the MIG slices of all cards as the estimator takes them.
+func (c *Catalog) EstimatorSlices() ([]estimator.GPU, error) {
+	x, err := c.gpus()
+	if err != nil {
+		return nil, err
+	}
+	return x.slices, nil
+}
+
 // Models lists the models, in the catalog's order.
 func (c *Catalog) Models() ([]Model, error) {
 	x, err := c.models()
@@ -168,6 +178,11 @@ func indexGPUs(entries []GPU) *gpuIndex {
 	x := &gpuIndex{entries: entries, forEstimator: make([]estimator.GPU, len(entries)), byKey: make(map[string]int, 4*len(entries))}
 	for i := range entries {
 		x.forEstimator[i] = entries[i].ForEstimator()
+		for k := range entries[i].MIGProfiles {
+			if slice, ok := entries[i].slice(entries[i].MIGProfiles[k].Name); ok {
+				x.slices = append(x.slices, slice.ForEstimator())
+			}
+		}
 	}
 	names := make([][]string, len(entries))
 	for i := range entries {

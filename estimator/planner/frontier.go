@@ -1,0 +1,209 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// frontierShortest is where the frontier starts; shorter sequences are no use to
+// a language model.
+const frontierShortest = 128
+
+// frontier gives the largest micro-batch by sequence length: powers of two up to
+// the model's context, and the job's own length.
+func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
+	own := sequenceLength(s.costs.base, s.shape)
+	var lengths []int64
+	for n := int64(frontierShortest); n <= max(own, s.shape.Context); n *= 2 {
+		lengths = append(lengths, n)
+	}
+	if own > 0 && !slices.Contains(lengths, own) {
+		lengths = append(lengths, own)
+		slices.Sort(lengths)
+	}
+	points := make([]*FrontierPoint, len(lengths))
+	err := parallel(ctx, len(lengths), func(ctx context.Context, i int) error {
+		edge, err := s.largest(ctx, atLength(lengths[i], own))
+		if err != nil {
+			return err
+		}
+		if edge.best == nil && (edge.next == nil || edge.next.err != nil) {
+			return nil // the estimator refuses this length
+		}
+		p := FrontierPoint{SequenceLength: lengths[i], LargestMicroBatch: edge.micro()}
+		if edge.best != nil {
+			p.DeviceBytes = edge.best.deviceBytes()
+		}
+		points[i] = &p
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out := []FrontierPoint{}
+	for _, p := range points {
+		if p != nil {
+			out = append(out, *p)
+		}
+	}
+	return out, nil
+}
+
+// frontiers adds what a plan says about other lengths and other models.
+func (s *search) frontiers(ctx context.Context, p *Plan, presets []*model.Preset) (err error) {
+	if p.Frontier, err = s.frontier(ctx); err != nil {
+		return err
+	}
+	if p.Sequences, err = s.sequences(ctx); err != nil {
+		return err
+	}
+	if p.Grid, err = s.grid(ctx, p.Frontier); err != nil {
+		return err
+	}
+	p.LargestModel, err = s.largestModel(ctx, presets)
+	return err
+}
+
+// gridMicroBatches bounds the columns of the grid: powers of two up to 64.
+const gridMicroBatches = 7
+
+// columns are the micro-batches of the grid: powers of two, up to one past the
+// largest that fits anywhere.
+func columns(frontier []FrontierPoint) []int64 {
+	var largest int64
+	for _, x := range frontier {
+		largest = max(largest, x.LargestMicroBatch)
+	}
+	out := []int64{1}
+	for len(out) < gridMicroBatches && out[len(out)-1] <= largest {
+		out = append(out, 2*out[len(out)-1])
+	}
+	return out
+}
+
+// grid judges every micro-batch of a few at every sequence length of the frontier.
+func (s *search) grid(ctx context.Context, frontier []FrontierPoint) ([]GridCell, error) {
+	micros := columns(frontier)
+	own := sequenceLength(s.costs.base, s.shape)
+	cells := make([]*GridCell, len(frontier)*len(micros))
+	err := parallel(ctx, len(cells), func(ctx context.Context, i int) error {
+		length, micro := frontier[i/len(micros)].SequenceLength, micros[i%len(micros)]
+		j, err := s.judge(ctx, atLength(length, own), Choice{micro, s.batch.accumulationFor(micro)})
+		if err != nil || j.result == nil {
+			return err
+		}
+		cells[i] = &GridCell{SequenceLength: length, MicroBatch: micro, DeviceBytes: j.deviceBytes(), Verdict: j.fit().Verdict}
+		return nil
+	})
+	var out []GridCell
+	for _, c := range cells {
+		if c != nil {
+			out = append(out, *c)
+		}
+	}
+	return out, err
+}
+
+// atLength is the job at another sequence length.
+func atLength(length, own int64) variant {
+	if length == own {
+		return variant{}
+	}
+	return newVariant(sequenceLever(length, own))
+}
+
+// lengthStep is the step in which the longest sequence is looked for: kernels work on tiles of 64
+// tokens, and trainers pad to multiples.
+const lengthStep = 64
+
+// sequences gives the longest sequence, up to the model's context, at micro-batches in powers of two.
+func (s *search) sequences(ctx context.Context) ([]SequencePoint, error) {
+	own := sequenceLength(s.costs.base, s.shape)
+	longest := max(own, s.shape.Context) / lengthStep
+	if longest < 1 {
+		return nil, nil
+	}
+	points := make([]SequencePoint, gridMicroBatches)
+	err := parallel(ctx, len(points), func(ctx context.Context, i int) error {
+		micro := int64(1) << i
+		points[i].MicroBatch = micro
+		// Bytes grow with the length, so halving finds the edge.
+		for low, high := int64(1), longest; low <= high; {
+			n := low + (high-low)/2
+			if low == 1 && high == longest {
+				n = longest // most often all of it fits, or the first try tells that it does not
+			}
+			j, err := s.judge(ctx, atLength(n*lengthStep, own), Choice{micro, s.batch.accumulationFor(micro)})
+			if err != nil {
+				return err
+			}
+			if j.fits() {
+				points[i].LargestSequenceLength, points[i].DeviceBytes = n*lengthStep, j.deviceBytes()
+				low = n + 1
+			} else {
+				high = n - 1
+			}
+		}
+		return nil
+	})
+	// After the first micro-batch at which nothing fits, nothing does.
+	for i, x := range points {
+		if x.LargestSequenceLength == 0 {
+			points = points[:i+1]
+			break
+		}
+	}
+	return points, err
+}
+
+// modelsAsked bounds the models that are asked about, largest first: an estimate of a very deep one takes long.
+const modelsAsked = 24
+
+// largestModel finds the largest of some models that trains as the job does, at a micro-batch of one. Models whose
+// weights, gradients and optimizer state alone are too much, as the job's own take, are not asked about.
+func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*LargestModel, error) {
+	usable := s.floor.fit().UsableBytes - s.costs.base.Job.ReserveBytes
+	var states int64
+	for _, c := range s.floor.result.Components {
+		switch c.Name {
+		case "weights", "gradients", "optimizer_state":
+			states += c.Bytes
+		}
+	}
+	perParameter := float64(states) / float64(max(1, s.floor.result.Model.Parameters))
+	var fitting []*model.Preset
+	for _, p := range presets {
+		if float64(p.ParametersTotal)*perParameter/2 <= float64(usable) {
+			fitting = append(fitting, p)
+		}
+	}
+	slices.SortStableFunc(fitting, func(a, b *model.Preset) int { return cmp.Compare(b.ParametersTotal, a.ParametersTotal) })
+	length := sequenceLength(s.costs.base, s.shape)
+	for asked, p := range fitting {
+		if err := ctx.Err(); err != nil || asked == modelsAsked {
+			return nil, err
+		}
+		in := s.costs.base
+		in.Job.Model, in.Preset = estimator.Model{Preset: p.ID}, p
+		in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = 1, s.batch.accumulationFor(1)
+		if length > 0 {
+			in.Job.Training.SequenceLength = length
+			if p.MaxPositions > 0 {
+				in.Job.Training.SequenceLength = min(length, p.MaxPositions)
+			}
+		}
+		r, err := s.costs.estimate(in)
+		if err != nil && !refusal(err) {
+			return nil, err
+		}
+		if err == nil && (answer{result: r}).fits() {
+			return &LargestModel{Preset: p.ID, Parameters: r.Model.Parameters, MicroBatch: 1,
+				SequenceLength: in.Job.Training.SequenceLength, DeviceBytes: r.Peak.DeviceBytes}, nil
+		}
+	}
+	return nil, nil
+}

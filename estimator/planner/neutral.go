@@ -1,0 +1,146 @@
+package planner
+
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// neutralLevers are the levers that leave the result of training as it is, apart
+// from the order of rounding.
+func neutralLevers(in estimator.Input, tool string) []lever {
+	t := in.Job.Training
+	var ls []lever
+	if t.Attention == "eager" {
+		ls = append(ls, trainingLever("attention-sdpa", "attention", "Use the fused attention kernel (SDPA)", "attention", "sdpa",
+			func(t *estimator.Training) { t.Attention = "sdpa" }))
+	}
+	ls = append(ls, checkpointing(t)...)
+	ls = append(ls, losses(t)...)
+	ls = append(ls, optimizerImplementations(t, tool)...)
+	ls = append(ls, compilation(t), expandable(t))
+	ls = append(ls, evaluation(t)...)
+	return worded(given(ls), tool)
+}
+
+// given leaves out the levers that there are not.
+func given(ls []lever) []lever {
+	var out []lever
+	for _, l := range ls {
+		if l.code != "" {
+			out = append(out, l)
+		}
+	}
+	return out
+}
+
+// checkpointing offers to recompute, or not to where the job does.
+func checkpointing(t estimator.Training) []lever {
+	set := func(mode, title string) lever {
+		return trainingLever("checkpointing-"+mode, "checkpointing", title, "gradient_checkpointing", mode,
+			func(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: mode} })
+	}
+	if checkpointingMode(t) != "none" {
+		return []lever{set("none", "Keep activations instead of recomputing them")}
+	}
+	return []lever{
+		set("full", "Recompute every block (full gradient checkpointing)"),
+		set("selective", "Recompute attention only (selective checkpointing)"),
+	}
+}
+
+// losses offers the losses that keep fewer logits.
+func losses(t estimator.Training) []lever {
+	if t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard" {
+		return nil
+	}
+	var ls []lever
+	for _, k := range []struct{ kind, title string }{
+		{"fused-linear", "Fuse the output layer with the loss (no logits kept)"},
+		{"chunked", "Compute the loss in chunks"},
+		{"fused", "Write the loss gradient over the logits"},
+	} {
+		ls = append(ls, trainingLever("loss-"+k.kind, "loss", k.title, "loss", k.kind,
+			func(t *estimator.Training) { t.Loss = &estimator.Loss{Kind: k.kind} }))
+	}
+	return ls
+}
+
+// optimizerImplementations offers the fused and the looped kernel of the same optimizer.
+func optimizerImplementations(t estimator.Training, tool string) []lever {
+	o := optimizerOf(t)
+	if o.Name != "adamw" && o.Name != "adam" && o.Name != "sgd" && o.Name != "sgd-momentum" {
+		return nil
+	}
+	if o.Implementation == "" && tool == "nanogpt" {
+		// model.py's configure_optimizers takes the fused AdamW wherever CUDA is there.
+		o.Implementation = "fused"
+	}
+	var ls []lever
+	for _, i := range []struct{ implementation, title string }{
+		{"fused", "Use the fused optimizer kernel"},
+		{"for-loop", "Step one tensor at a time (foreach off)"},
+	} {
+		if o.Implementation == i.implementation || o.Implementation == "fused" {
+			continue
+		}
+		set := o
+		set.Implementation = i.implementation
+		ls = append(ls, trainingLever("optimizer-"+i.implementation, "optimizer", i.title, "optimizer", set,
+			func(t *estimator.Training) { t.Optimizer = &set }))
+	}
+	return ls
+}
+
+// compilation turns torch.compile on, or off where it is on.
+func compilation(t estimator.Training) lever {
+	if t.Compile != nil && (t.Compile.Model || t.Compile.Loss) {
+		return trainingLever("compile-off", "compile", "Run the model without torch.compile", "compile", false,
+			func(t *estimator.Training) { t.Compile = nil })
+	}
+	return trainingLever("compile-on", "compile", "Compile the model (torch.compile)", "compile", true,
+		func(t *estimator.Training) { t.Compile = &estimator.Compile{Model: true, Loss: true} })
+}
+
+// expandable lets segments of the caching allocator grow, which leaves fewer gaps between tensors.
+// Source: PyTorch's notes on CUDA semantics, "Optimizing memory usage with PYTORCH_CUDA_ALLOC_CONF".
+func expandable(t estimator.Training) lever {
+	if t.Allocator != nil && t.Allocator.ExpandableSegments {
+		return lever{}
+	}
+	return trainingLever("allocator-expandable", "allocator", "Let the allocator's segments grow", "allocator",
+		estimator.Allocator{ExpandableSegments: true},
+		func(t *estimator.Training) { t.Allocator = &estimator.Allocator{ExpandableSegments: true} })
+}
+
+// evaluation offers smaller batches in the evaluation pass, and to forget its logits.
+func evaluation(t estimator.Training) []lever {
+	if t.Evaluation == nil {
+		return nil
+	}
+	own := *t.Evaluation
+	var ls []lever
+	size := own.MicroBatch
+	if size == 0 {
+		size = t.MicroBatch // the estimator's default
+	}
+	tried := map[int64]bool{size: true}
+	for _, n := range []int64{size / 2, 1} {
+		if n < 1 || tried[n] {
+			continue
+		}
+		tried[n] = true
+		set := own
+		set.MicroBatch = n
+		l := trainingLever(fmt.Sprintf("evaluation-%d", n), "evaluation", "Evaluate in smaller batches", "evaluation", set,
+			func(t *estimator.Training) { t.Evaluation = &set })
+		ls = append(ls, l)
+	}
+	if own.KeepLogits {
+		set := own
+		set.KeepLogits = false
+		ls = append(ls, trainingLever("evaluation-loss-only", "evaluation", "Keep no logits in evaluation", "evaluation", set,
+			func(t *estimator.Training) { t.Evaluation = &set }))
+	}
+	return ls
+}
