@@ -24,17 +24,21 @@ const (
 type Allocator struct {
 	blocks []block
 	spare  []int32
+	whole  []freeBlock // while cached segments are given back: these
 	pools  [2]pool
 
 	expandable bool
 	limit      int64 // reserved bytes may not exceed it; 0 without
-	failed     bool
-	nextAddr   int64
+	counters
+}
+
+// counters is what an allocator counts from a reset on.
+type counters struct {
+	failed   bool
+	nextAddr int64
 
 	allocated, reserved         int64
 	peakAllocated, peakReserved int64
-	// PeakAt is how many requests had been served when the allocated peak was reached.
-	requests, peakAt int64
 }
 
 type block struct {
@@ -62,16 +66,17 @@ func NewAllocator(expandable bool) *Allocator {
 // Reset empties a for another run, keeping its storage. A limit above 0 bounds the reserved bytes, as
 // torch.cuda.set_per_process_memory_fraction does: cached segments are given back before a request fails.
 func (a *Allocator) Reset(expandable bool, limit int64) {
-	pools := a.pools
-	*a = Allocator{blocks: a.blocks[:0], spare: a.spare[:0], expandable: expandable, limit: limit}
-	for p := range pools {
-		pools[p].reset()
+	for p := range a.pools {
+		a.pools[p].reset()
 	}
-	a.pools = pools
+	a.blocks, a.spare, a.expandable, a.limit = a.blocks[:0], a.spare[:0], expandable, limit
+	a.counters = counters{}
 	if expandable {
 		const farApart = int64(1) << 50
 		for p := range a.pools {
-			a.pools[p].tail = a.newBlock(block{addr: int64(p) * farApart, size: farApart / 2, prev: none, next: none, pool: uint8(p), unmapped: true})
+			i := a.newBlock()
+			a.blocks[i] = block{addr: int64(p) * farApart, size: farApart / 2, prev: none, next: none, pool: uint8(p), unmapped: true}
+			a.pools[p].tail = i
 		}
 	}
 }
@@ -106,20 +111,27 @@ func (a *Allocator) Alloc(bytes int64) int32 {
 		split = rest >= minBlockBytes
 	}
 	if split {
-		r := a.newBlock(block{addr: b.addr + n, size: rest, prev: i, next: b.next, pool: p, free: true})
-		b = &a.blocks[i]
-		if b.next != none {
-			a.blocks[b.next].prev = r
-		}
-		b.next, b.size = r, n
-		a.insert(r)
+		b = a.split(i, n)
 	}
 	b.free = false
-	a.requests++
-	if a.allocated += b.size; a.allocated > a.peakAllocated {
-		a.peakAllocated, a.peakAt = a.allocated, a.requests
-	}
+	a.allocated += b.size
+	a.peakAllocated = max(a.peakAllocated, a.allocated)
 	return i
+}
+
+// split cuts block i to n bytes; what is left of it is free.
+func (a *Allocator) split(i int32, n int64) *block {
+	k := a.newBlock()
+	b, rest := &a.blocks[i], &a.blocks[k]
+	rest.addr, rest.size = b.addr+n, b.size-n
+	rest.prev, rest.next = i, b.next
+	rest.pool, rest.free, rest.unmapped = b.pool, true, false
+	if b.next != none {
+		a.blocks[b.next].prev = k
+	}
+	b.next, b.size = k, n
+	a.insert(k)
+	return b
 }
 
 // Free gives a block back; it merges with free neighbours.
@@ -155,25 +167,34 @@ func (a *Allocator) Free(handle int32) {
 
 // find takes a free block of at least n bytes out of pool p, or makes one.
 func (a *Allocator) find(p uint8, n int64) int32 {
-	at := a.pools[p].fit(n)
-	if !at.ok {
-		if a.expandable {
-			return a.expand(p, n)
-		}
-		return a.segment(p, n)
+	if f, ok := a.candidate(p, n); ok {
+		return f.index
 	}
-	if a.expandable { // of the candidates in order, up to the first whose segment could not grow less
-		for {
-			next := a.pools[p].after(at)
-			if !next.ok || a.growable(a.pools[p].index(next)) >= a.growable(a.pools[p].index(at)) {
-				break
-			}
-			at = next
-		}
+	if a.expandable {
+		return a.expand(p, n)
 	}
-	i := a.pools[p].index(at)
-	a.pools[p].takeAt(at)
-	return i
+	return a.segment(p, n)
+}
+
+// candidate takes out the free block that serves a request for n bytes.
+func (a *Allocator) candidate(p uint8, n int64) (freeBlock, bool) {
+	pool := &a.pools[p]
+	if !a.expandable {
+		return pool.take(n)
+	}
+	f, ok := pool.fit(n)
+	if !ok {
+		return f, false
+	}
+	for { // of the candidates in order, up to the first whose segment could not grow less
+		next, ok := pool.after(f)
+		if !ok || a.growable(next.index) >= a.growable(f.index) {
+			break
+		}
+		f = next
+	}
+	pool.remove(f)
+	return f, true
 }
 
 func (a *Allocator) growable(i int32) int64 {
@@ -196,7 +217,8 @@ func (a *Allocator) segment(p uint8, n int64) int32 {
 	if !a.reserve(size) {
 		return none
 	}
-	i := a.newBlock(block{addr: a.nextAddr, size: size, prev: none, next: none, pool: p})
+	i := a.newBlock()
+	a.blocks[i] = block{addr: a.nextAddr, size: size, prev: none, next: none, pool: p}
 	a.nextAddr += size + roundLargeBytes
 	return i
 }
@@ -224,7 +246,8 @@ func (a *Allocator) expand(p uint8, n int64) int32 {
 		a.blocks[last].size += need
 	} else {
 		t := a.blocks[tail]
-		last = a.newBlock(block{addr: t.addr, size: need, prev: t.prev, next: tail, pool: p})
+		last = a.newBlock()
+		a.blocks[last] = block{addr: t.addr, size: need, prev: t.prev, next: tail, pool: p}
 		if t.prev != none {
 			a.blocks[t.prev].next = last
 		}
@@ -256,37 +279,40 @@ func (a *Allocator) ReleaseCached() { a.releaseCached() }
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) releaseCached() {
 	for p := range a.pools {
-		a.pools[p].filter(func(i int32) bool {
-			b := &a.blocks[i]
-			if b.prev != none || b.next != none {
-				return true
+		a.whole = a.whole[:0]
+		a.pools[p].each(func(f freeBlock) {
+			if b := &a.blocks[f.index]; b.prev == none && b.next == none {
+				a.whole = append(a.whole, f)
 			}
-			a.reserved -= b.size
-			a.spare = append(a.spare, i)
-			return false
 		})
+		for _, f := range a.whole {
+			a.pools[p].remove(f)
+			a.reserved -= f.size
+			a.spare = append(a.spare, f.index)
+		}
 	}
 }
 
-func (a *Allocator) newBlock(b block) int32 {
+// newBlock is a block whose fields hold anything. They are set one by one where the block stays: a struct of this many is
+// copied through memory otherwise.
+func (a *Allocator) newBlock() int32 {
 	if n := len(a.spare); n > 0 {
 		i := a.spare[n-1]
 		a.spare = a.spare[:n-1]
-		a.blocks[i] = b
 		return i
 	}
-	a.blocks = append(a.blocks, b)
+	a.blocks = append(a.blocks, block{})
 	return int32(len(a.blocks) - 1)
 }
 
 func (a *Allocator) insert(i int32) {
 	b := &a.blocks[i]
-	a.pools[b.pool].insert(b.size, b.addr, i)
+	a.pools[b.pool].insert(freeBlock{b.size, b.addr, i})
 }
 
 func (a *Allocator) remove(i int32) {
 	b := &a.blocks[i]
-	a.pools[b.pool].remove(b.size, b.addr)
+	a.pools[b.pool].remove(freeBlock{b.size, b.addr, i})
 }
 
 // Address is where the block of a handle lies.

@@ -1,28 +1,27 @@
 package memory
 
-// bucket holds free blocks of one size with falling addresses. Both ends are open, since a step gives blocks back in the order
-// in which it took them (an optimizer's temporaries) or in the reverse of it (backward), and a mixture of experts has tens
-// of thousands of a size.
-type bucket struct {
-	items []freeBlock // what lies before head is room
-	head  int
+import "slices"
+
+// freeBlock is a free block as a pool lists it.
+type freeBlock struct {
+	size, addr int64
+	index      int32 // among the allocator's blocks
 }
 
-func (b *bucket) list() []freeBlock { return b.items[b.head:] }
+// below says whether the allocator looks at f before it looks at g.
+func (f freeBlock) below(g freeBlock) bool {
+	return f.size < g.size || f.size == g.size && f.addr < g.addr
+}
 
-func (b *bucket) len() int { return len(b.items) - b.head }
+// run is free blocks in falling order, so that the one that goes next stands at the end.
+type run []freeBlock
 
-func (b *bucket) get(i int) freeBlock { return b.items[b.head+i] }
-
-func (b *bucket) clear() { b.items, b.head = b.items[:0], 0 }
-
-// at is where a block of this address lies or would lie: the first whose address is at most addr.
-func (b *bucket) at(addr int64) int {
-	list := b.list()
-	low, high := 0, len(list)
+// at is where f lies or would lie: the first place whose block is not above f.
+func (r run) at(f freeBlock) int {
+	low, high := 0, len(r)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if list[middle].addr > addr {
+		if f.below(r[middle]) {
 			low = middle + 1
 		} else {
 			high = middle
@@ -31,51 +30,150 @@ func (b *bucket) at(addr int64) int {
 	return low
 }
 
+// runLength is how many blocks a run has at most. A mixture of experts has tens of thousands of free blocks of one size, which
+// come and go in any order: no more than a run is moved to make room for one.
+const runLength = 64
+
+// bucket holds free blocks in falling order: the lowest ones in last, which is empty only where the bucket is, and those above
+// them, where there are many, in runs of which none is empty.
+type bucket struct {
+	last    run
+	earlier []run
+}
+
+func (b *bucket) empty() bool { return len(b.last) == 0 }
+
+// lowest is the block that goes next.
+func (b *bucket) lowest() freeBlock { return b.last[len(b.last)-1] }
+
+// takeLowest takes it out.
+func (b *bucket) takeLowest() {
+	if b.last = b.last[:len(b.last)-1]; len(b.last) == 0 && len(b.earlier) > 0 {
+		b.drop(len(b.earlier))
+	}
+}
+
 func (b *bucket) insert(f freeBlock) {
-	n := len(b.items) - b.head
-	if n == 0 || b.items[len(b.items)-1].addr > f.addr {
-		b.items = append(b.items, f)
+	if n := len(b.last); n == 0 || n < runLength && f.below(b.last[n-1]) {
+		b.last = append(b.last, f)
 		return
 	}
-	i := b.at(f.addr)
-	if i > n/2 {
-		b.items = append(b.items, freeBlock{})
-		list := b.list()
-		copy(list[i+1:], list[i:n])
-		list[i] = f
-		return
+	k := max(b.holds(f), 0)
+	r := b.run(k)
+	i := r.at(f)
+	if i == runLength && k < len(b.earlier) { // as well at the start of the next
+		k, i = k+1, 0
+		r = b.run(k)
 	}
-	if b.head == 0 {
-		b.makeRoom()
+	if len(*r) == runLength {
+		r, i = b.divide(k, i)
 	}
-	b.head--
-	list := b.list()
-	copy(list[:i], list[1:i+1])
-	list[i] = f
+	*r = slices.Insert(*r, i, f)
 }
 
-// makeRoom leaves as much room before the head as there are blocks.
-func (b *bucket) makeRoom() {
-	n := len(b.items)
-	for range n + 1 {
-		b.items = append(b.items, freeBlock{})
+// divide makes two runs of the k-th, which is full, and says where its place i is now. Blocks that come in order find a run that
+// has room for those to come.
+func (b *bucket) divide(k, i int) (*run, int) {
+	cut := runLength / 2
+	if i == 0 || i == runLength {
+		cut = i
 	}
-	b.head = n + 1
-	copy(b.items[b.head:], b.items[:n])
+	n := len(b.earlier)
+	if n == cap(b.earlier) {
+		b.earlier = append(b.earlier, nil)
+	}
+	b.earlier = b.earlier[:n+1]
+	first := b.earlier[n][:0] // the storage of a run that is gone
+	copy(b.earlier[k+1:], b.earlier[k:n])
+	second := b.run(k + 1)
+	first = append(first, (*second)[:cut]...)
+	*second = append((*second)[:0], (*second)[cut:]...)
+	b.earlier[k] = first
+	if i < cut || i == 0 {
+		return &b.earlier[k], i
+	}
+	return second, i - cut
 }
 
-func (b *bucket) remove(i int) {
-	n := len(b.items) - b.head
-	if i == n-1 {
-		b.items = b.items[:len(b.items)-1]
+// remove takes f out, which is there.
+func (b *bucket) remove(f freeBlock) {
+	if b.last[len(b.last)-1].addr == f.addr {
+		b.takeLowest()
 		return
 	}
-	list := b.list()
-	if i >= n/2 {
-		copy(list[i:], list[i+1:])
-		b.items = b.items[:len(b.items)-1]
+	k := b.holds(f)
+	r := b.run(k)
+	i := r.at(f)
+	*r = append((*r)[:i], (*r)[i+1:]...)
+	if len(*r) == 0 {
+		b.drop(k)
+	}
+}
+
+// drop lets go of the k-th run, which is empty, and keeps its storage.
+func (b *bucket) drop(k int) {
+	n := len(b.earlier) - 1
+	if n < 0 {
 		return
 	}
-	copy(list[1:i+1], list[:i])
-	b.head++
+	room := *b.run(k)
+	if k > n {
+		b.last = b.earlier[n]
+	} else {
+		copy(b.earlier[k:], b.earlier[k+1:])
+	}
+	b.earlier[n] = room
+	b.earlier = b.earlier[:n]
+}
+
+// run is the k-th run.
+func (b *bucket) run(k int) *run {
+	if k == len(b.earlier) {
+		return &b.last
+	}
+	return &b.earlier[k]
+}
+
+// holds is the run in which f lies or would lie: the last that begins with f or above; -1 where f is above all.
+func (b *bucket) holds(f freeBlock) int {
+	low, high := 0, len(b.earlier)+1
+	for low < high {
+		middle := int(uint(low+high) >> 1)
+		if (*b.run(middle))[0].below(f) {
+			high = middle
+		} else {
+			low = middle + 1
+		}
+	}
+	return low - 1
+}
+
+// from is the lowest block that is not below f.
+func (b *bucket) from(f freeBlock) (found freeBlock, ok bool) {
+	k := b.holds(f)
+	if k < 0 {
+		return freeBlock{}, false
+	}
+	r := *b.run(k)
+	i := r.at(f)
+	if i == len(r) || r[i].below(f) {
+		i--
+	}
+	return r[i], true
+}
+
+// each calls f for every block.
+func (b *bucket) each(f func(freeBlock)) {
+	for k := range len(b.earlier) + 1 {
+		for _, free := range *b.run(k) {
+			f(free)
+		}
+	}
+}
+
+func (b *bucket) clear() {
+	for !b.empty() {
+		b.last = b.last[:0]
+		b.drop(len(b.earlier))
+	}
 }

@@ -127,14 +127,14 @@ func (s *Session) step() {
 		if settles && heap.Failed() {
 			return
 		}
-		if circling || m == 0 {
+		if circling {
 			continue
 		}
 		if m == mostMicroSteps {
 			break
 		}
 		now := s.settled(heap)
-		for period := int64(1); period < int64(len(seen)) && period < m; period++ {
+		for period := int64(1); period < int64(len(seen)) && period <= m; period++ {
 			if seen[(m-period)%int64(len(seen))] == now {
 				left %= period
 				circling = true
