@@ -16,6 +16,7 @@ import (
 type decisionFlags struct {
 	Mode         string `enum:",audit,warn,enforce" default:"" setting:"VRAMPLAN_MODE" placeholder:"MODE" help:"What the caller does with the answer: audit, warn or enforce. It is recorded; the exit code does not depend on it."`
 	Override     string `setting:"VRAMPLAN_OVERRIDE" placeholder:"REASON" help:"Exit with 0 although the job does not fit, and record why."`
+	Hook         string `hidden:"" default:"check" help:"The hook that calls, for the record."`
 	OverrideHelp string `hidden:"" help:"How the caller's users give a reason, for the message."`
 	Decisions    string `setting:"VRAMPLAN_DECISIONS" placeholder:"FILE" help:"Append every decision to this file as a line of JSON; syslog sends it there."`
 }
@@ -49,7 +50,7 @@ func (c *checkCommand) recordFailure(t *terminal, from origin, err error) {
 }
 
 func (c *checkCommand) newRecord(from origin) decision.Record {
-	r := decision.Record{Hook: "check", Mode: decision.Mode(c.Mode), Source: from.source, Workload: c.Script}
+	r := decision.Record{Hook: c.Hook, Mode: decision.Mode(c.Mode), Source: from.source, Workload: c.Script}
 	if c.Decisions != "" {
 		r.ID, r.Time = decision.NewID(), time.Now().UTC()
 		r.User = strconv.Itoa(os.Getuid())
