@@ -94,10 +94,11 @@ type run struct {
 
 // workspace is the storage of a replay: nothing in it outlives an estimate.
 type workspace struct {
-	tape      step.Tape
-	evaluated step.Tape
-	session   step.Session
-	allocator *memory.Allocator
+	parameters []step.Parameter
+	tape       step.Tape
+	evaluated  step.Tape
+	session    step.Session
+	allocator  *memory.Allocator
 }
 
 // workspaces are reused from one estimate to the next, so that an estimate hardly allocates.
@@ -107,7 +108,8 @@ var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory
 func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Session {
 	a := &r.arch
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile)
-	net, parameters := a.Build(layers, rc.Stored)
+	net, parameters := a.Build(layers, rc.Stored, w.parameters)
+	w.parameters = parameters.List
 	w.tape.Reset(rc, r.shape, parameters)
 	w.session.Reset(step.Session{
 		Program: w.tape.Record(net), Parameters: parameters,

@@ -39,7 +39,7 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *s
 	shape := r.shape
 	shape.Batch = r.evaluation.MicroBatch
 	units, recorded, layers := recordedLayers(&a, plain)
-	net, parameters := a.Build(layers, rc.Stored)
+	net, parameters := a.Build(layers, rc.Stored, nil)
 	w.evaluated.Reset(rc, shape, parameters)
 	return &step.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
 		Units: units, Recorded: recorded}

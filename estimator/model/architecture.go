@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // Architecture is a model in numbers: everything that its parameters and the
 // allocations of a training step follow from.
@@ -123,10 +127,11 @@ func (a *Architecture) slides(i int64) bool {
 }
 
 // Build is the model with the first layers layers, as the replay runs it, and its parameters and buffers stored in d,
-// in the order in which module.to(device) moves them. Those of the layers are listed for these layers only.
-func (a *Architecture) Build(layers int64, d step.DType) (step.Network, step.Parameters) {
+// in the order in which module.to(device) moves them. Those of the layers are listed for these layers only. The list is made in
+// storage, if that is given.
+func (a *Architecture) Build(layers int64, d step.DType, storage []step.Parameter) (step.Network, step.Parameters) {
 	b := builder{a: a, dtype: d, recorded: layers}
-	b.p.List = make([]step.Parameter, 0, 8+layers*16)
+	b.p.List = slices.Grow(storage[:0], int(8+layers*16))
 	net := a.family.build(&b)
 	return net, b.p
 }
@@ -148,7 +153,7 @@ func (a *Architecture) distinctLayers() int64 {
 }
 
 func (a *Architecture) count(counts func(*step.Parameter) bool) int64 {
-	_, parameters := a.Build(a.distinctLayers(), step.F32)
+	_, parameters := a.Build(a.distinctLayers(), step.F32, nil)
 	total := int64(0)
 	parameters.Distinct(func(p *step.Parameter, times int64) {
 		if counts(p) {

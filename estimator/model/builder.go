@@ -32,13 +32,15 @@ func (b *builder) parameter(name string, rows, cols int64) step.Weight {
 
 // original is a parameter of the model as it is loaded.
 func (b *builder) original(name string, rows, cols int64) step.Weight {
-	p := step.Parameter{Name: name, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: b.dtype}
+	i := b.declare(step.Parameter{})
+	p := &b.p.List[i]
+	p.Name, p.Numel, p.Rows, p.Cols, p.Dtype = name, rows*cols, rows, cols, b.dtype
 	if l := b.a.LoRA; l != nil {
 		b.others = append(b.others, name)
 		p.Frozen = true
 		p.Loading, p.Dtype = l.loading(name, b.dtype)
 	}
-	return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
+	return step.Weight{Index: i, Rows: rows, Cols: cols}
 }
 
 // pair is the weight of a module and, where it has one, its bias, with as many elements as the weight has rows.

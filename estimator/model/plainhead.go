@@ -17,7 +17,7 @@ func (m *decoder) plainHead() bool    { return m.scaleLogits == nil }
 
 // PlainHead says whether the model's logits are the output of its head as it is.
 func (a *Architecture) PlainHead() bool {
-	net, _ := a.Build(1, step.F32)
+	net, _ := a.Build(1, step.F32, nil)
 	m, ok := net.(plainHead)
 	return ok && m.plainHead()
 }

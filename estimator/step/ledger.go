@@ -16,6 +16,7 @@ type Ledger struct {
 	previous []bool // by slot: what the last micro-step left there is still alive
 	current  []bool
 	once     []bool
+	lasting  []Event // those of the program that concern what outlives a micro-step, in order
 
 	// Largest is the largest total of each stretch of a step that has been walked.
 	Largest [StageCount]int64
@@ -118,7 +119,13 @@ func (s *Session) ledger() *Ledger {
 	}
 	f := l.fold
 	f.set(s.Program, s.Recorded, s.Units, s.Lead)
-	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once), tally: l.tally}
+	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once),
+		lasting: l.lasting[:0], tally: l.tally}
+	for _, e := range s.Program.Events {
+		if e.Op == FreePrev || e.Op == AllocOnce {
+			l.lasting = append(l.lasting, e)
+		}
+	}
 	l.optimizer = s.optimizerTotals(&l.tally)
 	l.load()
 	return l
@@ -130,7 +137,7 @@ func (l *Ledger) restart() {
 	clear(l.current)
 	clear(l.once)
 	*l = Ledger{session: l.session, fold: l.fold, previous: l.previous, current: l.current, once: l.once,
-		tally: l.tally, optimizer: l.optimizer}
+		lasting: l.lasting, tally: l.tally, optimizer: l.optimizer}
 	l.load()
 }
 
@@ -176,7 +183,7 @@ func (l *Ledger) begin() {
 	l.live[OptimizerState] += l.optimizer.states
 	l.total += l.optimizer.states
 	l.keptGradients()
-	for _, e := range l.session.Program.Events {
+	for _, e := range l.lasting {
 		switch {
 		case e.Op == FreePrev && !l.current[e.Slot]:
 			l.current[e.Slot] = true

@@ -50,6 +50,7 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 	first := s.firstMicroStep(micro)
 	l.previous, l.current = l.current, l.previous
 	clear(l.current)
+	slots, previous, current := p.Slots, l.previous, l.current
 	passed := 0 // 0 before the layers' forward, 1 after it, 2 after their backward
 	for g := range p.Segments {
 		seg := p.Segments[g]
@@ -69,37 +70,36 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 		start, total := l.total, l.total
 		most, at := int64(-1), 0
 		folded := seg.Unit < 0 && l.fold.unit >= 0
-		for i := seg.Start; i < seg.End; i++ {
-			e := p.Events[i]
-			bytes := rounded(p.Slots[e.Slot].Bytes)
+		for i, e := range p.Events[seg.Start:seg.End] {
+			bytes := rounded(slots[e.Slot].Bytes)
 			if folded && l.fold.isMiddle[e.Slot] {
 				bytes *= l.fold.copies
 			}
 			switch e.Op {
 			case Alloc:
 				total += bytes
-				l.current[e.Slot] = true
+				current[e.Slot] = true
 			case Free:
 				total -= bytes
-				l.current[e.Slot] = false
+				current[e.Slot] = false
 			case Keep:
 				if !first {
 					total -= bytes
 				}
-				l.current[e.Slot] = false
+				current[e.Slot] = false
 			case AllocFirst:
 				if first {
 					total += bytes
 				}
 			case FreePrev:
-				if l.previous[e.Slot] {
-					l.previous[e.Slot] = false
+				if previous[e.Slot] {
+					previous[e.Slot] = false
 					total -= bytes
 				}
 			case AllocOnce: // there since the first step
 			}
 			if total > most {
-				most, at = total, i
+				most, at = total, seg.Start+i
 			}
 		}
 		copies := int64(1)
