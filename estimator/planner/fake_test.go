@@ -59,10 +59,11 @@ func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
 		v.Add("/training/micro_batch", "too_large", "%d is too large", t.MicroBatch)
 		return nil, v.Err()
 	}
-	device := base + t.MicroBatch*(act+logits) + f.bumps[t.MicroBatch]
+	alive := base + t.MicroBatch*(act+logits)
+	device := alive + f.bumps[t.MicroBatch]
 	r := &estimator.Result{
 		Model:  estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760, TrainableParameters: 124373760},
-		Peak:   estimator.Peak{Phase: "backward", Where: "loss backward", MicroStep: new(int64), DeviceBytes: device, LowBytes: device - device/20, HighBytes: device + device/20},
+		Peak:   estimator.Peak{Phase: "backward", Where: "loss backward", MicroStep: new(int64), AllocatedBytes: alive, ReservedBytes: device, DeviceBytes: device, LowBytes: device - device/20, HighBytes: device + device/20},
 		Phases: []estimator.Phase{{Name: "backward", AllocatedBytes: device}, {Name: "optimizer", AllocatedBytes: optimizerPeak}},
 		Components: []estimator.Component{
 			{Name: "weights", Bytes: base}, {Name: "activations", Bytes: t.MicroBatch * act}, {Name: "logits_and_loss", Bytes: t.MicroBatch * logits},

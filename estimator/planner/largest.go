@@ -40,7 +40,7 @@ func (s *search) largest(ctx context.Context, v variant) (limit, error) {
 		return limit{}, err
 	}
 	if !first.fits() {
-		further, err := beyond(at, &first)
+		further, err := beyond(at, first, &first)
 		if further == nil || err != nil {
 			return limit{next: &first}, err
 		}
@@ -51,7 +51,7 @@ func (s *search) largest(ctx context.Context, v variant) (limit, error) {
 		if lo, hi, err = narrow(at, first, lo, hi); err != nil {
 			return limit{}, err
 		}
-		further, err := beyond(at, hi)
+		further, err := beyond(at, lo, hi)
 		if err != nil {
 			return limit{}, err
 		}
@@ -137,12 +137,12 @@ func guessEdge(first, lo judged, hi *judged) int64 {
 	return min(max(guess, lo.micro+1), top)
 }
 
-// beyond looks past the first micro-batch that fails.
-func beyond(at func(int64) (judged, error), hi *judged) (*judged, error) {
+// beyond looks past hi, the first micro-batch that fails; lo is a smaller one.
+func beyond(at func(int64) (judged, error), lo judged, hi *judged) (*judged, error) {
 	if hi == nil || hi.result == nil {
 		return nil, nil
 	}
-	for micro := hi.micro + 1; micro <= min(hi.micro+lookBeyond, maxMicroBatch); micro++ {
+	for micro := hi.micro + 1; micro <= min(hi.micro+lookBeyond, maxMicroBatch) && !hopeless(lo, *hi, micro); micro++ {
 		j, err := at(micro)
 		if err != nil {
 			return nil, err
@@ -154,20 +154,38 @@ func beyond(at func(int64) (judged, error), hi *judged) (*judged, error) {
 	return nil, nil
 }
 
+// hopeless reports whether what is alive at the peak alone is too much at a micro-batch beyond hi. Every moment of
+// a step holds bytes in a straight line of the micro-batch, and the peak is the largest of them, so it lies on or
+// above the line through two smaller ones.
+func hopeless(lo, hi judged, micro int64) bool {
+	if lo.result == nil || hi.result == nil || hi.micro <= lo.micro {
+		return false
+	}
+	a, b := lo.result.Peak, hi.result.Peak
+	alive := b.AllocatedBytes + (b.AllocatedBytes-a.AllocatedBytes)/(hi.micro-lo.micro)*(micro-hi.micro)
+	return alive+b.DeviceBytes-b.ReservedBytes > hi.fit().UsableBytes
+}
+
 // largestPair finds the largest pair of ps, which fall in micro-batch, that fits
-// with some levers pulled; nil when none does.
+// with some levers pulled; nil when none does. It goes up from the smallest in
+// growing strides, because a lever rarely makes room for much more.
 func (s *search) largestPair(ctx context.Context, v variant, ps []Choice) (*judged, error) {
 	var best *judged
+	stride, striding := 1, true
 	for lo, hi := 0, len(ps); lo < hi; {
-		mid := lo + (hi-lo)/2
-		j, err := s.judge(ctx, v, ps[mid])
+		at := lo + (hi-lo)/2
+		if striding {
+			at = max(lo, hi-stride)
+			stride *= 2
+		}
+		j, err := s.judge(ctx, v, ps[at])
 		if err != nil {
 			return nil, err
 		}
 		if j.fits() {
-			best, hi = &j, mid
+			best, hi = &j, at
 		} else {
-			lo = mid + 1
+			lo, striding = at+1, false
 		}
 	}
 	return best, nil

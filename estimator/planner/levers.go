@@ -14,6 +14,9 @@ import (
 const (
 	settingEffort = 0.01
 	codeEffort    = 0.1
+	// compileEffort is for the minutes that compilation takes, again for every new shape, and the
+	// models that do not compile in one piece.
+	compileEffort = 0.2
 )
 
 // lever is one change to a job other than its pair.

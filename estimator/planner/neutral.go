@@ -98,8 +98,10 @@ func compilation(t estimator.Training) lever {
 		return trainingLever("compile-off", "compile", "Run the model without torch.compile", "compile", false,
 			func(t *estimator.Training) { t.Compile = nil })
 	}
-	return trainingLever("compile-on", "compile", "Compile the model (torch.compile)", "compile", true,
+	l := trainingLever("compile-on", "compile", "Compile the model (torch.compile)", "compile", true,
 		func(t *estimator.Training) { t.Compile = &estimator.Compile{Model: true, Loss: true} })
+	l.effort = compileEffort
+	return l
 }
 
 // expandable lets segments of the caching allocator grow, which leaves fewer gaps between tensors.

@@ -168,13 +168,7 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 			return err
 		}
 		p := proposal{judged: alone, title: levers[i].title, beside: &start}
-		var larger []Choice
-		for _, j := range work {
-			if (best == nil || j.micro > best.micro) && (!alone.fits() || j.micro > start.micro) {
-				larger = append(larger, j.choice())
-			}
-		}
-		pair, err := s.largestPair(ctx, v, larger)
+		pair, err := s.largestPair(ctx, v, s.worthwhile(v, work, best, start, alone))
 		if err != nil {
 			return err
 		}
@@ -185,6 +179,27 @@ func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged
 		return nil
 	})
 	return sayFutileOnce(slices.Concat(out...)), err
+}
+
+// worthwhile are the pairs with which a lever may be worth a word besides at the starting point: larger ones than it
+// fits with there, or smaller ones where it does not. They are larger than the best pair without the lever, or that
+// pair where the lever makes it faster.
+func (s *search) worthwhile(v variant, work []judged, best *judged, start, alone judged) []Choice {
+	var out []Choice
+	for _, j := range work {
+		if alone.fits() != (j.micro > start.micro) || j.micro == start.micro {
+			continue
+		}
+		if best != nil && j.micro <= best.micro {
+			with := j
+			with.with = v
+			if j.micro < best.micro || s.relativeTime(with).Expected >= best.time.Expected-settingEffort {
+				continue
+			}
+		}
+		out = append(out, j.choice())
+	}
+	return out
 }
 
 // sayFutileOnce keeps, of several levers of a kind that save nothing, one to say so.

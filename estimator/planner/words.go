@@ -166,7 +166,7 @@ var anyTool = map[string]leverWord{
 	"precision-bf16":          {setting: "model.to(torch.bfloat16) without autocast"},
 	"compile-on":              {setting: "torch.compile(model)"},
 	"compile-off":             {setting: "the model without torch.compile"},
-	"allocator-expandable":    {setting: "PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True"},
+	"allocator-expandable":    {setting: "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"},
 	"evaluation-loss-only":    {setting: "do not collect the evaluation's logits"},
 	"adapters-lora":           {setting: `peft.LoraConfig(r=16, target_modules="all-linear")`, code: true},
 	"adapters-qlora":          {setting: `peft.LoraConfig(r=16, target_modules="all-linear") on BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
