@@ -18,7 +18,7 @@ import (
 //	@Accept			json
 //	@Produce		json
 //	@Param			request		body		jobdoc.Plan	true	"The job, and the batch that its optimizer step should see"
-//	@Param			frontier	query		bool		false	"Add the largest micro-batch by sequence length"
+//	@Param			frontier	query		bool		false	"Add the largest micro-batch by sequence length, the longest sequence by micro-batch, a grid of both and the largest model"
 //	@Success		200			{object}	planner.Plan
 //	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/plan [post]

@@ -12,7 +12,7 @@ type planCommand struct {
 	jobCommand     `embed:""`
 	outputFlags    `embed:""`
 	EffectiveBatch *int64 `placeholder:"N" help:"Sequences in one optimizer step over all GPUs; what the job gives today if not given." group:"Job:"`
-	Frontier       bool   `help:"Add the largest micro-batch by sequence length." group:"Answers:"`
+	Frontier       bool   `help:"Add the largest micro-batch by sequence length, the longest sequence by micro-batch, and the largest model." group:"Answers:"`
 }
 
 // Run prints a plan for every job.

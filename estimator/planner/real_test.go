@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"pgregory.net/rapid"
@@ -123,5 +125,22 @@ func BenchmarkPlan(b *testing.B) {
 		if _, err := Make(b.Context(), story()); err != nil {
 			b.Fatal(err)
 		}
+	}
+}
+
+// The page about planning shows the story's table as the planner prints it. Cards and slices are of a test's own here, so only the options are compared.
+func TestThePageShowsTheStory(t *testing.T) {
+	p, err := Make(t.Context(), story())
+	if err != nil {
+		t.Fatal(err)
+	}
+	page, err := os.ReadFile("../../docs/planning.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var rows strings.Builder
+	markdownTable(&rows, optionColumns, p.optionRows())
+	if !strings.Contains(string(page), rows.String()) {
+		t.Errorf("docs/planning.md does not have this table:\n%s", rows.String())
 	}
 }
