@@ -41,7 +41,7 @@ type judgement struct {
 
 // adviceTimeout bounds the search for what to change: somebody waits for the verdict, which
 // stands without it.
-const adviceTimeout = 500 * time.Millisecond
+const adviceTimeout = 2 * time.Second
 
 // Run says whether jobs fit, in the exit code. Of several jobs the one decides
 // that is worst to start: 1 where any of them does not fit.
