@@ -14,7 +14,7 @@ import (
 )
 
 // endpoint handles a request and returns what to answer: any value that encodes
-// as JSON, or a [raw], or nil where it has written the answer itself.
+// as JSON, or a [raw], or a [reply], or nil where it has written the answer itself.
 type endpoint func(w http.ResponseWriter, r *http.Request, q query) (any, error)
 
 // raw is an answer that is bytes already.
@@ -23,6 +23,12 @@ type raw struct {
 	body        []byte
 	// policy is the Content-Security-Policy of a page; empty for data.
 	policy string
+}
+
+// reply is an answer with a status of its own. Without a body it is the status alone.
+type reply struct {
+	status int
+	body   any
 }
 
 // contentTypeJSON is shared by all answers; net/http only reads it.
@@ -41,6 +47,13 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 			a.refuse(w, r, err)
 			return
 		}
+		status := http.StatusOK
+		if own, ok := answer.(reply); ok {
+			if status, answer = own.status, own.body; answer == nil {
+				w.WriteHeader(status)
+				return
+			}
+		}
 		switch answer := answer.(type) {
 		case nil:
 		case raw:
@@ -49,7 +62,7 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 			if answer.policy != "" {
 				h.Set("Content-Security-Policy", answer.policy)
 			}
-			a.send(w, answer.body)
+			a.send(w, status, answer.body)
 		default:
 			b, err := encode(answer)
 			if err != nil {
@@ -63,13 +76,16 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 			}
 			defer a.held.give(b.Len())
 			w.Header()["Content-Type"] = contentTypeJSON
-			a.send(w, b.Bytes())
+			a.send(w, status, b.Bytes())
 		}
 	})
 }
 
-func (a *API) send(w http.ResponseWriter, body []byte) {
+func (a *API) send(w http.ResponseWriter, status int, body []byte) {
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if status != http.StatusOK {
+		w.WriteHeader(status)
+	}
 	_, _ = w.Write(body) // a client that is gone needs no answer
 }
 

@@ -18,6 +18,10 @@
 //	@tag.description	Versions, probes and metrics.
 //	@tag.name			documentation
 //	@tag.description	Pages and documents for people and tools.
+//
+//	@securityDefinitions.apikey	key
+//	@in							header
+//	@name						Authorization
 package api
 
 import (
@@ -43,10 +47,16 @@ type Service interface {
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
 	Compare(ctx context.Context, a, b estimator.Job) (*compare.Comparison, error)
-	GPUs(ctx context.Context, f service.GPUFilter) ([]catalog.GPU, error)
+	GPUs(ctx context.Context, f service.GPUFilter) (service.List[catalog.GPU], error)
 	GPU(ctx context.Context, name string) (*catalog.GPU, error)
-	Models(ctx context.Context, f service.ModelFilter) ([]catalog.Model, error)
+	Models(ctx context.Context, f service.ModelFilter) (service.List[catalog.Model], error)
 	Model(ctx context.Context, name string) (*catalog.Model, error)
+	Authorize(ctx context.Context, token string, scope service.Scope) (service.Author, error)
+	PutGPU(ctx context.Context, by service.Author, id string, e service.GPUEntry, known service.Precondition) (*catalog.GPU, bool, error)
+	PutModel(ctx context.Context, by service.Author, id string, e service.ModelEntry, known service.Precondition) (*catalog.Model, bool, error)
+	DeleteEntry(ctx context.Context, by service.Author, kind service.EntryKind, id string, known service.Precondition) error
+	History(ctx context.Context, f service.HistoryFilter) ([]service.HistoryEntry, error)
+	Database() service.DatabaseState
 	Ready(ctx context.Context) error
 	CatalogRevision() string
 	CacheStats() service.CacheStats
@@ -101,17 +111,22 @@ type Route struct {
 
 // Routes is everything that is served.
 func Routes() []Route {
-	const get, post = http.MethodGet, http.MethodPost
+	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []Route{
 		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors"}, handle: (*API).estimate},
 		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors"}, handle: (*API).estimateBatch},
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier"}, handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", handle: (*API).compare},
 
-		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes"}, handle: (*API).listGPUs},
+		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes", "page_size", "page_token"}, handle: (*API).listGPUs},
 		{Method: get, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).getGPU},
-		{Method: get, Path: "/v1/models", Alias: "/models", Query: []string{"q", "family", "kind"}, handle: (*API).listModels},
+		{Method: put, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).putGPU},
+		{Method: del, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).deleteGPU},
+		{Method: get, Path: "/v1/models", Alias: "/models", Query: []string{"q", "family", "kind", "page_size", "page_token"}, handle: (*API).listModels},
 		{Method: get, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).getModel},
+		{Method: put, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).putModel},
+		{Method: del, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).deleteModel},
+		{Method: get, Path: "/v1/catalog/changes", Alias: "/catalog/changes", Query: []string{"kind", "id", "page_size", "page_token"}, handle: (*API).listChanges},
 
 		{Method: get, Path: "/v1/version", Alias: "/version", handle: (*API).version},
 		{Method: get, Path: "/healthz", open: true, handle: (*API).health},
@@ -179,7 +194,7 @@ func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
 
 func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
 		if a.router.Match(chi.NewRouteContext(), method, routePath(r)) {
 			allowed = append(allowed, method)
 		}

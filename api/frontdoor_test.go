@@ -68,7 +68,7 @@ func TestAdminListenerHasTheMetrics(t *testing.T) {
 	for url, want := range map[string]string{
 		admin + "/metrics":                   "vramplan_http_connections{listener=\"api\"}",
 		admin + "/healthz":                   `{"status":"ok"}`,
-		admin + "/readyz":                    `{"status":"ready"}`,
+		admin + "/readyz":                    `"status":"ready"`,
 		admin + "/debug/pprof/":              "goroutine",
 		admin + "/debug/pprof/heap?debug=1":  "heap profile",
 		admin + "/v1/version":                `"code":"not_found"`,

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service"
 )
 
 // metrics are what Prometheus sees. Labels come from closed sets: routes, known
@@ -61,7 +62,7 @@ func newMetrics(a *API) *metrics {
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "vramplan_build_info", Help: "Always 1; the labels say what runs.",
-		ConstLabels: prometheus.Labels{"version": a.options.Version, "go": runtime.Version(), "catalog": s.CatalogRevision()},
+		ConstLabels: prometheus.Labels{"version": a.options.Version, "go": runtime.Version()},
 	})
 	build.Set(1)
 	cache := func(name, help string, value func() float64) prometheus.Collector {
@@ -71,6 +72,8 @@ func newMetrics(a *API) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.shed, m.connections, build,
+		catalogInfo{s}, databaseUp(s),
+		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 without a database.", func() float64 { return catalogAge(s) }),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 { return float64(a.gate.queued()) }),
 		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 { return float64(a.held.bytes.Load()) }),
 		now("vramplan_draining", "1 from the signal to stop to the end.", func() float64 {
@@ -123,4 +126,35 @@ func (a *API) measurements() endpoint {
 
 func (m *metrics) handler() http.Handler {
 	return promhttp.HandlerFor(m.registry, promhttp.HandlerOpts{})
+}
+
+// catalogInfo is a metric whose label is the catalog of the moment.
+type catalogInfo struct{ service Service }
+
+var catalogDesc = prometheus.NewDesc("vramplan_catalog_info", "Always 1; the label says which catalog answers are made with.", []string{"catalog"}, nil)
+
+// Describe implements prometheus.Collector.
+func (catalogInfo) Describe(to chan<- *prometheus.Desc) { to <- catalogDesc }
+
+// Collect implements prometheus.Collector.
+func (c catalogInfo) Collect(to chan<- prometheus.Metric) {
+	to <- prometheus.MustNewConstMetric(catalogDesc, prometheus.GaugeValue, 1, c.service.CatalogRevision())
+}
+
+func databaseUp(s Service) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vramplan_database_up", Help: "1 where the database answered when it was last asked, or there is none to ask."}, func() float64 {
+		if s.Database().Status == service.DatabaseUnreachable {
+			return 0
+		}
+		return 1
+	})
+}
+
+// catalogAge grows while the database is gone.
+func catalogAge(s Service) float64 {
+	state := s.Database()
+	if state.Status == service.DatabaseNone {
+		return 0
+	}
+	return time.Since(state.Seen).Seconds()
 }

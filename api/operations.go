@@ -46,6 +46,16 @@ type Health struct {
 	Status string `json:"status" example:"ok"`
 }
 
+// Readiness is the answer of the probe that decides whether requests are sent.
+type Readiness struct {
+	Status string `json:"status" example:"ready"`
+	// Catalog is the revision that answers are made with now.
+	Catalog string `json:"catalog" example:"c-1"`
+	// Database is ok; unreachable, where answers go on from the last catalog that was
+	// read and changes are refused; or none.
+	Database string `json:"database" enums:"ok,unreachable,none" example:"ok"`
+}
+
 // health says that the process runs.
 //
 //	@Summary		Is the process alive?
@@ -63,11 +73,11 @@ func (a *API) health() endpoint {
 // ready says that requests may be sent here.
 //
 //	@Summary		Is the service ready for requests?
-//	@Description	503 before the catalog is loaded and while the service drains before it stops.
+//	@Description	503 while the service drains before it stops. A database that is gone does not make the service unready: answers go on from the last catalog that was read.
 //	@ID				ready
 //	@Tags			operations
 //	@Produce		json
-//	@Success		200		{object}	Health
+//	@Success		200		{object}	Readiness
 //	@Failure		400,503	{object}	problem.Problem
 //	@Router			/readyz [get]
 func (a *API) ready() endpoint {
@@ -80,6 +90,6 @@ func (a *API) ready() endpoint {
 		if err := a.service.Ready(r.Context()); err != nil {
 			return nil, err
 		}
-		return Health{Status: "ready"}, nil
+		return Readiness{Status: "ready", Catalog: a.service.CatalogRevision(), Database: a.service.Database().Status}, nil
 	}
 }

@@ -451,7 +451,9 @@ func FuzzRequests(f *testing.F) {
 	f.Add("POST", "/estimate/batch", "application/x-ndjson", "{}\n{}\n")
 	f.Add("GET", "/v1/models/meta-llama%2FLlama-3.1-8B?x=%zz", "", "")
 	f.Add("GET", "/v1/gpus/%00", "", "")
-	h := newAPI(api.Options{})
+	f.Add("PUT", "/v1/models/lab/house-1b", "application/json", `{"family": "llama"}`)
+	f.Add("GET", "/v1/gpus?page_size=10&page_token=MTAgcnR4LTQwNzA", "", "")
+	h := newDemo(f)
 	f.Fuzz(func(t *testing.T, method, target, contentType, body string) {
 		r, err := http.NewRequest(method, "http://x"+target, strings.NewReader(body))
 		if err != nil {

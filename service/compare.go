@@ -16,11 +16,12 @@ func (s *Service) Compare(ctx context.Context, a, b estimator.Job) (*compare.Com
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	ra, err := s.resolve(a)
+	current := s.current() // both jobs are read with one catalog
+	ra, err := resolve(current, a)
 	if err != nil {
 		return nil, err
 	}
-	rb, err := s.resolve(b)
+	rb, err := resolve(current, b)
 	if err != nil {
 		return nil, err
 	}
@@ -28,7 +29,7 @@ func (s *Service) Compare(ctx context.Context, a, b estimator.Job) (*compare.Com
 	if err := compared(ra, rb, err); err != nil {
 		return nil, err
 	}
-	c.Versions.Catalog = s.catalog.Revision()
+	c.Versions.Catalog = current.Revision()
 	for _, n := range slices.Concat(ra.notes, rb.notes) { // two jobs may name the same card
 		if !slices.Contains(c.Notes, n) {
 			c.Notes = append(c.Notes, n)

@@ -14,7 +14,23 @@ const (
 	CodeNotFound    Code = "not_found"
 	CodeUnavailable Code = "unavailable"
 	CodeInternal    Code = "internal"
+
+	// CodeUnauthorized: a key is needed, and none that is valid was given.
+	CodeUnauthorized Code = "unauthorized"
+	// CodeForbidden: the key may not do this.
+	CodeForbidden Code = "forbidden"
+	// CodeConflict: the state of the catalog does not allow the change.
+	CodeConflict Code = "conflict"
+	// CodePreconditionRequired: a change has to say what it knows of the entry.
+	CodePreconditionRequired Code = "precondition_required"
+	// CodePreconditionFailed: the entry is not what the client thought.
+	CodePreconditionFailed Code = "precondition_failed"
 )
+
+// failed makes an Error that has no cause.
+func failed(code Code, format string, args ...any) *Error {
+	return &Error{Code: code, Message: fmt.Sprintf(format, args...)}
+}
 
 // Error is a failure that is not the job's.
 type Error struct {

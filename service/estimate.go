@@ -22,7 +22,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r, err := s.resolve(job)
+	r, err := resolve(s.current(), job)
 	if err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}
-		result.Versions.Catalog = s.catalog.Revision()
+		result.Versions.Catalog = r.catalog.Revision()
 		return result, nil
 	}
 	var result *estimator.Result
@@ -40,7 +40,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		// Not remembered: a timeline may be megabytes, and a job with unknown names has no answer.
 		result, err = answer()
 	} else {
-		result, err = s.results.do(s.digest(r), answer)
+		result, err = s.results.do(r.digest(), answer)
 	}
 	if err != nil {
 		return nil, err

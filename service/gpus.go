@@ -18,17 +18,24 @@ type GPUFilter struct {
 	Query string
 }
 
+// List is entries of the catalog, and the revision that they are from.
+type List[E any] struct {
+	Catalog string
+	Entries []E
+}
+
 // GPUs lists the cards of the catalog. The entries are for reading only.
-func (s *Service) GPUs(ctx context.Context, f GPUFilter) ([]catalog.GPU, error) {
+func (s *Service) GPUs(ctx context.Context, f GPUFilter) (List[catalog.GPU], error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return List[catalog.GPU]{}, err
 	}
-	all, err := s.catalog.GPUs()
+	c := s.current()
+	all, err := c.GPUs()
 	if err != nil {
-		return nil, unreadable(err)
+		return List[catalog.GPU]{}, unreadable(err)
 	}
 	if f == (GPUFilter{}) {
-		return all, nil
+		return List[catalog.GPU]{c.Revision(), all}, nil
 	}
 	query := catalog.GPUKey(f.Query)
 	selected := make([]catalog.GPU, 0, len(all))
@@ -41,7 +48,7 @@ func (s *Service) GPUs(ctx context.Context, f GPUFilter) ([]catalog.GPU, error) 
 			selected = append(selected, *g)
 		}
 	}
-	return selected, nil
+	return List[catalog.GPU]{c.Revision(), selected}, nil
 }
 
 // GPU finds one card by any of its names. The error is an *Error with CodeNotFound where no
@@ -50,7 +57,7 @@ func (s *Service) GPU(ctx context.Context, name string) (*catalog.GPU, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	g, err := s.catalog.GPU(name)
+	g, err := s.current().GPU(name)
 	return g, lookupError(err)
 }
 
@@ -83,7 +90,7 @@ func lookupError(err error) error {
 // GPUVariants lists the cards that a scheduler may mean by a name; see
 // [catalog.Catalog.GPUVariants].
 func (s *Service) GPUVariants(name string) ([]string, error) {
-	variants, err := s.catalog.GPUVariants(name)
+	variants, err := s.current().GPUVariants(name)
 	if err != nil {
 		return nil, unreadable(err)
 	}

@@ -18,16 +18,17 @@ type ModelFilter struct {
 }
 
 // Models lists the models of the catalog. The entries are for reading only.
-func (s *Service) Models(ctx context.Context, f ModelFilter) ([]catalog.Model, error) {
+func (s *Service) Models(ctx context.Context, f ModelFilter) (List[catalog.Model], error) {
 	if err := ctx.Err(); err != nil {
-		return nil, err
+		return List[catalog.Model]{}, err
 	}
-	all, err := s.catalog.Models()
+	c := s.current()
+	all, err := c.Models()
 	if err != nil {
-		return nil, unreadable(err)
+		return List[catalog.Model]{}, unreadable(err)
 	}
 	if f == (ModelFilter{}) {
-		return all, nil
+		return List[catalog.Model]{c.Revision(), all}, nil
 	}
 	query := catalog.ModelKey(f.Query)
 	selected := make([]catalog.Model, 0, len(all))
@@ -40,7 +41,7 @@ func (s *Service) Models(ctx context.Context, f ModelFilter) ([]catalog.Model, e
 			selected = append(selected, *m)
 		}
 	}
-	return selected, nil
+	return List[catalog.Model]{c.Revision(), selected}, nil
 }
 
 // Model finds one model by any of its names. The error is an *Error with CodeNotFound where
@@ -49,6 +50,6 @@ func (s *Service) Model(ctx context.Context, name string) (*catalog.Model, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	m, err := s.catalog.Model(name)
+	m, err := s.current().Model(name)
 	return m, lookupError(err)
 }

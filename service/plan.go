@@ -28,19 +28,19 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	r, err := s.resolve(request.Job)
+	r, err := resolve(s.current(), request.Job)
 	if err != nil {
 		return nil, err
 	}
-	cards, err := s.catalog.EstimatorGPUs()
+	cards, err := r.catalog.EstimatorGPUs()
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	parts, err := s.catalog.EstimatorSlices()
+	parts, err := r.catalog.EstimatorSlices()
 	if err != nil {
 		return nil, unreadable(err)
 	}
-	presets, err := s.siblings(r.input)
+	presets, err := r.siblings()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}
-		plan.Versions.Catalog = s.catalog.Revision()
+		plan.Versions.Catalog = r.catalog.Revision()
 		return plan, nil
 	}
 	var plan *planner.Plan
@@ -67,7 +67,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 		if o.Frontier {
 			frontier = 1
 		}
-		plan, err = s.plans.do(s.digest(r, request.EffectiveBatch, frontier), answer)
+		plan, err = s.plans.do(r.digest(request.EffectiveBatch, frontier), answer)
 	}
 	if err != nil {
 		return nil, err
@@ -82,12 +82,12 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 
 // siblings are the models of the catalog that a job could train in the place of its own: those of the same kind, and
 // language models for one that is described by its numbers.
-func (s *Service) siblings(in estimator.Input) ([]*model.Preset, error) {
+func (r *resolved) siblings() ([]*model.Preset, error) {
 	kind := "decoder"
-	if in.Preset != nil && in.Preset.Kind != "" {
-		kind = in.Preset.Kind
+	if r.input.Preset != nil && r.input.Preset.Kind != "" {
+		kind = r.input.Preset.Kind
 	}
-	models, err := s.catalog.Models()
+	models, err := r.catalog.Models()
 	if err != nil {
 		return nil, unreadable(err)
 	}

@@ -22,7 +22,9 @@ const maxSuggestions = 16
 
 // resolved is a job with its names looked up.
 type resolved struct {
-	input estimator.Input
+	// catalog is where they were looked up: another may be current when the answer is ready.
+	catalog *catalog.Catalog
+	input   estimator.Input
 	// notes say how names were read that could have meant something else.
 	notes []estimator.Note
 	// unknown holds the names that nothing has.
@@ -30,20 +32,20 @@ type resolved struct {
 }
 
 // resolve looks up every name of a job, and notes all that are unknown.
-func (s *Service) resolve(job estimator.Job) (*resolved, error) {
-	r := &resolved{input: estimator.Input{Job: job}}
-	if err := s.resolveModel(r); err != nil {
+func resolve(c *catalog.Catalog, job estimator.Job) (*resolved, error) {
+	r := &resolved{catalog: c, input: estimator.Input{Job: job}}
+	if err := r.resolveModel(); err != nil {
 		return nil, err
 	}
-	return r, s.resolveGPUs(r)
+	return r, r.resolveGPUs()
 }
 
-func (s *Service) resolveModel(r *resolved) error {
+func (r *resolved) resolveModel() error {
 	name := r.input.Job.Model.Preset
 	if name == "" {
 		return nil
 	}
-	m, err := s.catalog.Model(name)
+	m, err := r.catalog.Model(name)
 	if unknown, ok := errors.AsType[*catalog.UnknownError](err); ok {
 		r.unknown.Add("/model/preset", "unknown_model", "%s", unknown.Error())
 		return nil
@@ -59,7 +61,7 @@ func (s *Service) resolveModel(r *resolved) error {
 	return nil
 }
 
-func (s *Service) resolveGPUs(r *resolved) error {
+func (r *resolved) resolveGPUs() error {
 	all := false
 	suggestions := maxSuggestions
 	for i, ref := range r.input.Job.GPUs {
@@ -68,7 +70,7 @@ func (s *Service) resolveGPUs(r *resolved) error {
 		case ref.Name == "" && ref.MemoryBytes == 0:
 			r.unknown.Add(pointer, "required", `a GPU is a name, "*" or {"name", "memory_bytes"}`)
 		case ref.Name == wholeCatalog && ref.MemoryBytes == 0:
-			cards, err := s.catalog.EstimatorGPUs()
+			cards, err := r.catalog.EstimatorGPUs()
 			if err != nil {
 				return unreadable(err)
 			}
@@ -77,7 +79,7 @@ func (s *Service) resolveGPUs(r *resolved) error {
 			}
 			all = true
 		default:
-			g, err := s.catalog.GPU(ref.Name)
+			g, err := r.catalog.GPU(ref.Name)
 			unknown, isUnknown := errors.AsType[*catalog.UnknownError](err)
 			switch {
 			case isUnknown && ref.MemoryBytes > 0:
@@ -122,7 +124,7 @@ type digest [sha256.Size]byte
 // digest covers everything that decides the answer: the job with canonical names,
 // the cards, and the catalog that the preset is from. Two spellings of a name share an
 // answer.
-func (s *Service) digest(r *resolved, extra ...int64) digest {
+func (r *resolved) digest(extra ...int64) digest {
 	job := r.input.Job
 	job.GPUs = nil
 	canonical, err := json.Marshal(job)
@@ -135,7 +137,7 @@ func (s *Service) digest(r *resolved, extra ...int64) digest {
 		buf = binary.AppendUvarint(buf, uint64(len(b)))
 		buf = append(buf, b...)
 	}
-	text(s.catalog.Revision())
+	text(r.catalog.Revision())
 	text(string(canonical))
 	for _, n := range extra {
 		buf = binary.AppendVarint(buf, n)

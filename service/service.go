@@ -6,6 +6,8 @@ package service
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
+	"time"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner"
@@ -18,7 +20,12 @@ const defaultCacheEntries = 1024
 
 // Service answers questions about jobs. It may be used by several goroutines.
 type Service struct {
-	catalog *catalog.Catalog
+	// catalog is the one that answers are made with now.
+	catalog atomic.Pointer[catalog.Catalog]
+	// store is nil where there is no database.
+	store   Store
+	follow  follower
+	now     func() time.Time
 	results *cache[*estimator.Result]
 	plans   *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
@@ -28,24 +35,48 @@ type Service struct {
 // Option changes how a Service works.
 type Option func(*options)
 
-type options struct{ cacheEntries int }
+type options struct {
+	cacheEntries int
+	store        Store
+	keep         func(*catalog.Contents)
+	now          func() time.Time
+}
 
 // WithCache sets how many answers are remembered; 0 remembers none.
 func WithCache(entries int) Option { return func(o *options) { o.cacheEntries = entries } }
 
+// WithStore lets users change the catalog. The service begins with the catalog that New
+// gets; Refresh and Follow bring what the store has.
+func WithStore(store Store) Option { return func(o *options) { o.store = store } }
+
+// WithKeep calls keep with every catalog that was read from the store, so that it can be kept
+// for a start without the store.
+func WithKeep(keep func(*catalog.Contents)) Option { return func(o *options) { o.keep = keep } }
+
+// WithClock sets where the times of changes come from.
+func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
+
 // New makes a service that looks names up in c.
 func New(c *catalog.Catalog, opts ...Option) *Service {
-	o := options{cacheEntries: defaultCacheEntries}
+	o := options{cacheEntries: defaultCacheEntries, now: time.Now}
 	for _, set := range opts {
 		set(&o)
 	}
-	return &Service{
-		catalog:  c,
+	s := &Service{
+		store:    o.store,
+		follow:   follower{keep: o.keep, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
+		now:      o.now,
 		results:  newCache[*estimator.Result](o.cacheEntries),
 		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
 		estimate: estimator.Estimate,
 	}
+	s.catalog.Store(c)
+	return s
 }
+
+// current is the catalog of this moment. A request takes it once, so that its answer is
+// made with one catalog.
+func (s *Service) current() *catalog.Catalog { return s.catalog.Load() }
 
 // Ready is nil when the service can answer. The catalog is in memory, so a
 // database that went away since the start does not matter to it.
@@ -53,14 +84,14 @@ func (s *Service) Ready(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	if err := s.catalog.Load(); err != nil {
+	if err := s.current().Load(); err != nil {
 		return &Error{Code: CodeUnavailable, Message: "the catalog could not be read", Err: err}
 	}
 	return nil
 }
 
 // CatalogRevision names the catalog that answers are made with.
-func (s *Service) CatalogRevision() string { return s.catalog.Revision() }
+func (s *Service) CatalogRevision() string { return s.current().Revision() }
 
 // CacheStats counts what the caches did since the start.
 type CacheStats struct {

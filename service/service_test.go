@@ -307,19 +307,19 @@ func TestReading(t *testing.T) {
 		{GPUFilter{Query: "RTX 40"}, 10, func(g catalog.GPU) bool { return strings.Contains(g.ID, "rtx-40") }},
 	} {
 		list, err := s.GPUs(ctx, c.filter)
-		if err != nil || len(list) < c.atLeas || len(list) > 170 {
-			t.Errorf("%+v: %d cards, %v", c.filter, len(list), err)
+		if err != nil || len(list.Entries) < c.atLeas || len(list.Entries) > 170 {
+			t.Errorf("%+v: %d cards, %v", c.filter, len(list.Entries), err)
 		}
-		for _, g := range list {
+		for _, g := range list.Entries {
 			if !c.all(g) {
 				t.Errorf("%+v selected %s", c.filter, g.ID)
 			}
 		}
 	}
-	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list) != 173 {
-		t.Errorf("%d models, %v", len(list), err)
+	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 173 {
+		t.Errorf("%d models, %v", len(list.Entries), err)
 	}
-	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "8b"}); err != nil || len(list) != 1 || list[0].ID != "Qwen/Qwen3-8B" {
+	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "8b"}); err != nil || len(list.Entries) != 1 || list.Entries[0].ID != "Qwen/Qwen3-8B" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if g, err := s.GPU(ctx, "NVIDIA A40"); err != nil || g.ID != "a40" {

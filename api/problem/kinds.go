@@ -11,8 +11,20 @@ type Kind struct {
 
 // The kinds. Their codes are stable: programs decide by them.
 var (
-	InvalidDocument = Kind{"invalid_document", 400, "The document cannot be read as a job",
+	InvalidDocument = Kind{"invalid_document", 400, "The document cannot be read",
 		"The body is not JSON, is nested too deeply, or has fields that are unknown or given twice. Every problem is listed in errors, with a JSON pointer to its place and the nearest right name. Unknown fields are refused because a misspelt option that is silently dropped gives a wrong answer."}
+	InvalidEntry = Kind{"invalid_entry", 422, "The entry has values that cannot be accepted",
+		"The document is well formed, but values in it are missing, of the wrong type, out of range or in conflict, or describe a model that cannot be replayed. Every problem is listed in errors, with a JSON pointer and what is accepted."}
+	Unauthorized = Kind{"unauthorized", 401, "An API key is needed",
+		"Changes need an API key: Authorization: Bearer KEY. Whoever runs the service makes keys with vramplan keys create. A key that is unknown, revoked or expired is no key."}
+	Forbidden = Kind{"forbidden", 403, "The API key may not do this",
+		"Each key has scopes, which say what it may do. The detail names the scope that is needed."}
+	Conflict = Kind{"conflict", 409, "The catalog does not allow the change",
+		"The change would take a name that means another entry, remove a built-in entry, or make the catalog larger than it may be."}
+	PreconditionFailed = Kind{"precondition_failed", 412, "The entry is not what the client thought",
+		"If-Match names another version of the entry than the present one, or If-None-Match: * was sent and there is an entry. Somebody else changed it in between: read it again."}
+	PreconditionRequired = Kind{"precondition_required", 428, "The change has to say what it is based on",
+		"Two clients that change an entry at once must not undo each other's work unknowingly. Send If-Match with the ETag of the entry as it was read, or If-None-Match: * to create a new one."}
 	InvalidQuery = Kind{"invalid_query", 400, "The query has parameters that this resource does not take",
 		"A parameter is unknown, given twice, or has a value that is not accepted. The detail lists what is accepted."}
 	NotFound = Kind{"not_found", 404, "There is nothing here",
@@ -40,5 +52,5 @@ var (
 // Kinds lists all types of problem.
 func Kinds() []Kind {
 	return []Kind{InvalidDocument, InvalidQuery, NotFound, MethodNotAllowed, Timeout, TooLarge,
-		UnsupportedMediaType, InvalidJob, RateLimited, Internal, Unavailable, Overloaded}
+		UnsupportedMediaType, InvalidJob, InvalidEntry, Unauthorized, Forbidden, Conflict, PreconditionFailed, PreconditionRequired, RateLimited, Internal, Unavailable, Overloaded}
 }

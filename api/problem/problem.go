@@ -76,7 +76,7 @@ func From(err error) *Problem {
 		return p
 	}
 	if bad, ok := errors.AsType[*invalid.Error](err); ok {
-		return fromInvalid(bad)
+		return fromInvalid(bad, InvalidJob)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
 		return overloaded(err, "The answer took too long.")
@@ -93,6 +93,9 @@ func From(err error) *Problem {
 			p.cause, p.RetryAfterSeconds = err, 5
 			return p
 		}
+		if kind, ok := refusals[failure.Code]; ok {
+			return New(kind, "%s", failure.Message)
+		}
 	}
 	p := New(Internal, "The service failed. The request id in the X-Request-Id header leads to the cause in its log.")
 	p.cause = err
@@ -105,8 +108,24 @@ func overloaded(cause error, detail string) *Problem {
 	return p
 }
 
-func fromInvalid(bad *invalid.Error) *Problem {
-	kind := InvalidJob
+// refusals are failures whose message says it all.
+var refusals = map[service.Code]Kind{
+	service.CodeUnauthorized:         Unauthorized,
+	service.CodeForbidden:            Forbidden,
+	service.CodeConflict:             Conflict,
+	service.CodePreconditionFailed:   PreconditionFailed,
+	service.CodePreconditionRequired: PreconditionRequired,
+}
+
+// OfEntry is From for a document that is an entry of the catalog.
+func OfEntry(err error) error {
+	if bad, ok := errors.AsType[*invalid.Error](err); ok {
+		return fromInvalid(bad, InvalidEntry)
+	}
+	return err
+}
+
+func fromInvalid(bad *invalid.Error, kind Kind) *Problem {
 	if jobdoc.Malformed(bad) {
 		kind = InvalidDocument
 	}
@@ -136,6 +155,9 @@ func (p *Problem) Write(w http.ResponseWriter) {
 	h := w.Header()
 	h.Set("Content-Type", ContentType)
 	h.Set("Cache-Control", "no-store")
+	if p.Status == http.StatusUnauthorized {
+		h.Set("WWW-Authenticate", `Bearer realm="vramplan"`)
+	}
 	if p.RetryAfterSeconds > 0 {
 		h.Set("Retry-After", fmt.Sprint(p.RetryAfterSeconds))
 	}

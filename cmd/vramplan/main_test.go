@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -39,27 +40,26 @@ func (t tests) Run() int { return pgtest.Run(t.m) }
 func TestScripts(t *testing.T) {
 	fake := httptest.NewServer(http.HandlerFunc(fakeService))
 	t.Cleanup(fake.Close)
-	runScripts(t, "testdata/script", map[string]string{
-		"FAKE": fake.URL,
-		"GONE": "http://127.0.0.1:1", // nothing listens on port 1
+	runScripts(t, "testdata/script", func(env *testscript.Env) {
+		env.Setenv("FAKE", fake.URL)
+		env.Setenv("GONE", "http://127.0.0.1:1") // nothing listens on port 1
 	})
 }
 
-// TestPostgresScripts runs testdata/postgres/*.txtar on a database of their own.
+// TestPostgresScripts runs testdata/postgres/*.txtar, each on a database of its own.
 func TestPostgresScripts(t *testing.T) {
-	runScripts(t, "testdata/postgres", map[string]string{"DATABASE": pgtest.Database(t)})
+	pgtest.Database(t) // skips where there is no server
+	runScripts(t, "testdata/postgres", func(env *testscript.Env) { env.Setenv("DATABASE", pgtest.Database(t)) })
 }
 
-func runScripts(t *testing.T, folder string, variables map[string]string) {
+func runScripts(t *testing.T, folder string, setup func(*testscript.Env)) {
 	testscript.Run(t, testscript.Params{
 		Dir:                 folder,
 		UpdateScripts:       *update,
 		RequireExplicitExec: true,
 		RequireUniqueNames:  true,
 		Setup: func(env *testscript.Env) error {
-			for name, value := range variables {
-				env.Setenv(name, value)
-			}
+			setup(env)
 			return nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
@@ -67,6 +67,8 @@ func runScripts(t *testing.T, folder string, variables map[string]string) {
 			"longjob": longJob,
 			"listen":  freeAddress,
 			"fetch":   fetch,
+			"keyof":   keyOf,
+			"request": request,
 
 			"certificate": writeCertificate,
 		},
@@ -119,6 +121,41 @@ func fetch(ts *testscript.TestScript, _ bool, args []string) {
 		_, err = ts.Stdout().Write(body)
 		ts.Check(err)
 		return
+	}
+}
+
+// keyOf takes an API key and its id from what the last command printed: keyof KEY ID
+func keyOf(ts *testscript.TestScript, _ bool, args []string) {
+	var k keyDocument
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &k))
+	ts.Setenv(args[0], k.Key)
+	ts.Setenv(args[1], k.ID)
+}
+
+// request sends a file with $KEY and compares the status: request 201 PUT URL FILE HEADER...
+func request(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 4 {
+		ts.Fatalf("usage: request status method url file headers...")
+	}
+	body := ""
+	if args[3] != "none" {
+		body = ts.ReadFile(args[3])
+	}
+	req, err := http.NewRequest(args[1], args[2], strings.NewReader(body))
+	ts.Check(err)
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+ts.Getenv("KEY"))
+	for _, header := range args[4:] {
+		name, value, _ := strings.Cut(header, ": ")
+		req.Header.Set(name, value)
+	}
+	res, err := http.DefaultClient.Do(req)
+	ts.Check(err)
+	answer, err := io.ReadAll(res.Body)
+	ts.Check(err)
+	ts.Check(res.Body.Close())
+	if got := strconv.Itoa(res.StatusCode); got != args[0] {
+		ts.Fatalf("%s %s has status %s, want %s: %s", args[1], args[2], got, args[0], answer)
 	}
 }
 

@@ -12,15 +12,14 @@ import (
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
-	"github.com/vramplan/vramplan/service/store"
 )
 
 type serveCommand struct {
-	databaseFlags `embed:""`
-	addressFlags  `embed:""`
-	limitFlags    `embed:""`
-	LogLevel      string `default:"info" enum:"debug,info,warn,error,off" setting:"VRAMPLAN_LOG_LEVEL" help:"debug, info (one line a request), warn, error or off."`
-	Cache         int    `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
+	catalogFlags `embed:""`
+	addressFlags `embed:""`
+	limitFlags   `embed:""`
+	LogLevel     string `default:"info" enum:"debug,info,warn,error,off" setting:"VRAMPLAN_LOG_LEVEL" help:"debug, info (one line a request), warn, error or off."`
+	Cache        int    `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
 }
 
 // Validate is called by kong after it has read the flags.
@@ -29,29 +28,21 @@ func (c *serveCommand) Validate() error {
 	if c.Cache < 0 {
 		cache = fmt.Errorf("--cache (VRAMPLAN_CACHE) %d: give 0 or more answers", c.Cache)
 	}
-	return errors.Join(c.addressFlags.validate(), c.limitFlags.validate(), cache)
+	return errors.Join(c.catalogFlags.validate(), c.addressFlags.validate(), c.limitFlags.validate(), cache)
 }
 
 // Run serves the API until ctx ends, which a signal does.
 func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	log := logger(t.stderr, c.LogLevel)
-	db, err := store.Open(ctx, c.Database)
+	svc, err := c.start(ctx, log, service.WithCache(c.Cache))
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
-	ran, err := db.Migrate(ctx)
-	if err != nil {
-		return err
-	}
-	catalog, err := service.LoadCatalog(ctx, db)
-	if err != nil {
-		return err
-	}
+	defer func() { err = errors.Join(err, svc.close()) }()
 	allowed := c.memory()
 	gomemlimit, _ := t.lookup("GOMEMLIMIT")
 	allowed.heed(gomemlimit)
-	handler := api.New(service.New(catalog, service.WithCache(c.Cache)), api.Options{
+	handler := api.New(svc, api.Options{
 		Version:   buildVersion(),
 		Logger:    &log,
 		Limits:    c.limits(allowed),
@@ -64,9 +55,10 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	if err != nil {
 		return err
 	}
+	svc.follow(ctx)
 	listeners.Drain, listeners.Finish = c.Drain, c.FinishTimeout
-	ready := log.Info().Str("url", c.url(listeners)).Str("database", db.Name()).Int("migrations_run", len(ran)).
-		Str("catalog", catalog.Revision()).Str("version", buildVersion()).Int64("memory_limit_bytes", allowed.limit)
+	ready := log.Info().Str("url", c.url(listeners)).Str("database", svc.database.Name()).
+		Str("catalog", svc.CatalogRevision()).Str("version", buildVersion()).Int64("memory_limit_bytes", allowed.limit)
 	if listeners.Admin != nil {
 		ready.Str("admin", "http://"+listeners.Admin.Addr().String())
 	}

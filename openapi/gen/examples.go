@@ -2,7 +2,9 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/openapi/demo"
 	"github.com/vramplan/vramplan/service"
 )
 
@@ -26,12 +29,14 @@ type example struct {
 	// Request is the method and target.
 	Request     string `json:"request"`
 	ContentType string `json:"content_type,omitempty"`
+	// Headers are sent besides. Examples that have any are about a database, and get a new one each.
+	Headers map[string]string `json:"headers,omitempty"`
 	// Body is a JSON value, or the text of another media type.
 	Body json.RawMessage `json:"body,omitempty"`
 
 	Status       int             `json:"status"`
-	ResponseType string          `json:"response_type"`
-	Response     json.RawMessage `json:"response"`
+	ResponseType string          `json:"response_type,omitempty"`
+	Response     json.RawMessage `json:"response,omitempty"`
 }
 
 func readExamples(file string) ([]example, error) {
@@ -51,7 +56,7 @@ func recordExamples(file string) error {
 	}
 	handler := api.New(service.New(service.EmbeddedCatalog()), api.Options{Version: "v1.0.0"})
 	for i := range examples {
-		if err := examples[i].record(handler); err != nil {
+		if err := examples[i].recordOn(handler); err != nil {
 			return fmt.Errorf("example %s/%s: %w", examples[i].Operation, examples[i].Name, err)
 		}
 	}
@@ -84,15 +89,41 @@ func (e *example) ask(h http.Handler) *httptest.ResponseRecorder {
 	if e.ContentType != "" {
 		r.Header.Set("Content-Type", e.ContentType)
 	}
+	for name, value := range e.Headers {
+		r.Header.Set(name, value)
+	}
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	return w
+}
+
+// recordOn records the answer of a handler, or of a demonstration where the example is about
+// a database.
+func (e *example) recordOn(h http.Handler) (err error) {
+	if len(e.Headers) == 0 {
+		return e.record(h)
+	}
+	folder, err := os.MkdirTemp("", "demo")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(folder)) }()
+	s, end, err := demo.New(context.Background(), folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, end()) }()
+	return e.record(api.New(s, api.Options{Version: "v1.0.0"}))
 }
 
 func (e *example) record(h http.Handler) error {
 	w := e.ask(h)
 	var err error
 	e.Status = w.Code
+	if w.Body.Len() == 0 {
+		e.ResponseType, e.Response = "", nil
+		return nil
+	}
 	if e.ResponseType, _, err = mime.ParseMediaType(w.Header().Get("Content-Type")); err != nil {
 		return err
 	}
@@ -139,6 +170,9 @@ func (e *example) addTo(op, shared object) error {
 		return nil
 	}
 	answer := object{"summary": e.Summary, "value": e.Response, "x-request": e.Request}
+	if len(e.Headers) > 0 {
+		answer["x-request-headers"] = e.Headers
+	}
 	if e.Body != nil {
 		answer["x-request-type"] = e.ContentType
 		if e.Status < 400 {
@@ -154,6 +188,10 @@ func (e *example) addTo(op, shared object) error {
 	response, ok := op["responses"].(object)[strconv.Itoa(e.Status)].(object)
 	if !ok {
 		return fmt.Errorf("example %s: the document does not have the status %d", key, e.Status)
+	}
+	if e.ResponseType == "" { // there is nothing to show but the request that led to it
+		response["x-request"], response["x-request-headers"] = e.Request, e.Headers
+		return nil
 	}
 	return refer(response["content"].(object), e.ResponseType, "", answer)
 }

@@ -20,6 +20,7 @@ func overlay(d *document, examples []example) error {
 		return err
 	}
 	delete(d.Components, "requestBodies")
+	d.Components["securitySchemes"] = object{"key": object{"type": "http", "scheme": "bearer", "description": "An API key, made with vramplan keys create."}}
 	d.Components["schemas"] = schemas
 	rewrite(d.Paths, func(o object) { renameReference(o) })
 
@@ -83,6 +84,12 @@ func describeResponses(op object) {
 			"description": "The request's id: the client's own, or a new one.",
 			"schema":      object{"type": "string"},
 		}}
+		if status < "400" && tagged(op, status) {
+			header["ETag"] = object{"description": "The version, for If-Match and If-None-Match.", "schema": object{"type": "string"}}
+		}
+		if status == "401" {
+			header["WWW-Authenticate"] = object{"description": "How a key is sent: Bearer.", "schema": object{"type": "string"}}
+		}
 		if status >= "400" {
 			response["content"] = object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}
 			if slices.Contains([]string{"429", "503"}, status) {
@@ -99,7 +106,22 @@ func describeResponses(op object) {
 	}
 }
 
+// tagged says whether an answer has an ETag: all of those do that a client may make a
+// change by.
+func tagged(op object, status string) bool {
+	if status == "204" {
+		return false
+	}
+	parameters, _ := op["parameters"].([]any)
+	return slices.ContainsFunc(parameters, func(p any) bool { return p.(object)["name"] == "If-None-Match" })
+}
+
 var problemDescriptions = map[string]string{
+	"401": "An API key is needed, and none that is valid was sent",
+	"403": "The API key does not have the scope that is needed",
+	"409": "A name that means another entry, or a built-in entry that cannot be deleted",
+	"412": "The entry is another than If-Match names, or exists already",
+	"428": "If-Match or If-None-Match is missing",
 	"400": "Malformed JSON, unknown or repeated fields, unknown query parameters; all of them are listed",
 	"404": "Unknown name; suggestions lists the nearest",
 	"408": "The body did not arrive in time",

@@ -15,15 +15,18 @@ import (
 	"github.com/vramplan/vramplan/estimator/compare"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
 // What clients send is strict, what they get is tolerant.
 var (
-	requestTypes  = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison]()}
+	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison](),
+		reflect.TypeFor[service.GPUEntry](), reflect.TypeFor[service.ModelEntry]()}
 	responseTypes = []reflect.Type{
 		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
-		reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[problem.Problem](),
+		reflect.TypeFor[api.ChangeList](), reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[api.Readiness](), reflect.TypeFor[problem.Problem](),
 	}
 )
 
@@ -60,6 +63,14 @@ func describeTypes(from object) (object, error) {
 	for _, t := range responseTypes {
 		visit(t, seen, func(t reflect.Type) { describe(from, t, false) })
 	}
+	// Parts of a catalog's model are sent and received: as answers they are tolerant.
+	sent := seen
+	seen = map[reflect.Type]bool{}
+	visit(reflect.TypeFor[catalog.Model](), seen, func(t reflect.Type) {
+		if schema, ok := from[path.Base(t.PkgPath())+"."+t.Name()].(object); ok && sent[t] {
+			delete(schema, "additionalProperties")
+		}
+	})
 	describeModel(from)
 	schemas := object{}
 	for goName, schema := range from {

@@ -61,9 +61,11 @@ func New(revision string, load Loader) *Catalog {
 
 // Contents is everything in a catalog at one moment.
 type Contents struct {
-	Revision string
-	GPUs     []GPU
-	Models   []Model
+	Revision string `json:"revision"`
+	// Mark is shorter than Revision: it tells the states of one database apart, not those of several.
+	Mark   string  `json:"mark"`
+	GPUs   []GPU   `json:"gpus"`
+	Models []Model `json:"models"`
 }
 
 // Of makes a catalog of contents that are already there.

@@ -88,6 +88,13 @@ type MIGProfile struct {
 // the name could not have meant another.
 func (g *GPU) AliasNote(name string) string { return aliasNote(g.AliasNotes, name, GPUKey) }
 
+// Version names this state of the entry: no other state of an entry of this id has it.
+func (g *GPU) Version() string { return version(g.Origin, g.Revision) }
+
+func version(o Origin, revision int64) string {
+	return string(o) + "-" + strconv.FormatInt(revision, 10)
+}
+
 // ForEstimator is the part of the entry that the estimator works with.
 func (g *GPU) ForEstimator() estimator.GPU {
 	return estimator.GPU{

@@ -23,3 +23,6 @@ type Model struct {
 // AliasNote is what is to be said about reading name as this model; "" when
 // the name is simply another spelling.
 func (m *Model) AliasNote(name string) string { return aliasNote(m.AliasNotes, name, ModelKey) }
+
+// Version names this state of the entry: no other state of an entry of this id has it.
+func (m *Model) Version() string { return version(m.Origin, m.Revision) }

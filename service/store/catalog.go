@@ -2,9 +2,12 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
 	"database/sql"
+	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/vramplan/vramplan/service/catalog"
 )
@@ -16,9 +19,21 @@ func (s *Store) Catalog(ctx context.Context) (*catalog.Contents, error) {
 		return nil, fmt.Errorf("begin to read the catalog: %w", err)
 	}
 	defer tx.Rollback() // nothing was written
-	r := reader{tx}
+	return reader{tx}.contents(ctx)
+}
+
+// CatalogMark is the catalog's revision without a look at its entries.
+func (s *Store) CatalogMark(ctx context.Context) (string, error) {
+	return mark(ctx, s.db)
+}
+
+// reader reads within one transaction.
+type reader struct{ tx *sql.Tx }
+
+func (r reader) contents(ctx context.Context) (*catalog.Contents, error) {
 	var c catalog.Contents
-	if c.Revision, err = r.revision(ctx); err != nil {
+	var err error
+	if c.Mark, err = mark(ctx, r.tx); err != nil {
 		return nil, err
 	}
 	if c.GPUs, err = r.gpus(ctx); err != nil {
@@ -27,17 +42,17 @@ func (s *Store) Catalog(ctx context.Context) (*catalog.Contents, error) {
 	if c.Models, err = r.models(ctx); err != nil {
 		return nil, err
 	}
-	return &c, nil
+	c.Revision, err = revision(&c)
+	return &c, err
 }
 
-// reader reads within one transaction.
-type reader struct{ tx *sql.Tx }
-
-// revision is "c-1" as shipped, and "c-1.3" after three changes by users.
-func (r reader) revision(ctx context.Context) (string, error) {
+// mark is "c-1" as shipped, and "c-1.3" after three changes by users.
+func mark(ctx context.Context, q interface {
+	QueryRowContext(context.Context, string, ...any) *sql.Row
+}) (string, error) {
 	var builtin string
 	var changes int64
-	err := r.tx.QueryRowContext(ctx, `SELECT builtin, user_changes FROM catalog_state WHERE id = 1`).Scan(&builtin, &changes)
+	err := q.QueryRowContext(ctx, `SELECT builtin, user_changes FROM catalog_state WHERE id = 1`).Scan(&builtin, &changes)
 	if err != nil {
 		return "", fmt.Errorf("query the catalog's revision: %w", err)
 	}
@@ -45,6 +60,35 @@ func (r reader) revision(ctx context.Context) (string, error) {
 		return builtin, nil
 	}
 	return fmt.Sprintf("%s.%d", builtin, changes), nil
+}
+
+// revision names what is in the catalog. The mark alone would name different
+// catalogs on two databases, and equal revisions promise equal answers everywhere: so
+// what users entered goes into it, as a digest. The revisions of entries are left out,
+// because they are the database's own.
+func revision(c *catalog.Contents) (string, error) {
+	if !strings.Contains(c.Mark, ".") {
+		return c.Mark, nil
+	}
+	h := sha256.New()
+	e := json.NewEncoder(h)
+	for _, g := range c.GPUs {
+		if g.Origin == catalog.User {
+			g.Revision = 0
+			if err := e.Encode(&g); err != nil {
+				return "", fmt.Errorf("name the catalog: %w", err)
+			}
+		}
+	}
+	for _, m := range c.Models {
+		if m.Origin == catalog.User {
+			m.Revision = 0
+			if err := e.Encode(&m); err != nil {
+				return "", fmt.Errorf("name the catalog: %w", err)
+			}
+		}
+	}
+	return c.Mark + "-" + hex.EncodeToString(h.Sum(nil)[:6]), nil
 }
 
 // gpus reads all cards. A user's entry stands in place of a built-in one with its id.

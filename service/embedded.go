@@ -1,7 +1,6 @@
 package service
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 
@@ -17,21 +16,6 @@ func EmbeddedCatalog() *catalog.Catalog {
 		GPUs:   func() ([]catalog.GPU, error) { return decode[catalog.GPU](migrations.GPUs) },
 		Models: func() ([]catalog.Model, error) { return decode[catalog.Model](migrations.Models) },
 	})
-}
-
-// Store is what the service needs of a database.
-type Store interface {
-	// Catalog reads everything that is in the catalog now.
-	Catalog(ctx context.Context) (*catalog.Contents, error)
-}
-
-// LoadCatalog reads the whole catalog of a database, so that answers never wait for it.
-func LoadCatalog(ctx context.Context, store Store) (*catalog.Catalog, error) {
-	contents, err := store.Catalog(ctx)
-	if err != nil {
-		return nil, &Error{Code: CodeUnavailable, Message: "the catalog could not be read", Err: err}
-	}
-	return catalog.Of(contents), nil
 }
 
 func decode[E any](document []byte) ([]E, error) {

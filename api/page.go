@@ -1,0 +1,67 @@
+package api
+
+import (
+	"encoding/base64"
+	"strconv"
+	"strings"
+
+	"github.com/vramplan/vramplan/api/problem"
+)
+
+// maxPageSize bounds the entries of one page.
+const maxPageSize = 1000
+
+// pageSize reads page_size; 0 is no limit.
+func (q query) pageSize() (int, error) {
+	if _, given := q["page_size"]; !given {
+		return 0, nil
+	}
+	n, err := q.number("page_size")
+	if err != nil || n < 1 || n > maxPageSize {
+		return 0, problem.New(problem.InvalidQuery, "page_size is %q; accepted: a whole number from 1 to %d.", clip(q["page_size"]), maxPageSize)
+	}
+	return int(n), nil
+}
+
+// pageOf cuts the part of a list that a query asks for. A token names the last entry of the page
+// before and its place: where the entry is gone, its place counts.
+func pageOf[E any](q query, list []E, id func(*E) string) (part []E, next string, err error) {
+	size, err := q.pageSize()
+	if err != nil {
+		return nil, "", err
+	}
+	from := 0
+	if token, given := q["page_token"]; given {
+		last, place, ok := readToken(token)
+		if !ok {
+			return nil, "", problem.New(problem.InvalidQuery, "page_token is %q; accepted: a next_page_token of this list.", clip(token))
+		}
+		from = min(place, len(list))
+		for i := range list {
+			if id(&list[i]) == last {
+				from = i + 1
+				break
+			}
+		}
+	}
+	part = list[from:]
+	if size > 0 && len(part) > size {
+		part = part[:size]
+		next = writeToken(id(&part[size-1]), from+size)
+	}
+	return part, next, nil
+}
+
+func writeToken(id string, place int) string {
+	return base64.RawURLEncoding.EncodeToString([]byte(strconv.Itoa(place) + " " + id))
+}
+
+func readToken(token string) (id string, place int, ok bool) {
+	text, err := base64.RawURLEncoding.DecodeString(token)
+	if err != nil {
+		return "", 0, false
+	}
+	number, id, _ := strings.Cut(string(text), " ")
+	place, err = strconv.Atoi(number)
+	return id, place, err == nil && place >= 0
+}

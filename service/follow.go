@@ -1,0 +1,125 @@
+package service
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// storeTimeout bounds what a request or a look at the catalog waits for the database.
+const storeTimeout = 5 * time.Second
+
+// follower is what a service knows of its store.
+type follower struct {
+	keep func(*catalog.Contents)
+
+	mu sync.Mutex // held while the catalog is read, so that an older one cannot replace a newer
+	// mark is that of the catalog that was read last; "" before the first.
+	mark string
+
+	state DatabaseState
+	known sync.Mutex // for state
+}
+
+// DatabaseState says how the database was when it was last asked.
+type DatabaseState struct {
+	// Status is "none" where the service has no database, "ok", or "unreachable".
+	Status string
+	// Seen is when the catalog was last known to be the database's; before the first time, when the
+	// service began.
+	Seen time.Time
+}
+
+// The statuses of a database.
+const (
+	DatabaseNone        = "none"
+	DatabaseOK          = "ok"
+	DatabaseUnreachable = "unreachable"
+)
+
+// Database says how the database is.
+func (s *Service) Database() DatabaseState {
+	if s.store == nil {
+		return DatabaseState{Status: DatabaseNone}
+	}
+	s.follow.known.Lock()
+	defer s.follow.known.Unlock()
+	return s.follow.state
+}
+
+// Refresh brings the catalog up to date with the store. Where that fails, answers go on
+// from the last catalog that was read.
+func (s *Service) Refresh(ctx context.Context) error {
+	if s.store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	err := s.refresh(ctx)
+	s.note(err == nil)
+	if err != nil {
+		return &Error{Code: CodeUnavailable, Message: "the catalog could not be read", Err: err}
+	}
+	return nil
+}
+
+func (s *Service) refresh(ctx context.Context) error {
+	s.follow.mu.Lock()
+	defer s.follow.mu.Unlock()
+	mark, err := s.store.CatalogMark(ctx)
+	if err != nil || mark == s.follow.mark {
+		return err
+	}
+	contents, err := s.store.Catalog(ctx)
+	if err != nil {
+		return err
+	}
+	s.catalog.Store(catalog.Of(contents))
+	s.follow.mark = contents.Mark
+	if s.follow.keep != nil {
+		s.follow.keep(contents)
+	}
+	return nil
+}
+
+func (s *Service) note(ok bool) {
+	s.follow.known.Lock()
+	defer s.follow.known.Unlock()
+	s.follow.state.Status = DatabaseUnreachable
+	if ok {
+		s.follow.state = DatabaseState{Status: DatabaseOK, Seen: s.now()}
+	}
+}
+
+// Follow keeps the catalog in step with the store until ctx ends: it looks every
+// interval, and so sees what other replicas change. Where prepare is not nil, it is
+// called until it succeeds before the first look. report gets an error when the
+// first look after a good one fails, and nil when a look succeeds again.
+func (s *Service) Follow(ctx context.Context, interval time.Duration, prepare func(context.Context) error, report func(error)) {
+	failing := prepare != nil
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(interval):
+		}
+		var err error
+		if prepare != nil {
+			if err = prepare(ctx); err == nil {
+				prepare = nil
+			}
+		}
+		if err == nil {
+			err = s.Refresh(ctx)
+		}
+		if ctx.Err() != nil {
+			return
+		}
+		if (err != nil) != failing {
+			failing = err != nil
+			report(err)
+		}
+	}
+}

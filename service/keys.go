@@ -1,0 +1,165 @@
+package service
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// Scope is something that a key may do.
+type Scope string
+
+// The scopes.
+const (
+	ScopeCatalogWrite      Scope = "catalog:write"
+	ScopeObservationsWrite Scope = "observations:write"
+)
+
+// Scopes lists all scopes.
+func Scopes() []Scope { return []Scope{ScopeCatalogWrite, ScopeObservationsWrite} }
+
+// Key is an API key as it is stored. The key itself is not: it is shown once.
+type Key struct {
+	// ID is the part of the key that is no secret.
+	ID   string
+	Name string
+	// Hash is the SHA-256 of the whole key in hexadecimal. A key has 130 bits from the
+	// system's generator, so nobody can try them all and a slow hash would add nothing.
+	Hash   string
+	Scopes []Scope
+
+	CreatedAt time.Time
+	// ExpiresAt and RevokedAt are nil where they do not apply.
+	ExpiresAt, RevokedAt *time.Time
+}
+
+// State says whether the key is good at a moment.
+func (k *Key) State(now time.Time) string {
+	switch {
+	case k.RevokedAt != nil:
+		return "revoked"
+	case k.ExpiresAt != nil && !now.Before(*k.ExpiresAt):
+		return "expired"
+	}
+	return "active"
+}
+
+// keyForm is vrp_ID_SECRET. The prefix lets scanners for secrets find one that was published.
+var keyForm = regexp.MustCompile(`^vrp_([a-z2-7]{10})_[A-Z2-7]{26}$`)
+
+// CreateKey makes a key, and returns it with the text that proves it.
+func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope, expiresAt *time.Time) (Key, string, error) {
+	if s.store == nil {
+		return Key{}, "", noDatabase()
+	}
+	var wrong invalid.List
+	textOf(&wrong)("/name", name)
+	if n := len(strings.TrimSpace(name)); n == 0 || n > 100 {
+		wrong.Add("/name", "required", "is the name of who uses the key: 1 to 100 characters")
+	}
+	if len(scopes) == 0 {
+		wrong.Add("/scopes", "required", "a key needs a scope; accepted: %s", scopeNames())
+	}
+	for _, scope := range scopes {
+		if !slices.Contains(Scopes(), scope) {
+			wrong.Add("/scopes", "unknown_value", "%.100q was given; accepted: %s", scope, scopeNames())
+		}
+	}
+	now := s.now().UTC()
+	if expiresAt != nil && !expiresAt.After(now) {
+		wrong.Add("/expires_at", "out_of_range", "%s has passed", expiresAt.Format(time.RFC3339))
+	}
+	if err := wrong.Err(); err != nil {
+		return Key{}, "", err
+	}
+	id := strings.ToLower(rand.Text()[:10])
+	token := "vrp_" + id + "_" + rand.Text()
+	k := Key{ID: id, Name: name, Hash: hashKey(token), Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))), CreatedAt: now, ExpiresAt: expiresAt}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	if err := s.store.CreateKey(ctx, k); err != nil {
+		return Key{}, "", storeError(err, "the key could not be stored")
+	}
+	return k, token, nil
+}
+
+// Keys lists all keys.
+func (s *Service) Keys(ctx context.Context) ([]Key, error) {
+	if s.store == nil {
+		return nil, noDatabase()
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	keys, err := s.store.Keys(ctx)
+	if err != nil {
+		return nil, storeError(err, "the keys could not be read")
+	}
+	return keys, nil
+}
+
+// RevokeKey ends a key on all replicas at once.
+func (s *Service) RevokeKey(ctx context.Context, id string) error {
+	if s.store == nil {
+		return noDatabase()
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	revoked, err := s.store.RevokeKey(ctx, id, s.now().UTC())
+	switch {
+	case err != nil:
+		return storeError(err, "the key could not be revoked")
+	case !revoked:
+		return failed(CodeNotFound, "there is no key %.40q that could be revoked", id)
+	}
+	return nil
+}
+
+// Authorize finds out whose key a request came with, and whether it may do what scope
+// says. The database is asked each time, so that a revoked key is refused at once, on
+// every replica; text that cannot be a key is refused without asking.
+func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Author, error) {
+	if s.store == nil {
+		return Author{}, noDatabase()
+	}
+	if token == "" {
+		return Author{}, failed(CodeUnauthorized, "this needs an API key with the scope %s: Authorization: Bearer KEY", scope)
+	}
+	const refused = "the API key is not known, was revoked or has expired"
+	m := keyForm.FindStringSubmatch(token)
+	if m == nil {
+		return Author{}, failed(CodeUnauthorized, refused)
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	k, err := s.store.Key(ctx, m[1])
+	switch {
+	case err != nil:
+		return Author{}, storeError(err, "the API key could not be checked, because the database does not answer")
+	case k == nil, subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hashKey(token))) != 1, k.State(s.now()) != "active":
+		return Author{}, failed(CodeUnauthorized, refused)
+	case !slices.Contains(k.Scopes, scope):
+		return Author{}, failed(CodeForbidden, "the API key %q does not have the scope %s", k.Name, scope)
+	}
+	return Author{KeyID: k.ID, Name: k.Name}, nil
+}
+
+func hashKey(token string) string {
+	sum := sha256.Sum256([]byte(token))
+	return hex.EncodeToString(sum[:])
+}
+
+func scopeNames() string {
+	var names []string
+	for _, s := range Scopes() {
+		names = append(names, string(s))
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,123 @@
+package service
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// ModelEntry is a model as a user enters it. What is read from the catalog can be sent back
+// with changes: origin and revision are accepted and ignored.
+type ModelEntry struct {
+	model.Preset
+	AliasNotes map[string]string `json:"alias_notes,omitempty" validate:"max=64,dive,keys,max=200,endkeys,max=500"`
+	// Source is where the dimensions are from, ParametersSource the count.
+	Source           string `json:"source,omitempty" validate:"omitempty,max=1000"`
+	ParametersSource string `json:"params_total_source,omitempty" validate:"omitempty,max=1000"`
+	// ParametersCheck is ignored: the service compares params_total with its own count.
+	ParametersCheck string `json:"params_check,omitempty" validate:"omitempty,max=64"`
+	Notes           string `json:"notes,omitempty" validate:"omitempty,max=4000"`
+
+	// Origin is ignored.
+	Origin string `json:"origin,omitempty" validate:"omitempty,max=32"`
+	// Revision is ignored.
+	Revision int64 `json:"revision,omitempty" validate:"gte=0"`
+}
+
+// modelID is an organisation and a name, or a name alone. nanoGPT's own
+// configurations are described by their prefix, so an id cannot pretend to be one.
+var modelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
+
+// PutModel creates or replaces a model, as PutGPU does a card. A model that the estimator
+// cannot replay is refused with the estimator's reasons.
+func (s *Service) PutModel(ctx context.Context, by Author, id string, e ModelEntry, known Precondition) (*catalog.Model, bool, error) {
+	m, err := s.newModel(id, e)
+	if err != nil {
+		return nil, false, err
+	}
+	change := CatalogChange{Kind: ModelEntryKind, ID: id, Model: m, By: by}
+	revision, created, err := s.put(ctx, change, known, m.Aliases)
+	m.Revision = revision
+	return m, created, err
+}
+
+// newModel checks what tags cannot say, and makes the catalog's entry.
+func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
+	var wrong invalid.List
+	checkID(&wrong, modelID, id, e.ID)
+	if len(id) > 200 {
+		wrong.Add("", "too_large", "the id has %d characters; accepted: up to 200", len(id))
+	}
+	text := textOf(&wrong)
+	for _, f := range []struct{ pointer, value string }{
+		{"/family", e.Family}, {"/kind", e.Kind}, {"/mlp", e.MLP}, {"/norm", e.Norm}, {"/position", e.Position}, {"/qk_norm", e.QKNorm},
+		{"/source", e.Source}, {"/params_total_source", e.ParametersSource}, {"/notes", e.Notes},
+	} {
+		text(f.pointer, f.value)
+	}
+	checkAliases(&wrong, e.Aliases, e.AliasNotes)
+	m := &catalog.Model{Preset: e.Preset, AliasNotes: e.AliasNotes, Source: e.Source, ParametersSource: e.ParametersSource, Notes: e.Notes, Origin: catalog.User}
+	m.ID, m.Aliases = id, append([]string{}, distinct(e.Aliases)...) // readers of a model get a list, which may be empty
+	if m.KVHeads == 0 {
+		m.KVHeads = m.Heads
+	}
+	if m.HeadDim == 0 && m.Heads > 0 {
+		m.HeadDim = m.Hidden / m.Heads
+	}
+	if m.FFN == 0 {
+		m.FFN = 4 * m.Hidden
+	}
+	if err := wrong.Err(); err != nil {
+		return nil, err
+	}
+	parameters, err := s.trial(&m.Preset)
+	if err != nil {
+		return nil, err
+	}
+	m.ParametersCheck = "exact"
+	switch {
+	case m.ParametersTotal == 0:
+		m.ParametersTotal, m.ParametersCheck = parameters, "computed"
+	case m.ParametersTotal != parameters:
+		m.ParametersCheck = fmt.Sprintf("differs: %d by the dimensions", parameters)
+	}
+	return m, nil
+}
+
+// trial replays the smallest step of a model, and returns its parameters.
+func (s *Service) trial(p *model.Preset) (parameters int64, err error) {
+	defer func() {
+		// What makes the replay fail in a way that it did not foresee must not get into the catalog.
+		if cause := recover(); cause != nil {
+			var wrong invalid.List
+			wrong.Add("", "unsupported", "a model with these numbers cannot be replayed")
+			err = wrong.Err()
+		}
+	}()
+	var job estimator.Job
+	job.Model.Preset, job.Training.MicroBatch = p.ID, 1
+	result, err := s.estimate(estimator.Input{Job: job, Preset: p})
+	if err == nil {
+		return result.Model.Parameters, nil
+	}
+	found, ok := errors.AsType[*invalid.Error](err)
+	if !ok {
+		return 0, err
+	}
+	var wrong invalid.List
+	for _, f := range found.Fields {
+		own, ok := strings.CutPrefix(f.Pointer, "/model/preset")
+		if !ok {
+			own, f.Detail = "", strings.TrimPrefix(f.Pointer, "/")+": "+f.Detail // of the job that was tried
+		}
+		wrong.Add(own, f.Code, "%s", f.Detail)
+	}
+	return 0, wrong.Err()
+}

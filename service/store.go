@@ -1,0 +1,80 @@
+package service
+
+import (
+	"context"
+	"time"
+
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// Store is what the service needs of a database. All of its methods are durable: what
+// they have returned without an error is there after a crash.
+type Store interface {
+	// CatalogMark changes with every change of the catalog, and is cheap to ask for.
+	CatalogMark(ctx context.Context) (string, error)
+	// Catalog reads everything that is in the catalog at one moment.
+	Catalog(ctx context.Context) (*catalog.Contents, error)
+	// ChangeCatalog makes the one change that decide asks for, and notes it in the
+	// history, or returns decide's error and does nothing. Nobody else changes the
+	// catalog between what decide sees and the change. decide may be called again
+	// where the database gave way to another transaction. The result is the change's
+	// number, which is the new revision of its entry.
+	ChangeCatalog(ctx context.Context, decide func(now *catalog.Contents) (*CatalogChange, error)) (int64, error)
+	// CatalogHistory lists changes, the newest first.
+	CatalogHistory(ctx context.Context, f HistoryFilter) ([]HistoryEntry, error)
+
+	// CreateKey stores a new API key.
+	CreateKey(ctx context.Context, k Key) error
+	// Key finds an API key, revoked or not; nil where there is none.
+	Key(ctx context.Context, id string) (*Key, error)
+	// Keys lists all API keys, the oldest first.
+	Keys(ctx context.Context) ([]Key, error)
+	// RevokeKey ends a key, and reports whether there is one that it could end.
+	RevokeKey(ctx context.Context, id string, at time.Time) (bool, error)
+}
+
+// EntryKind says which list of the catalog an entry is in.
+type EntryKind string
+
+// The kinds.
+const (
+	GPUEntryKind   EntryKind = "gpu"
+	ModelEntryKind EntryKind = "model"
+)
+
+// String is the kind as messages call it.
+func (k EntryKind) String() string {
+	if k == GPUEntryKind {
+		return "GPU"
+	}
+	return string(k)
+}
+
+// Action says what a change did to an entry, as readers of the catalog saw it.
+type Action string
+
+// The actions. An entry of a user's that takes the place of a built-in one replaces it;
+// deleting that one brings the built-in one back.
+const (
+	Created  Action = "create"
+	Replaced Action = "replace"
+	Deleted  Action = "delete"
+)
+
+// CatalogChange is one change of one entry by a user. One of GPU and Model is the
+// new entry, unless Action is Deleted.
+type CatalogChange struct {
+	Kind   EntryKind
+	ID     string
+	Action Action
+	GPU    *catalog.GPU
+	Model  *catalog.Model
+	By     Author
+	At     time.Time
+}
+
+// Author is who made a change: the API key that the request came with.
+type Author struct {
+	KeyID string `json:"key_id" example:"k7q2mzx4ab"`
+	Name  string `json:"name" example:"ci"`
+}
