@@ -140,11 +140,12 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	figures := func(limit int64) memory.Figures {
 		return memory.Device(allocated, reserved, limit, r.cuda, widest(r.doubts()), r.confidence)
 	}
+	out.figures = figures(min(out.ledger.Peak.Bytes, reserved))
 	if r.expand {
-		out.figures = figures(reserved)
+		// Where memory runs out, segments that grow give back every page without a tensor in it (PyTorch 2.9,
+		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed.
 		return
 	}
-	out.figures = figures(min(out.ledger.Peak.Bytes, reserved))
 	decides := out.limits && r.arch.Layers <= deepLayers
 	for _, usable := range out.usable {
 		decides = decides || out.figures.Low <= usable && usable < out.figures.Device

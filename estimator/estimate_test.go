@@ -139,6 +139,30 @@ func TestFoundingStoryGPT2(t *testing.T) {
 	}
 }
 
+// TestGrowingSegmentsGiveBack holds a job with expandable segments against a card that has what is alive but not what is
+// reserved: the allocator gives free pages back, so the job may run and must not be refused.
+func TestGrowingSegmentsGiveBack(t *testing.T) {
+	job := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
+		Training: Training{MicroBatch: 16, GradientAccumulation: 32, Precision: PrecisionAMPBF16, Allocator: &Allocator{ExpandableSegments: true}}}
+	peak := mustEstimate(t, Input{Job: job}).Peak
+	context := peak.DeviceBytes - peak.ReservedBytes
+	if peak.ReservedBytes-peak.AllocatedBytes < 1<<30 {
+		t.Fatalf("the job is meant to reserve much more than is alive: %+v", peak)
+	}
+	for _, c := range []struct {
+		usable int64
+		want   Verdict
+	}{
+		{peak.AllocatedBytes + context + 512<<20, Unlikely},
+		{peak.AllocatedBytes + context - 1<<30, DoesNotFit},
+	} {
+		res := mustEstimate(t, Input{Job: job, GPUs: []GPU{{ID: "card", UsableBytes: c.usable}}})
+		if got := res.GPUs[0].Verdict; got != c.want {
+			t.Errorf("on a card of %v: %s, want %s", Bytes(c.usable), got, c.want)
+		}
+	}
+}
+
 // TestFoundingStory30M is the second story: 29.94M parameters, 16 × 512, accumulation 4, fp16 with GradScaler and
 // fused AdamW; the eager figure was traced at 6,256,638,976 bytes allocated with dropout 0.2.
 func TestFoundingStory30M(t *testing.T) {
