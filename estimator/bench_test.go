@@ -57,11 +57,11 @@ func reservedOnly(b *testing.B, job Job) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := r.session(&workspace{}, hardware(r.recipe, nil), false)
-	a := memory.NewAllocator(false)
+	w := &workspace{allocator: memory.NewAllocator(false)}
+	r.session(w, hardware(r.recipe, nil), false)
 	b.ReportAllocs()
 	for b.Loop() {
-		play(s, a, false, 0)
+		w.play(false, false)
 	}
 }
 

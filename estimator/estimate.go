@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/vramplan/vramplan/estimator/memory"
@@ -99,6 +100,13 @@ type workspace struct {
 	evaluated  step.Tape
 	session    step.Session
 	allocator  *memory.Allocator
+	stands     []stand
+}
+
+// stand is where a run without a limit stood between two optimizer steps.
+type stand struct {
+	session step.Saved
+	heap    memory.Saved
 }
 
 // workspaces are reused from one estimate to the next, so that an estimate hardly allocates.
@@ -134,9 +142,11 @@ func recordedLayers(a *model.Architecture, all bool) (units, recorded, layers in
 func (r *resolved) replay(out *run, timeline, tensors bool) {
 	w := workspaces.Get().(*workspace)
 	defer workspaces.Put(w)
-	s, a := r.session(w, out.recipe, false), w.allocator
+	s := r.session(w, out.recipe, false)
 	out.ledger = s.Account(timeline, tensors)
-	reserved, allocated := play(s, a, r.expand, 0)
+	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers
+	w.stands = w.stands[:0]
+	reserved, allocated := w.play(r.expand, searches)
 	figures := func(limit int64) memory.Figures {
 		return memory.Device(allocated, reserved, limit, r.cuda, widest(r.doubts()), r.confidence)
 	}
@@ -146,12 +156,12 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed.
 		return
 	}
-	decides := out.limits && r.arch.Layers <= deepLayers
+	decides := searches
 	for _, usable := range out.usable {
 		decides = decides || out.figures.Low <= usable && usable < out.figures.Device
 	}
 	if decides {
-		out.figures = figures(smallestLimit(s, a, out.ledger.Peak.Bytes, reserved))
+		out.figures = figures(w.smallestLimit(out.ledger.Peak.Bytes, reserved))
 	}
 }
 
@@ -159,31 +169,74 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 // longer, only when a verdict depends on it.
 const deepLayers = 256
 
-// play runs the job on an allocator: three optimizer steps without accumulation and two with, after which
-// the segments do not grow any more.
-func play(s *step.Session, a *memory.Allocator, expandable bool, limit int64) (reserved, allocated int64) {
-	a.Reset(expandable, limit)
-	steps := 2
+// steps is how many optimizer steps are played: three without accumulation and two with, after which the segments do not
+// grow any more.
+func steps(s *step.Session) int {
 	if s.Recipe.Accumulation == 1 {
-		steps = 3
+		return 3
 	}
-	s.Play(a, steps)
+	return 2
+}
+
+// play runs the job on an allocator, from the beginning and without a limit. It may keep where the run stands before every
+// optimizer step but the first.
+func (w *workspace) play(expandable, keep bool) (reserved, allocated int64) {
+	s, a := &w.session, w.allocator
+	a.Reset(expandable, 0)
+	s.Begin(a)
+	for i := range steps(s) {
+		if keep && i > 0 {
+			at := w.nextStand()
+			s.Save(&at.session)
+			a.Save(&at.heap)
+		}
+		s.Step()
+	}
 	return a.PeakReserved(), a.PeakAllocated()
+}
+
+// nextStand is one more stand, in the storage of an earlier run's.
+func (w *workspace) nextStand() *stand {
+	n := len(w.stands)
+	w.stands = slices.Grow(w.stands, 1)[:n+1]
+	return &w.stands[n]
+}
+
+// playLimited runs the job on an allocator that may not reserve more than limit, and says what it reserved. It goes on from the last
+// stand up to which the run without a limit had not reserved more.
+func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
+	s, a := &w.session, w.allocator
+	left := steps(s)
+	from := len(w.stands) - 1
+	for from >= 0 && w.stands[from].heap.PeakReserved() > limit {
+		from--
+	}
+	if from >= 0 {
+		a.Restore(&w.stands[from].heap, limit)
+		s.Restore(&w.stands[from].session)
+		left -= from + 1
+	} else {
+		a.Reset(false, limit)
+		s.Begin(a)
+	}
+	for ; left > 0 && !a.Failed(); left-- {
+		s.Step()
+	}
+	return a.PeakReserved(), !a.Failed()
 }
 
 // smallestLimit is the least that the allocator can be limited to so that the job still runs, to half a
 // percent: below it, giving cached segments back does not help any more. Half of all jobs need all that they
 // reserve without a limit, so that is tried first.
-func smallestLimit(s *step.Session, a *memory.Allocator, requested, reserved int64) int64 {
+func (w *workspace) smallestLimit(requested, reserved int64) int64 {
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
 	try := high - tolerance()
 	for high-low > tolerance() {
-		play(s, a, false, try)
-		if a.Failed() {
-			low = try
+		if most, ok := w.playLimited(try); ok {
+			high = min(try, most)
 		} else {
-			high = min(try, a.PeakReserved())
+			low = try
 		}
 		try = low + (high-low)/2
 	}

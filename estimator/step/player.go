@@ -17,6 +17,9 @@ func (y *player) begin(p *Program, recorded, units, lead int64) {
 	y.unfold()
 }
 
+// forget lets go of all handles, of what a heap that is no more had allocated.
+func (y *player) forget() { y.now, y.last = handles(y.now, len(y.now)), handles(y.last, len(y.last)) }
+
 // fold says how slots of the recorded middle unit map to its repetitions.
 type fold struct {
 	unit     int32 // the recorded unit that is repeated; -1 when nothing is folded

@@ -81,8 +81,8 @@ type Session struct {
 	book Ledger
 }
 
-// begin prepares to play s on heap.
-func (s *Session) begin(heap Heap) {
+// Begin loads the model on heap, from which s allocates from here on.
+func (s *Session) Begin(heap Heap) {
 	s.heap = heap
 	s.started, s.gradients = false, s.gradients[:0]
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
@@ -90,14 +90,14 @@ func (s *Session) begin(heap Heap) {
 	if e := s.Evaluation; e != nil {
 		s.evaluating.begin(e.Program, e.Recorded, e.Units, s.Lead)
 	}
+	s.load()
 }
 
 // Play runs the session on heap: the model is loaded, then steps optimizer steps follow.
 func (s *Session) Play(heap Heap, steps int) {
-	s.begin(heap)
-	s.load()
+	s.Begin(heap)
 	for range steps {
-		s.step()
+		s.Step()
 	}
 }
 
@@ -113,10 +113,10 @@ func (s *Session) load() {
 // Most jobs go round after four; of GPT-2 124M's micro-batches, one of two sequences takes some forty.
 const mostMicroSteps = 64
 
-// step plays one optimizer step. Later micro-steps do the same as one another; once the heap is in a state in
+// Step plays one optimizer step. Later micro-steps do the same as one another; once the heap is in a state in
 // which it was some micro-steps before, it will go round in that circle, and only what is left
 // beyond whole rounds is played.
-func (s *Session) step() {
+func (s *Session) Step() {
 	heap, settles := s.heap.(Settling)
 	var seen [8]uint64
 	left := max(s.Recipe.Accumulation, 1)
