@@ -47,6 +47,8 @@ type Service interface {
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
 	Compare(ctx context.Context, a, b estimator.Job) (*compare.Comparison, error)
+	// Names adds the unknown names of a job to what its reader found wrong with it.
+	Names(err error, job estimator.Job, pointer string) error
 	GPUs(ctx context.Context, f service.GPUFilter) (service.List[catalog.GPU], error)
 	GPU(ctx context.Context, name string) (*catalog.GPU, error)
 	Models(ctx context.Context, f service.ModelFilter) (service.List[catalog.Model], error)

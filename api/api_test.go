@@ -112,6 +112,8 @@ func TestProblems(t *testing.T) {
 		{name: "truncated_config", body: `{"model": {"hf_config": {"model_type": "llama", "hidden_size": 4096,`, status: 400},
 		{name: "empty_config", body: `{"model": {"hf_config": {}}, "training": {"micro_batch": 1}}`, status: 422},
 		{name: "unknown_names", body: `{"model": {"preset": "gpt-22"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4070", "rtx-4071"]}`, status: 422},
+		{name: "unknown_names_and_wrong_values", body: `{"model": {"preset": "gpt-22"}, "training": {"micro_batch": -1}, "gpus": ["rtx-4071", 5]}`, status: 422},
+		{name: "compare_both", target: "/v1/compare", body: `{"a": {"model": {"preset": "gpt-22"}, "training": {"micro_batch": 1}}, "b": {"model": {"preset": "gpt2"}, "training": {}, "gpus": ["rtx-4071"]}}`, status: 422},
 		{name: "form", contentType: "application/x-www-form-urlencoded", body: story, status: 415},
 		{name: "latin1", contentType: "application/json; charset=latin1", body: story, status: 415},
 		{name: "query", target: "/v1/estimate?timelin=true&tensor=1", body: story, status: 400},

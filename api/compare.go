@@ -29,7 +29,7 @@ func (a *API) compare() endpoint {
 		defer release()
 		jobs, err := jobdoc.DecodeComparison(body)
 		if err != nil {
-			return nil, err
+			return nil, a.service.Names(a.service.Names(err, jobs.A, "/a"), jobs.B, "/b")
 		}
 		return work(a, r, func(ctx context.Context) (*compare.Comparison, error) {
 			return a.service.Compare(ctx, jobs.A, jobs.B)

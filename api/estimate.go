@@ -50,7 +50,7 @@ func estimateOptions(q query) (o service.EstimateOptions, err error) {
 func (a *API) estimateDocument(r *http.Request, document []byte, o service.EstimateOptions) (*estimator.Result, error) {
 	job, err := jobdoc.Decode(document)
 	if err != nil {
-		return nil, err
+		return nil, a.service.Names(err, job, "")
 	}
 	result, err := work(a, r, func(ctx context.Context) (*estimator.Result, error) {
 		return a.service.Estimate(ctx, job, o)

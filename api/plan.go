@@ -35,7 +35,7 @@ func (a *API) plan() endpoint {
 		defer release()
 		request, err := jobdoc.DecodePlan(body)
 		if err != nil {
-			return nil, err
+			return nil, a.service.Names(err, request.Job, "")
 		}
 		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
 			return a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch}, service.PlanOptions{Frontier: frontier})

@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
 // wholeCatalog in a job's list of GPUs stands for every card of the catalog.
@@ -155,4 +157,31 @@ func (r *resolved) digest(extra ...int64) digest {
 	}
 	h.Write(buf)
 	return digest(h.Sum(nil))
+}
+
+// Names adds the names of a job that nothing has to what its reader found wrong with it, so that a user learns of all
+// of it at once. pointer is where the job lies in its document. An error that is not about the job stays as it is, and
+// so does that of a document that could not be read to its end.
+func (s *Service) Names(err error, job estimator.Job, pointer string) error {
+	wrong, ok := errors.AsType[*invalid.Error](err)
+	if !ok || slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool { return f.Code == jobdoc.CodeMalformed || f.Code == jobdoc.CodeTooDeep }) {
+		return err
+	}
+	r, resolveErr := resolve(s.current(), job)
+	if resolveErr != nil {
+		return err
+	}
+	unknown, ok := errors.AsType[*invalid.Error](r.unknown.Err())
+	if !ok {
+		return err
+	}
+	var all invalid.List
+	all.Append(wrong.Fields...)
+	for _, f := range unknown.Fields {
+		f.Pointer = pointer + f.Pointer
+		if !slices.ContainsFunc(wrong.Fields, func(w invalid.Field) bool { return w.Pointer == f.Pointer }) {
+			all.Append(f)
+		}
+	}
+	return all.Err()
 }
