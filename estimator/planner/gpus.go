@@ -13,12 +13,10 @@ const (
 	// smallestListed bounds SmallestGPUs: the smallest is the answer, the others are
 	// for those who cannot have it.
 	smallestListed = 3
-	// smallestAsked bounds the cards that are asked about. Each may take an estimate
-	// of its own, because kernels and workspaces differ between cards.
+	// smallestAsked bounds the cards above the edge that are asked about, belowAsked those below it. Each may take an
+	// estimate of its own, because kernels and workspaces differ between cards.
 	smallestAsked = 24
-	// cardSpread is by how much the same job may differ between cards, on the safe
-	// side: CUDA contexts are 240–550 MiB, cuBLAS workspaces 16–64 MiB.
-	cardSpread = 1 << 30
+	belowAsked    = 4
 )
 
 // smallestGPUs are the smallest of some cards, of the vendor of the job's own, on which
@@ -30,21 +28,45 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 		j = *s.today
 	}
 	in := j.input(s.costs.base)
-	// Cards that are clearly too small need no estimate.
-	least := j.highBytes() - cardSpread + in.Job.ReserveBytes
 	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool {
 		otherVendor := s.gpu.Vendor != "" && g.Vendor != "" && g.Vendor != s.gpu.Vendor
-		return g.UsableBytes <= 0 || g.UsableBytes < least || otherVendor
+		return g.UsableBytes <= 0 || otherVendor
 	})
 	slices.SortFunc(cards, func(a, b estimator.GPU) int {
 		return cmp.Or(cmp.Compare(a.UsableBytes, b.UsableBytes), cmp.Compare(a.ID, b.ID))
 	})
-	cards = cards[:min(smallestAsked, len(cards))]
-	for len(cards) > 0 && len(ids) < smallestListed {
+	// The bytes on the job's own card say about where the edge is. Above it as many are asked about as are listed,
+	// below it those that other kernels might make room on.
+	needed := j.highBytes() + in.Job.ReserveBytes
+	edge, _ := slices.BinarySearchFunc(cards, needed, func(g estimator.GPU, needed int64) int { return cmp.Compare(g.UsableBytes, needed) })
+	above, err := s.fitting(ctx, in, cards[edge:], smallestListed, smallestAsked)
+	if err != nil {
+		return nil, err
+	}
+	below := slices.Clone(cards[:edge])
+	slices.Reverse(below)
+	smaller, err := s.fitting(ctx, in, below, len(below), belowAsked)
+	if err != nil {
+		return nil, err
+	}
+	slices.Reverse(smaller)
+	for _, g := range append(smaller, above...) {
+		if len(ids) < smallestListed {
+			ids = append(ids, g.ID)
+		}
+	}
+	return ids, nil
+}
+
+// fitting are those of some cards on which a job fits, in their order: at most the number wanted, and of
+// the first that are asked about. The search ends with a whole round in which none fits, once it has asked about that many.
+func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estimator.GPU, wanted, asked int) ([]estimator.GPU, error) {
+	var found []estimator.GPU
+	for len(cards) > 0 && len(found) < wanted {
 		now := cards[:min(maxWorkers, len(cards))]
 		cards = cards[len(now):]
 		verdicts := make([]estimator.Verdict, len(now))
-		err := parallel(ctx, len(now), func(ctx context.Context, i int) error {
+		err := parallel(ctx, len(now), func(_ context.Context, i int) error {
 			in := in
 			in.GPUs = now[i : i+1 : i+1]
 			r, err := s.costs.estimate(in)
@@ -59,13 +81,17 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 		if err != nil {
 			return nil, fmt.Errorf("judging the GPUs of the catalog: %w", err)
 		}
+		before := len(found)
 		for i, v := range verdicts {
-			if v == estimator.Fits && len(ids) < smallestListed {
-				ids = append(ids, now[i].ID)
+			if v == estimator.Fits && len(found) < wanted {
+				found = append(found, now[i])
 			}
 		}
+		if asked -= len(now); asked <= 0 && len(found) == before {
+			break
+		}
 	}
-	return ids, nil
+	return found, nil
 }
 
 // largerGPU offers the smallest card on which today's job fits, where no setting

@@ -3,6 +3,7 @@ package planner
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
 )
@@ -138,10 +139,13 @@ func (s *search) setReference() {
 	switch {
 	case s.today != nil:
 		s.reference = *s.today
-	case len(s.exact) > 0:
-		s.reference = s.exact[0]
-	case len(s.near) > 0:
-		s.reference = s.near[0]
+	default:
+		for _, j := range append(slices.Clone(s.exact), s.near...) {
+			s.reference = j // the largest that fits, or else the smallest
+			if j.fits() {
+				break
+			}
+		}
 	}
 	s.refTime = s.perToken(s.reference)
 	set := func(js []judged) {

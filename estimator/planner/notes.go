@@ -51,7 +51,11 @@ func (s *search) explain(edge limit, p *Plan) {
 	s.explainOtherGPUs(p.GPUs)
 	relativeTo := "the job as it is today"
 	if s.today == nil {
-		relativeTo = fmt.Sprintf("%d × %d, the largest pair, since the job has no micro-batch", s.reference.micro, s.reference.accum)
+		which := "largest pair that fits"
+		if !s.reference.fits() {
+			which = "smallest pair"
+		}
+		relativeTo = fmt.Sprintf("%d × %d, the %s, since the job has no micro-batch", s.reference.micro, s.reference.accum, which)
 	}
 	facts := ""
 	if s.gpu.PeakFLOPS <= 0 || s.gpu.BandwidthBytesPerSecond <= 0 || s.gpu.Multiprocessors <= 0 {

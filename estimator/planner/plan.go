@@ -23,7 +23,7 @@ type Request struct {
 }
 
 // Plan is the answer. Where the job has no micro-batch, Today is null and the
-// largest pair takes its place as what step times and savings are relative to.
+// largest pair that fits (the smallest, where none does) takes its place as what step times and savings are relative to.
 type Plan struct {
 	Versions       estimator.Versions  `json:"versions"`
 	Model          estimator.ModelInfo `json:"model"`
@@ -124,7 +124,7 @@ type Option struct {
 	EffectiveBatch       int64    `json:"effective_batch"`
 	// DeviationPercent is how far the effective batch is from the one asked for.
 	DeviationPercent float64 `json:"deviation_percent,omitempty"`
-	// SavesBytes is today's device figure less this one; below zero where the
+	// SavesBytes is the device figure of today's job less this one; below zero where the
 	// option uses more of the card.
 	SavesBytes       int64             `json:"saves_bytes"`
 	DeviceBytes      int64             `json:"device_bytes"`
