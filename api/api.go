@@ -12,6 +12,8 @@
 //	@license.name	Apache-2.0
 //	@tag.name			estimates
 //	@tag.description	What a job takes, and the ways to make it fit.
+//	@tag.name			hooks
+//	@tag.description	What schedulers ask before they take a job.
 //	@tag.name			catalog
 //	@tag.description	The GPUs and models that jobs may name.
 //	@tag.name			operations
@@ -30,6 +32,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync/atomic"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/rs/zerolog"
@@ -40,6 +43,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/decision"
 )
 
 // Service is what the API needs of the service.
@@ -60,6 +64,7 @@ type Service interface {
 	History(ctx context.Context, f service.HistoryFilter) ([]service.HistoryEntry, error)
 	Database() service.DatabaseState
 	Ready(ctx context.Context) error
+	GPUVariants(name string) ([]string, error)
 	CatalogRevision() string
 	CacheStats() service.CacheStats
 }
@@ -78,6 +83,10 @@ type Options struct {
 	Origins []string
 	// Proxies are the networks of the proxies whose X-Forwarded-For is believed.
 	Proxies []netip.Prefix
+	// AdmissionMode is what admission does where its path does not say it; warn by default.
+	AdmissionMode decision.Mode
+	// AdmissionTimeout is how long admission looks for a verdict; 0 is a time within an API server's patience.
+	AdmissionTimeout time.Duration
 	// AdminOnly takes the metrics away from the API: they are on [API.Admin] alone.
 	AdminOnly bool
 }
@@ -107,7 +116,8 @@ type Route struct {
 	Query []string
 
 	handle func(*API) endpoint
-	// open routes have no limit of the rate: probes and metrics.
+	// open routes have no limit of the rate: probes, metrics, and admission, whose one
+	// client asks for all users of a cluster.
 	open bool
 }
 
@@ -119,6 +129,9 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors"}, handle: (*API).estimateBatch},
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier"}, handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", handle: (*API).compare},
+
+		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit, open: true},
+		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}", handle: (*API).admitIn, open: true},
 
 		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes", "page_size", "page_token"}, handle: (*API).listGPUs},
 		{Method: get, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).getGPU},

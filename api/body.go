@@ -35,6 +35,11 @@ func (a *API) readJob(w http.ResponseWriter, r *http.Request) (body []byte, rele
 
 // readBody reads a JSON document. The bytes are valid until release is called.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	return a.readUpTo(w, r, maxBodyBytes)
+}
+
+// readUpTo is readBody for documents of another length.
+func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
 	if err := accept(r, "application/json"); err != nil {
 		return nil, nil, err
 	}
@@ -48,10 +53,10 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, rel
 			defer func() { _ = control.SetReadDeadline(time.Time{}) }()
 		}
 	}
-	if r.ContentLength > maxBodyBytes {
+	if r.ContentLength > most {
 		w.Header().Set("Connection", "close")
 		drain(r)
-		return nil, nil, tooLarge()
+		return nil, nil, tooLarge(most)
 	}
 	b := bodies.Get().(*bytes.Buffer)
 	b.Reset()
@@ -62,7 +67,7 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, rel
 			bodies.Put(b)
 		}
 	}
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, booked, maxBodyBytes)); err != nil {
+	if _, err := b.ReadFrom(http.MaxBytesReader(w, booked, most)); err != nil {
 		release()
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			drain(r)
@@ -83,8 +88,8 @@ func drain(r *http.Request) {
 	}
 }
 
-func tooLarge() error {
-	return problem.New(problem.TooLarge, "The body is larger than 1 MiB (1048576 bytes), which is the most that a document may have.")
+func tooLarge(most int64) error {
+	return problem.New(problem.TooLarge, "The body is larger than %d MiB (%d bytes), which is the most that a document may have.", most>>20, most)
 }
 
 // bodyProblem says why a body could not be read.
@@ -92,7 +97,7 @@ func (a *API) bodyProblem(err error) error {
 	var large *http.MaxBytesError
 	switch {
 	case errors.As(err, &large):
-		return tooLarge()
+		return tooLarge(large.Limit)
 	case errors.Is(err, errShed):
 		return a.shed("memory")
 	case errors.Is(err, os.ErrDeadlineExceeded):

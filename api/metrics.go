@@ -24,6 +24,7 @@ type metrics struct {
 	inFlight  prometheus.Gauge
 	panics    prometheus.Counter
 	decisions *prometheus.CounterVec
+	overrides prometheus.Counter
 	// shed counts requests that were sent away, by what there was too much of.
 	shed        *prometheus.CounterVec
 	connections *prometheus.GaugeVec
@@ -48,8 +49,11 @@ func newMetrics(a *API) *metrics {
 			Name: "vramplan_http_panics_total", Help: "Requests that ended in a fault of the program.",
 		}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vramplan_decisions_total", Help: "Verdicts given, one for each job and GPU.",
-		}, []string{"endpoint", "verdict"}),
+			Name: "vramplan_decisions_total", Help: "Verdicts given: by estimate and plan one for each job and GPU, by admission one for each workload, with the hook's mode.",
+		}, []string{"endpoint", "verdict", "mode"}),
+		overrides: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "vramplan_overrides_total", Help: "Workloads that do not fit and were admitted for a reason that their user gave.",
+		}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: jobs, memory, rate, connections.",
 		}, []string{"reason"}),
@@ -71,7 +75,7 @@ func newMetrics(a *API) *metrics {
 	now := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.shed, m.connections, build,
+	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides, m.shed, m.connections, build,
 		catalogInfo{s}, databaseUp(s),
 		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 without a database.", func() float64 { return catalogAge(s) }),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 { return float64(a.gate.queued()) }),
@@ -100,7 +104,7 @@ func (m *metrics) answered(route, method string, status int, took time.Duration)
 }
 
 func (m *metrics) decided(endpoint string, v estimator.Verdict) {
-	m.decisions.WithLabelValues(endpoint, string(v)).Inc()
+	m.decisions.WithLabelValues(endpoint, string(v), "").Inc()
 }
 
 // measurements serves the metrics.

@@ -12,14 +12,16 @@ import (
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/decision"
 )
 
 type serveCommand struct {
-	catalogFlags `embed:""`
-	addressFlags `embed:""`
-	limitFlags   `embed:""`
-	LogLevel     string `default:"info" enum:"debug,info,warn,error,off" setting:"VRAMPLAN_LOG_LEVEL" help:"debug, info (one line a request), warn, error or off."`
-	Cache        int    `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
+	catalogFlags  `embed:""`
+	addressFlags  `embed:""`
+	limitFlags    `embed:""`
+	LogLevel      string `default:"info" enum:"debug,info,warn,error,off" setting:"VRAMPLAN_LOG_LEVEL" help:"debug, info (one line a request), warn, error or off."`
+	AdmissionMode string `default:"warn" enum:"audit,warn,enforce" setting:"VRAMPLAN_ADMISSION_MODE" help:"What /v1/admission/kubernetes does with a job that does not fit: audit, warn or enforce. A path with the mode at its end has that one."`
+	Cache         int    `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
 }
 
 // Validate is called by kong after it has read the flags.
@@ -49,6 +51,8 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 		Origins:   c.CORSOrigins,
 		Proxies:   c.TrustedProxies,
 		AdminOnly: c.AdminListen != "",
+
+		AdmissionMode: decision.Mode(c.AdmissionMode),
 	})
 
 	listeners, err := c.open(ctx, log)

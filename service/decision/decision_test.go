@@ -67,3 +67,19 @@ func TestBest(t *testing.T) {
 		}
 	}
 }
+
+func TestSmallerPair(t *testing.T) {
+	for _, tt := range []struct{ micro, accumulation, room, m, a int64 }{
+		{16, 32, 8, 8, 64}, {16, 32, 5, 4, 128}, {16, 0, 1, 1, 16}, {15, 2, 14, 5, 6}, {15, 2, 2, 1, 30}, {12, 1, 4, 4, 3},
+		{1, 8, 0, 0, 0}, {7, 1, 0, 0, 0}, {1 << 40, 1, 1, 0, 0}, {1<<31 - 1, 1, 1, 0, 0},
+	} {
+		asked := 0
+		m, a, ok := SmallerPair(tt.micro, tt.accumulation, func(m, a int64) bool {
+			asked++
+			return m <= tt.room
+		})
+		if m != tt.m || a != tt.a || ok != (tt.m > 0) || asked > maxTries {
+			t.Errorf("%d × %d with room for %d: %d × %d after %d questions, want %d × %d", tt.micro, tt.accumulation, tt.room, m, a, asked, tt.m, tt.a)
+		}
+	}
+}
