@@ -10,9 +10,12 @@ import (
 	"os"
 	"time"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/decision"
 )
 
 // checkCommand judges jobs for scripts and scheduler hooks.
@@ -22,9 +25,10 @@ type checkCommand struct {
 	checkServerFlags `embed:"" group:"Answers:"`
 	decisionFlags    `embed:"" group:"Decision:"`
 
-	EffectiveBatch *int64 `placeholder:"N" help:"Sequences in one optimizer step that the advice keeps; what the job gives today if not given." group:"Job:"`
-	JSON           bool   `name:"json" help:"Print the estimate, with what was decided in its field check, on one line a job." group:"Answers:"`
-	Strict         bool   `help:"Exit with 4 unless the job surely fits on every card named." group:"Answers:"`
+	EffectiveBatch *int64        `placeholder:"N" help:"Sequences in one optimizer step that the advice keeps; what the job gives today if not given." group:"Job:"`
+	AdviceTimeout  time.Duration `default:"2s" hidden:"" help:"How long to look for what to change."`
+	JSON           bool          `name:"json" help:"Print the estimate, with what was decided in its field check, on one line a job." group:"Answers:"`
+	Strict         bool          `help:"Exit with 4 unless the job surely fits on every card named." group:"Answers:"`
 }
 
 // judgement is what check decided on one job.
@@ -34,14 +38,11 @@ type judgement struct {
 	estimate []byte
 	result   *estimator.Result
 	best     estimator.GPUFit
-	plan     *planner.Plan // nil where there is no advice to give
-	override string        // the reason to let a job through that does not fit
+	plan     *planner.Plan   // nil where there is no advice to give, or no time for it
+	pair     *planner.Choice // the advice where there is no time for a plan
+	override string          // the reason to let a job through that does not fit
 	err      error
 }
-
-// adviceTimeout bounds the search for what to change: somebody waits for the verdict, which
-// stands without it.
-const adviceTimeout = 2 * time.Second
 
 // Run says whether jobs fit, in the exit code. Of several jobs the one decides
 // that is worst to start: 1 where any of them does not fit.
@@ -176,14 +177,37 @@ func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider) judg
 	if request.text, err = apply(request.text, edits); err != nil {
 		return j
 	}
-	ctx, cancel := context.WithTimeout(ctx, adviceTimeout)
+	within, cancel := context.WithTimeout(ctx, c.AdviceTimeout)
 	defer cancel()
-	if body, err := asker.post(ctx, "/v1/plan", request); err == nil {
+	if body, err := asker.post(within, "/v1/plan", request); err == nil {
 		if plan, err := parse[planner.Plan](answer{doc: a.doc, body: body}); err == nil {
 			j.plan = plan
+			return j
 		}
 	}
+	j.pair = smallerPair(ctx, request, asker)
 	return j
+}
+
+// smallerPair is the advice where a plan takes too long: a micro-batch that fits, for a few estimates.
+func smallerPair(ctx context.Context, doc document, asker *decider) *planner.Choice {
+	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
+	defer cancel()
+	training := gjson.GetBytes(doc.text, "training")
+	m, n, ok := decision.SmallerPair(training.Get("micro_batch").Int(), training.Get("gradient_accumulation").Int(), func(m, n int64) bool {
+		smaller := doc
+		var err error
+		if smaller.text, err = apply(doc.text, []edit{{"training.micro_batch", m}, {"training.gradient_accumulation", n}}); err != nil {
+			return false
+		}
+		body, err := asker.post(ctx, "/v1/estimate", smaller)
+		result, err := parse[estimator.Result](answer{doc: smaller, body: body, err: err})
+		return err == nil && len(result.GPUs) > 0 && result.GPUs[0].Verdict == estimator.Fits
+	})
+	if !ok {
+		return nil
+	}
+	return &planner.Choice{MicroBatch: m, GradientAccumulation: n}
 }
 
 // noCard is the error of a job for which no card was named.

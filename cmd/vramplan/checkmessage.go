@@ -45,6 +45,7 @@ func writeJudgement(w io.Writer, j judgement) error {
 		Options     []planner.Option  `json:"options,omitempty"`
 		Override    string            `json:"override,omitempty"`
 	}{Verdict: j.best.Verdict, GPU: j.best.GPU, ExitCode: j.code, Override: j.override}
+	decided.Recommended = j.pair
 	if j.plan != nil {
 		decided.Recommended, decided.Options = j.plan.Recommended, j.plan.Options
 	}
@@ -86,6 +87,9 @@ func writeMessage(w io.Writer, s style, j judgement) {
 		g.add("  largest", largest)
 	}
 	g.write(w)
+	if j.pair != nil {
+		fmt.Fprintf(w, "what to change: a micro-batch of %d with %d accumulation steps fits\n", j.pair.MicroBatch, j.pair.GradientAccumulation)
+	}
 	if j.plan == nil {
 		return
 	}

@@ -69,6 +69,8 @@ local function command_line(s, mode, options)
 		script, input = "", ""
 	end
 	local words = { quoted(s.command or "/usr/local/bin/vramplan"), "check", script, "--hook=slurm", "--mode=" .. mode,
+		-- Half of the time may go into the search for what to change; the answer has to be out before the end.
+		string.format("--advice-timeout=%dms", math.floor((tonumber(s.timeout_seconds) or 1) * 500)),
 		"--override-help=" .. quoted("sbatch --comment='vramplan:override=REASON' ...") }
 	for _, name in ipairs({ "gres", "gpus", "gpus-per-node", "gpus-per-task", "constraint", "comment", "chdir" }) do
 		local value = text(options[name])
