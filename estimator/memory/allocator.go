@@ -96,13 +96,22 @@ func (a *Allocator) Alloc(bytes int64) int32 {
 		return none
 	}
 	n := (max(bytes, 1) + minBlockBytes - 1) &^ (minBlockBytes - 1)
-	p := uint8(largePool)
+	p, pool := uint8(largePool), &a.pools[largePool]
 	if n <= smallRequestBytes {
-		p = smallPool
+		p, pool = smallPool, &a.pools[smallPool]
 	}
-	i := a.find(p, n)
-	if i == none {
-		return none
+	var f freeBlock
+	var ok bool
+	if a.expandable {
+		f, ok = a.leastGrowing(pool, n)
+	} else {
+		f, ok = pool.take(n)
+	}
+	i := f.index
+	if !ok {
+		if i = a.grow(p, n); i == none {
+			return none
+		}
 	}
 	b := &a.blocks[i]
 	rest := b.size - n
@@ -114,8 +123,9 @@ func (a *Allocator) Alloc(bytes int64) int32 {
 		b = a.split(i, n)
 	}
 	b.free = false
-	a.allocated += b.size
-	a.peakAllocated = max(a.peakAllocated, a.allocated)
+	if a.allocated += b.size; a.allocated > a.peakAllocated {
+		a.peakAllocated = a.allocated
+	}
 	return i
 }
 
@@ -130,7 +140,7 @@ func (a *Allocator) split(i int32, n int64) *block {
 		a.blocks[b.next].prev = k
 	}
 	b.next, b.size = k, n
-	a.insert(k)
+	a.pools[rest.pool].insert(freeBlock{rest.size, rest.addr, k})
 	return b
 }
 
@@ -140,11 +150,12 @@ func (a *Allocator) Free(handle int32) {
 		return
 	}
 	b := &a.blocks[handle]
+	pool := &a.pools[b.pool]
 	a.allocated -= b.size
 	b.free = true
 	if p := b.prev; p != none && a.blocks[p].free {
 		o := &a.blocks[p]
-		a.remove(p)
+		pool.remove(freeBlock{o.size, o.addr, p})
 		b.addr, b.prev = o.addr, o.prev
 		b.size += o.size
 		if b.prev != none {
@@ -154,7 +165,7 @@ func (a *Allocator) Free(handle int32) {
 	}
 	if q := b.next; q != none && a.blocks[q].free {
 		o := &a.blocks[q]
-		a.remove(q)
+		pool.remove(freeBlock{o.size, o.addr, q})
 		b.next = o.next
 		b.size += o.size
 		if b.next != none {
@@ -162,26 +173,19 @@ func (a *Allocator) Free(handle int32) {
 		}
 		a.spare = append(a.spare, q)
 	}
-	a.insert(handle)
+	pool.insert(freeBlock{b.size, b.addr, handle})
 }
 
-// find takes a free block of at least n bytes out of pool p, or makes one.
-func (a *Allocator) find(p uint8, n int64) int32 {
-	if f, ok := a.candidate(p, n); ok {
-		return f.index
-	}
+// grow takes memory from the driver for n bytes in pool p.
+func (a *Allocator) grow(p uint8, n int64) int32 {
 	if a.expandable {
 		return a.expand(p, n)
 	}
 	return a.segment(p, n)
 }
 
-// candidate takes out the free block that serves a request for n bytes.
-func (a *Allocator) candidate(p uint8, n int64) (freeBlock, bool) {
-	pool := &a.pools[p]
-	if !a.expandable {
-		return pool.take(n)
-	}
+// leastGrowing takes out the free block that serves a request for n bytes where segments grow.
+func (a *Allocator) leastGrowing(pool *pool, n int64) (freeBlock, bool) {
 	f, ok := pool.fit(n)
 	if !ok {
 		return f, false

@@ -48,14 +48,19 @@ func (b *bucket) lowest() freeBlock { return b.last[len(b.last)-1] }
 
 // takeLowest takes it out.
 func (b *bucket) takeLowest() {
-	if b.last = b.last[:len(b.last)-1]; len(b.last) == 0 && len(b.earlier) > 0 {
+	if b.last = b.last[:len(b.last)-1]; len(b.last) == 0 {
 		b.drop(len(b.earlier))
 	}
 }
 
+// insert puts f in its place among others, which mostly is near the end.
 func (b *bucket) insert(f freeBlock) {
-	if n := len(b.last); n == 0 || n < runLength && f.below(b.last[n-1]) {
+	if n := len(b.last); n < runLength && f.below(b.last[0]) {
 		b.last = append(b.last, f)
+		for ; b.last[n-1].below(f); n-- {
+			b.last[n] = b.last[n-1]
+		}
+		b.last[n] = f
 		return
 	}
 	k := max(b.holds(f), 0)
@@ -97,8 +102,14 @@ func (b *bucket) divide(k, i int) (*run, int) {
 
 // remove takes f out, which is there.
 func (b *bucket) remove(f freeBlock) {
-	if b.last[len(b.last)-1].addr == f.addr {
+	n := len(b.last) - 1
+	if b.last[n].addr == f.addr {
 		b.takeLowest()
+		return
+	}
+	if n > 0 && b.last[n-1].addr == f.addr {
+		b.last[n-1] = b.last[n]
+		b.last = b.last[:n]
 		return
 	}
 	k := b.holds(f)

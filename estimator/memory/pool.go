@@ -101,7 +101,16 @@ func (p *pool) from(f freeBlock) (found freeBlock, ok bool) {
 
 func (p *pool) insert(f freeBlock) {
 	c := class(f.size)
-	p.buckets[c].insert(f)
+	b := &p.buckets[c]
+	if n := len(b.last); n > 0 {
+		if n < runLength && f.below(b.last[n-1]) {
+			b.last = append(b.last, f)
+		} else {
+			b.insert(f)
+		}
+		return
+	}
+	b.last = append(b.last, f)
 	p.filled[c>>6] |= 1 << (uint(c) & 63)
 }
 

@@ -96,9 +96,10 @@ func TestRunsStayFull(t *testing.T) {
 		"falling in parts that rise": func(i int64) int64 { return i/512*512 - i%512 },
 		"any":                        func(i int64) int64 { return i * 0x9e3779b1 % (1 << 32) },
 	} {
-		var b bucket
+		var p pool
+		b := &p.buckets[class(1<<20)]
 		for i := range int64(blocks) {
-			b.insert(freeBlock{size: 1 << 20, addr: addr(i)})
+			p.insert(freeBlock{size: 1 << 20, addr: addr(i)})
 		}
 		if most := 2 * blocks / runLength; len(b.earlier) > most {
 			t.Errorf("%s: %d runs, more than %d", name, len(b.earlier), most)

@@ -166,9 +166,9 @@ func (s *Session) settled(heap Settling) uint64 {
 
 func (s *Session) microStep(first bool) {
 	s.last, s.now = s.now, s.last
-	now, last, heap := s.now, s.last, s.heap
-	for i := range s.flat {
-		e := &s.flat[i]
+	now, last, heap, flat := s.now, s.last, s.heap, s.flat
+	for i := range flat {
+		e := &flat[i]
 		switch e.op {
 		case Alloc:
 			now[e.handle] = heap.Alloc(e.bytes)
