@@ -5,6 +5,7 @@ GO          ?= go
 STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 20s
 JOBS        ?= 10000
+CRASHES     ?= 200
 LISTEN      ?= 127.0.0.1:8080
 DATABASE    ?= file:vramplan.db
 
@@ -18,7 +19,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race lint fmt bench engines accuracy generate fuzz cover clean
+.PHONY: help build run test test-race lint fmt bench crash engines accuracy generate fuzz cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -45,6 +46,9 @@ fmt: ## Format the sources
 
 bench: ## Run the benchmarks once, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+crash: ## Kill the service CRASHES (200) times on each store while it writes; fill its disk; take its database away
+	VRAMPLAN_CRASHES=$(CRASHES) $(GO) test ./cmd/vramplan -run 'Crashes|FullDisk|ReadOnlyFile|Outage' -v -timeout 60m -count=1
 
 engines: ## Compare the fast engine with the plain one on JOBS (10000) random jobs
 	$(GO) test ./estimator -run 'FoldedEqualsPlain' -rapid.checks=$(JOBS) -timeout 30m -count=1
