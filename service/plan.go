@@ -52,7 +52,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 			Slices:         parts,
 			Presets:        presets,
 			Frontier:       o.Frontier,
-		}, s.estimate)
+		}, s.judge)
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}

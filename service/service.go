@@ -30,6 +30,8 @@ type Service struct {
 	plans   *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
 	estimate planner.Estimator
+	// judge is estimator.Judge: a plan shows nothing of what it leaves out.
+	judge planner.Estimator
 }
 
 // Option changes how a Service works.
@@ -69,6 +71,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		results:  newCache[*estimator.Result](o.cacheEntries),
 		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
 		estimate: estimator.Estimate,
+		judge:    estimator.Judge,
 	}
 	s.catalog.Store(c)
 	return s

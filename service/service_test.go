@@ -56,7 +56,7 @@ func (r *recorder) last(t *testing.T) estimator.Input {
 
 func recorded(opts ...Option) (*Service, *recorder) {
 	s, r := New(EmbeddedCatalog(), opts...), &recorder{}
-	s.estimate = r.estimate
+	s.estimate, s.judge = r.estimate, r.estimate
 	return s, r
 }
 
