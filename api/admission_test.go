@@ -17,7 +17,9 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -523,4 +525,28 @@ func BenchmarkAdmission(b *testing.B) {
 			}
 		})
 	}
+}
+
+// BenchmarkAdmissionRate sends 100 reviews a second, each of a job that nobody asked about before, and
+// reports how long they took from the moment at which they were due. Run it for some seconds: -benchtime 1000x.
+func BenchmarkAdmissionRate(b *testing.B) {
+	c := webhook(b, func(o api.Options) *api.API { o.Logger = nil; return realAPI(o) })
+	c.client.Transport.(*http.Transport).MaxIdleConnsPerHost = 16
+	took := make([]time.Duration, b.N)
+	var all sync.WaitGroup
+	began := time.Now()
+	for i := range b.N {
+		document := strings.Replace([]string{small, tooLarge}[i%2], `"training": {`, fmt.Sprintf(`"reserve_bytes": %d, "training": {`, i), 1)
+		request := ask(b, batchJob(document, pods(rtx4070, "nvidia.com/gpu", 1)))
+		due := began.Add(time.Duration(i) * 10 * time.Millisecond)
+		time.Sleep(time.Until(due))
+		all.Go(func() {
+			c.review(b, "/enforce", request)
+			took[i] = time.Since(due)
+		})
+	}
+	all.Wait()
+	slices.Sort(took)
+	b.ReportMetric(float64(took[b.N/2].Microseconds())/1e3, "ms/median")
+	b.ReportMetric(float64(took[b.N*99/100].Microseconds())/1e3, "ms/p99")
 }

@@ -1,0 +1,158 @@
+// Package hooks_test runs what lies in this directory with a real vramplan.
+package hooks_test
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"sigs.k8s.io/yaml"
+)
+
+const (
+	gpt2     = "#!/bin/sh\n#SBATCH --gres=gpu:rtx4070:1\n#VRAMPLAN model=nanogpt/train_gpt2 gradient_accumulation=32 optimizer.implementation=fused "
+	tooLarge = gpt2 + "micro_batch=16\ntrue\n"
+	fits     = gpt2 + "micro_batch=4\ntrue\n"
+	plain    = "#!/bin/sh\n#SBATCH --gres=gpu:rtx4070:1\npython evaluate.py\n"
+)
+
+// workplace is a directory with scripts, and a vramplan in front of the PATH.
+type workplace struct {
+	dir string
+	env []string
+}
+
+func newWorkplace(t *testing.T) *workplace {
+	t.Helper()
+	for _, program := range []string{"bash", "timeout", "head"} {
+		if _, err := exec.LookPath(program); err != nil {
+			t.Skipf("%s is not installed", program)
+		}
+	}
+	w := &workplace{dir: t.TempDir()}
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(w.dir, "vramplan"), "github.com/vramplan/vramplan/cmd/vramplan").CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	w.env = append(os.Environ(), "PATH="+w.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	w.put(t, "jobs/too_large.sh", tooLarge)
+	w.put(t, "jobs/fits.sh", fits)
+	w.put(t, "jobs/plain.sh", plain)
+	return w
+}
+
+func (w *workplace) put(t *testing.T, name, text string) string {
+	t.Helper()
+	path := filepath.Join(w.dir, name)
+	if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte(text), 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// run executes a command and returns what it prints and its exit code.
+func (w *workplace) run(t *testing.T, env []string, name string, args ...string) (string, int) {
+	t.Helper()
+	c := exec.Command(name, args...)
+	c.Dir, c.Env = w.dir, append(w.env, env...)
+	c.WaitDelay = time.Second
+	var out bytes.Buffer
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
+		t.Fatal(err)
+	}
+	return out.String(), c.ProcessState.ExitCode()
+}
+
+func TestPreSubmit(t *testing.T) {
+	w := newWorkplace(t)
+	hook, err := filepath.Abs("pre-submit.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := func(name, text string) string { return "VRAMPLAN=" + w.put(t, name, "#!/bin/sh\n"+text) }
+	const short, long = "VRAMPLAN_HOOK_SECONDS=0.3", "VRAMPLAN_HOOK_SECONDS=10"
+	tests := []struct {
+		name, script string
+		env          []string
+		args         []string
+		refused      bool   // in mode enforce
+		says         string // in modes warn and enforce
+	}{
+		{name: "does not fit", script: "jobs/too_large.sh", refused: true, says: "batch_size = 8, gradient_accumulation_steps = 64"},
+		{name: "the override is named", script: "jobs/too_large.sh", refused: true, says: "VRAMPLAN_OVERRIDE='REASON'"},
+		{name: "fits", script: "jobs/fits.sh"},
+		{name: "fits another card", script: "jobs/too_large.sh", args: []string{"--gpu", "NVIDIA H100 80GB HBM3"}},
+		{name: "no training", script: "jobs/plain.sh"},
+		{name: "a reason", script: "jobs/too_large.sh", env: []string{"VRAMPLAN_OVERRIDE=measured"}, says: "let through (measured)"},
+		{name: "an unknown card", script: "jobs/too_large.sh", args: []string{"--gpu", "rtx-4071"}, says: "vramplan check: "},
+		{name: "a script that is not there", script: "jobs/nothing.sh", says: "vramplan check: "},
+		{name: "an option that is not there", script: "jobs/too_large.sh", args: []string{"--no-such-flag"}, says: "was not checked"},
+		{name: "missing", script: "jobs/too_large.sh", env: []string{"VRAMPLAN=/nowhere"}, says: "was not checked"},
+		{name: "hanging", script: "jobs/too_large.sh", env: []string{program("hang", "sleep 60"), short}, says: "was not checked"},
+		{name: "crashing", script: "jobs/too_large.sh", env: []string{program("crash", "kill -SEGV $$")}, says: "was not checked"},
+		{name: "failing without a word", script: "jobs/too_large.sh", env: []string{program("one", "exit 1")}, says: "was not checked"},
+		{name: "failing with nonsense", script: "jobs/too_large.sh", env: []string{program("nonsense", "head -c 5000 /dev/urandom; exit 1")}, says: "was not checked"},
+		{name: "printing without end", script: "jobs/too_large.sh", env: []string{program("endless", "yes"), short}, says: "was not checked"},
+		{name: "a service that is gone", script: "jobs/fits.sh", env: []string{"VRAMPLAN_SERVER=http://127.0.0.1:1"}, says: "worked out here"},
+	}
+	for _, tt := range tests {
+		for _, mode := range []string{"audit", "warn", "enforce", "nonsense"} {
+			t.Run(tt.name+"/"+mode, func(t *testing.T) {
+				out, code := w.run(t, append([]string{"VRAMPLAN_MODE=" + mode, long}, tt.env...), hook, append(tt.args, tt.script)...)
+				want := 0
+				if tt.refused && mode == "enforce" {
+					want = 1
+				}
+				silent := mode == "audit" || mode == "nonsense" || tt.says == ""
+				if code != want || silent != (out == "") || !silent && !strings.Contains(out, tt.says) {
+					t.Errorf("ends with %d, want %d; says, where %q was expected:\n%s", code, want, tt.says, out)
+				}
+			})
+		}
+	}
+	if out, code := w.run(t, nil, hook); code != 0 || !strings.HasPrefix(out, "usage: ") {
+		t.Errorf("without arguments: %d %s", code, out)
+	}
+}
+
+// The step of the example workflow, as a runner would run it.
+func TestGitHubWorkflow(t *testing.T) {
+	w := newWorkplace(t)
+	text, err := os.ReadFile("github/vramplan.yml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var workflow struct {
+		Jobs map[string]struct{ Steps []struct{ ID, Run string } }
+	}
+	if err := yaml.Unmarshal(text, &workflow); err != nil {
+		t.Fatal(err)
+	}
+	step := ""
+	for _, s := range workflow.Jobs["check"].Steps {
+		if s.ID == "check" {
+			step = s.Run
+		}
+	}
+	summary := w.put(t, "summary.md", "")
+	out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", w.put(t, "step.sh", step))
+	if want := "::error file=jobs/too_large.sh::does not fit: nanogpt/train_gpt2, micro-batch 16, on rtx-4070\n"; code != 1 || out != want {
+		t.Errorf("with a job that does not fit: %d\n%s", code, out)
+	}
+	report, err := os.ReadFile(summary)
+	if err != nil || !strings.Contains(string(report), "### jobs/fits.sh\n```\nfits: ") {
+		t.Errorf("summary:\n%s", report)
+	}
+	if err := os.Remove(filepath.Join(w.dir, "jobs/too_large.sh")); err != nil {
+		t.Fatal(err)
+	}
+	if out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "-e", "step.sh"); code != 0 || out != "" {
+		t.Errorf("without one: %d\n%s", code, out)
+	}
+}
