@@ -42,6 +42,7 @@ type judgement struct {
 	plan     *planner.Plan   // nil where there is no advice to give, or no time for it
 	pair     *planner.Choice // the advice where there is no time for a plan
 	override string          // the reason to let a job through that does not fit
+	gpus     int             // those that the job asks for, where its description is of one
 	err      error
 }
 
@@ -59,6 +60,9 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 	docs, origin, closeFile, err := c.open(t, catalog)
 	if err != nil {
 		c.recordFailure(t, origin, err)
+		if c.JSON {
+			fmt.Fprintf(t.stdout, `{"check":{"verdict":%q,"exit_code":%d}}`+"\n", decision.NoVerdict, checkError(err).code)
+		}
 		return checkError(err)
 	}
 	defer closeFile()
@@ -70,7 +74,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 		return asker.post(ctx, "/v1/estimate", doc)
 	}, func(a answer, idle bool) error {
 		j := c.judge(ctx, a, asker)
-		j.override = c.decided(&j, origin)
+		c.relent(&j, origin)
 		code = worse(code, j.code)
 		c.record(t, j, origin)
 		if err := c.show(t, out, style, docs.many, j); err != nil || !idle {
@@ -168,6 +172,7 @@ func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider) judg
 		return j
 	}
 	j.best, j.code = verdictOf(j.result.GPUs, c.Strict)
+	j.bestFirst(ctx, asker)
 	if j.best.Verdict == estimator.Fits || j.best.Verdict == estimator.Unknown {
 		return j
 	}
@@ -191,6 +196,29 @@ func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider) judg
 	}
 	j.pair = smallerPair(ctx, request, asker)
 	return j
+}
+
+// bestFirst asks again with the card in front that the verdict is about: cards need different amounts, and
+// the peak of an estimate is that on its first card.
+func (j *judgement) bestFirst(ctx context.Context, asker *decider) {
+	cards := []string{j.best.GPU}
+	for _, g := range j.result.GPUs {
+		if g.GPU != j.best.GPU {
+			cards = append(cards, g.GPU)
+		}
+	}
+	if j.best.GPU == j.result.GPUs[0].GPU {
+		return
+	}
+	doc := j.doc
+	var err error
+	if doc.text, err = apply(j.doc.text, []edit{{"gpus", cards}}); err != nil {
+		return
+	}
+	body, err := asker.post(ctx, "/v1/estimate", doc)
+	if result, err := parse[estimator.Result](answer{doc: doc, body: body, err: err}); err == nil && len(result.GPUs) == len(j.result.GPUs) {
+		j.result = result
+	}
 }
 
 // smallerPair is the advice where a plan takes too long: a micro-batch that fits, for a few estimates.
@@ -222,15 +250,19 @@ func (c *checkCommand) noCard() error {
 	return usage("the job names no card: give one with --gpu or in /gpus")
 }
 
-// decided applies an override: a reason to run turns "does not fit" into a pass. It returns the reason.
-func (c *checkCommand) decided(j *judgement, from origin) string {
-	reason := c.Override
-	if reason == "" {
-		reason = from.options.Override()
+// relent turns "does not fit" into a pass where the user gives a reason, and where the job gets several GPUs
+// of which its description does not speak: they may share the work in a way that it does not say.
+func (c *checkCommand) relent(j *judgement, from origin) {
+	if j.code != exitFailure {
+		return
 	}
-	if reason != "" && j.code == exitFailure {
+	if j.override = c.Override; j.override == "" {
+		j.override = from.options.Override()
+	}
+	if n := from.options.Count(); n > 1 && !gjson.GetBytes(j.doc.text, "training.distributed").Exists() {
+		j.gpus = n
+	}
+	if j.override != "" || j.gpus > 0 {
 		j.code = exitOK
-		return reason
 	}
-	return ""
 }

@@ -16,6 +16,10 @@ func caution(j judgement) string {
 	if j.override != "" {
 		return fmt.Sprintf("overridden: the job does not fit on %s and is let through (%s)", plain(j.best.GPU), plain(j.override))
 	}
+	if j.gpus > 0 {
+		return fmt.Sprintf("the job does not fit on one %s, but asks for %d GPUs, of which its description does not speak: it is let through",
+			plain(j.best.GPU), j.gpus)
+	}
 	switch j.best.Verdict {
 	case estimator.Tight:
 		return fmt.Sprintf("tight: the job probably fits on %s, but may need up to %s of its %s",

@@ -20,6 +20,8 @@ type submissionFlags struct {
 	GPUs        string `name:"gpus" placeholder:"N" help:"As in sbatch, such as a100:2."`
 	GPUsPerNode string `name:"gpus-per-node" placeholder:"N" help:"As in sbatch."`
 	GPUsPerTask string `name:"gpus-per-task" placeholder:"N" help:"As in sbatch."`
+	Nodes       string `placeholder:"N" help:"As in sbatch."`
+	Tasks       string `name:"ntasks" placeholder:"N" help:"As in sbatch."`
 	Constraint  string `placeholder:"LIST" help:"As in sbatch; words in it that name a card count."`
 	Partition   string `placeholder:"NAME" help:"As in sbatch; --site says which cards it has."`
 	Comment     string `placeholder:"TEXT" help:"As in sbatch; vramplan:override=REASON in it lets the job through."`
@@ -41,7 +43,7 @@ type origin struct {
 func (f *submissionFlags) options() submission.Options {
 	return submission.Options{
 		GRES: f.GRES, GPUs: f.GPUs, GPUsPerNode: f.GPUsPerNode, GPUsPerTask: f.GPUsPerTask,
-		Constraint: f.Constraint, Partition: f.Partition, Comment: f.Comment,
+		Constraint: f.Constraint, Partition: f.Partition, Comment: f.Comment, Nodes: f.Nodes, Tasks: f.Tasks,
 	}
 }
 

@@ -72,7 +72,7 @@ local function command_line(s, mode, options)
 		-- Half of the time may go into the search for what to change; the answer has to be out before the end.
 		string.format("--advice-timeout=%dms", math.floor((tonumber(s.timeout_seconds) or 1) * 500)),
 		"--override-help=" .. quoted("sbatch --comment='vramplan:override=REASON' ...") }
-	for _, name in ipairs({ "gres", "gpus", "gpus-per-node", "gpus-per-task", "constraint", "comment", "chdir" }) do
+	for _, name in ipairs({ "gres", "gpus", "gpus-per-node", "gpus-per-task", "nodes", "ntasks", "constraint", "comment", "chdir" }) do
 		local value = text(options[name])
 		if value then words[#words + 1] = "--" .. name .. "=" .. quoted(value) end
 	end

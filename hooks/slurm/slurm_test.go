@@ -55,6 +55,7 @@ func verdicts(t *testing.T, c *cluster) {
 		{name: "tight", settings: enforce, args: []string{"tight.sh"}, says: []string{"vramplan check: tight: the job probably fits on rtx-4070"}},
 		{name: "no training", settings: enforce, args: []string{"plain.sh"}},
 		{name: "an unknown model", settings: enforce, args: []string{"unknown.sh"}, says: []string{"vramplan check: "}},
+		{name: "two GPUs, of which the job does not speak", settings: enforce, args: []string{"--gres=gpu:rtx4070:2", "too_large.sh"}, says: []string{"but asks for 2 GPUs"}},
 		{name: "a reason", settings: enforce, args: []string{"--comment=vramplan:override=it's measured", "too_large.sh"}, says: []string{"let through (it's measured)"}},
 		{name: "a reason in the environment", settings: enforce, env: "VRAMPLAN_OVERRIDE=measured", args: []string{"too_large.sh"}, says: []string{"let through (measured)"}},
 		{name: "a partition of its own", settings: enforce + " s.partitions = { free = 'audit' }", args: []string{"-p", "free", "too_large.sh"}},

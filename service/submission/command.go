@@ -305,7 +305,7 @@ func processes(launcher []word, o Options) int {
 			several = true
 		}
 	}
-	if several && GPUCount(o.GRES)+GPUCount(o.GPUs)+GPUCount(o.GPUsPerNode) != 1 {
+	if several && o.Count() != 1 {
 		return 2
 	}
 	return 1

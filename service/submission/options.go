@@ -10,6 +10,8 @@ import (
 type Options struct {
 	GRES, GPUs, GPUsPerNode, GPUsPerTask string
 	Constraint, Partition, Comment       string
+	// Nodes and Tasks are --nodes and --ntasks, by which some of the GPUs count several times.
+	Nodes, Tasks string
 	// Directory is --chdir, where the job starts.
 	Directory string
 }
@@ -20,7 +22,7 @@ func (o *Options) fill(more Options) {
 	if o.GRES == "" && o.GPUs == "" && o.GPUsPerNode == "" && o.GPUsPerTask == "" {
 		o.GRES, o.GPUs, o.GPUsPerNode, o.GPUsPerTask = more.GRES, more.GPUs, more.GPUsPerNode, more.GPUsPerTask
 	}
-	for _, f := range []struct{ to, from *string }{{&o.Constraint, &more.Constraint}, {&o.Partition, &more.Partition}, {&o.Comment, &more.Comment}, {&o.Directory, &more.Directory}} {
+	for _, f := range []struct{ to, from *string }{{&o.Constraint, &more.Constraint}, {&o.Partition, &more.Partition}, {&o.Comment, &more.Comment}, {&o.Directory, &more.Directory}, {&o.Nodes, &more.Nodes}, {&o.Tasks, &more.Tasks}} {
 		if *f.to == "" {
 			*f.to = *f.from
 		}
@@ -44,6 +46,10 @@ func (o *Options) field(name string) *string {
 		return &o.Partition
 	case "--comment":
 		return &o.Comment
+	case "--nodes", "-N":
+		return &o.Nodes
+	case "--ntasks", "-n":
+		return &o.Tasks
 	case "--chdir", "-D":
 		return &o.Directory
 	}
@@ -139,6 +145,25 @@ func (o *Options) Cards(site Site, known func(string) bool) []string {
 // Asked says whether the options ask for a GPU at all.
 func (o *Options) Asked() bool {
 	return o.GPUs != "" || o.GPUsPerNode != "" || o.GPUsPerTask != "" || len(gpuEntries(o.GRES)) > 0
+}
+
+// Count is how many GPUs the job gets in all, as far as the options tell; 0 where they do not.
+func (o *Options) Count() int {
+	nodes, tasks := leading(o.Nodes), leading(o.Tasks)
+	return max(GPUCount(o.GPUs), GPUCount(o.GRES)*nodes, GPUCount(o.GPUsPerNode)*nodes, GPUCount(o.GPUsPerTask)*tasks)
+}
+
+// leading is the number at the beginning of "4", "4-8" or "4:2", and 1 where there is none.
+func leading(s string) int {
+	end := 0
+	for end < len(s) && s[end] >= '0' && s[end] <= '9' {
+		end++
+	}
+	n, err := strconv.Atoi(s[:end])
+	if err != nil || n < 1 {
+		return 1
+	}
+	return min(n, 1<<20)
 }
 
 // featureWords are the names in an expression such as "[a100*2|v100]&nvlink".

@@ -81,6 +81,21 @@ func TestAskedAndCounted(t *testing.T) {
 	}
 }
 
+func TestCount(t *testing.T) {
+	for _, tt := range []struct {
+		options Options
+		want    int
+	}{
+		{Options{GRES: "gpu:1"}, 1}, {Options{GRES: "gpu:a100:4", Nodes: "2"}, 8}, {Options{GPUs: "h100:8", Nodes: "2-4"}, 8},
+		{Options{GPUsPerNode: "2", Nodes: "3-5"}, 6}, {Options{GPUsPerTask: "1", Tasks: "4"}, 4}, {Options{GRES: "gpu:1", Tasks: "8"}, 1},
+		{Options{}, 0}, {Options{GRES: "gpu:1", Nodes: "x"}, 1},
+	} {
+		if got := tt.options.Count(); got != tt.want {
+			t.Errorf("%+v: %d, want %d", tt.options, got, tt.want)
+		}
+	}
+}
+
 func TestOverride(t *testing.T) {
 	for comment, want := range map[string]string{
 		"vramplan:override=I measured it": "I measured it", "mine; vramplan:override=why": "why",
