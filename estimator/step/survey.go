@@ -50,7 +50,6 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 	first := s.firstMicroStep(micro)
 	l.previous, l.current = l.current, l.previous
 	clear(l.current)
-	slots, previous, current := p.Slots, l.previous, l.current
 	passed := 0 // 0 before the layers' forward, 1 after it, 2 after their backward
 	for g := range p.Segments {
 		seg := p.Segments[g]
@@ -67,41 +66,8 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 				passed = 2
 			}
 		}
-		start, total := l.total, l.total
-		most, at := int64(-1), 0
-		folded := seg.Unit < 0 && l.fold.unit >= 0
-		for i, e := range p.Events[seg.Start:seg.End] {
-			bytes := rounded(slots[e.Slot].Bytes)
-			if folded && l.fold.isMiddle[e.Slot] {
-				bytes *= l.fold.copies
-			}
-			switch e.Op {
-			case Alloc:
-				total += bytes
-				current[e.Slot] = true
-			case Free:
-				total -= bytes
-				current[e.Slot] = false
-			case Keep:
-				if !first {
-					total -= bytes
-				}
-				current[e.Slot] = false
-			case AllocFirst:
-				if first {
-					total += bytes
-				}
-			case FreePrev:
-				if previous[e.Slot] {
-					previous[e.Slot] = false
-					total -= bytes
-				}
-			case AllocOnce: // there since the first step
-			}
-			if total > most {
-				most, at = total, seg.Start+i
-			}
-		}
+		start := l.total
+		total, most, at := l.surveySegment(seg, first)
 		copies := int64(1)
 		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
 			copies = l.fold.copies
@@ -118,6 +84,47 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 		l.record(stage, best)
 		l.span(seg, stage, micro, start, delta, copies, best)
 	}
+}
+
+// surveySegment adds up one segment, once: what is alive when it ends, the most that ever was, and at which event.
+func (l *Ledger) surveySegment(seg Segment, first bool) (total, most int64, at int) {
+	events, slots := l.session.Program.Events[seg.Start:seg.End], l.session.Program.Slots
+	previous, current := l.previous, l.current
+	total, most = l.total, -1
+	folded := seg.Unit < 0 && l.fold.unit >= 0
+	for i, e := range events {
+		bytes := rounded(slots[e.Slot].Bytes)
+		if folded && l.fold.isMiddle[e.Slot] {
+			bytes *= l.fold.copies
+		}
+		switch e.Op {
+		case Alloc:
+			total += bytes
+			current[e.Slot] = true
+		case Free:
+			total -= bytes
+			current[e.Slot] = false
+		case Keep:
+			if !first {
+				total -= bytes
+			}
+			current[e.Slot] = false
+		case AllocFirst:
+			if first {
+				total += bytes
+			}
+		case FreePrev:
+			if previous[e.Slot] {
+				previous[e.Slot] = false
+				total -= bytes
+			}
+		case AllocOnce: // there since the first step
+		}
+		if total > most {
+			most, at = total, seg.Start+i
+		}
+	}
+	return total, most, at
 }
 
 // span adds what is shown of a segment, every repetition of it.
