@@ -81,6 +81,9 @@ func (l *Ledger) evaluation() *Ledger {
 	n := len(e.Program.Slots)
 	v := &Ledger{session: sub, live: l.live, parts: l.parts, total: l.total,
 		previous: make([]bool, n), current: make([]bool, n), once: make([]bool, n)}
+	for i := range v.once { // training has been there
+		v.once[i] = true
+	}
 	v.fold.set(e.Program, e.Recorded, e.Units, l.session.Lead)
 	return v
 }

@@ -1,0 +1,24 @@
+package estimator
+
+import "testing"
+
+// TestEvaluationFindsTables evaluates more sequences than training has, on a model that makes a table in its first forward and
+// keeps it: at the peak, which falls into the evaluation, the table is there once.
+func TestEvaluationFindsTables(t *testing.T) {
+	in := Input{Job: Job{
+		Model:    Model{HFConfig: []byte(`{"model_type":"gptj","n_layer":1,"n_head":1,"n_embd":64,"rotary_dim":64,"vocab_size":3}`)},
+		Training: Training{MicroBatch: 1, SequenceLength: 1, Evaluation: &Evaluation{MicroBatch: 5}},
+	}}
+	r, err := resolve(&in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	peak := r.session(&workspace{}, hardware(r.recipe, nil), false).Account(false, false).Peak
+	sum := int64(0)
+	for _, bytes := range peak.Components {
+		sum += bytes
+	}
+	if phaseOf(&peak) != "evaluation" || sum != peak.Bytes {
+		t.Errorf("the components add up to %d, the peak in %s is %d", sum, phaseOf(&peak), peak.Bytes)
+	}
+}
