@@ -323,7 +323,7 @@ func TestLedgerEqualsReplay(t *testing.T) {
 func TestCircleEqualsPlaying(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Job: randomJob(t)}
-		in.Job.Training.GradientAccumulation = rapid.Int64Range(2, 20).Draw(t, "more accumulation")
+		in.Job.Training.GradientAccumulation = rapid.Int64Range(2, 40).Draw(t, "more accumulation")
 		in.Job.Training.Optimizer.InBackward = false // which leaves nothing to accumulate
 		short, long := memory.NewAllocator(false), memory.NewAllocator(false)
 		if err := Replay(in, short, 3, false); err != nil {
