@@ -22,10 +22,10 @@ var partNames = [step.PartCount]string{
 // answer reads a replay's ledger.
 func (r *resolved) answer(run *run, in Input) *Result {
 	l, f := run.ledger, run.figures
-	count, trained := r.arch.ParameterCount(), r.arch.TrainedCount()
+	run.parameters, run.trained = r.arch.ParameterCount(), r.arch.TrainedCount()
 	res := &Result{
 		Versions: Versions{Estimator: Version, Reference: Reference, Calibration: Calibration},
-		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: count, TrainableParameters: trained},
+		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: run.parameters, TrainableParameters: run.trained},
 		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated, ReservedBytes: f.Reserved,
 			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
 		GPUs: []GPUFit{}, Notes: []Note{},
@@ -125,8 +125,7 @@ func (r *resolved) components(run *run) []Component {
 // how says where a component's bytes come from.
 func (r *resolved) how(name string, run *run) string {
 	rc := &run.recipe
-	count, trained := r.arch.ParameterCount(), r.arch.TrainedCount()
-	p := grouped(trained)
+	p := grouped(run.trained)
 	d := rc.Stored
 	if l := r.arch.LoRA; l != nil {
 		d = l.Dtype
@@ -136,7 +135,7 @@ func (r *resolved) how(name string, run *run) string {
 	case "weights":
 		s := p + " parameters × " + stored
 		if r.arch.LoRA != nil {
-			frozen := grouped(count-trained) + " frozen parameters"
+			frozen := grouped(run.parameters-run.trained) + " frozen parameters"
 			if l := r.arch.LoRA; l.Base != step.NotQuantised {
 				frozen += ", in the linear layers quantised, else"
 			}

@@ -91,6 +91,8 @@ type run struct {
 
 	ledger  *step.Ledger
 	figures memory.Figures
+	// parameters is how many the model has, and trained how many of them are trained; counted for the answer.
+	parameters, trained int64
 }
 
 // workspace is the storage of a replay: nothing in it outlives an estimate.
