@@ -249,6 +249,20 @@ func TestAdmissionOfEveryKind(t *testing.T) {
 			if r := c.review(t, "/audit", ask(t, object(tooLarge, p))); !r.Allowed || len(r.Warnings) > 0 || r.AuditAnnotations["verdict"] != "does_not_fit" {
 				t.Errorf("the same without a word: %+v", r)
 			}
+			update := ask(t, object(tooLarge, p))
+			update.Operation, update.OldObject = admissionv1.Update, ask(t, object(small, p)).Object
+			if r := c.review(t, "/enforce", update); r.Allowed {
+				t.Errorf("an update to a job that does not fit: %+v", r)
+			}
+			update.OldObject = update.Object
+			if r := c.review(t, "/enforce", update); !r.Allowed || len(r.AuditAnnotations) > 0 {
+				t.Errorf("an update of something else: %+v", r)
+			}
+			dry, yes := ask(t, object(tooLarge, p)), true
+			dry.DryRun = &yes
+			if r := c.review(t, "/enforce", dry); r.Allowed || r.AuditAnnotations["decision-id"] != "" {
+				t.Errorf("a dry run: %+v", r)
+			}
 			affine := pods("", "nvidia.com/gpu", 1)
 			affine.Spec.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{RequiredDuringSchedulingIgnoredDuringExecution: &corev1.NodeSelector{
 				NodeSelectorTerms: []corev1.NodeSelectorTerm{{MatchExpressions: []corev1.NodeSelectorRequirement{
