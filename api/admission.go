@@ -84,7 +84,7 @@ func (o *Options) admissionTimeout() time.Duration {
 
 // review reads a review and answers it.
 func (a *API) review(w http.ResponseWriter, r *http.Request, mode decision.Mode) (any, error) {
-	body, release, err := a.readUpTo(w, r, maxReviewBytes)
+	body, release, err := a.readUpTo(w, r, maxReviewBytes, "application/json")
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,8 @@
 //	@tag.description	What schedulers ask before they take a job.
 //	@tag.name			catalog
 //	@tag.description	The GPUs and models that jobs may name.
+//	@tag.name			observations
+//	@tag.description	What runs were measured to take, and how predictions did.
 //	@tag.name			operations
 //	@tag.description	Versions, probes and metrics.
 //	@tag.name			documentation
@@ -62,6 +64,9 @@ type Service interface {
 	PutModel(ctx context.Context, by service.Author, id string, e service.ModelEntry, known service.Precondition) (*catalog.Model, bool, error)
 	DeleteEntry(ctx context.Context, by service.Author, kind service.EntryKind, id string, known service.Precondition) error
 	History(ctx context.Context, f service.HistoryFilter) ([]service.HistoryEntry, error)
+	Observe(ctx context.Context, by service.Author, list []service.Sent) ([]service.Observed, error)
+	Observations(ctx context.Context, f service.ObservationFilter) ([]service.Observation, error)
+	Accuracy(ctx context.Context, f service.ObservationFilter) (*service.Accuracy, error)
 	Database() service.DatabaseState
 	Ready(ctx context.Context) error
 	GPUVariants(name string) ([]string, error)
@@ -142,6 +147,10 @@ func Routes() []Route {
 		{Method: put, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).putModel},
 		{Method: del, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).deleteModel},
 		{Method: get, Path: "/v1/catalog/changes", Alias: "/catalog/changes", Query: []string{"kind", "id", "page_size", "page_token"}, handle: (*API).listChanges},
+
+		{Method: post, Path: "/v1/observations", Alias: "/observations", handle: (*API).observe},
+		{Method: get, Path: "/v1/observations", Alias: "/observations", Query: []string{"gpu", "family", "page_size", "page_token"}, handle: (*API).listObservations},
+		{Method: get, Path: "/v1/accuracy", Alias: "/accuracy", Query: []string{"gpu", "family"}, handle: (*API).accuracy},
 
 		{Method: get, Path: "/v1/version", Alias: "/version", handle: (*API).version},
 		{Method: get, Path: "/healthz", open: true, handle: (*API).health},

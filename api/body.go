@@ -35,12 +35,12 @@ func (a *API) readJob(w http.ResponseWriter, r *http.Request) (body []byte, rele
 
 // readBody reads a JSON document. The bytes are valid until release is called.
 func (a *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	return a.readUpTo(w, r, maxBodyBytes)
+	return a.readUpTo(w, r, maxBodyBytes, "application/json")
 }
 
-// readUpTo is readBody for documents of another length.
-func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64) (body []byte, release func(), err error) {
-	if err := accept(r, "application/json"); err != nil {
+// readUpTo is readBody for documents of another length or media type, of which the first is the usual one.
+func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64, types ...string) (body []byte, release func(), err error) {
+	if err := accept(r, types...); err != nil {
 		return nil, nil, err
 	}
 	if r.ContentLength != 0 {

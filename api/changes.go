@@ -44,6 +44,9 @@ func (a *API) listChanges() endpoint {
 		default:
 			return nil, problem.New(problem.InvalidQuery, "kind is %q; accepted: gpu, model.", clip(q["kind"]))
 		}
+		if !printable(filter.ID) {
+			return nil, problem.New(problem.InvalidQuery, "id is %q; accepted: printable text.", clip(filter.ID))
+		}
 		var err error
 		if filter.Limit, err = q.pageSize(); err != nil {
 			return nil, err

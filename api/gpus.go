@@ -158,11 +158,11 @@ func putEntry[D any, E interface{ Version() string }](a *API, w http.ResponseWri
 	defer release()
 	document, err := jobdoc.Read[D](body)
 	if err != nil {
-		return nil, problem.OfEntry(err)
+		return nil, problem.Of(problem.InvalidEntry, err)
 	}
 	entry, created, err := put(r.Context(), by, pathParam(r, param), document, known)
 	if err != nil {
-		return nil, problem.OfEntry(err)
+		return nil, problem.Of(problem.InvalidEntry, err)
 	}
 	w.Header().Set("Etag", etag(entry.Version()))
 	if created {

@@ -4,6 +4,8 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/vramplan/vramplan/api/problem"
 )
@@ -64,4 +66,10 @@ func readToken(token string) (id string, place int, ok bool) {
 	number, id, _ := strings.Cut(string(text), " ")
 	place, err = strconv.Atoi(number)
 	return id, place, err == nil && place >= 0
+}
+
+// printable says whether a text may be asked of a database: PostgreSQL takes no NUL and nothing that
+// is not UTF-8.
+func printable(s string) bool {
+	return utf8.ValidString(s) && !strings.ContainsFunc(s, unicode.IsControl)
 }

@@ -21,6 +21,8 @@ const (
 	CodeForbidden Code = "forbidden"
 	// CodeConflict: the state of the catalog does not allow the change.
 	CodeConflict Code = "conflict"
+	// CodeKeyReused: the idempotency key belongs to another request.
+	CodeKeyReused Code = "idempotency_key_reused"
 	// CodePreconditionRequired: a change has to say what it knows of the entry.
 	CodePreconditionRequired Code = "precondition_required"
 	// CodePreconditionFailed: the entry is not what the client thought.

@@ -23,6 +23,12 @@ type Store interface {
 	// CatalogHistory lists changes, the newest first.
 	CatalogHistory(ctx context.Context, f HistoryFilter) ([]HistoryEntry, error)
 
+	// AddObservations stores all observations or none. Where one with the same key and
+	// idempotency key is there already, that one takes the new one's place in the result.
+	AddObservations(ctx context.Context, list []StoredObservation) ([]StoredObservation, error)
+	// Observations lists observations, the newest first.
+	Observations(ctx context.Context, f ObservationFilter) ([]Observation, error)
+
 	// CreateKey stores a new API key.
 	CreateKey(ctx context.Context, k Key) error
 	// Key finds an API key, revoked or not; nil where there is none.

@@ -15,6 +15,10 @@ var (
 		"The body is not JSON, is nested too deeply, or has fields that are unknown or given twice. Every problem is listed in errors, with a JSON pointer to its place and the nearest right name. Unknown fields are refused because a misspelt option that is silently dropped gives a wrong answer."}
 	InvalidEntry = Kind{"invalid_entry", 422, "The entry has values that cannot be accepted",
 		"The document is well formed, but values in it are missing, of the wrong type, out of range or in conflict, or describe a model that cannot be replayed. Every problem is listed in errors, with a JSON pointer and what is accepted."}
+	InvalidObservation = Kind{"invalid_observation", 422, "The observation has values that cannot be accepted",
+		"The document is well formed, but values in it are missing, of the wrong type, out of range or in conflict, or its job cannot be estimated. Every problem is listed in errors, with a JSON pointer and what is accepted."}
+	KeyReused = Kind{"idempotency_key_reused", 422, "The Idempotency-Key belongs to another request",
+		"A request that is sent again with the same Idempotency-Key has to be the same request. Give each observation a key of its own."}
 	Unauthorized = Kind{"unauthorized", 401, "An API key is needed",
 		"Changes need an API key: Authorization: Bearer KEY. Whoever runs the service makes keys with vramplan keys create. A key that is unknown, revoked or expired is no key."}
 	Forbidden = Kind{"forbidden", 403, "The API key may not do this",
@@ -52,5 +56,5 @@ var (
 // Kinds lists all types of problem.
 func Kinds() []Kind {
 	return []Kind{InvalidDocument, InvalidQuery, NotFound, MethodNotAllowed, Timeout, TooLarge,
-		UnsupportedMediaType, InvalidJob, InvalidEntry, Unauthorized, Forbidden, Conflict, PreconditionFailed, PreconditionRequired, RateLimited, Internal, Unavailable, Overloaded}
+		UnsupportedMediaType, InvalidJob, InvalidEntry, InvalidObservation, KeyReused, Unauthorized, Forbidden, Conflict, PreconditionFailed, PreconditionRequired, RateLimited, Internal, Unavailable, Overloaded}
 }

@@ -113,14 +113,15 @@ var refusals = map[service.Code]Kind{
 	service.CodeUnauthorized:         Unauthorized,
 	service.CodeForbidden:            Forbidden,
 	service.CodeConflict:             Conflict,
+	service.CodeKeyReused:            KeyReused,
 	service.CodePreconditionFailed:   PreconditionFailed,
 	service.CodePreconditionRequired: PreconditionRequired,
 }
 
-// OfEntry is From for a document that is an entry of the catalog.
-func OfEntry(err error) error {
+// Of makes what is wrong with a document a problem of a kind, and leaves other errors as they are.
+func Of(k Kind, err error) error {
 	if bad, ok := errors.AsType[*invalid.Error](err); ok {
-		return fromInvalid(bad, InvalidEntry)
+		return fromInvalid(bad, k)
 	}
 	return err
 }

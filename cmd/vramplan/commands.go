@@ -18,6 +18,7 @@ type commands struct {
 	Serve    serveCommand    `cmd:"" help:"Run the HTTP service."`
 	Health   healthCommand   `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
 	Migrate  migrateCommand  `cmd:"" help:"Bring the database up to date, or show where it stands."`
+	Observe  observeCommand  `cmd:"" help:"Report what runs took to a service, or show how its predictions did."`
 	Keys     keysCommand     `cmd:"" help:"Make, list and revoke the API keys with which the catalog may be changed."`
 	OpenAPI  openapiCommand  `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
 	Version  versionCommand  `cmd:"" help:"Print the versions that decide the bytes of an answer."`
@@ -27,7 +28,7 @@ func options(t *terminal, exit func(int)) []kong.Option {
 	return []kong.Option{
 		kong.Name("vramplan"),
 		kong.Description("Plan the GPU memory of training jobs.\n\n" +
-			"Everything but serve, keys and migrate works without network or database; --server asks a service instead. " +
+			"Everything but serve, observe, keys and migrate works without network or database; --server asks a service instead. " +
 			"Flags win over the variables named beside them, which win over the defaults."),
 		kong.Writers(t.stdout, t.stderr),
 		kong.Exit(exit),

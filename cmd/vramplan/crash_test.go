@@ -8,12 +8,14 @@ import (
 	"os"
 	"os/exec"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
@@ -104,8 +106,80 @@ func (w *writer) check(c *http.Client, url string) {
 	w.next = max(w.next, found)
 }
 
-// The service is killed with kill -9 at random moments while it changes the catalog. Nothing
-// that it acknowledged is lost, nothing is half written, and it starts again.
+// reporter reports one run after the other, and knows which were acknowledged.
+type reporter struct {
+	name  string
+	next  int
+	ids   map[string]string // by idempotency key; "" where no answer came
+	wrong func(format string, args ...any)
+}
+
+func (o *reporter) send(c *http.Client, url, key, run string) bool {
+	body := `{"job": {"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4090"]}, "measured": {"device_bytes": 4000000000}, "note": "` + run + `"}`
+	r := ask(c, http.MethodPost, url+"/v1/observations", body, "Authorization: Bearer "+key, "Idempotency-Key: "+run)
+	if r.err != nil {
+		o.ids[run] = ""
+		return false
+	}
+	var stored service.Observation
+	if err := json.Unmarshal(r.body, &stored); err != nil || r.status != http.StatusCreated && r.status != http.StatusOK || stored.Note != run {
+		o.wrong("report %s: %d %s", run, r.status, r.body)
+		return false
+	}
+	o.ids[run] = stored.ID
+	return true
+}
+
+// run reports until the service is gone.
+func (o *reporter) run(c *http.Client, url, key string) {
+	for {
+		o.next++
+		if !o.send(c, url, key, fmt.Sprintf("%s-%d", o.name, o.next)) {
+			return
+		}
+	}
+}
+
+// check sends again what was not answered, and finds everything exactly once.
+func (o *reporter) check(c *http.Client, url, key string) {
+	for run, id := range o.ids {
+		if id == "" {
+			o.send(c, url, key, run)
+		}
+	}
+	found := map[string]string{}
+	for token := ""; ; {
+		r := ask(c, http.MethodGet, url+"/v1/observations?page_size=1000"+token, "")
+		var list api.ObservationList
+		if err := json.Unmarshal(r.body, &list); err != nil || r.status != http.StatusOK {
+			o.wrong("observations: %d %s %v", r.status, r.body, err)
+			return
+		}
+		for _, s := range list.Observations {
+			if strings.HasPrefix(s.Note, o.name+"-") {
+				if found[s.Note] != "" {
+					o.wrong("%s is there twice", s.Note)
+				}
+				found[s.Note] = s.ID
+			}
+		}
+		if list.NextPageToken == "" {
+			break
+		}
+		token = "&page_token=" + list.NextPageToken
+	}
+	for run, id := range o.ids {
+		if found[run] != id {
+			o.wrong("%s was acknowledged as %s and is %q", run, id, found[run])
+		}
+	}
+	if len(found) != len(o.ids) {
+		o.wrong("%s: %d observations, %d were sent", o.name, len(found), len(o.ids))
+	}
+}
+
+// The service is killed with kill -9 at random moments while it changes the catalog and takes
+// observations. Nothing that it acknowledged is lost, nothing is half written, and it starts again.
 func TestCrashesWhileChanging(t *testing.T) {
 	for name, create := range databases {
 		t.Run(name, func(t *testing.T) {
@@ -116,9 +190,13 @@ func TestCrashesWhileChanging(t *testing.T) {
 			for i := range writers {
 				writers[i] = &writer{id: fmt.Sprintf("card-%d", i), asked: -1, count: &acknowledged, wrong: t.Errorf}
 			}
+			reporters := make([]*reporter, 2)
+			for i := range reporters {
+				reporters[i] = &reporter{name: fmt.Sprintf("run-%d", i), ids: map[string]string{}, wrong: t.Errorf}
+			}
 			random := rand.New(rand.NewPCG(1, uint64(len(name))))
 			total := crashes(t)
-			for range total {
+			for n := range total {
 				p := startService(t, database, folder)
 				for _, w := range writers {
 					w.check(client, p.url)
@@ -126,6 +204,12 @@ func TestCrashesWhileChanging(t *testing.T) {
 				var working sync.WaitGroup
 				for _, w := range writers {
 					working.Go(func() { w.run(client, p.url, key) })
+				}
+				for _, o := range reporters {
+					working.Go(func() { o.run(client, p.url, key) })
+				}
+				if n == 0 { // however slow the machine is, something is written
+					eventually(t, "a change", func() (string, bool) { return "none yet", acknowledged.Load() > 0 || t.Failed() })
 				}
 				time.Sleep(time.Duration(random.IntN(300_000)) * time.Microsecond)
 				p.kill()
@@ -141,10 +225,15 @@ func TestCrashesWhileChanging(t *testing.T) {
 				w.check(client, p.url)
 			}
 			changes := checkHistory(t, client, p.url, key)
+			reported := 0
+			for _, o := range reporters {
+				o.check(client, p.url, key)
+				reported += len(o.ids)
+			}
 			if n := acknowledged.Load(); n == 0 || changes < n {
 				t.Errorf("%d changes were acknowledged in %d runs, the history has %d", n, total, changes)
 			}
-			t.Logf("killed %d times; %d changes acknowledged, %d stored", total, acknowledged.Load(), changes)
+			t.Logf("killed %d times; %d changes acknowledged, %d stored; %d observations", total, acknowledged.Load(), changes, reported)
 		})
 	}
 }

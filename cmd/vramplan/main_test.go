@@ -3,13 +3,16 @@ package main
 import (
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -100,11 +103,22 @@ func longJob(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(f.Close())
 }
 
+// lastPort is the port that freeAddress gave out last. They lie below those that the system
+// gives to outgoing connections, of which the tests make many.
+var lastPort atomic.Int32
+
 // freeAddress sets $LISTEN to an address on which nothing listens.
 func freeAddress(ts *testscript.TestScript, _ bool, _ []string) {
-	s := httptest.NewServer(nil)
-	ts.Setenv("LISTEN", s.Listener.Addr().String())
-	s.Close()
+	lastPort.CompareAndSwap(0, int32(15_000+os.Getpid()%10_000))
+	for range 1000 {
+		address := fmt.Sprintf("127.0.0.1:%d", lastPort.Add(1))
+		if l, err := net.Listen("tcp", address); err == nil {
+			ts.Check(l.Close())
+			ts.Setenv("LISTEN", address)
+			return
+		}
+	}
+	ts.Fatalf("no port is free")
 }
 
 // fetch waits until a service answers and prints the answer: fetch URL

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/store"
 )
 
@@ -56,7 +57,33 @@ func New(ctx context.Context, folder string) (s *service.Service, end func() err
 		return nil, nil, err
 	}
 	_, _, err = s.PutGPU(ctx, ci, LabCard, service.GPUEntry{Name: "Lab card", Vendor: "NVIDIA", MemoryBytes: 24 << 30, Aliases: []string{"the lab's card"}}, service.Precondition{Absent: true})
-	return s, db.Close, err
+	if err != nil {
+		return nil, nil, err
+	}
+	return s, db.Close, observe(ctx, s)
+}
+
+// observe reports two runs, so that there is something to list.
+func observe(ctx context.Context, s *service.Service) error {
+	for _, document := range []string{
+		`{"job": {"model": {"preset": "nanogpt/train_gpt2"}, "training": {"micro_batch": 4, "precision": "amp-bf16"}, "gpus": ["rtx-4070"]},
+		  "measured": {"allocated_bytes": 5600000000, "reserved_bytes": 6000000000, "device_bytes": 6500000000}, "versions": {"torch": "2.9.1"}, "source": "demonstration"}`,
+		`{"job": {"model": {"preset": "nanogpt/train_gpt2"}, "training": {"micro_batch": 64, "precision": "amp-bf16"}, "gpus": ["rtx-4070"]},
+		  "measured": {"out_of_memory": true}, "versions": {"torch": "2.9.1"}, "source": "demonstration"}`,
+	} {
+		o, err := jobdoc.DecodeObservation([]byte(document))
+		if err != nil {
+			return err
+		}
+		results, err := s.Observe(ctx, ci, []service.Sent{{Document: o}})
+		if err != nil {
+			return err
+		}
+		if results[0].Err != nil {
+			return results[0].Err
+		}
+	}
+	return nil
 }
 
 func hash(key string) string {

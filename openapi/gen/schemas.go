@@ -23,20 +23,21 @@ import (
 // What clients send is strict, what they get is tolerant.
 var (
 	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison](),
-		reflect.TypeFor[service.GPUEntry](), reflect.TypeFor[service.ModelEntry]()}
+		reflect.TypeFor[service.GPUEntry](), reflect.TypeFor[service.ModelEntry](), reflect.TypeFor[jobdoc.Observation]()}
 	responseTypes = []reflect.Type{
 		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
-		reflect.TypeFor[api.ChangeList](), reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[api.Readiness](), reflect.TypeFor[problem.Problem](),
+		reflect.TypeFor[api.ChangeList](), reflect.TypeFor[api.ObservationList](), reflect.TypeFor[service.Accuracy](), reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[api.Readiness](), reflect.TypeFor[problem.Problem](),
 	}
 )
 
 // published are the names of schemas that are not simply the Go type's.
 var published = map[string]string{
-	"jobdoc.Plan":       "PlanRequest",
-	"jobdoc.Comparison": "ComparisonRequest",
-	"compare.Component": "ComponentDifference",
-	"catalog.Model":     "CatalogModel",
-	"invalid.Field":     "FieldError",
+	"jobdoc.Plan":        "PlanRequest",
+	"jobdoc.Observation": "ObservationRequest",
+	"jobdoc.Comparison":  "ComparisonRequest",
+	"compare.Component":  "ComponentDifference",
+	"catalog.Model":      "CatalogModel",
+	"invalid.Field":      "FieldError",
 }
 
 const definitions, references = "#/definitions/", "#/components/schemas/"

@@ -43,6 +43,37 @@ func DecodeComparison(data []byte) (Comparison, error) {
 	return c, err
 }
 
+// Measured is what a run was seen to take.
+type Measured struct {
+	// AllocatedBytes is torch.cuda.max_memory_allocated().
+	AllocatedBytes int64 `json:"allocated_bytes,omitempty" validate:"gte=0,lte=9007199254740991" example:"17678310912"`
+	// ReservedBytes is torch.cuda.max_memory_reserved().
+	ReservedBytes int64 `json:"reserved_bytes,omitempty" validate:"gte=0,lte=9007199254740991" example:"19558039552"`
+	// DeviceBytes is what nvidia-smi shows for the process.
+	DeviceBytes int64 `json:"device_bytes,omitempty" validate:"gte=0,lte=9007199254740991" example:"19984809984"`
+	// OutOfMemory says that the run failed for want of memory: it needs more than the card has.
+	OutOfMemory bool `json:"out_of_memory,omitempty"`
+}
+
+// Observation is a job and what it was measured to take.
+type Observation struct {
+	// Job is the job that ran; gpus names the one card that it was measured on.
+	Job      estimator.Job `json:"job"`
+	Measured Measured      `json:"measured"`
+	// Versions of the software that ran, such as torch, cuda and driver.
+	Versions map[string]string `json:"versions,omitempty" validate:"max=32,dive,keys,max=64,endkeys,max=64"`
+	// Source says who measured.
+	Source string `json:"source,omitempty" validate:"omitempty,max=100" example:"hf-callback"`
+	Note   string `json:"note,omitempty" validate:"omitempty,max=1000"`
+}
+
+// DecodeObservation reads a job with what it was measured to take. The error is an *[invalid.Error].
+func DecodeObservation(data []byte) (Observation, error) {
+	var o Observation
+	err := decode(data, &o, located{at: "/job", job: &o.Job, needMicroBatch: true})
+	return o, err
+}
+
 // Read reads a document that holds no job into a new T, a struct, by the json
 // and validate tags of T. The error is an *[invalid.Error].
 func Read[T any](data []byte) (T, error) {
