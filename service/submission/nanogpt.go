@@ -46,9 +46,6 @@ func (p program) nanoGPT() (map[string]any, string, error) {
 		}
 	}
 	for _, arg := range p.args {
-		if shellWord(arg.text) {
-			break
-		}
 		if !strings.HasPrefix(arg.text, "--") {
 			if !strings.HasSuffix(arg.text, ".py") {
 				return nil, "", ErrNoJob
@@ -88,9 +85,6 @@ func (p program) nanoGPT() (map[string]any, string, error) {
 	job, err := p.nanoGPTJob(v)
 	return job, "nanoGPT's configuration in " + from, err
 }
-
-// shellWord is the beginning of a redirection, which ends the arguments that count.
-func shellWord(s string) bool { return s == "--" }
 
 func (p program) nanoGPTJob(v values) (map[string]any, error) {
 	if v["device"] != "cuda" && v["device"] != "cuda:0" {
