@@ -37,7 +37,7 @@ shift
 
 # At most 16 KiB of an answer are read, so that a program that prints without end does no harm.
 answer=$({
-	$limit "${VRAMPLAN:-vramplan}" check --script "$script" --mode "$mode" --hook pre-submit --advice-timeout 500ms \
+	$limit "${VRAMPLAN:-vramplan}" check --script "$script" --mode "$mode" --hook pre-submit --advice-timeout "${VRAMPLAN_ADVICE_TIMEOUT:-500ms}" \
 		--override-help "VRAMPLAN_OVERRIDE='REASON'" "$@" </dev/null 2>&1
 	echo "vramplan-exit $?"
 } 2>/dev/null | head -c 16384 | tr -d '\000')

@@ -38,7 +38,7 @@ func newWorkplace(t *testing.T) *workplace {
 	if out, err := exec.Command("go", "build", "-o", filepath.Join(w.dir, "vramplan"), "github.com/vramplan/vramplan/cmd/vramplan").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	w.env = append(os.Environ(), "PATH="+w.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	w.env = append(os.Environ(), "VRAMPLAN_ADVICE_TIMEOUT=8s", "PATH="+w.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	w.put(t, "jobs/too_large.sh", tooLarge)
 	w.put(t, "jobs/fits.sh", fits)
 	w.put(t, "jobs/plain.sh", plain)

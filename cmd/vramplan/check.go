@@ -27,7 +27,7 @@ type checkCommand struct {
 	decisionFlags    `embed:"" group:"Decision:"`
 
 	EffectiveBatch *int64        `placeholder:"N" help:"Sequences in one optimizer step that the advice keeps; what the job gives today if not given." group:"Job:"`
-	AdviceTimeout  time.Duration `default:"2s" hidden:"" help:"How long to look for what to change."`
+	AdviceTimeout  time.Duration `default:"2s" setting:"VRAMPLAN_ADVICE_TIMEOUT" help:"How long to look for what to change; the verdict stands without it." group:"Answers:"`
 	JSON           bool          `name:"json" help:"Print the estimate, with what was decided in its field check, on one line a job." group:"Answers:"`
 	Strict         bool          `help:"Exit with 4 unless the job surely fits on every card named." group:"Answers:"`
 }

@@ -45,7 +45,8 @@ func TestScripts(t *testing.T) {
 	t.Cleanup(fake.Close)
 	runScripts(t, "testdata/script", func(env *testscript.Env) {
 		env.Setenv("FAKE", fake.URL)
-		env.Setenv("GONE", "http://127.0.0.1:1") // nothing listens on port 1
+		env.Setenv("GONE", "http://127.0.0.1:1")    // nothing listens on port 1
+		env.Setenv("VRAMPLAN_ADVICE_TIMEOUT", "1m") // these scripts are not about time
 	})
 }
 
