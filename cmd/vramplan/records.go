@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -79,7 +80,11 @@ var shortColumns = map[string]string{
 	"torch": "versions.torch", "cuda": "versions.cuda", "driver": "versions.driver",
 }
 
-// texts are paths whose values are texts, though they may look like numbers.
+// columnPath is a path that a column may have. The path language of sjson can do more, such as making
+// a list of a million nulls to reach its last item.
+var columnPath = regexp.MustCompile(`^[a-z_][A-Za-z0-9_-]*(\.([a-z_][A-Za-z0-9_-]*|[0-9]))*$`)
+
+// isText says that the values of a path are texts, though they may look like numbers.
 func isText(path string) bool {
 	return strings.HasPrefix(path, "versions.") || path == "note" || path == "source" || path == "job.model.preset" || path == "job.gpus.0"
 }
@@ -90,14 +95,21 @@ func readCSV(content []byte) ([][]byte, error) {
 	if err != nil || len(rows) == 0 {
 		return nil, err
 	}
+	paths := rows[0]
+	for i, column := range paths {
+		paths[i] = strings.TrimSpace(column)
+		if long, ok := shortColumns[paths[i]]; ok {
+			paths[i] = long
+		}
+		if !columnPath.MatchString(paths[i]) {
+			return nil, fmt.Errorf("column %.100q is neither a name nor a path such as job.training.optimizer", column)
+		}
+	}
 	var records [][]byte
 	for n, row := range rows[1:] {
 		record := []byte("{}")
 		for i, cell := range row {
-			path := strings.TrimSpace(rows[0][i])
-			if long, ok := shortColumns[path]; ok {
-				path = long
-			}
+			path := paths[i]
 			if cell = strings.TrimSpace(cell); cell == "" {
 				continue
 			}
@@ -112,7 +124,7 @@ func readCSV(content []byte) ([][]byte, error) {
 				record, err = sjson.SetBytes(record, path, cell)
 			}
 			if err != nil {
-				return nil, fmt.Errorf("line %d, column %q: %w", n+2, rows[0][i], err)
+				return nil, fmt.Errorf("line %d, column %q: %w", n+2, path, err)
 			}
 		}
 		records = append(records, record)
