@@ -67,6 +67,9 @@ func (q query) flag(name string) (bool, error) {
 	}
 }
 
+// maxSafeInteger is the largest whole number that JavaScript has exactly.
+const maxSafeInteger = 1<<53 - 1
+
 // number reads a parameter that is a whole number from 0.
 func (q query) number(name string) (int64, error) {
 	value, given := q[name]
@@ -74,8 +77,8 @@ func (q query) number(name string) (int64, error) {
 		return 0, nil
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
-	if err != nil || n < 0 {
-		return 0, problem.New(problem.InvalidQuery, "%s is %q; accepted: a whole number from 0.", name, clip(value))
+	if err != nil || n < 0 || n > maxSafeInteger {
+		return 0, problem.New(problem.InvalidQuery, "%s is %q; accepted: a whole number from 0 to 9007199254740991.", name, clip(value))
 	}
 	return n, nil
 }
