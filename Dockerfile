@@ -1,6 +1,7 @@
-# A static binary in an image that holds nothing else: no shell, no libraries.
-# vramplan calls nobody, so it needs no CA certificates either.
-FROM golang:1.26 AS build
+# A static binary in an image that holds nothing else: no shell, no libraries, no
+# user but a number. vramplan calls nobody but its database, whose certificates
+# are mounted where they are needed (sslrootcert in VRAMPLAN_DATABASE).
+FROM golang:1.26.8-bookworm AS build
 WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
@@ -17,7 +18,7 @@ WORKDIR /data
 VOLUME /data
 ENV VRAMPLAN_LISTEN=0.0.0.0:8080 \
     VRAMPLAN_DATABASE=file:/data/vramplan.db
-EXPOSE 8080
+EXPOSE 8080 9090
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s CMD ["/vramplan", "health"]
 ENTRYPOINT ["/vramplan"]
 CMD ["serve"]

@@ -70,11 +70,12 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 				return
 			}
 			defer b.release()
-			if !a.held.take(b.Len()) {
+			booked := a.held.holdAnswer(w)
+			defer booked.release()
+			if !booked.take(b.Len()) {
 				a.refuse(w, r, a.shed("memory"))
 				return
 			}
-			defer a.held.give(b.Len())
 			w.Header()["Content-Type"] = contentTypeJSON
 			a.send(w, status, b.Bytes())
 		}

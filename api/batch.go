@@ -47,15 +47,16 @@ func (a *API) estimateBatch() endpoint {
 		if a.gate.full(clientOf(r.Context())) {
 			return nil, a.shed("jobs")
 		}
-		if !a.held.take(batchBufferBytes) {
+		booked := a.held.holdAnswer(w)
+		defer booked.release()
+		if !booked.take(batchBufferBytes) {
 			return nil, a.shed("memory")
 		}
-		defer a.held.give(batchBufferBytes)
 		w.Header().Set("Content-Type", "application/x-ndjson")
 		control := http.NewResponseController(w)
 		// HTTP/1 servers otherwise stop reading the request at the first write.
 		_ = control.EnableFullDuplex()
-		a.batch(w, r, control, o)
+		a.batch(w, r, control, booked, o)
 		return nil, nil
 	}
 }
@@ -74,10 +75,9 @@ type line struct {
 // batch reads lines, works on a few at once and writes the answers in order. At
 // most a few lines for each core are held at any moment, and all that are held are
 // booked.
-func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, o service.EstimateOptions) {
+func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder, o service.EstimateOptions) {
 	ctx, stop := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
-	booked := &heldReader{from: r.Body, held: &a.held}
 	workers := runtime.GOMAXPROCS(0)
 	todo, inOrder := make(chan *line), make(chan *line, 4*workers)
 	var running sync.WaitGroup
@@ -90,7 +90,6 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 			_ = control.SetReadDeadline(time.Now())
 		}
 		running.Wait()
-		booked.release()
 	}()
 	for range workers {
 		running.Go(func() {
@@ -102,7 +101,7 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 	running.Go(func() {
 		defer close(inOrder)
 		defer close(todo)
-		lines := bufio.NewReaderSize(booked, batchBufferBytes)
+		lines := bufio.NewReaderSize(heldBody{r.Body, booked}, batchBufferBytes)
 		for number := 1; ; number++ {
 			_ = control.SetReadDeadline(time.Now().Add(a.limits.BodyTimeout))
 			l, err := readLine(lines, number, booked)
@@ -152,7 +151,7 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 }
 
 // estimateLine is the answer to one line, with a line feed.
-func (a *API) estimateLine(r *http.Request, l *line, booked *heldReader, o service.EstimateOptions) (answer []byte) {
+func (a *API) estimateLine(r *http.Request, l *line, booked *holder, o service.EstimateOptions) (answer []byte) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.panicked(r, cause, debug.Stack())
@@ -189,7 +188,7 @@ func lineProblem(r *http.Request, number int, err error) []byte {
 
 // readLine reads the next line; nil for a blank one. Of a line that is too long,
 // nothing is kept. The error is io.EOF with or after the last line.
-func readLine(r *bufio.Reader, number int, booked *heldReader) (*line, error) {
+func readLine(r *bufio.Reader, number int, booked *holder) (*line, error) {
 	l := &line{number: number, done: make(chan []byte, 1)}
 	for {
 		part, err := r.ReadSlice('\n')

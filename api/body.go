@@ -60,15 +60,17 @@ func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64, types
 	}
 	b := bodies.Get().(*bytes.Buffer)
 	b.Reset()
-	booked := &heldReader{from: r.Body, held: &a.held}
+	booked := a.held.holdBody(w)
 	release = func() {
 		booked.release()
 		if b.Cap() <= maxPooledBytes {
 			bodies.Put(b)
 		}
 	}
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, booked, most)); err != nil {
+	if _, err := b.ReadFrom(http.MaxBytesReader(w, heldBody{r.Body, booked}, most)); err != nil {
 		release()
+		// Otherwise net/http would wait for the rest of the body before it answers.
+		w.Header().Set("Connection", "close")
 		if large := (*http.MaxBytesError)(nil); errors.As(err, &large) {
 			drain(r)
 		}

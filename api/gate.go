@@ -10,9 +10,9 @@ import (
 )
 
 // gate lets a few jobs be worked on at once and a few more wait for their turn.
-// Turns go round among the clients that wait, and where the waiting room is full
-// whoever holds most of it has to go: a client that sends more than the service
-// can take crowds out itself and nobody else.
+// The next turn is the client's whose jobs took least of the last seconds, and
+// where the waiting room is full whoever holds most of it has to go: a client that
+// asks for more than the service can do crowds out itself and nobody else.
 type gate struct {
 	mu sync.Mutex
 	// free slots; there are some only while nobody waits.
@@ -20,10 +20,14 @@ type gate struct {
 	waiting     int
 	room        int
 	patience    time.Duration
-	// line holds the clients that wait, in the order of their turns.
+	// line holds the clients that wait; among equals the first has the next turn.
 	line []*waitingClient
 	// byName is the same by the client's name.
 	byName map[string]*waitingClient
+	// spent is how long jobs of a client took lately. It is halved every second,
+	// and who has spent next to nothing is forgotten.
+	spent  map[string]time.Duration
+	halved time.Time
 }
 
 // waitingClient is one client's place in the line. It is never empty.
@@ -40,7 +44,7 @@ type waiter struct {
 }
 
 func newGate(slots, room int, patience time.Duration) *gate {
-	return &gate{free: slots, slots: slots, room: room, patience: patience, byName: map[string]*waitingClient{}}
+	return &gate{free: slots, slots: slots, room: room, patience: patience, byName: map[string]*waitingClient{}, spent: map[string]time.Duration{}, halved: time.Now()}
 }
 
 // errShed says that a job was sent away.
@@ -77,20 +81,27 @@ func (g *gate) enter(ctx context.Context, client string) error {
 	}
 }
 
-// leave gives the slot to the next in line.
-func (g *gate) leave() {
+// leave gives the slot to the next in line, after a job of this client that took so long.
+func (g *gate) leave(client string, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.spend(client, took)
 	if len(g.line) == 0 {
 		g.free++
 		return
 	}
-	c := g.line[0]
+	at := 0
+	for i, c := range g.line {
+		if g.spent[c.name] < g.spent[g.line[at].name] {
+			at = i
+		}
+	}
+	c := g.line[at]
 	next := c.waiters[0]
 	c.waiters = c.waiters[1:]
 	g.waiting--
-	// The client's next request waits until the others have had their turn.
-	g.line = g.line[1:]
+	// Among equals, the client's next request waits until the others have had their turn.
+	g.line = append(g.line[:at:at], g.line[at+1:]...)
 	if len(c.waiters) > 0 {
 		g.line = append(g.line, c)
 	} else {
@@ -98,6 +109,20 @@ func (g *gate) leave() {
 	}
 	next.let = true
 	close(next.called)
+}
+
+func (g *gate) spend(client string, took time.Duration) {
+	if now := time.Now(); now.Sub(g.halved) >= time.Second {
+		g.halved = now
+		for name, spent := range g.spent {
+			if spent < time.Millisecond {
+				delete(g.spent, name)
+			} else {
+				g.spent[name] = spent / 2
+			}
+		}
+	}
+	g.spent[client] += took
 }
 
 // full says whether a request of this client would be sent away now, so that its

@@ -39,7 +39,7 @@ func TestTurnsGoRoundAmongClients(t *testing.T) {
 		}
 		var order []string
 		for range line {
-			g.leave()
+			g.leave("first", 0)
 			synctest.Wait()
 			for i, w := range line {
 				if len(w.done) == 1 {
@@ -52,6 +52,45 @@ func TestTurnsGoRoundAmongClients(t *testing.T) {
 		}
 		if got, want := fmt.Sprint(order), "[greedy a b greedy a greedy]"; got != want {
 			t.Errorf("turns %s, want %s", got, want)
+		}
+	})
+}
+
+// Small jobs do not wait behind large ones of a client that asks for many.
+func TestTurnsGoByTheTimeThatJobsTook(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g, ctx := newGate(1, 10, time.Hour), context.Background()
+		if err := g.enter(ctx, "large"); err != nil {
+			t.Fatal(err)
+		}
+		large := []<-chan error{queue(g, ctx, "large"), queue(g, ctx, "large")}
+		small := []<-chan error{queue(g, ctx, "small"), queue(g, ctx, "small")}
+		g.leave("large", 100*time.Millisecond)
+		for i, done := range small {
+			if err := <-done; err != nil {
+				t.Fatalf("small job %d: %v", i, err)
+			}
+			if len(large[0]) != 0 {
+				t.Errorf("a large job was let in before small job %d", i)
+			}
+			g.leave("small", time.Millisecond)
+		}
+		if err := <-large[0]; err != nil {
+			t.Error(err)
+		}
+		// What was long ago does not count.
+		for range 30 {
+			time.Sleep(time.Second)
+			g.mu.Lock()
+			g.spend("other", 0)
+			g.mu.Unlock()
+		}
+		if len(g.spent) > 1 {
+			t.Errorf("%v is still remembered", g.spent)
+		}
+		g.leave("large", 0)
+		if err := <-large[1]; err != nil {
+			t.Error(err)
 		}
 	})
 }
@@ -78,7 +117,7 @@ func TestFullGateSendsTheGreediestAway(t *testing.T) {
 			t.Errorf("a second request of a: %v", err)
 		}
 		for range 3 {
-			g.leave()
+			g.leave("first", 0)
 		}
 		for i, done := range []<-chan error{greedy[0], greedy[1], a} {
 			if err := <-done; err != nil {
@@ -141,7 +180,7 @@ func TestGateKeepsCount(t *testing.T) {
 				mu.Lock()
 				inside--
 				mu.Unlock()
-				g.leave()
+				g.leave(fmt.Sprint(client), time.Duration(client)*time.Millisecond)
 			})
 		}
 		all.Wait()

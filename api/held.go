@@ -1,64 +1,134 @@
 package api
 
 import (
+	"container/list"
 	"io"
-	"sync/atomic"
+	"net/http"
+	"sync"
+	"time"
 )
 
 // held counts the bytes of documents and answers that are in memory for clients,
 // who decide how long that is: one can send a body slowly, or not read its answer.
-// The number of connections alone would be no bound on the memory.
+// The number of connections alone would be no bound on the memory. Where there are
+// too many bytes, whoever has held theirs longest is cut off: documents of honest
+// clients arrive and their answers leave within milliseconds.
 type held struct {
-	bytes atomic.Int64
+	mu    sync.Mutex
+	bytes int64
 	most  int64
+	// holders are those with bytes in memory, the longest first.
+	holders list.List
 }
 
-// take books n bytes, unless they would be too many.
-func (h *held) take(n int) bool {
-	if h.bytes.Add(int64(n)) > h.most {
-		h.bytes.Add(int64(-n))
+// holder is one request with bytes in memory.
+type holder struct {
+	held  *held
+	bytes int64
+	// cut ends the request's reads and writes.
+	cut func()
+	// gone holders have been cut off and count no more.
+	gone  bool
+	place *list.Element
+}
+
+// holdBody begins to count for a document. Its sender can still be told why it
+// was cut off.
+func (h *held) holdBody(w http.ResponseWriter) *holder {
+	control := http.NewResponseController(w)
+	return &holder{held: h, cut: func() { _ = control.SetReadDeadline(time.Now()) }}
+}
+
+// holdAnswer begins to count for an answer, or for a batch, which has both.
+func (h *held) holdAnswer(w http.ResponseWriter) *holder {
+	control := http.NewResponseController(w)
+	return &holder{held: h, cut: func() {
+		_ = control.SetReadDeadline(time.Now())
+		_ = control.SetWriteDeadline(time.Now())
+	}}
+}
+
+// now is how many bytes are held.
+func (h *held) now() int64 {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.bytes
+}
+
+// take books n bytes, if need be those of others. It is false where the request
+// itself has to go.
+func (o *holder) take(n int) bool {
+	h := o.held
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if o.gone {
 		return false
+	}
+	for h.bytes+int64(n) > h.most {
+		first := h.holders.Front()
+		if first == nil || first == o.place {
+			return false
+		}
+		longest := first.Value.(*holder)
+		longest.remove()
+		longest.gone = true
+		longest.cut()
+	}
+	h.bytes += int64(n)
+	o.bytes += int64(n)
+	if o.place == nil {
+		o.place = h.holders.PushBack(o)
 	}
 	return true
 }
 
-func (h *held) give(n int) { h.bytes.Add(int64(-n)) }
+// give gives n bytes back. A holder that does so goes on as if it had just come.
+func (o *holder) give(n int) {
+	o.held.mu.Lock()
+	defer o.held.mu.Unlock()
+	if o.gone || o.place == nil {
+		return
+	}
+	o.bytes -= int64(n)
+	o.held.bytes -= int64(n)
+	o.held.holders.MoveToBack(o.place)
+}
 
-// heldReader books what is read through it as it arrives: what a client says that
-// it will send takes no memory yet.
-type heldReader struct {
-	from  io.Reader
-	held  *held
-	taken atomic.Int64
+// release gives back all that are left.
+func (o *holder) release() {
+	o.held.mu.Lock()
+	defer o.held.mu.Unlock()
+	o.remove()
+}
+
+// remove takes the holder off the books.
+func (o *holder) remove() {
+	if o.place == nil {
+		return
+	}
+	o.held.holders.Remove(o.place)
+	o.held.bytes -= o.bytes
+	o.place, o.bytes = nil, 0
+}
+
+// heldBody books what is read through it as it arrives: what a client says that it
+// will send takes no memory yet.
+type heldBody struct {
+	io.ReadCloser
+	holder *holder
 }
 
 // Read implements io.Reader. It ends with errShed where the memory is taken.
-func (r *heldReader) Read(b []byte) (int, error) {
-	n, err := r.from.Read(b)
-	if n > 0 {
-		if !r.take(n) {
-			return 0, errShed
-		}
+func (r heldBody) Read(b []byte) (int, error) {
+	n, err := r.ReadCloser.Read(b)
+	if n > 0 && !r.holder.take(n) || err != nil && r.holder.cutOff() {
+		return 0, errShed
 	}
 	return n, err
 }
 
-func (r *heldReader) take(n int) bool {
-	if !r.held.take(n) {
-		return false
-	}
-	r.taken.Add(int64(n))
-	return true
+func (o *holder) cutOff() bool {
+	o.held.mu.Lock()
+	defer o.held.mu.Unlock()
+	return o.gone
 }
-
-// give gives n of the bytes back.
-func (r *heldReader) give(n int) {
-	r.taken.Add(int64(-n))
-	r.held.give(n)
-}
-
-// release gives back all that are left.
-func (r *heldReader) release() { r.held.give(int(r.taken.Swap(0))) }
-
-// Close implements io.Closer; the body is net/http's to close.
-func (r *heldReader) Close() error { return nil }

@@ -79,7 +79,7 @@ func newMetrics(a *API) *metrics {
 		catalogInfo{s}, databaseUp(s),
 		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 without a database.", func() float64 { return catalogAge(s) }),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 { return float64(a.gate.queued()) }),
-		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 { return float64(a.held.bytes.Load()) }),
+		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 { return float64(a.held.now()) }),
 		now("vramplan_draining", "1 from the signal to stop to the end.", func() float64 {
 			if a.draining.Load() {
 				return 1

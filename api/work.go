@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"runtime/debug"
+	"time"
 )
 
 // outcome is what became of a job.
@@ -20,7 +21,8 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 	var none T
 	ctx, cancel := context.WithTimeout(r.Context(), a.limits.RequestTimeout)
 	defer cancel()
-	if err := a.gate.enter(ctx, clientOf(ctx)); err != nil {
+	client := clientOf(ctx)
+	if err := a.gate.enter(ctx, client); err != nil {
 		if errors.Is(err, errShed) {
 			err = a.shed("jobs")
 		}
@@ -28,7 +30,8 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 	}
 	done := make(chan outcome[T], 1)
 	go func() {
-		defer a.gate.leave()
+		began := time.Now()
+		defer func() { a.gate.leave(client, time.Since(began)) }()
 		var o outcome[T]
 		defer func() {
 			if cause := recover(); cause != nil {

@@ -32,7 +32,7 @@ type limitFlags struct {
 	QueueTimeout   time.Duration `default:"2s" setting:"VRAMPLAN_QUEUE_TIMEOUT" help:"How long a job may wait for its turn."`
 	MaxConnections int           `default:"8192" setting:"VRAMPLAN_MAX_CONNECTIONS" help:"Open connections of a listener; more are closed at once."`
 	MemoryLimit    byteCount     `default:"0" setting:"VRAMPLAN_MEMORY_LIMIT" placeholder:"SIZE" help:"Memory to stay below, as 512MiB; 0 is what the container may have. GOMEMLIMIT wins."`
-	MaxHeld        byteCount     `default:"0" setting:"VRAMPLAN_MAX_HELD" placeholder:"SIZE" help:"Documents and answers in memory for clients that send or read slowly; 0 is a quarter of the memory, up to 128MiB."`
+	MaxHeld        byteCount     `default:"0" setting:"VRAMPLAN_MAX_HELD" placeholder:"SIZE" help:"Documents and answers in memory for clients that send or read slowly; 0 is an eighth of the memory, up to 128MiB."`
 	HeaderTimeout  time.Duration `default:"5s" setting:"VRAMPLAN_HEADER_TIMEOUT" help:"How long the header of a request may take to arrive."`
 	BodyTimeout    time.Duration `default:"15s" setting:"VRAMPLAN_BODY_TIMEOUT" help:"How long a document, or the next line of a batch, may take to arrive."`
 	RequestTimeout time.Duration `default:"20s" setting:"VRAMPLAN_REQUEST_TIMEOUT" help:"How long one job may take."`

@@ -88,7 +88,7 @@ func FuzzSettings(f *testing.F) {
 
 func TestMemoryIsShared(t *testing.T) {
 	for _, c := range []struct{ limit, held, want byteCount }{
-		{64 << 20, 0, 16 << 20},
+		{64 << 20, 0, 8 << 20},
 		{4 << 30, 0, maxHeldByDefault},
 		{4 << 30, 7 << 20, 7 << 20},
 	} {

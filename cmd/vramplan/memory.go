@@ -41,7 +41,7 @@ func (f *limitFlags) memory() memory {
 	if m.held == 0 {
 		m.held = maxHeldByDefault
 		if m.limit > 0 {
-			m.held = min(m.held, m.limit/4)
+			m.held = min(m.held, m.limit/8)
 		}
 	}
 	return m

@@ -1,0 +1,144 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// overload is how much more is asked than the service can do.
+const overload = 50
+
+func attacks(capacity float64) []attack {
+	header := func(length string) string {
+		return "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + length + "\r\n\r\n"
+	}
+	mib := bytes.Repeat([]byte(" "), 1<<20)
+	return []attack{
+		{"none", func(ctx context.Context, _ string) (string, error) {
+			<-ctx.Done()
+			return "", nil
+		}},
+		{"idle connections", func(ctx context.Context, address string) (string, error) {
+			n := connections(ctx, address, 1000, func(net.Conn) {})
+			return fmt.Sprintf("%d connections", n), nil
+		}},
+		{"slow headers", func(ctx context.Context, address string) (string, error) {
+			n := connections(ctx, address, 1000, func(c net.Conn) {
+				if _, err := io.WriteString(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\n"); err == nil {
+					drip(ctx, c)
+				}
+			})
+			return fmt.Sprintf("%d connections, a byte a second", n), nil
+		}},
+		{"slow bodies", func(ctx context.Context, address string) (string, error) {
+			n := connections(ctx, address, 1000, func(c net.Conn) {
+				if _, err := io.WriteString(c, header("Content-Length: 1000000")); err == nil {
+					drip(ctx, c)
+				}
+			})
+			return fmt.Sprintf("%d connections, a byte a second", n), nil
+		}},
+		{"bodies that never end", func(ctx context.Context, address string) (string, error) {
+			n := connections(ctx, address, 300, func(c net.Conn) {
+				if _, err := io.WriteString(c, header("Content-Length: 1048576")); err == nil {
+					_, _ = c.Write(mib[:1<<20-1]) // all but a byte
+				}
+			})
+			return fmt.Sprintf("%d connections, all but the last byte of 1 MiB", n), nil
+		}},
+		{"bodies over the limit", func(ctx context.Context, address string) (string, error) {
+			var sent atomic.Int64
+			connections(ctx, address, 20, func(c net.Conn) {
+				if _, err := io.WriteString(c, header("Transfer-Encoding: chunked")); err != nil {
+					return
+				}
+				for ctx.Err() == nil {
+					n, err := fmt.Fprintf(c, "%x\r\n%s\r\n", len(mib), mib)
+					if sent.Add(int64(n)); err != nil {
+						return
+					}
+				}
+			})
+			return fmt.Sprintf("%d MiB sent", sent.Load()>>20), nil
+		}},
+		{"answers that nobody reads", func(ctx context.Context, address string) (string, error) {
+			body := newJob(1)
+			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate", "/v1/estimate?timeline=true&tensors=true", 1) + body
+			n := connectionsFrom(ctx, 10, address, 500, func(c net.Conn) {
+				for range 100 {
+					if _, err := io.WriteString(c, request); err != nil {
+						return
+					}
+				}
+			})
+			return fmt.Sprintf("%d connections of 10 clients", n), nil
+		}},
+		{"overload", func(ctx context.Context, address string) (string, error) {
+			return flood(ctx, "http://"+address, capacity*overload), nil
+		}},
+	}
+}
+
+// connections keeps n connections to an address open, from 100 addresses of their
+// own side, until ctx is done: what the server closes is opened again. It returns how
+// many were opened.
+func connections(ctx context.Context, address string, n int, use func(net.Conn)) int64 {
+	return connectionsFrom(ctx, 100, address, n, use)
+}
+
+func connectionsFrom(ctx context.Context, addresses int, address string, n int, use func(net.Conn)) int64 {
+	var all sync.WaitGroup
+	var opened atomic.Int64
+	for i := range n {
+		all.Go(func() {
+			dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%addresses))}}
+			for ctx.Err() == nil {
+				c, err := dialer.DialContext(ctx, "tcp", address)
+				if err != nil {
+					time.Sleep(100 * time.Millisecond)
+					continue
+				}
+				opened.Add(1)
+				unblock := context.AfterFunc(ctx, func() { _ = c.SetDeadline(time.Now()) })
+				use(c)
+				_, _ = c.Read(make([]byte, 1)) // until the server closes it, or answers
+				unblock()
+				_ = c.Close()
+			}
+		})
+	}
+	all.Wait()
+	return opened.Load()
+}
+
+// drip sends a byte a second.
+func drip(ctx context.Context, c net.Conn) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if _, err := io.WriteString(c, "x"); err != nil {
+				return
+			}
+		}
+	}
+}
+
+// flood asks for plans at a rate from one address.
+func flood(ctx context.Context, url string, perSecond float64) string {
+	deadline, _ := ctx.Deadline()
+	client := newClient("127.0.0.2")
+	client.Timeout = patience
+	t := openLoop(ctx, client, url, planNew, ask, perSecond, time.Until(deadline))
+	return fmt.Sprintf("%.0f plans/s, %d of %d sent away", perSecond, t.statuses[503], t.asked())
+}

@@ -1,0 +1,63 @@
+// Command reliability shows how vramplan serve behaves under load and under
+// attack. It builds the program, starts it on loopback and measures it from the
+// outside, on the machine where it runs.
+//
+//	go run ./reliability load   # throughput and latency beside a bare chi handler
+//	go run ./reliability soak   # memory under steady load, for ten minutes
+//	go run ./reliability siege  # honest clients among hostile ones
+//
+// Each prints a table and ends with 1 where what it shows does not hold.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	if err := run(ctx, os.Args[1:], os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, "reliability:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	const usage = "give load, soak or siege"
+	if len(args) == 0 {
+		return errors.New(usage)
+	}
+	flags := flag.NewFlagSet(args[0], flag.ContinueOnError)
+	program := flags.String("program", "", "vramplan to measure; built from the sources if not given")
+	switch args[0] {
+	case "bare": // the other half of load, in a process of its own
+		return serveBare(ctx, out)
+	case "load":
+		round := flags.Duration("round", 3*time.Second, "length of one measurement")
+		rounds := flags.Int("rounds", 5, "measurements of each; the median counts")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return load(ctx, out, *program, *round, *rounds)
+	case "soak":
+		length := flags.Duration("duration", 10*time.Minute, "how long")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return soak(ctx, out, *program, *length)
+	case "siege":
+		length := flags.Duration("duration", 10*time.Second, "length of each attack")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return siege(ctx, out, *program, *length)
+	}
+	return fmt.Errorf("%q: %s", args[0], usage)
+}
