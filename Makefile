@@ -19,7 +19,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race lint fmt bench crash engines accuracy generate fuzz cover clean
+.PHONY: help build run test test-race lint fmt bench crash engines accuracy generate fuzz conformance manifests load soak siege cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +61,21 @@ generate: ## Make the generated files anew
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@set -e; for t in $(FUZZ); do echo "== $$t"; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%:*}"; done
+
+conformance: ## Hold a running service against its OpenAPI document (needs Python 3 with venv)
+	reliability/schemathesis/run.sh
+
+manifests: ## Check the Kubernetes manifests against the types of the Kubernetes API
+	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
+
+load: ## Measure throughput and latency beside a bare handler
+	$(GO) run ./reliability load
+
+soak: ## Watch the memory under ten minutes of steady load
+	$(GO) run ./reliability soak
+
+siege: ## Attack a service while honest clients ask
+	$(GO) run ./reliability siege
 
 cover: ## Write coverage.out and print the total
 	$(GO) test -coverprofile=coverage.out -coverpkg=./... ./...

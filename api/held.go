@@ -11,15 +11,19 @@ import (
 // held counts the bytes of documents and answers that are in memory for clients,
 // who decide how long that is: one can send a body slowly, or not read its answer.
 // The number of connections alone would be no bound on the memory. Where there are
-// too many bytes, whoever has held theirs longest is cut off: documents of honest
-// clients arrive and their answers leave within milliseconds.
+// too many bytes, whoever has held many of them longest is cut off: documents of
+// honest clients arrive and their answers leave within milliseconds, and most are small.
 type held struct {
 	mu    sync.Mutex
 	bytes int64
 	most  int64
-	// holders are those with bytes in memory, the longest first.
-	holders list.List
+	// large and small are the holders with bytes in memory, the longest first. The
+	// large go first.
+	large, small list.List
 }
+
+// largeBytes is more than nearly all jobs and answers have.
+const largeBytes = 64 << 10
 
 // holder is one request with bytes in memory.
 type holder struct {
@@ -30,6 +34,7 @@ type holder struct {
 	// gone holders have been cut off and count no more.
 	gone  bool
 	place *list.Element
+	in    *list.List
 }
 
 // holdBody begins to count for a document. Its sender can still be told why it
@@ -65,7 +70,10 @@ func (o *holder) take(n int) bool {
 		return false
 	}
 	for h.bytes+int64(n) > h.most {
-		first := h.holders.Front()
+		first := h.large.Front()
+		if first == nil || h.large.Len() == 1 && first == o.place {
+			first = h.small.Front()
+		}
 		if first == nil || first == o.place {
 			return false
 		}
@@ -76,10 +84,21 @@ func (o *holder) take(n int) bool {
 	}
 	h.bytes += int64(n)
 	o.bytes += int64(n)
-	if o.place == nil {
-		o.place = h.holders.PushBack(o)
+	switch {
+	case o.bytes >= largeBytes && o.in != &h.large:
+		o.moveTo(&h.large)
+	case o.place == nil:
+		o.moveTo(&h.small)
 	}
 	return true
+}
+
+// moveTo makes the holder the last of a list.
+func (o *holder) moveTo(l *list.List) {
+	if o.place != nil {
+		o.in.Remove(o.place)
+	}
+	o.in, o.place = l, l.PushBack(o)
 }
 
 // give gives n bytes back. A holder that does so goes on as if it had just come.
@@ -91,7 +110,7 @@ func (o *holder) give(n int) {
 	}
 	o.bytes -= int64(n)
 	o.held.bytes -= int64(n)
-	o.held.holders.MoveToBack(o.place)
+	o.in.MoveToBack(o.place)
 }
 
 // release gives back all that are left.
@@ -106,9 +125,9 @@ func (o *holder) remove() {
 	if o.place == nil {
 		return
 	}
-	o.held.holders.Remove(o.place)
+	o.in.Remove(o.place)
 	o.held.bytes -= o.bytes
-	o.place, o.bytes = nil, 0
+	o.place, o.in, o.bytes = nil, nil, 0
 }
 
 // heldBody books what is read through it as it arrives: what a client says that it

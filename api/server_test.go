@@ -346,6 +346,7 @@ func TestBatchEndsWithItsClient(t *testing.T) {
 	})
 	url, stop := serve(t, a, 0)
 	in, feed := io.Pipe()
+	defer feed.Close()
 	ctx, leave := context.WithCancel(context.Background())
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/v1/estimate/batch", in)
 	if err != nil {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -143,12 +144,19 @@ func closedLoop(ctx context.Context, c *http.Client, url string, q question, cli
 // asker is ask or insist.
 type asker func(ctx context.Context, c *http.Client, url string, q question, n int64) (status int, err error)
 
+// mostUnderWay keeps the one who measures from measuring itself: a request that is
+// due while so many are unanswered counts as failed.
+const mostUnderWay = 2048
+
+var errBehind = errors.New("too many requests were unanswered to send another")
+
 // openLoop sends requests at a rate, whether or not the ones before have been
 // answered, and counts the time of each from the moment at which it was due: a
 // client that waits for a slow server would hide how slow it is.
 func openLoop(ctx context.Context, c *http.Client, url string, q question, how asker, perSecond float64, length time.Duration) *tally {
 	var t tally
 	var all sync.WaitGroup
+	var underWay atomic.Int64
 	every := time.Duration(float64(time.Second) / max(perSecond, 1e-3))
 	began := time.Now()
 	for n := int64(0); ; n++ {
@@ -159,7 +167,13 @@ func openLoop(ctx context.Context, c *http.Client, url string, q question, how a
 		if wait := time.Until(due); wait > 0 {
 			time.Sleep(wait)
 		}
+		if underWay.Load() >= mostUnderWay {
+			t.add(0, 0, errBehind)
+			continue
+		}
+		underWay.Add(1)
 		all.Go(func() {
+			defer underWay.Add(-1)
 			status, err := how(ctx, c, url, q, n)
 			t.add(status, time.Since(due), err)
 		})

@@ -39,7 +39,7 @@ func soak(ctx context.Context, out io.Writer, program string, length time.Durati
 	for i, l := range []struct {
 		q    question
 		rate float64
-	}{{askAgain, 1000}, {askNew, 150}, {planNew, 2}} {
+	}{{askAgain, 200}, {askNew, 40}, {planNew, 1}} {
 		all.Go(func() { tallies[i] = openLoop(ctx, client, api.url, l.q, ask, l.rate, length) })
 	}
 	all.Wait()

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"go.uber.org/goleak"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -35,7 +36,18 @@ func TestMain(m *testing.M) {
 // tests are the tests of this package, with a PostgreSQL server for those that need one.
 type tests struct{ m *testing.M }
 
-func (t tests) Run() int { return pgtest.Run(t.m) }
+// Run fails where a test has left a goroutine behind.
+func (t tests) Run() int {
+	code := pgtest.Run(t.m)
+	http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+	if code == 0 {
+		if err := goleak.Find(); err != nil {
+			fmt.Fprintln(os.Stderr, "goroutines are left:", err)
+			return 1
+		}
+	}
+	return code
+}
 
 // TestScripts runs testdata/script/*.txtar. Scripts whose expected output does
 // not depend on the estimator ask $FAKE, a service that says what its input asks

@@ -21,8 +21,6 @@ import (
 
 var _ service.Store = (*store.Store)(nil)
 
-func TestMain(m *testing.M) { os.Exit(pgtest.Run(m)) }
-
 // backend is one kind of database that a store can be on.
 type backend struct {
 	name string
