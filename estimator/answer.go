@@ -14,7 +14,7 @@ var components = []string{"weights", "gradients", "optimizer_state", "precision_
 
 var componentNames = [step.ComponentCount]string{
 	step.Weights: "weights", step.Gradients: "gradients", step.OptimizerState: "optimizer_state", step.PrecisionCopies: "precision_copies",
-	step.Activations: "activations", step.LogitsAndLoss: "logits_and_loss", step.Temporaries: "temporaries"}
+	step.Activations: "activations", step.LogitsAndLoss: "logits_and_loss", step.Temporaries: "temporaries", step.Communication: "communication"}
 
 var partNames = [step.PartCount]string{
 	step.PartAttention: "attention", step.PartMLP: "mlp", step.PartNorm: "norms_and_residuals", step.PartEmbedding: "embeddings"}
@@ -99,13 +99,14 @@ func (r *resolved) layerName(unit int64) string {
 // components lists the ten components; they add up to the device figure.
 func (r *resolved) components(run *run) []Component {
 	m, f := &run.ledger.Peak, run.figures
-	bytes := map[string]int64{"cuda_context": f.Context}
+	bytes := map[string]int64{"cuda_context": f.Context - r.nccl.Bytes}
 	rest := f.Device - f.Context
 	for c, n := range componentNames {
 		bytes[n] = m.Components[c]
 		rest -= m.Components[c]
 	}
 	bytes["allocator"] = rest
+	bytes["communication"] += r.nccl.Bytes
 	list := make([]Component, 0, len(components))
 	for _, name := range components {
 		c := Component{Name: name, Bytes: bytes[name], How: r.how(name, run)}
@@ -170,7 +171,10 @@ func (r *resolved) how(name string, run *run) string {
 	case "temporaries":
 		return "cuBLAS workspaces and what the running operation needs besides its result"
 	case "communication":
-		return "one GPU"
+		if r.copies == 0 {
+			return "one GPU"
+		}
+		return fmt.Sprintf("DistributedDataParallel's buckets for the gradients of %s parameters × %s, and %s for NCCL outside PyTorch's allocator", p, stored, Bytes(r.nccl.Bytes))
 	case "allocator":
 		s := "reserved by PyTorch's caching allocator beyond what is alive at this moment"
 		if inside := run.figures.Allocated - run.ledger.Peak.Bytes; inside > 0 {

@@ -77,6 +77,11 @@ func (r *resolved) explainDoubts(f memory.Figures) []DoubtSource {
 		out = append(out, DoubtSource{Source: d.source, How: d.how,
 			BelowBytes: int64(stretch * d.Below * float64(f.Limit)), AboveBytes: int64(stretch * d.Above * float64(f.Reserved))})
 	}
+	if r.copies > 0 {
+		out = append(out, DoubtSource{Source: "nccl",
+			How:        fmt.Sprintf("NCCL's communicator was not measured; NVIDIA's planner assumes %s, and nothing to %s is allowed for", Bytes(r.nccl.Bytes), Bytes(r.nccl.High)),
+			BelowBytes: int64(stretch * float64(r.nccl.Bytes-r.nccl.Low)), AboveBytes: int64(stretch * float64(r.nccl.High-r.nccl.Bytes))})
+	}
 	return append(out, DoubtSource{Source: "cuda-context",
 		How:        fmt.Sprintf("the context took %s to %s in published runs", Bytes(r.cuda.Low), Bytes(r.cuda.High)),
 		BelowBytes: int64(stretch * float64(r.cuda.Bytes-r.cuda.Low)), AboveBytes: int64(stretch * float64(r.cuda.High-r.cuda.Bytes))})

@@ -11,7 +11,7 @@ import (
 )
 
 // Version is the version of the estimator: the same version gives the same bytes.
-const Version = "0.2.0"
+const Version = "0.3.0"
 
 // Reference is the software whose allocations are replayed.
 const Reference = "torch-2.9.1"
@@ -150,7 +150,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	w.stands = w.stands[:0]
 	reserved, allocated := w.play(r.expand, searches)
 	figures := func(limit int64) memory.Figures {
-		return memory.Device(allocated, reserved, limit, r.cuda, widest(r.doubts()), r.confidence)
+		return memory.Device(allocated, reserved, limit, r.outside(), widest(r.doubts()), r.confidence)
 	}
 	out.figures = figures(min(out.ledger.Peak.Bytes, reserved))
 	if r.expand {

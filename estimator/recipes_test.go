@@ -45,6 +45,7 @@ func randomJob(t *rapid.T) Job {
 		}},
 		{"optimizer", func(u *Training) { u.Optimizer = randomOptimizer(t) }},
 		{"states", func(u *Training) { u.States = randomStates(t) }},
+		{"distributed", func(u *Training) { u.Distributed = &Distributed{WorldSize: 2} }},
 		{"evaluation", func(u *Training) {
 			u.Evaluation = &Evaluation{MicroBatch: rapid.Int64Range(0, 9).Draw(t, "evaluated"), KeepLogits: rapid.Bool().Draw(t, "keep_logits")}
 		}},

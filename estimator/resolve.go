@@ -37,6 +37,9 @@ type resolved struct {
 	kernelNames   int               // of training.kernels
 	// ownModules says that the framework writes its models itself.
 	ownModules bool
+	// copies is how many GPUs hold the job, 0 for one; nccl is what their communicator takes on each.
+	copies int64
+	nccl   memory.Context
 	// evaluation is the pass between two steps, nil for none.
 	evaluation *Evaluation
 }
@@ -182,6 +185,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.evaluate(t, errs)
 	r.loss(t, errs)
 	r.lora(t, errs)
+	r.distributed(t, errs)
 	r.kernels(t, errs)
 	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.recipe.UpdatesInBackward
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
@@ -301,9 +305,6 @@ func unsupported(job *Job, errs *invalid.List) {
 	}
 	if t.FP8 != nil {
 		refuse("fp8", "fp8 is")
-	}
-	if d := t.Distributed; d != nil && (d.WorldSize > 1 || d.Data != "" || d.TensorParallel > 1 || d.PipelineParallel > 1 || d.ContextParallel > 1 || d.ExpertParallel > 1 || d.OffloadOptimizer || d.OffloadParameters || d.DeepSpeed != nil) {
-		refuse("distributed", "several GPUs are")
 	}
 }
 

@@ -56,6 +56,7 @@ const (
 	LabelDequantised
 	LabelQuantised
 	LabelMaster
+	LabelBucket
 	labelCount
 )
 
@@ -111,6 +112,7 @@ var labelText = [labelCount]string{
 	LabelDequantised:            "dequantised weight",
 	LabelQuantised:              "quantised input",
 	LabelMaster:                 "master copy of a weight",
+	LabelBucket:                 "bucket of gradients (DistributedDataParallel)",
 }
 
 func (l Label) String() string {

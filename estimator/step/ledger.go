@@ -238,8 +238,11 @@ func (l *Ledger) tensors(others ...*Ledger) []LiveTensor {
 	}
 	l.session.eachState(func(bytes int64, c Component) {
 		label := LabelGradient
-		if c == OptimizerState {
+		switch c {
+		case OptimizerState:
 			label = LabelMaster
+		case Communication:
+			label = LabelBucket
 		}
 		add(LiveTensor{Label: label, Component: c, Bytes: bytes}, 1)
 	})

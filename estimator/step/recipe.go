@@ -86,6 +86,8 @@ type Recipe struct {
 	KeepsGradients bool
 	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
 	TwoTemporaries bool
+	// Reducer is how gradients are summed over several GPUs that hold the same model.
+	Reducer Reducer
 	// UseCache fills a key/value cache that the model returns.
 	UseCache bool
 

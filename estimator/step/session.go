@@ -77,6 +77,8 @@ type Session struct {
 	masters    []*Parameter // what the optimizer updates instead, where there are such
 	updater    updater
 	started    bool // the optimizer's state exists
+	stepped    bool // a step was played
+	buckets    []int32
 	// book is the storage of the last account.
 	book Ledger
 }
@@ -84,7 +86,7 @@ type Session struct {
 // Begin loads the model on heap, from which s allocates from here on.
 func (s *Session) Begin(heap Heap) {
 	s.heap = heap
-	s.started, s.gradients = false, s.gradients[:0]
+	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
 	s.once = handles(s.once, len(s.now))
 	if e := s.Evaluation; e != nil {
@@ -103,6 +105,7 @@ func (s *Session) Play(heap Heap, steps int) {
 
 func (s *Session) load() {
 	s.Parameters.load(s.heap)
+	s.loadBuckets(s.heap)
 	s.loadStates(s.heap)
 	for _, e := range s.Program.Events[:s.Program.Prologue] {
 		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
@@ -117,6 +120,9 @@ const mostMicroSteps = 64
 // which it was some micro-steps before, it will go round in that circle, and only what is left
 // beyond whole rounds is played.
 func (s *Session) Step() {
+	if s.stepped {
+		s.rebuildBuckets(s.heap)
+	}
 	heap, settles := s.heap.(Settling)
 	var seen [mostMicroSteps]uint64
 	left := max(s.Recipe.Accumulation, 1)
@@ -151,6 +157,7 @@ func (s *Session) Step() {
 		s.gradients = s.gradients[:0]
 	}
 	s.evaluate()
+	s.stepped = true
 }
 
 // settled adds to the heap's state where the tensors lie that live on into the next micro-step.

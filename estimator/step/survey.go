@@ -4,7 +4,7 @@ package step
 // micro-step leaves behind.
 func (l *Ledger) survey() (gradients int64) {
 	s := l.session
-	l.record(StageLoad, Moment{Bytes: max(l.total, s.Parameters.loadPeak()), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
+	l.record(StageLoad, Moment{Bytes: max(l.total, s.Parameters.loadPeak(), s.wrapPeak(l.live[Weights])), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
 	l.begin()
 	l.surveyEvaluation()
 	for m := range min(max(s.Recipe.Accumulation, 1), 2) {

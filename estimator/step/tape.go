@@ -32,8 +32,8 @@ func (d DType) Half() bool { return d == BF16 || d == F16 }
 // Component is the kind of memory that a tensor belongs to in an answer.
 type Component uint8
 
-// The components that the replay itself fills; communication, allocator and
-// CUDA context are added by the estimator.
+// The components that the replay itself fills; allocator and CUDA context, and NCCL's part of
+// communication, are added by the estimator.
 const (
 	Weights Component = iota
 	Gradients
@@ -42,6 +42,7 @@ const (
 	Activations
 	LogitsAndLoss
 	Temporaries
+	Communication
 	ComponentCount
 )
 

@@ -1,0 +1,79 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// What NCCL's communicator takes outside PyTorch's allocator for two GPUs and for more, as NVIDIA's planner for inference
+// assumes (ai-dynamo/aiconfigurator, systems/*.yaml at 095f58a5, measured on 2, 4 and 8 GPUs of one host). No published
+// training run states it by itself; the bounds say so: communicators are made when they are first used, and
+// channels grow with the links of a host.
+var (
+	ncclTwo  = memory.Context{Bytes: 358_612_992, Low: 0, High: 1 << 30}
+	ncclMore = memory.Context{Bytes: 411_041_792, Low: 0, High: 1 << 30}
+)
+
+// looksForUnused are the frameworks whose trainers wrap the model with find_unused_parameters, but for a whole one that is
+// checkpointed. Source: transformers/trainer.py 4.57, Trainer._wrap_model.
+var looksForUnused = map[string]bool{"hf-trainer": true, "trl": true}
+
+// ownEngines are the frameworks that reduce gradients with an engine of their own.
+var ownEngines = map[string]string{"deepspeed": "DeepSpeed's", "megatron": "Megatron's", "nanotron": "nanotron's"}
+
+// distributed is training.distributed: GPUs that each hold the whole job (DistributedDataParallel). Whatever splits the job is
+// refused, field by field.
+func (r *resolved) distributed(t *Training, errs *invalid.List) {
+	d := t.Distributed
+	if d == nil {
+		return
+	}
+	const pointer = "/training/distributed/"
+	for _, x := range []struct {
+		field string
+		given bool
+	}{
+		{"fsdp_version", d.FSDPVersion > 0 && d.Data == "fsdp"}, {"deepspeed", d.DeepSpeed != nil},
+		{"tensor_parallel", d.TensorParallel > 1}, {"sequence_parallel", d.SequenceParallel}, {"async_tensor_parallel", d.AsyncTensorParallel},
+		{"pipeline_parallel", d.PipelineParallel > 1}, {"virtual_pipeline", d.VirtualPipeline > 1},
+		{"context_parallel", d.ContextParallel > 1}, {"expert_parallel", d.ExpertParallel > 1},
+		{"offload_optimizer", d.OffloadOptimizer}, {"offload_parameters", d.OffloadParameters},
+	} {
+		if x.given {
+			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs is not modelled yet; data-parallel copies of the whole job (ddp) are")
+		}
+	}
+	if d.Data != "" && d.Data != "ddp" {
+		errs.Add(pointer+"data", "unsupported", "%s shards the job, which is not modelled yet; ddp is", d.Data)
+	}
+	if d.WorldSize < 0 || d.WorldSize > 1<<20 {
+		errs.Add(pointer+"world_size", "out_of_range", "world_size is %d; it is from 1 to %d", d.WorldSize, 1<<20)
+	}
+	if d.WorldSize <= 1 {
+		return
+	}
+	if name, own := ownEngines[r.framework]; own {
+		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled yet; DistributedDataParallel is", name)
+	}
+	if r.recipe.UpdatesInBackward {
+		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
+	}
+	if r.recipe.Compile || r.recipe.CompileLoss {
+		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the graph at its buckets, is not modelled yet; leave one of them out")
+	}
+	r.copies = d.WorldSize
+	r.nccl = ncclMore
+	if d.WorldSize == 2 {
+		r.nccl = ncclTwo
+	}
+	r.recipe.Reducer = step.ReducerRebuilt
+	if looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil) {
+		r.recipe.Reducer = step.ReducerFixed
+	}
+}
+
+// outside is what a process takes on the card outside PyTorch's allocator.
+func (r *resolved) outside() memory.Context {
+	return memory.Context{Bytes: r.cuda.Bytes + r.nccl.Bytes, Low: r.cuda.Low + r.nccl.Low, High: r.cuda.High + r.nccl.High}
+}
