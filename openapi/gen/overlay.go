@@ -19,6 +19,7 @@ func overlay(d *document, examples []example) error {
 	if err != nil {
 		return err
 	}
+	allowZeros(schemas)
 	delete(d.Components, "requestBodies")
 	d.Components["securitySchemes"] = object{"key": object{"type": "http", "scheme": "bearer", "description": "An API key, made with vramplan keys create."}}
 	d.Components["schemas"] = schemas
@@ -44,6 +45,17 @@ func overlay(d *document, examples []example) error {
 	}
 	d.Components["examples"] = shared
 	return addAliases(d)
+}
+
+// allowZeros lets the catalog's models have zeros where a job's dimensions have at
+// least 1: a model of several towers has no one number of layers or heads.
+func allowZeros(schemas object) {
+	model, _ := schemas["CatalogModel"].(object)
+	rewrite(model, func(o object) {
+		if o["type"] == "integer" && fmt.Sprint(o["minimum"]) == "1" {
+			o["minimum"] = 0
+		}
+	})
 }
 
 // addAliases adds the unversioned paths, as copies that name their original.
