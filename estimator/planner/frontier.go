@@ -161,7 +161,11 @@ func (s *search) sequences(ctx context.Context) ([]SequencePoint, error) {
 }
 
 // modelsAsked bounds the models that are asked about, largest first: an estimate of a very deep one takes long.
-const modelsAsked = 24
+const modelsAsked = 40
+
+// statesSpread is how much less than the job's own bytes a parameter another model may take: adapters and norms are
+// another share of it.
+const statesSpread = 0.9
 
 // largestModel finds the largest of some models that trains as the job does, at a micro-batch of one. Models whose
 // weights, gradients and optimizer state alone are too much, as the job's own take, are not asked about.
@@ -177,7 +181,7 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*La
 	perParameter := float64(states) / float64(max(1, s.floor.result.Model.Parameters))
 	var fitting []*model.Preset
 	for _, p := range presets {
-		if float64(p.ParametersTotal)*perParameter/2 <= float64(usable) {
+		if float64(p.ParametersTotal)*perParameter*statesSpread <= float64(usable) {
 			fitting = append(fitting, p)
 		}
 	}

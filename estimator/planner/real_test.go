@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"os"
 	"slices"
 	"strings"
@@ -142,5 +143,49 @@ func TestThePageShowsTheStory(t *testing.T) {
 	markdownTable(&rows, optionColumns, p.optionRows())
 	if !strings.Contains(string(page), rows.String()) {
 		t.Errorf("docs/planning.md does not have this table:\n%s", rows.String())
+	}
+}
+
+// llamaPreset is a small Llama of the given width.
+func llamaPreset(hidden int64) *model.Preset {
+	const vocabulary, layers = 1000, 2
+	return &model.Preset{
+		ID: fmt.Sprint("llama-", hidden), Family: "llama", Kind: "decoder", Layers: layers, Hidden: hidden, Heads: hidden / 64, KVHeads: hidden / 64, HeadDim: 64,
+		FFN: 4 * hidden, Vocabulary: vocabulary, MaxPositions: 256, MLP: "swiglu", Norm: "rmsnorm", Position: "rope", NormsPerLayer: 2, FinalNorm: true,
+		ParametersTotal: 2*vocabulary*hidden + layers*(16*hidden*hidden+2*hidden) + hidden,
+	}
+}
+
+// The largest model is the largest preset that fits at a micro-batch of one, at a length that it can read.
+func TestLargestModel(t *testing.T) {
+	r := story()
+	r.Frontier = true
+	r.Input.Job.Model = estimator.Model{Preset: "llama-256"}
+	r.Input.Preset = llamaPreset(256)
+	r.Input.Job.Training.SequenceLength = 512
+	r.Presets = []*model.Preset{llamaPreset(256), llamaPreset(2048), llamaPreset(512), llamaPreset(1024)}
+	estimate := func(p *model.Preset) *estimator.Result {
+		in := r.Input
+		in.Job.Model, in.Preset = estimator.Model{Preset: p.ID}, p
+		in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation, in.Job.Training.SequenceLength = 1, 512, 256
+		res, err := estimator.Estimate(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	fits, more := estimate(r.Presets[3]), estimate(r.Presets[1])
+	r.Input.GPUs[0].UsableBytes = (fits.Peak.HighBytes + more.Peak.LowBytes) / 2
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := LargestModel{Preset: "llama-1024", Parameters: r.Presets[3].ParametersTotal, MicroBatch: 1, SequenceLength: 256, DeviceBytes: fits.Peak.DeviceBytes}
+	if p.LargestModel == nil || *p.LargestModel != want {
+		t.Errorf("the largest model is %+v, want %+v", p.LargestModel, want)
+	}
+	r.Input.GPUs[0].UsableBytes = 100 * mib
+	if p, err = Make(t.Context(), r); err != nil || p.LargestModel != nil {
+		t.Errorf("on a card of 100 MiB: %+v, %v", p.LargestModel, err)
 	}
 }
