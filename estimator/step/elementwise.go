@@ -50,7 +50,7 @@ func (t *Tape) add(a, b T, unbatched bool, l Label) T {
 	if t.compiled {
 		return t.fusedAdd(a, b, l)
 	}
-	n := max(a.numel, b.numel)
+	n := broadcast(a, b)
 	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
 	if o.i == none {
@@ -65,13 +65,13 @@ func (t *Tape) add(a, b T, unbatched bool, l Label) T {
 		if !o.needs(k) {
 			continue
 		}
-		reduced := x.numel < n || unbatched && k == 1
+		reduced := x.numel != n || unbatched && k == 1
 		if x.dtype == y.dtype && !reduced {
 			o.pass(0, k)
 			continue
 		}
 		if reduced {
-			o.sumRows(r, y.dtype, n/x.numel, x.numel, LabelReduction)
+			o.sumRows(r, y.dtype, n/max(x.numel, 1), x.numel, LabelReduction)
 		} else {
 			o.alloc(r, x.bytes(), LabelInputGradient)
 		}
@@ -79,6 +79,15 @@ func (t *Tape) add(a, b T, unbatched bool, l Label) T {
 		r++
 	}
 	return o.out(y, 0)
+}
+
+// broadcast is how many elements the result of an operation on two tensors has, of which one may be repeated along
+// dimensions of the other: none where one is empty, as for an expert without tokens.
+func broadcast(a, b T) int64 {
+	if a.numel == 0 || b.numel == 0 {
+		return 0
+	}
+	return max(a.numel, b.numel)
 }
 
 // AddScalar is x + c.
@@ -103,7 +112,7 @@ func (t *Tape) MulScalar(x T, l Label) T {
 // has one value for each row (keepdim), otherwise it is one row repeated.
 // Its gradient is formed in full before it is reduced or cast to the operand's shape and type.
 func (t *Tape) Mul(a, b T, rows bool, l Label) T {
-	n := max(a.numel, b.numel)
+	n := broadcast(a, b)
 	if t.compiled {
 		return t.fuse(n, promote(a.dtype, b.dtype), l, []T{a, b}, a, b)
 	}
@@ -134,7 +143,7 @@ func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 			continue
 		}
 		r := k
-		if x[k].numel < n {
+		if x[k].numel != n {
 			r += 2
 			if rows {
 				o.alloc(r, x[k].numel*y.dtype.Size(), LabelReduction)

@@ -78,6 +78,9 @@ func (o op) sumRows(r int, d DType, rows, cols int64, l Label) op {
 		return o
 	}
 	o.alloc(r, cols*d.Size(), l)
+	if rows == 0 { // zeros
+		return o
+	}
 	if scratch, semaphores := o.t.Recipe.reduction(overRows, rows, cols); scratch > 0 {
 		const a, b = maxRegs - 1, maxRegs - 2
 		o.alloc(a, scratch, LabelReduction).alloc(b, semaphores, LabelReduction).free(b).free(a)
