@@ -76,11 +76,13 @@ func (s *Service) refresh(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.catalog.Store(catalog.Of(contents))
-	s.follow.mark = contents.Mark
+	// Kept before the first answer from it, so that a service which is killed and starts while the
+	// database is gone never knows less than it has answered.
 	if s.follow.keep != nil {
 		s.follow.keep(contents)
 	}
+	s.catalog.Store(catalog.Of(contents))
+	s.follow.mark = contents.Mark
 	return nil
 }
 

@@ -31,12 +31,19 @@ func sqlite(t *testing.T) *store.Store {
 	return s
 }
 
-// A change by one service is seen by another on the same database when it looks, and kept.
+// A change by one service is seen by another on the same database when it looks, and kept
+// before any answer is from it.
 func TestRefreshSeesOthersChanges(t *testing.T) {
 	db := sqlite(t)
 	var kept []string
 	a := service.New(service.EmbeddedCatalog(), service.WithStore(db))
-	b := service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithKeep(func(c *catalog.Contents) { kept = append(kept, c.Mark) }))
+	var b *service.Service
+	b = service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithKeep(func(c *catalog.Contents) {
+		kept = append(kept, c.Mark)
+		if _, err := b.GPU(t.Context(), "lab"); err == nil {
+			t.Errorf("catalog %s is answered from before it is kept", c.Mark)
+		}
+	}))
 	if err := b.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
