@@ -1,6 +1,9 @@
 package step
 
-import "sort"
+import (
+	"slices"
+	"sort"
+)
 
 // Ledger is the live memory of a run by component, in bytes rounded up to the
 // allocator's blocks of 512. It follows a session without an allocator and without playing
@@ -121,11 +124,7 @@ func (s *Session) ledger() *Ledger {
 	f.set(s.Program, s.Recorded, s.Units, s.Lead)
 	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once),
 		lasting: l.lasting[:0], tally: l.tally}
-	for _, e := range s.Program.Events {
-		if e.Op == FreePrev || e.Op == AllocOnce {
-			l.lasting = append(l.lasting, e)
-		}
-	}
+	l.collectLasting()
 	l.optimizer = s.optimizerTotals(&l.tally)
 	l.load()
 	return l
@@ -193,6 +192,22 @@ func (l *Ledger) begin() {
 			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes)*l.repeats(e.Slot))
 		}
 	}
+}
+
+// collectLasting lists what is allocated once, and what the end of a micro-step leaves for the next one to free.
+func (l *Ledger) collectLasting() {
+	for _, e := range l.session.Program.Events {
+		switch e.Op {
+		case Alloc:
+			l.current[e.Slot] = true
+		case Free, Keep:
+			l.current[e.Slot] = false
+		case AllocOnce, FreePrev:
+			l.lasting = append(l.lasting, e)
+		}
+	}
+	l.lasting = slices.DeleteFunc(l.lasting, func(e Event) bool { return e.Op == FreePrev && !l.current[e.Slot] })
+	clear(l.current)
 }
 
 // repeats is for how many tensors a slot stands.

@@ -172,13 +172,14 @@ func (t *Tape) Record(net Network) *Program {
 	if t.Recipe.GradScaler {
 		t.Drop(scaled)
 	}
-	if !t.Recipe.HoldLogits {
-		t.Drop(loss)
-		for _, x := range t.graphHolds {
-			t.Drop(x)
-		}
+	if t.Recipe.Compile { // a compiled graph lets go of what it saved when its backward has run
+		t.dropAll(t.graphHolds...)
 	}
 	if !t.Recipe.HoldLogits {
+		t.Drop(loss)
+		if !t.Recipe.Compile {
+			t.dropAll(t.graphHolds...)
+		}
 		t.endGraph(0)
 	}
 	t.endLeaves()
@@ -207,8 +208,10 @@ func (t *Tape) returned(loss T, outputs []T) T {
 		t.freePrevious(x)
 	}
 	t.freePrevious(loss)
-	for _, x := range t.graphHolds {
-		t.freePrevious(x)
+	if !t.Recipe.Compile {
+		for _, x := range t.graphHolds {
+			t.freePrevious(x)
+		}
 	}
 	for _, x := range t.kept {
 		t.freePrevious(x)

@@ -51,8 +51,17 @@ func (s *Session) playedTotals(t *tally) optimizerTotals {
 		t.Free(found)
 	}
 	totals := optimizerTotals{states: states, scratch: t.most - states, label: LabelOptimizerScratch}
-	if s.Clip && clipping > t.most {
-		totals.scratch, totals.label = clipping-states, LabelClip
-	}
+	totals.prepare(clipping-states, s.Clip)
 	return totals
+}
+
+// prepare counts what unscaling the gradients, and clipping them where that is done, takes before the update.
+func (o *optimizerTotals) prepare(most int64, clips bool) {
+	if most <= o.scratch {
+		return
+	}
+	o.scratch = most
+	if clips {
+		o.label = LabelClip
+	}
 }

@@ -51,9 +51,11 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 		}
 	}
 	totals := optimizerTotals{states: states, scratch: found + sum + roots, label: LabelOptimizerScratch}
-	if clipping := max(unscaling, found+clipPeak(count, largest, d)); s.Clip && clipping > totals.scratch {
-		totals.scratch, totals.label = clipping, LabelClip
+	before := unscaling
+	if s.Clip {
+		before = max(before, found+clipPeak(count, largest, d))
 	}
+	totals.prepare(before, s.Clip)
 	return totals, true
 }
 
