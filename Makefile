@@ -6,6 +6,7 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 20s
 JOBS        ?= 10000
 CRASHES     ?= 200
+RANDOM_JOBS ?= 100000
 LISTEN      ?= 127.0.0.1:8080
 DATABASE    ?= file:vramplan.db
 
@@ -19,7 +20,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race lint fmt bench crash engines accuracy generate fuzz conformance manifests load soak siege cover clean
+.PHONY: help build run test test-race lint fmt bench crash engines accuracy generate fuzz random conformance manifests load soak siege cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -61,6 +62,9 @@ generate: ## Make the generated files anew
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s)
 	@set -e; for t in $(FUZZ); do echo "== $$t"; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) "$${t%:*}"; done
+
+random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones
+	$(GO) test ./api -run '^TestRandomJobs$$' -v -count=1 -timeout 2h -rapid.checks=$(RANDOM_JOBS)
 
 conformance: ## Hold a running service against its OpenAPI document (needs Python 3 with venv)
 	reliability/schemathesis/run.sh

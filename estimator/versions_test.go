@@ -1,8 +1,11 @@
 package estimator
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/estimator/model"
 )
 
 func TestReleaseOf(t *testing.T) {
@@ -91,6 +94,27 @@ func phase(r *Result, name string) int64 {
 		}
 	}
 	return 0
+}
+
+// TestEveryFrameworkTakesEveryFamily asks for each pair, since a framework with modules of its own writes some families
+// otherwise. What is learnt is the same whoever writes the layers.
+func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
+	for _, family := range model.Families() {
+		job := gpt2Job()
+		job.Training.MicroBatch, job.Training.SequenceLength = 1, 64
+		job.Model = Model{HFConfig: fmt.Appendf(nil, `{"model_type":%q,"num_hidden_layers":4,"n_layer":4,"num_layers":4}`, family)}
+		want, err := Estimate(Input{Job: job})
+		if err != nil {
+			continue // not without more of its config.json
+		}
+		for _, name := range frameworkNames() {
+			job.Training.Framework = name
+			got, err := Estimate(Input{Job: job})
+			if err != nil || got.Model.TrainableParameters != want.Model.TrainableParameters {
+				t.Errorf("%s by %s: %v, %d parameters learn, %d without a framework", family, name, err, got.Model.TrainableParameters, want.Model.TrainableParameters)
+			}
+		}
+	}
 }
 
 // TestEveryFrameworkAnswers asks for each framework of the job document.

@@ -82,7 +82,11 @@ func (m *decoder) turn(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 
 // attention is self_attn. It returns its output and, where they are formed, the probabilities.
 func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
-	q, k, v := m.project(m, t, l, w, x)
+	project := m.project
+	if l.parts {
+		project = (*decoder).projectParts
+	}
+	q, k, v := project(m, t, l, w, x)
 	if w.rotary {
 		qr, kr := m.turn(t, q, k, w)
 		t.Drop(q)
@@ -98,7 +102,7 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}
 	heads := m.a.geometry()
-	if m.a.LitGPT && l.qkv.w.Rows > 0 {
+	if l.parts {
 		heads.KV = heads.Query // repeated already
 	}
 	if m.repeats {

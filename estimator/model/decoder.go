@@ -97,6 +97,7 @@ type decoderLayer struct {
 	qNorm, kNorm                            norm
 	gate, up, down                          linear
 	qkv, gateUp                             linear  // fused
+	parts                                   bool    // qkv is litgpt's
 	qNorms, kNorms                          []norm  // one for every head
 	experts                                 mixture // instead of gate, up and down
 	sinks                                   step.Weight
@@ -252,12 +253,17 @@ func (m *decoder) layer(t *step.Tape, i int, x step.T) step.T {
 	return m.block(m, t, &m.layers[i], &w, x)
 }
 
-// attention declares q_proj, k_proj, v_proj and o_proj.
+// attention declares q_proj, k_proj, v_proj and o_proj, or litgpt's layer in their place.
 func (b *builder) attention(l *decoderLayer) {
 	if b.fuses() {
 		b.qkv(l)
 		return
 	}
+	b.projections(l)
+}
+
+// projections declares q_proj, k_proj, v_proj and o_proj.
+func (b *builder) projections(l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	l.q, l.k = b.linear("self_attn.q_proj", d, q, a.QKVBias), b.linear("self_attn.k_proj", d, kv, a.QKVBias)

@@ -48,11 +48,8 @@ func buildGeneric(b *builder) step.Network {
 	m.decoder = decoder{a: a, traits: likeLlama(), layers: make([]decoderLayer, b.recorded)}
 	m.rotate = own.rotate(a)
 	m.normalize = own.normalize
-	switch {
-	case own.wideQKNorm:
+	if own.wideQKNorm {
 		m.project = (*decoder).projectWide
-	case b.fuses():
-		m.project = (*decoder).projectParts
 	}
 	m.embed = b.embedding("embed_tokens", a.Vocabulary, d)
 	if own.position == "learned" {

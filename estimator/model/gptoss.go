@@ -36,7 +36,7 @@ var gptOSSFamily = family{keys: commonKeys,
 
 func declareGPTOSS(b *builder, l *decoderLayer) {
 	a := b.a
-	b.attention(l)
+	b.projections(l)
 	l.sinks = b.parameter("self_attn.sinks", a.Heads, 1)
 	b.ahead(l.sinks, l.q.w)
 	l.experts = buildJoinedExperts(b)

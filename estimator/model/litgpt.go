@@ -14,6 +14,7 @@ func (b *builder) fuses() bool { return b.a.LitGPT && !b.a.QKNorm }
 func (b *builder) qkv(l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+	l.parts = true
 	l.qkv.w, l.qkv.b = b.pair("self_attn.qkv", q+2*kv, d, a.QKVBias)
 	l.qkv.quantised = b.quantise(l.qkv.w)
 	l.qkv.adapter = b.qkvAdapter([]string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"}, []int64{q, kv, kv}, d)

@@ -96,11 +96,7 @@ var smolLM3Family = family{keys: commonKeys, build: buildLlama,
 	}}
 
 func buildLlama(b *builder) step.Network {
-	with := likeLlama()
-	if b.fuses() {
-		with.project = (*decoder).projectParts
-	}
-	return b.decoder(with)
+	return b.decoder(likeLlama())
 }
 
 // declareLlama lists the modules of LlamaDecoderLayer.

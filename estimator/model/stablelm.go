@@ -38,7 +38,7 @@ var stableLMFamily = family{keys: commonKeys,
 // declareStableLM lists the modules of StableLmDecoderLayer. Every head's queries and keys have a norm of their own.
 func declareStableLM(b *builder, l *decoderLayer) {
 	a := b.a
-	b.attention(l)
+	b.projections(l)
 	if a.QKNorm {
 		l.qNorms, l.kNorms = b.headNorms("self_attn.q_layernorm", a.Heads), b.headNorms("self_attn.k_layernorm", a.KVHeads)
 	}
