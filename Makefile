@@ -20,7 +20,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race lint fmt bench crash engines accuracy generate fuzz random conformance manifests load soak siege cover clean
+.PHONY: help build run test test-race race lint fmt bench crash engines accuracy generate fuzz random conformance manifests load soak siege cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -36,6 +36,9 @@ test: ## Run all tests
 
 test-race: ## Run the tests of concurrent code under the race detector (needs a C compiler)
 	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
+
+race: ## Run all tests under the race detector; the estimator's, which start no goroutines, with fewer random jobs
+	CGO_ENABLED=1 RAPID_CHECKS=10 $(GO) test -race -timeout 60m ./...
 
 lint: ## Check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt is needed on:"; echo "$$unformatted"; exit 1; fi

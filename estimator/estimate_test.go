@@ -291,6 +291,7 @@ func TestRefusals(t *testing.T) {
 		{"10^18 layers", func(j *Job) { j.Model.NanoGPT.Layers = 1e18 }, []string{"/model/nanogpt/n_layer"}},
 		{"too long for learned positions", func(j *Job) { j.Training.SequenceLength = 65 }, []string{"/training/sequence_length"}},
 		{"an absurd micro-batch", func(j *Job) { j.Training.MicroBatch = 1 << 30; j.Model.NanoGPT.Layers = 1024 }, []string{"/training"}},
+		{"an absurd evaluation", func(j *Job) { j.Training.Evaluation = &Evaluation{MicroBatch: 1 << 30}; j.Model.NanoGPT.Layers = 1024 }, []string{"/training/evaluation"}},
 		{"a family that is not there", func(j *Job) { j.Model = Model{HFConfig: []byte(`{"model_type":"mamba"}`)} }, []string{"/model/hf_config/model_type"}},
 		{"a truncated config.json", func(j *Job) { j.Model = Model{HFConfig: []byte(`{"model_type":"lla`)} }, []string{"/model/hf_config"}},
 		{"wrong types in a config.json, all named", func(j *Job) {

@@ -314,13 +314,18 @@ func (r *resolved) bound(errs *invalid.List) {
 	const limit = 1e15 // bytes; a thousand terabytes
 	a := &r.arch
 	tokens := float64(max(r.shape.Tokens, r.shape.Target))
-	n := float64(r.shape.Batch) * tokens
-	scores := float64(r.shape.Batch) * float64(a.Heads) * tokens * tokens
+	scores := float64(a.Heads) * tokens * tokens
 	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN+a.ChosenWidth())+4*float64(a.Heads)*float64(a.HeadDim))
 	adapters, adapted := r.adapterSize()
-	total := 16 * (n*(perToken+adapted) + float64(a.Layers)*scores + adapters)
-	if total > limit {
-		errs.Add("/training", "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to %.0e are accepted", r.shape.Batch, r.shape.Tokens, total, limit)
+	check := func(pointer string, batch int64) {
+		total := 16 * (float64(batch)*(tokens*(perToken+adapted)+float64(a.Layers)*scores) + adapters)
+		if total > limit {
+			errs.Add(pointer, "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to %.0e are accepted", batch, r.shape.Tokens, total, limit)
+		}
+	}
+	check("/training", r.shape.Batch)
+	if r.evaluation != nil {
+		check("/training/evaluation", r.evaluation.MicroBatch)
 	}
 }
 
