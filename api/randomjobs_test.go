@@ -264,21 +264,17 @@ func (a *answer) live() int64 {
 	return sum
 }
 
-// post asks for an estimate; a refusal has to be a problem that names each field.
-func post(t *rapid.T, h http.Handler, job string) (*answer, int) {
-	r := httptest.NewRequest(http.MethodPost, "/v1/estimate", strings.NewReader(job))
+// post reads the answer into dst and reports whether there is one; a refusal has to be a problem that names each field.
+func post(t *rapid.T, h http.Handler, path, job string, dst any) bool {
+	r := httptest.NewRequest(http.MethodPost, path, strings.NewReader(job))
 	r.Header.Set("Content-Type", "application/json")
 	w := httptest.NewRecorder()
 	h.ServeHTTP(w, r)
 	if w.Code == http.StatusOK {
-		a := new(answer)
-		if err := json.Unmarshal(w.Body.Bytes(), a); err != nil {
+		if err := json.Unmarshal(w.Body.Bytes(), dst); err != nil {
 			t.Fatalf("%s\nanswer: %v", job, err)
 		}
-		if wrong := a.check(); wrong != "" {
-			t.Fatalf("%s\n%s: %s", job, wrong, w.Body)
-		}
-		return a, w.Code
+		return true
 	}
 	var p problem.Problem
 	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || (w.Code != http.StatusBadRequest && w.Code != http.StatusUnprocessableEntity) {
@@ -292,7 +288,45 @@ func post(t *rapid.T, h http.Handler, job string) (*answer, int) {
 			t.Fatalf("%s\nan error without a place or a reason: %s", job, w.Body)
 		}
 	}
-	return nil, w.Code
+	return false
+}
+
+// estimate is the answer for a job, nil for a refusal.
+func estimate(t *rapid.T, h http.Handler, job string) *answer {
+	a := new(answer)
+	if !post(t, h, "/v1/estimate", job, a) {
+		return nil
+	}
+	if wrong := a.check(); wrong != "" {
+		t.Fatalf("%s\n%s: %+v", job, wrong, a)
+	}
+	return a
+}
+
+// plan asks for the ways out of a job that has an estimate.
+func plan(t *rapid.T, h http.Handler, job string, a *answer) {
+	var p struct {
+		EffectiveBatch int64 `json:"effective_batch"`
+		Today          struct {
+			MicroBatch int64 `json:"micro_batch"`
+			Device     int64 `json:"device_bytes"`
+		} `json:"today"`
+		Pairs []struct {
+			MicroBatch   int64 `json:"micro_batch"`
+			Accumulation int64 `json:"gradient_accumulation"`
+		} `json:"pairs"`
+	}
+	if !post(t, h, "/v1/plan", job, &p) {
+		return
+	}
+	if p.Today.Device != a.Peak.Device {
+		t.Fatalf("%s\nneeds %d by the estimate, %d by the plan", job, a.Peak.Device, p.Today.Device)
+	}
+	for _, pair := range p.Pairs {
+		if pair.MicroBatch <= 0 || p.EffectiveBatch%(pair.MicroBatch*pair.Accumulation) != 0 {
+			t.Fatalf("%s\nthe pair %d × %d does not make %d", job, pair.MicroBatch, pair.Accumulation, p.EffectiveBatch)
+		}
+	}
 }
 
 // Whatever is asked, the answer is a consistent estimate or a problem, and a larger job never
@@ -311,7 +345,7 @@ func TestRandomJobs(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawer{t: t, schemas: document.Components.Schemas}
 		job := d.job()
-		a, _ := post(t, h, job)
+		a := estimate(t, h, job)
 		if a == nil {
 			refused++
 			return
@@ -320,8 +354,11 @@ func TestRandomJobs(t *testing.T) {
 		_, rest, _ := strings.Cut(job, `"training": {"micro_batch": `)
 		digits := rest[:strings.IndexAny(rest, ",}")]
 		larger := strings.Replace(job, `"training": {"micro_batch": `+digits, `"training": {"micro_batch": `+digits+`0`, 1)
-		if b, _ := post(t, h, larger); b != nil && b.live() < a.live() {
+		if b := estimate(t, h, larger); b != nil && b.live() < a.live() {
 			t.Fatalf("%s\ntakes %d, and %d with ten times the micro-batch", job, a.live(), b.live())
+		}
+		if d.oneIn(4) {
+			plan(t, h, job, a)
 		}
 	})
 	t.Logf("%d answered, %d refused", answered, refused)
