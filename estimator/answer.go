@@ -132,6 +132,12 @@ func (r *resolved) how(name string, run *run) string {
 		d = l.Dtype
 	}
 	stored := inBytes(d)
+	if rc.Sharding.World > 1 {
+		if s, ok := r.howSharded(name, p, run); ok {
+			return s
+		}
+		d = rc.Sharding.Stored
+	}
 	switch name {
 	case "weights":
 		s := p + " parameters × " + stored
@@ -158,7 +164,7 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return "those that exist at this moment, × " + stored
 	case "optimizer_state":
-		return r.howStates(p, d)
+		return r.howStates(p+" parameters", d)
 	case "precision_copies":
 		if rc.Autocast {
 			return "autocast's half-precision copies of weights, kept until the layer's backward"

@@ -34,18 +34,18 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		field string
 		given bool
 	}{
-		{"fsdp_version", d.FSDPVersion > 0 && d.Data == "fsdp"}, {"deepspeed", d.DeepSpeed != nil},
+		{"deepspeed", d.DeepSpeed != nil},
 		{"tensor_parallel", d.TensorParallel > 1}, {"sequence_parallel", d.SequenceParallel}, {"async_tensor_parallel", d.AsyncTensorParallel},
 		{"pipeline_parallel", d.PipelineParallel > 1}, {"virtual_pipeline", d.VirtualPipeline > 1},
 		{"context_parallel", d.ContextParallel > 1}, {"expert_parallel", d.ExpertParallel > 1},
 		{"offload_optimizer", d.OffloadOptimizer}, {"offload_parameters", d.OffloadParameters},
 	} {
 		if x.given {
-			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs is not modelled yet; data-parallel copies of the whole job (ddp) are")
+			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs in this way is not modelled yet; copies of the whole job (ddp) and its state dealt out (fsdp) are")
 		}
 	}
-	if d.Data != "" && d.Data != "ddp" {
-		errs.Add(pointer+"data", "unsupported", "%s shards the job, which is not modelled yet; ddp is", d.Data)
+	if d.Data != "" && d.Data != "ddp" && d.Data != "fsdp" {
+		errs.Add(pointer+"data", "unsupported", "%s is not modelled yet; ddp and fsdp are", d.Data)
 	}
 	if d.WorldSize < 0 || d.WorldSize > 1<<20 {
 		errs.Add(pointer+"world_size", "out_of_range", "world_size is %d; it is from 1 to %d", d.WorldSize, 1<<20)
@@ -54,18 +54,22 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		return
 	}
 	if name, own := ownEngines[r.framework]; own {
-		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled yet; DistributedDataParallel is", name)
+		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled yet; DistributedDataParallel and FSDP2 are", name)
+	}
+	r.copies = d.WorldSize
+	r.nccl = ncclMore
+	if d.WorldSize == 2 {
+		r.nccl = ncclTwo
+	}
+	if d.Data == "fsdp" {
+		r.sharded(t, errs)
+		return
 	}
 	if r.recipe.UpdatesInBackward {
 		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
 	}
 	if r.recipe.Compile || r.recipe.CompileLoss {
 		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the graph at its buckets, is not modelled yet; leave one of them out")
-	}
-	r.copies = d.WorldSize
-	r.nccl = ncclMore
-	if d.WorldSize == 2 {
-		r.nccl = ncclTwo
 	}
 	r.recipe.Reducer = step.ReducerRebuilt
 	if looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil) {

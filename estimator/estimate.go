@@ -98,6 +98,7 @@ type run struct {
 // workspace is the storage of a replay: nothing in it outlives an estimate.
 type workspace struct {
 	parameters []step.Parameter
+	parts      []step.Parameter // of parameters, what one GPU holds
 	tape       step.Tape
 	evaluated  step.Tape
 	session    step.Session
@@ -121,8 +122,13 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
 	w.parameters = parameters.List
 	w.tape.Reset(rc, r.shape, parameters)
+	whole := parameters
+	if rc.Sharding.World > 1 {
+		parameters = rc.Sharding.Parts(whole, w.parts)
+		w.parts = parameters.List
+	}
 	w.session.Reset(step.Session{
-		Program: w.tape.Record(net), Parameters: parameters,
+		Program: w.tape.Record(net), Parameters: parameters, Whole: whole,
 		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
 		Units: units, Recorded: recorded, Lead: a.Lead, Evaluation: r.recordEvaluation(w, rc, plain),
 	})

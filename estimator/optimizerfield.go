@@ -69,7 +69,7 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	}
 }
 
-// howStates says where the optimizer's state comes from: p parameters of type d.
+// howStates says where the optimizer's state comes from: that of p, which are of type d.
 func (r *resolved) howStates(p string, d step.DType) string {
 	st := &r.recipe.States
 	masters := ""
@@ -79,7 +79,7 @@ func (r *resolved) howStates(p string, d step.DType) string {
 	if st.OwnMoments {
 		d = st.Moments
 	}
-	moments := func(what string) string { return p + " parameters × " + what + masters }
+	moments := func(what string) string { return p + " × " + what + masters }
 	switch r.optimizer {
 	case step.SGD, step.SGDFused:
 		if masters != "" {

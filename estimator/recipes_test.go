@@ -46,6 +46,7 @@ func randomJob(t *rapid.T) Job {
 		{"optimizer", func(u *Training) { u.Optimizer = randomOptimizer(t) }},
 		{"states", func(u *Training) { u.States = randomStates(t) }},
 		{"distributed", func(u *Training) { u.Distributed = &Distributed{WorldSize: 2} }},
+		{"sharded", func(u *Training) { randomShards(t, u) }},
 		{"evaluation", func(u *Training) {
 			u.Evaluation = &Evaluation{MicroBatch: rapid.Int64Range(0, 9).Draw(t, "evaluated"), KeepLogits: rapid.Bool().Draw(t, "keep_logits")}
 		}},
@@ -61,6 +62,37 @@ func randomJob(t *rapid.T) Job {
 		}
 	}
 	return job
+}
+
+// randomShards deals a job's parameters out to several GPUs, without what is not modelled together with that.
+func randomShards(t *rapid.T, u *Training) {
+	d := &Distributed{Data: "fsdp", WorldSize: rapid.SampledFrom([]int64{2, 3, 4, 8, 7, 64, 1024}).Draw(t, "world_size")}
+	if rapid.Bool().Draw(t, "says whether to reshard") {
+		d.ReshardAfterForward = new(rapid.Bool().Draw(t, "reshard_after_forward"))
+	}
+	u.Distributed, u.LoRA, u.Evaluation, u.Versions = d, nil, nil, nil
+	name := rapid.SampledFrom([]string{"foreach", "fused", "for-loop"}).Draw(t, "implementation under FSDP")
+	u.Optimizer = &Optimizer{Name: "adamw", Implementation: name}
+	if u.Precision == PrecisionBF16 && rapid.Bool().Draw(t, "wide weights") {
+		u.States = &States{Weights: "fp32"}
+	}
+}
+
+// shardedJob is a random job that is dealt out to several GPUs; what stands in the way of that is left out.
+func shardedJob(t *rapid.T) Job {
+	for range 20 {
+		job := randomJob(t)
+		randomShards(t, &job.Training)
+		if _, err := resolve(&Input{Job: job}); err == nil {
+			return job
+		}
+		job.Training.GradientCheckpointing = nil
+		if _, err := resolve(&Input{Job: job}); err == nil {
+			return job
+		}
+	}
+	t.Skip("twenty jobs that cannot be sharded")
+	return Job{}
 }
 
 // randomLoss draws a loss other than the standard one.

@@ -22,6 +22,16 @@ import (
 type tape struct {
 	sizes  []int64
 	events []int64
+	// aside are the numbers of the allocations on each other stream than the one that computes.
+	aside map[uint8][]int
+}
+
+func (t *tape) AllocOn(stream uint8, bytes int64) int32 {
+	if t.aside == nil {
+		t.aside = map[uint8][]int{}
+	}
+	t.aside[stream] = append(t.aside[stream], len(t.sizes))
+	return t.Alloc(bytes)
 }
 
 func (t *tape) Alloc(bytes int64) int32 {
@@ -90,9 +100,10 @@ func replayEquals(t *testing.T, name string) {
 	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {
 		var c struct {
-			ID     string  `json:"id"`
-			Job    Job     `json:"job"`
-			Events []int64 `json:"events"`
+			ID     string          `json:"id"`
+			Job    Job             `json:"job"`
+			Events []int64         `json:"events"`
+			Aside  map[uint8][]int `json:"aside"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			t.Fatal(err)
@@ -114,6 +125,9 @@ func replayEquals(t *testing.T, name string) {
 			}
 			if len(have) != len(want) {
 				t.Fatalf("replayed %d events, traced %d", len(have), len(want))
+			}
+			if diff := cmp.Diff(c.Aside, got.aside); diff != "" {
+				t.Fatalf("allocations on other streams (-traced +replayed):\n%.2000s", diff)
 			}
 		})
 	}
@@ -258,6 +272,12 @@ func TestFoldedEqualsPlain(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, randomJob(t)) })
 }
 
+// TestFoldedEqualsPlainSharded does so for jobs all of which are sharded.
+func TestFoldedEqualsPlainSharded(t *testing.T) {
+	t.Parallel()
+	rapid.Check(t, func(t *rapid.T) { foldedEqualsPlain(t, shardedJob(t)) })
+}
+
 func foldedEqualsPlain(t *rapid.T, job Job) {
 	in := Input{Job: job, GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "v100-sxm2-16gb", "t4"}).Draw(t, "gpu")]}}
 	var fast, plain tape
@@ -274,9 +294,14 @@ func foldedEqualsPlain(t *rapid.T, job Job) {
 
 // TestLedgerEqualsReplay holds the ledger, which never plays a repeated layer, against the largest sum of live
 // blocks that the plain replay reaches in its second optimizer step.
-func TestLedgerEqualsReplay(t *testing.T) {
+func TestLedgerEqualsReplay(t *testing.T) { ledgerEqualsReplay(t, randomJob) }
+
+// TestLedgerEqualsReplaySharded does so for jobs all of which are sharded.
+func TestLedgerEqualsReplaySharded(t *testing.T) { ledgerEqualsReplay(t, shardedJob) }
+
+func ledgerEqualsReplay(t *testing.T, draw func(*rapid.T) Job) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := Input{Job: randomJob(t)}
+		in := Input{Job: draw(t)}
 		r, err := resolve(&in)
 		if err != nil {
 			t.Fatal(err)
@@ -342,6 +367,7 @@ func TestCircleEqualsPlaying(t *testing.T) {
 // allocating hides an allocator's state.
 type allocating interface {
 	Alloc(bytes int64) int32
+	AllocOn(stream uint8, bytes int64) int32
 	Free(handle int32)
 	ReleaseCached()
 }

@@ -18,15 +18,12 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 	if f := frameworks[r.framework]; f.states != nil && r.recipe.Stored != step.F32 {
 		given = given.or(*f.states)
 	}
+	if shards(t) {
+		r.shardedStates(t, given, errs)
+		return
+	}
 	read := func(field, value string, none bool) (d step.DType, ok bool) {
-		if value == "" || value == "none" && none {
-			return 0, false
-		}
-		d, ok = storedTypes[value]
-		if !ok {
-			errs.Add("/training/states/"+field, "unsupported", "%s is %.40q; fp32, bf16 and fp16 are modelled", field, value)
-		}
-		return d, ok
+		return readState(field, value, none, errs)
 	}
 	rc := &r.recipe
 	if d, ok := read("weights", given.Weights, false); ok {
@@ -57,6 +54,18 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 	if d, ok := read("optimizer", given.Optimizer, false); ok && d != optimized {
 		st.OwnMoments, st.Moments = true, d
 	}
+}
+
+// readState is the type that a field of states names; ok is false where it names none.
+func readState(field, value string, none bool, errs *invalid.List) (d step.DType, ok bool) {
+	if value == "" || value == "none" && none {
+		return 0, false
+	}
+	d, ok = storedTypes[value]
+	if !ok {
+		errs.Add("/training/states/"+field, "unsupported", "%s is %.40q; fp32, bf16 and fp16 are modelled", field, value)
+	}
+	return d, ok
 }
 
 // or is s with what it leaves out taken from defaults.

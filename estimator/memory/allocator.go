@@ -15,8 +15,8 @@ const (
 	roundLargeBytes   = 2 * mib  // rounded up to this
 )
 
-// Allocator replays PyTorch's caching allocator on sizes alone, for one stream. It
-// satisfies step.Heap.
+// Allocator replays PyTorch's caching allocator on sizes alone. It satisfies step.Heap
+// and, for what is allocated on other streams than the one that computes, step.Streaming.
 //
 // A request takes the smallest free block that is large enough (of equal ones the
 // one with the lowest address), else a new segment; a block is split when enough is
@@ -26,6 +26,7 @@ type Allocator struct {
 	spare  []int32
 	whole  []freeBlock // while cached segments are given back: these
 	pools  [2]pool
+	aside  []pool // of the other streams, two for each that was allocated on
 
 	expandable bool
 	limit      int64 // reserved bytes may not exceed it; 0 without
@@ -69,16 +70,52 @@ func (a *Allocator) Reset(expandable bool, limit int64) {
 	for p := range a.pools {
 		a.pools[p].reset()
 	}
+	for p := range a.aside {
+		a.aside[p].reset()
+	}
 	a.blocks, a.spare, a.expandable, a.limit = a.blocks[:0], a.spare[:0], expandable, limit
 	a.counters = counters{}
 	if expandable {
-		const farApart = int64(1) << 50
 		for p := range a.pools {
-			i := a.newBlock()
-			a.blocks[i] = block{addr: int64(p) * farApart, size: farApart / 2, prev: none, next: none, pool: uint8(p), unmapped: true}
-			a.pools[p].tail = i
+			a.newTail(uint8(p))
+		}
+		for p := range a.aside {
+			a.newTail(uint8(len(a.pools) + p))
 		}
 	}
+}
+
+// newTail gives pool p its one expandable segment, nothing of which has memory yet.
+func (a *Allocator) newTail(p uint8) {
+	const farApart = int64(1) << 50
+	i := a.newBlock()
+	a.blocks[i] = block{addr: int64(p) * farApart, size: farApart / 2, prev: none, next: none, pool: p, unmapped: true}
+	a.pool(p).tail = i
+}
+
+// pool is that of the given number: the small and the large one of each stream, in order.
+func (a *Allocator) pool(p uint8) *pool {
+	if int(p) < len(a.pools) {
+		return &a.pools[p]
+	}
+	return &a.aside[int(p)-len(a.pools)]
+}
+
+// numbers are how many pools there are.
+func (a *Allocator) numbers() uint8 { return uint8(len(a.pools) + len(a.aside)) }
+
+// AllocOn is Alloc on another stream: a free block goes only to requests of the stream that its segment was made for.
+// Source: c10/cuda/CUDACachingAllocator.cpp (BlockComparatorSize, get_free_block), torch 2.9.
+func (a *Allocator) AllocOn(stream uint8, bytes int64) int32 {
+	for int(a.numbers()) < 2*int(stream)+2 {
+		a.aside = append(a.aside, pool{})
+		p := a.numbers() - 1
+		a.pool(p).reset()
+		if a.expandable {
+			a.newTail(p)
+		}
+	}
+	return a.alloc(2*stream, bytes)
 }
 
 // PeakAllocated is torch.cuda.max_memory_allocated(), in bytes.
@@ -91,15 +128,19 @@ func (a *Allocator) PeakReserved() int64 { return a.peakReserved }
 func (a *Allocator) Failed() bool { return a.failed }
 
 // Alloc serves one request and returns a handle for Free.
-func (a *Allocator) Alloc(bytes int64) int32 {
+func (a *Allocator) Alloc(bytes int64) int32 { return a.alloc(0, bytes) }
+
+// alloc serves a request from the two pools from first on.
+func (a *Allocator) alloc(first uint8, bytes int64) int32 {
 	if a.failed {
 		return none
 	}
 	n := (max(bytes, 1) + minBlockBytes - 1) &^ (minBlockBytes - 1)
-	p, pool := uint8(largePool), &a.pools[largePool]
+	p := first + largePool
 	if n <= smallRequestBytes {
-		p, pool = smallPool, &a.pools[smallPool]
+		p = first + smallPool
 	}
+	pool := a.pool(p)
 	var f freeBlock
 	var ok bool
 	if a.expandable {
@@ -116,7 +157,7 @@ func (a *Allocator) Alloc(bytes int64) int32 {
 	b := &a.blocks[i]
 	rest := b.size - n
 	split := rest > smallRequestBytes
-	if p == smallPool || a.expandable {
+	if n <= smallRequestBytes || a.expandable {
 		split = rest >= minBlockBytes
 	}
 	if split {
@@ -140,7 +181,7 @@ func (a *Allocator) split(i int32, n int64) *block {
 		a.blocks[b.next].prev = k
 	}
 	b.next, b.size = k, n
-	a.pools[rest.pool].insert(freeBlock{rest.size, rest.addr, k})
+	a.pool(rest.pool).insert(freeBlock{rest.size, rest.addr, k})
 	return b
 }
 
@@ -150,7 +191,7 @@ func (a *Allocator) Free(handle int32) {
 		return
 	}
 	b := &a.blocks[handle]
-	pool := &a.pools[b.pool]
+	pool := a.pool(b.pool)
 	a.allocated -= b.size
 	b.free = true
 	if p := b.prev; p != none && a.blocks[p].free {
@@ -230,10 +271,10 @@ func (a *Allocator) segment(p uint8, n int64) int32 {
 // expand maps more of pool p's one expandable segment, so that its end holds n free bytes.
 func (a *Allocator) expand(p uint8, n int64) int32 {
 	page := int64(smallSegmentBytes)
-	if p == largePool {
+	if p%2 == largePool {
 		page = largeSegmentBytes
 	}
-	tail := a.pools[p].tail
+	tail := a.pool(p).tail
 	last := a.blocks[tail].prev
 	have := int64(0)
 	if last != none && a.blocks[last].free {
@@ -282,15 +323,16 @@ func (a *Allocator) ReleaseCached() { a.releaseCached() }
 // releaseCached gives back every segment in which nothing is allocated.
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) releaseCached() {
-	for p := range a.pools {
+	for p := range a.numbers() {
+		pool := a.pool(p)
 		a.whole = a.whole[:0]
-		a.pools[p].each(func(f freeBlock) {
+		pool.each(func(f freeBlock) {
 			if b := &a.blocks[f.index]; b.prev == none && b.next == none {
 				a.whole = append(a.whole, f)
 			}
 		})
 		for _, f := range a.whole {
-			a.pools[p].remove(f)
+			pool.remove(f)
 			a.reserved -= f.size
 			a.spare = append(a.spare, f.index)
 		}
@@ -311,12 +353,12 @@ func (a *Allocator) newBlock() int32 {
 
 func (a *Allocator) insert(i int32) {
 	b := &a.blocks[i]
-	a.pools[b.pool].insert(freeBlock{b.size, b.addr, i})
+	a.pool(b.pool).insert(freeBlock{b.size, b.addr, i})
 }
 
 func (a *Allocator) remove(i int32) {
 	b := &a.blocks[i]
-	a.pools[b.pool].remove(freeBlock{b.size, b.addr, i})
+	a.pool(b.pool).remove(freeBlock{b.size, b.addr, i})
 }
 
 // Address is where the block of a handle lies.
@@ -326,8 +368,8 @@ func (a *Allocator) Address(handle int32) int64 { return a.blocks[handle].addr }
 // handles lie at the same addresses go on alike.
 func (a *Allocator) State() uint64 {
 	h := mix(uint64(a.reserved), uint64(a.allocated))
-	for p := range a.pools {
-		h = a.pools[p].hash(h)
+	for p := range a.numbers() {
+		h = a.pool(p).hash(h)
 	}
 	return h
 }

@@ -4,7 +4,7 @@ package memory
 type Saved struct {
 	blocks     []block
 	spare      []int32
-	tails      [2]int32
+	tails      []int32
 	expandable bool
 	counters
 }
@@ -13,8 +13,9 @@ type Saved struct {
 func (a *Allocator) Save(to *Saved) {
 	to.blocks, to.spare = append(to.blocks[:0], a.blocks...), append(to.spare[:0], a.spare...)
 	to.expandable, to.counters = a.expandable, a.counters
-	for p := range a.pools {
-		to.tails[p] = a.pools[p].tail
+	to.tails = to.tails[:0]
+	for p := range a.numbers() {
+		to.tails = append(to.tails, a.pool(p).tail)
 	}
 	for _, i := range to.spare { // whose fields hold anything
 		to.blocks[i].free = false
@@ -27,8 +28,8 @@ func (a *Allocator) Restore(from *Saved, limit int64) {
 	a.Reset(false, limit)
 	a.expandable, a.counters = from.expandable, from.counters
 	a.blocks, a.spare = append(a.blocks, from.blocks...), append(a.spare, from.spare...)
-	for p := range a.pools {
-		a.pools[p].tail = from.tails[p]
+	for p, tail := range from.tails {
+		a.pool(uint8(p)).tail = tail
 	}
 	for i := range a.blocks {
 		if a.blocks[i].free {

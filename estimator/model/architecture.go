@@ -95,6 +95,17 @@ func (a *Architecture) NanoGPT() bool { return a.family == &nanoGPTFamily }
 // TargetTokens says whether the decoder's tokens are counted apart from the encoder's.
 func (a *Architecture) TargetTokens() bool { return a.Decoder > 0 }
 
+// Undealt says why FSDP is not modelled for a; empty where it is.
+func (a *Architecture) Undealt() string {
+	switch {
+	case a.Decoder > 0 || a.family == &clipFamily:
+		return "FSDP on a model of two stacks is not modelled yet; ddp is"
+	case a.family == &debertaV2Family:
+		return "FSDP on layers that share a trained tensor, here the relative positions, is not modelled yet; ddp is"
+	}
+	return ""
+}
+
 // Uncompiled says why torch.compile is not modelled for a; empty where it is.
 func (a *Architecture) Uncompiled() string {
 	switch {

@@ -130,7 +130,7 @@ func (b *builder) conv1D(name string, in, out int64) linear {
 func (b *builder) convolution(name string, in, out, height, width int64, bias bool) convolution {
 	m := convolution{w: b.parameter(name, out, in*height*width), b: step.NoWeight}
 	p := &b.p.List[m.w.Index]
-	p.Rows, p.Cols, p.Matrices = height, width, out*in
+	p.Rows, p.Cols, p.Matrices, p.Outer = height, width, out*in, out
 	if height == 1 {
 		p.Rows, p.Matrices = in, out
 	}
@@ -153,6 +153,14 @@ func (b *builder) norm(name string, width int64, bias bool) norm {
 // stack declares the layers that repeat; there is one such stack in a model.
 func (b *builder) stack(layer func(i int64)) {
 	start := len(b.p.List)
+	declare := layer
+	layer = func(i int64) {
+		first := len(b.p.List)
+		declare(i)
+		if first < len(b.p.List) {
+			b.p.List[first].First = true
+		}
+	}
 	defer func() {
 		for i := start; i < len(b.p.List); i++ {
 			b.p.List[i].InLayer = true

@@ -146,6 +146,9 @@ func (t *Tape) backwardRange(from, to int32) {
 			continue
 		}
 		t.enter(t.nodes[i].unit)
+		if t.nodes[i].hooked {
+			t.beforeBackward(i)
+		}
 		t.run(i)
 	}
 }
@@ -221,6 +224,8 @@ func (t *Tape) run(i int32) {
 		case actForget:
 			t.release(n.saved[a.reg])
 			n.saved[a.reg] = none
+		case actReduce:
+			t.reduce(int(a.bytes))
 		case actPostpone:
 			t.postpone(n, a)
 		case actAllocLogits:
@@ -330,6 +335,10 @@ func (t *Tape) accumulate() {
 		t.params[p].grad = none
 		if t.Recipe.UpdatesInBackward {
 			t.updateNow(p, s)
+			continue
+		}
+		if t.shards != nil {
+			t.keepWhole(p, s)
 			continue
 		}
 		st := &t.storages[s]

@@ -10,6 +10,7 @@ type checkpointed struct {
 	first   int32 // its nodes are [first, last)
 	last    int32
 	saves   int32
+	group   int // of sharded parameters
 	rebuilt bool
 	second  T // what AlsoReturns was told, for its size alone
 	// captured is what the closure of a layer that is not run reentrantly keeps until node keeper, the last one that
@@ -46,12 +47,17 @@ type Besides struct {
 func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.enter(unit)
 	t.layersRun++
+	if t.shards != nil {
+		x = t.beforeLayer(x)
+	}
+	group := int(t.layersRun)
 	var y T
 	switch every := t.Recipe.CheckpointEvery; {
 	case every == 0 || t.layersRun%every != 0: // the last of every n, as torchtitan counts
 		y = forward(t, x)
 	case t.Recipe.Reentrant && !t.Recipe.Compile:
 		y = t.reentrant(x, forward, besides)
+		group = -group // whose hooks run when the layer runs again
 	default:
 		x = t.realize(x)
 		if t.Recipe.Compile { // what layers share is an input of the graph's backward
@@ -65,6 +71,9 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 		if !t.Recipe.Compile {
 			t.capture(besides.Captured)
 		}
+	}
+	if t.shards != nil {
+		t.afterLayer(group, y)
 	}
 	t.Drop(x)
 	return y
@@ -92,6 +101,7 @@ func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
 	if t.hasSecond {
 		c.second = t.second
 	}
+	c.group = int(t.layersRun)
 	t.layers = append(t.layers, c)
 	if t.graphHolds == nil { // every layer holds the same
 		t.graphHolds = besides.Captured
@@ -130,9 +140,15 @@ func (t *Tape) runCheckpoint(i int32) {
 		zeros = t.fresh(zeros.numel, layer.second.dtype, LabelInputGradient)
 	}
 
+	if t.shards != nil {
+		leaf = t.beforeRerun(layer.group, leaf)
+	}
 	t.recompute, t.leaf = true, leaf.edge
 	t.EnterAutocast()
 	y := layer.forward(t, leaf)
+	if t.shards != nil {
+		t.afterRerun(layer.group, y)
+	}
 	if !t.Recipe.CheckpointOffload { // custom_bwd keeps autocast, and its cache of weights, to the end
 		t.ExitAutocast()
 	}

@@ -57,6 +57,11 @@ const (
 	LabelQuantised
 	LabelMaster
 	LabelBucket
+	LabelGathered
+	LabelGatherInput
+	LabelGatherOutput
+	LabelReduceInput
+	LabelShardScratch
 	labelCount
 )
 
@@ -113,6 +118,11 @@ var labelText = [labelCount]string{
 	LabelQuantised:              "quantised input",
 	LabelMaster:                 "master copy of a weight",
 	LabelBucket:                 "bucket of gradients (DistributedDataParallel)",
+	LabelGathered:               "gathered parameter",
+	LabelGatherInput:            "part that an all-gather sends",
+	LabelGatherOutput:           "buffer of an all-gather",
+	LabelReduceInput:            "buffer of a reduce-scatter",
+	LabelShardScratch:           "addresses for the copy of many tensors",
 }
 
 func (l Label) String() string {

@@ -295,7 +295,7 @@ func (l *Ledger) record(stage Stage, m Moment) {
 func (l *Ledger) apply(e Event, first bool, copies int64) {
 	bytes := rounded(l.session.Program.Slots[e.Slot].Bytes) * copies
 	switch e.Op {
-	case Alloc:
+	case Alloc, AllocAside:
 		l.current[e.Slot] = true
 		l.add(e.Slot, bytes)
 	case Free:

@@ -19,8 +19,10 @@ type Parameter struct {
 	// Quantised is how a frozen weight is stored; Dtype is then what it is dequantised to.
 	Quantised Quantisation
 	Loading   Loading
-	// InLayer marks those of the layers that repeat.
-	InLayer bool
+	// InLayer marks those of the layers that repeat, First the first of each of them.
+	InLayer, First bool
+	// Outer is the first dimension where that is not Rows.
+	Outer int64
 }
 
 // Trained says whether p gets a gradient.
@@ -30,6 +32,14 @@ func (p *Parameter) bytes() int64 { return p.Numel * p.Dtype.Size() }
 
 // matrix says whether p has two dimensions or more.
 func (p *Parameter) matrix() bool { return p.Cols > 1 || p.Matrices > 0 }
+
+// outer is the first dimension of p.
+func (p *Parameter) outer() int64 {
+	if p.Outer > 0 {
+		return p.Outer
+	}
+	return max(p.Rows, 1)
+}
 
 // factors are how many sums over rows and over columns stand in for the elements of p, and of how many matrices.
 func (p *Parameter) factors() (rows, cols, matrices int64) {
@@ -123,8 +133,15 @@ func (t *Tape) Record(net Network) *Program {
 		t.storages[x.storage].previous = true
 	}
 
+	if t.Recipe.Sharding.on() {
+		t.shards = newShards(t.Recipe.Sharding, t.parameters)
+		t.unshard(0, true)
+	}
 	t.EnterAutocast()
 	loss, outputs := net.Forward(t, batch)
+	if t.shards != nil {
+		loss = t.endForward(loss, outputs)
+	}
 	for _, x := range outputs {
 		t.realize(x)
 	}
@@ -165,6 +182,9 @@ func (t *Tape) Record(net Network) *Program {
 	t.backwardRange(0, top)
 	t.releaseUnreached(0)
 	t.enter(-1)
+	if t.shards != nil {
+		t.endBackward()
+	}
 	for _, z := range zeros {
 		t.release(z)
 	}

@@ -78,6 +78,7 @@ type flatEvent struct {
 	bytes  int64
 	handle int32
 	op     Op
+	stream uint8 // of AllocAside
 }
 
 // unfold lists the events of one micro-step with the middle unit repeated. Handles up to the number of slots
@@ -106,11 +107,11 @@ func (y *player) unfoldSegment(g Segment, copy int64) {
 		if g.Unit < 0 && f.unit >= 0 && f.isMiddle[e.Slot] {
 			// Outside the layers, what happens to the middle unit's tensor happens to that of every repetition.
 			for c := range f.copies {
-				y.flat = append(y.flat, flatEvent{bytes, y.repetition(e.Slot, c), e.Op})
+				y.flat = append(y.flat, flatEvent{bytes, y.repetition(e.Slot, c), e.Op, p.Slots[e.Slot].Stream})
 			}
 			continue
 		}
-		y.flat = append(y.flat, flatEvent{bytes, y.handle(e.Slot, g.Unit, copy), e.Op})
+		y.flat = append(y.flat, flatEvent{bytes, y.handle(e.Slot, g.Unit, copy), e.Op, p.Slots[e.Slot].Stream})
 	}
 }
 

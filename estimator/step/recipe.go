@@ -88,6 +88,8 @@ type Recipe struct {
 	TwoTemporaries bool
 	// Reducer is how gradients are summed over several GPUs that hold the same model.
 	Reducer Reducer
+	// Sharding is how parameters are spread over several GPUs.
+	Sharding Sharding
 	// UseCache fills a key/value cache that the model returns.
 	UseCache bool
 

@@ -21,6 +21,19 @@ type Settling interface {
 	Failed() bool
 }
 
+// Streaming is a heap that knows streams: what was allocated on one is not given to another. A heap that does not gets
+// everything as if there were one stream.
+type Streaming interface {
+	AllocOn(stream uint8, bytes int64) int32
+}
+
+func allocAside(heap Heap, stream uint8, bytes int64) int32 {
+	if h, ok := heap.(Streaming); ok {
+		return h.AllocOn(stream, bytes)
+	}
+	return heap.Alloc(bytes)
+}
+
 const noHandle int32 = -1
 
 // Reset makes s a session with the exported fields of n in the storage of its former runs.
@@ -51,9 +64,10 @@ func (s *Session) trainable() []*Parameter {
 // micro-steps each. The micro-step's program may have been recorded with fewer layer units than
 // the model has; the session plays the middle unit as often as it takes.
 type Session struct {
-	Program    *Program
-	Parameters Parameters
-	Optimizer  Optimizer
+	Program *Program
+	// Parameters are those that the GPU holds; Whole are those of the model where they are sharded.
+	Parameters, Whole Parameters
+	Optimizer         Optimizer
 	// Rank is that of GaLore's projections.
 	Rank int64
 	// Clip clips the gradients' norm before the optimizer step.
@@ -104,7 +118,11 @@ func (s *Session) Play(heap Heap, steps int) {
 }
 
 func (s *Session) load() {
-	s.Parameters.load(s.heap)
+	if s.Recipe.Sharding.on() {
+		s.loadParts(s.heap)
+	} else {
+		s.Parameters.load(s.heap)
+	}
 	s.loadBuckets(s.heap)
 	s.loadStates(s.heap)
 	for _, e := range s.Program.Events[:s.Program.Prologue] {
@@ -179,6 +197,8 @@ func (s *Session) microStep(first bool) {
 		switch e.op {
 		case Alloc:
 			now[e.handle] = heap.Alloc(e.bytes)
+		case AllocAside:
+			now[e.handle] = allocAside(heap, e.stream, e.bytes)
 		case Free:
 			heap.Free(now[e.handle])
 			now[e.handle] = noHandle

@@ -4,7 +4,7 @@ package step
 // micro-step leaves behind.
 func (l *Ledger) survey() (gradients int64) {
 	s := l.session
-	l.record(StageLoad, Moment{Bytes: max(l.total, s.Parameters.loadPeak(), s.wrapPeak(l.live[Weights])), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
+	l.record(StageLoad, Moment{Bytes: max(l.total, s.loadPeak(), s.wrapPeak(l.live[Weights])), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
 	l.begin()
 	l.surveyEvaluation()
 	for m := range min(max(s.Recipe.Accumulation, 1), 2) {
@@ -98,7 +98,7 @@ func (l *Ledger) surveySegment(seg Segment, first bool) (total, most int64, at i
 			bytes *= l.fold.copies
 		}
 		switch e.Op {
-		case Alloc:
+		case Alloc, AllocAside:
 			total += bytes
 			current[e.Slot] = true
 		case Free:

@@ -141,6 +141,8 @@ type Slot struct {
 	// Dtype is the type of its elements where Typed says that it is known.
 	Dtype DType
 	Typed bool
+	// Stream is where AllocAside allocates it.
+	Stream uint8
 	// Unit is the layer unit in whose forward or backward segment it was born, -1 outside.
 	Unit int32
 }
@@ -157,6 +159,7 @@ const (
 	AllocFirst           // allocate in the first micro-step only (a gradient that had to be copied)
 	AllocOnce            // allocate when it does not exist yet: cuBLAS workspaces live for ever
 	FreePrev             // free what the previous micro-step left in this slot
+	AllocAside           // allocate the slot on its stream
 )
 
 // Event is one step of a program.
@@ -235,7 +238,8 @@ type Tape struct {
 	sumsAgain  bool // compiled norms keep the summands of their input
 	lastCast   sharedCast
 	postponed  postponed
-	graphHolds []T // what the checkpointed layers' closures keep alive
+	shards     *shards // nil unless the parameters are sharded
+	graphHolds []T     // what the checkpointed layers' closures keep alive
 
 	leaves    []leaf // tensors of the forward that were made to require a gradient
 	ownLeaves []T    // tensors made in a layer that want a gradient themselves
@@ -275,6 +279,8 @@ type node struct {
 	checkpoint bool
 	// leaf marks a tensor that keeps the gradient that arrives.
 	leaf bool
+	// hooked says that a group of sharded parameters has to be there before its backward.
+	hooked bool
 }
 
 // act is one action of a node's backward.
@@ -304,6 +310,7 @@ const (
 	actAllocLogits             // allocate register 0, as wide as the vocabulary
 	actAddInPlace              // allocate register 0 unless a gradient for edge 0 is there to be added to
 	actForget                  // let go of saved tensor reg
+	actReduce                  // the backward of a group of sharded parameters is over
 	actPostpone                // form the gradient for edge when the parameter's other gradient arrives
 )
 

@@ -53,16 +53,20 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 	totals := optimizerTotals{states: states, scratch: found + sum + roots, label: LabelOptimizerScratch}
 	before := unscaling
 	if s.Clip {
-		before = max(before, found+clipPeak(count, largest, d))
+		before = max(before, found+clipPeak(count, largest, d, s.Recipe.Sharding.on()))
 	}
 	totals.prepare(before, s.Clip)
 	return totals, true
 }
 
 // clipPeak is the most that clip holds for count gradients of type d, of which the largest has so many elements.
-func clipPeak(count, largest int64, d DType) int64 {
+func clipPeak(count, largest int64, d DType, parts bool) int64 {
+	scalars := int64(4 * blockBytes)
+	if parts {
+		scalars += blockBytes
+	}
 	norms := count * blockBytes
 	partial := rounded(count * ceilDiv(largest, normChunk) * 4)
 	stacked := rounded(count * d.Size())
-	return max(norms+partial, norms+stacked+blockBytes, 4*blockBytes)
+	return max(norms+partial, norms+stacked+blockBytes, scalars)
 }

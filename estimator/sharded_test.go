@@ -1,0 +1,64 @@
+package estimator
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func shardedNanoGPT(gpus int64) Job {
+	job := dataParallelJob(gpus)
+	job.Training.Distributed.Data = "fsdp"
+	return job
+}
+
+// TestShardsAreParts deals a job out to more and more GPUs: weights, gradients and states shrink, and what a layer needs to
+// run does not.
+func TestShardsAreParts(t *testing.T) {
+	whole := mustEstimate(t, Input{Job: dataParallelJob(0)})
+	last := whole
+	for _, gpus := range []int64{2, 4, 8, 64} {
+		res := mustEstimate(t, Input{Job: shardedNanoGPT(gpus)})
+		for _, name := range []string{"optimizer_state"} {
+			if got, limit := component(res, name).Bytes, component(whole, name).Bytes/gpus+20*3*512; got > limit {
+				t.Errorf("%d GPUs: %s takes %d bytes, more than a part, %d", gpus, name, got, limit)
+			}
+		}
+		if res.Peak.AllocatedBytes >= last.Peak.AllocatedBytes {
+			t.Errorf("%d GPUs: %d bytes allocated, not less than %d with fewer", gpus, res.Peak.AllocatedBytes, last.Peak.AllocatedBytes)
+		}
+		sum := int64(0)
+		for _, c := range res.Components {
+			sum += c.Bytes
+		}
+		if sum != res.Peak.DeviceBytes {
+			t.Errorf("%d GPUs: the components add up to %d, the device figure is %d", gpus, sum, res.Peak.DeviceBytes)
+		}
+		if !slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "sharded" && strings.Contains(n.Text, "FSDP2") }) {
+			t.Errorf("%d GPUs: no note says what was assumed", gpus)
+		}
+		if !slices.ContainsFunc(res.Doubts, func(d DoubtSource) bool { return d.Source == "sharding" }) {
+			t.Errorf("%d GPUs: the bounds are no wider for it", gpus)
+		}
+		last = res
+	}
+}
+
+// TestOneGPUShardsNothing holds a job on one GPU against the same without distributed.
+func TestOneGPUShardsNothing(t *testing.T) {
+	if one, none := mustEstimate(t, Input{Job: shardedNanoGPT(1)}), mustEstimate(t, Input{Job: dataParallelJob(0)}); one.Peak != none.Peak && one.Peak.DeviceBytes != none.Peak.DeviceBytes {
+		t.Errorf("one GPU takes %d bytes, without distributed %d", one.Peak.DeviceBytes, none.Peak.DeviceBytes)
+	}
+}
+
+// TestManyGPUsDoNotOverflow deals a large model out to as many GPUs as may be given: every row is rounded up to one for each.
+func TestManyGPUsDoNotOverflow(t *testing.T) {
+	job := llama70BJob()
+	job.Training.Distributed = &Distributed{WorldSize: 1 << 20, Data: "fsdp"}
+	res := mustEstimate(t, Input{Job: job})
+	for _, c := range res.Components {
+		if c.Bytes < 0 {
+			t.Errorf("%s takes %d bytes", c.Name, c.Bytes)
+		}
+	}
+}

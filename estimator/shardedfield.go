@@ -1,0 +1,87 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// shards says whether the job deals its parameters out to several GPUs.
+func shards(t *Training) bool {
+	d := t.Distributed
+	return d != nil && d.Data == "fsdp" && d.WorldSize > 1
+}
+
+// halvesParameters are the frameworks that give FSDP's own mixed precision the half type of autocast, which they keep
+// around the forward: parameters are stored in float32, gathered and summed in that type.
+// Source: accelerate/utils/dataclasses.py 1.15, FullyShardedDataParallelPlugin.set_mixed_precision.
+var halvesParameters = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true}
+
+// shardedStates is training.states for parameters that are dealt out: weights are what is stored, gradients what they are summed in,
+// and precision says what they are gathered and computed with in.
+func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) {
+	rc := &r.recipe
+	sh := &rc.Sharding
+	sh.Stored = rc.Stored
+	if d, ok := readState("weights", given.Weights, false, errs); ok {
+		sh.Stored = d
+	}
+	switch {
+	case rc.Autocast && halvesParameters[r.framework]:
+		rc.Stored = rc.Compute
+		sh.Reduced, sh.CastsOutputs = rc.Compute, true
+	case rc.Autocast:
+		rc.Stored = sh.Stored
+		sh.Reduced = sh.Stored
+	default:
+		rc.Stored = rc.Compute
+		sh.Reduced = sh.Stored
+	}
+	if d, ok := readState("gradients", given.Gradients, false, errs); ok {
+		sh.Reduced = d
+	}
+	if d, ok := readState("master_weights", given.MasterWeights, true, errs); ok && d != sh.Stored {
+		errs.Add("/training/states/master_weights", "unsupported", "FSDP keeps no master weights beside the stored ones; give their type as weights")
+	}
+	if d, ok := readState("optimizer", given.Optimizer, false, errs); ok && d != sh.Stored {
+		errs.Add("/training/states/optimizer", "unsupported", "under FSDP the optimizer's state has the type of the stored weights, %s", dtypeName(sh.Stored))
+	}
+	if sh.Stored.Half() && rc.Stored != sh.Stored || sh.Reduced.Size() < rc.Stored.Size() && !sh.Reduced.Half() {
+		errs.Add("/training/states", "unsupported", "weights stored in %s, computed with in %s and summed in %s are not modelled", dtypeName(sh.Stored), dtypeName(rc.Stored), dtypeName(sh.Reduced))
+	}
+}
+
+// shardedOptimizers are those that work on parts of parameters as on whole ones.
+var shardedOptimizers = map[step.Optimizer]bool{step.AdamWForeach: true, step.AdamWFused: true, step.AdamWLoop: true,
+	step.SGD: true, step.SGDMomentum: true, step.SGDFused: true, step.SGDMomentumFused: true}
+
+// sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
+func (r *resolved) sharded(t *Training, errs *invalid.List) {
+	d, rc := t.Distributed, &r.recipe
+	for _, x := range []struct {
+		applies     bool
+		field, what string
+	}{
+		{d.FSDPVersion == 1, "distributed/fsdp_version", "FSDP1 (FullyShardedDataParallel) is not modelled yet; 2 (fully_shard) is"},
+		{d.NoSync != nil && *d.NoSync && rc.Accumulation > 1, "distributed/no_sync", "accumulating whole gradients under FSDP is not modelled yet; leave it out or say false"},
+		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
+		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under FSDP is not modelled yet; leave one of them out"},
+		{t.LoRA != nil, "lora", "adapters under FSDP are not modelled yet; leave one of them out"},
+		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; leave one of them out"},
+		{!shardedOptimizers[r.optimizer], "optimizer/name", "under FSDP adamw, adam, sgd and sgd-momentum are modelled"},
+		{r.evaluation != nil, "evaluation", "an evaluation pass under FSDP is not modelled yet; leave one of them out"},
+		{rc.GradScaler, "precision", "amp-fp16 under FSDP is not modelled yet; amp-bf16, bf16 and fp32 are"},
+	} {
+		if x.applies {
+			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
+		}
+	}
+	rc.Sharding.World = d.WorldSize
+	if k := d.ReshardAfterForward; k != nil {
+		rc.Sharding.KeepsLayers, rc.Sharding.KeepsRoot = !*k, !*k
+		if halvesParameters[r.framework] {
+			rc.Sharding.KeepsRoot = true
+		}
+	} else {
+		rc.Sharding.KeepsRoot = true
+	}
+}

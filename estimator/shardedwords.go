@@ -1,0 +1,40 @@
+package estimator
+
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// howSharded says where a component's bytes come from in a job whose p parameters are dealt out to several GPUs; ok is false
+// where that is no different from one GPU.
+func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
+	rc := &run.recipe
+	sh := &rc.Sharding
+	dealt := fmt.Sprintf("%s parameters dealt out to %s GPUs", p, grouped(sh.World))
+	switch name {
+	case "weights":
+		return fmt.Sprintf("%s, × %s, and those of the layers at work put together, × %s", dealt, inBytes(sh.Stored), inBytes(rc.Stored)), true
+	case "gradients":
+		if run.ledger.Peak.Components[step.Gradients] == 0 {
+			return "", false
+		}
+		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s", inBytes(rc.Stored), inBytes(sh.Stored)), true
+	case "optimizer_state":
+		return r.howStates(dealt, sh.Stored), true
+	case "communication":
+		return fmt.Sprintf("FSDP's buffers for all-gathers and reduce-scatters that are under way, and %s for NCCL outside PyTorch's allocator", Bytes(r.nccl.Bytes)), true
+	}
+	return "", false
+}
+
+// shardedNotes say what a sharded job was taken to be.
+func (r *resolved) shardedNotes() []Note {
+	sh := &r.recipe.Sharding
+	kept := "layers are put together for forward and again for backward"
+	if sh.KeepsLayers {
+		kept = "layers stay together from forward to backward"
+	}
+	return []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with FSDP2 (fully_shard on each layer and on the model): %s; weights are stored in %s, gathered in %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
+		sh.World, kept, dtypeName(sh.Stored), dtypeName(r.recipe.Stored), dtypeName(sh.Reduced))}}
+}
