@@ -348,7 +348,7 @@ func ledgerEqualsReplay(t *testing.T, draw func(*rapid.T) Job) {
 func TestCircleEqualsPlaying(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Job: randomJob(t)}
-		in.Job.Training.GradientAccumulation = rapid.Int64Range(2, 40).Draw(t, "more accumulation")
+		in.Job.Training.GradientAccumulation = rapid.Int64Range(2, 60).Draw(t, "more accumulation")
 		in.Job.Training.Optimizer.InBackward = false // which leaves nothing to accumulate
 		short, long := memory.NewAllocator(false), memory.NewAllocator(false)
 		if err := Replay(in, short, 3, false); err != nil {

@@ -2,26 +2,15 @@ package memory
 
 import "slices"
 
-// freeBlock is a free block as a pool lists it.
-type freeBlock struct {
-	size, addr int64
-	index      int32 // among the allocator's blocks
-}
+// run is free blocks in falling order, by their indexes, so that the one that goes next stands at the end.
+type run []int32
 
-// below says whether the allocator looks at f before it looks at g.
-func (f freeBlock) below(g freeBlock) bool {
-	return f.size < g.size || f.size == g.size && f.addr < g.addr
-}
-
-// run is free blocks in falling order, so that the one that goes next stands at the end.
-type run []freeBlock
-
-// at is where f lies or would lie: the first place whose block is not above f.
-func (r run) at(f freeBlock) int {
+// at is where x lies or would lie: the first place whose block is not above x.
+func (r run) at(blocks []block, x *block) int {
 	low, high := 0, len(r)
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if f.below(r[middle]) {
+		if x.below(&blocks[r[middle]]) {
 			low = middle + 1
 		} else {
 			high = middle
@@ -32,53 +21,47 @@ func (r run) at(f freeBlock) int {
 
 // runLength is how many blocks a run has at most. A mixture of experts has tens of thousands of free blocks of one size, which
 // come and go in any order: no more than a run is moved to make room for one.
-const runLength = 64
+const runLength = 57
 
-// bucket holds free blocks in falling order: the lowest ones in last, which is empty only where the bucket is, and those above
-// them, where there are many, in runs of which none is empty.
+// bucket holds the free blocks of one class in falling order: the lowest ones in last, which is empty only where the bucket is, and
+// those above them, where there are many, in runs of which none is empty. It fills four cache lines.
 type bucket struct {
-	last    run
+	count   int32 // of last
+	last    [runLength]int32
 	earlier []run
 }
 
-func (b *bucket) empty() bool { return len(b.last) == 0 }
-
-// lowest is the block that goes next.
-func (b *bucket) lowest() freeBlock { return b.last[len(b.last)-1] }
-
-// takeLowest takes it out.
-func (b *bucket) takeLowest() {
-	if b.last = b.last[:len(b.last)-1]; len(b.last) == 0 {
-		b.drop(len(b.earlier))
-	}
-}
-
-// insert puts f in its place among others, which mostly is near the end.
-func (b *bucket) insert(f freeBlock) {
-	if n := len(b.last); n < runLength && f.below(b.last[0]) {
-		b.last = append(b.last, f)
-		for ; b.last[n-1].below(f); n-- {
+// insert puts block i in its place among others.
+func (b *bucket) insert(blocks []block, i int32) {
+	x := &blocks[i]
+	if n := b.count; n < runLength && (len(b.earlier) == 0 || x.below(&blocks[b.last[0]])) { // mostly near the end
+		for ; n > 0 && blocks[b.last[n-1]].below(x); n-- {
 			b.last[n] = b.last[n-1]
 		}
-		b.last[n] = f
+		b.last[n] = i
+		b.count++
 		return
 	}
-	k := max(b.holds(f), 0)
-	r := b.run(k)
-	i := r.at(f)
-	if i == runLength && k < len(b.earlier) { // as well at the start of the next
-		k, i = k+1, 0
-		r = b.run(k)
+	k := max(b.holds(blocks, x), 0)
+	at := b.run(k).at(blocks, x)
+	if at == runLength && k < len(b.earlier) { // as well at the start of the next
+		k, at = k+1, 0
 	}
-	if len(*r) == runLength {
-		r, i = b.divide(k, i)
+	if len(b.run(k)) == runLength {
+		k, at = b.divide(k, at)
 	}
-	*r = slices.Insert(*r, i, f)
+	if k < len(b.earlier) {
+		b.earlier[k] = slices.Insert(b.earlier[k], at, i)
+		return
+	}
+	copy(b.last[at+1:b.count+1], b.last[at:b.count])
+	b.last[at] = i
+	b.count++
 }
 
-// divide makes two runs of the k-th, which is full, and says where its place i is now. Blocks that come in order find a run that
+// divide makes two runs of the k-th, which is full, and says where place i of it is now. Blocks that come in order find a run that
 // has room for those to come.
-func (b *bucket) divide(k, i int) (*run, int) {
+func (b *bucket) divide(k, i int) (run, place int) {
 	cut := runLength / 2
 	if i == 0 || i == runLength {
 		cut = i
@@ -89,34 +72,39 @@ func (b *bucket) divide(k, i int) (*run, int) {
 	}
 	b.earlier = b.earlier[:n+1]
 	first := b.earlier[n][:0] // the storage of a run that is gone
-	copy(b.earlier[k+1:], b.earlier[k:n])
-	second := b.run(k + 1)
-	first = append(first, (*second)[:cut]...)
-	*second = append((*second)[:0], (*second)[cut:]...)
+	if k == n {
+		first = append(first, b.last[:cut]...)
+		b.count = int32(copy(b.last[:], b.last[cut:b.count]))
+	} else {
+		copy(b.earlier[k+1:], b.earlier[k:n])
+		second := b.earlier[k+1]
+		first = append(first, second[:cut]...)
+		b.earlier[k+1] = append(second[:0], second[cut:]...)
+	}
 	b.earlier[k] = first
 	if i < cut || i == 0 {
-		return &b.earlier[k], i
+		return k, i
 	}
-	return second, i - cut
+	return k + 1, i - cut
 }
 
-// remove takes f out, which is there.
-func (b *bucket) remove(f freeBlock) {
-	n := len(b.last) - 1
-	if b.last[n].addr == f.addr {
-		b.takeLowest()
+// remove takes block i out, which is there and not the lowest.
+func (b *bucket) remove(blocks []block, i int32) {
+	if k := b.count - 2; k >= 0 && b.last[k] == i {
+		b.last[k] = b.last[k+1]
+		b.count--
 		return
 	}
-	if n > 0 && b.last[n-1].addr == f.addr {
-		b.last[n-1] = b.last[n]
-		b.last = b.last[:n]
+	x := &blocks[i]
+	k := b.holds(blocks, x)
+	at := b.run(k).at(blocks, x)
+	if k == len(b.earlier) {
+		copy(b.last[at:], b.last[at+1:b.count])
+		b.count--
 		return
 	}
-	k := b.holds(f)
-	r := b.run(k)
-	i := r.at(f)
-	*r = append((*r)[:i], (*r)[i+1:]...)
-	if len(*r) == 0 {
+	b.earlier[k] = slices.Delete(b.earlier[k], at, at+1)
+	if len(b.earlier[k]) == 0 {
 		b.drop(k)
 	}
 }
@@ -124,33 +112,37 @@ func (b *bucket) remove(f freeBlock) {
 // drop lets go of the k-th run, which is empty, and keeps its storage.
 func (b *bucket) drop(k int) {
 	n := len(b.earlier) - 1
-	if n < 0 {
-		return
-	}
-	room := *b.run(k)
-	if k > n {
-		b.last = b.earlier[n]
-	} else {
-		copy(b.earlier[k:], b.earlier[k+1:])
-	}
+	room := b.earlier[k]
+	copy(b.earlier[k:], b.earlier[k+1:])
 	b.earlier[n] = room
 	b.earlier = b.earlier[:n]
 }
 
-// run is the k-th run.
-func (b *bucket) run(k int) *run {
-	if k == len(b.earlier) {
-		return &b.last
+// refill fills last, which is empty, with the run above it, and says whether there is one.
+func (b *bucket) refill() bool {
+	n := len(b.earlier) - 1
+	if n < 0 {
+		return false
 	}
-	return &b.earlier[k]
+	b.count = int32(copy(b.last[:], b.earlier[n]))
+	b.earlier = b.earlier[:n]
+	return true
 }
 
-// holds is the run in which f lies or would lie: the last that begins with f or above; -1 where f is above all.
-func (b *bucket) holds(f freeBlock) int {
+// run is the k-th run.
+func (b *bucket) run(k int) run {
+	if k == len(b.earlier) {
+		return b.last[:b.count]
+	}
+	return b.earlier[k]
+}
+
+// holds is the run in which x lies or would lie: the last that begins with x or above; -1 where x is above all.
+func (b *bucket) holds(blocks []block, x *block) int {
 	low, high := 0, len(b.earlier)+1
 	for low < high {
 		middle := int(uint(low+high) >> 1)
-		if (*b.run(middle))[0].below(f) {
+		if blocks[b.run(middle)[0]].below(x) {
 			high = middle
 		} else {
 			low = middle + 1
@@ -159,32 +151,30 @@ func (b *bucket) holds(f freeBlock) int {
 	return low - 1
 }
 
-// from is the lowest block that is not below f.
-func (b *bucket) from(f freeBlock) (found freeBlock, ok bool) {
-	k := b.holds(f)
+// from is the lowest block that is not below x.
+func (b *bucket) from(blocks []block, x *block) int32 {
+	k := b.holds(blocks, x)
 	if k < 0 {
-		return freeBlock{}, false
+		return noBlock
 	}
-	r := *b.run(k)
-	i := r.at(f)
-	if i == len(r) || r[i].below(f) {
+	r := b.run(k)
+	i := r.at(blocks, x)
+	if i == len(r) || blocks[r[i]].below(x) {
 		i--
 	}
-	return r[i], true
+	return r[i]
 }
 
 // each calls f for every block.
-func (b *bucket) each(f func(freeBlock)) {
+func (b *bucket) each(f func(int32)) {
 	for k := range len(b.earlier) + 1 {
-		for _, free := range *b.run(k) {
-			f(free)
+		for _, i := range b.run(k) {
+			f(i)
 		}
 	}
 }
 
 func (b *bucket) clear() {
-	for !b.empty() {
-		b.last = b.last[:0]
-		b.drop(len(b.earlier))
+	for b.count = 0; b.refill(); b.count = 0 {
 	}
 }

@@ -5,133 +5,264 @@ import (
 	"math/bits"
 )
 
-// pool holds the free blocks of one kind in the order in which the allocator looks at them: by size, and of equal ones by address.
-// Sizes that are near each other are of one class, of which there are sixteen from a power of two to the next; each class has a
-// bucket, and a bit that says whether there is anything in it. So to find, take and give back a block takes a few steps, however
-// many blocks and sizes there are.
+// pool is the blocks of one kind of segments. Those that are free are held in the order in which the allocator looks at them: by
+// size, and of equal ones by address. Sizes that are near each other are of one class, of which there are sixteen from a power of
+// two to the next; each class has a bucket, and a bit that says whether there is anything in it. So to find, take and give back a
+// block takes a few steps, however many blocks and sizes there are.
 type pool struct {
-	buckets [classes]bucket
-	filled  [classes / 64]uint64
+	blocks  []block
+	spare   int32 // a block that is no more, whose next is another one
 	tail    int32 // expandable: the unmapped end of the pool's one segment
+	end     int64 // the address of the next segment
+	words   uint64
+	filled  [classes / 64]uint64
+	buckets [classes]bucket
 }
 
-const (
-	perPower = 16 // classes for each power of two
-	classes  = 52 * perPower
-)
+// block is a part of a segment. Where a segment ends, its neighbour is the block with index 0, which is none and never free.
+type block struct {
+	addr, size int64
+	prev, next int32
+	class      uint16 // of its size
+	free       bool
+	unmapped   bool // the part of an expandable segment that has no memory yet
+}
 
-// class is that of a size, which is a multiple of minBlockBytes. Sizes in order have classes in order.
-func class(size int64) int {
-	units := uint64(size) / minBlockBytes
-	if units < perPower {
-		return int(units)
-	}
-	power := bits.Len64(units) - bits.Len64(perPower)
-	return power*perPower + int(units>>uint(power))
+// below says whether the allocator looks at b before it looks at c.
+func (b *block) below(c *block) bool {
+	return b.size < c.size || b.size == c.size && b.addr < c.addr
+}
+
+// noBlock is the index of no block.
+const noBlock int32 = 0
+
+// classes are sixteen for each power of two up to that of the largest size, in blocks of minBlockBytes.
+const classes = 14 * 64
+
+// class is that of a size: the exponent and the first four bits of its mantissa. Sizes in order have classes in order.
+func class(size int64) uint16 {
+	const mantissa, bias, kept = 52, 1023, 4
+	return uint16(math.Float64bits(float64(size/minBlockBytes))>>(mantissa-kept) - bias<<kept)
 }
 
 func (p *pool) reset() {
-	for c := p.next(0); c >= 0; c = p.next(c + 1) {
+	for c := p.next(0); c < classes; c = p.next(c + 1) {
 		p.buckets[c].clear()
 	}
-	p.filled = [classes / 64]uint64{}
-	p.tail = none
+	p.words, p.filled = 0, [classes / 64]uint64{}
+	p.blocks, p.spare, p.end, p.tail = append(p.blocks[:0], block{}), noBlock, 0, noBlock
 }
 
-// next is the first class from c on whose bucket is not empty, or -1.
-func (p *pool) next(c int) int {
+// used says whether anything was ever allocated from p since it was empty.
+func (p *pool) used() bool { return p.end > 0 || len(p.blocks) > 2 }
+
+// newBlock is a block whose fields hold anything. They are set one by one where the block stays: a struct of this many is
+// copied through memory otherwise.
+func (p *pool) newBlock() int32 {
+	if i := p.spare; i != noBlock {
+		p.spare = p.blocks[i].next
+		return i
+	}
+	p.blocks = append(p.blocks, block{})
+	return int32(len(p.blocks) - 1)
+}
+
+// next is the first class from c on whose bucket is not empty, or classes.
+func (p *pool) next(c uint16) uint16 {
 	w := c >> 6
-	if w >= len(p.filled) {
-		return -1
+	if w >= classes/64 {
+		return classes
 	}
-	word := p.filled[w] &^ (1<<(uint(c)&63) - 1)
-	for word == 0 {
-		if w++; w == len(p.filled) {
-			return -1
-		}
-		word = p.filled[w]
+	if word := p.filled[w] >> (c & 63); word != 0 {
+		return c + uint16(bits.TrailingZeros64(word))
 	}
-	return w<<6 | bits.TrailingZeros64(word)
+	words := p.words >> (w + 1)
+	if words == 0 {
+		return classes
+	}
+	w += 1 + uint16(bits.TrailingZeros64(words))
+	return w<<6 | uint16(bits.TrailingZeros64(p.filled[w]))
 }
 
-// take takes out the smallest block of at least n bytes, of equal ones that with the lowest address.
-func (p *pool) take(n int64) (f freeBlock, ok bool) {
-	c := class(n)
+// fit is the smallest free block of at least n bytes, which are of class c, of equal ones that with the lowest address.
+func (p *pool) fit(n int64, c uint16) int32 {
 	b := &p.buckets[c]
-	if b.empty() || b.lowest().size < n {
-		if f, ok = p.fit(n); ok {
-			p.remove(f)
+	if k := b.count; k > 0 {
+		if i := b.last[k-1]; p.blocks[i].size >= n {
+			return i
 		}
-		return f, ok
-	}
-	f = b.lowest()
-	if b.takeLowest(); b.empty() {
-		p.filled[c>>6] &^= 1 << (uint(c) & 63)
-	}
-	return f, true
-}
-
-// fit is the block that take takes.
-func (p *pool) fit(n int64) (f freeBlock, ok bool) {
-	return p.from(freeBlock{size: n, addr: math.MinInt64})
-}
-
-// after is the block that follows f.
-func (p *pool) after(f freeBlock) (next freeBlock, ok bool) {
-	f.addr++
-	return p.from(f)
-}
-
-// from is the lowest block that is not below f.
-func (p *pool) from(f freeBlock) (found freeBlock, ok bool) {
-	c := class(f.size)
-	if b := &p.buckets[c]; !b.empty() {
-		if found = b.lowest(); !found.below(f) {
-			return found, true
-		}
-		if found, ok = b.from(f); ok {
-			return found, true
+		if i := b.from(p.blocks, &block{size: n, addr: math.MinInt64}); i != noBlock {
+			return i
 		}
 	}
-	if c = p.next(c + 1); c < 0 {
-		return freeBlock{}, false
+	if c = p.next(c + 1); c == classes {
+		return noBlock
 	}
-	return p.buckets[c].lowest(), true
+	b = &p.buckets[c]
+	return b.last[b.count-1]
 }
 
-func (p *pool) insert(f freeBlock) {
-	c := class(f.size)
+// after is the free block that follows block i.
+func (p *pool) after(i int32) int32 {
+	x := block{size: p.blocks[i].size, addr: p.blocks[i].addr + 1}
+	b, c := &p.buckets[p.blocks[i].class], p.blocks[i].class
+	if i := b.from(p.blocks, &x); i != noBlock {
+		return i
+	}
+	if c = p.next(c + 1); c == classes {
+		return noBlock
+	}
+	b = &p.buckets[c]
+	return b.last[b.count-1]
+}
+
+// insert lists block i, which is free.
+func (p *pool) insert(i int32) {
+	x := &p.blocks[i]
+	x.free = true
+	b := &p.buckets[x.class]
+	k := b.count
+	switch {
+	case k == 0:
+		w := x.class >> 6
+		p.filled[w] |= 1 << (x.class & 63)
+		p.words |= 1 << w
+		fallthrough
+	case k < runLength && x.below(&p.blocks[b.last[k-1]]):
+		b.last[k] = i
+		b.count = k + 1
+	default:
+		b.insert(p.blocks, i)
+	}
+}
+
+// remove takes block i off the list.
+func (p *pool) remove(i int32) {
+	c := p.blocks[i].class
 	b := &p.buckets[c]
-	if n := len(b.last); n > 0 {
-		if n < runLength && f.below(b.last[n-1]) {
-			b.last = append(b.last, f)
-		} else {
-			b.insert(f)
-		}
+	k := b.count - 1
+	if b.last[k] != i {
+		b.remove(p.blocks, i)
 		return
 	}
-	b.last = append(b.last, f)
-	p.filled[c>>6] |= 1 << (uint(c) & 63)
+	if b.count = k; k == 0 {
+		p.emptied(c)
+	}
 }
 
-// remove takes f out, which is there.
-func (p *pool) remove(f freeBlock) {
-	c := class(f.size)
-	b := &p.buckets[c]
-	if b.remove(f); b.empty() {
-		p.filled[c>>6] &^= 1 << (uint(c) & 63)
+// emptied says that nothing is left of the last run of class c.
+func (p *pool) emptied(c uint16) {
+	if p.buckets[c].refill() {
+		return
+	}
+	w := c >> 6
+	if p.filled[w] &^= 1 << (c & 63); p.filled[w] == 0 {
+		p.words &^= 1 << w
+	}
+}
+
+// cut takes block i, which is free, off the list: n bytes at its front, which are of class c, where at least so many others are
+// left over, and else all of it.
+func (p *pool) cut(i int32, n int64, c uint16, least int64) int32 {
+	x := &p.blocks[i]
+	rest := x.size - n
+	if rest < least {
+		p.remove(i)
+		x.free = false
+		return i
+	}
+	k := p.newBlock()
+	blocks := p.blocks
+	x = &blocks[i]
+	y := &blocks[k]
+	y.addr, y.size, y.class = x.addr, n, c
+	y.prev, y.next = x.prev, i
+	y.free, y.unmapped = false, false
+	blocks[y.prev].next = k
+	x.prev = k
+	p.resize(i, x.addr+n, rest)
+	return k
+}
+
+// resize gives block i, which is on the list, another place and size.
+func (p *pool) resize(i int32, addr, size int64) {
+	x := &p.blocks[i]
+	c := class(size)
+	b := &p.buckets[x.class]
+	k := b.count - 1
+	switch {
+	case b.last[k] != i:
+		b.remove(p.blocks, i)
+	case k > 0:
+		b.count = k
+	case c == x.class && len(b.earlier) == 0: // alone in its bucket
+		x.addr, x.size = addr, size
+		return
+	default:
+		b.count = k
+		p.emptied(x.class)
+	}
+	x.addr, x.size, x.class = addr, size, c
+	b = &p.buckets[c]
+	k = b.count
+	if k == 0 {
+		b.last[0] = i
+		b.count = 1
+		p.filled[c>>6] |= 1 << (c & 63)
+		p.words |= 1 << (c >> 6)
+		return
+	}
+	if k < runLength && x.below(&p.blocks[b.last[k-1]]) {
+		b.last[k] = i
+		b.count = k + 1
+		return
+	}
+	b.insert(p.blocks, i)
+}
+
+// free gives block i back; it merges with free neighbours.
+func (p *pool) free(i int32) {
+	blocks := p.blocks
+	b := &blocks[i]
+	prev, next := &blocks[b.prev], &blocks[b.next]
+	switch {
+	case prev.free && next.free:
+		k := b.next
+		p.remove(k)
+		p.resize(b.prev, prev.addr, prev.size+b.size+next.size)
+		prev.next = next.next
+		blocks[next.next].prev = b.prev
+		next.free = false
+		next.next = p.spare
+		b.next = k
+		p.spare = i
+	case prev.free:
+		p.resize(b.prev, prev.addr, prev.size+b.size)
+		prev.next = b.next
+		next.prev = b.prev
+		b.next = p.spare
+		p.spare = i
+	case next.free:
+		p.resize(b.next, b.addr, next.size+b.size)
+		next.prev = b.prev
+		prev.next = b.next
+		b.next = p.spare
+		p.spare = i
+	default:
+		p.insert(i)
 	}
 }
 
 // each calls f for every free block.
-func (p *pool) each(f func(freeBlock)) {
-	for c := p.next(0); c >= 0; c = p.next(c + 1) {
+func (p *pool) each(f func(int32)) {
+	for c := p.next(0); c < classes; c = p.next(c + 1) {
 		p.buckets[c].each(f)
 	}
 }
 
+// hash is one of the free blocks.
 func (p *pool) hash(h uint64) uint64 {
-	p.each(func(f freeBlock) { h = mix(mix(h, uint64(f.size)), uint64(f.addr)) })
+	p.each(func(i int32) { h = mix(mix(h, uint64(p.blocks[i].size)), uint64(p.blocks[i].addr)) })
 	return h
 }
 

@@ -7,6 +7,20 @@ import (
 	"pgregory.net/rapid"
 )
 
+// listed is a free block as the plain list of the test below has it.
+type listed struct {
+	block
+	index int32
+}
+
+// add puts a free block into p.
+func (p *pool) add(size, addr int64) listed {
+	i := p.newBlock()
+	p.blocks[i] = block{size: size, addr: addr, class: class(size)}
+	p.insert(i)
+	return listed{p.blocks[i], i}
+}
+
 // TestPoolEqualsSortedList compares a pool with one list that is searched from end to end, for few sizes of many blocks and for
 // many sizes, with blocks that come in falling, in rising and in any order.
 func TestPoolEqualsSortedList(t *testing.T) {
@@ -14,28 +28,26 @@ func TestPoolEqualsSortedList(t *testing.T) {
 		var p pool
 		p.reset()
 		sizes := rapid.SliceOfN(rapid.Int64Range(1, 1<<30), 1, rapid.SampledFrom([]int{1, 3, 40}).Draw(t, "most sizes")).Draw(t, "sizes")
-		var plain []freeBlock
-		find := func(n int64) int { // the first that is large enough, in the allocator's order
-			return slices.IndexFunc(plain, func(f freeBlock) bool { return f.size >= n })
-		}
+		var plain []listed
 		take := func(n int64) {
-			want, ok := find(n), false
-			var f freeBlock
-			if f, ok = p.take(n); ok != (want >= 0) {
-				t.Fatalf("for %d bytes found %v, in the list at %d", n, f, want)
+			want := slices.IndexFunc(plain, func(f listed) bool { return f.size >= n }) // the first that is large enough, in the allocator's order
+			i := p.fit(n, class(n))
+			if (i != noBlock) != (want >= 0) {
+				t.Fatalf("for %d bytes found block %d, in the list at %d", n, i, want)
 			}
-			if ok && f != plain[want] {
-				t.Fatalf("for %d bytes found %v, in the list %v", n, f, plain[want])
+			if i == noBlock {
+				return
 			}
-			if ok {
-				plain = slices.Delete(plain, want, want+1)
+			if i != plain[want].index {
+				t.Fatalf("for %d bytes found %v, in the list %v", n, p.blocks[i], plain[want])
 			}
+			p.remove(i)
+			plain = slices.Delete(plain, want, want+1)
 		}
 		addr := int64(0)
 		insert := func(size, at int64) {
-			f := freeBlock{size: size, addr: at, index: int32(len(plain))}
-			p.insert(f)
-			i := slices.IndexFunc(plain, f.below)
+			f := p.add(size, at)
+			i := slices.IndexFunc(plain, func(g listed) bool { return f.below(&g.block) })
 			if i < 0 {
 				i = len(plain)
 			}
@@ -67,19 +79,22 @@ func TestPoolEqualsSortedList(t *testing.T) {
 			case 4:
 				for range min(n, len(plain)) {
 					i := rapid.IntRange(0, len(plain)-1).Draw(t, "which")
-					p.remove(plain[i])
+					p.remove(plain[i].index)
 					plain = slices.Delete(plain, i, i+1)
 				}
 			case 5:
 				p.reset()
 				plain = plain[:0]
 			}
-			var listed []freeBlock
-			for f, ok := p.fit(0); ok; f, ok = p.after(f) {
-				listed = append(listed, f)
+			at := 0
+			for i := p.fit(minBlockBytes, class(minBlockBytes)); i != noBlock; i = p.after(i) {
+				if at == len(plain) || i != plain[at].index {
+					t.Fatalf("the pool has %v as the %d-th of %d, the list %v", p.blocks[i], at, len(plain), plain)
+				}
+				at++
 			}
-			if !slices.Equal(listed, plain) {
-				t.Fatalf("the pool has %v, the list %v", listed, plain)
+			if at < len(plain) {
+				t.Fatalf("the pool has %d blocks, the list %d", at, len(plain))
 			}
 		}
 	})
@@ -97,12 +112,27 @@ func TestRunsStayFull(t *testing.T) {
 		"any":                        func(i int64) int64 { return i * 0x9e3779b1 % (1 << 32) },
 	} {
 		var p pool
+		p.reset()
 		b := &p.buckets[class(1<<20)]
 		for i := range int64(blocks) {
-			p.insert(freeBlock{size: 1 << 20, addr: addr(i)})
+			p.add(1<<20, addr(i))
 		}
 		if most := 2 * blocks / runLength; len(b.earlier) > most {
 			t.Errorf("%s: %d runs, more than %d", name, len(b.earlier), most)
 		}
 	}
+}
+
+// TestClassesRise with the sizes, and none is beyond the last.
+func TestClassesRise(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		sizes := rapid.Int64Range(1, (1<<63-1)/minBlockBytes)
+		a, b := sizes.Draw(t, "a")*minBlockBytes, sizes.Draw(t, "b")*minBlockBytes
+		if a > b {
+			a, b = b, a
+		}
+		if class(a) > class(b) || class(b) >= classes {
+			t.Fatalf("%d is of class %d, %d of class %d of %d", a, class(a), b, class(b), classes)
+		}
+	})
 }

@@ -2,23 +2,29 @@ package memory
 
 // Saved is where an allocator stood.
 type Saved struct {
-	blocks     []block
-	spare      []int32
-	tails      []int32
+	pools      [poolCount]savedPool
 	expandable bool
 	counters
 }
 
+type savedPool struct {
+	there       bool // something was allocated from it
+	blocks      []block
+	spare, tail int32
+	end         int64
+}
+
 // Save keeps where a stands in the storage of to.
 func (a *Allocator) Save(to *Saved) {
-	to.blocks, to.spare = append(to.blocks[:0], a.blocks...), append(to.spare[:0], a.spare...)
 	to.expandable, to.counters = a.expandable, a.counters
-	to.tails = to.tails[:0]
-	for p := range a.numbers() {
-		to.tails = append(to.tails, a.pool(p).tail)
-	}
-	for _, i := range to.spare { // whose fields hold anything
-		to.blocks[i].free = false
+	for k := range a.pools {
+		s := &to.pools[k]
+		p := a.pools[k]
+		if s.there = p != nil && p.used(); !s.there {
+			continue
+		}
+		s.blocks = append(s.blocks[:0], p.blocks...)
+		s.spare, s.tail, s.end = p.spare, p.tail, p.end
 	}
 }
 
@@ -27,13 +33,18 @@ func (a *Allocator) Save(to *Saved) {
 func (a *Allocator) Restore(from *Saved, limit int64) {
 	a.Reset(false, limit)
 	a.expandable, a.counters = from.expandable, from.counters
-	a.blocks, a.spare = append(a.blocks, from.blocks...), append(a.spare, from.spare...)
-	for p, tail := range from.tails {
-		a.pool(uint8(p)).tail = tail
-	}
-	for i := range a.blocks {
-		if a.blocks[i].free {
-			a.insert(int32(i))
+	for k := range a.pools {
+		s := &from.pools[k]
+		if !s.there {
+			continue
+		}
+		p := a.pool(int32(k))
+		p.blocks = append(p.blocks[:0], s.blocks...)
+		p.spare, p.tail, p.end = s.spare, s.tail, s.end
+		for i := range p.blocks {
+			if p.blocks[i].free {
+				p.insert(int32(i))
+			}
 		}
 	}
 }

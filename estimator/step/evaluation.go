@@ -49,14 +49,14 @@ func (s *Session) evaluate() {
 	for range evaluatedBatches {
 		y.last, y.now = y.now, y.last
 		for _, e := range y.flat {
-			switch e.op {
+			switch e.Op {
 			case Alloc:
-				y.now[e.handle] = s.heap.Alloc(e.bytes)
+				y.now[e.Handle] = s.heap.Alloc(e.Bytes)
 			case Free:
-				s.heap.Free(y.now[e.handle])
-				y.now[e.handle] = noHandle
+				s.heap.Free(y.now[e.Handle])
+				y.now[e.Handle] = noHandle
 			case FreePrev:
-				y.freeLast(s.heap, e.handle)
+				y.freeLast(s.heap, e.Handle)
 			}
 		}
 	}

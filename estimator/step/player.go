@@ -1,11 +1,14 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/memory"
+
 // player is a program being played, with the handles of its tensors.
 type player struct {
 	program   *Program
 	fold      fold
-	now, last []int32     // handles: in this run of the program and what the one before left
-	flat      []flatEvent // one run with all layers
+	now, last []int32             // handles: in this run of the program and what the one before left
+	flat      []memory.Request    // one run with all layers
+	parts     [2][]memory.Request // what of it concerns each part of the heap, once asked for
 }
 
 // begin prepares to play p, which was recorded with fewer units than the model has.
@@ -15,6 +18,9 @@ func (y *player) begin(p *Program, recorded, units, lead int64) {
 	all := len(p.Slots) + int(y.fold.copies)*int(y.fold.perUnit)
 	y.now, y.last = handles(y.now, all), handles(y.last, all)
 	y.unfold()
+	for i := range y.parts {
+		y.parts[i] = y.parts[i][:0]
+	}
 }
 
 // forget lets go of all handles, of what a heap that is no more had allocated.
@@ -73,14 +79,6 @@ func handles(h []int32, n int) []int32 {
 	return h
 }
 
-// flatEvent is an event of a micro-step with all layers: what to do with which handle.
-type flatEvent struct {
-	bytes  int64
-	handle int32
-	op     Op
-	stream uint8 // of AllocAside
-}
-
 // unfold lists the events of one micro-step with the middle unit repeated. Handles up to the number of slots
 // are those of the program; behind them come the repetitions' of the middle unit's slots.
 func (y *player) unfold() {
@@ -107,11 +105,11 @@ func (y *player) unfoldSegment(g Segment, copy int64) {
 		if g.Unit < 0 && f.unit >= 0 && f.isMiddle[e.Slot] {
 			// Outside the layers, what happens to the middle unit's tensor happens to that of every repetition.
 			for c := range f.copies {
-				y.flat = append(y.flat, flatEvent{bytes, y.repetition(e.Slot, c), e.Op, p.Slots[e.Slot].Stream})
+				y.flat = append(y.flat, memory.NewRequest(e.Op, p.Slots[e.Slot].Stream, bytes, y.repetition(e.Slot, c)))
 			}
 			continue
 		}
-		y.flat = append(y.flat, flatEvent{bytes, y.handle(e.Slot, g.Unit, copy), e.Op, p.Slots[e.Slot].Stream})
+		y.flat = append(y.flat, memory.NewRequest(e.Op, p.Slots[e.Slot].Stream, bytes, y.handle(e.Slot, g.Unit, copy)))
 	}
 }
 

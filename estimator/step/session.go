@@ -1,6 +1,10 @@
 package step
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+)
 
 // Heap is what a session allocates from: PyTorch's caching allocator, or something that
 // writes down what it is asked for.
@@ -8,17 +12,6 @@ type Heap interface {
 	// Alloc returns a handle for bytes.
 	Alloc(bytes int64) int32
 	Free(handle int32)
-}
-
-// Settling is a heap that can tell whether it is in the same state again.
-type Settling interface {
-	Heap
-	// State is a hash of everything that decides what the heap does next, but for the handles.
-	State() uint64
-	// Address is where the memory of a handle lies.
-	Address(handle int32) int64
-	// Failed says that a request could not be met: what follows does not matter any more.
-	Failed() bool
 }
 
 // Streaming is a heap that knows streams: what was allocated on one is not given to another. A heap that does not gets
@@ -130,42 +123,20 @@ func (s *Session) load() {
 	}
 }
 
-// mostMicroSteps bounds the micro-steps of one optimizer step that are played on a heap that could settle and does not.
-// Most jobs go round after four; GPT-2 124M with two sequences goes round in ten from the seventh on.
-const mostMicroSteps = 64
-
-// Step plays one optimizer step. Later micro-steps do the same as one another; once the heap is in a state in
-// which it was some micro-steps before, it will go round in that circle, and only what is left
-// beyond whole rounds is played.
+// Step plays one optimizer step.
 func (s *Session) Step() {
 	if s.stepped {
 		s.rebuildBuckets(s.heap)
 	}
-	heap, settles := s.heap.(Settling)
-	var seen [mostMicroSteps]uint64
 	left := max(s.Recipe.Accumulation, 1)
-	circling := !settles
-	for m := int64(0); left > 0; m++ {
-		s.microStep(m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
-		left--
-		if settles && heap.Failed() {
+	if heap, settles := s.heap.(Settling); settles {
+		if s.microSteps(heap, left); heap.Failed() {
 			return
 		}
-		if circling {
-			continue
+	} else {
+		for m := range left {
+			s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
 		}
-		if m == mostMicroSteps {
-			break
-		}
-		now := s.settled(heap)
-		for period := int64(1); period <= m; period++ {
-			if seen[m-period] == now {
-				left %= period
-				circling = true
-				break
-			}
-		}
-		seen[m] = now
 	}
 	s.optimizerStep(s.heap)
 	if !s.Recipe.KeepsGradients {
@@ -178,50 +149,83 @@ func (s *Session) Step() {
 	s.stepped = true
 }
 
-// settled adds to the heap's state where the tensors lie that live on into the next micro-step.
-func (s *Session) settled(heap Settling) uint64 {
-	h := heap.State()
-	for _, handle := range s.now {
-		if handle != noHandle {
-			h = h*0x100000001b3 ^ uint64(heap.Address(handle))
+// microStep plays one, of which script has what concerns a part of the heap or all of it.
+func (s *Session) microStep(script []memory.Request, first bool) {
+	s.last, s.now = s.now, s.last
+	heap, serves := s.heap.(Settling)
+	for left := script; len(left) > 0; left = left[1:] {
+		if serves {
+			if left = left[heap.Serve(left, s.now, first):]; len(left) == 0 {
+				break
+			}
+		}
+		s.serve(&left[0], first)
+	}
+	if !first || !serves {
+		return
+	}
+	for i := range script {
+		if e := &script[i]; e.Op == memory.Yield {
+			s.keepGradient(e.Handle)
 		}
 	}
-	return h
 }
 
-func (s *Session) microStep(first bool) {
-	s.last, s.now = s.now, s.last
-	now, last, heap, flat := s.now, s.last, s.heap, s.flat
-	for i := range flat {
-		e := &flat[i]
-		switch e.op {
-		case Alloc:
-			now[e.handle] = heap.Alloc(e.bytes)
-		case AllocAside:
-			now[e.handle] = allocAside(heap, e.stream, e.bytes)
-		case Free:
-			heap.Free(now[e.handle])
-			now[e.handle] = noHandle
-		case Keep:
-			if first {
-				s.gradients = append(s.gradients, now[e.handle])
-			} else {
-				heap.Free(now[e.handle])
-			}
-			now[e.handle] = noHandle
-		case AllocFirst:
-			if first {
-				s.gradients = append(s.gradients, heap.Alloc(e.bytes))
-			}
-		case AllocOnce:
-			if s.once[e.handle] == noHandle {
-				s.once[e.handle] = heap.Alloc(e.bytes)
-			}
-		case FreePrev:
-			if last[e.handle] != noHandle {
-				heap.Free(last[e.handle])
-				last[e.handle] = noHandle
+// part is what concerns one part of the heap in the micro-step's script.
+func (s *Session) part(part int) []memory.Request {
+	if len(s.parts[part]) == 0 {
+		for i := range s.flat {
+			if s.flat[i].Part() == part {
+				s.parts[part] = append(s.parts[part], s.flat[i])
 			}
 		}
+	}
+	return s.parts[part]
+}
+
+// turn exchanges what the last micro-step and the one before have of the other parts, after one that was played for one part alone.
+func (s *Session) turn(heap Settling, part int) {
+	for i := range s.now {
+		now, last := s.now[i], s.last[i]
+		if now != noHandle && heap.Part(now) != part || last != noHandle && heap.Part(last) != part {
+			s.now[i], s.last[i] = last, now
+		}
+	}
+}
+
+// keepGradient takes what handle i has for a gradient, which stays until the optimizer has seen it.
+func (s *Session) keepGradient(i int32) {
+	s.gradients = append(s.gradients, s.now[i])
+	s.now[i] = noHandle
+}
+
+// serve does what one request of a micro-step asks for.
+func (s *Session) serve(e *memory.Request, first bool) {
+	i := e.Handle
+	switch e.Op {
+	case Alloc:
+		s.now[i] = s.heap.Alloc(e.Bytes)
+	case AllocAside:
+		s.now[i] = allocAside(s.heap, e.Stream(), e.Bytes)
+	case Free:
+		s.heap.Free(s.now[i])
+		s.now[i] = noHandle
+	case Keep:
+		if first {
+			s.keepGradient(i)
+			return
+		}
+		s.heap.Free(s.now[i])
+		s.now[i] = noHandle
+	case AllocFirst:
+		if first {
+			s.gradients = append(s.gradients, s.heap.Alloc(e.Bytes))
+		}
+	case AllocOnce:
+		if s.once[i] == noHandle {
+			s.once[i] = s.heap.Alloc(e.Bytes)
+		}
+	case FreePrev:
+		s.freeLast(s.heap, i)
 	}
 }

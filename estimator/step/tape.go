@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/memory"
+
 // DType is the element type of a tensor.
 type DType uint8
 
@@ -148,18 +150,22 @@ type Slot struct {
 }
 
 // Op is what an event does.
-type Op uint8
+type Op = memory.Op
 
 // The events of a micro-step program. The first micro-step of an optimizer step
 // finds no gradients, later ones add to those that are there.
 const (
-	Alloc      Op = iota // allocate the slot
-	Free                 // free the slot
-	Keep                 // a gradient is born: kept in the first micro-step, added to the older one and freed in later ones
-	AllocFirst           // allocate in the first micro-step only (a gradient that had to be copied)
-	AllocOnce            // allocate when it does not exist yet: cuBLAS workspaces live for ever
-	FreePrev             // free what the previous micro-step left in this slot
-	AllocAside           // allocate the slot on its stream
+	Alloc = memory.Take  // allocate the slot
+	Free  = memory.Give  // free the slot
+	Keep  = memory.Yield // a gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+)
+
+// Those that an allocator does not play by itself.
+const (
+	AllocFirst = memory.Other + iota // allocate in the first micro-step only (a gradient that had to be copied)
+	AllocOnce                        // allocate when it does not exist yet: cuBLAS workspaces live for ever
+	FreePrev                         // free what the previous micro-step left in this slot
+	AllocAside                       // allocate the slot on its stream
 )
 
 // Event is one step of a program.
