@@ -18,6 +18,8 @@
 //	@tag.description	The GPUs and models that jobs may name.
 //	@tag.name			observations
 //	@tag.description	What runs were measured to take, and how predictions did.
+//	@tag.name			calibrations
+//	@tag.description	What measured runs add to the constants that were not replayed.
 //	@tag.name			operations
 //	@tag.description	Versions, probes and metrics.
 //	@tag.name			documentation
@@ -52,7 +54,9 @@ import (
 type Service interface {
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
-	Compare(ctx context.Context, a, b estimator.Job) (*compare.Comparison, error)
+	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
+	// Pin says whether requests may name a calibration.
+	Pin(ctx context.Context, calibration string) error
 	// Names adds the unknown names of a job to what its reader found wrong with it.
 	Names(err error, job estimator.Job, pointer string) error
 	GPUs(ctx context.Context, f service.GPUFilter) (service.List[catalog.GPU], error)
@@ -67,6 +71,12 @@ type Service interface {
 	Observe(ctx context.Context, by service.Author, list []service.Sent) ([]service.Observed, error)
 	Observations(ctx context.Context, f service.ObservationFilter) ([]service.Observation, error)
 	Accuracy(ctx context.Context, f service.ObservationFilter) (*service.Accuracy, error)
+	Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error)
+	Calibration(ctx context.Context, id string) (*service.Calibration, error)
+	FitCalibration(ctx context.Context, by service.Author, f service.CalibrationFit) (*service.FittedCalibration, error)
+	Activate(ctx context.Context, by service.Author, id string) (*service.Activation, error)
+	Activations(ctx context.Context, f service.CalibrationFilter) ([]service.Activation, error)
+	CalibrationStatus() service.CalibrationStatus
 	Database() service.DatabaseState
 	Ready(ctx context.Context) error
 	GPUVariants(name string) ([]string, error)
@@ -130,10 +140,10 @@ type Route struct {
 func Routes() []Route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []Route{
-		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors"}, handle: (*API).estimate},
-		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors"}, handle: (*API).estimateBatch},
-		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier"}, handle: (*API).plan},
-		{Method: post, Path: "/v1/compare", Alias: "/compare", handle: (*API).compare},
+		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors", "calibration"}, handle: (*API).estimate},
+		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors", "calibration"}, handle: (*API).estimateBatch},
+		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"}, handle: (*API).plan},
+		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},
 
 		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit, open: true},
 		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}", handle: (*API).admitIn, open: true},
@@ -151,6 +161,12 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/observations", Alias: "/observations", handle: (*API).observe},
 		{Method: get, Path: "/v1/observations", Alias: "/observations", Query: []string{"gpu", "family", "page_size", "page_token"}, handle: (*API).listObservations},
 		{Method: get, Path: "/v1/accuracy", Alias: "/accuracy", Query: []string{"gpu", "family"}, handle: (*API).accuracy},
+
+		{Method: get, Path: "/v1/calibrations", Alias: "/calibrations", Query: []string{"page_size", "page_token"}, handle: (*API).listCalibrations},
+		{Method: post, Path: "/v1/calibrations", Alias: "/calibrations", handle: (*API).fitCalibration},
+		{Method: get, Path: "/v1/calibrations/active", Alias: "/calibrations/active", Query: []string{"page_size", "page_token"}, handle: (*API).listActivations},
+		{Method: put, Path: "/v1/calibrations/active", Alias: "/calibrations/active", handle: (*API).activateCalibration},
+		{Method: get, Path: "/v1/calibrations/{id}", Alias: "/calibrations/{id}", handle: (*API).getCalibration},
 
 		{Method: get, Path: "/v1/version", Alias: "/version", handle: (*API).version},
 		{Method: get, Path: "/healthz", open: true, handle: (*API).health},

@@ -32,8 +32,9 @@ const batchBufferBytes = 64 << 10
 //	@Param			jobs		body		string	false	"Jobs, one a line"
 //	@Param			timeline	query		bool	false	"Add the live memory at every moment of the step"
 //	@Param			tensors		query		bool	false	"Add the tensors that are alive at the peak"
+//	@Param			calibration	query		string	false	"Answer with this calibration; the active one if not given"
 //	@Success		200			{string}	string	"Results and problems, one a line"
-//	@Failure		400,415,429,500,503	{object}	problem.Problem
+//	@Failure		400,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/estimate/batch [post]
 func (a *API) estimateBatch() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
@@ -46,6 +47,9 @@ func (a *API) estimateBatch() endpoint {
 		}
 		if a.gate.full(clientOf(r.Context())) {
 			return nil, a.shed("jobs")
+		}
+		if err := a.service.Pin(r.Context(), o.Calibration); err != nil {
+			return nil, err
 		}
 		booked := a.held.holdAnswer(w)
 		defer booked.release()

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/vramplan/vramplan/estimator/compare"
+	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
@@ -17,11 +18,16 @@ import (
 //	@Accept			json
 //	@Produce		json
 //	@Param			jobs	body		jobdoc.Comparison	true	"The two jobs"
+//	@Param			calibration	query		string	false	"Answer both with this calibration; the active one if not given"
 //	@Success		200		{object}	compare.Comparison
 //	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/compare [post]
 func (a *API) compare() endpoint {
-	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
+		pinned, err := q.calibration()
+		if err != nil {
+			return nil, err
+		}
 		body, release, err := a.readJob(w, r)
 		if err != nil {
 			return nil, err
@@ -32,7 +38,7 @@ func (a *API) compare() endpoint {
 			return nil, a.service.Names(a.service.Names(err, jobs.A, "/a"), jobs.B, "/b")
 		}
 		return work(a, r, func(ctx context.Context) (*compare.Comparison, error) {
-			return a.service.Compare(ctx, jobs.A, jobs.B)
+			return a.service.Compare(ctx, jobs.A, jobs.B, service.CompareOptions{Calibration: pinned})
 		})
 	}
 }

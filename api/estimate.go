@@ -20,6 +20,7 @@ import (
 //	@Param			job			body		estimator.Job	true	"The job"
 //	@Param			timeline	query		bool			false	"Add the live memory at every moment of the step"
 //	@Param			tensors		query		bool			false	"Add the tensors that are alive at the peak"
+//	@Param			calibration	query		string			false	"Answer with this calibration; the active one if not given"
 //	@Success		200			{object}	estimator.Result
 //	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/estimate [post]
@@ -42,7 +43,10 @@ func estimateOptions(q query) (o service.EstimateOptions, err error) {
 	if o.Timeline, err = q.flag("timeline"); err != nil {
 		return o, err
 	}
-	o.Tensors, err = q.flag("tensors")
+	if o.Tensors, err = q.flag("tensors"); err != nil {
+		return o, err
+	}
+	o.Calibration, err = q.calibration()
 	return o, err
 }
 

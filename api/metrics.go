@@ -76,7 +76,7 @@ func newMetrics(a *API) *metrics {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
 	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides, m.shed, m.connections, build,
-		catalogInfo{s}, databaseUp(s),
+		catalogInfo{s}, calibrationInfo{s}, databaseUp(s),
 		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 without a database.", func() float64 { return catalogAge(s) }),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 { return float64(a.gate.queued()) }),
 		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 { return float64(a.held.now()) }),
@@ -143,6 +143,20 @@ func (catalogInfo) Describe(to chan<- *prometheus.Desc) { to <- catalogDesc }
 // Collect implements prometheus.Collector.
 func (c catalogInfo) Collect(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(catalogDesc, prometheus.GaugeValue, 1, c.service.CatalogRevision())
+}
+
+// calibrationInfo is a metric whose labels are the calibrations of the moment.
+type calibrationInfo struct{ service Service }
+
+var calibrationDesc = prometheus.NewDesc("vramplan_calibration_info", "Always 1; the labels say which calibration answers are made with, and which was activated.", []string{"calibration", "activated"}, nil)
+
+// Describe implements prometheus.Collector.
+func (calibrationInfo) Describe(to chan<- *prometheus.Desc) { to <- calibrationDesc }
+
+// Collect implements prometheus.Collector.
+func (c calibrationInfo) Collect(to chan<- prometheus.Metric) {
+	status := c.service.CalibrationStatus()
+	to <- prometheus.MustNewConstMetric(calibrationDesc, prometheus.GaugeValue, 1, status.Calibration, status.Activated)
 }
 
 func databaseUp(s Service) prometheus.Collector {

@@ -18,7 +18,7 @@ type Version struct {
 	Estimator   string `json:"estimator" example:"1.0.0"`
 	Reference   string `json:"reference" example:"torch-2.9.1"`
 	Catalog     string `json:"catalog" example:"c-1"`
-	Calibration string `json:"calibration" example:"builtin-1"`
+	Calibration string `json:"calibration" example:"builtin-2"`
 }
 
 // version says what runs.
@@ -36,7 +36,7 @@ func (a *API) version() endpoint {
 		return Version{
 			Version: a.options.Version, Go: runtime.Version(),
 			Estimator: estimator.Version, Reference: estimator.Reference,
-			Catalog: a.service.CatalogRevision(), Calibration: estimator.Calibration,
+			Catalog: a.service.CatalogRevision(), Calibration: a.service.CalibrationStatus().Calibration,
 		}, nil
 	}
 }
@@ -51,6 +51,8 @@ type Readiness struct {
 	Status string `json:"status" example:"ready"`
 	// Catalog is the revision that answers are made with now.
 	Catalog string `json:"catalog" example:"c-1"`
+	// Calibration is the one that answers are made with now.
+	Calibration string `json:"calibration" example:"builtin-2"`
 	// Database is ok; unreachable, where answers go on from the last catalog that was
 	// read and changes are refused; or none.
 	Database string `json:"database" enums:"ok,unreachable,none" example:"ok"`
@@ -90,6 +92,7 @@ func (a *API) ready() endpoint {
 		if err := a.service.Ready(r.Context()); err != nil {
 			return nil, err
 		}
-		return Readiness{Status: "ready", Catalog: a.service.CatalogRevision(), Database: a.service.Database().Status}, nil
+		return Readiness{Status: "ready", Catalog: a.service.CatalogRevision(),
+			Calibration: a.service.CalibrationStatus().Calibration, Database: a.service.Database().Status}, nil
 	}
 }

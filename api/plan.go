@@ -19,12 +19,17 @@ import (
 //	@Produce		json
 //	@Param			request		body		jobdoc.Plan	true	"The job, and the batch that its optimizer step should see"
 //	@Param			frontier	query		bool		false	"Add the largest micro-batch by sequence length, the longest sequence by micro-batch, a grid of both and the largest model"
+//	@Param			calibration	query		string		false	"Answer with this calibration; the active one if not given"
 //	@Success		200			{object}	planner.Plan
 //	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/plan [post]
 func (a *API) plan() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
 		frontier, err := q.flag("frontier")
+		if err != nil {
+			return nil, err
+		}
+		pinned, err := q.calibration()
 		if err != nil {
 			return nil, err
 		}
@@ -38,7 +43,7 @@ func (a *API) plan() endpoint {
 			return nil, a.service.Names(err, request.Job, "")
 		}
 		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
-			return a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch}, service.PlanOptions{Frontier: frontier})
+			return a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch}, service.PlanOptions{Frontier: frontier, Calibration: pinned})
 		})
 		if err != nil {
 			return nil, err

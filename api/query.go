@@ -67,6 +67,15 @@ func (q query) flag(name string) (bool, error) {
 	}
 }
 
+// calibration reads the calibration that a request pins; empty where it pins none.
+func (q query) calibration() (string, error) {
+	id, given := q["calibration"]
+	if given && (!harmless(id)) {
+		return "", problem.New(problem.InvalidQuery, "calibration is %q; accepted: the id of a calibration, such as cal-3-5f2a9c01d7e4 or the one in an answer's versions.", clip(id))
+	}
+	return id, nil
+}
+
 // maxSafeInteger is the largest whole number that JavaScript has exactly.
 const maxSafeInteger = 1<<53 - 1
 

@@ -24,7 +24,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 	l, f := run.ledger, run.figures
 	run.parameters, run.trained = r.arch.ParameterCount(), r.arch.TrainedCount()
 	res := &Result{
-		Versions: Versions{Estimator: Version, Reference: Reference, Calibration: Calibration},
+		Versions: Versions{Estimator: Version, Reference: Reference, Calibration: r.calibrated()},
 		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: run.parameters, TrainableParameters: run.trained},
 		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated, ReservedBytes: f.Reserved,
 			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
@@ -37,7 +37,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 	res.Components = r.components(run)
 	res.Phases = phases(l)
 	res.Notes = r.notes(run, res, in.GPUs)
-	res.Doubts = r.explainDoubts(f)
+	res.Doubts = r.explainDoubts(run)
 	if in.Timeline {
 		res.Timeline = r.timeline(run)
 	}
@@ -99,14 +99,15 @@ func (r *resolved) layerName(unit int64) string {
 // components lists the ten components; they add up to the device figure.
 func (r *resolved) components(run *run) []Component {
 	m, f := &run.ledger.Peak, run.figures
-	bytes := map[string]int64{"cuda_context": f.Context - r.nccl.Bytes}
+	nccl := min(r.nccl.Bytes, f.Context)
+	bytes := map[string]int64{"cuda_context": f.Context - nccl}
 	rest := f.Device - f.Context
 	for c, n := range componentNames {
 		bytes[n] = m.Components[c]
 		rest -= m.Components[c]
 	}
 	bytes["allocator"] = rest
-	bytes["communication"] += r.nccl.Bytes
+	bytes["communication"] += nccl
 	list := make([]Component, 0, len(components))
 	for _, name := range components {
 		c := Component{Name: name, Bytes: bytes[name], How: r.how(name, run)}
@@ -186,9 +187,9 @@ func (r *resolved) how(name string, run *run) string {
 		if inside := run.figures.Allocated - run.ledger.Peak.Bytes; inside > 0 {
 			s += fmt.Sprintf(", %s of it the unused ends of blocks", Bytes(inside))
 		}
-		return s
+		return s + run.correctedBy(run.figures.Reserved-run.base.Reserved)
 	case "cuda_context":
-		return fmt.Sprintf("CUDA context and loaded kernels, outside PyTorch's allocator (%d to %d MiB seen)", r.cuda.Low>>20, r.cuda.High>>20)
+		return fmt.Sprintf("CUDA context and loaded kernels, outside PyTorch's allocator (%d to %d MiB seen)", r.cuda.Low>>20, r.cuda.High>>20) + run.correctedBy(run.figures.Context-run.base.Context)
 	}
 	return ""
 }

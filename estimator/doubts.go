@@ -74,19 +74,19 @@ func widest(list []doubt) memory.Doubt {
 }
 
 // explainDoubts says what each doubt comes to in bytes; the context's stands last.
-func (r *resolved) explainDoubts(f memory.Figures) []DoubtSource {
-	stretch := memory.Stretch(r.confidence)
-	var out []DoubtSource
+func (r *resolved) explainDoubts(run *run) []DoubtSource {
+	b, times := run.base, run.figures.Times
+	out := r.measuredDoubt(run)
 	for _, d := range r.doubts() {
 		out = append(out, DoubtSource{Source: d.source, How: d.how,
-			BelowBytes: int64(stretch * d.Below * float64(f.Limit)), AboveBytes: int64(stretch * d.Above * float64(f.Reserved))})
+			BelowBytes: int64(times.Below * d.Below * float64(b.Limit)), AboveBytes: int64(times.Above * d.Above * float64(b.Reserved))})
 	}
 	if r.copies > 0 {
 		out = append(out, DoubtSource{Source: "nccl",
 			How:        fmt.Sprintf("NCCL's communicator was not measured; NVIDIA's planner assumes %s, and nothing to %s is allowed for", Bytes(r.nccl.Bytes), Bytes(r.nccl.High)),
-			BelowBytes: int64(stretch * float64(r.nccl.Bytes-r.nccl.Low)), AboveBytes: int64(stretch * float64(r.nccl.High-r.nccl.Bytes))})
+			BelowBytes: int64(times.Below * float64(r.nccl.Bytes-r.nccl.Low)), AboveBytes: int64(times.Above * float64(r.nccl.High-r.nccl.Bytes))})
 	}
 	return append(out, DoubtSource{Source: "cuda-context",
 		How:        fmt.Sprintf("the context took %s to %s in published runs", Bytes(r.cuda.Low), Bytes(r.cuda.High)),
-		BelowBytes: int64(stretch * float64(r.cuda.Bytes-r.cuda.Low)), AboveBytes: int64(stretch * float64(r.cuda.High-r.cuda.Bytes))})
+		BelowBytes: int64(times.Below * float64(r.cuda.Bytes-r.cuda.Low)), AboveBytes: int64(times.Above * float64(r.cuda.High-r.cuda.Bytes))})
 }

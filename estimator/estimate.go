@@ -1,10 +1,12 @@
 package estimator
 
 import (
+	"fmt"
 	"math"
 	"slices"
 	"sync"
 
+	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -19,7 +21,8 @@ const Reference = "torch-2.9.1"
 // transformersVersion is the transformers whose models are replayed.
 const transformersVersion = "4.57.6"
 
-// Calibration names the constants that were fitted rather than derived (memory.Device).
+// Calibration names the constants that come with the estimator and were fitted rather than derived: contexts (package memory) and
+// doubts.
 const Calibration = "builtin-2"
 
 // Input is a job with its names resolved: what a catalog says of the preset and
@@ -33,6 +36,9 @@ type Input struct {
 	GPUs []GPU
 	// Timeline and Tensors ask for those parts of the answer.
 	Timeline, Tensors bool
+	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
+	// fitted to this version of the estimator.
+	Calibration *calibration.Calibration
 }
 
 // Estimate replays one job and says what it holds at its largest moment. The error is an
@@ -46,6 +52,9 @@ func Estimate(in Input) (*Result, error) { return estimate(in, true) }
 func Judge(in Input) (*Result, error) { return estimate(in, false) }
 
 func estimate(in Input, limits bool) (*Result, error) {
+	if c := in.Calibration; c != nil && (c.Estimator != Version || c.Base != Calibration) {
+		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s", c.ID, c.Estimator, c.Base, Version, Calibration)
+	}
 	r, err := resolve(&in)
 	if err != nil {
 		return nil, err
@@ -62,13 +71,13 @@ func estimate(in Input, limits bool) (*Result, error) {
 	for i := range in.GPUs {
 		rc := r.hardware(recipe, &in.GPUs[i])
 		if runs[rc] == nil {
-			runs[rc] = &run{recipe: rc, limits: limits && rc == recipe}
+			runs[rc] = &run{recipe: rc, limits: limits && rc == recipe, group: r.group(&in.GPUs[i])}
 		}
-		runs[rc].usable = append(runs[rc].usable, in.GPUs[i].UsableBytes-r.reserve)
+		runs[rc].cards = append(runs[rc].cards, judged{in.GPUs[i].UsableBytes - r.reserve, r.group(&in.GPUs[i])})
 	}
 	main := runs[recipe]
 	if main == nil {
-		main = &run{recipe: recipe, limits: limits}
+		main = &run{recipe: recipe, limits: limits, group: r.group(nil)}
 	}
 	r.replay(main, in.Timeline, in.Tensors)
 	res := r.answer(main, in)
@@ -78,7 +87,7 @@ func estimate(in Input, limits bool) (*Result, error) {
 		if one.ledger == nil {
 			r.replay(one, false, false)
 		}
-		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], one.figures, r.reserve))
+		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], r.figures(one, r.group(&in.GPUs[i])), r.reserve))
 	}
 	return res, nil
 }
@@ -86,13 +95,22 @@ func estimate(in Input, limits bool) (*Result, error) {
 // run is what a replay found.
 type run struct {
 	recipe step.Recipe
-	limits bool    // look for the smallest limit whether or not a verdict depends on it
-	usable []int64 // of the cards that are judged by it
+	limits bool     // look for the smallest limit whether or not a verdict depends on it
+	cards  []judged // that are judged by it
 
-	ledger  *step.Ledger
+	ledger *step.Ledger
+	base   memory.Base
+	// group corrects the base, and figures are what comes of it.
+	group   *calibration.Group
 	figures memory.Figures
 	// parameters is how many the model has, and trained how many of them are trained; counted for the answer.
 	parameters, trained int64
+}
+
+// judged is a card that a run is held against.
+type judged struct {
+	usable int64
+	group  *calibration.Group
 }
 
 // workspace is the storage of a replay: nothing in it outlives an estimate.
@@ -155,21 +173,27 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers
 	w.stands = w.stands[:0]
 	reserved, allocated := w.play(r.expand, searches)
-	figures := func(limit int64) memory.Figures {
-		return memory.Device(allocated, reserved, limit, r.outside(), widest(r.doubts()), r.confidence)
+	base := func(limit int64) memory.Base {
+		return memory.BaseOf(allocated, reserved, limit, r.outside(), widest(r.doubts()))
 	}
-	out.figures = figures(min(out.ledger.Peak.Bytes, reserved))
+	out.base = base(min(out.ledger.Peak.Bytes, reserved))
+	out.figures = r.bounded(out.base, out.group)
 	if r.expand {
 		// Where memory runs out, segments that grow give back every page without a tensor in it (PyTorch 2.9,
 		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed.
 		return
 	}
 	decides := searches
-	for _, usable := range out.usable {
-		decides = decides || out.figures.Low <= usable && usable < out.figures.Device
+	for _, c := range out.cards {
+		if decides {
+			break
+		}
+		f := r.figures(out, c.group)
+		decides = f.Low <= c.usable && c.usable < f.Device
 	}
 	if decides {
-		out.figures = figures(w.smallestLimit(out.ledger.Peak.Bytes, reserved))
+		out.base = base(w.smallestLimit(out.ledger.Peak.Bytes, reserved))
+		out.figures = r.bounded(out.base, out.group)
 	}
 }
 

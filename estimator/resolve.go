@@ -3,6 +3,7 @@ package estimator
 import (
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
@@ -42,6 +43,9 @@ type resolved struct {
 	nccl   memory.Context
 	// evaluation is the pass between two steps, nil for none.
 	evaluation *Evaluation
+	// calibration is the one that is not built in, and key what of the job it goes by; the card is missing there.
+	calibration *calibration.Calibration
+	key         calibration.Key
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
@@ -70,6 +74,9 @@ func resolve(in *Input) (*resolved, error) {
 	}
 	r.lossFits(&errs)
 	r.bound(&errs)
+	if r.calibration = in.Calibration; r.calibration != nil {
+		r.key = CalibrationKey(&in.Job, r.arch.Family, nil)
+	}
 	return r, errs.Err()
 }
 

@@ -10,9 +10,15 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
+// CompareOptions say how a comparison is made.
+type CompareOptions struct {
+	// Calibration pins the one to answer with; empty is that in force.
+	Calibration string
+}
+
 // Compare says why two jobs take different amounts of memory. Errors are those of
 // Estimate, with pointers into a document {"a": job, "b": job}.
-func (s *Service) Compare(ctx context.Context, a, b estimator.Job) (*compare.Comparison, error) {
+func (s *Service) Compare(ctx context.Context, a, b estimator.Job, o CompareOptions) (*compare.Comparison, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -25,6 +31,11 @@ func (s *Service) Compare(ctx context.Context, a, b estimator.Job) (*compare.Com
 	if err != nil {
 		return nil, err
 	}
+	used, err := s.calibrationFor(ctx, o.Calibration) // and one calibration
+	if err != nil {
+		return nil, err
+	}
+	ra.input.Calibration, rb.input.Calibration = used, used
 	c, err := compare.Make(ctx, ra.input, rb.input, compare.Estimator(s.estimate))
 	if err := compared(ra, rb, err); err != nil {
 		return nil, err

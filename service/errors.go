@@ -23,6 +23,8 @@ const (
 	CodeConflict Code = "conflict"
 	// CodeKeyReused: the idempotency key belongs to another request.
 	CodeKeyReused Code = "idempotency_key_reused"
+	// CodeCalibration: a request names a calibration that cannot answer it.
+	CodeCalibration Code = "unknown_calibration"
 	// CodePreconditionRequired: a change has to say what it knows of the entry.
 	CodePreconditionRequired Code = "precondition_required"
 	// CodePreconditionFailed: the entry is not what the client thought.

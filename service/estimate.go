@@ -13,6 +13,8 @@ import (
 // EstimateOptions asks for parts of an answer that are left out by default.
 type EstimateOptions struct {
 	Timeline, Tensors bool
+	// Calibration pins the one to answer with; empty is that in force.
+	Calibration string
 }
 
 // Estimate says what a job takes and where it fits. The result is shared with other
@@ -27,6 +29,9 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		return nil, err
 	}
 	r.input.Timeline, r.input.Tensors = o.Timeline, o.Tensors
+	if r.input.Calibration, err = s.calibrationFor(ctx, o.Calibration); err != nil {
+		return nil, err
+	}
 	answer := func() (*estimator.Result, error) {
 		result, err := s.estimate(r.input)
 		if err := r.problems(err); err != nil {

@@ -13,11 +13,12 @@ const storeTimeout = 5 * time.Second
 
 // follower is what a service knows of its store.
 type follower struct {
-	keep func(*catalog.Contents)
+	keep func(Snapshot)
 
-	mu sync.Mutex // held while the catalog is read, so that an older one cannot replace a newer
-	// mark is that of the catalog that was read last; "" before the first.
-	mark string
+	mu sync.Mutex // held while the store is read, so that what is older cannot replace what is newer
+	// read is what was read last, and calibration the mark of its calibration: -1 before the first.
+	read        Snapshot
+	calibration int64
 
 	state DatabaseState
 	known sync.Mutex // for state
@@ -68,21 +69,44 @@ func (s *Service) Refresh(ctx context.Context) error {
 func (s *Service) refresh(ctx context.Context) error {
 	s.follow.mu.Lock()
 	defer s.follow.mu.Unlock()
-	mark, err := s.store.CatalogMark(ctx)
-	if err != nil || mark == s.follow.mark {
-		return err
-	}
-	contents, err := s.store.Catalog(ctx)
+	next, mark := s.follow.read, s.follow.calibration
+	present, err := s.store.CatalogMark(ctx)
 	if err != nil {
 		return err
+	}
+	changed := next.Catalog == nil || present != next.Catalog.Mark
+	if changed {
+		if next.Catalog, err = s.store.Catalog(ctx); err != nil {
+			return err
+		}
+	}
+	activation, err := s.store.CalibrationMark(ctx)
+	if err != nil {
+		return err
+	}
+	activated := activation != mark
+	if activated {
+		if next.Calibration, err = s.store.ActiveCalibration(ctx, activation); err != nil {
+			return err
+		}
+	}
+	if !changed && !activated {
+		return nil
 	}
 	// Kept before the first answer from it, so that a service which is killed and starts while the
 	// database is gone never knows less than it has answered.
 	if s.follow.keep != nil {
-		s.follow.keep(contents)
+		s.follow.keep(next)
 	}
-	s.catalog.Store(catalog.Of(contents))
-	s.follow.mark = contents.Mark
+	if changed {
+		s.catalog.Store(catalog.Of(next.Catalog))
+	}
+	if activated {
+		if err := s.use(next.Calibration); err != nil {
+			return err
+		}
+	}
+	s.follow.read, s.follow.calibration = next, activation
 	return nil
 }
 

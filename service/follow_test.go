@@ -10,11 +10,10 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/service"
-	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/store"
 )
 
-func sqlite(t *testing.T) *store.Store {
+func sqlite(t testing.TB) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), "file:"+filepath.Join(t.TempDir(), "vramplan.db"))
 	if err != nil {
@@ -38,10 +37,10 @@ func TestRefreshSeesOthersChanges(t *testing.T) {
 	var kept []string
 	a := service.New(service.EmbeddedCatalog(), service.WithStore(db))
 	var b *service.Service
-	b = service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithKeep(func(c *catalog.Contents) {
-		kept = append(kept, c.Mark)
+	b = service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithKeep(func(s service.Snapshot) {
+		kept = append(kept, s.Catalog.Mark)
 		if _, err := b.GPU(t.Context(), "lab"); err == nil {
-			t.Errorf("catalog %s is answered from before it is kept", c.Mark)
+			t.Errorf("catalog %s is answered from before it is kept", s.Catalog.Mark)
 		}
 	}))
 	if err := b.Refresh(t.Context()); err != nil {

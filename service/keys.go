@@ -21,10 +21,13 @@ type Scope string
 const (
 	ScopeCatalogWrite      Scope = "catalog:write"
 	ScopeObservationsWrite Scope = "observations:write"
+	ScopeCalibrationsWrite Scope = "calibrations:write"
 )
 
 // Scopes lists all scopes.
-func Scopes() []Scope { return []Scope{ScopeCatalogWrite, ScopeObservationsWrite} }
+func Scopes() []Scope {
+	return []Scope{ScopeCatalogWrite, ScopeObservationsWrite, ScopeCalibrationsWrite}
+}
 
 // Key is an API key as it is stored. The key itself is not: it is shown once.
 type Key struct {

@@ -20,6 +20,8 @@ type PlanRequest struct {
 // PlanOptions asks for parts of a plan that are left out by default.
 type PlanOptions struct {
 	Frontier bool
+	// Calibration pins the one to answer with; empty is that in force.
+	Calibration string
 }
 
 // Plan finds the ways to run a job on its first GPU. The plan is shared with other
@@ -30,6 +32,9 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	}
 	r, err := resolve(s.current(), request.Job)
 	if err != nil {
+		return nil, err
+	}
+	if r.input.Calibration, err = s.calibrationFor(ctx, o.Calibration); err != nil {
 		return nil, err
 	}
 	cards, err := r.catalog.EstimatorGPUs()

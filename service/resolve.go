@@ -124,7 +124,7 @@ func (r *resolved) noteGPU(name string, g *catalog.GPU) {
 type digest [sha256.Size]byte
 
 // digest covers everything that decides the answer: the job with canonical names,
-// the cards, and the catalog that the preset is from. Two spellings of a name share an
+// the cards, the calibration, and the catalog that the preset is from. Two spellings of a name share an
 // answer.
 func (r *resolved) digest(extra ...int64) digest {
 	job := r.input.Job
@@ -140,6 +140,11 @@ func (r *resolved) digest(extra ...int64) digest {
 		buf = append(buf, b...)
 	}
 	text(r.catalog.Revision())
+	if c := r.input.Calibration; c != nil {
+		text(c.ID)
+	} else {
+		text(estimator.Calibration)
+	}
 	text(string(canonical))
 	for _, n := range extra {
 		buf = binary.AppendVarint(buf, n)

@@ -9,7 +9,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/catalog"
 )
@@ -18,14 +21,21 @@ import (
 // lists the whole catalog some 30 KB.
 const defaultCacheEntries = 1024
 
+// pinnedCalibrations bounds the calibrations that are remembered because a request named them.
+const pinnedCalibrations = 16
+
 // Service answers questions about jobs. It may be used by several goroutines.
 type Service struct {
 	// catalog is the one that answers are made with now.
 	catalog atomic.Pointer[catalog.Catalog]
 	// store is nil where there is no database.
-	store   Store
-	follow  follower
-	now     func() time.Time
+	store  Store
+	follow follower
+	now    func() time.Time
+	// inForce is the calibration that answers are made with now.
+	inForce atomic.Pointer[inForce]
+	// pinned are calibrations that requests named lately.
+	pinned  *lru.Cache[string, *calibration.Calibration]
 	results *cache[*estimator.Result]
 	plans   *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
@@ -40,8 +50,9 @@ type Option func(*options)
 type options struct {
 	cacheEntries int
 	store        Store
-	keep         func(*catalog.Contents)
+	keep         func(Snapshot)
 	now          func() time.Time
+	calibration  *Calibration
 }
 
 // WithCache sets how many answers are remembered; 0 remembers none.
@@ -51,9 +62,19 @@ func WithCache(entries int) Option { return func(o *options) { o.cacheEntries = 
 // gets; Refresh and Follow bring what the store has.
 func WithStore(store Store) Option { return func(o *options) { o.store = store } }
 
-// WithKeep calls keep with every catalog that was read from the store, so that it can be kept
-// for a start without the store.
-func WithKeep(keep func(*catalog.Contents)) Option { return func(o *options) { o.keep = keep } }
+// WithKeep calls keep with everything that answers are made with whenever some of it was read from the store, so
+// that it can be kept for a start without the store.
+func WithKeep(keep func(Snapshot)) Option { return func(o *options) { o.keep = keep } }
+
+// WithCalibration sets the calibration to begin with; nil is the built-in one.
+func WithCalibration(c *Calibration) Option { return func(o *options) { o.calibration = c } }
+
+// Snapshot is what answers are made with at one moment.
+type Snapshot struct {
+	Catalog *catalog.Contents
+	// Calibration is nil for the built-in one.
+	Calibration *Calibration
+}
 
 // WithClock sets where the times of changes come from.
 func WithClock(now func() time.Time) Option { return func(o *options) { o.now = now } }
@@ -66,14 +87,18 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 	}
 	s := &Service{
 		store:    o.store,
-		follow:   follower{keep: o.keep, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
+		follow:   follower{keep: o.keep, calibration: -1, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
 		now:      o.now,
 		results:  newCache[*estimator.Result](o.cacheEntries),
 		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
 		estimate: estimator.Estimate,
 		judge:    estimator.Judge,
 	}
+	s.pinned, _ = lru.New[string, *calibration.Calibration](pinnedCalibrations) // its error is about a size below 1
 	s.catalog.Store(c)
+	if err := s.use(o.calibration); err != nil { // one that was kept by a program of another version
+		s.inForce.Store(&inForce{chosen: o.calibration})
+	}
 	return s
 }
 

@@ -29,6 +29,23 @@ type Store interface {
 	// Observations lists observations, the newest first.
 	Observations(ctx context.Context, f ObservationFilter) ([]Observation, error)
 
+	// AddCalibration stores the calibration that name makes for the next number, unless there is one with the same
+	// digest: then that one is the result, and known. name may be called again where the database gave way to another
+	// transaction.
+	AddCalibration(ctx context.Context, digest string, name func(number int64) *Calibration) (c *Calibration, known bool, err error)
+	// Calibration finds a calibration; nil where there is none.
+	Calibration(ctx context.Context, id string) (*Calibration, error)
+	// Calibrations lists summaries of calibrations, the newest first.
+	Calibrations(ctx context.Context, f CalibrationFilter) ([]Calibration, error)
+	// Activate notes what answers are made with from now on, under the next number.
+	Activate(ctx context.Context, a Activation) (*Activation, error)
+	// Activations lists what was activated, the newest first.
+	Activations(ctx context.Context, f CalibrationFilter) ([]Activation, error)
+	// CalibrationMark is the number of the last activation; 0 before the first.
+	CalibrationMark(ctx context.Context) (int64, error)
+	// ActiveCalibration is what the activation of that number chose; nil where that is the built-in one.
+	ActiveCalibration(ctx context.Context, mark int64) (*Calibration, error)
+
 	// CreateKey stores a new API key.
 	CreateKey(ctx context.Context, k Key) error
 	// Key finds an API key, revoked or not; nil where there is none.

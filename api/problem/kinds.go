@@ -17,14 +17,18 @@ var (
 		"The document is well formed, but values in it are missing, of the wrong type, out of range or in conflict, or describe a model that cannot be replayed. Every problem is listed in errors, with a JSON pointer and what is accepted."}
 	InvalidObservation = Kind{"invalid_observation", 422, "The observation has values that cannot be accepted",
 		"The document is well formed, but values in it are missing, of the wrong type, out of range or in conflict, or its job cannot be estimated. Every problem is listed in errors, with a JSON pointer and what is accepted."}
+	InvalidCalibration = Kind{"invalid_calibration", 422, "The request about a calibration has values that cannot be accepted",
+		"The document is well formed, but values in it are missing, of the wrong type or in conflict. Every problem is listed in errors, with a JSON pointer and what is accepted."}
+	UnknownCalibration = Kind{"unknown_calibration", 422, "The calibration cannot be used",
+		"The request names a calibration that there is not, or one that was fitted to another version of the estimator. suggestions lists some that there are; the built-in constants are always there."}
 	KeyReused = Kind{"idempotency_key_reused", 422, "The Idempotency-Key belongs to another request",
 		"A request that is sent again with the same Idempotency-Key has to be the same request. Give each observation a key of its own."}
 	Unauthorized = Kind{"unauthorized", 401, "An API key is needed",
 		"Changes need an API key: Authorization: Bearer KEY. Whoever runs the service makes keys with vramplan keys create. A key that is unknown, revoked or expired is no key."}
 	Forbidden = Kind{"forbidden", 403, "The API key may not do this",
 		"Each key has scopes, which say what it may do. The detail names the scope that is needed."}
-	Conflict = Kind{"conflict", 409, "The catalog does not allow the change",
-		"The change would take a name that means another entry, remove a built-in entry, or make the catalog larger than it may be."}
+	Conflict = Kind{"conflict", 409, "What there is does not allow the change",
+		"The change would take a name that means another entry, remove a built-in entry, or make the catalog larger than it may be; or there are too few observations for a calibration, or it was fitted to another version of the estimator."}
 	PreconditionFailed = Kind{"precondition_failed", 412, "The entry is not what the client thought",
 		"If-Match names another version of the entry than the present one, or If-None-Match: * was sent and there is an entry. Somebody else changed it in between: read it again."}
 	PreconditionRequired = Kind{"precondition_required", 428, "The change has to say what it is based on",
@@ -56,5 +60,5 @@ var (
 // Kinds lists all types of problem.
 func Kinds() []Kind {
 	return []Kind{InvalidDocument, InvalidQuery, NotFound, MethodNotAllowed, Timeout, TooLarge,
-		UnsupportedMediaType, InvalidJob, InvalidEntry, InvalidObservation, KeyReused, Unauthorized, Forbidden, Conflict, PreconditionFailed, PreconditionRequired, RateLimited, Internal, Unavailable, Overloaded}
+		UnsupportedMediaType, InvalidJob, InvalidEntry, InvalidObservation, InvalidCalibration, UnknownCalibration, KeyReused, Unauthorized, Forbidden, Conflict, PreconditionFailed, PreconditionRequired, RateLimited, Internal, Unavailable, Overloaded}
 }

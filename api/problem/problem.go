@@ -94,7 +94,9 @@ func From(err error) *Problem {
 			return p
 		}
 		if kind, ok := refusals[failure.Code]; ok {
-			return New(kind, "%s", failure.Message)
+			p := New(kind, "%s", failure.Message)
+			p.Suggestions = failure.Suggestions
+			return p
 		}
 	}
 	p := New(Internal, "The service failed. The request id in the X-Request-Id header leads to the cause in its log.")
@@ -114,6 +116,7 @@ var refusals = map[service.Code]Kind{
 	service.CodeForbidden:            Forbidden,
 	service.CodeConflict:             Conflict,
 	service.CodeKeyReused:            KeyReused,
+	service.CodeCalibration:          UnknownCalibration,
 	service.CodePreconditionFailed:   PreconditionFailed,
 	service.CodePreconditionRequired: PreconditionRequired,
 }

@@ -62,9 +62,10 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 	first := service.EmbeddedCatalog()
 	if db.Remote() && c.Snapshot != "off" {
 		opts = append(opts, service.WithKeep(c.keep(db.Name(), log)))
-		switch contents, err := store.Kept(c.Snapshot, db.Name()); {
+		switch kept, err := store.Kept(c.Snapshot, db.Name()); {
 		case err == nil:
-			first = catalog.Of(contents)
+			first = catalog.Of(kept.Catalog)
+			opts = append(opts, service.WithCalibration(kept.Calibration))
 		case !errors.Is(err, fs.ErrNotExist):
 			log.Warn().Err(err).Msg("the kept catalog is not used")
 		}
@@ -86,10 +87,10 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 	return f, nil
 }
 
-// keep writes the catalog to its file; a file that cannot be written is no reason not to serve.
-func (c *catalogFlags) keep(database string, log zerolog.Logger) func(*catalog.Contents) {
-	return func(contents *catalog.Contents) {
-		if err := store.Keep(c.Snapshot, database, contents); err != nil {
+// keep writes what answers are made with to its file; a file that cannot be written is no reason not to serve.
+func (c *catalogFlags) keep(database string, log zerolog.Logger) func(service.Snapshot) {
+	return func(s service.Snapshot) {
+		if err := store.Keep(c.Snapshot, database, s); err != nil {
 			log.Warn().Err(err).Msg("a start without the database would begin with an older catalog")
 		}
 	}

@@ -167,7 +167,7 @@ func TestExpandable(t *testing.T) {
 
 // TestFigures holds the bounds to what they promise of each other.
 func TestFigures(t *testing.T) {
-	f := Device(9<<30, 10<<30, 9<<30+1<<29, ContextLazy, Doubt{0.015, 0.015}, 0.95)
+	f := BaseOf(9<<30, 10<<30, 9<<30+1<<29, ContextLazy, Doubt{0.015, 0.015}).Bounded(Correction{}, 0.95)
 	if !(f.Low < f.Device && f.Device < f.High && f.Device == 10<<30+ContextLazy.Bytes) {
 		t.Errorf("%+v", f)
 	}
@@ -177,11 +177,11 @@ func TestFigures(t *testing.T) {
 	if f.Probability(f.Low) > 0.05 || f.Probability(f.High) < 0.95 {
 		t.Errorf("at low %g, at high %g", f.Probability(f.Low), f.Probability(f.High))
 	}
-	wide := Device(9<<30, 10<<30, 9<<30+1<<29, ContextLazy, Doubt{0.015, 0.015}, 0.99)
+	wide := BaseOf(9<<30, 10<<30, 9<<30+1<<29, ContextLazy, Doubt{0.015, 0.015}).Bounded(Correction{}, 0.99)
 	if wide.Low >= f.Low || wide.High <= f.High {
 		t.Error("more confidence has to mean wider bounds")
 	}
-	generic := Device(9<<30, 10<<30, 9<<30+1<<29, ContextLazy, Doubt{0.10, 0.10}, 0.95)
+	generic := BaseOf(9<<30, 10<<30, 9<<30+1<<29, ContextLazy, Doubt{0.10, 0.10}).Bounded(Correction{}, 0.95)
 	if generic.High <= f.High {
 		t.Error("a generic family has to have wider bounds")
 	}

@@ -7,6 +7,8 @@ type Figures struct {
 	Allocated, Reserved, Limit int64
 	Context                    int64
 	Device, Low, High          int64
+	// Times is how many times each doubt counts in Low and High.
+	Times Doubt
 	// sigma of the logarithm-free normal halves below and above Device.
 	below, above float64
 }
@@ -38,17 +40,44 @@ func (d Doubt) Or(e Doubt) Doubt { return Doubt{max(d.Below, e.Below), max(d.Abo
 
 const boundLevel = 0.95 // what the doubts and the spread of contexts are meant to cover
 
-// Device adds what lies outside the allocator and bounds the sum at the given confidence. limit is the smallest
-// allocator limit at which the job runs: with less than that, no order of frees helps, and so it carries the
-// lower bound.
-func Device(allocated, reserved, limit int64, c Context, doubt Doubt, confidence float64) Figures {
-	f := Figures{Allocated: allocated, Reserved: reserved, Limit: limit, Context: c.Bytes}
-	f.Device = reserved + f.Context
-	stretch := Stretch(confidence)
-	down := math.Hypot(doubt.Below*float64(limit), float64(c.Bytes-c.Low)) * stretch
-	up := math.Hypot(doubt.Above*float64(reserved), float64(c.High-c.Bytes)) * stretch
-	f.Low = max(min(limit, reserved)+f.Context-int64(down), 0)
-	f.High = f.Device + int64(up)
+// Base is what the built-in constants say of a run.
+type Base struct {
+	Allocated, Reserved int64
+	// Limit is the smallest allocator limit at which the job runs: with less than that, no order of frees helps, and so it
+	// carries the lower bound.
+	Limit, Context int64
+	// Below and Above are how far the bounds lie from what they start from, in bytes, at boundLevel.
+	Below, Above float64
+}
+
+// BaseOf joins what was replayed with what lies outside the allocator, and with how far both may be off.
+func BaseOf(allocated, reserved, limit int64, c Context, doubt Doubt) Base {
+	return Base{Allocated: allocated, Reserved: reserved, Limit: limit, Context: c.Bytes,
+		Below: math.Hypot(doubt.Below*float64(limit), float64(c.Bytes-c.Low)),
+		Above: math.Hypot(doubt.Above*float64(reserved), float64(c.High-c.Bytes))}
+}
+
+// Correction is what measured runs say of the constants behind a Base. Its zero value says nothing.
+type Correction struct {
+	// Context and Reserved are added to those of the Base, in bytes.
+	Context, Reserved int64
+	// Below and Above are how many times its widths the bounds are away at the confidence that is asked for; 0
+	// means as many as a normal distribution has.
+	Below, Above float64
+}
+
+// Bounded is the device figure, and its bounds at the given confidence.
+func (b Base) Bounded(x Correction, confidence float64) Figures {
+	f := Figures{Allocated: b.Allocated, Context: max(b.Context+x.Context, 0)}
+	f.Reserved = max(b.Reserved+x.Reserved, b.Allocated)
+	f.Limit = min(b.Limit, f.Reserved)
+	f.Device = f.Reserved + f.Context
+	f.Times = Doubt{x.Below, x.Above}
+	if stretch := Stretch(confidence); x.Below == 0 || x.Above == 0 {
+		f.Times = Doubt{stretch, stretch}
+	}
+	f.Low = max(f.Limit+f.Context-int64(b.Below*f.Times.Below), 0)
+	f.High = f.Device + int64(b.Above*f.Times.Above)
 	z := quantile(confidence)
 	f.below, f.above = float64(f.Device-f.Low)/z, float64(f.High-f.Device)/z
 	return f

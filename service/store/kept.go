@@ -9,25 +9,37 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
-// kept is a catalog in a file, for a start while the database is gone.
+// kept is what answers are made with in a file, for a start while the database is gone.
 type kept struct {
-	// Database is where the catalog is from: that of another is not used.
+	// Database is where it is from: that of another is not used.
 	Database string `json:"database"`
-	// Digest is the SHA-256 of Contents.
+	// Digest is the SHA-256 of Contents, the catalog.
 	Digest   string          `json:"digest"`
 	Contents json.RawMessage `json:"contents"`
+	// Calibration is the active one, with its SHA-256; both are missing where that is the built-in one, and in files
+	// of older programs.
+	CalibrationDigest string          `json:"calibration_digest,omitempty"`
+	Calibration       json.RawMessage `json:"calibration,omitempty"`
 }
 
-// Keep writes a catalog to a file. The file is the old one or the new one, never a part.
-func Keep(path, database string, c *catalog.Contents) error {
-	contents, err := json.Marshal(c)
+// Keep writes a snapshot to a file. The file is the old one or the new one, never a part.
+func Keep(path, database string, s service.Snapshot) error {
+	contents, err := json.Marshal(s.Catalog)
 	if err != nil {
 		return fmt.Errorf("keep the catalog: %w", err)
 	}
-	document, err := json.Marshal(kept{Database: database, Digest: digestOf(contents), Contents: contents})
+	k := kept{Database: database, Digest: digestOf(contents), Contents: contents}
+	if s.Calibration != nil {
+		if k.Calibration, err = json.Marshal(s.Calibration); err != nil {
+			return fmt.Errorf("keep the calibration: %w", err)
+		}
+		k.CalibrationDigest = digestOf(k.Calibration)
+	}
+	document, err := json.Marshal(k)
 	if err != nil {
 		return fmt.Errorf("keep the catalog: %w", err)
 	}
@@ -37,27 +49,33 @@ func Keep(path, database string, c *catalog.Contents) error {
 	return nil
 }
 
-// Kept reads the catalog that Keep wrote. The error is an fs.ErrNotExist where there is none.
-func Kept(path, database string) (*catalog.Contents, error) {
+// Kept reads the snapshot that Keep wrote. The error is an fs.ErrNotExist where there is none.
+func Kept(path, database string) (s service.Snapshot, err error) {
 	document, err := os.ReadFile(path)
 	if err != nil {
-		return nil, err
+		return s, err
 	}
 	var k kept
 	if err := json.Unmarshal(document, &k); err != nil {
-		return nil, fmt.Errorf("read the catalog in %s: %w", path, err)
+		return s, fmt.Errorf("read the catalog in %s: %w", path, err)
 	}
 	if k.Database != database {
-		return nil, fmt.Errorf("the catalog in %s is that of %s, not of %s", path, k.Database, database)
+		return s, fmt.Errorf("the catalog in %s is that of %s, not of %s", path, k.Database, database)
 	}
-	if k.Digest != digestOf(k.Contents) {
-		return nil, fmt.Errorf("the catalog in %s was changed or damaged", path)
+	if k.Digest != digestOf(k.Contents) || k.Calibration != nil && k.CalibrationDigest != digestOf(k.Calibration) {
+		return s, fmt.Errorf("the catalog in %s was changed or damaged", path)
 	}
 	var c catalog.Contents
 	if err := json.Unmarshal(k.Contents, &c); err != nil {
-		return nil, fmt.Errorf("read the catalog in %s: %w", path, err)
+		return s, fmt.Errorf("read the catalog in %s: %w", path, err)
 	}
-	return &c, nil
+	if k.Calibration != nil {
+		if err := json.Unmarshal(k.Calibration, &s.Calibration); err != nil {
+			return s, fmt.Errorf("read the calibration in %s: %w", path, err)
+		}
+	}
+	s.Catalog = &c
+	return s, nil
 }
 
 func digestOf(contents []byte) string {

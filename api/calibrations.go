@@ -1,0 +1,217 @@
+package api
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+
+	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/jobdoc"
+)
+
+// CalibrationList is a part of the calibrations of a database.
+type CalibrationList struct {
+	service.CalibrationStatus
+	// Calibrations are summaries: their groups are in each by itself.
+	Calibrations []service.Calibration `json:"calibrations"`
+	// NextPageToken is there where older ones follow.
+	NextPageToken string `json:"next_page_token,omitempty"`
+}
+
+// ActivationList is a part of the history of what answers were made with.
+type ActivationList struct {
+	service.CalibrationStatus
+	Activations []service.Activation `json:"activations"`
+	// NextPageToken is there where older ones follow.
+	NextPageToken string `json:"next_page_token,omitempty"`
+}
+
+// ActiveCalibration chooses what answers are made with.
+type ActiveCalibration struct {
+	// Calibration is the id of a calibration, or that of the constants that are built in.
+	Calibration string `json:"calibration" validate:"required,max=64" example:"cal-3-5f2a9c01d7e4"`
+}
+
+// defaultCalibrations is the size of a page.
+const defaultCalibrations = 100
+
+// listCalibrations lists the calibrations.
+//
+//	@Summary		List calibrations
+//	@Description	What was fitted to observations, the newest first, each with what it would have been worth on runs that it did not see. calibration is the one that answers are made with.
+//	@ID				listCalibrations
+//	@Tags			calibrations
+//	@Produce		json
+//	@Param			page_size	query		int		false	"How many; 100 if not given"	minimum(1) maximum(1000)
+//	@Param			page_token	query		string	false	"next_page_token of the page before"
+//	@Success		200			{object}	CalibrationList
+//	@Failure		400,429,500,503	{object}	problem.Problem
+//	@Router			/v1/calibrations [get]
+func (a *API) listCalibrations() endpoint {
+	return func(_ http.ResponseWriter, r *http.Request, q query) (any, error) {
+		filter, err := calibrationFilter(q)
+		if err != nil {
+			return nil, err
+		}
+		list, err := a.service.Calibrations(r.Context(), filter)
+		if err != nil {
+			return nil, err
+		}
+		answer := CalibrationList{CalibrationStatus: a.service.CalibrationStatus(), Calibrations: list}
+		if list == nil {
+			answer.Calibrations = []service.Calibration{}
+		}
+		if n := len(list); n == filter.Limit && list[n-1].Number > 1 {
+			answer.NextPageToken = strconv.FormatInt(list[n-1].Number, 10)
+		}
+		return answer, nil
+	}
+}
+
+// fitCalibration fits a calibration.
+//
+//	@Summary		Fit a calibration
+//	@Description	Fits the constants that were not replayed (context, allocator, workspace) and the bounds to the observations, and stores them as a new version (201). Answers do not change until it is activated. The same figures are stored once: then the answer is the calibration that has them (200), as it is for a dry run. 409 where no group of jobs has enough runs.
+//	@ID				fitCalibration
+//	@Tags			calibrations
+//	@Accept			json
+//	@Produce		json
+//	@Security		key
+//	@Param			fit	body		service.CalibrationFit	true	"Which observations; {} is all, up to the newest 10,000"
+//	@Success		200	{object}	service.FittedCalibration
+//	@Success		201	{object}	service.FittedCalibration
+//	@Failure		400,401,403,408,409,413,415,422,429,500,503	{object}	problem.Problem
+//	@Router			/v1/calibrations [post]
+func (a *API) fitCalibration() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		by, err := a.author(r, service.ScopeCalibrationsWrite)
+		if err != nil {
+			return nil, err
+		}
+		body, release, err := a.readBody(w, r)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		fit, err := jobdoc.Read[service.CalibrationFit](body)
+		if err != nil {
+			return nil, problem.Of(problem.InvalidCalibration, err)
+		}
+		fitted, err := work(a, r, func(ctx context.Context) (*service.FittedCalibration, error) {
+			return a.service.FitCalibration(ctx, by, fit)
+		})
+		if err != nil {
+			return nil, problem.Of(problem.InvalidCalibration, err)
+		}
+		if !fitted.Stored || fitted.Known {
+			return fitted, nil
+		}
+		w.Header().Set("Location", r.URL.EscapedPath()+"/"+fitted.ID)
+		return reply{status: http.StatusCreated, body: fitted}, nil
+	}
+}
+
+// getCalibration shows one calibration.
+//
+//	@Summary		Get a calibration
+//	@Description	Everything of one version: which observations it was fitted to, its figures by group, which groups had too few runs, and what it would have been worth on runs that it did not see. It never changes.
+//	@ID				getCalibration
+//	@Tags			calibrations
+//	@Produce		json
+//	@Param			id				path		string	true	"The id, as answers name it"
+//	@Param			If-None-Match	header		string	false	"ETag of the calibration that the client has"
+//	@Success		200				{object}	service.Calibration
+//	@Success		304				"The client's calibration is this one"
+//	@Failure		400,404,429,500,503	{object}	problem.Problem
+//	@Router			/v1/calibrations/{id} [get]
+func (a *API) getCalibration() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		c, err := a.service.Calibration(r.Context(), pathParam(r, "id"))
+		if err != nil {
+			return nil, err
+		}
+		return versioned(w, r, c.ID, c)
+	}
+}
+
+// listActivations lists what answers were made with.
+//
+//	@Summary		List activations
+//	@Description	Which calibration was activated when and by whom, the newest first. calibration is the one that answers are made with now; it is not the activated one where that was fitted to another version of the estimator.
+//	@ID				listActivations
+//	@Tags			calibrations
+//	@Produce		json
+//	@Param			page_size	query		int		false	"How many; 100 if not given"	minimum(1) maximum(1000)
+//	@Param			page_token	query		string	false	"next_page_token of the page before"
+//	@Success		200			{object}	ActivationList
+//	@Failure		400,429,500,503	{object}	problem.Problem
+//	@Router			/v1/calibrations/active [get]
+func (a *API) listActivations() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
+		filter, err := calibrationFilter(q)
+		if err != nil {
+			return nil, err
+		}
+		list, err := a.service.Activations(r.Context(), filter)
+		if err != nil {
+			return nil, err
+		}
+		answer := ActivationList{CalibrationStatus: a.service.CalibrationStatus(), Activations: list}
+		if list == nil {
+			answer.Activations = []service.Activation{}
+		}
+		if n := len(list); n == filter.Limit && list[n-1].Number > 1 {
+			answer.NextPageToken = strconv.FormatInt(list[n-1].Number, 10)
+		}
+		w.Header().Set("Cache-Control", "no-store")
+		return answer, nil
+	}
+}
+
+// activateCalibration chooses what answers are made with.
+//
+//	@Summary		Activate a calibration
+//	@Description	Answers that name no calibration are made with this one from now on; other replicas follow within seconds. The id of the built-in constants takes all calibrations out of force. Kept in a history.
+//	@ID				activateCalibration
+//	@Tags			calibrations
+//	@Accept			json
+//	@Produce		json
+//	@Security		key
+//	@Param			choice	body		ActiveCalibration	true	"The calibration"
+//	@Success		200		{object}	service.Activation
+//	@Failure		400,401,403,408,409,413,415,422,429,500,503	{object}	problem.Problem
+//	@Router			/v1/calibrations/active [put]
+func (a *API) activateCalibration() endpoint {
+	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		by, err := a.author(r, service.ScopeCalibrationsWrite)
+		if err != nil {
+			return nil, err
+		}
+		body, release, err := a.readBody(w, r)
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+		choice, err := jobdoc.Read[ActiveCalibration](body)
+		if err != nil {
+			return nil, problem.Of(problem.InvalidCalibration, err)
+		}
+		return a.service.Activate(r.Context(), by, choice.Calibration)
+	}
+}
+
+func calibrationFilter(q query) (f service.CalibrationFilter, err error) {
+	if f.Limit, err = q.pageSize(); err != nil {
+		return f, err
+	}
+	if f.Limit == 0 {
+		f.Limit = defaultCalibrations
+	}
+	if token, given := q["page_token"]; given {
+		if f.Before, err = strconv.ParseInt(token, 10, 64); err != nil || f.Before < 1 {
+			return f, problem.New(problem.InvalidQuery, "page_token is %q; accepted: a next_page_token of this list.", clip(token))
+		}
+	}
+	return f, nil
+}

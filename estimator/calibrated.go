@@ -1,0 +1,84 @@
+package estimator
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/vramplan/vramplan/estimator/calibration"
+	"github.com/vramplan/vramplan/estimator/memory"
+)
+
+// CalibrationKey is what a calibration goes by: what is known of a job before it runs. family is Result.Model.Family, and g, the card,
+// may be nil.
+func CalibrationKey(job *Job, family string, g *GPU) calibration.Key {
+	t := &job.Training
+	k := calibration.Key{Family: family, Torch: calibration.Unnamed, SeveralGPUs: t.Distributed != nil && t.Distributed.WorldSize > 1}
+	if v, ok := releaseOf(t.Versions["torch"]); ok {
+		k.Torch = fmt.Sprintf("%d.%d", v.major, v.minor)
+	}
+	if g != nil {
+		k.GPU, k.ComputeCapability = g.ID, g.ComputeCapability
+	}
+	return k
+}
+
+// calibrated names the calibration of an answer.
+func (r *resolved) calibrated() string {
+	if r.calibration == nil {
+		return Calibration
+	}
+	return r.calibration.ID
+}
+
+// group is what the calibration says of the job on a card; nil where it says nothing.
+func (r *resolved) group(g *GPU) *calibration.Group {
+	if r.calibration == nil {
+		return nil
+	}
+	k := r.key
+	if g != nil {
+		k.GPU, k.ComputeCapability = g.ID, g.ComputeCapability
+	}
+	return r.calibration.For(k)
+}
+
+// bounded is what a group makes of a base.
+func (r *resolved) bounded(b memory.Base, g *calibration.Group) memory.Figures {
+	return b.Bounded(g.Correction(b.Reserved, r.confidence), r.confidence)
+}
+
+// figures are those of a run for a card of a group.
+func (r *resolved) figures(run *run, g *calibration.Group) memory.Figures {
+	if g == run.group {
+		return run.figures
+	}
+	return r.bounded(run.base, g)
+}
+
+// correctedBy says what measured runs added to a component.
+func (r *run) correctedBy(bytes int64) string {
+	switch {
+	case r.group == nil || bytes == 0:
+		return ""
+	case bytes < 0:
+		return fmt.Sprintf("; %s less by %d measured jobs", Bytes(-bytes), r.group.Jobs)
+	}
+	return fmt.Sprintf("; %s of it by %d measured jobs", Bytes(bytes), r.group.Jobs)
+}
+
+// measuredDoubt says what the bounds rest on where runs were measured. Its bytes are those of the other doubts together.
+func (r *resolved) measuredDoubt(run *run) []DoubtSource {
+	g := run.group
+	if g == nil || len(g.Bounds) == 0 {
+		return nil
+	}
+	how := fmt.Sprintf("so far from the figure lay %g %% of %d measured jobs of its group", math.Round(1000*r.confidence)/10, g.BoundedBy)
+	if !g.Promises(r.confidence) {
+		how = fmt.Sprintf("%d measured jobs of its group are too few to promise %g %%: the widest of them, stretched", g.BoundedBy, math.Round(1000*r.confidence)/10)
+	}
+	if g.Beyond(run.base.Reserved) {
+		how += fmt.Sprintf("; they reserve %s to %s, and this one is far outside of that: not less than the built-in bounds", Bytes(g.ReservedFromBytes), Bytes(g.ReservedToBytes))
+	}
+	return []DoubtSource{{Source: "calibration", How: how,
+		BelowBytes: int64(run.base.Below * run.figures.Times.Below), AboveBytes: int64(run.base.Above * run.figures.Times.Above)}}
+}

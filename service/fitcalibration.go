@@ -1,0 +1,265 @@
+package service
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/calibration"
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/service/catalog"
+)
+
+// CalibrationFit asks for a calibration of the observations that there are.
+type CalibrationFit struct {
+	// Since and Until leave out observations that came in before or after, in RFC 3339. Software changes, and what was measured
+	// with an older one says little of the present.
+	Since string `json:"since,omitempty" validate:"omitempty,max=40" example:"2026-06-01T00:00:00Z"`
+	Until string `json:"until,omitempty" validate:"omitempty,max=40" example:"2026-11-22T00:00:00Z"`
+	Note  string `json:"note,omitempty" validate:"omitempty,max=1000"`
+	// DryRun shows what would be fitted and stores nothing.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Activate makes answers with it from now on.
+	Activate bool `json:"activate,omitempty"`
+}
+
+// FittedCalibration is what became of a fit.
+type FittedCalibration struct {
+	*Calibration
+	// Stored is false after a dry run; Known says that a calibration with the same figures was there already: this is that one.
+	Stored bool `json:"stored"`
+	Known  bool `json:"known,omitempty"`
+	// Activation is there where it was asked for.
+	Activation *Activation `json:"activation,omitempty"`
+}
+
+// maxSkipped bounds the groups that a calibration lists as not fitted.
+const maxSkipped = 100
+
+// FitCalibration fits a calibration to observations, up to the newest 10,000, and stores it as a new version.
+func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFit) (*FittedCalibration, error) {
+	if s.store == nil {
+		return nil, noDatabase()
+	}
+	since, until, err := f.check()
+	if err != nil {
+		return nil, err
+	}
+	set := ObservationSet{Since: f.Since, Until: f.Until}
+	rows, err := s.measuredRows(ctx, since, until, &set)
+	if err != nil {
+		return nil, err
+	}
+	groups, skipped := calibration.Fit(rows)
+	c := &Calibration{CreatedAt: s.now().UTC(), By: by, Note: f.Note, Estimator: estimator.Version, Base: estimator.Calibration,
+		Observations: set, Groups: groups, Skipped: skipped[:min(len(skipped), maxSkipped)]}
+	if len(groups) == 0 && !f.DryRun {
+		return nil, failed(CodeConflict, "%s", tooFew(c))
+	}
+	if c.Digest, err = digestOf(groups); err != nil {
+		return nil, err
+	}
+	c.HeldOut = calibration.HoldOut(rows)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if f.DryRun {
+		c.ID = "dry-run"
+		return &FittedCalibration{Calibration: c}, nil
+	}
+	return s.storeFit(ctx, by, f, c)
+}
+
+func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *Calibration) (*FittedCalibration, error) {
+	writing, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	stored, known, err := s.store.AddCalibration(writing, c.Digest, func(number int64) *Calibration {
+		named := *c
+		named.Number, named.ID = number, fmt.Sprintf("%s%d-%s", calibrationPrefix, number, c.Digest[:12])
+		return &named
+	})
+	if err != nil {
+		return nil, storeError(err, "the database did not confirm the calibration: list the calibrations, or fit again; the same figures are stored once")
+	}
+	result := &FittedCalibration{Calibration: stored, Stored: true, Known: known}
+	if f.Activate {
+		if result.Activation, err = s.Activate(ctx, by, stored.ID); err != nil {
+			return nil, err
+		}
+	}
+	return result, nil
+}
+
+func (f *CalibrationFit) check() (since, until time.Time, err error) {
+	var wrong invalid.List
+	textOf(&wrong)("/note", f.Note)
+	at := func(pointer, text string) (t time.Time) {
+		if text == "" {
+			return t
+		}
+		t, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			wrong.Add(pointer, "wrong_type", "%.40q was given; accepted: a time such as 2026-11-22T10:00:00Z", text)
+		}
+		return t
+	}
+	since, until = at("/since", f.Since), at("/until", f.Until)
+	if f.Until == "" {
+		until = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	if wrong.Err() == nil && !since.Before(until) {
+		wrong.Add("/until", "conflict", "%s is not after since, %s", f.Until, f.Since)
+	}
+	if f.DryRun && f.Activate {
+		wrong.Add("/activate", "conflict", "a dry run stores nothing that could be activated")
+	}
+	return since, until, wrong.Err()
+}
+
+// tooFew says what is missing for a fit.
+func tooFew(c *Calibration) string {
+	text := fmt.Sprintf("no group of jobs has enough runs for a fit: of %d observations %d can be used", c.Observations.Read, c.Observations.Used)
+	if len(c.Skipped) == 0 {
+		return text
+	}
+	largest := slices.MaxFunc(c.Skipped, func(a, b calibration.Skipped) int { return a.Jobs - b.Jobs })
+	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs: %s", text, keyWords(largest.Key), largest.Jobs, largest.Reason)
+}
+
+func keyWords(k calibration.Key) string {
+	text := "all"
+	add := func(what, is string) {
+		if is == "" {
+			return
+		}
+		if text == "all" {
+			text = ""
+		} else {
+			text += ", "
+		}
+		text += what + is
+	}
+	add("", k.GPU)
+	if k.ComputeCapability != 0 {
+		add("compute capability ", fmt.Sprintf("%d.%d", k.ComputeCapability/10, k.ComputeCapability%10))
+	}
+	add("torch ", k.Torch)
+	add("", k.Family)
+	return text
+}
+
+// observationsPage is how many observations are in memory at once: each may be a megabyte.
+const observationsPage = 100
+
+// measuredRows reads the newest observations as the fit takes them.
+func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row, error) {
+	current := s.current()
+	ids := sha256.New()
+	var rows []calibration.Row
+	filter := ObservationFilter{Limit: observationsPage}
+	for set.Read < maxReported {
+		list, err := s.Observations(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for i := range list {
+			o := &list[i]
+			if o.At.Before(since) || !o.At.Before(until) || set.Read == maxReported {
+				continue
+			}
+			if set.Read++; set.Last == "" {
+				set.Last = o.ID
+			}
+			set.First = o.ID
+			if o.Quarantined != "" {
+				set.Quarantined++
+				continue
+			}
+			row, err := s.measuredRow(current, o)
+			if err != nil {
+				return nil, err
+			}
+			if row == nil {
+				set.Unanswered++
+				continue
+			}
+			set.Used++
+			rows = append(rows, *row)
+			fmt.Fprintln(ids, o.ID)
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+		}
+		if len(list) < observationsPage || list[len(list)-1].At.Before(since) {
+			break
+		}
+		filter.Before = list[len(list)-1].ID
+	}
+	set.Digest = hex.EncodeToString(ids.Sum(nil))
+	return rows, nil
+}
+
+// measuredRow holds an observation against the built-in constants of this estimator; nil where that is not possible.
+func (s *Service) measuredRow(c *catalog.Catalog, o *Observation) (*calibration.Row, error) {
+	job := o.Job
+	job.Confidence = 0 // the default, which widths are counted in
+	r, err := resolve(c, job)
+	if err != nil {
+		return nil, err
+	}
+	if r.unknown.Err() != nil || len(r.input.GPUs) != 1 {
+		return nil, nil
+	}
+	result, err := s.estimate(r.input)
+	if _, ok := errors.AsType[*invalid.Error](err); ok {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	name, err := jobDigest(&r.input)
+	if err != nil {
+		return nil, err
+	}
+	card, p, m := &r.input.GPUs[0], &result.Peak, o.Measured
+	row := &calibration.Row{ID: o.ID, Job: name, Source: o.By.KeyID + "/" + o.Source, Key: estimator.CalibrationKey(&job, result.Model.Family, card), Base: baseOf(p)}
+	switch {
+	case !m.OutOfMemory:
+		row.Reserved, row.Device = m.ReservedBytes, m.DeviceBytes
+	case m.DeviceBytes > 0 || m.ReservedBytes > 0 || m.AllocatedBytes > 0:
+		row.AtLeast = max(m.DeviceBytes, m.ReservedBytes, m.AllocatedBytes)
+	default:
+		row.AtLeast = card.UsableBytes - job.ReserveBytes // nobody knows what else was on the card: at least that was not enough
+	}
+	if row.Reserved <= 0 && row.Device <= 0 && row.AtLeast <= 0 {
+		return nil, nil
+	}
+	return row, nil
+}
+
+// baseOf reads what the built-in constants say off an answer of theirs at the default confidence.
+func baseOf(p *estimator.Peak) memory.Base {
+	b := memory.Base{Allocated: p.AllocatedBytes, Reserved: p.ReservedBytes, Limit: p.MinimumLimitBytes, Context: p.DeviceBytes - p.ReservedBytes}
+	b.Above = float64(p.HighBytes - p.DeviceBytes)
+	b.Below = float64(b.Limit + b.Context - p.LowBytes)
+	return b
+}
+
+// jobDigest names a job on a card, however it was spelt.
+func jobDigest(in *estimator.Input) (string, error) {
+	job := in.Job
+	job.GPUs, job.Confidence, job.ReserveBytes = nil, 0, 0
+	text, err := json.Marshal(job)
+	if err != nil {
+		return "", fmt.Errorf("name a job: %w", err)
+	}
+	sum := sha256.Sum256(append(text, in.GPUs[0].ID...))
+	return hex.EncodeToString(sum[:16]), nil
+}
