@@ -87,6 +87,15 @@ func (c *Calibration) fits() bool {
 	return c.Estimator == estimator.Version && c.Base == estimator.Calibration
 }
 
+// Usable says why this estimator cannot answer with the calibration; nil where it can.
+func (c *Calibration) Usable() error {
+	if !c.fits() {
+		return fmt.Errorf("the calibration %.100q was fitted to the estimator %.40q with %.40q, and this is %s with %s", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
+	}
+	_, err := c.value()
+	return err
+}
+
 // digestOf identifies the figures of a calibration, and what they correct.
 func digestOf(groups []calibration.Group) (string, error) {
 	text, err := json.Marshal(struct {

@@ -130,29 +130,7 @@ func tooFew(c *Calibration) string {
 		return text
 	}
 	largest := slices.MaxFunc(c.Skipped, func(a, b calibration.Skipped) int { return a.Jobs - b.Jobs })
-	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs: %s", text, keyWords(largest.Key), largest.Jobs, largest.Reason)
-}
-
-func keyWords(k calibration.Key) string {
-	text := "all"
-	add := func(what, is string) {
-		if is == "" {
-			return
-		}
-		if text == "all" {
-			text = ""
-		} else {
-			text += ", "
-		}
-		text += what + is
-	}
-	add("", k.GPU)
-	if k.ComputeCapability != 0 {
-		add("compute capability ", fmt.Sprintf("%d.%d", k.ComputeCapability/10, k.ComputeCapability%10))
-	}
-	add("torch ", k.Torch)
-	add("", k.Family)
-	return text
+	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs: %s", text, largest.Key, largest.Jobs, largest.Reason)
 }
 
 // observationsPage is how many observations are in memory at once: each may be a megabyte.

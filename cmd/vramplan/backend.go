@@ -39,7 +39,7 @@ type backend struct {
 
 func (f *serverFlags) backend(t *terminal) (*backend, error) {
 	if f.Server == "" {
-		return localBackend(t, service.EmbeddedCatalog()), nil
+		return localBackend(t, service.EmbeddedCatalog(), nil), nil
 	}
 	base, err := url.Parse(f.Server)
 	if err != nil || base.Host == "" || (base.Scheme != "http" && base.Scheme != "https") {
@@ -56,9 +56,9 @@ func (f *serverFlags) backend(t *terminal) (*backend, error) {
 	}, nil
 }
 
-// localBackend answers in this process.
-func localBackend(t *terminal, c *catalog.Catalog) *backend {
-	return &backend{base: "http://localhost", client: &http.Client{Transport: inProcess{localHandler(t, c)}}}
+// localBackend answers in this process, with a calibration where there is one.
+func localBackend(t *terminal, c *catalog.Catalog, with *service.Calibration) *backend {
+	return &backend{base: "http://localhost", client: &http.Client{Transport: inProcess{localHandler(t, c, with)}}}
 }
 
 // refusal is a problem that the API answered with.
@@ -105,7 +105,7 @@ func (p *refusal) undecided() bool {
 
 // get asks for a resource; its error is a *refusal where the API says no.
 func (b *backend) get(ctx context.Context, path string) ([]byte, error) {
-	return b.do(ctx, http.MethodGet, path, nil)
+	return b.send(ctx, apiRequest{method: http.MethodGet, path: path})
 }
 
 // post sends one job document.
@@ -115,17 +115,31 @@ func (b *backend) post(ctx context.Context, path string, doc document) ([]byte, 
 		// The API refuses by size alone, so it need not see the rest of the line.
 		body = io.LimitReader(spaces{}, maxDocumentBytes+1)
 	}
-	return b.do(ctx, http.MethodPost, path, body)
+	return b.send(ctx, apiRequest{method: http.MethodPost, path: path, body: body})
 }
 
-func (b *backend) do(ctx context.Context, method, path string, body io.Reader) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, method, b.base+path, body)
+// apiRequest is what the API is asked.
+type apiRequest struct {
+	method, path string
+	// key is the API key; empty where none is needed.
+	key string
+	// body is nil where there is none.
+	body io.Reader
+}
+
+// send returns the answer to a request; its error is a *refusal where the API says no.
+func (b *backend) send(ctx context.Context, r apiRequest) ([]byte, error) {
+	path := r.path
+	req, err := http.NewRequestWithContext(ctx, r.method, b.base+path, r.body)
 	if err != nil {
 		return nil, err
 	}
+	if r.key != "" {
+		req.Header.Set("Authorization", "Bearer "+r.key)
+	}
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	req.Header.Set("User-Agent", "vramplan/"+buildVersion())
-	if body != nil {
+	if r.body != nil {
 		req.Header.Set("Content-Type", "application/json")
 	}
 	res, err := b.client.Do(req)
@@ -142,7 +156,7 @@ func (b *backend) do(ctx context.Context, method, path string, body io.Reader) (
 	}
 	answer = bytes.TrimSpace(answer)
 	if res.StatusCode < 400 {
-		if res.StatusCode != http.StatusOK {
+		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
 			return nil, fmt.Errorf("no answer: %s%s says %s", b.base, path, res.Status)
 		}
 		return answer, nil

@@ -9,26 +9,27 @@ import (
 // commands is the command tree. A tag setting:"NAME" makes the variable NAME
 // the flag's value where the flag is not given.
 type commands struct {
-	Estimate estimateCommand `cmd:"" help:"Say how many bytes a job takes, by component, and on which cards it fits."`
-	Plan     planCommand     `cmd:"" help:"List the micro-batches that reach an effective batch, and the ways out when a job does not fit."`
-	Compare  compareCommand  `cmd:"" help:"Say why two jobs take different amounts of memory."`
-	Check    checkCommand    `cmd:"" help:"Say in the exit code whether a job fits: 0 yes, 1 no, 2 bad input, 3 no answer, 4 tight (with --strict)."`
-	GPUs     gpusCommand     `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
-	Models   modelsCommand   `cmd:"" help:"List the models of the catalog, or show one."`
-	Serve    serveCommand    `cmd:"" help:"Run the HTTP service."`
-	Health   healthCommand   `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
-	Migrate  migrateCommand  `cmd:"" help:"Bring the database up to date, or show where it stands."`
-	Observe  observeCommand  `cmd:"" help:"Report what runs took to a service, or show how its predictions did."`
-	Keys     keysCommand     `cmd:"" help:"Make, list and revoke the API keys with which the catalog may be changed."`
-	OpenAPI  openapiCommand  `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
-	Version  versionCommand  `cmd:"" help:"Print the versions that decide the bytes of an answer."`
+	Estimate  estimateCommand  `cmd:"" help:"Say how many bytes a job takes, by component, and on which cards it fits."`
+	Plan      planCommand      `cmd:"" help:"List the micro-batches that reach an effective batch, and the ways out when a job does not fit."`
+	Compare   compareCommand   `cmd:"" help:"Say why two jobs take different amounts of memory."`
+	Check     checkCommand     `cmd:"" help:"Say in the exit code whether a job fits: 0 yes, 1 no, 2 bad input, 3 no answer, 4 tight (with --strict)."`
+	GPUs      gpusCommand      `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
+	Models    modelsCommand    `cmd:"" help:"List the models of the catalog, or show one."`
+	Serve     serveCommand     `cmd:"" help:"Run the HTTP service."`
+	Health    healthCommand    `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
+	Migrate   migrateCommand   `cmd:"" help:"Bring the database up to date, or show where it stands."`
+	Observe   observeCommand   `cmd:"" help:"Report what runs took to a service, or show how its predictions did."`
+	Calibrate calibrateCommand `cmd:"" help:"Fit a service's constants to its observations, and choose what it answers with."`
+	Keys      keysCommand      `cmd:"" help:"Make, list and revoke the API keys with which the catalog may be changed."`
+	OpenAPI   openapiCommand   `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
+	Version   versionCommand   `cmd:"" help:"Print the versions that decide the bytes of an answer."`
 }
 
 func options(t *terminal, exit func(int)) []kong.Option {
 	return []kong.Option{
 		kong.Name("vramplan"),
 		kong.Description("Plan the GPU memory of training jobs.\n\n" +
-			"Everything but serve, observe, keys and migrate works without network or database; --server asks a service instead. " +
+			"Everything but serve, observe, calibrate, keys and migrate works without network or database; --server asks a service instead. " +
 			"Flags win over the variables named beside them, which win over the defaults."),
 		kong.Writers(t.stdout, t.stderr),
 		kong.Exit(exit),

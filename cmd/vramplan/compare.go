@@ -14,7 +14,7 @@ import (
 )
 
 type compareCommand struct {
-	serverFlags `embed:"" group:"Answers:"`
+	answerFlags `embed:"" group:"Answers:"`
 	outputFlags `embed:""`
 	A           string   `arg:"" name:"a" help:"Job document of the first job; - reads standard input."`
 	B           string   `arg:"" name:"b" help:"Job document of the second job; - reads standard input."`
@@ -40,11 +40,11 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	doc.text = append(doc.text, '}')
 
-	backend, err := c.backend(t)
+	backend, path, err := c.asker(t, "/v1/compare")
 	if err != nil {
 		return err
 	}
-	body, err := backend.post(ctx, "/v1/compare", doc)
+	body, err := backend.post(ctx, path, doc)
 	if refused, ok := asProblem(err); ok && c.format() == "json" {
 		return errors.Join(jsonLines{}.one(t.stdout, answer{doc: doc, err: refused}), exit(exitFailure))
 	}

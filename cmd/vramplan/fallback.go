@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
@@ -15,6 +16,8 @@ import (
 type checkServerFlags struct {
 	Server  string        `placeholder:"URL" setting:"VRAMPLAN_SERVER" help:"Ask this service first, and answer locally where it does not."`
 	Timeout time.Duration `default:"100ms" setting:"VRAMPLAN_TIMEOUT" help:"How long an answer of --server may take."`
+
+	calibrationFlag `embed:""`
 }
 
 // decider asks a service where there is one, and this process where there is none
@@ -26,8 +29,17 @@ type decider struct {
 	failed atomic.Pointer[string]
 }
 
+// decider is who answers. A calibration that is named is for answers of this process, which a service's own would be without
+// it; a service answers with the one that is active there.
 func (f *checkServerFlags) decider(t *terminal, c *catalog.Catalog) (*decider, error) {
-	d := &decider{local: localBackend(t, c)}
+	id, with, err := f.read()
+	if err != nil {
+		return nil, err
+	}
+	if with == nil && id != "" && id != estimator.Calibration {
+		return nil, usage("--calibration (VRAMPLAN_CALIBRATION) %s is not a file: check answers by itself where its service does not", id)
+	}
+	d := &decider{local: localBackend(t, c, with)}
 	if f.Server == "" {
 		return d, nil
 	}

@@ -15,7 +15,7 @@ import (
 // jobCommand is what the commands that take a job have in common.
 type jobCommand struct {
 	jobFlags    `embed:""`
-	serverFlags `embed:"" group:"Answers:"`
+	answerFlags `embed:"" group:"Answers:"`
 }
 
 // outputFlags choose how answers are printed.
@@ -77,7 +77,7 @@ func (c *jobCommand) answerAll(ctx context.Context, t *terminal, path string, p 
 		return err
 	}
 	defer closeFile()
-	backend, err := c.backend(t)
+	backend, path, err := c.asker(t, path)
 	if err != nil {
 		return err
 	}

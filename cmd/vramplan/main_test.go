@@ -85,6 +85,7 @@ func runScripts(t *testing.T, folder string, setup func(*testscript.Env)) {
 			"fetch":   fetch,
 			"keyof":   keyOf,
 			"request": request,
+			"field":   field,
 
 			"certificate": writeCertificate,
 		},
@@ -157,6 +158,17 @@ func keyOf(ts *testscript.TestScript, _ bool, args []string) {
 	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &k))
 	ts.Setenv(args[0], k.Key)
 	ts.Setenv(args[1], k.ID)
+}
+
+// field takes a text from the JSON that the last command printed: field NAME FIELD
+func field(ts *testscript.TestScript, _ bool, args []string) {
+	var document map[string]any
+	ts.Check(json.Unmarshal([]byte(ts.ReadFile("stdout")), &document))
+	value, ok := document[args[1]].(string)
+	if !ok {
+		ts.Fatalf("%s is not a text", args[1])
+	}
+	ts.Setenv(args[0], value)
 }
 
 // request sends a file with $KEY and compares the status: request 201 PUT URL FILE HEADER...

@@ -85,9 +85,9 @@ func logger(w io.Writer, level string) zerolog.Logger {
 
 // localHandler is the API on a catalog in memory, for answers without a
 // service. Its log is silent but for faults of the program.
-func localHandler(t *terminal, c *catalog.Catalog) http.Handler {
+func localHandler(t *terminal, c *catalog.Catalog, with *service.Calibration) http.Handler {
 	log := logger(t.stderr, "error")
-	return api.New(service.New(c, service.WithCache(0)), api.Options{
+	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with)), api.Options{
 		Version: buildVersion(),
 		Logger:  &log,
 		Limits:  api.Limits{MaxConcurrent: workers()},

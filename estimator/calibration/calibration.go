@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/memory"
 )
@@ -24,6 +25,30 @@ type Key struct {
 	Family string `json:"family,omitempty" example:"llama"`
 	// SeveralGPUs is true for jobs on several cards, which are never mixed with others.
 	SeveralGPUs bool `json:"several_gpus,omitempty"`
+}
+
+// String is the key in words: "rtx-4090, torch 2.9, llama".
+func (k Key) String() string {
+	var words []string
+	if k.GPU != "" {
+		words = append(words, k.GPU)
+	}
+	if cc := k.ComputeCapability; cc != 0 {
+		words = append(words, fmt.Sprintf("compute capability %d.%d", cc/10, cc%10))
+	}
+	if k.Torch != "" {
+		words = append(words, "torch "+k.Torch)
+	}
+	if k.Family != "" {
+		words = append(words, k.Family)
+	}
+	if k.SeveralGPUs {
+		words = append(words, "several GPUs")
+	}
+	if len(words) == 0 {
+		return "all"
+	}
+	return strings.Join(words, ", ")
 }
 
 // levels are the groups that a job belongs to, the finest first.

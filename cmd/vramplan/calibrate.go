@@ -1,0 +1,251 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/vramplan/vramplan/api"
+	"github.com/vramplan/vramplan/estimator/calibration"
+	"github.com/vramplan/vramplan/service"
+)
+
+type calibrateCommand struct {
+	Fit      calibrateFitCommand      `cmd:"" help:"Fit a calibration to the observations of a service. Answers do not change until it is activated."`
+	List     calibrateListCommand     `cmd:"" help:"List the calibrations of a service."`
+	Show     calibrateShowCommand     `cmd:"" help:"Show a calibration: its figures by group, and what it is worth on runs that it did not see."`
+	Activate calibrateActivateCommand `cmd:"" help:"Make a calibration, or the built-in constants, what a service answers with."`
+	History  calibrateHistoryCommand  `cmd:"" help:"Show what a service answered with, since when, and who wanted it."`
+}
+
+// calibrateFlags are those of a command about a service's calibrations.
+type calibrateFlags struct {
+	serverFlags `embed:"" group:"Answers:"`
+	outputFlags `embed:""`
+}
+
+// answered sends a request and prints the answer, in JSON or as show says.
+func answered[T any](ctx context.Context, t *terminal, f *calibrateFlags, r apiRequest, show func(io.Writer, *T, grids) error) error {
+	if f.Server == "" {
+		return usage("--server (VRAMPLAN_SERVER) is needed: calibrations are kept by a service")
+	}
+	b, err := f.backend(t)
+	if err != nil {
+		return err
+	}
+	body, err := b.send(ctx, r)
+	if err != nil {
+		return err
+	}
+	out := bufio.NewWriter(t.stdout)
+	if f.format() == "json" {
+		return errors.Join(jsonLines{}.one(out, answer{body: body}), out.Flush())
+	}
+	v := new(T)
+	if err := json.Unmarshal(body, v); err != nil {
+		return fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return errors.Join(show(out, v, grids{f.format() == "markdown"}), out.Flush())
+}
+
+// grids prints tables in one of two forms.
+type grids struct{ markdown bool }
+
+func (f grids) write(w io.Writer, g *grid) {
+	if f.markdown {
+		g.writeMarkdown(w)
+	} else {
+		g.write(w)
+	}
+}
+
+func bodyOf(v any) (io.Reader, error) {
+	text, err := json.Marshal(v)
+	return bytes.NewReader(text), err
+}
+
+type calibrateFitCommand struct {
+	calibrateFlags `embed:""`
+	Key            string `setting:"VRAMPLAN_API_KEY" placeholder:"KEY" help:"API key with the scope calibrations:write."`
+	Since          string `placeholder:"TIME" help:"Leave out older observations, such as 2026-06-01T00:00:00Z."`
+	Until          string `placeholder:"TIME" help:"Leave out newer observations."`
+	Note           string `placeholder:"TEXT" help:"What the calibration is for."`
+	DryRun         bool   `help:"Show what would be fitted, and store nothing."`
+	Activate       bool   `help:"Answer with it from now on."`
+}
+
+// Run fits a calibration.
+func (c *calibrateFitCommand) Run(ctx context.Context, t *terminal) error {
+	body, err := bodyOf(service.CalibrationFit{Since: c.Since, Until: c.Until, Note: c.Note, DryRun: c.DryRun, Activate: c.Activate})
+	if err != nil {
+		return err
+	}
+	r := apiRequest{method: http.MethodPost, path: "/v1/calibrations", key: c.Key, body: body}
+	return answered(ctx, t, &c.calibrateFlags, r, func(w io.Writer, f *service.FittedCalibration, form grids) error {
+		switch {
+		case !f.Stored:
+			fmt.Fprintln(w, "A dry run: nothing was stored.")
+		case f.Known:
+			fmt.Fprintf(w, "%s has the same figures and was there already.\n", f.ID)
+		default:
+			fmt.Fprintf(w, "%s is stored.\n", f.ID)
+		}
+		if f.Activation != nil {
+			fmt.Fprintln(w, "The service answers with it from now on.")
+		}
+		fmt.Fprintln(w)
+		return showCalibration(w, f.Calibration, form)
+	})
+}
+
+type calibrateListCommand struct {
+	calibrateFlags `embed:""`
+}
+
+// Run lists calibrations.
+func (c *calibrateListCommand) Run(ctx context.Context, t *terminal) error {
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations"}, func(w io.Writer, l *api.CalibrationList, form grids) error {
+		g := newGrid("left", "left", "left", "right", "right", "right", "left")
+		g.add("id", "created", "by", "runs", "within bounds, built in", "fitted", "note")
+		for _, k := range l.Calibrations {
+			g.add(mark(k.ID, l.CalibrationStatus), k.CreatedAt.Format(time.RFC3339), plain(k.By.Name), strconv.Itoa(k.Observations.Used),
+				share(k.HeldOut.All.Builtin.Within, k.HeldOut.All.Jobs), share(k.HeldOut.All.Fitted.Within, k.HeldOut.All.Jobs), plain(k.Note))
+		}
+		form.write(w, g)
+		fmt.Fprintf(w, "\nThe service answers with %s.%s\n", plain(l.Calibration), mismatch(l.CalibrationStatus))
+		return nil
+	})
+}
+
+func mark(id string, s service.CalibrationStatus) string {
+	if id == s.Calibration {
+		return plain(id) + " *"
+	}
+	return plain(id)
+}
+
+func mismatch(s service.CalibrationStatus) string {
+	if s.Activated == s.Calibration {
+		return ""
+	}
+	return fmt.Sprintf(" %s was activated, but fitted to another version of the estimator: fit a new one.", plain(s.Activated))
+}
+
+type calibrateShowCommand struct {
+	calibrateFlags `embed:""`
+	ID             string `arg:"" help:"The calibration's id, as calibrate list shows it."`
+}
+
+// Run shows a calibration.
+func (c *calibrateShowCommand) Run(ctx context.Context, t *terminal) error {
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/" + url.PathEscape(c.ID)}, showCalibration)
+}
+
+type calibrateActivateCommand struct {
+	calibrateFlags `embed:""`
+	Key            string `setting:"VRAMPLAN_API_KEY" placeholder:"KEY" help:"API key with the scope calibrations:write."`
+	ID             string `arg:"" help:"The calibration's id, or that of the built-in constants, as calibrate list shows them."`
+}
+
+// Run activates a calibration.
+func (c *calibrateActivateCommand) Run(ctx context.Context, t *terminal) error {
+	body, err := bodyOf(api.ActiveCalibration{Calibration: c.ID})
+	if err != nil {
+		return err
+	}
+	r := apiRequest{method: http.MethodPut, path: "/v1/calibrations/active", key: c.Key, body: body}
+	return answered(ctx, t, &c.calibrateFlags, r, func(w io.Writer, a *service.Activation, _ grids) error {
+		_, err := fmt.Fprintf(w, "The service answers with %s from now on; other replicas follow within seconds.\n", plain(a.Calibration))
+		return err
+	})
+}
+
+type calibrateHistoryCommand struct {
+	calibrateFlags `embed:""`
+}
+
+// Run lists what was activated.
+func (c *calibrateHistoryCommand) Run(ctx context.Context, t *terminal) error {
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active"}, func(w io.Writer, l *api.ActivationList, form grids) error {
+		g := newGrid("right", "left", "left", "left")
+		g.add("number", "calibration", "since", "by")
+		for _, a := range l.Activations {
+			g.add(strconv.FormatInt(a.Number, 10), plain(a.Calibration), a.At.Format(time.RFC3339), plain(a.By.Name))
+		}
+		form.write(w, g)
+		fmt.Fprintf(w, "\nThe service answers with %s.%s\n", plain(l.Calibration), mismatch(l.CalibrationStatus))
+		return nil
+	})
+}
+
+// showCalibration prints everything of one calibration.
+func showCalibration(w io.Writer, c *service.Calibration, form grids) error {
+	o := c.Observations
+	fmt.Fprintf(w, "Fitted to %d of %d observations (%d quarantined, %d that this estimator or catalog does not answer), for the estimator %s with %s.\n",
+		o.Used, o.Read, o.Quarantined, o.Unanswered, plain(c.Estimator), plain(c.Base))
+	g := newGrid("left", "right", "right", "right", "right", "right", "left")
+	g.add("group", "jobs", "set aside", "context", "workspace", "allocator", "widths at 95 %, below and above")
+	for i := range c.Groups {
+		k := &c.Groups[i]
+		g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), strconv.Itoa(k.Outliers), signed(k.ContextBytes), signed(k.WorkspaceBytes),
+			fmt.Sprintf("%+.1f %%", 100*k.AllocatorShare), timesWords(k))
+	}
+	fmt.Fprintln(w)
+	form.write(w, g)
+	if h := c.HeldOut; h.All.Jobs > 0 {
+		fmt.Fprintf(w, "\nOn runs that it did not see (one %s in turn left out of the fit), at %g %%:\n\n", plain(h.By), 100*h.Confidence)
+		g := newGrid("left", "right", "right", "right", "right", "right", "right", "right")
+		g.add("group", "jobs", "within bounds, built in", "fitted", "median error, built in", "fitted", "median width, built in", "fitted")
+		for _, k := range append(h.Groups, h.All) {
+			g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), share(k.Builtin.Within, k.Jobs), share(k.Fitted.Within, k.Jobs),
+				share(k.Builtin.Error, k.Jobs), share(k.Fitted.Error, k.Jobs), size(k.Builtin.WidthBytes), size(k.Fitted.WidthBytes))
+		}
+		form.write(w, g)
+	}
+	if len(c.Skipped) > 0 {
+		fmt.Fprint(w, "\nNot fitted, or not in full:\n\n")
+		g := newGrid("left", "right", "left")
+		g.add("group", "jobs", "why")
+		for _, k := range c.Skipped {
+			g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), plain(k.Reason))
+		}
+		form.write(w, g)
+	}
+	return nil
+}
+
+// timesWords says how wide a group's bounds are.
+func timesWords(g *calibration.Group) string {
+	for _, b := range g.Bounds {
+		if b.Confidence == 0.95 {
+			return fmt.Sprintf("%.2f×, %.2f×", b.Below, b.Above)
+		}
+	}
+	return "built in"
+}
+
+func signed(bytes int64) string {
+	switch {
+	case bytes < 0:
+		return "−" + size(-bytes)
+	case bytes == 0:
+		return "0"
+	}
+	return "+" + size(bytes)
+}
+
+// share is a share of so many; a dash of none.
+func share(s float64, of int) string {
+	if of == 0 {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f %%", 100*s)
+}
