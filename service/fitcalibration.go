@@ -130,7 +130,7 @@ func tooFew(c *Calibration) string {
 		return text
 	}
 	largest := slices.MaxFunc(c.Skipped, func(a, b calibration.Skipped) int { return a.Jobs - b.Jobs })
-	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs: %s", text, largest.Key, largest.Jobs, largest.Reason)
+	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs, and %s", text, largest.Key, largest.Jobs, largest.Reason)
 }
 
 // observationsPage is how many observations are in memory at once: each may be a megabyte.

@@ -13,16 +13,18 @@ var confidences = []int{500, 600, 700, 800, 900, 950, 980, 990, 995, 999}
 const leastTimes = 0.25
 
 // farTimes is how many standard deviations away, estimated from the median of the distances, a run lies apart from the
-// others. Of a normal distribution that is one in a hundred million. leastFar is the least distance, in the estimator's own
-// widths at 95 %: what lies within half of them is never apart.
+// others. Every run that is set aside without being another kind of run costs coverage: of skewed distributions 6 costs more than one in a
+// hundred (TestBoundsCoverWhatTheyPromise), 8 a few in a thousand. Beyond that, runs of other jobs make the bounds
+// wide. leastFar is the least distance, in the estimator's own widths at 95 %: what lies within half of them is never apart.
 const (
-	farTimes = 6
+	farTimes = 8
 	leastFar = 0.5
 )
 
-// deviation is how far a measured run lies outside of what a group says of it, in the estimator's own widths: above 0 over the
-// figure, below 0 under what the lower bound starts from, 0 between them.
-func deviation(r *Row, g *Group) float64 {
+// deviation is how far a measured run lies outside of what a group says of it, and residual how far from the figure, both in
+// the estimator's own widths, above 0 where it takes more. The lower bound does not start from the figure but from the least
+// that the allocator gets through with, so a run between the two lies outside of nothing.
+func deviation(r *Row, g *Group) (deviation, residual float64) {
 	f := r.Base.Bounded(g.Correction(r.Base.Reserved, 0.5), 0.5)
 	figure, start, is := f.Device, f.Limit+f.Context, r.Device
 	switch {
@@ -33,29 +35,34 @@ func deviation(r *Row, g *Group) float64 {
 	}
 	switch {
 	case is > figure:
-		return float64(is-figure) / r.Base.Above
+		over := float64(is-figure) / r.Base.Above
+		return over, over
 	case is < start:
-		return float64(is-start) / r.Base.Below
+		return float64(is-start) / r.Base.Below, float64(is-figure) / r.Base.Below
 	}
-	return 0
+	return 0, float64(is-figure) / r.Base.Below
 }
 
-// typical is what most of some deviations lie around, and how far from it they may lie.
+// typical is what the residuals of most runs lie around, and how far from it they may lie.
 type typical struct{ at, far float64 }
 
-func typicalOf(deviations []float64) typical {
-	at := median(deviations)
-	return typical{at, max(farTimes*spread(deviations, at), leastFar)}
+func typicalOf(residuals []float64) typical {
+	at := median(residuals)
+	return typical{at, max(farTimes*spread(residuals, at), leastFar)}
 }
 
-func (t typical) outlier(d float64) bool { return math.Abs(d-t.at) > t.far }
+// outlier says whether a run lies apart from the others. One that lies outside of nothing never does.
+func (t typical) outlier(deviation, residual float64) bool {
+	return deviation != 0 && math.Abs(residual-t.at) > t.far
+}
 
 // outliers counts the rows that lie far from the others under the group's own corrections.
 func (g *Group) outliers(rows []measured) int {
 	var placed []float64
 	for _, r := range rows {
 		if r.placed {
-			placed = append(placed, deviation(r.Row, g))
+			_, residual := deviation(r.Row, g)
+			placed = append(placed, residual)
 		}
 	}
 	t, far := typicalOf(placed), 0
@@ -72,14 +79,15 @@ func (f *fitter) bound(m members) {
 	if m.pooled() != "" {
 		return
 	}
-	var placed, deviations []float64
+	var placed []float64
+	var others []*Row
 	for _, r := range m.rows {
-		switch d := deviation(r.Row, find(f.groups, r.Key)); {
+		switch _, residual := deviation(r.Row, find(f.groups, r.Key)); {
 		case r.Device == 0:
 		case r.placed:
-			placed = append(placed, d)
+			placed = append(placed, residual)
 		default:
-			deviations = append(deviations, d)
+			others = append(others, r.Row)
 		}
 	}
 	own := f.groups[m.key]
@@ -88,9 +96,9 @@ func (f *fitter) bound(m members) {
 			own.Bounds, own.BoundedBy = p.Bounds, p.BoundedBy
 		}
 	}
-	if len(placed) < leastPlaced || len(deviations) < leastBounded {
+	if len(placed) < leastPlaced || len(others) < leastBounded {
 		if own != nil {
-			f.skip(m, "corrected, but %d jobs of it measure the process as well, and %d are needed to bound it", len(deviations), leastBounded)
+			f.skip(m, "corrected, with the bounds of a larger group: %d of its jobs measure the process and are left to bound it, and %d are needed", len(others), leastBounded)
 		}
 		inherit()
 		return
@@ -98,10 +106,15 @@ func (f *fitter) bound(m members) {
 	// What lies apart is decided by the rows that the bounds are not made of, so that leaving it out does not make them too narrow
 	// for the rest.
 	t := typicalOf(placed)
-	all := len(deviations)
-	deviations = slices.DeleteFunc(deviations, t.outlier)
-	if apart := all - len(deviations); len(deviations) < leastBounded || float64(apart) > mostOutliers*float64(all) {
-		f.skip(m, "%d of the %d jobs that would bound it lie far from the others", apart, all)
+	var deviations []float64
+	for _, r := range others {
+		d, residual := deviation(r, find(f.groups, r.Key))
+		if !t.outlier(d, residual) {
+			deviations = append(deviations, d)
+		}
+	}
+	if apart := len(others) - len(deviations); len(deviations) < leastBounded || float64(apart) > mostOutliers*float64(len(others)) {
+		f.skip(m, "%d of the %d jobs that would bound it lie far from the others", apart, len(others))
 		inherit()
 		return
 	}
@@ -114,7 +127,7 @@ func (f *fitter) bound(m members) {
 		}
 		f.groups[m.key] = own
 	}
-	own.Outliers = all - len(deviations)
+	own.Outliers = len(others) - len(deviations)
 	own.BoundedBy = len(deviations)
 	own.Bounds = table(deviations, f.failures(m, own, t))
 }
@@ -135,7 +148,8 @@ func (f *fitter) failures(m members, own *Group, t typical) []float64 {
 	for _, r := range f.failed {
 		if k, ok := r.Key.at(m.level); ok && k == m.key {
 			own.OutOfMemory++
-			list = append(list, min(deviation(r, find(f.groups, r.Key)), t.at+t.far))
+			over, _ := deviation(r, find(f.groups, r.Key))
+			list = append(list, min(over, t.at+t.far))
 		}
 	}
 	return list

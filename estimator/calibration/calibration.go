@@ -218,7 +218,7 @@ func (g *Group) check() error {
 	}
 	last := Bound{}
 	for _, b := range g.Bounds {
-		if !(b.Confidence > last.Confidence && b.Confidence < 1) || !(b.Below > 0 && b.Below >= last.Below && b.Below <= mostTimes) ||
+		if !(b.Confidence >= 0.5 && b.Confidence > last.Confidence && b.Confidence < 1) || !(b.Below > 0 && b.Below >= last.Below && b.Below <= mostTimes) ||
 			!(b.Above > 0 && b.Above >= last.Above && b.Above <= mostTimes) {
 			return fmt.Errorf("bounds do not rise: %+v after %+v", b, last)
 		}

@@ -30,7 +30,7 @@ type Skipped struct {
 	// Jobs counts its different measured jobs.
 	Jobs int `json:"jobs" example:"11"`
 	// Reason says what it would need.
-	Reason string `json:"reason" example:"3 jobs of it measure what the fit would be held against, and 19 are needed"`
+	Reason string `json:"reason" example:"4 of its jobs say what is to be corrected, and 8 are needed; one job in 3 is used for that"`
 }
 
 // Fit makes groups from measured runs. The order of the rows does not matter. Rows that cannot be measurements are left out.
@@ -161,7 +161,7 @@ func (f *fitter) correct(m members) {
 	case len(device) >= leastPlaced:
 		g.placeDevice(device)
 	default:
-		f.skip(m, "%d jobs of it measure what is to be corrected, and %d are needed; one in %d is used for that", max(len(reserved), len(device)), leastPlaced, placedOf)
+		f.skip(m, "%d of its jobs say what is to be corrected, and %d are needed; one job in %d is used for that", max(len(reserved), len(device)), leastPlaced, placedOf)
 		return
 	}
 	if far := g.outliers(m.rows); float64(far) > mostOutliers*float64(len(m.rows)) {

@@ -85,7 +85,7 @@ func calibrate(ctx context.Context, db *store.Store) error {
 			HeldOut:      calibration.HeldOut{By: "source", Folds: 3, Confidence: 0.95, All: all, Groups: []calibration.HeldOutGroup{heldOut}},
 			Groups: []calibration.Group{{Key: jobs, Jobs: 55, OutOfMemory: 2, ContextBytes: 104857600, ReservedFromBytes: 2147483648, ReservedToBytes: 10737418240, BoundedBy: 36,
 				Bounds: []calibration.Bound{{Confidence: 0.5, Below: 0.25, Above: 0.25}, {Confidence: 0.8, Below: 0.31, Above: 0.31}, {Confidence: 0.9, Below: 0.42, Above: 0.42}, {Confidence: 0.95, Below: 0.55, Above: 0.61}}}},
-			Skipped: []calibration.Skipped{{Key: calibration.Key{GPU: "rtx-4070", Torch: calibration.Unnamed, Family: "llama"}, Jobs: 3, Reason: "1 jobs of it measure what is to be corrected, and 8 are needed; one in 3 is used for that"}},
+			Skipped: []calibration.Skipped{{Key: calibration.Key{GPU: "rtx-4070", Torch: calibration.Unnamed, Family: "llama"}, Jobs: 3, Reason: "1 of its jobs say what is to be corrected, and 8 are needed; one job in 3 is used for that"}},
 		}
 	})
 	return err

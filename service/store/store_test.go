@@ -149,7 +149,7 @@ func TestMigrateTwice(t *testing.T) {
 			}
 			names = append(names, m.Name)
 		}
-		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql", "00004_changes.sql", "00005_observations.sql"}, names); diff != "" {
+		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql", "00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql"}, names); diff != "" {
 			t.Error(diff)
 		}
 		ran, err := open(t, name).Migrate(t.Context())
@@ -163,7 +163,7 @@ func TestStatusOfNewDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := open(t, name)
 		statuses, err := s.Status(t.Context())
-		if err != nil || len(statuses) != 5 || statuses[0].Applied {
+		if err != nil || len(statuses) != 6 || statuses[0].Applied {
 			t.Errorf("%+v, %v", statuses, err)
 		}
 		if _, err := s.Catalog(t.Context()); err == nil {
@@ -188,10 +188,13 @@ func TestUpgradeKeepsUserEntries(t *testing.T) {
 		exec1(t, db, `DROP TABLE api_keys`)
 		exec1(t, db, `DROP TABLE catalog_history`)
 		exec1(t, db, `DROP TABLE observations`)
+		for _, table := range []string{"calibrations", "calibration_activations", "calibration_state"} {
+			exec1(t, db, `DROP TABLE `+table)
+		}
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 1`)
 
 		ran, err := s.Migrate(t.Context())
-		if err != nil || len(ran) != 4 {
+		if err != nil || len(ran) != 5 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		c := load(t, s)
@@ -306,8 +309,8 @@ func wantOneRunEach(t *testing.T, name string) {
 	t.Helper()
 	var runs, versions int
 	err := direct(t, name).QueryRow(`SELECT count(*), count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`).Scan(&runs, &versions)
-	if err != nil || runs != 5 || versions != 5 {
-		t.Errorf("%d runs of %d migrations, want 5 of 5; %v", runs, versions, err)
+	if err != nil || runs != 6 || versions != 6 {
+		t.Errorf("%d runs of %d migrations, want 6 of 6; %v", runs, versions, err)
 	}
 }
 
