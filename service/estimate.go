@@ -32,7 +32,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	if r.input.Calibration, err = s.calibrationFor(ctx, o.Calibration); err != nil {
 		return nil, err
 	}
-	answer := func() (*estimator.Result, error) {
+	answer := func(context.Context) (*estimator.Result, error) {
 		result, err := s.estimate(r.input)
 		if err := r.problems(err); err != nil {
 			return nil, err
@@ -43,9 +43,9 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	var result *estimator.Result
 	if o.Timeline || o.Tensors || r.unknown.Err() != nil {
 		// Not remembered: a timeline may be megabytes, and a job with unknown names has no answer.
-		result, err = answer()
+		result, err = answer(ctx)
 	} else {
-		result, err = s.results.do(r.digest(), answer)
+		result, err = s.results.do(ctx, r.digest(), answer)
 	}
 	if err != nil {
 		return nil, err

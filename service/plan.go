@@ -49,7 +49,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	if err != nil {
 		return nil, err
 	}
-	answer := func() (*planner.Plan, error) {
+	answer := func(ctx context.Context) (*planner.Plan, error) {
 		plan, err := planner.MakeWith(ctx, planner.Request{
 			Input:          r.input,
 			EffectiveBatch: request.EffectiveBatch,
@@ -66,13 +66,13 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	}
 	var plan *planner.Plan
 	if r.unknown.Err() != nil {
-		plan, err = answer()
+		plan, err = answer(ctx)
 	} else {
 		frontier := int64(0)
 		if o.Frontier {
 			frontier = 1
 		}
-		plan, err = s.plans.do(r.digest(request.EffectiveBatch, frontier), answer)
+		plan, err = s.plans.do(ctx, r.digest(request.EffectiveBatch, frontier), answer)
 	}
 	if err != nil {
 		return nil, err
