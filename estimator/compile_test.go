@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // TestCompiledFamilies compiles jobs of every family: the ledger's peak is that of the replay, nothing is freed that was not
@@ -17,7 +19,13 @@ func TestCompiledFamilies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Job: randomJob(t)}
 		// What is refused together with compilation would leave too few jobs.
-		in.Job.Training.LoRA, in.Job.Training.Loss, in.Job.Training.Evaluation, in.Job.Training.Distributed = nil, nil, nil, nil
+		in.Job.Training.Loss, in.Job.Training.Evaluation, in.Job.Training.Distributed = nil, nil, nil
+		if l := in.Job.Training.LoRA; l != nil {
+			l.DoRA, l.DoubleQuantization = false, false
+			if quantisations[l.BasePrecision] != step.NotQuantised {
+				l.BasePrecision = ""
+			}
+		}
 		in.Job.Training.Compile = &Compile{Model: true}
 		r, err := resolve(&in)
 		if err != nil {

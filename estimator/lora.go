@@ -33,9 +33,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	if l.DoRA && r.framework == "litgpt" {
 		errs.Add(pointer+"/dora", "conflict", "litgpt has no DoRA; leave one of them out")
 	}
-	if r.recipe.Compile || r.recipe.CompileLoss {
-		errs.Add("/training/compile", "unsupported", "torch.compile with LoRA is not modelled yet; leave one of them out")
-	}
+	r.compiledLoRA(l, errs)
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave, Decomposed: l.DoRA}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
@@ -101,6 +99,20 @@ func refuseLoRA(l *LoRA, errs *invalid.List) {
 	}
 	if l.DoubleQuantization && l.BasePrecision != "nf4" {
 		errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to a base in nf4, here it is %q", l.BasePrecision)
+	}
+}
+
+// compiledLoRA refuses what torch.compile makes of adapters and was not traced: operations in custom kernels, and DoRA's norms.
+func (r *resolved) compiledLoRA(l *LoRA, errs *invalid.List) {
+	const pointer = "/training/compile"
+	switch {
+	case r.recipe.CompileLoss:
+		errs.Add(pointer, "unsupported", "a loss compiled apart is not modelled together with LoRA yet; leave one of them out")
+	case !r.recipe.Compile:
+	case quantisations[l.BasePrecision] != step.NotQuantised:
+		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled on bases in bf16, fp16 and fp32, not in %s; leave one of them out", l.BasePrecision)
+	case l.DoRA, r.framework == "litgpt":
+		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled for peft's adapters without DoRA; leave one of them out")
 	}
 }
 

@@ -67,14 +67,38 @@ func TestLoRARefused(t *testing.T) {
 	}
 }
 
-// TestCompiledLoRA asks for torch.compile with adapters, which is not modelled.
+// TestCompiledLoRA asks for torch.compile with adapters: those of peft on a base that is not quantised are compiled, and a graph
+// that is keeps less than one that is not.
 func TestCompiledLoRA(t *testing.T) {
-	job := loraJob(llamaConfig, LoRA{Rank: 8})
-	job.Training.Compile = &Compile{Model: true}
-	_, err := Estimate(Input{Job: job})
-	var bad *InvalidJobError
-	if !errors.As(err, &bad) || bad.Fields[0].Pointer != "/training/compile" {
-		t.Errorf("got %v", err)
+	for name, c := range map[string]struct {
+		lora      LoRA
+		compile   Compile
+		framework string
+		refused   bool
+	}{
+		"bf16":              {lora: LoRA{BasePrecision: "bf16"}, compile: Compile{Model: true}},
+		"fp32":              {lora: LoRA{BasePrecision: "fp32", Dropout: 0.1}, compile: Compile{Model: true}},
+		"nf4":               {lora: LoRA{BasePrecision: "nf4"}, compile: Compile{Model: true}, refused: true},
+		"gptq":              {lora: LoRA{BasePrecision: "gptq-int4"}, compile: Compile{Model: true}, refused: true},
+		"DoRA":              {lora: LoRA{DoRA: true}, compile: Compile{Model: true}, refused: true},
+		"the loss alone":    {compile: Compile{Loss: true}, refused: true},
+		"litgpt's adapters": {compile: Compile{Model: true}, framework: "litgpt", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c.lora.Rank = 8
+			job := loraJob(llamaConfig, c.lora)
+			job.Training.Framework = c.framework
+			plain := mustEstimate(t, Input{Job: job})
+			job.Training.Compile = &c.compile
+			res, err := Estimate(Input{Job: job})
+			var bad *InvalidJobError
+			switch refused := errors.As(err, &bad); {
+			case refused != c.refused || refused && bad.Fields[0].Pointer != "/training/compile":
+				t.Errorf("got %v", err)
+			case !refused && res.Peak.AllocatedBytes >= plain.Peak.AllocatedBytes:
+				t.Errorf("compiled %d bytes, not compiled %d", res.Peak.AllocatedBytes, plain.Peak.AllocatedBytes)
+			}
+		})
 	}
 }
 

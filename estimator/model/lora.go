@@ -275,7 +275,7 @@ func (m *adapter) beside(t *step.Tape, base *linear, x step.T) step.T {
 	if m.castless {
 		x = t.Hold(x)
 	} else {
-		x = t.Cast(x, t.Parameter(m.down).Dtype(), step.LabelCast)
+		x = t.AdapterInput(x, t.Parameter(m.down).Dtype())
 	}
 	var sum step.T
 	if m.magnitude.Exists() {
@@ -289,7 +289,7 @@ func (m *adapter) beside(t *step.Tape, base *linear, x step.T) step.T {
 	y := t.Cast(sum, d, step.LabelLinear)
 	t.Drop(sum)
 	t.Drop(x)
-	return y
+	return t.Written(y)
 }
 
 // besideQuantised is peft's Linear4bit and Linear8bitLt: they leave the casts to autocast where it is on, and the

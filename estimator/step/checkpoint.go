@@ -199,6 +199,9 @@ func (t *Tape) nonReentrant(x T, forward Layer) T {
 	for i := t.layers[l].first; i < t.layers[l].last; i++ {
 		t.layers[l].saves += int32(t.nodes[i].nSaved)
 	}
+	if t.layers[l].saves == 0 { // no saved tensor refers to the closure that would run the layer again
+		t.Drop(x)
+	}
 	return y
 }
 

@@ -91,6 +91,19 @@ func (t *Tape) productInput(x T) T {
 	return t.realize(y)
 }
 
+// AdapterInput is x in the type d of an adapter. Under torch.compile a float32 copy of which products cast back is x itself.
+// Source: torch/_inductor/fx_passes/joint_graph.py (pointless_convert), torch 2.9.
+func (t *Tape) AdapterInput(x T, d DType) T {
+	if t.compiled && t.autocast && x.dtype == t.Recipe.Compute && d == F32 {
+		return t.Hold(x)
+	}
+	return t.Cast(x, d, LabelCast)
+}
+
+// Written is x, a sum of two products: keeping it for backward takes less than keeping both, so that it is made.
+// Source: torch/_functorch/partitioners.py (min-cut of the graph weighted by bytes), torch 2.9.
+func (t *Tape) Written(x T) T { return t.realize(x) }
+
 // sharedCast is x as products read it, made once for those that follow each other on the same x. (A checkpointed layer
 // has to record the same operations when it runs again, when more is alive.)
 func (t *Tape) sharedCast(x T) T {
@@ -191,7 +204,7 @@ func (t *Tape) fusedRows(x T, width int64, rms bool, parameters ...T) T {
 	switch {
 	case rms:
 		t.realize(kept)
-	case x.dtype.Half() && !t.autocast, t.sumsAgain: // the residual is added up again: its summands are as small as the sum
+	case x.dtype.Half() && (!t.autocast || t.Recipe.Stored.Half()), t.sumsAgain: // the residual is added up again: its summands are as small as the sum
 		mean = t.fresh(rows, F32, LabelNormStatistics)
 	default:
 		t.Drop(kept)
