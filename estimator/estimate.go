@@ -44,14 +44,14 @@ type Input struct {
 // Estimate replays one job and says what it holds at its largest moment. The error is an
 // *InvalidJobError where the job cannot be understood or asks for something that is not modelled.
 // It is a pure function of its input and safe for concurrent use.
-func Estimate(in Input) (*Result, error) { return estimate(in, true) }
+func Estimate(in Input) (*Result, error) { return estimate(in, true, forOne(in)) }
 
 // Judge is Estimate for those who ask about many jobs: it looks for the smallest allocator limit, which takes
 // several replays, only where a verdict depends on it. Elsewhere minimum_limit_bytes is what is
 // alive at the peak, and low_bytes follows from that; everything else is what Estimate says.
-func Judge(in Input) (*Result, error) { return estimate(in, false) }
+func Judge(in Input) (*Result, error) { return estimate(in, false, forOne(in)) }
 
-func estimate(in Input, limits bool) (*Result, error) {
+func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	if c := in.Calibration; c != nil && (c.Estimator != Version || c.Base != Calibration) {
 		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s", c.ID, c.Estimator, c.Base, Version, Calibration)
 	}
@@ -59,6 +59,7 @@ func estimate(in Input, limits bool) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.replays = replays
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -171,12 +172,17 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	s := r.session(w, out.recipe, false)
 	out.ledger = s.Account(timeline, tensors)
 	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers
+	found := r.replays.of(s, r.expand, out.ledger.Peak.Bytes)
+	defer found.mu.Unlock()
 	w.stands = w.stands[:0]
-	reserved, allocated := w.play(r.expand, searches)
-	base := func(limit int64) memory.Base {
-		return memory.BaseOf(allocated, reserved, limit, r.outside(), widest(r.doubts()))
+	if !found.done {
+		found.reserved, found.allocated = w.play(r.expand, searches)
+		found.done = true
 	}
-	out.base = base(min(out.ledger.Peak.Bytes, reserved))
+	base := func(limit int64) memory.Base {
+		return memory.BaseOf(found.allocated, found.reserved, limit, r.outside(), widest(r.doubts()))
+	}
+	out.base = base(min(out.ledger.Peak.Bytes, found.reserved))
 	out.figures = r.bounded(out.base, out.group)
 	if r.expand {
 		// Where memory runs out, segments that grow give back every page without a tensor in it (PyTorch 2.9,
@@ -191,10 +197,14 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 		f := r.figures(out, c.group)
 		decides = f.Low <= c.usable && c.usable < f.Device
 	}
-	if decides {
-		out.base = base(w.smallestLimit(out.ledger.Peak.Bytes, reserved))
-		out.figures = r.bounded(out.base, out.group)
+	if !decides {
+		return
 	}
+	if found.limit == 0 {
+		found.limit = w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
+	}
+	out.base = base(found.limit)
+	out.figures = r.bounded(out.base, out.group)
 }
 
 // deepLayers is up to how many layers the smallest limit is always looked for; beyond, where a replay takes

@@ -46,6 +46,8 @@ type resolved struct {
 	// calibration is the one that is not built in, and key what of the job it goes by; the card is missing there.
 	calibration *calibration.Calibration
 	key         calibration.Key
+	// replays are those that are known already; nil where none is remembered.
+	replays *Replays
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.

@@ -11,7 +11,7 @@ import (
 // Make plans a job. The error is an [estimator.InvalidJobError] where the job or
 // the effective batch cannot be understood.
 func Make(ctx context.Context, r Request) (*Plan, error) {
-	return MakeWith(ctx, r, estimator.Judge)
+	return MakeWith(ctx, r, estimator.NewReplays().Judge)
 }
 
 // MakeWith is Make with another estimator, such as one that remembers answers or

@@ -5,6 +5,7 @@ import "github.com/vramplan/vramplan/estimator/memory"
 // player is a program being played, with the handles of its tensors.
 type player struct {
 	program   *Program
+	unfolded  bool // flat and fold are those of the program
 	fold      fold
 	now, last []int32             // handles: in this run of the program and what the one before left
 	flat      []memory.Request    // one run with all layers
@@ -13,7 +14,11 @@ type player struct {
 
 // begin prepares to play p, which was recorded with fewer units than the model has.
 func (y *player) begin(p *Program, recorded, units, lead int64) {
-	y.program = p
+	if y.unfolded {
+		y.forget()
+		return
+	}
+	y.program, y.unfolded = p, true
 	y.fold.set(p, recorded, units, lead)
 	all := len(p.Slots) + int(y.fold.copies)*int(y.fold.perUnit)
 	y.now, y.last = handles(y.now, all), handles(y.last, all)
@@ -24,7 +29,9 @@ func (y *player) begin(p *Program, recorded, units, lead int64) {
 }
 
 // forget lets go of all handles, of what a heap that is no more had allocated.
-func (y *player) forget() { y.now, y.last = handles(y.now, len(y.now)), handles(y.last, len(y.last)) }
+func (y *player) forget() {
+	y.now, y.last = handles(y.now, len(y.now)), handles(y.last, len(y.last))
+}
 
 // fold says how slots of the recorded middle unit map to its repetitions.
 type fold struct {

@@ -32,6 +32,7 @@ const noHandle int32 = -1
 // Reset makes s a session with the exported fields of n in the storage of its former runs.
 func (s *Session) Reset(n Session) {
 	n.player, n.evaluating, n.once = s.player, s.evaluating, s.once
+	n.player.unfolded, n.evaluating.unfolded = false, false
 	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
 	*s = n
 }

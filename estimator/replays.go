@@ -1,0 +1,64 @@
+package estimator
+
+import (
+	"sync"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// Replays remembers what the caching allocator made of a job, by what the job asked of it: cards and settings that make no
+// difference to that share one replay. It is for questions that belong together, such as those of a plan or about the cards of a
+// catalog; answers are what [Estimate] and [Judge] say without it. It may be used by several goroutines.
+type Replays struct {
+	mu    sync.Mutex
+	known map[asked]*played
+}
+
+// asked is what was asked of an allocator, and the most that was alive at a time.
+type asked struct {
+	script     step.Script
+	expandable bool
+	peak       int64
+}
+
+// played is what the allocator made of it.
+type played struct {
+	mu                  sync.Mutex
+	done                bool
+	reserved, allocated int64
+	limit               int64 // the smallest; 0 where nobody has looked for it
+}
+
+// NewReplays remembers nothing yet.
+func NewReplays() *Replays { return &Replays{known: map[asked]*played{}} }
+
+// forOne remembers replays for one answer, where it has several cards.
+func forOne(in Input) *Replays {
+	if len(in.GPUs) > 1 {
+		return NewReplays()
+	}
+	return nil
+}
+
+// Estimate is [Estimate].
+func (p *Replays) Estimate(in Input) (*Result, error) { return estimate(in, true, p) }
+
+// Judge is [Judge].
+func (p *Replays) Judge(in Input) (*Result, error) { return estimate(in, false, p) }
+
+// of is where the replay of a session is remembered; a nil p remembers nothing. What it returns is locked.
+func (p *Replays) of(s *step.Session, expandable bool, peak int64) *played {
+	one := &played{}
+	if p != nil {
+		key := asked{s.Script(), expandable, peak}
+		p.mu.Lock()
+		if known := p.known[key]; known != nil {
+			one = known
+		} else {
+			p.known[key] = one
+		}
+		p.mu.Unlock()
+	}
+	one.mu.Lock()
+	return one
+}
