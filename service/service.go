@@ -40,8 +40,9 @@ type Service struct {
 	plans   *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
 	estimate planner.Estimator
-	// judge is estimator.Judge: a plan shows nothing of what it leaves out.
-	judge planner.Estimator
+	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with replays that the
+	// questions of one plan share.
+	judge func() planner.Estimator
 }
 
 // Option changes how a Service works.
@@ -92,7 +93,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		results:  newCache[*estimator.Result](o.cacheEntries),
 		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
 		estimate: estimator.Estimate,
-		judge:    estimator.Judge,
+		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}
 	s.pinned, _ = lru.New[string, *calibration.Calibration](pinnedCalibrations) // its error is about a size below 1
 	s.catalog.Store(c)

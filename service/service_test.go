@@ -13,6 +13,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
@@ -56,7 +57,7 @@ func (r *recorder) last(t *testing.T) estimator.Input {
 
 func recorded(opts ...Option) (*Service, *recorder) {
 	s, r := New(EmbeddedCatalog(), opts...), &recorder{}
-	s.estimate, s.judge = r.estimate, r.estimate
+	s.estimate, s.judge = r.estimate, func() planner.Estimator { return r.estimate }
 	return s, r
 }
 
@@ -417,3 +418,16 @@ func benchmarkEstimate(b *testing.B, opts ...Option) {
 func BenchmarkEstimateRemembered(b *testing.B) { benchmarkEstimate(b) }
 
 func BenchmarkResolve(b *testing.B) { benchmarkEstimate(b, WithCache(0)) }
+
+// BenchmarkPlanEveryCard plans GPT-2 124M as nanoGPT trains it for every card of the catalog.
+func BenchmarkPlanEveryCard(b *testing.B) {
+	s := New(EmbeddedCatalog(), WithCache(0))
+	j := estimator.Job{Model: estimator.Model{Preset: "nanogpt/train_gpt2"}, GPUs: []estimator.GPURef{{Name: "*"}}}
+	j.Training = estimator.Training{MicroBatch: 16, SequenceLength: 1024, GradientAccumulation: 32,
+		Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"}}
+	for b.Loop() {
+		if _, err := s.Plan(b.Context(), PlanRequest{Job: j}, PlanOptions{}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
