@@ -22,6 +22,15 @@ func CalibrationKey(job *Job, family string, g *GPU) calibration.Key {
 	return k
 }
 
+// CalibrationBase reads what the built-in constants say of a job off an answer of theirs at the default confidence: what a
+// calibration is fitted to.
+func CalibrationBase(p *Peak) memory.Base {
+	b := memory.Base{Allocated: p.AllocatedBytes, Reserved: p.ReservedBytes, Limit: p.MinimumLimitBytes, Context: p.DeviceBytes - p.ReservedBytes}
+	b.Above = float64(p.HighBytes - p.DeviceBytes)
+	b.Below = float64(b.Limit + b.Context - p.LowBytes)
+	return b
+}
+
 // calibrated names the calibration of an answer.
 func (r *resolved) calibrated() string {
 	if r.calibration == nil {

@@ -110,7 +110,7 @@ func TestCalibratedComponentsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		times := rapid.Float64Range(1e-6, 1000)
 		g := calibration.Group{Key: calibration.Key{GPU: "card", SeveralGPUs: rapid.Bool().Draw(t, "several")}, Jobs: 9,
-			ContextBytes: rapid.Int64Range(-4<<30, 4<<30).Draw(t, "context"), WorkspaceBytes: rapid.Int64Range(-8<<30, 8<<30).Draw(t, "workspace"),
+			ContextBytes: rapid.Int64Range(-2<<30, 2<<30).Draw(t, "context"), WorkspaceBytes: rapid.Int64Range(-8<<30, 8<<30).Draw(t, "workspace"),
 			AllocatorShare: rapid.Float64Range(-0.5, 0.5).Draw(t, "share"), ReservedToBytes: rapid.Int64Range(0, 1e15).Draw(t, "to"),
 			Bounds: []calibration.Bound{{Confidence: 0.9, Below: times.Draw(t, "below"), Above: times.Draw(t, "above")}}}
 		job := gpt2Job()

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 
@@ -200,7 +201,7 @@ func (s *Service) Pin(ctx context.Context, id string) error {
 
 // findCalibration asks the store; nil where there is none.
 func (s *Service) findCalibration(ctx context.Context, id string) (*Calibration, error) {
-	if s.store == nil || !strings.HasPrefix(id, calibrationPrefix) || len(id) > maxCalibrationID {
+	if s.store == nil || !calibrationForm.MatchString(id) {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -212,12 +213,13 @@ func (s *Service) findCalibration(ctx context.Context, id string) (*Calibration,
 	return c, nil
 }
 
-const (
-	calibrationPrefix = "cal-"
-	maxCalibrationID  = 64
-	// namedCalibrations is how many an error names.
-	namedCalibrations = 10
-)
+// calibrationPrefix is what ids begin with. Text that cannot be an id is not asked for: databases do not take every text.
+const calibrationPrefix = "cal-"
+
+var calibrationForm = regexp.MustCompile(`^` + calibrationPrefix + `[0-9]{1,18}-[0-9a-f]{12}$`)
+
+// namedCalibrations is how many an error names.
+const namedCalibrations = 10
 
 // unknownCalibration names those that there are.
 func (s *Service) unknownCalibration(ctx context.Context, id string) error {

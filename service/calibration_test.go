@@ -197,7 +197,7 @@ func TestCalibrationRefusals(t *testing.T) {
 	if service.ErrorCode(err) != service.CodeConflict || !strings.Contains(err.Error(), "of 10 observations 10 can be used") || !strings.Contains(err.Error(), "rtx-4090") {
 		t.Errorf("too few runs: %v", err)
 	}
-	for _, id := range []string{"cal-1-0123456789ab", "nothing", "builtin-1"} {
+	for _, id := range []string{"cal-1-0123456789ab", "nothing", "builtin-1", "cal-1-\x00", "cal-\xff"} {
 		_, err := s.Estimate(t.Context(), job, service.EstimateOptions{Calibration: id})
 		if service.ErrorCode(err) != service.CodeCalibration || !strings.Contains(err.Error(), estimator.Calibration) {
 			t.Errorf("%s: %v", id, err)

@@ -13,7 +13,6 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/service/catalog"
 )
 
@@ -206,8 +205,8 @@ func (s *Service) measuredRow(c *catalog.Catalog, o *Observation) (*calibration.
 	if err != nil {
 		return nil, err
 	}
-	card, p, m := &r.input.GPUs[0], &result.Peak, o.Measured
-	row := &calibration.Row{ID: o.ID, Job: name, Source: o.By.KeyID + "/" + o.Source, Key: estimator.CalibrationKey(&job, result.Model.Family, card), Base: baseOf(p)}
+	card, m := &r.input.GPUs[0], o.Measured
+	row := &calibration.Row{ID: o.ID, Job: name, Source: o.By.KeyID + "/" + o.Source, Key: estimator.CalibrationKey(&job, result.Model.Family, card), Base: estimator.CalibrationBase(&result.Peak)}
 	switch {
 	case !m.OutOfMemory:
 		row.Reserved, row.Device = m.ReservedBytes, m.DeviceBytes
@@ -220,14 +219,6 @@ func (s *Service) measuredRow(c *catalog.Catalog, o *Observation) (*calibration.
 		return nil, nil
 	}
 	return row, nil
-}
-
-// baseOf reads what the built-in constants say off an answer of theirs at the default confidence.
-func baseOf(p *estimator.Peak) memory.Base {
-	b := memory.Base{Allocated: p.AllocatedBytes, Reserved: p.ReservedBytes, Limit: p.MinimumLimitBytes, Context: p.DeviceBytes - p.ReservedBytes}
-	b.Above = float64(p.HighBytes - p.DeviceBytes)
-	b.Below = float64(b.Limit + b.Context - p.LowBytes)
-	return b
 }
 
 // jobDigest names a job on a card, however it was spelt.

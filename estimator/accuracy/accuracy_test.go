@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vramplan/vramplan/estimator/calibration"
 )
 
 var update = flag.Bool("update", false, "write docs/accuracy.md anew")
@@ -50,7 +52,14 @@ func TestPromises(t *testing.T) {
 	for _, b := range published.Broken() {
 		t.Error(b)
 	}
-	report.Document(&made, published, undescribed, 10)
+	calibrated, err := readCalibrated("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range calibrated.Broken() {
+		t.Error(b)
+	}
+	report.Document(&made, published, undescribed, calibrated, 10)
 	if *update {
 		if err := os.WriteFile(page, made.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
@@ -94,5 +103,11 @@ func TestBandsBite(t *testing.T) {
 	}
 	if got := len(far.Broken()); got != 6 {
 		t.Errorf("published runs off by 20 %%, one over its bound and one contradicted: %d promises broken, want 6", got)
+	}
+
+	worse := &Calibrated{}
+	worse.BySeries.All.Fitted = calibration.Outcome{Within: 0.9, Error: 0.1, Contradicted: 1}
+	if got := len(worse.Broken()); got != 3 {
+		t.Errorf("a calibration that is worth nothing: %d promises broken, want 3", got)
 	}
 }

@@ -1,9 +1,10 @@
 // Command accuracy holds the estimator against reference cases: training steps of real
 // PyTorch whose allocations were traced. It prints a table and fails when a case leaves its band.
 //
-//	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [cases.jsonl …]
+//	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [cases.jsonl …]
 //
-// -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs.
+// -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a calibration that is
+// fitted to them.
 package main
 
 import (
@@ -12,6 +13,8 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+
+	"github.com/vramplan/vramplan/estimator/model"
 )
 
 func main() {
@@ -24,6 +27,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	worst := flags.Int("worst", 10, "list this many of the worst cases")
 	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
 	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, and nothing else")
+	calibrate := flags.Bool("calibrate", false, "print what a calibration fitted to the published runs is worth on those that it did not see, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -41,6 +45,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
 	}
+	if *calibrate {
+		calibrated, err := readCalibrated(".")
+		if err != nil {
+			fmt.Fprintln(stderr, "accuracy:", err)
+			return 2
+		}
+		calibrated.Print(stdout)
+		return 0
+	}
 	if *fit {
 		published.PrintFit(stdout)
 		return 0
@@ -50,9 +63,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
 	}
+	calibrated, err := readCalibrated(".")
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
+	}
 	report := Score(cases)
 	if *markdown {
-		report.Document(stdout, published, undescribed, *worst)
+		report.Document(stdout, published, undescribed, calibrated, *worst)
 	} else {
 		report.Print(stdout, false, *worst)
 		fmt.Fprintln(stdout)
@@ -63,9 +81,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		published.Print(stdout)
 		fmt.Fprintln(stdout)
 		undescribed.Print(stdout)
+		fmt.Fprintln(stdout)
+		calibrated.Print(stdout)
 	}
 	broken := append(report.Broken(), undescribed.Broken()...)
-	if broken = append(broken, published.Broken()...); len(broken) > 0 {
+	if broken = append(append(broken, published.Broken()...), calibrated.Broken()...); len(broken) > 0 {
 		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
 		for _, b := range broken {
 			fmt.Fprintln(stderr, "  "+b)
@@ -75,12 +95,25 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return 0
 }
 
+// readCalibrated fits a calibration to the published runs; root is the repository.
+func readCalibrated(root string) (*Calibrated, error) {
+	list, presets, err := readMeasured(root)
+	if err != nil {
+		return nil, err
+	}
+	return Calibrate(list, presets)
+}
+
 // readPublished scores the published runs; root is the repository.
 func readPublished(root string) (*Published, error) {
-	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/measured/*.jsonl")) // the pattern is well formed
-	list, presets, err := ReadObservations(files, filepath.Join(root, "migrations/data/models.json"))
+	list, presets, err := readMeasured(root)
 	if err != nil {
 		return nil, err
 	}
 	return ScorePublished(list, presets), nil
+}
+
+func readMeasured(root string) ([]Observation, map[string]*model.Preset, error) {
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/measured/*.jsonl")) // the pattern is well formed
+	return ReadObservations(files, filepath.Join(root, "migrations/data/models.json"))
 }

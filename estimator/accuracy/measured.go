@@ -21,6 +21,7 @@ type Observation struct {
 	Job     estimator.Job `json:"job"`
 	Reading Reading       `json:"measured"`
 	GPU     string        `json:"gpu"`
+	Source  string        `json:"source"`
 	Quality string        `json:"quality"` // A: everything that decides memory is known; B: a default or two assumed
 }
 

@@ -76,7 +76,7 @@ func (g *Group) outliers(rows []measured) int {
 
 // bound finds the bounds of a group, once all corrections are known: each row is held against what would be said of it.
 func (f *fitter) bound(m members) {
-	if m.pooled() != "" {
+	if !m.pooled() {
 		return
 	}
 	var placed []float64

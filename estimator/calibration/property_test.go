@@ -177,7 +177,7 @@ func TestBadCalibrations(t *testing.T) {
 
 // Whatever is read as a calibration keeps the bounds of a job around its figure.
 func FuzzCalibration(f *testing.F) {
-	f.Add(`{"id": "cal-1", "estimator": "1", "base": "b", "groups": [{"gpu": "t4", "torch": "2.9", "family": "llama", "context_bytes": -4294967296, "workspace_bytes": -8589934592, "allocator_share": -0.5, "reserved_to_bytes": 1000000000000000, "bounds": [{"confidence": 0.000001, "below": 1e-300, "above": 1000}]}]}`)
+	f.Add(`{"id": "cal-1", "estimator": "1", "base": "b", "groups": [{"gpu": "t4", "torch": "2.9", "family": "llama", "context_bytes": -2147483648, "workspace_bytes": -8589934592, "allocator_share": -0.5, "reserved_to_bytes": 1000000000000000, "bounds": [{"confidence": 0.000001, "below": 1e-300, "above": 1000}]}]}`)
 	f.Add(`{"id": "cal-1", "estimator": "1", "base": "b", "groups": [{}, {"compute_capability": -1}]}`)
 	f.Add(`[]`)
 	f.Fuzz(func(t *testing.T, text string) {
