@@ -70,7 +70,7 @@ type Service interface {
 	History(ctx context.Context, f service.HistoryFilter) ([]service.HistoryEntry, error)
 	Observe(ctx context.Context, by service.Author, list []service.Sent) ([]service.Observed, error)
 	Observations(ctx context.Context, f service.ObservationFilter) ([]service.Observation, error)
-	Accuracy(ctx context.Context, f service.ObservationFilter) (*service.Accuracy, error)
+	Accuracy(ctx context.Context, f service.ObservationFilter, o service.AccuracyOptions) (*service.Accuracy, error)
 	Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error)
 	Calibration(ctx context.Context, id string) (*service.Calibration, error)
 	FitCalibration(ctx context.Context, by service.Author, f service.CalibrationFit) (*service.FittedCalibration, error)
@@ -160,7 +160,7 @@ func Routes() []Route {
 
 		{Method: post, Path: "/v1/observations", Alias: "/observations", handle: (*API).observe},
 		{Method: get, Path: "/v1/observations", Alias: "/observations", Query: []string{"gpu", "family", "page_size", "page_token"}, handle: (*API).listObservations},
-		{Method: get, Path: "/v1/accuracy", Alias: "/accuracy", Query: []string{"gpu", "family"}, handle: (*API).accuracy},
+		{Method: get, Path: "/v1/accuracy", Alias: "/accuracy", Query: []string{"gpu", "family", "calibration"}, handle: (*API).accuracy},
 
 		{Method: get, Path: "/v1/calibrations", Alias: "/calibrations", Query: []string{"page_size", "page_token"}, handle: (*API).listCalibrations},
 		{Method: post, Path: "/v1/calibrations", Alias: "/calibrations", handle: (*API).fitCalibration},

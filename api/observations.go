@@ -180,14 +180,15 @@ func (a *API) listObservations() endpoint {
 // accuracy compares predictions with measurements.
 //
 //	@Summary		How predictions did
-//	@Description	Predicted against measured, by card, family of models and release of PyTorch, over the newest 10,000 observations. Errors are predicted ÷ measured − 1. Quarantined observations are counted and left out; runs that ran out of memory say what does not fit, not how far a figure is off.
+//	@Description	Predicted against measured, by card, family of models and release of PyTorch, over the newest 10,000 observations. Errors are predicted ÷ measured − 1. Quarantined observations are counted and left out; runs that ran out of memory say what does not fit, not how far a figure is off. With a calibration, before and after say how the built-in constants and that one do on the same runs now; runs that it was fitted to are among them, so what it is worth on others is in the calibration itself.
 //	@ID				accuracy
 //	@Tags			observations
 //	@Produce		json
 //	@Param			gpu		query		string	false	"Only this card, by any of its names"
 //	@Param			family	query		string	false	"Only this family of models"
+//	@Param			calibration	query	string	false	"Add what this calibration and the built-in constants say of the same runs"
 //	@Success		200		{object}	service.Accuracy
-//	@Failure		400,429,500,503	{object}	problem.Problem
+//	@Failure		400,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/accuracy [get]
 func (a *API) accuracy() endpoint {
 	return func(_ http.ResponseWriter, r *http.Request, q query) (any, error) {
@@ -195,7 +196,13 @@ func (a *API) accuracy() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		return work(a, r, func(ctx context.Context) (*service.Accuracy, error) { return a.service.Accuracy(ctx, filter) })
+		pinned, err := q.calibration()
+		if err != nil {
+			return nil, err
+		}
+		return work(a, r, func(ctx context.Context) (*service.Accuracy, error) {
+			return a.service.Accuracy(ctx, filter, service.AccuracyOptions{Calibration: pinned})
+		})
 	}
 }
 

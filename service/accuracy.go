@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/calibration"
+	"github.com/vramplan/vramplan/estimator/memory"
 )
 
 // AccuracyGroup says how predictions did on one card, family and release of PyTorch.
@@ -26,6 +28,21 @@ type AccuracyGroup struct {
 	Device    *ErrorSummary `json:"device"`
 	// WithinBounds is the share of measured device bytes between low_bytes and high_bytes; null without any.
 	WithinBounds *float64 `json:"within_bounds"`
+	// Before and After are what the built-in constants and the calibration that was asked for say of the same runs now; absent where
+	// none was.
+	Before *Reprediction `json:"before,omitempty"`
+	After  *Reprediction `json:"after,omitempty"`
+}
+
+// Reprediction is how this estimator does on runs that were measured, whatever was predicted when they came in.
+type Reprediction struct {
+	Reserved     *ErrorSummary `json:"reserved"`
+	Device       *ErrorSummary `json:"device"`
+	WithinBounds *float64      `json:"within_bounds"`
+	// WidthBytes is the median of high_bytes − low_bytes.
+	WidthBytes int64 `json:"width_bytes"`
+	// FitButFailed counts runs that failed for want of memory where even high_bytes were there.
+	FitButFailed int `json:"fit_but_failed"`
 }
 
 // ErrorSummary describes predicted ÷ measured − 1.
@@ -41,32 +58,55 @@ type ErrorSummary struct {
 // Accuracy is a report on predictions.
 type Accuracy struct {
 	// Observations counts those that the report is made of, the newest first, up to 10,000.
-	Observations int             `json:"observations"`
-	Groups       []AccuracyGroup `json:"groups"`
+	Observations int `json:"observations"`
+	// Calibration is the one behind what the groups have under after; absent where none was asked for.
+	Calibration string          `json:"calibration,omitempty" example:"cal-3-5f2a9c01d7e4"`
+	Groups      []AccuracyGroup `json:"groups"`
+}
+
+// AccuracyOptions asks for parts of a report that are left out by default.
+type AccuracyOptions struct {
+	// Calibration asks for what this one and the built-in constants say of the same runs.
+	Calibration string
 }
 
 // maxReported bounds the observations of one report.
 const maxReported = 10_000
 
 // Accuracy compares what was predicted with what was measured, by group.
-func (s *Service) Accuracy(ctx context.Context, f ObservationFilter) (*Accuracy, error) {
-	f.Before, f.Limit = "", maxReported
-	list, err := s.Observations(ctx, f)
+func (s *Service) Accuracy(ctx context.Context, f ObservationFilter, o AccuracyOptions) (*Accuracy, error) {
+	report := &Accuracy{Groups: []AccuracyGroup{}}
+	pinned, err := s.calibrationFor(ctx, o.Calibration)
 	if err != nil {
 		return nil, err
 	}
-	type key struct{ gpu, family, torch string }
-	groups := map[key][]*Observation{}
-	for i := range list {
-		o := &list[i]
-		k := key{o.GPU, o.Family, o.Torch}
-		groups[k] = append(groups[k], o)
+	if o.Calibration != "" {
+		report.Calibration = o.Calibration
 	}
-	report := &Accuracy{Observations: len(list), Groups: []AccuracyGroup{}}
-	for k, runs := range groups {
-		g := AccuracyGroup{GPU: k.gpu, Family: k.family, Torch: k.torch}
-		g.summarise(runs)
-		report.Groups = append(report.Groups, g)
+	type key struct{ gpu, family, torch string }
+	groups := map[key]*accuracyTally{}
+	current := s.current()
+	err = s.eachObservation(ctx, f, func(o *Observation) (more bool, err error) {
+		k := key{o.GPU, o.Family, o.Torch}
+		if groups[k] == nil {
+			groups[k] = &accuracyTally{group: AccuracyGroup{GPU: k.gpu, Family: k.family, Torch: k.torch}}
+		}
+		groups[k].add(o)
+		report.Observations++
+		if report.Calibration != "" && o.Quarantined == "" {
+			row, err := s.measuredRow(current, o)
+			if err != nil {
+				return false, err
+			}
+			groups[k].again(row, pinned)
+		}
+		return report.Observations < maxReported, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range groups {
+		report.Groups = append(report.Groups, t.summary(report.Calibration != ""))
 	}
 	slices.SortFunc(report.Groups, func(a, b AccuracyGroup) int {
 		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Torch, b.Torch))
@@ -74,37 +114,95 @@ func (s *Service) Accuracy(ctx context.Context, f ObservationFilter) (*Accuracy,
 	return report, nil
 }
 
-func (g *AccuracyGroup) summarise(runs []*Observation) {
-	var allocated, reserved, device []float64
-	within := 0
-	for _, o := range runs {
-		switch {
-		case o.Quarantined != "":
-			g.Quarantined++
-			continue
-		case o.Measured.OutOfMemory:
-			// Where it stopped is less than what it needs, so it says nothing of an error.
-			g.Runs++
-			g.OutOfMemory++
-			if o.Predicted.Verdict == estimator.Fits {
-				g.FitButFailed++
-			}
-			continue
-		}
+// accuracyTally gathers what a group is reported with.
+type accuracyTally struct {
+	group         AccuracyGroup
+	allocated     []float64
+	stored        boundsTally
+	before, after boundsTally
+}
+
+func (t *accuracyTally) add(o *Observation) {
+	g, m, p := &t.group, o.Measured, o.Predicted
+	switch {
+	case o.Quarantined != "":
+		g.Quarantined++
+		return
+	case m.OutOfMemory:
+		// Where it stopped is less than what it needs, so it says nothing of an error.
 		g.Runs++
-		m, p := o.Measured, o.Predicted
-		allocated = withError(allocated, p.AllocatedBytes, m.AllocatedBytes)
-		reserved = withError(reserved, p.ReservedBytes, m.ReservedBytes)
-		device = withError(device, p.DeviceBytes, m.DeviceBytes)
-		if m.DeviceBytes > 0 && p.LowBytes <= m.DeviceBytes && m.DeviceBytes <= p.HighBytes {
-			within++
+		g.OutOfMemory++
+		if p.Verdict == estimator.Fits {
+			g.FitButFailed++
 		}
+		return
 	}
-	g.Allocated, g.Reserved, g.Device = summary(allocated), summary(reserved), summary(device)
-	if len(device) > 0 {
-		share := float64(within) / float64(len(device))
-		g.WithinBounds = &share
+	g.Runs++
+	t.allocated = withError(t.allocated, p.AllocatedBytes, m.AllocatedBytes)
+	t.stored.add(m.ReservedBytes, m.DeviceBytes, memory.Figures{Reserved: p.ReservedBytes, Device: p.DeviceBytes, Low: p.LowBytes, High: p.HighBytes})
+}
+
+// again holds a run against what is said of it now; row is nil where nothing is.
+func (t *accuracyTally) again(row *calibration.Row, c *calibration.Calibration) {
+	if row == nil {
+		return
 	}
+	const confidence = 0.95 // what the widths of a row are counted in
+	t.before.hold(row, row.Base.Bounded(memory.Correction{}, confidence))
+	t.after.hold(row, row.Base.Bounded(c.For(row.Key).Correction(row.Base.Reserved, confidence), confidence))
+}
+
+func (t *accuracyTally) summary(again bool) AccuracyGroup {
+	g := t.group
+	g.Allocated, g.Reserved, g.Device, g.WithinBounds = summary(t.allocated), summary(t.stored.reserved), summary(t.stored.device), t.stored.share()
+	if again {
+		g.Before, g.After = t.before.summary(), t.after.summary()
+	}
+	return g
+}
+
+// boundsTally gathers how figures and their bounds did.
+type boundsTally struct {
+	reserved, device, widths []float64
+	within, fitButFailed     int
+}
+
+func (t *boundsTally) add(reserved, device int64, f memory.Figures) {
+	t.reserved = withError(t.reserved, f.Reserved, reserved)
+	if device == 0 {
+		return
+	}
+	t.device = withError(t.device, f.Device, device)
+	t.widths = append(t.widths, float64(f.High-f.Low))
+	if f.Low <= device && device <= f.High {
+		t.within++
+	}
+}
+
+func (t *boundsTally) hold(row *calibration.Row, f memory.Figures) {
+	if row.AtLeast == 0 {
+		t.add(row.Reserved, row.Device, f)
+	} else if f.High <= row.AtLeast {
+		t.fitButFailed++
+	}
+}
+
+// share is that of the measured processes that lie between the bounds; nil without any.
+func (t *boundsTally) share() *float64 {
+	if len(t.device) == 0 {
+		return nil
+	}
+	share := float64(t.within) / float64(len(t.device))
+	return &share
+}
+
+func (t *boundsTally) summary() *Reprediction {
+	r := &Reprediction{WithinBounds: t.share(), FitButFailed: t.fitButFailed}
+	if len(t.widths) > 0 {
+		r.WidthBytes = int64(quantile(t.widths, 0.5))
+	}
+	r.Reserved, r.Device = summary(t.reserved), summary(t.device)
+	return r
 }
 
 func withError(list []float64, predicted, measured int64) []float64 {
@@ -119,10 +217,11 @@ func summary(errs []float64) *ErrorSummary {
 		return nil
 	}
 	s := &ErrorSummary{Runs: len(errs), Bias: quantile(errs, 0.5)}
+	sizes := make([]float64, len(errs))
 	for i, e := range errs {
-		errs[i] = math.Abs(e)
+		sizes[i] = math.Abs(e)
 	}
-	s.Median, s.P90 = quantile(errs, 0.5), quantile(errs, 0.9)
+	s.Median, s.P90 = quantile(sizes, 0.5), quantile(sizes, 0.9)
 	return s
 }
 

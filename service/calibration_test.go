@@ -188,6 +188,36 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 	}
 }
 
+// The report says how the built-in constants and a calibration do on the same runs.
+func TestAccuracyBeforeAndAfter(t *testing.T) {
+	s := newSite(t)
+	s.measure(60, 300*mib)
+	failed := measuredJob(t, 70)
+	s.observe([]service.Sent{{Document: jobdoc.Observation{Job: failed, Measured: jobdoc.Measured{OutOfMemory: true, DeviceBytes: s.estimate(failed, "").Peak.HighBytes}}}})
+	c := s.fit(service.CalibrationFit{})
+	plainly, err := s.Accuracy(t.Context(), service.ObservationFilter{}, service.AccuracyOptions{})
+	if err != nil || len(plainly.Groups) != 1 || plainly.Groups[0].Before != nil || plainly.Calibration != "" {
+		t.Fatalf("%+v, %v", plainly, err)
+	}
+	report, err := s.Accuracy(t.Context(), service.ObservationFilter{GPU: "rtx-4090"}, service.AccuracyOptions{Calibration: c.ID})
+	if err != nil || len(report.Groups) != 1 || report.Calibration != c.ID || report.Observations != 61 {
+		t.Fatalf("%+v, %v", report, err)
+	}
+	before, after := report.Groups[0].Before, report.Groups[0].After
+	if before.Device.Runs != 60 || *before.WithinBounds > 0.5 || before.Device.Bias > -0.01 || before.FitButFailed != 1 {
+		t.Errorf("before: %+v %+v", before, before.Device)
+	}
+	if *after.WithinBounds < 0.95 || after.Device.Median > before.Device.Median/3 || after.WidthBytes <= 0 || after.FitButFailed != 0 {
+		t.Errorf("after: %+v %+v", after, after.Device)
+	}
+	if before.Reserved.Runs != 60 || before.Reserved.Median != 0 {
+		t.Errorf("reserved: %+v", before.Reserved)
+	}
+	if _, err := s.Accuracy(t.Context(), service.ObservationFilter{}, service.AccuracyOptions{Calibration: "cal-9-000000000000"}); service.ErrorCode(err) != service.CodeCalibration {
+		t.Errorf("an unknown calibration: %v", err)
+	}
+}
+
 // What cannot be used is refused, with the names of what can.
 func TestCalibrationRefusals(t *testing.T) {
 	s := newSite(t)

@@ -135,52 +135,62 @@ func tooFew(c *Calibration) string {
 // observationsPage is how many observations are in memory at once: each may be a megabyte.
 const observationsPage = 100
 
+// eachObservation hands observations to do, the newest first, until it wants no more.
+func (s *Service) eachObservation(ctx context.Context, f ObservationFilter, do func(*Observation) (more bool, err error)) error {
+	f.Before, f.Limit = "", observationsPage
+	for {
+		list, err := s.Observations(ctx, f)
+		if err != nil {
+			return err
+		}
+		for i := range list {
+			if more, err := do(&list[i]); err != nil || !more {
+				return err
+			}
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+		}
+		if len(list) < observationsPage {
+			return nil
+		}
+		f.Before = list[len(list)-1].ID
+	}
+}
+
 // measuredRows reads the newest observations as the fit takes them.
 func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row, error) {
 	current := s.current()
 	ids := sha256.New()
 	var rows []calibration.Row
-	filter := ObservationFilter{Limit: observationsPage}
-	for set.Read < maxReported {
-		list, err := s.Observations(ctx, filter)
+	err := s.eachObservation(ctx, ObservationFilter{}, func(o *Observation) (more bool, err error) {
+		if o.At.Before(since) || !o.At.Before(until) {
+			return !o.At.Before(since), nil
+		}
+		if set.Read++; set.Last == "" {
+			set.Last = o.ID
+		}
+		set.First = o.ID
+		more = set.Read < maxReported
+		if o.Quarantined != "" {
+			set.Quarantined++
+			return more, nil
+		}
+		row, err := s.measuredRow(current, o)
 		if err != nil {
-			return nil, err
+			return false, err
 		}
-		for i := range list {
-			o := &list[i]
-			if o.At.Before(since) || !o.At.Before(until) || set.Read == maxReported {
-				continue
-			}
-			if set.Read++; set.Last == "" {
-				set.Last = o.ID
-			}
-			set.First = o.ID
-			if o.Quarantined != "" {
-				set.Quarantined++
-				continue
-			}
-			row, err := s.measuredRow(current, o)
-			if err != nil {
-				return nil, err
-			}
-			if row == nil {
-				set.Unanswered++
-				continue
-			}
-			set.Used++
-			rows = append(rows, *row)
-			fmt.Fprintln(ids, o.ID)
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
+		if row == nil {
+			set.Unanswered++
+			return more, nil
 		}
-		if len(list) < observationsPage || list[len(list)-1].At.Before(since) {
-			break
-		}
-		filter.Before = list[len(list)-1].ID
-	}
+		set.Used++
+		rows = append(rows, *row)
+		fmt.Fprintln(ids, o.ID)
+		return more, nil
+	})
 	set.Digest = hex.EncodeToString(ids.Sum(nil))
-	return rows, nil
+	return rows, err
 }
 
 // measuredRow holds an observation against the built-in constants of this estimator; nil where that is not possible.

@@ -23,6 +23,7 @@ type observeCommand struct {
 	Job         string `placeholder:"FILE" help:"The job that records without one are about, such as those of jobstats."`
 	Format      string `default:"auto" enum:"auto,json,csv" help:"json, csv, or by the file's name."`
 	Report      bool   `help:"Show how predictions did."`
+	Calibration string `placeholder:"ID" help:"With --report: beside it, how the built-in constants and this calibration do on the same runs now."`
 	Key         string `setting:"VRAMPLAN_API_KEY" placeholder:"KEY" help:"API key with the scope observations:write."`
 	serverFlags `embed:"" group:"Answers:"`
 	outputFlags `embed:""`
@@ -36,6 +37,8 @@ func (c *observeCommand) Run(ctx context.Context, t *terminal) error {
 	switch {
 	case c.Server == "":
 		return usage("--server (VRAMPLAN_SERVER) is needed: observations are kept by a service")
+	case c.Calibration != "" && !c.Report:
+		return usage("--calibration goes with --report")
 	case (c.From == "") == !c.Report:
 		return usage("give --from FILE to report runs, or --report to see how predictions did")
 	}
@@ -161,7 +164,7 @@ func (b *backend) observe(ctx context.Context, key string, batch []byte) ([][]by
 
 // report prints how predictions did.
 func (c *observeCommand) report(ctx context.Context, t *terminal, b *backend) error {
-	body, err := b.get(ctx, "/v1/accuracy")
+	body, err := b.get(ctx, pinning("/v1/accuracy", c.Calibration))
 	if err != nil {
 		return err
 	}
@@ -176,20 +179,41 @@ func (c *observeCommand) report(ctx context.Context, t *terminal, b *backend) er
 	g := newGrid("left", "left", "left", "right", "right", "right", "left", "left", "left", "left")
 	g.add("gpu", "family", "torch", "runs", "out of memory", "quarantined", "allocated", "reserved", "device", "within bounds")
 	for _, r := range report.Groups {
-		within := "–"
-		if r.WithinBounds != nil {
-			within = fmt.Sprintf("%.0f %%", 100**r.WithinBounds)
-		}
 		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), strconv.Itoa(r.Runs), strconv.Itoa(r.OutOfMemory), strconv.Itoa(r.Quarantined),
-			errorWords(r.Allocated), errorWords(r.Reserved), errorWords(r.Device), within)
+			errorWords(r.Allocated), errorWords(r.Reserved), errorWords(r.Device), withinWords(r.WithinBounds))
 	}
-	if c.format() == "markdown" {
-		g.writeMarkdown(out)
-	} else {
-		g.write(out)
+	form := grids{c.format() == "markdown"}
+	form.write(out, g)
+	if report.Calibration != "" {
+		fmt.Fprintf(out, "\nThe same runs by the built-in constants, and by %s:\n\n", plain(report.Calibration))
+		form.write(out, beforeAndAfter(&report))
+	}
+	if !form.markdown {
 		fmt.Fprintln(out, "\nErrors are predicted ÷ measured − 1: the median, and what nine in ten stay within.")
 	}
 	return out.Flush()
+}
+
+// beforeAndAfter is the part of the report that is about a calibration.
+func beforeAndAfter(report *service.Accuracy) *grid {
+	g := newGrid("left", "left", "left", "left", "left", "right", "right", "right", "right", "right", "right")
+	g.add("gpu", "family", "torch", "device, built in", "calibrated", "within bounds, built in", "calibrated", "width, built in", "calibrated", "fit but failed, built in", "calibrated")
+	for _, r := range report.Groups {
+		a, b := r.Before, r.After
+		if a == nil || b == nil {
+			continue
+		}
+		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), errorWords(a.Device), errorWords(b.Device), withinWords(a.WithinBounds), withinWords(b.WithinBounds),
+			size(a.WidthBytes), size(b.WidthBytes), strconv.Itoa(a.FitButFailed), strconv.Itoa(b.FitButFailed))
+	}
+	return g
+}
+
+func withinWords(share *float64) string {
+	if share == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.0f %%", 100**share)
 }
 
 func errorWords(s *service.ErrorSummary) string {
