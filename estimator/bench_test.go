@@ -71,3 +71,27 @@ func BenchmarkReservedGPT2(b *testing.B)      { reservedOnly(b, gpt2Job()) }
 func BenchmarkReservedLlama80(b *testing.B)   { reservedOnly(b, llama70BJob()) }
 func BenchmarkEstimateGPT2(b *testing.B)      { whole(b, gpt2Job()) }
 func BenchmarkEstimateLlama80(b *testing.B)   { whole(b, llama70BJob()) }
+
+// BenchmarkEstimateCalibratedGPT2 is BenchmarkEstimateGPT2 with a calibration that has a group for the job.
+func BenchmarkEstimateCalibratedGPT2(b *testing.B) {
+	in := Input{Job: gpt2Job(), GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}}, Calibration: calibrated(b, fitted4070)}
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Estimate(in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+// BenchmarkCorrection is the look-up of a group and what follows from it.
+func BenchmarkCorrection(b *testing.B) {
+	c, key := calibrated(b, fitted4070), fitted4070.Key
+	base := memory.BaseOf(9<<30, 10<<30, 9<<30, memory.ContextLazy, orderDoubt.Doubt)
+	key.ComputeCapability = 89
+	b.ReportAllocs()
+	for b.Loop() {
+		if base.Bounded(c.For(key).Correction(base.Reserved, 0.95), 0.95).Device == 0 {
+			b.Fatal("no figure")
+		}
+	}
+}
