@@ -142,7 +142,13 @@ func (d *drawer) model() string {
 		return fmt.Sprintf(`{"preset": %q}`, d.pick("preset", "gpt2", "nanogpt/train_gpt2", "Qwen/Qwen2.5-0.5B", "google-bert/bert-base-uncased", "t5-small", "mistralai/Mixtral-8x7B-v0.1", "meta-llama/Llama-3.1-70B", "no/such"))
 	case "hf_config":
 		fields := []string{fmt.Sprintf(`"model_type": %q`, d.pick("type", modelTypes...))}
-		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(configKeys), 0, 6, rapid.ID[string]).Draw(d.t, "keys") {
+		keys := rapid.SliceOfNDistinct(rapid.SampledFrom(configKeys), 0, 6, rapid.ID[string]).Draw(d.t, "keys")
+		for _, key := range [...]string{"num_hidden_layers", "n_layer", "num_layers"} {
+			if !slices.Contains(keys, key) {
+				fields = append(fields, fmt.Sprintf("%q: 4", key)) // the defaults of some make models of which a plan takes a minute
+			}
+		}
+		for _, key := range keys {
 			value := d.size(0, 1<<31)
 			if d.oneIn(6) {
 				value = d.pick("wild", wild...)
