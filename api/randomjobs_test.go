@@ -346,7 +346,7 @@ func TestRandomJobs(t *testing.T) {
 	if err := json.Unmarshal(openapi.Document, &document); err != nil {
 		t.Fatal(err)
 	}
-	h := newAPI(api.Options{Limits: api.Limits{RequestTimeout: time.Minute}}) // on a busy machine too
+	h := newAPI(api.Options{Limits: api.Limits{RequestTimeout: 10 * time.Minute}}) // on a busy machine too
 	answered, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawer{t: t, schemas: document.Components.Schemas}
