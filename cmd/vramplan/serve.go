@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"time"
 
 	"github.com/rs/zerolog"
 
@@ -90,6 +91,7 @@ func localHandler(t *terminal, c *catalog.Catalog, with *service.Calibration) ht
 	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with)), api.Options{
 		Version: buildVersion(),
 		Logger:  &log,
-		Limits:  api.Limits{MaxConcurrent: workers()},
+		// Who asks on a terminal waits as long as they like.
+		Limits: api.Limits{MaxConcurrent: workers(), RequestTimeout: 24 * time.Hour},
 	})
 }
