@@ -31,7 +31,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 		GPUs: []GPUFit{}, Notes: []Note{},
 	}
 	if l.Peak.MicroStep >= 0 && l.Peak.Stage != step.StageEvaluation {
-		m := l.Peak.MicroStep
+		m := r.microStep(l.Peak.MicroStep)
 		res.Peak.MicroStep = &m
 	}
 	res.Components = r.components(run)
@@ -239,7 +239,7 @@ func (r *resolved) timeline(run *run) []TimelineEvent {
 	l := run.ledger
 	list := []TimelineEvent{{Phase: "load", Event: "the model is on the GPU", AllocatedBytes: l.Largest[step.StageLoad]}}
 	for _, s := range l.Spans {
-		micro := s.MicroStep
+		micro := r.microStep(s.MicroStep)
 		m := step.Moment{Stage: s.Stage, Backward: s.Backward, Layer: s.Layer}
 		where := r.where(&m)
 		if s.Most > s.End {

@@ -89,9 +89,9 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 		{"sharded by DeepSpeed", func(u *Training) { u.Distributed.Data = "zero3" }, []string{"/training/distributed/data"}},
 		{"sharded by FSDP1", func(u *Training) { u.Distributed.Data, u.Distributed.FSDPVersion = "fsdp", 1 }, []string{"/training/distributed/fsdp_version"}},
 		{"sharded with what is not modelled", func(u *Training) {
-			u.Distributed.Data, u.Compile, u.Evaluation, u.Distributed.NoSync = "fsdp", &Compile{Model: true}, &Evaluation{}, &yes
+			u.Distributed.Data, u.Compile, u.Evaluation = "fsdp", &Compile{Model: true}, &Evaluation{}
 			u.Optimizer = &Optimizer{Name: "adamw-8bit"}
-		}, []string{"/training/compile", "/training/distributed/no_sync", "/training/evaluation", "/training/evaluation", "/training/optimizer/name"}},
+		}, []string{"/training/compile", "/training/evaluation", "/training/evaluation", "/training/optimizer/name"}},
 		{"tensor and pipeline parallel", func(u *Training) { u.Distributed.TensorParallel, u.Distributed.PipelineParallel = 2, 4 },
 			[]string{"/training/distributed/pipeline_parallel", "/training/distributed/tensor_parallel"}},
 		{"an own engine", func(u *Training) { u.Framework = "deepspeed" }, []string{"/training/distributed/world_size"}},

@@ -70,6 +70,9 @@ func randomShards(t *rapid.T, u *Training) {
 	if rapid.Bool().Draw(t, "says whether to reshard") {
 		d.ReshardAfterForward = new(rapid.Bool().Draw(t, "reshard_after_forward"))
 	}
+	if rapid.Bool().Draw(t, "says whether to accumulate whole gradients") {
+		d.NoSync = new(rapid.Bool().Draw(t, "no_sync"))
+	}
 	u.Distributed, u.LoRA, u.Evaluation, u.Versions = d, nil, nil, nil
 	name := rapid.SampledFrom([]string{"foreach", "fused", "for-loop"}).Draw(t, "implementation under FSDP")
 	u.Optimizer = &Optimizer{Name: "adamw", Implementation: name}

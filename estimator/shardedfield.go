@@ -50,6 +50,11 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 	}
 }
 
+// accumulatesWhole are the frameworks that leave gradients whole until the last micro-step (no_sync).
+// Sources: transformers 4.57 Trainer.training_step and accelerate 1.15 Accelerator.no_sync, which trl, axolotl and llama-factory run;
+// litgpt pretrain.py, finetune (fabric.no_backward_sync).
+var accumulatesWhole = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "litgpt": true}
+
 // shardedOptimizers are those that work on parts of parameters as on whole ones.
 var shardedOptimizers = map[step.Optimizer]bool{step.AdamWForeach: true, step.AdamWFused: true, step.AdamWLoop: true,
 	step.SGD: true, step.SGDMomentum: true, step.SGDFused: true, step.SGDMomentumFused: true}
@@ -62,7 +67,6 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		field, what string
 	}{
 		{d.FSDPVersion == 1, "distributed/fsdp_version", "FSDP1 (FullyShardedDataParallel) is not modelled yet; 2 (fully_shard) is"},
-		{d.NoSync != nil && *d.NoSync && rc.Accumulation > 1, "distributed/no_sync", "accumulating whole gradients under FSDP is not modelled yet; leave it out or say false"},
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
 		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under FSDP is not modelled yet; leave one of them out"},
 		{t.LoRA != nil, "lora", "adapters under FSDP are not modelled yet; leave one of them out"},
@@ -76,6 +80,11 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		}
 	}
 	rc.Sharding.World = d.WorldSize
+	whole := accumulatesWhole[r.framework]
+	if d.NoSync != nil {
+		whole = *d.NoSync
+	}
+	rc.Sharding.Unsynced = whole && rc.Accumulation > 1
 	if k := d.ReshardAfterForward; k != nil {
 		rc.Sharding.KeepsLayers, rc.Sharding.KeepsRoot = !*k, !*k
 		if halvesParameters[r.framework] {

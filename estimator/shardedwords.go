@@ -28,6 +28,14 @@ func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
 	return "", false
 }
 
+// microStep is the micro-step that the m-th of the ledger stands for.
+func (r *resolved) microStep(m int64) int64 {
+	if r.recipe.Sharding.Unsynced && m == 2 { // the last that is walked
+		return r.recipe.Accumulation - 1
+	}
+	return m
+}
+
 // shardedNotes say what a sharded job was taken to be.
 func (r *resolved) shardedNotes() []Note {
 	sh := &r.recipe.Sharding
@@ -35,6 +43,13 @@ func (r *resolved) shardedNotes() []Note {
 	if sh.KeepsLayers {
 		kept = "layers stay together from forward to backward"
 	}
-	return []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with FSDP2 (fully_shard on each layer and on the model): %s; weights are stored in %s, gathered in %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
+	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with FSDP2 (fully_shard on each layer and on the model): %s; weights are stored in %s, gathered in %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
 		sh.World, kept, dtypeName(sh.Stored), dtypeName(r.recipe.Stored), dtypeName(sh.Reduced))}}
+	if sh.Unsynced {
+		notes = append(notes, Note{Code: "whole-gradients", Text: "gradients are accumulated whole on every GPU and summed in the last micro-step (no_sync): each GPU holds those of the whole model; no_sync false holds a part of them, for a reduce-scatter in every micro-step"})
+	}
+	if r.recipe.Reentrant && r.recipe.CheckpointEvery > 0 && !sh.KeepsLayers {
+		notes = append(notes, Note{Code: "reentrant-sharded", Text: "reentrant checkpointing under FSDP2 leaves the buffer of every layer's last all-gather until backward ends, together the layers in the gathered type; checkpointing that is not reentrant (use_reentrant=False, or FSDP's activation_checkpointing) does not"})
+	}
+	return notes
 }

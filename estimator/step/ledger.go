@@ -100,10 +100,10 @@ func rounded(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockBytes
 func (s *Session) Account(spans, tensors bool) *Ledger {
 	l := s.ledger()
 	l.keepSpans = spans
-	gradients := l.survey()
+	gradients, left := l.survey()
 	found := Ledger{Largest: l.Largest, Steady: l.Steady, Peak: l.Peak, Spans: l.Spans}
 	l.restart()
-	taken := l.stock(&found.Peak, tensors, gradients)
+	taken := l.stock(&found.Peak, tensors, gradients, left)
 	found.Peak.Components, found.Peak.Parts, found.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
 	return &found
 }
@@ -155,8 +155,8 @@ func (l *Ledger) load() {
 }
 
 // stock walks to moment m and says what is alive there. gradients is what a first micro-step leaves
-// behind.
-func (l *Ledger) stock(m *Moment, tensors bool, gradients int64) Moment {
+// behind, left what all of them do.
+func (l *Ledger) stock(m *Moment, tensors bool, gradients, left int64) Moment {
 	l.stop = m
 	if tensors {
 		l.counts = make([]int64, len(l.session.Program.Slots))
@@ -164,7 +164,7 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients int64) Moment {
 	if m.Stage == StageEvaluation {
 		return l.stockEvaluation(tensors)
 	}
-	l.walk(gradients)
+	l.walk(gradients, left)
 	taken := Moment{Components: l.live, Parts: l.parts}
 	if m.Stage == StageOptimizer || m.Stage == StageLoad {
 		taken.Components[Temporaries] += m.Bytes - l.total
@@ -292,7 +292,8 @@ func (l *Ledger) record(stage Stage, m Moment) {
 	}
 }
 
-func (l *Ledger) apply(e Event, first bool, copies int64) {
+func (l *Ledger) apply(e Event, at standing, copies int64) {
+	first := at.first
 	bytes := rounded(l.session.Program.Slots[e.Slot].Bytes) * copies
 	switch e.Op {
 	case Alloc, AllocAside:
@@ -320,6 +321,8 @@ func (l *Ledger) apply(e Event, first bool, copies int64) {
 			l.previous[e.Slot] = false
 			l.add(e.Slot, -bytes)
 		}
+	default:
+		l.add(e.Slot, bytes*at.whole(e.Op))
 	}
 }
 
@@ -338,7 +341,7 @@ func (l *Ledger) add(i int32, bytes int64) {
 // microStep walks one micro-step component by component. It says whether it came to where the walk stops.
 func (l *Ledger) microStep(micro int64) bool {
 	p := l.session.Program
-	first := l.session.firstMicroStep(micro)
+	first := l.session.standing(micro)
 	l.previous, l.current = l.current, l.previous
 	clear(l.current)
 	for g := range p.Segments {
@@ -359,7 +362,7 @@ func (l *Ledger) microStep(micro int64) bool {
 }
 
 // stopIn goes into segment seg up to the moment at which the walk stops.
-func (l *Ledger) stopIn(seg Segment, first bool) {
+func (l *Ledger) stopIn(seg Segment, first standing) {
 	events := l.session.Program.Events
 	if l.stop.copy > 0 {
 		for _, e := range events[seg.Start:seg.End] {

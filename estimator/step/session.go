@@ -31,7 +31,7 @@ const noHandle int32 = -1
 
 // Reset makes s a session with the exported fields of n in the storage of its former runs.
 func (s *Session) Reset(n Session) {
-	n.player, n.evaluating, n.once = s.player, s.evaluating, s.once
+	n.player, n.evaluating, n.once, n.held = s.player, s.evaluating, s.once, s.held
 	n.player.unfolded, n.evaluating.unfolded = false, false
 	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
 	*s = n
@@ -79,6 +79,8 @@ type Session struct {
 	player     // of the micro-step's program
 	evaluating player
 	once       []int32 // handles of what is allocated once
+	held       []int32 // handles of whole gradients that are accumulated
+	ending     bool    // the last micro-step is played, and unlike the others
 	gradients  []int32
 	trained    []*Parameter // once listed
 	listed     bool
@@ -97,6 +99,9 @@ func (s *Session) Begin(heap Heap) {
 	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
 	s.once = handles(s.once, len(s.now))
+	if s.Recipe.Sharding.Unsynced {
+		s.held = handles(s.held, len(s.now))
+	}
 	if e := s.Evaluation; e != nil {
 		s.evaluating.begin(e.Program, e.Recorded, e.Units, s.Lead)
 	}
@@ -130,6 +135,9 @@ func (s *Session) Step() {
 		s.rebuildBuckets(s.heap)
 	}
 	left := max(s.Recipe.Accumulation, 1)
+	if s.Recipe.Sharding.Unsynced {
+		left--
+	}
 	if heap, settles := s.heap.(Settling); settles {
 		if s.microSteps(heap, left); heap.Failed() {
 			return
@@ -137,6 +145,14 @@ func (s *Session) Step() {
 	} else {
 		for m := range left {
 			s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
+		}
+	}
+	if s.Recipe.Sharding.Unsynced {
+		s.ending = true
+		s.microStep(s.flat, false)
+		s.ending = false
+		if heap, settles := s.heap.(Settling); settles && heap.Failed() {
+			return
 		}
 	}
 	s.optimizerStep(s.heap)
@@ -228,5 +244,42 @@ func (s *Session) serve(e *memory.Request, first bool) {
 		}
 	case FreePrev:
 		s.freeLast(s.heap, i)
+	default:
+		s.accumulateWhole(e, first)
+	}
+}
+
+// accumulateWhole serves a request of gradients that are accumulated whole.
+func (s *Session) accumulateWhole(e *memory.Request, first bool) {
+	i := e.Handle
+	switch e.Op {
+	case Hold:
+		if first {
+			s.held[i] = s.now[i]
+		} else {
+			s.heap.Free(s.now[i])
+		}
+		s.now[i] = noHandle
+	case AllocHeld:
+		if first {
+			s.held[i] = s.heap.Alloc(e.Bytes)
+		}
+	}
+	if !s.ending {
+		return
+	}
+	switch e.Op {
+	case FreeHeld:
+		s.heap.Free(s.held[i])
+		s.held[i] = noHandle
+	case AllocLast:
+		s.now[i] = s.heap.Alloc(e.Bytes)
+	case AllocAsideLast:
+		s.now[i] = allocAside(s.heap, e.Stream(), e.Bytes)
+	case FreeLast:
+		s.heap.Free(s.now[i])
+		s.now[i] = noHandle
+	case KeepLast:
+		s.keepGradient(i)
 	}
 }

@@ -14,6 +14,8 @@ type Sharding struct {
 	Stored, Reduced DType
 	// KeepsLayers and KeepsRoot are reshard_after_forward=False: gathered parameters stay from forward to backward.
 	KeepsLayers, KeepsRoot bool
+	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
+	Unsynced bool
 	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
 	CastsOutputs bool
 }
@@ -266,6 +268,10 @@ func (t *Tape) reduce(k int) {
 	}
 	g.summed = true
 	t.reshard(k)
+	if f.Unsynced && f.Reduced != t.Recipe.Stored {
+		t.widenWhole(g)
+	}
+	from := len(t.prog.Events)
 	numel := int64(0)
 	var with []int32
 	for _, p := range g.params {
@@ -294,11 +300,56 @@ func (t *Tape) reduce(k int) {
 	t.storages[sum].refs = 0
 	t.prog.Events = append(t.prog.Events, Event{t.storages[sum].slot, Keep})
 	t.dropWhole(last)
+	if f.Unsynced {
+		t.lastly(from)
+	}
 }
 
 func (t *Tape) dropWhole(p int32) {
-	t.release(t.shards.grads[p])
-	t.shards.grads[p] = none
+	f := t.shards
+	if s := f.grads[p]; f.Unsynced {
+		t.prog.Events = append(t.prog.Events, Event{t.storages[s].slot, FreeHeld})
+	} else {
+		t.release(s)
+	}
+	f.grads[p] = none
+}
+
+// lastly lets the events from the given one on happen in the last micro-step only.
+func (t *Tape) lastly(from int) {
+	for i := from; i < len(t.prog.Events); i++ {
+		e := &t.prog.Events[i]
+		switch e.Op {
+		case Alloc:
+			e.Op = AllocLast
+		case AllocAside:
+			e.Op = AllocAsideLast
+		case Free:
+			e.Op = FreeLast
+		case Keep:
+			e.Op = KeepLast
+		}
+	}
+}
+
+// widenWhole brings the whole gradients of a group to the type that they are summed in, in which they are accumulated.
+// Source: _fsdp_param.py (to_accumulated_grad_if_needed, accumulate_unsharded_grad_if_needed).
+func (t *Tape) widenWhole(g *shardGroup) {
+	f := t.shards
+	for _, p := range g.params {
+		if f.grads[p] == none {
+			continue
+		}
+		wide := t.holdWhole(t.params[p].numel * f.Reduced.Size())
+		t.release(f.grads[p])
+		f.grads[p] = wide
+	}
+}
+
+// holdWhole allocates a whole gradient that is accumulated, in the first micro-step.
+func (t *Tape) holdWhole(bytes int64) int32 {
+	t.storages = append(t.storages, storage{slot: t.slot(AllocHeld, bytes, Gradients, LabelGradient)})
+	return int32(len(t.storages) - 1)
 }
 
 // endBackward runs the post-backward hooks that no gradient of an input has run, the root's first.
@@ -310,21 +361,37 @@ func (t *Tape) endBackward() {
 		t.release(f.groups[k].output)
 		f.groups[k].output = none
 	}
+	from := len(t.prog.Events)
 	t.release(f.input)
 	f.input = none
+	if f.Unsynced {
+		t.lastly(from)
+	}
 }
 
 // keepWhole makes storage s the whole gradient of parameter p.
 func (t *Tape) keepWhole(p, s int32) {
+	bytes := t.params[p].numel * t.params[p].dtype.Size()
+	held := t.shards.Unsynced && t.shards.Reduced == t.Recipe.Stored
+	if held && t.storages[s].refs > 1 {
+		t.shards.grads[p] = t.holdWhole(bytes)
+		t.release(s)
+		return
+	}
 	if st := &t.storages[s]; st.part {
 		st.part = false
 	} else if st.refs > 1 {
-		fresh := t.alloc(t.params[p].numel*t.params[p].dtype.Size(), Gradients, LabelGradient)
+		fresh := t.alloc(bytes, Gradients, LabelGradient)
 		t.release(s)
 		s = fresh
 	}
-	if i := t.storages[s].slot; i != none {
+	i := t.storages[s].slot
+	if i != none {
 		t.prog.Slots[i].Component = Gradients
+	}
+	if held {
+		t.storages[s].refs = 0
+		t.prog.Events = append(t.prog.Events, Event{i, Hold})
 	}
 	t.shards.grads[p] = s
 }

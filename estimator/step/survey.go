@@ -1,33 +1,37 @@
 package step
 
 // survey goes through the run for its totals alone and finds the largest moments; it returns what the first
-// micro-step leaves behind.
-func (l *Ledger) survey() (gradients int64) {
+// micro-step leaves behind, and what all of them do.
+func (l *Ledger) survey() (gradients, left int64) {
 	s := l.session
 	l.record(StageLoad, Moment{Bytes: max(l.total, s.loadPeak(), s.wrapPeak(l.live[Weights])), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
 	l.begin()
 	l.surveyEvaluation()
-	for m := range min(max(s.Recipe.Accumulation, 1), 2) {
-		before := l.total
+	before := l.total
+	for m := range s.walked() {
 		l.surveyMicroStep(m)
 		if m == 0 {
 			gradients = l.total - before
 		}
 	}
+	left = l.total - before
 	l.record(StageOptimizer, Moment{Bytes: l.total + l.optimizer.scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: l.optimizer.label, segment: -1})
-	l.Steady = l.total - gradients
-	return gradients
+	l.Steady = l.total - left
+	return gradients, left
 }
 
 // walk goes through the run, component by component, up to where it is told to stop.
-func (l *Ledger) walk(gradients int64) {
+func (l *Ledger) walk(gradients, left int64) {
 	if l.stop.Stage == StageLoad {
 		return
 	}
 	l.begin()
 	first := int64(0)
-	if l.counts == nil && (l.stop.MicroStep == 1 || l.stop.Stage == StageOptimizer) {
-		// Nothing but the gradients is left of a first micro-step.
+	if l.counts == nil && (l.stop.MicroStep > 0 || l.stop.Stage == StageOptimizer) {
+		if l.stop.Stage == StageOptimizer {
+			gradients = left
+		}
+		// Nothing but the gradients is left of a first micro-step, or of all.
 		l.live[Gradients] += gradients
 		l.total += gradients
 		first = 1
@@ -35,7 +39,7 @@ func (l *Ledger) walk(gradients int64) {
 			return
 		}
 	}
-	for m := first; m < min(max(l.session.Recipe.Accumulation, 1), 2); m++ {
+	for m := first; m < l.session.walked(); m++ {
 		if l.microStep(m) {
 			return
 		}
@@ -47,7 +51,7 @@ func (l *Ledger) walk(gradients int64) {
 // and the first when it takes something away.
 func (l *Ledger) surveyMicroStep(micro int64) {
 	s, p := l.session, l.session.Program
-	first := s.firstMicroStep(micro)
+	first := s.standing(micro)
 	l.previous, l.current = l.current, l.previous
 	clear(l.current)
 	passed := 0 // 0 before the layers' forward, 1 after it, 2 after their backward
@@ -87,10 +91,11 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 }
 
 // surveySegment adds up one segment, once: what is alive when it ends, the most that ever was, and at which event.
-func (l *Ledger) surveySegment(seg Segment, first bool) (total, most int64, at int) {
+func (l *Ledger) surveySegment(seg Segment, turn standing) (total, most int64, at int) {
 	events, slots := l.session.Program.Events[seg.Start:seg.End], l.session.Program.Slots
 	previous, current := l.previous, l.current
 	total, most = l.total, -1
+	first := turn.first
 	folded := seg.Unit < 0 && l.fold.unit >= 0
 	for i, e := range events {
 		bytes := rounded(slots[e.Slot].Bytes)
@@ -119,6 +124,8 @@ func (l *Ledger) surveySegment(seg Segment, first bool) (total, most int64, at i
 				total -= bytes
 			}
 		case AllocOnce: // there since the first step
+		default:
+			total += bytes * turn.whole(e.Op)
 		}
 		if total > most {
 			most, at = total, seg.Start+i

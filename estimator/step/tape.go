@@ -166,6 +166,15 @@ const (
 	AllocOnce                        // allocate when it does not exist yet: cuBLAS workspaces live for ever
 	FreePrev                         // free what the previous micro-step left in this slot
 	AllocAside                       // allocate the slot on its stream
+
+	// What follows are events of gradients that are accumulated whole and summed over the GPUs in the last micro-step.
+	Hold           // a whole gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+	AllocHeld      // allocate such a gradient, in the first micro-step only
+	FreeHeld       // free it, in the last micro-step
+	AllocLast      // allocate in the last micro-step only
+	AllocAsideLast // the same, on the slot's stream
+	FreeLast       // free in the last micro-step what was allocated there
+	KeepLast       // a gradient that is born in the last micro-step
 )
 
 // Event is one step of a program.
