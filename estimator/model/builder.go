@@ -57,6 +57,9 @@ func (b *builder) ahead(w, first step.Weight) {
 	b.p.List[w.Index].Ahead = int(w.Index - first.Index)
 }
 
+// outer says that the first dimension of w is n.
+func (b *builder) outer(w step.Weight, n int64) { b.p.List[w.Index].Outer = n }
+
 // buffer is a tensor that moves with the model and has no gradient.
 func (b *builder) buffer(name string, numel int64, d step.DType) {
 	b.declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})

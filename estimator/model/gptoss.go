@@ -92,6 +92,8 @@ func buildJoinedExperts(b *builder) *joinedExperts {
 	m.router.w, m.router.b, m.router.matrix = b.parameter("mlp.router", e.Count, d), b.parameter("mlp.router", e.Count, 1), true
 	m.gateUp, m.gateUpBias = b.parameter("mlp.experts.gate_up_proj", e.Count*d, 2*e.FFN), b.parameter("mlp.experts.gate_up_proj_bias", e.Count, 2*e.FFN)
 	m.down, m.downBias = b.parameter("mlp.experts.down_proj", e.Count*e.FFN, d), b.parameter("mlp.experts.down_proj_bias", e.Count, d)
+	b.outer(m.gateUp, e.Count)
+	b.outer(m.down, e.Count)
 	return m
 }
 

@@ -89,6 +89,7 @@ func buildViT(b *builder) step.Network {
 	m.projection = b.convolution("patch_embeddings.projection", m.own.channels, d, m.own.patch, m.own.patch, true)
 	m.class = b.parameter("cls_token", 1, d)
 	m.places = b.parameter("position_embeddings", m.own.tokens(), d)
+	b.outer(m.places, 1)
 	b.ahead(m.class, m.projection.w)
 	b.ahead(m.places, m.projection.b)
 	b.stack(func(i int64) { m.layers[i] = b.vitLayer() })
