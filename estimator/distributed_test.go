@@ -87,7 +87,7 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 	}{
 		{"sharded", func(u *Training) { u.Distributed.Data = "fsdp" }, nil},
 		{"sharded by DeepSpeed", func(u *Training) { u.Distributed.Data = "zero3" }, []string{"/training/distributed/data"}},
-		{"sharded by FSDP1", func(u *Training) { u.Distributed.Data, u.Distributed.FSDPVersion = "fsdp", 1 }, []string{"/training/distributed/fsdp_version"}},
+		{"sharded by FSDP1", func(u *Training) { u.Distributed.Data, u.Distributed.FSDPVersion = "fsdp", 1 }, nil},
 		{"sharded with what is not modelled", func(u *Training) {
 			u.Distributed.Data, u.Compile, u.Evaluation = "fsdp", &Compile{Model: true}, &Evaluation{}
 			u.Optimizer = &Optimizer{Name: "adamw-8bit"}

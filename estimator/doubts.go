@@ -35,10 +35,11 @@ var (
 	// because it starts from the smallest limit.
 	kernelsDoubt = doubt{"kernels", memory.Doubt{Below: 0.06, Above: 0.26},
 		"of the fused kernels only Liger's RMSNorm, rotary positions and SwiGLU were traced; 37 published runs with such kernels read up to 26 % more from the driver"}
-	// 84 traced runs over a process group that does nothing, in which three streams allocate as on a real one, are equal to the byte. On
+	// Some fifty traced runs of FSDP2 over a process group that does nothing, in which three streams allocate as on a real one, are equal to the byte,
+	// and nine of FSDP1 in allocated bytes. On
 	// real cards collectives run beside the computation, which changes no allocation of FSDP2, and NCCL registers what it sends.
 	shardedDoubt = doubt{"sharding", memory.Doubt{Below: 0.03, Above: 0.06},
-		"FSDP2 was traced with a process group that sends nothing; scripts differ in what they wrap as one group"}
+		"FSDP was traced with a process group that sends nothing; scripts differ in what they wrap as one group"}
 	// Two models in two sources, so a guess at the spread more than a measurement: Above covers five of the seven readings.
 	dimensionsDoubt = doubt{"dimensions", memory.Doubt{Below: 0.10, Above: 0.40},
 		"numbers do not say how a module is written nor in which types its parts run; 7 published runs of models known by their numbers read 10 to 79 % more"}

@@ -67,6 +67,7 @@ func randomJob(t *rapid.T) Job {
 // randomShards deals a job's parameters out to several GPUs, without what is not modelled together with that.
 func randomShards(t *rapid.T, u *Training) {
 	d := &Distributed{Data: "fsdp", WorldSize: rapid.SampledFrom([]int64{2, 3, 4, 8, 7, 64, 1024}).Draw(t, "world_size")}
+	d.FSDPVersion = rapid.Int64Range(0, 2).Draw(t, "fsdp_version")
 	if rapid.Bool().Draw(t, "says whether to reshard") {
 		d.ReshardAfterForward = new(rapid.Bool().Draw(t, "reshard_after_forward"))
 	}

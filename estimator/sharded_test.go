@@ -34,7 +34,7 @@ func TestShardsAreParts(t *testing.T) {
 		if sum != res.Peak.DeviceBytes {
 			t.Errorf("%d GPUs: the components add up to %d, the device figure is %d", gpus, sum, res.Peak.DeviceBytes)
 		}
-		if !slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "sharded" && strings.Contains(n.Text, "FSDP2") }) {
+		if !slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "sharded" && strings.Contains(n.Text, "FSDP") }) {
 			t.Errorf("%d GPUs: no note says what was assumed", gpus)
 		}
 		if !slices.ContainsFunc(res.Doubts, func(d DoubtSource) bool { return d.Source == "sharding" }) {

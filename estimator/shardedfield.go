@@ -50,6 +50,12 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 	}
 }
 
+// wrapsFlat are the frameworks that take FSDP1 where nothing is said. accelerate's, which the first five run, asks for no prefetching;
+// PyTorch's own default asks for the parameters of the layer before while one runs backward.
+// Sources: accelerate/utils/dataclasses.py 1.15 (FullyShardedDataParallelPlugin), lightning FSDPStrategy, composer.
+var wrapsFlat = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true,
+	"litgpt": true, "lightning": true, "llm-foundry": true}
+
 // accumulatesWhole are the frameworks that leave gradients whole until the last micro-step (no_sync).
 // Sources: transformers 4.57 Trainer.training_step and accelerate 1.15 Accelerator.no_sync, which trl, axolotl and llama-factory run;
 // litgpt pretrain.py, finetune (fabric.no_backward_sync).
@@ -66,7 +72,6 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{d.FSDPVersion == 1, "distributed/fsdp_version", "FSDP1 (FullyShardedDataParallel) is not modelled yet; 2 (fully_shard) is"},
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
 		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under FSDP is not modelled yet; leave one of them out"},
 		{t.LoRA != nil, "lora", "adapters under FSDP are not modelled yet; leave one of them out"},
@@ -80,6 +85,10 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		}
 	}
 	rc.Sharding.World = d.WorldSize
+	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && wrapsFlat[r.framework] {
+		rc.Sharding.Flat, rc.Sharding.CastsOutputs = true, false
+		rc.Sharding.Prefetches = !halvesParameters[r.framework]
+	}
 	whole := accumulatesWhole[r.framework]
 	if d.NoSync != nil {
 		whole = *d.NoSync

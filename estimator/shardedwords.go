@@ -43,12 +43,16 @@ func (r *resolved) shardedNotes() []Note {
 	if sh.KeepsLayers {
 		kept = "layers stay together from forward to backward"
 	}
-	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with FSDP2 (fully_shard on each layer and on the model): %s; weights are stored in %s, gathered in %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
-		sh.World, kept, dtypeName(sh.Stored), dtypeName(r.recipe.Stored), dtypeName(sh.Reduced))}}
+	wrapped := "FSDP2 (fully_shard on each layer and on the model)"
+	if sh.Flat {
+		wrapped = "FSDP1 (FullyShardedDataParallel around each layer and the model)"
+	}
+	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with %s: %s; weights are stored in %s, gathered in %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
+		sh.World, wrapped, kept, dtypeName(sh.Stored), dtypeName(r.recipe.Stored), dtypeName(sh.Reduced))}}
 	if sh.Unsynced {
 		notes = append(notes, Note{Code: "whole-gradients", Text: "gradients are accumulated whole on every GPU and summed in the last micro-step (no_sync): each GPU holds those of the whole model; no_sync false holds a part of them, for a reduce-scatter in every micro-step"})
 	}
-	if r.recipe.Reentrant && r.recipe.CheckpointEvery > 0 && !sh.KeepsLayers {
+	if r.recipe.Reentrant && r.recipe.CheckpointEvery > 0 && !sh.KeepsLayers && !sh.Flat {
 		notes = append(notes, Note{Code: "reentrant-sharded", Text: "reentrant checkpointing under FSDP2 leaves the buffer of every layer's last all-gather until backward ends, together the layers in the gathered type; checkpointing that is not reentrant (use_reentrant=False, or FSDP's activation_checkpointing) does not"})
 	}
 	return notes

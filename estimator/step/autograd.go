@@ -279,7 +279,11 @@ func (t *Tape) deliver(e edge, s int32) {
 	}
 	if p, ok := e.param(); ok {
 		ps := &t.params[p]
+		from := len(t.prog.Events)
 		ps.grad = t.sum(ps.grad, s)
+		if t.shards != nil {
+			t.sumAside(from)
+		}
 		ps.uses--
 		if t.catchUp(e) {
 			return

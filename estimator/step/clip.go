@@ -34,7 +34,7 @@ func (s *Session) clip(heap Heap) {
 	for _, h := range s.updater.held {
 		heap.Free(h)
 	}
-	if s.Recipe.Sharding.on() {
+	if s.Recipe.Sharding.on() && !s.Recipe.Sharding.Flat {
 		clipParts(heap, total, size)
 		return
 	}

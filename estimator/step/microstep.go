@@ -23,10 +23,12 @@ type Parameter struct {
 	InLayer, First bool
 	// Outer is the first dimension where that is not Rows.
 	Outer int64
+	// Absent marks one of which this GPU holds nothing.
+	Absent bool
 }
 
 // Trained says whether p gets a gradient.
-func (p *Parameter) Trained() bool { return !p.Buffer && !p.Frozen }
+func (p *Parameter) Trained() bool { return !p.Buffer && !p.Frozen && !p.Absent }
 
 func (p *Parameter) bytes() int64 { return p.Numel * p.Dtype.Size() }
 

@@ -127,6 +127,9 @@ func (s *Session) load() {
 	for _, e := range s.Program.Events[:s.Program.Prologue] {
 		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
 	}
+	if s.Recipe.Sharding.Flat {
+		s.prepareFlat(s.heap)
+	}
 }
 
 // Step plays one optimizer step.

@@ -4,6 +4,11 @@ package step
 // the buffers beside them, every part is copied out of its parameter, and the whole ones go.
 // Source: _fully_shard.py (fully_shard), _fsdp_param.py (FSDPParam._init_sharded_param), torch 2.9.
 func (s *Session) loadParts(heap Heap) {
+	s.eachGroup(func(group []int) { s.loadGroup(heap, group) })
+}
+
+// eachGroup calls f with the places of the parameters and buffers of every layer, and then of the rest.
+func (s *Session) eachGroup(f func(group []int)) {
 	list := s.Whole.List
 	var root []int
 	layer := func(from, to int) {
@@ -11,7 +16,7 @@ func (s *Session) loadParts(heap Heap) {
 		for i := from; i < to; i++ {
 			group = append(group, i)
 		}
-		s.loadGroup(heap, group)
+		f(group)
 	}
 	end := s.Whole.LayerStart + s.Whole.PerLayer*int(s.Whole.Recorded)
 	for i := 0; i < len(list); {
@@ -33,11 +38,15 @@ func (s *Session) loadParts(heap Heap) {
 			i++
 		}
 	}
-	s.loadGroup(heap, root)
+	f(root)
 }
 
 // loadGroup brings the parameters of the given places to heap and leaves a part of each there.
 func (s *Session) loadGroup(heap Heap, group []int) {
+	if s.Recipe.Sharding.Flat {
+		s.loadFlat(heap, group)
+		return
+	}
 	list, d := s.Whole.List, s.Recipe.Sharding.Stored
 	var whole []int32
 	for _, i := range group {

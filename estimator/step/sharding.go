@@ -14,6 +14,9 @@ type Sharding struct {
 	Stored, Reduced DType
 	// KeepsLayers and KeepsRoot are reshard_after_forward=False: gathered parameters stay from forward to backward.
 	KeepsLayers, KeepsRoot bool
+	// Flat is FSDP1: the parameters of a group are one flat tensor that is dealt out as it is. Prefetches asks for the group before
+	// while the backward of one runs, as FSDP2 always does.
+	Flat, Prefetches bool
 	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
 	Unsynced bool
 	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
@@ -34,6 +37,10 @@ func (s Sharding) part(p *Parameter) int64 {
 func (s Sharding) Parts(whole Parameters, list []Parameter) Parameters {
 	parts := whole
 	parts.List = append(list[:0], whole.List...)
+	if s.Flat {
+		s.flatParts(parts.List)
+		return parts
+	}
 	for i := range parts.List {
 		p := &parts.List[i]
 		if p.Buffer {
@@ -119,6 +126,10 @@ func (t *Tape) allGather(k int) {
 	if g.output != none || len(g.whole) > 0 || len(g.params) == 0 {
 		return
 	}
+	if f.Flat {
+		t.gatherFlat(g)
+		return
+	}
 	numel, d := int64(0), t.Recipe.Stored
 	for _, p := range g.params {
 		numel += f.part(&t.parameters[p])
@@ -138,7 +149,7 @@ func (t *Tape) unshard(k int, forward bool) {
 	t.allGather(k)
 	f := t.shards
 	g := &f.groups[k]
-	if g.output == none {
+	if g.output == none || f.Flat {
 		return
 	}
 	for _, p := range g.params {
@@ -195,6 +206,9 @@ func (t *Tape) beforeRerun(k int, x T) T {
 // afterRerun is its post-forward hook. The layer is taken for the root of a forward of its own; and since it counts as
 // one that ran after all others, its backward will ask for the layer that was run again before it, which nobody waits for.
 func (t *Tape) afterRerun(k int, y T) {
+	if t.shards.Flat { // keeps them for the backward that follows
+		return
+	}
 	t.afterForward(k, y, t.shards.KeepsLayers)
 	t.release(t.shards.former)
 	t.shards.former = none
@@ -252,7 +266,7 @@ func (t *Tape) beforeBackward(i int32) {
 	k := f.hooks[at].group
 	f.hooks = slices.Delete(f.hooks, at, at+1) // the number of a node may be used again
 	t.unshard(k, false)
-	if turn := f.groups[k].turn; turn > 0 {
+	if turn := f.groups[k].turn; turn > 0 && (f.Prefetches || !f.Flat) {
 		t.allGather(f.order[turn-1])
 	}
 }
@@ -267,6 +281,10 @@ func (t *Tape) reduce(k int) {
 		return
 	}
 	g.summed = true
+	if f.Flat {
+		t.reduceFlat(k)
+		return
+	}
 	t.reshard(k)
 	if f.Unsynced && f.Reduced != t.Recipe.Stored {
 		t.widenWhole(g)
@@ -371,8 +389,14 @@ func (t *Tape) endBackward() {
 
 // keepWhole makes storage s the whole gradient of parameter p.
 func (t *Tape) keepWhole(p, s int32) {
+	if t.shards.Flat { // which has them copied into its own anyway
+		t.storages[s].part = false
+		t.prog.Slots[t.storages[s].slot].Component = Gradients
+		t.shards.grads[p] = s
+		return
+	}
 	bytes := t.params[p].numel * t.params[p].dtype.Size()
-	held := t.shards.Unsynced && t.shards.Reduced == t.Recipe.Stored
+	held := t.shards.Unsynced && t.shards.Reduced == t.Recipe.Stored && !t.shards.Flat
 	if held && t.storages[s].refs > 1 {
 		t.shards.grads[p] = t.holdWhole(bytes)
 		t.release(s)

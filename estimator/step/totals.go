@@ -53,7 +53,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 	totals := optimizerTotals{states: states, scratch: found + sum + roots, label: LabelOptimizerScratch}
 	before := unscaling
 	if s.Clip {
-		before = max(before, found+clipPeak(count, largest, d, s.Recipe.Sharding.on()))
+		before = max(before, found+clipPeak(count, largest, d, s.Recipe.Sharding.on() && !s.Recipe.Sharding.Flat))
 	}
 	totals.prepare(before, s.Clip)
 	return totals, true
