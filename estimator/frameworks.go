@@ -40,7 +40,7 @@ var frameworks = map[string]loop{
 	"xtuner":        {},
 	"lightning":     {},
 	"deepspeed":     {states: &masterStates},
-	"llm-foundry":   {holdLogits: true},
+	"llm-foundry":   {holdLogits: true, ownModules: true},
 	"litgpt":        {holdLogits: true, ownModules: true},
 	"torchtune":     {ownModules: true},
 	"torchtitan":    {ownModules: true},

@@ -13,8 +13,9 @@ func shards(t *Training) bool {
 
 // halvesParameters are the frameworks that give FSDP's own mixed precision the half type of autocast, which they keep
 // around the forward: parameters are stored in float32, gathered and summed in that type.
-// Source: accelerate/utils/dataclasses.py 1.15, FullyShardedDataParallelPlugin.set_mixed_precision.
-var halvesParameters = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true}
+// Sources: accelerate/utils/dataclasses.py 1.15, FullyShardedDataParallelPlugin.set_mixed_precision; composer/distributed/mosaic_parallelism.py,
+// get_mixed_precision, for llm-foundry.
+var halvesParameters = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "llm-foundry": true}
 
 // shardedStates is training.states for parameters that are dealt out: weights are what is stored, gradients what they are summed in,
 // and precision says what they are gathered and computed with in.

@@ -42,6 +42,13 @@ func TestPromises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	several, err := readSeveral("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range several.Broken() {
+		t.Error(b)
+	}
 	undescribed, err := readUndescribed("../..")
 	if err != nil {
 		t.Fatal(err)
@@ -59,7 +66,7 @@ func TestPromises(t *testing.T) {
 	for _, b := range calibrated.Broken() {
 		t.Error(b)
 	}
-	report.Document(&made, published, undescribed, calibrated, 10)
+	report.Document(&made, published, several, undescribed, calibrated, 10)
 	if *update {
 		if err := os.WriteFile(page, made.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

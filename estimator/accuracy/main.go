@@ -58,6 +58,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 		published.PrintFit(stdout)
 		return 0
 	}
+	several, err := readSeveral(".")
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
+	}
 	undescribed, err := readUndescribed(".")
 	if err != nil {
 		fmt.Fprintln(stderr, "accuracy:", err)
@@ -70,7 +75,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	report := Score(cases)
 	if *markdown {
-		report.Document(stdout, published, undescribed, calibrated, *worst)
+		report.Document(stdout, published, several, undescribed, calibrated, *worst)
 	} else {
 		report.Print(stdout, false, *worst)
 		fmt.Fprintln(stdout)
@@ -80,11 +85,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout)
 		published.Print(stdout)
 		fmt.Fprintln(stdout)
+		several.Print(stdout)
+		several.PrintRefusals(stdout)
+		fmt.Fprintln(stdout)
 		undescribed.Print(stdout)
 		fmt.Fprintln(stdout)
 		calibrated.Print(stdout)
 	}
 	broken := append(report.Broken(), undescribed.Broken()...)
+	broken = append(broken, several.Broken()...)
 	if broken = append(append(broken, published.Broken()...), calibrated.Broken()...); len(broken) > 0 {
 		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
 		for _, b := range broken {

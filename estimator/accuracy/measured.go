@@ -39,6 +39,8 @@ var cards = map[string]estimator.GPU{
 	"a100-sxm4-80gb": {ComputeCapability: 80, Multiprocessors: 108, UsableBytes: 81039 << 20},
 	"a100-sxm4-40gb": {ComputeCapability: 80, Multiprocessors: 108, UsableBytes: 40437 << 20},
 	"a10g":           {ComputeCapability: 86, Multiprocessors: 80, UsableBytes: 22558 << 20},
+	"h100-sxm5":      {ComputeCapability: 90, Multiprocessors: 132, UsableBytes: 81082 << 20},
+	"rtx-3090":       {ComputeCapability: 86, Multiprocessors: 82, UsableBytes: 24115 << 20},
 	"v100-sxm2-16gb": {ComputeCapability: 70, Multiprocessors: 80, UsableBytes: 16130 << 20},
 }
 

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"sort"
+	"strings"
+)
+
+// Several holds estimates against published runs that several GPUs shared.
+type Several struct {
+	*Published
+	refusals []refusal
+}
+
+// refusal is a reason for which runs are not answered, and how many.
+type refusal struct {
+	fields string
+	runs   int
+}
+
+// readSeveral scores them; root is the repository.
+func readSeveral(root string) (*Several, error) {
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/several/*.jsonl")) // the pattern is well formed
+	list, presets, err := ReadObservations(files, filepath.Join(root, "migrations/data/models.json"))
+	if err != nil {
+		return nil, err
+	}
+	s := &Several{Published: ScorePublished(list, presets)}
+	runs := map[string]int{}
+	for reason, n := range s.Refused {
+		runs[refusedFields(reason)] += n
+	}
+	for fields, n := range runs {
+		s.refusals = append(s.refusals, refusal{fields, n})
+	}
+	sort.Slice(s.refusals, func(i, k int) bool {
+		a, b := s.refusals[i], s.refusals[k]
+		return a.runs > b.runs || a.runs == b.runs && a.fields < b.fields
+	})
+	return s, nil
+}
+
+// refusedFields are the fields that an error names.
+func refusedFields(reason string) string {
+	var fields []string
+	for _, word := range strings.Fields(reason) {
+		if f, ok := strings.CutPrefix(strings.TrimSuffix(word, ":"), "/training/"); ok && strings.HasSuffix(word, ":") {
+			fields = append(fields, f)
+		}
+	}
+	return strings.Join(fields, ", ")
+}
+
+// PrintRefusals writes which fields keep runs from being answered.
+func (s *Several) PrintRefusals(w io.Writer) {
+	fmt.Fprintf(w, "| refused for | runs |\n|---|---|\n")
+	for _, r := range s.refusals {
+		fmt.Fprintf(w, "| %s | %d |\n", r.fields, r.runs)
+	}
+}
+
+// Promises about these runs, in percent: what the median series may be off by in allocated bytes.
+const severalAllocatedHalf = 3
+
+// Broken says which promises do not hold.
+func (s *Several) Broken() []string {
+	var out []string
+	if got := at(bySeries(s.Allocated), .5); got > severalAllocatedHalf {
+		out = append(out, fmt.Sprintf("runs on several GPUs: half of the series are within %.1f %% of what is allocated, promised are %d %%", got, severalAllocatedHalf))
+	}
+	for _, c := range s.Contradicted {
+		out = append(out, "runs on several GPUs: contradicted: "+c)
+	}
+	return out
+}
+
+// document writes the part of the page about these runs.
+func (s *Several) document(w io.Writer) {
+	fmt.Fprintf(w, `
+## Published runs on several GPUs
+%[2]d runs whose state several GPUs shared (FSDP, ZeRO), as their sources describe them: %[1]sestimator/accuracy/testdata/several/sharded.jsonl%[1]s. None of them
+was looked at while the replay of FSDP was written, but for how llm-foundry gathers parameters, and that its models keep no key/value cache. %[3]d are answered.
+
+`, "`", s.Runs, s.Answered)
+	s.Print(w)
+	fmt.Fprint(w, `
+The median is over a handful of series with a reading; the largest errors are those of SantaCoder, a model that its source gives in numbers.
+
+`)
+	s.PrintRefusals(w)
+}
