@@ -36,7 +36,7 @@ What is alive at the peak, by component, against the traced list (named by the o
 	r.PrintComponents(w)
 	fmt.Fprint(w, `
 ## Beside the rules
-The same rows, where a rule speaks of them (decoders, trained in full with AdamW), allocated bytes:
+The same rows, where a rule speaks of them (decoders, trained in full with AdamW on one GPU), allocated bytes:
 
 `)
 	r.PrintRules(w)
