@@ -85,7 +85,7 @@ func (s *Service) Accuracy(ctx context.Context, f ObservationFilter, o AccuracyO
 	}
 	type key struct{ gpu, family, torch string }
 	groups := map[key]*accuracyTally{}
-	current := s.current()
+	replays := s.newReplays()
 	err = s.eachObservation(ctx, f, func(o *Observation) (more bool, err error) {
 		k := key{o.GPU, o.Family, o.Torch}
 		if groups[k] == nil {
@@ -94,7 +94,7 @@ func (s *Service) Accuracy(ctx context.Context, f ObservationFilter, o AccuracyO
 		groups[k].add(o)
 		report.Observations++
 		if report.Calibration != "" && o.Quarantined == "" {
-			row, err := s.measuredRow(current, o)
+			row, err := replays.row(o)
 			if err != nil {
 				return false, err
 			}

@@ -160,7 +160,7 @@ func (s *Service) eachObservation(ctx context.Context, f ObservationFilter, do f
 
 // measuredRows reads the newest observations as the fit takes them.
 func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row, error) {
-	current := s.current()
+	replays := s.newReplays()
 	ids := sha256.New()
 	var rows []calibration.Row
 	err := s.eachObservation(ctx, ObservationFilter{}, func(o *Observation) (more bool, err error) {
@@ -176,7 +176,7 @@ func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set 
 			set.Quarantined++
 			return more, nil
 		}
-		row, err := s.measuredRow(current, o)
+		row, err := replays.row(o)
 		if err != nil {
 			return false, err
 		}
@@ -193,30 +193,45 @@ func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set 
 	return rows, err
 }
 
-// measuredRow holds an observation against the built-in constants of this estimator; nil where that is not possible.
-func (s *Service) measuredRow(c *catalog.Catalog, o *Observation) (*calibration.Row, error) {
+// replays holds observations against the built-in constants of this estimator, with one catalog.
+type replays struct {
+	service *Service
+	catalog *catalog.Catalog
+	// known are the jobs that were replayed already: runs of the same job share a replay. nil stands for a job that is not answered.
+	known map[string]*calibration.Row
+}
+
+func (s *Service) newReplays() *replays {
+	return &replays{service: s, catalog: s.current(), known: map[string]*calibration.Row{}}
+}
+
+// row is an observation as a fit takes it; nil where its job is not answered, or nothing was measured that is fitted.
+func (x *replays) row(o *Observation) (*calibration.Row, error) {
 	job := o.Job
 	job.Confidence = 0 // the default, which widths are counted in
-	r, err := resolve(c, job)
+	r, err := resolve(x.catalog, job)
 	if err != nil {
 		return nil, err
 	}
 	if r.unknown.Err() != nil || len(r.input.GPUs) != 1 {
 		return nil, nil
 	}
-	result, err := s.estimate(r.input)
-	if _, ok := errors.AsType[*invalid.Error](err); ok {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
 	name, err := jobDigest(&r.input)
 	if err != nil {
 		return nil, err
 	}
-	card, m := &r.input.GPUs[0], o.Measured
-	row := &calibration.Row{ID: o.ID, Job: name, Source: o.By.KeyID + "/" + o.Source, Key: estimator.CalibrationKey(&job, result.Model.Family, card), Base: estimator.CalibrationBase(&result.Peak)}
+	replayed, ok := x.known[name]
+	if !ok {
+		if replayed, err = x.replay(r, name); err != nil {
+			return nil, err
+		}
+		x.known[name] = replayed
+	}
+	if replayed == nil {
+		return nil, nil
+	}
+	row, m, card := *replayed, o.Measured, &r.input.GPUs[0]
+	row.ID, row.Source = o.ID, o.By.KeyID+"/"+o.Source
 	switch {
 	case !m.OutOfMemory:
 		row.Reserved, row.Device = m.ReservedBytes, m.DeviceBytes
@@ -228,7 +243,20 @@ func (s *Service) measuredRow(c *catalog.Catalog, o *Observation) (*calibration.
 	if row.Reserved <= 0 && row.Device <= 0 && row.AtLeast <= 0 {
 		return nil, nil
 	}
-	return row, nil
+	return &row, nil
+}
+
+// replay is what is the same for all runs of a job; nil where it is not answered.
+func (x *replays) replay(r *resolved, name string) (*calibration.Row, error) {
+	result, err := x.service.estimate(r.input)
+	if _, refused := errors.AsType[*invalid.Error](err); refused {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	key := estimator.CalibrationKey(&r.input.Job, result.Model.Family, &r.input.GPUs[0])
+	return &calibration.Row{Job: name, Key: key, Base: estimator.CalibrationBase(&result.Peak)}, nil
 }
 
 // jobDigest names a job on a card, however it was spelt.

@@ -201,7 +201,11 @@ func showCalibration(w io.Writer, c *service.Calibration, form grids) error {
 	fmt.Fprintln(w)
 	form.write(w, g)
 	if h := c.HeldOut; h.All.Jobs > 0 {
-		fmt.Fprintf(w, "\nOn runs that it did not see (one %s in turn left out of the fit), at %g %%:\n\n", plain(h.By), 100*h.Confidence)
+		left := "one source in turn"
+		if h.By != "source" {
+			left = "a fifth of the jobs in turn"
+		}
+		fmt.Fprintf(w, "\nOn runs that it did not see (%s left out of the fit), at %g %%:\n\n", left, 100*h.Confidence)
 		g := newGrid("left", "right", "right", "right", "right", "right", "right", "right")
 		g.add("group", "jobs", "within bounds, built in", "fitted", "median error, built in", "fitted", "median width, built in", "fitted")
 		for _, k := range append(h.Groups, h.All) {

@@ -62,8 +62,13 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	}
 	svc.follow(ctx)
 	listeners.Drain, listeners.Finish = c.Drain, c.FinishTimeout
+	status := svc.CalibrationStatus()
+	if status.Calibration != status.Activated {
+		log.Warn().Str("activated", status.Activated).Str("calibration", status.Calibration).
+			Msg("the activated calibration was fitted to another version of the estimator and is not used: fit a new one")
+	}
 	ready := log.Info().Str("url", c.url(listeners)).Str("database", svc.database.Name()).
-		Str("catalog", svc.CatalogRevision()).Str("version", buildVersion()).Int64("memory_limit_bytes", allowed.limit)
+		Str("catalog", svc.CatalogRevision()).Str("calibration", status.Calibration).Str("version", buildVersion()).Int64("memory_limit_bytes", allowed.limit)
 	if listeners.Admin != nil {
 		ready.Str("admin", "http://"+listeners.Admin.Addr().String())
 	}

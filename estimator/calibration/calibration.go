@@ -88,7 +88,7 @@ func (k Key) level() int {
 type Group struct {
 	Key
 	// Jobs counts the different jobs that were measured, OutOfMemory those that are known to have failed for want of memory.
-	// Outliers counts measured jobs that were set aside because they lie far from the others.
+	// Outliers counts the jobs that the bounds are made without because they lie far from the others.
 	Jobs        int `json:"jobs" example:"63"`
 	OutOfMemory int `json:"out_of_memory,omitempty"`
 	Outliers    int `json:"outliers,omitempty"`

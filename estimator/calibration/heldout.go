@@ -46,7 +46,7 @@ type Outcome struct {
 
 // mostFolds bounds the number of fits. heldConfidence is what is promised where a job does not say.
 const (
-	mostFolds      = 20
+	mostFolds      = 10
 	jobFolds       = 5
 	heldConfidence = 0.95
 )
