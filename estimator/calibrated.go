@@ -81,7 +81,7 @@ func (r *resolved) measuredDoubt(run *run) []DoubtSource {
 	if g == nil || len(g.Bounds) == 0 {
 		return nil
 	}
-	how := fmt.Sprintf("so far from the figure lay %g %% of %d measured jobs of its group", math.Round(1000*r.confidence)/10, g.BoundedBy)
+	how := fmt.Sprintf("wide enough for %g %% of %d measured jobs of its group", math.Round(1000*r.confidence)/10, g.BoundedBy)
 	if !g.Promises(r.confidence) {
 		how = fmt.Sprintf("%d measured jobs of its group are too few to promise %g %%: the widest of them, stretched", g.BoundedBy, math.Round(1000*r.confidence)/10)
 	}

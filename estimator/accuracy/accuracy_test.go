@@ -113,7 +113,7 @@ func TestBandsBite(t *testing.T) {
 	}
 
 	worse := &Calibrated{}
-	worse.BySeries.All.Fitted = calibration.Outcome{Within: 0.9, Error: 0.1, Contradicted: 1}
+	worse.BySeries.All.Fitted = calibration.Outcome{Within: 0.8, Contradicted: 1}
 	if got := len(worse.Broken()); got != 3 {
 		t.Errorf("a calibration that is worth nothing: %d promises broken, want 3", got)
 	}

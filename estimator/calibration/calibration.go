@@ -54,30 +54,36 @@ func (k Key) String() string {
 // levels are the groups that a job belongs to, the finest first.
 const levels = 7
 
-// at is the group of a job at one level. ok is false where the job says nothing that the level asks for.
+// at is the group of a job at one level. ok is false where the job does not say what the level asks for.
 func (k Key) at(level int) (g Key, ok bool) {
 	g.SeveralGPUs = k.SeveralGPUs
 	switch level {
 	case 0:
 		g.GPU, g.Torch, g.Family = k.GPU, k.Torch, k.Family
+		return g, g.GPU != "" && g.Torch != "" && g.Family != ""
 	case 1:
 		g.GPU, g.Torch = k.GPU, k.Torch
+		return g, g.GPU != "" && g.Torch != ""
 	case 2:
 		g.GPU = k.GPU
+		return g, g.GPU != ""
 	case 3:
 		g.ComputeCapability, g.Torch, g.Family = k.ComputeCapability, k.Torch, k.Family
+		return g, g.ComputeCapability != 0 && g.Torch != "" && g.Family != ""
 	case 4:
 		g.ComputeCapability, g.Torch = k.ComputeCapability, k.Torch
+		return g, g.ComputeCapability != 0 && g.Torch != ""
 	case 5:
 		g.ComputeCapability = k.ComputeCapability
+		return g, g.ComputeCapability != 0
 	}
-	return g, level == levels-1 || (g.GPU != "" || g.ComputeCapability != 0)
+	return g, true
 }
 
 // level is the one that a group's key belongs to; -1 where there is no such group.
 func (k Key) level() int {
 	for level := range levels {
-		if at, ok := k.at(level); ok && at == k && (level != 0 && level != 3 || k.Torch != "" && k.Family != "") && (level != 1 && level != 4 || k.Torch != "") {
+		if at, ok := k.at(level); ok && at == k {
 			return level
 		}
 	}

@@ -44,9 +44,11 @@ type Outcome struct {
 	Contradicted int `json:"contradicted,omitempty" example:"0"`
 }
 
-// mostFolds bounds the number of fits. heldConfidence is what is promised where a job does not say.
+// mostHeld bounds the work of a hold-out: folds × jobs. Each source is a fold where that allows it; else several are left out
+// together, at least fewFolds times. heldConfidence is what is promised where a job does not say.
 const (
-	mostFolds      = 10
+	mostHeld       = 100_000
+	fewFolds       = 10
 	jobFolds       = 5
 	heldConfidence = 0.95
 )
@@ -110,10 +112,10 @@ func (h *HeldOut) folds(list []*Row) []int {
 		}
 		return by
 	}
-	h.By, h.Folds = "source", min(len(sources), mostFolds)
+	h.By, h.Folds = "source", min(len(sources), max(fewFolds, mostHeld/len(list)))
 	for i, r := range list {
 		place, _ := slices.BinarySearch(sources, r.Source)
-		by[i] = place % mostFolds
+		by[i] = place % h.Folds
 	}
 	return by
 }
