@@ -62,3 +62,30 @@ func TestManyGPUsDoNotOverflow(t *testing.T) {
 		}
 	}
 }
+
+// TestWholeGradients accumulates gradients whole and in parts: whole ones are those of the model, parts a share of them.
+func TestWholeGradients(t *testing.T) {
+	for _, version := range []int64{1, 2} {
+		gradients := map[bool]int64{}
+		for _, whole := range []bool{true, false} {
+			job := shardedNanoGPT(8)
+			job.Training.GradientAccumulation = 4
+			job.Training.Distributed.FSDPVersion, job.Training.Distributed.NoSync = version, &whole
+			res := mustEstimate(t, Input{Job: job})
+			c := component(res, "gradients")
+			gradients[whole] = c.Bytes
+			if says := strings.Contains(c.How, "accumulated until the last micro-step"); says != whole {
+				t.Errorf("FSDP%d, no_sync %t: gradients are %q", version, whole, c.How)
+			}
+			if note := slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "whole-gradients" }); note != whole {
+				t.Errorf("FSDP%d, no_sync %t: a note about whole gradients: %t", version, whole, note)
+			}
+			if m := res.Peak.MicroStep; m != nil && *m > 3 {
+				t.Errorf("FSDP%d: the peak is in micro-step %d of four", version, *m)
+			}
+		}
+		if gradients[true] < 2*gradients[false] {
+			t.Errorf("FSDP%d: whole gradients take %d bytes, parts %d", version, gradients[true], gradients[false])
+		}
+	}
+}

@@ -19,6 +19,9 @@ func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
 		if run.ledger.Peak.Components[step.Gradients] == 0 {
 			return "", false
 		}
+		if sh.Unsynced {
+			return fmt.Sprintf("whole ones of the model, accumulated until the last micro-step, × %s, and this GPU's part of those that are summed, × %s", inBytes(r.accumulated()), inBytes(sh.Stored)), true
+		}
 		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s", inBytes(rc.Stored), inBytes(sh.Stored)), true
 	case "optimizer_state":
 		return r.howStates(dealt, sh.Stored), true
@@ -26,6 +29,14 @@ func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
 		return fmt.Sprintf("FSDP's buffers for all-gathers and reduce-scatters that are under way, and %s for NCCL outside PyTorch's allocator", Bytes(r.nccl.Bytes)), true
 	}
 	return "", false
+}
+
+// accumulated is the type of whole gradients that are accumulated.
+func (r *resolved) accumulated() step.DType {
+	if r.recipe.Sharding.Flat {
+		return r.recipe.Stored
+	}
+	return r.recipe.Sharding.Reduced
 }
 
 // microStep is the micro-step that the m-th of the ledger stands for.
