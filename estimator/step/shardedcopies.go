@@ -1,0 +1,45 @@
+package step
+
+// The blocks of the kernels that copy gathered parameters out and gradients in: how many threads each has, and how many bytes
+// each thread takes at once.
+// Source: aten/src/ATen/native/cuda/TensorShape.cu (BLOCK_SIZE, BYTES_PER_THREAD), torch 2.9.
+const copiedPerBlock = 128 * 16
+
+// copyOutScratch is where split_with_sizes_copy keeps its addresses, sizes and the block that each split begins with.
+// Source: aten/src/ATen/native/cuda/TensorShape.cu (split_with_sizes_copy_out_cuda_contiguous_no_cast), torch 2.9.
+func (t *Tape) copyOutScratch(g *shardGroup) int64 {
+	f, size := t.shards, t.Recipe.Stored.Size()
+	blocks := int64(0)
+	for _, p := range g.params {
+		blocks += ceilDiv(f.part(&t.parameters[p])*size, copiedPerBlock)
+	}
+	most := t.Recipe.Multiprocessors * t.Recipe.ThreadsPerMultiprocessor / 128 * 2
+	factor := ceilDiv(blocks*f.World, most)
+	chunks := min(ceilRoot(factor), f.World)
+	rounds := ceilDiv(factor, chunks)
+	blocks = 0
+	for _, p := range g.params {
+		blocks += ceilDiv(f.part(&t.parameters[p])*size, copiedPerBlock*rounds)
+	}
+	return 8 * (blocks + 4*int64(len(g.params)) + 1)
+}
+
+// copyInScratch is the same for _chunk_cat.
+// Source: aten/src/ATen/native/cuda/TensorShape.cu (get_chunk_cat_metadata), torch 2.9.
+func (t *Tape) copyInScratch(params []int32) int64 {
+	f := t.shards
+	blocks := int64(0)
+	for _, p := range params {
+		blocks += ceilDiv(f.part(&t.parameters[p])*f.Reduced.Size(), copiedPerBlock)
+	}
+	return 8 * (blocks + 6*int64(len(params)) + 2)
+}
+
+// ceilRoot is the smallest number whose square is at least n.
+func ceilRoot(n int64) int64 {
+	r := int64(1)
+	for r*r < n {
+		r++
+	}
+	return r
+}
