@@ -1,9 +1,15 @@
 package estimator
 
 import (
+	"encoding/json"
+	"errors"
+	"os"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
 )
 
 func shardedNanoGPT(gpus int64) Job {
@@ -87,5 +93,49 @@ func TestWholeGradients(t *testing.T) {
 		if gradients[true] < 2*gradients[false] {
 			t.Errorf("FSDP%d: whole gradients take %d bytes, parts %d", version, gradients[true], gradients[false])
 		}
+	}
+}
+
+// TestEveryPresetSharded deals every preset out that can be dealt out: what one GPU holds is a share of the model, and the
+// components add up.
+func TestEveryPresetSharded(t *testing.T) {
+	data, err := os.ReadFile("../migrations/data/models.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var presets []model.Preset
+	if err := json.Unmarshal(data, &presets); err != nil {
+		t.Fatal(err)
+	}
+	answered := 0
+	for i := range presets {
+		for _, version := range []int64{1, 2} {
+			job := Job{
+				Model: Model{Preset: presets[i].ID},
+				Training: Training{MicroBatch: 1, SequenceLength: 64, Precision: PrecisionBF16,
+					Distributed: &Distributed{WorldSize: 8, Data: "fsdp", FSDPVersion: version}},
+			}
+			res, err := Judge(Input{Job: job, Preset: &presets[i]})
+			if _, refused := errors.AsType[*invalid.Error](err); refused {
+				continue
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", presets[i].ID, err)
+			}
+			answered++
+			sum := int64(0)
+			for _, c := range res.Components {
+				sum += c.Bytes
+				if c.Bytes < 0 {
+					t.Errorf("%s, FSDP%d: %s takes %d bytes", presets[i].ID, version, c.Name, c.Bytes)
+				}
+			}
+			if sum != res.Peak.DeviceBytes {
+				t.Errorf("%s, FSDP%d: the components add up to %d, the device figure is %d", presets[i].ID, version, sum, res.Peak.DeviceBytes)
+			}
+		}
+	}
+	if answered < 200 {
+		t.Errorf("%d answers, fewer than the catalog has decoders for", answered)
 	}
 }

@@ -40,7 +40,10 @@ func (p *Parameter) outer() int64 {
 	if p.Outer > 0 {
 		return p.Outer
 	}
-	return max(p.Rows, 1)
+	if p.Rows > 0 {
+		return p.Rows
+	}
+	return max(p.Numel, 1)
 }
 
 // factors are how many sums over rows and over columns stand in for the elements of p, and of how many matrices.

@@ -46,7 +46,7 @@ func (s Sharding) Parts(whole Parameters, list []Parameter) Parameters {
 		}
 		p.Numel = s.part(p)
 		if p.Matrices == 0 {
-			p.Rows = p.Numel / p.Cols
+			p.Rows = p.Numel / max(p.Cols, 1)
 		}
 		p.Dtype = s.Stored
 	}
