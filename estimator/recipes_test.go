@@ -40,6 +40,7 @@ func randomJob(t *rapid.T) Job {
 		{"logits_dtype", func(u *Training) { u.LogitsDtype = "fp32" }},
 		{"attention_mask", func(u *Training) { u.AttentionMask = "explicit" }},
 		{"selective", func(u *Training) { u.GradientCheckpointing = &Checkpointing{Mode: "selective"} }},
+		{"selective-op", func(u *Training) { u.GradientCheckpointing = &Checkpointing{Mode: "selective-op"} }},
 		{"kernels", func(u *Training) {
 			u.Kernels = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"rmsnorm", "rope", "swiglu", "layernorm"}), rapid.ID).Draw(t, "kernels")
 		}},

@@ -196,6 +196,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.lora(t, errs)
 	r.distributed(t, errs)
 	r.kernels(t, errs)
+	r.selectiveFits(errs)
 	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.recipe.UpdatesInBackward
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }
@@ -226,6 +227,8 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 	case "", "none":
 	case "selective":
 		r.selective(errs)
+	case "selective-op":
+		r.selectiveOps(errs)
 	case "full":
 		if c.Offload && r.arch.Decoder > 0 {
 			errs.Add("/training/gradient_checkpointing/offload", "unsupported", "offloading is not modelled for an encoder with a decoder; leave it out")
@@ -238,7 +241,7 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 			r.arch.CheckpointEvery = 0
 		}
 	default:
-		errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none, full and selective are", mode)
+		errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none, full, selective and selective-op are", mode)
 	}
 }
 

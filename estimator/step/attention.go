@@ -125,34 +125,20 @@ func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
 // accumulator for dq, a row sum, and dk, dv for every query head where heads are grouped.
 // Source: aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (mha_fwd, mha_bwd), torch 2.9.
 func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
-	b := t.Shape.Batch
-	n, _ := t.lengths(h)
-	headRounded := roundUp(h.Dim, 32)
-	if h.Dim > 192 {
-		headRounded = 256
-	}
-	y := t.fresh(q.numel, q.dtype, LabelAttentionOutput)
-	y.layout = q.layout
-	lse := t.fresh(b*h.Query*n, F32, LabelAttentionStatistics)
-	if splits := t.flashSplits(h, dropout); splits > 1 {
-		lseParts := t.fresh(splits*b*h.Query*n, F32, LabelAttentionScratch)
-		outParts := t.fresh(splits*b*h.Query*n*headRounded, F32, LabelAttentionScratch)
-		defer t.Drop(lseParts)
-		defer t.Drop(outParts)
-	}
-	var seed, state T
-	if dropout > 0 {
-		philox := t.fresh(2, I64, LabelAttentionStatistics)
-		seed = t.fresh(1, I64, LabelAttentionStatistics)
-		state = t.fresh(2, I64, LabelAttentionStatistics)
-		t.Drop(philox)
+	var y, lse, seed, state T
+	chooses := t.Recipe.SelectiveOps && t.choosing() != nil
+	if chooses && t.transplant {
+		y, lse, state, seed = t.takeBack(), t.takeBack(), t.takeBack(), t.takeBack()
 	} else {
-		state = t.fresh(2, I64, LabelAttentionStatistics)
-		seed = t.fresh(1, I64, LabelAttentionStatistics)
+		y, lse, state, seed = t.flashResults(q, h, dropout)
+	}
+	if chooses {
+		t.keep(y, lse, state, seed)
 	}
 	o := t.op(q, k, v).save(q, k, v, y, lse, state, seed)
 	if o.i != none {
-		rows := b * h.Query * roundUp(n, 128)
+		n, _ := t.lengths(h)
+		rows, headRounded := t.Shape.Batch*h.Query*roundUp(n, 128), flashHead(h)
 		cut := padded && h.Query > 1 // gradient and output come as views that have to be laid out densely
 		if cut {
 			o.alloc(7, y.bytes(), LabelContiguous)
@@ -182,6 +168,39 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	t.Drop(seed)
 	t.Drop(state)
 	return y
+}
+
+// flashHead is the width of a head as flash attention computes with it.
+func flashHead(h Heads) int64 {
+	if h.Dim > 192 {
+		return 256
+	}
+	return roundUp(h.Dim, 32)
+}
+
+// flashResults are the output of flash attention, the log-sum-exp of every row, and the state of the random numbers.
+func (t *Tape) flashResults(q T, h Heads, dropout float64) (y, lse, state, seed T) {
+	b := t.Shape.Batch
+	n, _ := t.lengths(h)
+	y = t.fresh(q.numel, q.dtype, LabelAttentionOutput)
+	y.layout = q.layout
+	lse = t.fresh(b*h.Query*n, F32, LabelAttentionStatistics)
+	if splits := t.flashSplits(h, dropout); splits > 1 {
+		lseParts := t.fresh(splits*b*h.Query*n, F32, LabelAttentionScratch)
+		outParts := t.fresh(splits*b*h.Query*n*flashHead(h), F32, LabelAttentionScratch)
+		defer t.Drop(lseParts)
+		defer t.Drop(outParts)
+	}
+	if dropout > 0 {
+		philox := t.fresh(2, I64, LabelAttentionStatistics)
+		seed = t.fresh(1, I64, LabelAttentionStatistics)
+		state = t.fresh(2, I64, LabelAttentionStatistics)
+		t.Drop(philox)
+		return y, lse, state, seed
+	}
+	state = t.fresh(2, I64, LabelAttentionStatistics)
+	seed = t.fresh(1, I64, LabelAttentionStatistics)
+	return y, lse, state, seed
 }
 
 // flashSplits is over how many blocks flash attention divides the keys so that a few
@@ -258,13 +277,22 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 		saved[ns] = bias
 		ns++
 	}
-	y := t.fresh(out, q.dtype, LabelAttentionOutput)
-	lse := T{storage: none, form: plain(F32)}
-	if t.grads(q, k, v) { // only for backward
-		lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
+	var y, lse T
+	chooses := t.Recipe.SelectiveOps && t.choosing() != nil
+	if chooses && t.transplant {
+		y, lse = t.takeBack(), t.takeBack()
+	} else {
+		y = t.fresh(out, q.dtype, LabelAttentionOutput)
+		lse = T{storage: none, form: plain(F32)}
+		if t.grads(q, k, v) { // only for backward
+			lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
+		}
+		if q.dtype.Half() && h.widest() > maxRegisterHead { // the kernel sums the output in memory
+			t.Drop(t.fresh(out, F32, LabelAttentionScratch))
+		}
 	}
-	if q.dtype.Half() && h.widest() > maxRegisterHead { // the kernel sums the output in memory
-		t.Drop(t.fresh(out, F32, LabelAttentionScratch))
+	if chooses {
+		t.keep(y, lse)
 	}
 	saved[ns], saved[ns+1] = y, lse
 	ns += 2

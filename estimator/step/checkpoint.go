@@ -22,6 +22,8 @@ type checkpointed struct {
 	// For layers of several tensors instead of forward and input:
 	block           Block
 	inputs, outputs []T
+
+	selected
 }
 
 // AlsoReturns says, inside a layer's forward, that the layer returns x, too, and takes x over. It has one such
@@ -69,7 +71,7 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 		}
 		y = t.nonReentrant(x, forward)
 		if !t.Recipe.Compile {
-			t.capture(besides.Captured)
+			t.capture(x, besides)
 		}
 	}
 	if t.shards != nil {
@@ -205,19 +207,24 @@ func (t *Tape) nonReentrant(x T, forward Layer) T {
 	return y
 }
 
-// capture gives the layer that has just run what its closure refers to.
-func (t *Tape) capture(captured []T) {
+// capture gives the layer that has just run on x what its closure refers to.
+// Source: torch/utils/checkpoint.py (_NoopSaveInputs), torch 2.9.
+func (t *Tape) capture(x T, besides Besides) {
 	l := &t.layers[len(t.layers)-1]
-	for i := l.first; i < l.last && len(captured) > 0; i++ {
+	for i := l.first; i < l.last; i++ {
 		if t.nodes[i].nSaved == 0 {
 			continue
 		}
 		l.keeper = i
-		for _, x := range captured {
-			l.captured = append(l.captured, t.Hold(x))
+		l.captured = append(l.captured, t.Hold(x))
+		for _, more := range [...][]T{besides.Captured, besides.Arguments} {
+			for _, c := range more {
+				l.captured = append(l.captured, t.Hold(c))
+			}
 		}
 		return
 	}
+	t.dropSelected(l)
 }
 
 // uncapture lets go of what the closure of node i's layer refers to, where i is the last node that needs it.
@@ -227,9 +234,10 @@ func (t *Tape) uncapture(i int32) {
 		return
 	}
 	l := &t.layers[n.layer]
-	if len(l.captured) == 0 || l.keeper != i {
+	if len(l.captured)+len(l.kept) == 0 || l.keeper != i {
 		return
 	}
+	t.dropSelected(l)
 	for _, x := range l.captured {
 		t.Drop(x)
 	}
@@ -243,7 +251,8 @@ func (t *Tape) rebuild(l int32) {
 	c := &t.layers[l]
 	c.rebuilt = true
 	base, actBase := int32(len(t.nodes)), len(t.acts)
-	t.recompute, t.transplant, t.savesLeft = true, true, c.saves
+	t.recompute, t.transplant, t.rebuilds, t.savesLeft = true, true, l, c.saves
+	c.products = 0
 	t.EnterAutocast()
 	y := c.forward(t, c.input)
 	if second, ok := t.Second(); ok {

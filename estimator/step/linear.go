@@ -98,11 +98,19 @@ func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
 func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64, l Label) T {
 	rows := input.numel / in
 	y := T{storage: none, edge: noEdge, form: plain(input.dtype), numel: rows * out}
-	if !t.lastSaves(2) {
+	kept := t.Recipe.SelectiveOps && t.keepsProduct(hasBias)
+	switch {
+	case t.lastSaves(2):
+	case kept && t.transplant:
+		y = t.takeBack()
+	default:
 		y = t.fresh(rows*out, input.dtype, l)
 		t.workspace()
 		if hasBias && !t.compiled {
 			t.workspaceLt()
+		}
+		if kept {
+			t.keep(y)
 		}
 	}
 	inGrad, weightGrad := rows*in*input.dtype.Size(), in*out*input.dtype.Size()

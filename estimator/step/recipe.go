@@ -52,6 +52,8 @@ type Recipe struct {
 	ExplicitMask bool
 	// SelectiveAttention makes again in backward what the core of attention saves.
 	SelectiveAttention bool
+	// SelectiveOps keeps of a checkpointed layer what attention and every second matrix product return.
+	SelectiveOps bool
 	// UpdatesInBackward runs the optimizer Updates on every parameter as soon as its gradient is there.
 	UpdatesInBackward bool
 	Updates           Optimizer

@@ -243,6 +243,7 @@ type Tape struct {
 	layers     []checkpointed
 	layer      int32 // index in layers while such a layer's forward runs, none outside
 	recompute  bool  // a layer runs again in backward
+	rebuilds   int32 // which, where its graph exists already
 	transplant bool  // and its graph exists already: what it saves goes to the waiting nodes
 	savesLeft  int32 // how many saved tensors these still wait for
 	stopped    bool  // none: the rest of the layer does not run

@@ -48,7 +48,12 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout flo
 	t.Drop(qc)
 	t.Drop(kc)
 	t.Drop(ks)
-	p := t.safeSoftmax(scores, keys, q.dtype) // the mask is added in place
+	if bias.numel > 0 && t.choosing() != nil { // elsewhere it is added in place, but not where something looks at every operation
+		masked := t.Add(scores, bias, LabelAttentionScores)
+		t.Drop(scores)
+		scores = masked
+	}
+	p := t.safeSoftmax(scores, keys, q.dtype)
 	t.Drop(scores)
 	dropped := t.Dropout(p, dropout)
 	t.Drop(p)
