@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -81,5 +82,33 @@ func TestCompiledMixtureRefused(t *testing.T) {
 	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "mixtral"}`)}, Training: Training{MicroBatch: 1, SequenceLength: 64, Compile: &Compile{Model: true}}}
 	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/training/compile") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestPublishedMXFP4 reads the config.json that gpt-oss is published with, whose weights are dequantized to be trained.
+func TestPublishedMXFP4(t *testing.T) {
+	const sizes = `"model_type": "gpt_oss", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 64, "num_local_experts": 4, "vocab_size": 500`
+	estimate := func(more string) (*Result, error) {
+		return Estimate(Input{Job: Job{Model: Model{HFConfig: []byte("{" + sizes + more + "}")}, Training: Training{MicroBatch: 1, SequenceLength: 64}}})
+	}
+	plain, err := estimate("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	published, err := estimate(`, "quantization_config": {"quant_method": "mxfp4", "modules_to_not_convert": ["lm_head"]}`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if published.Peak.ReservedBytes != plain.Peak.ReservedBytes || published.Peak.AllocatedBytes != plain.Peak.AllocatedBytes {
+		t.Errorf("peak %+v, without quantization_config %+v", published.Peak, plain.Peak)
+	}
+	noted := func(r *Result) bool {
+		return slices.ContainsFunc(r.Notes, func(n Note) bool { return n.Code == "mxfp4-dequantized" })
+	}
+	if !noted(published) || noted(plain) {
+		t.Errorf("notes %v, without quantization_config %v", published.Notes, plain.Notes)
+	}
+	if _, err := estimate(`, "quantization_config": {"quant_method": "fp8"}`); err == nil {
+		t.Error("weights in fp8 are accepted")
 	}
 }

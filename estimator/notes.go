@@ -109,6 +109,9 @@ func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
 		}
 		notes = append(notes, Note{Code: "versions", Text: text})
 	}
+	if r.arch.Dequantised {
+		notes = append(notes, Note{Code: "mxfp4-dequantized", Text: "transformers trains no weights in MXFP4: they count as dequantized while they are loaded (Mxfp4Config(dequantize=True)), and what that takes for a moment was left out"})
+	}
 	return notes
 }
 

@@ -80,6 +80,10 @@ type Architecture struct {
 	Reentrant bool
 	// LoRA are the adapters that are trained instead of the parameters; nil without.
 	LoRA *LoRA
+	// Dequantised says that the published weights are in MXFP4, which transformers does not train: they are made bf16 or what
+	// else the job stores while they are loaded.
+	// Source: transformers/quantizers/quantizer_mxfp4.py (is_trainable), 4.57.
+	Dequantised bool
 	// Generic marks a family that nobody described and that goes through the nearest block.
 	Generic bool
 }

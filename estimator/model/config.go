@@ -56,7 +56,11 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 // head finds the class that the file names, and refuses what is not modelled of the family and weights of another type than
 // the stored one.
 func (c *config) head(f *family, a *Architecture) {
-	if c.given["quantization_config"] != nil {
+	switch q := c.given["quantization_config"]; {
+	case q == nil:
+	case a.Family == "gpt_oss" && quantMethod(q) == "mxfp4":
+		a.Dequantised = true
+	default:
 		c.errs.Add(c.pointer+"/quantization_config", "unsupported", "quantized weights are not modelled yet; leave quantization_config out to train the weights unquantized")
 	}
 	classes := f.classNames()
@@ -73,6 +77,13 @@ func (c *config) head(f *family, a *Architecture) {
 		}
 	}
 	c.errs.Add(c.pointer+"/architectures", "unsupported", "%.80q is not modelled; of %s, the classes …%s are", name, a.Family, strings.Join(classes, ", …"))
+}
+
+// quantMethod is how the weights are stored, by what quantization_config says.
+func quantMethod(q any) string {
+	fields, _ := q.(map[string]any)
+	method, _ := fields["quant_method"].(string)
+	return method
 }
 
 func (c *config) refuseSlidingWindow() {
