@@ -36,6 +36,9 @@ type Input struct {
 	GPUs []GPU
 	// Timeline and Tensors ask for those parts of the answer.
 	Timeline, Tensors bool
+	// FitsOnly is for those who ask [Judge] for nothing but whether the job fits: then no verdict makes it look for the smallest
+	// limit, and one of "unlikely" may be "does_not_fit" to others.
+	FitsOnly bool
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
 	// fitted to this version of the estimator.
 	Calibration *calibration.Calibration
@@ -59,7 +62,7 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.replays = replays
+	r.replays, r.fitsOnly = replays, in.FitsOnly
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -191,7 +194,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	}
 	decides := searches
 	for _, c := range out.cards {
-		if decides {
+		if decides || r.fitsOnly {
 			break
 		}
 		f := r.figures(out, c.group)

@@ -48,6 +48,8 @@ type resolved struct {
 	key         calibration.Key
 	// replays are those that are known already; nil where none is remembered.
 	replays *Replays
+	// fitsOnly is Input.FitsOnly.
+	fitsOnly bool
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.

@@ -29,6 +29,7 @@ func (s *search) byGPU(ctx context.Context) ([]GPUPlan, error) {
 	if err := asked.judge(ctx, map[Choice][]int{today.choice(): allOf(cards)}); err != nil {
 		return nil, err
 	}
+	asked.fitsOnly = true // no other verdict is shown
 	largest, err := s.largestByGPU(ctx, cards, asked)
 	if err != nil {
 		return nil, err
@@ -148,8 +149,10 @@ type judgement struct {
 type judgements struct {
 	search *search
 	cards  []estimator.GPU
-	fits   map[judgement]estimator.GPUFit
-	bytes  map[judgement]int64
+	// fitsOnly says that verdicts other than "fits" do not matter any more.
+	fitsOnly bool
+	fits     map[judgement]estimator.GPUFit
+	bytes    map[judgement]int64
 }
 
 func (s *search) newJudgements(cards []estimator.GPU) *judgements {
@@ -180,7 +183,7 @@ func (a *judgements) judge(ctx context.Context, wanted map[Choice][]int) error {
 	err := parallel(ctx, len(questions), func(_ context.Context, k int) error {
 		q := questions[k]
 		in := candidate{micro: q.pair.MicroBatch, accum: q.pair.GradientAccumulation}.input(a.search.costs.base)
-		in.GPUs = make([]estimator.GPU, len(q.cards))
+		in.GPUs, in.FitsOnly = make([]estimator.GPU, len(q.cards)), a.fitsOnly
 		for n, i := range q.cards {
 			in.GPUs[n] = a.cards[i]
 		}

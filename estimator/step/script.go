@@ -1,7 +1,5 @@
 package step
 
-import "github.com/vramplan/vramplan/estimator/memory"
-
 // Script identifies everything that a session asks of a heap: sessions of equal scripts leave equal heaps behind, whatever card or
 // recipe they were recorded for. It is a hash of 128 bits.
 type Script [2]uint64
@@ -30,33 +28,50 @@ func (w *scribe) Free(handle int32) { w.note(uint64(handle) << 2) }
 
 func (w *scribe) ReleaseCached() { w.note(2) }
 
-// Script writes the session down: loading, the lists of what micro-steps and evaluations do, and two updates, the later of which
-// finds what the first has left.
+// Script writes the session down: loading, what micro-steps and evaluations do, and two updates, the later of which finds what the
+// first has left.
 func (s *Session) Script() Script {
 	w := &scribe{}
-	s.Begin(w)
+	s.heap, s.started, s.stepped, s.gradients = w, false, false, s.gradients[:0]
+	s.loadModel()
+	if s.Recipe.Sharding.Flat {
+		s.prepareFlat(w)
+	}
 	s.rebuildBuckets(w)
 	s.optimizerStep(w)
 	s.optimizerStep(w)
 	w.note(uint64(s.Recipe.Accumulation))
-	for _, yes := range [...]bool{s.Recipe.KeepsGradients, s.Recipe.States.GradientBuffers} {
+	for _, yes := range [...]bool{s.Recipe.KeepsGradients, s.Recipe.States.GradientBuffers, s.Recipe.Sharding.Unsynced} {
 		if yes {
 			w.note(1)
 		}
 		w.note(0)
 	}
-	w.list(s.flat)
-	if s.Evaluation != nil {
-		w.list(s.evaluating.flat)
+	w.program(s.Program, s.Recorded, s.Units, s.Lead)
+	if e := s.Evaluation; e != nil {
+		w.program(e.Program, e.Recorded, e.Units, s.Lead)
 	}
 	return w.script
 }
 
-func (w *scribe) list(requests []memory.Request) {
-	w.note(uint64(len(requests)))
-	for i := range requests {
-		e := &requests[i]
-		w.note(uint64(e.Handle)<<16 | uint64(e.Stream())<<8 | uint64(e.Op))
-		w.note(uint64(e.Bytes))
+// program notes a program and how often its middle unit is repeated.
+func (w *scribe) program(p *Program, recorded, units, lead int64) {
+	for _, n := range [...]int64{recorded, units, lead, int64(p.Prologue), int64(len(p.Slots)), int64(len(p.Events)), int64(len(p.Segments))} {
+		w.note(uint64(n))
+	}
+	for i := range p.Slots {
+		x := &p.Slots[i]
+		w.note(uint64(x.Bytes))
+		w.note(uint64(uint32(x.Unit))<<8 | uint64(x.Stream))
+	}
+	for _, e := range p.Events {
+		w.note(uint64(uint32(e.Slot))<<8 | uint64(e.Op))
+	}
+	for _, g := range p.Segments {
+		w.note(uint64(g.Start)<<32 | uint64(g.End))
+		w.note(uint64(uint32(g.Unit)))
+		if g.Backward {
+			w.note(1)
+		}
 	}
 }

@@ -117,6 +117,17 @@ func (s *Session) Play(heap Heap, steps int) {
 }
 
 func (s *Session) load() {
+	s.loadModel()
+	for _, e := range s.Program.Events[:s.Program.Prologue] {
+		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
+	}
+	if s.Recipe.Sharding.Flat {
+		s.prepareFlat(s.heap)
+	}
+}
+
+// loadModel loads all but the first batch.
+func (s *Session) loadModel() {
 	if s.Recipe.Sharding.on() {
 		s.loadParts(s.heap)
 	} else {
@@ -124,12 +135,6 @@ func (s *Session) load() {
 	}
 	s.loadBuckets(s.heap)
 	s.loadStates(s.heap)
-	for _, e := range s.Program.Events[:s.Program.Prologue] {
-		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
-	}
-	if s.Recipe.Sharding.Flat {
-		s.prepareFlat(s.heap)
-	}
 }
 
 // Step plays one optimizer step.
