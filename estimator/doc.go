@@ -6,7 +6,8 @@
 // peak, what holds it, and whether it fits.
 //
 //   - [Job] is the document: a model, how it is trained, where it should run.
-//   - [Estimate] answers one job. [Judge] does the same for those who ask about hundreds.
+//   - [Estimate] answers one job. [Judge] does the same for those who ask about hundreds;
+//     [Replays] lets questions that belong together share work.
 //   - [Result] is the answer: the three numbers that a user can see (allocated, reserved, device), ten components that
 //     add up to the device figure, bounds, verdicts and notes.
 //   - [Replay] plays the allocations and frees on a heap of the caller's.
