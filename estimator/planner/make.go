@@ -290,6 +290,9 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 	if p.SmallestSlices, err = s.smallestGPUs(ctx, r.Slices); err != nil {
 		return nil, err
 	}
+	if p.FewestGPUs, err = s.fewestGPUs(ctx); err != nil {
+		return nil, err
+	}
 	if p.GPUs, err = s.byGPU(ctx); err != nil {
 		return nil, err
 	}

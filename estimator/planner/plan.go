@@ -52,8 +52,10 @@ type Plan struct {
 	// today fits, smallest first.
 	SmallestGPUs []string `json:"smallest_gpus"`
 	// SmallestSlices are the smallest MIG slices on which it does, of any card of the catalog.
-	SmallestSlices []string         `json:"smallest_slices"`
-	Notes          []estimator.Note `json:"notes"`
+	SmallestSlices []string `json:"smallest_slices"`
+	// FewestGPUs says on how many of the plan's cards the job trains when FSDP deals it out, where no pair fits on its own.
+	FewestGPUs *FewestGPUs      `json:"fewest_gpus,omitempty"`
+	Notes      []estimator.Note `json:"notes"`
 	// GPUs plan the same batch for each card of the job, where it names several.
 	GPUs []GPUPlan `json:"gpus,omitempty"`
 
@@ -65,6 +67,18 @@ type Plan struct {
 	// LargestModel is the largest model of the catalog, of the kind of the job's own,
 	// that trains on the card in the same way at a micro-batch of one.
 	LargestModel *LargestModel `json:"largest_model,omitempty"`
+}
+
+// FewestGPUs is a job dealt out to several cards at the same effective batch.
+type FewestGPUs struct {
+	GPUs int64 `json:"gpus"`
+	// Changes are fields of the job's training object with their new values.
+	Changes              map[string]any `json:"changes"`
+	MicroBatch           int64          `json:"micro_batch"`
+	GradientAccumulation int64          `json:"gradient_accumulation"`
+	// DeviceBytes and HighBytes are those of each card.
+	DeviceBytes int64 `json:"device_bytes"`
+	HighBytes   int64 `json:"high_bytes"`
 }
 
 // GPUPlan is the plan for one of several cards.
