@@ -35,7 +35,7 @@ test: ## Run all tests
 	$(GO) test ./...
 
 test-race: ## Run the tests of concurrent code under the race detector (needs a C compiler)
-	CGO_ENABLED=1 $(GO) test -race $(RACE_PACKAGES)
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(GO) test -race $(RACE_PACKAGES)
 
 race: ## Run all tests under the race detector; the estimator's, which start no goroutines, with fewer random jobs
 	CGO_ENABLED=1 RAPID_CHECKS=10 $(GO) test -race -timeout 60m ./...
