@@ -172,25 +172,17 @@ func (s *Service) calibrationFor(ctx context.Context, pinned string) (*calibrati
 	case f != nil && f.value != nil && f.value.ID == pinned:
 		return f.value, nil
 	}
-	if value, ok := s.pinned.Get(pinned); ok {
-		return value, nil
-	}
 	c, err := s.findCalibration(ctx, pinned)
 	if err != nil {
 		return nil, err
 	}
 	if c == nil {
-		return nil, s.unknownCalibration(ctx, pinned)
+		return nil, s.unknownCalibration(pinned)
 	}
-	if !c.fits() {
+	if c.value == nil {
 		return nil, failed(CodeCalibration, "the calibration %s was fitted to the estimator %s with %s, and this is %s with %s: fit a new one", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
 	}
-	value, err := c.value()
-	if err != nil {
-		return nil, &Error{Code: CodeInternal, Message: "the calibration cannot be used", Err: err}
-	}
-	s.pinned.Add(pinned, value)
-	return value, nil
+	return c.value, nil
 }
 
 // Pin says whether requests may name a calibration; the empty one stands for that in force.
@@ -199,40 +191,14 @@ func (s *Service) Pin(ctx context.Context, id string) error {
 	return err
 }
 
-// findCalibration asks the store; nil where there is none.
-func (s *Service) findCalibration(ctx context.Context, id string) (*Calibration, error) {
-	if s.store == nil || !calibrationForm.MatchString(id) {
-		return nil, nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	c, err := s.store.Calibration(ctx, id)
-	if err != nil {
-		return nil, storeError(err, "the calibration could not be read")
-	}
-	return c, nil
-}
-
 // calibrationPrefix is what ids begin with. Text that cannot be an id is not asked for: databases do not take every text.
 const calibrationPrefix = "cal-"
 
 var calibrationForm = regexp.MustCompile(`^` + calibrationPrefix + `[0-9]{1,18}-[0-9a-f]{12}$`)
 
-// namedCalibrations is how many an error names.
-const namedCalibrations = 10
-
 // unknownCalibration names those that there are.
-func (s *Service) unknownCalibration(ctx context.Context, id string) error {
-	known := []string{estimator.Calibration}
-	if s.store != nil {
-		ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-		defer cancel()
-		if list, err := s.store.Calibrations(ctx, CalibrationFilter{Limit: namedCalibrations}); err == nil {
-			for i := range list {
-				known = append(known, list[i].ID)
-			}
-		}
-	}
+func (s *Service) unknownCalibration(id string) error {
+	known := s.knownCalibrations()
 	e := failed(CodeCalibration, "there is no calibration %.100q here; there are %s", id, strings.Join(known, ", "))
 	e.Suggestions = known
 	return e
@@ -258,12 +224,15 @@ func (s *Service) Calibration(ctx context.Context, id string) (*Calibration, err
 		return nil, noDatabase()
 	}
 	c, err := s.findCalibration(ctx, id)
-	if err == nil && c == nil {
-		unknown := s.unknownCalibration(ctx, id).(*Error)
-		unknown.Code = CodeNotFound
-		err = unknown
+	if err != nil {
+		return nil, err
 	}
-	return c, err
+	if c == nil {
+		unknown := s.unknownCalibration(id).(*Error)
+		unknown.Code = CodeNotFound
+		return nil, unknown
+	}
+	return c.Calibration, nil
 }
 
 // Activations lists what was activated, the newest first.
@@ -291,7 +260,7 @@ func (s *Service) Activate(ctx context.Context, by Author, id string) (*Activati
 		case err != nil:
 			return nil, err
 		case c == nil:
-			return nil, s.unknownCalibration(ctx, id)
+			return nil, s.unknownCalibration(id)
 		case !c.fits():
 			return nil, failed(CodeConflict, "the calibration %s was fitted to the estimator %s with %s, and this is %s with %s: fit a new one", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
 		}

@@ -87,6 +87,7 @@ func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *
 	if err != nil {
 		return nil, storeError(err, "the database did not confirm the calibration: list the calibrations, or fit again; the same figures are stored once")
 	}
+	_ = s.Refresh(ctx) // where it cannot be read now, the next look brings it
 	result := &FittedCalibration{Calibration: stored, Stored: true, Known: known}
 	if f.Activate {
 		if result.Activation, err = s.Activate(ctx, by, stored.ID); err != nil {

@@ -16,9 +16,9 @@ type follower struct {
 	keep func(Snapshot)
 
 	mu sync.Mutex // held while the store is read, so that what is older cannot replace what is newer
-	// read is what was read last, and calibration the mark of its calibration: -1 before the first.
-	read        Snapshot
-	calibration int64
+	// read is what was read last, and mark that of its calibrations: -1 before the first.
+	read Snapshot
+	mark CalibrationMark
 
 	state DatabaseState
 	known sync.Mutex // for state
@@ -69,7 +69,7 @@ func (s *Service) Refresh(ctx context.Context) error {
 func (s *Service) refresh(ctx context.Context) error {
 	s.follow.mu.Lock()
 	defer s.follow.mu.Unlock()
-	next, mark := s.follow.read, s.follow.calibration
+	next, mark := s.follow.read, s.follow.mark
 	present, err := s.store.CatalogMark(ctx)
 	if err != nil {
 		return err
@@ -80,19 +80,26 @@ func (s *Service) refresh(ctx context.Context) error {
 			return err
 		}
 	}
-	activation, err := s.store.CalibrationMark(ctx)
+	now, err := s.store.CalibrationMark(ctx)
 	if err != nil {
 		return err
 	}
-	activated := activation != mark
+	activated, fitted := now.Activations != mark.Activations, now.Versions != mark.Versions
 	if activated {
-		if next.Calibration, err = s.store.ActiveCalibration(ctx, activation); err != nil {
+		if next.Calibration, err = s.store.ActiveCalibration(ctx, now.Activations); err != nil {
 			return err
 		}
 	}
-	if !changed && !activated {
+	newest := *s.kept.newest.Load()
+	if fitted {
+		if newest, err = readNewest(ctx, s.store); err != nil {
+			return err
+		}
+	}
+	if asked := s.kept.more.Swap(false); !changed && !activated && !fitted && !asked {
 		return nil
 	}
+	next.Calibrations = s.kept.list(newest)
 	// Kept before the first answer from it, so that a service which is killed and starts while the
 	// database is gone never knows less than it has answered.
 	if s.follow.keep != nil {
@@ -101,12 +108,13 @@ func (s *Service) refresh(ctx context.Context) error {
 	if changed {
 		s.catalog.Store(catalog.Of(next.Catalog))
 	}
+	s.kept.newest.Store(&newest)
 	if activated {
 		if err := s.use(next.Calibration); err != nil {
 			return err
 		}
 	}
-	s.follow.read, s.follow.calibration = next, activation
+	s.follow.read, s.follow.mark = next, now
 	return nil
 }
 

@@ -9,10 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	lru "github.com/hashicorp/golang-lru/v2"
-
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/catalog"
 )
@@ -20,9 +17,6 @@ import (
 // defaultCacheEntries bounds what is remembered: an answer is some 5 KB, and one that
 // lists the whole catalog some 30 KB.
 const defaultCacheEntries = 1024
-
-// pinnedCalibrations bounds the calibrations that are remembered because a request named them.
-const pinnedCalibrations = 16
 
 // Service answers questions about jobs. It may be used by several goroutines.
 type Service struct {
@@ -34,8 +28,8 @@ type Service struct {
 	now    func() time.Time
 	// inForce is the calibration that answers are made with now.
 	inForce atomic.Pointer[inForce]
-	// pinned are calibrations that requests named lately.
-	pinned  *lru.Cache[string, *calibration.Calibration]
+	// kept are the calibrations that requests may name without a look into the store.
+	kept    *keptCalibrations
 	results *cache[*estimator.Result]
 	plans   *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
@@ -54,6 +48,7 @@ type options struct {
 	keep         func(Snapshot)
 	now          func() time.Time
 	calibration  *Calibration
+	calibrations []*Calibration
 }
 
 // WithCache sets how many answers are remembered; 0 remembers none.
@@ -70,11 +65,18 @@ func WithKeep(keep func(Snapshot)) Option { return func(o *options) { o.keep = k
 // WithCalibration sets the calibration to begin with; nil is the built-in one.
 func WithCalibration(c *Calibration) Option { return func(o *options) { o.calibration = c } }
 
+// WithCalibrations sets the calibrations that requests may name before the store was read.
+func WithCalibrations(list []*Calibration) Option {
+	return func(o *options) { o.calibrations = list }
+}
+
 // Snapshot is what answers are made with at one moment.
 type Snapshot struct {
 	Catalog *catalog.Contents
 	// Calibration is nil for the built-in one.
 	Calibration *Calibration
+	// Calibrations are those that requests may name: the newest, and older ones that were asked for lately.
+	Calibrations []*Calibration
 }
 
 // WithClock sets where the times of changes come from.
@@ -88,14 +90,14 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 	}
 	s := &Service{
 		store:    o.store,
-		follow:   follower{keep: o.keep, calibration: -1, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
+		follow:   follower{keep: o.keep, mark: CalibrationMark{-1, -1}, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
 		now:      o.now,
 		results:  newCache[*estimator.Result](o.cacheEntries),
 		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
+		kept:     newKeptCalibrations(o.calibrations),
 		estimate: estimator.Estimate,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}
-	s.pinned, _ = lru.New[string, *calibration.Calibration](pinnedCalibrations) // its error is about a size below 1
 	s.catalog.Store(c)
 	if err := s.use(o.calibration); err != nil { // one that was kept by a program of another version
 		s.inForce.Store(&inForce{chosen: o.calibration})

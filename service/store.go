@@ -33,18 +33,20 @@ type Store interface {
 	// digest: then that one is the result, and known. name may be called again where the database gave way to another
 	// transaction.
 	AddCalibration(ctx context.Context, digest string, name func(number int64) *Calibration) (c *Calibration, known bool, err error)
-	// Calibration finds a calibration; nil where there is none.
-	Calibration(ctx context.Context, id string) (*Calibration, error)
+	// Calibration finds a calibration, and how many bytes it takes in JSON; nil where there is none.
+	Calibration(ctx context.Context, id string) (c *Calibration, bytes int, err error)
+	// EachCalibration hands so many calibrations to do, the newest first, until it wants no more.
+	EachCalibration(ctx context.Context, limit int, do func(c *Calibration, bytes int) (more bool, err error)) error
 	// Calibrations lists summaries of calibrations, the newest first.
 	Calibrations(ctx context.Context, f CalibrationFilter) ([]Calibration, error)
 	// Activate notes what answers are made with from now on, under the next number.
 	Activate(ctx context.Context, a Activation) (*Activation, error)
 	// Activations lists what was activated, the newest first.
 	Activations(ctx context.Context, f CalibrationFilter) ([]Activation, error)
-	// CalibrationMark is the number of the last activation; 0 before the first.
-	CalibrationMark(ctx context.Context) (int64, error)
+	// CalibrationMark says what there is, and is cheap to ask for.
+	CalibrationMark(ctx context.Context) (CalibrationMark, error)
 	// ActiveCalibration is what the activation of that number chose; nil where that is the built-in one.
-	ActiveCalibration(ctx context.Context, mark int64) (*Calibration, error)
+	ActiveCalibration(ctx context.Context, activation int64) (*Calibration, error)
 
 	// CreateKey stores a new API key.
 	CreateKey(ctx context.Context, k Key) error
@@ -54,6 +56,12 @@ type Store interface {
 	Keys(ctx context.Context) ([]Key, error)
 	// RevokeKey ends a key, and reports whether there is one that it could end.
 	RevokeKey(ctx context.Context, id string, at time.Time) (bool, error)
+}
+
+// CalibrationMark changes with every calibration and activation.
+type CalibrationMark struct {
+	// Versions is the number of the newest calibration, Activations that of the last activation; 0 before the first.
+	Versions, Activations int64
 }
 
 // EntryKind says which list of the catalog an entry is in.

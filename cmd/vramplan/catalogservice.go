@@ -65,7 +65,7 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 		switch kept, err := store.Kept(c.Snapshot, db.Name()); {
 		case err == nil:
 			first = catalog.Of(kept.Catalog)
-			opts = append(opts, service.WithCalibration(kept.Calibration))
+			opts = append(opts, service.WithCalibration(kept.Calibration), service.WithCalibrations(kept.Calibrations))
 		case !errors.Is(err, fs.ErrNotExist):
 			log.Warn().Err(err).Msg("the kept catalog is not used")
 		}

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/store/pgtest"
 )
 
@@ -25,7 +29,7 @@ func eventually(t testing.TB, what string, ask func() (string, bool)) {
 	t.Fatalf("%s: %s", what, last)
 }
 
-// readers ask for answers of all kinds until stop, and count what fails.
+// readers ask for answers of all kinds until stop, with a calibration and without, and count what fails.
 type readers struct {
 	asked, failed atomic.Int64
 	end           chan struct{}
@@ -34,7 +38,7 @@ type readers struct {
 	failure       string
 }
 
-func readFrom(url string) *readers {
+func readFrom(url, calibration string) *readers {
 	r := &readers{end: make(chan struct{})}
 	for i := range 4 {
 		r.done.Go(func() {
@@ -47,7 +51,7 @@ func readFrom(url string) *readers {
 				default:
 				}
 				var got reply
-				switch n % 4 {
+				switch n % 5 {
 				case 0: // another job each time, so that no answer is remembered
 					got = ask(c, http.MethodPost, url+"/v1/estimate", fmt.Sprintf(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": %d, "sequence_length": 64}, "gpus": ["lab-card"]}`, n%97+1))
 				case 1:
@@ -56,6 +60,8 @@ func readFrom(url string) *readers {
 					got = ask(c, http.MethodGet, url+"/readyz", "")
 				case 3:
 					got = ask(c, http.MethodGet, url+"/v1/models?family=gpt2", "")
+				case 4:
+					got = ask(c, http.MethodPost, url+"/v1/estimate?calibration="+calibration, runJob(int64(n)))
 				}
 				r.asked.Add(1)
 				if got.status != http.StatusOK {
@@ -70,7 +76,7 @@ func readFrom(url string) *readers {
 
 // PostgreSQL goes away and comes back under load. No read and no decision fails, changes are refused
 // with a reason, a replica can start meanwhile with all that users entered, and everything
-// recovers by itself. What one replica changes, the other sees.
+// recovers by itself. What one replica changes, the other sees. A calibration that is not in force answers all the while, by its id.
 func TestDatabaseOutage(t *testing.T) {
 	server := pgtest.Own(t)
 	database := server.Database(t)
@@ -91,6 +97,23 @@ func TestDatabaseOutage(t *testing.T) {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	eventually(t, "the other replica sees the change", sees(b, "lab-card"))
+	calibrated := &calibrations{t: t, client: client, key: key, url: a.url, stored: map[string]service.Calibration{}, answers: map[string][]byte{}}
+	for range 32 {
+		if !calibrated.measure() {
+			t.FailNow()
+		}
+	}
+	pinned, ok := calibrated.fit() // and not activated: nothing but its id leads to it
+	if !ok {
+		t.FailNow()
+	}
+	withPinned := func(p *process) reply {
+		return ask(client, http.MethodPost, p.url+"/v1/estimate?calibration="+pinned, runJob(5))
+	}
+	eventually(t, "the other replica keeps the calibration", func() (string, bool) {
+		kept, err := os.ReadFile(filepath.Join(folders[1], "vramplan-catalog.json"))
+		return fmt.Sprint(err), bytes.Contains(kept, []byte(pinned))
+	})
 
 	var asked int64
 	finish := func(r *readers) {
@@ -101,8 +124,12 @@ func TestDatabaseOutage(t *testing.T) {
 			t.Errorf("%d of %d reads failed, the first: %s", n, r.asked.Load(), r.failure)
 		}
 	}
-	onA, onB := readFrom(a.url), readFrom(b.url)
+	onA, onB := readFrom(a.url, pinned), readFrom(b.url, pinned)
 	for outage := range 2 {
+		before := withPinned(a)
+		eventually(t, "the replicas answer alike", func() (string, bool) {
+			return string(before.body), before.status == http.StatusOK && bytes.Equal(before.body, withPinned(b).body)
+		})
 		server.Stop()
 		eventually(t, "the service notices", func() (string, bool) {
 			r := ask(client, http.MethodGet, a.url+"/readyz", "")
@@ -122,7 +149,16 @@ func TestDatabaseOutage(t *testing.T) {
 		if state, ok := sees(b, "lab-card")(); !ok {
 			t.Errorf("a replica that started without the database does not know the card: %s", state)
 		}
-		onB = readFrom(b.url)
+		for _, p := range []*process{a, b} {
+			if r := withPinned(p); !bytes.Equal(r.body, before.body) {
+				t.Errorf("with %s: %d %s %v, and before\n%s", pinned, r.status, r.body, r.err, before.body)
+			}
+		}
+		if r := ask(client, http.MethodPost, b.url+"/v1/estimate?calibration=cal-9-000000000000", runJob(5)); r.status != http.StatusServiceUnavailable ||
+			r.header.Get("Retry-After") == "" || !strings.Contains(string(r.body), "not in memory") {
+			t.Errorf("a calibration that nobody knows without the database: %d %s %v", r.status, r.body, r.err)
+		}
+		onB = readFrom(b.url, pinned)
 
 		if err := server.Start(); err != nil {
 			t.Fatal(err)

@@ -54,15 +54,15 @@ func New(ctx context.Context, folder string) (s *service.Service, end func() err
 			return nil, nil, err
 		}
 	}
+	if err := calibrate(ctx, db); err != nil {
+		return nil, nil, err
+	}
 	s = service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithClock(func() time.Time { return began }))
 	if err := s.Refresh(ctx); err != nil {
 		return nil, nil, err
 	}
 	_, _, err = s.PutGPU(ctx, ci, LabCard, service.GPUEntry{Name: "Lab card", Vendor: "NVIDIA", MemoryBytes: 24 << 30, Aliases: []string{"the lab's card"}}, service.Precondition{Absent: true})
 	if err != nil {
-		return nil, nil, err
-	}
-	if err := calibrate(ctx, db); err != nil {
 		return nil, nil, err
 	}
 	return s, db.Close, observe(ctx, s)

@@ -70,23 +70,47 @@ func count(ctx context.Context, tx *sql.Tx, column string) (n int64, err error) 
 }
 
 // Calibration implements service.Store.
-func (s *Store) Calibration(ctx context.Context, id string) (*service.Calibration, error) {
+func (s *Store) Calibration(ctx context.Context, id string) (*service.Calibration, int, error) {
 	return calibrationOf(s.db.QueryRowContext(ctx, `SELECT document FROM calibrations WHERE id = $1`, id))
 }
 
-func calibrationOf(row *sql.Row) (*service.Calibration, error) {
+// calibrationOf reads a document; nil where there is none.
+func calibrationOf(row *sql.Row) (*service.Calibration, int, error) {
 	var text string
 	switch err := row.Scan(&text); {
 	case errors.Is(err, sql.ErrNoRows):
-		return nil, nil
+		return nil, 0, nil
 	case err != nil:
-		return nil, fmt.Errorf("query a calibration: %w", err)
+		return nil, 0, fmt.Errorf("query a calibration: %w", err)
 	}
 	var c service.Calibration
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return nil, fmt.Errorf("read a calibration: %w", err)
+		return nil, 0, fmt.Errorf("read a calibration: %w", err)
 	}
-	return &c, nil
+	return &c, len(text), nil
+}
+
+// EachCalibration implements service.Store.
+func (s *Store) EachCalibration(ctx context.Context, limit int, do func(c *service.Calibration, bytes int) (more bool, err error)) error {
+	rows, err := s.db.QueryContext(ctx, `SELECT document FROM calibrations ORDER BY number DESC LIMIT $1`, limit)
+	if err != nil {
+		return fmt.Errorf("query the calibrations: %w", err)
+	}
+	defer rows.Close() // its error is that of rows.Err
+	for more := true; more && rows.Next(); {
+		var text string
+		if err := rows.Scan(&text); err != nil {
+			return fmt.Errorf("query the calibrations: %w", err)
+		}
+		var c service.Calibration
+		if err := json.Unmarshal([]byte(text), &c); err != nil {
+			return fmt.Errorf("read a calibration: %w", err)
+		}
+		if more, err = do(&c, len(text)); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
 }
 
 // Calibrations implements service.Store.
@@ -173,16 +197,16 @@ WHERE number < $1 ORDER BY number DESC LIMIT $2`, []any{before(f), f.Limit}, fun
 }
 
 // CalibrationMark implements service.Store.
-func (s *Store) CalibrationMark(ctx context.Context) (int64, error) {
-	var n int64
-	if err := s.db.QueryRowContext(ctx, `SELECT activations FROM calibration_state WHERE id = 1`).Scan(&n); err != nil {
-		return 0, fmt.Errorf("query the active calibration: %w", err)
+func (s *Store) CalibrationMark(ctx context.Context) (m service.CalibrationMark, err error) {
+	if err := s.db.QueryRowContext(ctx, `SELECT versions, activations FROM calibration_state WHERE id = 1`).Scan(&m.Versions, &m.Activations); err != nil {
+		return m, fmt.Errorf("query the state of the calibrations: %w", err)
 	}
-	return n, nil
+	return m, nil
 }
 
 // ActiveCalibration implements service.Store.
-func (s *Store) ActiveCalibration(ctx context.Context, mark int64) (*service.Calibration, error) {
-	return calibrationOf(s.db.QueryRowContext(ctx, `
-SELECT c.document FROM calibration_activations AS a JOIN calibrations AS c ON c.id = a.calibration_id WHERE a.number = $1`, mark))
+func (s *Store) ActiveCalibration(ctx context.Context, activation int64) (*service.Calibration, error) {
+	c, _, err := calibrationOf(s.db.QueryRowContext(ctx, `
+SELECT c.document FROM calibration_activations AS a JOIN calibrations AS c ON c.id = a.calibration_id WHERE a.number = $1`, activation))
+	return c, err
 }

@@ -1,6 +1,8 @@
 package store_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -38,8 +40,8 @@ func TestCalibrations(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := migrated(t, name)
 		ctx := t.Context()
-		if mark, err := s.CalibrationMark(ctx); err != nil || mark != 0 {
-			t.Fatalf("mark %d, %v", mark, err)
+		if mark, err := s.CalibrationMark(ctx); err != nil || mark != (service.CalibrationMark{}) {
+			t.Fatalf("mark %+v, %v", mark, err)
 		}
 		if c, err := s.ActiveCalibration(ctx, 0); err != nil || c != nil {
 			t.Errorf("active before the first: %v, %v", c, err)
@@ -56,15 +58,18 @@ func TestCalibrations(t *testing.T) {
 		if diff := cmp.Diff(fitted("bb")(2), again); diff != "" {
 			t.Errorf("(-stored +known):\n%s", diff)
 		}
-		read, err := s.Calibration(ctx, "cal-2-bb")
-		if err != nil {
-			t.Fatal(err)
+		if mark, err := s.CalibrationMark(ctx); err != nil || mark != (service.CalibrationMark{Versions: 3}) {
+			t.Errorf("mark %+v, %v", mark, err)
+		}
+		read, size, err := s.Calibration(ctx, "cal-2-bb")
+		if text, encodeErr := json.Marshal(read); err != nil || encodeErr != nil || size != len(text) {
+			t.Fatalf("%d bytes, %v, %v", size, err, encodeErr)
 		}
 		if diff := cmp.Diff(again, read); diff != "" {
 			t.Errorf("(-known +read):\n%s", diff)
 		}
 		for _, id := range []string{"cal-2", "cal-2-aa", ""} {
-			if c, err := s.Calibration(ctx, id); err != nil || c != nil {
+			if c, _, err := s.Calibration(ctx, id); err != nil || c != nil {
 				t.Errorf("%q: %v, %v", id, c, err)
 			}
 		}
@@ -87,6 +92,18 @@ func TestCalibrations(t *testing.T) {
 			if got := strings.Join(ids, " "); got != c.want {
 				t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
 			}
+		}
+		var newest []string
+		err = s.EachCalibration(ctx, 2, func(c *service.Calibration, bytes int) (bool, error) {
+			newest = append(newest, c.ID)
+			return bytes > 0 && len(c.Groups) > 0, nil
+		})
+		if got := strings.Join(newest, " "); err != nil || got != "cal-3-cc cal-2-bb" {
+			t.Errorf("the newest two: %s, %v", got, err)
+		}
+		enough := errors.New("enough")
+		if err := s.EachCalibration(ctx, 2, func(*service.Calibration, int) (bool, error) { return true, enough }); !errors.Is(err, enough) {
+			t.Errorf("error %v", err)
 		}
 		list, err := s.Calibrations(ctx, service.CalibrationFilter{Limit: 1})
 		if err != nil {
@@ -113,8 +130,8 @@ func TestActivations(t *testing.T) {
 				t.Fatalf("%+v, %v", a, err)
 			}
 		}
-		if mark, err := s.CalibrationMark(ctx); err != nil || mark != 3 {
-			t.Errorf("mark %d, %v", mark, err)
+		if mark, err := s.CalibrationMark(ctx); err != nil || mark != (service.CalibrationMark{Versions: 1, Activations: 3}) {
+			t.Errorf("mark %+v, %v", mark, err)
 		}
 		for mark, want := range map[int64]*service.Calibration{1: c, 2: nil, 3: c} {
 			got, err := s.ActiveCalibration(ctx, mark)
@@ -161,8 +178,8 @@ func TestConcurrentCalibrations(t *testing.T) {
 		if err != nil || len(list) != replicas+1 || list[0].Number != replicas+1 {
 			t.Errorf("%d calibrations, %v", len(list), err)
 		}
-		if mark, err := s.CalibrationMark(t.Context()); err != nil || mark != replicas {
-			t.Errorf("mark %d, %v", mark, err)
+		if mark, err := s.CalibrationMark(t.Context()); err != nil || mark != (service.CalibrationMark{Versions: replicas + 1, Activations: replicas}) {
+			t.Errorf("mark %+v, %v", mark, err)
 		}
 	})
 }
@@ -174,7 +191,7 @@ func TestKeptCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := service.Snapshot{Catalog: contents, Calibration: fitted("aa")(1)}
+	want := service.Snapshot{Catalog: contents, Calibration: fitted("aa")(1), Calibrations: []*service.Calibration{fitted("bb")(2), fitted("aa")(1)}}
 	path := filepath.Join(t.TempDir(), "kept.json")
 	if err := store.Keep(path, "db", want); err != nil {
 		t.Fatal(err)
@@ -190,11 +207,13 @@ func TestKeptCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed := strings.Replace(string(document), `"allocator_share":0.125`, `"allocator_share":0.225`, 1)
-	if err := os.WriteFile(path, []byte(changed), 0o600); err != nil || changed == string(document) {
-		t.Fatal("not changed", err)
-	}
-	if _, err := store.Kept(path, "db"); err == nil {
-		t.Error("a changed calibration is read")
+	for _, id := range []string{"cal-1-aa", "cal-2-bb"} { // the active one, and one that is kept beside it
+		changed := strings.Replace(string(document), id, "cal-9-"+id[6:], 1)
+		if err := os.WriteFile(path, []byte(changed), 0o600); err != nil || changed == string(document) {
+			t.Fatal("not changed", err)
+		}
+		if _, err := store.Kept(path, "db"); err == nil {
+			t.Errorf("a changed %s is read", id)
+		}
 	}
 }

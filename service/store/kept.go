@@ -24,6 +24,9 @@ type kept struct {
 	// of older programs.
 	CalibrationDigest string          `json:"calibration_digest,omitempty"`
 	Calibration       json.RawMessage `json:"calibration,omitempty"`
+	// Calibrations are those that requests may name, with the SHA-256 of the list; missing in files of older programs.
+	CalibrationsDigest string          `json:"calibrations_digest,omitempty"`
+	Calibrations       json.RawMessage `json:"calibrations,omitempty"`
 }
 
 // Keep writes a snapshot to a file. The file is the old one or the new one, never a part.
@@ -38,6 +41,12 @@ func Keep(path, database string, s service.Snapshot) error {
 			return fmt.Errorf("keep the calibration: %w", err)
 		}
 		k.CalibrationDigest = digestOf(k.Calibration)
+	}
+	if len(s.Calibrations) > 0 {
+		if k.Calibrations, err = json.Marshal(s.Calibrations); err != nil {
+			return fmt.Errorf("keep the calibrations: %w", err)
+		}
+		k.CalibrationsDigest = digestOf(k.Calibrations)
 	}
 	document, err := json.Marshal(k)
 	if err != nil {
@@ -62,7 +71,8 @@ func Kept(path, database string) (s service.Snapshot, err error) {
 	if k.Database != database {
 		return s, fmt.Errorf("the catalog in %s is that of %s, not of %s", path, k.Database, database)
 	}
-	if k.Digest != digestOf(k.Contents) || k.Calibration != nil && k.CalibrationDigest != digestOf(k.Calibration) {
+	if k.Digest != digestOf(k.Contents) || k.Calibration != nil && k.CalibrationDigest != digestOf(k.Calibration) ||
+		k.Calibrations != nil && k.CalibrationsDigest != digestOf(k.Calibrations) {
 		return s, fmt.Errorf("the catalog in %s was changed or damaged", path)
 	}
 	var c catalog.Contents
@@ -72,6 +82,11 @@ func Kept(path, database string) (s service.Snapshot, err error) {
 	if k.Calibration != nil {
 		if err := json.Unmarshal(k.Calibration, &s.Calibration); err != nil {
 			return s, fmt.Errorf("read the calibration in %s: %w", path, err)
+		}
+	}
+	if k.Calibrations != nil {
+		if err := json.Unmarshal(k.Calibrations, &s.Calibrations); err != nil {
+			return s, fmt.Errorf("read the calibrations in %s: %w", path, err)
 		}
 	}
 	s.Catalog = &c
