@@ -9,7 +9,7 @@
 -- which are columns.
 
 -- +goose Up
-CREATE TABLE gpus (
+CREATE TABLE IF NOT EXISTS gpus (
     id         TEXT    NOT NULL,
     origin     TEXT    NOT NULL CHECK (origin IN ('builtin', 'user')),
     position   INTEGER NOT NULL DEFAULT 0,
@@ -20,7 +20,7 @@ CREATE TABLE gpus (
     PRIMARY KEY (id, origin)
 );
 
-CREATE TABLE gpu_aliases (
+CREATE TABLE IF NOT EXISTS gpu_aliases (
     alias    TEXT    NOT NULL,
     origin   TEXT    NOT NULL,
     gpu_id   TEXT    NOT NULL,
@@ -30,9 +30,9 @@ CREATE TABLE gpu_aliases (
     FOREIGN KEY (gpu_id, origin) REFERENCES gpus (id, origin) ON DELETE CASCADE
 );
 
-CREATE INDEX gpu_aliases_by_gpu ON gpu_aliases (gpu_id, origin);
+CREATE INDEX IF NOT EXISTS gpu_aliases_by_gpu ON gpu_aliases (gpu_id, origin);
 
-CREATE TABLE models (
+CREATE TABLE IF NOT EXISTS models (
     id         TEXT    NOT NULL,
     origin     TEXT    NOT NULL CHECK (origin IN ('builtin', 'user')),
     position   INTEGER NOT NULL DEFAULT 0,
@@ -43,7 +43,7 @@ CREATE TABLE models (
     PRIMARY KEY (id, origin)
 );
 
-CREATE TABLE model_aliases (
+CREATE TABLE IF NOT EXISTS model_aliases (
     alias    TEXT    NOT NULL,
     origin   TEXT    NOT NULL,
     model_id TEXT    NOT NULL,
@@ -53,17 +53,17 @@ CREATE TABLE model_aliases (
     FOREIGN KEY (model_id, origin) REFERENCES models (id, origin) ON DELETE CASCADE
 );
 
-CREATE INDEX model_aliases_by_model ON model_aliases (model_id, origin);
+CREATE INDEX IF NOT EXISTS model_aliases_by_model ON model_aliases (model_id, origin);
 
 -- One row: the revision of the built-in data, and how often users have changed
 -- the catalog since the database was made.
-CREATE TABLE catalog_state (
+CREATE TABLE IF NOT EXISTS catalog_state (
     id           INTEGER PRIMARY KEY CHECK (id = 1),
     builtin      TEXT    NOT NULL,
     user_changes BIGINT NOT NULL DEFAULT 0
 );
 
-INSERT INTO catalog_state (id, builtin, user_changes) VALUES (1, 'c-0', 0);
+INSERT INTO catalog_state (id, builtin, user_changes) VALUES (1, 'c-0', 0) ON CONFLICT (id) DO NOTHING;
 
 -- +goose Down
 DROP TABLE catalog_state;

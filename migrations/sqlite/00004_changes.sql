@@ -4,7 +4,7 @@
 -- +goose Up
 -- change_number is catalog_state.user_changes after the change, and the revision of the
 -- entry that it made. The document is the whole entry; NULL after a delete.
-CREATE TABLE catalog_history (
+CREATE TABLE IF NOT EXISTS catalog_history (
     change_number BIGINT NOT NULL PRIMARY KEY,
     kind          TEXT   NOT NULL CHECK (kind IN ('gpu', 'model')),
     entry_id      TEXT   NOT NULL,
@@ -15,10 +15,10 @@ CREATE TABLE catalog_history (
     document      TEXT
 );
 
-CREATE INDEX catalog_history_by_entry ON catalog_history (kind, entry_id, change_number);
+CREATE INDEX IF NOT EXISTS catalog_history_by_entry ON catalog_history (kind, entry_id, change_number);
 
 -- A key itself is not stored, only its SHA-256. Scopes are separated by spaces.
-CREATE TABLE api_keys (
+CREATE TABLE IF NOT EXISTS api_keys (
     id         TEXT NOT NULL PRIMARY KEY,
     name       TEXT NOT NULL,
     hash       TEXT NOT NULL,

@@ -4,7 +4,7 @@
 -- +goose Up
 -- Ids begin with the time, so their order is that of the observations. The document
 -- is the observation with what was predicted for it; request_digest is that of what was sent.
-CREATE TABLE observations (
+CREATE TABLE IF NOT EXISTS observations (
     id              TEXT NOT NULL PRIMARY KEY,
     key_id          TEXT NOT NULL,
     idempotency_key TEXT,
@@ -14,8 +14,8 @@ CREATE TABLE observations (
     document        TEXT NOT NULL
 );
 
-CREATE UNIQUE INDEX observations_once ON observations (key_id, idempotency_key);
-CREATE INDEX observations_by_group ON observations (gpu, family, id);
+CREATE UNIQUE INDEX IF NOT EXISTS observations_once ON observations (key_id, idempotency_key);
+CREATE INDEX IF NOT EXISTS observations_by_group ON observations (gpu, family, id);
 
 -- +goose Down
 DROP TABLE observations;

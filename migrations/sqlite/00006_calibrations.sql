@@ -4,7 +4,7 @@
 -- +goose Up
 -- The summary is the document without what it says of each group. The digest is that of the figures
 -- alone: fitting the same ones again makes no new calibration.
-CREATE TABLE calibrations (
+CREATE TABLE IF NOT EXISTS calibrations (
     number   BIGINT NOT NULL PRIMARY KEY,
     id       TEXT   NOT NULL,
     digest   TEXT   NOT NULL,
@@ -12,11 +12,11 @@ CREATE TABLE calibrations (
     document TEXT   NOT NULL
 );
 
-CREATE UNIQUE INDEX calibrations_by_id ON calibrations (id);
-CREATE UNIQUE INDEX calibrations_by_digest ON calibrations (digest);
+CREATE UNIQUE INDEX IF NOT EXISTS calibrations_by_id ON calibrations (id);
+CREATE UNIQUE INDEX IF NOT EXISTS calibrations_by_digest ON calibrations (digest);
 
 -- The last row says what is active; the id of no calibration is that of the built-in constants.
-CREATE TABLE calibration_activations (
+CREATE TABLE IF NOT EXISTS calibration_activations (
     number         BIGINT NOT NULL PRIMARY KEY,
     calibration_id TEXT   NOT NULL,
     key_id         TEXT   NOT NULL,
@@ -25,13 +25,13 @@ CREATE TABLE calibration_activations (
 );
 
 -- One row, which whoever adds to either table updates first.
-CREATE TABLE calibration_state (
+CREATE TABLE IF NOT EXISTS calibration_state (
     id          INTEGER PRIMARY KEY CHECK (id = 1),
     versions    BIGINT  NOT NULL DEFAULT 0,
     activations BIGINT  NOT NULL DEFAULT 0
 );
 
-INSERT INTO calibration_state (id, versions, activations) VALUES (1, 0, 0);
+INSERT INTO calibration_state (id, versions, activations) VALUES (1, 0, 0) ON CONFLICT (id) DO NOTHING;
 
 -- +goose Down
 DROP TABLE calibration_state;

@@ -71,89 +71,75 @@ func count(ctx context.Context, tx *sql.Tx, column string) (n int64, err error) 
 
 // Calibration implements service.Store.
 func (s *Store) Calibration(ctx context.Context, id string) (*service.Calibration, int, error) {
-	return calibrationOf(s.db.QueryRowContext(ctx, `SELECT document FROM calibrations WHERE id = $1`, id))
-}
-
-// calibrationOf reads a document; nil where there is none.
-func calibrationOf(row *sql.Row) (*service.Calibration, int, error) {
-	var text string
-	switch err := row.Scan(&text); {
-	case errors.Is(err, sql.ErrNoRows):
-		return nil, 0, nil
-	case err != nil:
-		return nil, 0, fmt.Errorf("query a calibration: %w", err)
-	}
-	var c service.Calibration
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
+	c, err := first(ctx, s, scanStored, `SELECT number, document FROM calibrations WHERE id = $1`, id)
+	if err != nil {
 		return nil, 0, fmt.Errorf("read a calibration: %w", err)
 	}
-	return &c, len(text), nil
+	if c == nil {
+		return nil, 0, nil
+	}
+	return &c.calibration, c.bytes, nil
 }
+
+// stored is a calibration as its row has it.
+type stored struct {
+	number      int64
+	calibration service.Calibration
+	bytes       int
+}
+
+func scanStored(rows *sql.Rows) (c stored, err error) {
+	var text string
+	if err := rows.Scan(&c.number, &text); err != nil {
+		return c, err
+	}
+	c.bytes = len(text)
+	return c, json.Unmarshal([]byte(text), &c.calibration)
+}
+
+// errEnough ends a reading.
+var errEnough = errors.New("enough")
 
 // EachCalibration implements service.Store.
 func (s *Store) EachCalibration(ctx context.Context, limit int, do func(c *service.Calibration, bytes int) (more bool, err error)) error {
-	rows, err := s.db.QueryContext(ctx, `SELECT document FROM calibrations ORDER BY number DESC LIMIT $1`, limit)
-	if err != nil {
-		return fmt.Errorf("query the calibrations: %w", err)
-	}
-	defer rows.Close() // its error is that of rows.Err
-	for more := true; more && rows.Next(); {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return fmt.Errorf("query the calibrations: %w", err)
-		}
-		var c service.Calibration
-		if err := json.Unmarshal([]byte(text), &c); err != nil {
-			return fmt.Errorf("read a calibration: %w", err)
-		}
-		if more, err = do(&c, len(text)); err != nil {
+	before := int64(math.MaxInt64)
+	err := s.repeat(ctx, func() error {
+		return each(ctx, s.db, `SELECT number, document FROM calibrations WHERE number < $1 ORDER BY number DESC LIMIT $2`, []any{before, limit}, func(rows *sql.Rows) error {
+			c, err := scanStored(rows)
+			if err != nil {
+				return err
+			}
+			// Rows never change: one that was handed over is not read again.
+			before, limit = c.number, limit-1
+			more, err := do(&c.calibration, c.bytes)
+			if err == nil && !more {
+				err = errEnough
+			}
 			return err
-		}
+		})
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return fmt.Errorf("read the calibrations: %w", err)
 	}
-	return rows.Err()
+	return nil
 }
 
 // Calibrations implements service.Store.
 func (s *Store) Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error) {
-	var list []service.Calibration
-	err := s.each(ctx, `SELECT summary FROM calibrations WHERE number < $1 ORDER BY number DESC LIMIT $2`, []any{before(f), f.Limit}, func(rows *sql.Rows) error {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return err
-		}
-		var c service.Calibration
-		if err := json.Unmarshal([]byte(text), &c); err != nil {
-			return err
-		}
-		list = append(list, c)
-		return nil
-	})
+	calibrations, err := list(ctx, s, scanSummary, `SELECT summary FROM calibrations WHERE number < $1 ORDER BY number DESC LIMIT $2`, before(f), f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the calibrations: %w", err)
 	}
-	return list, nil
+	return calibrations, nil
 }
+
+func scanSummary(rows *sql.Rows) (c service.Calibration, err error) { return c, scanJSON(rows, &c) }
 
 func before(f service.CalibrationFilter) int64 {
 	if f.Before == 0 {
 		return math.MaxInt64
 	}
 	return f.Before
-}
-
-// each hands every row of a query to do.
-func (s *Store) each(ctx context.Context, query string, args []any, do func(*sql.Rows) error) error {
-	rows, err := s.db.QueryContext(ctx, query, args...)
-	if err != nil {
-		return err
-	}
-	defer rows.Close() // its error is that of rows.Err
-	for rows.Next() {
-		if err := do(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }
 
 // Activate implements service.Store.
@@ -177,28 +163,30 @@ INSERT INTO calibration_activations (number, calibration_id, key_id, key_name, a
 
 // Activations implements service.Store.
 func (s *Store) Activations(ctx context.Context, f service.CalibrationFilter) ([]service.Activation, error) {
-	var list []service.Activation
-	err := s.each(ctx, `
+	activations, err := list(ctx, s, scanActivation, `
 SELECT number, calibration_id, key_id, key_name, activated_at FROM calibration_activations
-WHERE number < $1 ORDER BY number DESC LIMIT $2`, []any{before(f), f.Limit}, func(rows *sql.Rows) error {
-		var a service.Activation
-		var at string
-		err := rows.Scan(&a.Number, &a.Calibration, &a.By.KeyID, &a.By.Name, &at)
-		if err == nil {
-			a.At, err = parseTime(at)
-		}
-		list = append(list, a)
-		return err
-	})
+WHERE number < $1 ORDER BY number DESC LIMIT $2`, before(f), f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the activations: %w", err)
 	}
-	return list, nil
+	return activations, nil
+}
+
+func scanActivation(rows *sql.Rows) (a service.Activation, err error) {
+	var at string
+	if err := rows.Scan(&a.Number, &a.Calibration, &a.By.KeyID, &a.By.Name, &at); err != nil {
+		return a, err
+	}
+	a.At, err = parseTime(at)
+	return a, err
 }
 
 // CalibrationMark implements service.Store.
 func (s *Store) CalibrationMark(ctx context.Context) (m service.CalibrationMark, err error) {
-	if err := s.db.QueryRowContext(ctx, `SELECT versions, activations FROM calibration_state WHERE id = 1`).Scan(&m.Versions, &m.Activations); err != nil {
+	err = s.repeat(ctx, func() error {
+		return s.db.QueryRowContext(ctx, `SELECT versions, activations FROM calibration_state WHERE id = 1`).Scan(&m.Versions, &m.Activations)
+	})
+	if err != nil {
 		return m, fmt.Errorf("query the state of the calibrations: %w", err)
 	}
 	return m, nil
@@ -206,7 +194,13 @@ func (s *Store) CalibrationMark(ctx context.Context) (m service.CalibrationMark,
 
 // ActiveCalibration implements service.Store.
 func (s *Store) ActiveCalibration(ctx context.Context, activation int64) (*service.Calibration, error) {
-	c, _, err := calibrationOf(s.db.QueryRowContext(ctx, `
-SELECT c.document FROM calibration_activations AS a JOIN calibrations AS c ON c.id = a.calibration_id WHERE a.number = $1`, activation))
-	return c, err
+	c, err := first(ctx, s, scanStored, `
+SELECT c.number, c.document FROM calibration_activations AS a JOIN calibrations AS c ON c.id = a.calibration_id WHERE a.number = $1`, activation)
+	if err != nil {
+		return nil, fmt.Errorf("read the active calibration: %w", err)
+	}
+	if c == nil {
+		return nil, nil
+	}
+	return &c.calibration, nil
 }

@@ -13,18 +13,26 @@ import (
 )
 
 // Catalog reads everything at one moment, so that the revision is that of the entries.
-func (s *Store) Catalog(ctx context.Context) (*catalog.Contents, error) {
-	tx, err := s.db.BeginTx(ctx, &s.dialect.snapshot)
-	if err != nil {
-		return nil, fmt.Errorf("begin to read the catalog: %w", err)
-	}
-	defer tx.Rollback() // nothing was written
-	return reader{tx}.contents(ctx)
+func (s *Store) Catalog(ctx context.Context) (c *catalog.Contents, err error) {
+	err = s.repeat(ctx, func() error {
+		tx, err := s.db.BeginTx(ctx, &s.dialect.snapshot)
+		if err != nil {
+			return fmt.Errorf("begin to read the catalog: %w", err)
+		}
+		defer tx.Rollback() // nothing was written
+		c, err = reader{tx}.contents(ctx)
+		return err
+	})
+	return c, err
 }
 
 // CatalogMark is the catalog's revision without a look at its entries.
-func (s *Store) CatalogMark(ctx context.Context) (string, error) {
-	return mark(ctx, s.db)
+func (s *Store) CatalogMark(ctx context.Context) (revision string, err error) {
+	err = s.repeat(ctx, func() error {
+		revision, err = mark(ctx, s.db)
+		return err
+	})
+	return revision, err
 }
 
 // reader reads within one transaction.
@@ -164,13 +172,13 @@ type entry struct {
 	document []byte
 }
 
-func (r reader) entries(ctx context.Context, query string, each func(entry) error) error {
-	return r.query(ctx, query, func(rows *sql.Rows) error {
+func (r reader) entries(ctx context.Context, query string, do func(entry) error) error {
+	return each(ctx, r.tx, query, nil, func(rows *sql.Rows) error {
 		var e entry
 		if err := rows.Scan(&e.id, &e.origin, &e.revision, &e.document); err != nil {
 			return err
 		}
-		if err := each(e); err != nil {
+		if err := do(e); err != nil {
 			return fmt.Errorf("entry %s: %w", e.id, err)
 		}
 		return nil
@@ -194,31 +202,13 @@ func (a alias) addTo(names *[]string, notes *map[string]string) {
 	(*notes)[a.name] = a.note
 }
 
-func (r reader) aliases(ctx context.Context, query string, each func(alias)) error {
-	return r.query(ctx, query, func(rows *sql.Rows) error {
+func (r reader) aliases(ctx context.Context, query string, do func(alias)) error {
+	return each(ctx, r.tx, query, nil, func(rows *sql.Rows) error {
 		var a alias
 		if err := rows.Scan(&a.id, &a.origin, &a.name, &a.note); err != nil {
 			return err
 		}
-		each(a)
+		do(a)
 		return nil
 	})
-}
-
-func (r reader) query(ctx context.Context, query string, each func(*sql.Rows) error) (err error) {
-	rows, err := r.tx.QueryContext(ctx, query)
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if closeErr := rows.Close(); err == nil {
-			err = closeErr
-		}
-	}()
-	for rows.Next() {
-		if err := each(rows); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
 }

@@ -16,32 +16,27 @@ func (s *Store) CatalogHistory(ctx context.Context, f service.HistoryFilter) ([]
 	if before <= 0 {
 		before = math.MaxInt64
 	}
-	rows, err := s.db.QueryContext(ctx, `
+	history, err := list(ctx, s, scanHistory, `
 SELECT change_number, kind, entry_id, action, key_id, key_name, changed_at, document FROM catalog_history
 WHERE change_number < $1 AND ($2 = '' OR kind = $2) AND ($3 = '' OR entry_id = $3)
 ORDER BY change_number DESC LIMIT $4`, before, string(f.Kind), f.ID, f.Limit)
 	if err != nil {
-		return nil, fmt.Errorf("query the history: %w", err)
-	}
-	defer rows.Close() // its error is that of rows.Err
-	var list []service.HistoryEntry
-	for rows.Next() {
-		var h service.HistoryEntry
-		var at string
-		var document sql.NullString
-		if err := rows.Scan(&h.Change, &h.Kind, &h.ID, &h.Action, &h.By.KeyID, &h.By.Name, &at, &document); err != nil {
-			return nil, fmt.Errorf("read the history: %w", err)
-		}
-		if h.At, err = parseTime(at); err != nil {
-			return nil, fmt.Errorf("read the history: change %d: %w", h.Change, err)
-		}
-		if document.Valid {
-			h.Entry = json.RawMessage(document.String)
-		}
-		list = append(list, h)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read the history: %w", err)
 	}
-	return list, nil
+	return history, nil
+}
+
+func scanHistory(rows *sql.Rows) (h service.HistoryEntry, err error) {
+	var at string
+	var document sql.NullString
+	if err := rows.Scan(&h.Change, &h.Kind, &h.ID, &h.Action, &h.By.KeyID, &h.By.Name, &at, &document); err != nil {
+		return h, err
+	}
+	if h.At, err = parseTime(at); err != nil {
+		return h, fmt.Errorf("change %d: %w", h.Change, err)
+	}
+	if document.Valid {
+		h.Entry = json.RawMessage(document.String)
+	}
+	return h, nil
 }

@@ -32,10 +32,7 @@ const selectKeys = `SELECT id, name, hash, scopes, created_at, expires_at, revok
 
 // Key implements service.Store.
 func (s *Store) Key(ctx context.Context, id string) (*service.Key, error) {
-	k, err := scanKey(s.db.QueryRowContext(ctx, selectKeys+` WHERE id = $1`, id))
-	if errors.Is(err, sql.ErrNoRows) {
-		return nil, nil
-	}
+	k, err := first(ctx, s, scanKey, selectKeys+` WHERE id = $1`, id)
 	if err != nil {
 		return nil, fmt.Errorf("read a key: %w", err)
 	}
@@ -44,23 +41,11 @@ func (s *Store) Key(ctx context.Context, id string) (*service.Key, error) {
 
 // Keys implements service.Store.
 func (s *Store) Keys(ctx context.Context) ([]service.Key, error) {
-	rows, err := s.db.QueryContext(ctx, selectKeys+` ORDER BY created_at, id`)
+	keys, err := list(ctx, s, scanKey, selectKeys+` ORDER BY created_at, id`)
 	if err != nil {
-		return nil, fmt.Errorf("query the keys: %w", err)
-	}
-	defer rows.Close() // its error is that of rows.Err
-	var list []service.Key
-	for rows.Next() {
-		k, err := scanKey(rows)
-		if err != nil {
-			return nil, fmt.Errorf("read the keys: %w", err)
-		}
-		list = append(list, *k)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read the keys: %w", err)
 	}
-	return list, nil
+	return keys, nil
 }
 
 // RevokeKey implements service.Store.
@@ -77,12 +62,11 @@ func (s *Store) RevokeKey(ctx context.Context, id string, at time.Time) (revoked
 	return revoked, err
 }
 
-func scanKey(row interface{ Scan(...any) error }) (*service.Key, error) {
-	var k service.Key
+func scanKey(rows *sql.Rows) (k service.Key, err error) {
 	var scopes, created string
 	var expires, revoked sql.NullString
-	if err := row.Scan(&k.ID, &k.Name, &k.Hash, &scopes, &created, &expires, &revoked); err != nil {
-		return nil, err
+	if err := rows.Scan(&k.ID, &k.Name, &k.Hash, &scopes, &created, &expires, &revoked); err != nil {
+		return k, err
 	}
 	for scope := range strings.FieldsSeq(scopes) {
 		k.Scopes = append(k.Scopes, service.Scope(scope))
@@ -91,5 +75,5 @@ func scanKey(row interface{ Scan(...any) error }) (*service.Key, error) {
 	k.CreatedAt, errs[0] = parseTime(created)
 	k.ExpiresAt, errs[1] = parseOptional(expires)
 	k.RevokedAt, errs[2] = parseOptional(revoked)
-	return &k, errors.Join(errs[:]...)
+	return k, errors.Join(errs[:]...)
 }

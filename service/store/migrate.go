@@ -59,11 +59,7 @@ func (s *Store) Status(ctx context.Context) ([]Migration, error) {
 }
 
 func (s *Store) provider() (*goose.Provider, error) {
-	lock, err := s.dialect.lock()
-	if err != nil {
-		return nil, err
-	}
-	provider, err := goose.NewProvider(s.dialect.goose, s.db, s.dialect.migrations, lock)
+	provider, err := goose.NewProvider(s.dialect.goose, s.db, s.dialect.migrations, goose.WithLocker(s.dialect.lock(s)))
 	if err != nil {
 		return nil, fmt.Errorf("read the migrations: %w", err)
 	}

@@ -52,28 +52,23 @@ ON CONFLICT (key_id, idempotency_key) DO NOTHING`, o.ID, o.By.KeyID, key, o.Dige
 
 // Observations implements service.Store.
 func (s *Store) Observations(ctx context.Context, f service.ObservationFilter) ([]service.Observation, error) {
-	rows, err := s.db.QueryContext(ctx, `
+	observations, err := list(ctx, s, scanObservation, `
 SELECT document FROM observations
 WHERE ($1 = '' OR id < $1) AND ($2 = '' OR gpu = $2) AND ($3 = '' OR family = $3)
 ORDER BY id DESC LIMIT $4`, f.Before, f.GPU, f.Family, f.Limit)
 	if err != nil {
-		return nil, fmt.Errorf("query the observations: %w", err)
-	}
-	defer rows.Close() // its error is that of rows.Err
-	var list []service.Observation
-	for rows.Next() {
-		var text string
-		if err := rows.Scan(&text); err != nil {
-			return nil, fmt.Errorf("read the observations: %w", err)
-		}
-		var o service.Observation
-		if err := json.Unmarshal([]byte(text), &o); err != nil {
-			return nil, fmt.Errorf("read the observations: %w", err)
-		}
-		list = append(list, o)
-	}
-	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read the observations: %w", err)
 	}
-	return list, nil
+	return observations, nil
+}
+
+func scanObservation(rows *sql.Rows) (o service.Observation, err error) { return o, scanJSON(rows, &o) }
+
+// scanJSON reads a row of one column, a document.
+func scanJSON(rows *sql.Rows, to any) error {
+	var text string
+	if err := rows.Scan(&text); err != nil {
+		return err
+	}
+	return json.Unmarshal([]byte(text), to)
 }

@@ -52,20 +52,10 @@ func openPostgres(name string) (*Store, error) {
 	return &Store{db: db, name: withoutPassword(name), dialect: dialect{
 		goose:      goose.DialectPostgres,
 		migrations: files,
-		lock:       advisoryLock,
+		lock:       func(s *Store) lock.Locker { return &rowLock{repeat: s.repeat} },
 		snapshot:   sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead},
 		again:      isConflict,
 	}}, nil
-}
-
-// advisoryLock belongs to its connection, so it goes away with a process that dies.
-// Where one replica migrates, the others look again every second.
-func advisoryLock() (goose.ProviderOption, error) {
-	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300))
-	if err != nil {
-		return nil, fmt.Errorf("make the lock of the migrations: %w", err)
-	}
-	return goose.WithSessionLocker(locker), nil
 }
 
 // withoutPassword is a database's name that may be shown: its parameters can hold a

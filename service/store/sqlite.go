@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 	_ "modernc.org/sqlite" // the driver "sqlite"
 
 	"github.com/vramplan/vramplan/migrations"
@@ -40,11 +41,9 @@ func openSQLite(ctx context.Context, name string) (*Store, error) {
 	return &Store{db: db, name: path, dialect: dialect{
 		goose:      goose.DialectSQLite3,
 		migrations: files,
-		lock: func() (goose.ProviderOption, error) {
-			return goose.WithLocker(&fileLock{path: path + "-migrate"}), nil
-		},
-		snapshot: sql.TxOptions{ReadOnly: true}, // all of SQLite's transactions see one moment
-		again:    isBusy,
+		lock:       func(*Store) lock.Locker { return &fileLock{path: path + "-migrate"} },
+		snapshot:   sql.TxOptions{ReadOnly: true}, // all of SQLite's transactions see one moment
+		again:      isBusy,
 	}}, nil
 }
 

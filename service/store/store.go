@@ -16,6 +16,7 @@ import (
 	"strings"
 
 	"github.com/pressly/goose/v3"
+	"github.com/pressly/goose/v3/lock"
 )
 
 // Store is an open database.
@@ -32,7 +33,7 @@ type dialect struct {
 	// migrations are the numbered SQL files.
 	migrations fs.FS
 	// lock makes what lets one process at a time migrate.
-	lock func() (goose.ProviderOption, error)
+	lock func(*Store) lock.Locker
 	// snapshot are the options of a transaction that reads everything as of one moment.
 	snapshot sql.TxOptions
 	// again says that a transaction failed only because of others that ran

@@ -5,39 +5,89 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"time"
 )
 
-// write runs do in a transaction, and again where the database gave the
-// transaction up in favour of another: do must change nothing but the database.
-// An error of do undoes all of it.
-func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
-	for wait := 5 * time.Millisecond; ; wait *= 2 {
-		err := s.writeOnce(ctx, do)
+// repeat does again what the database gave up in favour of others: do must change
+// nothing but the database, and begin its answer anew. Servers that run every
+// transaction serializable do so with reads too.
+func (s *Store) repeat(ctx context.Context, do func() error) error {
+	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		err := do()
 		if err == nil || !s.dialect.again(err) {
 			return err
 		}
+		// Not all at the same time: of those that write one row, each round lets one through.
 		select {
 		case <-ctx.Done():
 			return errors.Join(err, ctx.Err())
-		case <-time.After(wait):
+		case <-time.After(rand.N(wait)):
 		}
 	}
 }
 
-func (s *Store) writeOnce(ctx context.Context, do func(tx *sql.Tx) error) error {
-	tx, err := s.db.BeginTx(ctx, nil)
+// write runs do in a transaction. An error of do undoes all of it.
+func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
+	return s.repeat(ctx, func() error {
+		tx, err := s.db.BeginTx(ctx, nil)
+		if err != nil {
+			return fmt.Errorf("begin to write: %w", err)
+		}
+		defer tx.Rollback() // does nothing after the commit
+		if err := do(tx); err != nil {
+			return err
+		}
+		if err := tx.Commit(); err != nil {
+			return fmt.Errorf("commit: %w", err)
+		}
+		return nil
+	})
+}
+
+// list reads all rows of a query.
+func list[T any](ctx context.Context, s *Store, scan func(*sql.Rows) (T, error), query string, args ...any) (all []T, err error) {
+	err = s.repeat(ctx, func() error {
+		all = nil
+		return each(ctx, s.db, query, args, func(rows *sql.Rows) error {
+			one, err := scan(rows)
+			all = append(all, one)
+			return err
+		})
+	})
 	if err != nil {
-		return fmt.Errorf("begin to write: %w", err)
+		return nil, err
 	}
-	defer tx.Rollback() // does nothing after the commit
-	if err := do(tx); err != nil {
+	return all, nil
+}
+
+// first reads the first row of a query; nil is none.
+func first[T any](ctx context.Context, s *Store, scan func(*sql.Rows) (T, error), query string, args ...any) (*T, error) {
+	all, err := list(ctx, s, scan, query, args...)
+	if err != nil || len(all) == 0 {
+		return nil, err
+	}
+	return &all[0], nil
+}
+
+// querier is a database or a transaction.
+type querier interface {
+	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
+}
+
+// each hands every row of a query to do.
+func each(ctx context.Context, q querier, query string, args []any, do func(*sql.Rows) error) error {
+	rows, err := q.QueryContext(ctx, query, args...)
+	if err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
+	defer rows.Close() // its error is that of rows.Err
+	for rows.Next() {
+		if err := do(rows); err != nil {
+			return err
+		}
 	}
-	return nil
+	return rows.Err()
 }
 
 // timestamp is a time as the database keeps it.
