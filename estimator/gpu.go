@@ -18,6 +18,11 @@ type GPU struct {
 	FP32FLOPS float64
 	// BandwidthBytesPerSecond is the memory bandwidth; 0 when unknown.
 	BandwidthBytesPerSecond float64
+	// LinkBytesPerSecond is how fast a card of this kind is reached from another in its host, each way, as its data sheet has it; 0
+	// when unknown.
+	LinkBytesPerSecond float64
+	// Single says that no host has several that work together: laptops, systems on a chip, parts of a card.
+	Single bool
 	// Vendor is "NVIDIA", "AMD", …
 	Vendor string
 }

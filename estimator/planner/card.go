@@ -7,6 +7,7 @@ type card struct {
 	flops     float64 // of the precision that the job computes in
 	bandwidth float64
 	sms       float64 // 0 when unknown: no wave loss is charged
+	link      float64 // to another in the same host, each way
 }
 
 // Where nothing is known of a card: 100 FLOP a byte, between a V100 (139) and an
@@ -15,6 +16,8 @@ type card struct {
 const (
 	fallbackBandwidth    = 500e9
 	fallbackFLOPsPerByte = 100
+	// fallbackLink is sixteen lanes of PCI Express 4.0.
+	fallbackLink = 31.5e9
 )
 
 // cardOf fills in what the catalog does not know of a card: half-precision matrix
@@ -22,7 +25,10 @@ const (
 // generation since Volta when they accumulate in float32 (RTX 4070: 58.3 and
 // 29.15 TFLOP/s), and before Volta there are none.
 func cardOf(g estimator.GPU, p estimator.Precision) card {
-	c := card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors)}
+	c := card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors), link: g.LinkBytesPerSecond}
+	if c.link <= 0 {
+		c.link = fallbackLink
+	}
 	if c.flops <= 0 && g.FP32FLOPS > 0 {
 		c.flops = 2 * g.FP32FLOPS
 		if g.ComputeCapability > 0 && g.ComputeCapability < 70 {

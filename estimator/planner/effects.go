@@ -52,7 +52,7 @@ func signedPercent(x float64) string {
 // caveats says where accumulation is not quite a larger batch, or costs more than
 // time. Codes are for programs.
 func (s *search) caveats(accumulates bool) {
-	t, family := s.costs.base.Job.Training, s.floor.result.Model.Family
+	family := s.floor.result.Model.Family
 	if !accumulates {
 		return
 	}
@@ -64,16 +64,28 @@ func (s *search) caveats(accumulates bool) {
 	if family == "clip" {
 		s.notes.add("contrastive-loss", "The contrastive loss sees only the pairs of its own micro-batch as negatives, so accumulation does not give the loss of the larger batch.")
 	}
-	d := t.Distributed
-	if d == nil || s.batch.gpus < 2 {
-		return
+}
+
+// exchanges says what GPUs tell each other in the job and in options that take several, and what of it is in the times.
+func (s *search) exchanges(options []Option) {
+	seen := map[string]bool{}
+	if d := s.costs.base.Job.Training.Distributed; d != nil && s.batch.gpus > 1 {
+		seen[d.Data] = true
 	}
-	switch d.Data {
-	case "fsdp", "zero3":
-		s.notes.add("fsdp-no-sync", "Every micro-step gathers the sharded parameters again; no_sync saves the reduction between micro-steps but keeps whole gradients on each GPU. The step times here count neither.")
-	case "zero2", "zero1":
-		s.notes.add("ddp-no-sync", "Gradients should be reduced once a step, not once a micro-step. The step times here count no communication.")
-	default:
-		s.notes.add("ddp-no-sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced once a step; a reduction in every micro-step can double the time of a step. The step times here count no communication.")
+	for _, o := range options {
+		if d, ok := o.Changes["distributed"].(estimator.Distributed); ok {
+			seen[d.Data] = true
+		}
+	}
+	if seen["fsdp"] || seen["zero3"] {
+		s.notes.add("fsdp-no-sync", "Every micro-step gathers the sharded parameters again; no_sync saves the reduction between micro-steps but keeps whole gradients on each GPU. The step times here count both in every micro-step.")
+	}
+	if seen[""] || seen["ddp"] {
+		s.notes.add("ddp-no-sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced once a step; a reduction in every micro-step can double the time of a step. The step times here count one a step.")
+	}
+	if len(seen) > 0 {
+		link := cardOf(s.gpu, "").link
+		s.notes.add("communication", "Times on several GPUs count what these send each other over links of %.3g GB/s each way (%.3g GB/s between hosts of %d), of which 30 to 85 %% are reached, less what computing hides. "+
+			"Slower links, and cards that reach each other only through two processors, take longer.", link/1e9, network/1e9, hostGPUs)
 	}
 }

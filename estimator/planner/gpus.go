@@ -106,7 +106,7 @@ func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smalles
 	}
 	g := catalog[i]
 	l := lever{
-		code: "gpu-" + g.ID, group: "gpu", title: "Run on a larger GPU", effort: gpuEffort,
+		code: "gpu-" + g.ID, group: "gpu", title: "Run on a larger GPU", effort: settingEffort,
 		apply:    func(in *estimator.Input) { in.GPUs = []estimator.GPU{g} },
 		changes:  map[string]any{"gpus": []string{g.ID}},
 		settings: []string{cmp.Or(g.Name, g.ID)},
@@ -117,6 +117,3 @@ func (s *search) largerGPU(ctx context.Context, catalog []estimator.GPU, smalles
 	}
 	return &j, nil
 }
-
-// gpuEffort puts another card behind everything that is a matter of settings.
-const gpuEffort = 10

@@ -34,6 +34,8 @@ type lever struct {
 	// result beside other levers; empty and 0 mean nothing.
 	effect   string
 	disturbs float64
+	// gpus is the number of data-parallel GPUs that the lever puts the job on; 0 where it leaves that alone.
+	gpus int64
 }
 
 func (l lever) changesTraining() bool { return l.effect != "" }
@@ -103,6 +105,19 @@ func (v variant) holds(group string) bool {
 	}
 	return false
 }
+
+// gpus is the number of data-parallel GPUs that a lever puts the job on; 0 where none does.
+func (v variant) gpus() int64 {
+	for _, l := range v.levers {
+		if l.gpus > 0 {
+			return l.gpus
+		}
+	}
+	return 0
+}
+
+// otherCards reports whether v runs on another card, or on more of them.
+func (v variant) otherCards() bool { return v.holds("gpu") || v.holds(cardsGroup) }
 
 // trainingLever is a lever on one field of the training object.
 func trainingLever(code, group, title, field string, value any, set func(*estimator.Training)) lever {

@@ -195,12 +195,23 @@ func (s *search) judgeAll(ctx context.Context, ps []Choice) ([]judged, error) {
 	return out, nil
 }
 
+// gpus is the number of data-parallel GPUs that a candidate runs on, and effective its effective batch.
+func (s *search) gpus(c candidate) int64 {
+	if n := c.with.gpus(); n > 0 {
+		return n
+	}
+	return s.batch.gpus
+}
+
+func (s *search) effective(c candidate) int64 { return c.micro * c.accum * s.gpus(c) }
+
 // relativeTime of a candidate beside the reference, under each assumption.
 func (s *search) relativeTime(j judged) StepTime {
 	per := s.perToken(j)
 	t := StepTime{Low: math.Inf(1), Basis: "model"}
+	share := float64(s.batch.gpus) / float64(s.gpus(j.candidate)) // of the tokens, for each GPU
 	for i, x := range per {
-		r := x / s.refTime[i]
+		r := x / s.refTime[i] * share
 		if i == 0 {
 			t.Expected = round3(r)
 		}
@@ -221,7 +232,7 @@ func (s *search) perToken(j judged) [3]float64 {
 // perTokenOn is perToken on another card.
 func (s *search) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
 	in := j.input(s.costs.base)
-	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum), gpus: s.batch}
+	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum), gpus: float64(s.gpus(j.candidate))}
 	for _, l := range j.with.levers {
 		if l.group == "layers" || l.group == "width" {
 			w.shape = shapeOf(in, j.result.Model.Parameters)
@@ -290,13 +301,19 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 	if p.SmallestSlices, err = s.smallestGPUs(ctx, r.Slices); err != nil {
 		return nil, err
 	}
-	if p.FewestGPUs, err = s.fewestGPUs(ctx); err != nil {
+	fewest, err := s.fewestGPUs(ctx)
+	if err != nil {
 		return nil, err
+	}
+	if fewest != nil {
+		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(fewest.candidate), Changes: fewest.with.changes(), MicroBatch: fewest.micro,
+			GradientAccumulation: fewest.accum, DeviceBytes: fewest.deviceBytes(), HighBytes: fewest.highBytes()}
+		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = fewest.micro, fewest.accum
 	}
 	if p.GPUs, err = s.byGPU(ctx); err != nil {
 		return nil, err
 	}
-	if p.Options, err = s.options(ctx, edge, r.Catalog, p.SmallestGPUs); err != nil {
+	if p.Options, err = s.options(ctx, edge, r.Catalog, p.SmallestGPUs, fewest); err != nil {
 		return nil, err
 	}
 	if r.Frontier {

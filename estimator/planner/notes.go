@@ -48,6 +48,7 @@ func (s *search) explain(edge limit, p *Plan) {
 		accumulates = accumulates || o.Verdict == estimator.Fits && o.GradientAccumulation > 1
 	}
 	s.caveats(accumulates)
+	s.exchanges(p.Options)
 	s.explainOtherGPUs(p.GPUs)
 	relativeTo := "the job as it is today"
 	if s.today == nil {

@@ -24,18 +24,15 @@ func (p proposal) savesNothing() bool {
 // changesTraining reports whether a proposal gives another result than the job
 // asked for.
 func (s *search) changesTraining(p proposal) bool {
-	return p.with.changesTraining() || s.batch.effective(p.micro, p.accum) != s.batch.target
+	return p.with.changesTraining() || s.effective(p.candidate) != s.batch.target
 }
 
 // options is the ranked table of ways out.
-func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string) ([]Option, error) {
+func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string, fewest *judged) ([]Option, error) {
 	if s.floor.fit().Verdict == estimator.Unknown {
 		return []Option{}, nil // nothing can be called a way out of an unknown card
 	}
-	work := s.exact
-	if len(work) == 0 {
-		work = s.near
-	}
+	work := s.work()
 	best := s.fastest(work, 1)
 
 	found := s.pairOptions(work, best)
@@ -58,6 +55,11 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 			found = append(found, proposal{judged: *larger, title: larger.with.levers[0].title})
 		}
 	}
+	cards, err := s.moreGPUs(ctx, best, fewest)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, cards...)
 	batches, err := s.batchOptions(ctx, best, edge)
 	if err != nil {
 		return nil, err
@@ -72,6 +74,14 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 	s.explainDropped(dropped)
 	slices.SortStableFunc(kept, s.before)
 	return s.render(kept, s.safest(work)), nil
+}
+
+// work are the pairs to choose from: the exact ones, or else those of the nearest effective batches.
+func (s *search) work() []judged {
+	if len(s.exact) == 0 {
+		return s.near
+	}
+	return s.exact
 }
 
 // smallerPairs is how many pairs below the best one are listed, each at most half
@@ -127,7 +137,7 @@ func (s *search) pairTitle(j judged) string {
 	switch {
 	case s.isToday(j):
 		return keepTitle
-	case s.batch.effective(j.micro, j.accum) != s.batch.target:
+	case s.effective(j.candidate) != s.batch.target:
 		return "Nearest effective batch that the GPUs can share"
 	case s.today == nil:
 		return "Split the effective batch"

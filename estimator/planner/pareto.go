@@ -57,7 +57,7 @@ func (s *search) comparable(p, q proposal) bool {
 	if !s.changesTraining(p) {
 		return true
 	}
-	if s.batch.effective(p.micro, p.accum) != s.batch.target || s.batch.effective(q.micro, q.accum) != s.batch.target {
+	if s.effective(p.candidate) != s.batch.target || s.effective(q.candidate) != s.batch.target {
 		return false
 	}
 	return slices.Equal(p.with.changingGroups(), q.with.changingGroups())
@@ -66,7 +66,7 @@ func (s *search) comparable(p, q proposal) bool {
 // beats reports whether q is at least as good as p in every respect and better in one.
 func (s *search) beats(q, p proposal) bool {
 	changes := s.changesTraining(p)
-	if q.with.holds("gpu") || p.with.holds("gpu") || !q.fits() && !changes {
+	if q.with.otherCards() || p.with.otherCards() || !q.fits() && !changes {
 		return false // what does not fit is no way out, but may be less of a change than another that is none
 	}
 	var noWorse, better bool

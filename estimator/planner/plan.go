@@ -135,7 +135,9 @@ type Option struct {
 	Settings             []string `json:"settings"`
 	MicroBatch           int64    `json:"micro_batch"`
 	GradientAccumulation int64    `json:"gradient_accumulation"`
-	EffectiveBatch       int64    `json:"effective_batch"`
+	// DataParallelGPUs is the number of GPUs that the option spreads the effective batch over.
+	DataParallelGPUs int64 `json:"data_parallel_gpus"`
+	EffectiveBatch   int64 `json:"effective_batch"`
 	// DeviationPercent is how far the effective batch is from the one asked for.
 	DeviationPercent float64 `json:"deviation_percent,omitempty"`
 	// SavesBytes is the device figure of today's job less this one; below zero where the
@@ -145,6 +147,9 @@ type Option struct {
 	HighBytes        int64             `json:"high_bytes"`
 	Verdict          estimator.Verdict `json:"verdict"`
 	RelativeStepTime StepTime          `json:"relative_step_time"`
+	// RelativeGPUTime is the expected step time times the GPUs that it takes, relative to today: what the option costs where GPUs are
+	// paid by the hour.
+	RelativeGPUTime float64 `json:"relative_gpu_time"`
 	// TrainingEffect is "none" where the result of training stays the same.
 	TrainingEffect  string `json:"training_effect"`
 	ChangesTraining bool   `json:"changes_training"`

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -11,14 +12,15 @@ import (
 // render turns proposals, in their order, into the answer's options.
 func (s *search) render(ps []proposal, safest *judged) []Option {
 	out := make([]Option, len(ps))
-	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.holds("gpu") })
+	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.otherCards() })
 	for i, p := range ps {
-		c, effective := p.choice(), s.batch.effective(p.micro, p.accum)
+		c, effective := p.choice(), s.effective(p.candidate)
 		changes := p.with.changes()
 		var settings []string
-		if s.today == nil || c != s.today.choice() {
+		gpus := s.gpus(p.candidate)
+		if s.today == nil || c != s.today.choice() || s.tool == "nanogpt" && gpus != s.batch.gpus {
 			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
-			settings = pairSettings(s.tool, c, s.batch)
+			settings = pairSettings(s.tool, c, batch{target: s.batch.target, gpus: gpus})
 		}
 		effects := []string{}
 		for _, l := range p.with.levers {
@@ -32,10 +34,10 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 		}
 		o := Option{
 			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
-			MicroBatch: p.micro, GradientAccumulation: p.accum, EffectiveBatch: effective,
+			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
 			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
 			DeviceBytes: p.deviceBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
-			RelativeStepTime: p.time, TrainingEffect: "none", ChangesTraining: s.changesTraining(p),
+			RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none", ChangesTraining: s.changesTraining(p),
 		}
 		if effective != s.batch.target {
 			o.DeviationPercent = s.batch.deviation(effective)
@@ -56,6 +58,8 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 	switch {
 	case p.with.holds("gpu"):
 		return "another card"
+	case p.with.holds(cardsGroup):
+		return fmt.Sprintf("needs %s, %.2f× the GPU time", count(int(s.gpus(p.candidate)), "GPU"), s.gpuTime(p.judged))
 	case first && fits && !changes:
 		return "best choice"
 	case !fits && p.savesNothing():

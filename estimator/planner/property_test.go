@@ -179,6 +179,19 @@ func checkOptions(t *rapid.T, p *Plan) {
 		if o.EffectiveBatch == p.EffectiveBatch != (o.DeviationPercent == 0) {
 			t.Errorf("%q: effective batch %d of %d, deviation %v", o.Title, o.EffectiveBatch, p.EffectiveBatch, o.DeviationPercent)
 		}
+		if got := o.MicroBatch * o.GradientAccumulation * o.DataParallelGPUs; got != o.EffectiveBatch {
+			t.Errorf("%q: %d × %d on %d GPUs is %d, not %d", o.Title, o.MicroBatch, o.GradientAccumulation, o.DataParallelGPUs, got, o.EffectiveBatch)
+		}
+		if p.Today != nil && o.SavesBytes != p.Today.DeviceBytes-o.DeviceBytes {
+			t.Errorf("%q saves %d bytes: today takes %d and it %d", o.Title, o.SavesBytes, p.Today.DeviceBytes, o.DeviceBytes)
+		}
+		if more := o.DataParallelGPUs > p.DataParallelGPUs; more && !(o.RelativeGPUTime > o.RelativeStepTime.Expected) || !more && o.RelativeGPUTime != o.RelativeStepTime.Expected {
+			t.Errorf("%q on %d GPUs takes %v of the time and %v of the GPU time", o.Title, o.DataParallelGPUs, o.RelativeStepTime.Expected, o.RelativeGPUTime)
+		}
+		// What costs no further card comes first.
+		if i > 0 && o.DataParallelGPUs < p.Options[i-1].DataParallelGPUs && !o.ChangesTraining && o.Verdict == estimator.Fits && o.Changes["gpus"] == nil {
+			t.Errorf("%q ranks below %q", o.Title, p.Options[i-1].Title)
+		}
 		if o.Recommendation == "" || len(o.Changes) == 0 && o.Title != keepTitle {
 			t.Errorf("%q changes %v, recommended as %q", o.Title, o.Changes, o.Recommendation)
 		}

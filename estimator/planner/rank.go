@@ -16,10 +16,10 @@ const safeShare = 0.75
 // of the step time.
 const tightPenalty = 0.02
 
-// score orders what does the same for training: expected step time, and what it
+// score orders what does the same for training: expected step time, of all GPUs together, and what it
 // takes to get there.
 func (s *search) score(j judged) float64 {
-	x := j.time.Expected + j.with.effort()
+	x := s.gpuTime(j) + j.with.effort()
 	if s.today == nil || j.choice() != s.today.choice() {
 		x += settingEffort
 	}
@@ -27,6 +27,11 @@ func (s *search) score(j judged) float64 {
 		x += tightPenalty
 	}
 	return x
+}
+
+// gpuTime is the expected time of a step times the GPUs that it takes, beside the reference.
+func (s *search) gpuTime(j judged) float64 {
+	return j.time.Expected * float64(s.gpus(j.candidate)) / float64(s.batch.gpus)
 }
 
 // better orders candidates by score, and by headroom where that ties.
@@ -83,6 +88,13 @@ func (s *search) before(a, b proposal) int {
 	if c := cmp.Compare(s.tier(a), s.tier(b)); c != 0 {
 		return c
 	}
+	// What one card can do goes before other cards.
+	if x, y := a.with.otherCards(), b.with.otherCards(); x != y {
+		if y {
+			return -1
+		}
+		return 1
+	}
 	switch {
 	case s.changesTraining(a):
 		return cmp.Compare(s.disturbance(a.judged), s.disturbance(b.judged))
@@ -98,7 +110,7 @@ func (s *search) disturbance(j judged) float64 {
 	for _, l := range j.with.levers {
 		sum += l.disturbs
 	}
-	if e := s.batch.effective(j.micro, j.accum); e != s.batch.target {
+	if e := s.effective(j.candidate); e != s.batch.target {
 		// A halving counts 1 more than nothing, a drop to one 512th nine more.
 		sum += 2 + math.Abs(math.Log2(float64(e)/float64(s.batch.target)))
 	}

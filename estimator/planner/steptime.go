@@ -17,8 +17,7 @@ import (
 // roofline, not a measurement: answers are ratios with a range, and carry
 // basis "model". A pair of runs, timed on the user's card, beats it.
 //
-// Communication between GPUs is left out, because nothing in a job says how fast
-// the links are; notes say where it matters.
+// What several GPUs tell each other comes on top (links.go).
 
 // assumption is one reading of what no data sheet says. Ratios are computed under
 // each and the range is what they span.
@@ -38,14 +37,17 @@ type assumption struct {
 	// et al. 2022 (arXiv 2205.05198, table 4) measure 39 % for full recomputation of
 	// a 22B model where the work alone says 33 %: a factor of 1.17.
 	recompute float64
+	// link is the share of a link's bandwidth that NCCL's collectives reach, and overlap how much of them computing hides
+	// where there is enough of it (links.go).
+	link, overlap float64
 }
 
 var (
-	expected = assumption{gemm: 0.75, waves: 0.5, bandwidth: 0.85, launch: 8e-6, recompute: 1.17}
+	expected = assumption{gemm: 0.75, waves: 0.5, bandwidth: 0.85, launch: 8e-6, recompute: 1.17, link: 0.6, overlap: 1}
 	// cheapSmall is the reading in which small micro-batches cost least: slow
 	// arithmetic hides what is fixed; dearSmall the opposite.
-	cheapSmall = assumption{gemm: 0.60, waves: 0, bandwidth: 0.92, launch: 4e-6, recompute: 1}
-	dearSmall  = assumption{gemm: 0.85, waves: 1, bandwidth: 0.75, launch: 11e-6, recompute: 1.3}
+	cheapSmall = assumption{gemm: 0.60, waves: 0, bandwidth: 0.92, launch: 4e-6, recompute: 1, link: 0.85, overlap: 1}
+	dearSmall  = assumption{gemm: 0.85, waves: 1, bandwidth: 0.75, launch: 11e-6, recompute: 1.3, link: 0.3}
 )
 
 // tile is the side of the output tile that one thread block computes in cuBLAS's
@@ -60,7 +62,7 @@ type workload struct {
 	sequence     float64
 	parameters   float64
 	trainable    float64
-	gpus         batch
+	gpus         float64 // data-parallel
 }
 
 func (w workload) half() bool {
@@ -88,7 +90,8 @@ func (w workload) perToken(c card, a assumption) float64 {
 		p, v := float64(d.PipelineParallel), math.Max(1, float64(d.VirtualPipeline))
 		steps = (w.accum + (p-1)/v) / p
 	}
-	return (steps*micro + w.optimizerStep(c, a)) / w.tokens()
+	each, once := w.exchange(c, a, micro)
+	return (steps*(micro+each) + once + w.optimizerStep(c, a)) / w.tokens()
 }
 
 // matrix is a weight. It takes part in one product forward, and in two backward:
@@ -286,7 +289,7 @@ func (w workload) optimizerStep(c card, a assumption) float64 {
 	}
 	share := 1.0
 	if d := w.training.Distributed; d != nil && d.Data != "" && d.Data != "ddp" {
-		share = 1 / float64(w.gpus.gpus)
+		share = 1 / w.gpus
 	}
 	return math.Max(bytes*w.trainable*share/(c.bandwidth*a.bandwidth), kernels*a.launch)
 }

@@ -12,7 +12,7 @@ func storyWorkload(micro int64, change func(*estimator.Training)) workload {
 	r := story()
 	w := workload{
 		shape: shapeOf(r.Input, 0), training: r.Input.Job.Training, micro: float64(micro), accum: float64(512 / micro),
-		sequence: 1024, parameters: 124373760, trainable: 124373760, gpus: batch{gpus: 1},
+		sequence: 1024, parameters: 124373760, trainable: 124373760, gpus: 1,
 	}
 	if change != nil {
 		change(&w.training)

@@ -107,6 +107,8 @@ func (g *GPU) ForEstimator() estimator.GPU {
 		PeakFLOPS:               g.HalfFLOPS,
 		FP32FLOPS:               g.FP32FLOPS,
 		BandwidthBytesPerSecond: g.BandwidthBytesPerSecond,
+		LinkBytesPerSecond:      g.linkBytesPerSecond(),
+		Single:                  g.single(),
 		Vendor:                  g.Vendor,
 	}
 }

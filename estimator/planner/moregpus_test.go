@@ -1,0 +1,208 @@
+package planner
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// llama8B is Llama-3.1-8B in mixed precision, far too large for one card of 80 GB, at an effective batch of so many.
+func llama8B(micro, accum int64) Request {
+	g := rtx4070()
+	g.ID, g.Name, g.MemoryBytes, g.UsableBytes, g.ComputeCapability = "h100-sxm5", "H100", 81559*mib, 81082*mib, 90
+	r := Request{Input: estimator.Input{GPUs: []estimator.GPU{g}}}
+	r.Input.Job.Model.HFConfig = []byte(`{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+		"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 4096}`)
+	r.Input.Job.Training = estimator.Training{MicroBatch: micro, GradientAccumulation: accum, Precision: estimator.PrecisionAMPBF16}
+	return r
+}
+
+// What is said to fit on several cards fits by an estimate of its own, at the same effective batch, and on fewer cards not even one sequence does.
+func TestFewestGPUs(t *testing.T) {
+	r := llama8B(4, 12)
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := p.FewestGPUs
+	if f == nil {
+		t.Fatal("no number of cards is given")
+	}
+	verdict := func(gpus, micro int64) estimator.Verdict {
+		in := r.Input
+		in.Job.Training.Distributed = &estimator.Distributed{WorldSize: gpus, Data: "fsdp", FSDPVersion: 2}
+		in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = micro, p.EffectiveBatch/gpus/micro
+		res, err := estimator.Estimate(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res.GPUs[0].Verdict
+	}
+	if f.MicroBatch*f.GradientAccumulation*f.GPUs != 48 || p.EffectiveBatch != 48 {
+		t.Errorf("%d × %d on %d cards do not make 48", f.MicroBatch, f.GradientAccumulation, f.GPUs)
+	}
+	if got := verdict(f.GPUs, f.MicroBatch); got != estimator.Fits {
+		t.Errorf("%d × %d on %d cards: %s", f.MicroBatch, f.GradientAccumulation, f.GPUs, got)
+	}
+	for gpus := int64(2); gpus < f.GPUs; gpus++ {
+		if 48%gpus == 0 && verdict(gpus, 1) == estimator.Fits {
+			t.Errorf("%d cards are enough, not %d", gpus, f.GPUs)
+		}
+	}
+}
+
+// Nobody needs several cards for a job that fits on one, or is told of another way to deal out one that is dealt out.
+func TestFewestGPUsOnlyWhereNeeded(t *testing.T) {
+	dealt := llama8B(1, 1)
+	dealt.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: "fsdp"}
+	for name, r := range map[string]Request{"a job that fits in pairs": story(), "a job dealt out": dealt} {
+		p, err := Make(t.Context(), r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p.FewestGPUs != nil {
+			t.Errorf("%s: %+v", name, p.FewestGPUs)
+		}
+	}
+}
+
+// optionOn is the option that takes more GPUs than the job.
+func optionOn(p *Plan) *Option {
+	for i := range p.Options {
+		if p.Options[i].DataParallelGPUs > p.DataParallelGPUs {
+			return &p.Options[i]
+		}
+	}
+	return nil
+}
+
+// A second card halves the accumulation; gradients are reduced in buckets, which take memory, so that the best pair of one card may not fit.
+func TestSecondCard(t *testing.T) {
+	p, err := Make(t.Context(), story())
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := optionOn(p)
+	if o == nil {
+		t.Fatalf("no option takes more GPUs:\n%s", p.Text())
+	}
+	if o.DataParallelGPUs != 2 || o.MicroBatch*o.GradientAccumulation != 256 || o.EffectiveBatch != 512 || o.ChangesTraining || o.Verdict != estimator.Fits {
+		t.Errorf("the option is %+v", o)
+	}
+	if x := o.RelativeStepTime.Expected; x < 0.5 || x > 0.6 || o.RelativeGPUTime < 1 || o.RelativeGPUTime > 1.2 {
+		t.Errorf("two cards take %.2f of the time and %.2f of the GPU time", x, o.RelativeGPUTime)
+	}
+	want := []string{"batch_size = 4", "gradient_accumulation_steps = 128", "torchrun --standalone --nproc_per_node=2 train.py"}
+	if diff := cmp.Diff(want, o.Settings); diff != "" {
+		t.Errorf("settings (-want +got):\n%s", diff)
+	}
+	if noteOf(p, "ddp-no-sync") == "" || noteOf(p, "communication") == "" {
+		t.Error("no notes on what the cards tell each other")
+	}
+}
+
+// A job that no card holds is dealt out; that leaves training alone, and costs cards.
+func TestDealtOutIsAnOption(t *testing.T) {
+	r := llama8B(4, 12)
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o, f := optionOn(p), p.FewestGPUs
+	if o == nil || f == nil {
+		t.Fatalf("no option takes more GPUs:\n%s", p.Text())
+	}
+	if o.DataParallelGPUs != f.GPUs || o.MicroBatch != f.MicroBatch || o.DeviceBytes != f.DeviceBytes || o.ChangesTraining {
+		t.Errorf("the option is %+v, the fewest are %+v", o, f)
+	}
+	if want := "accelerate launch --num_processes=8 --use_fsdp --fsdp_version=2 --fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP"; o.Settings[len(o.Settings)-1] != want {
+		t.Errorf("settings %q do not end in %q", o.Settings, want)
+	}
+	checkChanges(t, r, p, estimator.Estimate)
+}
+
+func TestNoSecondCard(t *testing.T) {
+	for name, change := range map[string]func(*Request){
+		"a laptop":                func(r *Request) { r.Input.GPUs[0].Single = true },
+		"a batch that is a prime": func(r *Request) { r.Input.Job.Training.MicroBatch, r.EffectiveBatch = 1, 509 },
+		"a job split in another way": func(r *Request) {
+			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: "zero2"}
+		},
+		"a job with tensor parallel 2": func(r *Request) {
+			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, TensorParallel: 2}
+		},
+	} {
+		r := story()
+		change(&r)
+		if o := optionOn(mustMake(t, r, storyFake())); o != nil {
+			t.Errorf("%s: %+v", name, o)
+		}
+	}
+}
+
+// A job on two GPUs is offered the next number that divides its batch, and one that is dealt out stays dealt out.
+func TestMoreThanTwo(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 3, 2
+	for data, title := range map[string]string{"ddp": "Train on 3 GPUs (data parallel)", "fsdp": "Train on 3 GPUs (dealt out by FSDP)"} {
+		r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: data, NoSync: new(bool)}
+		o := optionOn(mustMake(t, r, storyFake()))
+		if o == nil || o.Title != title {
+			t.Fatalf("%s: the option is %+v", data, o)
+		}
+		if d := o.Changes["distributed"].(estimator.Distributed); d.WorldSize != 3 || d.NoSync == nil {
+			t.Errorf("%s: changes to %+v", data, d)
+		}
+	}
+}
+
+// What cards tell each other costs more over slower links, and is hidden where there is much to compute.
+func TestExchange(t *testing.T) {
+	on := func(data string, link float64, micro int64, a assumption) float64 {
+		w := storyWorkload(micro, nil)
+		w.training.Distributed, w.gpus = &estimator.Distributed{WorldSize: 2, Data: data}, 2
+		g := rtx4070()
+		g.LinkBytesPerSecond = link
+		c := cardOf(g, w.training.Precision)
+		return w.perToken(c, a) / storyWorkload(micro, nil).perToken(c, a)
+	}
+	for _, data := range []string{"ddp", "fsdp"} {
+		slow, fast, hidden := on(data, 5e9, 1, expected), on(data, 450e9, 1, expected), on(data, 450e9, 16, expected)
+		if !(slow > fast && fast >= hidden && hidden <= 1) {
+			t.Errorf("%s: %.3f over slow links, %.3f over fast ones, %.3f where it is hidden", data, slow, fast, hidden)
+		}
+		if dear := on(data, 5e9, 1, dearSmall); dear <= slow {
+			t.Errorf("%s: the dear reading takes %.3f, the expected %.3f", data, dear, slow)
+		}
+	}
+	if ddp, fsdp := on("ddp", 5e9, 1, expected), on("fsdp", 5e9, 1, expected); fsdp <= ddp {
+		t.Errorf("gathering parameters in 512 micro-steps takes %.3f, reducing gradients once %.3f", fsdp, ddp)
+	}
+}
+
+func TestCardsWords(t *testing.T) {
+	for _, tt := range []struct {
+		tool, data string
+		want       leverWord
+	}{
+		{"nanogpt", "ddp", leverWord{"torchrun --standalone --nproc_per_node=4 train.py", false}},
+		{"nanogpt", "fsdp", leverWord{"torchrun --nproc_per_node=4 with fully_shard (torch.distributed.fsdp) on every layer and the model", true}},
+		{"pytorch", "ddp", leverWord{"torchrun --nproc_per_node=4 with DistributedDataParallel(model)", true}},
+		{"accelerate", "ddp", leverWord{"accelerate launch --multi_gpu --num_processes=4", false}},
+		{"torchtitan", "fsdp", leverWord{"torchrun --nproc_per_node=4 with parallelism.data_parallel_shard_degree = 4", false}},
+	} {
+		if got := cardsWord(tt.tool, tt.data, 4); got != tt.want {
+			t.Errorf("%s, %s: %+v, want %+v", tt.tool, tt.data, got, tt.want)
+		}
+	}
+	for tool, words := range cardsWords {
+		for data := range words {
+			if got := cardsWord(tool, data, 8).setting; strings.Contains(got, "!") || !strings.Contains(got, "8") {
+				t.Errorf("%s, %s: %q", tool, data, got)
+			}
+		}
+	}
+}
