@@ -2,7 +2,6 @@ package api
 
 import (
 	"net/http"
-	"strconv"
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/service"
@@ -14,9 +13,6 @@ type ChangeList struct {
 	// NextPageToken is there where older changes follow.
 	NextPageToken string `json:"next_page_token,omitempty"`
 }
-
-// defaultChanges is the size of a page of the history.
-const defaultChanges = 100
 
 // listChanges lists who changed what in the catalog.
 //
@@ -47,29 +43,17 @@ func (a *API) listChanges() endpoint {
 		if !printable(filter.ID) {
 			return nil, problem.New(problem.InvalidQuery, "id is %q; accepted: printable text.", clip(filter.ID))
 		}
-		var err error
-		if filter.Limit, err = q.pageSize(); err != nil {
+		page, before, err := q.numbered()
+		if err != nil {
 			return nil, err
 		}
-		if filter.Limit == 0 {
-			filter.Limit = defaultChanges
-		}
-		if token, given := q["page_token"]; given {
-			if filter.Before, err = strconv.ParseInt(token, 10, 64); err != nil || filter.Before < 1 {
-				return nil, problem.New(problem.InvalidQuery, "page_token is %q; accepted: a next_page_token of this list.", clip(token))
-			}
-		}
+		filter.Before, filter.Limit = before, page.limit
 		list, err := a.service.History(r.Context(), filter)
 		if err != nil {
 			return nil, err
 		}
-		answer := ChangeList{Changes: list}
-		if list == nil {
-			answer.Changes = []service.HistoryEntry{}
-		}
-		if n := len(list); n == filter.Limit && list[n-1].Change > 1 {
-			answer.NextPageToken = strconv.FormatInt(list[n-1].Change, 10)
-		}
+		var answer ChangeList
+		answer.Changes, answer.NextPageToken = pageNumbered(page, list, func(h *service.HistoryEntry) int64 { return h.Change })
 		w.Header().Set("Cache-Control", "no-store")
 		return answer, nil
 	}

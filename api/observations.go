@@ -127,9 +127,6 @@ type ObservationList struct {
 	NextPageToken string `json:"next_page_token,omitempty"`
 }
 
-// defaultObservations is the size of a page.
-const defaultObservations = 100
-
 // listObservations lists what was measured.
 //
 //	@Summary		List observations
@@ -150,29 +147,17 @@ func (a *API) listObservations() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		if filter.Limit, err = q.pageSize(); err != nil {
+		page, err := q.newestFirst()
+		if err != nil {
 			return nil, err
 		}
-		if filter.Limit == 0 {
-			filter.Limit = defaultObservations
-		}
-		if token, given := q["page_token"]; given {
-			if !harmless(token) {
-				return nil, problem.New(problem.InvalidQuery, "page_token is %q; accepted: a next_page_token of this list.", clip(token))
-			}
-			filter.Before = token
-		}
+		filter.Before, filter.Limit = page.token, page.limit
 		list, err := a.service.Observations(r.Context(), filter)
 		if err != nil {
 			return nil, err
 		}
-		answer := ObservationList{Observations: list}
-		if list == nil {
-			answer.Observations = []service.Observation{}
-		}
-		if n := len(list); n == filter.Limit {
-			answer.NextPageToken = list[n-1].ID
-		}
+		var answer ObservationList
+		answer.Observations, answer.NextPageToken = pageNamed(page, list, func(o *service.Observation) string { return o.ID })
 		return answer, nil
 	}
 }
