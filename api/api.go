@@ -74,8 +74,8 @@ type Service interface {
 	Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error)
 	Calibration(ctx context.Context, id string) (*service.Calibration, error)
 	FitCalibration(ctx context.Context, by service.Author, f service.CalibrationFit) (*service.FittedCalibration, error)
-	Activate(ctx context.Context, by service.Author, id string) (*service.Activation, error)
-	Activations(ctx context.Context, f service.CalibrationFilter) ([]service.Activation, error)
+	Activate(ctx context.Context, by service.Author, id string, known service.Precondition) (*service.Activation, error)
+	Activations(ctx context.Context, f service.CalibrationFilter) (*service.ActivationHistory, error)
 	CalibrationStatus() service.CalibrationStatus
 	Database() service.DatabaseState
 	Ready(ctx context.Context) error

@@ -3,7 +3,8 @@ package api
 import (
 	"context"
 	"net/http"
-	"strconv"
+
+	"github.com/rs/zerolog/hlog"
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/service"
@@ -33,9 +34,6 @@ type ActiveCalibration struct {
 	Calibration string `json:"calibration" validate:"required,max=64" example:"cal-3-5f2a9c01d7e4"`
 }
 
-// defaultCalibrations is the size of a page.
-const defaultCalibrations = 100
-
 // listCalibrations lists the calibrations.
 //
 //	@Summary		List calibrations
@@ -50,21 +48,16 @@ const defaultCalibrations = 100
 //	@Router			/v1/calibrations [get]
 func (a *API) listCalibrations() endpoint {
 	return func(_ http.ResponseWriter, r *http.Request, q query) (any, error) {
-		filter, err := calibrationFilter(q)
+		page, before, err := q.numbered()
 		if err != nil {
 			return nil, err
 		}
-		list, err := a.service.Calibrations(r.Context(), filter)
+		list, err := a.service.Calibrations(r.Context(), service.CalibrationFilter{Before: before, Limit: page.limit})
 		if err != nil {
 			return nil, err
 		}
-		answer := CalibrationList{CalibrationStatus: a.service.CalibrationStatus(), Calibrations: list}
-		if list == nil {
-			answer.Calibrations = []service.Calibration{}
-		}
-		if n := len(list); n == filter.Limit && list[n-1].Number > 1 {
-			answer.NextPageToken = strconv.FormatInt(list[n-1].Number, 10)
-		}
+		answer := CalibrationList{CalibrationStatus: a.service.CalibrationStatus()}
+		answer.Calibrations, answer.NextPageToken = pageNumbered(page, list, func(c *service.Calibration) int64 { return c.Number })
 		return answer, nil
 	}
 }
@@ -72,7 +65,7 @@ func (a *API) listCalibrations() endpoint {
 // fitCalibration fits a calibration.
 //
 //	@Summary		Fit a calibration
-//	@Description	Fits the constants that were not replayed (context, allocator, workspace) and the bounds to the observations, and stores them as a new version (201). Answers do not change until it is activated. The same figures are stored once: then the answer is the calibration that has them (200), as it is for a dry run. 409 where no group of jobs has enough runs.
+//	@Description	Fits the constants that were not replayed (context, allocator, workspace) and the bounds to the observations, and stores them as a new version (201). Answers do not change until it is activated: by somebody, with activate, or by the policy of the service, whose decision is under activation with its reason. With activate, 412 where another one was activated during the fit, which is stored then. The same figures are stored once: then the answer is the calibration that has them (200), as it is for a dry run. 409 where no group of jobs has enough runs.
 //	@ID				fitCalibration
 //	@Tags			calibrations
 //	@Accept			json
@@ -81,7 +74,7 @@ func (a *API) listCalibrations() endpoint {
 //	@Param			fit	body		service.CalibrationFit	true	"Which observations; {} is all, up to the newest 10,000"
 //	@Success		200	{object}	service.FittedCalibration
 //	@Success		201	{object}	service.FittedCalibration
-//	@Failure		400,401,403,408,409,413,415,422,429,500,503	{object}	problem.Problem
+//	@Failure		400,401,403,408,409,412,413,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/calibrations [post]
 func (a *API) fitCalibration() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
@@ -104,11 +97,20 @@ func (a *API) fitCalibration() endpoint {
 		if err != nil {
 			return nil, problem.Of(problem.InvalidCalibration, err)
 		}
+		logPolicy(r, fitted)
 		if !fitted.Stored || fitted.Known {
 			return fitted, nil
 		}
 		w.Header().Set("Location", r.URL.EscapedPath()+"/"+fitted.ID)
 		return reply{status: http.StatusCreated, body: fitted}, nil
+	}
+}
+
+// logPolicy says what the policy decided, where it did.
+func logPolicy(r *http.Request, f *service.FittedCalibration) {
+	if a := f.Activation; a != nil && a.ByPolicy() {
+		identify(hlog.FromRequest(r).Info(), r).Str("policy", a.By.Name).Str("fitted", f.ID).Str("calibration", a.Calibration).Bool("activated", a.Refused == "").
+			Str("reason", a.Reason).Msg("the activation policy decided")
 	}
 }
 
@@ -138,7 +140,7 @@ func (a *API) getCalibration() endpoint {
 // listActivations lists what answers were made with.
 //
 //	@Summary		List activations
-//	@Description	Which calibration was activated when and by whom, the newest first. calibration is the one that answers are made with now; it is not the activated one where that was fitted to another version of the estimator.
+//	@Description	Which calibration was activated when and by whom, the newest first. calibration is the one that answers are made with now; it is not the activated one where that was fitted to another version of the estimator. Where the service activates by a policy, its decisions are here with their reasons. The ETag names what is active, for If-Match.
 //	@ID				listActivations
 //	@Tags			calibrations
 //	@Produce		json
@@ -149,21 +151,17 @@ func (a *API) getCalibration() endpoint {
 //	@Router			/v1/calibrations/active [get]
 func (a *API) listActivations() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
-		filter, err := calibrationFilter(q)
+		page, before, err := q.numbered()
 		if err != nil {
 			return nil, err
 		}
-		list, err := a.service.Activations(r.Context(), filter)
+		history, err := a.service.Activations(r.Context(), service.CalibrationFilter{Before: before, Limit: page.limit})
 		if err != nil {
 			return nil, err
 		}
-		answer := ActivationList{CalibrationStatus: a.service.CalibrationStatus(), Activations: list}
-		if list == nil {
-			answer.Activations = []service.Activation{}
-		}
-		if n := len(list); n == filter.Limit && list[n-1].Number > 1 {
-			answer.NextPageToken = strconv.FormatInt(list[n-1].Number, 10)
-		}
+		answer := ActivationList{CalibrationStatus: a.service.CalibrationStatus()}
+		answer.Activations, answer.NextPageToken = pageNumbered(page, history.List, func(a *service.Activation) int64 { return a.Number })
+		w.Header().Set("Etag", etag(history.Version))
 		w.Header().Set("Cache-Control", "no-store")
 		return answer, nil
 	}
@@ -172,19 +170,24 @@ func (a *API) listActivations() endpoint {
 // activateCalibration chooses what answers are made with.
 //
 //	@Summary		Activate a calibration
-//	@Description	Answers that name no calibration are made with this one from now on; other replicas follow within seconds. The id of the built-in constants takes all calibrations out of force. Kept in a history.
+//	@Description	Answers that name no calibration are made with this one from now on; other replicas follow within seconds. The id of the built-in constants takes all calibrations out of force. If-Match has the ETag of the history, so that nobody undoes unseen what somebody else chose. Kept in a history.
 //	@ID				activateCalibration
 //	@Tags			calibrations
 //	@Accept			json
 //	@Produce		json
 //	@Security		key
-//	@Param			choice	body		ActiveCalibration	true	"The calibration"
-//	@Success		200		{object}	service.Activation
-//	@Failure		400,401,403,408,409,413,415,422,429,500,503	{object}	problem.Problem
+//	@Param			If-Match	header		string				false	"ETag of the history; required, * for whatever is active"
+//	@Param			choice		body		ActiveCalibration	true	"The calibration"
+//	@Success		200			{object}	service.Activation
+//	@Failure		400,401,403,408,409,412,413,415,422,428,429,500,503	{object}	problem.Problem
 //	@Router			/v1/calibrations/active [put]
 func (a *API) activateCalibration() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
 		by, err := a.author(r, service.ScopeCalibrationsWrite)
+		if err != nil {
+			return nil, err
+		}
+		known, err := precondition(r)
 		if err != nil {
 			return nil, err
 		}
@@ -197,21 +200,11 @@ func (a *API) activateCalibration() endpoint {
 		if err != nil {
 			return nil, problem.Of(problem.InvalidCalibration, err)
 		}
-		return a.service.Activate(r.Context(), by, choice.Calibration)
-	}
-}
-
-func calibrationFilter(q query) (f service.CalibrationFilter, err error) {
-	if f.Limit, err = q.pageSize(); err != nil {
-		return f, err
-	}
-	if f.Limit == 0 {
-		f.Limit = defaultCalibrations
-	}
-	if token, given := q["page_token"]; given {
-		if f.Before, err = strconv.ParseInt(token, 10, 64); err != nil || f.Before < 1 {
-			return f, problem.New(problem.InvalidQuery, "page_token is %q; accepted: a next_page_token of this list.", clip(token))
+		activation, err := a.service.Activate(r.Context(), by, choice.Calibration, known)
+		if err != nil {
+			return nil, err
 		}
+		w.Header().Set("Etag", etag(activation.Version()))
+		return activation, nil
 	}
-	return f, nil
 }

@@ -1,13 +1,20 @@
 package api_test
 
 import (
+	"encoding/json"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/openapi/demo"
 )
+
+// untouched is the precondition of somebody who has seen that nothing was activated yet.
+const untouched = `If-Match: "activation-0"`
+
+const activateDemo = `{"calibration": "` + demo.Calibration + `"}`
 
 const measuredJob = `{"model": {"preset": "nanogpt/train_gpt2"}, "training": {"micro_batch": 8}, "gpus": ["rtx-4070"]}`
 
@@ -19,8 +26,8 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 	if !strings.Contains(builtin, `"calibration":"builtin-2"`) || !strings.Contains(pinned, `"calibration":"`+demo.Calibration+`"`) {
 		t.Fatalf("%s\n%s", builtin, pinned)
 	}
-	if w := call(h, "PUT", "/v1/calibrations/active", `{"calibration": "`+demo.Calibration+`"}`, withKey); w.Code != 200 || !strings.Contains(w.Body.String(), `"number":1`) {
-		t.Fatalf("%d %s", w.Code, w.Body)
+	if w := call(h, "PUT", "/v1/calibrations/active", `{"calibration": "`+demo.Calibration+`"}`, withKey, untouched); w.Code != 200 || !strings.Contains(w.Body.String(), `"number":1`) || w.Header().Get("Etag") != `"activation-1"` {
+		t.Fatalf("%d %s %v", w.Code, w.Body, w.Header())
 	}
 	if now := call(h, "POST", "/v1/estimate", measuredJob).Body.String(); now != pinned {
 		t.Errorf("active:\n%s\npinned before:\n%s", now, pinned)
@@ -56,6 +63,46 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 	}
 }
 
+// Of two operators who have seen the same, the second is told to look again.
+func TestActivationsDoNotOverwriteOneAnother(t *testing.T) {
+	h := newDemo(t)
+	seen := call(h, "GET", "/v1/calibrations/active", "").Header().Get("Etag")
+	if w := call(h, "PUT", "/v1/calibrations/active", activateDemo, withKey, "If-Match: "+seen); w.Code != 200 {
+		t.Fatalf("%d %s", w.Code, w.Body)
+	}
+	builtin := `{"calibration": "builtin-2"}`
+	if w := call(h, "PUT", "/v1/calibrations/active", builtin, withKey, "If-Match: "+seen); w.Code != 412 || !strings.Contains(w.Body.String(), demo.Calibration+" is active now") {
+		t.Errorf("the second: %d %s", w.Code, w.Body)
+	}
+	now := call(h, "GET", "/v1/calibrations/active?page_size=1", "")
+	if !strings.Contains(now.Body.String(), `"activated":"`+demo.Calibration+`"`) {
+		t.Errorf("%s", now.Body)
+	}
+	for _, known := range []string{now.Header().Get("Etag"), "*"} {
+		if w := call(h, "PUT", "/v1/calibrations/active", builtin, withKey, "If-Match: "+known); w.Code != 200 {
+			t.Errorf("with %s: %d %s", known, w.Code, w.Body)
+		}
+	}
+	var numbers []int64
+	for token := ""; ; {
+		var page api.ActivationList
+		w := call(h, "GET", "/v1/calibrations/active?page_size=2"+token, "")
+		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Activations) == 0 {
+			t.Fatalf("%v: %s", err, w.Body)
+		}
+		for _, a := range page.Activations {
+			numbers = append(numbers, a.Number)
+		}
+		if page.NextPageToken == "" {
+			break
+		}
+		token = "&page_token=" + page.NextPageToken
+	}
+	if !slices.Equal(numbers, []int64{3, 2, 1}) {
+		t.Errorf("the pages hold %v", numbers)
+	}
+}
+
 // What is asked wrongly of calibrations is refused, before anything is worked on.
 func TestCalibrationRequests(t *testing.T) {
 	h := newDemo(t)
@@ -74,8 +121,12 @@ func TestCalibrationRequests(t *testing.T) {
 		{"POST", "/v1/calibrations", `{"sinc": ""}`, []string{withKey}, 400, "did you mean since"},
 		{"POST", "/v1/calibrations", `{"note": "a\u0000"}`, []string{withKey}, 422, "/note"},
 		{"POST", "/v1/calibrations", `{}`, []string{withKey}, 409, "of 2 observations 2 can be used"},
-		{"PUT", "/v1/calibrations/active", `{}`, []string{withKey}, 422, "/calibration"},
-		{"PUT", "/v1/calibrations/active", `{"calibration": "cal-1-\u0000"}`, []string{withKey}, 422, "there is no calibration"},
+		{"PUT", "/v1/calibrations/active", `{}`, []string{withKey, untouched}, 422, "/calibration"},
+		{"PUT", "/v1/calibrations/active", `{"calibration": "cal-1-\u0000"}`, []string{withKey, untouched}, 422, "there is no calibration"},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey}, 428, "If-Match with the ETag of /v1/calibrations/active"},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "activation-7"`}, 412, `builtin-2 is active now, with the version \"activation-0\"`},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, "If-None-Match: *"}, 412, "builtin-2 is active now"},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "a"b"`}, 400, "If-Match is"},
 		{"GET", "/v1/calibrations/cal-1-%00", "", nil, 404, "there is no calibration"},
 		{"GET", "/v1/calibrations/%ff", "", nil, 404, "there is no calibration"},
 		{"GET", "/v1/calibrations/builtin-2", "", nil, 404, "there is no calibration"},
@@ -101,7 +152,7 @@ func FuzzCalibrations(f *testing.F) {
 		if activate {
 			method, target = "PUT", "/v1/calibrations/active"
 		}
-		if w := call(h, method, target, body, withKey, "Content-Type: application/json"); w.Code >= 500 {
+		if w := call(h, method, target, body, withKey, "Content-Type: application/json", "If-Match: *"); w.Code >= 500 {
 			t.Fatalf("%s: status %d: %s", body, w.Code, w.Body)
 		}
 		if w := call(h, "POST", "/v1/estimate?calibration="+url.QueryEscape(id), measuredJob); w.Code >= 500 {

@@ -55,15 +55,6 @@ type ObservationSet struct {
 	Unanswered  int `json:"unanswered" example:"5"`
 }
 
-// Activation is one choice of what answers are made with.
-type Activation struct {
-	// Number counts the activations of this database.
-	Number      int64     `json:"number" example:"2"`
-	Calibration string    `json:"calibration" example:"cal-3-5f2a9c01d7e4"`
-	By          Author    `json:"by"`
-	At          time.Time `json:"at" example:"2026-11-22T10:00:00Z"`
-}
-
 // CalibrationFilter selects calibrations or activations, the newest first.
 type CalibrationFilter struct {
 	// Before leaves out this number and higher ones; 0 leaves out none.
@@ -233,45 +224,4 @@ func (s *Service) Calibration(ctx context.Context, id string) (*Calibration, err
 		return nil, unknown
 	}
 	return c.Calibration, nil
-}
-
-// Activations lists what was activated, the newest first.
-func (s *Service) Activations(ctx context.Context, f CalibrationFilter) ([]Activation, error) {
-	if s.store == nil {
-		return nil, noDatabase()
-	}
-	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	list, err := s.store.Activations(ctx, f)
-	if err != nil {
-		return nil, storeError(err, "the activations could not be read")
-	}
-	return list, nil
-}
-
-// Activate makes a calibration, or the built-in constants, what answers are made with from now on, on all replicas.
-func (s *Service) Activate(ctx context.Context, by Author, id string) (*Activation, error) {
-	if s.store == nil {
-		return nil, noDatabase()
-	}
-	if id != estimator.Calibration {
-		c, err := s.findCalibration(ctx, id)
-		switch {
-		case err != nil:
-			return nil, err
-		case c == nil:
-			return nil, s.unknownCalibration(id)
-		case !c.fits():
-			return nil, failed(CodeConflict, "the calibration %s was fitted to the estimator %s with %s, and this is %s with %s: fit a new one", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
-		}
-	}
-	writing, cancel := context.WithTimeout(ctx, storeTimeout)
-	defer cancel()
-	a, err := s.store.Activate(writing, Activation{Calibration: id, By: by, At: s.now().UTC()})
-	if err != nil {
-		return nil, storeError(err, "the database did not confirm the activation: look which calibration is active")
-	}
-	// The change is stored; where it cannot be read now, the next look brings it.
-	_ = s.Refresh(ctx)
-	return a, nil
 }

@@ -23,6 +23,9 @@ const mib = 1 << 20
 
 var operator = service.Author{KeyID: "k", Name: "operator"}
 
+// anyVersion is the precondition of somebody who does not mind what is active.
+var anyVersion = service.Precondition{Versions: []string{"*"}}
+
 // measuredJob is one of many jobs of a model on a card.
 func measuredJob(t testing.TB, n int) estimator.Job {
 	t.Helper()
@@ -114,7 +117,7 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 	if again := s.fit(service.CalibrationFit{}); again.ID != first.ID || !again.Known {
 		t.Errorf("the same figures were stored twice: %+v", again)
 	}
-	if _, err := s.Activate(t.Context(), operator, first.ID); err != nil {
+	if _, err := s.Activate(t.Context(), operator, first.ID, anyVersion); err != nil {
 		t.Fatal(err)
 	}
 	after := s.estimate(job, "")
@@ -166,18 +169,18 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 		t.Errorf("comparison with %s: %+v, %v", first.ID, c, err)
 	}
 
-	if _, err := s.Activate(t.Context(), operator, estimator.Calibration); err != nil {
+	if _, err := s.Activate(t.Context(), operator, estimator.Calibration, anyVersion); err != nil {
 		t.Fatal(err)
 	}
 	if now := s.estimate(job, ""); cmp.Diff(before, now) != "" {
 		t.Error("the built-in constants do not give what they gave")
 	}
-	list, err := s.Activations(t.Context(), service.CalibrationFilter{Limit: 10})
-	if err != nil {
-		t.Fatal(err)
+	history, err := s.Activations(t.Context(), service.CalibrationFilter{Limit: 10})
+	if err != nil || history.Version != "activation-3" {
+		t.Fatalf("%+v, %v", history, err)
 	}
 	var ids []string
-	for _, a := range list {
+	for _, a := range history.List {
 		ids = append(ids, a.Calibration)
 		if a.By != operator {
 			t.Errorf("activated by %+v", a.By)
@@ -232,7 +235,7 @@ func TestCalibrationRefusals(t *testing.T) {
 		if service.ErrorCode(err) != service.CodeCalibration || !strings.Contains(err.Error(), estimator.Calibration) {
 			t.Errorf("%s: %v", id, err)
 		}
-		if _, err := s.Activate(t.Context(), operator, id); service.ErrorCode(err) != service.CodeCalibration {
+		if _, err := s.Activate(t.Context(), operator, id, anyVersion); service.ErrorCode(err) != service.CodeCalibration {
 			t.Errorf("activate %s: %v", id, err)
 		}
 	}
@@ -262,7 +265,7 @@ func TestCalibrationRefusals(t *testing.T) {
 		"fit":      second(alone.FitCalibration(t.Context(), operator, service.CalibrationFit{})),
 		"list":     second(alone.Calibrations(t.Context(), service.CalibrationFilter{})),
 		"get":      second(alone.Calibration(t.Context(), c.ID)),
-		"activate": second(alone.Activate(t.Context(), operator, c.ID)),
+		"activate": second(alone.Activate(t.Context(), operator, c.ID, anyVersion)),
 		"history":  second(alone.Activations(t.Context(), service.CalibrationFilter{})),
 	} {
 		if service.ErrorCode(err) != service.CodeUnavailable {

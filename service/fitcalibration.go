@@ -25,7 +25,7 @@ type CalibrationFit struct {
 	Note  string `json:"note,omitempty" validate:"omitempty,max=1000"`
 	// DryRun shows what would be fitted and stores nothing.
 	DryRun bool `json:"dry_run,omitempty"`
-	// Activate makes answers with it from now on.
+	// Activate makes answers with it from now on, unless somebody else activates one while the fit is made.
 	Activate bool `json:"activate,omitempty"`
 }
 
@@ -35,7 +35,8 @@ type FittedCalibration struct {
 	// Stored is false after a dry run; Known says that a calibration with the same figures was there already: this is that one.
 	Stored bool `json:"stored"`
 	Known  bool `json:"known,omitempty"`
-	// Activation is there where it was asked for.
+	// Activation is there where it was asked for, and where the service's policy decided on the calibration: then it may have
+	// been refused.
 	Activation *Activation `json:"activation,omitempty"`
 }
 
@@ -48,6 +49,10 @@ func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFi
 		return nil, noDatabase()
 	}
 	since, until, err := f.check()
+	if err != nil {
+		return nil, err
+	}
+	before, err := s.activeNow(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -73,10 +78,10 @@ func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFi
 		c.ID = "dry-run"
 		return &FittedCalibration{Calibration: c}, nil
 	}
-	return s.storeFit(ctx, by, f, c)
+	return s.storeFit(ctx, by, f, c, before)
 }
 
-func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *Calibration) (*FittedCalibration, error) {
+func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *Calibration, before Precondition) (*FittedCalibration, error) {
 	writing, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	stored, known, err := s.store.AddCalibration(writing, c.Digest, func(number int64) *Calibration {
@@ -89,12 +94,34 @@ func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *
 	}
 	_ = s.Refresh(ctx) // where it cannot be read now, the next look brings it
 	result := &FittedCalibration{Calibration: stored, Stored: true, Known: known}
-	if f.Activate {
-		if result.Activation, err = s.Activate(ctx, by, stored.ID); err != nil {
+	switch {
+	case f.Activate:
+		if result.Activation, err = s.Activate(ctx, by, stored.ID, before); err != nil {
+			if e, ok := errors.AsType[*Error](err); ok {
+				return nil, &Error{Code: e.Code, Message: fmt.Sprintf("%s is stored and was not activated: %s", stored.ID, e.Message), Err: e.Err}
+			}
+			return nil, err
+		}
+	case s.policy == ActivateHeldOutBetter:
+		if result.Activation, err = s.decide(ctx, stored); err != nil {
 			return nil, err
 		}
 	}
 	return result, nil
+}
+
+// activeNow is what a fit that is to be activated takes the place of: what is active when it begins.
+func (s *Service) activeNow(ctx context.Context, f CalibrationFit) (known Precondition, err error) {
+	if !f.Activate {
+		return known, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
+	defer cancel()
+	mark, err := s.store.CalibrationMark(ctx)
+	if err != nil {
+		return known, storeError(err, "the active calibration could not be read")
+	}
+	return Precondition{Versions: []string{activationVersion(mark.Activations)}}, nil
 }
 
 func (f *CalibrationFit) check() (since, until time.Time, err error) {

@@ -29,7 +29,9 @@ type Service struct {
 	// inForce is the calibration that answers are made with now.
 	inForce atomic.Pointer[inForce]
 	// kept are the calibrations that requests may name without a look into the store.
-	kept    *keptCalibrations
+	kept *keptCalibrations
+	// policy says who activates calibrations.
+	policy  ActivationPolicy
 	results *cache[*estimator.Result]
 	plans   *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
@@ -49,6 +51,7 @@ type options struct {
 	now          func() time.Time
 	calibration  *Calibration
 	calibrations []*Calibration
+	policy       ActivationPolicy
 }
 
 // WithCache sets how many answers are remembered; 0 remembers none.
@@ -94,6 +97,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		now:      o.now,
 		results:  newCache[*estimator.Result](o.cacheEntries),
 		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
+		policy:   o.policy,
 		kept:     newKeptCalibrations(o.calibrations),
 		estimate: estimator.Estimate,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },

@@ -39,8 +39,10 @@ type Store interface {
 	EachCalibration(ctx context.Context, limit int, do func(c *Calibration, bytes int) (more bool, err error)) error
 	// Calibrations lists summaries of calibrations, the newest first.
 	Calibrations(ctx context.Context, f CalibrationFilter) ([]Calibration, error)
-	// Activate notes what answers are made with from now on, under the next number.
-	Activate(ctx context.Context, a Activation) (*Activation, error)
+	// Activate notes the activation that decide makes of up to look of the newest ones, the newest first, under the next
+	// number; or returns decide's error and does nothing. Nobody else activates between what decide sees and the
+	// activation. decide may be called again where the database gave way to another transaction.
+	Activate(ctx context.Context, look int, decide func(newest []Activation) (*Activation, error)) (*Activation, error)
 	// Activations lists what was activated, the newest first.
 	Activations(ctx context.Context, f CalibrationFilter) ([]Activation, error)
 	// CalibrationMark says what there is, and is cheap to ask for.

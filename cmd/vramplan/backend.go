@@ -121,21 +121,30 @@ func (b *backend) post(ctx context.Context, path string, doc document) ([]byte, 
 // apiRequest is what the API is asked.
 type apiRequest struct {
 	method, path string
-	// key is the API key; empty where none is needed.
-	key string
+	// key is the API key, and known the ETag of what the request is to change; empty where none is needed.
+	key, known string
 	// body is nil where there is none.
 	body io.Reader
 }
 
 // send returns the answer to a request; its error is a *refusal where the API says no.
 func (b *backend) send(ctx context.Context, r apiRequest) ([]byte, error) {
+	answer, _, err := b.exchange(ctx, r)
+	return answer, err
+}
+
+// exchange is send with the header of the answer.
+func (b *backend) exchange(ctx context.Context, r apiRequest) ([]byte, http.Header, error) {
 	path := r.path
 	req, err := http.NewRequestWithContext(ctx, r.method, b.base+path, r.body)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if r.key != "" {
 		req.Header.Set("Authorization", "Bearer "+r.key)
+	}
+	if r.known != "" {
+		req.Header.Set("If-Match", r.known)
 	}
 	req.Header.Set("Accept", "application/json, application/problem+json")
 	req.Header.Set("User-Agent", "vramplan/"+buildVersion())
@@ -144,34 +153,34 @@ func (b *backend) send(ctx context.Context, r apiRequest) ([]byte, error) {
 	}
 	res, err := b.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("no answer: %w", err)
+		return nil, nil, fmt.Errorf("no answer: %w", err)
 	}
 	defer res.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(res.Body, maxAnswerBytes+1))
 	if err != nil {
-		return nil, fmt.Errorf("no answer: %w", err)
+		return nil, nil, fmt.Errorf("no answer: %w", err)
 	}
 	if len(answer) > maxAnswerBytes {
-		return nil, fmt.Errorf("no answer: %s sent more than %s", b.base, size(maxAnswerBytes))
+		return nil, nil, fmt.Errorf("no answer: %s sent more than %s", b.base, size(maxAnswerBytes))
 	}
 	answer = bytes.TrimSpace(answer)
 	if res.StatusCode < 400 {
 		if res.StatusCode != http.StatusOK && res.StatusCode != http.StatusCreated {
-			return nil, fmt.Errorf("no answer: %s%s says %s", b.base, path, res.Status)
+			return nil, nil, fmt.Errorf("no answer: %s%s says %s", b.base, path, res.Status)
 		}
-		return answer, nil
+		return answer, res.Header, nil
 	}
 
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == problem.ContentType {
 		p := &refusal{body: answer}
 		if err := json.Unmarshal(answer, &p.Problem); err != nil {
-			return nil, fmt.Errorf("no answer: %s%s says %s with a body that is not a problem: %w", b.base, path, res.Status, err)
+			return nil, nil, fmt.Errorf("no answer: %s%s says %s with a body that is not a problem: %w", b.base, path, res.Status, err)
 		}
 		p.Status = res.StatusCode
-		return nil, p
+		return nil, nil, p
 	}
 	// Something in between answered, such as a proxy: it is no judge of a job.
-	return nil, fmt.Errorf("no answer: %s%s says %s", b.base, path, res.Status)
+	return nil, nil, fmt.Errorf("no answer: %s%s says %s", b.base, path, res.Status)
 }
 
 // asProblem finds the API's refusal in an error.

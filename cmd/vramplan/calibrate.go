@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/api"
-	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/service"
 )
 
@@ -34,8 +33,8 @@ type calibrateFlags struct {
 
 // answered sends a request and prints the answer, in JSON or as show says.
 func answered[T any](ctx context.Context, t *terminal, f *calibrateFlags, r apiRequest, show func(io.Writer, *T, grids) error) error {
-	if f.Server == "" {
-		return usage("--server (VRAMPLAN_SERVER) is needed: calibrations are kept by a service")
+	if err := f.required(); err != nil {
+		return err
 	}
 	b, err := f.backend(t)
 	if err != nil {
@@ -98,7 +97,13 @@ func (c *calibrateFitCommand) Run(ctx context.Context, t *terminal) error {
 		default:
 			fmt.Fprintf(w, "%s is stored.\n", f.ID)
 		}
-		if f.Activation != nil {
+		switch a := f.Activation; {
+		case a == nil:
+		case a.Refused != "":
+			fmt.Fprintf(w, "The service's policy did not activate it, and answers with %s as before: %s.\n", plain(a.Calibration), plain(a.Reason))
+		case a.Reason != "":
+			fmt.Fprintf(w, "The service's policy activated it: %s.\n", plain(a.Reason))
+		default:
 			fmt.Fprintln(w, "The service answers with it from now on.")
 		}
 		fmt.Fprintln(w)
@@ -161,11 +166,43 @@ func (c *calibrateActivateCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	r := apiRequest{method: http.MethodPut, path: "/v1/calibrations/active", key: c.Key, body: body}
+	before, known, err := c.active(ctx, t)
+	if err != nil {
+		return err
+	}
+	r := apiRequest{method: http.MethodPut, path: "/v1/calibrations/active", key: c.Key, known: known, body: body}
 	return answered(ctx, t, &c.calibrateFlags, r, func(w io.Writer, a *service.Activation, _ grids) error {
-		_, err := fmt.Fprintf(w, "The service answers with %s from now on; other replicas follow within seconds.\n", plain(a.Calibration))
+		_, err := fmt.Fprintf(w, "The service answers with %s from now on, and with %s until now; other replicas follow within seconds.\n", plain(a.Calibration), plain(before))
 		return err
 	})
+}
+
+// active is what the service answers with, and the ETag of what was activated: whoever activates another one meanwhile is not overwritten.
+func (f *calibrateFlags) active(ctx context.Context, t *terminal) (id, etag string, err error) {
+	if err := f.required(); err != nil {
+		return "", "", err
+	}
+	b, err := f.backend(t)
+	if err != nil {
+		return "", "", err
+	}
+	body, header, err := b.exchange(ctx, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active?page_size=1"})
+	if err != nil {
+		return "", "", err
+	}
+	var l api.ActivationList
+	if err := json.Unmarshal(body, &l); err != nil {
+		return "", "", fmt.Errorf("the answer cannot be read: %w", err)
+	}
+	return l.Calibration, header.Get("Etag"), nil
+}
+
+// required says what is missing where no service is named.
+func (f *calibrateFlags) required() error {
+	if f.Server == "" {
+		return usage("--server (VRAMPLAN_SERVER) is needed: calibrations are kept by a service")
+	}
+	return nil
 }
 
 type calibrateHistoryCommand struct {
@@ -175,10 +212,14 @@ type calibrateHistoryCommand struct {
 // Run lists what was activated.
 func (c *calibrateHistoryCommand) Run(ctx context.Context, t *terminal) error {
 	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active"}, func(w io.Writer, l *api.ActivationList, form grids) error {
-		g := newGrid("right", "left", "left", "left")
-		g.add("number", "calibration", "since", "by")
+		g := newGrid("right", "left", "left", "left", "left")
+		g.add("number", "calibration", "since", "by", "why")
 		for _, a := range l.Activations {
-			g.add(strconv.FormatInt(a.Number, 10), plain(a.Calibration), a.At.Format(time.RFC3339), plain(a.By.Name))
+			why := plain(a.Reason)
+			if a.Refused != "" {
+				why = "not " + plain(a.Refused) + ": " + why
+			}
+			g.add(strconv.FormatInt(a.Number, 10), plain(a.Calibration), a.At.Format(time.RFC3339), who(a.By), why)
 		}
 		form.write(w, g)
 		fmt.Fprintf(w, "\nThe service answers with %s.%s\n", plain(l.Calibration), mismatch(l.CalibrationStatus))
@@ -186,70 +227,10 @@ func (c *calibrateHistoryCommand) Run(ctx context.Context, t *terminal) error {
 	})
 }
 
-// showCalibration prints everything of one calibration.
-func showCalibration(w io.Writer, c *service.Calibration, form grids) error {
-	o := c.Observations
-	fmt.Fprintf(w, "Fitted to %d of %d observations (%d quarantined, %d that this estimator or catalog does not answer), for the estimator %s with %s.\n",
-		o.Used, o.Read, o.Quarantined, o.Unanswered, plain(c.Estimator), plain(c.Base))
-	g := newGrid("left", "right", "right", "right", "right", "right", "left")
-	g.add("group", "jobs", "set aside", "context", "workspace", "allocator", "widths at 95 %, below and above")
-	for i := range c.Groups {
-		k := &c.Groups[i]
-		g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), strconv.Itoa(k.Outliers), signed(k.ContextBytes), signed(k.WorkspaceBytes),
-			fmt.Sprintf("%+.1f %%", 100*k.AllocatorShare), timesWords(k))
+// who is the name of the key that somebody chose with, or the policy's.
+func who(by service.Author) string {
+	if a := (service.Activation{By: by}); a.ByPolicy() {
+		return "policy " + plain(by.Name)
 	}
-	fmt.Fprintln(w)
-	form.write(w, g)
-	if h := c.HeldOut; h.All.Jobs > 0 {
-		left := "one source in turn"
-		if h.By != "source" {
-			left = "a fifth of the jobs in turn"
-		}
-		fmt.Fprintf(w, "\nOn runs that it did not see (%s left out of the fit), at %g %%:\n\n", left, 100*h.Confidence)
-		g := newGrid("left", "right", "right", "right", "right", "right", "right", "right")
-		g.add("group", "jobs", "within bounds, built in", "fitted", "median error, built in", "fitted", "median width, built in", "fitted")
-		for _, k := range append(h.Groups, h.All) {
-			g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), share(k.Builtin.Within, k.Jobs), share(k.Fitted.Within, k.Jobs),
-				share(k.Builtin.Error, k.Jobs), share(k.Fitted.Error, k.Jobs), size(k.Builtin.WidthBytes), size(k.Fitted.WidthBytes))
-		}
-		form.write(w, g)
-	}
-	if len(c.Skipped) > 0 {
-		fmt.Fprint(w, "\nNot fitted, or not in full:\n\n")
-		g := newGrid("left", "right", "left")
-		g.add("group", "jobs", "why")
-		for _, k := range c.Skipped {
-			g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), plain(k.Reason))
-		}
-		form.write(w, g)
-	}
-	return nil
-}
-
-// timesWords says how wide a group's bounds are.
-func timesWords(g *calibration.Group) string {
-	for _, b := range g.Bounds {
-		if b.Confidence == 0.95 {
-			return fmt.Sprintf("%.2f×, %.2f×", b.Below, b.Above)
-		}
-	}
-	return "built in"
-}
-
-func signed(bytes int64) string {
-	switch {
-	case bytes < 0:
-		return "−" + size(-bytes)
-	case bytes == 0:
-		return "0"
-	}
-	return "+" + size(bytes)
-}
-
-// share is a share of so many; a dash of none.
-func share(s float64, of int) string {
-	if of == 0 {
-		return "–"
-	}
-	return fmt.Sprintf("%.1f %%", 100*s)
+	return plain(by.Name)
 }

@@ -17,12 +17,14 @@ import (
 )
 
 type serveCommand struct {
-	catalogFlags  `embed:""`
-	addressFlags  `embed:""`
-	limitFlags    `embed:""`
-	LogLevel      string `default:"info" enum:"debug,info,warn,error,off" setting:"VRAMPLAN_LOG_LEVEL" help:"debug, info (one line a request), warn, error or off."`
-	AdmissionMode string `default:"warn" enum:"audit,warn,enforce" setting:"VRAMPLAN_ADMISSION_MODE" help:"What /v1/admission/kubernetes does with a job that does not fit: audit, warn or enforce. A path with the mode at its end has that one."`
-	Cache         int    `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
+	catalogFlags          `embed:""`
+	addressFlags          `embed:""`
+	limitFlags            `embed:""`
+	LogLevel              string `default:"info" enum:"debug,info,warn,error,off" setting:"VRAMPLAN_LOG_LEVEL" help:"debug, info (one line a request), warn, error or off."`
+	AdmissionMode         string `default:"warn" enum:"audit,warn,enforce" setting:"VRAMPLAN_ADMISSION_MODE" help:"What /v1/admission/kubernetes does with a job that does not fit: audit, warn or enforce. A path with the mode at its end has that one."`
+	CalibrationActivation string `default:"explicit" enum:"explicit,held-out-better" setting:"VRAMPLAN_CALIBRATION_ACTIVATION" help:"Who activates a calibration that was fitted: explicit (somebody) or held-out-better (the service, where it is not worse than the active one on runs that its fit did not see)."`
+
+	Cache int `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
 }
 
 // Validate is called by kong after it has read the flags.
@@ -37,7 +39,7 @@ func (c *serveCommand) Validate() error {
 // Run serves the API until ctx ends, which a signal does.
 func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	log := logger(t.stderr, c.LogLevel)
-	svc, err := c.start(ctx, log, service.WithCache(c.Cache))
+	svc, err := c.start(ctx, log, service.WithCache(c.Cache), service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)))
 	if err != nil {
 		return err
 	}

@@ -142,45 +142,6 @@ func before(f service.CalibrationFilter) int64 {
 	return f.Before
 }
 
-// Activate implements service.Store.
-func (s *Store) Activate(ctx context.Context, a service.Activation) (*service.Activation, error) {
-	err := s.write(ctx, func(tx *sql.Tx) error {
-		number, err := count(ctx, tx, "activations")
-		if err != nil {
-			return err
-		}
-		a.Number = number
-		_, err = tx.ExecContext(ctx, `
-INSERT INTO calibration_activations (number, calibration_id, key_id, key_name, activated_at) VALUES ($1, $2, $3, $4, $5)`,
-			a.Number, a.Calibration, a.By.KeyID, a.By.Name, timestamp(a.At))
-		if err != nil {
-			return fmt.Errorf("activate the calibration %s: %w", a.Calibration, err)
-		}
-		return nil
-	})
-	return &a, err
-}
-
-// Activations implements service.Store.
-func (s *Store) Activations(ctx context.Context, f service.CalibrationFilter) ([]service.Activation, error) {
-	activations, err := list(ctx, s, scanActivation, `
-SELECT number, calibration_id, key_id, key_name, activated_at FROM calibration_activations
-WHERE number < $1 ORDER BY number DESC LIMIT $2`, before(f), f.Limit)
-	if err != nil {
-		return nil, fmt.Errorf("read the activations: %w", err)
-	}
-	return activations, nil
-}
-
-func scanActivation(rows *sql.Rows) (a service.Activation, err error) {
-	var at string
-	if err := rows.Scan(&a.Number, &a.Calibration, &a.By.KeyID, &a.By.Name, &at); err != nil {
-		return a, err
-	}
-	a.At, err = parseTime(at)
-	return a, err
-}
-
 // CalibrationMark implements service.Store.
 func (s *Store) CalibrationMark(ctx context.Context) (m service.CalibrationMark, err error) {
 	err = s.repeat(ctx, func() error {

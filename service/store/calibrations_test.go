@@ -124,11 +124,26 @@ func TestActivations(t *testing.T) {
 			t.Fatal(err)
 		}
 		at := time.Date(2026, 11, 22, 10, 0, 0, 7, time.UTC)
+		var all []service.Activation // the newest first
 		for i, id := range []string{c.ID, estimator.Calibration, c.ID} {
-			a, err := s.Activate(ctx, service.Activation{Calibration: id, By: ci, At: at})
+			next := service.Activation{Calibration: id, By: ci, At: at}
+			if i == 1 {
+				next.Refused, next.Reason = c.ID, "zoë's $1"
+			}
+			a, err := s.Activate(ctx, 2, func(newest []service.Activation) (*service.Activation, error) {
+				if diff := cmp.Diff(all[:min(2, len(all))], newest, cmpopts.EquateEmpty()); diff != "" {
+					t.Errorf("activation %d (-stored +shown):\n%s", i+1, diff)
+				}
+				return &next, nil
+			})
 			if err != nil || a.Number != int64(i+1) {
 				t.Fatalf("%+v, %v", a, err)
 			}
+			all = append([]service.Activation{*a}, all...)
+		}
+		refused := errors.New("no")
+		if _, err := s.Activate(ctx, 1, func([]service.Activation) (*service.Activation, error) { return nil, refused }); !errors.Is(err, refused) {
+			t.Errorf("error %v", err)
 		}
 		if mark, err := s.CalibrationMark(ctx); err != nil || mark != (service.CalibrationMark{Versions: 1, Activations: 3}) {
 			t.Errorf("mark %+v, %v", mark, err)
@@ -146,8 +161,7 @@ func TestActivations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []service.Activation{{Number: 2, Calibration: estimator.Calibration, By: ci, At: at}, {Number: 1, Calibration: c.ID, By: ci, At: at}}
-		if diff := cmp.Diff(want, list); diff != "" {
+		if diff := cmp.Diff(all[1:], list); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -167,7 +181,10 @@ func TestConcurrentCalibrations(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				if _, err := s.Activate(t.Context(), service.Activation{Calibration: estimator.Calibration, By: ci}); err != nil {
+				_, err := s.Activate(t.Context(), 1, func([]service.Activation) (*service.Activation, error) {
+					return &service.Activation{Calibration: estimator.Calibration, By: ci}, nil
+				})
+				if err != nil {
 					t.Error(err)
 				}
 			})

@@ -222,7 +222,10 @@ func operations() []operation {
 			if err != nil || known {
 				return known, err
 			}
-			if _, err := s.Activate(ctx, service.Activation{Calibration: c.ID, By: by, At: at}); err != nil {
+			_, err = s.Activate(ctx, 1, func([]service.Activation) (*service.Activation, error) {
+				return &service.Activation{Calibration: c.ID, By: by, At: at, Reason: "conflicts"}, nil
+			})
+			if err != nil {
 				return nil, err
 			}
 			mark, err := s.CalibrationMark(ctx)
