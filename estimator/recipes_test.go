@@ -75,10 +75,15 @@ func randomShards(t *rapid.T, u *Training) {
 	if rapid.Bool().Draw(t, "says whether to accumulate whole gradients") {
 		d.NoSync = new(rapid.Bool().Draw(t, "no_sync"))
 	}
-	u.Distributed, u.LoRA, u.Evaluation, u.Versions = d, nil, nil, nil
+	u.Distributed, u.Evaluation, u.Versions = d, nil, nil
+	if u.LoRA != nil && rapid.Bool().Draw(t, "adapters under FSDP") {
+		d.FSDPVersion, u.States = 2, nil
+	} else {
+		u.LoRA = nil
+	}
 	name := rapid.SampledFrom([]string{"foreach", "fused", "for-loop"}).Draw(t, "implementation under FSDP")
 	u.Optimizer = &Optimizer{Name: "adamw", Implementation: name}
-	if u.Precision == PrecisionBF16 && rapid.Bool().Draw(t, "wide weights") {
+	if u.Precision == PrecisionBF16 && u.LoRA == nil && rapid.Bool().Draw(t, "wide weights") {
 		u.States = &States{Weights: "fp32"}
 	}
 }
@@ -91,13 +96,22 @@ func shardedJob(t *rapid.T) Job {
 		if _, err := resolve(&Input{Job: job}); err == nil {
 			return job
 		}
-		job.Training.GradientCheckpointing = nil
-		if _, err := resolve(&Input{Job: job}); err == nil {
-			return job
+		for _, leave := range []func(*Training){
+			func(u *Training) { u.GradientCheckpointing = nil },
+			func(u *Training) { u.LoRA = nil },
+		} {
+			if leave(&job.Training); valid(job) {
+				return job
+			}
 		}
 	}
 	t.Skip("twenty jobs that cannot be sharded")
 	return Job{}
+}
+
+func valid(job Job) bool {
+	_, err := resolve(&Input{Job: job})
+	return err == nil
 }
 
 // randomLoss draws a loss other than the standard one.

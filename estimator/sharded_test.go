@@ -139,3 +139,66 @@ func TestEveryPresetSharded(t *testing.T) {
 		t.Errorf("%d answers, fewer than the catalog has decoders for", answered)
 	}
 }
+
+// adaptedLlama is a small Llama with adapters on all its linear layers, dealt out by FSDP2.
+func adaptedLlama(change func(*Training)) Job {
+	job := dataParallelJob(8)
+	job.Model = Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":256,"intermediate_size":688,"num_hidden_layers":4,"num_attention_heads":4,"vocab_size":5000}`)}
+	job.Training.Distributed.Data, job.Training.Distributed.FSDPVersion = "fsdp", 2
+	job.Training.Precision, job.Training.Framework = PrecisionBF16, "pytorch"
+	job.Training.LoRA = &LoRA{Rank: 8, TargetModules: Targets{"all-linear"}, BasePrecision: "bf16"}
+	if change != nil {
+		change(&job.Training)
+	}
+	return job
+}
+
+// TestShardedAdapters deals a model with adapters out: of the frozen base each GPU holds a part too, and only the adapters have
+// gradients and states, in the type in which they are stored.
+func TestShardedAdapters(t *testing.T) {
+	whole := mustEstimate(t, Input{Job: adaptedLlama(func(u *Training) { u.Distributed = nil })})
+	for _, tt := range []struct {
+		name   string
+		change func(*Training)
+		state  int64 // bytes of a moment
+		words  string
+	}{
+		{"adapters in float32", nil, 4, "frozen weights are stored in bf16 and gathered in bf16, adapters in fp32 and fp32"},
+		{"adapters in half", func(u *Training) { u.LoRA.AdapterDtype = "bf16" }, 2, "adapters in bf16 and bf16"},
+		{"accelerate", func(u *Training) { u.Precision, u.Framework = PrecisionAMPBF16, "hf-trainer" }, 4, "adapters in fp32 and bf16"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			res := mustEstimate(t, Input{Job: adaptedLlama(tt.change)})
+			part := res.Model.TrainableParameters / 8
+			if got := component(res, "optimizer_state").Bytes; got < 2*tt.state*part || got > 2*(2*tt.state*part+4*7*2*4*512) {
+				t.Errorf("%d bytes of optimizer state for a part of %d elements", got, part)
+			}
+			if got, was := component(res, "weights").Bytes, component(whole, "weights").Bytes; got >= was {
+				t.Errorf("weights take %d bytes on one of eight GPUs, %d on one", got, was)
+			}
+			if !slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "sharded" && strings.Contains(n.Text, tt.words) }) {
+				t.Errorf("no note says %q in %v", tt.words, res.Notes)
+			}
+			if how := component(res, "weights").How; !strings.Contains(how, "frozen parameters") {
+				t.Errorf("weights are %q", how)
+			}
+		})
+	}
+}
+
+// TestShardedAdaptersRefused names what is not modelled together with adapters under FSDP.
+func TestShardedAdaptersRefused(t *testing.T) {
+	for pointer, change := range map[string]func(*Training){
+		"/training/distributed/fsdp_version": func(u *Training) { u.Distributed.FSDPVersion = 1 },
+		"/training/lora/base_precision":      func(u *Training) { u.LoRA.BasePrecision = "nf4" },
+		"/training/lora/dora":                func(u *Training) { u.LoRA.DoRA = true },
+		"/training/lora/modules_to_save":     func(u *Training) { u.LoRA.ModulesToSave = []string{"lm_head"} },
+		"/training/states":                   func(u *Training) { u.States = &States{Weights: "fp32"} },
+	} {
+		_, err := Estimate(Input{Job: adaptedLlama(change)})
+		wrong, ok := errors.AsType[*invalid.Error](err)
+		if !ok || len(wrong.Fields) != 1 || wrong.Fields[0].Pointer != pointer {
+			t.Errorf("%s: %v", pointer, err)
+		}
+	}
+}

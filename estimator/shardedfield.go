@@ -46,6 +46,7 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 	if d, ok := readState("optimizer", given.Optimizer, false, errs); ok && d != sh.Stored {
 		errs.Add("/training/states/optimizer", "unsupported", "under FSDP the optimizer's state has the type of the stored weights, %s", dtypeName(sh.Stored))
 	}
+	sh.Frozen = sh.Stored
 	if sh.Stored.Half() && rc.Stored != sh.Stored || sh.Reduced.Size() < rc.Stored.Size() && !sh.Reduced.Half() {
 		errs.Add("/training/states", "unsupported", "weights stored in %s, computed with in %s and summed in %s are not modelled", dtypeName(sh.Stored), dtypeName(rc.Stored), dtypeName(sh.Reduced))
 	}
@@ -75,7 +76,6 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	}{
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
 		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under FSDP is not modelled yet; leave one of them out"},
-		{t.LoRA != nil, "lora", "adapters under FSDP are not modelled yet; leave one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; leave one of them out"},
 		{!shardedOptimizers[r.optimizer], "optimizer/name", "under FSDP adamw, adam, sgd and sgd-momentum are modelled"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass under FSDP is not modelled yet; leave one of them out"},
@@ -103,4 +103,5 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	} else {
 		rc.Sharding.KeepsRoot = true
 	}
+	r.shardedAdapters(t, errs)
 }

@@ -12,8 +12,16 @@ func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
 	rc := &run.recipe
 	sh := &rc.Sharding
 	dealt := fmt.Sprintf("%s parameters dealt out to %s GPUs", p, grouped(sh.World))
+	computed := rc.Stored
+	if l := r.arch.LoRA; l != nil {
+		computed = l.Dtype
+	}
 	switch name {
 	case "weights":
+		if r.arch.LoRA != nil {
+			return fmt.Sprintf("%s frozen parameters × %s and adapters of %s × %s, dealt out to %s GPUs, and those of the layers at work put together, × %s and × %s",
+				grouped(run.parameters-run.trained), inBytes(sh.Frozen), p, inBytes(sh.Stored), grouped(sh.World), inBytes(rc.Stored), inBytes(computed)), true
+		}
 		return fmt.Sprintf("%s, × %s, and those of the layers at work put together, × %s", dealt, inBytes(sh.Stored), inBytes(rc.Stored)), true
 	case "gradients":
 		if run.ledger.Peak.Components[step.Gradients] == 0 {
@@ -22,7 +30,7 @@ func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
 		if sh.Unsynced {
 			return fmt.Sprintf("whole ones of the model, accumulated until the last micro-step, × %s, and this GPU's part of those that are summed, × %s", inBytes(r.accumulated()), inBytes(sh.Stored)), true
 		}
-		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s", inBytes(rc.Stored), inBytes(sh.Stored)), true
+		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s", inBytes(computed), inBytes(sh.Stored)), true
 	case "optimizer_state":
 		return r.howStates(dealt, sh.Stored), true
 	case "communication":
@@ -58,8 +66,12 @@ func (r *resolved) shardedNotes() []Note {
 	if sh.Flat {
 		wrapped = "FSDP1 (FullyShardedDataParallel around each layer and the model)"
 	}
-	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with %s: %s; weights are stored in %s, gathered in %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
-		sh.World, wrapped, kept, dtypeName(sh.Stored), dtypeName(r.recipe.Stored), dtypeName(sh.Reduced))}}
+	weights := fmt.Sprintf("weights are stored in %s, gathered in %s", dtypeName(sh.Stored), dtypeName(r.recipe.Stored))
+	if l := r.arch.LoRA; l != nil {
+		weights = fmt.Sprintf("the frozen weights are stored in %s and gathered in %s, adapters in %s and %s", dtypeName(sh.Frozen), dtypeName(r.recipe.Stored), dtypeName(sh.Stored), dtypeName(l.Dtype))
+	}
+	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
+		sh.World, wrapped, kept, weights, dtypeName(sh.Reduced))}}
 	if sh.Unsynced {
 		notes = append(notes, Note{Code: "whole-gradients", Text: "gradients are accumulated whole on every GPU and summed in the last micro-step (no_sync): each GPU holds those of the whole model; no_sync false holds a part of them, for a reduce-scatter in every micro-step"})
 	}

@@ -8,10 +8,11 @@ const copiedPerBlock = 128 * 16
 // copyOutScratch is where split_with_sizes_copy keeps its addresses, sizes and the block that each split begins with.
 // Source: aten/src/ATen/native/cuda/TensorShape.cu (split_with_sizes_copy_out_cuda_contiguous_no_cast), torch 2.9.
 func (t *Tape) copyOutScratch(g *shardGroup) int64 {
-	f, size := t.shards, t.Recipe.Stored.Size()
+	f := t.shards
+	bytes := func(p int32) int64 { return f.part(&t.parameters[p]) * t.parameters[p].Dtype.Size() }
 	blocks := int64(0)
 	for _, p := range g.params {
-		blocks += ceilDiv(f.part(&t.parameters[p])*size, copiedPerBlock)
+		blocks += ceilDiv(bytes(p), copiedPerBlock)
 	}
 	most := t.Recipe.Multiprocessors * t.Recipe.ThreadsPerMultiprocessor / 128 * 2
 	factor := ceilDiv(blocks*f.World, most)
@@ -19,7 +20,7 @@ func (t *Tape) copyOutScratch(g *shardGroup) int64 {
 	rounds := ceilDiv(factor, chunks)
 	blocks = 0
 	for _, p := range g.params {
-		blocks += ceilDiv(f.part(&t.parameters[p])*size, copiedPerBlock*rounds)
+		blocks += ceilDiv(bytes(p), copiedPerBlock*rounds)
 	}
 	return 8 * (blocks + 4*int64(len(g.params)) + 1)
 }

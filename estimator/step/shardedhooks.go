@@ -115,7 +115,7 @@ func (t *Tape) reduce(k int) {
 		return
 	}
 	t.reshard(k)
-	if f.Unsynced && f.Reduced != t.Recipe.Stored {
+	if f.Unsynced && f.Reduced != f.whole {
 		t.widenWhole(g)
 	}
 	from := len(t.prog.Events)

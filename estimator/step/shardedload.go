@@ -47,11 +47,11 @@ func (s *Session) loadGroup(heap Heap, group []int) {
 		s.loadFlat(heap, group)
 		return
 	}
-	list, d := s.Whole.List, s.Recipe.Sharding.Stored
+	list, sh := s.Whole.List, s.Recipe.Sharding
 	var whole []int32
 	for _, i := range group {
 		if !list[i].Buffer {
-			whole = append(whole, heap.Alloc(list[i].Numel*d.Size()))
+			whole = append(whole, heap.Alloc(list[i].Numel*sh.stored(&list[i]).Size()))
 		}
 	}
 	for _, i := range group {

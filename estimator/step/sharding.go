@@ -7,9 +7,9 @@ package step
 type Sharding struct {
 	// World is how many GPUs there are; nothing is sharded below two.
 	World int64
-	// Stored is the type of the parts, Reduced that in which gradients are summed. Recipe.Stored is the type in which
-	// parameters are gathered and computed with.
-	Stored, Reduced DType
+	// Stored is the type of the parts, Frozen that of the parts that are not trained, Reduced that in which gradients are
+	// summed. Parameters are gathered in the type in which they are computed with.
+	Stored, Frozen, Reduced DType
 	// KeepsLayers and KeepsRoot are reshard_after_forward=False: gathered parameters stay from forward to backward.
 	KeepsLayers, KeepsRoot bool
 	// Flat is FSDP1: the parameters of a group are one flat tensor that is dealt out as it is. Prefetches asks for the group before
@@ -31,6 +31,14 @@ func (s Sharding) part(p *Parameter) int64 {
 	return ceilDiv(rows, s.World) * (p.Numel / rows)
 }
 
+// stored is the type of a GPU's part of p.
+func (s Sharding) stored(p *Parameter) DType {
+	if p.Frozen {
+		return s.Frozen
+	}
+	return s.Stored
+}
+
 // Parts are the parameters as one GPU holds them, in the storage of list. Buffers are not divided.
 func (s Sharding) Parts(whole Parameters, list []Parameter) Parameters {
 	parts := whole
@@ -48,7 +56,7 @@ func (s Sharding) Parts(whole Parameters, list []Parameter) Parameters {
 		if p.Matrices == 0 {
 			p.Rows = p.Numel / max(p.Cols, 1)
 		}
-		p.Dtype = s.Stored
+		p.Dtype = s.stored(p)
 	}
 	return parts
 }
@@ -73,6 +81,7 @@ type shards struct {
 	Sharding
 	groups []shardGroup // the root's first, then the layers'
 	grads  []int32      // by parameter: its whole gradient
+	whole  DType        // of gradients before they are summed
 	order  []int        // the groups in the order in which their forward ended
 	hooks  []hook
 	former int32 // what the last all-gather of the forward brought
@@ -96,6 +105,9 @@ func newShards(s Sharding, parameters []Parameter) *shards {
 		}
 		if p.Buffer {
 			continue
+		}
+		if p.Trained() {
+			f.whole = p.Dtype
 		}
 		g := &f.groups[0]
 		if p.InLayer {
@@ -128,15 +140,19 @@ func (t *Tape) allGather(k int) {
 		t.gatherFlat(g)
 		return
 	}
-	numel, d := int64(0), t.Recipe.Stored
-	for _, p := range g.params {
-		numel += f.part(&t.parameters[p])
+	parts, casts := int64(0), int64(0) // those of another type than the one that they are gathered in are cast first
+	for _, i := range g.params {
+		p := &t.parameters[i]
+		n := f.part(p) * p.Dtype.Size()
+		if parts += n; p.Dtype != f.stored(p) {
+			casts += n
+		}
 	}
 	cast := none
-	if d != f.Stored {
-		cast = t.aside(gatherStream, numel*d.Size(), Communication, LabelGatherInput)
+	if casts > 0 {
+		cast = t.aside(gatherStream, casts, Communication, LabelGatherInput)
 	}
-	g.output = t.aside(gatherStream, numel*f.World*d.Size(), Communication, LabelGatherOutput)
+	g.output = t.aside(gatherStream, parts*f.World, Communication, LabelGatherOutput)
 	t.release(cast)
 }
 
@@ -151,7 +167,8 @@ func (t *Tape) unshard(k int, forward bool) {
 		return
 	}
 	for _, p := range g.params {
-		g.whole = append(g.whole, t.alloc(f.part(&t.parameters[p])*f.World*t.Recipe.Stored.Size(), Weights, LabelGathered))
+		w := &t.parameters[p]
+		g.whole = append(g.whole, t.alloc(f.part(w)*f.World*w.Dtype.Size(), Weights, LabelGathered))
 	}
 	t.release(t.alloc(t.copyOutScratch(g), Communication, LabelShardScratch))
 	brought := g.output

@@ -9,7 +9,7 @@ func (t *Tape) keepWhole(p, s int32) {
 		return
 	}
 	bytes := t.params[p].numel * t.params[p].dtype.Size()
-	held := t.shards.Unsynced && t.shards.Reduced == t.Recipe.Stored && !t.shards.Flat
+	held := t.shards.Unsynced && t.shards.Reduced == t.shards.whole && !t.shards.Flat
 	if held && t.storages[s].refs > 1 {
 		t.shards.grads[p] = t.holdWhole(bytes)
 		t.release(s)
