@@ -14,7 +14,10 @@ With any other loop:
         report(job, url=..., key=...)
 
 job is the job document that `vramplan estimate -f` takes, with the one card in "gpus". The file needs
-nothing but Python's standard library; without torch, pass measured={"allocated_bytes": ...} yourself.
+nothing but Python's standard library; without torch, pass measured={"allocated_bytes": ...} yourself. With
+nvidia-ml-py (the module pynvml) the report also has device_bytes, what nvidia-smi shows for this process, which is
+what a calibration's context and bounds are fitted to. Where that cannot be told, it is left out, and a line on standard
+error says why.
 A report never raises and never delays the run by more than its timeout: it returns the service's answer, or
 None after a line on standard error.
 """
@@ -40,9 +43,70 @@ def measure(out_of_memory=False):
         "allocated_bytes": torch.cuda.max_memory_allocated(),
         "reserved_bytes": torch.cuda.max_memory_reserved(),
     }
+    try:
+        measured["device_bytes"] = device_bytes(torch)
+    except Unknown as why:
+        _say("device_bytes is not reported: %s" % why)
+    except Exception as failed:  # pynvml's errors, and whatever torch has renamed
+        _say("device_bytes is not reported: %r" % failed)
     if out_of_memory:
         measured["out_of_memory"] = True
     return {name: value for name, value in measured.items() if value}
+
+
+class Unknown(Exception):
+    """Nobody can tell what this process takes on the card."""
+
+
+def device_bytes(torch):
+    """The most that this process took on its current GPU, as nvidia-smi counts.
+
+    The driver says what the process holds now. What PyTorch's allocator reserves now is a part of that; in its place comes the
+    most that it ever reserved. What is left, the context, loaded kernels and the buffers of NCCL, hardly shrinks while a
+    process runs, so what it is now stands for what it was at the peak. torch.cuda.mem_get_info() would not do: it counts
+    everybody who is on the card.
+    """
+    if getattr(getattr(torch, "version", None), "hip", None):
+        raise Unknown("the card is AMD's, and NVML knows NVIDIA's")
+    try:
+        import pynvml
+    except ImportError:
+        raise Unknown("pynvml is not there (pip install nvidia-ml-py)")
+    reserved = torch.cuda.memory_reserved()
+    pynvml.nvmlInit()
+    try:
+        used = _held(pynvml, _card(pynvml, torch))
+    finally:
+        pynvml.nvmlShutdown()
+    if used < reserved:
+        raise Unknown("the driver says that the process has %d bytes, and PyTorch has reserved %d" % (used, reserved))
+    return used - reserved + torch.cuda.max_memory_reserved()
+
+
+def _card(pynvml, torch):
+    """NVML's handle of PyTorch's current GPU. Their numbers differ (CUDA_VISIBLE_DEVICES, CUDA_DEVICE_ORDER), so it goes by UUID."""
+    uuid = getattr(torch.cuda.get_device_properties(torch.cuda.current_device()), "uuid", None)
+    if uuid is None:
+        if pynvml.nvmlDeviceGetCount() != 1:
+            raise Unknown("this PyTorch does not say which of several cards it uses")
+        return pynvml.nvmlDeviceGetHandleByIndex(0)
+    try:
+        return pynvml.nvmlDeviceGetHandleByUUID("GPU-%s" % uuid)
+    except pynvml.NVMLError:  # a slice of a card has another prefix
+        return pynvml.nvmlDeviceGetHandleByUUID("MIG-%s" % uuid)
+
+
+def _held(pynvml, card):
+    """The bytes that this process holds on a card now."""
+    processes = pynvml.nvmlDeviceGetComputeRunningProcesses(card)
+    own = [p for p in processes if p.pid == os.getpid()]
+    if not own and len(processes) == 1:
+        own = processes  # in a container: the driver counts processes as the host does, and who is alone there is this one
+    if not own:
+        raise Unknown("the driver names %d processes on the card and this one, %d, is not among them, as in some containers" % (len(processes), os.getpid()))
+    if not own[0].usedGpuMemory:  # None is NVML's "not available"
+        raise Unknown("the driver does not say what a process takes")
+    return own[0].usedGpuMemory
 
 
 def versions():
@@ -84,14 +148,14 @@ def report(job, measured=None, url=None, key=None, timeout=5.0, source="python",
         with urllib.request.urlopen(request, timeout=timeout) as answer:
             return json.load(answer)
     except urllib.error.HTTPError as refused:
-        _say("%s: %s" % (refused, refused.read(2000).decode("utf-8", "replace").strip()))
+        _say("the run was not reported: %s: %s" % (refused, refused.read(2000).decode("utf-8", "replace").strip()))
     except Exception as failed:  # whatever it is, the training run goes on
-        _say(repr(failed))
+        _say("the run was not reported: %r" % failed)
     return None
 
 
 def _say(what):
-    sys.stderr.write("vramplan: the run was not reported: %s\n" % what)
+    sys.stderr.write("vramplan: %s\n" % what)
 
 
 class VramplanCallback(TrainerCallback):
