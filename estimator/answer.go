@@ -36,7 +36,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 	}
 	res.Components = r.components(run)
 	res.Phases = phases(l)
-	res.Notes = r.notes(run, res, in.GPUs)
+	res.Notes = r.notes(run, res, &in)
 	res.Doubts = r.explainDoubts(run)
 	if in.Timeline {
 		res.Timeline = r.timeline(run)
@@ -172,9 +172,12 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return "no autocast, no copies"
 	case "activations":
+		if run.ledger.Peak.Stage == step.StageEvaluation {
+			return fmt.Sprintf("what the evaluation of %d × %d tokens holds in the layers at this moment", r.batchAt(&run.ledger.Peak), r.shape.Tokens)
+		}
 		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.shape.Batch, r.shape.Tokens, r.arch.Layers)
 	case "logits_and_loss":
-		return fmt.Sprintf("tensors of %d × %d tokens × vocabulary %s", r.shape.Batch, r.shape.LogitTokens(), grouped(r.arch.Vocabulary))
+		return fmt.Sprintf("tensors of %d × %d tokens × vocabulary %s", r.batchAt(&run.ledger.Peak), r.shape.LogitTokens(), grouped(r.arch.Vocabulary))
 	case "temporaries":
 		return "cuBLAS workspaces and what the running operation needs besides its result"
 	case "communication":

@@ -50,6 +50,9 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if d.WorldSize < 0 || d.WorldSize > 1<<20 {
 		errs.Add(pointer+"world_size", "out_of_range", "world_size is %d; it is from 1 to %d", d.WorldSize, 1<<20)
 	}
+	if d.WorldSize == 0 && d.Data != "" {
+		errs.Add(pointer+"world_size", "required", "data is %s, and over how many GPUs is not said: world_size is a whole number from 1", d.Data)
+	}
 	if d.WorldSize <= 1 {
 		return
 	}

@@ -103,7 +103,9 @@ type run struct {
 	cards  []judged // that are judged by it
 
 	ledger *step.Ledger
-	base   memory.Base
+	// applied is what of the recipe the recording made use of.
+	applied step.Applied
+	base    memory.Base
 	// group corrects the base, and figures are what comes of it.
 	group   *calibration.Group
 	figures memory.Figures
@@ -173,7 +175,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	w := workspaces.Get().(*workspace)
 	defer workspaces.Put(w)
 	s := r.session(w, out.recipe, false)
-	out.ledger = s.Account(timeline, tensors)
+	out.ledger, out.applied = s.Account(timeline, tensors), w.tape.Applied
 	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers
 	found := r.replays.of(s, r.expand, out.ledger.Peak.Bytes)
 	defer found.mu.Unlock()
@@ -305,8 +307,8 @@ func judge(g *GPU, f memory.Figures, reserve int64) GPUFit {
 	if g.UsableBytes <= 0 {
 		return fit
 	}
-	usable := g.UsableBytes - reserve
-	fit.UsableBytes = max(usable, 0)
+	usable := max(g.UsableBytes-reserve, 0)
+	fit.UsableBytes = usable
 	fit.HeadroomBytes = usable - f.Device
 	switch {
 	case f.High <= usable:

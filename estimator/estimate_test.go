@@ -350,7 +350,7 @@ func TestNotesOnAssumptions(t *testing.T) {
 		{"flash attention and bfloat16 before Ampere", Training{MicroBatch: 1, Attention: "flash"}, []GPU{ampere, volta}, []string{"no-flash-attention volta", "bf16-emulated volta"}},
 		{"half precision on Volta", Training{MicroBatch: 1, Precision: PrecisionAMPFP16}, []GPU{volta}, nil},
 		{"a card of another vendor", Training{MicroBatch: 1}, []GPU{other}, []string{"other-vendor other"}},
-		{"versions", Training{MicroBatch: 1, Versions: map[string]string{"torch": "2.1"}}, []GPU{ampere}, []string{"versions the replay follows torch-2.9.1 and transformers 4.57.6"}},
+		{"versions", Training{MicroBatch: 1, Versions: map[string]string{"torch": "2.1"}}, []GPU{ampere}, []string{"versions the replay follows torch-2.9.1 and transformers 4.57.6; what else the versions given do otherwise is not known, and the bounds are wider"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			res := mustEstimate(t, Input{GPUs: c.gpus, Job: Job{Training: c.training,

@@ -26,6 +26,14 @@ func (r *resolved) evaluate(t *Training, errs *invalid.List) {
 	r.evaluation = &own
 }
 
+// batchAt is the micro-batch of the pass that a moment lies in.
+func (r *resolved) batchAt(m *step.Moment) int64 {
+	if m.Stage == step.StageEvaluation && r.evaluation != nil {
+		return r.evaluation.MicroBatch
+	}
+	return r.shape.Batch
+}
+
 // recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache that
 // transformers gives up for checkpointing is on again.
 func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *step.Evaluation {

@@ -37,7 +37,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave, Decomposed: l.DoRA}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
-	r.base(l, &adapters, errs)
+	r.base(t, &adapters, errs)
 	// litgpt 0.4 asks for bitsandbytes 0.42.0, which keeps the inputs; 0.48 does not.
 	// Source: bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48.
 	bitsandbytes, given := releaseOf(t.Versions["bitsandbytes"])
@@ -46,17 +46,17 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	r.arch.Adapt(adapters, pointer, errs)
 }
 
-// base is the type of the frozen model: that of the computation where the job does not say, which is also what a
+// base is the type of the frozen model: that of the computation where the job does not say in base_precision or states.weights, which is also what a
 // quantised base is loaded in. One that bitsandbytes quantised is upcast where the framework's users do so; of one in
 // four bits trl's SFTTrainer casts embeddings and head back when it trains in bfloat16.
-func (r *resolved) base(l *LoRA, adapters *model.LoRA, errs *invalid.List) {
-	rc := &r.recipe
+func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
+	rc, l := &r.recipe, t.LoRA
 	rc.Stored = rc.Compute
 	adapters.Base = quantisations[l.BasePrecision]
 	upcast := false
 	switch adapters.Base {
 	case step.NotQuantised:
-		rc.Stored = named(l.BasePrecision, rc.Compute, "/training/lora/base_precision", errs)
+		rc.Stored = named(l.BasePrecision, baseStored(t, rc.Compute), "/training/lora/base_precision", errs)
 	case step.NF4, step.Int8:
 		upcast = upcasts[r.framework]
 	}
@@ -75,6 +75,16 @@ func (r *resolved) base(l *LoRA, adapters *model.LoRA, errs *invalid.List) {
 	if !rc.Autocast {
 		rc.Compute = rc.Stored
 	}
+}
+
+// baseStored is states.weights, or otherwise where the job does not say.
+func baseStored(t *Training, otherwise step.DType) step.DType {
+	if s := t.States; s != nil {
+		if d, ok := storedTypes[s.Weights]; ok {
+			return d
+		}
+	}
+	return otherwise
 }
 
 // maxRank is beyond the width of every model.
@@ -97,8 +107,11 @@ func refuseLoRA(l *LoRA, errs *invalid.List) {
 	if base := quantisations[l.BasePrecision]; l.DoRA && base != step.NotQuantised && base != step.NF4 {
 		errs.Add("/training/lora/dora", "unsupported", "DoRA on a base in %s is not modelled; on nf4, bf16, fp16 and fp32 it is", l.BasePrecision)
 	}
-	if l.DoubleQuantization && l.BasePrecision != "nf4" {
-		errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to a base in nf4, here it is %q", l.BasePrecision)
+	if base := l.BasePrecision; l.DoubleQuantization && base != "nf4" {
+		if base == "" {
+			base = "not given"
+		}
+		errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to the base_precision nf4, which is %s here", base)
 	}
 }
 

@@ -8,7 +8,8 @@ import (
 )
 
 // notes explain an answer: what holds the peak, what comes close, what was assumed.
-func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
+func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
+	t := &in.Job.Training
 	l, f := run.ledger, run.figures
 	m := &l.Peak
 	notes := []Note{}
@@ -21,10 +22,10 @@ func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 	states := m.Components[step.Weights] + m.Components[step.Gradients] + m.Components[step.OptimizerState]
 	switch largest := max(logits, activations, states); {
 	case largest == logits:
-		add("logits-dominate", "the logits and their copies hold %d %%: %d × %d tokens × vocabulary %s; a smaller micro-batch or a loss that does not keep them frees most",
-			percent(logits), r.shape.Batch, r.shape.LogitTokens(), grouped(r.arch.Vocabulary))
+		add("logits-dominate", "the logits and their copies hold %d %%: %d × %d tokens × vocabulary %s; a smaller micro-batch%s or a loss that does not keep them frees most",
+			percent(logits), r.batchAt(m), r.shape.LogitTokens(), grouped(r.arch.Vocabulary), ofEvaluation(m))
 	case largest == activations:
-		add("activations-dominate", "activations hold %d %%: a smaller micro-batch, a shorter sequence or gradient checkpointing frees most", percent(activations))
+		add("activations-dominate", "activations hold %d %%: a smaller micro-batch%s, a shorter sequence or gradient checkpointing frees most", percent(activations), ofEvaluation(m))
 	default:
 		add("model-states-dominate", "weights, gradients and optimizer state hold %d %%: a smaller micro-batch frees little",
 			percent(states))
@@ -40,7 +41,9 @@ func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 		}
 		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated%s; expandable_segments often reserves less", Bytes(f.Reserved), Bytes(f.Allocated), full)
 	}
-	if run.recipe.HoldLogits && logits > 0 {
+	if t.HoldLogits != nil && run.recipe.HoldLogits && logits > 0 {
+		add("held-logits", "hold_logits: a variable keeps the model's output: the logits stay alive through backward and into the next forward")
+	} else if run.recipe.HoldLogits && logits > 0 {
 		add("held-logits", "the training loop (%s) keeps the model's output in a variable: the logits stay alive through backward and into the next forward", r.framework)
 	}
 	if run.recipe.UseCache {
@@ -58,12 +61,12 @@ func (r *resolved) notes(run *run, res *Result, gpus []GPU) []Note {
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
 	}
-	return append(append(notes, r.assumptions(run, gpus)...), r.fromSources()...)
+	return append(append(notes, r.assumptions(run, in)...), r.fromSources()...)
 }
 
 // assumptions are the notes about what was asked for and does not change the bytes, or may not run at all.
-func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
-	notes := []Note{}
+func (r *resolved) assumptions(run *run, in *Input) []Note {
+	notes, gpus := []Note{}, in.GPUs
 	on := func(code, text string, is func(*GPU) bool) {
 		var ids []string
 		for i := range gpus {
@@ -91,7 +94,7 @@ func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
 	}
 	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor were not measured",
 		func(g *GPU) bool { return g.Vendor != "" && !strings.EqualFold(g.Vendor, "nvidia") })
-	for _, text := range r.idle {
+	for _, text := range append(r.idle, r.unapplied(&in.Job.Training, run.applied)...) {
 		notes = append(notes, Note{Code: "no-effect", Text: text})
 	}
 	if r.ownModules {
@@ -107,12 +110,23 @@ func (r *resolved) assumptions(run *run, gpus []GPU) []Note {
 		if len(r.changes) > 0 {
 			text += "; for the versions given, " + strings.Join(r.changes, "; ")
 		}
+		if r.otherVersions {
+			text += "; what else the versions given do otherwise is not known, and the bounds are wider"
+		}
 		notes = append(notes, Note{Code: "versions", Text: text})
 	}
 	if r.arch.Dequantised {
 		notes = append(notes, Note{Code: "mxfp4-dequantized", Text: "transformers trains no weights in MXFP4: they count as dequantized while they are loaded (Mxfp4Config(dequantize=True)), and what that takes for a moment was left out"})
 	}
 	return notes
+}
+
+// ofEvaluation says whose micro-batch a moment in an evaluation pass hangs on.
+func ofEvaluation(m *step.Moment) string {
+	if m.Stage == step.StageEvaluation {
+		return " in evaluation"
+	}
+	return ""
 }
 
 // runnerUp is the largest stage besides the one that holds the peak.

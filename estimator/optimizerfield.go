@@ -1,7 +1,8 @@
 package estimator
 
 import (
-	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -30,6 +31,18 @@ var optimizers = map[optimizerKind]step.Optimizer{
 	{"adafactor", "torch"}: step.AdafactorTorch, {"adafactor", "for-loop"}: step.AdafactorTorch,
 }
 
+// implementations are those that are modelled of an optimizer, in the order of the alphabet.
+func implementations(name string) []string {
+	var has []string
+	for k := range optimizers {
+		if k.name == name && k.implementation != "" {
+			has = append(has, k.implementation)
+		}
+	}
+	slices.Sort(has)
+	return has
+}
+
 // defaultRank is GaLore's where the job names none: the rank of its example for a model of a billion parameters is 512, that
 // of the smallest 128.
 const defaultRank = 128
@@ -45,11 +58,11 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	}
 	choice, ok := optimizers[optimizerKind{name, o.Implementation}]
 	if !ok {
-		asked := fmt.Sprintf("%.40q", o.Name)
-		if o.Implementation != "" {
-			asked += fmt.Sprintf(" with the implementation %.40q", o.Implementation)
+		if has := implementations(name); len(has) > 0 {
+			errs.Add("/training/optimizer/implementation", "unsupported", "%s by %.40q is not modelled; for %s accepted are %s", name, o.Implementation, name, strings.Join(has, ", "))
+		} else {
+			errs.Add("/training/optimizer/name", "unsupported", "the optimizer %.40q is not modelled", o.Name)
 		}
-		errs.Add("/training/optimizer", "unsupported", "optimizer %s is not modelled; leave the implementation out, or give one that the optimizer has", asked)
 	}
 	r.optimizer = choice
 	if o.InBackward {

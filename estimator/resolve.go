@@ -78,6 +78,7 @@ func resolve(in *Input) (*resolved, error) {
 	}
 	r.lossFits(&errs)
 	r.bound(&errs)
+	r.idleFields(&in.Job.Training)
 	if r.calibration = in.Calibration; r.calibration != nil {
 		r.key = CalibrationKey(&in.Job, r.arch.Family, nil)
 	}

@@ -89,6 +89,9 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && wrapsFlat[r.framework] {
 		rc.Sharding.Flat, rc.Sharding.CastsOutputs = true, false
 		rc.Sharding.Prefetches = !halvesParameters[r.framework]
+		if l := d.LimitAllGathers; l != nil && !*l {
+			errs.Add("/training/distributed/limit_all_gathers", "unsupported", "without the limit the processor may run ahead and gather any number of layers, which is not modelled; leave the field out")
+		}
 	}
 	whole := accumulatesWhole[r.framework]
 	if d.NoSync != nil {

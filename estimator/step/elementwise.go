@@ -228,6 +228,7 @@ func (t *Tape) keepsInput(x T) T {
 // which allocates at every step. Source: transformers/activations.py (NewGELUActivation).
 func (t *Tape) NewGELU(x T) T {
 	if t.compiled || t.Recipe.Kernels.BiasGELU {
+		t.Applied.Kernels.BiasGELU = !t.compiled
 		return t.keepsInput(x)
 	}
 	half := t.MulScalar(x, LabelElementwise)
@@ -253,6 +254,7 @@ func (t *Tape) Dropout(x T, p float64) T {
 	if p == 0 || t.Recipe.Evaluation {
 		return t.Hold(x)
 	}
+	t.Applied.Dropout = true
 	mask := t.fresh(x.numel, Bool, LabelDropoutMask)
 	if t.compiled {
 		y := t.fuse(x.numel, x.dtype, LabelDropout, []T{x}, mask)

@@ -6,12 +6,20 @@ type Kernels struct {
 	RMSNorm, LayerNorm, Rotary, SwiGLU, BiasGELU, Softmax, LoRA bool
 }
 
+// Applied is what of a recipe a recorded program made use of.
+type Applied struct {
+	Kernels Kernels
+	// Dropout says that some operation dropped elements outside of attention's own kernels.
+	Dropout bool
+}
+
 // fusedRMSNorm keeps its input and a float32 scale for every row, and writes the gradient of its input over that of its
 // output. Where the gain is trained, every multiprocessor sums up a part of its gradient.
 // Sources: liger_kernel/ops/rms_norm.py (rms_norm_forward, rms_norm_backward), Liger-Kernel 0.6;
 // unsloth/kernels/rms_layernorm.py (Fast_RMS_Layernorm, main branch), which leaves the gain untrained and, for Gemma alone,
 // writes the gradient to a tensor of its own, which is not followed here.
 func (t *Tape) fusedRMSNorm(x T, w Weight) T {
+	t.Applied.Kernels.RMSNorm = true
 	gain := t.Parameter(w)
 	y := t.fresh(x.numel, x.dtype, LabelNormOutput)
 	rstd := t.fresh(x.numel/w.Rows, F32, LabelNormStatistics)
@@ -40,6 +48,7 @@ func (t *Tape) fusedRMSNorm(x T, w Weight) T {
 // fusedLayerNorm is LayerNorm in the type of its input also under autocast.
 // Source: liger_kernel/ops/layer_norm.py (layer_norm_forward, layer_norm_backward), Liger-Kernel 0.6.
 func (t *Tape) fusedLayerNorm(x T, w, b Weight) T {
+	t.Applied.Kernels.LayerNorm = true
 	ins := []T{x, t.Parameter(w)}
 	if b.Exists() {
 		ins = append(ins, t.Parameter(b))
@@ -73,6 +82,7 @@ func (t *Tape) fusedLayerNorm(x T, w, b Weight) T {
 // Sources: liger_kernel/ops/rope.py (rope_forward, rope_backward), Liger-Kernel 0.6; unsloth/kernels/rope_embedding.py
 // (Fast_RoPE_Embedding).
 func (t *Tape) FusedRope(q, k, cos, sin T, copyQueries, copyKeys bool) (qr, kr T) {
+	t.Applied.Kernels.Rotary = true
 	o := t.op(q, k).save(cos, sin)
 	copied := [...]bool{copyQueries, copyKeys}
 	for i, x := range [...]T{q, k} {
@@ -93,6 +103,7 @@ func (t *Tape) FusedRope(q, k, cos, sin T, copyQueries, copyKeys bool) (qr, kr T
 // SwiGLU is silu(gate) · up in one kernel, which writes the gradients of both over what it kept of them.
 // Source: liger_kernel/ops/swiglu.py (LigerSiLUMulFunction), Liger-Kernel 0.6.
 func (t *Tape) SwiGLU(gate, up T) T {
+	t.Applied.Kernels.SwiGLU = true
 	y := t.fresh(gate.numel, gate.dtype, LabelActivation)
 	return t.op(gate, up).save(gate, up).sendSaved(0, 0).sendSaved(1, 1).out(y, 0)
 }
@@ -103,6 +114,7 @@ func (t *Tape) SwiGLU(gate, up T) T {
 // writes over the gradient is assumed, and so is that it takes every size: Megatron-LM falls back for lengths above 4,096
 // or no multiple of 4.
 func (t *Tape) fusedSoftmax(scores T) T {
+	t.Applied.Kernels.Softmax = true
 	p := t.fresh(scores.numel, scores.dtype, LabelAttentionProbabilities)
 	p = t.op(scores).save(p).pass(0, 0).out(p, 0)
 	t.Drop(scores)
@@ -114,6 +126,7 @@ func (t *Tape) fusedSoftmax(scores T) T {
 // Source: fms_acceleration_foak/fused_ops/unsloth_lora/bnb/fast_lora.py (LoRA_W) and utils.py (matmul_lora), which took them from
 // unsloth and added the dropout.
 func (t *Tape) FusedAdapter(x T, base Weight, q Quantisation, down, up Weight, dropout float64) T {
+	t.Applied.Kernels.LoRA = true
 	a, b := t.Parameter(down), t.Parameter(up)
 	rank, in, out := down.Rows, down.Cols, up.Rows
 	rows := x.numel / in

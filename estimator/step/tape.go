@@ -205,6 +205,8 @@ type Segment struct {
 type Tape struct {
 	Recipe Recipe
 	Shape  Shape
+	// Applied is what of the recipe the recording has made use of.
+	Applied Applied
 
 	prog     *Program // what is recorded: always &program
 	program  Program

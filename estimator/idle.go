@@ -1,0 +1,160 @@
+package estimator
+
+import (
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// idleFields notes what the job asks for and what changes nothing, with the reason: no field is passed over in silence.
+func (r *resolved) idleFields(t *Training) {
+	rc := &r.recipe
+	for _, x := range []struct {
+		idle bool
+		text string
+	}{
+		{t.Precision == PrecisionTF32, "precision tf32 changes how matrices are multiplied and not what is stored: the figures are those of fp32"},
+		{t.Attention == "sdpa" && r.arch.EagerOnly, "attention sdpa: transformers has eager attention alone for " + r.arch.Family + ", and the figures are its"},
+		{t.Attention == "eager" && r.arch.SDPAOnly, "attention eager is not modelled for " + r.arch.Family + " and its figures are those of sdpa, which may be too low"},
+		{t.Attention == "flash" && r.arch.SDPAOnly, "attention flash: the figures for " + r.arch.Family + " are those of sdpa"},
+		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && !r.arch.TargetTokens(), fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens", r.arch.Family, r.arch.FixedTokens)},
+		{t.ClipGradNorm != nil && *t.ClipGradNorm && rc.UpdatesInBackward, "clip_grad_norm: an optimizer in backward leaves no gradients to clip"},
+		{t.LogitsDtype == "fp32" && rc.Compute == step.F32, "logits_dtype fp32: the logits are float32 already"},
+		{t.LogitsDtype == "fp32" && rc.Compute != step.F32 && rc.LossFloat && rc.Loss.Kind == step.LossStandard, "logits_dtype fp32: the loss of transformers' decoders makes that copy anyway"},
+		{rc.CheckpointEvery > r.arch.Layers && r.arch.Layers > 0, fmt.Sprintf("gradient_checkpointing every %d: the model has %d layers, and none is checkpointed", rc.CheckpointEvery, r.arch.Layers)},
+		{r.packedByGPTQ() && t.LoRA.UpcastBase != nil && *t.LoRA.UpcastBase, "lora.upcast_base: prepare_model_for_kbit_training leaves the types of a GPTQ model as they are"},
+	} {
+		if x.idle {
+			r.idle = append(r.idle, x.text)
+		}
+	}
+	r.idleStates(t)
+	r.idleDistributed(t)
+	r.idleVersions(t)
+}
+
+// ownStates are the optimizers whose state has types of its own.
+var ownStates = map[step.Optimizer]bool{step.AdamW32bit: true, step.AdamW8bit: true, step.AdamW8bitAO: true, step.AdamW4bitAO: true,
+	step.PagedAdamW32bit: true, step.PagedAdamW8bit: true, step.Lion32bit: true, step.Lion8bit: true, step.AdafactorHF: true, step.AdafactorTorch: true}
+
+// stateless are those that keep none.
+var stateless = map[step.Optimizer]bool{step.SGD: true, step.SGDFused: true}
+
+func (r *resolved) idleStates(t *Training) {
+	s := t.States
+	if s == nil || shards(t) {
+		return
+	}
+	note := func(format string, args ...any) { r.idle = append(r.idle, fmt.Sprintf(format, args...)) }
+	if l := r.arch.LoRA; l != nil {
+		var given []string
+		for _, f := range [...]struct{ name, value string }{{"gradients", s.Gradients}, {"master_weights", s.MasterWeights},
+			{"master_gradients", s.MasterGradients}, {"optimizer", s.Optimizer}} {
+			if f.value != "" && f.value != "none" && f.value != dtypeName(l.Dtype) {
+				given = append(given, "states."+f.name)
+			}
+		}
+		if base := t.LoRA.BasePrecision; s.Weights != "" && base != "" && base != s.Weights {
+			note("states.weights: lora.base_precision %s says how the frozen base is stored", base)
+		}
+		if len(given) > 0 {
+			note("%s: what is trained are the adapters, and lora.adapter_dtype, here %s, is the type of them, their gradients and the optimizer's state", strings.Join(given, ", "), dtypeName(l.Dtype))
+		}
+		return
+	}
+	switch {
+	case s.Optimizer == "":
+	case stateless[r.optimizer]:
+		note("states.optimizer: this optimizer keeps no state")
+	case ownStates[r.optimizer]:
+		note("states.optimizer: this optimizer keeps its state in types of its own, whatever the weights are stored in")
+	}
+	if d, ok := storedTypes[s.MasterGradients]; ok && !r.recipe.States.MasterWeights {
+		gradients := r.recipe.Stored
+		if r.recipe.States.GradientBuffers {
+			gradients = r.recipe.States.Gradients
+		}
+		if d != gradients {
+			note("states.master_gradients: there are no master weights that they could belong to; states.gradients is the type of the gradients themselves")
+		}
+	}
+}
+
+func (r *resolved) idleDistributed(t *Training) {
+	d := t.Distributed
+	if d == nil {
+		return
+	}
+	sharded := shards(t)
+	flat := r.recipe.Sharding.Flat
+	for _, x := range []struct {
+		idle bool
+		text string
+	}{
+		{d.Data != "" && d.WorldSize == 1, "distributed.data: on one GPU nothing is shared"},
+		{d.FSDPVersion != 0 && !sharded, "distributed.fsdp_version belongs to data fsdp over several GPUs"},
+		{d.ReshardAfterForward != nil && !sharded, "distributed.reshard_after_forward belongs to data fsdp over several GPUs"},
+		{d.LimitAllGathers != nil && !sharded, "distributed.limit_all_gathers belongs to data fsdp over several GPUs"},
+		{d.LimitAllGathers != nil && sharded && !flat, "distributed.limit_all_gathers is an option of FSDP1, and the figures are those of FSDP2"},
+		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation == 1, "distributed.no_sync: with one micro-step there is none whose gradients could stay unsummed"},
+		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation > 1 && !sharded, "distributed.no_sync saves time and no memory: the buckets of DistributedDataParallel are there in every micro-step"},
+		{d.NoSync != nil && d.WorldSize <= 1, "distributed.no_sync: on one GPU nothing is summed"},
+		{d.PipelineSchedule != "" || d.PipelineStage != nil, "distributed.pipeline_schedule and pipeline_stage belong to pipeline_parallel"},
+		{d.ContextParallelKind != "", "distributed.context_parallel_kind belongs to context_parallel"},
+	} {
+		if x.idle {
+			r.idle = append(r.idle, x.text)
+		}
+	}
+}
+
+// versionsRead are the names in training.versions on which something depends.
+var versionsRead = map[string]bool{"torch": true, "transformers": true, "cuda": true, "trl": true, "bitsandbytes": true}
+
+func (r *resolved) idleVersions(t *Training) {
+	var unread, without []string
+	for name, version := range t.Versions {
+		switch _, ok := releaseOf(version); {
+		case !versionsRead[name]:
+			without = append(without, name)
+		case !ok:
+			unread = append(unread, fmt.Sprintf("%s %.40q", name, version))
+		}
+	}
+	sort.Strings(unread)
+	sort.Strings(without)
+	if len(unread) > 0 {
+		r.idle = append(r.idle, "versions: "+strings.Join(unread, ", ")+" is not read as a version such as 2.9.1, and counts as not given")
+	}
+	if len(without) > 0 {
+		r.idle = append(r.idle, fmt.Sprintf("versions: nothing that is replayed depends on %.200s", strings.Join(without, ", ")))
+	}
+}
+
+// unapplied notes what the replay found no use for: kernels, and dropout in a model that has none.
+func (r *resolved) unapplied(t *Training, a step.Applied) []string {
+	var idle []string
+	used := map[string]bool{"rmsnorm": a.Kernels.RMSNorm, "layernorm": a.Kernels.LayerNorm, "rope": a.Kernels.Rotary, "swiglu": a.Kernels.SwiGLU,
+		"bias-gelu": a.Kernels.BiasGELU, "softmax": a.Kernels.Softmax, "lora": a.Kernels.LoRA}
+	var without []string
+	for _, name := range t.Kernels {
+		switch {
+		case name == "bias-dropout-add":
+			idle = append(idle, "kernels bias-dropout-add: the fused operation keeps what bias, dropout and sum keep apart")
+		case name == "lora" && !used[name] && r.arch.LoRA != nil:
+			idle = append(idle, "kernels lora: not fused are adapters with DoRA or on int8, and, but under unsloth and axolotl, those on a base that is not quantised")
+		case !used[name] && !slices.Contains(without, name):
+			without = append(without, name)
+		}
+	}
+	if len(without) > 0 {
+		idle = append(idle, "kernels "+strings.Join(without, ", ")+": the job has no operation that they would stand in for")
+	}
+	if d := t.Dropout; d != nil && !a.Dropout && (d.Hidden != nil && *d.Hidden > 0 || d.Attention != nil && *d.Attention > 0) {
+		idle = append(idle, "dropout: the model drops nothing outside of attention, whose kernel keeps no mask")
+	}
+	return idle
+}
