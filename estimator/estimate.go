@@ -39,6 +39,8 @@ type Input struct {
 	// FitsOnly is for those who ask [Judge] for nothing but whether the job fits: then no verdict makes it look for the smallest
 	// limit, and one of "unlikely" may be "does_not_fit" to others.
 	FitsOnly bool
+	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
+	LowerBound bool
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
 	// fitted to this version of the estimator.
 	Calibration *calibration.Calibration
@@ -62,6 +64,7 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	limits = limits || in.LowerBound
 	r.replays, r.fitsOnly = replays, in.FitsOnly
 	var first *GPU
 	if len(in.GPUs) > 0 {
@@ -85,11 +88,13 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	}
 	r.replay(main, in.Timeline, in.Tensors)
 	res := r.answer(main, in)
+	res.Played = main.played
 	res.GPUs = make([]GPUFit, 0, len(in.GPUs))
 	for i := range in.GPUs {
 		one := runs[r.hardware(recipe, &in.GPUs[i])]
 		if one.ledger == nil {
 			r.replay(one, false, false)
+			res.Played += one.played
 		}
 		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], r.figures(one, r.group(&in.GPUs[i])), r.reserve))
 	}
@@ -109,6 +114,8 @@ type run struct {
 	// group corrects the base, and figures are what comes of it.
 	group   *calibration.Group
 	figures memory.Figures
+	// played is Result.Played of the run.
+	played int64
 	// parameters is how many the model has, and trained how many of them are trained; counted for the answer.
 	parameters, trained int64
 }
@@ -182,8 +189,9 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 	w.stands = w.stands[:0]
 	if !found.done {
 		found.reserved, found.allocated = w.play(r.expand, searches)
-		found.done = true
+		found.requests, found.done = w.session.Requests(), true
 	}
+	out.played = found.requests
 	base := func(limit int64) memory.Base {
 		return memory.BaseOf(found.allocated, found.reserved, limit, r.outside(), widest(r.doubts()))
 	}
@@ -206,8 +214,9 @@ func (r *resolved) replay(out *run, timeline, tensors bool) {
 		return
 	}
 	if found.limit == 0 {
-		found.limit = w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
+		found.limit, found.tries = w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
 	}
+	out.played += found.tries * found.requests
 	out.base = base(found.limit)
 	out.figures = r.bounded(out.base, out.group)
 }
@@ -275,11 +284,12 @@ func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 // smallestLimit is the least that the allocator can be limited to so that the job still runs, to half a
 // percent: below it, giving cached segments back does not help any more. Half of all jobs need all that they
 // reserve without a limit, so that is tried first.
-func (w *workspace) smallestLimit(requested, reserved int64) int64 {
+func (w *workspace) smallestLimit(requested, reserved int64) (limit, tries int64) {
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
 	try := high - tolerance()
 	for high-low > tolerance() {
+		tries++
 		if most, ok := w.playLimited(try); ok {
 			high = min(try, most)
 		} else {
@@ -287,7 +297,7 @@ func (w *workspace) smallestLimit(requested, reserved int64) int64 {
 		}
 		try = low + (high-low)/2
 	}
-	return high
+	return high, tries
 }
 
 // hardware is the recipe for g. Very deep models, whose replay takes long, are replayed for the kinds of hardware only and

@@ -27,6 +27,8 @@ type played struct {
 	done                bool
 	reserved, allocated int64
 	limit               int64 // the smallest; 0 where nobody has looked for it
+	// requests are those of a micro-step, and tries the runs that it took to find the limit.
+	requests, tries int64
 }
 
 // NewReplays remembers nothing yet.

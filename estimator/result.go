@@ -14,6 +14,10 @@ type Result struct {
 
 	Timeline []TimelineEvent `json:"timeline,omitempty"`
 	Tensors  []Tensor        `json:"tensors,omitempty"`
+
+	// Played is how much work the answer takes where nothing of it is known: the requests that a micro-step makes of the allocator, once
+	// for every run. It depends on the question alone, not on the machine or on what was asked before.
+	Played int64 `json:"-"`
 }
 
 // DoubtSource is one reason why a real run may hold fewer or more bytes than device_bytes. Of the reasons that concern the allocator

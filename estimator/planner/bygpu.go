@@ -187,7 +187,7 @@ func (a *judgements) judge(ctx context.Context, wanted map[Choice][]int) error {
 		for n, i := range q.cards {
 			in.GPUs[n] = a.cards[i]
 		}
-		r, err := a.search.costs.estimate(in)
+		r, err := a.search.costs.ask(in)
 		if err != nil && !refusal(err) {
 			return fmt.Errorf("judging the job's GPUs: %w", err)
 		}

@@ -9,6 +9,9 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
+// combinationsSkipped is what a plan says where there is no work left for all combinations.
+const combinationsSkipped = "combinations of settings"
+
 // combinations looks for the cheapest set of levers with which a job fits that
 // fits in no pair and with no single lever: without a change to training if there
 // is one, and with one otherwise.
@@ -27,6 +30,9 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 		if err != nil {
 			return nil, err
 		}
+	}
+	if !found.fits() && s.bounded(combinationsSkipped) {
+		return nil, nil
 	}
 	if !found.fits() {
 		s.notes.add("nothing-fits", "No combination of the settings that were tried makes the job fit; the smallest takes %s of %s.",
@@ -61,7 +67,7 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice)
 	if err != nil {
 		return judged{}, err
 	}
-	for !now.fits() {
+	for !now.fits() && s.affords(len(levers), combinationsSkipped) {
 		tried := make([]judged, len(levers))
 		err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
 			tried[i], err = s.judge(ctx, now.with.with(levers[i]), at)
@@ -100,7 +106,7 @@ func (s *search) cheaper(a, b judged) bool {
 
 // prune drops every lever without which the job still fits, dearest first.
 func (s *search) prune(ctx context.Context, j judged) (judged, error) {
-	for {
+	for s.affords(len(j.with.levers), combinationsSkipped) {
 		var kept *judged
 		for i := range j.with.levers {
 			rest := append(append([]lever(nil), j.with.levers[:i]...), j.with.levers[i+1:]...)
@@ -117,6 +123,7 @@ func (s *search) prune(ctx context.Context, j judged) (judged, error) {
 		}
 		j = *kept
 	}
+	return j, nil
 }
 
 // title joins the titles of a variant's levers.

@@ -33,6 +33,8 @@ type candidate struct {
 type answer struct {
 	result *estimator.Result
 	err    error
+	// whole says that the answer has the lower bound of an estimate.
+	whole bool
 }
 
 type costKey struct {
@@ -48,6 +50,7 @@ type costs struct {
 	mu    sync.Mutex
 	known map[costKey]answer
 	asked int
+	spent int64 // on all answers
 }
 
 func newCosts(estimate Estimator, base estimator.Input) *costs {
@@ -58,29 +61,60 @@ func newCosts(estimate Estimator, base estimator.Input) *costs {
 	return &costs{estimate: estimate, base: base, known: make(map[costKey]answer)}
 }
 
-// of gives the answer for one candidate. A job that the estimator refuses is an
+// answer is that for one candidate. A job that the estimator refuses is an
 // answer too; the error is for a context that has ended and for failures that say
 // nothing about the job.
-func (c *costs) of(ctx context.Context, x candidate) (answer, error) {
+// Only whole answers have the lower bound of an estimate.
+func (c *costs) answer(ctx context.Context, x candidate, whole bool) (answer, error) {
 	key := costKey{x.with.key, x.micro, x.accum}
 	c.mu.Lock()
 	a, ok := c.known[key]
 	c.mu.Unlock()
-	if ok {
+	if ok && (a.whole || !whole || a.err != nil) {
 		return a, nil
 	}
 	if err := ctx.Err(); err != nil {
 		return answer{}, err
 	}
-	a.result, a.err = c.estimate(x.input(c.base))
+	in := x.input(c.base)
+	in.LowerBound, a.whole = whole, whole
+	a.result, a.err = c.estimate(in)
 	if a.err != nil && !refusal(a.err) {
 		return answer{}, a.err
 	}
 	c.mu.Lock()
-	c.known[key] = a
-	c.asked++
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	// Two may have asked the same at the same time; the work counts once.
+	if old, ok := c.known[key]; !ok || whole && !old.whole {
+		c.known[key] = a
+		c.asked++
+		c.spent += a.played()
+	}
 	return a, nil
+}
+
+// ask asks what is not remembered.
+func (c *costs) ask(in estimator.Input) (*estimator.Result, error) {
+	r, err := c.estimate(in)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.spent += answer{result: r}.played()
+	return r, err
+}
+
+// work is what all answers so far took.
+func (c *costs) work() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spent
+}
+
+// played is the work that an answer took.
+func (a answer) played() int64 {
+	if a.result == nil {
+		return 0
+	}
+	return a.result.Played
 }
 
 // refusal reports whether an error is the estimator's judgement of the job.
@@ -90,9 +124,9 @@ func refusal(err error) bool {
 }
 
 // all asks about many candidates at once, so that of finds them known later.
-func (c *costs) all(ctx context.Context, xs []candidate) error {
+func (c *costs) all(ctx context.Context, xs []candidate, whole bool) error {
 	return parallel(ctx, len(xs), func(ctx context.Context, i int) error {
-		_, err := c.of(ctx, xs[i])
+		_, err := c.answer(ctx, xs[i], whole)
 		return err
 	})
 }

@@ -18,6 +18,7 @@ type fake struct {
 	logits      int64 // a sequence
 	bumps       map[int64]int64
 	refuseFrom  int64 // micro-batches that the fake does not answer; 0: none
+	played      int64 // the work of an answer
 	asked       atomic.Int64
 }
 
@@ -62,6 +63,7 @@ func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
 	alive := base + t.MicroBatch*(act+logits)
 	device := alive + f.bumps[t.MicroBatch]
 	r := &estimator.Result{
+		Played: f.played,
 		Model:  estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760, TrainableParameters: 124373760},
 		Peak:   estimator.Peak{Phase: "backward", Where: "loss backward", MicroStep: new(int64), AllocatedBytes: alive, ReservedBytes: device, DeviceBytes: device, LowBytes: device - device/20, HighBytes: device + device/20},
 		Phases: []estimator.Phase{{Name: "backward", AllocatedBytes: device}, {Name: "optimizer", AllocatedBytes: optimizerPeak}},

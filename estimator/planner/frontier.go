@@ -13,6 +13,9 @@ import (
 // a language model.
 const frontierShortest = 128
 
+// edgeQuestions is about how many questions it takes to find where a job does not fit any more.
+const edgeQuestions = 8
+
 // frontier gives the largest micro-batch by sequence length: powers of two up to
 // the model's context, and the job's own length.
 func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
@@ -24,6 +27,9 @@ func (s *search) frontier(ctx context.Context) ([]FrontierPoint, error) {
 	if own > 0 && !slices.Contains(lengths, own) {
 		lengths = append(lengths, own)
 		slices.Sort(lengths)
+	}
+	if !s.affords(edgeQuestions*len(lengths), "the frontier") {
+		return nil, nil
 	}
 	points := make([]*FrontierPoint, len(lengths))
 	err := parallel(ctx, len(lengths), func(ctx context.Context, i int) error {
@@ -90,6 +96,9 @@ func (s *search) grid(ctx context.Context, frontier []FrontierPoint) ([]GridCell
 	micros := columns(frontier)
 	own := sequenceLength(s.costs.base, s.shape)
 	cells := make([]*GridCell, len(frontier)*len(micros))
+	if !s.affords(len(cells), "the grid of sequence lengths and micro-batches") {
+		return nil, nil
+	}
 	err := parallel(ctx, len(cells), func(ctx context.Context, i int) error {
 		length, micro := frontier[i/len(micros)].SequenceLength, micros[i%len(micros)]
 		j, err := s.judge(ctx, atLength(length, own), Choice{micro, s.batch.accumulationFor(micro)})
@@ -125,6 +134,9 @@ func (s *search) sequences(ctx context.Context) ([]SequencePoint, error) {
 	own := sequenceLength(s.costs.base, s.shape)
 	longest := max(own, s.shape.Context) / lengthStep
 	if longest < 1 {
+		return nil, nil
+	}
+	if !s.affords(edgeQuestions*gridMicroBatches, "the longest sequences") {
 		return nil, nil
 	}
 	points := make([]SequencePoint, gridMicroBatches)
@@ -188,6 +200,9 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*La
 	slices.SortStableFunc(fitting, func(a, b *model.Preset) int { return cmp.Compare(b.ParametersTotal, a.ParametersTotal) })
 	length := sequenceLength(s.costs.base, s.shape)
 	for asked, p := range fitting {
+		if !s.affords(1, "the largest model") {
+			return nil, nil
+		}
 		if err := ctx.Err(); err != nil || asked == modelsAsked {
 			return nil, err
 		}
@@ -200,7 +215,7 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*La
 				in.Job.Training.SequenceLength = min(length, p.MaxPositions)
 			}
 		}
-		r, err := s.costs.estimate(in)
+		r, err := s.costs.ask(in)
 		if err != nil && !refusal(err) {
 			return nil, err
 		}

@@ -43,8 +43,11 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 	if err != nil {
 		return nil, err
 	}
-	below := slices.Clone(cards[:edge])
-	slices.Reverse(below)
+	var below []estimator.GPU
+	if s.affords(spareQuestions, "smaller cards, on which other kernels may make room") {
+		below = slices.Clone(cards[:edge])
+		slices.Reverse(below)
+	}
 	smaller, err := s.fitting(ctx, in, below, len(below), belowAsked)
 	if err != nil {
 		return nil, err
@@ -69,7 +72,7 @@ func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estima
 		err := parallel(ctx, len(now), func(_ context.Context, i int) error {
 			in := in
 			in.GPUs, in.FitsOnly = now[i:i+1:i+1], true
-			r, err := s.costs.estimate(in)
+			r, err := s.costs.ask(in)
 			if err == nil && len(r.GPUs) > 0 {
 				verdicts[i] = r.GPUs[0].Verdict
 			}

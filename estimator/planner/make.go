@@ -55,6 +55,9 @@ type search struct {
 	reference judged
 	refTime   [3]float64
 	notes     notes
+	budget    budget
+	// bounds says that lower bounds are looked for from the beginning.
+	bounds bool
 }
 
 // judged is a candidate with its answer.
@@ -66,12 +69,19 @@ type judged struct {
 
 func (j judged) choice() Choice { return Choice{MicroBatch: j.micro, GradientAccumulation: j.accum} }
 
-// deviceBytes and highBytes are 0 where the estimator refuses the candidate.
+// deviceBytes and highBytes are 0 where the estimator refuses the candidate, and lowBytes also where nobody looked for it.
 func (j judged) deviceBytes() int64 {
 	if j.result == nil {
 		return 0
 	}
 	return j.result.Peak.DeviceBytes
+}
+
+func (j judged) lowBytes() int64 {
+	if j.result == nil || !j.whole {
+		return 0
+	}
+	return j.result.Peak.LowBytes
 }
 
 func (j judged) highBytes() int64 {
@@ -91,10 +101,6 @@ func (s *search) survey(ctx context.Context) error {
 		}
 	}
 	floor := Choice{1, s.batch.accumulationFor(1)}
-	ask := append(append([]Choice{floor}, exact...), near...)
-	if s.batch.given() {
-		ask = append(ask, Choice{s.batch.micro, s.batch.accum})
-	}
 	// The floor first: a job that is wrong altogether costs one estimate.
 	var err error
 	if s.floor, err = s.judge(ctx, variant{}, floor); err != nil {
@@ -103,11 +109,20 @@ func (s *search) survey(ctx context.Context) error {
 	if s.floor.err != nil {
 		return s.floor.err
 	}
+	if len(exact) > 0 {
+		exact = s.start(exact)
+	} else {
+		near = s.start(near)
+	}
+	ask := append(append([]Choice{floor}, exact...), near...)
+	if s.batch.given() {
+		ask = append(ask, Choice{s.batch.micro, s.batch.accum})
+	}
 	cs := make([]candidate, len(ask))
 	for i, p := range ask {
 		cs[i] = candidate{micro: p.MicroBatch, accum: p.GradientAccumulation}
 	}
-	if err := s.costs.all(ctx, cs); err != nil {
+	if err := s.costs.all(ctx, cs, s.bounds); err != nil {
 		return err
 	}
 	s.shape = shapeOf(s.costs.base, s.floor.result.Model.Parameters)
@@ -164,9 +179,18 @@ func (s *search) setReference() {
 // judge asks about one candidate. Its error is not the estimator's refusal, which
 // is an answer.
 func (s *search) judge(ctx context.Context, v variant, p Choice) (judged, error) {
+	return s.judgeWith(ctx, v, p, false)
+}
+
+// judgeShown is judge for a candidate that most likely is shown: with its lower bound, where those are looked for.
+func (s *search) judgeShown(ctx context.Context, v variant, p Choice) (judged, error) {
+	return s.judgeWith(ctx, v, p, s.bounds)
+}
+
+func (s *search) judgeWith(ctx context.Context, v variant, p Choice, whole bool) (judged, error) {
 	j := judged{candidate: candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}}
 	var err error
-	if j.answer, err = s.costs.of(ctx, j.candidate); err != nil {
+	if j.answer, err = s.costs.answer(ctx, j.candidate, whole); err != nil {
 		return judged{}, err
 	}
 	if s.refTime[0] > 0 && j.result != nil {
@@ -263,32 +287,7 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 		DataParallelGPUs: s.batch.gpus,
 		GPU:              s.gpu.ID,
 		UsableBytes:      s.floor.fit().UsableBytes,
-		Pairs:            make([]Pair, len(s.exact)),
 		FloorBytes:       s.floor.deviceBytes(),
-		Options:          []Option{},
-	}
-	if t := s.today; t != nil {
-		p.Today = &Today{
-			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: s.batch.effective(t.micro, t.accum),
-			DeviceBytes: t.deviceBytes(), HighBytes: t.highBytes(), HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict,
-		}
-	}
-	for i, j := range s.exact {
-		p.Pairs[i] = Pair{
-			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: s.batch.effective(j.micro, j.accum),
-			DeviceBytes: j.deviceBytes(), HighBytes: j.highBytes(), HeadroomBytes: j.fit().HeadroomBytes,
-			Verdict: j.fit().Verdict, RelativeStepTime: j.time.Expected,
-		}
-	}
-	recommended := s.fastest(s.exact, 1)
-	safest := s.safest(s.exact)
-	if recommended != nil {
-		c := recommended.choice()
-		p.Recommended = &c
-	}
-	if safest != nil {
-		c := safest.choice()
-		p.Safest = &c
 	}
 	edge, err := s.largest(ctx, variant{})
 	if err != nil {
@@ -305,15 +304,14 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	if fewest != nil {
-		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(fewest.candidate), Changes: fewest.with.changes(), MicroBatch: fewest.micro,
-			GradientAccumulation: fewest.accum, DeviceBytes: fewest.deviceBytes(), HighBytes: fewest.highBytes()}
-		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = fewest.micro, fewest.accum
-	}
 	if p.GPUs, err = s.byGPU(ctx); err != nil {
 		return nil, err
 	}
-	if p.Options, err = s.options(ctx, edge, r.Catalog, p.SmallestGPUs, fewest); err != nil {
+	options, err := s.options(ctx, edge, r.Catalog, p.SmallestGPUs, fewest)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.bound(ctx, s.shown(fewest, options)); err != nil {
 		return nil, err
 	}
 	if r.Frontier {
@@ -321,7 +319,20 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 			return nil, err
 		}
 	}
+	s.present(p, fewest, options)
 	s.explain(edge, p)
 	p.Notes = s.notes.list()
 	return p, nil
+}
+
+// shown are the candidates whose bytes a plan shows.
+func (s *search) shown(fewest *judged, options []proposal) []*judged {
+	js := []*judged{s.today, fewest}
+	for i := range s.exact {
+		js = append(js, &s.exact[i])
+	}
+	for i := range options {
+		js = append(js, &options[i].judged)
+	}
+	return js
 }

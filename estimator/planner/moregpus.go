@@ -76,6 +76,9 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 	}
 	v := newVariant(s.spread(data, gpus))
 	tried := 0
+	if !s.affords(moreTried, "more GPUs") {
+		return nil, nil
+	}
 	for _, p := range (batch{target: s.batch.target, gpus: gpus}).pairs(s.batch.target) {
 		if p.MicroBatch > best.micro {
 			continue
@@ -83,7 +86,7 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 		if tried++; tried > moreTried {
 			break
 		}
-		j, err := s.judge(ctx, v, p)
+		j, err := s.judgeShown(ctx, v, p)
 		if err != nil || j.result == nil {
 			return nil, err
 		}
@@ -117,8 +120,11 @@ func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 		first = s.batch.gpus + 1
 	}
 	for gpus := first; gpus <= min(mostGPUs, s.batch.target); gpus++ {
-		if s.batch.target%gpus != 0 {
+		if s.batch.target%gpus != 0 || s.tooMuch(gpus) {
 			continue
+		}
+		if !s.affords(1, "the fewest GPUs") {
+			return nil, nil
 		}
 		// A micro-batch of one first: where it does not fit, no other does.
 		v := newVariant(s.spread("fsdp", gpus))
@@ -134,6 +140,9 @@ func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 			if p.MicroBatch > s.largestAsked() {
 				continue
 			}
+			if !s.affords(1, "larger micro-batches on several GPUs") {
+				break
+			}
 			larger, err := s.judge(ctx, v, p)
 			if err != nil {
 				return nil, err
@@ -145,6 +154,20 @@ func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 		return &found, nil
 	}
 	return nil, nil
+}
+
+// tooMuch reports whether weights and optimizer state alone, dealt out to so many GPUs, are more than each has.
+func (s *search) tooMuch(gpus int64) bool {
+	var states int64
+	for _, c := range s.floor.result.Components {
+		if c.Name == "weights" || c.Name == "optimizer_state" {
+			states += c.Bytes
+		}
+	}
+	if sharesState(s.costs.base.Job.Training.Distributed) {
+		states *= s.batch.gpus
+	}
+	return float64(states)*statesSpread/float64(gpus) > float64(s.floor.fit().UsableBytes)
 }
 
 // largestAsked is the largest micro-batch that is tried on several GPUs: today's, since a larger one is not what was asked for.

@@ -50,6 +50,7 @@ func (s *search) explain(edge limit, p *Plan) {
 	s.caveats(accumulates)
 	s.exchanges(p.Options)
 	s.explainOtherGPUs(p.GPUs)
+	s.explainBudget()
 	relativeTo := "the job as it is today"
 	if s.today == nil {
 		which := "largest pair that fits"

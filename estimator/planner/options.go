@@ -27,10 +27,10 @@ func (s *search) changesTraining(p proposal) bool {
 	return p.with.changesTraining() || s.effective(p.candidate) != s.batch.target
 }
 
-// options is the ranked table of ways out.
-func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string, fewest *judged) ([]Option, error) {
+// options are the ways out, in their order.
+func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string, fewest *judged) ([]proposal, error) {
 	if s.floor.fit().Verdict == estimator.Unknown {
-		return []Option{}, nil // nothing can be called a way out of an unknown card
+		return nil, nil // nothing can be called a way out of an unknown card
 	}
 	work := s.work()
 	best := s.fastest(work, 1)
@@ -73,7 +73,7 @@ func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GP
 	kept, dropped := s.pareto(unique(found))
 	s.explainDropped(dropped)
 	slices.SortStableFunc(kept, s.before)
-	return s.render(kept, s.safest(work)), nil
+	return kept, nil
 }
 
 // work are the pairs to choose from: the exact ones, or else those of the nearest effective batches.
@@ -169,26 +169,42 @@ func (s *search) startingPoint(best *judged) judged {
 // with the pair that it makes possible.
 func (s *search) neutralOptions(ctx context.Context, work []judged, best *judged) ([]proposal, error) {
 	start := s.startingPoint(best)
-	levers := neutralLevers(s.costs.base, s.tool)
-	out := make([][]proposal, len(levers))
-	err := parallel(ctx, len(levers), func(ctx context.Context, i int) error {
-		v := newVariant(levers[i])
-		alone, err := s.judge(ctx, v, start.choice())
-		if err != nil || alone.result == nil || idle(alone, start) {
-			return err
+	var out []proposal
+	levers := first(s, neutralLevers(s.costs.base, s.tool), "settings that leave training alone")
+	alone, err := s.pullEach(ctx, levers, start)
+	if err != nil {
+		return nil, err
+	}
+	for i, j := range alone {
+		if j.result != nil && !idle(j, start) {
+			out = append(out, proposal{judged: j, title: levers[i].title, beside: &start})
 		}
-		p := proposal{judged: alone, title: levers[i].title, beside: &start}
-		pair, err := s.largestPair(ctx, v, s.worthwhile(v, work, best, start, alone))
-		if err != nil {
-			return err
+	}
+	if !s.affords(pairQuestions*len(out), "other pairs for such settings") {
+		return sayFutileOnce(out), nil
+	}
+	err = parallel(ctx, len(out), func(ctx context.Context, i int) error {
+		p := &out[i]
+		pair, err := s.largestPair(ctx, p.with, s.worthwhile(p.with, work, best, start, p.judged))
+		if err == nil && pair != nil && (!p.fits() || s.better(*pair, p.judged) < 0) {
+			*p = proposal{judged: *pair, title: p.title + ", with another pair"}
 		}
-		if pair != nil && (!alone.fits() || s.better(*pair, alone) < 0) {
-			p = proposal{judged: *pair, title: levers[i].title + ", with another pair"}
-		}
-		out[i] = []proposal{p}
-		return nil
+		return err
 	})
-	return sayFutileOnce(slices.Concat(out...)), err
+	return sayFutileOnce(out), err
+}
+
+// pairQuestions is about how many questions it takes to find the largest pair with a lever.
+const pairQuestions = 2
+
+// pullEach judges each of some levers by itself.
+func (s *search) pullEach(ctx context.Context, levers []lever, start judged) ([]judged, error) {
+	out := make([]judged, len(levers))
+	err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
+		out[i], err = s.judgeShown(ctx, newVariant(levers[i]), start.choice())
+		return err
+	})
+	return out, err
 }
 
 // worthwhile are the pairs with which a lever may be worth a word besides at the starting point: larger ones than it
@@ -230,7 +246,8 @@ func sayFutileOnce(ps []proposal) []proposal {
 // every phase. The tool does so already, or the model has no such part.
 func idle(with, without judged) bool {
 	a, b := with.result.Peak, without.result.Peak
-	a.MicroStep, b.MicroStep = nil, nil // two pointers are never the same
+	a.MicroStep, b.MicroStep = nil, nil                                           // two pointers are never the same
+	a.LowBytes, b.LowBytes, a.MinimumLimitBytes, b.MinimumLimitBytes = 0, 0, 0, 0 // which only whole answers have
 	return a == b && slices.Equal(with.result.Phases, without.result.Phases)
 }
 
@@ -245,11 +262,8 @@ func (s *search) changingOptions(ctx context.Context, work []judged, best *judge
 			levers = append(levers, l)
 		}
 	}
-	alone := make([]judged, len(levers))
-	err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
-		alone[i], err = s.judge(ctx, newVariant(levers[i]), start.choice())
-		return err
-	})
+	levers = first(s, levers, "settings that change training")
+	alone, err := s.pullEach(ctx, levers, start)
 	if err != nil {
 		return nil, err
 	}

@@ -174,9 +174,9 @@ func checkChanges(t fataler, r Request, p *Plan, estimate Estimator) {
 		if err != nil {
 			t.Fatalf("%s: %v", o.Title, err)
 		}
-		if got.Peak.DeviceBytes != o.DeviceBytes || got.GPUs[0].Verdict != o.Verdict {
-			t.Errorf("%s: changes %v give %d bytes, %s; the option says %d, %s",
-				o.Title, o.Changes, got.Peak.DeviceBytes, got.GPUs[0].Verdict, o.DeviceBytes, o.Verdict)
+		if a := got.Peak; a.DeviceBytes != o.DeviceBytes || a.LowBytes != o.LowBytes || a.HighBytes != o.HighBytes || got.GPUs[0].Verdict != o.Verdict {
+			t.Errorf("%s: changes %v give %d–%d–%d bytes, %s; the option says %d–%d–%d, %s",
+				o.Title, o.Changes, a.LowBytes, a.DeviceBytes, a.HighBytes, got.GPUs[0].Verdict, o.LowBytes, o.DeviceBytes, o.HighBytes, o.Verdict)
 		}
 	}
 }

@@ -22,7 +22,8 @@ type Request struct {
 	Frontier bool
 }
 
-// Plan is the answer. Where the job has no micro-batch, Today is null and the
+// Plan is the answer. LowBytes are absent throughout where the job takes so long to replay that they were not looked for; a note says so.
+// Where the job has no micro-batch, Today is null and the
 // largest pair that fits (the smallest, where none does) takes its place as what step times and savings are relative to.
 type Plan struct {
 	Versions       estimator.Versions  `json:"versions"`
@@ -76,8 +77,9 @@ type FewestGPUs struct {
 	Changes              map[string]any `json:"changes"`
 	MicroBatch           int64          `json:"micro_batch"`
 	GradientAccumulation int64          `json:"gradient_accumulation"`
-	// DeviceBytes and HighBytes are those of each card.
+	// DeviceBytes and its bounds are those of each card.
 	DeviceBytes int64 `json:"device_bytes"`
+	LowBytes    int64 `json:"low_bytes,omitempty"`
 	HighBytes   int64 `json:"high_bytes"`
 }
 
@@ -100,6 +102,7 @@ type Today struct {
 	GradientAccumulation int64             `json:"gradient_accumulation"`
 	EffectiveBatch       int64             `json:"effective_batch"`
 	DeviceBytes          int64             `json:"device_bytes"`
+	LowBytes             int64             `json:"low_bytes,omitempty"`
 	HighBytes            int64             `json:"high_bytes"`
 	HeadroomBytes        int64             `json:"headroom_bytes"`
 	Verdict              estimator.Verdict `json:"verdict"`
@@ -118,6 +121,7 @@ type Pair struct {
 	GradientAccumulation int64             `json:"gradient_accumulation"`
 	EffectiveBatch       int64             `json:"effective_batch"`
 	DeviceBytes          int64             `json:"device_bytes"`
+	LowBytes             int64             `json:"low_bytes,omitempty"`
 	HighBytes            int64             `json:"high_bytes"`
 	HeadroomBytes        int64             `json:"headroom_bytes"`
 	Verdict              estimator.Verdict `json:"verdict"`
@@ -144,6 +148,7 @@ type Option struct {
 	// option uses more of the card.
 	SavesBytes       int64             `json:"saves_bytes"`
 	DeviceBytes      int64             `json:"device_bytes"`
+	LowBytes         int64             `json:"low_bytes,omitempty"`
 	HighBytes        int64             `json:"high_bytes"`
 	Verdict          estimator.Verdict `json:"verdict"`
 	RelativeStepTime StepTime          `json:"relative_step_time"`

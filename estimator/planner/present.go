@@ -9,6 +9,38 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
+// present writes down the pairs, those to choose, and the options.
+func (s *search) present(p *Plan, fewest *judged, options []proposal) {
+	if t := s.today; t != nil {
+		p.Today = &Today{
+			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: s.effective(t.candidate),
+			DeviceBytes: t.deviceBytes(), LowBytes: t.lowBytes(), HighBytes: t.highBytes(), HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict,
+		}
+	}
+	p.Pairs = make([]Pair, len(s.exact))
+	for i, j := range s.exact {
+		p.Pairs[i] = Pair{
+			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: s.effective(j.candidate),
+			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes(), HeadroomBytes: j.fit().HeadroomBytes,
+			Verdict: j.fit().Verdict, RelativeStepTime: j.time.Expected,
+		}
+	}
+	if j := s.fastest(s.exact, 1); j != nil {
+		c := j.choice()
+		p.Recommended = &c
+	}
+	if j := s.safest(s.exact); j != nil {
+		c := j.choice()
+		p.Safest = &c
+	}
+	if j := fewest; j != nil {
+		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(j.candidate), Changes: j.with.changes(), MicroBatch: j.micro, GradientAccumulation: j.accum,
+			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
+		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = j.micro, j.accum
+	}
+	p.Options = s.render(options, s.safest(s.work()))
+}
+
 // render turns proposals, in their order, into the answer's options.
 func (s *search) render(ps []proposal, safest *judged) []Option {
 	out := make([]Option, len(ps))
@@ -36,7 +68,7 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
 			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
 			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
-			DeviceBytes: p.deviceBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
+			DeviceBytes: p.deviceBytes(), LowBytes: p.lowBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
 			RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none", ChangesTraining: s.changesTraining(p),
 		}
 		if effective != s.batch.target {

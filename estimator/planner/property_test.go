@@ -88,9 +88,9 @@ func checkPairs(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 		if err != nil {
 			t.Fatalf("%d × %d: %v", x.MicroBatch, x.GradientAccumulation, err)
 		}
-		if again.Peak.DeviceBytes != x.DeviceBytes || again.Peak.HighBytes != x.HighBytes || again.GPUs[0].Verdict != x.Verdict {
-			t.Errorf("%d × %d is %d bytes and %s in the plan, %d and %s in an estimate", x.MicroBatch, x.GradientAccumulation,
-				x.DeviceBytes, x.Verdict, again.Peak.DeviceBytes, again.GPUs[0].Verdict)
+		if again.Peak.DeviceBytes != x.DeviceBytes || again.Peak.LowBytes != x.LowBytes || again.Peak.HighBytes != x.HighBytes || again.GPUs[0].Verdict != x.Verdict {
+			t.Errorf("%d × %d is %d–%d–%d bytes and %s in the plan, %d–%d–%d and %s in an estimate", x.MicroBatch, x.GradientAccumulation,
+				x.LowBytes, x.DeviceBytes, x.HighBytes, x.Verdict, again.Peak.LowBytes, again.Peak.DeviceBytes, again.Peak.HighBytes, again.GPUs[0].Verdict)
 		}
 		if !(x.RelativeStepTime > 0) {
 			t.Errorf("%d × %d has relative step time %v", x.MicroBatch, x.GradientAccumulation, x.RelativeStepTime)

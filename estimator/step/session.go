@@ -174,6 +174,9 @@ func (s *Session) Step() {
 	s.stepped = true
 }
 
+// Requests is how many a micro-step makes of the heap; the session has begun.
+func (s *Session) Requests() int64 { return int64(len(s.flat)) }
+
 // microStep plays one, of which script has what concerns a part of the heap or all of it.
 func (s *Session) microStep(script []memory.Request, first bool) {
 	s.last, s.now = s.now, s.last
