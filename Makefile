@@ -20,7 +20,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash engines accuracy generate fuzz random conformance manifests load soak siege cover clean
+.PHONY: help build run test test-race race lint fmt bench crash engines accuracy generate fuzz random conformance manifests cockroach load soak siege cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ conformance: ## Hold a running service against its OpenAPI document (needs Pytho
 
 manifests: ## Check the Kubernetes manifests against the types of the Kubernetes API
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
+
+cockroach: ## Hold the SQL against CockroachDB's parser (some minutes to build); to be run when a statement or a migration changes
+	cd deploy/cockroach && $(GO) vet ./... && $(GO) test ./... -v -run Statements -note && $(GO) test ./...
 
 load: ## Measure throughput and latency beside a bare handler
 	$(GO) run ./reliability load

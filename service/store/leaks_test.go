@@ -11,7 +11,7 @@ import (
 // No test may leave a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(withServer{m}) }
 
-// withServer has a PostgreSQL server for the tests that need one.
+// withServer has a PostgreSQL server for the tests that need one, and writes down what it was sent.
 type withServer struct{ m *testing.M }
 
-func (w withServer) Run() int { return pgtest.Run(w.m) }
+func (w withServer) Run() int { return pgtest.RunRecording(w.m, "vramplan", compareStatements) }

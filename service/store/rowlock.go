@@ -67,8 +67,8 @@ func prepareLock(ctx context.Context, db *sql.DB) error {
 // isMade says that another process made the table at the same time, which IF NOT EXISTS does not cover.
 func isMade(err error) bool {
 	e, ok := errors.AsType[*pgconn.PgError](err)
-	const duplicateTable, uniqueViolation = "42P07", "23505"
-	return ok && (e.Code == duplicateTable || e.Code == uniqueViolation)
+	const duplicateTable, duplicateType, uniqueViolation = "42P07", "42710", "23505"
+	return ok && (e.Code == duplicateTable || e.Code == duplicateType || e.Code == uniqueViolation)
 }
 
 // Unlock lets the next process in.

@@ -11,18 +11,14 @@ import (
 // The second waits for the first, which ends by itself or with its connection.
 func TestRowLock(t *testing.T) {
 	t.Parallel()
-	for name, release := range map[string]func(*testing.T, *rowLock, *sql.DB){
-		"unlocked": func(t *testing.T, l *rowLock, db *sql.DB) {
+	for name, release := range map[string]func(t *testing.T, l *rowLock, db, watcher *sql.DB){
+		"unlocked": func(t *testing.T, l *rowLock, db, _ *sql.DB) {
 			if err := l.Unlock(t.Context(), db); err != nil {
 				t.Error(err)
 			}
 		},
-		"died": func(t *testing.T, l *rowLock, db *sql.DB) {
-			var pid int
-			if err := l.tx.QueryRow(`SELECT pg_backend_pid()`).Scan(&pid); err != nil {
-				t.Fatal(err)
-			}
-			if _, err := db.Exec(`SELECT pg_terminate_backend($1)`, pid); err != nil {
+		"died": func(t *testing.T, l *rowLock, db, watcher *sql.DB) {
+			if _, err := watcher.Exec(`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND state = 'idle in transaction'`); err != nil {
 				t.Fatal(err)
 			}
 			if err := l.Unlock(t.Context(), db); err == nil {
@@ -32,19 +28,25 @@ func TestRowLock(t *testing.T) {
 	} {
 		for _, isolation := range []string{"read%20committed", "serializable"} {
 			t.Run(name+"/"+isolation, func(t *testing.T) {
-				s, err := openPostgres(pgtest.Database(t) + "&default_transaction_isolation=" + isolation)
+				database := pgtest.Database(t)
+				s, err := openPostgres(database + "&default_transaction_isolation=" + isolation)
 				if err != nil {
 					t.Fatal(err)
 				}
 				defer s.Close()
+				watcher, err := sql.Open("pgx", database)
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer watcher.Close()
 				a, b := &rowLock{repeat: s.repeat}, &rowLock{repeat: s.repeat}
 				if err := a.Lock(t.Context(), s.db); err != nil {
 					t.Fatal(err)
 				}
 				locked := make(chan error, 1)
 				go func() { locked <- b.Lock(context.Background(), s.db) }()
-				waitForWaiter(t, s.db, locked)
-				release(t, a, s.db)
+				waitForWaiter(t, watcher, locked)
+				release(t, a, s.db, watcher)
 				if err := <-locked; err != nil {
 					t.Fatal(err)
 				}

@@ -32,6 +32,7 @@ const Required = "VRAMPLAN_TEST_POSTGRES"
 // Server is a PostgreSQL server.
 type Server struct {
 	programs string
+	settings []string
 	folder   string
 	owner    *syscall.Credential // nil: whoever runs the tests
 	log      string
@@ -49,11 +50,44 @@ func Run(m *testing.M) int {
 	return m.Run()
 }
 
+// RunRecording is Run, and at the end hands over what clients of a name sent to the server, in
+// their order, as the server says. Without a server that is nothing.
+func RunRecording(m *testing.M, client string, done func(statements []string) error) int {
+	defer stopShared()
+	shared.settings = []string{"-c", "log_statement=all", "-c", "log_parameter_max_length=0", "-c", "log_line_prefix=%a "}
+	code := m.Run()
+	if shared.server == nil {
+		return code
+	}
+	shared.server.Stop()
+	log, err := os.ReadFile(shared.server.log)
+	if err == nil {
+		err = done(statements(string(log), client))
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return max(code, 1)
+	}
+	return code
+}
+
+// statements finds what a client sent in a server's log, where each line of an entry but the first begins with a tab.
+func statements(log, client string) (list []string) {
+	for entry := range strings.SplitSeq(strings.ReplaceAll(log, "\n\t", "\x00"), "\n") {
+		kind, text, found := strings.Cut(strings.TrimPrefix(entry, client+" LOG:  "), ": ")
+		if found && kind != entry && (kind == "statement" || strings.HasPrefix(kind, "execute ")) {
+			list = append(list, strings.TrimSpace(strings.ReplaceAll(text, "\x00", "\n")))
+		}
+	}
+	return list
+}
+
 // shared is the server that the tests of one package have together.
 var shared struct {
 	sync.Mutex
-	server *Server
-	err    error
+	server   *Server
+	settings []string
+	err      error
 }
 
 // Database makes an empty database on the package's server, and returns its name
@@ -63,7 +97,7 @@ func Database(t testing.TB) string {
 	shared.Lock()
 	defer shared.Unlock()
 	if shared.server == nil && shared.err == nil {
-		shared.server, shared.err = start()
+		shared.server, shared.err = start(shared.settings...)
 	}
 	skipOrFail(t, shared.err)
 	return shared.server.Database(t)
@@ -98,13 +132,13 @@ func stopShared() {
 	}
 }
 
-// start makes a new cluster and runs it.
-func start() (*Server, error) {
+// start makes a new cluster and runs it with settings.
+func start(settings ...string) (*Server, error) {
 	programs, err := programs()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{programs: programs}
+	s := &Server{programs: programs, settings: settings}
 	if s.folder, err = os.MkdirTemp("", "pg"); err != nil { // short: a socket's path has 107 bytes
 		return nil, err
 	}
@@ -145,7 +179,8 @@ func (s *Server) Start() error {
 		return err
 	}
 	defer log.Close() // the child has its own
-	server := s.command("postgres", "-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200")
+	arguments := append([]string{"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200"}, s.settings...)
+	server := s.command("postgres", arguments...)
 	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {
 		return err
