@@ -94,11 +94,13 @@ func (s *Service) Accuracy(ctx context.Context, f ObservationFilter, o AccuracyO
 		groups[k].add(o)
 		report.Observations++
 		if report.Calibration != "" && o.Quarantined == "" {
-			row, err := replays.row(o)
+			rows, err := replays.rows(o)
 			if err != nil {
 				return false, err
 			}
-			groups[k].again(row, pinned)
+			if n := len(rows); n > 0 {
+				groups[k].again(&rows[n-1], pinned) // of several, that for the job as it was asked
+			}
 		}
 		return report.Observations < maxReported, nil
 	})
@@ -142,11 +144,8 @@ func (t *accuracyTally) add(o *Observation) {
 	t.stored.add(m.ReservedBytes, m.DeviceBytes, memory.Figures{Reserved: p.ReservedBytes, Device: p.DeviceBytes, Low: p.LowBytes, High: p.HighBytes})
 }
 
-// again holds a run against what is said of it now; row is nil where nothing is.
+// again holds a run against what is said of it now.
 func (t *accuracyTally) again(row *calibration.Row, c *calibration.Calibration) {
-	if row == nil {
-		return
-	}
 	const confidence = 0.95 // what the widths of a row are counted in
 	t.before.hold(row, row.Base.Bounded(memory.Correction{}, confidence))
 	t.after.hold(row, row.Base.Bounded(c.For(row.Key).Correction(row.Base.Reserved, confidence), confidence))

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,7 +12,6 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/service/catalog"
 )
 
 // CalibrationFit asks for a calibration of the observations that there are.
@@ -204,97 +202,19 @@ func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set 
 			set.Quarantined++
 			return more, nil
 		}
-		row, err := replays.row(o)
+		these, err := replays.rows(o)
 		if err != nil {
 			return false, err
 		}
-		if row == nil {
+		if len(these) == 0 {
 			set.Unanswered++
 			return more, nil
 		}
 		set.Used++
-		rows = append(rows, *row)
+		rows = append(rows, these...)
 		fmt.Fprintln(ids, o.ID)
 		return more, nil
 	})
 	set.Digest = hex.EncodeToString(ids.Sum(nil))
 	return rows, err
-}
-
-// replays holds observations against the built-in constants of this estimator, with one catalog.
-type replays struct {
-	service *Service
-	catalog *catalog.Catalog
-	// known are the jobs that were replayed already: runs of the same job share a replay. nil stands for a job that is not answered.
-	known map[string]*calibration.Row
-}
-
-func (s *Service) newReplays() *replays {
-	return &replays{service: s, catalog: s.current(), known: map[string]*calibration.Row{}}
-}
-
-// row is an observation as a fit takes it; nil where its job is not answered, or nothing was measured that is fitted.
-func (x *replays) row(o *Observation) (*calibration.Row, error) {
-	job := o.Job
-	job.Confidence = 0 // the default, which widths are counted in
-	r, err := resolve(x.catalog, job)
-	if err != nil {
-		return nil, err
-	}
-	if r.unknown.Err() != nil || len(r.input.GPUs) != 1 {
-		return nil, nil
-	}
-	name, err := jobDigest(&r.input)
-	if err != nil {
-		return nil, err
-	}
-	replayed, ok := x.known[name]
-	if !ok {
-		if replayed, err = x.replay(r, name); err != nil {
-			return nil, err
-		}
-		x.known[name] = replayed
-	}
-	if replayed == nil {
-		return nil, nil
-	}
-	row, m, card := *replayed, o.Measured, &r.input.GPUs[0]
-	row.ID, row.Source = o.ID, o.By.KeyID+"/"+o.Source
-	switch {
-	case !m.OutOfMemory:
-		row.Reserved, row.Device = m.ReservedBytes, m.DeviceBytes
-	case m.DeviceBytes > 0 || m.ReservedBytes > 0 || m.AllocatedBytes > 0:
-		row.AtLeast = max(m.DeviceBytes, m.ReservedBytes, m.AllocatedBytes)
-	default:
-		row.AtLeast = card.UsableBytes - job.ReserveBytes // nobody knows what else was on the card: at least that was not enough
-	}
-	if row.Reserved <= 0 && row.Device <= 0 && row.AtLeast <= 0 {
-		return nil, nil
-	}
-	return &row, nil
-}
-
-// replay is what is the same for all runs of a job; nil where it is not answered.
-func (x *replays) replay(r *resolved, name string) (*calibration.Row, error) {
-	result, err := x.service.estimate(r.input)
-	if _, refused := errors.AsType[*invalid.Error](err); refused {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	key := estimator.CalibrationKey(&r.input.Job, result.Model.Family, &r.input.GPUs[0])
-	return &calibration.Row{Job: name, Key: key, Base: estimator.CalibrationBase(&result.Peak)}, nil
-}
-
-// jobDigest names a job on a card, however it was spelt.
-func jobDigest(in *estimator.Input) (string, error) {
-	job := in.Job
-	job.GPUs, job.Confidence, job.ReserveBytes = nil, 0, 0
-	text, err := json.Marshal(job)
-	if err != nil {
-		return "", fmt.Errorf("name a job: %w", err)
-	}
-	sum := sha256.Sum256(append(text, in.GPUs[0].ID...))
-	return hex.EncodeToString(sum[:16]), nil
 }

@@ -146,7 +146,7 @@ func (f *fitter) failures(m members, own *Group, t typical) []float64 {
 	var list []float64
 	own.OutOfMemory = 0
 	for _, r := range f.failed {
-		if k, ok := r.Key.at(m.level); ok && k == m.key {
+		if k, ok := r.at(m.level); ok && k == m.key {
 			own.OutOfMemory++
 			over, _ := deviation(r, find(f.groups, r.Key))
 			list = append(list, min(over, t.at+t.far))

@@ -82,7 +82,7 @@ type members struct {
 func (f *fitter) each(level int, do func(members)) {
 	by := map[Key][]measured{}
 	for _, r := range f.rows {
-		if k, ok := r.Key.at(level); ok {
+		if k, ok := r.at(level); ok {
 			by[k] = append(by[k], r)
 		}
 	}

@@ -85,7 +85,9 @@ func HoldOut(rows []Row) HeldOut {
 			}
 			g := find(index, r.Key)
 			verdicts[k].add(r, g)
-			all.add(r, g)
+			if !r.ReleaseOnly {
+				all.add(r, g)
+			}
 		}
 	}
 	out.All = all.summary(Key{})
@@ -107,8 +109,12 @@ func (h *HeldOut) folds(list []*Row) []int {
 	by := make([]int, len(list))
 	if len(sources) < 2 {
 		h.By, h.Folds = "job", jobFolds
-		for i := range list {
-			by[i] = i % jobFolds
+		numbers := map[string]int{}
+		for i, r := range list {
+			if _, known := numbers[r.Job]; !known {
+				numbers[r.Job] = len(numbers)
+			}
+			by[i] = numbers[r.Job] % jobFolds
 		}
 		return by
 	}

@@ -21,6 +21,15 @@ type Row struct {
 	Reserved, Device int64
 	// AtLeast is set instead where the run failed for want of memory: its process needs more than that.
 	AtLeast int64
+	// ReleaseOnly keeps the row out of groups that do not tell releases apart: the same run has another row, under the release
+	// that it ran with, which counts there.
+	ReleaseOnly bool
+}
+
+// at is the row's group at one level; ok is false where it belongs to none.
+func (r *Row) at(level int) (k Key, ok bool) {
+	k, ok = r.Key.at(level)
+	return k, ok && (k.Torch != "" || !r.ReleaseOnly)
 }
 
 // mostBytes is what JSON's readers have exactly; nothing larger is a measurement.
