@@ -26,6 +26,9 @@ func randomDimensions(t *rapid.T) *model.Dimensions {
 		AttentionBias: rapid.SampledFrom([]model.AttentionBias{"", model.AttentionBiasNone, model.AttentionBiasQKV, model.AttentionBiasAll}).Draw(t, "attention_bias"),
 		LMHeadBias:    rapid.Bool().Draw(t, "lm_head_bias"), QKNorm: rapid.Bool().Draw(t, "qk_norm"),
 		RotaryFraction: rapid.SampledFrom([]float64{0, 1, 0.5, 0.25}).Draw(t, "rotary_fraction")}
+	if d.Position != "" && d.Position != "rope" {
+		d.RotaryFraction = 0
+	}
 	switch rapid.SampledFrom([]string{"before", "behind", "parallel", "parallel on one", "four"}).Draw(t, "norms") {
 	case "behind":
 		d.NormPosition = "post"

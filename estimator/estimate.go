@@ -90,13 +90,19 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	res := r.answer(main, in)
 	res.Played = main.played
 	res.GPUs = make([]GPUFit, 0, len(in.GPUs))
+	var others spread
 	for i := range in.GPUs {
 		one := runs[r.hardware(recipe, &in.GPUs[i])]
 		if one.ledger == nil {
 			r.replay(one, false, false)
 			res.Played += one.played
 		}
-		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], r.figures(one, r.group(&in.GPUs[i])), r.reserve))
+		figures := r.figures(one, r.group(&in.GPUs[i]))
+		others.add(figures.Device)
+		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], figures, r.reserve))
+	}
+	if others.least != others.most {
+		res.Notes = append(res.Notes, others.note(first.ID))
 	}
 	return res, nil
 }

@@ -39,11 +39,11 @@ type Model struct {
 type Training struct {
 	// MicroBatch is the number of sequences in one forward pass on one GPU.
 	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
-	// SequenceLength is in tokens; 0 means the model's context.
+	// SequenceLength is in tokens; the model's context where it is left out.
 	SequenceLength int64 `json:"sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// TargetSequenceLength is the decoder's length in an encoder-decoder model.
 	TargetSequenceLength int64 `json:"target_sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
-	// GradientAccumulation is the number of micro-steps in an optimizer step; 0 means 1.
+	// GradientAccumulation is the number of micro-steps in an optimizer step; 1 where it is left out.
 	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 
 	Precision             Precision         `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16 fp8"`

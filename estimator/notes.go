@@ -121,6 +121,22 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	return notes
 }
 
+// spread is between which figures the cards of an answer lie.
+type spread struct{ least, most int64 }
+
+func (s *spread) add(device int64) {
+	if s.most == 0 || device < s.least {
+		s.least = device
+	}
+	s.most = max(s.most, device)
+}
+
+// note says whose figures an answer has, where its cards do not agree.
+func (s *spread) note(first string) Note {
+	return Note{Code: "first-card", Text: fmt.Sprintf("peak and components are those on %s, the first card; other hardware runs other kernels, and over the cards here the job takes %s to %s: each verdict and headroom goes by the figure of its card",
+		first, Bytes(s.least), Bytes(s.most))}
+}
+
 // ofEvaluation says whose micro-batch a moment in an evaluation pass hangs on.
 func ofEvaluation(m *step.Moment) string {
 	if m.Stage == step.StageEvaluation {

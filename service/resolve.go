@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -184,7 +185,9 @@ func (s *Service) Names(err error, job estimator.Job, pointer string) error {
 	all.Append(wrong.Fields...)
 	for _, f := range unknown.Fields {
 		f.Pointer = pointer + f.Pointer
-		if !slices.ContainsFunc(wrong.Fields, func(w invalid.Field) bool { return w.Pointer == f.Pointer }) {
+		if !slices.ContainsFunc(wrong.Fields, func(w invalid.Field) bool {
+			return w.Pointer == f.Pointer || strings.HasPrefix(w.Pointer, f.Pointer+"/")
+		}) {
 			all.Append(f)
 		}
 	}

@@ -28,6 +28,7 @@ type checkCommand struct {
 
 	EffectiveBatch *int64        `placeholder:"N" help:"Sequences in one optimizer step that the advice keeps; what the job gives today if not given." group:"Job:"`
 	AdviceTimeout  time.Duration `default:"2s" setting:"VRAMPLAN_ADVICE_TIMEOUT" help:"How long to look for what to change; the verdict stands without it." group:"Answers:"`
+	Output         string        `short:"o" enum:"table,json" default:"table" help:"table or json (one line a job)." group:"Answers:"`
 	JSON           bool          `name:"json" help:"Print the estimate, with what was decided in its field check, on one line a job." group:"Answers:"`
 	Strict         bool          `help:"Exit with 4 unless the job surely fits on every card named." group:"Answers:"`
 }
@@ -52,6 +53,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 	// A check lives for milliseconds and holds some ten MiB: collecting garbage at Go's usual
 	// pace is a tenth of its work.
 	debug.SetGCPercent(400)
+	c.JSON = c.JSON || c.Output == "json"
 	catalog := service.EmbeddedCatalog()
 	asker, err := c.decider(t, catalog)
 	if err != nil {

@@ -84,7 +84,7 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 	a := Architecture{
 		Name: p.ID, Family: p.Family, family: f, Reentrant: true,
 		Layers: p.Layers, Hidden: p.Hidden, Heads: p.Heads, KVHeads: p.KVHeads, HeadDim: p.HeadDim, FFN: p.FFN,
-		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, UseCache: true,
+		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, UseCache: p.Kind == "decoder" || p.Kind == "encoder-decoder",
 		NormBias: p.Bias.Norm, QKVBias: p.Bias.Q, OutBias: p.Bias.O, MLPBias: p.Bias.MLP,
 		QKNorm: p.QKNorm != "", SlidingWindow: p.SlidingWindow,
 		EmbeddingDropout: p.Dropout.Embedding, AttentionDropout: p.Dropout.Attention, ResidualDropout: p.Dropout.Residual,

@@ -104,6 +104,10 @@ func (c *config) value(key string) (any, bool) {
 func (c *config) integer(key string, limit float64) int64 {
 	v, ok := c.value(key)
 	if !ok {
+		if _, has := c.defaults[key]; has {
+			c.errs.Add(c.pointer+"/"+key, "required", "%s is null; give a whole number, or leave the key out for the default of the family, %v", key, c.defaults[key])
+			return 0
+		}
 		c.errs.Add(c.pointer+"/"+key, "required", "%s is missing or null and the family has no default for it", key)
 		return 0
 	}

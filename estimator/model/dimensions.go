@@ -26,7 +26,27 @@ func (s *sizes) refuse(field, detail string) {
 // cannot be understood.
 func FromDimensions(d *Dimensions, pointer string, errs *invalid.List) Architecture {
 	s := &sizes{Dimensions: d, pointer: pointer, errs: errs}
+	s.belong()
 	return s.decide("dimensions")
+}
+
+// belong refuses numbers about parts that the model does not have.
+func (s *sizes) belong() {
+	d := s.Dimensions
+	for _, x := range [...]struct {
+		given       bool
+		field, what string
+	}{
+		{d.Experts == 0 && d.ExpertsPerToken != 0, "experts_per_token", "a mixture of experts; give experts, or leave it out"},
+		{d.Experts == 0 && d.ExpertFFN != 0, "expert_ffn", "a mixture of experts; give experts, or leave it out"},
+		{d.Experts == 0 && d.SharedExperts != 0, "shared_experts", "a mixture of experts; give experts, or leave it out"},
+		{d.Experts == 0 && d.SharedExpertFFN != 0, "shared_expert_ffn", "a mixture of experts; give experts, or leave it out"},
+		{d.RotaryFraction != 0 && d.RotaryFraction != 1 && pick(d.Position, "rope") != "rope", "rotary_fraction", "the position rope; here it is " + d.Position},
+	} {
+		if x.given {
+			s.errs.Add(s.at(x.field), "conflict", "%s belongs to %s", x.field, x.what)
+		}
+	}
 }
 
 func (s *sizes) decide(name string) Architecture {

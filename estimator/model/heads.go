@@ -83,6 +83,9 @@ func (f *family) kinds() string {
 			have = append(have, kind)
 		}
 	}
+	if len(have) == 0 {
+		return "it comes with its own; leave head out"
+	}
 	return "modelled: " + strings.Join(have, ", ")
 }
 

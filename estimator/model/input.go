@@ -26,9 +26,9 @@ type Dimensions struct {
 	Heads            int64         `json:"heads" validate:"required,gte=1,lte=1000000"`
 	KVHeads          int64         `json:"kv_heads,omitempty" validate:"omitempty,gte=1,lte=1000000"`
 	HeadDim          int64         `json:"head_dim,omitempty" validate:"omitempty,gte=1,lte=16777216"`
-	FFN              int64         `json:"ffn,omitempty" validate:"gte=0,lte=1073741824"`
+	FFN              int64         `json:"ffn,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	Vocabulary       int64         `json:"vocab" validate:"required,gte=1,lte=1073741824"`
-	MaxPositions     int64         `json:"max_positions,omitempty" validate:"gte=0,lte=1073741824"`
+	MaxPositions     int64         `json:"max_positions,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	TiedEmbeddings   *bool         `json:"tied_embeddings,omitempty"`
 	MLP              string        `json:"mlp,omitempty" validate:"omitempty,oneof=gelu gelu_new relu relu2 swiglu geglu"`
 	Norm             string        `json:"norm,omitempty" validate:"omitempty,oneof=layernorm rmsnorm"`
@@ -36,7 +36,7 @@ type Dimensions struct {
 	NormsPerLayer    int64         `json:"norms_per_layer,omitempty" validate:"omitempty,gte=1,lte=4"`
 	NormPosition     string        `json:"norm_position,omitempty" validate:"omitempty,oneof=pre post"`
 	Position         string        `json:"position,omitempty" validate:"omitempty,oneof=learned rope alibi relative none"`
-	RotaryFraction   float64       `json:"rotary_fraction,omitempty" validate:"gte=0,lte=1"`
+	RotaryFraction   float64       `json:"rotary_fraction,omitempty" validate:"omitempty,gte=0.001,lte=1"`
 	QKNorm           bool          `json:"qk_norm,omitempty"`
 	ParallelResidual bool          `json:"parallel_residual,omitempty"`
 	Causal           *bool         `json:"causal,omitempty"`

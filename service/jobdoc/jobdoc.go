@@ -11,7 +11,7 @@ import (
 // optimizer step should see.
 type Plan struct {
 	estimator.Job
-	// EffectiveBatch is in sequences over all GPUs and accumulation steps; 0 means what the job has today.
+	// EffectiveBatch is in sequences over all GPUs and accumulation steps; what the job has today where it is left out.
 	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=2147483648"`
 }
 

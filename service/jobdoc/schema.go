@@ -240,7 +240,7 @@ func (n *node) accepts() string {
 	case shapeObject:
 		forms = append(forms, "an object with "+n.fieldNames())
 	case shapeList:
-		forms = append(forms, "a list")
+		forms = append(forms, "a list, each item "+n.elem.accepts())
 	case shapeDictionary:
 		forms = append(forms, "an object of names and strings")
 	case shapeFree:
