@@ -4,18 +4,20 @@
 package check
 
 import (
-	"bytes"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	registrationv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 )
 
@@ -135,46 +137,133 @@ func TestTheOthersFitTheDeployment(t *testing.T) {
 	}
 }
 
-// What kustomize makes of it: selectors everywhere, the settings' generated name
-// in the deployment.
-func TestKustomize(t *testing.T) {
-	kubectl, err := exec.LookPath("kubectl")
+// object is what the tests look at of whatever kustomize makes.
+type object struct {
+	Kind     string `json:"kind"`
+	Metadata struct {
+		Name, Namespace string
+		Labels          map[string]string
+	} `json:"metadata"`
+	text []byte
+}
+
+// build runs kustomize on a folder. Its result is by kind.
+func build(t *testing.T, folder string) map[string][]object {
+	t.Helper()
+	made, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), folder)
 	if err != nil {
-		t.Skip("kubectl is not installed; the manifests were checked one by one")
+		t.Fatal(err)
 	}
-	out, err := exec.Command(kubectl, "kustomize", folder).Output()
-	if err != nil {
-		t.Fatalf("kubectl kustomize: %v", err)
-	}
-	kinds := map[string]int{}
-	for doc := range bytes.SplitSeq(out, []byte("\n---\n")) {
-		var o struct {
-			Kind     string `json:"kind"`
-			Metadata struct {
-				Name, Namespace string
-				Labels          map[string]string
-			} `json:"metadata"`
-		}
-		if err := yaml.Unmarshal(doc, &o); err != nil {
+	kinds := map[string][]object{}
+	for _, r := range made.Resources() {
+		text, err := r.AsYAML()
+		if err != nil {
 			t.Fatal(err)
 		}
-		kinds[o.Kind]++
-		if o.Metadata.Labels["app.kubernetes.io/name"] != "vramplan" || o.Kind != "Namespace" && o.Metadata.Namespace != "vramplan" {
-			t.Errorf("%s %s: namespace %q, labels %v", o.Kind, o.Metadata.Name, o.Metadata.Namespace, o.Metadata.Labels)
+		o := object{text: text}
+		if err := yaml.Unmarshal(text, &o); err != nil {
+			t.Fatal(err)
 		}
-		if o.Kind == "Deployment" {
-			var d appsv1.Deployment
-			if err := yaml.UnmarshalStrict(doc, &d); err != nil {
-				t.Fatal(err)
+		kinds[o.Kind] = append(kinds[o.Kind], o)
+	}
+	return kinds
+}
+
+// one is the only object of a kind, read strictly.
+func one[T any](t *testing.T, kinds map[string][]object, kind string) T {
+	t.Helper()
+	var v T
+	if n := len(kinds[kind]); n != 1 {
+		t.Fatalf("%d of %s", n, kind)
+	}
+	if err := yaml.UnmarshalStrict(kinds[kind][0].text, &v); err != nil {
+		t.Fatalf("%s: %v", kind, err)
+	}
+	return v
+}
+
+// What kustomize makes of it: selectors everywhere, the settings' generated name in the deployment. With the webhooks it is the same
+// service.
+func TestKustomize(t *testing.T) {
+	for _, folder := range []string{folder, webhooks} {
+		kinds := build(t, folder)
+		for kind, list := range kinds {
+			for _, o := range list {
+				switch kind {
+				case "ValidatingWebhookConfiguration", "Certificate", "Issuer": // of the webhooks alone
+					continue
+				}
+				if o.Metadata.Labels["app.kubernetes.io/name"] != "vramplan" || kind != "Namespace" && o.Metadata.Namespace != "vramplan" {
+					t.Errorf("%s: %s %s: namespace %q, labels %v", folder, kind, o.Metadata.Name, o.Metadata.Namespace, o.Metadata.Labels)
+				}
 			}
-			if d.Spec.Selector == nil || d.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != "vramplan" || !strings.HasPrefix(d.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name, "vramplan-settings-") {
-				t.Errorf("the deployment is %+v", d.Spec)
+		}
+		d := one[appsv1.Deployment](t, kinds, "Deployment")
+		if d.Spec.Selector == nil || d.Spec.Selector.MatchLabels["app.kubernetes.io/name"] != "vramplan" ||
+			d.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name != kinds["ConfigMap"][0].Metadata.Name {
+			t.Errorf("%s: the deployment is %+v", folder, d.Spec)
+		}
+		for _, kind := range []string{"Namespace", "ConfigMap", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "NetworkPolicy"} {
+			if len(kinds[kind]) != 1 {
+				t.Errorf("%s: %d of %s", folder, len(kinds[kind]), kind)
 			}
 		}
 	}
-	for _, kind := range []string{"Namespace", "ConfigMap", "Deployment", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "NetworkPolicy"} {
-		if kinds[kind] != 1 {
-			t.Errorf("%d of %s", kinds[kind], kind)
+}
+
+// webhooks is the folder with the service that Kubernetes asks.
+const webhooks = "../../hooks/kubernetes"
+
+// The service behind the webhooks speaks TLS on every way to it, with the certificate that is made for its name, and is not asked about its
+// own pods.
+func TestWebhookService(t *testing.T) {
+	kinds := build(t, webhooks)
+	if mode, ok := one[corev1.Namespace](t, kinds, "Namespace").Labels["vramplan.dev/mode"]; ok {
+		t.Errorf("the service's own namespace has the mode %s", mode)
+	}
+	d := one[appsv1.Deployment](t, kinds, "Deployment")
+	c := d.Spec.Template.Spec.Containers[0]
+	ports := map[string]int32{}
+	for _, p := range c.Ports {
+		ports[p.Name] = p.ContainerPort
+	}
+	if len(ports) != 2 || ports["https"] != 8443 || ports["admin"] != 9090 {
+		t.Errorf("ports %v", ports)
+	}
+	set := one[corev1.ConfigMap](t, kinds, "ConfigMap").Data
+	if set["VRAMPLAN_LISTEN"] != ":8443" || set["VRAMPLAN_TLS_CERTIFICATE"] != "/tls/tls.crt" || set["VRAMPLAN_TLS_KEY"] != "/tls/tls.key" || set["VRAMPLAN_DRAIN"] == "" {
+		t.Errorf("settings %v", set)
+	}
+	s := one[corev1.Service](t, kinds, "Service")
+	if p := s.Spec.Ports; len(p) != 1 || p[0].Port != 443 || p[0].TargetPort.StrVal != "https" {
+		t.Errorf("the service has %+v", p)
+	}
+	if p := one[networkingv1.NetworkPolicy](t, kinds, "NetworkPolicy").Spec.Ingress[0].Ports; len(p) != 1 || p[0].Port.StrVal != "https" {
+		t.Errorf("the policy lets in %+v", p)
+	}
+	var certificate struct {
+		Spec struct {
+			SecretName string
+			DNSNames   []string
+		}
+	}
+	if err := yaml.Unmarshal(kinds["Certificate"][0].text, &certificate); err != nil {
+		t.Fatal(err)
+	}
+	mounted := map[string]string{}
+	for _, v := range d.Spec.Template.Spec.Volumes {
+		if v.Secret != nil {
+			mounted[v.Name] = v.Secret.SecretName
+		}
+	}
+	if !slices.Contains(certificate.Spec.DNSNames, s.Name+"."+s.Namespace+".svc") || !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+		return m.MountPath == "/tls" && m.ReadOnly && mounted[m.Name] == certificate.Spec.SecretName
+	}) {
+		t.Errorf("certificate %+v, mounts %+v of %v", certificate, c.VolumeMounts, mounted)
+	}
+	for _, w := range one[registrationv1.ValidatingWebhookConfiguration](t, kinds, "ValidatingWebhookConfiguration").Webhooks {
+		if to := w.ClientConfig.Service; to.Name != s.Name || to.Namespace != s.Namespace || *to.Port != s.Spec.Ports[0].Port {
+			t.Errorf("%s asks %+v", w.Name, to)
 		}
 	}
 }

@@ -1,4 +1,5 @@
-// Package kubernetes_test reads the manifests of this directory as an API server would.
+// Package kubernetes_test reads the manifests of this directory as an API server would. What kustomize makes of them with the
+// service is tested in deploy/check.
 package kubernetes_test
 
 import (
@@ -13,10 +14,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	registrationv1 "k8s.io/api/admissionregistration/v1"
-	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
-	corev1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	sigsyaml "sigs.k8s.io/yaml"
@@ -82,24 +80,6 @@ func TestWebhooksDoNoHarm(t *testing.T) {
 	}
 	if len(modes) != 3 || modes["audit"] != 2 || modes["warn"] != 2 || modes["enforce"] != 2 {
 		t.Errorf("webhooks by mode: %v", modes)
-	}
-}
-
-func TestServiceManifests(t *testing.T) {
-	objects := documents(t, "service.yaml")
-	var namespace corev1.Namespace
-	strictly(t, objects["Namespace"], &namespace)
-	if mode, ok := namespace.Labels["vramplan.dev/mode"]; ok {
-		t.Errorf("the service's own namespace has the mode %s", mode)
-	}
-	var d appsv1.Deployment
-	strictly(t, objects["Deployment"], &d)
-	var s corev1.Service
-	strictly(t, objects["Service"], &s)
-	strictly(t, objects["PodDisruptionBudget"], &policyv1.PodDisruptionBudget{})
-	port := s.Spec.Ports[0].TargetPort.StrVal
-	if !slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == port && p.ContainerPort == 8443 }) {
-		t.Errorf("the service leads to port %q, which the container does not have", port)
 	}
 }
 
