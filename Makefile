@@ -20,10 +20,10 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash engines accuracy generate fuzz random conformance manifests cockroach load soak siege cover clean
+.PHONY: help build run test test-race race lint fmt bench crash engines accuracy generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## Build bin/vramplan, a static binary
 	$(GO) build -trimpath -ldflags '-s -w' -o bin/vramplan ./cmd/vramplan
@@ -78,8 +78,11 @@ random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones
 conformance: ## Hold a running service against its OpenAPI document (needs Python 3 with venv)
 	reliability/schemathesis/run.sh
 
-manifests: ## Check the Kubernetes manifests against the types of the Kubernetes API
+manifests: ## Check the Kubernetes manifests and docker-compose.yml against the types of the programs that read them
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
+
+image-check: ## Build the image with buildah and run it as an orchestrator would (needs root, buildah and debootstrap)
+	deploy/image/check.sh
 
 cockroach: ## Hold the SQL against CockroachDB's parser (some minutes to build); to be run when a statement or a migration changes
 	cd deploy/cockroach && $(GO) vet ./... && $(GO) test ./... -v -run Statements -note && $(GO) test ./...
