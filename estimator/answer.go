@@ -241,6 +241,9 @@ func phases(l *step.Ledger) []Phase {
 func (r *resolved) timeline(run *run) []TimelineEvent {
 	l := run.ledger
 	list := []TimelineEvent{{Phase: "load", Event: "the model is on the GPU", AllocatedBytes: l.Largest[step.StageLoad]}}
+	if most := l.Largest[step.StageEvaluation]; most > 0 {
+		list = append(list, TimelineEvent{Phase: "evaluation", Event: "most in the evaluation, between two steps", AllocatedBytes: most})
+	}
 	for _, s := range l.Spans {
 		micro := r.microStep(s.MicroStep)
 		m := step.Moment{Stage: s.Stage, Backward: s.Backward, Layer: s.Layer}

@@ -166,11 +166,17 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients, left int64) Moment {
 	}
 	l.walk(gradients, left)
 	taken := Moment{Components: l.live, Parts: l.parts}
+	passing := int64(0) // what loading or the optimizer takes for the moment
 	if m.Stage == StageOptimizer || m.Stage == StageLoad {
-		taken.Components[Temporaries] += m.Bytes - l.total
+		passing = m.Bytes - l.total
+		taken.Components[Temporaries] += passing
 	}
 	if tensors {
 		taken.Tensors = l.tensors()
+		if passing > 0 {
+			taken.Tensors = append(taken.Tensors, LiveTensor{Label: m.Label, Component: Temporaries, Bytes: passing, Count: 1})
+			largestFirst(taken.Tensors)
+		}
 	}
 	return taken
 }
@@ -275,8 +281,12 @@ func (l *Ledger) tensors(others ...*Ledger) []LiveTensor {
 			kept = append(kept, t)
 		}
 	}
-	sort.SliceStable(kept, func(i, j int) bool { return kept[i].Bytes*kept[i].Count > kept[j].Bytes*kept[j].Count })
+	largestFirst(kept)
 	return kept
+}
+
+func largestFirst(list []LiveTensor) {
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Bytes*list[i].Count > list[j].Bytes*list[j].Count })
 }
 
 // tensor is a tensor of the slot s.
