@@ -12,7 +12,7 @@ import (
 // plan lists the ways to reach an effective batch.
 //
 //	@Summary		Plan micro-batch and accumulation for a GPU
-//	@Description	The job plus effective_batch. Returns every exact pair of micro-batch and accumulation with the bytes that estimate gives for it, a recommendation, and a ranked table of ways out. micro_batch and gradient_accumulation, where given, are what runs today.
+//	@Description	The job plus effective_batch. Returns every exact pair of micro-batch and accumulation with the bytes that estimate gives for it, a recommendation, and a ranked table of ways out. micro_batch and gradient_accumulation, where given, are what runs today. Where measured_steps says how long steps of it took, the relative step times are fitted to them.
 //	@ID				plan
 //	@Tags			estimates
 //	@Accept			json
@@ -43,7 +43,7 @@ func (a *API) plan() endpoint {
 			return nil, a.service.Names(err, request.Job, "")
 		}
 		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
-			return a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch}, service.PlanOptions{Frontier: frontier, Calibration: pinned})
+			return a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch, MeasuredSteps: request.MeasuredSteps}, service.PlanOptions{Frontier: frontier, Calibration: pinned})
 		})
 		if err != nil {
 			return nil, err

@@ -2,11 +2,13 @@ package service
 
 import (
 	"context"
+	"math"
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/planner"
+	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
 // PlanRequest is a job and the batch that it is to keep.
@@ -15,6 +17,29 @@ type PlanRequest struct {
 	// EffectiveBatch counts sequences over all GPUs and accumulation steps; 0
 	// means what the job gives today.
 	EffectiveBatch int64
+	// MeasuredSteps are steps of the job that were timed.
+	MeasuredSteps []jobdoc.MeasuredStep
+}
+
+// measured are the steps as the planner takes them.
+func (r *PlanRequest) measured() []planner.MeasuredStep {
+	var out []planner.MeasuredStep
+	for _, m := range r.MeasuredSteps {
+		out = append(out, planner.MeasuredStep{MicroBatch: m.MicroBatch, GradientAccumulation: m.GradientAccumulation, Seconds: m.StepTimeSeconds})
+	}
+	return out
+}
+
+// numbers tell the request from others about the same job.
+func (r *PlanRequest) numbers(o PlanOptions) []int64 {
+	ns := []int64{r.EffectiveBatch, 0}
+	if o.Frontier {
+		ns[1] = 1
+	}
+	for _, m := range r.MeasuredSteps {
+		ns = append(ns, m.MicroBatch, m.GradientAccumulation, int64(math.Float64bits(m.StepTimeSeconds)))
+	}
+	return ns
 }
 
 // PlanOptions asks for parts of a plan that are left out by default.
@@ -53,6 +78,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 		plan, err := planner.MakeWith(ctx, planner.Request{
 			Input:          r.input,
 			EffectiveBatch: request.EffectiveBatch,
+			MeasuredSteps:  request.measured(),
 			Catalog:        cards,
 			Slices:         parts,
 			Presets:        presets,
@@ -68,11 +94,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 	if r.unknown.Err() != nil {
 		plan, err = answer(ctx)
 	} else {
-		frontier := int64(0)
-		if o.Frontier {
-			frontier = 1
-		}
-		plan, err = s.plans.do(ctx, r.digest(request.EffectiveBatch, frontier), answer)
+		plan, err = s.plans.do(ctx, r.digest(request.numbers(o)...), answer)
 	}
 	if err != nil {
 		return nil, err

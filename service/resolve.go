@@ -154,15 +154,22 @@ func (r *resolved) digest(extra ...int64) digest {
 		g := &r.input.GPUs[i]
 		text(g.ID)
 		text(g.Vendor)
-		for _, n := range []int64{g.MemoryBytes, g.UsableBytes, int64(g.ComputeCapability), int64(g.Multiprocessors)} {
+		for _, n := range []int64{g.MemoryBytes, g.UsableBytes, int64(g.ComputeCapability), int64(g.Multiprocessors), single(g)} {
 			buf = binary.AppendVarint(buf, n)
 		}
-		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond} {
+		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond, g.LinkBytesPerSecond} {
 			buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
 		}
 	}
 	h.Write(buf)
 	return digest(h.Sum(nil))
+}
+
+func single(g *estimator.GPU) int64 {
+	if g.Single {
+		return 1
+	}
+	return 0
 }
 
 // Names adds the names of a job that nothing has to what its reader found wrong with it, so that a user learns of all

@@ -15,6 +15,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
 // recorder stands in for the estimator: it shows what the service asked, and its answers are
@@ -291,6 +292,11 @@ func TestPlan(t *testing.T) {
 	}
 	if _, err := s.Plan(t.Context(), request, PlanOptions{Frontier: true}); err != nil || len(r.inputs) == asked {
 		t.Errorf("a plan with a frontier is another plan: %v", err)
+	}
+	request.MeasuredSteps = []jobdoc.MeasuredStep{{StepTimeSeconds: 17}}
+	timed, err := s.Plan(t.Context(), request, PlanOptions{})
+	if err != nil || timed.StepTimeBasis != "calibrated" || plan.StepTimeBasis != "model" {
+		t.Errorf("a plan with a measured step rests on %q, one without on %q: %v", timed.StepTimeBasis, plan.StepTimeBasis, err)
 	}
 }
 

@@ -11,8 +11,9 @@ import (
 type planCommand struct {
 	jobCommand     `embed:""`
 	outputFlags    `embed:""`
-	EffectiveBatch *int64 `placeholder:"N" help:"Sequences in one optimizer step over all GPUs; what the job gives today if not given." group:"Job:"`
-	Frontier       bool   `help:"Add the largest micro-batch by sequence length, the longest sequence by micro-batch, and the largest model." group:"Answers:"`
+	EffectiveBatch *int64   `placeholder:"N" help:"Sequences in one optimizer step over all GPUs; what the job gives today if not given." group:"Job:"`
+	StepTime       *float64 `placeholder:"SECONDS" help:"How long one whole optimizer step of the job takes as it runs today; step times are fitted to it." group:"Job:"`
+	Frontier       bool     `help:"Add the largest micro-batch by sequence length, the longest sequence by micro-batch, and the largest model." group:"Answers:"`
 }
 
 // Run prints a plan for every job.
@@ -30,7 +31,11 @@ func (c *planCommand) Run(ctx context.Context, t *terminal) error {
 	default:
 		p = &planPages{page: (*planner.Plan).Text}
 	}
-	return c.answerAll(ctx, t, path, p, appendEdit(nil, "effective_batch", c.EffectiveBatch)...)
+	edits := appendEdit(nil, "effective_batch", c.EffectiveBatch)
+	if c.StepTime != nil {
+		edits = append(edits, edit{"measured_steps", []map[string]float64{{"step_time_seconds": *c.StepTime}}})
+	}
+	return c.answerAll(ctx, t, path, p, edits...)
 }
 
 // planPages prints each plan as a page, with a line between two of them.

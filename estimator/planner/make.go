@@ -30,7 +30,10 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 	if len(r.Input.GPUs) > 0 {
 		s.gpu = r.Input.GPUs[0]
 	}
-	if err := s.survey(ctx); err != nil {
+	if r.MeasuredSteps, err = readMeasured(r.MeasuredSteps, b); err != nil {
+		return nil, err
+	}
+	if err := s.survey(ctx, r.MeasuredSteps); err != nil {
 		return nil, err
 	}
 	return s.plan(ctx, r)
@@ -54,8 +57,11 @@ type search struct {
 	// reference is what times and savings are relative to.
 	reference judged
 	refTime   [3]float64
-	notes     notes
-	budget    budget
+	// readings are the expected, the cheap and the dear one, and basis what they rest on.
+	readings [3]assumption
+	basis    string
+	notes    notes
+	budget   budget
 	// bounds says that lower bounds are looked for from the beginning.
 	bounds bool
 }
@@ -92,7 +98,7 @@ func (j judged) highBytes() int64 {
 }
 
 // survey asks about the job at every pair, today's and the smallest.
-func (s *search) survey(ctx context.Context) error {
+func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
 	exact := s.batch.pairs(s.batch.target)
 	var near []Choice
 	if len(exact) == 0 {
@@ -126,6 +132,7 @@ func (s *search) survey(ctx context.Context) error {
 		return err
 	}
 	s.shape = shapeOf(s.costs.base, s.floor.result.Model.Parameters)
+	s.calibrate(measured)
 
 	if s.batch.given() {
 		j, err := s.judge(ctx, variant{}, Choice{s.batch.micro, s.batch.accum})
@@ -232,7 +239,10 @@ func (s *search) effective(c candidate) int64 { return c.micro * c.accum * s.gpu
 // relativeTime of a candidate beside the reference, under each assumption.
 func (s *search) relativeTime(j judged) StepTime {
 	per := s.perToken(j)
-	t := StepTime{Low: math.Inf(1), Basis: "model"}
+	t := StepTime{Low: math.Inf(1), Basis: s.basis}
+	if j.with.otherCards() {
+		t.Basis = basisModel // of which nothing was measured
+	}
 	share := float64(s.batch.gpus) / float64(s.gpus(j.candidate)) // of the tokens, for each GPU
 	for i, x := range per {
 		r := x / s.refTime[i] * share
@@ -255,6 +265,17 @@ func (s *search) perToken(j judged) [3]float64 {
 
 // perTokenOn is perToken on another card.
 func (s *search) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
+	w := s.workload(j)
+	c := cardOf(gpu, w.training.Precision)
+	var per [3]float64
+	for i, a := range s.readings {
+		per[i] = w.perToken(c, a)
+	}
+	return per
+}
+
+// workload is a candidate as the time model sees it.
+func (s *search) workload(j judged) workload {
 	in := j.input(s.costs.base)
 	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum), gpus: float64(s.gpus(j.candidate))}
 	for _, l := range j.with.levers {
@@ -266,8 +287,7 @@ func (s *search) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
 	if w.sequence = float64(sequenceLength(in, w.shape)); w.sequence <= 0 {
 		w.sequence = defaultSequence
 	}
-	c := cardOf(gpu, w.training.Precision)
-	return [3]float64{w.perToken(c, expected), w.perToken(c, cheapSmall), w.perToken(c, dearSmall)}
+	return w
 }
 
 // defaultSequence stands in where neither the job nor the model says a length.
@@ -288,6 +308,7 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 		GPU:              s.gpu.ID,
 		UsableBytes:      s.floor.fit().UsableBytes,
 		FloorBytes:       s.floor.deviceBytes(),
+		StepTimeBasis:    s.basis,
 	}
 	edge, err := s.largest(ctx, variant{})
 	if err != nil {

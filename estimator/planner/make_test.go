@@ -227,7 +227,7 @@ func TestLargestMicroBatchEnds(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := &search{batch: b, costs: newCosts(count, story().Input)}
-	if err := s.survey(t.Context()); err != nil {
+	if err := s.survey(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := s.largest(t.Context(), variant{}); err != nil {

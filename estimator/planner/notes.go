@@ -63,7 +63,11 @@ func (s *search) explain(edge limit, p *Plan) {
 	if s.gpu.PeakFLOPS <= 0 || s.gpu.BandwidthBytesPerSecond <= 0 || s.gpu.Multiprocessors <= 0 {
 		facts = " Some data of this card are not known and were replaced by usual ones."
 	}
-	s.notes.add("step-time-model", "Relative step times come from a model, not from a run: time for the same number of tokens, relative to %s.%s", relativeTo, facts)
+	from := "a model, not from a run"
+	if s.basis == basisCalibrated {
+		from = "a model that was fitted to measured steps"
+	}
+	s.notes.add("step-time-model", "Relative step times come from "+from+": time for the same number of tokens, relative to %s.%s", relativeTo, facts)
 }
 
 func (s *search) explainToday() {

@@ -13,6 +13,8 @@ type Request struct {
 	// EffectiveBatch counts sequences over all GPUs and accumulation steps; 0
 	// means what the job gives today.
 	EffectiveBatch int64
+	// MeasuredSteps are steps that were timed, to which the time model is fitted.
+	MeasuredSteps []MeasuredStep
 	// Catalog holds the cards among which SmallestGPUs looks, and Slices the parts
 	// of cards (MIG) among which SmallestSlices does.
 	Catalog, Slices []estimator.GPU
@@ -34,6 +36,9 @@ type Plan struct {
 	DataParallelGPUs int64  `json:"data_parallel_gpus"`
 	GPU              string `json:"gpu"`
 	UsableBytes      int64  `json:"usable_bytes"`
+
+	// StepTimeBasis is what the relative step times of pairs rest on: "model", or "calibrated" by measured steps.
+	StepTimeBasis string `json:"step_time_basis"`
 
 	Today *Today `json:"today"`
 	// Pairs are all exact pairs in falling micro-batch, fitting or not.
@@ -166,7 +171,7 @@ type StepTime struct {
 	Low      float64 `json:"low"`
 	Expected float64 `json:"expected"`
 	High     float64 `json:"high"`
-	// Basis is "model": computed, not measured.
+	// Basis is "model", which is computed and not measured, or "calibrated": the model fitted to measured steps.
 	Basis string `json:"basis"`
 }
 

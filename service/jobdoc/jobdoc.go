@@ -13,6 +13,18 @@ type Plan struct {
 	estimator.Job
 	// EffectiveBatch is in sequences over all GPUs and accumulation steps; what the job has today where it is left out.
 	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=2147483648"`
+	// MeasuredSteps are steps of the job that were timed on the first of its GPUs. The time model is fitted to them.
+	MeasuredSteps []MeasuredStep `json:"measured_steps,omitempty" validate:"max=16,dive"`
+}
+
+// MeasuredStep is an optimizer step that was timed.
+type MeasuredStep struct {
+	// MicroBatch is that of the job if not given.
+	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// GradientAccumulation is that of the job if not given.
+	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// StepTimeSeconds is the time of one whole optimizer step, all accumulation steps of it, once the first few are over.
+	StepTimeSeconds float64 `json:"step_time_seconds" validate:"required,gte=0.000001,lte=86400" example:"9.1"`
 }
 
 // Comparison is the document of a comparison: two jobs.

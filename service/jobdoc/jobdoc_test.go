@@ -230,9 +230,20 @@ func TestDecodePlan(t *testing.T) {
 	if plan.EffectiveBatch != 512 || plan.Model.Preset != "gpt2" {
 		t.Errorf("plan = %+v", plan)
 	}
-	_, err = jobdoc.DecodePlan([]byte(`{"model": {"preset": "gpt2"}, "effective_batch": -1, "training": {"micro_batch": -1}}`))
+	plan, err = jobdoc.DecodePlan([]byte(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 8}, "measured_steps": [{"step_time_seconds": 17.5}, {"micro_batch": 4, "gradient_accumulation": 2, "step_time_seconds": 1e1}]}`))
+	if diff := cmp.Diff([]jobdoc.MeasuredStep{{StepTimeSeconds: 17.5}, {MicroBatch: 4, GradientAccumulation: 2, StepTimeSeconds: 10}}, plan.MeasuredSteps); diff != "" || err != nil {
+		t.Errorf("error %v, measured steps (-want +got):\n%s", err, diff)
+	}
+	_, err = jobdoc.DecodePlan([]byte(`{"model": {"preset": "gpt2"}, "effective_batch": -1, "training": {"micro_batch": -1},
+		"measured_steps": [{"micro_batch": 0, "step_time_seconds": -1}, {"gradient_accumulation": 2}, {"step_time_seconds": "9 s"}, {"step_time": 9}]}`))
 	want := []string{
 		"out_of_range /effective_batch: -1 was given; accepted: a whole number from 1 to 2147483648",
+		"out_of_range /measured_steps/0/micro_batch: 0 was given; accepted: a whole number from 1 to 1073741824",
+		"out_of_range /measured_steps/0/step_time_seconds: -1 was given; accepted: a number from 0.000001 to 86400",
+		"required /measured_steps/1/step_time_seconds: is required; accepted: a number from 0.000001 to 86400",
+		`wrong_type /measured_steps/2/step_time_seconds: "9 s" (a string) was given; accepted: a number from 0.000001 to 86400`,
+		"unknown_field /measured_steps/3/step_time: is not a field here; did you mean step_time_seconds?",
+		"required /measured_steps/3/step_time_seconds: is required; accepted: a number from 0.000001 to 86400",
 		"out_of_range /training/micro_batch: -1 was given; accepted: a whole number from 1 to 1073741824",
 	}
 	if diff := cmp.Diff(want, lines(t, err)); diff != "" {

@@ -1,0 +1,135 @@
+package planner
+
+import (
+	"errors"
+	"math"
+	"testing"
+
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// stepOf is how long an optimizer step of the story takes under a reading.
+func stepOf(micro int64, a assumption) float64 {
+	w := storyWorkload(micro, nil)
+	return w.perToken(cardOf(rtx4070(), estimator.PrecisionAMPBF16), a) * w.tokens()
+}
+
+// timedStep is a measured step of the story at 512 sequences.
+func timedStep(micro int64, seconds float64) MeasuredStep {
+	return MeasuredStep{MicroBatch: micro, GradientAccumulation: 512 / micro, Seconds: seconds}
+}
+
+// pairTime is the relative step time of a pair.
+func pairTime(t *testing.T, p *Plan, micro int64) float64 {
+	t.Helper()
+	x, ok := pairOf(p, Choice{micro, 512 / micro})
+	if !ok {
+		t.Fatalf("no pair with a micro-batch of %d", micro)
+	}
+	return x.RelativeStepTime
+}
+
+// On a host that takes 60 µs for a launch and a card that reaches 45 % of its peak, small micro-batches wait for the host. Two
+// measured steps tell both.
+func TestMeasuredStepsMoveTheModel(t *testing.T) {
+	slow := expected
+	slow.gemm, slow.launch = 0.45, 60e-6
+	r := story()
+	before := mustMake(t, r, storyFake())
+	if before.StepTimeBasis != "model" || noteOf(before, "measured-steps") != "" {
+		t.Errorf("basis %q without a measured step", before.StepTimeBasis)
+	}
+	r.MeasuredSteps = []MeasuredStep{{Seconds: stepOf(16, slow)}, timedStep(1, stepOf(1, slow))}
+	p := mustMake(t, r, storyFake())
+	if p.StepTimeBasis != "calibrated" || noteOf(p, "measured-steps") == "" {
+		t.Fatalf("basis %q, notes %v", p.StepTimeBasis, p.Notes)
+	}
+	for _, micro := range []int64{1, 2, 4, 8, 32} {
+		want := stepOf(micro, slow) / stepOf(16, slow)
+		if got := pairTime(t, p, micro); math.Abs(got/want-1) > 0.02 {
+			t.Errorf("%d × %d takes %.3f of the time, the host and card make it %.3f", micro, 512/micro, got, want)
+		}
+	}
+	if math.Abs(pairTime(t, before, 1)/pairTime(t, p, 1)-1) < 0.1 {
+		t.Error("the measured steps change nothing")
+	}
+	for i, o := range p.Options {
+		want := "calibrated"
+		if o.DataParallelGPUs > 1 {
+			want = "model"
+		}
+		if o.RelativeStepTime.Basis != want {
+			t.Errorf("%q has the basis %q, want %q", o.Title, o.RelativeStepTime.Basis, want)
+		}
+		if o.MicroBatch == 1 || o.MicroBatch == 2 {
+			w := o.RelativeStepTime
+			if old := before.Options[i].RelativeStepTime; o.Title == before.Options[i].Title && w.High/w.Low > old.High/old.Low {
+				t.Errorf("%q is between %.3f and %.3f, and was between %.3f and %.3f", o.Title, w.Low, w.High, old.Low, old.High)
+			}
+		}
+	}
+}
+
+// One step is passed through, whatever the readings make of the rest; of several, one that is far off does little.
+func TestFit(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		truth := rapid.SampledFrom([]assumption{expected, cheapSmall, dearSmall}).Draw(t, "reading")
+		truth.gemm = rapid.Float64Range(0.1, 0.95).Draw(t, "share of the peak")
+		truth.launch = rapid.Float64Range(2e-6, 8e-5).Draw(t, "launch")
+		micro := int64(1) << rapid.IntRange(0, 6).Draw(t, "micro-batch")
+		c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
+		at := func(micro int64) timed { return timed{storyWorkload(micro, nil), c, stepOf(micro, truth)} }
+		if off := at(micro).off(fit(truth, []timed{at(micro)})); math.Abs(off) > 0.002 {
+			t.Errorf("the fit to one step is off by %.4f", off)
+		}
+		// The small ones tell the launch time, the large ones the share of the peak.
+		steps := []timed{at(1), at(2), at(16), at(64), at(128)}
+		steps[2].seconds *= 3
+		a := fit(truth, steps)
+		for _, m := range []int64{1, 2, 64, 128} {
+			if off := at(m).off(a); math.Abs(off) > 0.02 {
+				t.Errorf("with one odd step among five, %d is off by %.4f", m, off)
+			}
+		}
+	})
+}
+
+// A step that waits for the host and one that waits for the card are both passed through.
+func TestTwoStepsFixBoth(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
+		truth := expected
+		truth.gemm, truth.launch = rapid.Float64Range(0.3, 0.9).Draw(t, "share of the peak"), rapid.Float64Range(5e-5, 9e-5).Draw(t, "launch")
+		steps := []timed{{storyWorkload(1, nil), c, stepOf(1, truth)}, {storyWorkload(64, nil), c, stepOf(64, truth)}}
+		for i, x := range steps {
+			if off := x.off(fit(expected, steps)); math.Abs(off) > 1e-4 {
+				t.Errorf("step %d is off by %.5f", i, off)
+			}
+		}
+	})
+}
+
+// What no setting of the model explains is not used, and said.
+func TestMeasuredStepsThatDoNotFit(t *testing.T) {
+	r := story()
+	plain := mustMake(t, r, storyFake())
+	r.MeasuredSteps = []MeasuredStep{{Seconds: 3600}}
+	p := mustMake(t, r, storyFake())
+	if p.StepTimeBasis != "model" || noteOf(p, "measured-steps-unused") == "" || pairTime(t, p, 2) != pairTime(t, plain, 2) {
+		t.Errorf("basis %q, notes %v", p.StepTimeBasis, p.Notes)
+	}
+}
+
+func TestMeasuredStepsThatSayTooLittle(t *testing.T) {
+	r := story()
+	r.Input.Job.Training.MicroBatch, r.EffectiveBatch = 0, 512
+	r.MeasuredSteps = []MeasuredStep{{GradientAccumulation: 32, Seconds: 9}, timedStep(8, 9), timedStep(8, math.NaN())}
+	_, err := MakeWith(t.Context(), r, storyFake().estimate)
+	wrong, ok := errors.AsType[*invalid.Error](err)
+	if !ok || len(wrong.Fields) != 2 || wrong.Fields[0].Pointer != "/measured_steps/0/micro_batch" || wrong.Fields[1].Pointer != "/measured_steps/2/step_time_seconds" {
+		t.Errorf("error %v", err)
+	}
+}
