@@ -13,7 +13,7 @@ import (
 )
 
 // Version is the version of the estimator: the same version gives the same bytes.
-const Version = "0.3.0"
+const Version = "0.4.0"
 
 // Reference is the software whose allocations are replayed.
 const Reference = "torch-2.9.1"

@@ -49,6 +49,7 @@ type Besides struct {
 func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.enter(unit)
 	t.layersRun++
+	given := x
 	if t.shards != nil {
 		x = t.beforeLayer(x)
 	}
@@ -58,7 +59,7 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	case every == 0 || t.layersRun%every != 0: // the last of every n, as torchtitan counts
 		y = forward(t, x)
 	case t.Recipe.Reentrant && !t.Recipe.Compile:
-		y = t.reentrant(x, forward, besides)
+		y = t.reentrant(given, x, forward, besides)
 		group = -group // whose hooks run when the layer runs again
 	default:
 		x = t.realize(x)
@@ -75,9 +76,10 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 		}
 	}
 	if t.shards != nil {
-		t.afterLayer(group, y)
+		y = t.afterLayer(group, y)
+		t.Drop(x)
 	}
-	t.Drop(x)
+	t.Drop(given)
 	return y
 }
 
@@ -86,10 +88,10 @@ func (t *Tape) EndLayers() { t.enter(-1) }
 
 // reentrant is torch.utils.checkpoint(use_reentrant=True): the layer runs without a graph and one
 // node, which keeps the layer's input, stands for it. What the layer's function captured lives as long as
-// the graph does, that is until the loss goes.
-func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
+// the graph does, that is until the loss goes. seen is the input as the layer gets it.
+func (t *Tape) reentrant(x, seen T, forward Layer, besides Besides) T {
 	t.noGrad = true
-	y := forward(t, x)
+	y := forward(t, seen)
 	t.noGrad = false
 	o := t.op(x)
 	if !t.Recipe.CheckpointOffload {
@@ -102,6 +104,9 @@ func (t *Tape) reentrant(x T, forward Layer, besides Besides) T {
 	c := checkpointed{forward: forward, input: x}
 	if t.hasSecond {
 		c.second = t.second
+		if t.shards != nil && t.shards.CastsOutputs {
+			c.second.dtype = t.Recipe.Compute
+		}
 	}
 	c.group = int(t.layersRun)
 	t.layers = append(t.layers, c)
@@ -142,14 +147,16 @@ func (t *Tape) runCheckpoint(i int32) {
 		zeros = t.fresh(zeros.numel, layer.second.dtype, LabelInputGradient)
 	}
 
+	seen := leaf
 	if t.shards != nil {
-		leaf = t.beforeRerun(layer.group, leaf)
+		seen = t.beforeRerun(layer.group, leaf)
 	}
-	t.recompute, t.leaf = true, leaf.edge
+	t.recompute, t.leaf = true, seen.edge
 	t.EnterAutocast()
-	y := layer.forward(t, leaf)
+	y := layer.forward(t, seen)
 	if t.shards != nil {
-		t.afterRerun(layer.group, y)
+		y = t.afterRerun(layer.group, y)
+		t.Drop(seen)
 	}
 	if !t.Recipe.CheckpointOffload { // custom_bwd keeps autocast, and its cache of weights, to the end
 		t.ExitAutocast()

@@ -138,14 +138,16 @@ func (t *Tape) Record(net Network) *Program {
 		t.storages[x.storage].previous = true
 	}
 
+	inputs := batch
 	if t.Recipe.Sharding.on() {
 		t.shards = newShards(t.Recipe.Sharding, t.parameters)
-		t.unshard(0, true)
+		inputs = t.beginForward(batch)
 	}
 	t.EnterAutocast()
-	loss, outputs := net.Forward(t, batch)
+	loss, outputs := net.Forward(t, inputs)
 	if t.shards != nil {
 		loss = t.endForward(loss, outputs)
+		t.dropAll(inputs...)
 	}
 	for _, x := range outputs {
 		t.realize(x)

@@ -2,14 +2,29 @@ package step
 
 import "slices"
 
-// beforeLayer is the pre-forward hook of the layer that comes next; it returns the layer's input as backward will see it.
+// beforeLayer is the pre-forward hook of the layer that comes next; it returns the layer's input as the layer and backward will see it,
+// which the caller lets go of.
 func (t *Tape) beforeLayer(x T) T {
 	k := int(t.layersRun)
-	t.unshard(k, true)
 	if every := t.Recipe.CheckpointEvery; t.Recipe.Reentrant && every > 0 && t.layersRun%every == 0 {
+		t.noGrad = true
+		x = t.castForward(x)
+		t.noGrad = false
+		t.unshard(k, true)
 		return x // without a graph there is no backward to wait for
 	}
+	x = t.castForward(x)
+	t.unshard(k, true)
 	return t.sumAfter(k, x)
+}
+
+// castForward is x in the type that MixedPrecisionPolicy lets the inputs and outputs of every module that is dealt out have.
+// Source: _fsdp_state.py (_pre_forward, cast_forward_inputs; _post_forward, output_dtype).
+func (t *Tape) castForward(x T) T {
+	if t.shards.CastsOutputs && (x.dtype == F32 || x.dtype.Half()) {
+		return t.Cast(x, t.Recipe.Compute, t.label(x))
+	}
+	return t.Hold(x)
 }
 
 // sumAfter is x as the input of group k, whose gradients are summed when that of x is there.
@@ -17,30 +32,54 @@ func (t *Tape) sumAfter(k int, x T) T {
 	return t.op(x).pass(0, 0).act(act{verb: actReduce, bytes: int64(k)}).out(x, 0)
 }
 
-// afterLayer is the post-forward hook of a layer that returned y. Its group is given as a negative number where it ran without
-// a graph.
-func (t *Tape) afterLayer(group int, y T) {
-	if group < 0 {
-		y.edge, group = noEdge, -group
+// afterLayer is the post-forward hook of a layer that returned y, and returns it as the next will see it. Its group is given as a negative
+// number where it ran without a graph.
+func (t *Tape) afterLayer(group int, y T) T {
+	if group > 0 {
+		t.afterForward(group, y, t.shards.KeepsLayers)
+		return t.castOutput(y)
 	}
-	t.afterForward(group, y, t.shards.KeepsLayers)
+	node := y.edge
+	y.edge = noEdge
+	t.afterForward(-group, y, t.shards.KeepsLayers)
+	t.noGrad = true
+	y = t.castOutput(y)
+	t.noGrad = false
+	y.edge = node
+	return y
 }
 
-// beforeRerun is the pre-forward hook of a layer that reentrant checkpointing runs again, on its detached input x.
+// castOutput takes over y, which a layer returns, and casts it and the second output.
+func (t *Tape) castOutput(y T) T {
+	cast := t.castForward(y)
+	if t.hasSecond {
+		second := t.second
+		t.second = t.castForward(second)
+		t.Drop(second)
+	}
+	t.Drop(y)
+	return cast
+}
+
+// beforeRerun is the pre-forward hook of a layer that reentrant checkpointing runs again, on its detached input x. The caller lets go of
+// what it returns.
 func (t *Tape) beforeRerun(k int, x T) T {
+	x = t.castForward(x)
 	t.unshard(k, true)
 	return t.sumAfter(k, x)
 }
 
 // afterRerun is its post-forward hook. The layer is taken for the root of a forward of its own; and since it counts as
 // one that ran after all others, its backward will ask for the layer that was run again before it, which nobody waits for.
-func (t *Tape) afterRerun(k int, y T) {
+func (t *Tape) afterRerun(k int, y T) T {
 	if t.shards.Flat { // keeps them for the backward that follows
-		return
+		return y
 	}
 	t.afterForward(k, y, t.shards.KeepsLayers)
-	t.release(t.shards.former)
+	y = t.castOutput(y)
+	t.release(t.shards.former) // which a variable holds until then
 	t.shards.former = none
+	return y
 }
 
 // afterForward is the post-forward hook of group k, which returned x.
@@ -56,6 +95,16 @@ func (t *Tape) afterForward(k int, x T, keeps bool) {
 		t.nodes[n].hooked = true
 		f.hooks = append(f.hooks, hook{n, k})
 	}
+}
+
+// beginForward is the pre-forward hook of the root; it returns the batch as the model sees it, which the caller lets go of.
+func (t *Tape) beginForward(batch []T) []T {
+	seen := make([]T, len(batch))
+	for i, x := range batch {
+		seen[i] = t.castForward(x)
+	}
+	t.unshard(0, true)
+	return seen
 }
 
 // endForward is the post-forward hook of the root. It may bring what the model returned to the type that it computes in; a variable
