@@ -54,6 +54,8 @@ func TestNotesFitTheJob(t *testing.T) {
 		{"a decoder's cache", `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}}`, "kv-cache", "key/value cache"},
 		{"an encoder has none", `{"model": {"preset": "bert-base-uncased"}, "training": {"micro_batch": 1}}`, "kv-cache", ""},
 		{"nor have pictures", `{"model": {"preset": "google/vit-base-patch16-224"}, "training": {"micro_batch": 1}}`, "kv-cache", ""},
+		{"a long context", `{"model": {"preset": "meta-llama/Llama-3.1-8B"}, "training": {"micro_batch": 1}}`, "whole-context", "131,072 tokens"},
+		{"a given length", `{"model": {"preset": "meta-llama/Llama-3.1-8B"}, "training": {"micro_batch": 1, "sequence_length": 16384}}`, "whole-context", ""},
 		{"cards of two kinds", `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 4}, "gpus": ["t4", "rtx-4090"]}`, "first-card", "those on t4, the first card"},
 		{"cards of one kind", `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 4}, "gpus": ["rtx-4070", "rtx-4070"]}`, "first-card", ""},
 	} {

@@ -177,7 +177,7 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.shape.Batch, r.shape.Tokens, r.arch.Layers)
 	case "logits_and_loss":
-		return fmt.Sprintf("tensors of %d × %d tokens × vocabulary %s", r.batchAt(&run.ledger.Peak), r.shape.LogitTokens(), grouped(r.arch.Vocabulary))
+		return "tensors of " + r.logitSize(&run.ledger.Peak)
 	case "temporaries":
 		return "cuBLAS workspaces and what the running operation needs besides its result"
 	case "communication":
@@ -195,6 +195,15 @@ func (r *resolved) how(name string, run *run) string {
 		return fmt.Sprintf("CUDA context and loaded kernels, outside PyTorch's allocator (%d to %d MiB seen)", r.cuda.Low>>20, r.cuda.High>>20) + run.correctedBy(run.figures.Context-run.base.Context)
 	}
 	return ""
+}
+
+// logitSize is the size of the logits at moment m, in words.
+func (r *resolved) logitSize(m *step.Moment) string {
+	batch, tokens := r.batchAt(m), r.shape.LogitTokens()
+	if s := r.arch.Logits(batch, tokens); s != "" {
+		return s
+	}
+	return fmt.Sprintf("%d × %d tokens × vocabulary %s", batch, tokens, grouped(r.arch.Vocabulary))
 }
 
 // inBytes is the size of an element of type d, in words.

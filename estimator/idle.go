@@ -21,6 +21,7 @@ func (r *resolved) idleFields(t *Training) {
 		{t.Attention == "eager" && r.arch.SDPAOnly, "attention eager is not modelled for " + r.arch.Family + " and its figures are those of sdpa, which may be too low"},
 		{t.Attention == "flash" && r.arch.SDPAOnly, "attention flash: the figures for " + r.arch.Family + " are those of sdpa"},
 		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && !r.arch.TargetTokens(), fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens", r.arch.Family, r.arch.FixedTokens)},
+		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && t.TargetSequenceLength != 0, fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens, and target_sequence_length says how many its decoder has", r.arch.Family, r.arch.FixedTokens)},
 		{t.ClipGradNorm != nil && *t.ClipGradNorm && rc.UpdatesInBackward, "clip_grad_norm: an optimizer in backward leaves no gradients to clip"},
 		{t.LogitsDtype == "fp32" && rc.Compute == step.F32, "logits_dtype fp32: the logits are float32 already"},
 		{t.LogitsDtype == "fp32" && rc.Compute != step.F32 && rc.LossFloat && rc.Loss.Kind == step.LossStandard, "logits_dtype fp32: the loss of transformers' decoders makes that copy anyway"},

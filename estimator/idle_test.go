@@ -52,6 +52,7 @@ func TestNothingIsIgnoredSilently(t *testing.T) {
 		{"a 4-bit base", smallLlama, `"lora": {"rank": 8, "base_precision": "nf4", "upcast_base": true}`, ""},
 		{"T5 with sdpa", `{"hf_config": {"model_type": "t5"}}`, `"attention": "sdpa"`, "attention sdpa"},
 		{"pictures", `{"hf_config": {"model_type": "vit"}}`, ``, "sequence_length is ignored"},
+		{"sound", `{"hf_config": {"model_type": "whisper"}}`, `"target_sequence_length": 50`, "sequence_length is ignored"},
 		{"one GPU", smallLlama, `"distributed": {"data": "fsdp", "world_size": 1}`, "distributed.data"},
 		{"FSDP's options without it", smallLlama, `"distributed": {"world_size": 2, "fsdp_version": 2}`, "distributed.fsdp_version"},
 		{"accumulated whole", smallLlama, `"distributed": {"world_size": 2, "no_sync": true}, "gradient_accumulation": 2`, "distributed.no_sync"},
@@ -156,4 +157,19 @@ func jobOf(t *testing.T, model, training string) Job {
 		t.Fatal(err)
 	}
 	return job
+}
+
+// TestWordsAboutLogits: what a loss is computed of is named for what it is, and labels are accepted where a head has some.
+func TestWordsAboutLogits(t *testing.T) {
+	for _, c := range []struct{ model, want string }{
+		{smallLlama, "tensors of 2 × 128 tokens × vocabulary 1,000"},
+		{`{"hf_config": {"model_type": "vit", "num_hidden_layers": 1}, "head": {"kind": "classification", "labels": 17}}`, "tensors of 2 × 17 labels"},
+		{`{"hf_config": {"model_type": "bert", "num_hidden_layers": 1}, "head": {"kind": "classification", "labels": 5}}`, "tensors of 2 × 5 labels"},
+		{`{"hf_config": {"model_type": "bert", "num_hidden_layers": 1, "architectures": ["BertForTokenClassification"], "num_labels": 9}}`, "tensors of 2 × 128 tokens × 9 labels"},
+		{`{"hf_config": {"model_type": "bert", "num_hidden_layers": 1}, "head": {"kind": "none"}}`, "tensors of 2 × 128 tokens × 768, the output itself"},
+	} {
+		if how := component(mustEstimate(t, Input{Job: jobOf(t, c.model, "")}), "logits_and_loss").How; how != c.want {
+			t.Errorf("%s: %q, want %q", c.model, how, c.want)
+		}
+	}
 }

@@ -22,8 +22,8 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	states := m.Components[step.Weights] + m.Components[step.Gradients] + m.Components[step.OptimizerState]
 	switch largest := max(logits, activations, states); {
 	case largest == logits:
-		add("logits-dominate", "the logits and their copies hold %d %%: %d × %d tokens × vocabulary %s; a smaller micro-batch%s or a loss that does not keep them frees most",
-			percent(logits), r.batchAt(m), r.shape.LogitTokens(), grouped(r.arch.Vocabulary), ofEvaluation(m))
+		add("logits-dominate", "the logits and their copies hold %d %%: %s; a smaller micro-batch%s or a loss that does not keep them frees most",
+			percent(logits), r.logitSize(m), ofEvaluation(m))
 	case largest == activations:
 		add("activations-dominate", "activations hold %d %%: a smaller micro-batch%s, a shorter sequence or gradient checkpointing frees most", percent(activations), ofEvaluation(m))
 	default:
@@ -94,6 +94,9 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	}
 	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor were not measured",
 		func(g *GPU) bool { return g.Vendor != "" && !strings.EqualFold(g.Vendor, "nvidia") })
+	if in.Job.Training.SequenceLength == 0 && r.arch.FixedTokens == 0 && r.shape.Tokens > longContext {
+		notes = append(notes, Note{Code: "whole-context", Text: "sequence_length is not given: sequences of the model's whole context, " + grouped(r.shape.Tokens) + " tokens, were taken"})
+	}
 	for _, text := range append(r.idle, r.unapplied(&in.Job.Training, run.applied)...) {
 		notes = append(notes, Note{Code: "no-effect", Text: text})
 	}
@@ -120,6 +123,9 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	}
 	return notes
 }
+
+// longContext is from where on a context is hardly ever filled in training, in tokens.
+const longContext = 8192
 
 // spread is between which figures the cards of an answer lie.
 type spread struct{ least, most int64 }

@@ -87,6 +87,9 @@ func (c *jobCommand) answerAll(ctx context.Context, t *terminal, path string, p 
 	err = each(ctx, docs, asking(backend, path), func(a answer, idle bool) error {
 		bar.count(a)
 		if _, refused := asProblem(a.err); a.err != nil && !refused {
+			if !docs.many {
+				return a.err
+			}
 			return fmt.Errorf("line %d: %w", a.doc.line, a.err)
 		}
 		show := p.one

@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -62,7 +63,11 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 	}
 	if h.Labels > 0 {
 		a.Labels = h.Labels
-		if a.Class != classClassification && a.Class != classTokens {
+		switch a.Class {
+		case classClassification, classTokens:
+		case classImage:
+			a.Vocabulary = a.Labels
+		default:
 			errs.Add(pointer+"/labels", "conflict", "labels belong to the head \"classification\"")
 		}
 	}
@@ -73,6 +78,23 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 		}
 		a.Pooled = *p
 	}
+}
+
+// Logits describes the outputs of the model that a loss is computed of, for a batch of sequences of so many tokens.
+func (a *Architecture) Logits(batch, tokens int64) string {
+	switch {
+	case a.family == &clipFamily:
+		return fmt.Sprintf("%d pictures × %d texts", batch, batch)
+	case a.Class == classClassification || a.Class == classImage:
+		return fmt.Sprintf("%d × %d labels", batch, a.Labels)
+	case a.Class == classTokens:
+		return fmt.Sprintf("%d × %d tokens × %d labels", batch, tokens, a.Labels)
+	case a.Class == classQuestions:
+		return fmt.Sprintf("%d × %d tokens × 2, the start and the end of an answer", batch, tokens)
+	case a.Class == classBase:
+		return fmt.Sprintf("%d × %d tokens × %d, the output itself", batch, tokens, a.Hidden)
+	}
+	return ""
 }
 
 // kinds lists the heads that f has, for an error.
