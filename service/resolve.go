@@ -134,8 +134,7 @@ func (r *resolved) digest(extra ...int64) digest {
 	if err != nil { // a number that JSON cannot hold; the estimator will refuse it
 		return digest{}
 	}
-	h := sha256.New()
-	var buf []byte
+	buf := make([]byte, 0, 256+len(canonical)+128*len(r.input.GPUs))
 	text := func(b string) {
 		buf = binary.AppendUvarint(buf, uint64(len(b)))
 		buf = append(buf, b...)
@@ -146,7 +145,8 @@ func (r *resolved) digest(extra ...int64) digest {
 	} else {
 		text(estimator.Calibration)
 	}
-	text(string(canonical))
+	buf = binary.AppendUvarint(buf, uint64(len(canonical)))
+	buf = append(buf, canonical...)
 	for _, n := range extra {
 		buf = binary.AppendVarint(buf, n)
 	}
@@ -161,8 +161,7 @@ func (r *resolved) digest(extra ...int64) digest {
 			buf = binary.LittleEndian.AppendUint64(buf, math.Float64bits(f))
 		}
 	}
-	h.Write(buf)
-	return digest(h.Sum(nil))
+	return sha256.Sum256(buf)
 }
 
 func single(g *estimator.GPU) int64 {

@@ -28,12 +28,14 @@ type gpuIndex struct {
 	forEstimator []estimator.GPU
 	slices       []estimator.GPU
 	byKey        map[string]int
+	byName       map[string]int
 	candidates   func() []candidate
 }
 
 type modelIndex struct {
 	entries    []Model
 	byKey      map[string]int
+	byName     map[string]int
 	candidates func() []candidate
 }
 
@@ -132,6 +134,9 @@ func (c *Catalog) GPU(name string) (*GPU, error) {
 	if err != nil {
 		return nil, err
 	}
+	if i, ok := x.byName[name]; ok {
+		return &x.entries[i], nil
+	}
 	key := GPUKey(name)
 	if i, ok := x.byKey[key]; ok {
 		return &x.entries[i], nil
@@ -159,6 +164,9 @@ func (c *Catalog) Model(name string) (*Model, error) {
 	x, err := c.models()
 	if err != nil {
 		return nil, err
+	}
+	if i, ok := x.byName[name]; ok {
+		return &x.entries[i], nil
 	}
 	key := ModelKey(name)
 	if i, ok := x.byKey[key]; ok {
@@ -192,6 +200,7 @@ func indexGPUs(entries []GPU) *gpuIndex {
 	}
 	fill(x.byKey, len(entries), GPUKey,
 		func(i int) (string, Origin, []string) { return entries[i].ID, entries[i].Origin, names[i] })
+	x.byName = asWritten(x.byKey, len(entries), GPUKey, func(i int) []string { return append([]string{entries[i].ID}, names[i]...) })
 	x.candidates = sync.OnceValue(func() []candidate { return candidates(x.byKey) })
 	return x
 }
@@ -201,6 +210,7 @@ func indexModels(entries []Model) *modelIndex {
 	fill(x.byKey, len(entries), ModelKey,
 		func(i int) (string, Origin, []string) { return entries[i].ID, entries[i].Origin, entries[i].Aliases })
 	addLastComponents(x.byKey)
+	x.byName = asWritten(x.byKey, len(entries), ModelKey, func(i int) []string { return append([]string{entries[i].ID}, entries[i].Aliases...) })
 	x.candidates = sync.OnceValue(func() []candidate { return candidates(x.byKey) })
 	return x
 }
@@ -224,6 +234,19 @@ func fill(byKey map[string]int, n int, key func(string) string, entry func(int) 
 			}
 		}
 	}
+}
+
+// asWritten is where names lead as the catalog writes them: most requests do, and need not put them into their keys.
+func asWritten(byKey map[string]int, n int, key func(string) string, names func(int) []string) map[string]int {
+	byName := make(map[string]int, len(byKey))
+	for i := range n {
+		for _, name := range names(i) {
+			if entry, ok := byKey[key(name)]; ok {
+				byName[name] = entry
+			}
+		}
+	}
+	return byName
 }
 
 func claim(byKey map[string]int, key string, entry int) {
