@@ -24,7 +24,7 @@ const (
 	optionsShown = 12
 	// lightShare is the part of the budget that lower bounds may take to be looked for before anything else is known.
 	lightShare = 0.25
-	// spareQuestions are how many have to be affordable for a search that seldom finds anything.
+	// spareQuestions are how many have to be affordable for a search that seldom finds anything, and for the table of other cards.
 	spareQuestions = 64
 )
 

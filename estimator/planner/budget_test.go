@@ -93,3 +93,17 @@ func TestPlayedDoesNotDependOnWhatIsKnown(t *testing.T) {
 		}
 	}
 }
+
+// The table of other cards takes many answers.
+func TestPlanBudgetOfSeveralCards(t *testing.T) {
+	r := story()
+	r.Input.GPUs = catalogOfTheStory()
+	for answers, rows := range map[int64]int{1000: len(r.Input.GPUs), 20: 0} {
+		f := storyFake()
+		f.played = planBudget / answers
+		p := mustMake(t, r, f)
+		if said := strings.Contains(noteOf(p, "search-bounded"), "the other GPUs of the job"); len(p.GPUs) != rows || said == (rows > 0) {
+			t.Errorf("%d cards where the work suffices for %d answers, and the note says so: %v", len(p.GPUs), answers, said)
+		}
+	}
+}

@@ -16,7 +16,7 @@ import (
 // one and its neighbours are asked about, until one fits and the next larger does not. Smaller pairs than one that
 // fits are taken to fit too, and the pair that is recommended is asked about in any case.
 func (s *search) byGPU(ctx context.Context) ([]GPUPlan, error) {
-	if len(s.rest) == 0 {
+	if len(s.rest) == 0 || !s.affords(spareQuestions, "the other GPUs of the job") {
 		return nil, nil
 	}
 	cards := append([]estimator.GPU{s.gpu}, s.rest...)
