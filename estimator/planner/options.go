@@ -110,6 +110,9 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 				break
 			}
 		}
+		if s.isToday(least) && least.fit().Verdict != estimator.Tight {
+			return out // no way out: it is what does not fit
+		}
 		return append(out, proposal{judged: least, title: s.pairTitle(least)})
 	}
 	out = append(out, proposal{judged: *best, title: s.pairTitle(*best)})

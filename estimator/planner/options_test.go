@@ -27,6 +27,22 @@ func TestNothingFits(t *testing.T) {
 	}
 }
 
+// A job at its smallest pair that does not fit has no way out by staying as it is.
+func TestWhatDoesNotFitIsNoOption(t *testing.T) {
+	r := story()
+	r.Input.GPUs[0].UsableBytes = 3000 * mib
+	r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 1, 512
+	p := mustMake(t, r, storyFake())
+	if p.Today == nil || p.Today.Verdict != estimator.DoesNotFit {
+		t.Fatalf("today is %+v, want a job that does not fit", p.Today)
+	}
+	for _, o := range p.Options {
+		if len(o.Changes) == 0 {
+			t.Errorf("%q is an option that changes nothing", o.Title)
+		}
+	}
+}
+
 func TestCombinationOfLevers(t *testing.T) {
 	r := story()
 	r.Input.GPUs[0].UsableBytes = 2750 * mib // needs both the fused loss and checkpointing
