@@ -6,7 +6,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-RUN CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o /out/vramplan ./cmd/vramplan \
+# What the service calls itself: docker build --build-arg VERSION=$(git describe --always --dirty) .
+ARG VERSION=
+RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$VERSION" -o /out/vramplan ./cmd/vramplan \
  && mkdir -p /out/data
 
 FROM scratch

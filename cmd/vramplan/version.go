@@ -30,8 +30,15 @@ func (c *versionCommand) Run(ctx context.Context, t *terminal) error {
 	return errors.Join(writeEntry(out, body, c.format() == "markdown"), out.Flush())
 }
 
+// stamped is the version of a build that does not see the repository's history, as an image's: the linker sets
+// it (-X main.stamped=v1.2.3).
+var stamped string
+
 // buildVersion is the module's version, or the commit that a checkout was built from.
 func buildVersion() string {
+	if stamped != "" {
+		return stamped
+	}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		return "unknown"

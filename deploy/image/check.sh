@@ -52,7 +52,7 @@ fi
 say "building the Dockerfile"
 # The modules and what was compiled before come from this machine; without them the build downloads and compiles all of it.
 buildah build --isolation chroot --network host --format docker --pull=$([ -n "$pull" ] && echo ifmissing || echo never) \
-  --volume "$(go env GOMODCACHE):/go/pkg/mod" --volume "$(go env GOCACHE):/root/.cache/go-build" -t vramplan:check . >"$work/log" 2>&1 || fail "the build"
+  --volume "$(go env GOMODCACHE):/go/pkg/mod" --volume "$(go env GOCACHE):/root/.cache/go-build" --build-arg VERSION=v0-check -t vramplan:check . >"$work/log" 2>&1 || fail "the build"
 
 container=$(buildah from --pull=never vramplan:check)
 root=$(buildah mount "$container")
@@ -102,6 +102,7 @@ job='{"model": {"preset": "openai-community/gpt2"}, "training": {"micro_batch": 
 ask "http://127.0.0.1:$port/v1/estimate" -H 'Content-Type: application/json' -d "$job" | grep -q '"verdict":' || fail "no verdict"
 "${inside[@]}" "${arguments[@]}" health || fail "the health check ended with $?"
 [ "$(stat -c %u "$work/volume/vramplan.db")" = 65532 ] || fail "the database is not in the volume"
+"${inside[@]}" "${arguments[@]}" version | grep -q v0-check || fail "it does not know its version"
 key=$("${inside[@]}" "${arguments[@]}" keys create --name check --scope catalog:write 2>"$work/note") || fail "keys create"
 # The key and what it writes outlive the process.
 ask -X PUT "http://127.0.0.1:$port/v1/gpus/check-card" -H "Authorization: Bearer $key" -H 'If-None-Match: *' -H 'Content-Type: application/json' \
