@@ -387,3 +387,16 @@ func TestMostPairs(t *testing.T) {
 		t.Errorf("%d estimates for %d pairs", n, len(p.Pairs))
 	}
 }
+
+// A plan without a card says why nothing is judged in it.
+func TestNoGPUIsSaid(t *testing.T) {
+	r := story()
+	if noteOf(mustMake(t, r, storyFake()), "no-gpu") != "" {
+		t.Error("a job that names a card is told to name one")
+	}
+	r.Input.GPUs = nil
+	p := mustMake(t, r, storyFake())
+	if noteOf(p, "no-gpu") == "" || len(p.Options) > 0 {
+		t.Errorf("notes %v, options %v without a card", p.Notes, p.Options)
+	}
+}

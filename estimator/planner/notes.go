@@ -71,6 +71,9 @@ func (s *search) explain(edge limit, p *Plan) {
 }
 
 func (s *search) explainToday() {
+	if s.gpu.ID == "" {
+		s.notes.add("no-gpu", "The job names no GPU: nothing is said to fit or not, and no ways out are ranked. Name one in gpus (--gpu).")
+	}
 	t := s.today
 	if t == nil {
 		return
