@@ -4,19 +4,19 @@
 -- +goose Up
 -- Ids begin with the time, so their order is that of the observations. The document
 -- is the observation with what was predicted for it; request_digest is that of what was sent.
--- FAMILY alone is a word of CockroachDB's own.
+-- FAMILY without quotes is a word of CockroachDB's own.
 CREATE TABLE IF NOT EXISTS observations (
     id              TEXT NOT NULL PRIMARY KEY,
     key_id          TEXT NOT NULL,
     idempotency_key TEXT,
     request_digest  TEXT NOT NULL,
     gpu             TEXT NOT NULL,
-    model_family    TEXT NOT NULL,
+    "family"        TEXT NOT NULL,
     document        TEXT NOT NULL
 );
 
 CREATE UNIQUE INDEX IF NOT EXISTS observations_once ON observations (key_id, idempotency_key);
-CREATE INDEX IF NOT EXISTS observations_by_group ON observations (gpu, model_family, id);
+CREATE INDEX IF NOT EXISTS observations_by_group ON observations (gpu, "family", id);
 
 -- +goose Down
 DROP TABLE observations;

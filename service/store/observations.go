@@ -30,7 +30,7 @@ func addObservation(ctx context.Context, tx *sql.Tx, o service.StoredObservation
 	}
 	key := sql.NullString{String: o.IdempotencyKey, Valid: o.IdempotencyKey != ""} // NULL differs from every other NULL
 	result, err := tx.ExecContext(ctx, `
-INSERT INTO observations (id, key_id, idempotency_key, request_digest, gpu, model_family, document) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO observations (id, key_id, idempotency_key, request_digest, gpu, "family", document) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (key_id, idempotency_key) DO NOTHING`, o.ID, o.By.KeyID, key, o.Digest, o.GPU, o.Family, string(document))
 	if err != nil {
 		return err
@@ -54,7 +54,7 @@ ON CONFLICT (key_id, idempotency_key) DO NOTHING`, o.ID, o.By.KeyID, key, o.Dige
 func (s *Store) Observations(ctx context.Context, f service.ObservationFilter) ([]service.Observation, error) {
 	observations, err := list(ctx, s, scanObservation, `
 SELECT document FROM observations
-WHERE ($1 = '' OR id < $1) AND ($2 = '' OR gpu = $2) AND ($3 = '' OR model_family = $3)
+WHERE ($1 = '' OR id < $1) AND ($2 = '' OR gpu = $2) AND ($3 = '' OR "family" = $3)
 ORDER BY id DESC LIMIT $4`, f.Before, f.GPU, f.Family, f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the observations: %w", err)

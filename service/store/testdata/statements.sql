@@ -41,7 +41,7 @@ INSERT INTO model_aliases (alias, origin, model_id, position, note) VALUES ($1, 
 
 INSERT INTO models (id, origin, position, document, revision, created_at, updated_at) VALUES ($1, 'user', $2, $3, $4, $5, $5);
 
-INSERT INTO observations (id, key_id, idempotency_key, request_digest, gpu, model_family, document) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO observations (id, key_id, idempotency_key, request_digest, gpu, "family", document) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (key_id, idempotency_key) DO NOTHING;
 
 SELECT EXISTS ( SELECT 1 FROM pg_tables WHERE (current_schema() IS NULL OR schemaname = current_schema()) AND tablename = 'goose_db_version' );
@@ -63,7 +63,7 @@ ORDER BY change_number DESC LIMIT $4;
 SELECT document FROM calibrations WHERE digest = $1;
 
 SELECT document FROM observations
-WHERE ($1 = '' OR id < $1) AND ($2 = '' OR gpu = $2) AND ($3 = '' OR model_family = $3)
+WHERE ($1 = '' OR id < $1) AND ($2 = '' OR gpu = $2) AND ($3 = '' OR "family" = $3)
 ORDER BY id DESC LIMIT $4;
 
 SELECT gpu_id, origin, alias, note FROM gpu_aliases ORDER BY gpu_id, position, alias;
