@@ -1,0 +1,69 @@
+package step
+
+import "github.com/vramplan/vramplan/estimator/memory"
+
+// Slot is one allocation of a micro-step program.
+type Slot struct {
+	Bytes     int64
+	Component Component
+	Part      Part
+	Label     Label
+	// Dtype is the type of its elements where Typed says that it is known.
+	Dtype DType
+	Typed bool
+	// Stream is where AllocAside allocates it.
+	Stream uint8
+	// Unit is the layer unit in whose forward or backward segment it was born, -1 outside.
+	Unit int32
+}
+
+// Op is what an event does.
+type Op = memory.Op
+
+// The events of a micro-step program. The first micro-step of an optimizer step
+// finds no gradients, later ones add to those that are there.
+const (
+	Alloc = memory.Take  // allocate the slot
+	Free  = memory.Give  // free the slot
+	Keep  = memory.Yield // a gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+)
+
+// Those that an allocator does not play by itself.
+const (
+	AllocFirst = memory.Other + iota // allocate in the first micro-step only (a gradient that had to be copied)
+	AllocOnce                        // allocate when it does not exist yet: cuBLAS workspaces live for ever
+	FreePrev                         // free what the previous micro-step left in this slot
+	AllocAside                       // allocate the slot on its stream
+
+	// What follows are events of gradients that are accumulated whole and summed over the GPUs in the last micro-step.
+	Hold           // a whole gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+	AllocHeld      // allocate such a gradient, in the first micro-step only
+	FreeHeld       // free it, in the last micro-step
+	AllocLast      // allocate in the last micro-step only
+	AllocAsideLast // the same, on the slot's stream
+	FreeLast       // free in the last micro-step what was allocated there
+	KeepLast       // a gradient that is born in the last micro-step
+)
+
+// Event is one step of a program.
+type Event struct {
+	Slot int32
+	Op   Op
+}
+
+// Program is the sequence of allocations and frees of one micro-step.
+type Program struct {
+	Slots    []Slot
+	Events   []Event
+	Segments []Segment
+	// Prologue events, the first ones, put the first batch on the GPU and are not repeated.
+	Prologue int
+}
+
+// Segment is the stretch of events that one layer unit's forward or backward
+// makes; Unit is -1 for what lies outside the layers.
+type Segment struct {
+	Start, End int
+	Unit       int32
+	Backward   bool
+}
