@@ -26,6 +26,7 @@ const (
 // have nothing to do with each other until a limit is hit.
 type Allocator struct {
 	pools [poolCount]*pool // the small and the large one of each stream that was allocated on
+	count int32            // one more than the highest pool that exists
 	whole []int32          // while cached segments are given back: these
 
 	expandable bool
@@ -49,9 +50,14 @@ const (
 	largePool
 	streamPools // each stream has so many
 
-	poolBits  = 3 // the lowest of a handle: which pool its block is in
+	poolBits  = 6 // the lowest of a handle: which pool its block is in
 	poolCount = 1 << poolBits
 )
+
+// Streams is how many streams an allocator tells apart, that which computes among them: as many as CUDA's pool for one priority
+// hands out before it begins anew.
+// Source: c10/cuda/CUDAStream.cpp (kStreamsPerPool), torch 2.9.
+const Streams = poolCount / streamPools
 
 // NewAllocator makes an empty allocator; expandable is expandable_segments:True.
 func NewAllocator(expandable bool) *Allocator {
@@ -65,7 +71,8 @@ func NewAllocator(expandable bool) *Allocator {
 func (a *Allocator) Reset(expandable bool, limit int64) {
 	a.expandable, a.limit = expandable, limit
 	a.counters = counters{}
-	for n, p := range a.pools {
+	a.count = max(a.count, streamPools)
+	for n, p := range a.pools[:a.count] {
 		if p == nil && n < streamPools {
 			p = &pool{}
 			a.pools[n] = p
@@ -84,12 +91,13 @@ func (a *Allocator) empty(p *pool) {
 	}
 }
 
-// pool is that of the given number.
+// pool is that of the given number. A stream beyond Streams has none: there the index is out of range.
 func (a *Allocator) pool(number int32) *pool {
-	p := a.pools[number&(poolCount-1)]
+	p := a.pools[number]
 	if p == nil {
 		p = &pool{}
-		a.pools[number&(poolCount-1)] = p
+		a.pools[number] = p
+		a.count = max(a.count, number+1)
 		a.empty(p)
 	}
 	return p
@@ -110,7 +118,7 @@ const none int32 = -1
 // Alloc serves one request and returns a handle for Free.
 func (a *Allocator) Alloc(bytes int64) int32 { return a.AllocOn(0, bytes) }
 
-// AllocOn is Alloc on another stream: a free block goes only to requests of the stream that its segment was made for.
+// AllocOn is Alloc on another stream, below Streams: a free block goes only to requests of the stream that its segment was made for.
 // Source: c10/cuda/CUDACachingAllocator.cpp (BlockComparatorSize, get_free_block), torch 2.9.
 func (a *Allocator) AllocOn(stream uint8, bytes int64) int32 {
 	n := rounded(bytes)
@@ -162,7 +170,7 @@ func (a *Allocator) Parts() int {
 	if a.limit > 0 {
 		return 1
 	}
-	for _, p := range a.pools[streamPools:] {
+	for _, p := range a.pools[streamPools:a.count] {
 		if p != nil && p.used() {
 			return 1
 		}
@@ -185,7 +193,7 @@ func (a *Allocator) State(part int) uint64 {
 		return a.pools[part].hash(0)
 	}
 	h := mix(uint64(a.reserved), uint64(a.allocated))
-	for _, p := range a.pools {
+	for _, p := range a.pools[:a.count] {
 		if p != nil {
 			h = p.hash(h)
 		}

@@ -3,6 +3,7 @@ package memory
 // Saved is where an allocator stood.
 type Saved struct {
 	pools      [poolCount]savedPool
+	count      int32 // of pools
 	expandable bool
 	counters
 }
@@ -17,7 +18,8 @@ type savedPool struct {
 // Save keeps where a stands in the storage of to.
 func (a *Allocator) Save(to *Saved) {
 	to.expandable, to.counters = a.expandable, a.counters
-	for k := range a.pools {
+	to.count = a.count
+	for k := range a.pools[:a.count] {
 		s := &to.pools[k]
 		p := a.pools[k]
 		if s.there = p != nil && p.used(); !s.there {
@@ -33,7 +35,7 @@ func (a *Allocator) Save(to *Saved) {
 func (a *Allocator) Restore(from *Saved, limit int64) {
 	a.Reset(false, limit)
 	a.expandable, a.counters = from.expandable, from.counters
-	for k := range a.pools {
+	for k := range from.pools[:from.count] {
 		s := &from.pools[k]
 		if !s.there {
 			continue

@@ -104,7 +104,7 @@ func (a *Allocator) reserve(size int64) bool {
 // ReleaseCached is torch.cuda.empty_cache(): it gives back every segment in which nothing is allocated.
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) ReleaseCached() {
-	for _, p := range a.pools {
+	for _, p := range a.pools[:a.count] {
 		if p == nil {
 			continue
 		}
