@@ -133,11 +133,13 @@ func (r *resolved) how(name string, run *run) string {
 		d = l.Dtype
 	}
 	stored := inBytes(d)
-	if rc.Sharding.World > 1 {
-		if s, ok := r.howSharded(name, p, run); ok {
+	if r.parallel != nil {
+		if s, ok := r.parallel.how(name, p, run); ok {
 			return s
 		}
-		d = rc.Sharding.Stored
+	}
+	if r.fsdp != nil {
+		d = r.fsdp.Stored
 	}
 	switch name {
 	case "weights":

@@ -52,16 +52,21 @@ var (
 // doubts are the reasons that apply to the job.
 func (r *resolved) doubts() []doubt {
 	list := []doubt{orderDoubt}
-	for _, c := range []struct {
-		applies bool
-		doubt   doubt
-	}{{r.otherVersions, versionsDoubt}, {r.recipe.Compile, compiledDoubt}, {r.ownModules, modulesDoubt},
-		{r.packedByGPTQ(), packedDoubt}, {r.recipe.Sharding.World > 1, shardedDoubt},
-		{r.kernelNames > 0, kernelsDoubt}, {r.arch.Generic, genericDoubt}, {r.byNumbers, dimensionsDoubt}} {
-		if c.applies {
-			list = append(list, c.doubt)
+	add := func(applies bool, d doubt) {
+		if applies {
+			list = append(list, d)
 		}
 	}
+	add(r.otherVersions, versionsDoubt)
+	add(r.recipe.Compile, compiledDoubt)
+	add(r.ownModules, modulesDoubt)
+	add(r.packedByGPTQ(), packedDoubt)
+	if r.parallel != nil {
+		list = append(list, r.parallel.doubts()...)
+	}
+	add(r.kernelNames > 0, kernelsDoubt)
+	add(r.arch.Generic, genericDoubt)
+	add(r.byNumbers, dimensionsDoubt)
 	return list
 }
 

@@ -160,9 +160,8 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	w.parameters = parameters.List
 	w.tape.Reset(rc, r.shape, parameters)
 	whole := parameters
-	if rc.Sharding.World > 1 {
-		parameters = rc.Sharding.Parts(whole, w.parts)
-		w.parts = parameters.List
+	if rc.Strategy != nil {
+		parameters = rc.Strategy.Parts(whole, &w.parts)
 	}
 	w.session.Reset(step.Session{
 		Program: w.tape.Record(net), Parameters: parameters, Whole: whole,

@@ -90,7 +90,7 @@ func (r *resolved) idleDistributed(t *Training) {
 		return
 	}
 	sharded := shards(t)
-	flat := r.recipe.Sharding.Flat
+	flat := r.fsdp != nil && r.fsdp.flat
 	for _, x := range []struct {
 		idle bool
 		text string

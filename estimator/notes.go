@@ -52,11 +52,8 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	if run.recipe.Compile {
 		add("compiled", "torch.compile: what Inductor fuses is not allocated and what it can make again is not kept; its order of allocations is approximated, and the bounds are wider. Compiling and tuning themselves are not in the figures")
 	}
-	switch {
-	case r.recipe.Sharding.World > 1:
-		notes = append(notes, r.shardedNotes()...)
-	case r.copies > 0:
-		add("data-parallel", "each of %d GPUs holds the whole job, and DistributedDataParallel a copy of its gradients to sum them in; the buckets were replayed from PyTorch's source, NCCL's own memory was not", r.copies)
+	if r.parallel != nil {
+		notes = append(notes, r.parallel.notes()...)
 	}
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)

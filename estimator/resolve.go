@@ -41,6 +41,9 @@ type resolved struct {
 	// copies is how many GPUs hold the job, 0 for one; nccl is what their communicator takes on each.
 	copies int64
 	nccl   memory.Context
+	// parallel is the strategy, nil on one GPU; fsdp is the same where it is one of the FSDPs.
+	parallel parallel
+	fsdp     *fsdp
 	// evaluation is the pass between two steps, nil for none.
 	evaluation *Evaluation
 	// calibration is the one that is not built in, and key what of the job it goes by; the card is missing there.

@@ -11,7 +11,7 @@ func (t *Tape) backwardRange(from, to int32) {
 		}
 		t.enter(t.nodes[i].unit)
 		if t.nodes[i].hooked {
-			t.beforeBackward(i)
+			t.hooks.BeforeBackward(i)
 		}
 		t.run(i)
 	}
@@ -88,8 +88,8 @@ func (t *Tape) run(i int32) {
 		case actForget:
 			t.release(n.saved[a.reg])
 			n.saved[a.reg] = none
-		case actReduce:
-			t.reduce(int(a.bytes))
+		case actAfterBackward:
+			t.hooks.AfterBackward(int(a.bytes))
 		case actPostpone:
 			t.postpone(n, a)
 		case actAllocLogits:
@@ -143,10 +143,10 @@ func (t *Tape) deliver(e edge, s int32) {
 	}
 	if p, ok := e.param(); ok {
 		ps := &t.params[p]
-		from := len(t.prog.Events)
+		from := t.mark()
 		ps.grad = t.sum(ps.grad, s)
-		if t.shards != nil {
-			t.sumAside(from)
+		if t.gradientStream != 0 {
+			t.moveAside(from, t.gradientStream)
 		}
 		ps.uses--
 		if t.catchUp(e) {
@@ -194,9 +194,7 @@ func (t *Tape) sum(old, s int32) int32 {
 }
 
 // accumulate runs the AccumulateGrad nodes that have become ready; they go before
-// all others. A gradient that nobody else refers to is taken over as it is, another
-// one is copied; from the second micro-step on it is added to the one that is there.
-// Source: torch/csrc/autograd/functions/accumulate_grad.h, torch 2.9.
+// all others.
 func (t *Tape) accumulate() {
 	for _, p := range t.pending {
 		s := t.params[p].grad
@@ -205,24 +203,7 @@ func (t *Tape) accumulate() {
 			t.updateNow(p, s)
 			continue
 		}
-		if t.shards != nil {
-			t.keepWhole(p, s)
-			continue
-		}
-		st := &t.storages[s]
-		if st.part {
-			t.release(s)
-			continue
-		}
-		if st.refs == 1 {
-			st.refs = 0
-			t.prog.Slots[st.slot].Component = Gradients
-			t.prog.Events = append(t.prog.Events, Event{st.slot, Keep})
-			continue
-		}
-		bytes := t.params[p].numel * t.params[p].dtype.Size()
-		t.slot(AllocFirst, bytes, Gradients, LabelGradient)
-		t.release(s)
+		t.hooks.GradientReady(p, s)
 	}
 	t.pending = t.pending[:0]
 }

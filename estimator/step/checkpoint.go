@@ -10,7 +10,7 @@ type checkpointed struct {
 	first   int32 // its nodes are [first, last)
 	last    int32
 	saves   int32
-	group   int // of sharded parameters
+	unit    int // its number in the order of the forward
 	rebuilt bool
 	second  T // what AlsoReturns was told, for its size alone
 	// captured is what the closure of a layer that is not run reentrantly keeps until node keeper, the last one that
@@ -50,17 +50,16 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.enter(unit)
 	t.layersRun++
 	given := x
-	if t.shards != nil {
-		x = t.beforeLayer(x)
-	}
-	group := int(t.layersRun)
+	every := t.Recipe.CheckpointEvery
+	checkpoints := every > 0 && t.layersRun%every == 0 // the last of every n, as torchtitan counts
+	reentrant := checkpoints && t.Recipe.Reentrant && !t.Recipe.Compile
+	x = t.hooks.BeforeUnit(int(t.layersRun), given, !reentrant)
 	var y T
-	switch every := t.Recipe.CheckpointEvery; {
-	case every == 0 || t.layersRun%every != 0: // the last of every n, as torchtitan counts
+	switch {
+	case !checkpoints:
 		y = forward(t, x)
-	case t.Recipe.Reentrant && !t.Recipe.Compile:
+	case reentrant:
 		y = t.reentrant(given, x, forward, besides)
-		group = -group // whose hooks run when the layer runs again
 	default:
 		x = t.realize(x)
 		if t.Recipe.Compile { // what layers share is an input of the graph's backward
@@ -75,10 +74,8 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 			t.capture(x, besides)
 		}
 	}
-	if t.shards != nil {
-		y = t.afterLayer(group, y)
-		t.Drop(x)
-	}
+	y = t.hooks.AfterUnit(int(t.layersRun), y, !reentrant)
+	t.Drop(x)
 	t.Drop(given)
 	return y
 }
@@ -104,11 +101,9 @@ func (t *Tape) reentrant(x, seen T, forward Layer, besides Besides) T {
 	c := checkpointed{forward: forward, input: x}
 	if t.hasSecond {
 		c.second = t.second
-		if t.shards != nil && t.shards.CastsOutputs {
-			c.second.dtype = t.Recipe.Compute
-		}
+		c.second.dtype = t.hooks.Returned(c.second.dtype)
 	}
-	c.group = int(t.layersRun)
+	c.unit = int(t.layersRun)
 	t.layers = append(t.layers, c)
 	if t.graphHolds == nil { // every layer holds the same
 		t.graphHolds = besides.Captured
@@ -147,17 +142,12 @@ func (t *Tape) runCheckpoint(i int32) {
 		zeros = t.fresh(zeros.numel, layer.second.dtype, LabelInputGradient)
 	}
 
-	seen := leaf
-	if t.shards != nil {
-		seen = t.beforeRerun(layer.group, leaf)
-	}
+	seen := t.hooks.BeforeRerun(layer.unit, leaf)
 	t.recompute, t.leaf = true, seen.edge
 	t.EnterAutocast()
 	y := layer.forward(t, seen)
-	if t.shards != nil {
-		y = t.afterRerun(layer.group, y)
-		t.Drop(seen)
-	}
+	y = t.hooks.AfterRerun(layer.unit, y)
+	t.Drop(seen)
 	if !t.Recipe.CheckpointOffload { // custom_bwd keeps autocast, and its cache of weights, to the end
 		t.ExitAutocast()
 	}

@@ -34,38 +34,5 @@ func (s *Session) clip(heap Heap) {
 	for _, h := range s.updater.held {
 		heap.Free(h)
 	}
-	if s.Recipe.Sharding.on() && !s.Recipe.Sharding.Flat {
-		clipParts(heap, total, size)
-		return
-	}
-	sum := heap.Alloc(size)
-	inverse := heap.Alloc(size)
-	coefficient := heap.Alloc(size)
-	heap.Free(inverse)
-	heap.Free(sum)
-	clamped := heap.Alloc(size)
-	heap.Free(coefficient)
-	heap.Free(clamped)
-	heap.Free(total)
-}
-
-// clipParts is what follows where the norm is that of parts: the sum over the GPUs is a tensor of its own, and so is what is
-// computed from it. Read off a trace; the arithmetic is that of DTensor.
-// Source: torch/nn/utils/clip_grad.py (_clip_grads_with_norm_), torch/distributed/tensor/_redistribute.py, 2.9.
-func clipParts(heap Heap, total int32, size int64) {
-	summed := heap.Alloc(size)
-	root := heap.Alloc(size)
-	wide := heap.Alloc(size)
-	sum := heap.Alloc(size)
-	heap.Free(root)
-	heap.Free(wide)
-	inverse := heap.Alloc(size)
-	heap.Free(sum)
-	coefficient := heap.Alloc(size)
-	heap.Free(inverse)
-	heap.Free(summed)
-	clamped := heap.Alloc(size)
-	heap.Free(coefficient)
-	heap.Free(clamped)
-	heap.Free(total)
+	s.strategy.Clip(heap, total, size)
 }

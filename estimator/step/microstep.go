@@ -122,6 +122,8 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		t.cast = append(t.cast, none)
 		t.castEdge = append(t.castEdge, noEdge)
 	}
+	t.hooks = t.Recipe.strategy().Hooks(t)
+	t.gradientStream = t.hooks.GradientStream()
 }
 
 // Record runs one micro-step of net: forward, loss, backward, with what the training loop
@@ -138,17 +140,11 @@ func (t *Tape) Record(net Network) *Program {
 		t.storages[x.storage].previous = true
 	}
 
-	inputs := batch
-	if t.Recipe.Sharding.on() {
-		t.shards = newShards(t.Recipe.Sharding, t.parameters)
-		inputs = t.beginForward(batch)
-	}
+	inputs := t.hooks.BeforeForward(batch)
 	t.EnterAutocast()
 	loss, outputs := net.Forward(t, inputs)
-	if t.shards != nil {
-		loss = t.endForward(loss, outputs)
-		t.dropAll(inputs...)
-	}
+	loss = t.hooks.AfterForward(loss, outputs)
+	t.dropAll(inputs...)
 	for _, x := range outputs {
 		t.realize(x)
 	}
@@ -189,9 +185,7 @@ func (t *Tape) Record(net Network) *Program {
 	t.backwardRange(0, top)
 	t.releaseUnreached(0)
 	t.enter(-1)
-	if t.shards != nil {
-		t.endBackward()
-	}
+	t.hooks.EndBackward()
 	for _, z := range zeros {
 		t.release(z)
 	}

@@ -88,10 +88,8 @@ type Recipe struct {
 	KeepsGradients bool
 	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
 	TwoTemporaries bool
-	// Reducer is how gradients are summed over several GPUs that hold the same model.
-	Reducer Reducer
-	// Sharding is how parameters are spread over several GPUs.
-	Sharding Sharding
+	// Strategy is how the job is spread over several GPUs; nil is one GPU.
+	Strategy Strategy
 	// UseCache fills a key/value cache that the model returns.
 	UseCache bool
 

@@ -2,8 +2,8 @@ package step
 
 // Saved is where a session stood between two optimizer steps, but for its heap.
 type Saved struct {
-	now, last, once, gradients, rms, buckets []int32
-	started, stepped                         bool
+	now, last, once, gradients, rms, rank []int32
+	started, stepped                      bool
 }
 
 // Save keeps where s stands in the storage of to.
@@ -11,7 +11,7 @@ func (s *Session) Save(to *Saved) {
 	to.now, to.last = append(to.now[:0], s.now...), append(to.last[:0], s.last...)
 	to.once, to.gradients = append(to.once[:0], s.once...), append(to.gradients[:0], s.gradients...)
 	to.rms, to.started = append(to.rms[:0], s.updater.rms...), s.started
-	to.buckets, to.stepped = append(to.buckets[:0], s.buckets...), s.stepped
+	to.rank, to.stepped = append(to.rank[:0], s.rank.Held...), s.stepped
 }
 
 // Restore brings s to where it stood when it was saved, on a heap that has been brought there, too.
@@ -21,6 +21,6 @@ func (s *Session) Restore(from *Saved) {
 	copy(s.once, from.once)
 	s.gradients, s.updater.rms = append(s.gradients[:0], from.gradients...), append(s.updater.rms[:0], from.rms...)
 	s.started = from.started
-	s.buckets, s.stepped = append(s.buckets[:0], from.buckets...), from.stepped
+	s.rank.Held, s.stepped = append(s.rank.Held[:0], from.rank...), from.stepped
 	s.evaluating.forget()
 }

@@ -34,14 +34,12 @@ func (s *Session) Script() Script {
 	w := &scribe{}
 	s.heap, s.started, s.stepped, s.gradients = w, false, false, s.gradients[:0]
 	s.loadModel()
-	if s.Recipe.Sharding.Flat {
-		s.prepareFlat(w)
-	}
-	s.rebuildBuckets(w)
+	s.strategy.BeforeFirstForward(s.asRank(), w)
+	s.strategy.NextStep(s.asRank(), w)
 	s.optimizerStep(w)
 	s.optimizerStep(w)
 	w.note(uint64(s.Recipe.Accumulation))
-	for _, yes := range [...]bool{s.Recipe.KeepsGradients, s.Recipe.States.GradientBuffers, s.Recipe.Sharding.Unsynced} {
+	for _, yes := range [...]bool{s.Recipe.KeepsGradients, s.Recipe.States.GradientBuffers, s.strategy.SumsLast()} {
 		if yes {
 			w.note(1)
 		}

@@ -34,7 +34,9 @@ func (s *Session) Reset(n Session) {
 	n.player, n.evaluating, n.once, n.held = s.player, s.evaluating, s.once, s.held
 	n.player.unfolded, n.evaluating.unfolded = false, false
 	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
+	n.rank.Held = s.rank.Held
 	*s = n
+	s.strategy = s.Recipe.strategy()
 }
 
 // trainable are the parameters that are trained, in the order in which the optimizer has them.
@@ -80,7 +82,8 @@ type Session struct {
 	evaluating player
 	once       []int32 // handles of what is allocated once
 	held       []int32 // handles of whole gradients that are accumulated
-	ending     bool    // the last micro-step is played, and unlike the others
+	rank       Rank
+	ending     bool // the last micro-step is played, and unlike the others
 	gradients  []int32
 	trained    []*Parameter // once listed
 	listed     bool
@@ -88,7 +91,7 @@ type Session struct {
 	updater    updater
 	started    bool // the optimizer's state exists
 	stepped    bool // a step was played
-	buckets    []int32
+	strategy   Strategy
 	// book is the storage of the last account.
 	book Ledger
 }
@@ -99,7 +102,7 @@ func (s *Session) Begin(heap Heap) {
 	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
 	s.once = handles(s.once, len(s.now))
-	if s.Recipe.Sharding.Unsynced {
+	if s.strategy.SumsLast() {
 		s.held = handles(s.held, len(s.now))
 	}
 	if e := s.Evaluation; e != nil {
@@ -121,29 +124,31 @@ func (s *Session) load() {
 	for _, e := range s.Program.Events[:s.Program.Prologue] {
 		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
 	}
-	if s.Recipe.Sharding.Flat {
-		s.prepareFlat(s.heap)
-	}
+	s.strategy.BeforeFirstForward(s.asRank(), s.heap)
 }
 
 // loadModel loads all but the first batch.
 func (s *Session) loadModel() {
-	if s.Recipe.Sharding.on() {
-		s.loadParts(s.heap)
-	} else {
-		s.Parameters.load(s.heap)
-	}
-	s.loadBuckets(s.heap)
+	r := s.asRank()
+	r.Held = r.Held[:0]
+	s.strategy.Load(r, s.heap)
 	s.loadStates(s.heap)
+}
+
+// asRank is what the strategy sees of s.
+func (s *Session) asRank() *Rank {
+	r := &s.rank
+	r.Recipe, r.Whole, r.Parts, r.Trained = &s.Recipe, s.Whole, s.Parameters, s.trainable()
+	return r
 }
 
 // Step plays one optimizer step.
 func (s *Session) Step() {
 	if s.stepped {
-		s.rebuildBuckets(s.heap)
+		s.strategy.NextStep(s.asRank(), s.heap)
 	}
 	left := max(s.Recipe.Accumulation, 1)
-	if s.Recipe.Sharding.Unsynced {
+	if s.strategy.SumsLast() {
 		left--
 	}
 	if heap, settles := s.heap.(Settling); settles {
@@ -155,7 +160,7 @@ func (s *Session) Step() {
 			s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
 		}
 	}
-	if s.Recipe.Sharding.Unsynced {
+	if s.strategy.SumsLast() {
 		s.ending = true
 		s.microStep(s.flat, false)
 		s.ending = false

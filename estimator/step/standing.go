@@ -9,7 +9,7 @@ type standing struct {
 // walked is how many micro-steps of an optimizer step the ledger walks: the second stands for all later ones, but for the last
 // where that is unlike the others.
 func (s *Session) walked() int64 {
-	if s.Recipe.Sharding.Unsynced {
+	if s.strategy.SumsLast() {
 		return min(s.Recipe.Accumulation, 3)
 	}
 	return min(max(s.Recipe.Accumulation, 1), 2)
@@ -17,7 +17,7 @@ func (s *Session) walked() int64 {
 
 // standing is that of micro-step m of those that the ledger walks.
 func (s *Session) standing(m int64) standing {
-	return standing{s.firstMicroStep(m), s.Recipe.Sharding.Unsynced && m == s.walked()-1}
+	return standing{s.firstMicroStep(m), s.strategy.SumsLast() && m == s.walked()-1}
 }
 
 // whole is what an event of gradients that are accumulated whole does to what is alive: allocate (1), free (-1) or nothing (0).

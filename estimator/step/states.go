@@ -38,19 +38,18 @@ func (s *Session) updated() []*Parameter {
 
 // loadStates allocates what stays besides the parameters: the buffers of the gradients, and the masters.
 func (s *Session) loadStates(heap Heap) {
-	s.eachState(func(bytes int64, c Component) {
-		if c != Communication { // buckets come and go by themselves
-			heap.Alloc(bytes)
-		}
-	})
+	s.eachStored(func(bytes int64, _ Component) { heap.Alloc(bytes) })
 }
 
-// eachState calls f for everything that loadStates allocates.
+// eachState calls f for everything that stays besides the parameters.
 func (s *Session) eachState(f func(bytes int64, c Component)) {
+	s.strategy.Stays(s.asRank(), f)
+	s.eachStored(f)
+}
+
+// eachStored calls f for everything that loadStates allocates.
+func (s *Session) eachStored(f func(bytes int64, c Component)) {
 	st := &s.Recipe.States
-	if s.Recipe.Reducer != NoReducer {
-		s.eachBucket(func(bytes int64) { f(bytes, Communication) })
-	}
 	if st.GradientBuffers {
 		for _, p := range s.trainable() {
 			f(p.Numel*st.Gradients.Size(), Gradients)

@@ -4,7 +4,7 @@ package step
 // micro-step leaves behind, and what all of them do.
 func (l *Ledger) survey() (gradients, left int64) {
 	s := l.session
-	l.record(StageLoad, Moment{Bytes: max(l.total, s.loadPeak(), s.wrapPeak(l.live[Weights])), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
+	l.record(StageLoad, Moment{Bytes: max(l.total, s.strategy.LoadPeak(s.asRank(), l.live[Weights])), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: LabelParameter, segment: -1})
 	l.begin()
 	l.surveyEvaluation()
 	before := l.total

@@ -49,6 +49,11 @@ type Tape struct {
 	leaf     edge
 	leafCast T
 
+	// hooks are those of the recipe's strategy: alone where there is but one GPU.
+	hooks          Hooks
+	alone          NoHooks
+	gradientStream uint8
+
 	head   deferred // where the loss takes the head's place
 	pieces []int32  // gradients of parts, for the one operation that collects them
 
@@ -77,8 +82,7 @@ type Tape struct {
 	sumsAgain  bool // compiled norms keep the summands of their input
 	lastCast   sharedCast
 	postponed  postponed
-	shards     *shards // nil unless the parameters are sharded
-	graphHolds []T     // what the checkpointed layers' closures keep alive
+	graphHolds []T // what the checkpointed layers' closures keep alive
 
 	leaves    []leaf // tensors of the forward that were made to require a gradient
 	ownLeaves []T    // tensors made in a layer that want a gradient themselves
@@ -118,7 +122,7 @@ type node struct {
 	checkpoint bool
 	// leaf marks a tensor that keeps the gradient that arrives.
 	leaf bool
-	// hooked says that a group of sharded parameters has to be there before its backward.
+	// hooked says that a hook of the strategy runs before its backward.
 	hooked bool
 }
 
@@ -136,21 +140,21 @@ type route struct{ reg, edge uint8 }
 type verb uint8
 
 const (
-	actAlloc       verb = iota // allocate register reg
-	actFree                    // free register reg
-	actSend                    // hand register reg to edge
-	actSendView                // the same, through a view
-	actPass                    // hand the incoming gradient of output reg to edge
-	actPassView                // the same, through a view
-	actPassPart                // the same, a part of it that a parameter takes over, and all of its memory with it
-	actValidate                // the operation's own backward ends here
-	actWorkspace               // a matrix product
-	actSendSaved               // hand saved tensor reg to edge
-	actAllocLogits             // allocate register 0, as wide as the vocabulary
-	actAddInPlace              // allocate register 0 unless a gradient for edge 0 is there to be added to
-	actForget                  // let go of saved tensor reg
-	actReduce                  // the backward of a group of sharded parameters is over
-	actPostpone                // form the gradient for edge when the parameter's other gradient arrives
+	actAlloc         verb = iota // allocate register reg
+	actFree                      // free register reg
+	actSend                      // hand register reg to edge
+	actSendView                  // the same, through a view
+	actPass                      // hand the incoming gradient of output reg to edge
+	actPassView                  // the same, through a view
+	actPassPart                  // the same, a part of it that a parameter takes over, and all of its memory with it
+	actValidate                  // the operation's own backward ends here
+	actWorkspace                 // a matrix product
+	actSendSaved                 // hand saved tensor reg to edge
+	actAllocLogits               // allocate register 0, as wide as the vocabulary
+	actAddInPlace                // allocate register 0 unless a gradient for edge 0 is there to be added to
+	actForget                    // let go of saved tensor reg
+	actAfterBackward             // the backward of a unit of a strategy is over
+	actPostpone                  // form the gradient for edge when the parameter's other gradient arrives
 )
 
 func (t *Tape) alloc(bytes int64, c Component, l Label) int32 {

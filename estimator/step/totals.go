@@ -53,18 +53,22 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 	totals := optimizerTotals{states: states, scratch: found + sum + roots, label: LabelOptimizerScratch}
 	before := unscaling
 	if s.Clip {
-		before = max(before, found+clipPeak(count, largest, d, s.Recipe.Sharding.on() && !s.Recipe.Sharding.Flat))
+		before = max(before, found+clipPeak(count, largest, d, s.clipScalars()))
 	}
 	totals.prepare(before, s.Clip)
 	return totals, true
 }
 
-// clipPeak is the most that clip holds for count gradients of type d, of which the largest has so many elements.
-func clipPeak(count, largest int64, d DType, parts bool) int64 {
-	scalars := int64(4 * blockBytes)
-	if parts {
-		scalars += blockBytes
-	}
+// clipScalars is the most that the arithmetic after the norm holds.
+func (s *Session) clipScalars() int64 {
+	var c counting
+	s.strategy.Clip(&c, c.Alloc(1), 1)
+	return c.most
+}
+
+// clipPeak is the most that clip holds for count gradients of type d, of which the largest has so many elements; scalars is what the
+// arithmetic after the norm does.
+func clipPeak(count, largest int64, d DType, scalars int64) int64 {
 	norms := count * blockBytes
 	partial := rounded(count * ceilDiv(largest, normChunk) * 4)
 	stacked := rounded(count * d.Size())

@@ -74,13 +74,31 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if r.recipe.Compile || r.recipe.CompileLoss {
 		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the graph at its buckets, is not modelled yet; leave one of them out")
 	}
-	r.recipe.Reducer = step.ReducerRebuilt
-	if looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil) {
-		r.recipe.Reducer = step.ReducerFixed
-	}
+	r.parallel = ddp{d.WorldSize}
+	r.recipe.Strategy = step.DDP{FindUnused: looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)}
 }
 
 // outside is what a process takes on the card outside PyTorch's allocator.
 func (r *resolved) outside() memory.Context {
 	return memory.Context{Bytes: r.cuda.Bytes + r.nccl.Bytes, Low: r.cuda.Low + r.nccl.Low, High: r.cuda.High + r.nccl.High}
+}
+
+// parallel is what an answer says of a strategy over several GPUs; package step replays it.
+type parallel interface {
+	// how says where a component's bytes come from in a job that trains p parameters; ok is false where that is no different from
+	// one GPU.
+	how(component, p string, run *run) (how string, ok bool)
+	// notes say what the job was taken to be, and doubts what is less sure than on one GPU.
+	notes() []Note
+	doubts() []doubt
+	// microStep is the micro-step that the m-th of the ledger stands for.
+	microStep(m int64) int64
+}
+
+// microStep is the micro-step that the m-th of the ledger stands for.
+func (r *resolved) microStep(m int64) int64 {
+	if r.parallel == nil {
+		return m
+	}
+	return r.parallel.microStep(m)
 }

@@ -16,7 +16,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{rc.Sharding.Flat, "distributed/fsdp_version", "adapters under FSDP1, which wraps each of them by itself, are not modelled yet; under fsdp_version 2 they are"},
+		{r.fsdp.flat, "distributed/fsdp_version", "adapters under FSDP1, which wraps each of them by itself, are not modelled yet; under fsdp_version 2 they are"},
 		{l.Base != step.NotQuantised, "lora/base_precision", "a quantised base under FSDP is not modelled yet; bf16, fp16 and fp32 are"},
 		{l.Decomposed, "lora/dora", "DoRA under FSDP is not modelled; leave one of them out"},
 		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not modelled; leave one of them out"},
@@ -27,7 +27,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	sh := &rc.Sharding
+	sh := r.fsdp
 	sh.Frozen, sh.Stored, sh.Reduced = rc.Stored, l.Dtype, l.Dtype
 	if rc.Autocast && halvesParameters[r.framework] {
 		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's type.

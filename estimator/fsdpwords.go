@@ -6,11 +6,10 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// howSharded says where a component's bytes come from in a job whose p parameters are dealt out to several GPUs; ok is false
+// how says where a component's bytes come from in a job whose p parameters are dealt out to several GPUs; ok is false
 // where that is no different from one GPU.
-func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
-	rc := &run.recipe
-	sh := &rc.Sharding
+func (sh *fsdp) how(name, p string, run *run) (how string, ok bool) {
+	r, rc := sh.r, &run.recipe
 	dealt := fmt.Sprintf("%s parameters dealt out to %s GPUs", p, grouped(sh.World))
 	computed := rc.Stored
 	if l := r.arch.LoRA; l != nil {
@@ -28,7 +27,7 @@ func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
 			return "", false
 		}
 		if sh.Unsynced {
-			return fmt.Sprintf("whole ones of the model, accumulated until the last micro-step, × %s, and this GPU's part of those that are summed, × %s", inBytes(r.accumulated()), inBytes(sh.Stored)), true
+			return fmt.Sprintf("whole ones of the model, accumulated until the last micro-step, × %s, and this GPU's part of those that are summed, × %s", inBytes(sh.accumulated()), inBytes(sh.Stored)), true
 		}
 		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s", inBytes(computed), inBytes(sh.Stored)), true
 	case "optimizer_state":
@@ -40,30 +39,22 @@ func (r *resolved) howSharded(name, p string, run *run) (how string, ok bool) {
 }
 
 // accumulated is the type of whole gradients that are accumulated.
-func (r *resolved) accumulated() step.DType {
-	if r.recipe.Sharding.Flat {
-		return r.recipe.Stored
+func (sh *fsdp) accumulated() step.DType {
+	if sh.flat {
+		return sh.r.recipe.Stored
 	}
-	return r.recipe.Sharding.Reduced
+	return sh.Reduced
 }
 
-// microStep is the micro-step that the m-th of the ledger stands for.
-func (r *resolved) microStep(m int64) int64 {
-	if r.recipe.Sharding.Unsynced && m == 2 { // the last that is walked
-		return r.recipe.Accumulation - 1
-	}
-	return m
-}
-
-// shardedNotes say what a sharded job was taken to be.
-func (r *resolved) shardedNotes() []Note {
-	sh := &r.recipe.Sharding
+// notes say what the job was taken to be.
+func (sh *fsdp) notes() []Note {
+	r := sh.r
 	kept := "layers are put together for forward and again for backward"
 	if sh.KeepsLayers {
 		kept = "layers stay together from forward to backward"
 	}
 	wrapped := "FSDP2 (fully_shard on each layer and on the model)"
-	if sh.Flat {
+	if sh.flat {
 		wrapped = "FSDP1 (FullyShardedDataParallel around each layer and the model)"
 	}
 	weights := fmt.Sprintf("weights are stored in %s, gathered in %s", dtypeName(sh.Stored), dtypeName(r.recipe.Stored))
@@ -75,7 +66,7 @@ func (r *resolved) shardedNotes() []Note {
 	if sh.Unsynced {
 		notes = append(notes, Note{Code: "whole-gradients", Text: "gradients are accumulated whole on every GPU and summed in the last micro-step (no_sync): each GPU holds those of the whole model; no_sync false holds a part of them, for a reduce-scatter in every micro-step"})
 	}
-	if r.recipe.Reentrant && r.recipe.CheckpointEvery > 0 && !sh.KeepsLayers && !sh.Flat {
+	if r.recipe.Reentrant && r.recipe.CheckpointEvery > 0 && !sh.KeepsLayers && !sh.flat {
 		notes = append(notes, Note{Code: "reentrant-sharded", Text: "reentrant checkpointing under FSDP2 leaves the buffer of every layer's last all-gather until backward ends, together the layers in the gathered type; checkpointing that is not reentrant (use_reentrant=False, or FSDP's activation_checkpointing) does not"})
 	}
 	return notes

@@ -5,6 +5,33 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
+// fsdp is a job that is dealt out by one of the two FSDPs.
+type fsdp struct {
+	r *resolved
+	step.Sharding
+	// flat is FSDP1, and prefetches whether its backward asks for the layer before.
+	flat, prefetches bool
+}
+
+// strategy is what is replayed.
+func (f *fsdp) strategy() step.Strategy {
+	if f.flat {
+		return step.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches}
+	}
+	return step.FSDP2{Sharding: f.Sharding}
+}
+
+// doubts widen the bounds.
+func (f *fsdp) doubts() []doubt { return []doubt{shardedDoubt} }
+
+// microStep is the micro-step that the m-th of the ledger stands for: the third that is walked is the last.
+func (f *fsdp) microStep(m int64) int64 {
+	if f.Unsynced && m == 2 {
+		return f.r.recipe.Accumulation - 1
+	}
+	return m
+}
+
 // shards says whether the job deals its parameters out to several GPUs.
 func shards(t *Training) bool {
 	d := t.Distributed
@@ -21,7 +48,8 @@ var halvesParameters = map[string]bool{"hf-trainer": true, "trl": true, "acceler
 // and precision says what they are gathered and computed with in.
 func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) {
 	rc := &r.recipe
-	sh := &rc.Sharding
+	sh := &fsdp{r: r}
+	r.fsdp = sh
 	sh.Stored = rc.Stored
 	if d, ok := readState("weights", given.Weights, false, errs); ok {
 		sh.Stored = d
@@ -69,7 +97,7 @@ var shardedOptimizers = map[step.Optimizer]bool{step.AdamWForeach: true, step.Ad
 
 // sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
 func (r *resolved) sharded(t *Training, errs *invalid.List) {
-	d, rc := t.Distributed, &r.recipe
+	d, rc, sh := t.Distributed, &r.recipe, r.fsdp
 	for _, x := range []struct {
 		applies     bool
 		field, what string
@@ -85,10 +113,10 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	rc.Sharding.World = d.WorldSize
+	sh.World = d.WorldSize
 	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && wrapsFlat[r.framework] {
-		rc.Sharding.Flat, rc.Sharding.CastsOutputs = true, false
-		rc.Sharding.Prefetches = !halvesParameters[r.framework]
+		sh.flat, sh.CastsOutputs = true, false
+		sh.prefetches = !halvesParameters[r.framework]
 		if l := d.LimitAllGathers; l != nil && !*l {
 			errs.Add("/training/distributed/limit_all_gathers", "unsupported", "without the limit the processor may run ahead and gather any number of layers, which is not modelled; leave the field out")
 		}
@@ -97,14 +125,15 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	if d.NoSync != nil {
 		whole = *d.NoSync
 	}
-	rc.Sharding.Unsynced = whole && rc.Accumulation > 1
+	sh.Unsynced = whole && rc.Accumulation > 1
 	if k := d.ReshardAfterForward; k != nil {
-		rc.Sharding.KeepsLayers, rc.Sharding.KeepsRoot = !*k, !*k
+		sh.KeepsLayers, sh.KeepsRoot = !*k, !*k
 		if halvesParameters[r.framework] {
-			rc.Sharding.KeepsRoot = true
+			sh.KeepsRoot = true
 		}
 	} else {
-		rc.Sharding.KeepsRoot = true
+		sh.KeepsRoot = true
 	}
 	r.shardedAdapters(t, errs)
+	r.parallel, rc.Strategy = sh, sh.strategy()
 }

@@ -3,18 +3,21 @@ package step
 // The blocks of the kernels that copy gathered parameters out and gradients in: how many threads each has, and how many bytes
 // each thread takes at once.
 // Source: aten/src/ATen/native/cuda/TensorShape.cu (BLOCK_SIZE, BYTES_PER_THREAD), torch 2.9.
-const copiedPerBlock = 128 * 16
+const (
+	copyThreads    = 128
+	copiedPerBlock = copyThreads * 16
+)
 
 // copyOutScratch is where split_with_sizes_copy keeps its addresses, sizes and the block that each split begins with.
 // Source: aten/src/ATen/native/cuda/TensorShape.cu (split_with_sizes_copy_out_cuda_contiguous_no_cast), torch 2.9.
-func (t *Tape) copyOutScratch(g *shardGroup) int64 {
-	f := t.shards
-	bytes := func(p int32) int64 { return f.part(&t.parameters[p]) * t.parameters[p].Dtype.Size() }
+func (f *fsdp2) copyOutScratch(g *shardGroup) int64 {
+	rc := &f.Tape.Recipe
+	bytes := func(p int32) int64 { return f.part(&f.parameters[p]) * f.parameters[p].Dtype.Size() }
 	blocks := int64(0)
 	for _, p := range g.params {
 		blocks += ceilDiv(bytes(p), copiedPerBlock)
 	}
-	most := t.Recipe.Multiprocessors * t.Recipe.ThreadsPerMultiprocessor / 128 * 2
+	most := rc.Multiprocessors * rc.ThreadsPerMultiprocessor / copyThreads * 2
 	factor := ceilDiv(blocks*f.World, most)
 	chunks := min(ceilRoot(factor), f.World)
 	rounds := ceilDiv(factor, chunks)
@@ -27,11 +30,10 @@ func (t *Tape) copyOutScratch(g *shardGroup) int64 {
 
 // copyInScratch is the same for _chunk_cat.
 // Source: aten/src/ATen/native/cuda/TensorShape.cu (get_chunk_cat_metadata), torch 2.9.
-func (t *Tape) copyInScratch(params []int32) int64 {
-	f := t.shards
+func (f *fsdp2) copyInScratch(params []int32) int64 {
 	blocks := int64(0)
 	for _, p := range params {
-		blocks += ceilDiv(f.part(&t.parameters[p])*f.Reduced.Size(), copiedPerBlock)
+		blocks += ceilDiv(f.part(&f.parameters[p])*f.Reduced.Size(), copiedPerBlock)
 	}
 	return 8 * (blocks + 6*int64(len(params)) + 2)
 }

@@ -1,18 +1,14 @@
 package step
 
-// Reducer is how DistributedDataParallel lays out the buckets in which gradients are summed over the GPUs. The gradients
-// stay beside them: a bucket is a copy (gradient_as_bucket_view is off by default).
+// DDP is DistributedDataParallel: every GPU holds the whole job, and gradients are summed over the GPUs in buckets, which are
+// copies of them (gradient_as_bucket_view is off by default). By default all gradients share one bucket in the first step, and from
+// the second on each has about 25 MiB, in the order in which gradients come.
 // Sources: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp, 2.9.
-type Reducer uint8
-
-// The layouts. By default all gradients share one bucket in the first step, and from the second on each has
-// about 25 MiB, in the order in which gradients come; with find_unused_parameters it has so from the start, in
-// the order of the parameters.
-const (
-	NoReducer Reducer = iota
-	ReducerRebuilt
-	ReducerFixed
-)
+type DDP struct {
+	OneGPU
+	// FindUnused is find_unused_parameters: buckets are laid out once, in the order of the parameters.
+	FindUnused bool
+}
 
 const (
 	firstBucketBytes = 1 << 20   // dist._DEFAULT_FIRST_BUCKET_BYTES
@@ -39,19 +35,19 @@ func buckets(sizes []int64, first, others int64, f func(bytes int64, tensors int
 
 // gradientSizes are the bytes of the gradients that are reduced, each once, in the order of the parameters. All are of one
 // type in the models that are replayed.
-func (s *Session) gradientSizes() []int64 {
+func gradientSizes(r *Rank) []int64 {
 	var sizes []int64
-	for _, p := range s.trainable() {
+	for _, p := range r.Trained {
 		sizes = append(sizes, p.bytes())
 	}
 	return sizes
 }
 
 // broadcast sends the first GPU's parameters and buffers to the others, flattened in pieces, when the model is wrapped.
-func (s *Session) broadcast(heap Heap) {
+func (DDP) broadcast(r *Rank, heap Heap) {
 	var sizes []int64
 	for _, buffers := range []bool{false, true} {
-		s.Parameters.Each(func(p *Parameter) {
+		r.Parts.Each(func(p *Parameter) {
 			if p.Buffer == buffers {
 				sizes = append(sizes, p.bytes())
 			}
@@ -72,55 +68,48 @@ func (s *Session) broadcast(heap Heap) {
 	}
 }
 
-// wrapPeak is the most that is alive while the model, whose weights are given in bytes, is wrapped.
-func (s *Session) wrapPeak(weights int64) int64 {
-	if s.Recipe.Reducer == NoReducer {
-		return 0
-	}
+// LoadPeak is while the model is loaded, or while it is wrapped.
+func (d DDP) LoadPeak(r *Rank, weights int64) int64 {
 	c := counting{live: weights}
-	s.broadcast(&c)
-	return c.most
+	d.broadcast(r, &c)
+	return max(d.OneGPU.LoadPeak(r, weights), c.most)
 }
 
-// loadBuckets wraps the model in DistributedDataParallel.
-func (s *Session) loadBuckets(heap Heap) {
-	s.buckets = s.buckets[:0]
-	if s.Recipe.Reducer == NoReducer {
-		return
-	}
-	s.broadcast(heap)
-	sizes := s.gradientSizes()
-	first, others := int64(firstBucketBytes), int64(bucketBytes)
-	if s.Recipe.Reducer == ReducerRebuilt {
-		first = 1 << 62
+// Load wraps the model when it is there, and lays out the first buckets.
+func (d DDP) Load(r *Rank, heap Heap) {
+	d.OneGPU.Load(r, heap)
+	d.broadcast(r, heap)
+	first, others := int64(1<<62), int64(bucketBytes)
+	if d.FindUnused {
+		first = firstBucketBytes
 	}
 	var all []int64
-	buckets(sizes, first, others, func(bytes int64, _ int) { all = append(all, bytes) })
+	buckets(gradientSizes(r), first, others, func(bytes int64, _ int) { all = append(all, bytes) })
 	for i := len(all) - 1; i >= 0; i-- { // the last parameters' gradients come first
-		s.buckets = append(s.buckets, heap.Alloc(all[i]))
+		r.Held = append(r.Held, heap.Alloc(all[i]))
 	}
 }
 
-// rebuildBuckets lays the buckets out anew before the second step, in the order in which the gradients came.
-func (s *Session) rebuildBuckets(heap Heap) {
-	if s.Recipe.Reducer != ReducerRebuilt {
+// NextStep lays the buckets out anew, in the order in which the gradients came.
+func (d DDP) NextStep(r *Rank, heap Heap) {
+	if d.FindUnused {
 		return
 	}
-	for _, h := range s.buckets {
+	for _, h := range r.Held {
 		heap.Free(h)
 	}
-	s.buckets = s.buckets[:0]
-	s.eachBucket(func(bytes int64) { s.buckets = append(s.buckets, heap.Alloc(bytes)) })
+	r.Held = r.Held[:0]
+	d.Stays(r, func(bytes int64, _ Component) { r.Held = append(r.Held, heap.Alloc(bytes)) })
 }
 
-// eachBucket calls f with the buckets that stay.
-func (s *Session) eachBucket(f func(bytes int64)) {
-	sizes := s.gradientSizes()
-	if s.Recipe.Reducer == ReducerRebuilt {
+// Stays are the buckets.
+func (d DDP) Stays(r *Rank, f func(bytes int64, c Component)) {
+	sizes := gradientSizes(r)
+	if !d.FindUnused {
 		// Gradients come about in the opposite order of the parameters.
 		for i, k := 0, len(sizes)-1; i < k; i, k = i+1, k-1 {
 			sizes[i], sizes[k] = sizes[k], sizes[i]
 		}
 	}
-	buckets(sizes, firstBucketBytes, bucketBytes, func(bytes int64, _ int) { f(bytes) })
+	buckets(sizes, firstBucketBytes, bucketBytes, func(bytes int64, _ int) { f(bytes, Communication) })
 }

@@ -1,0 +1,20 @@
+package estimator
+
+import "fmt"
+
+// ddp is a job that so many GPUs hold whole.
+type ddp struct{ world int64 }
+
+// how leaves every component's words as they are on one GPU.
+func (ddp) how(string, string, *run) (string, bool) { return "", false }
+
+// doubts widen nothing.
+func (ddp) doubts() []doubt { return nil }
+
+// microStep is m.
+func (ddp) microStep(m int64) int64 { return m }
+
+// notes say what the job was taken to be.
+func (d ddp) notes() []Note {
+	return []Note{{Code: "data-parallel", Text: fmt.Sprintf("each of %d GPUs holds the whole job, and DistributedDataParallel a copy of its gradients to sum them in; the buckets were replayed from PyTorch's source, NCCL's own memory was not", d.world)}}
+}

@@ -1,0 +1,342 @@
+package step
+
+import "slices"
+
+// Sharding is what both FSDPs have in common. Of every parameter each GPU holds a part. A layer is put together when its
+// forward or its backward comes, and its gradients are summed, each GPU keeping its part, as soon as its backward is over.
+type Sharding struct {
+	OneGPU
+	// World is how many GPUs there are; nothing is sharded below two.
+	World int64
+	// Stored is the type of the parts, Frozen that of the parts that are not trained, Reduced that in which gradients are
+	// summed. Parameters are gathered in the type in which they are computed with.
+	Stored, Frozen, Reduced DType
+	// KeepsLayers and KeepsRoot are reshard_after_forward=False: gathered parameters stay from forward to backward.
+	KeepsLayers, KeepsRoot bool
+	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
+	Unsynced bool
+	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
+	CastsOutputs bool
+}
+
+// SumsLast is whether gradients are accumulated whole.
+func (s Sharding) SumsLast() bool { return s.Unsynced }
+
+// stored is the type of a GPU's part of p.
+func (s Sharding) stored(p *Parameter) DType {
+	if p.Frozen {
+		return s.Frozen
+	}
+	return s.Stored
+}
+
+// Streams besides the one that computes. The allocator gives memory that was allocated on a stream to that stream alone.
+const (
+	gatherStream = 1 + iota
+	reduceStream
+)
+
+// shardGroup is the parameters that are gathered together: those of a layer, or of everything outside the layers.
+type shardGroup struct {
+	params []int32 // in the list of parameters
+	whole  []int32 // the gathered parameters, empty while there are none
+	output int32   // what an all-gather has brought and what is not copied out yet
+	turn   int     // where in the order of the forward it stands
+	summed bool    // its gradients are on their way
+}
+
+// groups puts parameters into groups: the root's first, then the layers'.
+func groups(parameters []Parameter) []shardGroup {
+	all := []shardGroup{{output: none}}
+	for i := range parameters {
+		p := &parameters[i]
+		if p.First {
+			all = append(all, shardGroup{output: none})
+		}
+		if p.Buffer {
+			continue
+		}
+		g := &all[0]
+		if p.InLayer {
+			g = &all[len(all)-1]
+		}
+		g.params = append(g.params, int32(i))
+	}
+	return all
+}
+
+// collectives are what tells the two FSDPs apart.
+type collectives interface {
+	// gather starts the all-gather of a group, copyOut waits for it and makes the parameters of what it has brought.
+	gather(g *shardGroup)
+	copyOut(g *shardGroup, forward bool)
+	// prefetches says whether backward asks for the group before while that of one runs.
+	prefetches() bool
+	// reduce sums the whole gradients of a group.
+	reduce(g *shardGroup)
+}
+
+// fsdp is the groups of a model while a micro-step is recorded, and the hooks that both FSDPs share.
+type fsdp struct {
+	NoHooks
+	Sharding
+	collectives
+	parameters []Parameter
+	groups     []shardGroup
+	grads      []int32 // by parameter: its whole gradient
+	order      []int   // the groups in the order in which their forward ended
+	marks      []marked
+	former     int32 // what the last all-gather of the forward brought
+	input      int32 // of the last reduce-scatter
+}
+
+// marked says which group's parameters the backward of a node needs.
+type marked struct {
+	node  int32
+	group int
+}
+
+func newFSDP(t *Tape, s Sharding) fsdp {
+	f := fsdp{NoHooks: NoHooks{t}, Sharding: s, parameters: t.parameters, groups: groups(t.parameters), former: none, input: none}
+	f.grads = make([]int32, len(t.parameters))
+	for i := range f.grads {
+		f.grads[i] = none
+	}
+	return f
+}
+
+// allGather starts the all-gather of group k, unless its parameters are there or on their way.
+func (f *fsdp) allGather(k int) {
+	if g := &f.groups[k]; g.output == none && len(g.whole) == 0 && len(g.params) > 0 {
+		f.gather(g)
+	}
+}
+
+// unshard waits for the parameters of group k.
+func (f *fsdp) unshard(k int, forward bool) {
+	f.allGather(k)
+	if g := &f.groups[k]; g.output != none {
+		f.copyOut(g, forward)
+	}
+}
+
+// reshard lets go of the gathered parameters of a group.
+func (f *fsdp) reshard(g *shardGroup) {
+	for _, s := range g.whole {
+		f.Tape.release(s)
+	}
+	g.whole = g.whole[:0]
+}
+
+// castForward is x in the type that MixedPrecisionPolicy lets the inputs and outputs of every module that is dealt out have.
+// Source: _fsdp_state.py (_pre_forward, cast_forward_inputs; _post_forward, output_dtype).
+func (f *fsdp) castForward(x T) T {
+	if f.CastsOutputs && (x.dtype == F32 || x.dtype.Half()) {
+		return f.Tape.Cast(x, f.Tape.Recipe.Compute, f.Tape.label(x))
+	}
+	return f.Tape.Hold(x)
+}
+
+// withoutGraph runs f while nothing is recorded in the graph.
+func (t *Tape) withoutGraph(f func() T) T {
+	t.noGrad = true
+	x := f()
+	t.noGrad = false
+	return x
+}
+
+// BeforeForward is the pre-forward hook of the root.
+func (f *fsdp) BeforeForward(batch []T) []T {
+	seen := make([]T, len(batch))
+	for i, x := range batch {
+		seen[i] = f.castForward(x)
+	}
+	f.unshard(0, true)
+	return seen
+}
+
+// AfterForward is the post-forward hook of the root. It may bring what the model returned to the type that it computes in; a variable
+// holds the last gathered buffer until then.
+// Source: _fsdp_state.py (_post_forward).
+func (f *fsdp) AfterForward(loss T, outputs []T) T {
+	t := f.Tape
+	f.afterForward(0, loss, f.KeepsRoot)
+	d := t.Recipe.Compute
+	if f.CastsOutputs && loss.dtype != d {
+		cast := t.Cast(loss, d, LabelLoss)
+		for i := range outputs {
+			if outputs[i].storage == loss.storage {
+				t.Drop(outputs[i])
+				outputs[i] = t.Hold(cast)
+			}
+		}
+		t.Drop(loss)
+		loss = cast
+	}
+	for i, x := range outputs {
+		if f.CastsOutputs && x.dtype == F32 && d != F32 && t.label(x) != LabelCache {
+			outputs[i] = t.Cast(x, d, t.label(x))
+			t.Drop(x)
+		}
+	}
+	t.release(f.former)
+	f.former = none
+	return loss
+}
+
+// BeforeUnit is the pre-forward hook of a layer.
+func (f *fsdp) BeforeUnit(unit int, x T, graph bool) T {
+	if !graph { // then there is no backward to wait for
+		x = f.Tape.withoutGraph(func() T { return f.castForward(x) })
+		f.unshard(unit, true)
+		return x
+	}
+	return f.BeforeRerun(unit, x)
+}
+
+// AfterUnit is the post-forward hook of a layer.
+func (f *fsdp) AfterUnit(unit int, y T, graph bool) T {
+	if graph {
+		f.afterForward(unit, y, f.KeepsLayers)
+		return f.castOutput(y)
+	}
+	node := y.edge
+	y.edge = noEdge
+	f.afterForward(unit, y, f.KeepsLayers)
+	y = f.Tape.withoutGraph(func() T { return f.castOutput(y) })
+	y.edge = node
+	return y
+}
+
+// castOutput takes over y, which a layer returns, and casts it and the second output.
+func (f *fsdp) castOutput(y T) T {
+	t := f.Tape
+	cast := f.castForward(y)
+	if t.hasSecond {
+		second := t.second
+		t.second = f.castForward(second)
+		t.Drop(second)
+	}
+	t.Drop(y)
+	return cast
+}
+
+// BeforeRerun is the pre-forward hook of a layer that reentrant checkpointing runs again.
+func (f *fsdp) BeforeRerun(unit int, x T) T {
+	x = f.castForward(x)
+	f.unshard(unit, true)
+	return f.Tape.MarkInput(unit, x)
+}
+
+// AfterRerun is its post-forward hook. The layer is taken for the root of a forward of its own; and since it counts as
+// one that ran after all others, its backward will ask for the layer that was run again before it, which nobody waits for.
+func (f *fsdp) AfterRerun(unit int, y T) T {
+	f.afterForward(unit, y, f.KeepsLayers)
+	y = f.castOutput(y)
+	f.Tape.release(f.former) // which a variable holds until then
+	f.former = none
+	return y
+}
+
+// Returned is the type of the policy.
+func (f *fsdp) Returned(d DType) DType {
+	if f.CastsOutputs {
+		return f.Tape.Recipe.Compute
+	}
+	return d
+}
+
+// afterForward is the post-forward hook of group k, which returned x.
+func (f *fsdp) afterForward(k int, x T, keeps bool) {
+	if !keeps {
+		f.reshard(&f.groups[k])
+	}
+	f.groups[k].turn = len(f.order)
+	f.order = append(f.order, k)
+	if node, ok := f.Tape.MarkBackward(x); ok {
+		f.marks = append(f.marks, marked{node, k})
+	}
+}
+
+// BeforeBackward is the pre-backward hook of the group that a node belongs to: its parameters have to be there, and those of the
+// group that ran before it in forward are asked for.
+// Source: _fsdp_param_group.py (pre_backward, _backward_prefetch).
+func (f *fsdp) BeforeBackward(node int32) {
+	at := slices.IndexFunc(f.marks, func(m marked) bool { return m.node == node })
+	k := f.marks[at].group
+	f.marks = slices.Delete(f.marks, at, at+1) // the number of a node may be used again
+	f.unshard(k, false)
+	if turn := f.groups[k].turn; turn > 0 && f.prefetches() {
+		f.allGather(f.order[turn-1])
+	}
+}
+
+// AfterBackward is the post-backward hook of group k.
+func (f *fsdp) AfterBackward(k int) {
+	g := &f.groups[k]
+	if g.summed {
+		return
+	}
+	g.summed = true
+	f.reduce(g)
+}
+
+// EndBackward runs the post-backward hooks that no gradient of an input has run, the root's first.
+// Source: _fsdp_state.py (_root_post_backward_final_callback).
+func (f *fsdp) EndBackward() {
+	for k := range f.groups {
+		f.AfterBackward(k)
+		f.Tape.release(f.groups[k].output)
+		f.groups[k].output = none
+	}
+	from := f.Tape.mark()
+	f.Tape.release(f.input)
+	f.input = none
+	if f.Unsynced {
+		f.Tape.lastly(from)
+	}
+}
+
+// withGradients are the parameters of a group that have one.
+func (f *fsdp) withGradients(g *shardGroup) []int32 {
+	var with []int32
+	for _, p := range g.params {
+		if f.grads[p] != none {
+			with = append(with, p)
+		}
+	}
+	return with
+}
+
+// eachGroup calls f with the places of the parameters and buffers of every layer, and then of the rest.
+func (p Parameters) eachGroup(f func(group []int)) {
+	var root []int
+	layer := func(from, to int) {
+		group := root[len(root):]
+		for i := from; i < to; i++ {
+			group = append(group, i)
+		}
+		f(group)
+	}
+	end := p.LayerStart + p.PerLayer*int(p.Recorded)
+	for i := 0; i < len(p.List); {
+		switch {
+		case i == p.LayerStart && i < end:
+			for range p.Layers {
+				layer(i, i+p.PerLayer)
+			}
+			i = end
+		case p.List[i].InLayer: // unlike the others
+			to := i + 1
+			for to < p.LayerStart && p.List[to].InLayer && !p.List[to].First {
+				to++
+			}
+			layer(i, to)
+			i = to
+		default:
+			root = append(root, i)
+			i++
+		}
+	}
+	f(root)
+}

@@ -1,0 +1,163 @@
+package step
+
+// Strategy is how a job is spread over GPUs, as the one that is planned for sees it: what it holds of every parameter, and what
+// it does besides at the moments at which GPUs have something to send each other. A strategy is a comparable value that knows no
+// state: jobs of equal recipes are replayed alike. It embeds [OneGPU] for everything that it leaves as it is there.
+type Strategy interface {
+	// Parts are the parameters as this GPU holds them between two steps, in the storage of list.
+	Parts(whole Parameters, list *[]Parameter) Parameters
+	// Hooks are what happens while t records a micro-step.
+	Hooks(t *Tape) Hooks
+
+	// Load brings the model to heap; LoadPeak is the most that this holds in blocks, where the weights take so many bytes at its end.
+	Load(r *Rank, heap Heap)
+	LoadPeak(r *Rank, weights int64) int64
+	// BeforeFirstForward follows the first batch, NextStep the first and every later optimizer step.
+	BeforeFirstForward(r *Rank, heap Heap)
+	NextStep(r *Rank, heap Heap)
+	// Stays calls f with the bytes of everything that lasts from step to step besides what every job holds.
+	Stays(r *Rank, f func(bytes int64, c Component))
+	// SumsLast says that gradients are summed over the GPUs in the last micro-step of an optimizer step only, which is unlike the
+	// others then.
+	SumsLast() bool
+	// Clip brings the gradients to the norm whose handle is total, a scalar of the given bytes, which it frees.
+	Clip(heap Heap, total int32, size int64)
+}
+
+// Hooks are the moments of a micro-step at which a strategy acts on the tape that records it. Units are numbered from 1 in the
+// order of the forward.
+type Hooks interface {
+	// BeforeForward is the batch as the model sees it, and AfterForward the loss; it may put others into the outputs' places.
+	// The caller lets go of what BeforeForward returns.
+	BeforeForward(batch []T) []T
+	AfterForward(loss T, outputs []T) T
+	// BeforeUnit is the input x of a unit as it sees it, which the caller lets go of; AfterUnit takes over what the unit returned.
+	// graph is false where reentrant checkpointing lets the unit run without a graph.
+	BeforeUnit(unit int, x T, graph bool) T
+	AfterUnit(unit int, y T, graph bool) T
+	// BeforeRerun and AfterRerun are the same where such a unit runs again in backward, on its detached input.
+	BeforeRerun(unit int, x T) T
+	AfterRerun(unit int, y T) T
+	// Returned is the type in which what a unit returns in type d reaches the next.
+	Returned(d DType) DType
+	// BeforeBackward precedes the backward of a node that a hook has marked (Tape.MarkBackward), AfterBackward that of a unit
+	// whose input a hook has marked (Tape.MarkInput).
+	BeforeBackward(node int32)
+	AfterBackward(unit int)
+	// GradientReady takes over storage s, the whole gradient of parameter p.
+	GradientReady(p, s int32)
+	// GradientStream is the stream on which a parameter's gradients are added up.
+	GradientStream() uint8
+	// EndBackward follows the backward of the whole model.
+	EndBackward()
+}
+
+// Rank is one GPU of those that share a job.
+type Rank struct {
+	Recipe *Recipe
+	// Whole are the parameters of the model, Parts what this GPU holds of them.
+	Whole, Parts Parameters
+	// Trained are the parts with gradients, in the order of the optimizer.
+	Trained []*Parameter
+	// Held are the handles of what the strategy keeps from step to step.
+	Held []int32
+}
+
+// strategy is that of the recipe.
+func (r *Recipe) strategy() Strategy {
+	if r.Strategy == nil {
+		return OneGPU{}
+	}
+	return r.Strategy
+}
+
+// aside allocates on another stream than the one that computes.
+func (t *Tape) aside(stream uint8, bytes int64, c Component, l Label) int32 {
+	from := t.mark()
+	s := t.alloc(bytes, c, l)
+	t.moveAside(from, stream)
+	return s
+}
+
+// mark is where the program stands.
+func (t *Tape) mark() int { return len(t.prog.Events) }
+
+// moveAside lets what is allocated from event from on be allocated on another stream.
+func (t *Tape) moveAside(from int, stream uint8) {
+	for i := from; i < len(t.prog.Events); i++ {
+		if e := &t.prog.Events[i]; e.Op == Alloc {
+			e.Op = AllocAside
+			t.prog.Slots[e.Slot].Stream = stream
+		}
+	}
+}
+
+// MarkBackward lets the hooks run before the backward of what made x, and says of which node; ok is false where nothing did.
+func (t *Tape) MarkBackward(x T) (node int32, ok bool) {
+	if x.edge < 0 {
+		return none, false
+	}
+	node = int32(x.edge >> 2)
+	t.nodes[node].hooked = true
+	return node, true
+}
+
+// MarkInput is x as the input of a unit, whose hook runs when the gradient of x is there.
+func (t *Tape) MarkInput(unit int, x T) T {
+	return t.op(x).pass(0, 0).act(act{verb: actAfterBackward, bytes: int64(unit)}).out(x, 0)
+}
+
+// stays makes storage s a gradient that is there until the optimizer has seen it: added to an older one from the second
+// micro-step on.
+func (t *Tape) stays(s int32) { t.becomes(s, Keep) }
+
+// becomes ends the tape's own count of references to storage s: event o says what is done with it.
+func (t *Tape) becomes(s int32, o Op) {
+	t.storages[s].refs = 0
+	t.event(s, o)
+}
+
+// event adds what happens to storage s.
+func (t *Tape) event(s int32, o Op) {
+	t.prog.Events = append(t.prog.Events, Event{t.storages[s].slot, o})
+}
+
+// lastly lets the events from the given one on happen in the last micro-step only.
+func (t *Tape) lastly(from int) {
+	for i := from; i < len(t.prog.Events); i++ {
+		e := &t.prog.Events[i]
+		switch e.Op {
+		case Alloc:
+			e.Op = AllocLast
+		case AllocAside:
+			e.Op = AllocAsideLast
+		case Free:
+			e.Op = FreeLast
+		case Keep:
+			e.Op = KeepLast
+		}
+	}
+}
+
+// gradient says that storage s is a gradient from here on.
+func (t *Tape) gradient(s int32) {
+	if i := t.storages[s].slot; i != none {
+		t.prog.Slots[i].Component = Gradients
+	}
+}
+
+// owned takes what a parameter's gradient is a part of for the gradient itself, and says whether nobody else refers to it.
+func (t *Tape) owned(s int32) bool {
+	st := &t.storages[s]
+	if st.part {
+		st.part = false
+		return true
+	}
+	return st.refs == 1
+}
+
+// heldGradient allocates a whole gradient that is accumulated, in the first micro-step.
+func (t *Tape) heldGradient(bytes int64) int32 {
+	t.storages = append(t.storages, storage{slot: t.slot(AllocHeld, bytes, Gradients, LabelGradient)})
+	return int32(len(t.storages) - 1)
+}
