@@ -23,6 +23,8 @@ type raw struct {
 	body        []byte
 	// policy is the Content-Security-Policy of a page; empty for data.
 	policy string
+	// framed pages may be shown in frames of other origins, which policy names.
+	framed bool
 }
 
 // reply is an answer with a status of its own. Without a body it is the status alone.
@@ -61,6 +63,9 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 			h.Set("Content-Type", answer.contentType)
 			if answer.policy != "" {
 				h.Set("Content-Security-Policy", answer.policy)
+			}
+			if answer.framed {
+				h.Del("X-Frame-Options") // it knows no list
 			}
 			a.send(w, status, answer.body)
 		default:

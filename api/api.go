@@ -93,7 +93,7 @@ type Options struct {
 	Logger *zerolog.Logger
 	// Limits bound what clients can take.
 	Limits Limits
-	// Origins are those whose pages may call the API from a browser ("*" for all);
+	// Origins are those whose pages may call the API from a browser and show its pages in frames ("*" for all);
 	// without any, browsers keep them from it.
 	Origins []string
 	// Proxies are the networks of the proxies whose X-Forwarded-For is believed.

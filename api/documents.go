@@ -14,8 +14,9 @@ import (
 //go:embed web
 var web embed.FS
 
-// pagePolicy lets the pages use this service's own style, script and documents, and nothing else.
-const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
+// pagePolicy lets the pages use this service's own style, script and documents, and nothing else; it ends in who may show them in a frame.
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; " +
+	"require-trusted-types-for 'script'; frame-ancestors "
 
 var contentTypes = map[string]string{
 	".html": "text/html; charset=utf-8",
@@ -37,18 +38,22 @@ func (a *API) openAPI() endpoint {
 	return func(http.ResponseWriter, *http.Request, query) (any, error) { return answer, nil }
 }
 
-// page serves one of the pages.
+// page serves one of the pages, to be shown in frames of the origins whose pages may call the API and of no others.
 func page(name string) func(*API) endpoint {
-	return func(*API) endpoint {
+	return func(a *API) endpoint {
+		framers := "'none'"
+		if len(a.options.Origins) > 0 {
+			framers = strings.Join(a.options.Origins, " ")
+		}
 		body, err := web.ReadFile("web/" + name)
-		answer := raw{contentType: contentTypes[".html"], body: body, policy: pagePolicy}
+		answer := raw{contentType: contentTypes[".html"], body: body, policy: pagePolicy + framers, framed: len(a.options.Origins) > 0}
 		return func(http.ResponseWriter, *http.Request, query) (any, error) { return answer, err }
 	}
 }
 
-// asset serves the style and script of the pages.
+// asset serves the styles and scripts of the pages.
 //
-//	@Summary		Style and script of the pages
+//	@Summary		Styles and scripts of the pages
 //	@ID				asset
 //	@Tags			documentation
 //	@Produce		text/css,text/javascript
@@ -108,7 +113,7 @@ func _() {}
 
 // The first page.
 //
-//	@Summary	A first page with links and an example
+//	@Summary	The calculator: a job in a form, what it takes and what makes it fit beside it
 //	@ID			index
 //	@Tags		documentation
 //	@Produce	html

@@ -2,17 +2,9 @@
 // and a form that sends them. Text from the document only ever becomes text
 // nodes, never markup.
 
-const methods = ["get", "put", "post", "delete", "patch"];
+import { make } from "./elements.js";
 
-// make builds an element: make("p", {class: "quiet"}, "text", child, …).
-function make(name, attributes = {}, ...children) {
-  const element = document.createElement(name);
-  for (const [key, value] of Object.entries(attributes)) {
-    if (value !== undefined && value !== false) element.setAttribute(key, value === true ? "" : value);
-  }
-  element.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return element;
-}
+const methods = ["get", "put", "post", "delete", "patch"];
 
 // prose turns `code` in a description into code elements.
 function prose(text) {

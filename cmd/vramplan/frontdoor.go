@@ -41,7 +41,7 @@ type limitFlags struct {
 	Drain          time.Duration `default:"1s" setting:"VRAMPLAN_DRAIN" help:"How long to go on answering after a signal, so that load balancers see that the service is about to stop."`
 	FinishTimeout  time.Duration `default:"10s" setting:"VRAMPLAN_FINISH_TIMEOUT" help:"How long, after that, requests under way may take to end."`
 
-	CORSOrigins    []string       `name:"cors-origins" setting:"VRAMPLAN_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call the API, as https://portal.example.com; * is all, none is the default."`
+	CORSOrigins    []string       `name:"cors-origins" setting:"VRAMPLAN_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call the API and show its pages in frames, as https://portal.example.com; * is all, none is the default."`
 	TrustedProxies []netip.Prefix `setting:"VRAMPLAN_TRUSTED_PROXIES" placeholder:"NETWORK,..." help:"Networks of the proxies whose X-Forwarded-For says who the client is, as 10.0.0.0/8."`
 }
 

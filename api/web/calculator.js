@@ -1,0 +1,286 @@
+// The page: a job in the form, answers beside it. Every change asks anew; the last question wins.
+
+import { at, make } from "./elements.js";
+import { Problem, get, post } from "./ask.js";
+import { components } from "./bar.js";
+import { headroom, sideBySide } from "./cards.js";
+import { comparison } from "./compare.js";
+import { toClipboard, ways } from "./copy.js";
+import { form, mark } from "./form.js";
+import { axes, grid } from "./heatmap.js";
+import { example, fragment, fromFragment, read, understand, write } from "./job.js";
+import { apply, options, pairs } from "./pairs.js";
+import { timeline } from "./timeline.js";
+import { bytes, likely, parameters, verdicts } from "./words.js";
+
+const typing = 180; // milliseconds of silence after which a change is a question
+const slow = 40; // milliseconds a job above which a heat-map is drawn on demand alone
+
+let job = example, kept = null, way = "curl";
+let asking = null, timer = 0;
+
+const panel = form((changed) => later(changed));
+
+function later(changed) {
+  job = changed;
+  written();
+  clearTimeout(timer);
+  timer = setTimeout(ask, typing);
+}
+
+// take makes a job that came from a click, a file or a link the one in the form.
+function take(next) {
+  job = next;
+  panel.show(job);
+  written();
+  clearTimeout(timer);
+  ask();
+}
+
+// written brings up everything that is the job itself in another form.
+function written() {
+  const hash = fragment(job, kept);
+  if (location.hash !== hash) history.replaceState(null, "", hash);
+  if (document.activeElement !== at("document-text")) at("document-text").value = JSON.stringify(job, null, 2);
+  at("elsewhere").textContent = ways[way](job, location.origin, kept);
+  at("copied").textContent = "";
+}
+
+async function ask() {
+  asking?.abort();
+  asking = new AbortController();
+  const { signal } = asking;
+  const waiting = setTimeout(() => { at("state").textContent = "Working …"; }, 300);
+  document.body.classList.add("asking");
+  try {
+    const began = performance.now();
+    const answer = await post("/v1/estimate?timeline=true&tensors=true", job, signal);
+    const took = performance.now() - began;
+    problem(null);
+    show(answer, null);
+    at("state").textContent = "";
+    await Promise.all([plan(answer, signal), heat(answer, signal, took), beside(signal)]);
+  } catch (error) {
+    if (error.name === "AbortError") return;
+    problem(error);
+  } finally {
+    clearTimeout(waiting);
+    if (asking.signal === signal) {
+      at("state").textContent = "";
+      document.body.classList.remove("asking");
+    }
+  }
+}
+
+// problem shows what is wrong: at the fields that are named, and above the form what names none.
+function problem(error) {
+  const left = mark(error?.fields ?? []);
+  const box = at("problem");
+  if (!error) {
+    box.hidden = true;
+    document.body.classList.remove("stale");
+    return;
+  }
+  if (!(error instanceof Problem)) throw error;
+  document.body.classList.add("stale");
+  const words = left.map((e) => make("li", {}, e.pointer ? make("code", {}, e.pointer) : null, " ", e.detail));
+  box.replaceChildren(error.fields.length ? make("p", {}, error.fields.length === 1 ? "One field needs another look." : `${error.fields.length} fields need another look.`) : make("p", {}, error.message), words.length ? make("ul", {}, words) : "");
+  box.hidden = false;
+  at("sentence").className = "";
+  at("sentence").textContent = "No answer to this job yet";
+  at("advice").textContent = error.fields.length ? "What is wrong stands at the fields. What is below is the answer before." : error.message;
+  bottom("No answer yet", "unknown");
+}
+
+function show(answer, fitting) {
+  const fit = answer.gpus[0];
+  const size = bytes(answer.peak.device_bytes);
+  const sentence = at("sentence");
+  sentence.className = fit?.verdict ?? "";
+  sentence.replaceChildren(...say(answer, fit));
+  at("advice").replaceChildren(...advise(answer, fit, fitting));
+  bottom(fit ? `${verdicts[fit.verdict].sign} ${verdicts[fit.verdict].word}: ${size} of ${bytes(fit.usable_bytes)}` : `${size} needed`, fit?.verdict ?? "unknown");
+  if (fitting) return;
+  at("parts").replaceChildren(...components(answer, fit).filter(Boolean));
+  at("notes").replaceChildren(answer.notes.length ? make("details", { open: answer.notes.length < 5 }, make("summary", {}, "What to know about it"), make("ul", { class: "notes" }, answer.notes.map((n) => make("li", {}, n.text)))) : "");
+  at("section-cards").hidden = answer.gpus.length === 0;
+  if (fit) at("fits").replaceChildren(...sideBySide(answer, null, first).filter(Boolean));
+  at("time").replaceChildren(...timeline(answer, fit).filter(Boolean));
+  at("versions").textContent = `${answer.model.name}: ${parameters(answer.model.parameters)} parameters. Estimator ${answer.versions.estimator}, ${answer.versions.reference}, catalog ${answer.versions.catalog}, calibration ${answer.versions.calibration}. The same job with the same versions gives the same bytes.`;
+}
+
+// say is the verdict in one sentence.
+function say(answer, fit) {
+  const { peak } = answer;
+  if (!fit) return [`Needs ${bytes(peak.device_bytes)} on a card. Choose one to hear whether it fits.`];
+  const size = bytes(peak.device_bytes), room = bytes(fit.usable_bytes);
+  switch (fit.verdict) {
+    case "fits": return [`Fits on ${fit.gpu}: it needs ${size} of ${room}, and up to ${bytes(peak.high_bytes)}.`];
+    case "tight": return [`Tight on ${fit.gpu}: it needs ${size} of ${room}, but up to ${bytes(peak.high_bytes)} may be taken.`];
+    case "unlikely": return [`Unlikely to fit on ${fit.gpu}: it needs ${size}, and the card has ${room}.`];
+    case "does_not_fit": return [`Does not fit on ${fit.gpu}: it needs ${size}, and the card has ${room}.`];
+  }
+  return [`Needs ${size}; nobody knows how much ${fit.gpu} gives to CUDA.`];
+}
+
+// advise is the next step: the pair that a plan recommends, as a button.
+function advise(answer, fit, fitting) {
+  at("use-best").hidden = true;
+  if (!fit) return [`Between ${bytes(answer.peak.low_bytes)} and ${bytes(answer.peak.high_bytes)}.`];
+  const words = [`${headroom(fit.headroom_bytes)}, ${likely(fit.probability)}. `];
+  const best = fitting?.recommended, today = fitting?.today;
+  if (!fitting) return words;
+  if (!best) return [...words, "No pair of micro-batch and accumulation makes it fit on this card; see the ways out."];
+  if (today && best.micro_batch === today.micro_batch) return [...words, "It is the fastest pair for its batch."];
+  const use = at("use-best");
+  use.textContent = `Use ${best.micro_batch} × ${best.gradient_accumulation}`;
+  use.onclick = () => pair(best.micro_batch, best.gradient_accumulation);
+  use.hidden = false;
+  return [...words, `${best.micro_batch} × ${best.gradient_accumulation} keeps the batch of ${fitting.effective_batch.toLocaleString("en")} and fits.`];
+}
+
+function bottom(text, verdict) {
+  at("bottom").textContent = text;
+  at("bottom").className = `bottom ${verdict}`;
+  at("bottom").hidden = false;
+}
+
+async function plan(answer, signal) {
+  const there = answer.gpus.length > 0;
+  for (const id of ["section-pairs", "section-options"]) at(id).hidden = !there;
+  if (!there) return;
+  const planned = await post("/v1/plan", answer.gpus.length > 8 ? { ...job, gpus: job.gpus.slice(0, 1) } : job, signal);
+  show(answer, planned);
+  at("fits").replaceChildren(...sideBySide(answer, planned, first).filter(Boolean));
+  at("pairs").replaceChildren(...pairs(planned, pair).filter(Boolean));
+  at("options").replaceChildren(...options(planned, (changes) => take(apply(job, changes))).filter(Boolean));
+  at("title-pairs").textContent = `Pairs that keep the batch of ${planned.effective_batch.toLocaleString("en")}`;
+}
+
+const pair = (micro, accumulation) => take(write(write(job, "/training/micro_batch", micro), "/training/gradient_accumulation", accumulation));
+
+// first makes a card of the job the one that verdict, plan and heat-map are about.
+function first(name) {
+  const is = (g) => (typeof g === "string" ? g : g.name) === name;
+  if (job.gpus.some(is)) take({ ...job, gpus: [...job.gpus.filter(is), ...job.gpus.filter((g) => !is(g))] });
+  else take({ ...job, gpus: [name, ...job.gpus.filter((g) => g !== "*")] });
+}
+
+// contexts remembers how long the sequences of a model may be.
+const contexts = new Map();
+
+async function context(signal) {
+  const config = read(job, "/model/hf_config");
+  if (config) {
+    const text = config.text_config ?? config;
+    return text.max_position_embeddings ?? text.n_positions ?? text.n_ctx ?? text.max_seq_len ?? 0;
+  }
+  const own = read(job, "/model/nanogpt/block_size") ?? read(job, "/model/dimensions/max_positions");
+  const name = read(job, "/model/preset");
+  if (own || !name) return own ?? 1024;
+  if (!contexts.has(name)) contexts.set(name, (await get(`/v1/models/${name.split("/").map(encodeURIComponent).join("/")}`, signal)).max_positions ?? 0);
+  return contexts.get(name);
+}
+
+async function heat(answer, signal, took) {
+  at("section-heat").hidden = answer.gpus.length === 0;
+  if (answer.gpus.length === 0) return;
+  const longest = await context(signal);
+  const drawn = axes(job, read(job, "/training/sequence_length") ?? longest, longest);
+  const cells = drawn.micros.length * drawn.lengths.length;
+  const go = async () => {
+    at("heat").dataset.drawing = "true";
+    const spent = await grid(at("heat"), job, drawn, signal, (micro, length) => take(write(write(job, "/training/micro_batch", micro), "/training/sequence_length", length)));
+    at("heat").dataset.drawing = "false";
+    at("heat-words").textContent = `GiB on ${answer.gpus[0].gpu}, ${cells} jobs in ${Math.round(spent)} ms. The line is where it stops fitting; a click takes a cell's values.`;
+  };
+  if (took > slow * 10) {
+    at("heat").replaceChildren(make("button", { type: "button", click: () => go().catch((e) => { if (e.name !== "AbortError") problem(e); }) }, `Draw it: ${cells} jobs, about ${Math.ceil((took * cells) / 2000)} s`));
+    return;
+  }
+  await go();
+}
+
+async function beside(signal) {
+  at("section-compare").hidden = !kept;
+  if (!kept) return;
+  at("compare").replaceChildren(...comparison(await post("/v1/compare", { a: kept, b: job }, signal)).filter(Boolean));
+}
+
+// opened takes what somebody dropped, opened or pasted.
+function opened(text, field) {
+  const error = at(field === "config-text" ? "config-error" : "document-error");
+  const wrong = (words) => {
+    error.textContent = words;
+    error.hidden = false;
+    at(field).setAttribute("aria-invalid", "true");
+    if (field === "document-text") at("document").open = true;
+  };
+  error.hidden = true;
+  at(field).removeAttribute("aria-invalid");
+  let object;
+  try {
+    object = JSON.parse(text);
+  } catch (e) {
+    return wrong(`This is not JSON: ${e.message}.`);
+  }
+  const known = understand(object);
+  if (known?.job) return take(known.job);
+  if (known?.config || field === "config-text") return take({ ...job, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
+  return wrong("This is neither a job document (with model and training) nor a model's config.json.");
+}
+
+const paste = (id) => {
+  let timer = 0;
+  at(id).addEventListener("input", () => {
+    clearTimeout(timer);
+    timer = setTimeout(() => { if (at(id).value.trim()) opened(at(id).value, id); }, 400);
+  });
+};
+paste("config-text");
+paste("document-text");
+const file = async (f) => f && opened(await f.text(), "document-text");
+at("file").addEventListener("change", () => file(at("file").files[0]));
+addEventListener("dragover", (e) => { e.preventDefault(); document.body.classList.add("dropping"); });
+addEventListener("dragleave", (e) => { if (!e.relatedTarget) document.body.classList.remove("dropping"); });
+addEventListener("drop", (e) => {
+  e.preventDefault();
+  document.body.classList.remove("dropping");
+  file(e.dataTransfer.files[0]);
+});
+
+at("job").addEventListener("submit", (e) => e.preventDefault());
+at("keep").addEventListener("click", () => { kept = job; written(); ask(); });
+at("drop").addEventListener("click", () => { kept = null; written(); at("section-compare").hidden = true; at("keep").focus(); });
+at("back").addEventListener("click", () => { const was = kept; kept = null; take(was); at("keep").focus(); });
+at("copy").addEventListener("click", async () => {
+  await toClipboard(at("elsewhere").textContent).then(() => { at("copied").textContent = "Copied."; }, () => { at("copied").textContent = "The browser did not copy; the text above can be selected."; });
+});
+for (const name of Object.keys(ways)) {
+  at("ways").append(make("button", { type: "button", class: "plain way", "aria-pressed": String(name === way), click: (e) => {
+    way = name;
+    for (const b of at("ways").children) b.setAttribute("aria-pressed", String(b === e.target));
+    written();
+  } }, name));
+}
+
+const theme = at("theme");
+theme.value = localStorage.getItem("theme") ?? "";
+const paint = () => { document.documentElement.dataset.theme = theme.value; };
+theme.addEventListener("change", () => { localStorage.setItem("theme", theme.value); paint(); });
+paint();
+
+// begin reads the link; what is in its fragment that cannot be read is said, and the example stands in for it.
+function begin() {
+  try {
+    const from = fromFragment(location.hash);
+    kept = from?.beside ?? null;
+    take(from?.job ?? example);
+  } catch {
+    kept = null;
+    take(example);
+    at("state").textContent = "The link's job could not be read; this is an example.";
+  }
+}
+addEventListener("hashchange", begin);
+begin();

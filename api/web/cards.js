@@ -1,0 +1,36 @@
+// The cards of a job side by side.
+
+import { make } from "./elements.js";
+import { bar } from "./bar.js";
+import { bytes, likely, verdicts } from "./words.js";
+
+const most = 24;
+
+// badge is a verdict as a word with a sign, never as a colour alone.
+export const badge = (verdict) => make("span", { class: `badge ${verdict}`, title: verdicts[verdict].means }, make("span", { "aria-hidden": "true" }, verdicts[verdict].sign), " ", verdicts[verdict].word);
+
+// headroom says what is left or missing.
+export const headroom = (n) => (n >= 0 ? `${bytes(n)} free` : `${bytes(-n)} short`);
+
+// sideBySide lists the cards; chosen(name) is called with one that somebody wants to see first.
+export function sideBySide(answer, plan, chosen) {
+  const longest = 1.02 * Math.max(answer.peak.high_bytes, ...answer.gpus.slice(0, most).map((g) => g.usable_bytes));
+  const best = new Map((plan?.gpus ?? []).map((g) => [g.gpu, g.recommended]));
+  if (plan) best.set(plan.gpu, plan.recommended);
+  const rows = answer.gpus.slice(0, most).map((g, i) => {
+    const pair = best.get(g.gpu);
+    return make("tr", { class: i === 0 ? "chosen" : "" },
+      make("th", { scope: "row" }, answer.gpus.length > 1 ? make("button", { type: "button", class: "plain", "aria-pressed": String(i === 0), click: () => chosen(g.gpu) }, g.gpu) : g.gpu),
+      make("td", { class: "figure" }, bytes(g.usable_bytes)),
+      make("td", { class: "drawn" }, bar({ peak: answer.peak, components: answer.components, usable: g.usable_bytes, longest, tall: 30 })),
+      make("td", {}, badge(g.verdict), make("small", {}, `${headroom(g.headroom_bytes)}, ${likely(g.probability)}`)),
+      make("td", {}, pair ? `${pair.micro_batch} × ${pair.gradient_accumulation}` : "none"));
+  });
+  return [
+    make("table", { class: "fits" },
+      make("caption", { class: "unseen" }, "The cards of the job"),
+      make("thead", {}, make("tr", {}, ["Card", "For CUDA", "The job on it", "Verdict", "Best pair"].map((t, i) => make("th", { scope: "col", class: ["", "figure", "drawn"][i] }, t)))),
+      make("tbody", {}, rows)),
+    answer.gpus.length > most ? make("p", { class: "quiet small" }, `${answer.gpus.length - most} more cards are in the answer of the API.`) : null,
+  ];
+}

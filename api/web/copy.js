@@ -1,0 +1,69 @@
+// A job as what people paste elsewhere: a curl command, a vramplan command, Python, a link.
+
+import { cards, fragment, optimizer } from "./job.js";
+
+const quoted = (text) => (/^[\w./:=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
+const pretty = (job) => JSON.stringify(job, null, 2);
+
+// Fields that the command line has flags for; a job with any other goes in as a document.
+const flags = {
+  micro_batch: "--micro-batch", sequence_length: "--sequence-length", gradient_accumulation: "--gradient-accumulation", precision: "--precision",
+  gradient_checkpointing: "--checkpointing", attention: "--attention", loss: "--loss", framework: "--framework",
+};
+
+function command(job, name) {
+  const words = ["vramplan", name];
+  const { model = {}, training = {}, ...rest } = job;
+  let plain = Object.keys(model).length === 1 && model.preset && (job.gpus ?? []).every((g) => typeof g === "string");
+  if (plain) words.push("--model", quoted(model.preset));
+  for (const [field, value] of Object.entries(training)) {
+    if (flags[field] && typeof value !== "object") words.push(flags[field], quoted(String(value)));
+    else if (field === "compile" && typeof value === "boolean") words.push(value ? "--compile" : "--no-compile");
+    else if (field === "optimizer" && Object.keys(optimizer(job)).every((k) => k === "name" || k === "implementation")) {
+      const o = optimizer(job);
+      if (o.name) words.push("--optimizer", quoted(o.name));
+      if (o.implementation) words.push("--optimizer-implementation", o.implementation);
+    } else if (field === "lora" && Object.keys(value).join() === "rank") words.push("--lora-rank", value.rank);
+    else if (field === "distributed" && Object.keys(value).every((k) => k === "world_size" || k === "data")) {
+      if (value.world_size) words.push("--world-size", value.world_size);
+      if (value.data) words.push("--data-parallel", value.data);
+    } else plain = false;
+  }
+  for (const [field, value] of Object.entries(rest)) {
+    if (field === "gpus") words.push(...cards(job).flatMap((g) => ["--gpu", quoted(g)]));
+    else if (field === "reserve_bytes") words.push("--reserve-bytes", value);
+    else if (field === "confidence") words.push("--confidence", value);
+    else plain = false;
+  }
+  return plain ? words.join(" ").replaceAll(" --", " \\\n    --") : `vramplan ${name} -f - <<'JOB'\n${pretty(job)}\nJOB`;
+}
+
+export const ways = {
+  curl: (job, base) => `curl -s ${quoted(`${base}/v1/estimate`)} -H 'Content-Type: application/json' -d '${pretty(job).replaceAll("'", `'\\''`)}'`,
+  CLI: (job) => command(job, job.gpus?.length ? "plan" : "estimate"),
+  Python: (job, base) => `import json, urllib.request
+
+job = json.loads(r'''${JSON.stringify(job, null, 4).replaceAll("'''", "\\u0027\\u0027\\u0027")}''')
+request = urllib.request.Request("${base}/v1/estimate", json.dumps(job).encode(),
+                                 {"Content-Type": "application/json"})
+with urllib.request.urlopen(request) as answer:
+    result = json.load(answer)
+print(result["peak"]["device_bytes"] / 2**30, "GiB", [(g["gpu"], g["verdict"]) for g in result["gpus"]])`,
+  JSON: (job) => pretty(job),
+  Link: (job, base, beside) => `${base}/${fragment(job, beside)}`,
+};
+
+// toClipboard copies text also where a page without TLS has no clipboard of its own.
+export async function toClipboard(text) {
+  if (navigator.clipboard) {
+    await navigator.clipboard.writeText(text);
+    return;
+  }
+  const area = document.createElement("textarea");
+  area.value = text;
+  document.body.append(area);
+  area.select();
+  const done = document.execCommand("copy");
+  area.remove();
+  if (!done) throw new Error("the browser did not copy");
+}

@@ -1,0 +1,202 @@
+// The form: it shows a job and says what of it was changed. It grows with what is known: fields that make no sense yet are not there.
+
+import { at, make } from "./elements.js";
+import { cards, checkpointing, loss, optimizer, read, shortest, write } from "./job.js";
+import { batch, models, more, training } from "./fields.js";
+import { picker } from "./picker.js";
+import { bytes, parameters } from "./words.js";
+
+// The fields that stand for a part of a union type: the part's pointer, how the union is taken apart and which of its fields is its short form.
+const unions = [
+  { base: "/training/optimizer", apart: optimizer, short: "name" },
+  { base: "/training/gradient_checkpointing", apart: checkpointing, short: "mode" },
+  { base: "/training/loss", apart: loss, short: "kind" },
+];
+const unionOf = (pointer) => unions.find((u) => pointer.startsWith(u.base + "/"));
+
+function valueAt(job, pointer) {
+  const union = unionOf(pointer);
+  return union ? read(union.apart(job), pointer.slice(union.base.length)) : read(job, pointer);
+}
+
+function withValue(job, pointer, value) {
+  const union = unionOf(pointer);
+  if (!union) return write(job, pointer, value);
+  const whole = write(union.apart(job), pointer.slice(union.base.length), value);
+  return write(job, union.base, shortest(whole, union.short));
+}
+
+const idOf = (pointer) => "f" + pointer.replaceAll("/", "-");
+
+// fieldset makes the controls of some fields; changed(pointer, value) is called as they are used.
+function controls(fields, changed) {
+  return fields.map((field) => {
+    const id = idOf(field.pointer);
+    const hint = field.hint && make("small", { id: `${id}-hint`, class: "hint" }, field.hint);
+    const common = { id, "aria-describedby": [hint && `${id}-hint`, `${id}-error`].filter(Boolean).join(" ") };
+    const error = make("p", { id: `${id}-error`, class: "error", hidden: true });
+    if (field.kind === "check") {
+      const box = make("input", { ...common, type: "checkbox", change: () => changed(field, box.checked || undefined) });
+      return holder(field, "field check", make("label", { for: id }, box, " ", field.label), hint, error);
+    }
+    let control;
+    if (field.kind === "choice") {
+      const options = Array.isArray(field.options) ? field.options.map((o) => [o, o]) : Object.entries(field.options);
+      control = make("select", { ...common, change: () => changed(field, control.value === "" ? undefined : field.number ? Number(control.value) : control.value) },
+        make("option", { value: "" }, "default"), options.map(([value, text]) => make("option", { value }, text)));
+    } else {
+      const type = field.kind === "number" ? { type: "number", min: 0, step: field.step ?? 1, inputmode: field.step ? "decimal" : "numeric" } : { type: "text", spellcheck: "false" };
+      control = make("input", { ...common, ...type, placeholder: field.placeholder, autocomplete: "off", "aria-required": field.required && "true",
+        input: () => changed(field, typed(field, control)) });
+    }
+    return holder(field, "field", make("label", { for: id }, field.label), control, hint, error);
+  });
+}
+
+const holder = (field, kind, ...children) => make("div", { class: kind, "data-pointer": field.pointer }, children);
+
+// typed is what somebody wrote. What is no number is sent as it is, so that the service says what it accepts.
+function typed(field, control) {
+  const text = control.value.trim();
+  if (text === "") return control.validity.badInput ? "" : undefined;
+  if (field.kind === "number") return Number(text) * (field.unit ?? 1);
+  const words = text.split(/[\s,]+/).filter(Boolean);
+  return words.length === 1 && words[0] === "all-linear" ? words[0] : words;
+}
+
+// form builds the form once; show(job) brings it up to a job. changed(job) is called with what a user makes of it.
+export function form(changed) {
+  let job = {};
+  const set = (pointer, value) => {
+    job = withValue(job, pointer, value);
+    grow();
+    changed(job);
+  };
+  const put = (field, value) => set(field.pointer, value);
+
+  const model = picker({
+    id: "f-model-preset", label: "Models", placeholder: "gpt2, Llama-3.1-8B …", free: true,
+    find: (text, size) => `/v1/models?page_size=${size}&q=${encodeURIComponent(text)}`,
+    rows: (answer) => answer.models.map((m) => ({ value: m.id, title: m.id, detail: `${parameters(m.params_total)} · ${m.family}` })),
+    picked: (value) => {
+      model.input.value = value;
+      if (value !== read(job, "/model/preset")) set("/model/preset", value || undefined);
+    },
+  });
+  at("model-name").append(holder({ pointer: "/model/preset" }, "field", make("label", { for: "f-model-preset" }, "Model of the catalog"),
+    make("div", { class: "picker" }, model.input, model.list), make("p", { class: "error", id: "f-model-preset-error", hidden: true })));
+  model.input.setAttribute("aria-describedby", "f-model-preset-error");
+
+  const card = picker({
+    id: "f-gpus", label: "Cards", placeholder: "add a card: 4090, A100, MI300X …",
+    find: (text, size) => `/v1/gpus?page_size=${size}&q=${encodeURIComponent(text)}`,
+    rows: (answer) => answer.gpus.map((g) => ({ value: g.id, title: g.name, detail: bytes(g.memory_bytes) })),
+    picked: (value) => {
+      card.input.value = "";
+      if (value && !cards(job).includes(value)) set("/gpus", [...(job.gpus ?? []), value]);
+    },
+  });
+  card.input.setAttribute("aria-describedby", "f-gpus-error");
+  at("cards").append(holder({ pointer: "/gpus" }, "field", make("label", { for: "f-gpus" }, "Cards"), make("ul", { id: "chosen-cards", class: "chips" }),
+    make("div", { class: "picker" }, card.input, card.list), make("p", { class: "error", id: "f-gpus-error", hidden: true })));
+
+  for (const [kind, way] of Object.entries(models)) {
+    if (way.fields) at(`model-${kind}`).append(...controls(way.fields, put));
+    at(`way-${kind}`).addEventListener("change", () => {
+      const head = read(job, "/model/head");
+      job = { ...job, model: { ...(way.start && { [kind]: way.start }), ...(head && { head }) } };
+      grow();
+      if (way.start) changed(job);
+      (kind === "preset" ? model.input : kind === "hf_config" ? at("config-text") : null)?.focus();
+    });
+  }
+  at("batch").append(...controls(batch, put));
+  at("training").append(...controls(training, put));
+  for (const section of more) {
+    at("more").append(make("details", { id: `more-${section.id}` }, make("summary", {}, section.title, make("span", { class: "given", hidden: true }, "set")),
+      make("div", { class: "grid" }, controls(section.fields, put))));
+  }
+
+  // grow shows the fields that make sense with what the job says.
+  function grow() {
+    const way = Object.keys(models).find((kind) => read(job, `/model/${kind}`) !== undefined) ?? checkedWay();
+    for (const kind of Object.keys(models)) {
+      at(`way-${kind}`).checked = kind === way;
+      at(kind === "preset" ? "model-name" : `model-${kind}`).hidden = kind !== way;
+    }
+    for (const field of [...batch, ...training, ...more.flatMap((s) => s.fields)]) {
+      if (field.show) document.querySelector(`[data-pointer="${field.pointer}"]`).hidden = !field.show(job);
+    }
+    for (const section of more) {
+      const given = section.fields.some((f) => valueAt(job, f.pointer) !== undefined);
+      at(`more-${section.id}`).querySelector(".given").hidden = !given;
+    }
+    at("chosen-cards").replaceChildren(...cards(job).map((name, i) => make("li", { "data-pointer": `/gpus/${i}` }, name,
+      make("button", { type: "button", "aria-label": `Remove ${name}`, click: () => set("/gpus", job.gpus.length > 1 ? job.gpus.filter((_, j) => j !== i) : undefined) }, "×"))));
+    const t = job.training ?? {};
+    const world = t.distributed?.world_size ?? 1;
+    const whole = (t.micro_batch ?? 0) * (t.gradient_accumulation ?? 1) * world;
+    at("effective").textContent = whole > 0 ? `${whole.toLocaleString("en")} sequences in an optimizer step` : "";
+  }
+  const checkedWay = () => Object.keys(models).find((kind) => at(`way-${kind}`).checked) ?? "preset";
+
+  // show brings the form to a job that came from elsewhere.
+  function show(next) {
+    job = next;
+    model.input.value = read(job, "/model/preset") ?? "";
+    const config = read(job, "/model/hf_config");
+    at("config-text").value = config ? JSON.stringify(config, null, 2) : "";
+    for (const field of [...batch, ...training, ...more.flatMap((s) => s.fields), ...Object.values(models).flatMap((m) => m.fields ?? [])]) {
+      const control = at(idOf(field.pointer)), value = valueAt(job, field.pointer);
+      if (field.kind === "check") control.checked = Boolean(value);
+      else if (field.kind === "words") control.value = Array.isArray(value) ? value.join(", ") : value ?? "";
+      else control.value = value === undefined ? "" : String(field.unit ? value / field.unit : value);
+    }
+    for (const section of more) {
+      if (section.fields.some((f) => valueAt(job, f.pointer) !== undefined) && section.id !== "room") at(`more-${section.id}`).open = true;
+    }
+    grow();
+  }
+
+  return { show };
+}
+
+// mark puts every error beside the field that it names; those that name none are returned.
+export function mark(errors) {
+  for (const old of document.querySelectorAll("#job .error")) {
+    old.hidden = true;
+    old.textContent = "";
+  }
+  for (const old of document.querySelectorAll("#job [aria-invalid]")) old.removeAttribute("aria-invalid");
+  const left = [];
+  for (const error of errors) {
+    const field = nearest(error.pointer ?? "");
+    if (!field) {
+      left.push(error);
+      continue;
+    }
+    const text = field.querySelector(".error");
+    text.textContent = [text.textContent, sentence(error, field)].filter(Boolean).join(" ");
+    text.hidden = false;
+    field.querySelector("input, select, textarea")?.setAttribute("aria-invalid", "true");
+    const section = field.closest("details");
+    if (section) section.open = true;
+    field.hidden = false;
+  }
+  return left;
+}
+
+// nearest is the field of a pointer, or the one that a pointer goes into or lies above.
+function nearest(pointer) {
+  for (let at = pointer; at; at = at.slice(0, at.lastIndexOf("/"))) {
+    const field = document.querySelector(`#job [data-pointer="${CSS.escape(at)}"]:not(li)`);
+    if (field && !field.closest("[hidden]:not([data-pointer])")) return field;
+  }
+  return pointer ? document.querySelector(`#job [data-pointer^="${CSS.escape(pointer)}/"]`) : null;
+}
+
+function sentence(error, field) {
+  const deeper = error.pointer !== field.dataset.pointer ? `${error.pointer}: ` : "";
+  const text = deeper + error.detail;
+  return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
+}

@@ -1,0 +1,110 @@
+// What a job takes by micro-batch and sequence length, and the line where it stops fitting: 12 × 12 jobs in one batch request.
+
+import { make } from "./elements.js";
+import { batch } from "./ask.js";
+import { read, write } from "./job.js";
+import { bytes, count, gib, verdicts } from "./words.js";
+
+const side = 12;
+
+// steps are the numbers from least to most that are 1, 1.5, … times a power of two: `parts` of them from one power to the next.
+function steps(least, most, parts) {
+  const found = new Set();
+  for (let power = 1; power <= most; power *= 2) {
+    for (let part = 0; part < parts; part++) {
+      const n = power * (1 + part / parts);
+      if (n >= least && n <= most && Number.isInteger(n)) found.add(n);
+    }
+  }
+  return found;
+}
+
+// around picks `side` numbers, own among them, of which at least as many as above lie above it where there are any: the coarsest steps that
+// give enough.
+function around(own, least, most, above) {
+  let all = [];
+  for (let parts = 2; parts <= 8 && all.length < side; parts *= 2) all = [...steps(least, most, parts).add(own)].sort((a, b) => a - b);
+  const end = Math.min(all.length, Math.max(side, all.indexOf(own) + above + 1));
+  return all.slice(Math.max(0, end - side), end);
+}
+
+// axes are the micro-batches and sequence lengths of a heat-map; length is the job's own, context the longest of the model.
+export function axes(job, length, context) {
+  const micro = read(job, "/training/micro_batch") ?? 1;
+  return {
+    micros: around(micro, 1, 2 ** 20, 4),
+    lengths: length ? around(length, Math.min(128, length), Math.max(length, context || 8 * length), 6) : [undefined],
+  };
+}
+
+// grid asks for all cells and draws them as they arrive; use(micro-batch, length) is called with one that is chosen.
+// The promise is for the milliseconds that it took.
+export async function grid(place, job, { micros, lengths }, signal, use) {
+  const card = { ...job, gpus: job.gpus.slice(0, 1) };
+  const jobs = lengths.flatMap((length) => micros.map((micro) => write(write(card, "/training/micro_batch", micro), "/training/sequence_length", length)));
+  const own = { micro: read(job, "/training/micro_batch"), length: read(job, "/training/sequence_length") };
+  const answers = [], cells = [];
+  const cell = (i) => {
+    const micro = micros[i % micros.length], length = lengths[Math.floor(i / micros.length)];
+    const mine = micro === own.micro && (length === own.length || lengths.length === 1);
+    const td = make("td", { role: "gridcell", tabindex: -1, class: mine ? "own" : "", "aria-label": `${micro} × ${length ?? "its own length"}: not asked yet`,
+      click: () => use(micro, length),
+      keydown: (e) => move(e, i, micro, length) });
+    cells.push(td);
+    return td;
+  };
+  function move(e, i, micro, length) {
+    const step = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: -micros.length, ArrowUp: micros.length }[e.key];
+    if (e.key === "Enter" || e.key === " ") {
+      e.preventDefault();
+      use(micro, length);
+    } else if (step && cells[i + step] && (Math.abs(step) > 1 || Math.floor(i / micros.length) === Math.floor((i + step) / micros.length))) {
+      e.preventDefault();
+      reach(i + step).focus();
+    }
+  }
+  function reach(i) {
+    for (const c of cells) c.tabIndex = -1;
+    cells[i].tabIndex = 0;
+    return cells[i];
+  }
+  const rows = lengths.map((length, r) => make("tr", { role: "row" },
+    make("th", { role: "rowheader", scope: "row" }, length ? count(length) : "any"), micros.map((_, c) => cell(r * micros.length + c))));
+  reach(Math.max(0, cells.findIndex((c) => c.classList.contains("own"))));
+  place.replaceChildren(make("table", { role: "grid", class: "heat", "aria-label": "Gibibytes by sequence length (rows) and micro-batch (columns); Enter takes a cell's values" },
+    make("tbody", { role: "rowgroup" }, rows.reverse()),
+    make("tfoot", { role: "rowgroup" }, make("tr", { role: "row" }, make("td", { class: "corner" }, "tokens ↑ micro-batch →"), micros.map((m) => make("th", { role: "columnheader", scope: "col" }, count(m)))))));
+
+  const began = performance.now();
+  await batch("/v1/estimate/batch", jobs, signal, (i, answer) => {
+    answers[i] = answer;
+    paint(cells[i], answer, micros[i % micros.length], lengths[Math.floor(i / micros.length)]);
+  });
+  // The line: a cell that fits beside one that does not.
+  const fits = (i) => ["fits", "tight"].includes(answers[i]?.gpus?.[0]?.verdict);
+  cells.forEach((td, i) => {
+    const last = i % micros.length === micros.length - 1;
+    if (!last && fits(i) && !fits(i + 1)) td.classList.add("edge-right");
+    if (fits(i) && cells[i + micros.length] && !fits(i + micros.length)) td.classList.add("edge-top");
+  });
+  return performance.now() - began;
+}
+
+function paint(td, answer, micro, length) {
+  const at = `${micro} × ${length ? count(length) : "its own length"}`;
+  const fit = answer.gpus?.[0];
+  if (!answer.peak) {
+    td.classList.add("refused");
+    td.setAttribute("aria-label", `${at}: no answer, ${answer.errors?.[0]?.detail ?? answer.detail}`);
+    td.title = td.getAttribute("aria-label");
+    return;
+  }
+  td.classList.add(fit?.verdict ?? "unknown");
+  // How full the card is, in ten steps; beyond it, how far beyond.
+  const full = fit ? answer.peak.device_bytes / fit.usable_bytes : 0.5;
+  td.dataset.full = String(full <= 1 ? Math.min(9, Math.floor(full * 10)) : Math.min(4, Math.floor(Math.log2(full) * 1.5)));
+  const words = `${at}: ${bytes(answer.peak.device_bytes)}, ${verdicts[fit?.verdict ?? "unknown"].word}`;
+  td.replaceChildren(gib(answer.peak.device_bytes), make("span", { class: "unseen" }, ` GiB, ${words}`));
+  td.removeAttribute("aria-label");
+  td.title = words;
+}
