@@ -15,8 +15,8 @@ type outcome[T any] struct {
 }
 
 // work does a job in its turn and waits for it, but no longer than jobs may take.
-// A replay cannot be interrupted, so it goes on behind an answer that it took too
-// long, and keeps its slot until it is done: late jobs never add up.
+// What took too long ends within milliseconds, and keeps its slot until then: late
+// jobs never add up.
 func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	ctx, cancel := context.WithTimeout(r.Context(), a.limits.RequestTimeout)

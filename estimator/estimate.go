@@ -41,6 +41,9 @@ type Input struct {
 	FitsOnly bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
+	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part of the
+	// question.
+	Done <-chan struct{}
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
 	// fitted to this version of the estimator.
 	Calibration *calibration.Calibration
@@ -65,7 +68,7 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 		return nil, err
 	}
 	limits = limits || in.LowerBound
-	r.replays, r.fitsOnly = replays, in.FitsOnly
+	r.replays, r.fitsOnly, r.done = replays, in.FitsOnly, in.Done
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -86,7 +89,9 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	if main == nil {
 		main = &run{recipe: recipe, limits: limits, group: r.group(nil)}
 	}
-	r.replay(main, in.Timeline, in.Tensors)
+	if err := r.replay(main, in.Timeline, in.Tensors); err != nil {
+		return nil, err
+	}
 	res := r.answer(main, in)
 	res.Played = main.played
 	res.GPUs = make([]GPUFit, 0, len(in.GPUs))
@@ -94,7 +99,9 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	for i := range in.GPUs {
 		one := runs[r.hardware(recipe, &in.GPUs[i])]
 		if one.ledger == nil {
-			r.replay(one, false, false)
+			if err := r.replay(one, false, false); err != nil {
+				return nil, err
+			}
 			res.Played += one.played
 		}
 		figures := r.figures(one, r.group(&in.GPUs[i]))
@@ -122,6 +129,8 @@ type run struct {
 	figures memory.Figures
 	// played is Result.Played of the run.
 	played int64
+	// continued says that not all layers were played.
+	continued bool
 	// parameters is how many the model has, and trained how many of them are trained; counted for the answer.
 	parameters, trained int64
 }
@@ -151,6 +160,19 @@ type stand struct {
 
 // workspaces are reused from one estimate to the next, so that an estimate hardly allocates.
 var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory.NewAllocator(false)} }}
+
+// keptBytes is up to how much storage a workspace is kept with: ten times what most jobs take. What a large one took goes to the
+// garbage collector.
+const keptBytes = 8 << 20
+
+func (w *workspace) putBack() {
+	const perParameter = 128
+	bytes := int64(cap(w.parameters)+cap(w.parts))*perParameter + w.tape.StorageBytes() + w.evaluated.StorageBytes() +
+		w.session.StorageBytes() + w.allocator.StorageBytes()*int64(1+cap(w.stands))
+	if bytes <= keptBytes {
+		workspaces.Put(w)
+	}
+}
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
 func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Session {
@@ -183,47 +205,73 @@ func recordedLayers(a *model.Architecture, all bool) (units, recorded, layers in
 }
 
 // replay fills in what a run finds.
-func (r *resolved) replay(out *run, timeline, tensors bool) {
+func (r *resolved) replay(out *run, timeline, tensors bool) error {
+	if r.stopped() {
+		return ErrStopped
+	}
 	w := workspaces.Get().(*workspace)
-	defer workspaces.Put(w)
+	defer w.putBack()
 	s := r.session(w, out.recipe, false)
+	s.Done = r.done
 	out.ledger, out.applied = s.Account(timeline, tensors), w.tape.Applied
-	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers
+	if r.stopped() {
+		return ErrStopped
+	}
+	once := requests(s)
+	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers && once <= searchedRequests
 	found := r.replays.of(s, r.expand, out.ledger.Peak.Bytes)
 	defer found.mu.Unlock()
 	w.stands = w.stands[:0]
 	if !found.done {
-		found.reserved, found.allocated = w.play(r.expand, searches)
-		found.requests, found.done = w.session.Requests(), true
+		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, searches); err != nil {
+			return err
+		}
+		found.done = true
 	}
-	out.played = found.requests
+	out.played, out.continued = found.requests, found.continued
 	base := func(limit int64) memory.Base {
-		return memory.BaseOf(found.allocated, found.reserved, limit, r.outside(), widest(r.doubts()))
+		return memory.BaseOf(found.allocated, found.reserved, limit, r.outside(), widest(r.doubts(out)))
 	}
 	out.base = base(min(out.ledger.Peak.Bytes, found.reserved))
 	out.figures = r.bounded(out.base, out.group)
-	if r.expand {
+	if r.expand || found.continued {
 		// Where memory runs out, segments that grow give back every page without a tensor in it (PyTorch 2.9,
-		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed.
-		return
+		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed. Of a job
+		// that was not played to its end no more is known either.
+		return nil
 	}
 	decides := searches
 	for _, c := range out.cards {
-		if decides || r.fitsOnly {
+		if decides || r.fitsOnly || once > decidingRequests {
 			break
 		}
 		f := r.figures(out, c.group)
 		decides = f.Low <= c.usable && c.usable < f.Device
 	}
 	if !decides {
-		return
+		return nil
 	}
 	if found.limit == 0 {
-		found.limit, found.tries = w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
+		limit, tries := w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
+		if s.Ended() == step.Stopped {
+			return ErrStopped
+		}
+		found.limit, found.tries = limit, tries
 	}
 	out.played += found.tries * found.requests
 	out.base = base(found.limit)
 	out.figures = r.bounded(out.base, out.group)
+	return nil
+}
+
+// stopped says that nobody waits for the answer any more.
+func (r *resolved) stopped() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // deepLayers is up to how many layers the smallest limit is always looked for; beyond, where a replay takes
@@ -251,7 +299,9 @@ func (w *workspace) play(expandable, keep bool) (reserved, allocated int64) {
 			s.Save(&at.session)
 			a.Save(&at.heap)
 		}
-		s.Step()
+		if s.Step(); s.Ended() != step.NotEnded {
+			break
+		}
 	}
 	return a.PeakReserved(), a.PeakAllocated()
 }
@@ -280,10 +330,10 @@ func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 		a.Reset(false, limit)
 		s.Begin(a)
 	}
-	for ; left > 0 && !a.Failed(); left-- {
+	for ; left > 0 && !a.Failed() && s.Ended() == step.NotEnded; left-- {
 		s.Step()
 	}
-	return a.PeakReserved(), !a.Failed()
+	return a.PeakReserved(), !a.Failed() && s.Ended() != step.Spent
 }
 
 // smallestLimit is the least that the allocator can be limited to so that the job still runs, to half a
@@ -293,7 +343,7 @@ func (w *workspace) smallestLimit(requested, reserved int64) (limit, tries int64
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
 	try := high - tolerance()
-	for high-low > tolerance() {
+	for high-low > tolerance() && w.session.Ended() != step.Stopped {
 		tries++
 		if most, ok := w.playLimited(try); ok {
 			high = min(try, most)

@@ -55,6 +55,10 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	if r.parallel != nil {
 		notes = append(notes, r.parallel.notes()...)
 	}
+	if run.continued {
+		add("continued", "the job makes %s requests of the allocator in a micro-step: what is allocated is exact, what is reserved was played for some of the layers and continued to all; for minimum_limit_bytes and low_bytes what is alive at the peak was taken",
+			grouped(run.played))
+	}
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
 	}

@@ -26,6 +26,7 @@ type played struct {
 	mu                  sync.Mutex
 	done                bool
 	reserved, allocated int64
+	continued           bool  // from some of the layers
 	limit               int64 // the smallest; 0 where nobody has looked for it
 	// requests are those of a micro-step, and tries the runs that it took to find the limit.
 	requests, tries int64

@@ -51,6 +51,8 @@ type resolved struct {
 	key         calibration.Key
 	// replays are those that are known already; nil where none is remembered.
 	replays *Replays
+	// done is Input.Done.
+	done <-chan struct{}
 	// fitsOnly is Input.FitsOnly.
 	fitsOnly bool
 }

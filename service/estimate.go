@@ -32,8 +32,8 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	if r.input.Calibration, err = s.calibrationFor(ctx, o.Calibration); err != nil {
 		return nil, err
 	}
-	answer := func(context.Context) (*estimator.Result, error) {
-		result, err := s.estimate(r.input)
+	answer := func(ctx context.Context) (*estimator.Result, error) {
+		result, err := estimator.Until(ctx, s.estimate)(r.input)
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}

@@ -79,8 +79,12 @@ func (e *RefusedError) Unwrap() error { return e.Err }
 // Make compares two jobs. The error is a *[RefusedError] where one of them cannot be estimated, and the context's where it ended.
 func Make(ctx context.Context, a, b estimator.Input, estimate Estimator) (*Comparison, error) {
 	a.Timeline, a.Tensors, b.Timeline, b.Tensors = false, false, false, false
+	estimate = estimator.Until(ctx, estimate)
 	ra, errA := estimate(a)
 	rb, errB := estimate(b)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	if err := refused(errA, errB); err != nil {
 		return nil, err
 	}

@@ -23,7 +23,7 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 	}
 	s := &search{
 		batch: b,
-		costs: newCosts(estimate, r.Input),
+		costs: newCosts(estimator.Until(ctx, estimate), r.Input),
 		tool:  toolOf(r.Input),
 		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
 	}

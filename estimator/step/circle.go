@@ -55,7 +55,7 @@ func (s *Session) microSteps(heap Settling, left int64) {
 	parts := 1
 	for m := 0; left > 0 && period[parts-1] == 0; m++ {
 		s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
-		if heap.Failed() || m == mostMicroSteps {
+		if s.over(heap) || m == mostMicroSteps {
 			return
 		}
 		left--
@@ -88,7 +88,9 @@ func (s *Session) goRound(heap Settling, part int, c *circle, period, left int64
 		if left == 0 || period == 0 && c.played == mostMicroSteps {
 			break
 		}
-		s.microStep(script, false)
+		if s.microStep(script, false); s.over(heap) {
+			return
+		}
 		played = !played
 		left--
 		if period == 0 {

@@ -23,4 +23,5 @@ func (s *Session) Restore(from *Saved) {
 	s.started = from.started
 	s.rank.Held, s.stepped = append(s.rank.Held[:0], from.rank...), from.stepped
 	s.evaluating.forget()
+	s.played, s.ended = 0, NotEnded
 }

@@ -76,6 +76,8 @@ type Session struct {
 
 	// Evaluation is a pass that follows each optimizer step, nil for none.
 	Evaluation *Evaluation
+	// Watch bounds what is played.
+	Watch
 
 	heap       Heap
 	player     // of the micro-step's program
@@ -100,6 +102,7 @@ type Session struct {
 func (s *Session) Begin(heap Heap) {
 	s.heap = heap
 	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
+	s.played, s.ended = 0, NotEnded
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
 	s.once = handles(s.once, len(s.now))
 	if s.strategy.SumsLast() {
@@ -152,7 +155,7 @@ func (s *Session) Step() {
 		left--
 	}
 	if heap, settles := s.heap.(Settling); settles {
-		if s.microSteps(heap, left); heap.Failed() {
+		if s.microSteps(heap, left); s.over(heap) {
 			return
 		}
 	} else {
@@ -164,7 +167,7 @@ func (s *Session) Step() {
 		s.ending = true
 		s.microStep(s.flat, false)
 		s.ending = false
-		if heap, settles := s.heap.(Settling); settles && heap.Failed() {
+		if heap, settles := s.heap.(Settling); settles && s.over(heap) {
 			return
 		}
 	}
@@ -186,13 +189,20 @@ func (s *Session) Requests() int64 { return int64(len(s.flat)) }
 func (s *Session) microStep(script []memory.Request, first bool) {
 	s.last, s.now = s.now, s.last
 	heap, serves := s.heap.(Settling)
-	for left := script; len(left) > 0; left = left[1:] {
-		if serves {
-			if left = left[heap.Serve(left, s.now, first):]; len(left) == 0 {
-				break
-			}
+	for rest := script; len(rest) > 0; {
+		left := rest[:min(len(rest), watched)]
+		rest = rest[len(left):]
+		if !s.passes(len(left)) {
+			return
 		}
-		s.serve(&left[0], first)
+		for ; len(left) > 0; left = left[1:] {
+			if serves {
+				if left = left[heap.Serve(left, s.now, first):]; len(left) == 0 {
+					break
+				}
+			}
+			s.serve(&left[0], first)
+		}
 	}
 	if !first || !serves {
 		return
@@ -203,6 +213,9 @@ func (s *Session) microStep(script []memory.Request, first bool) {
 		}
 	}
 }
+
+// over says that what follows does not matter any more.
+func (s *Session) over(heap Settling) bool { return s.ended != NotEnded || heap.Failed() }
 
 // part is what concerns one part of the heap in the micro-step's script.
 func (s *Session) part(part int) []memory.Request {
