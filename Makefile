@@ -7,6 +7,7 @@ FUZZTIME    ?= 20s
 JOBS        ?= 10000
 CRASHES     ?= 200
 RANDOM_JOBS ?= 100000
+STACK       ?= torch-2.15
 LISTEN      ?= 127.0.0.1:8080
 DATABASE    ?= file:vramplan.db
 
@@ -20,7 +21,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash engines accuracy generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
+.PHONY: help build run test test-race race lint fmt bench crash engines accuracy oracle generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -65,6 +66,9 @@ engines: ## Compare the fast engine with the plain one on JOBS (10000) random jo
 
 accuracy: ## Compare estimates with the reference cases, by model and size
 	$(GO) run ./estimator/accuracy
+
+oracle: ## Trace the corpus with real PyTorch on a stand-in driver and compare (STACK=torch-2.15; downloads 3 GB once; oracle/README.md)
+	oracle/run.sh $(STACK) $(JOBS_FILE)
 
 generate: ## Make the generated files anew
 	$(GO) generate ./...

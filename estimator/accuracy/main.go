@@ -3,6 +3,7 @@
 //
 //	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [cases.jsonl …]
 //
+// Where files are named, it prints their table and nothing else.
 // -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a calibration that is
 // fitted to them.
 package main
@@ -39,6 +40,11 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if err != nil {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
+	}
+	if flags.NArg() > 0 {
+		report := Score(cases)
+		report.Print(stdout, false, *worst)
+		return promised(stderr, report.Broken())
 	}
 	published, err := readPublished(".")
 	if err != nil {
@@ -94,14 +100,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	broken := append(report.Broken(), undescribed.Broken()...)
 	broken = append(broken, several.Broken()...)
-	if broken = append(append(broken, published.Broken()...), calibrated.Broken()...); len(broken) > 0 {
-		fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
-		for _, b := range broken {
-			fmt.Fprintln(stderr, "  "+b)
-		}
-		return 1
+	return promised(stderr, append(append(broken, published.Broken()...), calibrated.Broken()...))
+}
+
+// promised is the exit code, after it has named the promises that are broken.
+func promised(stderr io.Writer, broken []string) int {
+	if len(broken) == 0 {
+		return 0
 	}
-	return 0
+	fmt.Fprintf(stderr, "accuracy: %d promises broken\n", len(broken))
+	for _, b := range broken {
+		fmt.Fprintln(stderr, "  "+b)
+	}
+	return 1
 }
 
 // readCalibrated fits a calibration to the published runs; root is the repository.

@@ -1,0 +1,168 @@
+"""One run of a job on the device: the model is loaded, two or three optimizer steps follow, and the allocator is watched."""
+
+import contextlib
+import gc
+
+import models
+import optimizers
+import standin
+import torch
+
+AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
+
+
+class Watcher:
+    """What a run tells of itself while it goes on. This one listens to nothing; recording.Recorder writes it down."""
+
+    def phase(self, name):
+        """A part of the step begins."""
+
+    def found(self, kind, tensors):
+        """These tensors are of that kind."""
+
+    def watching(self, model):
+        """A context around all that is done on the device once the model is there."""
+        return contextlib.nullcontext()
+
+
+def statistics():
+    """PyTorch's own counters."""
+    return torch._C._cuda_memoryStats(0)
+
+
+def clean():
+    """Give back everything that a run left on the device."""
+    gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()
+    torch.clear_autocast_cache()
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+def load(job):
+    """The model of the job, with adapters and checkpointing, still on the CPU; what is called for its forward; its batches."""
+    model, batch = models.build(job)
+    training = job["training"]
+    checkpointing, lora = training.get("gradient_checkpointing") == "full", training.get("lora")
+    if checkpointing and "nanogpt" not in job["model"]:
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=True))
+    if lora:
+        import peft
+
+        if checkpointing:
+            model.enable_input_require_grads()
+        adapters = peft.LoraConfig(
+            r=lora["rank"],
+            lora_alpha=2 * lora["rank"],
+            target_modules=lora["target_modules"],
+            lora_dropout=lora.get("dropout", 0.0),
+            bias="none",
+        )
+        model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=lora.get("adapter_dtype", "fp32") == "fp32")
+    return model.train(), torch.compile(model) if training.get("compile") else model, batch
+
+
+def framework(job):
+    """The loop that the job means: what it holds while backward runs."""
+    return job["training"].get("framework", "nanogpt" if "nanogpt" in job["model"] else "hf-trainer")
+
+
+def holds(job):
+    """Whether a variable of the loop keeps the model's outputs: nanoGPT's and plain loops do, the Trainer keeps the loss alone."""
+    return job["training"].get("hold_logits", framework(job) != "hf-trainer")
+
+
+def steps(job):
+    """After how many optimizer steps nothing new happens."""
+    return 3 if job["training"].get("gradient_accumulation", 1) == 1 else 2
+
+
+def run(job, loaded=None, watcher=None):
+    """Runs the job's steps and returns the allocator's peaks; loaded is what load returned, to be used again."""
+    watcher = watcher or Watcher()
+    training = job["training"]
+    standin.padding = training.get("attention_mask") == "explicit"
+    left = statistics()["allocated_bytes"]["all"]["current"]
+    if left:
+        raise RuntimeError(f"{left} bytes are left of the run before")
+    torch.cuda.reset_peak_memory_stats()
+    torch.backends.cuda.matmul.allow_tf32 = True
+    model, forward, batch = loaded or load(job)
+    model.to("cuda")
+    trained = [p for p in model.parameters() if p.requires_grad]
+    watcher.found("parameter", list(model.parameters()))
+    watcher.found("buffer", list(model.buffers()))
+    optimizer = optimizers.make(training.get("optimizer"), trained)
+    with watcher.watching(model):
+        steady = _steps(job, forward, batch, trained, optimizer, watcher)
+    peaks = statistics()
+    counted = dict(
+        parameters=sum(p.numel() for p in model.parameters()),
+        trainable_parameters=sum(p.numel() for p in trained),
+        allocated_bytes=peaks["allocated_bytes"]["all"]["peak"],
+        requested_bytes=peaks["requested_bytes"]["all"]["peak"],
+        reserved_bytes=peaks["reserved_bytes"]["all"]["peak"],
+        steady_bytes=steady,
+    )
+    if loaded:
+        for p in trained:
+            p.grad = None
+        model.to("cpu")
+    return counted
+
+
+def _steps(job, forward, batch, trained, optimizer, watcher):
+    training, keeps = job["training"], holds(job)
+    accumulation, half = training.get("gradient_accumulation", 1), AUTOCAST.get(training.get("precision", "amp-bf16"))
+    scaler = torch.amp.GradScaler("cuda", enabled=half == torch.float16)
+    clips = training.get("clip_grad_norm", True) is not False
+
+    def fetch():
+        args, kwargs = batch()
+        watcher.found("input", [*args, *(v for v in kwargs.values() if isinstance(v, torch.Tensor))])
+        return args, kwargs
+
+    def call(args, kwargs):
+        with torch.autocast("cuda", dtype=half) if half else contextlib.nullcontext():
+            out = forward(*args, **kwargs)
+            if not keeps:
+                return out.loss, None
+        if framework(job) == "accelerate":  # which makes all outputs float32
+            from accelerate.utils.operations import convert_to_fp32
+
+            out = convert_to_fp32(out)
+        return (out[1], out[0]) if isinstance(out, tuple) else (out.loss, out)
+
+    watcher.phase("load")
+    args, kwargs = fetch()
+    held = loss = None
+    for step in range(steps(job)):
+        for micro in range(accumulation):
+            watcher.phase(f"{step}.{micro}.forward")
+            if keeps:
+                loss, held = call(args, kwargs)
+            else:
+                loss = call(args, kwargs)[0]
+            if accumulation > 1:
+                loss = loss / accumulation
+            if keeps:
+                args, kwargs = fetch()  # nanoGPT fetches the next batch while the forward runs
+            else:
+                del args, kwargs
+            watcher.phase(f"{step}.{micro}.backward")
+            scaler.scale(loss).backward()
+            watcher.found("gradient", [p.grad for p in trained if p.grad is not None])
+            if not keeps:
+                del loss
+                loss = None
+                args, kwargs = fetch()
+        watcher.phase(f"{step}.optimizer")
+        if clips:
+            scaler.unscale_(optimizer)
+            torch.nn.utils.clip_grad_norm_(trained, 1.0)
+        scaler.step(optimizer)
+        scaler.update()
+        watcher.found("optimizer_state", [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)])
+        optimizer.zero_grad(set_to_none=True)
+        steady = statistics()["allocated_bytes"]["all"]["current"]
+    return steady

@@ -1,0 +1,195 @@
+"""Models and batches of a job: nanoGPT's from its description, all others built by transformers from their configuration."""
+
+import math
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
+
+
+class LayerNorm(nn.Module):
+    def __init__(self, width, bias):
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(width))
+        self.bias = nn.Parameter(torch.empty(width)) if bias else None
+
+    def forward(self, x):
+        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, 1e-5)
+
+
+class Attention(nn.Module):
+    def __init__(self, c, attention):
+        super().__init__()
+        self.qkv = nn.Linear(c["n_embd"], 3 * c["n_embd"], bias=c["bias"])
+        self.proj = nn.Linear(c["n_embd"], c["n_embd"], bias=c["bias"])
+        self.heads, self.dropout, self.fused = c["n_head"], c["dropout"], attention != "eager"
+        self.output_dropout, self.score_dropout = nn.Dropout(c["dropout"]), nn.Dropout(c["dropout"])
+        if not self.fused:
+            size = c["block_size"]
+            self.register_buffer("mask", torch.ones(size, size).tril().view(1, 1, size, size))
+
+    def forward(self, x):
+        batch, tokens, width = x.shape
+        q, k, v = self.qkv(x).split(width, dim=2)
+        k = k.view(batch, tokens, self.heads, width // self.heads).transpose(1, 2)
+        q = q.view(batch, tokens, self.heads, width // self.heads).transpose(1, 2)
+        v = v.view(batch, tokens, self.heads, width // self.heads).transpose(1, 2)
+        if self.fused:
+            y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True)
+        else:
+            scores = (q @ k.transpose(-2, -1)) * (1.0 / math.sqrt(k.size(-1)))
+            scores = scores.masked_fill(self.mask[:, :, :tokens, :tokens] == 0, float("-inf"))
+            scores = F.softmax(scores, dim=-1)
+            scores = self.score_dropout(scores)
+            y = scores @ v
+        y = y.transpose(1, 2).contiguous().view(batch, tokens, width)
+        return self.output_dropout(self.proj(y))
+
+
+class MLP(nn.Module):
+    def __init__(self, c):
+        super().__init__()
+        self.fc = nn.Linear(c["n_embd"], 4 * c["n_embd"], bias=c["bias"])
+        self.activation = nn.GELU()
+        self.proj = nn.Linear(4 * c["n_embd"], c["n_embd"], bias=c["bias"])
+        self.dropout = nn.Dropout(c["dropout"])
+
+    def forward(self, x):
+        return self.dropout(self.proj(self.activation(self.fc(x))))
+
+
+class Block(nn.Module):
+    def __init__(self, c, attention):
+        super().__init__()
+        self.ln1, self.attn = LayerNorm(c["n_embd"], c["bias"]), Attention(c, attention)
+        self.ln2, self.mlp = LayerNorm(c["n_embd"], c["bias"]), MLP(c)
+
+    def forward(self, x):
+        x = x + self.attn(self.ln1(x))
+        return x + self.mlp(self.ln2(x))
+
+
+class NanoGPT(nn.Module):
+    """nanoGPT's model.py, from its architecture."""
+
+    def __init__(self, c, attention, checkpointing):
+        super().__init__()
+        self.wte, self.wpe = nn.Embedding(c["vocab_size"], c["n_embd"]), nn.Embedding(c["block_size"], c["n_embd"])
+        self.drop, self.h = nn.Dropout(c["dropout"]), nn.ModuleList(Block(c, attention) for _ in range(c["n_layer"]))
+        self.lnf, self.head = LayerNorm(c["n_embd"], c["bias"]), nn.Linear(c["n_embd"], c["vocab_size"], bias=False)
+        self.wte.weight = self.head.weight
+        self.checkpointing = checkpointing
+
+    def forward(self, idx, targets):
+        pos = torch.arange(idx.shape[1], dtype=torch.long, device=idx.device)
+        x = self.drop(self.wte(idx) + self.wpe(pos))
+        for block in self.h:
+            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.checkpointing else block(x)
+        x = self.lnf(x)
+        logits = self.head(x)
+        loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
+        return logits, loss
+
+
+def _balanced_mixtral():
+    """transformers before 5 loops over the experts that have tokens, which the device cannot say here. The same operations, with
+    tokens x experts_per_token / experts tokens for each. (transformers 5 computes the experts without asking.)"""
+    import transformers.models.mixtral.modeling_mixtral as module
+
+    if not hasattr(module, "MixtralBlockSparseTop2MLP"):
+        return
+
+    def forward(self, hidden_states):
+        batch, tokens, width = hidden_states.shape
+        hidden_states = hidden_states.view(-1, width)
+        router_logits = self.gate(hidden_states)
+        weights = F.softmax(router_logits, dim=1, dtype=torch.float)
+        weights, chosen = torch.topk(weights, self.top_k, dim=-1)
+        weights /= weights.sum(dim=-1, keepdim=True)
+        weights = weights.to(hidden_states.dtype)
+        final = torch.zeros((batch * tokens, width), dtype=hidden_states.dtype, device=hidden_states.device)
+        mask = F.one_hot(chosen, num_classes=self.num_experts).permute(2, 1, 0)
+        hit = torch.greater(mask.sum(dim=(-1, -2)), 0)  # noqa: F841 (the library holds it through the loop)
+        each = -(-batch * tokens * self.top_k // self.num_experts)
+        for e in range(self.num_experts):
+            idx = torch.zeros(each, dtype=torch.long, device=final.device)
+            top_x = torch.zeros(each, dtype=torch.long, device=final.device)
+            expert = self.experts[e]
+            current = hidden_states[None, top_x].reshape(-1, width)
+            current = expert(current) * weights[top_x, idx, None]
+            final.index_add_(0, top_x, current.to(hidden_states.dtype))
+        return final.reshape(batch, tokens, width), router_logits
+
+    module.MixtralSparseMoeBlock.forward = forward
+
+
+def _class(config):
+    import transformers
+    from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as causal
+
+    named = (config.get("architectures") or [None])[0]
+    return getattr(transformers, named or causal[config["model_type"]])
+
+
+def _transformers(config, attention):
+    from transformers import CONFIG_MAPPING
+
+    left_out = ("quantization_config", "auto_map", "attn_implementation", "_attn_implementation", "dtype", "torch_dtype")
+    given = {k: v for k, v in config.items() if k not in left_out}
+    made = CONFIG_MAPPING[config["model_type"]].from_dict(given, attn_implementation=attention)
+    if made.model_type == "mixtral":
+        _balanced_mixtral()
+    model = _class(config)(made)
+    model.tie_weights()
+    return model, made
+
+
+def build(job):
+    """The model on the CPU in the type that the job stores it in, and a function that puts a batch on the device."""
+    training = job["training"]
+    attention = {"flash": "sdpa"}.get(training.get("attention", "sdpa"), training.get("attention", "sdpa"))
+    rows, columns = training["micro_batch"], training.get("sequence_length")
+    lora, nano = training.get("lora"), job["model"].get("nanogpt")
+    stored = DTYPES[lora.get("base_precision", "bf16")] if lora else DTYPES.get(training.get("precision"), torch.float32)
+    torch.set_default_dtype(stored)
+    try:
+        if nano:
+            nano = {"bias": False, **nano, "dropout": training.get("dropout", nano.get("dropout", 0.0))}
+            model = NanoGPT(nano, attention, training.get("gradient_checkpointing") == "full")
+            made = None
+        else:
+            model, made = _transformers(job["model"]["hf_config"], attention)
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+    def ids(length=None):
+        return torch.empty(rows, length or columns, dtype=torch.long).to("cuda")
+
+    def classes():
+        return torch.empty(rows, dtype=torch.long).to("cuda")
+
+    def pixels(c):
+        return torch.empty(rows, c.num_channels, c.image_size, c.image_size).to("cuda")
+
+    if nano:
+        columns = columns or nano["block_size"]
+        return model, lambda: ((ids(), ids()), {})
+    columns = columns or getattr(made, "max_position_embeddings", None) or getattr(made, "n_positions", 1)
+    name = type(model).__name__
+    if name.endswith("ForImageClassification"):
+        return model, lambda: ((), dict(pixel_values=pixels(made), labels=classes()))
+    if name.endswith("ForSequenceClassification"):
+        return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=classes()))
+    if name == "CLIPModel":
+        image = made.vision_config
+        return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), pixel_values=pixels(image), return_loss=True))
+    if name == "WhisperForConditionalGeneration":
+        frames = 2 * made.max_source_positions
+        return model, lambda: (
+            (),
+            dict(input_features=torch.empty(rows, made.num_mel_bins, frames).to("cuda"), labels=ids()),
+        )
+    target = (training.get("target_sequence_length") or columns) if getattr(made, "is_encoder_decoder", False) else columns
+    return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=ids(target)))

@@ -1,0 +1,24 @@
+#!/bin/sh
+# run.sh STACK [jobs.ndjson]: traces the corpus with the releases of stacks/STACK.txt and holds the estimator against it.
+# Everything that is made lies in $ORACLE_DIR (.oracle in the repository): a virtual environment of about 7 GB, the driver,
+# the traced rows. Neither a GPU nor Docker is needed; gcc, nm, Python 3.10 to 3.12 and 4 GB of memory are.
+set -eu
+stack=$1
+here=$(cd "$(dirname "$0")" && pwd)
+jobs=${2:-$here/corpus.ndjson}
+root=${ORACLE_DIR:-$here/../.oracle}
+mkdir -p "$root"
+root=$(cd "$root" && pwd)
+pinned=$here/stacks/$stack.txt
+[ -e "$pinned" ] || { echo "no stack $stack; there are: $(cd "$here/stacks" && ls | sed 's/\.txt$//' | tr '\n' ' ')" >&2; exit 2; }
+venv=${ORACLE_VENV:-$root/$stack/venv}
+if [ -z "${ORACLE_VENV:-}" ] && ! cmp -s "$pinned" "$root/$stack/pinned"; then
+  mkdir -p "$root/$stack"
+  "${PYTHON:-python3}" -m venv "$venv"
+  "$venv/bin/pip" install --quiet -r "$pinned"
+  cp "$pinned" "$root/$stack/pinned"
+fi
+"$here/driver/build.sh" "$venv" "$root/$stack/driver"
+rows=$root/$stack/$(basename "$jobs" .ndjson).jsonl
+STANDIN=$root/$stack/driver PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$here/trace.py" "$jobs" --out "$rows" --limits
+cd "$here/.." && ${GO:-go} run ./estimator/accuracy "$rows"

@@ -1,0 +1,64 @@
+"""What the stand-in driver cannot answer, answered: a step that branches on a value of the device.
+
+Imported before a model is built. Kernels do not run, so every value that is read from the device is zero. Models ask the device
+few questions, and each is run as it is (its allocations are part of the step) and then answered as a batch of full length would
+have it: no token is padding. A job with "attention_mask": "explicit" has padding, for which zero is the right answer.
+"""
+
+import os
+
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
+
+import torch
+
+torch.cuda.init()
+torch.empty(1, device="cuda")
+
+# Whether some tokens of the batch are padding.
+padding = False
+
+
+def _answered(question, applies):
+    """question, which the device answers with zero, answered with yes where it applies and no token is padding"""
+
+    def ask(tensor, *args, **kwargs):
+        zero = question(tensor, *args, **kwargs)
+        return zero if padding or not applies(tensor, args, kwargs) else torch.tensor(True)
+
+    return ask
+
+
+# transformers before 5.20 asks whether a mask is all ones with all(), later ones with a sum (masking_utils.fast_all).
+torch.Tensor.all = _answered(torch.Tensor.all, lambda t, a, k: t.is_cuda and not a and not k)
+torch.all = _answered(torch.all, lambda t, a, k: t.is_cuda and not a and not k)
+try:
+    from transformers import masking_utils
+except ImportError:
+    masking_utils = None
+if hasattr(masking_utils, "fast_all"):
+    masking_utils.fast_all = _answered(masking_utils.fast_all, lambda t, a, k: t.is_cuda)
+
+
+def _untouched(tensor, *args, **kwargs):
+    return tensor
+
+
+# Weights are random and nobody reads them: their pages on the host are never written, so that large models cost nothing.
+for _name in (
+    "uniform_ normal_ trunc_normal_ constant_ ones_ zeros_ orthogonal_ "
+    "kaiming_uniform_ kaiming_normal_ xavier_uniform_ xavier_normal_"
+).split():
+    setattr(torch.nn.init, _name, _untouched)
+
+
+def _on_the_device(method):
+    def fill(tensor, *args, **kwargs):
+        return method(tensor, *args, **kwargs) if tensor.is_cuda else tensor
+
+    return fill
+
+
+torch.Tensor.normal_ = _on_the_device(torch.Tensor.normal_)
+torch.Tensor.uniform_ = _on_the_device(torch.Tensor.uniform_)
