@@ -40,7 +40,7 @@ const maxReviewBytes = 8 << 20
 //	@Produce		json
 //	@Param			review	body		kubernetes.Review	true	"The review"
 //	@Success		200		{object}	kubernetes.Answer
-//	@Failure		400,408,413,415,500,503	{object}	problem.Problem
+//	@Failure		400,408,413,415,429,500,503	{object}	problem.Problem
 //	@Router			/v1/admission/kubernetes [post]
 func (a *API) admit() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
@@ -59,7 +59,7 @@ func (a *API) admit() endpoint {
 //	@Param			mode	path		string				true	"audit, warn or enforce"
 //	@Param			review	body		kubernetes.Review	true	"The review"
 //	@Success		200		{object}	kubernetes.Answer
-//	@Failure		400,404,408,413,415,500,503	{object}	problem.Problem
+//	@Failure		400,404,408,413,415,429,500,503	{object}	problem.Problem
 //	@Router			/v1/admission/kubernetes/{mode} [post]
 func (a *API) admitIn() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {

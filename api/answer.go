@@ -67,7 +67,7 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 			if answer.framed {
 				h.Del("X-Frame-Options") // it knows no list
 			}
-			a.send(w, status, answer.body)
+			a.send(w, r, status, answer.body)
 		default:
 			b, err := encode(answer)
 			if err != nil {
@@ -82,12 +82,13 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 				return
 			}
 			w.Header()["Content-Type"] = contentTypeJSON
-			a.send(w, status, b.Bytes())
+			a.send(w, r, status, b.Bytes())
 		}
 	})
 }
 
-func (a *API) send(w http.ResponseWriter, status int, body []byte) {
+func (a *API) send(w http.ResponseWriter, r *http.Request, status int, body []byte) {
+	a.clients.sent(senderOf(r), len(body))
 	w.Header()["Content-Length"] = []string{strconv.Itoa(len(body))}
 	if status != http.StatusOK {
 		w.WriteHeader(status)

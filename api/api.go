@@ -116,6 +116,7 @@ type API struct {
 	limits  Limits
 	gate    *gate
 	held    held
+	clients *clients
 	// draining is set when the service has been told to stop.
 	draining atomic.Bool
 }
@@ -131,9 +132,10 @@ type Route struct {
 	Query []string
 
 	handle func(*API) endpoint
-	// open routes have no limit of the rate: probes, metrics, and admission, whose one
-	// client asks for all users of a cluster.
+	// open routes have no limit of the rate: probes and metrics.
 	open bool
+	// admission has a limit of its own, since its one client asks for all users of a cluster.
+	admission bool
 }
 
 // Routes is everything that is served.
@@ -145,8 +147,8 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"}, handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},
 
-		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit, open: true},
-		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}", handle: (*API).admitIn, open: true},
+		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit, admission: true},
+		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}", handle: (*API).admitIn, admission: true},
 
 		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes", "page_size", "page_token"}, handle: (*API).listGPUs},
 		{Method: get, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).getGPU},
@@ -185,8 +187,9 @@ func Routes() []Route {
 func New(s Service, o Options) *API {
 	limits := o.Limits.withDefaults()
 	a := &API{service: s, options: o, log: zerolog.Nop(), limits: limits}
-	a.gate = newGate(limits.MaxConcurrent, limits.MaxQueue, limits.QueueTimeout)
+	a.gate = newGate(limits.MaxConcurrent, limits.MaxConcurrentPerClient, limits.MaxQueue, limits.QueueTimeout)
 	a.held.most = limits.MaxHeldBytes
+	a.clients = newClients(limits)
 	if o.Logger != nil {
 		a.log = *o.Logger
 	}
@@ -194,15 +197,18 @@ func New(s Service, o Options) *API {
 
 	a.router = chi.NewRouter()
 	a.router.Use(behindProxies(o.Proxies), a.around, crossOrigin(o.Origins))
-	limit := a.rateLimit()
+	limit, admissionLimit := a.rateLimit(1), a.rateLimit(admissionTimes)
 	for _, route := range Routes() {
 		for _, path := range []string{route.Path, route.Alias} {
 			if path == "" {
 				continue
 			}
 			handler := a.handle(route, route.handle(a))
-			if !route.open {
-				handler = limit(handler)
+			switch {
+			case route.admission:
+				handler = admissionLimit(handler)
+			case !route.open:
+				handler = limit(a.withinBytesOut(handler))
 			}
 			a.router.Method(route.Method, pattern(path), handler)
 			if route.Method == http.MethodGet {
@@ -210,8 +216,8 @@ func New(s Service, o Options) *API {
 			}
 		}
 	}
-	a.router.NotFound(a.notFound)
-	a.router.MethodNotAllowed(a.methodNotAllowed)
+	a.router.NotFound(limit(http.HandlerFunc(a.notFound)).ServeHTTP)
+	a.router.MethodNotAllowed(limit(http.HandlerFunc(a.methodNotAllowed)).ServeHTTP)
 	return a
 }
 

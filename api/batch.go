@@ -82,6 +82,7 @@ type line struct {
 func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder, o service.EstimateOptions) {
 	ctx, stop := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
+	client := senderOf(r)
 	workers := runtime.GOMAXPROCS(0)
 	todo, inOrder := make(chan *line), make(chan *line, 4*workers)
 	var running sync.WaitGroup
@@ -116,6 +117,9 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 				ended.Store(true)
 			}
 			if l != nil {
+				if number > 1 && !a.clients.turn(ctx, client) {
+					return
+				}
 				for _, queue := range []chan *line{inOrder, todo} {
 					select {
 					case queue <- l:
@@ -140,6 +144,9 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 	for l := range inOrder {
 		select {
 		case answer := <-l.done:
+			if !a.clients.pace(ctx, client, len(answer)) {
+				return
+			}
 			_ = control.SetWriteDeadline(time.Now().Add(a.limits.WriteTimeout))
 			if _, err := w.Write(answer); err != nil {
 				return

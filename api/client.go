@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"strings"
 
 	"github.com/go-chi/chi/v5/middleware"
 	"github.com/go-chi/httprate"
@@ -38,6 +39,14 @@ func clientOf(ctx context.Context) string {
 	return client
 }
 
+// senderOf is clientOf, and within a process whoever the request says that it is from.
+func senderOf(r *http.Request) string {
+	if client := clientOf(r.Context()); client != "" {
+		return client
+	}
+	return canonical(r.RemoteAddr)
+}
+
 // behindProxies reads X-Forwarded-For where the connection comes from a proxy that
 // is trusted to write it; from anybody else it could be made up.
 func behindProxies(trusted []netip.Prefix) func(http.Handler) http.Handler {
@@ -48,5 +57,34 @@ func behindProxies(trusted []netip.Prefix) func(http.Handler) http.Handler {
 	for i, p := range trusted {
 		prefixes[i] = p.String()
 	}
-	return middleware.ClientIPFromXFF(prefixes...)
+	read := middleware.ClientIPFromXFF(prefixes...)
+	return func(next http.Handler) http.Handler {
+		h := read(next)
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if given := r.Header["X-Forwarded-For"]; len(given) > 0 {
+				r.Header["X-Forwarded-For"] = withoutPorts(given)
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+}
+
+// withoutPorts leaves the addresses of X-Forwarded-For. Some proxies write the port of the connection behind the
+// address (192.0.2.1:4711, [2001:db8::1]:4711); every connection would be a client of its own.
+func withoutPorts(lines []string) []string {
+	plain := make([]string, len(lines))
+	for i, line := range lines {
+		entries := strings.Split(line, ",")
+		for j, entry := range entries {
+			entry = strings.Trim(strings.TrimSpace(entry), `"`)
+			if at, err := netip.ParseAddrPort(entry); err == nil {
+				entry = at.Addr().String()
+			} else if inner, ok := strings.CutPrefix(entry, "["); ok {
+				entry = strings.TrimSuffix(inner, "]")
+			}
+			entries[j] = entry
+		}
+		plain[i] = strings.Join(entries, ", ")
+	}
+	return plain
 }

@@ -74,5 +74,5 @@ func (a *API) author(r *http.Request, scope service.Scope) (service.Author, erro
 	if !strings.EqualFold(scheme, "Bearer") {
 		token = ""
 	}
-	return a.service.Authorize(r.Context(), strings.TrimSpace(token), scope)
+	return a.authorize(r, strings.TrimSpace(token), scope)
 }

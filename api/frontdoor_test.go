@@ -261,27 +261,22 @@ func TestBatchGivesBytesBack(t *testing.T) {
 	}
 }
 
+// Where all connections have a request under way, one too many is closed at once.
 func TestTooManyConnectionsAreClosed(t *testing.T) {
-	address, admin := start(t, newAPI(api.Options{Limits: api.Limits{MaxConnections: 2}}), api.Listeners{})
-	var open []net.Conn
-	for range 2 {
-		c, err := net.Dial("tcp", address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		open = append(open, c)
-		fmt.Fprintf(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n")
-		if res, err := http.ReadResponse(bufio.NewReader(c), nil); err != nil || res.StatusCode != http.StatusOK {
-			t.Fatalf("%v, %v", res, err)
-		}
+	began, end := make(chan struct{}, 2), make(chan struct{})
+	a := askedAPI(api.Options{Limits: api.Limits{MaxConnections: 2}}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+		began <- struct{}{}
+		<-end
+		return echo(ctx, job)
+	})
+	address, admin := start(t, a, api.Listeners{})
+	for i := range 2 {
+		c := dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i), address)
+		fmt.Fprintf(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(job(1)), job(1))
+		<-began
 	}
-	c, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer c.Close()
-	if n, err := c.Read(make([]byte, 1)); n != 0 || err == nil {
-		t.Errorf("a connection too many is not closed: %d, %v", n, err)
+	if !closed(dialFrom(t, "127.0.0.9", address), 20*time.Second) {
+		t.Error("a connection too many is not closed")
 	}
 	// The operators' listener has connections of its own.
 	client := &http.Client{Transport: &http.Transport{}}
@@ -289,9 +284,7 @@ func TestTooManyConnectionsAreClosed(t *testing.T) {
 	if _, body := get(t, client, "http://"+admin+"/metrics"); !strings.Contains(body, `vramplan_shed_total{reason="connections"} 1`) {
 		t.Error("the metrics do not count it")
 	}
-	for _, c := range open {
-		c.Close()
-	}
+	close(end)
 }
 
 // While the service drains, answers tell clients to connect elsewhere.

@@ -15,11 +15,14 @@ import (
 // asks for more than the service can do crowds out itself and nobody else.
 type gate struct {
 	mu sync.Mutex
-	// free slots; there are some only while nobody waits.
+	// free slots; while somebody waits there are some only where all who wait have as many as one client may have.
 	free, slots int
-	waiting     int
-	room        int
-	patience    time.Duration
+	// most is how many slots one client may have, and has how many it has.
+	most     int
+	has      map[string]int
+	waiting  int
+	room     int
+	patience time.Duration
 	// line holds the clients that wait; among equals the first has the next turn.
 	line []*waitingClient
 	// byName is the same by the client's name.
@@ -43,8 +46,8 @@ type waiter struct {
 	let    bool
 }
 
-func newGate(slots, room int, patience time.Duration) *gate {
-	return &gate{free: slots, slots: slots, room: room, patience: patience, byName: map[string]*waitingClient{}, spent: map[string]time.Duration{}, halved: time.Now()}
+func newGate(slots, most, room int, patience time.Duration) *gate {
+	return &gate{free: slots, slots: slots, most: most, has: map[string]int{}, room: room, patience: patience, byName: map[string]*waitingClient{}, spent: map[string]time.Duration{}, halved: time.Now()}
 }
 
 // errShed says that a job was sent away.
@@ -53,8 +56,9 @@ var errShed = errors.New("too much to do")
 // enter waits for a slot. Whoever gets nil has to leave.
 func (g *gate) enter(ctx context.Context, client string) error {
 	g.mu.Lock()
-	if g.free > 0 {
+	if g.free > 0 && g.has[client] < g.most {
 		g.free--
+		g.has[client]++
 		g.mu.Unlock()
 		return nil
 	}
@@ -86,17 +90,21 @@ func (g *gate) leave(client string, took time.Duration) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.spend(client, took)
-	if len(g.line) == 0 {
-		g.free++
-		return
+	if g.has[client]--; g.has[client] == 0 {
+		delete(g.has, client)
 	}
-	at := 0
+	at := -1
 	for i, c := range g.line {
-		if g.spent[c.name] < g.spent[g.line[at].name] {
+		if g.has[c.name] < g.most && (at < 0 || g.spent[c.name] < g.spent[g.line[at].name]) {
 			at = i
 		}
 	}
+	if at < 0 {
+		g.free++
+		return
+	}
 	c := g.line[at]
+	g.has[c.name]++
 	next := c.waiters[0]
 	c.waiters = c.waiters[1:]
 	g.waiting--
@@ -130,7 +138,7 @@ func (g *gate) spend(client string, took time.Duration) {
 func (g *gate) full(client string) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.free == 0 && g.waiting >= g.room && g.greediest(client) == nil
+	return (g.free == 0 || g.has[client] >= g.most) && g.waiting >= g.room && g.greediest(client) == nil
 }
 
 // queued is how many wait.

@@ -25,7 +25,7 @@ func queue(g *gate, ctx context.Context, client string) <-chan error {
 
 func TestTurnsGoRoundAmongClients(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, ctx := newGate(1, 10, time.Hour), context.Background()
+		g, ctx := newGate(1, 10, 10, time.Hour), context.Background()
 		if err := g.enter(ctx, "first"); err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +59,7 @@ func TestTurnsGoRoundAmongClients(t *testing.T) {
 // Small jobs do not wait behind large ones of a client that asks for many.
 func TestTurnsGoByTheTimeThatJobsTook(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, ctx := newGate(1, 10, time.Hour), context.Background()
+		g, ctx := newGate(1, 10, 10, time.Hour), context.Background()
 		if err := g.enter(ctx, "large"); err != nil {
 			t.Fatal(err)
 		}
@@ -97,7 +97,7 @@ func TestTurnsGoByTheTimeThatJobsTook(t *testing.T) {
 
 func TestFullGateSendsTheGreediestAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, ctx := newGate(1, 3, time.Hour), context.Background()
+		g, ctx := newGate(1, 10, 3, time.Hour), context.Background()
 		if err := g.enter(ctx, "first"); err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +129,7 @@ func TestFullGateSendsTheGreediestAway(t *testing.T) {
 
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		g, ctx := newGate(1, 3, time.Second), context.Background()
+		g, ctx := newGate(1, 10, 3, time.Second), context.Background()
 		if err := g.enter(ctx, ""); err != nil {
 			t.Fatal(err)
 		}
@@ -156,7 +156,7 @@ func TestGateKeepsCount(t *testing.T) {
 		slots, room := rapid.IntRange(1, 4).Draw(t, "slots"), rapid.IntRange(1, 4).Draw(t, "room")
 		clients := rapid.SliceOfN(rapid.IntRange(0, 3), 1, 60).Draw(t, "clients")
 		impatient := rapid.SliceOfN(rapid.Bool(), len(clients), len(clients)).Draw(t, "impatient")
-		g := newGate(slots, room, time.Minute)
+		g := newGate(slots, slots, room, time.Minute)
 		var inside, most int
 		var mu sync.Mutex
 		var all sync.WaitGroup

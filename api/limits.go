@@ -21,8 +21,13 @@ type Limits struct {
 	// wait for their turn, and QueueTimeout how long.
 	MaxConcurrent, MaxQueue int
 	QueueTimeout            time.Duration
-	// MaxConnections bounds the open connections of a listener.
-	MaxConnections int
+	// MaxConcurrentPerClient bounds those of one client that are worked on at once.
+	MaxConcurrentPerClient int
+	// MaxConnections bounds the open connections of a listener, MaxConnectionsPerClient those of one client, and
+	// MaxIdlePerClient those of them that wait for a request.
+	MaxConnections, MaxConnectionsPerClient, MaxIdlePerClient int
+	// BytesOutPerSecond bounds the bytes of answers that one client gets; it may have four seconds' worth at once.
+	BytesOutPerSecond int64
 	// MaxHeldBytes bounds the bytes of documents and answers in memory.
 	MaxHeldBytes int64
 
@@ -46,12 +51,14 @@ func DefaultLimits() Limits {
 		QueueTimeout:  2 * time.Second,
 		// An idle connection takes about 10 KiB.
 		MaxConnections: 8192,
-		MaxHeldBytes:   128 << 20,
-		HeaderTimeout:  5 * time.Second,
-		BodyTimeout:    15 * time.Second,
-		RequestTimeout: 20 * time.Second,
-		WriteTimeout:   30 * time.Second,
-		IdleTimeout:    60 * time.Second,
+		// Somewhat more than a client gets on loopback that does nothing but ask the same again, on two cores.
+		BytesOutPerSecond: 64 << 20,
+		MaxHeldBytes:      128 << 20,
+		HeaderTimeout:     5 * time.Second,
+		BodyTimeout:       15 * time.Second,
+		RequestTimeout:    20 * time.Second,
+		WriteTimeout:      30 * time.Second,
+		IdleTimeout:       60 * time.Second,
 	}
 }
 
@@ -61,7 +68,12 @@ func (l Limits) withDefaults() Limits {
 	l.MaxConcurrent = cmp.Or(l.MaxConcurrent, d.MaxConcurrent)
 	l.MaxQueue = cmp.Or(l.MaxQueue, d.MaxQueue)
 	l.QueueTimeout = cmp.Or(l.QueueTimeout, d.QueueTimeout)
+	// A quarter of the slots keeps all cores busy, and leaves the others to whoever else asks.
+	l.MaxConcurrentPerClient = min(l.MaxConcurrent, cmp.Or(l.MaxConcurrentPerClient, max(2, l.MaxConcurrent/4)))
 	l.MaxConnections = cmp.Or(l.MaxConnections, d.MaxConnections)
+	l.MaxConnectionsPerClient = min(l.MaxConnections, cmp.Or(l.MaxConnectionsPerClient, max(16, l.MaxConnections/8)))
+	l.MaxIdlePerClient = min(l.MaxConnectionsPerClient, cmp.Or(l.MaxIdlePerClient, max(8, l.MaxConnectionsPerClient/4)))
+	l.BytesOutPerSecond = cmp.Or(l.BytesOutPerSecond, d.BytesOutPerSecond)
 	l.MaxHeldBytes = cmp.Or(l.MaxHeldBytes, d.MaxHeldBytes)
 	l.HeaderTimeout = cmp.Or(l.HeaderTimeout, d.HeaderTimeout)
 	l.BodyTimeout = cmp.Or(l.BodyTimeout, d.BodyTimeout)
@@ -71,20 +83,15 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// rateLimit bounds the requests of one client.
-func (a *API) rateLimit() func(http.Handler) http.Handler {
-	rate := a.options.Limits.RatePerSecond
+// rateLimit bounds the requests of one client to some times the rate that the service was given.
+func (a *API) rateLimit(times float64) func(http.Handler) http.Handler {
+	rate := times * a.options.Limits.RatePerSecond
 	if rate <= 0 {
 		return func(next http.Handler) http.Handler { return next }
 	}
 	requests, window := rateWindow(rate)
 	return httprate.LimitBy(requests, window,
-		func(r *http.Request) (string, error) {
-			if client := clientOf(r.Context()); client != "" {
-				return client, nil
-			}
-			return canonical(r.RemoteAddr), nil
-		},
+		func(r *http.Request) (string, error) { return senderOf(r), nil },
 		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
 			p := problem.New(problem.RateLimited, "More than %d requests in %s from one client.", requests, window.Round(time.Millisecond))
 			p.RetryAfterSeconds = max(1, int(math.Ceil(window.Seconds())))

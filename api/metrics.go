@@ -55,13 +55,13 @@ func newMetrics(a *API) *metrics {
 			Name: "vramplan_overrides_total", Help: "Workloads that do not fit and were admitted for a reason that their user gave.",
 		}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: jobs, memory, rate, connections.",
+			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: jobs, memory, rate, connections, bytes, keys.",
 		}, []string{"reason"}),
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vramplan_http_connections", Help: "Open connections, by listener: api or admin.",
 		}, []string{"listener"}),
 	}
-	for _, reason := range []string{"jobs", "memory", "rate", "connections"} {
+	for _, reason := range []string{"jobs", "memory", "rate", "connections", "bytes", "keys"} {
 		m.shed.WithLabelValues(reason) // a rate needs the 0 before the first 1
 	}
 	build := prometheus.NewGauge(prometheus.GaugeOpts{

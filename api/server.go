@@ -43,18 +43,20 @@ func (a *API) Serve(ctx context.Context, l Listeners) error {
 	adminDone := func() error { return nil }
 	failed := make(chan error, 2)
 	if l.Admin != nil {
-		admin := a.server(a.Admin())
+		open := a.connections("admin")
+		admin := a.server(a.Admin(), open)
 		admin.WriteTimeout = profileTimeout
-		go func() { failed <- admin.Serve(a.capped(l.Admin, "admin")) }()
+		go func() { failed <- admin.Serve(countedListener{l.Admin, open}) }()
 		adminDone = admin.Close
 	}
-	server := a.server(a)
+	open := a.connections("api")
+	server := a.server(a, open)
 	server.TLSConfig = l.TLS
 	go func() {
 		if l.TLS != nil {
-			failed <- server.ServeTLS(a.capped(l.API, "api"), "", "")
+			failed <- server.ServeTLS(countedListener{l.API, open}, "", "")
 		} else {
-			failed <- server.Serve(a.capped(l.API, "api"))
+			failed <- server.Serve(countedListener{l.API, open})
 		}
 	}()
 	select {
@@ -80,7 +82,7 @@ func (a *API) Serve(ctx context.Context, l Listeners) error {
 }
 
 // server is a listener's, with a limit for everything that a client may delay.
-func (a *API) server(h http.Handler) *http.Server {
+func (a *API) server(h http.Handler, open *connections) *http.Server {
 	limits := a.limits
 	return &http.Server{
 		Handler:           h,
@@ -93,6 +95,7 @@ func (a *API) server(h http.Handler) *http.Server {
 		MaxHeaderBytes: maxHeaderBytes,
 		HTTP2:          &http.HTTP2Config{MaxConcurrentStreams: maxStreams},
 		ConnContext:    withClient,
+		ConnState:      open.state,
 		ErrorLog:       stdlog.New(serverLog{a.log}, "", 0),
 	}
 }

@@ -1,11 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
+	"crypto/rand"
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -29,6 +32,24 @@ func attacks(capacity float64) []attack {
 			n := connections(ctx, address, 1000, func(net.Conn) {})
 			return fmt.Sprintf("%d connections", n), nil
 		}},
+		{"idle keep-alive connections of one client", func(ctx context.Context, address string) (string, error) {
+			n := connectionsFrom(ctx, 1, address, 8192, keepAlive)
+			return fmt.Sprintf("%d connections", n), nil
+		}},
+		{"10,000 idle keep-alive connections", func(ctx context.Context, address string) (string, error) {
+			n := connections(ctx, address, 10000, keepAlive)
+			return fmt.Sprintf("%d connections", n), nil
+		}},
+		{"16 connections of plans", func(ctx context.Context, address string) (string, error) {
+			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, planNew, 16, time.Hour)
+			return fmt.Sprintf("%d plans of one client, %d sent away", t.statuses[200], t.statuses[503]), nil
+		}},
+		{"paths that are not there", func(ctx context.Context, address string) (string, error) {
+			nothing := question{"/v1/nothing", func(int64) string { return "{}" }}
+			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, nothing, 64, time.Hour)
+			return fmt.Sprintf("%d asked", t.asked()), nil
+		}},
+		{"keys that are none", func(ctx context.Context, address string) (string, error) { return guessKeys(ctx, address), nil }},
 		{"slow headers", func(ctx context.Context, address string) (string, error) {
 			n := connections(ctx, address, 1000, func(c net.Conn) {
 				if _, err := io.WriteString(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\n"); err == nil {
@@ -80,6 +101,24 @@ func attacks(capacity float64) []attack {
 			})
 			return fmt.Sprintf("%d connections of 10 clients", n), nil
 		}},
+		{"batches that nobody reads", func(ctx context.Context, address string) (string, error) {
+			// 2,000 jobs that name the whole catalog: 800 KB that ask for some 160 MB.
+			body := strings.Repeat(strings.Replace(repeatedJob, `["rtx-4070"]`, `["*"]`, 1)+"\n", 2000)
+			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate", "/v1/estimate/batch", 1)
+			request = strings.Replace(request, "application/json", "application/x-ndjson", 1) + body
+			n := connectionsFrom(ctx, 10, address, 200, func(c net.Conn) { _, _ = io.WriteString(c, request) })
+			return fmt.Sprintf("%d connections of 10 clients", n), nil
+		}},
+		{"batches of one client", func(ctx context.Context, address string) (string, error) {
+			body := strings.Repeat(strings.Replace(repeatedJob, `["rtx-4070"]`, `["*"]`, 1)+"\n", 2000)
+			var got atomic.Int64
+			var all sync.WaitGroup
+			for range 8 {
+				all.Go(func() { got.Add(readBatches(ctx, address, body)) })
+			}
+			all.Wait()
+			return fmt.Sprintf("%d MiB of answers", got.Load()>>20), nil
+		}},
 		{"overload", func(ctx context.Context, address string) (string, error) {
 			return flood(ctx, "http://"+address, capacity*overload), nil
 		}},
@@ -116,6 +155,64 @@ func connectionsFrom(ctx context.Context, addresses int, address string, n int, 
 	}
 	all.Wait()
 	return opened.Load()
+}
+
+// keepAlive asks once and leaves the connection open.
+func keepAlive(c net.Conn) {
+	if _, err := io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+		return
+	}
+	if res, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+		_, _ = io.Copy(io.Discard, res.Body)
+	}
+}
+
+// guessKeys tries keys that look right as fast as it can.
+func guessKeys(ctx context.Context, address string) string {
+	client := newClient("127.0.0.2")
+	client.Timeout = patience
+	var asked, limited atomic.Int64
+	var all sync.WaitGroup
+	for range 32 {
+		all.Go(func() {
+			for ctx.Err() == nil {
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/catalog/changes", nil)
+				if err != nil {
+					return
+				}
+				req.Header.Set("Authorization", "Bearer vrp_aaaaaaaaaa_"+rand.Text())
+				res, err := client.Do(req)
+				if err != nil {
+					continue
+				}
+				if asked.Add(1); res.StatusCode == http.StatusTooManyRequests {
+					limited.Add(1)
+				}
+				_, _ = io.Copy(io.Discard, res.Body)
+				_ = res.Body.Close()
+			}
+		})
+	}
+	all.Wait()
+	return fmt.Sprintf("%d keys tried, %d of them not looked for", asked.Load(), limited.Load())
+}
+
+// readBatches sends batches and reads their answers until ctx is done, and returns the bytes.
+func readBatches(ctx context.Context, address, body string) (n int64) {
+	client := newClient("127.0.0.2")
+	for ctx.Err() == nil {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/estimate/batch", strings.NewReader(body))
+		if err != nil {
+			return n
+		}
+		req.Header.Set("Content-Type", "application/x-ndjson")
+		if res, err := client.Do(req); err == nil {
+			read, _ := io.Copy(io.Discard, res.Body)
+			n += read
+			_ = res.Body.Close()
+		}
+	}
+	return n
 }
 
 // drip sends a byte a second.

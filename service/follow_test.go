@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -145,9 +146,21 @@ func TestFollow(t *testing.T) {
 	}
 }
 
+// keyCounter counts look-ups of keys.
+type keyCounter struct {
+	service.Store
+	looks atomic.Int64
+}
+
+func (c *keyCounter) Key(ctx context.Context, id string) (*service.Key, error) {
+	c.looks.Add(1)
+	return c.Store.Key(ctx, id)
+}
+
 func TestAuthorize(t *testing.T) {
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
-	s := service.New(service.EmbeddedCatalog(), service.WithStore(sqlite(t)), service.WithClock(func() time.Time { return now }))
+	counting := &keyCounter{Store: sqlite(t)}
+	s := service.New(service.EmbeddedCatalog(), service.WithStore(counting), service.WithClock(func() time.Time { return now }))
 	make := func(expires *time.Time, scopes ...service.Scope) (service.Key, string) {
 		k, token, err := s.CreateKey(t.Context(), "ci", scopes, expires)
 		if err != nil {
@@ -181,6 +194,10 @@ func TestAuthorize(t *testing.T) {
 		if c.want == "" && (err != nil || by.Name != "ci") || c.want != "" && (err == nil || service.ErrorCode(err) != c.want) {
 			t.Errorf("%s: %+v, %v", c.name, by, err)
 		}
+	}
+	asked := counting.looks.Load()
+	if _, err := s.Authorize(t.Context(), old, service.ScopeCatalogWrite); service.ErrorCode(err) != service.CodeUnauthorized || counting.looks.Load() != asked {
+		t.Errorf("a key that was refused is looked for again: %v", err)
 	}
 	if keys, err := s.Keys(t.Context()); err != nil || len(keys) != 4 || keys[0].Hash == good {
 		t.Errorf("%d keys, %v", len(keys), err)

@@ -127,7 +127,7 @@ func (s *Service) RevokeKey(ctx context.Context, id string) error {
 
 // Authorize finds out whose key a request came with, and whether it may do what scope
 // says. The database is asked each time, so that a revoked key is refused at once, on
-// every replica; text that cannot be a key is refused without asking.
+// every replica; text that cannot be a key, or was refused lately, is refused without asking.
 func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Author, error) {
 	if s.store == nil {
 		return Author{}, noDatabase()
@@ -137,7 +137,7 @@ func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Aut
 	}
 	const refused = "the API key is not known, was revoked or has expired"
 	m := keyForm.FindStringSubmatch(token)
-	if m == nil {
+	if m == nil || s.refused.has(token) {
 		return Author{}, failed(CodeUnauthorized, refused)
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -147,6 +147,7 @@ func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Aut
 	case err != nil:
 		return Author{}, storeError(err, "the API key could not be checked, because the database does not answer")
 	case k == nil, subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hashKey(token))) != 1, k.State(s.now()) != "active":
+		s.refused.add(token)
 		return Author{}, failed(CodeUnauthorized, refused)
 	case !slices.Contains(k.Scopes, scope):
 		return Author{}, failed(CodeForbidden, "the API key %q does not have the scope %s", k.Name, scope)

@@ -31,7 +31,9 @@ type Service struct {
 	// kept are the calibrations that requests may name without a look into the store.
 	kept *keptCalibrations
 	// policy says who activates calibrations.
-	policy  ActivationPolicy
+	policy ActivationPolicy
+	// refused are keys that need not be looked for.
+	refused refusedKeys
 	results *cache[*estimator.Result]
 	plans   *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
@@ -99,6 +101,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
 		policy:   o.policy,
 		kept:     newKeptCalibrations(o.calibrations),
+		refused:  newRefusedKeys(),
 		estimate: estimator.Estimate,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}

@@ -26,20 +26,24 @@ type addressFlags struct {
 
 // limitFlags bound what clients can take.
 type limitFlags struct {
-	RateLimit      float64       `default:"0" setting:"VRAMPLAN_RATE_LIMIT" help:"Requests a second that one client may make; 0 is no limit."`
-	MaxConcurrent  int           `default:"0" setting:"VRAMPLAN_MAX_CONCURRENT" help:"Jobs worked on at once; 0 is four a core and at least 16."`
-	MaxQueue       int           `default:"256" setting:"VRAMPLAN_MAX_QUEUE" help:"Jobs that may wait for their turn before others are told to come back."`
-	QueueTimeout   time.Duration `default:"2s" setting:"VRAMPLAN_QUEUE_TIMEOUT" help:"How long a job may wait for its turn."`
-	MaxConnections int           `default:"8192" setting:"VRAMPLAN_MAX_CONNECTIONS" help:"Open connections of a listener; more are closed at once."`
-	MemoryLimit    byteCount     `default:"0" setting:"VRAMPLAN_MEMORY_LIMIT" placeholder:"SIZE" help:"Memory to stay below, as 512MiB; 0 is what the container may have. GOMEMLIMIT wins."`
-	MaxHeld        byteCount     `default:"0" setting:"VRAMPLAN_MAX_HELD" placeholder:"SIZE" help:"Documents and answers in memory for clients that send or read slowly; 0 is an eighth of the memory, up to 128MiB."`
-	HeaderTimeout  time.Duration `default:"5s" setting:"VRAMPLAN_HEADER_TIMEOUT" help:"How long the header of a request may take to arrive."`
-	BodyTimeout    time.Duration `default:"15s" setting:"VRAMPLAN_BODY_TIMEOUT" help:"How long a document, or the next line of a batch, may take to arrive."`
-	RequestTimeout time.Duration `default:"20s" setting:"VRAMPLAN_REQUEST_TIMEOUT" help:"How long one job may take."`
-	WriteTimeout   time.Duration `default:"30s" setting:"VRAMPLAN_WRITE_TIMEOUT" help:"How long a client may take to read an answer, or the next lines of a batch's."`
-	IdleTimeout    time.Duration `default:"60s" setting:"VRAMPLAN_IDLE_TIMEOUT" help:"How long a connection stays open between requests."`
-	Drain          time.Duration `default:"1s" setting:"VRAMPLAN_DRAIN" help:"How long to go on answering after a signal, so that load balancers see that the service is about to stop."`
-	FinishTimeout  time.Duration `default:"10s" setting:"VRAMPLAN_FINISH_TIMEOUT" help:"How long, after that, requests under way may take to end."`
+	RateLimit               float64       `default:"0" setting:"VRAMPLAN_RATE_LIMIT" help:"Requests a second that one client may make; 0 is no limit."`
+	MaxConcurrent           int           `default:"0" setting:"VRAMPLAN_MAX_CONCURRENT" help:"Jobs worked on at once; 0 is four a core and at least 16."`
+	MaxConcurrentPerClient  int           `default:"0" setting:"VRAMPLAN_MAX_CONCURRENT_PER_CLIENT" help:"Jobs of one client worked on at once; 0 is a quarter of those of all."`
+	MaxQueue                int           `default:"256" setting:"VRAMPLAN_MAX_QUEUE" help:"Jobs that may wait for their turn before others are told to come back."`
+	QueueTimeout            time.Duration `default:"2s" setting:"VRAMPLAN_QUEUE_TIMEOUT" help:"How long a job may wait for its turn."`
+	MaxConnections          int           `default:"8192" setting:"VRAMPLAN_MAX_CONNECTIONS" help:"Open connections of a listener; where there are more, the one goes that has waited longest for a request."`
+	MaxConnectionsPerClient int           `default:"0" setting:"VRAMPLAN_MAX_CONNECTIONS_PER_CLIENT" help:"Open connections of one client; 0 is an eighth of those of all. Trusted proxies may have all."`
+	MaxIdlePerClient        int           `default:"0" setting:"VRAMPLAN_MAX_IDLE_PER_CLIENT" help:"Connections of one client that wait for a request; 0 is a quarter of those that it may have."`
+	MaxBytesOut             byteCount     `default:"64MiB" setting:"VRAMPLAN_MAX_BYTES_OUT" placeholder:"SIZE" help:"Bytes of answers that one client gets a second; it may have four seconds' worth at once."`
+	MemoryLimit             byteCount     `default:"0" setting:"VRAMPLAN_MEMORY_LIMIT" placeholder:"SIZE" help:"Memory to stay below, as 512MiB; 0 is what the container may have. GOMEMLIMIT wins."`
+	MaxHeld                 byteCount     `default:"0" setting:"VRAMPLAN_MAX_HELD" placeholder:"SIZE" help:"Documents and answers in memory for clients that send or read slowly; 0 is an eighth of the memory, up to 128MiB."`
+	HeaderTimeout           time.Duration `default:"5s" setting:"VRAMPLAN_HEADER_TIMEOUT" help:"How long the header of a request may take to arrive."`
+	BodyTimeout             time.Duration `default:"15s" setting:"VRAMPLAN_BODY_TIMEOUT" help:"How long a document, or the next line of a batch, may take to arrive."`
+	RequestTimeout          time.Duration `default:"20s" setting:"VRAMPLAN_REQUEST_TIMEOUT" help:"How long one job may take."`
+	WriteTimeout            time.Duration `default:"30s" setting:"VRAMPLAN_WRITE_TIMEOUT" help:"How long a client may take to read an answer, or the next lines of a batch's."`
+	IdleTimeout             time.Duration `default:"60s" setting:"VRAMPLAN_IDLE_TIMEOUT" help:"How long a connection stays open between requests."`
+	Drain                   time.Duration `default:"1s" setting:"VRAMPLAN_DRAIN" help:"How long to go on answering after a signal, so that load balancers see that the service is about to stop."`
+	FinishTimeout           time.Duration `default:"10s" setting:"VRAMPLAN_FINISH_TIMEOUT" help:"How long, after that, requests under way may take to end."`
 
 	CORSOrigins    []string       `name:"cors-origins" setting:"VRAMPLAN_CORS_ORIGINS" placeholder:"ORIGIN,..." help:"Origins whose pages may call the API and show its pages in frames, as https://portal.example.com; * is all, none is the default."`
 	TrustedProxies []netip.Prefix `setting:"VRAMPLAN_TRUSTED_PROXIES" placeholder:"NETWORK,..." help:"Networks of the proxies whose X-Forwarded-For says who the client is, as 10.0.0.0/8."`
@@ -74,7 +78,10 @@ func (f *limitFlags) validate() error {
 		value, least  int
 	}{
 		{"--max-concurrent", "VRAMPLAN_MAX_CONCURRENT", f.MaxConcurrent, 0},
+		{"--max-concurrent-per-client", "VRAMPLAN_MAX_CONCURRENT_PER_CLIENT", f.MaxConcurrentPerClient, 0},
 		{"--max-queue", "VRAMPLAN_MAX_QUEUE", f.MaxQueue, 1},
+		{"--max-connections-per-client", "VRAMPLAN_MAX_CONNECTIONS_PER_CLIENT", f.MaxConnectionsPerClient, 0},
+		{"--max-idle-per-client", "VRAMPLAN_MAX_IDLE_PER_CLIENT", f.MaxIdlePerClient, 0},
 		{"--max-connections", "VRAMPLAN_MAX_CONNECTIONS", f.MaxConnections, 1},
 	} {
 		if n.value < n.least {
@@ -109,6 +116,9 @@ func (f *limitFlags) validate() error {
 			refuse(m.flag, m.setting, m.value, fmt.Sprintf("%s or more, or 0", m.least))
 		}
 	}
+	if f.MaxBytesOut < 64<<10 {
+		refuse("--max-bytes-out", "VRAMPLAN_MAX_BYTES_OUT", f.MaxBytesOut, "64 KiB or more")
+	}
 	for _, origin := range f.CORSOrigins {
 		if !isOrigin(origin) {
 			refuse("--cors-origins", "VRAMPLAN_CORS_ORIGINS", fmt.Sprintf("%q", origin), "origins such as https://portal.example.com, or *")
@@ -132,7 +142,9 @@ func isOrigin(s string) bool {
 func (f *limitFlags) limits(m memory) api.Limits {
 	return api.Limits{
 		RatePerSecond: f.RateLimit, MaxConcurrent: f.MaxConcurrent, MaxQueue: f.MaxQueue, QueueTimeout: f.QueueTimeout,
-		MaxConnections: f.MaxConnections, MaxHeldBytes: m.held,
+		MaxConcurrentPerClient: f.MaxConcurrentPerClient,
+		MaxConnections:         f.MaxConnections, MaxConnectionsPerClient: f.MaxConnectionsPerClient, MaxIdlePerClient: f.MaxIdlePerClient,
+		BytesOutPerSecond: int64(f.MaxBytesOut), MaxHeldBytes: m.held,
 		HeaderTimeout: f.HeaderTimeout, BodyTimeout: f.BodyTimeout, RequestTimeout: f.RequestTimeout,
 		WriteTimeout: f.WriteTimeout, IdleTimeout: f.IdleTimeout,
 	}
