@@ -62,6 +62,10 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
 	}
+	if keys := r.arch.Unread; len(keys) > 0 {
+		add("unread-keys", "the configuration says %s, which is not modelled: transformers' class for %s ignores it or it changes activations alone; the bounds are wider",
+			strings.Join(keys[:min(len(keys), 8)], ", "), r.arch.Family)
+	}
 	return append(append(notes, r.assumptions(run, in)...), r.fromSources()...)
 }
 

@@ -86,6 +86,10 @@ type Architecture struct {
 	Dequantised bool
 	// Generic marks a family that nobody described and that goes through the nearest block.
 	Generic bool
+	// Uncounted says that nobody compared the parameters of such a family with what its configuration says.
+	Uncounted bool
+	// Unread are the keys of its configuration that change activations in a way that is not modelled.
+	Unread []string
 }
 
 // geometry is the attention's.

@@ -23,12 +23,14 @@ type config struct {
 	defaults map[string]any
 	errs     *invalid.List
 	pointer  string
+	// read are the keys that were asked for.
+	read map[string]bool
 }
 
 // FromHF reads the object of a Hugging Face config.json. Keys that do not matter are ignored, absent ones mean
-// the class's default. Problems go to errs under pointer; the architecture is then not usable.
+// the class's default; of a family that is not described, a key that may matter and is not understood is refused. Problems go to errs under pointer; the architecture is then not usable.
 func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architecture {
-	c := &config{errs: errs, pointer: pointer}
+	c := &config{errs: errs, pointer: pointer, read: map[string]bool{}}
 	if err := json.Unmarshal(raw, &c.given); err != nil {
 		errs.Add(pointer, "wrong_type", "hf_config is the object of a config.json: %v", err)
 		return Architecture{}
@@ -43,12 +45,14 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 		return c.fromUnknown(kind)
 	}
 	c.defaults = f.defaults
+	c.ropeParameters()
 	a := Architecture{Name: kind, Family: strings.ToLower(kind), family: f, Reentrant: true}
 	if name, ok := c.given["_name_or_path"].(string); ok && name != "" && len(name) <= 200 {
 		a.Name = name
 	}
 	c.head(f, &a)
 	f.read(c, &a)
+	a.Unread = c.strays(a.Family)
 	a.check(pointer, errs, f.keys)
 	return a
 }
@@ -94,6 +98,7 @@ func (c *config) refuseSlidingWindow() {
 
 // value is what the file or the class says; a null counts as absent from the file and, where null says "derived", from the class.
 func (c *config) value(key string) (any, bool) {
+	c.read[key] = true
 	if v, ok := c.given[key]; ok {
 		return v, v != nil
 	}

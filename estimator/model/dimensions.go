@@ -9,6 +9,8 @@ type sizes struct {
 	// key is what the user calls a field; nil where they are the fields of model.dimensions.
 	key  func(field string) string
 	errs *invalid.List
+	// extraRows are those of learned positions that no token has.
+	extraRows int64
 }
 
 func (s *sizes) at(field string) string {
@@ -145,7 +147,7 @@ func (s *sizes) plain() bool {
 
 func (s *sizes) likeGPT2(a *Architecture) bool {
 	known := a.Activation == "gelu" || a.Activation == "gelu_new" || a.Activation == "relu"
-	return s.plain() && s.Position == "learned" && s.layerNorm() && known && !a.Gated && a.KVHeads == a.Heads && !a.QKNorm &&
+	return s.plain() && s.extraRows == 0 && s.Position == "learned" && s.layerNorm() && known && !a.Gated && a.KVHeads == a.Heads && !a.QKNorm &&
 		a.NormBias && a.QKVBias && a.OutBias && a.MLPBias && a.Heads > 0 && a.HeadDim == a.Hidden/a.Heads
 }
 
@@ -176,7 +178,7 @@ func (s *sizes) encoder(a *Architecture) {
 func (s *sizes) block(a *Architecture) {
 	d := s.Dimensions
 	own := &block{position: pick(d.Position, "rope"), layerNorm: s.layerNorm(), norms: d.NormsPerLayer,
-		parallel: d.ParallelResidual, postNorm: d.NormPosition == "post", headBias: d.LMHeadBias, positionRows: a.MaxPositions}
+		parallel: d.ParallelResidual, postNorm: d.NormPosition == "post", headBias: d.LMHeadBias, positionRows: a.MaxPositions + s.extraRows}
 	a.family, a.own = &genericFamily, own
 	if own.norms == 0 {
 		own.norms = 2

@@ -55,7 +55,7 @@ var gemma3Family = family{keys: commonKeys, build: buildGemma3, preset: gemma3Pr
 			c.errs.Add(c.pointer+"/text_config", "required", "text_config is the object that describes the text model, not %s", describe(c.given["text_config"]))
 			return
 		}
-		readGemma3(&config{given: text, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config"}, a)
+		readGemma3(&config{given: text, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config", read: map[string]bool{}}, a)
 	}}
 
 // Source: transformers/models/gemma3/configuration_gemma3.py (Gemma3TextConfig), 4.57.

@@ -9,7 +9,7 @@ var gptOSSFamily = family{keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 201088.0, "hidden_size": 2880.0, "intermediate_size": 2880.0, "num_hidden_layers": 36.0,
 		"num_attention_heads": 64.0, "num_key_value_heads": 8.0, "head_dim": 64.0, "hidden_act": "silu", "max_position_embeddings": 131072.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "sliding_window": 128.0,
+		"use_cache": true, "tie_word_embeddings": false, "attention_bias": true, "attention_dropout": 0.0, "sliding_window": 128.0,
 		"num_experts_per_tok": 4.0, "num_local_experts": 128.0, "output_router_logits": false},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
@@ -18,7 +18,8 @@ var gptOSSFamily = family{keys: commonKeys,
 	},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
-		a.QKVBias, a.OutBias, a.EagerOnly, a.FreeHeadDim = true, true, true, true
+		a.QKVBias, a.EagerOnly, a.FreeHeadDim = c.boolean("attention_bias"), true, true
+		a.OutBias = a.QKVBias
 		a.SlidingWindow = c.integer("sliding_window", maxRows)
 		c.layerTypes(a, everyNth(2))
 		a.own = &experts{Count: c.integer("num_local_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts), FFN: a.FFN}

@@ -33,7 +33,7 @@ func (c *config) mpt(a *Architecture) {
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions, a.LearnedPositions = c.integer("max_seq_len", maxRows), true
 	a.UseCache, a.Tied, a.EagerOnly = c.boolean("use_cache"), c.boolean("tie_word_embeddings"), true
-	attention := config{defaults: map[string]any{"attn_pdrop": 0.0}, errs: c.errs, pointer: c.pointer + "/attn_config"}
+	attention := config{defaults: map[string]any{"attn_pdrop": 0.0}, errs: c.errs, pointer: c.pointer + "/attn_config", read: map[string]bool{}}
 	switch given := c.given["attn_config"].(type) {
 	case nil:
 	case map[string]any:

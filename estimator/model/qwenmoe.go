@@ -91,7 +91,11 @@ func olderMask(t *step.Tape, window int64, d step.DType) *step.T {
 // qwenMoE reads what both of them have.
 func (c *config) qwenMoE(a *Architecture) {
 	c.llama(a)
-	e := &experts{Count: c.integer("num_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
+	count := "num_experts"
+	if c.given[count] == nil && c.given["num_local_experts"] != nil {
+		count = "num_local_experts" // as transformers 5 writes it
+	}
+	e := &experts{Count: c.integer(count, maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
 		FFN: c.integer("moe_intermediate_size", maxRows), Normalise: c.boolean("norm_topk_prob"), Path: "mlp", Expert: buildGatedMLP}
 	a.own = e
 	every, without := c.integer("decoder_sparse_step", maxLayers), c.layerList("mlp_only_layers")

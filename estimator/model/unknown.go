@@ -1,6 +1,8 @@
 package model
 
 import (
+	"maps"
+	"slices"
 	"strings"
 )
 
@@ -32,6 +34,9 @@ var unknownKeys = map[string][]string{
 	"attention":     {"attention_dropout", "attn_pdrop", "attention_probs_dropout_prob"},
 }
 
+// required are the numbers that no decoder is without; of the others, 0 means none.
+var required = makeSet("layers", "hidden", "heads", "vocab")
+
 // notUnderstood are keys that say that the model is more than a stack of layers with attention and an MLP.
 var notUnderstood = map[string]string{
 	"kv_lora_rank": "latent attention", "text_config": "a model of several parts", "vision_config": "a model of several parts",
@@ -49,26 +54,31 @@ func (c *config) fromUnknown(kind string) Architecture {
 	a := Architecture{Family: strings.ToLower(kind)}
 	c.head(&genericFamily, &a)
 	u.refuse()
+	known := u.known()
 	d := u.dimensions()
+	known.numbers(u, d)
 	if c.errs.Err() != nil {
 		return Architecture{}
 	}
-	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs, key: u.given}
+	s := &sizes{Dimensions: d, pointer: c.pointer, errs: c.errs, key: u.given, extraRows: known.extraRows}
 	made := s.decide(kind)
+	made.EagerOnly, made.Uncounted = known.eager, !known.counted
 	made.Class, made.Generic, made.Tied, made.UseCache = a.Class, true, *d.TiedEmbeddings, c.boolean("use_cache")
 	made.AttentionDropout = u.share("attention")
 	u.windows(&made)
+	made.Unread = u.unread()
 	return made
 }
 
 // refuse adds an error for everything that cannot be understood.
 func (u *unknown) refuse() {
 	for key, what := range notUnderstood {
-		if u.config.given[key] != nil {
+		if v := u.config.given[key]; v != nil && v != false && v != 0.0 {
+			u.read[key] = true
 			u.errs.Add(u.pointer+"/"+key, "unsupported", "model_type %.60q is not described, and %s says that it is %s, which cannot be put together from its dimensions", u.kind, key, what)
 		}
 	}
-	if both, _ := u.config.given["is_encoder_decoder"].(bool); both {
+	if both, _ := u.says("is_encoder_decoder"); both {
 		u.errs.Add(u.pointer+"/is_encoder_decoder", "unsupported", "model_type %.60q is not described; of undescribed families, decoders are understood", u.kind)
 	}
 }
@@ -77,7 +87,8 @@ func (u *unknown) refuse() {
 func (u *unknown) name(field string) (string, bool) {
 	names := unknownKeys[field]
 	for _, n := range names {
-		if u.config.given[n] != nil {
+		if v := u.config.given[n]; v != nil && (v != 0.0 || required[field]) {
+			u.read[n] = true
 			return n, true
 		}
 	}
@@ -113,6 +124,7 @@ func (u *unknown) share(field string) float64 {
 // says reports the first of some booleans that the file has.
 func (u *unknown) says(keys ...string) (value, ok bool) {
 	for _, k := range keys {
+		u.read[k] = true
 		if v, is := u.config.given[k].(bool); is {
 			return v, true
 		}
@@ -122,6 +134,7 @@ func (u *unknown) says(keys ...string) (value, ok bool) {
 
 func (u *unknown) has(keys ...string) bool {
 	for _, k := range keys {
+		u.read[k] = true
 		if u.config.given[k] != nil {
 			return true
 		}
@@ -151,8 +164,12 @@ func (u *unknown) dimensions() *Dimensions {
 			u.kind, strings.Join(missing, ", "), strings.Join(Families(), ", "))
 	}
 	tied := u.boolean("tie_word_embeddings")
+	u.read["tie_word_embeddings"] = true
 	d.TiedEmbeddings = &tied
-	if on, _ := u.says("multi_query"); on && d.KVHeads == 0 {
+	if on, _ := u.says("multi_query"); on {
+		if name, ok := u.name("kv_heads"); ok && d.KVHeads != 1 {
+			u.errs.Add(u.pointer+"/multi_query", "conflict", "multi_query says that there is one head of keys and values, and %s is %d", name, d.KVHeads)
+		}
 		d.KVHeads = 1
 	}
 	u.norms(d)
@@ -161,6 +178,7 @@ func (u *unknown) dimensions() *Dimensions {
 	u.bias(d)
 	d.QKNorm, _ = u.says("use_qk_norm", "qk_norm", "qk_layernorm")
 	d.ParallelResidual, _ = u.says("use_parallel_residual", "parallel_residual", "parallel_attn")
+	d.LMHeadBias, _ = u.says("lm_head_bias")
 	return d
 }
 
@@ -207,14 +225,39 @@ func (u *unknown) positions(d *Dimensions) {
 		d.Position = "rope"
 	}
 	if name, ok := u.name("fraction"); ok {
-		f, isNumber := u.config.given[name].(float64)
-		if !isNumber || !(f > 0 && f <= 1) {
-			u.errs.Add(u.pointer+"/"+name, "out_of_range", "%s is %s; it is a share above 0 and up to 1", name, describe(u.config.given[name]))
-		}
-		d.RotaryFraction = f
+		u.fraction(d, name, u.config.given[name])
 	}
+	u.turnedShare(d)
 	if width, ok := u.config.given["rotary_dim"].(float64); ok && d.Heads > 0 && d.Hidden > 0 {
 		d.RotaryFraction = min(max(width/float64(d.Hidden/d.Heads), 0), 1)
+	}
+}
+
+// fraction takes over how much of a head is turned.
+func (u *unknown) fraction(d *Dimensions, name string, v any) {
+	f, isNumber := v.(float64)
+	if !isNumber || !(f > 0 && f <= 1) {
+		u.errs.Add(u.pointer+"/"+name, "out_of_range", "%s is %s; it is a share above 0 and up to 1", name, describe(v))
+	}
+	d.RotaryFraction = f
+}
+
+// turnedShare reads what transformers 5 writes in place of rope_theta, rope_scaling and partial_rotary_factor: one
+// object, or one for each type of layer.
+func (u *unknown) turnedShare(d *Dimensions) {
+	all, ok := u.config.given["rope_parameters"].(map[string]any)
+	u.read["rope_parameters"] = true
+	if !ok {
+		return
+	}
+	if v := all["partial_rotary_factor"]; v != nil {
+		u.fraction(d, "rope_parameters", v)
+	}
+	for kind, of := range all {
+		one, ok := of.(map[string]any)
+		if v := one["partial_rotary_factor"]; ok && v != nil && v != 1.0 {
+			u.errs.Add(u.pointer+"/rope_parameters/"+kind, "unsupported", "model_type %.60q is not described, and a share of a head that is turned in some of the layers is not understood", u.kind)
+		}
 	}
 }
 
@@ -239,11 +282,56 @@ func (u *unknown) bias(d *Dimensions) {
 
 // windows takes over a sliding window: Llama's layers may differ in it, those put together share it.
 func (u *unknown) windows(a *Architecture) {
+	for _, key := range [...]string{"sliding_window", "use_sliding_window", "layer_types"} {
+		u.read[key] = true
+	}
+	if types, ok := u.config.given["layer_types"].([]any); ok {
+		for _, kind := range types {
+			if kind != fullAttention && kind != slidingAttention {
+				u.errs.Add(u.pointer+"/layer_types", "unsupported", "model_type %.60q is not described, and a layer of type %s is not understood; %s and %s are",
+					u.kind, describe(kind), fullAttention, slidingAttention)
+				return
+			}
+		}
+		u.read["sliding_window_pattern"], u.read["max_window_layers"] = true, true
+	}
 	if on, ok := u.says("use_sliding_window"); ok && !on || !u.has("sliding_window") {
+		u.read["sliding_window_pattern"], u.read["max_window_layers"] = true, true
 		return
 	}
 	a.SlidingWindow = u.optional("sliding_window", maxRows)
 	if a.family == &llamaFamily && u.has("layer_types") {
 		u.layerTypes(a, func(int64) bool { return true })
 	}
+}
+
+// unread refuses every key that was not understood and may change what a step allocates, and returns those that change
+// activations alone.
+func (u *unknown) unread() []string {
+	var scaling []string
+	for _, key := range slices.Sorted(maps.Keys(u.config.given)) {
+		v := u.config.given[key]
+		switch {
+		case u.read[key] || idle(key, v) || u.repeats(key, v):
+		case scalingKeys[key]:
+			if v != 1.0 {
+				scaling = append(scaling, key)
+			}
+		default:
+			u.errs.Add(u.pointer+"/"+key, "unsupported", "model_type %.60q is not described, and what %.60s, here %s, does to its modules is not known; "+
+				"leave it out where it changes none of them", u.kind, key, describe(v))
+		}
+	}
+	return scaling
+}
+
+// repeats says that key is another name for a number, and says of it what was read.
+func (u *unknown) repeats(key string, v any) bool {
+	for field, names := range unknownKeys {
+		if slices.Contains(names, key) {
+			chosen, ok := u.name(field)
+			return field == "max_positions" || ok && u.config.given[chosen] == v
+		}
+	}
+	return strings.HasPrefix(key, "rope_")
 }

@@ -1,0 +1,100 @@
+package model
+
+import (
+	_ "embed"
+	"strings"
+)
+
+// plainDecoder is a decoder of transformers that nobody described, and that has exactly the parameters of a decoder put
+// together from its configuration: what of it the file leaves unsaid.
+type plainDecoder struct {
+	// complete is what the class has without saying so, nil for nothing.
+	complete func(u *unknown, d *Dimensions)
+	// extraRows are those of learned positions that no token has.
+	extraRows int64
+	// eager says that the class has no attention but the written-out formula.
+	eager bool
+	// counted says that parameters were compared.
+	counted bool
+}
+
+func (p plainDecoder) numbers(u *unknown, d *Dimensions) {
+	if p.complete != nil {
+		p.complete(u, d)
+	}
+}
+
+// plainDecoders were compared with transformers 5.23 in their default configuration and with every key of it changed
+// (testdata/transformers): they have its parameters or are refused.
+// Source: transformers/models/*/modeling_*.py, 5.23.
+var plainDecoders = map[string]plainDecoder{
+	"aria_text":        {},
+	"biogpt":           {extraRows: 2},
+	"codegen":          {complete: headBias, eager: true},
+	"cwm":              {},
+	"ernie4_5":         {},
+	"exaone4":          {complete: normedHeads},
+	"granitemoe":       {},
+	"helium":           {complete: squareOutput},
+	"hunyuan_v1_dense": {complete: normedHeads},
+	"hyperclovax":      {complete: postNorms},
+	"internlm3":        {},
+	"iquestcoder":      {},
+	"jais2":            {},
+	"ministral":        {},
+	"ministral3":       {},
+	"nemotron":         {},
+	"persimmon":        {},
+	"phimoe":           {complete: layerNorms},
+	"solar_open":       {complete: plainOutput},
+}
+
+func normedHeads(_ *unknown, d *Dimensions) { d.QKNorm = true }
+
+func layerNorms(_ *unknown, d *Dimensions) { d.Norm = "layernorm" }
+
+// plainOutput: attention_bias puts a bias on queries, keys and values alone.
+func plainOutput(_ *unknown, d *Dimensions) {
+	if d.AttentionBias == AttentionBiasAll {
+		d.AttentionBias = AttentionBiasQKV
+	}
+}
+
+// squareOutput is plainOutput for heads that are as wide together as the layer.
+func squareOutput(u *unknown, d *Dimensions) {
+	plainOutput(u, d)
+	if d.HeadDim > 0 && d.Heads*d.HeadDim != d.Hidden {
+		u.errs.Add(u.pointer+"/head_dim", "unsupported", "heads of %s that are together not as wide as the layer are not understood", u.kind)
+	}
+}
+
+func headBias(_ *unknown, d *Dimensions) {
+	d.AttentionBias, d.LMHeadBias, d.ParallelResidual, d.NormsPerLayer = AttentionBiasNone, true, true, 1
+}
+
+// postNorms reads whether there are norms behind attention and MLP, too.
+func postNorms(u *unknown, d *Dimensions) {
+	if on, _ := u.says("use_post_norm"); on {
+		d.NormsPerLayer = 4
+	}
+}
+
+// transformersTypes are the model types of transformers 5.23, a line each.
+//
+//go:embed transformers_types.txt
+var transformersTypes string
+
+// known is what is known of the model type besides its file. It refuses those of transformers that are not what their
+// configurations say when read as a plain decoder's.
+func (u *unknown) known() plainDecoder {
+	kind := strings.ToLower(u.kind)
+	if p, ok := plainDecoders[kind]; ok {
+		p.counted = true
+		return p
+	}
+	if strings.Contains("\n"+transformersTypes, "\n"+kind+"\n") {
+		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is a model of transformers that is not described, and a decoder put together from its configuration "+
+			"was not found to have its parameters; described are %s", u.kind, strings.Join(Families(), ", "))
+	}
+	return plainDecoder{}
+}
