@@ -18,7 +18,7 @@ export CGO_ENABLED ?= 0
 FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's|^(.*)/[^/]*:func (.*)|\1:\2|' | sort -u)
 
 # Packages that run in seconds under the race detector on two cores.
-RACE_PACKAGES ?= ./cmd/... ./api/... ./service/... ./estimator/planner/...
+RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
 .PHONY: help build run test test-race race lint fmt bench crash engines accuracy oracle generate fuzz random conformance manifests image-check cockroach load soak siege cover clean

@@ -14,7 +14,7 @@ import { timeline } from "./timeline.js";
 import { bytes, likely, parameters, verdicts } from "./words.js";
 
 const typing = 180; // milliseconds of silence after which a change is a question
-const slow = 40; // milliseconds a job above which a heat-map is drawn on demand alone
+const patience = 10_000; // milliseconds after which a heat-map goes on only where somebody asks for it
 
 let job = example, kept = null, way = "curl";
 let asking = null, timer = 0;
@@ -23,6 +23,7 @@ const panel = form((changed) => later(changed));
 
 function later(changed) {
   job = changed;
+  document.body.classList.add("asking");
   written();
   clearTimeout(timer);
   timer = setTimeout(ask, typing);
@@ -53,13 +54,11 @@ async function ask() {
   const waiting = setTimeout(() => { at("state").textContent = "Working …"; }, 300);
   document.body.classList.add("asking");
   try {
-    const began = performance.now();
     const answer = await post("/v1/estimate?timeline=true&tensors=true", job, signal);
-    const took = performance.now() - began;
     problem(null);
     show(answer, null);
     at("state").textContent = "";
-    await Promise.all([plan(answer, signal), heat(answer, signal, took), beside(signal)]);
+    await Promise.all([plan(answer, signal), heat(answer, signal), beside(signal)]);
   } catch (error) {
     if (error.name === "AbortError") return;
     problem(error);
@@ -68,6 +67,7 @@ async function ask() {
     if (asking.signal === signal) {
       at("state").textContent = "";
       document.body.classList.remove("asking");
+      document.body.dataset.asked = "true";
     }
   }
 }
@@ -182,23 +182,21 @@ async function context(signal) {
   return contexts.get(name);
 }
 
-async function heat(answer, signal, took) {
+async function heat(answer, signal) {
   at("section-heat").hidden = answer.gpus.length === 0;
   if (answer.gpus.length === 0) return;
   const longest = await context(signal);
   const drawn = axes(job, read(job, "/training/sequence_length") ?? longest, longest);
   const cells = drawn.micros.length * drawn.lengths.length;
-  const go = async () => {
+  const drawing = async (limit) => {
     at("heat").dataset.drawing = "true";
-    const spent = await grid(at("heat"), job, drawn, signal, (micro, length) => take(write(write(job, "/training/micro_batch", micro), "/training/sequence_length", length)));
+    const words = at("heat-words");
+    const { drawn: there, spent } = await grid(at("heat"), job, drawn, limit, (micro, length) => take(write(write(job, "/training/micro_batch", micro), "/training/sequence_length", length)));
     at("heat").dataset.drawing = "false";
-    at("heat-words").textContent = `GiB on ${answer.gpus[0].gpu}, ${cells} jobs in ${Math.round(spent)} ms. The line is where it stops fitting; a click takes a cell's values.`;
+    words.textContent = `GiB on ${answer.gpus[0].gpu}, ${there} of ${cells} jobs in ${Math.round(spent)} ms. The line is where it stops fitting; a click takes a cell's values.`;
+    if (there < cells) words.append(" ", make("button", { type: "button", click: () => drawing(signal).catch((e) => { if (e.name !== "AbortError") problem(e); }) }, "Draw the rest"));
   };
-  if (took > slow * 10) {
-    at("heat").replaceChildren(make("button", { type: "button", click: () => go().catch((e) => { if (e.name !== "AbortError") problem(e); }) }, `Draw it: ${cells} jobs, about ${Math.ceil((took * cells) / 2000)} s`));
-    return;
-  }
-  await go();
+  await drawing(AbortSignal.any([signal, AbortSignal.timeout(patience)]));
 }
 
 async function beside(signal) {

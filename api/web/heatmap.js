@@ -38,7 +38,7 @@ export function axes(job, length, context) {
 }
 
 // grid asks for all cells and draws them as they arrive; use(micro-batch, length) is called with one that is chosen.
-// The promise is for the milliseconds that it took.
+// The promise is for how many were drawn until the signal timed out, and the milliseconds that it took.
 export async function grid(place, job, { micros, lengths }, signal, use) {
   const card = { ...job, gpus: job.gpus.slice(0, 1) };
   const jobs = lengths.flatMap((length) => micros.map((micro) => write(write(card, "/training/micro_batch", micro), "/training/sequence_length", length)));
@@ -76,10 +76,14 @@ export async function grid(place, job, { micros, lengths }, signal, use) {
     make("tfoot", { role: "rowgroup" }, make("tr", { role: "row" }, make("td", { class: "corner" }, "tokens ↑ micro-batch →"), micros.map((m) => make("th", { role: "columnheader", scope: "col" }, count(m)))))));
 
   const began = performance.now();
-  await batch("/v1/estimate/batch", jobs, signal, (i, answer) => {
-    answers[i] = answer;
-    paint(cells[i], answer, micros[i % micros.length], lengths[Math.floor(i / micros.length)]);
-  });
+  try {
+    await batch("/v1/estimate/batch", jobs, signal, (i, answer) => {
+      answers[i] = answer;
+      paint(cells[i], answer, micros[i % micros.length], lengths[Math.floor(i / micros.length)]);
+    });
+  } catch (error) {
+    if (signal.reason?.name !== "TimeoutError") throw error;
+  }
   // The line: a cell that fits beside one that does not.
   const fits = (i) => ["fits", "tight"].includes(answers[i]?.gpus?.[0]?.verdict);
   cells.forEach((td, i) => {
@@ -87,7 +91,7 @@ export async function grid(place, job, { micros, lengths }, signal, use) {
     if (!last && fits(i) && !fits(i + 1)) td.classList.add("edge-right");
     if (fits(i) && cells[i + micros.length] && !fits(i + micros.length)) td.classList.add("edge-top");
   });
-  return performance.now() - began;
+  return { drawn: answers.filter(Boolean).length, spent: performance.now() - began };
 }
 
 function paint(td, answer, micro, length) {

@@ -1,7 +1,7 @@
 // Live bytes through the optimizer step, and what is alive at the moment under the pointer.
 
 import { draw, make } from "./elements.js";
-import { bytes, spoken } from "./words.js";
+import { bytes } from "./words.js";
 
 const wide = 1000, high = 260, foot = 22;
 
@@ -54,7 +54,7 @@ export function timeline(answer, fit) {
   alive.append(...tensors.map((t) => {
     const fill = make("span", { class: `fill ${t.component}`, "aria-hidden": "true" });
     fill.style.setProperty("width", `${(100 * t.bytes * t.count) / largest}%`);
-    return make("li", {}, fill, make("span", { class: "figure" }, bytes(t.bytes * t.count)), make("span", {}, tensorName(t)));
+    return make("li", {}, make("span", { class: "figure" }, bytes(t.bytes * t.count)), make("span", {}, tensorName(t)), make("span", { class: "track" }, fill));
   }));
   look(peak);
   return [
@@ -64,4 +64,4 @@ export function timeline(answer, fit) {
   ];
 }
 
-const tensorName = (t) => [t.name, t.count > 1 ? `${t.count} of them` : null, [t.shape, t.dtype].filter(Boolean).join(" "), spoken(t.component)].filter(Boolean).join(" · ");
+const tensorName = (t) => [t.name.replace("norms_and_residuals", "norms and residuals"), t.count > 1 ? `${t.count} of them` : null, [t.shape, t.dtype].filter(Boolean).join(" ")].filter(Boolean).join(" · ");
