@@ -12,6 +12,7 @@ type commands struct {
 	Estimate  estimateCommand  `cmd:"" help:"Say how many bytes a job takes, by component, and on which cards it fits."`
 	Plan      planCommand      `cmd:"" help:"List the micro-batches that reach an effective batch, and the ways out when a job does not fit."`
 	Compare   compareCommand   `cmd:"" help:"Say why two jobs take different amounts of memory."`
+	Read      readCommand      `cmd:"" help:"Print the job documents that batch scripts, launch lines and configurations of trainers describe, with the place of every field."`
 	Check     checkCommand     `cmd:"" help:"Say in the exit code whether a job fits: 0 yes, 1 no, 2 bad input, 3 no answer, 4 tight (with --strict)."`
 	GPUs      gpusCommand      `cmd:"" name:"gpus" help:"List the cards of the catalog, or show one."`
 	Models    modelsCommand    `cmd:"" help:"List the models of the catalog, or show one."`

@@ -29,8 +29,8 @@ func eventually(t testing.TB, what string, ask func() (string, bool)) {
 	t.Fatalf("%s: %s", what, last)
 }
 
-// readers ask for answers of all kinds until stop, with a calibration and without, and count what fails.
-type readers struct {
+// askers ask for answers of all kinds until stop, with a calibration and without, and count what fails.
+type askers struct {
 	asked, failed atomic.Int64
 	end           chan struct{}
 	done          sync.WaitGroup
@@ -38,8 +38,8 @@ type readers struct {
 	failure       string
 }
 
-func readFrom(url, calibration string) *readers {
-	r := &readers{end: make(chan struct{})}
+func readFrom(url, calibration string) *askers {
+	r := &askers{end: make(chan struct{})}
 	for i := range 4 {
 		r.done.Go(func() {
 			c := newClient()
@@ -116,7 +116,7 @@ func TestDatabaseOutage(t *testing.T) {
 	})
 
 	var asked int64
-	finish := func(r *readers) {
+	finish := func(r *askers) {
 		close(r.end)
 		r.done.Wait()
 		asked += r.asked.Load()

@@ -1,0 +1,193 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/readers"
+)
+
+// readFlags say how files of other tools are read.
+type readFlags struct {
+	At     string   `placeholder:"DIR" help:"Where the files and those that they name lie, and where the job is started; the current directory if not given." group:"Files of other tools:"`
+	Set    []string `sep:"none" placeholder:"FIELD=VALUE" help:"Answer a question, or say a field of the job document otherwise: --set sequence_length=2048, --set model=gpt2; repeat for more." group:"Files of other tools:"`
+	Ignore []string `sep:"none" placeholder:"WORD" help:"A word of the files that changes nothing in memory; repeat for more." group:"Files of other tools:"`
+}
+
+type readCommand struct {
+	readFlags `embed:""`
+	GPUs      int64    `name:"gpus" placeholder:"N" help:"On how many GPUs the job runs." group:"Files of other tools:"`
+	HFConfig  string   `name:"hf-config" placeholder:"FILE" help:"The config.json of the model." group:"Files of other tools:"`
+	Output    string   `short:"o" enum:"table,json" default:"table" setting:"VRAMPLAN_OUTPUT" help:"table or json." group:"Answers:"`
+	JSON      bool     `name:"json" help:"Short for --output json." group:"Answers:"`
+	Files     []string `arg:"" optional:"" name:"file" help:"Batch scripts and configurations; behind -- a command line."`
+}
+
+// Run prints the jobs that files of other tools describe. The exit code is 1 where there is none.
+func (c *readCommand) Run(ctx context.Context, t *terminal, k *kong.Context) error {
+	files, command := splitCommand(c.Files, k.Args)
+	if len(files)+len(command) == 0 {
+		return usage("nothing to read: give a batch script, a configuration, or a command line behind --")
+	}
+	source, err := c.source(files, command)
+	if err != nil {
+		return err
+	}
+	source.GPUs = c.GPUs
+	if c.HFConfig != "" {
+		config, err := os.ReadFile(c.HFConfig)
+		if err != nil {
+			return err
+		}
+		if !json.Valid(config) {
+			return usage("--hf-config %s: not a JSON document", c.HFConfig)
+		}
+		source.Set = append(source.Set, readers.Said{Path: "model.hf_config", Value: string(config)})
+	}
+	answer, err := readers.Read(ctx, source)
+	if err != nil {
+		return err
+	}
+	if c.JSON || c.Output == "json" {
+		encoder := json.NewEncoder(t.stdout)
+		encoder.SetEscapeHTML(false)
+		if err := encoder.Encode(answer); err != nil {
+			return err
+		}
+	} else {
+		showRead(t.stdout, answer)
+	}
+	if len(answer.Jobs) == 0 {
+		return exit(exitFailure)
+	}
+	return nil
+}
+
+// splitCommand parts positional arguments into files and the command line behind "--", which kong does not tell apart.
+func splitCommand(positional, args []string) (files, command []string) {
+	i := slices.Index(args, "--")
+	if i < 0 {
+		return positional, nil
+	}
+	n := len(positional) - (len(args) - i - 1)
+	return positional[:max(n, 0)], args[i+1:]
+}
+
+// source is what the readers look at: files below the current directory or --at.
+func (f *readFlags) source(names, command []string) (readers.Source, error) {
+	dir, err := filepath.Abs(f.At)
+	if err != nil {
+		return readers.Source{}, err
+	}
+	s := readers.Source{Dir: dir, Command: command, ReadFile: readBounded, List: listFiles, Ignore: f.Ignore}
+	for _, name := range names {
+		full, err := filepath.Abs(name)
+		if err != nil {
+			return s, err
+		}
+		if _, err := os.Stat(full); err != nil && f.At != "" {
+			full = filepath.Join(dir, name)
+		}
+		s.Files = append(s.Files, full)
+	}
+	catalog := service.EmbeddedCatalog()
+	s.HasModel = func(name string) bool {
+		_, err := catalog.Model(name)
+		return err == nil
+	}
+	for _, said := range f.Set {
+		path, value, ok := strings.Cut(said, "=")
+		if !ok || path == "" {
+			return s, usage("--set %q: give FIELD=VALUE, such as sequence_length=2048", said)
+		}
+		s.Set = append(s.Set, readers.Said{Path: path, Value: value})
+	}
+	return s, nil
+}
+
+// listFiles names the regular files of a directory.
+func listFiles(dir string) []string {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	var names []string
+	for _, e := range entries {
+		if e.Type().IsRegular() {
+			names = append(names, e.Name())
+		}
+	}
+	return names
+}
+
+// showRead prints each job as a document on one line, which other commands take, and under it where its fields stand.
+func showRead(w io.Writer, a *readers.Answer) {
+	for i, j := range a.Jobs {
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		head := j.Reader
+		if j.Command != nil {
+			head = j.Command.String() + "  " + head
+		}
+		fmt.Fprintln(w, plain(head))
+		fmt.Fprintf(w, "%s\n", j.Document)
+		g := newGrid("left", "left", "left")
+		for _, p := range j.Pointers() {
+			g.add("  "+strings.TrimPrefix(p, "/"), plain(originText(j.Origins[p])), plain(originPlace(j.Origins[p])))
+		}
+		g.write(w)
+		for _, o := range j.Overridden {
+			fmt.Fprintf(w, "no effect: %s %s in %s; another place wins\n", plain(o.Key), plain(o.Text), o.Place)
+		}
+		for _, s := range j.Assumptions {
+			fmt.Fprintf(w, "assumed: %s\n", plain(s.Say))
+		}
+		for _, q := range j.Questions {
+			fmt.Fprintf(w, "question: %s", plain(q.Ask))
+			if q.Why != "" {
+				fmt.Fprintf(w, " (%s)", plain(q.Why))
+			}
+			fmt.Fprintf(w, " Answer with %s\n", plain(q.Flag))
+		}
+	}
+	for _, r := range a.Refusals {
+		fmt.Fprintf(w, "refused: %s\n", plain(r.String()))
+	}
+}
+
+// originText is what stands at a field's place.
+func originText(o readers.Origin) string {
+	switch {
+	case o.Text != "" && o.Key != "":
+		return o.Key + " " + o.Text
+	case o.Key != "":
+		return o.Key
+	}
+	return o.Text
+}
+
+// originPlace says where that is.
+func originPlace(o readers.Origin) string {
+	switch o.Kind {
+	case "default":
+		return "default (" + o.Ref + ")"
+	case "derived":
+		return "derived (" + o.How + ")"
+	case "said":
+		return "said"
+	}
+	if o.File == "" {
+		return string(o.Kind)
+	}
+	return fmt.Sprintf("%s:%d", o.File, o.Line)
+}

@@ -1,0 +1,211 @@
+package decode
+
+import (
+	"bytes"
+	"fmt"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// Program is what a Python file says without being run.
+type Program struct {
+	File string
+	// Values are the names that are assigned plain values.
+	Values *setting.Settings
+	// Fields are the options that the program declares, with their defaults: fields of dataclasses and add_argument.
+	Fields *setting.Settings
+	// Calls are the calls of classes and of functions with keyword arguments.
+	Calls []Call
+	// Source is the text.
+	Source []byte
+	masked []byte
+}
+
+// Call is a call: FastLanguageModel.from_pretrained(model_name="…").
+type Call struct {
+	Name     string
+	Line     int
+	Position []setting.Value
+	Keywords *setting.Settings
+	// Insert is where another keyword argument could be written: behind the last one.
+	Insert setting.Span
+}
+
+const maxCalls = 4000
+
+var (
+	assigned   = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*(:[^=]*)?=[^=]`)
+	annotated  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*:`)
+	rebound    = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:[-+*/%&|^@]|//|\*\*|<<|>>|:)?=(?:[^=]|$)|(?:for|as|del|global)[ \t]+([A-Za-z_][A-Za-z0-9_]*)|globals\(\)\[['"]([A-Za-z_][A-Za-z0-9_]*)`)
+	called     = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*[ \t]*\(`)
+	keyword    = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_]*)\s*=[^=]`)
+	notAValue  = "is not a plain value"
+	unfollowed = "is changed at line %d in a way that cannot be followed without running it"
+)
+
+// Python reads a program. until ends the part whose assignments count, at the first line that begins with it; "" reads all.
+func Python(file string, b []byte, until string) (*Program, error) {
+	t, err := newText(file, b)
+	if err != nil {
+		return nil, err
+	}
+	p := &Program{File: file, Values: setting.New(), Fields: setting.New(), Source: b, masked: mask(b)}
+	ev := &evaluator{text: t, names: p.Values}
+	counting := true
+	for _, s := range statements(p.masked) {
+		code := p.masked[s.start:s.end]
+		if until != "" && bytes.HasPrefix(code, []byte(until)) {
+			counting = false
+		}
+		switch m := assigned.FindSubmatchIndex(code); {
+		case s.class != "" && !s.local:
+			p.field(ev, s, code)
+		case !counting:
+		case m != nil && !s.conditional:
+			p.assign(ev, s, string(code[m[2]:m[3]]), s.start+m[1]-1)
+		default:
+			for _, m := range rebound.FindAllSubmatch(code, -1) {
+				for _, name := range m[1:] {
+					if len(name) > 0 && depthOf(code, bytes.Index(code, name)) == 0 {
+						p.forget(string(name), t.line(s.start))
+					}
+				}
+			}
+		}
+	}
+	p.calls(ev)
+	return p, nil
+}
+
+// depthOf is how many brackets are open at i.
+func depthOf(code []byte, i int) int {
+	depth := 0
+	for _, c := range code[:max(i, 0)] {
+		switch c {
+		case '(', '[', '{':
+			depth++
+		case ')', ']', '}':
+			depth--
+		}
+	}
+	return depth
+}
+
+// assign reads "name = expression"; from is where the expression begins.
+func (p *Program) assign(ev *evaluator, s statement, name string, from int) {
+	v := ev.value(from, s.end)
+	if s.local && p.Values.Has(name) {
+		if old, _ := p.Values.Peek(name); !reflect.DeepEqual(old.Any, v.Any) || v.Unknown != "" {
+			p.forget(name, ev.text.line(s.start))
+		}
+		return
+	}
+	p.Values.Set(name, v)
+}
+
+func (p *Program) forget(name string, line int) {
+	p.Values.Set(name, setting.Value{Unknown: fmt.Sprintf(unfollowed, line), Origin: setting.Origin{Kind: setting.File, At: setting.Span{File: p.File, Line: line}}})
+}
+
+// field reads a line of a class's body: "name: type = default" or "… = field(default=…)".
+func (p *Program) field(ev *evaluator, s statement, code []byte) {
+	m := annotated.FindSubmatch(code)
+	if m == nil {
+		return
+	}
+	name := string(m[1])
+	v := setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: name, At: setting.Span{File: p.File, Line: ev.text.line(s.start)}}}
+	if i := assigned.FindIndex(code); i != nil {
+		from := s.start + i[1] - 1
+		rest := bytes.TrimLeft(p.masked[from:s.end], " \t")
+		if bytes.HasPrefix(rest, []byte("field(")) || bytes.HasPrefix(rest, []byte("dataclasses.field(")) {
+			open := from + bytes.IndexByte(p.masked[from:s.end], '(')
+			v = ev.fieldDefault(open, closing(p.masked, open), v, p.masked)
+		} else {
+			at := v.Origin.At
+			v = ev.value(from, s.end)
+			v.Origin.Kind, v.Origin.Key = setting.Default, name
+			if !v.Origin.At.Known() {
+				v.Origin.At = at
+			}
+		}
+	}
+	v.Origin.Ref = fmt.Sprintf("%s:%d", p.File, v.Origin.At.Line)
+	if old, ok := p.Fields.Peek(name); ok && old.Given() && !v.Given() {
+		return // a collator has attributes of the same names, without defaults
+	}
+	p.Fields.Set(name, v)
+}
+
+// calls finds the calls that may configure something.
+func (p *Program) calls(ev *evaluator) {
+	for _, m := range called.FindAllIndex(p.masked, maxCalls) {
+		open := m[1] - 1
+		name := strings.TrimRight(string(p.masked[m[0]:open]), " \t")
+		last := name[strings.LastIndexByte(name, '.')+1:]
+		end := closing(p.masked, open)
+		if end < 0 || end-open > 1<<16 || before(p.masked, m[0], "def") || before(p.masked, m[0], "class") {
+			continue
+		}
+		if c := last[0]; (c < 'A' || c > 'Z') && last != "dict" && !bytes.ContainsRune(p.masked[open:end], '=') {
+			continue
+		}
+		c := Call{Name: name, Line: ev.text.line(m[0]), Keywords: setting.New(), Insert: setting.Span{File: p.File, Start: end, End: end, Line: ev.text.line(end)}}
+		for _, a := range arguments(p.masked, open, end) {
+			if k := keyword.FindSubmatchIndex(p.masked[a[0]:a[1]]); k != nil {
+				name := string(p.masked[a[0]+k[2] : a[0]+k[3]])
+				v := ev.value(a[0]+k[1]-1, a[1])
+				v.Origin.Key = name
+				c.Keywords.Set(name, v)
+				continue
+			}
+			c.Position = append(c.Position, ev.value(a[0], a[1]))
+		}
+		p.Calls = append(p.Calls, c)
+		if last == "add_argument" {
+			p.argument(c)
+		}
+	}
+}
+
+// before reports whether a word stands in front of i.
+func before(masked []byte, i int, word string) bool {
+	return strings.HasSuffix(strings.TrimRight(string(masked[max(0, i-16):i]), " \t"), word)
+}
+
+// argument takes argparse's add_argument("--name", default=…) as a field.
+func (p *Program) argument(c Call) {
+	for _, v := range c.Position {
+		name, ok := strings.CutPrefix(v.String(), "--")
+		if !ok || v.Unknown != "" {
+			continue
+		}
+		name = strings.ReplaceAll(name, "-", "_")
+		value, given := c.Keywords.Peek("default")
+		if action, ok := c.Keywords.Peek("action"); !given && ok && action.String() == "store_true" {
+			value = setting.Value{Any: false, Text: "False"}
+		}
+		value.Origin = setting.Origin{Kind: setting.Default, Key: name, At: setting.Span{File: p.File, Line: c.Line}, Ref: fmt.Sprintf("%s:%d", p.File, c.Line)}
+		p.Fields.Set(name, value)
+		return
+	}
+}
+
+// Call is the first call whose last name is one of these.
+func (p *Program) Call(names ...string) (Call, bool) {
+	for _, c := range p.Calls {
+		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+		for _, n := range names {
+			if last == n || c.Name == n {
+				return c, true
+			}
+		}
+	}
+	return Call{}, false
+}
+
+// Mentions reports whether the code, without its strings and comments, contains a word.
+func (p *Program) Mentions(word string) bool { return bytes.Contains(p.masked, []byte(word)) }

@@ -1,0 +1,379 @@
+package readers
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// trainerDefaults are what a tool that hands its settings to transformers' Trainer changes of the Trainer's defaults.
+type trainerDefaults struct {
+	// framework is the job document's word for the tool.
+	framework string
+	// checkpointing is on by default, as ref says.
+	checkpointing    bool
+	checkpointingRef string
+	// bf16 is on by default where fp16 is off.
+	bf16    bool
+	bf16Ref string
+	// microBatch is the default micro-batch; 8 is the Trainer's.
+	microBatch    int64
+	microBatchRef string
+}
+
+// References of the Trainer's defaults, in transformers 4.57.6 src/transformers/training_args.py.
+const (
+	refMicroBatch   = "transformers 4.57.6 training_args.py:861"
+	refAccumulation = "transformers 4.57.6 training_args.py:887"
+	refOptimizer    = "transformers 4.57.6 training_args.py:1297 (torch 2.8 and newer)"
+)
+
+// trainer reads what all users of transformers' Trainer have in common.
+func (r *reading) trainer(t trainerDefaults) {
+	r.d.derive("/training/framework", t.framework, "the tool")
+	r.trainerBatch(t)
+	r.trainerShards()
+	r.trainerPrecision(t)
+	r.trainerCheckpointing(t)
+	r.trainerOptimizer()
+	r.trainerEvaluation()
+	r.attention()
+	r.liger()
+	if v, ok := r.s.Get("torch_compile"); ok {
+		if on, _ := v.Bool(); on {
+			r.d.put("/training/compile", true, v)
+		}
+	}
+	if v, ok := r.s.Get("torch_compile_backend", "torch_compile_mode"); ok && !isOff(v) { // either switches it on
+		r.d.put("/training/compile", true, v)
+	}
+	if r.s.On("no_cuda", "use_cpu") {
+		r.d.refuse("no-gpu", r.at, "it trains on the CPU")
+	}
+	r.s.Read(trainerHarmless...)
+}
+
+// number puts a whole number into a field, asks where it is not known, and reports whether there was a value.
+func (r *reading) number(pointer, ask string, keys ...string) bool {
+	v, ok := r.s.Get(keys...)
+	if !ok {
+		return false
+	}
+	r.numberOf(pointer, ask, v)
+	return true
+}
+
+func (r *reading) numberOf(pointer, ask string, v setting.Value) {
+	n, isInt := v.Int()
+	if v.Unknown != "" || !isInt || n < 1 {
+		why := v.Unknown
+		if why == "" {
+			why = fmt.Sprintf("%s is %q", v.Origin.Key, v.String())
+		}
+		if at := where(v.Origin.At); at != "" {
+			why = at + ": " + why
+		}
+		r.d.ask(pointer, ask, why)
+		return
+	}
+	r.d.put(pointer, n, v)
+}
+
+const (
+	askMicroBatch   = "How many sequences does one GPU take at a time?"
+	askLength       = "How many tokens has a sequence?"
+	askAccumulation = "How many micro-batches make an optimizer step?"
+)
+
+func (r *reading) trainerBatch(t trainerDefaults) {
+	if !r.number("/training/micro_batch", askMicroBatch, "per_device_train_batch_size", "per_gpu_train_batch_size") {
+		n, ref := int64(8), refMicroBatch
+		if t.microBatch > 0 {
+			n, ref = t.microBatch, t.microBatchRef
+		}
+		r.d.fall("/training/micro_batch", n, "per_device_train_batch_size", ref)
+	}
+	if !r.number("/training/gradient_accumulation", askAccumulation, "gradient_accumulation_steps") {
+		r.d.fall("/training/gradient_accumulation", int64(1), "gradient_accumulation_steps", refAccumulation)
+	}
+	if r.s.On("auto_find_batch_size") {
+		v, _ := r.s.Get("auto_find_batch_size")
+		r.d.assume("/training/micro_batch", "auto_find_batch_size (%s) halves the micro-batch until it fits; what is judged is the one that it begins with", where(v.Origin.At))
+	}
+}
+
+// trainerShards reads --deepspeed and --fsdp, and what accelerate launch says.
+func (r *reading) trainerShards() {
+	if v, ok := r.s.Get("deepspeed"); ok && !(v.Unknown == "" && isOff(v)) && v.Any != true {
+		r.deepspeed(v)
+		r.trainerAgrees()
+	}
+	if v, ok := r.s.Get("fsdp"); ok && !isOff(v) {
+		r.trainerFSDP(v)
+	}
+	r.s.Read("fsdp_config*", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_backend", "ddp_timeout")
+	r.shards()
+}
+
+// trainerFSDP reads --fsdp "full_shard auto_wrap" and fsdp_config (transformers 4.57.6 training_args.py FSDPOption).
+func (r *reading) trainerFSDP(v setting.Value) {
+	r.sharded = true
+	if v.Unknown != "" {
+		r.d.ask("/training/distributed/data", "How does FSDP deal the model out?", where(v.Origin.At)+": "+v.Unknown)
+		return
+	}
+	words := v.Strings()
+	if on, ok := v.Bool(); ok && on {
+		words = []string{"full_shard"}
+	}
+	r.d.put("/training/distributed/data", "fsdp", v)
+	version := int64(1)
+	if c, ok := r.s.Get("fsdp_config.fsdp_version", "fsdp_config.version", "fsdp_version"); ok {
+		if n, isInt := c.Int(); isInt {
+			version = n
+		}
+	}
+	r.d.put("/training/distributed/fsdp_version", version, v)
+	for _, w := range words {
+		switch w {
+		case "full_shard":
+			r.d.put("/training/distributed/reshard_after_forward", true, v)
+		case "shard_grad_op":
+			r.d.put("/training/distributed/reshard_after_forward", false, v)
+		case "offload":
+			r.d.put("/training/distributed/offload_parameters", true, v)
+		case "hybrid_shard", "hybrid_shard_zero2":
+			r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?", where(v.Origin.At)+" says "+w)
+		case "no_shard":
+			r.d.drop("/training/distributed")
+		}
+	}
+	if c, ok := r.s.Get("fsdp_config"); ok && c.Unknown == "" && c.Text != "" && c.Any != nil { // a JSON file
+		if s, _, err := r.load(c); err != nil {
+			r.d.ask("/training/distributed/data", fmt.Sprintf("What does %s say?", c.String()), where(c.Origin.At))
+		} else if s.On("activation_checkpointing", "fsdp_activation_checkpointing") {
+			r.d.put("/training/gradient_checkpointing", "full", c)
+		}
+	}
+	if r.s.On("fsdp_config.activation_checkpointing", "fsdp_config.fsdp_activation_checkpointing") {
+		c, _ := r.s.Get("fsdp_config.activation_checkpointing", "fsdp_config.fsdp_activation_checkpointing")
+		r.d.put("/training/gradient_checkpointing", "full", c)
+	}
+}
+
+// trainerAgrees holds DeepSpeed's numbers against the Trainer's, which stops where they differ
+// (transformers 4.57.6 integrations/deepspeed.py trainer_config_finalize: "Please correct the following …").
+func (r *reading) trainerAgrees() {
+	if r.ds == nil {
+		return
+	}
+	for key, pointer := range map[string]string{"train_micro_batch_size_per_gpu": "/training/micro_batch", "gradient_accumulation_steps": "/training/gradient_accumulation"} {
+		v, ok := r.ds.Get(key)
+		n, isInt := v.Int()
+		if mine, set := r.d.int(pointer); ok && isInt && set && mine != n {
+			r.d.refuse("cannot-start", v.Origin.At, "%s is %d, and the Trainer has %d: it stops where its arguments and DeepSpeed's file differ", key, n, mine)
+		}
+	}
+}
+
+// dtype reads a type's name: torch.bfloat16, bf16.
+func dtype(s string) string {
+	switch strings.TrimPrefix(strings.ToLower(s), "torch.") {
+	case "bfloat16", "bf16":
+		return "bf16"
+	case "float16", "fp16", "half":
+		return "fp16"
+	case "float32", "fp32", "float":
+		return "fp32"
+	}
+	return ""
+}
+
+// trainerPrecision joins the type that is computed in (bf16, fp16), the type in which the model is loaded (torch_dtype)
+// and what DeepSpeed makes of both: it stores weights in the type that is computed in.
+func (r *reading) trainerPrecision(t trainerDefaults) {
+	bf16, fp16 := r.flag("bf16"), r.flag("fp16")
+	loaded := ""
+	if v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype"); ok {
+		loaded = dtype(v.String())
+	}
+	switch {
+	case isOn(bf16) && isOn(fp16):
+		r.d.refuse("cannot-start", bf16.Origin.At, "both bf16 and fp16 are on: the Trainer stops (At most one of fp16 and bf16 can be True)")
+		return
+	case bf16.Unknown != "" || fp16.Unknown != "":
+		v := bf16
+		if v.Unknown == "" {
+			v = fp16
+		}
+		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+": "+v.Unknown)
+		return
+	}
+	half, from := "", setting.Value{}
+	switch {
+	case isOn(bf16):
+		half, from = "bf16", bf16
+	case isOn(fp16):
+		half, from = "fp16", fp16
+	case !bf16.Given() && t.bf16:
+		half, from = "bf16", setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16", Ref: t.bf16Ref}}
+	case r.accelerate != nil:
+		if v, ok := r.accelerate.Get("mixed_precision"); ok && v.Unknown == "" && (v.String() == "bf16" || v.String() == "fp16") {
+			half, from = v.String(), v
+		}
+	}
+	if half == "" && r.ds != nil {
+		for _, name := range []string{"bf16", "fp16"} {
+			if v, ok := r.ds.Get(name + ".enabled"); ok && isOn(v) {
+				half, from = name, v
+			}
+		}
+	}
+	deepspeed := r.ds != nil || strings.HasPrefix(fmt.Sprint(r.d.fields["/training/distributed/data"].value), "zero")
+	switch {
+	case half == "" && (loaded == "bf16" || loaded == "fp16"):
+		v, _ := r.s.Get("torch_dtype", "dtype", "model_dtype")
+		r.d.put("/training/precision", loaded, v)
+	case half == "" && r.s.On("tf32"):
+		v, _ := r.s.Get("tf32")
+		r.d.put("/training/precision", "tf32", v)
+	case half == "":
+		r.d.fall("/training/precision", "fp32", "bf16, fp16", "transformers 4.57.6 training_args.py: both are off")
+	case deepspeed || loaded == half && !r.adapters():
+		r.d.put("/training/precision", half, from)
+	default:
+		r.d.put("/training/precision", "amp-"+half, from)
+	}
+	r.s.Read("tf32", "fp16_opt_level", "half_precision_backend", "fp16_backend", "bf16_full_eval", "fp16_full_eval")
+}
+
+// adapters reports whether the job trains adapters; readers of tools set the rank before the precision is read.
+func (r *reading) adapters() bool { return r.d.has("/training/lora") }
+
+// flag is a switch's value; one that is not there is not given.
+func (r *reading) flag(keys ...string) setting.Value {
+	v, _ := r.s.Get(keys...)
+	return v
+}
+
+func isOn(v setting.Value) bool {
+	on, ok := v.Bool()
+	return ok && on && v.Unknown == ""
+}
+
+func (r *reading) trainerCheckpointing(t trainerDefaults) {
+	v, ok := r.s.Get("gradient_checkpointing")
+	r.s.Read("gradient_checkpointing_kwargs*", "use_reentrant")
+	switch {
+	case r.d.has("/training/gradient_checkpointing"):
+	case ok && v.Unknown != "":
+		r.d.ask("/training/gradient_checkpointing", "Is gradient checkpointing on?", where(v.Origin.At)+": "+v.Unknown)
+	case ok && isOn(v):
+		r.d.put("/training/gradient_checkpointing", "full", v)
+	case ok:
+		r.d.put("/training/gradient_checkpointing", "none", v)
+	case t.checkpointing:
+		r.d.fall("/training/gradient_checkpointing", "full", "gradient_checkpointing", t.checkpointingRef)
+	default:
+		r.d.fall("/training/gradient_checkpointing", "none", "gradient_checkpointing", "transformers 4.57.6 training_args.py: off")
+	}
+}
+
+// optimizer is a job document's optimizer.
+type optimizer struct {
+	Name           string `json:"name"`
+	Implementation string `json:"implementation,omitempty"`
+}
+
+// trainerOptimizers are transformers' names (4.57.6 training_args.py OptimizerNames). Those that are not here are not modelled.
+var trainerOptimizers = map[string]optimizer{
+	"adamw_hf": {"adamw", "for-loop"}, "adamw_torch": {"adamw", "foreach"}, "adamw_torch_fused": {"adamw", "fused"}, "adamw_apex_fused": {"adamw", "fused"},
+	"adamw_bnb_8bit": {"adamw-8bit", "bitsandbytes"}, "adamw_8bit": {"adamw-8bit", "bitsandbytes"}, "paged_adamw_8bit": {"paged-adamw-8bit", "bitsandbytes"},
+	"paged_adamw_32bit": {"paged-adamw", "bitsandbytes"}, "paged_adamw": {"paged-adamw", "bitsandbytes"}, "adamw_torch_8bit": {"adamw-8bit", "torchao"},
+	"adamw_torch_4bit": {"adamw-4bit", "torchao"}, "adafactor": {"adafactor", "transformers"}, "sgd": {"sgd", ""}, "lion": {"lion", "bitsandbytes"},
+	"lion_32bit": {"lion", "bitsandbytes"}, "lion_8bit": {"lion-8bit", "bitsandbytes"}, "muon": {"muon", ""}, "adamw": {"adamw", ""}, "galore_adamw": {"galore-adamw", ""},
+}
+
+func (r *reading) trainerOptimizer() {
+	if r.d.has("/training/optimizer") {
+		r.s.Read("optim", "optimizer", "optim_args")
+		return
+	}
+	v, ok := r.s.Get("optim", "optimizer")
+	r.s.Read("optim_args", "optim_target_modules", "adam_*", "adafactor")
+	switch {
+	case ok && v.Unknown != "":
+		r.d.ask("/training/optimizer", "Which optimizer?", where(v.Origin.At)+": "+v.Unknown)
+	case ok:
+		name := strings.ToLower(v.String())
+		o, known := trainerOptimizers[name]
+		if !known {
+			r.d.refuse("unsupported", v.Origin.At, "the optimizer %s is not modelled", v.String())
+			return
+		}
+		r.d.put("/training/optimizer", o, v)
+	case r.s.On("adafactor"):
+		v, _ := r.s.Get("adafactor")
+		r.d.put("/training/optimizer", trainerOptimizers["adafactor"], v)
+	default:
+		r.d.fall("/training/optimizer", trainerOptimizers["adamw_torch_fused"], "optim", refOptimizer)
+	}
+}
+
+// trainerEvaluation is the evaluation's batch where there is an evaluation: do_eval alone, or a strategy that is not "no".
+func (r *reading) trainerEvaluation() {
+	strategy, given := r.s.Get("eval_strategy", "evaluation_strategy")
+	on := given && strategy.Unknown == "" && strategy.String() != "no" && strategy.Any != false
+	if v, ok := r.s.Get("do_eval"); ok && isOn(v) {
+		on, strategy = true, v
+	}
+	v, ok := r.s.Get("per_device_eval_batch_size", "per_gpu_eval_batch_size")
+	switch {
+	case !on:
+	case ok:
+		r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
+	default:
+		r.d.fall("/training/evaluation/micro_batch", int64(8), "per_device_eval_batch_size", "transformers 4.57.6 training_args.py:868")
+	}
+}
+
+// attentions are the names that transformers and the tools around it give to kernels.
+var attentions = map[string]string{
+	"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attention": "flash", "flash_attn": "flash", "fa2": "flash", "fa3": "flash", "flash": "flash",
+	"sdpa": "sdpa", "eager": "eager", "disabled": "eager", "flash_attn_2": "flash", "flash_attn_3": "flash",
+}
+
+func (r *reading) attention() {
+	if v, ok := r.s.Get("attn_implementation", "attn_impl"); ok {
+		r.attentionOf(v)
+	}
+	if v, ok := r.s.Get("use_flash_attn", "use_flash_attention_2", "use_flash_attention", "flash_attention_2"); ok && isOn(v) {
+		r.d.put("/training/attention", "flash", v)
+	}
+}
+
+func (r *reading) attentionOf(v setting.Value) {
+	name := strings.ToLower(v.String())
+	kind, ok := attentions[name]
+	switch {
+	case v.Unknown != "":
+		r.d.assume("/training/attention", "%s is not known and is taken for sdpa: %s", v.Origin.Key, v.Unknown)
+	case ok:
+		r.d.put("/training/attention", kind, v)
+	case strings.Contains(name, "flash"): // kernels-community/vllm-flash-attn3
+		r.d.put("/training/attention", "flash", v)
+	case name == "auto" || name == "":
+	default:
+		r.d.refuse("unsupported", v.Origin.At, "the attention %s is not modelled", v.String())
+	}
+}
+
+// liger sets what Liger's patch of a whole model fuses (liger-kernel 0.6 transformers/monkey_patch.py).
+func (r *reading) liger() {
+	if v, ok := r.s.Get("use_liger_kernel", "use_liger", "enable_liger_kernel"); ok && isOn(v) {
+		r.d.put("/training/loss", "fused-linear", v)
+		r.d.put("/training/kernels", []any{"rope", "rmsnorm", "swiglu"}, v)
+	}
+	r.s.Read("liger_kernel_config*")
+}

@@ -1,0 +1,91 @@
+package readers
+
+import (
+	"encoding/json"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// otherModels are kinds of models that no reader turns into a job, by what their names say.
+var otherModels = []struct {
+	kind string
+	name *regexp.Regexp
+}{
+	{"a vision-language model", regexp.MustCompile(`(?i)(^|[-_/.\d])(vl|vlm)([-_.\d]|$)|llava|vision|pixtral|idefics|paligemma|internvl|minicpm-v|smolvlm|blip|florence|cogvlm|molmo|omni\b|multimodal`)},
+	{"a diffusion model", regexp.MustCompile(`(?i)stable-diffusion|sdxl|\bflux\b|FLUX\.|hunyuanvideo|wan2\.|cogvideo|pixart|kandinsky`)},
+	{"a model of speech and text", regexp.MustCompile(`(?i)qwen2?-?audio|speecht5|ultravox`)},
+}
+
+// localFirst are first parts of paths that are directories rather than the names of organisations.
+var localFirst = set("models", "model", "checkpoints", "checkpoint", "ckpt", "ckpts", "output", "outputs", "out", "saves", "pretrained", "pretrained_models", "weights", "data", "results", "runs", "exp", "local", "cache")
+
+// model reads which model is trained.
+func (r *reading) model(keys ...string) {
+	v, ok := r.s.Get(keys...)
+	if !ok {
+		r.d.ask("/model", "Which model is trained?", "nothing names it")
+		return
+	}
+	r.modelOf(v)
+}
+
+func (r *reading) modelOf(v setting.Value) {
+	if v.Unknown != "" {
+		r.d.ask("/model", "Which model is trained?", fmt.Sprintf("%s: %s", where(v.Origin.At), v.Unknown))
+		return
+	}
+	name := strings.TrimSuffix(strings.TrimSpace(v.String()), "/")
+	known := r.files.source.HasModel
+	if known == nil || !known(name) {
+		for _, other := range otherModels {
+			if other.name.MatchString(name) {
+				r.d.refuse("model-kind", v.Origin.At, "%s is %s, a kind that the readers do not turn into a job", name, other.kind)
+				return
+			}
+		}
+	}
+	if isLocal(name) {
+		r.localModel(name, v)
+		return
+	}
+	if !strings.Contains(name, "/") && known != nil && !known(name) {
+		r.d.ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), where(v.Origin.At)+" names it, and the catalog has no such model")
+		return
+	}
+	r.d.put("/model/preset", name, v)
+	if known != nil && !known(name) {
+		r.d.ask("/model", fmt.Sprintf("The catalog has no %s: give its config.json.", name), where(v.Origin.At)+" names it")
+	}
+}
+
+// localModel looks for the config.json of a directory.
+func (r *reading) localModel(name string, v setting.Value) {
+	if !isPlaceholder(name) {
+		full, text, err := r.open(path.Join(name, "config.json"))
+		if err == nil && json.Valid(text) && path.Base(path.Dir(full)) == path.Base(name) {
+			r.d.put("/model/hf_config", json.RawMessage(text), v)
+			return
+		}
+	}
+	why := where(v.Origin.At) + " names a directory whose config.json is not there"
+	ask := fmt.Sprintf("What is in %s? Give its config.json.", name)
+	if base := path.Base(name); r.files.source.HasModel != nil && !isPlaceholder(name) && r.files.source.HasModel(base) {
+		ask = fmt.Sprintf("Is %s the model %s? Say it with --set model=%s, or give its config.json.", name, base, base)
+	}
+	r.d.ask("/model", ask, why)
+}
+
+var placeholder = regexp.MustCompile(`(?i)path[/_-]?to|^<|>$|\{\{|\$\{|\$[A-Z]|your[-_ ]|^xxx|\?\?\?`)
+
+func isPlaceholder(name string) bool { return placeholder.MatchString(name) }
+
+// isLocal reports whether a name is a path and no name on the Hub.
+func isLocal(name string) bool {
+	first, _, _ := strings.Cut(name, "/")
+	return name == "" || strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") || strings.Count(name, "/") > 1 ||
+		isPlaceholder(name) || strings.Contains(name, "/") && localFirst[strings.ToLower(first)]
+}

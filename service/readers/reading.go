@@ -1,0 +1,233 @@
+package readers
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// reading is one job on its way from settings to a draft.
+type reading struct {
+	*launch
+	// s are the tool's settings: its command line over its file.
+	s *setting.Settings
+	d *draft
+	// file is the tool's configuration, "" where there is none.
+	file string
+	// code is the program, where it could be opened.
+	code *decode.Program
+	// sharded is set where a launcher or a file deals the model out.
+	sharded bool
+	// ds is DeepSpeed's configuration, dsAt the place that names it.
+	ds   *setting.Settings
+	dsAt setting.Span
+}
+
+// alone is the launch of a file that was handed over without a command.
+func alone(f *files) *launch {
+	return &launch{command: command{
+		files: f, dir: f.source.Dir, env: func(string) (word, bool) { return word{}, false },
+		open: func(name string, dirs ...string) (string, []byte, error) {
+			full, text, ok := f.find(name, dirs...)
+			if !ok {
+				return "", nil, fmt.Errorf("%s is not there", name)
+			}
+			return full, text, nil
+		},
+	}, own: setting.New()}
+}
+
+// load opens and decodes a configuration that a value names. It looks where the job runs and beside the file that names it.
+func (r *reading) load(v setting.Value) (s *setting.Settings, full string, err error) {
+	if v.Unknown != "" {
+		return nil, "", fmt.Errorf("%s", v.Unknown)
+	}
+	return r.loadName(v.String(), r.beside(v.Origin.At))
+}
+
+func (r *reading) beside(at setting.Span) string {
+	if at.File == "" {
+		return r.dir
+	}
+	return path.Dir(r.files.full(at.File))
+}
+
+func (l *launch) loadName(name string, dirs ...string) (*setting.Settings, string, error) {
+	full, text, err := l.open(name, dirs...)
+	if text == nil && err != nil {
+		return nil, full, err
+	}
+	if err != nil {
+		l.notes = append(l.notes, strings.ReplaceAll(err.Error(), full, l.files.shown(full))+": it is read as it lies there")
+	}
+	s, decodeErr := decodeFile(l.files.shown(full), text)
+	if decodeErr != nil {
+		return nil, full, decodeErr
+	}
+	return s, full, nil
+}
+
+// decodeFile decodes a configuration by its name and, where that says nothing, by what decodes.
+func decodeFile(name string, text []byte) (*setting.Settings, error) {
+	switch path.Ext(name) {
+	case ".toml":
+		return decode.TOML(name, text)
+	case ".py":
+		p, err := decode.Python(name, text, "")
+		if err != nil {
+			return nil, err
+		}
+		return p.Values, nil
+	case ".json":
+		return decode.JSON(name, text)
+	case ".yaml", ".yml":
+	default:
+		if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
+			return decode.JSON(name, text)
+		}
+	}
+	all, err := decode.YAML(name, text)
+	if err != nil {
+		if s, jsonErr := decode.JSON(name, text); jsonErr == nil {
+			return s, nil
+		}
+		return nil, err
+	}
+	if len(all) == 0 {
+		return setting.New(), nil
+	}
+	return all[0], nil
+}
+
+// broken refuses a file that the tool could not read either.
+func (r *reading) broken(err error) bool {
+	var wrong *decode.Error
+	if !errors.As(err, &wrong) {
+		return false
+	}
+	r.d.refuse("not-readable", setting.Span{File: wrong.File, Line: wrong.Line}, "%s", wrong.Say)
+	return true
+}
+
+// notThere refuses a job whose configuration cannot be read: nearly all of it is in that file.
+func (r *reading) notThere(v setting.Value, err error) {
+	switch {
+	case r.broken(err):
+	case v.Unknown != "":
+		r.d.refuse("missing-file", v.Origin.At, "which configuration it is cannot be told: %s", v.Unknown)
+	default:
+		r.d.refuse("missing-file", v.Origin.At, "%s is not there: hand it over too", v.String())
+	}
+}
+
+// finish adds what all tools have in common, after the tool's own reader.
+func (r *reading) finish() {
+	r.spread()
+	if r.maybe != "" {
+		r.d.assume("", "the command runs: %s", r.maybe)
+	}
+	for _, note := range r.notes {
+		r.d.assume("", "%s", note)
+	}
+	if r.s != nil {
+		r.d.overridden = append(r.d.overridden, r.s.Losers()...)
+		r.unread()
+	}
+	r.apply()
+	if v, ok := r.d.fields["/training/micro_batch"]; ok && v.value == nil {
+		r.d.drop("/training/micro_batch")
+	}
+	if !r.d.has("/training/micro_batch") {
+		r.d.ask("/training/micro_batch", "How many sequences does one GPU take at a time?", "")
+	}
+	if !r.d.has("/model") {
+		r.d.ask("/model", "Which model is trained?", "")
+	}
+}
+
+// spread sets the number of GPUs: of a job that is dealt out, or that runs on several.
+func (r *reading) spread() {
+	if r.d.has("/training/distributed/world_size") {
+		return
+	}
+	w := r.world()
+	if n := r.files.source.GPUs; n > 0 {
+		w = count{n: n, known: true, from: setting.Value{Any: n, Origin: setting.Origin{Kind: setting.Said, Key: "--gpus"}}}
+	}
+	sharded := r.d.has("/training/distributed")
+	switch {
+	case w.known && (w.n > 1 || sharded):
+		from := w.from
+		if from.Origin.Kind == "" {
+			from.Origin = setting.Origin{Kind: setting.Derived, How: w.how}
+		}
+		r.d.put("/training/distributed/world_size", w.n, from)
+		if !r.d.has("/training/distributed/data") && !r.sharded {
+			r.d.derive("/training/distributed/data", "ddp", "%d processes, and nothing that deals the model out", w.n)
+		}
+	case w.known:
+	case sharded:
+		r.d.ask("/training/distributed/world_size", "On how many GPUs does it run?", because(w))
+	default:
+		r.d.assume("/training/distributed/world_size", "one GPU: %s; --gpus N says otherwise", because(w))
+	}
+}
+
+func because(c count) string {
+	if at := where(c.at); at != "" {
+		return c.why + " (" + at + ")"
+	}
+	return c.why
+}
+
+// memoryWord finds words about adapters, quantization, sharding, offloading and parts of a model in a key.
+var memoryWord = regexp.MustCompile(`(?i)(^|[_.-])(q?lora|dora|peft|adapters?|adapter_name|bits|quant\w*|[48]bit|\w*_?in_[48]bit|offload\w*|zero\d?|fsdp\w*|shard\w*|parallel\w*|tp|pp|cp|sp|ep|freeze\w*|frozen|unfrozen\w*|ref_model|reward\w*|critic|vision|experts?|galore\w*|apollo\w*|badam\w*|lomo|layerwise|spectrum|teacher|distill\w*|moe|medusa|prefix_tuning|prompt_tuning|p_tuning|ptuning|longlora|llama_pro|gptq|awq|hqq|fp8|float8|nvfp4|mxfp4|qat|relora|reft|lisa|ulysses|ring_attn\w*|use_low_rank\w*|low_rank\w*|trainable\w*|unfreeze\w*)($|[_.-])`)
+
+// harmlessWords look like them and are none.
+var harmlessWords = regexp.MustCompile(`(?i)tokenizers_parallelism|lora_alpha|_alpha$|save_|saving|ddp_timeout|dataset|dataloader|data_|preprocessing|^ref$|zero3_save|zero3_init|hub_|wandb|reward_model_path|loraplus|lora_bias|init_lora|lora_weights|loss_scale|log_|logging`)
+
+// unread asks about words that may change the memory and that nobody read; the others are listed.
+func (r *reading) unread() {
+	ignore := set(r.files.source.Ignore...)
+	for _, key := range r.s.Rest() {
+		v, _ := r.s.Peek(key)
+		name := strings.TrimLeft(v.Origin.Key, "-")
+		if ignore[key] || ignore[name] || ignore[v.Origin.Key] || isOff(v) || !memoryWord.MatchString(key) || harmlessWords.MatchString(key) {
+			r.d.ignored = append(r.d.ignored, v)
+			continue
+		}
+		r.d.askWord(v)
+	}
+}
+
+// isOff reports whether a setting says no, nothing or none.
+func isOff(v setting.Value) bool {
+	if v.Unknown != "" {
+		return false
+	}
+	switch x := v.Any.(type) {
+	case nil:
+		return true
+	case bool:
+		return !x
+	case int64:
+		return x == 0
+	case float64:
+		return x == 0
+	case []any:
+		return len(x) == 0
+	case map[string]any:
+		return len(x) == 0
+	case string:
+		switch strings.ToLower(strings.TrimSpace(x)) {
+		case "", "false", "none", "null", "no", "0", "off", "[]", "disabled":
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,227 @@
+package readers
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// accelerateSettings reads the file of accelerate launch with the command line's options over it. Names are those of the
+// options: zero_stage for deepspeed_config.zero_stage, fsdp_version for fsdp_config.fsdp_version.
+func (l *launch) accelerateSettings() {
+	if l.launcher != "accelerate" {
+		return
+	}
+	l.accelerate = setting.New()
+	if v, ok := l.own.Get("config_file"); ok {
+		if v.Unknown != "" {
+			l.problem(v, "/training/distributed", "%s is not known: %s", v.Origin.Key, v.Unknown)
+		} else if s, _, err := l.loadName(v.String()); err != nil {
+			l.problems = append(l.problems, func(d *draft) { d.missingShards(v, err) })
+		} else {
+			l.accelerate = flatAccelerate(s)
+		}
+	}
+	l.accelerate.Over(l.own)
+}
+
+func (l *launch) problem(v setting.Value, pointer, say string, args ...any) {
+	why := fmt.Sprintf(say, args...)
+	if at := where(v.Origin.At); at != "" {
+		why += " (" + at + ")"
+	}
+	l.problems = append(l.problems, func(d *draft) { d.ask(pointer, "How is the model dealt out to the GPUs?", why) })
+}
+
+// flatAccelerate takes the prefixes of groups off an accelerate file's keys.
+func flatAccelerate(s *setting.Settings) *setting.Settings {
+	out := setting.New()
+	for _, key := range s.Keys() {
+		v, _ := s.Peek(key)
+		name := key
+		for _, group := range []string{"deepspeed_config.", "fsdp_config.", "dynamo_config.", "megatron_lm_config."} {
+			name = strings.TrimPrefix(name, group)
+		}
+		if _, object := v.Any.(map[string]any); !object || name == "parallelism_config" {
+			out.Set(name, v)
+		}
+	}
+	return out
+}
+
+var stageInName = regexp.MustCompile(`(?i)(?:zero|stage|ds_?z|_z|deepspeed)[_-]?(?:stage)?[_-]?([0-3])`)
+
+// missingShards asks for a launcher's or DeepSpeed's file that is not there. Its name usually tells the stage, which is
+// taken while the question stays open.
+func (d *draft) missingShards(v setting.Value, err error) {
+	name, at := v.String(), v.Origin.At
+	if m := stageInName.FindStringSubmatch(name); m != nil && m[1] != "0" {
+		d.derive("/training/distributed/data", "zero"+m[1], "the name of %s", name)
+		d.assume("/training/distributed/data", "%s is of ZeRO stage %s, as its name says", name, m[1])
+	} else if strings.Contains(strings.ToLower(name), "fsdp") {
+		d.derive("/training/distributed/data", "fsdp", "the name of %s", name)
+		d.assume("/training/distributed/data", "%s is of FSDP, as its name says", name)
+	}
+	d.ask("/training/distributed/deepspeed", fmt.Sprintf("What does %s say?", name), fmt.Sprintf("%s names it, and %v", where(at), err))
+}
+
+// shards reads how the model is dealt out: DeepSpeed's file or FSDP's options of the tool, then those of the launcher.
+func (r *reading) shards() {
+	a := r.accelerate
+	if a == nil {
+		return
+	}
+	kind := strings.ToUpper(a.Text("distributed_type"))
+	a.Read("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_*", "num_machines", "rdzv_backend", "same_network", "tpu_*", "use_cpu")
+	if file, ok := a.Get("deepspeed_config_file"); ok && (kind == "" || kind == "DEEPSPEED" || a.On("use_deepspeed")) {
+		r.deepspeed(file)
+		return
+	}
+	switch {
+	case r.d.has("/training/distributed/data"):
+	case kind == "DEEPSPEED" || a.On("use_deepspeed"):
+		r.acceleratePlugin(a)
+	case kind == "FSDP" || a.On("use_fsdp"):
+		r.accelerateFSDP(a)
+	case kind == "MEGATRON_LM" || a.On("use_megatron_lm"):
+		r.d.refuse("unsupported", r.at, "accelerate hands the model to Megatron-LM (distributed_type MEGATRON_LM); its options there are not read")
+	case kind == "TP" || a.Text("tp_size") != "" && a.Text("tp_size") != "1":
+		r.d.refuse("unsupported", r.at, "accelerate's tensor parallelism (tp_size) is not read")
+	}
+	if v, ok := a.Get("dynamo_backend"); ok && v.Unknown == "" && !strings.EqualFold(v.String(), "no") {
+		r.d.put("/training/compile", true, v)
+	}
+	if v, ok := a.Peek("parallelism_config"); ok && !isOff(v) {
+		r.d.askWord(v)
+	}
+}
+
+// acceleratePlugin reads accelerate's own DeepSpeed options. accelerate 1.12 utils/dataclasses.py DeepSpeedPlugin:
+// zero_stage is 2 where it is not given.
+func (r *reading) acceleratePlugin(a *setting.Settings) {
+	stage := int64(2)
+	if v, ok := a.Get("zero_stage"); ok {
+		n, isInt := v.Int()
+		if !isInt || n < 0 || n > 3 {
+			r.d.ask("/training/distributed/data", "Which ZeRO stage?", where(v.Origin.At)+" says "+v.Text)
+			return
+		}
+		if stage = n; n > 0 {
+			r.d.put("/training/distributed/data", fmt.Sprintf("zero%d", n), v)
+		}
+	} else {
+		r.d.fall("/training/distributed/data", "zero2", "zero_stage", "accelerate 1.12 utils/dataclasses.py DeepSpeedPlugin")
+	}
+	r.sharded = stage > 0
+	for key, pointer := range map[string]string{"offload_optimizer_device": "/training/distributed/offload_optimizer", "offload_param_device": "/training/distributed/offload_parameters"} {
+		if v, ok := a.Get(key); ok && v.Unknown == "" && v.String() != "none" && v.String() != "" {
+			r.d.put(pointer, true, v)
+		}
+	}
+}
+
+// shardingStrategies are FSDP1's, by name and by accelerate's number (accelerate 1.12 utils/constants.py).
+var shardingStrategies = map[string]string{
+	"1": "FULL_SHARD", "2": "SHARD_GRAD_OP", "3": "NO_SHARD", "4": "HYBRID_SHARD", "5": "HYBRID_SHARD_ZERO2",
+}
+
+func (r *reading) accelerateFSDP(a *setting.Settings) {
+	version := int64(1) // accelerate 1.12 utils/dataclasses.py FullyShardedDataParallelPlugin
+	v, given := a.Get("fsdp_version")
+	if n, ok := v.Int(); given && ok {
+		version = n
+		r.d.put("/training/distributed/fsdp_version", n, v)
+	} else {
+		r.d.fall("/training/distributed/fsdp_version", int64(1), "fsdp_version", "accelerate 1.12 utils/dataclasses.py FullyShardedDataParallelPlugin")
+	}
+	kind, _ := a.Get("distributed_type", "use_fsdp")
+	r.d.put("/training/distributed/data", "fsdp", kind)
+	if v, ok := a.Get("fsdp_reshard_after_forward"); ok && version == 2 {
+		on, isBool := v.Bool()
+		if isBool {
+			r.d.put("/training/distributed/reshard_after_forward", on, v)
+		}
+	} else if v, ok := a.Get("fsdp_sharding_strategy", "fsdp_reshard_after_forward"); ok {
+		r.strategy(v)
+	} else {
+		r.d.fall("/training/distributed/reshard_after_forward", true, "fsdp_sharding_strategy", "accelerate 1.12 utils/dataclasses.py FullyShardedDataParallelPlugin")
+	}
+	if v, ok := a.Get("fsdp_offload_params"); ok {
+		on, _ := v.Bool()
+		r.d.put("/training/distributed/offload_parameters", on, v)
+	}
+	if a.On("fsdp_activation_checkpointing") {
+		v, _ := a.Get("fsdp_activation_checkpointing")
+		r.d.put("/training/gradient_checkpointing", "full", v)
+	}
+	a.Read("fsdp_*")
+}
+
+// strategy reads FSDP1's sharding strategy.
+func (r *reading) strategy(v setting.Value) {
+	name := strings.ToUpper(v.String())
+	if long, ok := shardingStrategies[name]; ok {
+		name = long
+	}
+	switch name {
+	case "FULL_SHARD", "TRUE":
+		r.d.put("/training/distributed/reshard_after_forward", true, v)
+	case "SHARD_GRAD_OP", "FALSE":
+		r.d.put("/training/distributed/reshard_after_forward", false, v)
+	case "NO_SHARD":
+		r.d.drop("/training/distributed")
+	default:
+		r.d.ask("/training/distributed/data", fmt.Sprintf("%s shards within a node and copies between nodes; over how many GPUs is one copy dealt out?", name), where(v.Origin.At))
+	}
+}
+
+// deepspeed reads a DeepSpeed configuration: a file's name, or JSON as it is.
+func (r *reading) deepspeed(v setting.Value) {
+	r.sharded = true
+	if v.Unknown != "" {
+		r.d.ask("/training/distributed/deepspeed", "Which DeepSpeed configuration?", fmt.Sprintf("%s: %s", where(v.Origin.At), v.Unknown))
+		return
+	}
+	var s *setting.Settings
+	switch text := strings.TrimSpace(v.String()); {
+	case strings.HasPrefix(text, "{"):
+		inner, err := decodeFile(v.Origin.At.File+".json", []byte(text))
+		if err != nil {
+			r.d.refuse("not-readable", v.Origin.At, "%s is not JSON", v.Origin.Key)
+			return
+		}
+		s = inner
+	default:
+		loaded, _, err := r.load(v)
+		if r.broken(err) {
+			return
+		}
+		if err != nil {
+			r.d.missingShards(v, err)
+			return
+		}
+		s = loaded
+	}
+	r.deepspeedConfig(s, v)
+}
+
+// deepspeedConfig sets what a DeepSpeed configuration says about sharding; "auto" is left to the tool.
+func (r *reading) deepspeedConfig(s *setting.Settings, by setting.Value) {
+	if v, ok := s.Peek("zero_optimization"); ok {
+		stage, given := s.Get("zero_optimization.stage")
+		n, isInt := stage.Int()
+		switch {
+		case given && (!isInt || n < 0 || n > 3):
+			r.d.ask("/training/distributed/data", "Which ZeRO stage?", where(stage.Origin.At)+" says "+stage.Text)
+		case n > 0:
+			r.d.put("/training/distributed/data", fmt.Sprintf("zero%d", n), stage)
+			r.d.put("/training/distributed/deepspeed", v.Any, v)
+		}
+	}
+	if !r.d.has("/training/distributed/data") {
+		r.d.assume("/training/distributed/data", "DeepSpeed without ZeRO (stage 0) holds what DDP holds")
+	}
+	r.ds, r.dsAt = s, by.Origin.At
+}

@@ -1,0 +1,190 @@
+package readers
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"sort"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+)
+
+// Limits of one reading. Real chains have four files of some kilobytes.
+const (
+	// MaxFiles is the most files that are opened.
+	MaxFiles = 32
+	// MaxTotalBytes is the most that is read of all files together.
+	MaxTotalBytes = 4 << 20
+	maxScripts    = 16 // scripts that are looked through for the one that starts a configuration
+	maxJobs       = 64
+)
+
+// Source is what there is to read.
+type Source struct {
+	// Files are the names of those that were handed over: batch scripts, configurations. Relative names begin in Dir.
+	Files []string
+	// Dir is where relative names begin, and where the job is started.
+	Dir string
+	// Command is a command line, word by word, that starts the job.
+	Command []string
+	// ReadFile opens a file; without it there is nothing but the command line. A file that is not there is an error that
+	// is fs.ErrNotExist.
+	ReadFile func(name string) ([]byte, error)
+	// List names the files of a directory; it may be nil. Scripts that start a configuration are looked for with it.
+	List func(dir string) []string
+	// GPUs is on how many GPUs the job runs, where the user said so.
+	GPUs int64
+	// Set are fields of the document that the user said: path in the document (training.sequence_length), value.
+	Set []Said
+	// Ignore are words that the user said do not change what the job takes.
+	Ignore []string
+	// HasModel reports whether the catalog has a model; nil knows none, and asks about none.
+	HasModel func(name string) bool
+}
+
+// Said is one field that the user gave: a path with points, and a value that may be JSON.
+type Said struct{ Path, Value string }
+
+// files opens the files of a source, once each and within the limits.
+type files struct {
+	source Source
+	texts  map[string][]byte
+	total  int
+	opened []string
+}
+
+func newFiles(s Source) *files { return &files{source: s, texts: map[string][]byte{}} }
+
+var errTooMuch = errors.New("more files, or larger ones, than are read")
+
+// read opens a file by its full name.
+func (f *files) read(name string) ([]byte, error) {
+	if text, ok := f.texts[name]; ok {
+		if text == nil {
+			return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+		}
+		return text, nil
+	}
+	if f.source.ReadFile == nil {
+		return nil, fmt.Errorf("%s: %w", name, fs.ErrNotExist)
+	}
+	if len(f.opened) >= MaxFiles {
+		return nil, errTooMuch
+	}
+	text, err := f.source.ReadFile(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		f.texts[name] = nil
+		return nil, err
+	case err != nil:
+		return nil, err
+	case len(text) > decode.MaxBytes || f.total+len(text) > MaxTotalBytes:
+		return nil, errTooMuch
+	}
+	if text == nil {
+		text = []byte{}
+	}
+	f.total += len(text)
+	f.texts[name] = text
+	f.opened = append(f.opened, name)
+	return text, nil
+}
+
+// find looks for a file that a script or a configuration names: where it says, then beside the file that names it, then
+// by its last name there and where the job starts. People hand over files without the tree around them.
+func (f *files) find(name string, dirs ...string) (full string, text []byte, ok bool) {
+	for _, candidate := range f.candidates(name, dirs) {
+		if text, err := f.read(candidate); err == nil {
+			return candidate, text, true
+		}
+	}
+	return "", nil, false
+}
+
+func (f *files) candidates(name string, dirs []string) []string {
+	if name == "" || strings.ContainsAny(name, "\x00\n") {
+		return nil
+	}
+	var out []string
+	add := func(s string) {
+		for _, o := range out {
+			if o == s {
+				return
+			}
+		}
+		out = append(out, s)
+	}
+	dirs = append(dirs, f.source.Dir)
+	for _, last := range []bool{false, true} {
+		n := name
+		if last {
+			n = path.Base(name)
+		}
+		if path.IsAbs(n) {
+			add(path.Clean(n))
+			continue
+		}
+		for _, d := range dirs {
+			if d != "" || !path.IsAbs(n) {
+				add(path.Join(d, n))
+			}
+		}
+	}
+	for _, given := range f.source.Files {
+		if path.Base(given) == path.Base(name) {
+			add(f.full(given))
+		}
+	}
+	return out
+}
+
+// full is the name under which a handed-over file is opened.
+func (f *files) full(name string) string {
+	if path.IsAbs(name) || f.source.Dir == "" {
+		return path.Clean(name)
+	}
+	return path.Join(f.source.Dir, name)
+}
+
+// shown is a file's name as the user would write it.
+func (f *files) shown(name string) string {
+	if dir := f.source.Dir; dir != "" && dir != "." {
+		if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(dir, "/")+"/"); ok {
+			return rest
+		}
+	}
+	return name
+}
+
+// scripts are the batch scripts in the directories around a file.
+func (f *files) scripts(around string) []string {
+	if f.source.List == nil {
+		return nil
+	}
+	var out []string
+	seen := map[string]bool{}
+	for _, dir := range []string{path.Dir(around), f.source.Dir} {
+		if dir == "" || seen[dir] {
+			continue
+		}
+		seen[dir] = true
+		names := f.source.List(dir)
+		sort.Strings(names)
+		for _, n := range names {
+			if isScriptName(n) && len(out) < maxScripts {
+				out = append(out, path.Join(dir, n))
+			}
+		}
+	}
+	return out
+}
+
+func isScriptName(name string) bool {
+	switch path.Ext(name) {
+	case ".sh", ".slurm", ".sbatch", ".bash", ".job", ".pbs", ".lsf", ".sub":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,268 @@
+package readers
+
+import (
+	"path"
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// trainerTool reads programs that hand their arguments to transformers' Trainer or to TRL's SFTTrainer: the example
+// scripts, TRL's own, and everybody's train.py.
+var trainerTool = tool{
+	name:   "hf-trainer",
+	starts: (*reading).trainerStarts,
+	marks: map[string]int{"per_device_train_batch_size": 3, "model_name_or_path": 1, "gradient_accumulation_steps": 1, "learning_rate": 1, "num_train_epochs": 1,
+		"lr_scheduler_type": 1, "output_dir": 1, "per_device_eval_batch_size": 1, "dataset_name": 1, "max_steps": 1, "max_seq_length": 1, "attn_implementation": 1},
+	read:  (*reading).readTrainer,
+	words: trainerWords,
+}
+
+// trainerHarmless are the Trainer's arguments that change no memory, and those of common programs about data and logs
+// (transformers 4.57.6 training_args.py; trl 1.9 trainer/sft_config.py).
+var trainerHarmless = strings.Fields(`output_dir overwrite_output_dir do_train do_eval do_predict prediction_loss_only learning_rate weight_decay max_grad_norm
+	num_train_epochs max_steps lr_scheduler_type lr_scheduler_kwargs* warmup_ratio warmup_steps log_level log_level_replica logging_* save_* seed data_seed jit_mode_eval
+	eval_steps eval_delay eval_accumulation_steps eval_on_start dataloader_* past_index run_name disable_tqdm remove_unused_columns label_names load_best_model_at_end
+	metric_for_best_model greater_is_better ignore_data_skip label_smoothing_factor debug length_column_name group_by_length report_to push_to_hub* hub_* resume_from_checkpoint
+	include_* neftune_noise_alpha average_tokens_across_devices dataset_name dataset_config dataset_config_name dataset_* train_file validation_file test_file preprocessing_num_workers
+	overwrite_cache use_fast_tokenizer trust_remote_code tokenizer_name cache_dir model_revision chat_template* packing eos_token pad_token local_rank ddp_timeout adam_* optim_args
+	lazy_preprocess data_path eval_data_path conv_template* image_folder report_to* wandb_* use_auth_token token max_train_samples max_eval_samples max_predict_samples
+	config_name splits append_concat_token add_special_tokens chat_template_format bnb_4bit_compute_dtype validation_split_percentage`)
+
+// trainerArguments are words by which a program's arguments are known to be the Trainer's.
+var trainerArguments = []string{"per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "num_train_epochs", "lr_scheduler_type",
+	"overwrite_output_dir", "save_total_limit", "logging_steps", "evaluation_strategy", "eval_strategy", "save_strategy", "model_name_or_path", "deepspeed", "fsdp"}
+
+// objectives are kinds of training beside fine-tuning and pretraining, by the words of programs and files.
+var objectives = regexp.MustCompile(`(?i)(^|[^a-z])(dpo|grpo|ppo|orpo|kto|simpo|cpo|rloo|ipo|bco|nash_md|xpo|gkd|prm|online_dpo|reinforce|rlhf|rft|reward|reward_model(?:ing)?|rm|distill\w*|embedding|reranker)([^a-z]|$)`)
+
+// objectiveOf names the kind of training in a program's name, or "".
+func objectiveOf(name string) string {
+	m := objectives.FindStringSubmatch(strings.TrimSuffix(path.Base(name), path.Ext(name)))
+	if m == nil || strings.HasPrefix(strings.ToLower(m[2]), "distill") {
+		return ""
+	}
+	return strings.ToLower(m[2])
+}
+
+func (r *reading) refuseObjective(name string, at setting.Span) {
+	r.d.refuse("objective", at, "%s is another kind of training than the next token's loss: what it holds besides the trained model (a reference, rewards, generation) cannot be told from these files", strings.ToUpper(name))
+}
+
+// trainerStarts recognises the program by its name, by its text where it can be opened, and by its arguments.
+func (r *reading) trainerStarts() bool {
+	if r.launcher == "" && path.Base(r.program.text()) != "trl" && path.Ext(r.program.text()) != ".py" {
+		return false
+	}
+	args := r.args
+	if r.launcher == "" && r.program.text() == "trl" {
+		if len(args) == 0 {
+			return false
+		}
+		args = args[1:]
+	}
+	s, positional, open := options(args, nil)
+	r.s = s
+	for _, w := range open {
+		r.openWord(w)
+	}
+	if !r.module && strings.HasSuffix(r.program.text(), ".py") {
+		if full, text, err := r.open(r.program.text()); err == nil || text != nil {
+			r.code, _ = decode.Python(r.files.shown(full), text, "")
+		}
+	}
+	r.configFile(positional)
+	marks := 0
+	for _, key := range trainerArguments {
+		if r.s.Has(key) {
+			marks++
+		}
+	}
+	usesTrainer := r.code != nil && (r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") || r.code.Mentions("SFTConfig"))
+	return marks >= 2 || usesTrainer && (marks > 0 || s.Len() > 0) || r.program.text() == "trl"
+}
+
+// configFile lays the file of --config, or the one that stands alone behind the program, under the arguments
+// (trl 1.9 scripts/utils.py TrlParser; transformers 4.57.6 hf_argparser.py parse_json_file and parse_yaml_file).
+func (r *reading) configFile(positional []word) {
+	v, ok := r.s.Get("config", "config_file", "args_file")
+	if !ok {
+		if len(positional) == 0 {
+			return
+		}
+		switch path.Ext(positional[0].text()) {
+		case ".yaml", ".yml", ".json":
+		default:
+			return
+		}
+		v = positional[0].argument("")
+	}
+	s, full, err := r.load(v)
+	if err != nil {
+		r.problems = append(r.problems, func(*draft) { r.notThere(v, err) })
+		return
+	}
+	r.file = full
+	merged := s.Clone()
+	merged.Over(r.s)
+	merged.Read("config", "config_file", "args_file")
+	r.s = merged
+}
+
+// readTrainer maps the Trainer's arguments, and the common programs' own, to fields.
+func (r *reading) readTrainer() {
+	sub := ""
+	if r.program.text() == "trl" && len(r.args) > 0 {
+		sub = r.args[0].text()
+		r.trlLauncher()
+	}
+	name := r.program.text()
+	kind := objectiveOf(name)
+	if sub != "" && sub != "sft" {
+		kind = sub
+	}
+	if kind == "" && (r.s.Any("reward_funcs", "num_generations", "use_vllm")) {
+		kind = "grpo"
+	}
+	if kind != "" {
+		r.refuseObjective(kind, r.at)
+	}
+	r.underProgram()
+	trl := r.isTRL(sub)
+	t := trainerDefaults{framework: "hf-trainer"}
+	if trl {
+		t.framework, r.d.reader = "trl", "trl"
+		if r.code == nil || !r.code.Mentions("TrainingArguments") || r.code.Mentions("SFTConfig") {
+			t.checkpointing, t.checkpointingRef = true, "trl 1.9 trainer/base_config.py:61 (since 0.23)"
+			t.bf16, t.bf16Ref = true, "trl 1.9 trainer/base_config.py:67 (since 0.19)"
+		}
+	}
+	r.model("model_name_or_path", "base_model", "model_name", "model_id", "pretrained_model_name_or_path", "model_path", "base_model_name_or_path", "model")
+	if v, ok := r.s.Get("config_overrides"); ok && !isOff(v) {
+		r.d.refuse("own-model", v.Origin.At, "%s changes the model's configuration: give its config.json with --hf-config", v.Origin.Key)
+	}
+	r.trainerAdapters(trl)
+	r.trainer(t)
+	r.adapterBase(trl)
+	r.trainerLength(trl)
+}
+
+// isTRL reports whether the program runs TRL's SFTTrainer.
+func (r *reading) isTRL(sub string) bool {
+	if r.code != nil {
+		return r.code.Mentions("SFTTrainer") || r.code.Mentions("SFTConfig")
+	}
+	name := strings.ToLower(path.Base(r.program.text()))
+	return sub != "" || strings.Contains(name, "sft") || r.program.text() == "" && r.s.Any("max_length", "packing", "dataset_text_field", "use_peft")
+}
+
+// underProgram lays the defaults that a program declares under its arguments.
+func (r *reading) underProgram() {
+	if r.code == nil {
+		return
+	}
+	merged := r.code.Fields.Clone()
+	merged.Over(r.s)
+	read := r.s
+	r.s = merged
+	for _, key := range read.Keys() {
+		if !contains(read.Rest(), key) {
+			r.s.Read(key)
+		}
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, e := range list {
+		if e == s {
+			return true
+		}
+	}
+	return false
+}
+
+// lengthKeys are the names that programs give to the longest sequence, the Trainer's users' most common first.
+var lengthKeys = []string{"model_max_length", "max_seq_length", "max_length", "block_size", "cutoff_len", "max_seq_len", "seq_length", "sequence_length", "seq_len", "max_len", "context_length"}
+
+// exampleLengths are the defaults of transformers' example scripts (4.57.6 examples/pytorch).
+var exampleLengths = map[string]struct {
+	source, target int64
+	ref            string
+}{
+	"run_clm.py":            {1024, 0, "transformers 4.57.6 examples/pytorch/language-modeling/run_clm.py: min(tokenizer, 1024)"},
+	"run_glue.py":           {128, 0, "transformers 4.57.6 examples/pytorch/text-classification/run_glue.py max_seq_length"},
+	"run_qa.py":             {384, 0, "transformers 4.57.6 examples/pytorch/question-answering/run_qa.py max_seq_length"},
+	"run_summarization.py":  {1024, 128, "transformers 4.57.6 examples/pytorch/summarization/run_summarization.py"},
+	"run_translation.py":    {1024, 128, "transformers 4.57.6 examples/pytorch/translation/run_translation.py"},
+	"run_classification.py": {128, 0, "transformers 4.57.6 examples/pytorch/text-classification/run_classification.py max_seq_length"},
+	"run_xnli.py":           {128, 0, "transformers 4.57.6 examples/pytorch/text-classification/run_xnli.py max_seq_length"},
+	"run_ner.py":            {0, 0, ""},
+	"run_mlm.py":            {0, 0, ""},
+}
+
+func (r *reading) trainerLength(trl bool) {
+	const pointer = "/training/sequence_length"
+	s, okS := r.s.Get("source_max_len")
+	t, okT := r.s.Get("target_max_len")
+	if a, isA := s.Int(); okS && okT && isA {
+		if b, isB := t.Int(); isB { // qlora.py puts one behind the other
+			r.d.derive(pointer, a+b, "%s %d + %s %d", s.Origin.Key, a, t.Origin.Key, b)
+			return
+		}
+	}
+	if r.number(pointer, askLength, "max_source_length") {
+		r.number("/training/target_sequence_length", "How many tokens has the decoder?", "max_target_length")
+		return
+	}
+	if r.number(pointer, askLength, lengthKeys...) {
+		return
+	}
+	if e, ok := exampleLengths[path.Base(r.program.text())]; ok && e.source > 0 {
+		r.d.fall(pointer, e.source, "max_seq_length", e.ref)
+		if e.target > 0 {
+			r.d.fall("/training/target_sequence_length", e.target, "max_target_length", e.ref)
+		}
+		return
+	}
+	if trl {
+		r.d.fall(pointer, int64(1024), "max_length", "trl 1.9 trainer/sft_config.py:205 (since 0.17)")
+		return
+	}
+	r.d.ask(pointer, askLength, "no argument of the program is one for the length of a sequence")
+}
+
+// trlLauncher reads the launcher's options of trl's own command: --accelerate_config NAME and --num_processes
+// (trl 1.9 cli.py and accelerate_configs/).
+func (r *reading) trlLauncher() {
+	a := setting.New()
+	if v, ok := r.s.Get("accelerate_config"); ok {
+		kind := strings.ToLower(v.String())
+		at := func(key string, x any) { a.Set(key, setting.Value{Any: x, Text: v.Text, Origin: v.Origin}) }
+		switch {
+		case strings.HasPrefix(kind, "zero") && len(kind) == 5:
+			at("distributed_type", "DEEPSPEED")
+			at("zero_stage", kind[4:])
+			at("num_processes", int64(8))
+		case kind == "fsdp1" || kind == "fsdp2":
+			at("distributed_type", "FSDP")
+			at("fsdp_version", kind[4:])
+			at("num_processes", int64(8))
+		case kind == "multi_gpu":
+			at("num_processes", int64(8))
+		case kind == "single_gpu":
+			at("num_processes", int64(1))
+		default:
+			if s, _, err := r.load(v); err == nil {
+				a = flatAccelerate(s)
+			} else {
+				r.d.missingShards(v, err)
+			}
+		}
+	}
+	if v, ok := r.s.Get("num_processes"); ok {
+		a.Set("num_processes", v)
+	}
+	r.launcher, r.accelerate = "accelerate", a
+}
