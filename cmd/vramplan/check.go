@@ -44,7 +44,10 @@ type judgement struct {
 	pair     *planner.Choice // the advice where there is no time for a plan
 	override string          // the reason to let a job through that does not fit
 	gpus     int             // those that the job asks for, where its description is of one
+	notes    []string        // what a verdict that stands does not cover
 	err      error
+	// withdrawn is true where there was a verdict, and too little was understood for it.
+	withdrawn bool
 }
 
 // Run says whether jobs fit, in the exit code. Of several jobs the one decides
@@ -75,8 +78,9 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 	err = each(ctx, docs, func(ctx context.Context, doc document) ([]byte, error) {
 		return asker.post(ctx, "/v1/estimate", doc)
 	}, func(a answer, idle bool) error {
-		j := c.judge(ctx, a, asker)
+		j := c.judge(ctx, a, asker, len(origin.doubts) == 0)
 		c.relent(&j, origin)
+		j.understand(ctx, origin, asker)
 		code = worse(code, j.code)
 		c.record(t, j, origin)
 		if err := c.show(t, out, style, docs.many, j); err != nil || !idle {
@@ -101,6 +105,9 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	}
 	found, err := c.submissionFlags.find(t, c.File == "" && c.Model == "" && c.HFConfig == "")
 	from := origin{source: found.From, options: found.Options}
+	if found.Inferred {
+		from.doubts, from.others, from.more = found.Doubts, found.Others, found.More
+	}
 	if err != nil {
 		return nil, from, nil, err
 	}
@@ -111,6 +118,7 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 		}
 	}
 	edits = append(scheduled, edits...)
+	from.edits = edits
 	var r io.Reader
 	closeFile := func() {}
 	switch {
@@ -141,13 +149,19 @@ func (c *checkCommand) show(t *terminal, out io.Writer, s style, many bool, j ju
 	}
 	if j.err != nil {
 		report(t.stderr, command, j.err)
-		if p, ok := asProblem(j.err); ok && c.JSON {
+		switch p, ok := asProblem(j.err); {
+		case ok && c.JSON:
 			return jsonLines{}.next(out, answer{doc: j.doc, err: p})
+		case j.withdrawn && c.JSON:
+			_, err := fmt.Fprintf(out, `{"check":{"verdict":%q,"exit_code":%d}}`+"\n", decision.NoVerdict, j.code)
+			return err
 		}
 		return nil
 	}
-	if line := caution(j); line != "" {
-		fmt.Fprintf(t.stderr, "vramplan %s: %s\n", command, line)
+	for _, line := range append([]string{caution(j)}, j.notes...) {
+		if line != "" {
+			fmt.Fprintf(t.stderr, "vramplan %s: %s\n", command, line)
+		}
 	}
 	if c.JSON {
 		return writeJudgement(out, j)
@@ -162,8 +176,8 @@ func (c *checkCommand) show(t *terminal, out io.Writer, s style, many bool, j ju
 	return nil
 }
 
-// judge turns an answer into an exit code and asks for advice where that helps.
-func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider) judgement {
+// judge turns an answer into an exit code and asks for advice where that helps and the job is understood.
+func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider, understood bool) judgement {
 	j := judgement{doc: a.doc, estimate: a.body}
 	j.result, j.err = parse[estimator.Result](a)
 	if j.err == nil && len(j.result.GPUs) == 0 {
@@ -175,7 +189,7 @@ func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider) judg
 	}
 	j.best, j.code = verdictOf(j.result.GPUs, c.Strict)
 	j.bestFirst(ctx, asker)
-	if j.best.Verdict == estimator.Fits || j.best.Verdict == estimator.Unknown {
+	if j.best.Verdict == estimator.Fits || j.best.Verdict == estimator.Unknown || !understood {
 		return j
 	}
 	// Advice is an extra: without it the verdict stands.

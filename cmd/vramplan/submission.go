@@ -38,6 +38,12 @@ type cardNames interface {
 type origin struct {
 	source  string
 	options submission.Options
+	// doubts, others and more are of a job that was put together from what a script starts.
+	doubts []submission.Doubt
+	others []submission.Reading
+	more   int
+	// edits are what flags and the scheduler add to the job.
+	edits []edit
 }
 
 func (f *submissionFlags) options() submission.Options {
@@ -50,10 +56,14 @@ func (f *submissionFlags) options() submission.Options {
 // find looks for a job in the script or in VRAMPLAN_JOB; wanted is false where
 // other flags give one, and then only the scheduler's options are looked for.
 func (f *submissionFlags) find(t *terminal, wanted bool) (submission.Found, error) {
-	source := submission.Source{Options: f.options(), ReadFile: readBounded}
+	source := submission.Source{Options: f.options(), ReadFile: readBounded, Lookup: t.lookup}
 	var err error
 	if source.Dir, err = filepath.Abs(f.Directory); err != nil {
 		source.Dir = "" // the directory is gone: paths that need it are then unclear
+	}
+	source.SubmitDir = source.Dir
+	if source.Name = f.Script; f.Script == "-" {
+		source.Name = ""
 	}
 	if f.Script != "" {
 		if source.Script, err = f.readScript(t); err != nil {

@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
 // MaxFileBytes is the most that is read of one file.
@@ -37,9 +39,10 @@ type ReadFile func(name string) ([]byte, error)
 // Source is what there is to look at. Empty fields are not there.
 type Source struct {
 	// Script is the batch script's text; Dir is where its relative paths begin. Where it is
-	// empty, nobody knows, and files with such paths are not read.
+	// empty, nobody knows, and files with such paths are not read. Name is what messages call it.
 	Script []byte
 	Dir    string
+	Name   string
 	// Job is a job document that was handed over beside the script (VRAMPLAN_JOB).
 	Job string
 	// Options are the scheduler's, where they were given outside the script. They win over
@@ -47,6 +50,12 @@ type Source struct {
 	Options Options
 	// ReadFile opens the configurations that the script names. Without it they are not looked for.
 	ReadFile ReadFile
+	// Lookup gives variables of the environment that the job gets with it; nil where nobody knows.
+	Lookup func(name string) (string, bool)
+	// SubmitDir is where the job is handed in, which the script knows as $SLURM_SUBMIT_DIR.
+	SubmitDir string
+	// programs are the training programs that are known by what they consist of; nil for those of this package.
+	programs *programs
 }
 
 // Found is a job as it was submitted.
@@ -58,8 +67,21 @@ type Found struct {
 	// Inferred is true where the job was put together from a training configuration
 	// and was not declared.
 	Inferred bool
+	// Doubts are what was not understood of an inferred job. Where there are any, the job must not be refused.
+	Doubts []Doubt
+	// Others are further documents that the job may mean: it may be refused only if it fits in none of them.
+	Others []Reading
+	// More is how many further trainings the script starts, which Document does not describe.
+	More int
 	// Options are the scheduler's, from outside the script and from within.
 	Options Options
+}
+
+// Reading is another document that the same words may mean.
+type Reading struct {
+	Document []byte
+	// Why says on what it depends.
+	Why string
 }
 
 // Find looks for a job: declared in the script, then beside it, then in the training
@@ -92,25 +114,68 @@ func Find(s Source) (Found, error) {
 	if found.Options.Directory != "" {
 		s.Dir = s.path(found.Options.Directory)
 	}
-	for _, c := range commands(s.Script) {
-		if dir, ok := c.directory(s); ok {
-			s.Dir = dir
+	if s.programs == nil {
+		s.programs = known
+	}
+	return found, found.infer(&s)
+}
+
+// infer looks for a training configuration that the script names: that of the first training which it starts.
+func (f *Found) infer(s *Source) error {
+	script, err := readScript(s)
+	if err != nil {
+		return err
+	}
+	for i := range script.Commands {
+		c := &script.Commands[i]
+		if c.Runs == shell.Never {
 			continue
 		}
-		job, from, err := c.job(s)
+		p, ok := launched(s, script, c)
+		if !ok {
+			continue
+		}
+		job, from, err := p.job()
 		if errors.Is(err, ErrNoJob) {
 			continue
 		}
+		if f.Document != nil {
+			f.More++
+			continue
+		}
 		if err != nil {
-			return found, err
+			return err
 		}
-		if found.Document, err = json.Marshal(job); err != nil {
-			return found, fmt.Errorf("write the job document: %w", err)
+		if f.Document, err = json.Marshal(job); err != nil {
+			return fmt.Errorf("write the job document: %w", err)
 		}
-		found.From, found.Inferred = from, true
-		return found, nil
+		for _, other := range p.others {
+			document, err := json.Marshal(other.job)
+			if err != nil {
+				return fmt.Errorf("write the job document: %w", err)
+			}
+			f.Others = append(f.Others, Reading{document, other.why})
+		}
+		f.From, f.Inferred, f.Doubts = from, true, p.doubts
 	}
-	return found, ErrNoJob
+	if f.Document == nil {
+		return ErrNoJob
+	}
+	return nil
+}
+
+// job reads a command that trains: its program is nanoGPT's or takes the Trainer's arguments.
+func (p *program) job() (job map[string]any, from string, err error) {
+	job, from, err = p.nanoGPT()
+	if errors.Is(err, ErrNoJob) {
+		job, from, err = p.trainer()
+	}
+	if err == nil && p.processes > 1 {
+		for _, j := range append([]reading{{job: job}}, p.others...) {
+			j.job["training"].(map[string]any)["distributed"] = map[string]any{"world_size": p.processes, "data": "ddp"}
+		}
+	}
+	return job, from, err
 }
 
 // besideScript is VRAMPLAN_JOB: a document, or the name of a file that holds one.

@@ -2,81 +2,46 @@ package submission
 
 import (
 	"encoding/json"
+	"maps"
 	"path"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/tidwall/gjson"
+
+	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
 // trainer reads the arguments of a program that takes those of Hugging Face's TrainingArguments:
 // "run_clm.py --model_name_or_path gpt2 --per_device_train_batch_size 8 …", or the name of one
 // JSON file that holds them.
-func (p program) trainer() (map[string]any, string, error) {
+func (p *program) trainer() (map[string]any, string, error) {
 	args := p.arguments()
 	from := "the arguments of " + p.name
-	if len(p.args) == 1 && p.args[0].known && strings.HasSuffix(p.args[0].text, ".json") {
-		text, err := p.read(p.args[0].text)
+	if len(p.args) == 1 && p.args[0].Certainty == shell.Sure && strings.HasSuffix(p.args[0].Text, ".json") {
+		p.doubts = slices.DeleteFunc(p.doubts, func(d Doubt) bool { return d.Word == p.args[0].Text })
+		text, err := p.read(p.args[0].Text)
 		if err != nil {
 			return nil, "", err
 		}
-		args, from = jsonArguments(text), p.args[0].text
+		args, from = jsonArguments(p.args[0].Text, text), p.args[0].Text
 	}
 	if _, ok := args["per_device_train_batch_size"]; !ok {
 		return nil, "", ErrNoJob
 	}
-	if _, ok := args["config"]; ok {
-		return nil, "", unclear("%s reads more of its configuration from %s, which is not followed", clip(p.name), clip(args["config"].text))
+	if config, ok := args["config"]; ok {
+		return nil, "", unclear("%s reads more of its configuration from %s, which is not followed", clip(p.name), clip(config.value))
 	}
 	a := trainerArgs{program: p, args: args}
 	job, err := a.job()
 	return job, from, err
 }
 
-// arguments reads --key value, --key=value and flags without a value; dashes in
-// keys are underscores to the Trainer's parser.
-func (p program) arguments() map[string]word {
-	args := map[string]word{}
-	for i := 0; i < len(p.args); i++ {
-		text, ok := strings.CutPrefix(p.args[i].text, "--")
-		if !ok || text == "" {
-			continue
-		}
-		key, value, given := strings.Cut(text, "=")
-		w := word{value, p.args[i].known}
-		if !given {
-			w = word{"true", true}
-			for first := true; i+1 < len(p.args) && !strings.HasPrefix(p.args[i+1].text, "--"); first = false {
-				i++
-				if first {
-					w = p.args[i]
-				} else { // a list
-					w = word{w.text + "," + p.args[i].text, w.known && p.args[i].known}
-				}
-			}
-		}
-		args[strings.ReplaceAll(key, "-", "_")] = w
-	}
-	return args
-}
-
-func jsonArguments(text []byte) map[string]word {
-	args := map[string]word{}
-	if len(text) == 0 || !gjson.ValidBytes(text) {
-		return args
-	}
-	gjson.ParseBytes(text).ForEach(func(key, value gjson.Result) bool {
-		if value.Type != gjson.Null && len(args) < maxWords {
-			args[key.Str] = word{value.String(), !value.IsObject() && !value.IsArray()}
-		}
-		return true
-	})
-	return args
-}
-
 // trainerArgs are arguments on their way to a job. The first one that cannot be told ends it.
 type trainerArgs struct {
-	program program
-	args    map[string]word
+	program *program
+	args    map[string]argument
 	err     error
 }
 
@@ -88,16 +53,20 @@ func (a *trainerArgs) text(names ...string) (string, bool) {
 			continue
 		}
 		if !w.known && a.err == nil {
-			a.err = unclear("--%s depends on something that is only known when the script runs", n)
+			a.err = unclear("%s:%d: --%s depends on something that is only known when the script runs: %s", w.file, w.line, n, w.reason)
 		}
-		return w.text, true
+		return w.value, true
 	}
 	return "", false
 }
 
+func isFalse(v string) bool {
+	return strings.EqualFold(v, "false") || v == "0" || strings.EqualFold(v, "no")
+}
+
 func (a *trainerArgs) flag(names ...string) bool {
 	v, ok := a.text(names...)
-	return ok && !strings.EqualFold(v, "false") && v != "0" && !strings.EqualFold(v, "no")
+	return ok && !isFalse(v)
 }
 
 func (a *trainerArgs) number(names ...string) (int64, bool) {
@@ -119,8 +88,8 @@ func (a *trainerArgs) number(names ...string) (int64, bool) {
 // taken: a job may be refused only if it fits in no reading.
 func (a *trainerArgs) job() (map[string]any, error) {
 	for _, n := range []string{"deepspeed", "fsdp", "fsdp_config", "auto_find_batch_size"} {
-		if v, ok := a.args[n]; ok && v.text != "" && !strings.EqualFold(v.text, "false") {
-			return nil, unclear("--%s decides what a GPU holds, and is not followed", n)
+		if v, ok := a.args[n]; ok && (!v.known || v.value != "" && !strings.EqualFold(v.value, "false")) {
+			return nil, unclear("%s:%d: --%s decides what a GPU holds, and is not followed", v.file, v.line, n)
 		}
 	}
 	model, err := a.model()
@@ -160,7 +129,74 @@ func (a *trainerArgs) job() (map[string]any, error) {
 		training["kernels"] = []string{"rmsnorm", "rope", "swiglu"}
 	}
 	a.adapter(training)
-	return map[string]any{"model": model, "training": training}, a.err
+	job := map[string]any{"model": model, "training": training}
+	a.doubts(job)
+	return job, a.err
+}
+
+// doubts notes what of the arguments is not understood, and what is not known of the program.
+func (a *trainerArgs) doubts(job map[string]any) {
+	p := a.program
+	clm := path.Base(p.name) == "run_clm.py"
+	for _, key := range slices.Sorted(maps.Keys(a.args)) {
+		arg := a.args[key]
+		switch {
+		case listed(understood, key), listed(harmlessFlags, key), listed(harmlessValues, key), !clm && listed(programWords, key):
+		case key == "trust_remote_code" && isFalse(arg.value):
+		case key == "low_cpu_mem_usage":
+		default:
+			p.doubtKey(arg.file, arg.line, arg.written)
+		}
+	}
+	a.notTraining(clm)
+	switch {
+	case clm:
+		p.readRunCLM()
+		a.blocks(job)
+	default:
+		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: path.Base(p.name), Why: "is not a program of a known release: what else it does is not known"})
+	}
+}
+
+// notTraining notes what keeps a program from training on a GPU, or from filling its batches.
+func (a *trainerArgs) notTraining(clm bool) {
+	note := func(key, why string) {
+		arg := a.args[key]
+		a.program.doubt(Doubt{File: arg.file, Line: arg.line, Word: "--" + key, Why: why})
+	}
+	for _, key := range []string{"no_cuda", "use_cpu"} {
+		if a.flag(key) {
+			note(key, "keeps it off the GPU")
+		}
+	}
+	if _, ok := a.args["do_train"]; ok && !a.flag("do_train") || !ok && clm {
+		p := a.program
+		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: path.Base(p.name), Why: "without --do_train trains nothing"})
+	}
+	if _, ok := a.args["max_train_samples"]; ok {
+		note("max_train_samples", "may leave fewer sequences than a batch holds")
+	}
+	for _, key := range []string{"num_train_epochs", "max_steps"} {
+		v, ok := a.text(key)
+		if n, err := strconv.ParseFloat(v, 64); ok && (err != nil || n == 0) {
+			note(key, "may mean that nothing is trained")
+		}
+	}
+}
+
+// maxCLMBlock is the length to which run_clm.py cuts its blocks where --block_size is not given. It cuts further where the
+// tokenizer's model_max_length is less, which no file of the job says (examples/pytorch/language-modeling/run_clm.py of transformers 4.57).
+const maxCLMBlock = 1024
+
+// blocks are shorter than --block_size where the tokenizer says so: the job may mean that, too.
+func (a *trainerArgs) blocks(job map[string]any) {
+	training := job["training"].(map[string]any)
+	if n, ok := training["sequence_length"].(int64); ok && n > maxCLMBlock {
+		shorter := maps.Clone(training)
+		shorter["sequence_length"] = int64(maxCLMBlock)
+		a.program.others = append(a.program.others, reading{map[string]any{"model": job["model"], "training": shorter},
+			"run_clm.py cuts --block_size to the tokenizer's model_max_length, which is not known"})
+	}
 }
 
 // model is a directory with a config.json, or a name of the catalog.
@@ -189,6 +225,13 @@ func (a *trainerArgs) model() (map[string]any, error) {
 	if !json.Valid(text) {
 		return nil, unclear("%s is not a JSON document", clip(config))
 	}
+	gjson.ParseBytes(text).ForEach(func(key, value gjson.Result) bool {
+		switch key.Str {
+		case "quantization_config", "auto_map", "compression_config", "peft_config":
+			a.program.doubtKey(config, lineOf(text, key.Str), key.Str)
+		}
+		return true
+	})
 	return map[string]any{"hf_config": json.RawMessage(text)}, nil
 }
 
@@ -199,7 +242,7 @@ func (a *trainerArgs) sequence(training map[string]any) error {
 	if !ok && a.err == nil {
 		switch path.Base(a.program.name) {
 		case "run_clm.py", "sft.py":
-			n = 1024
+			n = maxCLMBlock
 		default:
 			return unclear("the arguments of %s do not say how long the sequences are", clip(a.program.name))
 		}
@@ -235,10 +278,22 @@ func (a *trainerArgs) precision(training map[string]any) {
 	}
 }
 
-// adapter reads TRL's ModelConfig: --use_peft and its fields.
+// adapter reads TRL's ModelConfig: --use_peft and its fields. Without the switch its fields mean something to other programs.
 func (a *trainerArgs) adapter(training map[string]any) {
 	if !a.flag("use_peft", "use_lora") {
+		for _, key := range []string{"use_peft", "use_lora", "lora_r", "lora_rank", "lora_target_modules", "load_in_4bit", "load_in_8bit"} {
+			if arg, ok := a.args[key]; ok && !isFalse(arg.value) {
+				a.program.doubtKey(arg.file, arg.line, arg.written)
+			}
+		}
 		return
+	}
+	if path.Base(a.program.name) == "run_clm.py" {
+		arg, ok := a.args["use_peft"]
+		if !ok {
+			arg = a.args["use_lora"]
+		}
+		a.program.doubtKey(arg.file, arg.line, arg.written)
 	}
 	lora := map[string]any{"rank": int64(16)} // ModelConfig's default
 	if r, ok := a.number("lora_r", "lora_rank"); ok {

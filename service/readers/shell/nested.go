@@ -102,7 +102,7 @@ func (r *reader) source(st *state, args []Word, at Span) result {
 	_, text, err := r.openFor(st, args[0], len(r.script.Writes))
 	reason := fmt.Sprintf("set by what line %d sources (%s)", at.Line, clip(args[0].Text))
 	if err != nil || len(args) > 1 {
-		if st.openEnv = reason; !setsUp(args[0].Text) {
+		if !setsUp(args[0].Text) {
 			st.forgetAll(reason)
 		}
 		return ordinary
