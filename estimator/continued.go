@@ -33,10 +33,12 @@ const (
 	// decidingRequests up to how many where a verdict depends on it.
 	searchedRequests = 1 << 19
 	decidingRequests = 1 << 20
-	// sampledRequests is about how many are played of a job that is continued, twice.
-	sampledRequests = 1 << 19
-	// sampledMicroSteps is how many micro-steps of such a job are played in an optimizer step.
-	sampledMicroSteps = 4
+	// sampledRequests is about how many are played of a job that is continued, twice, and sampledSteps in how many optimizer steps
+	// of how many micro-steps at most.
+	sampledRequests, sampledSteps, sampledMicroSteps = 1 << 18, 2, 4
+	// mostSampledRequests is with how many such a job is played with fewer experts in a layer, and leastSampledExperts with how many
+	// at least.
+	mostSampledRequests, leastSampledExperts = 2 << 20, 64
 )
 
 // requests is about how many requests a play of s takes in which the allocator goes round at once.
@@ -48,10 +50,9 @@ func requests(s *step.Session) int64 {
 // what is alive at the job's largest moment.
 func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) error {
 	s := &w.session
-	divisible := s.Units > s.Recorded+1
-	if requests(s) <= exactRequests || !divisible {
+	if requests(s) <= exactRequests {
 		s.Most = mostRequests
-		found.reserved, found.allocated = w.play(expandable, keep)
+		found.reserved, found.allocated = w.play(steps(s), expandable, keep)
 		found.requests = s.Requests()
 		switch s.Ended() {
 		case step.Stopped:
@@ -62,30 +63,47 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 	}
 	whole := *s
 	found.continued, found.requests = true, whole.CountRequests()
-	depths := []int64{whole.Units}
-	if divisible {
-		perUnit := max(requests(&whole)/whole.Units, 1)
-		deep := min(max(sampledRequests/perUnit, whole.Recorded+1), whole.Units)
-		depths = []int64{max(whole.Recorded, deep/2), deep}
-	}
-	// What the allocator holds beyond what is alive at the peak grows evenly with the layers.
+	// What the allocator holds beyond what is alive at the peak grows evenly with the layers and with the experts of each.
 	var reserved, allocated line
+	depths, widths := samples(&whole)
 	for _, units := range depths {
-		n := whole.Shallower(units)
-		n.Done = whole.Done
-		n.Recipe.Accumulation = min(n.Recipe.Accumulation, sampledMicroSteps)
-		w.session.Reset(n)
-		alive := w.session.Account(false, false).Peak.Bytes
-		most, mostAllocated := w.play(expandable, false)
-		if w.session.Ended() == step.Stopped {
-			return ErrStopped
+		var wide, wideAllocated line
+		for _, experts := range widths {
+			n := whole.Part(units, experts)
+			n.Recipe.Accumulation = min(n.Recipe.Accumulation, sampledMicroSteps)
+			w.session.Reset(n)
+			alive := w.session.Account(false, false).Peak.Bytes
+			most, mostAllocated := w.play(sampledSteps, expandable, false)
+			if w.session.Ended() == step.Stopped {
+				return ErrStopped
+			}
+			wide.add(experts, most-alive)
+			wideAllocated.add(experts, mostAllocated-alive)
 		}
-		reserved.add(units, most-alive)
-		allocated.add(units, mostAllocated-alive)
+		reserved.add(units, wide.at(whole.Program.ExpertCopies))
+		allocated.add(units, wideAllocated.at(whole.Program.ExpertCopies))
 	}
 	found.allocated = peak + max(allocated.at(whole.Units), 0)
 	found.reserved = max(peak+reserved.at(whole.Units), found.allocated)
 	return nil
+}
+
+// samples are with how many units, and with a middle expert that stands for how many, a job is played from which its whole is
+// continued: two of either where there are more than the budget has room for.
+func samples(s *step.Session) (depths, widths []int64) {
+	microSteps := min(s.Recipe.Accumulation, sampledMicroSteps)
+	perUnit := max(sampledSteps*microSteps*s.CountRequests()/s.Units, 1)
+	depths, widths = []int64{s.Units}, []int64{s.Program.ExpertCopies}
+	if s.Units > s.Recorded+1 {
+		deep := min(max(sampledRequests/perUnit, s.Recorded+1), s.Units)
+		depths = []int64{deep, max(s.Recorded, deep/2)} // the larger first, whose storage has room for the other
+	}
+	deepest := perUnit * depths[0]
+	if copies := s.Program.ExpertCopies; copies > leastSampledExperts && deepest > mostSampledRequests {
+		wide := max(copies*mostSampledRequests/deepest, leastSampledExperts)
+		widths = []int64{wide, wide / 2}
+	}
+	return depths, widths
 }
 
 // line goes through the last two points that were added.

@@ -47,9 +47,10 @@ var (
 	// 1.5 % off at the median, and reserves 10.2 % less to 1.7 % more. The largest (xglm) only just lies below Above.
 	genericDoubt = doubt{"generic-family", memory.Doubt{Below: 0.10, Above: 0.10},
 		"the layers were put together from the dimensions"}
-	// Of the mixtures in TestContinuedIsNear the reserved bytes of some layers, continued in a line, are off by up to 0.7 % of those of
-	// all layers; of real models with 128 experts and more by less than 0.1 %.
-	continuedDoubt = doubt{"continued", memory.Doubt{Below: 0.01, Above: 0.01},
+	// Of the mixtures in TestContinuedIsNear, and of 64 layers with 1,024 small experts with and without adapters, the reserved bytes of
+	// some layers, continued in a line, are 0.1 % below to 2.5 % above those of all layers. With fewer experts in a layer, too,
+	// which only jobs with gradient accumulation and those whose layers all differ are played with, up to 3 %.
+	continuedDoubt = doubt{"continued", memory.Doubt{Below: 0.03, Above: 0.03},
 		"some of the layers were played, and what the allocator reserves was continued in a line to all of them"}
 	// 57 configurations of transformers 5.23 are answered under a name that nobody knows. Of them 54 have at most 0.4 % other parameters
 	// than were counted, hunyuan_v1_moe 11 %, jetmoe 16 % and bitnet 24 % more (model/testdata/transformers).

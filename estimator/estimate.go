@@ -44,6 +44,8 @@ type Input struct {
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part of the
 	// question.
 	Done <-chan struct{}
+	// everyExpert records every expert of a mixture.
+	everyExpert bool
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
 	// fitted to this version of the estimator.
 	Calibration *calibration.Calibration
@@ -68,7 +70,7 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 		return nil, err
 	}
 	limits = limits || in.LowerBound
-	r.replays, r.fitsOnly, r.done = replays, in.FitsOnly, in.Done
+	r.replays, r.fitsOnly, r.done, r.everyExpert = replays, in.FitsOnly, in.Done, in.everyExpert
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -176,7 +178,7 @@ func (w *workspace) putBack() {
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
 func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Session {
-	a := &r.arch
+	a := r.recorded(rc, plain)
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile)
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
 	w.parameters = parameters.List
@@ -191,6 +193,17 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 		Units: units, Recorded: recorded, Lead: a.Lead, Evaluation: r.recordEvaluation(w, rc, plain),
 	})
 	return &w.session
+}
+
+// recorded is the architecture as it is recorded.
+func (r *resolved) recorded(rc step.Recipe, plain bool) *model.Architecture {
+	_, flat := rc.Strategy.(step.FSDP1) // one part of a layer's flat tensor begins within any expert
+	if !plain && !flat && !r.everyExpert {
+		return &r.arch
+	}
+	every := r.arch
+	every.EveryExpert = true
+	return &every
 }
 
 // recordedLayers is how many units a model has, and how many of them, with how many layers, have to be recorded.
@@ -287,13 +300,13 @@ func steps(s *step.Session) int {
 	return 2
 }
 
-// play runs the job on an allocator, from the beginning and without a limit. It may keep where the run stands before every
-// optimizer step but the first.
-func (w *workspace) play(expandable, keep bool) (reserved, allocated int64) {
+// play runs so many optimizer steps of the job on an allocator, from the beginning and without a limit. It may keep where the run
+// stands before every step but the first.
+func (w *workspace) play(steps int, expandable, keep bool) (reserved, allocated int64) {
 	s, a := &w.session, w.allocator
 	a.Reset(expandable, 0)
 	s.Begin(a)
-	for i := range steps(s) {
+	for i := range steps {
 		if keep && i > 0 {
 			at := w.nextStand()
 			s.Save(&at.session)

@@ -40,7 +40,7 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *s
 	if r.evaluation == nil {
 		return nil
 	}
-	a := r.arch
+	a := *r.recorded(rc, plain)
 	a.CheckpointEvery = 0
 	rc.CheckpointEvery, rc.CheckpointOffload, rc.Reentrant = 0, false, false
 	rc.Evaluation, rc.UseCache = true, a.UseCache && !r.ownModules

@@ -53,6 +53,8 @@ type resolved struct {
 	replays *Replays
 	// done is Input.Done.
 	done <-chan struct{}
+	// everyExpert is Input.everyExpert.
+	everyExpert bool
 	// fitsOnly is Input.FitsOnly.
 	fitsOnly bool
 }

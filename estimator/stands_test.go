@@ -19,7 +19,7 @@ func TestStandsEqualPlaying(t *testing.T) {
 		}
 		w := &workspace{allocator: memory.NewAllocator(false)}
 		requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
-		reserved, _ := w.play(false, true)
+		reserved, _ := w.play(steps(&w.session), false, true)
 		stands := w.stands
 		if len(stands) == 0 {
 			t.Fatal("no stand was kept")

@@ -84,6 +84,8 @@ type Architecture struct {
 	// else the job stores while they are loaded.
 	// Source: transformers/quantizers/quantizer_mxfp4.py (is_trainable), 4.57.
 	Dequantised bool
+	// EveryExpert declares every expert of a mixture by itself, and not five that stand for all.
+	EveryExpert bool
 	// Generic marks a family that nobody described and that goes through the nearest block.
 	Generic bool
 	// Uncounted says that nobody compared the parameters of such a family with what its configuration says.

@@ -15,11 +15,13 @@ type builder struct {
 	adapted     int             // and how many of them have an adapter
 	headAdapted bool            // the head is one of them
 	others      []string        // the names of the modules that are not linear layers
+	expert      int32           // the number of the one that is being declared, 0 outside
 	saved       map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks
 	p           step.Parameters
 }
 
 func (b *builder) declare(p step.Parameter) int32 {
+	p.Expert = b.expert
 	b.p.List = append(b.p.List, p)
 	return int32(len(b.p.List) - 1)
 }
@@ -184,6 +186,29 @@ func (b *builder) stack(layer func(i int64)) {
 		layer(lead + i)
 	}
 	b.p.PerLayer = (len(b.p.List) - b.p.LayerStart) / int(b.p.Recorded)
+}
+
+// mixture is how many of count experts are recorded: all where they are not alike.
+func (b *builder) mixture(count int64, alike bool) int64 {
+	recorded := step.RecordedExperts(count)
+	if b.a.EveryExpert || !alike {
+		recorded = count
+	}
+	b.p.ExpertCopies = count - recorded + 1
+	return recorded
+}
+
+// experts declares those of a mixture that are recorded.
+func (b *builder) experts(count int64, alike bool, declare func() gatedMLP) []gatedMLP {
+	list := make([]gatedMLP, b.mixture(count, alike))
+	for i := range list {
+		if b.p.ExpertCopies > 1 {
+			b.expert = int32(i + 1)
+		}
+		list[i] = declare().onMatrices()
+	}
+	b.expert = 0
+	return list
 }
 
 // linear is a linear layer, and the adapter that LoRA put on it.

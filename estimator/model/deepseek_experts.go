@@ -5,10 +5,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 // declareExperts lists the modules of DeepseekV3MoE.
 func (own *latent) declareExperts(b *builder, s *deepSeekLayer) {
 	e := own.experts
-	s.experts = make([]gatedMLP, e.Count)
-	for i := range s.experts {
-		s.experts[i] = buildGatedMLP(b, "mlp.experts", e.FFN, b.a.MLPBias).onMatrices()
-	}
+	alike := !own.second // whose experts get slices of one tensor, not all of one size
+	s.experts = b.experts(e.Count, alike, func() gatedMLP { return buildGatedMLP(b, "mlp.experts", e.FFN, b.a.MLPBias) })
 	s.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
 	if !own.second {
 		s.biasType = b.loaded()
@@ -116,6 +114,7 @@ func (own *latent) mix(m *decoder, t *step.Tape, s *deepSeekLayer, x, chosen, we
 		return x
 	}
 	for i := range s.experts {
+		t.Expert(i)
 		tokens := assign(0, i, t.RoutingTensor(share, step.I64))
 		places := assign(1, i, t.RoutingTensor(share, step.I64))
 		weight := assign(2, i, t.Rows(weights, 1, tokens, places))
@@ -124,6 +123,7 @@ func (own *latent) mix(m *decoder, t *step.Tape, s *deepSeekLayer, x, chosen, we
 		weighted := assign(5, i, t.Mul(output, weight, true, step.LabelExpertOutput))
 		sum = t.IndexAdd(sum, tokens, weighted)
 	}
+	t.Expert(-1)
 	y := t.Cast(sum, x.Dtype(), step.LabelExpertOutput)
 	for _, local := range locals {
 		t.Drop(local)

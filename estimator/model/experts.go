@@ -121,19 +121,17 @@ type sparseBlock struct {
 	a       *Architecture
 	e       *experts
 	gate    linear
-	experts []gatedMLP
+	experts []gatedMLP // those that are recorded
 
 	shared     gatedMLP
 	sharedGate linear
 }
 
 func (e *experts) build(b *builder) *sparseBlock {
-	m := &sparseBlock{a: b.a, e: e, experts: make([]gatedMLP, e.Count)}
+	m := &sparseBlock{a: b.a, e: e}
 	m.gate = b.linear(e.Path+".gate", b.a.Hidden, e.Count, false)
 	m.gate.matrix = true
-	for i := range m.experts {
-		m.experts[i] = e.Expert(b, e.Path+".experts", e.FFN, false).onMatrices()
-	}
+	m.experts = b.experts(e.Count, true, func() gatedMLP { return e.Expert(b, e.Path+".experts", e.FFN, false) })
 	if e.SharedFFN > 0 {
 		m.shared = e.Expert(b, e.Path+".shared_expert", e.SharedFFN, false).onMatrices()
 		m.sharedGate = b.linear(e.Path+".shared_expert_gate", b.a.Hidden, 1, false)
@@ -195,6 +193,7 @@ func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) (step.T, []step.
 	share := (t.Shape.N()*m.e.TopK + m.e.Count - 1) / m.e.Count
 	var places, tokens, current step.T
 	for i := range m.experts {
+		t.Expert(i)
 		for _, indices := range [...]*step.T{&places, &tokens} {
 			last := *indices
 			*indices = t.RoutingTensor(share, step.I64)
@@ -214,6 +213,7 @@ func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) (step.T, []step.
 		t.Drop(input)
 		sum = t.IndexAdd(sum, tokens, current)
 	}
+	t.Expert(-1)
 	return sum, []step.T{places, tokens, current}
 }
 

@@ -82,14 +82,14 @@ func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads ste
 // joinedExperts is GptOssMLP: a router, and experts whose matrices are stored as one parameter.
 type joinedExperts struct {
 	e                                  *experts
-	d                                  int64
+	d, recorded                        int64
 	router                             linear
 	gateUp, gateUpBias, down, downBias step.Weight
 }
 
 func buildJoinedExperts(b *builder) *joinedExperts {
 	e, d := expertsOf(b.a), b.a.Hidden
-	m := &joinedExperts{e: e, d: d}
+	m := &joinedExperts{e: e, d: d, recorded: b.mixture(e.Count, true)}
 	m.router.w, m.router.b, m.router.matrix = b.parameter("mlp.router", e.Count, d), b.parameter("mlp.router", e.Count, 1), true
 	m.gateUp, m.gateUpBias = b.parameter("mlp.experts.gate_up_proj", e.Count*d, 2*e.FFN), b.parameter("mlp.experts.gate_up_proj_bias", e.Count, 2*e.FFN)
 	m.down, m.downBias = b.parameter("mlp.experts.down_proj", e.Count*e.FFN, d), b.parameter("mlp.experts.down_proj_bias", e.Count, d)
@@ -134,7 +134,8 @@ func (m *joinedExperts) mix(t *step.Tape, x, scores, sum step.T) (step.T, []step
 	share := (t.Shape.N()*m.e.TopK + m.e.Count - 1) / m.e.Count
 	var locals [10]step.T
 	var assigned [10]bool
-	for range m.e.Count {
+	for i := range m.recorded {
+		t.Expert(int(i))
 		assign := func(k int, x step.T) step.T {
 			if assigned[k] {
 				t.Drop(locals[k])
@@ -156,6 +157,7 @@ func (m *joinedExperts) mix(t *step.Tape, x, scores, sum step.T) (step.T, []step
 		sum = t.IndexAdd(sum, tokens, source)
 		t.Drop(source)
 	}
+	t.Expert(-1)
 	return sum, locals[:]
 }
 

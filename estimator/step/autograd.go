@@ -10,6 +10,7 @@ func (t *Tape) backwardRange(from, to int32) {
 			continue
 		}
 		t.enter(t.nodes[i].unit)
+		t.enterExpert(t.nodes[i].expert, t.nodes[i].expert > 0)
 		if t.nodes[i].hooked {
 			t.hooks.BeforeBackward(i)
 		}
@@ -39,6 +40,7 @@ func (t *Tape) run(i int32) {
 	if n.layer != none && n.nSaved > 0 && !t.layers[n.layer].rebuilt {
 		t.rebuild(n.layer)
 		n = &t.nodes[i]
+		t.enterExpert(n.expert, n.expert > 0)
 	}
 	oldPart := t.part
 	t.part = n.part
@@ -218,6 +220,7 @@ func (t *Tape) enter(unit int32) {
 }
 
 func (t *Tape) cut() {
+	t.endRun()
 	end := len(t.prog.Events)
 	if end > t.segStart {
 		t.prog.Segments = append(t.prog.Segments, Segment{t.segStart, end, t.unit, t.backward})
@@ -252,5 +255,5 @@ func (t *Tape) once(kind int, bytes int64) {
 	}
 	t.spaces[thread][kind] = true
 	s := &t.prog.Slots[t.slot(AllocOnce, bytes, Temporaries, LabelWorkspace)]
-	s.Part, s.Unit = 0, -1
+	s.Part, s.Unit, s.Expert = 0, -1, 0
 }

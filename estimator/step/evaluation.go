@@ -85,6 +85,7 @@ func (l *Ledger) evaluation() *Ledger {
 		v.once[i] = true
 	}
 	v.fold.set(e.Program, e.Recorded, e.Units, l.session.Lead)
+	v.experts.set(e.Program, &v.fold)
 	return v
 }
 

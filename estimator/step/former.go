@@ -29,9 +29,9 @@ func (l *Ledger) keptGradients() {
 		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
 			copies = l.fold.copies
 		}
-		for _, e := range p.Events[seg.Start:seg.End] {
+		for i, e := range p.Events[seg.Start:seg.End] {
 			if e.Op == Keep || e.Op == AllocFirst {
-				l.add(e.Slot, rounded(p.Slots[e.Slot].Bytes)*copies*l.outside(seg, e))
+				l.add(e.Slot, rounded(p.Slots[e.Slot].Bytes)*copies*l.outside(seg, e)*l.experts.happens(seg.Start+i))
 			}
 		}
 	}

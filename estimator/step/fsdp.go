@@ -313,9 +313,7 @@ func (p Parameters) eachGroup(f func(group []int)) {
 	var root []int
 	layer := func(from, to int) {
 		group := root[len(root):]
-		for i := from; i < to; i++ {
-			group = append(group, i)
-		}
+		p.places(from, to, func(i int) { group = append(group, i) })
 		f(group)
 	}
 	end := p.LayerStart + p.PerLayer*int(p.Recorded)

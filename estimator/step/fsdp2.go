@@ -115,7 +115,7 @@ func (f *fsdp2) gather(g *shardGroup) {
 	parts, casts := int64(0), int64(0)
 	for _, i := range g.params {
 		p := &f.parameters[i]
-		n := f.part(p) * p.Dtype.Size()
+		n := f.part(p) * p.Dtype.Size() * p.times(f.Tape.prog.ExpertCopies)
 		if parts += n; p.Dtype != f.stored(p) {
 			casts += n
 		}
@@ -132,10 +132,10 @@ func (f *fsdp2) gather(g *shardGroup) {
 // Source: _fsdp_param_group.py (FSDPParamGroup.wait_for_unshard).
 func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 	t := f.Tape
-	for _, p := range g.params {
+	t.eachExpert(g.params, func(p int32) {
 		w := &f.parameters[p]
 		g.whole = append(g.whole, t.alloc(f.part(w)*f.World*w.Dtype.Size(), Weights, LabelGathered))
-	}
+	})
 	t.release(t.alloc(f.copyOutScratch(g), Communication, LabelShardScratch))
 	brought := g.output
 	g.output = none
@@ -160,7 +160,7 @@ func (f *fsdp2) reduce(g *shardGroup) {
 	}
 	numel := int64(0)
 	for _, p := range with {
-		numel += f.part(&f.parameters[p])
+		numel += f.part(&f.parameters[p]) * f.parameters[p].times(t.prog.ExpertCopies)
 	}
 	t.release(f.input)
 	f.input = t.alloc(numel*f.World*f.Reduced.Size(), Communication, LabelReduceInput)
@@ -219,9 +219,9 @@ func (f *fsdp2) drop(p int32) {
 // widen brings the whole gradients of a group to the type that they are summed in, in which they are accumulated.
 // Source: _fsdp_param.py (to_accumulated_grad_if_needed, accumulate_unsharded_grad_if_needed).
 func (f *fsdp2) widen(g *shardGroup) {
-	for _, p := range f.withGradients(g) {
+	f.Tape.eachExpert(f.withGradients(g), func(p int32) {
 		wide := f.Tape.heldGradient(f.parameters[p].Numel * f.Reduced.Size())
 		f.Tape.release(f.grads[p])
 		f.grads[p] = wide
-	}
+	})
 }

@@ -13,9 +13,11 @@ const (
 func (f *fsdp2) copyOutScratch(g *shardGroup) int64 {
 	rc := &f.Tape.Recipe
 	bytes := func(p int32) int64 { return f.part(&f.parameters[p]) * f.parameters[p].Dtype.Size() }
-	blocks := int64(0)
+	times := func(p int32) int64 { return f.parameters[p].times(f.Tape.prog.ExpertCopies) }
+	blocks, tensors := int64(0), int64(0)
 	for _, p := range g.params {
-		blocks += ceilDiv(bytes(p), copiedPerBlock)
+		blocks += times(p) * ceilDiv(bytes(p), copiedPerBlock)
+		tensors += times(p)
 	}
 	most := rc.Multiprocessors * rc.ThreadsPerMultiprocessor / copyThreads * 2
 	factor := ceilDiv(blocks*f.World, most)
@@ -23,19 +25,21 @@ func (f *fsdp2) copyOutScratch(g *shardGroup) int64 {
 	rounds := ceilDiv(factor, chunks)
 	blocks = 0
 	for _, p := range g.params {
-		blocks += ceilDiv(bytes(p), copiedPerBlock*rounds)
+		blocks += times(p) * ceilDiv(bytes(p), copiedPerBlock*rounds)
 	}
-	return 8 * (blocks + 4*int64(len(g.params)) + 1)
+	return 8 * (blocks + 4*tensors + 1)
 }
 
 // copyInScratch is the same for _chunk_cat.
 // Source: aten/src/ATen/native/cuda/TensorShape.cu (get_chunk_cat_metadata), torch 2.9.
 func (f *fsdp2) copyInScratch(params []int32) int64 {
-	blocks := int64(0)
+	blocks, tensors := int64(0), int64(0)
 	for _, p := range params {
-		blocks += ceilDiv(f.part(&f.parameters[p])*f.Reduced.Size(), copiedPerBlock)
+		times := f.parameters[p].times(f.Tape.prog.ExpertCopies)
+		blocks += times * ceilDiv(f.part(&f.parameters[p])*f.Reduced.Size(), copiedPerBlock)
+		tensors += times
 	}
-	return 8 * (blocks + 6*int64(len(params)) + 2)
+	return 8 * (blocks + 6*tensors + 2)
 }
 
 // ceilRoot is the smallest number whose square is at least n.

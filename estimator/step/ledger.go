@@ -11,6 +11,7 @@ import (
 type Ledger struct {
 	session *Session
 	fold    fold
+	experts experts
 
 	live  [ComponentCount]int64
 	parts [PartCount]int64
@@ -65,6 +66,7 @@ type Moment struct {
 
 	segment, event int
 	copy           int64
+	expert         int64 // how many of the repeated experts went before
 }
 
 // Span is the live memory when a segment ends and the most that it reached.
@@ -120,9 +122,10 @@ func (s *Session) ledger() *Ledger {
 		clear(b)
 		return b
 	}
-	f := l.fold
+	f, x := l.fold, l.experts
 	f.set(s.Program, s.Recorded, s.Units, s.Lead)
-	*l = Ledger{session: s, fold: f, previous: flags(l.previous), current: flags(l.current), once: flags(l.once),
+	x.set(s.Program, &f)
+	*l = Ledger{session: s, fold: f, experts: x, previous: flags(l.previous), current: flags(l.current), once: flags(l.once),
 		lasting: l.lasting[:0], tally: l.tally}
 	l.collectLasting()
 	l.optimizer = s.optimizerTotals(&l.tally)
@@ -135,7 +138,7 @@ func (l *Ledger) restart() {
 	clear(l.previous)
 	clear(l.current)
 	clear(l.once)
-	*l = Ledger{session: l.session, fold: l.fold, previous: l.previous, current: l.current, once: l.once,
+	*l = Ledger{session: l.session, fold: l.fold, experts: l.experts, previous: l.previous, current: l.current, once: l.once,
 		lasting: l.lasting, tally: l.tally, optimizer: l.optimizer}
 	l.load()
 }
@@ -192,7 +195,7 @@ func (l *Ledger) begin() {
 		switch {
 		case e.Op == FreePrev && !l.current[e.Slot]:
 			l.current[e.Slot] = true
-			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes)*l.outside(Segment{Unit: -1}, e))
+			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes)*l.repeats(e.Slot))
 		case e.Op == AllocOnce && !l.once[e.Slot]:
 			l.once[e.Slot] = true
 			l.add(e.Slot, rounded(l.session.Program.Slots[e.Slot].Bytes)*l.repeats(e.Slot))
@@ -218,10 +221,11 @@ func (l *Ledger) collectLasting() {
 
 // repeats is for how many tensors a slot stands.
 func (l *Ledger) repeats(slot int32) int64 {
+	experts := l.experts.of(l.session.Program, slot)
 	if l.fold.unit >= 0 && l.fold.isMiddle[slot] {
-		return l.fold.copies
+		return l.fold.copies * experts
 	}
-	return 1
+	return experts
 }
 
 // tensors groups what is alive by kind and size, largest first: what l counts, and what others count of their programs.
@@ -364,8 +368,8 @@ func (l *Ledger) microStep(micro int64) bool {
 		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
 			copies = l.fold.copies
 		}
-		for _, e := range p.Events[seg.Start:seg.End] {
-			l.apply(e, first, copies*l.outside(seg, e))
+		for i, e := range p.Events[seg.Start:seg.End] {
+			l.apply(e, first, copies*l.outside(seg, e)*l.experts.happens(seg.Start+i))
 		}
 	}
 	return false
@@ -375,12 +379,28 @@ func (l *Ledger) microStep(micro int64) bool {
 func (l *Ledger) stopIn(seg Segment, first standing) {
 	events := l.session.Program.Events
 	if l.stop.copy > 0 {
-		for _, e := range events[seg.Start:seg.End] {
-			l.apply(e, first, l.stop.copy)
+		for i, e := range events[seg.Start:seg.End] {
+			l.apply(e, first, l.stop.copy*l.experts.happens(seg.Start+i))
 		}
 	}
-	for _, e := range events[seg.Start : l.stop.event+1] {
-		l.apply(e, first, l.outside(seg, e))
+	from := seg.Start
+	to := l.stop.event + 1
+	if r := l.session.Program.runAt(l.stop.event); r != nil && r.repeated() {
+		to = r.Start
+	}
+	for i, e := range events[from:to] {
+		l.apply(e, first, l.outside(seg, e)*l.experts.happens(from+i))
+	}
+	if to <= l.stop.event { // some experts whole, and one up to the moment
+		r := l.session.Program.runAt(l.stop.event)
+		if l.stop.expert > 0 {
+			for _, e := range events[r.Start:r.End] {
+				l.apply(e, first, l.outside(seg, e)*l.stop.expert)
+			}
+		}
+		for _, e := range events[to : l.stop.event+1] {
+			l.apply(e, first, l.outside(seg, e))
+		}
 	}
 }
 

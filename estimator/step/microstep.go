@@ -25,6 +25,8 @@ type Parameter struct {
 	Outer int64
 	// Absent marks one of which this GPU holds nothing.
 	Absent bool
+	// Expert is the number of the expert that it belongs to, of those that are recorded, counted from 1; 0 for no expert.
+	Expert int32
 }
 
 // Trained says whether p gets a gradient.
@@ -60,21 +62,40 @@ type Parameters struct {
 	// are in List and Layers how many the model has.
 	LayerStart, PerLayer int
 	Recorded, Layers     int64
+	// ExpertCopies is for how many experts the middle one of those in List stands; 0 or 1 for itself.
+	ExpertCopies int64
 }
 
 // Each calls f for every parameter of the model.
 func (p Parameters) Each(f func(*Parameter)) {
-	for i := range p.LayerStart {
-		f(&p.List[i])
-	}
-	layer := p.List[p.LayerStart : p.LayerStart+p.PerLayer]
+	p.each(0, p.LayerStart, f)
 	for range p.Layers {
-		for i := range layer {
-			f(&layer[i])
-		}
+		p.each(p.LayerStart, p.LayerStart+p.PerLayer, f)
 	}
-	for i := p.LayerStart + p.PerLayer*int(p.Recorded); i < len(p.List); i++ {
-		f(&p.List[i])
+	p.each(p.LayerStart+p.PerLayer*int(p.Recorded), len(p.List), f)
+}
+
+// each calls f for the parameters that those in List from one place to another stand for.
+func (p *Parameters) each(from, to int, f func(*Parameter)) {
+	p.places(from, to, func(i int) { f(&p.List[i]) })
+}
+
+// places calls f with the places in List of the same, from one place to another.
+func (p *Parameters) places(from, to int, f func(int)) {
+	for i := from; i < to; {
+		end, copies := i+1, int64(1)
+		if p.List[i].Expert == middleExpert {
+			copies = max(p.ExpertCopies, 1)
+			for end < to && p.List[end].Expert == middleExpert {
+				end++
+			}
+		}
+		for range copies {
+			for k := i; k < end; k++ {
+				f(k)
+			}
+		}
+		i = end
 	}
 }
 
@@ -82,11 +103,12 @@ func (p Parameters) Each(f func(*Parameter)) {
 func (p Parameters) Distinct(f func(q *Parameter, times int64)) {
 	end := p.LayerStart + p.PerLayer*int(p.Recorded)
 	for i := range p.List {
+		q := &p.List[i]
 		switch {
 		case i < p.LayerStart || i >= end:
-			f(&p.List[i], 1)
+			f(q, q.times(p.ExpertCopies))
 		case i < p.LayerStart+p.PerLayer:
-			f(&p.List[i], p.Layers)
+			f(q, p.Layers*q.times(p.ExpertCopies))
 		}
 	}
 }
@@ -115,6 +137,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
 		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0], kept: old.kept[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
+	t.program.Runs, t.program.ExpertCopies = old.program.Runs[:0], parameters.ExpertCopies
 	t.prog, t.lazies, t.parameters = &t.program, old.lazies[:0], parameters.List
 	for i := range parameters.List {
 		p := &parameters.List[i]
@@ -185,6 +208,7 @@ func (t *Tape) Record(net Network) *Program {
 	t.backwardRange(0, top)
 	t.releaseUnreached(0)
 	t.enter(-1)
+	t.enterExpert(0, false)
 	t.hooks.EndBackward()
 	for _, z := range zeros {
 		t.release(z)

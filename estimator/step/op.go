@@ -16,7 +16,7 @@ func (t *Tape) op(ins ...T) op {
 	t.nodes = append(t.nodes, node{})
 	i := int32(len(t.nodes) - 1)
 	n := &t.nodes[i]
-	n.first, n.part, n.unit, n.layer = int32(len(t.acts)), t.part, t.unit, t.layer
+	n.first, n.part, n.unit, n.expert, n.layer = int32(len(t.acts)), t.part, t.unit, t.expert, t.layer
 	for k := range n.grad {
 		n.grad[k] = none
 	}

@@ -1,12 +1,18 @@
 package step
 
-import "github.com/vramplan/vramplan/estimator/memory"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+)
 
 // player is a program being played, with the handles of its tensors.
 type player struct {
 	program   *Program
 	unfolded  bool // flat and fold are those of the program
 	fold      fold
+	experts   experts
+	middle    []int32             // the middle unit's slots
 	now, last []int32             // handles: in this run of the program and what the one before left
 	flat      []memory.Request    // one run with all layers
 	parts     [2][]memory.Request // what of it concerns each part of the heap, once asked for
@@ -20,7 +26,17 @@ func (y *player) begin(p *Program, recorded, units, lead int64) {
 	}
 	y.program, y.unfolded = p, true
 	y.fold.set(p, recorded, units, lead)
+	y.experts.set(p, &y.fold)
 	all := len(p.Slots) + int(y.fold.copies)*int(y.fold.perUnit)
+	if x := &y.experts; x.copies > 1 {
+		y.middle = y.middle[:0]
+		for i := range p.Slots {
+			if y.fold.unit >= 0 && y.fold.isMiddle[i] {
+				y.middle = append(y.middle, int32(i))
+			}
+		}
+		all += int(x.copies-1) * int(x.all+y.fold.copies*x.perUnit)
+	}
 	y.now, y.last = handles(y.now, all), handles(y.last, all)
 	y.unfold()
 	for i := range y.parts {
@@ -90,7 +106,7 @@ func handles(h []int32, n int) []int32 {
 // are those of the program; behind them come the repetitions' of the middle unit's slots.
 func (y *player) unfold() {
 	p, f := y.program, &y.fold
-	y.flat = y.flat[:0]
+	y.flat = slices.Grow(y.flat[:0], int(p.requests(f, &y.experts))) // of a mixture that is half a million
 	for _, g := range p.Segments {
 		if g.Unit != f.unit || g.Unit < 0 {
 			y.unfoldSegment(g, 0)
@@ -107,6 +123,10 @@ func (y *player) unfold() {
 
 func (y *player) unfoldSegment(g Segment, copy int64) {
 	p, f := y.program, &y.fold
+	if y.experts.copies > 1 {
+		y.unfoldMixture(g, copy)
+		return
+	}
 	for _, e := range p.Events[g.Start:g.End] {
 		bytes := p.Slots[e.Slot].Bytes
 		if g.Unit < 0 && f.unit >= 0 && f.isMiddle[e.Slot] {

@@ -15,6 +15,8 @@ type Slot struct {
 	Stream uint8
 	// Unit is the layer unit in whose forward or backward segment it was born, -1 outside.
 	Unit int32
+	// Expert is the number of the expert in whose run it was born, 0 outside.
+	Expert int32
 }
 
 // Op is what an event does.
@@ -56,6 +58,10 @@ type Program struct {
 	Slots    []Slot
 	Events   []Event
 	Segments []Segment
+	// Runs are what experts make, in order; ExpertCopies is how many experts the middle one of those that were recorded stands for,
+	// 0 or 1 where it stands for itself.
+	Runs         []Run
+	ExpertCopies int64
 	// Prologue events, the first ones, put the first batch on the GPU and are not repeated.
 	Prologue int
 }

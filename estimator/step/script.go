@@ -54,7 +54,7 @@ func (s *Session) Script() Script {
 
 // program notes a program and how often its middle unit is repeated.
 func (w *scribe) program(p *Program, recorded, units, lead int64) {
-	for _, n := range [...]int64{recorded, units, lead, int64(p.Prologue), int64(len(p.Slots)), int64(len(p.Events)), int64(len(p.Segments))} {
+	for _, n := range [...]int64{recorded, units, lead, int64(p.Prologue), int64(len(p.Slots)), int64(len(p.Events)), int64(len(p.Segments)), p.ExpertCopies, int64(len(p.Runs))} {
 		w.note(uint64(n))
 	}
 	for i := range p.Slots {
@@ -64,6 +64,13 @@ func (w *scribe) program(p *Program, recorded, units, lead int64) {
 	}
 	for _, e := range p.Events {
 		w.note(uint64(uint32(e.Slot))<<8 | uint64(e.Op))
+	}
+	for _, r := range p.Runs {
+		w.note(uint64(r.Start)<<32 | uint64(r.End))
+		w.note(uint64(r.Expert))
+		if r.Falling {
+			w.note(1)
+		}
 	}
 	for _, g := range p.Segments {
 		w.note(uint64(g.Start)<<32 | uint64(g.End))

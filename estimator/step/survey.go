@@ -71,14 +71,14 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 			}
 		}
 		start := l.total
-		total, most, at := l.surveySegment(seg, first)
+		total, most, at, expert := l.surveySegment(seg, first)
 		copies := int64(1)
 		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
 			copies = l.fold.copies
 		}
 		delta := total - start
 		l.total = start + delta*copies
-		best := Moment{Bytes: most, Stage: stage, Backward: seg.Backward, MicroStep: micro, segment: g, event: at}
+		best := Moment{Bytes: most, Stage: stage, Backward: seg.Backward, MicroStep: micro, segment: g, event: at, expert: expert}
 		if delta > 0 && copies > 1 {
 			best.Bytes += delta * (copies - 1)
 			best.copy = copies - 1
@@ -90,17 +90,48 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 	}
 }
 
-// surveySegment adds up one segment, once: what is alive when it ends, the most that ever was, and at which event.
-func (l *Ledger) surveySegment(seg Segment, turn standing) (total, most int64, at int) {
-	events, slots := l.session.Program.Events[seg.Start:seg.End], l.session.Program.Slots
-	previous, current := l.previous, l.current
+// surveySegment adds up one segment, once: what is alive when it ends, the most that ever was, and at which event of which
+// repetition of the middle expert.
+func (l *Ledger) surveySegment(seg Segment, turn standing) (total, most int64, at int, expert int64) {
+	if l.experts.copies <= 1 {
+		total, most, at = l.surveyEvents(seg, seg.Start, seg.End, turn, l.total, false)
+		return total, most, at, 0
+	}
 	total, most = l.total, -1
+	l.session.Program.eachStretch(seg, func(from, to int, run *Run) {
+		start := total
+		end, highest, where := l.surveyEvents(seg, from, to, turn, start, run == nil)
+		which := int64(0)
+		total = end
+		if run != nil && run.repeated() {
+			total = start + (end-start)*l.experts.copies
+			if end > start {
+				which = l.experts.copies - 1
+				highest += (end - start) * which
+			}
+		}
+		if highest > most {
+			most, at, expert = highest, where, which
+		}
+	})
+	return total, most, at, expert
+}
+
+// surveyEvents does so for some events of a segment, before which total is alive. spread says that what happens to the middle
+// expert's tensor happens to that of every repetition.
+func (l *Ledger) surveyEvents(seg Segment, from, to int, turn standing, before int64, spread bool) (total, most int64, at int) {
+	events, slots := l.session.Program.Events[from:to], l.session.Program.Slots
+	previous, current := l.previous, l.current
+	total, most = before, -1
 	first := turn.first
 	folded := seg.Unit < 0 && l.fold.unit >= 0
 	for i, e := range events {
 		bytes := rounded(slots[e.Slot].Bytes)
 		if folded && l.fold.isMiddle[e.Slot] {
 			bytes *= l.fold.copies
+		}
+		if spread && slots[e.Slot].Expert == middleExpert {
+			bytes *= l.experts.copies
 		}
 		switch e.Op {
 		case Alloc, AllocAside:
@@ -128,7 +159,7 @@ func (l *Ledger) surveySegment(seg Segment, turn standing) (total, most int64, a
 			total += bytes * turn.whole(e.Op)
 		}
 		if total > most {
-			most, at = total, seg.Start+i
+			most, at = total, from+i
 		}
 	}
 	return total, most, at

@@ -60,6 +60,9 @@ type Tape struct {
 	// Where the recording stands.
 	part     Part
 	unit     int32 // layer unit, -1 outside
+	expert   int32 // 0 outside
+	falling  bool  // the experts follow each other from the last to the first
+	runStart int   // first event of the expert's
 	segStart int   // first event of the running segment
 	backward bool
 	noGrad   bool
@@ -109,6 +112,7 @@ type node struct {
 	first   int32    // its backward is acts[first:last]
 	last    int32
 	unit    int32
+	expert  int32
 	layer   int32 // the checkpointed layer that it belongs to, none otherwise
 	nIn     uint8
 	nSaved  uint8
@@ -172,7 +176,7 @@ func (t *Tape) slot(op Op, bytes int64, c Component, l Label) int32 {
 	i := int32(len(t.prog.Slots))
 	t.prog.Slots = append(t.prog.Slots, Slot{})
 	s := &t.prog.Slots[i]
-	s.Bytes, s.Component, s.Part, s.Label, s.Unit = bytes, c, t.part, l, t.unit
+	s.Bytes, s.Component, s.Part, s.Label, s.Unit, s.Expert = bytes, c, t.part, l, t.unit, t.expert
 	t.prog.Events = append(t.prog.Events, Event{i, op})
 	return i
 }

@@ -48,38 +48,57 @@ func (w *Watch) Ended() Ended { return w.ended }
 // CountRequests is how many requests a micro-step makes of the heap, told from the program without playing it.
 func (s *Session) CountRequests() int64 {
 	var f fold
+	var x experts
 	f.set(s.Program, s.Recorded, s.Units, s.Lead)
+	x.set(s.Program, &f)
+	return s.Program.requests(&f, &x)
+}
+
+// requests is how many the program makes, folded as it is.
+func (p *Program) requests(f *fold, x *experts) int64 {
 	count := int64(0)
-	for _, g := range s.Program.Segments {
-		if g.Unit == f.unit && g.Unit >= 0 {
-			count += f.copies * int64(g.End-g.Start)
-			continue
-		}
-		count += int64(g.End - g.Start)
-		if g.Unit >= 0 || f.unit < 0 {
-			continue
-		}
-		for _, e := range s.Program.Events[g.Start:g.End] {
-			if f.isMiddle[e.Slot] {
-				count += f.copies - 1
+	for _, g := range p.Segments {
+		if x.copies == 1 && (g.Unit >= 0 || f.unit < 0) { // all events alike
+			times := int64(1)
+			if g.Unit == f.unit && f.unit >= 0 {
+				times = f.copies
 			}
+			count += times * int64(g.End-g.Start)
+			continue
+		}
+		for i, e := range p.Events[g.Start:g.End] {
+			times := x.happens(g.Start + i)
+			if g.Unit == f.unit && g.Unit >= 0 || g.Unit < 0 && f.unit >= 0 && f.isMiddle[e.Slot] {
+				times *= f.copies
+			}
+			count += times
 		}
 	}
 	return count
 }
 
-// Shallower is s with fewer units, which its program can be played for as well: at least as many as were recorded. The session
-// that it returns shares the program and the parameters of s and has a storage of its own.
-func (s *Session) Shallower(units int64) Session {
+// Part is s with fewer units, at least as many as were recorded, and with a middle expert that stands for fewer: its program can be
+// played for them as well. It is for [Session.Reset], and shares the program and the parameters of s.
+func (s *Session) Part(units, expertCopies int64) Session {
 	less := s.Units - units
-	n := Session{Program: s.Program, Parameters: s.Parameters, Whole: s.Whole, Optimizer: s.Optimizer, Rank: s.Rank, Clip: s.Clip,
-		Recipe: s.Recipe, Units: units, Recorded: s.Recorded, Lead: s.Lead}
-	n.Parameters.Layers -= less
-	n.Whole.Layers -= less
+	n := Session{Program: s.Program.with(expertCopies), Parameters: s.Parameters, Whole: s.Whole, Optimizer: s.Optimizer, Rank: s.Rank, Clip: s.Clip,
+		Recipe: s.Recipe, Units: units, Recorded: s.Recorded, Lead: s.Lead, Watch: Watch{Done: s.Done}}
+	for _, p := range []*Parameters{&n.Parameters, &n.Whole} {
+		p.Layers -= less
+		p.ExpertCopies = expertCopies
+	}
 	if e := s.Evaluation; e != nil {
-		shallower := *e
-		shallower.Units -= less
-		n.Evaluation = &shallower
+		n.Evaluation = &Evaluation{Program: e.Program.with(expertCopies), Units: e.Units - less, Recorded: e.Recorded}
 	}
 	return n
+}
+
+// with is p for another number of experts.
+func (p *Program) with(expertCopies int64) *Program {
+	if p.ExpertCopies == expertCopies {
+		return p
+	}
+	q := *p
+	q.ExpertCopies = expertCopies
+	return &q
 }

@@ -1,0 +1,173 @@
+package step
+
+// Experts of a mixture are alike, but for the first two and the last two of a layer, whose neighbours differ: so five are recorded, and
+// the middle one is repeated, as the middle one of five layers is.
+
+// middleExpert is the number of the expert that is repeated, counted from 1.
+const middleExpert = foldedFirst + 1
+
+// RecordedExperts is how many of the experts of a mixture have to be recorded, which are alike.
+func RecordedExperts(count int64) int64 { return min(count, foldedUnits) }
+
+// Run is the stretch of events that one expert makes. It lies within a segment.
+type Run struct {
+	Start, End int
+	// Expert is the expert's number among those that were recorded, counted from 1.
+	Expert int32
+	// Falling says that the experts follow each other from the last to the first.
+	Falling bool
+}
+
+// repeated says whether the run stands for those of all experts that were not recorded.
+func (r *Run) repeated() bool { return r.Expert == middleExpert }
+
+// Expert says that what follows in forward is done by the i-th of the experts that are recorded, or by none where i is below 0.
+func (t *Tape) Expert(i int) { t.enterExpert(int32(i+1), false) }
+
+func (t *Tape) enterExpert(expert int32, falling bool) {
+	if t.prog.ExpertCopies <= 1 || expert == t.expert && falling == t.falling {
+		return
+	}
+	t.endRun()
+	t.expert, t.falling = expert, falling
+}
+
+// endRun closes the running stretch of events of one expert.
+func (t *Tape) endRun() {
+	end := len(t.prog.Events)
+	if t.expert > 0 && end > t.runStart {
+		t.prog.Runs = append(t.prog.Runs, Run{t.runStart, end, t.expert, t.falling})
+	}
+	t.runStart = end
+}
+
+// eachExpert calls do for parameters one after the other, each as its expert's.
+func (t *Tape) eachExpert(parameters []int32, do func(p int32)) {
+	expert, falling := t.expert, t.falling
+	for _, p := range parameters {
+		t.enterExpert(t.parameters[p].Expert, false)
+		do(p)
+	}
+	t.enterExpert(expert, falling)
+}
+
+// times is for how many parameters of the model p stands, within its layer.
+func (p *Parameter) times(copies int64) int64 {
+	if p.Expert == middleExpert {
+		return max(copies, 1)
+	}
+	return 1
+}
+
+// experts is how the slots of the middle expert map to its repetitions.
+type experts struct {
+	copies int64 // how often it is repeated; 1 when nothing is folded
+	// twin is, by slot, the middle expert's slot that it corresponds to, for that expert's neighbours; none for others.
+	twin []int32
+	// place is, by slot, where a slot of the middle expert stands among all of them, and inUnit among those of its unit.
+	place, inUnit []int32
+	all, perUnit  int64
+	// times is, by event, how often it happens.
+	times []int64
+}
+
+// set works out the folding of p's experts, where units is that of its layers.
+func (x *experts) set(p *Program, units *fold) {
+	*x = experts{copies: max(p.ExpertCopies, 1), twin: x.twin[:0], place: x.place[:0], inUnit: x.inUnit[:0], times: x.times[:0]}
+	if x.copies == 1 {
+		return
+	}
+	type family struct{ unit, expert int32 }
+	count := map[family]int32{}
+	slots := map[int32][]int32{} // of the middle expert, by unit
+	local := make([]int32, len(p.Slots))
+	for i := range p.Slots {
+		s := &p.Slots[i]
+		x.place, x.inUnit = append(x.place, none), append(x.inUnit, none)
+		if s.Expert == 0 {
+			continue
+		}
+		key := family{s.Unit, s.Expert}
+		local[i] = count[key]
+		count[key]++
+		if s.Expert == middleExpert {
+			x.place[i], x.inUnit[i] = int32(x.all), local[i]
+			x.all++
+			slots[s.Unit] = append(slots[s.Unit], int32(i))
+		}
+	}
+	for i := range p.Slots {
+		s, twin := &p.Slots[i], none
+		if list := slots[s.Unit]; (s.Expert == middleExpert-1 || s.Expert == middleExpert+1) && int(local[i]) < len(list) {
+			twin = list[local[i]]
+		}
+		x.twin = append(x.twin, twin)
+	}
+	if units.unit >= 0 {
+		x.perUnit = int64(len(slots[units.unit]))
+	}
+	run := 0
+	for i, e := range p.Events {
+		for run < len(p.Runs) && p.Runs[run].End <= i {
+			run++
+		}
+		times := int64(1)
+		if inside := run < len(p.Runs) && p.Runs[run].Start <= i; inside && p.Runs[run].repeated() || !inside && p.Slots[e.Slot].Expert == middleExpert {
+			times = x.copies
+		}
+		x.times = append(x.times, times)
+	}
+}
+
+// happens is how often event i of the program does.
+func (x *experts) happens(i int) int64 {
+	if x.copies == 1 {
+		return 1
+	}
+	return x.times[i]
+}
+
+// of is for how many experts' slots a slot of the program stands.
+func (x *experts) of(p *Program, slot int32) int64 {
+	if p.Slots[slot].Expert == middleExpert {
+		return x.copies
+	}
+	return 1
+}
+
+// eachStretch calls do for the stretches of a segment in order; run is nil for what no expert does.
+func (p *Program) eachStretch(seg Segment, do func(from, to int, run *Run)) {
+	at := seg.Start
+	for k := p.firstRun(seg.Start); k < len(p.Runs) && p.Runs[k].Start < seg.End; k++ {
+		r := &p.Runs[k]
+		if r.Start > at {
+			do(at, r.Start, nil)
+		}
+		do(r.Start, r.End, r)
+		at = r.End
+	}
+	if at < seg.End {
+		do(at, seg.End, nil)
+	}
+}
+
+// firstRun is the first run that begins at an event or behind it.
+func (p *Program) firstRun(event int) int {
+	low, high := 0, len(p.Runs)
+	for low < high {
+		if middle := (low + high) / 2; p.Runs[middle].Start < event {
+			low = middle + 1
+		} else {
+			high = middle
+		}
+	}
+	return low
+}
+
+// runAt is the run that event i lies in, or nil.
+func (p *Program) runAt(i int) *Run {
+	if k := p.firstRun(i+1) - 1; k >= 0 && i < p.Runs[k].End {
+		return &p.Runs[k]
+	}
+	return nil
+}
