@@ -43,7 +43,7 @@ type Input struct {
 	LowerBound bool
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part of the
 	// question.
-	Done <-chan struct{}
+	Done <-chan struct{} `json:"-"`
 	// everyExpert records every expert of a mixture.
 	everyExpert bool
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
