@@ -55,6 +55,7 @@ type Service interface {
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
 	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
+	Diagnose(ctx context.Context, r service.DiagnosisRequest) (*service.Diagnosis, error)
 	// Pin says whether requests may name a calibration.
 	Pin(ctx context.Context, calibration string) error
 	// Names adds the unknown names of a job to what its reader found wrong with it.
@@ -146,6 +147,7 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors", "calibration"}, handle: (*API).estimateBatch},
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"}, handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},
+		{Method: post, Path: "/v1/diagnose", Alias: "/diagnose", handle: (*API).diagnose},
 
 		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit, admission: true},
 		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}", handle: (*API).admitIn, admission: true},

@@ -16,6 +16,11 @@ import (
 type jobFlags struct {
 	File string `short:"f" placeholder:"FILE" help:"Job document, or NDJSON with one job a line; - reads standard input." group:"Job:"`
 
+	jobFields `embed:""`
+}
+
+// jobFields are the flags that each say one field of a job.
+type jobFields struct {
 	Model    string `placeholder:"NAME" help:"Model of the catalog, such as gpt2 or meta-llama/Llama-3.1-8B." xor:"model" group:"Job:"`
 	HFConfig string `name:"hf-config" placeholder:"FILE" help:"A Hugging Face config.json as the model." xor:"model" group:"Job:"`
 
@@ -46,7 +51,7 @@ type edit struct {
 }
 
 // edits lists what the flags say, in the order of the document.
-func (f *jobFlags) edits() ([]edit, error) {
+func (f *jobFields) edits() ([]edit, error) {
 	var list []edit
 	if f.Model != "" {
 		list = append(list, edit{"model", map[string]string{"preset": f.Model}})

@@ -22,10 +22,10 @@ import (
 
 // What clients send is strict, what they get is tolerant.
 var (
-	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison](),
+	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison](), reflect.TypeFor[jobdoc.Diagnosis](),
 		reflect.TypeFor[service.GPUEntry](), reflect.TypeFor[service.ModelEntry](), reflect.TypeFor[jobdoc.Observation]()}
 	responseTypes = []reflect.Type{
-		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
+		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[service.Diagnosis](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
 		reflect.TypeFor[api.ChangeList](), reflect.TypeFor[api.ObservationList](), reflect.TypeFor[service.Accuracy](), reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[api.Readiness](), reflect.TypeFor[problem.Problem](),
 	}
 )
@@ -35,7 +35,15 @@ var published = map[string]string{
 	"jobdoc.Plan":        "PlanRequest",
 	"jobdoc.Observation": "ObservationRequest",
 	"jobdoc.Comparison":  "ComparisonRequest",
+	"jobdoc.Diagnosis":   "DiagnosisRequest",
 	"compare.Component":  "ComponentDifference",
+	"diagnose.Cause":     "DiagnosedCause",
+	"diagnose.Text":      "DiagnosedText",
+	"diagnose.Message":   "OutOfMemoryMessage",
+	"diagnose.Summary":   "MemorySummary",
+	"diagnose.Card":      "DiagnosedCard",
+	"diagnose.Process":   "CardProcess",
+	"diagnose.Candidate": "CandidateTensor",
 	"catalog.Model":      "CatalogModel",
 	"invalid.Field":      "FieldError",
 }

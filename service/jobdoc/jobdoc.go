@@ -55,6 +55,28 @@ func DecodeComparison(data []byte) (Comparison, error) {
 	return c, err
 }
 
+// Diagnosis is the document of a diagnosis: a text that a run left behind when it ran out of memory and, where it is known, the
+// job that ran.
+type Diagnosis struct {
+	// Text is the message with its traceback, a log, torch.cuda.memory_summary() or what nvidia-smi printed; of a longer text the
+	// end is read.
+	Text string `json:"text" validate:"required,max=1048576" example:"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 786.00 MiB. GPU 0 has a total capacity of 15.78 GiB of which 620.69 MiB is free."`
+	// Job is what ran; without gpus it is judged on the card that the message speaks of.
+	Job *estimator.Job `json:"job,omitempty"`
+}
+
+// DecodeDiagnosis reads a text to be explained, with its job where it is given. The error is an *[invalid.Error].
+func DecodeDiagnosis(data []byte) (Diagnosis, error) {
+	var d Diagnosis
+	err := decodeThen(data, &d, func() []located {
+		if d.Job == nil {
+			return nil
+		}
+		return []located{{at: "/job", job: d.Job, needMicroBatch: true}}
+	})
+	return d, err
+}
+
 // Measured is what a run was seen to take.
 type Measured struct {
 	// AllocatedBytes is torch.cuda.max_memory_allocated().
@@ -111,12 +133,18 @@ func CheckPlan(plan *Plan) error {
 
 // decode reads data into dst, a pointer to a struct in which jobs lie.
 func decode(data []byte, dst any, jobs ...located) error {
+	return decodeThen(data, dst, func() []located { return jobs })
+}
+
+// decodeThen is decode for documents that need not hold their jobs: found says which there are once they are read.
+func decodeThen(data []byte, dst any, found func() []located) error {
 	v := reflect.ValueOf(dst).Elem()
 	root := schemaOf(v.Type())
 	problems, complete, doubtful := read(data, root, v)
 	if !complete {
 		return &invalid.Error{Fields: problems}
 	}
+	jobs := found()
 	for _, l := range jobs {
 		Normalize(l.job)
 	}

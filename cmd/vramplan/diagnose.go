@@ -1,0 +1,210 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/diagnose"
+)
+
+type diagnoseCommand struct {
+	answerFlags `embed:"" group:"Answers:"`
+	outputFlags `embed:""`
+	Log         string `short:"f" name:"file" default:"-" placeholder:"FILE" help:"What the run printed: a message, a log of any length, memory_summary() or nvidia-smi; - reads standard input."`
+	Job         string `arg:"" optional:"" name:"job" help:"Job document of the run; then the tensor can be named, and a plan made."`
+	jobFields   `embed:""`
+}
+
+// Run explains a text that a run left behind.
+func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
+	in := t.stdin
+	if c.Log != "-" {
+		file, err := os.Open(c.Log)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		in = file
+	}
+	text, err := diagnose.Extract(in)
+	if err != nil {
+		return fmt.Errorf("reading %s: %w", c.Log, err)
+	}
+	if strings.TrimSpace(text) == "" {
+		return usage("nothing to explain: %s is empty; give what the run printed", c.Log)
+	}
+	doc, err := c.document(text)
+	if err != nil {
+		return err
+	}
+	backend, path, err := c.asker(t, "/v1/diagnose")
+	if err != nil {
+		return err
+	}
+	body, err := backend.post(ctx, path, doc)
+	if refused, ok := asProblem(err); ok && c.format() == "json" {
+		return errors.Join(jsonLines{}.one(t.stdout, answer{doc: doc, err: refused}), exit(exitFailure))
+	}
+	a := answer{doc: doc, body: body, err: err}
+	switch {
+	case err != nil:
+		return err
+	case c.format() == "json":
+		return jsonLines{}.one(t.stdout, a)
+	}
+	d, err := parse[service.Diagnosis](a)
+	if err != nil {
+		return err
+	}
+	return showDiagnosis(t.stdout, d, newStyle(t), c.format() == "markdown")
+}
+
+// document is the request: the text, and the job of the file and the flags where there is one.
+func (c *diagnoseCommand) document(text string) (document, error) {
+	edits, err := c.edits()
+	if err != nil {
+		return document{}, err
+	}
+	request := map[string]any{"text": text}
+	job := []byte("{}")
+	if c.Job != "" {
+		if job, err = os.ReadFile(c.Job); err != nil {
+			return document{}, err
+		}
+		job = bytes.TrimPrefix(job, []byte("\uFEFF"))
+		if !json.Valid(job) {
+			return document{}, usage("%s does not hold one JSON document", c.Job)
+		}
+	}
+	if c.Job != "" || len(edits) > 0 {
+		if job, err = apply(job, edits); err != nil {
+			return document{}, err
+		}
+		request["job"] = json.RawMessage(job)
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return document{}, err
+	}
+	return document{line: 1, text: body}, nil
+}
+
+// showDiagnosis prints every cause, what helps, and the plan.
+func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) error {
+	bullet := "*"
+	if markdown {
+		bullet = "-"
+	}
+	list := func(title string, lines []string) {
+		if len(lines) == 0 {
+			return
+		}
+		fmt.Fprintf(w, "\n%s\n", title)
+		if markdown {
+			fmt.Fprintln(w)
+		}
+		for _, line := range lines {
+			fmt.Fprintf(w, "%s %s\n", bullet, plain(line))
+		}
+	}
+	for i := range d.Causes {
+		c := &d.Causes[i]
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		if i < len(d.Text.Messages) {
+			m := &d.Text.Messages[i]
+			fmt.Fprintf(w, "line %d: %s%s\n", m.Line, plain(m.Text), times(m.Count))
+		}
+		fmt.Fprintf(w, "%s: %s (%s)\n", s.bold(plain(string(c.Class))), plain(c.Summary), certaintyWords[c.Certainty])
+		if line := accountingLine(c.Accounting); line != "" {
+			fmt.Fprintln(w, line)
+		}
+		list("Why", c.Evidence)
+		var tensors []string
+		for _, t := range c.Candidates {
+			line := t.What
+			if t.How != "" {
+				line = t.How
+			}
+			if t.Model != "" {
+				line = t.What + " of " + t.Model + ": " + t.How
+			}
+			if t.Phase != "" {
+				line += ", made in " + t.Phase
+			}
+			tensors = append(tensors, line)
+		}
+		list("Tensors of that size", tensors)
+		list("What helps", advice(c.Actions))
+		list("What does not help", advice(c.Useless))
+		list("Notes", c.Notes)
+	}
+	var questions []string
+	for _, q := range d.Questions {
+		questions = append(questions, q.Ask)
+	}
+	list("What would tell more", questions)
+	if d.Plan == nil {
+		return nil
+	}
+	fmt.Fprintln(w)
+	text := d.Plan.Text()
+	if markdown {
+		text = d.Plan.Markdown()
+	}
+	_, err := io.WriteString(w, text)
+	return err
+}
+
+var certaintyWords = map[diagnose.Certainty]string{
+	diagnose.Exact: "sure", diagnose.OneOf: "one of several", diagnose.ClassOnly: "the sort is sure, the tensor is not told",
+	diagnose.Untold: "not told",
+}
+
+func times(n int) string {
+	if n < 2 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d times, by rank or repetition)", n)
+}
+
+func advice(list []diagnose.Advice) []string {
+	var lines []string
+	for _, a := range list {
+		lines = append(lines, a.Text)
+	}
+	return lines
+}
+
+// accountingLine says where the card's memory is.
+func accountingLine(a *diagnose.Accounting) string {
+	if a == nil || a.TotalBytes == nil || a.AllocatedBytes == nil {
+		return ""
+	}
+	line := fmt.Sprintf("of %s: %s allocated", size(*a.TotalBytes), size(*a.AllocatedBytes))
+	if a.UnallocatedBytes != nil {
+		line += fmt.Sprintf(", %s reserved beside it", size(*a.UnallocatedBytes))
+	}
+	if a.ContextBytes != nil {
+		line += fmt.Sprintf(", %s context", size(*a.ContextBytes))
+	}
+	if a.OthersBytes != nil {
+		who := "others"
+		if a.ContextCounted {
+			who = "context and others"
+		}
+		line += fmt.Sprintf(", %s %s", size(*a.OthersBytes), who)
+	}
+	if a.FreeBytes != nil {
+		line += fmt.Sprintf(", %s free", size(*a.FreeBytes))
+	}
+	return line
+}

@@ -1,0 +1,92 @@
+package estimator
+
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// Request is a tensor that a training step asks its allocator for in one piece.
+type Request struct {
+	Tensor
+	// Phase is where it is made: "load", "forward", "backward" or "optimizer".
+	Phase string
+}
+
+// Requests lists what a job asks its allocator for, tensors of one kind and size once: its parameters, everything that the
+// forward and the backward pass of a micro-step make, whether or not it is alive at the peak, and the optimizer's state. It is
+// for those who know a size and look for the tensor. The error is an *InvalidJobError, as that of [Estimate] is.
+func Requests(in Input) ([]Request, error) {
+	r, err := resolve(&in)
+	if err != nil {
+		return nil, err
+	}
+	var first *GPU
+	if len(in.GPUs) > 0 {
+		first = &in.GPUs[0]
+	}
+	var w workspace
+	s := r.session(&w, hardware(r.recipe, first), false)
+	var list []Request
+	seen := map[step.LiveTensor]bool{}
+	for _, g := range s.Program.Segments {
+		phase := "forward"
+		if g.Backward {
+			phase = "backward"
+		}
+		var made []step.LiveTensor
+		for _, e := range s.Program.Events[g.Start:g.End] {
+			slot := &s.Program.Slots[e.Slot]
+			t := step.LiveTensor{Label: slot.Label, Component: slot.Component, Part: slot.Part, Layers: slot.Unit >= 0,
+				Bytes: slot.Bytes, Dtype: slot.Dtype, Typed: slot.Typed, Count: 1}
+			if slot.Bytes > 0 && !seen[t] {
+				seen[t] = true
+				made = append(made, t)
+			}
+		}
+		for _, t := range r.tensors(&step.Moment{Tensors: made, Backward: g.Backward}) {
+			list = append(list, Request{t, phase})
+		}
+	}
+	standing := s.Account(false, true).Peak.Tensors
+	for _, t := range r.tensors(&step.Moment{Tensors: standing}) {
+		switch t.Component {
+		case componentNames[step.Weights]:
+			list = append(list, Request{t, "load"})
+		case componentNames[step.OptimizerState]:
+			list = append(list, Request{t, "optimizer"})
+		}
+	}
+	return slices.Clip(list), nil
+}
+
+// FirstFailure plays a job on an allocator that may not take more than limitBytes from the driver, and says how many bytes the
+// first request wants that it cannot serve; 0 where the job gets through three optimizer steps. The error is that of [Requests].
+func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) {
+	heap := &limited{Allocator: memory.NewAllocator(false)}
+	expandable := in.Job.Training.Allocator != nil && in.Job.Training.Allocator.ExpandableSegments
+	heap.Reset(expandable, limitBytes)
+	if err := Replay(in, heap, 3, false); err != nil {
+		return 0, err
+	}
+	return heap.refused, nil
+}
+
+// limited is an allocator that notes the first request which it cannot serve.
+type limited struct {
+	*memory.Allocator
+	refused int64
+}
+
+// Alloc implements [step.Heap].
+func (h *limited) Alloc(bytes int64) int32 { return h.AllocOn(0, bytes) }
+
+// AllocOn implements [step.Streaming].
+func (h *limited) AllocOn(stream uint8, bytes int64) int32 {
+	handle := h.Allocator.AllocOn(stream, bytes)
+	if h.refused == 0 && h.Failed() {
+		h.refused = bytes
+	}
+	return handle
+}

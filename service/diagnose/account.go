@@ -1,0 +1,142 @@
+package diagnose
+
+// Accounting is where the card's memory is, as far as a message says it. What it does not say is nil.
+type Accounting struct {
+	TotalBytes *int64 `json:"total_bytes,omitempty"`
+	FreeBytes  *int64 `json:"free_bytes,omitempty"`
+	// AllocatedBytes and UnallocatedBytes are this process's in PyTorch's allocator, ContextBytes its rest.
+	AllocatedBytes   *int64 `json:"allocated_bytes,omitempty"`
+	UnallocatedBytes *int64 `json:"unallocated_bytes,omitempty"`
+	ContextBytes     *int64 `json:"context_bytes,omitempty"`
+	// OthersBytes is what neither is free nor this process's; with ContextCounted, this process's context is in it.
+	OthersBytes    *int64 `json:"others_bytes,omitempty"`
+	ContextCounted bool   `json:"context_counted,omitempty"`
+	// SharesHostMemory says that more is allocated than the card has: Windows lends the machine's.
+	SharesHostMemory bool `json:"shares_host_memory,omitempty"`
+}
+
+// A process has a context beside what PyTorch allocates: 240 to 560 MiB on today's software with one GPU (docs/memory-model.md),
+// up to about 1.2 GiB on the large cards of former releases, with cuDNN's and NCCL's own. Below, a process of that size could be
+// this one; above, what cannot be accounted for belongs to somebody else.
+const contextMostBytes = 5 * gib / 4
+
+// tell works out where the memory is.
+func (m *Message) accounting() Accounting {
+	a := Accounting{TotalBytes: m.TotalBytes, FreeBytes: m.FreeBytes, AllocatedBytes: m.AllocatedBytes, UnallocatedBytes: m.UnallocatedBytes}
+	if m.AllocatedBytes == nil || m.TotalBytes == nil {
+		return a
+	}
+	a.SharesHostMemory = *m.AllocatedBytes > *m.TotalBytes
+	unallocated := int64(0)
+	if m.UnallocatedBytes != nil {
+		unallocated = *m.UnallocatedBytes
+	}
+	own := *m.AllocatedBytes + unallocated
+	if m.ThisProcessBytes == nil {
+		// A process that holds what this one's allocator does, and a context, is this one: a container does not know its own.
+		// So is one beside which there is no room for what this one is known to hold.
+		for i := range m.Processes {
+			p := &m.Processes[i]
+			rest := p.Bytes - own
+			beside := m.FreeBytes == nil || p.Bytes+own <= *m.TotalBytes-*m.FreeBytes+roundingBytes // there is room for both
+			if rest >= -roundingBytes && (rest <= contextMostBytes || !beside) {
+				p.ThisProcess = true
+				m.ThisProcessBytes = &p.Bytes
+				break
+			}
+		}
+	}
+	switch {
+	case m.ThisProcessBytes != nil:
+		context := max(0, *m.ThisProcessBytes-own)
+		a.ContextBytes = &context
+		if m.FreeBytes != nil {
+			others := max(0, *m.TotalBytes-*m.FreeBytes-*m.ThisProcessBytes)
+			a.OthersBytes = &others
+		}
+	case m.FreeBytes != nil && m.UnallocatedBytes != nil && !a.SharesHostMemory:
+		others := max(0, *m.TotalBytes-*m.FreeBytes-own)
+		a.OthersBytes, a.ContextCounted = &others, true
+	}
+	return a
+}
+
+// roundingBytes is how far sums of printed sizes may be off: two decimals of a GiB each.
+const roundingBytes = 24 * mib
+
+// othersHold is how much others surely hold: what listed processes do, or what is left behind the largest context.
+func (m *Message) othersHold(a Accounting) int64 {
+	if m.Backend == "mps" {
+		return 0
+	}
+	var listed int64
+	for _, p := range m.Processes {
+		if !p.ThisProcess {
+			listed += p.Bytes
+		}
+	}
+	if listed > 0 && m.ThisProcessBytes != nil {
+		return listed
+	}
+	if a.OthersBytes == nil {
+		return 0
+	}
+	if a.ContextCounted {
+		if *a.OthersBytes <= contextMostBytes {
+			return 0
+		}
+		return *a.OthersBytes
+	}
+	return *a.OthersBytes
+}
+
+// otherProcessLeast is the least that others hold for them to be called the cause: a desktop takes less.
+const otherProcessLeast = 1 * gib
+
+// fragmentedShare is the least share of what is reserved that lies in pieces for fragmentation to be called the cause. Where less
+// does, the card is full: of the traced training steps nine in ten reserve up to a tenth beyond what they allocate
+// (docs/accuracy.md), in pieces, and run.
+const (
+	fragmentedShare = 0.1
+	// fragmentedLeast is the least in pieces that is worth winning back: a card that is that full fails at the next request.
+	fragmentedLeast = 512 * mib
+)
+
+// byAccounting is the class that follows from the accounting alone, or none.
+func (m *Message) byAccounting(a Accounting) (Class, string) {
+	if m.RequestedBytes == nil {
+		return "", ""
+	}
+	requested := *m.RequestedBytes
+	switch {
+	case m.Backend == "mps" && m.TotalBytes != nil && m.AllocatedBytes != nil:
+		return ClassLimit, "what was asked for would pass the limit of this process, " + formatBytes(*m.TotalBytes)
+	case m.AllowedBytes != nil && m.AllocatedBytes != nil && m.FreeBytes != nil && *m.FreeBytes >= requested && *m.AllocatedBytes+requested > *m.AllowedBytes:
+		return ClassLimit, "this process may take " + formatBytes(*m.AllowedBytes) + ", a limit that was set"
+	}
+	if held := m.othersHold(a); held > otherProcessLeast && (m.FreeBytes == nil || *m.FreeBytes+held >= requested) {
+		return ClassOtherProcess, formatBytes(held) + " of the card are held by another process (" + m.whose(a) + ")"
+	}
+	if m.FreeBytes != nil && *m.FreeBytes >= requested && !a.SharesHostMemory {
+		return ClassDriverRefused, formatBytes(*m.FreeBytes) + " are free, more than the " + formatBytes(requested) + " asked for"
+	}
+	if m.UnallocatedBytes != nil && m.ReservedBytes != nil && *m.UnallocatedBytes >= max(requested, fragmentedLeast) &&
+		float64(*m.UnallocatedBytes) >= fragmentedShare*float64(*m.ReservedBytes) {
+		return ClassFragmentation, formatBytes(*m.UnallocatedBytes) + " are reserved and unallocated, more than the " +
+			formatBytes(requested) + " asked for: they lie in pieces"
+	}
+	return "", ""
+}
+
+// whose says how the share of others was found.
+func (m *Message) whose(a Accounting) string {
+	if a.ContextCounted {
+		return "total − free − this process's allocator; at most " + formatBytes(contextMostBytes) + " of it can be this process's own context"
+	}
+	for _, p := range m.Processes {
+		if !p.ThisProcess {
+			return "process " + itoa(int64(p.PID)) + " has " + formatBytes(p.Bytes)
+		}
+	}
+	return "total − free − this process"
+}

@@ -1,0 +1,348 @@
+package diagnose
+
+import (
+	"strconv"
+	"strings"
+)
+
+// Certainty is how far a cause is told.
+type Certainty string
+
+// The degrees of certainty.
+const (
+	// Exact: the tensor or the holder is named, and nothing else fits.
+	Exact Certainty = "exact"
+	// OneOf: one of the candidates that are listed.
+	OneOf Certainty = "one-of"
+	// ClassOnly: the sort of cause is told, not the tensor.
+	ClassOnly Certainty = "class-only"
+	// Untold: the text does not say it.
+	Untold Certainty = "unknown"
+)
+
+// Candidate is a tensor that may be what was asked for.
+type Candidate struct {
+	// What it is, and how its size comes about in the job's own numbers.
+	What  string `json:"what"`
+	How   string `json:"how,omitempty"`
+	Bytes int64  `json:"bytes"`
+	Class Class  `json:"class"`
+	// Phase is where in the step, where it is known.
+	Phase string `json:"phase,omitempty"`
+	// Model is the model of the catalog that has a tensor of this size, where no job was given.
+	Model string `json:"model,omitempty"`
+}
+
+// Cause is what one failure is put down to.
+type Cause struct {
+	Class      Class       `json:"class"`
+	Certainty  Certainty   `json:"certainty"`
+	Summary    string      `json:"summary"`
+	Accounting *Accounting `json:"accounting,omitempty"`
+	Candidates []Candidate `json:"candidates,omitempty"`
+	// Evidence is what the cause is read off, with lines of the text.
+	Evidence []string `json:"evidence,omitempty"`
+	// Notes is what else the reader should know.
+	Notes []string `json:"notes,omitempty"`
+	// Actions help, the likeliest first; Useless looks like a help and is none.
+	Actions []Advice `json:"actions,omitempty"`
+	Useless []Advice `json:"will_not_help,omitempty"`
+}
+
+// Job is what is known of the job that failed, from its replay. The zero value knows nothing.
+type Job struct {
+	// Known says that there is a job.
+	Known bool
+	// FloorBytes is what it holds however small its micro-batch is, AllocatedBytes the most that it allocates.
+	FloorBytes, AllocatedBytes int64
+	// WeightsBytes is its weights alone.
+	WeightsBytes int64
+	// Played says that the job was played within what the message says the card leaves it, and FailsAtBytes is the first request
+	// that could not be served then; 0 where the job gets through.
+	Played       bool
+	FailsAtBytes int64
+	// Tensors are those that it asks for in one piece.
+	Tensors []Candidate
+}
+
+// cause puts one failure down to something.
+func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
+	a := m.accounting()
+	c := Cause{Class: ClassUnknown, Certainty: Untold}
+	if a.TotalBytes != nil {
+		c.Accounting = &a
+	}
+	found := clues(all, m.Line)
+	clue := strongest(found)
+	window, sized := m.Requests()
+	if sized {
+		c.Candidates = fitting(job.Tensors, window)
+	}
+
+	class, why := m.byAccounting(a)
+	switch {
+	case class != "":
+		c.settle(class, Exact, why)
+	case m.Kind != KindAllocator:
+		m.outside(&c, clue, all)
+	case clue != nil:
+		c.byClue(clue)
+	case m.loading(a, job):
+		c.settle(ClassWeightsLoad, Exact, formatBytes(*a.AllocatedBytes)+" are allocated, and the weights alone take "+
+			formatBytes(job.WeightsBytes)+": nothing is trained yet")
+	case len(c.Candidates) > 0:
+		c.byCandidates()
+	case sized && m.flat(a):
+		c.settle(ClassWeightsFlat, ClassOnly, "as much is asked for in one piece as is allocated already ("+formatBytes(*m.RequestedBytes)+"): a copy of everything")
+	case sized && a.TotalBytes != nil && *m.RequestedBytes > *a.TotalBytes/10*9:
+		m.huge(&c)
+	case sized && !job.Known:
+		c.Candidates = fitting(models, window)
+		m.bySize(&c, a)
+	case sized:
+		m.bySize(&c, a)
+	}
+	m.floor(&c, a, job)
+	m.remark(&c, a, job, all)
+	c.advise()
+	return c
+}
+
+func (c *Cause) settle(class Class, how Certainty, why string) {
+	c.Class, c.Certainty = class, how
+	c.Evidence = append(c.Evidence, why)
+}
+
+// byClue takes the class of a line, and of the candidates those that agree with it.
+func (c *Cause) byClue(k *clue) {
+	c.settle(k.sign.class, ClassOnly, "line "+itoa(int64(k.line))+" "+k.sign.what+": "+k.text)
+	var agree []Candidate
+	for _, t := range c.Candidates {
+		if t.Class == k.sign.class || akin(t.Class, k.sign.class) {
+			agree = append(agree, t)
+		}
+	}
+	if len(agree) > 0 {
+		c.Candidates = agree
+		c.Certainty = OneOf
+		if len(agree) == 1 {
+			c.Certainty = Exact
+		}
+	}
+}
+
+// akin says whether a tensor of class t is what a line of class k works on.
+func akin(t, k Class) bool {
+	switch k {
+	case ClassOptimizerState, ClassOptimizerTemporary:
+		return t == ClassOptimizerState || t == ClassOptimizerTemporary || t == ClassWeightsLoad || t == ClassGradients
+	case ClassWeightsLoad, ClassResume:
+		return t == ClassWeightsLoad
+	}
+	return false
+}
+
+// byCandidates takes the class of the tensors of the job that have the size.
+func (c *Cause) byCandidates() {
+	class := c.Candidates[0].Class
+	for _, t := range c.Candidates[1:] {
+		if t.Class != class {
+			c.settle(class, OneOf, "several tensors of the job have the size that was asked for")
+			return
+		}
+	}
+	if len(c.Candidates) == 1 {
+		c.settle(class, Exact, "one tensor of the job has the size that was asked for")
+		return
+	}
+	c.settle(class, OneOf, "tensors of the job have the size that was asked for, all of one sort")
+}
+
+// flat says whether as much is asked for as is allocated: a copy of everything that is there. Small requests are so by chance.
+func (m *Message) flat(a Accounting) bool {
+	if a.AllocatedBytes == nil || *m.RequestedBytes < gib {
+		return false
+	}
+	apart := *m.RequestedBytes - *a.AllocatedBytes
+	return max(apart, -apart)*100 <= *m.RequestedBytes
+}
+
+// loading says whether no more is allocated than the job's weights, so that it still loads them.
+func (m *Message) loading(a Accounting, job *Job) bool {
+	return job.WeightsBytes > 0 && a.AllocatedBytes != nil && *a.AllocatedBytes >= gib &&
+		*a.AllocatedBytes < job.WeightsBytes && a.TotalBytes != nil
+}
+
+// huge is a request that no card of this size could serve.
+func (m *Message) huge(c *Cause) {
+	r := *m.RequestedBytes
+	if r&(r-1) == 0 || r%(1<<30) == 0 && (r>>30)&((r>>30)-1) == 0 {
+		tokens := int64(1)
+		for tokens*tokens*2*4 <= r {
+			tokens *= 2
+		}
+		c.settle(ClassAttentionScores, OneOf, "one tensor of "+formatBytes(r)+
+			", a power of two and larger than the card: scores or a mask of tokens × tokens are so, as with "+itoa(tokens/2)+" or "+itoa(tokens/4)+" tokens (for 16384 tokens, 256 Mi elements a head)")
+		return
+	}
+	c.Class, c.Certainty = ClassUnknown, Untold
+	c.Evidence = append(c.Evidence, "one tensor of "+formatBytes(r)+", larger than the card or nearly: the sequence length or a size in the job is far from what was meant")
+}
+
+// bySize is a request of which nothing but its size is known.
+func (m *Message) bySize(c *Cause, a Accounting) {
+	if len(c.Candidates) == 0 {
+		return
+	}
+	logits := 0
+	for _, t := range c.Candidates {
+		switch t.Class {
+		case ClassWeightsFlat:
+			c.settle(ClassWeightsFlat, OneOf, "the size is that of all parameters of "+t.Model)
+			return
+		case ClassLogits:
+			logits++
+		}
+	}
+	if 5*logits >= 4*len(c.Candidates) {
+		c.settle(ClassLogits, OneOf, "the size is a round number of tokens times the vocabulary of models of the catalog")
+		return
+	}
+	c.Candidates = nil
+}
+
+// outside is a failure outside the allocator: its message has no sizes.
+func (m *Message) outside(c *Cause, k *clue, all []line) {
+	const none = "the message has no sizes: it does not come from PyTorch's allocator, and what failed is outside PyTorch"
+	switch m.Kind {
+	case KindNCCL:
+		c.settle(ClassNCCL, ClassOnly, "NCCL asked the driver itself, outside PyTorch's allocator; the message has no sizes")
+	case KindHost:
+		c.settle(ClassHost, ClassOnly, "the machine ran out of memory, not the card")
+	case KindCUBLAS:
+		if inRun(all, m.Line) {
+			c.settle(ClassContext, ClassOnly, "cublas made its handle in the middle of a run: the card was full; "+none)
+			return
+		}
+		c.Class, c.Certainty = ClassUnknown, Untold
+		c.Evidence = append(c.Evidence, "cublas could not make its handle; "+none)
+		c.Notes = append(c.Notes, "This is not only memory: a build of PyTorch for another CUDA, or an index out of range in a kernel before, fail in the same words. Look at nvidia-smi, and run once with CUDA_LAUNCH_BLOCKING=1.")
+	case KindCUDA:
+		switch {
+		case k != nil && k.sign.class == ClassContext || k == nil && strings.Contains(m.Text, "Random"):
+			c.settle(ClassContext, ClassOnly, none)
+		case k != nil:
+			c.settle(k.sign.class, ClassOnly, "line "+itoa(int64(k.line))+" "+k.sign.what+"; "+none)
+		default:
+			c.Class, c.Certainty = ClassUnknown, Untold
+			c.Evidence = append(c.Evidence, none)
+		}
+	default:
+		if k != nil {
+			c.byClue(k)
+		}
+	}
+}
+
+// The floor, where no job is known: a small card that is mostly filled, and a small request that finds no place. A card of up to 8
+// GiB cannot hold the weights, gradients and moments of more than half a billion parameters (16 bytes each).
+const (
+	tinyCardBytes  = 6*gib + roundingBytes
+	tinyFilled     = 0.55
+	smallCardBytes = 8*gib + roundingBytes
+	smallFilled    = 0.85
+)
+
+// floor turns what is not told into a floor where the card could hold no batch.
+func (m *Message) floor(c *Cause, a Accounting, job *Job) {
+	if a.TotalBytes == nil {
+		return
+	}
+	if job.FloorBytes > *a.TotalBytes && c.Class != ClassWeightsLoad && c.Class != ClassWeightsFlat &&
+		c.Class != ClassOtherProcess && c.Class != ClassLimit {
+		c.Class, c.Certainty = ClassFloor, Exact
+		c.Evidence = append(c.Evidence, "weights + gradients + optimizer state of the job are "+formatBytes(job.FloorBytes)+", more than the card has")
+		return
+	}
+	if c.Class != ClassUnknown || a.AllocatedBytes == nil || m.RequestedBytes == nil {
+		return
+	}
+	filled := float64(*a.AllocatedBytes) / float64(*a.TotalBytes)
+	small := *a.TotalBytes <= tinyCardBytes && filled >= tinyFilled || *a.TotalBytes <= smallCardBytes && filled >= smallFilled
+	if small && *m.RequestedBytes < *a.TotalBytes/4 {
+		c.settle(ClassFloor, ClassOnly, formatBytes(*a.AllocatedBytes)+" of a card of "+formatBytes(*a.TotalBytes)+
+			" are allocated: the card is too small for more than some 500 million parameters with gradients and Adam's moments")
+	}
+}
+
+// remark adds what else can be read off.
+func (m *Message) remark(c *Cause, a Accounting, job *Job, all []line) {
+	if a.SharesHostMemory {
+		c.Notes = append(c.Notes, "More is allocated than the card has: Windows lends memory of the machine, which is slow.")
+	}
+	if m.Kind == KindAllocator && m.RequestedBytes == nil {
+		c.Notes = append(c.Notes, "The message is cut off: no sizes are left of it. Paste it whole, with the traceback.")
+	}
+	if a.UnallocatedBytes != nil && a.AllocatedBytes != nil && c.Class != ClassFragmentation && *a.UnallocatedBytes*20 < *a.AllocatedBytes {
+		c.Notes = append(c.Notes, "It is not fragmentation: "+formatBytes(*a.UnallocatedBytes)+" are reserved and unallocated.")
+	}
+	if job.Known && a.AllocatedBytes != nil && job.AllocatedBytes > 0 && float64(*a.AllocatedBytes) > 1.1*float64(job.AllocatedBytes) &&
+		(c.Class == ClassUnknown || c.Certainty == OneOf) {
+		c.Notes = append(c.Notes, "This job allocates at most "+formatBytes(job.AllocatedBytes)+", and "+formatBytes(*a.AllocatedBytes)+
+			" were: something is kept from one step to the next, or the run is not this job.")
+		if c.Class == ClassUnknown {
+			c.Class, c.Certainty = ClassHeld, ClassOnly
+		}
+	}
+	if c.Class == ClassUnknown && inBackward(all, m.Line) {
+		c.Notes = append(c.Notes, "It failed in backward, whose largest requests are the gradients of the logits and of the layers' activations.")
+	}
+	window, sized := m.Requests()
+	switch {
+	case !job.Played || !sized:
+	case job.FailsAtBytes == 0:
+		c.Notes = append(c.Notes, "Replayed within what the message says the card leaves it, the job gets through: the run holds more than this job, or its software is not that of the replay.")
+	case window.Contains(job.FailsAtBytes):
+		c.Evidence = append(c.Evidence, "replayed within what the card leaves it, the job fails at a request of that size too")
+	}
+	if job.FloorBytes > 0 {
+		c.Notes = append(c.Notes, "The floor of the job, with the smallest batch: "+formatBytes(job.FloorBytes)+" allocated.")
+	}
+	if m.NoFigure {
+		c.Notes = append(c.Notes, "What it prints for this process or its limit is no figure: it stands for a value that nobody knows.")
+	}
+	for _, p := range m.Processes {
+		if p.ThisProcess {
+			c.Notes = append(c.Notes, "Process "+itoa(int64(p.PID))+" is this process: it holds what PyTorch allocated and a context. A container does not see its own number.")
+		}
+	}
+}
+
+// advise adds what helps and what does not.
+func (c *Cause) advise() {
+	of := accounts[c.Class]
+	c.Actions, c.Useless = of.helps, of.useless
+	c.Summary = of.what
+	if len(c.Candidates) > 0 && (c.Certainty == Exact || c.Certainty == OneOf) && c.Candidates[0].Class == c.Class {
+		c.Summary = c.Candidates[0].What
+		if c.Candidates[0].How != "" {
+			c.Summary += " (" + c.Candidates[0].How + ")"
+		}
+	}
+}
+
+// fitting is the candidates of a size.
+func fitting(list []Candidate, w Window) []Candidate {
+	var fit []Candidate
+	for _, t := range list {
+		if w.Contains(t.Bytes) {
+			fit = append(fit, t)
+			if len(fit) == maxCandidates {
+				break
+			}
+		}
+	}
+	return fit
+}
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
