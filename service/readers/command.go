@@ -26,6 +26,9 @@ func (w word) text() string { return w.Text }
 // known reports whether the word is fixed, or assumed.
 func (w word) known() bool { return w.Unknown == "" }
 
+// open reports whether the word may be several, options among them: $EXTRA_ARGS. --key=$VALUE is one option.
+func (w word) open() bool { return w.many && !w.known() && !strings.HasPrefix(w.text(), "-") }
+
 // cut is the word without its first n bytes: the value of --key=value. It stands in one place if its text is one piece.
 func (w word) cut(n int) word {
 	out := w
@@ -86,7 +89,7 @@ func options(words []word, switches map[string]bool) (s *setting.Settings, posit
 	s = setting.New()
 	for i := 0; i < len(words); i++ {
 		w := words[i]
-		if w.many || !w.known() && !strings.HasPrefix(w.text(), "-") {
+		if w.open() || !w.known() && !strings.HasPrefix(w.text(), "-") {
 			openWords = append(openWords, w)
 			continue
 		}

@@ -129,7 +129,7 @@ func (l *launch) take(launcher string, words []word, switches map[string]bool) [
 	end := 0
 	for end < len(words) {
 		w := words[end]
-		if w.many && !w.known() {
+		if w.open() {
 			l.openWord(w)
 			end++
 			continue

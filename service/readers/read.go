@@ -218,6 +218,14 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 		return err
 	}
 	r := &reading{launch: alone(in.files), file: full}
+	if path.Ext(full) == ".py" {
+		if own := scriptFile(in.files, full, shown, text); own != nil {
+			own.readScript()
+			own.finish()
+			in.add(own.d)
+			return nil
+		}
+	}
 	var s *setting.Settings
 	var err error
 	if path.Ext(full) == ".py" {

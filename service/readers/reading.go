@@ -121,7 +121,7 @@ func (r *reading) notThere(v setting.Value, err error) {
 	case v.Unknown != "":
 		r.d.refuse("missing-file", v.Origin.At, "which configuration it is cannot be told: %s", v.Unknown)
 	default:
-		r.d.refuse("missing-file", v.Origin.At, "%s is not there: hand it over too", v.String())
+		r.d.refuse("missing-file", v.Origin.At, "the configuration %s is not there: hand it over too", v.String())
 	}
 }
 

@@ -17,8 +17,8 @@ type tool struct {
 
 // tools are all readers. The first that recognises a command reads it, so that those that are like others come before them.
 var tools = []*tool{
-	&axolotlTool, &llamaFactoryTool,
-	&trainerTool,
+	&refusedTool, &nanoGPTTool, &torchtuneTool, &torchtitanTool, &litgptTool, &axolotlTool, &llamaFactoryTool,
+	&swiftTool, &openInstructTool, &verlTool, &scriptTool, &trainerTool, &hydraTool, &deepspeedTool, &accelerateTool,
 }
 
 // enough is what the marks of a file have to weigh before a reader takes it.

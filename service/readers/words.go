@@ -9,4 +9,10 @@ var trainerWords = words{}
 var (
 	axolotlWords      = words{}
 	llamaFactoryWords = words{}
+	nanoGPTWords      = words{}
+	deepspeedWords    = words{}
+	swiftWords        = words{}
+	torchtuneWords    = words{}
+	torchtitanWords   = words{}
+	litgptWords       = words{}
 )

@@ -151,3 +151,10 @@ func (s *Settings) Clone() *Settings {
 	out.Over(s)
 	return out
 }
+
+// Replace changes the value of a key in its place, without a loser.
+func (s *Settings) Replace(key string, v Value) {
+	if _, ok := s.items[key]; ok {
+		s.items[key] = v
+	}
+}

@@ -1,0 +1,232 @@
+package readers
+
+import (
+	"path"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// scriptTool reads programs that configure themselves: unsloth's notebooks as scripts, and others that call
+// TrainingArguments or SFTConfig with plain values.
+var scriptTool = tool{name: "unsloth", starts: (*reading).scriptStarts, read: (*reading).readScript, words: trainerWords}
+
+// The calls that configure the Trainer, and the trainers of other objectives.
+var (
+	argumentCalls = []string{"SFTConfig", "UnslothTrainingArguments", "TrainingArguments", "Seq2SeqTrainingArguments"}
+	otherTrainers = []string{"DPOTrainer", "GRPOTrainer", "ORPOTrainer", "KTOTrainer", "PPOTrainer", "RewardTrainer", "CPOTrainer", "GKDTrainer", "OnlineDPOTrainer", "RLOOTrainer"}
+)
+
+func (r *reading) scriptStarts() bool {
+	if r.module || path.Ext(r.program.text()) != ".py" {
+		return false
+	}
+	r.code = r.opened(r.program.text(), "")
+	return r.configuresItself()
+}
+
+func (r *reading) configuresItself() bool {
+	if r.code == nil || r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") {
+		return false
+	}
+	_, ok := r.code.Call(argumentCalls...)
+	return ok
+}
+
+func (r *reading) readScript() {
+	code := r.code
+	unsloth := code.Mentions("FastLanguageModel") || code.Mentions("FastModel") || code.Mentions("FastVisionModel")
+	r.d.reader = "hf-trainer"
+	t := trainerDefaults{framework: "hf-trainer"}
+	switch {
+	case unsloth:
+		t.framework, r.d.reader = "unsloth", "unsloth"
+	case code.Mentions("SFTTrainer"):
+		t.framework, r.d.reader = "trl", "trl"
+	}
+	for _, name := range otherTrainers {
+		if c, ok := code.Call(name); ok {
+			r.refuseObjective(strings.TrimSuffix(name, "Trainer"), setting.Span{File: code.File, Line: c.Line})
+		}
+	}
+	if code.Mentions("FastVisionModel") {
+		r.d.refuse("model-kind", setting.Span{File: code.File, Line: 1}, "FastVisionModel trains a vision-language model, which is not turned into a job")
+	}
+	arguments, _ := code.Call(argumentCalls...)
+	if strings.HasSuffix(arguments.Name, "SFTConfig") && !unsloth {
+		t.bf16, t.bf16Ref = true, "trl 1.9 trainer/base_config.py:67 (since 0.19)"
+		t.checkpointing, t.checkpointingRef = true, "trl 1.9 trainer/base_config.py:61 (since 0.23)"
+	}
+	r.s = arguments.Keywords.Clone()
+	r.scriptModel()
+	r.scriptAdapters(unsloth)
+	r.trainer(t)
+	r.scriptLength()
+	if r.adapters() && !r.d.has("/training/lora/base_precision") {
+		r.wholeBase("/training/lora/base_precision", t.framework == "trl")
+	}
+	r.s.Read(trainerHarmless...)
+	r.s.Read("dataset_*", "packing", "assistant_only_loss", "completion_only_loss", "dataloader_*", "max_seq_length", "max_length", "embedding_learning_rate")
+}
+
+// scriptModel reads the call that loads the model.
+func (r *reading) scriptModel() {
+	call, ok := r.code.Call("FastLanguageModel.from_pretrained", "FastModel.from_pretrained", "AutoModelForCausalLM.from_pretrained", "AutoModelForSeq2SeqLM.from_pretrained", "AutoModelForSequenceClassification.from_pretrained", "AutoLigerKernelForCausalLM.from_pretrained")
+	if !ok {
+		if trainer, has := r.code.Call("SFTTrainer", "Trainer"); has {
+			if v, given := trainer.Keywords.Get("model"); given && v.Unknown == "" {
+				r.modelOf(v)
+				return
+			}
+		}
+		r.d.ask("/model", "Which model is trained?", r.code.File+" loads none in a way that can be read")
+		return
+	}
+	v, given := call.Keywords.Get("model_name", "pretrained_model_name_or_path")
+	if !given && len(call.Position) > 0 {
+		v, given = call.Position[0], true
+		v.Origin.Key = call.Name
+	}
+	if given {
+		r.modelOf(v)
+	} else {
+		r.d.ask("/model", "Which model is trained?", where(setting.Span{File: r.code.File, Line: call.Line}))
+	}
+	for _, key := range []string{"torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "full_finetuning", "max_seq_length"} {
+		if v, ok := call.Keywords.Peek(key); ok && !r.s.Has(key) && v.Given() {
+			r.s.Set(key, v)
+		}
+	}
+}
+
+// scriptAdapters reads LoraConfig or unsloth's get_peft_model, and the quantization of the base.
+func (r *reading) scriptAdapters(unsloth bool) {
+	s := r.s
+	peft, isLoRA := r.code.Call("FastLanguageModel.get_peft_model", "FastModel.get_peft_model", "LoraConfig")
+	if v, ok := s.Get("full_finetuning"); ok && isOn(v) {
+		isLoRA = false
+	}
+	if !isLoRA {
+		r.quantizedWhole()
+		return
+	}
+	k := peft.Keywords
+	at := setting.Value{Origin: setting.Origin{Kind: setting.File, Key: peft.Name, At: setting.Span{File: r.code.File, Line: peft.Line}}}
+	if rank, ok := k.Get("r", "rank"); ok {
+		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
+	} else {
+		ref := "peft 0.18 LoraConfig r"
+		n := int64(8)
+		if unsloth {
+			n, ref = 16, "unsloth FastLanguageModel.get_peft_model r"
+		}
+		r.d.fall("/training/lora/rank", n, "r", ref)
+	}
+	if d, ok := k.Get("lora_dropout"); ok {
+		if f, isFloat := d.Float(); isFloat {
+			r.d.put("/training/lora/dropout", f, d)
+		}
+	}
+	if t, ok := k.Get("target_modules"); ok && t.Unknown == "" {
+		r.d.put("/training/lora/target_modules", targets(t), t)
+	} else if ok {
+		r.d.assume("/training/lora/target_modules", "the target modules are those that peft chooses: %s", t.Unknown)
+	}
+	if m, ok := k.Get("modules_to_save"); ok && !isOff(m) {
+		r.d.put("/training/lora/modules_to_save", m.Strings(), m)
+	}
+	if d, ok := k.Get("use_dora"); ok && isOn(d) {
+		r.d.put("/training/lora/dora", true, d)
+	}
+	if g, ok := k.Get("use_gradient_checkpointing"); ok {
+		switch {
+		case g.String() == "unsloth":
+			r.d.put("/training/gradient_checkpointing", checkpointing{"full", true}, g)
+		case isOn(g):
+			r.d.put("/training/gradient_checkpointing", "full", g)
+		}
+	} else if unsloth {
+		r.d.fall("/training/gradient_checkpointing", checkpointing{"full", true}, "use_gradient_checkpointing", "unsloth FastLanguageModel.get_peft_model")
+	}
+	r.scriptQuantized(unsloth, at)
+}
+
+func (r *reading) scriptQuantized(unsloth bool, at setting.Value) {
+	const base = "/training/lora/base_precision"
+	four, has := r.s.Get("load_in_4bit")
+	eight, hasEight := r.s.Get("load_in_8bit")
+	if c, ok := r.code.Call("BitsAndBytesConfig"); ok {
+		if v, given := c.Keywords.Get("load_in_4bit"); given {
+			four, has = v, true
+		}
+		if v, given := c.Keywords.Get("load_in_8bit"); given {
+			eight, hasEight = v, true
+		}
+		if v, given := c.Keywords.Get("bnb_4bit_use_double_quant"); given && isOn(v) && has && isOn(four) {
+			r.d.put("/training/lora/double_quantization", true, v)
+		}
+	}
+	switch {
+	case has && four.Unknown != "":
+		r.d.ask(base, "Is the base quantized to 4 bits?", where(four.Origin.At)+": "+four.Unknown)
+	case has && isOn(four):
+		r.d.put(base, "nf4", four)
+	case hasEight && isOn(eight):
+		r.d.put(base, "int8", eight)
+	case unsloth && !has:
+		r.d.fall(base, "nf4", "load_in_4bit", "unsloth FastLanguageModel.from_pretrained load_in_4bit")
+	case r.quantizedName(base):
+	case unsloth:
+		r.d.put(base, "bf16", at)
+	}
+}
+
+// scriptLength is the longest sequence: of the configuration, of the trainer or of the call that loads the model.
+func (r *reading) scriptLength() {
+	for _, c := range append([]string{}, append(append([]string{}, argumentCalls...), "SFTTrainer", "FastLanguageModel.from_pretrained", "FastModel.from_pretrained", "FastLanguageModel.get_peft_model")...) {
+		call, ok := r.code.Call(c)
+		if !ok {
+			continue
+		}
+		if v, given := call.Keywords.Get("max_seq_length", "max_length"); given {
+			r.numberOf("/training/sequence_length", askLength, v)
+			return
+		}
+	}
+	if v, ok := r.tokenizerLength(); ok {
+		r.numberOf("/training/sequence_length", askLength, v)
+		return
+	}
+	if asText(r.d.fields["/training/framework"].value) == "trl" {
+		r.d.fall("/training/sequence_length", int64(1024), "max_length", "trl 1.9 trainer/sft_config.py:205 (since 0.17)")
+		return
+	}
+	r.d.ask("/training/sequence_length", askLength, r.code.File+" says it in no way that can be read")
+}
+
+// tokenizerLength is max_length in a call of the tokenizer.
+func (r *reading) tokenizerLength() (setting.Value, bool) {
+	for _, c := range r.code.Calls {
+		if !strings.Contains(c.Name, "tokenizer") {
+			continue
+		}
+		if v, ok := c.Keywords.Peek("max_length"); ok && v.Unknown == "" && v.Given() {
+			return v, true
+		}
+	}
+	return setting.Value{}, false
+}
+
+// scriptFile recognises a program that was handed over alone.
+func scriptFile(f *files, full, shown string, text []byte) *reading {
+	code, err := decode.Python(shown, text, "")
+	if err != nil {
+		return nil
+	}
+	r := &reading{launch: alone(f), file: full, code: code, d: newDraft(scriptTool.name), s: setting.New()}
+	if !r.configuresItself() {
+		return nil
+	}
+	return r
+}

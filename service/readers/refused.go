@@ -1,0 +1,87 @@
+package readers
+
+import (
+	"regexp"
+	"strings"
+)
+
+// kind is a sort of program that is recognised in order to be refused by name.
+type kind struct {
+	reader  string
+	program *regexp.Regexp
+	say     string
+}
+
+// kinds are programs whose jobs are of a kind that the job document does not have, or that configure themselves in ways
+// that are not followed.
+var kinds = []kind{
+	{"diffusers", regexp.MustCompile(`(?i)(^|/)(train_(text_to_image|dreambooth|controlnet|unconditional|instruct_pix2pix|custom_diffusion|lcm|t2i_adapter|wuerstchen|cogvideox|flux|sdxl|sd3|hidream|lora_flux|kandinsky|hunyuan|wan|amused|kontext)\w*|textual_inversion\w*|(sdxl_|sd3_|flux_|hv_|wan_)?train_(network|db)\w*|flux_train\w*|sdxl_train\w*|fine_tune_sdxl\w*|finetrainers\S*)(\.py)?$`),
+		"a diffusion model (UNet or diffusion transformer) is trained, which the readers do not turn into a job"},
+	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.`), "OpenRLHF's %s is not read; what it holds besides the trained model cannot be told from its options"},
+	{"verl", regexp.MustCompile(`^verl\.trainer\.main_\w+$|^recipe\.\w+\.main\w*`), "verl trains by reinforcement (PPO, GRPO): generation, rewards and a reference share the GPUs, and only the trainer's share could be told"},
+	{"nemo", regexp.MustCompile(`(?i)(^|/)(megatron_gpt_(pretraining|finetuning|sft|peft_tuning)|run_grpo\w*|run_dpo\w*)\.py$`), "NeMo's %s is configured by classes of its own, which are not read"},
+	{"ms-swift", regexp.MustCompile(`^(megatron-swift)$`), "Megatron-SWIFT is not read"},
+	{"lit-diffusion", regexp.MustCompile(`(?i)diffusion\w*train|train\w*diffusion`), "a diffusion model is trained, which the readers do not turn into a job"},
+}
+
+// refusedTool names programs of other kinds.
+var refusedTool = tool{
+	name: "other",
+	starts: func(r *reading) bool {
+		_, ok := r.refusedKind()
+		return ok
+	},
+	marks: map[string]int{"config.process": 5, "config.process.0.type": 3, "actor_rollout_ref*": 5, "process": 0},
+	read: func(r *reading) {
+		if k, ok := r.refusedKind(); ok {
+			r.d.reader = k.reader
+			r.d.refuse("model-kind", r.at, "%s: %s", r.base(), strings.ReplaceAll(k.say, "%s", r.base()))
+			return
+		}
+		r.d.reader = "ai-toolkit"
+		v, _ := r.s.Get("config.process.0.model.name_or_path", "actor_rollout_ref.model.path")
+		if r.s.Has("config.process") {
+			r.d.refuse("model-kind", v.Origin.At, "ai-toolkit trains a diffusion model (%s), which the readers do not turn into a job", orText(v.String(), "its model is not named"))
+			return
+		}
+		r.d.reader = "verl"
+		r.d.refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO): only the trainer's share could be told")
+	},
+}
+
+func (r *reading) refusedKind() (kind, bool) {
+	name := r.program.text()
+	for _, k := range kinds {
+		if name != "" && k.program.MatchString(name) {
+			return k, true
+		}
+	}
+	return kind{}, false
+}
+
+// hydraTool refuses programs that Hydra configures with classes of the user's own.
+var hydraTool = tool{
+	name: "lightning",
+	starts: func(r *reading) bool {
+		if r.launcher == "" || len(r.args) == 0 {
+			return false
+		}
+		s := overrides(r.args)
+		n := 0
+		for _, w := range r.args {
+			if isOption(w.text()) {
+				n++
+			}
+		}
+		r.s = s
+		return s.Len() > 0 && n*2 < len(r.args)+1 && s.Any("trainer", "model", "experiment", "data", "data.batch_size", "trainer.devices", "trainer.max_epochs", "datamodule.batch_size")
+	},
+	marks: map[string]int{"_target_": 4, "accelerator": 2, "devices": 2, "max_epochs": 1, "min_epochs": 1},
+	read: func(r *reading) {
+		at := r.at
+		if v, ok := r.s.Get("_target_", "trainer", "model", "accelerator"); ok && !at.Known() {
+			at = v.Origin.At
+		}
+		r.d.refuse("own-model", at, "the model is a class of the user's own (Hydra's _target_): nothing in these files says its shapes")
+	},
+}

@@ -1,0 +1,246 @@
+package readers
+
+import (
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// torchtuneTool reads torchtune's YAML with the overrides of "tune run".
+var torchtuneTool = tool{
+	name:   "torchtune",
+	starts: (*reading).torchtuneStarts,
+	marks:  map[string]int{"model._component_": 5, "tokenizer._component_": 2, "checkpointer._component_": 2, "loss._component_": 1},
+	read:   (*reading).readTorchtune,
+	words:  torchtuneWords,
+}
+
+// torchtuneModels are torchtune's builders (0.6 torchtune/models) by the model that they build.
+var torchtuneModels = map[string]string{
+	"llama2_7b": "meta-llama/Llama-2-7b-hf", "llama2_13b": "meta-llama/Llama-2-13b-hf", "llama2_70b": "meta-llama/Llama-2-70b-hf",
+	"llama3_8b": "meta-llama/Meta-Llama-3-8B", "llama3_70b": "meta-llama/Meta-Llama-3-70B", "llama3_1_8b": "meta-llama/Llama-3.1-8B", "llama3_1_70b": "meta-llama/Llama-3.1-70B",
+	"llama3_1_405b": "meta-llama/Llama-3.1-405B", "llama3_2_1b": "meta-llama/Llama-3.2-1B", "llama3_2_3b": "meta-llama/Llama-3.2-3B", "llama3_3_70b": "meta-llama/Llama-3.3-70B-Instruct",
+	"code_llama2_7b": "codellama/CodeLlama-7b-hf", "code_llama2_13b": "codellama/CodeLlama-13b-hf", "code_llama2_70b": "codellama/CodeLlama-70b-hf", "mistral_7b": "mistralai/Mistral-7B-v0.1",
+	"gemma_2b": "google/gemma-2b", "gemma_7b": "google/gemma-7b", "gemma2_2b": "google/gemma-2-2b", "gemma2_9b": "google/gemma-2-9b", "gemma2_27b": "google/gemma-2-27b",
+	"phi3_mini": "microsoft/Phi-3-mini-4k-instruct", "phi4_14b": "microsoft/phi-4", "qwen2_0_5b": "Qwen/Qwen2-0.5B", "qwen2_1_5b": "Qwen/Qwen2-1.5B", "qwen2_7b": "Qwen/Qwen2-7B",
+	"qwen2_5_0_5b": "Qwen/Qwen2.5-0.5B", "qwen2_5_1_5b": "Qwen/Qwen2.5-1.5B", "qwen2_5_3b": "Qwen/Qwen2.5-3B", "qwen2_5_7b": "Qwen/Qwen2.5-7B", "qwen2_5_14b": "Qwen/Qwen2.5-14B",
+	"qwen2_5_32b": "Qwen/Qwen2.5-32B", "qwen2_5_72b": "Qwen/Qwen2.5-72B", "qwen3_0_6b": "Qwen/Qwen3-0.6B", "qwen3_1_7b": "Qwen/Qwen3-1.7B", "qwen3_4b": "Qwen/Qwen3-4B", "qwen3_8b": "Qwen/Qwen3-8B",
+	"qwen3_14b": "Qwen/Qwen3-14B", "qwen3_32b": "Qwen/Qwen3-32B",
+}
+
+func (r *reading) torchtuneStarts() bool {
+	recipe := r.base()
+	if r.launcher != "tune" && !strings.HasSuffix(recipe, "_single_device.py") && !strings.HasSuffix(recipe, "_distributed.py") {
+		return false
+	}
+	s, _, open := options(r.args, nil)
+	for _, w := range open {
+		r.openWord(w)
+	}
+	v, ok := s.Get("config")
+	if !ok {
+		return false
+	}
+	if list, isList := v.Any.([]any); isList && len(list) > 0 { // the overrides stand behind the file
+		v.Any, v.Text = list[0], strings.Fields(v.Text)[0]
+	}
+	r.s = overrides(r.args)
+	if !strings.ContainsAny(v.String(), "./") { // tune's own configurations have bare names: llama3/8B_full
+		r.problems = append(r.problems, func(*draft) { r.notThere(v, nil) })
+		return true
+	}
+	r.under(v)
+	return true
+}
+
+func (r *reading) readTorchtune() {
+	s := r.s
+	interpolate(s)
+	recipe := strings.TrimSuffix(r.base(), ".py")
+	r.d.derive("/training/framework", "torchtune", "the tool")
+	for _, word := range []string{"dpo", "ppo", "grpo", "knowledge_distillation", "qat", "generate", "eval", "quantize"} {
+		if strings.Contains(recipe, word) {
+			r.refuseObjective(word, r.at)
+		}
+	}
+	r.torchtuneModel()
+	r.number("/training/micro_batch", askMicroBatch, "batch_size")
+	if !r.number("/training/gradient_accumulation", askAccumulation, "gradient_accumulation_steps") {
+		r.d.fall("/training/gradient_accumulation", int64(1), "gradient_accumulation_steps", "torchtune 0.6 recipes")
+	}
+	if !r.number("/training/sequence_length", askLength, "tokenizer.max_seq_len") {
+		v, _ := s.Peek("tokenizer.max_seq_len")
+		why := "tokenizer.max_seq_len is null: the longest sample of the data decides"
+		if at := where(v.Origin.At); at != "" {
+			why = at + ": " + why
+		}
+		r.d.ask("/training/sequence_length", askLength, why)
+	}
+	if v, ok := s.Get("dataset.packed"); ok && isOn(v) {
+		r.d.put("/training/attention_mask", "explicit", v)
+	}
+	if v, ok := s.Get("dtype"); ok && dtype(v.String()) != "" {
+		r.d.put("/training/precision", dtype(v.String()), v)
+	}
+	if v, ok := s.Get("optimizer._component_"); ok {
+		fused, _ := s.Get("optimizer.fused")
+		r.optimizerClass(v, fused)
+	}
+	if v, ok := r.firstOn([]string{"optimizer_in_bwd"}); ok {
+		o, _ := r.d.fields["/training/optimizer"].value.(optimizer)
+		r.d.put("/training/optimizer", map[string]any{"name": o.Name, "implementation": o.Implementation, "in_backward": true}, v)
+	}
+	r.torchtuneCheckpointing()
+	r.torchtuneLoss()
+	if v, ok := s.Get("compile"); ok && isOn(v) {
+		r.d.put("/training/compile", true, v)
+	}
+	r.torchtuneShards(recipe)
+	if v, ok := s.Get("run_val_every_n_steps"); ok && !isOff(v) {
+		if b, given := s.Get("batch_size_val"); given {
+			r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", b)
+		}
+	}
+	s.Read("model*", "tokenizer*", "dataset*", "checkpointer*", "profiler*", "metric_logger*", "optimizer*", "loss*", "custom_sharded_layers", "lr_scheduler*", "ac_mode", "ac_option")
+}
+
+func (r *reading) torchtuneModel() {
+	s := r.s
+	v, ok := s.Get("model._component_")
+	if !ok {
+		r.d.ask("/model", "Which model is trained?", "model._component_ is not there")
+		return
+	}
+	builder := v.String()[strings.LastIndexByte(v.String(), '.')+1:]
+	name, adapters, quantized, dora := builder, false, s.On("model.quantize_base"), s.On("model.use_dora")
+	for _, prefix := range []string{"qlora_", "qdora_", "lora_", "dora_"} {
+		if rest, cut := strings.CutPrefix(name, prefix); cut {
+			name, adapters = rest, true
+			quantized = quantized || prefix[0] == 'q'
+			dora = dora || strings.Contains(prefix, "dora")
+			break
+		}
+	}
+	name = strings.TrimSuffix(strings.TrimSuffix(name, "_base"), "_instruct")
+	preset, known := torchtuneModels[name]
+	if known {
+		r.d.put("/model/preset", preset, v)
+	} else if strings.Contains(builder, "vision") || strings.Contains(builder, "flux") || strings.Contains(builder, "clip") {
+		r.d.refuse("model-kind", v.Origin.At, "%s is a model of pictures and text, which is not turned into a job", builder)
+	} else {
+		r.d.ask("/model", "Which model does "+v.String()+" build? Give its config.json.", where(v.Origin.At))
+	}
+	if !adapters {
+		return
+	}
+	if rank, given := s.Get("model.lora_rank"); given {
+		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
+	} else {
+		r.d.fall("/training/lora/rank", int64(8), "lora_rank", "torchtune 0.6 models/llama3/_model_builders.py")
+	}
+	if d, given := s.Get("model.lora_dropout"); given {
+		if f, isFloat := d.Float(); isFloat {
+			r.d.put("/training/lora/dropout", f, d)
+		}
+	}
+	var list []string
+	modules, _ := s.Get("model.lora_attn_modules")
+	for _, m := range modules.Strings() {
+		if m == "output_proj" { // torchtune's name for o_proj
+			m = "o_proj"
+		}
+		list = append(list, m)
+	}
+	if s.On("model.apply_lora_to_mlp") {
+		list = append(list, "gate_proj", "up_proj", "down_proj")
+	}
+	if s.On("model.apply_lora_to_output") {
+		list = append(list, "lm_head")
+	}
+	if len(list) > 0 {
+		r.d.put("/training/lora/target_modules", list, modules)
+	}
+	if dora {
+		r.d.put("/training/lora/dora", true, v)
+	}
+	base := dtype(s.Text("dtype"))
+	if base != "" {
+		d, _ := s.Get("dtype")
+		r.d.put("/training/lora/adapter_dtype", base, d)
+		r.d.put("/training/lora/base_precision", base, d)
+	}
+	if quantized {
+		r.d.put("/training/lora/base_precision", "nf4", v)
+	}
+}
+
+func (r *reading) torchtuneCheckpointing() {
+	const pointer = "/training/gradient_checkpointing"
+	v, ok := r.s.Get("enable_activation_checkpointing")
+	offload, offloads := r.firstOn([]string{"enable_activation_offloading"})
+	switch {
+	case ok && isOn(v) && offloads:
+		r.d.put(pointer, checkpointing{"full", true}, offload)
+	case ok && isOn(v):
+		r.d.put(pointer, "full", v)
+	case offloads:
+		r.d.refuse("unsupported", offload.Origin.At, "enable_activation_offloading without checkpointing is not modelled")
+	case ok:
+		r.d.put(pointer, "none", v)
+	}
+}
+
+// torchtuneLoss: both of its losses work on 8 chunks; one makes the logits chunk by chunk too (0.6 modules/loss).
+func (r *reading) torchtuneLoss() {
+	v, ok := r.s.Get("loss._component_")
+	if !ok {
+		return
+	}
+	head := ""
+	switch name := v.String()[strings.LastIndexByte(v.String(), '.')+1:]; name {
+	case "LinearCrossEntropyLoss":
+		head = "chunked"
+	case "CEWithChunkedOutputLoss":
+		head = "whole"
+	case "CrossEntropyLoss":
+		r.d.put("/training/loss", "standard", v)
+		return
+	default:
+		r.d.refuse("objective", v.Origin.At, "the loss %s is not modelled", name)
+		return
+	}
+	chunks := int64(8)
+	if n, given := r.s.Get("loss.num_output_chunks"); given {
+		if i, isInt := n.Int(); isInt {
+			chunks = i
+		}
+	}
+	r.d.put("/training/loss", map[string]any{"kind": "chunked", "chunks": chunks, "head": head}, v)
+}
+
+func (r *reading) torchtuneShards(recipe string) {
+	if !strings.Contains(recipe, "distributed") {
+		if recipe == "" {
+			return
+		}
+		r.fixed(count{n: 1, known: true, how: "a recipe for one device"})
+		return
+	}
+	from := setting.Value{Text: recipe, Origin: setting.Origin{Kind: setting.Argument, Key: "recipe", At: r.program.Origin.At}}
+	r.d.put("/training/distributed/data", "fsdp", from)
+	r.d.fall("/training/distributed/fsdp_version", int64(2), "fully_shard", "torchtune 0.6 training/_distributed.py")
+	r.degree("/training/distributed/tensor_parallel", "tensor_parallel_dim")
+	r.degree("/training/distributed/context_parallel", "context_parallel_dim")
+	if v, ok := r.s.Get("fsdp_reshard_after_forward"); ok {
+		on, _ := v.Bool()
+		r.d.put("/training/distributed/reshard_after_forward", on, v)
+	}
+	if v, ok := r.firstOn([]string{"fsdp_cpu_offload"}); ok {
+		r.d.put("/training/distributed/offload_parameters", true, v)
+	}
+	if r.degree("", "data_parallel_replicate_dim") > 1 {
+		v, _ := r.s.Get("data_parallel_replicate_dim")
+		r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?", where(v.Origin.At))
+	}
+	r.s.Read("data_parallel_shard_dim", "tensor_parallel_plan*")
+}
