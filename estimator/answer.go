@@ -248,23 +248,3 @@ func phases(l *step.Ledger) []Phase {
 		{"backward", l.Largest[step.StageBackward]}, {"optimizer", l.Largest[step.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", l.Largest[step.StageEvaluation]},
 	}
 }
-
-func (r *resolved) timeline(run *run) []TimelineEvent {
-	l := run.ledger
-	list := []TimelineEvent{{Phase: "load", Event: "the model is on the GPU", AllocatedBytes: l.Largest[step.StageLoad]}}
-	if most := l.Largest[step.StageEvaluation]; most > 0 {
-		list = append(list, TimelineEvent{Phase: "evaluation", Event: "most in the evaluation, between two steps", AllocatedBytes: most})
-	}
-	for _, s := range l.Spans {
-		micro := r.microStep(s.MicroStep)
-		m := step.Moment{Stage: s.Stage, Backward: s.Backward, Layer: s.Layer}
-		where := r.where(&m)
-		if s.Most > s.End {
-			list = append(list, TimelineEvent{Phase: phaseOf(&m), MicroStep: &micro, Event: "most in " + where, AllocatedBytes: s.Most})
-		}
-		list = append(list, TimelineEvent{Phase: phaseOf(&m), MicroStep: &micro, Event: "end of " + where, AllocatedBytes: s.End})
-	}
-	return append(list,
-		TimelineEvent{Phase: "optimizer", Event: "most in the optimizer step", AllocatedBytes: l.Largest[step.StageOptimizer]},
-		TimelineEvent{Phase: "optimizer", Event: "gradients set to None", AllocatedBytes: l.Steady})
-}

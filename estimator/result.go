@@ -119,6 +119,10 @@ type TimelineEvent struct {
 	MicroStep      *int64 `json:"micro_step"`
 	Event          string `json:"event"`
 	AllocatedBytes int64  `json:"allocated_bytes"`
+	// Components add up to AllocatedBytes; those that hold nothing are left out, and all of them for an evaluation.
+	Components []Part `json:"components,omitempty"`
+	// Tensor is the one whose allocation reached the most of a stretch; absent where a stretch has most at its end.
+	Tensor *Tensor `json:"tensor,omitempty"`
 }
 
 // Tensor is Count tensors of one kind and size that are alive at the peak.

@@ -11,24 +11,28 @@ import (
 func (r *resolved) tensors(m *step.Moment) []Tensor {
 	list := make([]Tensor, 0, len(m.Tensors))
 	for i := range m.Tensors {
-		t := &m.Tensors[i]
-		out := Tensor{Name: tensorName(t), Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count}
-		size := Bytes(t.Bytes).String()
-		if t.Typed {
-			out.Dtype = dtypeName(t.Dtype)
-			out.Shape = r.shapeText(t)
-			size = fmt.Sprintf("%s × %d B = %s", out.Shape, t.Dtype.Size(), size)
-		}
-		out.Text = out.Name + ", " + size
-		if t.Count > 1 {
-			out.Text += fmt.Sprintf(", %d of them, %s together", t.Count, Bytes(t.Bytes*t.Count))
-		}
-		if held := holder(t, m.Backward); held != "" {
-			out.Text += ", " + held
-		}
-		list = append(list, out)
+		list = append(list, r.tensor(&m.Tensors[i], m.Backward))
 	}
 	return list
+}
+
+// tensor describes Count tensors of one kind and size; backward says whether the micro-step had begun its backward.
+func (r *resolved) tensor(t *step.LiveTensor, backward bool) Tensor {
+	out := Tensor{Name: tensorName(t), Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count}
+	size := Bytes(t.Bytes).String()
+	if t.Typed {
+		out.Dtype = dtypeName(t.Dtype)
+		out.Shape = r.shapeText(t)
+		size = fmt.Sprintf("%s × %d B = %s", out.Shape, t.Dtype.Size(), size)
+	}
+	out.Text = out.Name + ", " + size
+	if t.Count > 1 {
+		out.Text += fmt.Sprintf(", %d of them, %s together", t.Count, Bytes(t.Bytes*t.Count))
+	}
+	if held := holder(t, backward); held != "" {
+		out.Text += ", " + held
+	}
+	return out
 }
 
 // tensorName says what t is and, where it is made in the layers, in which kind of module.

@@ -27,7 +27,7 @@ async function send(path, options) {
     return await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError" || error.name === "TimeoutError") throw error;
-    throw new Problem({ detail: "The service cannot be reached. The figures below are those of the last answer." });
+    throw new Problem({ detail: "The service cannot be reached." });
   }
 }
 

@@ -17,7 +17,7 @@ export function bar({ peak, components, usable, longest, tall = 56 }) {
     if (width > 0) drawing.append(draw("rect", { class: `part ${c.name}`, x: percent(at), width: percent(width), y: 6, height: tall - 12 }, draw("title", {}, `${spoken(c.name)}: ${bytes(c.bytes)}, ${share(c.share)}`)));
     at += width;
   }
-  if (at > end) drawing.append(draw("rect", { class: "over", x: percent(end), width: percent(at - end), y: 6, height: tall - 12 }));
+  if (at > end) drawing.append(draw("rect", { class: "over", x: percent(end), width: percent(at - end), y: tall - 5, height: 4 }));
   if (usable !== undefined && usable < longest) drawing.append(draw("line", { class: "end", x1: percent(end), x2: percent(end), y1: 0, y2: tall }));
   const low = percent(scale(peak.low_bytes)), high = percent(scale(peak.high_bytes));
   drawing.append(draw("g", { class: "bounds" },

@@ -11,7 +11,7 @@ import { axes, grid } from "./heatmap.js";
 import { example, fragment, fromFragment, read, understand, write } from "./job.js";
 import { apply, options, pairs } from "./pairs.js";
 import { timeline } from "./timeline.js";
-import { bytes, likely, parameters, verdicts } from "./words.js";
+import { bytes, likely, pairOf, parameters, verdicts } from "./words.js";
 
 const typing = 180; // milliseconds of silence after which a change is a question
 const patience = 10_000; // milliseconds after which a heat-map goes on only where somebody asks for it
@@ -88,11 +88,12 @@ function problem(error) {
   box.hidden = false;
   at("sentence").className = "";
   at("sentence").textContent = "No answer to this job yet";
-  at("advice").textContent = error.fields.length ? "What is wrong stands at the fields. What is below is the answer before." : error.message;
+  at("advice").textContent = [error.fields.length ? "What is wrong stands at the fields." : error.message, document.body.classList.contains("blank") ? "" : "What is below is the answer before."].join(" ");
   bottom("No answer yet", "unknown");
 }
 
 function show(answer, fitting) {
+  document.body.classList.remove("blank");
   const fit = answer.gpus[0];
   const size = bytes(answer.peak.device_bytes);
   const sentence = at("sentence");
@@ -133,10 +134,10 @@ function advise(answer, fit, fitting) {
   if (!best) return [...words, "No pair of micro-batch and accumulation makes it fit on this card; see the ways out."];
   if (today && best.micro_batch === today.micro_batch) return [...words, "It is the fastest pair for its batch."];
   const use = at("use-best");
-  use.textContent = `Use ${best.micro_batch} × ${best.gradient_accumulation}`;
+  use.textContent = `Use ${pairOf(best)}`;
   use.onclick = () => pair(best.micro_batch, best.gradient_accumulation);
   use.hidden = false;
-  return [...words, `${best.micro_batch} × ${best.gradient_accumulation} keeps the batch of ${fitting.effective_batch.toLocaleString("en")} and fits.`];
+  return [...words, `${pairOf(best)} keeps the batch of ${fitting.effective_batch.toLocaleString("en")} and fits.`];
 }
 
 function bottom(text, verdict) {

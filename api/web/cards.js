@@ -2,7 +2,7 @@
 
 import { make } from "./elements.js";
 import { bar } from "./bar.js";
-import { bytes, likely, verdicts } from "./words.js";
+import { bytes, likely, pairOf, verdicts } from "./words.js";
 
 const most = 24;
 
@@ -24,7 +24,7 @@ export function sideBySide(answer, plan, chosen) {
       make("td", { class: "figure" }, bytes(g.usable_bytes)),
       make("td", { class: "drawn" }, bar({ peak: answer.peak, components: answer.components, usable: g.usable_bytes, longest, tall: 30 })),
       make("td", {}, badge(g.verdict), make("small", {}, `${headroom(g.headroom_bytes)}, ${likely(g.probability)}`)),
-      make("td", {}, pair ? `${pair.micro_batch} × ${pair.gradient_accumulation}` : "none"));
+      make("td", {}, pair ? pairOf(pair) : "none"));
   });
   return [
     make("table", { class: "fits" },

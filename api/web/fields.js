@@ -12,9 +12,9 @@ const states = ["fp32", "bf16", "fp16"];
 
 // batch comes first: what people change most.
 export const batch = [
-  number("/training/micro_batch", "Micro-batch", { hint: "sequences a GPU and pass", required: true }),
+  number("/training/micro_batch", "Micro-batch", { hint: "sequences per pass and GPU", required: true }),
   number("/training/sequence_length", "Sequence", { hint: "tokens; empty: the model's context" }),
-  number("/training/gradient_accumulation", "Accumulation", { hint: "passes a step", placeholder: "1" }),
+  number("/training/gradient_accumulation", "Accumulation", { hint: "passes per step", placeholder: "1" }),
 ];
 
 export const training = [

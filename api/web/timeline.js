@@ -1,7 +1,7 @@
 // Live bytes through the optimizer step, and what is alive at the moment under the pointer.
 
 import { draw, make } from "./elements.js";
-import { bytes } from "./words.js";
+import { bytes, components, spoken } from "./words.js";
 
 const wide = 1000, high = 260, foot = 22;
 
@@ -26,27 +26,48 @@ export function timeline(answer, fit) {
     names.append(name);
     i = end;
   }
-  const line = events.map((e, i) => `H${x(i).toFixed(1)}V${y(e.allocated_bytes).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("");
-  drawing.append(draw("path", { class: "live", d: `M0 ${high}V${y(events[0].allocated_bytes).toFixed(1)}${line}V${high}Z` }));
+  // What lasts lies at the bottom, what comes and goes above it.
+  const below = new Array(events.length).fill(0);
+  for (const name of Object.keys(components)) {
+    const part = events.map((e) => e.components?.find((c) => c.name === name)?.bytes ?? 0);
+    if (!part.some((n) => n > 0)) continue;
+    const from = [...below];
+    part.forEach((n, i) => { below[i] += n; });
+    const there = below.map((n, i) => `${i ? "V" : `M0 `}${y(n).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("");
+    const back = from.map((_, i) => from.length - 1 - i).map((i) => `V${y(from[i]).toFixed(1)}H${x(i).toFixed(1)}`).join("");
+    drawing.append(draw("path", { class: `part ${name}`, d: `${there}${back}Z` }));
+  }
+  const outline = events.map((e, i) => `${i ? "V" : "M0 "}${y(e.allocated_bytes).toFixed(1)}H${x(i + 1).toFixed(1)}`).join("");
+  drawing.append(draw("path", { class: "live", d: outline }));
   if (room !== undefined && room < top) drawing.append(draw("line", { class: "end", x1: 0, x2: wide, y1: y(room), y2: y(room) }));
   const pointer = draw("line", { class: "pointer", y1: 0, y2: high });
   drawing.append(pointer);
 
-  const said = make("p", { class: "moment" }), alive = make("ul", { class: "alive" });
+  const said = make("p", { class: "moment" }), tensor = make("p", { class: "moment quiet" }), parts = make("ul", { class: "shares" }), alive = make("ul", { class: "alive" });
   const peak = events.findIndex((e) => e.allocated_bytes === most);
   const slider = make("input", { type: "range", min: 0, max: events.length - 1, value: peak, "aria-label": "Moment of the step", input: () => look(Number(slider.value)) });
-  function look(i) {
+  function look(i, height) {
     const e = events[i];
     slider.value = i;
     pointer.setAttribute("x1", x(i + 0.5));
     pointer.setAttribute("x2", x(i + 0.5));
     const where = [e.phase, e.micro_step === null ? null : `micro-step ${e.micro_step}`].filter(Boolean).join(", ");
     said.replaceChildren(make("strong", {}, bytes(e.allocated_bytes)), ` live: ${e.event} (${where})`);
-    slider.setAttribute("aria-valuetext", said.textContent);
+    tensor.textContent = e.tensor ? `Reached by: ${tensorName(e.tensor)}, ${bytes(e.tensor.bytes)}` : "";
+    // Under the pointer is the component whose band it is in.
+    let top = 0, under = null;
+    const shown = Object.keys(components).map((name) => e.components?.find((c) => c.name === name)).filter(Boolean);
+    for (const c of shown) {
+      top += c.bytes;
+      if (height !== undefined && !under && height <= top) under = c.name;
+    }
+    parts.replaceChildren(...shown.map((c) => make("li", { class: c.name === under ? "under" : "" }, make("span", { class: `swatch ${c.name}` }), `${spoken(c.name)} ${bytes(c.bytes)}`)));
+    slider.setAttribute("aria-valuetext", [said, tensor].map((p) => p.textContent).filter(Boolean).join(". "));
   }
   drawing.addEventListener("pointermove", (e) => {
     const box = drawing.getBoundingClientRect();
-    look(Math.max(0, Math.min(events.length - 1, Math.floor(((e.clientX - box.left) / box.width) * events.length))));
+    const height = (1 - ((e.clientY - box.top) / box.height * high - foot) / (high - foot)) * top;
+    look(Math.max(0, Math.min(events.length - 1, Math.floor(((e.clientX - box.left) / box.width) * events.length))), height);
   });
   drawing.addEventListener("pointerleave", () => look(peak));
   const tensors = answer.tensors.slice(0, 12);
@@ -58,7 +79,7 @@ export function timeline(answer, fit) {
   }));
   look(peak);
   return [
-    names, drawing, slider, said,
+    names, drawing, slider, said, tensor, parts,
     room !== undefined && room >= top ? make("p", { class: "quiet small" }, `The card has room for ${bytes(room)} beside the CUDA context, far above.`) : null,
     make("h3", {}, "Largest tensors at the peak"), alive,
   ];

@@ -1,20 +1,25 @@
 // Figures and names in words.
 
+// gap keeps a figure and its unit on one line.
+const gap = "\u00a0";
 const KiB = 2 ** 10, MiB = 2 ** 20, GiB = 2 ** 30, TiB = 2 ** 40;
 
 // bytes writes a size so that two sizes near each other still differ: 11.65 GiB, 69 MiB.
 export function bytes(n) {
   const size = Math.abs(n);
   const sign = n < 0 ? "−" : "";
-  if (size >= TiB) return `${sign}${(size / TiB).toFixed(2)} TiB`;
-  if (size >= 100 * GiB) return `${sign}${(size / GiB).toFixed(0)} GiB`;
-  if (size >= 10 * GiB) return `${sign}${(size / GiB).toFixed(1)} GiB`;
-  if (size >= GiB) return `${sign}${(size / GiB).toFixed(2)} GiB`;
-  if (size >= 10 * MiB) return `${sign}${(size / MiB).toFixed(0)} MiB`;
-  if (size >= MiB) return `${sign}${(size / MiB).toFixed(1)} MiB`;
-  if (size >= KiB) return `${sign}${(size / KiB).toFixed(0)} KiB`;
-  return `${sign}${size} B`;
+  if (size >= TiB) return `${sign}${(size / TiB).toFixed(2)}${gap}TiB`;
+  if (size >= 100 * GiB) return `${sign}${(size / GiB).toFixed(0)}${gap}GiB`;
+  if (size >= 10 * GiB) return `${sign}${(size / GiB).toFixed(1)}${gap}GiB`;
+  if (size >= GiB) return `${sign}${(size / GiB).toFixed(2)}${gap}GiB`;
+  if (size >= 10 * MiB) return `${sign}${(size / MiB).toFixed(0)}${gap}MiB`;
+  if (size >= MiB) return `${sign}${(size / MiB).toFixed(1)}${gap}MiB`;
+  if (size >= KiB) return `${sign}${(size / KiB).toFixed(0)}${gap}KiB`;
+  return `${sign}${size}${gap}B`;
 }
+
+// pairOf writes a micro-batch and its accumulation.
+export const pairOf = (p) => `${p.micro_batch}${gap}×${gap}${p.gradient_accumulation}`;
 
 // gib writes a size for a cell of a table: gibibytes without their unit.
 export function gib(n) {
@@ -40,7 +45,7 @@ export const likely = (x) => `${x < 0.01 ? "below 1 %" : x > 0.99 ? "above 99 %"
 export function share(x) {
   if (x > 0 && x < 0.005) return "below 1 %";
   if (x < 1 && x > 0.995) return "above 99 %";
-  return `${Math.round(x * 100)} %`;
+  return `${Math.round(x * 100)}${gap}%`;
 }
 
 export const verdicts = {

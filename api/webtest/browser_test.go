@@ -183,16 +183,16 @@ func (p *tab) settled() {
 	p.wait(`document.readyState === "complete" && document.body.dataset.asked && !document.body.classList.contains("asking")`)
 }
 
-// text is what an element says.
+// text is what an element says, with ordinary spaces.
 func (p *tab) text(selector string) string {
 	p.Helper()
-	return eval[string](p, fmt.Sprintf(`document.querySelector(%q)?.textContent.trim() ?? "(no such element)"`, selector))
+	return eval[string](p, fmt.Sprintf(`document.querySelector(%q)?.textContent.replaceAll("\u00a0", " ").trim() ?? "(no such element)"`, selector))
 }
 
 // says waits until an element says something.
 func (p *tab) says(selector, words string) {
 	p.Helper()
-	p.wait(fmt.Sprintf(`document.querySelector(%q).textContent.includes(%q)`, selector, words))
+	p.wait(fmt.Sprintf(`document.querySelector(%q).textContent.replaceAll("\u00a0", " ").includes(%q)`, selector, words))
 }
 
 // set types over the value of a field, as somebody does who selects all of it first.

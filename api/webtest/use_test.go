@@ -145,3 +145,22 @@ func TestElsewhere(t *testing.T) {
 		}
 	}
 }
+
+// TestTimelineUnderThePointer: what is live at a moment, by component, with the tensor that it was reached by and the band under the pointer.
+func TestTimelineUnderThePointer(t *testing.T) {
+	p := open(t, desktop, "")
+	p.says("#time .moment", "16.5 GiB live: most in loss backward (backward, micro-step 1)")
+	p.says("#time .moment + .moment", "Reached by: gradient of the logits, 3.07 GiB")
+	p.says("#time .shares", "logits and loss 9.21 GiB")
+	// In the middle of the first layers' backward, near the bottom.
+	p.do("scroll to the drawing", chromedp.ScrollIntoView(chromedp.CSS("svg.timeline")))
+	type point struct{ X, Y float64 }
+	at := eval[point](p, `(() => { const b = document.querySelector("svg.timeline").getBoundingClientRect(); return {X: b.left + 0.35 * b.width, Y: b.top + 0.98 * b.height}; })()`)
+	p.do("move the pointer", chromedp.MouseEvent(chromedp.MouseMoved, at.X, at.Y))
+	p.says("#time .moment", "backward of layer")
+	if under := p.text("#time .under"); !strings.HasPrefix(under, "weights 474 MiB") {
+		t.Errorf("under the pointer is %q", under)
+	}
+	p.do("move the pointer away", chromedp.MouseEvent(chromedp.MouseMoved, 2, 2))
+	p.says("#time .moment", "most in loss backward")
+}

@@ -30,6 +30,8 @@ type Ledger struct {
 	// Spans has the live bytes at the end of every segment, when asked for.
 	Spans     []Span
 	keepSpans bool
+	// Shares are the components of what lies between the spans, when these are asked for.
+	Shares Shares
 
 	tally     tally
 	optimizer optimizerTotals
@@ -76,6 +78,11 @@ type Span struct {
 	MicroStep int64
 	Layer     int64
 	End, Most int64
+	// AtEnd and AtMost are End and Most by component; Reached is the tensor whose allocation reached Most.
+	AtEnd, AtMost [ComponentCount]int64
+	Reached       LiveTensor
+
+	event int
 }
 
 // LiveTensor is Count tensors of the same kind and size that are alive at a moment.
@@ -105,6 +112,10 @@ func (s *Session) Account(spans, tensors bool) *Ledger {
 	gradients, left := l.survey()
 	found := Ledger{Largest: l.Largest, Steady: l.Steady, Peak: l.Peak, Spans: l.Spans}
 	l.restart()
+	if spans {
+		found.Shares = l.share(found.Spans, left)
+		l.restart()
+	}
 	taken := l.stock(&found.Peak, tensors, gradients, left)
 	found.Peak.Components, found.Peak.Parts, found.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
 	return &found

@@ -1,0 +1,58 @@
+package estimator
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// timeline lists the moments of a run, in their order.
+func (r *resolved) timeline(run *run) []TimelineEvent {
+	l := run.ledger
+	var list []TimelineEvent
+	add := func(phase string, micro *int64, event string, bytes int64, shares *[step.ComponentCount]int64) *TimelineEvent {
+		list = append(list, TimelineEvent{Phase: phase, MicroStep: micro, Event: event, AllocatedBytes: bytes, Components: parted(bytes, shares)})
+		return &list[len(list)-1]
+	}
+	add("load", nil, "the model is on the GPU", l.Largest[step.StageLoad], &l.Shares.Load)
+	if most := l.Largest[step.StageEvaluation]; most > 0 {
+		add("evaluation", nil, "most in the evaluation, between two steps", most, nil)
+	}
+	for i := range l.Spans {
+		s := &l.Spans[i]
+		micro := r.microStep(s.MicroStep)
+		m := step.Moment{Stage: s.Stage, Backward: s.Backward, Layer: s.Layer}
+		phase, where := phaseOf(&m), r.where(&m)
+		if s.Most > s.End {
+			t := r.tensor(&s.Reached, s.Backward)
+			add(phase, &micro, "most in "+where, s.Most, &s.AtMost).Tensor = &t
+		}
+		add(phase, &micro, "end of "+where, s.End, &s.AtEnd)
+	}
+	add("optimizer", nil, "most in the optimizer step", l.Largest[step.StageOptimizer], &l.Shares.Optimizer)
+	add("optimizer", nil, "gradients set to None", l.Steady, &l.Shares.Steady)
+	return list
+}
+
+// parted lists what bytes consist of, without components that hold nothing; nil where that is not known. What loading takes for the moment
+// beyond what stays is temporary.
+func parted(bytes int64, shares *[step.ComponentCount]int64) []Part {
+	if shares == nil {
+		return nil
+	}
+	var list []Part
+	for c, n := range shares {
+		bytes -= n
+		if n != 0 {
+			list = append(list, Part{Name: componentNames[c], Bytes: n})
+		}
+	}
+	switch {
+	case bytes == 0:
+	case shares[step.Temporaries] == 0:
+		list = append(list, Part{Name: componentNames[step.Temporaries], Bytes: bytes})
+	default:
+		for i := range list {
+			if list[i].Name == componentNames[step.Temporaries] {
+				list[i].Bytes += bytes
+			}
+		}
+	}
+	return list
+}
