@@ -70,7 +70,9 @@ type Service interface {
 	DeleteEntry(ctx context.Context, by service.Author, kind service.EntryKind, id string, known service.Precondition) error
 	History(ctx context.Context, f service.HistoryFilter) ([]service.HistoryEntry, error)
 	Observe(ctx context.Context, by service.Author, list []service.Sent) ([]service.Observed, error)
-	Observations(ctx context.Context, f service.ObservationFilter) ([]service.Observation, error)
+	Observations(ctx context.Context, f service.ObservationFilter) (list []service.Observation, more bool, err error)
+	DeleteObservation(ctx context.Context, by service.Author, id string) error
+	KeysInUse() bool
 	Accuracy(ctx context.Context, f service.ObservationFilter, o service.AccuracyOptions) (*service.Accuracy, error)
 	Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error)
 	Calibration(ctx context.Context, id string) (*service.Calibration, error)
@@ -105,6 +107,8 @@ type Options struct {
 	AdmissionTimeout time.Duration
 	// AdminOnly takes the metrics away from the API: they are on [API.Admin] alone.
 	AdminOnly bool
+	// AnonymousReads lets observations and calibrations be read without a key where the database has keys, too.
+	AnonymousReads bool
 }
 
 // API answers HTTP requests.
@@ -164,6 +168,7 @@ func Routes() []Route {
 
 		{Method: post, Path: "/v1/observations", Alias: "/observations", handle: (*API).observe},
 		{Method: get, Path: "/v1/observations", Alias: "/observations", Query: []string{"gpu", "family", "page_size", "page_token"}, handle: (*API).listObservations},
+		{Method: del, Path: "/v1/observations/{id}", Alias: "/observations/{id}", handle: (*API).deleteObservation},
 		{Method: get, Path: "/v1/accuracy", Alias: "/accuracy", Query: []string{"gpu", "family", "calibration"}, handle: (*API).accuracy},
 
 		{Method: get, Path: "/v1/calibrations", Alias: "/calibrations", Query: []string{"page_size", "page_token"}, handle: (*API).listCalibrations},

@@ -41,13 +41,18 @@ type ActiveCalibration struct {
 //	@ID				listCalibrations
 //	@Tags			calibrations
 //	@Produce		json
+//	@Security		key
 //	@Param			page_size	query		int		false	"How many; 100 if not given"	minimum(1) maximum(1000)
 //	@Param			page_token	query		string	false	"next_page_token of the page before"
 //	@Success		200			{object}	CalibrationList
-//	@Failure		400,429,500,503	{object}	problem.Problem
+//	@Failure		400,401,403,429,500,503	{object}	problem.Problem
 //	@Router			/v1/calibrations [get]
 func (a *API) listCalibrations() endpoint {
 	return func(_ http.ResponseWriter, r *http.Request, q query) (any, error) {
+		by, err := a.reader(r, service.ScopeCalibrationsRead)
+		if err != nil {
+			return nil, err
+		}
 		page, before, err := q.numbered()
 		if err != nil {
 			return nil, err
@@ -55,6 +60,9 @@ func (a *API) listCalibrations() endpoint {
 		list, err := a.service.Calibrations(r.Context(), service.CalibrationFilter{Before: before, Limit: page.limit})
 		if err != nil {
 			return nil, err
+		}
+		for i := range list {
+			list[i].By = by.sees(list[i].By)
 		}
 		answer := CalibrationList{CalibrationStatus: a.service.CalibrationStatus()}
 		answer.Calibrations, answer.NextPageToken = pageNumbered(page, list, func(c *service.Calibration) int64 { return c.Number })
@@ -65,7 +73,7 @@ func (a *API) listCalibrations() endpoint {
 // fitCalibration fits a calibration.
 //
 //	@Summary		Fit a calibration
-//	@Description	Fits the constants that were not replayed (context, allocator, workspace) and the bounds to the observations, and stores them as a new version (201). Answers do not change until it is activated: by somebody, with activate, or by the policy of the service, whose decision is under activation with its reason. With activate, 412 where another one was activated during the fit, which is stored then. The same figures are stored once: then the answer is the calibration that has them (200), as it is for a dry run. 409 where no group of jobs has enough runs.
+//	@Description	Fits the constants that were not replayed (context, allocator, workspace) and the bounds to the observations, and stores them as a new version (201). Answers do not change until it is activated: by somebody, with activate, or by the policy of the service, whose decision is under activation with its reason. With activate, 412 where another one was activated during the fit, which is stored then. The same figures are stored once: then the answer is the calibration that has them (200), as it is for a dry run. A fit that takes more than some seconds goes on in the background (202, pending): the same request finds what became of it. What takes too long to replay is left out and named. 409 where no group of jobs has enough runs.
 //	@ID				fitCalibration
 //	@Tags			calibrations
 //	@Accept			json
@@ -74,6 +82,7 @@ func (a *API) listCalibrations() endpoint {
 //	@Param			fit	body		service.CalibrationFit	true	"Which observations; {} is all, up to the newest 10,000"
 //	@Success		200	{object}	service.FittedCalibration
 //	@Success		201	{object}	service.FittedCalibration
+//	@Success		202	{object}	service.FittedCalibration
 //	@Failure		400,401,403,408,409,412,413,415,422,429,500,503	{object}	problem.Problem
 //	@Router			/v1/calibrations [post]
 func (a *API) fitCalibration() endpoint {
@@ -96,6 +105,10 @@ func (a *API) fitCalibration() endpoint {
 		})
 		if err != nil {
 			return nil, problem.Of(problem.InvalidCalibration, err)
+		}
+		if fitted.Pending {
+			w.Header().Set("Retry-After", "5")
+			return reply{status: http.StatusAccepted, body: fitted}, nil
 		}
 		logPolicy(r, fitted)
 		if !fitted.Stored || fitted.Known {
@@ -121,19 +134,28 @@ func logPolicy(r *http.Request, f *service.FittedCalibration) {
 //	@ID				getCalibration
 //	@Tags			calibrations
 //	@Produce		json
+//	@Security		key
 //	@Param			id				path		string	true	"The id, as answers name it"
 //	@Param			If-None-Match	header		string	false	"ETag of the calibration that the client has"
 //	@Success		200				{object}	service.Calibration
 //	@Success		304				"The client's calibration is this one"
-//	@Failure		400,404,429,500,503	{object}	problem.Problem
+//	@Failure		400,401,403,404,429,500,503	{object}	problem.Problem
 //	@Router			/v1/calibrations/{id} [get]
 func (a *API) getCalibration() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
+		by, err := a.reader(r, service.ScopeCalibrationsRead)
+		if err != nil {
+			return nil, err
+		}
 		c, err := a.service.Calibration(r.Context(), pathParam(r, "id"))
 		if err != nil {
 			return nil, err
 		}
-		return versioned(w, r, c.ID, c)
+		seen, version := *c, c.ID
+		if seen.By = by.sees(c.By); by.anonymous {
+			version += "-anonymous" // other bytes
+		}
+		return versioned(w, r, version, &seen)
 	}
 }
 
@@ -144,13 +166,18 @@ func (a *API) getCalibration() endpoint {
 //	@ID				listActivations
 //	@Tags			calibrations
 //	@Produce		json
+//	@Security		key
 //	@Param			page_size	query		int		false	"How many; 100 if not given"	minimum(1) maximum(1000)
 //	@Param			page_token	query		string	false	"next_page_token of the page before"
 //	@Success		200			{object}	ActivationList
-//	@Failure		400,429,500,503	{object}	problem.Problem
+//	@Failure		400,401,403,429,500,503	{object}	problem.Problem
 //	@Router			/v1/calibrations/active [get]
 func (a *API) listActivations() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
+		by, err := a.reader(r, service.ScopeCalibrationsRead)
+		if err != nil {
+			return nil, err
+		}
 		page, before, err := q.numbered()
 		if err != nil {
 			return nil, err
@@ -158,6 +185,9 @@ func (a *API) listActivations() endpoint {
 		history, err := a.service.Activations(r.Context(), service.CalibrationFilter{Before: before, Limit: page.limit})
 		if err != nil {
 			return nil, err
+		}
+		for i := range history.List {
+			history.List[i].By = by.sees(history.List[i].By)
 		}
 		answer := ActivationList{CalibrationStatus: a.service.CalibrationStatus()}
 		answer.Activations, answer.NextPageToken = pageNumbered(page, history.List, func(a *service.Activation) int64 { return a.Number })

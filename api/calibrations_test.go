@@ -48,7 +48,7 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 		"/v1/calibrations":        `"activated":"` + demo.Calibration + `"`,
 		"/v1/calibrations/active": `"name":"ci"`,
 	} {
-		if w := call(h, "GET", path, ""); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
+		if w := call(h, "GET", path, "", withKey); w.Code != 200 || !strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s: %d, without %s:\n%s", path, w.Code, want, w.Body)
 		}
 	}
@@ -66,7 +66,7 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 // Of two operators who have seen the same, the second is told to look again.
 func TestActivationsDoNotOverwriteOneAnother(t *testing.T) {
 	h := newDemo(t)
-	seen := call(h, "GET", "/v1/calibrations/active", "").Header().Get("Etag")
+	seen := call(h, "GET", "/v1/calibrations/active", "", withKey).Header().Get("Etag")
 	if w := call(h, "PUT", "/v1/calibrations/active", activateDemo, withKey, "If-Match: "+seen); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
@@ -74,7 +74,7 @@ func TestActivationsDoNotOverwriteOneAnother(t *testing.T) {
 	if w := call(h, "PUT", "/v1/calibrations/active", builtin, withKey, "If-Match: "+seen); w.Code != 412 || !strings.Contains(w.Body.String(), demo.Calibration+" is active now") {
 		t.Errorf("the second: %d %s", w.Code, w.Body)
 	}
-	now := call(h, "GET", "/v1/calibrations/active?page_size=1", "")
+	now := call(h, "GET", "/v1/calibrations/active?page_size=1", "", withKey)
 	if !strings.Contains(now.Body.String(), `"activated":"`+demo.Calibration+`"`) {
 		t.Errorf("%s", now.Body)
 	}
@@ -86,7 +86,7 @@ func TestActivationsDoNotOverwriteOneAnother(t *testing.T) {
 	var numbers []int64
 	for token := ""; ; {
 		var page api.ActivationList
-		w := call(h, "GET", "/v1/calibrations/active?page_size=2"+token, "")
+		w := call(h, "GET", "/v1/calibrations/active?page_size=2"+token, "", withKey)
 		if err := json.Unmarshal(w.Body.Bytes(), &page); err != nil || len(page.Activations) == 0 {
 			t.Fatalf("%v: %s", err, w.Body)
 		}
@@ -127,12 +127,12 @@ func TestCalibrationRequests(t *testing.T) {
 		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "activation-7"`}, 412, `builtin-2 is active now, with the version \"activation-0\"`},
 		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, "If-None-Match: *"}, 412, "builtin-2 is active now"},
 		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "a"b"`}, 400, "If-Match is"},
-		{"GET", "/v1/calibrations/cal-1-%00", "", nil, 404, "there is no calibration"},
-		{"GET", "/v1/calibrations/%ff", "", nil, 404, "there is no calibration"},
-		{"GET", "/v1/calibrations/builtin-2", "", nil, 404, "there is no calibration"},
-		{"GET", "/v1/calibrations/" + demo.Calibration, "", []string{`If-None-Match: "` + demo.Calibration + `"`}, 304, ""},
-		{"GET", "/calibrations?page_token=0", "", nil, 400, "page_token"},
-		{"GET", "/calibrations/active?page_size=1001", "", nil, 400, "page_size"},
+		{"GET", "/v1/calibrations/cal-1-%00", "", []string{withKey}, 404, "there is no calibration"},
+		{"GET", "/v1/calibrations/%ff", "", []string{withKey}, 404, "there is no calibration"},
+		{"GET", "/v1/calibrations/builtin-2", "", []string{withKey}, 404, "there is no calibration"},
+		{"GET", "/v1/calibrations/" + demo.Calibration, "", []string{withKey, `If-None-Match: "` + demo.Calibration + `"`}, 304, ""},
+		{"GET", "/calibrations?page_token=0", "", []string{withKey}, 400, "page_token"},
+		{"GET", "/calibrations/active?page_size=1001", "", []string{withKey}, 400, "page_size"},
 		{"DELETE", "/v1/calibrations/" + demo.Calibration, "", []string{withKey}, 405, ""},
 	} {
 		if w := call(h, c.method, c.target, c.body, c.headers...); w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {

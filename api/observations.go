@@ -13,6 +13,18 @@ import (
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
+const (
+	// maxObservationBytes is the longest observation. A config.json has one to six kilobytes, unless it names the
+	// labels of a classifier.
+	maxObservationBytes = 16 << 10
+	// maxPageBytes is where a page of observations ends, however many were asked for.
+	maxPageBytes = 1 << 20
+)
+
+func observationTooLarge(bytes int) error {
+	return problem.New(problem.TooLarge, "The observation has %d bytes; accepted: up to %d. Leave out of hf_config what names labels (id2label, label2id: num_labels says how many) and line breaks.", bytes, maxObservationBytes)
+}
+
 // observe stores what runs were measured to take.
 //
 //	@Summary		Report what a run took
@@ -46,6 +58,9 @@ func (a *API) observe() endpoint {
 		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); strings.HasSuffix(kind, "ndjson") || strings.HasSuffix(kind, "jsonl") {
 			return a.observeLines(r, by, key, bytes.Clone(body))
 		}
+		if len(body) > maxObservationBytes {
+			return nil, observationTooLarge(len(body))
+		}
 		document, err := jobdoc.DecodeObservation(body)
 		if err != nil {
 			return nil, problem.Of(problem.InvalidObservation, err)
@@ -76,6 +91,10 @@ func (a *API) observeLines(r *http.Request, by service.Author, key string, body 
 	for text := range bytes.Lines(body) {
 		number++
 		if len(bytes.TrimSpace(text)) == 0 {
+			continue
+		}
+		if len(text) > maxObservationBytes {
+			answers = append(answers, lineProblem(r, number, observationTooLarge(len(text))))
 			continue
 		}
 		document, err := jobdoc.DecodeObservation(text)
@@ -130,19 +149,24 @@ type ObservationList struct {
 // listObservations lists what was measured.
 //
 //	@Summary		List observations
-//	@Description	What runs were measured to take, the newest first, beside what was predicted when they came in.
+//	@Description	What runs were measured to take, the newest first, beside what was predicted when they came in. A page ends after a mebibyte, too. Where the database has API keys, this needs one with the scope observations:read or observations:write.
 //	@ID				listObservations
 //	@Tags			observations
 //	@Produce		json
+//	@Security		key
 //	@Param			gpu			query		string	false	"Only this card, by any of its names"
 //	@Param			family		query		string	false	"Only this family of models"
 //	@Param			page_size	query		int		false	"How many; 100 if not given"	minimum(1) maximum(1000)
 //	@Param			page_token	query		string	false	"next_page_token of the page before"
 //	@Success		200			{object}	ObservationList
-//	@Failure		400,429,500,503	{object}	problem.Problem
+//	@Failure		400,401,403,429,500,503	{object}	problem.Problem
 //	@Router			/v1/observations [get]
 func (a *API) listObservations() endpoint {
 	return func(_ http.ResponseWriter, r *http.Request, q query) (any, error) {
+		by, err := a.reader(r, service.ScopeObservationsRead)
+		if err != nil {
+			return nil, err
+		}
 		filter, err := observationFilter(q)
 		if err != nil {
 			return nil, err
@@ -151,13 +175,20 @@ func (a *API) listObservations() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		filter.Before, filter.Limit = page.token, page.limit
-		list, err := a.service.Observations(r.Context(), filter)
+		filter.Before, filter.Limit, filter.MaxBytes = page.token, page.limit, maxPageBytes
+		list, more, err := a.service.Observations(r.Context(), filter)
 		if err != nil {
 			return nil, err
 		}
-		var answer ObservationList
-		answer.Observations, answer.NextPageToken = pageNamed(page, list, func(o *service.Observation) string { return o.ID })
+		answer := ObservationList{Observations: list}
+		if n := len(list); n == 0 {
+			answer.Observations = []service.Observation{}
+		} else if more {
+			answer.NextPageToken = list[n-1].ID
+		}
+		for i := range list {
+			list[i].By = by.sees(list[i].By)
+		}
 		return answer, nil
 	}
 }
@@ -165,7 +196,7 @@ func (a *API) listObservations() endpoint {
 // accuracy compares predictions with measurements.
 //
 //	@Summary		How predictions did
-//	@Description	Predicted against measured, by card, family of models and release of PyTorch, over the newest 10,000 observations. Errors are predicted ÷ measured − 1. Quarantined observations are counted and left out; runs that ran out of memory say what does not fit, not how far a figure is off. With a calibration, before and after say how the built-in constants and that one do on the same runs now; runs that it was fitted to are among them, so what it is worth on others is in the calibration itself.
+//	@Description	Predicted against measured, by card, family of models and release of PyTorch, over the newest 10,000 observations of all. Errors are predicted ÷ measured − 1. Quarantined observations are counted and left out; runs that ran out of memory say what does not fit, not how far a figure is off. With a calibration, before and after say how the built-in constants and that one did on the runs that it was fitted to, as worked out when it was fitted; what it is worth on others is in the calibration itself.
 //	@ID				accuracy
 //	@Tags			observations
 //	@Produce		json

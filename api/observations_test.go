@@ -84,7 +84,7 @@ func TestObservationsAreStoredOnce(t *testing.T) {
 		}
 	}
 	var list api.ObservationList
-	if err := json.Unmarshal(call(h, "GET", "/v1/observations?gpu=a100-40gb", "").Body.Bytes(), &list); err != nil || len(list.Observations) != 3 {
+	if err := json.Unmarshal(call(h, "GET", "/v1/observations?gpu=a100-40gb", "", withKey).Body.Bytes(), &list); err != nil || len(list.Observations) != 3 {
 		t.Errorf("%d observations, %v", len(list.Observations), err)
 	}
 }

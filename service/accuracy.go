@@ -1,10 +1,9 @@
 package service
 
 import (
-	"cmp"
-	"context"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/calibration"
@@ -28,8 +27,8 @@ type AccuracyGroup struct {
 	Device    *ErrorSummary `json:"device"`
 	// WithinBounds is the share of measured device bytes between low_bytes and high_bytes; null without any.
 	WithinBounds *float64 `json:"within_bounds"`
-	// Before and After are what the built-in constants and the calibration that was asked for say of the same runs now; absent where
-	// none was.
+	// Before and After are what the built-in constants and the calibration that was asked for say of the runs that it was
+	// fitted to; absent where none was.
 	Before *Reprediction `json:"before,omitempty"`
 	After  *Reprediction `json:"after,omitempty"`
 }
@@ -60,61 +59,20 @@ type Accuracy struct {
 	// Observations counts those that the report is made of, the newest first, up to 10,000.
 	Observations int `json:"observations"`
 	// Calibration is the one behind what the groups have under after; absent where none was asked for.
-	Calibration string          `json:"calibration,omitempty" example:"cal-3-5f2a9c01d7e4"`
-	Groups      []AccuracyGroup `json:"groups"`
+	Calibration string `json:"calibration,omitempty" example:"cal-3-5f2a9c01d7e4"`
+	// AsOf is when that was worked out: with the fit. Absent where the calibration was fitted by a program that did not.
+	AsOf   *time.Time      `json:"as_of,omitempty" example:"2026-11-22T10:00:00Z"`
+	Groups []AccuracyGroup `json:"groups"`
 }
 
 // AccuracyOptions asks for parts of a report that are left out by default.
 type AccuracyOptions struct {
-	// Calibration asks for what this one and the built-in constants say of the same runs.
+	// Calibration asks for what this one and the built-in constants said of the runs of its fit.
 	Calibration string
 }
 
 // maxReported bounds the observations of one report.
 const maxReported = 10_000
-
-// Accuracy compares what was predicted with what was measured, by group.
-func (s *Service) Accuracy(ctx context.Context, f ObservationFilter, o AccuracyOptions) (*Accuracy, error) {
-	report := &Accuracy{Groups: []AccuracyGroup{}}
-	pinned, err := s.calibrationFor(ctx, o.Calibration)
-	if err != nil {
-		return nil, err
-	}
-	if o.Calibration != "" {
-		report.Calibration = o.Calibration
-	}
-	type key struct{ gpu, family, torch string }
-	groups := map[key]*accuracyTally{}
-	replays := s.newReplays()
-	err = s.eachObservation(ctx, f, func(o *Observation) (more bool, err error) {
-		k := key{o.GPU, o.Family, o.Torch}
-		if groups[k] == nil {
-			groups[k] = &accuracyTally{group: AccuracyGroup{GPU: k.gpu, Family: k.family, Torch: k.torch}}
-		}
-		groups[k].add(o)
-		report.Observations++
-		if report.Calibration != "" && o.Quarantined == "" {
-			rows, err := replays.rows(o)
-			if err != nil {
-				return false, err
-			}
-			if n := len(rows); n > 0 {
-				groups[k].again(&rows[n-1], pinned) // of several, that for the job as it was asked
-			}
-		}
-		return report.Observations < maxReported, nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	for _, t := range groups {
-		report.Groups = append(report.Groups, t.summary(report.Calibration != ""))
-	}
-	slices.SortFunc(report.Groups, func(a, b AccuracyGroup) int {
-		return cmp.Or(cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.Family, b.Family), cmp.Compare(a.Torch, b.Torch))
-	})
-	return report, nil
-}
 
 // accuracyTally gathers what a group is reported with.
 type accuracyTally struct {

@@ -35,6 +35,8 @@ type Calibration struct {
 	Groups []calibration.Group `json:"groups,omitempty"`
 	// Skipped are groups that have runs, and too few or too different ones.
 	Skipped []calibration.Skipped `json:"skipped,omitempty"`
+	// Accuracy says how the built-in constants and this calibration do on the runs that it was fitted to.
+	Accuracy []AccuracyGroup `json:"accuracy,omitempty"`
 }
 
 // ObservationSet says which observations a calibration was fitted to.
@@ -53,6 +55,10 @@ type ObservationSet struct {
 	// any more, or nothing was measured that is fitted.
 	Quarantined int `json:"quarantined" example:"9"`
 	Unanswered  int `json:"unanswered" example:"5"`
+	// TooDear were left out because their replay, or those before it, took longer than a fit may; Skipped are the ids of up to
+	// a hundred of them.
+	TooDear int      `json:"too_dear,omitempty"`
+	Skipped []string `json:"skipped,omitempty"`
 }
 
 // CalibrationFilter selects calibrations or activations, the newest first.
@@ -65,7 +71,7 @@ type CalibrationFilter struct {
 // Summary is the calibration without what it says of each group.
 func (c *Calibration) Summary() Calibration {
 	s := *c
-	s.Groups, s.Skipped, s.HeldOut.Groups = nil, nil, []calibration.HeldOutGroup{}
+	s.Groups, s.Skipped, s.Accuracy, s.HeldOut.Groups = nil, nil, nil, []calibration.HeldOutGroup{}
 	return s
 }
 

@@ -33,6 +33,8 @@ type FittedCalibration struct {
 	// Stored is false after a dry run; Known says that a calibration with the same figures was there already: this is that one.
 	Stored bool `json:"stored"`
 	Known  bool `json:"known,omitempty"`
+	// Pending says that the fit goes on, and everything else is missing: the same request finds what became of it.
+	Pending bool `json:"pending,omitempty"`
 	// Activation is there where it was asked for, and where the service's policy decided on the calibration: then it may have
 	// been refused.
 	Activation *Activation `json:"activation,omitempty"`
@@ -41,11 +43,8 @@ type FittedCalibration struct {
 // maxSkipped bounds the groups that a calibration lists as not fitted.
 const maxSkipped = 100
 
-// FitCalibration fits a calibration to observations, up to the newest 10,000, and stores it as a new version.
-func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFit) (*FittedCalibration, error) {
-	if s.store == nil {
-		return nil, noDatabase()
-	}
+// fit is FitCalibration in its turn.
+func (s *Service) fit(ctx context.Context, by Author, f CalibrationFit) (*FittedCalibration, error) {
 	since, until, err := f.check()
 	if err != nil {
 		return nil, err
@@ -55,7 +54,7 @@ func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFi
 		return nil, err
 	}
 	set := ObservationSet{Since: f.Since, Until: f.Until}
-	rows, err := s.measuredRows(ctx, since, until, &set)
+	rows, tally, err := s.measuredRows(ctx, since, until, &set)
 	if err != nil {
 		return nil, err
 	}
@@ -72,6 +71,11 @@ func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFi
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
+	value, err := calibration.New("fitted now", c.Estimator, c.Base, groups)
+	if err != nil {
+		return nil, fmt.Errorf("use the calibration that was fitted: %w", err)
+	}
+	c.Accuracy = tally.with(value)
 	if f.DryRun {
 		c.ID = "dry-run"
 		return &FittedCalibration{Calibration: c}, nil
@@ -158,14 +162,17 @@ func tooFew(c *Calibration) string {
 	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs, and %s", text, largest.Key, largest.Jobs, largest.Reason)
 }
 
-// observationsPage is how many observations are in memory at once: each may be a megabyte.
-const observationsPage = 100
+// What is in memory at once of the observations: those of older programs may have a megabyte each.
+const (
+	observationsPage  = 1000
+	observationsBytes = 4 << 20
+)
 
 // eachObservation hands observations to do, the newest first, until it wants no more.
 func (s *Service) eachObservation(ctx context.Context, f ObservationFilter, do func(*Observation) (more bool, err error)) error {
-	f.Before, f.Limit = "", observationsPage
+	f.Before, f.Limit, f.MaxBytes = "", observationsPage, observationsBytes
 	for {
-		list, err := s.Observations(ctx, f)
+		list, older, err := s.Observations(ctx, f)
 		if err != nil {
 			return err
 		}
@@ -177,18 +184,44 @@ func (s *Service) eachObservation(ctx context.Context, f ObservationFilter, do f
 				return err
 			}
 		}
-		if len(list) < observationsPage {
+		if !older || len(list) == 0 {
 			return nil
 		}
 		f.Before = list[len(list)-1].ID
 	}
 }
 
-// measuredRows reads the newest observations as the fit takes them.
-func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row, error) {
-	replays := s.newReplays()
+// runTally keeps the runs of a fit by group, to say how it does on them.
+type runTally struct {
+	tallies tallies
+	runs    []talliedRun
+}
+
+type talliedRun struct {
+	tally *accuracyTally
+	row   calibration.Row
+}
+
+// with is how the built-in constants and a calibration do on the runs.
+func (t *runTally) with(c *calibration.Calibration) []AccuracyGroup {
+	for i := range t.runs {
+		t.runs[i].tally.again(&t.runs[i].row, c)
+	}
+	return t.tallies.groups(true)
+}
+
+// maxNamed bounds the observations that a calibration names as too dear.
+const maxNamed = 100
+
+// measuredRows reads the newest observations as the fit takes them. Those whose replay takes too long are left out, and so
+// are those for which no time is left.
+func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row, *runTally, error) {
+	budget, cancel := context.WithTimeout(ctx, s.fits.budget)
+	defer cancel()
+	replays := s.newReplays(budget)
 	ids := sha256.New()
 	var rows []calibration.Row
+	tally := &runTally{tallies: tallies{}}
 	err := s.eachObservation(ctx, ObservationFilter{}, func(o *Observation) (more bool, err error) {
 		if o.At.Before(since) || !o.At.Before(until) {
 			return !o.At.Before(since), nil
@@ -203,18 +236,26 @@ func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set 
 			return more, nil
 		}
 		these, err := replays.rows(o)
-		if err != nil {
+		switch {
+		case errors.Is(err, errDear) && ctx.Err() == nil:
+			if set.TooDear++; len(set.Skipped) < maxNamed {
+				set.Skipped = append(set.Skipped, o.ID)
+			}
+			return more, nil
+		case err != nil:
 			return false, err
-		}
-		if len(these) == 0 {
+		case len(these) == 0:
 			set.Unanswered++
 			return more, nil
 		}
 		set.Used++
 		rows = append(rows, these...)
+		mine := tally.tallies.of(o)
+		mine.add(o)
+		tally.runs = append(tally.runs, talliedRun{mine, these[len(these)-1]}) // of several, that for the job as it was asked
 		fmt.Fprintln(ids, o.ID)
 		return more, nil
 	})
 	set.Digest = hex.EncodeToString(ids.Sum(nil))
-	return rows, err
+	return rows, tally, err
 }

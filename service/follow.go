@@ -96,6 +96,9 @@ func (s *Service) refresh(ctx context.Context) error {
 			return err
 		}
 	}
+	if err := s.lookForKeys(ctx); err != nil {
+		return err
+	}
 	if asked := s.kept.more.Swap(false); !changed && !activated && !fitted && !asked {
 		return nil
 	}

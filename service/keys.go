@@ -22,11 +22,14 @@ const (
 	ScopeCatalogWrite      Scope = "catalog:write"
 	ScopeObservationsWrite Scope = "observations:write"
 	ScopeCalibrationsWrite Scope = "calibrations:write"
+	// The scopes to read are part of those to write. They are needed only where the database has keys.
+	ScopeObservationsRead Scope = "observations:read"
+	ScopeCalibrationsRead Scope = "calibrations:read"
 )
 
 // Scopes lists all scopes.
 func Scopes() []Scope {
-	return []Scope{ScopeCatalogWrite, ScopeObservationsWrite, ScopeCalibrationsWrite}
+	return []Scope{ScopeCatalogWrite, ScopeObservationsWrite, ScopeCalibrationsWrite, ScopeObservationsRead, ScopeCalibrationsRead}
 }
 
 // Key is an API key as it is stored. The key itself is not: it is shown once.
@@ -149,10 +152,39 @@ func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Aut
 	case k == nil, subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hashKey(token))) != 1, k.State(s.now()) != "active":
 		s.refused.add(token)
 		return Author{}, failed(CodeUnauthorized, refused)
-	case !slices.Contains(k.Scopes, scope):
+	case !k.may(scope):
 		return Author{}, failed(CodeForbidden, "the API key %q does not have the scope %s", k.Name, scope)
 	}
 	return Author{KeyID: k.ID, Name: k.Name}, nil
+}
+
+// may says whether a key has a scope, or one that it is part of.
+func (k *Key) may(scope Scope) bool {
+	switch scope {
+	case ScopeObservationsRead:
+		return slices.Contains(k.Scopes, scope) || slices.Contains(k.Scopes, ScopeObservationsWrite)
+	case ScopeCalibrationsRead:
+		return slices.Contains(k.Scopes, scope) || slices.Contains(k.Scopes, ScopeCalibrationsWrite)
+	}
+	return slices.Contains(k.Scopes, scope)
+}
+
+// KeysInUse says whether the database has API keys, so that what users reported is for those who have one. Where nobody
+// could look yet, it has.
+func (s *Service) KeysInUse() bool { return s.store != nil && !s.keyless.Load() }
+
+// lookForKeys notes whether there are any. A key once made is never removed from a database.
+func (s *Service) lookForKeys(ctx context.Context) error {
+	if s.KeysInUse() && s.looked.Load() {
+		return nil
+	}
+	keys, err := s.store.Keys(ctx)
+	if err != nil {
+		return err
+	}
+	s.keyless.Store(len(keys) == 0)
+	s.looked.Store(true)
+	return nil
 }
 
 func hashKey(token string) string {

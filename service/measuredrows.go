@@ -1,6 +1,7 @@
 package service
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -20,11 +21,18 @@ type replays struct {
 	catalog *catalog.Catalog
 	// known are the jobs that were replayed already: runs of the same job share a replay. nil stands for a job that is not answered.
 	known map[string]*calibration.Row
+	// dear are the jobs that took too long.
+	dear map[string]bool
+	// budget ends when no time is left for replays.
+	budget context.Context
 }
 
-func (s *Service) newReplays() *replays {
-	return &replays{service: s, catalog: s.current(), known: map[string]*calibration.Row{}}
+func (s *Service) newReplays(budget context.Context) *replays {
+	return &replays{service: s, catalog: s.current(), known: map[string]*calibration.Row{}, dear: map[string]bool{}, budget: budget}
 }
+
+// errDear says that a replay takes longer than a fit may.
+var errDear = errors.New("the replay takes too long")
 
 // rows are an observation as a fit takes it: none where its job is not answered, or nothing was measured that is fitted. A run belongs to the
 // release of PyTorch that it ran with, whatever its job named. Where the job named none, it also stands for jobs that name none: that row is the last.
@@ -73,7 +81,14 @@ func (x *replays) row(list []calibration.Row, o *Observation, job estimator.Job)
 	}
 	replayed, ok := x.known[name]
 	if !ok {
-		if replayed, err = x.replay(r, name); err != nil {
+		if x.dear[name] {
+			return nil, errDear
+		}
+		replayed, err = x.replay(r, name)
+		if x.dear[name] = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); x.dear[name] {
+			return nil, errDear
+		}
+		if err != nil {
 			return nil, err
 		}
 		x.known[name] = replayed
@@ -99,7 +114,9 @@ func (x *replays) row(list []calibration.Row, o *Observation, job estimator.Job)
 
 // replay is what is the same for all runs of a job; nil where it is not answered.
 func (x *replays) replay(r *resolved, name string) (*calibration.Row, error) {
-	result, err := x.service.estimate(r.input)
+	one, cancel := context.WithTimeout(x.budget, dearReplay)
+	defer cancel()
+	result, err := estimator.Until(one, x.service.estimate)(r.input)
 	if _, refused := errors.AsType[*invalid.Error](err); refused {
 		return nil, nil
 	}

@@ -65,7 +65,11 @@ type ObservationFilter struct {
 	GPU, Family string
 	// Before leaves out the observation of this id and newer ones.
 	Before string
-	Limit  int
+	// Limit is how many are wanted at most, MaxBytes how many bytes of documents, one observation at least; 0 is no bound.
+	Limit    int
+	MaxBytes int
+	// WithoutJobs leaves jobs and versions of software out.
+	WithoutJobs bool
 }
 
 // Sent is one observation of a request.
@@ -104,6 +108,9 @@ func (s *Service) Observe(ctx context.Context, by Author, list []Sent) ([]Observ
 	}
 	if len(good) == 0 {
 		return results, nil
+	}
+	if err := s.roomFor(ctx, len(good)); err != nil {
+		return nil, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
@@ -224,19 +231,27 @@ func quarantine(o *Observation) string {
 	return ""
 }
 
-// Observations lists observations, the newest first.
-func (s *Service) Observations(ctx context.Context, f ObservationFilter) ([]Observation, error) {
+// byID lets any name of the card do.
+func (s *Service) byID(f ObservationFilter) ObservationFilter {
+	if f.GPU != "" {
+		if g, err := s.current().GPU(f.GPU); err == nil {
+			f.GPU = g.ID
+		}
+	}
+	return f
+}
+
+// Observations lists observations, the newest first; more says that there may be older ones.
+func (s *Service) Observations(ctx context.Context, f ObservationFilter) (list []Observation, more bool, err error) {
 	if s.store == nil {
-		return nil, noDatabase()
+		return nil, false, noDatabase()
 	}
-	if g, err := s.current().GPU(f.GPU); f.GPU != "" && err == nil {
-		f.GPU = g.ID // any name of the card will do
-	}
+	f = s.byID(f)
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
-	list, err := s.store.Observations(ctx, f)
+	list, more, err = s.store.Observations(ctx, f)
 	if err != nil {
-		return nil, storeError(err, "the observations could not be read")
+		return nil, false, storeError(err, "the observations could not be read")
 	}
-	return list, nil
+	return list, more, nil
 }

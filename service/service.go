@@ -4,6 +4,7 @@
 package service
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync/atomic"
@@ -34,8 +35,18 @@ type Service struct {
 	policy ActivationPolicy
 	// refused are keys that need not be looked for.
 	refused refusedKeys
-	results *cache[*estimator.Result]
-	plans   *cache[*planner.Plan]
+	// keyless says that the database has no keys, looked that it was asked.
+	keyless, looked atomic.Bool
+	// accuracy is the report that was made last, fits the fit that is under way or was made last.
+	accuracy accuracyReport
+	fits     fits
+	// maxObservations bounds those in the database, retention their age; 0 is no bound.
+	maxObservations int64
+	retention       time.Duration
+	began           time.Time
+	clockAtStart    time.Time
+	results         *cache[*estimator.Result]
+	plans           *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
 	estimate planner.Estimator
 	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with replays that the
@@ -54,6 +65,20 @@ type options struct {
 	calibration  *Calibration
 	calibrations []*Calibration
 	policy       ActivationPolicy
+
+	maxObservations     int64
+	retention           time.Duration
+	fitBudget, fitAwait time.Duration
+}
+
+// WithObservationLimits bounds how many observations the database takes, and how old they get; 0 is no bound.
+func WithObservationLimits(most int64, retention time.Duration) Option {
+	return func(o *options) { o.maxObservations, o.retention = most, retention }
+}
+
+// WithFitBudget sets how long the replays of one fit may take, and how long a request waits for the fit; 0 is the default.
+func WithFitBudget(budget, await time.Duration) Option {
+	return func(o *options) { o.fitBudget, o.fitAwait = budget, cmp.Or(await, defaultFitAwait) }
 }
 
 // WithCache sets how many answers are remembered; 0 remembers none.
@@ -89,19 +114,22 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 
 // New makes a service that looks names up in c.
 func New(c *catalog.Catalog, opts ...Option) *Service {
-	o := options{cacheEntries: defaultCacheEntries, now: time.Now}
+	o := options{cacheEntries: defaultCacheEntries, now: time.Now, maxObservations: DefaultMaxObservations, fitBudget: DefaultFitBudget, fitAwait: defaultFitAwait}
 	for _, set := range opts {
 		set(&o)
 	}
 	s := &Service{
-		store:    o.store,
-		follow:   follower{keep: o.keep, mark: CalibrationMark{-1, -1}, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
-		now:      o.now,
-		results:  newCache[*estimator.Result](o.cacheEntries),
-		plans:    newCache[*planner.Plan](o.cacheEntries / 4),
-		policy:   o.policy,
-		kept:     newKeptCalibrations(o.calibrations),
-		refused:  newRefusedKeys(),
+		store:   o.store,
+		follow:  follower{keep: o.keep, mark: CalibrationMark{-1, -1}, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
+		now:     o.now,
+		results: newCache[*estimator.Result](o.cacheEntries),
+		plans:   newCache[*planner.Plan](o.cacheEntries / 4),
+		policy:  o.policy,
+		kept:    newKeptCalibrations(o.calibrations),
+		refused: newRefusedKeys(),
+		fits:    fits{budget: o.fitBudget, await: o.fitAwait},
+
+		maxObservations: o.maxObservations, retention: o.retention, began: time.Now(), clockAtStart: o.now(),
 		estimate: estimator.Estimate,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}

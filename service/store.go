@@ -26,8 +26,14 @@ type Store interface {
 	// AddObservations stores all observations or none. Where one with the same key and
 	// idempotency key is there already, that one takes the new one's place in the result.
 	AddObservations(ctx context.Context, list []StoredObservation) ([]StoredObservation, error)
-	// Observations lists observations, the newest first.
-	Observations(ctx context.Context, f ObservationFilter) ([]Observation, error)
+	// Observations lists observations, the newest first; more says that there may be older ones.
+	Observations(ctx context.Context, f ObservationFilter) (list []Observation, more bool, err error)
+	// ObservationMark changes with every observation that is added or deleted, and is cheaper to ask for than they are.
+	ObservationMark(ctx context.Context) (ObservationMark, error)
+	// DeleteObservation deletes one, and reports whether it was there.
+	DeleteObservation(ctx context.Context, id string) (bool, error)
+	// DropObservations deletes up to limit of those whose ids come before one, the oldest first, and says how many.
+	DropObservations(ctx context.Context, before string, limit int) (int64, error)
 
 	// AddCalibration stores the calibration that name makes for the next number, unless there is one with the same
 	// digest: then that one is the result, and known. name may be called again where the database gave way to another
@@ -58,6 +64,12 @@ type Store interface {
 	Keys(ctx context.Context) ([]Key, error)
 	// RevokeKey ends a key, and reports whether there is one that it could end.
 	RevokeKey(ctx context.Context, id string, at time.Time) (bool, error)
+}
+
+// ObservationMark says which observations there are.
+type ObservationMark struct {
+	Count  int64
+	Newest string
 }
 
 // CalibrationMark changes with every calibration and activation.

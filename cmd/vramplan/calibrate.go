@@ -29,6 +29,7 @@ type calibrateCommand struct {
 type calibrateFlags struct {
 	serverFlags `embed:"" group:"Answers:"`
 	outputFlags `embed:""`
+	Key         string `setting:"VRAMPLAN_API_KEY" placeholder:"KEY" help:"API key: with the scope calibrations:read to list and show, calibrations:write to fit and activate."`
 }
 
 // answered sends a request and prints the answer, in JSON or as show says.
@@ -73,7 +74,6 @@ func bodyOf(v any) (io.Reader, error) {
 
 type calibrateFitCommand struct {
 	calibrateFlags `embed:""`
-	Key            string `setting:"VRAMPLAN_API_KEY" placeholder:"KEY" help:"API key with the scope calibrations:write."`
 	Since          string `placeholder:"TIME" help:"Leave out older observations, such as 2026-06-01T00:00:00Z."`
 	Until          string `placeholder:"TIME" help:"Leave out newer observations."`
 	Note           string `placeholder:"TEXT" help:"What the calibration is for."`
@@ -90,6 +90,9 @@ func (c *calibrateFitCommand) Run(ctx context.Context, t *terminal) error {
 	r := apiRequest{method: http.MethodPost, path: "/v1/calibrations", key: c.Key, body: body}
 	return answered(ctx, t, &c.calibrateFlags, r, func(w io.Writer, f *service.FittedCalibration, form grids) error {
 		switch {
+		case f.Pending:
+			_, err := fmt.Fprintln(w, "The fit takes a while and goes on in the service: the same command again shows what became of it.")
+			return err
 		case !f.Stored:
 			fmt.Fprintln(w, "A dry run: nothing was stored.")
 		case f.Known:
@@ -117,7 +120,7 @@ type calibrateListCommand struct {
 
 // Run lists calibrations.
 func (c *calibrateListCommand) Run(ctx context.Context, t *terminal) error {
-	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations"}, func(w io.Writer, l *api.CalibrationList, form grids) error {
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations", key: c.Key}, func(w io.Writer, l *api.CalibrationList, form grids) error {
 		g := newGrid("left", "left", "left", "right", "right", "right", "left")
 		g.add("id", "created", "by", "runs", "within bounds, built in", "fitted", "note")
 		for _, k := range l.Calibrations {
@@ -151,12 +154,11 @@ type calibrateShowCommand struct {
 
 // Run shows a calibration.
 func (c *calibrateShowCommand) Run(ctx context.Context, t *terminal) error {
-	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/" + url.PathEscape(c.ID)}, showCalibration)
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/" + url.PathEscape(c.ID), key: c.Key}, showCalibration)
 }
 
 type calibrateActivateCommand struct {
 	calibrateFlags `embed:""`
-	Key            string `setting:"VRAMPLAN_API_KEY" placeholder:"KEY" help:"API key with the scope calibrations:write."`
 	ID             string `arg:"" help:"The calibration's id, or that of the built-in constants, as calibrate list shows them."`
 }
 
@@ -186,7 +188,7 @@ func (f *calibrateFlags) active(ctx context.Context, t *terminal) (id, etag stri
 	if err != nil {
 		return "", "", err
 	}
-	body, header, err := b.exchange(ctx, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active?page_size=1"})
+	body, header, err := b.exchange(ctx, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active?page_size=1", key: f.Key})
 	if err != nil {
 		return "", "", err
 	}
@@ -211,7 +213,7 @@ type calibrateHistoryCommand struct {
 
 // Run lists what was activated.
 func (c *calibrateHistoryCommand) Run(ctx context.Context, t *terminal) error {
-	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active"}, func(w io.Writer, l *api.ActivationList, form grids) error {
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active", key: c.Key}, func(w io.Writer, l *api.ActivationList, form grids) error {
 		g := newGrid("right", "left", "left", "left", "left")
 		g.add("number", "calibration", "since", "by", "why")
 		for _, a := range l.Activations {

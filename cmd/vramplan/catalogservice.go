@@ -108,6 +108,16 @@ func (f *follower) follow(ctx context.Context) {
 			f.log.Info().Str("database", f.database.Name()).Str("catalog", f.CatalogRevision()).Msg("the database answers again")
 		})
 	})
+	f.done.Go(func() {
+		f.Retain(ctx, func(dropped int64, err error) {
+			if err != nil {
+				f.log.Error().Err(err).Msg("old observations could not be deleted")
+			}
+			if dropped > 0 {
+				f.log.Info().Int64("observations", dropped).Msg("old observations were deleted")
+			}
+		})
+	})
 }
 
 func (f *follower) close() error {

@@ -149,7 +149,7 @@ func (o *reporter) check(c *http.Client, url, key string) {
 	}
 	found := map[string]string{}
 	for token := ""; ; {
-		r := ask(c, http.MethodGet, url+"/v1/observations?page_size=1000"+token, "")
+		r := ask(c, http.MethodGet, url+"/v1/observations?page_size=1000"+token, "", "Authorization: Bearer "+key)
 		var list api.ObservationList
 		if err := json.Unmarshal(r.body, &list); err != nil || r.status != http.StatusOK {
 			o.wrong("observations: %d %s %v", r.status, r.body, err)

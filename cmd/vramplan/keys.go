@@ -58,7 +58,7 @@ func (f *keyFlags) with(ctx context.Context, do func(*service.Service) error) (e
 type keysCreateCommand struct {
 	keyFlags  `embed:""`
 	Name      string        `required:"" help:"Who uses the key, as the history of changes shows it."`
-	Scope     []string      `required:"" placeholder:"SCOPE" help:"What the key may do: catalog:write, observations:write or calibrations:write. Give it again for more."`
+	Scope     []string      `required:"" placeholder:"SCOPE" help:"What the key may do: catalog:write, observations:write, calibrations:write, observations:read or calibrations:read; who may write may read. Give it again for more."`
 	ExpiresIn time.Duration `placeholder:"DURATION" help:"How long the key is good, such as 2160h; without it, until it is revoked."`
 }
 

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"os"
 	"strconv"
 
@@ -23,10 +24,21 @@ type observeCommand struct {
 	Job         string `placeholder:"FILE" help:"The job that records without one are about, such as those of jobstats."`
 	Format      string `default:"auto" enum:"auto,json,csv" help:"json, csv, or by the file's name."`
 	Report      bool   `help:"Show how predictions did."`
-	Calibration string `placeholder:"ID" help:"With --report: beside it, how the built-in constants and this calibration do on the same runs now."`
+	Calibration string `placeholder:"ID" help:"With --report: beside it, how the built-in constants and this calibration did on the runs that it was fitted to."`
+	Delete      string `placeholder:"ID" help:"Delete the observation of this id."`
 	Key         string `setting:"VRAMPLAN_API_KEY" placeholder:"KEY" help:"API key with the scope observations:write."`
 	serverFlags `embed:"" group:"Answers:"`
 	outputFlags `embed:""`
+}
+
+// one counts those that are true.
+func one(given ...bool) (n int) {
+	for _, g := range given {
+		if g {
+			n++
+		}
+	}
+	return n
 }
 
 // maxSent keeps a request well below the longest body that a service takes.
@@ -39,15 +51,19 @@ func (c *observeCommand) Run(ctx context.Context, t *terminal) error {
 		return usage("--server (VRAMPLAN_SERVER) is needed: observations are kept by a service")
 	case c.Calibration != "" && !c.Report:
 		return usage("--calibration goes with --report")
-	case (c.From == "") == !c.Report:
-		return usage("give --from FILE to report runs, or --report to see how predictions did")
+	case one(c.From != "", c.Report, c.Delete != "") != 1:
+		return usage("give --from FILE to report runs, --report to see how predictions did, or --delete ID to delete an observation")
 	}
 	b, err := c.backend(t)
 	if err != nil {
 		return err
 	}
-	if c.Report {
+	switch {
+	case c.Report:
 		return c.report(ctx, t, b)
+	case c.Delete != "":
+		_, err := b.send(ctx, apiRequest{method: http.MethodDelete, path: "/v1/observations/" + url.PathEscape(c.Delete), key: c.Key})
+		return err
 	}
 	records, err := c.records(t)
 	if err != nil {

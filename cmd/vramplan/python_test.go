@@ -34,7 +34,7 @@ func TestPythonHook(t *testing.T) {
 		t.Errorf("%d of 4 failures were said: %s", got, out)
 	}
 	var list api.ObservationList
-	r := ask(newClient(), http.MethodGet, p.url+"/v1/observations", "")
+	r := ask(newClient(), http.MethodGet, p.url+"/v1/observations", "", "Authorization: Bearer "+key)
 	if err := json.Unmarshal(r.body, &list); err != nil || len(list.Observations) != 3 {
 		t.Fatalf("%d observations, %v: %s", len(list.Observations), err, r.body)
 	}

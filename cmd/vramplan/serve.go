@@ -24,6 +24,11 @@ type serveCommand struct {
 	AdmissionMode         string `default:"warn" enum:"audit,warn,enforce" setting:"VRAMPLAN_ADMISSION_MODE" help:"What /v1/admission/kubernetes does with a job that does not fit: audit, warn or enforce. A path with the mode at its end has that one."`
 	CalibrationActivation string `default:"explicit" enum:"explicit,held-out-better" setting:"VRAMPLAN_CALIBRATION_ACTIVATION" help:"Who activates a calibration that was fitted: explicit (somebody) or held-out-better (the service, where it is not worse than the active one on runs that its fit did not see)."`
 
+	AnonymousReads       bool          `setting:"VRAMPLAN_ANONYMOUS_READS" help:"Let observations and calibrations be read without a key, though the database has keys; nobody's name is shown then."`
+	MaxObservations      int64         `default:"100000" setting:"VRAMPLAN_MAX_OBSERVATIONS" help:"Observations that the database takes; 0 is no limit."`
+	ObservationRetention time.Duration `default:"0" setting:"VRAMPLAN_OBSERVATION_RETENTION" help:"How old observations get before they are deleted, as 8760h; 0 keeps them."`
+	FitBudget            time.Duration `default:"5m" setting:"VRAMPLAN_FIT_BUDGET" help:"How long the replays of one fit of a calibration may take."`
+
 	Cache int `default:"1024" setting:"VRAMPLAN_CACHE" help:"Answers to remember; 0 remembers none."`
 }
 
@@ -33,13 +38,23 @@ func (c *serveCommand) Validate() error {
 	if c.Cache < 0 {
 		cache = fmt.Errorf("--cache (VRAMPLAN_CACHE) %d: give 0 or more answers", c.Cache)
 	}
+	if c.MaxObservations < 0 {
+		cache = errors.Join(cache, fmt.Errorf("--max-observations (VRAMPLAN_MAX_OBSERVATIONS) %d: give 0 or more", c.MaxObservations))
+	}
+	if c.ObservationRetention != 0 && c.ObservationRetention < time.Hour {
+		cache = errors.Join(cache, fmt.Errorf("--observation-retention (VRAMPLAN_OBSERVATION_RETENTION) %s: give 1h or more, or 0", c.ObservationRetention))
+	}
+	if c.FitBudget < time.Second {
+		cache = errors.Join(cache, fmt.Errorf("--fit-budget (VRAMPLAN_FIT_BUDGET) %s: give 1s or more", c.FitBudget))
+	}
 	return errors.Join(c.catalogFlags.validate(), c.addressFlags.validate(), c.limitFlags.validate(), cache)
 }
 
 // Run serves the API until ctx ends, which a signal does.
 func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	log := logger(t.stderr, c.LogLevel)
-	svc, err := c.start(ctx, log, service.WithCache(c.Cache), service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)))
+	svc, err := c.start(ctx, log, service.WithCache(c.Cache), service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)),
+		service.WithObservationLimits(c.MaxObservations, c.ObservationRetention), service.WithFitBudget(c.FitBudget, 0))
 	if err != nil {
 		return err
 	}
@@ -54,6 +69,8 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 		Origins:   c.CORSOrigins,
 		Proxies:   c.TrustedProxies,
 		AdminOnly: c.AdminListen != "",
+
+		AnonymousReads: c.AnonymousReads,
 
 		AdmissionMode: decision.Mode(c.AdmissionMode),
 	})

@@ -211,7 +211,7 @@ func operations() []operation {
 			if err != nil {
 				return nil, err
 			}
-			list, err := s.Observations(ctx, service.ObservationFilter{Limit: 1000})
+			list, _, err := s.Observations(ctx, service.ObservationFilter{Limit: 1000})
 			return []any{stored[0].Known, stored[1].Known, len(list)}, err
 		}, func(i int) any { return []any{false, false, 2 * i} }},
 		{"calibrations", 10, func(ctx context.Context, s *Store, i int) (any, error) {

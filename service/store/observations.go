@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 
 	"github.com/vramplan/vramplan/service"
@@ -51,18 +52,49 @@ ON CONFLICT (key_id, idempotency_key) DO NOTHING`, o.ID, o.By.KeyID, key, o.Dige
 }
 
 // Observations implements service.Store.
-func (s *Store) Observations(ctx context.Context, f service.ObservationFilter) ([]service.Observation, error) {
-	observations, err := list(ctx, s, scanObservation, `
+func (s *Store) Observations(ctx context.Context, f service.ObservationFilter) (list []service.Observation, more bool, err error) {
+	err = s.repeat(ctx, func() error {
+		list, more = nil, false
+		bytes := 0
+		err := each(ctx, s.db, `
 SELECT document FROM observations
 WHERE ($1 = '' OR id < $1) AND ($2 = '' OR gpu = $2) AND ($3 = '' OR "family" = $3)
-ORDER BY id DESC LIMIT $4`, f.Before, f.GPU, f.Family, f.Limit)
+ORDER BY id DESC LIMIT $4`, []any{f.Before, f.GPU, f.Family, f.Limit}, func(rows *sql.Rows) error {
+			var text sql.RawBytes
+			if err := rows.Scan(&text); err != nil {
+				return err
+			}
+			if bytes += len(text); f.MaxBytes > 0 && bytes > f.MaxBytes && len(list) > 0 {
+				more = true
+				return errEnough
+			}
+			o, err := decodeObservation(text, f.WithoutJobs)
+			list = append(list, o)
+			return err
+		})
+		if errors.Is(err, errEnough) {
+			return nil
+		}
+		return err
+	})
 	if err != nil {
-		return nil, fmt.Errorf("read the observations: %w", err)
+		return nil, false, fmt.Errorf("read the observations: %w", err)
 	}
-	return observations, nil
+	return list, more || len(list) == f.Limit, nil
 }
 
-func scanObservation(rows *sql.Rows) (o service.Observation, err error) { return o, scanJSON(rows, &o) }
+// decodeObservation reads an observation, all of it or what it was measured and predicted to take.
+func decodeObservation(text []byte, withoutJob bool) (o service.Observation, err error) {
+	if !withoutJob {
+		return o, json.Unmarshal(text, &o)
+	}
+	figures := struct {
+		*service.Observation
+		Job      struct{} `json:"job"` // stands in the place of the job, which is most of the text
+		Versions struct{} `json:"versions"`
+	}{Observation: &o}
+	return o, json.Unmarshal(text, &figures)
+}
 
 // scanJSON reads a row of one column, a document.
 func scanJSON(rows *sql.Rows, to any) error {

@@ -43,7 +43,7 @@ func TestObservations(t *testing.T) {
 			{service.ObservationFilter{Limit: 10, GPU: "a100"}, "obs-3 obs-1"},
 			{service.ObservationFilter{Limit: 10, GPU: "a100", Family: "bert"}, ""},
 		} {
-			got, err := s.Observations(t.Context(), c.filter)
+			got, _, err := s.Observations(t.Context(), c.filter)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -55,7 +55,7 @@ func TestObservations(t *testing.T) {
 				t.Errorf("%+v: %s, want %s", c.filter, got, c.want)
 			}
 		}
-		got, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 1})
+		got, _, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -83,7 +83,7 @@ func TestObservations(t *testing.T) {
 		if _, err := s.AddObservations(t.Context(), []service.StoredObservation{run("obs-8", "t4", ""), run("obs-1", "t4", "")}); err == nil {
 			t.Error("an id was used twice")
 		}
-		if got, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 10}); err != nil || len(got) != 5 {
+		if got, _, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 10}); err != nil || len(got) != 5 {
 			t.Errorf("%d observations, %v", len(got), err)
 		}
 	})
@@ -104,7 +104,7 @@ func TestConcurrentObservations(t *testing.T) {
 			})
 		}
 		wait.Wait()
-		if got, err := open(t, name).Observations(t.Context(), service.ObservationFilter{Limit: 100}); err != nil || len(got) != 7 {
+		if got, _, err := open(t, name).Observations(t.Context(), service.ObservationFilter{Limit: 100}); err != nil || len(got) != 7 {
 			t.Errorf("%d observations, %v", len(got), err)
 		}
 	})
