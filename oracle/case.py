@@ -109,11 +109,38 @@ def tags(job):
 
 
 def events(given):
-    """Every allocation and, negative, every free of the main stream in order."""
-    watcher = recording.Recorder(operations=False)
-    _run(given["job"], None, watcher)
-    watcher.finish()
-    return dict(id=given["id"], job=named(given["job"]), events=watcher.signed())
+    """Every allocation and, negative, every free of an undisturbed run in order; and what each of them is about, as far as a second
+    run says, which names operations and so adds some gradients out of place. names are said once; what counts them."""
+    plain = recording.Recorder(operations=False)
+    _run(given["job"], None, plain)
+    signed = plain.finish().signed()
+    watched = recording.Recorder(operations=True)
+    _run(given["job"], None, watched)
+    of = aligned(signed, plain.names(), watched.finish().signed(), watched.names())
+    names = {}
+    what = [names.setdefault(n, len(names)) for n in of]
+    return dict(id=given["id"], job=named(given["job"]), events=signed, names=list(names), what=what)
+
+
+def aligned(signed, names, others, other_names, reach=256, run=4):
+    """The names of the second list for the events that both have, and the first's own for the rest. Where the lists part, they meet
+    again at the nearest place, up to reach events on, where run events are the same."""
+    out, i, j = list(names), 0, 0
+    while i < len(signed) and j < len(others):
+        if signed[i] == others[j]:
+            out[i] = other_names[j]
+            i, j = i + 1, j + 1
+            continue
+        for ahead in range(1, reach):
+            if signed[i : i + run] == others[j + ahead : j + ahead + run]:
+                j += ahead
+                break
+            if signed[i + ahead : i + ahead + run] == others[j : j + run]:
+                i += ahead
+                break
+        else:
+            i, j = i + 1, j + 1
+    return out
 
 
 def write_operations(given, folder):

@@ -20,6 +20,9 @@ class Watcher:
     def found(self, kind, tensors):
         """These tensors are of that kind."""
 
+    def ended(self):
+        """The last step is over, and what its loop holds is still alive: what follows is not the job's."""
+
     def watching(self, model):
         """A context around all that is done on the device once the model is there."""
         return contextlib.nullcontext()
@@ -165,4 +168,5 @@ def _steps(job, forward, batch, trained, optimizer, watcher):
         watcher.found("optimizer_state", [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)])
         optimizer.zero_grad(set_to_none=True)
         steady = statistics()["allocated_bytes"]["all"]["current"]
+    watcher.ended()
     return steady

@@ -41,7 +41,7 @@ class Recorder(Watcher):
     def __init__(self, operations):
         self.operations, self.first = operations, _allocations()
         self.phases, self.kinds, self.log, self.modules = [], [], [], []
-        self.made, self.events = [], []
+        self.made, self.events, self.trace = [], [], []
         torch.cuda.memory._record_memory_history(enabled="all", context=None, max_entries=10_000_000)
 
     def phase(self, name):
@@ -50,6 +50,10 @@ class Recorder(Watcher):
     def found(self, kind, tensors):
         places = [t.untyped_storage().data_ptr() for t in tensors if t.is_cuda and t.numel()]
         self.kinds.append((_allocations() - self.first, kind, places))
+
+    def ended(self):
+        self.trace = torch.cuda.memory._snapshot()["device_traces"][0]
+        torch.cuda.memory._record_memory_history(enabled=None)
 
     @contextlib.contextmanager
     def watching(self, model):
@@ -73,12 +77,10 @@ class Recorder(Watcher):
             leave.remove()
 
     def finish(self):
-        """Ends the recording. made has an entry an allocation: bytes, phase, kind, op, shape, dtype, module; events are pairs in
+        """Reads the recording. made has an entry an allocation: bytes, phase, kind, op, shape, dtype, module; events are pairs in
         their order: the index of an allocation, and whether it is made or freed."""
-        trace = torch.cuda.memory._snapshot()["device_traces"][0]
-        torch.cuda.memory._record_memory_history(enabled=None)
         live, places = {}, collections.defaultdict(list)
-        for e in trace:
+        for e in self.trace:
             if e["action"] == "alloc":
                 i = len(self.made)
                 self.made.append(dict(bytes=e["size"], stream=e.get("stream", 0)))
@@ -107,6 +109,13 @@ class Recorder(Watcher):
     def signed(self):
         """The events as bytes, negative where they are freed."""
         return [self.made[i]["bytes"] * (1 if allocated else -1) for i, allocated in self.events]
+
+    def names(self):
+        """What each event is about: phase, operation, module."""
+        return [
+            " ".join((m["phase"].rsplit(".", 1)[-1], m.get("op", m.get("kind", "?")), m.get("module") or "-"))
+            for m in (self.made[i] for i, _ in self.events)
+        ]
 
     def peak(self):
         """The allocation at which most is alive, the bytes alive then, and the indices of what is."""

@@ -125,6 +125,9 @@ func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x 
 		t.Drop(*x)
 		*x = repeated
 	}
+	if w.mask != nil && t.Recipe.Attention != step.AttentionEager {
+		k, v = denseHeads(t, heads, k, v)
+	}
 	heads.KV = heads.Query
 	y, probabilities := m.scores(t, w, heads, qr, k, v)
 	out := l.out.forward(t, y)
@@ -135,4 +138,23 @@ func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x 
 		t.Drop(*probabilities)
 	}
 	return out
+}
+
+// denseHeads is contiguous() on keys and values, which StableLmSdpaAttention calls where there is a mask. It copies what is still a
+// view: values that no cache holds and that were not repeated, and what one head repeats for all. It takes over k and v.
+func denseHeads(t *step.Tape, heads step.Heads, k, v step.T) (dk, dv step.T) {
+	dense := func(x step.T) step.T {
+		y := t.Contiguous(x)
+		t.Drop(x)
+		return y
+	}
+	switch {
+	case heads.Query == 1:
+		return k, v
+	case heads.KV == 1:
+		return dense(k), dense(v)
+	case heads.KV == heads.Query && !t.Recipe.UseCache:
+		return k, dense(v)
+	}
+	return k, v
 }
