@@ -2,8 +2,10 @@ package estimator
 
 import (
 	"bufio"
+	order "cmp"
 	"compress/gzip"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -98,46 +100,130 @@ func replayEquals(t *testing.T, name string) {
 	}
 	lines := bufio.NewScanner(unzipped)
 	lines.Buffer(nil, 8<<20)
+	count := 0
 	for lines.Scan() {
-		var c struct {
-			ID     string          `json:"id"`
-			Job    Job             `json:"job"`
-			Events []int64         `json:"events"`
-			Aside  map[uint8][]int `json:"aside"`
-		}
+		var c traced
 		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
 			t.Fatal(err)
 		}
-		t.Run(c.ID, func(t *testing.T) {
-			steps := 2
-			if c.Job.Training.GradientAccumulation <= 1 {
-				steps = 3
-			}
-			var got tape
-			if err := Replay(Input{Job: c.Job, GPUs: []GPU{tracedGPUs[c.Job.GPUs[0].Name]}}, &got, steps, false); err != nil {
-				t.Fatal(err)
-			}
-			want, have := ordered(c.Events), ordered(got.events)
-			for i := range want {
-				if i >= len(have) || want[i] != have[i] {
-					t.Fatalf("event %d of %d differs: traced %v, replayed %v", i, len(want), window(want, i), window(have, i))
-				}
-			}
-			if len(have) != len(want) {
-				t.Fatalf("replayed %d events, traced %d", len(have), len(want))
-			}
-			if diff := cmp.Diff(c.Aside, got.aside); diff != "" {
-				t.Fatalf("allocations on other streams (-traced +replayed):\n%.2000s", diff)
-			}
-		})
+		count++
+		t.Run(c.ID, func(t *testing.T) { c.replayEquals(t) })
 	}
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
+	if count == 0 {
+		t.Fatal("the file has no traces")
+	}
 }
 
-// window is what surrounds index i.
-func window(v []int64, i int) []int64 { return v[min(max(i-3, 0), len(v)):min(i+8, len(v))] }
+// traced is a whole trace, as oracle/trace.py --events writes it.
+type traced struct {
+	ID     string  `json:"id"`
+	Job    Job     `json:"job"`
+	Events []int64 `json:"events"`
+	// Names are phase, operation and module, and What has one of them for every event; older traces have none.
+	Names []string `json:"names"`
+	What  []int    `json:"what"`
+	// Aside are the numbers of the allocations on each other stream than the one that computes.
+	Aside map[uint8][]int `json:"aside"`
+}
+
+func (c *traced) replayEquals(t *testing.T) {
+	if len(c.Events) == 0 {
+		t.Fatal("the trace has no events")
+	}
+	if len(c.Names) > 0 && len(c.What) != len(c.Events) {
+		t.Fatalf("%d of %d events have names", len(c.What), len(c.Events))
+	}
+	steps := 2
+	if c.Job.Training.GradientAccumulation <= 1 {
+		steps = 3
+	}
+	in := Input{Job: c.Job, GPUs: []GPU{tracedGPUs[c.Job.GPUs[0].Name]}}
+	var got tape
+	if err := Replay(in, &got, steps, false); err != nil {
+		t.Fatal(err)
+	}
+	want, have := ordered(c.Events), ordered(got.events)
+	for i := range want {
+		if i >= len(have) || want[i] != have[i] {
+			t.Fatalf("event %d of %d differs\n%s", i, len(want), c.bothSides(t, in, steps, i))
+		}
+	}
+	if len(have) != len(want) {
+		t.Fatalf("replayed %d events, traced %d\n%s", len(have), len(want), c.bothSides(t, in, steps, len(want)))
+	}
+	if diff := cmp.Diff(c.Aside, got.aside); diff != "" {
+		t.Fatalf("allocations on other streams (-traced +replayed):\n%.2000s", diff)
+	}
+}
+
+// bothSides prints the traced and the replayed events around the i-th, with what they are about.
+func (c *traced) bothSides(t *testing.T, in Input, steps, i int) string {
+	replayed, err := Events(in, steps)
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded := make([]Event, len(c.Events))
+	for n, bytes := range c.Events {
+		recorded[n] = Event{Bytes: bytes, What: "not recorded"}
+		if n < len(c.What) {
+			recorded[n].What = c.Names[c.What[n]]
+		}
+	}
+	var out strings.Builder
+	for _, side := range []struct {
+		name   string
+		events []Event
+	}{{"traced", recorded}, {"replayed", replayed}} {
+		inOrder(side.events)
+		fmt.Fprintf(&out, "%s:\n", side.name)
+		for n := max(i-4, 0); n < min(i+8, len(side.events)); n++ {
+			fmt.Fprintf(&out, "  %6d %+14d  %s\n", n, side.events[n].Bytes, side.events[n].What)
+		}
+	}
+	return out.String()
+}
+
+// inOrder brings the frees of events into the order of ordered.
+func inOrder(events []Event) {
+	for i := 0; i < len(events); {
+		j := i
+		for j < len(events) && events[j].Bytes < 0 {
+			j++
+		}
+		slices.SortStableFunc(events[i:j], func(a, b Event) int { return order.Compare(a.Bytes, b.Bytes) })
+		i = max(j, i+1)
+	}
+}
+
+// TestEventsAreTheReplay: the events that are printed are those that are played, and say what they are about.
+func TestEventsAreTheReplay(t *testing.T) {
+	in := Input{Job: Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 7, Heads: 2, Embedding: 64, BlockSize: 64, Vocabulary: 100}},
+		Training: Training{MicroBatch: 2, GradientAccumulation: 2}}}
+	named, err := Events(in, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var plain tape
+	if err := Replay(in, &plain, 2, true); err != nil {
+		t.Fatal(err)
+	}
+	bytes, said := make([]int64, len(named)), map[string]int{}
+	for i, e := range named {
+		bytes[i] = e.Bytes
+		said[e.What]++
+	}
+	if diff := cmp.Diff(plain.events, bytes); diff != "" {
+		t.Errorf("(-played +printed):\n%.2000s", diff)
+	}
+	for _, what := range []string{"load", "optimizer", "micro-step layer 3 attention: output of attention", "micro-step layer 6 norms_and_residuals: residual stream"} {
+		if said[what] == 0 {
+			t.Errorf("no event says %q; they say %v", what, slices.Sorted(maps.Keys(said)))
+		}
+	}
+}
 
 // familyJob draws a job over all families and switches, small enough to be replayed in a moment.
 func familyJob(t *rapid.T) Job {

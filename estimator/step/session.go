@@ -20,6 +20,25 @@ type Streaming interface {
 	AllocOn(stream uint8, bytes int64) int32
 }
 
+// Naming is a heap that is told what the allocations that follow are for, until it is told something else: a phase of the run or,
+// within a micro-step, a tensor of the program, nil for none.
+type Naming interface {
+	Next(phase string, tensor *Slot)
+}
+
+func (s *Session) say(phase string, tensor *Slot) {
+	if s.naming != nil {
+		s.naming.Next(phase, tensor)
+	}
+}
+
+// sayNext names the tensor that a request of a micro-step is about: a program that is not folded has the slots for handles.
+func (s *Session) sayNext(e *memory.Request) {
+	if slots := s.Program.Slots; int(e.Handle) < len(slots) {
+		s.naming.Next("micro-step", &slots[e.Handle])
+	}
+}
+
 func allocAside(heap Heap, stream uint8, bytes int64) int32 {
 	if h, ok := heap.(Streaming); ok {
 		return h.AllocOn(stream, bytes)
@@ -80,7 +99,8 @@ type Session struct {
 	Watch
 
 	heap       Heap
-	player     // of the micro-step's program
+	naming     Naming // the heap, if it is one
+	player            // of the micro-step's program
 	evaluating player
 	once       []int32 // handles of what is allocated once
 	held       []int32 // handles of whole gradients that are accumulated
@@ -101,6 +121,8 @@ type Session struct {
 // Begin loads the model on heap, from which s allocates from here on.
 func (s *Session) Begin(heap Heap) {
 	s.heap = heap
+	s.naming, _ = heap.(Naming)
+	s.say("load", nil)
 	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
 	s.played, s.ended = 0, NotEnded
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
@@ -171,6 +193,7 @@ func (s *Session) Step() {
 			return
 		}
 	}
+	s.say("optimizer", nil)
 	s.optimizerStep(s.heap)
 	if !s.Recipe.KeepsGradients {
 		for _, g := range s.gradients {
@@ -178,6 +201,7 @@ func (s *Session) Step() {
 		}
 		s.gradients = s.gradients[:0]
 	}
+	s.say("evaluation", nil)
 	s.evaluate()
 	s.stepped = true
 }
@@ -248,6 +272,9 @@ func (s *Session) keepGradient(i int32) {
 // serve does what one request of a micro-step asks for.
 func (s *Session) serve(e *memory.Request, first bool) {
 	i := e.Handle
+	if s.naming != nil {
+		s.sayNext(e)
+	}
 	switch e.Op {
 	case Alloc:
 		s.now[i] = s.heap.Alloc(e.Bytes)
