@@ -4,9 +4,11 @@ package hooks_test
 import (
 	"bytes"
 	"errors"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +22,20 @@ const (
 	fits     = gpt2 + "micro_batch=4\ntrue\n"
 	plain    = "#!/bin/sh\n#SBATCH --gres=gpu:rtx4070:1\npython evaluate.py\n"
 )
+
+// launch does not fit on the card, and every word of it is understood.
+const (
+	header = "#!/bin/bash\n#SBATCH --gres=gpu:rtx4070:1\n"
+	launch = "python run_clm.py --model_name_or_path gpt2 --do_train --per_device_train_batch_size 64 --bf16"
+)
+
+// unknownWords are launches with a word that vramplan does not know, or in a way of which it cannot tell what runs.
+var unknownWords = map[string]string{
+	"adapter": launch + " --lora_rank 8", "quantisation": launch + " --bits 4", "sharding": launch + " --zero_stage 3", "offload": launch + " --cpu_offload",
+	"precision": launch + " --pure_bf16", "model": launch + " --config_overrides n_layer=2", "option": launch + " --my_flag", "variable": launch + " $EXTRA",
+	"launcher": "accelerate launch --use_fsdp " + launch[len("python "):], "environment": "export ACCELERATE_USE_FSDP=1\n" + launch, "branch": "if [ -f big ]; then " + launch + "; fi",
+	"attempt": launch + " || python small.py", "rewritten": "sed -i s/2/1/ args.json\npython run_clm.py args.json",
+}
 
 // workplace is a directory with scripts, and a vramplan in front of the PATH.
 type workplace struct {
@@ -42,6 +58,10 @@ func newWorkplace(t *testing.T) *workplace {
 	w.put(t, "jobs/too_large.sh", tooLarge)
 	w.put(t, "jobs/fits.sh", fits)
 	w.put(t, "jobs/plain.sh", plain)
+	w.put(t, "jobs/understood.sh", header+launch+"\n")
+	for name, script := range unknownWords {
+		w.put(t, "jobs/"+name+".sh", header+script+"\n")
+	}
 	return w
 }
 
@@ -90,6 +110,7 @@ func TestPreSubmit(t *testing.T) {
 		{name: "fits another card", script: "jobs/too_large.sh", args: []string{"--gpu", "NVIDIA H100 80GB HBM3"}},
 		{name: "no training", script: "jobs/plain.sh"},
 		{name: "a reason", script: "jobs/too_large.sh", env: []string{"VRAMPLAN_OVERRIDE=measured"}, says: "let through (measured)"},
+		{name: "a job that a script starts", script: "jobs/understood.sh", refused: true, says: "does not fit: "},
 		{name: "an unknown card", script: "jobs/too_large.sh", args: []string{"--gpu", "rtx-4071"}, says: "vramplan check: "},
 		{name: "a script that is not there", script: "jobs/nothing.sh", says: "vramplan check: "},
 		{name: "an option that is not there", script: "jobs/too_large.sh", args: []string{"--no-such-flag"}, says: "was not checked"},
@@ -100,6 +121,13 @@ func TestPreSubmit(t *testing.T) {
 		{name: "failing with nonsense", script: "jobs/too_large.sh", env: []string{program("nonsense", "head -c 5000 /dev/urandom; exit 1")}, says: "was not checked"},
 		{name: "printing without end", script: "jobs/too_large.sh", env: []string{program("endless", "yes"), short}, says: "was not checked"},
 		{name: "a service that is gone", script: "jobs/fits.sh", env: []string{"VRAMPLAN_SERVER=http://127.0.0.1:1"}, says: "worked out here"},
+	}
+	for _, name := range slices.Sorted(maps.Keys(unknownWords)) {
+		test := tests[0]
+		test.name, test.script, test.refused, test.says = "a word that it does not know: "+name, "jobs/"+name+".sh", false, "vramplan check: no "
+		if tests = append(tests, test); name == "rewritten" {
+			tests[len(tests)-1].says = "args.json is, or may be, written by the script before it is read"
+		}
 	}
 	for _, tt := range tests {
 		for _, mode := range []string{"audit", "warn", "enforce", "nonsense"} {

@@ -24,11 +24,14 @@ const (
 	unknown  = header + "#VRAMPLAN model=nobody-knows micro_batch=8\ntrue\n"
 )
 
+// launch does not fit on the card, and every word of it is understood.
+const launch = "python run_clm.py --model_name_or_path gpt2 --do_train --per_device_train_batch_size 64 --bf16"
+
 const enforce = "s.mode = 'enforce'"
 
 func TestSlurm(t *testing.T) {
 	c := start(t)
-	for name, text := range map[string]string{"too_large.sh": tooLarge, "fits.sh": fits, "tight.sh": tight, "plain.sh": plain, "unknown.sh": unknown} {
+	for name, text := range map[string]string{"too_large.sh": tooLarge, "fits.sh": fits, "tight.sh": tight, "plain.sh": plain, "unknown.sh": unknown, "launch.sh": header + launch + "\n"} {
 		put(t, c.path(name), text)
 	}
 	t.Run("verdicts", func(t *testing.T) { verdicts(t, c) })
@@ -51,6 +54,7 @@ func verdicts(t *testing.T, c *cluster) {
 		{name: "does not fit, warned", settings: "s.mode = 'warn'", args: []string{"too_large.sh"}, says: []string{"does not fit: ", "the job is submitted all the same"}},
 		{name: "does not fit, audited", settings: "s.mode = 'audit'", args: []string{"too_large.sh"}},
 		{name: "does not fit, off", settings: "s.mode = 'off'", args: []string{"too_large.sh"}},
+		{name: "a script's own launch does not fit", settings: enforce, args: []string{"launch.sh"}, refused: true, says: []string{"does not fit: openai-community/gpt2, micro-batch 64"}},
 		{name: "fits", settings: enforce, args: []string{"fits.sh"}},
 		{name: "tight", settings: enforce, args: []string{"tight.sh"}, says: []string{"vramplan check: tight: the job probably fits on rtx-4070"}},
 		{name: "no training", settings: enforce, args: []string{"plain.sh"}},
@@ -111,6 +115,10 @@ func faults(t *testing.T, c *cluster) {
 		put(t, c.path(name), text)
 		return "s.command = '" + c.path(name) + "' "
 	}
+	strange := func(name, text string) string {
+		put(t, c.path(name+".sh"), header+text+"\n")
+		return name + ".sh"
+	}
 	for _, fault := range []struct{ name, settings, script string }{
 		{"missing", "s.command = '/nowhere/vramplan' ", "too_large.sh"},
 		{"not a program", program("text", "\x7fELF"), "too_large.sh"},
@@ -131,6 +139,18 @@ func faults(t *testing.T, c *cluster) {
 		{"settings of another kind", "s = 5", "too_large.sh"},
 		{"settings that fail", "error('x')", "too_large.sh"},
 		{"settings with wrong types", "s.command = {} s.partitions = 7 ", "too_large.sh"},
+		{"a word that it does not know: adapters", "", strange("adapter", launch+" --lora_rank 8")},
+		{"a word that it does not know: quantisation", "", strange("quantisation", launch+" --bits 4")},
+		{"a word that it does not know: sharding", "", strange("sharding", "accelerate launch --use_fsdp "+launch[len("python "):])},
+		{"a word that it does not know: offload", "", strange("offload", launch+" --cpu_offload")},
+		{"a word that it does not know: precision", "", strange("precision", launch+" --pure_bf16")},
+		{"a word that it does not know: the model", "", strange("model", launch+" --config_overrides n_layer=2")},
+		{"a word that it does not know: an option", "", strange("option", launch+" --my_flag")},
+		{"a word that it does not know: a variable", "", strange("variable", launch+" $EXTRA")},
+		{"a word that it does not know: the environment", "", strange("environment", "export ACCELERATE_USE_FSDP=1\n"+launch)},
+		{"a branch that may not be taken", "", strange("branch", "if [ -f big ]; then "+launch+"; fi")},
+		{"another attempt", "", strange("attempt", launch+" || python small.py")},
+		{"a file that the script writes", "", strange("rewritten", "sed -i s/2/1/ args.json\npython run_clm.py args.json")},
 	} {
 		for _, mode := range []string{"audit", "warn", "enforce"} {
 			t.Run(fault.name+"/"+mode, func(t *testing.T) {
