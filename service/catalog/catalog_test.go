@@ -246,6 +246,9 @@ func TestGPUVariants(t *testing.T) {
 			t.Errorf("%s may be %v, %v; want %s among at least %d", tt.name, got, err, tt.want, tt.atLeast)
 		}
 	}
+	if got, err := c.GPUVariants("a100-80gb"); err != nil || !slices.Equal(got, []string{"a100-sxm4-80gb"}) {
+		t.Errorf("a100-80gb may be %v, %v", got, err)
+	}
 	if !c.Has("a100") || c.Has("no-such-card") {
 		t.Error("Has does not tell a known card from an unknown one")
 	}

@@ -2,11 +2,15 @@ package catalog
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
 // sizeSuffix is how ids tell boards of one name apart.
 var sizeSuffix = regexp.MustCompile(`-[0-9]+gb$`)
+
+// sizeWord is the memory in a name.
+var sizeWord = regexp.MustCompile(`^[0-9]+gb$`)
 
 // GPUVariants lists the cards that a request for hardware may be answered with. A name such as
 // "a100" is read as one card where a job is estimated, but a scheduler that knows its nodes by
@@ -28,6 +32,16 @@ func (c *Catalog) GPUVariants(name string) ([]string, error) {
 		if id := GPUKey(x.entries[i].ID); i == entry || strings.HasPrefix(id, key) || strings.HasPrefix(id, family) {
 			g := &x.entries[i]
 			variants = append(variants, g.ID)
+		}
+	}
+	for _, word := range gpuWords(name) {
+		if !sizeWord.MatchString(word) {
+			continue
+		}
+		// a100-80gb is no board with 40.
+		sized := slices.DeleteFunc(slices.Clone(variants), func(id string) bool { return !strings.HasSuffix(id, "-"+word) })
+		if len(sized) > 0 {
+			return sized, nil
 		}
 	}
 	return variants, nil

@@ -20,14 +20,18 @@ type Doubt struct {
 }
 
 func (d Doubt) String() string {
-	where := d.File
-	if d.Line > 0 {
-		where = fmt.Sprintf("%s:%d", d.File, d.Line)
-	}
 	if d.Word == "" {
-		return fmt.Sprintf("%s: %s", where, d.Why)
+		return fmt.Sprintf("%s: %s", place(d.File, d.Line), d.Why)
 	}
-	return fmt.Sprintf("%s: %s %s", where, clip(d.Word), d.Why)
+	return fmt.Sprintf("%s: %s %s", place(d.File, d.Line), clip(d.Word), d.Why)
+}
+
+// place is where something stands, as compilers write it.
+func place(file string, line int) string {
+	if line == 0 {
+		return file
+	}
+	return fmt.Sprintf("%s:%d", file, line)
 }
 
 // maxDoubts is how many are named.

@@ -38,13 +38,17 @@ type reading struct {
 	why string
 }
 
+// fileTools are programs to which a .py is a file like any other.
+const fileTools = " cat sed awk cp mv ln ls rm touch chmod head tail grep wc diff cmp ed vi vim nano emacs tee patch git tar rsync scp install perl dd stat file md5sum sha256sum " +
+	"black ruff flake8 pylint mypy isort jq yq wget curl find echo "
+
 // launched finds the Python program that a command starts. ok is false for commands that start none.
 func launched(s *Source, script *shell.Script, c *shell.Command) (p *program, ok bool) {
 	words, wrappers := c.Unwrap()
 	at := slices.IndexFunc(words, func(w shell.Word) bool {
 		return w.Certainty == shell.Sure && strings.HasSuffix(w.Text, ".py") && !strings.HasPrefix(w.Text, "-")
 	})
-	if at < 0 {
+	if at < 0 || at > 0 && words[0].Certainty == shell.Sure && listed(fileTools, path.Base(words[0].Text)) {
 		return nil, false
 	}
 	p = &program{source: s, script: script, command: c, name: words[at].Text, nameAt: words[at].At, args: words[at+1:]}
@@ -292,6 +296,12 @@ func (p *program) variable(name string, value shell.Word) {
 	case name == "CUDA_VISIBLE_DEVICES":
 		if value.Certainty == shell.Sure && (value.Text == "" || strings.HasPrefix(value.Text, "-")) {
 			p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "hides all GPUs"})
+		}
+	case name == "PYTHONPATH", name == "PYTHONSTARTUP":
+		p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "may put other modules in the place of those that are known"})
+	case name == "LD_PRELOAD":
+		if value.Certainty < shell.Sure || value.Text != "" && !strings.Contains(value.Text, "malloc") {
+			p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "may change what is taken from the GPU"})
 		}
 	case strings.HasPrefix(name, "ACCELERATE_"), strings.HasPrefix(name, "FSDP_"), strings.HasPrefix(name, "MEGATRON_LM_"), strings.HasPrefix(name, "PARALLELISM_CONFIG_"),
 		strings.HasPrefix(name, "DEEPSPEED_"), name == "PYTORCH_NO_CUDA_MEMORY_CACHING", name == "ACCELERATE":

@@ -172,7 +172,7 @@ func (n *nanoGPT) compare(train []byte) {
 	case !p.source.programs.nanoGPTTrain[trainFingerprint(train)]:
 		p.doubt(Doubt{File: p.name, Word: "train.py", Why: "is not one of nanoGPT's own"})
 	case err != nil:
-		p.doubt(Doubt{File: model, Word: "model.py", Why: err.Error()})
+		p.doubt(Doubt{File: model, Why: err.Error()})
 	case text == nil:
 		p.doubt(Doubt{File: model, Word: "model.py", Why: "is not there to be compared with nanoGPT's"})
 	case !p.source.programs.nanoGPTModel[modelFingerprint(text)]:

@@ -122,12 +122,7 @@ func (o *Options) Cards(site Site, known func(string) bool) []string {
 			return site.cards(types)
 		}
 	}
-	var features []string
-	for _, word := range featureWords.FindAllString(o.Constraint, maxFeatures) {
-		if _, mapped := site.GPUs[word]; mapped || known(word) {
-			features = append(features, word)
-		}
-	}
+	features := site.features(o.Constraint, known)
 	if len(features) > 0 {
 		return site.cards(features)
 	}
@@ -164,6 +159,29 @@ func leading(s string) int {
 		return 1
 	}
 	return min(n, 1<<20)
+}
+
+// features are the cards that a constraint asks for. Of alternatives all have to be cards: a node with another feature may have any.
+func (s *Site) features(constraint string, known func(string) bool) []string {
+	var features []string
+	for group := range strings.SplitSeq(constraint, "&") {
+		var cards []string
+		for alternative := range strings.SplitSeq(group, "|") {
+			card := ""
+			for _, word := range featureWords.FindAllString(alternative, maxFeatures) {
+				if _, mapped := s.GPUs[word]; mapped || known(word) {
+					card = word
+				}
+			}
+			if card == "" {
+				cards = nil
+				break
+			}
+			cards = append(cards, card)
+		}
+		features = append(features, cards...)
+	}
+	return features
 }
 
 // featureWords are the names in an expression such as "[a100*2|v100]&nvlink".

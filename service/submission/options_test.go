@@ -48,6 +48,8 @@ func TestCards(t *testing.T) {
 		{"a site's type", Options{GRES: "gpu:nvidia_a:1"}, []string{"a100-80gb"}},
 		{"a type that nobody knows", Options{GRES: "gpu:gtx9000:1"}, []string{"gtx9000"}},
 		{"a number, and a feature", Options{GPUs: "2", Constraint: "[a100*2|v100]&ib"}, []string{"a100", "v100"}},
+		{"a card or a feature that nobody knows", Options{GPUs: "1", Constraint: "a100|bigmem"}, nil},
+		{"racks and a card", Options{GPUs: "1", Constraint: "[rack1|rack2]&a100"}, []string{"a100"}},
 		{"a site's feature", Options{GRES: "gpu:1", Constraint: "ib&vram12g"}, []string{"rtx-4070", "rtx-3060"}},
 		{"a partition", Options{GRES: "gpu:1", Partition: "gpu"}, []string{"rtx-4070"}},
 		{"one of two partitions", Options{GRES: "gpu:1", Partition: "gpu,big"}, []string{"rtx-4070", "h100", "h200"}},

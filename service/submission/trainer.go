@@ -53,7 +53,7 @@ func (a *trainerArgs) text(names ...string) (string, bool) {
 			continue
 		}
 		if !w.known && a.err == nil {
-			a.err = unclear("%s:%d: --%s depends on something that is only known when the script runs: %s", w.file, w.line, n, w.reason)
+			a.err = unclear("%s: %s depends on something that is only known when the script runs: %s", place(w.file, w.line), w.written, w.reason)
 		}
 		return w.value, true
 	}
@@ -89,7 +89,7 @@ func (a *trainerArgs) number(names ...string) (int64, bool) {
 func (a *trainerArgs) job() (map[string]any, error) {
 	for _, n := range []string{"deepspeed", "fsdp", "fsdp_config", "auto_find_batch_size"} {
 		if v, ok := a.args[n]; ok && (!v.known || v.value != "" && !strings.EqualFold(v.value, "false")) {
-			return nil, unclear("%s:%d: --%s decides what a GPU holds, and is not followed", v.file, v.line, n)
+			return nil, unclear("%s: %s decides what a GPU holds, and is not followed", place(v.file, v.line), v.written)
 		}
 	}
 	model, err := a.model()

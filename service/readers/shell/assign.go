@@ -30,6 +30,9 @@ func (r *reader) assign(st *state, a *syntax.Assign, export bool) {
 			st.vars[name] = old
 		}
 		return
+	case old.readonly:
+		v.value = unknownWord(fmt.Sprintf("$%s is read-only, and set again in line %d", name, line))
+		v.readonly = true
 	case a.Array != nil:
 		v.isList = true
 		if a.Append && old.isList {
@@ -88,7 +91,7 @@ func (r *reader) assigned(st *state, a *syntax.Assign, old variable, line int) W
 // declare does export, declare, local, readonly and typeset.
 func (r *reader) declare(st *state, c *syntax.DeclClause) {
 	export := c.Variant.Value == "export"
-	odd, remove := false, false
+	odd, remove, reference, readonly := false, false, false, c.Variant.Value == "readonly"
 	for _, a := range c.Args {
 		if a.Name == nil && a.Value != nil { // an option, or a word that is expanded
 			switch w := r.word(st, a.Value); {
@@ -97,6 +100,8 @@ func (r *reader) declare(st *state, c *syntax.DeclClause) {
 			case strings.HasPrefix(w.Text, "-") && len(w.Text) > 1:
 				export = export || strings.Contains(w.Text, "x")
 				odd = odd || strings.ContainsAny(w.Text, "inuAlcf")
+				reference = reference || strings.Contains(w.Text, "n") && c.Variant.Value != "export"
+				readonly = readonly || strings.Contains(w.Text, "r")
 				remove = remove || strings.Contains(w.Text, "n") && c.Variant.Value == "export"
 			default:
 				if name, value, ok := strings.Cut(w.Text, "="); ok && syntax.ValidName(name) {
@@ -124,7 +129,26 @@ func (r *reader) declare(st *state, c *syntax.DeclClause) {
 			st.vars[a.Name.Value] = v
 		}
 		r.assign(st, a, export)
+		if v := st.vars[a.Name.Value]; readonly {
+			v.readonly = true
+			st.vars[a.Name.Value] = v
+		}
+		if reference {
+			st.refer(a.Name.Value, r.line(c))
+		}
 	}
+}
+
+// refer makes a variable another name of the one that it names: that one changes without being named.
+func (st *state) refer(name string, line int) {
+	v := st.vars[name]
+	if target := v.value.Text; v.value.Certainty == Sure && syntax.ValidName(target) {
+		to := st.lookup(target)
+		to.odd = true
+		st.vars[target] = to
+		return
+	}
+	st.forgetAll(fmt.Sprintf("perhaps another name of something (declare -n in line %d)", line))
 }
 
 // localNames are those that a function declares for itself.

@@ -165,7 +165,9 @@ func (r *reader) builtin(st *state, name string, args []Word, at Span, stdin *Wo
 		}
 	case "unset":
 		for _, a := range args {
-			if a.Certainty == Sure && syntax.ValidName(a.Text) {
+			if _, isFunction := st.functions[a.Text]; isFunction && a.Certainty == Sure {
+				st.functions[a.Text] = function{}
+			} else if a.Certainty == Sure && syntax.ValidName(a.Text) && !st.vars[a.Text].readonly {
 				st.vars[a.Text] = variable{unset: true, value: Word{Certainty: Sure}}
 			} else if a.Text != "-v" && a.Text != "-f" {
 				st.forgetAll(fmt.Sprintf("unset in line %d", line))
@@ -331,6 +333,11 @@ func (st *state) set(args []Word, line int) {
 }
 
 func (st *state) flags(word string, line int) {
+	if strings.HasPrefix(word, "+") && strings.Contains(word, "e") && st.guarded == "" {
+		st.guarded = fmt.Sprintf("set +e in line %d lets it fail", line)
+	} else if strings.Contains(word, "e") && strings.HasPrefix(st.guarded, "set +e") {
+		st.guarded = ""
+	}
 	if strings.Contains(word, "a") {
 		st.exportAll = word[0] == '-'
 	}

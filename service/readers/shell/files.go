@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 
 	"mvdan.cc/sh/v3/syntax"
@@ -15,6 +16,8 @@ type Write struct {
 	Name string
 	// Text is what the file holds afterwards; nil where that cannot be told.
 	Text *Word
+	// Program is the text of a program that may write it: it then stands for the files that the text mentions.
+	Program []byte
 	// How says what writes it: "> in line 3", "sed in line 4".
 	How  string
 	At   Span
@@ -162,7 +165,7 @@ var harmless = map[string]bool{
 	"echo": true, "cat": true, "ls": true, "head": true, "tail": true, "grep": true, "wc": true, "du": true, "df": true, "date": true, "hostname": true, "nvidia-smi": true, "sleep": true,
 	"mkdir": true, "chmod": true, "chown": true, "which": true, "module": true, "ml": true, "conda": true, "mamba": true, "micromamba": true, "pip": true, "pip3": true, "sbatch": true, "squeue": true, "scontrol": true,
 	"sha256sum": true, "md5sum": true, "diff": true, "cmp": true, "stat": true, "file": true, "find": true, "kill": true, "wandb": true, "nproc": true, "free": true, "lscpu": true, "basename": true,
-	"dirname": true, "realpath": true, "pwd": true, "tr": true, "cut": true, "sort": true, "uname": true, "whoami": true, "id": true, "mail": true, "awk": true,
+	"dirname": true, "realpath": true, "pwd": true, "tr": true, "cut": true, "sort": true, "uname": true, "whoami": true, "id": true, "mail": true,
 }
 
 // launchers start training programs, whose words name what they read.
@@ -203,17 +206,21 @@ func (r *reader) wrote(st *state, c *Command) {
 		r.write(st, unknownWord(how), nil, how, c.At)
 		return
 	}
+	python := strings.HasPrefix(name, "python")
+	if python {
+		r.pythonWrites(st, words[1:], c, how)
+	}
 	program := true // the first file that python is told of is the program
 	for _, w := range words[1:] {
 		text := w.Text
-		if strings.HasPrefix(text, "-") {
-			_, value, ok := strings.Cut(text, "=")
-			if !ok {
-				continue
-			}
+		option, value, ok := strings.Cut(text, "=")
+		switch {
+		case ok && (strings.HasPrefix(option, "-") || syntax.ValidName(option)): // dd's of=FILE, too
 			text = value
+		case strings.HasPrefix(text, "-"):
+			continue
 		}
-		if python := strings.HasPrefix(name, "python"); python && program && strings.HasSuffix(text, ".py") {
+		if python && program && strings.HasSuffix(text, ".py") {
 			program = false
 			continue
 		}
@@ -225,9 +232,47 @@ func (r *reader) wrote(st *state, c *Command) {
 		}
 		if looksLikeFile(text) {
 			r.write(st, sureWord(text), nil, how, c.At)
+			switch path.Ext(text) {
+			case ".R", ".ipynb", ".pl", ".rb", ".js", ".jl", ".lua", ".py":
+				r.mentions(st, sureWord(text), c, how)
+			}
 		}
 	}
 }
+
+// mentions notes that a program in a file may write what its text mentions.
+func (r *reader) mentions(st *state, file Word, c *Command, how string) {
+	if _, text, err := r.openFor(st, file, c.writes); err == nil && len(text) > 0 && len(r.script.Writes) < maxWrites {
+		w := Write{Program: text, How: how, At: c.At}
+		w.Runs, _, _ = st.runs()
+		r.script.Writes = append(r.script.Writes, w)
+	}
+}
+
+// pythonWrites notes what a Python program may write that its words do not tell: code on the command line or in a
+// here-document anything, a file what its text mentions.
+func (r *reader) pythonWrites(st *state, words []Word, c *Command, how string) {
+	code := c.Stdin
+	for i, w := range words {
+		if w.Text == "-c" && i+1 < len(words) {
+			code = &words[i+1]
+		}
+		if w.Text == "-m" || code != nil || strings.HasPrefix(w.Text, "-") {
+			if w.Text == "-m" {
+				return
+			}
+			continue
+		}
+		r.mentions(st, w, c, how)
+		return
+	}
+	if code != nil && (code.Certainty < Sure || writesFiles.MatchString(code.Text)) {
+		r.write(st, unknownWord(how), nil, how, c.At)
+	}
+}
+
+// writesFiles finds what Python code writes files with.
+var writesFiles = regexp.MustCompile(`open|write|dump|save|os\.|shutil|subprocess|[Pp]ath|exec|eval|import\(|import_module|to_`)
 
 // writeUnknown notes a file of which the name is not known, for programs that surely write one.
 func (r *reader) writeUnknown(st *state, program string, w Word, how string, at Span) {

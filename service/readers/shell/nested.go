@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -205,6 +206,9 @@ func (s *Script) at(file string, writes int) ([]byte, error) {
 	file = filepath.Clean(file)
 	for i := writes - 1; i >= 0; i-- {
 		w := &s.Writes[i]
+		if w.Program != nil && !bytes.Contains(w.Program, []byte(filepath.Base(file))) {
+			continue
+		}
 		if w.Name != "" && w.Name != file && !strings.HasPrefix(file, w.Name+"/") {
 			continue
 		}

@@ -89,6 +89,8 @@ func TestWords(t *testing.T) {
 		{"source", "x=1\nsource setup.sh\np $x\nx=2\np $x", "yes p ?…\nyes p 2"},
 		{"an environment's script", "x=1\nsource ~/venv/bin/activate\np $x", "yes p 1"},
 		{"attributes", "declare -i x=5+3\ndeclare -A m\nm[a]=1\np $x ${m[a]}", "yes p ?… ?…"},
+		{"another name", "declare -n r=x\nx=1\nr=2\np $x", "yes p ?…"},
+		{"read-only", "readonly x=1\nx=2\np $x\nreadonly y=1\np $y", "yes p ?…\nyes p 1"},
 		{"IFS", "IFS=,\nx=a,b\np $x", "yes p ?a,b…"},
 		{"a line that goes on", "p a \\\n  b \\\n c", "yes p a b c"},
 		{"comments", "p a # b\n# p c", "yes p a"},
@@ -122,6 +124,8 @@ func TestRuns(t *testing.T) {
 		{"exec for a redirection", "exec > log\nb", "yes b"},
 		{"not", "if ! a; then b; fi", "yes guarded a\nmaybe b"},
 		{"a function", "f() { a; }\nb\nf", "yes b\nyes a"},
+		{"a function that is gone", "f() { a; }\nunset -f f\nf\nb", "maybe b"},
+		{"failures that are let pass", "set +e\na\nset -e\nb", "yes guarded a\nyes b"},
 		{"a function that nobody calls", "f() { a; }\nb", "yes b\nnever a"},
 		{"a function that somebody may call", "f() { a; }\n\"$@\"", "yes ?…\nmaybe a"},
 		{"a function that is given on", "f() { a; }\nxargs -n1 f", "yes xargs -n1 f\nmaybe a"},
@@ -174,7 +178,7 @@ func TestScriptsWithinScripts(t *testing.T) {
 }
 
 func TestOpen(t *testing.T) {
-	f := files{"c.py": "old", "d/c.py": "inner"}
+	f := files{"c.py": "old", "d/c.py": "inner", "gen.py": "write('c.py')", "other.py": "write('d.py')"}
 	for _, tt := range []struct{ name, script, want string }{
 		{"untouched", "p", "old"},
 		{"another directory", "cd d\np", "inner"},
@@ -191,6 +195,13 @@ func TestOpen(t *testing.T) {
 		{"mv", "mv x /job/\np", "rewritten"},
 		{"a program", "python make.py --out=c.py\np", "rewritten"},
 		{"another program", "python make.py --out=e.py\np", "old"},
+		{"a program that mentions it", "python gen.py\np", "rewritten"},
+		{"a program that does not", "python other.py\np", "old"},
+		{"code on the command line", "python -c 'open(\"c.py\", \"w\")'\np", "rewritten"},
+		{"code that only looks", "python -c 'import torch; print(torch.__version__)'\np", "old"},
+		{"code in a here-document", "python - <<EOF\nopen(x, 'w')\nEOF\np", "rewritten"},
+		{"dd", "dd if=x of=c.py\np", "rewritten"},
+		{"awk", "awk -i inplace '{print}' c.py\np", "rewritten"},
 		{"git", "git pull\np", "rewritten"},
 		{"git that only looks", "git log -1\np", "old"},
 		{"afterwards", "p\nsed -i s/1/2/ c.py", "old"},

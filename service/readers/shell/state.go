@@ -18,6 +18,7 @@ type variable struct {
 	unknown  bool // nothing is known of it, not even whether it is set
 	exported bool
 	odd      bool // has an attribute that changes what assignments do
+	readonly bool
 }
 
 // ending is how a branch of a script ends.
@@ -285,7 +286,7 @@ func doubtful(w Word, to Certainty, reason string) Word {
 // forget makes a name unknown.
 func (st *state) forget(name, reason string) {
 	v := st.vars[name]
-	st.vars[name] = variable{unknown: true, value: unknownWord("$" + name + " is " + reason), exported: v.exported, odd: v.odd}
+	st.vars[name] = variable{unknown: true, value: unknownWord("$" + name + " is " + reason), exported: v.exported, odd: v.odd, readonly: v.readonly}
 }
 
 // forgetAll makes all names unknown.
