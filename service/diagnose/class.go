@@ -50,10 +50,8 @@ var (
 	shorter      = Advice{"sequence-length", "Shorten the sequences, or bound them (packing and padding go to the longest)."}
 	plan         = Advice{"plan", "Give the job (--model …, -f job.json): then the tensor can be named, and the plan says which change fits."}
 
-	uselessBatch         = Advice{"micro-batch", "A smaller batch: it is not what fills the card."}
-	uselessFragmentation = Advice{"expandable-segments", "expandable_segments or max_split_size_mb: next to nothing is reserved and unallocated."}
-	uselessCache         = Advice{"empty-cache", "torch.cuda.empty_cache(): PyTorch gives its cache back by itself before it fails."}
-	uselessAccumulation  = Advice{"accumulation", "More accumulation steps alone: weights, gradients and optimizer state stay what they are."}
+	uselessCache        = Advice{"empty-cache", "torch.cuda.empty_cache(): PyTorch gives its cache back by itself before it fails."}
+	uselessAccumulation = Advice{"accumulation", "More accumulation steps alone: weights, gradients and optimizer state stay what they are."}
 )
 
 // accounts are what is said of each class.
