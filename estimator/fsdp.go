@@ -91,10 +91,6 @@ var wrapsFlat = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": t
 // litgpt pretrain.py, finetune (fabric.no_backward_sync).
 var accumulatesWhole = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "litgpt": true}
 
-// shardedOptimizers are those that work on parts of parameters as on whole ones.
-var shardedOptimizers = map[step.Optimizer]bool{step.AdamWForeach: true, step.AdamWFused: true, step.AdamWLoop: true,
-	step.SGD: true, step.SGDMomentum: true, step.SGDFused: true, step.SGDMomentumFused: true}
-
 // sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
 func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	d, rc, sh := t.Distributed, &r.recipe, r.fsdp
@@ -105,7 +101,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
 		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under FSDP is not modelled yet; leave one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; leave one of them out"},
-		{!shardedOptimizers[r.optimizer], "optimizer/name", "under FSDP adamw, adam, sgd and sgd-momentum are modelled"},
+		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " + enumeration(optimizerNames(func(o *step.Optimizer) bool { return o.Sharded })) + " are modelled"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass under FSDP is not modelled yet; leave one of them out"},
 		{rc.GradScaler, "precision", "amp-fp16 under FSDP is not modelled yet; amp-bf16, bf16 and fp32 are"},
 	} {

@@ -37,13 +37,6 @@ func (r *resolved) idleFields(t *Training) {
 	r.idleVersions(t)
 }
 
-// ownStates are the optimizers whose state has types of its own.
-var ownStates = map[step.Optimizer]bool{step.AdamW32bit: true, step.AdamW8bit: true, step.AdamW8bitAO: true, step.AdamW4bitAO: true,
-	step.PagedAdamW32bit: true, step.PagedAdamW8bit: true, step.Lion32bit: true, step.Lion8bit: true, step.AdafactorHF: true, step.AdafactorTorch: true}
-
-// stateless are those that keep none.
-var stateless = map[step.Optimizer]bool{step.SGD: true, step.SGDFused: true}
-
 func (r *resolved) idleStates(t *Training) {
 	s := t.States
 	if s == nil || shards(t) {
@@ -68,9 +61,9 @@ func (r *resolved) idleStates(t *Training) {
 	}
 	switch {
 	case s.Optimizer == "":
-	case stateless[r.optimizer]:
+	case r.optimizer.Stateless():
 		note("states.optimizer: this optimizer keeps no state")
-	case ownStates[r.optimizer]:
+	case r.optimizer.OwnTypes:
 		note("states.optimizer: this optimizer keeps its state in types of its own, whatever the weights are stored in")
 	}
 	if d, ok := storedTypes[s.MasterGradients]; ok && !r.recipe.States.MasterWeights {

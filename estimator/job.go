@@ -100,7 +100,7 @@ type States struct {
 
 // Optimizer is a name or an object: "adamw" means {"name": "adamw"}.
 type Optimizer struct {
-	Name           string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw"`
+	Name           string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw amsgrad nadam radam adamax adadelta rmsprop adagrad"`
 	Implementation string `json:"implementation,omitempty" validate:"omitempty,oneof=foreach fused for-loop bitsandbytes torchao transformers torch"`
 	InBackward     bool   `json:"in_backward,omitempty"`
 	Rank           int64  `json:"rank,omitempty" validate:"omitempty,gte=1,lte=1048576"`

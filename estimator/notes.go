@@ -171,13 +171,8 @@ func runnerUp(l *step.Ledger, peak step.Stage) (name string, bytes int64) {
 func (r *resolved) fromSources() []Note {
 	var notes []Note
 	add := func(code, text string) { notes = append(notes, Note{Code: code, Text: text}) }
-	switch r.optimizer {
-	case step.PagedAdamW32bit, step.PagedAdamW8bit:
-		add("paged-optimizer", "bitsandbytes keeps the moments of large tensors in managed memory, which moves to the GPU while it is used: nvidia-smi counts what of it is there, and the figures here do not")
-	case step.AdamW8bitAO, step.AdamW4bitAO:
-		add("optimizer-from-source", "torchao's moments follow its source; what its compiled update needs besides is taken to be nothing")
-	case step.GaLoreAdamW:
-		add("optimizer-from-source", "GaLore follows its source; what cuSOLVER takes for the singular value decomposition besides its results and a copy of the gradient is not known")
+	if n := r.optimizer.Note; n.Code != "" {
+		add(n.Code, n.Text)
 	}
 	if st := &r.recipe.States; st.GradientBuffers || st.MasterWeights {
 		add("states-from-source", "master weights and gradient buffers are placed as Megatron-LM and DeepSpeed place them, one tensor for each parameter")

@@ -8,40 +8,49 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// optimizerKind is an optimizer and who implements it; empty is the default.
-type optimizerKind struct{ name, implementation string }
-
-// optimizers are those that are modelled. Adam holds what AdamW holds.
-var optimizers = map[optimizerKind]step.Optimizer{
-	{"adamw", ""}: step.AdamWForeach, {"adamw", "foreach"}: step.AdamWForeach, {"adamw", "fused"}: step.AdamWFused, {"adamw", "for-loop"}: step.AdamWLoop,
-	{"adamw", "bitsandbytes"}:      step.AdamW32bit,
-	{"adamw-8bit", ""}:             step.AdamW8bit,
-	{"adamw-8bit", "bitsandbytes"}: step.AdamW8bit,
-	{"adamw-8bit", "torchao"}:      step.AdamW8bitAO,
-	{"adamw-4bit", ""}:             step.AdamW4bitAO, {"adamw-4bit", "torchao"}: step.AdamW4bitAO,
-	{"paged-adamw", ""}: step.PagedAdamW32bit, {"paged-adamw", "bitsandbytes"}: step.PagedAdamW32bit,
-	{"paged-adamw-8bit", ""}: step.PagedAdamW8bit, {"paged-adamw-8bit", "bitsandbytes"}: step.PagedAdamW8bit,
-	{"lion", ""}: step.Lion, {"lion", "for-loop"}: step.Lion, {"lion", "bitsandbytes"}: step.Lion32bit,
-	{"lion-8bit", ""}: step.Lion8bit, {"lion-8bit", "bitsandbytes"}: step.Lion8bit,
-	{"muon", ""}: step.Muon, {"muon", "torch"}: step.Muon, {"muon", "for-loop"}: step.Muon,
-	{"galore-adamw", ""}: step.GaLoreAdamW, {"galore-adamw", "torch"}: step.GaLoreAdamW, {"galore-adamw", "for-loop"}: step.GaLoreAdamW,
-	{"sgd", ""}: step.SGD, {"sgd", "foreach"}: step.SGD, {"sgd", "fused"}: step.SGDFused, {"sgd", "for-loop"}: step.SGD,
-	{"sgd-momentum", ""}: step.SGDMomentum, {"sgd-momentum", "foreach"}: step.SGDMomentum, {"sgd-momentum", "fused"}: step.SGDMomentumFused, {"sgd-momentum", "for-loop"}: step.SGDMomentum,
-	{"adafactor", ""}: step.AdafactorHF, {"adafactor", "transformers"}: step.AdafactorHF,
-	{"adafactor", "torch"}: step.AdafactorTorch, {"adafactor", "for-loop"}: step.AdafactorTorch,
-}
-
 // implementations are those that are modelled of an optimizer, in the order of the alphabet.
 func implementations(name string) []string {
 	var has []string
-	for k := range optimizers {
-		if k.name == name && k.implementation != "" {
-			has = append(has, k.implementation)
+	for _, o := range step.Optimizers() {
+		if o.Name != name && !slices.Contains(o.Synonyms, name) {
+			continue
+		}
+		for _, i := range o.Implementations {
+			if i != "" {
+				has = append(has, i)
+			}
 		}
 	}
 	slices.Sort(has)
 	return has
 }
+
+// optimizerNames are those of which the table says that is so, with their synonyms, in its order.
+func optimizerNames(is func(*step.Optimizer) bool) []string {
+	var names []string
+	for _, o := range step.Optimizers() {
+		if !is(&o) {
+			continue
+		}
+		for _, name := range append([]string{o.Name}, o.Synonyms...) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+		}
+	}
+	return names
+}
+
+// enumeration is "a, b and c".
+func enumeration(names []string) string {
+	if last := len(names) - 1; last > 0 {
+		return strings.Join(names[:last], ", ") + " and " + names[last]
+	}
+	return strings.Join(names, "")
+}
+
+// DefaultOptimizer is what a job trains with that does not say.
+const DefaultOptimizer = "adamw"
 
 // defaultRank is GaLore's where the job names none: the rank of its example for a model of a billion parameters is 512, that
 // of the smallest 128.
@@ -53,23 +62,24 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 		o = &Optimizer{}
 	}
 	name := o.Name
-	if name == "" || name == "adam" {
-		name = "adamw"
+	if name == "" {
+		name = DefaultOptimizer
 	}
-	choice, ok := optimizers[optimizerKind{name, o.Implementation}]
+	choice, ok := step.OptimizerOf(name, o.Implementation)
 	if !ok {
 		if has := implementations(name); len(has) > 0 {
 			errs.Add("/training/optimizer/implementation", "unsupported", "%s by %.40q is not modelled; for %s accepted are %s", name, o.Implementation, name, strings.Join(has, ", "))
 		} else {
 			errs.Add("/training/optimizer/name", "unsupported", "the optimizer %.40q is not modelled", o.Name)
 		}
+		choice, _ = step.OptimizerOf(DefaultOptimizer, "")
 	}
 	r.optimizer = choice
 	if o.InBackward {
 		r.inBackward(t, errs)
 	}
 	switch {
-	case choice == step.GaLoreAdamW:
+	case choice.Ranked:
 		r.rank = defaultRank
 		if o.Rank != 0 {
 			r.rank = o.Rank
@@ -78,7 +88,7 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 			errs.Add("/training/optimizer/rank", "out_of_range", "rank is %d; it is from 1 to %d", r.rank, 1<<20)
 		}
 	case o.Rank != 0:
-		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to galore-adamw; leave it out")
+		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to %s; leave it out", enumeration(optimizerNames(func(o *step.Optimizer) bool { return o.Ranked })))
 	}
 }
 
@@ -92,37 +102,20 @@ func (r *resolved) howStates(p string, d step.DType) string {
 	if st.OwnMoments {
 		d = st.Moments
 	}
-	moments := func(what string) string { return p + " × " + what + masters }
-	switch r.optimizer {
-	case step.SGD, step.SGDFused:
-		if masters != "" {
-			return moments("nothing") + ": plain SGD keeps none"
-		}
+	o := r.optimizer
+	switch {
+	case o.Stateless() && masters != "":
+		return p + " × nothing" + masters + ": plain SGD keeps none"
+	case o.Stateless():
 		return "plain SGD keeps none"
-	case step.AdamW8bit:
-		return moments("two moments of 1 B, with a float32 scale for every 256")
-	case step.AdamW8bitAO:
-		return moments("two moments of 1 B, with a float32 scale for every 256 and a table for every tensor")
-	case step.AdamW4bitAO:
-		return moments("two moments of half a byte, with a float32 scale for every 128 and a table for every tensor")
-	case step.PagedAdamW32bit, step.PagedAdamW8bit:
-		return moments("two moments, of which those of tensors from 100,000 elements on lie in managed memory, outside PyTorch's allocator")
-	case step.AdamW32bit:
-		return moments("two moments of 4 B (fp32)")
-	case step.SGDMomentum, step.SGDMomentumFused, step.Lion:
-		return moments("one momentum of " + inBytes(d))
-	case step.Lion32bit:
-		return moments("one momentum of 4 B (fp32)")
-	case step.Lion8bit:
-		return moments("one momentum of 1 B, with a float32 scale for every 256")
-	case step.Muon:
-		return moments("one momentum for the matrices of the layers and two moments for the rest, of " + inBytes(d))
-	case step.GaLoreAdamW:
-		return moments("two moments of " + inBytes(d) + ", in the layers' matrices of gradients projected onto the rank " + grouped(r.rank))
-	case step.AdafactorHF, step.AdafactorTorch:
-		return "one number for every row and column of a matrix, and one for every element of a vector" + masters
+	case o.Factored:
+		return o.Words + masters
 	}
-	return moments("two moments of " + inBytes(d))
+	words := strings.Replace(o.Words, "%s", inBytes(d), 1)
+	if o.Ranked {
+		words += grouped(r.rank)
+	}
+	return p + " × " + words + masters
 }
 
 // inBackward is an optimizer that runs in backward: gradients do not outlive their parameter's update, and so cannot be
@@ -135,7 +128,7 @@ func (r *resolved) inBackward(t *Training, errs *invalid.List) {
 		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to accumulate; gradient_accumulation is %d", rc.Accumulation)
 	case rc.GradScaler:
 		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to unscale, and amp-fp16 scales them; use bfloat16")
-	case r.optimizer == step.AdafactorHF || r.optimizer == step.Muon || r.optimizer == step.GaLoreAdamW || rc.States != (step.States{}):
+	case !r.optimizer.InBackward || rc.States != (step.States{}):
 		errs.Add(pointer, "unsupported", "this optimizer or these states are not modelled inside backward yet")
 	case rc.Compile:
 		errs.Add(pointer, "unsupported", "an optimizer in backward is not modelled together with torch.compile yet")

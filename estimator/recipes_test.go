@@ -1,13 +1,12 @@
 package estimator
 
 import (
-	"cmp"
-	"maps"
-	"slices"
 	"testing"
 
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // events is what a job asks a heap for in two optimizer steps.
@@ -129,11 +128,10 @@ func randomLoss(t *rapid.T) *Loss {
 
 // randomOptimizer draws any optimizer that is modelled.
 func randomOptimizer(t *rapid.T) *Optimizer {
-	kinds := slices.SortedFunc(maps.Keys(optimizers), func(a, b optimizerKind) int {
-		return cmp.Compare(a.name+" "+a.implementation, b.name+" "+b.implementation)
-	})
-	k := rapid.SampledFrom(kinds).Draw(t, "any optimizer")
-	return &Optimizer{Name: k.name, Implementation: k.implementation, InBackward: rapid.IntRange(0, 3).Draw(t, "in_backward") == 0}
+	o := rapid.SampledFrom(step.Optimizers()).Draw(t, "any optimizer")
+	name := rapid.SampledFrom(append([]string{o.Name}, o.Synonyms...)).Draw(t, "name of it")
+	implementation := rapid.SampledFrom(o.Implementations).Draw(t, "any implementation")
+	return &Optimizer{Name: name, Implementation: implementation, InBackward: rapid.IntRange(0, 3).Draw(t, "in_backward") == 0}
 }
 
 // randomStates draws what is stored.

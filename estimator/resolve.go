@@ -15,7 +15,7 @@ type resolved struct {
 	arch      model.Architecture
 	recipe    step.Recipe
 	shape     step.Shape
-	optimizer step.Optimizer
+	optimizer *step.Optimizer
 	rank      int64 // of galore-adamw
 	clip      bool
 	framework string

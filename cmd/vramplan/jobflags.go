@@ -28,7 +28,7 @@ type jobFields struct {
 	SequenceLength       *int64   `placeholder:"N" help:"Tokens in a sequence; the model's context if not given." group:"Job:"`
 	GradientAccumulation *int64   `placeholder:"N" help:"Micro-steps in an optimizer step." group:"Job:"`
 	Precision            *string  `placeholder:"NAME" help:"amp-bf16, amp-fp16, fp32, tf32, bf16, fp16 or fp8." group:"Job:"`
-	Optimizer            *string  `placeholder:"NAME" help:"adamw, adam, sgd, sgd-momentum, adafactor, lion, adamw-8bit, …" group:"Job:"`
+	Optimizer            *string  `placeholder:"NAME" help:"adamw, adam, sgd, sgd-momentum, adafactor, rmsprop, lion, adamw-8bit, …" group:"Job:"`
 	OptimizerImpl        *string  `name:"optimizer-implementation" placeholder:"NAME" help:"foreach, fused, for-loop, bitsandbytes, torchao, …" group:"Job:"`
 	Checkpointing        *string  `aliases:"gradient-checkpointing" placeholder:"MODE" help:"none, full, selective or selective-op." group:"Job:"`
 	Attention            *string  `placeholder:"NAME" help:"sdpa, flash or eager." group:"Job:"`

@@ -74,7 +74,7 @@ func precisions(in estimator.Input) []lever {
 
 // optimizers offers those that keep less for each parameter than AdamW.
 func optimizers(t estimator.Training) []lever {
-	if o := optimizerOf(t); o.Name != "adamw" && o.Name != "adam" {
+	if !trainsLike(t, estimator.DefaultOptimizer) {
 		return nil
 	}
 	const anew = "another optimizer: learning rate and schedule have to be found again"

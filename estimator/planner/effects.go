@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // effectiveBatchEffect says what another effective batch does to training, with
@@ -22,10 +23,10 @@ func effectiveBatchEffect(t estimator.Training, from, to int64) string {
 	if math.Abs(k-1) < 0.02 {
 		return change + "; settings can stay"
 	}
-	switch o := optimizerOf(t); o.Name {
-	case "sgd", "sgd-momentum":
+	switch rowOf(t).Rate {
+	case step.RateLinear:
 		return fmt.Sprintf("%s; starting point: learning rate × %.3g", change, k)
-	case "adamw", "adam", "adamw-8bit", "adamw-4bit", "paged-adamw", "paged-adamw-8bit", "galore-adamw":
+	case step.RateSquareRoot:
 		return fmt.Sprintf("%s; starting points: learning rate × %.2g, beta2 0.95 → %s or 0.999 → %s",
 			change, math.Sqrt(k), beta(0.95, k), beta(0.999, k))
 	}

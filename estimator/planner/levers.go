@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // What a lever costs the user beside time, as a share of the step time in the
@@ -141,13 +142,37 @@ func checkpointingMode(t estimator.Training) string {
 	return c.Mode
 }
 
+// rowOf is what is known of the job's optimizer; of one that is not modelled it is taken for the default.
+func rowOf(t estimator.Training) *step.Optimizer {
+	o := optimizerOf(t)
+	for _, k := range [...]estimator.Optimizer{{Name: o.Name, Implementation: o.Implementation}, {Name: o.Name}} {
+		if row, ok := step.OptimizerOf(k.Name, k.Implementation); ok {
+			return row
+		}
+	}
+	row, _ := step.OptimizerOf(estimator.DefaultOptimizer, "")
+	return row
+}
+
+// trainsLike says whether the job's optimizer holds what the one of the given name does.
+func trainsLike(t estimator.Training, name string) bool {
+	row := rowOf(t)
+	return row.Name == name && (optimizerOf(t).Name == name || slices.Contains(row.Synonyms, optimizerOf(t).Name))
+}
+
+// implementedBy says whether the job's optimizer can be had from such an implementation.
+func implementedBy(t estimator.Training, implementation string) bool {
+	_, ok := step.OptimizerOf(optimizerOf(t).Name, implementation)
+	return ok
+}
+
 func optimizerOf(t estimator.Training) estimator.Optimizer {
 	var o estimator.Optimizer
 	if t.Optimizer != nil {
 		o = *t.Optimizer
 	}
 	if o.Name == "" {
-		o.Name = "adamw"
+		o.Name = estimator.DefaultOptimizer
 	}
 	return o
 }

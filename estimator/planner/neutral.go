@@ -69,7 +69,7 @@ func losses(t estimator.Training) []lever {
 // optimizerImplementations offers the fused and the looped kernel of the same optimizer.
 func optimizerImplementations(t estimator.Training, tool string) []lever {
 	o := optimizerOf(t)
-	if o.Name != "adamw" && o.Name != "adam" && o.Name != "sgd" && o.Name != "sgd-momentum" {
+	if !implementedBy(t, "foreach") {
 		return nil
 	}
 	if o.Implementation == "" && tool == "nanogpt" {
@@ -81,7 +81,7 @@ func optimizerImplementations(t estimator.Training, tool string) []lever {
 		{"fused", "Use the fused optimizer kernel"},
 		{"for-loop", "Step one tensor at a time (foreach off)"},
 	} {
-		if o.Implementation == i.implementation || o.Implementation == "fused" {
+		if o.Implementation == i.implementation || o.Implementation == "fused" || !implementedBy(t, i.implementation) {
 			continue
 		}
 		set := o

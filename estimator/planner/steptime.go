@@ -264,21 +264,10 @@ func (w workload) launches(recomputed float64) float64 {
 	return float64(w.shape.Layers)*perLayer*(1+recomputed/3) + 20
 }
 
-// optimizerBytes is what a step moves per trainable parameter with float32 state:
-// a fused kernel reads gradient, weight and moments once and writes the last
-// three; foreach and the loop run one kernel for each operation.
-var optimizerBytes = map[string]float64{
-	"adamw": 28, "adam": 28, "sgd": 12, "sgd-momentum": 20, "lion": 20, "adafactor": 24, "muon": 28, "galore-adamw": 28,
-	"adamw-8bit": 16, "adamw-4bit": 15, "lion-8bit": 14, "paged-adamw": 28, "paged-adamw-8bit": 16,
-}
-
-// optimizerStep is the time of one optimizer step.
+// optimizerStep is the time of one optimizer step; foreach and the loop run one kernel for each operation of the optimizer.
 func (w workload) optimizerStep(c card, a assumption) float64 {
 	o := optimizerOf(w.training)
-	bytes := optimizerBytes[o.Name]
-	if bytes == 0 {
-		bytes = 28
-	}
+	bytes := rowOf(w.training).MovedBytes
 	kernels := 20.0
 	switch o.Implementation {
 	case "foreach", "":

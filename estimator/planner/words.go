@@ -185,6 +185,9 @@ func worded(ls []lever, tool string) []lever {
 	for i := range ls {
 		l := &ls[i]
 		w, ok := own[l.code]
+		if o, is := l.changes["optimizer"].(estimator.Optimizer); is && l.code == "optimizer-fused" {
+			ok = ok && trainsLike(estimator.Training{Optimizer: &o}, estimator.DefaultOptimizer) // the tools' words are those of AdamW
+		}
 		if !ok {
 			w, ok = anyTool[l.code]
 		}

@@ -2,57 +2,46 @@ package step
 
 import "slices"
 
-// adamW is torch.optim.AdamW. Its state for all parameters comes first.
-// Source: torch/optim/adam.py (_init_group, _single_tensor_adam, _multi_tensor_adam), torch 2.9.
-func (u *updater) adamW(o Optimizer, ps []*Parameter) {
+// adamLoop is one parameter after the other: a root, which is scaled into another tensor; a variable keeps the last of these.
+// Source: torch/optim/adam.py (_single_tensor_adam), nadam.py (_single_tensor_nadam), torch 2.9.
+func (u *updater) adamLoop(ps []*Parameter) {
+	denominator := noHandle
 	for _, p := range ps {
-		if o == AdamWFused {
-			u.keep(4) // the step counter lives on the GPU
-		}
-		u.keep(u.moment(p))
-		u.keep(u.moment(p))
+		root := u.heap.Alloc(u.moment(p))
+		scaled := u.heap.Alloc(u.moment(p))
+		u.heap.Free(root)
+		u.reassign(&denominator, scaled)
 	}
-	switch o {
-	case AdamWForeach:
-		u.roots(ps)
-	case AdamWLoop: // one parameter after the other; the variable denom keeps the last one
-		denom := noHandle
-		for _, p := range ps {
-			root := u.heap.Alloc(u.moment(p))
-			scaled := u.heap.Alloc(u.moment(p))
-			u.heap.Free(root)
-			u.reassign(&denom, scaled)
-		}
-		u.del(&denom)
-	}
+	u.del(&denominator)
 }
 
-// roots are the square roots of all second moments of one type at once; the variable keeps them until those of
-// the next type are there.
-func (u *updater) roots(ps []*Parameter) {
-	u.held = u.held[:0]
-	before := 0
-	byType(ps, func(d DType) {
-		from := len(u.held)
-		for _, p := range ps {
-			if p.Dtype == d {
-				u.held = append(u.held, u.heap.Alloc(u.moment(p)))
-			}
-		}
-		if u.recipe.TwoTemporaries {
-			for _, p := range ps {
-				if p.Dtype == d {
-					u.held = append(u.held, u.heap.Alloc(u.moment(p)))
-				}
-			}
-		}
-		for _, h := range u.held[before:from] {
-			u.heap.Free(h)
-		}
-		before = from
-	})
-	for _, h := range u.held[before:] {
-		u.heap.Free(h)
+// oneVariable is one parameter after the other, with one temporary that a variable keeps until the next.
+// Source: torch/optim/rmsprop.py (_single_tensor_rmsprop), adagrad.py (_single_tensor_adagrad), torch 2.9.
+func (u *updater) oneVariable(ps []*Parameter) {
+	average := noHandle
+	for _, p := range ps {
+		u.reassign(&average, u.heap.Alloc(u.moment(p)))
+	}
+	u.del(&average)
+}
+
+// twoVariables is the same with two temporaries.
+// Source: torch/optim/adadelta.py (_single_tensor_adadelta), torch 2.9.
+func (u *updater) twoVariables(ps []*Parameter) {
+	deviation, delta := noHandle, noHandle
+	for _, p := range ps {
+		u.reassign(&deviation, u.heap.Alloc(u.moment(p)))
+		u.reassign(&delta, u.heap.Alloc(u.moment(p)))
+	}
+	u.del(&deviation)
+	u.del(&delta)
+}
+
+// passing is one temporary that goes at once.
+// Source: torch/optim/adamax.py (_single_tensor_adamax), torch 2.9.
+func (u *updater) passing(ps []*Parameter) {
+	for _, p := range ps {
+		u.flash(u.moment(p))
 	}
 }
 

@@ -10,17 +10,16 @@ const (
 	pagedFrom      = 100_000
 )
 
-// bitsAndBytes are bitsandbytes' optimizers: their kernels need nothing but the state.
-func (u *updater) bitsAndBytes(o Optimizer, ps []*Parameter) {
-	if !u.first {
-		return
+// bitsandbytes are its optimizers: their kernels need nothing but the state, which may be in eight bits, or in pages.
+func bitsandbytes(moments int, eight, paged bool) func(*updater, []*Parameter) {
+	return func(u *updater, ps []*Parameter) {
+		if u.first {
+			u.blockStates(moments, eight, paged, ps)
+		}
 	}
-	moments := 2
-	if o == Lion8bit || o == Lion32bit {
-		moments = 1
-	}
-	paged := o == PagedAdamW8bit || o == PagedAdamW32bit
-	eight := o == AdamW8bit || o == PagedAdamW8bit || o == Lion8bit
+}
+
+func (u *updater) blockStates(moments int, eight, paged bool, ps []*Parameter) {
 	tables := false
 	for _, p := range ps {
 		quantised := eight && p.Numel >= quantisedFrom
@@ -51,20 +50,18 @@ func (u *updater) bitsAndBytes(o Optimizer, ps []*Parameter) {
 // torchAO is torchao's AdamW with moments of eight or four bits: each has its codes, a float32 scale for every block and a
 // table of its own. The update is compiled into kernels that need nothing besides.
 // Source: torchao/optim/adam.py (_new_buffer), subclass_8bit.py and subclass_4bit.py (zeros), 0.18.
-func (u *updater) torchAO(o Optimizer, ps []*Parameter) {
-	bits, block := int64(8), int64(256)
-	if o == AdamW4bitAO {
-		bits, block = 4, 128
-	}
-	for _, p := range ps {
-		for range 2 {
-			if p.Numel < quantisedFrom || p.Numel%block != 0 {
-				u.keep(p.bytes())
-				continue
+func torchAO(bits, block int64) func(*updater, []*Parameter) {
+	return func(u *updater, ps []*Parameter) {
+		for _, p := range ps {
+			for range 2 {
+				if p.Numel < quantisedFrom || p.Numel%block != 0 {
+					u.keep(p.bytes())
+					continue
+				}
+				u.keep(p.Numel * bits / 8)
+				u.keep(4 * (p.Numel / block))
+				u.keep(4 << bits)
 			}
-			u.keep(p.Numel * bits / 8)
-			u.keep(4 * (p.Numel / block))
-			u.keep(4 << bits)
 		}
 	}
 }

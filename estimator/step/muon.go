@@ -29,7 +29,8 @@ func (u *updater) muon(ps []*Parameter) {
 		u.orthogonalise(p, &update)
 	}
 	u.del(&update)
-	u.adamW(AdamWForeach, outer)
+	rest := Optimizer{Moments: 2, Lists: 1, CopiesParameters: true} // AdamW's
+	u.run(&rest, outer)
 }
 
 // orthogonalise iterates in bfloat16, into which an update in another type is copied, and puts what comes out into update.

@@ -1,41 +1,94 @@
 package step
 
-// Optimizer is which optimizer updates the parameters, and how it is implemented.
-type Optimizer uint8
+import "slices"
 
-// The optimizers.
+// Optimizer is an optimizer and who implements it: everything that is known of it, in one row of the table.
+type Optimizer struct {
+	// Name is what a job calls it, Synonyms are other optimizers that hold what it holds. Implementations are who updates, as a job
+	// says it; "" is among those of the row that is taken where it does not. Aliases are the spellings of other tools.
+	Name                      string
+	Synonyms, Implementations []string
+	Aliases                   []Alias
+
+	// Moments is how many states have the shape of their parameter, in its type where a job does not name another. Counter says
+	// that the number of steps, a float32 for each parameter, is kept on the GPU before them. Eager says that the states are made
+	// with the optimizer and not in the first step.
+	Moments        int
+	Counter, Eager bool
+	// Lists is how many temporaries of every parameter are alive at once where all are updated together (foreach); in
+	// CopiesParameters, one more in torch 2.0. Loop allocates those of an update parameter by parameter. Neither is for one kernel
+	// that needs none (Fused, which looks at found_inf itself) or for several that work in place.
+	Lists            int
+	CopiesParameters bool
+	Loop             func(*updater, []*Parameter)
+	Fused            bool
+	// Own allocates states and temporaries of an optimizer that is like no other, in place of all of the above. OwnTypes says that
+	// no job may choose the type of its states, Factored that these have no type to be named, Ranked that it has a rank.
+	Own                        func(*updater, []*Parameter)
+	OwnTypes, Factored, Ranked bool
+
+	// Sharded says that it works on a GPU's parts of parameters as on whole ones, InBackward that it may update each parameter as
+	// soon as its gradient is there.
+	Sharded, InBackward bool
+
+	// Words are what its states are, with their type in place of %s; none where it keeps nothing. Note is what a reader of an answer
+	// has to know.
+	Words string
+	Note  Note
+	// Rate is how the learning rate follows the batch.
+	Rate Rate
+	// MovedBytes is what an update moves for each parameter with float32 states: a fused kernel reads gradient, weight and states
+	// once and writes all but the first.
+	MovedBytes float64
+}
+
+// Alias is another spelling, and which name and implementation it means.
+type Alias struct{ Spelling, Name, Implementation string }
+
+// Note is a remark for those who read an answer.
+type Note struct{ Code, Text string }
+
+// Rate is how a learning rate follows the batch.
+type Rate uint8
+
+// The rules: in proportion, with its square root, or neither.
 const (
-	AdamWForeach Optimizer = iota // PyTorch's default on a GPU
-	AdamWFused
-	AdamWLoop
-	SGD
-	SGDMomentum
-	SGDFused
-	SGDMomentumFused
-	// AdamW8bit is bitsandbytes': moments in one byte with a float32 scale for every block of 256. AdamW32bit keeps them in
-	// float32 whatever the parameters are in; a paged one keeps those of large tensors in managed memory.
-	AdamW8bit
-	AdamW32bit
-	PagedAdamW8bit
-	PagedAdamW32bit
-	// AdamW8bitAO and AdamW4bitAO are torchao's.
-	AdamW8bitAO
-	AdamW4bitAO
-	// Lion is lion-pytorch's, Lion32bit and Lion8bit are bitsandbytes'.
-	Lion
-	Lion32bit
-	Lion8bit
-	// Muon updates the matrices of the layers, and AdamW the rest.
-	Muon
-	// GaLoreAdamW projects the gradients of the layers' matrices.
-	GaLoreAdamW
-	// AdafactorHF is transformers' Adafactor without first moment, AdafactorTorch torch.optim's.
-	AdafactorHF
-	AdafactorTorch
+	RateOther Rate = 1 + iota
+	RateLinear
+	RateSquareRoot
 )
 
-// fused says that one kernel updates all parameters.
-func (o Optimizer) fused() bool { return o == AdamWFused || o == SGDFused || o == SGDMomentumFused }
+// Optimizers are all that are known, for reading.
+func Optimizers() []Optimizer { return optimizers }
+
+// OptimizerOf is the row of a name and an implementation, which may be empty.
+func OptimizerOf(name, implementation string) (*Optimizer, bool) {
+	for i := range optimizers {
+		if o := &optimizers[i]; (o.Name == name || slices.Contains(o.Synonyms, name)) && slices.Contains(o.Implementations, implementation) {
+			return o, true
+		}
+	}
+	return nil, false
+}
+
+// Stateless says that nothing is kept from step to step.
+func (o *Optimizer) Stateless() bool { return o.Moments == 0 && o.Own == nil }
+
+// construct is the optimizer's constructor, which may make its states.
+func (s *Session) construct(heap Heap) {
+	if !s.Optimizer.Eager {
+		return
+	}
+	u := s.readied(heap)
+	u.states(s.Optimizer, s.updated())
+}
+
+// readied is the updater at work on heap.
+func (s *Session) readied(heap Heap) *updater {
+	u := &s.updater
+	u.heap, u.recipe, u.first, u.rank = heap, &s.Recipe, !s.started, s.Rank
+	return u
+}
 
 // optimizerStep clips and updates.
 // Sources: torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
@@ -79,12 +132,11 @@ func unscale(heap Heap) (found int32) {
 
 // update runs the optimizer on all parameters that are trained.
 func (s *Session) update(heap Heap) {
-	u := &s.updater
-	u.heap, u.recipe, u.first, u.rank = heap, &s.Recipe, !s.started, s.Rank
+	u := s.readied(heap)
 	s.started = true
 	wide := s.masterGradients(heap)
 	sum := noHandle
-	if s.Recipe.GradScaler && s.Optimizer.fused() { // fused kernels look at found_inf themselves
+	if s.Recipe.GradScaler && s.Optimizer.Fused { // fused kernels look at found_inf themselves
 		sum = heap.Alloc(4)
 	}
 	u.run(s.Optimizer, s.updated())
@@ -147,27 +199,63 @@ func (u *updater) reduce(bytes int64, over layout, rows, cols int64) int32 {
 }
 
 // run updates the parameters ps, which are trained.
-func (u *updater) run(o Optimizer, ps []*Parameter) {
-	switch o {
-	case AdamWForeach, AdamWFused, AdamWLoop:
-		u.adamW(o, ps)
-	case SGDMomentum, SGDMomentumFused:
-		for _, p := range ps {
+func (u *updater) run(o *Optimizer, ps []*Parameter) {
+	if o.Own != nil {
+		o.Own(u, ps)
+		return
+	}
+	if !o.Eager {
+		u.states(o, ps)
+	}
+	if o.Loop != nil {
+		o.Loop(u, ps)
+		return
+	}
+	u.lists(u.recipe.lists(o), ps)
+}
+
+// states makes those of all parameters.
+func (u *updater) states(o *Optimizer, ps []*Parameter) {
+	for _, p := range ps {
+		if o.Counter {
+			u.keep(4)
+		}
+		for range o.Moments {
 			u.keep(u.moment(p))
 		}
-	case AdamW8bit, AdamW32bit, PagedAdamW8bit, PagedAdamW32bit, Lion32bit, Lion8bit:
-		u.bitsAndBytes(o, ps)
-	case AdamW8bitAO, AdamW4bitAO:
-		u.torchAO(o, ps)
-	case Lion:
-		u.lion(ps)
-	case Muon:
-		u.muon(ps)
-	case GaLoreAdamW:
-		u.galore(ps)
-	case AdafactorHF:
-		u.adafactorHF(ps)
-	case AdafactorTorch:
-		u.adafactorTorch(ps)
+	}
+}
+
+// lists is how many temporaries of every parameter an update of all together takes.
+func (r *Recipe) lists(o *Optimizer) int {
+	if o.CopiesParameters && r.TwoTemporaries {
+		return o.Lists + 1
+	}
+	return o.Lists
+}
+
+// lists are n temporaries of every parameter of one type at once; the variables keep them until those of the next type are there.
+func (u *updater) lists(n int, ps []*Parameter) {
+	if n == 0 {
+		return
+	}
+	u.held = u.held[:0]
+	before := 0
+	byType(ps, func(d DType) {
+		from := len(u.held)
+		for range n {
+			for _, p := range ps {
+				if p.Dtype == d {
+					u.held = append(u.held, u.heap.Alloc(u.moment(p)))
+				}
+			}
+		}
+		for _, h := range u.held[before:from] {
+			u.heap.Free(h)
+		}
+		before = from
+	})
+	for _, h := range u.held[before:] {
+		u.heap.Free(h)
 	}
 }

@@ -56,7 +56,7 @@ type Recipe struct {
 	SelectiveOps bool
 	// UpdatesInBackward runs the optimizer Updates on every parameter as soon as its gradient is there.
 	UpdatesInBackward bool
-	Updates           Optimizer
+	Updates           *Optimizer
 	// States is what is stored in other types than the parameters.
 	States States
 	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model,

@@ -82,7 +82,7 @@ type Session struct {
 	Program *Program
 	// Parameters are those that the GPU holds; Whole are those of the model where they are sharded.
 	Parameters, Whole Parameters
-	Optimizer         Optimizer
+	Optimizer         *Optimizer
 	// Rank is that of GaLore's projections.
 	Rank int64
 	// Clip clips the gradients' norm before the optimizer step.
@@ -158,6 +158,7 @@ func (s *Session) loadModel() {
 	r.Held = r.Held[:0]
 	s.strategy.Load(r, s.heap)
 	s.loadStates(s.heap)
+	s.construct(s.heap)
 }
 
 // asRank is what the strategy sees of s.

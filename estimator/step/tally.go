@@ -40,6 +40,7 @@ func (s *Session) playedTotals(t *tally) optimizerTotals {
 	if s.Recipe.UpdatesInBackward {
 		return optimizerTotals{label: LabelOptimizerScratch}
 	}
+	s.construct(t)
 	s.optimizerStep(t)
 	states := t.live
 	t.most = states

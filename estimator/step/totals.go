@@ -4,22 +4,16 @@ package step
 // parameters of one type; of a deep model the play takes longer than the rest of the ledger.
 func (s *Session) plainTotals() (optimizerTotals, bool) {
 	st := &s.Recipe.States
-	foreach := s.Optimizer == AdamWForeach
-	moments := int64(0)
-	switch s.Optimizer {
-	case AdamWForeach, AdamWFused:
-		moments = 2
-	case SGDMomentum, SGDMomentumFused:
-		moments = 1
-	case SGD, SGDFused:
-	default:
+	o := s.Optimizer
+	if o.Own != nil || o.Loop != nil {
 		return optimizerTotals{}, false
 	}
+	lists, moments := int64(s.Recipe.lists(o)), int64(o.Moments)
 	if st.MasterWeights || st.GradientBuffers || s.Recipe.UpdatesInBackward {
 		return optimizerTotals{}, false
 	}
 	s.updater.recipe = &s.Recipe
-	var count, largest, roots, states int64
+	var count, largest, scratch, states int64
 	var d DType
 	one := true
 	s.Parameters.Distinct(func(p *Parameter, times int64) {
@@ -29,28 +23,23 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 		one = one && (count == 0 || p.Dtype == d)
 		d, count, largest = p.Dtype, count+times, max(largest, p.Numel)
 		moment := rounded(s.updater.moment(p))
-		roots += times * moment
+		scratch += times * lists * moment
 		states += times * moments * moment
-		if s.Optimizer == AdamWFused {
-			states += times * blockBytes // the step counter
+		if o.Counter {
+			states += times * blockBytes
 		}
 	})
 	if !one || count == 0 {
 		return optimizerTotals{}, false
 	}
-	if !foreach {
-		roots = 0
-	} else if s.Recipe.TwoTemporaries {
-		roots *= 2
-	}
 	found, unscaling, sum := int64(0), int64(0), int64(0)
 	if s.Recipe.GradScaler {
 		found, unscaling = blockBytes, 4*blockBytes
-		if s.Optimizer.fused() {
+		if o.Fused {
 			sum = blockBytes
 		}
 	}
-	totals := optimizerTotals{states: states, scratch: found + sum + roots, label: LabelOptimizerScratch}
+	totals := optimizerTotals{states: states, scratch: found + sum + scratch, label: LabelOptimizerScratch}
 	before := unscaling
 	if s.Clip {
 		before = max(before, found+clipPeak(count, largest, d, s.clipScalars()))

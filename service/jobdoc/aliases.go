@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // The tables below turn the spellings of common tools into the contract's
@@ -31,31 +32,17 @@ var precisionAliases = map[string]string{
 	"amp-fp8":    "fp8",
 }
 
-// optimizerAlias may also say how the optimizer is implemented.
-type optimizerAlias struct{ name, implementation string }
-
-// transformers/training_args.py, class OptimizerNames; PyTorch's and bitsandbytes' class names.
-var optimizerAliases = map[string]optimizerAlias{
-	"adamw-torch":            {"adamw", "foreach"},
-	"adamw-torch-fused":      {"adamw", "fused"},
-	"adamw-fused":            {"adamw", "fused"},
-	"fused-adamw":            {"adamw", "fused"},
-	"adam-fused":             {"adam", "fused"},
-	"fused-adam":             {"adam", "fused"},
-	"adamw-bnb-8bit":         {"adamw-8bit", "bitsandbytes"},
-	"adamw8bit":              {"adamw-8bit", "bitsandbytes"},
-	"adamw-torch-8bit":       {"adamw-8bit", "torchao"},
-	"adamw-torch-4bit":       {"adamw-4bit", "torchao"},
-	"paged-adamw-32bit":      {"paged-adamw", "bitsandbytes"},
-	"pagedadamw":             {"paged-adamw", "bitsandbytes"},
-	"pagedadamw32bit":        {"paged-adamw", "bitsandbytes"},
-	"pagedadamw8bit":         {"paged-adamw-8bit", "bitsandbytes"},
-	"paged-adamw-bnb-8bit":   {"paged-adamw-8bit", "bitsandbytes"},
-	"lion-32bit":             {"lion", "bitsandbytes"},
-	"lion8bit":               {"lion-8bit", "bitsandbytes"},
-	"galore-adamw-optimizer": {"galore-adamw", ""},
-	"momentum":               {"sgd-momentum", ""},
-}
+// optimizerAliases are the spellings of the table of optimizers: those of transformers/training_args.py, class OptimizerNames;
+// PyTorch's and bitsandbytes' class names. They may also say how the optimizer is implemented.
+var optimizerAliases = func() map[string]step.Alias {
+	all := map[string]step.Alias{}
+	for _, o := range step.Optimizers() {
+		for _, alias := range o.Aliases {
+			all[alias.Spelling] = alias
+		}
+	}
+	return all
+}()
 
 var implementationAliases = map[string]string{
 	"forloop":       "for-loop",
@@ -162,7 +149,7 @@ type vocabularies struct {
 var words = sync.OnceValue(func() *vocabularies {
 	optimizers := make(map[string]string, len(optimizerAliases))
 	for spelling, alias := range optimizerAliases {
-		optimizers[spelling] = alias.name
+		optimizers[spelling] = alias.Name
 	}
 	return &vocabularies{
 		precision:      vocabularyOf[estimator.Training]("precision", precisionAliases),
@@ -203,7 +190,7 @@ func Normalize(j *estimator.Job) {
 	if o := t.Optimizer; o != nil {
 		// A field that is given always wins over what an alias implies.
 		if alias, ok := optimizerAliases[fold(o.Name)]; ok && o.Implementation == "" {
-			o.Implementation = alias.implementation
+			o.Implementation = alias.Implementation
 		}
 		w.optimizer.canonical(&o.Name)
 		w.implementation.canonical(&o.Implementation)
