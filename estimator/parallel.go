@@ -83,8 +83,8 @@ func (r *resolved) outside() memory.Context {
 	return memory.Context{Bytes: r.cuda.Bytes + r.nccl.Bytes, Low: r.cuda.Low + r.nccl.Low, High: r.cuda.High + r.nccl.High}
 }
 
-// parallel is what an answer says of a strategy over several GPUs; package step replays it.
-type parallel interface {
+// manyGPUs is what an answer says of a strategy over several GPUs; package step replays it.
+type manyGPUs interface {
 	// how says where a component's bytes come from in a job that trains p parameters; ok is false where that is no different from
 	// one GPU.
 	how(component, p string, run *run) (how string, ok bool)

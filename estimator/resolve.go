@@ -42,7 +42,7 @@ type resolved struct {
 	copies int64
 	nccl   memory.Context
 	// parallel is the strategy, nil on one GPU; fsdp is the same where it is one of the FSDPs.
-	parallel parallel
+	parallel manyGPUs
 	fsdp     *fsdp
 	// evaluation is the pass between two steps, nil for none.
 	evaluation *Evaluation

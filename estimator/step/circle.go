@@ -1,28 +1,8 @@
 package step
 
-import "github.com/vramplan/vramplan/estimator/memory"
-
 // Later micro-steps do the same as one another. Once a heap is in a state in which it was some micro-steps before, it goes round in
 // that circle, and only what is left beyond whole rounds is played. The parts of a heap that have nothing to do with each other go
 // round in circles of their own: of a small part that takes long to find one, no more than its own requests are played.
-
-// Settling is a heap that plays scripts by itself, and can tell whether a part of it is in the same state again.
-type Settling interface {
-	Heap
-	Serve(script []memory.Request, handles []int32, keep bool) int
-	// Parts is how many parts there are. What the first of them holds is known without playing: its blocks are as large as what is
-	// asked for.
-	Parts() int
-	// State is a hash of everything that decides what a part does next, but for the handles.
-	State(part int) uint64
-	// Part is where a handle belongs, and Address where its memory lies in there.
-	Part(handle int32) int
-	Address(handle int32) int64
-	// Hold keeps the most that was allocated until it is called again.
-	Hold()
-	// Failed says that a request could not be met: what follows does not matter any more.
-	Failed() bool
-}
 
 // mostMicroSteps bounds the micro-steps of one optimizer step that are played on a heap that could settle and does not.
 // Most jobs go round after four; the small blocks of GPT-2 124M with two sequences go round in five from the fifth on.

@@ -70,7 +70,7 @@ func (DDP) broadcast(r *Rank, heap Heap) {
 
 // LoadPeak is while the model is loaded, or while it is wrapped.
 func (d DDP) LoadPeak(r *Rank, weights int64) int64 {
-	c := counting{live: weights}
+	c := tally{live: weights}
 	d.broadcast(r, &c)
 	return max(d.OneGPU.LoadPeak(r, weights), c.most)
 }

@@ -8,35 +8,6 @@ type Evaluation struct {
 	Units, Recorded int64
 }
 
-// RecordEvaluation records the evaluation of one batch, whose outputs live to its end; with keepLogits, a variable keeps the
-// logits until those of the next batch are there.
-func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
-	t.noGrad = true
-	for i := range t.spaces[0] { // training has been there
-		t.spaces[0][i] = true
-	}
-	batch := net.Batch(t)
-	t.EnterAutocast()
-	loss, outputs := net.Forward(t, batch)
-	t.ExitAutocast()
-	if t.Recipe.HoldFloat32 {
-		loss = t.floatOutputs(loss, outputs)
-	}
-	for i, x := range outputs {
-		if i == 0 && keepLogits {
-			t.freePrevious(x)
-			continue
-		}
-		t.Drop(x)
-	}
-	t.Drop(loss)
-	for _, x := range batch {
-		t.Drop(x)
-	}
-	t.cut()
-	return t.prog
-}
-
 // evaluatedBatches show all that an evaluation does: the second finds what the first has kept.
 const evaluatedBatches = 2
 

@@ -97,7 +97,7 @@ type marked struct {
 }
 
 func newFSDP(t *Tape, s Sharding) fsdp {
-	f := fsdp{NoHooks: NoHooks{t}, Sharding: s, parameters: t.parameters, groups: groups(t.parameters), former: none, input: none}
+	f := fsdp{NoHooks: NoHooks{Tape: t}, Sharding: s, parameters: t.parameters, groups: groups(t.parameters), former: none, input: none}
 	f.grads = make([]int32, len(t.parameters))
 	for i := range f.grads {
 		f.grads[i] = none
@@ -131,18 +131,10 @@ func (f *fsdp) reshard(g *shardGroup) {
 // castForward is x in the type that MixedPrecisionPolicy lets the inputs and outputs of every module that is dealt out have.
 // Source: _fsdp_state.py (_pre_forward, cast_forward_inputs; _post_forward, output_dtype).
 func (f *fsdp) castForward(x T) T {
-	if f.CastsOutputs && (x.dtype == F32 || x.dtype.Half()) {
+	if d := x.Dtype(); f.CastsOutputs && (d == F32 || d.Half()) {
 		return f.Tape.Cast(x, f.Tape.Recipe.Compute, f.Tape.label(x))
 	}
 	return f.Tape.Hold(x)
-}
-
-// withoutGraph runs f while nothing is recorded in the graph.
-func (t *Tape) withoutGraph(f func() T) T {
-	t.noGrad = true
-	x := f()
-	t.noGrad = false
-	return x
 }
 
 // BeforeForward is the pre-forward hook of the root.
@@ -162,10 +154,10 @@ func (f *fsdp) AfterForward(loss T, outputs []T) T {
 	t := f.Tape
 	f.afterForward(0, loss, f.KeepsRoot)
 	d := t.Recipe.Compute
-	if f.CastsOutputs && loss.dtype != d {
+	if f.CastsOutputs && loss.Dtype() != d {
 		cast := t.Cast(loss, d, LabelLoss)
 		for i := range outputs {
-			if outputs[i].storage == loss.storage {
+			if outputs[i].Shares(loss) {
 				t.Drop(outputs[i])
 				outputs[i] = t.Hold(cast)
 			}
@@ -174,7 +166,7 @@ func (f *fsdp) AfterForward(loss T, outputs []T) T {
 		loss = cast
 	}
 	for i, x := range outputs {
-		if f.CastsOutputs && x.dtype == F32 && d != F32 && t.label(x) != LabelCache {
+		if f.CastsOutputs && x.Dtype() == F32 && d != F32 && t.label(x) != LabelCache {
 			outputs[i] = t.Cast(x, d, t.label(x))
 			t.Drop(x)
 		}
@@ -200,23 +192,15 @@ func (f *fsdp) AfterUnit(unit int, y T, graph bool) T {
 		f.afterForward(unit, y, f.KeepsLayers)
 		return f.castOutput(y)
 	}
-	node := y.edge
-	y.edge = noEdge
-	f.afterForward(unit, y, f.KeepsLayers)
-	y = f.Tape.withoutGraph(func() T { return f.castOutput(y) })
-	y.edge = node
-	return y
+	f.afterForward(unit, y.Detached(), f.KeepsLayers)
+	return f.Tape.withoutGraph(func() T { return f.castOutput(y.Detached()) }).Attached(y)
 }
 
 // castOutput takes over y, which a layer returns, and casts it and the second output.
 func (f *fsdp) castOutput(y T) T {
 	t := f.Tape
 	cast := f.castForward(y)
-	if t.hasSecond {
-		second := t.second
-		t.second = f.castForward(second)
-		t.Drop(second)
-	}
+	t.ReplaceSecond(f.castForward)
 	t.Drop(y)
 	return cast
 }

@@ -71,7 +71,7 @@ func (s FSDP1) Load(r *Rank, heap Heap) {
 
 // LoadPeak is the largest group twice, beside the parts.
 func (s FSDP1) LoadPeak(r *Rank, _ int64) int64 {
-	var c counting
+	var c tally
 	s.Load(r, &c)
 	return c.most
 }

@@ -63,7 +63,7 @@ func (s FSDP2) Load(r *Rank, heap Heap) {
 
 // LoadPeak is the largest group whole, beside the parts.
 func (s FSDP2) LoadPeak(r *Rank, _ int64) int64 {
-	var c counting
+	var c tally
 	s.Load(r, &c)
 	return c.most
 }
@@ -189,7 +189,7 @@ func (f *fsdp2) GradientReady(p, s int32) {
 	t := f.Tape
 	bytes := f.parameters[p].bytes()
 	held := f.Unsynced && f.Reduced == f.whole
-	if held && t.storages[s].refs > 1 {
+	if held && t.sharedStorage(s) {
 		f.grads[p] = t.heldGradient(bytes)
 		t.release(s)
 		return

@@ -5,6 +5,12 @@ package step
 // Source: torch/csrc/autograd/functions/accumulate_grad.cpp (the hooks after accumulation), torch 2.9; torchtune 0.6
 // (training/memory.py, register_optim_in_bwd_hooks) runs an optimizer for each parameter in them.
 
+// Updates is an optimizer that can update one parameter by itself.
+type Updates interface {
+	// UpdateOne allocates on heap what the update of p takes; states go to heap's Keep.
+	UpdateOne(heap Keeping, r *Recipe, p *Parameter)
+}
+
 // recordingHeap writes what an optimizer asks for into a tape's program.
 type recordingHeap struct{ t *Tape }
 
@@ -14,8 +20,8 @@ func (h recordingHeap) Alloc(bytes int64) int32 {
 
 func (h recordingHeap) Free(handle int32) { h.t.release(handle) }
 
-// keep is state, which is allocated once.
-func (h recordingHeap) keep(bytes int64) {
+// Keep is state, which is allocated once.
+func (h recordingHeap) Keep(bytes int64) {
 	t := h.t
 	t.prog.Slots[t.slot(AllocOnce, bytes, OptimizerState, LabelOptimizerState)].Part = 0
 }
@@ -32,8 +38,6 @@ func (t *Tape) updateNow(p, s int32) {
 		grad = t.alloc(t.params[p].numel*t.params[p].dtype.Size(), Gradients, LabelGradient)
 		t.release(s)
 	}
-	one := [...]*Parameter{&t.parameters[p]}
-	u := updater{heap: recordingHeap{t}, recipe: &t.Recipe, first: true}
-	u.run(t.Recipe.Updates, one[:])
+	t.Recipe.Updates.UpdateOne(recordingHeap{t}, &t.Recipe, &t.parameters[p])
 	t.release(grad)
 }

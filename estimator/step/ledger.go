@@ -100,10 +100,6 @@ type LiveTensor struct {
 	Count     int64
 }
 
-const blockBytes = 512
-
-func rounded(bytes int64) int64 { return (bytes + blockBytes - 1) &^ (blockBytes - 1) }
-
 // Account walks one run: the model is loaded, then an optimizer step in which the optimizer's state
 // exists. The peak is the largest moment; of equal ones the first.
 func (s *Session) Account(spans, tensors bool) *Ledger {

@@ -82,21 +82,6 @@ func (p Parameters) widen(heap Heap, halves []int32, ways ...Loading) (wide []in
 	return wide
 }
 
-// counting is a heap that only counts, in the allocator's blocks.
-type counting struct {
-	sizes      []int64
-	live, most int64
-}
-
-func (c *counting) Alloc(bytes int64) int32 {
-	c.sizes = append(c.sizes, rounded(bytes))
-	c.live += rounded(bytes)
-	c.most = max(c.most, c.live)
-	return int32(len(c.sizes) - 1)
-}
-
-func (c *counting) Free(handle int32) { c.live -= c.sizes[handle] }
-
 // loadPeak is the most that loading holds.
 func (p Parameters) loadPeak() int64 {
 	plain, total := true, int64(0)
@@ -107,7 +92,7 @@ func (p Parameters) loadPeak() int64 {
 	if plain { // nothing is loaded otherwise than it is stored
 		return total
 	}
-	var c counting
+	var c tally
 	p.load(&c)
 	return c.most
 }

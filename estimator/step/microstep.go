@@ -1,118 +1,5 @@
 package step
 
-// Parameter is one parameter or buffer of a model.
-type Parameter struct {
-	Name  string
-	Numel int64
-	// Rows and Cols are the shape of a matrix; Cols is 1 for a vector.
-	Rows, Cols int64
-	// Matrices is of how many such matrices a kernel with more dimensions consists; 0 for all others.
-	Matrices int64
-	Dtype    DType
-	// Buffer marks what is not a parameter.
-	Buffer bool
-	// Ahead is how many parameters earlier model.parameters() lists it than module.to moves it: a module's own come before
-	// those of its children there, and after them here.
-	Ahead int
-	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
-	Frozen bool
-	// Quantised is how a frozen weight is stored; Dtype is then what it is dequantised to.
-	Quantised Quantisation
-	Loading   Loading
-	// InLayer marks those of the layers that repeat, First the first of each of them.
-	InLayer, First bool
-	// Outer is the first dimension where that is not Rows.
-	Outer int64
-	// Absent marks one of which this GPU holds nothing.
-	Absent bool
-	// Expert is the number of the expert that it belongs to, of those that are recorded, counted from 1; 0 for no expert.
-	Expert int32
-}
-
-// Trained says whether p gets a gradient.
-func (p *Parameter) Trained() bool { return !p.Buffer && !p.Frozen && !p.Absent }
-
-func (p *Parameter) bytes() int64 { return p.Numel * p.Dtype.Size() }
-
-// matrix says whether p has two dimensions or more.
-func (p *Parameter) matrix() bool { return p.Cols > 1 || p.Matrices > 0 }
-
-// outer is the first dimension of p.
-func (p *Parameter) outer() int64 {
-	if p.Outer > 0 {
-		return p.Outer
-	}
-	if p.Rows > 0 {
-		return p.Rows
-	}
-	return max(p.Numel, 1)
-}
-
-// factors are how many sums over rows and over columns stand in for the elements of p, and of how many matrices.
-func (p *Parameter) factors() (rows, cols, matrices int64) {
-	matrices = max(p.Matrices, 1)
-	return p.Rows * matrices, p.Cols * matrices, matrices
-}
-
-// Parameters lists the parameters and buffers of a model in the order in which they are moved to the GPU. Those of
-// one layer stand in List once for every layer that was recorded and count for all layers of the model.
-type Parameters struct {
-	List []Parameter
-	// LayerStart is where the first layer's begin, PerLayer how many a layer has, Recorded for how many layers they
-	// are in List and Layers how many the model has.
-	LayerStart, PerLayer int
-	Recorded, Layers     int64
-	// ExpertCopies is for how many experts the middle one of those in List stands; 0 or 1 for itself.
-	ExpertCopies int64
-}
-
-// Each calls f for every parameter of the model.
-func (p Parameters) Each(f func(*Parameter)) {
-	p.each(0, p.LayerStart, f)
-	for range p.Layers {
-		p.each(p.LayerStart, p.LayerStart+p.PerLayer, f)
-	}
-	p.each(p.LayerStart+p.PerLayer*int(p.Recorded), len(p.List), f)
-}
-
-// each calls f for the parameters that those in List from one place to another stand for.
-func (p *Parameters) each(from, to int, f func(*Parameter)) {
-	p.places(from, to, func(i int) { f(&p.List[i]) })
-}
-
-// places calls f with the places in List of the same, from one place to another.
-func (p *Parameters) places(from, to int, f func(int)) {
-	for i := from; i < to; {
-		end, copies := i+1, int64(1)
-		if p.List[i].Expert == middleExpert {
-			copies = max(p.ExpertCopies, 1)
-			for end < to && p.List[end].Expert == middleExpert {
-				end++
-			}
-		}
-		for range copies {
-			for k := i; k < end; k++ {
-				f(k)
-			}
-		}
-		i = end
-	}
-}
-
-// Distinct calls f once for every parameter outside the layers and of one layer, with how often it occurs.
-func (p Parameters) Distinct(f func(q *Parameter, times int64)) {
-	end := p.LayerStart + p.PerLayer*int(p.Recorded)
-	for i := range p.List {
-		q := &p.List[i]
-		switch {
-		case i < p.LayerStart || i >= end:
-			f(q, q.times(p.ExpertCopies))
-		case i < p.LayerStart+p.PerLayer:
-			f(q, p.Layers*q.times(p.ExpertCopies))
-		}
-	}
-}
-
 // Network is a model as the replay runs it. Layers are grouped in units that repeat: the
 // network that Build is given may have fewer units than the model.
 type Network interface {
@@ -145,7 +32,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		t.cast = append(t.cast, none)
 		t.castEdge = append(t.castEdge, noEdge)
 	}
-	t.hooks = t.Recipe.strategy().Hooks(t)
+	t.hooks = t.Recipe.Spread().Hooks(t)
 	t.gradientStream = t.hooks.GradientStream()
 }
 
@@ -233,6 +120,35 @@ func (t *Tape) Record(net Network) *Program {
 	}
 	t.cut() // what follows backward until the next forward counts as backward
 	t.backward = false
+	return t.prog
+}
+
+// RecordEvaluation records the evaluation of one batch, whose outputs live to its end; with keepLogits, a variable keeps the
+// logits until those of the next batch are there.
+func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
+	t.noGrad = true
+	for i := range t.spaces[0] { // training has been there
+		t.spaces[0][i] = true
+	}
+	batch := net.Batch(t)
+	t.EnterAutocast()
+	loss, outputs := net.Forward(t, batch)
+	t.ExitAutocast()
+	if t.Recipe.HoldFloat32 {
+		loss = t.floatOutputs(loss, outputs)
+	}
+	for i, x := range outputs {
+		if i == 0 && keepLogits {
+			t.freePrevious(x)
+			continue
+		}
+		t.Drop(x)
+	}
+	t.Drop(loss)
+	for _, x := range batch {
+		t.Drop(x)
+	}
+	t.cut()
 	return t.prog
 }
 

@@ -74,84 +74,11 @@ func OptimizerOf(name, implementation string) (*Optimizer, bool) {
 // Stateless says that nothing is kept from step to step.
 func (o *Optimizer) Stateless() bool { return o.Moments == 0 && o.Own == nil }
 
-// construct is the optimizer's constructor, which may make its states.
-func (s *Session) construct(heap Heap) {
-	if !s.Optimizer.Eager {
-		return
-	}
-	u := s.readied(heap)
-	u.states(s.Optimizer, s.updated())
-}
-
-// readied is the updater at work on heap.
-func (s *Session) readied(heap Heap) *updater {
-	u := &s.updater
-	u.heap, u.recipe, u.first, u.rank = heap, &s.Recipe, !s.started, s.Rank
-	return u
-}
-
-// optimizerStep clips and updates.
-// Sources: torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
-func (s *Session) optimizerStep(heap Heap) {
-	if s.Recipe.UpdatesInBackward {
-		return
-	}
-	found := s.prepare(heap)
-	s.update(heap)
-	if found != noHandle {
-		heap.Free(found)
-	}
-}
-
-// prepare unscales the gradients, which leaves found_inf, and clips their norm.
-func (s *Session) prepare(heap Heap) (found int32) {
-	found = noHandle
-	if s.Recipe.GradScaler {
-		found = unscale(heap)
-	}
-	if s.Clip {
-		s.clip(heap)
-	}
-	return found
-}
-
-// unscale is GradScaler.unscale_: a few scalars, of which found_inf stays until the update.
-func unscale(heap Heap) (found int32) {
-	wide := heap.Alloc(8)
-	inverse := heap.Alloc(8)
-	heap.Free(wide)
-	inverse32 := heap.Alloc(4)
-	heap.Free(inverse)
-	zero := heap.Alloc(4)
-	found = heap.Alloc(4)
-	heap.Free(heap.Alloc(4))
-	heap.Free(inverse32)
-	heap.Free(zero)
-	return found
-}
-
-// update runs the optimizer on all parameters that are trained.
-func (s *Session) update(heap Heap) {
-	u := s.readied(heap)
-	s.started = true
-	wide := s.masterGradients(heap)
-	sum := noHandle
-	if s.Recipe.GradScaler && s.Optimizer.Fused { // fused kernels look at found_inf themselves
-		sum = heap.Alloc(4)
-	}
-	u.run(s.Optimizer, s.updated())
-	for _, h := range wide {
-		heap.Free(h)
-	}
-	if sum != noHandle {
-		heap.Free(sum)
-	}
-}
-
 // updater is an optimizer at work on a heap.
 type updater struct {
-	heap   Heap
-	recipe *Recipe
+	heap    Heap
+	keeping Keeping // the same, where it keeps states by itself
+	recipe  *Recipe
 	// first says that the state does not exist yet.
 	first bool
 	held  []int32 // temporaries
@@ -162,13 +89,18 @@ type updater struct {
 	inner, outer []*Parameter
 }
 
+// UpdateOne is the update of one parameter in backward, as soon as its gradient is there.
+func (o *Optimizer) UpdateOne(heap Keeping, r *Recipe, p *Parameter) {
+	one := [...]*Parameter{p}
+	u := updater{heap: heap, keeping: heap, recipe: r, first: true}
+	u.run(o, one[:])
+}
+
 // keep allocates state, which stays.
 func (u *updater) keep(bytes int64) {
-	if h, ok := u.heap.(recordingHeap); ok {
-		h.keep(bytes)
-		return
-	}
-	if u.first {
+	if u.keeping != nil {
+		u.keeping.Keep(bytes)
+	} else if u.first {
 		u.heap.Alloc(bytes)
 	}
 }
@@ -258,4 +190,12 @@ func (u *updater) lists(n int, ps []*Parameter) {
 	for _, h := range u.held[before:] {
 		u.heap.Free(h)
 	}
+}
+
+// moment is the bytes of one moment of p.
+func (u *updater) moment(p *Parameter) int64 {
+	if st := &u.recipe.States; st.OwnMoments {
+		return p.Numel * st.Moments.Size()
+	}
+	return p.bytes()
 }

@@ -56,7 +56,7 @@ type Recipe struct {
 	SelectiveOps bool
 	// UpdatesInBackward runs the optimizer Updates on every parameter as soon as its gradient is there.
 	UpdatesInBackward bool
-	Updates           *Optimizer
+	Updates           Updates
 	// States is what is stored in other types than the parameters.
 	States States
 	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model,
@@ -98,4 +98,20 @@ type Recipe struct {
 	Multiprocessors                  int64
 	ThreadsPerMultiprocessor         int64
 	WorkspaceBytes, LtWorkspaceBytes int64
+}
+
+// States is what is stored of the training's state where that differs from the parameters' type. The zero value is what
+// PyTorch does by itself.
+type States struct {
+	// GradientBuffers says that gradients are added into buffers of the type Gradients, which stay: Megatron's main_grad.
+	GradientBuffers bool
+	Gradients       DType
+	// MasterWeights says that the optimizer updates copies of the parameters in the type Master, which are then copied back.
+	MasterWeights bool
+	Master        DType
+	// MasterGradients makes copies of the gradients in the type of the masters for the update.
+	MasterGradients bool
+	// OwnMoments says that the optimizer's moments are in the type Moments.
+	OwnMoments bool
+	Moments    DType
 }

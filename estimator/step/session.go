@@ -6,20 +6,6 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
-// Heap is what a session allocates from: PyTorch's caching allocator, or something that
-// writes down what it is asked for.
-type Heap interface {
-	// Alloc returns a handle for bytes.
-	Alloc(bytes int64) int32
-	Free(handle int32)
-}
-
-// Streaming is a heap that knows streams: what was allocated on one is not given to another. A heap that does not gets
-// everything as if there were one stream.
-type Streaming interface {
-	AllocOn(stream uint8, bytes int64) int32
-}
-
 // Naming is a heap that is told what the allocations that follow are for, until it is told something else: a phase of the run or,
 // within a micro-step, a tensor of the program, nil for none.
 type Naming interface {
@@ -39,15 +25,6 @@ func (s *Session) sayNext(e *memory.Request) {
 	}
 }
 
-func allocAside(heap Heap, stream uint8, bytes int64) int32 {
-	if h, ok := heap.(Streaming); ok {
-		return h.AllocOn(stream, bytes)
-	}
-	return heap.Alloc(bytes)
-}
-
-const noHandle int32 = -1
-
 // Reset makes s a session with the exported fields of n in the storage of its former runs.
 func (s *Session) Reset(n Session) {
 	n.player, n.evaluating, n.once, n.held = s.player, s.evaluating, s.once, s.held
@@ -55,7 +32,7 @@ func (s *Session) Reset(n Session) {
 	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
 	n.rank.Held = s.rank.Held
 	*s = n
-	s.strategy = s.Recipe.strategy()
+	s.strategy = s.Recipe.Spread()
 }
 
 // trainable are the parameters that are trained, in the order in which the optimizer has them.

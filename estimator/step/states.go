@@ -1,21 +1,5 @@
 package step
 
-// States is what is stored of the training's state where that differs from the parameters' type. The zero value is what
-// PyTorch does by itself.
-type States struct {
-	// GradientBuffers says that gradients are added into buffers of the type Gradients, which stay: Megatron's main_grad.
-	GradientBuffers bool
-	Gradients       DType
-	// MasterWeights says that the optimizer updates copies of the parameters in the type Master, which are then copied back.
-	MasterWeights bool
-	Master        DType
-	// MasterGradients makes copies of the gradients in the type of the masters for the update.
-	MasterGradients bool
-	// OwnMoments says that the optimizer's moments are in the type Moments.
-	OwnMoments bool
-	Moments    DType
-}
-
 // updated are the parameters as the optimizer sees them: the masters where there are some.
 func (s *Session) updated() []*Parameter {
 	if !s.Recipe.States.MasterWeights {
@@ -73,12 +57,4 @@ func (s *Session) masterGradients(heap Heap) []int32 {
 		handles = append(handles, heap.Alloc(p.Numel*st.Master.Size()))
 	}
 	return handles
-}
-
-// moment is the bytes of one moment of p.
-func (u *updater) moment(p *Parameter) int64 {
-	if st := &u.recipe.States; st.OwnMoments {
-		return p.Numel * st.Moments.Size()
-	}
-	return p.bytes()
 }

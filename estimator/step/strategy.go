@@ -63,8 +63,8 @@ type Rank struct {
 	Held []int32
 }
 
-// strategy is that of the recipe.
-func (r *Recipe) strategy() Strategy {
+// Spread is the strategy of the recipe: one GPU where it names none.
+func (r *Recipe) Spread() Strategy {
 	if r.Strategy == nil {
 		return OneGPU{}
 	}
@@ -161,3 +161,23 @@ func (t *Tape) heldGradient(bytes int64) int32 {
 	t.storages = append(t.storages, storage{slot: t.slot(AllocHeld, bytes, Gradients, LabelGradient)})
 	return int32(len(t.storages) - 1)
 }
+
+// withoutGraph runs f while nothing is recorded in the graph.
+func (t *Tape) withoutGraph(f func() T) T {
+	t.noGrad = true
+	x := f()
+	t.noGrad = false
+	return x
+}
+
+// ReplaceSecond puts what f makes of a unit's second output in its place, if there is one.
+func (t *Tape) ReplaceSecond(f func(T) T) {
+	if t.hasSecond {
+		second := t.second
+		t.second = f(second)
+		t.Drop(second)
+	}
+}
+
+// sharedStorage says that somebody else refers to storage s, too.
+func (t *Tape) sharedStorage(s int32) bool { return t.storages[s].refs > 1 }

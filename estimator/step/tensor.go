@@ -101,6 +101,13 @@ func (t T) bytes() int64 { return t.numel * t.dtype.Size() }
 // RequiresGrad says whether backward will visit t.
 func (t T) RequiresGrad() bool { return t.edge != noEdge }
 
+// Shares says whether t and x are views of one storage.
+func (t T) Shares(x T) bool { return t.storage == x.storage }
+
+// Detached is t where no gradient reaches it, Attached where the gradient of x does.
+func (t T) Detached() T    { t.edge = noEdge; return t }
+func (t T) Attached(x T) T { t.edge = x.edge; return t }
+
 // edge is where a gradient goes: output out of node n (n<<2 | out), a parameter
 // (-2-p), or nowhere.
 type edge int32

@@ -50,7 +50,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 
 // clipScalars is the most that the arithmetic after the norm holds.
 func (s *Session) clipScalars() int64 {
-	var c counting
+	var c tally
 	s.strategy.Clip(&c, c.Alloc(1), 1)
 	return c.most
 }

@@ -1,0 +1,75 @@
+package step
+
+// construct is the optimizer's constructor, which may make its states.
+func (s *Session) construct(heap Heap) {
+	if !s.Optimizer.Eager {
+		return
+	}
+	u := s.readied(heap)
+	u.states(s.Optimizer, s.updated())
+}
+
+// readied is the updater at work on heap.
+func (s *Session) readied(heap Heap) *updater {
+	u := &s.updater
+	u.heap, u.recipe, u.first, u.rank = heap, &s.Recipe, !s.started, s.Rank
+	return u
+}
+
+// optimizerStep clips and updates.
+// Sources: torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
+func (s *Session) optimizerStep(heap Heap) {
+	if s.Recipe.UpdatesInBackward {
+		return
+	}
+	found := s.prepare(heap)
+	s.update(heap)
+	if found != noHandle {
+		heap.Free(found)
+	}
+}
+
+// prepare unscales the gradients, which leaves found_inf, and clips their norm.
+func (s *Session) prepare(heap Heap) (found int32) {
+	found = noHandle
+	if s.Recipe.GradScaler {
+		found = unscale(heap)
+	}
+	if s.Clip {
+		s.clip(heap)
+	}
+	return found
+}
+
+// unscale is GradScaler.unscale_: a few scalars, of which found_inf stays until the update.
+func unscale(heap Heap) (found int32) {
+	wide := heap.Alloc(8)
+	inverse := heap.Alloc(8)
+	heap.Free(wide)
+	inverse32 := heap.Alloc(4)
+	heap.Free(inverse)
+	zero := heap.Alloc(4)
+	found = heap.Alloc(4)
+	heap.Free(heap.Alloc(4))
+	heap.Free(inverse32)
+	heap.Free(zero)
+	return found
+}
+
+// update runs the optimizer on all parameters that are trained.
+func (s *Session) update(heap Heap) {
+	u := s.readied(heap)
+	s.started = true
+	wide := s.masterGradients(heap)
+	sum := noHandle
+	if s.Recipe.GradScaler && s.Optimizer.Fused { // fused kernels look at found_inf themselves
+		sum = heap.Alloc(4)
+	}
+	u.run(s.Optimizer, s.updated())
+	for _, h := range wide {
+		heap.Free(h)
+	}
+	if sum != noHandle {
+		heap.Free(sum)
+	}
+}
