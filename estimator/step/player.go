@@ -58,16 +58,6 @@ type fold struct {
 	isMiddle []bool
 }
 
-// foldedUnits is how many units a program that is to be folded is recorded with: the first two and
-// the last two differ from the rest because of their neighbours, the one between them is repeated.
-const (
-	foldedUnits = 5
-	foldedFirst = 2
-)
-
-// RecordedUnits is how many of units layer units have to be recorded, of which the first lead are unlike the others.
-func RecordedUnits(units, lead int64) int64 { return min(units, lead+foldedUnits) }
-
 // set works out the folding of a program that was recorded with fewer units than the model has.
 func (f *fold) set(p *Program, recorded, units, lead int64) {
 	local, middle := f.local[:0], f.isMiddle[:0]

@@ -73,3 +73,13 @@ type Segment struct {
 	Unit       int32
 	Backward   bool
 }
+
+// foldedUnits is how many units a program that is to be folded is recorded with: the first two and
+// the last two differ from the rest because of their neighbours, the one between them is repeated.
+const (
+	foldedUnits = 5
+	foldedFirst = 2
+)
+
+// RecordedUnits is how many of units layer units have to be recorded, of which the first lead are unlike the others.
+func RecordedUnits(units, lead int64) int64 { return min(units, lead+foldedUnits) }
