@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // components are the ten names of an answer, in its order.
@@ -30,7 +31,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
 		GPUs: []GPUFit{}, Notes: []Note{},
 	}
-	if l.Peak.MicroStep >= 0 && l.Peak.Stage != step.StageEvaluation {
+	if l.Peak.MicroStep >= 0 && l.Peak.Stage != play.StageEvaluation {
 		m := r.microStep(l.Peak.MicroStep)
 		res.Peak.MicroStep = &m
 	}
@@ -47,13 +48,13 @@ func (r *resolved) answer(run *run, in Input) *Result {
 	return res
 }
 
-func phaseOf(m *step.Moment) string {
+func phaseOf(m *play.Moment) string {
 	switch {
-	case m.Stage == step.StageLoad:
+	case m.Stage == play.StageLoad:
 		return "load"
-	case m.Stage == step.StageOptimizer:
+	case m.Stage == play.StageOptimizer:
 		return "optimizer"
-	case m.Stage == step.StageEvaluation:
+	case m.Stage == play.StageEvaluation:
 		return "evaluation"
 	case m.Backward:
 		return "backward"
@@ -62,21 +63,21 @@ func phaseOf(m *step.Moment) string {
 }
 
 // where says in words at which point of the step a moment lies.
-func (r *resolved) where(m *step.Moment) string {
+func (r *resolved) where(m *play.Moment) string {
 	switch {
-	case m.Stage == step.StageLoad:
+	case m.Stage == play.StageLoad:
 		return "loading the model"
-	case m.Stage == step.StageOptimizer && m.Label == step.LabelClip:
+	case m.Stage == play.StageOptimizer && m.Label == step.LabelClip:
 		return "gradient clipping"
-	case m.Stage == step.StageOptimizer:
+	case m.Stage == play.StageOptimizer:
 		return "optimizer step"
-	case m.Stage == step.StageEvaluation && m.Layer >= 0:
+	case m.Stage == play.StageEvaluation && m.Layer >= 0:
 		return "evaluation, forward of " + r.layerName(m.Layer)
-	case m.Stage == step.StageEvaluation:
+	case m.Stage == play.StageEvaluation:
 		return "evaluation, outside the layers"
-	case m.Stage == step.StageLoss && m.Backward:
+	case m.Stage == play.StageLoss && m.Backward:
 		return "loss backward"
-	case m.Stage == step.StageLoss:
+	case m.Stage == play.StageLoss:
 		return "loss forward"
 	case m.Layer >= 0 && m.Backward:
 		return "backward of " + r.layerName(m.Layer)
@@ -174,7 +175,7 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return "no autocast, no copies"
 	case "activations":
-		if run.ledger.Peak.Stage == step.StageEvaluation {
+		if run.ledger.Peak.Stage == play.StageEvaluation {
 			return fmt.Sprintf("what the evaluation of %d × %d tokens holds in the layers at this moment", r.batchAt(&run.ledger.Peak), r.shape.Tokens)
 		}
 		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.shape.Batch, r.shape.Tokens, r.arch.Layers)
@@ -200,7 +201,7 @@ func (r *resolved) how(name string, run *run) string {
 }
 
 // logitSize is the size of the logits at moment m, in words.
-func (r *resolved) logitSize(m *step.Moment) string {
+func (r *resolved) logitSize(m *play.Moment) string {
 	batch, tokens := r.batchAt(m), r.shape.LogitTokens()
 	if s := r.arch.Logits(batch, tokens); s != "" {
 		return s
@@ -242,9 +243,9 @@ func grouped(n int64) string {
 	return b.String()
 }
 
-func phases(l *step.Ledger) []Phase {
+func phases(l *play.Ledger) []Phase {
 	return []Phase{
-		{"load", l.Largest[step.StageLoad]}, {"forward", l.Largest[step.StageForward]}, {"loss", l.Largest[step.StageLoss]},
-		{"backward", l.Largest[step.StageBackward]}, {"optimizer", l.Largest[step.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", l.Largest[step.StageEvaluation]},
+		{"load", l.Largest[play.StageLoad]}, {"forward", l.Largest[play.StageForward]}, {"loss", l.Largest[play.StageLoss]},
+		{"backward", l.Largest[play.StageBackward]}, {"optimizer", l.Largest[play.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", l.Largest[play.StageEvaluation]},
 	}
 }

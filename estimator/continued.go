@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // ErrStopped says that [Input.Done] was closed before the answer was there.
@@ -42,7 +42,7 @@ const (
 )
 
 // requests is about how many requests a play of s takes in which the allocator goes round at once.
-func requests(s *step.Session) int64 {
+func requests(s *play.Session) int64 {
 	return int64(steps(s)) * min(s.Recipe.Accumulation, 2) * s.CountRequests()
 }
 
@@ -55,9 +55,9 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 		found.reserved, found.allocated = w.play(steps(s), expandable, keep)
 		found.requests = s.Requests()
 		switch s.Ended() {
-		case step.Stopped:
+		case play.Stopped:
 			return ErrStopped
-		case step.NotEnded:
+		case play.NotEnded:
 			return nil
 		}
 	}
@@ -74,7 +74,7 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 			w.session.Reset(n)
 			alive := w.session.Account(false, false).Peak.Bytes
 			most, mostAllocated := w.play(sampledSteps, expandable, false)
-			if w.session.Ended() == step.Stopped {
+			if w.session.Ended() == play.Stopped {
 				return ErrStopped
 			}
 			wide.add(experts, most-alive)
@@ -90,7 +90,7 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 
 // samples are with how many units, and with a middle expert that stands for how many, a job is played from which its whole is
 // continued: two of either where there are more than the budget has room for.
-func samples(s *step.Session) (depths, widths []int64) {
+func samples(s *play.Session) (depths, widths []int64) {
 	microSteps := min(s.Recipe.Accumulation, sampledMicroSteps)
 	perUnit := max(sampledSteps*microSteps*s.CountRequests()/s.Units, 1)
 	depths, widths = []int64{s.Units}, []int64{s.Program.ExpertCopies}

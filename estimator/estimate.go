@@ -10,6 +10,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+	"github.com/vramplan/vramplan/estimator/step/parallel"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // Version is the version of the estimator: the same version gives the same bytes.
@@ -122,7 +125,7 @@ type run struct {
 	limits bool     // look for the smallest limit whether or not a verdict depends on it
 	cards  []judged // that are judged by it
 
-	ledger *step.Ledger
+	ledger *play.Ledger
 	// applied is what of the recipe the recording made use of.
 	applied step.Applied
 	base    memory.Base
@@ -149,14 +152,14 @@ type workspace struct {
 	parts      []step.Parameter // of parameters, what one GPU holds
 	tape       step.Tape
 	evaluated  step.Tape
-	session    step.Session
+	session    play.Session
 	allocator  *memory.Allocator
 	stands     []stand
 }
 
 // stand is where a run without a limit stood between two optimizer steps.
 type stand struct {
-	session step.Saved
+	session play.Saved
 	heap    memory.Saved
 }
 
@@ -177,7 +180,7 @@ func (w *workspace) putBack() {
 }
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
-func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Session {
+func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Session {
 	a := r.recorded(rc, plain)
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile)
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
@@ -187,7 +190,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 	if rc.Strategy != nil {
 		parameters = rc.Strategy.Parts(whole, &w.parts)
 	}
-	w.session.Reset(step.Session{
+	w.session.Reset(play.Session{
 		Program: w.tape.Record(net), Parameters: parameters, Whole: whole,
 		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
 		Units: units, Recorded: recorded, Lead: a.Lead, Evaluation: r.recordEvaluation(w, rc, plain),
@@ -197,7 +200,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *step.Sessi
 
 // recorded is the architecture as it is recorded.
 func (r *resolved) recorded(rc step.Recipe, plain bool) *model.Architecture {
-	_, flat := rc.Strategy.(step.FSDP1) // one part of a layer's flat tensor begins within any expert
+	_, flat := rc.Strategy.(parallel.FSDP1) // one part of a layer's flat tensor begins within any expert
 	if !plain && !flat && !r.everyExpert {
 		return &r.arch
 	}
@@ -266,7 +269,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	}
 	if found.limit == 0 {
 		limit, tries := w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
-		if s.Ended() == step.Stopped {
+		if s.Ended() == play.Stopped {
 			return ErrStopped
 		}
 		found.limit, found.tries = limit, tries
@@ -293,7 +296,7 @@ const deepLayers = 256
 
 // steps is how many optimizer steps are played: three without accumulation and two with, after which the segments do not
 // grow any more.
-func steps(s *step.Session) int {
+func steps(s *play.Session) int {
 	if s.Recipe.Accumulation == 1 {
 		return 3
 	}
@@ -312,7 +315,7 @@ func (w *workspace) play(steps int, expandable, keep bool) (reserved, allocated 
 			s.Save(&at.session)
 			a.Save(&at.heap)
 		}
-		if s.Step(); s.Ended() != step.NotEnded {
+		if s.Step(); s.Ended() != play.NotEnded {
 			break
 		}
 	}
@@ -343,10 +346,10 @@ func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 		a.Reset(false, limit)
 		s.Begin(a)
 	}
-	for ; left > 0 && !a.Failed() && s.Ended() == step.NotEnded; left-- {
+	for ; left > 0 && !a.Failed() && s.Ended() == play.NotEnded; left-- {
 		s.Step()
 	}
-	return a.PeakReserved(), !a.Failed() && s.Ended() != step.Spent
+	return a.PeakReserved(), !a.Failed() && s.Ended() != play.Spent
 }
 
 // smallestLimit is the least that the allocator can be limited to so that the job still runs, to half a
@@ -356,7 +359,7 @@ func (w *workspace) smallestLimit(requested, reserved int64) (limit, tries int64
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
 	try := high - tolerance()
-	for high-low > tolerance() && w.session.Ended() != step.Stopped {
+	for high-low > tolerance() && w.session.Ended() != play.Stopped {
 		tries++
 		if most, ok := w.playLimited(try); ok {
 			high = min(try, most)
@@ -405,7 +408,7 @@ func judge(g *GPU, f memory.Figures, reserve int64) GPUFit {
 // Replay plays the allocations and frees of the given number of optimizer steps on heap, in PyTorch's order: what
 // Estimate plays on its model of the caching allocator. plain records and plays every layer by itself, without the
 // short cut for layers that repeat.
-func Replay(in Input, heap step.Heap, steps int, plain bool) error {
+func Replay(in Input, heap alloc.Heap, steps int, plain bool) error {
 	r, err := resolve(&in)
 	if err != nil {
 		return err

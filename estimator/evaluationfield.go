@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // evaluate is training.evaluation: a pass over batches of their own between two optimizer steps.
@@ -27,8 +28,8 @@ func (r *resolved) evaluate(t *Training, errs *invalid.List) {
 }
 
 // batchAt is the micro-batch of the pass that a moment lies in.
-func (r *resolved) batchAt(m *step.Moment) int64 {
-	if m.Stage == step.StageEvaluation && r.evaluation != nil {
+func (r *resolved) batchAt(m *play.Moment) int64 {
+	if m.Stage == play.StageEvaluation && r.evaluation != nil {
 		return r.evaluation.MicroBatch
 	}
 	return r.shape.Batch
@@ -36,7 +37,7 @@ func (r *resolved) batchAt(m *step.Moment) int64 {
 
 // recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache that
 // transformers gives up for checkpointing is on again.
-func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *step.Evaluation {
+func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *play.Evaluation {
 	if r.evaluation == nil {
 		return nil
 	}
@@ -49,6 +50,6 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *s
 	units, recorded, layers := recordedLayers(&a, plain)
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	w.evaluated.Reset(rc, shape, parameters)
-	return &step.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
+	return &play.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
 		Units: units, Recorded: recorded}
 }

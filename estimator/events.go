@@ -35,7 +35,7 @@ type eventList struct {
 	tensor *step.Slot
 }
 
-// Next is part of [step.Naming].
+// Next is part of [play.Naming].
 func (l *eventList) Next(phase string, tensor *step.Slot) { l.phase, l.tensor = phase, tensor }
 
 func (l *eventList) what() string {
@@ -55,7 +55,7 @@ func (l *eventList) what() string {
 
 func (l *eventList) Alloc(bytes int64) int32 { return l.AllocOn(0, bytes) }
 
-// AllocOn is part of [step.Streaming].
+// AllocOn is part of [alloc.Streaming].
 func (l *eventList) AllocOn(stream uint8, bytes int64) int32 {
 	l.taken = append(l.taken, len(l.events))
 	l.events = append(l.events, Event{Bytes: bytes, Aside: stream, What: l.what()})

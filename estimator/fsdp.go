@@ -3,12 +3,14 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
+	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
 // fsdp is a job that is dealt out by one of the two FSDPs.
 type fsdp struct {
 	r *resolved
-	step.Sharding
+	parallel.Sharding
 	// flat is FSDP1, and prefetches whether its backward asks for the layer before.
 	flat, prefetches bool
 }
@@ -16,9 +18,9 @@ type fsdp struct {
 // strategy is what is replayed.
 func (f *fsdp) strategy() step.Strategy {
 	if f.flat {
-		return step.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches}
+		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches}
 	}
-	return step.FSDP2{Sharding: f.Sharding}
+	return parallel.FSDP2{Sharding: f.Sharding}
 }
 
 // doubts widen the bounds.
@@ -101,7 +103,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
 		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under FSDP is not modelled yet; leave one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; leave one of them out"},
-		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " + enumeration(optimizerNames(func(o *step.Optimizer) bool { return o.Sharded })) + " are modelled"},
+		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " + enumeration(optimizerNames(func(o *optim.Optimizer) bool { return o.Sharded })) + " are modelled"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass under FSDP is not modelled yet; leave one of them out"},
 		{rc.GradScaler, "precision", "amp-fp16 under FSDP is not modelled yet; amp-bf16, bf16 and fp32 are"},
 	} {

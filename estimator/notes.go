@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // notes explain an answer: what holds the peak, what comes close, what was assumed.
@@ -149,18 +150,18 @@ func (s *spread) note(first string) Note {
 }
 
 // ofEvaluation says whose micro-batch a moment in an evaluation pass hangs on.
-func ofEvaluation(m *step.Moment) string {
-	if m.Stage == step.StageEvaluation {
+func ofEvaluation(m *play.Moment) string {
+	if m.Stage == play.StageEvaluation {
 		return " in evaluation"
 	}
 	return ""
 }
 
 // runnerUp is the largest stage besides the one that holds the peak.
-func runnerUp(l *step.Ledger, peak step.Stage) (name string, bytes int64) {
-	names := [step.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers", "optimizer step", "evaluation"}
+func runnerUp(l *play.Ledger, peak play.Stage) (name string, bytes int64) {
+	names := [play.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers", "optimizer step", "evaluation"}
 	for s, b := range l.Largest {
-		if step.Stage(s) != peak && b > bytes {
+		if play.Stage(s) != peak && b > bytes {
 			name, bytes = names[s], b
 		}
 	}

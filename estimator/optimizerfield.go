@@ -6,12 +6,13 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // implementations are those that are modelled of an optimizer, in the order of the alphabet.
 func implementations(name string) []string {
 	var has []string
-	for _, o := range step.Optimizers() {
+	for _, o := range optim.Optimizers() {
 		if o.Name != name && !slices.Contains(o.Synonyms, name) {
 			continue
 		}
@@ -26,9 +27,9 @@ func implementations(name string) []string {
 }
 
 // optimizerNames are those of which the table says that is so, with their synonyms, in its order.
-func optimizerNames(is func(*step.Optimizer) bool) []string {
+func optimizerNames(is func(*optim.Optimizer) bool) []string {
 	var names []string
-	for _, o := range step.Optimizers() {
+	for _, o := range optim.Optimizers() {
 		if !is(&o) {
 			continue
 		}
@@ -65,14 +66,14 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	if name == "" {
 		name = DefaultOptimizer
 	}
-	choice, ok := step.OptimizerOf(name, o.Implementation)
+	choice, ok := optim.OptimizerOf(name, o.Implementation)
 	if !ok {
 		if has := implementations(name); len(has) > 0 {
 			errs.Add("/training/optimizer/implementation", "unsupported", "%s by %.40q is not modelled; for %s accepted are %s", name, o.Implementation, name, strings.Join(has, ", "))
 		} else {
 			errs.Add("/training/optimizer/name", "unsupported", "the optimizer %.40q is not modelled", o.Name)
 		}
-		choice, _ = step.OptimizerOf(DefaultOptimizer, "")
+		choice, _ = optim.OptimizerOf(DefaultOptimizer, "")
 	}
 	r.optimizer = choice
 	if o.InBackward {
@@ -88,7 +89,7 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 			errs.Add("/training/optimizer/rank", "out_of_range", "rank is %d; it is from 1 to %d", r.rank, 1<<20)
 		}
 	case o.Rank != 0:
-		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to %s; leave it out", enumeration(optimizerNames(func(o *step.Optimizer) bool { return o.Ranked })))
+		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to %s; leave it out", enumeration(optimizerNames(func(o *optim.Optimizer) bool { return o.Ranked })))
 	}
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // TestEveryOptimizerCanBeNamed holds the enums of the job document against the table of optimizers, and asks for each of them.
@@ -17,7 +17,7 @@ func TestEveryOptimizerCanBeNamed(t *testing.T) {
 		list := regexp.MustCompile(`oneof=(.*)$`).FindStringSubmatch(f.Tag.Get("validate"))
 		return slices.Sorted(slices.Values(strings.Fields(list[1])))
 	}
-	names := slices.Sorted(slices.Values(optimizerNames(func(*step.Optimizer) bool { return true })))
+	names := slices.Sorted(slices.Values(optimizerNames(func(*optim.Optimizer) bool { return true })))
 	if got := accepted("Name"); !slices.Equal(got, names) {
 		t.Errorf("a job may name %v, and the table has %v", got, names)
 	}

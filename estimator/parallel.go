@@ -3,7 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
 // What NCCL's communicator takes outside PyTorch's allocator for two GPUs and for more, as NVIDIA's planner for inference
@@ -75,7 +75,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the graph at its buckets, is not modelled yet; leave one of them out")
 	}
 	r.parallel = ddp{d.WorldSize}
-	r.recipe.Strategy = step.DDP{FindUnused: looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)}
+	r.recipe.Strategy = parallel.DDP{FindUnused: looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)}
 }
 
 // outside is what a process takes on the card outside PyTorch's allocator.

@@ -6,7 +6,7 @@ import (
 	gocmp "github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // events is what a job asks a heap for in two optimizer steps.
@@ -128,7 +128,7 @@ func randomLoss(t *rapid.T) *Loss {
 
 // randomOptimizer draws any optimizer that is modelled.
 func randomOptimizer(t *rapid.T) *Optimizer {
-	o := rapid.SampledFrom(step.Optimizers()).Draw(t, "any optimizer")
+	o := rapid.SampledFrom(optim.Optimizers()).Draw(t, "any optimizer")
 	name := rapid.SampledFrom(append([]string{o.Name}, o.Synonyms...)).Draw(t, "name of it")
 	implementation := rapid.SampledFrom(o.Implementations).Draw(t, "any implementation")
 	return &Optimizer{Name: name, Implementation: implementation, InBackward: rapid.IntRange(0, 3).Draw(t, "in_backward") == 0}

@@ -3,7 +3,7 @@ package estimator
 import (
 	"sync"
 
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // Replays remembers what the caching allocator made of a job, by what the job asked of it: cards and settings that make no
@@ -16,7 +16,7 @@ type Replays struct {
 
 // asked is what was asked of an allocator, and the most that was alive at a time.
 type asked struct {
-	script     step.Script
+	script     play.Script
 	expandable bool
 	peak       int64
 }
@@ -50,7 +50,7 @@ func (p *Replays) Estimate(in Input) (*Result, error) { return estimate(in, true
 func (p *Replays) Judge(in Input) (*Result, error) { return estimate(in, false, p) }
 
 // of is where the replay of a session is remembered; a nil p remembers nothing. What it returns is locked.
-func (p *Replays) of(s *step.Session, expandable bool, peak int64) *played {
+func (p *Replays) of(s *play.Session, expandable bool, peak int64) *played {
 	one := &played{}
 	if p != nil {
 		key := asked{s.Script(), expandable, peak}

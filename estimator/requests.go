@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // Request is a tensor that a training step asks its allocator for in one piece.
@@ -29,28 +30,28 @@ func Requests(in Input) ([]Request, error) {
 	var w workspace
 	s := r.session(&w, hardware(r.recipe, first), false)
 	var list []Request
-	seen := map[step.LiveTensor]bool{}
+	seen := map[play.LiveTensor]bool{}
 	for _, g := range s.Program.Segments {
 		phase := "forward"
 		if g.Backward {
 			phase = "backward"
 		}
-		var made []step.LiveTensor
+		var made []play.LiveTensor
 		for _, e := range s.Program.Events[g.Start:g.End] {
 			slot := &s.Program.Slots[e.Slot]
-			t := step.LiveTensor{Label: slot.Label, Component: slot.Component, Part: slot.Part, Layers: slot.Unit >= 0,
+			t := play.LiveTensor{Label: slot.Label, Component: slot.Component, Part: slot.Part, Layers: slot.Unit >= 0,
 				Bytes: slot.Bytes, Dtype: slot.Dtype, Typed: slot.Typed, Count: 1}
 			if slot.Bytes > 0 && !seen[t] {
 				seen[t] = true
 				made = append(made, t)
 			}
 		}
-		for _, t := range r.tensors(&step.Moment{Tensors: made, Backward: g.Backward}) {
+		for _, t := range r.tensors(&play.Moment{Tensors: made, Backward: g.Backward}) {
 			list = append(list, Request{t, phase})
 		}
 	}
 	standing := s.Account(false, true).Peak.Tensors
-	for _, t := range r.tensors(&step.Moment{Tensors: standing}) {
+	for _, t := range r.tensors(&play.Moment{Tensors: standing}) {
 		switch t.Component {
 		case componentNames[step.Weights]:
 			list = append(list, Request{t, "load"})
@@ -79,10 +80,10 @@ type limited struct {
 	refused int64
 }
 
-// Alloc implements [step.Heap].
+// Alloc implements [alloc.Heap].
 func (h *limited) Alloc(bytes int64) int32 { return h.AllocOn(0, bytes) }
 
-// AllocOn implements [step.Streaming].
+// AllocOn implements [alloc.Streaming].
 func (h *limited) AllocOn(stream uint8, bytes int64) int32 {
 	handle := h.Allocator.AllocOn(stream, bytes)
 	if h.refused == 0 && h.Failed() {

@@ -8,6 +8,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // resolved is a job with every default filled in.
@@ -15,7 +16,7 @@ type resolved struct {
 	arch      model.Architecture
 	recipe    step.Recipe
 	shape     step.Shape
-	optimizer *step.Optimizer
+	optimizer *optim.Optimizer
 	rank      int64 // of galore-adamw
 	clip      bool
 	framework string

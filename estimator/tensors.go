@@ -5,10 +5,11 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // tensors lists what is alive at moment m, tensors of one kind and size together, largest together first.
-func (r *resolved) tensors(m *step.Moment) []Tensor {
+func (r *resolved) tensors(m *play.Moment) []Tensor {
 	list := make([]Tensor, 0, len(m.Tensors))
 	for i := range m.Tensors {
 		list = append(list, r.tensor(&m.Tensors[i], m.Backward))
@@ -17,7 +18,7 @@ func (r *resolved) tensors(m *step.Moment) []Tensor {
 }
 
 // tensor describes Count tensors of one kind and size; backward says whether the micro-step had begun its backward.
-func (r *resolved) tensor(t *step.LiveTensor, backward bool) Tensor {
+func (r *resolved) tensor(t *play.LiveTensor, backward bool) Tensor {
 	out := Tensor{Name: tensorName(t), Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count}
 	size := Bytes(t.Bytes).String()
 	if t.Typed {
@@ -36,7 +37,7 @@ func (r *resolved) tensor(t *step.LiveTensor, backward bool) Tensor {
 }
 
 // tensorName says what t is and, where it is made in the layers, in which kind of module.
-func tensorName(t *step.LiveTensor) string {
+func tensorName(t *play.LiveTensor) string {
 	switch {
 	case t.Name != "":
 		return t.Label.String() + " " + t.Name
@@ -49,7 +50,7 @@ func tensorName(t *step.LiveTensor) string {
 }
 
 // holder says what keeps t alive.
-func holder(t *step.LiveTensor, backward bool) string {
+func holder(t *play.LiveTensor, backward bool) string {
 	switch {
 	case t.Component == step.Activations && t.Layers && backward:
 		return "saved for backward"
@@ -61,7 +62,7 @@ func holder(t *step.LiveTensor, backward bool) string {
 
 // shapeText writes the shape of t in the sizes of the job where its elements are a multiple of them: B × T × width,
 // B × heads × T × T, else the number of elements.
-func (r *resolved) shapeText(t *step.LiveTensor) string {
+func (r *resolved) shapeText(t *play.LiveTensor) string {
 	b, n, h := r.shape.Batch, r.shape.Tokens, r.arch.Heads
 	elements := t.Bytes / t.Dtype.Size()
 	tokens := b * n

@@ -1,6 +1,9 @@
 package estimator
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
+)
 
 // timeline lists the moments of a run, in their order.
 func (r *resolved) timeline(run *run) []TimelineEvent {
@@ -10,14 +13,14 @@ func (r *resolved) timeline(run *run) []TimelineEvent {
 		list = append(list, TimelineEvent{Phase: phase, MicroStep: micro, Event: event, AllocatedBytes: bytes, Components: parted(bytes, shares)})
 		return &list[len(list)-1]
 	}
-	add("load", nil, "the model is on the GPU", l.Largest[step.StageLoad], &l.Shares.Load)
-	if most := l.Largest[step.StageEvaluation]; most > 0 {
+	add("load", nil, "the model is on the GPU", l.Largest[play.StageLoad], &l.Shares.Load)
+	if most := l.Largest[play.StageEvaluation]; most > 0 {
 		add("evaluation", nil, "most in the evaluation, between two steps", most, nil)
 	}
 	for i := range l.Spans {
 		s := &l.Spans[i]
 		micro := r.microStep(s.MicroStep)
-		m := step.Moment{Stage: s.Stage, Backward: s.Backward, Layer: s.Layer}
+		m := play.Moment{Stage: s.Stage, Backward: s.Backward, Layer: s.Layer}
 		phase, where := phaseOf(&m), r.where(&m)
 		if s.Most > s.End {
 			t := r.tensor(&s.Reached, s.Backward)
@@ -25,7 +28,7 @@ func (r *resolved) timeline(run *run) []TimelineEvent {
 		}
 		add(phase, &micro, "end of "+where, s.End, &s.AtEnd)
 	}
-	add("optimizer", nil, "most in the optimizer step", l.Largest[step.StageOptimizer], &l.Shares.Optimizer)
+	add("optimizer", nil, "most in the optimizer step", l.Largest[play.StageOptimizer], &l.Shares.Optimizer)
 	add("optimizer", nil, "gradients set to None", l.Steady, &l.Shares.Steady)
 	return list
 }

@@ -5,7 +5,7 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
 // TestTimelineComponentsAddUp: at every moment the components add up to what is live, none is below nothing, and those of the largest
@@ -39,7 +39,7 @@ func timelineAddsUp(t *testing.T, draw func(*rapid.T) Job) {
 				t.Fatalf("a span is reached by %+v", s.Reached)
 			}
 		}
-		outside := [][2]int64{{ledger.Largest[step.StageOptimizer], 0}, {ledger.Steady, 0}}
+		outside := [][2]int64{{ledger.Largest[play.StageOptimizer], 0}, {ledger.Steady, 0}}
 		for c := range ledger.Shares.Steady {
 			outside[0][1] += ledger.Shares.Optimizer[c]
 			outside[1][1] += ledger.Shares.Steady[c]

@@ -15,8 +15,8 @@ const (
 	roundLargeBytes   = 2 * mib  // rounded up to this
 )
 
-// Allocator replays PyTorch's caching allocator on sizes alone. It satisfies step.Settling
-// and, for what is allocated on other streams than the one that computes, step.Streaming.
+// Allocator replays PyTorch's caching allocator on sizes alone. It satisfies alloc.Settling
+// and, for what is allocated on other streams than the one that computes, alloc.Streaming.
 //
 // A request takes the smallest free block that is large enough (of equal ones the
 // one with the lowest address), else a new segment; a block is split when enough is

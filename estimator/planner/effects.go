@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // effectiveBatchEffect says what another effective batch does to training, with
@@ -24,9 +24,9 @@ func effectiveBatchEffect(t estimator.Training, from, to int64) string {
 		return change + "; settings can stay"
 	}
 	switch rowOf(t).Rate {
-	case step.RateLinear:
+	case optim.RateLinear:
 		return fmt.Sprintf("%s; starting point: learning rate × %.3g", change, k)
-	case step.RateSquareRoot:
+	case optim.RateSquareRoot:
 		return fmt.Sprintf("%s; starting points: learning rate × %.2g, beta2 0.95 → %s or 0.999 → %s",
 			change, math.Sqrt(k), beta(0.95, k), beta(0.999, k))
 	}

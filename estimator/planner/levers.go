@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // What a lever costs the user beside time, as a share of the step time in the
@@ -143,14 +143,14 @@ func checkpointingMode(t estimator.Training) string {
 }
 
 // rowOf is what is known of the job's optimizer; of one that is not modelled it is taken for the default.
-func rowOf(t estimator.Training) *step.Optimizer {
+func rowOf(t estimator.Training) *optim.Optimizer {
 	o := optimizerOf(t)
 	for _, k := range [...]estimator.Optimizer{{Name: o.Name, Implementation: o.Implementation}, {Name: o.Name}} {
-		if row, ok := step.OptimizerOf(k.Name, k.Implementation); ok {
+		if row, ok := optim.OptimizerOf(k.Name, k.Implementation); ok {
 			return row
 		}
 	}
-	row, _ := step.OptimizerOf(estimator.DefaultOptimizer, "")
+	row, _ := optim.OptimizerOf(estimator.DefaultOptimizer, "")
 	return row
 }
 
@@ -162,7 +162,7 @@ func trainsLike(t estimator.Training, name string) bool {
 
 // implementedBy says whether the job's optimizer can be had from such an implementation.
 func implementedBy(t estimator.Training, implementation string) bool {
-	_, ok := step.OptimizerOf(optimizerOf(t).Name, implementation)
+	_, ok := optim.OptimizerOf(optimizerOf(t).Name, implementation)
 	return ok
 }
 

@@ -49,7 +49,7 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 // grouped heads (enable_gqa) meet neither. Autocast casts the arguments.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
 func (t *Tape) SDPA(q, k, v T, h Heads, mask *T, dropout float64) T {
-	if t.Recipe.SelectiveAttention && t.grads(q, k, v) && t.layer == none && !t.recompute {
+	if t.Recipe.SelectiveAttention && t.grads(q, k, v) && t.layer == None && !t.recompute {
 		return t.checkpointAttention(q, k, v, mask, func(q, k, v T) T { return t.sdpa(q, k, v, h, mask, dropout) })
 	}
 	return t.sdpa(q, k, v, h, mask, dropout)
@@ -136,7 +136,7 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 		t.keep(y, lse, state, seed)
 	}
 	o := t.op(q, k, v).save(q, k, v, y, lse, state, seed)
-	if o.i != none {
+	if o.i != None {
 		n, _ := t.lengths(h)
 		rows, headRounded := t.Shape.Batch*h.Query*roundUp(n, 128), flashHead(h)
 		cut := padded && h.Query > 1 // gradient and output come as views that have to be laid out densely
@@ -218,8 +218,8 @@ func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
 		blockN = 128
 	}
 	queries, keys := t.lengths(h)
-	blocksN := ceilDiv(keys, blockN)
-	work := float64(t.Shape.Batch * h.Query * ceilDiv(queries, 64))
+	blocksN := CeilDiv(keys, blockN)
+	work := float64(t.Shape.Batch * h.Query * CeilDiv(queries, 64))
 	sms := t.Recipe.Multiprocessors * 2
 	if work >= 0.8*float64(sms) {
 		return 1
@@ -230,7 +230,7 @@ func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
 		return waves / math.Ceil(waves)
 	}
 	eligible := func(splits int64) bool {
-		return splits == 1 || ceilDiv(blocksN, splits) != ceilDiv(blocksN, splits-1)
+		return splits == 1 || CeilDiv(blocksN, splits) != CeilDiv(blocksN, splits-1)
 	}
 	best := 0.0
 	for s := int64(1); s <= limit; s++ {
@@ -283,7 +283,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 		y, lse = t.takeBack(), t.takeBack()
 	} else {
 		y = t.fresh(out, q.dtype, LabelAttentionOutput)
-		lse = T{storage: none, form: plain(F32)}
+		lse = T{storage: None, form: plain(F32)}
 		if t.grads(q, k, v) { // only for backward
 			lse = t.fresh(b*h.Query*roundUp(n, 32), F32, LabelAttentionStatistics)
 		}
@@ -297,7 +297,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	saved[ns], saved[ns+1] = y, lse
 	ns += 2
 	o := t.op(q, k, v).save(saved[:ns]...)
-	if o.i != none {
+	if o.i != None {
 		delta := b * h.Query * n * 4
 		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, keys, b*h.Query, h, q.dtype)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)

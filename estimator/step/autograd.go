@@ -37,7 +37,7 @@ func (t *Tape) run(i int32) {
 		t.keepGradient(i)
 		return
 	}
-	if n.layer != none && n.nSaved > 0 && !t.layers[n.layer].rebuilt {
+	if n.layer != None && n.nSaved > 0 && !t.layers[n.layer].rebuilt {
 		t.rebuild(n.layer)
 		n = &t.nodes[i]
 		t.enterExpert(n.expert, n.expert > 0)
@@ -50,9 +50,9 @@ func (t *Tape) run(i int32) {
 		a := &t.acts[k]
 		switch a.verb {
 		case actAlloc:
-			t.regs[a.reg] = t.alloc(a.bytes, t.component(), a.label)
+			t.regs[a.reg] = t.Alloc(a.bytes, t.component(), a.label)
 		case actFree:
-			t.release(t.regs[a.reg])
+			t.Release(t.regs[a.reg])
 		case actSend:
 			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg]}
 			ns++
@@ -78,35 +78,35 @@ func (t *Tape) run(i int32) {
 			t.workspace()
 		case actValidate:
 			// Tensors that checkpointing made again belong to the operation's backward alone and end with it.
-			if n.layer != none {
+			if n.layer != None {
 				t.releaseSaved(n)
 			}
 		case actAddInPlace:
 			bytes := a.bytes
-			if e := n.in[0]; e >= 0 && t.nodes[e>>2].grad[e&3] != none {
+			if e := n.in[0]; e >= 0 && t.nodes[e>>2].grad[e&3] != None {
 				bytes = 0
 			}
-			t.regs[0] = t.alloc(bytes, t.component(), a.label)
+			t.regs[0] = t.Alloc(bytes, t.component(), a.label)
 		case actForget:
-			t.release(n.saved[a.reg])
-			n.saved[a.reg] = none
+			t.Release(n.saved[a.reg])
+			n.saved[a.reg] = None
 		case actAfterBackward:
 			t.hooks.AfterBackward(int(a.bytes))
 		case actPostpone:
 			t.postpone(n, a)
 		case actAllocLogits:
-			t.regs[0] = t.alloc(a.bytes, LogitsAndLoss, a.label)
+			t.regs[0] = t.Alloc(a.bytes, LogitsAndLoss, a.label)
 		}
 	}
 	if n.collects {
 		for _, s := range t.pieces {
-			t.release(s)
+			t.Release(s)
 		}
 		t.pieces = t.pieces[:0]
 	}
 	for k := uint8(0); k < n.nOut; k++ {
-		t.release(n.grad[k])
-		n.grad[k] = none
+		t.Release(n.grad[k])
+		n.grad[k] = None
 	}
 	t.releaseSaved(n)
 	t.uncapture(i)
@@ -122,7 +122,7 @@ func (t *Tape) run(i int32) {
 
 func (t *Tape) releaseSaved(n *node) {
 	for k := uint8(0); k < n.nSaved; k++ {
-		t.release(n.saved[k])
+		t.Release(n.saved[k])
 	}
 	t.lastReleased(n)
 	n.nSaved = 0
@@ -140,12 +140,12 @@ func (t *Tape) releaseUnreached(from int32) {
 // deliver gives storage s, a gradient, to where e points.
 func (t *Tape) deliver(e edge, s int32) {
 	if e == noEdge {
-		t.release(s)
+		t.Release(s)
 		return
 	}
 	if p, ok := e.param(); ok {
 		ps := &t.params[p]
-		from := t.mark()
+		from := t.Mark()
 		ps.grad = t.sum(ps.grad, s)
 		if t.gradientStream != 0 {
 			t.moveAside(from, t.gradientStream)
@@ -178,20 +178,20 @@ func (t *Tape) deliver(e edge, s int32) {
 // refers to it and it is not a view, else into a new tensor.
 // Source: torch/csrc/autograd/input_buffer.cpp (accumulate, can_accumulate_inplace), torch 2.9.
 func (t *Tape) sum(old, s int32) int32 {
-	if old == none {
+	if old == None {
 		return s
 	}
-	if t.storages[old].slot == none { // nothing was made for it
-		t.release(old)
+	if t.storages[old].slot == None { // nothing was made for it
+		t.Release(old)
 		return s
 	}
 	if st := &t.storages[old]; st.refs == 1 && !st.viewed || t.Recipe.Compile {
-		t.release(s)
+		t.Release(s)
 		return old
 	}
-	fresh := t.alloc(t.prog.Slots[t.storages[old].slot].Bytes, t.component(), LabelGradientSum)
-	t.release(old)
-	t.release(s)
+	fresh := t.Alloc(t.Prog.Slots[t.storages[old].slot].Bytes, t.component(), LabelGradientSum)
+	t.Release(old)
+	t.Release(s)
 	return fresh
 }
 
@@ -200,7 +200,7 @@ func (t *Tape) sum(old, s int32) int32 {
 func (t *Tape) accumulate() {
 	for _, p := range t.pending {
 		s := t.params[p].grad
-		t.params[p].grad = none
+		t.params[p].grad = None
 		if t.Recipe.UpdatesInBackward {
 			t.updateNow(p, s)
 			continue
@@ -221,9 +221,9 @@ func (t *Tape) enter(unit int32) {
 
 func (t *Tape) cut() {
 	t.endRun()
-	end := len(t.prog.Events)
+	end := len(t.Prog.Events)
 	if end > t.segStart {
-		t.prog.Segments = append(t.prog.Segments, Segment{t.segStart, end, t.unit, t.backward})
+		t.Prog.Segments = append(t.Prog.Segments, Segment{t.segStart, end, t.unit, t.backward})
 	}
 	t.segStart = end
 }
@@ -254,6 +254,6 @@ func (t *Tape) once(kind int, bytes int64) {
 		return
 	}
 	t.spaces[thread][kind] = true
-	s := &t.prog.Slots[t.slot(AllocOnce, bytes, Temporaries, LabelWorkspace)]
+	s := &t.Prog.Slots[t.slot(AllocOnce, bytes, Temporaries, LabelWorkspace)]
 	s.Part, s.Unit, s.Expert = 0, -1, 0
 }

@@ -21,7 +21,7 @@ func (t *Tape) Blocks(unit int32, in []T, forward Block, captured ...T) []T {
 		}
 	}
 	o := t.op(wanted...).save(in...)
-	if o.i == none {
+	if o.i == None {
 		return outs
 	}
 	inputs := append([]T(nil), in...)
@@ -47,7 +47,7 @@ func (t *Tape) Leaf(x T) T {
 	if t.noGrad || !t.recompute {
 		return x
 	}
-	t.nodes = append(t.nodes, node{layer: none, unit: t.unit, grad: [3]int32{none, none, none}})
+	t.nodes = append(t.nodes, node{layer: None, unit: t.unit, grad: [3]int32{None, None, None}})
 	x.edge = edge((len(t.nodes) - 1) << 2)
 	t.ownLeaves = append(t.ownLeaves, t.Hold(x))
 	return x
@@ -61,9 +61,9 @@ func (t *Tape) runBlock(i int32) {
 	layer := t.layers[n.layer]
 	relaid := false // a permuted result got zeros in the usual order
 	for k := range layer.outputs {
-		if n.grad[k] == none {
+		if n.grad[k] == None {
 			relaid = relaid || layer.outputs[k].permuted
-			n.grad[k] = t.alloc(layer.outputs[k].bytes(), t.component(), LabelGradientSum)
+			n.grad[k] = t.Alloc(layer.outputs[k].bytes(), t.component(), LabelGradientSum)
 		}
 	}
 	base, actBase, leafBase := int32(len(t.nodes)), len(t.acts), len(t.ownLeaves)
@@ -71,7 +71,7 @@ func (t *Tape) runBlock(i int32) {
 	leaves := base
 	for k := range in {
 		if in[k].RequiresGrad() {
-			leaf := node{layer: none, unit: n.unit, grad: [3]int32{none, none, none}}
+			leaf := node{layer: None, unit: n.unit, grad: [3]int32{None, None, None}}
 			if in[k].permuted && relaid {
 				leaf.awaits = 2 // those zeros, and what the layer itself sends
 			}
@@ -98,14 +98,14 @@ func (t *Tape) runBlock(i int32) {
 		grads = append(grads, t.own(t.nodes[k].grad[0]))
 	}
 	for _, x := range t.ownLeaves[leafBase:] {
-		t.release(t.nodes[x.edge>>2].grad[0])
+		t.Release(t.nodes[x.edge>>2].grad[0])
 		t.Drop(x)
 	}
 	t.nodes, t.acts, t.ownLeaves = t.nodes[:base], t.acts[:actBase], t.ownLeaves[:leafBase]
 	for k := range outs {
 		t.Drop(outs[k])
-		t.release(n.grad[k])
-		t.nodes[i].grad[k] = none
+		t.Release(n.grad[k])
+		t.nodes[i].grad[k] = None
 	}
 	t.releaseSaved(&t.nodes[i])
 	for k, g := range grads {
@@ -123,8 +123,8 @@ func (t *Tape) own(g int32) int32 {
 }
 
 func (t *Tape) copied(g int32) int32 {
-	fresh := t.alloc(t.prog.Slots[t.storages[g].slot].Bytes, t.component(), LabelInputGradient)
-	t.release(g)
+	fresh := t.Alloc(t.Prog.Slots[t.storages[g].slot].Bytes, t.component(), LabelInputGradient)
+	t.Release(g)
 	return fresh
 }
 

@@ -95,7 +95,7 @@ func (t *Tape) reentrant(x, seen T, forward Layer, besides Besides) T {
 		o.save(x)
 	}
 	o.save(besides.Arguments...)
-	if o.i == none {
+	if o.i == None {
 		return y
 	}
 	c := checkpointed{forward: forward, input: x}
@@ -129,7 +129,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	base, actBase, kept := int32(len(t.nodes)), len(t.acts), len(t.kept)
 
 	// The detached input is a leaf: a node without a backward that collects its gradient.
-	t.nodes = append(t.nodes, node{layer: none, unit: n.unit, grad: [3]int32{none, none, none}})
+	t.nodes = append(t.nodes, node{layer: None, unit: n.unit, grad: [3]int32{None, None, None}})
 	leaf := layer.input
 	if t.Recipe.CheckpointOffload {
 		leaf.storage = t.fetched(leaf)
@@ -137,7 +137,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	leaf.edge = edge(base << 2)
 
 	// A second output has no gradient, and a custom autograd function gets zeros for one.
-	zeros := T{storage: none, numel: layer.second.numel}
+	zeros := T{storage: None, numel: layer.second.numel}
 	if zeros.numel > 0 {
 		zeros = t.fresh(zeros.numel, layer.second.dtype, LabelInputGradient)
 	}
@@ -164,8 +164,8 @@ func (t *Tape) runCheckpoint(i int32) {
 	t.releaseUnreached(base)
 	grad := t.nodes[base].grad[0]
 	if t.storages[grad].refs > 1 { // a leaf's .grad takes over a gradient only when it is its sole owner
-		fresh := t.alloc(t.prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)
-		t.release(grad)
+		fresh := t.Alloc(t.Prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)
+		t.Release(grad)
 		grad = fresh
 	}
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
@@ -175,8 +175,8 @@ func (t *Tape) runCheckpoint(i int32) {
 		t.Drop(zeros)
 	}
 	t.endGraph(kept)
-	t.release(n.grad[0])
-	t.nodes[i].grad[0] = none
+	t.Release(n.grad[0])
+	t.nodes[i].grad[0] = None
 	t.releaseSaved(&t.nodes[i])
 	if t.Recipe.CheckpointOffload {
 		t.Drop(leaf)
@@ -193,7 +193,7 @@ func (t *Tape) nonReentrant(x T, forward Layer) T {
 	l := int32(len(t.layers) - 1)
 	t.layer = l
 	y := forward(t, x)
-	t.layer = none
+	t.layer = None
 	t.layers[l].last = int32(len(t.nodes))
 	for i := t.layers[l].first; i < t.layers[l].last; i++ {
 		t.layers[l].saves += int32(t.nodes[i].nSaved)
@@ -227,7 +227,7 @@ func (t *Tape) capture(x T, besides Besides) {
 // uncapture lets go of what the closure of node i's layer refers to, where i is the last node that needs it.
 func (t *Tape) uncapture(i int32) {
 	n := &t.nodes[i]
-	if n.layer == none || n.layer >= int32(len(t.layers)) {
+	if n.layer == None || n.layer >= int32(len(t.layers)) {
 		return
 	}
 	l := &t.layers[n.layer]
@@ -273,13 +273,13 @@ func (t *Tape) rebuild(l int32) {
 
 // fetched is the input of an offloaded layer back on the GPU. The copy is made as Unsloth's
 // Unsloth_Offloaded_Gradient_Checkpointer makes it: at once, when the layer's backward begins.
-func (t *Tape) fetched(x T) int32 { return t.alloc(x.bytes(), Activations, LabelResidual) }
+func (t *Tape) fetched(x T) int32 { return t.Alloc(x.bytes(), Activations, LabelResidual) }
 
 // leafCopy is the half copy of x, the detached input of a layer that runs again: as a leaf that requires a gradient
 // it is cast once, like a weight.
 // Source: aten/src/ATen/autocast_mode.cpp (cached_cast), torch 2.9.
 func (t *Tape) leafCopy(x T, l Label) T {
-	if t.leafCast.storage == none {
+	if t.leafCast.storage == None {
 		t.leafCast = t.Cast(x, t.Recipe.Compute, l)
 	}
 	return t.Hold(t.leafCast)

@@ -36,12 +36,12 @@ func (t *Tape) Clamp(x, limit T) T {
 // Source: aten/src/ATen/native/cuda/Reduce.cuh (setReduceConfig), torch 2.9.
 func (t *Tape) fullReduction(n int64, d DType) int64 {
 	const maxThreads, minValuesPerThread, maxValuesPerThread = 512, 16, 256
-	values := ceilDiv(n, powerOfTwoUpTo(n, maxThreads))
+	values := CeilDiv(n, powerOfTwoUpTo(n, maxThreads))
 	if values < maxValuesPerThread {
 		return 0
 	}
 	target := t.Recipe.Multiprocessors * (t.Recipe.ThreadsPerMultiprocessor / maxThreads)
-	blocks := max(min(target, ceilDiv(values, minValuesPerThread)), ceilDiv(values, maxValuesPerThread))
+	blocks := max(min(target, CeilDiv(values, minValuesPerThread)), CeilDiv(values, maxValuesPerThread))
 	if blocks <= 1 {
 		return 0
 	}
@@ -53,7 +53,7 @@ func (t *Tape) ClampBetween(x T) T {
 	if t.compiled {
 		return t.fuse(x.numel, x.dtype, LabelElementwise, []T{x}, x)
 	}
-	y := T{storage: none, form: plain(x.dtype), numel: x.numel}
+	y := T{storage: None, form: plain(x.dtype), numel: x.numel}
 	if !t.lastSaves(1) {
 		y = t.fresh(x.numel, x.dtype, LabelElementwise)
 	}

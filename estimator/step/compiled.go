@@ -21,7 +21,7 @@ type lazy struct {
 func (t *Tape) fuse(numel int64, d DType, l Label, ins []T, saves ...T) T {
 	z := lazy{bytes: numel * d.Size(), label: l, part: t.part}
 	for _, x := range ins {
-		if x.storage != none && int(z.n) < len(z.from) {
+		if x.storage != None && int(z.n) < len(z.from) {
 			t.retain(x.storage)
 			z.from[z.n] = x.storage
 			z.n++
@@ -44,7 +44,7 @@ func (t *Tape) fuse(numel int64, d DType, l Label, ins []T, saves ...T) T {
 	return o.out(y, 0)
 }
 
-func (t *Tape) isLazy(x T) bool { return x.storage != none && t.storages[x.storage].lazy > 0 }
+func (t *Tape) isLazy(x T) bool { return x.storage != None && t.storages[x.storage].lazy > 0 }
 
 func (t *Tape) depth(x T) uint8 {
 	if !t.isLazy(x) {
@@ -66,7 +66,7 @@ func (t *Tape) realize(x T) T {
 		return x
 	}
 	st.slot = t.slot(Alloc, z.bytes, t.component(), z.label)
-	t.prog.Slots[st.slot].Part = z.part
+	t.Prog.Slots[st.slot].Part = z.part
 	t.forget(z)
 	return x
 }
@@ -74,7 +74,7 @@ func (t *Tape) realize(x T) T {
 // forget releases what a lazy tensor was to be computed from.
 func (t *Tape) forget(z lazy) {
 	for _, s := range z.from[:z.n] {
-		t.release(s)
+		t.Release(s)
 	}
 }
 
@@ -159,7 +159,7 @@ func (t *Tape) gather(p, ids T, numel int64, l Label) T {
 // unmade is the tensor that z describes.
 func (t *Tape) unmade(z lazy, numel int64, d DType) T {
 	t.lazies = append(t.lazies, z)
-	t.storages = append(t.storages, storage{refs: 1, slot: none, lazy: int32(len(t.lazies))})
+	t.storages = append(t.storages, storage{refs: 1, slot: None, lazy: int32(len(t.lazies))})
 	return T{storage: int32(len(t.storages) - 1), edge: noEdge, form: plain(d), numel: numel}
 }
 
@@ -200,7 +200,7 @@ func (t *Tape) fusedRows(x T, width int64, rms bool, parameters ...T) T {
 		d = t.Recipe.Compute
 	}
 	rows := x.numel / width
-	kept, mean := t.Hold(x), T{storage: none}
+	kept, mean := t.Hold(x), T{storage: None}
 	switch {
 	case rms:
 		t.realize(kept)
@@ -265,9 +265,9 @@ func (t *Tape) tangents(outputs []T) []int32 {
 	var zeros []int32
 	for i, x := range outputs {
 		if i == 0 && !t.lossApart {
-			zeros = append(zeros, t.alloc(x.bytes(), LogitsAndLoss, LabelTangent))
+			zeros = append(zeros, t.Alloc(x.bytes(), LogitsAndLoss, LabelTangent))
 		} else if i > 0 && x.numel > 1 {
-			zeros = append(zeros, t.alloc(x.bytes(), Temporaries, LabelTangent))
+			zeros = append(zeros, t.Alloc(x.bytes(), Temporaries, LabelTangent))
 		}
 	}
 	return zeros
@@ -301,9 +301,9 @@ func (t *Tape) catchUp(e edge) bool {
 		return false
 	}
 	t.postponed = postponed{}
-	s := t.alloc(d.bytes, Temporaries, LabelWeightGradient)
-	t.release(d.holds[0])
-	t.release(d.holds[1])
+	s := t.Alloc(d.bytes, Temporaries, LabelWeightGradient)
+	t.Release(d.holds[0])
+	t.Release(d.holds[1])
 	t.deliver(e, s)
 	return true
 }

@@ -15,7 +15,7 @@ func (t *Tape) CompiledHead(x T, dense, gain, words, bias Weight) T {
 	if bias.Exists() {
 		added = t.castWeight(bias)
 	} else {
-		added = T{storage: none}
+		added = T{storage: None}
 	}
 	logits := t.wide(h.rows*words.Rows, d, LabelLogits)
 	if bias.Exists() {

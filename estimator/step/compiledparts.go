@@ -16,9 +16,9 @@ func (t *Tape) partType() DType {
 func (t *Tape) castWeight(w Weight) T {
 	p, d := t.Parameter(w), t.partType()
 	if p.dtype == d {
-		return T{storage: none, edge: noEdge, form: plain(d), numel: p.numel}
+		return T{storage: None, edge: noEdge, form: plain(d), numel: p.numel}
 	}
-	return T{storage: t.alloc(p.numel*d.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(d), numel: p.numel}
+	return T{storage: t.Alloc(p.numel*d.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(d), numel: p.numel}
 }
 
 // statistics are the mean and the reciprocal deviation of rows that a norm keeps for backward.
@@ -160,8 +160,8 @@ func (r *Recipe) outerSplits(rows, cols int64) int64 {
 	case n < minPerThread*device:
 		size = minPerThread
 	case n < maxPerThread*device:
-		blocks := ceilDiv(device/threads, ceilDiv(cols, blockColumns))
-		size = ceilDiv(rows, perThread*blocks)
+		blocks := CeilDiv(device/threads, CeilDiv(cols, blockColumns))
+		size = CeilDiv(rows, perThread*blocks)
 		if near, ok := divisorNear(rows, size, 20); ok {
 			size = max(near, minPerThread)
 		}
@@ -171,7 +171,7 @@ func (r *Recipe) outerSplits(rows, cols int64) int64 {
 			size = near
 		}
 	}
-	return ceilDiv(rows, perThread*size)
+	return CeilDiv(rows, perThread*size)
 }
 
 // divisorNear is the divisor of n nearest to x, if it is closer than within.

@@ -7,13 +7,13 @@ package step
 func (t *Tape) MulByNumber(x, c T) T {
 	y := t.fresh(x.numel, x.dtype, LabelLogits)
 	o := t.op(x, c).save(c, x)
-	if o.i == none {
+	if o.i == None {
 		return y
 	}
 	const gradX, product, sum, number = 0, 1, 2, 3
 	o.alloc(product, x.bytes(), LabelLogitsGradient).alloc(gradX, x.bytes(), LabelLogitsGradient).validate()
 	o.alloc(sum, x.dtype.Size(), LabelReduction)
-	if scratch, semaphores := t.Recipe.reduction(overAll, x.numel, 1); scratch > 0 {
+	if scratch, semaphores := t.Recipe.Reduction(OverAll, x.numel, 1); scratch > 0 {
 		o.alloc(maxRegs-1, scratch, LabelReduction).alloc(maxRegs-2, semaphores, LabelReduction).free(maxRegs - 2).free(maxRegs - 1)
 	}
 	o.free(product)
@@ -41,7 +41,7 @@ func (t *Tape) Transposed(x T) T { return t.View(x) }
 func (t *Tape) DivideRows(x, norm T) T {
 	y := t.fresh(x.numel, promote(x.dtype, norm.dtype), LabelElementwise)
 	o := t.op(x, norm).save(norm, x)
-	if o.i == none {
+	if o.i == None {
 		return y
 	}
 	const gradX, narrow, divisor, quotient = 0, 1, 6, 5

@@ -38,7 +38,7 @@ func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T
 // convolutionGradient is convolution_backward. columns is the size of the buffer of columns, 0 without.
 func (o op) convolutionGradient(input, y T, w Weight, bias, transposed bool, columns int64) {
 	const gradInput, gradWeight, gradBias, contiguous, buffer = 0, 1, 2, 3, 4
-	if o.i == none {
+	if o.i == None {
 		return
 	}
 	if transposed {
@@ -84,13 +84,13 @@ func (o op) convolutionGradient(input, y T, w Weight, bias, transposed bool, col
 // sumChannels allocates register r for the sum of each channel of y, whose outputs lie side by side.
 func (o op) sumChannels(r int, y T, channels int64) {
 	o.alloc(r, channels*y.dtype.Size(), LabelWeightGradient)
-	if scratch, semaphores := o.t.Recipe.reduction(overCols, channels, y.numel/channels); scratch > 0 {
+	if scratch, semaphores := o.t.Recipe.Reduction(OverCols, channels, y.numel/channels); scratch > 0 {
 		o.alloc(maxRegs-1, scratch, LabelReduction).alloc(maxRegs-2, semaphores, LabelReduction).free(maxRegs - 2).free(maxRegs - 1)
 	}
 }
 
 // NoTensor is a tensor that does not exist.
-var NoTensor = T{storage: none, edge: noEdge}
+var NoTensor = T{storage: None, edge: noEdge}
 
 // Repeated is a parameter of one row, expanded to a row for every sequence: a view, whose gradient is summed again. The
 // gradient of a single sequence is a view as it arrives, of more than the parameter's own, and is taken over so.

@@ -45,11 +45,11 @@ func (t *Tape) SumNorm(w, delta T, rows int64, transposed bool) T {
 		d = F32
 	}
 	norm := t.fresh(rows, d, LabelNormStatistics)
-	over, long, short := overCols, rows, sum.numel/rows
+	over, long, short := OverCols, rows, sum.numel/rows
 	if transposed {
-		over, long, short = overRows, short, long
+		over, long, short = OverRows, short, long
 	}
-	if scratch, semaphores := t.Recipe.reduction(over, long, short); scratch > 0 {
+	if scratch, semaphores := t.Recipe.Reduction(over, long, short); scratch > 0 {
 		partial, semaphore := t.fresh(scratch, Bool, LabelReduction), t.fresh(semaphores, Bool, LabelReduction)
 		t.Drop(semaphore)
 		t.Drop(partial)

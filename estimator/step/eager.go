@@ -74,7 +74,7 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 // probabilities takes over scores: they are scaled, masked and brought to probabilities. It also returns the constant that a
 // mask puts in, which the model's code keeps in a variable.
 func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
-	minimum = T{storage: none}
+	minimum = T{storage: None}
 	if t.Recipe.Kernels.Softmax {
 		return t.fusedSoftmax(scores), minimum
 	}
@@ -168,7 +168,7 @@ func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
 		}
 		if !a.Upcast {
 			t.Drop(x) // F.softmax and the cast are two statements
-			x = T{storage: none}
+			x = T{storage: None}
 		}
 		back := t.Cast(p, to, LabelAttentionProbabilities)
 		t.Drop(x)

@@ -53,7 +53,7 @@ func (t *Tape) add(a, b T, unbatched bool, l Label) T {
 	n := broadcast(a, b)
 	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
-	if o.i == none {
+	if o.i == None {
 		return y
 	}
 	r := 0
@@ -118,7 +118,7 @@ func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 	}
 	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
-	if o.i == none {
+	if o.i == None {
 		return y
 	}
 	if o.needs(0) {

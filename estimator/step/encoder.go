@@ -31,7 +31,7 @@ func (t *Tape) AddInPlace(a, b T) T {
 // repeats it: forward and backward each lay the ids out densely for a moment, unless there is one sequence.
 func (t *Tape) ExpandedEmbedding(w Weight, l Label) T {
 	p, n := t.Parameter(w), t.Shape.N()
-	ids := T{storage: none, edge: noEdge, form: plain(I64), numel: n}
+	ids := T{storage: None, edge: noEdge, form: plain(I64), numel: n}
 	if t.compiled {
 		return t.gather(p, ids, n*w.Cols, l)
 	}

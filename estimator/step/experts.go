@@ -44,7 +44,7 @@ func (t *Tape) SumRowsKept(x T, d int64) T {
 // overwrites. It takes over x.
 func (t *Tape) DivideInPlace(x, sum T) T {
 	o := t.op(x, sum)
-	if o.i == none {
+	if o.i == None {
 		return o.out(x, 0)
 	}
 	before := t.fresh(x.numel, x.dtype, LabelRouting)
@@ -75,7 +75,7 @@ func (o op) divisorGradient(narrow, wide int64) op {
 // of float32.
 func (t *Tape) SumOverTokens(rows, cols int64) T {
 	y := t.fresh(cols, I64, LabelRouting)
-	if scratch, semaphores := t.Recipe.reduction(overRows, rows, cols); scratch > 0 {
+	if scratch, semaphores := t.Recipe.Reduction(OverRows, rows, cols); scratch > 0 {
 		a, b := t.fresh(2*scratch, Bool, LabelReduction), t.fresh(semaphores, Bool, LabelReduction)
 		t.Drop(a)
 		t.Drop(b)
@@ -122,7 +122,7 @@ func (t *Tape) indexSortScratch(n, rows int64) int64 {
 	for key := rows - 1; key > 255; key >>= 8 {
 		passes++
 	}
-	scratch := counters + passes*histogram + 1024*ceilDiv(n, t.sortTile())
+	scratch := counters + passes*histogram + 1024*CeilDiv(n, t.sortTile())
 	if passes > 1 {
 		scratch += 2 * roundUp(n*I64.Size(), 256)
 	}

@@ -7,7 +7,7 @@ func (t *Tape) LinearUncached(x T, w Weight, l Label) T {
 	defer t.Drop(x)
 	weight := t.Parameter(w)
 	if t.autocast && weight.dtype != t.Recipe.Compute {
-		half := T{storage: t.alloc(weight.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(t.Recipe.Compute), numel: weight.numel}
+		half := T{storage: t.Alloc(weight.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(t.Recipe.Compute), numel: weight.numel}
 		weight = t.op(weight).alloc(0, weight.bytes(), LabelWeightGradient).sendView(0, 0).out(half, 0)
 	}
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)

@@ -30,15 +30,15 @@ func (t *Tape) computedFrom(x T) int64 {
 	z := t.lazies[t.storages[x.storage].lazy-1]
 	largest := int64(0)
 	for _, s := range z.from[:z.n] {
-		if s == none {
+		if s == None {
 			continue
 		}
 		st := t.storages[s]
 		switch {
 		case st.lazy > 0:
 			largest = max(largest, t.computedFrom(T{storage: s}))
-		case st.slot != none:
-			largest = max(largest, t.prog.Slots[st.slot].Bytes)
+		case st.slot != None:
+			largest = max(largest, t.Prog.Slots[st.slot].Bytes)
 		}
 	}
 	return largest

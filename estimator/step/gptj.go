@@ -12,6 +12,6 @@ func (t *Tape) Once(numel int64, d DType, l Label) {
 	if t.recompute || t.stopped {
 		return
 	}
-	s := &t.prog.Slots[t.slot(AllocOnce, numel*d.Size(), Weights, l)]
+	s := &t.Prog.Slots[t.slot(AllocOnce, numel*d.Size(), Weights, l)]
 	s.Dtype, s.Typed, s.Unit = d, true, -1
 }

@@ -135,8 +135,8 @@ func (t *Tape) FusedAdapter(x T, base Weight, q Quantisation, down, up Weight, d
 	if t.autocast {
 		d = t.Recipe.Compute
 	}
-	scale := T{storage: t.alloc(scaleBytes, t.component(), LabelDequantised)}
-	w := T{storage: t.alloc(bytes, t.component(), LabelDequantised)}
+	scale := T{storage: t.Alloc(scaleBytes, t.component(), LabelDequantised)}
+	w := T{storage: t.Alloc(bytes, t.component(), LabelDequantised)}
 	t.Drop(scale)
 	xc := t.castInside(x, d)
 	y := t.fresh(rows*out, d, LabelLinear)

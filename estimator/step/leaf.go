@@ -17,8 +17,8 @@ func (t *Tape) requireGrad(x T) T {
 		return x
 	}
 	i := int32(len(t.nodes))
-	t.nodes = append(t.nodes, node{leaf: true, layer: none, unit: t.unit, part: t.part, grad: [3]int32{none, none, none}, nOut: 1})
-	t.leaves = append(t.leaves, leaf{x: t.Hold(x), node: i, grad: none})
+	t.nodes = append(t.nodes, node{leaf: true, layer: None, unit: t.unit, part: t.part, grad: [3]int32{None, None, None}, nOut: 1})
+	t.leaves = append(t.leaves, leaf{x: t.Hold(x), node: i, grad: None})
 	x.edge = edge(i << 2)
 	return x
 }
@@ -27,15 +27,15 @@ func (t *Tape) requireGrad(x T) T {
 func (t *Tape) keepGradient(i int32) {
 	n := &t.nodes[i]
 	grad := n.grad[0]
-	n.grad[0] = none
+	n.grad[0] = None
 	for k := range t.leaves {
 		l := &t.leaves[k]
 		if l.node != i {
 			continue
 		}
 		if t.storages[grad].refs > 1 {
-			fresh := t.alloc(t.prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)
-			t.release(grad)
+			fresh := t.Alloc(t.Prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)
+			t.Release(grad)
 			grad = fresh
 		}
 		l.grad = grad
@@ -48,7 +48,7 @@ func (t *Tape) freePreviousLeaves() {
 	for k := range t.leaves {
 		l := &t.leaves[k]
 		t.freePrevious(l.x)
-		l.free = len(t.prog.Events)
+		l.free = len(t.Prog.Events)
 		t.freePrevious(l.x)
 	}
 }
@@ -61,9 +61,9 @@ func (t *Tape) endLeaves() {
 		switch {
 		case !t.Recipe.HoldLogits:
 			t.Drop(l.x)
-			t.release(l.grad)
-		case l.grad != none:
-			t.prog.Events[l.free].Slot = t.storages[l.grad].slot
+			t.Release(l.grad)
+		case l.grad != None:
+			t.Prog.Events[l.free].Slot = t.storages[l.grad].slot
 		}
 	}
 }

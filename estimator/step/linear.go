@@ -22,7 +22,7 @@ func (t *Tape) Parameter(w Weight) T {
 	if p.frozen {
 		e = noEdge
 	}
-	return T{storage: none, edge: e, form: plain(p.dtype), numel: p.numel}
+	return T{storage: None, edge: e, form: plain(p.dtype), numel: p.numel}
 }
 
 // weight is the parameter in the type in which products are computed. Under autocast
@@ -34,11 +34,11 @@ func (t *Tape) weight(w Weight) T {
 	if !t.autocast || p.dtype == t.Recipe.Compute {
 		return p
 	}
-	if s := t.cast[w.Index]; s != none {
+	if s := t.cast[w.Index]; s != None {
 		t.retain(s)
 		return T{storage: s, edge: t.castEdge[w.Index], form: plain(t.Recipe.Compute), numel: p.numel}
 	}
-	y := T{storage: t.alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(t.Recipe.Compute), numel: p.numel}
+	y := T{storage: t.Alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(t.Recipe.Compute), numel: p.numel}
 	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
 	if t.params[w.Index].frozen || p.dtype != F32 || t.compiled { // not cached, and made anew at every use
 		return y
@@ -56,12 +56,12 @@ func (t *Tape) EnterAutocast() { t.autocast, t.compiled = t.Recipe.Autocast, t.R
 func (t *Tape) ExitAutocast() {
 	t.autocast, t.compiled = false, false
 	for _, p := range t.cached {
-		t.release(t.cast[p])
-		t.cast[p] = none
+		t.Release(t.cast[p])
+		t.cast[p] = None
 	}
 	t.cached = t.cached[:0]
-	t.release(t.leafCast.storage)
-	t.leafCast.storage = none
+	t.Release(t.leafCast.storage)
+	t.leafCast.storage = None
 }
 
 // Linear is nn.Linear: x (N, in) times w (out, in) transposed, plus a bias. It keeps its
@@ -97,7 +97,7 @@ func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
 // product is mm or addmm; it takes over input, weight and bias. folds says that views make a matrix of the input.
 func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64, l Label) T {
 	rows := input.numel / in
-	y := T{storage: none, edge: noEdge, form: plain(input.dtype), numel: rows * out}
+	y := T{storage: None, edge: noEdge, form: plain(input.dtype), numel: rows * out}
 	kept := t.Recipe.SelectiveOps && t.keepsProduct(hasBias)
 	switch {
 	case t.lastSaves(2):
@@ -239,7 +239,7 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 // counters, and 1 KiB for every tile, whose size is tuned for each architecture. Read off PyTorch 2.9 with CUDA 12.8 for
 // n from 3,073 to 2^20, exact there.
 func (t *Tape) sortScratch(n int64) int64 {
-	return 2*roundUp(8*n, 256) + 16895 + 1024*ceilDiv(n, t.sortTile())
+	return 2*roundUp(8*n, 256) + 16895 + 1024*CeilDiv(n, t.sortTile())
 }
 
 // sortTile is how many keys a block of CUB's radix sort takes.
@@ -262,7 +262,7 @@ func (t *Tape) scanScratch(n int64) int64 {
 	case cc >= 90:
 		tile = 4608
 	}
-	return roundUp(16*(ceilDiv(n, tile)+32), 256) + 255
+	return roundUp(16*(CeilDiv(n, tile)+32), 256) + 255
 }
 
 // LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last
@@ -336,7 +336,7 @@ func (o op) tallNorm(n int, rows, width int64, d DType) {
 	if !o.needs(1) || rows <= manyRows || width/warp >= o.t.Recipe.Multiprocessors/2 {
 		return
 	}
-	blocks := min(ceilDiv(rows, 32), maxBlocks/ceilDiv(width, warp))
+	blocks := min(CeilDiv(rows, 32), maxBlocks/CeilDiv(width, warp))
 	for k := 1; k < n; k++ {
 		o.alloc(k+4, blocks*width*d.Size(), LabelReduction)
 	}

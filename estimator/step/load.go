@@ -1,6 +1,9 @@
 package step
 
-import "slices"
+import (
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+	"slices"
+)
 
 // Loading is when and as what a parameter comes to the GPU.
 type Loading uint8
@@ -19,7 +22,7 @@ const (
 )
 
 // load brings the parameters to heap.
-func (p Parameters) load(heap Heap) {
+func (p Parameters) load(heap alloc.Heap) {
 	var halves []int32
 	first := true
 	p.Each(func(q *Parameter) {
@@ -28,7 +31,7 @@ func (p Parameters) load(heap Heap) {
 			q.pack(heap, first)
 			first = false
 		case q.Loading == LoadedAsStored:
-			heap.Alloc(q.bytes())
+			heap.Alloc(q.Bytes())
 		case q.Loading == LoadedInHalf || q.Loading == Returned:
 			halves = append(halves, heap.Alloc(2*q.Numel))
 		}
@@ -41,20 +44,20 @@ func (p Parameters) load(heap Heap) {
 	p.Each(func(q *Parameter) {
 		switch q.Loading {
 		case Added:
-			heap.Alloc(q.bytes())
+			heap.Alloc(q.Bytes())
 		case AddedInHalf:
 			halves = append(halves, heap.Alloc(2*q.Numel))
 		}
 	})
 	p.Each(func(q *Parameter) {
 		if q.Loading == Copied {
-			heap.Alloc(q.bytes())
+			heap.Alloc(q.Bytes())
 		}
 	})
 	p.widen(heap, halves, AddedInHalf)
 	p.Each(func(q *Parameter) {
 		if q.Loading == Returned && q.Quantised == NotQuantised {
-			heap.Alloc(q.bytes())
+			heap.Alloc(q.Bytes())
 			heap.Free(wide[0])
 			wide = wide[1:]
 		}
@@ -63,7 +66,7 @@ func (p Parameters) load(heap Heap) {
 
 // widen casts the parameters that were loaded in one of these ways, in half precision, whose handles are halves. It
 // returns the handles of those that will be Returned.
-func (p Parameters) widen(heap Heap, halves []int32, ways ...Loading) (wide []int32) {
+func (p Parameters) widen(heap alloc.Heap, halves []int32, ways ...Loading) (wide []int32) {
 	i := 0
 	p.Each(func(q *Parameter) {
 		if q.Quantised != NotQuantised || !slices.Contains(ways, q.Loading) {
@@ -74,7 +77,7 @@ func (p Parameters) widen(heap Heap, halves []int32, ways ...Loading) (wide []in
 			wide = append(wide, heap.Alloc(4*q.Numel))
 			heap.Free(halves[i])
 		case q.Dtype == F32:
-			heap.Alloc(q.bytes())
+			heap.Alloc(q.Bytes())
 			heap.Free(halves[i])
 		}
 		i++
@@ -87,12 +90,12 @@ func (p Parameters) loadPeak() int64 {
 	plain, total := true, int64(0)
 	p.Distinct(func(q *Parameter, times int64) {
 		plain = plain && q.Quantised == NotQuantised && q.Loading == LoadedAsStored
-		total += times * rounded(q.bytes())
+		total += times * alloc.Rounded(q.Bytes())
 	})
 	if plain { // nothing is loaded otherwise than it is stored
 		return total
 	}
-	var c tally
+	var c alloc.Tally
 	p.load(&c)
-	return c.most
+	return c.Most
 }

@@ -39,7 +39,7 @@ func (t *Tape) crossEntropy(logits, targets T) T {
 
 // wide is a tensor as wide as the vocabulary.
 func (t *Tape) wide(numel int64, d DType, l Label) T {
-	x := T{storage: t.alloc(numel*d.Size(), LogitsAndLoss, l), edge: noEdge, form: plain(d), numel: numel}
+	x := T{storage: t.Alloc(numel*d.Size(), LogitsAndLoss, l), edge: noEdge, form: plain(d), numel: numel}
 	t.typed(x)
 	return x
 }
@@ -103,7 +103,7 @@ func (t *Tape) Head(x T, w, b Weight) T {
 func (t *Tape) HeadOf(x T, run func(x T) T) T {
 	if t.takesHead() {
 		t.head = deferred{input: x, run: run}
-		return T{storage: none, edge: noEdge, form: plain(F32)}
+		return T{storage: None, edge: noEdge, form: plain(F32)}
 	}
 	y := t.runHead(x, run)
 	if t.Recipe.LogitsFloat {
@@ -116,10 +116,10 @@ func (t *Tape) HeadOf(x T, run func(x T) T) T {
 
 // runHead books what is as wide as the vocabulary under logits and loss.
 func (t *Tape) runHead(x T, run func(x T) T) T {
-	first := len(t.prog.Slots)
+	first := len(t.Prog.Slots)
 	y := run(x)
-	for i := first; i < len(t.prog.Slots); i++ {
-		if s := &t.prog.Slots[i]; s.Label == LabelLogits || s.Unit < 0 && s.Component == Activations && s.Bytes >= y.bytes() {
+	for i := first; i < len(t.Prog.Slots); i++ {
+		if s := &t.Prog.Slots[i]; s.Label == LabelLogits || s.Unit < 0 && s.Component == Activations && s.Bytes >= y.bytes() {
 			s.Component = LogitsAndLoss
 		}
 	}

@@ -41,7 +41,7 @@ func (l Loss) chunkRows(n int64) int64 {
 	if l.ChunkRows > 0 {
 		return min(l.ChunkRows, n)
 	}
-	return ceilDiv(n, max(l.Chunks, 1))
+	return CeilDiv(n, max(l.Chunks, 1))
 }
 
 // otherLoss is every kind of loss but the standard one.
@@ -66,7 +66,7 @@ func (t *Tape) chunkedLoss(logits, targets T) T {
 	rows := t.Recipe.Loss.chunkRows(n)
 	split := t.op(whole).collect(whole.bytes()).out(whole, 0).edge
 	var total T
-	parts := make([]T, 0, ceilDiv(n, rows))
+	parts := make([]T, 0, CeilDiv(n, rows))
 	for first := int64(0); first < n; first += rows {
 		part := t.Hold(whole)
 		part.numel = whole.numel / n * min(rows, n-first)
@@ -138,7 +138,7 @@ func (t *Tape) fusedLoss(logits, targets T) T {
 	mask := t.countTargets(n)
 	for range 2 { // the range of the targets is checked
 		kept := t.fresh(n, I64, LabelLoss)
-		bound := t.reduced(1, I64, overAll, n, 1)
+		bound := t.reduced(1, I64, OverAll, n, 1)
 		t.Drop(kept)
 		t.Drop(t.fresh(1, Bool, LabelLoss))
 		t.Drop(bound)
@@ -147,7 +147,7 @@ func (t *Tape) fusedLoss(logits, targets T) T {
 	if t.autocast {
 		sum = F32 // torch.sum is in autocast's float32 list
 	}
-	loss := t.reduced(1, sum, overAll, n, 1)
+	loss := t.reduced(1, sum, OverAll, n, 1)
 	t.Drop(mask)
 	t.Drop(rows)
 	return t.equalsOne(t.op(logits).save(logits)).sendSaved(0, 0).out(loss, 0)
@@ -158,7 +158,7 @@ func (t *Tape) countTargets(n int64) T {
 	mask := t.fresh(n, Bool, LabelLoss)
 	count := t.fresh(1, I64, LabelLoss)
 	cast := t.fresh(n, I64, LabelLoss)
-	t.scratchOf(overAll, n, 1, I64)
+	t.scratchOf(OverAll, n, 1, I64)
 	t.Drop(cast)
 	t.Drop(count)
 	return mask
@@ -170,25 +170,25 @@ func (t *Tape) equalsOne(o op) op {
 }
 
 // reduced is a reduction of a (rows, cols) matrix to numel elements.
-func (t *Tape) reduced(numel int64, d DType, over layout, rows, cols int64) T {
+func (t *Tape) reduced(numel int64, d DType, over Over, rows, cols int64) T {
 	y := t.fresh(numel, d, LabelLoss)
 	t.scratchOf(over, rows, cols, d)
 	return y
 }
 
 // scratchOf is what a reduction computes with; integers are summed up in eight bytes.
-func (t *Tape) scratchOf(over layout, rows, cols int64, d DType) {
-	scratch, semaphores := t.Recipe.reduction(over, rows, cols)
+func (t *Tape) scratchOf(over Over, rows, cols int64, d DType) {
+	scratch, semaphores := t.Recipe.Reduction(over, rows, cols)
 	if scratch == 0 {
 		return
 	}
 	if d == I64 {
 		scratch *= 2
 	}
-	a := t.alloc(scratch, Temporaries, LabelReduction)
-	b := t.alloc(semaphores, Temporaries, LabelReduction)
-	t.release(b)
-	t.release(a)
+	a := t.Alloc(scratch, Temporaries, LabelReduction)
+	b := t.Alloc(semaphores, Temporaries, LabelReduction)
+	t.Release(b)
+	t.Release(a)
 }
 
 // fusedLinearLoss runs over chunks whose logits take about as much as the input does, and keeps the gradients of the input and
@@ -199,14 +199,14 @@ func (t *Tape) fusedLinearLoss(x T, w, b Weight, targets T) T {
 	n, width := targets.numel, w.Cols
 	rows := fusedLinearRows(n, w.Rows, width)
 	o := t.op(x, p)
-	inputGrad := T{storage: t.alloc(x.bytes(), Temporaries, LabelInputGradient), form: plain(x.dtype), numel: x.numel}
-	weightGrad := T{storage: none, form: plain(p.dtype), numel: p.numel}
+	inputGrad := T{storage: t.Alloc(x.bytes(), Temporaries, LabelInputGradient), form: plain(x.dtype), numel: x.numel}
+	weightGrad := T{storage: None, form: plain(p.dtype), numel: p.numel}
 	if o.needs(1) {
-		weightGrad.storage = t.alloc(p.bytes(), Gradients, LabelGradient)
+		weightGrad.storage = t.Alloc(p.bytes(), Gradients, LabelGradient)
 	}
 	losses := t.fresh(n, F32, LabelLoss)
 	mask := t.countTargets(n)
-	before := T{storage: none}
+	before := T{storage: None}
 	old := t.noGrad
 	t.noGrad = true // inside an autograd function
 	for first := int64(0); first < n; first += rows {
@@ -214,7 +214,7 @@ func (t *Tape) fusedLinearLoss(x T, w, b Weight, targets T) T {
 		before = logits
 	}
 	t.noGrad = old
-	loss := t.reduced(1, F32, overAll, n, 1)
+	loss := t.reduced(1, F32, OverAll, n, 1)
 	t.Drop(mask)
 	t.Drop(losses)
 	t.Drop(before)
@@ -230,7 +230,7 @@ func (t *Tape) fusedLinearLoss(x T, w, b Weight, targets T) T {
 
 // fusedLinearRows is Liger's rule for the size of a chunk: logits as large as the input, rounded up to a power of two.
 func fusedLinearRows(n, vocabulary, width int64) int64 {
-	rows := ceilDiv(n, ceilDiv(vocabulary, width))
+	rows := CeilDiv(n, CeilDiv(vocabulary, width))
 	p := int64(1)
 	for p < rows {
 		p *= 2
@@ -247,7 +247,7 @@ func (t *Tape) fusedLinearChunk(d DType, p T, w Weight, rows int64, before T, ne
 	}
 	cast := func(numel int64, is bool, l Label) T {
 		if !is {
-			return T{storage: none}
+			return T{storage: None}
 		}
 		return t.fresh(numel, compute, l)
 	}
@@ -267,12 +267,12 @@ func (t *Tape) fusedLinearChunk(d DType, p T, w Weight, rows int64, before T, ne
 		return logits
 	}
 	input = cast(rows*w.Cols, inputCast, LabelCast)
-	sum := T{storage: t.alloc(p.numel*compute.Size(), Temporaries, LabelWeightGradient)}
+	sum := T{storage: t.Alloc(p.numel*compute.Size(), Temporaries, LabelWeightGradient)}
 	t.Drop(input)
 	if compute != F32 {
-		wide := t.alloc(p.numel*4, Temporaries, LabelWeightGradient)
+		wide := t.Alloc(p.numel*4, Temporaries, LabelWeightGradient)
 		t.Drop(sum)
-		t.release(wide)
+		t.Release(wide)
 		return logits
 	}
 	t.Drop(sum)

@@ -20,16 +20,16 @@ func NewTape(r Recipe, s Shape, parameters Parameters) *Tape {
 // Reset prepares t for another recording in the storage of the last one, whose program is gone then.
 func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
-	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: none, leaf: noEdge, leafCast: T{storage: none},
+	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: None, leaf: noEdge, leafCast: T{storage: None},
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
 		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0], kept: old.kept[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
 	t.program.Runs, t.program.ExpertCopies = old.program.Runs[:0], parameters.ExpertCopies
-	t.prog, t.lazies, t.parameters = &t.program, old.lazies[:0], parameters.List
+	t.Prog, t.lazies, t.Parameters = &t.program, old.lazies[:0], parameters.List
 	for i := range parameters.List {
 		p := &parameters.List[i]
-		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, frozen: !p.Trained(), grad: none})
-		t.cast = append(t.cast, none)
+		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, frozen: !p.Trained(), grad: None})
+		t.cast = append(t.cast, None)
 		t.castEdge = append(t.castEdge, noEdge)
 	}
 	t.hooks = t.Recipe.Spread().Hooks(t)
@@ -43,9 +43,9 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 // in the same slots: the program's first Prologue events allocate the very first batch.
 func (t *Tape) Record(net Network) *Program {
 	batch := net.Batch(t)
-	t.prog.Prologue = len(t.prog.Events)
-	t.segStart = t.prog.Prologue
-	first := int32(len(t.prog.Slots) - len(batch))
+	t.Prog.Prologue = len(t.Prog.Events)
+	t.segStart = t.Prog.Prologue
+	first := int32(len(t.Prog.Slots) - len(batch))
 	for _, x := range batch {
 		t.storages[x.storage].previous = true
 	}
@@ -62,7 +62,7 @@ func (t *Tape) Record(net Network) *Program {
 	loss = t.returned(loss, outputs)
 	if t.Recipe.Accumulation > 1 {
 		if t.Recipe.HoldLogits { // the variable's former value: the mean of the last micro-step
-			t.prog.Events = append(t.prog.Events, Event{int32(len(t.prog.Slots)), FreePrev})
+			t.Prog.Events = append(t.Prog.Events, Event{int32(len(t.Prog.Slots)), FreePrev})
 		}
 		mean := t.MulScalar(loss, LabelLoss)
 		t.Drop(loss)
@@ -98,7 +98,7 @@ func (t *Tape) Record(net Network) *Program {
 	t.enterExpert(0, false)
 	t.hooks.EndBackward()
 	for _, z := range zeros {
-		t.release(z)
+		t.Release(z)
 	}
 	t.Drop(root)
 	if t.Recipe.GradScaler {
@@ -120,7 +120,7 @@ func (t *Tape) Record(net Network) *Program {
 	}
 	t.cut() // what follows backward until the next forward counts as backward
 	t.backward = false
-	return t.prog
+	return t.Prog
 }
 
 // RecordEvaluation records the evaluation of one batch, whose outputs live to its end; with keepLogits, a variable keeps the
@@ -149,7 +149,7 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 		t.Drop(x)
 	}
 	t.cut()
-	return t.prog
+	return t.Prog
 }
 
 // returned is what is left of the model's outputs when the function that called it has
@@ -198,7 +198,7 @@ func (t *Tape) floatOutputs(loss T, outputs []T) T {
 	}
 	for i, x := range outputs {
 		switch {
-		case x.storage == loss.storage || t.label(x) == LabelCache: // a cache is an object that is not looked into
+		case x.storage == loss.storage || t.Label(x) == LabelCache: // a cache is an object that is not looked into
 			continue
 		case i == 0:
 			outputs[i] = t.FloatLogits(x)
@@ -207,7 +207,7 @@ func (t *Tape) floatOutputs(loss T, outputs []T) T {
 		}
 	}
 	for i, x := range old {
-		if outputs[i].storage == loss.storage && x.storage == loss.storage || t.label(x) == LabelCache {
+		if outputs[i].storage == loss.storage && x.storage == loss.storage || t.Label(x) == LabelCache {
 			continue
 		}
 		t.Drop(x)
@@ -215,25 +215,25 @@ func (t *Tape) floatOutputs(loss T, outputs []T) T {
 	return loss
 }
 
-// label names what x is.
-func (t *Tape) label(x T) Label {
-	if x.storage == none || t.storages[x.storage].slot == none {
+// Label names what x is.
+func (t *Tape) Label(x T) Label {
+	if x.storage == None || t.storages[x.storage].slot == None {
 		return LabelNone
 	}
-	return t.prog.Slots[t.storages[x.storage].slot].Label
+	return t.Prog.Slots[t.storages[x.storage].slot].Label
 }
 
 // freePrevious frees what the micro-step before left where x is now.
 func (t *Tape) freePrevious(x T) {
-	if x.storage != none && t.storages[x.storage].slot != none {
-		t.prog.Events = append(t.prog.Events, Event{t.storages[x.storage].slot, FreePrev})
+	if x.storage != None && t.storages[x.storage].slot != None {
+		t.Prog.Events = append(t.Prog.Events, Event{t.storages[x.storage].slot, FreePrev})
 	}
 }
 
 // fetch puts the next batch on the GPU, in n slots from first on.
 func (t *Tape) fetch(first int32, n int) {
 	for i := range int32(n) {
-		t.prog.Events = append(t.prog.Events, Event{first + i, Alloc})
+		t.Prog.Events = append(t.Prog.Events, Event{first + i, Alloc})
 	}
 }
 
@@ -242,7 +242,7 @@ func (t *Tape) Input(numel int64, d DType) T { return t.fresh(numel, d, LabelInp
 
 // Buffered is a view of a buffer of the model, such as the ids of the positions.
 func (t *Tape) Buffered(numel int64, d DType) T {
-	return T{storage: none, edge: noEdge, form: plain(d), numel: numel}
+	return T{storage: None, edge: noEdge, form: plain(d), numel: numel}
 }
 
 // Table is a precomputed factor, such as the cosines of rotary positions.

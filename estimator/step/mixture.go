@@ -3,8 +3,8 @@ package step
 // Experts of a mixture are alike, but for the first two and the last two of a layer, whose neighbours differ: so five are recorded, and
 // the middle one is repeated, as the middle one of five layers is.
 
-// middleExpert is the number of the expert that is repeated, counted from 1.
-const middleExpert = foldedFirst + 1
+// MiddleExpert is the number of the expert that is repeated, counted from 1.
+const MiddleExpert = FoldedFirst + 1
 
 // RecordedExperts is how many of the experts of a mixture have to be recorded, which are alike.
 func RecordedExperts(count int64) int64 { return min(count, foldedUnits) }
@@ -18,14 +18,14 @@ type Run struct {
 	Falling bool
 }
 
-// repeated says whether the run stands for those of all experts that were not recorded.
-func (r *Run) repeated() bool { return r.Expert == middleExpert }
+// Repeated says whether the run stands for those of all experts that were not recorded.
+func (r *Run) Repeated() bool { return r.Expert == MiddleExpert }
 
 // Expert says that what follows in forward is done by the i-th of the experts that are recorded, or by none where i is below 0.
 func (t *Tape) Expert(i int) { t.enterExpert(int32(i+1), false) }
 
 func (t *Tape) enterExpert(expert int32, falling bool) {
-	if t.prog.ExpertCopies <= 1 || expert == t.expert && falling == t.falling {
+	if t.Prog.ExpertCopies <= 1 || expert == t.expert && falling == t.falling {
 		return
 	}
 	t.endRun()
@@ -34,33 +34,33 @@ func (t *Tape) enterExpert(expert int32, falling bool) {
 
 // endRun closes the running stretch of events of one expert.
 func (t *Tape) endRun() {
-	end := len(t.prog.Events)
+	end := len(t.Prog.Events)
 	if t.expert > 0 && end > t.runStart {
-		t.prog.Runs = append(t.prog.Runs, Run{t.runStart, end, t.expert, t.falling})
+		t.Prog.Runs = append(t.Prog.Runs, Run{t.runStart, end, t.expert, t.falling})
 	}
 	t.runStart = end
 }
 
-// eachExpert calls do for parameters one after the other, each as its expert's.
-func (t *Tape) eachExpert(parameters []int32, do func(p int32)) {
+// EachExpert calls do for parameters one after the other, each as its expert's.
+func (t *Tape) EachExpert(parameters []int32, do func(p int32)) {
 	expert, falling := t.expert, t.falling
 	for _, p := range parameters {
-		t.enterExpert(t.parameters[p].Expert, false)
+		t.enterExpert(t.Parameters[p].Expert, false)
 		do(p)
 	}
 	t.enterExpert(expert, falling)
 }
 
-// times is for how many parameters of the model p stands, within its layer.
-func (p *Parameter) times(copies int64) int64 {
-	if p.Expert == middleExpert {
+// Times is for how many parameters of the model p stands, within its layer.
+func (p *Parameter) Times(copies int64) int64 {
+	if p.Expert == MiddleExpert {
 		return max(copies, 1)
 	}
 	return 1
 }
 
-// eachStretch calls do for the stretches of a segment in order; run is nil for what no expert does.
-func (p *Program) eachStretch(seg Segment, do func(from, to int, run *Run)) {
+// EachStretch calls do for the stretches of a segment in order; run is nil for what no expert does.
+func (p *Program) EachStretch(seg Segment, do func(from, to int, run *Run)) {
 	at := seg.Start
 	for k := p.firstRun(seg.Start); k < len(p.Runs) && p.Runs[k].Start < seg.End; k++ {
 		r := &p.Runs[k]
@@ -88,8 +88,8 @@ func (p *Program) firstRun(event int) int {
 	return low
 }
 
-// runAt is the run that event i lies in, or nil.
-func (p *Program) runAt(i int) *Run {
+// RunAt is the run that event i lies in, or nil.
+func (p *Program) RunAt(i int) *Run {
 	if k := p.firstRun(i+1) - 1; k >= 0 && i < p.Runs[k].End {
 		return &p.Runs[k]
 	}

@@ -83,7 +83,7 @@ func (t *Tape) CohereLayerNorm(x T, w Weight, width int64) T {
 func (t *Tape) SubRows(x, rows T, l Label) T {
 	y := t.fresh(x.numel, x.dtype, l)
 	o := t.op(x, rows)
-	if o.i == none {
+	if o.i == None {
 		return y
 	}
 	if o.needs(1) {

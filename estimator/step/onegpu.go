@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/step/alloc"
+
 // OneGPU is no strategy at all: the GPU holds the whole job, and every hook does what PyTorch does by itself.
 type OneGPU struct{}
 
@@ -7,16 +9,16 @@ type OneGPU struct{}
 func (OneGPU) Parts(whole Parameters, _ *[]Parameter) Parameters { return whole }
 
 // Load moves the model module by module.
-func (OneGPU) Load(r *Rank, heap Heap) { r.Parts.load(heap) }
+func (OneGPU) Load(r *Rank, heap alloc.Heap) { r.Parts.load(heap) }
 
 // LoadPeak is what the weights take, or more where they are loaded otherwise than they are stored.
 func (OneGPU) LoadPeak(r *Rank, _ int64) int64 { return r.Parts.loadPeak() }
 
 // BeforeFirstForward does nothing.
-func (OneGPU) BeforeFirstForward(*Rank, Heap) {}
+func (OneGPU) BeforeFirstForward(*Rank, alloc.Heap) {}
 
 // NextStep does nothing.
-func (OneGPU) NextStep(*Rank, Heap) {}
+func (OneGPU) NextStep(*Rank, alloc.Heap) {}
 
 // Stays is nothing.
 func (OneGPU) Stays(*Rank, func(int64, Component)) {}
@@ -26,7 +28,7 @@ func (OneGPU) SumsLast() bool { return false }
 
 // Clip is the arithmetic of scalars in clip_grad_norm_.
 // Source: torch/nn/utils/clip_grad.py (_clip_grads_with_norm_), torch 2.9.
-func (OneGPU) Clip(heap Heap, total int32, size int64) {
+func (OneGPU) Clip(heap alloc.Heap, total int32, size int64) {
 	sum := heap.Alloc(size)
 	inverse := heap.Alloc(size)
 	coefficient := heap.Alloc(size)
@@ -87,13 +89,13 @@ func (h NoHooks) GradientReady(p, s int32) {
 	st := &t.storages[s]
 	switch {
 	case st.part:
-		t.release(s)
+		t.Release(s)
 	case st.refs == 1:
-		t.gradient(s)
-		t.stays(s)
+		t.Gradient(s)
+		t.Stays(s)
 	default:
 		t.slot(AllocFirst, t.params[p].numel*t.params[p].dtype.Size(), Gradients, LabelGradient)
-		t.release(s)
+		t.Release(s)
 	}
 }
 

@@ -11,14 +11,14 @@ type op struct {
 // which the operation lists them.
 func (t *Tape) op(ins ...T) op {
 	if !t.grads(ins...) {
-		return op{t, none}
+		return op{t, None}
 	}
 	t.nodes = append(t.nodes, node{})
 	i := int32(len(t.nodes) - 1)
 	n := &t.nodes[i]
 	n.first, n.part, n.unit, n.expert, n.layer = int32(len(t.acts)), t.part, t.unit, t.expert, t.layer
 	for k := range n.grad {
-		n.grad[k] = none
+		n.grad[k] = None
 	}
 	for _, x := range ins {
 		n.in[n.nIn] = x.edge
@@ -33,11 +33,11 @@ func (t *Tape) op(ins ...T) op {
 func (o op) node() *node { return &o.t.nodes[o.i] }
 
 // needs says whether input k wants a gradient.
-func (o op) needs(k int) bool { return o.i != none && o.node().in[k] != noEdge }
+func (o op) needs(k int) bool { return o.i != None && o.node().in[k] != noEdge }
 
 // save keeps xs alive until the operation's backward has run.
 func (o op) save(xs ...T) op {
-	if o.i == none {
+	if o.i == None {
 		return o
 	}
 	n := o.node()
@@ -45,11 +45,11 @@ func (o op) save(xs ...T) op {
 		switch {
 		case o.t.stopped:
 			return o
-		case n.layer == none || o.t.recompute:
+		case n.layer == None || o.t.recompute:
 			o.t.retain(x.storage)
 			n.saved[n.nSaved] = x.storage
 		default: // checkpointed: what would be saved is dropped and made again in backward
-			n.saved[n.nSaved] = none
+			n.saved[n.nSaved] = None
 		}
 		n.nSaved++
 		if o.t.transplant {
@@ -65,7 +65,7 @@ func (o op) save(xs ...T) op {
 func (t *Tape) lastSaves(n int32) bool { return t.transplant && t.savesLeft <= n }
 
 func (o op) act(a act) op {
-	if o.i != none {
+	if o.i != None {
 		o.t.acts = append(o.t.acts, a)
 	}
 	return o
@@ -112,7 +112,7 @@ func (o op) sendSaved(r, k int) op {
 // collect makes the operation one whose outputs are parts of its input: their gradients are copied together into a new
 // tensor of so many bytes.
 func (o op) collect(bytes int64) op {
-	if o.i != none {
+	if o.i != None {
 		o.node().collects = true
 	}
 	return o.alloc(0, bytes, LabelInputGradient).send(0, 0)
@@ -123,7 +123,7 @@ func (o op) pass(r, k int) op { return o.act(act{verb: actPass, route: route{uin
 
 // out closes the recording of output k; x is what the operation returned.
 func (o op) out(x T, k int) T {
-	if o.i == none {
+	if o.i == None {
 		x.edge = noEdge
 		return x
 	}

@@ -32,13 +32,13 @@ type Parameter struct {
 // Trained says whether p gets a gradient.
 func (p *Parameter) Trained() bool { return !p.Buffer && !p.Frozen && !p.Absent }
 
-func (p *Parameter) bytes() int64 { return p.Numel * p.Dtype.Size() }
+func (p *Parameter) Bytes() int64 { return p.Numel * p.Dtype.Size() }
 
-// matrix says whether p has two dimensions or more.
-func (p *Parameter) matrix() bool { return p.Cols > 1 || p.Matrices > 0 }
+// Matrix says whether p has two dimensions or more.
+func (p *Parameter) Matrix() bool { return p.Cols > 1 || p.Matrices > 0 }
 
-// outer is the first dimension of p.
-func (p *Parameter) outer() int64 {
+// FirstDim is the first dimension of p.
+func (p *Parameter) FirstDim() int64 {
 	if p.Outer > 0 {
 		return p.Outer
 	}
@@ -48,8 +48,8 @@ func (p *Parameter) outer() int64 {
 	return max(p.Numel, 1)
 }
 
-// factors are how many sums over rows and over columns stand in for the elements of p, and of how many matrices.
-func (p *Parameter) factors() (rows, cols, matrices int64) {
+// Factors are how many sums over rows and over columns stand in for the elements of p, and of how many matrices.
+func (p *Parameter) Factors() (rows, cols, matrices int64) {
 	matrices = max(p.Matrices, 1)
 	return p.Rows * matrices, p.Cols * matrices, matrices
 }
@@ -77,16 +77,16 @@ func (p Parameters) Each(f func(*Parameter)) {
 
 // each calls f for the parameters that those in List from one place to another stand for.
 func (p *Parameters) each(from, to int, f func(*Parameter)) {
-	p.places(from, to, func(i int) { f(&p.List[i]) })
+	p.Places(from, to, func(i int) { f(&p.List[i]) })
 }
 
-// places calls f with the places in List of the same, from one place to another.
-func (p *Parameters) places(from, to int, f func(int)) {
+// Places calls f with the places in List of the same, from one place to another.
+func (p *Parameters) Places(from, to int, f func(int)) {
 	for i := from; i < to; {
 		end, copies := i+1, int64(1)
-		if p.List[i].Expert == middleExpert {
+		if p.List[i].Expert == MiddleExpert {
 			copies = max(p.ExpertCopies, 1)
-			for end < to && p.List[end].Expert == middleExpert {
+			for end < to && p.List[end].Expert == MiddleExpert {
 				end++
 			}
 		}
@@ -106,9 +106,9 @@ func (p Parameters) Distinct(f func(q *Parameter, times int64)) {
 		q := &p.List[i]
 		switch {
 		case i < p.LayerStart || i >= end:
-			f(q, q.times(p.ExpertCopies))
+			f(q, q.Times(p.ExpertCopies))
 		case i < p.LayerStart+p.PerLayer:
-			f(q, p.Layers*q.times(p.ExpertCopies))
+			f(q, p.Layers*q.Times(p.ExpertCopies))
 		}
 	}
 }

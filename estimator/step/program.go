@@ -78,7 +78,7 @@ type Segment struct {
 // the last two differ from the rest because of their neighbours, the one between them is repeated.
 const (
 	foldedUnits = 5
-	foldedFirst = 2
+	FoldedFirst = 2
 )
 
 // RecordedUnits is how many of units layer units have to be recorded, of which the first lead are unlike the others.

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/step/alloc"
+
 // Quantisation is how bitsandbytes or GPTQ stores the weight of a frozen linear layer.
 type Quantisation uint8
 
@@ -23,26 +25,26 @@ const (
 	nf4Block      = 64
 	nf4ScaleBlock = 256
 	nf4Code       = 16 * 4
-	dynamicCode   = 256 * 4
+	DynamicCode   = 256 * 4
 )
 
 // scales is how many scales n weights in NF4 have.
-func scales(n int64) int64 { return ceilDiv(n, nf4Block) }
+func scales(n int64) int64 { return CeilDiv(n, nf4Block) }
 
-// tensors lists what p keeps on the GPU.
-func (p *Parameter) tensors(f func(bytes int64)) {
+// Tensors lists what p keeps on the GPU.
+func (p *Parameter) Tensors(f func(bytes int64)) {
 	switch p.Quantised {
 	case NF4:
 		f(4 * scales(p.Numel))
-		f(ceilDiv(p.Numel, 2))
+		f(CeilDiv(p.Numel, 2))
 		f(nf4Code)
 	case NF4Double:
-		f(ceilDiv(p.Numel, 2))
+		f(CeilDiv(p.Numel, 2))
 		f(nf4Code)
 		f(4) // the mean of the scales
-		f(4 * ceilDiv(scales(p.Numel), nf4ScaleBlock))
+		f(4 * CeilDiv(scales(p.Numel), nf4ScaleBlock))
 		f(scales(p.Numel))
-		f(dynamicCode)
+		f(DynamicCode)
 	case Int8:
 		f(4 * p.Rows)
 		f(p.Numel)
@@ -51,18 +53,18 @@ func (p *Parameter) tensors(f func(bytes int64)) {
 		if p.Quantised == GPTQ4 {
 			perByte = 2
 		}
-		groups := ceilDiv(p.Cols, gptqGroup) * p.Rows
-		f(ceilDiv(p.Numel, perByte))
-		f(ceilDiv(groups, perByte))
+		groups := CeilDiv(p.Cols, gptqGroup) * p.Rows
+		f(CeilDiv(p.Numel, perByte))
+		f(CeilDiv(groups, perByte))
 		f(2 * groups)
 		f(4 * p.Cols)
 	default:
-		f(p.bytes())
+		f(p.Bytes())
 	}
 }
 
-// nested says whether a weight's scales are quantised, for which the library keeps a table.
-func (p Parameters) nested() bool {
+// Nested says whether a weight's scales are quantised, for which the library keeps a table.
+func (p Parameters) Nested() bool {
 	for i := range p.List {
 		if p.List[i].Quantised == NF4Double {
 			return true
@@ -75,19 +77,19 @@ func (p Parameters) nested() bool {
 // A GPTQ weight comes packed.
 // Sources: bitsandbytes/nn/modules.py (Params4bit._quantize, Int8Params.cuda), functional.py (quantize_4bit,
 // get_4bit_type), 0.48.
-func (p *Parameter) pack(heap Heap, first bool) {
+func (p *Parameter) pack(heap alloc.Heap, first bool) {
 	if p.Quantised == GPTQ4 || p.Quantised == GPTQ8 {
-		p.tensors(func(bytes int64) { heap.Alloc(bytes) })
+		p.Tensors(func(bytes int64) { heap.Alloc(bytes) })
 		return
 	}
-	half := heap.Alloc(p.bytes())
+	half := heap.Alloc(p.Bytes())
 	if p.Quantised == Int8 {
-		p.tensors(func(bytes int64) { heap.Alloc(bytes) })
+		p.Tensors(func(bytes int64) { heap.Alloc(bytes) })
 		heap.Free(half)
 		return
 	}
 	scale := heap.Alloc(4 * scales(p.Numel))
-	heap.Alloc(ceilDiv(p.Numel, 2))
+	heap.Alloc(CeilDiv(p.Numel, 2))
 	heap.Alloc(nf4Code)
 	code := heap.Alloc(nf4Code)
 	largest := heap.Alloc(4)
@@ -97,11 +99,11 @@ func (p *Parameter) pack(heap Heap, first bool) {
 		heap.Alloc(4)
 		centred := heap.Alloc(4 * scales(p.Numel))
 		if first { // the table that every weight copies
-			heap.Alloc(dynamicCode)
+			heap.Alloc(DynamicCode)
 		}
-		heap.Alloc(4 * ceilDiv(scales(p.Numel), nf4ScaleBlock))
+		heap.Alloc(4 * CeilDiv(scales(p.Numel), nf4ScaleBlock))
 		heap.Alloc(scales(p.Numel))
-		heap.Alloc(dynamicCode)
+		heap.Alloc(DynamicCode)
 		heap.Free(centred)
 		heap.Free(scale)
 	}
@@ -115,12 +117,12 @@ func (p *Parameter) pack(heap Heap, first bool) {
 func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	weight := t.Parameter(w)
 	input := t.Cast(x, weight.dtype, LabelCast)
-	bias := T{storage: none}
+	bias := T{storage: None}
 	if b.Exists() && x.dtype != weight.dtype { // the module stores its bias in the input's type
 		bias = t.fresh(w.Rows, weight.dtype, LabelWeightCopy)
 	}
 	rows := input.numel / w.Cols
-	scale := T{storage: none}
+	scale := T{storage: None}
 	if nested {
 		scale = t.fresh(scales(weight.numel), F32, LabelDequantised)
 	}
@@ -186,9 +188,9 @@ func (t *Tape) Linear8bit(x T, w Weight) T {
 func (t *Tape) anyElement(n int64) {
 	const threads, minValues, maxValues = 512, 16, 256
 	y := t.fresh(1, Bool, LabelQuantised)
-	if values := ceilDiv(n, threads); values >= maxValues {
+	if values := CeilDiv(n, threads); values >= maxValues {
 		target := t.Recipe.Multiprocessors * (t.Recipe.ThreadsPerMultiprocessor / threads)
-		blocks := t.fresh(max(min(target, ceilDiv(values, minValues)), ceilDiv(values, maxValues)), Bool, LabelReduction)
+		blocks := t.fresh(max(min(target, CeilDiv(values, minValues)), CeilDiv(values, maxValues)), Bool, LabelReduction)
 		semaphore := t.fresh(1, F32, LabelReduction)
 		t.Drop(blocks)
 		t.Drop(semaphore)
@@ -198,7 +200,7 @@ func (t *Tape) anyElement(n int64) {
 
 // keep holds x until the graph goes: an attribute of the operation's context is no saved tensor.
 func (o op) keep(x T) op {
-	if o.i != none {
+	if o.i != None {
 		o.t.kept = append(o.t.kept, o.t.Hold(x))
 	}
 	return o

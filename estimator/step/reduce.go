@@ -1,21 +1,21 @@
 package step
 
-// layout is which dimension of a (rows, cols) matrix, whose columns are contiguous, a reduction takes away.
-type layout uint8
+// Over is which dimension of a (rows, cols) matrix, whose columns are contiguous, a reduction takes away.
+type Over uint8
 
 const (
-	overRows layout = iota // one result a column: the gradient of a bias or of a norm's gain
-	overCols               // one result a row
-	overAll                // one result
+	OverRows Over = iota // one result a column: the gradient of a bias or of a norm's gain
+	OverCols             // one result a row
+	OverAll              // one result
 )
 
-// reduction is the scratch, in bytes, of reducing a (rows, cols) matrix: when one block per group of results would leave
+// Reduction is the scratch, in bytes, of reducing a (rows, cols) matrix: when one block per group of results would leave
 // multiprocessors idle, the values are split over several blocks and their partial results meet in global memory.
 // It also returns the bytes of the semaphores that the blocks use.
 //
 // The launch configuration is setReduceConfig's of aten/src/ATen/native/cuda/Reduce.cuh,
 // torch 2.9: float32 accumulation, four values a thread at once, at most 512 threads a block.
-func (r *Recipe) reduction(over layout, rows, cols int64) (scratch, semaphores int64) {
+func (r *Recipe) Reduction(over Over, rows, cols int64) (scratch, semaphores int64) {
 	const (
 		maxThreads         = 512
 		warp               = 32
@@ -28,15 +28,15 @@ func (r *Recipe) reduction(over layout, rows, cols int64) (scratch, semaphores i
 	inputs, outputs, vector := rows, cols, int64(1)
 	var dim0, dim1 int64
 	switch over {
-	case overRows:
+	case OverRows:
 		for vector = 4; vector > 1 && cols%vector != 0; {
 			vector /= 2
 		}
 		dim0, dim1 = cols/vector, rows
-	case overCols:
+	case OverCols:
 		inputs, outputs = cols, rows
 		dim0, dim1 = inputs, outputs
-	case overAll:
+	case OverAll:
 		inputs, outputs = rows*cols, 1
 		dim0, dim1 = inputs, 1
 		if dim0 > longInput {
@@ -52,19 +52,19 @@ func (r *Recipe) reduction(over layout, rows, cols int64) (scratch, semaphores i
 
 	// Threads of a row of the block share the values of one result, or have a result each; so do the rows.
 	values, perBlock := inputs, width
-	if over != overRows {
-		values, perBlock = ceilDiv(inputs, width), 1
+	if over != OverRows {
+		values, perBlock = CeilDiv(inputs, width), 1
 	}
 	if values < min(height*16, maxValuesPerThread) {
 		return 0, 0
 	}
-	values = ceilDiv(values, height)
-	grid := ceilDiv(outputs/vector, perBlock)
+	values = CeilDiv(values, height)
+	grid := CeilDiv(outputs/vector, perBlock)
 	target := r.Multiprocessors * (r.ThreadsPerMultiprocessor / threads)
 	if values < maxValuesPerThread || grid > target {
 		return 0, 0
 	}
-	blocks := max(min(ceilDiv(target, grid), ceilDiv(values, minValuesPerThread)), ceilDiv(values, maxValuesPerThread))
+	blocks := max(min(CeilDiv(target, grid), CeilDiv(values, minValuesPerThread)), CeilDiv(values, maxValuesPerThread))
 	if blocks <= 1 {
 		return 0, 0
 	}
@@ -74,14 +74,14 @@ func (r *Recipe) reduction(over layout, rows, cols int64) (scratch, semaphores i
 // sumRows allocates register r for the sum of a (rows, cols) matrix of type d over
 // its rows, with the scratch that the sum takes.
 func (o op) sumRows(r int, d DType, rows, cols int64, l Label) op {
-	if o.i == none {
+	if o.i == None {
 		return o
 	}
 	o.alloc(r, cols*d.Size(), l)
 	if rows == 0 { // zeros
 		return o
 	}
-	if scratch, semaphores := o.t.Recipe.reduction(overRows, rows, cols); scratch > 0 {
+	if scratch, semaphores := o.t.Recipe.Reduction(OverRows, rows, cols); scratch > 0 {
 		const a, b = maxRegs - 1, maxRegs - 2
 		o.alloc(a, scratch, LabelReduction).alloc(b, semaphores, LabelReduction).free(b).free(a)
 	}
@@ -99,6 +99,6 @@ func powerOfTwoUpTo(n, limit int64) int64 {
 	return p
 }
 
-func ceilDiv(a, b int64) int64 { return (a + b - 1) / b }
+func CeilDiv(a, b int64) int64 { return (a + b - 1) / b }
 
-func roundUp(a, b int64) int64 { return ceilDiv(a, b) * b }
+func roundUp(a, b int64) int64 { return CeilDiv(a, b) * b }

@@ -32,7 +32,7 @@ func (t *Tape) AddMask(bias, mask T, numel int64) T {
 // Source: transformers/models/t5/modeling_t5.py, 4.57.
 func (t *Tape) PositionBias(queries, keys int64, bothDirections bool, w Weight) T {
 	if t.compiled { // the buckets are counted again wherever the bias is read
-		return t.gather(t.Parameter(w), T{storage: none}, queries*keys*w.Cols, LabelPositions)
+		return t.gather(t.Parameter(w), T{storage: None}, queries*keys*w.Cols, LabelPositions)
 	}
 	memory := t.fresh(keys, I64, LabelPositions)
 	relative := t.fresh(queries*keys, I64, LabelPositions)

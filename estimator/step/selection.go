@@ -75,8 +75,8 @@ func (r *Recipe) efficientWorkspace(n, keys, heads int64, h Heads, d DType) int6
 	const lock, imageHead = 16, 96
 	const part, enough = 64, 200 // keys, and heads for one part each
 	widest := h.widest()
-	tile := func(rows, cols int64) int64 { return ceilDiv(n, rows) * ceilDiv(h.Dim, cols) * (rows*cols*4 + lock) }
-	parts := min(ceilDiv(keys, part), max(enough/heads, 1)) * part * (roundUp(h.Dim, 128) + roundUp(h.value(), 128)) * 4
+	tile := func(rows, cols int64) int64 { return CeilDiv(n, rows) * CeilDiv(h.Dim, cols) * (rows*cols*4 + lock) }
+	parts := min(CeilDiv(keys, part), max(enough/heads, 1)) * part * (roundUp(h.Dim, 128) + roundUp(h.value(), 128)) * 4
 	old, little := r.ComputeCapability < ampere, r.littleShared()
 	switch {
 	case widest <= 64, !d.Half() && (old || little):

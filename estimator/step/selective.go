@@ -17,7 +17,7 @@ func (t *Tape) checkpointAttention(q, k, v T, mask *T, attend func(q, k, v T) T)
 // of the saved tensors hold them, and a layer's input is among these tensors anyway.
 // Source: torch/utils/checkpoint.py (_checkpoint_hook), torch 2.9.
 func (t *Tape) lastReleased(n *node) {
-	if n.layer == none || n.nSaved == 0 {
+	if n.layer == None || n.nSaved == 0 {
 		return
 	}
 	c := &t.layers[n.layer]

@@ -26,7 +26,7 @@ func (t *Tape) choosing() *selected {
 		return nil
 	case t.transplant:
 		return &t.layers[t.rebuilds].selected
-	case t.layer != none:
+	case t.layer != None:
 		return &t.layers[t.layer].selected
 	}
 	return nil

@@ -85,7 +85,7 @@ func (t *Tape) SinkAttention(a EagerAttention, sinks Weight, q, k, v T) (y, prob
 func (t *Tape) withSinks(scores T, sinks Weight) T {
 	p := t.Parameter(sinks)
 	rows := scores.numel / t.Shape.Tokens
-	expanded := T{storage: none, form: plain(p.dtype), numel: rows}
+	expanded := T{storage: None, form: plain(p.dtype), numel: rows}
 	expanded = t.op(p).alloc(0, p.bytes(), LabelReduction).sendView(0, 0).out(expanded, 0)
 	y := t.fresh(scores.numel+rows, promote(scores.dtype, p.dtype), LabelAttentionScores)
 	o := t.op(scores, expanded)

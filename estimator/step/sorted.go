@@ -58,7 +58,7 @@ func (t *Tape) PutRows(x, places T) T {
 // It takes over x. Source: torch/csrc/autograd/functions/tensor.cpp (CopySlices), torch 2.9.
 func (t *Tape) MulInPlace(x, w T, view bool) T {
 	o := t.op(x, w)
-	if o.i == none {
+	if o.i == None {
 		return o.out(x, 0)
 	}
 	before := t.fresh(x.numel, x.dtype, LabelExpertOutput)

@@ -1,5 +1,7 @@
 package step
 
+import "github.com/vramplan/vramplan/estimator/step/alloc"
+
 // Strategy is how a job is spread over GPUs, as the one that is planned for sees it: what it holds of every parameter, and what
 // it does besides at the moments at which GPUs have something to send each other. A strategy is a comparable value that knows no
 // state: jobs of equal recipes are replayed alike. It embeds [OneGPU] for everything that it leaves as it is there.
@@ -10,18 +12,18 @@ type Strategy interface {
 	Hooks(t *Tape) Hooks
 
 	// Load brings the model to heap; LoadPeak is the most that this holds in blocks, where the weights take so many bytes at its end.
-	Load(r *Rank, heap Heap)
+	Load(r *Rank, heap alloc.Heap)
 	LoadPeak(r *Rank, weights int64) int64
 	// BeforeFirstForward follows the first batch, NextStep the first and every later optimizer step.
-	BeforeFirstForward(r *Rank, heap Heap)
-	NextStep(r *Rank, heap Heap)
+	BeforeFirstForward(r *Rank, heap alloc.Heap)
+	NextStep(r *Rank, heap alloc.Heap)
 	// Stays calls f with the bytes of everything that lasts from step to step besides what every job holds.
 	Stays(r *Rank, f func(bytes int64, c Component))
 	// SumsLast says that gradients are summed over the GPUs in the last micro-step of an optimizer step only, which is unlike the
 	// others then.
 	SumsLast() bool
 	// Clip brings the gradients to the norm whose handle is total, a scalar of the given bytes, which it frees.
-	Clip(heap Heap, total int32, size int64)
+	Clip(heap alloc.Heap, total int32, size int64)
 }
 
 // Hooks are the moments of a micro-step at which a strategy acts on the tape that records it. Units are numbered from 1 in the
@@ -71,23 +73,23 @@ func (r *Recipe) Spread() Strategy {
 	return r.Strategy
 }
 
-// aside allocates on another stream than the one that computes.
-func (t *Tape) aside(stream uint8, bytes int64, c Component, l Label) int32 {
-	from := t.mark()
-	s := t.alloc(bytes, c, l)
+// Aside allocates on another stream than the one that computes.
+func (t *Tape) Aside(stream uint8, bytes int64, c Component, l Label) int32 {
+	from := t.Mark()
+	s := t.Alloc(bytes, c, l)
 	t.moveAside(from, stream)
 	return s
 }
 
-// mark is where the program stands.
-func (t *Tape) mark() int { return len(t.prog.Events) }
+// Mark is where the program stands.
+func (t *Tape) Mark() int { return len(t.Prog.Events) }
 
 // moveAside lets what is allocated from event from on be allocated on another stream.
 func (t *Tape) moveAside(from int, stream uint8) {
-	for i := from; i < len(t.prog.Events); i++ {
-		if e := &t.prog.Events[i]; e.Op == Alloc {
+	for i := from; i < len(t.Prog.Events); i++ {
+		if e := &t.Prog.Events[i]; e.Op == Alloc {
 			e.Op = AllocAside
-			t.prog.Slots[e.Slot].Stream = stream
+			t.Prog.Slots[e.Slot].Stream = stream
 		}
 	}
 }
@@ -95,7 +97,7 @@ func (t *Tape) moveAside(from int, stream uint8) {
 // MarkBackward lets the hooks run before the backward of what made x, and says of which node; ok is false where nothing did.
 func (t *Tape) MarkBackward(x T) (node int32, ok bool) {
 	if x.edge < 0 {
-		return none, false
+		return None, false
 	}
 	node = int32(x.edge >> 2)
 	t.nodes[node].hooked = true
@@ -107,25 +109,25 @@ func (t *Tape) MarkInput(unit int, x T) T {
 	return t.op(x).pass(0, 0).act(act{verb: actAfterBackward, bytes: int64(unit)}).out(x, 0)
 }
 
-// stays makes storage s a gradient that is there until the optimizer has seen it: added to an older one from the second
+// Stays makes storage s a gradient that is there until the optimizer has seen it: added to an older one from the second
 // micro-step on.
-func (t *Tape) stays(s int32) { t.becomes(s, Keep) }
+func (t *Tape) Stays(s int32) { t.Becomes(s, Keep) }
 
-// becomes ends the tape's own count of references to storage s: event o says what is done with it.
-func (t *Tape) becomes(s int32, o Op) {
+// Becomes ends the tape's own count of references to storage s: event o says what is done with it.
+func (t *Tape) Becomes(s int32, o Op) {
 	t.storages[s].refs = 0
-	t.event(s, o)
+	t.Event(s, o)
 }
 
-// event adds what happens to storage s.
-func (t *Tape) event(s int32, o Op) {
-	t.prog.Events = append(t.prog.Events, Event{t.storages[s].slot, o})
+// Event adds what happens to storage s.
+func (t *Tape) Event(s int32, o Op) {
+	t.Prog.Events = append(t.Prog.Events, Event{t.storages[s].slot, o})
 }
 
-// lastly lets the events from the given one on happen in the last micro-step only.
-func (t *Tape) lastly(from int) {
-	for i := from; i < len(t.prog.Events); i++ {
-		e := &t.prog.Events[i]
+// Lastly lets the events from the given one on happen in the last micro-step only.
+func (t *Tape) Lastly(from int) {
+	for i := from; i < len(t.Prog.Events); i++ {
+		e := &t.Prog.Events[i]
 		switch e.Op {
 		case Alloc:
 			e.Op = AllocLast
@@ -139,15 +141,15 @@ func (t *Tape) lastly(from int) {
 	}
 }
 
-// gradient says that storage s is a gradient from here on.
-func (t *Tape) gradient(s int32) {
-	if i := t.storages[s].slot; i != none {
-		t.prog.Slots[i].Component = Gradients
+// Gradient says that storage s is a gradient from here on.
+func (t *Tape) Gradient(s int32) {
+	if i := t.storages[s].slot; i != None {
+		t.Prog.Slots[i].Component = Gradients
 	}
 }
 
-// owned takes what a parameter's gradient is a part of for the gradient itself, and says whether nobody else refers to it.
-func (t *Tape) owned(s int32) bool {
+// Owned takes what a parameter's gradient is a part of for the gradient itself, and says whether nobody else refers to it.
+func (t *Tape) Owned(s int32) bool {
 	st := &t.storages[s]
 	if st.part {
 		st.part = false
@@ -156,14 +158,14 @@ func (t *Tape) owned(s int32) bool {
 	return st.refs == 1
 }
 
-// heldGradient allocates a whole gradient that is accumulated, in the first micro-step.
-func (t *Tape) heldGradient(bytes int64) int32 {
+// HeldGradient allocates a whole gradient that is accumulated, in the first micro-step.
+func (t *Tape) HeldGradient(bytes int64) int32 {
 	t.storages = append(t.storages, storage{slot: t.slot(AllocHeld, bytes, Gradients, LabelGradient)})
 	return int32(len(t.storages) - 1)
 }
 
-// withoutGraph runs f while nothing is recorded in the graph.
-func (t *Tape) withoutGraph(f func() T) T {
+// WithoutGraph runs f while nothing is recorded in the graph.
+func (t *Tape) WithoutGraph(f func() T) T {
 	t.noGrad = true
 	x := f()
 	t.noGrad = false
@@ -179,5 +181,5 @@ func (t *Tape) ReplaceSecond(f func(T) T) {
 	}
 }
 
-// sharedStorage says that somebody else refers to storage s, too.
-func (t *Tape) sharedStorage(s int32) bool { return t.storages[s].refs > 1 }
+// SharedStorage says that somebody else refers to storage s, too.
+func (t *Tape) SharedStorage(s int32) bool { return t.storages[s].refs > 1 }

@@ -1,6 +1,6 @@
 package step
 
-const none int32 = -1
+const None int32 = -1
 
 // storage is one allocation while its events are being recorded.
 type storage struct {
@@ -29,11 +29,11 @@ type Tape struct {
 	// Applied is what of the recipe the recording has made use of.
 	Applied Applied
 
-	prog     *Program // what is recorded: always &program
+	Prog     *Program // what is recorded: always &program
 	program  Program
 	storages []storage
 	// parameters are those of the model.
-	parameters []Parameter
+	Parameters []Parameter
 	nodes      []node
 	acts       []act
 	params     []paramState
@@ -161,9 +161,9 @@ const (
 	actPostpone                  // form the gradient for edge when the parameter's other gradient arrives
 )
 
-func (t *Tape) alloc(bytes int64, c Component, l Label) int32 {
+func (t *Tape) Alloc(bytes int64, c Component, l Label) int32 {
 	if bytes <= 0 || t.stopped {
-		t.storages = append(t.storages, storage{refs: 1, slot: none})
+		t.storages = append(t.storages, storage{refs: 1, slot: None})
 		return int32(len(t.storages) - 1)
 	}
 	t.storages = append(t.storages, storage{refs: 1, slot: t.slot(Alloc, bytes, c, l)})
@@ -173,22 +173,22 @@ func (t *Tape) alloc(bytes int64, c Component, l Label) int32 {
 // slot adds an allocation to the program, and the event that makes it. Its fields are written where they stay, since a
 // struct of this many is copied through memory otherwise.
 func (t *Tape) slot(op Op, bytes int64, c Component, l Label) int32 {
-	i := int32(len(t.prog.Slots))
-	t.prog.Slots = append(t.prog.Slots, Slot{})
-	s := &t.prog.Slots[i]
+	i := int32(len(t.Prog.Slots))
+	t.Prog.Slots = append(t.Prog.Slots, Slot{})
+	s := &t.Prog.Slots[i]
 	s.Bytes, s.Component, s.Part, s.Label, s.Unit, s.Expert = bytes, c, t.part, l, t.unit, t.expert
-	t.prog.Events = append(t.prog.Events, Event{i, op})
+	t.Prog.Events = append(t.Prog.Events, Event{i, op})
 	return i
 }
 
 func (t *Tape) retain(s int32) {
-	if s != none {
+	if s != None {
 		t.storages[s].refs++
 	}
 }
 
-func (t *Tape) release(s int32) {
-	if s == none {
+func (t *Tape) Release(s int32) {
+	if s == None {
 		return
 	}
 	st := &t.storages[s]
@@ -198,21 +198,21 @@ func (t *Tape) release(s int32) {
 		t.forget(z)
 		return
 	}
-	if st.refs == 0 && st.slot != none {
+	if st.refs == 0 && st.slot != None {
 		op := Free
 		switch {
 		case st.previous:
 			op = FreePrev
 		case st.part:
 			op = Keep
-			t.prog.Slots[st.slot].Component = Gradients
+			t.Prog.Slots[st.slot].Component = Gradients
 		}
-		t.prog.Events = append(t.prog.Events, Event{st.slot, op})
+		t.Prog.Events = append(t.Prog.Events, Event{st.slot, op})
 	}
 }
 
 // Drop says that the program's variable for x goes out of scope or is reassigned.
-func (t *Tape) Drop(x T) { t.release(x.storage) }
+func (t *Tape) Drop(x T) { t.Release(x.storage) }
 
 // Hold adds a variable that refers to x.
 func (t *Tape) Hold(x T) T { t.retain(x.storage); return x }
@@ -222,15 +222,15 @@ func (t *Tape) In(p Part) Part { old := t.part; t.part = p; return old }
 
 // fresh makes a forward tensor that no gradient reaches.
 func (t *Tape) fresh(numel int64, d DType, l Label) T {
-	x := T{storage: t.alloc(numel*d.Size(), t.component(), l), edge: noEdge, form: plain(d), numel: numel}
+	x := T{storage: t.Alloc(numel*d.Size(), t.component(), l), edge: noEdge, form: plain(d), numel: numel}
 	t.typed(x)
 	return x
 }
 
 // typed notes the type of x for explanations.
 func (t *Tape) typed(x T) {
-	if i := t.storages[x.storage].slot; i != none {
-		s := &t.prog.Slots[i]
+	if i := t.storages[x.storage].slot; i != None {
+		s := &t.Prog.Slots[i]
 		s.Dtype, s.Typed = x.dtype, true
 	}
 }

@@ -8,9 +8,9 @@ const (
 
 // StorageBytes is about how much memory t keeps for its next recording.
 func (t *Tape) StorageBytes() int64 {
-	return storageBytes*room(t.storages) + nodeBytes*room(t.nodes) + actBytes*room(t.acts) + paramBytes*room(t.params) +
-		castBytes*(room(t.cast)+room(t.castEdge)) + lazyBytes*room(t.lazies) + slotBytes*room(t.program.Slots) + eventBytes*room(t.program.Events)
+	return storageBytes*Room(t.storages) + nodeBytes*Room(t.nodes) + actBytes*Room(t.acts) + paramBytes*Room(t.params) +
+		castBytes*(Room(t.cast)+Room(t.castEdge)) + lazyBytes*Room(t.lazies) + slotBytes*Room(t.program.Slots) + eventBytes*Room(t.program.Events)
 }
 
-// room is how many entries s has room for.
-func room[T any](s []T) int64 { return int64(cap(s)) }
+// Room is how many entries s has room for.
+func Room[T any](s []T) int64 { return int64(cap(s)) }

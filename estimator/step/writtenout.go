@@ -24,7 +24,7 @@ func (t *Tape) writtenOut(h Heads, mask bool) bool {
 // the keys and values of grouped heads repeated.
 // Source: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9.
 func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout float64) T {
-	bias := T{storage: none}
+	bias := T{storage: None}
 	if mask != nil {
 		given := *mask
 		if given.dtype != Bool {

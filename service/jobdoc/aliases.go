@@ -6,7 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
-	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // The tables below turn the spellings of common tools into the contract's
@@ -34,9 +34,9 @@ var precisionAliases = map[string]string{
 
 // optimizerAliases are the spellings of the table of optimizers: those of transformers/training_args.py, class OptimizerNames;
 // PyTorch's and bitsandbytes' class names. They may also say how the optimizer is implemented.
-var optimizerAliases = func() map[string]step.Alias {
-	all := map[string]step.Alias{}
-	for _, o := range step.Optimizers() {
+var optimizerAliases = func() map[string]optim.Alias {
+	all := map[string]optim.Alias{}
+	for _, o := range optim.Optimizers() {
 		for _, alias := range o.Aliases {
 			all[alias.Spelling] = alias
 		}

@@ -1,0 +1,120 @@
+package parallel
+
+import (
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+)
+
+// DDP is DistributedDataParallel: every GPU holds the whole job, and gradients are summed over the GPUs in buckets, which are
+// copies of them (gradient_as_bucket_view is off by default). By default all gradients share one bucket in the first step, and from
+// the second on each has about 25 MiB, in the order in which gradients come.
+// Sources: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp, 2.9.
+type DDP struct {
+	step.OneGPU
+	// FindUnused is find_unused_parameters: buckets are laid out once, in the order of the parameters.
+	FindUnused bool
+}
+
+const (
+	firstBucketBytes = 1 << 20   // dist._DEFAULT_FIRST_BUCKET_BYTES
+	bucketBytes      = 25 << 20  // bucket_cap_mb
+	broadcastBytes   = 250 << 20 // DistributedDataParallel.broadcast_bucket_size
+	broadcastsAtOnce = 2         // c10d/comm.cpp, broadcast_coalesced
+)
+
+// buckets calls f with the bytes of every bucket that tensors of the given sizes are put into, in their order: a bucket
+// is closed when it has reached its limit, the first or the one for all others. tensors counts what is in it.
+func buckets(sizes []int64, first, others int64, f func(bytes int64, tensors int)) {
+	limit, bytes, tensors := first, int64(0), 0
+	for _, n := range sizes {
+		bytes += n
+		if tensors++; bytes >= limit {
+			f(bytes, tensors)
+			limit, bytes, tensors = others, 0, 0
+		}
+	}
+	if tensors > 0 {
+		f(bytes, tensors)
+	}
+}
+
+// gradientSizes are the bytes of the gradients that are reduced, each once, in the order of the parameters. All are of one
+// type in the models that are replayed.
+func gradientSizes(r *step.Rank) []int64 {
+	var sizes []int64
+	for _, p := range r.Trained {
+		sizes = append(sizes, p.Bytes())
+	}
+	return sizes
+}
+
+// broadcast sends the first GPU's parameters and buffers to the others, flattened in pieces, when the model is wrapped.
+func (DDP) broadcast(r *step.Rank, heap alloc.Heap) {
+	var sizes []int64
+	for _, buffers := range []bool{false, true} {
+		r.Parts.Each(func(p *step.Parameter) {
+			if p.Buffer == buffers {
+				sizes = append(sizes, p.Bytes())
+			}
+		})
+	}
+	var inFlight []int32
+	buckets(sizes, broadcastBytes, broadcastBytes, func(bytes int64, tensors int) {
+		if len(inFlight) == broadcastsAtOnce {
+			heap.Free(inFlight[0])
+			inFlight = inFlight[1:]
+		}
+		if tensors > 1 { // one alone is flat already
+			inFlight = append(inFlight, heap.Alloc(bytes))
+		}
+	})
+	for _, h := range inFlight {
+		heap.Free(h)
+	}
+}
+
+// LoadPeak is while the model is loaded, or while it is wrapped.
+func (d DDP) LoadPeak(r *step.Rank, weights int64) int64 {
+	c := alloc.Tally{Live: weights}
+	d.broadcast(r, &c)
+	return max(d.OneGPU.LoadPeak(r, weights), c.Most)
+}
+
+// Load wraps the model when it is there, and lays out the first buckets.
+func (d DDP) Load(r *step.Rank, heap alloc.Heap) {
+	d.OneGPU.Load(r, heap)
+	d.broadcast(r, heap)
+	first, others := int64(1<<62), int64(bucketBytes)
+	if d.FindUnused {
+		first = firstBucketBytes
+	}
+	var all []int64
+	buckets(gradientSizes(r), first, others, func(bytes int64, _ int) { all = append(all, bytes) })
+	for i := len(all) - 1; i >= 0; i-- { // the last parameters' gradients come first
+		r.Held = append(r.Held, heap.Alloc(all[i]))
+	}
+}
+
+// NextStep lays the buckets out anew, in the order in which the gradients came.
+func (d DDP) NextStep(r *step.Rank, heap alloc.Heap) {
+	if d.FindUnused {
+		return
+	}
+	for _, h := range r.Held {
+		heap.Free(h)
+	}
+	r.Held = r.Held[:0]
+	d.Stays(r, func(bytes int64, _ step.Component) { r.Held = append(r.Held, heap.Alloc(bytes)) })
+}
+
+// Stays are the buckets.
+func (d DDP) Stays(r *step.Rank, f func(bytes int64, c step.Component)) {
+	sizes := gradientSizes(r)
+	if !d.FindUnused {
+		// Gradients come about in the opposite order of the parameters.
+		for i, k := 0, len(sizes)-1; i < k; i, k = i+1, k-1 {
+			sizes[i], sizes[k] = sizes[k], sizes[i]
+		}
+	}
+	buckets(sizes, firstBucketBytes, bucketBytes, func(bytes int64, _ int) { f(bytes, step.Communication) })
+}

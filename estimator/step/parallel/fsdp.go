@@ -1,0 +1,327 @@
+package parallel
+
+import (
+	"github.com/vramplan/vramplan/estimator/step"
+	"slices"
+)
+
+// Sharding is what both FSDPs have in common. Of every parameter each GPU holds a part. A layer is put together when its
+// forward or its backward comes, and its gradients are summed, each GPU keeping its part, as soon as its backward is over.
+type Sharding struct {
+	step.OneGPU
+	// World is how many GPUs there are; nothing is sharded below two.
+	World int64
+	// Stored is the type of the parts, Frozen that of the parts that are not trained, Reduced that in which gradients are
+	// summed. Parameters are gathered in the type in which they are computed with.
+	Stored, Frozen, Reduced step.DType
+	// KeepsLayers and KeepsRoot are reshard_after_forward=False: gathered parameters stay from forward to backward.
+	KeepsLayers, KeepsRoot bool
+	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
+	Unsynced bool
+	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
+	CastsOutputs bool
+}
+
+// SumsLast is whether gradients are accumulated whole.
+func (s Sharding) SumsLast() bool { return s.Unsynced }
+
+// stored is the type of a GPU's part of p.
+func (s Sharding) stored(p *step.Parameter) step.DType {
+	if p.Frozen {
+		return s.Frozen
+	}
+	return s.Stored
+}
+
+// Streams besides the one that computes. The allocator gives memory that was allocated on a stream to that stream alone.
+const (
+	gatherStream = 1 + iota
+	reduceStream
+)
+
+// shardGroup is the parameters that are gathered together: those of a layer, or of everything outside the layers.
+type shardGroup struct {
+	params []int32 // in the list of parameters
+	whole  []int32 // the gathered parameters, empty while there are none
+	output int32   // what an all-gather has brought and what is not copied out yet
+	turn   int     // where in the order of the forward it stands
+	summed bool    // its gradients are on their way
+}
+
+// groups puts parameters into groups: the root's first, then the layers'.
+func groups(parameters []step.Parameter) []shardGroup {
+	all := []shardGroup{{output: step.None}}
+	for i := range parameters {
+		p := &parameters[i]
+		if p.First {
+			all = append(all, shardGroup{output: step.None})
+		}
+		if p.Buffer {
+			continue
+		}
+		g := &all[0]
+		if p.InLayer {
+			g = &all[len(all)-1]
+		}
+		g.params = append(g.params, int32(i))
+	}
+	return all
+}
+
+// collectives are what tells the two FSDPs apart.
+type collectives interface {
+	// gather starts the all-gather of a group, copyOut waits for it and makes the parameters of what it has brought.
+	gather(g *shardGroup)
+	copyOut(g *shardGroup, forward bool)
+	// prefetches says whether backward asks for the group before while that of one runs.
+	prefetches() bool
+	// reduce sums the whole gradients of a group.
+	reduce(g *shardGroup)
+}
+
+// fsdp is the groups of a model while a micro-step is recorded, and the hooks that both FSDPs share.
+type fsdp struct {
+	step.NoHooks
+	Sharding
+	collectives
+	parameters []step.Parameter
+	groups     []shardGroup
+	grads      []int32 // by parameter: its whole gradient
+	order      []int   // the groups in the order in which their forward ended
+	marks      []marked
+	former     int32 // what the last all-gather of the forward brought
+	input      int32 // of the last reduce-scatter
+}
+
+// marked says which group's parameters the backward of a node needs.
+type marked struct {
+	node  int32
+	group int
+}
+
+func newFSDP(t *step.Tape, s Sharding) fsdp {
+	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters, groups: groups(t.Parameters), former: step.None, input: step.None}
+	f.grads = make([]int32, len(t.Parameters))
+	for i := range f.grads {
+		f.grads[i] = step.None
+	}
+	return f
+}
+
+// allGather starts the all-gather of group k, unless its parameters are there or on their way.
+func (f *fsdp) allGather(k int) {
+	if g := &f.groups[k]; g.output == step.None && len(g.whole) == 0 && len(g.params) > 0 {
+		f.gather(g)
+	}
+}
+
+// unshard waits for the parameters of group k.
+func (f *fsdp) unshard(k int, forward bool) {
+	f.allGather(k)
+	if g := &f.groups[k]; g.output != step.None {
+		f.copyOut(g, forward)
+	}
+}
+
+// reshard lets go of the gathered parameters of a group.
+func (f *fsdp) reshard(g *shardGroup) {
+	for _, s := range g.whole {
+		f.Tape.Release(s)
+	}
+	g.whole = g.whole[:0]
+}
+
+// castForward is x in the type that MixedPrecisionPolicy lets the inputs and outputs of every module that is dealt out have.
+// Source: _fsdp_state.py (_pre_forward, cast_forward_inputs; _post_forward, output_dtype).
+func (f *fsdp) castForward(x step.T) step.T {
+	if d := x.Dtype(); f.CastsOutputs && (d == step.F32 || d.Half()) {
+		return f.Tape.Cast(x, f.Tape.Recipe.Compute, f.Tape.Label(x))
+	}
+	return f.Tape.Hold(x)
+}
+
+// BeforeForward is the pre-forward hook of the root.
+func (f *fsdp) BeforeForward(batch []step.T) []step.T {
+	seen := make([]step.T, len(batch))
+	for i, x := range batch {
+		seen[i] = f.castForward(x)
+	}
+	f.unshard(0, true)
+	return seen
+}
+
+// AfterForward is the post-forward hook of the root. It may bring what the model returned to the type that it computes in; a variable
+// holds the last gathered buffer until then.
+// Source: _fsdp_state.py (_post_forward).
+func (f *fsdp) AfterForward(loss step.T, outputs []step.T) step.T {
+	t := f.Tape
+	f.afterForward(0, loss, f.KeepsRoot)
+	d := t.Recipe.Compute
+	if f.CastsOutputs && loss.Dtype() != d {
+		cast := t.Cast(loss, d, step.LabelLoss)
+		for i := range outputs {
+			if outputs[i].Shares(loss) {
+				t.Drop(outputs[i])
+				outputs[i] = t.Hold(cast)
+			}
+		}
+		t.Drop(loss)
+		loss = cast
+	}
+	for i, x := range outputs {
+		if f.CastsOutputs && x.Dtype() == step.F32 && d != step.F32 && t.Label(x) != step.LabelCache {
+			outputs[i] = t.Cast(x, d, t.Label(x))
+			t.Drop(x)
+		}
+	}
+	t.Release(f.former)
+	f.former = step.None
+	return loss
+}
+
+// BeforeUnit is the pre-forward hook of a layer.
+func (f *fsdp) BeforeUnit(unit int, x step.T, graph bool) step.T {
+	if !graph { // then there is no backward to wait for
+		x = f.Tape.WithoutGraph(func() step.T { return f.castForward(x) })
+		f.unshard(unit, true)
+		return x
+	}
+	return f.BeforeRerun(unit, x)
+}
+
+// AfterUnit is the post-forward hook of a layer.
+func (f *fsdp) AfterUnit(unit int, y step.T, graph bool) step.T {
+	if graph {
+		f.afterForward(unit, y, f.KeepsLayers)
+		return f.castOutput(y)
+	}
+	f.afterForward(unit, y.Detached(), f.KeepsLayers)
+	return f.Tape.WithoutGraph(func() step.T { return f.castOutput(y.Detached()) }).Attached(y)
+}
+
+// castOutput takes over y, which a layer returns, and casts it and the second output.
+func (f *fsdp) castOutput(y step.T) step.T {
+	t := f.Tape
+	cast := f.castForward(y)
+	t.ReplaceSecond(f.castForward)
+	t.Drop(y)
+	return cast
+}
+
+// BeforeRerun is the pre-forward hook of a layer that reentrant checkpointing runs again.
+func (f *fsdp) BeforeRerun(unit int, x step.T) step.T {
+	x = f.castForward(x)
+	f.unshard(unit, true)
+	return f.Tape.MarkInput(unit, x)
+}
+
+// AfterRerun is its post-forward hook. The layer is taken for the root of a forward of its own; and since it counts as
+// one that ran after all others, its backward will ask for the layer that was run again before it, which nobody waits for.
+func (f *fsdp) AfterRerun(unit int, y step.T) step.T {
+	f.afterForward(unit, y, f.KeepsLayers)
+	y = f.castOutput(y)
+	f.Tape.Release(f.former) // which a variable holds until then
+	f.former = step.None
+	return y
+}
+
+// Returned is the type of the policy.
+func (f *fsdp) Returned(d step.DType) step.DType {
+	if f.CastsOutputs {
+		return f.Tape.Recipe.Compute
+	}
+	return d
+}
+
+// afterForward is the post-forward hook of group k, which returned x.
+func (f *fsdp) afterForward(k int, x step.T, keeps bool) {
+	if !keeps {
+		f.reshard(&f.groups[k])
+	}
+	f.groups[k].turn = len(f.order)
+	f.order = append(f.order, k)
+	if node, ok := f.Tape.MarkBackward(x); ok {
+		f.marks = append(f.marks, marked{node, k})
+	}
+}
+
+// BeforeBackward is the pre-backward hook of the group that a node belongs to: its parameters have to be there, and those of the
+// group that ran before it in forward are asked for.
+// Source: _fsdp_param_group.py (pre_backward, _backward_prefetch).
+func (f *fsdp) BeforeBackward(node int32) {
+	at := slices.IndexFunc(f.marks, func(m marked) bool { return m.node == node })
+	k := f.marks[at].group
+	f.marks = slices.Delete(f.marks, at, at+1) // the number of a node may be used again
+	f.unshard(k, false)
+	if turn := f.groups[k].turn; turn > 0 && f.prefetches() {
+		f.allGather(f.order[turn-1])
+	}
+}
+
+// AfterBackward is the post-backward hook of group k.
+func (f *fsdp) AfterBackward(k int) {
+	g := &f.groups[k]
+	if g.summed {
+		return
+	}
+	g.summed = true
+	f.reduce(g)
+}
+
+// EndBackward runs the post-backward hooks that no gradient of an input has run, the root's first.
+// Source: _fsdp_state.py (_root_post_backward_final_callback).
+func (f *fsdp) EndBackward() {
+	for k := range f.groups {
+		f.AfterBackward(k)
+		f.Tape.Release(f.groups[k].output)
+		f.groups[k].output = step.None
+	}
+	from := f.Tape.Mark()
+	f.Tape.Release(f.input)
+	f.input = step.None
+	if f.Unsynced {
+		f.Tape.Lastly(from)
+	}
+}
+
+// withGradients are the parameters of a group that have one.
+func (f *fsdp) withGradients(g *shardGroup) []int32 {
+	var with []int32
+	for _, p := range g.params {
+		if f.grads[p] != step.None {
+			with = append(with, p)
+		}
+	}
+	return with
+}
+
+// eachGroup calls f with the places of the parameters and buffers of every layer, and then of the rest.
+func eachGroup(p step.Parameters, f func(group []int)) {
+	var root []int
+	layer := func(from, to int) {
+		group := root[len(root):]
+		p.Places(from, to, func(i int) { group = append(group, i) })
+		f(group)
+	}
+	end := p.LayerStart + p.PerLayer*int(p.Recorded)
+	for i := 0; i < len(p.List); {
+		switch {
+		case i == p.LayerStart && i < end:
+			for range p.Layers {
+				layer(i, i+p.PerLayer)
+			}
+			i = end
+		case p.List[i].InLayer: // unlike the others
+			to := i + 1
+			for to < p.LayerStart && p.List[to].InLayer && !p.List[to].First {
+				to++
+			}
+			layer(i, to)
+			i = to
+		default:
+			root = append(root, i)
+			i++
+		}
+	}
+	f(root)
+}

@@ -1,0 +1,423 @@
+package play
+
+import (
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+	"slices"
+	"sort"
+)
+
+// Ledger is the live memory of a run by component, in bytes rounded up to the
+// allocator's blocks of 512. It follows a session without an allocator and without playing
+// repeated layers one by one, and finds the largest moment.
+type Ledger struct {
+	session *Session
+	fold    fold
+	experts experts
+
+	live  [step.ComponentCount]int64
+	parts [step.PartCount]int64
+	total int64
+
+	previous []bool // by slot: what the last micro-step left there is still alive
+	current  []bool
+	once     []bool
+	lasting  []step.Event // those of the program that concern what outlives a micro-step, in order
+
+	// Largest is the largest total of each stretch of a step that has been walked.
+	Largest [StageCount]int64
+	// Steady is what stays between two optimizer steps.
+	Steady int64
+	Peak   Moment
+	// Spans has the live bytes at the end of every segment, when asked for.
+	Spans     []Span
+	keepSpans bool
+	// Shares are the components of what lies between the spans, when these are asked for.
+	Shares Shares
+
+	tally     alloc.Tally
+	optimizer optimizerTotals
+
+	stop   *Moment // where to stop and take stock
+	counts []int64 // by slot: how many are alive, when stock is taken of tensors
+}
+
+// Stage is a stretch of a training step.
+type Stage uint8
+
+// The stages. Loss is the stretch from the last layer's forward to its backward.
+const (
+	StageLoad Stage = iota
+	StageForward
+	StageLoss
+	StageBackward
+	StageOptimizer
+	StageEvaluation
+	StageCount
+)
+
+// Moment is a point of the run at which live memory was taken stock of.
+type Moment struct {
+	Bytes      int64
+	Stage      Stage
+	Backward   bool
+	MicroStep  int64      // within the optimizer step; -1 outside; in the evaluation, the batch
+	Layer      int64      // unit of the model whose segment it falls into; -1 outside
+	Label      step.Label // the tensor whose allocation reached it
+	Components [step.ComponentCount]int64
+	Parts      [step.PartCount]int64
+	Tensors    []LiveTensor
+
+	segment, event int
+	copy           int64
+	expert         int64 // how many of the repeated experts went before
+}
+
+// Span is the live memory when a segment ends and the most that it reached.
+type Span struct {
+	Stage     Stage
+	Backward  bool
+	MicroStep int64
+	Layer     int64
+	End, Most int64
+	// AtEnd and AtMost are End and Most by component; Reached is the tensor whose allocation reached Most.
+	AtEnd, AtMost [step.ComponentCount]int64
+	Reached       LiveTensor
+
+	event int
+}
+
+// LiveTensor is Count tensors of the same kind and size that are alive at a moment.
+type LiveTensor struct {
+	// Name is that of the parameter; empty for other tensors.
+	Name string
+	// Dtype is the type of its elements where Typed says that it is known.
+	Dtype     step.DType
+	Typed     bool
+	Label     step.Label
+	Component step.Component
+	Part      step.Part
+	Layers    bool // made in a layer, so once or more in each
+	Bytes     int64
+	Count     int64
+}
+
+// Account walks one run: the model is loaded, then an optimizer step in which the optimizer's state
+// exists. The peak is the largest moment; of equal ones the first.
+func (s *Session) Account(spans, tensors bool) *Ledger {
+	l := s.ledger()
+	l.keepSpans = spans
+	gradients, left := l.survey()
+	found := Ledger{Largest: l.Largest, Steady: l.Steady, Peak: l.Peak, Spans: l.Spans}
+	l.restart()
+	if spans {
+		found.Shares = l.share(found.Spans, left)
+		l.restart()
+	}
+	taken := l.stock(&found.Peak, tensors, gradients, left)
+	found.Peak.Components, found.Peak.Parts, found.Peak.Tensors = taken.Components, taken.Parts, taken.Tensors
+	return &found
+}
+
+// ledger is an empty ledger, in the storage of the session's last one.
+func (s *Session) ledger() *Ledger {
+	l := &s.book
+	n := len(s.Program.Slots)
+	flags := func(b []bool) []bool {
+		if cap(b) < n {
+			return make([]bool, n)
+		}
+		b = b[:n]
+		clear(b)
+		return b
+	}
+	f, x := l.fold, l.experts
+	f.set(s.Program, s.Recorded, s.Units, s.Lead)
+	x.set(s.Program, &f)
+	*l = Ledger{session: s, fold: f, experts: x, previous: flags(l.previous), current: flags(l.current), once: flags(l.once),
+		lasting: l.lasting[:0], tally: l.tally}
+	l.collectLasting()
+	l.optimizer = s.optimizerTotals(&l.tally)
+	l.load()
+	return l
+}
+
+// restart takes the ledger back to where it was made.
+func (l *Ledger) restart() {
+	clear(l.previous)
+	clear(l.current)
+	clear(l.once)
+	*l = Ledger{session: l.session, fold: l.fold, experts: l.experts, previous: l.previous, current: l.current, once: l.once,
+		lasting: l.lasting, tally: l.tally, optimizer: l.optimizer}
+	l.load()
+}
+
+func (l *Ledger) load() {
+	l.session.Parameters.Distinct(func(p *step.Parameter, times int64) {
+		p.Tensors(func(bytes int64) { l.live[step.Weights] += times * alloc.Rounded(bytes) })
+	})
+	if l.session.Parameters.Nested() {
+		l.live[step.Weights] += alloc.Rounded(step.DynamicCode)
+	}
+	l.total = l.live[step.Weights]
+	l.session.eachState(func(bytes int64, c step.Component) {
+		l.live[c] += alloc.Rounded(bytes)
+		l.total += alloc.Rounded(bytes)
+	})
+}
+
+// stock walks to moment m and says what is alive there. gradients is what a first micro-step leaves
+// behind, left what all of them do.
+func (l *Ledger) stock(m *Moment, tensors bool, gradients, left int64) Moment {
+	l.stop = m
+	if tensors {
+		l.counts = make([]int64, len(l.session.Program.Slots))
+	}
+	if m.Stage == StageEvaluation {
+		return l.stockEvaluation(tensors)
+	}
+	l.walk(gradients, left)
+	taken := Moment{Components: l.live, Parts: l.parts}
+	passing := int64(0) // what loading or the optimizer takes for the moment
+	if m.Stage == StageOptimizer || m.Stage == StageLoad {
+		passing = m.Bytes - l.total
+		taken.Components[step.Temporaries] += passing
+	}
+	if tensors {
+		taken.Tensors = l.tensors()
+		if passing > 0 {
+			taken.Tensors = append(taken.Tensors, LiveTensor{Label: m.Label, Component: step.Temporaries, Bytes: passing, Count: 1})
+			largestFirst(taken.Tensors)
+		}
+	}
+	return taken
+}
+
+// begin sets the ledger to the start of the second optimizer step: the optimizer's state is there, and
+// what every micro-step leaves to the next: the batch, what the loop holds of the model's output, and what is
+// allocated once. The first step is never larger than the second.
+func (l *Ledger) begin() {
+	l.live[step.OptimizerState] += l.optimizer.states
+	l.total += l.optimizer.states
+	l.keptGradients()
+	for _, e := range l.lasting {
+		switch {
+		case e.Op == step.FreePrev && !l.current[e.Slot]:
+			l.current[e.Slot] = true
+			l.add(e.Slot, alloc.Rounded(l.session.Program.Slots[e.Slot].Bytes)*l.repeats(e.Slot))
+		case e.Op == step.AllocOnce && !l.once[e.Slot]:
+			l.once[e.Slot] = true
+			l.add(e.Slot, alloc.Rounded(l.session.Program.Slots[e.Slot].Bytes)*l.repeats(e.Slot))
+		}
+	}
+}
+
+// collectLasting lists what is allocated once, and what the end of a micro-step leaves for the next one to free.
+func (l *Ledger) collectLasting() {
+	for _, e := range l.session.Program.Events {
+		switch e.Op {
+		case step.Alloc:
+			l.current[e.Slot] = true
+		case step.Free, step.Keep:
+			l.current[e.Slot] = false
+		case step.AllocOnce, step.FreePrev:
+			l.lasting = append(l.lasting, e)
+		}
+	}
+	l.lasting = slices.DeleteFunc(l.lasting, func(e step.Event) bool { return e.Op == step.FreePrev && !l.current[e.Slot] })
+	clear(l.current)
+}
+
+// repeats is for how many tensors a slot stands.
+func (l *Ledger) repeats(slot int32) int64 {
+	experts := l.experts.of(l.session.Program, slot)
+	if l.fold.unit >= 0 && l.fold.isMiddle[slot] {
+		return l.fold.copies * experts
+	}
+	return experts
+}
+
+// tensors groups what is alive by kind and size, largest first: what l counts, and what others count of their programs.
+func (l *Ledger) tensors(others ...*Ledger) []LiveTensor {
+	var list []LiveTensor
+	index := map[LiveTensor]int{}
+	add := func(k LiveTensor, n int64) {
+		if n == 0 {
+			return
+		}
+		i, ok := index[k]
+		if !ok {
+			i = len(list)
+			index[k] = i
+			list = append(list, k)
+		}
+		list[i].Count += n
+	}
+	for _, counted := range append(others, l) {
+		for i, n := range counted.counts {
+			add(tensor(&counted.session.Program.Slots[i]), n)
+		}
+	}
+	l.session.Parameters.Distinct(func(p *step.Parameter, times int64) {
+		label := step.LabelParameter
+		if p.Buffer {
+			label = step.LabelBuffer
+		}
+		p.Tensors(func(bytes int64) {
+			add(LiveTensor{Name: p.Name, Label: label, Component: step.Weights, Bytes: bytes, Dtype: p.Dtype, Typed: bytes == p.Numel*p.Dtype.Size()}, times)
+		})
+	})
+	if l.session.Parameters.Nested() {
+		add(LiveTensor{Label: step.LabelBuffer, Component: step.Weights, Bytes: step.DynamicCode}, 1)
+	}
+	l.session.eachState(func(bytes int64, c step.Component) {
+		label := step.LabelGradient
+		switch c {
+		case step.OptimizerState:
+			label = step.LabelMaster
+		case step.Communication:
+			label = step.LabelBucket
+		}
+		add(LiveTensor{Label: label, Component: c, Bytes: bytes}, 1)
+	})
+	if l.live[step.OptimizerState] > 0 {
+		l.session.playedTotals(&l.tally)
+		for _, bytes := range l.tally.Sizes {
+			if bytes > 0 {
+				add(LiveTensor{Label: step.LabelOptimizerState, Component: step.OptimizerState, Bytes: bytes}, 1)
+			}
+		}
+	}
+	kept := list[:0]
+	for _, t := range list {
+		if t.Count > 0 {
+			kept = append(kept, t)
+		}
+	}
+	largestFirst(kept)
+	return kept
+}
+
+func largestFirst(list []LiveTensor) {
+	sort.SliceStable(list, func(i, j int) bool { return list[i].Bytes*list[i].Count > list[j].Bytes*list[j].Count })
+}
+
+// tensor is a tensor of the slot s.
+func tensor(s *step.Slot) LiveTensor {
+	return LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes, Dtype: s.Dtype, Typed: s.Typed}
+}
+
+// record notes a moment.
+func (l *Ledger) record(stage Stage, m Moment) {
+	l.Largest[stage] = max(l.Largest[stage], m.Bytes)
+	if m.Bytes > l.Peak.Bytes {
+		l.Peak = m
+	}
+}
+
+func (l *Ledger) apply(e step.Event, at standing, copies int64) {
+	first := at.first
+	bytes := alloc.Rounded(l.session.Program.Slots[e.Slot].Bytes) * copies
+	switch e.Op {
+	case step.Alloc, step.AllocAside:
+		l.current[e.Slot] = true
+		l.add(e.Slot, bytes)
+	case step.Free:
+		l.current[e.Slot] = false
+		l.add(e.Slot, -bytes)
+	case step.Keep:
+		if !first {
+			l.current[e.Slot] = false
+			l.add(e.Slot, -bytes)
+		}
+	case step.AllocFirst:
+		if first {
+			l.add(e.Slot, bytes)
+		}
+	case step.AllocOnce:
+		if !l.once[e.Slot] {
+			l.once[e.Slot] = true
+			l.add(e.Slot, bytes)
+		}
+	case step.FreePrev:
+		if l.previous[e.Slot] {
+			l.previous[e.Slot] = false
+			l.add(e.Slot, -bytes)
+		}
+	default:
+		l.add(e.Slot, bytes*at.whole(e.Op))
+	}
+}
+
+func (l *Ledger) add(i int32, bytes int64) {
+	slot := &l.session.Program.Slots[i]
+	l.live[slot.Component] += bytes
+	if slot.Component == step.Activations {
+		l.parts[slot.Part] += bytes
+	}
+	l.total += bytes
+	if l.counts != nil {
+		l.counts[i] += bytes / alloc.Rounded(slot.Bytes)
+	}
+}
+
+// microStep walks one micro-step component by component. It says whether it came to where the walk stops.
+func (l *Ledger) microStep(micro int64) bool {
+	p := l.session.Program
+	first := l.session.standing(micro)
+	l.previous, l.current = l.current, l.previous
+	clear(l.current)
+	for g := range p.Segments {
+		seg := p.Segments[g]
+		if l.stop.MicroStep == micro && l.stop.segment == g {
+			l.stopIn(seg, first)
+			return true
+		}
+		copies := int64(1)
+		if seg.Unit == l.fold.unit && seg.Unit >= 0 {
+			copies = l.fold.copies
+		}
+		for i, e := range p.Events[seg.Start:seg.End] {
+			l.apply(e, first, copies*l.outside(seg, e)*l.experts.happens(seg.Start+i))
+		}
+	}
+	return false
+}
+
+// stopIn goes into segment seg up to the moment at which the walk stops.
+func (l *Ledger) stopIn(seg step.Segment, first standing) {
+	events := l.session.Program.Events
+	if l.stop.copy > 0 {
+		for i, e := range events[seg.Start:seg.End] {
+			l.apply(e, first, l.stop.copy*l.experts.happens(seg.Start+i))
+		}
+	}
+	from := seg.Start
+	to := l.stop.event + 1
+	if r := l.session.Program.RunAt(l.stop.event); r != nil && r.Repeated() {
+		to = r.Start
+	}
+	for i, e := range events[from:to] {
+		l.apply(e, first, l.outside(seg, e)*l.experts.happens(from+i))
+	}
+	if to <= l.stop.event { // some experts whole, and one up to the moment
+		r := l.session.Program.RunAt(l.stop.event)
+		if l.stop.expert > 0 {
+			for _, e := range events[r.Start:r.End] {
+				l.apply(e, first, l.outside(seg, e)*l.stop.expert)
+			}
+		}
+		for _, e := range events[to : l.stop.event+1] {
+			l.apply(e, first, l.outside(seg, e))
+		}
+	}
+}
+
+// outside is for how many tensors an event stands: outside the layers, what happens to the repeated unit's
+// tensor happens to that of every repetition.
+func (l *Ledger) outside(seg step.Segment, e step.Event) int64 {
+	if seg.Unit < 0 && l.fold.unit >= 0 && l.fold.isMiddle[e.Slot] {
+		return l.fold.copies
+	}
+	return 1
+}

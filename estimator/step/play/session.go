@@ -1,0 +1,322 @@
+package play
+
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+	"github.com/vramplan/vramplan/estimator/step/optim"
+)
+
+// Naming is a heap that is told what the allocations that follow are for, until it is told something else: a phase of the run or,
+// within a micro-step, a tensor of the program, nil for none.
+type Naming interface {
+	Next(phase string, tensor *step.Slot)
+}
+
+func (s *Session) say(phase string, tensor *step.Slot) {
+	if s.naming != nil {
+		s.naming.Next(phase, tensor)
+	}
+}
+
+// sayNext names the tensor that a request of a micro-step is about: a program that is not folded has the slots for handles.
+func (s *Session) sayNext(e *memory.Request) {
+	if slots := s.Program.Slots; int(e.Handle) < len(slots) {
+		s.naming.Next("micro-step", &slots[e.Handle])
+	}
+}
+
+// Reset makes s a session with the exported fields of n in the storage of its former runs.
+func (s *Session) Reset(n Session) {
+	n.player, n.evaluating, n.once, n.held = s.player, s.evaluating, s.once, s.held
+	n.player.unfolded, n.evaluating.unfolded = false, false
+	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
+	n.rank.Held = s.rank.Held
+	*s = n
+	s.strategy = s.Recipe.Spread()
+}
+
+// trainable are the parameters that are trained, in the order in which the optimizer has them.
+func (s *Session) trainable() []*step.Parameter {
+	if s.listed {
+		return s.trained
+	}
+	list := s.trained[:0]
+	s.Parameters.Each(func(p *step.Parameter) {
+		list = append(list, p)
+		last := len(list) - 1
+		copy(list[last-p.Ahead+1:], list[last-p.Ahead:last])
+		list[last-p.Ahead] = p
+	})
+	s.trained = slices.DeleteFunc(list, func(p *step.Parameter) bool { return !p.Trained() })
+	s.listed = true
+	return s.trained
+}
+
+// Session is a whole run as a heap sees it: the model is loaded, then optimizer steps of several
+// micro-steps each. The micro-step's program may have been recorded with fewer layer units than
+// the model has; the session plays the middle unit as often as it takes.
+type Session struct {
+	Program *step.Program
+	// Parameters are those that the GPU holds; Whole are those of the model where they are sharded.
+	Parameters, Whole step.Parameters
+	Optimizer         *optim.Optimizer
+	// Rank is that of GaLore's projections.
+	Rank int64
+	// Clip clips the gradients' norm before the optimizer step.
+	Clip bool
+	// Recipe is how the program was recorded.
+	Recipe step.Recipe
+	// Units and Recorded are the layer units of the model and of the program, Lead those at the front that are unlike
+	// the others and so are all recorded.
+	Units, Recorded, Lead int64
+
+	// Evaluation is a pass that follows each optimizer step, nil for none.
+	Evaluation *Evaluation
+	// Watch bounds what is played.
+	Watch
+
+	heap       alloc.Heap
+	naming     Naming // the heap, if it is one
+	player            // of the micro-step's program
+	evaluating player
+	once       []int32 // handles of what is allocated once
+	held       []int32 // handles of whole gradients that are accumulated
+	rank       step.Rank
+	ending     bool // the last micro-step is played, and unlike the others
+	gradients  []int32
+	trained    []*step.Parameter // once listed
+	listed     bool
+	masters    []*step.Parameter // what the optimizer updates instead, where there are such
+	updater    optim.Updater
+	started    bool // the optimizer's state exists
+	stepped    bool // a step was played
+	strategy   step.Strategy
+	// book is the storage of the last account.
+	book Ledger
+}
+
+// Begin loads the model on heap, from which s allocates from here on.
+func (s *Session) Begin(heap alloc.Heap) {
+	s.heap = heap
+	s.naming, _ = heap.(Naming)
+	s.say("load", nil)
+	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
+	s.played, s.ended = 0, NotEnded
+	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
+	s.once = handles(s.once, len(s.now))
+	if s.strategy.SumsLast() {
+		s.held = handles(s.held, len(s.now))
+	}
+	if e := s.Evaluation; e != nil {
+		s.evaluating.begin(e.Program, e.Recorded, e.Units, s.Lead)
+	}
+	s.load()
+}
+
+// Play runs the session on heap: the model is loaded, then steps optimizer steps follow.
+func (s *Session) Play(heap alloc.Heap, steps int) {
+	s.Begin(heap)
+	for range steps {
+		s.Step()
+	}
+}
+
+func (s *Session) load() {
+	s.loadModel()
+	for _, e := range s.Program.Events[:s.Program.Prologue] {
+		s.now[e.Slot] = s.heap.Alloc(s.Program.Slots[e.Slot].Bytes)
+	}
+	s.strategy.BeforeFirstForward(s.asRank(), s.heap)
+}
+
+// loadModel loads all but the first batch.
+func (s *Session) loadModel() {
+	r := s.asRank()
+	r.Held = r.Held[:0]
+	s.strategy.Load(r, s.heap)
+	s.loadStates(s.heap)
+	s.construct(s.heap)
+}
+
+// asRank is what the strategy sees of s.
+func (s *Session) asRank() *step.Rank {
+	r := &s.rank
+	r.Recipe, r.Whole, r.Parts, r.Trained = &s.Recipe, s.Whole, s.Parameters, s.trainable()
+	return r
+}
+
+// Step plays one optimizer step.
+func (s *Session) Step() {
+	if s.stepped {
+		s.strategy.NextStep(s.asRank(), s.heap)
+	}
+	left := max(s.Recipe.Accumulation, 1)
+	if s.strategy.SumsLast() {
+		left--
+	}
+	if heap, settles := s.heap.(alloc.Settling); settles {
+		if s.microSteps(heap, left); s.over(heap) {
+			return
+		}
+	} else {
+		for m := range left {
+			s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
+		}
+	}
+	if s.strategy.SumsLast() {
+		s.ending = true
+		s.microStep(s.flat, false)
+		s.ending = false
+		if heap, settles := s.heap.(alloc.Settling); settles && s.over(heap) {
+			return
+		}
+	}
+	s.say("optimizer", nil)
+	s.optimizerStep(s.heap)
+	if !s.Recipe.KeepsGradients {
+		for _, g := range s.gradients {
+			s.heap.Free(g)
+		}
+		s.gradients = s.gradients[:0]
+	}
+	s.say("evaluation", nil)
+	s.evaluate()
+	s.stepped = true
+}
+
+// Requests is how many a micro-step makes of the heap; the session has begun.
+func (s *Session) Requests() int64 { return int64(len(s.flat)) }
+
+// microStep plays one, of which script has what concerns a part of the heap or all of it.
+func (s *Session) microStep(script []memory.Request, first bool) {
+	s.last, s.now = s.now, s.last
+	heap, serves := s.heap.(alloc.Settling)
+	for rest := script; len(rest) > 0; {
+		left := rest[:min(len(rest), watched)]
+		rest = rest[len(left):]
+		if !s.passes(len(left)) {
+			return
+		}
+		for ; len(left) > 0; left = left[1:] {
+			if serves {
+				if left = left[heap.Serve(left, s.now, first):]; len(left) == 0 {
+					break
+				}
+			}
+			s.serve(&left[0], first)
+		}
+	}
+	if !first || !serves {
+		return
+	}
+	for i := range script {
+		if e := &script[i]; e.Op == memory.Yield {
+			s.keepGradient(e.Handle)
+		}
+	}
+}
+
+// over says that what follows does not matter any more.
+func (s *Session) over(heap alloc.Settling) bool { return s.ended != NotEnded || heap.Failed() }
+
+// part is what concerns one part of the heap in the micro-step's script.
+func (s *Session) part(part int) []memory.Request {
+	if len(s.parts[part]) == 0 {
+		for i := range s.flat {
+			if s.flat[i].Part() == part {
+				s.parts[part] = append(s.parts[part], s.flat[i])
+			}
+		}
+	}
+	return s.parts[part]
+}
+
+// turn exchanges what the last micro-step and the one before have of the other parts, after one that was played for one part alone.
+func (s *Session) turn(heap alloc.Settling, part int) {
+	for i := range s.now {
+		now, last := s.now[i], s.last[i]
+		if now != alloc.None && heap.Part(now) != part || last != alloc.None && heap.Part(last) != part {
+			s.now[i], s.last[i] = last, now
+		}
+	}
+}
+
+// keepGradient takes what handle i has for a gradient, which stays until the optimizer has seen it.
+func (s *Session) keepGradient(i int32) {
+	s.gradients = append(s.gradients, s.now[i])
+	s.now[i] = alloc.None
+}
+
+// serve does what one request of a micro-step asks for.
+func (s *Session) serve(e *memory.Request, first bool) {
+	i := e.Handle
+	if s.naming != nil {
+		s.sayNext(e)
+	}
+	switch e.Op {
+	case step.Alloc:
+		s.now[i] = s.heap.Alloc(e.Bytes)
+	case step.AllocAside:
+		s.now[i] = alloc.Aside(s.heap, e.Stream(), e.Bytes)
+	case step.Free:
+		s.heap.Free(s.now[i])
+		s.now[i] = alloc.None
+	case step.Keep:
+		if first {
+			s.keepGradient(i)
+			return
+		}
+		s.heap.Free(s.now[i])
+		s.now[i] = alloc.None
+	case step.AllocFirst:
+		if first {
+			s.gradients = append(s.gradients, s.heap.Alloc(e.Bytes))
+		}
+	case step.AllocOnce:
+		if s.once[i] == alloc.None {
+			s.once[i] = s.heap.Alloc(e.Bytes)
+		}
+	case step.FreePrev:
+		s.freeLast(s.heap, i)
+	default:
+		s.accumulateWhole(e, first)
+	}
+}
+
+// accumulateWhole serves a request of gradients that are accumulated whole.
+func (s *Session) accumulateWhole(e *memory.Request, first bool) {
+	i := e.Handle
+	switch e.Op {
+	case step.Hold:
+		if first {
+			s.held[i] = s.now[i]
+		} else {
+			s.heap.Free(s.now[i])
+		}
+		s.now[i] = alloc.None
+	case step.AllocHeld:
+		if first {
+			s.held[i] = s.heap.Alloc(e.Bytes)
+		}
+	}
+	if !s.ending {
+		return
+	}
+	switch e.Op {
+	case step.FreeHeld:
+		s.heap.Free(s.held[i])
+		s.held[i] = alloc.None
+	case step.AllocLast:
+		s.now[i] = s.heap.Alloc(e.Bytes)
+	case step.AllocAsideLast:
+		s.now[i] = alloc.Aside(s.heap, e.Stream(), e.Bytes)
+	case step.FreeLast:
+		s.heap.Free(s.now[i])
+		s.now[i] = alloc.None
+	case step.KeepLast:
+		s.keepGradient(i)
+	}
+}

@@ -1,0 +1,71 @@
+package play
+
+import (
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+	"github.com/vramplan/vramplan/estimator/step/optim"
+)
+
+// plainTotals is optimizerTotals without a play, for the optimizers whose state and temporaries of all parameters add up and for
+// parameters of one type; of a deep model the play takes longer than the rest of the ledger.
+func (s *Session) plainTotals() (optimizerTotals, bool) {
+	st := &s.Recipe.States
+	o := s.Optimizer
+	if o.Own != nil || o.Loop != nil {
+		return optimizerTotals{}, false
+	}
+	lists, moments := int64(optim.Lists(&s.Recipe, o)), int64(o.Moments)
+	if st.MasterWeights || st.GradientBuffers || s.Recipe.UpdatesInBackward {
+		return optimizerTotals{}, false
+	}
+	s.updater.Recipe = &s.Recipe
+	var count, largest, scratch, states int64
+	var d step.DType
+	one := true
+	s.Parameters.Distinct(func(p *step.Parameter, times int64) {
+		if !p.Trained() {
+			return
+		}
+		one = one && (count == 0 || p.Dtype == d)
+		d, count, largest = p.Dtype, count+times, max(largest, p.Numel)
+		moment := alloc.Rounded(s.updater.Moment(p))
+		scratch += times * lists * moment
+		states += times * moments * moment
+		if o.Counter {
+			states += times * alloc.BlockBytes
+		}
+	})
+	if !one || count == 0 {
+		return optimizerTotals{}, false
+	}
+	found, unscaling, sum := int64(0), int64(0), int64(0)
+	if s.Recipe.GradScaler {
+		found, unscaling = alloc.BlockBytes, 4*alloc.BlockBytes
+		if o.Fused {
+			sum = alloc.BlockBytes
+		}
+	}
+	totals := optimizerTotals{states: states, scratch: found + sum + scratch, label: step.LabelOptimizerScratch}
+	before := unscaling
+	if s.Clip {
+		before = max(before, found+clipPeak(count, largest, d, s.clipScalars()))
+	}
+	totals.prepare(before, s.Clip)
+	return totals, true
+}
+
+// clipScalars is the most that the arithmetic after the norm holds.
+func (s *Session) clipScalars() int64 {
+	var c alloc.Tally
+	s.strategy.Clip(&c, c.Alloc(1), 1)
+	return c.Most
+}
+
+// clipPeak is the most that clip holds for count gradients of type d, of which the largest has so many elements; scalars is what the
+// arithmetic after the norm does.
+func clipPeak(count, largest int64, d step.DType, scalars int64) int64 {
+	norms := count * alloc.BlockBytes
+	partial := alloc.Rounded(count * step.CeilDiv(largest, normChunk) * 4)
+	stacked := alloc.Rounded(count * d.Size())
+	return max(norms+partial, norms+stacked+alloc.BlockBytes, scalars)
+}

@@ -1,0 +1,80 @@
+package play
+
+import (
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+	"github.com/vramplan/vramplan/estimator/step/optim"
+)
+
+// construct is the optimizer's constructor, which may make its states.
+func (s *Session) construct(heap alloc.Heap) {
+	if !s.Optimizer.Eager {
+		return
+	}
+	u := s.readied(heap)
+	u.States(s.Optimizer, s.updated())
+}
+
+// readied is the updater at work on heap.
+func (s *Session) readied(heap alloc.Heap) *optim.Updater {
+	u := &s.updater
+	u.Heap, u.Recipe, u.First, u.Rank = heap, &s.Recipe, !s.started, s.Rank
+	return u
+}
+
+// optimizerStep clips and updates.
+// Sources: torch/optim/adam.py, torch/optim/sgd.py, torch/amp/grad_scaler.py, torch 2.9.
+func (s *Session) optimizerStep(heap alloc.Heap) {
+	if s.Recipe.UpdatesInBackward {
+		return
+	}
+	found := s.prepare(heap)
+	s.update(heap)
+	if found != alloc.None {
+		heap.Free(found)
+	}
+}
+
+// prepare unscales the gradients, which leaves found_inf, and clips their norm.
+func (s *Session) prepare(heap alloc.Heap) (found int32) {
+	found = alloc.None
+	if s.Recipe.GradScaler {
+		found = unscale(heap)
+	}
+	if s.Clip {
+		s.clip(heap)
+	}
+	return found
+}
+
+// unscale is GradScaler.unscale_: a few scalars, of which found_inf stays until the update.
+func unscale(heap alloc.Heap) (found int32) {
+	wide := heap.Alloc(8)
+	inverse := heap.Alloc(8)
+	heap.Free(wide)
+	inverse32 := heap.Alloc(4)
+	heap.Free(inverse)
+	zero := heap.Alloc(4)
+	found = heap.Alloc(4)
+	heap.Free(heap.Alloc(4))
+	heap.Free(inverse32)
+	heap.Free(zero)
+	return found
+}
+
+// update runs the optimizer on all parameters that are trained.
+func (s *Session) update(heap alloc.Heap) {
+	u := s.readied(heap)
+	s.started = true
+	wide := s.masterGradients(heap)
+	sum := alloc.None
+	if s.Recipe.GradScaler && s.Optimizer.Fused { // fused kernels look at found_inf themselves
+		sum = heap.Alloc(4)
+	}
+	u.Run(s.Optimizer, s.updated())
+	for _, h := range wide {
+		heap.Free(h)
+	}
+	if sum != alloc.None {
+		heap.Free(sum)
+	}
+}
