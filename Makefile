@@ -70,6 +70,9 @@ accuracy: ## Compare estimates with the reference cases, by model and size
 oracle: ## Trace the corpus with real PyTorch on a stand-in driver and compare (STACK=torch-2.15; downloads 3 GB once; oracle/README.md)
 	oracle/run.sh $(STACK) $(JOBS_FILE)
 
+structure: ## Count what the shape of the replay's code is
+	$(GO) run ./reliability/structure
+
 generate: ## Make the generated files anew
 	$(GO) generate ./...
 

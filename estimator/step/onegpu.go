@@ -81,8 +81,8 @@ func (NoHooks) BeforeBackward(int32) {}
 // AfterBackward does nothing.
 func (NoHooks) AfterBackward(int) {}
 
-// GradientReady is AccumulateGrad: a gradient that nobody else refers to is taken over as it is, another one is copied; from the
-// second micro-step on it is added to the one that is there.
+// GradientReady is AccumulateGrad: a gradient that nobody else refers to is taken over as it is, another one is copied;
+// from the second micro-step on it is added to the one that is there.
 // Source: torch/csrc/autograd/functions/accumulate_grad.h, torch 2.9.
 func (h NoHooks) GradientReady(p, s int32) {
 	t := h.Tape

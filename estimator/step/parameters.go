@@ -11,8 +11,8 @@ type Parameter struct {
 	Dtype    DType
 	// Buffer marks what is not a parameter.
 	Buffer bool
-	// Ahead is how many parameters earlier model.parameters() lists it than module.to moves it: a module's own come before
-	// those of its children there, and after them here.
+	// Ahead is how many parameters earlier model.parameters() lists it than module.to moves it: a module's own come
+	// before those of its children there, and after them here.
 	Ahead int
 	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
 	Frozen bool
@@ -25,7 +25,8 @@ type Parameter struct {
 	Outer int64
 	// Absent marks one of which this GPU holds nothing.
 	Absent bool
-	// Expert is the number of the expert that it belongs to, of those that are recorded, counted from 1; 0 for no expert.
+	// Expert is the number of the expert that it belongs to, of those that are recorded, counted from 1; 0 for no
+	// expert.
 	Expert int32
 }
 

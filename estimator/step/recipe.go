@@ -30,42 +30,47 @@ func (s Shape) LogitTokens() int64 {
 // N is the number of tokens in a micro-batch.
 func (s Shape) N() int64 { return s.Batch * s.Tokens }
 
-// Recipe is how a micro-step computes: what decides allocations besides the model.
+// Recipe is how a micro-step computes: what decides allocations besides the model, in parts that can be asked for by
+// themselves.
 type Recipe struct {
+	Numerics
+	Loop
+	Checkpointing
+	Compilation
+	Versions
+	Hardware
+
+	Attention Attention
+	Kernels   Kernels
+	// UpdatesInBackward runs the optimizer Updates on every parameter as soon as its gradient is there.
+	UpdatesInBackward bool
+	Updates           Updates
+	// Strategy is how the job is spread over several GPUs; nil is one GPU.
+	Strategy Strategy
+}
+
+// Numerics is in which types numbers are stored and computed.
+type Numerics struct {
 	// Stored is the type of the parameters; Compute that of matrix products.
 	Stored, Compute DType
 	// Autocast runs the forward under torch.autocast(Compute).
 	Autocast bool
 	// GradScaler scales the loss (float16).
 	GradScaler bool
-	Attention  Attention
-	Kernels    Kernels
-	// CheckpointEvery drops what every n-th layer saves and makes it again in backward; 0 drops nothing.
-	// Reentrant is which of torch.utils.checkpoint's two ways does it.
-	CheckpointEvery int64
-	Reentrant       bool
-	// CheckpointOffload keeps the input of such a layer in the CPU's memory until backward.
-	CheckpointOffload bool
+	// States is what is stored in other types than the parameters.
+	States States
+}
+
+// Loop is what the training loop does around the model, and what it keeps.
+type Loop struct {
 	// Evaluation runs a model that was put into evaluation mode, under torch.no_grad.
 	Evaluation bool
 	// ExplicitMask says that some tokens of a batch are padding, so that attention needs its mask.
 	ExplicitMask bool
-	// SelectiveAttention makes again in backward what the core of attention saves.
-	SelectiveAttention bool
-	// SelectiveOps keeps of a checkpointed layer what attention and every second matrix product return.
-	SelectiveOps bool
-	// UpdatesInBackward runs the optimizer Updates on every parameter as soon as its gradient is there.
-	UpdatesInBackward bool
-	Updates           Updates
-	// States is what is stored in other types than the parameters.
-	States States
-	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the model,
-	// which then has no others, LossFloat in a decoder's loss function, whatever it computes from it.
+	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the
+	// model, which then has no others, LossFloat in a decoder's loss function, whatever it computes from it.
 	Loss                   Loss
 	LogitsFloat, LossFloat bool
-	// KeepsPackedInputs leaves the input of every layer in nf4 on the operation's context until the graph goes, as
-	// bitsandbytes 0.42 did.
-	KeepsPackedInputs bool
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool
@@ -75,10 +80,37 @@ type Recipe struct {
 	InputGradients bool
 	// Accumulation divides the loss by the number of micro-steps when it is above 1.
 	Accumulation int64
+	// UseCache fills a key/value cache that the model returns.
+	UseCache bool
+}
+
+// Checkpointing is what is dropped in forward and made again in backward.
+type Checkpointing struct {
+	// CheckpointEvery drops what every n-th layer saves and makes it again in backward; 0 drops nothing.
+	// Reentrant is which of torch.utils.checkpoint's two ways does it.
+	CheckpointEvery int64
+	Reentrant       bool
+	// CheckpointOffload keeps the input of such a layer in the CPU's memory until backward.
+	CheckpointOffload bool
+	// SelectiveAttention makes again in backward what the core of attention saves.
+	SelectiveAttention bool
+	// SelectiveOps keeps of a checkpointed layer what attention and every second matrix product return.
+	SelectiveOps bool
+}
+
+// Compilation is what torch.compile compiles.
+type Compilation struct {
 	// Compile runs the model under torch.compile, CompileLoss the loss alone.
 	Compile, CompileLoss bool
-	// ShiftsLogits copies the float32 logits without their last row for the loss (transformers before 4.49); UpcastInModel
-	// makes them float32 before, in the model (before 4.46).
+}
+
+// Versions is what former releases do otherwise.
+type Versions struct {
+	// KeepsPackedInputs leaves the input of every layer in nf4 on the operation's context until the graph goes, as
+	// bitsandbytes 0.42 did.
+	KeepsPackedInputs bool
+	// ShiftsLogits copies the float32 logits without their last row for the loss (transformers before 4.49);
+	// UpcastInModel makes them float32 before, in the model (before 4.46).
 	ShiftsLogits, UpcastInModel bool
 	// RepeatsKV repeats grouped keys and values for sdpa and flash attention, too (transformers before 4.54).
 	RepeatsKV bool
@@ -88,11 +120,10 @@ type Recipe struct {
 	KeepsGradients bool
 	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
 	TwoTemporaries bool
-	// Strategy is how the job is spread over several GPUs; nil is one GPU.
-	Strategy Strategy
-	// UseCache fills a key/value cache that the model returns.
-	UseCache bool
+}
 
+// Hardware is the GPU, as far as it decides allocations.
+type Hardware struct {
 	// The GPU, as far as it decides allocations.
 	ComputeCapability                int
 	Multiprocessors                  int64
@@ -103,10 +134,12 @@ type Recipe struct {
 // States is what is stored of the training's state where that differs from the parameters' type. The zero value is what
 // PyTorch does by itself.
 type States struct {
-	// GradientBuffers says that gradients are added into buffers of the type Gradients, which stay: Megatron's main_grad.
+	// GradientBuffers says that gradients are added into buffers of the type Gradients, which stay: Megatron's
+	// main_grad.
 	GradientBuffers bool
 	Gradients       DType
-	// MasterWeights says that the optimizer updates copies of the parameters in the type Master, which are then copied back.
+	// MasterWeights says that the optimizer updates copies of the parameters in the type Master, which are then copied
+	// back.
 	MasterWeights bool
 	Master        DType
 	// MasterGradients makes copies of the gradients in the type of the masters for the update.

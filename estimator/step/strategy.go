@@ -2,16 +2,18 @@ package step
 
 import "github.com/vramplan/vramplan/estimator/step/alloc"
 
-// Strategy is how a job is spread over GPUs, as the one that is planned for sees it: what it holds of every parameter, and what
-// it does besides at the moments at which GPUs have something to send each other. A strategy is a comparable value that knows no
-// state: jobs of equal recipes are replayed alike. It embeds [OneGPU] for everything that it leaves as it is there.
+// Strategy is how a job is spread over GPUs, as the one that is planned for sees it: what it holds of every parameter,
+// and what it does besides at the moments at which GPUs have something to send each other. A strategy is a comparable
+// value that knows no state: jobs of equal recipes are replayed alike. It embeds [OneGPU] for everything that it leaves
+// as it is there.
 type Strategy interface {
 	// Parts are the parameters as this GPU holds them between two steps, in the storage of list.
 	Parts(whole Parameters, list *[]Parameter) Parameters
 	// Hooks are what happens while t records a micro-step.
 	Hooks(t *Tape) Hooks
 
-	// Load brings the model to heap; LoadPeak is the most that this holds in blocks, where the weights take so many bytes at its end.
+	// Load brings the model to heap; LoadPeak is the most that this holds in blocks, where the weights take so many
+	// bytes at its end.
 	Load(r *Rank, heap alloc.Heap)
 	LoadPeak(r *Rank, weights int64) int64
 	// BeforeFirstForward follows the first batch, NextStep the first and every later optimizer step.
@@ -19,22 +21,22 @@ type Strategy interface {
 	NextStep(r *Rank, heap alloc.Heap)
 	// Stays calls f with the bytes of everything that lasts from step to step besides what every job holds.
 	Stays(r *Rank, f func(bytes int64, c Component))
-	// SumsLast says that gradients are summed over the GPUs in the last micro-step of an optimizer step only, which is unlike the
-	// others then.
+	// SumsLast says that gradients are summed over the GPUs in the last micro-step of an optimizer step only, which is
+	// unlike the others then.
 	SumsLast() bool
 	// Clip brings the gradients to the norm whose handle is total, a scalar of the given bytes, which it frees.
 	Clip(heap alloc.Heap, total int32, size int64)
 }
 
-// Hooks are the moments of a micro-step at which a strategy acts on the tape that records it. Units are numbered from 1 in the
-// order of the forward.
+// Hooks are the moments of a micro-step at which a strategy acts on the tape that records it. Units are numbered from 1
+// in the order of the forward.
 type Hooks interface {
-	// BeforeForward is the batch as the model sees it, and AfterForward the loss; it may put others into the outputs' places.
-	// The caller lets go of what BeforeForward returns.
+	// BeforeForward is the batch as the model sees it, and AfterForward the loss; it may put others into the outputs'
+	// places. The caller lets go of what BeforeForward returns.
 	BeforeForward(batch []T) []T
 	AfterForward(loss T, outputs []T) T
-	// BeforeUnit is the input x of a unit as it sees it, which the caller lets go of; AfterUnit takes over what the unit returned.
-	// graph is false where reentrant checkpointing lets the unit run without a graph.
+	// BeforeUnit is the input x of a unit as it sees it, which the caller lets go of; AfterUnit takes over what the
+	// unit returned. graph is false where reentrant checkpointing lets the unit run without a graph.
 	BeforeUnit(unit int, x T, graph bool) T
 	AfterUnit(unit int, y T, graph bool) T
 	// BeforeRerun and AfterRerun are the same where such a unit runs again in backward, on its detached input.
@@ -42,8 +44,8 @@ type Hooks interface {
 	AfterRerun(unit int, y T) T
 	// Returned is the type in which what a unit returns in type d reaches the next.
 	Returned(d DType) DType
-	// BeforeBackward precedes the backward of a node that a hook has marked (Tape.MarkBackward), AfterBackward that of a unit
-	// whose input a hook has marked (Tape.MarkInput).
+	// BeforeBackward precedes the backward of a node that a hook has marked (Tape.MarkBackward), AfterBackward that of
+	// a unit whose input a hook has marked (Tape.MarkInput).
 	BeforeBackward(node int32)
 	AfterBackward(unit int)
 	// GradientReady takes over storage s, the whole gradient of parameter p.
@@ -94,7 +96,8 @@ func (t *Tape) moveAside(from int, stream uint8) {
 	}
 }
 
-// MarkBackward lets the hooks run before the backward of what made x, and says of which node; ok is false where nothing did.
+// MarkBackward lets the hooks run before the backward of what made x, and says of which node; ok is false where nothing
+// did.
 func (t *Tape) MarkBackward(x T) (node int32, ok bool) {
 	if x.edge < 0 {
 		return None, false
@@ -148,7 +151,8 @@ func (t *Tape) Gradient(s int32) {
 	}
 }
 
-// Owned takes what a parameter's gradient is a part of for the gradient itself, and says whether nobody else refers to it.
+// Owned takes what a parameter's gradient is a part of for the gradient itself, and says whether nobody else refers to
+// it.
 func (t *Tape) Owned(s int32) bool {
 	st := &t.storages[s]
 	if st.part {

@@ -37,8 +37,8 @@ const None int32 = -1
 type Settling interface {
 	Heap
 	Serve(script []memory.Request, handles []int32, keep bool) int
-	// Parts is how many parts there are. What the first of them holds is known without playing: its blocks are as large as what is
-	// asked for.
+	// Parts is how many parts there are. What the first of them holds is known without playing: its blocks are as large
+	// as what is asked for.
 	Parts() int
 	// State is a hash of everything that decides what a part does next, but for the handles.
 	State(part int) uint64

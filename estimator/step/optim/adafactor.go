@@ -5,8 +5,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
 
-// adafactorHF is transformers' Adafactor as its Trainer sets it up: no first moment, no scaling by the parameter. It goes
-// from parameter to parameter in float32; the variables keep their tensors until they are assigned anew.
+// adafactorHF is transformers' Adafactor as its Trainer sets it up: no first moment, no scaling by the parameter. It
+// goes from parameter to parameter in float32; the variables keep their tensors until they are assigned anew.
 // Source: transformers/optimization.py (Adafactor.step), 4.57.
 func (u *Updater) adafactorHF(ps []*step.Parameter) {
 	grad, wide, update := alloc.None, alloc.None, alloc.None

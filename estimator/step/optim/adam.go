@@ -6,7 +6,8 @@ import (
 	"slices"
 )
 
-// adamLoop is one parameter after the other: a root, which is scaled into another tensor; a variable keeps the last of these.
+// adamLoop is one parameter after the other: a root, which is scaled into another tensor; a variable keeps the last of
+// these.
 // Source: torch/optim/adam.py (_single_tensor_adam), nadam.py (_single_tensor_nadam), torch 2.9.
 func (u *Updater) adamLoop(ps []*step.Parameter) {
 	denominator := alloc.None
@@ -49,8 +50,8 @@ func (u *Updater) passing(ps []*step.Parameter) {
 	}
 }
 
-// ByType calls f for every type of parameters. Of two, the one that is met last comes first: that is how the hash map of
-// the grouping hands them out.
+// ByType calls f for every type of parameters. Of two, the one that is met last comes first: that is how the hash map
+// of the grouping hands them out.
 // Source: aten/src/ATen/native/ForeachUtils.h (_group_tensors_by_first_tensors_device_and_dtype), torch 2.9.
 func ByType(ps []*step.Parameter, f func(step.DType)) {
 	var seen [step.F64 + 1]bool

@@ -2,9 +2,10 @@ package optim
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// What bitsandbytes quantises: tensors from 4,096 elements on, in blocks of 256, by tables of 256 float32 values. What it
-// pages: moments from 100,000 elements on, in memory that the driver moves between GPU and CPU.
-// Source: bitsandbytes/optim/optimizer.py (Optimizer1State, Optimizer2State, get_state_buffer, min_8bit_size), 0.4x to 0.5x.
+// What bitsandbytes quantises: tensors from 4,096 elements on, in blocks of 256, by tables of 256 float32 values. What
+// it pages: moments from 100,000 elements on, in memory that the driver moves between GPU and CPU.
+// Source: bitsandbytes/optim/optimizer.py (Optimizer1State, Optimizer2State, get_state_buffer, min_8bit_size), 0.4x to
+// 0.5x.
 const (
 	quantisedFrom  = 4096
 	quantisedBlock = 256
@@ -49,8 +50,8 @@ func (u *Updater) blockStates(moments int, eight, paged bool, ps []*step.Paramet
 	}
 }
 
-// torchAO is torchao's AdamW with moments of eight or four bits: each has its codes, a float32 scale for every block and a
-// table of its own. The update is compiled into kernels that need nothing besides.
+// torchAO is torchao's AdamW with moments of eight or four bits: each has its codes, a float32 scale for every block
+// and a table of its own. The update is compiled into kernels that need nothing besides.
 // Source: torchao/optim/adam.py (_new_buffer), subclass_8bit.py and subclass_4bit.py (zeros), 0.18.
 func torchAO(bits, block int64) func(*Updater, []*step.Parameter) {
 	return func(u *Updater, ps []*step.Parameter) {

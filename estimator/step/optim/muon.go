@@ -38,7 +38,8 @@ func (u *Updater) muon(ps []*step.Parameter) {
 	u.Run(&rest, outer)
 }
 
-// orthogonalise iterates in bfloat16, into which an update in another type is copied, and puts what comes out into update.
+// orthogonalise iterates in bfloat16, into which an update in another type is copied, and puts what comes out into
+// update.
 func (u *Updater) orthogonalise(p *step.Parameter, update *int32) {
 	small := min(p.Rows, p.Cols)
 	half := *update
@@ -66,8 +67,8 @@ func (u *Updater) orthogonalise(p *step.Parameter, update *int32) {
 }
 
 // galore is GaLore's AdamW: the moments of a layer's matrix have its longer side and the rank of a projection, which a
-// singular value decomposition of the float32 gradient yields every so many steps. Every step is taken for such a one. The
-// decomposition's copies follow its signature, not a trace: the stand-in for the driver has no cuSOLVER.
+// singular value decomposition of the float32 gradient yields every so many steps. Every step is taken for such a one.
+// The decomposition's copies follow its signature, not a trace: the stand-in for the driver has no cuSOLVER.
 // Source: galore_torch/adamw.py (GaLoreAdamW.step) and galore_projector.py (proj_type std), 1.0.
 func (u *Updater) galore(ps []*step.Parameter) {
 	inner, outer := u.divide(ps)
@@ -100,7 +101,8 @@ func (u *Updater) galore(ps []*step.Parameter) {
 	u.del(&update)
 }
 
-// decompose is torch.linalg.svd(gradient.float(), full_matrices=False): a copy of the matrix to work on, and both sides.
+// decompose is torch.linalg.svd(gradient.float(), full_matrices=False): a copy of the matrix to work on, and both
+// sides.
 func (u *Updater) decompose(p *step.Parameter, short int64) {
 	wide := alloc.None
 	if p.Dtype != step.F32 {

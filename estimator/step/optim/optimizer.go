@@ -8,41 +8,43 @@ import (
 
 // Optimizer is an optimizer and who implements it: everything that is known of it, in one row of the table.
 type Optimizer struct {
-	// Name is what a job calls it, Synonyms are other optimizers that hold what it holds. Implementations are who updates, as a job
-	// says it; "" is among those of the row that is taken where it does not. Aliases are the spellings of other tools.
+	// Name is what a job calls it, Synonyms are other optimizers that hold what it holds. Implementations are who
+	// updates, as a job says it; "" is among those of the row that is taken where it does not. Aliases are the
+	// spellings of other tools.
 	Name                      string
 	Synonyms, Implementations []string
 	Aliases                   []Alias
 
-	// Moments is how many states have the shape of their parameter, in its type where a job does not name another. Counter says
-	// that the number of steps, a float32 for each parameter, is kept on the GPU before them. Eager says that the states are made
-	// with the optimizer and not in the first step.
+	// Moments is how many states have the shape of their parameter, in its type where a job does not name another.
+	// Counter says that the number of steps, a float32 for each parameter, is kept on the GPU before them. Eager says
+	// that the states are made with the optimizer and not in the first step.
 	Moments        int
 	Counter, Eager bool
 	// Lists is how many temporaries of every parameter are alive at once where all are updated together (foreach); in
-	// CopiesParameters, one more in torch 2.0. Loop allocates those of an update parameter by parameter. Neither is for one kernel
-	// that needs none (Fused, which looks at found_inf itself) or for several that work in place.
+	// CopiesParameters, one more in torch 2.0. Loop allocates those of an update parameter by parameter. Neither is for
+	// one kernel that needs none (Fused, which looks at found_inf itself) or for several that work in place.
 	Lists            int
 	CopiesParameters bool
 	Loop             func(*Updater, []*step.Parameter)
 	Fused            bool
-	// Own allocates states and temporaries of an optimizer that is like no other, in place of all of the above. OwnTypes says that
-	// no job may choose the type of its states, Factored that these have no type to be named, Ranked that it has a rank.
+	// Own allocates states and temporaries of an optimizer that is like no other, in place of all of the above.
+	// OwnTypes says that no job may choose the type of its states, Factored that these have no type to be named, Ranked
+	// that it has a rank.
 	Own                        func(*Updater, []*step.Parameter)
 	OwnTypes, Factored, Ranked bool
 
-	// Sharded says that it works on a GPU's parts of parameters as on whole ones, InBackward that it may update each parameter as
-	// soon as its gradient is there.
+	// Sharded says that it works on a GPU's parts of parameters as on whole ones, InBackward that it may update each
+	// parameter as soon as its gradient is there.
 	Sharded, InBackward bool
 
-	// Words are what its states are, with their type in place of %s; none where it keeps nothing. Note is what a reader of an answer
-	// has to know.
+	// Words are what its states are, with their type in place of %s; none where it keeps nothing. Note is what a reader
+	// of an answer has to know.
 	Words string
 	Note  Note
 	// Rate is how the learning rate follows the batch.
 	Rate Rate
-	// MovedBytes is what an update moves for each parameter with float32 states: a fused kernel reads gradient, weight and states
-	// once and writes all but the first.
+	// MovedBytes is what an update moves for each parameter with float32 states: a fused kernel reads gradient, weight
+	// and states once and writes all but the first.
 	MovedBytes float64
 }
 
@@ -170,7 +172,8 @@ func Lists(r *step.Recipe, o *Optimizer) int {
 	return o.Lists
 }
 
-// lists are n temporaries of every parameter of one type at once; the variables keep them until those of the next type are there.
+// lists are n temporaries of every parameter of one type at once; the variables keep them until those of the next type
+// are there.
 func (u *Updater) lists(n int, ps []*step.Parameter) {
 	if n == 0 {
 		return

@@ -1,7 +1,7 @@
 package optim
 
-// optimizers are all that are known. Of rows with the same name and implementation there is one; the first row of a name is the one
-// that stands for it where the job does not say who implements it.
+// optimizers are all that are known. Of rows with the same name and implementation there is one; the first row of a
+// name is the one that stands for it where the job does not say who implements it.
 //
 // Sources: torch/optim (adam.py, adamw.py, sgd.py, rmsprop.py, adagrad.py, nadam.py, radam.py, adamax.py, adadelta.py,
 // _adafactor.py, _muon.py) of torch 2.9 with their default arguments; the files of the others name theirs.
@@ -64,7 +64,8 @@ var optimizers = []Optimizer{
 		Sharded: true, InBackward: true, Words: "", Rate: RateLinear, MovedBytes: 12},
 	{Name: "sgd", Implementations: []string{"fused"},
 		Fused: true, Sharded: true, InBackward: true, Words: "", Rate: RateLinear, MovedBytes: 12},
-	{Name: "sgd-momentum", Implementations: []string{"", "foreach", "for-loop"}, Aliases: []Alias{{"momentum", "sgd-momentum", ""}},
+	{Name: "sgd-momentum", Implementations: []string{"", "foreach", "for-loop"},
+		Aliases: []Alias{{"momentum", "sgd-momentum", ""}},
 		Moments: 1, Sharded: true, InBackward: true,
 		Words: "one momentum of %s", Rate: RateLinear, MovedBytes: 20},
 	{Name: "sgd-momentum", Implementations: []string{"fused"},
@@ -72,13 +73,16 @@ var optimizers = []Optimizer{
 		Words: "one momentum of %s", Rate: RateLinear, MovedBytes: 20},
 	{Name: "muon", Implementations: []string{"", "torch", "for-loop"},
 		Own:   (*Updater).muon,
-		Words: "one momentum for the matrices of the layers and two moments for the rest, of %s", Rate: RateOther, MovedBytes: 28},
+		Words: "one momentum for the matrices of the layers and two moments for the rest, of %s", Rate: RateOther,
+		MovedBytes: 28},
 	{Name: "adafactor", Implementations: []string{"", "transformers"},
 		Own: (*Updater).adafactorHF, OwnTypes: true, Factored: true,
-		Words: "one number for every row and column of a matrix, and one for every element of a vector", Rate: RateOther, MovedBytes: 24},
+		Words: "one number for every row and column of a matrix, and one for every element of a vector",
+		Rate:  RateOther, MovedBytes: 24},
 	{Name: "adafactor", Implementations: []string{"torch", "for-loop"},
 		Own: (*Updater).adafactorTorch, OwnTypes: true, Factored: true, InBackward: true,
-		Words: "one number for every row and column of a matrix, and one for every element of a vector", Rate: RateOther, MovedBytes: 24},
+		Words: "one number for every row and column of a matrix, and one for every element of a vector",
+		Rate:  RateOther, MovedBytes: 24},
 
 	// bitsandbytes'.
 	{Name: "adamw", Synonyms: []string{"adam"}, Implementations: []string{"bitsandbytes"},
@@ -99,24 +103,31 @@ var optimizers = []Optimizer{
 	{Name: "lion", Implementations: []string{"bitsandbytes"}, Aliases: []Alias{{"lion-32bit", "lion", "bitsandbytes"}},
 		Own: bitsandbytes(1, false, false), OwnTypes: true, InBackward: true,
 		Words: "one momentum of 4 B (fp32)", Rate: RateOther, MovedBytes: 20},
-	{Name: "lion-8bit", Implementations: []string{"", "bitsandbytes"}, Aliases: []Alias{{"lion8bit", "lion-8bit", "bitsandbytes"}},
-		Own: bitsandbytes(1, true, false), OwnTypes: true, InBackward: true,
+	{Name: "lion-8bit", Implementations: []string{"", "bitsandbytes"},
+		Aliases: []Alias{{"lion8bit", "lion-8bit", "bitsandbytes"}},
+		Own:     bitsandbytes(1, true, false), OwnTypes: true, InBackward: true,
 		Words: "one momentum of 1 B, with a float32 scale for every 256", Rate: RateOther, MovedBytes: 14},
 
 	// Other libraries'.
 	{Name: "lion", Implementations: []string{"", "for-loop"},
 		Own: (*Updater).lion, InBackward: true,
 		Words: "one momentum of %s", Rate: RateOther, MovedBytes: 20},
-	{Name: "adamw-8bit", Implementations: []string{"torchao"}, Aliases: []Alias{{"adamw-torch-8bit", "adamw-8bit", "torchao"}},
-		Own: torchAO(8, 256), OwnTypes: true, InBackward: true,
-		Words: "two moments of 1 B, with a float32 scale for every 256 and a table for every tensor", Rate: RateSquareRoot, MovedBytes: 16, Note: torchAONote},
-	{Name: "adamw-4bit", Implementations: []string{"", "torchao"}, Aliases: []Alias{{"adamw-torch-4bit", "adamw-4bit", "torchao"}},
-		Own: torchAO(4, 128), OwnTypes: true, InBackward: true,
-		Words: "two moments of half a byte, with a float32 scale for every 128 and a table for every tensor", Rate: RateSquareRoot, MovedBytes: 15, Note: torchAONote},
-	{Name: "galore-adamw", Implementations: []string{"", "torch", "for-loop"}, Aliases: []Alias{{"galore-adamw-optimizer", "galore-adamw", ""}},
-		Own: (*Updater).galore, Ranked: true,
-		Words: "two moments of %s, in the layers' matrices of gradients projected onto the rank ", Rate: RateSquareRoot, MovedBytes: 28,
-		Note: Note{"optimizer-from-source", "GaLore follows its source; what cuSOLVER takes for the singular value decomposition besides its results and a copy of the gradient is not known"}},
+	{Name: "adamw-8bit", Implementations: []string{"torchao"},
+		Aliases: []Alias{{"adamw-torch-8bit", "adamw-8bit", "torchao"}},
+		Own:     torchAO(8, 256), OwnTypes: true, InBackward: true,
+		Words: "two moments of 1 B, with a float32 scale for every 256 and a table for every tensor",
+		Rate:  RateSquareRoot, MovedBytes: 16, Note: torchAONote},
+	{Name: "adamw-4bit", Implementations: []string{"", "torchao"},
+		Aliases: []Alias{{"adamw-torch-4bit", "adamw-4bit", "torchao"}},
+		Own:     torchAO(4, 128), OwnTypes: true, InBackward: true,
+		Words: "two moments of half a byte, with a float32 scale for every 128 and a table for every tensor",
+		Rate:  RateSquareRoot, MovedBytes: 15, Note: torchAONote},
+	{Name: "galore-adamw", Implementations: []string{"", "torch", "for-loop"},
+		Aliases: []Alias{{"galore-adamw-optimizer", "galore-adamw", ""}},
+		Own:     (*Updater).galore, Ranked: true,
+		Words: "two moments of %s, in the layers' matrices of gradients projected onto the rank ", Rate: RateSquareRoot,
+		MovedBytes: 28,
+		Note:       Note{"optimizer-from-source", "GaLore follows its source; what cuSOLVER takes for the singular value decomposition besides its results and a copy of the gradient is not known"}},
 }
 
 const pagedWords = "two moments, of which those of tensors from 100,000 elements on lie in managed memory, outside PyTorch's allocator"

@@ -5,9 +5,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
 
-// DDP is DistributedDataParallel: every GPU holds the whole job, and gradients are summed over the GPUs in buckets, which are
-// copies of them (gradient_as_bucket_view is off by default). By default all gradients share one bucket in the first step, and from
-// the second on each has about 25 MiB, in the order in which gradients come.
+// DDP is DistributedDataParallel: every GPU holds the whole job, and gradients are summed over the GPUs in buckets,
+// which are copies of them (gradient_as_bucket_view is off by default). By default all gradients share one bucket in
+// the first step, and from the second on each has about 25 MiB, in the order in which gradients come.
 // Sources: torch/nn/parallel/distributed.py, torch/csrc/distributed/c10d/reducer.cpp, 2.9.
 type DDP struct {
 	step.OneGPU
@@ -38,8 +38,8 @@ func buckets(sizes []int64, first, others int64, f func(bytes int64, tensors int
 	}
 }
 
-// gradientSizes are the bytes of the gradients that are reduced, each once, in the order of the parameters. All are of one
-// type in the models that are replayed.
+// gradientSizes are the bytes of the gradients that are reduced, each once, in the order of the parameters. All are of
+// one type in the models that are replayed.
 func gradientSizes(r *step.Rank) []int64 {
 	var sizes []int64
 	for _, p := range r.Trained {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestBuckets holds the layout against compute_bucket_assignment_by_size of PyTorch 2.9.1, called with these sizes and limits
-// of 1 and 25 MiB.
+// TestBuckets holds the layout against compute_bucket_assignment_by_size of PyTorch 2.9.1, called with these sizes and
+// limits of 1 and 25 MiB.
 func TestBuckets(t *testing.T) {
 	const mib = 1 << 20
 	tests := []struct {

@@ -5,14 +5,15 @@ import (
 	"slices"
 )
 
-// Sharding is what both FSDPs have in common. Of every parameter each GPU holds a part. A layer is put together when its
-// forward or its backward comes, and its gradients are summed, each GPU keeping its part, as soon as its backward is over.
+// Sharding is what both FSDPs have in common. Of every parameter each GPU holds a part. A layer is put together when
+// its forward or its backward comes, and its gradients are summed, each GPU keeping its part, as soon as its backward
+// is over.
 type Sharding struct {
 	step.OneGPU
 	// World is how many GPUs there are; nothing is sharded below two.
 	World int64
-	// Stored is the type of the parts, Frozen that of the parts that are not trained, Reduced that in which gradients are
-	// summed. Parameters are gathered in the type in which they are computed with.
+	// Stored is the type of the parts, Frozen that of the parts that are not trained, Reduced that in which gradients
+	// are summed. Parameters are gathered in the type in which they are computed with.
 	Stored, Frozen, Reduced step.DType
 	// KeepsLayers and KeepsRoot are reshard_after_forward=False: gathered parameters stay from forward to backward.
 	KeepsLayers, KeepsRoot bool
@@ -33,7 +34,8 @@ func (s Sharding) stored(p *step.Parameter) step.DType {
 	return s.Stored
 }
 
-// Streams besides the one that computes. The allocator gives memory that was allocated on a stream to that stream alone.
+// Streams besides the one that computes. The allocator gives memory that was allocated on a stream to that stream
+// alone.
 const (
 	gatherStream = 1 + iota
 	reduceStream
@@ -131,7 +133,8 @@ func (f *fsdp) reshard(g *shardGroup) {
 	g.whole = g.whole[:0]
 }
 
-// castForward is x in the type that MixedPrecisionPolicy lets the inputs and outputs of every module that is dealt out have.
+// castForward is x in the type that MixedPrecisionPolicy lets the inputs and outputs of every module that is dealt out
+// have.
 // Source: _fsdp_state.py (_pre_forward, cast_forward_inputs; _post_forward, output_dtype).
 func (f *fsdp) castForward(x step.T) step.T {
 	if d := x.Dtype(); f.CastsOutputs && (d == step.F32 || d.Half()) {
@@ -150,8 +153,8 @@ func (f *fsdp) BeforeForward(batch []step.T) []step.T {
 	return seen
 }
 
-// AfterForward is the post-forward hook of the root. It may bring what the model returned to the type that it computes in; a variable
-// holds the last gathered buffer until then.
+// AfterForward is the post-forward hook of the root. It may bring what the model returned to the type that it computes
+// in; a variable holds the last gathered buffer until then.
 // Source: _fsdp_state.py (_post_forward).
 func (f *fsdp) AfterForward(loss step.T, outputs []step.T) step.T {
 	t := f.Tape
@@ -216,7 +219,8 @@ func (f *fsdp) BeforeRerun(unit int, x step.T) step.T {
 }
 
 // AfterRerun is its post-forward hook. The layer is taken for the root of a forward of its own; and since it counts as
-// one that ran after all others, its backward will ask for the layer that was run again before it, which nobody waits for.
+// one that ran after all others, its backward will ask for the layer that was run again before it, which nobody waits
+// for.
 func (f *fsdp) AfterRerun(unit int, y step.T) step.T {
 	f.afterForward(unit, y, f.KeepsLayers)
 	y = f.castOutput(y)
@@ -245,8 +249,8 @@ func (f *fsdp) afterForward(k int, x step.T, keeps bool) {
 	}
 }
 
-// BeforeBackward is the pre-backward hook of the group that a node belongs to: its parameters have to be there, and those of the
-// group that ran before it in forward are asked for.
+// BeforeBackward is the pre-backward hook of the group that a node belongs to: its parameters have to be there, and
+// those of the group that ran before it in forward are asked for.
 // Source: _fsdp_param_group.py (pre_backward, _backward_prefetch).
 func (f *fsdp) BeforeBackward(node int32) {
 	at := slices.IndexFunc(f.marks, func(m marked) bool { return m.node == node })

@@ -6,8 +6,9 @@ import (
 	"slices"
 )
 
-// FSDP1 is FullyShardedDataParallel: it makes one flat tensor of the parameters of a group, of which every GPU holds an equal part.
-// Gathered, it is the parameters: nothing is copied out. The gradients come together in one flat tensor, too.
+// FSDP1 is FullyShardedDataParallel: it makes one flat tensor of the parameters of a group, of which every GPU holds an
+// equal part. Gathered, it is the parameters: nothing is copied out. The gradients come together in one flat tensor,
+// too.
 // Sources: torch/distributed/fsdp/_flat_param.py, _runtime_utils.py, 2.9.
 type FSDP1 struct {
 	Sharding
@@ -23,8 +24,8 @@ func (s Sharding) flat(parameters []step.Parameter, params []int32) (numel, part
 	return numel, step.CeilDiv(numel, s.World)
 }
 
-// Parts are what the first GPU holds of each group's flat tensor: whole parameters, one of which only the first part is left,
-// and nothing of the others.
+// Parts are what the first GPU holds of each group's flat tensor: whole parameters, one of which only the first part is
+// left, and nothing of the others.
 func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Parameters {
 	parts := whole
 	*list = append((*list)[:0], whole.List...)
@@ -145,7 +146,8 @@ func (*fsdp1) copyOut(*shardGroup, bool) {}
 // AfterRerun keeps the parameters for the backward that follows.
 func (*fsdp1) AfterRerun(_ int, y step.T) step.T { return y }
 
-// GradientStream is that on which the flat tensor was taken apart: what sums a parameter's gradients is the backward of that.
+// GradientStream is that on which the flat tensor was taken apart: what sums a parameter's gradients is the backward of
+// that.
 func (f *fsdp1) GradientStream() uint8 { return f.onGather }
 
 // GradientReady keeps a gradient as it is: it is copied into the flat one anyway.

@@ -10,8 +10,8 @@ import (
 // Source: torch/distributed/fsdp/_fully_shard, 2.9.
 type FSDP2 struct{ Sharding }
 
-// part is how many elements of p a GPU holds: the rows of the first dimension are dealt out in equal numbers, and the first GPU has
-// never fewer than another.
+// part is how many elements of p a GPU holds: the rows of the first dimension are dealt out in equal numbers, and the
+// first GPU has never fewer than another.
 // Source: _fsdp_param.py (FSDPParam._init_sharded_param).
 func (s Sharding) part(p *step.Parameter) int64 {
 	rows := p.FirstDim()
@@ -37,8 +37,8 @@ func (s FSDP2) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 	return parts
 }
 
-// Load is fully_shard on a model in the CPU's memory, layer by layer and then the rest: the parameters come to the GPU whole,
-// the buffers beside them, every part is copied out of its parameter, and the whole ones go.
+// Load is fully_shard on a model in the CPU's memory, layer by layer and then the rest: the parameters come to the GPU
+// whole, the buffers beside them, every part is copied out of its parameter, and the whole ones go.
 // Source: _fully_shard.py (fully_shard), _fsdp_param.py (FSDPParam._init_sharded_param), torch 2.9.
 func (s FSDP2) Load(r *step.Rank, heap alloc.Heap) {
 	list := r.Whole.List
@@ -72,8 +72,8 @@ func (s FSDP2) LoadPeak(r *step.Rank, _ int64) int64 {
 	return c.Most
 }
 
-// Clip is the arithmetic where the norm is that of parts: the sum over the GPUs is a tensor of its own, and so is what is
-// computed from it. Read off a trace; the arithmetic is that of DTensor.
+// Clip is the arithmetic where the norm is that of parts: the sum over the GPUs is a tensor of its own, and so is what
+// is computed from it. Read off a trace; the arithmetic is that of DTensor.
 // Source: torch/nn/utils/clip_grad.py (_clip_grads_with_norm_), torch/distributed/tensor/_redistribute.py, 2.9.
 func (FSDP2) Clip(heap alloc.Heap, total int32, size int64) {
 	summed := heap.Alloc(size)
@@ -132,7 +132,8 @@ func (f *fsdp2) gather(g *shardGroup) {
 	f.Tape.Release(cast)
 }
 
-// copyOut keeps the buffer that the parameters came in until the next group's are copied out in forward, so that the two may overlap.
+// copyOut keeps the buffer that the parameters came in until the next group's are copied out in forward, so that the
+// two may overlap.
 // Source: _fsdp_param_group.py (FSDPParamGroup.wait_for_unshard).
 func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 	t := f.Tape
@@ -187,8 +188,8 @@ func (f *fsdp2) reduce(g *shardGroup) {
 	}
 }
 
-// GradientReady keeps a whole gradient until its group is summed: a copy where somebody else refers to it, and the one of the
-// first micro-step where gradients are accumulated whole in the type that they came in.
+// GradientReady keeps a whole gradient until its group is summed: a copy where somebody else refers to it, and the one
+// of the first micro-step where gradients are accumulated whole in the type that they came in.
 func (f *fsdp2) GradientReady(p, s int32) {
 	t := f.Tape
 	bytes := f.parameters[p].Bytes()

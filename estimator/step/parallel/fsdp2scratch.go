@@ -2,8 +2,8 @@ package parallel
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// The blocks of the kernels that copy gathered parameters out and gradients in: how many threads each has, and how many bytes
-// each thread takes at once.
+// The blocks of the kernels that copy gathered parameters out and gradients in: how many threads each has, and how many
+// bytes each thread takes at once.
 // Source: aten/src/ATen/native/cuda/TensorShape.cu (BLOCK_SIZE, BYTES_PER_THREAD), torch 2.9.
 const (
 	copyThreads    = 128

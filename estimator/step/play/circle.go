@@ -2,9 +2,10 @@ package play
 
 import "github.com/vramplan/vramplan/estimator/step/alloc"
 
-// Later micro-steps do the same as one another. Once a heap is in a state in which it was some micro-steps before, it goes round in
-// that circle, and only what is left beyond whole rounds is played. The parts of a heap that have nothing to do with each other go
-// round in circles of their own: of a small part that takes long to find one, no more than its own requests are played.
+// Later micro-steps do the same as one another. Once a heap is in a state in which it was some micro-steps before, it
+// goes round in that circle, and only what is left beyond whole rounds is played. The parts of a heap that have nothing
+// to do with each other go round in circles of their own: of a small part that takes long to find one, no more than its
+// own requests are played.
 
 // mostMicroSteps bounds the micro-steps of one optimizer step that are played on a heap that could settle and does not.
 // Most jobs go round after four; the small blocks of GPT-2 124M with two sequences go round in five from the fifth on.
@@ -29,8 +30,8 @@ func (c *circle) closed(state uint64) (period int64) {
 	return int64(c.played - 1 - i)
 }
 
-// microSteps plays those of one optimizer step on a heap that settles. All parts are played together until the last of them goes
-// round, since the most that is allocated shows in all together; then each of the others by itself.
+// microSteps plays those of one optimizer step on a heap that settles. All parts are played together until the last of
+// them goes round, since the most that is allocated shows in all together; then each of the others by itself.
 func (s *Session) microSteps(heap alloc.Settling, left int64) {
 	var circles [2]circle
 	var period [2]int64

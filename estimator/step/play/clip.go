@@ -10,8 +10,8 @@ import (
 // Source: aten/src/ATen/native/cuda/MultiTensorApply.cuh (kChunkSize), torch 2.9.
 const normChunk = 65536
 
-// clip is clip_grad_norm_: a norm for each gradient, with the norms of their chunks type by type, and the norm of those, in
-// the widest type that there is.
+// clip is clip_grad_norm_: a norm for each gradient, with the norms of their chunks type by type, and the norm of
+// those, in the widest type that there is.
 // Source: torch/nn/utils/clip_grad.py (_get_total_norm, _clip_grads_with_norm_), torch 2.9.
 func (s *Session) clip(heap alloc.Heap) {
 	if len(s.trainable()) == 0 {

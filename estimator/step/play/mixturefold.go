@@ -7,7 +7,8 @@ type experts struct {
 	copies int64 // how often it is repeated; 1 when nothing is folded
 	// twin is, by slot, the middle expert's slot that it corresponds to, for that expert's neighbours; none for others.
 	twin []int32
-	// place is, by slot, where a slot of the middle expert stands among all of them, and inUnit among those of its unit.
+	// place is, by slot, where a slot of the middle expert stands among all of them, and inUnit among those of its
+	// unit.
 	place, inUnit []int32
 	all, perUnit  int64
 	// times is, by event, how often it happens.

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestOptimizersLeaveTheirStates runs every row twice over the same parameters: the first update makes the states, the second leaves
-// nothing behind; and what a session adds up without playing is what it finds when it plays.
+// TestOptimizersLeaveTheirStates runs every row twice over the same parameters: the first update makes the states, the
+// second leaves nothing behind; and what a session adds up without playing is what it finds when it plays.
 func TestOptimizersLeaveTheirStates(t *testing.T) {
 	list := []step.Parameter{
 		{Name: "embedding", Numel: 3000 * 64, Rows: 3000, Cols: 64},
@@ -23,7 +23,7 @@ func TestOptimizersLeaveTheirStates(t *testing.T) {
 			o := &optim.Optimizers()[i]
 			t.Run(o.Name+"/"+strings.Join(o.Implementations, ","), func(t *testing.T) {
 				s := &Session{}
-				s.Reset(Session{Parameters: parameters, Optimizer: o, Rank: 16, Clip: clip, Recipe: step.Recipe{Multiprocessors: 108, ThreadsPerMultiprocessor: 2048}})
+				s.Reset(Session{Parameters: parameters, Optimizer: o, Rank: 16, Clip: clip, Recipe: step.Recipe{Hardware: step.Hardware{Multiprocessors: 108, ThreadsPerMultiprocessor: 2048}}})
 				var heap alloc.Tally
 				s.construct(&heap)
 				s.optimizerStep(&heap)

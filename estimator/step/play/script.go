@@ -2,8 +2,8 @@ package play
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// Script identifies everything that a session asks of a heap: sessions of equal scripts leave equal heaps behind, whatever card or
-// recipe they were recorded for. It is a hash of 128 bits.
+// Script identifies everything that a session asks of a heap: sessions of equal scripts leave equal heaps behind,
+// whatever card or recipe they were recorded for. It is a hash of 128 bits.
 type Script [2]uint64
 
 // scribe is a heap that hashes what it is asked for.
@@ -30,8 +30,8 @@ func (w *scribe) Free(handle int32) { w.note(uint64(handle) << 2) }
 
 func (w *scribe) ReleaseCached() { w.note(2) }
 
-// Script writes the session down: loading, what micro-steps and evaluations do, and two updates, the later of which finds what the
-// first has left.
+// Script writes the session down: loading, what micro-steps and evaluations do, and two updates, the later of which
+// finds what the first has left.
 func (s *Session) Script() Script {
 	w := &scribe{}
 	s.heap, s.started, s.stepped, s.gradients = w, false, false, s.gradients[:0]

@@ -9,8 +9,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
-// Naming is a heap that is told what the allocations that follow are for, until it is told something else: a phase of the run or,
-// within a micro-step, a tensor of the program, nil for none.
+// Naming is a heap that is told what the allocations that follow are for, until it is told something else: a phase of
+// the run or, within a micro-step, a tensor of the program, nil for none.
 type Naming interface {
 	Next(phase string, tensor *step.Slot)
 }
@@ -21,7 +21,8 @@ func (s *Session) say(phase string, tensor *step.Slot) {
 	}
 }
 
-// sayNext names the tensor that a request of a micro-step is about: a program that is not folded has the slots for handles.
+// sayNext names the tensor that a request of a micro-step is about: a program that is not folded has the slots for
+// handles.
 func (s *Session) sayNext(e *memory.Request) {
 	if slots := s.Program.Slots; int(e.Handle) < len(slots) {
 		s.naming.Next("micro-step", &slots[e.Handle])
@@ -234,7 +235,8 @@ func (s *Session) part(part int) []memory.Request {
 	return s.parts[part]
 }
 
-// turn exchanges what the last micro-step and the one before have of the other parts, after one that was played for one part alone.
+// turn exchanges what the last micro-step and the one before have of the other parts, after one that was played for one
+// part alone.
 func (s *Session) turn(heap alloc.Settling, part int) {
 	for i := range s.now {
 		now, last := s.now[i], s.last[i]

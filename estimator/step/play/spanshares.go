@@ -2,13 +2,14 @@ package play
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// Shares are the components of the moments outside micro-steps: when the model is loaded, in the optimizer step, and between two steps.
+// Shares are the components of the moments outside micro-steps: when the model is loaded, in the optimizer step, and
+// between two steps.
 type Shares struct {
 	Load, Optimizer, Steady [step.ComponentCount]int64
 }
 
-// share walks the run again and says of every span which components it consists of, and of the moments between micro-steps. A unit that
-// is repeated is walked once, as in the survey: every repetition moves the same bytes.
+// share walks the run again and says of every span which components it consists of, and of the moments between
+// micro-steps. A unit that is repeated is walked once, as in the survey: every repetition moves the same bytes.
 func (l *Ledger) share(spans []Span, left int64) (s Shares) {
 	s.Load = l.live
 	l.begin()

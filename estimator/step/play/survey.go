@@ -95,8 +95,8 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 	}
 }
 
-// surveySegment adds up one segment, once: what is alive when it ends, the most that ever was, and at which event of which
-// repetition of the middle expert.
+// surveySegment adds up one segment, once: what is alive when it ends, the most that ever was, and at which event of
+// which repetition of the middle expert.
 func (l *Ledger) surveySegment(seg step.Segment, turn standing) (total, most int64, at int, expert int64) {
 	if l.experts.copies <= 1 {
 		total, most, at = l.surveyEvents(seg, seg.Start, seg.End, turn, l.total, false)
@@ -122,8 +122,8 @@ func (l *Ledger) surveySegment(seg step.Segment, turn standing) (total, most int
 	return total, most, at, expert
 }
 
-// surveyEvents does so for some events of a segment, before which total is alive. spread says that what happens to the middle
-// expert's tensor happens to that of every repetition.
+// surveyEvents does so for some events of a segment, before which total is alive. spread says that what happens to the
+// middle expert's tensor happens to that of every repetition.
 func (l *Ledger) surveyEvents(seg step.Segment, from, to int, turn standing, before int64, spread bool) (total, most int64, at int) {
 	events, slots := l.session.Program.Events[from:to], l.session.Program.Slots
 	previous, current := l.previous, l.current

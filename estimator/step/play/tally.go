@@ -5,8 +5,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
 
-// optimizerTotals is what the optimizer holds, in bytes of blocks: the state, and the most of a step besides, with what kind of
-// temporary that is.
+// optimizerTotals is what the optimizer holds, in bytes of blocks: the state, and the most of a step besides, with what
+// kind of temporary that is.
 type optimizerTotals struct {
 	states, scratch int64
 	label           step.Label

@@ -6,8 +6,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
-// plainTotals is optimizerTotals without a play, for the optimizers whose state and temporaries of all parameters add up and for
-// parameters of one type; of a deep model the play takes longer than the rest of the ledger.
+// plainTotals is optimizerTotals without a play, for the optimizers whose state and temporaries of all parameters add
+// up and for parameters of one type; of a deep model the play takes longer than the rest of the ledger.
 func (s *Session) plainTotals() (optimizerTotals, bool) {
 	st := &s.Recipe.States
 	o := s.Optimizer
@@ -61,8 +61,8 @@ func (s *Session) clipScalars() int64 {
 	return c.Most
 }
 
-// clipPeak is the most that clip holds for count gradients of type d, of which the largest has so many elements; scalars is what the
-// arithmetic after the norm does.
+// clipPeak is the most that clip holds for count gradients of type d, of which the largest has so many elements;
+// scalars is what the arithmetic after the norm does.
 func clipPeak(count, largest int64, d step.DType, scalars int64) int64 {
 	norms := count * alloc.BlockBytes
 	partial := alloc.Rounded(count * step.CeilDiv(largest, normChunk) * 4)

@@ -24,7 +24,8 @@ func (y *player) unfoldMixture(g step.Segment, copy int64) {
 	})
 }
 
-// unfoldStretch lists events of the copy-th repetition of a unit and the which-th of an expert, which is 0 outside the experts.
+// unfoldStretch lists events of the copy-th repetition of a unit and the which-th of an expert, which is 0 outside the
+// experts.
 func (y *player) unfoldStretch(g step.Segment, from, to int, copy int64, expert int32, which int64) {
 	p, f := y.program, &y.fold
 	for _, e := range p.Events[from:to] {
@@ -70,7 +71,8 @@ func (y *player) unfoldEvent(e step.Event, slot int32, unit int64, expert int32,
 	}
 }
 
-// inUnit is which slot of which repetition of the middle unit, none below 0, an event in the copy-th repetition of a unit is about.
+// inUnit is which slot of which repetition of the middle unit, none below 0, an event in the copy-th repetition of a
+// unit is about.
 func (y *player) inUnit(slot, unit int32, copy int64) (int32, int64) {
 	f := &y.fold
 	born := y.program.Slots[slot].Unit

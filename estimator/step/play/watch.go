@@ -79,8 +79,8 @@ func requests(p *step.Program, f *fold, x *experts) int64 {
 	return count
 }
 
-// Part is s with fewer units, at least as many as were recorded, and with a middle expert that stands for fewer: its program can be
-// played for them as well. It is for [Session.Reset], and shares the program and the parameters of s.
+// Part is s with fewer units, at least as many as were recorded, and with a middle expert that stands for fewer: its
+// program can be played for them as well. It is for [Session.Reset], and shares the program and the parameters of s.
 func (s *Session) Part(units, expertCopies int64) Session {
 	less := s.Units - units
 	n := Session{Program: with(s.Program, expertCopies), Parameters: s.Parameters, Whole: s.Whole, Optimizer: s.Optimizer, Rank: s.Rank, Clip: s.Clip,
