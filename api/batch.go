@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service"
 )
 
@@ -32,6 +33,7 @@ const batchBufferBytes = 64 << 10
 //	@Param			jobs		body		string	false	"Jobs, one a line"
 //	@Param			timeline	query		bool	false	"Add the live memory at every moment of the step"
 //	@Param			tensors		query		bool	false	"Add the tensors that are alive at the peak"
+//	@Param			brief		query		bool	false	"Answer with the peak and the verdicts of each job alone"
 //	@Param			calibration	query		string	false	"Answer with this calibration; the active one if not given"
 //	@Success		200			{string}	string	"Results and problems, one a line"
 //	@Failure		400,415,422,429,500,503	{object}	problem.Problem
@@ -39,6 +41,10 @@ const batchBufferBytes = 64 << 10
 func (a *API) estimateBatch() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
 		o, err := estimateOptions(q)
+		if err != nil {
+			return nil, err
+		}
+		brief, err := q.flag("brief")
 		if err != nil {
 			return nil, err
 		}
@@ -60,9 +66,22 @@ func (a *API) estimateBatch() endpoint {
 		control := http.NewResponseController(w)
 		// HTTP/1 servers otherwise stop reading the request at the first write.
 		_ = control.EnableFullDuplex()
-		a.batch(w, r, control, booked, o)
+		a.batch(w, r, control, booked, batchOptions{o, brief})
 		return nil, nil
 	}
+}
+
+// batchOptions are what every line of a batch is answered with.
+type batchOptions struct {
+	service.EstimateOptions
+	// brief answers are the peak and the verdicts alone: a table of many jobs needs no more, and takes an eighth of the bytes.
+	brief bool
+}
+
+// briefly is a brief answer.
+type briefly struct {
+	Peak estimator.Peak     `json:"peak"`
+	GPUs []estimator.GPUFit `json:"gpus"`
 }
 
 // line is one job of a batch on its way: done gets its answer.
@@ -79,7 +98,7 @@ type line struct {
 // batch reads lines, works on a few at once and writes the answers in order. At
 // most a few lines for each core are held at any moment, and all that are held are
 // booked.
-func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder, o service.EstimateOptions) {
+func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder, o batchOptions) {
 	ctx, stop := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
 	client := senderOf(r)
@@ -162,7 +181,7 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 }
 
 // estimateLine is the answer to one line, with a line feed.
-func (a *API) estimateLine(r *http.Request, l *line, booked *holder, o service.EstimateOptions) (answer []byte) {
+func (a *API) estimateLine(r *http.Request, l *line, booked *holder, o batchOptions) (answer []byte) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.panicked(r, cause, debug.Stack())
@@ -172,11 +191,15 @@ func (a *API) estimateLine(r *http.Request, l *line, booked *holder, o service.E
 	if l.tooLong {
 		return lineProblem(r, l.number, problem.New(problem.TooLarge, "The line is longer than 1 MiB (1048576 bytes)."))
 	}
-	result, err := a.estimateDocument(r, l.text, o)
+	result, err := a.estimateDocument(r, l.text, o.EstimateOptions)
 	if err != nil {
 		return lineProblem(r, l.number, err)
 	}
-	b, err := encode(result)
+	var said any = result
+	if o.brief {
+		said = briefly{result.Peak, result.GPUs}
+	}
+	b, err := encode(said)
 	if err != nil {
 		return lineProblem(r, l.number, err)
 	}

@@ -248,6 +248,32 @@ func TestBatchLineEqualsSingle(t *testing.T) {
 	}
 }
 
+// A brief line has the peak and the verdicts of the whole one; a problem stays whole.
+func TestBriefBatch(t *testing.T) {
+	h := newAPI(api.Options{})
+	var compact bytes.Buffer
+	if err := json.Compact(&compact, []byte(story)); err != nil {
+		t.Fatal(err)
+	}
+	var whole, brief map[string]json.RawMessage
+	if err := json.Unmarshal([]byte(read(t, do(h, http.MethodPost, "/v1/estimate", "application/json", story))), &whole); err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(read(t, do(h, http.MethodPost, "/v1/estimate/batch?brief=true", "application/x-ndjson", compact.String()+"\n{}\n")), "\n")
+	if err := json.Unmarshal([]byte(lines[0]), &brief); err != nil {
+		t.Fatal(err)
+	}
+	if len(brief) != 2 || string(brief["peak"]) != string(whole["peak"]) || string(brief["gpus"]) != string(whole["gpus"]) {
+		t.Errorf("the brief line is %s", lines[0])
+	}
+	if !strings.Contains(lines[1], `"pointer":"/training/micro_batch"`) {
+		t.Errorf("the bad line is answered with %s", lines[1])
+	}
+	if res := do(h, http.MethodPost, "/v1/estimate/batch?brief=perhaps", "application/x-ndjson", compact.String()); res.StatusCode != http.StatusBadRequest {
+		t.Errorf("brief=perhaps is answered with %d", res.StatusCode)
+	}
+}
+
 // serve starts a real server; stop ends it and returns what Serve said.
 func serve(t *testing.T, a *api.API, drain time.Duration) (url string, stop func() error) {
 	t.Helper()

@@ -8,7 +8,7 @@ import { comparison } from "./compare.js";
 import { toClipboard, ways } from "./copy.js";
 import { form, mark } from "./form.js";
 import { axes, grid } from "./heatmap.js";
-import { example, fragment, fromFragment, read, understand, write } from "./job.js";
+import { cards, example, fragment, fromFragment, read, understand, write } from "./job.js";
 import { apply, options, pairs } from "./pairs.js";
 import { timeline } from "./timeline.js";
 import { bytes, likely, pairOf, parameters, verdicts } from "./words.js";
@@ -17,12 +17,13 @@ const typing = 180; // milliseconds of silence after which a change is a questio
 const patience = 10_000; // milliseconds after which a heat-map goes on only where somebody asks for it
 
 let job = example, kept = null, way = "curl";
-let asking = null, timer = 0;
+let asking = null, timer = 0, notice = "";
 
 const panel = form((changed) => later(changed));
 
 function later(changed) {
   job = changed;
+  notice = "";
   document.body.classList.add("asking");
   written();
   clearTimeout(timer);
@@ -32,6 +33,7 @@ function later(changed) {
 // take makes a job that came from a click, a file or a link the one in the form.
 function take(next) {
   job = next;
+  notice = "";
   panel.show(job);
   written();
   clearTimeout(timer);
@@ -54,10 +56,9 @@ async function ask() {
   const waiting = setTimeout(() => { at("state").textContent = "Working …"; }, 300);
   document.body.classList.add("asking");
   try {
-    const answer = await post("/v1/estimate?timeline=true&tensors=true", job, signal);
+    const answer = await estimate(signal);
     problem(null);
     show(answer, null);
-    at("state").textContent = "";
     await Promise.all([plan(answer, signal), heat(answer, signal), beside(signal)]);
   } catch (error) {
     if (error.name === "AbortError") return;
@@ -65,12 +66,29 @@ async function ask() {
   } finally {
     clearTimeout(waiting);
     if (asking.signal === signal) {
-      at("state").textContent = "";
+      at("state").textContent = notice;
       document.body.classList.remove("asking");
       document.body.dataset.asked = "true";
     }
   }
 }
+
+// estimate answers the job; its figures are those of the first card. Of all cards the one that matters is not known before the answer.
+async function estimate(signal) {
+  const path = "/v1/estimate?timeline=true&tensors=true";
+  if (!cards(job).includes("*")) return post(path, job, signal);
+  const gpus = nearestFirst((await post("/v1/estimate", job, signal)).gpus);
+  return { ...(await post(path, { ...job, gpus: [gpus[0].gpu] }, signal)), gpus };
+}
+
+// nearestFirst has the smallest card that a job fits on first, and of those that it does not fit on the largest.
+function nearestFirst(gpus) {
+  const fits = (g) => g.verdict === "fits";
+  return gpus.toSorted((a, b) => fits(b) - fits(a) || (fits(a) ? a.usable_bytes - b.usable_bytes : b.usable_bytes - a.usable_bytes));
+}
+
+// onFirst is the job on the card that its answer has first, and with the others that it names.
+const onFirst = (answer) => (cards(job).includes("*") ? { ...job, gpus: [answer.gpus[0].gpu] } : job);
 
 // problem shows what is wrong: at the fields that are named, and above the form what names none.
 function problem(error) {
@@ -115,6 +133,10 @@ function say(answer, fit) {
   const { peak } = answer;
   if (!fit) return [`Needs ${bytes(peak.device_bytes)} on a card. Choose one to hear whether it fits.`];
   const size = bytes(peak.device_bytes), room = bytes(fit.usable_bytes);
+  if (cards(job).includes("*")) {
+    const on = answer.gpus.filter((g) => g.verdict === "fits").length;
+    return [on ? `Fits on ${on} of ${answer.gpus.length} cards: it needs ${size}, and the smallest is ${fit.gpu} with ${room}.` : `Fits on none of ${answer.gpus.length} cards: it needs ${size}, and the largest, ${fit.gpu}, has ${room}.`];
+  }
   switch (fit.verdict) {
     case "fits": return [`Fits on ${fit.gpu}: it needs ${size} of ${room}, and up to ${bytes(peak.high_bytes)}.`];
     case "tight": return [`Tight on ${fit.gpu}: it needs ${size} of ${room}, but up to ${bytes(peak.high_bytes)} may be taken.`];
@@ -150,7 +172,7 @@ async function plan(answer, signal) {
   const there = answer.gpus.length > 0;
   for (const id of ["section-pairs", "section-options"]) at(id).hidden = !there;
   if (!there) return;
-  const planned = await post("/v1/plan", answer.gpus.length > 8 ? { ...job, gpus: job.gpus.slice(0, 1) } : job, signal);
+  const planned = await post("/v1/plan", answer.gpus.length > 8 ? { ...onFirst(answer), gpus: onFirst(answer).gpus.slice(0, 1) } : onFirst(answer), signal);
   show(answer, planned);
   at("fits").replaceChildren(...sideBySide(answer, planned, first).filter(Boolean));
   at("pairs").replaceChildren(...pairs(planned, pair).filter(Boolean));
@@ -192,7 +214,7 @@ async function heat(answer, signal) {
   const drawing = async (limit) => {
     at("heat").dataset.drawing = "true";
     const words = at("heat-words");
-    const { drawn: there, spent } = await grid(at("heat"), job, drawn, limit, (micro, length) => take(write(write(job, "/training/micro_batch", micro), "/training/sequence_length", length)));
+    const { drawn: there, spent } = await grid(at("heat"), onFirst(answer), drawn, limit, (micro, length) => take(write(write(job, "/training/micro_batch", micro), "/training/sequence_length", length)));
     at("heat").dataset.drawing = "false";
     words.textContent = `GiB on ${answer.gpus[0].gpu}, ${there} of ${cells} jobs in ${Math.round(spent)} ms. The line is where it stops fitting; a click takes a cell's values.`;
     if (there < cells) words.append(" ", make("button", { type: "button", click: () => drawing(signal).catch((e) => { if (e.name !== "AbortError") problem(e); }) }, "Draw the rest"));
@@ -271,6 +293,7 @@ paint();
 
 // begin reads the link; what is in its fragment that cannot be read is said, and the example stands in for it.
 function begin() {
+  notice = "";
   try {
     const from = fromFragment(location.hash);
     kept = from?.beside ?? null;
@@ -278,7 +301,7 @@ function begin() {
   } catch {
     kept = null;
     take(example);
-    at("state").textContent = "The link's job could not be read; this is an example.";
+    notice = "The link's job could not be read; this is an example.";
   }
 }
 addEventListener("hashchange", begin);

@@ -14,15 +14,19 @@ export const headroom = (n) => (n >= 0 ? `${bytes(n)} free` : `${bytes(-n)} shor
 
 // sideBySide lists the cards; chosen(name) is called with one that somebody wants to see first.
 export function sideBySide(answer, plan, chosen) {
-  const longest = 1.02 * Math.max(answer.peak.high_bytes, ...answer.gpus.slice(0, most).map((g) => g.usable_bytes));
+  const longest = 1.02 * Math.max(answer.peak.high_bytes, ...answer.gpus.slice(0, most).flatMap((g) => [g.usable_bytes, g.usable_bytes - g.headroom_bytes]));
   const best = new Map((plan?.gpus ?? []).map((g) => [g.gpu, g.recommended]));
   if (plan) best.set(plan.gpu, plan.recommended);
   const rows = answer.gpus.slice(0, most).map((g, i) => {
     const pair = best.get(g.gpu);
+    // Another kind of card may take another figure: what is headroom to it says how much.
+    const more = g.usable_bytes - g.headroom_bytes - answer.peak.device_bytes;
+    const peak = { low_bytes: answer.peak.low_bytes + more, high_bytes: answer.peak.high_bytes + more };
+    const parts = more === 0 ? answer.components : [{ name: "whole", bytes: answer.peak.device_bytes + more, share: 1 }];
     return make("tr", { class: i === 0 ? "chosen" : "" },
       make("th", { scope: "row" }, answer.gpus.length > 1 ? make("button", { type: "button", class: "plain", "aria-pressed": String(i === 0), click: () => chosen(g.gpu) }, g.gpu) : g.gpu),
       make("td", { class: "figure" }, bytes(g.usable_bytes)),
-      make("td", { class: "drawn" }, bar({ peak: answer.peak, components: answer.components, usable: g.usable_bytes, longest, tall: 30 })),
+      make("td", { class: "drawn" }, bar({ peak, components: parts, usable: g.usable_bytes, longest, tall: 30 })),
       make("td", {}, badge(g.verdict), make("small", {}, `${headroom(g.headroom_bytes)}, ${likely(g.probability)}`)),
       make("td", {}, pair ? pairOf(pair) : "none"));
   });

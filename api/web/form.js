@@ -93,7 +93,7 @@ export function form(changed) {
     rows: (answer) => answer.gpus.map((g) => ({ value: g.id, title: g.name, detail: bytes(g.memory_bytes) })),
     picked: (value) => {
       card.input.value = "";
-      if (value && !cards(job).includes(value)) set("/gpus", [...(job.gpus ?? []), value]);
+      if (value && !cards(job).includes(value)) set("/gpus", [...(Array.isArray(job.gpus) ? job.gpus : []), value]);
     },
   });
   card.input.setAttribute("aria-describedby", "f-gpus-error");

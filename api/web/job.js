@@ -32,7 +32,7 @@ export function shortest(value, short) {
 }
 
 // cards are the names of the job's cards.
-export const cards = (job) => (job.gpus ?? []).map((gpu) => (typeof gpu === "string" ? gpu : gpu.name ?? "card"));
+export const cards = (job) => (Array.isArray(job.gpus) ? job.gpus : []).map((gpu) => (typeof gpu === "string" ? gpu : gpu?.name ?? "card"));
 
 // example is what a first visit sees.
 export const example = {

@@ -67,6 +67,7 @@ export const components = {
   communication: "communication",
   allocator: "allocator",
   cuda_context: "CUDA context",
+  whole: "all of it",
 };
 
 export const spoken = (name) => components[name] ?? name.replaceAll("_", " ");

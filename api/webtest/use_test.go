@@ -2,6 +2,7 @@ package webtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -163,4 +164,59 @@ func TestTimelineUnderThePointer(t *testing.T) {
 	}
 	p.do("move the pointer away", chromedp.MouseEvent(chromedp.MouseMoved, 2, 2))
 	p.says("#time .moment", "most in loss backward")
+}
+
+// TestEveryCard: of the whole catalog the smallest card that the job fits on is the one that is shown.
+func TestEveryCard(t *testing.T) {
+	p := open(t, desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":4,"sequence_length":1024},"gpus":["*"]}`))
+	type card struct {
+		Needs, Has float64
+		Name       string
+	}
+	said := p.text("#sentence")
+	var c card
+	var on, of int
+	if _, err := fmt.Sscanf(strings.NewReplacer(":", "", ",", "").Replace(said), "Fits on %d of %d cards it needs %g GiB and the smallest is %s with %g GiB.", &on, &of, &c.Needs, &c.Name, &c.Has); err != nil {
+		t.Fatalf("%q: %v", said, err)
+	}
+	if c.Needs > c.Has || on < 20 || on >= of {
+		t.Errorf("the sentence is %q", said)
+	}
+	if first := p.text("#fits tbody th"); first != c.Name {
+		t.Errorf("the first card is %s, not %s", first, c.Name)
+	}
+}
+
+// TestLinksThatCannotBeRead: the example stands in, and is said to.
+func TestLinksThatCannotBeRead(t *testing.T) {
+	for _, hash := range []string{"#job=%7Bbroken", "#job=[]", "#job=%"} {
+		p := open(t, desktop, hash)
+		p.says("#state", "could not be read")
+		p.says("#sentence", "on rtx-4070")
+	}
+	// What can be read and is no job is answered as the API does, at its fields.
+	p := open(t, desktop, hashOf(`{"model":"gpt2","training":{"micro_batch":"x","optimizer":["a"]},"gpus":"rtx-4070"}`))
+	p.says("#problem", "4 fields need another look")
+	p.says("#f-gpus-error", "accepted: a list")
+}
+
+// TestThePageIsLight: a first visit, with all answers to its first job, takes at most 250 kB, and nothing from elsewhere.
+func TestThePageIsLight(t *testing.T) {
+	p := open(t, desktop, "")
+	type load struct {
+		Bytes, Requests int
+		Elsewhere       []string
+	}
+	l := eval[load](p, `(() => {
+		const all = [...performance.getEntriesByType("navigation"), ...performance.getEntriesByType("resource")];
+		return {Bytes: all.reduce((sum, e) => sum + e.transferSize, 0), Requests: all.length,
+			Elsewhere: all.map((e) => e.name).filter((name) => !name.startsWith(location.origin) && !name.startsWith("data:"))};
+	})()`)
+	t.Logf("%d bytes in %d requests", l.Bytes, l.Requests)
+	if l.Bytes < 50_000 || l.Bytes > 250_000 {
+		t.Errorf("a first visit takes %d bytes", l.Bytes)
+	}
+	if len(l.Elsewhere) > 0 {
+		t.Errorf("it loads %q", l.Elsewhere)
+	}
 }
