@@ -19,7 +19,8 @@ func (j *judgement) understand(ctx context.Context, from origin, asker *decider)
 		return
 	}
 	if from.more > 0 {
-		j.notes = append(j.notes, fmt.Sprintf("the script starts %d more trainings, of which nothing is said here", from.more))
+		j.notes = append(j.notes, fmt.Sprintf("the script starts %d more trainings, of which nothing is said "+
+			"here", from.more))
 	}
 	denied := j.code == exitFailure
 	var reasons []string

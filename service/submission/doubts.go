@@ -37,22 +37,32 @@ func place(file string, line int) string {
 // maxDoubts is how many are named.
 const maxDoubts = 64
 
-// topics are what words of training configurations are about, where they change what a GPU holds: the vocabulary of adapters,
-// quantisation, sharding, offload, precision and the model itself. A word counts where one of its parts is listed, or begins
-// with one that ends in *. The list decides what a message says and whether a job may need more; a word that is
-// not in it is in doubt all the same.
+// topics are what words of training configurations are about, where they change what a GPU holds: the vocabulary of
+// adapters, quantisation, sharding, offload, precision and the model itself. A word counts where one of its parts is
+// listed, or begins with one that ends in *. The list decides what a message says and whether a job may need more; a
+// word that is not in it is in doubt all the same.
 var topics = []struct {
 	name     string
 	enlarges bool
 	parts    string
 }{
-	{"adapters and frozen weights", false, "lora* qlora* dora* loha lokr peft* adapter* adapters ia3 prefix* prompt* galore* apollo* badam* lomo* adalomo* spectrum* layerwise* freeze* frozen unfrozen unfreeze* trainable* lisa bitfit finetuning finetune tune tuning"},
-	{"quantisation", false, "bit bits quant* 2bit 3bit 4bit 8bit 1bit int2 int4 int8 nf4 fp4 gptq* awq* bnb* hqq* aqlm* eetq* torchao* gguf* w4a16 w8a8 exl2 qat"},
-	{"sharding", false, "zero zero0 zero1 zero2 zero3 stage deepspeed* ds fsdp* hsdp* shard* reshard* parallel* parallelism* tp pp cp sp ep dp megatron* mesh* pipeline* ulysses* ring* mp context expert experts"},
+	{"adapters and frozen weights", false, "lora* qlora* dora* loha lokr peft* adapter* adapters ia3 prefix* " +
+		"prompt* galore* apollo* badam* lomo* adalomo* spectrum* layerwise* freeze* frozen unfrozen unfreeze* " +
+		"trainable* lisa bitfit finetuning finetune tune tuning"},
+	{"quantisation", false, "bit bits quant* 2bit 3bit 4bit 8bit 1bit int2 int4 int8 nf4 fp4 gptq* awq* bnb* hqq* " +
+		"aqlm* eetq* torchao* gguf* w4a16 w8a8 exl2 qat"},
+	{"sharding", false, "zero zero0 zero1 zero2 zero3 stage deepspeed* ds fsdp* hsdp* shard* reshard* parallel* " +
+		"parallelism* tp pp cp sp ep dp megatron* mesh* pipeline* ulysses* ring* mp context expert experts"},
 	{"offload", false, "offload* cpu nvme disk swap* paged* pin"},
-	{"precision", true, "bf16* fp16* fp8* fp32* tf32* mxfp* nvfp* float16 float32 bfloat16 float8* half dtype* precision* amp* autocast* mixed pure*"},
-	{"the model", true, "model* layer layers hidden* head heads embd embed* vocab* width depth moe* vision* image* images video* audio* ref reference reward* critic* value teacher* student* draft* medusa* arch* architecture config* override* overrides mlp ffn intermediate kv tokenizer resize*"},
-	{"memory", false, "checkpointing recompute* remat* checkpoint activation* memory* attn* attention* flash* sdpa* xformers* liger* kernel* kernels fused compile* cuda gpu gpus device* batch* pack* packing seq* sequence* length* len max cutoff block* block accumulation accumulate* accum* unsloth* optim* optimizer* accelerat* no_cuda"},
+	{"precision", true, "bf16* fp16* fp8* fp32* tf32* mxfp* nvfp* float16 float32 bfloat16 float8* half dtype* " +
+		"precision* amp* autocast* mixed pure*"},
+	{"the model", true, "model* layer layers hidden* head heads embd embed* vocab* width depth moe* vision* image* " +
+		"images video* audio* ref reference reward* critic* value teacher* student* draft* medusa* arch* " +
+		"architecture config* override* overrides mlp ffn intermediate kv tokenizer resize*"},
+	{"memory", false, "checkpointing recompute* remat* checkpoint activation* memory* attn* attention* flash* sdpa* " +
+		"xformers* liger* kernel* kernels fused compile* cuda gpu gpus device* batch* pack* packing seq* sequence* " +
+		"length* len max cutoff block* block accumulation accumulate* accum* unsloth* optim* optimizer* accelerat* " +
+		"no_cuda"},
 }
 
 // topicOf says what a word is about; name is empty where nothing is known of it.

@@ -113,6 +113,11 @@ func TestDoubts(t *testing.T) {
 		{"FSDP in the environment", "export ACCELERATE_USE_FSDP=true\n" + trainerLaunch, nil, "job.sh:1: ACCELERATE_USE_FSDP is about sharding"},
 		{"FSDP in front", "ACCELERATE_USE_FSDP=1 " + trainerLaunch, nil, "ACCELERATE_USE_FSDP"},
 		{"FSDP by env", "env ACCELERATE_USE_FSDP=1 " + trainerLaunch, nil, "ACCELERATE_USE_FSDP"},
+		{"FSDP by srun", "srun --export=ALL,ACCELERATE_USE_FSDP=1 " + trainerLaunch, nil, "--export=ALL,ACCELERATE_USE_FSDP=1 is about sharding"},
+		{"other modules", "export PYTHONPATH=$PWD/mine\n" + trainerLaunch, nil, "PYTHONPATH may put other modules"},
+		{"another library", "LD_PRELOAD=libx.so " + trainerLaunch, nil, "LD_PRELOAD may change"},
+		{"a quantised checkpoint", strings.Replace(trainerLaunch, "gpt2", "unsloth/llama-3-8b-bnb-4bit", 1), nil, "unsloth/llama-3-8b-bnb-4bit may be a checkpoint of quantisation"},
+		{"a paged optimizer", trainer("--optim paged_adamw_32bit"), nil, "--optim paged_adamw_32bit may move its state"},
 		{"an environment from a file", "source env.sh\n" + trainerLaunch, nil, "the environment is not known"},
 		{"no GPU to be seen", "export CUDA_VISIBLE_DEVICES=\n" + trainerLaunch, nil, "CUDA_VISIBLE_DEVICES hides all GPUs"},
 

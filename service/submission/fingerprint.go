@@ -11,8 +11,8 @@ type programs struct {
 	nanoGPTTrain, nanoGPTModel map[string]bool
 }
 
-// fingerprint identifies what a Python program does: comments, blank lines and the values that a reader takes from the file itself do not
-// count. skip says which lines are read as such values.
+// fingerprint identifies what a Python program does: comments, blank lines and the values that a reader takes from
+// the file itself do not count. skip says which lines are read as such values.
 func fingerprint(text []byte, skip func(line string) bool) string {
 	h := sha256.New()
 	doc := ""
@@ -60,7 +60,8 @@ func withoutComment(line string) string {
 	return line
 }
 
-// trainFingerprint is that of nanoGPT's train.py. What it assigns to its own keys in front of the configurator is read, and may differ.
+// trainFingerprint is that of nanoGPT's train.py. What it assigns to its own keys in front of the configurator is
+// read, and may differ.
 func trainFingerprint(text []byte) string {
 	settings := true
 	return fingerprint(text, func(line string) bool {

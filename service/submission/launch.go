@@ -7,6 +7,7 @@ import (
 	"maps"
 	"path"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -39,7 +40,8 @@ type reading struct {
 }
 
 // fileTools are programs to which a .py is a file like any other.
-const fileTools = " cat sed awk cp mv ln ls rm touch chmod head tail grep wc diff cmp ed vi vim nano emacs tee patch git tar rsync scp install perl dd stat file md5sum sha256sum " +
+const fileTools = " cat sed awk cp mv ln ls rm touch chmod head tail grep wc diff cmp ed vi vim nano emacs tee " +
+	"patch git tar rsync scp install perl dd stat file md5sum sha256sum " +
 	"black ruff flake8 pylint mypy isort jq yq wget curl find echo "
 
 // launched finds the Python program that a command starts. ok is false for commands that start none.
@@ -69,7 +71,8 @@ func (p *program) read(name string) ([]byte, error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, nil
 	case errors.As(err, &written):
-		return nil, unclear("%s:%d: %s is, or may be, written by the script before it is read (%s)", p.file(written.By.At), written.By.At.Line, clip(name), written.By.How)
+		return nil, unclear("%s:%d: %s is, or may be, written by the script before it is read "+
+			"(%s)", p.file(written.By.At), written.By.At.Line, clip(name), written.By.How)
 	case err != nil && !filepath.IsAbs(name) && p.command.Dir.Certainty < shell.Sure:
 		return nil, unclear("%s:%d: nobody knows in which directory %s lies: %s", p.file(p.command.At), p.command.At.Line, clip(name), p.command.Dir.Reason)
 	case err != nil:
@@ -92,8 +95,8 @@ func (p *program) doubtRun() {
 	}
 }
 
-// processes is how many a launcher starts; 1 where it starts only one. A number that cannot be told is taken for 2: what
-// matters is that there are several.
+// processes is how many a launcher starts; 1 where it starts only one. A number that cannot be told is taken for 2:
+// what matters is that there are several.
 func processes(launcher []shell.Word, o Options) int {
 	several := false
 	for i, w := range launcher {
@@ -118,15 +121,18 @@ func processes(launcher []shell.Word, o Options) int {
 	return 1
 }
 
-// launcherWords are the options of launchers that say where and how often a program runs, and nothing of what a GPU holds.
-// With = are those that stand alone.
+// launcherWords are the options of launchers that say where and how often a program runs, and nothing of what a GPU
+// holds. With = are those that stand alone.
 var launcherWords = map[string]string{
 	"python": "-u= -O= -OO= -B= -s= -S= -E= -I= -q= -v= -W -X",
-	"torchrun": "nproc-per-node nnodes node-rank rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone= max-restarts monitor-interval start-method role master-addr master-port " +
+	"torchrun": "nproc-per-node nnodes node-rank rdzv-backend rdzv-endpoint rdzv-id rdzv-conf standalone= " +
+		"max-restarts monitor-interval start-method role master-addr master-port " +
 		"local-addr log-dir redirects tee use-env= local-ranks-filter logs-specs",
-	"accelerate": "num-processes num-machines machine-rank main-process-ip main-process-port multi-gpu= gpu-ids num-cpu-threads-per-process rdzv-backend rdzv-conf same-network= max-restarts monitor-interval " +
+	"accelerate": "num-processes num-machines machine-rank main-process-ip main-process-port multi-gpu= gpu-ids " +
+		"num-cpu-threads-per-process rdzv-backend rdzv-conf same-network= max-restarts monitor-interval " +
 		"main-training-function debug= quiet= q= config-file mixed-precision dynamo-backend role log-dir tee",
-	"deepspeed": "num-gpus num-nodes include exclude hostfile H master-port master-addr i e launcher no-local-rank= no-ssh= ssh-port node-rank force-multi=",
+	"deepspeed": "num-gpus num-nodes include exclude hostfile H master-port master-addr i e launcher no-local-rank= " +
+		"no-ssh= ssh-port node-rank force-multi=",
 }
 
 // launcher looks at the words in front of the program.
@@ -200,7 +206,8 @@ func (p *program) options(of string, words []shell.Word) {
 }
 
 // accelerateKeys are those of accelerate's file that say where and how often a program runs.
-const accelerateKeys = " compute_environment debug downcast_bf16 enable_cpu_affinity gpu_ids machine_rank main_process_ip main_process_port main_training_function num_machines num_processes " +
+const accelerateKeys = " compute_environment debug downcast_bf16 enable_cpu_affinity gpu_ids machine_rank " +
+	"main_process_ip main_process_port main_training_function num_machines num_processes " +
 	"rdzv_backend same_network tpu_env tpu_use_cluster tpu_use_sudo tpu_name tpu_zone commands command_file "
 
 // accelerate follows the launcher's own file. Without one it takes that of the user's home directory, which may turn
@@ -272,6 +279,9 @@ func (p *program) mixedPrecision(file string, line int, value string) {
 	}
 }
 
+// throughEnvironment finds variables of launchers in an option that sets several.
+var throughEnvironment = regexp.MustCompile(`ACCELERATE_|FSDP_|DEEPSPEED_|MEGATRON_LM_|CUDA_VISIBLE_DEVICES|PYTHONPATH|LD_PRELOAD`)
+
 // wrapper looks for the environment that a wrapper sets, and for words about memory.
 func (p *program) wrapper(words []shell.Word) {
 	for _, w := range words[1:] {
@@ -279,6 +289,9 @@ func (p *program) wrapper(words []shell.Word) {
 		if w.Certainty < shell.Sure && w.Many && path.Base(words[0].Text) == "env" {
 			p.doubtValue(w, "the environment")
 			continue
+		}
+		if strings.HasPrefix(name, "-") && throughEnvironment.MatchString(w.Text) { // srun --export=ALL,ACCELERATE_USE_FSDP=1
+			p.doubtWord(w.At, w.Text)
 		}
 		if ok && !strings.HasPrefix(name, "-") {
 			value := shell.Word{Text: value, Certainty: w.Certainty, Reason: w.Reason, At: w.At}
@@ -293,12 +306,13 @@ func (p *program) variable(name string, value shell.Word) {
 		value.At = p.command.At
 	}
 	switch {
-	case name == "CUDA_VISIBLE_DEVICES":
-		if value.Certainty == shell.Sure && (value.Text == "" || strings.HasPrefix(value.Text, "-")) {
+	case name == "CUDA_VISIBLE_DEVICES", name == "NVIDIA_VISIBLE_DEVICES":
+		if value.Certainty == shell.Sure && (value.Text == "" || strings.HasPrefix(value.Text, "-") || value.Text == "none" || value.Text == "void") {
 			p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "hides all GPUs"})
 		}
 	case name == "PYTHONPATH", name == "PYTHONSTARTUP":
-		p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "may put other modules in the place of those that are known"})
+		p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "may put other modules in the " +
+			"place of those that are known"})
 	case name == "LD_PRELOAD":
 		if value.Certainty < shell.Sure || value.Text != "" && !strings.Contains(value.Text, "malloc") {
 			p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "may change what is taken from the GPU"})

@@ -28,8 +28,10 @@ var nanoGPTSizes = map[string][3]int64{
 }
 
 // nanoGPTKeys are the settings of train.py in all of its releases.
-const nanoGPTKeys = " out_dir eval_interval log_interval eval_iters eval_only always_save_checkpoint init_from wandb_log wandb_project wandb_run_name dataset gradient_accumulation_steps batch_size block_size " +
-	"n_layer n_head n_embd dropout bias learning_rate max_iters weight_decay beta1 beta2 grad_clip decay_lr warmup_iters lr_decay_iters min_lr backend device dtype compile "
+const nanoGPTKeys = " out_dir eval_interval log_interval eval_iters eval_only always_save_checkpoint init_from " +
+	"wandb_log wandb_project wandb_run_name dataset gradient_accumulation_steps batch_size block_size " +
+	"n_layer n_head n_embd dropout bias learning_rate max_iters weight_decay beta1 beta2 grad_clip decay_lr " +
+	"warmup_iters lr_decay_iters min_lr backend device dtype compile "
 
 // nanoGPT reads "train.py [config.py …] [--key=value …]" as nanoGPT's configurator does: a bare
 // argument is a file of assignments, a later argument wins, and a key must be one of train.py's.
@@ -94,7 +96,8 @@ func (n *nanoGPT) argument(arg shell.Word) error {
 		case !strings.HasSuffix(arg.Text, ".py"):
 			return n.strange(arg)
 		case !sure:
-			return unclear("%s:%d: the configuration that %s is started with depends on a variable: %s", p.file(arg.At), arg.At.Line, clip(p.name), arg.Reason)
+			return unclear("%s:%d: the configuration that %s is started with depends on a variable: "+
+				"%s", p.file(arg.At), arg.At.Line, clip(p.name), arg.Reason)
 		}
 		text, err := p.read(arg.Text)
 		if err != nil {
@@ -137,7 +140,8 @@ func (n *nanoGPT) strange(arg shell.Word) error {
 	if !n.recognised {
 		return ErrNoJob
 	}
-	return unclear("%s:%d: %s is nothing that nanoGPT's configurator takes, and is not understood", n.program.file(arg.At), arg.At.Line, clip(arg.Text))
+	return unclear("%s:%d: %s is nothing that nanoGPT's configurator takes, and is not "+
+		"understood", n.program.file(arg.At), arg.At.Line, clip(arg.Text))
 }
 
 // settingLine is a line of a configuration that only sets a name.

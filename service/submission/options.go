@@ -161,7 +161,8 @@ func leading(s string) int {
 	return min(n, 1<<20)
 }
 
-// features are the cards that a constraint asks for. Of alternatives all have to be cards: a node with another feature may have any.
+// features are the cards that a constraint asks for. Of alternatives all have to be cards: a node with another
+// feature may have any.
 func (s *Site) features(constraint string, known func(string) bool) []string {
 	var features []string
 	for group := range strings.SplitSeq(constraint, "&") {

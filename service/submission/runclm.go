@@ -19,11 +19,16 @@ var (
 
 const (
 	clmModelCalls = " resize_token_embeddings get_input_embeddings parameters config generation_config "
-	clmValues     = " AutoModelForCausalLM.from_pretrained AutoModelForCausalLM.from_config AutoConfig.from_pretrained CONFIG_MAPPING Trainer "
-	clmClasses    = " ModelArguments DataTrainingArguments "
-	clmImports    = " logging math os sys dataclasses itertools typing datasets evaluate torch transformers warnings json random collections "
-	clmOptions    = " model_name_or_path model_type config_overrides config_name tokenizer_name cache_dir use_fast_tokenizer model_revision token use_auth_token trust_remote_code torch_dtype dtype low_cpu_mem_usage " +
-		"dataset_name dataset_config_name train_file validation_file max_train_samples max_eval_samples streaming block_size overwrite_cache validation_split_percentage preprocessing_num_workers keep_linebreaks " +
+	clmValues     = " AutoModelForCausalLM.from_pretrained AutoModelForCausalLM.from_config " +
+		"AutoConfig.from_pretrained CONFIG_MAPPING Trainer "
+	clmClasses = " ModelArguments DataTrainingArguments "
+	clmImports = " logging math os sys dataclasses itertools typing datasets evaluate torch transformers " +
+		"warnings json random collections "
+	clmOptions = " model_name_or_path model_type config_overrides config_name tokenizer_name cache_dir " +
+		"use_fast_tokenizer model_revision token use_auth_token trust_remote_code torch_dtype dtype " +
+		"low_cpu_mem_usage " +
+		"dataset_name dataset_config_name train_file validation_file max_train_samples max_eval_samples streaming " +
+		"block_size overwrite_cache validation_split_percentage preprocessing_num_workers keep_linebreaks " +
 		"attn_implementation "
 )
 

@@ -31,7 +31,8 @@ func (p *program) trainer() (map[string]any, string, error) {
 		return nil, "", ErrNoJob
 	}
 	if config, ok := args["config"]; ok {
-		return nil, "", unclear("%s reads more of its configuration from %s, which is not followed", clip(p.name), clip(config.value))
+		return nil, "", unclear("%s reads more of its configuration from %s, which is not "+
+			"followed", clip(p.name), clip(config.value))
 	}
 	a := trainerArgs{program: p, args: args}
 	job, err := a.job()
@@ -53,7 +54,8 @@ func (a *trainerArgs) text(names ...string) (string, bool) {
 			continue
 		}
 		if !w.known && a.err == nil {
-			a.err = unclear("%s: %s depends on something that is only known when the script runs: %s", place(w.file, w.line), w.written, w.reason)
+			a.err = unclear("%s: %s depends on something that is only known when the script runs: "+
+				"%s", place(w.file, w.line), w.written, w.reason)
 		}
 		return w.value, true
 	}
@@ -117,6 +119,10 @@ func (a *trainerArgs) job() (map[string]any, error) {
 	}
 	if v, ok := a.text("optim"); ok {
 		training["optimizer"] = v
+		if strings.Contains(v, "paged") {
+			arg := a.args["optim"]
+			a.program.doubt(Doubt{File: arg.file, Line: arg.line, Word: arg.written + " " + v, Why: "may move its state to the host when the GPU is full"})
+		}
 	}
 	if v, ok := a.text("attn_implementation"); ok {
 		training["attention"] = v
@@ -154,7 +160,8 @@ func (a *trainerArgs) doubts(job map[string]any) {
 		p.readRunCLM()
 		a.blocks(job)
 	default:
-		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: path.Base(p.name), Why: "is not a program of a known release: what else it does is not known"})
+		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: path.Base(p.name), Why: "is not a program " +
+			"of a known release: what else it does is not known"})
 	}
 }
 
@@ -184,8 +191,9 @@ func (a *trainerArgs) notTraining(clm bool) {
 	}
 }
 
-// maxCLMBlock is the length to which run_clm.py cuts its blocks where --block_size is not given. It cuts further where the
-// tokenizer's model_max_length is less, which no file of the job says (examples/pytorch/language-modeling/run_clm.py of transformers 4.57).
+// maxCLMBlock is the length to which run_clm.py cuts its blocks where --block_size is not given. It cuts further
+// where the tokenizer's model_max_length is less, which no file of the job says
+// (examples/pytorch/language-modeling/run_clm.py of transformers 4.57).
 const maxCLMBlock = 1024
 
 // blocks are shorter than --block_size where the tokenizer says so: the job may mean that, too.
@@ -217,6 +225,11 @@ func (a *trainerArgs) model() (map[string]any, error) {
 		return nil, err
 	}
 	if text == nil {
+		switch topic, _ := topicOf(name); topic {
+		case "adapters and frozen weights", "quantisation", "precision": // a checkpoint such as …-bnb-4bit holds less than its base
+			arg := a.args["model_name_or_path"]
+			a.program.doubt(Doubt{File: arg.file, Line: arg.line, Word: name, Why: "may be a checkpoint of " + topic})
+		}
 		if strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") {
 			return nil, unclear("the model's %s is not there", clip(config))
 		}
@@ -278,7 +291,8 @@ func (a *trainerArgs) precision(training map[string]any) {
 	}
 }
 
-// adapter reads TRL's ModelConfig: --use_peft and its fields. Without the switch its fields mean something to other programs.
+// adapter reads TRL's ModelConfig: --use_peft and its fields. Without the switch its fields mean something to other
+// programs.
 func (a *trainerArgs) adapter(training map[string]any) {
 	if !a.flag("use_peft", "use_lora") {
 		for _, key := range []string{"use_peft", "use_lora", "lora_r", "lora_rank", "lora_target_modules", "load_in_4bit", "load_in_8bit"} {

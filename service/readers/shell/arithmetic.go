@@ -24,11 +24,13 @@ func (r *reader) arithmeticPiece(st *state, p *syntax.ArithmExp) Piece {
 	if n, known := r.eval(st, p.X); known > Unknown && !p.Unsigned {
 		piece := Piece{Text: strconv.Itoa(n), Certainty: known}
 		if known == Assumed {
-			piece.Reason = fmt.Sprintf("the sum in line %d has a value from the environment or the arguments", r.line(p))
+			piece.Reason = fmt.Sprintf("the sum in line %d has a value from the environment or the "+
+				"arguments", r.line(p))
 		}
 		return piece
 	}
-	return Piece{Reason: fmt.Sprintf("the sum in line %d has a value that is known only when the script runs", r.line(p))}
+	return Piece{Reason: fmt.Sprintf("the sum in line %d has a value that is known only when the script "+
+		"runs", r.line(p))}
 }
 
 // integer is an expression whose value is surely known.

@@ -39,7 +39,8 @@ func (r *reader) call(st *state, c *syntax.CallExpr, redirs []*syntax.Redirect) 
 	}
 	at := r.span(c)
 	if words[0].Certainty < Sure && r.anyFunction == "" {
-		r.anyFunction = fmt.Sprintf("the command in line %d is known only when the script runs, and may be a function", at.Line)
+		r.anyFunction = fmt.Sprintf("the command in line %d is known only when the script runs, and may be a "+
+			"function", at.Line)
 	}
 	name := words[0].Text
 	if f, ok := st.functions[name]; ok && words[0].Certainty == Sure {

@@ -34,8 +34,8 @@ func (e *RewrittenError) Error() string {
 	return fmt.Sprintf("%s is, or may be, written by the script before (%s)", e.Name, e.By.How)
 }
 
-// Open gives a file as a command of the script finds it. A relative name begins in the command's directory. The error is a
-// *[RewrittenError], one that wraps fs.ErrNotExist, or another of ReadFile.
+// Open gives a file as a command of the script finds it. A relative name begins in the command's directory. The error
+// is a *[RewrittenError], one that wraps fs.ErrNotExist, or another of ReadFile.
 func (s *Script) Open(c *Command, name string) ([]byte, error) {
 	if !filepath.IsAbs(name) {
 		if c.Dir.Certainty < Sure {

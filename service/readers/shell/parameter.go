@@ -227,7 +227,8 @@ func (b *builder) withDefault(v variable, p *syntax.ParamExp, quoted bool, via S
 		return
 	}
 	if known == Assumed && result.Certainty == Sure {
-		result = doubtful(result, Assumed, fmt.Sprintf("$%s may come from the environment or the arguments (line %d)", name, via.Line))
+		result = doubtful(result, Assumed, fmt.Sprintf("$%s may come from the environment or the arguments (line "+
+			"%d)", name, via.Line))
 	}
 	if takeOther && (op == syntax.AssignUnset || op == syntax.AssignUnsetOrNull) {
 		b.st.vars[name] = variable{value: result, exported: b.st.vars[name].exported || b.st.exportAll}

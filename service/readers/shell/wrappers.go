@@ -17,8 +17,8 @@ type wrapper struct {
 	assigns bool
 }
 
-// wrappers are the programs that are looked through. An option of one that is not here does no harm unless it takes a word of
-// its own; that word would then be taken for the program.
+// wrappers are the programs that are looked through. An option of one that is not here does no harm unless it takes a
+// word of its own; that word would then be taken for the program.
 var wrappers = map[string]wrapper{
 	"env":    {with: "-u -C -S --unset --chdir", assigns: true},
 	"nohup":  {},
@@ -34,32 +34,43 @@ var wrappers = map[string]wrapper{
 	"taskset": {with: "", skip: 1},
 	"chrt":    {with: "", skip: 1},
 	"sudo":    {with: "-u -g -C -h -p", assigns: true},
-	"srun": {with: "-n -N -c -p -A -J -t -o -e -i -w -x -G -C -D -m -d -q -M -r -T -W -Z -k --ntasks --nodes --cpus-per-task --partition --account --job-name --time --output --error --input --nodelist --exclude --gpus --gres --gpus-per-node " +
-		"--gpus-per-task --gpu-bind --cpu-bind --mem --mem-per-cpu --mem-per-gpu --ntasks-per-node --ntasks-per-gpu --constraint --chdir --distribution --dependency --qos --jobid --mpi --export --container-image --container-mounts --container-workdir --container-name --kill-on-bad-exit --wait --het-group --network --comment --threads-per-core --signal --open-mode --propagate --reservation --hint --mail-type --mail-user --relative"},
-	"mpirun":      {with: "-n -np -c -H -host --host -hostfile --hostfile -x -mca --mca -bind-to --bind-to -map-by --map-by -N -npernode --npernode -ppn -genv -env", skip: 0},
-	"mpiexec":     {with: "-n -np -c -H -host --host -hostfile --hostfile -x -mca --mca -bind-to --bind-to -map-by --map-by -N -npernode --npernode -ppn -genv -env"},
+	"srun": {with: "-n -N -c -p -A -J -t -o -e -i -w -x -G -C -D -m -d -q -M -r -T -W -Z -k --ntasks --nodes " +
+		"--cpus-per-task --partition --account --job-name --time --output --error --input --nodelist --exclude --gpus " +
+		"--gres --gpus-per-node " +
+		"--gpus-per-task --gpu-bind --cpu-bind --mem --mem-per-cpu --mem-per-gpu --ntasks-per-node --ntasks-per-gpu " +
+		"--constraint --chdir --distribution --dependency --qos --jobid --mpi --export --container-image " +
+		"--container-mounts --container-workdir --container-name --kill-on-bad-exit --wait --het-group --network " +
+		"--comment --threads-per-core --signal --open-mode --propagate --reservation --hint --mail-type --mail-user " +
+		"--relative"},
+	"mpirun": {with: "-n -np -c -H -host --host -hostfile --hostfile -x -mca --mca -bind-to --bind-to -map-by " +
+		"--map-by -N -npernode --npernode -ppn -genv -env", skip: 0},
+	"mpiexec": {with: "-n -np -c -H -host --host -hostfile --hostfile -x -mca --mca -bind-to --bind-to -map-by " +
+		"--map-by -N -npernode --npernode -ppn -genv -env"},
 	"singularity": {verbs: "exec run", with: singularityOptions, skip: 1},
 	"apptainer":   {verbs: "exec run", with: singularityOptions, skip: 1},
-	"uv":          {verbs: "run", with: "--with --python -p --project --directory --env-file --extra --group --index-url --with-requirements"},
-	"poetry":      {verbs: "run", with: "-C --directory -P --project"},
-	"pipenv":      {verbs: "run"},
-	"pdm":         {verbs: "run"},
-	"conda":       {verbs: "run", with: "-n -p --name --prefix --cwd"},
-	"mamba":       {verbs: "run", with: "-n -p --name --prefix --cwd"},
-	"micromamba":  {verbs: "run", with: "-n -p --name --prefix --cwd"},
-	"nsys":        {verbs: "profile", with: "-o -t -w -c -f -s -x --output --trace --capture-range --force-overwrite --sample --stats --cuda-memory-usage"},
-	"ncu":         {with: "-o --set --section"},
-	"dotenv":      {verbs: "run", with: "-f --file"},
-	"xvfb-run":    {with: "-s -n -f -e --server-args"},
+	"uv": {verbs: "run", with: "--with --python -p --project --directory --env-file --extra --group " +
+		"--index-url --with-requirements"},
+	"poetry":     {verbs: "run", with: "-C --directory -P --project"},
+	"pipenv":     {verbs: "run"},
+	"pdm":        {verbs: "run"},
+	"conda":      {verbs: "run", with: "-n -p --name --prefix --cwd"},
+	"mamba":      {verbs: "run", with: "-n -p --name --prefix --cwd"},
+	"micromamba": {verbs: "run", with: "-n -p --name --prefix --cwd"},
+	"nsys": {verbs: "profile", with: "-o -t -w -c -f -s -x --output --trace --capture-range " +
+		"--force-overwrite --sample --stats --cuda-memory-usage"},
+	"ncu":      {with: "-o --set --section"},
+	"dotenv":   {verbs: "run", with: "-f --file"},
+	"xvfb-run": {with: "-s -n -f -e --server-args"},
 }
 
-const singularityOptions = "-B --bind -H --home -W --workdir --pwd --env --env-file --overlay -o --scratch -S --mount --cwd --network --security -c_ --app"
+const singularityOptions = "-B --bind -H --home -W --workdir --pwd --env --env-file --overlay -o --scratch -S " +
+	"--mount --cwd --network --security -c_ --app"
 
 // twoWords are options of wrappers that take two words.
 var twoWords = map[string]bool{"-mca": true, "--mca": true, "-genv": true, "-env": true}
 
-// Unwrap takes the programs away that only run another one: srun, env, nohup, singularity exec, … by gives the words of each. It stops
-// at the first word that is not sure. Launchers such as torchrun and accelerate stay.
+// Unwrap takes the programs away that only run another one: srun, env, nohup, singularity exec, … by gives the words
+// of each. It stops at the first word that is not sure. Launchers such as torchrun and accelerate stay.
 func (c *Command) Unwrap() (program []Word, by [][]Word) {
 	words := c.Words
 	for len(words) > 0 && len(by) < 8 {
