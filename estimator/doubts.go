@@ -83,6 +83,9 @@ func (r *resolved) doubts(run *run) []doubt {
 	add(len(r.arch.Unread) > 0, unreadDoubt)
 	add(r.byNumbers, dimensionsDoubt)
 	add(run.continued, continuedDoubt)
+	if d, applies := r.unproven(); applies {
+		list = append(list, d)
+	}
 	return list
 }
 

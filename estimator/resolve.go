@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/calibration"
+	"github.com/vramplan/vramplan/estimator/evidence"
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
@@ -56,6 +57,8 @@ type resolved struct {
 	done <-chan struct{}
 	// everyExpert is Input.everyExpert.
 	everyExpert bool
+	// missing are the cells of the job that no trace has shown.
+	missing []evidence.Cell
 	// fitsOnly is Input.FitsOnly.
 	fitsOnly bool
 }
@@ -87,6 +90,9 @@ func resolve(in *Input) (*resolved, error) {
 	r.lossFits(&errs)
 	r.bound(&errs)
 	r.idleFields(&in.Job.Training)
+	if !r.arch.Generic && evidence.Knows(r.arch.Family) {
+		r.missing = evidence.Missing(r.arch.Family, r.evidence(&in.Job.Training))
+	}
 	if r.calibration = in.Calibration; r.calibration != nil {
 		r.key = CalibrationKey(&in.Job, r.arch.Family, nil)
 	}
