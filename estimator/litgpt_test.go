@@ -6,22 +6,24 @@ import (
 	"testing"
 )
 
-// TestLitGPT holds the replay of litgpt's LoRA against litgpt 0.4.13 itself, run over the stand-in driver with its
-// list of logits made float32 as Fabric does and its convolution of width one written as a product.
-func TestLitGPT(t *testing.T) {
+// TestLitGPTIsNear holds the replay of litgpt's LoRA against litgpt 0.4.13 itself, run over the stand-in driver with its
+// list of logits made float32 as Fabric does and its convolution of width one written as a product. It is near, not equal: offMiB is
+// by how much the peak is known to be off, 0.02 to 0.42 %, for which no operation has been found; framework-modules is the doubt
+// that covers it.
+func TestLitGPTIsNear(t *testing.T) {
 	const (
 		llama2 = `{"model_type":"llama","vocab_size":32000,"hidden_size":4096,"intermediate_size":11008,"num_hidden_layers":32,"num_attention_heads":32,"max_position_embeddings":4096}`
 		llama3 = `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"max_position_embeddings":8192}`
 	)
 	for _, c := range []struct {
-		config                  string
-		batch, tokens, rank     int64
-		allocatedMiB, withinMiB float64
+		config               string
+		batch, tokens, rank  int64
+		allocatedMiB, offMiB float64
 	}{
-		{llama2, 1, 1304, 8, 20338, 110},
-		{llama2, 2, 1304, 8, 27727, 140},
-		{llama2, 2, 512, 32, 18878, 40},
-		{llama3, 1, 512, 32, 18793, 60},
+		{llama2, 1, 1304, 8, 20338, 60.5},
+		{llama2, 2, 1304, 8, 27727, 115.6},
+		{llama2, 2, 512, 32, 18878, -28.7},
+		{llama3, 1, 512, 32, 18793, 3.8},
 	} {
 		job := Job{Training: Training{Framework: "litgpt", MicroBatch: c.batch, SequenceLength: c.tokens, Precision: PrecisionBF16, ClipGradNorm: new(false),
 			Loss: &Loss{Kind: "chunked", ChunkTokens: 128},
@@ -31,8 +33,8 @@ func TestLitGPT(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := float64(res.Peak.AllocatedBytes) / (1 << 20); math.Abs(got-c.allocatedMiB) > c.withinMiB {
-			t.Errorf("%d × %d tokens of %.60s…: %.0f MiB, litgpt takes %.0f", c.batch, c.tokens, c.config, got, c.allocatedMiB)
+		if got := float64(res.Peak.AllocatedBytes) / (1 << 20); math.Abs(got-c.allocatedMiB-c.offMiB) > 0.1 {
+			t.Errorf("%d × %d tokens of %.60s…: %.1f MiB, litgpt takes %.0f, and what was off is %+.1f", c.batch, c.tokens, c.config, got, c.allocatedMiB, c.offMiB)
 		}
 	}
 }
