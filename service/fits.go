@@ -90,7 +90,8 @@ func (x *fits) join(ctx context.Context, asked string, do func(context.Context) 
 				return r, true
 			}
 		default:
-			return r, r.asked == asked
+			// A fit whose request still waits is that request's alone: who asks the same beside it gets one of their own.
+			return r, r.asked == asked && r.detached
 		}
 	}
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))

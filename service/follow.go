@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -22,7 +23,17 @@ type follower struct {
 
 	state DatabaseState
 	known sync.Mutex // for state
+
+	// checked is when the whole catalog was read last, and faults what was wrong with it, which is said to tell.
+	checked time.Time
+	faults  []string
+	wrong   int // their number, for state
+	tell    func(faults []string)
 }
+
+// checkInterval is how often the whole catalog is read, although nothing says that it changed: it may have been altered
+// behind the service.
+const checkInterval = 20 * time.Second
 
 // DatabaseState says how the database was when it was last asked.
 type DatabaseState struct {
@@ -31,6 +42,8 @@ type DatabaseState struct {
 	// Seen is when the catalog was last known to be the database's; before the first time, when the
 	// service began.
 	Seen time.Time
+	// Faults say what of the database's built-in catalog is not what was shipped, and so is not used.
+	Faults int
 }
 
 // The statuses of a database.
@@ -47,7 +60,9 @@ func (s *Service) Database() DatabaseState {
 	}
 	s.follow.known.Lock()
 	defer s.follow.known.Unlock()
-	return s.follow.state
+	state := s.follow.state
+	state.Faults = s.follow.wrong
+	return state
 }
 
 // Refresh brings the catalog up to date with the store. Where that fails, answers go on
@@ -75,9 +90,17 @@ func (s *Service) refresh(ctx context.Context) error {
 		return err
 	}
 	changed := next.Catalog == nil || present != next.Catalog.Mark
-	if changed {
-		if next.Catalog, err = s.store.Catalog(ctx); err != nil {
+	if changed || time.Since(s.follow.checked) >= checkInterval {
+		read, err := s.store.Catalog(ctx)
+		if err != nil {
 			return err
+		}
+		s.follow.checked = time.Now()
+		s.fault(read.Faults)
+		// Altered entries of users have another digest, and so another revision.
+		changed = changed || read.Revision != next.Catalog.Revision
+		if changed {
+			next.Catalog = read
 		}
 	}
 	now, err := s.store.CalibrationMark(ctx)
@@ -119,6 +142,20 @@ func (s *Service) refresh(ctx context.Context) error {
 	}
 	s.follow.read, s.follow.mark = next, now
 	return nil
+}
+
+// fault tells of what is wrong with the catalog when that changes.
+func (s *Service) fault(faults []string) {
+	if slices.Equal(faults, s.follow.faults) {
+		return
+	}
+	s.follow.faults = faults
+	if s.follow.tell != nil {
+		s.follow.tell(faults)
+	}
+	s.follow.known.Lock()
+	defer s.follow.known.Unlock()
+	s.follow.wrong = len(faults)
 }
 
 func (s *Service) note(ok bool) {

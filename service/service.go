@@ -61,6 +61,7 @@ type options struct {
 	cacheEntries int
 	store        Store
 	keep         func(Snapshot)
+	tell         func([]string)
 	now          func() time.Time
 	calibration  *Calibration
 	calibrations []*Calibration
@@ -92,6 +93,9 @@ func WithStore(store Store) Option { return func(o *options) { o.store = store }
 // that it can be kept for a start without the store.
 func WithKeep(keep func(Snapshot)) Option { return func(o *options) { o.keep = keep } }
 
+// WithFaults calls tell when it changes what of the database's built-in catalog is not what was shipped.
+func WithFaults(tell func(faults []string)) Option { return func(o *options) { o.tell = tell } }
+
 // WithCalibration sets the calibration to begin with; nil is the built-in one.
 func WithCalibration(c *Calibration) Option { return func(o *options) { o.calibration = c } }
 
@@ -120,7 +124,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 	}
 	s := &Service{
 		store:   o.store,
-		follow:  follower{keep: o.keep, mark: CalibrationMark{-1, -1}, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
+		follow:  follower{keep: o.keep, tell: o.tell, mark: CalibrationMark{-1, -1}, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
 		now:     o.now,
 		results: newCache[*estimator.Result](o.cacheEntries),
 		plans:   newCache[*planner.Plan](o.cacheEntries / 4),

@@ -58,7 +58,14 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 		}
 		return err
 	}
-	opts = append(opts, service.WithStore(db))
+	opts = append(opts, service.WithStore(db), service.WithFaults(func(faults []string) {
+		if len(faults) == 0 {
+			log.Info().Msg("the built-in catalog of the database is whole again")
+			return
+		}
+		log.Error().Strs("faults", faults[:min(len(faults), 10)]).Int("count", len(faults)).Str("database", db.Name()).
+			Msg("the built-in catalog of the database was altered: answers are made with the one that was shipped")
+	}))
 	first := service.EmbeddedCatalog()
 	if db.Remote() && c.Snapshot != "off" {
 		opts = append(opts, service.WithKeep(c.keep(db.Name(), log)))

@@ -68,6 +68,8 @@ type Contents struct {
 	Mark   string  `json:"mark"`
 	GPUs   []GPU   `json:"gpus"`
 	Models []Model `json:"models"`
+	// Faults say where the built-in entries of the database are not what was shipped. They are not used.
+	Faults []string `json:"-"`
 }
 
 // Of makes a catalog of contents that are already there.

@@ -28,6 +28,11 @@ func (s *Store) Catalog(ctx context.Context) (c *catalog.Contents, err error) {
 
 // CatalogMark is the catalog's revision without a look at its entries.
 func (s *Store) CatalogMark(ctx context.Context) (revision string, err error) {
+	if s.guard != nil {
+		if err := s.guard.check(); err != nil {
+			return "", err
+		}
+	}
 	err = s.repeat(ctx, func() error {
 		revision, err = mark(ctx, s.db)
 		return err
@@ -50,7 +55,15 @@ func (r reader) contents(ctx context.Context) (*catalog.Contents, error) {
 	if c.Models, err = r.models(ctx); err != nil {
 		return nil, err
 	}
+	suffix, err := useBuiltin(&c)
+	if err != nil {
+		return nil, err
+	}
 	c.Revision, err = revision(&c)
+	builtin, changes, changed := strings.Cut(c.Revision, ".")
+	if c.Revision = builtin + suffix; changed {
+		c.Revision += "." + changes
+	}
 	return &c, err
 }
 

@@ -28,7 +28,7 @@ func (s *Store) Migrate(ctx context.Context) ([]Migration, error) {
 	}
 	results, err := provider.Up(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("migrate database %s: %w", s.name, err)
+		return nil, fmt.Errorf("migrate database %s: %w", s.name, explained(err))
 	}
 	ran := make([]Migration, len(results))
 	for i, r := range results {

@@ -89,6 +89,38 @@ func TestObservations(t *testing.T) {
 	})
 }
 
+// Pages end by bytes, one observation at least; what is deleted is gone, the oldest first.
+func TestObservationsGo(t *testing.T) {
+	onEach(t, func(t *testing.T, name string) {
+		s := migrated(t, name)
+		var all []service.StoredObservation
+		for i := range 5 {
+			all = append(all, run(fmt.Sprintf("obs-%d", i), "t4", ""))
+		}
+		if _, err := s.AddObservations(t.Context(), all); err != nil {
+			t.Fatal(err)
+		}
+		if mark, err := s.ObservationMark(t.Context()); err != nil || mark != (service.ObservationMark{Count: 5, Newest: "obs-4"}) {
+			t.Errorf("%+v, %v", mark, err)
+		}
+		page, more, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 5, MaxBytes: 1, WithoutJobs: true})
+		if err != nil || len(page) != 1 || !more || page[0].ID != "obs-4" || page[0].Job.Training.MicroBatch != 0 {
+			t.Errorf("%+v, %v, %v", page, more, err)
+		}
+		for i, want := range []bool{true, false} {
+			if deleted, err := s.DeleteObservation(t.Context(), "obs-2"); err != nil || deleted != want {
+				t.Errorf("deletion %d: %v, %v", i, deleted, err)
+			}
+		}
+		if n, err := s.DropObservations(t.Context(), "obs-4", 2); err != nil || n != 2 {
+			t.Errorf("%d dropped, %v", n, err)
+		}
+		if left, more, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 5}); err != nil || more || len(left) != 2 || left[1].ID != "obs-3" {
+			t.Errorf("%+v, %v, %v", left, more, err)
+		}
+	})
+}
+
 // Clients that send the same request at once store it once.
 func TestConcurrentObservations(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {

@@ -82,3 +82,13 @@ func isConflict(err error) bool {
 	const serializationFailure, deadlock = "40001", "40P01"
 	return ok && (e.Code == serializationFailure || e.Code == deadlock)
 }
+
+// explained says what an operator can do about an error that is neither the network's nor the server's.
+func explained(err error) error {
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	const insufficientPrivilege = "42501"
+	if ok && e.Code == insufficientPrivilege {
+		return fmt.Errorf("the server answers, and the database's role has no right to this (GRANT it, or use another role): %w", err)
+	}
+	return err
+}

@@ -29,6 +29,10 @@ func openSQLite(ctx context.Context, name string) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the migrations: %w", err)
 	}
+	g := &guard{path: path, dsn: dsn}
+	if err := g.before(); err != nil {
+		return nil, err
+	}
 	db, err := sql.Open("sqlite", dsn)
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", path, err)
@@ -38,7 +42,10 @@ func openSQLite(ctx context.Context, name string) (*Store, error) {
 	if err := retryBusy(ctx, func() error { return db.PingContext(ctx) }); err != nil {
 		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, err), db.Close())
 	}
-	return &Store{db: db, name: path, dialect: dialect{
+	if err := retryBusy(ctx, func() error { return g.open(ctx, db) }); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return &Store{db: db, name: path, guard: g, dialect: dialect{
 		goose:      goose.DialectSQLite3,
 		migrations: files,
 		lock:       func(*Store) lock.Locker { return &fileLock{path: path + "-migrate"} },

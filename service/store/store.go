@@ -25,6 +25,8 @@ type Store struct {
 	// name is the database as logs and errors may show it: without a password.
 	name    string
 	dialect dialect
+	// guard watches the file of an SQLite database; nil for a server.
+	guard *guard
 }
 
 // dialect is what the kinds of database do differently.

@@ -16,7 +16,7 @@ func (s *Store) repeat(ctx context.Context, do func() error) error {
 	for wait := 5 * time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
 		err := do()
 		if err == nil || !s.dialect.again(err) {
-			return err
+			return explained(err)
 		}
 		// Not all at the same time: of those that write one row, each round lets one through.
 		select {
@@ -38,8 +38,17 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 		if err := do(tx); err != nil {
 			return err
 		}
+		var number int64
+		if s.guard != nil {
+			if number, err = s.guard.count(ctx, tx); err != nil {
+				return err
+			}
+		}
 		if err := tx.Commit(); err != nil {
 			return fmt.Errorf("commit: %w", err)
+		}
+		if s.guard != nil {
+			return s.guard.acknowledge(number)
 		}
 		return nil
 	})

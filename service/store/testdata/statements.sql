@@ -18,6 +18,10 @@ DELETE FROM model_aliases WHERE model_id = $1 AND origin = 'user';
 
 DELETE FROM models WHERE id = $1 AND origin = 'user';
 
+DELETE FROM observations WHERE id = $1;
+
+DELETE FROM observations WHERE id IN (SELECT id FROM observations WHERE id < $1 ORDER BY id LIMIT $2);
+
 INSERT INTO api_keys (id, name, hash, scopes, created_at, expires_at, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7);
 
 INSERT INTO calibration_activations (number, calibration_id, key_id, key_name, activated_at) VALUES ($1, $2, $3, $4, $5);
@@ -43,6 +47,8 @@ INSERT INTO models (id, origin, position, document, revision, created_at, update
 
 INSERT INTO observations (id, key_id, idempotency_key, request_digest, gpu, "family", document) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (key_id, idempotency_key) DO NOTHING;
+
+SELECT COUNT(*), COALESCE(MAX(id), '') FROM observations;
 
 SELECT EXISTS ( SELECT 1 FROM pg_tables WHERE (current_schema() IS NULL OR schemaname = current_schema()) AND tablename = 'goose_db_version' );
 
