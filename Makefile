@@ -21,7 +21,7 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash engines accuracy oracle generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
+.PHONY: help build run test test-race race lint fmt bench crash engines accuracy structure oracle generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
