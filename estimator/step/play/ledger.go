@@ -83,7 +83,8 @@ type Span struct {
 	AtEnd, AtMost [step.ComponentCount]int64
 	Reached       LiveTensor
 
-	event int
+	event  int
+	expert int64 // which repetition of the middle expert
 }
 
 // Account walks one run: the model is loaded, then an optimizer step in which the optimizer's state

@@ -24,14 +24,8 @@ func (l *Ledger) share(spans []Span, left int64) (s Shares) {
 			if seg.Unit == l.fold.unit && seg.Unit >= 0 {
 				copies = l.fold.copies
 			}
-			start, most := l.live, l.live
-			for i := seg.Start; i < seg.End; i++ {
-				e := p.Events[i]
-				l.apply(e, turn, l.outside(seg, e))
-				if i == spans[0].event {
-					most = l.live
-				}
-			}
+			start := l.live
+			most := l.shareSegment(seg, turn, &spans[0])
 			for c := range l.live {
 				delta := l.live[c] - start[c]
 				for n := range copies {
@@ -50,4 +44,31 @@ func (l *Ledger) share(spans []Span, left int64) (s Shares) {
 	s.Optimizer[step.Temporaries] += l.optimizer.scratch
 	s.Steady[step.Gradients] -= left
 	return s
+}
+
+// shareSegment walks one segment once and returns what is alive where the span has its most. Where that falls into what
+// the middle expert does, it is that of one repetition, with those before it whole.
+func (l *Ledger) shareSegment(seg step.Segment, turn standing, s *Span) (most [step.ComponentCount]int64) {
+	p := l.session.Program
+	run := p.RunAt(s.event)
+	repeated := run != nil && run.Repeated() && l.experts.copies > 1
+	most = l.live
+	var entered [step.ComponentCount]int64
+	for i := seg.Start; i < seg.End; i++ {
+		if repeated && i == run.Start {
+			entered = l.live
+		}
+		e := p.Events[i]
+		l.apply(e, turn, l.outside(seg, e)*l.experts.happens(i))
+		if i == s.event {
+			most = l.live
+		}
+		if repeated && i == run.End-1 {
+			for c := range most {
+				one, upTo := (l.live[c]-entered[c])/l.experts.copies, (most[c]-entered[c])/l.experts.copies
+				most[c] = entered[c] + one*s.expert + upTo
+			}
+		}
+	}
+	return most
 }

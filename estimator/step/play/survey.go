@@ -178,7 +178,8 @@ func (l *Ledger) span(seg step.Segment, stage Stage, micro, start, delta, copies
 	most := best.Bytes - best.copy*delta
 	for c := range copies {
 		l.Spans = append(l.Spans, Span{Stage: stage, Backward: seg.Backward, MicroStep: micro,
-			Layer: l.session.layer(seg.Unit, seg.Backward, c), End: start + delta*(c+1), Most: most + delta*c, event: best.event})
+			Layer: l.session.layer(seg.Unit, seg.Backward, c), End: start + delta*(c+1), Most: most + delta*c,
+			event: best.event, expert: best.expert})
 	}
 }
 
