@@ -61,8 +61,8 @@ type Rank struct {
 	Recipe *Recipe
 	// Whole are the parameters of the model, Parts what this GPU holds of them.
 	Whole, Parts Parameters
-	// Trained are the parts with gradients, in the order of the optimizer.
-	Trained []*Parameter
+	// Trained lists the parts with gradients, in the order of the optimizer.
+	Trained func() []*Parameter
 	// Held are the handles of what the strategy keeps from step to step.
 	Held []int32
 }

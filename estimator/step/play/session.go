@@ -34,7 +34,7 @@ func (s *Session) Reset(n Session) {
 	n.player, n.evaluating, n.once, n.held = s.player, s.evaluating, s.once, s.held
 	n.player.unfolded, n.evaluating.unfolded = false, false
 	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
-	n.rank.Held = s.rank.Held
+	n.rank.Held, n.rank.Trained = s.rank.Held, s.rank.Trained
 	*s = n
 	s.strategy = s.Recipe.Spread()
 }
@@ -145,7 +145,10 @@ func (s *Session) loadModel() {
 // asRank is what the strategy sees of s.
 func (s *Session) asRank() *step.Rank {
 	r := &s.rank
-	r.Recipe, r.Whole, r.Parts, r.Trained = &s.Recipe, s.Whole, s.Parameters, s.trainable()
+	r.Recipe, r.Whole, r.Parts = &s.Recipe, s.Whole, s.Parameters
+	if r.Trained == nil { // a list of a deep model takes longer than what most strategies ask for
+		r.Trained = s.trainable
+	}
 	return r
 }
 
