@@ -48,6 +48,8 @@ import (
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/decision"
+	"github.com/vramplan/vramplan/service/jobdoc"
+	"github.com/vramplan/vramplan/service/readers"
 )
 
 // Service is what the API needs of the service.
@@ -56,6 +58,7 @@ type Service interface {
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
 	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
 	Diagnose(ctx context.Context, r service.DiagnosisRequest) (*service.Diagnosis, error)
+	Read(ctx context.Context, r jobdoc.Reading) (*readers.Answer, error)
 	// Pin says whether requests may name a calibration.
 	Pin(ctx context.Context, calibration string) error
 	// Names adds the unknown names of a job to what its reader found wrong with it.
@@ -152,6 +155,7 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"}, handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},
 		{Method: post, Path: "/v1/diagnose", Alias: "/diagnose", handle: (*API).diagnose},
+		{Method: post, Path: "/v1/read", Alias: "/read", handle: (*API).read},
 
 		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit, admission: true},
 		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}", handle: (*API).admitIn, admission: true},

@@ -16,8 +16,9 @@ import (
 type compareCommand struct {
 	answerFlags `embed:"" group:"Answers:"`
 	outputFlags `embed:""`
-	A           string   `arg:"" name:"a" help:"Job document of the first job; - reads standard input."`
-	B           string   `arg:"" name:"b" help:"Job document of the second job; - reads standard input."`
+	A           string `arg:"" optional:"" name:"a" help:"Job document of the first job; - reads standard input."`
+	B           string `arg:"" optional:"" name:"b" help:"Job document of the second job; - reads standard input."`
+	fromFlags   `embed:""`
 	GPU         []string `placeholder:"NAME" sep:"," help:"Card for both jobs; repeat or separate by commas." group:"Job:"`
 }
 
@@ -26,17 +27,21 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 	if c.A == "-" && c.B == "-" {
 		return usage("standard input can be one of the two jobs, not both")
 	}
+	sides, err := c.sides()
+	if err != nil {
+		return err
+	}
 	var edits []edit
 	if len(c.GPU) > 0 {
 		edits = []edit{{"gpus", c.GPU}}
 	}
 	doc := document{line: 1}
-	for _, side := range []struct{ key, path string }{{`{"a":`, c.A}, {`,"b":`, c.B}} {
-		job, err := c.read(t, side.path, edits)
+	for i, key := range []string{`{"a":`, `,"b":`} {
+		job, err := sides[i](ctx, t, edits)
 		if err != nil {
 			return err
 		}
-		doc.text = append(append(doc.text, side.key...), job...)
+		doc.text = append(append(doc.text, key...), job...)
 	}
 	doc.text = append(doc.text, '}')
 
@@ -60,6 +65,33 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 		return err
 	}
 	return showComparison(t.stdout, r, newStyle(t), c.format() == "markdown")
+}
+
+// sides are the two jobs: documents first, then those that --from names.
+func (c *compareCommand) sides() ([]func(context.Context, *terminal, []edit) ([]byte, error), error) {
+	var list []func(context.Context, *terminal, []edit) ([]byte, error)
+	for _, path := range []string{c.A, c.B} {
+		if path != "" {
+			list = append(list, func(_ context.Context, t *terminal, edits []edit) ([]byte, error) { return c.read(t, path, edits) })
+		}
+	}
+	for _, file := range c.From {
+		list = append(list, func(ctx context.Context, t *terminal, edits []edit) ([]byte, error) {
+			from := fromFlags{From: []string{file}, readFlags: c.readFlags}
+			lines, err := from.documents(ctx, t, nil)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", file, err)
+			}
+			if bytes.Count(lines, []byte("\n")) != 1 {
+				return nil, usage("%s describes several jobs; compare takes one a file: vramplan read prints them", file)
+			}
+			return apply(bytes.TrimSpace(lines), edits)
+		})
+	}
+	if len(list) != 2 {
+		return nil, usage("compare takes two jobs: job documents, or files of other tools with --from FILE; %d were given", len(list))
+	}
+	return list, nil
 }
 
 // read gives one job document, which has to be one whole JSON value so that it can stand inside another.

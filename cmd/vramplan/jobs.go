@@ -15,6 +15,7 @@ import (
 // jobCommand is what the commands that take a job have in common.
 type jobCommand struct {
 	jobFlags    `embed:""`
+	fromFlags   `embed:""`
 	answerFlags `embed:"" group:"Answers:"`
 }
 
@@ -33,13 +34,23 @@ func (f *outputFlags) format() string {
 
 // open finds the documents that the flags name, with the flags' own changes in
 // them. eager is as in newDocuments; closing does nothing to standard input.
-func (c *jobCommand) open(t *terminal, eager bool, more ...edit) (docs *documents, closeFile func(), err error) {
+func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool, more ...edit) (docs *documents, closeFile func(), err error) {
 	edits, err := c.edits()
 	if err != nil {
 		return nil, nil, err
 	}
+	if len(c.From) > 0 {
+		if c.File != "" {
+			return nil, nil, usage("give a job document with -f or files of other tools with --from, not both")
+		}
+		lines, err := c.fromFlags.documents(ctx, t, edits)
+		if err != nil {
+			return nil, nil, err
+		}
+		return newDocuments(bytes.NewReader(lines), append(edits, more...), eager), func() {}, nil
+	}
 	if c.File == "" && len(edits) == 0 {
-		return nil, nil, usage("no job: give a document with -f FILE, or --model, --micro-batch and the other flags of a job")
+		return nil, nil, usage("no job: give a document with -f FILE, a batch script or configuration with --from FILE, or --model, --micro-batch and the other flags of a job")
 	}
 	edits = append(edits, more...)
 	switch c.File {
@@ -72,7 +83,7 @@ type printer interface {
 // problem does not stop the others; the exit code tells that there was one.
 func (c *jobCommand) answerAll(ctx context.Context, t *terminal, path string, p printer, more ...edit) error {
 	_, eager := p.(jsonLines) // the only form that is the same for one job and for many
-	docs, closeFile, err := c.open(t, eager, more...)
+	docs, closeFile, err := c.open(ctx, t, eager, more...)
 	if err != nil {
 		return err
 	}

@@ -13,6 +13,7 @@ type planCommand struct {
 	outputFlags    `embed:""`
 	EffectiveBatch *int64   `placeholder:"N" help:"Sequences in one optimizer step over all GPUs; what the job gives today if not given." group:"Job:"`
 	StepTime       *float64 `placeholder:"SECONDS" help:"How long one whole optimizer step of the job takes as it runs today; step times are fitted to it." group:"Job:"`
+	Patch          bool     `help:"Print the first change of the plan that fits as a patch of the files that --from names, for git apply or patch -p1." group:"Files of other tools:"`
 	Frontier       bool     `help:"Add the largest micro-batch by sequence length, the longest sequence by micro-batch, and the largest model." group:"Answers:"`
 }
 
@@ -30,6 +31,9 @@ func (c *planCommand) Run(ctx context.Context, t *terminal) error {
 		p = &planPages{page: (*planner.Plan).Markdown}
 	default:
 		p = &planPages{page: (*planner.Plan).Text}
+	}
+	if c.Patch {
+		return c.patch(ctx, t)
 	}
 	edits := appendEdit(nil, "effective_batch", c.EffectiveBatch)
 	if c.StepTime != nil {

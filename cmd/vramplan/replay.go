@@ -22,11 +22,11 @@ type replayCommand struct {
 }
 
 // Run replays one job in this process.
-func (c *replayCommand) Run(_ context.Context, t *terminal) error {
+func (c *replayCommand) Run(ctx context.Context, t *terminal) error {
 	if c.Steps < 1 || c.Steps > 10 {
 		return usage("--steps %d: from 1 to 10", c.Steps)
 	}
-	docs, closeFile, err := (&jobCommand{jobFlags: c.jobFlags}).open(t, false)
+	docs, closeFile, err := (&jobCommand{jobFlags: c.jobFlags}).open(ctx, t, false)
 	if err != nil {
 		return err
 	}

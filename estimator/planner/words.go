@@ -114,6 +114,41 @@ var leverWords = map[string]map[string]leverWord{
 		"evaluation-loss-only":    {setting: "prediction_loss_only=True"},
 		"checkpointing-selective": {setting: "checkpoint the attention modules", code: true},
 	},
+	// LLaMA-Factory, src/llamafactory/hparams/model_args.py at ff6d4d12: a setting that it does not know ends the run.
+	"llama-factory": {
+		"attention-sdpa":       {setting: "flash_attn: sdpa"},
+		"checkpointing-full":   {setting: "disable_gradient_checkpointing: false"},
+		"checkpointing-none":   {setting: "disable_gradient_checkpointing: true"},
+		"loss-fused-linear":    {setting: "enable_liger_kernel: true"},
+		"optimizer-fused":      {setting: "optim: adamw_torch_fused"},
+		"optimizer-8bit":       {setting: "optim: adamw_bnb_8bit"},
+		"optimizer-adafactor":  {setting: "optim: adafactor"},
+		"optimizer-lion":       {setting: "optim: lion_32bit"},
+		"precision-amp-bf16":   {setting: "bf16: true"},
+		"precision-amp-fp16":   {setting: "fp16: true"},
+		"precision-bf16":       {setting: "pure_bf16: true"},
+		"compile-on":           {setting: "torch_compile: true"},
+		"compile-off":          {setting: "torch_compile: false"},
+		"evaluation-loss-only": {setting: "prediction_loss_only: true"},
+		"adapters-lora":        {setting: "finetuning_type: lora, lora_rank: 16, lora_target: all"},
+		"adapters-qlora":       {setting: "finetuning_type: lora, lora_rank: 16, lora_target: all, quantization_bit: 4"},
+		"adapters-nf4":         {setting: "quantization_bit: 4"},
+	},
+	// ms-swift 4, swift/arguments.
+	"ms-swift": {
+		"attention-sdpa":      {setting: "--attn_impl sdpa"},
+		"checkpointing-full":  {setting: "--gradient_checkpointing true"},
+		"checkpointing-none":  {setting: "--gradient_checkpointing false"},
+		"loss-fused-linear":   {setting: "--use_liger_kernel true"},
+		"optimizer-fused":     {setting: "--optim adamw_torch_fused"},
+		"optimizer-8bit":      {setting: "--optim adamw_bnb_8bit"},
+		"optimizer-adafactor": {setting: "--optim adafactor"},
+		"precision-amp-bf16":  {setting: "--bf16 true"},
+		"precision-amp-fp16":  {setting: "--fp16 true"},
+		"adapters-lora":       {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear"},
+		"adapters-qlora":      {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear --quant_method bnb --quant_bits 4"},
+		"adapters-nf4":        {setting: "--quant_method bnb --quant_bits 4"},
+	},
 	"torchtune": {
 		"checkpointing-full": {setting: "enable_activation_checkpointing=True"},
 		"checkpointing-none": {setting: "enable_activation_checkpointing=False"},
@@ -173,8 +208,11 @@ var anyTool = map[string]leverWord{
 	"adapters-nf4":            {setting: `BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
 }
 
-// likeHuggingFace are the tools that hand these settings to transformers' Trainer.
-var likeHuggingFace = map[string]bool{"trl": true, "unsloth": true, "llama-factory": true, "ms-swift": true}
+// likeHuggingFace are the tools whose users write transformers' own settings.
+var likeHuggingFace = map[string]bool{"trl": true, "unsloth": true}
+
+// trainerEvaluation are the tools that take the Trainer's word for the batch of an evaluation.
+var trainerEvaluation = map[string]bool{"hf-trainer": true, "trl": true, "unsloth": true, "llama-factory": true, "ms-swift": true}
 
 // worded gives levers the words of the tool and the effort that those imply.
 func worded(ls []lever, tool string) []lever {
@@ -201,7 +239,7 @@ func worded(ls []lever, tool string) []lever {
 			l.settings = []string{fmt.Sprintf("%s = %d", sequenceWord(tool), l.changes["sequence_length"])}
 		case l.group == "evaluation":
 			word := "evaluation batch size = "
-			if tool == "hf-trainer" || likeHuggingFace[tool] {
+			if trainerEvaluation[tool] {
 				word = "per_device_eval_batch_size="
 			}
 			l.settings = []string{fmt.Sprint(word, l.changes["evaluation"].(estimator.Evaluation).MicroBatch)}
@@ -214,7 +252,7 @@ func sequenceWord(tool string) string {
 	switch tool {
 	case "nanogpt":
 		return "block_size"
-	case "trl", "unsloth":
+	case "trl", "unsloth", "ms-swift":
 		return "max_length"
 	case "axolotl":
 		return "sequence_len"

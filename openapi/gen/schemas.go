@@ -18,14 +18,15 @@ import (
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
+	"github.com/vramplan/vramplan/service/readers"
 )
 
 // What clients send is strict, what they get is tolerant.
 var (
-	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison](), reflect.TypeFor[jobdoc.Diagnosis](),
+	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison](), reflect.TypeFor[jobdoc.Diagnosis](), reflect.TypeFor[jobdoc.Reading](),
 		reflect.TypeFor[service.GPUEntry](), reflect.TypeFor[service.ModelEntry](), reflect.TypeFor[jobdoc.Observation]()}
 	responseTypes = []reflect.Type{
-		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[service.Diagnosis](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
+		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[service.Diagnosis](), reflect.TypeFor[readers.Answer](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
 		reflect.TypeFor[api.ChangeList](), reflect.TypeFor[api.ObservationList](), reflect.TypeFor[service.Accuracy](), reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[api.Readiness](), reflect.TypeFor[problem.Problem](),
 	}
 )
@@ -36,6 +37,17 @@ var published = map[string]string{
 	"jobdoc.Observation": "ObservationRequest",
 	"jobdoc.Comparison":  "ComparisonRequest",
 	"jobdoc.Diagnosis":   "DiagnosisRequest",
+	"jobdoc.Reading":     "ReadRequest",
+	"jobdoc.Known":       "ReadKnown",
+	"readers.Answer":     "ReadAnswer",
+	"readers.Job":        "ReadJob",
+	"readers.Place":      "FilePlace",
+	"readers.Origin":     "FieldOrigin",
+	"readers.Overridden": "OverriddenSetting",
+	"readers.Assumption": "ReadAssumption",
+	"readers.Question":   "ReadQuestion",
+	"readers.Ignored":    "IgnoredSetting",
+	"readers.Refusal":    "ReadRefusal",
 	"compare.Component":  "ComponentDifference",
 	"diagnose.Cause":     "DiagnosedCause",
 	"diagnose.Text":      "DiagnosedText",

@@ -161,7 +161,7 @@ func (c *Catalog) GPU(name string) (*GPU, error) {
 }
 
 // Model finds a model by id, alias, or the part of its id after the slash where only
-// one model has it. The error is an *UnknownError where no model has the name.
+// one model has it, and by the names of mirrors that are surely of the same shapes. The error is an *UnknownError where no model has the name.
 func (c *Catalog) Model(name string) (*Model, error) {
 	x, err := c.models()
 	if err != nil {
@@ -172,6 +172,9 @@ func (c *Catalog) Model(name string) (*Model, error) {
 	}
 	key := ModelKey(name)
 	if i, ok := x.byKey[key]; ok {
+		return &x.entries[i], nil
+	}
+	if i, ok := x.byKey[mirrorOf(key)]; ok {
 		return &x.entries[i], nil
 	}
 	unknown := &UnknownError{Kind: "model", Name: name}

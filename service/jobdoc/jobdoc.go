@@ -77,6 +77,27 @@ func DecodeDiagnosis(data []byte) (Diagnosis, error) {
 	return d, err
 }
 
+// Reading is the document of a reading: the texts of other tools' files, and the line that starts the job.
+type Reading struct {
+	// Files are texts by their names, as the scripts and configurations among them name each other.
+	Files map[string]string `json:"files,omitempty" validate:"omitempty,max=32,dive,keys,min=1,max=300,endkeys,max=1048576"`
+	// Read names the files to begin with; where it is left out, all are looked at.
+	Read []string `json:"read,omitempty" validate:"omitempty,max=32,dive,min=1,max=300"`
+	// Command is the command line that starts the job, as a shell takes it.
+	Command string `json:"command,omitempty" validate:"omitempty,max=65536" example:"torchrun --nproc_per_node=8 train.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --block_size 1024 --bf16"`
+	Known   Known  `json:"known"`
+}
+
+// Known is what the user says besides the files.
+type Known struct {
+	// GPUs is on how many GPUs the job runs.
+	GPUs int64 `json:"gpus,omitempty" validate:"omitempty,gte=1,lte=1048576" example:"8"`
+	// Set are fields of the job document by their paths, such as sequence_length or model.
+	Set map[string]string `json:"set,omitempty" validate:"omitempty,max=64,dive,keys,min=1,max=100,endkeys,max=65536"`
+	// Ignore are words of the files that change nothing in memory.
+	Ignore []string `json:"ignore,omitempty" validate:"omitempty,max=64,dive,min=1,max=100"`
+}
+
 // Measured is what a run was seen to take.
 type Measured struct {
 	// AllocatedBytes is torch.cuda.max_memory_allocated().

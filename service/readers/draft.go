@@ -20,9 +20,11 @@ type field struct {
 
 // draft is a job document in the making: fields by their pointers, each with its origin.
 type draft struct {
-	reader      string
-	command     *Place
-	fields      map[string]field
+	reader  string
+	command *Place
+	fields  map[string]field
+	// sources are the values that derived fields mostly hang on, for patches.
+	sources     map[string]setting.Value
 	questions   []Question
 	assumptions []Assumption
 	refusals    []Refusal
@@ -30,7 +32,9 @@ type draft struct {
 	ignored     []setting.Value
 }
 
-func newDraft(reader string) *draft { return &draft{reader: reader, fields: map[string]field{}} }
+func newDraft(reader string) *draft {
+	return &draft{reader: reader, fields: map[string]field{}, sources: map[string]setting.Value{}}
+}
 
 // put sets a field from a value of the user's.
 func (d *draft) put(pointer string, value any, from setting.Value) {

@@ -236,6 +236,7 @@ func (r *reading) nanoGPTAccumulation() {
 	v, _ := r.s.Get("gradient_accumulation_steps")
 	n, isInt := v.Int()
 	w := r.gpus()
+	r.d.sources[pointer] = v
 	if !isInt || !w.known {
 		r.numberOf(pointer, askAccumulation, v)
 		return

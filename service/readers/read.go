@@ -17,17 +17,21 @@ import (
 func Read(ctx context.Context, s Source) (*Answer, error) {
 	f := newFiles(s)
 	in := &inbox{files: f, answer: &Answer{Jobs: []Job{}}, seen: map[string]bool{}}
+	line := s.Line
 	if len(s.Command) > 0 {
-		if err := in.commandLine(ctx, s.Command); err != nil {
+		line = joined(s.Command)
+	}
+	if line != "" {
+		if err := in.commandLine(ctx, line); err != nil {
 			return nil, err
 		}
 	}
-	for _, name := range s.Files {
+	for _, name := range scriptsFirst(s.Files) {
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		if len(s.Command) > 0 && in.used(name) {
-			continue
+		if !isScriptName(name) && in.used(name) && (line != "" || len(in.answer.Jobs) > 0) {
+			continue // a file of the chain of a job that is in the answer
 		}
 		if err := in.file(ctx, name); err != nil {
 			return nil, err
@@ -35,6 +39,21 @@ func Read(ctx context.Context, s Source) (*Answer, error) {
 	}
 	in.close()
 	return in.answer, nil
+}
+
+// scriptsFirst puts batch scripts before the configurations that they may start.
+func scriptsFirst(names []string) []string {
+	sorted := slices.Clone(names)
+	slices.SortStableFunc(sorted, func(a, b string) int {
+		switch {
+		case isScriptName(a) == isScriptName(b):
+			return 0
+		case isScriptName(a):
+			return -1
+		}
+		return 1
+	})
+	return sorted
 }
 
 // inbox collects the jobs of all files.
@@ -54,13 +73,18 @@ func (in *inbox) used(name string) bool {
 	return ok
 }
 
-// commandLine reads a command line as a script of one line.
-func (in *inbox) commandLine(ctx context.Context, words []string) error {
+// joined is a command line of words.
+func joined(words []string) string {
 	line := make([]string, 0, len(words))
 	for _, w := range words {
 		line = append(line, quoted(w))
 	}
-	commands, err := in.files.scriptCommands(ctx, "command line", []byte(strings.Join(line, " ")+"\n"))
+	return strings.Join(line, " ")
+}
+
+// commandLine reads a command line as a script of one line.
+func (in *inbox) commandLine(ctx context.Context, line string) error {
+	commands, err := in.files.scriptCommands(ctx, "command line", []byte(line+"\n"))
 	if err != nil {
 		in.answer.Refusals = append(in.answer.Refusals, Refusal{Code: "not-readable", Say: err.Error()})
 		return ctx.Err()

@@ -29,6 +29,8 @@ type Source struct {
 	Dir string
 	// Command is a command line, word by word, that starts the job.
 	Command []string
+	// Line is a command line as a shell takes it, in place of Command.
+	Line string
 	// ReadFile opens a file; without it there is nothing but the command line. A file that is not there is an error that
 	// is fs.ErrNotExist.
 	ReadFile func(name string) ([]byte, error)

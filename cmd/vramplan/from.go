@@ -1,0 +1,96 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers"
+)
+
+// fromFlags take the job from files of other tools.
+type fromFlags struct {
+	From      []string `sep:"none" placeholder:"FILE" help:"Take the jobs from a batch script or a configuration of a trainer, as vramplan read does; repeat for more files." group:"Files of other tools:"`
+	readFlags `embed:""`
+}
+
+// documents reads the files that --from names and gives one job document a line. What the flags of a job say answers
+// questions too; those that stay open are an error that names them all.
+func (f *fromFlags) documents(ctx context.Context, t *terminal, edits []edit) ([]byte, error) {
+	answer, err := f.answer(ctx, edits)
+	if err != nil {
+		return nil, err
+	}
+	if len(answer.Jobs) == 0 {
+		return nil, refusedAll(answer)
+	}
+	for _, r := range answer.Refusals {
+		fmt.Fprintf(t.stderr, "left out: %s\n", plain(r.String()))
+	}
+	if open := answer.Open(); len(open) > 0 {
+		return nil, questions(open)
+	}
+	var lines bytes.Buffer
+	for _, j := range answer.Jobs {
+		lines.Write(j.Document)
+		lines.WriteByte('\n')
+		for _, a := range j.Assumptions {
+			fmt.Fprintf(t.stderr, "assumed: %s\n", plain(a.Say))
+		}
+	}
+	return lines.Bytes(), nil
+}
+
+// answer reads the files; edits are what the flags of a job say.
+func (f *fromFlags) answer(ctx context.Context, edits []edit) (*readers.Answer, error) {
+	source, err := f.source(f.From, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, e := range edits {
+		value, err := json.Marshal(e.value)
+		if err != nil {
+			return nil, err
+		}
+		if e.path == "effective_batch" || e.path == "measured_steps" {
+			continue // of the request, not of the job
+		}
+		if e.path == "model" { // an object with one form of a model
+			var form map[string]json.RawMessage
+			if err := json.Unmarshal(value, &form); err != nil {
+				return nil, err
+			}
+			for key, v := range form {
+				source.Set = append(source.Set, readers.Said{Path: "model." + key, Value: string(v)})
+			}
+			continue
+		}
+		source.Set = append(source.Set, readers.Said{Path: strings.TrimPrefix(e.path, "training."), Value: string(value)})
+	}
+	return readers.Read(ctx, source)
+}
+
+func refusedAll(a *readers.Answer) error {
+	var lines []string
+	for _, r := range a.Refusals {
+		lines = append(lines, plain(r.String()))
+	}
+	return errors.New("no job in the files:\n  " + strings.Join(lines, "\n  "))
+}
+
+// questions are an error that asks for all that is open.
+func questions(open []readers.Question) error {
+	var b strings.Builder
+	b.WriteString("the files do not say everything:")
+	for _, q := range open {
+		fmt.Fprintf(&b, "\n  %s", plain(q.Ask))
+		if q.Why != "" {
+			fmt.Fprintf(&b, " (%s)", plain(q.Why))
+		}
+		fmt.Fprintf(&b, " Answer with %s", strings.ReplaceAll(plain(q.Flag), "--gpus N", "--world-size N"))
+	}
+	return &exitError{exitUsage, errors.New(b.String())}
+}

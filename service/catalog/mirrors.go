@@ -1,0 +1,76 @@
+package catalog
+
+import (
+	"regexp"
+	"strings"
+)
+
+// mirror is a rule by which a name that the catalog does not have means a model that it has: the same layers with the same
+// sizes under another organisation, tuned further, or stored quantized. What differs in the positions that are trained for or
+// in the rotary base changes no tensor's size.
+type mirror struct {
+	name *regexp.Regexp
+	// model is the key of the model, with the groups of name in it.
+	model string
+}
+
+// mirrors are compared with the part of a key behind the slash, without the suffixes of storedAs. Sources: the config.json of
+// both models of each rule, on the Hugging Face Hub. Not among them, although the names invite it: DeepSeek-R1-Distill-Qwen-1.5B,
+// whose embeddings are not tied, and Mistral-7B-v0.2, which has no sliding window.
+var mirrors = []mirror{
+	{regexp.MustCompile(`^(?:meta-)?llama-3-(8|70)b(?:-instruct)?$`), "meta-llama/meta-llama-3-${1}b"},
+	{regexp.MustCompile(`^(?:meta-)?llama-3\.1-(8|70|405)b(?:-instruct)?$`), "meta-llama/llama-3.1-${1}b"},
+	{regexp.MustCompile(`^llama-3\.2-(1|3)b(?:-instruct)?$`), "meta-llama/llama-3.2-${1}b"},
+	{regexp.MustCompile(`^(?:meta-)?llama-3\.3-70b-instruct$`), "meta-llama/llama-3.3-70b-instruct"},
+	{regexp.MustCompile(`^llama-2-(7|13|70)b(?:-chat)?(?:-hf)?$`), "meta-llama/llama-2-${1}b-hf"},
+	{regexp.MustCompile(`^vicuna-(7|13)b-v1\.5$`), "meta-llama/llama-2-${1}b-hf"},
+	{regexp.MustCompile(`^deepseek-r1-distill-llama-8b$`), "meta-llama/llama-3.1-8b"},
+	{regexp.MustCompile(`^mistral-7b-(?:instruct-)?v0\.(1|3)$`), "mistralai/mistral-7b-v0.${1}"},
+	{regexp.MustCompile(`^zephyr-7b-(?:alpha|beta)$`), "mistralai/mistral-7b-v0.1"},
+	{regexp.MustCompile(`^mistral-nemo-(?:base|instruct)-2407$`), "mistralai/mistral-nemo-instruct-2407"},
+	{regexp.MustCompile(`^mistral-small-24b-(?:base|instruct)-2501$`), "mistralai/mistral-small-24b-instruct-2501"},
+	{regexp.MustCompile(`^qwen2-(0\.5|1\.5|7|72)b(?:-instruct)?$`), "qwen/qwen2-${1}b"},
+	{regexp.MustCompile(`^qwen2\.5-(?:coder-)?(0\.5|1\.5|3|7|14|32|72)b(?:-instruct)?$`), "qwen/qwen2.5-${1}b"},
+	{regexp.MustCompile(`^qwen2\.5-math-(1\.5|7|72)b(?:-instruct)?$`), "qwen/qwen2.5-${1}b"},
+	{regexp.MustCompile(`^qwen3-(0\.6|1\.7|4|8|14|32)b(?:-base)?$`), "qwen/qwen3-${1}b"},
+	{regexp.MustCompile(`^qwen3-4b-(?:instruct|thinking)-2507$`), "qwen/qwen3-4b"},
+	{regexp.MustCompile(`^qwen3-(30b-a3b|235b-a22b)(?:-base|-instruct-2507|-thinking-2507)?$`), "qwen/qwen3-${1}"},
+	{regexp.MustCompile(`^gemma-(2|7)b(?:-it)?$`), "google/gemma-${1}b"},
+	{regexp.MustCompile(`^gemma-2-(2|9|27)b(?:-it)?$`), "google/gemma-2-${1}b"},
+	{regexp.MustCompile(`^pythia-(70m|160m|410m|1b|1\.4b|2\.8b|6\.9b|12b)(?:-deduped)?$`), "eleutherai/pythia-${1}"},
+	{regexp.MustCompile(`^phi-4$`), "microsoft/phi-4"},
+	{regexp.MustCompile(`^tinyllama(?:-1\.1b-.*)?$`), "tinyllama/tinyllama-1.1b-chat-v1.0"},
+	{regexp.MustCompile(`^gpt-oss-(20|120)b$`), "openai/gpt-oss-${1}b"},
+}
+
+// storedAs are suffixes that say how a checkpoint is stored, and nothing of the model's shapes.
+var storedAs = []string{"-unsloth-bnb-4bit", "-bnb-4bit", "-bf16"}
+
+// mirrorOrganisations publish other organisations' models under the same names. Names of other organisations are their own
+// models, whatever they are called.
+var mirrorOrganisations = map[string]bool{
+	"unsloth": true, "nousresearch": true, "meta-llama": true, "qwen": true, "google": true, "mistralai": true, "eleutherai": true, "microsoft": true, "lmsys": true,
+	"huggingfaceh4": true, "deepseek-ai": true, "tinyllama": true, "openai": true,
+}
+
+// mirrorOf is the key of the model that a key means by one of the rules, or "".
+func mirrorOf(key string) string {
+	organisation, name, ok := strings.Cut(key, "/")
+	if !ok || !mirrorOrganisations[organisation] {
+		return ""
+	}
+	if organisation == "unsloth" {
+		for _, suffix := range storedAs {
+			if short, cut := strings.CutSuffix(name, suffix); cut {
+				name = short
+				break
+			}
+		}
+	}
+	for _, m := range mirrors {
+		if at := m.name.FindStringSubmatchIndex(name); at != nil {
+			return string(m.name.ExpandString(nil, m.model, name, at))
+		}
+	}
+	return ""
+}

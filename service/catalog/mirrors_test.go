@@ -1,0 +1,37 @@
+package catalog_test
+
+import (
+	"testing"
+
+	"github.com/vramplan/vramplan/service"
+)
+
+func TestNamesOfTheSameModel(t *testing.T) {
+	catalog := service.EmbeddedCatalog()
+	for name, want := range map[string]string{
+		"unsloth/Meta-Llama-3.1-8B-bnb-4bit":           "meta-llama/Llama-3.1-8B",
+		"unsloth/llama-3-8b-bnb-4bit":                  "meta-llama/Meta-Llama-3-8B",
+		"unsloth/Qwen2.5-7B-Instruct-unsloth-bnb-4bit": "Qwen/Qwen2.5-7B",
+		"NousResearch/Llama-2-7b-hf":                   "meta-llama/Llama-2-7b-hf",
+		"NousResearch/Meta-Llama-3.1-8B-Instruct":      "meta-llama/Llama-3.1-8B",
+		"meta-llama/Llama-2-7b":                        "meta-llama/Llama-2-7b-hf",
+		"Qwen/Qwen2.5-Coder-7B-Instruct":               "Qwen/Qwen2.5-7B",
+		"Qwen/Qwen3-4B-Instruct-2507":                  "Qwen/Qwen3-4B",
+		"Qwen/Qwen3-30B-A3B-Thinking-2507":             "Qwen/Qwen3-30B-A3B",
+		"lmsys/vicuna-7b-v1.5":                         "meta-llama/Llama-2-7b-hf",
+		"EleutherAI/pythia-12b-deduped":                "EleutherAI/pythia-12b",
+		"deepseek-ai/DeepSeek-R1-Distill-Llama-8B":     "meta-llama/Llama-3.1-8B",
+	} {
+		m, err := catalog.Model(name)
+		if err != nil || m.ID != want {
+			t.Errorf("%s: %v, %v; it is %s", name, m, err, want)
+		}
+	}
+	for _, name := range []string{
+		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "mistralai/Mistral-7B-v0.2", "unsloth/Qwen2.5-VL-7B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
+	} {
+		if m, err := catalog.Model(name); err == nil {
+			t.Errorf("%s was taken for %s", name, m.ID)
+		}
+	}
+}
