@@ -29,10 +29,8 @@ const (
 	exactRequests = 1 << 20
 	// mostRequests ends a play that goes on for longer, since its micro-steps do not go round.
 	mostRequests = 8 << 20
-	// searchedRequests is up to how many the smallest limit is always looked for, which takes up to ten more plays, and
-	// decidingRequests up to how many where a verdict depends on it.
+	// searchedRequests is up to how many the smallest limit is looked for, which takes up to eleven more plays.
 	searchedRequests = 1 << 19
-	decidingRequests = 1 << 20
 	// sampledRequests is about how many are played of a job that is continued, twice, and sampledSteps in how many optimizer steps
 	// of how many micro-steps at most.
 	sampledRequests, sampledSteps, sampledMicroSteps = 1 << 18, 2, 4
@@ -71,6 +69,7 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 		for _, experts := range widths {
 			n := whole.Part(units, experts)
 			n.Recipe.Accumulation = min(n.Recipe.Accumulation, sampledMicroSteps)
+			w.total += w.session.Total
 			w.session.Reset(n)
 			alive := w.session.Account(false, false).Peak.Bytes
 			most, mostAllocated := w.play(sampledSteps, expandable, false)

@@ -47,6 +47,13 @@ type Input struct {
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part of the
 	// question.
 	Done <-chan struct{} `json:"-"`
+	// Admit, where it is there, is asked before anything is recorded whether a job of this cost may be answered now. It may wait, and
+	// returns what to call when the answer is there.
+	Admit func(Cost) (release func(), err error) `json:"-"`
+	// MostRequests refuses a job that takes more requests of the replayed allocator in all its runs; 0 is any number.
+	MostRequests int64 `json:"-"`
+	// took, where it is there, gets what the answer took.
+	took *Cost
 	// everyExpert records every expert of a mixture.
 	everyExpert bool
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
@@ -72,8 +79,16 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if in.Admit != nil {
+		release, err := in.Admit(r.cost(max(len(in.GPUs), 1)))
+		if err != nil {
+			return nil, err
+		}
+		defer release()
+	}
 	limits = limits || in.LowerBound
 	r.replays, r.fitsOnly, r.done, r.everyExpert = replays, in.FitsOnly, in.Done, in.everyExpert
+	r.most, r.took = in.MostRequests, in.took
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -155,6 +170,7 @@ type workspace struct {
 	session    play.Session
 	allocator  *memory.Allocator
 	stands     []stand
+	total      int64 // requests of sessions before the present one
 }
 
 // stand is where a run without a limit stood between two optimizer steps.
@@ -171,12 +187,16 @@ var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory
 const keptBytes = 8 << 20
 
 func (w *workspace) putBack() {
-	const perParameter = 128
-	bytes := int64(cap(w.parameters)+cap(w.parts))*perParameter + w.tape.StorageBytes() + w.evaluated.StorageBytes() +
-		w.session.StorageBytes() + w.allocator.StorageBytes()*int64(1+cap(w.stands))
-	if bytes <= keptBytes {
+	if w.bytes() <= keptBytes {
 		workspaces.Put(w)
 	}
+}
+
+// bytes is about how much storage w has.
+func (w *workspace) bytes() int64 {
+	const perParameter = 136
+	return int64(cap(w.parameters)+cap(w.parts))*perParameter + w.tape.StorageBytes() + w.evaluated.StorageBytes() +
+		w.session.StorageBytes() + w.allocator.StorageBytes()*int64(1+cap(w.stands))
 }
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
@@ -226,9 +246,12 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return ErrStopped
 	}
 	w := workspaces.Get().(*workspace)
-	defer w.putBack()
+	if r.took != nil {
+		w = &workspace{allocator: memory.NewAllocator(false)}
+	}
+	defer func() { r.account(w) }()
 	s := r.session(w, out.recipe, false)
-	s.Done = r.done
+	s.Done, w.total = r.done, 0
 	out.ledger, out.applied = s.Account(timeline, tensors), w.tape.Applied
 	if r.stopped() {
 		return ErrStopped
@@ -238,6 +261,9 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	found := r.replays.of(s, r.expand, out.ledger.Peak.Bytes)
 	defer found.mu.Unlock()
 	w.stands = w.stands[:0]
+	if r.spent() {
+		return r.tooDear()
+	}
 	if !found.done {
 		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, searches); err != nil {
 			return err
@@ -258,7 +284,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	}
 	decides := searches
 	for _, c := range out.cards {
-		if decides || r.fitsOnly || once > decidingRequests {
+		if decides || r.fitsOnly || once > searchedRequests {
 			break
 		}
 		f := r.figures(out, c.group)
@@ -266,6 +292,9 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	}
 	if !decides {
 		return nil
+	}
+	if found.limit == 0 && r.spent() {
+		return r.tooDear()
 	}
 	if found.limit == 0 {
 		limit, tries := w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
@@ -278,6 +307,19 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	out.base = base(found.limit)
 	out.figures = r.bounded(out.base, out.group)
 	return nil
+}
+
+// spent says that the answer took as many requests as it may.
+func (r *resolved) spent() bool { return r.most > 0 && r.played >= r.most }
+
+// account counts what a replay took, and gives its workspace back.
+func (r *resolved) account(w *workspace) {
+	r.played += w.total + w.session.Total
+	if r.took != nil {
+		r.took.Requests += w.total + w.session.Total + int64(len(w.session.Program.Events))
+		r.took.Bytes = max(r.took.Bytes, w.bytes())
+	}
+	w.putBack()
 }
 
 // stopped says that nobody waits for the answer any more.

@@ -55,6 +55,9 @@ type resolved struct {
 	replays *Replays
 	// done is Input.Done.
 	done <-chan struct{}
+	// most is Input.MostRequests, played how many were, and took is Input.took.
+	most, played int64
+	took         *Cost
 	// everyExpert is Input.everyExpert.
 	everyExpert bool
 	// missing are the cells of the job that no trace has shown.

@@ -14,6 +14,8 @@ const (
 	CodeNotFound    Code = "not_found"
 	CodeUnavailable Code = "unavailable"
 	CodeInternal    Code = "internal"
+	// CodeOverloaded: there is too much to do now.
+	CodeOverloaded Code = "overloaded"
 
 	// CodeUnauthorized: a key is needed, and none that is valid was given.
 	CodeUnauthorized Code = "unauthorized"

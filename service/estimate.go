@@ -33,7 +33,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		return nil, err
 	}
 	answer := func(ctx context.Context) (*estimator.Result, error) {
-		result, err := estimator.Until(ctx, s.estimate)(r.input)
+		result, err := s.within(ctx, s.estimate)(r.input)
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}

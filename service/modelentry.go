@@ -103,7 +103,7 @@ func (s *Service) trial(p *model.Preset) (parameters int64, err error) {
 	}()
 	var job estimator.Job
 	job.Model.Preset, job.Training.MicroBatch = p.ID, 1
-	result, err := s.estimate(estimator.Input{Job: job, Preset: p})
+	result, err := s.within(context.Background(), s.estimate)(estimator.Input{Job: job, Preset: p})
 	if err == nil {
 		return result.Model.Parameters, nil
 	}

@@ -83,7 +83,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 			Slices:         parts,
 			Presets:        presets,
 			Frontier:       o.Frontier,
-		}, s.judge())
+		}, s.within(ctx, s.judge()))
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}

@@ -52,6 +52,8 @@ type Service struct {
 	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with replays that the
 	// questions of one plan share.
 	judge func() planner.Estimator
+	// budget is the memory of replays; nil without a bound.
+	budget *budget
 }
 
 // Option changes how a Service works.
@@ -70,6 +72,7 @@ type options struct {
 	maxObservations     int64
 	retention           time.Duration
 	fitBudget, fitAwait time.Duration
+	replayBytes         int64
 }
 
 // WithObservationLimits bounds how many observations the database takes, and how old they get; 0 is no bound.
@@ -84,6 +87,9 @@ func WithFitBudget(budget, await time.Duration) Option {
 
 // WithCache sets how many answers are remembered; 0 remembers none.
 func WithCache(entries int) Option { return func(o *options) { o.cacheEntries = entries } }
+
+// WithReplayMemory bounds the memory that replays take together, in bytes; 0 is no bound.
+func WithReplayMemory(bytes int64) Option { return func(o *options) { o.replayBytes = bytes } }
 
 // WithStore lets users change the catalog. The service begins with the catalog that New
 // gets; Refresh and Follow bring what the store has.
@@ -135,6 +141,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 
 		maxObservations: o.maxObservations, retention: o.retention, began: time.Now(), clockAtStart: o.now(),
 		estimate: estimator.Estimate,
+		budget:   newBudget(o.replayBytes),
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}
 	s.catalog.Store(c)

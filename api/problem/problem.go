@@ -88,6 +88,8 @@ func From(err error) *Problem {
 			p := New(NotFound, "%s", failure.Message)
 			p.Suggestions = failure.Suggestions
 			return p
+		case service.CodeOverloaded:
+			return overloaded(err, failure.Message)
 		case service.CodeUnavailable:
 			p := New(Unavailable, "%s", failure.Message)
 			p.cause, p.RetryAfterSeconds = err, 5

@@ -37,6 +37,7 @@ type limitFlags struct {
 	MaxBytesOut             byteCount     `default:"64MiB" setting:"VRAMPLAN_MAX_BYTES_OUT" placeholder:"SIZE" help:"Bytes of answers that one client gets a second; it may have four seconds' worth at once."`
 	MemoryLimit             byteCount     `default:"0" setting:"VRAMPLAN_MEMORY_LIMIT" placeholder:"SIZE" help:"Memory to stay below, as 512MiB; 0 is what the container may have. GOMEMLIMIT wins."`
 	MaxHeld                 byteCount     `default:"0" setting:"VRAMPLAN_MAX_HELD" placeholder:"SIZE" help:"Documents and answers in memory for clients that send or read slowly; 0 is an eighth of the memory, up to 128MiB."`
+	MaxReplay               byteCount     `default:"0" setting:"VRAMPLAN_MAX_REPLAY" placeholder:"SIZE" help:"Memory that estimates at work take together, as 192MiB; 0 is three eighths of the memory, and 768MiB where there is no limit."`
 	HeaderTimeout           time.Duration `default:"5s" setting:"VRAMPLAN_HEADER_TIMEOUT" help:"How long the header of a request may take to arrive."`
 	BodyTimeout             time.Duration `default:"15s" setting:"VRAMPLAN_BODY_TIMEOUT" help:"How long a document, or the next line of a batch, may take to arrive."`
 	RequestTimeout          time.Duration `default:"20s" setting:"VRAMPLAN_REQUEST_TIMEOUT" help:"How long one job may take."`
@@ -111,6 +112,7 @@ func (f *limitFlags) validate() error {
 	}{
 		{"--memory-limit", "VRAMPLAN_MEMORY_LIMIT", f.MemoryLimit, 64 << 20},
 		{"--max-held", "VRAMPLAN_MAX_HELD", f.MaxHeld, 4 << 20},
+		{"--max-replay", "VRAMPLAN_MAX_REPLAY", f.MaxReplay, 16 << 20},
 	} {
 		if m.value != 0 && m.value < m.least {
 			refuse(m.flag, m.setting, m.value, fmt.Sprintf("%s or more, or 0", m.least))

@@ -37,6 +37,7 @@ func TestBadSettingsAreNamed(t *testing.T) {
 		{"--memory-limit", "VRAMPLAN_MEMORY_LIMIT", "3"},
 		{"--memory-limit", "VRAMPLAN_MEMORY_LIMIT", "plenty"},
 		{"--max-held", "VRAMPLAN_MAX_HELD", "1MiB"},
+		{"--max-replay", "VRAMPLAN_MAX_REPLAY", "1MiB"},
 		{"--header-timeout", "VRAMPLAN_HEADER_TIMEOUT", "0s"},
 		{"--body-timeout", "VRAMPLAN_BODY_TIMEOUT", "-1s"},
 		{"--request-timeout", "VRAMPLAN_REQUEST_TIMEOUT", "25h"},

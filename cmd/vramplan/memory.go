@@ -24,15 +24,18 @@ func (b *byteCount) UnmarshalText(text []byte) error {
 func (b byteCount) String() string { return humanize.IBytes(uint64(max(b, 0))) }
 
 // memory is what the process may use; 0 is no limit that anybody told it of.
-type memory struct{ limit, held int64 }
+type memory struct{ limit, held, replay int64 }
 
 // maxHeldByDefault is enough for 128 of the largest documents at once.
 const maxHeldByDefault = 128 << 20
 
+// maxReplayByDefault is enough for the dearest mixtures.
+const maxReplayByDefault = 768 << 20
+
 // memory finds what the process may use: what it was told, or what its container
 // may have.
 func (f *limitFlags) memory() memory {
-	m := memory{limit: int64(f.MemoryLimit), held: int64(f.MaxHeld)}
+	m := memory{limit: int64(f.MemoryLimit), held: int64(f.MaxHeld), replay: int64(f.MaxReplay)}
 	if m.limit == 0 {
 		if n, err := memlimit.FromCgroup(); err == nil && n < 1<<50 { // no container, no limit
 			m.limit = int64(n)
@@ -42,6 +45,12 @@ func (f *limitFlags) memory() memory {
 		m.held = maxHeldByDefault
 		if m.limit > 0 {
 			m.held = min(m.held, m.limit/8)
+		}
+	}
+	if m.replay == 0 {
+		m.replay = maxReplayByDefault
+		if m.limit > 0 {
+			m.replay = m.limit / 8 * 3
 		}
 	}
 	return m

@@ -53,13 +53,14 @@ func (c *serveCommand) Validate() error {
 // Run serves the API until ctx ends, which a signal does.
 func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	log := logger(t.stderr, c.LogLevel)
-	svc, err := c.start(ctx, log, service.WithCache(c.Cache), service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)),
+	allowed := c.memory()
+	svc, err := c.start(ctx, log, service.WithCache(c.Cache), service.WithReplayMemory(allowed.replay),
+		service.WithActivationPolicy(service.ActivationPolicy(c.CalibrationActivation)),
 		service.WithObservationLimits(c.MaxObservations, c.ObservationRetention), service.WithFitBudget(c.FitBudget, 0))
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, svc.close()) }()
-	allowed := c.memory()
 	gomemlimit, _ := t.lookup("GOMEMLIMIT")
 	allowed.heed(gomemlimit)
 	handler := api.New(svc, api.Options{

@@ -259,6 +259,20 @@ func (e *experts) width() float64 {
 	return 4 * (float64(e.Count)*float64(e.FFN) + float64(e.SharedFFN))
 }
 
+// Experts is how many a layer with a mixture of them has; 0 without.
+func (a *Architecture) Experts() int64 {
+	if e := expertsOf(a); e != nil {
+		return e.Count
+	}
+	return 0
+}
+
+// UnevenExperts says that the experts of a layer are not alike, so that each is recorded.
+func (a *Architecture) UnevenExperts() bool {
+	own, ok := a.own.(*latent)
+	return ok && own.second
+}
+
 // ChosenWidth is how wide the experts of a layer are together that one token takes; 0 without a mixture of experts.
 func (a *Architecture) ChosenWidth() int64 {
 	e := expertsOf(a)

@@ -9,6 +9,9 @@ type Watch struct {
 	// Most is how many requests may be played; 0 is any number.
 	Most int64
 
+	// Total is how many were played in all runs of the session.
+	Total int64
+
 	played int64
 	ended  Ended
 }
@@ -37,6 +40,7 @@ func (w *Watch) passes(n int) bool {
 		return false
 	default:
 	}
+	w.Total += int64(n)
 	if w.played += int64(n); w.Most > 0 && w.played > w.Most {
 		w.ended = Spent
 		return false

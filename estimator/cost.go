@@ -1,0 +1,115 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// Cost is what an answer takes at most.
+type Cost struct {
+	// Requests are those of the allocator that are recorded and played, one for each kind of hardware, each run and each search for
+	// the smallest limit; ten to twenty million take a second.
+	Requests int64
+	// Bytes are those of the workspace.
+	Bytes int64
+}
+
+// What recording and playing takes at most, read off 1,500 random jobs of all families (TestCostBounds draws others) with half as
+// much again.
+const (
+	eventsPerLayer, adaptedPerLayer   = 500, 1800 // events of a layer and micro-step; with adapters
+	eventsPerExpert, adaptedPerExpert = 130, 450  // of an expert
+	eventsOutside                     = 1000      // of embeddings, head and loss
+	bytesPerEvent                     = 170       // that is recorded
+	bytesPerRequest                   = 72        // that is played
+	bytesPerStand                     = 64        // that is kept while the smallest limit is looked for
+	bytesPerParameter                 = 100       // that is allocated, with what the optimizer allocates for it; none has less than three events
+	bytesAnyway                       = 1 << 20
+	tensorsPerLayer, tensorsPerExpert = 48, 6 // parameters and buffers; four times as many with adapters
+	tensorsOutside                    = 64
+	mostTries                         = 11 // plays that the search for the smallest limit takes
+)
+
+// CostOf bounds what [Estimate] takes for a job, from its document alone: nothing is recorded. Of bytes the bound is up to 12 times
+// what jobs take (TestCostIsTight), of requests up to some hundred times: it has every micro-step, most of which are left out as soon
+// as the allocator goes round, and every search for a limit. Errors are those of Estimate.
+func CostOf(in Input) (Cost, error) {
+	r, err := resolve(&in)
+	if err != nil {
+		return Cost{}, err
+	}
+	r.everyExpert = in.everyExpert
+	return r.cost(max(len(in.GPUs), 1)), nil
+}
+
+func (r *resolved) cost(kinds int) Cost {
+	a := &r.arch
+	perLayer, perExpert := int64(eventsPerLayer), int64(eventsPerExpert)
+	if a.LoRA != nil {
+		perLayer, perExpert = adaptedPerLayer, adaptedPerExpert
+	}
+	experts := a.Experts()
+	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile)
+	recordedExperts := step.RecordedExperts(experts)
+	every := r.recorded(r.recipe, false).EveryExpert || a.UnevenExperts()
+	if every {
+		recordedExperts = experts
+	}
+	layers := a.Layers + a.Decoder
+	events := func(layers, experts int64) int64 { return eventsOutside + layers*(perLayer+experts*perExpert) }
+	recorded := events(recordedLayers+a.Decoder, recordedExperts)
+	whole := events(layers, experts)
+
+	perStep := int64(3)
+	if r.recipe.Accumulation > 1 {
+		perStep = 2
+	}
+	// Played whole, as far as that is done, or in part.
+	exact := min(whole, exactRequests/(perStep*min(r.recipe.Accumulation, 2))+eventsOutside)
+	if units <= recordedUnits+1 && recordedExperts == experts {
+		exact = whole // there is nothing to leave out
+	}
+	perUnit := (recordedLayers + recordedUnits - 1) / max(recordedUnits, 1)
+	least := events(min((recordedUnits+1)*perUnit, layers), min(experts, leastSampledExperts+4))
+	if every {
+		least = events(min((recordedUnits+1)*perUnit, layers), experts)
+	}
+	sampled := min(whole, max(mostSampledRequests/sampledSteps, least))
+	played := max(exact, sampled)
+
+	tensors := tensorsPerLayer + tensorsPerExpert*experts
+	if a.LoRA != nil {
+		tensors *= 4
+	}
+	parameters := tensorsOutside + layers*tensors
+	pair, most := perStep*min(r.recipe.Accumulation, 2), perStep*min(r.recipe.Accumulation, 64)
+	searched := int64(0)
+	if !r.expand {
+		searched = min(whole, searchedRequests/pair+eventsOutside)
+	}
+	requests := recorded + min(exact*most, max(mostRequests, exact*perStep)) + mostTries*min(searched*most, mostRequests) +
+		4*sampledSteps*sampledMicroSteps*sampled
+	const perParameter = 6 // in an update
+	requests += perParameter * (perStep*min(parameters, exact) + mostTries*perStep*min(parameters, searched) + 4*sampledSteps*min(parameters, sampled))
+	cost := Cost{
+		Requests: int64(kinds) * requests,
+		Bytes: bytesAnyway + recorded*bytesPerEvent + played*bytesPerRequest + searched*bytesPerStand +
+			min(parameters, played/3)*bytesPerParameter,
+	}
+	if r.evaluation != nil {
+		cost.Bytes, cost.Requests = 2*cost.Bytes, 2*cost.Requests
+	}
+	return cost
+}
+
+// tooDear says that an answer takes more than it may.
+func (r *resolved) tooDear() error {
+	var errs invalid.List
+	less := "a smaller gradient_accumulation"
+	if r.recipe.Accumulation == 1 {
+		less = "fewer layers or experts"
+	}
+	errs.Add("/training", "too_large", "an answer takes more than %s requests of the replayed allocator, which is as many as it may take here; fewer cards in gpus and %s need less",
+		grouped(r.most), less)
+	return errs.Err()
+}

@@ -1,0 +1,60 @@
+package estimator
+
+import (
+	"testing"
+
+	"pgregory.net/rapid"
+)
+
+// TestCostBounds holds the bound that is told from the document against what random jobs of all families take: every request that
+// is played, every event that is recorded, and the storage of all lists.
+func TestCostBounds(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		draw := rapid.SampledFrom([]func(*rapid.T) Job{randomJob, shardedJob, validMixture}).Draw(t, "kind")
+		in := Input{Job: draw(t), took: &Cost{}}
+		for range rapid.IntRange(0, 2).Draw(t, "cards") {
+			card := tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "t4"}).Draw(t, "card")]
+			card.UsableBytes = rapid.Int64Range(1<<28, 20<<30).Draw(t, "usable")
+			in.GPUs = append(in.GPUs, card)
+		}
+		bound, err := CostOf(in)
+		if err != nil {
+			t.Skip(err)
+		}
+		if _, err := Estimate(in); err != nil {
+			t.Fatal(err)
+		}
+		if in.took.Requests > bound.Requests || in.took.Bytes > bound.Bytes {
+			t.Fatalf("took %+v, the bound is %+v", *in.took, bound)
+		}
+	})
+}
+
+// TestCostIsTight: the bound is not more than so many times what real jobs take.
+func TestCostIsTight(t *testing.T) {
+	adapters := mixtureJob(64, 1024, 64)
+	adapters.Training.LoRA = &LoRA{Rank: 8, TargetModules: []string{"all-linear"}}
+	for name, c := range map[string]struct {
+		job             Job
+		requests, bytes float64
+	}{
+		"GPT-2": {gpt2Job(), 500, 12}, "Llama 80": {llama70BJob(), 30, 8}, "DeepSeek V3": {deepSeekJob(), 150, 15},
+		"small experts": {mixtureJob(64, 1024, 64), 60, 8}, "adapters": {adapters, 40, 8},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := Input{Job: c.job, took: &Cost{}}
+			bound, err := CostOf(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := Estimate(in); err != nil {
+				t.Fatal(err)
+			}
+			requests, bytes := float64(bound.Requests)/float64(in.took.Requests), float64(bound.Bytes)/float64(in.took.Bytes)
+			t.Logf("took %+v, bound %+v: %.1f and %.1f times", *in.took, bound, requests, bytes)
+			if requests < 1 || bytes < 1 || requests > c.requests || bytes > c.bytes {
+				t.Errorf("%.1f times the requests and %.1f times the bytes", requests, bytes)
+			}
+		})
+	}
+}
