@@ -44,6 +44,15 @@ func attacks(capacity float64) []attack {
 			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, planNew, 16, time.Hour)
 			return fmt.Sprintf("%d plans of one client, %d sent away", t.statuses[200], t.statuses[503]), nil
 		}},
+		{"16 connections of mixtures with 65,536 experts and adapters", func(ctx context.Context, address string) (string, error) {
+			return dear(ctx, address, mixtureJob), nil
+		}},
+		{"16 connections of DeepSeek V3", func(ctx context.Context, address string) (string, error) {
+			return dear(ctx, address, deepSeekJob), nil
+		}},
+		{"16 connections of FSDP2 on every card, 64 micro-steps", func(ctx context.Context, address string) (string, error) {
+			return dear(ctx, address, everyCardJob), nil
+		}},
 		{"paths that are not there", func(ctx context.Context, address string) (string, error) {
 			nothing := question{"/v1/nothing", func(int64) string { return "{}" }}
 			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, nothing, 64, time.Hour)
@@ -229,6 +238,23 @@ func drip(ctx context.Context, c net.Conn) {
 			}
 		}
 	}
+}
+
+// Jobs of a few hundred bytes that ask for as much work as any.
+const (
+	mixtureJob = `{"model":{"hf_config":{"model_type":"qwen3_moe","num_hidden_layers":64,"hidden_size":64,"num_attention_heads":1,"num_key_value_heads":1,"head_dim":64,` +
+		`"num_experts":1024,"num_experts_per_tok":8,"moe_intermediate_size":64,"intermediate_size":64,"vocab_size":1000}},` +
+		`"training":{"micro_batch":1,"sequence_length":128,"lora":{"rank":8,"target_modules":["all-linear"]}}`
+	deepSeekJob  = `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{"micro_batch":1,"sequence_length":2048}`
+	everyCardJob = `{"model":{"preset":"meta-llama/Llama-3.1-8B"},"training":{"micro_batch":1,"sequence_length":2048,"gradient_accumulation":64,` +
+		`"distributed":{"world_size":8,"data":"fsdp"}},"gpus":["*"]`
+)
+
+// dear asks for a job again and again over 16 connections of one client, every time another.
+func dear(ctx context.Context, address, job string) string {
+	asked := question{"/v1/estimate", func(int64) string { return fmt.Sprintf(`%s,"reserve_bytes":%d}`, job, unique.Add(1)) }}
+	t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, asked, 16, time.Hour)
+	return fmt.Sprintf("%d answered, %d sent away, %d refused", t.statuses[200], t.statuses[503], t.statuses[422])
 }
 
 // flood asks for plans at a rate from one address.
