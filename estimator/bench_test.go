@@ -72,6 +72,15 @@ func BenchmarkReservedLlama80(b *testing.B)   { reservedOnly(b, llama70BJob()) }
 func BenchmarkEstimateGPT2(b *testing.B)      { whole(b, gpt2Job()) }
 func BenchmarkEstimateLlama80(b *testing.B)   { whole(b, llama70BJob()) }
 
+// BenchmarkEstimateMixtures are the jobs of which some layers are played, and no search for the smallest limit is made.
+func BenchmarkEstimateMixtures(b *testing.B) {
+	adapters := mixtureJob(64, 1024, 64)
+	adapters.Training.LoRA = &LoRA{Rank: 8, TargetModules: []string{"all-linear"}}
+	b.Run("DeepSeekV3", func(b *testing.B) { whole(b, deepSeekJob()) })
+	b.Run("SmallExperts", func(b *testing.B) { whole(b, mixtureJob(64, 1024, 64)) })
+	b.Run("SmallExpertsLoRA", func(b *testing.B) { whole(b, adapters) })
+}
+
 // BenchmarkEstimateCalibratedGPT2 is BenchmarkEstimateGPT2 with a calibration that has a group for the job.
 func BenchmarkEstimateCalibratedGPT2(b *testing.B) {
 	in := Input{Job: gpt2Job(), GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}}, Calibration: calibrated(b, fitted4070)}
