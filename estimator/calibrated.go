@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/release"
 )
 
 // CalibrationKey is what a calibration goes by: what is known of a job before it runs. family is Result.Model.Family, and g, the card,
@@ -13,8 +14,8 @@ import (
 func CalibrationKey(job *Job, family string, g *GPU) calibration.Key {
 	t := &job.Training
 	k := calibration.Key{Family: family, Torch: calibration.Unnamed, SeveralGPUs: t.Distributed != nil && t.Distributed.WorldSize > 1}
-	if v, ok := releaseOf(t.Versions["torch"]); ok {
-		k.Torch = fmt.Sprintf("%d.%d", v.major, v.minor)
+	if v, ok := release.Parse(t.Versions["torch"]); ok {
+		k.Torch = fmt.Sprintf("%d.%d", v.Major, v.Minor)
 	}
 	if g != nil {
 		k.GPU, k.ComputeCapability = g.ID, g.ComputeCapability

@@ -6,6 +6,7 @@ import (
 	"sort"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -111,7 +112,7 @@ var versionsRead = map[string]bool{"torch": true, "transformers": true, "cuda": 
 func (r *resolved) idleVersions(t *Training) {
 	var unread, without []string
 	for name, version := range t.Versions {
-		switch _, ok := releaseOf(version); {
+		switch _, ok := release.Parse(version); {
 		case !versionsRead[name]:
 			without = append(without, name)
 		case !ok:

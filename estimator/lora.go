@@ -38,10 +38,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
 	r.base(t, &adapters, errs)
-	// litgpt 0.4 asks for bitsandbytes 0.42.0, which keeps the inputs; 0.48 does not.
-	// Source: bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48.
-	bitsandbytes, given := releaseOf(t.Versions["bitsandbytes"])
-	r.recipe.KeepsPackedInputs = given && bitsandbytes.before(0, 43) || !given && r.framework == "litgpt"
+	r.adapted = true
 	r.recipe.InputGradients = r.recipe.CheckpointEvery > 0
 	r.arch.Adapt(adapters, pointer, errs)
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
@@ -38,6 +39,8 @@ type resolved struct {
 	given         map[string]string // training.versions
 	byNumbers     bool              // the model is given as model.dimensions
 	kernelNames   int               // of training.kernels
+	// adapted says that the job trains adapters.
+	adapted bool
 	// ownModules says that the framework writes its models itself.
 	ownModules bool
 	// copies is how many GPUs hold the job, 0 for one; nccl is what their communicator takes on each.
@@ -239,7 +242,7 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 		return
 	}
 	rc := &r.recipe
-	if mode == "full" && r.arch.NeverCheckpoints && !r.older("transformers", 4, 53) {
+	if mode == "full" && r.arch.NeverCheckpoints && r.holds(release.IgnoresCheckpointing) {
 		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in transformers "+transformersVersion)
 		return
 	}

@@ -1,110 +1,108 @@
 package estimator
 
 import (
-	"strconv"
-	"strings"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
-
-// Versions of the software that change what is allocated. What a job does not say counts as the reference's.
-// Sources: the sources of transformers 4.45.2, 4.47.1, 4.48.1, 4.49.0, 4.51.3, 4.53.3 and 4.54.1 (models/llama/modeling_llama.py and
-// other families', loss/loss_utils.py, integrations/sdpa_attention.py),
-// of torch 2.0 and 2.1 (optim/adam.py) and 1.13 (optim/optimizer.py), and pytorch/pytorch#86509, #65242 (softmax, in torch 1.11) and torch 1.13 and 2.0's optim/optimizer.py and nn/modules/module.py
-// (zero_grad).
-
-// release is a version's major and minor number.
-type release struct{ major, minor int }
-
-func (r release) before(major, minor int) bool {
-	return r.major < major || r.major == major && r.minor < minor
-}
-
-// releaseOf reads the start of a version such as "4.48.1", "2.9.1+cu128" or "11".
-func releaseOf(version string) (release, bool) {
-	if version == "" {
-		return release{}, false
-	}
-	parts := strings.SplitN(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".", 3)
-	major, err := strconv.Atoi(leadingDigits(parts[0]))
-	if err != nil {
-		return release{}, false
-	}
-	r := release{major: major}
-	if len(parts) > 1 {
-		if minor, err := strconv.Atoi(leadingDigits(parts[1])); err == nil {
-			r.minor = minor
-		}
-	}
-	return r, true
-}
-
-func leadingDigits(s string) string {
-	end := 0
-	for end < len(s) && end < 6 && s[end] >= '0' && s[end] <= '9' {
-		end++
-	}
-	return s[:end]
-}
 
 // repeatedForFlash are the families whose FlashAttention2 classes repeated grouped keys and values (transformers 4.47).
 var repeatedForFlash = map[string]bool{"mistral": true, "mixtral": true, "qwen2": true, "qwen2_moe": true, "starcoder2": true, "phi3": true}
 
-// older says that the job names a version of the software before the given one.
-func (r *resolved) older(name string, major, minor int) bool {
-	v, ok := releaseOf(r.given[name])
-	return ok && v.before(major, minor)
+// switches set what a row of the table of releases says, and tell whether the job makes use of it.
+var switches = map[release.Switch]func(*resolved) bool{
+	release.ShiftsLogits:  func(r *resolved) bool { return set(&r.recipe.ShiftsLogits) },
+	release.UpcastInModel: func(r *resolved) bool { return set(&r.recipe.UpcastInModel) },
+	release.RepeatsKVForSDPA: func(r *resolved) bool {
+		return r.recipe.Attention == step.AttentionSDPA && set(&r.recipe.RepeatsKV)
+	},
+	release.RepeatsKVForFlash: func(r *resolved) bool {
+		return r.recipe.Attention == step.AttentionFlash && repeatedForFlash[r.arch.Family] && set(&r.recipe.RepeatsKV)
+	},
+	release.KeepsSoftmaxInput: func(r *resolved) bool { return set(&r.recipe.KeepsSoftmaxInput) },
+	release.KeepsGradients: func(r *resolved) bool { // nanoGPT's train.py asks for None
+		return !r.arch.NanoGPT() && set(&r.recipe.KeepsGradients)
+	},
+	release.TwoTemporaries: func(r *resolved) bool { return set(&r.recipe.TwoTemporaries) },
+	release.LoadsAllKernels: func(r *resolved) bool {
+		r.cuda = memory.ContextEager
+		return true
+	},
+	release.LoadsAllKernels11: func(r *resolved) bool {
+		r.cuda = memory.ContextCUDA11
+		return true
+	},
+	release.KeepsPackedInputs:    func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
+	release.IgnoresCheckpointing: func(*resolved) bool { return false }, // looked up with the field
+	release.ReturnsWorkspace:     func(r *resolved) bool { return set(&r.recipe.Software.ReturnsWorkspace) },
+	release.PacksNorms:           func(r *resolved) bool { return set(&r.recipe.Software.PacksNorms) },
+	release.SeedsEfficient:       func(r *resolved) bool { return set(&r.recipe.Software.SeedsEfficient) },
+	release.GroupsEfficient:      func(r *resolved) bool { return set(&r.recipe.Software.GroupsEfficient) },
+	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
+	release.SumsMask:             func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
+	release.OffsetsPositions:     func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
+	release.KeepsFrequencies:     func(r *resolved) bool { return set(&r.recipe.Software.KeepsFrequencies) },
+	release.ScalesInEmbedding:    func(r *resolved) bool { return set(&r.recipe.Software.ScalesInEmbedding) },
+	release.GathersSegments:      func(r *resolved) bool { return set(&r.recipe.Software.GathersSegments) },
+	release.RenamesViT:           func(r *resolved) bool { return set(&r.recipe.Software.RenamesViT) },
+	release.LaysKeysOutFirst:     func(r *resolved) bool { return set(&r.recipe.Software.LaysKeysOutFirst) },
+	release.DropsMaskBuffers:     func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
+	release.MasksByLibrary:       func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
+	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
+	release.CachesInTraining: func(r *resolved) bool {
+		set(&r.recipe.Software.CachesInTraining)
+		if !r.arch.CachesInTrainingLater || r.recipe.CheckpointEvery > 0 {
+			return false
+		}
+		r.arch.UseCache, r.recipe.UseCache = true, !r.ownModules
+		return true
+	},
+	release.MultipliesAngles: func(r *resolved) bool { return set(&r.recipe.Software.MultipliesAngles) },
 }
 
-// applyVersions sets what the named versions do otherwise than the reference. It notes what it changed.
+func set(flag *bool) bool {
+	*flag = true
+	return true
+}
+
+// litgptBitsandbytes is the bitsandbytes that litgpt 0.4 asks for.
+const litgptBitsandbytes = "0.42.0"
+
+// applyVersions sets what the named versions do otherwise than the rest, and notes what it changed.
 func (r *resolved) applyVersions() {
-	before := r.older
-	changed := func(what string) { r.changes = append(r.changes, what) }
 	r.cuda = memory.ContextLazy
-	if before("transformers", 4, 49) {
-		r.recipe.ShiftsLogits = true
-		changed("transformers before 4.49 copies the float32 logits once more to shift them")
-	}
-	if before("transformers", 4, 46) {
-		r.recipe.UpcastInModel = true
-		changed("transformers before 4.46 makes the logits float32 in the model, and keeps no half-precision ones")
-	}
-	if before("transformers", 4, 54) && r.recipe.Attention == step.AttentionSDPA ||
-		before("transformers", 4, 48) && r.recipe.Attention == step.AttentionFlash && repeatedForFlash[r.arch.Family] {
-		r.recipe.RepeatsKV = true
-		changed("transformers before 4.54 repeats grouped keys and values for sdpa, and before 4.48 for flash attention in some families")
-	}
-	// A release of transformers that came out before one of torch was used with an older one.
-	torchBefore := func(major, minor, transformersMinor int) bool {
-		if _, named := releaseOf(r.given["torch"]); named {
-			return before("torch", major, minor)
-		}
-		return before("transformers", 4, transformersMinor)
-	}
-	if torchBefore(1, 11, 17) { // released in March 2022, 4.17 a week before
-		r.recipe.KeepsSoftmaxInput = true
-		changed("softmax of torch before 1.11 saves its input besides its result")
-	}
-	if torchBefore(2, 0, 27) && !r.arch.NanoGPT() { // both released in March 2023; nanoGPT's train.py asks for None
-		r.recipe.KeepsGradients = true
-		changed("zero_grad of torch before 2.0 keeps the gradients' memory through the next forward")
-	}
-	if before("torch", 2, 1) && !before("torch", 2, 0) {
-		r.recipe.TwoTemporaries = true
-		changed("foreach Adam of torch 2.0 takes two copies of the parameters, not one")
-	}
-	if before("torch", 1, 13) || before("cuda", 11, 7) {
-		r.cuda = memory.ContextEager
-		if !before("cuda", 11, 0) && before("cuda", 11, 7) {
-			r.cuda = memory.ContextCUDA11
-		}
-		changed("before torch 1.13 and CUDA 11.7 all kernels are loaded with the context")
-	}
-	for _, name := range [...]string{"torch", "transformers"} {
-		reference := map[string]release{"torch": {2, 9}, "transformers": {4, 57}}[name]
-		if v, ok := releaseOf(r.given[name]); ok && v != reference {
-			r.otherVersions = true
+	defaults := r.defaults()
+	for _, c := range release.In(r.given, defaults) {
+		if _, named := release.Parse(r.given[c.Library]); switches[c.Switch](r) && named {
+			r.changes = append(r.changes, c.What)
 		}
 	}
+	r.arch.Software = r.recipe.Software
+	torch, transformers := r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults)
+	r.otherVersions = !release.Traced(torch, transformers)
+}
+
+// defaults are the releases of what a job does not name.
+func (r *resolved) defaults() map[string]string {
+	defaults := release.Stacks()[0].Releases
+	if r.framework == "litgpt" {
+		defaults["bitsandbytes"] = litgptBitsandbytes
+	}
+	return defaults
+}
+
+// holds says whether a change is in the job's releases.
+func (r *resolved) holds(s release.Switch) bool {
+	return slices.ContainsFunc(release.In(r.given, r.defaults()), func(c release.Change) bool { return c.Switch == s })
+}
+
+// releaseOf is the named release of a library, or the reference's.
+func (r *resolved) releaseOf(library string, defaults map[string]string) release.Version {
+	v, ok := release.Parse(r.given[library])
+	if !ok {
+		v, _ = release.Parse(defaults[library])
+	}
+	return v
 }

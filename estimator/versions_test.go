@@ -8,19 +8,6 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 )
 
-func TestReleaseOf(t *testing.T) {
-	for version, want := range map[string]release{"4.48.1": {4, 48}, "v2.9.1+cu128": {2, 9}, "11": {11, 0}, " 2.1rc1 ": {2, 1}, "99999999999.1": {999999, 1}} {
-		if got, ok := releaseOf(version); !ok || got != want {
-			t.Errorf("%q: %v %v, want %v", version, got, ok, want)
-		}
-	}
-	for _, version := range []string{"", "nightly", "-1.2", "."} {
-		if got, ok := releaseOf(version); ok {
-			t.Errorf("%q was read as %v", version, got)
-		}
-	}
-}
-
 // TestVersionsChangeTheReplay holds each known change to its size: tensors of N·V elements, or a copy of the parameters.
 func TestVersionsChangeTheReplay(t *testing.T) {
 	job := Job{Model: Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":50000}`)},

@@ -23,7 +23,7 @@ def versions():
 def named(job):
     """The job with the releases that decide what it allocates, so that the estimator answers for them."""
     found = versions()
-    return dict(job, versions={k: found[k] for k in ("torch", "transformers")})
+    return dict(job, training=dict(job["training"], versions={k: found[k] for k in ("torch", "transformers")}))
 
 
 def _expandable(on):

@@ -48,6 +48,10 @@ type Architecture struct {
 	NoRotaryEvery int64
 
 	EmbeddingDropout, AttentionDropout, ResidualDropout float64
+	// Software is what the job's releases write otherwise.
+	Software step.Software
+	// CachesInTrainingLater is what UseCache is in releases whose models fill a cache in training, too.
+	CachesInTrainingLater bool
 	// UseCache is config.use_cache: the forward fills a key/value cache even in training.
 	UseCache bool
 	// BufferSide is the side of the square causal mask that every layer carries as a buffer; 0 without.
@@ -145,6 +149,20 @@ func common(a, b int64) int64 {
 // slides says whether layer i has the window while others have none.
 func (a *Architecture) slides(i int64) bool {
 	return len(a.Sliding) > 0 && a.Sliding[i%int64(len(a.Sliding))]
+}
+
+// windowed says whether layer i looks through a window.
+func (a *Architecture) windowed(i int64) bool {
+	return a.slides(i) || len(a.Sliding) == 0 && a.SlidingWindow > 0
+}
+
+// mixes says whether there are layers of both kinds.
+func (a *Architecture) mixes() bool {
+	slides, sees := false, false
+	for i := range min(a.Layers, int64(len(a.Sliding))) {
+		slides, sees = slides || a.slides(i), sees || !a.slides(i)
+	}
+	return slides && sees
 }
 
 // Build is the model with the first layers layers, as the replay runs it, and its parameters and buffers stored in d,

@@ -94,12 +94,19 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		q, k = qr, kr
 	}
 	if t.Recipe.UseCache {
+		window := step.NoTensor
+		if t.Recipe.Software.CachesWindow && m.a.windowed(l.index) {
+			window = t.Input(1, step.I64)
+		}
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())
 		t.Drop(k)
 		t.Drop(v)
 		k, v = kc, vc
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
+		if window != step.NoTensor {
+			m.cache = append(m.cache, window)
+		}
 	}
 	heads := m.a.geometry()
 	if l.parts {

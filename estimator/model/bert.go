@@ -158,11 +158,19 @@ func buildBERT(b *builder) step.Network {
 func (b *builder) bertModel() *bert {
 	a, o, d := b.a, b.a.encoder(), b.a.Hidden
 	m := &bert{a: a, layers: make([]bertLayer, b.recorded), types: step.NoWeight}
-	m.words, m.positions = b.embedding("embeddings.word_embeddings", a.Vocabulary, d), b.embedding("embeddings.position_embeddings", o.positionRows, d)
+	m.words = b.embedding("embeddings.word_embeddings", a.Vocabulary, d)
+	positions := func() { m.positions = b.embedding("embeddings.position_embeddings", o.positionRows, d) }
+	last := a.Software.GathersSegments && a.Family != "bert" // RoBERTa and its like name them last
+	if !last {
+		positions()
+	}
 	if o.typeVocabulary > 0 {
 		m.types = b.embedding("embeddings.token_type_embeddings", o.typeVocabulary, d)
 	}
 	m.norm = b.norm("embeddings.LayerNorm", d, true)
+	if last {
+		positions()
+	}
 	b.buffer("embeddings.position_ids", o.positionRows, step.I64)
 	if m.types.Exists() {
 		b.buffer("embeddings.token_type_ids", o.positionRows, step.I64)
@@ -214,14 +222,28 @@ func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
 	if m.positionIDs != nil {
 		positionIDs = m.positionIDs(t, ids)
 	}
+	segments := step.NoTensor
+	if m.types.Exists() && t.Recipe.Software.GathersSegments {
+		segments = t.Input(positionIDs.Numel(), step.I64)
+	}
 	words := t.Embedding(ids, m.words, step.LabelEmbedding)
 	var parts [2]step.T
 	var sum step.T
 	if m.types.Exists() {
-		parts[0] = t.ExpandedEmbedding(m.types, step.LabelEmbedding)
+		if segments != step.NoTensor && segments.Numel() == ids.Numel() {
+			parts[0] = t.Embedding(segments, m.types, step.LabelEmbedding)
+		} else {
+			parts[0] = t.ExpandedEmbedding(segments, m.types, step.LabelEmbedding)
+		}
 		sum = t.Add(words, parts[0], step.LabelEmbedding)
 		parts[1] = t.Embedding(positionIDs, m.positions, step.LabelPositions)
-		sum = t.AddInPlace(sum, parts[1])
+		if t.Recipe.Software.GathersSegments {
+			placed := t.Add(sum, parts[1], step.LabelEmbedding)
+			t.Drop(sum)
+			sum = placed
+		} else {
+			sum = t.AddInPlace(sum, parts[1])
+		}
 	} else {
 		parts[0] = t.Embedding(positionIDs, m.positions, step.LabelPositions)
 		sum = t.Add(words, parts[0], step.LabelEmbedding)
@@ -230,7 +252,7 @@ func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
 	normed := m.norm.layer(t, sum)
 	t.Drop(sum)
 	x := t.Dropout(normed, m.a.EmbeddingDropout)
-	for _, gone := range [...]step.T{normed, words, parts[0], parts[1], positionIDs} {
+	for _, gone := range [...]step.T{normed, words, parts[0], parts[1], positionIDs, segments} {
 		t.Drop(gone)
 	}
 	return x

@@ -67,6 +67,15 @@ func (b *builder) buffer(name string, numel int64, d step.DType) {
 	b.declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})
 }
 
+// frequencies are a rotary embedding's, which later releases register once more as they are made.
+// Source: transformers/models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57 and 5.23.
+func (b *builder) frequencies(prefix string, numel int64) {
+	b.buffer(prefix+"inv_freq", numel, step.F32)
+	if b.a.Software.KeepsFrequencies {
+		b.buffer(prefix+"original_inv_freq", numel, step.F32)
+	}
+}
+
 // scalar is a buffer of one element in the type of the parameters.
 func (b *builder) scalar(name string) step.Weight {
 	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: 1, Dtype: b.dtype, Buffer: true}), Rows: 1, Cols: 1}

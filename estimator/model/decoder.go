@@ -121,10 +121,10 @@ func (b *builder) decoder(with traits) step.Network {
 		m.final = b.norm("norm", a.Hidden, with.normBias)
 	}
 	if !with.unturned {
-		b.buffer("rotary_emb.inv_freq", a.rotaryWidth()/2, step.F32)
+		b.frequencies("rotary_emb.", a.rotaryWidth()/2)
 	}
-	if with.localTables {
-		b.buffer("rotary_emb_local.inv_freq", a.HeadDim/2, step.F32)
+	if with.localTables && (!a.Software.KeepsFrequencies || a.mixes()) {
+		b.frequencies("rotary_emb_local.", a.HeadDim/2)
 	}
 	m.head = b.head("lm_head", a.Hidden, false)
 	return m
@@ -138,7 +138,7 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	m.cache = nil
 	t.In(step.PartEmbedding)
 	embedded := m.embeddings(t, ids)
-	positions := t.Input(t.Shape.Tokens, step.I64)
+	positions := positionNumbers(t)
 	masks := m.makeMasks(t, embedded.Dtype())
 	x := t.Hold(embedded)
 	if m.drops {
@@ -212,7 +212,7 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	}
 	m.full.cos, m.full.sin = m.makeTable(t, m.a.rotaryWidth(), d)
 	m.sliding.cos, m.sliding.sin = m.full.cos, m.full.sin
-	if !m.localTables {
+	if !m.localTables || m.a.Software.KeepsFrequencies && !m.a.mixes() {
 		return []step.T{m.full.cos, m.full.sin}
 	}
 	m.sliding.cos, m.sliding.sin = m.makeTable(t, m.a.HeadDim, d)

@@ -139,7 +139,7 @@ func buildFalcon(b *builder) step.Network {
 		}
 	})
 	m.final = b.norm("ln_f", d, true)
-	b.buffer("rotary_emb.inv_freq", a.HeadDim/2, step.F32)
+	b.frequencies("rotary_emb.", a.HeadDim/2)
 	m.head = b.head("lm_head", d, false)
 	return m
 }
@@ -158,7 +158,7 @@ func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		bias := alibi(t, m.a.Heads, true, embedded.Dtype())
 		m.alibi = &bias
 	}
-	positions := t.Input(t.Shape.Tokens, step.I64)
+	positions := positionNumbers(t)
 	if m.own.alibi {
 		mask := alibiMask(t, m.a.Heads, embedded.Dtype())
 		m.mask = &mask

@@ -19,7 +19,7 @@ var gemmaFamily = family{keys: commonKeys,
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
-		with.normalize, with.scaleEmbedding = norm.gemma, scaledAsHidden
+		with.normalize, with.scaleEmbedding = norm.gemma, b.gemmaScale()
 		return b.decoder(with)
 	}}
 
@@ -83,7 +83,7 @@ func (c *config) gemma2(a *Architecture) {
 	a.QKVBias = c.boolean("attention_bias")
 	a.OutBias = a.QKVBias
 	a.SlidingWindow = c.integer("sliding_window", maxRows)
-	a.UseCache = false
+	a.UseCache, a.CachesInTrainingLater = false, a.UseCache
 }
 
 // number says whether a number stands at key.
@@ -97,7 +97,7 @@ func (c *config) number(key string) bool {
 
 func gemmaPreset(p *Preset, a *Architecture) {
 	llamaPreset(p, a)
-	a.Activation, a.UseCache = "gelu_pytorch_tanh", false
+	a.Activation, a.UseCache, a.CachesInTrainingLater = "gelu_pytorch_tanh", false, a.UseCache
 }
 
 func gemma3Preset(p *Preset, a *Architecture) {
@@ -118,8 +118,17 @@ func likeGemma2(a *Architecture) traits {
 
 func buildGemma2(b *builder) step.Network {
 	with := likeGemma2(b.a)
-	with.scaleEmbedding = scaledAsHidden
+	with.scaleEmbedding = b.gemmaScale()
 	return b.decoder(with)
+}
+
+// gemmaScale is where the embeddings of Gemma and Gemma 2 are scaled.
+// Source: transformers/models/gemma/modeling_gemma.py (GemmaModel.forward, 4.57; GemmaTextScaledWordEmbedding, 5.23).
+func (b *builder) gemmaScale() embeddingScale {
+	if b.a.Software.ScalesInEmbedding {
+		return scaledByModule
+	}
+	return scaledAsHidden
 }
 
 func buildGemma3(b *builder) step.Network {

@@ -63,7 +63,7 @@ func buildGeneric(b *builder) step.Network {
 		m.final = own.norm(b, "norm", d)
 	}
 	if own.position == "rope" {
-		b.buffer("rotary_emb.inv_freq", own.rotaryWidth/2, step.F32)
+		b.frequencies("rotary_emb.", own.rotaryWidth/2)
 	}
 	m.head = b.head("lm_head", d, own.headBias)
 	return m
@@ -149,7 +149,7 @@ func (m *generic) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	m.cache = nil
 	t.In(step.PartEmbedding)
 	x := m.embedding(t, ids)
-	order := t.Input(t.Shape.Tokens, step.I64)
+	order := positionNumbers(t)
 	locals := append([]step.T{order}, m.surroundings(t, x.Dtype())...)
 	x = runLayers(t, m.a, len(m.layers), x, step.Besides{Captured: locals}, m.layer)
 

@@ -64,8 +64,10 @@ func buildGPT2(b *builder) step.Network {
 		l := &m.layers[i]
 		l.ln1 = b.norm("ln_1", d, true)
 		l.qkv, l.out = b.conv1D("attn.c_attn", d, 3*d), b.conv1D("attn.c_proj", d, d)
-		b.buffer("attn.bias", a.BufferSide*a.BufferSide, step.Bool)
-		b.buffer("attn.masked_bias", 1, b.loaded())
+		if !a.Software.DropsMaskBuffers {
+			b.buffer("attn.bias", a.BufferSide*a.BufferSide, step.Bool)
+			b.buffer("attn.masked_bias", 1, b.loaded())
+		}
 		l.ln2 = b.norm("ln_2", d, true)
 		l.up, l.down = b.conv1D("mlp.c_fc", d, a.FFN), b.conv1D("mlp.c_proj", a.FFN, d)
 	})
@@ -82,7 +84,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	m.cache = nil
 	t.In(step.PartEmbedding)
 	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	positions := t.Input(t.Shape.Tokens, step.I64)
+	positions := positionNumbers(t)
 	learned := t.Embedding(positions, m.positions, step.LabelPositions)
 	sum := t.Add(tokens, learned, step.LabelEmbedding)
 	m.mask = causalMask(t, 0, tokens.Dtype())
@@ -90,6 +92,9 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.Drop(sum)
 
 	besides := step.Besides{Arguments: []step.T{positions}}
+	if t.Recipe.Software.OffsetsPositions { // by name
+		besides = step.Besides{Captured: []step.T{positions}}
+	}
 	if m.mask != nil {
 		besides.Arguments = append(besides.Arguments, *m.mask)
 	}

@@ -61,7 +61,7 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	m.cache = nil
 	t.In(step.PartEmbedding)
 	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	positions := t.Input(t.Shape.Tokens, step.I64)
+	positions := positionNumbers(t)
 	m.mask = causalMask(t, 0, tokens.Dtype())
 	learned := t.Embedding(positions, m.positions, step.LabelPositions)
 	sum := t.Add(tokens, learned, step.LabelEmbedding)

@@ -76,7 +76,7 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.SumsAgain()
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	positions := t.Input(t.Shape.Tokens, step.I64)
+	positions := positionNumbers(t)
 	m.mask = *triangularMask(t, embedded.Dtype())
 	x := t.Dropout(embedded, m.a.EmbeddingDropout)
 	besides := []step.T{positions, m.mask}

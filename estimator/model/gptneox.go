@@ -56,7 +56,7 @@ func buildGPTNeoX(b *builder) step.Network {
 		l.up, l.down = b.linear("mlp.dense_h_to_4h", d, a.FFN, true), b.linear("mlp.dense_4h_to_h", a.FFN, d, true)
 	})
 	m.final = b.norm("final_layer_norm", d, true)
-	b.buffer("rotary_emb.inv_freq", a.rotary().width/2, step.F32)
+	b.frequencies("rotary_emb.", a.rotary().width/2)
 	m.head = b.head("embed_out", d, false)
 	return m
 }
@@ -72,7 +72,7 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	positions := t.Input(t.Shape.Tokens, step.I64)
+	positions := positionNumbers(t)
 	m.mask = causalMask(t, 0, embedded.Dtype())
 	x := t.Dropout(embedded, m.a.EmbeddingDropout)
 	m.cos, m.sin = rotaryTables(t, m.a.rotary().width, x.Dtype())

@@ -123,9 +123,15 @@ func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	order := t.Input(t.Shape.Tokens, step.I64) // cache_position
-	m.mask = triangularMask(t, embedded.Dtype())
-	positions := maskPositions(t)
+	var order, positions step.T
+	if t.Recipe.Software.MasksByLibrary {
+		order, positions = step.NoTensor, maskPositions(t)
+		m.mask = causalMask(t, 0, embedded.Dtype())
+	} else {
+		order = t.Input(t.Shape.Tokens, step.I64) // cache_position
+		m.mask = triangularMask(t, embedded.Dtype())
+		positions = maskPositions(t)
+	}
 	shifted := t.Input(positions.Numel(), step.I64)
 	learned := t.Embedding(shifted, m.positions, step.LabelPositions)
 	t.Drop(shifted)

@@ -59,7 +59,7 @@ func buildPhi(b *builder) step.Network {
 		l.fc1, l.fc2 = b.linear("mlp.fc1", d, a.FFN, true), b.linear("mlp.fc2", a.FFN, d, true)
 		l.inputNorm = b.norm("input_layernorm", d, true)
 	})
-	b.buffer("rotary_emb.inv_freq", a.rotary().width/2, step.F32)
+	b.frequencies("rotary_emb.", a.rotary().width/2)
 	m.final = b.norm("final_layernorm", d, true)
 	m.head = b.head("lm_head", d, true)
 	return m
@@ -74,7 +74,7 @@ func (m *phi) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.SumsAgain()
 	t.In(step.PartEmbedding)
 	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	positions := t.Input(t.Shape.Tokens, step.I64)
+	positions := positionNumbers(t)
 	m.mask = causalMask(t, 0, tokens.Dtype())
 	embedded := t.Dropout(tokens, m.a.EmbeddingDropout)
 	t.Drop(tokens)

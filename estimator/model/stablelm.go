@@ -42,7 +42,7 @@ func declareStableLM(b *builder, l *decoderLayer) {
 	if a.QKNorm {
 		l.qNorms, l.kNorms = b.headNorms("self_attn.q_layernorm", a.Heads), b.headNorms("self_attn.k_layernorm", a.KVHeads)
 	}
-	b.buffer("self_attn.rotary_emb.inv_freq", a.rotaryWidth()/2, step.F32)
+	b.frequencies("self_attn.rotary_emb.", a.rotaryWidth()/2)
 	b.mlp(l)
 	l.inputNorm = b.norm("input_layernorm", a.Hidden, true)
 	if !a.rotary().parallel {

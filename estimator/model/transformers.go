@@ -10,6 +10,34 @@ func batchWithMask(t *step.Tape) []step.T {
 	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(n, step.I64)}
 }
 
+// positionNumbers are the positions of the tokens: a row of numbers, to which later releases add what a cache has seen.
+// Source: transformers/models/llama/modeling_llama.py (LlamaModel.forward), 4.57 and 5.23.
+func positionNumbers(t *step.Tape) step.T { return positionNumbersOf(t, t.Shape.Tokens) }
+
+func positionNumbersOf(t *step.Tape, n int64) step.T {
+	positions := t.Input(n, step.I64)
+	if !t.Recipe.Software.OffsetsPositions {
+		return positions
+	}
+	moved := t.Input(n, step.I64)
+	t.Drop(positions)
+	return moved
+}
+
+// looksAtMask asks whether a mask is all ones. A sum first copies it to integers.
+// Source: transformers/masking_utils.py (_ignore_causal_mask_sdpa, 4.57; fast_all, 5.23).
+func looksAtMask(t *step.Tape) {
+	if !t.Recipe.Software.SumsMask {
+		t.Drop(t.Input(1, step.Bool))
+		return
+	}
+	sum := t.Input(1, step.I64)
+	t.SumScratch(t.Shape.N())
+	equal := t.Input(1, step.Bool)
+	t.Drop(sum)
+	t.Drop(equal)
+}
+
 // causalMask is create_causal_mask or, where there is a window, its sliding-window sister: nothing but a look at the all-ones mask where
 // attention can be told "causal" instead (and of the window, too, where the flash-attn package computes it), else a mask for every sequence, boolean for sdpa and additive
 // for eager. It returns nil where there is none.
@@ -25,18 +53,26 @@ func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
 	eager := t.Recipe.Attention == step.AttentionEager
 	given := in(t.Shape.N(), step.Bool)
 	if !windowed && !eager {
-		all := in(1, step.Bool)
-		t.Drop(all)
+		looksAtMask(t)
 		if !t.Recipe.ExplicitMask {
 			t.Drop(given)
 			return nil
 		}
 	}
-	columns, rows, one := in(n, step.I64), in(b, step.I64), in(1, step.I64)
-	ones := in(n, step.Bool)
+	if t.Recipe.Software.SumsMask && !windowed && !eager {
+		looksAtMask(t) // once more, at the tokens up to the last query
+	}
+	var indices [4]step.T
+	vector := n // of ones that the condition begins with
+	if t.Recipe.Software.BroadcastsMask {
+		indices, vector = [4]step.T{in(b, step.I64), in(1, step.I64), positionNumbers(t), positionNumbers(t)}, 1
+	} else {
+		indices = [4]step.T{in(n, step.I64), in(b, step.I64), in(1, step.I64), step.NoTensor}
+	}
+	ones := in(vector, step.Bool)
 	var within step.T
 	if window > 0 {
-		ones2 := in(n, step.Bool)
+		ones2 := in(vector, step.Bool)
 		shifted := in(n, step.I64)
 		near := in(n*n, step.Bool)
 		t.Drop(shifted)
@@ -67,9 +103,9 @@ func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
 	mask := in(b*n*n, step.Bool)
 	t.Drop(padding)
 	t.Drop(causal)
-	t.Drop(columns)
-	t.Drop(rows)
-	t.Drop(one)
+	for _, index := range indices {
+		t.Drop(index)
+	}
 	if eager {
 		zero, least := in(1, d), in(1, d)
 		additive := in(b*n*n, d)
@@ -87,7 +123,11 @@ func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)
-	t.Workspace()
+	if t.Recipe.Software.MultipliesAngles {
+		t.Drop(positions)
+	} else {
+		t.Workspace()
+	}
 	both := t.Table(n*dim, step.F32)
 	wave := func() step.T {
 		raw := t.Table(n*dim, step.F32)
@@ -103,7 +143,9 @@ func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 		t.Drop(sin)
 		cos, sin = c, s
 	}
-	t.Drop(positions)
+	if !t.Recipe.Software.MultipliesAngles {
+		t.Drop(positions)
+	}
 	t.Drop(angles)
 	t.Drop(both)
 	return cos, sin

@@ -105,8 +105,16 @@ func (b *builder) vitLayer() vitLayer {
 	var l vitLayer
 	l.q, l.k = b.linear("attention.attention.query", d, d, a.QKVBias), b.linear("attention.attention.key", d, d, a.QKVBias)
 	l.v, l.out = b.linear("attention.attention.value", d, d, a.QKVBias), b.linear("attention.output.dense", d, d, true)
-	l.up, l.down = b.linear("intermediate.dense", d, a.FFN, true), b.linear("output.dense", a.FFN, d, true)
+	mlp := func() {
+		l.up, l.down = b.linear("intermediate.dense", d, a.FFN, true), b.linear("output.dense", a.FFN, d, true)
+	}
+	if !a.Software.RenamesViT {
+		mlp()
+	}
 	l.before, l.after = b.norm("layernorm_before", d, true), b.norm("layernorm_after", d, true)
+	if a.Software.RenamesViT { // whose norms are named before the MLP
+		mlp()
+	}
 	return l
 }
 
@@ -160,7 +168,15 @@ func (m *vit) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartAttention)
 	attended := m.attention(t, l, normed)
 	t.In(step.PartNorm)
+	if m.a.Software.RenamesViT { // attention's own name for its input goes with it
+		t.Drop(normed)
+		normed = step.NoTensor
+	}
 	middle := t.Add(attended, x, step.LabelResidual)
+	if m.a.Software.RenamesViT {
+		t.Drop(attended)
+		attended = step.NoTensor
+	}
 	h := l.after.layer(t, middle)
 	t.In(step.PartMLP)
 	up := l.up.forward(t, h)
@@ -186,9 +202,15 @@ func (m *vit) dropped(t *step.Tape, x step.T) step.T {
 func (m *vit) attention(t *step.Tape, l *vitLayer, x step.T) step.T {
 	heads := m.a.geometry()
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads, false)
-	k := t.Heads(l.k.forward(t, x), copiesK)
-	v := t.Heads(l.v.forward(t, x), copiesQV)
-	q := t.Heads(l.q.forward(t, x), copiesQV)
+	var q, k, v step.T
+	if m.a.Software.RenamesViT {
+		q = t.Heads(l.q.forward(t, x), copiesQV)
+	}
+	k = t.Heads(l.k.forward(t, x), copiesK)
+	v = t.Heads(l.v.forward(t, x), copiesQV)
+	if !m.a.Software.RenamesViT {
+		q = t.Heads(l.q.forward(t, x), copiesQV)
+	}
 	var context step.T
 	probabilities := step.NoTensor
 	if t.Recipe.Attention == step.AttentionEager {

@@ -56,7 +56,12 @@ func (m *whisper) decode(t *step.Tape, ids, encoded step.T) step.T {
 	s, n := &m.decoder, t.Shape.Target
 	t.In(step.PartEmbedding)
 	words := t.Embedding(ids, m.words, step.LabelEmbedding)
-	order, places := t.Input(n, step.I64), t.Input(t.Shape.Batch*n, step.I64)
+	order := positionNumbersOf(t, n)
+	places := t.Input(t.Shape.Batch*n, step.I64)
+	if t.Recipe.Software.OffsetsPositions {
+		t.Drop(order)
+		order = step.NoTensor
+	}
 	positions := t.IndexRows(m.positions, places, step.LabelPositions)
 	sum := t.Add(words, positions, step.LabelEmbedding)
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
@@ -177,8 +182,15 @@ func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source s
 	q := t.Heads(scaled, copied && t.CopiesOutermost(h, to.queries))
 	q = t.Outermost(q, to.queries, h.Query)
 	k := t.Heads(at.k.forward(t, source), copied && t.CopiesOutermostKeys(h, to.keys))
-	v := t.Heads(at.v.forward(t, source), copied && t.CopiesOutermost(h, to.keys))
-	k = t.Outermost(k, to.keys, h.Query)
+	values := func() step.T { return t.Heads(at.v.forward(t, source), copied && t.CopiesOutermost(h, to.keys)) }
+	var v step.T
+	if t.Recipe.Software.LaysKeysOutFirst {
+		k = t.Outermost(k, to.keys, h.Query)
+		v = values()
+	} else {
+		v = values()
+		k = t.Outermost(k, to.keys, h.Query)
+	}
 	v = t.Outermost(v, to.keys, h.Query)
 	if s.decodes {
 		k, v = appendKV(t, &s.cache, k, v)

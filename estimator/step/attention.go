@@ -84,7 +84,7 @@ func (t *Tape) attend(q, k, v T, h Heads, mask *T, dropout float64) T {
 	case t.usesFlash(h, mask != nil):
 		return t.flash(q, k, v, h, dropout, false)
 	case !t.writtenOut(h, mask != nil):
-		return t.efficient(q, k, v, h, mask)
+		return t.efficient(q, k, v, h, mask, dropout)
 	}
 	return t.mathAttention(q, k, v, h, mask, dropout)
 }
@@ -251,12 +251,12 @@ func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
 // Its backward sums dq over blocks of keys in a float32 workspace.
 // Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu,
 // mem_eff_attention/kernel_backward.h (workspaceSize), torch 2.9.
-func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
+func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 	b := t.Shape.Batch
 	n, keys := t.lengths(h)
 	out := q.numel / h.Dim * h.value()
 	var bias T
-	saved := [8]T{q, k, v}
+	saved := [9]T{q, k, v}
 	ns := 3
 	if mask != nil && t.compiled { // made additive once, for all layers
 		bias = t.Hold(*mask)
@@ -278,10 +278,14 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 		ns++
 	}
 	var y, lse T
+	seed, offset := NoTensor, NoTensor
 	chooses := t.Recipe.SelectiveOps && t.choosing() != nil
 	if chooses && t.transplant {
 		y, lse = t.takeBack(), t.takeBack()
 	} else {
+		if t.Recipe.Software.SeedsEfficient && dropout == 0 { // those of dropout are the host's
+			seed, offset = t.fresh(1, I64, LabelAttentionStatistics), t.fresh(1, I64, LabelAttentionStatistics)
+		}
 		y = t.fresh(out, q.dtype, LabelAttentionOutput)
 		lse = T{storage: None, form: plain(F32)}
 		if t.grads(q, k, v) { // only for backward
@@ -296,20 +300,34 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T) T {
 	}
 	saved[ns], saved[ns+1] = y, lse
 	ns += 2
+	if seed.storage != None {
+		saved[ns], saved[ns+1] = seed, offset
+		ns += 2
+	}
 	o := t.op(q, k, v).save(saved[:ns]...)
 	if o.i != None {
 		delta := b * h.Query * n * 4
 		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, keys, b*h.Query, h, q.dtype)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
+		grouped := h.KV < h.Query && k.numel/h.Dim < q.numel/h.Dim
+		if grouped { // dk and dv of every query head, which are summed at the end
+			o.alloc(9, k.bytes()*h.Query/h.KV, LabelAttentionScratch).alloc(10, v.bytes()*h.Query/h.KV, LabelAttentionScratch)
+		}
 		if q.dtype.Half() && !t.Recipe.volta(h) {
 			o.alloc(5, delta, LabelAttentionScratch)
 		} else {
 			o.rowSums(y, delta, h)
 		}
-		o.alloc(6, workspace, LabelAttentionScratch).free(5).free(6).send(0, 0).send(1, 1).send(2, 2)
+		o.alloc(6, workspace, LabelAttentionScratch).free(5).free(6)
+		if grouped {
+			o.free(10).free(9)
+		}
+		o.send(0, 0).send(1, 1).send(2, 2)
 	}
 	y = o.out(y, 0)
 	t.Drop(lse)
+	t.Drop(seed)
+	t.Drop(offset)
 	if mask != nil {
 		t.Drop(bias)
 	}

@@ -231,10 +231,30 @@ func (t *Tape) cut() {
 // workspace is taken by every matrix product: cuBLAS gets a buffer for each handle
 // and stream, and backward runs in a thread, and so with a handle, of its own.
 // Source: aten/src/ATen/cuda/CublasHandlePool.cpp, torch 2.9.
-func (t *Tape) workspace() { t.once(workspaceBLAS, t.Recipe.WorkspaceBytes) }
+func (t *Tape) workspace() { t.scratch(workspaceBLAS, t.Recipe.WorkspaceBytes) }
 
 // workspaceLt is what cuBLASLt, which adds the bias in the same kernel, gets besides.
-func (t *Tape) workspaceLt() { t.once(workspaceLt, t.Recipe.LtWorkspaceBytes) }
+func (t *Tape) workspaceLt() { t.scratch(workspaceLt, t.Recipe.LtWorkspaceBytes) }
+
+// productSpace is what a product takes, in the same kernel with a bias where it is told so. cuBLASLt took a workspace besides
+// cuBLAS's; later it takes its own alone.
+func (t *Tape) productSpace(withBias bool) {
+	if !withBias || !t.Recipe.Software.ReturnsWorkspace || t.Recipe.LtWorkspaceBytes == 0 {
+		t.workspace()
+	}
+	if withBias {
+		t.workspaceLt()
+	}
+}
+
+// scratch is a workspace that stays or, later, is there during the product alone.
+func (t *Tape) scratch(kind int, bytes int64) {
+	if t.Recipe.Software.ReturnsWorkspace {
+		t.Release(t.Alloc(bytes, Temporaries, LabelWorkspace))
+		return
+	}
+	t.once(kind, bytes)
+}
 
 // What is allocated once in the life of the process, for each thread that needs it.
 const (

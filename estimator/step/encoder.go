@@ -29,9 +29,9 @@ func (t *Tape) AddInPlace(a, b T) T {
 
 // ExpandedEmbedding is nn.Embedding for the same row of ids in every sequence of the batch, a view that
 // repeats it: forward and backward each lay the ids out densely for a moment, unless there is one sequence.
-func (t *Tape) ExpandedEmbedding(w Weight, l Label) T {
+func (t *Tape) ExpandedEmbedding(row T, w Weight, l Label) T {
 	p, n := t.Parameter(w), t.Shape.N()
-	ids := T{storage: None, edge: noEdge, form: plain(I64), numel: n}
+	ids := T{storage: row.storage, edge: noEdge, form: plain(I64), numel: n}
 	if t.compiled {
 		return t.gather(p, ids, n*w.Cols, l)
 	}

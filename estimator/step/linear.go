@@ -105,10 +105,7 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 		y = t.takeBack()
 	default:
 		y = t.fresh(rows*out, input.dtype, l)
-		t.workspace()
-		if hasBias && !t.compiled {
-			t.workspaceLt()
-		}
+		t.productSpace(hasBias && !t.compiled)
 		if kept {
 			t.keep(y)
 		}

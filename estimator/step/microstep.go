@@ -275,7 +275,8 @@ func (t *Tape) CopiesKVGradient(h Heads, mask, cached bool) bool {
 	case t.usesFlash(h, mask):
 		return cached
 	}
-	return h.KV < h.Query || t.writtenOut(h, mask)
+	repeats := h.KV < h.Query && (mask || !t.Recipe.Software.GroupsEfficient)
+	return repeats || t.writtenOut(h, mask)
 }
 
 // CopiesQueryGradient says the same of queries: their gradient comes from a kernel with tokens outermost, and from

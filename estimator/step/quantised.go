@@ -129,10 +129,7 @@ func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	whole := t.fresh(weight.numel, weight.dtype, LabelDequantised)
 	t.Drop(scale)
 	y := t.fresh(rows*w.Rows, weight.dtype, LabelLinear)
-	t.workspace()
-	if b.Exists() {
-		t.workspaceLt()
-	}
+	t.productSpace(b.Exists())
 	t.Drop(whole)
 	o := t.op(input)
 	if t.Recipe.KeepsPackedInputs {

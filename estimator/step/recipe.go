@@ -120,6 +120,8 @@ type Versions struct {
 	KeepsGradients bool
 	// TwoTemporaries is foreach Adam as torch 2.0 wrote it, with two copies of the parameters.
 	TwoTemporaries bool
+	// Software is what later releases than torch 2.9 and transformers 4.57 do otherwise.
+	Software Software
 }
 
 // Hardware is the GPU, as far as it decides allocations.

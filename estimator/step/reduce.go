@@ -88,6 +88,19 @@ func (o op) sumRows(r int, d DType, rows, cols int64, l Label) op {
 	return o
 }
 
+// SumScratch is what the sum of n truth values takes besides its result: a copy of them as integers, of eight bytes like the partial
+// results.
+// Source: aten/src/ATen/native/ReduceOps.cpp (make_reduction_from_out_ty), torch 2.9.
+func (t *Tape) SumScratch(n int64) {
+	whole := t.fresh(n, I64, LabelReduction)
+	if scratch, semaphores := t.Recipe.Reduction(OverAll, n, 1); scratch > 0 {
+		parts, locks := t.fresh(scratch/4, I64, LabelReduction), t.fresh(semaphores/4, F32, LabelReduction)
+		t.Drop(locks)
+		t.Drop(parts)
+	}
+	t.Drop(whole)
+}
+
 func powerOfTwoUpTo(n, limit int64) int64 {
 	if n >= limit {
 		return limit

@@ -17,7 +17,8 @@ func (t *Tape) writtenOut(h Heads, mask bool) bool {
 	case !old:
 		alignment = 4
 	}
-	return h.KV < h.Query && !mask || h.Dim%alignment != 0 || h.value()%alignment != 0
+	grouped := h.KV < h.Query && !mask && !t.Recipe.Software.GroupsEfficient
+	return grouped || h.Dim%alignment != 0 || h.value()%alignment != 0
 }
 
 // mathAttention is the formula written out inside scaled_dot_product_attention, in float32, with

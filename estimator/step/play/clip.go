@@ -20,18 +20,27 @@ func (s *Session) clip(heap alloc.Heap) {
 	s.updater.Held = s.updater.Held[:0]
 	size := int64(0)
 	optim.ByType(s.trainable(), func(d step.DType) {
-		count, largest := int64(0), int64(0)
+		count, largest, chunks := int64(0), int64(0), int64(0)
 		for _, p := range s.trainable() {
 			if p.Dtype == d {
 				count++
 				largest = max(largest, p.Numel)
+				chunks += step.CeilDiv(p.Numel, normChunk)
 			}
 		}
-		partial := heap.Alloc(count * step.CeilDiv(largest, normChunk) * 4)
+		packs := s.Recipe.Software.PacksNorms
+		begins, partials := int32(0), count*step.CeilDiv(largest, normChunk)
+		if packs {
+			begins, partials = heap.Alloc((count+1)*8), chunks
+		}
+		partial := heap.Alloc(partials * 4)
 		for range count {
 			s.updater.Held = append(s.updater.Held, heap.Alloc(d.Size()))
 		}
 		heap.Free(partial)
+		if packs {
+			heap.Free(begins)
+		}
 		size = max(size, d.Size())
 	})
 	stacked := heap.Alloc(int64(len(s.trainable())) * size)

@@ -1,0 +1,109 @@
+package release
+
+// Switch names what a change sets in the replay.
+type Switch string
+
+// The switches, each of which one function of package estimator sets.
+const (
+	ShiftsLogits         Switch = "shifts-logits"
+	UpcastInModel        Switch = "upcast-in-model"
+	RepeatsKVForSDPA     Switch = "repeats-kv-for-sdpa"
+	RepeatsKVForFlash    Switch = "repeats-kv-for-flash"
+	KeepsSoftmaxInput    Switch = "keeps-softmax-input"
+	KeepsGradients       Switch = "keeps-gradients"
+	TwoTemporaries       Switch = "two-temporaries"
+	LoadsAllKernels      Switch = "loads-all-kernels"
+	LoadsAllKernels11    Switch = "loads-all-kernels-cuda-11"
+	KeepsPackedInputs    Switch = "keeps-packed-inputs"
+	ReturnsWorkspace     Switch = "returns-workspace"
+	PacksNorms           Switch = "packs-norms"
+	SeedsEfficient       Switch = "seeds-memory-efficient-attention"
+	GroupsEfficient      Switch = "groups-memory-efficient-attention"
+	BroadcastsMask       Switch = "broadcasts-mask"
+	SumsMask             Switch = "sums-mask"
+	OffsetsPositions     Switch = "offsets-positions"
+	IgnoresCheckpointing Switch = "ignores-checkpointing"
+	KeepsFrequencies     Switch = "keeps-frequencies"
+	ScalesInEmbedding    Switch = "scales-in-embedding"
+	GathersSegments      Switch = "gathers-segments"
+	RenamesViT           Switch = "renames-vit"
+	LaysKeysOutFirst     Switch = "lays-keys-out-first"
+	DropsMaskBuffers     Switch = "drops-mask-buffers"
+	MasksByLibrary       Switch = "masks-by-library"
+	CachesWindow         Switch = "caches-window"
+	CachesInTraining     Switch = "caches-in-training"
+	MultipliesAngles     Switch = "multiplies-angles"
+)
+
+// Change is one thing that releases of a library do otherwise than the rest.
+type Change struct {
+	Library string `json:"library"`
+	// From is the first release that is known to do so, "" where all before To do; To is the first that does not any more, "" where
+	// the latest known one still does.
+	From string `json:"from,omitempty"`
+	To   string `json:"to,omitempty"`
+	// After is the last release that is known not to do so yet, where releases lie between it and From.
+	After string `json:"after,omitempty"`
+	// Unless is a library whose version, where a job names it, decides instead.
+	Unless string `json:"unless,omitempty"`
+	What   string `json:"what"`
+	Switch Switch `json:"switch"`
+	// Source is a file of the library and the releases of it that were read; Shown is what of the repository's traces shows it.
+	Source string `json:"source"`
+	Shown  string `json:"shown"`
+}
+
+// Holds says whether the change is in the given release.
+func (c *Change) Holds(v Version) bool {
+	from, _ := Parse(c.From)
+	to, bounded := Parse(c.To)
+	return !v.Before(from) && (!bounded || v.Before(to))
+}
+
+// Unsure says that the release lies where nobody has looked: after the last one that is known not to have the change, and before
+// the first one that is known to have it.
+func (c *Change) Unsure(v Version) bool {
+	after, given := Parse(c.After)
+	from, _ := Parse(c.From)
+	return given && after.Before(v) && v.Before(from)
+}
+
+// In are the changes that hold in a set of releases, by library: what is not in it counts as the default.
+func In(given, defaults map[string]string) []Change {
+	var found []Change
+	for _, c := range Changes() {
+		if _, named := Parse(given[c.Unless]); named {
+			continue
+		}
+		v, known := Parse(given[c.Library])
+		if !known {
+			if v, known = Parse(defaults[c.Library]); !known {
+				continue
+			}
+		}
+		if c.Holds(v) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
+
+// Stack is a set of releases whose allocations were traced.
+type Stack struct {
+	Name     string            `json:"name"`
+	Releases map[string]string `json:"releases"`
+	// Proven says what the traces have shown.
+	Proven string `json:"proven"`
+}
+
+// Traced says that one of the stacks has these releases of torch and transformers, up to their minor numbers.
+func Traced(torch, transformers Version) bool {
+	for _, s := range Stacks() {
+		a, _ := Parse(s.Releases["torch"])
+		b, _ := Parse(s.Releases["transformers"])
+		if a == torch && b == transformers {
+			return true
+		}
+	}
+	return false
+}

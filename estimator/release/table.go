@@ -1,0 +1,173 @@
+package release
+
+// Stacks are the sets of releases that are traced, the reference first.
+func Stacks() []Stack {
+	return []Stack{
+		{
+			Name:     "torch-2.9",
+			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0", "peft": "0.21.2", "cuda": "12.8"},
+			Proven:   "the reference: every family and recipe of docs/accuracy.md",
+		},
+	}
+}
+
+// Changes are all that is known to have changed.
+func Changes() []Change {
+	return []Change{
+		{
+			Library: "transformers", To: "4.49", Switch: ShiftsLogits,
+			What:   "transformers before 4.49 copies the float32 logits once more to shift them",
+			Source: "loss/loss_utils.py (ForCausalLMLoss), 4.48.1 and 4.49.0", Shown: "published runs",
+		},
+		{
+			Library: "transformers", To: "4.46", Switch: UpcastInModel,
+			What:   "transformers before 4.46 makes the logits float32 in the model, and keeps no half-precision ones",
+			Source: "models/llama/modeling_llama.py (LlamaForCausalLM.forward), 4.45.2 and 4.47.1", Shown: "published runs",
+		},
+		{
+			Library: "transformers", To: "4.54", Switch: RepeatsKVForSDPA,
+			What:   "transformers before 4.54 repeats grouped keys and values for sdpa",
+			Source: "integrations/sdpa_attention.py, 4.53.3 and 4.54.1", Shown: "published runs",
+		},
+		{
+			Library: "transformers", To: "4.48", Switch: RepeatsKVForFlash,
+			What:   "transformers before 4.48 repeats grouped keys and values for flash attention in some families",
+			Source: "models/mistral/modeling_mistral.py (MistralFlashAttention2) and other families', 4.47.1", Shown: "published runs",
+		},
+		{
+			Library: "transformers", From: "4.53", To: "5.23", Switch: IgnoresCheckpointing,
+			What:   "transformers from 4.53 accepts gradient checkpointing for gpt_bigcode and does nothing; 5.23 checkpoints again",
+			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock), 4.53.3, 4.57.6 and 5.23.0", Shown: "traces of gpt_bigcode",
+		},
+		{
+			Library: "torch", To: "1.11", Switch: KeepsSoftmaxInput,
+			What:   "softmax of torch before 1.11 saves its input besides its result",
+			Source: "tools/autograd/derivatives.yaml (pytorch/pytorch#65242), 1.10 and 1.11", Shown: "published runs",
+		},
+		{
+			Library: "transformers", To: "4.17", Unless: "torch", Switch: KeepsSoftmaxInput,
+			What:   "softmax of torch before 1.11, which was there when transformers 4.16 was, saves its input besides its result",
+			Source: "release dates: torch 1.11 in March 2022, transformers 4.17 a week before", Shown: "published runs",
+		},
+		{
+			Library: "torch", To: "2.0", Switch: KeepsGradients,
+			What:   "zero_grad of torch before 2.0 keeps the gradients' memory through the next forward",
+			Source: "torch/optim/optimizer.py (zero_grad), 1.13 and 2.0", Shown: "published runs",
+		},
+		{
+			Library: "transformers", To: "4.27", Unless: "torch", Switch: KeepsGradients,
+			What:   "zero_grad of torch before 2.0, which was there when transformers 4.26 was, keeps the gradients' memory through the next forward",
+			Source: "release dates: torch 2.0 and transformers 4.27 in March 2023", Shown: "published runs",
+		},
+		{
+			Library: "torch", From: "2.0", To: "2.1", Switch: TwoTemporaries,
+			What:   "foreach Adam of torch 2.0 takes two copies of the parameters, not one",
+			Source: "torch/optim/adam.py (_multi_tensor_adam), 2.0 and 2.1", Shown: "published runs",
+		},
+		{
+			Library: "torch", To: "1.13", Switch: LoadsAllKernels,
+			What:   "before torch 1.13 all kernels are loaded with the context",
+			Source: "CUDA_MODULE_LOADING in c10/cuda (pytorch/pytorch#86509), 1.13", Shown: "published runs",
+		},
+		{
+			Library: "cuda", To: "11.7", Switch: LoadsAllKernels,
+			What:   "before CUDA 11.7 all kernels are loaded with the context",
+			Source: "CUDA 11.7 release notes (lazy loading)", Shown: "published runs",
+		},
+		{
+			Library: "cuda", From: "11.0", To: "11.7", Switch: LoadsAllKernels11,
+			What:   "CUDA 11 before 11.7 loads more kernels than CUDA 10 did",
+			Source: "CUDA 11.7 release notes (lazy loading)", Shown: "published runs",
+		},
+		{
+			Library: "bitsandbytes", To: "0.43", Switch: KeepsPackedInputs,
+			What:   "bitsandbytes before 0.43 keeps the input of every layer in nf4 until the graph goes",
+			Source: "bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48", Shown: "published runs",
+		},
+		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: ReturnsWorkspace,
+			What:   "torch 2.15 gives cuBLAS's workspace back after each product (TORCH_CUBLAS_WORKSPACE_CACHE), and a product with a bias takes cuBLASLt's alone",
+			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and GPT-2",
+		},
+		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: PacksNorms,
+			What:   "the norms of gradients in torch 2.15 are laid out behind one another, with a table of their beginnings",
+			Source: "aten/src/ATen/native/cuda/ForeachReduceOp.cu, 2.9.1 and 2.15.0", Shown: "traces of all families",
+		},
+		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: SeedsEfficient,
+			What:   "memory-efficient attention of torch 2.15 keeps a seed and an offset without dropout, too",
+			Source: "aten/src/ATen/native/transformers/cuda/attention.cu, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and Llama in fp32",
+		},
+		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: GroupsEfficient,
+			What:   "memory-efficient attention of torch 2.15 takes grouped heads, so that fp32 does not write the scores out",
+			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, 2.9.1 and 2.15.0", Shown: "traces of Llama and Qwen3 in fp32",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: SumsMask,
+			What:   "transformers 5.23 looks at an all-ones mask with a sum",
+			Source: "masking_utils.py (fast_all), 5.23.0", Shown: "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: BroadcastsMask,
+			What:   "transformers 5.23 makes masks by broadcasting rows over columns",
+			Source: "masking_utils.py (sdpa_mask), 4.57.6 and 5.23.0", Shown: "traces of Llama with padding, Mistral and Gemma 3",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: OffsetsPositions,
+			What:   "transformers 5.23 adds what the cache has seen to the positions",
+			Source: "models/llama/modeling_llama.py (LlamaModel.forward), 4.57.6 and 5.23.0", Shown: "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: MultipliesAngles,
+			What:   "transformers 5.23 computes rotary angles by an elementwise product",
+			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding.forward), 4.57.6 and 5.23.0", Shown: "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: KeepsFrequencies,
+			What:   "transformers 5.23 registers the frequencies of rotary embeddings a second time, as they were made",
+			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57.6 and 5.23.0", Shown: "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ScalesInEmbedding,
+			What:   "transformers 5.23 scales Gemma's embeddings in their own module, by a buffer",
+			Source: "models/gemma/modeling_gemma.py (GemmaTextScaledWordEmbedding), 4.57.6 and 5.23.0", Shown: "traces of Gemma",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: GathersSegments,
+			What:   "transformers 5.23 gathers the segments of BERT and its like by position, and adds positions out of place",
+			Source: "models/bert/modeling_bert.py (BertEmbeddings), 4.57.6 and 5.23.0", Shown: "traces of BERT and RoBERTa",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: RenamesViT,
+			What:   "ViT's attention in transformers 5.23 computes queries first, and lets go of its input before the residual",
+			Source: "models/vit/modeling_vit.py (ViTAttention), 4.57.6 and 5.23.0", Shown: "traces of ViT",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: LaysKeysOutFirst,
+			What:   "Whisper's attention in transformers 5.23 lays keys out by head before it computes values",
+			Source: "models/whisper/modeling_whisper.py (WhisperAttention), 4.57.6 and 5.23.0", Shown: "traces of Whisper",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: DropsMaskBuffers,
+			What:   "GPT-2 of transformers 5.23 has no buffers for its mask any more",
+			Source: "models/gpt2/modeling_gpt2.py (GPT2Attention), 4.57.6 and 5.23.0", Shown: "traces of GPT-2",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksByLibrary,
+			What:   "OPT, Falcon and T5 of transformers 5.23 make their masks as all decoders do",
+			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/t5/modeling_t5.py (create_causal_mask), 4.57.6 and 5.23.0", Shown: "traces of OPT, Falcon and T5",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesWindow,
+			What:   "transformers 5.23 keeps the length of the window as a tensor in the cache of each layer that has one",
+			Source: "cache_utils.py (DynamicSlidingWindowLayer), 4.57.6 and 5.23.0", Shown: "traces of Mistral and Gemma 3",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesInTraining,
+			What:   "Gemma 2 and 3 fill a cache in training in transformers 5.23",
+			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), 4.57.6 and 5.23.0", Shown: "traces of Gemma 3",
+		},
+	}
+}

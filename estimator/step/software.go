@@ -1,0 +1,42 @@
+package step
+
+// Software is what releases of torch and transformers do otherwise than torch 2.9 and transformers 4.57, as far as it moves an
+// allocation. Which releases do is a table of the package estimator; here is what each of them means.
+type Software struct {
+	// ReturnsWorkspace gives cuBLAS's workspace back after each product instead of keeping one for each thread.
+	ReturnsWorkspace bool
+	// PacksNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each gradient's
+	// begin, instead of in rows as long as the longest.
+	PacksNorms bool
+	// SeedsEfficient makes memory-efficient attention keep a seed and an offset without dropout, too.
+	SeedsEfficient bool
+	// GroupsEfficient lets memory-efficient attention take grouped heads.
+	GroupsEfficient bool
+	// SumsMask looks at an all-ones mask with a sum instead of all().
+	SumsMask bool
+	// BroadcastsMask makes masks of rows and columns that are broadcast, not of single indices.
+	BroadcastsMask bool
+	// OffsetsPositions adds what the cache has seen to the positions, which are so made twice.
+	OffsetsPositions bool
+	// MultipliesAngles computes the angles of rotary embeddings by an elementwise product instead of a batched one.
+	MultipliesAngles bool
+	// KeepsFrequencies registers the frequencies of rotary embeddings once more as they were made, and those of each kind of layer
+	// that there is.
+	KeepsFrequencies bool
+	// ScalesInEmbedding scales Gemma's embeddings in the module of the embedding, by a buffer.
+	ScalesInEmbedding bool
+	// GathersSegments gathers the segments of BERT and its like by position, and adds positions out of place.
+	GathersSegments bool
+	// RenamesViT is ViT with q_proj, k_proj and v_proj, in this order, whose attention lets go of its input.
+	RenamesViT bool
+	// LaysKeysOutFirst lays Whisper's keys out by head before it computes the values.
+	LaysKeysOutFirst bool
+	// DropsMaskBuffers is GPT-2 without the buffers of its former mask.
+	DropsMaskBuffers bool
+	// MasksByLibrary lets OPT, Falcon and T5 make their masks as all decoders do.
+	MasksByLibrary bool
+	// CachesWindow keeps the length of the window as a tensor beside the cache of each layer that has one.
+	CachesWindow bool
+	// CachesInTraining lets Gemma 2 and 3 fill a cache in training, too.
+	CachesInTraining bool
+}
