@@ -81,7 +81,8 @@ func (r *resolved) applyVersions() {
 	}
 	r.arch.Software = r.recipe.Software
 	torch, transformers := r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults)
-	r.otherVersions = !release.Traced(torch, transformers)
+	_, proven := release.Traced(torch, transformers, r.arch.Family)
+	r.otherVersions = !proven
 }
 
 // defaults are the releases of what a job does not name.

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/release"
 )
 
 // TestVersionsChangeTheReplay holds each known change to its size: tensors of N·V elements, or a copy of the parameters.
@@ -119,5 +120,43 @@ func TestEveryFrameworkAnswers(t *testing.T) {
 		if held != frameworks[name].holdLogits || noted != frameworks[name].ownModules {
 			t.Errorf("%s: held %v, own modules noted %v", name, held, noted)
 		}
+	}
+}
+
+// TestEverySwitchIsSet holds the table of releases against the functions that set its switches.
+func TestEverySwitchIsSet(t *testing.T) {
+	used := map[release.Switch]bool{}
+	for _, c := range release.Changes() {
+		used[c.Switch] = true
+		if switches[c.Switch] == nil {
+			t.Errorf("nothing sets %s", c.Switch)
+		}
+	}
+	for s := range switches {
+		if !used[s] {
+			t.Errorf("no row of the table sets %s", s)
+		}
+	}
+}
+
+// TestTracedStacks says that releases which were traced do not widen the bounds, and that others, or families that were not traced
+// with them, do.
+func TestTracedStacks(t *testing.T) {
+	width := func(config string, versions map[string]string) int64 {
+		p := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(config)},
+			Training: Training{MicroBatch: 2, SequenceLength: 128, Precision: PrecisionBF16, Versions: versions}}}).Peak
+		return p.HighBytes - p.DeviceBytes
+	}
+	const llama = `{"model_type":"llama","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":5000}`
+	const olmo = `{"model_type":"olmo","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":5000}`
+	today := map[string]string{"torch": "2.15.0", "transformers": "5.23.0"}
+	if now, then := width(llama, nil), width(llama, today); then > now*101/100 {
+		t.Errorf("high_bytes is %d above for traced releases, %d for the reference", then, now)
+	}
+	if traced, other := width(llama, today), width(llama, map[string]string{"torch": "2.12", "transformers": "5.23.0"}); other <= traced {
+		t.Errorf("releases that were not traced together widen nothing: %d, %d", other, traced)
+	}
+	if traced, other := width(olmo, nil), width(olmo, today); other <= traced {
+		t.Errorf("a family that was not traced with these releases widens nothing: %d, %d", other, traced)
 	}
 }

@@ -225,6 +225,7 @@ type linear struct {
 	w, b       step.Weight
 	transposed bool
 	matrix     bool // runs on a matrix, not on a batch of sequences
+	apart      bool // the product and the bias are two operations
 	relays     bool // the gradient of the result is copied before a product takes it
 	quantised  step.Quantisation
 	adapter    *adapter
@@ -269,6 +270,9 @@ func (m *linear) plain(t *step.Tape, x step.T) step.T {
 		return t.Linear8bit(x, m.w)
 	default:
 		return t.LinearPacked(x, m.w, m.b, m.quantised == step.NF4Double)
+	}
+	if m.apart {
+		return m.falcon(t, x)
 	}
 	if m.transposed {
 		return t.Conv1D(x, m.w, m.b, step.LabelLinear)

@@ -99,20 +99,18 @@ type falcon struct {
 }
 
 type falconLayer struct {
-	qkv, dense, up, down falconLinear
+	qkv, dense, up, down linear
 	// attentionNorm is ln_attn or input_layernorm, mlpNorm ln_mlp or post_attention_layernorm.
 	attentionNorm, mlpNorm norm
 }
 
-// falconLinear multiplies and adds its bias in two operations.
-type falconLinear struct{ w, b step.Weight }
-
-func (l falconLinear) forward(t *step.Tape, x step.T) step.T {
-	y := t.LinearUncached(x, l.w, step.LabelLinear)
-	if !l.b.Exists() {
+// falcon is FalconLinear.forward: the product and the bias are two operations.
+func (m *linear) falcon(t *step.Tape, x step.T) step.T {
+	y := t.LinearUncached(x, m.w, step.LabelLinear)
+	if !m.b.Exists() {
 		return y
 	}
-	biased := t.Add(y, t.Parameter(l.b), step.LabelLinear)
+	biased := t.Add(y, t.Parameter(m.b), step.LabelLinear)
 	t.Drop(y)
 	return biased
 }
@@ -120,9 +118,10 @@ func (l falconLinear) forward(t *step.Tape, x step.T) step.T {
 func buildFalcon(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	m := &falcon{a: a, own: a.own.(falconOptions), layers: make([]falconLayer, b.recorded)}
-	linear := func(name string, in, out int64, bias bool) falconLinear {
+	linear := func(name string, in, out int64, bias bool) linear {
 		l := b.linear(name, in, out, bias)
-		return falconLinear{l.w, l.b}
+		l.apart = true
+		return l
 	}
 	m.embed = b.embedding("word_embeddings", a.Vocabulary, d)
 	b.stack(func(i int64) {
@@ -162,6 +161,8 @@ func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.own.alibi {
 		mask := alibiMask(t, m.a.Heads, embedded.Dtype())
 		m.mask = &mask
+	} else if t.Recipe.Software.MasksByLibrary {
+		m.mask = maskOf(t, 0, embedded.Dtype(), false)
 	} else {
 		m.mask = triangularMask(t, embedded.Dtype())
 	}
@@ -233,7 +234,7 @@ func (m *falcon) attention(t *step.Tape, l *falconLayer, x step.T) step.T {
 		q, k = qr, kr
 	}
 	k, v = appendKV(t, &m.cache, k, v)
-	if m.mask != nil && t.Recipe.Attention != step.AttentionEager {
+	if m.mask != nil && t.Recipe.Attention != step.AttentionEager && !t.Recipe.Software.MasksByLibrary {
 		q, k, v = t.HeadsContiguous(q), t.HeadsContiguous(k), t.HeadsContiguous(v)
 	}
 	y, held := m.attend(t, q, k, v, x.Dtype())

@@ -42,7 +42,10 @@ func looksAtMask(t *step.Tape) {
 // attention can be told "causal" instead (and of the window, too, where the flash-attn package computes it), else a mask for every sequence, boolean for sdpa and additive
 // for eager. It returns nil where there is none.
 // Source: transformers/masking_utils.py, 4.57.
-func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
+func causalMask(t *step.Tape, window int64, d step.DType) *step.T { return maskOf(t, window, d, true) }
+
+// maskOf is causalMask; skips says that a mask of full sequences may be left out.
+func maskOf(t *step.Tape, window int64, d step.DType, skips bool) *step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
 	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
 	if t.Recipe.Compile { // the all-ones mask is not looked at, and so is merged into an additive one
@@ -52,14 +55,14 @@ func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
 	windowed := window > 0 && n >= window && t.Recipe.Attention != step.AttentionFlash
 	eager := t.Recipe.Attention == step.AttentionEager
 	given := in(t.Shape.N(), step.Bool)
-	if !windowed && !eager {
+	if !windowed && !eager && skips {
 		looksAtMask(t)
 		if !t.Recipe.ExplicitMask {
 			t.Drop(given)
 			return nil
 		}
 	}
-	if t.Recipe.Software.SumsMask && !windowed && !eager {
+	if t.Recipe.Software.SumsMask && !windowed && !eager && skips {
 		looksAtMask(t) // once more, at the tokens up to the last query
 	}
 	var indices [4]step.T

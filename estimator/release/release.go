@@ -1,5 +1,7 @@
 package release
 
+import "slices"
+
 // Switch names what a change sets in the replay.
 type Switch string
 
@@ -92,18 +94,19 @@ func In(given, defaults map[string]string) []Change {
 type Stack struct {
 	Name     string            `json:"name"`
 	Releases map[string]string `json:"releases"`
-	// Proven says what the traces have shown.
-	Proven string `json:"proven"`
+	// Proven says what the traces have shown. Families are those that were equal event by event; none is all that there are.
+	Proven   string   `json:"proven"`
+	Families []string `json:"families,omitempty"`
 }
 
-// Traced says that one of the stacks has these releases of torch and transformers, up to their minor numbers.
-func Traced(torch, transformers Version) bool {
+// Traced is the stack that has these releases of torch and transformers, up to their minor numbers, if it proves the family.
+func Traced(torch, transformers Version, family string) (name string, proven bool) {
 	for _, s := range Stacks() {
 		a, _ := Parse(s.Releases["torch"])
 		b, _ := Parse(s.Releases["transformers"])
-		if a == torch && b == transformers {
-			return true
+		if a == torch && b == transformers && (len(s.Families) == 0 || slices.Contains(s.Families, family)) {
+			return s.Name, true
 		}
 	}
-	return false
+	return "", false
 }
