@@ -181,6 +181,7 @@ func Routes() []Route {
 		{Method: put, Path: "/v1/calibrations/active", Alias: "/calibrations/active", handle: (*API).activateCalibration},
 		{Method: get, Path: "/v1/calibrations/{id}", Alias: "/calibrations/{id}", handle: (*API).getCalibration},
 
+		{Method: get, Path: "/v1/releases", Alias: "/releases", handle: (*API).releases},
 		{Method: get, Path: "/v1/version", Alias: "/version", handle: (*API).version},
 		{Method: get, Path: "/healthz", open: true, handle: (*API).health},
 		{Method: get, Path: "/readyz", open: true, handle: (*API).ready},

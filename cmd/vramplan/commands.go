@@ -25,6 +25,7 @@ type commands struct {
 	Calibrate calibrateCommand `cmd:"" help:"Fit a service's constants to its observations, and choose what it answers with."`
 	Keys      keysCommand      `cmd:"" help:"Make, list and revoke the API keys with which the catalog may be changed."`
 	OpenAPI   openapiCommand   `cmd:"" name:"openapi" help:"Print the OpenAPI document of the HTTP API."`
+	Releases  releasesCommand  `cmd:"" help:"List what releases of torch, transformers and others changed in what a step allocates."`
 	Version   versionCommand   `cmd:"" help:"Print the versions that decide the bytes of an answer."`
 }
 

@@ -58,6 +58,8 @@ var published = map[string]string{
 	"diagnose.Candidate": "CandidateTensor",
 	"catalog.Model":      "CatalogModel",
 	"invalid.Field":      "FieldError",
+	"release.Change":     "ReleaseChange",
+	"release.Stack":      "ReleaseStack",
 }
 
 const definitions, references = "#/definitions/", "#/components/schemas/"
