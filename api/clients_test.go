@@ -99,13 +99,18 @@ func TestIdleConnectionsOfOneClientAreBounded(t *testing.T) {
 		}
 		all = append(all, c)
 	}
-	for i, c := range all[:2] {
-		if !closed(c, 20*time.Second) {
-			t.Errorf("connection %d waits still", i)
+	// Which of the four counts as idle first is up to the scheduler: a connection is idle a moment after its answer was read.
+	gone := 0
+	for deadline := time.Now().Add(30 * time.Second); gone < 2 && time.Now().Before(deadline); {
+		gone = 0
+		for _, c := range all {
+			if closed(c, 50*time.Millisecond) {
+				gone++
+			}
 		}
 	}
-	if err := healthy(all[3]); err != nil {
-		t.Error(err)
+	if gone != 2 {
+		t.Errorf("%d of four idle connections were closed, want two", gone)
 	}
 }
 

@@ -170,15 +170,19 @@ func TestGitHubWorkflow(t *testing.T) {
 	}
 	summary := w.put(t, "summary.md", "")
 	out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", w.put(t, "step.sh", step))
-	if want := "::error file=jobs/too_large.sh::does not fit: nanogpt/train_gpt2, micro-batch 16, on rtx-4070\n"; code != 1 || out != want {
+	const tooLarge = "::error file=jobs/too_large.sh::does not fit: nanogpt/train_gpt2, micro-batch 16, on rtx-4070\n"
+	const understood = "::error file=jobs/understood.sh::does not fit: openai-community/gpt2, micro-batch 64 × 1024 tokens, on rtx-4070\n"
+	if code != 1 || out != tooLarge+understood {
 		t.Errorf("with a job that does not fit: %d\n%s", code, out)
 	}
 	report, err := os.ReadFile(summary)
 	if err != nil || !strings.Contains(string(report), "### jobs/fits.sh\n```\nfits: ") {
 		t.Errorf("summary:\n%s", report)
 	}
-	if err := os.Remove(filepath.Join(w.dir, "jobs/too_large.sh")); err != nil {
-		t.Fatal(err)
+	for _, name := range []string{"jobs/too_large.sh", "jobs/understood.sh"} {
+		if err := os.Remove(filepath.Join(w.dir, name)); err != nil {
+			t.Fatal(err)
+		}
 	}
 	if out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "-e", "step.sh"); code != 0 || out != "" {
 		t.Errorf("without one: %d\n%s", code, out)

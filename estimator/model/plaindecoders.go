@@ -84,17 +84,18 @@ func postNorms(u *unknown, d *Dimensions) {
 //go:embed transformers_types.txt
 var transformersTypes string
 
-// known is what is known of the model type besides its file. It refuses those of transformers that are not what their
+// known is what is known of the model type besides its file. It refuses, and says no to, those of transformers that are not what their
 // configurations say when read as a plain decoder's.
-func (u *unknown) known() plainDecoder {
+func (u *unknown) known() (plainDecoder, bool) {
 	kind := strings.ToLower(u.kind)
 	if p, ok := plainDecoders[kind]; ok {
 		p.counted = true
-		return p
+		return p, true
 	}
 	if strings.Contains("\n"+transformersTypes, "\n"+kind+"\n") {
 		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is a model of transformers that is not described, and a decoder put together from its configuration "+
 			"was not found to have its parameters; described are %s", u.kind, strings.Join(Families(), ", "))
+		return plainDecoder{}, false
 	}
-	return plainDecoder{}
+	return plainDecoder{}, true
 }

@@ -54,7 +54,10 @@ func (c *config) fromUnknown(kind string) Architecture {
 	a := Architecture{Family: strings.ToLower(kind)}
 	c.head(&genericFamily, &a)
 	u.refuse()
-	known := u.known()
+	known, ok := u.known()
+	if !ok {
+		return Architecture{} // whatever else its file lacks
+	}
 	d := u.dimensions()
 	known.numbers(u, d)
 	if c.errs.Err() != nil {

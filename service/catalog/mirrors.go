@@ -14,8 +14,9 @@ type mirror struct {
 	model string
 }
 
-// mirrors are compared with the part of a key behind the slash, without the suffixes of storedAs. Sources: the config.json of
-// both models of each rule, on the Hugging Face Hub. Not among them, although the names invite it: DeepSeek-R1-Distill-Qwen-1.5B,
+// mirrors are compared with the part of a key behind the slash, without the suffixes of storedAs. Each is a model that its
+// publisher trained further from the other, or uploaded again, without touching a size: that is what its model card says. The
+// two configurations were not held against each other by a program. Not among them, although the names invite it: DeepSeek-R1-Distill-Qwen-1.5B,
 // whose embeddings are not tied, and Mistral-7B-v0.2, which has no sliding window.
 var mirrors = []mirror{
 	{regexp.MustCompile(`^(?:meta-)?llama-3-(8|70)b(?:-instruct)?$`), "meta-llama/meta-llama-3-${1}b"},

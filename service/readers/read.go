@@ -238,9 +238,6 @@ func (in *inbox) stranger(l *launch) {
 // configuration reads a file of a tool without a command that starts it.
 func (in *inbox) configuration(ctx context.Context, full string, text []byte) error {
 	shown := in.files.shown(full)
-	if done, err := in.kubernetes(ctx, shown, text); done || err != nil {
-		return err
-	}
 	r := &reading{launch: alone(in.files), file: full}
 	if path.Ext(full) == ".py" {
 		if own := scriptFile(in.files, full, shown, text); own != nil {
