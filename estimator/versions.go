@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"maps"
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/memory"
@@ -89,6 +90,7 @@ func (r *resolved) applyVersions() {
 func (r *resolved) defaults() map[string]string {
 	defaults := release.Stacks()[0].Releases
 	if r.framework == "litgpt" {
+		defaults = maps.Clone(defaults)
 		defaults["bitsandbytes"] = litgptBitsandbytes
 	}
 	return defaults
@@ -96,7 +98,7 @@ func (r *resolved) defaults() map[string]string {
 
 // holds says whether a change is in the job's releases.
 func (r *resolved) holds(s release.Switch) bool {
-	return slices.ContainsFunc(release.In(r.given, r.defaults()), func(c release.Change) bool { return c.Switch == s })
+	return slices.ContainsFunc(release.In(r.given, r.defaults()), func(c *release.Change) bool { return c.Switch == s })
 }
 
 // releaseOf is the named release of a library, or the reference's.

@@ -57,9 +57,8 @@ type Change struct {
 
 // Holds says whether the change is in the given release.
 func (c *Change) Holds(v Version) bool {
-	from, _ := Parse(c.From)
-	to, bounded := Parse(c.To)
-	return !v.Before(from) && (!bounded || v.Before(to))
+	s := c.between()
+	return !v.Before(s.from) && (!s.bounded || v.Before(s.to))
 }
 
 // Unsure says that the release lies where nobody has looked: after the last one that is known not to have the change, and before
@@ -70,24 +69,52 @@ func (c *Change) Unsure(v Version) bool {
 	return given && after.Before(v) && v.Before(from)
 }
 
-// In are the changes that hold in a set of releases, by library: what is not in it counts as the default.
-func In(given, defaults map[string]string) []Change {
-	var found []Change
-	for _, c := range Changes() {
-		if _, named := Parse(given[c.Unless]); named {
-			continue
-		}
-		v, known := Parse(given[c.Library])
-		if !known {
-			if v, known = Parse(defaults[c.Library]); !known {
+// In are the changes that hold in a set of releases, by library: what is not in it counts as the default. They are shared, and for
+// reading only.
+func In(given, defaults map[string]string) []*Change {
+	found := make([]*Change, 0, len(changes))
+	var library string
+	var v Version
+	known := false
+	for i := range changes {
+		c := &changes[i]
+		if c.Unless != "" {
+			if _, named := Parse(given[c.Unless]); named {
 				continue
 			}
 		}
-		if c.Holds(v) {
+		if c.Library != library {
+			library = c.Library
+			if v, known = Parse(given[library]); !known {
+				v, known = Parse(defaults[library])
+			}
+		}
+		if s := &spans[i]; known && !v.Before(s.from) && (!s.bounded || v.Before(s.to)) {
 			found = append(found, c)
 		}
 	}
 	return found
+}
+
+// span is between which releases a change holds.
+type span struct {
+	from, to Version
+	bounded  bool
+}
+
+// spans are those of changes, read once.
+var spans = func() []span {
+	list := make([]span, len(changes))
+	for i := range changes {
+		list[i] = changes[i].between()
+	}
+	return list
+}()
+
+func (c *Change) between() span {
+	from, _ := Parse(c.From)
+	to, bounded := Parse(c.To)
+	return span{from, to, bounded}
 }
 
 // Stack is a set of releases whose allocations were traced.

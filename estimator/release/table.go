@@ -1,7 +1,15 @@
 package release
 
-// Stacks are the sets of releases that are traced, the reference first.
-func Stacks() []Stack {
+// stacks and changes are made once: every estimate looks into them.
+var stacks, changes = stackTable(), changeTable()
+
+// Stacks are the sets of releases that are traced, the reference first. They are shared, and for reading only.
+func Stacks() []Stack { return stacks }
+
+// Changes are all that is known to have changed. They are shared, and for reading only.
+func Changes() []Change { return changes }
+
+func stackTable() []Stack {
 	return []Stack{
 		{
 			Name:     "torch-2.9",
@@ -19,8 +27,7 @@ func Stacks() []Stack {
 	}
 }
 
-// Changes are all that is known to have changed.
-func Changes() []Change {
+func changeTable() []Change {
 	return []Change{
 		{
 			Library: "transformers", To: "4.49", Switch: ShiftsLogits,

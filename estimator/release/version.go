@@ -20,16 +20,15 @@ func Parse(version string) (Version, bool) {
 	if version == "" {
 		return Version{}, false
 	}
-	parts := strings.SplitN(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".", 3)
-	major, err := strconv.Atoi(leadingDigits(parts[0]))
+	first, rest, _ := strings.Cut(strings.TrimPrefix(strings.TrimSpace(version), "v"), ".")
+	major, err := strconv.Atoi(leadingDigits(first))
 	if err != nil {
 		return Version{}, false
 	}
 	v := Version{Major: major}
-	if len(parts) > 1 {
-		if minor, err := strconv.Atoi(leadingDigits(parts[1])); err == nil {
-			v.Minor = minor
-		}
+	second, _, _ := strings.Cut(rest, ".")
+	if minor, err := strconv.Atoi(leadingDigits(second)); err == nil {
+		v.Minor = minor
 	}
 	return v, true
 }
