@@ -23,7 +23,7 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 	h := newDemo(t)
 	builtin := call(h, "POST", "/v1/estimate", measuredJob).Body.String()
 	pinned := call(h, "POST", "/v1/estimate?calibration="+demo.Calibration, measuredJob).Body.String()
-	if !strings.Contains(builtin, `"calibration":"builtin-2"`) || !strings.Contains(pinned, `"calibration":"`+demo.Calibration+`"`) {
+	if !strings.Contains(builtin, `"calibration":"builtin-3"`) || !strings.Contains(pinned, `"calibration":"`+demo.Calibration+`"`) {
 		t.Fatalf("%s\n%s", builtin, pinned)
 	}
 	if w := call(h, "PUT", "/v1/calibrations/active", `{"calibration": "`+demo.Calibration+`"}`, withKey, untouched); w.Code != 200 || !strings.Contains(w.Body.String(), `"number":1`) || w.Header().Get("Etag") != `"activation-1"` {
@@ -32,11 +32,11 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 	if now := call(h, "POST", "/v1/estimate", measuredJob).Body.String(); now != pinned {
 		t.Errorf("active:\n%s\npinned before:\n%s", now, pinned)
 	}
-	if again := call(h, "POST", "/v1/estimate?calibration=builtin-2", measuredJob).Body.String(); again != builtin {
+	if again := call(h, "POST", "/v1/estimate?calibration=builtin-3", measuredJob).Body.String(); again != builtin {
 		t.Errorf("built in:\n%s\nbefore:\n%s", again, builtin)
 	}
 	line := strings.ReplaceAll(measuredJob, "\n", " ") + "\n"
-	for query, want := range map[string]string{"": pinned, "?calibration=builtin-2": builtin} {
+	for query, want := range map[string]string{"": pinned, "?calibration=builtin-3": builtin} {
 		if w := call(h, "POST", "/v1/estimate/batch"+query, line+line, "Content-Type: application/x-ndjson"); w.Code != 200 || w.Body.String() != want+want {
 			t.Errorf("batch%s: %d %s", query, w.Code, w.Body)
 		}
@@ -70,7 +70,7 @@ func TestActivationsDoNotOverwriteOneAnother(t *testing.T) {
 	if w := call(h, "PUT", "/v1/calibrations/active", activateDemo, withKey, "If-Match: "+seen); w.Code != 200 {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
-	builtin := `{"calibration": "builtin-2"}`
+	builtin := `{"calibration": "builtin-3"}`
 	if w := call(h, "PUT", "/v1/calibrations/active", builtin, withKey, "If-Match: "+seen); w.Code != 412 || !strings.Contains(w.Body.String(), demo.Calibration+" is active now") {
 		t.Errorf("the second: %d %s", w.Code, w.Body)
 	}
@@ -112,7 +112,7 @@ func TestCalibrationRequests(t *testing.T) {
 		status               int
 		says                 string
 	}{
-		{"POST", "/v1/estimate/batch?calibration=cal-9-000000000000", "{\n{\n", []string{"Content-Type: application/x-ndjson"}, 422, "there are builtin-2, " + demo.Calibration},
+		{"POST", "/v1/estimate/batch?calibration=cal-9-000000000000", "{\n{\n", []string{"Content-Type: application/x-ndjson"}, 422, "there are builtin-3, " + demo.Calibration},
 		{"POST", "/v1/plan?calibration=", measuredJob, nil, 400, "calibration is"},
 		{"POST", "/v1/compare?calibration=%00", measuredJob, nil, 400, "calibration is"},
 		{"GET", "/v1/accuracy?calibration=a%20b", "", nil, 400, "calibration is"},
@@ -124,12 +124,12 @@ func TestCalibrationRequests(t *testing.T) {
 		{"PUT", "/v1/calibrations/active", `{}`, []string{withKey, untouched}, 422, "/calibration"},
 		{"PUT", "/v1/calibrations/active", `{"calibration": "cal-1-\u0000"}`, []string{withKey, untouched}, 422, "there is no calibration"},
 		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey}, 428, "If-Match with the ETag of /v1/calibrations/active"},
-		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "activation-7"`}, 412, `builtin-2 is active now, with the version \"activation-0\"`},
-		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, "If-None-Match: *"}, 412, "builtin-2 is active now"},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "activation-7"`}, 412, `builtin-3 is active now, with the version \"activation-0\"`},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, "If-None-Match: *"}, 412, "builtin-3 is active now"},
 		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "a"b"`}, 400, "If-Match is"},
 		{"GET", "/v1/calibrations/cal-1-%00", "", []string{withKey}, 404, "there is no calibration"},
 		{"GET", "/v1/calibrations/%ff", "", []string{withKey}, 404, "there is no calibration"},
-		{"GET", "/v1/calibrations/builtin-2", "", []string{withKey}, 404, "there is no calibration"},
+		{"GET", "/v1/calibrations/builtin-3", "", []string{withKey}, 404, "there is no calibration"},
 		{"GET", "/v1/calibrations/" + demo.Calibration, "", []string{withKey, `If-None-Match: "` + demo.Calibration + `"`}, 304, ""},
 		{"GET", "/calibrations?page_token=0", "", []string{withKey}, 400, "page_token"},
 		{"GET", "/calibrations/active?page_size=1001", "", []string{withKey}, 400, "page_size"},
@@ -143,7 +143,7 @@ func TestCalibrationRequests(t *testing.T) {
 
 // Whatever a user with a key sends about calibrations is done or refused.
 func FuzzCalibrations(f *testing.F) {
-	f.Add(false, `{"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00+99:00", "dry_run": true}`, "builtin-2")
+	f.Add(false, `{"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00+99:00", "dry_run": true}`, "builtin-3")
 	f.Add(false, `{"activate": true, "dry_run": true, "note": "\u0000"}`, "cal-1-\x00")
 	f.Add(true, `{"calibration": "cal-1-5f2a9c01d7e4"}`, "cal-99999999999999999999-5f2a9c01d7e4")
 	h := newDemo(f)

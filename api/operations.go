@@ -18,7 +18,7 @@ type Version struct {
 	Estimator   string `json:"estimator" example:"1.0.0"`
 	Reference   string `json:"reference" example:"torch-2.9.1"`
 	Catalog     string `json:"catalog" example:"c-1"`
-	Calibration string `json:"calibration" example:"builtin-2"`
+	Calibration string `json:"calibration" example:"builtin-3"`
 }
 
 // version says what runs.
@@ -52,7 +52,7 @@ type Readiness struct {
 	// Catalog is the revision that answers are made with now.
 	Catalog string `json:"catalog" example:"c-1"`
 	// Calibration is the one that answers are made with now.
-	Calibration string `json:"calibration" example:"builtin-2"`
+	Calibration string `json:"calibration" example:"builtin-3"`
 	// Database is ok; unreachable, where answers go on from the last catalog that was
 	// read and changes are refused; or none.
 	Database string `json:"database" enums:"ok,unreachable,none" example:"ok"`

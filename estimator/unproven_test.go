@@ -10,6 +10,7 @@ import (
 func TestUnprovenCrosses(t *testing.T) {
 	llama := `{"model_type": "llama", "num_hidden_layers": 4, "hidden_size": 512, "intermediate_size": 1024, "num_attention_heads": 8, "vocab_size": 1000}`
 	falcon := `{"model_type": "falcon", "num_hidden_layers": 4, "hidden_size": 512, "num_attention_heads": 8, "vocab_size": 1000}`
+	stablelm := strings.Replace(llama, `"llama"`, `"stablelm", "num_key_value_heads": 8`, 1)
 	for _, c := range []struct {
 		name, config string
 		change       func(*Training)
@@ -17,7 +18,7 @@ func TestUnprovenCrosses(t *testing.T) {
 	}{
 		{"proven", llama, func(*Training) {}, ""},
 		{"proven adapters", llama, func(u *Training) { u.LoRA = &LoRA{Rank: 8, TargetModules: []string{"q_proj"}} }, ""},
-		{"first adapters", falcon, func(u *Training) { u.LoRA = &LoRA{Rank: 8, TargetModules: []string{"query_key_value"}} }, "falcon with lora adapters"},
+		{"first adapters", stablelm, func(u *Training) { u.LoRA = &LoRA{Rank: 8, TargetModules: []string{"q_proj"}} }, "stablelm with lora adapters"},
 		{"mask", `{"model_type": "gemma2", "num_hidden_layers": 2}`, func(u *Training) { u.AttentionMask = "explicit" }, "gemma2 with mask explicit"},
 		{"two", falcon, func(u *Training) { u.Optimizer, u.Evaluation = &Optimizer{Name: "lion"}, &Evaluation{MicroBatch: 1} },
 			"optimizer lion, evaluation between steps"},

@@ -23,19 +23,19 @@ func TestHeldOutBetter(t *testing.T) {
 		reason         string
 	}{
 		"better than what is built in": {fitted(50, builtin, calibration.Outcome{Within: 0.96, Error: 0.015, Contradicted: 1}), nil, true,
-			"the bounds cover 96.00 % of 50 held-out runs (95.00 % promised), and the median error on held-out runs is 1.50 % (builtin-2: 2.00 %)"},
+			"the bounds cover 96.00 % of 50 held-out runs (95.00 % promised), and the median error on held-out runs is 1.50 % (builtin-3: 2.00 %)"},
 		"equal": {fitted(50, builtin, calibration.Outcome{Within: 0.95, Error: 0.01}), active, true,
-			"the bounds cover 95.00 % of 50 held-out runs (95.00 % promised), and the median error on held-out runs is 1.00 % (builtin-2: 2.00 %; cal-2-0123456789ab when it was fitted: 1.00 %)"},
+			"the bounds cover 95.00 % of 50 held-out runs (95.00 % promised), and the median error on held-out runs is 1.00 % (builtin-3: 2.00 %; cal-2-0123456789ab when it was fitted: 1.00 %)"},
 		"breaks its promise": {fitted(50, builtin, calibration.Outcome{Within: 0.9499, Error: 0.001}), nil, false,
 			"the bounds cover 94.99 % of 50 held-out runs (95.00 % promised)"},
 		"worse than what is built in": {fitted(50, builtin, calibration.Outcome{Within: 0.96, Error: 0.0201}), nil, false,
-			"the median error on held-out runs is 2.01 % (builtin-2: 2.00 %)"},
+			"the median error on held-out runs is 2.01 % (builtin-3: 2.00 %)"},
 		"worse than the active one": {fitted(50, builtin, calibration.Outcome{Within: 0.96, Error: 0.0101}), active, false,
-			"the median error on held-out runs is 1.01 % (builtin-2: 2.00 %; cal-2-0123456789ab when it was fitted: 1.00 %)"},
+			"the median error on held-out runs is 1.01 % (builtin-3: 2.00 %; cal-2-0123456789ab when it was fitted: 1.00 %)"},
 		"the active one is of no use here": {fitted(50, builtin, calibration.Outcome{Within: 0.96, Error: 0.0101}), &older, true,
-			"the bounds cover 96.00 % of 50 held-out runs (95.00 % promised), and the median error on held-out runs is 1.01 % (builtin-2: 2.00 %)"},
+			"the bounds cover 96.00 % of 50 held-out runs (95.00 % promised), and the median error on held-out runs is 1.01 % (builtin-3: 2.00 %)"},
 		"lets in what failed": {fitted(50, builtin, calibration.Outcome{Within: 0.96, Error: 0.001, Contradicted: 2}), nil, false,
-			"the median error on held-out runs is 0.10 % (builtin-2: 2.00 %), and of 3 runs out of memory 2 are said to fit (builtin-2: 1)"},
+			"the median error on held-out runs is 0.10 % (builtin-3: 2.00 %), and of 3 runs out of memory 2 are said to fit (builtin-3: 1)"},
 		"nothing was held out": {fitted(0, calibration.Outcome{}, calibration.Outcome{}), nil, false, "no run whose process was measured was held out"},
 	} {
 		if better, reason := heldOutBetter(c.fitted, c.active); better != c.better || reason != c.reason {

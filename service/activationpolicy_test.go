@@ -53,7 +53,7 @@ func TestPolicyActivates(t *testing.T) {
 	}
 	s.measure(80, 300*mib)
 	second := s.fit(service.CalibrationFit{})
-	if a := second.Activation; a == nil || a.Calibration != estimator.Calibration || a.Refused != second.ID || !strings.HasPrefix(a.Reason, "operator went back to builtin-2 on ") {
+	if a := second.Activation; a == nil || a.Calibration != estimator.Calibration || a.Refused != second.ID || !strings.HasPrefix(a.Reason, "operator went back to builtin-3 on ") {
 		t.Errorf("after the way back: %+v", a)
 	}
 	if got := s.CalibrationStatus().Calibration; got != estimator.Calibration {
@@ -104,7 +104,7 @@ func TestFitDoesNotOverwriteAnActivation(t *testing.T) {
 	s.measure(60, 300*mib)
 	overtaking := service.New(service.EmbeddedCatalog(), service.WithStore(overtakenStore{s.db, func() { s.activate(estimator.Calibration) }}))
 	_, err := overtaking.FitCalibration(t.Context(), operator, service.CalibrationFit{Activate: true})
-	if service.ErrorCode(err) != service.CodePreconditionFailed || !strings.Contains(err.Error(), "is stored and was not activated: builtin-2 is active now") {
+	if service.ErrorCode(err) != service.CodePreconditionFailed || !strings.Contains(err.Error(), "is stored and was not activated: builtin-3 is active now") {
 		t.Errorf("error %v", err)
 	}
 	if list, err := s.Calibrations(t.Context(), service.CalibrationFilter{Limit: 2}); err != nil || len(list) != 1 {

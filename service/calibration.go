@@ -25,7 +25,7 @@ type Calibration struct {
 	Note      string    `json:"note,omitempty"`
 	// Estimator is the version of the estimator, and Base its built-in constants, that it corrects. It is of no use with others.
 	Estimator string `json:"estimator" example:"1.0.0"`
-	Base      string `json:"base" example:"builtin-2"`
+	Base      string `json:"base" example:"builtin-3"`
 	// Digest is the SHA-256 of the figures in groups.
 	Digest       string         `json:"digest"`
 	Observations ObservationSet `json:"observations"`
