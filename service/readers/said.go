@@ -34,7 +34,7 @@ func (d *draft) say(said Said) {
 		value = json.RawMessage(said.Value)
 	}
 	from := setting.Value{Text: said.Value, Origin: setting.Origin{Kind: setting.Said, Key: "--set"}}
-	if strings.HasPrefix(pointer, "/model/") {
+	if strings.HasPrefix(pointer, "/model/") && !(strings.HasPrefix(pointer, "/model/dimensions/") && d.has("/model/dimensions")) {
 		d.drop("/model")
 		d.answered("/model")
 	}

@@ -1,0 +1,263 @@
+package readers
+
+import (
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// foundryTool reads LLM Foundry's YAML with the overrides of its command line.
+var foundryTool = tool{
+	name:   "llm-foundry",
+	starts: (*reading).foundryStarts,
+	marks: map[string]int{"train_loader": 3, "device_train_microbatch_size": 2, "max_seq_len": 1, "model.attn_config": 1, "model.pretrained_model_name_or_path": 1,
+		"fsdp_config": 1, "global_train_batch_size": 1},
+	read:  (*reading).readFoundry,
+	words: words{"/training/micro_batch": countWord("device_train_microbatch_size"), "/training/sequence_length": countWord("max_seq_len"), "/training/evaluation/micro_batch": countWord("device_eval_batch_size"), "/training/gradient_checkpointing": choiceWord("fsdp_config.activation_checkpointing", onOff)},
+}
+
+const (
+	refFoundry  = "llm-foundry 0.22 llmfoundry/utils/config_utils.py TrainConfig"
+	refMPT      = "llm-foundry 0.22 llmfoundry/models/mpt/configuration_mpt.py"
+	refComposer = "composer 0.32 composer/utils/parallelism.py FSDPConfig"
+)
+
+func (r *reading) foundryStarts() bool {
+	if r.base() == "llmfoundry" && len(r.args) > 1 && r.args[0].text() == "train" {
+		r.yamlWithOverrides(r.args[1].argument("config"), r.args[2:])
+		return true
+	}
+	return r.yamlAfterProgram("train.py", "train_loader")
+}
+
+// foundryOptimizers are those of composer and LLM Foundry, which step in a loop over the parameters (composer 0.32
+// optim/decoupled_weight_decay.py, llm-foundry 0.22 optim/lion.py).
+var foundryOptimizers = map[string]optimizer{
+	"decoupled_adamw": {"adamw", "for-loop"}, "decoupled_lionw": {"lion", "for-loop"}, "clip_lion": {"lion", "for-loop"}, "adalr_lion": {"lion", "for-loop"},
+}
+
+func (r *reading) readFoundry() {
+	s := r.s
+	interpolate(s)
+	r.d.derive("/training/framework", "llm-foundry", "the tool")
+	r.foundryModel()
+	r.number("/training/sequence_length", askLength, "max_seq_len")
+	if r.s.Any("fsdp_config") {
+		r.foundryShards()
+	}
+	r.foundryBatch()
+	switch v, ok := s.Get("precision"); {
+	case !ok:
+		r.d.fall("/training/precision", "amp-bf16", "precision", refFoundry)
+	case v.String() == "amp_bf16" || v.String() == "amp_fp16":
+		r.d.put("/training/precision", strings.Replace(v.String(), "_", "-", 1), v)
+	case v.String() == "fp32":
+		r.d.put("/training/precision", "fp32", v)
+	case v.String() == "amp_fp8":
+		r.d.put("/training/precision", "fp8", v)
+	default:
+		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" says "+v.Text)
+	}
+	if v, ok := s.Get("optimizer.name"); ok {
+		if o, known := foundryOptimizers[v.String()]; known {
+			r.d.put("/training/optimizer", o, v)
+		} else {
+			r.d.refuse("unsupported", v.Origin.At, "the optimizer %s is not modelled", v.String())
+		}
+	}
+	if v, ok := s.Get("compile_config"); ok {
+		r.d.put("/training/compile", true, v)
+	}
+	if e, given := s.Peek("eval_loader"); given && e.Given() {
+		if interval, set := s.Get("eval_interval"); !set || !isOff(interval) {
+			if v, ok := s.Get("device_eval_batch_size"); ok {
+				r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
+			}
+		}
+	}
+	r.asksAll("tp_config", "algorithms.alibi", "algorithms.low_precision_groupnorm", "algorithms.seq_length_warmup")
+	s.Read("variables*", "train_loader*", "eval_loader*", "tokenizer*", "scheduler*", "optimizer*", "callbacks*", "loggers*", "algorithms*", "icl_tasks*", "model.name", "model.init_device", "model.pretrained",
+		"model.use_auth_token", "model.trust_remote_code", "model.max_seq_len", "max_duration", "eval_*", "seed", "run_name", "save_*", "load_*", "progress_bar", "log_*", "console_log_interval", "dist_timeout",
+		"data_*", "global_seed", "autoresume", "python_log_level", "device_eval_batch_size", "metadata*")
+}
+
+func (r *reading) foundryModel() {
+	s := r.s
+	name, ok := s.Get("model.name")
+	switch {
+	case !ok:
+		r.d.ask("/model", "Which model is trained?", "model.name is not there")
+	case name.String() == "mpt_causal_lm":
+		r.foundryMPT(name)
+	case strings.HasPrefix(name.String(), "hf_"):
+		r.model("model.pretrained_model_name_or_path")
+		r.foundryHuggingFace()
+	default:
+		r.d.ask("/model", "What is "+name.String()+"? Give its config.json.", where(name.Origin.At)+" names a model that is not LLM Foundry's own")
+		s.Read("model*")
+	}
+}
+
+// foundryMPT reads the shape of an MPT model: MPTConfig with its defaults. attn_config is merged with its defaults too.
+func (r *reading) foundryMPT(name setting.Value) {
+	s := r.s
+	r.dimensionOr("layers", 24, refMPT, "model.n_layers")
+	r.dimensionOr("hidden", 2048, refMPT, "model.d_model")
+	r.dimensionOr("heads", 16, refMPT, "model.n_heads")
+	r.dimensionOr("vocab", 50368, refMPT, "model.vocab_size")
+	r.dimensionOr("max_positions", 2048, refMPT, "model.max_seq_len")
+	r.d.fall("/model/dimensions/tied_embeddings", true, "model.tie_word_embeddings", refMPT)
+	r.dimensionSwitch("tied_embeddings", true, false, refMPT, "model.tie_word_embeddings")
+	if !r.dimension("ffn", "model.ffn_config.ffn_hidden_size") {
+		r.foundryExpansion()
+	}
+	gated := false
+	switch v, ok := s.Get("model.ffn_config.ffn_type"); {
+	case !ok || v.String() == "mptmlp":
+	case v.String() == "mptglu":
+		gated = true
+	default:
+		r.d.refuse("unsupported", v.Origin.At, "the MLP %s of MPT is not modelled", v.String())
+	}
+	r.foundryActivation(gated, name)
+	switch v, ok := s.Get("model.norm_type"); {
+	case !ok:
+		r.d.fall("/model/dimensions/norm", "layernorm", "model.norm_type", refMPT)
+	case strings.HasSuffix(v.String(), "rmsnorm"):
+		r.d.put("/model/dimensions/norm", "rmsnorm", v)
+	case strings.HasSuffix(v.String(), "layernorm"):
+		r.d.put("/model/dimensions/norm", "layernorm", v)
+	default:
+		r.d.refuse("unsupported", v.Origin.At, "the norm %s is not modelled", v.String())
+	}
+	if v, ok := r.firstOn([]string{"model.no_bias"}); ok {
+		for _, field := range []string{"attention_bias", "mlp_bias", "norm_bias"} {
+			r.d.put("/model/dimensions/"+field, false, v)
+		}
+	}
+	r.foundryAttention()
+	if v, ok := s.Get("model.resid_pdrop"); ok && !isOff(v) {
+		if f, isFloat := v.Float(); isFloat {
+			r.d.put("/training/dropout", f, v)
+		}
+	}
+	r.asksAll("model.attn_config.qk_ln", "model.attn_config.qk_gn", "model.attn_config.attn_pdrop", "model.emb_pdrop", "model.block_overrides", "model.attn_config.sliding_window_size")
+	s.Read("model.attn_config*", "model.ffn_config*", "model.init_config*", "model.verbose", "model.logit_scale", "model.embedding_fraction", "model.use_cache", "model.fc_type*", "model.loss_fn",
+		"model.resid_pdrop", "model.emb_pdrop", "model.final_logit_softcapping", "model.norm_eps", "model.use_pad_tok_in_ffn")
+}
+
+// foundryExpansion is expansion_ratio × d_model, which may be a fraction and has to give a whole number.
+func (r *reading) foundryExpansion() {
+	const pointer = "/model/dimensions/ffn"
+	hidden := r.dimensionInt("hidden")
+	v, ok := r.s.Get("model.expansion_ratio")
+	if !ok {
+		r.d.derive(pointer, 4*hidden, "model.expansion_ratio is 4 (%s) × model.d_model", refMPT)
+		return
+	}
+	f, isNumber := v.Float()
+	if n, isInt := v.Int(); isInt {
+		f, isNumber = float64(n), true
+	}
+	if width := f * float64(hidden); isNumber && v.Unknown == "" && width >= 1 && width < 1<<31 && width == float64(int64(width)) {
+		r.d.derive(pointer, int64(width), "model.expansion_ratio %s × model.d_model %d", v.String(), hidden)
+		return
+	}
+	r.d.ask(pointer, "How wide is the MLP?", where(v.Origin.At)+": expansion_ratio "+v.Text)
+}
+
+func (r *reading) foundryActivation(gated bool, name setting.Value) {
+	act, from := "gelu", name
+	if v, ok := r.s.Get("model.ffn_config.ffn_act_fn.name"); ok {
+		act, from = v.String(), v
+	}
+	kinds := map[string]string{"gelu": "gelu", "relu": "relu"}
+	if gated {
+		kinds = map[string]string{"gelu": "geglu", "silu": "swiglu"}
+	}
+	kind, known := kinds[act]
+	if !known {
+		r.d.refuse("unsupported", from.Origin.At, "the activation %s is not modelled in this MLP", act)
+		return
+	}
+	r.d.derive("/model/dimensions/mlp", kind, "MPT's MLP with %s", act)
+}
+
+func (r *reading) foundryAttention() {
+	s := r.s
+	switch v, ok := s.Get("model.attn_config.attn_impl"); {
+	case !ok:
+		r.d.fall("/training/attention", "flash", "model.attn_config.attn_impl", refMPT)
+	case v.String() == "flash":
+		r.d.put("/training/attention", "flash", v)
+	case v.String() == "torch":
+		r.d.put("/training/attention", "eager", v)
+	default:
+		r.d.ask("/training/attention", "Which attention is it?", where(v.Origin.At)+" says "+v.Text)
+	}
+	switch v, ok := s.Get("model.attn_config.attn_type"); {
+	case !ok || v.String() == "multihead_attention":
+	case v.String() == "multiquery_attention":
+		r.d.put("/model/dimensions/kv_heads", int64(1), v)
+	case v.String() == "grouped_query_attention":
+		if !r.dimension("kv_heads", "model.attn_config.kv_n_heads") {
+			r.d.ask("/model/dimensions/kv_heads", "How many heads have keys and values?", where(v.Origin.At))
+		}
+	default:
+		r.d.refuse("unsupported", v.Origin.At, "the attention %s is not modelled", v.String())
+	}
+	position, from := "", setting.Value{}
+	if v, ok := r.firstOn([]string{"model.attn_config.alibi"}); ok {
+		position, from = "alibi", v
+	} else if v, ok := r.firstOn([]string{"model.attn_config.rope"}); ok {
+		position, from = "rope", v
+	} else if v, ok := s.Get("model.learned_pos_emb"); ok && !isOn(v) {
+		position, from = "none", v
+	}
+	s.Read("model.learned_pos_emb")
+	if position == "" {
+		r.d.fall("/model/dimensions/position", "learned", "model.learned_pos_emb", refMPT)
+		return
+	}
+	r.d.put("/model/dimensions/position", position, from)
+}
+
+// foundryHuggingFace reads how a model of the Hub is loaded (llm-foundry 0.22 models/hf/hf_causal_lm.py: without
+// use_flash_attention_2 or attn_implementation the attention is eager).
+func (r *reading) foundryHuggingFace() {
+	s := r.s
+	kinds := map[string]string{"flash_attention_2": "flash", "sdpa": "sdpa", "eager": "eager"}
+	if v, ok := s.Get("model.attn_implementation"); ok && kinds[v.String()] != "" {
+		r.d.put("/training/attention", kinds[v.String()], v)
+	} else if v, ok := r.firstOn([]string{"model.use_flash_attention_2"}); ok {
+		r.d.put("/training/attention", "flash", v)
+	} else {
+		r.d.fall("/training/attention", "eager", "model.use_flash_attention_2", "llm-foundry 0.22 llmfoundry/models/hf/hf_causal_lm.py")
+	}
+	s.Read("model.use_flash_attention_2", "model.attn_implementation")
+	for _, key := range s.Keys() {
+		if strings.HasPrefix(key, "model.config_overrides.") && strings.Count(key, ".") == 2 {
+			r.asksAll(key)
+		}
+	}
+	if kind, ok := s.Get("model.peft_config.peft_type", "peft_config.peft_type"); ok {
+		if !strings.EqualFold(kind.String(), "lora") {
+			r.d.refuse("unsupported", kind.Origin.At, "adapters of the kind %s are not modelled", kind.String())
+			return
+		}
+		if !r.number("/training/lora/rank", "Of which rank are the adapters?", "model.peft_config.r") {
+			r.d.fall("/training/lora/rank", int64(8), "model.peft_config.r", "peft 0.18 tuners/lora/config.py LoraConfig")
+		}
+		if v, ok := s.Get("model.peft_config.target_modules"); ok {
+			r.d.put("/training/lora/target_modules", v.Strings(), v)
+		}
+		if v, ok := s.Get("model.peft_config.lora_dropout"); ok {
+			if f, isFloat := v.Float(); isFloat {
+				r.d.put("/training/lora/dropout", f, v)
+			}
+		}
+		r.asksAll("model.peft_config.modules_to_save", "model.peft_config.use_dora")
+		s.Read("model.peft_config.lora_alpha", "model.peft_config.task_type", "model.peft_config.bias", "model.peft_config.inference_mode")
+	}
+	r.asksAll("model.load_in_8bit")
+}

@@ -1,0 +1,261 @@
+package readers
+
+import (
+	"fmt"
+	"path"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// neoxTool reads GPT-NeoX's files, which hold DeepSpeed's keys beside its own: its marks outweigh all of DeepSpeed's.
+var neoxTool = tool{
+	name:   "gpt-neox",
+	starts: (*reading).neoxStarts,
+	marks: map[string]int{"pipe-parallel-size": 11, "pipe_parallel_size": 11, "model-parallel-size": 11, "model_parallel_size": 11, "attention-config": 6, "attention_config": 6,
+		"pos-emb": 6, "pos_emb": 6, "no-weight-tying": 6, "no_weight_tying": 6},
+	read: (*reading).readNeoX,
+	words: words{"/training/micro_batch": countWord("train_micro_batch_size_per_gpu"), "/training/gradient_accumulation": countWord("gradient_accumulation_steps"),
+		"/training/sequence_length": countWord("seq_length"), "/training/gradient_checkpointing": choiceWord("checkpoint_activations", onOff)},
+}
+
+const refNeoX = "gpt-neox 2.0 megatron/neox_arguments/neox_args.py"
+
+// neoxStarts takes deepy.py train.py [-d DIR] FILE …; the files are read one over the other, and .yml may be left out.
+func (r *reading) neoxStarts() bool {
+	if r.base() != "deepy.py" || len(r.args) == 0 || path.Base(r.args[0].text()) != "train.py" {
+		return false
+	}
+	given, files, open := options(r.args[1:], set("eval_only"))
+	for _, w := range open {
+		r.openWord(w)
+	}
+	dir, named := given.Get("conf_dir", "d")
+	if list, isList := dir.Any.([]any); isList && len(list) > 0 { // the files stand behind the directory
+		for _, name := range list[1:] {
+			v := dir
+			v.Any, v.Text = name, fmt.Sprint(name)
+			files = append(files, word{Value: v})
+		}
+		dir.Any, dir.Text = list[0], fmt.Sprint(list[0])
+	}
+	r.s = setting.New()
+	for _, f := range files {
+		v := f.argument("config")
+		name := v.String()
+		if path.Ext(name) != ".yml" && path.Ext(name) != ".yaml" && path.Ext(name) != ".json" {
+			name += ".yml"
+		}
+		if named && dir.Unknown == "" {
+			name = path.Join(dir.String(), name)
+		}
+		v.Any, v.Text = name, name
+		r.under(v)
+	}
+	return true
+}
+
+// underscores gives keys of the highest level underscores for dashes, as GPT-NeoX does.
+func underscores(s *setting.Settings) *setting.Settings {
+	out := setting.New()
+	for _, key := range s.Keys() {
+		v, _ := s.Peek(key)
+		first, rest, nested := strings.Cut(key, ".")
+		name := strings.ReplaceAll(first, "-", "_")
+		if nested {
+			name += "." + rest
+		}
+		out.Set(name, v)
+	}
+	return out
+}
+
+func (r *reading) readNeoX() {
+	r.s = underscores(r.s)
+	s := r.s
+	r.d.derive("/training/framework", "deepspeed", "GPT-NeoX trains with DeepSpeed")
+	if v, ok := s.Get("train_impl"); ok && v.String() != "normal" {
+		r.refuseObjective(v.String(), v.Origin.At)
+	}
+	if v, ok := s.Get("moe_num_experts", "num_experts"); ok {
+		if n, isInt := v.Int(); !isInt || n > 1 {
+			r.d.refuse("unsupported", v.Origin.At, "GPT-NeoX's experts are not modelled")
+		}
+	}
+	r.neoxModel()
+	r.number("/training/sequence_length", askLength, "seq_length")
+	r.neoxAttention()
+	tp := r.degree("/training/distributed/tensor_parallel", "model_parallel_size")
+	pp := r.degree("/training/distributed/pipeline_parallel", "pipe_parallel_size")
+	cp := r.degree("/training/distributed/context_parallel", "context_parallel_size")
+	if v, ok := r.firstOn([]string{"sequence_parallel"}); ok && tp > 1 {
+		r.d.put("/training/distributed/sequence_parallel", true, v)
+	}
+	s.Read("sequence_parallel")
+	r.neoxVocabulary(tp)
+	if v, ok := s.Peek("zero_optimization"); ok {
+		r.deepspeedConfig(s, v)
+		r.neoxOffload()
+	}
+	r.neoxWorld()
+	r.neoxBatch(tp * pp * cp)
+	r.neoxPrecision()
+	r.neoxOptimizer()
+	r.neoxCheckpointing(tp)
+	r.neoxDropout()
+	if v, ok := r.firstOn([]string{"bias_gelu_fusion", "scaled_upper_triang_masked_softmax_fusion", "scaled_masked_softmax_fusion", "layernorm_fusion", "rmsnorm_fusion", "rope_fusion", "bias_dropout_fusion"}); ok {
+		r.d.assume("/training/kernels", "%s and other fused kernels are not counted: with them the job needs less", v.Origin.Key)
+	}
+	s.Read("zero_optimization*", "fp16*", "bf16*", "optimizer*", "output_layer_parallelism", "gpt_j_tied", "pipe_partition_method", "data_*", "tokenizer_type", "vocab_file", "merge_file", "*_fusion",
+		"synchronize_each_layer", "contiguous_checkpointing", "zero_allow_untested_optimizer", "make_vocab_size_divisible_by", "checkpoint_num_layers", "partition_activations")
+}
+
+// neoxModel reads the shape of the model with the defaults of NeoXArgsModel.
+func (r *reading) neoxModel() {
+	s := r.s
+	for _, d := range [][2]string{{"layers", "num_layers"}, {"hidden", "hidden_size"}, {"heads", "num_attention_heads"}} {
+		if !r.dimension(d[0], d[1]) {
+			r.d.ask("/model/dimensions/"+d[0], "What is the model's "+d[0]+"?", d[1]+" is not in the files")
+		}
+	}
+	if !r.dimension("max_positions", "max_position_embeddings") {
+		r.dimension("max_positions", "seq_length")
+	}
+	if heads, ok := s.Get("num_kv_heads"); ok {
+		r.numberOf("/model/dimensions/kv_heads", "How many heads have keys and values?", heads)
+	}
+	r.dimensionSwitch("tied_embeddings", true, true, refNeoX, "no_weight_tying")
+	r.dimensionSwitch("parallel_residual", false, false, refNeoX, "gpt_j_residual")
+	positions := map[string]string{"learned": "learned", "rotary": "rope", "alibi": "alibi", "none": "none"}
+	switch v, ok := s.Get("pos_emb"); {
+	case !ok:
+		r.d.fall("/model/dimensions/position", "learned", "pos_emb", refNeoX)
+	case positions[v.String()] == "":
+		r.d.refuse("unsupported", v.Origin.At, "positions of the kind %s are not modelled", v.String())
+	default:
+		r.d.put("/model/dimensions/position", positions[v.String()], v)
+	}
+	if v, ok := s.Get("rotary_pct"); ok && asText(r.d.fields["/model/dimensions/position"].value) == "rope" {
+		if f, isFloat := v.Float(); isFloat && f > 0 && f < 1 {
+			r.d.put("/model/dimensions/rotary_fraction", f, v)
+		}
+	}
+	norms := map[string]string{"layernorm": "layernorm", "te_layernorm": "layernorm", "rmsnorm": "rmsnorm", "te_rmsnorm": "rmsnorm"}
+	switch v, ok := s.Get("norm"); {
+	case !ok:
+		r.d.fall("/model/dimensions/norm", "layernorm", "norm", refNeoX)
+	case norms[v.String()] == "":
+		r.d.refuse("unsupported", v.Origin.At, "the norm %s is not modelled", v.String())
+	default:
+		r.d.put("/model/dimensions/norm", norms[v.String()], v)
+	}
+	for key, field := range map[string]string{"use_bias_in_attn_linear": "attention_bias", "use_bias_in_mlp": "mlp_bias", "use_bias_in_norms": "norm_bias"} {
+		if v, ok := s.Get(key); ok && isOff(v) {
+			r.d.put("/model/dimensions/"+field, false, v)
+		}
+	}
+	r.neoxMLP()
+}
+
+// neoxMLP reads the MLP. A gated one is shrunk to two thirds of its width, so that it has as many parameters as one
+// that is not, and half of that is its gate (model/transformer.py ParallelMLP): 33024 in the file is 11008. The older
+// mlp_type llama takes its width as it is, or 8/3 of the hidden size, rounded up to 256.
+func (r *reading) neoxMLP() {
+	const width, kind = "/model/dimensions/ffn", "/model/dimensions/mlp"
+	hidden := r.dimensionInt("hidden")
+	act, given := r.s.Get("activation")
+	inner, sized := r.s.Get("intermediate_size")
+	n, isInt := inner.Int()
+	if sized && !isInt {
+		r.numberOf(width, "How wide is the MLP?", inner)
+		return
+	}
+	if old, ok := r.s.Get("mlp_type"); ok && old.String() == "llama" {
+		r.d.put(kind, "swiglu", old)
+		if !sized {
+			n = (8*hidden/3 + 255) / 256 * 256
+		}
+		r.d.derive(width, n, "the width of mlp_type llama with hidden_size %d", hidden)
+		return
+	}
+	if !sized {
+		n = 4 * hidden
+	}
+	switch act.String() {
+	case "geglu", "swiglu":
+		r.d.put(kind, act.String(), act)
+		if n%3 != 0 {
+			r.d.ask(width, "How wide is the gated MLP?", fmt.Sprintf("%s: a third of %d is no whole number", where(act.Origin.At), n))
+			return
+		}
+		n /= 3
+	case "", "gelu":
+		r.d.fall(kind, "gelu", "activation", refNeoX)
+		if given {
+			r.d.put(kind, "gelu", act)
+		}
+	case "relu":
+		r.d.put(kind, "relu", act)
+	default:
+		r.d.refuse("unsupported", act.Origin.At, "the activation %s is not modelled", act.String())
+		return
+	}
+	gated := act.String() == "geglu" || act.String() == "swiglu"
+	if sized && !gated {
+		r.d.put(width, n, inner)
+	} else if gated && n > 0 { // without a gate and a width it is 4 × hidden, as in a job document
+		r.d.derive(width, n, "a third of intermediate_size, or of 4 × hidden_size %d", hidden)
+	}
+}
+
+// neoxVocabulary is the tokenizer's, padded to a multiple of 128 × tensor parallelism.
+func (r *reading) neoxVocabulary(tp int64) {
+	const pointer = "/model/dimensions/vocab"
+	if r.dimension("vocab", "padded_vocab_size") {
+		return
+	}
+	kind, given := r.s.Get("tokenizer_type")
+	file := path.Base(r.s.Text("vocab_file"))
+	tokens := int64(0)
+	switch {
+	case !given || kind.String() == "GPT2BPETokenizer":
+		tokens = 50257
+	case kind.String() == "HFTokenizer" && file == "20B_tokenizer.json":
+		tokens = 50277
+	default:
+		r.d.ask(pointer, "How many tokens has the vocabulary, padded?", where(kind.Origin.At)+" names a tokenizer whose file is not here")
+		return
+	}
+	multiple := int64(128)
+	if v, ok := r.s.Get("make_vocab_size_divisible_by"); ok {
+		if n, isInt := v.Int(); isInt && n > 0 {
+			multiple = n
+		}
+	}
+	multiple *= tp
+	r.d.derive(pointer, (tokens+multiple-1)/multiple*multiple, "the tokenizer's %d tokens, padded to a multiple of %d", tokens, multiple)
+}
+
+// neoxAttention reads attention_config: [[["flash"], 24]], kinds in turn and for how many layers. Without it all are global.
+func (r *reading) neoxAttention() {
+	v, ok := r.s.Get("attention_config")
+	if !ok {
+		r.d.fall("/training/attention", "eager", "attention_config", refNeoX)
+		return
+	}
+	text := strings.NewReplacer("[", " ", "]", " ", ",", " ", `"`, "", "'", "").Replace(fmt.Sprint(v.Any))
+	kinds := map[string]bool{}
+	for _, w := range strings.Fields(text) {
+		if w != "all" && strings.Trim(w, "0123456789") != "" {
+			kinds[w] = true
+		}
+	}
+	switch {
+	case len(kinds) == 1 && kinds["flash"]:
+		r.d.put("/training/attention", "flash", v)
+	case len(kinds) == 1 && kinds["global"]:
+		r.d.put("/training/attention", "eager", v)
+	default:
+		r.d.refuse("unsupported", v.Origin.At, "attention_config mixes kinds of layers, or has some that are not modelled: only flash or only global is read")
+	}
+}
