@@ -2,8 +2,7 @@ package readers
 
 import "strings"
 
-// foundryBatch derives the accumulation as LLM Foundry does (utils/builders.py, update_batch_size_info): the batch of one
-// GPU is the global one divided by the GPUs, a larger micro-batch is cut down to it, and the last one may be smaller.
+// foundryBatch reads the batch of LLM Foundry, whose micro-batch may be found while it trains.
 func (r *reading) foundryBatch() {
 	const pointer = "/training/micro_batch"
 	if v, ok := r.s.Get("device_train_microbatch_size"); !ok || strings.EqualFold(v.String(), "auto") {
@@ -15,6 +14,14 @@ func (r *reading) foundryBatch() {
 	} else {
 		r.numberOf(pointer, askMicroBatch, v)
 	}
+	r.deviceBatch()
+}
+
+// deviceBatch derives the accumulation as LLM Foundry (utils/config_utils.py, update_batch_size_info) and OLMo
+// (scripts/train.py) do: the batch of one GPU is the global one divided by the GPUs, a larger micro-batch is cut down to
+// it, and the last one may be smaller.
+func (r *reading) deviceBatch() {
+	const pointer = "/training/micro_batch"
 	global, ok := r.s.Get("global_train_batch_size")
 	g, isInt := global.Int()
 	micro, hasMicro := r.d.int(pointer)
