@@ -78,6 +78,10 @@ type command struct {
 	open func(name string, dirs ...string) (string, []byte, error)
 	// slurm is what the batch script asks the scheduler for.
 	slurm *setting.Settings
+	// pods is true where that is Kubernetes and not Slurm.
+	pods bool
+	// ranks is the number of processes that mpirun starts; nil where it starts none, or does not say.
+	ranks *setting.Value
 	// files is where configurations are looked for.
 	files *files
 }

@@ -117,7 +117,7 @@ func (r *reading) litgptWorld() {
 	devices, nodes := count{n: 1, known: true, how: "devices is 1"}, count{n: 1, known: true}
 	if v, ok := r.s.Get("devices"); ok {
 		if v.String() == "auto" {
-			devices = r.visible("devices: auto takes all GPUs")
+			devices = r.visible("gpus_on_node", "devices: auto takes all GPUs")
 		} else {
 			devices = known(v)
 		}

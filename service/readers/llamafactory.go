@@ -71,7 +71,7 @@ func isConfigName(name string) bool {
 // llamaFactoryWorld is what the command starts itself: one process for every visible GPU, on NNODES nodes
 // (src/llamafactory/launcher.py: NPROC_PER_NODE, NNODES, FORCE_TORCHRUN).
 func (r *reading) llamaFactoryWorld() count {
-	per := r.visible("llamafactory-cli takes all GPUs that it sees")
+	per := r.visible("gpus_on_node", "llamafactory-cli takes all GPUs that it sees")
 	nodes := count{n: 1, known: true}
 	if w, ok := r.env("NPROC_PER_NODE"); ok {
 		per = known(environment(w, "NPROC_PER_NODE"))

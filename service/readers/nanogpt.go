@@ -82,7 +82,7 @@ func (r *reading) nanoGPTArguments(ours bool) bool {
 				r.problems = append(r.problems, func(*draft) { r.notThere(v, err) })
 				return ours
 			}
-			s, err := decodeFile(r.files.shown(full), body)
+			s, err := decodeFile(full, r.files.shown(full), body)
 			if err != nil {
 				return false
 			}

@@ -18,7 +18,7 @@ func (r *reading) neoxWorld() {
 		r.fixed(times(known(v), nodes))
 		return
 	}
-	r.fixed(r.visible("no file says on how many GPUs: DeepSpeed's launcher takes all of all hosts"))
+	r.fixed(r.visible("gpus", "no file says on how many GPUs: DeepSpeed's launcher takes all of all hosts"))
 }
 
 // neoxBatch joins the three numbers of DeepSpeed's batch as calculate_batch_parameters does: what is missing follows.

@@ -238,7 +238,9 @@ func (in *inbox) stranger(l *launch) {
 // configuration reads a file of a tool without a command that starts it.
 func (in *inbox) configuration(ctx context.Context, full string, text []byte) error {
 	shown := in.files.shown(full)
-	r := &reading{launch: alone(in.files), file: full}
+	if found, err := in.kubernetes(ctx, full, text); found || err != nil {
+		return err
+	}
 	if path.Ext(full) == ".py" {
 		if own := scriptFile(in.files, full, shown, text); own != nil {
 			own.readScript()
@@ -247,36 +249,52 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 			return nil
 		}
 	}
+	d := in.draftOf(&reading{launch: alone(in.files), file: full}, text)
+	if d == nil {
+		in.answer.Refusals = append(in.answer.Refusals, Refusal{File: shown, Code: "unknown-file",
+			Say: "no trainer's configuration that a reader knows: nothing describes a job here"})
+		return nil
+	}
+	in.add(d)
+	return nil
+}
+
+// draftOf reads a tool's configuration by what is in it; nil where no tool knows it.
+func (in *inbox) draftOf(r *reading, text []byte) *draft {
+	shown := in.files.shown(r.file)
 	var s *setting.Settings
 	var err error
-	if path.Ext(full) == ".py" {
+	if path.Ext(r.file) == ".py" {
 		r.code, err = decode.Python(shown, text, "")
 		if err == nil {
 			s = r.code.Values
 		}
 	} else {
-		s, err = decodeFile(shown, text)
+		s, err = decodeFile(r.file, shown, text)
 	}
 	if err != nil {
 		r.d = newDraft("")
 		if !r.broken(err) {
 			r.d.refuse("not-readable", setting.Span{File: shown}, "%v", err)
 		}
-		in.add(r.d)
-		return nil
+		return r.d
 	}
 	r.s = s
 	t := detect(r)
 	if t == nil {
-		in.answer.Refusals = append(in.answer.Refusals, Refusal{File: shown, Code: "unknown-file",
-			Say: "no trainer's configuration that a reader knows: nothing describes a job here"})
 		return nil
+	}
+	if r.beneath != nil {
+		for _, key := range r.beneath.Keys() {
+			if v, ok := r.beneath.Peek(key); ok && !s.Has(key) {
+				s.Set(key, v)
+			}
+		}
 	}
 	r.d = newDraft(t.name)
 	t.read(r)
 	r.finish()
-	in.add(r.d)
-	return nil
+	return r.d
 }
 
 // addAll puts the jobs of commands into the answer.

@@ -26,6 +26,8 @@ type reading struct {
 	// ds is DeepSpeed's configuration, dsAt the place that names it.
 	ds   *setting.Settings
 	dsAt setting.Span
+	// beneath are the defaults of a tool that is known by how its file is named to it; nil otherwise.
+	beneath *setting.Settings
 }
 
 // alone is the launch of a file that was handed over without a command.
@@ -65,35 +67,36 @@ func (l *launch) loadName(name string, dirs ...string) (*setting.Settings, strin
 	if err != nil {
 		l.notes = append(l.notes, strings.ReplaceAll(err.Error(), full, l.files.shown(full))+": it is read as it lies there")
 	}
-	s, decodeErr := decodeFile(l.files.shown(full), text)
+	s, decodeErr := decodeFile(full, l.files.shown(full), text)
 	if decodeErr != nil {
 		return nil, full, decodeErr
 	}
 	return s, full, nil
 }
 
-// decodeFile decodes a configuration by its name and, where that says nothing, by what decodes.
-func decodeFile(name string, text []byte) (*setting.Settings, error) {
-	switch path.Ext(name) {
+// decodeFile decodes a configuration by its name and, where that says nothing, by what decodes. shown is the file in which
+// its values stand.
+func decodeFile(full, shown string, text []byte) (*setting.Settings, error) {
+	switch path.Ext(full) {
 	case ".toml":
-		return decode.TOML(name, text)
+		return decode.TOML(shown, text)
 	case ".py":
-		p, err := decode.Python(name, text, "")
+		p, err := decode.Python(shown, text, "")
 		if err != nil {
 			return nil, err
 		}
 		return p.Values, nil
 	case ".json":
-		return decode.JSON(name, text)
+		return decode.JSON(shown, text)
 	case ".yaml", ".yml":
 	default:
 		if strings.HasPrefix(strings.TrimSpace(string(text)), "{") {
-			return decode.JSON(name, text)
+			return decode.JSON(shown, text)
 		}
 	}
-	all, err := decode.YAML(name, text)
+	all, err := decode.YAML(shown, text)
 	if err != nil {
-		if s, jsonErr := decode.JSON(name, text); jsonErr == nil {
+		if s, jsonErr := decode.JSON(shown, text); jsonErr == nil {
 			return s, nil
 		}
 		return nil, err

@@ -14,11 +14,30 @@ import (
 // scriptCommands are the commands of a batch script that may run, in order.
 func (f *files) scriptCommands(ctx context.Context, full string, text []byte) ([]command, error) {
 	slurm := slurmOf(f.shown(full), text)
-	script, err := shell.Read(ctx, shell.Input{
-		Name: f.shown(full), Text: text, Dir: f.source.Dir, Env: slurmEnvironment(slurm), ReadFile: f.read,
-	})
+	return f.commandsOf(ctx, scriptText{name: f.shown(full), text: text, env: slurmEnvironment(slurm), slurm: slurm})
+}
+
+// scriptText is a script with what is known of where it runs.
+type scriptText struct {
+	name string
+	text []byte
+	// dir is where it starts, "" for the source's own.
+	dir   string
+	env   map[string]string
+	slurm *setting.Settings
+	pods  bool
+}
+
+// commandsOf are the commands of a script's text.
+func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error) {
+	script, err := shell.Read(ctx, shell.Input{Name: s.name, Text: s.text, Dir: orText(s.dir, f.source.Dir), Env: s.env, ReadFile: f.read})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", f.shown(full), err)
+		return nil, fmt.Errorf("%s: %w", s.name, err)
+	}
+	for i := range script.Sources {
+		if within, ok := f.mounts[script.Sources[i].Name]; ok {
+			script.Sources[i].Name = within
+		}
 	}
 	var out []command
 	for i := range script.Commands {
@@ -30,7 +49,9 @@ func (f *files) scriptCommands(ctx context.Context, full string, text []byte) ([
 		if len(words) == 0 {
 			continue
 		}
-		out = append(out, f.commandOf(script, c, words, by, slurm))
+		one := f.commandOf(script, c, words, by, s.slurm)
+		one.pods = s.pods
+		out = append(out, one)
 	}
 	return out, nil
 }
@@ -52,6 +73,9 @@ func slurmEnvironment(s *setting.Settings) map[string]string {
 	return env
 }
 
+// mpi are the programs that start as many processes as -np says.
+var mpi = set("mpirun", "mpiexec")
+
 func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.Word, by [][]shell.Word, slurm *setting.Settings) command {
 	convert := func(w shell.Word) word { return wordOf(script, w) }
 	out := command{files: f, dir: f.source.Dir, slurm: slurm, at: spanOf(script, c.At)}
@@ -60,6 +84,12 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 	}
 	for _, w := range by {
 		out.wrappers = append(out.wrappers, path.Base(w[0].Text))
+		for i, name := range w[:len(w)-1] {
+			if mpi[out.wrappers[len(out.wrappers)-1]] && (name.Text == "-np" || name.Text == "-n" || name.Text == "--np") {
+				v := convert(w[i+1]).argument(name.Text)
+				out.ranks = &v
+			}
+		}
 	}
 	if c.Runs == shell.Maybe {
 		if out.maybe = c.Why; out.maybe == "" {

@@ -187,7 +187,7 @@ func (r *reading) deepspeed(v setting.Value) {
 	var s *setting.Settings
 	switch text := strings.TrimSpace(v.String()); {
 	case strings.HasPrefix(text, "{"):
-		inner, err := decodeFile(v.Origin.At.File+".json", []byte(text))
+		inner, err := decodeFile(".json", v.Origin.At.File+".json", []byte(text))
 		if err != nil {
 			r.d.refuse("not-readable", v.Origin.At, "%s is not JSON", v.Origin.Key)
 			return

@@ -55,6 +55,8 @@ type files struct {
 	texts  map[string][]byte
 	total  int
 	opened []string
+	// mounts are files of a container that stand in another one, by their names in it.
+	mounts map[string]string
 }
 
 func newFiles(s Source) *files { return &files{source: s, texts: map[string][]byte{}} }
@@ -152,12 +154,36 @@ func (f *files) full(name string) string {
 
 // shown is a file's name as the user would write it.
 func (f *files) shown(name string) string {
+	if within, ok := f.mounts[name]; ok {
+		return within
+	}
 	if dir := f.source.Dir; dir != "" && dir != "." {
 		if rest, ok := strings.CutPrefix(name, strings.TrimSuffix(dir, "/")+"/"); ok {
 			return rest
 		}
 	}
 	return name
+}
+
+// mount lays a text of another file under a name of its own.
+func (f *files) mount(name, within string, text []byte) {
+	if _, ok := f.texts[name]; ok || f.total+len(text) > MaxTotalBytes {
+		return
+	}
+	if f.mounts == nil {
+		f.mounts = map[string]string{}
+	}
+	f.mounts[name], f.texts[name] = within, text
+	f.total += len(text)
+}
+
+// unmount takes all mounted texts away.
+func (f *files) unmount() {
+	for name := range f.mounts {
+		f.total -= len(f.texts[name])
+		delete(f.texts, name)
+	}
+	f.mounts = nil
 }
 
 // scripts are the batch scripts in the directories around a file.

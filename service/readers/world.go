@@ -45,7 +45,7 @@ func (l *launch) world() count {
 		if v, ok := l.own.Get("n", "nproc", "world_size"); ok {
 			return known(v)
 		}
-		return l.visible("composer takes all GPUs of the node")
+		return l.visible("gpus", "composer takes all GPUs of the node")
 	}
 	if l.program.text() == "" {
 		return count{why: "no command says on how many GPUs"}
@@ -53,24 +53,48 @@ func (l *launch) world() count {
 	if n, ok := l.slurmTasks(); ok {
 		return n
 	}
+	if l.ranks != nil {
+		return l.orScheduled(known(*l.ranks), "gpus")
+	}
+	if l.pods {
+		if v, ok := l.slurm.Get("processes"); ok {
+			return known(v)
+		}
+	}
 	return count{n: 1, known: true, how: "one process"}
 }
 
 // torchrunWorld is nproc_per_node × nnodes; both are 1 where they are not given.
 func (l *launch) torchrunWorld() count {
 	per, nodes := count{n: 1, known: true}, count{n: 1, known: true}
-	if v, ok := l.own.Get("nproc_per_node", "nproc_per_gpu"); ok {
+	if v, ok := l.torchrunOption("nproc_per_node", "nproc_per_gpu"); ok {
 		switch v.String() {
 		case "gpu", "auto":
-			per = l.visible("--nproc_per_node=gpu takes all GPUs of the node")
+			per = l.visible("gpus_on_node", "--nproc_per_node=gpu takes all GPUs of the node")
 		default:
 			per = l.orScheduled(known(v), "gpus_on_node")
 		}
 	}
-	if v, ok := l.own.Get("nnodes"); ok {
+	if v, ok := l.torchrunOption("nnodes"); ok {
 		nodes = l.orScheduled(nodeRange(v), "nodes")
 	}
 	return times(per, nodes)
+}
+
+// torchrunOption is an option of torchrun's, or the variable that it takes in its place (torch 2.9
+// torch/distributed/argparse_util.py: PET_ before the first name).
+func (l *launch) torchrunOption(keys ...string) (setting.Value, bool) {
+	if v, ok := l.own.Get(keys...); ok {
+		return v, true
+	}
+	name := "PET_" + strings.ToUpper(keys[0])
+	w, ok := l.env(name)
+	if !ok || w.known() && w.text() == "" {
+		return setting.Value{}, false
+	}
+	v := w.Value
+	v.Origin.Kind, v.Origin.Key = setting.Environment, name
+	return v, true
 }
 
 // nodeRange reads 2, 1:4 or 2:2 as torchrun does; a range is not known.
@@ -125,7 +149,7 @@ func (l *launch) accelerateWorld() count {
 			return listed(v, "gpu_ids")
 		}
 	}
-	return l.visible("accelerate launch takes all GPUs of the host where no --num_processes is given")
+	return l.visible("gpus", "accelerate launch takes all GPUs of the host where no --num_processes is given")
 }
 
 // deepspeedWorld is --num_gpus × --num_nodes or --include; without them all GPUs of all hosts.
@@ -144,7 +168,7 @@ func (l *launch) deepspeedWorld() count {
 		}
 		return count{n: n, known: true, how: v.Origin.Key + " " + v.String(), from: v}
 	}
-	per := l.visible("the deepspeed launcher takes all GPUs where neither --num_gpus nor --include is given")
+	per := l.visible("gpus", "the deepspeed launcher takes all GPUs where neither --num_gpus nor --include is given")
 	if v, ok := l.own.Get("num_gpus"); ok {
 		per = l.orScheduled(known(v), "gpus_on_node")
 	}
@@ -158,16 +182,17 @@ func (l *launch) deepspeedWorld() count {
 	return times(per, nodes)
 }
 
-// visible is the number of GPUs that CUDA_VISIBLE_DEVICES leaves, or what the scheduler gives; otherwise why says who
+// visible is the number of GPUs that CUDA_VISIBLE_DEVICES leaves, or what the scheduler gives: in all, or on a node;
+// otherwise why says who
 // takes all of them.
-func (l *launch) visible(why string) count {
+func (l *launch) visible(key, why string) count {
 	if w, ok := l.env("CUDA_VISIBLE_DEVICES"); ok && w.known() && w.text() != "" {
 		v := w.Value
 		v.Origin.Kind, v.Origin.Key = setting.Environment, "CUDA_VISIBLE_DEVICES"
 		return listed(v, "CUDA_VISIBLE_DEVICES")
 	}
 	if l.slurm != nil {
-		if v, ok := l.slurm.Get("gpus"); ok {
+		if v, ok := l.slurm.Get(key); ok {
 			return known(v)
 		}
 	}
