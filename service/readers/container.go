@@ -36,7 +36,9 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 	text, first, ok := k.script()
 	found := false
 	if ok {
-		commands, err := k.in.files.commandsOf(ctx, scriptText{name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env, slurm: k.scheduled, pods: true})
+		commands, err := k.in.files.commandsOf(ctx, scriptText{
+			name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env, slurm: k.scheduled, pods: true,
+		})
 		if err != nil {
 			k.in.answer.Refusals = append(k.in.answer.Refusals, Refusal{File: k.shown, Line: first, Code: "not-readable", Say: err.Error()})
 			return ctx.Err()
@@ -57,7 +59,8 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 	}
 	if !ok {
 		k.in.unread = append(k.in.unread, Refusal{File: k.shown, Line: k.node.Line, Code: "unknown-program",
-			Say: fmt.Sprintf("the container %s starts its image's own program, which is not in this file: say what it trains in a job document", at(k.node, "name").scalar())})
+			Say: fmt.Sprintf("the container %s starts its image's own program, which is not in this file: "+
+				"say what it trains in a job document", at(k.node, "name").scalar())})
 	}
 	return nil
 }
