@@ -26,8 +26,11 @@ func (w word) text() string { return w.Text }
 // known reports whether the word is fixed, or assumed.
 func (w word) known() bool { return w.Unknown == "" }
 
-// open reports whether the word may be several, options among them: $EXTRA_ARGS. --key=$VALUE is one option.
-func (w word) open() bool { return w.many && !w.known() && !strings.HasPrefix(w.text(), "-") }
+// open reports whether the word may be several, options among them: $EXTRA_ARGS. --key=$VALUE is one option, and
+// $REPOSITORY/train.py a program.
+func (w word) open() bool {
+	return w.many && !w.known() && !strings.HasPrefix(w.text(), "-") && !strings.HasSuffix(w.text(), ".py")
+}
 
 // cut is the word without its first n bytes: the value of --key=value. It stands in one place if its text is one piece.
 func (w word) cut(n int) word {

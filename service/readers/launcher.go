@@ -170,7 +170,7 @@ func orText(s, otherwise string) string {
 func python(words []word) (rest []word, module bool) {
 	for i := 0; i < len(words); i++ {
 		switch t := words[i].text(); {
-		case !words[i].known():
+		case !words[i].known() && !strings.HasSuffix(t, ".py"):
 			return nil, false
 		case t == "-m":
 			return words[min(i+1, len(words)):], true

@@ -58,7 +58,7 @@ func (r *reading) accumulate(global setting.Value, parallel int64) {
 	const pointer = "/training/gradient_accumulation"
 	g, isInt := global.Int()
 	micro, hasMicro := r.d.int("/training/micro_batch")
-	if !isInt || !hasMicro || g < 1 || global.Unknown != "" {
+	if !isInt || !hasMicro || g < 1 || micro > 1<<30 || global.Unknown != "" { // a document takes no larger micro-batch
 		return
 	}
 	w := r.gpus()

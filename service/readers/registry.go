@@ -18,7 +18,7 @@ type tool struct {
 // tools are all readers. The first that recognises a command reads it, so that those that are like others come before them.
 var tools = []*tool{
 	&refusedTool, &nanoGPTTool, &torchtuneTool, &torchtitanTool, &litgptTool, &axolotlTool, &llamaFactoryTool,
-	&swiftTool, &openInstructTool, &verlTool, &foundryTool, &neoxTool, &nanotronTool, &olmoTool, &scriptTool, &trainerTool, &hydraTool, &deepspeedTool, &accelerateTool,
+	&swiftTool, &openInstructTool, &verlTool, &megatronTool, &foundryTool, &neoxTool, &nanotronTool, &olmoTool, &scriptTool, &trainerTool, &hydraTool, &deepspeedTool, &accelerateTool,
 }
 
 // enough is what the marks of a file have to weigh before a reader takes it.

@@ -34,7 +34,9 @@ func (d *draft) say(said Said) {
 		value = json.RawMessage(said.Value)
 	}
 	from := setting.Value{Text: said.Value, Origin: setting.Origin{Kind: setting.Said, Key: "--set"}}
-	if strings.HasPrefix(pointer, "/model/") && !(strings.HasPrefix(pointer, "/model/dimensions/") && d.has("/model/dimensions")) {
+	form, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/model/"), "/")
+	more := (form == "dimensions" || form == "nanogpt") && d.has("/model/"+form) // one more field of the sizes that were read
+	if strings.HasPrefix(pointer, "/model/") && !more {
 		d.drop("/model")
 		d.answered("/model")
 	}

@@ -30,7 +30,7 @@ type scriptText struct {
 
 // commandsOf are the commands of a script's text.
 func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error) {
-	script, err := shell.Read(ctx, shell.Input{Name: s.name, Text: s.text, Dir: orText(s.dir, f.source.Dir), Env: s.env, ReadFile: f.read})
+	script, err := shell.Read(ctx, shell.Input{Name: s.name, Text: s.text, Dir: orText(s.dir, f.source.Dir), Env: s.env, ReadFile: f.read, Partial: true})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}

@@ -52,5 +52,6 @@ var (
 	torchtuneWords = words{"/training/micro_batch": countWord("batch_size"), "/training/gradient_accumulation": countWord("gradient_accumulation_steps"), "/training/sequence_length": countWord("tokenizer.max_seq_len"),
 		"/training/gradient_checkpointing": choiceWord("enable_activation_checkpointing", onOff)}
 	torchtitanWords = words{"/training/micro_batch": countWord("training.local_batch_size"), "/training/sequence_length": countWord("training.seq_len")}
+	megatronWords   = words{"/training/micro_batch": countWord("micro_batch_size"), "/training/sequence_length": countWord("seq_length")}
 	litgptWords     = words{"/training/micro_batch": countWord("train.micro_batch_size"), "/training/sequence_length": countWord("train.max_seq_length")}
 )

@@ -132,9 +132,30 @@ func (b *builder) end() {
 
 func (b *builder) add(p Piece) {
 	if len(b.cur) == maxPieces {
-		b.cur = []Piece{flat(wordOf(b.cur))}
+		b.cur = compact(b.cur)
 	}
 	b.cur = append(b.cur, p)
+}
+
+// compact makes few pieces of many: what is sure is joined and loses its place. It makes one if too much is not sure.
+func compact(pieces []Piece) []Piece {
+	var few []Piece
+	for from := 0; from < len(pieces); {
+		to := from + 1
+		for to < len(pieces) && pieces[from].Certainty == Sure && pieces[to].Certainty == Sure {
+			to++
+		}
+		if to == from+1 {
+			few = append(few, pieces[from])
+		} else {
+			few = append(few, flat(wordOf(pieces[from:to])))
+		}
+		from = to
+	}
+	if len(few) > maxPieces/2 {
+		return []Piece{flat(wordOf(pieces))}
+	}
+	return few
 }
 
 // flat makes one piece of a word.
@@ -336,7 +357,7 @@ func joined(list []Word) Word {
 		pieces = append(pieces, w.Pieces...)
 	}
 	if len(pieces) > maxPieces {
-		pieces = []Piece{flat(wordOf(pieces))}
+		pieces = compact(pieces)
 	}
 	return wordOf(slices.Clip(pieces))
 }

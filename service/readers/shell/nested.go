@@ -156,6 +156,9 @@ func (r *reader) limit(err error) {
 // evaluated runs a text that is a word: that of eval, bash -c or a here-document.
 func (r *reader) evaluated(st *state, w Word, at Span) result {
 	if w.Certainty < Sure || st.depth == maxDepth {
+		if r.partial && st.depth < maxDepth {
+			r.partly(st, w, at)
+		}
 		st.forgetAll(fmt.Sprintf("set by a text in line %d that is known only when it runs", at.Line))
 		if n := len(r.script.Commands); n > 0 && r.script.Commands[n-1].At == at {
 			r.script.Commands[n-1].unread("line %d runs a text: %s", at.Line, w.Reason)
@@ -181,6 +184,42 @@ func (r *reader) evaluated(st *state, w Word, at Span) result {
 	got := r.run(st, file)
 	st.depth--
 	return got
+}
+
+// partName begins the names of the variables that stand for the parts of a text that are not known.
+const partName = "__vramplan_part_"
+
+// partly reads the commands of a text of which parts are not known: a variable stands for each of them.
+func (r *reader) partly(st *state, w Word, at Span) {
+	var text strings.Builder
+	in := st.subshell()
+	for i, p := range w.Pieces {
+		if p.Certainty == Sure {
+			text.WriteString(p.Text)
+			continue
+		}
+		name := fmt.Sprintf("%s%d", partName, i)
+		p.split = false
+		in.vars[name] = variable{value: wordOf([]Piece{p})}
+		text.WriteString("${" + name + "}")
+	}
+	before, first := r.at, len(r.script.Commands)
+	defer func() { r.at = before }()
+	file, err := r.parse("", []byte(text.String()), &origin{within: &at})
+	if err != nil {
+		r.limit(err)
+		return
+	}
+	in.depth++
+	r.run(in, file)
+	for i := first; i < len(r.script.Commands); i++ {
+		words := r.script.Commands[i].Words
+		for j := range words {
+			if strings.Contains(words[j].Text, "{"+partName) { // within single quotes
+				words[j] = unknownWord(w.Reason)
+			}
+		}
+	}
 }
 
 var errNoFiles = errors.New("no files are looked at")

@@ -14,6 +14,8 @@ type reader struct {
 	err    error
 	script *Script
 	at     origin
+	// partial is Input.Partial.
+	partial bool
 
 	textBytes, bytes, steps int
 	calls                   int

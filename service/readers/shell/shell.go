@@ -44,6 +44,10 @@ type Input struct {
 	// ReadFile opens files by absolute names: those that the script sources or runs, and those that
 	// [Script.Open] is asked for. Without it no file is found out about.
 	ReadFile func(name string) ([]byte, error)
+	// Partial reads the texts that bash -c and eval run where parts of them are known only when the script runs: such a
+	// part is a word, or a part of one, that is not known, and no shell syntax. That is what scripts mean by it, and not
+	// certain.
+	Partial bool
 }
 
 // Script is what a script does.
@@ -156,7 +160,7 @@ func (e *LimitError) Error() string { return "more than is read: " + e.What }
 
 // Read works out what a script does. The error is [ErrNotShell], a *[SyntaxError], a *[LimitError] or that of ctx.
 func Read(ctx context.Context, in Input) (*Script, error) {
-	r := &reader{ctx: ctx, script: &Script{readFile: in.ReadFile}, functionsRun: map[string]bool{}}
+	r := &reader{ctx: ctx, script: &Script{readFile: in.ReadFile}, partial: in.Partial, functionsRun: map[string]bool{}}
 	file, err := r.parse(in.Name, in.Text, nil)
 	if err != nil {
 		return nil, err

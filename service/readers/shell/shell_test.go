@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -304,5 +305,54 @@ func TestRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %s", tt.name, err, tt.want)
 		}
+	}
+}
+
+// TestPartial: a text of which parts are known only when it runs is read only where that is asked for; what stood within
+// single quotes is no text that is known.
+func TestPartial(t *testing.T) {
+	const script = "HEAD=$(hostname)\nRUN=\"p --head $HEAD:60 --batch 4 --name '$HEAD/x' --out $OUT/run\"\nbash -c \"$RUN --rank \\$RANK\"\n"
+	for _, partial := range []bool{false, true} {
+		s, err := Read(context.Background(), Input{Name: "x.sh", Text: []byte(script), Dir: "/w", Partial: partial})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got []string
+		for _, c := range s.Commands {
+			if len(c.Words) > 0 && c.Words[0].Text == "p" {
+				for _, w := range c.Words {
+					if w.Certainty == Sure {
+						got = append(got, w.Text)
+					} else {
+						got = append(got, "?"+w.Text)
+					}
+				}
+			}
+		}
+		want := ""
+		if partial {
+			want = "p --head ?:60 --batch 4 --name ? --out ?/run --rank ?"
+		}
+		if strings.Join(got, " ") != want {
+			t.Errorf("partial %v: %q, want %q", partial, got, want)
+		}
+	}
+}
+
+// TestManyPieces: a value of very many pieces of which one is not known keeps the others.
+func TestManyPieces(t *testing.T) {
+	script := "A=1\nX=$(hostname)\nV=\"$X" + strings.Repeat(" $A", 200) + "\"\np $V\n"
+	s, err := Read(context.Background(), Input{Name: "x.sh", Text: []byte(script), Dir: "/w"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	sure := 0
+	for _, w := range s.Commands[len(s.Commands)-1].Words {
+		if w.Certainty == Sure && w.Text == "1" {
+			sure++
+		}
+	}
+	if sure != 200 {
+		t.Errorf("%d of 200 words are known", sure)
 	}
 }
