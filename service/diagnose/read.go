@@ -17,12 +17,12 @@ type Text struct {
 
 // Read finds the failures and tables in a text. Nothing in the text is an error: what is not understood is not found.
 func Read(text string) *Text {
-	t := &Text{}
+	t := &Text{Messages: []Message{}}
 	if len(text) > MaxTextBytes {
 		text, t.Cut = text[len(text)-MaxTextBytes:], true
 	}
 	t.lines = lines(strings.ToValidUTF8(text, ""))
-	t.Messages = messages(t.lines)
+	t.Messages = append(t.Messages, messages(t.lines)...)
 	t.Summaries = summaries(t.lines)
 	t.Cards = cards(t.lines)
 	return t
