@@ -59,7 +59,7 @@ func (s *Service) decide(ctx context.Context, c *Calibration) (a *Activation, er
 	case errors.Is(err, errDecided):
 		return nil, nil
 	case err != nil:
-		return nil, storeError(err, fmt.Sprintf("%s is stored, and the database did not confirm what the activation policy decided: fit again, or activate it", c.ID))
+		return nil, databaseError(err, fmt.Sprintf("%s is stored, and the database did not confirm what the activation policy decided: fit again, or activate it", c.ID))
 	}
 	return a, nil
 }

@@ -76,8 +76,17 @@ func (s *Service) change(ctx context.Context, decide func(*catalog.Contents) (*C
 	return revision, nil
 }
 
-// storeError keeps refusals as they are, and makes everything else the database's fault.
+// storeError keeps refusals as they are, and makes everything else the database's fault. The message is of a write that
+// may have been made, or of a read.
 func storeError(err error, message string) error {
+	if _, ok := errors.AsType[*NotStored](err); ok {
+		message = "the database did not make the change, and nothing was changed: send it again"
+	}
+	return databaseError(err, message)
+}
+
+// databaseError is storeError with the message as it is given.
+func databaseError(err error, message string) error {
 	if _, ok := errors.AsType[*Error](err); ok {
 		return err
 	}
@@ -86,6 +95,14 @@ func storeError(err error, message string) error {
 	}
 	return &Error{Code: CodeUnavailable, Message: message, Err: err}
 }
+
+// NotStored is a store's error of a write that ended before it was asked to commit: nothing of it is kept. Any other
+// error of a write leaves open whether it was.
+type NotStored struct{ Err error }
+
+func (e *NotStored) Error() string { return e.Err.Error() }
+
+func (e *NotStored) Unwrap() error { return e.Err }
 
 func noDatabase() error {
 	return failed(CodeUnavailable, "this service runs without a database and keeps nothing")

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"time"
+
+	"github.com/vramplan/vramplan/service"
 )
 
 // repeat does again what the database gave up in favour of others: do must change
@@ -27,9 +29,11 @@ func (s *Store) repeat(ctx context.Context, do func() error) error {
 	}
 }
 
-// write runs do in a transaction. An error of do undoes all of it.
+// write runs do in a transaction. An error of do undoes all of it. An error that is a service.NotStored came before the
+// database was asked to commit, so that nothing of the transaction is kept.
 func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
-	return s.repeat(ctx, func() error {
+	committing := false
+	err := s.repeat(ctx, func() error {
 		tx, err := s.db.BeginTx(ctx, nil)
 		if err != nil {
 			return fmt.Errorf("begin to write: %w", err)
@@ -44,6 +48,7 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 				return err
 			}
 		}
+		committing = true
 		if err := tx.Commit(); err != nil {
 			return fmt.Errorf("commit: %w", err)
 		}
@@ -52,6 +57,10 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 		}
 		return nil
 	})
+	if err != nil && !committing {
+		return &service.NotStored{Err: err}
+	}
+	return err
 }
 
 // list reads all rows of a query.
