@@ -14,7 +14,7 @@ import (
 // underPolicy is a site whose service activates what is better.
 func underPolicy(t testing.TB) *site {
 	s := newSite(t)
-	s.Service = service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithActivationPolicy(service.ActivateHeldOutBetter))
+	s.Service = service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithActivationPolicy(service.ActivateHeldOutBetter), patient())
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -102,7 +102,7 @@ func TestPolicyLeavesExplicitChoicesAlone(t *testing.T) {
 func TestFitDoesNotOverwriteAnActivation(t *testing.T) {
 	s := newSite(t)
 	s.measure(60, 300*mib)
-	overtaking := service.New(service.EmbeddedCatalog(), service.WithStore(overtakenStore{s.db, func() { s.activate(estimator.Calibration) }}))
+	overtaking := service.New(service.EmbeddedCatalog(), service.WithStore(overtakenStore{s.db, func() { s.activate(estimator.Calibration) }}), patient())
 	_, err := overtaking.FitCalibration(t.Context(), operator, service.CalibrationFit{Activate: true})
 	if service.ErrorCode(err) != service.CodePreconditionFailed || !strings.Contains(err.Error(), "is stored and was not activated: builtin-3 is active now") {
 		t.Errorf("error %v", err)

@@ -45,9 +45,12 @@ type site struct {
 	db     *store.Store
 }
 
+// patient waits for a fit as long as it takes, so that a slow machine shows what a fast one does.
+func patient() service.Option { return service.WithFitBudget(time.Hour, time.Hour) }
+
 func newSite(t testing.TB) *site {
 	db := sqlite(t)
-	s := &site{service.New(service.EmbeddedCatalog(), service.WithStore(db)), t, rand.New(rand.NewPCG(1, 2)), db}
+	s := &site{service.New(service.EmbeddedCatalog(), service.WithStore(db), patient()), t, rand.New(rand.NewPCG(1, 2)), db}
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +157,7 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 		if string(want) != string(got) {
 			t.Errorf("%s does not give the same bytes again:\n%s\n%s", v.id, want, got)
 		}
-		fresh := &site{service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithCache(0)), t, nil, s.db}
+		fresh := &site{service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithCache(0), patient()), t, nil, s.db}
 		if got, _ := json.Marshal(fresh.estimate(job, v.id)); string(want) != string(got) {
 			t.Errorf("%s gives other bytes in another process:\n%s\n%s", v.id, want, got)
 		}
@@ -281,7 +284,7 @@ func TestActivationReachesReplicas(t *testing.T) {
 	s := newSite(t)
 	s.measure(60, 100*mib)
 	var kept service.Snapshot
-	other := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithKeep(func(k service.Snapshot) { kept = k }))
+	other := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), patient(), service.WithKeep(func(k service.Snapshot) { kept = k }))
 	if err := other.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
