@@ -136,7 +136,9 @@ type Dropout struct {
 
 // LoRA trains low-rank adapters on a frozen base.
 type LoRA struct {
-	Rank               int64    `json:"rank" validate:"required,gte=1,lte=1048576"`
+	Rank int64 `json:"rank" validate:"required,gte=1,lte=1048576"`
+	// Alpha scales what the adapters add. It changes no byte: the product is there whatever the factor is.
+	Alpha              float64  `json:"alpha,omitempty"`
 	TargetModules      Targets  `json:"target_modules,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
 	Dropout            float64  `json:"dropout,omitempty" validate:"gte=0,lt=1"`
 	AdapterDtype       string   `json:"adapter_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`

@@ -72,6 +72,7 @@ type resolved struct {
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
 func resolve(in *Input) (*resolved, error) {
 	var errs invalid.List
+	in.Job = StoredBase(in.Job)
 	r := &resolved{given: in.Job.Training.Versions, byNumbers: in.Job.Model.Dimensions != nil, confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
 	if r.confidence == 0 {
 		r.confidence = defaultConfidence
@@ -84,6 +85,7 @@ func resolve(in *Input) (*resolved, error) {
 	}
 	r.arch = architecture(in, &errs)
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
+	r.refuseQuantised(&in.Job, &errs)
 	r.training(&in.Job, &errs)
 	r.applyVersions()
 	unsupported(&in.Job, &errs)

@@ -207,7 +207,12 @@ func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	in := req.Clone(req.Context()) // a transport must not change the request
+	// As behind a network, the handler learns that its client hung up, not why: a client that waits no longer is no fault of the
+	// service's, and leaves no line in its log.
+	ctx, hangUp := context.WithCancel(context.WithoutCancel(req.Context()))
+	defer hangUp()
+	defer context.AfterFunc(req.Context(), hangUp)()
+	in := req.Clone(ctx) // a transport must not change the request
 	in.RequestURI = in.URL.RequestURI()
 	in.RemoteAddr = "127.0.0.1:0"
 	switch {
@@ -218,6 +223,9 @@ func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	}
 	w := &response{header: http.Header{}, status: http.StatusOK}
 	t.handler.ServeHTTP(w, in)
+	if err := req.Context().Err(); err != nil {
+		return nil, err
+	}
 	return &http.Response{
 		Status:        strconv.Itoa(w.status) + " " + http.StatusText(w.status),
 		StatusCode:    w.status,

@@ -196,7 +196,7 @@ func (c *checkCommand) judge(ctx context.Context, a answer, asker *decider, unde
 	request := a.doc
 	edits := appendEdit(nil, "effective_batch", c.EffectiveBatch)
 	if len(j.result.GPUs) > 1 {
-		edits = append(edits, edit{"gpus", []string{j.best.GPU}})
+		edits = append(edits, edit{path: "gpus", value: []string{j.best.GPU}})
 	}
 	var err error
 	if request.text, err = apply(request.text, edits); err != nil {
@@ -228,7 +228,7 @@ func (j *judgement) bestFirst(ctx context.Context, asker *decider) {
 	}
 	doc := j.doc
 	var err error
-	if doc.text, err = apply(j.doc.text, []edit{{"gpus", cards}}); err != nil {
+	if doc.text, err = apply(j.doc.text, []edit{{path: "gpus", value: cards}}); err != nil {
 		return
 	}
 	body, err := asker.post(ctx, "/v1/estimate", doc)
@@ -245,7 +245,7 @@ func smallerPair(ctx context.Context, doc document, asker *decider) *planner.Cho
 	m, n, ok := decision.SmallerPair(training.Get("micro_batch").Int(), training.Get("gradient_accumulation").Int(), func(m, n int64) bool {
 		smaller := doc
 		var err error
-		if smaller.text, err = apply(doc.text, []edit{{"training.micro_batch", m}, {"training.gradient_accumulation", n}}); err != nil {
+		if smaller.text, err = apply(doc.text, []edit{{path: "training.micro_batch", value: m}, {path: "training.gradient_accumulation", value: n}}); err != nil {
 			return false
 		}
 		body, err := asker.post(ctx, "/v1/estimate", smaller)

@@ -33,7 +33,7 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	var edits []edit
 	if len(c.GPU) > 0 {
-		edits = []edit{{"gpus", c.GPU}}
+		edits = []edit{{path: "gpus", value: c.GPU}}
 	}
 	doc := document{line: 1}
 	for i, key := range []string{`{"a":`, `,"b":`} {

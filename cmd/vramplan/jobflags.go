@@ -36,6 +36,7 @@ type jobFields struct {
 	Compile              *bool    `negatable:"" help:"The model runs under torch.compile." group:"Job:"`
 	Framework            *string  `placeholder:"NAME" help:"Whose defaults apply: pytorch, nanogpt, hf-trainer, …" group:"Job:"`
 	LoRARank             *int64   `name:"lora-rank" placeholder:"N" help:"Train LoRA adapters of this rank." group:"Job:"`
+	QLoRA                bool     `name:"qlora" help:"Train adapters on a base in 4 bits (nf4, double quantization); of rank 16 on all linear layers unless the job says otherwise." group:"Job:"`
 	WorldSize            *int64   `placeholder:"N" help:"GPUs over which the job is spread." group:"Job:"`
 	DataParallel         *string  `placeholder:"KIND" help:"ddp, zero1, zero2, zero3 or fsdp." group:"Job:"`
 	ReserveBytes         *int64   `placeholder:"N" help:"Bytes that a display or other processes hold." group:"Job:"`
@@ -44,17 +45,22 @@ type jobFields struct {
 	GPU []string `name:"gpu" sep:"none" placeholder:"NAME" help:"Card to judge; repeat for more, * is the whole catalog." group:"Job:"`
 }
 
+// qloraRank is that of the adapters which plan offers.
+const qloraRank = 16
+
 // edit is one field of a job document and the value that a flag gives it.
 type edit struct {
 	path  string // in gjson's syntax
 	value any
+	// absent says that what the document says wins.
+	absent bool
 }
 
 // edits lists what the flags say, in the order of the document.
 func (f *jobFields) edits() ([]edit, error) {
 	var list []edit
 	if f.Model != "" {
-		list = append(list, edit{"model", map[string]string{"preset": f.Model}})
+		list = append(list, edit{path: "model", value: map[string]string{"preset": f.Model}})
 	}
 	if f.HFConfig != "" {
 		config, err := os.ReadFile(f.HFConfig)
@@ -64,7 +70,7 @@ func (f *jobFields) edits() ([]edit, error) {
 		if !json.Valid(config) {
 			return nil, usage("--hf-config %s: not a JSON document", f.HFConfig)
 		}
-		list = append(list, edit{"model", map[string]json.RawMessage{"hf_config": config}})
+		list = append(list, edit{path: "model", value: map[string]json.RawMessage{"hf_config": config}})
 	}
 	list = appendEdit(list, "training.micro_batch", f.MicroBatch)
 	list = appendEdit(list, "training.sequence_length", f.SequenceLength)
@@ -75,7 +81,7 @@ func (f *jobFields) edits() ([]edit, error) {
 		if f.Optimizer != nil {
 			optimizer["name"] = *f.Optimizer
 		}
-		list = append(list, edit{"training.optimizer", optimizer})
+		list = append(list, edit{path: "training.optimizer", value: optimizer})
 	} else {
 		list = appendEdit(list, "training.optimizer", f.Optimizer)
 	}
@@ -84,11 +90,16 @@ func (f *jobFields) edits() ([]edit, error) {
 	list = appendEdit(list, "training.loss", f.Loss)
 	list = appendEdit(list, "training.compile", f.Compile)
 	list = appendEdit(list, "training.lora.rank", f.LoRARank)
+	if f.QLoRA {
+		list = append(list,
+			edit{path: "training.lora.base_precision", value: "nf4"}, edit{path: "training.lora.double_quantization", value: true},
+			edit{path: "training.lora.rank", value: qloraRank, absent: true}, edit{path: "training.lora.target_modules", value: "all-linear", absent: true})
+	}
 	list = appendEdit(list, "training.distributed.world_size", f.WorldSize)
 	list = appendEdit(list, "training.distributed.data", f.DataParallel)
 	list = appendEdit(list, "training.framework", f.Framework)
 	if len(f.GPU) > 0 {
-		list = append(list, edit{"gpus", f.GPU})
+		list = append(list, edit{path: "gpus", value: f.GPU})
 	}
 	list = appendEdit(list, "reserve_bytes", f.ReserveBytes)
 	list = appendEdit(list, "confidence", f.Confidence)
@@ -99,7 +110,7 @@ func appendEdit[T any](list []edit, path string, value *T) []edit {
 	if value == nil {
 		return list
 	}
-	return append(list, edit{path, *value})
+	return append(list, edit{path: path, value: *value})
 }
 
 // apply writes the flags into a document and leaves everything else in it as it
@@ -113,7 +124,7 @@ func apply(document []byte, edits []edit) ([]byte, error) {
 		if e.path == "training.optimizer" {
 			e = keepOptimizerName(document, e)
 		}
-		if !settable(document, e.path) {
+		if !settable(document, e.path) || e.absent && gjson.GetBytes(document, e.path).Exists() {
 			continue
 		}
 		changed, err := sjson.SetBytes(document, e.path, e.value)
@@ -149,9 +160,9 @@ func keepOptimizerName(document []byte, e edit) edit {
 	was := gjson.GetBytes(document, e.path)
 	switch {
 	case was.Type == gjson.String:
-		return edit{e.path, map[string]string{"name": was.Str, "implementation": given["implementation"]}}
+		return edit{path: e.path, value: map[string]string{"name": was.Str, "implementation": given["implementation"]}}
 	case was.IsObject():
-		return edit{e.path + ".implementation", given["implementation"]}
+		return edit{path: e.path + ".implementation", value: given["implementation"]}
 	}
 	return e
 }

@@ -134,5 +134,5 @@ func (f *submissionFlags) gpus(o submission.Options, names cardNames) ([]edit, e
 	if len(cards) == 0 {
 		return nil, nil
 	}
-	return []edit{{"gpus", cards}}, nil
+	return []edit{{path: "gpus", value: cards}}, nil
 }

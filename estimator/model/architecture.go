@@ -84,6 +84,8 @@ type Architecture struct {
 	Reentrant bool
 	// LoRA are the adapters that are trained instead of the parameters; nil without.
 	LoRA *LoRA
+	// Quantised is the method by which the published weights are quantised, where adapters have to be trained on them; empty otherwise.
+	Quantised string
 	// Dequantised says that the published weights are in MXFP4, which transformers does not train: they are made bf16 or what
 	// else the job stores while they are loaded.
 	// Source: transformers/quantizers/quantizer_mxfp4.py (is_trainable), 4.57.

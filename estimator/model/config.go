@@ -1,6 +1,7 @@
 package model
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -65,7 +66,7 @@ func (c *config) head(f *family, a *Architecture) {
 	case a.Family == "gpt_oss" && quantMethod(q) == "mxfp4":
 		a.Dequantised = true
 	default:
-		c.errs.Add(c.pointer+"/quantization_config", "unsupported", "quantized weights are not modelled yet; leave quantization_config out to train the weights unquantized, or, where adapters are trained on them, say so in training.lora.base_precision")
+		a.Quantised = cmp.Or(quantMethod(q), "an unnamed method")
 	}
 	classes := f.classNames()
 	a.Class = classes[0]

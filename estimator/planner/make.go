@@ -17,6 +17,7 @@ func Make(ctx context.Context, r Request) (*Plan, error) {
 // MakeWith is Make with another estimator, such as one that remembers answers or
 // applies a calibration.
 func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error) {
+	r.Input.Job = estimator.StoredBase(r.Input.Job)
 	b, err := readBatch(r)
 	if err != nil {
 		return nil, err
