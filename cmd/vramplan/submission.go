@@ -32,6 +32,7 @@ type submissionFlags struct {
 type cardNames interface {
 	GPUVariants(name string) ([]string, error)
 	Has(name string) bool
+	HasModel(name string) bool
 }
 
 // origin is where a job comes from, for the record.
@@ -55,8 +56,8 @@ func (f *submissionFlags) options() submission.Options {
 
 // find looks for a job in the script or in VRAMPLAN_JOB; wanted is false where
 // other flags give one, and then only the scheduler's options are looked for.
-func (f *submissionFlags) find(t *terminal, wanted bool) (submission.Found, error) {
-	source := submission.Source{Options: f.options(), ReadFile: readBounded, Lookup: t.lookup}
+func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submission.Found, error) {
+	source := submission.Source{Options: f.options(), ReadFile: readBounded, Lookup: t.lookup, HasModel: cards.HasModel}
 	var err error
 	if source.Dir, err = filepath.Abs(f.Directory); err != nil {
 		source.Dir = "" // the directory is gone: paths that need it are then unclear

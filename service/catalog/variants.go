@@ -52,3 +52,9 @@ func (c *Catalog) Has(name string) bool {
 	_, err := c.GPU(name)
 	return err == nil
 }
+
+// HasModel reports whether a name is that of a model.
+func (c *Catalog) HasModel(name string) bool {
+	_, err := c.Model(name)
+	return err == nil
+}

@@ -174,9 +174,11 @@ func (r *reading) fourBitBase(pointer string, four setting.Value) {
 // wholeBase is the type of a base that is not quantized: the one it is loaded in, or what DeepSpeed makes of it.
 func (r *reading) wholeBase(pointer string, trl bool) {
 	half := strings.TrimPrefix(asText(r.d.fields["/training/precision"].value), "amp-")
-	if v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype"); ok && dtype(v.String()) != "" {
-		r.d.put(pointer, dtype(v.String()), v)
-		return
+	if v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype"); ok {
+		if kind := r.loadedType(); kind != "" {
+			r.d.put(pointer, kind, v)
+			return
+		}
 	}
 	if r.ds != nil || strings.HasPrefix(asText(r.d.fields["/training/distributed/data"].value), "zero") || r.s.Has("deepspeed") {
 		r.d.derive(pointer, half, "DeepSpeed stores weights in the type that is computed in")

@@ -36,6 +36,14 @@ type Job struct {
 	draft *draft
 }
 
+// Preset is the name of the model in the catalog, or "".
+func (j Job) Preset() string {
+	if j.draft == nil {
+		return ""
+	}
+	return asText(j.draft.fields["/model/preset"].value)
+}
+
 // Place is a line of a file.
 type Place struct {
 	File string `json:"file"`
@@ -69,6 +77,8 @@ type Overridden struct {
 type Assumption struct {
 	Pointer string `json:"pointer,omitempty"`
 	Say     string `json:"say"`
+	// Uncertain says that the job may need more than its document says: a file that the script changes is read as it lies there.
+	Uncertain bool `json:"uncertain,omitempty"`
 }
 
 // Question asks for what no file says.

@@ -50,6 +50,7 @@ func (r *reading) axolotlStarts() bool {
 		return false
 	}
 	r.under(files[0].argument("config"))
+	r.s.Read("num_processes")
 	if v, ok := cli.Get("num_processes"); ok {
 		if r.accelerate == nil {
 			r.accelerate = setting.New()
@@ -111,7 +112,16 @@ func (r *reading) readAxolotl() {
 		"eval_sample_packing", "fsdp_config*", "gradient_checkpointing_kwargs*", "lora_alpha", "lora_fan_in_fan_out", "lora_model_dir", "model_quantization_config*", "use_kernels",
 		"experimental_skip_move_to_device", "gptq_disable_exllama", "tf32", "flash_optimum", "base_model_ignore_patterns", "hub_*", "wandb_*", "device_map", "peft_use_rslora", "loraplus_*", "loss_watchdog_*")
 	r.s.Read(trainerHarmless...)
+	r.s.Read(axolotlHarmless...)
 }
+
+// axolotlHarmless are axolotl's settings that change no memory (axolotl 0.19.0 utils/schemas).
+var axolotlHarmless = strings.Fields(`num_epochs lr_scheduler train_on_inputs is_falcon_derived_model is_llama_derived_model is_mistral_derived_model is_qwen_derived_model cosine_* lr_* jagged_*
+	embedding_lr* evals_per_epoch saves_per_epoch eval_table_size eval_max_new_tokens eval_strategy evaluation_strategy early_stopping_patience shuffle_* excess_length_strategy min_sample_len max_prompt_len
+	sample_packing_* pretrain_multipack_* streaming* multipack_real_batches curriculum_sampling gc_steps gc_collect_steps use_tensorboard use_wandb use_mlflow use_comet use_trackio mlflow_* comet_* trackio_*
+	otel_* use_otel_metrics gradio_* profiler_* chat_template* eot_tokens default_system_message is_preprocess preprocess_iterable skip_prepare_dataset num_dataset_shards_to_save push_dataset_to_hub
+	hf_use_auth_token hf_mlflow_log_artifacts auto_resume_from_checkpoints ddp_* local_rank axolotl_config_path merge_lora merge_method debug fix_untrained_tokens bench_* type rope_scaling group_by_length
+	resume_from_checkpoint save_safetensors low_cpu_mem_usage added_tokens_overrides mean_resizing_embeddings`)
 
 func (r *reading) axolotlBatch() {
 	if !r.number("/training/micro_batch", askMicroBatch, "micro_batch_size") {

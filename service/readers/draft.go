@@ -39,7 +39,7 @@ func newDraft(reader string) *draft {
 // put sets a field from a value of the user's.
 func (d *draft) put(pointer string, value any, from setting.Value) {
 	if from.Assumed != "" {
-		d.assume(pointer, "%s is %s: %s", from.Origin.Key, from.Text, from.Assumed)
+		d.uncertain(pointer, "%s is %s: %s", from.Origin.Key, from.Text, from.Assumed)
 	}
 	d.fields[pointer] = field{value: value, origin: from.Origin, text: from.Text}
 }
@@ -103,6 +103,14 @@ func (d *draft) askWord(v setting.Value) {
 
 func (d *draft) assume(pointer, say string, args ...any) {
 	a := Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...)}
+	if !slices.Contains(d.assumptions, a) {
+		d.assumptions = append(d.assumptions, a)
+	}
+}
+
+// uncertain is assume for what may make the job larger where it is not so.
+func (d *draft) uncertain(pointer, say string, args ...any) {
+	a := Assumption{Pointer: pointer, Say: fmt.Sprintf(say, args...), Uncertain: true}
 	if !slices.Contains(d.assumptions, a) {
 		d.assumptions = append(d.assumptions, a)
 	}

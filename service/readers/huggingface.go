@@ -190,14 +190,31 @@ func dtype(s string) string {
 	return ""
 }
 
+// loadedType is the type that the model is loaded in, "" for float32 by default. "auto" is that of the checkpoint, which is asked
+// for where the trained weights have it.
+func (r *reading) loadedType() string {
+	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")
+	if !ok {
+		return ""
+	}
+	if kind := dtype(v.String()); kind != "" && v.Unknown == "" {
+		return kind
+	}
+	if v.String() == "auto" && v.Unknown == "" {
+		if kind, from := r.checkpointType(); kind != "" {
+			r.d.assume("/training/precision", "%s auto (%s) is %s: %s", v.Origin.Key, where(v.Origin.At), kind, from)
+			return kind
+		}
+	}
+	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", where(v.Origin.At), v.Origin.Key, orText(v.Unknown, v.String())))
+	return ""
+}
+
 // trainerPrecision joins the type that is computed in (bf16, fp16), the type in which the model is loaded (torch_dtype)
 // and what DeepSpeed makes of both: it stores weights in the type that is computed in.
 func (r *reading) trainerPrecision(t trainerDefaults) {
 	bf16, fp16 := r.flag("bf16"), r.flag("fp16")
-	loaded := ""
-	if v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype"); ok {
-		loaded = dtype(v.String())
-	}
+	loaded := r.loadedType()
 	switch {
 	case isOn(bf16) && isOn(fp16):
 		r.d.refuse("cannot-start", bf16.Origin.At, "both bf16 and fp16 are on: the Trainer stops (At most one of fp16 and bf16 can be True)")
@@ -263,8 +280,15 @@ func isOn(v setting.Value) bool {
 }
 
 func (r *reading) trainerCheckpointing(t trainerDefaults) {
-	v, ok := r.s.Get("gradient_checkpointing")
-	r.s.Read("gradient_checkpointing_kwargs*", "use_reentrant")
+	v, ok := r.s.Get("activation_checkpointing", "gradient_checkpointing") // the first name is that of transformers 5.23
+	r.s.Read("gradient_checkpointing_kwargs*", "activation_checkpointing_kwargs*", "use_reentrant")
+	for _, key := range []string{"gradient_checkpointing_kwargs.every_n_layers", "activation_checkpointing_kwargs.every_n_layers"} {
+		if n, given := r.s.Get(key); given && ok && isOn(v) {
+			if i, isInt := n.Int(); !isInt || i != 1 {
+				r.d.askWord(n)
+			}
+		}
+	}
 	switch {
 	case r.d.has("/training/gradient_checkpointing"):
 	case ok && v.Unknown != "":

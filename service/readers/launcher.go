@@ -155,7 +155,7 @@ func (l *launch) take(launcher string, words []word, switches map[string]bool) [
 // openWord remembers that a word may hold more options of the launcher.
 func (l *launch) openWord(w word) {
 	l.problems = append(l.problems, func(d *draft) {
-		d.assume("", "nothing that changes memory is in %s (%s)", orText(w.Text, "a word that is not known"), w.Unknown)
+		d.uncertain("", "nothing that changes memory is in %s (%s)", orText(w.Text, "a word that is not known"), w.Unknown)
 	})
 }
 

@@ -94,7 +94,7 @@ func (r *reading) readLlamaFactory() {
 	if v, ok := s.Get("stage"); ok && v.String() != "sft" && v.String() != "pt" {
 		r.refuseObjective(orText(v.String(), "stage"), v.Origin.At)
 	}
-	for _, key := range []string{"use_badam", "use_apollo", "use_adam_mini", "use_llama_pro", "shift_attn", "mixture_of_depths", "use_unsloth", "use_kt", "fp8", "use_asft_loss", "use_eaft_loss", "use_dft_loss"} {
+	for _, key := range []string{"use_badam", "use_apollo", "use_adam_mini", "use_llama_pro", "shift_attn", "mixture_of_depths", "use_unsloth", "use_kt", "use_mca", "use_hyper_parallel", "fp8", "use_asft_loss", "use_eaft_loss", "use_dft_loss"} {
 		if v, ok := s.Get(key); ok && !isOff(v) {
 			r.d.refuse("unsupported", v.Origin.At, "%s is not modelled", key)
 		}
@@ -121,8 +121,9 @@ func (r *reading) readLlamaFactory() {
 	}
 	s.Read("trust_remote_code", "template", "dataset*", "eval_dataset", "max_samples", "overwrite_cache", "preprocessing_*", "plot_loss", "ddp_timeout", "freeze_vision_tower",
 		"freeze_multi_modal_projector", "freeze_language_model", "val_size", "mask_history", "train_on_prompt", "media_dir", "tokenized_path", "streaming", "neat_packing", "packing", "rope_scaling",
-		"lora_alpha", "use_rslora", "pissa_*", "loraplus_*", "resize_vocab", "use_fast_tokenizer", "enable_thinking", "visual_inputs", "image_*", "video_*", "disable_shuffling", "low_cpu_mem_usage",
-		"upcast_layernorm", "upcast_lmhead_output", "do_train", "export_*", "ignore_pad_token_for_loss", "split_special_tokens", "swanlab_*", "use_swanlab", "galore_*", "badam_*", "create_new_adapter")
+		"lora_alpha", "use_rslora", "pissa_*", "loraplus_*", "use_fast_tokenizer", "enable_thinking", "visual_inputs", "image_*", "video_*", "disable_shuffling", "low_cpu_mem_usage",
+		"upcast_layernorm", "do_train", "export_*", "ignore_pad_token_for_loss", "split_special_tokens", "swanlab_*", "use_swanlab", "galore_*", "badam_*", "create_new_adapter",
+		"vllm_*", "sglang_*", "kt_*", "apollo_*", "ref_model*", "reward_model*", "ppo_*", "pref_*", "infer_*", "profiler_*", "offload_folder", "fp8_backend", "freeze_trainable_*", "freeze_extra_modules", "tool_format", "mix_strategy")
 }
 
 func (r *reading) llamaFactoryAdapter() {
@@ -168,7 +169,8 @@ func (r *reading) llamaFactoryAdapter() {
 	}
 	if t, ok := s.Get("additional_target"); ok && !isOff(t) {
 		r.d.put("/training/lora/modules_to_save", t.Strings(), t)
-	}
+		s.Read("resize_vocab", "add_tokens")
+	} // without it a vocabulary that is resized is trained too (llamafactory 0.9.5 model/adapter.py): the word is asked about
 	if dora, ok := r.firstOn([]string{"use_dora"}); ok {
 		r.d.put("/training/lora/dora", true, dora)
 	}

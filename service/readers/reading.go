@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"regexp"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/decode"
@@ -135,7 +134,7 @@ func (r *reading) finish() {
 		r.d.assume("", "the command runs: %s", r.maybe)
 	}
 	for _, note := range r.notes {
-		r.d.assume("", "%s", note)
+		r.d.uncertain("", "%s", note)
 	}
 	if r.s != nil {
 		r.d.overridden = append(r.d.overridden, r.s.Losers()...)
@@ -188,19 +187,16 @@ func because(c count) string {
 	return c.why
 }
 
-// memoryWord finds words about adapters, quantization, sharding, offloading and parts of a model in a key.
-var memoryWord = regexp.MustCompile(`(?i)(^|[_.-])(q?lora|dora|peft|adapters?|adapter_name|bits|quant\w*|[48]bit|\w*_?in_[48]bit|offload\w*|zero\d?|fsdp\w*|shard\w*|parallel\w*|tp|pp|cp|sp|ep|freeze\w*|frozen|unfrozen\w*|ref_model|reward\w*|critic|vision|experts?|galore\w*|apollo\w*|badam\w*|lomo|layerwise|spectrum|teacher|distill\w*|moe|medusa|prefix_tuning|prompt_tuning|p_tuning|ptuning|longlora|llama_pro|gptq|awq|hqq|fp8|float8|nvfp4|mxfp4|qat|relora|reft|lisa|ulysses|ring_attn\w*|use_low_rank\w*|low_rank\w*|trainable\w*|unfreeze\w*)($|[_.-])`)
-
-// harmlessWords look like them and are none.
-var harmlessWords = regexp.MustCompile(`(?i)tokenizers_parallelism|lora_alpha|_alpha$|save_|saving|ddp_timeout|dataset|dataloader|data_|preprocessing|^ref$|zero3_save|zero3_init|hub_|wandb|reward_model_path|loraplus|lora_bias|init_lora|lora_weights|loss_scale|log_|logging`)
-
 // unread asks about words that may change the memory and that nobody read; the others are listed.
 func (r *reading) unread() {
 	ignore := set(r.files.source.Ignore...)
 	for _, key := range r.s.Rest() {
+		if i := strings.LastIndexByte(key, '.'); i > 0 && r.s.Has(key[:i]) && strings.Trim(key[i+1:], "0123456789") == "" {
+			continue // an element of a list, which is there as a whole
+		}
 		v, _ := r.s.Peek(key)
 		name := strings.TrimLeft(v.Origin.Key, "-")
-		if ignore[key] || ignore[name] || ignore[v.Origin.Key] || isOff(v) || !memoryWord.MatchString(key) || harmlessWords.MatchString(key) {
+		if ignore[key] || ignore[name] || ignore[v.Origin.Key] || isOff(v) || !mayChangeMemory(key, v) {
 			r.d.ignored = append(r.d.ignored, v)
 			continue
 		}

@@ -95,7 +95,7 @@ func (r *reading) readSwift() {
 		r.attentionOf(v)
 	}
 	s.Read("dataset*", "val_dataset*", "system", "model_author", "model_name", "template*", "split_dataset_ratio", "lora_alpha", "lora_bias", "num_train_epochs", "truncation_strategy", "lazy_tokenize",
-		"agent_template", "loss_scale", "use_hf", "save_*", "padding_free", "packing", "_sub", "load_from_cache_file", "columns", "freeze_vit", "freeze_aligner", "target_modules", "lora_target_modules", "quant_*", "quantization_bit", "init_weights", "use_logits_to_keep")
+		"agent_template", "loss_scale", "use_hf", "save_*", "padding_free", "packing", "_sub", "load_from_cache_file", "columns", "freeze_vit", "freeze_aligner", "target_modules", "lora_target_modules", "quant_*", "quantization_bit", "init_weights", "use_logits_to_keep", "teacher_*", "ref_*", "reward_*", "vllm_*", "sglang_*", "lora_ga_*", "max_shard_size", "use_swift_lora")
 }
 
 func (r *reading) swiftTuner() {

@@ -25,11 +25,12 @@ var trainerTool = tool{
 var trainerHarmless = strings.Fields(`output_dir overwrite_output_dir do_train do_eval do_predict prediction_loss_only learning_rate weight_decay max_grad_norm
 	num_train_epochs max_steps lr_scheduler_type lr_scheduler_kwargs* warmup_ratio warmup_steps log_level log_level_replica logging_* save_* seed data_seed jit_mode_eval
 	eval_steps eval_delay eval_accumulation_steps eval_on_start dataloader_* past_index run_name disable_tqdm remove_unused_columns label_names load_best_model_at_end
-	metric_for_best_model greater_is_better ignore_data_skip label_smoothing_factor debug length_column_name group_by_length report_to push_to_hub* hub_* resume_from_checkpoint
+	metric_for_best_model greater_is_better ignore_data_skip debug length_column_name group_by_length report_to push_to_hub* hub_* resume_from_checkpoint
 	include_* neftune_noise_alpha average_tokens_across_devices dataset_name dataset_config dataset_config_name dataset_* train_file validation_file test_file preprocessing_num_workers
 	overwrite_cache use_fast_tokenizer trust_remote_code tokenizer_name cache_dir model_revision chat_template* packing eos_token pad_token local_rank ddp_timeout adam_* optim_args
 	lazy_preprocess data_path eval_data_path conv_template* image_folder report_to* wandb_* use_auth_token token max_train_samples max_eval_samples max_predict_samples
-	config_name splits append_concat_token add_special_tokens chat_template_format bnb_4bit_compute_dtype validation_split_percentage`)
+	config_name splits append_concat_token add_special_tokens torch_empty_cache_steps use_cache log_on_each_node project trackio_* full_determinism truncation_mode shuffle_dataset packing_strategy padding_free
+	completion_only_loss assistant_only_loss pad_to_multiple_of use_rslora eval_packing skip_memory_metrics ddp_static_graph ddp_broadcast_buffers chat_template_format bnb_4bit_compute_dtype validation_split_percentage`)
 
 // trainerArguments are words by which a program's arguments are known to be the Trainer's.
 var trainerArguments = []string{"per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "num_train_epochs", "lr_scheduler_type",
@@ -130,6 +131,7 @@ func (r *reading) readTrainer() {
 		r.refuseObjective(kind, r.at)
 	}
 	r.underProgram()
+	r.modelArguments()
 	trl := r.isTRL(sub)
 	t := trainerDefaults{framework: "hf-trainer"}
 	if trl {
@@ -147,6 +149,59 @@ func (r *reading) readTrainer() {
 	r.trainer(t)
 	r.adapterBase(trl)
 	r.trainerLength(trl)
+	if trl {
+		r.trlLoss()
+	}
+}
+
+// modelArguments takes model_init_kwargs apart: what a program hands to from_pretrained wins over nothing else that it has
+// (trl 1.16.0 trainer/sft_trainer.py, where it is given with a model's name).
+func (r *reading) modelArguments() {
+	v, ok := r.s.Get("model_init_kwargs", "model_kwargs")
+	if !ok {
+		return
+	}
+	inner := r.s.Under(v.Origin.Key)
+	if text := strings.TrimSpace(v.String()); strings.HasPrefix(text, "{") {
+		s, err := decodeFile(".json", v.Origin.At.File+".json", []byte(text))
+		if err != nil {
+			r.d.askWord(v)
+			return
+		}
+		inner = setting.New()
+		for _, key := range s.Keys() {
+			x, _ := s.Peek(key)
+			x.Origin.At, x.Origin.Kind = v.Origin.At, v.Origin.Kind
+			inner.Set(key, x)
+		}
+	}
+	for _, key := range inner.Keys() {
+		x, _ := inner.Peek(key)
+		switch key {
+		case "torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit":
+			if !r.s.Has(key) {
+				r.s.Set(key, x)
+			}
+		case "use_cache", "trust_remote_code", "revision", "low_cpu_mem_usage", "cache_dir", "token", "device_map":
+		default:
+			if !isOff(x) {
+				r.d.askWord(x)
+			}
+		}
+	}
+}
+
+// trlLoss reads loss_type: up to some release "nll" kept the logits and "chunked_nll" did not, and in 1.16 neither does
+// (trl 1.16.0 trainer/sft_config.py:314).
+func (r *reading) trlLoss() {
+	v, ok := r.s.Get("loss_type")
+	switch {
+	case !ok || v.String() == "nll" && v.Unknown == "":
+	case v.String() == "chunked_nll":
+		r.d.put("/training/loss", "fused-linear", v)
+	default:
+		r.d.askWord(v)
+	}
 }
 
 // isTRL reports whether the program runs TRL's SFTTrainer.
@@ -218,6 +273,12 @@ func (r *reading) trainerLength(trl bool) {
 	}
 	if r.number(pointer, askLength, lengthKeys...) {
 		return
+	}
+	for _, key := range lengthKeys {
+		if v, ok := r.s.Peek(key); ok && !v.Given() { // trl 1.16.0 trainer/sft_config.py max_length: None cuts nothing
+			r.d.ask(pointer, askLength, where(v.Origin.At)+": "+key+" is none, so that the longest sample of the data decides")
+			return
+		}
 	}
 	if e, ok := exampleLengths[path.Base(r.program.text())]; ok && e.source > 0 {
 		r.d.fall(pointer, e.source, "max_seq_length", e.ref)

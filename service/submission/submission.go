@@ -9,6 +9,7 @@
 package submission
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -54,6 +55,8 @@ type Source struct {
 	Lookup func(name string) (string, bool)
 	// SubmitDir is where the job is handed in, which the script knows as $SLURM_SUBMIT_DIR.
 	SubmitDir string
+	// HasModel says whether the catalog has a model; without it the settings of other tools than nanoGPT and the Trainer are not read.
+	HasModel func(name string) bool
 	// programs are the training programs that are known by what they consist of; nil for those of this package.
 	programs *programs
 }
@@ -157,6 +160,9 @@ func (f *Found) infer(s *Source) error {
 			f.Others = append(f.Others, Reading{document, other.why})
 		}
 		f.From, f.Inferred, f.Doubts = from, true, p.doubts
+	}
+	if f.Document == nil && s.HasModel != nil {
+		return f.tools(context.Background(), s)
 	}
 	if f.Document == nil {
 		return ErrNoJob

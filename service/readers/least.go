@@ -1,0 +1,61 @@
+package readers
+
+import (
+	"encoding/json"
+	"maps"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// leastTokens is a sequence that every data set has: what a tool is given is the most that it takes, and what its samples are long
+// no file says.
+const leastTokens = 8
+
+// Least is the job document in the reading that needs least: each field that no file says is the lowest that a release of the tool ever had, the
+// sequences are as short as samples may be, the kernels those that keep nothing, and nothing is evaluated. A job that does not fit in this
+// reading does not fit: what is left of it are the weights, and the gradients and states of what is trained. Nil where a field that counts has
+// no lower bound.
+func (j Job) Least() json.RawMessage {
+	if j.draft == nil {
+		return nil
+	}
+	d := newDraft(j.Reader)
+	d.fields = maps.Clone(j.draft.fields)
+	for pointer, f := range d.fields {
+		if f.origin.Kind != setting.Default {
+			continue
+		}
+		lower, known := leastDefaults[pointer]
+		switch {
+		case pointer == "/training/optimizer":
+			o, isOptimizer := f.value.(optimizer)
+			if !isOptimizer || o.Name != "adamw" { // the default of every release of every tool here is AdamW
+				return nil
+			}
+			lower = optimizer{"adamw", "fused"}
+		case !known:
+			continue
+		}
+		f.value = lower
+		d.fields[pointer] = f
+	}
+	for pointer, value := range map[string]any{
+		"/training/sequence_length": int64(leastTokens), "/training/attention": "flash", "/training/loss": "fused-linear",
+	} {
+		d.fields[pointer] = field{value: value}
+	}
+	if d.has("/training/target_sequence_length") {
+		d.fields["/training/target_sequence_length"] = field{value: int64(leastTokens)}
+	}
+	for _, gone := range []string{"/training/evaluation", "/training/compile", "/training/kernels"} {
+		d.drop(gone)
+	}
+	return d.document()
+}
+
+// leastDefaults are the lowest defaults that the tools had, by field. Those that are not here change too little to matter, or had one value
+// ever since.
+var leastDefaults = map[string]any{
+	"/training/micro_batch": int64(1), "/training/gradient_accumulation": int64(1), "/training/gradient_checkpointing": "full", "/training/precision": "bf16",
+	"/training/lora/rank": int64(1), "/training/lora/base_precision": "bf16", "/training/lora/upcast_base": false, "/training/lora/double_quantization": true,
+}
