@@ -1,11 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
 	"runtime/debug"
 	"time"
+
+	"github.com/vramplan/vramplan/service"
 )
 
 // outcome is what became of a job.
@@ -22,6 +25,7 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 	ctx, cancel := context.WithTimeout(r.Context(), a.limits.RequestTimeout)
 	defer cancel()
 	client := clientOf(ctx)
+	ctx, had := service.ForClient(ctx, client)
 	if err := a.gate.enter(ctx, client); err != nil {
 		if errors.Is(err, errShed) {
 			err = a.shed("jobs")
@@ -31,7 +35,8 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 	done := make(chan outcome[T], 1)
 	go func() {
 		began := time.Now()
-		defer func() { a.gate.leave(client, time.Since(began)) }()
+		// Estimates that give way to others take longer than what they had of the cores.
+		defer func() { a.gate.leave(client, cmp.Or(had(), time.Since(began))) }()
 		var o outcome[T]
 		defer func() {
 			if cause := recover(); cause != nil {

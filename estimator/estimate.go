@@ -46,9 +46,8 @@ type Input struct {
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part of the
 	// question.
 	Done <-chan struct{} `json:"-"`
-	// Admit, where it is there, is asked before anything is recorded whether a job of this cost may be answered now. It may wait, and
-	// returns what to call when the answer is there.
-	Admit func(Cost) (release func(), err error) `json:"-"`
+	// Admit, where it is there, is asked before anything is recorded whether a job of this cost may be answered now. It may wait.
+	Admit func(Cost) (Turn, error) `json:"-"`
 	// MostRequests refuses a job that takes more requests of the replayed allocator in all its runs; 0 is any number.
 	MostRequests int64 `json:"-"`
 	// took, where it is there, gets what the answer took.
@@ -78,15 +77,13 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	if in.Admit != nil {
-		release, err := in.Admit(r.cost(max(len(in.GPUs), 1)))
-		if err != nil {
-			return nil, err
-		}
-		defer release()
+	end, err := r.admit(&in)
+	if err != nil {
+		return nil, err
 	}
+	defer end()
 	limits = limits || in.LowerBound
-	r.replays, r.fitsOnly, r.done, r.everyExpert = replays, in.FitsOnly, in.Done, in.everyExpert
+	r.replays, r.fitsOnly, r.everyExpert = replays, in.FitsOnly, in.everyExpert
 	r.most, r.took = in.MostRequests, in.took
 	var first *GPU
 	if len(in.GPUs) > 0 {
@@ -205,6 +202,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
 	w.parameters = parameters.List
 	w.tape.Reset(rc, r.shape, parameters)
+	w.tape.Look = r.watch()
 	whole := parameters
 	if rc.Strategy != nil {
 		parameters = rc.Strategy.Parts(whole, &w.parts)
@@ -241,24 +239,30 @@ func recordedLayers(a *model.Architecture, all bool) (units, recorded, layers in
 
 // replay fills in what a run finds.
 func (r *resolved) replay(out *run, timeline, tensors bool) error {
-	if r.stopped() {
-		return ErrStopped
+	if err := r.look(); err != nil {
+		return err
 	}
 	w := workspaces.Get().(*workspace)
 	if r.took != nil {
 		w = &workspace{allocator: memory.NewAllocator(false)}
 	}
+	s, err := r.begin(w, out.recipe)
+	if err != nil {
+		return err
+	}
 	defer func() { r.account(w) }()
-	s := r.session(w, out.recipe, false)
-	s.Done, w.total = r.done, 0
+	s.Done, s.Pace, w.total = r.done, r.turn.Pace, 0
 	out.ledger, out.applied = s.Account(timeline, tensors), w.tape.Applied
-	if r.stopped() {
-		return ErrStopped
+	if err := r.look(); err != nil {
+		return err
 	}
 	once := requests(s)
 	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers && once <= searchedRequests
-	found := r.replays.of(s, r.expand, out.ledger.Peak.Bytes)
-	defer found.mu.Unlock()
+	found, err := r.replays.of(s, r.expand, out.ledger.Peak.Bytes, r)
+	if err != nil {
+		return err
+	}
+	defer found.unlock()
 	w.stands = w.stands[:0]
 	if r.spent() {
 		return r.tooDear()
@@ -318,17 +322,8 @@ func (r *resolved) account(w *workspace) {
 		r.took.Requests += w.total + w.session.Total + int64(len(w.session.Program.Events))
 		r.took.Bytes = max(r.took.Bytes, w.bytes())
 	}
+	w.session.Watch, w.tape.Look, w.evaluated.Look = play.Watch{}, nil, nil
 	w.putBack()
-}
-
-// stopped says that nobody waits for the answer any more.
-func (r *resolved) stopped() bool {
-	select {
-	case <-r.done:
-		return true
-	default:
-		return false
-	}
 }
 
 // deepLayers is up to how many layers the smallest limit is always looked for; beyond, where a replay takes

@@ -50,6 +50,7 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *p
 	units, recorded, layers := recordedLayers(&a, plain)
 	net, parameters := a.Build(layers, rc.Stored, nil)
 	w.evaluated.Reset(rc, shape, parameters)
+	w.evaluated.Look = r.watch()
 	return &play.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
 		Units: units, Recorded: recorded}
 }

@@ -23,7 +23,7 @@ type asked struct {
 
 // played is what the allocator made of it.
 type played struct {
-	mu                  sync.Mutex
+	turn                chan struct{} // full while somebody is at it
 	done                bool
 	reserved, allocated int64
 	continued           bool  // from some of the layers
@@ -49,9 +49,10 @@ func (p *Replays) Estimate(in Input) (*Result, error) { return estimate(in, true
 // Judge is [Judge].
 func (p *Replays) Judge(in Input) (*Result, error) { return estimate(in, false, p) }
 
-// of is where the replay of a session is remembered; a nil p remembers nothing. What it returns is locked.
-func (p *Replays) of(s *play.Session, expandable bool, peak int64) *played {
-	one := &played{}
+// of is where the replay of a session is remembered; a nil p remembers nothing. What it returns is locked: whoever finds another
+// at it waits without a turn of their own. The error is ErrStopped.
+func (p *Replays) of(s *play.Session, expandable bool, peak int64, r *resolved) (*played, error) {
+	one := &played{turn: make(chan struct{}, 1)}
 	if p != nil {
 		key := asked{s.Script(), expandable, peak}
 		p.mu.Lock()
@@ -62,6 +63,19 @@ func (p *Replays) of(s *play.Session, expandable bool, peak int64) *played {
 		}
 		p.mu.Unlock()
 	}
-	one.mu.Lock()
-	return one
+	select {
+	case one.turn <- struct{}{}:
+		return one, nil
+	default:
+	}
+	r.turn.Rest()
+	defer r.turn.Resume()
+	select {
+	case one.turn <- struct{}{}:
+		return one, nil
+	case <-r.done:
+		return nil, ErrStopped
+	}
 }
+
+func (p *played) unlock() { <-p.turn }

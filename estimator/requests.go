@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"errors"
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/memory"
@@ -27,8 +28,15 @@ func Requests(in Input) ([]Request, error) {
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	var w workspace
-	s := r.session(&w, hardware(r.recipe, first), false)
+	end, err := r.admit(&in)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	s, err := r.begin(&workspace{}, hardware(r.recipe, first))
+	if err != nil {
+		return nil, err
+	}
 	var list []Request
 	seen := map[play.LiveTensor]bool{}
 	for _, g := range s.Program.Segments {
@@ -63,16 +71,44 @@ func Requests(in Input) ([]Request, error) {
 }
 
 // FirstFailure plays a job on an allocator that may not take more than limitBytes from the driver, and says how many bytes the
-// first request wants that it cannot serve; 0 where the job gets through three optimizer steps. The error is that of [Requests].
+// first request wants that it cannot serve; 0 where the job gets through three optimizer steps. The error is that of [Requests], or
+// ErrNotPlayed.
 func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) {
-	heap := &limited{Allocator: memory.NewAllocator(false)}
-	expandable := in.Job.Training.Allocator != nil && in.Job.Training.Allocator.ExpandableSegments
-	heap.Reset(expandable, limitBytes)
-	if err := Replay(in, heap, 3, false); err != nil {
+	r, err := resolve(&in)
+	if err != nil {
 		return 0, err
+	}
+	end, err := r.admit(&in)
+	if err != nil {
+		return 0, err
+	}
+	defer end()
+	var first *GPU
+	if len(in.GPUs) > 0 {
+		first = &in.GPUs[0]
+	}
+	heap := &limited{Allocator: memory.NewAllocator(false)}
+	heap.Reset(r.expand, limitBytes)
+	s, err := r.begin(&workspace{}, hardware(r.recipe, first))
+	if err != nil {
+		return 0, err
+	}
+	if requests(s) > exactRequests {
+		return 0, ErrNotPlayed
+	}
+	s.Watch = play.Watch{Done: r.done, Pace: r.turn.Pace, Most: mostRequests}
+	s.Play(heap, 3)
+	switch {
+	case s.Ended() == play.Stopped:
+		return 0, ErrStopped
+	case s.Ended() == play.Spent && heap.refused == 0:
+		return 0, ErrNotPlayed
 	}
 	return heap.refused, nil
 }
+
+// ErrNotPlayed says that a job takes too long to be played with all its layers.
+var ErrNotPlayed = errors.New("the job is too large to be played whole")
 
 // limited is an allocator that notes the first request which it cannot serve.
 type limited struct {

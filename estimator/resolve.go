@@ -56,17 +56,16 @@ type resolved struct {
 	key         calibration.Key
 	// replays are those that are known already; nil where none is remembered.
 	replays *Replays
-	// done is Input.Done.
+	// done is Input.Done, and turn what Input.Admit lent.
 	done <-chan struct{}
+	turn Turn
 	// most is Input.MostRequests, played how many were, and took is Input.took.
 	most, played int64
 	took         *Cost
-	// everyExpert is Input.everyExpert.
-	everyExpert bool
 	// missing are the cells of the job that no trace has shown.
 	missing []evidence.Cell
-	// fitsOnly is Input.FitsOnly.
-	fitsOnly bool
+	// fitsOnly and everyExpert are those of the Input.
+	fitsOnly, everyExpert bool
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.

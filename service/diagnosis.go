@@ -115,7 +115,7 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 	if err != nil {
 		return diagnose.Job{}, err
 	}
-	requests, err := estimator.Requests(r.input)
+	requests, err := until(ctx, func() ([]estimator.Request, error) { return estimator.Requests(s.admitted(ctx, r.input, false)) })
 	if err := r.problems(err); err != nil {
 		return diagnose.Job{}, err
 	}
@@ -130,10 +130,11 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 			Class: diagnose.ClassOf(t.Component, t.Name, t.Phase), Phase: t.Phase})
 	}
 	if limitBytes > 0 {
-		known.Played = true
-		if known.FailsAtBytes, err = estimator.FirstFailure(r.input, limitBytes); err != nil {
+		known.FailsAtBytes, err = until(ctx, func() (int64, error) { return estimator.FirstFailure(s.admitted(ctx, r.input, false), limitBytes) })
+		if err != nil && !errors.Is(err, estimator.ErrNotPlayed) {
 			return diagnose.Job{}, err
 		}
+		known.Played = err == nil
 	}
 	least := job
 	least.GPUs = nil
@@ -150,6 +151,15 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 	}
 	known.FloorBytes = floor.Peak.AllocatedBytes
 	return known, nil
+}
+
+// until gives what was stopped the error of the context that stopped it.
+func until[T any](ctx context.Context, do func() (T, error)) (T, error) {
+	v, err := do()
+	if errors.Is(err, estimator.ErrStopped) {
+		err = ctx.Err()
+	}
+	return v, err
 }
 
 // floorTokens is the sequence with which a job's floor is asked for: so short that its activations do not count.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/calibration"
@@ -31,8 +32,8 @@ func (s *Service) newReplays(budget context.Context) *replays {
 	return &replays{service: s, catalog: s.current(), known: map[string]*calibration.Row{}, dear: map[string]bool{}, budget: budget}
 }
 
-// errDear says that a replay takes longer than a fit may.
-var errDear = errors.New("the replay takes too long")
+// errDear says that a replay takes longer, or more memory, than one of a fit may.
+var errDear = errors.New("the replay takes too much")
 
 // rows are an observation as a fit takes it: none where its job is not answered, or nothing was measured that is fitted. A run belongs to the
 // release of PyTorch that it ran with, whatever its job named. Where the job named none, it also stands for jobs that name none: that row is the last.
@@ -85,7 +86,7 @@ func (x *replays) row(list []calibration.Row, o *Observation, job estimator.Job)
 			return nil, errDear
 		}
 		replayed, err = x.replay(r, name)
-		if x.dear[name] = errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); x.dear[name] {
+		if x.dear[name] = errors.Is(err, errDear) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); x.dear[name] {
 			return nil, errDear
 		}
 		if err != nil {
@@ -116,8 +117,11 @@ func (x *replays) row(list []calibration.Row, o *Observation, job estimator.Job)
 func (x *replays) replay(r *resolved, name string) (*calibration.Row, error) {
 	one, cancel := context.WithTimeout(x.budget, dearReplay)
 	defer cancel()
-	result, err := estimator.Until(one, x.service.estimate)(r.input)
-	if _, refused := errors.AsType[*invalid.Error](err); refused {
+	result, err := estimator.Until(one, x.service.estimate)(x.service.admitted(one, r.input, true))
+	if wrong, refused := errors.AsType[*invalid.Error](err); refused {
+		if slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool { return f.Code == tooLarge }) {
+			return nil, errDear
+		}
 		return nil, nil
 	}
 	if err != nil {

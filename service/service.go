@@ -52,8 +52,11 @@ type Service struct {
 	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with replays that the
 	// questions of one plan share.
 	judge func() planner.Estimator
-	// budget is the memory of replays; nil without a bound.
+	// budget is the memory of replays, nil without a bound, and turns are the cores.
 	budget *budget
+	turns  *turns
+	// tellCost, where it is there, is told what each answer takes at most.
+	tellCost func(estimator.Cost)
 }
 
 // Option changes how a Service works.
@@ -73,6 +76,7 @@ type options struct {
 	retention           time.Duration
 	fitBudget, fitAwait time.Duration
 	replayBytes         int64
+	tellCost            func(estimator.Cost)
 }
 
 // WithObservationLimits bounds how many observations the database takes, and how old they get; 0 is no bound.
@@ -90,6 +94,9 @@ func WithCache(entries int) Option { return func(o *options) { o.cacheEntries = 
 
 // WithReplayMemory bounds the memory that replays take together, in bytes; 0 is no bound.
 func WithReplayMemory(bytes int64) Option { return func(o *options) { o.replayBytes = bytes } }
+
+// WithCost calls tell with what each answer takes at most, before it is made. It may be called by several goroutines.
+func WithCost(tell func(estimator.Cost)) Option { return func(o *options) { o.tellCost = tell } }
 
 // WithStore lets users change the catalog. The service begins with the catalog that New
 // gets; Refresh and Follow bring what the store has.
@@ -142,6 +149,8 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		maxObservations: o.maxObservations, retention: o.retention, began: time.Now(), clockAtStart: o.now(),
 		estimate: estimator.Estimate,
 		budget:   newBudget(o.replayBytes),
+		turns:    newTurns(),
+		tellCost: o.tellCost,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}
 	s.catalog.Store(c)

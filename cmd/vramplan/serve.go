@@ -113,7 +113,7 @@ func logger(w io.Writer, level string) zerolog.Logger {
 // service. Its log is silent but for faults of the program.
 func localHandler(t *terminal, c *catalog.Catalog, with *service.Calibration) http.Handler {
 	log := logger(t.stderr, "error")
-	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with)), api.Options{
+	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with), service.WithCost(warnOfCost(t.stderr))), api.Options{
 		Version: buildVersion(),
 		Logger:  &log,
 		// Who asks on a terminal waits as long as they like.

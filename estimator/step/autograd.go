@@ -217,6 +217,7 @@ func (t *Tape) enter(unit int32) {
 	}
 	t.cut()
 	t.unit = unit
+	t.look()
 }
 
 func (t *Tape) cut() {

@@ -57,6 +57,9 @@ type Tape struct {
 	head   deferred // where the loss takes the head's place
 	pieces []int32  // gradients of parts, for the one operation that collects them
 
+	// Look, where it is there, is called now and then, and ends the recording with a panic of Gone where it is false.
+	Look func() bool
+
 	// Where the recording stands.
 	part     Part
 	unit     int32 // layer unit, -1 outside

@@ -17,11 +17,12 @@ type player struct {
 	middle    []int32             // the middle unit's slots
 	now, last []int32             // handles: in this run of the program and what the one before left
 	flat      []memory.Request    // one run with all layers
+	listed    int                 // where the last repetition of an expert begins in it
 	parts     [2][]memory.Request // what of it concerns each part of the heap, once asked for
 }
 
 // begin prepares to play p, which was recorded with fewer units than the model has.
-func (y *player) begin(p *step.Program, recorded, units, lead int64) {
+func (y *player) begin(p *step.Program, recorded, units, lead int64, look func() bool) {
 	if y.unfolded {
 		y.forget()
 		return
@@ -40,7 +41,7 @@ func (y *player) begin(p *step.Program, recorded, units, lead int64) {
 		all += int(x.copies-1) * int(x.all+y.fold.copies*x.perUnit)
 	}
 	y.now, y.last = handles(y.now, all), handles(y.last, all)
-	y.unfold()
+	y.unfold(look)
 	for i := range y.parts {
 		y.parts[i] = y.parts[i][:0]
 	}
@@ -96,15 +97,31 @@ func handles(h []int32, n int) []int32 {
 
 // unfold lists the events of one micro-step with the middle unit repeated. Handles up to the number of slots
 // are those of the program; behind them come the repetitions' of the middle unit's slots.
-func (y *player) unfold() {
+//
+// It ends early where look says that nobody waits for the play any more.
+func (y *player) unfold(look func() bool) {
 	p, f := y.program, &y.fold
 	y.flat = slices.Grow(y.flat[:0], int(requests(p, f, &y.experts))) // of a mixture that is half a million
+	listed := 0
+	goesOn := func() bool {
+		if len(y.flat)-listed < watched {
+			return true
+		}
+		listed = len(y.flat)
+		return look()
+	}
 	for _, g := range p.Segments {
 		if g.Unit != f.unit || g.Unit < 0 {
+			if !goesOn() {
+				return
+			}
 			y.unfoldSegment(g, 0)
 			continue
 		}
 		for c := range f.copies {
+			if !goesOn() {
+				return
+			}
 			if g.Backward {
 				c = f.copies - 1 - c
 			}

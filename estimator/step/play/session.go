@@ -106,13 +106,13 @@ func (s *Session) Begin(heap alloc.Heap) {
 	s.say("load", nil)
 	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
 	s.played, s.ended = 0, NotEnded
-	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead)
+	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead, s.look)
 	s.once = handles(s.once, len(s.now))
 	if s.strategy.SumsLast() {
 		s.held = handles(s.held, len(s.now))
 	}
 	if e := s.Evaluation; e != nil {
-		s.evaluating.begin(e.Program, e.Recorded, e.Units, s.Lead)
+		s.evaluating.begin(e.Program, e.Recorded, e.Units, s.Lead, s.look)
 	}
 	s.load()
 }

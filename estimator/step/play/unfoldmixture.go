@@ -14,14 +14,38 @@ func (y *player) unfoldMixture(g step.Segment, copy int64) {
 		case !run.Repeated():
 			y.unfoldStretch(g, from, to, copy, run.Expert, 0)
 		default:
-			for k := range y.experts.copies {
-				if run.Falling {
-					k = y.experts.copies - 1 - k
-				}
-				y.unfoldStretch(g, from, to, copy, run.Expert, k)
-			}
+			y.unfoldRun(g, from, to, copy, run)
 		}
 	})
+}
+
+// edge is how many repetitions of an expert, at either end, are listed one by one: their neighbours are not all repetitions.
+const edge = 2
+
+// unfoldRun lists the middle expert's events for every repetition. Within, they are those of the repetition before with other
+// handles, which are as far apart as in any two of them.
+func (y *player) unfoldRun(g step.Segment, from, to int, copy int64, run *step.Run) {
+	copies := y.experts.copies
+	for i := range copies {
+		k := i
+		if run.Falling {
+			k = copies - 1 - i
+		}
+		n := len(y.flat) - y.listed
+		if i <= edge+1 || i >= copies-edge || n == 0 {
+			y.listed = len(y.flat)
+			y.unfoldStretch(g, from, to, copy, run.Expert, k)
+			continue
+		}
+		at := y.listed
+		y.listed = len(y.flat)
+		for j := at; j < at+n; j++ {
+			e := y.flat[j]
+			e.Handle += e.Handle - y.flat[j-n].Handle
+			y.flat = append(y.flat, e)
+		}
+	}
+	y.listed = 0
 }
 
 // unfoldStretch lists events of the copy-th repetition of a unit and the which-th of an expert, which is 0 outside the

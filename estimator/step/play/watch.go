@@ -6,6 +6,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 type Watch struct {
 	// Done ends the play when it is closed; nil never does.
 	Done <-chan struct{}
+	// Pace, where it is there, is called before the next requests are played, and may wait.
+	Pace func()
 	// Most is how many requests may be played; 0 is any number.
 	Most int64
 
@@ -31,14 +33,8 @@ const watched = 1 << 15
 
 // passes says whether the next n requests may be played.
 func (w *Watch) passes(n int) bool {
-	if w.ended != NotEnded {
+	if !w.look() {
 		return false
-	}
-	select {
-	case <-w.Done:
-		w.ended = Stopped
-		return false
-	default:
 	}
 	w.Total += int64(n)
 	if w.played += int64(n); w.Most > 0 && w.played > w.Most {
@@ -46,6 +42,23 @@ func (w *Watch) passes(n int) bool {
 		return false
 	}
 	return true
+}
+
+// look lets others have their turn, and says whether the play goes on.
+func (w *Watch) look() bool {
+	if w.ended != NotEnded {
+		return false
+	}
+	if w.Pace != nil {
+		w.Pace()
+	}
+	select {
+	case <-w.Done:
+		w.ended = Stopped
+		return false
+	default:
+		return true
+	}
 }
 
 // Ended says why the play did not come to its end; what the heap shows then means nothing.
@@ -88,7 +101,7 @@ func requests(p *step.Program, f *fold, x *experts) int64 {
 func (s *Session) Part(units, expertCopies int64) Session {
 	less := s.Units - units
 	n := Session{Program: with(s.Program, expertCopies), Parameters: s.Parameters, Whole: s.Whole, Optimizer: s.Optimizer, Rank: s.Rank, Clip: s.Clip,
-		Recipe: s.Recipe, Units: units, Recorded: s.Recorded, Lead: s.Lead, Watch: Watch{Done: s.Done}}
+		Recipe: s.Recipe, Units: units, Recorded: s.Recorded, Lead: s.Lead, Watch: Watch{Done: s.Done, Pace: s.Pace}}
 	for _, p := range []*step.Parameters{&n.Parameters, &n.Whole} {
 		p.Layers -= less
 		p.ExpertCopies = expertCopies
