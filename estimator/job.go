@@ -1,7 +1,6 @@
 package estimator
 
 import (
-	"bytes"
 	"encoding/json"
 
 	"github.com/vramplan/vramplan/estimator/model"
@@ -28,11 +27,16 @@ type Job struct {
 // Model says what is trained. Exactly one of Preset, HFConfig, NanoGPT and
 // Dimensions is given.
 type Model struct {
-	Preset     string            `json:"preset,omitempty" validate:"omitempty,max=200"`
-	HFConfig   json.RawMessage   `json:"hf_config,omitempty"`
-	NanoGPT    *model.NanoGPT    `json:"nanogpt,omitempty"`
+	// Preset is a model of the catalog: an id, an alias or a name such as "meta-llama/Llama-3.1-8B".
+	Preset string `json:"preset,omitempty" validate:"omitempty,max=200"`
+	// HFConfig is the object in a Hugging Face config.json, as it is; keys that do not matter are ignored.
+	HFConfig json.RawMessage `json:"hf_config,omitempty"`
+	// NanoGPT is the model keys of a nanoGPT configuration.
+	NanoGPT *model.NanoGPT `json:"nanogpt,omitempty"`
+	// Dimensions describes a model by its numbers.
 	Dimensions *model.Dimensions `json:"dimensions,omitempty"`
-	Head       *model.Head       `json:"head,omitempty"`
+	// Head is what stands on top of the model; the family's own where it is left out.
+	Head *model.Head `json:"head,omitempty"`
 }
 
 // Training says how the model is trained.
@@ -46,26 +50,51 @@ type Training struct {
 	// GradientAccumulation is the number of micro-steps in an optimizer step; 1 where it is left out.
 	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 
-	Precision             Precision         `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16 fp8"`
-	FP8                   *FP8              `json:"fp8,omitempty"`
-	States                *States           `json:"states,omitempty"`
-	Optimizer             *Optimizer        `json:"optimizer,omitempty"`
-	GradientCheckpointing *Checkpointing    `json:"gradient_checkpointing,omitempty"`
-	Attention             string            `json:"attention,omitempty" validate:"omitempty,oneof=sdpa flash eager"`
-	AttentionMask         string            `json:"attention_mask,omitempty" validate:"omitempty,oneof=none explicit"`
-	Loss                  *Loss             `json:"loss,omitempty"`
-	LogitsDtype           string            `json:"logits_dtype,omitempty" validate:"omitempty,oneof=compute fp32"`
-	HoldLogits            *bool             `json:"hold_logits,omitempty"`
-	Kernels               []string          `json:"kernels,omitempty" validate:"omitempty,max=16,dive,oneof=rmsnorm layernorm rope swiglu bias-gelu bias-dropout-add softmax lora"`
-	Compile               *Compile          `json:"compile,omitempty"`
-	Dropout               *Dropout          `json:"dropout,omitempty"`
-	LoRA                  *LoRA             `json:"lora,omitempty"`
-	Distributed           *Distributed      `json:"distributed,omitempty"`
-	ClipGradNorm          *bool             `json:"clip_grad_norm,omitempty"`
-	Allocator             *Allocator        `json:"allocator,omitempty"`
-	Evaluation            *Evaluation       `json:"evaluation,omitempty"`
-	Framework             string            `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning"`
-	Versions              map[string]string `json:"versions,omitempty" validate:"omitempty,max=32,dive,keys,max=64,endkeys,max=64"`
+	// Precision is how tensors are stored and computed; amp-bf16 where it is left out.
+	// The amp values keep float32 weights and compute under torch.autocast.
+	Precision Precision `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16 fp8"`
+	// FP8 selects the scaling recipe where the precision is fp8.
+	FP8 *FP8 `json:"fp8,omitempty"`
+	// States says in which types weights, gradients and optimizer state are stored, apart from what is computed in.
+	States *States `json:"states,omitempty"`
+	// Optimizer is a name or an object; AdamW where it is left out.
+	Optimizer *Optimizer `json:"optimizer,omitempty"`
+	// GradientCheckpointing says which blocks are computed again in backward; none where it is left out.
+	GradientCheckpointing *Checkpointing `json:"gradient_checkpointing,omitempty"`
+	// Attention is PyTorch's scaled_dot_product_attention (sdpa), FlashAttention (flash), or eager, which stores the scores; sdpa
+	// where it is left out.
+	Attention string `json:"attention,omitempty" validate:"omitempty,oneof=sdpa flash eager"`
+	// AttentionMask is explicit where some tokens of a batch are padding; none where it is left out.
+	AttentionMask string `json:"attention_mask,omitempty" validate:"omitempty,oneof=none explicit"`
+	// Loss is how the cross-entropy over the vocabulary is computed; standard where it is left out.
+	Loss *Loss `json:"loss,omitempty"`
+	// LogitsDtype is fp32 where the model or trainer makes a float32 copy of the logits before the loss.
+	LogitsDtype string `json:"logits_dtype,omitempty" validate:"omitempty,oneof=compute fp32"`
+	// HoldLogits says whether a variable keeps the logits alive through backward; as the framework's loop does where it is left out.
+	HoldLogits *bool `json:"hold_logits,omitempty"`
+	// Kernels are the fused kernels in use: they keep fewer tensors for backward than the modules that they stand for.
+	Kernels []string `json:"kernels,omitempty" validate:"omitempty,max=16,dive,oneof=rmsnorm layernorm rope swiglu bias-gelu bias-dropout-add softmax lora"`
+	// Compile is torch.compile: false, true, or what is compiled.
+	Compile *Compile `json:"compile,omitempty"`
+	// Dropout is a probability, or one for hidden states and one for attention; the model's where it is left out.
+	Dropout *Dropout `json:"dropout,omitempty"`
+	// LoRA trains low-rank adapters on a frozen base; without it all parameters are trained.
+	LoRA *LoRA `json:"lora,omitempty"`
+	// Distributed spreads the job over GPUs; one GPU where it is left out.
+	Distributed *Distributed `json:"distributed,omitempty"`
+	// ClipGradNorm says whether gradients are clipped by their norm; true where it is left out and the optimizer does not run in
+	// backward.
+	ClipGradNorm *bool `json:"clip_grad_norm,omitempty"`
+	// Allocator sets PyTorch's caching allocator.
+	Allocator *Allocator `json:"allocator,omitempty"`
+	// Evaluation is an evaluation pass between training steps, which can hold the peak.
+	Evaluation *Evaluation `json:"evaluation,omitempty"`
+	// Framework is a table of defaults for the other fields, and what its loop keeps alive; a field that is given always wins.
+	// Where it is left out it is nanogpt for nanoGPT's models and hf-trainer for others.
+	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning"`
+	// Versions are the releases of libraries that the job runs with, by name ("torch", "transformers", …); those of the
+	// reference where they are left out.
+	Versions map[string]string `json:"versions,omitempty" validate:"omitempty,max=32,dive,keys,max=64,endkeys,max=64"`
 }
 
 // Precision is how tensors are stored and computed. Values: PrecisionAMPBF16 and the others below.
@@ -84,218 +113,168 @@ const (
 
 // FP8 selects the scaling recipe when precision is fp8.
 type FP8 struct {
-	Recipe    string `json:"recipe,omitempty" validate:"omitempty,max=64"`
-	AllGather bool   `json:"all_gather,omitempty"`
+	// Recipe is the scaling recipe, such as "tensorwise" or "rowwise".
+	Recipe string `json:"recipe,omitempty" validate:"omitempty,max=64"`
+	// AllGather says whether FSDP gathers weights in fp8.
+	AllGather bool `json:"all_gather,omitempty"`
 }
 
 // States overrides what is stored, apart from what is computed in. Each is
 // "fp32", "bf16", "fp16" or "none"; empty follows Precision.
 type States struct {
-	Weights         string `json:"weights,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
-	Gradients       string `json:"gradients,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
-	MasterWeights   string `json:"master_weights,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
+	// Weights are the parameters that the model computes with.
+	Weights string `json:"weights,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
+	// Gradients are those that the optimizer reads.
+	Gradients string `json:"gradients,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
+	// MasterWeights are the copy that the optimizer changes; none where it changes the weights themselves.
+	MasterWeights string `json:"master_weights,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
+	// MasterGradients are the copy that micro-steps are added into.
 	MasterGradients string `json:"master_gradients,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
-	Optimizer       string `json:"optimizer,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
+	// Optimizer is the optimizer's own state, such as AdamW's moments.
+	Optimizer string `json:"optimizer,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16 none"`
 }
 
 // Optimizer is a name or an object: "adamw" means {"name": "adamw"}.
 type Optimizer struct {
-	Name           string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw amsgrad nadam radam adamax adadelta rmsprop adagrad"`
+	// Name is the optimizer; the names of PyTorch, bitsandbytes and transformers are understood.
+	Name string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw amsgrad nadam radam adamax adadelta rmsprop adagrad"`
+	// Implementation is how the step runs; where it is left out, what the optimizer's library does on a GPU (PyTorch: foreach).
 	Implementation string `json:"implementation,omitempty" validate:"omitempty,oneof=foreach fused for-loop bitsandbytes torchao transformers torch"`
-	InBackward     bool   `json:"in_backward,omitempty"`
-	Rank           int64  `json:"rank,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// InBackward runs the step of each parameter as soon as its gradient is there, and frees the gradient.
+	InBackward bool `json:"in_backward,omitempty"`
+	// Rank is GaLore's; 128 where it is left out.
+	Rank int64 `json:"rank,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 }
 
 // Checkpointing is a mode, {"every": n} or {"mode": …, "offload": true}.
 type Checkpointing struct {
-	Mode    string `json:"mode,omitempty" validate:"omitempty,oneof=none full selective selective-op"`
-	Every   int64  `json:"every,omitempty" validate:"omitempty,gte=1,lte=100000"`
-	Offload bool   `json:"offload,omitempty"`
+	// Mode says what is computed again: whole blocks (full), attention (selective), or all but attention and every second matrix
+	// product (selective-op).
+	Mode string `json:"mode,omitempty" validate:"omitempty,oneof=none full selective selective-op"`
+	// Every checkpoints one block in so many, with the mode full; 1 where it is left out.
+	Every int64 `json:"every,omitempty" validate:"omitempty,gte=1,lte=100000"`
+	// Offload keeps the inputs of checkpointed blocks in host memory.
+	Offload bool `json:"offload,omitempty"`
 }
 
 // Loss is a kind or an object.
 type Loss struct {
-	Kind          string `json:"kind,omitempty" validate:"omitempty,oneof=standard fused chunked fused-linear"`
-	Chunks        int64  `json:"chunks,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	ChunkTokens   int64  `json:"chunk_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
-	Head          string `json:"head,omitempty" validate:"omitempty,oneof=chunked whole"`
-	VocabParallel bool   `json:"vocab_parallel,omitempty"`
+	// Kind is standard, fused (the gradient is written over the logits), chunked, or fused-linear (no logits are kept: Liger, Cut Cross Entropy).
+	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=standard fused chunked fused-linear"`
+	// Chunks is into how many parts a chunked loss divides the tokens; 8 where neither their number nor their size is given.
+	Chunks int64 `json:"chunks,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// ChunkTokens is how many tokens a chunk has.
+	ChunkTokens int64 `json:"chunk_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// Head says whether the output layer of a chunked loss runs chunk by chunk too, or whole.
+	Head string `json:"head,omitempty" validate:"omitempty,oneof=chunked whole"`
+	// VocabParallel divides the vocabulary over tensor-parallel ranks.
+	VocabParallel bool `json:"vocab_parallel,omitempty"`
 }
 
 // Compile is torch.compile: false, true, or what is compiled.
 type Compile struct {
+	// Model says whether the model is compiled.
 	Model bool `json:"model,omitempty"`
-	Loss  bool `json:"loss,omitempty"`
+	// Loss says whether the loss is compiled.
+	Loss bool `json:"loss,omitempty"`
 }
 
 // Dropout is one probability for both, or one each.
 type Dropout struct {
-	Hidden    *float64 `json:"hidden,omitempty" validate:"omitempty,gte=0,lt=1"`
+	// Hidden is the probability after projections and embeddings.
+	Hidden *float64 `json:"hidden,omitempty" validate:"omitempty,gte=0,lt=1"`
+	// Attention is the probability in attention.
 	Attention *float64 `json:"attention,omitempty" validate:"omitempty,gte=0,lt=1"`
 }
 
 // LoRA trains low-rank adapters on a frozen base.
 type LoRA struct {
+	// Rank is the adapters' inner dimension, r.
 	Rank int64 `json:"rank" validate:"required,gte=1,lte=1048576"`
 	// Alpha scales what the adapters add. It changes no byte: the product is there whatever the factor is.
-	Alpha              float64  `json:"alpha,omitempty"`
-	TargetModules      Targets  `json:"target_modules,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
-	Dropout            float64  `json:"dropout,omitempty" validate:"gte=0,lt=1"`
-	AdapterDtype       string   `json:"adapter_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
-	BasePrecision      string   `json:"base_precision,omitempty" validate:"omitempty,oneof=bf16 fp16 fp32 int8 nf4 gptq-int4 gptq-int8"`
-	DoubleQuantization bool     `json:"double_quantization,omitempty"`
-	UpcastBase         *bool    `json:"upcast_base,omitempty"`
-	ModulesToSave      []string `json:"modules_to_save,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
-	DoRA               bool     `json:"dora,omitempty"`
+	Alpha float64 `json:"alpha,omitempty"`
+	// TargetModules are the modules that get adapters: a list of names, or "all-linear".
+	TargetModules Targets `json:"target_modules,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
+	// Dropout is the probability at the adapters' inputs.
+	Dropout float64 `json:"dropout,omitempty" validate:"gte=0,lt=1"`
+	// AdapterDtype is the type that adapters are stored in; fp32 where it is left out.
+	AdapterDtype string `json:"adapter_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
+	// BasePrecision is how the frozen base is stored; nf4 is QLoRA's. The computation's type where it is left out.
+	BasePrecision string `json:"base_precision,omitempty" validate:"omitempty,oneof=bf16 fp16 fp32 int8 nf4 gptq-int4 gptq-int8"`
+	// DoubleQuantization says whether nf4's scales are quantised too.
+	DoubleQuantization bool `json:"double_quantization,omitempty"`
+	// UpcastBase is what peft's prepare_model_for_kbit_training does: what is not quantised in float32. As the framework's users do
+	// where it is left out.
+	UpcastBase *bool `json:"upcast_base,omitempty"`
+	// ModulesToSave are modules that are trained whole beside the adapters.
+	ModulesToSave []string `json:"modules_to_save,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
+	// DoRA says whether adapters have a magnitude vector.
+	DoRA bool `json:"dora,omitempty"`
 }
 
 // Distributed spreads a job over GPUs.
 type Distributed struct {
-	WorldSize           int64           `json:"world_size,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	Data                string          `json:"data,omitempty" validate:"omitempty,oneof=ddp zero1 zero2 zero3 fsdp"`
-	FSDPVersion         int64           `json:"fsdp_version,omitempty" validate:"omitempty,oneof=1 2"`
-	ReshardAfterForward *bool           `json:"reshard_after_forward,omitempty"`
-	LimitAllGathers     *bool           `json:"limit_all_gathers,omitempty"`
-	DeepSpeed           json.RawMessage `json:"deepspeed,omitempty"`
-	TensorParallel      int64           `json:"tensor_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	SequenceParallel    bool            `json:"sequence_parallel,omitempty"`
-	AsyncTensorParallel bool            `json:"async_tensor_parallel,omitempty"`
-	PipelineParallel    int64           `json:"pipeline_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	PipelineSchedule    string          `json:"pipeline_schedule,omitempty" validate:"omitempty,max=64"`
-	VirtualPipeline     int64           `json:"virtual_pipeline,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	PipelineStage       *int64          `json:"pipeline_stage,omitempty" validate:"omitempty,gte=0,lte=1048576"`
-	ContextParallel     int64           `json:"context_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	ContextParallelKind string          `json:"context_parallel_kind,omitempty" validate:"omitempty,max=64"`
-	ExpertParallel      int64           `json:"expert_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	OffloadOptimizer    bool            `json:"offload_optimizer,omitempty"`
-	OffloadParameters   bool            `json:"offload_parameters,omitempty"`
-	NoSync              *bool           `json:"no_sync,omitempty"`
+	// WorldSize is the number of GPUs.
+	WorldSize int64 `json:"world_size,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// Data is how data-parallel GPUs share the state: each holds all of it (ddp), DeepSpeed's ZeRO, or FSDP.
+	Data string `json:"data,omitempty" validate:"omitempty,oneof=ddp zero1 zero2 zero3 fsdp"`
+	// FSDPVersion is 1 (FullyShardedDataParallel) or 2 (fully_shard).
+	FSDPVersion int64 `json:"fsdp_version,omitempty" validate:"omitempty,oneof=1 2"`
+	// ReshardAfterForward says whether FSDP frees gathered weights after forward.
+	ReshardAfterForward *bool `json:"reshard_after_forward,omitempty"`
+	// LimitAllGathers is FSDP1's limit_all_gathers.
+	LimitAllGathers *bool `json:"limit_all_gathers,omitempty"`
+	// DeepSpeed is the zero_optimization object of a DeepSpeed configuration, as it is; keys that do not matter are ignored.
+	DeepSpeed json.RawMessage `json:"deepspeed,omitempty"`
+	// TensorParallel is the number of GPUs that share each layer.
+	TensorParallel int64 `json:"tensor_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// SequenceParallel divides activations between tensor-parallel layers by sequence, as Megatron does.
+	SequenceParallel bool `json:"sequence_parallel,omitempty"`
+	// AsyncTensorParallel overlaps communication with matmuls.
+	AsyncTensorParallel bool `json:"async_tensor_parallel,omitempty"`
+	// PipelineParallel is the number of stages that the layers are divided into.
+	PipelineParallel int64 `json:"pipeline_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// PipelineSchedule is the order of micro-batches, such as "1f1b" or "gpipe".
+	PipelineSchedule string `json:"pipeline_schedule,omitempty" validate:"omitempty,max=64"`
+	// VirtualPipeline is the number of parts that a stage has in an interleaved schedule.
+	VirtualPipeline int64 `json:"virtual_pipeline,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// PipelineStage is the stage to answer for, from 0; the fullest where it is left out.
+	PipelineStage *int64 `json:"pipeline_stage,omitempty" validate:"omitempty,gte=0,lte=1048576"`
+	// ContextParallel is the number of GPUs that share each sequence.
+	ContextParallel int64 `json:"context_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// ContextParallelKind is how they exchange keys and values, such as "ring" or "ulysses".
+	ContextParallelKind string `json:"context_parallel_kind,omitempty" validate:"omitempty,max=64"`
+	// ExpertParallel is the number of GPUs that share a layer's experts.
+	ExpertParallel int64 `json:"expert_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// OffloadOptimizer keeps the optimizer state in host memory.
+	OffloadOptimizer bool `json:"offload_optimizer,omitempty"`
+	// OffloadParameters keeps the parameters in host memory between uses.
+	OffloadParameters bool `json:"offload_parameters,omitempty"`
+	// NoSync says whether gradients are exchanged in the last micro-step alone.
+	NoSync *bool `json:"no_sync,omitempty"`
 }
 
 // Allocator sets PYTORCH_CUDA_ALLOC_CONF.
 type Allocator struct {
+	// ExpandableSegments is PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.
 	ExpandableSegments bool `json:"expandable_segments,omitempty"`
 }
 
 // Evaluation is an evaluation pass between training steps.
 type Evaluation struct {
+	// MicroBatch is the number of sequences in one evaluation pass; that of training where it is left out.
 	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
-	KeepLogits bool  `json:"keep_logits,omitempty"`
+	// KeepLogits says whether the logits of all passes are kept for metrics.
+	KeepLogits bool `json:"keep_logits,omitempty"`
 }
 
 // GPURef names a card, or gives one that is not in the catalog.
 type GPURef struct {
-	Name        string `json:"name,omitempty" validate:"max=200"`
-	MemoryBytes int64  `json:"memory_bytes,omitempty" validate:"omitempty,gte=1,lte=9007199254740991"`
+	// Name is a catalog id, an alias, a driver name, or any name where its memory is given.
+	Name string `json:"name,omitempty" validate:"max=200"`
+	// MemoryBytes is the memory of a card that is not in the catalog.
+	MemoryBytes int64 `json:"memory_bytes,omitempty" validate:"omitempty,gte=1,lte=9007199254740991"`
 }
 
 // Targets are LoRA's target modules: a list, or one name such as "all-linear".
 type Targets []string
-
-// The union types below also accept a shorter JSON form than an object. The
-// strict reader of job documents asks Shorthand which JSON kinds those are
-// ("string", "number", "bool", "array"); an object is always walked field by field.
-
-// Shorthand says that an optimizer may be its name.
-func (Optimizer) Shorthand() []string { return []string{"string"} }
-
-// Shorthand says that checkpointing may be its mode.
-func (Checkpointing) Shorthand() []string { return []string{"string"} }
-
-// Shorthand says that a loss may be its kind.
-func (Loss) Shorthand() []string { return []string{"string"} }
-
-// Shorthand says that compile may be true or false.
-func (Compile) Shorthand() []string { return []string{"bool"} }
-
-// Shorthand says that dropout may be one number.
-func (Dropout) Shorthand() []string { return []string{"number"} }
-
-// Shorthand says that a GPU may be its name.
-func (GPURef) Shorthand() []string { return []string{"string"} }
-
-// Shorthand says that target modules may be one name.
-func (Targets) Shorthand() []string { return []string{"string"} }
-
-// UnmarshalJSON accepts a name or an object.
-func (o *Optimizer) UnmarshalJSON(b []byte) error {
-	type plain Optimizer
-	return either(b, &o.Name, (*plain)(o))
-}
-
-// UnmarshalJSON accepts a mode or an object.
-func (c *Checkpointing) UnmarshalJSON(b []byte) error {
-	type plain Checkpointing
-	return either(b, &c.Mode, (*plain)(c))
-}
-
-// UnmarshalJSON accepts a kind or an object.
-func (l *Loss) UnmarshalJSON(b []byte) error {
-	type plain Loss
-	return either(b, &l.Kind, (*plain)(l))
-}
-
-// UnmarshalJSON accepts a boolean (model and loss together) or an object.
-func (c *Compile) UnmarshalJSON(b []byte) error {
-	type plain Compile
-	var on bool
-	if err := either(b, &on, (*plain)(c)); err != nil {
-		return err
-	}
-	if on {
-		c.Model, c.Loss = true, true
-	}
-	return nil
-}
-
-// UnmarshalJSON accepts one probability or an object.
-func (d *Dropout) UnmarshalJSON(b []byte) error {
-	type plain Dropout
-	var p *float64
-	if err := either(b, &p, (*plain)(d)); err != nil {
-		return err
-	}
-	if p != nil {
-		d.Hidden, d.Attention = p, p
-	}
-	return nil
-}
-
-// UnmarshalJSON accepts a name or an object.
-func (g *GPURef) UnmarshalJSON(b []byte) error {
-	type plain GPURef
-	return either(b, &g.Name, (*plain)(g))
-}
-
-// UnmarshalJSON accepts one name or a list of names.
-func (t *Targets) UnmarshalJSON(b []byte) error {
-	if first(b) == '"' {
-		var one string
-		if err := json.Unmarshal(b, &one); err != nil {
-			return err
-		}
-		*t = Targets{one}
-		return nil
-	}
-	var list []string
-	if err := json.Unmarshal(b, &list); err != nil {
-		return err
-	}
-	*t = list
-	return nil
-}
-
-func first(b []byte) byte {
-	if b = bytes.TrimSpace(b); len(b) > 0 {
-		return b[0]
-	}
-	return 0
-}
-
-// either reads an object into long and anything else into short.
-func either(b []byte, short, long any) error {
-	if first(b) == '{' {
-		return json.Unmarshal(b, long)
-	}
-	return json.Unmarshal(b, short)
-}

@@ -180,11 +180,11 @@ function render(spec) {
 
   const all = Object.entries(spec.paths).flatMap(([path, item]) =>
     methods.filter((m) => item[m]).map((m) => ({ path, method: m, op: item[m] })));
-  const aliases = all.filter(({ op }) => op["x-alias-of"]).map(({ path }) => path);
+  const aliases = [...new Set(all.map(({ op }) => op["x-also-at"]).filter(Boolean))];
   for (const tag of spec.tags) {
     reference.append(make("h2", { id: `tag-${tag.name}` }, tag.name), make("p", { class: "quiet" }, prose(tag.description)));
     const list = make("ul");
-    for (const { path, method, op } of all.filter(({ op }) => op.tags?.includes(tag.name) && !op["x-alias-of"])) {
+    for (const { path, method, op } of all.filter(({ op }) => op.tags?.includes(tag.name))) {
       reference.append(operation(spec, method, path, op));
       list.append(make("li", {}, make("a", { href: `#${op.operationId}`, title: `${method.toUpperCase()} ${path}` }, op.summary)));
     }

@@ -22,6 +22,7 @@ type document struct {
 	Info       object   `json:"info"`
 	Servers    []object `json:"servers"`
 	Tags       []any    `json:"tags"`
+	Security   []object `json:"security"`
 	Paths      object   `json:"paths"`
 	Components object   `json:"components"`
 }

@@ -13,6 +13,7 @@ func overlay(d *document, examples []example) error {
 	d.OpenAPI = "3.1.0"
 	d.Info["license"] = object{"name": "Apache License 2.0", "identifier": "Apache-2.0"}
 	delete(d.Info, "contact")
+	d.Security = []object{{}}
 	d.Servers = []object{{"url": "/", "description": "The service that serves this document"}}
 
 	schemas, err := describeTypes(d.Components["schemas"].(object))
@@ -67,30 +68,17 @@ func allowZeros(schemas object) {
 	})
 }
 
-// addAliases adds the unversioned paths, as copies that name their original.
+// addAliases says of every path that also answers without its version that it does. A second copy of the operation would be
+// a second method in every client that is generated.
 func addAliases(d *document) error {
 	for _, route := range api.Routes() {
-		if route.Alias == "" {
-			continue
-		}
 		item, ok := d.Paths[route.Path].(object)
 		if !ok {
 			return fmt.Errorf("%s %s has no annotations", route.Method, route.Path)
 		}
-		var op object
-		if err := convert(item[strings.ToLower(route.Method)], &op); err != nil {
-			return err
+		if route.Alias != "" {
+			item[strings.ToLower(route.Method)].(object)["x-also-at"] = route.Alias
 		}
-		op["operationId"] = op["operationId"].(string) + "Unversioned"
-		op["summary"] = op["summary"].(string) + " (alias)"
-		op["description"] = "The same as " + route.Method + " " + route.Path + "."
-		op["x-alias-of"] = route.Path
-		alias, _ := d.Paths[route.Alias].(object)
-		if alias == nil {
-			alias = object{}
-			d.Paths[route.Alias] = alias
-		}
-		alias[strings.ToLower(route.Method)] = op
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math"
 	"path"
 	"reflect"
@@ -13,7 +14,6 @@ import (
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/compare"
-	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
@@ -94,6 +94,7 @@ func describeTypes(from object) (object, error) {
 			delete(schema, "additionalProperties")
 		}
 	})
+	enumerate(from["estimator.Precision"].(object), jobdoc.Spellings(reflect.TypeFor[estimator.Training](), "precision"))
 	describeModel(from)
 	schemas := object{}
 	for goName, schema := range from {
@@ -102,10 +103,13 @@ func describeTypes(from object) (object, error) {
 			return nil, fmt.Errorf("two schemas would be called %s: give %s a name in published", name, goName)
 		}
 		schemas[name] = schema
+		if values, ok := schema.(object)["enum"].([]any); ok {
+			schema.(object)["x-enum-varnames"] = valueNames(inUpperSnake(name)+"_", values)
+		}
 	}
 	rewrite(schemas, func(o object) {
 		renameReference(o)
-		for _, key := range []string{"x-enum-varnames", "x-enum-comments", "x-enum-descriptions"} {
+		for _, key := range []string{"x-enum-comments", "x-enum-descriptions"} {
 			delete(o, key)
 		}
 		if d, ok := o["description"].(string); ok {
@@ -147,10 +151,7 @@ func describe(schemas object, t reflect.Type, request bool) {
 		describeStruct(schema, t, request)
 	}
 	if s, ok := reflect.Zero(t).Interface().(interface{ Shorthand() []string }); ok && request {
-		schemas[name] = withShortForms(schema, s.Shorthand(), t)
-	}
-	if t == reflect.TypeFor[model.AttentionBias]() {
-		schemas[name] = object{"description": "false, true for all four projections, or \"qkv\".", "enum": []any{false, true, "qkv"}}
+		withShortForms(schemas, name, s.Shorthand())
 	}
 }
 
@@ -169,7 +170,7 @@ func describeStruct(schema object, t reflect.Type, request bool) {
 			property["description"] = inDocumentWords(d, f.Name, name)
 		}
 		if request {
-			properties[name] = requestProperty(property, f)
+			properties[name] = requestProperty(property, t, f)
 			if strings.HasPrefix(f.Tag.Get("validate"), "required") {
 				required = append(required, name)
 			}
@@ -216,12 +217,16 @@ func fields(t reflect.Type) func(func(reflect.StructField) bool) {
 	}
 }
 
-func requestProperty(p object, f reflect.StructField) object {
+func requestProperty(p object, owner reflect.Type, f reflect.StructField) object {
 	if f.Type == reflect.TypeFor[json.RawMessage]() {
-		return object{"type": "object", "additionalProperties": true, "description": "Kept as it is; keys that do not matter are ignored."}
+		return object{"type": "object", "additionalProperties": true, "description": p["description"]}
 	}
-	if enum, ok := p["allOf"].([]any); ok && len(enum) == 1 {
-		p = enum[0].(object) // the same enum twice
+	if named, ok := p["allOf"].([]any); ok && len(named) == 1 { // a type of its own, with what this field says of it
+		only := object{"$ref": named[0].(object)["$ref"]}
+		if words, ok := p["description"]; ok {
+			only["description"] = words
+		}
+		return only
 	}
 	own, items, dives := strings.Cut(f.Tag.Get("validate"), "dive")
 	for rule := range strings.SplitSeq(own, ",") {
@@ -236,8 +241,6 @@ func requestProperty(p object, f reflect.StructField) object {
 	if isList && dives {
 		for rule := range strings.SplitSeq(items, ",") {
 			switch name, value, _ := strings.Cut(rule, "="); name {
-			case "oneof":
-				element["enum"] = strings.Fields(value)
 			case "min":
 				element["minLength"], _ = strconv.Atoi(value)
 			case "max":
@@ -245,8 +248,16 @@ func requestProperty(p object, f reflect.StructField) object {
 			}
 		}
 	}
-	if f.Type == reflect.TypeFor[estimator.Targets]() {
-		return object{"anyOf": []any{element, p}} // one name, or a list of them
+	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+	if words := jobdoc.Spellings(owner, name); words != nil && isList {
+		enumerate(element, words)
+	} else if words != nil {
+		enumerate(p, words)
+	}
+	if f.Type == reflect.TypeFor[estimator.Targets]() { // one name, or a list of them
+		list := maps.Clone(p)
+		delete(list, "description")
+		return object{"anyOf": []any{element, list}, "description": p["description"]}
 	}
 	if f.Type.Kind() == reflect.Int64 {
 		p["format"] = "int64"
@@ -257,46 +268,8 @@ func requestProperty(p object, f reflect.StructField) object {
 	return p
 }
 
-// withShortForms says that "adamw" may stand for {"name": "adamw"}.
-func withShortForms(schema object, kinds []string, t reflect.Type) object {
-	var forms []any
-	for _, kind := range kinds {
-		form := object{"type": map[string]string{"bool": "boolean", "string": "string", "number": "number", "array": "array"}[kind]}
-		if kind == "string" && t.Kind() == reflect.Struct {
-			first, _, _ := strings.Cut(t.Field(0).Tag.Get("json"), ",")
-			if values, ok := schema["properties"].(ordered).values[first].(object)["enum"]; ok {
-				form["enum"] = values
-			}
-		}
-		forms = append(forms, form)
-	}
-	return object{"anyOf": append(forms, schema)}
-}
-
-// describeModel says that a model is given in exactly one way, and what a job
-// must have.
-func describeModel(schemas object) {
-	properties := schemas["estimator.Model"].(object)["properties"].(ordered).values
-	properties["preset"].(object)["minLength"] = 1
-	var ways []any
-	for _, way := range []string{"preset", "hf_config", "nanogpt", "dimensions"} {
-		ways = append(ways, object{
-			"title":                "By " + way,
-			"type":                 "object",
-			"properties":           ordered{[]string{way, "head"}, object{way: properties[way], "head": properties["head"]}},
-			"required":             []any{way},
-			"additionalProperties": false,
-		})
-	}
-	schemas["estimator.Model"] = object{
-		"description": "What is trained: exactly one of preset, hf_config, nanogpt and dimensions.",
-		"oneOf":       ways,
-	}
-	job := schemas["estimator.Job"].(object)
-	job["required"] = []any{"model", "training"}
-	schemas["jobdoc.Comparison"].(object)["required"] = []any{"a", "b"}
-	properties = job["properties"].(ordered).values
-	properties["training"] = object{"allOf": []any{properties["training"], object{"required": []any{"micro_batch"}}}}
-	schemas["jobdoc.Plan"].(object)["required"] = []any{"model"}
-	schemas["estimator.Training"].(object)["description"] = "How the model is trained. micro_batch is required, except for a plan. Absent fields have the framework's defaults. The spellings of common tools are accepted as aliases of enum values, such as bf16-mixed and adamw_torch_fused."
+// described is what a schema says of itself, and then what more there is to say.
+func described(p object, more string) string {
+	words, _ := p["description"].(string)
+	return strings.TrimSpace(words + " " + more)
 }
