@@ -6,6 +6,7 @@ STATICCHECK ?= honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME    ?= 20s
 JOBS        ?= 10000
 CRASHES     ?= 200
+CORRUPTIONS ?= 50
 RANDOM_JOBS ?= 100000
 STACK       ?= torch-2.15
 LISTEN      ?= 127.0.0.1:8080
@@ -23,7 +24,7 @@ RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue)$$
 RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash engines accuracy structure oracle generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
+.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -56,6 +57,9 @@ bench: ## Run the benchmarks once, with allocations
 
 crash: ## Kill the service CRASHES (200) times on each store while it writes; fill its disk; take its database away
 	VRAMPLAN_CRASHES=$(CRASHES) $(GO) test ./cmd/vramplan -run 'Crashes|FullDisk|ReadOnlyFile|Outage' -v -timeout 60m -count=1
+
+corrupt: ## Harm each store CORRUPTIONS (50) times, rows, pages and logs (CORRUPTION_SEED chooses which)
+	VRAMPLAN_CORRUPTIONS=$(CORRUPTIONS) VRAMPLAN_CORRUPTION_SEED=$(CORRUPTION_SEED) $(GO) test ./service/store -run 'Corruptions' -v -timeout 60m -count=1
 
 engines: ## Compare the fast engine with the plain one on JOBS (10000) random jobs and a quarter as many sharded ones, on two cores
 	$(GO) test -c -o bin/estimator.test ./estimator

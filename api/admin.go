@@ -12,7 +12,7 @@ func (a *API) Admin() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", a.metrics.handler())
 	mux.Handle("GET /healthz", a.handle(Route{}, a.health()))
-	mux.Handle("GET /readyz", a.handle(Route{}, a.ready()))
+	mux.Handle("GET /readyz", a.handle(Route{Query: []string{"for"}}, a.ready()))
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)

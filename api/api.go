@@ -184,7 +184,7 @@ func Routes() []Route {
 		{Method: get, Path: "/v1/releases", Alias: "/releases", handle: (*API).releases},
 		{Method: get, Path: "/v1/version", Alias: "/version", handle: (*API).version},
 		{Method: get, Path: "/healthz", open: true, handle: (*API).health},
-		{Method: get, Path: "/readyz", open: true, handle: (*API).ready},
+		{Method: get, Path: "/readyz", Query: []string{"for"}, open: true, handle: (*API).ready},
 		{Method: get, Path: "/metrics", open: true, handle: (*API).measurements},
 
 		{Method: get, Path: "/openapi.json", handle: (*API).openAPI},

@@ -236,6 +236,27 @@ func TestChangesNeedADatabase(t *testing.T) {
 	}
 }
 
+// A probe can ask whether changes would be taken, apart from whether answers are given.
+func TestReadyForWrites(t *testing.T) {
+	without, demo := newAPI(api.Options{}), newDemo(t)
+	for _, c := range []struct {
+		h      http.Handler
+		target string
+		status int
+		want   string
+	}{
+		{without, "/readyz", 200, `"database":"none","writes":"refused"`},
+		{without, "/readyz?for=answers", 200, `"writes":"refused"`},
+		{without, "/readyz?for=writes", 503, `the database is none`},
+		{without, "/readyz?for=fun", 400, `accepted: answers, writes`},
+		{demo, "/readyz?for=writes", 200, `"database":"ok","writes":"accepted"`},
+	} {
+		if w := call(c.h, "GET", c.target, ""); w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: status %d, no %s in %s", c.target, w.Code, c.want, w.Body)
+		}
+	}
+}
+
 // Whatever a user with a key sends as an entry is stored or refused, and a stored model
 // can be asked about without a fault of the program.
 func FuzzEntries(f *testing.F) {

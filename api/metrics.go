@@ -78,7 +78,8 @@ func newMetrics(a *API) *metrics {
 	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides, m.shed, m.connections, build,
 		catalogInfo{s}, calibrationInfo{s}, databaseUp(s),
 		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 without a database.", func() float64 { return catalogAge(s) }),
-		now("vramplan_catalog_faults", "Built-in entries of the database that are not what was shipped, and so are not used.", func() float64 { return float64(s.Database().Faults) }),
+		now("vramplan_catalog_faults", "Entries of the database's catalog that are not what was shipped or entered.", func() float64 { return float64(s.Database().Faults) }),
+		now("vramplan_store_faults", "What of the database is not as the service wrote it, at the last look at all of it.", func() float64 { return float64(s.Database().StoreFaults) }),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 { return float64(a.gate.queued()) }),
 		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 { return float64(a.held.now()) }),
 		now("vramplan_draining", "1 from the signal to stop to the end.", func() float64 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service"
 )
 
 // Version says what runs.
@@ -56,6 +57,10 @@ type Readiness struct {
 	// Database is ok; unreachable, where answers go on from the last catalog that was
 	// read and changes are refused; or none.
 	Database string `json:"database" enums:"ok,unreachable,none" example:"ok"`
+	// Writes says whether changes would be taken: refused where the database is not ok, or is not known to keep them.
+	Writes string `json:"writes" enums:"accepted,refused" example:"accepted"`
+	// DatabaseFaults counts what in the database is not as the service wrote it; vramplan verify shows it.
+	DatabaseFaults int `json:"database_faults,omitempty" example:"0"`
 }
 
 // health says that the process runs.
@@ -75,15 +80,20 @@ func (a *API) health() endpoint {
 // ready says that requests may be sent here.
 //
 //	@Summary		Is the service ready for requests?
-//	@Description	503 while the service drains before it stops. A database that is gone does not make the service unready: answers go on from the last catalog that was read.
+//	@Description	503 while the service drains before it stops. A database that is gone does not make the service unready: answers go on from the last catalog that was read. With for=writes it does, and so does one that is not known to keep what is written.
 //	@ID				ready
 //	@Tags			operations
 //	@Produce		json
+//	@Param			for		query		string	false	"What requests would be sent here"	Enums(answers, writes)	default(answers)
 //	@Success		200		{object}	Readiness
 //	@Failure		400,503	{object}	problem.Problem
 //	@Router			/readyz [get]
 func (a *API) ready() endpoint {
-	return func(_ http.ResponseWriter, r *http.Request, _ query) (any, error) {
+	return func(_ http.ResponseWriter, r *http.Request, q query) (any, error) {
+		purpose, given := q["for"]
+		if given && purpose != "answers" && purpose != "writes" {
+			return nil, problem.New(problem.InvalidQuery, "for is %q; accepted: answers, writes.", clip(purpose))
+		}
 		if a.draining.Load() {
 			p := problem.New(problem.Unavailable, "The service is shutting down.")
 			p.RetryAfterSeconds = 5
@@ -92,7 +102,17 @@ func (a *API) ready() endpoint {
 		if err := a.service.Ready(r.Context()); err != nil {
 			return nil, err
 		}
-		return Readiness{Status: "ready", Catalog: a.service.CatalogRevision(),
-			Calibration: a.service.CalibrationStatus().Calibration, Database: a.service.Database().Status}, nil
+		database := a.service.Database()
+		ready := Readiness{Status: "ready", Catalog: a.service.CatalogRevision(), Calibration: a.service.CalibrationStatus().Calibration,
+			Database: database.Status, Writes: "refused", DatabaseFaults: database.Faults + database.StoreFaults}
+		if database.Status == service.DatabaseOK {
+			ready.Writes = "accepted"
+		}
+		if purpose == "writes" && ready.Writes != "accepted" {
+			p := problem.New(problem.Unavailable, "Changes are refused: the database is %s.", database.Status)
+			p.RetryAfterSeconds = 5
+			return nil, p
+		}
+		return ready, nil
 	}
 }

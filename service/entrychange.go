@@ -93,6 +93,9 @@ func databaseError(err error, message string) error {
 	if _, ok := errors.AsType[*invalid.Error](err); ok {
 		return err
 	}
+	if altered, ok := errors.AsType[*AlteredError](err); ok {
+		message = altered.Error()
+	}
 	return &Error{Code: CodeUnavailable, Message: message, Err: err}
 }
 

@@ -66,3 +66,11 @@ func ErrorCode(err error) Code {
 	}
 	return CodeInternal
 }
+
+// AlteredError is a store's error of something that is not what was stored: somebody changed it in the database, or the disk did.
+// It is not used.
+type AlteredError struct{ What string }
+
+func (e *AlteredError) Error() string {
+	return e.What + " was altered in the database and is not used; vramplan verify says what else was"
+}

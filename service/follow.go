@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -42,8 +43,10 @@ type DatabaseState struct {
 	// Seen is when the catalog was last known to be the database's; before the first time, when the
 	// service began.
 	Seen time.Time
-	// Faults say what of the database's built-in catalog is not what was shipped, and so is not used.
+	// Faults counts the entries of the database's catalog that are not what was shipped or entered.
 	Faults int
+	// StoreFaults counts what of the whole store is not as the service wrote it.
+	StoreFaults int
 }
 
 // The statuses of a database.
@@ -62,6 +65,7 @@ func (s *Service) Database() DatabaseState {
 	defer s.follow.known.Unlock()
 	state := s.follow.state
 	state.Faults = s.follow.wrong
+	_, state.StoreFaults = s.StoreFaults()
 	return state
 }
 
@@ -109,8 +113,14 @@ func (s *Service) refresh(ctx context.Context) error {
 	}
 	activated, fitted := now.Activations != mark.Activations, now.Versions != mark.Versions
 	if activated {
-		if next.Calibration, err = s.store.ActiveCalibration(ctx, now.Activations); err != nil {
+		active, err := s.store.ActiveCalibration(ctx, now.Activations)
+		switch _, altered := errors.AsType[*AlteredError](err); {
+		case altered: // answers go on with what was in force, and name it
+			activated = false
+		case err != nil:
 			return err
+		default:
+			next.Calibration = active
 		}
 	}
 	newest := *s.kept.newest.Load()
@@ -125,7 +135,7 @@ func (s *Service) refresh(ctx context.Context) error {
 	if asked := s.kept.more.Swap(false); !changed && !activated && !fitted && !asked {
 		return nil
 	}
-	next.Calibrations = s.kept.list(newest)
+	next.Calibrations, next.Writes = s.kept.list(newest), s.writesSeen()
 	// Kept before the first answer from it, so that a service which is killed and starts while the
 	// database is gone never knows less than it has answered.
 	if s.follow.keep != nil {
@@ -139,6 +149,9 @@ func (s *Service) refresh(ctx context.Context) error {
 		if err := s.use(next.Calibration); err != nil {
 			return err
 		}
+	}
+	if !activated { // also one that is not used since it was altered: it is looked at again
+		now.Activations = mark.Activations
 	}
 	s.follow.read, s.follow.mark = next, now
 	return nil

@@ -7,6 +7,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -40,6 +41,8 @@ type Service struct {
 	// accuracy is the report that was made last, fits the fit that is under way or was made last.
 	accuracy accuracyReport
 	fits     fits
+	// audits are the looks at the whole store.
+	audits audits
 	// maxObservations bounds those in the database, retention their age; 0 is no bound.
 	maxObservations int64
 	retention       time.Duration
@@ -77,6 +80,7 @@ type options struct {
 	fitBudget, fitAwait time.Duration
 	replayBytes         int64
 	tellCost            func(estimator.Cost)
+	writes              map[string]int64
 }
 
 // WithObservationLimits bounds how many observations the database takes, and how old they get; 0 is no bound.
@@ -106,7 +110,7 @@ func WithStore(store Store) Option { return func(o *options) { o.store = store }
 // that it can be kept for a start without the store.
 func WithKeep(keep func(Snapshot)) Option { return func(o *options) { o.keep = keep } }
 
-// WithFaults calls tell when it changes what of the database's built-in catalog is not what was shipped.
+// WithFaults calls tell when it changes what of the database's catalog is not what was shipped or entered.
 func WithFaults(tell func(faults []string)) Option { return func(o *options) { o.tell = tell } }
 
 // WithCalibration sets the calibration to begin with; nil is the built-in one.
@@ -124,6 +128,8 @@ type Snapshot struct {
 	Calibration *Calibration
 	// Calibrations are those that requests may name: the newest, and older ones that were asked for lately.
 	Calibrations []*Calibration
+	// Writes are the most that the store was seen to have of each table.
+	Writes map[string]int64
 }
 
 // WithClock sets where the times of changes come from.
@@ -146,6 +152,8 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		refused: newRefusedKeys(),
 		fits:    fits{budget: o.fitBudget, await: o.fitAwait},
 
+		audits: audits{writes: map[string]int64{}},
+
 		maxObservations: o.maxObservations, retention: o.retention, began: time.Now(), clockAtStart: o.now(),
 		estimate: estimator.Estimate,
 		budget:   newBudget(o.replayBytes),
@@ -153,6 +161,7 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		tellCost: o.tellCost,
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}
+	maps.Copy(s.audits.writes, o.writes)
 	s.catalog.Store(c)
 	if err := s.use(o.calibration); err != nil { // one that was kept by a program of another version
 		s.inForce.Store(&inForce{chosen: o.calibration})

@@ -64,6 +64,9 @@ type Store interface {
 	Keys(ctx context.Context) ([]Key, error)
 	// RevokeKey ends a key, and reports whether there is one that it could end.
 	RevokeKey(ctx context.Context, id string, at time.Time) (bool, error)
+
+	// Check looks at everything, as long as that takes.
+	Check(ctx context.Context) (*StoreCheck, error)
 }
 
 // ObservationMark says which observations there are.
@@ -122,4 +125,13 @@ type CatalogChange struct {
 type Author struct {
 	KeyID string `json:"key_id" example:"k7q2mzx4ab"`
 	Name  string `json:"name" example:"ci"`
+}
+
+// StoreCheck is what a store found when it looked at all that it holds.
+type StoreCheck struct {
+	// Faults say what is not as the service wrote it, by row; Count counts more than are named.
+	Faults []string
+	Count  int
+	// Writes counts the writes of each table. They never become fewer, unless an older state was put back.
+	Writes map[string]int64
 }

@@ -60,11 +60,11 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 	}
 	opts = append(opts, service.WithStore(db), service.WithFaults(func(faults []string) {
 		if len(faults) == 0 {
-			log.Info().Msg("the built-in catalog of the database is whole again")
+			log.Info().Msg("the catalog of the database is whole again")
 			return
 		}
 		log.Error().Strs("faults", faults[:min(len(faults), 10)]).Int("count", len(faults)).Str("database", db.Name()).
-			Msg("the built-in catalog of the database was altered: answers are made with the one that was shipped")
+			Msg("the catalog of the database was altered: answers are made with what was shipped and what its history has")
 	}))
 	first := service.EmbeddedCatalog()
 	if db.Remote() && c.Snapshot != "off" {
@@ -72,7 +72,7 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 		switch kept, err := store.Kept(c.Snapshot, db.Name()); {
 		case err == nil:
 			first = catalog.Of(kept.Catalog)
-			opts = append(opts, service.WithCalibration(kept.Calibration), service.WithCalibrations(kept.Calibrations))
+			opts = append(opts, service.WithCalibration(kept.Calibration), service.WithCalibrations(kept.Calibrations), service.WithWrites(kept.Writes))
 		case !errors.Is(err, fs.ErrNotExist):
 			log.Warn().Err(err).Msg("the kept catalog is not used")
 		}
@@ -113,6 +113,19 @@ func (f *follower) follow(ctx context.Context) {
 				return
 			}
 			f.log.Info().Str("database", f.database.Name()).Str("catalog", f.CatalogRevision()).Msg("the database answers again")
+		})
+	})
+	f.done.Go(func() {
+		f.Audit(ctx, func(faults []string, count int, err error) {
+			switch {
+			case err != nil:
+				f.log.Error().Err(err).Msg("the database could not be looked at as a whole")
+			case count == 0:
+				f.log.Info().Msg("everything in the database is as it was written")
+			default:
+				f.log.Error().Strs("faults", faults[:min(len(faults), 10)]).Int("count", count).Str("database", f.database.Name()).
+					Msg("the database is not what was written: vramplan verify shows all of it")
+			}
 		})
 	})
 	f.done.Go(func() {

@@ -21,6 +21,7 @@ type commands struct {
 	Serve     serveCommand     `cmd:"" help:"Run the HTTP service."`
 	Health    healthCommand    `cmd:"" help:"Ask a running service whether it is ready; for container health checks."`
 	Migrate   migrateCommand   `cmd:"" help:"Bring the database up to date, or show where it stands."`
+	Verify    verifyCommand    `cmd:"" help:"Say in the exit code whether a database holds what was written to it: 0 yes, 1 no, 2 bad usage, 3 it could not be looked at."`
 	Observe   observeCommand   `cmd:"" help:"Report what runs took to a service, or show how its predictions did."`
 	Calibrate calibrateCommand `cmd:"" help:"Fit a service's constants to its observations, and choose what it answers with."`
 	Keys      keysCommand      `cmd:"" help:"Make, list and revoke the API keys with which the catalog may be changed."`
@@ -33,7 +34,7 @@ func options(t *terminal, exit func(int)) []kong.Option {
 	return []kong.Option{
 		kong.Name("vramplan"),
 		kong.Description("Plan the GPU memory of training jobs.\n\n" +
-			"Everything but serve, observe, calibrate, keys and migrate works without network or database; --server asks a service instead. " +
+			"Everything but serve, observe, calibrate, keys, migrate and verify works without network or database; --server asks a service instead. " +
 			"Flags win over the variables named beside them, which win over the defaults."),
 		kong.Writers(t.stdout, t.stderr),
 		kong.Exit(exit),

@@ -35,16 +35,41 @@ func (s *Store) Activate(ctx context.Context, look int, decide func([]service.Ac
 }
 
 func insertActivation(ctx context.Context, tx *sql.Tx, a *service.Activation) error {
-	_, err := tx.ExecContext(ctx, `
+	sealing, err := sealedActivations.begin(ctx, tx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `
 INSERT INTO calibration_activations (number, calibration_id, key_id, key_name, activated_at) VALUES ($1, $2, $3, $4, $5)`,
 		a.Number, a.Calibration, a.By.KeyID, a.By.Name, timestamp(a.At))
+	if err == nil {
+		err = sealing.add(ctx, a.Number, a.Calibration, a.By.KeyID, a.By.Name, timestamp(a.At))
+	}
+	if err == nil {
+		err = sealing.end(ctx)
+	}
 	if err == nil && (a.Refused != "" || a.Reason != "") {
-		_, err = tx.ExecContext(ctx, `INSERT INTO calibration_decisions (activation, refused, reason) VALUES ($1, $2, $3)`, a.Number, a.Refused, a.Reason)
+		err = insertDecision(ctx, tx, a)
 	}
 	if err != nil {
 		return fmt.Errorf("activate the calibration %s: %w", a.Calibration, err)
 	}
 	return nil
+}
+
+func insertDecision(ctx context.Context, tx *sql.Tx, a *service.Activation) error {
+	sealing, err := sealedDecisions.begin(ctx, tx)
+	if err != nil {
+		return err
+	}
+	_, err = tx.ExecContext(ctx, `INSERT INTO calibration_decisions (activation, refused, reason) VALUES ($1, $2, $3)`, a.Number, a.Refused, a.Reason)
+	if err != nil {
+		return err
+	}
+	if err := sealing.add(ctx, a.Number, a.Refused, a.Reason); err != nil {
+		return err
+	}
+	return sealing.end(ctx)
 }
 
 // newestActivations are in the order of the history.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/vramplan/vramplan/service"
 )
@@ -49,8 +50,18 @@ func insertCalibration(ctx context.Context, tx *sql.Tx, c *service.Calibration) 
 	if err != nil {
 		return fmt.Errorf("encode the calibration %s: %w", c.ID, err)
 	}
+	sealing, err := sealedCalibrations.begin(ctx, tx)
+	if err != nil {
+		return err
+	}
 	_, err = tx.ExecContext(ctx, `
 INSERT INTO calibrations (number, id, digest, summary, document) VALUES ($1, $2, $3, $4, $5)`, c.Number, c.ID, c.Digest, string(summary), string(document))
+	if err == nil {
+		err = sealing.add(ctx, c.Number, c.ID, c.Digest, string(summary), string(document))
+	}
+	if err == nil {
+		err = sealing.end(ctx)
+	}
 	if err != nil {
 		return fmt.Errorf("store the calibration %s: %w", c.ID, err)
 	}
@@ -71,12 +82,15 @@ func count(ctx context.Context, tx *sql.Tx, column string) (n int64, err error) 
 
 // Calibration implements service.Store.
 func (s *Store) Calibration(ctx context.Context, id string) (*service.Calibration, int, error) {
-	c, err := first(ctx, s, scanStored, `SELECT number, document FROM calibrations WHERE id = $1`, id)
+	c, err := first(ctx, s, scanStored, sealedCalibrations.rows(`WHERE t.id = $1`), id)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read a calibration: %w", err)
 	}
 	if c == nil {
 		return nil, 0, nil
+	}
+	if c.altered {
+		return nil, 0, &service.AlteredError{What: "the calibration " + id}
 	}
 	return &c.calibration, c.bytes, nil
 }
@@ -86,15 +100,32 @@ type stored struct {
 	number      int64
 	calibration service.Calibration
 	bytes       int
+	altered     bool // the rest is not to be used
 }
 
+// Where columns are among those of a calibration.
+const (
+	calibrationID = iota
+	calibrationDigest
+	calibrationSummary
+	calibrationDocument
+)
+
 func scanStored(rows *sql.Rows) (c stored, err error) {
-	var text string
-	if err := rows.Scan(&c.number, &text); err != nil {
+	r, err := sealedCalibrations.scan(rows)
+	if err != nil {
 		return c, err
 	}
+	if c.number, err = strconv.ParseInt(r.key, 10, 64); err != nil {
+		return c, err
+	}
+	text := r.values[calibrationDocument]
 	c.bytes = len(text)
-	return c, json.Unmarshal([]byte(text), &c.calibration)
+	if r.seal != altered {
+		err = json.Unmarshal(text, &c.calibration)
+	}
+	c.altered = r.seal == altered || err == nil && string(r.values[calibrationID]) != c.calibration.ID
+	return c, err
 }
 
 // errEnough ends a reading.
@@ -103,14 +134,18 @@ var errEnough = errors.New("enough")
 // EachCalibration implements service.Store.
 func (s *Store) EachCalibration(ctx context.Context, limit int, do func(c *service.Calibration, bytes int) (more bool, err error)) error {
 	before := int64(math.MaxInt64)
+	query := sealedCalibrations.rows(`WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2`)
 	err := s.repeat(ctx, func() error {
-		return each(ctx, s.db, `SELECT number, document FROM calibrations WHERE number < $1 ORDER BY number DESC LIMIT $2`, []any{before, limit}, func(rows *sql.Rows) error {
+		return each(ctx, s.db, query, []any{before, limit}, func(rows *sql.Rows) error {
 			c, err := scanStored(rows)
 			if err != nil {
 				return err
 			}
 			// Rows never change: one that was handed over is not read again.
 			before, limit = c.number, limit-1
+			if c.altered {
+				return nil
+			}
 			more, err := do(&c.calibration, c.bytes)
 			if err == nil && !more {
 				err = errEnough
@@ -126,14 +161,28 @@ func (s *Store) EachCalibration(ctx context.Context, limit int, do func(c *servi
 
 // Calibrations implements service.Store.
 func (s *Store) Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error) {
-	calibrations, err := list(ctx, s, scanSummary, `SELECT summary FROM calibrations WHERE number < $1 ORDER BY number DESC LIMIT $2`, before(f), f.Limit)
+	rows, err := list(ctx, s, scanSummary, sealedCalibrations.rows(`WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2`), before(f), f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the calibrations: %w", err)
+	}
+	calibrations := make([]service.Calibration, 0, len(rows))
+	for _, c := range rows {
+		if c != nil {
+			calibrations = append(calibrations, *c)
+		}
 	}
 	return calibrations, nil
 }
 
-func scanSummary(rows *sql.Rows) (c service.Calibration, err error) { return c, scanJSON(rows, &c) }
+// scanSummary is nil for a row that was altered.
+func scanSummary(rows *sql.Rows) (*service.Calibration, error) {
+	r, err := sealedCalibrations.scan(rows)
+	if err != nil || r.seal == altered {
+		return nil, err
+	}
+	var c service.Calibration
+	return &c, json.Unmarshal(r.values[calibrationSummary], &c)
+}
 
 func before(f service.CalibrationFilter) int64 {
 	if f.Before == 0 {
@@ -155,13 +204,25 @@ func (s *Store) CalibrationMark(ctx context.Context) (m service.CalibrationMark,
 
 // ActiveCalibration implements service.Store.
 func (s *Store) ActiveCalibration(ctx context.Context, activation int64) (*service.Calibration, error) {
-	c, err := first(ctx, s, scanStored, `
-SELECT c.number, c.document FROM calibration_activations AS a JOIN calibrations AS c ON c.id = a.calibration_id WHERE a.number = $1`, activation)
+	id, err := first(ctx, s, scanActivated, sealedActivations.rows(`WHERE t.number = $1`), activation)
 	if err != nil {
 		return nil, fmt.Errorf("read the active calibration: %w", err)
 	}
-	if c == nil {
+	switch {
+	case id == nil && activation == 0:
 		return nil, nil
+	case id == nil || *id == "":
+		return nil, &service.AlteredError{What: fmt.Sprintf("the activation %d of a calibration", activation)}
 	}
-	return &c.calibration, nil
+	c, _, err := s.Calibration(ctx, *id)
+	return c, err
+}
+
+// scanActivated is the id that was activated; empty where the row was altered.
+func scanActivated(rows *sql.Rows) (id string, err error) {
+	r, err := sealedActivations.scan(rows)
+	if err != nil || r.seal == altered {
+		return "", err
+	}
+	return string(r.values[0]), nil
 }

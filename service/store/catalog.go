@@ -49,10 +49,13 @@ func (r reader) contents(ctx context.Context) (*catalog.Contents, error) {
 	if c.Mark, err = mark(ctx, r.tx); err != nil {
 		return nil, err
 	}
-	if c.GPUs, err = r.gpus(ctx); err != nil {
+	if c.GPUs, err = r.gpus(ctx, &c); err != nil {
 		return nil, err
 	}
-	if c.Models, err = r.models(ctx); err != nil {
+	if c.Models, err = r.models(ctx, &c); err != nil {
+		return nil, err
+	}
+	if err := r.useHistory(ctx, &c); err != nil {
 		return nil, err
 	}
 	suffix, err := useBuiltin(&c)
@@ -113,7 +116,7 @@ func revision(c *catalog.Contents) (string, error) {
 }
 
 // gpus reads all cards. A user's entry stands in place of a built-in one with its id.
-func (r reader) gpus(ctx context.Context) ([]catalog.GPU, error) {
+func (r reader) gpus(ctx context.Context, c *catalog.Contents) ([]catalog.GPU, error) {
 	var list []catalog.GPU
 	index := map[string]int{}
 	err := r.entries(ctx, `
@@ -122,8 +125,9 @@ WHERE origin = 'user' OR NOT EXISTS (SELECT 1 FROM gpus AS u WHERE u.id = g.id A
 ORDER BY position, id`,
 		func(e entry) error {
 			g := catalog.GPU{}
-			if err := json.Unmarshal(e.document, &g); err != nil {
-				return err
+			if json.Unmarshal(e.document, &g) != nil {
+				unreadable(c, "GPU", e)
+				return nil
 			}
 			g.ID, g.Origin, g.Revision = e.id, e.origin, e.revision
 			index[e.id] = len(list)
@@ -146,7 +150,7 @@ ORDER BY position, id`,
 }
 
 // models reads all models. A user's entry stands in place of a built-in one with its id.
-func (r reader) models(ctx context.Context) ([]catalog.Model, error) {
+func (r reader) models(ctx context.Context, c *catalog.Contents) ([]catalog.Model, error) {
 	var list []catalog.Model
 	index := map[string]int{}
 	err := r.entries(ctx, `
@@ -155,8 +159,9 @@ WHERE origin = 'user' OR NOT EXISTS (SELECT 1 FROM models AS u WHERE u.id = m.id
 ORDER BY position, id`,
 		func(e entry) error {
 			m := catalog.Model{}
-			if err := json.Unmarshal(e.document, &m); err != nil {
-				return err
+			if json.Unmarshal(e.document, &m) != nil {
+				unreadable(c, "model", e)
+				return nil
 			}
 			m.ID, m.Origin, m.Revision = e.id, e.origin, e.revision
 			index[e.id] = len(list)
@@ -176,6 +181,11 @@ ORDER BY position, id`,
 		return nil, fmt.Errorf("read the aliases of models: %w", err)
 	}
 	return list, nil
+}
+
+// unreadable names an entry that no program wrote. It is as good as missing.
+func unreadable(c *catalog.Contents, kind string, e entry) {
+	c.Faults = append(c.Faults, fmt.Sprintf("the %s %q of origin %s in the database cannot be read", kind, e.id, e.origin))
 }
 
 type entry struct {

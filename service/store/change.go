@@ -35,15 +35,23 @@ func (s *Store) ChangeCatalog(ctx context.Context, decide func(*catalog.Contents
 		if err != nil {
 			return err
 		}
-		return writer{tx, number}.apply(ctx, change)
+		sealing, err := sealedHistory.begin(ctx, tx)
+		if err != nil {
+			return err
+		}
+		if err := (writer{tx, number, sealing}).apply(ctx, change); err != nil {
+			return err
+		}
+		return sealing.end(ctx)
 	})
 	return number, err
 }
 
 // writer makes the change of one number within a transaction.
 type writer struct {
-	tx     *sql.Tx
-	number int64
+	tx      *sql.Tx
+	number  int64
+	history *sealing
 }
 
 // columns are where a kind of entries is. They are put into SQL, so they come from here only.
@@ -71,10 +79,13 @@ func (w writer) apply(ctx context.Context, c *service.CatalogChange) error {
 			return fmt.Errorf("store the %s %s: %w", c.Kind, c.ID, err)
 		}
 	}
+	values := []any{string(c.Kind), c.ID, string(c.Action), c.By.KeyID, c.By.Name, timestamp(c.At), sql.NullString{String: string(whole), Valid: whole != nil}}
 	_, err = w.tx.ExecContext(ctx, `
 INSERT INTO catalog_history (change_number, kind, entry_id, action, key_id, key_name, changed_at, document)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
-		w.number, string(c.Kind), c.ID, string(c.Action), c.By.KeyID, c.By.Name, timestamp(c.At), sql.NullString{String: string(whole), Valid: whole != nil})
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, append([]any{w.number}, values...)...)
+	if err == nil {
+		err = w.history.add(ctx, w.number, values...)
+	}
 	if err != nil {
 		return fmt.Errorf("note the change of the %s %s: %w", c.Kind, c.ID, err)
 	}

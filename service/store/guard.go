@@ -55,8 +55,8 @@ func (g *guard) before() error {
 
 // lost is the error of a database that does not have what was acknowledged.
 func (g *guard) lost(how string, n int64) error {
-	return fmt.Errorf("the database %s %s, and %d writes to it were acknowledged: put it back, with its -wal file where it had one. "+
-		"If an older state is meant to be used from now on, delete %s first", g.path, how, n, g.path+acknowledgedSuffix)
+	return &damaged{fmt.Errorf("the database %s %s, and %d writes to it were acknowledged: put it back, with its -wal file where it had one. "+
+		"If an older state is meant to be used from now on, delete %s first", g.path, how, n, g.path+acknowledgedSuffix)}
 }
 
 // open compares an open database with the number of acknowledged writes.
@@ -206,7 +206,7 @@ func (g *guard) acknowledged() (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || n < 0 {
-		return 0, fmt.Errorf("%s does not hold a number: delete it if the database is known to be whole", g.path+acknowledgedSuffix)
+		return 0, &damaged{fmt.Errorf("%s does not hold a number: delete it if the database is known to be whole", g.path+acknowledgedSuffix)}
 	}
 	return n, nil
 }

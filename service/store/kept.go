@@ -27,6 +27,8 @@ type kept struct {
 	// Calibrations are those that requests may name, with the SHA-256 of the list; missing in files of older programs.
 	CalibrationsDigest string          `json:"calibrations_digest,omitempty"`
 	Calibrations       json.RawMessage `json:"calibrations,omitempty"`
+	// Writes are those that the database was seen to have of each table; missing in files of older programs.
+	Writes map[string]int64 `json:"writes,omitempty"`
 }
 
 // Keep writes a snapshot to a file. The file is the old one or the new one, never a part.
@@ -35,7 +37,7 @@ func Keep(path, database string, s service.Snapshot) error {
 	if err != nil {
 		return fmt.Errorf("keep the catalog: %w", err)
 	}
-	k := kept{Database: database, Digest: digestOf(contents), Contents: contents}
+	k := kept{Database: database, Digest: digestOf(contents), Contents: contents, Writes: s.Writes}
 	if s.Calibration != nil {
 		if k.Calibration, err = json.Marshal(s.Calibration); err != nil {
 			return fmt.Errorf("keep the calibration: %w", err)
@@ -89,7 +91,7 @@ func Kept(path, database string) (s service.Snapshot, err error) {
 			return s, fmt.Errorf("read the calibrations in %s: %w", path, err)
 		}
 	}
-	s.Catalog = &c
+	s.Catalog, s.Writes = &c, k.Writes
 	return s, nil
 }
 

@@ -30,6 +30,9 @@ func (s *Store) Migrate(ctx context.Context) ([]Migration, error) {
 	if err != nil {
 		return nil, fmt.Errorf("migrate database %s: %w", s.name, explained(err))
 	}
+	if err := s.adopt(ctx); err != nil {
+		return nil, fmt.Errorf("migrate database %s: %w", s.name, err)
+	}
 	ran := make([]Migration, len(results))
 	for i, r := range results {
 		ran[i] = Migration{Version: r.Source.Version, Name: path.Base(r.Source.Path), Applied: true}

@@ -40,7 +40,11 @@ func openSQLite(ctx context.Context, name string) (*Store, error) {
 	// SQLite has one writer; a few more connections let reads go on beside it.
 	db.SetMaxOpenConns(4)
 	if err := retryBusy(ctx, func() error { return db.PingContext(ctx) }); err != nil {
-		return nil, errors.Join(fmt.Errorf("open database %s: %w", path, err), db.Close())
+		err = fmt.Errorf("open database %s: %w", path, err)
+		if isDamage(err) {
+			err = &damaged{err}
+		}
+		return nil, errors.Join(err, db.Close())
 	}
 	if err := retryBusy(ctx, func() error { return g.open(ctx, db) }); err != nil {
 		return nil, errors.Join(err, db.Close())

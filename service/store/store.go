@@ -59,6 +59,26 @@ func Open(ctx context.Context, name string) (*Store, error) {
 	return openSQLite(ctx, name)
 }
 
+// ErrDamaged is what errors of databases are that could be opened only if they were what was written.
+var ErrDamaged = errors.New("the database is damaged")
+
+type damaged struct{ error }
+
+func (d *damaged) Is(target error) bool { return target == ErrDamaged }
+
+func (d *damaged) Unwrap() error { return d.error }
+
+// OpenExisting is Open, and makes no file.
+func OpenExisting(ctx context.Context, name string) (*Store, error) {
+	if path, parameters, _ := strings.Cut(name, "?"); !strings.Contains(path, "://") && path != "" && !strings.Contains(parameters, "mode=") {
+		name = path + "?mode=rw"
+		if parameters != "" {
+			name += "&" + parameters
+		}
+	}
+	return Open(ctx, name)
+}
+
 // Close closes the database.
 func (s *Store) Close() error { return s.db.Close() }
 

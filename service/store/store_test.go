@@ -153,7 +153,7 @@ func TestMigrateTwice(t *testing.T) {
 			}
 			names = append(names, m.Name)
 		}
-		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql", "00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql", "00007_decisions.sql"}, names); diff != "" {
+		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql", "00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql", "00007_decisions.sql", "00008_digests.sql"}, names); diff != "" {
 			t.Error(diff)
 		}
 		ran, err := open(t, name).Migrate(t.Context())
@@ -167,7 +167,7 @@ func TestStatusOfNewDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := open(t, name)
 		statuses, err := s.Status(t.Context())
-		if err != nil || len(statuses) != 7 || statuses[0].Applied {
+		if err != nil || len(statuses) != 8 || statuses[0].Applied {
 			t.Errorf("%+v, %v", statuses, err)
 		}
 		if _, err := s.Catalog(t.Context()); err == nil {
@@ -192,7 +192,7 @@ func TestUpgradeKeepsUserEntries(t *testing.T) {
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 1`)
 
 		ran, err := s.Migrate(t.Context())
-		if err != nil || len(ran) != 6 {
+		if err != nil || len(ran) != 7 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		c := load(t, s)
@@ -258,7 +258,7 @@ func TestMigrationsRunAgain(t *testing.T) {
 		db := direct(t, name)
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 0`)
 		exec1(t, db, `DROP INDEX observations_by_group`) // the last statement of its migration
-		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 7 {
+		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 8 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		if after := load(t, s).Revision(); after != before.Revision() {
@@ -336,8 +336,8 @@ func wantOneRunEach(t *testing.T, name string) {
 	t.Helper()
 	var runs, versions int
 	err := direct(t, name).QueryRow(`SELECT count(*), count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`).Scan(&runs, &versions)
-	if err != nil || runs != 7 || versions != 7 {
-		t.Errorf("%d runs of %d migrations, want 7 of 7; %v", runs, versions, err)
+	if err != nil || runs != 8 || versions != 8 {
+		t.Errorf("%d runs of %d migrations, want 8 of 8; %v", runs, versions, err)
 	}
 }
 

@@ -226,6 +226,11 @@ func (s *Server) Stop() {
 // Database makes an empty database.
 func (s *Server) Database(t testing.TB) string {
 	t.Helper()
+	return s.create(t, "")
+}
+
+func (s *Server) create(t testing.TB, how string) string {
+	t.Helper()
 	s.mu.Lock()
 	s.databases++
 	name := "test" + strconv.Itoa(s.databases)
@@ -235,10 +240,39 @@ func (s *Server) Database(t testing.TB) string {
 		t.Fatal(err)
 	}
 	defer conn.Close(context.Background())
-	if _, err := conn.Exec(context.Background(), "CREATE DATABASE "+name); err != nil {
+	if _, err := conn.Exec(context.Background(), "CREATE DATABASE "+name+how); err != nil {
 		t.Fatal(err)
 	}
 	return s.name(name)
+}
+
+// Copy makes a database that is as another is, which nobody may have open.
+func Copy(t testing.TB, of string) string {
+	t.Helper()
+	shared.Lock()
+	defer shared.Unlock()
+	return shared.server.Copy(t, of)
+}
+
+// Copy makes a database that is as another is, which nobody may have open.
+func (s *Server) Copy(t testing.TB, of string) string {
+	t.Helper()
+	original, err := pgx.ParseConfig(of)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.create(t, " TEMPLATE "+original.Database)
+}
+
+// File is the file of a table or an index.
+func (s *Server) File(name, relation string) (string, error) {
+	conn, err := pgx.Connect(context.Background(), name)
+	if err != nil {
+		return "", err
+	}
+	var path string
+	err = conn.QueryRow(context.Background(), "SELECT pg_relation_filepath($1::text::regclass)", relation).Scan(&path)
+	return filepath.Join(s.data(), path), errors.Join(err, conn.Close(context.Background()))
 }
 
 func (s *Server) name(database string) string {

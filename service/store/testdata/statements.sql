@@ -22,6 +22,10 @@ DELETE FROM observations WHERE id = $1;
 
 DELETE FROM observations WHERE id IN (SELECT id FROM observations WHERE id < $1 ORDER BY id LIMIT $2);
 
+DELETE FROM row_digests WHERE table_name = $1;
+
+DELETE FROM row_digests WHERE table_name = $1 AND row_key = $2;
+
 INSERT INTO api_keys (id, name, hash, scopes, created_at, expires_at, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7);
 
 INSERT INTO calibration_activations (number, calibration_id, key_id, key_name, activated_at) VALUES ($1, $2, $3, $4, $5);
@@ -48,9 +52,26 @@ INSERT INTO models (id, origin, position, document, revision, created_at, update
 INSERT INTO observations (id, key_id, idempotency_key, request_digest, gpu, "family", document) VALUES ($1, $2, $3, $4, $5, $6, $7)
 ON CONFLICT (key_id, idempotency_key) DO NOTHING;
 
+INSERT INTO row_digests (table_name, row_key, digest) VALUES ($1, $2, $3);
+
+SELECT CAST(a.number AS TEXT) FROM calibration_activations AS a LEFT JOIN calibrations AS c ON c.id = a.calibration_id
+WHERE a.calibration_id LIKE 'cal-%' AND c.id IS NULL;
+
+SELECT CAST(d.activation AS TEXT) FROM calibration_decisions AS d LEFT JOIN calibration_activations AS a ON a.number = d.activation WHERE a.number IS NULL;
+
+SELECT COUNT(*), COALESCE(MAX(change_number), 0) FROM catalog_history;
+
 SELECT COUNT(*), COALESCE(MAX(id), '') FROM observations;
 
+SELECT COUNT(*), COALESCE(MAX(number), 0) FROM calibration_activations;
+
+SELECT COUNT(*), COALESCE(MAX(number), 0) FROM calibrations;
+
 SELECT EXISTS ( SELECT 1 FROM pg_tables WHERE (current_schema() IS NULL OR schemaname = current_schema()) AND tablename = 'goose_db_version' );
+
+SELECT a.alias FROM gpu_aliases AS a LEFT JOIN gpus AS e ON e.id = a.gpu_id AND e.origin = a.origin WHERE e.id IS NULL;
+
+SELECT a.alias FROM model_aliases AS a LEFT JOIN models AS e ON e.id = a.model_id AND e.origin = a.origin WHERE e.id IS NULL;
 
 SELECT a.number, a.calibration_id, a.key_id, a.key_name, a.activated_at, COALESCE(d.refused, ''), COALESCE(d.reason, '')
 FROM calibration_activations AS a LEFT JOIN calibration_decisions AS d ON d.activation = a.number
@@ -60,23 +81,33 @@ SELECT activations FROM calibration_state WHERE id = 1;
 
 SELECT builtin, user_changes FROM catalog_state WHERE id = 1;
 
-SELECT c.number, c.document FROM calibration_activations AS a JOIN calibrations AS c ON c.id = a.calibration_id WHERE a.number = $1;
+SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN api_keys AS t ON CAST(t.id AS TEXT) = d.row_key
+WHERE d.table_name = $1 AND t.id IS NULL;
 
-SELECT change_number, kind, entry_id, action, key_id, key_name, changed_at, document FROM catalog_history
-WHERE change_number < $1 AND ($2 = '' OR kind = $2) AND ($3 = '' OR entry_id = $3)
-ORDER BY change_number DESC LIMIT $4;
+SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN calibration_activations AS t ON CAST(t.number AS TEXT) = d.row_key
+WHERE d.table_name = $1 AND t.number IS NULL;
+
+SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN calibration_decisions AS t ON CAST(t.activation AS TEXT) = d.row_key
+WHERE d.table_name = $1 AND t.activation IS NULL;
+
+SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN calibrations AS t ON CAST(t.number AS TEXT) = d.row_key
+WHERE d.table_name = $1 AND t.number IS NULL;
+
+SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN catalog_history AS t ON CAST(t.change_number AS TEXT) = d.row_key
+WHERE d.table_name = $1 AND t.change_number IS NULL;
+
+SELECT d.row_key, d.digest FROM row_digests AS d LEFT JOIN observations AS t ON CAST(t.id AS TEXT) = d.row_key
+WHERE d.table_name = $1 AND t.id IS NULL;
+
+SELECT digest FROM row_digests WHERE table_name = $1 AND row_key = $2;
 
 SELECT document FROM calibrations WHERE digest = $1;
 
-SELECT document FROM observations
-WHERE ($1 = '' OR id < $1) AND ($2 = '' OR gpu = $2) AND ($3 = '' OR "family" = $3)
-ORDER BY id DESC LIMIT $4;
+SELECT event_object_table || '.' || trigger_name FROM information_schema.triggers WHERE trigger_schema = current_schema();
 
 SELECT gpu_id, origin, alias, note FROM gpu_aliases ORDER BY gpu_id, position, alias;
 
-SELECT id, name, hash, scopes, created_at, expires_at, revoked_at FROM api_keys ORDER BY created_at, id;
-
-SELECT id, name, hash, scopes, created_at, expires_at, revoked_at FROM api_keys WHERE id = $1;
+SELECT id FROM observations WHERE id < $1 ORDER BY id LIMIT $2;
 
 SELECT id, origin, revision, document FROM gpus AS g
 WHERE origin = 'user' OR NOT EXISTS (SELECT 1 FROM gpus AS u WHERE u.id = g.id AND u.origin = 'user')
@@ -86,13 +117,11 @@ SELECT id, origin, revision, document FROM models AS m
 WHERE origin = 'user' OR NOT EXISTS (SELECT 1 FROM models AS u WHERE u.id = m.id AND u.origin = 'user')
 ORDER BY position, id;
 
+SELECT indexname FROM pg_indexes WHERE schemaname = current_schema();
+
 SELECT max(version_id) FROM goose_db_version;
 
 SELECT model_id, origin, alias, note FROM model_aliases ORDER BY model_id, position, alias;
-
-SELECT number, document FROM calibrations WHERE id = $1;
-
-SELECT number, document FROM calibrations WHERE number < $1 ORDER BY number DESC LIMIT $2;
 
 SELECT position FROM gpus WHERE id = $1 AND origin = 'builtin';
 
@@ -100,11 +129,71 @@ SELECT position FROM models WHERE id = $1 AND origin = 'builtin';
 
 SELECT request_digest, document FROM observations WHERE key_id = $1 AND idempotency_key = $2;
 
-SELECT summary FROM calibrations WHERE number < $1 ORDER BY number DESC LIMIT $2;
+SELECT t.activation, t.refused, t.reason, COALESCE(d.digest, '')
+FROM calibration_decisions AS t LEFT JOIN row_digests AS d ON d.table_name = 'calibration_decisions' AND d.row_key = CAST(t.activation AS TEXT);
+
+SELECT t.change_number, t.kind, t.entry_id, t.action, t.key_id, t.key_name, t.changed_at, t.document, COALESCE(d.digest, '')
+FROM catalog_history AS t LEFT JOIN row_digests AS d ON d.table_name = 'catalog_history' AND d.row_key = CAST(t.change_number AS TEXT);
+
+SELECT t.change_number, t.kind, t.entry_id, t.action, t.key_id, t.key_name, t.changed_at, t.document, COALESCE(d.digest, '')
+FROM catalog_history AS t LEFT JOIN row_digests AS d ON d.table_name = 'catalog_history' AND d.row_key = CAST(t.change_number AS TEXT)
+WHERE t.action <> 'delete' AND NOT EXISTS (SELECT 1 FROM catalog_history AS n
+	WHERE n.kind = t.kind AND n.entry_id = t.entry_id AND n.change_number > t.change_number)
+ORDER BY t.change_number;
+
+SELECT t.change_number, t.kind, t.entry_id, t.action, t.key_id, t.key_name, t.changed_at, t.document, COALESCE(d.digest, '')
+FROM catalog_history AS t LEFT JOIN row_digests AS d ON d.table_name = 'catalog_history' AND d.row_key = CAST(t.change_number AS TEXT)
+WHERE t.change_number < $1 AND ($2 = '' OR t.kind = $2) AND ($3 = '' OR t.entry_id = $3)
+ORDER BY t.change_number DESC LIMIT $4;
+
+SELECT t.id, t.key_id, t.idempotency_key, t.request_digest, t.gpu, t."family", t.document, COALESCE(d.digest, '')
+FROM observations AS t LEFT JOIN row_digests AS d ON d.table_name = 'observations' AND d.row_key = CAST(t.id AS TEXT);
+
+SELECT t.id, t.key_id, t.idempotency_key, t.request_digest, t.gpu, t."family", t.document, COALESCE(d.digest, '')
+FROM observations AS t LEFT JOIN row_digests AS d ON d.table_name = 'observations' AND d.row_key = CAST(t.id AS TEXT)
+WHERE ($1 = '' OR t.id < $1) AND ($2 = '' OR t.gpu = $2) AND ($3 = '' OR t."family" = $3)
+ORDER BY t.id DESC LIMIT $4;
+
+SELECT t.id, t.name, t.hash, t.scopes, t.created_at, t.expires_at, t.revoked_at, COALESCE(d.digest, '')
+FROM api_keys AS t LEFT JOIN row_digests AS d ON d.table_name = 'api_keys' AND d.row_key = CAST(t.id AS TEXT);
+
+SELECT t.id, t.name, t.hash, t.scopes, t.created_at, t.expires_at, t.revoked_at, COALESCE(d.digest, '')
+FROM api_keys AS t LEFT JOIN row_digests AS d ON d.table_name = 'api_keys' AND d.row_key = CAST(t.id AS TEXT)
+ORDER BY t.created_at, t.id;
+
+SELECT t.id, t.name, t.hash, t.scopes, t.created_at, t.expires_at, t.revoked_at, COALESCE(d.digest, '')
+FROM api_keys AS t LEFT JOIN row_digests AS d ON d.table_name = 'api_keys' AND d.row_key = CAST(t.id AS TEXT)
+WHERE t.id = $1;
+
+SELECT t.id, t.name, t.hash, t.scopes, t.created_at, t.expires_at, t.revoked_at, COALESCE(d.digest, '')
+FROM api_keys AS t LEFT JOIN row_digests AS d ON d.table_name = 'api_keys' AND d.row_key = CAST(t.id AS TEXT)
+WHERE t.id = $1 AND t.revoked_at IS NULL;
+
+SELECT t.number, t.calibration_id, t.key_id, t.key_name, t.activated_at, COALESCE(d.digest, '')
+FROM calibration_activations AS t LEFT JOIN row_digests AS d ON d.table_name = 'calibration_activations' AND d.row_key = CAST(t.number AS TEXT);
+
+SELECT t.number, t.calibration_id, t.key_id, t.key_name, t.activated_at, COALESCE(d.digest, '')
+FROM calibration_activations AS t LEFT JOIN row_digests AS d ON d.table_name = 'calibration_activations' AND d.row_key = CAST(t.number AS TEXT)
+WHERE t.number = $1;
+
+SELECT t.number, t.id, t.digest, t.summary, t.document, COALESCE(d.digest, '')
+FROM calibrations AS t LEFT JOIN row_digests AS d ON d.table_name = 'calibrations' AND d.row_key = CAST(t.number AS TEXT);
+
+SELECT t.number, t.id, t.digest, t.summary, t.document, COALESCE(d.digest, '')
+FROM calibrations AS t LEFT JOIN row_digests AS d ON d.table_name = 'calibrations' AND d.row_key = CAST(t.number AS TEXT)
+WHERE t.id = $1;
+
+SELECT t.number, t.id, t.digest, t.summary, t.document, COALESCE(d.digest, '')
+FROM calibrations AS t LEFT JOIN row_digests AS d ON d.table_name = 'calibrations' AND d.row_key = CAST(t.number AS TEXT)
+WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2;
+
+SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = current_schema();
 
 SELECT tstamp, is_applied FROM goose_db_version WHERE version_id=$1 ORDER BY tstamp DESC LIMIT 1;
 
 SELECT user_changes FROM catalog_state WHERE id = 1;
+
+SELECT version_id FROM goose_db_version WHERE version_id > 0 AND is_applied ORDER BY id;
 
 SELECT version_id, is_applied from goose_db_version ORDER BY id DESC;
 
@@ -112,7 +201,11 @@ SELECT versions FROM calibration_state WHERE id = 1;
 
 SELECT versions, activations FROM calibration_state WHERE id = 1;
 
-UPDATE api_keys SET revoked_at = $1 WHERE id = $2 AND revoked_at IS NULL;
+SELECT writes FROM table_digests WHERE table_name = $1;
+
+SELECT writes, row_count, digest FROM table_digests WHERE table_name = $1;
+
+UPDATE api_keys SET revoked_at = $1 WHERE id = $2;
 
 UPDATE calibration_state SET activations = activations + 1 WHERE id = 1;
 
@@ -123,6 +216,10 @@ UPDATE calibration_state SET versions = versions - 1 WHERE id = 1;
 UPDATE catalog_state SET user_changes = user_changes + 1 WHERE id = 1;
 
 UPDATE migration_lock SET taken = taken + 1 WHERE id = 1;
+
+UPDATE table_digests SET row_count = $1, digest = $2 WHERE table_name = $3;
+
+UPDATE table_digests SET writes = writes + 1 WHERE table_name = $1;
 
 begin;
 
