@@ -59,6 +59,8 @@ type Service interface {
 	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
 	Diagnose(ctx context.Context, r service.DiagnosisRequest) (*service.Diagnosis, error)
 	Read(ctx context.Context, r jobdoc.Reading) (*readers.Answer, error)
+	// FileJob is the one job that files of other tools describe.
+	FileJob(ctx context.Context, r jobdoc.Reading) (*service.FileJob, error)
 	// Pin says whether requests may name a calibration.
 	Pin(ctx context.Context, calibration string) error
 	// Names adds the unknown names of a job to what its reader found wrong with it.

@@ -11,7 +11,7 @@ import (
 // diagnose explains why a run ran out of memory.
 //
 //	@Summary		Explain an out-of-memory message
-//	@Description	What a run printed: a message of any release of PyTorch with its traceback, a log around it, memory_summary(), nvidia-smi's table or CSV, a failure of cuBLAS or NCCL. Returns what was read of it, what it is put down to and how surely, what helps and what does not. With the job that ran, the tensor is named where its size tells, and a plan is added where the job has a card or the message speaks of one. The text is neither kept nor logged.
+//	@Description	What a run printed: a message of any release of PyTorch with its traceback, a log around it, memory_summary(), nvidia-smi's table or CSV, a failure of cuBLAS or NCCL. Returns what was read of it, what it is put down to and how surely, what helps and what does not. With the job that ran, the tensor is named where its size tells, and a plan is added where the job has a card or the message speaks of one. With reading in place of job, as /v1/read takes it, the job is that of the files. The text is neither kept nor logged.
 //	@ID				diagnose
 //	@Tags			estimates
 //	@Accept			json
@@ -27,6 +27,15 @@ func (a *API) diagnose() endpoint {
 			return nil, err
 		}
 		defer release()
+		files, err := a.fileJob(r, body, "job")
+		if err != nil {
+			return nil, err
+		}
+		if files != nil {
+			if body, err = files.Within(body, "job"); err != nil {
+				return nil, err
+			}
+		}
 		request, err := jobdoc.DecodeDiagnosis(body)
 		if err != nil {
 			if request.Job == nil {

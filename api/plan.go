@@ -4,6 +4,9 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/tidwall/gjson"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/jobdoc"
@@ -12,7 +15,7 @@ import (
 // plan lists the ways to reach an effective batch.
 //
 //	@Summary		Plan micro-batch and accumulation for a GPU
-//	@Description	The job plus effective_batch. Returns every exact pair of micro-batch and accumulation with the bytes that estimate gives for it, a recommendation, and a ranked table of ways out. micro_batch and gradient_accumulation, where given, are what runs today. Where measured_steps says how long steps of it took, the relative step times are fitted to them.
+//	@Description	The job plus effective_batch. Returns every exact pair of micro-batch and accumulation with the bytes that estimate gives for it, a recommendation, and a ranked table of ways out. micro_batch and gradient_accumulation, where given, are what runs today. Where measured_steps says how long steps of it took, the relative step times are fitted to them. With reading in place of model and training, as /v1/read takes it, the job is that of the files, and patch changes them.
 //	@ID				plan
 //	@Tags			estimates
 //	@Accept			json
@@ -38,12 +41,20 @@ func (a *API) plan() endpoint {
 			return nil, err
 		}
 		defer release()
+		files, body, err := a.fromFiles(r, body)
+		if err != nil {
+			return nil, err
+		}
 		request, err := jobdoc.DecodePlan(body)
 		if err != nil {
 			return nil, a.service.Names(err, request.Job, "")
 		}
 		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
-			return a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch, MeasuredSteps: request.MeasuredSteps}, service.PlanOptions{Frontier: frontier, Calibration: pinned})
+			plan, err := a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch, MeasuredSteps: request.MeasuredSteps}, service.PlanOptions{Frontier: frontier, Calibration: pinned})
+			if err != nil || files == nil {
+				return plan, err
+			}
+			return files.WithPatch(ctx, plan)
 		})
 		if err != nil {
 			return nil, err
@@ -53,4 +64,37 @@ func (a *API) plan() endpoint {
 		}
 		return plan, nil
 	}
+}
+
+// fromFiles is the job of the files in a request, and the request with that job in their place; nil and the request itself where
+// there are none.
+func (a *API) fromFiles(r *http.Request, body []byte) (*service.FileJob, []byte, error) {
+	job, err := a.fileJob(r, body, "model", "training")
+	if job == nil || err != nil {
+		return nil, body, err
+	}
+	body, err = job.Over(body)
+	return job, body, err
+}
+
+// fileJob is the job of a request's reading, nil where it has none; beside are the fields that say the same in another way.
+func (a *API) fileJob(r *http.Request, body []byte, beside ...string) (*service.FileJob, error) {
+	reading := gjson.GetBytes(body, "reading")
+	if !reading.Exists() || !gjson.ValidBytes(body) {
+		return nil, nil
+	}
+	var errs invalid.List
+	for _, key := range beside {
+		if gjson.GetBytes(body, key).Exists() {
+			errs.Add("/"+key, "conflict", "the files of reading say it; give what they leave open in reading.known")
+		}
+	}
+	if err := errs.Err(); err != nil {
+		return nil, err
+	}
+	request, err := jobdoc.Read[jobdoc.Reading]([]byte(reading.Raw))
+	if err != nil {
+		return nil, err
+	}
+	return work(a, r, func(ctx context.Context) (*service.FileJob, error) { return a.service.FileJob(ctx, request) })
 }

@@ -16,6 +16,15 @@ import (
 // Read turns files of other tools into job documents. Nothing is opened: the texts are in the request, and nothing of
 // them is kept.
 func (s *Service) Read(ctx context.Context, r jobdoc.Reading) (*readers.Answer, error) {
+	source, err := s.readingSource(r)
+	if err != nil {
+		return nil, err
+	}
+	return readers.Read(ctx, source)
+}
+
+// readingSource is what a reading gives the readers to look at. The error is an *[invalid.Error].
+func (s *Service) readingSource(r jobdoc.Reading) (readers.Source, error) {
 	const root = "/" // names in the request begin here
 	texts := make(map[string]string, len(r.Files))
 	for name, text := range r.Files {
@@ -57,10 +66,10 @@ func (s *Service) Read(ctx context.Context, r jobdoc.Reading) (*readers.Answer, 
 		errs.Add("/files", "required", "give files, or the command that starts the job")
 	}
 	if err := errs.Err(); err != nil {
-		return nil, err
+		return source, err
 	}
 	for _, key := range slices.Sorted(maps.Keys(r.Known.Set)) {
 		source.Set = append(source.Set, readers.Said{Path: key, Value: r.Known.Set[key]})
 	}
-	return readers.Read(ctx, source)
+	return source, nil
 }

@@ -10,6 +10,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/tidwall/gjson"
+
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/diagnose"
 )
@@ -18,7 +20,7 @@ type diagnoseCommand struct {
 	answerFlags `embed:"" group:"Answers:"`
 	outputFlags `embed:""`
 	Log         string `short:"f" name:"file" default:"-" placeholder:"FILE" help:"What the run printed: a message, a log of any length, memory_summary() or nvidia-smi; - reads standard input."`
-	Job         string `arg:"" optional:"" name:"job" help:"Job document of the run; then the tensor can be named, and a plan made."`
+	Job         string `arg:"" optional:"" name:"job" help:"What ran: a job document, or a batch script or configuration as vramplan read takes it; then the tensor can be named, and a plan made."`
 	jobFields   `embed:""`
 }
 
@@ -40,7 +42,7 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 	if strings.TrimSpace(text) == "" {
 		return usage("nothing to explain: %s is empty; give what the run printed", c.Log)
 	}
-	doc, err := c.document(text)
+	doc, err := c.document(ctx, t, text)
 	if err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 }
 
 // document is the request: the text, and the job of the file and the flags where there is one.
-func (c *diagnoseCommand) document(text string) (document, error) {
+func (c *diagnoseCommand) document(ctx context.Context, t *terminal, text string) (document, error) {
 	edits, err := c.edits()
 	if err != nil {
 		return document{}, err
@@ -75,12 +77,8 @@ func (c *diagnoseCommand) document(text string) (document, error) {
 	request := map[string]any{"text": text}
 	job := []byte("{}")
 	if c.Job != "" {
-		if job, err = os.ReadFile(c.Job); err != nil {
+		if job, err = c.ran(ctx, t, edits); err != nil {
 			return document{}, err
-		}
-		job = bytes.TrimPrefix(job, []byte("\uFEFF"))
-		if !json.Valid(job) {
-			return document{}, usage("%s does not hold one JSON document", c.Job)
 		}
 	}
 	if c.Job != "" || len(edits) > 0 {
@@ -94,6 +92,28 @@ func (c *diagnoseCommand) document(text string) (document, error) {
 		return document{}, err
 	}
 	return document{line: 1, text: body}, nil
+}
+
+// ran is the job document of what ran: the file itself, or what files of other tools describe.
+func (c *diagnoseCommand) ran(ctx context.Context, t *terminal, edits []edit) ([]byte, error) {
+	job, err := os.ReadFile(c.Job)
+	if err != nil {
+		return nil, err
+	}
+	job = bytes.TrimPrefix(job, []byte("\uFEFF"))
+	if json.Valid(job) && (gjson.GetBytes(job, "training").Exists() || gjson.GetBytes(job, "model").Exists()) {
+		return job, nil
+	}
+	from := fromFlags{From: []string{c.Job}}
+	lines, err := from.documents(ctx, t, edits)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", c.Job, err)
+	}
+	first, rest, _ := bytes.Cut(lines, []byte("\n"))
+	if len(bytes.TrimSpace(rest)) > 0 {
+		return nil, usage("%s describes several jobs: give the document of the one that ran, which vramplan read prints", c.Job)
+	}
+	return first, nil
 }
 
 // showDiagnosis prints every cause, what helps, and the plan.

@@ -73,6 +73,20 @@ type Plan struct {
 	// LargestModel is the largest model of the catalog, of the kind of the job's own,
 	// that trains on the card in the same way at a micro-batch of one.
 	LargestModel *LargestModel `json:"largest_model,omitempty"`
+	// Patch is the change of the user's own files, where the request had them and the job does not fit as it is.
+	Patch *Patch `json:"patch,omitempty"`
+}
+
+// Patch is the first way out of a plan that files of other tools can say, as a change of them.
+type Patch struct {
+	// Option is its title; empty where none can be said.
+	Option      string `json:"option,omitempty"`
+	DeviceBytes int64  `json:"device_bytes,omitempty"`
+	// Diff is a unified diff that git apply takes; Command the command line with its changes, where one was given.
+	Diff    string `json:"diff,omitempty"`
+	Command string `json:"command,omitempty"`
+	// LeftOut are better ways out that the files cannot say, with the reasons.
+	LeftOut []string `json:"left_out,omitempty"`
 }
 
 // FewestGPUs is a job dealt out to several cards at the same effective batch.

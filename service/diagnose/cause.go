@@ -103,9 +103,23 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 		m.bySize(&c, a)
 	}
 	m.floor(&c, a, job)
+	c.leak(all, m.Line)
 	m.remark(&c, a, job, all)
 	c.advise()
+	m.apple(&c)
 	return c
+}
+
+// apple says what the limit of an Apple GPU is: its memory is that of the machine, and the messages of training and of generating are alike.
+func (m *Message) apple(c *Cause) {
+	if m.Backend != "mps" || c.Class != ClassLimit {
+		return
+	}
+	c.Summary = "the limit that PyTorch keeps on an Apple GPU (MPS), whose memory is the machine's"
+	c.Actions = []Advice{
+		{"mps-limit", "Close what else takes the machine's memory, or raise the limit with PYTORCH_MPS_HIGH_WATERMARK_RATIO, as far as the machine has memory to lend."},
+		{"smaller", "Take a smaller model type, fewer or shorter sequences or a smaller picture at once."}}
+	c.Notes = append(c.Notes, "Whether it trained or generated, this message does not say.")
 }
 
 func (c *Cause) settle(class Class, how Certainty, why string) {

@@ -18,6 +18,11 @@ type Text struct {
 // Read finds the failures and tables in a text. Nothing in the text is an error: what is not understood is not found.
 func Read(text string) *Text {
 	t := &Text{Messages: []Message{}}
+	if looksLikeSnapshot([]byte(text[:min(len(text), snapshotHead)])) {
+		if lines := snapshotText(strings.NewReader(text)); lines != "" {
+			text = lines
+		}
+	}
 	if len(text) > MaxTextBytes {
 		text, t.Cut = text[len(text)-MaxTextBytes:], true
 	}
@@ -71,11 +76,9 @@ func (s *Summary) cause() Cause {
 	if s.AllocatedBytes != nil && s.ReservedBytes != nil {
 		a, r := *s.AllocatedBytes, *s.ReservedBytes
 		c.Evidence = append(c.Evidence, itoa(r/mib)+" MiB are reserved and "+itoa(a/mib)+" MiB allocated")
-		peak := a
-		if s.AllocatedPeakBytes != nil {
-			peak = *s.AllocatedPeakBytes
-		}
-		if r-peak >= gib && float64(r-peak) >= fragmentedShare*float64(r) {
+		if s.AllocatedPeakBytes == nil { // what was allocated before is not told: between steps little is, and that is no fragmentation
+			c.Notes = append(c.Notes, "The peak is not in it, so that nothing follows from what is reserved and not allocated now.")
+		} else if peak := *s.AllocatedPeakBytes; r-peak >= gib && float64(r-peak) >= fragmentedShare*float64(r) {
 			c.Class, c.Certainty = ClassFragmentation, ClassOnly
 			c.Evidence = append(c.Evidence, "at no moment more than "+itoa(peak/mib)+" MiB were allocated: the rest lies in pieces")
 		}
@@ -109,7 +112,13 @@ func cardsCause(list []Card) Cause {
 		if k.DriverBytes != nil && *k.DriverBytes > 0 {
 			words = append(words, "and "+itoa(*k.DriverBytes/mib)+" MiB are kept by the driver")
 		}
+		if len(words) == 1 && len(k.Processes) > 0 {
+			words = []string{"these processes hold cards:"}
+		}
 		c.Evidence = append(c.Evidence, strings.Join(words, " "))
+		for _, p := range k.Processes {
+			c.Evidence = append(c.Evidence, "process "+itoa(int64(p.PID))+" holds "+itoa(p.Bytes/mib)+" MiB")
+		}
 	}
 	return c
 }

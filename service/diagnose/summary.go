@@ -107,6 +107,8 @@ var (
 	smiName    = regexp.MustCompile(`^\|\s*(\d+)\s+((?:NVIDIA |Tesla |GeForce |Quadro |TITAN |A\d|H\d|RTX )[^|]*?)\s+(?:On|Off|WDDM|TCC|N/A|Persistence)?\s*\|`)
 	smiProcess = regexp.MustCompile(`^\|\s*(\d+)\s+(?:\S+\s+\S+\s+)?(\d+)\s+(?:C|G|C\+G|M\+C)\s+(.*?)\s+(\d+)MiB\s*\|`)
 	smiHeader  = regexp.MustCompile(`(?i)memory\.(?:total|used|free)`)
+	// appsHeader is that of --query-compute-apps: one line a process.
+	appsHeader = regexp.MustCompile(`(?i)used_(?:gpu_)?memory`)
 )
 
 // cards finds what nvidia-smi printed: its table, or CSV with or without units.
@@ -119,13 +121,22 @@ func cards(all []line) []Card {
 		}
 		fields := strings.Split(l.text, ",")
 		switch {
-		case len(fields) > 1 && smiHeader.MatchString(l.text) && !strings.Contains(l.text, "nvidia-smi"):
+		case len(fields) > 1 && (smiHeader.MatchString(l.text) || appsHeader.MatchString(l.text)) && !strings.Contains(l.text, "nvidia-smi"):
 			columns = columns[:0]
 			for _, f := range fields {
 				columns = append(columns, strings.ToLower(strings.TrimSpace(f)))
 			}
 			continue
 		case len(columns) > 0 && len(fields) == len(columns):
+			if p, ok := csvProcess(columns, fields); ok {
+				if len(list) == 0 || list[len(list)-1].TotalBytes != nil || list[len(list)-1].Index != nil {
+					list = append(list, Card{})
+				}
+				if of := &list[len(list)-1]; len(of.Processes) < maxProcesses {
+					of.Processes = append(of.Processes, p)
+				}
+				continue
+			}
 			if c, ok := csvCard(columns, fields); ok {
 				list = append(list, c)
 				continue
@@ -158,6 +169,27 @@ func cards(all []line) []Card {
 		}
 	}
 	return list
+}
+
+// csvProcess is a line of --query-compute-apps.
+func csvProcess(columns, fields []string) (Process, bool) {
+	var p Process
+	held := false
+	for i, name := range columns {
+		value := strings.TrimSpace(fields[i])
+		switch {
+		case name == "pid":
+			p.PID = atoi(value)
+		case appsHeader.MatchString(name):
+			number, unit, _ := strings.Cut(value, " ")
+			if unit == "" {
+				unit = "MiB"
+			}
+			s, ok := parseSize(number, unit)
+			p.Bytes, held = s.bytes, ok
+		}
+	}
+	return p, held && p.PID > 0
 }
 
 func csvCard(columns, fields []string) (Card, bool) {

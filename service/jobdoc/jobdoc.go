@@ -15,6 +15,8 @@ type Plan struct {
 	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=2147483648"`
 	// MeasuredSteps are steps of the job that were timed on the first of its GPUs. The time model is fitted to them.
 	MeasuredSteps []MeasuredStep `json:"measured_steps,omitempty" validate:"max=16,dive"`
+	// Reading gives the job as files of other tools in place of model and training; the answer then has their patch.
+	Reading *Reading `json:"reading,omitempty"`
 }
 
 // MeasuredStep is an optimizer step that was timed.
@@ -63,6 +65,8 @@ type Diagnosis struct {
 	Text string `json:"text" validate:"required,max=1048576" example:"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 786.00 MiB. GPU 0 has a total capacity of 15.78 GiB of which 620.69 MiB is free."`
 	// Job is what ran; without gpus it is judged on the card that the message speaks of.
 	Job *estimator.Job `json:"job,omitempty"`
+	// Reading gives the job as files of other tools in place of job.
+	Reading *Reading `json:"reading,omitempty"`
 }
 
 // DecodeDiagnosis reads a text to be explained, with its job where it is given. The error is an *[invalid.Error].

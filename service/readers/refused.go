@@ -19,6 +19,7 @@ var kinds = []kind{
 		"a diffusion model (UNet or diffusion transformer) is trained, which the readers do not turn into a job"},
 	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.`), "OpenRLHF's %s is not read; what it holds besides the trained model cannot be told from its options"},
 	{"verl", regexp.MustCompile(`^verl\.trainer\.main_\w+$|^recipe\.\w+\.main\w*`), "verl trains by reinforcement (PPO, GRPO): generation, rewards and a reference share the GPUs, and only the trainer's share could be told"},
+	{"nemo", regexp.MustCompile(`(?i)(^|/)(automodel)$|^nemo_automodel|^nemo\.collections\.|(^|/)nemo$`), "NeMo's %s is configured by classes of its own, which are not read"},
 	{"nemo", regexp.MustCompile(`(?i)(^|/)(megatron_gpt_(pretraining|finetuning|sft|peft_tuning)|run_grpo\w*|run_dpo\w*)\.py$`), "NeMo's %s is configured by classes of its own, which are not read"},
 	{"fast-llm", regexp.MustCompile(`(^|/)fast-llm$|^fast_llm(\.|$)`), "Fast-LLM's configuration is not read: its micro-batch is counted in tokens and its model is described block by block"},
 	{"ms-swift", regexp.MustCompile(`^(megatron-swift)$`), "Megatron-SWIFT is not read"},

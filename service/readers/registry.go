@@ -17,7 +17,7 @@ type tool struct {
 
 // tools are all readers. The first that recognises a command reads it, so that those that are like others come before them.
 var tools = []*tool{
-	&refusedTool, &nanoGPTTool, &torchtuneTool, &torchtitanTool, &litgptTool, &axolotlTool, &llamaFactoryTool,
+	&refusedTool, &nemoRLTool, &nemoTool, &nanoGPTTool, &torchtuneTool, &torchtitanTool, &litgptTool, &axolotlTool, &llamaFactoryTool,
 	&swiftTool, &openInstructTool, &verlTool, &megatronTool, &foundryTool, &neoxTool, &nanotronTool, &olmoTool, &scriptTool, &trainerTool, &hydraTool, &deepspeedTool, &accelerateTool,
 }
 
