@@ -35,6 +35,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 		m := r.microStep(l.Peak.MicroStep)
 		res.Peak.MicroStep = &m
 	}
+	res.Assumed = r.assumed(&in.Job.Training, run)
 	res.Components = r.components(run)
 	res.Phases = phases(l)
 	res.Notes = r.notes(run, res, &in)

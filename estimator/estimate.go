@@ -123,6 +123,7 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 		figures := r.figures(one, r.group(&in.GPUs[i]))
 		others.add(figures.Device)
 		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], figures, r.reserve))
+		res.displayNote(&in.Job, &in.GPUs[i], figures.High)
 	}
 	if others.least != others.most {
 		res.Notes = append(res.Notes, others.note(first.ID))

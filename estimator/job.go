@@ -20,6 +20,9 @@ type Job struct {
 	GPUs []GPURef `json:"gpus,omitempty" validate:"omitempty,max=512,dive"`
 	// ReserveBytes is what other processes or a display hold on the card.
 	ReserveBytes int64 `json:"reserve_bytes,omitempty" validate:"gte=0,lte=9007199254740991"`
+	// Display says whether the card drives a display, whose programs hold memory that nobody counts: a plan then recommends a pair that
+	// leaves room for them. Not given, it is true of desktop and laptop cards, unless ReserveBytes says what is held.
+	Display *bool `json:"display,omitempty"`
 	// Confidence is the share of runs that low_bytes…high_bytes should cover; 0.95 where it is left out.
 	Confidence float64 `json:"confidence,omitempty" validate:"omitempty,gte=0.5,lte=0.999"`
 }

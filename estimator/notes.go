@@ -40,7 +40,7 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 		if f.Limit < f.Reserved*99/100 {
 			full = fmt.Sprintf("; on a full card it gets through with %s", Bytes(f.Limit))
 		}
-		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated%s; expandable_segments often reserves less", Bytes(f.Reserved), Bytes(f.Allocated), full)
+		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated%s; vramplan plan tells whether expandable_segments would reserve less", Bytes(f.Reserved), Bytes(f.Allocated), full)
 	}
 	if t.HoldLogits != nil && run.recipe.HoldLogits && logits > 0 {
 		add("held-logits", "hold_logits: a variable keeps the model's output: the logits stay alive through backward and into the next forward")

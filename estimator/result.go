@@ -2,8 +2,10 @@ package estimator
 
 // Result is the answer to one job.
 type Result struct {
-	Versions   Versions    `json:"versions"`
-	Model      ModelInfo   `json:"model"`
+	Versions Versions  `json:"versions"`
+	Model    ModelInfo `json:"model"`
+	// Assumed is how the job was taken to train, defaults included.
+	Assumed    *Assumed    `json:"assumed,omitempty"`
 	Peak       Peak        `json:"peak"`
 	Components []Component `json:"components"`
 	Phases     []Phase     `json:"phases"`

@@ -129,7 +129,7 @@ type digest [sha256.Size]byte
 // answer.
 func (r *resolved) digest(extra ...int64) digest {
 	job := r.input.Job
-	job.GPUs = nil
+	job.GPUs = nil // their names are below
 	canonical, err := json.Marshal(job)
 	if err != nil { // a number that JSON cannot hold; the estimator will refuse it
 		return digest{}
@@ -154,6 +154,7 @@ func (r *resolved) digest(extra ...int64) digest {
 		g := &r.input.GPUs[i]
 		text(g.ID)
 		text(g.Vendor)
+		text(string(g.Line))
 		for _, n := range []int64{g.MemoryBytes, g.UsableBytes, int64(g.ComputeCapability), int64(g.Multiprocessors), single(g)} {
 			buf = binary.AppendVarint(buf, n)
 		}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"strings"
 
 	"github.com/vramplan/vramplan/service/catalog"
 )
@@ -20,13 +21,14 @@ type gpusCommand struct {
 
 // Run lists the cards, or shows one.
 func (c *gpusCommand) Run(ctx context.Context, t *terminal) error {
-	return showCatalog(ctx, t, c.serverFlags, c.format(), "gpus", c.Name, func(g *grid, e catalog.GPU) {
-		usable := "unknown"
+	wide := c.Wide || c.format() == "markdown"
+	return showCatalog(ctx, t, c.serverFlags, c.outputFlags, "gpus", c.Name, func(g *grid, e catalog.GPU) {
+		usable, mib := "unknown", ""
 		if e.UsableBytes > 0 {
-			usable = exact(e.UsableBytes)
+			usable, mib = inGiB(e.UsableBytes), fmt.Sprintf("%.0f", float64(e.UsableBytes)/(1<<20))
 		}
-		g.add(e.ID, e.Name, usable, string(e.UsableBasis))
-	}, "id", "name", "usable", "known from")
+		g.add(clipped(e.ID, 29, wide), usable, mib, string(e.UsableBasis), clipped(e.Name, 19, wide))
+	}, "id", ">usable GiB", ">MiB", "known from", "name")
 }
 
 type modelsCommand struct {
@@ -37,13 +39,15 @@ type modelsCommand struct {
 
 // Run lists the models, or shows one.
 func (c *modelsCommand) Run(ctx context.Context, t *terminal) error {
-	return showCatalog(ctx, t, c.serverFlags, c.format(), "models", c.Name, func(g *grid, e catalog.Model) {
-		g.add(e.ID, e.Family, thousands(e.ParametersTotal), fmt.Sprint(e.Layers), fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions))
-	}, "id", "family", "parameters", "layers", "hidden", "context")
+	wide := c.Wide || c.format() == "markdown"
+	return showCatalog(ctx, t, c.serverFlags, c.outputFlags, "models", c.Name, func(g *grid, e catalog.Model) {
+		g.add(clipped(e.ID, 31, wide), clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers), fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions))
+	}, "id", "family", ">parameters", ">layers", ">hidden", ">context")
 }
 
-// showCatalog prints a list of the catalog, or all that is known of one entry.
-func showCatalog[E any](ctx context.Context, t *terminal, server serverFlags, output, noun, name string, row func(*grid, E), columns ...string) error {
+// showCatalog prints a list of the catalog, or all that is known of one entry. A column whose name begins with > is of numbers.
+func showCatalog[E any](ctx context.Context, t *terminal, server serverFlags, form outputFlags, noun, name string, row func(*grid, E), columns ...string) error {
+	output := form.format()
 	b, err := server.backend(t)
 	if err != nil {
 		return err
@@ -64,7 +68,7 @@ func showCatalog[E any](ctx context.Context, t *terminal, server serverFlags, ou
 	case output == "json":
 		return errors.Join(jsonLines{}.one(out, a), out.Flush())
 	case name != "":
-		return errors.Join(writeEntry(out, body, output == "markdown"), out.Flush())
+		return errors.Join(writeEntry(out, body, output == "markdown", form.Wide), out.Flush())
 	}
 
 	list, err := parse[map[string]json.RawMessage](a)
@@ -78,6 +82,9 @@ func showCatalog[E any](ctx context.Context, t *terminal, server serverFlags, ou
 	align := make([]string, len(columns))
 	for i := range align {
 		align[i] = "left"
+		if name, number := strings.CutPrefix(columns[i], ">"); number {
+			align[i], columns[i] = "right", name
+		}
 	}
 	g := newGrid(align...)
 	g.add(columns...)
@@ -92,13 +99,25 @@ func showCatalog[E any](ctx context.Context, t *terminal, server serverFlags, ou
 	return out.Flush()
 }
 
+// entryName is the column of the names of an entry's fields, of which the longest has 33 letters.
+const entryName = 35
+
 // writeEntry prints the fields of one entry in the order of the answer.
-func writeEntry(w io.Writer, body []byte, markdown bool) error {
+func writeEntry(w io.Writer, body []byte, markdown, wide bool) error {
 	g := newGrid("left", "left")
 	if markdown {
 		g.add("field", "value")
 	}
-	if err := eachField(body, func(name, value string) { g.add(name, value) }); err != nil {
+	if err := eachField(body, func(name, value string) {
+		lines := []string{value}
+		if !markdown && !wide {
+			lines = wrap(value, lineWidth-entryName)
+		}
+		g.add(name, first(lines))
+		for _, more := range lines[min(1, len(lines)):] {
+			g.add("", more)
+		}
+	}); err != nil {
 		return err
 	}
 	if markdown {

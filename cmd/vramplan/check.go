@@ -79,6 +79,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 		return asker.post(ctx, "/v1/estimate", doc)
 	}, func(a answer, idle bool) error {
 		j := c.judge(ctx, a, asker, len(origin.doubts) == 0)
+		j.doubtLength(ctx, asker)
 		c.relent(&j, origin)
 		j.understand(ctx, origin, asker)
 		code = worse(code, j.code)

@@ -64,7 +64,7 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	return showComparison(t.stdout, r, newStyle(t), c.format() == "markdown")
+	return showComparison(t.stdout, r, newStyle(t), c.format() == "markdown", c.Wide)
 }
 
 // sides are the two jobs: documents first, then those that --from names.
@@ -120,14 +120,24 @@ func (c *compareCommand) read(t *terminal, path string, edits []edit) ([]byte, e
 }
 
 // showComparison prints the components side by side, then the causes.
-func showComparison(w io.Writer, c *compare.Comparison, s style, markdown bool) error {
-	sides := newGrid("left", "right", "right", "right")
-	sides.add("", "a", "b", "b less a")
-	for _, x := range c.Components {
-		sides.add(words(x.Name), size(x.ABytes), size(x.BBytes), signedSize(x.DifferenceBytes))
+func showComparison(w io.Writer, c *compare.Comparison, s style, markdown, wide bool) error {
+	wide = wide || markdown
+	unit, in := unitOf(max(c.A.Peak.HighBytes, c.B.Peak.HighBytes))
+	signed := func(n int64) string {
+		if n > 0 {
+			return "+" + in(n)
+		}
+		return in(n)
 	}
-	sides.add("total", size(c.A.Peak.DeviceBytes), size(c.B.Peak.DeviceBytes), signedSize(c.DifferenceBytes))
-	sides.add("upper bound", size(c.A.Peak.HighBytes), size(c.B.Peak.HighBytes), signedSize(c.B.Peak.HighBytes-c.A.Peak.HighBytes))
+	sides := newGrid("left", "right", "right", "right")
+	sides.add(unit, "a", "b", "b less a")
+	for _, x := range c.Components {
+		if x.ABytes != 0 || x.BBytes != 0 || wide {
+			sides.add(words(x.Name), in(x.ABytes), in(x.BBytes), signed(x.DifferenceBytes))
+		}
+	}
+	sides.add("total", in(c.A.Peak.DeviceBytes), in(c.B.Peak.DeviceBytes), signed(c.DifferenceBytes))
+	sides.add("upper bound", in(c.A.Peak.HighBytes), in(c.B.Peak.HighBytes), signed(c.B.Peak.HighBytes-c.A.Peak.HighBytes))
 	write := func(g *grid) {
 		if markdown {
 			g.writeMarkdown(w)
@@ -146,7 +156,7 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, markdown bool) 
 		if markdown {
 			line = "- " + line
 		}
-		fmt.Fprintln(w, line)
+		writeWrapped(w, "", line, wide)
 	}
 	fmt.Fprintln(w)
 	write(sides)
@@ -159,7 +169,7 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, markdown bool) 
 			fmt.Fprintln(w)
 		}
 		for _, line := range lines {
-			fmt.Fprintf(w, "%s %s\n", map[bool]string{true: "-", false: "*"}[markdown], plain(line))
+			writeWrapped(w, map[bool]string{true: "- ", false: "* "}[markdown], plain(line), wide)
 		}
 	}
 	var causes, idle, notes []string
@@ -183,11 +193,4 @@ func verdictIn(s style, g estimator.GPUFit, markdown bool) string {
 		return words(string(g.Verdict))
 	}
 	return s.verdict(g.Verdict)
-}
-
-func signedSize(n int64) string {
-	if n > 0 {
-		return "+" + size(n)
-	}
-	return size(n)
 }

@@ -38,7 +38,7 @@ func (c *estimateCommand) Run(ctx context.Context, t *terminal) error {
 	case "markdown":
 		p = &estimateMarkdown{}
 	default:
-		p = &estimateTable{style: newStyle(t)}
+		p = &estimateTable{style: newStyle(t), wide: c.Wide}
 	}
 	return c.answerAll(ctx, t, path, p)
 }
@@ -59,76 +59,64 @@ func parse[T any](a answer) (*T, error) {
 // estimateTable prints estimates for people.
 type estimateTable struct {
 	style  style
+	wide   bool
 	header bool
 }
-
-const barWidth = 24
 
 func (e *estimateTable) one(w io.Writer, a answer) error {
 	r, err := parse[estimator.Result](a)
 	if err != nil {
 		return err
 	}
-	s := e.style
-	fmt.Fprintf(w, "%s  %s parameters", s.bold(plain(r.Model.Name)), thousands(r.Model.Parameters))
-	if r.Model.TrainableParameters != r.Model.Parameters {
-		fmt.Fprintf(w, ", %s of them trained", thousands(r.Model.TrainableParameters))
-	}
-	fmt.Fprintln(w)
-	p := r.Peak
-	fmt.Fprintf(w, "needs %s on the card, between %s and %s\n", s.bold(exact(p.DeviceBytes)), size(p.LowBytes), size(p.HighBytes))
-	fmt.Fprintf(w, "allocated %s, reserved %s; the peak is in %s\n\n", size(p.AllocatedBytes), size(p.ReservedBytes), plain(peakMoment(p)))
-
-	rows := newGrid("left", "right", "right", "left", "left")
-	for _, c := range r.Components {
-		rows.add(words(c.Name), size(c.Bytes), percent(c.Share), s.bar(c.Share), plain(c.How))
-		for _, part := range c.Parts {
-			rows.add("  "+words(part.Name), size(part.Bytes), "", "", "")
-		}
-	}
-	rows.add("total", size(p.DeviceBytes), "", "", "")
-	rows.write(w)
-
-	if len(r.GPUs) > 0 {
-		fmt.Fprintln(w)
-		fits := newGrid("left", "left", "left", "left")
-		for _, g := range r.GPUs {
-			fits.add(plain(g.GPU), s.verdict(g.Verdict), roomWords(g), probability(g))
-		}
-		fits.write(w)
-	}
-	if len(r.Notes) > 0 {
-		fmt.Fprintln(w)
-		for _, n := range r.Notes {
-			fmt.Fprintln(w, s.note(n))
-		}
-	}
+	page := estimatePage{Result: r, style: e.style, wide: e.wide}
+	page.write(w)
 	return nil
 }
 
 // next prints one row a job and card; its columns are as wide as what is usual
 // in them, because the rows to come are not known.
 func (e *estimateTable) next(w io.Writer, a answer) error {
+	model, card := 23, 16
+	if e.wide {
+		model, card = 40, 32
+	}
+	row := func(line, name, device, high, gpu, verdict string) error {
+		text := fmt.Sprintf("%5s  %s %8s %8s  %s %s", line, column(name, model), device, high, column(gpu, card), verdict)
+		_, err := fmt.Fprintln(w, strings.TrimRight(text, " "))
+		return err
+	}
 	if !e.header {
 		e.header = true
-		fmt.Fprintf(w, "%6s  %-28s  %10s  %10s  %-24s  %-12s  %10s\n", "line", "model", "device", "high", "card", "verdict", "headroom")
+		if err := row("line", "model", "GiB", "at most", "card", "verdict"); err != nil {
+			return err
+		}
 	}
 	if p, ok := asProblem(a.err); ok {
-		_, err := fmt.Fprintf(w, "%6d  %s\n", a.doc.line, oneLine(p))
-		return err
+		for i, text := range wrapped(oneLine(p), lineWidth-7, e.wide) {
+			line := fmt.Sprintf("%5d  %s", a.doc.line, text)
+			if i > 0 {
+				line = strings.Repeat(" ", 7) + text
+			}
+			if _, err := fmt.Fprintln(w, line); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	r, err := parse[estimator.Result](a)
 	if err != nil {
 		return err
 	}
-	line := fmt.Sprintf("%6d  %-28s  %10s  %10s", a.doc.line, plain(r.Model.Name), size(r.Peak.DeviceBytes), size(r.Peak.HighBytes))
+	line, device, high := fmt.Sprint(a.doc.line), inGiB(r.Peak.DeviceBytes), inGiB(r.Peak.HighBytes)
 	if len(r.GPUs) == 0 {
-		_, err = fmt.Fprintln(w, line)
+		return row(line, plain(r.Model.Name), device, high, "", "")
 	}
 	for _, g := range r.GPUs {
-		_, err = fmt.Fprintf(w, "%s  %-24s  %s  %10s\n", line, plain(g.GPU), e.style.pad(e.style.verdict(g.Verdict), words(string(g.Verdict)), 12), headroom(g))
+		if err := row(line, plain(r.Model.Name), device, high, plain(g.GPU), e.style.verdict(g.Verdict)); err != nil {
+			return err
+		}
 	}
-	return err
+	return nil
 }
 
 // oneLine is a problem in a row of a table.
@@ -157,13 +145,6 @@ func roomWords(g estimator.GPUFit) string {
 	return fmt.Sprintf("%s usable, %s free", exact(g.UsableBytes), size(g.HeadroomBytes))
 }
 
-func headroom(g estimator.GPUFit) string {
-	if g.UsableBytes <= 0 {
-		return "unknown"
-	}
-	return size(g.HeadroomBytes)
-}
-
 // probability never claims certainty that rounding made.
 func probability(g estimator.GPUFit) string {
 	switch p := g.Probability; {
@@ -177,8 +158,6 @@ func probability(g estimator.GPUFit) string {
 		return fmt.Sprintf("%.0f %% likely to fit", p*100)
 	}
 }
-
-func percent(share float64) string { return fmt.Sprintf("%.1f %%", share*100) }
 
 // words turns a name of the contract into words: does_not_fit, does not fit.
 func words(name string) string { return strings.ReplaceAll(name, "_", " ") }

@@ -39,10 +39,23 @@ type jobFields struct {
 	QLoRA                bool     `name:"qlora" help:"Train adapters on a base in 4 bits (nf4, double quantization); of rank 16 on all linear layers unless the job says otherwise." group:"Job:"`
 	WorldSize            *int64   `placeholder:"N" help:"GPUs over which the job is spread." group:"Job:"`
 	DataParallel         *string  `placeholder:"KIND" help:"ddp, zero1, zero2, zero3 or fsdp." group:"Job:"`
-	ReserveBytes         *int64   `placeholder:"N" help:"Bytes that a display or other processes hold." group:"Job:"`
+	ReserveBytes         *int64   `placeholder:"N" help:"Bytes that a display or other processes hold." xor:"reserve" group:"Job:"`
+	Reserve              *jobSize `placeholder:"SIZE" help:"The same as a size, such as 800MiB or 1GiB." xor:"reserve" group:"Job:"`
+	Display              *bool    `negatable:"" help:"The card drives a display: a plan leaves 1 GiB for it, as on desktop cards without --no-display." group:"Job:"`
 	Confidence           *float64 `placeholder:"P" help:"Share of runs that the low and high figures cover; 0.95 if not given." group:"Job:"`
 
 	GPU []string `name:"gpu" sep:"none" placeholder:"NAME" help:"Card to judge; repeat for more, * is the whole catalog." group:"Job:"`
+}
+
+// jobSize is a size in a job document, which has it in bytes.
+type jobSize int64
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (b *jobSize) UnmarshalText(text []byte) error {
+	var n byteCount
+	err := n.UnmarshalText(text)
+	*b = jobSize(n)
+	return err
 }
 
 // qloraRank is that of the adapters which plan offers.
@@ -102,6 +115,8 @@ func (f *jobFields) edits() ([]edit, error) {
 		list = append(list, edit{path: "gpus", value: f.GPU})
 	}
 	list = appendEdit(list, "reserve_bytes", f.ReserveBytes)
+	list = appendEdit(list, "reserve_bytes", f.Reserve)
+	list = appendEdit(list, "display", f.Display)
 	list = appendEdit(list, "confidence", f.Confidence)
 	return list, nil
 }

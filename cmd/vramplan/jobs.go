@@ -23,6 +23,7 @@ type jobCommand struct {
 type outputFlags struct {
 	Output string `short:"o" enum:"table,json,markdown" default:"table" setting:"VRAMPLAN_OUTPUT" help:"table, json (one line a job) or markdown." group:"Answers:"`
 	JSON   bool   `name:"json" help:"Short for --output json." group:"Answers:"`
+	Wide   bool   `help:"Let lines be as long as they come, and show every row; without it they fit 80 columns." group:"Answers:"`
 }
 
 func (f *outputFlags) format() string {
@@ -95,7 +96,7 @@ func (c *jobCommand) answerAll(ctx context.Context, t *terminal, path string, p 
 
 	out := bufio.NewWriter(t.stdout)
 	bar := newProgress(t)
-	err = each(ctx, docs, asking(backend, path), func(a answer, idle bool) error {
+	err = each(ctx, docs, c.capped(t, backend, path), func(a answer, idle bool) error {
 		bar.count(a)
 		if _, refused := asProblem(a.err); a.err != nil && !refused {
 			if !docs.many {

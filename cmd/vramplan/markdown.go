@@ -66,3 +66,10 @@ func (e *estimateMarkdown) next(w io.Writer, a answer) error {
 func cell(text string) string {
 	return strings.NewReplacer(`\`, `\\`, "|", `\|`, "<", "&lt;", "`", "\\`").Replace(plain(text))
 }
+
+func headroom(g estimator.GPUFit) string {
+	if g.UsableBytes <= 0 {
+		return "unknown"
+	}
+	return size(g.HeadroomBytes)
+}

@@ -21,6 +21,22 @@ func exact(bytes int64) string {
 // size is bytes for people.
 func size(bytes int64) string { return estimator.Bytes(bytes).String() }
 
+// inGiB is a size in GiB for a column that names the unit, with two decimals: 10 MiB.
+func inGiB(bytes int64) string {
+	if bytes > 0 && bytes < 5<<20 {
+		return "<0.01"
+	}
+	return fmt.Sprintf("%.2f", float64(bytes)/(1<<30))
+}
+
+// unitOf is the unit of a column whose largest figure is given, and how sizes are written in it.
+func unitOf(largest int64) (string, func(int64) string) {
+	if largest >= 1<<30 {
+		return "GiB", inGiB
+	}
+	return "MiB", func(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }
+}
+
 // thousands writes a count with commas: 124,373,760.
 func thousands(n int64) string {
 	sign, digits := "", strconv.FormatInt(n, 10)

@@ -41,14 +41,14 @@ func TestThousands(t *testing.T) {
 func TestBarStaysInItsColumn(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		share := rapid.Float64().Draw(t, "share")
-		if got := width(style{colour: true}.bar(share)); got > barWidth {
+		if got := width(style{colour: true}.bar(share, 24)); got > 24 {
 			t.Fatalf("bar(%v) is %d wide", share, got)
 		}
 	})
-	if got := (style{}).bar(0.01); got == "" {
+	if got := (style{}).bar(0.01, 24); got == "" {
 		t.Error("a share of 1 % has no bar")
 	}
-	if got := width(style{}.bar(1)); got != barWidth {
-		t.Errorf("the whole is %d wide, want %d", got, barWidth)
+	if got := width(style{}.bar(1, 24)); got != 24 {
+		t.Errorf("the whole is %d wide, want %d", got, 24)
 	}
 }

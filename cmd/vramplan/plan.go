@@ -31,6 +31,9 @@ func (c *planCommand) Run(ctx context.Context, t *terminal) error {
 		p = &planPages{page: (*planner.Plan).Markdown}
 	default:
 		p = &planPages{page: (*planner.Plan).Text}
+		if c.Wide {
+			p = &planPages{page: (*planner.Plan).WideText}
+		}
 	}
 	if c.Patch {
 		return c.patch(ctx, t)

@@ -37,8 +37,6 @@ func (s style) verdict(v estimator.Verdict) string {
 	return s.paint(code, words(string(v)))
 }
 
-func (s style) note(n estimator.Note) string { return "note: " + plain(n.Text) }
-
 // plain keeps control characters of names, which come from job documents, away
 // from a terminal.
 func plain(text string) string {
@@ -50,19 +48,31 @@ func plain(text string) string {
 	}, text)
 }
 
-// pad widens painted text by what its plain form lacks.
-func (s style) pad(painted, plain string, width int) string {
-	return painted + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(plain)))
+// bar draws a share between 0 and 1 in eighths of a character, up to a width.
+func (s style) bar(share float64, width int) string {
+	return s.paint("36", drawn(share, width))
 }
 
-// bar draws a share between 0 and 1 in eighths of a character.
-func (s style) bar(share float64) string {
-	eighths := int(math.Round(min(max(share, 0), 1) * barWidth * 8))
+func drawn(share float64, width int) string {
+	eighths := int(math.Round(min(max(share, 0), 1) * float64(width) * 8))
 	text := strings.Repeat("█", eighths/8)
 	if rest := eighths % 8; rest > 0 {
 		text += string([]rune("▏▎▍▌▋▊▉")[rest-1])
 	}
-	return s.paint("36", text)
+	return text
+}
+
+// capacity draws what a job needs against what a card has, in a line of some characters: what is used as █, what is free as ·, and the
+// end of the card as |. A job that does not fit goes on behind it.
+func (s style) capacity(g estimator.GPUFit, width int) string {
+	needed := g.UsableBytes - g.HeadroomBytes
+	scale := float64(width-1) / float64(max(g.UsableBytes, needed))
+	end, used := int(math.Round(float64(g.UsableBytes)*scale)), int(math.Round(float64(needed)*scale))
+	if needed > g.UsableBytes {
+		end = min(end, width-2) // a miss by little is seen
+		return s.paint("36", strings.Repeat("█", end)) + "|" + s.paint("31", strings.Repeat("█", max(used-end, 1)))
+	}
+	return s.paint("36", strings.Repeat("█", used)) + strings.Repeat("·", end-used) + "|"
 }
 
 // grid aligns columns. Widths are counted in characters without escape sequences.

@@ -27,7 +27,7 @@ func (c *versionCommand) Run(ctx context.Context, t *terminal) error {
 	if c.format() == "json" {
 		return errors.Join(jsonLines{}.one(out, answer{body: body}), out.Flush())
 	}
-	return errors.Join(writeEntry(out, body, c.format() == "markdown"), out.Flush())
+	return errors.Join(writeEntry(out, body, c.format() == "markdown", true), out.Flush())
 }
 
 // stamped is the version of a build that does not see the repository's history, as an image's: the linker sets

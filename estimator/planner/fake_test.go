@@ -98,7 +98,7 @@ func storyFake() *fake {
 func rtx4070() estimator.GPU {
 	return estimator.GPU{
 		ID: "rtx-4070", Name: "GeForce RTX 4070", MemoryBytes: 12282 * mib, UsableBytes: 11994 * mib, ComputeCapability: 89,
-		Multiprocessors: 46, PeakFLOPS: 58.3e12, FP32FLOPS: 29.15e12, BandwidthBytesPerSecond: 504e9, Vendor: "NVIDIA",
+		Multiprocessors: 46, PeakFLOPS: 58.3e12, FP32FLOPS: 29.15e12, BandwidthBytesPerSecond: 504e9, Vendor: "NVIDIA", Line: estimator.Desktop,
 	}
 }
 

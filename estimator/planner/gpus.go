@@ -19,7 +19,25 @@ const (
 	belowAsked    = 4
 )
 
-// smallestGPUs are the smallest of some cards, of the vendor of the job's own, on which
+// inPlaceOf reports whether a card of one line may stand where one of another does: a cluster has cards of its own line, a desktop or
+// a workstation takes either's, and who has a laptop looks for a desktop. Nothing is known to stand in for a system on a chip but
+// another, and anything may for a card of which the line is not known.
+func inPlaceOf(own, other estimator.Line) bool {
+	desk := func(l estimator.Line) bool { return l == estimator.Desktop || l == estimator.Workstation }
+	switch {
+	case other == "":
+		return true
+	case own == "":
+		return other != estimator.Laptop && other != estimator.Embedded
+	case desk(own):
+		return desk(other)
+	case own == estimator.Laptop:
+		return desk(other) || other == estimator.Laptop
+	}
+	return other == own
+}
+
+// smallestGPUs are the smallest of some cards, of the vendor of the job's own and of a line that may stand in its place, on which
 // the job as it is today fits; without a today, on which its smallest pair does.
 func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]string, error) {
 	ids := []string{}
@@ -30,7 +48,7 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 	in := j.input(s.costs.base)
 	cards := slices.DeleteFunc(slices.Clone(catalog), func(g estimator.GPU) bool {
 		otherVendor := s.gpu.Vendor != "" && g.Vendor != "" && g.Vendor != s.gpu.Vendor
-		return g.UsableBytes <= 0 || otherVendor
+		return g.UsableBytes <= 0 || otherVendor || !inPlaceOf(s.gpu.Line, g.Line)
 	})
 	slices.SortFunc(cards, func(a, b estimator.GPU) int {
 		return cmp.Or(cmp.Compare(a.UsableBytes, b.UsableBytes), cmp.Compare(a.ID, b.ID))

@@ -30,7 +30,9 @@ type lever struct {
 	apply    func(*estimator.Input)
 	changes  map[string]any
 	settings []string
-	effort   float64
+	// library is whose code it is.
+	library string
+	effort  float64
 	// effect is what the lever does to training, and disturbs how far it moves the
 	// result beside other levers; empty and 0 mean nothing.
 	effect   string

@@ -58,6 +58,8 @@ type search struct {
 	// reference is what times and savings are relative to.
 	reference judged
 	refTime   [3]float64
+	// pick is the pair that is recommended; nil where none is.
+	pick *Choice
 	// readings are the expected, the cheap and the dear one, and basis what they rest on.
 	readings [3]assumption
 	basis    string
@@ -178,6 +180,10 @@ func (s *search) setReference() {
 	}
 	set(s.exact)
 	set(s.near)
+	if pair, _ := s.recommended(s.exact); pair != nil {
+		c := pair.choice()
+		s.pick = &c
+	}
 	s.floor.time = s.relativeTime(s.floor)
 	if s.today != nil {
 		s.today.time = s.relativeTime(*s.today)

@@ -39,6 +39,7 @@ func (n *notes) refusedPairs(js []judged) {
 
 // explain writes the notes that belong to the whole plan.
 func (s *search) explain(edge limit, p *Plan) {
+	s.explainDisplay()
 	s.explainToday()
 	s.explainEdge(edge)
 	s.explainFloor()
@@ -89,6 +90,32 @@ func (s *search) explainToday() {
 	if !s.batch.exact() {
 		s.notes.add("today-differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
 			t.micro, t.accum, count(int(s.batch.gpus), "data-parallel GPU"), s.batch.effective(t.micro, t.accum), s.batch.target)
+	}
+}
+
+// explainDisplay says what the recommendation leaves for a display, where the card drives one.
+func (s *search) explainDisplay() {
+	pair, tightest := s.recommended(s.exact)
+	room := s.costs.base.Job.DisplayRoom(&s.gpu)
+	if pair == nil || room == 0 {
+		return
+	}
+	left := func(j *judged) string { return estimator.Bytes(s.spare(*j)).String() }
+	why := s.gpu.ID + " drives a display"
+	if s.costs.base.Job.Display == nil {
+		why = fmt.Sprintf("%s is a %s card and may drive a display", s.gpu.ID, s.gpu.Line)
+	}
+	const roomWords = "1 GiB"
+	const otherwise = "Say display: false (--no-display) where it drives none, or in reserve_bytes (--reserve 300MiB) what is held."
+	switch {
+	case s.spare(*pair) < room:
+		s.notes.add("display", "%s, whose programs often hold %s: %d × %d leaves %s at its upper bound, and no pair that is not far slower leaves enough. %s",
+			why, roomWords, pair.micro, pair.accum, left(pair), otherwise)
+	case pair.choice() != tightest.choice():
+		s.notes.add("display", "%s, whose programs often hold %s: %d × %d is recommended, which leaves %s at its upper bound. %d × %d fits where nothing else is on the card, and leaves %s. %s",
+			why, roomWords, pair.micro, pair.accum, left(pair), tightest.micro, tightest.accum, left(tightest), otherwise)
+	default:
+		s.notes.add("display", "%s: %d × %d leaves %s for it at its upper bound.", why, pair.micro, pair.accum, left(pair))
 	}
 }
 

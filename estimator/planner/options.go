@@ -116,6 +116,9 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 		return append(out, proposal{judged: least, title: s.pairTitle(least)})
 	}
 	out = append(out, proposal{judged: *best, title: s.pairTitle(*best)})
+	if pair, _ := s.recommended(s.exact); pair != nil {
+		out = append(out, proposal{judged: *pair, title: s.pairTitle(*pair)})
+	}
 	last, smaller := best.micro, 0
 	for _, j := range work {
 		if smaller < smallerPairs && j.fits() && j.micro <= last/2 && j.time.Expected <= reasonable*best.time.Expected {
@@ -311,7 +314,8 @@ func (s *search) batchOptions(ctx context.Context, best *judged, edge limit) ([]
 			if err := add("Smaller effective batch, same accumulation", Choice{micro, t.accum}); err != nil {
 				return nil, err
 			}
-			if t.accum > 1 {
+			// With less than a quarter of the batch it would be another training.
+			if t.accum > 1 && 4*s.batch.effective(micro, 1) >= s.batch.target {
 				if err := add("Drop accumulation", Choice{micro, 1}); err != nil {
 					return nil, err
 				}

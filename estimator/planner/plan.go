@@ -43,8 +43,9 @@ type Plan struct {
 	Today *Today `json:"today"`
 	// Pairs are all exact pairs in falling micro-batch, fitting or not.
 	Pairs []Pair `json:"pairs"`
-	// Recommended is the pair with the best expected step time among those whose
-	// verdict is "fits"; null when there is none.
+	// Recommended is the pair with the best expected step time among those whose verdict is "fits", and of those that leave room for
+	// a display (estimator.DisplayBytes) where the card drives one; where none of them leaves so much, the one that leaves most. It is null when there is none. The first option is
+	// this pair, and the only "best choice".
 	Recommended *Choice `json:"recommended"`
 	// Safest is the fastest pair that leaves a quarter of the card free.
 	Safest *Choice `json:"safest"`
@@ -155,9 +156,11 @@ type Option struct {
 	// to be set; "model" and "gpus", where present, replace the job's own.
 	Changes map[string]any `json:"changes"`
 	// Settings say the same in the words of the user's own tool.
-	Settings             []string `json:"settings"`
-	MicroBatch           int64    `json:"micro_batch"`
-	GradientAccumulation int64    `json:"gradient_accumulation"`
+	Settings []string `json:"settings"`
+	// Library is whose code the settings turn on, where they need one; without it they may not run.
+	Library              string `json:"library,omitempty"`
+	MicroBatch           int64  `json:"micro_batch"`
+	GradientAccumulation int64  `json:"gradient_accumulation"`
 	// DataParallelGPUs is the number of GPUs that the option spreads the effective batch over.
 	DataParallelGPUs int64 `json:"data_parallel_gpus"`
 	EffectiveBatch   int64 `json:"effective_batch"`

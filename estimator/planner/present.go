@@ -25,9 +25,13 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 			Verdict: j.fit().Verdict, RelativeStepTime: j.time.Expected,
 		}
 	}
-	if j := s.fastest(s.exact, 1); j != nil {
+	if j, _ := s.recommended(s.exact); j != nil {
 		c := j.choice()
 		p.Recommended = &c
+		if len(p.GPUs) > 0 {
+			own := &p.GPUs[0]
+			own.Recommended, own.DeviceBytes, own.RelativeStepTime = &c, j.deviceBytes(), j.time.Expected
+		}
 	}
 	if j := s.safest(s.exact); j != nil {
 		c := j.choice()
@@ -44,11 +48,12 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 // render turns proposals, in their order, into the answer's options.
 func (s *search) render(ps []proposal, safest *judged) []Option {
 	out := make([]Option, len(ps))
+	// The recommended pair stands first; where no pair fits, the first of whatever does.
 	firstThatFits := slices.IndexFunc(ps, func(p proposal) bool { return p.fits() && !p.with.otherCards() })
 	for i, p := range ps {
 		c, effective := p.choice(), s.effective(p.candidate)
 		changes := p.with.changes()
-		var settings []string
+		var settings, used []string
 		gpus := s.gpus(p.candidate)
 		if s.today == nil || c != s.today.choice() || s.tool == "nanogpt" && gpus != s.batch.gpus {
 			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
@@ -57,6 +62,9 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 		effects := []string{}
 		for _, l := range p.with.levers {
 			settings = append(settings, l.settings...)
+			if l.library != "" {
+				used = append(used, l.library)
+			}
 			if l.effect != "" {
 				effects = append(effects, l.effect)
 			}
@@ -65,7 +73,7 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 			effects = append(effects, effectiveBatchEffect(p.input(s.costs.base).Job.Training, s.batch.target, effective))
 		}
 		o := Option{
-			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
+			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...), Library: strings.Join(used, " and "),
 			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
 			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
 			DeviceBytes: p.deviceBytes(), LowBytes: p.lowBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
@@ -83,6 +91,9 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 	return out
 }
 
+// bestChoice is the word on the option that a plan recommends.
+const bestChoice = "best choice"
+
 // recommendation is the word on one option.
 func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 	changes := s.changesTraining(p)
@@ -93,7 +104,7 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 	case p.with.holds(cardsGroup):
 		return fmt.Sprintf("needs %s, %.2f× the GPU time", count(int(s.gpus(p.candidate)), "GPU"), s.gpuTime(p.judged))
 	case first && fits && !changes:
-		return "best choice"
+		return bestChoice
 	case !fits && p.savesNothing():
 		if p.with.holds("allocator") {
 			return "saves nothing here: what is reserved depends on the order of frees"
@@ -112,6 +123,8 @@ func (s *search) recommendation(p proposal, first bool, safest *judged) string {
 		return "least change that fits; changes " + s.changed(p)
 	case changes:
 		return "changes " + s.changed(p)
+	case s.cramped(p.judged):
+		return "fits, and leaves a display too little: " + estimator.Bytes(s.spare(p.judged)).String()
 	case safest != nil && p.with.key == "" && p.choice() == safest.choice():
 		return "safe choice"
 	case p.with.key == "" && s.today != nil && p.choice() == s.today.choice():

@@ -2,7 +2,9 @@ package planner
 
 import (
 	"fmt"
+	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"pgregory.net/rapid"
 
@@ -68,8 +70,13 @@ func TestPlanProperties(t *testing.T) {
 		checkOptions(t, p)
 		checkCards(t, r, p, f.estimate)
 		checkChanges(t, r, p, f.estimate)
-		if p.Markdown() == "" || p.Text() == "" {
+		if p.Markdown() == "" || p.Text() == "" || p.WideText() == "" {
 			t.Error("nothing printed")
+		}
+		for line := range strings.Lines(p.Text()) {
+			if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > lineWidth {
+				t.Errorf("%d columns: %s", n, line)
+			}
 		}
 	})
 }
@@ -164,6 +171,21 @@ func checkPicks(t *rapid.T, p *Plan) {
 }
 
 func checkOptions(t *rapid.T, p *Plan) {
+	// What stands above the table is the best choice in it, and nothing else is.
+	for i, o := range p.Options {
+		pair := p.Recommended != nil && *p.Recommended == (Choice{o.MicroBatch, o.GradientAccumulation})
+		if o.Recommendation == bestChoice && (i > 0 || p.Recommended != nil && !pair) {
+			t.Errorf("option %d, %q at %d × %d, is the best choice, and %v is recommended", i+1, o.Title, o.MicroBatch, o.GradientAccumulation, p.Recommended)
+		}
+		if i == 0 && p.Recommended != nil && o.Recommendation != bestChoice {
+			t.Errorf("%v is recommended, and the first option is %q: %s", p.Recommended, o.Title, o.Recommendation)
+		}
+	}
+	for _, n := range p.Notes {
+		if n.Code == "dominated" && p.Recommended != nil && strings.HasPrefix(n.Text, fmt.Sprintf("Left out: reduce the micro-batch only at %d × %d ", p.Recommended.MicroBatch, p.Recommended.GradientAccumulation)) {
+			t.Errorf("recommended and left out: %s", n.Text)
+		}
+	}
 	changing := false
 	for i, o := range p.Options {
 		if o.Rank != i+1 {

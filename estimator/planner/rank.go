@@ -59,6 +59,48 @@ func (s *search) fastest(js []judged, share float64) *judged {
 	return best
 }
 
+// recommended is the pair to run: the fastest that fits, and where the card drives a display the fastest of those that leave room for it,
+// or else the one that leaves most. tightest is the fastest that fits where nothing else is on the card.
+func (s *search) recommended(js []judged) (pair, tightest *judged) {
+	tightest = s.fastest(js, 1)
+	room := s.costs.base.Job.DisplayRoom(&s.gpu)
+	if tightest == nil || room == 0 {
+		return tightest, tightest
+	}
+	var roomy []judged
+	pair = tightest
+	for i := range js {
+		j := &js[i]
+		if !j.fits() || j.time.Expected > reasonable*tightest.time.Expected {
+			continue
+		}
+		if s.spare(*j) > s.spare(*pair) {
+			pair = j
+		}
+		if s.spare(*j) >= room {
+			roomy = append(roomy, *j)
+		}
+	}
+	if best := s.fastest(roomy, 1); best != nil {
+		return best, tightest
+	}
+	return pair, tightest
+}
+
+// spare is what a candidate leaves free at its upper bound.
+func (s *search) spare(j judged) int64 { return j.fit().UsableBytes - j.highBytes() }
+
+// isRecommended reports whether a proposal is nothing but the recommended pair.
+func (s *search) isRecommended(p proposal) bool {
+	return s.pick != nil && p.with.key == "" && p.choice() == *s.pick
+}
+
+// cramped reports whether a candidate that fits leaves too little for the card's display.
+func (s *search) cramped(j judged) bool {
+	room := s.costs.base.Job.DisplayRoom(&s.gpu)
+	return room > 0 && j.fits() && !j.with.otherCards() && s.spare(j) < room
+}
+
 // reasonable is how much slower than the fastest a pair may be and still be
 // offered as the safe one.
 const reasonable = 2
@@ -85,6 +127,12 @@ func (s *search) safest(js []judged) *judged {
 
 // before is the order of the options.
 func (s *search) before(a, b proposal) int {
+	if x, y := s.isRecommended(a), s.isRecommended(b); x != y {
+		if x {
+			return -1 // what the plan recommends stands first
+		}
+		return 1
+	}
 	if c := cmp.Compare(s.tier(a), s.tier(b)); c != 0 {
 		return c
 	}

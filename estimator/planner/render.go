@@ -35,8 +35,8 @@ func (p *Plan) Markdown() string {
 	return b.String()
 }
 
-// Text prints the plan for a terminal, in the same order as Markdown.
-func (p *Plan) Text() string {
+// WideText prints all of the plan for a terminal that is as wide as it takes, in the same order as Markdown.
+func (p *Plan) WideText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", p.heading(), p.summary())
 	if len(p.Options) > 0 {
@@ -87,11 +87,20 @@ func (p *Plan) summary() string {
 	}
 	switch {
 	case p.Recommended != nil:
-		line := fmt.Sprintf("Recommended: %d × %d.", p.Recommended.MicroBatch, p.Recommended.GradientAccumulation)
+		line := fmt.Sprintf("Recommended: %d × %d", p.Recommended.MicroBatch, p.Recommended.GradientAccumulation)
+		for _, x := range p.Pairs {
+			if *p.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) {
+				line += fmt.Sprintf(", which takes %s", estimator.Bytes(x.DeviceBytes))
+			}
+		}
+		line += "."
 		if s := p.Safest; s != nil && *s != *p.Recommended {
 			line += fmt.Sprintf(" Safest: %d × %d.", s.MicroBatch, s.GradientAccumulation)
 		}
 		lines = append(lines, line+fmt.Sprintf(" Largest micro-batch that fits: %d.", p.LargestMicroBatch))
+	case len(p.Options) > 0 && p.Options[0].Recommendation == bestChoice:
+		lines = append(lines, fmt.Sprintf("No pair fits as the job is. Recommended: option 1, %s, at %d × %d, which takes %s.", lowerFirst(p.Options[0].Title),
+			p.Options[0].MicroBatch, p.Options[0].GradientAccumulation, estimator.Bytes(p.Options[0].DeviceBytes)))
 	case p.LargestMicroBatch > 0:
 		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest micro-batch that fits: %d.", p.LargestMicroBatch))
 	case p.UsableBytes > 0:
@@ -134,7 +143,7 @@ func (p *Plan) optionRows() [][]string {
 		if o.Verdict != estimator.DoesNotFit {
 			verdict += fmt.Sprintf(", %.2f× the time", o.RelativeStepTime.Expected)
 		}
-		values := strings.Join(o.Settings, ", ")
+		values := o.how()
 		if values == "" {
 			values = "as today"
 		}
@@ -271,8 +280,7 @@ func textTable(b *strings.Builder, columns []string, rows [][]string) {
 	}
 }
 
-// wrap breaks text between words so that no line is wider than width, unless one
-// word is.
+// wrap breaks text between words so that no line is wider than width; a word that is wider itself is cut.
 func wrap(text string, width int) []string {
 	var lines []string
 	for _, word := range strings.Fields(text) {
@@ -281,7 +289,13 @@ func wrap(text string, width int) []string {
 			lines[last] += " " + word
 			continue
 		}
-		lines = append(lines, word)
+		for letters := []rune(word); ; letters = letters[width:] {
+			if len(letters) <= width {
+				lines = append(lines, string(letters))
+				break
+			}
+			lines = append(lines, string(letters[:width]))
+		}
 	}
 	return lines
 }

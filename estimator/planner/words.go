@@ -187,14 +187,14 @@ var anyTool = map[string]leverWord{
 	"checkpointing-full":      {setting: "wrap each block in torch.utils.checkpoint.checkpoint", code: true},
 	"checkpointing-selective": {setting: "wrap attention in torch.utils.checkpoint.checkpoint", code: true},
 	"checkpointing-none":      {setting: "call the blocks without torch.utils.checkpoint"},
-	"loss-fused-linear":       {setting: "a fused linear cross-entropy (Liger, Cut Cross Entropy)", code: true},
-	"loss-chunked":            {setting: "cross-entropy over chunks of the tokens", code: true},
-	"loss-fused":              {setting: "a cross-entropy that writes its gradient in place", code: true},
+	"loss-fused-linear":       {setting: "LigerFusedLinearCrossEntropyLoss in place of the output layer and the loss", code: true},
+	"loss-chunked":            {setting: "torch.nn.functional.cross_entropy over chunks of the tokens, or torchtune's LinearCrossEntropyLoss", code: true},
+	"loss-fused":              {setting: "LigerCrossEntropyLoss in place of torch.nn.CrossEntropyLoss", code: true},
 	"optimizer-fused":         {setting: "fused=True"},
 	"optimizer-for-loop":      {setting: "foreach=False"},
 	"optimizer-8bit":          {setting: "bitsandbytes.optim.AdamW8bit", code: true},
 	"optimizer-adafactor":     {setting: "torch.optim.Adafactor", code: true},
-	"optimizer-lion":          {setting: "a Lion optimizer (bitsandbytes.optim.Lion, lion-pytorch)", code: true},
+	"optimizer-lion":          {setting: "bitsandbytes.optim.Lion", code: true},
 	"optimizer-sgd":           {setting: "torch.optim.SGD(momentum=0.9)", code: true},
 	"precision-amp-bf16":      {setting: "torch.autocast(dtype=torch.bfloat16)"},
 	"precision-amp-fp16":      {setting: "torch.autocast(dtype=torch.float16) and torch.amp.GradScaler"},
@@ -231,7 +231,7 @@ func worded(ls []lever, tool string) []lever {
 		}
 		switch {
 		case ok:
-			l.settings = []string{w.setting}
+			l.settings, l.library = []string{w.setting}, libraryOf(tool, l.code)
 			if w.code {
 				l.effort = max(l.effort, codeEffort)
 			}

@@ -128,8 +128,8 @@ func (c *Catalog) Models() ([]Model, error) {
 	return x.entries, nil
 }
 
-// GPU finds a card by id, alias, the name that nvidia-smi prints, a Kubernetes
-// product label, or the name of a MIG slice. The error is an *UnknownError where no
+// GPU finds a card by id, alias, the name that nvidia-smi prints, a Kubernetes product label, the name of a MIG slice, with its card or
+// without, a size such as 12GB, or an instance type of a cloud. The error is an *UnknownError where no
 // card has the name.
 func (c *Catalog) GPU(name string) (*GPU, error) {
 	x, err := c.gpus()
@@ -149,9 +149,16 @@ func (c *Catalog) GPU(name string) (*GPU, error) {
 			if s, ok := g.slice(profile); ok {
 				return s, nil
 			}
-			return nil, &UnknownError{Kind: "GPU", Name: name, Reason: g.migProblem(profile)}
+			r, _, err := x.sliceOfFamily(name, card, profile, g)
+			return r.card, err
 		}
 		key = card
+	}
+	switch r, ok, err := x.read(name); {
+	case err != nil:
+		return nil, err
+	case ok:
+		return r.card, nil
 	}
 	unknown := &UnknownError{Kind: "GPU", Name: name}
 	for _, i := range nearest(key, x.candidates()) {

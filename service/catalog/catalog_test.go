@@ -74,7 +74,7 @@ func TestUnknownGPUs(t *testing.T) {
 		{"NVIDIA A100-SXM4-80GB MIG 4c.3g.40gb", "", "has no MIG profile"},
 		{"rtx-4090-mig-1g.10gb", "", "no MIG profiles are known"},
 		{"a101-mig-1g.10gb", "a100-sxm4-40gb", ""},
-		{"mig-1g.10gb", "", ""},
+		{"mig-1g.11gb", "", ""},
 	} {
 		_, err := builtin.GPU(c.name)
 		unknown, ok := errors.AsType[*catalog.UnknownError](err)

@@ -110,6 +110,7 @@ func (g *GPU) ForEstimator() estimator.GPU {
 		LinkBytesPerSecond:      g.linkBytesPerSecond(),
 		Single:                  g.single(),
 		Vendor:                  g.Vendor,
+		Line:                    g.line(),
 	}
 }
 

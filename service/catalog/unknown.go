@@ -52,12 +52,13 @@ func nearest(key string, candidates []candidate) []int {
 		return nil
 	}
 	limit := max(2, len(key)/3)
-	best := map[int]int{}
+	best, extra := map[int]int{}, map[int]int{}
+	letters := squash(key)
 	for _, c := range candidates {
 		d := limit + 1
 		switch {
-		case len(key) >= 3 && strings.Contains(c.key, key):
-			d = 0
+		case len(key) >= 3 && strings.Contains(c.key, key), len(letters) >= 5 && strings.HasSuffix(squash(c.key), letters):
+			d = 0 // the same but for what is around it: Llama3-8b and meta-llama-3-8b
 		case len(c.key) >= 4 && strings.Contains(key, c.key):
 			d = limit
 		case abs(len(c.key)-len(key)) <= limit:
@@ -66,16 +67,29 @@ func nearest(key string, candidates []candidate) []int {
 		if d > limit {
 			continue
 		}
-		if old, ok := best[c.entry]; !ok || d < old {
-			best[c.entry] = d
+		more := abs(len(c.key) - len(key))
+		if old, ok := best[c.entry]; !ok || d < old || d == old && more < extra[c.entry] {
+			best[c.entry], extra[c.entry] = d, more
 		}
 	}
 	found := make([]int, 0, len(best))
 	for e := range best {
 		found = append(found, e)
 	}
-	slices.SortFunc(found, func(a, b int) int { return cmp.Or(cmp.Compare(best[a], best[b]), cmp.Compare(a, b)) })
+	slices.SortFunc(found, func(a, b int) int {
+		return cmp.Or(cmp.Compare(best[a], best[b]), cmp.Compare(extra[a], extra[b]), cmp.Compare(a, b))
+	})
 	return found[:min(len(found), maxNearest)]
+}
+
+// squash leaves the letters and digits of a key: people put the separators elsewhere.
+func squash(key string) string {
+	return strings.Map(func(r rune) rune {
+		if strings.ContainsRune("-_./ ", r) {
+			return -1
+		}
+		return r
+	}, key)
 }
 
 func abs(n int) int {

@@ -23,6 +23,11 @@ func (c *Catalog) GPUVariants(name string) ([]string, error) {
 	}
 	key := GPUKey(name)
 	entry, ok := x.byKey[key]
+	if !ok {
+		if r, read, err := x.read(name); err == nil && read && len(r.variants) > 0 {
+			return r.variants, nil
+		}
+	}
 	if !ok || x.entries[entry].AliasNote(name) == "" {
 		return []string{name}, nil
 	}

@@ -137,9 +137,9 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	model := `"model": {"preset": "gpt2"}`
 	for name, c := range map[string]struct{ data, want string }{
-		"empty body":         {" \n", "malformed_json : the document is empty; it should be an object with model, training, gpus, reserve_bytes, confidence"},
-		"not an object":      {"[]", "wrong_type : a list was given; accepted: an object with model, training, gpus, reserve_bytes, confidence"},
-		"null":               {"null", "wrong_type : null was given; accepted: an object with model, training, gpus, reserve_bytes, confidence"},
+		"empty body":         {" \n", "malformed_json : the document is empty; it should be an object with model, training, gpus, reserve_bytes, display, confidence"},
+		"not an object":      {"[]", "wrong_type : a list was given; accepted: an object with model, training, gpus, reserve_bytes, display, confidence"},
+		"null":               {"null", "wrong_type : null was given; accepted: an object with model, training, gpus, reserve_bytes, display, confidence"},
 		"cut off":            {"{\n  \"model\": {\"preset\": \"gp", "malformed_json /model/preset: malformed JSON at line 2, column 26: the document ends too early"},
 		"NaN":                {"{" + model + ",\n\"training\": {\"micro_batch\": NaN}}", "malformed_json /training/micro_batch: malformed JSON at line 2, column 29: NaN is not JSON"},
 		"negative infinity":  {`{"confidence": -Infinity}`, "malformed_json /confidence: malformed JSON at line 1, column 17: -Infinity is not JSON"},

@@ -1,0 +1,241 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// estimatePage is one estimate for a terminal: the verdict, the job as it was understood, what holds the memory, and what to ask next.
+type estimatePage struct {
+	*estimator.Result
+	style style
+	wide  bool
+}
+
+func (e estimatePage) write(w io.Writer) {
+	e.headline(w)
+	e.assumptions(w)
+	e.cards(w)
+	fmt.Fprintln(w)
+	e.components(w)
+	if len(e.Notes) > 0 {
+		fmt.Fprintln(w)
+		for _, n := range e.Notes {
+			writeWrapped(w, "note: ", plain(n.Text), e.wide)
+		}
+	}
+	if next := e.next(); next != "" {
+		fmt.Fprintln(w)
+		writeWrapped(w, "next: ", next, e.wide)
+	}
+}
+
+func (e estimatePage) headline(w io.Writer) {
+	p := e.Peak
+	parameters := thousands(e.Model.Parameters) + " parameters"
+	if e.Model.TrainableParameters != e.Model.Parameters {
+		parameters += ", " + thousands(e.Model.TrainableParameters) + " of them trained"
+	}
+	writeWrapped(w, "", e.style.bold(plain(e.Model.Name))+", "+parameters, e.wide)
+	writeWrapped(w, "", fmt.Sprintf("needs %s on the card, between %s and %s", e.style.bold(exact(p.DeviceBytes)), size(p.LowBytes), size(p.HighBytes)), e.wide)
+	writeWrapped(w, "", fmt.Sprintf("allocated %s, reserved %s; the peak is in %s", size(p.AllocatedBytes), size(p.ReservedBytes), plain(peakMoment(p))), e.wide)
+}
+
+// assumptions are one line, or two where the releases do not fit it any more. A service of an earlier release does not send them.
+func (e estimatePage) assumptions(w io.Writer) {
+	a := e.Assumed
+	if a == nil {
+		return
+	}
+	batch := thousands(a.MicroBatch)
+	if a.SequenceLength > 0 {
+		batch += " × " + thousands(a.SequenceLength) + " tokens"
+	}
+	if a.GradientAccumulation > 1 {
+		batch += " × " + thousands(a.GradientAccumulation)
+	}
+	optimizer, by, _ := strings.Cut(a.Optimizer, ", ")
+	if by != "" {
+		optimizer += " (" + by + ")"
+	}
+	parts := []string{batch, string(a.Precision), optimizer}
+	if a.Adapters != "" {
+		parts = append(parts, a.Adapters)
+	}
+	parts = append(parts, a.Attention, checkpointingWords(a.GradientCheckpointing))
+	if a.Compiled {
+		parts = append(parts, "compiled")
+	}
+	parts = append(parts, a.Framework)
+	for _, library := range slices.Sorted(maps.Keys(a.Releases)) {
+		parts = append(parts, library+" "+a.Releases[library])
+	}
+	writeWrapped(w, "as: ", plain(strings.Join(parts, ", ")), e.wide)
+}
+
+func checkpointingWords(mode string) string {
+	if mode == "none" {
+		return "no checkpointing"
+	}
+	return "checkpointing " + mode
+}
+
+// maxCards is how many cards are shown one by one; of more, those that say most.
+const maxCards = 8
+
+// cards judges each card, with a bar against its capacity. Of a whole catalog what fits comes first, and the rest is counted.
+func (e estimatePage) cards(w io.Writer) {
+	if len(e.GPUs) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	shown := e.GPUs
+	if len(shown) > maxCards {
+		shown = e.headlineCards(w)
+	}
+	if len(shown) == 1 {
+		writeWrapped(w, "", e.cardWords(shown[0]), e.wide)
+		if shown[0].UsableBytes > 0 {
+			fmt.Fprintln(w, e.style.capacity(shown[0], lineWidth))
+		}
+		return
+	}
+	const bar = 24
+	rows := newGrid("left", "left", "right", "right", "left")
+	rows.add("card", "verdict", "GiB", "free", "")
+	for _, g := range shown {
+		usable, free, drawn := "unknown", "", ""
+		if g.UsableBytes > 0 {
+			usable, free, drawn = inGiB(g.UsableBytes), inGiB(g.HeadroomBytes), e.style.capacity(g, bar)
+		}
+		rows.add(clipped(plain(g.GPU), 24, e.wide), e.style.verdict(g.Verdict), usable, free, drawn)
+	}
+	rows.write(w)
+}
+
+// headlineCards says on how many of many cards the job fits, and gives those that are shown of them: the smallest on which it does.
+func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
+	counts := map[estimator.Verdict]int{}
+	for _, g := range e.GPUs {
+		counts[g.Verdict]++
+	}
+	text := fmt.Sprintf("fits on %d of %d cards", counts[estimator.Fits], len(e.GPUs))
+	for _, v := range []estimator.Verdict{estimator.Tight, estimator.Unlikely, estimator.Unknown} {
+		if n := counts[v]; n > 0 {
+			text += fmt.Sprintf(", %s on %d", words(string(v)), n)
+		}
+	}
+	sorted := slices.Clone(e.GPUs)
+	rank := map[estimator.Verdict]int{estimator.Fits: 0, estimator.Tight: 1, estimator.Unlikely: 2, estimator.Unknown: 3, estimator.DoesNotFit: 4}
+	slices.SortStableFunc(sorted, func(a, b estimator.GPUFit) int {
+		if d := rank[a.Verdict] - rank[b.Verdict]; d != 0 {
+			return d
+		}
+		if a.Verdict == estimator.DoesNotFit { // the nearest miss first
+			a, b = b, a
+		}
+		return int(min(max(a.UsableBytes-b.UsableBytes, -1), 1))
+	})
+	if e.wide {
+		fmt.Fprintln(w, e.style.bold(text))
+		return sorted
+	}
+	if counts[estimator.Fits] > 0 {
+		text += "; the smallest of them"
+	}
+	writeWrapped(w, "", e.style.bold(text)+" (--wide lists all):", false)
+	return sorted[:maxCards]
+}
+
+// cardWords judges one card in a sentence, in one unit. What others hold of it counts as needed.
+func (e estimatePage) cardWords(g estimator.GPUFit) string {
+	text := plain(g.GPU) + ": " + e.style.verdict(g.Verdict) + ", "
+	if g.UsableBytes <= 0 {
+		return text + roomWords(g)
+	}
+	room := inGiB(g.HeadroomBytes) + " GiB free"
+	if g.HeadroomBytes < 0 {
+		room = inGiB(-g.HeadroomBytes) + " GiB short"
+	}
+	return fmt.Sprintf("%s%s of %s GiB, %s, %s", text, inGiB(g.UsableBytes-g.HeadroomBytes), inGiB(g.UsableBytes), room, probability(g))
+}
+
+// components are in one unit. What holds nothing is shown where it has a reason, or its absence would be a question.
+func (e estimatePage) components(w io.Writer) {
+	unit, in := unitOf(e.Peak.DeviceBytes)
+	if e.wide {
+		rows := newGrid("left", "right", "right", "left", "left")
+		rows.add("", unit, "share", "", "")
+		for _, c := range e.Components {
+			rows.add(words(c.Name), in(c.Bytes), percent(c.Share), e.style.bar(c.Share, 24), plain(c.How))
+			for _, part := range c.Parts {
+				rows.add("  "+words(part.Name), in(part.Bytes), "", "", "")
+			}
+		}
+		rows.add("total", in(e.Peak.DeviceBytes), "", "", "")
+		rows.write(w)
+		return
+	}
+	rows := newGrid("left", "right", "right", "left")
+	rows.add("", unit, "share", "")
+	for _, c := range e.Components {
+		if c.Bytes == 0 && !askedFor[c.Name] {
+			continue
+		}
+		how := wrap(plain(c.How), lineWidth-39)
+		rows.add(words(c.Name), in(c.Bytes), percent(c.Share), first(how))
+		for _, more := range how[min(1, len(how)):] {
+			rows.add("", "", "", more)
+		}
+		for _, part := range c.Parts {
+			if part.Bytes > 0 {
+				rows.add("  "+words(part.Name), in(part.Bytes), "", "")
+			}
+		}
+	}
+	rows.add("total", in(e.Peak.DeviceBytes), "", "")
+	rows.write(w)
+}
+
+// askedFor are the components of every training: one that holds nothing at the peak says why.
+var askedFor = map[string]bool{"weights": true, "gradients": true, "optimizer_state": true, "activations": true}
+
+// next is the command that goes on from here.
+func (e estimatePage) next() string {
+	switch best := bestOf(e.GPUs); {
+	case len(e.GPUs) == 0:
+		return "name a card with --gpu NAME, or all of them with --gpu '*', to hear where it fits"
+	case best == estimator.Fits:
+		return "vramplan plan with the same flags says how to train faster on it, and what else fits"
+	default:
+		return "vramplan plan with the same flags says what makes it fit"
+	}
+}
+
+// bestOf is the verdict on the card that suits a job best.
+func bestOf(cards []estimator.GPUFit) estimator.Verdict {
+	best := estimator.DoesNotFit
+	for _, g := range cards {
+		if g.Verdict == estimator.Fits {
+			return estimator.Fits
+		}
+		if g.Verdict != estimator.DoesNotFit {
+			best = g.Verdict
+		}
+	}
+	return best
+}
+
+func first(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return lines[0]
+}
+
+func percent(share float64) string { return fmt.Sprintf("%.1f %%", share*100) }

@@ -1,0 +1,102 @@
+package estimator
+
+import (
+	"cmp"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// Assumed is how the job was taken to train: what it says, and the defaults of its framework for the rest. It is for people to check
+// an answer against what they run; the words are those of the job document.
+type Assumed struct {
+	MicroBatch int64 `json:"micro_batch"`
+	// SequenceLength is in tokens; 0 where the model's input has a fixed size.
+	SequenceLength       int64     `json:"sequence_length,omitempty"`
+	GradientAccumulation int64     `json:"gradient_accumulation"`
+	Precision            Precision `json:"precision"`
+	// Optimizer is with its implementation: "adamw, foreach".
+	Optimizer             string `json:"optimizer"`
+	Attention             string `json:"attention"`
+	GradientCheckpointing string `json:"gradient_checkpointing"`
+	// Adapters are "lora" or "qlora", with what the base is stored in; empty where the model itself is trained.
+	Adapters  string `json:"adapters,omitempty"`
+	Compiled  bool   `json:"compile,omitempty"`
+	Framework string `json:"framework"`
+	// Releases are those whose behaviour was followed, of the libraries that every job uses.
+	Releases map[string]string `json:"releases"`
+}
+
+// assumed reads off what the replay was told to do.
+func (r *resolved) assumed(t *Training, run *run) *Assumed {
+	a := &Assumed{
+		MicroBatch: r.shape.Batch, GradientAccumulation: max(t.GradientAccumulation, 1),
+		Precision: cmp.Or(t.Precision, PrecisionAMPBF16), Optimizer: r.optimizerWords(t.Optimizer),
+		GradientCheckpointing: r.checkpointed(t), Compiled: run.recipe.Compile, Framework: r.framework,
+		Releases: map[string]string{},
+	}
+	if r.arch.FixedTokens == 0 {
+		a.SequenceLength = r.shape.Tokens
+	}
+	switch r.recipe.Attention {
+	case step.AttentionFlash:
+		a.Attention = "flash"
+	case step.AttentionEager:
+		a.Attention = "eager"
+	default:
+		a.Attention = "sdpa"
+	}
+	if l := t.LoRA; l != nil {
+		a.Adapters = "lora"
+		if l.DoRA {
+			a.Adapters = "dora"
+		}
+		if l.BasePrecision != "" {
+			a.Adapters += " on " + l.BasePrecision
+		}
+	}
+	defaults := r.defaults()
+	for _, library := range []string{"torch", "transformers"} {
+		if library == "transformers" && r.arch.NanoGPT() {
+			continue // its model is its own
+		}
+		a.Releases[library] = cmp.Or(r.given[library], defaults[library])
+	}
+	return a
+}
+
+// optimizerWords are the optimizer that updates, and by whom.
+func (r *resolved) optimizerWords(o *Optimizer) string {
+	if o == nil {
+		o = &Optimizer{}
+	}
+	words, by := cmp.Or(o.Name, r.optimizer.Name), o.Implementation
+	for _, known := range r.optimizer.Implementations {
+		by = cmp.Or(by, known)
+	}
+	if by != "" {
+		words += ", " + by
+	}
+	if o.InBackward {
+		words += ", in backward"
+	}
+	return words
+}
+
+// checkpointed is what is recomputed; "none" where the job asks for it and the model cannot.
+func (r *resolved) checkpointed(t *Training) string {
+	c := t.GradientCheckpointing
+	if c == nil {
+		return "none"
+	}
+	mode := c.Mode
+	if mode == "" && c.Every > 0 || mode == "full" {
+		mode = "full"
+		if r.recipe.CheckpointEvery == 0 {
+			mode = "none"
+		}
+	}
+	if r.recipe.CheckpointOffload {
+		mode += ", offloaded"
+	}
+	return cmp.Or(mode, "none")
+}
