@@ -58,8 +58,8 @@ bench: ## Run the benchmarks once, with allocations
 crash: ## Kill the service CRASHES (200) times on each store while it writes; fill its disk; take its database away
 	VRAMPLAN_CRASHES=$(CRASHES) $(GO) test ./cmd/vramplan -run 'Crashes|FullDisk|ReadOnlyFile|Outage' -v -timeout 60m -count=1
 
-corrupt: ## Harm each store CORRUPTIONS (50) times, rows, pages and logs (CORRUPTION_SEED chooses which)
-	VRAMPLAN_CORRUPTIONS=$(CORRUPTIONS) VRAMPLAN_CORRUPTION_SEED=$(CORRUPTION_SEED) $(GO) test ./service/store -run 'Corruptions' -v -timeout 60m -count=1
+corrupt: ## Harm each store CORRUPTIONS (50) times, rows, pages and logs (CORRUPTION_SEED chooses which); let every call of a store fail; lose commits
+	VRAMPLAN_EVERY_FAULT=1 VRAMPLAN_CORRUPTIONS=$(CORRUPTIONS) VRAMPLAN_CORRUPTION_SEED=$(CORRUPTION_SEED) $(GO) test ./service/store -run 'Corruptions|EveryCallMayFail|LostCommits' -v -timeout 60m -count=1
 
 engines: ## Compare the fast engine with the plain one on JOBS (10000) random jobs and a quarter as many sharded ones, on two cores
 	$(GO) test -c -o bin/estimator.test ./estimator

@@ -300,6 +300,7 @@ func TestCrashesWhileCalibrating(t *testing.T) {
 				working.Wait()
 				c.client.CloseIdleConnections()
 				settle(t, database)
+				wholeDatabase(t, database)
 				if t.Failed() {
 					t.Fatal(p.log())
 				}

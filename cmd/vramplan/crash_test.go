@@ -17,6 +17,7 @@ import (
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/catalog"
+	"github.com/vramplan/vramplan/service/store"
 )
 
 // crashes is how often each service is killed: 20 times, or VRAMPLAN_CRASHES (make crash).
@@ -216,6 +217,7 @@ func TestCrashesWhileChanging(t *testing.T) {
 				working.Wait()
 				client.CloseIdleConnections()
 				settle(t, database)
+				wholeDatabase(t, database)
 				if t.Failed() {
 					t.Fatal(p.log())
 				}
@@ -267,8 +269,25 @@ func TestCrashesWhileMigrating(t *testing.T) {
 					t.Fatalf("after %d kills: %d cards of %s, %v", killed, len(list.GPUs), list.Catalog, err)
 				}
 				p.kill()
+				wholeDatabase(t, database)
 			}
 		})
+	}
+}
+
+// wholeDatabase finds every row as it was written, and all of them.
+func wholeDatabase(t *testing.T, database string) {
+	t.Helper()
+	s, err := store.OpenExisting(t.Context(), database)
+	if err != nil {
+		t.Fatal(err)
+	}
+	report, err := s.Verify(t.Context())
+	if err != nil || report.Count > 0 {
+		t.Errorf("the database is not whole: %+v, %v", report, err)
+	}
+	if err := s.Close(); err != nil {
+		t.Error(err)
 	}
 }
 

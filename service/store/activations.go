@@ -10,7 +10,7 @@ import (
 
 // Activate implements service.Store.
 func (s *Store) Activate(ctx context.Context, look int, decide func([]service.Activation) (*service.Activation, error)) (a *service.Activation, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *writeTx) error {
 		// Whoever has this row is the only one to activate until the end of the transaction.
 		number, err := count(ctx, tx, "activations")
 		if err != nil {
@@ -34,7 +34,7 @@ func (s *Store) Activate(ctx context.Context, look int, decide func([]service.Ac
 	return a, err
 }
 
-func insertActivation(ctx context.Context, tx *sql.Tx, a *service.Activation) error {
+func insertActivation(ctx context.Context, tx *writeTx, a *service.Activation) error {
 	sealing, err := sealedActivations.begin(ctx, tx)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ INSERT INTO calibration_activations (number, calibration_id, key_id, key_name, a
 	return nil
 }
 
-func insertDecision(ctx context.Context, tx *sql.Tx, a *service.Activation) error {
+func insertDecision(ctx context.Context, tx *writeTx, a *service.Activation) error {
 	sealing, err := sealedDecisions.begin(ctx, tx)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 
 // AddCalibration implements service.Store.
 func (s *Store) AddCalibration(ctx context.Context, digest string, name func(number int64) *service.Calibration) (c *service.Calibration, known bool, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *writeTx) error {
 		// Whoever has this row is the only one to add a calibration until the end of the transaction.
 		number, err := count(ctx, tx, "versions")
 		if err != nil {
@@ -40,7 +40,7 @@ func (s *Store) AddCalibration(ctx context.Context, digest string, name func(num
 	return c, known, err
 }
 
-func insertCalibration(ctx context.Context, tx *sql.Tx, c *service.Calibration) error {
+func insertCalibration(ctx context.Context, tx *writeTx, c *service.Calibration) error {
 	document, err := json.Marshal(c)
 	if err != nil {
 		return fmt.Errorf("encode the calibration %s: %w", c.ID, err)
@@ -70,7 +70,7 @@ INSERT INTO calibrations (number, id, digest, summary, document) VALUES ($1, $2,
 
 // count adds one to a column of calibration_state, which makes others wait, and reads it. The column is put into SQL, so it is not a
 // client's.
-func count(ctx context.Context, tx *sql.Tx, column string) (n int64, err error) {
+func count(ctx context.Context, tx *writeTx, column string) (n int64, err error) {
 	if _, err := tx.ExecContext(ctx, `UPDATE calibration_state SET `+column+` = `+column+` + 1 WHERE id = 1`); err != nil {
 		return 0, fmt.Errorf("lock the calibrations: %w", err)
 	}

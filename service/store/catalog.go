@@ -32,6 +32,9 @@ func (s *Store) CatalogMark(ctx context.Context) (revision string, err error) {
 		if err := s.guard.check(); err != nil {
 			return "", err
 		}
+		if err := s.repeat(ctx, func() error { return s.guard.checkWrites(ctx, s.db) }); err != nil {
+			return "", err
+		}
 	}
 	err = s.repeat(ctx, func() error {
 		revision, err = mark(ctx, s.db)

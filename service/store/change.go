@@ -18,7 +18,7 @@ const behindBuiltin = 1 << 30
 // ChangeCatalog implements service.Store.
 func (s *Store) ChangeCatalog(ctx context.Context, decide func(*catalog.Contents) (*service.CatalogChange, error)) (int64, error) {
 	var number int64
-	err := s.write(ctx, func(tx *sql.Tx) error {
+	err := s.write(ctx, func(tx *writeTx) error {
 		// Whoever has this row is the only one to change the catalog until the end of the
 		// transaction; on PostgreSQL the others wait here. So the numbers have no gaps.
 		if _, err := tx.ExecContext(ctx, `UPDATE catalog_state SET user_changes = user_changes + 1 WHERE id = 1`); err != nil {
@@ -27,7 +27,7 @@ func (s *Store) ChangeCatalog(ctx context.Context, decide func(*catalog.Contents
 		if err := tx.QueryRowContext(ctx, `SELECT user_changes FROM catalog_state WHERE id = 1`).Scan(&number); err != nil {
 			return fmt.Errorf("count the change: %w", err)
 		}
-		now, err := reader{tx}.contents(ctx)
+		now, err := reader{tx.Tx}.contents(ctx)
 		if err != nil {
 			return err
 		}
@@ -49,7 +49,7 @@ func (s *Store) ChangeCatalog(ctx context.Context, decide func(*catalog.Contents
 
 // writer makes the change of one number within a transaction.
 type writer struct {
-	tx      *sql.Tx
+	tx      *writeTx
 	number  int64
 	history *sealing
 }

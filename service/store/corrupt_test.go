@@ -55,10 +55,16 @@ func TestCorruptionsAreNoticed(t *testing.T) {
 // The same with the pages of a PostgreSQL server's files, which is stopped meanwhile.
 func TestPageCorruptionsOfAServerAreNoticed(t *testing.T) {
 	t.Parallel()
-	server := pgtest.Own(t)
+	server := pgtest.Own(t, "-c", "autovacuum=off") // which looks into damaged tables, too
 	template := server.Database(t)
 	filled(t, template)
-	corrupt(t, pageCorruptions(server), func(t *testing.T) string { return server.Copy(t, template) })
+	corrupt(t, pageCorruptions(server), func(t *testing.T) string {
+		server.Stop() // a damaged page may have ended it already
+		if err := server.Start(); err != nil {
+			t.Fatal(err)
+		}
+		return server.Copy(t, template)
+	})
 }
 
 func corrupt(t *testing.T, kinds []corruption, copyOf func(*testing.T) string) {

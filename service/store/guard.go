@@ -61,16 +61,9 @@ func (g *guard) lost(how string, n int64) error {
 
 // open compares an open database with the number of acknowledged writes.
 func (g *guard) open(ctx context.Context, db *sql.DB) error {
-	n, err := g.acknowledged()
+	err := g.checkWrites(ctx, db)
 	if err != nil {
 		return err
-	}
-	var has int64
-	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&has); err != nil {
-		return fmt.Errorf("read the number of writes: %w", err)
-	}
-	if has < n {
-		return g.lost(fmt.Sprintf("has %d writes", has), n)
 	}
 	if g.opened, err = os.Stat(g.path); err != nil {
 		return fmt.Errorf("look at the database: %w", err)
@@ -155,6 +148,22 @@ func (g *guard) look() (n int64, err error) {
 	return n, err
 }
 
+// checkWrites compares the writes that the open database has with those that were acknowledged.
+func (g *guard) checkWrites(ctx context.Context, db *sql.DB) error {
+	noted, err := g.acknowledged() // before it is compared: there may be more by then, never fewer
+	if err != nil {
+		return err
+	}
+	var has int64
+	if err := db.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&has); err != nil {
+		return fmt.Errorf("read the number of writes: %w", err)
+	}
+	if has < noted {
+		return g.lost(fmt.Sprintf("has %d writes", has), noted)
+	}
+	return nil
+}
+
 // count counts a write within its transaction.
 func (g *guard) count(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 	if err := g.check(); err != nil {
@@ -162,6 +171,13 @@ func (g *guard) count(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 	}
 	if err := tx.QueryRowContext(ctx, `PRAGMA user_version`).Scan(&n); err != nil {
 		return 0, fmt.Errorf("count the write: %w", err)
+	}
+	noted, err := g.acknowledged()
+	if err != nil {
+		return 0, err
+	}
+	if n < noted { // a commit that was none, or an older state
+		return 0, g.lost(fmt.Sprintf("has %d writes", n), noted)
 	}
 	n++
 	if _, err := tx.ExecContext(ctx, `PRAGMA user_version = `+strconv.FormatInt(n, 10)); err != nil {

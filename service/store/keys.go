@@ -17,7 +17,7 @@ func (s *Store) CreateKey(ctx context.Context, k service.Key) error {
 	for i, scope := range k.Scopes {
 		scopes[i] = string(scope)
 	}
-	return s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, func(tx *writeTx) error {
 		sealing, err := sealedKeys.begin(ctx, tx)
 		if err != nil {
 			return err
@@ -65,7 +65,7 @@ func (s *Store) Keys(ctx context.Context) ([]service.Key, error) {
 
 // RevokeKey implements service.Store.
 func (s *Store) RevokeKey(ctx context.Context, id string, at time.Time) (revoked bool, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *writeTx) error {
 		revoked = false
 		sealing, err := sealedKeys.begin(ctx, tx)
 		if err != nil {

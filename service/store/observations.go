@@ -12,7 +12,7 @@ import (
 
 // AddObservations implements service.Store.
 func (s *Store) AddObservations(ctx context.Context, list []service.StoredObservation) (stored []service.StoredObservation, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *writeTx) error {
 		sealing, err := sealedObservations.begin(ctx, tx)
 		if err != nil {
 			return err

@@ -22,7 +22,7 @@ func (s *Store) ObservationMark(ctx context.Context) (m service.ObservationMark,
 
 // DeleteObservation implements service.Store.
 func (s *Store) DeleteObservation(ctx context.Context, id string) (deleted bool, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *writeTx) error {
 		sealing, err := sealedObservations.begin(ctx, tx)
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (s *Store) DeleteObservation(ctx context.Context, id string) (deleted bool,
 
 // DropObservations implements service.Store.
 func (s *Store) DropObservations(ctx context.Context, before string, limit int) (dropped int64, err error) {
-	err = s.write(ctx, func(tx *sql.Tx) error {
+	err = s.write(ctx, func(tx *writeTx) error {
 		sealing, err := sealedObservations.begin(ctx, tx)
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ func openPostgres(name string) (*Store, error) {
 	db.SetMaxOpenConns(maxConnections)
 	db.SetMaxIdleConns(maxConnections)
 	db.SetConnMaxLifetime(maxConnectionAge)
-	return &Store{db: db, name: withoutPassword(name), dialect: dialect{
+	return &Store{db: db, name: withoutPassword(name), acknowledged: map[string]int64{}, dialect: dialect{
 		goose:      goose.DialectPostgres,
 		migrations: files,
 		lock:       func(s *Store) lock.Locker { return &rowLock{repeat: s.repeat} },

@@ -11,12 +11,12 @@ import (
 // end of the transaction, so it is taken before the first row is touched.
 type sealing struct {
 	sealed
-	tx   *sql.Tx
+	tx   *writeTx
 	rows int64
 	sum  sum
 }
 
-func (t sealed) begin(ctx context.Context, tx *sql.Tx) (*sealing, error) {
+func (t sealed) begin(ctx context.Context, tx *writeTx) (*sealing, error) {
 	s := &sealing{sealed: t, tx: tx}
 	n, err := affected(tx.ExecContext(ctx, `UPDATE table_digests SET writes = writes + 1 WHERE table_name = $1`, t.name))
 	if err == nil && n != 1 {
@@ -37,6 +37,7 @@ func (t sealed) begin(ctx context.Context, tx *sql.Tx) (*sealing, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the digest of the table %s: %w", t.name, err)
 	}
+	tx.writes[t.name] = writes
 	return s, nil
 }
 
@@ -118,7 +119,7 @@ func (s *Store) adopt(ctx context.Context) error {
 			return s.db.QueryRowContext(ctx, `SELECT writes FROM table_digests WHERE table_name = $1`, t.name).Scan(&writes)
 		})
 		if err == nil && writes < 0 {
-			err = s.write(ctx, func(tx *sql.Tx) error {
+			err = s.write(ctx, func(tx *writeTx) error {
 				sealing, err := t.begin(ctx, tx)
 				if err != nil {
 					return err
@@ -136,7 +137,7 @@ func (s *Store) adopt(ctx context.Context) error {
 // Accept takes what the tables hold now as what they are meant to hold: after older programs wrote beside this one, or an
 // operator by hand. Nothing but the digests is changed.
 func (s *Store) Accept(ctx context.Context) error {
-	return s.write(ctx, func(tx *sql.Tx) error {
+	return s.write(ctx, func(tx *writeTx) error {
 		for _, t := range sealedTables {
 			_, err := tx.ExecContext(ctx, `
 INSERT INTO table_digests (table_name, writes, row_count, digest) VALUES ($1, 0, 0, '') ON CONFLICT (table_name) DO UPDATE SET digest = ''`, t.name)

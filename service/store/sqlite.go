@@ -49,7 +49,7 @@ func openSQLite(ctx context.Context, name string) (*Store, error) {
 	if err := retryBusy(ctx, func() error { return g.open(ctx, db) }); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return &Store{db: db, name: path, guard: g, dialect: dialect{
+	return &Store{db: db, name: path, guard: g, acknowledged: map[string]int64{}, dialect: dialect{
 		goose:      goose.DialectSQLite3,
 		migrations: files,
 		lock:       func(*Store) lock.Locker { return &fileLock{path: path + "-migrate"} },

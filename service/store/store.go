@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io/fs"
 	"strings"
+	"sync"
 
 	"github.com/pressly/goose/v3"
 	"github.com/pressly/goose/v3/lock"
@@ -27,6 +28,10 @@ type Store struct {
 	dialect dialect
 	// guard watches the file of an SQLite database; nil for a server.
 	guard *guard
+
+	mu sync.Mutex
+	// acknowledged are the writes of each table that this process has acknowledged.
+	acknowledged map[string]int64
 }
 
 // dialect is what the kinds of database do differently.

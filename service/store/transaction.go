@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"time"
 
@@ -29,9 +30,30 @@ func (s *Store) repeat(ctx context.Context, do func() error) error {
 	}
 }
 
+// writeTx is a transaction that writes, with how often the tables that it wrote were written by then.
+type writeTx struct {
+	*sql.Tx
+	writes map[string]int64
+}
+
+// acknowledge remembers what a transaction wrote that is about to be acknowledged: a database that has fewer writes has lost some.
+func (s *Store) acknowledge(writes map[string]int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for table, n := range writes {
+		s.acknowledged[table] = max(s.acknowledged[table], n)
+	}
+}
+
+func (s *Store) acknowledgedWrites() map[string]int64 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return maps.Clone(s.acknowledged)
+}
+
 // write runs do in a transaction. An error of do undoes all of it. An error that is a service.NotStored came before the
 // database was asked to commit, so that nothing of the transaction is kept.
-func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
+func (s *Store) write(ctx context.Context, do func(tx *writeTx) error) error {
 	committing := false
 	err := s.repeat(ctx, func() error {
 		tx, err := s.db.BeginTx(ctx, nil)
@@ -39,7 +61,8 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 			return fmt.Errorf("begin to write: %w", err)
 		}
 		defer tx.Rollback() // does nothing after the commit
-		if err := do(tx); err != nil {
+		writing := &writeTx{tx, map[string]int64{}}
+		if err := do(writing); err != nil {
 			return err
 		}
 		var number int64
@@ -53,8 +76,11 @@ func (s *Store) write(ctx context.Context, do func(tx *sql.Tx) error) error {
 			return fmt.Errorf("commit: %w", err)
 		}
 		if s.guard != nil {
-			return s.guard.acknowledge(number)
+			if err := s.guard.acknowledge(number); err != nil {
+				return err
+			}
 		}
+		s.acknowledge(writing.writes)
 		return nil
 	})
 	if err != nil && !committing {

@@ -81,10 +81,14 @@ func (s *Store) Verify(ctx context.Context) (*Report, error) {
 	if err := s.inspect(ctx, r, "", s.verifySchema); err != nil {
 		return nil, err
 	}
+	acknowledged := s.acknowledgedWrites() // before what is there is read
 	for _, t := range sealedTables {
 		err := s.inspect(ctx, r, t.name, func(ctx context.Context, tx *sql.Tx, r *Report) error { return t.verify(ctx, tx, r) })
 		if err != nil {
 			return nil, err
+		}
+		if has, known := r.Writes[t.name]; known && has < acknowledged[t.name] {
+			r.add(t.name, "", "this process acknowledged its write number %d, and it was written %d times: writes were lost", acknowledged[t.name], has)
 		}
 	}
 	for _, check := range []func(context.Context, *sql.Tx, *Report) error{verifyCatalog, verifyCalibrations, verifyReferences} {

@@ -103,10 +103,10 @@ func Database(t testing.TB) string {
 	return shared.server.Database(t)
 }
 
-// Own starts a server for one test, which may stop it and start it again.
-func Own(t testing.TB) *Server {
+// Own starts a server with arguments for one test, which may stop it and start it again.
+func Own(t testing.TB, settings ...string) *Server {
 	t.Helper()
-	s, err := start()
+	s, err := start(settings...)
 	skipOrFail(t, err)
 	t.Cleanup(s.remove)
 	return s
