@@ -28,12 +28,16 @@ type readCommand struct {
 	GPUs      int64    `name:"gpus" placeholder:"N" help:"On how many GPUs the job runs." group:"Files of other tools:"`
 	HFConfig  string   `name:"hf-config" placeholder:"FILE" help:"The config.json of the model." group:"Files of other tools:"`
 	Output    string   `short:"o" enum:"table,json" default:"table" setting:"VRAMPLAN_OUTPUT" help:"table or json." group:"Answers:"`
+	Explain   string   `name:"explain-defaults" placeholder:"TOOL" help:"List the defaults of a tool by release, with the file of the package in which each stands; all for all tools." group:"Files of other tools:"`
 	JSON      bool     `name:"json" help:"Short for --output json." group:"Answers:"`
 	Files     []string `arg:"" optional:"" name:"file" help:"Batch scripts and configurations; behind -- a command line."`
 }
 
 // Run prints the jobs that files of other tools describe. The exit code is 1 where there is none.
 func (c *readCommand) Run(ctx context.Context, t *terminal, k *kong.Context) error {
+	if c.Explain != "" {
+		return c.explain(t)
+	}
 	files, command := splitCommand(c.Files, k.Args)
 	if len(files)+len(command) == 0 {
 		return usage("nothing to read: give a batch script, a configuration, or a command line behind --")
@@ -69,6 +73,38 @@ func (c *readCommand) Run(ctx context.Context, t *terminal, k *kong.Context) err
 	if len(answer.Jobs) == 0 {
 		return exit(exitFailure)
 	}
+	return nil
+}
+
+// explain lists the defaults of a tool.
+func (c *readCommand) explain(t *terminal) error {
+	tool := c.Explain
+	if tool == "all" {
+		tool = ""
+	}
+	list := readers.DefaultsOf(tool)
+	if len(list) == 0 {
+		return usage("no table of defaults of %q: transformers, trl, axolotl, llamafactory, ms-swift, litgpt, or all", c.Explain)
+	}
+	if c.JSON || c.Output == "json" {
+		return json.NewEncoder(t.stdout).Encode(list)
+	}
+	g := newGrid("left", "left", "left", "left", "left")
+	for _, d := range list {
+		from := "every release looked at"
+		if d.From != "" {
+			from = "since " + d.From
+		}
+		value := d.Value
+		if value == "-" {
+			value = "not there"
+		}
+		if d.Means != "" {
+			value += " (" + d.Means + ")"
+		}
+		g.add(d.Tool, d.Key, value, from, d.File+" "+d.Class)
+	}
+	g.write(t.stdout)
 	return nil
 }
 

@@ -38,7 +38,7 @@ func (r *reading) trainerAdapters(trl bool) {
 	case hasRank:
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
 	case trl:
-		r.d.fall("/training/lora/rank", int64(16), "lora_r", "trl 1.9 trainer/model_config.py lora_r")
+		r.d.fall("/training/lora/rank", int64(16), "lora_r", trlDefault("lora_r"))
 	default:
 		r.d.put("/training/lora/dropout", 0.0, why)
 		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(why.Origin.At)+" trains adapters, and nothing says their rank")
@@ -48,7 +48,7 @@ func (r *reading) trainerAdapters(trl bool) {
 			r.d.put("/training/lora/dropout", f, v)
 		}
 	} else if trl {
-		r.d.fall("/training/lora/dropout", 0.05, "lora_dropout", "trl 1.9 trainer/model_config.py lora_dropout")
+		r.d.fall("/training/lora/dropout", 0.05, "lora_dropout", trlDefault("lora_dropout"))
 	}
 	r.loraTargets()
 	if v, ok := r.s.Get("use_dora"); ok && isOn(v) {
@@ -186,7 +186,7 @@ func (r *reading) wholeBase(pointer string, trl bool) {
 	}
 	ref := "transformers 4.57.6 modeling_utils.py from_pretrained: float32 unless a type is given"
 	if trl {
-		ref = "trl 1.9 trainer/model_config.py dtype: float32 (since 1.0)"
+		ref = trlDefault("dtype") + ": float32"
 	}
 	r.d.fall(pointer, "fp32", "dtype", ref)
 }
@@ -224,4 +224,10 @@ func (r *reading) firstOn(keys []string) (setting.Value, bool) {
 		}
 	}
 	return setting.Value{}, false
+}
+
+// trlDefault is where a default of TRL's stands.
+func trlDefault(key string) string {
+	d, _ := defaultOf("trl", key, "")
+	return d.String()
 }

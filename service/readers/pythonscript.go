@@ -199,7 +199,7 @@ func (r *reading) scriptLength() {
 		return
 	}
 	if asText(r.d.fields["/training/framework"].value) == "trl" {
-		r.d.fall("/training/sequence_length", int64(1024), "max_length", "trl 1.9 trainer/sft_config.py:205 (since 0.17)")
+		r.d.fall("/training/sequence_length", int64(1024), "max_length", trlDefault("max_length"))
 		return
 	}
 	r.d.ask("/training/sequence_length", askLength, r.code.File+" says it in no way that can be read")

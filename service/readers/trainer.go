@@ -137,8 +137,13 @@ func (r *reading) readTrainer() {
 	if trl {
 		t.framework, r.d.reader = "trl", "trl"
 		if r.code == nil || !r.code.Mentions("TrainingArguments") || r.code.Mentions("SFTConfig") {
-			t.checkpointing, t.checkpointingRef = true, "trl 1.9 trainer/base_config.py:61 (since 0.23)"
-			t.bf16, t.bf16Ref = true, "trl 1.9 trainer/base_config.py:67 (since 0.19)"
+			release := r.release("trl")
+			if d, ok := defaultOf("trl", "gradient_checkpointing", release); ok && d.Value == "True" {
+				t.checkpointing, t.checkpointingRef = true, d.String()
+			}
+			if d, ok := defaultOf("trl", "bf16", release); ok && d.Value == "None" {
+				t.bf16, t.bf16Ref = true, d.String()
+			}
 		}
 	}
 	r.model("model_name_or_path", "base_model", "model_name", "model_id", "pretrained_model_name_or_path", "model_path", "base_model_name_or_path", "model")
@@ -195,8 +200,16 @@ func (r *reading) modelArguments() {
 // (trl 1.16.0 trainer/sft_config.py:314).
 func (r *reading) trlLoss() {
 	v, ok := r.s.Get("loss_type")
+	release := r.release("trl")
+	row, _ := defaultOf("trl", "loss_type", release)
 	switch {
-	case !ok || v.String() == "nll" && v.Unknown == "":
+	case r.d.has("/training/loss"):
+	case release != "" && strings.HasSuffix(row.Means, "never all logits at once") && (!ok || row.Value == "'nll'" && v.String() == "nll"):
+		r.d.fall("/training/loss", "fused-linear", "loss_type", row.String())
+	case !ok && release != "":
+	case !ok:
+		r.d.assume("/training/loss", "the loss is made of all logits, as in trl up to 0.26; 1.9 and newer never have all of them (--set versions.trl=1.16.0)")
+	case v.String() == "nll" && v.Unknown == "":
 	case v.String() == "chunked_nll":
 		r.d.put("/training/loss", "fused-linear", v)
 	default:
@@ -288,7 +301,16 @@ func (r *reading) trainerLength(trl bool) {
 		return
 	}
 	if trl {
-		r.d.fall(pointer, int64(1024), "max_length", "trl 1.9 trainer/sft_config.py:205 (since 0.17)")
+		release := r.release("trl")
+		d, ok := defaultOf("trl", "max_length", release)
+		if !ok {
+			d, _ = defaultOf("trl", "max_seq_length", release)
+		}
+		if d.Value == "1024" {
+			r.d.fall(pointer, int64(1024), d.Key, d.String())
+		} else {
+			r.d.ask(pointer, askLength, "trl "+release+" takes "+d.Means)
+		}
 		return
 	}
 	r.d.ask(pointer, askLength, "no argument of the program is one for the length of a sequence")
