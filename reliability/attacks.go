@@ -18,7 +18,7 @@ import (
 // overload is how much more is asked than the service can do.
 const overload = 50
 
-func attacks(capacity float64) []attack {
+func attacks(capacity float64, key string) []attack {
 	header := func(length string) string {
 		return "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" + length + "\r\n\r\n"
 	}
@@ -52,6 +52,15 @@ func attacks(capacity float64) []attack {
 		}},
 		{"16 connections of FSDP2 on every card, 64 micro-steps", func(ctx context.Context, address string) (string, error) {
 			return dear(ctx, address, everyCardJob), nil
+		}},
+		{"diagnoses and comparisons of mixtures with 65,536 experts", func(ctx context.Context, address string) (string, error) {
+			return dearQuestions(ctx, address), nil
+		}},
+		{"400 observations of 1 MiB, then of 15 KiB, and pages of 1,000", func(ctx context.Context, address string) (string, error) {
+			return largeObservations(ctx, address, key), nil
+		}},
+		{"12 observations of DeepSeek V3, then fits and reports", func(ctx context.Context, address string) (string, error) {
+			return dearObservations(ctx, address, key), nil
 		}},
 		{"paths that are not there", func(ctx context.Context, address string) (string, error) {
 			nothing := question{"/v1/nothing", func(int64) string { return "{}" }}
@@ -109,6 +118,16 @@ func attacks(capacity float64) []attack {
 				}
 			})
 			return fmt.Sprintf("%d connections of 10 clients", n), nil
+		}},
+		{"large answers that are read slowly", func(ctx context.Context, address string) (string, error) {
+			body := strings.Replace(newJob(1), `["rtx-4070"]`, `["*"]`, 1)
+			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate", "/v1/estimate?timeline=true&tensors=true", 1) + body
+			n := connections(ctx, address, 1000, func(c net.Conn) {
+				if _, err := io.WriteString(c, request); err == nil {
+					sip(ctx, c)
+				}
+			})
+			return fmt.Sprintf("%d connections, a KiB a second", n), nil
 		}},
 		{"batches that nobody reads", func(ctx context.Context, address string) (string, error) {
 			// 2,000 jobs that name the whole catalog: 800 KB that ask for some 160 MB.
@@ -240,6 +259,23 @@ func drip(ctx context.Context, c net.Conn) {
 	}
 }
 
+// sip reads a KiB a second.
+func sip(ctx context.Context, c net.Conn) {
+	ticker := time.NewTicker(time.Second)
+	defer ticker.Stop()
+	some := make([]byte, 1<<10)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-ticker.C:
+			if _, err := c.Read(some); err != nil {
+				return
+			}
+		}
+	}
+}
+
 // Jobs of a few hundred bytes that ask for as much work as any.
 const (
 	mixtureJob = `{"model":{"hf_config":{"model_type":"qwen3_moe","num_hidden_layers":64,"hidden_size":64,"num_attention_heads":1,"num_key_value_heads":1,"head_dim":64,` +
@@ -255,6 +291,25 @@ func dear(ctx context.Context, address, job string) string {
 	asked := question{"/v1/estimate", func(int64) string { return fmt.Sprintf(`%s,"reserve_bytes":%d}`, job, unique.Add(1)) }}
 	t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, asked, 16, time.Hour)
 	return fmt.Sprintf("%d answered, %d sent away, %d refused", t.statuses[200], t.statuses[503], t.statuses[422])
+}
+
+// dearQuestions asks what plays a job more than once, over 16 connections of one client.
+func dearQuestions(ctx context.Context, address string) string {
+	const text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which 100.00 MiB is free. " +
+		"Including non-PyTorch memory, this process has 23.00 GiB memory in use. Of the allocated memory 22.40 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+	one := func() string {
+		return fmt.Sprintf(`%s,"gpus":["rtx-4090"],"reserve_bytes":%d}`, mixtureJob, unique.Add(1))
+	}
+	var all sync.WaitGroup
+	var tallies [2]*tally
+	for i, q := range []question{
+		{"/v1/diagnose", func(int64) string { return fmt.Sprintf(`{"text":%q,"job":%s}`, text, one()) }},
+		{"/v1/compare", func(int64) string { return fmt.Sprintf(`{"a":%s,"b":%s}`, one(), one()) }},
+	} {
+		all.Go(func() { tallies[i], _ = closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, q, 8, time.Hour) })
+	}
+	all.Wait()
+	return fmt.Sprintf("%d and %d answered, %d and %d sent away", tallies[0].statuses[200], tallies[1].statuses[200], tallies[0].statuses[503], tallies[1].statuses[503])
 }
 
 // flood asks for plans at a rate from one address.

@@ -54,10 +54,11 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return soak(ctx, out, *program, *length)
 	case "siege":
 		length := flags.Duration("duration", 10*time.Second, "length of each attack")
+		only := flags.String("only", "", "the attacks with this in their name")
 		if err := flags.Parse(args[1:]); err != nil {
 			return err
 		}
-		return siege(ctx, out, *program, *length)
+		return siege(ctx, out, *program, *length, *only)
 	}
 	return fmt.Errorf("%q: %s", args[0], usage)
 }

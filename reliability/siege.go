@@ -20,8 +20,8 @@ const (
 	patience = 10 * time.Second
 )
 
-// siege attacks the service in every way in turn, while an honest client asks.
-func siege(ctx context.Context, out io.Writer, program string, length time.Duration) (err error) {
+// siege attacks the service in every way in turn whose name contains only, while an honest client asks.
+func siege(ctx context.Context, out io.Writer, program string, length time.Duration, only string) (err error) {
 	api, err := startVramplan(ctx, program, "VRAMPLAN_MEMORY_LIMIT="+besiegedMemory)
 	if err != nil {
 		return err
@@ -33,7 +33,14 @@ func siege(ctx context.Context, out io.Writer, program string, length time.Durat
 
 	fmt.Fprintf(out, "plans that the service makes in a second: %.0f; its memory limit: %s\n", capacity, besiegedMemory)
 	fmt.Fprintln(out, "| attack | it | honest requests | served | p50 | p99 | probes failed | most memory |\n|---|---|---|---|---|---|---|---|")
-	for _, a := range attacks(capacity) {
+	key, err := api.key(ctx)
+	if err != nil {
+		return err
+	}
+	for _, a := range attacks(capacity, key) {
+		if !strings.Contains(a.name, only) {
+			continue
+		}
 		failed, siegeErr := a.run(ctx, out, api, length)
 		err = errors.Join(err, siegeErr)
 		if failed != "" {
