@@ -8,6 +8,7 @@ JOBS        ?= 10000
 CRASHES     ?= 200
 CORRUPTIONS ?= 50
 RANDOM_JOBS ?= 100000
+MUTATED     ?= 1000000
 STACK       ?= torch-2.15
 LISTEN      ?= 127.0.0.1:8080
 DATABASE    ?= file:vramplan.db
@@ -24,7 +25,7 @@ RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue)$$
 RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle generate fuzz random conformance manifests image-check cockroach load soak siege cover clean
+.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle generate fuzz random conformance manifests image-check cockroach load soak siege mutate cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -105,6 +106,9 @@ load: ## Measure throughput and latency beside a bare handler
 
 soak: ## Watch the memory under ten minutes of steady load
 	$(GO) run ./reliability soak
+
+mutate: ## Ask MUTATED (1000000) requests that are nearly right, each held against its bound
+	$(GO) run ./reliability mutate -requests $(MUTATED)
 
 siege: ## Attack a service while honest clients ask
 	$(GO) run ./reliability siege

@@ -69,7 +69,7 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 			}
 			a.send(w, r, status, answer.body)
 		default:
-			b, err := encode(answer)
+			b, err := a.encode(r, answer)
 			if err != nil {
 				a.refuse(w, r, err)
 				return
@@ -137,6 +137,12 @@ func encode(v any) (*encoded, error) {
 		return nil, fmt.Errorf("encode the answer: %w", err)
 	}
 	return b, nil
+}
+
+// encode is encode with a core of the client's: answers of megabytes take as long as estimates.
+func (a *API) encode(r *http.Request, v any) (*encoded, error) {
+	defer a.service.Core(r.Context(), clientOf(r.Context()))()
+	return encode(v)
 }
 
 func (b *encoded) release() {

@@ -54,6 +54,7 @@ import (
 
 // Service is what the API needs of the service.
 type Service interface {
+	Core(ctx context.Context, client string) (leave func())
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
 	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)

@@ -199,7 +199,7 @@ func (a *API) estimateLine(r *http.Request, l *line, booked *holder, o batchOpti
 	if o.brief {
 		said = briefly{result.Peak, result.GPUs}
 	}
-	b, err := encode(said)
+	b, err := a.encode(r, said)
 	if err != nil {
 		return lineProblem(r, l.number, err)
 	}

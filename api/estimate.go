@@ -50,9 +50,15 @@ func estimateOptions(q query) (o service.EstimateOptions, err error) {
 	return o, err
 }
 
+// decode reads a job document with a core of the client's: one of a mebibyte takes as long as an estimate.
+func (a *API) decode(r *http.Request, document []byte) (estimator.Job, error) {
+	defer a.service.Core(r.Context(), clientOf(r.Context()))()
+	return jobdoc.Decode(document)
+}
+
 // estimateDocument is one job in, one answer out; batches use it too.
 func (a *API) estimateDocument(r *http.Request, document []byte, o service.EstimateOptions) (*estimator.Result, error) {
-	job, err := jobdoc.Decode(document)
+	job, err := a.decode(r, document)
 	if err != nil {
 		return nil, a.service.Names(err, job, "")
 	}

@@ -15,6 +15,8 @@ import (
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/api/problem"
 	"github.com/vramplan/vramplan/openapi"
+	"github.com/vramplan/vramplan/reliability/meter"
+	"github.com/vramplan/vramplan/service"
 )
 
 // drawer draws documents from the schemas of the OpenAPI document, so that a new field is
@@ -335,6 +337,21 @@ func plan(t *rapid.T, h http.Handler, job string, a *answer) {
 	}
 }
 
+// metered holds every request against the bound of the processor time and memory that it may take, and answers 500 where it took more.
+func metered(m *meter.Meter, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		document, answer := int(r.ContentLength), httptest.NewRecorder()
+		m.Begin()
+		h.ServeHTTP(answer, r)
+		if err := m.End(document, answer.Body.Len()); err != nil {
+			http.Error(w, err.Error(), http.StatusInternalServerError)
+			return
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(answer.Body.Bytes())
+	})
+}
+
 // Whatever is asked, the answer is a consistent estimate or a problem, and a larger job never
 // takes less: an overflow would make it.
 func TestRandomJobs(t *testing.T) {
@@ -346,7 +363,9 @@ func TestRandomJobs(t *testing.T) {
 	if err := json.Unmarshal(openapi.Document, &document); err != nil {
 		t.Fatal(err)
 	}
-	h := newAPI(api.Options{Limits: api.Limits{RequestTimeout: 10 * time.Minute}}) // on a busy machine too
+	var m meter.Meter
+	h := metered(&m, api.New(service.New(service.EmbeddedCatalog(), service.WithCost(m.Tell)),
+		api.Options{Limits: api.Limits{RequestTimeout: 10 * time.Minute}})) // on a busy machine too
 	answered, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {
 		d := &drawer{t: t, schemas: document.Components.Schemas}
@@ -367,5 +386,5 @@ func TestRandomJobs(t *testing.T) {
 			plan(t, h, job, a)
 		}
 	})
-	t.Logf("%d answered, %d refused", answered, refused)
+	t.Logf("%d answered, %d refused; %v", answered, refused, &m)
 }

@@ -5,6 +5,7 @@
 //	go run ./reliability load   # throughput and latency beside a bare chi handler
 //	go run ./reliability soak   # memory under steady load, for ten minutes
 //	go run ./reliability siege  # honest clients among hostile ones
+//	go run ./reliability mutate # requests that are nearly right, each held against the bound of what it may take
 //
 // Each prints a table and ends with 1 where what it shows does not hold.
 package main
@@ -30,7 +31,7 @@ func main() {
 }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
-	const usage = "give load, soak or siege"
+	const usage = "give load, soak, siege or mutate"
 	if len(args) == 0 {
 		return errors.New(usage)
 	}
@@ -59,6 +60,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 			return err
 		}
 		return siege(ctx, out, *program, *length, *only)
+	case "mutate":
+		requests := flags.Int("requests", 100_000, "how many")
+		seed := flags.Uint64("seed", 1, "others with another seed")
+		if err := flags.Parse(args[1:]); err != nil {
+			return err
+		}
+		return mutate(ctx, out, *requests, *seed)
 	}
 	return fmt.Errorf("%q: %s", args[0], usage)
 }

@@ -70,6 +70,13 @@ func (p *turns) take(ctx context.Context, end func()) *turn {
 	return t
 }
 
+// Core waits for a core for work of a client that is no estimate's, such as writing down a long answer, and says what to call when
+// that is done. Whoever's ctx is done gets none.
+func (s *Service) Core(ctx context.Context, name string) (leave func()) {
+	ctx, _ = ForClient(ctx, name)
+	return s.turns.take(ctx, func() {}).End
+}
+
 // Resume implements [estimator.Turn].
 func (t *turn) Resume() {
 	p := t.of
