@@ -9,10 +9,13 @@ COPY . .
 # What the service calls itself: docker build --build-arg VERSION=$(git describe --always --dirty) .
 ARG VERSION=
 RUN CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=$VERSION" -o /out/vramplan ./cmd/vramplan \
- && mkdir -p /out/data
+ && mkdir -p /out/data \
+ && deploy/image/licenses.sh /out/licenses
 
 FROM scratch
 COPY --from=build /out/vramplan /vramplan
+# Of everything that is linked into it.
+COPY --from=build /out/licenses /licenses
 # A new volume takes the owner of the folder that it is mounted over.
 COPY --from=build --chown=65532:65532 /out/data /data
 USER 65532:65532

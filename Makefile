@@ -25,7 +25,7 @@ RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue)$$
 RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle generate fuzz random conformance manifests image-check cockroach load soak siege mutate cover clean
+.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -97,6 +97,9 @@ manifests: ## Check the Kubernetes manifests and docker-compose.yml against the 
 
 image-check: ## Build the image with buildah and run it as an orchestrator would (needs root, buildah and debootstrap)
 	deploy/image/check.sh
+
+install-check: ## Install the last commit by go install PATH@VERSION, from a module proxy in a folder
+	deploy/install-check.sh
 
 cockroach: ## Hold the SQL against CockroachDB's parser (some minutes to build); to be run when a statement or a migration changes
 	cd deploy/cockroach && $(GO) vet ./... && $(GO) test ./... -v -run Statements -note && $(GO) test ./...

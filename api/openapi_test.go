@@ -45,7 +45,9 @@ type operation struct {
 }
 
 type media struct {
-	Schema   json.RawMessage `json:"schema"`
+	Schema json.RawMessage `json:"schema"`
+	// Line is what a line of NDJSON is.
+	Line     json.RawMessage `json:"x-itemSchema"`
 	Examples map[string]struct {
 		Ref string `json:"$ref"`
 	} `json:"examples"`
@@ -186,6 +188,14 @@ func TestEveryExampleIsTrue(t *testing.T) {
 							if strings.HasSuffix(kind, "json") && kind != "application/x-ndjson" {
 								schemas.check(t, "the documented answer", m.Schema, e.Value)
 								schemas.check(t, "the answer", m.Schema, w.Body.Bytes())
+							}
+							if kind == "application/x-ndjson" {
+								if len(m.Line) == 0 {
+									t.Fatal("it is not documented what a line is")
+								}
+								for line := range bytes.Lines(w.Body.Bytes()) {
+									schemas.check(t, "a line of the answer", m.Line, line)
+								}
 							}
 						})
 					}

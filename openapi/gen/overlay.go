@@ -21,6 +21,7 @@ func overlay(d *document, examples []example) error {
 		return err
 	}
 	allowZeros(schemas)
+	addLines(schemas)
 	delete(d.Components, "requestBodies")
 	d.Components["securitySchemes"] = object{"key": object{"type": "http", "scheme": "bearer", "description": "An API key, made with vramplan keys create."}}
 	d.Components["schemas"] = schemas
@@ -31,6 +32,7 @@ func overlay(d *document, examples []example) error {
 		for _, op := range item.(object) {
 			o := op.(object)
 			describeResponses(o)
+			describeLines(o)
 			if keyWhereThereAreKeys[o["operationId"].(string)] {
 				o["security"] = []any{object{"key": []any{}}, object{}}
 			}
@@ -112,6 +114,45 @@ func describeResponses(op object) {
 	}
 	if body, ok := op["requestBody"].(object); ok {
 		delete(body, "x-originalParamName")
+	}
+}
+
+// perLine is what each line of an operation's NDJSON is, of the request and of the answer.
+var perLine = map[string][2]string{
+	"estimateBatch": {"Job", "EstimateLine"},
+	"observe":       {"ObservationRequest", "ObservationLine"},
+}
+
+// addLines adds the schemas of the lines that answers have.
+func addLines(schemas object) {
+	reference := func(name string) object { return object{"$ref": references + name} }
+	brief := object{"type": "object", "required": []any{"peak", "gpus"}, "properties": object{"peak": reference("Peak"),
+		"gpus": object{"type": "array", "items": reference("GPUFit")}}}
+	schemas["EstimateLine"] = object{"description": "A line of a batch's answer: the estimate, its peak and verdicts alone where brief is asked for, or what is wrong with the job.",
+		"anyOf": []any{reference("Result"), brief, reference("Problem")}}
+	schemas["ObservationLine"] = object{"description": "A line of the answer to many observations: one that is stored, or what is wrong with it.",
+		"anyOf": []any{reference("Observation"), reference("Problem")}}
+}
+
+// describeLines says what a line of NDJSON is. The whole is text to OpenAPI 3.1; x-itemSchema is what 3.2 calls itemSchema.
+func describeLines(op object) {
+	lines, ok := perLine[op["operationId"].(string)]
+	if !ok {
+		return
+	}
+	reference := func(name string) object { return object{"$ref": references + name} }
+	describe := func(holder object, item object) {
+		content, _ := holder["content"].(object)
+		if media, ok := content["application/x-ndjson"].(object); ok {
+			media["schema"] = object{"type": "string", "contentMediaType": "application/x-ndjson"}
+			media["x-itemSchema"] = item
+		}
+	}
+	if body, ok := op["requestBody"].(object); ok {
+		describe(body, reference(lines[0]))
+	}
+	for _, r := range op["responses"].(object) {
+		describe(r.(object), reference(lines[1]))
 	}
 }
 
