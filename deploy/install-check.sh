@@ -9,6 +9,7 @@ at=$work/proxy/$module/@v
 mkdir -p "$at"
 git cat-file -p HEAD:go.mod >"$at/$version.mod"
 printf '{"Version":"%s","Time":"2026-01-01T00:00:00Z"}' "$version" >"$at/$version.info"
+echo "$version" >"$at/list"
 # Folders with a go.mod of their own are other modules.
 git archive --format=zip --prefix="$module@$version/" -o "$at/$version.zip" HEAD -- . ':(exclude)deploy/check' ':(exclude)deploy/cockroach'
 others=$(go env GOPROXY)
