@@ -56,8 +56,8 @@ fmt: ## Format the sources
 bench: ## Run the benchmarks once, with allocations
 	$(GO) test -run '^$$' -bench . -benchmem ./...
 
-crash: ## Kill the service CRASHES (200) times on each store while it writes; fill its disk; take its database away
-	VRAMPLAN_CRASHES=$(CRASHES) $(GO) test ./cmd/vramplan -run 'Crashes|FullDisk|ReadOnlyFile|Outage' -v -timeout 60m -count=1
+crash: ## Kill the service CRASHES (200) times on each store while it writes; fill its disk; take its database and its network away
+	VRAMPLAN_CRASHES=$(CRASHES) $(GO) test ./cmd/vramplan -run 'Crashes|FullDisk|ReadOnlyFile|Outage|BadNetwork' -v -timeout 60m -count=1
 
 corrupt: ## Harm each store CORRUPTIONS (50) times, rows, pages and logs (CORRUPTION_SEED chooses which); let every call of a store fail; lose commits
 	VRAMPLAN_EVERY_FAULT=1 VRAMPLAN_CORRUPTIONS=$(CORRUPTIONS) VRAMPLAN_CORRUPTION_SEED=$(CORRUPTION_SEED) $(GO) test ./service/store -run 'Corruptions|EveryCallMayFail|LostCommits' -v -timeout 60m -count=1

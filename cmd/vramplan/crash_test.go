@@ -42,6 +42,8 @@ type writer struct {
 	asked int64
 	count *atomic.Int64
 	wrong func(format string, args ...any)
+	// outage says that changes may be refused for want of a database.
+	outage bool
 }
 
 // run changes the entry until the service is gone.
@@ -62,6 +64,9 @@ func (w *writer) run(c *http.Client, url, key string) {
 		r := ask(c, method, url+"/v1/gpus/"+w.id, body, "Authorization: Bearer "+key, condition)
 		if r.err != nil {
 			return // killed: what became of the request shows after the start
+		}
+		if w.outage && r.status == http.StatusServiceUnavailable {
+			return // as above; where nothing was stored, it says so
 		}
 		if r.status >= 300 {
 			w.wrong("%s %s with %s: %d %s", method, w.id, condition, r.status, r.body)

@@ -26,7 +26,7 @@ func TestKeptCatalog(t *testing.T) {
 		t.Errorf("before the first: %v", err)
 	}
 	for range 2 {
-		if err := store.Keep(path, "db", service.Snapshot{Catalog: want}); err != nil {
+		if err := store.Keep(path, "db", service.Snapshot{Catalog: want, Writes: map[string]int64{"api_keys": 7}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,7 +34,7 @@ func TestKeptCatalog(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(service.Snapshot{Catalog: want}, got); diff != "" {
+	if diff := cmp.Diff(service.Snapshot{Catalog: want, Writes: map[string]int64{"api_keys": 7}}, got); diff != "" {
 		t.Errorf("(-kept +read):\n%s", diff)
 	}
 	if files, err := os.ReadDir(filepath.Dir(path)); err != nil || len(files) != 1 {
@@ -60,7 +60,7 @@ func TestKeptCatalog(t *testing.T) {
 			t.Errorf("%s: read without an error", name)
 		}
 	}
-	if err := store.Keep(filepath.Join(path, "no", "folder"), "db", service.Snapshot{Catalog: want}); err == nil {
+	if err := store.Keep(filepath.Join(path, "no", "folder"), "db", service.Snapshot{Catalog: want, Writes: map[string]int64{"api_keys": 7}}); err == nil {
 		t.Error("kept in a folder that is not there")
 	}
 }
