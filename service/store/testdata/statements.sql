@@ -54,6 +54,8 @@ ON CONFLICT (key_id, idempotency_key) DO NOTHING;
 
 INSERT INTO row_digests (table_name, row_key, digest) VALUES ($1, $2, $3);
 
+INSERT INTO table_digests (table_name, writes, row_count, digest) VALUES ($1, 0, 0, '') ON CONFLICT (table_name) DO UPDATE SET digest = '';
+
 SELECT CAST(a.number AS TEXT) FROM calibration_activations AS a LEFT JOIN calibrations AS c ON c.id = a.calibration_id
 WHERE a.calibration_id LIKE 'cal-%' AND c.id IS NULL;
 
