@@ -17,7 +17,7 @@ type Version struct {
 	// Estimator, Reference, Catalog and Calibration decide the bytes of an answer,
 	// which names them too.
 	Estimator   string `json:"estimator" example:"1.0.0"`
-	Reference   string `json:"reference" example:"torch-2.9.1"`
+	Reference   string `json:"reference" example:"torch-2.15.0"`
 	Catalog     string `json:"catalog" example:"c-1"`
 	Calibration string `json:"calibration" example:"builtin-3"`
 }
@@ -36,7 +36,7 @@ func (a *API) version() endpoint {
 	return func(http.ResponseWriter, *http.Request, query) (any, error) {
 		return Version{
 			Version: a.options.Version, Go: runtime.Version(),
-			Estimator: estimator.Version, Reference: estimator.Reference,
+			Estimator: estimator.Version, Reference: estimator.Reference(),
 			Catalog: a.service.CatalogRevision(), Calibration: a.service.CalibrationStatus().Calibration,
 		}, nil
 	}

@@ -25,7 +25,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 	l, f := run.ledger, run.figures
 	run.parameters, run.trained = r.arch.ParameterCount(), r.arch.TrainedCount()
 	res := &Result{
-		Versions: Versions{Estimator: Version, Reference: Reference, Calibration: r.calibrated()},
+		Versions: Versions{Estimator: Version, Reference: reference(r.stack), Calibration: r.calibrated(), ProvenOn: r.provenOn},
 		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: run.parameters, TrainableParameters: run.trained},
 		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated, ReservedBytes: f.Reserved,
 			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},

@@ -89,6 +89,7 @@ func TestCompiledTraces(t *testing.T) {
 		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
 			t.Fatal(err)
 		}
+		row.Job.Training.Versions = formerStack
 		res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}})
 		if off := float64(res.Peak.AllocatedBytes)/float64(row.Allocated) - 1; math.Abs(off) > band {
 			t.Errorf("%s: allocated %d, traced %d: off by %+.2f %%", row.ID, res.Peak.AllocatedBytes, row.Allocated, 100*off)

@@ -10,11 +10,12 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
-// mixtureJob is a mixture of the given numbers of layers and experts, of which every token takes eight.
+// mixtureJob is a mixture of the given numbers of layers and experts, of which every token takes eight, as transformers ran them one
+// after the other.
 func mixtureJob(layers, experts, hidden int64) Job {
 	config := fmt.Sprintf(`{"model_type":"qwen3_moe","num_hidden_layers":%d,"num_experts":%d,"num_experts_per_tok":8,"hidden_size":%d,"moe_intermediate_size":%d,
 		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"vocab_size":1000}`, layers, experts, hidden, hidden)
-	return Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 1, SequenceLength: 512}}
+	return Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 1, SequenceLength: 512, Versions: formerStack}}
 }
 
 // deepSeekJob is DeepSeek V3 by its config.json.

@@ -3,7 +3,9 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/release"
 )
 
 // doubt is one reason why a real run may differ from the replay, and how far.
@@ -25,7 +27,7 @@ var (
 	compiledDoubt = doubt{"compile", memory.Doubt{Below: 0.05, Above: 0.05},
 		"inductor chooses what it fuses and recomputes; twelve traced runs differ by up to 4.1 % in reserved bytes"}
 	versionsDoubt = doubt{"versions", memory.Doubt{Below: 0.06, Above: 0.11},
-		"the software named is not the one that was traced; 26 published runs of older releases read 1 % less to 11 % more"}
+		"no trace has shown the family or the recipe with these releases; 26 published runs of older releases read 1 % less to 11 % more"}
 	modulesDoubt = doubt{"framework-modules", memory.Doubt{Below: 0.06, Above: 0.10},
 		"the framework writes its models itself; of litgpt's the attention and the adapters are replayed, of others' what transformers writes"}
 	packedDoubt = doubt{"gptq", memory.Doubt{Below: 0.06, Above: 0.06},
@@ -70,7 +72,7 @@ func (r *resolved) doubts(run *run) []doubt {
 			list = append(list, d)
 		}
 	}
-	add(r.otherVersions, versionsDoubt)
+	add(r.provenOn == "", versionsDoubt)
 	add(r.recipe.Compile, compiledDoubt)
 	add(r.ownModules, modulesDoubt)
 	add(r.packedByGPTQ(), packedDoubt)
@@ -114,4 +116,20 @@ func (r *resolved) explainDoubts(run *run) []DoubtSource {
 	return append(out, DoubtSource{Source: "cuda-context",
 		How:        fmt.Sprintf("the context took %s to %s in published runs", Bytes(r.cuda.Low), Bytes(r.cuda.High)),
 		BelowBytes: int64(times.Below * float64(r.cuda.Bytes-r.cuda.Low)), AboveBytes: int64(times.Above * float64(r.cuda.High-r.cuda.Bytes))})
+}
+
+// answerFor begins an answer with what the job asks of it: the releases, and how sure its bounds shall be.
+func answerFor(in *Input, errs *invalid.List) *resolved {
+	r := &resolved{given: in.Job.Training.Versions, stack: release.Assumed(in.Job.Training.Versions), byNumbers: in.Job.Model.Dimensions != nil,
+		confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
+	if r.confidence == 0 {
+		r.confidence = defaultConfidence
+	}
+	if !(r.confidence >= 0.5 && r.confidence <= 0.999) {
+		errs.Add("/confidence", "out_of_range", "confidence is %g; it is from 0.5 to 0.999", r.confidence)
+	}
+	if r.reserve < 0 {
+		errs.Add("/reserve_bytes", "out_of_range", "reserve_bytes is %d; it is 0 or more", r.reserve)
+	}
+	return r
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
@@ -15,13 +16,10 @@ import (
 )
 
 // Version is the version of the estimator: the same version gives the same bytes.
-const Version = "0.5.0"
+const Version = "0.6.0"
 
-// Reference is the software whose allocations are replayed.
-const Reference = "torch-2.9.1"
-
-// transformersVersion is the transformers whose models are replayed.
-const transformersVersion = "4.57.6"
+// Reference is the software whose allocations are replayed for a job that names no versions.
+func Reference() string { return reference(release.Assumed(nil)) }
 
 // Calibration names the constants that come with the estimator and were fitted rather than derived: contexts (package memory) and
 // doubts.

@@ -167,7 +167,8 @@ func TestGrowingSegmentsGiveBack(t *testing.T) {
 // fused AdamW; the eager figure was traced at 6,256,638,976 bytes allocated with dropout 0.2.
 func TestFoundingStory30M(t *testing.T) {
 	job := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 6, Heads: 6, Embedding: 384, BlockSize: 512, Vocabulary: 50304, Dropout: 0.2}},
-		Training: Training{MicroBatch: 16, SequenceLength: 512, GradientAccumulation: 4, Precision: PrecisionAMPFP16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}}}
+		Training: Training{MicroBatch: 16, SequenceLength: 512, GradientAccumulation: 4, Precision: PrecisionAMPFP16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"},
+			Versions: formerStack}}
 	res := mustEstimate(t, Input{Job: job, GPUs: []GPU{rtx4070}})
 	if res.Model.Parameters != 30_135_168 {
 		t.Errorf("%d parameters", res.Model.Parameters)

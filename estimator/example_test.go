@@ -46,7 +46,7 @@ func ExampleEstimate_huggingFace() {
 	}
 	fmt.Println(res.Model.Parameters, "parameters,", estimator.Bytes(res.Peak.AllocatedBytes), "allocated")
 	// Output:
-	// 494032768 parameters, 9190.8 MiB allocated
+	// 494032768 parameters, 9174.4 MiB allocated
 }
 
 // Everything that is wrong is said at once.

@@ -107,20 +107,24 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		notes = append(notes, Note{Code: "no-effect", Text: text})
 	}
 	if r.ownModules {
-		written := "they were replayed as transformers " + transformersVersion + " writes them"
+		written := "they were replayed as " + r.transformers() + " writes them"
 		if r.arch.LitGPT {
-			written = "attention, adapters and the list of logits of models like Llama follow its code, the rest that of transformers " + transformersVersion
+			written = "attention, adapters and the list of logits of models like Llama follow its code, the rest that of " + r.transformers()
 		}
 		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " + written + ", and the bounds are wider"})
 	}
 	notes = append(notes, r.baseNotes()...)
-	if r.versions {
-		text := "the replay follows " + Reference + " and transformers " + transformersVersion
+	if r.versions || r.provenOn == "" {
+		text := "the replay follows " + reference(r.stack) + " and " + r.transformers()
 		if len(r.changes) > 0 {
 			text += "; for the versions given, " + strings.Join(r.changes, "; ")
 		}
-		if r.otherVersions {
+		switch {
+		case r.provenOn != "":
+		case r.versions:
 			text += "; what else the versions given do otherwise is not known, and the bounds are wider"
+		default:
+			text += ", with which no trace has shown this family or recipe, and the bounds are wider"
 		}
 		notes = append(notes, Note{Code: "versions", Text: text})
 	}

@@ -76,7 +76,7 @@ var tracedGPUs = map[string]GPU{
 	"t4":             {ComputeCapability: 75, Multiprocessors: 40},
 }
 
-// TestReplayEqualsTraces holds the replay against whole traces of PyTorch 2.9.1 and transformers 4.57.6 (undisturbed
+// TestReplayEqualsTraces holds the replay against whole traces of PyTorch, 2.9.1 with transformers 4.57.6 or what they name (undisturbed
 // runs over a stand-in driver): every allocation and every free of two or three optimizer steps, in order.
 func TestReplayEqualsTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.jsonl.gz")
@@ -136,6 +136,7 @@ func (c *traced) replayEquals(t *testing.T) {
 	if len(c.Names) > 0 && len(c.What) != len(c.Events) {
 		t.Fatalf("%d of %d events have names", len(c.What), len(c.Events))
 	}
+	c.nameVersions()
 	steps := 2
 	if c.Job.Training.GradientAccumulation <= 1 {
 		steps = 3
@@ -157,6 +158,21 @@ func (c *traced) replayEquals(t *testing.T) {
 	if diff := cmp.Diff(c.Aside, got.aside); diff != "" {
 		t.Fatalf("allocations on other streams (-traced +replayed):\n%.2000s", diff)
 	}
+}
+
+// nameVersions says what made a trace from before traces named it.
+func (c *traced) nameVersions() {
+	c.Job.Training.Versions = onFormerStack(c.Job.Training.Versions)
+}
+
+// formerStack is what most of the traces were made with.
+var formerStack = map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
+
+// onFormerStack is formerStack with what else is given.
+func onFormerStack(given map[string]string) map[string]string {
+	all := maps.Clone(formerStack)
+	maps.Copy(all, given)
+	return all
 }
 
 // bothSides prints the traced and the replayed events around the i-th, with what they are about.

@@ -31,14 +31,15 @@ type resolved struct {
 	idle []string
 	// flash: FlashAttention was asked for by name. versions: the job named versions.
 	flash, versions bool
-	// cuda is what the context takes. changes are what the named versions do otherwise; otherVersions says that they are
-	// not the reference's.
-	cuda          memory.Context
-	changes       []string
-	otherVersions bool
-	given         map[string]string // training.versions
-	byNumbers     bool              // the model is given as model.dimensions
-	kernelNames   int               // of training.kernels
+	// cuda is what the context takes. changes are what the named versions do otherwise. stack has the releases of what is not
+	// named; provenOn is the stack whose traces show the family and the recipe with the job's releases, "" where none does.
+	cuda        memory.Context
+	changes     []string
+	stack       *release.Stack
+	provenOn    string
+	given       map[string]string // training.versions
+	byNumbers   bool              // the model is given as model.dimensions
+	kernelNames int               // of training.kernels
 	// adapted says that the job trains adapters.
 	adapted bool
 	// ownModules says that the framework writes its models itself.
@@ -72,16 +73,7 @@ type resolved struct {
 func resolve(in *Input) (*resolved, error) {
 	var errs invalid.List
 	in.Job = StoredBase(in.Job)
-	r := &resolved{given: in.Job.Training.Versions, byNumbers: in.Job.Model.Dimensions != nil, confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
-	if r.confidence == 0 {
-		r.confidence = defaultConfidence
-	}
-	if !(r.confidence >= 0.5 && r.confidence <= 0.999) {
-		errs.Add("/confidence", "out_of_range", "confidence is %g; it is from 0.5 to 0.999", r.confidence)
-	}
-	if r.reserve < 0 {
-		errs.Add("/reserve_bytes", "out_of_range", "reserve_bytes is %d; it is 0 or more", r.reserve)
-	}
+	r := answerFor(in, &errs)
 	r.arch = architecture(in, &errs)
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
 	r.refuseQuantised(&in.Job, &errs)
@@ -244,7 +236,7 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 	}
 	rc := &r.recipe
 	if mode == "full" && r.arch.NeverCheckpoints && r.holds(release.IgnoresCheckpointing) {
-		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in transformers "+transformersVersion)
+		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in "+r.transformers())
 		return
 	}
 	switch mode {

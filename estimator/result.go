@@ -38,6 +38,9 @@ type Versions struct {
 	Reference   string `json:"reference"`
 	Catalog     string `json:"catalog,omitempty"`
 	Calibration string `json:"calibration"`
+	// ProvenOn is the set of releases, as GET /v1/releases names it, whose traces show that the replay of this family is exact; empty
+	// where none does for the job's releases.
+	ProvenOn string `json:"proven_on,omitempty"`
 }
 
 // ModelInfo says what was understood of the model.

@@ -25,7 +25,7 @@ func TestTensorsExplainThePeak(t *testing.T) {
 // as high as the phase that holds the peak.
 func TestTensorsOfEveryPhase(t *testing.T) {
 	for phaseName, training := range map[string]string{
-		"optimizer": `"micro_batch": 1, "sequence_length": 1`, "evaluation": `"micro_batch": 1, "sequence_length": 64, "evaluation": {"micro_batch": 64}`,
+		"optimizer": `"micro_batch": 1, "sequence_length": 1, "versions": {"torch": "2.9.1"}`, "evaluation": `"micro_batch": 1, "sequence_length": 64, "evaluation": {"micro_batch": 64}`,
 	} {
 		t.Run(phaseName, func(t *testing.T) {
 			res := mustEstimate(t, Input{Job: jobOf(t, smallLlama, training), Tensors: true, Timeline: true})

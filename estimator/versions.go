@@ -41,6 +41,9 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.PacksNorms:           func(r *resolved) bool { return set(&r.recipe.Software.PacksNorms) },
 	release.SeedsEfficient:       func(r *resolved) bool { return set(&r.recipe.Software.SeedsEfficient) },
 	release.GroupsEfficient:      func(r *resolved) bool { return set(&r.recipe.Software.GroupsEfficient) },
+	release.SortsFewerBits:       func(r *resolved) bool { return set(&r.recipe.Software.SortsFewerBits) },
+	release.PadsScans:            func(r *resolved) bool { return set(&r.recipe.Software.PadsScans) },
+	release.RoundsFlashHeads:     func(r *resolved) bool { return set(&r.recipe.Software.RoundsFlashHeads) },
 	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
 	release.SumsMask:             func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
 	release.OffsetsPositions:     func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
@@ -51,6 +54,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.LaysKeysOutFirst:     func(r *resolved) bool { return set(&r.recipe.Software.LaysKeysOutFirst) },
 	release.DropsMaskBuffers:     func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
 	release.MasksByLibrary:       func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
+	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
 	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {
 		set(&r.recipe.Software.CachesInTraining)
@@ -71,9 +75,15 @@ func set(flag *bool) bool {
 // litgptBitsandbytes is the bitsandbytes that litgpt 0.4 asks for.
 const litgptBitsandbytes = "0.42.0"
 
-// applyVersions sets what the named versions do otherwise than the rest, and notes what it changed.
+// formerTransformers is the transformers after which the models that are not transformers' own are written.
+var formerTransformers = map[string]string{"transformers": "4.57.6"}
+
+// applyVersions sets what the job's releases do otherwise than the rest, and notes what that of named ones changed.
 func (r *resolved) applyVersions() {
 	r.cuda = memory.ContextLazy
+	if r.framework == "litgpt" { // which has no transformers in it: its models are replayed as they were held against the former stack
+		r.stack = release.Assumed(formerTransformers)
+	}
 	defaults := r.defaults()
 	for _, c := range release.In(r.given, defaults) {
 		if _, named := release.Parse(r.given[c.Library]); switches[c.Switch](r) && named {
@@ -81,14 +91,15 @@ func (r *resolved) applyVersions() {
 		}
 	}
 	r.arch.Software = r.recipe.Software
-	torch, transformers := r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults)
-	_, proven := release.Traced(torch, transformers, r.arch.Family)
-	r.otherVersions = !proven
+	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))
+	if found && traced.Proves(r.arch.Family, !r.recipe.Compile && r.copies < 2) {
+		r.provenOn = traced.Name
+	}
 }
 
 // defaults are the releases of what a job does not name.
 func (r *resolved) defaults() map[string]string {
-	defaults := release.Stacks()[0].Releases
+	defaults := r.stack.Releases
 	if r.framework == "litgpt" {
 		defaults = maps.Clone(defaults)
 		defaults["bitsandbytes"] = litgptBitsandbytes
@@ -101,7 +112,7 @@ func (r *resolved) holds(s release.Switch) bool {
 	return slices.ContainsFunc(release.In(r.given, r.defaults()), func(c *release.Change) bool { return c.Switch == s })
 }
 
-// releaseOf is the named release of a library, or the reference's.
+// releaseOf is the named release of a library, or the assumed one.
 func (r *resolved) releaseOf(library string, defaults map[string]string) release.Version {
 	v, ok := release.Parse(r.given[library])
 	if !ok {
@@ -109,3 +120,9 @@ func (r *resolved) releaseOf(library string, defaults map[string]string) release
 	}
 	return v
 }
+
+// reference is the torch whose allocations are replayed, as versions.reference says it.
+func reference(s *release.Stack) string { return "torch-" + s.Releases["torch"] }
+
+// transformers is the release of transformers whose models are replayed.
+func (r *resolved) transformers() string { return "transformers " + r.stack.Releases["transformers"] }

@@ -48,7 +48,9 @@ def load(job):
     training = job["training"]
     checkpointing, lora = training.get("gradient_checkpointing") == "full", training.get("lora")
     if checkpointing and "nanogpt" not in job["model"]:
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=True))
+        # Whisper's decoder gets the encoder's output as a keyword, which reentrant checkpointing would run backward through twice.
+        reentrant = model.config.model_type != "whisper"
+        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=reentrant))
     if lora:
         import peft
 

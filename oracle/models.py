@@ -189,7 +189,8 @@ def build(job):
         frames = 2 * made.max_source_positions
         return model, lambda: (
             (),
-            dict(input_features=torch.empty(rows, made.num_mel_bins, frames).to("cuda"), labels=ids()),
+            # in the type of the weights that they meet unconverted
+            dict(input_features=torch.empty(rows, made.num_mel_bins, frames, dtype=stored).to("cuda"), labels=ids()),
         )
     target = (training.get("target_sequence_length") or columns) if getattr(made, "is_encoder_decoder", False) else columns
     return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=ids(target)))

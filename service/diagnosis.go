@@ -99,7 +99,7 @@ func withCard(job estimator.Job, text *diagnose.Text) estimator.Job {
 
 // versions are those of an answer without a job.
 func (s *Service) versions() estimator.Versions {
-	return estimator.Versions{Estimator: estimator.Version, Reference: estimator.Reference,
+	return estimator.Versions{Estimator: estimator.Version, Reference: estimator.Reference(),
 		Catalog: s.current().Revision(), Calibration: estimator.Calibration}
 }
 

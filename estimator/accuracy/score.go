@@ -20,6 +20,21 @@ type Case struct {
 	Job   estimator.Job `json:"job"`
 	Truth Truth         `json:"truth"`
 	Tags  []string      `json:"tags"`
+	// Versions are the releases that were traced.
+	Versions map[string]string `json:"versions"`
+}
+
+// name gives the job the releases that were traced, where it does not name them.
+func (c *Case) name() {
+	if c.Job.Training.Versions != nil {
+		return
+	}
+	c.Job.Training.Versions = map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
+	for _, library := range []string{"torch", "transformers"} {
+		if v := c.Versions[library]; v != "" {
+			c.Job.Training.Versions[library] = v
+		}
+	}
 }
 
 // Truth is what was traced, in bytes; no CUDA context is in any figure.
@@ -67,6 +82,7 @@ func readFile(path string) ([]Case, error) {
 		if err := json.Unmarshal(line, &c); err != nil {
 			return err
 		}
+		c.name()
 		cases = append(cases, c)
 		return nil
 	})

@@ -24,6 +24,12 @@ func alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 		slopes = joined
 		held = append(held, extra...)
 	}
+	if t.Recipe.Software.MasksByLibrary && !rounded { // slopes are made in a function of their own
+		for _, x := range held {
+			t.Drop(x)
+		}
+		held = nil
+	}
 	sum := t.CumulativeSum(b, n)
 	before := t.Input(b*n, step.I64)
 	t.Drop(sum)
@@ -55,16 +61,22 @@ func alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 // alibiMask adds the triangle to the scaled bias, in d: a mask for every head. Every row of it has something to attend to,
 // which sdpa looks at nevertheless.
 // Source: transformers/models/falcon/modeling_falcon.py (_update_causal_mask), modeling_attn_mask_utils.py
-// (_unmask_unattended), 4.57.
+// (_unmask_unattended), 4.57; models/falcon/modeling_falcon.py (FalconModel.forward), 5.23.
 func alibiMask(t *step.Tape, heads int64, d step.DType) step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
-	triangle := additiveTriangle(t, d)
+	later := t.Recipe.Software.MasksByLibrary
+	var triangle step.T
+	if later {
+		triangle = libraryTriangle(t, d)
+	} else {
+		triangle = additiveTriangle(t, d)
+	}
 	scaled, below := t.Input(b*heads*n, d), t.Input(b*n*n, step.Bool)
 	mask := t.Input(b*heads*n*n, d)
 	t.Drop(scaled)
 	t.Drop(below)
 	t.Drop(triangle)
-	if t.Recipe.Attention == step.AttentionEager {
+	if t.Recipe.Attention == step.AttentionEager || later {
 		return mask
 	}
 	least := t.Input(b*heads*n*n, step.Bool)
@@ -76,6 +88,15 @@ func alibiMask(t *step.Tape, heads int64, d step.DType) step.T {
 	t.Drop(not)
 	t.Drop(mask)
 	return unmasked
+}
+
+// libraryTriangle is create_causal_mask's mask that is never left out, made additive where it is not.
+func libraryTriangle(t *step.Tape, d step.DType) step.T {
+	mask := *maskOf(t, 0, d, false)
+	if t.Recipe.Attention == step.AttentionEager {
+		return mask
+	}
+	return additive(t, mask, d)
 }
 
 // runPairs takes over x and runs n layers on it that return the attention's probabilities, where they are formed, with

@@ -90,11 +90,18 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	m.cache = nil
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
-	order := t.Input(t.Shape.Tokens, step.I64) // cache_position
+	var besides []step.T
+	if !t.Recipe.Software.MasksByLibrary {
+		besides = append(besides, t.Input(t.Shape.Tokens, step.I64)) // cache_position
+	}
 	x := m.embeddingNorm.layer(t, embedded)
 	m.alibi = alibi(t, m.a.Heads, false, x.Dtype())
-	m.mask = *triangularMask(t, embedded.Dtype())
-	besides := []step.T{order, m.alibi, m.mask}
+	if t.Recipe.Software.MasksByLibrary {
+		m.mask = *causalMask(t, 0, embedded.Dtype())
+	} else {
+		m.mask = *triangularMask(t, embedded.Dtype())
+	}
+	besides = append(besides, m.alibi, m.mask)
 	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{Captured: besides}, m.block)
 
 	t.In(step.PartNorm)

@@ -24,9 +24,12 @@ func encoderBatch(t *step.Tape, a *Architecture) []step.T {
 // encoderMask is the extended attention mask: for sdpa a look at the all-ones mask, after which there is none, and for
 // eager an additive one that is broadcast over heads and queries.
 // Sources: transformers/modeling_attn_mask_utils.py (_prepare_4d_attention_mask_for_sdpa), modeling_utils.py
-// (get_extended_attention_mask), 4.57.
+// (get_extended_attention_mask), 4.57; transformers/masking_utils.py (create_bidirectional_mask), 5.23.
 func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	n := t.Shape.N()
+	if t.Recipe.Software.MasksByLibrary && t.Recipe.Attention != step.AttentionEager {
+		return bidirectionalMask(t)
+	}
 	if t.Recipe.Attention != step.AttentionEager {
 		ones := t.Input(n, step.Bool)
 		all := t.Input(1, step.Bool)
@@ -43,6 +46,59 @@ func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	t.Drop(mask)
 	t.Drop(inverted)
 	return &extended
+}
+
+// bidirectionalMask is create_bidirectional_mask: a look at the mask, and where some tokens are padding a boolean mask for every query.
+// Source: transformers/masking_utils.py (sdpa_mask, _ignore_bidirectional_mask_sdpa), 5.23.
+func bidirectionalMask(t *step.Tape) *step.T {
+	b, n := t.Shape.Batch, t.Shape.Tokens
+	given := t.Input(b*n, step.Bool)
+	t.Drop(t.Input(1, step.Bool))
+	if !t.Recipe.ExplicitMask {
+		t.Drop(given)
+		return nil
+	}
+	indices := [...]step.T{t.Input(b, step.I64), t.Input(1, step.I64), positionNumbers(t), positionNumbers(t)}
+	one := t.Input(1, step.Bool)
+	all := t.Input(n, step.Bool)
+	valid := t.Input(n, step.Bool)
+	t.Drop(all)
+	t.Drop(one)
+	padding := paddingOfKeys(t)
+	mask := t.Input(b*n*n, step.Bool)
+	t.Drop(padding)
+	t.Drop(valid)
+	for _, index := range indices {
+		t.Drop(index)
+	}
+	t.Drop(given)
+	return &mask
+}
+
+// paddingOfKeys looks the given mask up for every sequence and key.
+func paddingOfKeys(t *step.Tape) step.T {
+	b, n := t.Shape.Batch, t.Shape.Tokens
+	j := t.Input(b*n, step.I64)
+	i := j
+	if b > 1 { // one index needs no copy to have the shape of the result
+		i = t.Input(b*n, step.I64)
+	} else {
+		t.Hold(i)
+	}
+	padding := t.Input(b*n, step.Bool)
+	t.Drop(j)
+	t.Drop(i)
+	return padding
+}
+
+// additive is torch.where(mask, 0, the least number of d). It takes over mask.
+func additive(t *step.Tape, mask step.T, d step.DType) step.T {
+	zero, least := t.Input(1, d), t.Input(1, d)
+	y := t.Input(mask.Numel(), d)
+	for _, x := range [...]step.T{zero, least, mask} {
+		t.Drop(x)
+	}
+	return y
 }
 
 // expandedMask is AttentionMaskConverter._expand_mask: an additive mask for every query of every sequence.

@@ -17,6 +17,8 @@ type experts struct {
 	Expert func(b *builder, path string, ffn int64, bias bool) gatedMLP
 	// SharedFFN is the width of an MLP that every token takes besides, behind a gate of its own; 0 without.
 	SharedFFN int64
+	// ExpertsFirst declares them before the router, and WideWeights leaves the weights in float32 (transformers 5).
+	ExpertsFirst, WideWeights bool
 	// Uncounted says that nobody asks which experts have tokens before they run (OLMoE).
 	Uncounted bool
 	// Clipped says that queries, keys and values are clamped (OLMoE).
@@ -91,11 +93,11 @@ func declareSparse(b *builder, l *decoderLayer) {
 		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
 	}
 	e := expertsOf(b.a)
-	if e != nil && e.RotaryBuffers {
+	if e != nil && e.RotaryBuffers && !b.a.Software.GroupsExperts {
 		b.buffer("self_attn.rotary_emb.inv_freq", b.a.HeadDim/2, step.F32)
 	}
 	if e.in(l.index) {
-		l.experts = e.build(b)
+		l.experts = e.ofRelease(b)
 	} else {
 		b.mlp(l)
 	}
@@ -125,6 +127,20 @@ type sparseBlock struct {
 
 	shared     gatedMLP
 	sharedGate linear
+}
+
+// grouped says whether later releases run the experts as grouped products, as far as that is replayed.
+func (e *experts) grouped(a *Architecture) bool {
+	_, own := a.own.(*experts)
+	return own && e.Expert != nil
+}
+
+// ofRelease is the mixture as the job's transformers has it.
+func (e *experts) ofRelease(b *builder) mixture {
+	if b.a.Software.GroupsExperts {
+		return e.buildGrouped(b)
+	}
+	return e.build(b)
 }
 
 func (e *experts) build(b *builder) *sparseBlock {
@@ -259,12 +275,16 @@ func (e *experts) width() float64 {
 	return 4 * (float64(e.Count)*float64(e.FFN) + float64(e.SharedFFN))
 }
 
-// Experts is how many a layer with a mixture of them has; 0 without.
+// Experts is how many a layer with a mixture of them runs one after the other, grouped ones counting as one; 0 without.
 func (a *Architecture) Experts() int64 {
-	if e := expertsOf(a); e != nil {
-		return e.Count
+	e := expertsOf(a)
+	switch {
+	case e == nil:
+		return 0
+	case a.Software.GroupsExperts && e.grouped(a):
+		return 1
 	}
-	return 0
+	return e.Count
 }
 
 // UnevenExperts says that the experts of a layer are not alike, so that each is recorded.

@@ -20,7 +20,7 @@ var mixtralFamily = family{keys: commonKeys, build: buildSparse,
 	}}
 
 func mixtralExperts(count, topK, ffn int64) *experts {
-	return &experts{Count: count, TopK: topK, FFN: ffn, Normalise: true, Path: "block_sparse_moe",
+	return &experts{Count: count, TopK: topK, FFN: ffn, Normalise: true, WideWeights: true, Path: "block_sparse_moe",
 		Expert: func(b *builder, path string, ffn int64, bias bool) gatedMLP {
 			d := b.a.Hidden
 			w1, w2, w3 := b.linear(path+".w1", d, ffn, bias), b.linear(path+".w2", ffn, d, bias), b.linear(path+".w3", d, ffn, bias)

@@ -19,8 +19,11 @@ var olmoeFamily = family{keys: commonKeys,
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
-		with.declare, with.project, with.repeats = declareOLMoE, (*decoder).projectAll, true
-		with.makeMask, with.clip = olmoeMask, expertsOf(b.a).Clipped
+		with.declare, with.project = declareOLMoE, (*decoder).projectAll
+		with.clip = expertsOf(b.a).Clipped
+		if !b.a.Software.GroupsExperts { // whose mask and attention are the library's
+			with.repeats, with.makeMask = true, olmoeMask
+		}
 		return b.decoder(with)
 	}}
 
@@ -29,7 +32,7 @@ func declareOLMoE(b *builder, l *decoderLayer) {
 	b.attention(l)
 	l.qNorm = b.norm("self_attn.q_norm", a.Hidden, false)
 	l.kNorm = b.norm("self_attn.k_norm", a.KVHeads*a.HeadDim, false)
-	l.experts = expertsOf(a).build(b)
+	l.experts = expertsOf(a).ofRelease(b)
 	l.inputNorm = b.norm("input_layernorm", a.Hidden, false)
 	l.postAttentionNorm = b.norm("post_attention_layernorm", a.Hidden, false)
 }

@@ -11,7 +11,7 @@ import (
 var qwen3MoEFamily = family{keys: commonKeys, build: buildSparse,
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
-		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, Normalise: true, Path: "mlp", Expert: buildGatedMLP}
+		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, Normalise: true, Path: "mlp", Expert: buildGatedMLP, ExpertsFirst: true}
 	},
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 6144.0, "num_hidden_layers": 24.0,
@@ -21,6 +21,9 @@ var qwen3MoEFamily = family{keys: commonKeys, build: buildSparse,
 		"num_experts": 128.0, "norm_topk_prob": false, "output_router_logits": false},
 	read: func(c *config, a *Architecture) {
 		c.qwenMoE(a)
+		if e := expertsOf(a); e != nil {
+			e.ExpertsFirst = true
+		}
 		a.QKNorm = true
 		a.QKVBias = c.boolean("attention_bias")
 		a.OutBias = a.QKVBias
@@ -53,8 +56,10 @@ var qwen2MoEFamily = family{keys: commonKeys,
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
-		with.declare, with.project, with.repeats = declareSparse, (*decoder).projectFirst, true
-		with.makeMask = olderMask
+		with.declare = declareSparse
+		if !b.a.Software.GroupsExperts { // whose attention is Llama's
+			with.project, with.repeats, with.makeMask = (*decoder).projectFirst, true, olderMask
+		}
 		return b.decoder(with)
 	}}
 

@@ -93,16 +93,7 @@ func maskOf(t *step.Tape, window int64, d step.DType, skips bool) *step.T {
 		causal = both
 	}
 	t.Drop(ones)
-	j := in(b*n*8, step.Bool)
-	i := j
-	if b > 1 { // one index needs no copy to have the shape of the result
-		i = in(b*n*8, step.Bool)
-	} else {
-		t.Hold(i)
-	}
-	padding := in(b*n, step.Bool)
-	t.Drop(j)
-	t.Drop(i)
+	padding := paddingOfKeys(t)
 	mask := in(b*n*n, step.Bool)
 	t.Drop(padding)
 	t.Drop(causal)
@@ -110,12 +101,7 @@ func maskOf(t *step.Tape, window int64, d step.DType, skips bool) *step.T {
 		t.Drop(index)
 	}
 	if eager {
-		zero, least := in(1, d), in(1, d)
-		additive := in(b*n*n, d)
-		t.Drop(zero)
-		t.Drop(least)
-		t.Drop(mask)
-		mask = additive
+		mask = additive(t, mask, d)
 	}
 	t.Drop(given)
 	return &mask

@@ -15,7 +15,8 @@ const page = "../../docs/releases.md"
 const head = `# Releases
 
 What releases of the training software changed in what a step allocates. ` + "`training.versions`" + ` of a job picks the rows; a library that a job does
-not name counts as that of the first stack. A release beside the traced ones, or a family that was not traced with them, widens the bounds of
+not name counts as that of the first stack, which is the reference, or, where the job names an older torch or transformers, as that of the
+newest stack that is not newer than what it names: nobody runs an old torch with today's transformers. A release beside the traced ones, or a family that was not traced with them, widens the bounds of
 an answer, whose note ` + "`versions`" + ` says so. "Not yet in" is the last release that is known not to have the change: in which release between
 the two it came is not known.
 

@@ -21,6 +21,9 @@ const (
 	PacksNorms           Switch = "packs-norms"
 	SeedsEfficient       Switch = "seeds-memory-efficient-attention"
 	GroupsEfficient      Switch = "groups-memory-efficient-attention"
+	SortsFewerBits       Switch = "sorts-fewer-bits"
+	PadsScans            Switch = "pads-scans"
+	RoundsFlashHeads     Switch = "rounds-flash-heads"
 	BroadcastsMask       Switch = "broadcasts-mask"
 	SumsMask             Switch = "sums-mask"
 	OffsetsPositions     Switch = "offsets-positions"
@@ -32,6 +35,7 @@ const (
 	LaysKeysOutFirst     Switch = "lays-keys-out-first"
 	DropsMaskBuffers     Switch = "drops-mask-buffers"
 	MasksByLibrary       Switch = "masks-by-library"
+	GroupsExperts        Switch = "groups-experts"
 	CachesWindow         Switch = "caches-window"
 	CachesInTraining     Switch = "caches-in-training"
 	MultipliesAngles     Switch = "multiplies-angles"
@@ -124,16 +128,44 @@ type Stack struct {
 	// Proven says what the traces have shown. Families are those that were equal event by event; none is all that there are.
 	Proven   string   `json:"proven"`
 	Families []string `json:"families,omitempty"`
+	// EagerOnly says that neither steps under a compiler nor those over several GPUs were traced.
+	EagerOnly bool `json:"eager_only,omitempty"`
 }
 
-// Traced is the stack that has these releases of torch and transformers, up to their minor numbers, if it proves the family.
-func Traced(torch, transformers Version, family string) (name string, proven bool) {
-	for _, s := range Stacks() {
-		a, _ := Parse(s.Releases["torch"])
-		b, _ := Parse(s.Releases["transformers"])
-		if a == torch && b == transformers && (len(s.Families) == 0 || slices.Contains(s.Families, family)) {
-			return s.Name, true
+// Proves says whether the stack's traces show the family, on one GPU and without a compiler where eager, else otherwise.
+func (s *Stack) Proves(family string, eager bool) bool {
+	return (eager || !s.EagerOnly) && (len(s.Families) == 0 || slices.Contains(s.Families, family))
+}
+
+// Traced is the stack that has these releases of torch and transformers, up to their minor numbers.
+func Traced(torch, transformers Version) (*Stack, bool) {
+	for i := range stacks {
+		s := &stacks[i]
+		if s.release("torch") == torch && s.release("transformers") == transformers {
+			return s, true
 		}
 	}
-	return "", false
+	return nil, false
+}
+
+// Assumed is the stack whose releases count for what a job does not name: the newest one that is not newer than the torch and the
+// transformers that it does name, or else the oldest. A job that names an old torch alone is not run with today's transformers.
+func Assumed(given map[string]string) *Stack {
+	for i := range stacks {
+		if s := &stacks[i]; !s.newer(given, "torch") && !s.newer(given, "transformers") {
+			return s
+		}
+	}
+	return &stacks[len(stacks)-1]
+}
+
+// newer says that the stack's release of a library came out after the given one.
+func (s *Stack) newer(given map[string]string, library string) bool {
+	v, named := Parse(given[library])
+	return named && v.Before(s.release(library))
+}
+
+func (s *Stack) release(library string) Version {
+	v, _ := Parse(s.Releases[library])
+	return v
 }

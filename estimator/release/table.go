@@ -3,7 +3,7 @@ package release
 // stacks and changes are made once: every estimate looks into them.
 var stacks, changes = stackTable(), changeTable()
 
-// Stacks are the sets of releases that are traced, the reference first. They are shared, and for reading only.
+// Stacks are the sets of releases that are traced, the newest first, which is the reference. They are shared, and for reading only.
 func Stacks() []Stack { return stacks }
 
 // Changes are all that is known to have changed. They are shared, and for reading only.
@@ -12,17 +12,20 @@ func Changes() []Change { return changes }
 func stackTable() []Stack {
 	return []Stack{
 		{
-			Name:     "torch-2.9",
-			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0", "peft": "0.21.2", "cuda": "12.8"},
-			Proven:   "the reference: every family and recipe of docs/accuracy.md",
-		},
-		{
 			Name: "torch-2.15",
 			Releases: map[string]string{"torch": "2.15.0", "transformers": "5.23.0", "accelerate": "1.15.0", "peft": "0.21.2", "trl": "1.16.0",
-				"cuda": "13.2"},
-			Proven: "eager steps of the families listed, in amp, half precision and fp32, with LoRA and checkpointing, were equal event by event",
-			Families: []string{"bert", "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "nanogpt", "opt", "phi", "qwen2",
-				"qwen3", "roberta", "whisper"},
+				"bitsandbytes": "0.50.2", "cuda": "13.2"},
+			Proven: "the reference: eager steps on one GPU of the families listed, in amp, half precision and fp32, with LoRA and checkpointing, " +
+				"were equal event by event, but for encoders and OPT with attention written out (eager)",
+			Families: []string{"arcee", "bert", "bloom", "cohere", "falcon", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "gpt2", "gpt_bigcode",
+				"gpt_neox", "granite", "llama", "mistral", "mixtral", "nanogpt", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen3",
+				"roberta", "seed_oss", "starcoder2", "whisper"},
+			EagerOnly: true,
+		},
+		{
+			Name:     "torch-2.9",
+			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0", "peft": "0.21.2", "cuda": "12.8"},
+			Proven:   "every family and recipe of docs/accuracy.md",
 		},
 	}
 }
@@ -120,6 +123,21 @@ func changeTable() []Change {
 			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, 2.9.1 and 2.15.0", Shown: "traces of Llama and Qwen3 in fp32",
 		},
 		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: SortsFewerBits,
+			What:   "the gradient of an embedding in torch 2.15 sorts the ids by as many bits as the largest one has",
+			Source: "aten/src/ATen/native/cuda/Embedding.cu (embedding_dense_backward_cuda), 2.9.1 and 2.15.0", Shown: "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
+		},
+		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: PadsScans,
+			What:   "the CUB of CUDA 13, with which torch 2.15 is built, takes more for a scan",
+			Source: "cub/device/device_scan.cuh, CUDA 12.8 and 13.2", Shown: "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
+		},
+		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: RoundsFlashHeads,
+			What:   "FlashAttention in torch 2.15 rounds heads wider than 128 to a multiple of 64",
+			Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (head_size_rounded), 2.9.1 and 2.15.0", Shown: "traces of Llama with heads of 160",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: SumsMask,
 			What:   "transformers 5.23 looks at an all-ones mask with a sum",
 			Source: "masking_utils.py (fast_all), 5.23.0", Shown: "traces of all decoders",
@@ -171,8 +189,13 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksByLibrary,
-			What:   "OPT, Falcon and T5 of transformers 5.23 make their masks as all decoders do",
-			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/t5/modeling_t5.py (create_causal_mask), 4.57.6 and 5.23.0", Shown: "traces of OPT, Falcon and T5",
+			What:   "OPT, Falcon, Bloom and T5 of transformers 5.23 make their masks as all decoders do",
+			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, models/t5/modeling_t5.py (create_causal_mask), 4.57.6 and 5.23.0", Shown: "traces of OPT, Falcon, Bloom and T5",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: GroupsExperts,
+			What:   "mixtures of experts in transformers 5.23 keep all experts in two tensors, sort the tokens by expert and run grouped products (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE)",
+			Source: "integrations/moe.py (grouped_mm_experts_forward), models/mixtral/modeling_mixtral.py (MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesWindow,

@@ -138,7 +138,7 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	o := t.op(q, k, v).save(q, k, v, y, lse, state, seed)
 	if o.i != None {
 		n, _ := t.lengths(h)
-		rows, headRounded := t.Shape.Batch*h.Query*roundUp(n, 128), flashHead(h)
+		rows, headRounded := t.Shape.Batch*h.Query*roundUp(n, 128), t.flashHead(h)
 		cut := padded && h.Query > 1 // gradient and output come as views that have to be laid out densely
 		if cut {
 			o.alloc(7, y.bytes(), LabelContiguous)
@@ -171,7 +171,11 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 }
 
 // flashHead is the width of a head as flash attention computes with it.
-func flashHead(h Heads) int64 {
+// Source: flash_attn/flash_api.cpp (head_size_rounded), torch 2.9 and 2.15.
+func (t *Tape) flashHead(h Heads) int64 {
+	if h.Dim > 128 && t.Recipe.Software.RoundsFlashHeads {
+		return roundUp(h.Dim, 64)
+	}
 	if h.Dim > 192 {
 		return 256
 	}
@@ -187,7 +191,7 @@ func (t *Tape) flashResults(q T, h Heads, dropout float64) (y, lse, state, seed 
 	lse = t.fresh(b*h.Query*n, F32, LabelAttentionStatistics)
 	if splits := t.flashSplits(h, dropout); splits > 1 {
 		lseParts := t.fresh(splits*b*h.Query*n, F32, LabelAttentionScratch)
-		outParts := t.fresh(splits*b*h.Query*n*flashHead(h), F32, LabelAttentionScratch)
+		outParts := t.fresh(splits*b*h.Query*n*t.flashHead(h), F32, LabelAttentionScratch)
 		defer t.Drop(lseParts)
 		defer t.Drop(outParts)
 	}

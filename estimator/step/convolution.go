@@ -4,9 +4,10 @@ package step
 // output sees, positions is how many outputs a channel has. It keeps its input and the weight. Behind a convolution whose
 // channels are put last, transposed, the gradient arrives as a view, and is laid out first.
 //
-// cuDNN works in a buffer of its own choice, which is taken for none. bfloat16 without cuDNN's second interface, as in
-// the reference, takes the columns of one input at a time and a matrix product.
-// Source: aten/src/ATen/native/Convolution.cpp (use_cudnn), cuda/ConvolutionMM2d.cu, torch 2.9.
+// cuDNN works in a buffer of its own choice, which is taken for none. It has no bfloat16 for cards before Ampere, which take the columns
+// of one input at a time and a matrix product.
+// Source: aten/src/ATen/native/Convolution.cpp (use_cudnn), cuda/detail/CUDAHooks.cpp (supportsBFloat16ConvolutionWithCuDNNv8),
+// cuda/ConvolutionMM2d.cu, torch 2.9 and 2.15.
 func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T {
 	bias := NoTensor
 	if b.Exists() {
@@ -16,7 +17,7 @@ func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
 	y := t.fresh(t.Shape.Batch*w.Rows*positions, input.dtype, LabelEmbedding)
 	columns := int64(0)
-	if input.dtype == BF16 {
+	if input.dtype == BF16 && t.Recipe.ComputeCapability < ampere {
 		columns = w.Cols * positions * input.dtype.Size()
 		buffer := t.fresh(columns/input.dtype.Size(), input.dtype, LabelElementwise)
 		t.workspace()

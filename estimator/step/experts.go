@@ -87,12 +87,22 @@ func (t *Tape) SumOverTokens(rows, cols int64) T {
 // in x have as many leading dimensions as there are index tensors. It keeps the indices. The gradient is scattered
 // into zeros after the indices are sorted; it reaches x through a view.
 // Source: aten/src/ATen/native/cuda/Indexing.cu (index_put_with_sort_kernel, computeLinearIndex), torch 2.9.
-func (t *Tape) Gather(x T, d int64, indices ...T) T {
+func (t *Tape) Gather(x T, d int64, indices ...T) T { return t.gatherRows(x, d, true, indices...) }
+
+// GatherRows is Gather of x itself, whose gradient reaches x as it is.
+func (t *Tape) GatherRows(x T, d int64, indices ...T) T { return t.gatherRows(x, d, false, indices...) }
+
+func (t *Tape) gatherRows(x T, d int64, view bool, indices ...T) T {
 	n := indices[0].numel
 	y := t.fresh(n*d, x.dtype, LabelExpertInput)
 	o := t.op(x).save(indices...)
 	o.alloc(0, x.bytes(), LabelInputGradient).scatterScratch(n, x.numel/d, len(indices))
-	return o.sendView(0, 0).out(y, 0)
+	if view {
+		o.sendView(0, 0)
+	} else {
+		o.send(0, 0)
+	}
+	return o.out(y, 0)
 }
 
 // scatterScratch is what index_put_ with accumulate takes to add n values into rows slots that dims indices name.

@@ -213,7 +213,7 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 	o.alloc(1, ids, LabelEmbeddingSort). // sorted ids
 						alloc(2, ids, LabelEmbeddingSort). // their former places
 						alloc(3, ids, LabelEmbeddingSort). // 0, 1, 2, …
-						scratch(o.t.sortScratch(n), LabelEmbeddingSort).
+						scratch(o.t.embeddingSortScratch(n, rows), LabelEmbeddingSort).
 						free(3).
 						alloc(0, grad, LabelGradient).
 						alloc(4, ids, LabelEmbeddingSort). // where each segment starts
@@ -230,6 +230,15 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 	for _, r := range [...]int{10, 9, 8, 7, 5, 4, 2, 1} {
 		o.free(r)
 	}
+}
+
+// embeddingSortScratch is what sorting n ids below rows takes: of all 64 bits, or of those that
+// the number of rows has.
+func (t *Tape) embeddingSortScratch(n, rows int64) int64 {
+	if t.Recipe.Software.SortsFewerBits {
+		return t.indexSortScratch(n, rows+1)
+	}
+	return t.sortScratch(n)
 }
 
 // sortScratch is what CUB's radix sort of n 64-bit keys with 64-bit values asks for: two buffers of n,
@@ -250,16 +259,24 @@ func (t *Tape) sortTile() int64 {
 	return 3840
 }
 
-// scanScratch is what CUB's scan of n values asks for: 16 bytes for each tile and for 32 more; same source and range.
+// scanScratch is what CUB's scan of n 64-bit values asks for: 16 bytes for each tile and for 32 more; same source and range. CUB of
+// CUDA 13 has smaller tiles for Ampere's largest chip and 256 bytes more; read off PyTorch 2.15 for n from 3,073 to 400,000, exact there
+// with any tile from 1,316 to 1,388.
 func (t *Tape) scanScratch(n int64) int64 {
-	tile := int64(320)
+	tile, more := int64(320), int64(255)
+	pads := t.Recipe.Software.PadsScans
+	if pads {
+		more = 511
+	}
 	switch cc := t.Recipe.ComputeCapability; {
+	case cc == 80 && pads:
+		tile = 1344
 	case cc == 80:
 		tile = 1792
 	case cc >= 90:
 		tile = 4608
 	}
-	return roundUp(16*(CeilDiv(n, tile)+32), 256) + 255
+	return roundUp(16*(CeilDiv(n, tile)+32), 256) + more
 }
 
 // LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last

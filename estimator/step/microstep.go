@@ -198,7 +198,7 @@ func (t *Tape) floatOutputs(loss T, outputs []T) T {
 	}
 	for i, x := range outputs {
 		switch {
-		case x.storage == loss.storage || t.Label(x) == LabelCache: // a cache is an object that is not looked into
+		case x.storage == loss.storage || t.inCache(x):
 			continue
 		case i == 0:
 			outputs[i] = t.FloatLogits(x)
@@ -207,13 +207,16 @@ func (t *Tape) floatOutputs(loss T, outputs []T) T {
 		}
 	}
 	for i, x := range old {
-		if outputs[i].storage == loss.storage && x.storage == loss.storage || t.Label(x) == LabelCache {
+		if outputs[i].storage == loss.storage && x.storage == loss.storage || t.inCache(x) {
 			continue
 		}
 		t.Drop(x)
 	}
 	return loss
 }
+
+// inCache says that an output belongs to the cache, an object that is not looked into: keys and values, and the length of a window.
+func (t *Tape) inCache(x T) bool { return x.dtype == I64 || t.Label(x) == LabelCache }
 
 // Label names what x is.
 func (t *Tape) Label(x T) Label {

@@ -12,6 +12,12 @@ type Software struct {
 	SeedsEfficient bool
 	// GroupsEfficient lets memory-efficient attention take grouped heads.
 	GroupsEfficient bool
+	// SortsFewerBits sorts the ids of an embedding's gradient by as many bits as the largest has, instead of all 64.
+	SortsFewerBits bool
+	// PadsScans is the CUB of CUDA 13, whose scans ask for more.
+	PadsScans bool
+	// RoundsFlashHeads lets FlashAttention round heads wider than 128 to a multiple of 64, instead of 32.
+	RoundsFlashHeads bool
 	// SumsMask looks at an all-ones mask with a sum instead of all().
 	SumsMask bool
 	// BroadcastsMask makes masks of rows and columns that are broadcast, not of single indices.
@@ -33,8 +39,10 @@ type Software struct {
 	LaysKeysOutFirst bool
 	// DropsMaskBuffers is GPT-2 without the buffers of its former mask.
 	DropsMaskBuffers bool
-	// MasksByLibrary lets OPT, Falcon and T5 make their masks as all decoders do.
+	// MasksByLibrary lets OPT, Falcon, Bloom and T5 make their masks as all decoders do.
 	MasksByLibrary bool
+	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.
+	GroupsExperts bool
 	// CachesWindow keeps the length of the window as a tensor beside the cache of each layer that has one.
 	CachesWindow bool
 	// CachesInTraining lets Gemma 2 and 3 fill a cache in training, too.

@@ -15,15 +15,21 @@ func (t *Tape) Turn(x, table T) T {
 // ArgSort is x.argsort() of n whole numbers: the places; besides, the sorted values and what CUB asks for.
 // Source: aten/src/ATen/native/cuda/Sort.cpp (should_use_small_sort), torch 2.9.
 func (t *Tape) ArgSort(n int64) T {
-	values, places := t.RoutingTensor(n, I64), t.RoutingTensor(n, I64)
+	values, places := t.Sort(n)
+	t.Drop(values)
+	return places
+}
+
+// Sort is torch.sort of n whole numbers: sorted, and their former places.
+func (t *Tape) Sort(n int64) (values, places T) {
+	values, places = t.RoutingTensor(n, I64), t.RoutingTensor(n, I64)
 	const small = 4096 // sorted in one block
 	index := t.RoutingTensor(n, I64)
 	if n > small {
 		t.Drop(t.fresh(t.sortScratch(n), Bool, LabelRouting))
 	}
 	t.Drop(index)
-	t.Drop(values)
-	return places
+	return values, places
 }
 
 // SliceRows is a slice of numel elements of x: a view, whose gradient is put into zeros as large as x.

@@ -1,0 +1,127 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// groupedBlock is a mixture whose experts are two tensors for all of them: MixtralSparseMoeBlock, Qwen2MoeSparseMoeBlock,
+// Qwen3MoeSparseMoeBlock and OlmoeSparseMoeBlock (transformers 5.23), as the experts' implementation grouped_mm runs them, which is the
+// default.
+type groupedBlock struct {
+	a            *Architecture
+	e            *experts
+	gate         linear
+	gateUp, down step.Weight
+
+	shared     gatedMLP
+	sharedGate linear
+}
+
+func (e *experts) buildGrouped(b *builder) *groupedBlock {
+	m := &groupedBlock{a: b.a, e: e}
+	experts := func() {
+		m.gateUp = b.parameter("mlp.experts.gate_up_proj", e.Count*2*e.FFN, b.a.Hidden)
+		m.down = b.parameter("mlp.experts.down_proj", e.Count*b.a.Hidden, e.FFN)
+	}
+	if e.ExpertsFirst {
+		experts()
+	}
+	m.gate = linear{w: b.parameter("mlp.gate", e.Count, b.a.Hidden), b: step.NoWeight, matrix: true}
+	if !e.ExpertsFirst {
+		experts()
+	}
+	if e.SharedFFN > 0 {
+		m.shared = buildGatedMLP(b, "mlp.shared_expert", e.SharedFFN, false).onMatrices()
+		m.sharedGate = b.linear("mlp.shared_expert_gate", b.a.Hidden, 1, false)
+		m.sharedGate.matrix = true
+	}
+	return m
+}
+
+// forward returns the experts' weighted sum. The router's logits go with the block.
+func (m *groupedBlock) forward(t *step.Tape, x step.T) (y, _ step.T) {
+	var shared step.T
+	if m.e.SharedFFN > 0 {
+		shared = m.shared.forward(t, m.a, x)
+	}
+	matrix := t.View(t.Hold(x)) // reshape(-1, hidden_dim)
+	logits := m.gate.forward(t, matrix)
+	t.Drop(matrix)
+	weights, chosen := m.route(t, logits)
+	y = m.mix(t, x, weights, chosen)
+	if m.e.SharedFFN > 0 {
+		logit := m.sharedGate.forward(t, x)
+		gate := t.Sigmoid(logit, step.LabelRouting)
+		t.Drop(logit)
+		gated := t.Mul(gate, shared, true, step.LabelExpertOutput)
+		t.Drop(gate)
+		t.Drop(shared)
+		sum := t.Add(y, gated, step.LabelExpertOutput)
+		t.Drop(gated)
+		t.Drop(y)
+		y = sum
+	}
+	for _, gone := range [...]step.T{weights, chosen, logits} {
+		t.Drop(gone)
+	}
+	return y, step.NoTensor
+}
+
+// route is the router: the weights of the experts of every token, and their numbers.
+func (m *groupedBlock) route(t *step.Tape, logits step.T) (weights, chosen step.T) {
+	var probabilities step.T
+	if m.e.WideWeights { // router_logits.float() goes in
+		wide := t.Float(logits, step.LabelRouting)
+		probabilities = t.Softmax(wide, step.LabelRouting)
+		t.Drop(wide)
+	} else {
+		probabilities = t.SoftmaxFloat(logits, step.LabelRouting, step.LabelRouting)
+	}
+	top, chosen := t.TopK(probabilities, m.e.Count, m.e.TopK)
+	if m.e.Normalise {
+		sum := t.SumRowsKept(top, m.e.TopK)
+		top = t.DivideInPlace(top, sum)
+		t.Drop(sum)
+	}
+	defer t.Drop(probabilities)
+	if m.e.WideWeights {
+		return top, chosen
+	}
+	weights = t.Cast(top, logits.Dtype(), step.LabelRouting)
+	t.Drop(top)
+	return weights, chosen
+}
+
+// mix is grouped_mm_experts_forward: the tokens, once for each expert that they chose, are sorted by expert.
+// Source: transformers/integrations/moe.py (grouped_mm_experts_forward), 5.23.
+func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
+	d, rows := m.a.Hidden, chosen.Numel()
+	sorted, order := t.Sort(rows)
+	tokens := t.RoutingTensor(rows, step.I64)
+	input := t.GatherRows(x, d, tokens)
+	t.Drop(tokens)
+	weight := t.GatherRows(weights, 1, order)
+	narrow, counts := t.Counts(rows), t.Counts(m.e.Count)
+	ends := t.CumulativeCounts(m.e.Count)
+
+	both := t.ExpertsProduct(input, m.gateUp, m.e.Count, ends, step.LabelActivation)
+	gate, up := t.Chunk2(both)
+	t.Drop(both)
+	act := activation(t, m.a.Activation, gate)
+	product := t.Mul(act, up, false, step.LabelActivation)
+	for _, gone := range [...]step.T{act, gate, up} {
+		t.Drop(gone)
+	}
+	output := t.ExpertsProduct(product, m.down, m.e.Count, ends, step.LabelExpertOutput)
+	t.Drop(product)
+	weighted := t.Mul(output, weight, true, step.LabelExpertOutput)
+
+	places := t.RoutingTensor(rows, step.I64)
+	t.Drop(t.RoutingTensor(rows, step.I64))
+	back := t.GatherRows(weighted, d, places)
+	t.Drop(weighted)
+	sum := t.SumOfChosen(back, m.e.TopK, step.LabelExpertOutput)
+	y := t.Cast(sum, x.Dtype(), step.LabelExpertOutput)
+	for _, gone := range [...]step.T{sum, back, places, output, ends, counts, narrow, weight, input, order, sorted} {
+		t.Drop(gone)
+	}
+	return y
+}
