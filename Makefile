@@ -92,6 +92,13 @@ random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones
 conformance: ## Hold a running service against its OpenAPI document (needs Python 3 with venv)
 	reliability/schemathesis/run.sh
 
+.PHONY: openapi-lint clients python
+openapi-lint: ## Hold the OpenAPI document against redocly's and spectral's rules (needs Node.js)
+	openapi/lint/run.sh
+
+clients: ## Generate clients of the OpenAPI document with seven generators, compile each and make a call (needs Node.js, Python 3.11, a JDK, Maven)
+	clients/check/run.sh $(CLIENT)
+
 manifests: ## Check the Kubernetes manifests and docker-compose.yml against the types of the programs that read them
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
 

@@ -25,11 +25,11 @@ const batchBufferBytes = 64 << 10
 // estimateBatch answers many jobs.
 //
 //	@Summary		Estimate many jobs
-//	@Description	One job a line in, one line a job out, in the same order, streamed: the first answers arrive while jobs are still being sent. A bad line gets a problem on its line, with the line's number in instance, and never fails the others. Blank lines are skipped.
+//	@Description	One job a line in, one line a job out, in the same order, streamed: the first answers arrive while jobs are still being sent. A bad line gets a problem on its line, with the line's number in instance, and never fails the others. Blank lines are skipped. A JSON array of jobs is answered by a JSON array, in the same order and streamed likewise, with the element's number in instance. A job may have an `id` of the client's, a string or a number, which its answer or problem then has too.
 //	@ID				estimateBatch
 //	@Tags			estimates
-//	@Accept			application/x-ndjson
-//	@Produce		application/x-ndjson
+//	@Accept			application/x-ndjson,json
+//	@Produce		application/x-ndjson,json
 //	@Param			jobs		body		string	false	"Jobs, one a line"
 //	@Param			timeline	query		bool	false	"Add the live memory at every moment of the step"
 //	@Param			tensors		query		bool	false	"Add the tensors that are alive at the peak"
@@ -62,11 +62,14 @@ func (a *API) estimateBatch() endpoint {
 		if !booked.take(batchBufferBytes) {
 			return nil, a.shed("memory")
 		}
-		w.Header().Set("Content-Type", "application/x-ndjson")
 		control := http.NewResponseController(w)
 		// HTTP/1 servers otherwise stop reading the request at the first write.
 		_ = control.EnableFullDuplex()
-		a.batch(w, r, control, booked, batchOptions{o, brief})
+		_ = control.SetReadDeadline(time.Now().Add(a.limits.BodyTimeout))
+		input := bufio.NewReaderSize(heldBody{r.Body, booked}, batchBufferBytes)
+		jobs := jobsIn(input)
+		w.Header().Set("Content-Type", jobs.mediaType())
+		a.batch(w, r, control, booked, jobs, batchOptions{o, brief})
 		return nil, nil
 	}
 }
@@ -92,13 +95,15 @@ type line struct {
 	// both are booked until it is written.
 	size, answered int
 	tooLong        bool
-	done           chan []byte
+	// refused says why there is no job here.
+	refused error
+	done    chan []byte
 }
 
 // batch reads lines, works on a few at once and writes the answers in order. At
 // most a few lines for each core are held at any moment, and all that are held are
 // booked.
-func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder, o batchOptions) {
+func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder, jobs jobsReader, o batchOptions) {
 	ctx, stop := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
 	client := senderOf(r)
@@ -118,17 +123,16 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 	for range workers {
 		running.Go(func() {
 			for l := range todo {
-				l.done <- a.estimateLine(r, l, booked, o)
+				l.done <- a.estimateLine(r, l, booked, jobs, o)
 			}
 		})
 	}
 	running.Go(func() {
 		defer close(inOrder)
 		defer close(todo)
-		lines := bufio.NewReaderSize(heldBody{r.Body, booked}, batchBufferBytes)
 		for number := 1; ; number++ {
 			_ = control.SetReadDeadline(time.Now().Add(a.limits.BodyTimeout))
-			l, err := readLine(lines, number, booked)
+			l, err := jobs.next(number, booked)
 			if errors.Is(err, io.EOF) {
 				// net/http now reads behind the handler to see the client go; a
 				// deadline that passed there would cancel this connection's requests.
@@ -150,7 +154,7 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 			if err != nil {
 				if !errors.Is(err, io.EOF) {
 					broken := &line{done: make(chan []byte, 1)}
-					broken.done <- lineProblem(r, number, a.bodyProblem(err))
+					broken.done <- jobProblem(r, number, jobs, a.bodyProblem(err))
 					select {
 					case inOrder <- broken:
 					case <-ctx.Done():
@@ -160,9 +164,12 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 			}
 		}
 	})
+	written := 0
 	for l := range inOrder {
 		select {
 		case answer := <-l.done:
+			answer = jobs.frame(answer, written)
+			written++
 			if !a.clients.pace(ctx, client, len(answer)) {
 				return
 			}
@@ -178,22 +185,31 @@ func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.Respon
 			return
 		}
 	}
+	_, _ = w.Write(jobs.end(written)) // a client that is gone needs no end
 }
 
 // estimateLine is the answer to one line, with a line feed.
-func (a *API) estimateLine(r *http.Request, l *line, booked *holder, o batchOptions) (answer []byte) {
+func (a *API) estimateLine(r *http.Request, l *line, booked *holder, jobs jobsReader, o batchOptions) (answer []byte) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.panicked(r, cause, debug.Stack())
-			answer = lineProblem(r, l.number, errPanicked)
+			answer = jobProblem(r, l.number, jobs, errPanicked)
 		}
 	}()
 	if l.tooLong {
-		return lineProblem(r, l.number, problem.New(problem.TooLarge, "The line is longer than 1 MiB (1048576 bytes)."))
+		return jobProblem(r, l.number, jobs, problem.New(problem.TooLarge, "The %s is longer than 1 MiB (1048576 bytes).", jobs.unit()))
 	}
-	result, err := a.estimateDocument(r, l.text, o.EstimateOptions)
+	if l.refused != nil {
+		return jobProblem(r, l.number, jobs, l.refused)
+	}
+	document, id, err := takeID(l.text)
 	if err != nil {
-		return lineProblem(r, l.number, err)
+		return jobProblem(r, l.number, jobs, err)
+	}
+	defer func() { answer = withID(answer, id) }()
+	result, err := a.estimateDocument(r, document, o.EstimateOptions)
+	if err != nil {
+		return jobProblem(r, l.number, jobs, err)
 	}
 	var said any = result
 	if o.brief {
@@ -201,47 +217,30 @@ func (a *API) estimateLine(r *http.Request, l *line, booked *holder, o batchOpti
 	}
 	b, err := a.encode(r, said)
 	if err != nil {
-		return lineProblem(r, l.number, err)
+		return jobProblem(r, l.number, jobs, err)
 	}
 	defer b.release()
 	if !booked.take(b.Len()) {
-		return lineProblem(r, l.number, a.shed("memory"))
+		return jobProblem(r, l.number, jobs, a.shed("memory"))
 	}
 	l.answered = b.Len()
 	return bytes.Clone(b.Bytes())
 }
 
+// jobProblem is what is wrong with a job of a batch, and lineProblem with a line of any.
+func jobProblem(r *http.Request, number int, jobs jobsReader, err error) []byte {
+	return placeProblem(r, jobs.unit(), number, err)
+}
+
 func lineProblem(r *http.Request, number int, err error) []byte {
+	return placeProblem(r, "line", number, err)
+}
+
+func placeProblem(r *http.Request, unit string, number int, err error) []byte {
 	p := *problem.From(err)
-	p.Instance = clip(r.URL.Path) + "#line=" + strconv.Itoa(number)
+	p.Instance = clip(r.URL.Path) + "#" + unit + "=" + strconv.Itoa(number)
 	if cause := p.Unwrap(); cause != nil {
 		failure(r).Err(cause).Int("line", number).Str("code", p.Code).Msg("no answer")
 	}
 	return p.JSON()
-}
-
-// readLine reads the next line; nil for a blank one. Of a line that is too long,
-// nothing is kept. The error is io.EOF with or after the last line.
-func readLine(r *bufio.Reader, number int, booked *holder) (*line, error) {
-	l := &line{number: number, done: make(chan []byte, 1)}
-	for {
-		part, err := r.ReadSlice('\n')
-		l.size += len(part)
-		switch size := len(l.text) + len(bytes.TrimRight(part, "\r\n")); {
-		case l.tooLong || size > maxBodyBytes:
-			booked.give(l.size)
-			l.text, l.size, l.tooLong = nil, 0, true
-		default:
-			l.text = append(l.text, part...)
-		}
-		if errors.Is(err, bufio.ErrBufferFull) {
-			continue
-		}
-		l.text = bytes.TrimSpace(l.text)
-		if len(l.text) == 0 && !l.tooLong {
-			booked.give(l.size)
-			return nil, err
-		}
-		return l, err
-	}
 }

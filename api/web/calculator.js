@@ -6,6 +6,7 @@ import { components } from "./bar.js";
 import { headroom, sideBySide } from "./cards.js";
 import { comparison } from "./compare.js";
 import { toClipboard, ways } from "./copy.js";
+import { filed } from "./files.js";
 import { form, mark } from "./form.js";
 import { axes, grid } from "./heatmap.js";
 import { cards, example, fragment, fromFragment, read, understand, write } from "./job.js";
@@ -228,8 +229,8 @@ async function beside(signal) {
   at("compare").replaceChildren(...comparison(await post("/v1/compare", { a: kept, b: job }, signal)).filter(Boolean));
 }
 
-// opened takes what somebody dropped, opened or pasted.
-function opened(text, field) {
+// opened takes what somebody dropped, opened or pasted: a job document, a config.json, or a file of a trainer, which the service reads.
+async function opened(text, field, name) {
   const error = at(field === "config-text" ? "config-error" : "document-error");
   const wrong = (words) => {
     error.textContent = words;
@@ -239,16 +240,45 @@ function opened(text, field) {
   };
   error.hidden = true;
   at(field).removeAttribute("aria-invalid");
-  let object;
-  try {
-    object = JSON.parse(text);
-  } catch (e) {
-    return wrong(`This is not JSON: ${e.message}.`);
-  }
+  const { object, problem: broken } = parsed(text);
   const known = understand(object);
   if (known?.job) return take(known.job);
-  if (known?.config || field === "config-text") return take({ ...job, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
-  return wrong("This is neither a job document (with model and training) nor a model's config.json.");
+  if (known?.config || (field === "config-text" && object)) return take({ ...job, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
+  if (field === "config-text") return wrong(`This is not JSON: ${broken}.`);
+  try {
+    const from = await filed(text, name, cards(job));
+    if (from.refused) return wrong(from.refused);
+    taken(from);
+  } catch (e) {
+    if (!(e instanceof Problem)) throw e;
+    wrong(e.fields.length ? e.fields.map((f) => f.detail).join(" ") : e.message);
+  }
+}
+
+// taken shows the job that was read from a file, with what the file does not say asked at the fields that it concerns.
+function taken(from) {
+  if (from.questions.length === 0) {
+    take(from.job);
+  } else {
+    asking?.abort();
+    clearTimeout(timer);
+    job = from.job;
+    panel.show(job);
+    written();
+    document.body.classList.remove("asking");
+    document.body.dataset.asked = "true";
+    problem(new Problem({ errors: from.questions }));
+  }
+  notice = from.notice;
+  at("state").textContent = notice;
+}
+
+function parsed(text) {
+  try {
+    return { object: JSON.parse(text) };
+  } catch (e) {
+    return { problem: e.message };
+  }
 }
 
 const paste = (id) => {
@@ -260,7 +290,8 @@ const paste = (id) => {
 };
 paste("config-text");
 paste("document-text");
-const file = async (f) => f && opened(await f.text(), "document-text");
+at("document-text").addEventListener("blur", () => { if (at("document-error").hidden) written(); }); // what was read from a text is the document
+const file = async (f) => f && opened(await f.text(), "document-text", f.name);
 at("file").addEventListener("change", () => file(at("file").files[0]));
 addEventListener("dragover", (e) => { e.preventDefault(); document.body.classList.add("dropping"); });
 addEventListener("dragleave", (e) => { if (!e.relatedTarget) document.body.classList.remove("dropping"); });

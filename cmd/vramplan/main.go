@@ -52,8 +52,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "vramplan: internal error: %v\n", err)
 		return exitUndecided
 	}
-	command, err := parser.Parse(args)
-	if exited { // --help has printed what was asked for
+	command, err := parser.Parse(asHelp(args))
+	if exited { // --help or --version has printed what was asked for
 		return exitOK
 	}
 	if err != nil {

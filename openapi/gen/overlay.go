@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -39,6 +40,7 @@ func overlay(d *document, examples []example) error {
 			operations[o["operationId"].(string)] = o
 		}
 	}
+	describeBatch(schemas, operations["estimateBatch"])
 	shared := object{}
 	for _, e := range examples {
 		op, ok := operations[e.Operation]
@@ -51,6 +53,41 @@ func overlay(d *document, examples []example) error {
 	}
 	d.Components["examples"] = shared
 	return addAliases(d)
+}
+
+// describeBatch says what an array of jobs is and gets; lines are text for the tools that read the document.
+func describeBatch(schemas, op object) {
+	id := object{
+		"description": "The client's own, which the answer has too.",
+		"anyOf":       []any{object{"type": "string", "maxLength": 198}, object{"type": "number"}},
+	}
+	job := schemas["Job"].(object)
+	properties := job["properties"].(ordered)
+	schemas["BatchJob"] = object{
+		"type": "object", "description": "A job of a batch.", "additionalProperties": false, "required": job["required"],
+		"properties": ordered{append([]string{"id"}, properties.names...), withField(properties.values, "id", id)},
+	}
+	schemas["BriefResult"] = object{
+		"type": "object", "description": "What brief=true leaves of an answer.", "required": []any{"peak", "gpus"},
+		"properties": ordered{[]string{"id", "peak", "gpus"}, object{
+			"id": id, "peak": object{"$ref": references + "Peak"}, "gpus": object{"type": "array", "items": object{"$ref": references + "GPUFit"}},
+		}},
+	}
+	schemas["BatchAnswer"] = object{
+		"description": "The answer to one job of a batch, with the id that the job had: a result, what brief=true leaves of one, or a problem.",
+		"anyOf":       []any{object{"$ref": references + "Result"}, object{"$ref": references + "BriefResult"}, object{"$ref": references + "Problem"}},
+	}
+	list := func(of string) object {
+		return object{"schema": object{"type": "array", "items": object{"$ref": references + of}}}
+	}
+	op["requestBody"].(object)["content"].(object)["application/json"] = list("BatchJob")
+	op["responses"].(object)["200"].(object)["content"].(object)["application/json"] = list("BatchAnswer")
+}
+
+func withField(fields object, name string, schema object) object {
+	all := maps.Clone(fields)
+	all[name] = schema
+	return all
 }
 
 // keyWhereThereAreKeys are the operations that ask for a key only once the database has keys: on a service of one's own they

@@ -1,0 +1,121 @@
+package webtest
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+)
+
+const qlora = `base_model: mistralai/Mistral-7B-v0.1
+load_in_4bit: true
+adapter: qlora
+lora_r: 16
+lora_target_linear: true
+micro_batch_size: 2
+gradient_accumulation_steps: 4
+sequence_len: 4096
+optimizer: paged_adamw_8bit
+bf16: auto
+gradient_checkpointing: true
+`
+
+// TestTrainersFilesAreRead: a configuration of a trainer, opened, dropped or pasted, is the job in the form.
+func TestTrainersFilesAreRead(t *testing.T) {
+	has := func(p *tab, want ...string) {
+		t.Helper()
+		p.says("#versions", "Mistral-7B")
+		for _, part := range append(want, `"base_precision":"nf4"`, `"gradient_accumulation":4`, `"gpus":["rtx-4090"]`) {
+			if got := p.job(); !strings.Contains(got, part) {
+				t.Errorf("the job is %s, without %s", got, part)
+			}
+		}
+		if value := eval[string](p, `document.getElementById("f-training-micro_batch").value`); value != "2" {
+			t.Errorf("the form's micro-batch is %s", value)
+		}
+	}
+
+	opened := open(t, desktop, hashOf(gpt4090))
+	file := filepath.Join(t.TempDir(), "qlora.yml")
+	if err := os.WriteFile(file, []byte(qlora), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	opened.do("open a file", chromedp.SetUploadFiles(chromedp.ID("file"), []string{file}))
+	has(opened, `"framework":"axolotl"`)
+	opened.says("#state", "Read from qlora.yml (axolotl)")
+
+	text, err := json.Marshal(qlora)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dropped := open(t, desktop, hashOf(gpt4090))
+	eval[chromedp.Void](dropped, fmt.Sprintf(`{
+		const data = new DataTransfer();
+		data.items.add(new File([%s], "qlora.yml"));
+		dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
+	}`, text))
+	has(dropped)
+
+	pasted := open(t, desktop, hashOf(gpt4090))
+	paste(pasted, string(text))
+	pasted.says("#versions", "Mistral-7B")
+	eval[chromedp.Void](pasted, `document.getElementById("document-text").blur()`)
+	has(pasted)
+}
+
+// paste writes into the document, as a paste does.
+func paste(p *tab, text string) {
+	p.Helper()
+	eval[chromedp.Void](p, fmt.Sprintf(`{
+		document.getElementById("document").open = true;
+		const area = document.getElementById("document-text");
+		area.focus();
+		area.value = %s;
+		area.dispatchEvent(new Event("input"));
+	}`, text))
+}
+
+// TestLaunchLinesAndTOML: texts without a name are told apart by what they look like.
+func TestLaunchLinesAndTOML(t *testing.T) {
+	p := open(t, desktop, hashOf(gpt4090))
+	paste(p, `"torchrun --nproc_per_node=1 train.py --model_name_or_path openai-community/gpt2 --per_device_train_batch_size 4 --block_size 1024 --bf16"`)
+	p.wait(`document.getElementById("f-training-micro_batch").value === "4"`)
+	p.settled()
+	p.says("#versions", "gpt2")
+
+	p = open(t, desktop, hashOf(gpt4090))
+	paste(p, `"[model]\nname = \"llama3\"\nflavor = \"8B\"\n\n[training]\nlocal_batch_size = 1\nseq_len = 2048\n"`)
+	p.wait(`document.getElementById("f-training-sequence_length").value === "2048" || document.getElementById("document-error").textContent.includes("torchtitan")`)
+}
+
+// TestQuestionsStandAtTheirFields: what a file does not say is asked where the answer is typed, and the job is answered once it is there.
+func TestQuestionsStandAtTheirFields(t *testing.T) {
+	p := open(t, desktop, hashOf(gpt4090))
+	text, err := json.Marshal(strings.Replace(qlora, "mistralai/Mistral-7B-v0.1", "someorg/unknown-7b", 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	paste(p, string(text))
+	p.wait(`document.querySelectorAll("#job .error:not([hidden])").length > 0`)
+	if said := eval[string](p, `[...document.querySelectorAll("#job .error:not([hidden])")].map((e) => e.closest("[data-pointer]").dataset.pointer + " " + e.textContent).join(" / ")`); !strings.HasPrefix(said, "/model") || !strings.Contains(said, "someorg/unknown-7b") {
+		t.Errorf("at the fields stands %q", said)
+	}
+	p.says("#sentence", "No answer to this job yet")
+	p.click(`label:has(#way-preset)`)
+	p.set("f-model-preset", "mistralai/Mistral-7B-v0.1")
+	eval[chromedp.Void](p, `document.getElementById("f-model-preset").dispatchEvent(new Event("change"))`)
+	p.do("leave the field", chromedp.KeyEvent("\r"))
+	p.says("#versions", "Mistral-7B")
+
+	// What is refused is said with the reader's words, and the job stays as it was.
+	p = open(t, desktop, hashOf(gpt4090))
+	paste(p, `"base_model: mistralai/Mistral-7B-v0.1\nadapter: qlora\nmicro_batch_size: 2\nsequence_len: 2048\n"`)
+	p.says("#document-error", "load_in_4bit")
+	if !eval[bool](p, `location.hash.includes("gpt2")`) {
+		t.Error("the job is another after a file was refused")
+	}
+}
