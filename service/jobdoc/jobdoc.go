@@ -89,7 +89,8 @@ type Reading struct {
 	Read []string `json:"read,omitempty" validate:"omitempty,max=32,dive,min=1,max=300"`
 	// Command is the command line that starts the job, as a shell takes it.
 	Command string `json:"command,omitempty" validate:"omitempty,max=65536" example:"torchrun --nproc_per_node=8 train.py --model_name_or_path gpt2 --per_device_train_batch_size 4 --block_size 1024 --bf16"`
-	Known   Known  `json:"known"`
+	// Known is what the user says besides the files.
+	Known Known `json:"known"`
 }
 
 // Known is what the user says besides the files.
