@@ -1,4 +1,4 @@
-# A static binary in an image that holds nothing else: no shell, no libraries, no
+# A static binary in an image that holds nothing else but licences: no shell, no libraries, no
 # user but a number. vramplan calls nobody but its database, whose certificates
 # are mounted where they are needed (sslrootcert in VRAMPLAN_DATABASE).
 FROM golang:1.26.8-bookworm AS build
