@@ -52,6 +52,10 @@ func (s *Service) readingSource(r jobdoc.Reading) (readers.Source, error) {
 			_, err := s.current().Model(name)
 			return err == nil
 		},
+		HasGPU: func(name string) bool {
+			_, err := s.current().GPU(name)
+			return err == nil
+		},
 	}
 	if len(source.Files) == 0 {
 		source.Files = slices.Sorted(maps.Keys(r.Files))

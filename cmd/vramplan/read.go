@@ -140,6 +140,7 @@ func (f *readFlags) source(names, command []string) (readers.Source, error) {
 		_, err := catalog.Model(name)
 		return err == nil
 	}
+	s.HasGPU = catalog.Has
 	for _, said := range f.Set {
 		path, value, ok := strings.Cut(said, "=")
 		if !ok || path == "" {

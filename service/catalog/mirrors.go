@@ -26,6 +26,14 @@ var mirrors = []mirror{
 	{regexp.MustCompile(`^llama-2-(7|13|70)b(?:-chat)?(?:-hf)?$`), "meta-llama/llama-2-${1}b-hf"},
 	{regexp.MustCompile(`^vicuna-(7|13)b-v1\.5$`), "meta-llama/llama-2-${1}b-hf"},
 	{regexp.MustCompile(`^deepseek-r1-distill-llama-8b$`), "meta-llama/llama-3.1-8b"},
+	{regexp.MustCompile(`^deepseek-r1-distill-qwen-(7|14|32)b$`), "qwen/qwen2.5-${1}b"},
+	{regexp.MustCompile(`^open[_-]llama[_-](7|13)b$`), "huggyllama/llama-${1}b"},
+	{regexp.MustCompile(`^yi-(6|34)b-chat$`), "01-ai/yi-${1}b"},
+	{regexp.MustCompile(`^yi-1\.5-9b-chat$`), "01-ai/yi-1.5-9b"},
+	{regexp.MustCompile(`^olmo-2-1124-(7|13)b-(?:sft|dpo|instruct)$`), "allenai/olmo-2-1124-${1}b"},
+	{regexp.MustCompile(`^bloomz-(560m|1b1|1b7|3b|7b1)$`), "bigscience/bloom-${1}"},
+	{regexp.MustCompile(`^smollm3-3b-base$`), "huggingfacetb/smollm3-3b"},
+	{regexp.MustCompile(`^zephyr-7b-sft-full$`), "mistralai/mistral-7b-v0.1"},
 	{regexp.MustCompile(`^mistral-7b-(?:instruct-)?v0\.(1|3)$`), "mistralai/mistral-7b-v0.${1}"},
 	{regexp.MustCompile(`^zephyr-7b-(?:alpha|beta)$`), "mistralai/mistral-7b-v0.1"},
 	{regexp.MustCompile(`^mistral-nemo-(?:base|instruct)-2407$`), "mistralai/mistral-nemo-instruct-2407"},
@@ -51,7 +59,8 @@ var storedAs = []string{"-unsloth-bnb-4bit", "-bnb-4bit", "-bf16"}
 // models, whatever they are called.
 var mirrorOrganisations = map[string]bool{
 	"unsloth": true, "nousresearch": true, "meta-llama": true, "qwen": true, "google": true, "mistralai": true, "eleutherai": true, "microsoft": true, "lmsys": true,
-	"huggingfaceh4": true, "deepseek-ai": true, "tinyllama": true, "openai": true,
+	"huggingfaceh4": true, "deepseek-ai": true, "tinyllama": true, "openai": true, "openlm-research": true, "01-ai": true, "allenai": true, "bigscience": true,
+	"huggingfacetb": true, "alignment-handbook": true,
 }
 
 // mirrorOf is the key of the model that a key means by one of the rules, or "".

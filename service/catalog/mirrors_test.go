@@ -21,6 +21,13 @@ func TestNamesOfTheSameModel(t *testing.T) {
 		"lmsys/vicuna-7b-v1.5":                         "meta-llama/Llama-2-7b-hf",
 		"EleutherAI/pythia-12b-deduped":                "EleutherAI/pythia-12b",
 		"deepseek-ai/DeepSeek-R1-Distill-Llama-8B":     "meta-llama/Llama-3.1-8B",
+		"deepseek-ai/DeepSeek-R1-Distill-Qwen-32B":     "Qwen/Qwen2.5-32B",
+		"openlm-research/open_llama_7b":                "huggyllama/llama-7b",
+		"01-ai/Yi-34B-Chat":                            "01-ai/Yi-34B",
+		"allenai/OLMo-2-1124-7B-Instruct":              "allenai/OLMo-2-1124-7B",
+		"bigscience/bloomz-7b1":                        "bigscience/bloom-7b1",
+		"HuggingFaceTB/SmolLM3-3B-Base":                "HuggingFaceTB/SmolLM3-3B",
+		"alignment-handbook/zephyr-7b-sft-full":        "mistralai/Mistral-7B-v0.1",
 	} {
 		m, err := catalog.Model(name)
 		if err != nil || m.ID != want {
@@ -29,6 +36,7 @@ func TestNamesOfTheSameModel(t *testing.T) {
 	}
 	for _, name := range []string{
 		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "mistralai/Mistral-7B-v0.2", "unsloth/Qwen2.5-VL-7B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
+		"openlm-research/open_llama_3b", "allenai/Llama-3.1-Tulu-3-8B", "codellama/CodeLlama-7b-Python-hf",
 	} {
 		if m, err := catalog.Model(name); err == nil {
 			t.Errorf("%s was taken for %s", name, m.ID)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -68,7 +69,12 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 // add puts a job into the answer, with the cards that its node has to have.
 func (k *container) add(d *draft) {
 	if v, ok := k.cards(k.pod); ok && !d.has("/gpus") {
-		d.put("/gpus", v.Any, v)
+		known := k.in.files.source.HasGPU
+		if names := v.Strings(); known != nil && slices.ContainsFunc(names, func(name string) bool { return !known(name) }) {
+			d.assume("/gpus", "the node's label %s (%s) is no card of the catalog: say which card it is with --gpu NAME", strings.Join(names, ", "), where(v.Origin.At))
+		} else {
+			d.put("/gpus", v.Any, v)
+		}
 	}
 	k.in.add(d)
 }

@@ -105,3 +105,25 @@ func FuzzKubernetes(f *testing.F) {
 		}
 	})
 }
+
+// A label that names no card of the catalog is said, and no field that nothing can answer.
+func TestUnknownNodeLabel(t *testing.T) {
+	archive := txtar.Parse([]byte("-- pod.yaml --\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  nodeSelector: {nvidia.com/gpu.product: NVIDIA-Unheard-9000}\n  containers:\n    - name: a\n" +
+		"      image: x\n      command: [python, run_clm.py, --model_name_or_path, gpt2, --per_device_train_batch_size, \"2\", --block_size, \"64\", --do_train]\n      resources: {limits: {nvidia.com/gpu: 1}}\n"))
+	s, _ := sourceOf(archive)
+	s.HasGPU = func(name string) bool { return name == "known" }
+	answer, err := readers.Read(context.Background(), s)
+	if err != nil || len(answer.Jobs) != 1 {
+		t.Fatalf("%v: %+v", err, answer)
+	}
+	if strings.Contains(string(answer.Jobs[0].Document), "Unheard") {
+		t.Errorf("the document names the card: %s", answer.Jobs[0].Document)
+	}
+	said := ""
+	for _, a := range answer.Jobs[0].Assumptions {
+		said += a.Say
+	}
+	if !strings.Contains(said, "NVIDIA-Unheard-9000 (pod.yaml:5) is no card of the catalog") {
+		t.Errorf("nothing says so: %q", said)
+	}
+}

@@ -44,6 +44,8 @@ type Source struct {
 	Ignore []string
 	// HasModel reports whether the catalog has a model; nil knows none, and asks about none.
 	HasModel func(name string) bool
+	// HasGPU reports whether the catalog has a card; nil takes every name.
+	HasGPU func(name string) bool
 }
 
 // Said is one field that the user gave: a path with points, and a value that may be JSON.
