@@ -207,6 +207,9 @@ func (r *resolved) logitSize(m *play.Moment) string {
 	if s := r.arch.Logits(batch, tokens); s != "" {
 		return s
 	}
+	if r.arch.Recording() != nil {
+		return fmt.Sprintf("what the model makes behind its layers, of %d × %d tokens", batch, tokens)
+	}
 	return fmt.Sprintf("%d × %d tokens × vocabulary %s", batch, tokens, grouped(r.arch.Vocabulary))
 }
 

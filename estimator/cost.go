@@ -48,6 +48,11 @@ func (r *resolved) cost(kinds int) Cost {
 	if a.LoRA != nil {
 		perLayer, perExpert = adaptedPerLayer, adaptedPerExpert
 	}
+	outside := int64(eventsOutside)
+	if rec := a.Recording(); rec != nil {
+		perLayer, outside = rec.Events()
+		outside += eventsOutside
+	}
 	experts := a.Experts()
 	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile)
 	recordedExperts := step.RecordedExperts(experts)
@@ -56,7 +61,7 @@ func (r *resolved) cost(kinds int) Cost {
 		recordedExperts = experts
 	}
 	layers := a.Layers + a.Decoder
-	events := func(layers, experts int64) int64 { return eventsOutside + layers*(perLayer+experts*perExpert) }
+	events := func(layers, experts int64) int64 { return outside + layers*(perLayer+experts*perExpert) }
 	recorded := events(recordedLayers+a.Decoder, recordedExperts)
 	whole := events(layers, experts)
 
@@ -65,7 +70,7 @@ func (r *resolved) cost(kinds int) Cost {
 		perStep = 2
 	}
 	// Played whole, as far as that is done, or in part.
-	exact := min(whole, exactRequests/(perStep*min(r.recipe.Accumulation, 2))+eventsOutside)
+	exact := min(whole, exactRequests/(perStep*min(r.recipe.Accumulation, 2))+outside)
 	if units <= recordedUnits+1 && recordedExperts == experts {
 		exact = whole // there is nothing to leave out
 	}
@@ -82,10 +87,13 @@ func (r *resolved) cost(kinds int) Cost {
 		tensors *= 4
 	}
 	parameters := tensorsOutside + layers*tensors
+	if rec := a.Recording(); rec != nil {
+		parameters = int64(len(rec.Parameters)) + layers*int64(len(rec.PerLayer))
+	}
 	pair, most := perStep*min(r.recipe.Accumulation, 2), perStep*min(r.recipe.Accumulation, 64)
 	searched := int64(0)
 	if !r.expand {
-		searched = min(whole, searchedRequests/pair+eventsOutside)
+		searched = min(whole, searchedRequests/pair+outside)
 	}
 	requests := recorded + min(exact*most, max(mostRequests, exact*perStep)) + mostTries*min(searched*most, mostRequests) +
 		4*sampledSteps*sampledMicroSteps*sampled

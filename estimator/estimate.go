@@ -67,7 +67,7 @@ func Estimate(in Input) (*Result, error) { return estimate(in, true, forOne(in))
 // alive at the peak, and low_bytes follows from that; everything else is what Estimate says.
 func Judge(in Input) (*Result, error) { return estimate(in, false, forOne(in)) }
 
-func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
+func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 	if c := in.Calibration; c != nil && (c.Estimator != Version || c.Base != Calibration) {
 		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s", c.ID, c.Estimator, c.Base, Version, Calibration)
 	}
@@ -80,6 +80,7 @@ func estimate(in Input, limits bool, replays *Replays) (*Result, error) {
 		return nil, err
 	}
 	defer end()
+	defer r.refuseRecording(&err)
 	limits = limits || in.LowerBound
 	r.replays, r.fitsOnly, r.everyExpert = replays, in.FitsOnly, in.everyExpert
 	r.most, r.took = in.MostRequests, in.took
@@ -366,11 +367,12 @@ func judge(g *GPU, f memory.Figures, reserve int64) GPUFit {
 // Replay plays the allocations and frees of the given number of optimizer steps on heap, in PyTorch's order: what
 // Estimate plays on its model of the caching allocator. plain records and plays every layer by itself, without the
 // short cut for layers that repeat.
-func Replay(in Input, heap alloc.Heap, steps int, plain bool) error {
+func Replay(in Input, heap alloc.Heap, steps int, plain bool) (err error) {
 	r, err := resolve(&in)
 	if err != nil {
 		return err
 	}
+	defer r.refuseRecording(&err)
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]

@@ -27,8 +27,8 @@ type Job struct {
 	Confidence float64 `json:"confidence,omitempty" validate:"omitempty,gte=0.5,lte=0.999"`
 }
 
-// Model says what is trained. Exactly one of Preset, HFConfig, NanoGPT and
-// Dimensions is given.
+// Model says what is trained. Exactly one of Preset, HFConfig, NanoGPT,
+// Dimensions and Recorded is given.
 type Model struct {
 	// Preset is a model of the catalog: an id, an alias or a name such as "meta-llama/Llama-3.1-8B".
 	Preset string `json:"preset,omitempty" validate:"omitempty,max=200"`
@@ -38,6 +38,8 @@ type Model struct {
 	NanoGPT *model.NanoGPT `json:"nanogpt,omitempty"`
 	// Dimensions describes a model by its numbers.
 	Dimensions *model.Dimensions `json:"dimensions,omitempty"`
+	// Recorded is what vramplan_record wrote of a module (docs/recording.md). It is read strictly.
+	Recorded json.RawMessage `json:"recorded,omitempty"`
 	// Head is what stands on top of the model; the family's own where it is left out.
 	Head *model.Head `json:"head,omitempty"`
 }

@@ -19,7 +19,7 @@ type Request struct {
 // Requests lists what a job asks its allocator for, tensors of one kind and size once: its parameters, everything that the
 // forward and the backward pass of a micro-step make, whether or not it is alive at the peak, and the optimizer's state. It is
 // for those who know a size and look for the tensor. The error is an *InvalidJobError, as that of [Estimate] is.
-func Requests(in Input) ([]Request, error) {
+func Requests(in Input) (_ []Request, err error) {
 	r, err := resolve(&in)
 	if err != nil {
 		return nil, err
@@ -33,6 +33,7 @@ func Requests(in Input) ([]Request, error) {
 		return nil, err
 	}
 	defer end()
+	defer r.refuseRecording(&err)
 	s, err := r.begin(&workspace{}, hardware(r.recipe, first))
 	if err != nil {
 		return nil, err
@@ -83,6 +84,7 @@ func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) 
 		return 0, err
 	}
 	defer end()
+	defer r.refuseRecording(&err)
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]

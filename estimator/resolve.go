@@ -75,6 +75,7 @@ func resolve(in *Input) (*resolved, error) {
 	in.Job = StoredBase(in.Job)
 	r := answerFor(in, &errs)
 	r.arch = architecture(in, &errs)
+	r.recordedVersions()
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
 	r.refuseQuantised(&in.Job, &errs)
 	r.training(&in.Job, &errs)
@@ -101,7 +102,7 @@ func resolve(in *Input) (*resolved, error) {
 func architecture(in *Input, errs *invalid.List) model.Architecture {
 	m := &in.Job.Model
 	given := 0
-	for _, is := range []bool{m.Preset != "", m.HFConfig != nil, m.NanoGPT != nil, m.Dimensions != nil} {
+	for _, is := range []bool{m.Preset != "", m.HFConfig != nil, m.NanoGPT != nil, m.Dimensions != nil, m.Recorded != nil} {
 		if is {
 			given++
 		}
@@ -111,7 +112,7 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 		if given == 0 {
 			code = "required"
 		}
-		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt and dimensions is given, here %d are", given)
+		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt, dimensions and recorded is given, here %d are", given)
 		return model.Architecture{}
 	}
 	switch {
@@ -119,6 +120,8 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 		return model.FromNanoGPT(*m.NanoGPT, "/model/nanogpt", errs)
 	case m.HFConfig != nil:
 		return model.FromHF(m.HFConfig, "/model/hf_config", errs)
+	case m.Recorded != nil:
+		return model.FromRecording(m.Recorded, "/model/recorded", errs)
 	case m.Dimensions != nil:
 		return model.FromDimensions(m.Dimensions, "/model/dimensions", errs)
 	case in.Preset == nil:
@@ -213,6 +216,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.distributed(t, errs)
 	r.kernels(t, errs)
 	r.selectiveFits(errs)
+	r.recordedModel(t, errs)
 	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.recipe.UpdatesInBackward
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }
@@ -307,8 +311,11 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	r.framework = t.Framework
 	if r.framework == "" {
 		r.framework = "hf-trainer"
-		if r.arch.NanoGPT() {
+		switch rec := r.arch.Recording(); {
+		case r.arch.NanoGPT():
 			r.framework = "nanogpt"
+		case rec != nil && !r.arch.Reentrant:
+			r.framework = "pytorch"
 		}
 	}
 	f, ok := frameworks[r.framework]

@@ -23,6 +23,7 @@ type jobFlags struct {
 type jobFields struct {
 	Model    string `placeholder:"NAME" help:"Model of the catalog, such as gpt2 or meta-llama/Llama-3.1-8B." xor:"model" group:"Job:"`
 	HFConfig string `name:"hf-config" placeholder:"FILE" help:"A Hugging Face config.json as the model." xor:"model" group:"Job:"`
+	Recorded string `placeholder:"FILE" help:"A recording of the model, as vramplan_record writes it." xor:"model" group:"Job:"`
 
 	MicroBatch           *int64   `placeholder:"N" help:"Sequences in one forward pass on one GPU." group:"Job:"`
 	SequenceLength       *int64   `placeholder:"N" help:"Tokens in a sequence; the model's context if not given." group:"Job:"`
@@ -84,6 +85,16 @@ func (f *jobFields) edits() ([]edit, error) {
 			return nil, usage("--hf-config %s: not a JSON document", f.HFConfig)
 		}
 		list = append(list, edit{path: "model", value: map[string]json.RawMessage{"hf_config": config}})
+	}
+	if f.Recorded != "" {
+		recorded, err := os.ReadFile(f.Recorded)
+		if err != nil {
+			return nil, err
+		}
+		if !json.Valid(recorded) {
+			return nil, usage("--recorded %s: not a JSON document", f.Recorded)
+		}
+		list = append(list, edit{path: "model", value: map[string]json.RawMessage{"recorded": recorded}})
 	}
 	list = appendEdit(list, "training.micro_batch", f.MicroBatch)
 	list = appendEdit(list, "training.sequence_length", f.SequenceLength)

@@ -81,7 +81,7 @@ func modelChanges(a, b estimator.Input) ([]change, error) {
 		}})
 	}
 	sameKind := ma.NanoGPT != nil == (mb.NanoGPT != nil) && ma.Dimensions != nil == (mb.Dimensions != nil) &&
-		len(ma.HFConfig) > 0 == (len(mb.HFConfig) > 0) && presetID(a) == presetID(b)
+		len(ma.HFConfig) > 0 == (len(mb.HFConfig) > 0) && bytes.Equal(ma.Recorded, mb.Recorded) && presetID(a) == presetID(b)
 	if sameKind && len(fields) <= maxModelFields {
 		return fields, nil
 	}
@@ -107,6 +107,8 @@ func modelName(in estimator.Input) any {
 		return "nanogpt"
 	case m.Dimensions != nil:
 		return "dimensions"
+	case len(m.Recorded) > 0:
+		return "recorded"
 	}
 	return "hf_config"
 }

@@ -58,6 +58,8 @@ func readShape(in estimator.Input) Shape {
 		a = model.FromNanoGPT(*m.NanoGPT, "", &wrong)
 	case m.Dimensions != nil:
 		a = model.FromDimensions(m.Dimensions, "", &wrong)
+	case len(m.Recorded) > 0: // which has no such numbers
+		return Shape{}
 	case len(m.HFConfig) > 0:
 		a = model.FromHF(m.HFConfig, "", &wrong)
 	case in.Preset != nil:

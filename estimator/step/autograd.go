@@ -60,7 +60,18 @@ func (t *Tape) run(i int32) {
 			t.storages[t.regs[a.reg]].viewed = true
 			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg], late: true}
 			ns++
+		case actSendMarked, actSendAgain:
+			if a.verb == actSendAgain {
+				t.retain(t.regs[a.reg])
+			} else {
+				t.storages[t.regs[a.reg]].viewed = true
+			}
+			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg]}
+			ns++
 		case actPass, actPassView, actPassPart:
+			if n.grad[a.reg] == None { // of an output that no gradient came back to
+				n.grad[a.reg] = t.Alloc(0, t.component(), LabelInputGradient)
+			}
 			t.retain(n.grad[a.reg])
 			switch a.verb {
 			case actPassView:

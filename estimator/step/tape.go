@@ -161,6 +161,8 @@ const (
 	actAddInPlace                // allocate register 0 unless a gradient for edge 0 is there to be added to
 	actForget                    // let go of saved tensor reg
 	actAfterBackward             // the backward of a unit of a strategy is over
+	actSendMarked                // hand register reg, a view, to edge
+	actSendAgain                 // hand register reg to edge, too
 	actPostpone                  // form the gradient for edge when the parameter's other gradient arrives
 )
 

@@ -115,7 +115,7 @@ func describeModel(schemas object) {
 	properties["preset"].(object)["minLength"] = 1
 	var ways []any
 	for _, way := range []struct{ field, name string }{
-		{"preset", "ModelByPreset"}, {"hf_config", "ModelByConfig"}, {"nanogpt", "ModelByNanoGPT"}, {"dimensions", "ModelByDimensions"},
+		{"preset", "ModelByPreset"}, {"hf_config", "ModelByConfig"}, {"nanogpt", "ModelByNanoGPT"}, {"dimensions", "ModelByDimensions"}, {"recorded", "ModelByRecording"},
 	} {
 		schemas[way.name] = object{
 			"type":                 "object",
@@ -126,7 +126,7 @@ func describeModel(schemas object) {
 		ways = append(ways, object{"$ref": references + way.name})
 	}
 	schemas["estimator.Model"] = object{
-		"description": "What is trained: exactly one of preset, hf_config, nanogpt and dimensions.",
+		"description": "What is trained: exactly one of preset, hf_config, nanogpt, dimensions and recorded.",
 		"oneOf":       ways,
 	}
 	training := schemas["estimator.Training"].(object)

@@ -81,6 +81,7 @@ func (c *checker) job(l located) {
 		{"hf_config", len(m.HFConfig) > 0},
 		{"nanogpt", m.NanoGPT != nil},
 		{"dimensions", m.Dimensions != nil},
+		{"recorded", len(m.Recorded) > 0},
 	} {
 		if way.given || c.reported[l.at+"/model/"+way.name] {
 			names = append(names, way.name)
@@ -88,9 +89,9 @@ func (c *checker) job(l located) {
 	}
 	switch {
 	case len(names) == 0:
-		c.add(l.at+"/model", CodeRequired, "exactly one of preset, hf_config, nanogpt and dimensions is required")
+		c.add(l.at+"/model", CodeRequired, "exactly one of preset, hf_config, nanogpt, dimensions and recorded is required")
 	case len(names) > 1:
-		c.add(l.at+"/model", CodeConflict, "%s are given; accepted: exactly one of preset, hf_config, nanogpt and dimensions", strings.Join(names, " and "))
+		c.add(l.at+"/model", CodeConflict, "%s are given; accepted: exactly one of preset, hf_config, nanogpt, dimensions and recorded", strings.Join(names, " and "))
 	}
 	if l.needMicroBatch && l.job.Training.MicroBatch == 0 {
 		c.add(l.at+"/training/micro_batch", CodeRequired, "is required: the sequences in one forward pass on one GPU, a whole number from 1")

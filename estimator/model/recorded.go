@@ -1,0 +1,227 @@
+package model
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/recording"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// recordedFamily is a model that a recording shows.
+var recordedFamily = family{build: buildRecorded}
+
+// FamilyRecorded is the family of a model that a recording shows.
+const FamilyRecorded = "recorded"
+
+// FromRecording is the architecture of a model that was recorded.
+func FromRecording(text []byte, pointer string, errs *invalid.List) Architecture {
+	r, err := recording.Read(text)
+	if err != nil {
+		where := pointer
+		if e, ok := err.(*recording.Error); ok {
+			where, err = pointer+e.Pointer, e.Err
+		}
+		errs.Add(where, "invalid_recording", "%s", err)
+		return Architecture{}
+	}
+	a := Architecture{Name: r.Name, Family: FamilyRecorded, family: &recordedFamily, own: r, Layers: max(r.Layers, 1),
+		Reentrant: strings.HasPrefix(r.Source, "transformers."), FixedTokens: r.Sequence}
+	return a
+}
+
+// Recording is what a recorded model was read from; nil for others.
+func (a *Architecture) Recording() *recording.Recording {
+	r, _ := a.own.(*recording.Recording)
+	return r
+}
+
+// RecordedPrecision is the kind of precision whose program a recipe takes.
+func RecordedPrecision(r *step.Recipe) string {
+	switch {
+	case r.Autocast:
+		return "amp"
+	case r.Stored == step.F32:
+		return "fp32"
+	}
+	return "half"
+}
+
+// recordedModel runs the programs of a recording.
+type recordedModel struct {
+	r      *recording.Recording
+	model  []step.Weight
+	layers [][]step.Weight
+}
+
+func buildRecorded(b *builder) step.Network {
+	r := b.a.Recording()
+	m := &recordedModel{r: r, model: make([]step.Weight, len(r.Parameters)), layers: make([][]step.Weight, b.recorded)}
+	for i := range r.LayersAfter {
+		m.model[i] = b.recordedParameter(&r.Parameters[i])
+	}
+	b.stack(func(i int64) {
+		if r.Layers == 0 {
+			return
+		}
+		m.layers[i] = make([]step.Weight, len(r.PerLayer))
+		for k := range r.PerLayer {
+			m.layers[i][k] = b.recordedParameter(&r.PerLayer[k])
+		}
+	})
+	for i := r.LayersAfter; i < len(r.Parameters); i++ {
+		m.model[i] = b.recordedParameter(&r.Parameters[i])
+	}
+	return m
+}
+
+func (b *builder) recordedParameter(p *recording.Parameter) step.Weight {
+	if p.Buffer {
+		b.buffer(p.Name, p.Numel(), recordedType(p.Type, b.dtype))
+		return step.Weight{Index: int32(len(b.p.List) - 1), Rows: p.Numel(), Cols: 1}
+	}
+	n := len(p.Shape)
+	rows, cols := p.Shape[0], int64(1)
+	for _, d := range p.Shape[1:] {
+		cols *= d
+	}
+	w := b.parameter(p.Name, rows, cols)
+	if n > 2 {
+		q := &b.p.List[w.Index]
+		q.Rows, q.Cols, q.Outer = p.Shape[n-2], p.Shape[n-1], rows
+		q.Matrices = max(w.Rows*w.Cols/max(q.Rows*q.Cols, 1), 1)
+	}
+	if p.Frozen {
+		b.p.List[w.Index].Frozen = true
+	}
+	return w
+}
+
+// recordedType is a recorded type where half precision is the given one.
+func recordedType(t recording.Type, half step.DType) step.DType {
+	switch t {
+	case recording.Half:
+		return half
+	case recording.Int64:
+		return step.I64
+	case recording.Byte:
+		return step.Bool
+	case recording.Float64:
+		return step.F64
+	}
+	return step.F32
+}
+
+// Batch is what the recorder's batch was.
+func (m *recordedModel) Batch(t *step.Tape) []step.T {
+	half := t.Recipe.Stored
+	batch := make([]step.T, len(m.r.Batch))
+	for i, x := range m.r.Batch {
+		batch[i] = t.Input(x.Size.Elements(t.Shape.Batch, t.Shape.Tokens), recordedType(x.Type, half))
+	}
+	return batch
+}
+
+// stretch is a part of a program while it runs.
+type stretch struct {
+	t      *step.Tape
+	values []step.T
+	// kept are the values that nothing has let go of.
+	kept []bool
+	// nodes are the first outputs of each.
+	nodes []step.T
+	outer *stretch
+	input step.T
+	model []step.Weight
+	layer []step.Weight
+	half  step.DType
+	b, n  int64
+	part  string
+	ofEnd bool
+}
+
+func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	p := m.r.Programs[RecordedPrecision(&t.Recipe)]
+	s := m.stretch(t, p.Values, p.Nodes)
+	for _, x := range batch {
+		s.add(t.Hold(x))
+		s.kept[len(s.kept)-1] = false
+	}
+	s.ofEnd = m.r.Layers == 0
+	s.run(p.Before)
+	var escaped []step.T
+	if m.r.Layers > 0 {
+		escaped = m.runLayers(t, p, s)
+	}
+	s.run(p.After)
+	for i := range batch {
+		t.Drop(s.values[i])
+	}
+	loss := s.of(p.Loss.Value).Attached(s.edge(p.Loss.Edge))
+	s.kept[p.Loss.Value.N] = false
+	outputs := make([]step.T, 0, len(p.Outputs)+len(escaped)+1)
+	for i, ref := range p.Outputs {
+		if i == 1 {
+			outputs = append(outputs, t.Hold(loss))
+		}
+		outputs = append(outputs, s.of(ref).Detached())
+		if ref.Scope == recording.Own {
+			s.kept[ref.N] = false
+		}
+		if i > 0 {
+			t.MarkCache(outputs[len(outputs)-1])
+		}
+	}
+	if len(p.Outputs) < 2 {
+		outputs = append(outputs, t.Hold(loss))
+	}
+	for i, kept := range s.kept {
+		if kept {
+			t.KeptByModel(s.values[i])
+		}
+	}
+	return loss, append(outputs, escaped...)
+}
+
+func (m *recordedModel) stretch(t *step.Tape, values, nodes int) *stretch {
+	half := t.Recipe.Compute
+	return &stretch{t: t, values: make([]step.T, 0, values), kept: make([]bool, 0, values), nodes: make([]step.T, 0, nodes),
+		model: m.model, half: half, b: t.Shape.Batch, n: t.Shape.Tokens}
+}
+
+// runLayers runs the layers on the value that s has for them, and returns what they made beside their outputs and the model returns.
+func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch) []step.T {
+	x := s.of(p.Input.Value).Attached(s.edge(p.Input.Edge))
+	if p.Input.Value.Scope == recording.Own && freedLater(p.After, p.Input.Value) || slices.Contains(p.Outputs, p.Input.Value) {
+		t.Hold(x)
+	} else if p.Input.Value.Scope == recording.Own {
+		s.kept[p.Input.Value.N] = false
+	}
+	var besides step.Besides
+	for _, n := range p.Shared {
+		besides.Captured = append(besides.Captured, s.values[n])
+	}
+	var escaped []step.T
+	for i := range m.layers {
+		x = t.Layer(int32(i), x, func(t *step.Tape, x step.T) step.T {
+			l := m.stretch(t, p.LayerValues, p.LayerNodes)
+			l.outer, l.input, l.layer = s, x, m.layers[i]
+			l.run(p.Layer)
+			for _, ref := range p.Escapes {
+				y := l.values[ref.N].Detached()
+				t.MarkCache(y)
+				escaped = append(escaped, y)
+			}
+			return l.of(p.Output.Value).Attached(l.edge(p.Output.Edge))
+		}, besides)
+	}
+	t.EndLayers()
+	s.input, s.ofEnd = x, true
+	return escaped
+}
+
+// freedLater says whether a stretch lets go of a value.
+func freedLater(list []recording.Instruction, v recording.Ref) bool {
+	return slices.ContainsFunc(list, func(in recording.Instruction) bool { return in.Kind == recording.Free && in.Ref == v })
+}

@@ -1,0 +1,144 @@
+package estimator
+
+import (
+	"encoding/json"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+const recordings = "testdata/recordings"
+
+// recordedCase is a job whose model was recorded from transformers' own code, and what a trace of it allocates.
+type recordedCase struct {
+	Recording      string `json:"recording"`
+	Job            Job    `json:"job"`
+	AllocatedBytes int64  `json:"allocated_bytes"`
+}
+
+func recordedCases(t testing.TB) []recordedCase {
+	text, err := os.ReadFile(filepath.Join(recordings, "cases.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var cases []recordedCase
+	if err := json.Unmarshal(text, &cases); err != nil {
+		t.Fatal(err)
+	}
+	return cases
+}
+
+// input is the case with the recording in the place of its config.json. What the recording decides is left out.
+func (c *recordedCase) input(t testing.TB) Input {
+	text, err := os.ReadFile(filepath.Join(recordings, c.Recording))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := Input{Job: c.Job}
+	in.Job.GPUs = nil
+	in.Job.Model = Model{Recorded: text}
+	in.Job.Training.Attention = ""
+	return in
+}
+
+// TestRecordedIsTraced: what was recorded allocates what a trace of the same job allocates, to the byte.
+func TestRecordedIsTraced(t *testing.T) {
+	for _, c := range recordedCases(t) {
+		res, err := Estimate(c.input(t))
+		if err != nil {
+			t.Errorf("%s: %v", c.Recording, err)
+			continue
+		}
+		if got := res.Peak.AllocatedBytes; got != c.AllocatedBytes {
+			t.Errorf("%s: %d bytes are allocated, and %d were traced", c.Recording, got, c.AllocatedBytes)
+		}
+	}
+}
+
+// TestRecordedFoldsLayers: the short cut for layers that repeat gives what every layer by itself gives.
+func TestRecordedFoldsLayers(t *testing.T) {
+	for _, c := range recordedCases(t) {
+		in := c.input(t)
+		var doc map[string]any
+		if err := json.Unmarshal(in.Job.Model.Recorded, &doc); err != nil {
+			t.Fatal(err)
+		}
+		doc["layers"].(map[string]any)["count"] = 9
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Job.Model.Recorded = text
+		var peaks [2]counted
+		for i, plain := range []bool{false, true} {
+			if err := Replay(in, &peaks[i], 2, plain); err != nil {
+				t.Fatalf("%s: %v", c.Recording, err)
+			}
+		}
+		if peaks[0].most != peaks[1].most || peaks[0].live != peaks[1].live {
+			t.Errorf("%s: %+v with the short cut, %+v without", c.Recording, peaks[0], peaks[1])
+		}
+	}
+}
+
+// counted is a heap that counts bytes.
+type counted struct {
+	sizes      []int64
+	live, most int64
+}
+
+func (c *counted) Alloc(bytes int64) int32 {
+	c.sizes = append(c.sizes, bytes)
+	c.live += bytes
+	c.most = max(c.most, c.live)
+	return int32(len(c.sizes) - 1)
+}
+
+func (c *counted) Free(i int32) { c.live -= c.sizes[i] }
+
+// TestRecordedRefuses: what a recording does not say is refused, all of it at once.
+func TestRecordedRefuses(t *testing.T) {
+	c := recordedCases(t)[0]
+	in := c.input(t)
+	in.Job.Training.Attention = "eager"
+	in.Job.Training.LoRA = &LoRA{Rank: 8}
+	in.Job.Training.Compile = &Compile{Model: true}
+	in.Job.Training.SequenceLength = 0
+	in.Job.Training.Precision = PrecisionFP16
+	_, err := Estimate(in)
+	var wrong *InvalidJobError
+	if !errors.As(err, &wrong) {
+		t.Fatal(err)
+	}
+	for _, field := range []string{"attention", "lora", "compile", "sequence_length", "precision"} {
+		if !strings.Contains(err.Error(), "/training/"+field) {
+			t.Errorf("%s is not named: %v", field, err)
+		}
+	}
+}
+
+// FuzzRecorded: no recording crashes the estimator, or takes more than was admitted.
+func FuzzRecorded(f *testing.F) {
+	for _, c := range recordedCases(f)[:1] {
+		f.Add([]byte(c.input(f).Job.Model.Recorded), uint16(2), uint16(64))
+	}
+	f.Fuzz(func(t *testing.T, text []byte, batch, length uint16) {
+		var in Input
+		in.Job.Model.Recorded = text
+		in.Job.Training.MicroBatch, in.Job.Training.SequenceLength = int64(batch), int64(length)
+		bound, err := CostOf(in)
+		if err != nil {
+			return
+		}
+		var took Cost
+		in.took = &took
+		if _, err := Estimate(in); err != nil && !errors.As(err, new(*InvalidJobError)) {
+			t.Fatal(err)
+		}
+		if took.Requests > bound.Requests || took.Bytes > bound.Bytes {
+			t.Errorf("took %+v of %+v", took, bound)
+		}
+	})
+}

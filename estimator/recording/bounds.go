@@ -1,0 +1,99 @@
+package recording
+
+// VariesInLength says whether anything in the recording depends on the length of the sequences.
+func (r *Recording) VariesInLength() bool {
+	varies := func(s Size) bool {
+		for _, x := range s {
+			if x.time > 0 {
+				return true
+			}
+		}
+		return false
+	}
+	for _, x := range r.Batch {
+		if varies(x.Size) {
+			return true
+		}
+	}
+	for _, p := range r.Programs {
+		for _, list := range [][]Instruction{p.Before, p.Layer, p.After} {
+			for i := range list {
+				if varies(list[i].Size) {
+					return true
+				}
+			}
+		}
+	}
+	return false
+}
+
+// About bounds the bytes that one training step allocates in all, in floating point, where nothing wraps around.
+func (r *Recording) About(batch, length float64) float64 {
+	const widest = 8
+	most := 0.0
+	for _, p := range r.Programs {
+		total := 0.0
+		count := func(list []Instruction, times float64) {
+			for i := range list {
+				total += times * list[i].about(batch, length)
+				for k := range list[i].Backward {
+					total += times * list[i].Backward[k].about(batch, length)
+				}
+			}
+		}
+		count(p.Before, 1)
+		count(p.Layer, float64(max(r.Layers, 1)))
+		count(p.After, 1)
+		most = max(most, total)
+	}
+	for _, x := range r.Batch {
+		most += x.Size.About(batch, length)
+	}
+	return widest * most
+}
+
+// about bounds the elements that one instruction allocates.
+func (in *Instruction) about(batch, length float64) float64 {
+	n := in.Size.About(batch, length)
+	switch in.Kind {
+	case Reduce, Sum:
+		return in.Rows.About(batch, length) * max(in.Cols.About(batch, length), 1)
+	case Embedding:
+		return 16*n*(2+in.Cols.About(batch, length)) + in.Rows.About(batch, length)*in.Cols.About(batch, length)
+	case Attend:
+		a := in.Attention
+		q, k := a.Queries.About(batch, length), a.Keys.About(batch, length)
+		heads := a.Batch.About(batch, length) * float64(a.Heads)
+		return 16 * heads * (q*k + (q+k)*float64(a.Width+a.ValueWidth+64))
+	}
+	return n
+}
+
+// Events is how many events of a micro-step one layer makes at most, and what lies outside of the layers.
+func (r *Recording) Events() (layer, outside int64) {
+	for _, p := range r.Programs {
+		layer = max(layer, events(p.Layer))
+		outside = max(outside, events(p.Before)+events(p.After)+int64(2*len(r.Batch)))
+	}
+	return layer, outside
+}
+
+// events is how many a stretch makes at most: an allocation is freed again, sums of gradients are made anew, and what needs scratch
+// allocates more than one tensor.
+func events(list []Instruction) int64 {
+	const most = 40 // of an embedding's gradient, the largest
+	n := int64(0)
+	for i := range list {
+		n += 4
+		if list[i].Kind == Attend {
+			n += most
+		}
+		for k := range list[i].Backward {
+			n += 4
+			if list[i].Backward[k].Kind == Embedding {
+				n += most
+			}
+		}
+	}
+	return n
+}

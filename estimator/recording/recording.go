@@ -1,0 +1,357 @@
+package recording
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"sort"
+	"strconv"
+	"strings"
+)
+
+// Format is the version of the format that is read.
+const Format = 1
+
+// The limits of a recording.
+const (
+	maxName       = 200
+	maxWidth      = 1 << 24
+	maxLayers     = 1024
+	maxParameters = 20_000
+	maxBatch      = 64
+	maxElements   = 1e14
+	maxOutputList = 10_000
+)
+
+// Recording is a module as the recorder saw it.
+type Recording struct {
+	Name, Source, Digest string
+	Versions             map[string]string
+	// Sequence is the length of the sequences where only that one was recorded; 0 where any is planned.
+	Sequence int64
+	Batch    []Tensor
+	// Parameters are those outside the layers, PerLayer those of one; the layers' are moved behind the first LayersAfter of Parameters.
+	Parameters, PerLayer []Parameter
+	LayersAfter          int
+	Layers               int64
+	LayersName           string
+	// Programs by precision: amp, half, fp32.
+	Programs map[string]*Program
+	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
+	Unexpressed, Unfolded []string
+}
+
+// Tensor is one of the batch.
+type Tensor struct {
+	Size Size
+	Type Type
+}
+
+// Parameter is a parameter or a buffer.
+type Parameter struct {
+	Name   string
+	Shape  []int64
+	Buffer bool
+	Frozen bool
+	// Type is a buffer's.
+	Type Type
+}
+
+// Numel is the number of elements.
+func (p *Parameter) Numel() int64 {
+	n := int64(1)
+	for _, d := range p.Shape {
+		n *= d
+	}
+	return n
+}
+
+// document is a recording as it is written.
+type document struct {
+	Format      int                        `json:"vramplan_recording"`
+	Name        string                     `json:"name"`
+	Source      string                     `json:"source"`
+	Versions    map[string]string          `json:"versions"`
+	Sequence    int64                      `json:"sequence"`
+	Batch       []string                   `json:"batch"`
+	Parameters  []string                   `json:"parameters"`
+	Layers      layers                     `json:"layers"`
+	Programs    map[string]programDocument `json:"programs"`
+	Unfolded    []string                   `json:"unfolded"`
+	Unexpressed []string                   `json:"unexpressed"`
+	Digest      string                     `json:"digest"`
+}
+
+type layers struct {
+	Count      int64    `json:"count"`
+	Name       string   `json:"name"`
+	Parameters []string `json:"parameters"`
+	After      int      `json:"after"`
+}
+
+type programDocument struct {
+	Before  []string `json:"before"`
+	Input   string   `json:"input"`
+	Layer   []string `json:"layer"`
+	Output  string   `json:"output"`
+	Escapes []string `json:"escapes"`
+	After   []string `json:"after"`
+	Outputs []string `json:"outputs"`
+	Loss    string   `json:"loss"`
+}
+
+// Error is what is wrong with a recording, and where in it.
+type Error struct {
+	// Pointer is the place, as of RFC 6901.
+	Pointer string
+	Err     error
+}
+
+func (e *Error) Error() string { return e.Pointer + ": " + e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+func at(pointer string, format string, args ...any) error {
+	return &Error{pointer, fmt.Errorf(format, args...)}
+}
+
+// Read reads a recording. The error is an *[Error].
+func Read(text []byte) (*Recording, error) {
+	var d document
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	if err := decoder.Decode(&d); err != nil {
+		return nil, &Error{"", fmt.Errorf("this is no recording: %w", err)}
+	}
+	if d.Format != Format {
+		return nil, at("/vramplan_recording", "the format is %d; %d is read", d.Format, Format)
+	}
+	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence, Layers: d.Layers.Count,
+		LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded, Unexpressed: d.Unexpressed}
+	for pointer, s := range map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest, "/layers/name": d.Layers.Name} {
+		if len(s) > maxName {
+			return nil, at(pointer, "has %d bytes; up to %d are accepted", len(s), maxName)
+		}
+	}
+	if len(d.Versions) > 32 || len(d.Unexpressed) > maxBatch || len(d.Unfolded) > maxBatch {
+		return nil, at("", "versions, unfolded or unexpressed are too long")
+	}
+	if d.Name == "" {
+		return nil, at("/name", "is missing")
+	}
+	if d.Sequence < 0 || d.Sequence > 1<<30 {
+		return nil, at("/sequence", "is %d; it is from 0 to %d", d.Sequence, 1<<30)
+	}
+	if d.Layers.Count < 0 || d.Layers.Count > maxLayers {
+		return nil, at("/layers/count", "is %d; it is from 0 to %d", d.Layers.Count, maxLayers)
+	}
+	if err := r.read(&d); err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (r *Recording) read(d *document) error {
+	var err error
+	if len(d.Batch) == 0 || len(d.Batch) > maxBatch {
+		return at("/batch", "has %d tensors; it has 1 to %d", len(d.Batch), maxBatch)
+	}
+	for i, text := range d.Batch {
+		size, kind, _ := strings.Cut(text, " ")
+		fields := reader{}
+		t := Tensor{fields.size(size), fields.kind(kind)}
+		if fields.err != nil {
+			return at("/batch/"+strconv.Itoa(i), "%w", fields.err)
+		}
+		r.Batch = append(r.Batch, t)
+	}
+	total := 0.0
+	if r.Parameters, err = parameters("/parameters", d.Parameters, 1, &total); err != nil {
+		return err
+	}
+	if r.PerLayer, err = parameters("/layers/parameters", d.Layers.Parameters, float64(max(r.Layers, 1)), &total); err != nil {
+		return err
+	}
+	if r.LayersAfter < 0 || r.LayersAfter > len(r.Parameters) {
+		return at("/layers/after", "is %d; it is from 0 to %d", r.LayersAfter, len(r.Parameters))
+	}
+	if len(d.Programs) == 0 {
+		return at("/programs", "there is none")
+	}
+	for _, name := range sorted(d.Programs) {
+		if name != "amp" && name != "half" && name != "fp32" {
+			return at("/programs/"+pointerToken(name), "is no kind of precision; amp, half and fp32 are")
+		}
+		p := d.Programs[name]
+		if r.Programs[name], err = r.program("/programs/"+name, &p); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func parameters(pointer string, lines []string, times float64, total *float64) ([]Parameter, error) {
+	if len(lines) > maxParameters {
+		return nil, at(pointer, "are %d; up to %d are accepted", len(lines), maxParameters)
+	}
+	list := make([]Parameter, 0, len(lines))
+	for i, line := range lines {
+		p, elements, err := parameter(line)
+		if err != nil {
+			return nil, at(pointer+"/"+strconv.Itoa(i), "%w", err)
+		}
+		if *total += times * elements; *total > maxElements {
+			return nil, at(pointer, "the model has more than %.0e parameters", maxElements)
+		}
+		list = append(list, p)
+	}
+	return list, nil
+}
+
+// parameter reads "name 768x2304 parameter" or "name 64 buffer f32", both with "frozen" where no gradient is wanted.
+func parameter(line string) (p Parameter, elements float64, err error) {
+	f := strings.Split(line, " ")
+	if len(f) < 3 || len(f) > 5 || len(f[0]) > maxName || len(f[0]) == 0 {
+		return p, 0, fmt.Errorf("%.80q is no parameter: a name, a shape and what it is", line)
+	}
+	p.Name, elements = f[0], 1
+	dimensions := strings.Split(f[1], "x")
+	if len(dimensions) > 8 {
+		return p, 0, fmt.Errorf("%.80q has more than 8 dimensions", line)
+	}
+	for _, d := range dimensions {
+		n, err := strconv.ParseUint(d, 10, 40)
+		if err != nil {
+			return p, 0, fmt.Errorf("%.80q: %.20q is no dimension", line, d)
+		}
+		p.Shape = append(p.Shape, int64(n))
+		elements *= float64(n)
+	}
+	if elements > maxElements {
+		return p, 0, fmt.Errorf("%.80q is too large", line)
+	}
+	rest := f[3:]
+	switch f[2] {
+	case "parameter":
+	case "buffer":
+		if p.Buffer = true; len(rest) == 0 {
+			return p, 0, fmt.Errorf("%.80q: a buffer has a type", line)
+		}
+		fields := reader{}
+		if p.Type, rest = fields.kind(rest[0]), rest[1:]; fields.err != nil {
+			return p, 0, fields.err
+		}
+	default:
+		return p, 0, fmt.Errorf("%.80q is neither parameter nor buffer", line)
+	}
+	switch {
+	case len(rest) == 1 && rest[0] == "frozen" && !p.Buffer:
+		p.Frozen = true
+	case len(rest) > 0:
+		return p, 0, fmt.Errorf("%.80q has more than a parameter has", line)
+	}
+	return p, elements, nil
+}
+
+// program reads one program.
+func (r *Recording) program(pointer string, d *programDocument) (*Program, error) {
+	if n := len(d.Before) + len(d.Layer) + len(d.After); n > maxLines {
+		return nil, at(pointer, "has %d lines; up to %d are accepted", n, maxLines)
+	}
+	if len(d.Outputs)+len(d.Escapes) > maxOutputList {
+		return nil, at(pointer, "has more than %d outputs", maxOutputList)
+	}
+	p := &Program{}
+	outer := &scope{model: len(r.Parameters)}
+	for range r.Batch {
+		outer.own = append(outer.own, true)
+	}
+	var err error
+	if p.Before, err = outer.stretch(d.Before); err != nil {
+		return nil, at(pointer+"/before", "%w", err)
+	}
+	last := outer
+	if r.Layers > 0 {
+		if p.Input, err = outer.result(d.Input); err != nil {
+			return nil, at(pointer+"/input", "%w", err)
+		}
+		inner := &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer), shared: map[int]bool{}}
+		if p.Layer, err = inner.stretch(d.Layer); err != nil {
+			return nil, at(pointer+"/layer", "%w", err)
+		}
+		if p.Output, err = inner.result(d.Output); err != nil {
+			return nil, at(pointer+"/output", "%w", err)
+		}
+		if p.Output.Value.Scope != Own {
+			return nil, at(pointer+"/output", "a layer returns what it made")
+		}
+		if p.Escapes, err = inner.outputs(d.Escapes); err != nil {
+			return nil, at(pointer+"/escapes", "%w", err)
+		}
+		for n := range inner.shared {
+			p.Shared = append(p.Shared, n)
+		}
+		sort.Ints(p.Shared)
+		p.LayerValues, p.LayerNodes = len(inner.own), len(inner.nodes)
+		last.input = true
+	} else if len(d.Layer)+len(d.After) > 0 {
+		return nil, at(pointer+"/layer", "there are no layers")
+	}
+	if p.After, err = last.stretch(d.After); err != nil {
+		return nil, at(pointer+"/after", "%w", err)
+	}
+	if p.Outputs, err = last.outputs(d.Outputs); err != nil {
+		return nil, at(pointer+"/outputs", "%w", err)
+	}
+	if p.Loss, err = last.result(d.Loss); err != nil {
+		return nil, at(pointer+"/loss", "%w", err)
+	}
+	if p.Loss.Value.Scope != Own || p.Loss.Edge.Scope != Own {
+		return nil, at(pointer+"/loss", "no gradient reaches it")
+	}
+	p.Values, p.Nodes = len(last.own), len(last.nodes)
+	return p, nil
+}
+
+// result reads "44 50.0": a value and the node that made it.
+func (s *scope) result(text string) (Result, error) {
+	value, edge, _ := strings.Cut(text, " ")
+	r := reader{}
+	res := Result{Value: s.used(&r, value), Edge: s.edge(&r, edge)}
+	return res, r.err
+}
+
+// outputs reads values that are there, each once.
+func (s *scope) outputs(list []string) ([]Ref, error) {
+	var refs []Ref
+	seen := map[Ref]bool{}
+	for _, text := range list {
+		r := reader{}
+		ref := s.used(&r, text)
+		if r.err != nil {
+			return nil, r.err
+		}
+		if seen[ref] {
+			return nil, fmt.Errorf("%.20q stands there twice", text)
+		}
+		seen[ref] = true
+		refs = append(refs, ref)
+	}
+	return refs, nil
+}
+
+func sorted[V any](m map[string]V) []string {
+	names := make([]string, 0, len(m))
+	for n := range m {
+		names = append(names, n)
+	}
+	sort.Strings(names)
+	return names
+}
+
+// pointerToken is s as a part of a JSON pointer.
+func pointerToken(s string) string {
+	if len(s) > 40 {
+		s = s[:40]
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
+}

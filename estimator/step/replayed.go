@@ -1,0 +1,123 @@
+package step
+
+// Replayed is an operation whose node autograd was seen to make: what it saves and does in backward is told to it, in the order in
+// which it was seen.
+type Replayed struct{ o op }
+
+// Replay starts the node of an operation whose gradients go where those of ins go, and which saves saved. A T whose gradient goes nowhere
+// stands for an input without one.
+func (t *Tape) Replay(ins, saved []T) Replayed { return Replayed{t.op(ins...).save(saved...)} }
+
+// LastSaves says whether the next n saved tensors are the last that checkpointing waits for, so that the operation does not run.
+func (t *Tape) LastSaves(n int) bool { return t.lastSaves(int32(n)) }
+
+// Alloc allocates register r in backward, and Free frees it.
+func (r Replayed) Alloc(register int, bytes int64, l Label) { r.o.alloc(register, bytes, l) }
+
+// Free frees a register in backward.
+func (r Replayed) Free(register int) { r.o.free(register) }
+
+// Product says that a matrix product runs in backward.
+func (r Replayed) Product() { r.o.workspace() }
+
+// Reduce takes the scratch of a reduction in backward.
+func (r Replayed) Reduce(over Over, rows, cols int64) {
+	if scratch, semaphores := r.o.t.Recipe.Reduction(over, rows, cols); scratch > 0 {
+		const a, b = maxRegs - 1, maxRegs - 2
+		r.o.alloc(a, scratch, LabelReduction).alloc(b, semaphores, LabelReduction).free(b).free(a)
+	}
+}
+
+// Embedding is the gradient of an embedding of the given rows and cols for n ids, in register 0.
+func (r Replayed) Embedding(n, rows, cols int64, d DType) { r.o.embeddingGradient(n, rows, cols, d) }
+
+// Validate ends the operation's own backward.
+func (r Replayed) Validate() { r.o.validate() }
+
+// Send hands a register to an input; view says that it is a view, which is never added to in place, and again that another input got it, too.
+func (r Replayed) Send(register, input int, view, again bool) {
+	verb := actSend
+	switch {
+	case again:
+		verb = actSendAgain
+	case view:
+		verb = actSendMarked
+	}
+	r.o.act(act{verb: verb, route: route{uint8(register), uint8(input)}})
+}
+
+// Pass hands the gradient of an output on to an input.
+func (r Replayed) Pass(output, input int, view bool) {
+	verb := actPass
+	if view {
+		verb = actPassView
+	}
+	r.o.act(act{verb: verb, route: route{uint8(output), uint8(input)}})
+}
+
+// SendSaved hands a saved tensor to an input.
+func (r Replayed) SendSaved(saved, input int) { r.o.sendSaved(saved, input) }
+
+// SendNothing hands a tensor without memory to an input.
+func (r Replayed) SendNothing(input int) { r.o.alloc(maxRegs-1, 0, LabelNone).send(maxRegs-1, input) }
+
+// End is where the gradient of the operation's first output goes, as a tensor without memory. All of its backward has been told by then, and
+// it has so many outputs.
+func (r Replayed) End(outputs int) T {
+	r.o.out(NoTensor, outputs-1)
+	return r.o.out(NoTensor, 0)
+}
+
+// Sibling is where the gradient of output k of the operation goes that has x as its first one.
+func (x T) Sibling(k int) T {
+	if x.edge >= 0 {
+		x.edge += edge(k)
+	}
+	return x
+}
+
+// Made is what an operation of a recording makes: numel elements of type d; ofLoss says that it belongs to logits and loss.
+func (t *Tape) Made(numel int64, d DType, l Label, ofLoss bool) T {
+	x := t.fresh(numel, d, l)
+	if i := t.storages[x.storage].slot; ofLoss && i != None {
+		t.Prog.Slots[i].Component = LogitsAndLoss
+	}
+	return x
+}
+
+// Product says that a matrix product runs here, in the same kernel with a bias where it is told so.
+func (t *Tape) Product(withBias bool) { t.productSpace(withBias) }
+
+// Reduce takes the scratch of a reduction.
+func (t *Tape) Reduce(over Over, rows, cols int64, d DType) { t.scratchOf(over, rows, cols, d) }
+
+// HalfCopy is autocast's copy of a parameter; Release lets go of it.
+func (t *Tape) HalfCopy(w Weight) T { return t.weight(w) }
+
+// Attend is a call of attention's kernel on heads that lie as headsFirst says, over a batch of its own. Casts and padding were made before.
+func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly bool, dropout float64) T {
+	shape := t.Shape
+	t.Shape = Shape{Batch: batch, Tokens: h.Queries}
+	if headsFirstly {
+		q.layout = headsFirst
+	}
+	y := t.attend(q, k, v, h, mask, dropout)
+	t.Shape = shape
+	return y
+}
+
+// Sized is x with numel elements of type d, as a view of it has, and the gradient of e.
+func (x T) Sized(numel int64, d DType, e T) T {
+	x.numel, x.form, x.edge = numel, plain(d), e.edge
+	return x
+}
+
+// MarkCache says that x belongs to what the model returns beside its logits: a cache, which no loop converts.
+func (t *Tape) MarkCache(x T) {
+	if x.storage != None && t.storages[x.storage].slot != None {
+		t.Prog.Slots[t.storages[x.storage].slot].Label = LabelCache
+	}
+}
+
+// KeptByModel says that the model keeps x from this micro-step to the next, where the same takes its place.
+func (t *Tape) KeptByModel(x T) { t.freePrevious(x) }

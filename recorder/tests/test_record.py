@@ -1,0 +1,96 @@
+"""What is recorded of modules whose allocations are known."""
+
+import unittest
+
+import torch
+from torch import nn
+
+from vramplan_record import record
+from vramplan_record.sizes import Symbols, Unexpressed, text
+
+
+class Block(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.down = nn.Linear(48, 96), nn.Linear(96, 48)
+
+    def forward(self, x):
+        return x + self.down(torch.relu(self.up(x)))
+
+
+class Stack(nn.Module):
+    def __init__(self, layers=3):
+        super().__init__()
+        self.embed = nn.Embedding(1000, 48)
+        self.blocks = nn.ModuleList(Block() for _ in range(layers))
+
+    def forward(self, ids):
+        x = self.embed(ids)
+        for block in self.blocks:
+            x = block(x)
+        return x.sum()
+
+
+class Keeps(nn.Module):
+    """an activation that stays from one step to the next"""
+
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(16, 16)
+
+    def forward(self, x):
+        self.last = self.linear(x).detach() * 2
+        return self.linear(x).sum()
+
+
+def ids(b, t):
+    return (torch.zeros(b, t, dtype=torch.long),)
+
+
+class Recording(unittest.TestCase):
+    def test_layers_are_stored_once(self):
+        r = record(Stack, ids, precisions=("fp32",))
+        self.assertEqual(r["layers"]["count"], 3)
+        self.assertEqual(r["layers"]["name"], "blocks")
+        self.assertEqual(r["layers"]["parameters"][0], "blocks.0.up.weight 96x48 parameter")
+        self.assertEqual(r["unfolded"], [])
+        layer = r["programs"]["fp32"]["layer"]
+        self.assertIn("A 0 96BT f32 addmm", layer)
+        self.assertEqual(sum(line.startswith("W 1") for line in layer), 2)
+
+    def test_autocast_copies_parameters(self):
+        r = record(Stack, ids, precisions=("amp",))
+        layer = r["programs"]["amp"]["layer"]
+        self.assertEqual(sum(line.startswith("C ") for line in layer), 4)
+        self.assertTrue(any(line.endswith("bf16 addmm") for line in layer))
+
+    def test_what_is_kept_is_not_freed(self):
+        r = record(Keeps, lambda b, t: (torch.zeros(b, t, 16),), precisions=("fp32",))
+        lines = r["programs"]["fp32"]["before"]
+        made = [line.split()[1] for line in lines if line.startswith("A ") and line.endswith(" mul")]
+        self.assertEqual(len(made), 1)
+        self.assertNotIn("F " + made[0], lines)
+
+    def test_a_module_made_elsewhere_is_refused(self):
+        linear = nn.Linear(4, 4)
+        with self.assertRaises(ValueError):
+            record(lambda: linear, lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",))
+
+
+class Sizes(unittest.TestCase):
+    def test_sizes_are_products_and_sums(self):
+        s = Symbols(101, 499, 103, 503)
+        s.learn((101, 499, 768), (103, 503, 768))
+        s.learn((500,), (504,))
+        self.assertEqual(s.size((101, 499, 768)), "768BT")
+        self.assertEqual(s.size((101, 500)), "1BT+1B")
+        self.assertEqual(text({(0, 0): 7}), "7")
+
+    def test_what_is_neither_is_refused(self):
+        s = Symbols(101, 499, 103, 503)
+        with self.assertRaises(Unexpressed):
+            s.learn((17,), (1000,))
+
+
+if __name__ == "__main__":
+    unittest.main()

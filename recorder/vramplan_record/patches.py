@@ -1,0 +1,53 @@
+"""Questions that a library asks and a tensor without values cannot answer, answered as for a full batch."""
+
+import contextlib
+
+import torch
+from torch.overrides import TorchFunctionMode
+
+
+@contextlib.contextmanager
+def applied():
+    """transformers treats fake tensors as a trace, for which it keeps masks that it drops in training"""
+    undo = []
+
+    def replace(module, name, value):
+        if hasattr(module, name):
+            undo.append((module, name, getattr(module, name)))
+            setattr(module, name, value)
+
+    try:
+        from torch.amp import autocast_mode
+
+        replace(autocast_mode, "is_autocast_available", lambda _: True)
+        replace(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
+        replace(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
+        try:
+            from transformers import masking_utils
+            from transformers.utils import import_utils
+        except ImportError:
+            pass
+        else:
+            replace(import_utils, "is_fake_tensor", lambda _: False)
+            replace(masking_utils, "fast_all", lambda x: full(x))
+        yield
+    finally:
+        for module, name, value in reversed(undo):
+            setattr(module, name, value)
+
+
+def full(mask):
+    """whether a mask has no padding; what is asked runs as it is"""
+    mask.sum()
+    return True
+
+
+class Uninitialized(TorchFunctionMode):
+    """weights are not filled: nobody reads them, and random numbers for a card need one"""
+
+    FILLS = {"normal_", "uniform_", "trunc_normal_", "exponential_", "bernoulli_", "random_", "log_normal_", "erfinv_", "orthogonal_"}
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        if getattr(func, "__name__", "") in self.FILLS or getattr(func, "__module__", "") == "torch.nn.init":
+            return args[0] if args else kwargs["tensor"]
+        return func(*args, **(kwargs or {}))

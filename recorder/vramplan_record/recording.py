@@ -1,0 +1,164 @@
+"""A recording: the programs of a module in several precisions, and its parameters."""
+
+import hashlib
+import json
+import math
+import platform
+
+import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from . import fold, observe, patches
+from .program import DTYPES
+from .sizes import Symbols, Unexpressed
+
+VERSION = "0.1.0"
+FORMAT = 1
+
+# A batch and a length that no width of a model is a multiple of.
+BATCHES = ((101, 499), (103, 503))
+
+PRECISIONS = ("amp", "half", "fp32")
+
+
+def record(model, batch, loss=None, name=None, source=None, precisions=PRECISIONS, length=True, note=lambda *_: None):
+    """What the module that model() makes does, as a dictionary that json can write.
+
+    batch(b, t) makes the arguments of the forward, a tuple or a dictionary of tensors, for b samples of length t; loss(output, batch) is
+    the number that backward starts from: by default output.loss, or the output itself. Both run under fake tensors: nothing is computed.
+    """
+    loss = loss or its_own_loss
+    points = BATCHES if length else tuple((b, BATCHES[0][1]) for b, _ in BATCHES)
+    programs, described, whys = {}, None, []
+    with patches.applied():
+        symbols, learned = None, {}
+        for precision in precisions:
+            seen = [run(model, batch, loss, precision, *p) for p in points]
+            symbols = symbols or Symbols(*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4)))
+            compare(seen[0][0], seen[1][0], symbols)
+            o, names, parameters = seen[0]
+            program, prefix, count, why = fold.fold(o, symbols, names)
+            if why:
+                whys.append(f"{precision}: {why}")
+            stretch = (prefix, count, program.pop("outer", names), program.pop("inner", []))
+            if described is None:
+                described, sizes, o_first = stretch, parameters, o
+            elif stretch != described:
+                raise Unexpressed("the layers that repeat differ from one precision to another")
+            programs[precision] = program
+            note(precision, len(o.events), len(o.nodes))
+    prefix, count, outer, inner = described
+    at = [i for i, n in enumerate(names) if prefix and n.startswith(prefix + ".")]
+    result = {
+        "vramplan_recording": FORMAT,
+        "name": (name or "module")[:200],
+        "source": source or "",
+        "versions": versions(),
+        "sequence": points[0][1] if not length else 0,
+        "batch": [f"{symbols.size(s)} {DTYPES[d]}" for s, _, d in o_first.shapes],
+        "parameters": [sizes[n] for n in outer],
+        "layers": {"count": count, "name": prefix or "", "parameters": [sizes[f"{n}"] for n in inner], "after": at[0] if at else 0},
+        "programs": programs,
+        "unfolded": whys,
+        "unexpressed": [],
+    }
+    body = json.dumps(result, sort_keys=True, separators=(",", ":"))
+    result["digest"] = "sha256:" + hashlib.sha256(body.encode()).hexdigest()
+    return result
+
+
+def versions():
+    found = {"recorder": VERSION, "torch": torch.__version__.split("+")[0], "python": platform.python_version()}
+    try:
+        import transformers
+
+        found["transformers"] = transformers.__version__
+    except ImportError:
+        pass
+    return found
+
+
+def its_own_loss(out, _):
+    if isinstance(out, torch.Tensor):
+        return out if out.dim() == 0 else out.float().mean()
+    found = getattr(out, "loss", None)
+    if found is None and isinstance(out, dict):
+        found = out.get("loss")
+    if found is None and isinstance(out, (tuple, list)):
+        found = next((x for x in out if isinstance(x, torch.Tensor) and x.dim() == 0), None)
+    if found is None:
+        raise ValueError("the module returns no loss: give loss=, a function of what it returns and of the batch")
+    return found
+
+
+def run(model, batch, loss, precision, b, t):
+    """one observation; the module is made anew, in half precision where that is asked for"""
+    mode = FakeTensorMode(allow_non_fake_inputs=True)
+    with mode:
+        was = torch.get_default_dtype()
+        torch.set_default_dtype(torch.bfloat16 if precision == "half" else torch.float32)
+        try:
+            with torch.device("cuda"), patches.Uninitialized():
+                module = model()
+        finally:
+            torch.set_default_dtype(was)
+        elsewhere = [n for n, p in module.named_parameters() if p.device.type != "cuda"]
+        if elsewhere:
+            raise ValueError(f"{elsewhere[0]} was made on {module.get_parameter(elsewhere[0]).device}: make the module inside the function that is given")
+        module.train()
+        with torch.device("cuda"):
+            given = batch(b, t)
+        if precision == "half":
+            given = cast_inputs(given)
+        o = observe.observe(module, given, loss, torch.bfloat16 if precision == "amp" else None)
+        names, parameters = describe(module)
+    return o, names, parameters
+
+
+def cast_inputs(given):
+    def cast(x):
+        return x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+
+    return {k: cast(v) for k, v in given.items()} if isinstance(given, dict) else tuple(cast(v) for v in given)
+
+
+def describe(module):
+    """parameters and buffers in the order in which module.to moves them, children first, each once; and what each is"""
+    names, sizes, seen = [], {}, set()
+
+    def visit(m, prefix):
+        for child, c in m._modules.items():
+            if c is not None:
+                visit(c, f"{prefix}{child}.")
+        for kind, table in (("p", m._parameters), ("b", m._buffers)):
+            for n, p in table.items():
+                if p is None or id(p) in seen:
+                    continue
+                seen.add(id(p))
+                names.append(prefix + n)
+                shape = "x".join(map(str, p.shape)) or "1"
+                frozen = "" if kind == "b" or p.requires_grad else " frozen"
+                dtype = "" if kind == "p" else " " + DTYPES.get(p.dtype, "f32")
+                sizes[prefix + n] = f"{prefix + n} {shape} {'buffer' if kind == 'b' else 'parameter'}{dtype}{frozen}"
+
+    visit(module, "")
+    return names, sizes
+
+
+def compare(one, two, symbols):
+    """learns the symbols from two runs that have to have done the same"""
+    first, second = ([e for e in o.events if e[0] == "op" and (e[2] or e[3])] for o in (one, two))
+    if [e[1] for e in first] != [e[1] for e in second] or len(one.nodes) != len(two.nodes):
+        raise Unexpressed("what the module does depends on the size of the batch or of the sequences, so that one recording cannot stand for others")
+    for a, b in zip(first, second):
+        for x, y in zip(a[2], b[2]):
+            symbols.learn(one.births[x][0], two.births[y][0])
+        symbols.facts(a[3], b[3])
+    for x, y in zip(one.shapes, two.shapes):
+        symbols.learn(x[0], y[0])
+    for m, n in zip(one.nodes, two.nodes):
+        ops = [[a for a in k.acts if a[0] == "op"] for k in (m, n)]
+        for a, b in zip(*ops):
+            for x, y in zip(a[2], b[2]):
+                symbols.learn(one.births[x][0], two.births[y][0])
+            symbols.facts(a[3], b[3])

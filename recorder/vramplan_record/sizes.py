@@ -1,0 +1,66 @@
+"""Sizes in symbols: how a number that was seen at two batches depends on the batch (B) and on the length of its sequences (T)."""
+
+
+class Unexpressed(Exception):
+    """a size that is no sum of products of B and T"""
+
+
+class Symbols:
+    """dimensions seen at (b0, t0) and at (b1, t1), learned from runs that did the same"""
+
+    def __init__(self, b0, t0, b1, t1):
+        self.b0, self.t0, self.b1, self.t1 = b0, t0, b1, t1
+        self.known = {}
+
+    def learn(self, at0, at1):
+        """a pair of shapes of the same tensor"""
+        if len(at0) != len(at1):
+            raise Unexpressed(f"{at0} and {at1}")
+        for x, y in zip(at0, at1):
+            form = self.form(x, y)
+            if self.known.setdefault(x, form) != form:
+                raise Unexpressed(f"{x} stands for different sizes")
+
+    def form(self, x, y):
+        """the polynomial {(power of B, power of T): coefficient} of a dimension that is x and then y"""
+        if x == y:
+            return {(0, 0): x}
+        for powers, u, v in (((1, 0), self.b0, self.b1), ((0, 1), self.t0, self.t1), ((1, 1), self.b0 * self.t0, self.b1 * self.t1),
+                             ((0, 2), self.t0**2, self.t1**2), ((1, 2), self.b0 * self.t0**2, self.b1 * self.t1**2)):
+            if x % u == 0 and y % v == 0 and x // u == y // v:
+                return {powers: x // u}
+        for powers, u, v in (((0, 1), self.t0, self.t1), ((1, 0), self.b0, self.b1), ((1, 1), self.b0 * self.t0, self.b1 * self.t1)):
+            if (x - y) % (u - v) == 0:
+                slope = (x - y) // (u - v)
+                rest = x - slope * u
+                if slope > 0 and abs(rest) < 1 << 20 and rest == y - slope * v:
+                    return {powers: slope, (0, 0): rest}
+        raise Unexpressed(f"{x} at B={self.b0}, T={self.t0} and {y} at B={self.b1}, T={self.t1}")
+
+    def facts(self, at0, at1):
+        """the shapes in what a kernel's memory depends on"""
+        for x, y in zip(at0 or (), at1 or ()):
+            if isinstance(x, (tuple, list)):
+                self.learn(x, y)
+
+    def size(self, shape):
+        """the number of elements of a tensor of that shape, as text"""
+        total = {(0, 0): 1}
+        for d in shape:
+            form = self.known.get(d, {(0, 0): d})
+            product = {}
+            for (a, b), c in total.items():
+                for (i, j), k in form.items():
+                    key = (a + i, b + j)
+                    product[key] = product.get(key, 0) + c * k
+            total = product
+        return text(total)
+
+
+def text(polynomial):
+    """768BT, or 768BT+768B: terms of a whole number and as many letters as there are factors"""
+    terms = []
+    for (i, j), c in sorted(polynomial.items(), reverse=True):
+        if c or len(polynomial) == 1:
+            terms.append(f"{c}{'B' * i}{'T' * j}")
+    return "+".join(terms).replace("+-", "-") or "0"
