@@ -104,7 +104,7 @@ func (a *API) ready() endpoint {
 		}
 		database := a.service.Database()
 		ready := Readiness{Status: "ready", Catalog: a.service.CatalogRevision(), Calibration: a.service.CalibrationStatus().Calibration,
-			Database: database.Status, Writes: "refused", DatabaseFaults: database.Faults + database.StoreFaults}
+			Database: database.Status, Writes: "refused", DatabaseFaults: max(database.Faults, database.StoreFaults)}
 		if database.Status == service.DatabaseOK {
 			ready.Writes = "accepted"
 		}

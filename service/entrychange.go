@@ -94,7 +94,7 @@ func databaseError(err error, message string) error {
 		return err
 	}
 	if altered, ok := errors.AsType[*AlteredError](err); ok {
-		message = altered.Error()
+		return &Error{Code: CodeUnavailable, Message: altered.Error()}
 	}
 	return &Error{Code: CodeUnavailable, Message: message, Err: err}
 }
