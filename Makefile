@@ -99,6 +99,9 @@ openapi-lint: ## Hold the OpenAPI document against redocly's and spectral's rule
 clients: ## Generate clients of the OpenAPI document with seven generators, compile each and make a call (needs Node.js, Python 3.11, a JDK, Maven)
 	clients/check/run.sh $(CLIENT)
 
+python: ## Build the Python wheel of this machine into dist/, install it and test it (needs Python 3 with venv)
+	clients/python/build.sh
+
 manifests: ## Check the Kubernetes manifests and docker-compose.yml against the types of the programs that read them
 	cd deploy/check && $(GO) vet ./... && $(GO) test ./...
 

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Builds the wheel of this machine into dist/, installs it into a new environment and tests it there. Needs Go and Python 3 with venv.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cp -r clients/python "$work/source"
+CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/source/vramplan/bin/vramplan" ./cmd/vramplan
+python3 -m venv "$work/venv"
+"$work/venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist "$work/source"
+"$work/venv/bin/pip" install --quiet --disable-pip-version-check --no-index --find-links dist --force-reinstall vramplan
+ls -l dist/vramplan-*.whl
+cd "$work" && cp source/tests/test_wheel.py . && rm -rf source && venv/bin/python -m unittest test_wheel
