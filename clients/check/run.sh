@@ -26,6 +26,7 @@ tools() {
 }
 
 serve() {
+  rm -f log && touch log
   (cd "$root" && CGO_ENABLED=0 go build -o "$WORK/vramplan" ./cmd/vramplan)
   VRAMPLAN_DATABASE="file:$WORK/vramplan.db" VRAMPLAN_LISTEN=127.0.0.1:0 VRAMPLAN_LOG_LEVEL=info ./vramplan serve 2>log &
   service=$!
