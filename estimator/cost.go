@@ -54,7 +54,7 @@ func (r *resolved) cost(kinds int) Cost {
 		outside += eventsOutside
 	}
 	experts := a.Experts()
-	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile)
+	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile || r.recipe.Spread().Irregular())
 	recordedExperts := step.RecordedExperts(experts)
 	every := r.recorded(r.recipe, false).EveryExpert || a.UnevenExperts()
 	if every {

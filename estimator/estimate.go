@@ -198,7 +198,7 @@ func (w *workspace) bytes() int64 {
 // session records one micro-step of the job on the given hardware; plain records every layer.
 func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Session {
 	a := r.recorded(rc, plain)
-	units, recorded, layers := recordedLayers(a, plain || rc.Compile)
+	units, recorded, layers := recordedLayers(a, plain || rc.Compile || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
 	w.parameters = parameters.List
 	w.tape.Reset(rc, r.shape, parameters)
@@ -218,7 +218,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 // recorded is the architecture as it is recorded.
 func (r *resolved) recorded(rc step.Recipe, plain bool) *model.Architecture {
 	_, flat := rc.Strategy.(parallel.FSDP1) // one part of a layer's flat tensor begins within any expert
-	if !plain && !flat && !r.everyExpert {
+	if !plain && !flat && !rc.Spread().Irregular() && !r.everyExpert {
 		return &r.arch
 	}
 	every := r.arch

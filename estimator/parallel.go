@@ -34,18 +34,17 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		field string
 		given bool
 	}{
-		{"deepspeed", d.DeepSpeed != nil},
 		{"tensor_parallel", d.TensorParallel > 1}, {"sequence_parallel", d.SequenceParallel}, {"async_tensor_parallel", d.AsyncTensorParallel},
 		{"pipeline_parallel", d.PipelineParallel > 1}, {"virtual_pipeline", d.VirtualPipeline > 1},
 		{"context_parallel", d.ContextParallel > 1}, {"expert_parallel", d.ExpertParallel > 1},
-		{"offload_optimizer", d.OffloadOptimizer}, {"offload_parameters", d.OffloadParameters},
+		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0}, {"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
 	} {
 		if x.given {
 			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs in this way is not modelled yet; copies of the whole job (ddp) and its state dealt out (fsdp) are")
 		}
 	}
-	if d.Data != "" && d.Data != "ddp" && d.Data != "fsdp" {
-		errs.Add(pointer+"data", "unsupported", "%s is not modelled yet; ddp and fsdp are", d.Data)
+	if d.DeepSpeed != nil && zeroStage(t) == 0 {
+		errs.Add(pointer+"deepspeed", "conflict", "deepspeed belongs to data zero1, zero2 or zero3, and data is %.20q", d.Data)
 	}
 	if d.WorldSize < 0 || d.WorldSize > 1<<20 {
 		errs.Add(pointer+"world_size", "out_of_range", "world_size is %d; it is from 1 to %d", d.WorldSize, 1<<20)
@@ -53,16 +52,21 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if d.WorldSize == 0 && d.Data != "" {
 		errs.Add(pointer+"world_size", "required", "data is %s, and over how many GPUs is not said: world_size is a whole number from 1", d.Data)
 	}
+	if d.WorldSize > 1 {
+		r.copies, r.nccl = d.WorldSize, ncclMore
+		if d.WorldSize == 2 {
+			r.nccl = ncclTwo
+		}
+	}
+	if zeroStage(t) > 0 && d.WorldSize > 0 {
+		r.zero(t, errs)
+		return
+	}
 	if d.WorldSize <= 1 {
 		return
 	}
 	if name, own := ownEngines[r.framework]; own {
-		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled yet; DistributedDataParallel and FSDP2 are", name)
-	}
-	r.copies = d.WorldSize
-	r.nccl = ncclMore
-	if d.WorldSize == 2 {
-		r.nccl = ncclTwo
+		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled without ZeRO; data zero1 and zero2, ddp and fsdp are", name)
 	}
 	if d.Data == "fsdp" {
 		r.sharded(t, errs)

@@ -22,6 +22,10 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 		r.shardedStates(t, given, errs)
 		return
 	}
+	if zeroStage(t) > 0 {
+		r.zeroStates(given, errs)
+		return
+	}
 	read := func(field, value string, none bool) (d step.DType, ok bool) {
 		return readState(field, value, none, errs)
 	}

@@ -1,7 +1,7 @@
 // Command accuracy holds the estimator against reference cases: training steps of real
 // PyTorch whose allocations were traced. It prints a table and fails when a case leaves its band.
 //
-//	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [cases.jsonl …]
+//	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [-ranks] [cases.jsonl …]
 //
 // Where files are named, it prints their table and nothing else.
 // -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a calibration that is
@@ -28,6 +28,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	worst := flags.Int("worst", 10, "list this many of the worst cases")
 	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
 	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, and nothing else")
+	onlyRanks := flags.Bool("ranks", false, "print the traced ranks of jobs on several GPUs, and nothing else")
 	calibrate := flags.Bool("calibrate", false, "print what a calibration fitted to the published runs is worth on those that it did not see, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -45,6 +46,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 		report := Score(cases)
 		report.Print(stdout, false, *worst)
 		return promised(stderr, report.Broken())
+	}
+	ranks, err := readRanks(".")
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
+	}
+	if *onlyRanks {
+		ranks.Print(stdout)
+		return promised(stderr, ranks.Broken())
 	}
 	published, err := readPublished(".")
 	if err != nil {
@@ -94,12 +104,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		several.Print(stdout)
 		several.PrintRefusals(stdout)
 		fmt.Fprintln(stdout)
+		ranks.Print(stdout)
+		fmt.Fprintln(stdout)
 		undescribed.Print(stdout)
 		fmt.Fprintln(stdout)
 		calibrated.Print(stdout)
 	}
 	broken := append(report.Broken(), undescribed.Broken()...)
-	broken = append(broken, several.Broken()...)
+	broken = append(append(broken, several.Broken()...), ranks.Broken()...)
 	return promised(stderr, append(append(broken, published.Broken()...), calibrated.Broken()...))
 }
 

@@ -103,6 +103,9 @@ func (a *Allocator) pool(number int32) *pool {
 	return p
 }
 
+// ForgetAllocated lets PeakAllocated begin again from what is allocated now.
+func (a *Allocator) ForgetAllocated() { a.peakAllocated = a.allocated }
+
 // PeakAllocated is torch.cuda.max_memory_allocated(), in bytes.
 func (a *Allocator) PeakAllocated() int64 { return a.peakAllocated }
 

@@ -40,6 +40,15 @@ func (OneGPU) Clip(heap alloc.Heap, total int32, size int64) {
 	heap.Free(total)
 }
 
+// Update is none of its own.
+func (OneGPU) Update(*Rank, alloc.Heap, Updating) bool { return false }
+
+// Irregular is false.
+func (OneGPU) Irregular() bool { return false }
+
+// LoadYields is false.
+func (OneGPU) LoadYields() bool { return false }
+
 // Hooks are those of a tape.
 func (OneGPU) Hooks(t *Tape) Hooks {
 	t.alone.Tape = t

@@ -81,6 +81,17 @@ func (p *Parameters) each(from, to int, f func(*Parameter)) {
 	p.Places(from, to, func(i int) { f(&p.List[i]) })
 }
 
+// InOrder lists every parameter of the model in the order in which the optimizer has them, in the storage of list.
+func (p Parameters) InOrder(list []*Parameter) []*Parameter {
+	p.Each(func(q *Parameter) {
+		list = append(list, q)
+		last := len(list) - 1
+		copy(list[last-q.Ahead+1:], list[last-q.Ahead:last])
+		list[last-q.Ahead] = q
+	})
+	return list
+}
+
 // Places calls f with the places in List of the same, from one place to another.
 func (p *Parameters) Places(from, to int, f func(int)) {
 	for i := from; i < to; {

@@ -26,6 +26,23 @@ type Strategy interface {
 	SumsLast() bool
 	// Clip brings the gradients to the norm whose handle is total, a scalar of the given bytes, which it frees.
 	Clip(heap alloc.Heap, total int32, size int64)
+	// Update is the whole optimizer step where the strategy has one of its own; false where it has none, and gradients
+	// are clipped and parts updated as on one GPU.
+	Update(r *Rank, heap alloc.Heap, u Updating) bool
+	// Irregular says that layers are not alike under it, so that every one has to be recorded.
+	Irregular() bool
+	// LoadYields says that loading takes less memory where less is free, so that its peak keeps no job from running.
+	LoadYields() bool
+}
+
+// Updating is what an optimizer step of a strategy's own needs of the session.
+type Updating struct {
+	// LetGo frees the gradients that the micro-steps have left, so many bytes in one tensor.
+	LetGo func(bytes int64)
+	// Run updates parameters, which need not be those of the model.
+	Run func(ps []*Parameter)
+	// Started ends the first step: the optimizer's states are there.
+	Started func()
 }
 
 // Hooks are the moments of a micro-step at which a strategy acts on the tape that records it. Units are numbered from 1
@@ -163,8 +180,11 @@ func (t *Tape) Owned(s int32) bool {
 }
 
 // HeldGradient allocates a whole gradient that is accumulated, in the first micro-step.
-func (t *Tape) HeldGradient(bytes int64) int32 {
-	t.storages = append(t.storages, storage{slot: t.slot(AllocHeld, bytes, Gradients, LabelGradient)})
+func (t *Tape) HeldGradient(bytes int64) int32 { return t.Held(bytes, Gradients, LabelGradient) }
+
+// Held allocates what lasts from the first micro-step to the last.
+func (t *Tape) Held(bytes int64, c Component, l Label) int32 {
+	t.storages = append(t.storages, storage{slot: t.slot(AllocHeld, bytes, c, l)})
 	return int32(len(t.storages) - 1)
 }
 

@@ -38,8 +38,11 @@ func (s *Session) Script() Script {
 	s.loadModel()
 	s.strategy.BeforeFirstForward(s.asRank(), w)
 	s.strategy.NextStep(s.asRank(), w)
-	s.optimizerStep(w)
-	s.optimizerStep(w)
+	for range 2 {
+		if !s.strategy.Update(s.asRank(), w, s.updating(func(int64) { w.note(3) })) {
+			s.optimizerStep(w)
+		}
+	}
 	w.note(uint64(s.Recipe.Accumulation))
 	for _, yes := range [...]bool{s.Recipe.KeepsGradients, s.Recipe.States.GradientBuffers, s.strategy.SumsLast()} {
 		if yes {

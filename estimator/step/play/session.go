@@ -44,14 +44,7 @@ func (s *Session) trainable() []*step.Parameter {
 	if s.listed {
 		return s.trained
 	}
-	list := s.trained[:0]
-	s.Parameters.Each(func(p *step.Parameter) {
-		list = append(list, p)
-		last := len(list) - 1
-		copy(list[last-p.Ahead+1:], list[last-p.Ahead:last])
-		list[last-p.Ahead] = p
-	})
-	s.trained = slices.DeleteFunc(list, func(p *step.Parameter) bool { return !p.Trained() })
+	s.trained = slices.DeleteFunc(s.Parameters.InOrder(s.trained[:0]), func(p *step.Parameter) bool { return !p.Trained() })
 	s.listed = true
 	return s.trained
 }
@@ -179,16 +172,23 @@ func (s *Session) Step() {
 		}
 	}
 	s.say("optimizer", nil)
-	s.optimizerStep(s.heap)
+	if !s.strategy.Update(s.asRank(), s.heap, s.updating(func(int64) { s.letGo() })) {
+		s.optimizerStep(s.heap)
+	}
 	if !s.Recipe.KeepsGradients {
-		for _, g := range s.gradients {
-			s.heap.Free(g)
-		}
-		s.gradients = s.gradients[:0]
+		s.letGo()
 	}
 	s.say("evaluation", nil)
 	s.evaluate()
 	s.stepped = true
+}
+
+// letGo frees the gradients.
+func (s *Session) letGo() {
+	for _, g := range s.gradients {
+		s.heap.Free(g)
+	}
+	s.gradients = s.gradients[:0]
 }
 
 // Requests is how many a micro-step makes of the heap; the session has begun.

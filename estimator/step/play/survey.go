@@ -9,7 +9,12 @@ import (
 // micro-step leaves behind, and what all of them do.
 func (l *Ledger) survey() (gradients, left int64) {
 	s := l.session
-	l.record(StageLoad, Moment{Bytes: max(l.total, s.strategy.LoadPeak(s.asRank(), l.live[step.Weights])), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: step.LabelParameter, segment: -1})
+	loading := s.strategy.LoadPeak(s.asRank(), l.live[step.Weights])
+	if s.strategy.LoadYields() {
+		l.Largest[StageLoad] = max(l.total, loading)
+		loading = l.total
+	}
+	l.record(StageLoad, Moment{Bytes: max(l.total, loading), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: step.LabelParameter, segment: -1})
 	l.begin()
 	l.surveyEvaluation()
 	before := l.total

@@ -43,6 +43,28 @@ func (s *Session) playedTotals(t *alloc.Tally) optimizerTotals {
 	return totals
 }
 
+// ownTotals plays a strategy's own optimizer step twice on t; false where it has none. The gradients that it lets go of
+// are counted as there before it.
+func (s *Session) ownTotals(t *alloc.Tally) (optimizerTotals, bool) {
+	*t = alloc.Tally{Sizes: t.Sizes[:0]}
+	heap := s.heap
+	defer func() { s.heap = heap }()
+	s.heap, s.started = t, false
+	gone := int64(0)
+	own := s.updating(func(bytes int64) {
+		gone += alloc.Rounded(bytes)
+		t.Live -= alloc.Rounded(bytes)
+	})
+	if !s.strategy.Update(s.asRank(), t, own) {
+		return optimizerTotals{}, false
+	}
+	t.Live += gone
+	before := t.Live
+	t.Most = before
+	s.strategy.Update(s.asRank(), t, own)
+	return optimizerTotals{states: before, scratch: t.Most - before, label: step.LabelOptimizerScratch}, true
+}
+
 // prepare counts what unscaling the gradients, and clipping them where that is done, takes before the update.
 func (o *optimizerTotals) prepare(most int64, clips bool) {
 	if most <= o.scratch {

@@ -1,6 +1,7 @@
 package play
 
 import (
+	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
@@ -32,6 +33,16 @@ func (s *Session) optimizerStep(heap alloc.Heap) {
 	if found != alloc.None {
 		heap.Free(found)
 	}
+}
+
+// updating is what a strategy's own optimizer step needs of s.
+func (s *Session) updating(letGo func(int64)) step.Updating {
+	return step.Updating{LetGo: letGo,
+		Run: func(ps []*step.Parameter) {
+			u := s.readied(s.heap)
+			u.Run(s.Optimizer, ps)
+		},
+		Started: func() { s.started = true }}
 }
 
 // prepare unscales the gradients, which leaves found_inf, and clips their norm.
