@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -140,6 +141,16 @@ func (r *resolved) zeroStates(given States, errs *invalid.List) {
 // Source: transformers/trainer.py 4.57 (Trainer.create_optimizer, get_decay_parameter_names).
 var groupsByDecay = map[string]bool{"hf-trainer": true, "trl": true, "axolotl": true, "llama-factory": true, "ms-swift": true, "unsloth": true}
 
+// olderDeepSpeed says that a release of DeepSpeed replaces torch's linear layers only in models that are made under zero.Init: 0.14 and before
+// do, 0.19 replaces them in finished models too. Of those between nothing was looked at; they count as newer.
+// Source: deepspeed/runtime/zero/partition_parameters.py (Init.__init__), 0.14.2 and 0.19.8.
+func olderDeepSpeed(version string) bool {
+	major, rest, _ := strings.Cut(version, ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	n, err := strconv.Atoi(minor)
+	return major == "0" && err == nil && n <= 14
+}
+
 // zero is training.distributed with data zero1, zero2 or zero3.
 func (r *resolved) zero(t *Training, errs *invalid.List) {
 	d, rc, stage := t.Distributed, &r.recipe, zeroStage(t)
@@ -148,7 +159,7 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{stage == 3, "distributed/data", "zero3 is not modelled yet; ddp, zero1, zero2 and fsdp are"},
+		{stage == 3 && r.evaluation != nil, "evaluation", "an evaluation pass under ZeRO-3 is not modelled; leave one of them out"},
 		{w.offloadsParameters && stage != 3, "distributed/offload_parameters", "parameters are offloaded under zero3 only"},
 		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under DeepSpeed is not modelled; leave one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under DeepSpeed is not modelled; leave one of them out"},
@@ -162,8 +173,18 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	if l := r.arch.LoRA; t.LoRA != nil && l != nil {
 		l.Dtype = rc.Compute
 	}
-	z := &zero{r: r, stage: stage, world: d.WorldSize, words: w}
+	z := &zero{r: r, stage: stage, world: d.WorldSize, words: w, initUnknown: d.ZeroInit == nil && r.framework != "deepspeed"}
+	if d.ZeroInit != nil && stage != 3 {
+		errs.Add("/training/distributed/zero_init", "conflict", "zero.Init belongs to zero3, and data is %s", d.Data)
+	}
+	w.efficientLinear = w.efficientLinear && (d.ZeroInit == nil || *d.ZeroInit || !olderDeepSpeed(r.given["deepspeed"]))
 	r.parallel = z
+	if stage == 3 {
+		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch, Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
+			Group: max(w.subs, 1), Contiguous: w.contiguous, Grouped: groupsByDecay[r.framework], Keeps: !w.efficientLinear,
+			OffloadsOptimizer: w.offloadsOptimizer, OffloadsParameters: w.offloadsParameters}
+		return
+	}
 	rc.Strategy = parallel.ZeRO{World: d.WorldSize, Whole: stage == 1, Bucket: w.bucket, Overlaps: w.overlaps, Contiguous: w.contiguous, Scatters: w.scatters,
 		Grouped: groupsByDecay[r.framework], Accumulates: rc.Accumulation > 1, OffloadsOptimizer: w.offloadsOptimizer}
 }
@@ -174,6 +195,8 @@ type zero struct {
 	stage int
 	world int64
 	words zeroWords
+	// initUnknown says that nothing tells whether the model was made under zero.Init.
+	initUnknown bool
 }
 
 // how says where a component's bytes come from in a job that trains p parameters.
@@ -198,8 +221,11 @@ func (z *zero) how(name, p string, run *run) (how string, ok bool) {
 // notes say what the job was taken to be.
 func (z *zero) notes() []Note {
 	what := "the optimizer's state is dealt out"
-	if z.stage == 2 {
+	switch z.stage {
+	case 2:
 		what = "gradients and the optimizer's state are dealt out"
+	case 3:
+		what = "weights, gradients and the optimizer's state are dealt out"
 	}
 	return []Note{
 		{Code: "sharded", Text: fmt.Sprintf("%s to %d GPUs with DeepSpeed's ZeRO-%d as of 0.19.8; weights are stored in %s, with masters in float32, and gradients come together in buckets of %s elements", what,
@@ -210,10 +236,17 @@ func (z *zero) notes() []Note {
 
 // doubts widen the bounds.
 func (z *zero) doubts() []doubt {
-	if z.words.offloadsOptimizer {
-		return []doubt{offloadedDoubt}
+	list := []doubt{zeroDoubt}
+	if z.stage == 3 {
+		list[0] = zero3Doubt
 	}
-	return []doubt{zeroDoubt}
+	if z.words.offloadsOptimizer {
+		list = append(list, offloadedDoubt)
+	}
+	if z.stage == 3 && z.initUnknown && z.r.recipe.CheckpointEvery == 0 {
+		list = append(list, zeroInitDoubt)
+	}
+	return list
 }
 
 // microStep is the micro-step that the m-th of the ledger stands for: the third that is walked is the last.

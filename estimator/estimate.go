@@ -201,8 +201,14 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
 	w.parameters = parameters.List
+	w.tape.Order = nil
 	w.tape.Reset(rc, r.shape, parameters)
 	w.tape.Look = r.watch()
+	if rc.Spread().Rehearses() {
+		w.tape.Record(net)
+		w.tape.Reset(rc, r.shape, parameters)
+		w.tape.Look = r.watch()
+	}
 	whole := parameters
 	if rc.Strategy != nil {
 		parameters = rc.Strategy.Parts(whole, &w.parts)

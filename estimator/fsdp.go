@@ -24,7 +24,12 @@ func (f *fsdp) strategy() step.Strategy {
 }
 
 // doubts widen the bounds.
-func (f *fsdp) doubts() []doubt { return []doubt{shardedDoubt} }
+func (f *fsdp) doubts() []doubt {
+	if f.flat && f.r.adapted {
+		return []doubt{shardedDoubt, flatAdaptersDoubt}
+	}
+	return []doubt{shardedDoubt}
+}
 
 // microStep is the micro-step that the m-th of the ledger stands for: the third that is walked is the last.
 func (f *fsdp) microStep(m int64) int64 {
@@ -112,6 +117,13 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		}
 	}
 	sh.World = d.WorldSize
+	if g := d.ShardGroup; g > 0 {
+		if d.WorldSize%g != 0 {
+			errs.Add("/training/distributed/shard_group", "not_divisible", "shard_group is %d, and world_size %d is no multiple of it", g, d.WorldSize)
+		}
+		sh.World = min(g, d.WorldSize)
+		sh.Copies = max(d.WorldSize/g, 1)
+	}
 	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && wrapsFlat[r.framework] {
 		sh.flat, sh.CastsOutputs = true, false
 		sh.prefetches = !halvesParameters[r.framework]

@@ -5,8 +5,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// shardedAdapters is training.lora for a model that FSDP2 deals out: base and adapters are parameters of the same layers, each
-// stored in a type of its own, and only the adapters' gradients are summed.
+// shardedAdapters is training.lora for a model that FSDP deals out: base and adapters are parameters of the same layers, each
+// stored in a type of its own, and only the adapters' gradients are summed. FSDP1 wraps every adapter by itself, which moves a few KiB.
+// Source: peft/utils/other.py (fsdp_auto_wrap_policy), transformers/integrations/fsdp.py.
 func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 	l, rc := r.arch.LoRA, &r.recipe
 	if t.LoRA == nil || l == nil {
@@ -16,7 +17,6 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{r.fsdp.flat, "distributed/fsdp_version", "adapters under FSDP1, which wraps each of them by itself, are not modelled yet; under fsdp_version 2 they are"},
 		{l.Base != step.NotQuantised, "lora/base_precision", "a quantised base under FSDP is not modelled yet; bf16, fp16 and fp32 are"},
 		{l.Decomposed, "lora/dora", "DoRA under FSDP is not modelled; leave one of them out"},
 		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not modelled; leave one of them out"},

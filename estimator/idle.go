@@ -89,13 +89,17 @@ func (r *resolved) idleDistributed(t *Training) {
 		idle bool
 		text string
 	}{
-		{d.Data != "" && d.WorldSize == 1, "distributed.data: on one GPU nothing is shared"},
+		{d.Data != "" && d.WorldSize == 1 && zeroStage(t) == 0, "distributed.data: on one GPU nothing is shared"},
+		{(d.FindUnusedParameters != nil || d.StaticGraph || d.GradientAsBucketView || d.BucketCapMB != 0) && (d.WorldSize <= 1 || d.Data != "" && d.Data != "ddp"),
+			"distributed.find_unused_parameters, static_graph, gradient_as_bucket_view and bucket_cap_mb belong to data ddp over several GPUs"},
+		{d.ShardGroup != 0 && !sharded, "distributed.shard_group belongs to data fsdp over several GPUs"},
+		{d.ZeroInit != nil && zeroStage(t) == 0, "distributed.zero_init belongs to data zero3"},
 		{d.FSDPVersion != 0 && !sharded, "distributed.fsdp_version belongs to data fsdp over several GPUs"},
 		{d.ReshardAfterForward != nil && !sharded, "distributed.reshard_after_forward belongs to data fsdp over several GPUs"},
 		{d.LimitAllGathers != nil && !sharded, "distributed.limit_all_gathers belongs to data fsdp over several GPUs"},
 		{d.LimitAllGathers != nil && sharded && !flat, "distributed.limit_all_gathers is an option of FSDP1, and the figures are those of FSDP2"},
 		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation == 1, "distributed.no_sync: with one micro-step there is none whose gradients could stay unsummed"},
-		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation > 1 && !sharded, "distributed.no_sync saves time and no memory: the buckets of DistributedDataParallel are there in every micro-step"},
+		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation > 1 && !sharded && zeroStage(t) == 0, "distributed.no_sync saves time and no memory: the buckets of DistributedDataParallel are there in every micro-step"},
 		{d.NoSync != nil && d.WorldSize <= 1, "distributed.no_sync: on one GPU nothing is summed"},
 		{d.PipelineSchedule != "" || d.PipelineStage != nil, "distributed.pipeline_schedule and pipeline_stage belong to pipeline_parallel"},
 		{d.ContextParallelKind != "", "distributed.context_parallel_kind belongs to context_parallel"},
@@ -107,7 +111,7 @@ func (r *resolved) idleDistributed(t *Training) {
 }
 
 // versionsRead are the names in training.versions on which something depends.
-var versionsRead = map[string]bool{"torch": true, "transformers": true, "cuda": true, "trl": true, "bitsandbytes": true}
+var versionsRead = map[string]bool{"torch": true, "transformers": true, "cuda": true, "trl": true, "bitsandbytes": true, "deepspeed": true}
 
 func (r *resolved) idleVersions(t *Training) {
 	var unread, without []string

@@ -257,6 +257,19 @@ type Distributed struct {
 	OffloadParameters bool `json:"offload_parameters,omitempty"`
 	// NoSync says whether gradients are exchanged in the last micro-step alone.
 	NoSync *bool `json:"no_sync,omitempty"`
+	// ZeroInit says whether the model was made under DeepSpeed's zero.Init; false is a model that was there before the configuration
+	// was known.
+	ZeroInit *bool `json:"zero_init,omitempty"`
+	// FindUnusedParameters is DistributedDataParallel's find_unused_parameters.
+	FindUnusedParameters *bool `json:"find_unused_parameters,omitempty"`
+	// StaticGraph is DistributedDataParallel's static_graph.
+	StaticGraph bool `json:"static_graph,omitempty"`
+	// GradientAsBucketView is DistributedDataParallel's gradient_as_bucket_view.
+	GradientAsBucketView bool `json:"gradient_as_bucket_view,omitempty"`
+	// BucketCapMB is DistributedDataParallel's bucket_cap_mb, in MiB.
+	BucketCapMB int64 `json:"bucket_cap_mb,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// ShardGroup is how many GPUs share one copy of the state (HSDP); the others hold further copies.
+	ShardGroup int64 `json:"shard_group,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 }
 
 // Allocator sets PYTORCH_CUDA_ALLOC_CONF.

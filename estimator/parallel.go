@@ -78,8 +78,12 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if r.recipe.Compile || r.recipe.CompileLoss {
 		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the graph at its buckets, is not modelled yet; leave one of them out")
 	}
-	r.parallel = ddp{d.WorldSize}
-	r.recipe.Strategy = parallel.DDP{FindUnused: looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)}
+	r.parallel = ddp{world: d.WorldSize, views: d.GradientAsBucketView}
+	unused := looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)
+	if d.FindUnusedParameters != nil {
+		unused = *d.FindUnusedParameters
+	}
+	r.recipe.Strategy = parallel.DDP{FindUnused: unused && !d.StaticGraph, BucketBytes: d.BucketCapMB << 20}
 }
 
 // outside is what a process takes on the card outside PyTorch's allocator.

@@ -189,11 +189,10 @@ func TestShardedAdapters(t *testing.T) {
 // TestShardedAdaptersRefused names what is not modelled together with adapters under FSDP.
 func TestShardedAdaptersRefused(t *testing.T) {
 	for pointer, change := range map[string]func(*Training){
-		"/training/distributed/fsdp_version": func(u *Training) { u.Distributed.FSDPVersion = 1 },
-		"/training/lora/base_precision":      func(u *Training) { u.LoRA.BasePrecision = "nf4" },
-		"/training/lora/dora":                func(u *Training) { u.LoRA.DoRA = true },
-		"/training/lora/modules_to_save":     func(u *Training) { u.LoRA.ModulesToSave = []string{"lm_head"} },
-		"/training/states":                   func(u *Training) { u.States = &States{Weights: "fp32"} },
+		"/training/lora/base_precision":  func(u *Training) { u.LoRA.BasePrecision = "nf4" },
+		"/training/lora/dora":            func(u *Training) { u.LoRA.DoRA = true },
+		"/training/lora/modules_to_save": func(u *Training) { u.LoRA.ModulesToSave = []string{"lm_head"} },
+		"/training/states":               func(u *Training) { u.States = &States{Weights: "fp32"} },
 	} {
 		_, err := Estimate(Input{Job: adaptedLlama(change)})
 		wrong, ok := errors.AsType[*invalid.Error](err)

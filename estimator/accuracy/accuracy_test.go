@@ -5,6 +5,8 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -66,7 +68,11 @@ func TestPromises(t *testing.T) {
 	for _, b := range calibrated.Broken() {
 		t.Error(b)
 	}
-	report.Document(&made, published, several, undescribed, calibrated, 10)
+	ranks, err := readRanks("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	report.Document(&made, published, several, ranks, undescribed, calibrated, 10)
 	if *update {
 		if err := os.WriteFile(page, made.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
@@ -78,6 +84,33 @@ func TestPromises(t *testing.T) {
 	}
 	if diff := cmp.Diff(string(committed), made.String()); diff != "" {
 		t.Errorf("%s is not what the estimator makes; run go test ./estimator/accuracy -update (-published +made):\n%s", page, diff)
+	}
+}
+
+// TestRanks holds the answers about several GPUs against traced ranks of DeepSpeed, transformers' Trainer, torchtitan and PyTorch.
+func TestRanks(t *testing.T) {
+	ranks, err := readRanks("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range ranks.Broken() {
+		t.Error(b)
+	}
+	answered := map[string]bool{}
+	for _, row := range ranks.answered() {
+		answered[row.ID] = true
+	}
+	for _, row := range ranks.rows {
+		if !answered[row.ID] && !strings.HasPrefix(row.ID, "titan") && !strings.HasPrefix(row.ID, "hfplan") && !strings.HasPrefix(row.ID, "ddp-gpt2-8-") {
+			t.Errorf("%s is not answered: %v", row.ID, row.Failure)
+		}
+	}
+	off := &Ranks{rows: slices.Clone(ranks.answered())}
+	for i := range off.rows {
+		off.rows[i].Allocated += 0.04
+	}
+	if len(off.Broken()) == 0 {
+		t.Error("ranks that are 4 % off break no promise")
 	}
 }
 
@@ -105,7 +138,7 @@ func TestBandsBite(t *testing.T) {
 
 	far := &Published{Above: 1, Contradicted: []string{"a run"}}
 	for range 10 {
-		e := []seriesError{{"one", 0.2}}
+		e := []seriesError{{"one", 0.2, false}}
 		far.Allocated, far.Reserved, far.Device = append(far.Allocated, e...), append(far.Reserved, e...), append(far.Device, e...)
 	}
 	if got := len(far.Broken()); got != 6 {

@@ -6,7 +6,7 @@ import (
 )
 
 // Document writes the page that publishes the report.
-func (r *Report) Document(w io.Writer, p *Published, several *Several, u *Undescribed, c *Calibrated, worst int) {
+func (r *Report) Document(w io.Writer, p *Published, several *Several, ranks *Ranks, u *Undescribed, c *Calibrated, worst int) {
 	fmt.Fprintf(w, `# Accuracy
 
 This page is made by %[1]sgo run ./estimator/accuracy -markdown%[1]s; %[1]smake accuracy%[1]s prints the same table and fails when a case leaves its band:
@@ -80,6 +80,7 @@ of them is to foretell the other, the fitted bounds therefore cover less than th
 built-in bounds were read off all of these runs, so their coverage here is no test.
 `)
 	several.document(w)
+	ranks.document(w)
 	fmt.Fprintf(w, `
 ## Families that nobody described
 A decoder of an unknown model_type is put together from the dimensions in its config.json. These runs, of families of transformers

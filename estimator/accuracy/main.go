@@ -28,7 +28,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	worst := flags.Int("worst", 10, "list this many of the worst cases")
 	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
 	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, and nothing else")
-	onlyRanks := flags.Bool("ranks", false, "print the traced ranks of jobs on several GPUs, and nothing else")
+	onlyRanks := flags.Bool("ranks", false, "print the traced ranks and the published runs of jobs on several GPUs, and nothing else")
 	calibrate := flags.Bool("calibrate", false, "print what a calibration fitted to the published runs is worth on those that it did not see, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -53,8 +53,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return 2
 	}
 	if *onlyRanks {
+		several, err := readSeveral(".")
+		if err != nil {
+			fmt.Fprintln(stderr, "accuracy:", err)
+			return 2
+		}
 		ranks.Print(stdout)
-		return promised(stderr, ranks.Broken())
+		several.Print(stdout)
+		several.PrintRefusals(stdout)
+		return promised(stderr, append(ranks.Broken(), several.Broken()...))
 	}
 	published, err := readPublished(".")
 	if err != nil {
@@ -91,7 +98,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	}
 	report := Score(cases)
 	if *markdown {
-		report.Document(stdout, published, several, undescribed, calibrated, *worst)
+		report.Document(stdout, published, several, ranks, undescribed, calibrated, *worst)
 	} else {
 		report.Print(stdout, false, *worst)
 		fmt.Fprintln(stdout)

@@ -135,3 +135,14 @@ func (r *Ranks) Broken() []string {
 	}
 	return out
 }
+
+// document writes the part of the page about these ranks.
+func (r *Ranks) document(w io.Writer) {
+	fmt.Fprintf(w, `
+## Traced ranks of several GPUs
+%[2]d ranks of unmodified DeepSpeed 0.19.8, transformers' Trainer, torchtitan 0.2.0 and plain PyTorch 2.9.1, over an NCCL that sends nothing:
+%[1]sestimator/accuracy/testdata/ranks%[1]s; %[1]sgo run ./estimator/accuracy -ranks%[1]s prints this table.
+
+`, "`", len(r.rows))
+	r.Print(w)
+}

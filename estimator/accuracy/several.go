@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strings"
 )
@@ -61,13 +62,18 @@ func (s *Several) PrintRefusals(w io.Writer) {
 	}
 }
 
-// Promises about these runs, in percent: what the median series may be off by in allocated bytes.
+// Promises about these runs, in percent: what the median series may be off by in allocated bytes, but for adapters under FSDP1.
 const severalAllocatedHalf = 3
+
+// undoubted are the errors in allocated bytes of the runs whose answers do not name the doubt about adapters under FSDP1.
+func (s *Several) undoubted() []seriesError {
+	return slices.DeleteFunc(slices.Clone(s.Allocated), func(e seriesError) bool { return e.doubted })
+}
 
 // Broken says which promises do not hold.
 func (s *Several) Broken() []string {
 	var out []string
-	if got := at(bySeries(s.Allocated), .5); got > severalAllocatedHalf {
+	if got := at(bySeries(s.undoubted()), .5); got > severalAllocatedHalf {
 		out = append(out, fmt.Sprintf("runs on several GPUs: half of the series are within %.1f %% of what is allocated, promised are %d %%", got, severalAllocatedHalf))
 	}
 	for _, c := range s.Contradicted {
@@ -86,7 +92,9 @@ was looked at while the replay of FSDP was written, but for how llm-foundry gath
 `, "`", s.Runs, s.Answered)
 	s.Print(w)
 	fmt.Fprint(w, `
-The median is over a handful of series with a reading; the largest errors are those of SantaCoder, a model that its source gives in numbers.
+The median is over a handful of series with a reading. The largest errors are those of adapters under FSDP1, which two cards held 4 to 27 % more of than
+is replayed, and of SantaCoder, a model that its source gives in numbers; the answers of the former say so and have wider bounds. Readings that are
+active bytes, which depend on the time that a card takes, are not compared.
 
 `)
 	s.PrintRefusals(w)

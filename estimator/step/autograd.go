@@ -11,10 +11,14 @@ func (t *Tape) backwardRange(from, to int32) {
 		}
 		t.enter(t.nodes[i].unit)
 		t.enterExpert(t.nodes[i].expert, t.nodes[i].expert > 0)
-		if t.nodes[i].hooked {
+		hooked := t.nodes[i].hooked
+		if hooked {
 			t.hooks.BeforeBackward(i)
 		}
 		t.run(i)
+		if hooked && t.uses != nil {
+			t.uses.AfterNode(i)
+		}
 	}
 }
 

@@ -17,6 +17,10 @@ func (w Weight) Exists() bool { return w.Index >= 0 }
 
 // Parameter is the parameter as a tensor, in the type in which it is stored.
 func (t *Tape) Parameter(w Weight) T {
+	if t.uses != nil {
+		t.uses.Use(w.Index)
+		t.used = append(t.used, w.Index)
+	}
 	p := &t.params[w.Index]
 	e := paramEdge(w.Index)
 	if p.frozen {

@@ -32,7 +32,9 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		t.cast = append(t.cast, None)
 		t.castEdge = append(t.castEdge, noEdge)
 	}
+	t.Order = old.Order
 	t.hooks = t.Recipe.Spread().Hooks(t)
+	t.uses, _ = t.hooks.(Uses)
 	t.gradientStream = t.hooks.GradientStream()
 }
 

@@ -46,6 +46,9 @@ func (OneGPU) Update(*Rank, alloc.Heap, Updating) bool { return false }
 // Irregular is false.
 func (OneGPU) Irregular() bool { return false }
 
+// Rehearses is false.
+func (OneGPU) Rehearses() bool { return false }
+
 // LoadYields is false.
 func (OneGPU) LoadYields() bool { return false }
 

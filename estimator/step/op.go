@@ -10,11 +10,17 @@ type op struct {
 // op starts the graph node of an operation on the inputs ins, in the order in
 // which the operation lists them.
 func (t *Tape) op(ins ...T) op {
+	used := t.used
+	t.used = t.used[:0]
 	if !t.grads(ins...) {
 		return op{t, None}
 	}
 	t.nodes = append(t.nodes, node{})
 	i := int32(len(t.nodes) - 1)
+	if len(used) > 0 {
+		t.nodes[i].hooked = true
+		t.uses.Saves(i, used)
+	}
 	n := &t.nodes[i]
 	n.first, n.part, n.unit, n.expert, n.layer = int32(len(t.acts)), t.part, t.unit, t.expert, t.layer
 	for k := range n.grad {

@@ -31,6 +31,8 @@ type Strategy interface {
 	Update(r *Rank, heap alloc.Heap, u Updating) bool
 	// Irregular says that layers are not alike under it, so that every one has to be recorded.
 	Irregular() bool
+	// Rehearses says that its hooks have to know the order of uses, which a first recording gives (Tape.Order).
+	Rehearses() bool
 	// LoadYields says that loading takes less memory where less is free, so that its peak keeps no job from running.
 	LoadYields() bool
 }
@@ -71,6 +73,15 @@ type Hooks interface {
 	GradientStream() uint8
 	// EndBackward follows the backward of the whole model.
 	EndBackward()
+}
+
+// Uses are what hooks are told besides where they act on every parameter by itself.
+type Uses interface {
+	// Use precedes an operation on parameter p, in forward or where checkpointing runs it again.
+	Use(p int32)
+	// Saves says that the backward of a node needs parameters, which the callee does not keep; AfterNode follows it.
+	Saves(node int32, params []int32)
+	AfterNode(node int32)
 }
 
 // Rank is one GPU of those that share a job.

@@ -50,7 +50,12 @@ type Tape struct {
 	leafCast T
 
 	// hooks are those of the recipe's strategy: alone where there is but one GPU.
-	hooks          Hooks
+	hooks Hooks
+	// uses are the same where they act on every parameter by itself; used are the parameters of the next node.
+	uses Uses
+	used []int32
+	// Order is the parameters in the order in which a recording used them, where its hooks have noted that.
+	Order          []int32
 	alone          NoHooks
 	gradientStream uint8
 

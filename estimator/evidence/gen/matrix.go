@@ -2,6 +2,7 @@ package main
 
 import (
 	"bufio"
+	"bytes"
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
@@ -37,24 +38,33 @@ func read(root string) (*matrix, error) {
 	if err != nil {
 		return nil, err
 	}
+	ranks, err := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/ranks/*.jsonl"))
+	if err != nil {
+		return nil, err
+	}
 	if len(whole) == 0 || len(cases) == 0 {
 		return nil, fmt.Errorf("no traces under %s", root)
 	}
 	for _, path := range whole {
-		if err := m.add(path, count{whole: 1}); err != nil {
+		if err := m.add(path, count{whole: 1}, false); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	for _, path := range cases {
-		if err := m.add(path, count{cases: 1}); err != nil {
+		if err := m.add(path, count{cases: 1}, false); err != nil {
+			return nil, fmt.Errorf("%s: %w", path, err)
+		}
+	}
+	for _, path := range ranks {
+		if err := m.add(path, count{cases: 1}, true); err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 	}
 	return m, nil
 }
 
-// add counts the lines of one file, each of which shows n.
-func (m *matrix) add(path string, n count) error {
+// add counts the lines of one file, each of which shows n. Where some may be refused, among traced ranks, these show nothing.
+func (m *matrix) add(path string, n count, refused bool) error {
 	f, err := os.Open(path)
 	if err != nil {
 		return err
@@ -70,22 +80,38 @@ func (m *matrix) add(path string, n count) error {
 	lines.Buffer(nil, 8<<20)
 	for lines.Scan() {
 		var line struct {
-			Job estimator.Job `json:"job"`
+			Job json.RawMessage `json:"job"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
 			return err
 		}
-		family, recipe, err := estimator.Evidence(estimator.Input{Job: line.Job})
-		if err != nil {
-			return err
+		var job estimator.Job
+		strict := json.NewDecoder(bytes.NewReader(line.Job))
+		if refused {
+			strict.DisallowUnknownFields()
 		}
-		m.whole, m.cases = m.whole+n.whole, m.cases+n.cases
-		sum(m.families, family, n)
-		for axis, value := range recipe {
-			sum(m.cells, evidence.Cell{Family: family, Axis: axis, Value: value}, n)
+		err := strict.Decode(&job)
+		if err == nil {
+			var family string
+			var recipe evidence.Recipe
+			if family, recipe, err = estimator.Evidence(estimator.Input{Job: job}); err == nil {
+				m.show(family, recipe, n)
+			}
+		}
+		if err != nil && !refused {
+			return err
 		}
 	}
 	return lines.Err()
+}
+
+// show counts what shows a recipe.
+func (m *matrix) show(family string, recipe evidence.Recipe, n count) {
+	m.whole, m.cases = m.whole+n.whole, m.cases+n.cases
+	sum(m.families, family, n)
+	for axis, value := range recipe {
+		sum(m.cells, evidence.Cell{Family: family, Axis: axis, Value: value}, n)
+	}
 }
 
 func sum[K comparable](to map[K]count, key K, n count) {

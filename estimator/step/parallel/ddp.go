@@ -13,6 +13,17 @@ type DDP struct {
 	step.OneGPU
 	// FindUnused is find_unused_parameters: buckets are laid out once, in the order of the parameters.
 	FindUnused bool
+	// BucketBytes is bucket_cap_mb in bytes, 0 for PyTorch's default; where it is given it holds for the first bucket, too.
+	BucketBytes int64
+}
+
+// limits are how large the first bucket grows, and the others.
+// Source: torch/nn/parallel/distributed.py (bucket_bytes_cap_default), 2.9.
+func (d DDP) limits() (first, others int64) {
+	if d.BucketBytes > 0 {
+		return d.BucketBytes, d.BucketBytes
+	}
+	return firstBucketBytes, bucketBytes
 }
 
 const (
@@ -84,9 +95,9 @@ func (d DDP) LoadPeak(r *step.Rank, weights int64) int64 {
 func (d DDP) Load(r *step.Rank, heap alloc.Heap) {
 	d.OneGPU.Load(r, heap)
 	d.broadcast(r, heap)
-	first, others := int64(1<<62), int64(bucketBytes)
-	if d.FindUnused {
-		first = firstBucketBytes
+	first, others := d.limits()
+	if !d.FindUnused {
+		first = 1 << 62
 	}
 	var all []int64
 	buckets(gradientSizes(r), first, others, func(bytes int64, _ int) { all = append(all, bytes) })
@@ -116,5 +127,6 @@ func (d DDP) Stays(r *step.Rank, f func(bytes int64, c step.Component)) {
 			sizes[i], sizes[k] = sizes[k], sizes[i]
 		}
 	}
-	buckets(sizes, firstBucketBytes, bucketBytes, func(bytes int64, _ int) { f(bytes, step.Communication) })
+	first, others := d.limits()
+	buckets(sizes, first, others, func(bytes int64, _ int) { f(bytes, step.Communication) })
 }

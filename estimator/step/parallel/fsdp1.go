@@ -16,12 +16,29 @@ type FSDP1 struct {
 	Prefetches bool
 }
 
-// flat is how many elements the parameters of a group have, and how many of them a GPU holds.
-func (s Sharding) flat(parameters []step.Parameter, params []int32) (numel, part int64) {
-	for _, p := range params {
-		numel += parameters[p].Numel
+// flatTensor is the parameters of a group that are trained, or those that are not, which are flattened apart.
+type flatTensor struct {
+	// numel is how many elements it has, part how many of them a GPU holds.
+	numel, part int64
+	// stored is the type of the part, whole that in which it is put together.
+	stored, whole step.DType
+}
+
+// flat are the flat tensors of a group, what is frozen first; computed is the type that parameters are computed with in.
+func (s Sharding) flat(parameters []step.Parameter, params []int32, computed step.DType) [2]flatTensor {
+	f := [2]flatTensor{{stored: s.Frozen, whole: computed}, {stored: s.Stored, whole: computed}}
+	for _, i := range params {
+		p := &parameters[i]
+		if p.Frozen {
+			f[0].numel += p.Numel
+		} else {
+			f[1].numel += p.Numel
+		}
 	}
-	return numel, step.CeilDiv(numel, s.World)
+	for k := range f {
+		f[k].part = step.CeilDiv(f[k].numel, s.World)
+	}
+	return f
 }
 
 // Parts are what the first GPU holds of each group's flat tensor: whole parameters, one of which only the first part is
@@ -31,12 +48,16 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 	*list = append((*list)[:0], whole.List...)
 	parts.List = *list
 	for _, g := range groups(parts.List) {
-		_, left := s.flat(parts.List, g.params)
+		flat := s.flat(parts.List, g.params, s.Stored)
 		for _, i := range g.params {
 			p := &parts.List[i]
-			p.Dtype = s.Stored
-			p.Numel = min(p.Numel, left)
-			left -= p.Numel
+			f := &flat[1]
+			if p.Frozen {
+				f = &flat[0]
+			}
+			p.Dtype = f.stored
+			p.Numel = min(p.Numel, f.part)
+			f.part -= p.Numel
 			if p.Numel == 0 {
 				p.Absent = true
 			}
@@ -49,20 +70,24 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 func (s FSDP1) Load(r *step.Rank, heap alloc.Heap) {
 	eachGroup(r.Whole, func(group []int) {
 		var whole []int32
-		numel := int64(0)
+		var params []int32
 		for _, i := range group {
 			p := &r.Whole.List[i]
 			if p.Buffer {
 				heap.Alloc(p.Bytes())
 				continue
 			}
-			whole = append(whole, heap.Alloc(p.Numel*s.Stored.Size()))
-			numel += p.Numel
+			whole = append(whole, heap.Alloc(p.Numel*s.stored(p).Size()))
+			params = append(params, int32(i))
 		}
-		if numel == 0 {
+		if len(params) == 0 {
 			return
 		}
-		whole = append(whole, heap.Alloc(numel*s.Stored.Size()))
+		for _, f := range s.flat(r.Whole.List, params, s.Stored) {
+			if f.numel > 0 {
+				whole = append(whole, heap.Alloc(f.numel*f.stored.Size()))
+			}
+		}
 		for _, i := range group {
 			if p := &r.Parts.List[i]; !p.Buffer && !p.Absent {
 				heap.Alloc(p.Bytes())
@@ -86,19 +111,21 @@ func (s FSDP1) LoadPeak(r *step.Rank, _ int64) int64 {
 func (s FSDP1) BeforeFirstForward(r *step.Rank, heap alloc.Heap) {
 	d := r.Recipe.Stored
 	prepare := func(group []int) {
-		numel := int64(0)
+		var params []int32
 		for _, i := range group {
 			if p := &r.Whole.List[i]; !p.Buffer {
-				numel += p.Numel
+				params = append(params, int32(i))
 			}
 		}
-		part := step.CeilDiv(numel, s.World)
-		sizes := []int64{part * s.World * s.Stored.Size()}
-		if d != s.Stored {
-			sizes = []int64{part * d.Size(), part * s.World * d.Size(), sizes[0]}
-		}
-		for _, bytes := range sizes {
-			if numel > 0 {
+		for _, f := range s.flat(r.Whole.List, params, d) {
+			if f.numel == 0 {
+				continue
+			}
+			sizes := []int64{f.part * s.World * f.stored.Size()}
+			if d != f.stored {
+				sizes = []int64{f.part * d.Size(), f.part * s.World * d.Size(), sizes[0]}
+			}
+			for _, bytes := range sizes {
 				heap.Free(heap.Alloc(bytes))
 			}
 		}
@@ -132,13 +159,17 @@ func (f *fsdp1) prefetches() bool { return f.ahead }
 // gather puts the flat tensor of a group together, which is its parameters.
 func (f *fsdp1) gather(g *shardGroup) {
 	t, d := f.Tape, f.Tape.Recipe.Stored
-	_, part := f.flat(f.parameters, g.params)
-	cast := step.None
-	if d != f.Stored {
-		cast = t.Aside(f.onCast, part*d.Size(), step.Communication, step.LabelGatherInput)
+	for _, flat := range f.flat(f.parameters, g.params, d) {
+		if flat.numel == 0 {
+			continue
+		}
+		cast := step.None
+		if d != flat.stored {
+			cast = t.Aside(f.onCast, flat.part*d.Size(), step.Communication, step.LabelGatherInput)
+		}
+		g.whole = append(g.whole, t.Aside(f.onGather, flat.part*f.World*d.Size(), step.Weights, step.LabelGathered))
+		t.Release(cast)
 	}
-	g.whole = append(g.whole, t.Aside(f.onGather, part*f.World*d.Size(), step.Weights, step.LabelGathered))
-	t.Release(cast)
 }
 
 func (*fsdp1) copyOut(*shardGroup, bool) {}
@@ -165,7 +196,8 @@ func (f *fsdp1) reduce(g *shardGroup) {
 		f.reshard(g)
 		return
 	}
-	numel, part := f.flat(f.parameters, g.params)
+	trained := f.flat(f.parameters, g.params, d)[1]
+	numel, part := trained.numel, trained.part
 	flat := t.Aside(f.onGather, numel*d.Size(), step.Gradients, step.LabelGradient)
 	f.reshard(g)
 	for _, p := range with {
