@@ -99,6 +99,9 @@ func (r *resolved) cost(kinds int) Cost {
 		4*sampledSteps*sampledMicroSteps*sampled
 	const perParameter = 6 // in an update
 	requests += perParameter * (perStep*min(parameters, exact) + mostTries*perStep*min(parameters, searched) + 4*sampledSteps*min(parameters, sampled))
+	if r.recipe.Spread().Rehearses() {
+		requests += recorded
+	}
 	cost := Cost{
 		Requests: int64(kinds) * requests,
 		Bytes: bytesAnyway + recorded*bytesPerEvent + played*bytesPerRequest + searched*bytesPerStand +

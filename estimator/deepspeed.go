@@ -227,11 +227,14 @@ func (z *zero) notes() []Note {
 	case 3:
 		what = "weights, gradients and the optimizer's state are dealt out"
 	}
-	return []Note{
+	notes := []Note{
 		{Code: "sharded", Text: fmt.Sprintf("%s to %d GPUs with DeepSpeed's ZeRO-%d as of 0.19.8; weights are stored in %s, with masters in float32, and gradients come together in buckets of %s elements", what,
 			z.world, z.stage, dtypeName(z.r.recipe.Stored), grouped(z.words.bucket))},
-		{Code: "zero-load", Text: "at load the flat weights are made beside the model, twice the weights together; where that does not fit, DeepSpeed makes them in the CPU's memory, so that the peak of the answer is that of the steps"},
 	}
+	if z.stage < 3 {
+		notes = append(notes, Note{Code: "zero-load", Text: "at load the flat weights are made beside the model, twice the weights together; where that does not fit, DeepSpeed makes them in the CPU's memory, so that the peak of the answer is that of the steps"})
+	}
+	return notes
 }
 
 // doubts widen the bounds.

@@ -304,8 +304,8 @@ func TestRefusals(t *testing.T) {
 		{"what is not modelled", func(j *Job) {
 			j.Training.FP8 = &FP8{}
 			j.Training.LoRA = &LoRA{Rank: 8}
-			j.Training.Distributed = &Distributed{WorldSize: 8, Data: "zero3"}
-		}, []string{"/training/distributed/data", "/training/fp8", "/training/lora"}},
+			j.Training.Distributed = &Distributed{WorldSize: 8, Data: "fsdp", PipelineParallel: 2}
+		}, []string{"/training/distributed/pipeline_parallel", "/training/fp8", "/training/lora"}},
 		{"flash attention with alibi", func(j *Job) {
 			j.Model = Model{HFConfig: []byte(`{"model_type": "falcon", "alibi": true, "multi_query": false, "num_attention_heads": 64, "hidden_size": 4096}`)}
 			j.Training.Attention = "flash"

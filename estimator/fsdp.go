@@ -13,6 +13,8 @@ type fsdp struct {
 	parallel.Sharding
 	// flat is FSDP1, and prefetches whether its backward asks for the layer before.
 	flat, prefetches bool
+	// groups is how many groups of GPUs hold the state; 0 where it was not asked for.
+	groups int64
 }
 
 // strategy is what is replayed.
@@ -122,7 +124,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 			errs.Add("/training/distributed/shard_group", "not_divisible", "shard_group is %d, and world_size %d is no multiple of it", g, d.WorldSize)
 		}
 		sh.World = min(g, d.WorldSize)
-		sh.Copies = max(d.WorldSize/g, 1)
+		sh.groups = max(d.WorldSize/g, 1)
 	}
 	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && wrapsFlat[r.framework] {
 		sh.flat, sh.CastsOutputs = true, false

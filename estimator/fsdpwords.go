@@ -63,6 +63,9 @@ func (sh *fsdp) notes() []Note {
 	}
 	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
 		sh.World, wrapped, kept, weights, dtypeName(sh.Reduced))}}
+	if sh.groups > 1 {
+		notes = append(notes, Note{Code: "hybrid-sharding", Text: fmt.Sprintf("%d groups of %d GPUs hold the state each (HSDP); the sum over the groups is made in place", sh.groups, sh.World)})
+	}
 	if sh.Unsynced {
 		notes = append(notes, Note{Code: "whole-gradients", Text: "gradients are accumulated whole on every GPU and summed in the last micro-step (no_sync): each GPU holds those of the whole model; no_sync false holds a part of them, for a reduce-scatter in every micro-step"})
 	}

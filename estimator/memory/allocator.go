@@ -103,8 +103,11 @@ func (a *Allocator) pool(number int32) *pool {
 	return p
 }
 
-// ForgetAllocated lets PeakAllocated begin again from what is allocated now.
-func (a *Allocator) ForgetAllocated() { a.peakAllocated = a.allocated }
+// ForgetPeaks lets PeakAllocated and PeakReserved begin again from what there is now, as torch.cuda.reset_peak_memory_stats does.
+func (a *Allocator) ForgetPeaks() { a.peakAllocated, a.peakReserved = a.allocated, a.reserved }
+
+// Room says whether so many bytes could be reserved beside what is.
+func (a *Allocator) Room(bytes int64) bool { return a.limit == 0 || a.reserved+bytes <= a.limit }
 
 // PeakAllocated is torch.cuda.max_memory_allocated(), in bytes.
 func (a *Allocator) PeakAllocated() int64 { return a.peakAllocated }

@@ -1,5 +1,5 @@
 // Package parallel is the strategies that spread a job over GPUs, each a file named as its users call it: ddp.go,
-// fsdp1.go, fsdp2.go.
+// fsdp1.go, fsdp2.go, zero.go (DeepSpeed's stages 1 and 2), zero3.go.
 //
 // # What it holds
 //

@@ -12,8 +12,6 @@ type Sharding struct {
 	step.OneGPU
 	// World is how many GPUs there are; nothing is sharded below two.
 	World int64
-	// Copies is how many groups of World GPUs hold the state (HSDP); 0 or 1 for one.
-	Copies int64
 	// Stored is the type of the parts, Frozen that of the parts that are not trained, Reduced that in which gradients
 	// are summed. Parameters are gathered in the type in which they are computed with.
 	Stored, Frozen, Reduced step.DType

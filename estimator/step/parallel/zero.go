@@ -58,9 +58,17 @@ func (z ZeRO) Load(r *step.Rank, heap alloc.Heap) {
 	for k := range l.groups {
 		g := &l.groups[k]
 		releaseCached(heap)
-		heap.Alloc(g.size * g.dtype.Size())
+		bytes := g.size * g.dtype.Size()
+		aside := !hasRoom(heap, bytes)
+		if !aside {
+			heap.Alloc(bytes)
+		}
 		for _, i := range g.params {
 			heap.Free(handles[i])
+		}
+		if aside { // it was made in the CPU's memory
+			releaseCached(heap)
+			heap.Alloc(bytes)
 		}
 		part := heap.Alloc(l.part(g) * g.dtype.Size())
 		if z.OffloadsOptimizer {
@@ -85,15 +93,26 @@ func (z ZeRO) Load(r *step.Rank, heap alloc.Heap) {
 			heap.Free(h)
 		}
 	}
-	if h, ok := heap.(interface{ ForgetAllocated() }); ok {
-		h.ForgetAllocated()
-	}
+	forgetPeaks(heap)
 }
 
 // releaseCached is torch.cuda.empty_cache().
 func releaseCached(heap alloc.Heap) {
 	if caching, ok := heap.(interface{ ReleaseCached() }); ok {
 		caching.ReleaseCached()
+	}
+}
+
+// hasRoom says whether a heap could take so many bytes.
+func hasRoom(heap alloc.Heap, bytes int64) bool {
+	h, limited := heap.(interface{ Room(bytes int64) bool })
+	return !limited || h.Room(bytes)
+}
+
+// forgetPeaks lets the peaks of a heap begin again.
+func forgetPeaks(heap alloc.Heap) {
+	if h, ok := heap.(interface{ ForgetPeaks() }); ok {
+		h.ForgetPeaks()
 	}
 }
 

@@ -139,9 +139,7 @@ func (z ZeRO3) Load(r *step.Rank, heap alloc.Heap) {
 		}
 	}
 	z.lasting(r.Whole, func(bytes int64, _ step.Component) { heap.Alloc(bytes) })
-	if h, ok := heap.(interface{ ForgetAllocated() }); ok {
-		h.ForgetAllocated()
-	}
+	forgetPeaks(heap)
 }
 
 // LoadPeak is while masters are made, or while the largest parameter is whole.

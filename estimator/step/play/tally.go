@@ -14,6 +14,9 @@ type optimizerTotals struct {
 
 // optimizerTotals adds up where that is all, and else plays.
 func (s *Session) optimizerTotals(t *alloc.Tally) optimizerTotals {
+	if totals, ok := s.ownTotals(t); ok {
+		return totals
+	}
 	if totals, ok := s.plainTotals(); ok {
 		return totals
 	}
