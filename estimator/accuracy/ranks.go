@@ -27,11 +27,13 @@ func readRanks(root string) (*Ranks, error) {
 				ID    string          `json:"id"`
 				Job   json.RawMessage `json:"job"`
 				Truth Truth           `json:"truth"`
+				// Versions are the releases that were traced.
+				Versions map[string]string `json:"versions"`
 			}
 			if err := json.Unmarshal(line, &c); err != nil {
 				return err
 			}
-			r.rows = append(r.rows, scoreRank(Case{ID: c.ID, Truth: c.Truth}, c.Job))
+			r.rows = append(r.rows, scoreRank(Case{ID: c.ID, Truth: c.Truth, Versions: c.Versions}, c.Job))
 			return nil
 		})
 		if err != nil {
@@ -48,6 +50,7 @@ func scoreRank(c Case, job []byte) Row {
 	if row.Failure = strict.Decode(&row.Job); row.Failure != nil {
 		return row
 	}
+	row.name()
 	in := estimator.Input{Job: row.Job}
 	if len(row.Job.GPUs) > 0 {
 		g := hardware[row.Job.GPUs[0].Name]
