@@ -54,6 +54,7 @@ import (
 
 // Service is what the API needs of the service.
 type Service interface {
+	// Core waits for a core for work of a client that is no estimate's.
 	Core(ctx context.Context, client string) (leave func())
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
