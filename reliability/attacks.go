@@ -276,12 +276,13 @@ func sip(ctx context.Context, c net.Conn) {
 	}
 }
 
-// Jobs of a few hundred bytes that ask for as much work as any.
+// Jobs of a few hundred bytes that ask for as much work as any: those of mixtures with a stack in which each expert has tensors of its own.
 const (
-	mixtureJob = `{"model":{"hf_config":{"model_type":"qwen3_moe","num_hidden_layers":64,"hidden_size":64,"num_attention_heads":1,"num_key_value_heads":1,"head_dim":64,` +
+	formerStack = `"versions":{"torch":"2.9.1","transformers":"4.57.6"}`
+	mixtureJob  = `{"model":{"hf_config":{"model_type":"qwen3_moe","num_hidden_layers":64,"hidden_size":64,"num_attention_heads":1,"num_key_value_heads":1,"head_dim":64,` +
 		`"num_experts":1024,"num_experts_per_tok":8,"moe_intermediate_size":64,"intermediate_size":64,"vocab_size":1000}},` +
-		`"training":{"micro_batch":1,"sequence_length":128,"lora":{"rank":8,"target_modules":["all-linear"]}}`
-	deepSeekJob  = `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{"micro_batch":1,"sequence_length":2048}`
+		`"training":{"micro_batch":1,"sequence_length":128,"lora":{"rank":8,"target_modules":["all-linear"]},` + formerStack + `}`
+	deepSeekJob  = `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{"micro_batch":1,"sequence_length":2048,` + formerStack + `}`
 	everyCardJob = `{"model":{"preset":"meta-llama/Llama-3.1-8B"},"training":{"micro_batch":1,"sequence_length":2048,"gradient_accumulation":64,` +
 		`"distributed":{"world_size":8,"data":"fsdp"}},"gpus":["*"]`
 )
