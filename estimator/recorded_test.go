@@ -59,13 +59,19 @@ func TestRecordedIsTraced(t *testing.T) {
 
 // TestRecordedFoldsLayers: the short cut for layers that repeat gives what every layer by itself gives.
 func TestRecordedFoldsLayers(t *testing.T) {
+	folded := 0
 	for _, c := range recordedCases(t) {
 		in := c.input(t)
 		var doc map[string]any
 		if err := json.Unmarshal(in.Job.Model.Recorded, &doc); err != nil {
 			t.Fatal(err)
 		}
-		doc["layers"].(map[string]any)["count"] = 9
+		layers := doc["layers"].(map[string]any)
+		if layers["count"] == 0.0 {
+			continue
+		}
+		layers["count"] = 9
+		folded++
 		text, err := json.Marshal(doc)
 		if err != nil {
 			t.Fatal(err)
@@ -80,6 +86,9 @@ func TestRecordedFoldsLayers(t *testing.T) {
 		if peaks[0].most != peaks[1].most || peaks[0].live != peaks[1].live {
 			t.Errorf("%s: %+v with the short cut, %+v without", c.Recording, peaks[0], peaks[1])
 		}
+	}
+	if folded == 0 {
+		t.Error("no recording has layers that repeat")
 	}
 }
 
