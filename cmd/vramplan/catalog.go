@@ -27,7 +27,7 @@ func (c *gpusCommand) Run(ctx context.Context, t *terminal) error {
 		if e.UsableBytes > 0 {
 			usable, mib = inGiB(e.UsableBytes), fmt.Sprintf("%.0f", float64(e.UsableBytes)/(1<<20))
 		}
-		g.add(clipped(e.ID, 29, wide), usable, mib, string(e.UsableBasis), clipped(e.Name, 19, wide))
+		g.add(clipped(e.ID, 29, wide), usable, mib, string(e.UsableBasis), clipped(e.Name, 17, wide))
 	}, "id", ">usable GiB", ">MiB", "known from", "name")
 }
 
@@ -41,7 +41,7 @@ type modelsCommand struct {
 func (c *modelsCommand) Run(ctx context.Context, t *terminal) error {
 	wide := c.Wide || c.format() == "markdown"
 	return showCatalog(ctx, t, c.serverFlags, c.outputFlags, "models", c.Name, func(g *grid, e catalog.Model) {
-		g.add(clipped(e.ID, 31, wide), clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers), fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions))
+		g.add(clipped(e.ID, 28, wide), clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers), fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions))
 	}, "id", "family", ">parameters", ">layers", ">hidden", ">context")
 }
 

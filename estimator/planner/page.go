@@ -101,27 +101,38 @@ func (b *page) option(o Option) {
 		}
 		b.WriteString("    " + line + "\n")
 	}
-	b.wrapped("      ", o.how())
+	for _, part := range o.parts() {
+		b.wrapped("      ", part)
+	}
 	if o.TrainingEffect != "none" && o.TrainingEffect != "" {
 		b.wrapped("      ", o.TrainingEffect)
 	}
 }
 
-// how is whose code an option turns on, and the settings that do.
-func (o Option) how() string {
-	settings := slices.Clone(o.Settings)
-	if len(settings) == 0 {
-		return "as today"
-	}
-	own := 0 // those of the lever stand behind the two of a pair
+// parts are the pair of an option, where it is another, and what else is set, with whose code that turns on.
+func (o Option) parts() []string {
+	own := 0
 	if _, pair := o.Changes["micro_batch"]; pair {
-		own = 2
+		own = min(2, len(o.Settings))
 	}
-	if o.Library != "" && own < len(settings) {
-		settings[own] = o.Library + ": " + settings[own]
+	var out []string
+	if own > 0 {
+		out = append(out, strings.Join(o.Settings[:own], ", "))
 	}
-	return strings.Join(settings, ", ")
+	if rest := strings.Join(o.Settings[own:], ", "); rest != "" {
+		if o.Library != "" {
+			rest = o.Library + ": " + rest
+		}
+		out = append(out, rest)
+	}
+	if len(out) == 0 {
+		return []string{"as today"}
+	}
+	return out
 }
+
+// how is parts in one line.
+func (o Option) how() string { return strings.Join(o.parts(), ", ") }
 
 // worthNaming is the share of the job's bytes that an option which does not fit has to save for a word.
 const worthNaming = 0.02
@@ -132,7 +143,11 @@ func (b *page) shortOf(p *Plan) {
 	for _, o := range p.Options {
 		short := o.Verdict != estimator.Fits && o.Verdict != estimator.Tight && o.Verdict != estimator.Unlikely
 		if short && float64(o.SavesBytes) > worthNaming*float64(o.DeviceBytes) {
-			names = append(names, fmt.Sprintf("%s (%s GiB)", lowerFirst(o.Title), inGiB(o.DeviceBytes)))
+			by := ""
+			if o.Library != "" {
+				by = o.Library + ", "
+			}
+			names = append(names, fmt.Sprintf("%s (%s%s GiB)", lowerFirst(o.Title), by, inGiB(o.DeviceBytes)))
 		}
 	}
 	if len(names) > 0 {
