@@ -227,6 +227,7 @@ func (m *decoder) captured(positions step.T, tables []step.T) []step.T {
 		full, sliding = full || !slides, sliding || slides
 	}
 	switch {
+	case len(tables) < 4: // one pair for all layers
 	case m.ownTables && !full:
 		tables = tables[2:]
 	case m.ownTables && !sliding:
