@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +21,15 @@ func TestTurns(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		dear.Pace() // nobody waits
 
+		var mu sync.Mutex
 		took := map[string]time.Duration{}
 		began := time.Now()
 		ask := func(name string, takes time.Duration) {
 			one := p.take(of(name), func() {})
 			time.Sleep(takes)
 			one.End()
+			mu.Lock()
+			defer mu.Unlock()
 			took[name] = time.Since(began)
 		}
 		go ask("dear", time.Millisecond)
@@ -38,12 +42,17 @@ func TestTurns(t *testing.T) {
 		synctest.Wait()
 		time.Sleep(2 * time.Millisecond)
 		dear.Pace() // gives way, and goes on when the small one is done: its own client's other job came first
-		if want := 3 * time.Millisecond; took["small"] != want {
-			t.Errorf("the small job took %v, not %v", took["small"], want)
+		mu.Lock()
+		small := took["small"]
+		mu.Unlock()
+		if want := 3 * time.Millisecond; small != want {
+			t.Errorf("the small job took %v, not %v", small, want)
 		}
 		dear.End()
 		synctest.Wait()
 		time.Sleep(time.Second)
+		mu.Lock()
+		defer mu.Unlock()
 		if p.free != 1 || len(p.waiting) != 0 || len(took) != 2 {
 			t.Errorf("%d free, %d wait, %v", p.free, len(p.waiting), took)
 		}

@@ -160,7 +160,9 @@ function advise(answer, fit, fitting) {
   use.textContent = `Use ${pairOf(best)}`;
   use.onclick = () => pair(best.micro_batch, best.gradient_accumulation);
   use.hidden = false;
-  return [...words, `${pairOf(best)} keeps the batch of ${fitting.effective_batch.toLocaleString("en")} and fits.`];
+  const beside = fitting.beside_display;
+  return [...words, `${pairOf(best)} keeps the batch of ${fitting.effective_batch.toLocaleString("en")} and fits.`,
+    beside && beside.micro_batch !== best.micro_batch ? ` Beside a display, ${pairOf(beside)} leaves it room.` : ""];
 }
 
 function bottom(text, verdict) {

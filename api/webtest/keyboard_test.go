@@ -43,7 +43,7 @@ func TestKeyboard(t *testing.T) {
 		t.Errorf("the heat-map begins at %q", got)
 	}
 	press(kb.ArrowLeft, kb.ArrowLeft)
-	if got := eval[string](p, `document.activeElement.title.replaceAll("\u00a0", " ")`); !strings.HasPrefix(got, "8 × 1,024: 11.4 GiB, fits") {
+	if got := eval[string](p, `document.activeElement.title.replaceAll("\u00a0", " ")`); !strings.HasPrefix(got, "8 × 1,024: 11.5 GiB, fits") {
 		t.Errorf("two cells to the left is %q", got)
 	}
 	press(kb.Enter)

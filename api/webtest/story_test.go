@@ -41,7 +41,7 @@ func TestFoundingStoryGPT2(t *testing.T) {
 		t.Errorf("%d pairs are shown", rows)
 	}
 	p.click(`#pairs [aria-label="Use 8 × 64"]`)
-	p.says("#sentence", "Fits on rtx-4070: it needs 11.4 GiB of 11.7 GiB")
+	p.says("#sentence", "Fits on rtx-4070: it needs 11.5 GiB of 11.7 GiB")
 	p.settled()
 	want := `{"model":{"preset":"nanogpt/train_gpt2"},"training":{"micro_batch":8,"sequence_length":1024,"gradient_accumulation":64,` +
 		`"precision":"amp-bf16","optimizer":{"name":"adamw","implementation":"fused"}},"gpus":["rtx-4070"]}`
@@ -69,11 +69,11 @@ func TestFoundingStory30M(t *testing.T) {
 	p.choose("f-training-optimizer-name", "adamw")
 	p.choose("f-training-optimizer-implementation", "fused")
 	p.click(`[aria-label="Remove rtx-4090"]`)
-	p.says("#sentence", "Needs 7.46 GiB on a card.")
+	p.says("#sentence", "Needs 7.45 GiB on a card.")
 	p.set("f-gpus", "4070")
 	p.wait(`document.querySelectorAll("#f-gpus-list li").length > 0`)
 	p.do("choose the card", chromedp.KeyEvent(kb.ArrowDown), chromedp.KeyEvent(kb.Enter))
-	p.says("#sentence", "Fits on rtx-4070: it needs 7.46 GiB of 11.7 GiB")
+	p.says("#sentence", "Fits on rtx-4070: it needs 7.45 GiB of 11.7 GiB")
 
 	p.click("#more-memory summary")
 	p.click("#f-training-compile")

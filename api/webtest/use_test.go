@@ -150,7 +150,7 @@ func TestElsewhere(t *testing.T) {
 // TestTimelineUnderThePointer: what is live at a moment, by component, with the tensor that it was reached by and the band under the pointer.
 func TestTimelineUnderThePointer(t *testing.T) {
 	p := open(t, desktop, "")
-	p.says("#time .moment", "16.5 GiB live: most in loss backward (backward, micro-step 1)")
+	p.says("#time .moment", "16.4 GiB live: most in loss backward (backward, micro-step 1)")
 	p.says("#time .moment + .moment", "Reached by: gradient of the logits, 3.07 GiB")
 	p.says("#time .shares", "logits and loss 9.21 GiB")
 	// In the middle of the first layers' backward, near the bottom.

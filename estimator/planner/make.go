@@ -180,7 +180,7 @@ func (s *search) setReference() {
 	}
 	set(s.exact)
 	set(s.near)
-	if pair, _ := s.recommended(s.exact); pair != nil {
+	if pair := s.recommended(s.exact); pair != nil {
 		c := pair.choice()
 		s.pick = &c
 	}

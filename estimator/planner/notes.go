@@ -95,9 +95,9 @@ func (s *search) explainToday() {
 
 // explainDisplay says what the recommendation leaves for a display, where the card drives one.
 func (s *search) explainDisplay() {
-	pair, tightest := s.recommended(s.exact)
+	pair, tightest := s.besideDisplay(s.exact), s.fastest(s.exact, 1)
 	room := s.costs.base.Job.DisplayRoom(&s.gpu)
-	if pair == nil || room == 0 {
+	if pair == nil {
 		return
 	}
 	left := func(j *judged) string { return estimator.Bytes(s.spare(*j)).String() }
@@ -112,7 +112,7 @@ func (s *search) explainDisplay() {
 		s.notes.add("display", "%s, whose programs often hold %s: %d × %d leaves %s at its upper bound, and no pair that is not far slower leaves enough. %s",
 			why, roomWords, pair.micro, pair.accum, left(pair), otherwise)
 	case pair.choice() != tightest.choice():
-		s.notes.add("display", "%s, whose programs often hold %s: %d × %d is recommended, which leaves %s at its upper bound. %d × %d fits where nothing else is on the card, and leaves %s. %s",
+		s.notes.add("display", "%s, whose programs often hold %s: take %d × %d there, which leaves %s at its upper bound. %d × %d fits where nothing else is on the card, and leaves %s. %s",
 			why, roomWords, pair.micro, pair.accum, left(pair), tightest.micro, tightest.accum, left(tightest), otherwise)
 	default:
 		s.notes.add("display", "%s: %d × %d leaves %s for it at its upper bound.", why, pair.micro, pair.accum, left(pair))

@@ -116,7 +116,7 @@ func (s *search) pairOptions(work []judged, best *judged) []proposal {
 		return append(out, proposal{judged: least, title: s.pairTitle(least)})
 	}
 	out = append(out, proposal{judged: *best, title: s.pairTitle(*best)})
-	if pair, _ := s.recommended(s.exact); pair != nil {
+	if pair := s.recommended(s.exact); pair != nil {
 		out = append(out, proposal{judged: *pair, title: s.pairTitle(*pair)})
 	}
 	last, smaller := best.micro, 0

@@ -43,10 +43,12 @@ type Plan struct {
 	Today *Today `json:"today"`
 	// Pairs are all exact pairs in falling micro-batch, fitting or not.
 	Pairs []Pair `json:"pairs"`
-	// Recommended is the pair with the best expected step time among those whose verdict is "fits", and of those that leave room for
-	// a display (estimator.DisplayBytes) where the card drives one; where none of them leaves so much, the one that leaves most. It is null when there is none. The first option is
-	// this pair, and the only "best choice".
+	// Recommended is the pair with the best expected step time among those whose verdict is "fits"; where the job says that the card
+	// drives a display it is BesideDisplay. It is null when there is none. The first option is this pair, and the only "best choice".
 	Recommended *Choice `json:"recommended"`
+	// BesideDisplay is the fastest pair of those that leave room for a display (estimator.DisplayBytes), or where none of them leaves so
+	// much the one that leaves most. It is missing where the card drives none, by what the job says or else by its line.
+	BesideDisplay *Choice `json:"beside_display,omitempty"`
 	// Safest is the fastest pair that leaves a quarter of the card free.
 	Safest *Choice `json:"safest"`
 	// LargestMicroBatch is the largest that fits, whether or not it divides the

@@ -25,13 +25,17 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 			Verdict: j.fit().Verdict, RelativeStepTime: j.time.Expected,
 		}
 	}
-	if j, _ := s.recommended(s.exact); j != nil {
+	if j := s.recommended(s.exact); j != nil {
 		c := j.choice()
 		p.Recommended = &c
 		if len(p.GPUs) > 0 {
 			own := &p.GPUs[0]
 			own.Recommended, own.DeviceBytes, own.RelativeStepTime = &c, j.deviceBytes(), j.time.Expected
 		}
+	}
+	if j := s.besideDisplay(s.exact); j != nil {
+		c := j.choice()
+		p.BesideDisplay = &c
 	}
 	if j := s.safest(s.exact); j != nil {
 		c := j.choice()

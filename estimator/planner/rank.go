@@ -59,16 +59,24 @@ func (s *search) fastest(js []judged, share float64) *judged {
 	return best
 }
 
-// recommended is the pair to run: the fastest that fits, and where the card drives a display the fastest of those that leave room for it,
-// or else the one that leaves most. tightest is the fastest that fits where nothing else is on the card.
-func (s *search) recommended(js []judged) (pair, tightest *judged) {
-	tightest = s.fastest(js, 1)
+// recommended is the pair to run: the fastest that fits, or the one beside a display where the job says that the card drives one.
+func (s *search) recommended(js []judged) *judged {
+	if drives := s.costs.base.Job.Display; drives != nil && *drives {
+		return s.besideDisplay(js)
+	}
+	return s.fastest(js, 1)
+}
+
+// besideDisplay is the fastest pair of those that leave room for a display, or else the one that leaves most; nil where no pair fits or
+// where the card drives no display, by what the job says or by its line.
+func (s *search) besideDisplay(js []judged) *judged {
+	tightest := s.fastest(js, 1)
 	room := s.costs.base.Job.DisplayRoom(&s.gpu)
 	if tightest == nil || room == 0 {
-		return tightest, tightest
+		return nil
 	}
 	var roomy []judged
-	pair = tightest
+	pair := tightest
 	for i := range js {
 		j := &js[i]
 		if !j.fits() || j.time.Expected > reasonable*tightest.time.Expected {
@@ -82,9 +90,9 @@ func (s *search) recommended(js []judged) (pair, tightest *judged) {
 		}
 	}
 	if best := s.fastest(roomy, 1); best != nil {
-		return best, tightest
+		return best
 	}
-	return pair, tightest
+	return pair
 }
 
 // spare is what a candidate leaves free at its upper bound.

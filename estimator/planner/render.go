@@ -94,8 +94,16 @@ func (p *Plan) summary() string {
 			}
 		}
 		line += "."
-		if s := p.Safest; s != nil && *s != *p.Recommended {
-			line += fmt.Sprintf(" Safest: %d × %d.", s.MicroBatch, s.GradientAccumulation)
+		beside, safest := p.BesideDisplay, p.Safest
+		if beside != nil && *beside != *p.Recommended {
+			line += fmt.Sprintf(" Beside a display: %d × %d", beside.MicroBatch, beside.GradientAccumulation)
+			if safest != nil && *safest == *beside {
+				line, safest = line+", the safest too", nil
+			}
+			line += "."
+		}
+		if safest != nil && *safest != *p.Recommended {
+			line += fmt.Sprintf(" Safest: %d × %d.", safest.MicroBatch, safest.GradientAccumulation)
 		}
 		lines = append(lines, line+fmt.Sprintf(" Largest micro-batch that fits: %d.", p.LargestMicroBatch))
 	case len(p.Options) > 0 && p.Options[0].Recommendation == bestChoice:

@@ -35,7 +35,7 @@ func (t *Tape) ExpandedEmbedding(row T, w Weight, l Label) T {
 	if t.compiled {
 		return t.gather(p, ids, n*w.Cols, l)
 	}
-	copied := ids
+	copied := NoTensor
 	repeated := t.Shape.Batch > 1
 	if repeated && t.Shape.Tokens > 1 { // one column is a view
 		copied = t.fresh(n, I64, LabelInput)

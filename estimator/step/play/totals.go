@@ -19,7 +19,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 		return optimizerTotals{}, false
 	}
 	s.updater.Recipe = &s.Recipe
-	var count, largest, scratch, states int64
+	var count, largest, chunks, scratch, states int64
 	var d step.DType
 	one := true
 	s.Parameters.Distinct(func(p *step.Parameter, times int64) {
@@ -28,6 +28,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 		}
 		one = one && (count == 0 || p.Dtype == d)
 		d, count, largest = p.Dtype, count+times, max(largest, p.Numel)
+		chunks += times * step.CeilDiv(p.Numel, normChunk)
 		moment := alloc.Rounded(s.updater.Moment(p))
 		scratch += times * lists * moment
 		states += times * moments * moment
@@ -48,7 +49,11 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 	totals := optimizerTotals{states: states, scratch: found + sum + scratch, label: step.LabelOptimizerScratch}
 	before := unscaling
 	if s.Clip {
-		before = max(before, found+clipPeak(count, largest, d, s.clipScalars()))
+		kernel := alloc.Rounded(count * step.CeilDiv(largest, normChunk) * 4)
+		if s.Recipe.Software.PacksNorms {
+			kernel = alloc.Rounded((count+1)*8) + alloc.Rounded(chunks*4)
+		}
+		before = max(before, found+clipPeak(count, d, kernel, s.clipScalars()))
 	}
 	totals.prepare(before, s.Clip)
 	return totals, true
@@ -61,11 +66,10 @@ func (s *Session) clipScalars() int64 {
 	return c.Most
 }
 
-// clipPeak is the most that clip holds for count gradients of type d, of which the largest has so many elements;
-// scalars is what the arithmetic after the norm does.
-func clipPeak(count, largest int64, d step.DType, scalars int64) int64 {
+// clipPeak is the most that clip holds for count gradients of type d; kernel is what the norms' kernel takes besides them, scalars what
+// the arithmetic after the norm does.
+func clipPeak(count int64, d step.DType, kernel, scalars int64) int64 {
 	norms := count * alloc.BlockBytes
-	partial := alloc.Rounded(count * step.CeilDiv(largest, normChunk) * 4)
 	stacked := alloc.Rounded(count * d.Size())
-	return max(norms+partial, norms+stacked+alloc.BlockBytes, scalars)
+	return max(norms+kernel, norms+stacked+alloc.BlockBytes, scalars)
 }
