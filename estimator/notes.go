@@ -116,7 +116,10 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	notes = append(notes, r.baseNotes()...)
 	if r.versions || r.provenOn == "" {
 		text := "the replay follows " + reference(r.stack) + " and " + r.transformers()
-		if len(r.changes) > 0 {
+		switch n := len(r.changes); {
+		case n > changesShown:
+			text += fmt.Sprintf("; it follows %d things that the versions given do otherwise than former ones, which vramplan releases (GET /v1/releases) lists", n)
+		case n > 0:
 			text += "; for the versions given, " + strings.Join(r.changes, "; ")
 		}
 		switch {
@@ -133,6 +136,9 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	}
 	return notes
 }
+
+// changesShown is how many changes of releases a note spells out.
+const changesShown = 3
 
 // longContext is from where on a context is hardly ever filled in training, in tokens.
 const longContext = 8192
