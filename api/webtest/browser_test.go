@@ -90,7 +90,7 @@ func findBrowser() (string, error) {
 
 // tab is a page of the browser, with what went wrong in it.
 type tab struct {
-	*testing.T
+	testing.TB
 	ctx context.Context
 }
 
@@ -104,7 +104,7 @@ var desktop = look{1280, 900, "light"}
 
 // open opens the page with what is behind # in its address, and waits for its answer. Whatever a script of the page throws or a policy
 // keeps it from fails the test.
-func open(t *testing.T, l look, hash string) *tab {
+func open(t testing.TB, l look, hash string) *tab {
 	t.Helper()
 	if shared.missing != "" {
 		missing(t, shared.missing)
@@ -137,7 +137,7 @@ func open(t *testing.T, l look, hash string) *tab {
 }
 
 // missing ends a test for want of what it needs: as a failure where that is required.
-func missing(t *testing.T, why string) {
+func missing(t testing.TB, why string) {
 	t.Helper()
 	if os.Getenv(browserSetting) == "required" {
 		t.Fatalf("%s; %s says that it is required", why, browserSetting)
