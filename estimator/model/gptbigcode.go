@@ -67,7 +67,11 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	sum := t.Add(tokens, learned, step.LabelEmbedding)
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
-	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{}, m.block)
+	var besides step.Besides
+	if m.mask != nil {
+		besides.Arguments = []step.T{*m.mask}
+	}
+	x, probabilities := runPairs(t, m.a, len(m.layers), x, besides, m.block)
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
