@@ -126,29 +126,15 @@ func (r *reading) neoxModel() {
 	}
 	r.dimensionSwitch("tied_embeddings", true, true, refNeoX, "no_weight_tying")
 	r.dimensionSwitch("parallel_residual", false, false, refNeoX, "gpt_j_residual")
-	positions := map[string]string{"learned": "learned", "rotary": "rope", "alibi": "alibi", "none": "none"}
-	switch v, ok := s.Get("pos_emb"); {
-	case !ok:
-		r.d.fall("/model/dimensions/position", "learned", "pos_emb", refNeoX)
-	case positions[v.String()] == "":
-		r.d.refuse("unsupported", v.Origin.At, "positions of the kind %s are not modelled", v.String())
-	default:
-		r.d.put("/model/dimensions/position", positions[v.String()], v)
-	}
+	r.neoxKind("/model/dimensions/position", "pos_emb", "learned", "positions of the kind",
+		map[string]string{"learned": "learned", "rotary": "rope", "alibi": "alibi", "none": "none"})
 	if v, ok := s.Get("rotary_pct"); ok && asText(r.d.fields["/model/dimensions/position"].value) == "rope" {
 		if f, isFloat := v.Float(); isFloat && f > 0 && f < 1 {
 			r.d.put("/model/dimensions/rotary_fraction", f, v)
 		}
 	}
-	norms := map[string]string{"layernorm": "layernorm", "te_layernorm": "layernorm", "rmsnorm": "rmsnorm", "te_rmsnorm": "rmsnorm"}
-	switch v, ok := s.Get("norm"); {
-	case !ok:
-		r.d.fall("/model/dimensions/norm", "layernorm", "norm", refNeoX)
-	case norms[v.String()] == "":
-		r.d.refuse("unsupported", v.Origin.At, "the norm %s is not modelled", v.String())
-	default:
-		r.d.put("/model/dimensions/norm", norms[v.String()], v)
-	}
+	r.neoxKind("/model/dimensions/norm", "norm", "layernorm", "norms of the kind",
+		map[string]string{"layernorm": "layernorm", "te_layernorm": "layernorm", "rmsnorm": "rmsnorm", "te_rmsnorm": "rmsnorm"})
 	for key, field := range map[string]string{"use_bias_in_attn_linear": "attention_bias", "use_bias_in_mlp": "mlp_bias", "use_bias_in_norms": "norm_bias"} {
 		if v, ok := s.Get(key); ok && isOff(v) {
 			r.d.put("/model/dimensions/"+field, false, v)
@@ -257,5 +243,17 @@ func (r *reading) neoxAttention() {
 		r.d.put("/training/attention", "eager", v)
 	default:
 		r.d.refuse("unsupported", v.Origin.At, "attention_config mixes kinds of layers, or has some that are not modelled: only flash or only global is read")
+	}
+}
+
+// neoxKind reads which of several kinds a setting names, in GPT-NeoX's words; what are the kinds is for the refusal of another one.
+func (r *reading) neoxKind(pointer, key, otherwise, what string, kinds map[string]string) {
+	switch v, ok := r.s.Get(key); {
+	case !ok:
+		r.d.fall(pointer, otherwise, key, refNeoX)
+	case kinds[v.String()] == "":
+		r.d.refuse("unsupported", v.Origin.At, "%s %s are not modelled", what, v.String())
+	default:
+		r.d.put(pointer, kinds[v.String()], v)
 	}
 }

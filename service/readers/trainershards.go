@@ -1,0 +1,81 @@
+package readers
+
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// trainerShards reads --deepspeed and --fsdp, and what accelerate launch says.
+func (r *reading) trainerShards() {
+	if v, ok := r.s.Get("deepspeed"); ok && !(v.Unknown == "" && isOff(v)) && v.Any != true {
+		r.deepspeed(v)
+		r.trainerAgrees()
+	}
+	if v, ok := r.s.Get("fsdp"); ok && !isOff(v) {
+		r.trainerFSDP(v)
+	}
+	r.s.Read("fsdp_config*", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_backend", "ddp_timeout")
+	r.shards()
+}
+
+// trainerFSDP reads --fsdp "full_shard auto_wrap" and fsdp_config (transformers 4.57.6 training_args.py FSDPOption).
+func (r *reading) trainerFSDP(v setting.Value) {
+	r.sharded = true
+	if v.Unknown != "" {
+		r.d.ask("/training/distributed/data", "How does FSDP deal the model out?", where(v.Origin.At)+": "+v.Unknown)
+		return
+	}
+	words := v.Strings()
+	if on, ok := v.Bool(); ok && on {
+		words = []string{"full_shard"}
+	}
+	r.d.put("/training/distributed/data", "fsdp", v)
+	version := int64(1)
+	if c, ok := r.s.Get("fsdp_config.fsdp_version", "fsdp_config.version", "fsdp_version"); ok {
+		if n, isInt := c.Int(); isInt {
+			version = n
+		}
+	}
+	r.d.put("/training/distributed/fsdp_version", version, v)
+	for _, w := range words {
+		switch w {
+		case "full_shard":
+			r.d.put("/training/distributed/reshard_after_forward", true, v)
+		case "shard_grad_op":
+			r.d.put("/training/distributed/reshard_after_forward", false, v)
+		case "offload":
+			r.d.put("/training/distributed/offload_parameters", true, v)
+		case "hybrid_shard", "hybrid_shard_zero2":
+			r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?", where(v.Origin.At)+" says "+w)
+		case "no_shard":
+			r.d.drop("/training/distributed")
+		}
+	}
+	if c, ok := r.s.Get("fsdp_config"); ok && c.Unknown == "" && c.Text != "" && c.Any != nil { // a JSON file
+		if s, _, err := r.load(c); err != nil {
+			r.d.ask("/training/distributed/data", fmt.Sprintf("What does %s say?", c.String()), where(c.Origin.At))
+		} else if s.On("activation_checkpointing", "fsdp_activation_checkpointing") {
+			r.d.put("/training/gradient_checkpointing", "full", c)
+		}
+	}
+	if r.s.On("fsdp_config.activation_checkpointing", "fsdp_config.fsdp_activation_checkpointing") {
+		c, _ := r.s.Get("fsdp_config.activation_checkpointing", "fsdp_config.fsdp_activation_checkpointing")
+		r.d.put("/training/gradient_checkpointing", "full", c)
+	}
+}
+
+// trainerAgrees holds DeepSpeed's numbers against the Trainer's, which stops where they differ
+// (transformers 4.57.6 integrations/deepspeed.py trainer_config_finalize: "Please correct the following …").
+func (r *reading) trainerAgrees() {
+	if r.ds == nil {
+		return
+	}
+	for key, pointer := range map[string]string{"train_micro_batch_size_per_gpu": "/training/micro_batch", "gradient_accumulation_steps": "/training/gradient_accumulation"} {
+		v, ok := r.ds.Get(key)
+		n, isInt := v.Int()
+		if mine, set := r.d.int(pointer); ok && isInt && set && mine != n {
+			r.d.refuse("cannot-start", v.Origin.At, "%s is %d, and the Trainer has %d: it stops where its arguments and DeepSpeed's file differ", key, n, mine)
+		}
+	}
+}
