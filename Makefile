@@ -85,7 +85,7 @@ generate: ## Make the generated files anew
 	$(GO) generate ./...
 
 fuzz: ## Run every fuzz target for FUZZTIME (20s), little of which goes into making inputs smaller
-	@set -e; for t in $(FUZZ); do echo "== $$t"; $(GO) test -run '^$$' -fuzz "^$${t#*:}$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 10x "$${t%:*}"; done
+	@GO='$(GO)' FUZZTIME=$(FUZZTIME) reliability/fuzz.sh $(FUZZ)
 
 random: ## Ask for RANDOM_JOBS (100000) random jobs, right and wrong ones
 	$(GO) test ./api -run '^TestRandomJobs$$' -v -count=1 -timeout 2h -rapid.checks=$(RANDOM_JOBS)
