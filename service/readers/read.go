@@ -242,6 +242,10 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 		return err
 	}
 	if path.Ext(full) == ".py" {
+		if d := in.titanFile(full, shown, text); d != nil {
+			in.add(d)
+			return nil
+		}
 		if own := scriptFile(in.files, full, shown, text); own != nil {
 			own.readScript()
 			own.finish()

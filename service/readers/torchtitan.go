@@ -23,24 +23,27 @@ var torchtitanModels = map[string]string{
 	"llama3/8B": "meta-llama/Llama-3.1-8B", "llama3/70B": "meta-llama/Llama-3.1-70B", "llama3/405B": "meta-llama/Llama-3.1-405B", "llama2/7B": "meta-llama/Llama-2-7b-hf",
 	"llama2/13B": "meta-llama/Llama-2-13b-hf", "llama2/70B": "meta-llama/Llama-2-70b-hf", "qwen3/0.6B": "Qwen/Qwen3-0.6B", "qwen3/1.7B": "Qwen/Qwen3-1.7B", "qwen3/4B": "Qwen/Qwen3-4B",
 	"qwen3/8B": "Qwen/Qwen3-8B", "qwen3/14B": "Qwen/Qwen3-14B", "qwen3/32B": "Qwen/Qwen3-32B",
+	"llama3/1B": "meta-llama/Llama-3.2-1B", "llama3/3B": "meta-llama/Llama-3.2-3B", "qwen3/30B-A3B": "Qwen/Qwen3-30B-A3B", "qwen3/235B-A22B": "Qwen/Qwen3-235B-A22B",
+	"gpt_oss/20b": "openai/gpt-oss-20b", "gpt_oss/120b": "openai/gpt-oss-120b", "deepseek_v3/671B": "deepseek-ai/DeepSeek-V3",
 }
 
 func (r *reading) torchtitanStarts() bool {
 	s, _, _ := options(r.args, nil)
 	base := r.base()
 	v, ok := s.Get("job.config_file")
+	if module, function, named := r.titanFunction(s); named && !ok {
+		r.s = s
+		r.titanCounted()
+		r.titanBuilt(module, function)
+		return true
+	}
 	if !ok && strings.HasPrefix(base, "run_") && strings.HasSuffix(base, ".sh") {
 		w, given := r.env("CONFIG_FILE")
 		if !given {
 			return false
 		}
 		v, ok = environment(w, "CONFIG_FILE"), true
-		r.counted = func() count {
-			if w, given := r.env("NGPU"); given {
-				return known(environment(w, "NGPU"))
-			}
-			return count{n: 8, known: true, how: "NGPU is 8 in run_train.sh", from: setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "NGPU", Ref: "torchtitan run_train.sh"}}}
-		}
+		r.titanCounted()
 	}
 	if !ok || path.Ext(v.String()) != ".toml" {
 		return false
@@ -48,6 +51,20 @@ func (r *reading) torchtitanStarts() bool {
 	r.s = s
 	r.under(v)
 	return true
+}
+
+// titanCounted counts the processes as run_train.sh starts them.
+func (r *reading) titanCounted() {
+	if !strings.HasSuffix(r.base(), ".sh") {
+		return
+	}
+	r.counted = func() count {
+		if w, given := r.env("NGPU"); given {
+			return known(environment(w, "NGPU"))
+		}
+		return count{n: 8, known: true, how: "NGPU is 8 in run_train.sh", from: setting.Value{
+			Origin: setting.Origin{Kind: setting.Default, Key: "NGPU", Ref: "torchtitan run_train.sh"}}}
+	}
 }
 
 func (r *reading) readTorchtitan() {
