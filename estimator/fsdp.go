@@ -146,6 +146,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	} else {
 		sh.KeepsRoot = true
 	}
+	sh.Meta = r.arch.Titan()
 	r.shardedAdapters(t, errs)
 	r.parallel, rc.Strategy = sh, sh.strategy()
 }

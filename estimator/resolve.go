@@ -188,6 +188,10 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if r.arch.NanoGPT() && rc.Attention == step.AttentionEager {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
+	if r.framework == "torchtitan" && t.LoRA == nil {
+		r.arch.WriteAsTitan(r.shape.Tokens)
+		r.ownModules = r.ownModules && !r.arch.Titan()
+	}
 	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model

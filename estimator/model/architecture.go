@@ -32,7 +32,8 @@ type Architecture struct {
 	MaxPositions int64
 	Tied         bool // the head is the embedding
 	headAdapted  bool
-	LitGPT       bool // written as litgpt writes its models
+	LitGPT       bool      // written as litgpt writes its models
+	titan        *titanCut // written as torchtitan writes Llama 3; nil otherwise
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
 	NormBias   bool
@@ -173,6 +174,9 @@ func (a *Architecture) mixes() bool {
 func (a *Architecture) Build(layers int64, d step.DType, storage []step.Parameter) (step.Network, step.Parameters) {
 	b := builder{a: a, dtype: d, recorded: layers}
 	b.p.List = slices.Grow(storage[:0], int(8+layers*16))
+	if a.titan != nil {
+		return buildTitan(&b), b.p
+	}
 	net := a.family.build(&b)
 	return net, b.p
 }
@@ -194,7 +198,7 @@ func (a *Architecture) distinctLayers() int64 {
 }
 
 func (a *Architecture) count(counts func(*step.Parameter) bool) int64 {
-	_, parameters := a.Build(a.distinctLayers(), step.F32, nil)
+	_, parameters := a.whole().Build(a.distinctLayers(), step.F32, nil)
 	total := int64(0)
 	parameters.Distinct(func(p *step.Parameter, times int64) {
 		if counts(p) {

@@ -101,6 +101,9 @@ func (b *builder) embedding(name string, rows, cols int64) step.Weight {
 	return b.trained(name, w)
 }
 
+// section says that what was declared last belongs to a section outside the layers.
+func (b *builder) section(s step.Section) { b.p.List[len(b.p.List)-1].Section = s }
+
 // linear is nn.Linear(in, out, bias).
 func (b *builder) linear(name string, in, out int64, bias bool) linear {
 	var m linear

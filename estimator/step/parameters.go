@@ -21,6 +21,8 @@ type Parameter struct {
 	Loading   Loading
 	// InLayer marks those of the layers that repeat, First the first of each of them.
 	InLayer, First bool
+	// Section is the part outside the layers that it belongs to.
+	Section Section
 	// Outer is the first dimension where that is not Rows.
 	Outer int64
 	// Absent marks one of which this GPU holds nothing.

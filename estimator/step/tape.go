@@ -227,6 +227,13 @@ func (t *Tape) Drop(x T) { t.Release(x.storage) }
 // Hold adds a variable that refers to x.
 func (t *Tape) Hold(x T) T { t.retain(x.storage); return x }
 
+// HoldThroughBackward keeps xs until backward is over, as variables of the loop do.
+func (t *Tape) HoldThroughBackward(xs ...T) {
+	for _, x := range xs {
+		t.graphHolds = append(t.graphHolds, t.Hold(x))
+	}
+}
+
 // In sets which part of the activations the following operations belong to, and returns the former one.
 func (t *Tape) In(p Part) Part { old := t.part; t.part = p; return old }
 

@@ -19,6 +19,9 @@ type Sharding struct {
 	KeepsLayers, KeepsRoot bool
 	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
 	Unsynced bool
+	// Meta says that the model is made without memory, so that no parameter is whole on the GPU while it is loaded. Sections are then
+	// dealt out by themselves, as torchtitan does.
+	Meta bool
 	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
 	CastsOutputs bool
 }
@@ -51,8 +54,9 @@ type shardGroup struct {
 }
 
 // groups puts parameters into groups: the root's first, then the layers'.
-func groups(parameters []step.Parameter) []shardGroup {
+func groups(parameters []step.Parameter, sections bool) []shardGroup {
 	all := []shardGroup{{output: step.None}}
+	var apart [step.HeadSection + 1]shardGroup
 	for i := range parameters {
 		p := &parameters[i]
 		if p.First {
@@ -62,10 +66,17 @@ func groups(parameters []step.Parameter) []shardGroup {
 			continue
 		}
 		g := &all[0]
-		if p.InLayer {
+		switch {
+		case p.InLayer:
 			g = &all[len(all)-1]
+		case sections && p.Section != step.NoSection:
+			g = &apart[p.Section]
+			g.output = step.None
 		}
 		g.params = append(g.params, int32(i))
+	}
+	if sections {
+		all = append(all, apart[step.InputSection:]...)
 	}
 	return all
 }
@@ -102,7 +113,7 @@ type marked struct {
 }
 
 func newFSDP(t *step.Tape, s Sharding) fsdp {
-	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters, groups: groups(t.Parameters), former: step.None, input: step.None}
+	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters, groups: groups(t.Parameters, s.Meta), former: step.None, input: step.None}
 	f.grads = make([]int32, len(t.Parameters))
 	for i := range f.grads {
 		f.grads[i] = step.None
@@ -239,6 +250,9 @@ func (f *fsdp) Returned(d step.DType) step.DType {
 
 // afterForward is the post-forward hook of group k, which returned x.
 func (f *fsdp) afterForward(k int, x step.T, keeps bool) {
+	if len(f.groups[k].params) == 0 { // everything is dealt out below
+		return
+	}
 	if !keeps {
 		f.reshard(&f.groups[k])
 	}

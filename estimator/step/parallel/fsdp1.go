@@ -47,7 +47,7 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 	parts := whole
 	*list = append((*list)[:0], whole.List...)
 	parts.List = *list
-	for _, g := range groups(parts.List) {
+	for _, g := range groups(parts.List, false) {
 		flat := s.flat(parts.List, g.params, s.Stored)
 		for _, i := range g.params {
 			p := &parts.List[i]

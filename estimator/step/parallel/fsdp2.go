@@ -41,6 +41,10 @@ func (s FSDP2) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 // whole, the buffers beside them, every part is copied out of its parameter, and the whole ones go.
 // Source: _fully_shard.py (fully_shard), _fsdp_param.py (FSDPParam._init_sharded_param), torch 2.9.
 func (s FSDP2) Load(r *step.Rank, heap alloc.Heap) {
+	if s.Meta {
+		s.OneGPU.Load(r, heap)
+		return
+	}
 	list := r.Whole.List
 	eachGroup(r.Whole, func(group []int) {
 		var whole []int32

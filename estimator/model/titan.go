@@ -1,0 +1,151 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// titan is torchtitan's own Llama 3: norms in one kernel, rotary positions as complex numbers, keys and values repeated with tokens
+// outermost, and a loss outside the model.
+// Source: torchtitan/models/llama3/model/model.py, torchtitan/components/loss.py, 0.2.0.
+type titan struct {
+	a      *Architecture
+	heads  step.Heads
+	embed  step.Weight
+	layers []titanLayer
+	final  norm
+	output linear
+}
+
+type titanLayer struct {
+	q, k, v, out               linear
+	mlp                        gatedMLP
+	attentionNorm, forwardNorm norm
+}
+
+// Titan says whether the model is written as torchtitan writes Llama 3.
+func (a *Architecture) Titan() bool { return a.titan != nil }
+
+// WriteAsTitan makes a a model of torchtitan's, where that has one like it, for sequences of so many tokens.
+func (a *Architecture) WriteAsTitan(tokens int64) {
+	if a.family != &llamaFamily || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias || a.MLPBias || a.Activation != "silu" ||
+		a.LoRA != nil || a.AttentionDropout > 0 || a.Heads*a.HeadDim != a.Hidden {
+		return
+	}
+	a.titan = &titanCut{positions: tokens, tensor: 1}
+	a.UseCache, a.Reentrant = false, false
+}
+
+// titanCut is what of torchtitan's model this GPU has.
+type titanCut struct {
+	positions int64 // of the rotary table
+	tensor    int64 // GPUs over which the matrices are cut
+}
+
+// CutTensor cuts the matrices over n GPUs.
+func (a *Architecture) CutTensor(n int64) {
+	cut := *a.titan
+	cut.tensor = n
+	a.titan = &cut
+}
+
+// whole is a before it was cut.
+func (a *Architecture) whole() *Architecture {
+	if a.titan == nil {
+		return a
+	}
+	w := *a
+	w.titan = &titanCut{positions: a.titan.positions, tensor: 1}
+	return &w
+}
+
+func buildTitan(b *builder) step.Network {
+	a, n := b.a, b.a.titan.tensor
+	d, dim := a.Hidden, a.HeadDim
+	m := &titan{a: a, layers: make([]titanLayer, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n, Dim: dim}}
+	m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
+	b.section(step.InputSection)
+	q, kv := m.heads.Width(), m.heads.KVWidth()
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.q, l.k, l.v = b.linear("attention.wq", d, q, false), b.linear("attention.wk", d, kv, false), b.linear("attention.wv", d, kv, false)
+		l.out = b.linear("attention.wo", q, d, false)
+		l.mlp.gate, l.mlp.down = b.linear("feed_forward.w1", d, a.FFN/n, false), b.linear("feed_forward.w2", a.FFN/n, d, false)
+		l.mlp.up = b.linear("feed_forward.w3", d, a.FFN/n, false)
+		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", d, false), b.norm("ffn_norm", d, false)
+	})
+	m.final = b.norm("norm", d, false)
+	b.section(step.HeadSection)
+	m.output = b.linear("output", d, a.Vocabulary/n, false)
+	b.section(step.HeadSection)
+	b.buffer("freqs_cis", a.titan.positions*dim, step.F32)
+	return m
+}
+
+// Batch is the tokens and the labels.
+func (m *titan) Batch(t *step.Tape) []step.T {
+	return []step.T{t.Input(t.Shape.N(), step.I64), t.Input(t.Shape.N(), step.I64)}
+}
+
+func (m *titan) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	t.HoldThroughBackward(batch...) // in the generator that brought them
+	t.In(step.PartEmbedding)
+	x := t.Section(step.InputSection, batch[0], func(ids step.T) step.T { return t.Cuts().EmbedRows(ids, m.embed) })
+	x = runLayers(t, m.a, len(m.layers), x, step.Besides{}, m.layer)
+	logits := t.Section(step.HeadSection, x, func(x step.T) step.T {
+		t.In(step.PartNorm)
+		normed := t.NativeRMSNorm(x, m.final.w)
+		entered := t.Cuts().Enter(normed)
+		y := t.Cuts().Logits(m.output.logits(t, entered))
+		t.Drop(entered)
+		t.Drop(normed)
+		return y
+	})
+	t.Drop(x)
+	wide := t.FloatLogits(logits)
+	loss := t.Cuts().CutLoss(wide, batch[1])
+	t.Drop(wide)
+	mean := t.MulScalar(loss, step.LabelLoss)
+	t.Drop(loss)
+	return mean, []step.T{logits, t.Hold(mean)}
+}
+
+func (m *titan) layer(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	t.In(step.PartNorm)
+	normed := t.NativeRMSNorm(x, l.attentionNorm.w)
+	t.In(step.PartAttention)
+	branch := m.attention(t, l, normed)
+	t.Drop(normed)
+	t.In(step.PartNorm)
+	middle := t.Add(x, branch, step.LabelResidual)
+	t.Drop(branch)
+
+	normed = t.NativeRMSNorm(middle, l.forwardNorm.w)
+	t.In(step.PartMLP)
+	entered := t.Cuts().Enter(normed)
+	branch = t.Cuts().Leave(l.mlp.forward(t, m.a, entered))
+	t.Drop(entered)
+	t.Drop(normed)
+	t.In(step.PartNorm)
+	y := t.Add(middle, branch, step.LabelResidual)
+	t.Drop(middle)
+	t.Drop(branch)
+	return y
+}
+
+func (m *titan) attention(t *step.Tape, l *titanLayer, x step.T) step.T {
+	entered := t.Cuts().Enter(x)
+	q, k, v := l.q.forward(t, entered), l.k.forward(t, entered), l.v.forward(t, entered)
+	qr, kr := t.ComplexRotary(q, k, m.heads.Dim)
+	t.Drop(q)
+	t.Drop(k)
+	keys, values := t.RepeatTokens(kr, m.heads), t.RepeatTokens(v, m.heads)
+	t.Drop(kr)
+	t.Drop(v)
+	repeated := m.heads
+	repeated.KV = repeated.Query
+	y := t.TokensFirst(t.SDPA(qr, keys, values, repeated, nil, 0), repeated, false)
+	out := t.Cuts().Leave(l.out.forward(t, y))
+	for _, x := range [...]step.T{y, qr, keys, values, entered} {
+		t.Drop(x)
+	}
+	return out
+}
