@@ -48,6 +48,17 @@ var mirrors = []mirror{
 	{regexp.MustCompile(`^gemma-2-(2|9|27)b(?:-it)?$`), "google/gemma-2-${1}b"},
 	{regexp.MustCompile(`^pythia-(70m|160m|410m|1b|1\.4b|2\.8b|6\.9b|12b)(?:-deduped)?$`), "eleutherai/pythia-${1}"},
 	{regexp.MustCompile(`^phi-4$`), "microsoft/phi-4"},
+	{regexp.MustCompile(`^tinyllama[-_]v1\.1$`), "tinyllama/tinyllama-1.1b-chat-v1.0"},
+	// The Python variants of 7B and 13B have Llama 2's vocabulary; the others have 16 tokens more, as the base has.
+	{regexp.MustCompile(`^codellama-(7|13)b-python-hf$`), "meta-llama/llama-2-${1}b-hf"},
+	{regexp.MustCompile(`^codellama-34b-python-hf$`), "codellama/codellama-34b-hf"},
+	{regexp.MustCompile(`^codellama-(7|13|34)b-instruct-hf$`), "codellama/codellama-${1}b-hf"},
+	{regexp.MustCompile(`^llama-(7|13|30|65)b-hf$`), "huggyllama/llama-${1}b"},
+	{regexp.MustCompile(`^deepcoder-14b-preview$`), "qwen/qwen2.5-14b"},
+	{regexp.MustCompile(`^cogito-v1-preview-llama-3b$`), "meta-llama/llama-3.2-3b"},
+	{regexp.MustCompile(`^cogito-v1-preview-llama-(8|70)b$`), "meta-llama/llama-3.1-${1}b"},
+	{regexp.MustCompile(`^cogito-v1-preview-qwen-(14|32)b$`), "qwen/qwen2.5-${1}b"},
+	{regexp.MustCompile(`^devstral-small-25(?:05|07)$`), "mistralai/mistral-small-24b-instruct-2501"},
 	{regexp.MustCompile(`^tinyllama(?:-1\.1b-.*)?$`), "tinyllama/tinyllama-1.1b-chat-v1.0"},
 	{regexp.MustCompile(`^gpt-oss-(20|120)b$`), "openai/gpt-oss-${1}b"},
 }
@@ -60,7 +71,7 @@ var storedAs = []string{"-unsloth-bnb-4bit", "-bnb-4bit", "-bf16"}
 var mirrorOrganisations = map[string]bool{
 	"unsloth": true, "nousresearch": true, "meta-llama": true, "qwen": true, "google": true, "mistralai": true, "eleutherai": true, "microsoft": true, "lmsys": true,
 	"huggingfaceh4": true, "deepseek-ai": true, "tinyllama": true, "openai": true, "openlm-research": true, "01-ai": true, "allenai": true, "bigscience": true,
-	"huggingfacetb": true, "alignment-handbook": true,
+	"huggingfacetb": true, "alignment-handbook": true, "codellama": true, "decapoda-research": true, "agentica-org": true, "deepcogito": true,
 }
 
 // mirrorOf is the key of the model that a key means by one of the rules, or "".

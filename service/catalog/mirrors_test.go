@@ -28,6 +28,13 @@ func TestNamesOfTheSameModel(t *testing.T) {
 		"bigscience/bloomz-7b1":                        "bigscience/bloom-7b1",
 		"HuggingFaceTB/SmolLM3-3B-Base":                "HuggingFaceTB/SmolLM3-3B",
 		"alignment-handbook/zephyr-7b-sft-full":        "mistralai/Mistral-7B-v0.1",
+		"codellama/CodeLlama-7b-Python-hf":             "meta-llama/Llama-2-7b-hf",
+		"codellama/CodeLlama-34b-Instruct-hf":          "codellama/CodeLlama-34b-hf",
+		"decapoda-research/llama-7b-hf":                "huggyllama/llama-7b",
+		"agentica-org/DeepCoder-14B-Preview":           "Qwen/Qwen2.5-14B",
+		"deepcogito/cogito-v1-preview-llama-3B":        "meta-llama/Llama-3.2-3B",
+		"mistralai/Devstral-Small-2507":                "mistralai/Mistral-Small-24B-Instruct-2501",
+		"TinyLlama/TinyLlama_v1.1":                     "TinyLlama/TinyLlama-1.1B-Chat-v1.0",
 	} {
 		m, err := catalog.Model(name)
 		if err != nil || m.ID != want {
@@ -36,7 +43,7 @@ func TestNamesOfTheSameModel(t *testing.T) {
 	}
 	for _, name := range []string{
 		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "mistralai/Mistral-7B-v0.2", "unsloth/Qwen2.5-VL-7B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
-		"openlm-research/open_llama_3b", "allenai/Llama-3.1-Tulu-3-8B", "codellama/CodeLlama-7b-Python-hf",
+		"openlm-research/open_llama_3b", "allenai/Llama-3.1-Tulu-3-8B", "codellama/CodeLlama-70b-Python-hf", "somebody/CodeLlama-7b-Python-hf",
 	} {
 		if m, err := catalog.Model(name); err == nil {
 			t.Errorf("%s was taken for %s", name, m.ID)
