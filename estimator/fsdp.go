@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/optim"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
@@ -13,6 +14,8 @@ type fsdp struct {
 	parallel.Sharding
 	// flat is FSDP1, and prefetches whether its backward asks for the layer before.
 	flat, prefetches bool
+	// keepsReruns says that FSDP1 keeps the inputs of layers that checkpointing runs again.
+	keepsReruns bool
 	// groups is how many groups of GPUs hold the state; 0 where it was not asked for.
 	groups int64
 }
@@ -20,7 +23,7 @@ type fsdp struct {
 // strategy is what is replayed.
 func (f *fsdp) strategy() step.Strategy {
 	if f.flat {
-		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches}
+		return parallel.FSDP1{Sharding: f.Sharding, Prefetches: f.prefetches, KeepsReruns: f.keepsReruns}
 	}
 	return parallel.FSDP2{Sharding: f.Sharding}
 }
@@ -100,6 +103,9 @@ var wrapsFlat = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": t
 // litgpt pretrain.py, finetune (fabric.no_backward_sync).
 var accumulatesWhole = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "litgpt": true}
 
+// runsTransformers are the frameworks that train transformers' models, which decide where checkpointing is called.
+var runsTransformers = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "ms-swift": true, "pytorch": true}
+
 // sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
 func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	d, rc, sh := t.Distributed, &r.recipe, r.fsdp
@@ -148,5 +154,6 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	}
 	sh.Meta = r.arch.Titan()
 	r.shardedAdapters(t, errs)
+	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && runsTransformers[r.framework] && r.holds(release.CheckpointsWrappers)
 	r.parallel, rc.Strategy = sh, sh.strategy()
 }

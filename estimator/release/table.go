@@ -103,6 +103,13 @@ func changeTable() []Change {
 			Source: "bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48", Shown: "published runs",
 		},
 		{
+			Library: "transformers", To: "4.53", Switch: CheckpointsWrappers,
+			What: "models of transformers before 4.53 (Llama's before 4.52) run FSDP1's wrapper of a layer again where they checkpoint it: of a layer whose parameters are " +
+				"frozen, it holds the input and its gradient until backward ends",
+			Source: "transformers/modeling_layers.py (GradientCheckpointingLayer), 4.51 and 4.53; torch/distributed/fsdp/_runtime_utils.py " +
+				"(_register_post_backward_reshard_only_hook), 2.9", Shown: "a trace of Llama with adapters, published runs",
+		},
+		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: ReturnsWorkspace,
 			What:   "torch 2.15 gives cuBLAS's workspace back after each product (TORCH_CUBLAS_WORKSPACE_CACHE), and a product with a bias takes cuBLASLt's alone",
 			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and GPT-2",

@@ -168,6 +168,9 @@ func (t *Tape) runCheckpoint(i int32) {
 		t.Release(grad)
 		grad = fresh
 	}
+	if h, ok := t.hooks.(Reruns); ok {
+		h.Reran(leaf, grad)
+	}
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
 	t.Drop(y)
 	if ok {

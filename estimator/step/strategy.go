@@ -84,6 +84,12 @@ type Uses interface {
 	AfterNode(node int32)
 }
 
+// Reruns are told besides what the backward of a unit that ran again leaves.
+type Reruns interface {
+	// Reran follows the backward of the unit's detached input, whose gradient is storage grad.
+	Reran(input T, grad int32)
+}
+
 // Rank is one GPU of those that share a job.
 type Rank struct {
 	Recipe *Recipe
@@ -214,6 +220,12 @@ func (t *Tape) ReplaceSecond(f func(T) T) {
 		t.second = f(second)
 		t.Drop(second)
 	}
+}
+
+// Share counts one more reference to storage s, which Release ends.
+func (t *Tape) Share(s int32) int32 {
+	t.retain(s)
+	return s
 }
 
 // SharedStorage says that somebody else refers to storage s, too.

@@ -14,6 +14,11 @@ type FSDP1 struct {
 	Sharding
 	// Prefetches asks for the group before while the backward of one runs (BackwardPrefetch.BACKWARD_PRE).
 	Prefetches bool
+	// KeepsReruns says that checkpointing runs the wrapper of a layer whose parameters are all frozen again, too: the hook
+	// that it sets on the layer's detached input holds that input, and with it its gradient, until backward ends.
+	// Sources: _runtime_utils.py (_register_post_backward_reshard_only_hook), torch/autograd/graph.py
+	// (register_multi_grad_hook), 2.9.
+	KeepsReruns bool
 }
 
 // flatTensor is the parameters of a group that are trained, or those that are not, which are flattened apart.
@@ -140,7 +145,7 @@ func (s FSDP1) BeforeFirstForward(r *step.Rank, heap alloc.Heap) {
 
 // Hooks are FullyShardedDataParallel's.
 func (s FSDP1) Hooks(t *step.Tape) step.Hooks {
-	f := &fsdp1{fsdp: newFSDP(t, s.Sharding), ahead: s.Prefetches, onCast: gatherStream, onGather: gatherStream, onReduce: reduceStream}
+	f := &fsdp1{fsdp: newFSDP(t, s.Sharding), ahead: s.Prefetches, keepsReruns: s.KeepsReruns, onCast: gatherStream, onGather: gatherStream, onReduce: reduceStream}
 	f.collectives = f
 	if t.Recipe.Stored != s.Stored { // a stream of its own for the cast only where there is one
 		f.onCast, f.onGather, f.onReduce = 1, 2, 3
@@ -150,8 +155,10 @@ func (s FSDP1) Hooks(t *step.Tape) step.Hooks {
 
 type fsdp1 struct {
 	fsdp
-	ahead                      bool
-	onCast, onGather, onReduce uint8 // the streams of the cast, the gather and the sum
+	ahead, keepsReruns         bool
+	inputs                     []step.T // of layers that ran again, where a hook holds them
+	inputGrads                 []int32  // their gradients
+	onCast, onGather, onReduce uint8    // the streams of the cast, the gather and the sum
 }
 
 func (f *fsdp1) prefetches() bool { return f.ahead }
@@ -176,6 +183,23 @@ func (*fsdp1) copyOut(*shardGroup, bool) {}
 
 // AfterRerun keeps the parameters for the backward that follows.
 func (*fsdp1) AfterRerun(_ int, y step.T) step.T { return y }
+
+// Reran keeps the input of a layer and its gradient, if a hook holds them.
+func (f *fsdp1) Reran(input step.T, grad int32) {
+	if f.keepsReruns {
+		f.inputs, f.inputGrads = append(f.inputs, f.Tape.Hold(input)), append(f.inputGrads, f.Tape.Share(grad))
+	}
+}
+
+// EndBackward lets go of them after the gradients of the groups.
+func (f *fsdp1) EndBackward() {
+	f.fsdp.EndBackward()
+	for i := len(f.inputs) - 1; i >= 0; i-- {
+		f.Tape.Release(f.inputGrads[i])
+		f.Tape.Drop(f.inputs[i])
+	}
+	f.inputs, f.inputGrads = nil, nil
+}
 
 // GradientStream is that on which the flat tensor was taken apart: what sums a parameter's gradients is the backward of
 // that.
