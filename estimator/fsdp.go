@@ -30,7 +30,7 @@ func (f *fsdp) strategy() step.Strategy {
 
 // doubts widen the bounds.
 func (f *fsdp) doubts() []doubt {
-	if f.flat && f.r.adapted {
+	if f.flat && f.r.adapted && !halvesParameters[f.r.framework] {
 		return []doubt{shardedDoubt, flatAdaptersDoubt}
 	}
 	return []doubt{shardedDoubt}
@@ -118,7 +118,6 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; leave one of them out"},
 		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " + enumeration(optimizerNames(func(o *optim.Optimizer) bool { return o.Sharded })) + " are modelled"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass under FSDP is not modelled yet; leave one of them out"},
-		{rc.GradScaler, "precision", "amp-fp16 under FSDP is not modelled yet; amp-bf16, bf16 and fp32 are"},
 	} {
 		if x.applies {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)

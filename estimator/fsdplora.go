@@ -13,26 +13,46 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 	if t.LoRA == nil || l == nil {
 		return
 	}
+	sh := r.fsdp
 	for _, x := range []struct {
 		applies     bool
 		field, what string
 	}{
-		{l.Base != step.NotQuantised, "lora/base_precision", "a quantised base under FSDP is not modelled yet; bf16, fp16 and fp32 are"},
+		{l.Base == step.Int8, "lora/base_precision", "FSDP deals out nothing but floating point, and a base in int8 is none; nf4, gptq-int4, gptq-int8, bf16, fp16 and fp32 are modelled"},
 		{l.Decomposed, "lora/dora", "DoRA under FSDP is not modelled; leave one of them out"},
 		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not modelled; leave one of them out"},
 		{r.framework == "litgpt", "lora", "litgpt's adapters under FSDP are not modelled; leave one of them out"},
-		{t.States != nil, "states", "under FSDP base_precision and adapter_dtype say in which types a model with adapters is stored; leave the field out"},
 	} {
 		if x.applies {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	sh := r.fsdp
 	sh.Frozen, sh.Stored, sh.Reduced = rc.Stored, l.Dtype, l.Dtype
+	if l.Base != step.NotQuantised { // what a flat tensor is made of is of one type, that of the packed weights
+		sh.Frozen = l.Half
+	}
+	r.adapterStates(t, errs)
 	if rc.Autocast && halvesParameters[r.framework] {
 		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's type.
 		// Source: accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model).
 		sh.Stored, sh.Reduced = step.F32, rc.Compute
 		rc.Stored, l.Dtype = rc.Compute, rc.Compute
+	}
+}
+
+// adapterStates holds training.states against the types that base_precision and adapter_dtype give a model with adapters.
+func (r *resolved) adapterStates(t *Training, errs *invalid.List) {
+	if t.States == nil {
+		return
+	}
+	sh := r.fsdp
+	for _, x := range []struct {
+		field, given string
+		want         step.DType
+	}{{"weights", t.States.Weights, sh.Frozen}, {"gradients", t.States.Gradients, sh.Reduced}, {"optimizer", t.States.Optimizer, sh.Stored}} {
+		if d, ok := storedTypes[x.given]; ok && d != x.want {
+			errs.Add("/training/states/"+x.field, "unsupported", "under FSDP %s of a model with adapters are %s here, as base_precision and adapter_dtype say; leave the field out",
+				x.field, dtypeName(x.want))
+		}
 	}
 }

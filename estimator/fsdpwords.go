@@ -18,6 +18,10 @@ func (sh *fsdp) how(name, p string, run *run) (how string, ok bool) {
 	switch name {
 	case "weights":
 		if r.arch.LoRA != nil {
+			if base := r.arch.LoRA.Base; base != step.NotQuantised {
+				return fmt.Sprintf("%s frozen parameters, those of linear layers packed in %s, and adapters of %s × %s, dealt out to %s GPUs, those of the layers at work put together as they are, and scales, which every GPU holds",
+					grouped(run.parameters-run.trained), sh.base(), p, inBytes(sh.Stored), grouped(sh.World)), true
+			}
 			return fmt.Sprintf("%s frozen parameters × %s and adapters of %s × %s, dealt out to %s GPUs, and those of the layers at work put together, × %s and × %s",
 				grouped(run.parameters-run.trained), inBytes(sh.Frozen), p, inBytes(sh.Stored), grouped(sh.World), inBytes(rc.Stored), inBytes(computed)), true
 		}
@@ -36,6 +40,17 @@ func (sh *fsdp) how(name, p string, run *run) (how string, ok bool) {
 		return fmt.Sprintf("FSDP's buffers for all-gathers and reduce-scatters that are under way, and %s for NCCL outside PyTorch's allocator", Bytes(r.nccl.Bytes)), true
 	}
 	return "", false
+}
+
+// base is how the base under adapters is quantised, as base_precision names it.
+func (sh *fsdp) base() string {
+	switch sh.r.arch.LoRA.Base {
+	case step.GPTQ4:
+		return "gptq-int4"
+	case step.GPTQ8:
+		return "gptq-int8"
+	}
+	return "nf4"
 }
 
 // accumulated is the type of whole gradients that are accumulated.
@@ -60,6 +75,10 @@ func (sh *fsdp) notes() []Note {
 	weights := fmt.Sprintf("weights are stored in %s, gathered in %s", dtypeName(sh.Stored), dtypeName(r.recipe.Stored))
 	if l := r.arch.LoRA; l != nil {
 		weights = fmt.Sprintf("the frozen weights are stored in %s and gathered in %s, adapters in %s and %s", dtypeName(sh.Frozen), dtypeName(r.recipe.Stored), dtypeName(sh.Stored), dtypeName(l.Dtype))
+	}
+	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised {
+		weights = fmt.Sprintf("the frozen weights of linear layers are packed in %s, in %s as their storage (bnb_4bit_quant_storage), and gathered packed, all others are in %s, adapters in %s and %s",
+			sh.base(), dtypeName(l.Half), dtypeName(sh.Frozen), dtypeName(sh.Stored), dtypeName(l.Dtype))
 	}
 	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
 		sh.World, wrapped, kept, weights, dtypeName(sh.Reduced))}}

@@ -64,6 +64,9 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 	if l.UpcastBase != nil && adapters.Base != step.GPTQ4 && adapters.Base != step.GPTQ8 {
 		upcast = *l.UpcastBase
 	}
+	if shards(t) { // prepare_model_for_kbit_training is left out: a flat tensor is made of one type
+		upcast = false
+	}
 	four := adapters.Base == step.NF4 || adapters.Base == step.NF4Double
 	if upcast { // prepare_model_for_kbit_training casts every parameter in half precision, but for a GPTQ model
 		rc.Stored = step.F32

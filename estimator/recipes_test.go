@@ -76,7 +76,7 @@ func randomShards(t *rapid.T, u *Training) {
 	}
 	u.Distributed, u.Evaluation, u.Versions = d, nil, nil
 	if u.LoRA != nil && rapid.Bool().Draw(t, "adapters under FSDP") {
-		d.FSDPVersion, u.States = 2, nil
+		u.States = nil
 	} else {
 		u.LoRA = nil
 	}

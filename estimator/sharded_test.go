@@ -189,15 +189,57 @@ func TestShardedAdapters(t *testing.T) {
 // TestShardedAdaptersRefused names what is not modelled together with adapters under FSDP.
 func TestShardedAdaptersRefused(t *testing.T) {
 	for pointer, change := range map[string]func(*Training){
-		"/training/lora/base_precision":  func(u *Training) { u.LoRA.BasePrecision = "nf4" },
+		"/training/lora/base_precision":  func(u *Training) { u.LoRA.BasePrecision = "int8" },
 		"/training/lora/dora":            func(u *Training) { u.LoRA.DoRA = true },
 		"/training/lora/modules_to_save": func(u *Training) { u.LoRA.ModulesToSave = []string{"lm_head"} },
-		"/training/states":               func(u *Training) { u.States = &States{Weights: "fp32"} },
+		"/training/states/weights":       func(u *Training) { u.States = &States{Weights: "fp32"} },
 	} {
 		_, err := Estimate(Input{Job: adaptedLlama(change)})
 		wrong, ok := errors.AsType[*invalid.Error](err)
 		if !ok || len(wrong.Fields) != 1 || wrong.Fields[0].Pointer != pointer {
 			t.Errorf("%s: %v", pointer, err)
 		}
+	}
+}
+
+// TestPackedWeightsAreDealtOut: of a base in nf4 or GPTQ, packed weights are dealt out and gathered as they are, and scales stay whole.
+func TestPackedWeightsAreDealtOut(t *testing.T) {
+	weights := func(change func(*Training)) int64 {
+		return component(mustEstimate(t, Input{Job: adaptedLlama(change)}), "weights").Bytes
+	}
+	for _, version := range []int64{1, 2} {
+		on := func(base string, gpus int64) int64 {
+			return weights(func(u *Training) {
+				u.LoRA.BasePrecision, u.Distributed.WorldSize, u.Distributed.FSDPVersion = base, gpus, version
+			})
+		}
+		for _, base := range []string{"nf4", "gptq-int4"} {
+			if few, many := on(base, 4), on(base, 64); many >= few {
+				t.Errorf("FSDP%d, %s: %d bytes of weights on one of 64 GPUs, %d on one of 4", version, base, many, few)
+			}
+			if packed, half := on(base, 8), on("bf16", 8); packed >= half {
+				t.Errorf("FSDP%d: %d bytes of weights in %s, %d in bf16", version, packed, base, half)
+			}
+		}
+	}
+}
+
+// TestFrozenWrappersKeepInputs: releases of transformers that run FSDP1's wrapper again keep an input and its gradient for each layer.
+func TestFrozenWrappersKeepInputs(t *testing.T) {
+	with := func(transformers string, version int64) *Result {
+		return mustEstimate(t, Input{Job: adaptedLlama(func(u *Training) {
+			u.Framework, u.GradientCheckpointing, u.Distributed.FSDPVersion = "hf-trainer", &Checkpointing{Mode: "full"}, version
+			u.Versions = map[string]string{"transformers": transformers}
+		})})
+	}
+	before, after := with("4.48.1", 1), with("4.57.6", 1)
+	if before.Peak.AllocatedBytes <= after.Peak.AllocatedBytes {
+		t.Errorf("%d bytes with transformers 4.48, %d with 4.57", before.Peak.AllocatedBytes, after.Peak.AllocatedBytes)
+	}
+	if !slices.ContainsFunc(before.Notes, func(n Note) bool { return strings.Contains(n.Text, "run FSDP1's wrapper") }) {
+		t.Errorf("no note names the change in %v", before.Notes)
+	}
+	if a, b := with("4.48.1", 2).Peak.AllocatedBytes, with("4.57.6", 2).Peak.AllocatedBytes; a < b {
+		t.Errorf("FSDP2 holds %d bytes with transformers 4.48, %d with 4.57", a, b)
 	}
 }

@@ -138,7 +138,7 @@ func TestBandsBite(t *testing.T) {
 
 	far := &Published{Above: 1, Contradicted: []string{"a run"}}
 	for range 10 {
-		e := []seriesError{{"one", 0.2, false}}
+		e := []seriesError{{"one", 0.2}}
 		far.Allocated, far.Reserved, far.Device = append(far.Allocated, e...), append(far.Reserved, e...), append(far.Device, e...)
 	}
 	if got := len(far.Broken()); got != 6 {

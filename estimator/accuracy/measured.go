@@ -61,12 +61,10 @@ type Published struct {
 	Refused      map[string]int
 }
 
-// seriesError is one run's. doubted says that the answer names a doubt about adapters under FSDP1, whose published runs of older releases
-// hold more than is replayed.
+// seriesError is one run's.
 type seriesError struct {
-	series  string
-	error   float64
-	doubted bool
+	series string
+	error  float64
 }
 
 // ScorePublished estimates every observation; presets come from the catalog's own file.
@@ -84,8 +82,7 @@ func ScorePublished(list []Observation, presets map[string]*model.Preset) *Publi
 		p.Answered++
 		add := func(to *[]seriesError, answer, reading int64) {
 			if reading > 0 {
-				doubted := slices.ContainsFunc(res.Doubts, func(d estimator.DoubtSource) bool { return d.Source == "flat-adapters" })
-				*to = append(*to, seriesError{o.Series, float64(answer)/float64(reading) - 1, doubted})
+				*to = append(*to, seriesError{o.Series, float64(answer)/float64(reading) - 1})
 			}
 		}
 		add(&p.Allocated, res.Peak.AllocatedBytes, o.Reading.AllocatedBytes)

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 )
@@ -62,18 +61,13 @@ func (s *Several) PrintRefusals(w io.Writer) {
 	}
 }
 
-// Promises about these runs, in percent: what the median series may be off by in allocated bytes, but for adapters under FSDP1.
-const severalAllocatedHalf = 3
-
-// undoubted are the errors in allocated bytes of the runs whose answers do not name the doubt about adapters under FSDP1.
-func (s *Several) undoubted() []seriesError {
-	return slices.DeleteFunc(slices.Clone(s.Allocated), func(e seriesError) bool { return e.doubted })
-}
+// Promises about these runs, in percent: what the median series may be off by in allocated bytes.
+const severalAllocatedHalf = 2
 
 // Broken says which promises do not hold.
 func (s *Several) Broken() []string {
 	var out []string
-	if got := at(bySeries(s.undoubted()), .5); got > severalAllocatedHalf {
+	if got := at(bySeries(s.Allocated), .5); got > severalAllocatedHalf {
 		out = append(out, fmt.Sprintf("runs on several GPUs: half of the series are within %.1f %% of what is allocated, promised are %d %%", got, severalAllocatedHalf))
 	}
 	for _, c := range s.Contradicted {
@@ -87,14 +81,14 @@ func (s *Several) document(w io.Writer) {
 	fmt.Fprintf(w, `
 ## Published runs on several GPUs
 %[2]d runs whose state several GPUs shared (FSDP, ZeRO), as their sources describe them: %[1]sestimator/accuracy/testdata/several/sharded.jsonl%[1]s. None of them
-was looked at while the replay of FSDP was written, but for how llm-foundry gathers parameters, and that its models keep no key/value cache. %[3]d are answered.
+was looked at while the replay of FSDP was written, but for how llm-foundry gathers parameters, that its models keep no key/value cache, and adapters under FSDP1. %[3]d are answered.
 
 `, "`", s.Runs, s.Answered)
 	s.Print(w)
 	fmt.Fprint(w, `
-The median is over a handful of series with a reading. The largest errors are those of adapters under FSDP1, which two cards held 4 to 27 % more of than
-is replayed, and of SantaCoder, a model that its source gives in numbers; the answers of the former say so and have wider bounds. Readings that are
-active bytes, which depend on the time that a card takes, are not compared.
+The largest errors are those of SantaCoder, a model that its source gives in numbers, and of Mixtral under GPTQ, whose checkpoint has fewer scales. Where
+the inputs of checkpointed layers stay under FSDP1 was found by these runs, and then in a trace with their release of transformers. Readings that are active
+bytes, which depend on the time that a card takes, are not compared.
 
 `)
 	s.PrintRefusals(w)

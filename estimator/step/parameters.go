@@ -18,7 +18,11 @@ type Parameter struct {
 	Frozen bool
 	// Quantised is how a frozen weight is stored; Dtype is then what it is dequantised to.
 	Quantised Quantisation
-	Loading   Loading
+	// DealtOut says that the packed weights of a quantised parameter are dealt out to GPUs, of which this one holds
+	// PackedPart bytes; scales are no parameters, and every GPU holds them all.
+	DealtOut   bool
+	PackedPart int64
+	Loading    Loading
 	// InLayer marks those of the layers that repeat, First the first of each of them.
 	InLayer, First bool
 	// Section is the part outside the layers that it belongs to.

@@ -31,15 +31,35 @@ const (
 // scales is how many scales n weights in NF4 have.
 func scales(n int64) int64 { return CeilDiv(n, nf4Block) }
 
-// Tensors lists what p keeps on the GPU.
-func (p *Parameter) Tensors(f func(bytes int64)) {
+// perByte is how many packed weights a byte holds.
+func (p *Parameter) perByte() int64 {
+	if p.Quantised == Int8 || p.Quantised == GPTQ8 {
+		return 1
+	}
+	return 2
+}
+
+// groups is how many groups of weights share a scale under GPTQ.
+func (p *Parameter) groups() int64 { return CeilDiv(p.Cols, gptqGroup) * p.Rows }
+
+// Packed is how many bytes of a quantised parameter can be dealt out to GPUs: its packed weights, and GPTQ's packed zero
+// points.
+func (p *Parameter) Packed() int64 {
+	bytes := CeilDiv(p.Numel, p.perByte())
+	if p.Quantised == GPTQ4 || p.Quantised == GPTQ8 {
+		bytes += CeilDiv(p.groups(), p.perByte())
+	}
+	return bytes
+}
+
+// Scales lists what a quantised parameter keeps on every GPU: scales, and what they are quantised with in turn, GPTQ's in half
+// precision and the group of each row.
+func (p *Parameter) Scales(f func(bytes int64)) {
 	switch p.Quantised {
 	case NF4:
 		f(4 * scales(p.Numel))
-		f(CeilDiv(p.Numel, 2))
 		f(nf4Code)
 	case NF4Double:
-		f(CeilDiv(p.Numel, 2))
 		f(nf4Code)
 		f(4) // the mean of the scales
 		f(4 * CeilDiv(scales(p.Numel), nf4ScaleBlock))
@@ -47,17 +67,36 @@ func (p *Parameter) Tensors(f func(bytes int64)) {
 		f(DynamicCode)
 	case Int8:
 		f(4 * p.Rows)
-		f(p.Numel)
-	case GPTQ4, GPTQ8: // packed weights, packed zero points, scales in half precision, and the group of each row
-		perByte := int64(1)
-		if p.Quantised == GPTQ4 {
-			perByte = 2
-		}
-		groups := CeilDiv(p.Cols, gptqGroup) * p.Rows
-		f(CeilDiv(p.Numel, perByte))
-		f(CeilDiv(groups, perByte))
-		f(2 * groups)
+	case GPTQ4, GPTQ8:
+		f(2 * p.groups())
 		f(4 * p.Cols)
+	}
+}
+
+// Tensors lists what p keeps on the GPU.
+func (p *Parameter) Tensors(f func(bytes int64)) {
+	switch {
+	case p.DealtOut:
+		if p.PackedPart > 0 {
+			f(p.PackedPart)
+		}
+		p.Scales(f)
+	case p.Quantised == NF4, p.Quantised == Int8: // whose scales come first
+		first := true
+		p.Scales(func(bytes int64) {
+			f(bytes)
+			if first {
+				f(p.Packed())
+			}
+			first = false
+		})
+	case p.Quantised == NF4Double:
+		f(p.Packed())
+		p.Scales(f)
+	case p.Quantised == GPTQ4, p.Quantised == GPTQ8:
+		f(CeilDiv(p.Numel, p.perByte()))
+		f(CeilDiv(p.groups(), p.perByte()))
+		p.Scales(f)
 	default:
 		f(p.Bytes())
 	}

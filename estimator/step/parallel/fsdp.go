@@ -2,6 +2,7 @@ package parallel
 
 import (
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
 	"slices"
 )
 
@@ -29,12 +30,52 @@ type Sharding struct {
 // SumsLast is whether gradients are accumulated whole.
 func (s Sharding) SumsLast() bool { return s.Unsynced }
 
-// stored is the type of a GPU's part of p.
+// stored is the type of a GPU's part of p. Quantised weights are packed into numbers of the type that they are dequantised to
+// (bnb_4bit_quant_storage), for FSDP deals out nothing but floating point.
+// Source: torch/distributed/fsdp/_flat_param.py (_validate_tensors_to_flatten), 2.9.
 func (s Sharding) stored(p *step.Parameter) step.DType {
+	if p.Quantised != step.NotQuantised {
+		return p.Dtype
+	}
 	if p.Frozen {
 		return s.Frozen
 	}
 	return s.Stored
+}
+
+// extent is how many numbers of p are dealt out.
+func extent(p *step.Parameter) int64 {
+	if p.Quantised != step.NotQuantised {
+		return step.CeilDiv(p.Packed(), p.Dtype.Size())
+	}
+	return p.Numel
+}
+
+// held leaves so many numbers of p on this GPU.
+func held(p *step.Parameter, n int64) {
+	if p.Quantised != step.NotQuantised {
+		p.DealtOut, p.PackedPart = true, n*p.Dtype.Size()
+		return
+	}
+	p.Numel = n
+}
+
+// table brings the table to heap that every weight with nested scales copies.
+func table(p step.Parameters, heap alloc.Heap) {
+	if p.Nested() {
+		heap.Alloc(step.DynamicCode)
+	}
+}
+
+// place brings what this GPU holds of p to heap.
+func place(p *step.Parameter, heap alloc.Heap) {
+	if p.Buffer {
+		heap.Alloc(p.Bytes())
+		return
+	}
+	if !p.Absent {
+		p.Tensors(func(bytes int64) { heap.Alloc(bytes) })
+	}
 }
 
 // Streams besides the one that computes. The allocator gives memory that was allocated on a stream to that stream

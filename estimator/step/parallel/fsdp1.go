@@ -35,9 +35,9 @@ func (s Sharding) flat(parameters []step.Parameter, params []int32, computed ste
 	for _, i := range params {
 		p := &parameters[i]
 		if p.Frozen {
-			f[0].numel += p.Numel
+			f[0].numel += extent(p)
 		} else {
-			f[1].numel += p.Numel
+			f[1].numel += extent(p)
 		}
 	}
 	for k := range f {
@@ -60,12 +60,12 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 			if p.Frozen {
 				f = &flat[0]
 			}
-			p.Dtype = f.stored
-			p.Numel = min(p.Numel, f.part)
-			f.part -= p.Numel
-			if p.Numel == 0 {
-				p.Absent = true
+			n := min(extent(p), f.part)
+			f.part -= n
+			if p.Quantised == step.NotQuantised {
+				p.Dtype, p.Absent = f.stored, n == 0
 			}
+			held(p, n)
 		}
 	}
 	return parts
@@ -73,6 +73,7 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 
 // Load brings the parameters of every group to heap, makes one tensor of them and leaves a part of it there.
 func (s FSDP1) Load(r *step.Rank, heap alloc.Heap) {
+	table(r.Whole, heap)
 	eachGroup(r.Whole, func(group []int) {
 		var whole []int32
 		var params []int32
@@ -82,7 +83,7 @@ func (s FSDP1) Load(r *step.Rank, heap alloc.Heap) {
 				heap.Alloc(p.Bytes())
 				continue
 			}
-			whole = append(whole, heap.Alloc(p.Numel*s.stored(p).Size()))
+			whole = append(whole, heap.Alloc(extent(p)*s.stored(p).Size()))
 			params = append(params, int32(i))
 		}
 		if len(params) == 0 {
@@ -94,8 +95,8 @@ func (s FSDP1) Load(r *step.Rank, heap alloc.Heap) {
 			}
 		}
 		for _, i := range group {
-			if p := &r.Parts.List[i]; !p.Buffer && !p.Absent {
-				heap.Alloc(p.Bytes())
+			if p := &r.Parts.List[i]; !p.Buffer {
+				place(p, heap)
 			}
 		}
 		for _, h := range whole {

@@ -14,6 +14,9 @@ type FSDP2 struct{ Sharding }
 // first GPU has never fewer than another.
 // Source: _fsdp_param.py (FSDPParam._init_sharded_param).
 func (s Sharding) part(p *step.Parameter) int64 {
+	if p.Quantised != step.NotQuantised { // in one column
+		return step.CeilDiv(extent(p), s.World)
+	}
 	rows := p.FirstDim()
 	return step.CeilDiv(rows, s.World) * (p.Numel / rows)
 }
@@ -28,7 +31,10 @@ func (s FSDP2) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 		if p.Buffer {
 			continue
 		}
-		p.Numel = s.part(p)
+		held(p, s.part(p))
+		if p.DealtOut {
+			continue
+		}
 		if p.Matrices == 0 {
 			p.Rows = p.Numel / max(p.Cols, 1)
 		}
@@ -46,11 +52,12 @@ func (s FSDP2) Load(r *step.Rank, heap alloc.Heap) {
 		return
 	}
 	list := r.Whole.List
+	table(r.Whole, heap)
 	eachGroup(r.Whole, func(group []int) {
 		var whole []int32
 		for _, i := range group {
 			if !list[i].Buffer {
-				whole = append(whole, heap.Alloc(list[i].Numel*s.stored(&list[i]).Size()))
+				whole = append(whole, heap.Alloc(extent(&list[i])*s.stored(&list[i]).Size()))
 			}
 		}
 		for _, i := range group {
@@ -60,7 +67,7 @@ func (s FSDP2) Load(r *step.Rank, heap alloc.Heap) {
 		}
 		for _, i := range group {
 			if !list[i].Buffer {
-				heap.Alloc(r.Parts.List[i].Bytes())
+				place(&r.Parts.List[i], heap)
 			}
 		}
 		for _, h := range whole {
