@@ -57,6 +57,10 @@ func phaseOf(m *play.Moment) string {
 		return "optimizer"
 	case m.Stage == play.StageEvaluation:
 		return "evaluation"
+	case m.Stage == play.StageReference:
+		return "reference"
+	case m.Stage == play.StageGeneration:
+		return "generation"
 	case m.Backward:
 		return "backward"
 	}
@@ -76,6 +80,12 @@ func (r *resolved) where(m *play.Moment) string {
 		return "evaluation, forward of " + r.layerName(m.Layer)
 	case m.Stage == play.StageEvaluation:
 		return "evaluation, outside the layers"
+	case m.Stage == play.StageReference && m.Layer >= 0:
+		return "reference, forward of " + r.layerName(m.Layer)
+	case m.Stage == play.StageReference:
+		return "reference, outside the layers"
+	case m.Stage == play.StageGeneration:
+		return "generation of completions"
 	case m.Stage == play.StageLoss && m.Backward:
 		return "loss backward"
 	case m.Stage == play.StageLoss:
@@ -155,6 +165,9 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		if r.arch.BufferSide > 0 {
 			s += ", and the causal masks that the layers carry as buffers"
+		}
+		if beside := r.companions(); beside != "" {
+			s += ", and " + beside
 		}
 		return s
 	case "gradients":
@@ -248,8 +261,14 @@ func grouped(n int64) string {
 }
 
 func phases(l *play.Ledger) []Phase {
-	return []Phase{
+	list := []Phase{
 		{"load", l.Largest[play.StageLoad]}, {"forward", l.Largest[play.StageForward]}, {"loss", l.Largest[play.StageLoss]},
 		{"backward", l.Largest[play.StageBackward]}, {"optimizer", l.Largest[play.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", l.Largest[play.StageEvaluation]},
 	}
+	for _, p := range []Phase{{"generation", l.Largest[play.StageGeneration]}, {"reference", l.Largest[play.StageReference]}} {
+		if p.AllocatedBytes > 0 { // of the objectives that make such a pass
+			list = append(list, p)
+		}
+	}
+	return list
 }

@@ -55,6 +55,9 @@ type Training struct {
 	// GradientAccumulation is the number of micro-steps in an optimizer step; 1 where it is left out.
 	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 
+	// Objective is the kind of training; the loss that the model returns where it is left out.
+	Objective *Objective `json:"objective,omitempty"`
+
 	// Precision is how tensors are stored and computed; amp-bf16 where it is left out.
 	// The amp values keep float32 weights and compute under torch.autocast.
 	Precision Precision `json:"precision,omitempty" validate:"omitempty,oneof=amp-bf16 amp-fp16 fp32 tf32 bf16 fp16 fp8"`

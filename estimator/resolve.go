@@ -50,6 +50,9 @@ type resolved struct {
 	// parallel is the strategy, nil on one GPU; fsdp is the same where it is one of the FSDPs.
 	parallel manyGPUs
 	fsdp     *fsdp
+	// beside are the models that stand beside the trained one, and sequences is how many of them a micro-batch of one has.
+	beside    []companion
+	sequences int64
 	// evaluation is the pass between two steps, nil for none.
 	evaluation *Evaluation
 	// calibration is the one that is not built in, and key what of the job it goes by; the card is missing there.
@@ -72,7 +75,7 @@ type resolved struct {
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
 func resolve(in *Input) (*resolved, error) {
 	var errs invalid.List
-	in.Job = StoredBase(in.Job)
+	in.Job = withObjective(StoredBase(in.Job), &errs)
 	r := answerFor(in, &errs)
 	r.arch = architecture(in, &errs)
 	r.recordedVersions()
@@ -221,6 +224,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.kernels(t, errs)
 	r.selectiveFits(errs)
 	r.recordedModel(t, errs)
+	r.objective(t, errs)
 	r.clip = (t.ClipGradNorm == nil || *t.ClipGradNorm) && !r.recipe.UpdatesInBackward
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 }
@@ -362,7 +366,7 @@ func (r *resolved) bound(errs *invalid.List) {
 			errs.Add(pointer, "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to %.0e are accepted", batch, r.shape.Tokens, total, limit)
 		}
 	}
-	check("/training", r.shape.Batch)
+	check("/training", r.shape.Batch*max(r.sequences, 1))
 	if r.evaluation != nil {
 		check("/training/evaluation", r.evaluation.MicroBatch)
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/tidwall/gjson"
 	"github.com/tidwall/sjson"
@@ -34,6 +35,12 @@ type jobFields struct {
 	Checkpointing        *string  `aliases:"gradient-checkpointing" placeholder:"MODE" help:"none, full, selective or selective-op." group:"Job:"`
 	Attention            *string  `placeholder:"NAME" help:"sdpa, flash or eager." group:"Job:"`
 	Loss                 *string  `placeholder:"KIND" help:"standard, fused, chunked or fused-linear." group:"Job:"`
+	Objective            *string  `placeholder:"KIND" help:"Kind of training: sft, dpo, …; the loss that the model returns if not given." group:"Job:"`
+	PromptTokens         *int64   `placeholder:"N" help:"Tokens of a prompt, for objectives with completions." group:"Job:"`
+	CompletionTokens     *int64   `placeholder:"N" help:"Tokens of a completion." group:"Job:"`
+	Reference            *string  `placeholder:"NAME" help:"What preferences are measured by: separate, adapter-off or precomputed." group:"Job:"`
+	Packing              *bool    `negatable:"" help:"sft: documents behind one another fill the sequences." group:"Job:"`
+	NumGenerations       *int64   `placeholder:"N" help:"Completions that are written for a prompt." group:"Job:"`
 	Compile              *bool    `negatable:"" help:"The model runs under torch.compile." group:"Job:"`
 	Framework            *string  `placeholder:"NAME" help:"Whose defaults apply: pytorch, nanogpt, hf-trainer, …" group:"Job:"`
 	LoRARank             *int64   `name:"lora-rank" placeholder:"N" help:"Train LoRA adapters of this rank." group:"Job:"`
@@ -112,6 +119,12 @@ func (f *jobFields) edits() ([]edit, error) {
 	list = appendEdit(list, "training.gradient_checkpointing", f.Checkpointing)
 	list = appendEdit(list, "training.attention", f.Attention)
 	list = appendEdit(list, "training.loss", f.Loss)
+	list = appendEdit(list, "training.objective.kind", f.Objective)
+	list = appendEdit(list, "training.objective.prompt_tokens", f.PromptTokens)
+	list = appendEdit(list, "training.objective.completion_tokens", f.CompletionTokens)
+	list = appendEdit(list, "training.objective.reference", f.Reference)
+	list = appendEdit(list, "training.objective.packing", f.Packing)
+	list = appendEdit(list, "training.objective.num_generations", f.NumGenerations)
 	list = appendEdit(list, "training.compile", f.Compile)
 	list = appendEdit(list, "training.lora.rank", f.LoRARank)
 	if f.QLoRA {
@@ -147,6 +160,12 @@ func apply(document []byte, edits []edit) ([]byte, error) {
 		return document, nil
 	}
 	for _, e := range edits {
+		if strings.HasPrefix(e.path, "training.objective.") {
+			var err error
+			if document, err = openObjective(document); err != nil {
+				return nil, err
+			}
+		}
 		if e.path == "training.optimizer" {
 			e = keepOptimizerName(document, e)
 		}
@@ -174,6 +193,20 @@ func settable(document []byte, path string) bool {
 		}
 	}
 	return true
+}
+
+// openObjective makes an object of an objective that the document gives by its kind alone, so that flags can add to it.
+func openObjective(document []byte) ([]byte, error) {
+	const path = "training.objective"
+	kind := gjson.GetBytes(document, path)
+	if kind.Type != gjson.String {
+		return document, nil
+	}
+	opened, err := sjson.SetBytes(document, path, map[string]string{"kind": kind.Str})
+	if err != nil {
+		return nil, fmt.Errorf("set %s: %w", path, err)
+	}
+	return opened, nil
 }
 
 // keepOptimizerName lets --optimizer-implementation alone change the

@@ -256,6 +256,9 @@ func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapt
 
 // forward is the layer with its adapter.
 func (m *adapter) forward(t *step.Tape, base *linear, x step.T) step.T {
+	if t.AdaptersOff() {
+		return base.base(t, x)
+	}
 	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 && !m.magnitude.Exists() && m.groups == 0 {
 		return t.FusedAdapter(x, base.w, base.quantised, m.down, m.up, m.dropout)
 	}

@@ -22,5 +22,12 @@ func (a *Architecture) PlainHead() bool {
 	return ok && m.plainHead()
 }
 
+// LanguageModel says whether the model is a decoder whose logits and loss are those that trainers of language models know.
+func (a *Architecture) LanguageModel() bool {
+	net, _ := a.Build(1, step.F32, nil)
+	_, ok := net.(plainHead)
+	return ok && !a.NanoGPT() && a.Decoder == 0 && (a.Class == classCausalLM || a.Class == classLMHead || a.Class == "")
+}
+
 // AdaptedHead says whether the head has an adapter.
 func (a *Architecture) AdaptedHead() bool { return a.headAdapted }

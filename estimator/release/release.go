@@ -153,7 +153,7 @@ func Traced(torch, transformers Version) (*Stack, bool) {
 // transformers that it does name, or else the oldest. A job that names an old torch alone is not run with today's transformers.
 func Assumed(given map[string]string) *Stack {
 	for i := range stacks {
-		if s := &stacks[i]; !s.newer(given, "torch") && !s.newer(given, "transformers") {
+		if s := &stacks[i]; !s.newer(given, "torch") && !s.newer(given, "transformers") && !s.newer(given, "trl") {
 			return s
 		}
 	}

@@ -24,7 +24,7 @@ func stackTable() []Stack {
 		},
 		{
 			Name:     "torch-2.9",
-			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0", "peft": "0.21.2", "cuda": "12.8"},
+			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0", "peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
 			Proven:   "every family and recipe of docs/accuracy.md",
 		},
 	}

@@ -110,7 +110,7 @@ func (t *Tape) run(i int32) {
 		case actPostpone:
 			t.postpone(n, a)
 		case actAllocLogits:
-			t.regs[0] = t.Alloc(a.bytes, LogitsAndLoss, a.label)
+			t.regs[a.reg] = t.Alloc(a.bytes, LogitsAndLoss, a.label)
 		}
 	}
 	if n.collects {
@@ -239,7 +239,7 @@ func (t *Tape) cut() {
 	t.endRun()
 	end := len(t.Prog.Events)
 	if end > t.segStart {
-		t.Prog.Segments = append(t.Prog.Segments, Segment{t.segStart, end, t.unit, t.backward})
+		t.Prog.Segments = append(t.Prog.Segments, Segment{t.segStart, end, t.unit, t.backward, t.kind})
 	}
 	t.segStart = end
 }

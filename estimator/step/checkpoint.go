@@ -49,6 +49,7 @@ type Besides struct {
 func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.enter(unit)
 	t.layersRun++
+	t.captureHidden(x)
 	given := x
 	every := t.Recipe.CheckpointEvery
 	checkpoints := every > 0 && t.layersRun%every == 0 // the last of every n, as torchtitan counts

@@ -60,6 +60,9 @@ func (t *Tape) FloatLogits(x T) T {
 // CausalLMLoss is the loss function of transformers' decoders: the logits in float32, the labels
 // shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
 func (t *Tape) CausalLMLoss(logits, labels T) T {
+	if t.pass.runs && !t.pass.Labelled {
+		return NoTensor
+	}
 	wide := logits
 	if t.compiled || t.Recipe.CompileLoss || t.Recipe.Loss.Kind != LossStandard && !t.Recipe.LossFloat {
 		t.Hold(wide)
@@ -105,7 +108,13 @@ func (t *Tape) HeadOf(x T, run func(x T) T) T {
 		t.head = deferred{input: x, run: run}
 		return T{storage: None, edge: noEdge, form: plain(F32)}
 	}
+	t.captureHidden(x)
+	if t.pass.Headless {
+		return t.Hold(x)
+	}
+	x = t.lastTokens(x, t.pass.LastTokens)
 	y := t.runHead(x, run)
+	t.Drop(x)
 	if t.Recipe.LogitsFloat {
 		wide := t.FloatLogits(y)
 		t.Drop(y)

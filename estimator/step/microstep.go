@@ -44,7 +44,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 // The micro-step uses the batch that was fetched before it and leaves the next one behind,
 // in the same slots: the program's first Prologue events allocate the very first batch.
 func (t *Tape) Record(net Network) *Program {
-	batch := net.Batch(t)
+	batch := t.batch(net)
 	t.Prog.Prologue = len(t.Prog.Events)
 	t.segStart = t.Prog.Prologue
 	first := int32(len(t.Prog.Slots) - len(batch))
@@ -52,16 +52,7 @@ func (t *Tape) Record(net Network) *Program {
 		t.storages[x.storage].previous = true
 	}
 
-	inputs := t.hooks.BeforeForward(batch)
-	t.EnterAutocast()
-	loss, outputs := net.Forward(t, inputs)
-	loss = t.hooks.AfterForward(loss, outputs)
-	t.dropAll(inputs...)
-	for _, x := range outputs {
-		t.realize(x)
-	}
-	t.ExitAutocast()
-	loss = t.returned(loss, outputs)
+	loss, outputs := t.forward(net, batch)
 	if t.Recipe.Accumulation > 1 {
 		if t.Recipe.HoldLogits { // the variable's former value: the mean of the last micro-step
 			t.Prog.Events = append(t.Prog.Events, Event{int32(len(t.Prog.Slots)), FreePrev})
@@ -123,6 +114,33 @@ func (t *Tape) Record(net Network) *Program {
 	t.cut() // what follows backward until the next forward counts as backward
 	t.backward = false
 	return t.Prog
+}
+
+// batch is what the loop puts on the GPU for a micro-step.
+func (t *Tape) batch(net Network) []T {
+	if o := t.Recipe.Objective; o != nil {
+		return o.Batch(t)
+	}
+	return net.Batch(t)
+}
+
+// forward is the micro-step up to its loss: the model's own forward, or what a trainer makes of it.
+func (t *Tape) forward(net Network, batch []T) (loss T, outputs []T) {
+	inputs := t.hooks.BeforeForward(batch)
+	if o := t.Recipe.Objective; o != nil {
+		loss = o.Forward(t, net, inputs)
+		t.dropAll(inputs...)
+		return loss, nil
+	}
+	t.EnterAutocast()
+	loss, outputs = net.Forward(t, inputs)
+	loss = t.hooks.AfterForward(loss, outputs)
+	t.dropAll(inputs...)
+	for _, x := range outputs {
+		t.realize(x)
+	}
+	t.ExitAutocast()
+	return t.returned(loss, outputs), outputs
 }
 
 // RecordEvaluation records the evaluation of one batch, whose outputs live to its end; with keepLogits, a variable keeps the

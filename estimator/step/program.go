@@ -72,6 +72,8 @@ type Segment struct {
 	Start, End int
 	Unit       int32
 	Backward   bool
+	// Kind is what the stretch is for, in a micro-step of several passes.
+	Kind PassKind
 }
 
 // foldedUnits is how many units a program that is to be folded is recorded with: the first two and

@@ -45,6 +45,8 @@ type Recipe struct {
 	// UpdatesInBackward runs the optimizer Updates on every parameter as soon as its gradient is there.
 	UpdatesInBackward bool
 	Updates           Updates
+	// Objective is what the trainer makes of a micro-step; nil is the model with the loss that it returns.
+	Objective Objective
 	// Strategy is how the job is spread over several GPUs; nil is one GPU.
 	Strategy Strategy
 }

@@ -11,8 +11,23 @@ func (t *Tape) Replay(ins, saved []T) Replayed { return Replayed{t.op(ins...).sa
 // LastSaves says whether the next n saved tensors are the last that checkpointing waits for, so that the operation does not run.
 func (t *Tape) LastSaves(n int) bool { return t.lastSaves(int32(n)) }
 
-// Alloc allocates register r in backward, and Free frees it.
+// Alloc allocates register r in backward.
 func (r Replayed) Alloc(register int, bytes int64, l Label) { r.o.alloc(register, bytes, l) }
+
+// AllocWide allocates register r, as wide as the vocabulary, in backward.
+func (r Replayed) AllocWide(register int, bytes int64, l Label) {
+	r.o.act(act{verb: actAllocLogits, route: route{reg: uint8(register)}, bytes: bytes, label: l})
+}
+
+// Collect makes the operation one whose outputs are parts of its input: their gradients are copied together into a new tensor of so
+// many bytes.
+func (r Replayed) Collect(bytes int64) {
+	if r.o.i != None {
+		r.o.node().collects = true
+	}
+	r.AllocWide(0, bytes, LabelLogitsGradient)
+	r.o.send(0, 0)
+}
 
 // Free frees a register in backward.
 func (r Replayed) Free(register int) { r.o.free(register) }

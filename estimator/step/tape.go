@@ -65,6 +65,10 @@ type Tape struct {
 	// Look, where it is there, is called now and then, and ends the recording with a panic of Gone where it is false.
 	Look func() bool
 
+	// pass is the pass that a trainer lets run, and kind what the running stretch is for.
+	pass passing
+	kind PassKind
+
 	// Where the recording stands.
 	part     Part
 	unit     int32 // layer unit, -1 outside

@@ -15,6 +15,7 @@ var parts = map[string]struct{ words, object string }{
 	"estimator.Optimizer":     {"OptimizerName", "OptimizerOptions"},
 	"estimator.Checkpointing": {"CheckpointingMode", "CheckpointingOptions"},
 	"estimator.Loss":          {"LossKind", "LossOptions"},
+	"estimator.Objective":     {"ObjectiveKind", "ObjectiveOptions"},
 	"estimator.Compile":       {"", "CompileOptions"},
 	"estimator.Dropout":       {"", "DropoutOptions"},
 	"estimator.GPURef":        {"", "GPUByMemory"},

@@ -107,6 +107,11 @@ var positionAliases = map[string]string{"rotary": "rope", "absolute": "learned"}
 
 var headAliases = map[string]string{"causal-lm": "language-model", "lm": "language-model", "mlm": "masked-lm", "sequence-classification": "classification"}
 
+// Class names of trl, and the usual names of what they do.
+var objectiveAliases = map[string]string{
+	"lm": "language-model", "causal-lm": "language-model", "supervised-fine-tuning": "sft", "reward-modeling": "reward", "rm": "reward",
+}
+
 // vocabulary is the values of one enum and the other spellings of them.
 type vocabulary struct {
 	values  map[string]bool
@@ -143,7 +148,7 @@ func vocabularyOf[T any](field string, aliases map[string]string) *vocabulary {
 // vocabularies are all enums of a job.
 type vocabularies struct {
 	precision, optimizer, implementation, checkpointing, attention, attentionMask, loss, lossHead,
-	logits, kernels, state, adapter, base, data, framework, mlp, norm, normPosition, position, head *vocabulary
+	logits, kernels, state, adapter, base, data, framework, mlp, norm, normPosition, position, head, objective, reference, packing, rollout, beside *vocabulary
 }
 
 var words = sync.OnceValue(func() *vocabularies {
@@ -172,6 +177,11 @@ var words = sync.OnceValue(func() *vocabularies {
 		normPosition:   vocabularyOf[model.Dimensions]("norm_position", nil),
 		position:       vocabularyOf[model.Dimensions]("position", positionAliases),
 		head:           vocabularyOf[model.Head]("kind", headAliases),
+		objective:      vocabularyOf[estimator.Objective]("kind", objectiveAliases),
+		reference:      vocabularyOf[estimator.Objective]("reference", nil),
+		packing:        vocabularyOf[estimator.Objective]("packing_strategy", nil),
+		rollout:        vocabularyOf[estimator.Objective]("rollout", nil),
+		beside:         vocabularyOf[estimator.Objective]("reference_dtype", dtypeAliases),
 	}
 })
 
@@ -197,6 +207,14 @@ func Normalize(j *estimator.Job) {
 	}
 	if c := t.GradientCheckpointing; c != nil {
 		w.checkpointing.canonical(&c.Mode)
+	}
+	if o := t.Objective; o != nil {
+		w.objective.canonical(&o.Kind)
+		w.reference.canonical(&o.Reference)
+		w.packing.canonical(&o.PackingStrategy)
+		w.rollout.canonical(&o.Rollout)
+		w.beside.canonical(&o.ReferenceDtype)
+		w.beside.canonical(&o.TeacherDtype)
 	}
 	if l := t.Loss; l != nil {
 		w.loss.canonical(&l.Kind)

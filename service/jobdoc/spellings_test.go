@@ -20,6 +20,7 @@ func TestEverySpellingIsRead(t *testing.T) {
 		reflect.TypeFor[estimator.Optimizer]():     `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "optimizer": {"NAME": VALUE}}}`,
 		reflect.TypeFor[estimator.Checkpointing](): `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "gradient_checkpointing": {"NAME": VALUE}}}`,
 		reflect.TypeFor[estimator.Loss]():          `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "loss": {"NAME": VALUE}}}`,
+		reflect.TypeFor[estimator.Objective]():     `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "objective": {"NAME": VALUE}}}`,
 		reflect.TypeFor[estimator.LoRA]():          `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "lora": {"rank": 8, "NAME": VALUE}}}`,
 		reflect.TypeFor[estimator.Distributed]():   `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "distributed": {"NAME": VALUE}}}`,
 		reflect.TypeFor[model.Dimensions]():        `{"model": {"dimensions": {"layers": 1, "hidden": 8, "heads": 1, "vocab": 8, "NAME": VALUE}}, "training": {"micro_batch": 1}}`,

@@ -44,7 +44,7 @@ type Ledger struct {
 // Stage is a stretch of a training step.
 type Stage uint8
 
-// The stages. Loss is the stretch from the last layer's forward to its backward.
+// The stages. Loss is the stretch from the last layer's forward to its backward; reference and generation are passes without a graph.
 const (
 	StageLoad Stage = iota
 	StageForward
@@ -52,6 +52,8 @@ const (
 	StageBackward
 	StageOptimizer
 	StageEvaluation
+	StageReference
+	StageGeneration
 	StageCount
 )
 
@@ -141,6 +143,9 @@ func (l *Ledger) load() {
 	l.session.Parameters.Distinct(func(p *step.Parameter, times int64) {
 		p.Tensors(func(bytes int64) { l.live[step.Weights] += times * alloc.Rounded(bytes) })
 	})
+	for i := range l.session.Beside {
+		l.session.Beside[i].Distinct(func(p *step.Parameter, times int64) { l.live[step.Weights] += times * alloc.Rounded(p.Bytes()) })
+	}
 	if l.session.Parameters.Nested() {
 		l.live[step.Weights] += alloc.Rounded(step.DynamicCode)
 	}

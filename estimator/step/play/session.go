@@ -56,7 +56,9 @@ type Session struct {
 	Program *step.Program
 	// Parameters are those that the GPU holds; Whole are those of the model where they are sharded.
 	Parameters, Whole step.Parameters
-	Optimizer         *optim.Optimizer
+	// Beside are the parameters of other models on the GPU, which nobody trains, in the order in which they come there.
+	Beside    []step.Parameters
+	Optimizer *optim.Optimizer
 	// Rank is that of GaLore's projections.
 	Rank int64
 	// Clip clips the gradients' norm before the optimizer step.
@@ -131,6 +133,9 @@ func (s *Session) loadModel() {
 	r := s.asRank()
 	r.Held = r.Held[:0]
 	s.strategy.Load(r, s.heap)
+	for i := range s.Beside {
+		s.Beside[i].Each(func(p *step.Parameter) { s.heap.Alloc(p.Bytes()) })
+	}
 	s.loadStates(s.heap)
 	s.construct(s.heap)
 }

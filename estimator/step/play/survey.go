@@ -69,12 +69,16 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 		seg := p.Segments[g]
 		stage := StageForward
 		switch {
+		case seg.Kind == step.PassReference:
+			stage = StageReference
+		case seg.Kind == step.PassGeneration:
+			stage = StageGeneration
 		case seg.Unit < 0 && (seg.Backward && passed < 2 || !seg.Backward && passed == 1):
 			stage = StageLoss
 		case seg.Backward:
 			stage = StageBackward
 		}
-		if seg.Unit >= 0 {
+		if seg.Unit >= 0 && seg.Kind == step.PassTraining {
 			passed = 1
 			if seg.Backward {
 				passed = 2

@@ -1,0 +1,72 @@
+package estimator
+
+import "encoding/json"
+
+// Objective is the kind of training, in the words of the library whose trainer runs it: "dpo" means {"kind": "dpo"}.
+type Objective struct {
+	// Kind is the trainer; language-model, the loss that the model returns, where it is left out. The others run in trl.
+	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo"`
+	// PromptTokens and CompletionTokens are the lengths of a prompt and of what follows it; their sum is the sequence_length.
+	PromptTokens int64 `json:"prompt_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// CompletionTokens is the length of a completion.
+	CompletionTokens int64 `json:"completion_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// Reference is another model (separate), the trained one without its adapters (adapter-off), or log-probabilities that were
+	// computed before training (precomputed); adapter-off with lora and separate without where it is left out.
+	Reference string `json:"reference,omitempty" validate:"omitempty,oneof=separate adapter-off precomputed"`
+	// ReferenceDtype is what a separate reference is stored in; as the trained model where it is left out.
+	ReferenceDtype string `json:"reference_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
+	// ReferenceResident says that a reference stays on the GPU though its log-probabilities were computed before.
+	ReferenceResident bool `json:"reference_resident,omitempty"`
+	// LossType is trl's loss_type: a name or a list of names.
+	LossType Names `json:"loss_type,omitempty" validate:"omitempty,max=16,dive,min=1,max=64"`
+	// Packing puts documents behind one another until a sequence is full.
+	Packing bool `json:"packing,omitempty"`
+	// PackingStrategy is bfd, which packs whole documents and makes one row of the batch, or wrapped; bfd where it is left out.
+	PackingStrategy string `json:"packing_strategy,omitempty" validate:"omitempty,oneof=bfd wrapped"`
+	// PaddingFree makes one row of the sequences of a batch.
+	PaddingFree bool `json:"padding_free,omitempty"`
+	// UseLogitsToKeep computes the logits of the completions alone.
+	UseLogitsToKeep bool `json:"use_logits_to_keep,omitempty"`
+	// NumGenerations is how many completions are written for a prompt.
+	NumGenerations int64 `json:"num_generations,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// Beta weighs the divergence from the reference; 0 has none.
+	Beta *float64 `json:"beta,omitempty" validate:"omitempty,gte=0,lte=1000000"`
+	// NumIterations is how often the same completions are trained on.
+	NumIterations int64 `json:"num_iterations,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// StepsPerGeneration is for how many micro-steps completions are written at once; gradient_accumulation where it is left out.
+	StepsPerGeneration int64 `json:"steps_per_generation,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// Rollout is what writes the completions.
+	Rollout string `json:"rollout,omitempty" validate:"omitempty,oneof=transformers vllm-colocate vllm-server"`
+	// VLLMGPUMemoryUtilization is the share of the card that vLLM takes beside the trainer.
+	VLLMGPUMemoryUtilization float64 `json:"vllm_gpu_memory_utilization,omitempty" validate:"omitempty,gt=0,lt=1"`
+	// VLLMSleep says that vLLM gives its memory back while the model is trained.
+	VLLMSleep bool `json:"vllm_sleep,omitempty"`
+	// Teacher is the model that is distilled from, and TeacherDtype what it is stored in; bf16 where it is left out.
+	Teacher *Companion `json:"teacher,omitempty"`
+	// TeacherDtype is what the teacher is stored in.
+	TeacherDtype string `json:"teacher_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
+}
+
+// Companion is a model that stands beside the one that is trained.
+type Companion struct {
+	// HFConfig is the object in a Hugging Face config.json, as it is.
+	HFConfig json.RawMessage `json:"hf_config,omitempty"`
+}
+
+// Names are one name or a list of names.
+type Names []string
+
+// Shorthand says that names may be one name.
+func (Names) Shorthand() []string { return []string{"string"} }
+
+// UnmarshalJSON accepts one name or a list of names.
+func (n *Names) UnmarshalJSON(b []byte) error { return (*Targets)(n).UnmarshalJSON(b) }
+
+// Shorthand says that an objective may be its kind.
+func (Objective) Shorthand() []string { return []string{"string"} }
+
+// UnmarshalJSON accepts a kind or an object.
+func (o *Objective) UnmarshalJSON(b []byte) error {
+	type plain Objective
+	return either(b, &o.Kind, (*plain)(o))
+}

@@ -1,0 +1,231 @@
+package estimator
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/objective"
+)
+
+const objectivePointer = "/training/objective"
+
+// languageModel is the kind that says nothing: the loss that the model returns.
+const languageModel = "language-model"
+
+// objectiveKind is the kind of the job's training.
+func objectiveKind(t *Training) string {
+	if t.Objective == nil {
+		return languageModel
+	}
+	return cmp.Or(t.Objective.Kind, languageModel)
+}
+
+// withObjective is the job with what its objective says of other fields, and the defaults of the trainer: the length of a sequence,
+// the framework, and gradient checkpointing, which trl's trainers switch on where nothing is said.
+// Sources: trl/trainer/sft_config.py, dpo_config.py (gradient_checkpointing), 0.26; trl/trainer/base_config.py, 1.16.
+func withObjective(job Job, errs *invalid.List) Job {
+	t := &job.Training
+	kind := objectiveKind(t)
+	if kind == languageModel {
+		return job
+	}
+	o := t.Objective
+	if sum := o.PromptTokens + o.CompletionTokens; o.PromptTokens > 0 && o.CompletionTokens > 0 {
+		if t.SequenceLength != 0 && t.SequenceLength != sum {
+			errs.Add("/training/sequence_length", "conflict", "sequence_length is %d, and prompt_tokens and completion_tokens of the objective are %d together; leave one of them out", t.SequenceLength, sum)
+		}
+		t.SequenceLength = sum
+	}
+	if t.GradientCheckpointing == nil {
+		t.GradientCheckpointing = &Checkpointing{Mode: "full"}
+	}
+	t.Framework = cmp.Or(t.Framework, "trl")
+	return job
+}
+
+// trainer is what a kind of training needs and how it is replayed.
+type trainer struct {
+	// pairs: prompts and completions are given in their own lengths.
+	pairs bool
+	// fields are those of the objective that the kind reads besides its lengths.
+	fields []string
+	// until is the first release of trl that the replay is not of; "" is none.
+	until string
+	// sequences is how many of them a micro-batch of one has.
+	sequences int64
+	build     func(r *resolved, t *Training, errs *invalid.List) step.Objective
+}
+
+// trainers are the kinds that are replayed.
+var trainers = map[string]trainer{
+	"sft": {sequences: 1, until: "1.7", fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"}, build: (*resolved).sft},
+	"dpo": {sequences: 2, until: "1.0", pairs: true, fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
+}
+
+// objective is training.objective. It comes last: it asks for what the other fields have decided.
+func (r *resolved) objective(t *Training, errs *invalid.List) {
+	kind := objectiveKind(t)
+	if kind == languageModel {
+		return
+	}
+	refuse := func(is bool, pointer, format string, args ...any) {
+		if is {
+			errs.Add(pointer, "unsupported", format, args...)
+		}
+	}
+	how, ok := trainers[kind]
+	if !ok {
+		refuse(true, objectivePointer+"/kind", "the kind of training %.40q is not modelled yet; %s are", kind, listed(trainers))
+		return
+	}
+	refuse(t.Framework != "trl", "/training/framework", "the objective %s is replayed as trl's trainer runs it, and not as %.40s's; trl is accepted", kind, t.Framework)
+	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed", "the objective %s is modelled on one GPU; leave one of them out", kind)
+	refuse(r.recipe.Compile || r.recipe.CompileLoss, "/training/compile", "torch.compile is not modelled together with the objective %s; leave one of them out", kind)
+	refuse(t.Evaluation != nil, "/training/evaluation", "an evaluation pass is not modelled together with the objective %s; leave one of them out", kind)
+	refuse(t.Loss != nil && t.Loss.Kind != "standard" && t.Loss.Kind != "", "/training/loss", "the objective %s has a loss of its own; leave the field out", kind)
+	refuse(t.HoldLogits != nil, "/training/hold_logits", "the trainer of the objective %s decides what it keeps; leave the field out", kind)
+	refuse(t.LogitsDtype != "", "/training/logits_dtype", "the trainer of the objective %s decides the type of the logits; leave the field out", kind)
+	refuse(r.arch.Family != "" && !r.arch.LanguageModel(), "/model", "the objective %s is modelled for decoders with a language-model head, and not for %s as it is given", kind, r.arch.Family)
+	how.lengths(kind, t.Objective, errs)
+	how.unread(kind, t.Objective, errs)
+	const most = 1 << 12
+	if sequences := how.sequences * t.MicroBatch; sequences > most {
+		errs.Add("/training/micro_batch", "out_of_range", "micro_batch is %d; with the objective %s it is from 1 to %d", t.MicroBatch, kind, most/how.sequences)
+		return
+	}
+	if v := r.trlRelease(); how.until != "" {
+		until, _ := release.Parse(how.until)
+		refuse(!v.Before(until), "/training/versions", "the objective %s is modelled as trl before %s runs it, and here it is %s; name the release in training.versions.trl", kind, how.until, r.trlVersion())
+	}
+	r.recipe.UseCache = false // what every trainer of trl sends
+	r.sequences = how.sequences
+	r.recipe.Objective = how.build(r, t, errs)
+}
+
+// lengths asks for the lengths that a kind cannot do without.
+func (how *trainer) lengths(kind string, o *Objective, errs *invalid.List) {
+	if !how.pairs {
+		return
+	}
+	for _, f := range []struct {
+		name  string
+		value int64
+	}{{"prompt_tokens", o.PromptTokens}, {"completion_tokens", o.CompletionTokens}} {
+		if f.value == 0 {
+			errs.Add(objectivePointer+"/"+f.name, "required", "%s is missing: the objective %s has prompts and completions, at least one token each", f.name, kind)
+		}
+	}
+}
+
+// unread refuses what is said of other kinds.
+func (how *trainer) unread(kind string, o *Objective, errs *invalid.List) {
+	for _, f := range o.given() {
+		if !slices.Contains(how.fields, f) {
+			errs.Add(objectivePointer+"/"+f, "conflict", "%s does not belong to the objective %s; leave it out", f, kind)
+		}
+	}
+}
+
+// given are the fields of o that say something, but for its kind and lengths.
+func (o *Objective) given() []string {
+	var names []string
+	for _, f := range []struct {
+		name string
+		is   bool
+	}{
+		{"reference", o.Reference != ""}, {"reference_dtype", o.ReferenceDtype != ""}, {"reference_resident", o.ReferenceResident},
+		{"loss_type", o.LossType != nil}, {"packing", o.Packing}, {"packing_strategy", o.PackingStrategy != ""},
+		{"padding_free", o.PaddingFree}, {"use_logits_to_keep", o.UseLogitsToKeep}, {"num_generations", o.NumGenerations != 0},
+		{"beta", o.Beta != nil}, {"num_iterations", o.NumIterations != 0}, {"steps_per_generation", o.StepsPerGeneration != 0},
+		{"rollout", o.Rollout != ""}, {"vllm_gpu_memory_utilization", o.VLLMGPUMemoryUtilization != 0}, {"vllm_sleep", o.VLLMSleep},
+		{"teacher", o.Teacher != nil}, {"teacher_dtype", o.TeacherDtype != ""},
+	} {
+		if f.is {
+			names = append(names, f.name)
+		}
+	}
+	return names
+}
+
+// trlVersion is the same as it is written.
+func (r *resolved) trlVersion() string { return cmp.Or(r.given["trl"], r.defaults()["trl"]) }
+
+// trlRelease is the release of trl whose trainers are replayed.
+func (r *resolved) trlRelease() release.Version { return r.releaseOf("trl", r.defaults()) }
+
+// sft is trl's SFTTrainer. Packing of whole documents, and padding_free, make one row of the batch, whose attention sdpa masks.
+// Source: trl/trainer/sft_trainer.py (SFTTrainer.__init__, padding_free), 0.26 and 1.16.
+func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
+	o := t.Objective
+	for _, name := range o.LossType {
+		if name != "nll" {
+			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for sft in trl before 1.7; nll is", name)
+		}
+	}
+	s := objective.SFT{Rows: r.shape.Batch, Tokens: r.shape.Tokens}
+	if o.PaddingFree || o.Packing && o.PackingStrategy != "wrapped" {
+		if t.AttentionMask == "explicit" {
+			errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")
+		}
+		r.shape.Batch, r.shape.Tokens = 1, r.shape.N()
+		s.Rows, s.Tokens, s.Packed = 1, r.shape.Tokens, true
+		r.recipe.ExplicitMask = r.recipe.Attention != step.AttentionFlash
+	}
+	return s
+}
+
+// dpo is trl's DPOTrainer.
+func (r *resolved) dpo(t *Training, errs *invalid.List) step.Objective {
+	o := t.Objective
+	d := objective.DPO{Preference: objective.Preference{Pairs: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens},
+		Reference: r.reference(t, errs), KeepsCompletion: o.UseLogitsToKeep}
+	for _, name := range o.LossType {
+		switch {
+		case name == "sft" || name == "rpo":
+			d.NLL = true
+		case !slices.Contains(sameCost, name):
+			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for dpo; sft, rpo and %v are", name, sameCost)
+		}
+	}
+	return d
+}
+
+// sameCost are the losses of DPOTrainer that are computed of the log-probabilities alone.
+// Source: trl/trainer/dpo_trainer.py (DPOTrainer.dpo_loss), 0.26.
+var sameCost = []string{"sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_pair", "apo_zero", "apo_down", "discopop"}
+
+// reference is what the preferences are measured by, and puts a model beside the trained one where it is one of its own.
+func (r *resolved) reference(t *Training, errs *invalid.List) objective.Reference {
+	o := t.Objective
+	adapters := t.LoRA != nil
+	kind := o.Reference
+	if kind == "" {
+		kind = "separate"
+		if adapters {
+			kind = "adapter-off"
+		}
+	}
+	switch {
+	case kind == "adapter-off" && !adapters:
+		errs.Add(objectivePointer+"/reference", "conflict", "adapter-off turns adapters off, and the job trains none; separate and precomputed are accepted")
+	case kind == "separate" && adapters:
+		errs.Add(objectivePointer+"/reference", "conflict", "trl takes no reference model beside adapters: the model without them is the reference; adapter-off and precomputed are accepted")
+	case o.ReferenceResident && kind != "precomputed":
+		errs.Add(objectivePointer+"/reference_resident", "conflict", "reference_resident says that a reference stays though its log-probabilities are precomputed, and reference is %s", kind)
+	}
+	stands := kind == "separate" || kind == "precomputed" && o.ReferenceResident
+	if o.ReferenceDtype != "" && !stands {
+		errs.Add(objectivePointer+"/reference_dtype", "conflict", "reference_dtype is the type of a model that stands beside the trained one, and there is none")
+	}
+	dtype := named(o.ReferenceDtype, r.recipe.Stored, objectivePointer+"/reference_dtype", errs)
+	if kind == "separate" && dtype != r.recipe.Stored {
+		errs.Add(objectivePointer+"/reference_dtype", "unsupported", "a reference in another type than the trained model's, %s, is not modelled yet; leave the field out", dtypeName(r.recipe.Stored))
+	}
+	if stands {
+		r.beside = append(r.beside, companion{name: "reference", arch: r.arch, dtype: dtype})
+	}
+	return map[string]objective.Reference{"separate": objective.Separate, "adapter-off": objective.AdapterOff, "precomputed": objective.Precomputed}[kind]
+}

@@ -1,0 +1,152 @@
+package step
+
+// Objective is what a trainer makes of a model in a micro-step, where that is more than the model's forward with the loss that it
+// returns: several passes, models that stand beside, a loss that the trainer computes of the logits. Like a [Strategy] it is a
+// comparable value that knows no state: jobs of equal recipes are replayed alike.
+type Objective interface {
+	// Batch allocates one micro-batch on the GPU.
+	Batch(t *Tape) []T
+	// Forward runs the passes on a batch, which it borrows, and returns the loss. It lets go of everything that the trainer's
+	// functions let go of before backward.
+	Forward(t *Tape, net Network, batch []T) T
+}
+
+// PassKind is what a stretch of a micro-step is for.
+type PassKind uint8
+
+// The kinds of passes: those of the model that is trained, a forward without a graph that others are measured by, and the writing of
+// completions.
+const (
+	PassTraining PassKind = iota
+	PassReference
+	PassGeneration
+)
+
+// Pass is how a trainer calls a model.
+type Pass struct {
+	Kind PassKind
+	// Shape is the size of the batch that is passed.
+	Shape Shape
+	// WithoutGraph runs under torch.no_grad, and Evaluating a model in evaluation mode.
+	WithoutGraph, Evaluating bool
+	// Labelled hands the labels to the model, which returns its loss.
+	Labelled bool
+	// AdaptersOff disables the adapters.
+	AdaptersOff bool
+	// HiddenStates returns the residual stream before each layer, and what the last norm makes of it.
+	HiddenStates bool
+	// Headless calls what lies below the head: the logits of the output are the last hidden states.
+	Headless bool
+	// LastTokens asks for the logits of so many tokens at the end of each sequence; 0 is all.
+	LastTokens int64
+}
+
+// passing is the pass that runs.
+type passing struct {
+	Pass
+	runs   bool
+	hidden []T
+}
+
+// Output is what a model returned through accelerate's wrapper.
+type Output struct {
+	Loss, Logits T
+	rest         []T
+}
+
+// Run calls net on a batch as accelerate wraps it: under autocast, what comes out made float32. The loss is none where the pass is not
+// labelled.
+// Sources: accelerate/accelerator.py (prepare_model), utils/operations.py (convert_to_fp32), 1.15.
+func (t *Tape) Run(net Network, batch []T, p Pass) Output {
+	shape, evaluation, every, noGrad, kind, layers := t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.kind, t.layersRun
+	t.turnTo(p.Kind)
+	t.Shape, t.Recipe.Evaluation, t.noGrad, t.layersRun = p.Shape, p.Evaluating, p.WithoutGraph, 0
+	if p.WithoutGraph { // a checkpointed layer without a graph is a layer
+		t.Recipe.CheckpointEvery = 0
+	}
+	t.pass = passing{Pass: p, runs: true}
+	t.EnterAutocast()
+	loss, outputs := net.Forward(t, batch)
+	t.ExitAutocast()
+	hidden := t.pass.hidden
+	t.pass = passing{}
+	if t.Recipe.Autocast {
+		loss = t.floatOutputs(loss, outputs)
+		hidden = t.floatHidden(hidden)
+	}
+	t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.layersRun = shape, evaluation, every, noGrad, layers
+	t.turnTo(kind)
+	if !p.Labelled {
+		loss = NoTensor
+	}
+	return Output{Loss: loss, Logits: outputs[0], rest: append(outputs[1:], hidden...)}
+}
+
+// AdaptersOff says that the adapters are disabled in the pass that runs.
+func (t *Tape) AdaptersOff() bool { return t.pass.AdaptersOff }
+
+// turnTo ends a stretch of one kind and begins one of another.
+func (t *Tape) turnTo(kind PassKind) {
+	if t.kind != kind {
+		t.cut()
+		t.kind = kind
+	}
+}
+
+// As runs f as a stretch of another kind.
+func (t *Tape) As(kind PassKind, f func()) {
+	old := t.kind
+	t.turnTo(kind)
+	f()
+	t.turnTo(old)
+}
+
+// DropOutput says that the output goes out of scope; the loss, which is a variable of its own, stays.
+func (t *Tape) DropOutput(o Output) {
+	t.Drop(o.Logits)
+	t.dropAll(o.rest...)
+}
+
+// capture keeps the residual stream before a layer for those who asked for all hidden states.
+// Source: transformers/utils/generic.py (check_model_inputs), 4.57.
+func (t *Tape) captureHidden(x T) {
+	if t.pass.HiddenStates {
+		t.pass.hidden = append(t.pass.hidden, t.Hold(x))
+	}
+}
+
+// floatHidden makes float32 copies of half-precision hidden states; the originals go when all are made. A copy counts as its original
+// does: once for every layer that it stands for.
+func (t *Tape) floatHidden(hidden []T) []T {
+	wide := make([]T, len(hidden))
+	for i, x := range hidden {
+		if x.dtype == F32 {
+			wide[i] = t.Hold(x)
+			continue
+		}
+		wide[i] = t.fresh(x.numel, F32, LabelCast)
+		if from, to := t.storages[x.storage].slot, t.storages[wide[i].storage].slot; from != None && to != None {
+			t.Prog.Slots[to].Unit = t.Prog.Slots[from].Unit
+		}
+	}
+	t.dropAll(hidden...)
+	return wide
+}
+
+// lastTokens is hidden[:, -n:, :], which a product copies: it has no rows that follow each other.
+func (t *Tape) lastTokens(x T, n int64) T {
+	tokens := t.Shape.Tokens
+	if n <= 0 || n >= tokens {
+		return t.Hold(x)
+	}
+	part := t.Hold(x)
+	part.numel = x.numel / tokens * n
+	part = t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(part, 0)
+	if t.autocast && x.dtype != t.Recipe.Compute { // which lays the rows side by side
+		return part
+	}
+	y := t.fresh(part.numel, part.dtype, LabelContiguous)
+	y = t.op(part).pass(0, 0).out(y, 0)
+	t.Drop(part)
+	return y
+}

@@ -1,0 +1,112 @@
+package objective
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// Preference is what the trainers of pairs have in common: so many pairs of a chosen and a rejected completion of one prompt.
+type Preference struct {
+	Pairs, Prompt, Completion int64
+}
+
+func (p Preference) tokens() int64     { return p.Prompt + p.Completion }
+func (p Preference) sequences() int64  { return 2 * p.Pairs }
+func (p Preference) shape() step.Shape { return step.Shape{Batch: p.sequences(), Tokens: p.tokens()} }
+
+// batch is ids and masks of prompts, chosen and rejected completions.
+func (p Preference) batch(t *step.Tape) []step.T {
+	var all []step.T
+	for _, tokens := range []int64{p.Prompt, p.Completion, p.Completion} {
+		all = append(all, t.Input(p.Pairs*tokens, step.I64), t.Input(p.Pairs*tokens, step.I64))
+	}
+	return all
+}
+
+// Reference is which model tells what the preferences are measured by.
+type Reference uint8
+
+// The references: none, another model, the trained one without its adapters, and log-probabilities that were computed before training.
+const (
+	NoReference Reference = iota
+	Separate
+	AdapterOff
+	Precomputed
+)
+
+// DPO is trl's DPOTrainer.
+type DPO struct {
+	Preference
+	Reference Reference
+	// NLL adds the likelihood of the chosen completions (rpo_alpha, or the loss type sft).
+	NLL bool
+	// KeepsCompletion computes the logits of the completions alone (use_logits_to_keep).
+	KeepsCompletion bool
+}
+
+// Batch is ids and masks of prompts, chosen and rejected completions.
+func (o DPO) Batch(t *step.Tape) []step.T {
+	batch := o.batch(t)
+	if o.Reference == Precomputed {
+		batch = append(batch, row(t, o.Pairs), row(t, o.Pairs))
+	}
+	return batch
+}
+
+// Forward passes both completions of every pair at once, then the same through the reference while the graph is alive.
+// Source: trl/trainer/dpo_trainer.py (DPOTrainer.get_batch_loss_metrics), 0.26.
+func (o DPO) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
+	logps := o.concatenated(t, net, step.Pass{})
+	switch o.Reference {
+	case Separate:
+		t.As(step.PassReference, func() {
+			t.Drop(o.concatenated(t, net, step.Pass{Kind: step.PassReference, WithoutGraph: true, Evaluating: true}))
+		})
+	case AdapterOff:
+		t.As(step.PassReference, func() {
+			t.Drop(o.concatenated(t, net, step.Pass{Kind: step.PassReference, WithoutGraph: true, AdaptersOff: true}))
+		})
+	}
+	loss := total(t, logps)
+	t.Drop(logps)
+	return loss
+}
+
+// concatenated is the log-probability of every label. All hidden states are asked for, and nobody reads them.
+// Source: trl/trainer/dpo_trainer.py (DPOTrainer.concatenated_forward), 0.26.
+func (o DPO) concatenated(t *step.Tape, net step.Network, p step.Pass) step.T {
+	p.Shape, p.HiddenStates = o.shape(), true
+	kept := o.tokens()
+	if o.KeepsCompletion {
+		p.LastTokens = o.Completion + 1
+		kept = p.LastTokens
+	}
+	n := p.Shape.N()
+	ids, mask, lossMask := t.Input(n, step.I64), t.Input(n, step.I64), t.Input(n, step.I64)
+	out := t.Run(net, []step.T{ids, mask, step.NoTensor}, p)
+	labels, selected := t.Input(n, step.I64), t.Input(n, step.Bool)
+	t.Drop(lossMask)
+	run := func() step.T {
+		width := out.Logits.Numel() / (o.sequences() * kept)
+		logps := selectiveLogSoftmax(t, out.Logits, labels, o.sequences())
+		if o.NLL {
+			nll := chosenLoss(t, out.Logits, o.Pairs, kept-1, width)
+			sum := addLoss(t, logps, nll)
+			t.Drop(logps)
+			t.Drop(nll)
+			logps = sum
+		}
+		for range 2 { // the chosen, then the rejected
+			t.Drop(selectedMean(t, out.Logits, o.Pairs*o.Completion, width))
+		}
+		return logps
+	}
+	var logps step.T
+	if p.WithoutGraph {
+		logps = t.WithoutGraph(run)
+	} else {
+		logps = run()
+	}
+	t.DropOutput(out)
+	for _, x := range []step.T{selected, labels, mask, ids} {
+		t.Drop(x)
+	}
+	return logps
+}
