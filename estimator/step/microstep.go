@@ -10,14 +10,8 @@ type Network interface {
 	Forward(t *Tape, batch []T) (loss T, outputs []T)
 }
 
-// NewTape prepares the recording of one micro-step of a model with the given parameters.
-func NewTape(r Recipe, s Shape, parameters Parameters) *Tape {
-	t := &Tape{}
-	t.Reset(r, s, parameters)
-	return t
-}
-
-// Reset prepares t for another recording in the storage of the last one, whose program is gone then.
+// Reset prepares t, new or used, for the recording of one micro-step of a model with the given parameters. It records in
+// the storage of the last one, whose program is gone then.
 func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
 	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: None, leaf: noEdge, leafCast: T{storage: None},

@@ -150,13 +150,6 @@ func Check(job *estimator.Job) error {
 	return c.run(job, []located{{job: job, needMicroBatch: true}}, nil)
 }
 
-// CheckPlan is Check for a job that need not say its micro-batch.
-func CheckPlan(plan *Plan) error {
-	Normalize(&plan.Job)
-	c := checker{root: schemaOf(reflect.TypeFor[Plan]())}
-	return c.run(plan, []located{{job: &plan.Job}}, nil)
-}
-
 // decode reads data into dst, a pointer to a struct in which jobs lie.
 func decode(data []byte, dst any, jobs ...located) error {
 	return decodeThen(data, dst, func() []located { return jobs })
