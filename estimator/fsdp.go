@@ -46,8 +46,8 @@ func (f *fsdp) microStep(m int64) int64 {
 
 // shards says whether the job deals its parameters out to several GPUs.
 func shards(t *Training) bool {
-	d := t.Distributed
-	return d != nil && d.Data == "fsdp" && d.WorldSize > 1
+	d, m := t.Distributed, meshOf(t)
+	return d != nil && d.Data == "fsdp" && m.data*m.context > 1
 }
 
 // halvesParameters are the frameworks that give FSDP's own mixed precision the half type of autocast, which they keep
@@ -123,13 +123,16 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	sh.World = d.WorldSize
+	m := meshOf(t)
+	sh.World = m.shard
 	if g := d.ShardGroup; g > 0 {
-		if d.WorldSize%g != 0 {
+		switch {
+		case m.world == m.data && m.data%g != 0:
 			errs.Add("/training/distributed/shard_group", "not_divisible", "shard_group is %d, and world_size %d is no multiple of it", g, d.WorldSize)
+		case m.data%g != 0:
+			errs.Add("/training/distributed/shard_group", "not_divisible", "shard_group is %d, and the %d GPUs that train on different data are no multiple of it", g, m.data)
 		}
-		sh.World = min(g, d.WorldSize)
-		sh.groups = max(d.WorldSize/g, 1)
+		sh.groups = max(m.data/g, 1)
 	}
 	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && wrapsFlat[r.framework] {
 		sh.flat, sh.CastsOutputs = true, false

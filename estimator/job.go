@@ -175,8 +175,8 @@ type Loss struct {
 	ChunkTokens int64 `json:"chunk_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// Head says whether the output layer of a chunked loss runs chunk by chunk too, or whole.
 	Head string `json:"head,omitempty" validate:"omitempty,oneof=chunked whole"`
-	// VocabParallel divides the vocabulary over tensor-parallel ranks.
-	VocabParallel bool `json:"vocab_parallel,omitempty"`
+	// VocabParallel divides the vocabulary over tensor-parallel ranks; torchtitan does where it is left out.
+	VocabParallel *bool `json:"vocab_parallel,omitempty"`
 }
 
 // Compile is torch.compile: false, true, or what is compiled.

@@ -25,8 +25,8 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	if !ok {
 		errs.Add(pointer+"/kind", "unknown_value", "the loss is %.40q; standard, fused, chunked and fused-linear are accepted", l.Kind)
 	}
-	if l.VocabParallel {
-		errs.Add(pointer+"/vocab_parallel", "unsupported", "a vocabulary divided over GPUs is not modelled yet; leave the field out")
+	if v := l.VocabParallel; v != nil && *v && meshOf(t).tensor == 1 {
+		errs.Add(pointer+"/vocab_parallel", "conflict", "a vocabulary is divided over GPUs that share layers, and tensor_parallel is 1 or not given")
 	}
 	if kind != step.LossChunked && (l.Chunks != 0 || l.ChunkTokens != 0 || l.Head != "") {
 		errs.Add(pointer, "conflict", "chunks, chunk_tokens and head belong to the loss chunked")

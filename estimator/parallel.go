@@ -34,7 +34,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		field string
 		given bool
 	}{
-		{"tensor_parallel", d.TensorParallel > 1}, {"sequence_parallel", d.SequenceParallel}, {"async_tensor_parallel", d.AsyncTensorParallel},
+		{"async_tensor_parallel", d.AsyncTensorParallel},
 		{"pipeline_parallel", d.PipelineParallel > 1}, {"virtual_pipeline", d.VirtualPipeline > 1},
 		{"context_parallel", d.ContextParallel > 1}, {"expert_parallel", d.ExpertParallel > 1},
 		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0}, {"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
@@ -43,6 +43,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs in this way is not modelled yet; copies of the whole job (ddp) and its state dealt out (fsdp) are")
 		}
 	}
+	r.tensorFits(t, errs)
 	if d.DeepSpeed != nil && zeroStage(t) == 0 {
 		errs.Add(pointer+"deepspeed", "conflict", "deepspeed belongs to data zero1, zero2 or zero3, and data is %.20q", d.Data)
 	}
@@ -58,11 +59,18 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 			r.nccl = ncclTwo
 		}
 	}
+	m := meshOf(t)
+	if share := m.tensor * m.context * m.pipeline; share > 1 && m.world%share != 0 {
+		errs.Add(pointer+"world_size", "not_divisible", "world_size is %d, and it takes a multiple of %d, the product of tensor_parallel, context_parallel and pipeline_parallel", d.WorldSize, share)
+	}
+	if m.tensor > 1 {
+		defer r.cut(t)
+	}
 	if zeroStage(t) > 0 && d.WorldSize > 0 {
 		r.zero(t, errs)
 		return
 	}
-	if d.WorldSize <= 1 {
+	if m.data*m.context <= 1 {
 		return
 	}
 	if name, own := ownEngines[r.framework]; own {

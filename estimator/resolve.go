@@ -53,6 +53,8 @@ type resolved struct {
 	// beside are the models that stand beside the trained one, and sequences is how many of them a micro-batch of one has.
 	beside    []companion
 	sequences int64
+	// widened says that half precision was asked for and is not computed in.
+	widened bool
 	// evaluation is the pass between two steps, nil for none.
 	evaluation *Evaluation
 	// calibration is the one that is not built in, and key what of the job it goes by; the card is missing there.
@@ -160,9 +162,10 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.flash, r.versions = t.Attention == "flash", len(t.Versions) > 0
 	rc := &r.recipe
 	rc.Accumulation = max(t.GradientAccumulation, 1)
-	r.precision(t, errs)
 	r.loop(t, errs)
-	r.states(t, errs)
+	wide := r.wideWithoutFSDP(t)
+	r.precision(&wide, errs)
+	r.states(&wide, errs)
 	r.chooseOptimizer(t, errs)
 	switch t.Attention {
 	case "", "sdpa":
@@ -194,6 +197,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if r.framework == "torchtitan" && t.LoRA == nil {
 		r.arch.WriteAsTitan(r.shape.Tokens)
 		r.ownModules = r.ownModules && !r.arch.Titan()
+		rc.RunsToEnd = r.arch.Titan() // activation_checkpoint.early_stop is false
 	}
 	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {

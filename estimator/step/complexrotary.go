@@ -38,6 +38,11 @@ func (t *Tape) RepeatTokens(x T, h Heads) T {
 	if h.KV == h.Query {
 		return t.Hold(x)
 	}
-	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+	y := t.Hold(x)
+	y.numel *= h.Query // one head is shown to all queries
+	if h.KV > 1 {
+		t.Drop(y)
+		y = t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+	}
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }

@@ -62,6 +62,8 @@ const (
 	LabelGatherOutput
 	LabelReduceInput
 	LabelShardScratch
+	LabelCollective
+	LabelGatheredTokens
 	labelCount
 )
 
@@ -123,6 +125,8 @@ var labelText = [labelCount]string{
 	LabelGatherOutput:           "buffer of an all-gather",
 	LabelReduceInput:            "buffer of a reduce-scatter",
 	LabelShardScratch:           "addresses for the copy of many tensors",
+	LabelCollective:             "buffer of a collective between GPUs that share layers",
+	LabelGatheredTokens:         "tokens of all GPUs that share layers",
 }
 
 func (l Label) String() string {

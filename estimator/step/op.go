@@ -60,7 +60,7 @@ func (o op) save(xs ...T) op {
 		n.nSaved++
 		if o.t.transplant {
 			o.t.savesLeft--
-			o.t.stopped = o.t.savesLeft == 0
+			o.t.stopped = o.t.savesLeft == 0 && !o.t.Recipe.RunsToEnd
 		}
 	}
 	return o
@@ -68,7 +68,9 @@ func (o op) save(xs ...T) op {
 
 // lastSaves says whether the next n saved tensors are the last that checkpointing waits for:
 // what an operation saves of its inputs it saves before it runs, and so it does not run.
-func (t *Tape) lastSaves(n int32) bool { return t.transplant && t.savesLeft <= n }
+func (t *Tape) lastSaves(n int32) bool {
+	return t.transplant && t.savesLeft <= n && !t.Recipe.RunsToEnd
+}
 
 func (o op) act(a act) op {
 	if o.i != None {

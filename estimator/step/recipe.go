@@ -92,6 +92,8 @@ type Checkpointing struct {
 	// Reentrant is which of torch.utils.checkpoint's two ways does it.
 	CheckpointEvery int64
 	Reentrant       bool
+	// RunsToEnd runs such a layer again to its end, and not only until everything that backward waits for is there.
+	RunsToEnd bool
 	// CheckpointOffload keeps the input of such a layer in the CPU's memory until backward.
 	CheckpointOffload bool
 	// SelectiveAttention makes again in backward what the core of attention saves.

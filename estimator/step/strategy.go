@@ -37,6 +37,12 @@ type Strategy interface {
 	LoadYields() bool
 }
 
+// Aligning is a strategy whose gradients are not in the form of the parameters until the optimizer asks for it.
+type Aligning interface {
+	// Align allocates what the optimizer reads instead, which is freed after the update.
+	Align(r *Rank, heap alloc.Heap) []int32
+}
+
 // Updating is what an optimizer step of a strategy's own needs of the session.
 type Updating struct {
 	// LetGo frees the gradients that the micro-steps have left, so many bytes in one tensor.

@@ -166,7 +166,7 @@ const (
 	actValidate                  // the operation's own backward ends here
 	actWorkspace                 // a matrix product
 	actSendSaved                 // hand saved tensor reg to edge
-	actAllocLogits               // allocate register 0, as wide as the vocabulary
+	actAllocLogits               // allocate register reg, as wide as the vocabulary
 	actAddInPlace                // allocate register 0 unless a gradient for edge 0 is there to be added to
 	actForget                    // let go of saved tensor reg
 	actAfterBackward             // the backward of a unit of a strategy is over

@@ -81,6 +81,9 @@ func (s *Session) update(heap alloc.Heap) {
 	if s.Recipe.GradScaler && s.Optimizer.Fused { // fused kernels look at found_inf themselves
 		sum = heap.Alloc(4)
 	}
+	if a, ok := s.strategy.(step.Aligning); ok {
+		wide = append(wide, a.Align(s.asRank(), heap)...)
+	}
 	u.Run(s.Optimizer, s.updated())
 	for _, h := range wide {
 		heap.Free(h)

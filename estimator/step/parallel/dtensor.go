@@ -1,0 +1,98 @@
+package parallel
+
+import (
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+)
+
+// DTensor is tensor parallelism as torchtitan writes it with torch.distributed.tensor: GPUs share the matrices of every layer, the
+// embedding and the head, tokens are dealt out between the blocks (sequence parallel), and the loss is computed on the part of the
+// vocabulary that a GPU has (loss parallel). The parameters that the model declares are this GPU's; what is done with them besides is
+// the embedded strategy's.
+// Source: torchtitan/models/llama3/infra/parallelize.py (apply_tp), 0.2.0; torch/distributed/tensor/parallel, 2.9.
+type DTensor struct {
+	step.Strategy
+	// GPUs share each layer.
+	GPUs int64
+	// WholeLogits gathers the logits for the loss, which every GPU then computes on all of the vocabulary.
+	WholeLogits bool
+}
+
+// Hooks are those of the embedded strategy and what is done where modules are cut.
+func (d DTensor) Hooks(t *step.Tape) step.Hooks { return &dtensor{d.Strategy.Hooks(t), t, d} }
+
+// Align copies this GPU's rows out of the gradient of the embedding, which nobody has copied so far where nothing is dealt out besides.
+func (d DTensor) Align(r *step.Rank, heap alloc.Heap) []int32 {
+	if _, dealt := d.Strategy.(step.OneGPU); !dealt {
+		return nil
+	}
+	for i := range r.Parts.List {
+		if p := &r.Parts.List[i]; p.Section == step.InputSection {
+			return []int32{heap.Alloc(p.Bytes())}
+		}
+	}
+	return nil
+}
+
+type dtensor struct {
+	step.Hooks
+	tape *step.Tape
+	cut  DTensor
+}
+
+// BeforeSection is the embedded strategy's.
+func (h *dtensor) BeforeSection(s step.Section, x step.T) step.T {
+	if inner, ok := h.Hooks.(step.Sections); ok {
+		return inner.BeforeSection(s, x)
+	}
+	return h.tape.Hold(x)
+}
+
+// AfterSection is the embedded strategy's.
+func (h *dtensor) AfterSection(s step.Section, y step.T) step.T {
+	if inner, ok := h.Hooks.(step.Sections); ok {
+		return inner.AfterSection(s, y)
+	}
+	return y
+}
+
+// GradientReady copies this GPU's rows out of the gradient of the embedding, which has all, before they are dealt out further.
+// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py (_get_grad_inner_tensor), torch 2.9.
+func (h *dtensor) GradientReady(p, s int32) {
+	t := h.tape
+	if _, alone := h.cut.Strategy.(step.OneGPU); !alone && t.Parameters[p].Section == step.InputSection {
+		rows := t.Alloc(t.Parameters[p].Bytes(), step.Gradients, step.LabelGradient)
+		t.Release(s)
+		s = rows
+	}
+	h.Hooks.GradientReady(p, s)
+}
+
+// Enter gathers the tokens.
+func (h *dtensor) Enter(x step.T) step.T { return h.tape.GatherTokens(x, h.cut.GPUs) }
+
+// Leave sums over the GPUs and deals the tokens out.
+func (h *dtensor) Leave(y step.T) step.T { return h.tape.ScatterTokens(y, h.cut.GPUs) }
+
+// EmbedRows looks ids up in this GPU's rows.
+func (h *dtensor) EmbedRows(ids step.T, w step.Weight) step.T {
+	return h.Leave(h.tape.EmbedRows(ids, w, h.cut.GPUs))
+}
+
+// Logits are this GPU's, or all.
+func (h *dtensor) Logits(x step.T) step.T {
+	if !h.cut.WholeLogits {
+		return x
+	}
+	y := h.tape.GatherVocabulary(x, h.cut.GPUs)
+	h.tape.Drop(x)
+	return y
+}
+
+// CutLoss is computed on this GPU's part of the vocabulary.
+func (h *dtensor) CutLoss(logits, targets step.T) step.T {
+	if h.cut.WholeLogits {
+		return h.tape.CrossEntropy(logits, targets)
+	}
+	return h.tape.LossParallel(logits, targets)
+}
