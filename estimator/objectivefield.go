@@ -54,6 +54,8 @@ type trainer struct {
 	fields []string
 	// until is the first release of trl that the replay is not of; "" is none.
 	until string
+	// undropped says that the trainer switches dropout off (disable_dropout).
+	undropped bool
 	// sequences is how many of them a micro-batch of one has.
 	sequences int64
 	build     func(r *resolved, t *Training, errs *invalid.List) step.Objective
@@ -61,8 +63,8 @@ type trainer struct {
 
 // trainers are the kinds that are replayed.
 var trainers = map[string]trainer{
-	"sft": {sequences: 1, until: "1.7", fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"}, build: (*resolved).sft},
-	"dpo": {sequences: 2, until: "1.0", pairs: true, fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
+	"sft": {sequences: 1, fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"}, build: (*resolved).sft},
+	"dpo": {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
 }
 
 // objective is training.objective. It comes last: it asks for what the other fields have decided.
@@ -102,6 +104,9 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	}
 	r.recipe.UseCache = false // what every trainer of trl sends
 	r.sequences = how.sequences
+	if how.undropped {
+		r.arch.EmbeddingDropout, r.arch.ResidualDropout, r.arch.AttentionDropout = 0, 0, 0
+	}
 	r.recipe.Objective = how.build(r, t, errs)
 }
 
@@ -160,12 +165,7 @@ func (r *resolved) trlRelease() release.Version { return r.releaseOf("trl", r.de
 // Source: trl/trainer/sft_trainer.py (SFTTrainer.__init__, padding_free), 0.26 and 1.16.
 func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
-	for _, name := range o.LossType {
-		if name != "nll" {
-			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for sft in trl before 1.7; nll is", name)
-		}
-	}
-	s := objective.SFT{Rows: r.shape.Batch, Tokens: r.shape.Tokens}
+	s := objective.SFT{Rows: r.shape.Batch, Tokens: r.shape.Tokens, Fused: r.chunksSFT(o, errs)}
 	if o.PaddingFree || o.Packing && o.PackingStrategy != "wrapped" {
 		if t.AttentionMask == "explicit" {
 			errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")
@@ -177,11 +177,48 @@ func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 	return s
 }
 
+// chunksSFT says whether SFTTrainer computes its loss without logits.
+func (r *resolved) chunksSFT(o *Objective, errs *invalid.List) bool {
+	always, byDefault := r.holds(release.FusesTRLHead), r.holds(release.ChunksSFTLoss)
+	chunks := byDefault
+	for _, name := range o.LossType {
+		switch {
+		case name == "nll":
+			chunks = always
+		case name == "chunked_nll" && byDefault:
+			chunks = true
+		default:
+			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for sft in trl %s; nll is, and chunked_nll from 1.7 on", name, r.trlVersion())
+		}
+	}
+	r.fits(chunks, errs)
+	return chunks
+}
+
+// fusesPreferences says whether the trainers of preferences compute log-probabilities without logits. Between 1.0, which wrote them
+// anew, and 1.15 nobody has looked.
+func (r *resolved) fusesPreferences(errs *invalid.List) bool {
+	fuses := r.holds(release.FusesTRLHead)
+	anew, _ := release.Parse("1.0")
+	if !fuses && !r.trlRelease().Before(anew) {
+		errs.Add("/training/versions", "unsupported", "preferences are modelled as trl before 1.0 and from 1.15 on runs them, and here it is %s; name the release in training.versions.trl", r.trlVersion())
+	}
+	r.fits(fuses, errs)
+	return fuses
+}
+
+// fits refuses trl's fused head where the model's is more than a matrix.
+func (r *resolved) fits(fused bool, errs *invalid.List) {
+	if fused && r.arch.Family != "" && (!r.arch.PlainHead() || r.arch.AdaptedHead()) {
+		errs.Add("/model", "unsupported", "trl's fused head is modelled for models whose logits are the head's output as it is, without an adapter on it; name a release before 1.7 in training.versions.trl")
+	}
+}
+
 // dpo is trl's DPOTrainer.
 func (r *resolved) dpo(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
 	d := objective.DPO{Preference: objective.Preference{Pairs: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens},
-		Reference: r.reference(t, errs), KeepsCompletion: o.UseLogitsToKeep}
+		Reference: r.reference(t, errs), KeepsCompletion: o.UseLogitsToKeep, Fused: r.fusesPreferences(errs)}
 	for _, name := range o.LossType {
 		switch {
 		case name == "sft" || name == "rpo":

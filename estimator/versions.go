@@ -65,6 +65,8 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.arch.UseCache, r.recipe.UseCache = true, !r.ownModules
 		return true
 	},
+	release.ChunksSFTLoss:    func(r *resolved) bool { return r.recipe.Objective != nil }, // looked up with the objective
+	release.FusesTRLHead:     func(r *resolved) bool { return r.recipe.Objective != nil },
 	release.MultipliesAngles: func(r *resolved) bool { return set(&r.recipe.Software.MultipliesAngles) },
 }
 

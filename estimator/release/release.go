@@ -40,6 +40,8 @@ const (
 	CachesWindow         Switch = "caches-window"
 	CachesInTraining     Switch = "caches-in-training"
 	MultipliesAngles     Switch = "multiplies-angles"
+	ChunksSFTLoss        Switch = "chunks-sft-loss"
+	FusesTRLHead         Switch = "fuses-trl-head"
 )
 
 // Change is one thing that releases of a library do otherwise than the rest.

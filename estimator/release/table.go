@@ -214,5 +214,15 @@ func changeTable() []Change {
 			What:   "Gemma 2 and 3 fill a cache in training in transformers 5.23",
 			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), 4.57.6 and 5.23.0", Shown: "traces of Gemma 3",
 		},
+		{
+			Library: "trl", From: "1.7", Switch: ChunksSFTLoss,
+			What:   "SFTTrainer of trl from 1.7 on computes its loss in chunks, without logits, where loss_type is not given",
+			Source: "trainer/sft_config.py (loss_type), 1.7 and 1.16", Shown: "traces of SFTTrainer with trl 1.16",
+		},
+		{
+			Library: "trl", After: "1.13", From: "1.15", Switch: FusesTRLHead,
+			What:   "trl from 1.15 on computes log-probabilities in SFTTrainer, DPOTrainer and GRPOTrainer without logits",
+			Source: "trainer/utils.py (add_fused_lm_head), 1.16.0", Shown: "traces of SFTTrainer and DPOTrainer with trl 1.16",
+		},
 	}
 }

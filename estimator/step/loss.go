@@ -97,6 +97,10 @@ func (t *Tape) withoutLast(x T) T {
 
 // Head is the linear layer onto the vocabulary. Where the loss runs it chunk by chunk, it waits, and there are no logits.
 func (t *Tape) Head(x T, w, b Weight) T {
+	if t.pass.Head != nil {
+		t.captureHidden(x)
+		return t.pass.Head(t, x, w, b)
+	}
 	y := t.HeadOf(x, func(x T) T { return t.Linear(x, w, b, LabelLogits) })
 	t.head.w, t.head.b = w, b
 	return y
@@ -109,9 +113,6 @@ func (t *Tape) HeadOf(x T, run func(x T) T) T {
 		return T{storage: None, edge: noEdge, form: plain(F32)}
 	}
 	t.captureHidden(x)
-	if t.pass.Headless {
-		return t.Hold(x)
-	}
 	x = t.lastTokens(x, t.pass.LastTokens)
 	y := t.runHead(x, run)
 	t.Drop(x)

@@ -24,7 +24,6 @@ const (
 
 // Pass is how a trainer calls a model.
 type Pass struct {
-	Kind PassKind
 	// Shape is the size of the batch that is passed.
 	Shape Shape
 	// WithoutGraph runs under torch.no_grad, and Evaluating a model in evaluation mode.
@@ -35,8 +34,8 @@ type Pass struct {
 	AdaptersOff bool
 	// HiddenStates returns the residual stream before each layer, and what the last norm makes of it.
 	HiddenStates bool
-	// Headless calls what lies below the head: the logits of the output are the last hidden states.
-	Headless bool
+	// Head runs in place of the head on the last hidden states, which it borrows; the logits of the output are what it returns.
+	Head func(t *Tape, hidden T, w, b Weight) T
 	// LastTokens asks for the logits of so many tokens at the end of each sequence; 0 is all.
 	LastTokens int64
 }
@@ -58,8 +57,7 @@ type Output struct {
 // labelled.
 // Sources: accelerate/accelerator.py (prepare_model), utils/operations.py (convert_to_fp32), 1.15.
 func (t *Tape) Run(net Network, batch []T, p Pass) Output {
-	shape, evaluation, every, noGrad, kind, layers := t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.kind, t.layersRun
-	t.turnTo(p.Kind)
+	shape, evaluation, every, noGrad, layers := t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.layersRun
 	t.Shape, t.Recipe.Evaluation, t.noGrad, t.layersRun = p.Shape, p.Evaluating, p.WithoutGraph, 0
 	if p.WithoutGraph { // a checkpointed layer without a graph is a layer
 		t.Recipe.CheckpointEvery = 0
@@ -71,11 +69,9 @@ func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	hidden := t.pass.hidden
 	t.pass = passing{}
 	if t.Recipe.Autocast {
-		loss = t.floatOutputs(loss, outputs)
-		hidden = t.floatHidden(hidden)
+		loss, hidden = t.floatAll(loss, outputs, hidden)
 	}
 	t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.layersRun = shape, evaluation, every, noGrad, layers
-	t.turnTo(kind)
 	if !p.Labelled {
 		loss = NoTensor
 	}
@@ -115,8 +111,21 @@ func (t *Tape) captureHidden(x T) {
 	}
 }
 
-// floatHidden makes float32 copies of half-precision hidden states; the originals go when all are made. A copy counts as its original
-// does: once for every layer that it stands for.
+// floatAll makes float32 copies of what a model returned; the originals go when all are made.
+func (t *Tape) floatAll(loss T, outputs, hidden []T) (T, []T) {
+	former := append([]T(nil), outputs...)
+	for _, x := range former {
+		t.Hold(x)
+	}
+	loss = t.floatOutputs(loss, outputs)
+	wide := t.floatHidden(hidden)
+	t.dropAll(former...)
+	t.dropAll(hidden...)
+	return loss, wide
+}
+
+// floatHidden makes float32 copies of half-precision hidden states. A copy counts as its original does: once for every layer that it
+// stands for.
 func (t *Tape) floatHidden(hidden []T) []T {
 	wide := make([]T, len(hidden))
 	for i, x := range hidden {
@@ -129,7 +138,6 @@ func (t *Tape) floatHidden(hidden []T) []T {
 			t.Prog.Slots[to].Unit = t.Prog.Slots[from].Unit
 		}
 	}
-	t.dropAll(hidden...)
 	return wide
 }
 

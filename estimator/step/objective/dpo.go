@@ -39,11 +39,19 @@ type DPO struct {
 	NLL bool
 	// KeepsCompletion computes the logits of the completions alone (use_logits_to_keep).
 	KeepsCompletion bool
+	// Fused computes the log-probabilities without logits (trl from 1.15 on).
+	Fused bool
 }
 
 // Batch is ids and masks of prompts, chosen and rejected completions.
 func (o DPO) Batch(t *step.Tape) []step.T {
-	batch := o.batch(t)
+	var batch []step.T
+	if o.Fused { // ids and masks of the rows as they are passed
+		n := o.shape().N()
+		batch = []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(n, step.I64)}
+	} else {
+		batch = o.batch(t)
+	}
 	if o.Reference == Precomputed {
 		batch = append(batch, row(t, o.Pairs), row(t, o.Pairs))
 	}
@@ -52,16 +60,16 @@ func (o DPO) Batch(t *step.Tape) []step.T {
 
 // Forward passes both completions of every pair at once, then the same through the reference while the graph is alive.
 // Source: trl/trainer/dpo_trainer.py (DPOTrainer.get_batch_loss_metrics), 0.26.
-func (o DPO) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
-	logps := o.concatenated(t, net, step.Pass{})
+func (o DPO) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
+	logps := o.concatenated(t, net, batch, step.Pass{})
 	switch o.Reference {
 	case Separate:
 		t.As(step.PassReference, func() {
-			t.Drop(o.concatenated(t, net, step.Pass{Kind: step.PassReference, WithoutGraph: true, Evaluating: true}))
+			t.Drop(o.concatenated(t, net, batch, step.Pass{WithoutGraph: true, Evaluating: true}))
 		})
 	case AdapterOff:
 		t.As(step.PassReference, func() {
-			t.Drop(o.concatenated(t, net, step.Pass{Kind: step.PassReference, WithoutGraph: true, AdaptersOff: true}))
+			t.Drop(o.concatenated(t, net, batch, step.Pass{WithoutGraph: true, AdaptersOff: true}))
 		})
 	}
 	loss := total(t, logps)
@@ -71,7 +79,10 @@ func (o DPO) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 
 // concatenated is the log-probability of every label. All hidden states are asked for, and nobody reads them.
 // Source: trl/trainer/dpo_trainer.py (DPOTrainer.concatenated_forward), 0.26.
-func (o DPO) concatenated(t *step.Tape, net step.Network, p step.Pass) step.T {
+func (o DPO) concatenated(t *step.Tape, net step.Network, batch []step.T, p step.Pass) step.T {
+	if o.Fused {
+		return o.fused(t, net, batch, p)
+	}
 	p.Shape, p.HiddenStates = o.shape(), true
 	kept := o.tokens()
 	if o.KeepsCompletion {
@@ -109,4 +120,15 @@ func (o DPO) concatenated(t *step.Tape, net step.Network, p step.Pass) step.T {
 		t.Drop(x)
 	}
 	return logps
+}
+
+// fused is the log-probability of every token of the completions, without logits and hidden states.
+// Source: trl/trainer/dpo_trainer.py (DPOTrainer._compute_loss), 1.16.
+func (o DPO) fused(t *step.Tape, net step.Network, batch []step.T, p step.Pass) step.T {
+	p.Shape = o.shape()
+	n := p.Shape.N()
+	labels := t.Input(n, step.I64)
+	out := t.Run(net, []step.T{batch[0], batch[1], labels}, labelled(p, o.Completion))
+	t.Drop(labels)
+	return out.Logits
 }

@@ -7,6 +7,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 type SFT struct {
 	Rows, Tokens int64
 	Packed       bool
+	// Fused computes the log-probabilities without logits (chunked_nll).
+	Fused bool
 }
 
 func (o SFT) shape() step.Shape { return step.Shape{Batch: o.Rows, Tokens: o.Tokens} }
@@ -21,6 +23,12 @@ func (o SFT) Batch(t *step.Tape) []step.T {
 // each sequence's last, while everything is alive.
 // Source: trl/trainer/sft_trainer.py (SFTTrainer.compute_loss), 0.26.
 func (o SFT) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
+	if o.Fused {
+		out := t.Run(net, batch, labelled(step.Pass{Shape: o.shape()}, o.Tokens-1))
+		loss := total(t, out.Logits)
+		t.DropOutput(out)
+		return loss
+	}
 	out := t.Run(net, batch, step.Pass{Shape: o.shape(), Labelled: true})
 	t.WithoutGraph(func() step.T {
 		n := o.Rows * o.Tokens
