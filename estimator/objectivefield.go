@@ -63,8 +63,13 @@ type trainer struct {
 
 // trainers are the kinds that are replayed.
 var trainers = map[string]trainer{
-	"sft": {sequences: 1, fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"}, build: (*resolved).sft},
-	"dpo": {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
+	"sft":    {sequences: 1, fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"}, build: (*resolved).sft},
+	"orpo":   {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
+	"cpo":    {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
+	"simpo":  {sequences: 2, pairs: true, undropped: true, build: (*resolved).simpo},
+	"kto":    {sequences: 1, pairs: true, undropped: true, until: "1.0", fields: []string{"reference", "reference_dtype", "reference_resident"}, build: (*resolved).kto},
+	"reward": {sequences: 2, undropped: true, build: (*resolved).reward},
+	"dpo":    {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
 }
 
 // objective is training.objective. It comes last: it asks for what the other fields have decided.
@@ -217,7 +222,7 @@ func (r *resolved) fits(fused bool, errs *invalid.List) {
 // dpo is trl's DPOTrainer.
 func (r *resolved) dpo(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
-	d := objective.DPO{Preference: objective.Preference{Pairs: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens},
+	d := objective.DPO{Preference: preference(t),
 		Reference: r.reference(t, errs), KeepsCompletion: o.UseLogitsToKeep, Fused: r.fusesPreferences(errs)}
 	for _, name := range o.LossType {
 		switch {

@@ -32,6 +32,8 @@ type Architecture struct {
 	MaxPositions int64
 	Tied         bool // the head is the embedding
 	headAdapted  bool
+	// Scored puts a score of one label in the place of the head (ForSequenceClassification with num_labels 1).
+	Scored bool
 	LitGPT       bool      // written as litgpt writes its models
 	titan        *titanCut // written as torchtitan writes Llama 3; nil otherwise
 

@@ -117,6 +117,10 @@ func (b *builder) linear(name string, in, out int64, bias bool) linear {
 // that ties them.
 func (b *builder) head(name string, width int64, bias bool) linear {
 	a, m := b.a, linear{b: step.NoWeight}
+	if a.Scored {
+		m.w, m.b = b.pair("score", 1, width, false)
+		return m
+	}
 	if a.Tied {
 		m.w = b.trained(name, b.shared)
 		if bias {

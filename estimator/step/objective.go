@@ -30,6 +30,8 @@ type Pass struct {
 	WithoutGraph, Evaluating bool
 	// Labelled hands the labels to the model, which returns its loss.
 	Labelled bool
+	// Caches lets the model fill a key/value cache, which it returns.
+	Caches bool
 	// AdaptersOff disables the adapters.
 	AdaptersOff bool
 	// HiddenStates returns the residual stream before each layer, and what the last norm makes of it.
@@ -58,6 +60,7 @@ type Output struct {
 // Sources: accelerate/accelerator.py (prepare_model), utils/operations.py (convert_to_fp32), 1.15.
 func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	shape, evaluation, every, noGrad, layers := t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.layersRun
+	t.Recipe.UseCache = p.Caches
 	t.Shape, t.Recipe.Evaluation, t.noGrad, t.layersRun = p.Shape, p.Evaluating, p.WithoutGraph, 0
 	if p.WithoutGraph { // a checkpointed layer without a graph is a layer
 		t.Recipe.CheckpointEvery = 0

@@ -1,0 +1,86 @@
+package objective
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// KTO is trl's KTOTrainer: so many completions, each chosen or rejected by itself.
+type KTO struct {
+	Rows, Prompt, Completion int64
+	Reference                Reference
+	// Caches says that the trained model fills a key/value cache, ReferenceCaches that the reference does: nobody says otherwise.
+	Caches, ReferenceCaches bool
+}
+
+func (o KTO) shape() step.Shape {
+	return step.Shape{Batch: o.Rows, Tokens: o.Prompt + o.Completion}
+}
+
+// Batch is ids, masks and labels of the completions and of mismatched ones, and ids and masks of the prompts.
+func (o KTO) Batch(t *step.Tape) []step.T {
+	var all []step.T
+	for range 6 {
+		all = append(all, t.Input(o.shape().N(), step.I64))
+	}
+	for range 2 {
+		all = append(all, t.Input(o.Rows*o.Prompt, step.I64))
+	}
+	return all
+}
+
+// Forward is a pass of mismatched completions without a graph, one of the completions, and both through the reference while the graph
+// is alive. The logits of what was chosen and of what was rejected are copied, for a log, and live to the end.
+// Source: trl/experimental/kto/kto_trainer.py (forward, get_batch_loss_metrics), 0.26.
+func (o KTO) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
+	logps, logits := o.passes(t, net, batch, step.Pass{Shape: o.shape(), Caches: o.Caches})
+	var copies []step.T
+	before := func(p step.Pass) {
+		t.As(step.PassReference, func() {
+			p.Shape, p.WithoutGraph = o.shape(), true
+			reference, more := o.passes(t, net, batch, p)
+			t.Drop(reference)
+			copies = append(copies, more...)
+		})
+	}
+	switch o.Reference {
+	case Separate:
+		before(step.Pass{Evaluating: true, Caches: o.ReferenceCaches})
+	case AdapterOff:
+		before(step.Pass{AdaptersOff: true, Caches: o.Caches})
+	}
+	loss := total(t, logps)
+	t.Drop(logps)
+	for _, x := range append(logits, copies...) {
+		t.Drop(x)
+	}
+	return loss
+}
+
+// passes are that of the mismatched completions and that of the completions through one model: the log-probabilities, and what is kept
+// of the logits.
+func (o KTO) passes(t *step.Tape, net step.Network, batch []step.T, p step.Pass) (logps step.T, copies []step.T) {
+	inputs := []step.T{batch[0], batch[1], step.NoTensor}
+	t.As(step.PassReference, func() {
+		mismatched := p
+		mismatched.WithoutGraph = true
+		out := t.Run(net, inputs, mismatched)
+		logits := t.Hold(out.Logits)
+		t.DropOutput(out)
+		t.Drop(t.WithoutGraph(func() step.T { return shiftedLogps(t, logits, o.shape()) }))
+		t.Drop(logits)
+	})
+	out := t.Run(net, inputs, p)
+	finish := func() step.T {
+		logps := shiftedLogps(t, out.Logits, o.shape())
+		row := out.Logits.Numel() / o.Rows
+		for _, rows := range []int64{o.Rows / 2, o.Rows - o.Rows/2} {
+			copies = append(copies, wide(t, rows*row, out.Logits.Dtype(), step.LabelLogits))
+		}
+		return logps
+	}
+	if p.WithoutGraph {
+		logps = t.WithoutGraph(finish)
+	} else {
+		logps = finish()
+	}
+	t.DropOutput(out)
+	return logps, copies
+}
