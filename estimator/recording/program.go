@@ -14,7 +14,7 @@ type Program struct {
 	// Escapes are the values of a layer that the model returns, Outputs those of Before and After.
 	Escapes, Outputs []Ref
 	Loss             Result
-	// Shared are the values of Before that a layer uses.
+	// Shared are the values of Before that a layer uses or is given.
 	Shared []int
 	// Values and Nodes are how many Before and After have, LayerValues and LayerNodes how many a layer has.
 	Values, Nodes, LayerValues, LayerNodes int
@@ -26,10 +26,10 @@ type Result struct{ Value, Edge Ref }
 // The limits of a program. What a node of the tape has room for decides those of a node.
 const (
 	maxLines     = 200_000
-	maxEdges     = 5
-	maxSaved     = 9
-	maxOutputs   = 3
-	maxRegisters = 14
+	maxEdges     = 250
+	maxSaved     = 250
+	maxOutputs   = 120
+	maxRegisters = 120
 	unknownGrad  = maxRegisters
 )
 

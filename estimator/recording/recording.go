@@ -92,6 +92,7 @@ type layers struct {
 type programDocument struct {
 	Before  []string `json:"before"`
 	Input   string   `json:"input"`
+	Given   []string `json:"given"`
 	Layer   []string `json:"layer"`
 	Output  string   `json:"output"`
 	Escapes []string `json:"escapes"`
@@ -257,7 +258,7 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, error
 	if n := len(d.Before) + len(d.Layer) + len(d.After); n > maxLines {
 		return nil, at(pointer, "has %d lines; up to %d are accepted", n, maxLines)
 	}
-	if len(d.Outputs)+len(d.Escapes) > maxOutputList {
+	if len(d.Outputs)+len(d.Escapes)+len(d.Given) > maxOutputList {
 		return nil, at(pointer, "has more than %d outputs", maxOutputList)
 	}
 	p := &Program{}
@@ -286,6 +287,16 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, error
 		}
 		if p.Escapes, err = inner.outputs(d.Escapes); err != nil {
 			return nil, at(pointer+"/escapes", "%w", err)
+		}
+		given, err := outer.outputs(d.Given)
+		if err != nil {
+			return nil, at(pointer+"/given", "%w", err)
+		}
+		for _, ref := range given {
+			if ref.Scope != Own {
+				return nil, at(pointer+"/given", "a layer is given what was made before the layers")
+			}
+			inner.shared[ref.N] = true
 		}
 		for n := range inner.shared {
 			p.Shared = append(p.Shared, n)

@@ -48,8 +48,8 @@ func (t *Tape) run(i int32) {
 	}
 	oldPart := t.part
 	t.part = n.part
-	var sends [8]delivery
-	ns := 0
+	var room [8]delivery
+	sends := room[:0]
 	for k := n.first; k < n.last; k++ {
 		a := &t.acts[k]
 		switch a.verb {
@@ -58,37 +58,34 @@ func (t *Tape) run(i int32) {
 		case actFree:
 			t.Release(t.regs[a.reg])
 		case actSend:
-			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg]}
-			ns++
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg]})
 		case actSendView:
 			t.storages[t.regs[a.reg]].viewed = true
-			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg], late: true}
-			ns++
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], late: true})
 		case actSendMarked, actSendAgain:
 			if a.verb == actSendAgain {
 				t.retain(t.regs[a.reg])
 			} else {
 				t.storages[t.regs[a.reg]].viewed = true
 			}
-			sends[ns] = delivery{e: n.in[a.edge], s: t.regs[a.reg]}
-			ns++
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg]})
 		case actPass, actPassView, actPassPart:
-			if n.grad[a.reg] == None { // of an output that no gradient came back to
-				n.grad[a.reg] = t.Alloc(0, t.component(), LabelInputGradient)
+			grad := n.gradAt(a.reg)
+			if *grad == None { // of an output that no gradient came back to
+				*grad = t.Alloc(0, t.component(), LabelInputGradient)
 			}
-			t.retain(n.grad[a.reg])
+			t.retain(*grad)
 			switch a.verb {
 			case actPassView:
-				t.storages[n.grad[a.reg]].viewed = true
+				t.storages[*grad].viewed = true
 			case actPassPart:
-				t.storages[n.grad[a.reg]].part = true
+				t.storages[*grad].part = true
 			}
-			sends[ns] = delivery{e: n.in[a.edge], s: n.grad[a.reg]}
-			ns++
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: *grad})
 		case actSendSaved:
-			t.retain(n.saved[a.reg])
-			sends[ns] = delivery{e: n.in[a.edge], s: n.saved[a.reg]}
-			ns++
+			s := *n.savedAt(a.reg)
+			t.retain(s)
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: s})
 		case actWorkspace:
 			t.workspace()
 		case actValidate:
@@ -98,13 +95,14 @@ func (t *Tape) run(i int32) {
 			}
 		case actAddInPlace:
 			bytes := a.bytes
-			if e := n.in[0]; e >= 0 && t.nodes[e>>2].grad[e&3] != None {
+			if e := n.in[0]; e >= 0 && *t.nodes[e.node()].gradAt(e.out()) != None {
 				bytes = 0
 			}
 			t.regs[0] = t.Alloc(bytes, t.component(), a.label)
 		case actForget:
-			t.Release(n.saved[a.reg])
-			n.saved[a.reg] = None
+			s := n.savedAt(a.reg)
+			t.Release(*s)
+			*s = None
 		case actAfterBackward:
 			t.hooks.AfterBackward(int(a.bytes))
 		case actPostpone:
@@ -120,13 +118,14 @@ func (t *Tape) run(i int32) {
 		t.pieces = t.pieces[:0]
 	}
 	for k := uint8(0); k < n.nOut; k++ {
-		t.Release(n.grad[k])
-		n.grad[k] = None
+		grad := n.gradAt(k)
+		t.Release(*grad)
+		*grad = None
 	}
 	t.releaseSaved(n)
 	t.uncapture(i)
 	t.part = oldPart
-	for k := 0; k < ns; k++ {
+	for k := range sends {
 		if sends[k].late {
 			t.accumulate()
 		}
@@ -137,7 +136,7 @@ func (t *Tape) run(i int32) {
 
 func (t *Tape) releaseSaved(n *node) {
 	for k := uint8(0); k < n.nSaved; k++ {
-		t.Release(n.saved[k])
+		t.Release(*n.savedAt(k))
 	}
 	t.lastReleased(n)
 	n.nSaved = 0
@@ -174,17 +173,17 @@ func (t *Tape) deliver(e edge, s int32) {
 		}
 		return
 	}
-	n := &t.nodes[e>>2]
+	n := &t.nodes[e.node()]
 	n.reached = true
 	if n.collects {
 		t.pieces = append(t.pieces, s)
 		return
 	}
-	k := e & 3
-	n.grad[k] = t.sum(n.grad[k], s)
+	grad := n.gradAt(e.out())
+	*grad = t.sum(*grad, s)
 	if n.awaits > 0 {
 		if n.awaits--; n.awaits == 0 {
-			n.grad[k] = t.copied(n.grad[k])
+			*grad = t.copied(*grad)
 		}
 	}
 }

@@ -48,7 +48,7 @@ func (t *Tape) Leaf(x T) T {
 		return x
 	}
 	t.nodes = append(t.nodes, node{layer: None, unit: t.unit, grad: [3]int32{None, None, None}})
-	x.edge = edge((len(t.nodes) - 1) << 2)
+	x.edge = edgeTo(int32(len(t.nodes)-1), 0)
 	t.ownLeaves = append(t.ownLeaves, t.Hold(x))
 	return x
 }
@@ -76,7 +76,7 @@ func (t *Tape) runBlock(i int32) {
 				leaf.awaits = 2 // those zeros, and what the layer itself sends
 			}
 			t.nodes = append(t.nodes, leaf)
-			in[k].edge = edge(leaves << 2)
+			in[k].edge = edgeTo(leaves, 0)
 			t.leaf = in[k].edge // the last of them is what linear layers read as it is
 			leaves++
 		}
@@ -98,7 +98,7 @@ func (t *Tape) runBlock(i int32) {
 		grads = append(grads, t.own(t.nodes[k].grad[0]))
 	}
 	for _, x := range t.ownLeaves[leafBase:] {
-		t.Release(t.nodes[x.edge>>2].grad[0])
+		t.Release(t.nodes[x.edge.node()].grad[0])
 		t.Drop(x)
 	}
 	t.nodes, t.acts, t.ownLeaves = t.nodes[:base], t.acts[:actBase], t.ownLeaves[:leafBase]

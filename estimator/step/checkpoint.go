@@ -135,7 +135,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	if t.Recipe.CheckpointOffload {
 		leaf.storage = t.fetched(leaf)
 	}
-	leaf.edge = edge(base << 2)
+	leaf.edge = edgeTo(base, 0)
 
 	// A second output has no gradient, and a custom autograd function gets zeros for one.
 	zeros := T{storage: None, numel: layer.second.numel}
@@ -264,6 +264,9 @@ func (t *Tape) rebuild(l int32) {
 	for k := c.first; k < c.last; k++ {
 		from := &t.nodes[base+k-c.first]
 		t.nodes[k].saved = from.saved
+		if from.more != nil {
+			t.nodes[k].overflow().saved = from.more.saved
+		}
 	}
 	if second, ok := t.Second(); ok {
 		t.Drop(second)

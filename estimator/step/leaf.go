@@ -19,7 +19,7 @@ func (t *Tape) requireGrad(x T) T {
 	i := int32(len(t.nodes))
 	t.nodes = append(t.nodes, node{leaf: true, layer: None, unit: t.unit, part: t.part, grad: [3]int32{None, None, None}, nOut: 1})
 	t.leaves = append(t.leaves, leaf{x: t.Hold(x), node: i, grad: None})
-	x.edge = edge(i << 2)
+	x.edge = edgeTo(i, 0)
 	return x
 }
 

@@ -27,8 +27,7 @@ func (t *Tape) op(ins ...T) op {
 		n.grad[k] = None
 	}
 	for _, x := range ins {
-		n.in[n.nIn] = x.edge
-		n.nIn++
+		n.addEdge(x.edge)
 		if p, ok := x.edge.param(); ok && !t.transplant {
 			t.params[p].uses++
 		}
@@ -39,7 +38,7 @@ func (t *Tape) op(ins ...T) op {
 func (o op) node() *node { return &o.t.nodes[o.i] }
 
 // needs says whether input k wants a gradient.
-func (o op) needs(k int) bool { return o.i != None && o.node().in[k] != noEdge }
+func (o op) needs(k int) bool { return o.i != None && o.node().edgeAt(uint8(k)) != noEdge }
 
 // save keeps xs alive until the operation's backward has run.
 func (o op) save(xs ...T) op {
@@ -53,11 +52,10 @@ func (o op) save(xs ...T) op {
 			return o
 		case n.layer == None || o.t.recompute:
 			o.t.retain(x.storage)
-			n.saved[n.nSaved] = x.storage
+			n.addSaved(x.storage)
 		default: // checkpointed: what would be saved is dropped and made again in backward
-			n.saved[n.nSaved] = None
+			n.addSaved(None)
 		}
-		n.nSaved++
 		if o.t.transplant {
 			o.t.savesLeft--
 			o.t.stopped = o.t.savesLeft == 0 && !o.t.Recipe.RunsToEnd
@@ -137,9 +135,7 @@ func (o op) out(x T, k int) T {
 	}
 	n := o.node()
 	n.last = int32(len(o.t.acts))
-	if int(n.nOut) <= k {
-		n.nOut = uint8(k + 1)
-	}
-	x.edge = edge(o.i<<2 | int32(k))
+	n.outputs(uint8(k + 1))
+	x.edge = edgeTo(o.i, uint8(k))
 	return x
 }

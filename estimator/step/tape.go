@@ -114,14 +114,16 @@ type paramState struct {
 	grad   int32 // storage that collects them
 }
 
-const maxRegs = 16
+// maxRegs is how many tensors a node's backward has room for at once: the two last are for scratch.
+const maxRegs = 128
 
 // node is one operation in the autograd graph.
 type node struct {
-	in      [5]edge
-	saved   [9]int32
-	grad    [3]int32 // gradients of its outputs as they arrive
-	first   int32    // its backward is acts[first:last]
+	in      [inlineEdges]edge
+	saved   [inlineSaved]int32
+	grad    [inlineOuts]int32 // gradients of its outputs as they arrive
+	more    *overflow         // what has no room above
+	first   int32             // its backward is acts[first:last]
 	last    int32
 	unit    int32
 	expert  int32
@@ -140,6 +142,81 @@ type node struct {
 	leaf bool
 	// hooked says that a hook of the strategy runs before its backward.
 	hooked bool
+}
+
+// What a node has room for by itself: all that an operation of a family needs.
+const (
+	inlineEdges = 5
+	inlineSaved = 9
+	inlineOuts  = 3
+)
+
+// overflow is what a node of a recording has beyond that.
+type overflow struct {
+	in    []edge
+	saved []int32
+	grad  []int32
+}
+
+func (n *node) overflow() *overflow {
+	if n.more == nil {
+		n.more = &overflow{}
+	}
+	return n.more
+}
+
+// edgeAt is where the gradient of input k goes.
+func (n *node) edgeAt(k uint8) edge {
+	if k < inlineEdges {
+		return n.in[k]
+	}
+	return n.more.in[k-inlineEdges]
+}
+
+// savedAt is the place of saved tensor k.
+func (n *node) savedAt(k uint8) *int32 {
+	if k < inlineSaved {
+		return &n.saved[k]
+	}
+	return &n.more.saved[k-inlineSaved]
+}
+
+// gradAt is the place of the gradient of output k.
+func (n *node) gradAt(k uint8) *int32 {
+	if k < inlineOuts {
+		return &n.grad[k]
+	}
+	return &n.more.grad[k-inlineOuts]
+}
+
+// addEdge appends an input, addSaved a saved tensor.
+func (n *node) addEdge(e edge) {
+	if n.nIn < inlineEdges {
+		n.in[n.nIn] = e
+	} else {
+		more := n.overflow()
+		more.in = append(more.in, e)
+	}
+	n.nIn++
+}
+
+func (n *node) addSaved(s int32) {
+	if n.nSaved < inlineSaved {
+		n.saved[n.nSaved] = s
+	} else {
+		more := n.overflow()
+		more.saved = append(more.saved, s)
+	}
+	n.nSaved++
+}
+
+// outputs says that the node has at least so many.
+func (n *node) outputs(count uint8) {
+	for k := max(n.nOut, inlineOuts); k < count; k++ {
+		more := n.overflow()
+		more.grad = append(more.grad, None)
+	}
+	n.nOut = max(n.nOut, count)
 }
 
 // act is one action of a node's backward.

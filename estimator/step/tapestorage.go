@@ -2,7 +2,7 @@ package step
 
 // About how many bytes one entry of each of these lists takes.
 const (
-	storageBytes, nodeBytes, actBytes, paramBytes, lazyBytes = 16, 136, 24, 32, 96
+	storageBytes, nodeBytes, actBytes, paramBytes, lazyBytes = 16, 144, 24, 32, 96
 	slotBytes, eventBytes, castBytes                         = 40, 8, 4
 )
 

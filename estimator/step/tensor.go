@@ -108,9 +108,18 @@ func (t T) Shares(x T) bool { return t.storage == x.storage }
 func (t T) Detached() T    { t.edge = noEdge; return t }
 func (t T) Attached(x T) T { t.edge = x.edge; return t }
 
-// edge is where a gradient goes: output out of node n (n<<2 | out), a parameter
+// edge is where a gradient goes: output out of node n (n<<outBits | out), a parameter
 // (-2-p), or nowhere.
 type edge int32
+
+// outBits is how many bits of an edge say which output it is.
+const outBits = 7
+
+func edgeTo(node int32, out uint8) edge { return edge(node<<outBits | int32(out)) }
+
+// node and out are the parts of an edge that is no parameter's.
+func (e edge) node() int32 { return int32(e >> outBits) }
+func (e edge) out() uint8  { return uint8(e & (1<<outBits - 1)) }
 
 const noEdge edge = -1
 

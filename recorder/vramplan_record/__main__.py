@@ -8,6 +8,7 @@ import sys
 
 from . import huggingface, recording
 from .sizes import Unexpressed
+from .values import Unanswered
 
 
 def named(text):
@@ -30,6 +31,8 @@ def main(arguments=None):
     parser.add_argument("--attention", choices=["sdpa", "eager"], help="with --hf-config")
     parser.add_argument("--no-cache", action="store_true", help="with --hf-config: no key/value cache, as gradient checkpointing has it")
     parser.add_argument("--fixed-length", action="store_true", help="the inputs have no length, such as pictures")
+    parser.add_argument("--length", type=int, help="record at this length alone: for modules that loop over their sequences")
+    parser.add_argument("--target-length", type=int, help="with --hf-config of an encoder-decoder: the length of the labels, else that of the inputs")
     parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half and fp32 (all)")
     parser.add_argument("--name")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
@@ -41,23 +44,24 @@ def main(arguments=None):
         parser.error("--precisions are of amp, half and fp32")
     loss = None
     if a.hf_config:
-        model, batch, name = huggingface.from_config(a.hf_config, a.head, a.attention, a.no_cache)
-        source, fixed = "transformers." + name, getattr(batch, "fixed", False)
+        model, batch, name = huggingface.from_config(a.hf_config, a.head, a.attention, a.no_cache, a.target_length)
+        source = "transformers." + name
+        length = False if getattr(batch, "fixed", False) else a.length or recording.below(batch.longest)
     else:
         if not a.inputs:
             parser.error("--inputs is missing: a function of a batch size and a length that makes the forward's arguments")
-        model, batch, name, source, fixed = named(a.build), named(a.inputs), a.build, a.build, a.fixed_length
+        model, batch, name, source, length = named(a.build), named(a.inputs), a.build, a.build, not a.fixed_length and (a.length or True)
         loss = named(a.loss) if a.loss else None
     try:
-        made = recording.record(model, batch, loss, name=a.name or name, source=source, precisions=precisions, length=not fixed)
-    except (Unexpressed, KeyError) as e:
+        made = recording.record(model, batch, loss, name=a.name or name, source=source, precisions=precisions, length=length)
+    except (Unexpressed, Unanswered, KeyError) as e:
         raise SystemExit(f"vramplan_record: this cannot be written down: {e}") from None
     with open(a.output, "w") as f:
         json.dump(made, f, indent=0)
         f.write("\n")
     layers = made["layers"]
     print(f"{made['name']}: {layers['count']} layers that repeat ({layers['name']})" if layers["count"] else f"{made['name']}: no layers that repeat")
-    for line in made["unfolded"]:
+    for line in made["unfolded"] + made["unexpressed"]:
         print("  " + line)
 
 

@@ -7,6 +7,8 @@ import torch
 import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
+ITS_OWN = F.scaled_dot_product_attention
+
 KERNELS = {"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"}
 
 FLASH_HEAD = 256
@@ -18,17 +20,14 @@ class Choice(TorchFunctionMode):
 
     def __torch_function__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        if func is F.scaled_dot_product_attention:
+        if func is ITS_OWN:
             return attend(*args, **kwargs)
-        if func in (torch.Tensor.all, torch.all) and len(args) == 1 and not kwargs:
-            func(*args)  # runs as it is, and is answered for a batch without padding
-            return torch.ones((), dtype=torch.bool, device="cpu")
         return func(*args, **kwargs)
 
 
 def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):
     if query.device.type != "cuda":
-        return F.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
+        return ITS_OWN(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)
     if torch.is_autocast_enabled("cuda"):
         kind = torch.get_autocast_dtype("cuda")
         if attn_mask is not None and attn_mask.is_floating_point():

@@ -110,7 +110,7 @@ def folded(o, symbols, names, items, prefix, count):
     before = Writer(o, symbols, params)
     write(before, items, last, keep=batch(before, o), end=enters[0])
     sid_of = {name: sid for sid, name in o.parameters.items()}
-    layers, given = [], None
+    layers, given, besides = [], None, []
     born = set()
     for k in range(count):
         got = next(e[2] for e in items[enters[k] :] if e[:2] == ("given", f"{prefix}.{k}"))
@@ -120,6 +120,8 @@ def folded(o, symbols, names, items, prefix, count):
         x = (got[0][0], numbers.get(got[0][1]), got[0][2])
         if k and x[0] != given[0]:
             raise Unfolded("a layer is given something else than the one before it returned")
+        if not k:
+            besides = list(dict.fromkeys(before.value(s) for s, *_ in got[1:] if s != x[0] and before.values.get(s, -1) >= 0))
         own = {sid_of[n]: i for i, n in enumerate(layer_names[k]) if n in sid_of}
         w = Writer(o, symbols, params, before, own, x)
         write(w, items, last, end=exits[k], first=enters[k] + 1)
@@ -150,7 +152,7 @@ def folded(o, symbols, names, items, prefix, count):
     after.given = given
     after.part = None
     outputs, loss = write(after, items, last, keep=set(o.batch) | born, first=exits[count - 1] + 1)
-    return {"before": start, "input": ref, "layer": list(layers[0][0]), "output": layers[0][1], "escapes": list(layers[0][2]),
+    return {"before": start, "input": ref, "given": besides, "layer": list(layers[0][0]), "output": layers[0][1], "escapes": list(layers[0][2]),
             "after": after.lines, "outputs": outputs, "loss": loss, "outer": outer_names, "inner": layer_names[0]}
 
 

@@ -13,7 +13,7 @@ HEADS = {
 }
 
 
-def from_config(path, head=None, attention=None, no_cache=False):
+def from_config(path, head=None, attention=None, no_cache=False, target=None):
     """model and batch for recording.record, and the name of the class"""
     import transformers
 
@@ -38,11 +38,17 @@ def from_config(path, head=None, attention=None, no_cache=False):
     def model():
         return made(config, **options)
 
-    return model, batch_for(name, config), name
+    batch = batch_for(name, config, target)
+    batch.longest = next((getattr(config, k) for k in LIMITS if isinstance(getattr(config, k, None), int)), None)
+    return model, batch, name
 
 
-def batch_for(name, config):
-    """the batch of a class: full sequences with their mask and labels, or pictures"""
+# What a config.json calls the number of its learned positions.
+LIMITS = ("max_target_positions", "n_positions", "max_position_embeddings")
+
+
+def batch_for(name, config, target=None):
+    """the batch of a class: full sequences with their mask and labels (target of a sequence where they are written anew), pictures, or sound"""
     def ids(b, t):
         return torch.zeros(b, t, dtype=torch.long)
 
@@ -51,7 +57,16 @@ def batch_for(name, config):
         return {"pixel_values": torch.zeros(b, config.num_channels, side, side), "labels": torch.zeros(b, dtype=torch.long)}
 
     def text(b, t):
-        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "labels": ids(b, t)}
+        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "labels": ids(b, target or t)}
+
+    def sound(b, t):
+        frames = 2 * config.max_source_positions
+        return {"input_features": torch.zeros(b, config.num_mel_bins, frames), "labels": ids(b, t)}
+
+    def both(b, t):
+        image = config.vision_config
+        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "return_loss": True,
+                "pixel_values": torch.zeros(b, image.num_channels, image.image_size, image.image_size)}
 
     def classified(b, t):
         return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "labels": torch.zeros(b, dtype=torch.long)}
@@ -59,4 +74,8 @@ def batch_for(name, config):
     if "ImageClassification" in name:
         pictures.fixed = True
         return pictures
+    if name == "WhisperForConditionalGeneration":
+        return sound
+    if name == "CLIPModel":
+        return both
     return classified if "SequenceClassification" in name else text

@@ -9,10 +9,10 @@ import gc
 import weakref
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from . import attention
+from .values import Values
 
 aten = torch.ops.aten
 
@@ -36,11 +36,12 @@ class Node:
         self.seq = fn._sequence_nr()
 
 
-class Observer(TorchDispatchMode):
+class Observer(Values):
     """events of the forward, and the backward of every node"""
 
-    def __init__(self, cast=None):
-        super().__init__()
+    def __init__(self, cast=None, known=None):
+        super().__init__(known)
+        self.path = []  # the modules that run, outermost first
         self.cast = cast  # what autocast casts to
         self.events = []
         self.sids, self.keep = {}, {}
@@ -87,6 +88,7 @@ class Observer(TorchDispatchMode):
         token = Token(tensor, sid)
         if sid is None or tensor.device.type == "cpu":
             token.tensor = tensor
+        token.known = self.known_of(tensor)
         return token
 
     def unpack(self, token):
@@ -101,19 +103,40 @@ class Observer(TorchDispatchMode):
         finally:
             self.quiet -= 1
         key = made.untyped_storage()._cdata
+        self.know(made, token.known)
         self.sids[key] = token.sid
         self.keep[("again", key, id(made))] = weakref.ref(
             made.untyped_storage(), lambda _, key=key: self.sids.pop(key, None))
         return made
 
+    # Modules
+
+    def enter(self, name):
+        self.path.append(name)
+        self.events.append(("enter", name))
+
+    def leave(self, name):
+        self.path.pop()
+        self.events.append(("exit", name))
+
     # Operations
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         kwargs = kwargs or {}
-        out = func(*args, **kwargs)
         if self.quiet or func is torch.ops.prim.device.default:
-            return out
+            return func(*args, **kwargs)
+        out, chosen = self.run(func, args, kwargs, self.where())
+        for indices in chosen:  # of the elements that a mask chooses
+            self.happened("nonzero", func, (indices,), {}, indices)
         name = func._schema.name.split("::")[-1]
+        self.happened(name, func, args, kwargs, out)
+        return out
+
+    def where(self):
+        return f", in {self.path[-1]}" if self.path and self.path[-1] else ""
+
+    def happened(self, name, func, args, kwargs, out):
+        """writes an operation down with what it made"""
         born = []
         for x in tree_leaves(out):
             if not isinstance(x, torch.Tensor) or x.device.type != "cuda":
@@ -129,7 +152,6 @@ class Observer(TorchDispatchMode):
             self.events.append(event)
         elif self.node is not None and (born or facts):
             self.node.acts.append(event)
-        return out
 
     def facts(self, name, func, args, kwargs, out):
         """what the kernel's memory depends on beside its results"""
@@ -264,10 +286,11 @@ class Observation:
     """what one run showed"""
 
 
-def observe(module, batch, loss, cast):
-    """module's forward on batch, loss of what it returns, and backward; all are fake tensors on cuda"""
-    o = Observer(cast)
-    for name, p in list(module.named_parameters(remove_duplicate=False)) + list(module.named_buffers(remove_duplicate=False)):
+def observe(module, owned, batch, loss, cast, known=None):
+    """module's forward on batch, loss of what it returns, and backward; all are fake tensors on cuda. owned are its parameters and buffers by
+    name, known the values of some tensors."""
+    o = Observer(cast, known)
+    for name, p in owned.items():
         if p.device.type == "cuda":
             o.own(p, name)
     inputs = [t for t in tree_leaves(batch) if isinstance(t, torch.Tensor)]
@@ -275,8 +298,8 @@ def observe(module, batch, loss, cast):
     shapes = [(tuple(t.shape), t.numel(), t.dtype) for t in inputs]
     handles = []
     for name, m in module.named_modules():
-        handles.append(m.register_forward_pre_hook(lambda *_, name=name: o.events.append(("enter", name))))
-        handles.append(m.register_forward_hook(lambda *_, name=name: o.events.append(("exit", name))))
+        handles.append(m.register_forward_pre_hook(lambda *_, name=name: o.enter(name)))
+        handles.append(m.register_forward_hook(lambda *_, name=name: o.leave(name)))
     # Entering hooks come first and leaving hooks last, and what a layer is given and returns is noted by its storages.
     for name, m in module.named_modules():
         if not name:
@@ -307,7 +330,7 @@ def observe(module, batch, loss, cast):
     result = Observation()
     result.events, result.nodes, result.births = o.events, nodes, o.births
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
-    result.root = root
+    result.root, result.notes, result.shared = root, o.notes, bool(o.shares)
     result.casts = {e[2][0] for e in o.events if e[0] == "op" and e[3] and e[3][0] == "cast"}
     return result
 

@@ -1,9 +1,16 @@
 """Questions that a library asks and a tensor without values cannot answer, answered as for a full batch."""
 
 import contextlib
+import types
 
 import torch
+import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
+
+from . import attention
+
+# What a module is told of the card that is not there: the oldest that has every kernel.
+CAPABILITY = (8, 0)
 
 
 @contextlib.contextmanager
@@ -22,6 +29,11 @@ def applied():
         replace(autocast_mode, "is_autocast_available", lambda _: True)
         replace(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
         replace(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
+        replace(torch.cuda, "get_device_capability", lambda *_: CAPABILITY)
+        replace(torch.cuda, "get_device_properties", lambda *_: types.SimpleNamespace(
+            name="", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=108, total_memory=80 << 30, warp_size=32))
+        # As a function mode is left inside of a function that looks for one, such as multi_head_attention_forward.
+        replace(F, "scaled_dot_product_attention", attention.attend)
         try:
             from transformers import masking_utils
             from transformers.utils import import_utils

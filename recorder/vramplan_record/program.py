@@ -14,6 +14,10 @@ PARTS = (("a", ("attn", "attention")), ("e", ("emb", "wte", "wpe", "patch")), ("
          ("n", ("norm", "ln_", "ln")))
 
 
+# How many tensors the backward of one node may hold at once.
+REGISTERS = 120
+
+
 class Writer:
     """lines of one stretch of events; values and nodes are numbered in the order in which they come"""
 
@@ -119,7 +123,7 @@ class Writer:
             self.backward(n, order)
 
     def backward(self, n, order):
-        registers, free = {}, list(range(13, -1, -1))
+        registers, free = {}, list(range(REGISTERS - 1, -1, -1))
         sent = {s[0] for s in n.outs if s}
         for act in n.acts:
             if act[0] == "op":
@@ -131,7 +135,7 @@ class Writer:
                     continue
                 for sid in born:
                     if not free:
-                        raise KeyError(f"{n.name} makes more than 14 tensors at once")
+                        raise KeyError(f"{n.name} makes more than {REGISTERS} tensors at once")
                     registers[sid] = free.pop()
                     size, dtype = self.shape(sid)
                     self.lines.append(f"a {registers[sid]} {size} {dtype} {name}")

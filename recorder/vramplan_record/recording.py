@@ -11,12 +11,14 @@ from torch._subclasses.fake_tensor import FakeTensorMode
 from . import fold, observe, patches
 from .program import DTYPES
 from .sizes import Symbols, Unexpressed
+from .values import Values
 
 VERSION = "0.1.0"
 FORMAT = 1
 
-# A batch and a length that no width of a model is a multiple of.
-BATCHES = ((101, 499), (103, 503))
+# Batches, and lengths of their sequences: primes, of which no width of a model is a multiple. Learned positions may end earlier.
+BATCHES = (101, 103)
+LENGTHS = ((499, 503), (239, 251), (113, 127), (59, 61), (29, 31))
 
 PRECISIONS = ("amp", "half", "fp32")
 
@@ -26,10 +28,12 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
 
     batch(b, t) makes the arguments of the forward, a tuple or a dictionary of tensors, for b samples of length t; loss(output, batch) is
     the number that backward starts from: by default output.loss, or the output itself. Both run under fake tensors: nothing is computed.
+    length is the one length t to record at, False where the batch has none, or two lengths from which any other is told.
     """
     loss = loss or its_own_loss
-    points = BATCHES if length else tuple((b, BATCHES[0][1]) for b, _ in BATCHES)
-    programs, described, whys = {}, None, []
+    points = tuple(zip(BATCHES, lengths(length)))
+    length = points[0][1] != points[1][1]
+    programs, described, whys, notes = {}, None, [], []
     with patches.applied():
         symbols, learned = None, {}
         for precision in precisions:
@@ -37,6 +41,7 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
             symbols = symbols or Symbols(*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4)))
             compare(seen[0][0], seen[1][0], symbols)
             o, names, parameters = seen[0]
+            notes += [n for n in o.notes if n not in notes]
             program, prefix, count, why = fold.fold(o, symbols, names)
             if why:
                 whys.append(f"{precision}: {why}")
@@ -54,17 +59,33 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
         "name": (name or "module")[:200],
         "source": source or "",
         "versions": versions(),
-        "sequence": points[0][1] if not length else 0,
+        "sequence": 0 if length else points[0][1],
         "batch": [f"{symbols.size(s)} {DTYPES[d]}" for s, _, d in o_first.shapes],
         "parameters": [sizes[n] for n in outer],
         "layers": {"count": count, "name": prefix or "", "parameters": [sizes[f"{n}"] for n in inner], "after": at[0] if at else 0},
         "programs": programs,
         "unfolded": whys,
-        "unexpressed": [],
+        "unexpressed": [n[:300] for n in notes[:64]],
     }
     body = json.dumps(result, sort_keys=True, separators=(",", ":"))
     result["digest"] = "sha256:" + hashlib.sha256(body.encode()).hexdigest()
     return result
+
+
+def lengths(length):
+    """at which two lengths is recorded: at one alone, which a number or False gives, or below the most that length.longest says"""
+    if length is True or length is None:
+        return LENGTHS[0]
+    if length is False:
+        return LENGTHS[0][0], LENGTHS[0][0]
+    if isinstance(length, int):
+        return length, length
+    return tuple(length)
+
+
+def below(longest):
+    """two lengths up to the longest"""
+    return next((pair for pair in LENGTHS if longest is None or pair[1] <= longest), (longest, longest))
 
 
 def versions():
@@ -98,7 +119,8 @@ def run(model, batch, loss, precision, b, t):
         was = torch.get_default_dtype()
         torch.set_default_dtype(torch.bfloat16 if precision == "half" else torch.float32)
         try:
-            with torch.device("cuda"), patches.Uninitialized():
+            known = Values()
+            with torch.device("cuda"), patches.Uninitialized(), known:
                 module = model()
         finally:
             torch.set_default_dtype(was)
@@ -106,12 +128,12 @@ def run(model, batch, loss, precision, b, t):
         if elsewhere:
             raise ValueError(f"{elsewhere[0]} was made on {module.get_parameter(elsewhere[0]).device}: make the module inside the function that is given")
         module.train()
-        with torch.device("cuda"):
+        with torch.device("cuda"), known:
             given = batch(b, t)
         if precision == "half":
             given = cast_inputs(given)
-        o = observe.observe(module, given, loss, torch.bfloat16 if precision == "amp" else None)
-        names, parameters = describe(module)
+        names, parameters, tensors = describe(module)
+        o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision == "amp" else None, known)
     return o, names, parameters
 
 
@@ -123,8 +145,8 @@ def cast_inputs(given):
 
 
 def describe(module):
-    """parameters and buffers in the order in which module.to moves them, children first, each once; and what each is"""
-    names, sizes, seen = [], {}, set()
+    """parameters and buffers in the order in which module.to moves them, children first, each once; what each is; and they themselves"""
+    names, sizes, seen, tensors = [], {}, set(), {}
 
     def visit(m, prefix):
         for child, c in m._modules.items():
@@ -136,13 +158,14 @@ def describe(module):
                     continue
                 seen.add(id(p))
                 names.append(prefix + n)
+                tensors[prefix + n] = p
                 shape = "x".join(map(str, p.shape)) or "1"
                 frozen = "" if kind == "b" or p.requires_grad else " frozen"
                 dtype = "" if kind == "p" else " " + DTYPES.get(p.dtype, "f32")
                 sizes[prefix + n] = f"{prefix + n} {shape} {'buffer' if kind == 'b' else 'parameter'}{dtype}{frozen}"
 
     visit(module, "")
-    return names, sizes
+    return names, sizes, tensors
 
 
 def compare(one, two, symbols):
