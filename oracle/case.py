@@ -95,7 +95,7 @@ def tags(job):
     )
     lora = training.get("lora")
     return [
-        "family:" + ("nanogpt" if nano else job["model"]["hf_config"]["model_type"]),
+        "family:" + ("nanogpt" if nano else "module" if "module" in job["model"] else job["model"]["hf_config"]["model_type"]),
         "precision:" + training.get("precision", "amp-bf16"),
         "optimizer:" + named,
         "checkpointing:" + str(training.get("gradient_checkpointing", "none")),

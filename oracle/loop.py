@@ -44,7 +44,7 @@ def clean():
 
 def load(job):
     """The model of the job, with adapters and checkpointing, still on the CPU; what is called for its forward; its batches."""
-    model, batch = models.build(job)
+    model, batch, *own = models.build(job)
     training = job["training"]
     checkpointing, lora = training.get("gradient_checkpointing") == "full", training.get("lora")
     if checkpointing and "nanogpt" not in job["model"]:
@@ -64,6 +64,8 @@ def load(job):
             bias="none",
         )
         model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=lora.get("adapter_dtype", "fp32") == "fp32")
+    if own:
+        return model.train(), own[0], batch
     return model.train(), torch.compile(model) if training.get("compile") else model, batch
 
 

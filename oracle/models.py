@@ -1,6 +1,9 @@
-"""Models and batches of a job: nanoGPT's from its description, all others built by transformers from their configuration."""
+"""Models and batches of a job: nanoGPT's from its description, modules of a file of one's own, all others built by transformers from their
+configuration."""
 
+import importlib.util
 import math
+import os
 
 import torch
 import torch.nn as nn
@@ -146,8 +149,57 @@ def _transformers(config, attention):
     return model, made
 
 
+class Outcome:
+    """what a module of one's own returned, and the loss of it"""
+
+    def __init__(self, output, loss):
+        self.output, self.loss = output, loss
+
+
+def _own_loss(output, _):
+    return output if isinstance(output, torch.Tensor) else output["loss"] if isinstance(output, dict) else output.loss
+
+
+class _WithLoss:
+    """calls a module and its loss, as a training loop does"""
+
+    def __init__(self, model, loss):
+        self.model, self.loss = model, loss
+
+    def __call__(self, *args, **kwargs):
+        output = self.model(*args, **kwargs)
+        return Outcome(output, self.loss(output, kwargs or args))
+
+
+def _module(job):
+    """{"file": "modules.py", "build": ..., "inputs": ..., "loss": ...}: functions of that file, as the recorder takes them"""
+    named = job["model"]["module"]
+    spec = importlib.util.spec_from_file_location("own_" + os.path.basename(named["file"])[:-3], named["file"])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    loss = getattr(module, named["loss"]) if named.get("loss") else _own_loss
+    return getattr(module, named["build"])(), getattr(module, named["inputs"]), loss
+
+
+def _own(job, stored):
+    model, inputs, loss = _module(job)
+    training = job["training"]
+
+    def put(x):
+        if not isinstance(x, torch.Tensor):
+            return x
+        return (x.to(stored) if x.is_floating_point() else x).to("cuda")
+
+    def batch():
+        given = inputs(training["micro_batch"], training.get("sequence_length"))
+        return ((), {k: put(v) for k, v in given.items()}) if isinstance(given, dict) else (tuple(map(put, given)), {})
+
+    return model, batch, _WithLoss(model, loss)
+
+
 def build(job):
-    """The model on the CPU in the type that the job stores it in, and a function that puts a batch on the device."""
+    """The model on the CPU in the type that the job stores it in, a function that puts a batch on the device, and for a module of one's own
+    what is called for its forward and loss."""
     training = job["training"]
     attention = {"flash": "sdpa"}.get(training.get("attention", "sdpa"), training.get("attention", "sdpa"))
     rows, columns = training["micro_batch"], training.get("sequence_length")
@@ -155,6 +207,8 @@ def build(job):
     stored = DTYPES[lora.get("base_precision", "bf16")] if lora else DTYPES.get(training.get("precision"), torch.float32)
     torch.set_default_dtype(stored)
     try:
+        if job["model"].get("module"):
+            return _own(job, stored)
         if nano:
             nano = {"bias": False, **nano, "dropout": training.get("dropout", nano.get("dropout", 0.0))}
             model = NanoGPT(nano, attention, training.get("gradient_checkpointing") == "full")
