@@ -155,6 +155,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		sh.KeepsRoot = true
 	}
 	sh.Meta = r.arch.Titan()
+	sh.Apart = sh.Meta || !sh.flat && halvesParameters[r.framework] && rc.Loss.Kind != step.LossFusedLinear && r.holds(release.CarvesSections)
 	r.shardedAdapters(t, errs)
 	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && runsTransformers[r.framework] && r.holds(release.CheckpointsWrappers)
 	r.parallel, rc.Strategy = sh, sh.strategy()

@@ -165,8 +165,9 @@ func (c *traced) nameVersions() {
 	c.Job.Training.Versions = onFormerStack(c.Job.Training.Versions)
 }
 
-// formerStack is what most of the traces were made with.
-var formerStack = map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
+// formerStack is what most of the traces were made with. Those of sharded jobs are of loops that wrap layers and model alone, as accelerate
+// did before 1.14.
+var formerStack = map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.13.0"}
 
 // onFormerStack is formerStack with what else is given.
 func onFormerStack(given map[string]string) map[string]string {

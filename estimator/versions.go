@@ -36,6 +36,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 		return true
 	},
 	release.KeepsPackedInputs:    func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
+	release.CarvesSections:       func(r *resolved) bool { return r.fsdp != nil && r.fsdp.Apart && !r.fsdp.Meta },
 	release.CheckpointsWrappers:  func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },
 	release.IgnoresCheckpointing: func(*resolved) bool { return false }, // looked up with the field
 	release.ReturnsWorkspace:     func(r *resolved) bool { return set(&r.recipe.Software.ReturnsWorkspace) },

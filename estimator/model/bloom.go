@@ -112,7 +112,7 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, b := range besides {
 		t.Drop(b)
 	}
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -104,6 +104,34 @@ func (b *builder) embedding(name string, rows, cols int64) step.Weight {
 // section says that what was declared last belongs to a section outside the layers.
 func (b *builder) section(s step.Section) { b.p.List[len(b.p.List)-1].Section = s }
 
+// inputSection puts the embedding, which was declared last, into its section, unless the head is tied to it.
+func (b *builder) inputSection() {
+	if !b.a.Tied {
+		b.section(step.InputSection)
+	}
+}
+
+// finalNormSection puts the last norm, which was declared last, with its bias if it has one, with the head. Under adapters accelerate
+// does not find it.
+// Source: accelerate/utils/fsdp_utils.py (_find_final_norm), 1.15.
+func (b *builder) finalNormSection(bias bool) {
+	if b.a.Tied || b.a.LoRA != nil {
+		return
+	}
+	b.section(step.HeadSection)
+	if bias {
+		b.p.List[len(b.p.List)-2].Section = step.HeadSection
+	}
+}
+
+// headSection puts the head into its section, unless it is tied to the embedding.
+func (b *builder) headSection(head linear) {
+	if b.a.Tied {
+		return
+	}
+	b.p.List[head.w.Index].Section = step.HeadSection
+}
+
 // linear is nn.Linear(in, out, bias).
 func (b *builder) linear(name string, in, out int64, bias bool) linear {
 	var m linear

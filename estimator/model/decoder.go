@@ -110,6 +110,7 @@ func (b *builder) decoder(with traits) step.Network {
 	a := b.a
 	m := &decoder{a: a, traits: with, layers: make([]decoderLayer, b.recorded)}
 	m.embed = b.embedding("embed_tokens", a.Vocabulary, a.Hidden)
+	b.inputSection()
 	if with.scaleEmbedding == scaledByModule {
 		m.embedScale = b.scalar("embed_tokens.embed_scale")
 	}
@@ -119,6 +120,7 @@ func (b *builder) decoder(with traits) step.Network {
 	})
 	if !with.plainNorms {
 		m.final = b.norm("norm", a.Hidden, with.normBias)
+		b.finalNormSection(with.normBias)
 	}
 	if !with.unturned {
 		b.frequencies("rotary_emb.", a.rotaryWidth()/2)
@@ -127,6 +129,7 @@ func (b *builder) decoder(with traits) step.Network {
 		b.frequencies("rotary_emb_local.", a.HeadDim/2)
 	}
 	m.head = b.head("lm_head", a.Hidden, false)
+	b.headSection(m.head)
 	return m
 }
 
@@ -152,6 +155,7 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	x = runLayers(t, m.a, len(m.layers), x, step.Besides{Captured: m.captured(positions, tables)}, m.layer)
 
+	x = t.OpenSection(step.HeadSection, x)
 	t.In(step.PartNorm)
 	normed := m.normalize(m.final, t, x)
 	t.Drop(x)
@@ -160,7 +164,7 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range append(masks, tables...) {
 		t.Drop(local)
 	}
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	if m.scaleLogits != nil {
 		logits = m.scaleLogits(t, logits)
 	}
@@ -171,10 +175,12 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 // embeddings is inputs_embeds.
 func (m *decoder) embeddings(t *step.Tape, ids step.T) step.T {
-	if m.scaleEmbedding == scaledByModule {
-		return t.ScaledEmbedding(ids, m.embed, m.embedScale, step.LabelEmbedding)
-	}
-	x := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	x := t.Section(step.InputSection, ids, func(ids step.T) step.T {
+		if m.scaleEmbedding == scaledByModule {
+			return t.ScaledEmbedding(ids, m.embed, m.embedScale, step.LabelEmbedding)
+		}
+		return t.Embedding(ids, m.embed, step.LabelEmbedding)
+	})
 	if m.scaleEmbedding != scaledByModel {
 		return x
 	}

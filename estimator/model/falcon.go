@@ -185,7 +185,7 @@ func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, c := range captured {
 		t.Drop(c)
 	}
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

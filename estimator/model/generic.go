@@ -162,7 +162,7 @@ func (m *generic) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range locals {
 		t.Drop(local)
 	}
-	logits := m.head.logits(t, x)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, x))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(x)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -109,7 +109,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	t.GraphBreak()
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)

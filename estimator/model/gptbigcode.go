@@ -85,7 +85,7 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -87,7 +87,7 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range append(besides, x, *probabilities, embedded) {
 		t.Drop(local)
 	}
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	wide := t.FloatLogits(logits)
 	t.Drop(logits)
 	loss := t.CausalLMLoss(wide, labels)

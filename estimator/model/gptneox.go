@@ -48,6 +48,7 @@ func buildGPTNeoX(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	m := &gptNeoX{a: a, layers: make([]gptNeoXLayer, b.recorded)}
 	m.embed = b.embedding("embed_in", a.Vocabulary, d)
+	b.inputSection()
 	b.stack(func(i int64) {
 		l := &m.layers[i]
 		l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, true), b.norm("post_attention_layernorm", d, true)
@@ -56,8 +57,10 @@ func buildGPTNeoX(b *builder) step.Network {
 		l.up, l.down = b.linear("mlp.dense_h_to_4h", d, a.FFN, true), b.linear("mlp.dense_4h_to_h", a.FFN, d, true)
 	})
 	m.final = b.norm("final_layer_norm", d, true)
+	b.finalNormSection(true)
 	b.frequencies("rotary_emb.", a.rotary().width/2)
 	m.head = b.head("embed_out", d, false)
+	b.headSection(m.head)
 	return m
 }
 
@@ -71,7 +74,7 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.SumsAgain()
 	}
 	t.In(step.PartEmbedding)
-	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	embedded := t.Section(step.InputSection, ids, func(ids step.T) step.T { return t.Embedding(ids, m.embed, step.LabelEmbedding) })
 	positions := positionNumbers(t)
 	m.mask = causalMask(t, 0, embedded.Dtype())
 	x := t.Dropout(embedded, m.a.EmbeddingDropout)
@@ -83,6 +86,7 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	x = runLayers(t, m.a, len(m.layers), x, step.Besides{Captured: locals}, m.layer)
 
+	x = t.OpenSection(step.HeadSection, x)
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
 	t.Drop(x)
@@ -90,7 +94,7 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, local := range locals {
 		t.Drop(local)
 	}
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -103,7 +103,7 @@ func (m *mpt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.Drop(embedded)
 	t.Drop(m.alibi)
 	t.Drop(m.mask)
-	logits := m.head.logits(t, normed)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

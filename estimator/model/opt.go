@@ -164,7 +164,7 @@ func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	for _, c := range captured {
 		t.Drop(c)
 	}
-	logits := m.head.logits(t, x)
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, x))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(x)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)

@@ -17,6 +17,7 @@ const (
 	LoadsAllKernels      Switch = "loads-all-kernels"
 	LoadsAllKernels11    Switch = "loads-all-kernels-cuda-11"
 	KeepsPackedInputs    Switch = "keeps-packed-inputs"
+	CarvesSections       Switch = "carves-sections"
 	CheckpointsWrappers  Switch = "checkpoints-wrappers"
 	ReturnsWorkspace     Switch = "returns-workspace"
 	PacksNorms           Switch = "packs-norms"

@@ -103,6 +103,11 @@ func changeTable() []Change {
 			Source: "bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48", Shown: "published runs",
 		},
 		{
+			Library: "accelerate", After: "1.13", From: "1.14", Switch: CarvesSections,
+			What:   "accelerate from 1.14 deals out embedding, and last norm and head, as units of their own under FSDP2: layers are asked for again after the gradient of the logits",
+			Source: "accelerate/utils/fsdp_utils.py (fsdp2_prepare_model), 1.13.0, 1.14.0 and 1.15.0", Shown: "traced ranks of transformers' Trainer",
+		},
+		{
 			Library: "transformers", To: "4.53", Switch: CheckpointsWrappers,
 			What: "models of transformers before 4.53 (Llama's before 4.52) run FSDP1's wrapper of a layer again where they checkpoint it: of a layer whose parameters are " +
 				"frozen, it holds the input and its gradient until backward ends",

@@ -29,3 +29,22 @@ func (t *Tape) Section(s Section, x T, run func(x T) T) T {
 	t.Drop(seen)
 	return y
 }
+
+// OpenSection is x, which it takes over, as a section sees it that CloseSection ends.
+func (t *Tape) OpenSection(s Section, x T) T {
+	h, ok := t.hooks.(Sections)
+	if !ok {
+		return x
+	}
+	seen := h.BeforeSection(s, x)
+	t.Drop(x)
+	return seen
+}
+
+// CloseSection takes over what the section returned.
+func (t *Tape) CloseSection(s Section, y T) T {
+	if h, ok := t.hooks.(Sections); ok {
+		return h.AfterSection(s, y)
+	}
+	return y
+}

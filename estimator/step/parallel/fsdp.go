@@ -20,9 +20,10 @@ type Sharding struct {
 	KeepsLayers, KeepsRoot bool
 	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
 	Unsynced bool
-	// Meta says that the model is made without memory, so that no parameter is whole on the GPU while it is loaded. Sections are then
-	// dealt out by themselves, as torchtitan does.
+	// Meta says that the model is made without memory, so that no parameter is whole on the GPU while it is loaded.
 	Meta bool
+	// Apart deals sections out by themselves, as torchtitan and accelerate do.
+	Apart bool
 	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
 	CastsOutputs bool
 }
@@ -145,6 +146,8 @@ type fsdp struct {
 	marks      []marked
 	former     int32 // what the last all-gather of the forward brought
 	input      int32 // of the last reduce-scatter
+	// rootDone says that the post-forward hook of what is dealt out with the root has run.
+	rootDone bool
 }
 
 // marked says which group's parameters the backward of a node needs.
@@ -154,7 +157,7 @@ type marked struct {
 }
 
 func newFSDP(t *step.Tape, s Sharding) fsdp {
-	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters, groups: groups(t.Parameters, s.Meta), former: step.None, input: step.None}
+	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters, groups: groups(t.Parameters, s.Apart), former: step.None, input: step.None}
 	f.grads = make([]int32, len(t.Parameters))
 	for i := range f.grads {
 		f.grads[i] = step.None
@@ -210,7 +213,9 @@ func (f *fsdp) BeforeForward(batch []step.T) []step.T {
 // Source: _fsdp_state.py (_post_forward).
 func (f *fsdp) AfterForward(loss step.T, outputs []step.T) step.T {
 	t := f.Tape
-	f.afterForward(0, loss, f.KeepsRoot)
+	if !f.rootDone {
+		f.afterForward(0, loss, f.KeepsRoot)
+	}
 	d := t.Recipe.Compute
 	if f.CastsOutputs && loss.Dtype() != d {
 		cast := t.Cast(loss, d, step.LabelLoss)
