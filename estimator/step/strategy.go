@@ -142,7 +142,7 @@ func (t *Tape) MarkBackward(x T) (node int32, ok bool) {
 	if x.edge < 0 {
 		return None, false
 	}
-	node = int32(x.edge >> 2)
+	node = x.edge.node()
 	t.nodes[node].hooked = true
 	return node, true
 }
