@@ -209,6 +209,12 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 		w.tape.Reset(rc, r.shape, parameters)
 		w.tape.Look = r.watch()
 	}
+	if rc.Objective != nil {
+		w.tape.Another = func() step.Network {
+			same, _ := a.Build(layers, rc.Stored, nil)
+			return same
+		}
+	}
 	whole := parameters
 	if rc.Strategy != nil {
 		parameters = rc.Strategy.Parts(whole, &w.parts)

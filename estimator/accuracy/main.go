@@ -1,7 +1,7 @@
 // Command accuracy holds the estimator against reference cases: training steps of real
 // PyTorch whose allocations were traced. It prints a table and fails when a case leaves its band.
 //
-//	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [-ranks] [cases.jsonl …]
+//	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [-ranks] [-kinds] [cases.jsonl …]
 //
 // Where files are named, it prints their table and nothing else.
 // -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a calibration that is
@@ -29,6 +29,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
 	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, and nothing else")
 	onlyRanks := flags.Bool("ranks", false, "print the traced ranks and the published runs of jobs on several GPUs, and nothing else")
+	onlyKinds := flags.Bool("kinds", false, "print the traced runs of other kinds of training, and nothing else")
 	calibrate := flags.Bool("calibrate", false, "print what a calibration fitted to the published runs is worth on those that it did not see, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return 2
@@ -62,6 +63,15 @@ func run(args []string, stdout, stderr io.Writer) int {
 		several.Print(stdout)
 		several.PrintRefusals(stdout)
 		return promised(stderr, append(ranks.Broken(), several.Broken()...))
+	}
+	kinds, err := readKinds(".")
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
+	}
+	if *onlyKinds {
+		kinds.Print(stdout)
+		return promised(stderr, kinds.Broken())
 	}
 	published, err := readPublished(".")
 	if err != nil {
@@ -115,10 +125,12 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout)
 		undescribed.Print(stdout)
 		fmt.Fprintln(stdout)
+		kinds.Print(stdout)
+		fmt.Fprintln(stdout)
 		calibrated.Print(stdout)
 	}
 	broken := append(report.Broken(), undescribed.Broken()...)
-	broken = append(append(broken, several.Broken()...), ranks.Broken()...)
+	broken = append(append(broken, several.Broken()...), append(ranks.Broken(), kinds.Broken()...)...)
 	return promised(stderr, append(append(broken, published.Broken()...), calibrated.Broken()...))
 }
 

@@ -34,8 +34,8 @@ type Architecture struct {
 	headAdapted  bool
 	// Scored puts a score of one label in the place of the head (ForSequenceClassification with num_labels 1).
 	Scored bool
-	LitGPT       bool      // written as litgpt writes its models
-	titan        *titanCut // written as torchtitan writes Llama 3; nil otherwise
+	LitGPT bool      // written as litgpt writes its models
+	titan  *titanCut // written as torchtitan writes Llama 3; nil otherwise
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
 	NormBias   bool

@@ -59,11 +59,14 @@ type Output struct {
 // labelled.
 // Sources: accelerate/accelerator.py (prepare_model), utils/operations.py (convert_to_fp32), 1.15.
 func (t *Tape) Run(net Network, batch []T, p Pass) Output {
-	shape, evaluation, every, noGrad, layers := t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.layersRun
+	recipe, shape, noGrad, layers := t.Recipe, t.Shape, t.noGrad, t.layersRun
 	t.Recipe.UseCache = p.Caches
 	t.Shape, t.Recipe.Evaluation, t.noGrad, t.layersRun = p.Shape, p.Evaluating, p.WithoutGraph, 0
 	if p.WithoutGraph { // a checkpointed layer without a graph is a layer
 		t.Recipe.CheckpointEvery = 0
+	}
+	if p.WithoutGraph && t.Another != nil {
+		net = t.Another()
 	}
 	t.pass = passing{Pass: p, runs: true}
 	t.EnterAutocast()
@@ -74,7 +77,7 @@ func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	if t.Recipe.Autocast {
 		loss, hidden = t.floatAll(loss, outputs, hidden)
 	}
-	t.Shape, t.Recipe.Evaluation, t.Recipe.CheckpointEvery, t.noGrad, t.layersRun = shape, evaluation, every, noGrad, layers
+	t.Recipe, t.Shape, t.noGrad, t.layersRun = recipe, shape, noGrad, layers
 	if !p.Labelled {
 		loss = NoTensor
 	}

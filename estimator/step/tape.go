@@ -67,7 +67,10 @@ type Tape struct {
 
 	// pass is the pass that a trainer lets run, and kind what the running stretch is for.
 	pass passing
-	kind PassKind
+	// Another makes the same model once more, over the same parameters: a pass without a graph runs on it, since what a model keeps
+	// of its last forward is what its checkpointed layers see in backward.
+	Another func() Network
+	kind    PassKind
 
 	// Where the recording stands.
 	part     Part

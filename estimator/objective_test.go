@@ -1,0 +1,176 @@
+package estimator
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+)
+
+// tracedKinds are the jobs of the traced runs of other kinds of training.
+func tracedKinds(t *testing.T) map[string]Job {
+	t.Helper()
+	f, err := os.Open("accuracy/testdata/kinds/language.jsonl")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	jobs := map[string]Job{}
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var row struct {
+			ID  string `json:"id"`
+			Job Job    `json:"job"`
+		}
+		if err := json.Unmarshal(lines.Bytes(), &row); err != nil {
+			t.Fatal(err)
+		}
+		row.Job.GPUs = nil
+		jobs[row.ID] = row.Job
+	}
+	if err := lines.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return jobs
+}
+
+// Several passes through one model fold: every layer played by itself holds as much as the short cut for layers that repeat, and as much
+// as the ledger says.
+func TestObjectivesFold(t *testing.T) {
+	for id, job := range tracedKinds(t) {
+		t.Run(id, func(t *testing.T) {
+			in := Input{Job: job}
+			res, err := Estimate(in)
+			if refused := (*InvalidJobError)(nil); errors.As(err, &refused) {
+				t.Logf("refused: %v", err)
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			var plain, folded alloc.Tally
+			if err := errors.Join(Replay(in, &plain, 2, true), Replay(in, &folded, 2, false)); err != nil {
+				t.Fatal(err)
+			}
+			most := int64(0)
+			for _, p := range res.Phases {
+				most = max(most, p.AllocatedBytes)
+			}
+			if plain.Most != folded.Most || plain.Most != most {
+				t.Errorf("every layer: %d; folded: %d; the ledger: %d", plain.Most, folded.Most, most)
+			}
+		})
+	}
+}
+
+// What a micro-step frees it has allocated, and it leaves nothing behind but the next batch.
+func TestObjectivesLeaveNothing(t *testing.T) {
+	for id, job := range tracedKinds(t) {
+		in := Input{Job: job}
+		r, err := resolve(&in)
+		if err != nil {
+			continue
+		}
+		p := r.session(&workspace{}, hardware(r.recipe, nil), false).Program
+		alive := map[int32]bool{}
+		for i, e := range p.Events {
+			switch e.Op {
+			case step.Alloc:
+				alive[e.Slot] = true
+			case step.Free, step.Keep:
+				if !alive[e.Slot] {
+					t.Errorf("%s: event %d frees %s, which is not there", id, i, p.Slots[e.Slot].Label)
+				}
+				delete(alive, e.Slot)
+			}
+		}
+		if len(alive) != p.Prologue {
+			t.Errorf("%s: %d tensors are left, and the batch has %d", id, len(alive), p.Prologue)
+		}
+	}
+}
+
+func TestObjectiveConflicts(t *testing.T) {
+	const model = `"model": {"hf_config": {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 6, "num_attention_heads": 4, "vocab_size": 256}}`
+	for name, c := range map[string]struct {
+		training string
+		pointers []string
+	}{
+		"lengths that disagree": {`"sequence_length": 100, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/sequence_length"}},
+		"no lengths":            {`"objective": "dpo"`, []string{"/training/objective/prompt_tokens", "/training/objective/completion_tokens"}},
+		"another kind's fields": {`"sequence_length": 64, "objective": {"kind": "sft", "num_generations": 4, "reference": "separate"}`,
+			[]string{"/training/objective/reference", "/training/objective/num_generations"}},
+		"no adapters to turn off": {`"objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32, "reference": "adapter-off"}`, []string{"/training/objective/reference"}},
+		"another framework":       {`"framework": "axolotl", "sequence_length": 64, "objective": "sft"`, []string{"/training/framework"}},
+		"several at once": {`"compile": true, "evaluation": {}, "sequence_length": 64, "objective": "reward", "distributed": {"world_size": 2}`,
+			[]string{"/training/compile", "/training/evaluation", "/training/distributed"}},
+		"a release between":   {`"versions": {"trl": "1.5.0"}, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/versions"}},
+		"not modelled":        {`"sequence_length": 64, "objective": "ppo"`, []string{"/training/objective/kind"}},
+		"an unknown loss":     {`"sequence_length": 64, "objective": {"kind": "sft", "loss_type": "dft"}`, []string{"/training/objective/loss_type"}},
+		"too many to replay":  {`"micro_batch": 5000, "sequence_length": 64, "objective": "reward"`, []string{"/training/micro_batch"}},
+		"a mask without pads": {`"attention_mask": "explicit", "sequence_length": 64, "objective": {"kind": "sft", "packing": true}`, []string{"/training/attention_mask"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			document := `{` + model + `, "training": {` + c.training + `}}`
+			if !strings.Contains(c.training, "micro_batch") {
+				document = `{` + model + `, "training": {"micro_batch": 2, ` + c.training + `}}`
+			}
+			var job Job
+			if err := json.Unmarshal([]byte(document), &job); err != nil {
+				t.Fatal(err)
+			}
+			_, err := Estimate(Input{Job: job})
+			if err == nil {
+				t.Fatal("answered")
+			}
+			for _, pointer := range c.pointers {
+				if !strings.Contains(err.Error(), pointer) {
+					t.Errorf("%s is not named: %v", pointer, err)
+				}
+			}
+		})
+	}
+}
+
+// Where nothing is said, trl's trainers checkpoint, and a precomputed reference takes no pass.
+func TestObjectiveDefaults(t *testing.T) {
+	job := tracedKinds(t)["dpo-qwen0.5b-b2-256+256"]
+	job.Training.GradientCheckpointing, job.Training.Framework = nil, ""
+	estimate := func(reference string) *Result {
+		t.Helper()
+		own := *job.Training.Objective
+		own.Reference = reference
+		with := job
+		with.Training.Objective = &own
+		res, err := Estimate(Input{Job: with})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	separate, precomputed := estimate(""), estimate("precomputed")
+	if a := separate.Assumed; a.GradientCheckpointing != "full" || a.Framework != "trl" || a.SequenceLength != 512 {
+		t.Errorf("assumed %+v", a)
+	}
+	phase := func(r *Result, name string) int64 {
+		for _, p := range r.Phases {
+			if p.Name == name {
+				return p.AllocatedBytes
+			}
+		}
+		return 0
+	}
+	if phase(separate, "reference") == 0 || phase(precomputed, "reference") != 0 {
+		t.Errorf("the reference takes %d, precomputed %d", phase(separate, "reference"), phase(precomputed, "reference"))
+	}
+	weights := phase(separate, "load") - phase(precomputed, "load")
+	if want := 4 * separate.Model.Parameters; weights < want || weights > want+want/100 {
+		t.Errorf("a separate reference loads %d bytes more, and its weights are %d", weights, want)
+	}
+}
