@@ -155,7 +155,7 @@ func Routes() []Route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []Route{
 		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors", "calibration"}, handle: (*API).estimate},
-		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors", "brief", "calibration"}, handle: (*API).estimateBatch},
+		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors", "brief", "verdicts", "calibration"}, handle: (*API).estimateBatch},
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"}, handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},
 		{Method: post, Path: "/v1/diagnose", Alias: "/diagnose", handle: (*API).diagnose},

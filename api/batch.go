@@ -34,6 +34,7 @@ const batchBufferBytes = 64 << 10
 //	@Param			timeline	query		bool	false	"Add the live memory at every moment of the step"
 //	@Param			tensors		query		bool	false	"Add the tensors that are alive at the peak"
 //	@Param			brief		query		bool	false	"Answer with the peak and the verdicts of each job alone"
+//	@Param			verdicts	query		bool	false	"Answer with the device figure and the verdicts of each job alone, which is quicker: the smallest limit is looked for no further than a verdict needs"
 //	@Param			calibration	query		string	false	"Answer with this calibration; the active one if not given"
 //	@Success		200			{string}	string	"Results and problems, one a line"
 //	@Failure		400,415,422,429,500,503	{object}	problem.Problem
@@ -48,6 +49,11 @@ func (a *API) estimateBatch() endpoint {
 		if err != nil {
 			return nil, err
 		}
+		verdicts, err := q.flag("verdicts")
+		if err != nil {
+			return nil, err
+		}
+		o.VerdictsOnly = verdicts
 		if err := accept(r, "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/json"); err != nil {
 			return nil, err
 		}
@@ -85,6 +91,31 @@ type batchOptions struct {
 type briefly struct {
 	Peak estimator.Peak     `json:"peak"`
 	GPUs []estimator.GPUFit `json:"gpus"`
+}
+
+// verdict is an answer of verdicts alone.
+type verdict struct {
+	Peak devicePeak   `json:"peak"`
+	GPUs []gpuVerdict `json:"gpus"`
+}
+
+type devicePeak struct {
+	DeviceBytes int64 `json:"device_bytes"`
+}
+
+type gpuVerdict struct {
+	GPU           string            `json:"gpu"`
+	UsableBytes   int64             `json:"usable_bytes"`
+	HeadroomBytes int64             `json:"headroom_bytes"`
+	Verdict       estimator.Verdict `json:"verdict"`
+}
+
+func verdictOf(r *estimator.Result) verdict {
+	v := verdict{Peak: devicePeak{r.Peak.DeviceBytes}, GPUs: make([]gpuVerdict, len(r.GPUs))}
+	for i, g := range r.GPUs {
+		v.GPUs[i] = gpuVerdict{g.GPU, g.UsableBytes, g.HeadroomBytes, g.Verdict}
+	}
+	return v
 }
 
 // line is one job of a batch on its way: done gets its answer.
@@ -212,7 +243,10 @@ func (a *API) estimateLine(r *http.Request, l *line, booked *holder, jobs jobsRe
 		return jobProblem(r, l.number, jobs, err)
 	}
 	var said any = result
-	if o.brief {
+	switch {
+	case o.VerdictsOnly:
+		said = verdictOf(result)
+	case o.brief:
 		said = briefly{result.Peak, result.GPUs}
 	}
 	b, err := a.encode(r, said)

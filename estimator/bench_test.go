@@ -61,7 +61,7 @@ func reservedOnly(b *testing.B, job Job) {
 	r.session(w, hardware(r.recipe, nil), false)
 	b.ReportAllocs()
 	for b.Loop() {
-		w.play(steps(&w.session), false, false)
+		w.play(steps(&w.session), false, 0)
 	}
 }
 

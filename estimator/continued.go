@@ -29,7 +29,7 @@ const (
 	exactRequests = 1 << 20
 	// mostRequests ends a play that goes on for longer, since its micro-steps do not go round.
 	mostRequests = 8 << 20
-	// searchedRequests is up to how many the smallest limit is looked for, which takes up to eleven more plays.
+	// searchedRequests is up to how many the smallest limit is looked for, which takes up to ten more plays.
 	searchedRequests = 1 << 19
 	// sampledRequests is about how many are played of a job that is continued, twice, and sampledSteps in how many optimizer steps
 	// of how many micro-steps at most.
@@ -50,7 +50,11 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 	s := &w.session
 	if requests(s) <= exactRequests {
 		s.Most = mostRequests
-		found.reserved, found.allocated = w.play(steps(s), expandable, keep)
+		above := int64(0)
+		if keep {
+			above = peak - 1
+		}
+		found.reserved, found.allocated = w.play(steps(s), expandable, above)
 		found.requests = s.Requests()
 		switch s.Ended() {
 		case play.Stopped:
@@ -72,7 +76,7 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 			w.total += w.session.Total
 			w.session.Reset(n)
 			alive := w.session.Account(false, false).Peak.Bytes
-			most, mostAllocated := w.play(sampledSteps, expandable, false)
+			most, mostAllocated := w.play(sampledSteps, expandable, 0)
 			if w.session.Ended() == play.Stopped {
 				return ErrStopped
 			}

@@ -22,12 +22,12 @@ const (
 	eventsOutside                     = 1000      // of embeddings, head and loss
 	bytesPerEvent                     = 170       // that is recorded
 	bytesPerRequest                   = 72        // that is played
-	bytesPerStand                     = 64        // that is kept while the smallest limit is looked for
+	bytesPerStand                     = 160       // that is kept while the smallest limit is looked for
 	bytesPerParameter                 = 100       // that is allocated, with what the optimizer allocates for it; none has less than three events
 	bytesAnyway                       = 1 << 20
 	tensorsPerLayer, tensorsPerExpert = 48, 6 // parameters and buffers; four times as many with adapters
 	tensorsOutside                    = 64
-	mostTries                         = 11 // plays that the search for the smallest limit takes
+	mostTries                         = 10 // plays that the search for the smallest limit takes: nine for 200 half percents, which fall with the limit
 )
 
 // CostOf bounds what [Estimate] takes for a job, from its document alone: nothing is recorded. Of bytes the bound is up to 12 times

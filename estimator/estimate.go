@@ -3,7 +3,6 @@ package estimator
 import (
 	"fmt"
 	"math"
-	"sync"
 
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/memory"
@@ -39,6 +38,9 @@ type Input struct {
 	// FitsOnly is for those who ask [Judge] for nothing but whether the job fits: then no verdict makes it look for the smallest
 	// limit, and one of "unlikely" may be "does_not_fit" to others.
 	FitsOnly bool
+	// VerdictsOnly is for those who ask [Judge] for nothing but the device figure and the verdicts, which are those of [Estimate]: the
+	// smallest limit is looked for no further than they need.
+	VerdictsOnly bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part of the
@@ -82,7 +84,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 	defer end()
 	defer r.refuseRecording(&err)
 	limits = limits || in.LowerBound
-	r.replays, r.fitsOnly, r.everyExpert = replays, in.FitsOnly, in.everyExpert
+	r.replays, r.fitsOnly, r.verdictsOnly, r.everyExpert = replays, in.FitsOnly, in.VerdictsOnly, in.everyExpert
 	r.most, r.took = in.MostRequests, in.took
 	var first *GPU
 	if len(in.GPUs) > 0 {
@@ -155,44 +157,6 @@ type run struct {
 type judged struct {
 	usable int64
 	group  *calibration.Group
-}
-
-// workspace is the storage of a replay: nothing in it outlives an estimate.
-type workspace struct {
-	parameters []step.Parameter
-	parts      []step.Parameter // of parameters, what one GPU holds
-	tape       step.Tape
-	evaluated  step.Tape
-	session    play.Session
-	allocator  *memory.Allocator
-	stands     []stand
-	total      int64 // requests of sessions before the present one
-}
-
-// stand is where a run without a limit stood between two optimizer steps.
-type stand struct {
-	session play.Saved
-	heap    memory.Saved
-}
-
-// workspaces are reused from one estimate to the next, so that an estimate hardly allocates.
-var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory.NewAllocator(false)} }}
-
-// keptBytes is up to how much storage a workspace is kept with: ten times what most jobs take. What a large one took goes to the
-// garbage collector.
-const keptBytes = 8 << 20
-
-func (w *workspace) putBack() {
-	if w.bytes() <= keptBytes {
-		workspaces.Put(w)
-	}
-}
-
-// bytes is about how much storage w has.
-func (w *workspace) bytes() int64 {
-	const perParameter = 136
-	return int64(cap(w.parameters)+cap(w.parts))*perParameter + w.tape.StorageBytes() + w.evaluated.StorageBytes() +
-		w.session.StorageBytes() + w.allocator.StorageBytes()*int64(1+cap(w.stands))
 }
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
@@ -275,21 +239,28 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return err
 	}
 	defer found.unlock()
-	w.stands = w.stands[:0]
+	w.stands, w.kept = w.stands[:0], 0
 	if r.spent() {
 		return r.tooDear()
 	}
+	base := func(limit, reserved int64) memory.Base {
+		return memory.BaseOf(found.allocated, reserved, limit, r.outside(), widest(r.doubts(out)))
+	}
+	mayDecide := !r.expand && !r.fitsOnly && once <= searchedRequests
 	if !found.done {
-		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, searches); err != nil {
+		keep := searches
+		if mayDecide && !searches {
+			const mostBeyond = 1.5 // hardly a job reserves more than so many times what is alive
+			peak := out.ledger.Peak.Bytes
+			keep = r.undecided(out, base(peak, int64(mostBeyond*float64(peak))))
+		}
+		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, keep); err != nil {
 			return err
 		}
 		found.done = true
 	}
 	out.played, out.continued = found.requests, found.continued
-	base := func(limit int64) memory.Base {
-		return memory.BaseOf(found.allocated, found.reserved, limit, r.outside(), widest(r.doubts(out)))
-	}
-	out.base = base(min(out.ledger.Peak.Bytes, found.reserved))
+	out.base = base(min(out.ledger.Peak.Bytes, found.reserved), found.reserved)
 	out.figures = r.bounded(out.base, out.group)
 	if r.expand || found.continued {
 		// Where memory runs out, segments that grow give back every page without a tensor in it (PyTorch 2.9,
@@ -297,29 +268,32 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		// that was not played to its end no more is known either.
 		return nil
 	}
-	decides := searches
-	for _, c := range out.cards {
-		if decides || r.fitsOnly || once > searchedRequests {
-			break
-		}
-		f := r.figures(out, c.group)
-		decides = f.Low <= c.usable && c.usable < f.Device
-	}
-	if !decides {
+	if !searches && !(mayDecide && r.undecided(out, out.base)) {
 		return nil
 	}
 	if found.limit == 0 && r.spent() {
 		return r.tooDear()
 	}
 	if found.limit == 0 {
-		limit, tries := w.smallestLimit(out.ledger.Peak.Bytes, found.reserved)
+		enough := func(int64, int64) bool { return false }
+		if r.verdictsOnly && !searches {
+			enough = func(least, most int64) bool {
+				return r.decided(out, least, most, func(limit int64) memory.Base { return base(limit, found.reserved) })
+			}
+		}
+		limit, tries, whole := w.smallestLimit(out.ledger.Peak.Bytes, found.reserved, enough)
 		if s.Ended() == play.Stopped {
 			return ErrStopped
+		}
+		if !whole {
+			out.base = base(limit, found.reserved)
+			out.figures = r.bounded(out.base, out.group)
+			return nil
 		}
 		found.limit, found.tries = limit, tries
 	}
 	out.played += found.tries * found.requests
-	out.base = base(found.limit)
+	out.base = base(found.limit, found.reserved)
 	out.figures = r.bounded(out.base, out.group)
 	return nil
 }

@@ -8,18 +8,19 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
-// TestStandsEqualPlaying compares a run under a limit that goes on from where the run without one stood with a run from the
-// beginning.
+// TestStandsEqualPlaying compares a run under a limit that goes on from where the run without one stood, before an optimizer step or
+// within, with a run from the beginning; and with a run under another limit of those that it says are alike.
 func TestStandsEqualPlaying(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		in := Input{Job: randomJob(t)}
+		draw := rapid.SampledFrom([]func(*rapid.T) Job{randomJob, shardedJob, validMixture}).Draw(t, "kind")
+		in := Input{Job: draw(t)}
 		r, err := resolve(&in)
 		if err != nil {
 			t.Fatal(err)
 		}
 		w := &workspace{allocator: memory.NewAllocator(false)}
 		requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
-		reserved, _ := w.play(steps(&w.session), false, true)
+		reserved, _ := w.play(steps(&w.session), false, requested-1)
 		stands := w.stands
 		if len(stands) == 0 {
 			t.Fatal("no stand was kept")
@@ -29,6 +30,10 @@ func TestStandsEqualPlaying(t *testing.T) {
 			w.stands = stands
 			short, fits := w.playLimited(limit)
 			allocated := w.allocator.PeakAllocated()
+			least, end := w.allocator.Alike()
+			if limit < least || end <= limit {
+				t.Fatalf("a run under %d bytes is said to be alike from %d to %d", limit, least, end)
+			}
 			w.stands = nil
 			long, does := w.playLimited(limit)
 			if fits != does {
@@ -36,6 +41,67 @@ func TestStandsEqualPlaying(t *testing.T) {
 			}
 			if fits && (short != long || allocated != w.allocator.PeakAllocated()) {
 				t.Fatalf("under %d bytes %d and %d are reserved and allocated, in the whole run %d and %d", limit, short, allocated, long, w.allocator.PeakAllocated())
+			}
+			other := rapid.Int64Range(least, min(end-1, 2*reserved)).Draw(t, "another limit")
+			if again, does := w.playLimited(other); does != fits || fits && (again != long || w.allocator.PeakAllocated() != allocated) {
+				t.Fatalf("under %d bytes the run fits: %v, and %d are reserved; under %d, which is from %d to %d, %v and %d", limit, fits, long, other, least, end, does, again)
+			}
+		}
+	})
+}
+
+// TestStandsAreWithin: a search starts near what it looks for. In GPT-2's first step no limit above what is alive at a time is met
+// before the first update, and so no run under one plays that step's requests again.
+func TestStandsAreWithin(t *testing.T) {
+	job := gpt2Job()
+	job.Training.MicroBatch, job.Training.GradientAccumulation = 8, 1
+	in := Input{Job: job}
+	r, err := resolve(&in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &workspace{allocator: memory.NewAllocator(false)}
+	requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
+	reserved, _ := w.play(steps(&w.session), false, requested-1)
+	once := w.session.Requests()
+	for limit := requested; limit <= reserved; limit += (reserved - requested) / 16 {
+		before := w.session.Total
+		w.playLimited(limit)
+		if played := w.session.Total - before; played > 2*once {
+			t.Errorf("under %d of %d bytes %d requests are played, of %d in a step", limit, reserved, played, once)
+		}
+	}
+}
+
+// TestVerdictsAlone compares the verdicts of those who ask for nothing else with those of an estimate.
+func TestVerdictsAlone(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		in := Input{Job: randomJob(t)}
+		in.Job.Confidence = rapid.SampledFrom([]float64{0, 0.5, 0.99}).Draw(t, "confidence")
+		alone, err := Estimate(in)
+		if err != nil {
+			t.Skip(err)
+		}
+		for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a100-sxm4-80gb", "rtx-4070", "t4"}), 1, 3).Draw(t, "cards") {
+			card := tracedGPUs[name] // so that the smallest limit often decides
+			card.ID, card.UsableBytes = name, alone.Peak.LowBytes+rapid.Int64Range(-256<<20, 256<<20).Draw(t, "off the lower bound")
+			in.GPUs = append(in.GPUs, card)
+		}
+		want, err := Estimate(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.VerdictsOnly = true
+		got, err := Judge(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got.Peak.DeviceBytes != want.Peak.DeviceBytes {
+			t.Fatalf("%d bytes and %d", got.Peak.DeviceBytes, want.Peak.DeviceBytes)
+		}
+		for i := range want.GPUs {
+			if got.GPUs[i].Verdict != want.GPUs[i].Verdict || got.GPUs[i].HeadroomBytes != want.GPUs[i].HeadroomBytes {
+				t.Fatalf("%+v of an estimate is %+v alone; the bounds are %+v", want.GPUs[i], got.GPUs[i], want.Peak)
 			}
 		}
 	})

@@ -13,6 +13,9 @@ import (
 // EstimateOptions asks for parts of an answer that are left out by default.
 type EstimateOptions struct {
 	Timeline, Tensors bool
+	// VerdictsOnly asks for nothing but the device figure and the verdicts, which are as they are without it; what else the result says
+	// may be left out or coarser.
+	VerdictsOnly bool
 	// Calibration pins the one to answer with; empty is that in force.
 	Calibration string
 }
@@ -28,12 +31,16 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	if err != nil {
 		return nil, err
 	}
-	r.input.Timeline, r.input.Tensors = o.Timeline, o.Tensors
+	r.input.Timeline, r.input.Tensors, r.input.VerdictsOnly = o.Timeline, o.Tensors, o.VerdictsOnly
 	if r.input.Calibration, err = s.calibrationFor(ctx, o.Calibration); err != nil {
 		return nil, err
 	}
 	answer := func(ctx context.Context) (*estimator.Result, error) {
-		result, err := s.within(ctx, s.estimate)(r.input)
+		estimate := s.estimate
+		if o.VerdictsOnly {
+			estimate = estimator.Judge
+		}
+		result, err := s.within(ctx, estimate)(r.input)
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}
@@ -45,7 +52,11 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		// Not remembered: a timeline may be megabytes, and a job with unknown names has no answer.
 		result, err = answer(ctx)
 	} else {
-		result, err = s.results.do(ctx, r.digest(), answer)
+		var part []int64 // of an answer, which is remembered beside the whole
+		if o.VerdictsOnly {
+			part = []int64{1}
+		}
+		result, err = s.results.do(ctx, r.digest(part...), answer)
 	}
 	if err != nil {
 		return nil, err

@@ -77,7 +77,7 @@ export async function grid(place, job, { micros, lengths }, signal, use) {
 
   const began = performance.now();
   try {
-    await batch("/v1/estimate/batch?brief=true", jobs, signal, (i, answer) => {
+    await batch("/v1/estimate/batch?verdicts=true", jobs, signal, (i, answer) => {
       answers[i] = answer;
       paint(cells[i], answer, micros[i % micros.length], lengths[Math.floor(i / micros.length)]);
     });

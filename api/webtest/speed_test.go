@@ -20,14 +20,14 @@ func BenchmarkThePage(b *testing.B) {
 			var answer, estimate, plan, heat float64
 			for i := range b.N {
 				p := open(b, desktop, hashOf(fmt.Sprintf(`{"model":{"preset":%q},"training":{"micro_batch":2,"sequence_length":512},"gpus":["rtx-4090"]}`, quick[i%len(quick)])))
-				p.wait(`performance.getEntriesByType("resource").some((r) => r.name.endsWith("/v1/estimate/batch?brief=true") && r.responseEnd > 0)`)
+				p.wait(`performance.getEntriesByType("resource").some((r) => r.name.endsWith("/v1/estimate/batch?verdicts=true") && r.responseEnd > 0)`)
 				of := func(path, value string) float64 {
 					return eval[float64](p, fmt.Sprintf(`performance.getEntriesByType("resource").filter((r) => r.name.endsWith(%q)).map((r) => %s)[0] ?? NaN`, path, value))
 				}
 				answer += of("/v1/estimate?timeline=true&tensors=true", "r.responseEnd")
 				estimate += of("/v1/estimate?timeline=true&tensors=true", "r.duration")
 				plan += of("/v1/plan", "r.duration")
-				heat += of("/v1/estimate/batch?brief=true", "r.duration")
+				heat += of("/v1/estimate/batch?verdicts=true", "r.duration")
 			}
 			for name, sum := range map[string]float64{"ms-to-answer": answer, "ms-answer": estimate, "ms-plan": plan, "ms-heat-map": heat} {
 				b.ReportMetric(sum/float64(b.N), name)

@@ -31,6 +31,7 @@ type Allocator struct {
 
 	expandable bool
 	limit      int64 // reserved bytes may not exceed it; 0 without
+	pauses     pauses
 	counters
 }
 
@@ -43,6 +44,8 @@ type counters struct {
 
 	held     bool // peakAllocated is to be heldPeak again
 	heldPeak int64
+
+	alike alike
 }
 
 const (
@@ -70,7 +73,8 @@ func NewAllocator(expandable bool) *Allocator {
 // torch.cuda.set_per_process_memory_fraction does: cached segments are given back before a request fails.
 func (a *Allocator) Reset(expandable bool, limit int64) {
 	a.expandable, a.limit = expandable, limit
-	a.counters = counters{}
+	a.pauses = pauses{}
+	a.counters = counters{alike: anyLimit}
 	a.count = max(a.count, streamPools)
 	for n, p := range a.pools[:a.count] {
 		if p == nil && n < streamPools {
@@ -107,7 +111,11 @@ func (a *Allocator) pool(number int32) *pool {
 func (a *Allocator) ForgetPeaks() { a.peakAllocated, a.peakReserved = a.allocated, a.reserved }
 
 // Room says whether so many bytes could be reserved beside what is.
-func (a *Allocator) Room(bytes int64) bool { return a.limit == 0 || a.reserved+bytes <= a.limit }
+func (a *Allocator) Room(bytes int64) bool {
+	room := a.limit == 0 || a.reserved+bytes <= a.limit
+	a.alike.asked(a.reserved+bytes, room)
+	return room
+}
 
 // PeakAllocated is torch.cuda.max_memory_allocated(), in bytes.
 func (a *Allocator) PeakAllocated() int64 { return a.peakAllocated }
@@ -171,11 +179,8 @@ func (a *Allocator) Free(handle int32) {
 	p.free(i)
 }
 
-// Parts is how many parts go their own way: the two pools, as long as there is no limit and no other stream.
+// Parts is how many parts there are: the two pools, as long as there is no other stream.
 func (a *Allocator) Parts() int {
-	if a.limit > 0 {
-		return 1
-	}
 	for _, p := range a.pools[streamPools:a.count] {
 		if p != nil && p.used() {
 			return 1
@@ -183,6 +188,9 @@ func (a *Allocator) Parts() int {
 	}
 	return streamPools
 }
+
+// Apart says that the parts have nothing to do with each other: a limit binds them together.
+func (a *Allocator) Apart() bool { return a.limit == 0 && a.Parts() > 1 }
 
 // Part is that of the parts in which the block of a handle lies.
 func (a *Allocator) Part(handle int32) int { return int(handle & (poolCount - 1)) }

@@ -30,8 +30,7 @@ func (a *Allocator) Save(to *Saved) {
 	}
 }
 
-// Restore brings a to where another run stood, and bounds what follows by limit, as in Reset. Where that run had not reserved
-// more than limit until then, one under the limit would stand there, too.
+// Restore brings a to where another run stood, and bounds what follows by limit, as in Reset.
 func (a *Allocator) Restore(from *Saved, limit int64) {
 	a.Reset(false, limit)
 	a.expandable, a.counters = from.expandable, from.counters
@@ -51,5 +50,14 @@ func (a *Allocator) Restore(from *Saved, limit int64) {
 	}
 }
 
-// PeakReserved is what the run had reserved at most until then.
-func (s *Saved) PeakReserved() int64 { return s.peakReserved }
+// Under says whether a run under the limit would have come to the same place.
+func (s *Saved) Under(limit int64) bool { return s.alike.least <= limit && limit < s.alike.end }
+
+// StorageBytes is about how much memory s keeps.
+func (s *Saved) StorageBytes() int64 {
+	bytes := int64(0)
+	for i := range s.pools {
+		bytes += int64(cap(s.pools[i].blocks)) * blockBytes
+	}
+	return bytes
+}

@@ -89,14 +89,20 @@ func (p *pool) growable(i int32) int64 {
 
 // reserve takes size bytes from the driver, giving cached segments back first where the limit asks for it.
 func (a *Allocator) reserve(size int64) bool {
+	if a.pauses.before(a.reserved + size) {
+		return false
+	}
 	if a.limit > 0 && a.reserved+size > a.limit {
+		a.alike.asked(a.reserved+size, false)
 		a.ReleaseCached()
 		if a.reserved+size > a.limit {
+			a.alike.asked(a.reserved+size, false)
 			a.failed = true
 			return false
 		}
 	}
 	a.reserved += size
+	a.alike.asked(a.reserved, true)
 	a.peakReserved = max(a.peakReserved, a.reserved)
 	return true
 }

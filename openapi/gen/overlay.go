@@ -73,9 +73,21 @@ func describeBatch(schemas, op object) {
 			"id": id, "peak": object{"$ref": references + "Peak"}, "gpus": object{"type": "array", "items": object{"$ref": references + "GPUFit"}},
 		}},
 	}
+	bytes := object{"type": "integer", "format": "int64"}
+	schemas["DeviceVerdicts"] = object{
+		"type": "object", "description": "What verdicts=true leaves of an answer.", "required": []any{"peak", "gpus"},
+		"properties": ordered{[]string{"id", "peak", "gpus"}, object{
+			"id":   id,
+			"peak": object{"type": "object", "required": []any{"device_bytes"}, "properties": object{"device_bytes": bytes}},
+			"gpus": object{"type": "array", "items": object{"type": "object", "required": []any{"gpu", "usable_bytes", "headroom_bytes", "verdict"},
+				"properties": ordered{[]string{"gpu", "usable_bytes", "headroom_bytes", "verdict"}, object{
+					"gpu": object{"type": "string"}, "usable_bytes": bytes, "headroom_bytes": bytes, "verdict": object{"$ref": references + "Verdict"}}}}},
+		}},
+	}
 	schemas["BatchAnswer"] = object{
-		"description": "The answer to one job of a batch, with the id that the job had: a result, what brief=true leaves of one, or a problem.",
-		"anyOf":       []any{object{"$ref": references + "Result"}, object{"$ref": references + "BriefResult"}, object{"$ref": references + "Problem"}},
+		"description": "The answer to one job of a batch, with the id that the job had: a result, what brief=true or verdicts=true leaves of one, or a problem.",
+		"anyOf": []any{object{"$ref": references + "Result"}, object{"$ref": references + "BriefResult"}, object{"$ref": references + "DeviceVerdicts"},
+			object{"$ref": references + "Problem"}},
 	}
 	list := func(of string) object {
 		return object{"schema": object{"type": "array", "items": object{"$ref": references + of}}}
@@ -165,8 +177,8 @@ func addLines(schemas object) {
 	reference := func(name string) object { return object{"$ref": references + name} }
 	brief := object{"type": "object", "required": []any{"peak", "gpus"}, "properties": object{"peak": reference("Peak"),
 		"gpus": object{"type": "array", "items": reference("GPUFit")}}}
-	schemas["EstimateLine"] = object{"description": "A line of a batch's answer: the estimate, its peak and verdicts alone where brief is asked for, or what is wrong with the job.",
-		"anyOf": []any{reference("Result"), brief, reference("Problem")}}
+	schemas["EstimateLine"] = object{"description": "A line of a batch's answer: the estimate, its peak and verdicts alone where brief is asked for, the device figure and verdicts alone where verdicts are, or what is wrong with the job.",
+		"anyOf": []any{reference("Result"), brief, reference("DeviceVerdicts"), reference("Problem")}}
 	schemas["ObservationLine"] = object{"description": "A line of the answer to many observations: one that is stored, or what is wrong with it.",
 		"anyOf": []any{reference("Observation"), reference("Problem")}}
 }

@@ -17,6 +17,9 @@ type circle struct {
 	played int
 }
 
+// resume goes on after the states that were seen.
+func (c *circle) resume(seen []uint64) { c.played = copy(c.seen[:], seen) }
+
 // closed adds a state, and says after how many micro-steps it came again; 0 where it is new.
 func (c *circle) closed(state uint64) (period int64) {
 	i := c.played - 1
@@ -30,37 +33,59 @@ func (c *circle) closed(state uint64) (period int64) {
 	return int64(c.played - 1 - i)
 }
 
-// microSteps plays those of one optimizer step on a heap that settles. All parts are played together until the last of
-// them goes round, since the most that is allocated shows in all together; then each of the others by itself.
-func (s *Session) microSteps(heap alloc.Settling, left int64) {
+// microSteps plays those of one optimizer step on a heap that settles, from a place on. All parts are played together until the last
+// of them goes round, since the most that is allocated shows in all together; then each of the others by itself.
+func (s *Session) microSteps(heap alloc.Settling, left int64, from place) {
 	var circles [2]circle
 	var period [2]int64
-	parts := 1
-	for m := 0; left > 0 && period[parts-1] == 0; m++ {
-		s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
-		if s.over(heap) || m == mostMicroSteps {
+	parts, apart, closed := 1, false, int64(0)
+	s.together.resume(from.seen)
+	left -= int64(from.micro)
+	for s.micro = from.micro; left > 0 && closed == 0; s.micro++ {
+		if from.inside {
+			s.serveAll(s.flat, from.served, from.first)
+			from.inside = false
+		} else {
+			s.microStep(s.flat, s.micro == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
+		}
+		if s.over(heap) || s.micro == mostMicroSteps {
 			return
 		}
 		left--
-		parts = heap.Parts() // which shows once everything was allocated
+		parts, apart = heap.Parts(), heap.Apart() // which shows once everything was allocated
+		all := uint64(0)
 		for part := range parts {
-			period[part] = circles[part].closed(s.settled(heap, part))
+			state := s.settled(heap, part)
+			all = (all ^ state) * 0x9e3779b97f4a7c15
+			if apart {
+				period[part] = circles[part].closed(state)
+			}
+		}
+		if closed = s.together.closed(all); apart {
+			closed = period[parts-1]
 		}
 	}
 	if left == 0 {
 		return
 	}
+	s.rounds = true
 	heap.Hold()
+	if !apart {
+		s.goRound(heap, 0, &s.together, closed, left)
+	}
 	for part := range parts {
-		s.goRound(heap, part, &circles[part], period[part], left)
+		if apart {
+			s.goRound(heap, part, &circles[part], period[part], left)
+		}
 	}
 	heap.Hold()
+	s.rounds = false
 }
 
 // goRound plays what is left of the micro-steps for one part alone.
 func (s *Session) goRound(heap alloc.Settling, part int, c *circle, period, left int64) {
 	script := s.flat
-	if heap.Parts() > 1 {
+	if heap.Apart() {
 		script = s.part(part)
 	}
 	played := false
@@ -80,7 +105,7 @@ func (s *Session) goRound(heap alloc.Settling, part int, c *circle, period, left
 			period = c.closed(s.settled(heap, part))
 		}
 	}
-	if played && heap.Parts() > 1 {
+	if played && heap.Apart() {
 		s.turn(heap, part)
 	}
 }

@@ -73,6 +73,9 @@ type Session struct {
 	Evaluation *Evaluation
 	// Watch bounds what is played.
 	Watch
+	// Stand, where it is there, is called where the play may be saved before it goes on, on a heap that plays scripts: before each
+	// update, and where the heap has paused. There it is called as well where the play may not be saved.
+	Stand func(savable bool)
 
 	heap       alloc.Heap
 	naming     Naming // the heap, if it is one
@@ -90,6 +93,11 @@ type Session struct {
 	started    bool // the optimizer's state exists
 	stepped    bool // a step was played
 	strategy   step.Strategy
+	at         place  // where the present step stands that may be saved
+	from       place  // where the next step goes on that was under way when it was saved
+	micro      int    // micro-steps of the present step that were played
+	together   circle // of all parts of the heap
+	rounds     bool   // the parts of the heap are played by themselves
 	// book is the storage of the last account.
 	book Ledger
 }
@@ -100,7 +108,7 @@ func (s *Session) Begin(heap alloc.Heap) {
 	s.naming, _ = heap.(Naming)
 	s.say("load", nil)
 	s.started, s.stepped, s.gradients = false, false, s.gradients[:0]
-	s.played, s.ended = 0, NotEnded
+	s.played, s.ended, s.from = 0, NotEnded, place{}
 	s.player.begin(s.Program, s.Recorded, s.Units, s.Lead, s.look)
 	s.once = handles(s.once, len(s.now))
 	if s.strategy.SumsLast() {
@@ -150,31 +158,15 @@ func (s *Session) asRank() *step.Rank {
 	return r
 }
 
-// Step plays one optimizer step.
+// Step plays one optimizer step, or what is left of one that was under way.
 func (s *Session) Step() {
-	if s.stepped {
+	from := s.from
+	s.from = place{}
+	if s.stepped && !from.began {
 		s.strategy.NextStep(s.asRank(), s.heap)
 	}
-	left := max(s.Recipe.Accumulation, 1)
-	if s.strategy.SumsLast() {
-		left--
-	}
-	if heap, settles := s.heap.(alloc.Settling); settles {
-		if s.microSteps(heap, left); s.over(heap) {
-			return
-		}
-	} else {
-		for m := range left {
-			s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
-		}
-	}
-	if s.strategy.SumsLast() {
-		s.ending = true
-		s.microStep(s.flat, false)
-		s.ending = false
-		if heap, settles := s.heap.(alloc.Settling); settles && s.over(heap) {
-			return
-		}
+	if !from.updates && !s.accumulate(from) {
+		return
 	}
 	s.say("optimizer", nil)
 	if !s.strategy.Update(s.asRank(), s.heap, s.updating(func(int64) { s.letGo() })) {
@@ -186,6 +178,37 @@ func (s *Session) Step() {
 	s.say("evaluation", nil)
 	s.evaluate()
 	s.stepped = true
+}
+
+// accumulate plays the micro-steps of a step from a place on, and says whether what follows matters.
+func (s *Session) accumulate(from place) bool {
+	left := max(s.Recipe.Accumulation, 1)
+	if s.strategy.SumsLast() {
+		left--
+	}
+	heap, settles := s.heap.(alloc.Settling)
+	if settles {
+		if s.microSteps(heap, left, from); s.over(heap) {
+			return false
+		}
+	} else {
+		for m := range left {
+			s.microStep(s.flat, m == 0 && len(s.gradients) == 0 && !s.Recipe.States.GradientBuffers)
+		}
+	}
+	if s.strategy.SumsLast() {
+		s.ending = true
+		s.microStep(s.flat, false)
+		s.ending = false
+		if settles && s.over(heap) {
+			return false
+		}
+	}
+	if settles && s.Stand != nil {
+		s.at = place{began: true, updates: true}
+		s.Stand(true)
+	}
+	return true
 }
 
 // letGo frees the gradients.
@@ -202,8 +225,13 @@ func (s *Session) Requests() int64 { return int64(len(s.flat)) }
 // microStep plays one, of which script has what concerns a part of the heap or all of it.
 func (s *Session) microStep(script []memory.Request, first bool) {
 	s.last, s.now = s.now, s.last
+	s.serveAll(script, 0, first)
+}
+
+// serveAll serves what is left of a micro-step of which so many requests were served.
+func (s *Session) serveAll(script []memory.Request, served int, first bool) {
 	heap, serves := s.heap.(alloc.Settling)
-	for rest := script; len(rest) > 0; {
+	for rest := script[served:]; len(rest) > 0; {
 		left := rest[:min(len(rest), watched)]
 		rest = rest[len(left):]
 		if !s.passes(len(left)) {
@@ -211,7 +239,12 @@ func (s *Session) microStep(script []memory.Request, first bool) {
 		}
 		for ; len(left) > 0; left = left[1:] {
 			if serves {
-				if left = left[heap.Serve(left, s.now, first):]; len(left) == 0 {
+				left = left[heap.Serve(left, s.now, first):]
+				for heap.Paused() > 0 {
+					s.pause(len(script)-len(rest)-len(left), first)
+					left = left[heap.Serve(left, s.now, first):]
+				}
+				if len(left) == 0 {
 					break
 				}
 			}
@@ -226,6 +259,12 @@ func (s *Session) microStep(script []memory.Request, first bool) {
 			s.keepGradient(e.Handle)
 		}
 	}
+}
+
+// pause lets the play be saved within a micro-step of which so many requests were served.
+func (s *Session) pause(served int, first bool) {
+	s.at = place{began: true, inside: true, micro: s.micro, served: served, first: first, seen: s.together.seen[:s.together.played]}
+	s.Stand(!s.rounds && !s.ending)
 }
 
 // over says that what follows does not matter any more.
