@@ -89,7 +89,7 @@ func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) 
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
 	}
-	heap := &limited{Allocator: memory.NewAllocator(false)}
+	heap := memory.NewAllocator(false)
 	heap.Reset(r.expand, limitBytes)
 	s, err := r.begin(&workspace{}, hardware(r.recipe, first))
 	if err != nil {
@@ -103,29 +103,11 @@ func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) 
 	switch {
 	case s.Ended() == play.Stopped:
 		return 0, ErrStopped
-	case s.Ended() == play.Spent && heap.refused == 0:
+	case s.Ended() == play.Spent && !heap.Failed():
 		return 0, ErrNotPlayed
 	}
-	return heap.refused, nil
+	return heap.Refused(), nil
 }
 
 // ErrNotPlayed says that a job takes too long to be played with all its layers.
 var ErrNotPlayed = errors.New("the job is too large to be played whole")
-
-// limited is an allocator that notes the first request which it cannot serve.
-type limited struct {
-	*memory.Allocator
-	refused int64
-}
-
-// Alloc implements [alloc.Heap].
-func (h *limited) Alloc(bytes int64) int32 { return h.AllocOn(0, bytes) }
-
-// AllocOn implements [alloc.Streaming].
-func (h *limited) AllocOn(stream uint8, bytes int64) int32 {
-	handle := h.Allocator.AllocOn(stream, bytes)
-	if h.refused == 0 && h.Failed() {
-		h.refused = bytes
-	}
-	return handle
-}

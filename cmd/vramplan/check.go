@@ -167,12 +167,13 @@ func (c *checkCommand) show(t *terminal, out io.Writer, s style, many bool, j ju
 	if c.JSON {
 		return writeJudgement(out, j)
 	}
+	label := ""
 	if many {
-		fmt.Fprintf(out, "line %d: ", j.doc.line)
+		label = fmt.Sprintf("line %d: ", j.doc.line)
 	}
-	writeMessage(out, s, j)
+	writeMessage(out, s, label, j)
 	if j.code == exitFailure {
-		fmt.Fprintf(out, "to run it anyway: %s\n", c.overrideHint())
+		writeHanging(out, "", "  ", "to run it anyway: "+c.overrideHint())
 	}
 	return nil
 }

@@ -64,33 +64,33 @@ func writeJudgement(w io.Writer, j judgement) error {
 const maxAdvice = 4
 
 // writeMessage says in one screen what was decided, on which numbers, and what
-// to change.
-func writeMessage(w io.Writer, s style, j judgement) {
+// to change. label stands before the first line.
+func writeMessage(w io.Writer, s style, label string, j judgement) {
 	p := j.result.Peak
 	training := gjson.GetBytes(j.doc.text, "training")
-	fmt.Fprintf(w, "%s: %s", s.verdict(j.best.Verdict), plain(j.result.Model.Name))
+	first := fmt.Sprintf("%s%s: %s", label, s.verdict(j.best.Verdict), plain(j.result.Model.Name))
 	if n := training.Get("micro_batch"); n.Exists() {
-		fmt.Fprintf(w, ", micro-batch %d", n.Int())
+		first += fmt.Sprintf(", micro-batch %d", n.Int())
 		if tokens := training.Get("sequence_length"); tokens.Exists() {
-			fmt.Fprintf(w, " × %d tokens", tokens.Int())
+			first += fmt.Sprintf(" × %d tokens", tokens.Int())
 		}
 	}
-	fmt.Fprintf(w, ", on %s\n", plain(j.best.GPU))
-	g := newGrid("left", "left")
-	g.add("  needs", fmt.Sprintf("%s, between %s and %s", exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes)))
-	g.add("  peak", "in "+plain(peakMoment(p)))
+	writeHanging(w, "", "  ", first+", on "+plain(j.best.GPU))
+	fields := [][2]string{
+		{"needs", fmt.Sprintf("%s, between %s and %s", exact(p.DeviceBytes), size(p.LowBytes), size(p.HighBytes))},
+		{"peak", "in " + plain(peakMoment(p))},
+	}
 	for _, card := range j.result.GPUs {
-		name := "  " + plain(card.GPU)
+		words := roomWords(card)
 		if len(j.result.GPUs) > 1 {
-			g.add(name, s.verdict(card.Verdict)+", "+roomWords(card))
-		} else {
-			g.add(name, roomWords(card))
+			words = s.verdict(card.Verdict) + ", " + words
 		}
+		fields = append(fields, [2]string{plain(card.GPU), words})
 	}
 	if largest := largestComponents(j.result.Components); largest != "" {
-		g.add("  largest", largest)
+		fields = append(fields, [2]string{"largest", largest})
 	}
-	g.write(w)
+	writeFields(w, fields)
 	if j.pair != nil {
 		fmt.Fprintf(w, "what to change: a micro-batch of %d with %d accumulation steps fits\n", j.pair.MicroBatch, j.pair.GradientAccumulation)
 	}
@@ -98,20 +98,23 @@ func writeMessage(w io.Writer, s style, j judgement) {
 		return
 	}
 
-	options := newGrid("left", "left", "left", "left")
+	shown := 0
 	for _, o := range j.plan.Options {
-		if o.Verdict != estimator.Fits || len(options.rows) == maxAdvice {
+		if o.Verdict != estimator.Fits || shown == maxAdvice {
 			continue
 		}
-		options.add(fmt.Sprintf("  %d. %s", len(options.rows)+1, plain(o.Title)), settingsOf(o), size(o.DeviceBytes),
-			fmt.Sprintf("%.2f× the time", o.RelativeStepTime.Expected)+effectOf(o))
+		if shown++; shown == 1 {
+			fmt.Fprintln(w, "what to change:")
+		}
+		writeHanging(w, fmt.Sprintf("  %d. ", shown), "     ", fmt.Sprintf("%s: %s, %.2f× the time%s", plain(o.Title), size(o.DeviceBytes), o.RelativeStepTime.Expected, effectOf(o)))
+		if settings := settingsOf(o); settings != "" {
+			writeHanging(w, "     ", "       ", settings)
+		}
 	}
 	switch {
-	case len(options.rows) > 0:
-		fmt.Fprintln(w, "what to change:")
-		options.write(w)
+	case shown > 0:
 	case len(j.plan.SmallestGPUs) > 0:
-		fmt.Fprintf(w, "what to change: no setting makes it fit; it fits on %s\n", plain(j.plan.SmallestGPUs[0]))
+		writeHanging(w, "", "  ", "what to change: no setting makes it fit; it fits on "+plain(j.plan.SmallestGPUs[0]))
 	default:
 		fmt.Fprintln(w, "what to change: no setting of this job makes it fit")
 	}

@@ -33,7 +33,7 @@ if [ "$funcstack[1]" = _vramplan ]; then _vramplan "$@"; else compdef _vramplan 
     set -l words (commandline -opc) (commandline -ct)
     vramplan complete -- $words[2..-1] 2>/dev/null
 end
-complete -c vramplan -a '(__vramplan)'
+complete -c vramplan -f -n '__vramplan | string length -q' -a '(__vramplan)'
 `,
 }
 

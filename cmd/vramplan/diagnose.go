@@ -122,6 +122,13 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 	if markdown {
 		bullet = "-"
 	}
+	say := func(first, others, text string) {
+		if markdown {
+			fmt.Fprintln(w, first+text)
+			return
+		}
+		writeHanging(w, first, others, text)
+	}
 	list := func(title string, lines []string) {
 		if len(lines) == 0 {
 			return
@@ -131,7 +138,7 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 			fmt.Fprintln(w)
 		}
 		for _, line := range lines {
-			fmt.Fprintf(w, "%s %s\n", bullet, plain(line))
+			say(bullet+" ", "  ", plain(line))
 		}
 	}
 	for i := range d.Causes {
@@ -141,11 +148,11 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 		}
 		if i < len(d.Text.Messages) {
 			m := &d.Text.Messages[i]
-			fmt.Fprintf(w, "line %d: %s%s\n", m.Line, plain(m.Text), times(m.Count))
+			say(fmt.Sprintf("line %d: ", m.Line), "  ", plain(m.Text)+times(m.Count))
 		}
-		fmt.Fprintf(w, "%s: %s (%s)\n", s.bold(plain(string(c.Class))), plain(c.Summary), certaintyWords[c.Certainty])
+		say("", "  ", fmt.Sprintf("%s: %s (%s)", s.bold(plain(string(c.Class))), plain(c.Summary), certaintyWords[c.Certainty]))
 		if line := accountingLine(c.Accounting); line != "" {
-			fmt.Fprintln(w, line)
+			say("", "  ", line)
 		}
 		list("Why", c.Evidence)
 		var tensors []string

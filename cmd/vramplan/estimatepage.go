@@ -18,6 +18,9 @@ type estimatePage struct {
 }
 
 func (e estimatePage) write(w io.Writer) {
+	if len(e.GPUs) > maxCards { // the question is on which
+		writeWrapped(w, "", e.style.bold(e.counted()), e.wide)
+	}
 	e.headline(w)
 	e.assumptions(w)
 	e.cards(w)
@@ -118,8 +121,8 @@ func (e estimatePage) cards(w io.Writer) {
 	rows.write(w)
 }
 
-// headlineCards says on how many of many cards the job fits, and gives those that are shown of them: the smallest on which it does.
-func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
+// counted says on how many of many cards the job fits.
+func (e estimatePage) counted() string {
 	counts := map[estimator.Verdict]int{}
 	for _, g := range e.GPUs {
 		counts[g.Verdict]++
@@ -130,6 +133,11 @@ func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
 			text += fmt.Sprintf(", %s on %d", words(string(v)), n)
 		}
 	}
+	return text
+}
+
+// headlineCards are those of many cards that are shown: the smallest on which the job fits.
+func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
 	sorted := slices.Clone(e.GPUs)
 	rank := map[estimator.Verdict]int{estimator.Fits: 0, estimator.Tight: 1, estimator.Unlikely: 2, estimator.Unknown: 3, estimator.DoesNotFit: 4}
 	slices.SortStableFunc(sorted, func(a, b estimator.GPUFit) int {
@@ -142,13 +150,13 @@ func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
 		return int(min(max(a.UsableBytes-b.UsableBytes, -1), 1))
 	})
 	if e.wide {
-		fmt.Fprintln(w, e.style.bold(text))
 		return sorted
 	}
-	if counts[estimator.Fits] > 0 {
-		text += "; the smallest of them"
+	text := "The nearest misses"
+	if sorted[0].Verdict == estimator.Fits {
+		text = "The smallest of the cards that it fits on"
 	}
-	writeWrapped(w, "", e.style.bold(text)+" (--wide lists all):", false)
+	fmt.Fprintln(w, text+" (--wide lists all):")
 	return sorted[:maxCards]
 }
 

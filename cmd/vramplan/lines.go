@@ -68,6 +68,27 @@ func writeWrapped(w io.Writer, label, text string, wide bool) {
 	}
 }
 
+// writeHanging prints text in lines of which the first stands behind one label and the others behind another.
+func writeHanging(w io.Writer, first, others, text string) {
+	label := first
+	for _, line := range wrap(text, lineWidth-max(width(first), width(others))) {
+		fmt.Fprintln(w, label+line)
+		label = others
+	}
+}
+
+// writeFields prints what stands behind each name, the names indented and in a column of their own.
+func writeFields(w io.Writer, fields [][2]string) {
+	const widest = 30
+	names := 0
+	for _, f := range fields {
+		names = max(names, min(utf8.RuneCountInString(f[0]), widest))
+	}
+	for _, f := range fields {
+		writeHanging(w, "  "+column(f[0], names)+"  ", strings.Repeat(" ", names+4), f[1])
+	}
+}
+
 // column is text in exactly n characters.
 func column(text string, n int) string {
 	text = clipped(text, n, false)

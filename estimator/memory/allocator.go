@@ -37,7 +37,8 @@ type Allocator struct {
 
 // counters is what an allocator counts from a reset on.
 type counters struct {
-	failed bool
+	failed  bool
+	refused int64 // bytes that the request asked for which failed
 
 	allocated, reserved         int64
 	peakAllocated, peakReserved int64
@@ -126,6 +127,9 @@ func (a *Allocator) PeakReserved() int64 { return a.peakReserved }
 // Failed says whether a request could not be met within the limit.
 func (a *Allocator) Failed() bool { return a.failed }
 
+// Refused is how many bytes the request asked for that could not be met within the limit; 0 where there was none.
+func (a *Allocator) Refused() int64 { return a.refused }
+
 // none is the handle of nothing.
 const none int32 = -1
 
@@ -140,11 +144,11 @@ func (a *Allocator) AllocOn(stream uint8, bytes int64) int32 {
 	if n <= smallRequestBytes {
 		which += smallPool - largePool
 	}
-	return a.serve(which, n, class(n))
+	return a.serve(which, bytes, n, class(n))
 }
 
-// serve finds n bytes, which are of class c, in one of the pools.
-func (a *Allocator) serve(which int32, n int64, c uint16) int32 {
+// serve finds n bytes, which are of class c, in one of the pools, for a request of so many bytes.
+func (a *Allocator) serve(which int32, bytes, n int64, c uint16) int32 {
 	if a.failed {
 		return none
 	}
@@ -159,6 +163,9 @@ func (a *Allocator) serve(which int32, n int64, c uint16) int32 {
 	}
 	if i == noBlock {
 		if i = a.grow(which, n); i == noBlock {
+			if a.failed {
+				a.refused = bytes
+			}
 			return none
 		}
 	}

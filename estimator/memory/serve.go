@@ -76,7 +76,7 @@ func (a *Allocator) play(script []Request, handles []int32, keep bool) int {
 					continue
 				}
 			}
-			if *h = a.serve(int32(r.pool), rounded(r.Bytes), r.class); *h != none {
+			if *h = a.serve(int32(r.pool), r.Bytes, rounded(r.Bytes), r.class); *h != none {
 				continue
 			}
 			if a.failed {

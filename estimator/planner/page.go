@@ -207,7 +207,7 @@ func (p *Plan) narrowTables() []table {
 	for _, t := range p.furtherTables() {
 		switch t.columns[0] {
 		case "GPU":
-			t = p.narrowCards(t)
+			t = shortNames(p.narrowCards(t))
 		case "sequence length":
 			if len(t.columns) > gridColumns {
 				t = p.narrowGrid(t)
@@ -216,6 +216,25 @@ func (p *Plan) narrowTables() []table {
 		out = append(out, t)
 	}
 	return out
+}
+
+// shortNames cuts the names in the first column by their beginnings, so that the table fits: what tells two cards apart is more often at
+// the end.
+func shortNames(t table) table {
+	room := lineWidth
+	for i := 1; i < len(t.columns); i++ {
+		most := utf8.RuneCountInString(t.columns[i])
+		for _, row := range t.rows {
+			most = max(most, utf8.RuneCountInString(row[i]))
+		}
+		room -= most + 2
+	}
+	for _, row := range t.rows {
+		if name := []rune(row[0]); len(name) > room && room > 1 {
+			row[0] = "…" + string(name[len(name)-room+1:])
+		}
+	}
+	return t
 }
 
 func (p *Plan) narrowCards(t table) table {
