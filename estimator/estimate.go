@@ -180,11 +180,15 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 		}
 	}
 	whole := parameters
+	program := w.tape.Record(net)
+	if r.arch.Sees() {
+		w.tape.MarkUnreached()
+	}
 	if rc.Strategy != nil {
 		parameters = rc.Strategy.Parts(whole, &w.parts)
 	}
 	w.session.Reset(play.Session{
-		Program: w.tape.Record(net), Parameters: parameters, Whole: whole,
+		Program: program, Parameters: parameters, Whole: whole,
 		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
 		Beside: r.besides(plain), Units: units, Recorded: recorded, Lead: a.Lead, Evaluation: r.recordEvaluation(w, rc, plain),
 	})

@@ -4,8 +4,8 @@ import "encoding/json"
 
 // Objective is the kind of training, in the words of the library whose trainer runs it: "dpo" means {"kind": "dpo"}.
 type Objective struct {
-	// Kind is the trainer; language-model, the loss that the model returns, where it is left out. The others run in trl.
-	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo"`
+	// Kind is the trainer; language-model, the loss that the model returns, where it is left out. vision-language runs in the Trainer, the others in trl.
+	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo vision-language"`
 	// PromptTokens and CompletionTokens are the lengths of a prompt and of what follows it; their sum is the sequence_length.
 	PromptTokens int64 `json:"prompt_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// CompletionTokens is the length of a completion.
@@ -45,6 +45,14 @@ type Objective struct {
 	Teacher *Companion `json:"teacher,omitempty"`
 	// TeacherDtype is what the teacher is stored in.
 	TeacherDtype string `json:"teacher_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
+	// Images is how many pictures stand in a sequence, or tiles of pictures where a processor cuts them; 1 where it is left out.
+	Images int64 `json:"images,omitempty" validate:"omitempty,gte=1,lte=4096"`
+	// ImageSize is the height and the width in pixels in which a picture reaches the model; those of vision_config where it is left out.
+	ImageSize []int64 `json:"image_size,omitempty" validate:"omitempty,len=2,dive,gte=1,lte=16384"`
+	// ImageTokens is how many tokens of a sequence stand for its pictures. It follows from the rest, and is held against it.
+	ImageTokens int64 `json:"image_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// FreezeVision says that the tower that looks at the pictures is not trained.
+	FreezeVision bool `json:"freeze_vision,omitempty"`
 }
 
 // Companion is a model that stands beside the one that is trained.

@@ -29,7 +29,7 @@ func objectiveKind(t *Training) string {
 func withObjective(job Job, errs *invalid.List) Job {
 	t := &job.Training
 	kind := objectiveKind(t)
-	if kind == languageModel {
+	if kind == languageModel || kind == visionLanguage {
 		return job
 	}
 	o := t.Objective
@@ -75,7 +75,7 @@ var trainers = map[string]trainer{
 // objective is training.objective. It comes last: it asks for what the other fields have decided.
 func (r *resolved) objective(t *Training, errs *invalid.List) {
 	kind := objectiveKind(t)
-	if kind == languageModel {
+	if kind == languageModel || kind == visionLanguage { // the loss that the model returns
 		return
 	}
 	refuse := func(is bool, pointer, format string, args ...any) {
@@ -152,6 +152,7 @@ func (o *Objective) given() []string {
 		{"beta", o.Beta != nil}, {"num_iterations", o.NumIterations != 0}, {"steps_per_generation", o.StepsPerGeneration != 0},
 		{"rollout", o.Rollout != ""}, {"vllm_gpu_memory_utilization", o.VLLMGPUMemoryUtilization != 0}, {"vllm_sleep", o.VLLMSleep},
 		{"teacher", o.Teacher != nil}, {"teacher_dtype", o.TeacherDtype != ""},
+		{"images", o.Images != 0}, {"image_size", len(o.ImageSize) > 0}, {"image_tokens", o.ImageTokens != 0}, {"freeze_vision", o.FreezeVision},
 	} {
 		if f.is {
 			names = append(names, f.name)

@@ -158,6 +158,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	positive("target_sequence_length", t.TargetSequenceLength, true)
 	positive("gradient_accumulation", t.GradientAccumulation, true)
 	r.context(t, errs)
+	r.vision(t, errs)
 
 	r.flash, r.versions = t.Attention == "flash", len(t.Versions) > 0
 	rc := &r.recipe

@@ -15,6 +15,7 @@ type builder struct {
 	adapted     int             // and how many of them have an adapter
 	headAdapted bool            // the head is one of them
 	others      []string        // the names of the modules that are not linear layers
+	freezing    bool            // what is declared is not trained
 	expert      int32           // the number of the one that is being declared, 0 outside
 	saved       map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks
 	p           step.Parameters
@@ -37,6 +38,7 @@ func (b *builder) original(name string, rows, cols int64) step.Weight {
 	i := b.declare(step.Parameter{})
 	p := &b.p.List[i]
 	p.Name, p.Numel, p.Rows, p.Cols, p.Dtype = name, rows*cols, rows, cols, b.dtype
+	p.Frozen = b.freezing
 	if l := b.a.LoRA; l != nil {
 		b.others = append(b.others, name)
 		p.Frozen = true

@@ -36,6 +36,8 @@ type clipOptions struct {
 	picture      patches
 	vision, text clipSizes
 	projection   int64 // the width in which pictures and texts are compared
+	// normsAhead says that each norm of a layer is declared before what it feeds (SigLIP).
+	normsAhead bool
 	// legacyEnd says that the end of a text is where its largest id is.
 	legacyEnd bool
 }
@@ -110,15 +112,26 @@ type clip struct {
 	visualProjection, textProjection linear
 	scale                            step.Weight
 	causal, padding                  step.T
+	pooledAt                         int32 // how large the graph is behind the pictures
 }
 
-// clipTower is CLIPEncoder.
+// clipTower is CLIPEncoder, or SiglipEncoder.
 type clipTower struct {
 	m      *clip
 	sizes  clipSizes
 	tokens int64 // 0 for the sequence's
 	layers []clipLayer
 	first  int // unit of its first layer
+	// within says that its pictures stand in sequences, of which each may have several.
+	within bool
+	// transposed says that the residual stream lies with the channels outermost.
+	transposed bool
+	// holds says that a list keeps the input of every layer, and the output of the last.
+	holds  bool
+	states []step.T
+	// unused is how large the graph was before the last of the layers of whose results nothing is made.
+	used   int
+	unused int32
 }
 
 type clipLayer struct {
@@ -136,6 +149,17 @@ func buildCLIP(b *builder) step.Network {
 	m.text = m.declare(b, "text_model", text)
 	m.text.first = int(vision.layers)
 	m.final = b.norm("text_model.final_layer_norm", text.hidden, true)
+	m.declareVision(b)
+	m.visualProjection, m.textProjection = b.linear("visual_projection", vision.hidden, m.own.projection, false), b.linear("text_projection", text.hidden, m.own.projection, false)
+	m.visualProjection.matrix, m.textProjection.matrix = true, true
+	m.scale = b.parameter("logit_scale", 1, 1)
+	b.ahead(m.scale, m.words)
+	return m
+}
+
+// declareVision declares CLIPVisionTransformer.
+func (m *clip) declareVision(b *builder) {
+	vision := m.own.vision
 	m.patches = b.convolution("vision_model.embeddings.patch_embedding", m.own.picture.channels, vision.hidden, m.own.picture.patch, m.own.picture.patch, false)
 	m.places = b.embedding("vision_model.embeddings.position_embedding", m.own.picture.tokens(), vision.hidden)
 	m.class = b.parameter("vision_model.embeddings.class_embedding", vision.hidden, 1)
@@ -145,11 +169,6 @@ func buildCLIP(b *builder) step.Network {
 	m.vision = m.declare(b, "vision_model", vision)
 	m.vision.tokens = m.own.picture.tokens()
 	m.after = b.norm("vision_model.post_layernorm", vision.hidden, true)
-	m.visualProjection, m.textProjection = b.linear("visual_projection", vision.hidden, m.own.projection, false), b.linear("text_projection", text.hidden, m.own.projection, false)
-	m.visualProjection.matrix, m.textProjection.matrix = true, true
-	m.scale = b.parameter("logit_scale", 1, 1)
-	b.ahead(m.scale, m.words)
-	return m
 }
 
 func (m *clip) declare(b *builder, name string, sizes clipSizes) clipTower {
@@ -157,11 +176,20 @@ func (m *clip) declare(b *builder, name string, sizes clipSizes) clipTower {
 	d := sizes.hidden
 	for i := range w.layers {
 		l := &w.layers[i]
+		if m.own.normsAhead {
+			l.before = b.norm(name+".layer_norm1", d, true)
+		}
 		l.k, l.v = b.linear(name+".self_attn.k_proj", d, d, true), b.linear(name+".self_attn.v_proj", d, d, true)
 		l.q, l.out = b.linear(name+".self_attn.q_proj", d, d, true), b.linear(name+".self_attn.out_proj", d, d, true)
-		l.before = b.norm(name+".layer_norm1", d, true)
+		if m.own.normsAhead {
+			l.between = b.norm(name+".layer_norm2", d, true)
+		} else {
+			l.before = b.norm(name+".layer_norm1", d, true)
+		}
 		l.fc1, l.fc2 = b.linear(name+".mlp.fc1", d, sizes.ffn, true), b.linear(name+".mlp.fc2", sizes.ffn, d, true)
-		l.between = b.norm(name+".layer_norm2", d, true)
+		if !m.own.normsAhead {
+			l.between = b.norm(name+".layer_norm2", d, true)
+		}
 	}
 	return w
 }

@@ -47,6 +47,7 @@ func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
 		pooled = m.after.layer(t, class)
 	}
 	t.Drop(class)
+	m.pooledAt = t.GraphSize()
 	return last, pooled
 }
 
@@ -149,37 +150,80 @@ func (m *clip) compare(t *step.Tape, texts, images step.T) (loss, similarity ste
 
 // forward runs the layers of the tower on x, which it takes over.
 func (w *clipTower) forward(t *step.Tape, x step.T, besides step.Besides) step.T {
+	w.states = w.states[:0]
 	for i := range w.layers {
+		w.hold(t, x)
+		if i == w.used {
+			w.unused = t.GraphSize()
+		}
 		x = t.Layer(int32((w.first+i)/int(w.m.a.UnitLayers())), x, func(t *step.Tape, x step.T) step.T { return w.layer(t, i, x) }, besides)
+	}
+	w.hold(t, x)
+	if w.used >= len(w.layers) {
+		w.unused = t.GraphSize()
 	}
 	t.EndLayers()
 	return x
 }
 
+func (w *clipTower) hold(t *step.Tape, x step.T) {
+	if w.holds {
+		w.states = append(w.states, t.Hold(x))
+	}
+}
+
 // layer is CLIPEncoderLayer.
 func (w *clipTower) layer(t *step.Tape, i int, x step.T) step.T {
+	if w.within {
+		defer lookAtPictures(t, w.tokens)()
+	}
 	l := &w.layers[i]
 	t.In(step.PartNorm)
-	h := l.before.layer(t, x)
+	h := w.normed(t, l.before, x)
 	t.In(step.PartAttention)
-	out := w.attention(t, l, h)
+	out := t.Heads(w.attention(t, l, h), w.relays(t, i))
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := t.Add(x, out, step.LabelResidual)
 	t.Drop(out)
-	h = l.between.layer(t, middle)
+	h = w.normed(t, l.between, middle)
 	t.In(step.PartMLP)
 	up := l.fc1.forward(t, h)
 	act := activation(t, w.sizes.activation, up)
 	t.Drop(up)
-	down := l.fc2.forward(t, act)
+	down := t.Heads(l.fc2.forward(t, act), w.relays(t, i))
 	t.Drop(act)
 	t.Drop(h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, down, step.LabelResidual)
 	t.Drop(down)
 	t.Drop(middle)
+	if i+2 == len(w.layers) {
+		y = w.lastInput(t, y)
+	}
 	return y
+}
+
+// lastInput marks the input of the last layer: as the leaf that checkpointing makes of it, it gets the only gradient that does not lie
+// with the channels outermost already.
+func (w *clipTower) lastInput(t *step.Tape, x step.T) step.T {
+	if w.transposed {
+		return t.Permuted(x)
+	}
+	return x
+}
+
+// relays says that the gradient of layer i's output arrives with the channels outermost, as a leaf that lies so was given it: that of a
+// layer behind it that ran again. Of one picture it is a matrix that products read transposed.
+func (w *clipTower) relays(t *step.Tape, i int) bool {
+	return w.transposed && t.Shape.Batch > 1 && t.Recipe.CheckpointEvery > 0 && i+1 < len(w.layers)
+}
+
+func (w *clipTower) normed(t *step.Tape, n norm, x step.T) step.T {
+	if w.transposed {
+		return t.TransposedLayerNorm(x, n.w, n.b)
+	}
+	return n.layer(t, x)
 }
 
 // attention is CLIPAttention; texts have a mask for padding to which the causal one is added anew in each layer.

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // decoder is a causal language model of transformers with rotary positions: Llama and what is written after its
 // pattern. What a family does otherwise is in its traits.
@@ -137,12 +141,32 @@ func (b *builder) decoder(with traits) step.Network {
 func (m *decoder) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
 
 func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
-	ids, labels := batch[0], batch[2]
-	m.cache = nil
 	t.In(step.PartEmbedding)
-	embedded := m.embeddings(t, ids)
-	positions := positionNumbers(t)
-	masks := m.makeMasks(t, embedded.Dtype())
+	return m.read(t, handed{embedded: m.embeddings(t, batch[0])}, batch[2])
+}
+
+// handed is what a decoder is called with instead of input_ids. It is taken over when the last layer has run.
+type handed struct {
+	embedded step.T
+	// positions are those of the tokens, nil where the decoder makes them.
+	positions []step.T
+	// mask is the layers', nil where the decoder makes it; it is one of locals.
+	mask *step.T
+	// locals are what the caller's variables hold besides.
+	locals []step.T
+}
+
+// read is the model behind its embeddings.
+func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []step.T) {
+	m.cache = nil
+	embedded, positions := given.embedded, given.positions
+	if positions == nil {
+		positions = []step.T{positionNumbers(t)}
+	}
+	var masks []step.T
+	if m.full, m.sliding = (around{mask: given.mask}), (around{mask: given.mask}); given.mask == nil {
+		masks = m.makeMasks(t, embedded.Dtype())
+	}
 	x := t.Hold(embedded)
 	if m.drops {
 		t.Drop(x)
@@ -160,8 +184,7 @@ func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	normed := m.normalize(m.final, t, x)
 	t.Drop(x)
 	t.Drop(embedded)
-	t.Drop(positions)
-	for _, local := range append(masks, tables...) {
+	for _, local := range slices.Concat(positions, given.locals, masks, tables) {
 		t.Drop(local)
 	}
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
@@ -226,7 +249,7 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 }
 
 // captured is what the keywords of the layers refer to: a mask only if a layer has it.
-func (m *decoder) captured(positions step.T, tables []step.T) []step.T {
+func (m *decoder) captured(positions, tables []step.T) []step.T {
 	full, sliding := false, false
 	for i := range m.layers {
 		slides := m.a.slides(int64(i))
@@ -239,7 +262,7 @@ func (m *decoder) captured(positions step.T, tables []step.T) []step.T {
 	case m.ownTables && !sliding:
 		tables = tables[:2]
 	}
-	all := append([]step.T{positions}, tables...)
+	all := slices.Concat(positions, tables)
 	if full && m.full.mask != nil {
 		all = append(all, *m.full.mask)
 	}

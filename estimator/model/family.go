@@ -24,6 +24,9 @@ type family struct {
 	uncompiled string
 	// preset completes what FromPreset took from a catalog entry; nil where nothing is missing.
 	preset func(p *Preset, a *Architecture)
+	// pictureTokens is how many tokens a picture of so many pixels takes, or why the model does not read it; nil for models that read
+	// no pictures in their sequences.
+	pictureTokens func(a *Architecture, height, width int64) (tokens int64, why string)
 	// build declares the parameters and buffers in the order of the module's children and returns the model
 	// that uses them. It may be called often and must not change the architecture.
 	build func(b *builder) step.Network
@@ -65,6 +68,7 @@ var families = map[string]*family{
 	"granitemoehybrid": &graniteHybridFamily,
 	"internlm2":        &internLM2Family,
 	"llama":            &llamaFamily,
+	"llava":            &llavaFamily,
 	"mistral":          &mistralFamily,
 	"mixtral":          &mixtralFamily,
 	"modernbert":       &modernBERTFamily,
@@ -75,6 +79,7 @@ var families = map[string]*family{
 	"olmoe":            &olmoeFamily,
 	"olmo3":            &olmo3Family,
 	"opt":              &optFamily,
+	"paligemma":        &paliGemmaFamily,
 	"phi":              &phiFamily,
 	"phi3":             &phi3Family,
 	"qwen2":            &qwen2Family,

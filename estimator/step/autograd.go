@@ -159,6 +159,7 @@ func (t *Tape) deliver(e edge, s int32) {
 	}
 	if p, ok := e.param(); ok {
 		ps := &t.params[p]
+		ps.graded = true
 		from := t.Mark()
 		ps.grad = t.sum(ps.grad, s)
 		if t.gradientStream != 0 {

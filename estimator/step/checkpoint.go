@@ -136,6 +136,9 @@ func (t *Tape) runCheckpoint(i int32) {
 		leaf.storage = t.fetched(leaf)
 	}
 	leaf.edge = edgeTo(base, 0)
+	if leaf.permuted {
+		t.nodes[base].awaits = 2 // what the layer's first operation sends, and the residual
+	}
 
 	// A second output has no gradient, and a custom autograd function gets zeros for one.
 	zeros := T{storage: None, numel: layer.second.numel}

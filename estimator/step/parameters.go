@@ -29,6 +29,8 @@ type Parameter struct {
 	Section Section
 	// Outer is the first dimension where that is not Rows.
 	Outer int64
+	// Unreached marks one that is trained and that no gradient reaches, so that the optimizer leaves it out.
+	Unreached bool
 	// Absent marks one of which this GPU holds nothing.
 	Absent bool
 	// Expert is the number of the expert that it belongs to, of those that are recorded, counted from 1; 0 for no

@@ -17,6 +17,8 @@ type Shape struct {
 	Batch  int64 // B
 	Tokens int64 // T
 	Target int64 // tokens of the decoder and of the logits where an encoder reads the others
+	// Images is how many pictures stand in a sequence, Height and Width how many pixels each has.
+	Images, Height, Width int64
 }
 
 // LogitTokens is how many tokens of a sequence get logits.

@@ -115,6 +115,7 @@ type paramState struct {
 	frozen bool
 	uses   int32 // gradient contributions that are still to come
 	grad   int32 // storage that collects them
+	graded bool  // one has come
 }
 
 // maxRegs is how many tensors a node's backward has room for at once: the two last are for scratch.

@@ -44,7 +44,7 @@ func (s *Session) trainable() []*step.Parameter {
 	if s.listed {
 		return s.trained
 	}
-	s.trained = slices.DeleteFunc(s.Parameters.InOrder(s.trained[:0]), func(p *step.Parameter) bool { return !p.Trained() })
+	s.trained = slices.DeleteFunc(s.Parameters.InOrder(s.trained[:0]), func(p *step.Parameter) bool { return !p.Trained() || p.Unreached })
 	s.listed = true
 	return s.trained
 }

@@ -1,0 +1,104 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// visionLanguage is the kind of training with pictures among the tokens.
+const visionLanguage = "vision-language"
+
+// vision is what an objective of the kind vision-language says of the pictures in a sequence.
+func (r *resolved) vision(t *Training, errs *invalid.List) {
+	const pointer = objectivePointer
+	o := t.Objective
+	asked := o != nil && o.Kind == visionLanguage
+	if r.arch.Family == "" {
+		return // said already
+	}
+	if !asked {
+		r.withoutPictures(o, errs)
+		return
+	}
+	if !r.arch.Sees() {
+		errs.Add(pointer+"/kind", "conflict", "%s reads no pictures among its tokens; the kind vision-language is for models that do, such as llava", r.arch.Family)
+		return
+	}
+	r.refuseWithPictures(t, errs)
+	how := trainer{fields: []string{"images", "image_size", "image_tokens", "freeze_vision"}}
+	how.unread(visionLanguage, o, errs)
+	if o.PromptTokens != 0 || o.CompletionTokens != 0 {
+		errs.Add(pointer, "conflict", "prompt_tokens and completion_tokens do not belong to the objective %s; sequence_length counts text and pictures", visionLanguage)
+	}
+	p := model.Pictures{Images: max(o.Images, 1), Height: r.arch.PictureSize(), Width: r.arch.PictureSize(), Frozen: o.FreezeVision}
+	switch {
+	case len(o.ImageSize) == 2:
+		p.Height, p.Width = o.ImageSize[0], o.ImageSize[1]
+	case len(o.ImageSize) != 0:
+		errs.Add(pointer+"/image_size", "out_of_range", "image_size has %d numbers; it is [height, width] in pixels", len(o.ImageSize))
+		return
+	case p.Height == 0:
+		errs.Add(pointer+"/image_size", "required", "image_size is missing: %s reads pictures of any size, and [height, width] in pixels says how many tokens one takes", r.arch.Family)
+		return
+	}
+	const mostImages, mostPixels = 4096, 1 << 14
+	if p.Images < 1 || p.Images > mostImages || p.Height < 1 || p.Height > mostPixels || p.Width < 1 || p.Width > mostPixels {
+		errs.Add(pointer, "out_of_range", "%d pictures of [%d, %d] pixels are asked for; up to %d of at most [%d, %d] are modelled", p.Images, p.Height, p.Width, mostImages, mostPixels, mostPixels)
+		return
+	}
+	tokens := r.arch.Show(p, pointer, errs)
+	if tokens == 0 {
+		return
+	}
+	if o.ImageTokens != 0 && o.ImageTokens != tokens {
+		errs.Add(pointer+"/image_tokens", "conflict", "image_tokens is %d, and %d pictures of [%d, %d] take %d in %s; leave it out", o.ImageTokens, p.Images, p.Height, p.Width, tokens, r.arch.Family)
+	}
+	r.shape.Images, r.shape.Height, r.shape.Width = p.Images, p.Height, p.Width
+	if r.shape.Tokens < tokens {
+		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d, and the pictures alone take %d tokens of a sequence", r.shape.Tokens, tokens)
+	}
+}
+
+// withoutPictures refuses a model that sees where no pictures are said, and pictures where no model sees them.
+func (r *resolved) withoutPictures(o *Objective, errs *invalid.List) {
+	const pointer = objectivePointer
+	if r.arch.Sees() {
+		errs.Add(pointer, "required", `%s reads pictures: give {"kind": "vision-language", "images": …, "image_size": [height, width]}, and of each sequence how many of its tokens are text follows from sequence_length; `+
+			"for text alone give the object under text_config as hf_config", r.arch.Family)
+		return
+	}
+	if o != nil && (o.Images != 0 || len(o.ImageSize) != 0 || o.ImageTokens != 0 || o.FreezeVision) {
+		errs.Add(pointer, "conflict", "images, image_size, image_tokens and freeze_vision belong to the kind vision-language")
+	}
+}
+
+// refuseWithPictures names what no trace has shown together with pictures.
+func (r *resolved) refuseWithPictures(t *Training, errs *invalid.List) {
+	refuse := func(field, what string) {
+		errs.Add("/training/"+field, "unsupported", "%s is not modelled together with pictures yet; leave it out", what)
+	}
+	if t.Attention == "eager" {
+		errs.Add("/training/attention", "unsupported", "attention that is written out (eager) is not modelled together with pictures yet; use sdpa or flash")
+	}
+	if t.AttentionMask == "explicit" {
+		refuse("attention_mask", "padding")
+	}
+	if t.Evaluation != nil {
+		refuse("evaluation", "an evaluation pass")
+	}
+	if c := t.GradientCheckpointing; c != nil && (c.Mode != "" && c.Mode != "none" && c.Mode != "full" || c.Every > 1 || c.Offload) {
+		errs.Add("/training/gradient_checkpointing", "unsupported", "with pictures, gradient_checkpointing full and none are modelled")
+	}
+	if l := t.Loss; l != nil && l.Kind != "" && l.Kind != "standard" {
+		refuse("loss", "another loss than the standard one")
+	}
+	if len(t.Kernels) > 0 {
+		refuse("kernels", "a fused kernel")
+	}
+	if d := t.Distributed; d != nil && d.WorldSize > 1 {
+		refuse("distributed", "more than one GPU")
+	}
+	if l := t.LoRA; l != nil && quantisations[l.BasePrecision] != 0 {
+		errs.Add("/training/lora/base_precision", "unsupported", "a quantised base is not modelled together with pictures yet; bf16, fp16 and fp32 are")
+	}
+}
