@@ -35,12 +35,15 @@ type jobFields struct {
 	Checkpointing        *string  `aliases:"gradient-checkpointing" placeholder:"MODE" help:"none, full, selective or selective-op." group:"Job:"`
 	Attention            *string  `placeholder:"NAME" help:"sdpa, flash or eager." group:"Job:"`
 	Loss                 *string  `placeholder:"KIND" help:"standard, fused, chunked or fused-linear." group:"Job:"`
-	Objective            *string  `placeholder:"KIND" help:"Kind of training: sft, dpo, …; the loss that the model returns if not given." group:"Job:"`
+	Objective            *string  `placeholder:"KIND" help:"Kind of training: sft, dpo, vision-language, …; the loss that the model returns if not given." group:"Job:"`
 	PromptTokens         *int64   `placeholder:"N" help:"Tokens of a prompt, for objectives with completions." group:"Job:"`
 	CompletionTokens     *int64   `placeholder:"N" help:"Tokens of a completion." group:"Job:"`
 	Reference            *string  `placeholder:"NAME" help:"What preferences are measured by: separate, adapter-off or precomputed." group:"Job:"`
 	Packing              *bool    `negatable:"" help:"sft: documents behind one another fill the sequences." group:"Job:"`
 	NumGenerations       *int64   `placeholder:"N" help:"Completions that are written for a prompt." group:"Job:"`
+	Images               *int64   `placeholder:"N" help:"Pictures in a sequence, of models that read them; --objective vision-language is meant." group:"Job:"`
+	ImageSize            []int64  `placeholder:"H,W" help:"Pixels of a picture as it reaches the model, such as 448,448." group:"Job:"`
+	FreezeVision         *bool    `negatable:"" help:"The tower that looks at the pictures is not trained." group:"Job:"`
 	Compile              *bool    `negatable:"" help:"The model runs under torch.compile." group:"Job:"`
 	Framework            *string  `placeholder:"NAME" help:"Whose defaults apply: pytorch, nanogpt, hf-trainer, …" group:"Job:"`
 	LoRARank             *int64   `name:"lora-rank" placeholder:"N" help:"Train LoRA adapters of this rank." group:"Job:"`
@@ -125,6 +128,14 @@ func (f *jobFields) edits() ([]edit, error) {
 	list = appendEdit(list, "training.objective.reference", f.Reference)
 	list = appendEdit(list, "training.objective.packing", f.Packing)
 	list = appendEdit(list, "training.objective.num_generations", f.NumGenerations)
+	if f.Images != nil || f.ImageSize != nil || f.FreezeVision != nil {
+		list = append(list, edit{path: "training.objective.kind", value: "vision-language", absent: true})
+	}
+	list = appendEdit(list, "training.objective.images", f.Images)
+	if f.ImageSize != nil {
+		list = append(list, edit{path: "training.objective.image_size", value: f.ImageSize})
+	}
+	list = appendEdit(list, "training.objective.freeze_vision", f.FreezeVision)
 	list = appendEdit(list, "training.compile", f.Compile)
 	list = appendEdit(list, "training.lora.rank", f.LoRARank)
 	if f.QLoRA {

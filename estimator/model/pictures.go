@@ -132,6 +132,7 @@ func (b *builder) textModel(own seeing) *decoder {
 	b.a, b.recorded, b.inputs = &text, own.textLayers, nil
 	m := own.text.build(b).(*decoder)
 	b.a, b.recorded = whole, recorded
+	m.scaleLogits = nil // the class that sees has the head, and leaves its logits as they are
 	return m
 }
 

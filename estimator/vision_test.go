@@ -1,0 +1,81 @@
+package estimator
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+const smallLlava = `{"model_type": "llava", "image_token_index": 900,
+	"text_config": {"model_type": "llama", "hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000},
+	"vision_config": {"model_type": "clip_vision_model", "hidden_size": 80, "intermediate_size": 208, "num_hidden_layers": 3, "num_attention_heads": 5, "image_size": 56, "patch_size": 14}}`
+
+func visionJob(t *testing.T, config, training string) Job {
+	t.Helper()
+	var job Job
+	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 2, "sequence_length": 44, %s}}`, config, training)
+	if err := json.Unmarshal([]byte(document), &job); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// TestPicturesAreRefused says what the front door makes of pictures that a model cannot have.
+func TestPicturesAreRefused(t *testing.T) {
+	const good = `"objective": {"kind": "vision-language"}`
+	for _, c := range []struct{ name, config, training, pointer, says string }{
+		{"no pictures are said", smallLlava, `"precision": "fp32"`, "/training/objective", "vision-language"},
+		{"another size than the tower's", smallLlava, `"objective": {"kind": "vision-language", "image_size": [56, 112]}`, "/training/objective/image_size", "[56, 56]"},
+		{"more tokens than fit", smallLlava, `"objective": {"kind": "vision-language", "images": 3}`, "/training/sequence_length", "48 tokens"},
+		{"another number of tokens", smallLlava, `"objective": {"kind": "vision-language", "image_tokens": 17}`, "/training/objective/image_tokens", "take 16"},
+		{"fields of dpo", smallLlava, `"objective": {"kind": "vision-language", "reference": "separate"}`, "/training/objective/reference", "does not belong"},
+		{"prompts", smallLlava, `"objective": {"kind": "vision-language", "prompt_tokens": 3}`, "/training/objective", "sequence_length counts"},
+		{"eager", smallLlava, `"attention": "eager", ` + good, "/training/attention", "eager"},
+		{"two cards", smallLlava, `"distributed": {"world_size": 2}, ` + good, "/training/distributed", "pictures"},
+		{"padding", smallLlava, `"attention_mask": "explicit", ` + good, "/training/attention_mask", "padding"},
+		{"a quantised base", smallLlava, `"lora": {"rank": 8, "target_modules": ["q_proj"], "base_precision": "nf4"}, ` + good, "/training/lora/base_precision", "bf16"},
+		{"compiled", smallLlava, `"compile": {"model": true}, ` + good, "/training/compile", "pictures"},
+		{"a model that reads none", `{"model_type": "llama"}`, good, "/training/objective/kind", "no pictures"},
+		{"pictures without the kind", `{"model_type": "llama"}`, `"objective": {"images": 2}`, "/training/objective", "belong to the kind"},
+		{"an unknown text model", strings.Replace(smallLlava, `"llama"`, `"mamba"`, 1), good, "/model/hf_config/text_config/model_type", "mamba"},
+		{"an unknown tower", strings.Replace(smallLlava, "clip_vision_model", "pixtral", 1), good, "/model/hf_config/vision_config/model_type", "pixtral"},
+		{"a layer that is not there", strings.Replace(smallLlava, `"image_token_index"`, `"vision_feature_layer": -7, "image_token_index"`, 1), good, "/model/hf_config/vision_feature_layer", "from -4 to 3"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			_, err := Estimate(Input{Job: visionJob(t, c.config, c.training)})
+			var bad *InvalidJobError
+			if !errors.As(err, &bad) {
+				t.Fatalf("answered with %v", err)
+			}
+			for _, f := range bad.Fields {
+				if f.Pointer == c.pointer && strings.Contains(f.Detail, c.says) {
+					return
+				}
+			}
+			t.Errorf("no problem at %s says %q: %v", c.pointer, c.says, err)
+		})
+	}
+}
+
+// TestFrozenTowersTakeLess says that a tower without gradients takes less than a trained one, and that adapters reach into it.
+func TestFrozenTowersTakeLess(t *testing.T) {
+	of := func(training string) *Result {
+		t.Helper()
+		res, err := Estimate(Input{Job: visionJob(t, smallLlava, training)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return res
+	}
+	trained, frozen := of(`"objective": {"kind": "vision-language"}`), of(`"objective": {"kind": "vision-language", "freeze_vision": true}`)
+	if frozen.Peak.AllocatedBytes >= trained.Peak.AllocatedBytes || frozen.Model.TrainableParameters >= trained.Model.TrainableParameters || frozen.Model.Parameters != trained.Model.Parameters {
+		t.Errorf("frozen: %+v of %+v; trained: %+v of %+v", frozen.Peak, frozen.Model, trained.Peak, trained.Model)
+	}
+	// The tower's projections have the same names as the text's: 2 text layers and 3 of the tower have q_proj and v_proj.
+	adapted := of(`"objective": {"kind": "vision-language"}, "lora": {"rank": 1, "target_modules": ["q_proj", "v_proj"]}`)
+	if want := int64(2*2*(96+96) + 3*2*(80+80)); adapted.Model.TrainableParameters != want {
+		t.Errorf("%d parameters of adapters, want %d", adapted.Model.TrainableParameters, want)
+	}
+}
