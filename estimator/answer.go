@@ -31,7 +31,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
 		GPUs: []GPUFit{}, Notes: []Note{},
 	}
-	if l.Peak.MicroStep >= 0 && l.Peak.Stage != play.StageEvaluation {
+	if l.Peak.MicroStep >= 0 && l.Peak.Stage != play.StageEvaluation && !l.Peak.Between() {
 		m := r.microStep(l.Peak.MicroStep)
 		res.Peak.MicroStep = &m
 	}

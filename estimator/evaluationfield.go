@@ -38,6 +38,9 @@ func (r *resolved) batchAt(m *play.Moment) int64 {
 // recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache that
 // transformers gives up for checkpointing is on again.
 func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *play.Evaluation {
+	if prepares, ok := rc.Objective.(step.Prepares); ok {
+		return r.recordBetween(w, rc, plain, prepares)
+	}
 	if r.evaluation == nil {
 		return nil
 	}

@@ -110,7 +110,11 @@ func TestObjectiveConflicts(t *testing.T) {
 		"another framework":       {`"framework": "axolotl", "sequence_length": 64, "objective": "sft"`, []string{"/training/framework"}},
 		"several at once": {`"compile": true, "evaluation": {}, "sequence_length": 64, "objective": "reward", "distributed": {"world_size": 2}`,
 			[]string{"/training/compile", "/training/evaluation", "/training/distributed"}},
-		"a release between":   {`"versions": {"trl": "1.5.0"}, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/versions"}},
+		"a release between":              {`"versions": {"trl": "1.5.0"}, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/versions"}},
+		"generations that do not divide": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 3}`, []string{"/training/objective/num_generations"}},
+		"generations within a step": {`"gradient_accumulation": 4, "objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "steps_per_generation": 2}`,
+			[]string{"/training/objective/steps_per_generation"}},
+		"a share of vLLM":     {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "rollout": "vllm-colocate"}`, []string{"/training/objective/rollout"}},
 		"not modelled":        {`"sequence_length": 64, "objective": "ppo"`, []string{"/training/objective/kind"}},
 		"an unknown loss":     {`"sequence_length": 64, "objective": {"kind": "sft", "loss_type": "dft"}`, []string{"/training/objective/loss_type"}},
 		"too many to replay":  {`"micro_batch": 5000, "sequence_length": 64, "objective": "reward"`, []string{"/training/micro_batch"}},
@@ -172,5 +176,31 @@ func TestObjectiveDefaults(t *testing.T) {
 	weights := phase(separate, "load") - phase(precomputed, "load")
 	if want := 4 * separate.Model.Parameters; weights < want || weights > want+want/100 {
 		t.Errorf("a separate reference loads %d bytes more, and its weights are %d", weights, want)
+	}
+}
+
+// A generation holds more the more completions are written at once, and none where another machine writes them.
+func TestGenerationGrows(t *testing.T) {
+	job := tracedKinds(t)["grpo-qwen0.5b-b4-g4-128+64"]
+	most := func(rollout string, steps int64) int64 {
+		t.Helper()
+		own := *job.Training.Objective
+		own.Rollout, own.StepsPerGeneration = rollout, steps
+		with := job
+		with.Training.Objective = &own
+		res, err := Estimate(Input{Job: with})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range res.Phases {
+			if p.Name == "generation" {
+				return p.AllocatedBytes
+			}
+		}
+		return 0
+	}
+	few, many, elsewhere := most("transformers", 1), most("transformers", 8), most("vllm-server", 1)
+	if few == 0 || many <= few || elsewhere != 0 {
+		t.Errorf("4 completions: %d, 32: %d, on another machine: %d", few, many, elsewhere)
 	}
 }

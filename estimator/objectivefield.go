@@ -61,6 +61,9 @@ type trainer struct {
 	build     func(r *resolved, t *Training, errs *invalid.List) step.Objective
 }
 
+// generated are the fields of trainers that write completions.
+var generated = []string{"num_generations", "beta", "num_iterations", "steps_per_generation", "rollout"}
+
 // trainers are the kinds that are replayed.
 var trainers = map[string]trainer{
 	"sft":    {sequences: 1, fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"}, build: (*resolved).sft},
@@ -68,6 +71,8 @@ var trainers = map[string]trainer{
 	"cpo":    {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
 	"simpo":  {sequences: 2, pairs: true, undropped: true, build: (*resolved).simpo},
 	"kto":    {sequences: 1, pairs: true, undropped: true, until: "1.0", fields: []string{"reference", "reference_dtype", "reference_resident"}, build: (*resolved).kto},
+	"grpo":   {sequences: 1, pairs: true, fields: generated, build: (*resolved).grpo},
+	"rloo":   {sequences: 1, pairs: true, until: "1.0", fields: generated, build: (*resolved).rloo},
 	"reward": {sequences: 2, undropped: true, build: (*resolved).reward},
 	"dpo":    {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
 }

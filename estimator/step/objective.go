@@ -11,6 +11,22 @@ type Objective interface {
 	Forward(t *Tape, net Network, batch []T) T
 }
 
+// Prepares is an objective with work before the micro-steps of an optimizer step, such as writing completions.
+type Prepares interface {
+	// Between records it.
+	Between(t *Tape, net Network)
+}
+
+// RecordBetween records what an objective does before the micro-steps of an optimizer step.
+func (t *Tape) RecordBetween(net Network, o Prepares) *Program {
+	for i := range t.spaces[0] { // training has been there
+		t.spaces[0][i] = true
+	}
+	o.Between(t, net)
+	t.cut()
+	return t.Prog
+}
+
 // PassKind is what a stretch of a micro-step is for.
 type PassKind uint8
 

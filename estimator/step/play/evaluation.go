@@ -11,6 +11,8 @@ type Evaluation struct {
 	Program *step.Program
 	// Units and Recorded are those of the model and of the program.
 	Units, Recorded int64
+	// Prepares says that it is no evaluation, but what comes before the micro-steps of the next optimizer step.
+	Prepares bool
 }
 
 // evaluatedBatches show all that an evaluation does: the second finds what the first has kept.
@@ -75,8 +77,16 @@ func (l *Ledger) surveyEvaluation() {
 		v.surveyMicroStep(int64(i))
 	}
 	if m := v.Peak; m.Bytes > 0 {
-		m.Stage = StageEvaluation
-		l.record(StageEvaluation, m)
+		if !l.session.Evaluation.Prepares {
+			m.Stage = StageEvaluation
+			l.record(StageEvaluation, m)
+			return
+		}
+		m.between = true
+		l.record(m.Stage, m)
+		for _, stage := range [...]Stage{StageReference, StageGeneration} {
+			l.Largest[stage] = max(l.Largest[stage], v.Largest[stage])
+		}
 	}
 }
 

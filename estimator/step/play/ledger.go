@@ -69,10 +69,14 @@ type Moment struct {
 	Parts      [step.PartCount]int64
 	Tensors    []LiveTensor
 
+	between        bool // before the micro-steps
 	segment, event int
 	copy           int64
 	expert         int64 // how many of the repeated experts went before
 }
+
+// Between says that the moment lies before the micro-steps of an optimizer step.
+func (m *Moment) Between() bool { return m.between }
 
 // Span is the live memory when a segment ends and the most that it reached.
 type Span struct {
@@ -163,7 +167,7 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients, left int64) Moment {
 	if tensors {
 		l.counts = make([]int64, len(l.session.Program.Slots))
 	}
-	if m.Stage == StageEvaluation {
+	if m.Stage == StageEvaluation || m.between {
 		return l.stockEvaluation(tensors)
 	}
 	l.walk(gradients, left)

@@ -107,7 +107,7 @@ func (s *Session) Part(units, expertCopies int64) Session {
 		p.ExpertCopies = expertCopies
 	}
 	if e := s.Evaluation; e != nil {
-		n.Evaluation = &Evaluation{Program: with(e.Program, expertCopies), Units: e.Units - less, Recorded: e.Recorded}
+		n.Evaluation = &Evaluation{Program: with(e.Program, expertCopies), Units: e.Units - less, Recorded: e.Recorded, Prepares: e.Prepares}
 	}
 	return n
 }

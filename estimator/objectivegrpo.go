@@ -1,0 +1,73 @@
+package estimator
+
+import (
+	"cmp"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/objective"
+	"github.com/vramplan/vramplan/estimator/step/play"
+)
+
+// grpo is trl's GRPOTrainer, without a reference unless beta is given.
+func (r *resolved) grpo(t *Training, errs *invalid.List) step.Objective {
+	return r.completions(t, 8, 0, errs)
+}
+
+// rloo is trl's RLOOTrainer, which has a reference unless beta is 0.
+func (r *resolved) rloo(t *Training, errs *invalid.List) step.Objective {
+	o := r.completions(t, 2, 0.05, errs)
+	o.Old = true
+	return o
+}
+
+// completions is a trainer that writes its completions, with its defaults.
+// Source: trl/trainer/grpo_config.py, rloo_config.py (num_generations, beta), 0.26.
+func (r *resolved) completions(t *Training, generations int64, beta float64, errs *invalid.List) objective.GRPO {
+	o := t.Objective
+	accumulation := max(t.GradientAccumulation, 1)
+	batches := cmp.Or(o.StepsPerGeneration, accumulation)
+	generations = cmp.Or(o.NumGenerations, generations)
+	if o.Beta != nil {
+		beta = *o.Beta
+	}
+	if rows := t.MicroBatch * batches; generations > 0 && rows%generations != 0 {
+		errs.Add(objectivePointer+"/num_generations", "conflict", "num_generations is %d, and does not divide the %d completions that are written at once (micro_batch × steps_per_generation)", generations, rows)
+	}
+	if batches%accumulation != 0 {
+		errs.Add(objectivePointer+"/steps_per_generation", "unsupported", "completions that are written between the micro-steps of an optimizer step, here every %d of %d, are not modelled yet; leave the field out", batches, accumulation)
+	}
+	const most = 1 << 12
+	if batches > most || t.MicroBatch*batches > most {
+		errs.Add(objectivePointer+"/steps_per_generation", "out_of_range", "%d completions are written at once; up to %d are accepted", t.MicroBatch*batches, most)
+		batches = 1
+	}
+	if o.Rollout == "vllm-colocate" {
+		errs.Add(objectivePointer+"/rollout", "unsupported", "the rollout vllm-colocate is not modelled yet: vLLM reserves a share of the card beside the trainer; transformers and vllm-server are")
+	}
+	g := objective.GRPO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens, Batches: batches,
+		Generates: o.Rollout != "vllm-server", Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim, Fused: r.fusesPreferences(errs),
+		Old: o.Rollout == "vllm-server" || accumulation%(batches*max(o.NumIterations, 1)) != 0}
+	if beta != 0 {
+		g.Reference = objective.AdapterOff
+		if t.LoRA == nil {
+			g.Reference = objective.Separate
+			r.beside = append(r.beside, companion{name: "reference", arch: r.arch, dtype: r.recipe.Stored})
+		}
+	}
+	return g
+}
+
+// recordBetween records what an objective does before the micro-steps of an optimizer step.
+func (r *resolved) recordBetween(w *workspace, rc step.Recipe, plain bool, o step.Prepares) *play.Evaluation {
+	a := r.recorded(rc, plain)
+	units, recorded, layers := recordedLayers(a, plain)
+	net, parameters := a.Build(layers, rc.Stored, nil)
+	w.evaluated.Reset(rc, r.shape, parameters)
+	w.evaluated.Look = r.watch()
+	w.evaluated.Another = func() step.Network {
+		same, _ := a.Build(layers, rc.Stored, nil)
+		return same
+	}
+	return &play.Evaluation{Program: w.evaluated.RecordBetween(net, o), Units: units, Recorded: recorded, Prepares: true}
+}
