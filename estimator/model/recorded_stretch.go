@@ -123,8 +123,15 @@ func (s *stretch) node(in *recording.Instruction) {
 		saved[i] = s.of(r)
 	}
 	n := s.t.Replay(s.edges(in.Edges), saved)
+	sized := int64(0) // of the view that the next line hands on
 	for i := range in.Backward {
-		s.backward(n, &in.Backward[i])
+		b := &in.Backward[i]
+		if b.Kind == recording.ViewOf {
+			sized = s.elements(b.Size) * recordedType(b.Type, s.half).Size()
+			continue
+		}
+		s.backward(n.Sized(sized), b)
+		sized = 0
 	}
 	s.nodes = append(s.nodes, n.End(in.Outputs))
 }

@@ -15,5 +15,6 @@
 //	N 7 1 6.0,l0 3,4            node 7 of autograd's graph, with one output, hands gradients to node 6 and parameter 0 and saves values 3 and 4
 //
 // The lines in small letters behind a node are its backward: a and f allocate and free registers, w and r are products and reductions, e is an
-// embedding's gradient, | ends the operation's own backward, and s, v, b, p, q, S and u say what each input gets.
+// embedding's gradient, | ends the operation's own backward, s, v, b, p, q, S and u say what each input gets, and z that it is a view of another
+// size than its memory.
 package recording

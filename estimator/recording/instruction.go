@@ -41,6 +41,7 @@ const (
 	PassView    Kind = 'q'
 	SendSaved   Kind = 'S'
 	SendUnknown Kind = 'u'
+	ViewOf      Kind = 'z'
 )
 
 // Scope says where a reference points.

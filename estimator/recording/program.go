@@ -85,7 +85,7 @@ func fields(line string, n int) ([]string, error) {
 
 // forms is how many fields a line has behind its letter.
 var forms = map[Kind]int{Allocate: 4, Free: 1, Product: 1, Reduce: 3, CastParam: 2, Attend: 14, Part: 1, Node: 4,
-	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, Validate: 0, Send: 2, SendView: 2, SendAgain: 2, Pass: 2, PassView: 2, SendSaved: 2, SendUnknown: 1}
+	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, Validate: 0, Send: 2, SendView: 2, SendAgain: 2, Pass: 2, PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3}
 
 func (s *scope) line(line string) (in Instruction, err error) {
 	if line == "" {
@@ -149,6 +149,8 @@ func (s *scope) line(line string) (in Instruction, err error) {
 		in.N, in.K = r.number(f[0], maxSaved-1), r.number(f[1], maxEdges-1)
 	case SendUnknown:
 		in.K = r.number(f[0], maxEdges-1)
+	case ViewOf:
+		in.Size, in.Type, in.K = r.size(f[0]), r.kind(f[1]), r.number(f[2], maxEdges-1)
 	}
 	return in, r.err
 }
@@ -281,6 +283,10 @@ func (n *Instruction) backward(in Instruction) error {
 		}
 	}
 	switch in.Kind {
+	case ViewOf:
+		if in.K >= len(n.Edges) {
+			return fmt.Errorf("the node has no input %d", in.K)
+		}
 	case Pass, PassView:
 		if in.N >= n.Outputs {
 			return fmt.Errorf("the node has no output %d", in.N)

@@ -25,9 +25,14 @@ func (t *Tape) backwardRange(from, to int32) {
 type delivery struct {
 	e edge
 	s int32
+	// bytes is the size of a gradient that was recorded: asStored where it has as many as its memory, 0 where that is not told.
+	bytes int64
 	// late: through a node of its own, before which the gradients that are complete go.
 	late bool
 }
+
+// asStored says that a gradient is as large as its memory.
+const asStored = -1
 
 // run executes the backward of node i: its own allocations, then the release of
 // what it was given and what it had saved, then the hand-over of the gradients.
@@ -58,7 +63,7 @@ func (t *Tape) run(i int32) {
 		case actFree:
 			t.Release(t.regs[a.reg])
 		case actSend:
-			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg]})
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], bytes: a.bytes})
 		case actSendView:
 			t.storages[t.regs[a.reg]].viewed = true
 			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], late: true})
@@ -68,7 +73,7 @@ func (t *Tape) run(i int32) {
 			} else {
 				t.storages[t.regs[a.reg]].viewed = true
 			}
-			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg]})
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], bytes: a.bytes})
 		case actPass, actPassView, actPassPart:
 			grad := n.gradAt(a.reg)
 			if *grad == None { // of an output that no gradient came back to
@@ -81,7 +86,7 @@ func (t *Tape) run(i int32) {
 			case actPassPart:
 				t.storages[*grad].part = true
 			}
-			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: *grad})
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: *grad, bytes: a.bytes})
 		case actSendSaved:
 			s := *n.savedAt(a.reg)
 			t.retain(s)
@@ -129,7 +134,7 @@ func (t *Tape) run(i int32) {
 		if sends[k].late {
 			t.accumulate()
 		}
-		t.deliver(sends[k].e, sends[k].s)
+		t.deliverSized(sends[k].e, sends[k].s, sends[k].bytes)
 	}
 	t.accumulate()
 }
@@ -152,7 +157,10 @@ func (t *Tape) releaseUnreached(from int32) {
 }
 
 // deliver gives storage s, a gradient, to where e points.
-func (t *Tape) deliver(e edge, s int32) {
+func (t *Tape) deliver(e edge, s int32) { t.deliverSized(e, s, 0) }
+
+// deliverSized is deliver for a gradient of so many bytes, as a delivery has them.
+func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
 	if e == noEdge {
 		t.Release(s)
 		return
@@ -161,7 +169,7 @@ func (t *Tape) deliver(e edge, s int32) {
 		ps := &t.params[p]
 		ps.graded = true
 		from := t.Mark()
-		ps.grad = t.sum(ps.grad, s)
+		ps.grad = t.sum(ps.grad, s, bytes)
 		if t.gradientStream != 0 {
 			t.moveAside(from, t.gradientStream)
 		}
@@ -181,7 +189,7 @@ func (t *Tape) deliver(e edge, s int32) {
 		return
 	}
 	grad := n.gradAt(e.out())
-	*grad = t.sum(*grad, s)
+	*grad = t.sum(*grad, s, bytes)
 	if n.awaits > 0 {
 		if n.awaits--; n.awaits == 0 {
 			*grad = t.copied(*grad)
@@ -192,7 +200,7 @@ func (t *Tape) deliver(e edge, s int32) {
 // sum adds gradient s to what has arrived before: in place when nobody else
 // refers to it and it is not a view, else into a new tensor.
 // Source: torch/csrc/autograd/input_buffer.cpp (accumulate, can_accumulate_inplace), torch 2.9.
-func (t *Tape) sum(old, s int32) int32 {
+func (t *Tape) sum(old, s int32, bytes int64) int32 {
 	if old == None {
 		return s
 	}
@@ -204,7 +212,14 @@ func (t *Tape) sum(old, s int32) int32 {
 		t.Release(s)
 		return old
 	}
-	fresh := t.Alloc(t.Prog.Slots[t.storages[old].slot].Bytes, t.component(), LabelGradientSum)
+	of := old
+	if bytes == asStored && t.storages[s].slot != None {
+		of = s
+	}
+	if bytes <= 0 {
+		bytes = t.Prog.Slots[t.storages[of].slot].Bytes
+	}
+	fresh := t.Alloc(bytes, t.component(), LabelGradientSum)
 	t.Release(old)
 	t.Release(s)
 	return fresh

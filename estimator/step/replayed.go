@@ -2,11 +2,23 @@ package step
 
 // Replayed is an operation whose node autograd was seen to make: what it saves and does in backward is told to it, in the order in
 // which it was seen.
-type Replayed struct{ o op }
+type Replayed struct {
+	o op
+	// sized is how many bytes the gradient has that is handed on next, where it is a view of another size than its memory.
+	sized int64
+}
+
+// Sized says how many bytes the gradient has that is handed on next; 0 where it has as many as its memory.
+func (r Replayed) Sized(bytes int64) Replayed {
+	if r.sized = bytes; bytes == 0 {
+		r.sized = asStored
+	}
+	return r
+}
 
 // Replay starts the node of an operation whose gradients go where those of ins go, and which saves saved. A T whose gradient goes nowhere
 // stands for an input without one.
-func (t *Tape) Replay(ins, saved []T) Replayed { return Replayed{t.op(ins...).save(saved...)} }
+func (t *Tape) Replay(ins, saved []T) Replayed { return Replayed{o: t.op(ins...).save(saved...)} }
 
 // LastSaves says whether the next n saved tensors are the last that checkpointing waits for, so that the operation does not run.
 func (t *Tape) LastSaves(n int) bool { return t.lastSaves(int32(n)) }
@@ -58,7 +70,7 @@ func (r Replayed) Send(register, input int, view, again bool) {
 	case view:
 		verb = actSendMarked
 	}
-	r.o.act(act{verb: verb, route: route{uint8(register), uint8(input)}})
+	r.o.act(act{verb: verb, route: route{uint8(register), uint8(input)}, bytes: r.sized})
 }
 
 // Pass hands the gradient of an output on to an input.
@@ -67,7 +79,7 @@ func (r Replayed) Pass(output, input int, view bool) {
 	if view {
 		verb = actPassView
 	}
-	r.o.act(act{verb: verb, route: route{uint8(output), uint8(input)}})
+	r.o.act(act{verb: verb, route: route{uint8(output), uint8(input)}, bytes: r.sized})
 }
 
 // SendSaved hands a saved tensor to an input.

@@ -19,6 +19,11 @@ aten = torch.ops.aten
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "_addmm_activation"}
 
 
+# Losses that are computed element by element into their result, which stays as large, and reduced from a copy.
+# Source: aten/src/ATen/native/BinaryOps.cpp (TORCH_META_FUNC(mse_loss)), cuda/Loss.cu (binary_cross_entropy_out_cuda), torch 2.9.
+FULL = {"mse_loss", "smooth_l1_loss", "binary_cross_entropy"}
+
+
 class Token:
     """what a node saved"""
 
@@ -146,6 +151,8 @@ class Observer(Values):
             sid = self.sid(x, make=True)
             self.births[sid] = (tuple(x.shape), x.untyped_storage().nbytes() // x.dtype.itemsize, x.dtype)
             born.append(sid)
+        if name == "native_dropout":  # the mask first: aten/src/ATen/native/cuda/Dropout.cu, torch 2.9
+            born.reverse()
         facts = self.facts(name, func, args, kwargs, out)
         event = ("op", name, born, facts, torch._C._autograd._get_sequence_nr())
         if self.phase == "forward":
@@ -157,7 +164,9 @@ class Observer(Values):
         """what the kernel's memory depends on beside its results"""
         tensors = [a for a in tree_leaves(args) if isinstance(a, torch.Tensor)]
         if name in PRODUCTS:
-            return ("product", name == "addmm" and args[0].dim() == 1)
+            return ("product", name == "addmm" and args[0].dim() == 1 and args[2].size(0) > 1 and args[2].size(1) > 1)
+        if name in FULL and (args[2] if len(args) > 2 and name != "binary_cross_entropy" else kwargs.get("reduction", args[3] if len(args) > 3 else 1)):
+            return ("loss", args[0].shape)
         if name == "embedding_dense_backward":
             return ("embedding", args[1].shape, args[2], args[0].shape[-1])
         if name in ("sum", "mean", "amax", "amin", "any", "all", "max", "min", "linalg_vector_norm", "prod", "var", "std", "var_mean") and tensors:
@@ -253,7 +262,8 @@ def run_backward(o, nodes, loss):
             if results[k].dtype != meta.dtype:
                 results[k] = results[k].to(meta.dtype)
             sid = o.sid(results[k], make=True)
-            n.outs.append((sid, results[k]._is_view()))
+            n.outs.append((sid, results[k]._is_view(), tuple(results[k].shape), results[k].dtype,
+                           results[k].numel() * results[k].dtype.itemsize != results[k].untyped_storage().nbytes()))
         grads = None
         o.node = None
         for k, e in enumerate(n.edges):

@@ -5,6 +5,7 @@ import types
 
 import torch
 import torch.nn.functional as F
+from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
 from . import attention
@@ -29,29 +30,31 @@ def applied():
         replace(autocast_mode, "is_autocast_available", lambda _: True)
         replace(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
         replace(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
+        replace(FakeTensor, "__deepcopy__", deep_copy)
         replace(torch.cuda, "get_device_capability", lambda *_: CAPABILITY)
         replace(torch.cuda, "get_device_properties", lambda *_: types.SimpleNamespace(
             name="", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=108, total_memory=80 << 30, warp_size=32))
         # As a function mode is left inside of a function that looks for one, such as multi_head_attention_forward.
         replace(F, "scaled_dot_product_attention", attention.attend)
         try:
-            from transformers import masking_utils
             from transformers.utils import import_utils
         except ImportError:
             pass
         else:
             replace(import_utils, "is_fake_tensor", lambda _: False)
-            replace(masking_utils, "fast_all", lambda x: full(x))
         yield
     finally:
         for module, name, value in reversed(undo):
             setattr(module, name, value)
 
 
-def full(mask):
-    """whether a mask has no padding; what is asked runs as it is"""
-    mask.sum()
-    return True
+def deep_copy(tensor, memo):
+    """a fake tensor's own copy has a storage that is new in every operation"""
+    with torch.no_grad():
+        made = torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=tensor.device)
+    made = torch.nn.Parameter(made, tensor.requires_grad) if isinstance(tensor, torch.nn.Parameter) else made.requires_grad_(tensor.requires_grad)
+    memo[id(tensor)] = made
+    return made
 
 
 class Uninitialized(TorchFunctionMode):

@@ -81,6 +81,11 @@ class Writer:
         if kind == "attention":
             self.attention(born, fact)
             return
+        if kind == "loss":
+            whole, dtype = self.symbols.size(fact[1]), DTYPES[self.o.births[born[0]][2]]
+            self.lines += [f"A {self.new(born[0])} {whole} {dtype} {name}", f"A {self.count} {whole} {dtype} {name}", f"F {self.count}"]
+            self.count += 1
+            return
         for sid in born:
             size, dtype = self.shape(sid)
             self.lines.append(f"A {self.new(sid)} {size} {dtype} {name}")
@@ -153,7 +158,9 @@ class Writer:
         for k, out in enumerate(n.outs):
             if out is None or n.edges[k] is None:
                 continue
-            sid, view = out
+            sid, view, shape, dtype, other = out
+            if view and other:
+                self.lines.append(f"z {self.symbols.size(shape)} {DTYPES[dtype]} {k}")
             if sid in registers and sid not in given:
                 given.add(sid)
                 self.lines.append(f"{'v' if view else 's'} {registers[sid]} {k}")

@@ -172,7 +172,9 @@ def compare(one, two, symbols):
     """learns the symbols from two runs that have to have done the same"""
     first, second = ([e for e in o.events if e[0] == "op" and (e[2] or e[3])] for o in (one, two))
     if [e[1] for e in first] != [e[1] for e in second] or len(one.nodes) != len(two.nodes):
-        raise Unexpressed("what the module does depends on the size of the batch or of the sequences, so that one recording cannot stand for others")
+        at = next((f": {a[1]} and {b[1]}" for a, b in zip(first, second) if a[1] != b[1]), "")
+        raise Unexpressed("what the module does depends on the size of the batch or of the sequences, so that one recording cannot stand for "
+                          "others" + at)
     for a, b in zip(first, second):
         for x, y in zip(a[2], b[2]):
             symbols.learn(one.births[x][0], two.births[y][0])
