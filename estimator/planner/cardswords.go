@@ -1,6 +1,12 @@
 package planner
 
-import "fmt"
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
 
 // cardsWords say how a tool is started on several GPUs, by "ddp" and "fsdp" (FSDP2). What is not here is started by torchrun, and its code
 // wraps the model.
@@ -32,4 +38,28 @@ func cardsWord(tool, data string, gpus int64) leverWord {
 		wrap = "fully_shard (torch.distributed.fsdp) on every layer and the model"
 	}
 	return leverWord{setting: fmt.Sprintf("torchrun --nproc_per_node=%d with %s", gpus, wrap), code: true}
+}
+
+// zeroWord is how a job is put on so many GPUs under DeepSpeed: the launcher, and the section of its configuration, which deepspeed and
+// transformers' Trainer read as it is.
+func zeroWord(tool string, d *estimator.Distributed) leverWord {
+	launcher := "deepspeed --num_gpus=%d"
+	if words, ok := cardsWords[tool]; ok && strings.Contains(words["ddp"], "torchrun") {
+		launcher = "torchrun --nproc_per_node=%d"
+	}
+	section := map[string]json.RawMessage{}
+	if len(d.DeepSpeed) > 0 {
+		_ = json.Unmarshal(d.DeepSpeed, &section) // the estimator has read it
+	}
+	section["stage"] = json.RawMessage(strings.TrimPrefix(d.Data, "zero"))
+	for field, device := range map[string]bool{"offload_optimizer": d.OffloadOptimizer, "offload_param": d.OffloadParameters} {
+		if device && section[field] == nil {
+			section[field] = json.RawMessage(`{"device":"cpu"}`)
+		}
+	}
+	config, err := json.Marshal(map[string]any{"zero_optimization": section})
+	if err != nil {
+		return leverWord{setting: fmt.Sprintf(launcher, d.WorldSize)}
+	}
+	return leverWord{setting: fmt.Sprintf(launcher+" with a DeepSpeed configuration of %s", d.WorldSize, config)}
 }

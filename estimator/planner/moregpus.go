@@ -1,8 +1,11 @@
 package planner
 
 import (
+	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 )
@@ -20,33 +23,70 @@ const (
 
 // sharesState says whether the job deals out its parameters already.
 func sharesState(d *estimator.Distributed) bool {
-	return d != nil && d.Data == "fsdp" && d.WorldSize > 1
+	return d != nil && (d.Data == "fsdp" || d.Data == zero3) && d.WorldSize > 1
+}
+
+// zero3 is DeepSpeed's stage that deals out all that there is.
+const zero3 = "zero3"
+
+// onZeRO says whether DeepSpeed trains the job, in whichever stage.
+func onZeRO(d *estimator.Distributed) bool { return d != nil && strings.HasPrefix(d.Data, "zero") }
+
+// dealing is what deals out parameters, gradients and optimizer state of the job: ZeRO-3 where DeepSpeed trains it, FSDP elsewhere.
+func (s *search) dealing() string {
+	if onZeRO(s.costs.base.Job.Training.Distributed) {
+		return zero3
+	}
+	return "fsdp"
+}
+
+// dealtWords name the ways to put a job on several GPUs in a title.
+var dealtWords = map[string]string{"ddp": "data parallel", "fsdp": "dealt out by FSDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", zero3: "dealt out by ZeRO-3"}
+
+// restage is a zero_optimization whose stage, where it names one, is that of data.
+func restage(words json.RawMessage, data string) json.RawMessage {
+	var all map[string]json.RawMessage
+	if json.Unmarshal(words, &all) != nil || all["stage"] == nil {
+		return words
+	}
+	all["stage"] = json.RawMessage(strings.TrimPrefix(data, "zero"))
+	restaged, err := json.Marshal(all)
+	if err != nil {
+		return words
+	}
+	return restaged
 }
 
 // multiplies reports whether more of the plan's card is something that can be had, of a job that the planner knows how to spread.
 func (s *search) multiplies() bool {
 	d := s.costs.base.Job.Training.Distributed
-	if s.gpu.UsableBytes <= 0 || s.gpu.Single {
+	if s.gpu.UsableBytes <= 0 || s.gpu.Single || d != nil && max(d.TensorParallel, d.PipelineParallel, d.ContextParallel, d.ExpertParallel) > 1 {
 		return false
 	}
-	return d == nil || max(1, d.WorldSize) == s.batch.gpus && (d.Data == "" || d.Data == "ddp" || d.Data == "fsdp")
+	return d == nil || max(1, d.WorldSize) == s.batch.gpus && dealtWords[cmp.Or(d.Data, "ddp")] != ""
 }
 
 // spread puts the job on so many data-parallel GPUs: each with all of it (ddp), or with parameters, gradients and optimizer state dealt
-// out (fsdp). A job that is dealt out stays so.
+// out (fsdp, zero3). A job that is dealt out stays so.
 func (s *search) spread(data string, gpus int64) lever {
 	d := estimator.Distributed{WorldSize: gpus, Data: data}
 	own := s.costs.base.Job.Training.Distributed
-	if own != nil && (data == "ddp" || sharesState(own)) {
+	if own != nil && (data == "ddp" || sharesState(own) || onZeRO(own)) {
 		d = *own
 		d.WorldSize, d.Data = gpus, data
+		if onZeRO(own) {
+			d.DeepSpeed = restage(own.DeepSpeed, data)
+		}
 	} else if data == "fsdp" {
 		d.FSDPVersion = 2
 	}
 	word := cardsWord(s.tool, data, gpus)
+	if onZeRO(&d) {
+		word = zeroWord(s.tool, &d)
+	}
 	l := lever{
 		code: fmt.Sprintf("%s-%d", data, gpus), group: cardsGroup, effort: settingEffort, gpus: gpus,
-		title:    fmt.Sprintf("Train on %d GPUs (%s)", gpus, map[string]string{"ddp": "data parallel", "fsdp": "dealt out by FSDP"}[data]),
+		title:    fmt.Sprintf("Train on %d GPUs (%s)", gpus, dealtWords[data]),
 		apply:    func(in *estimator.Input) { in.Job.Training.Distributed = &d },
 		changes:  map[string]any{"distributed": d},
 		settings: []string{word.setting},
@@ -71,8 +111,8 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 		return nil, nil
 	}
 	data := "ddp"
-	if sharesState(s.costs.base.Job.Training.Distributed) {
-		data = "fsdp"
+	if own := s.costs.base.Job.Training.Distributed; sharesState(own) || onZeRO(own) {
+		data = own.Data
 	}
 	v := newVariant(s.spread(data, gpus))
 	tried := 0
@@ -109,7 +149,7 @@ func (s *search) nextGPUs() int64 {
 }
 
 // fewestGPUs are the fewest of the plan's cards on which the job trains with parameters, gradients and optimizer
-// state dealt out by FSDP, at the same effective batch; nil where a pair fits on as many as there are, and where the estimator does not
+// state dealt out by FSDP or ZeRO-3, at the same effective batch; nil where a pair fits on as many as there are, and where the estimator does not
 // play the job so.
 func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 	if !s.multiplies() || s.fastest(s.work(), 1) != nil {
@@ -127,7 +167,7 @@ func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 			return nil, nil
 		}
 		// A micro-batch of one first: where it does not fit, no other does.
-		v := newVariant(s.spread("fsdp", gpus))
+		v := newVariant(s.spread(s.dealing(), gpus))
 		pairs := batch{target: s.batch.target, gpus: gpus}.pairs(s.batch.target)
 		found, err := s.judge(ctx, v, pairs[len(pairs)-1])
 		if err != nil || found.result == nil {
@@ -159,13 +199,16 @@ func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 // tooMuch reports whether weights and optimizer state alone, dealt out to so many GPUs, are more than each has.
 func (s *search) tooMuch(gpus int64) bool {
 	var states int64
+	own := s.costs.base.Job.Training.Distributed
 	for _, c := range s.floor.result.Components {
-		if c.Name == "weights" || c.Name == "optimizer_state" {
-			states += c.Bytes
+		if c.Name != "weights" && c.Name != "optimizer_state" {
+			continue
 		}
-	}
-	if sharesState(s.costs.base.Job.Training.Distributed) {
-		states *= s.batch.gpus
+		copies := int64(1)
+		if sharesState(own) && !onZeRO(own) || onZeRO(own) && c.Name == "optimizer_state" { // of weights ZeRO-3 has gathered ones beside its part
+			copies = s.batch.gpus
+		}
+		states += copies * c.Bytes
 	}
 	return float64(states)*statesSpread/float64(gpus) > float64(s.floor.fit().UsableBytes)
 }

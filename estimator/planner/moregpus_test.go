@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"encoding/json"
 	"strings"
 	"testing"
 
@@ -129,7 +130,7 @@ func TestNoSecondCard(t *testing.T) {
 		"a laptop":                func(r *Request) { r.Input.GPUs[0].Single = true },
 		"a batch that is a prime": func(r *Request) { r.Input.Job.Training.MicroBatch, r.EffectiveBatch = 1, 509 },
 		"a job split in another way": func(r *Request) {
-			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: "zero2"}
+			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: "fsdp", ContextParallel: 2}
 		},
 		"a job with tensor parallel 2": func(r *Request) {
 			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, TensorParallel: 2}
@@ -147,7 +148,7 @@ func TestNoSecondCard(t *testing.T) {
 func TestMoreThanTwo(t *testing.T) {
 	r := story()
 	r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 3, 2
-	for data, title := range map[string]string{"ddp": "Train on 3 GPUs (data parallel)", "fsdp": "Train on 3 GPUs (dealt out by FSDP)"} {
+	for data, title := range map[string]string{"ddp": "Train on 3 GPUs (data parallel)", "fsdp": "Train on 3 GPUs (dealt out by FSDP)", "zero2": "Train on 3 GPUs (ZeRO-2)"} {
 		r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: data, NoSync: new(bool)}
 		o := optionOn(mustMake(t, r, storyFake()))
 		if o == nil || o.Title != title {
@@ -156,6 +157,45 @@ func TestMoreThanTwo(t *testing.T) {
 		if d := o.Changes["distributed"].(estimator.Distributed); d.WorldSize != 3 || d.NoSync == nil {
 			t.Errorf("%s: changes to %+v", data, d)
 		}
+	}
+}
+
+// A job of DeepSpeed stays one: the fewest cards hold it dealt out by ZeRO-3, whose configuration is the job's own but for the stage.
+func TestFewestGPUsUnderZeRO(t *testing.T) {
+	r := llama8B(1, 48)
+	r.Input.Job.Training.Framework, r.Input.Job.Training.Precision = "hf-trainer", estimator.PrecisionBF16
+	r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: "zero2", DeepSpeed: []byte(`{"stage": 2, "reduce_bucket_size": "auto"}`)}
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := p.FewestGPUs
+	if f == nil {
+		t.Fatal("no number of cards is given")
+	}
+	d := f.Changes["distributed"].(estimator.Distributed)
+	if d.Data != "zero3" || d.WorldSize != f.GPUs || f.dealt() != "dealt out by ZeRO-3" {
+		t.Errorf("%s on %d cards, %q", d.Data, d.WorldSize, f.dealt())
+	}
+	in := r.Input
+	in.Job.Training.Distributed, in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = &d, f.MicroBatch, f.GradientAccumulation
+	res, err := estimator.Estimate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := res.GPUs[0].Verdict; got != estimator.Fits {
+		t.Errorf("on %d cards it is said to fit and %s", f.GPUs, got)
+	}
+	setting := zeroWord("hf-trainer", &d).setting
+	_, config, found := strings.Cut(setting, "configuration of ")
+	var read struct {
+		Zero struct {
+			Stage  int    `json:"stage"`
+			Bucket string `json:"reduce_bucket_size"`
+		} `json:"zero_optimization"`
+	}
+	if err := json.Unmarshal([]byte(config), &read); !found || err != nil || read.Zero.Stage != 3 || read.Zero.Bucket != "auto" {
+		t.Errorf("%q is read as %+v (%v)", setting, read, err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"cmp"
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
 )
@@ -62,7 +63,7 @@ type Plan struct {
 	SmallestGPUs []string `json:"smallest_gpus"`
 	// SmallestSlices are the smallest MIG slices on which it does, of any card of the catalog.
 	SmallestSlices []string `json:"smallest_slices"`
-	// FewestGPUs says on how many of the plan's cards the job trains when FSDP deals it out, where no pair fits on its own.
+	// FewestGPUs says on how many of the plan's cards the job trains when FSDP, or ZeRO-3 where DeepSpeed trains it, deals it out, where no pair fits on its own.
 	FewestGPUs *FewestGPUs      `json:"fewest_gpus,omitempty"`
 	Notes      []estimator.Note `json:"notes"`
 	// GPUs plan the same batch for each card of the job, where it names several.
@@ -103,6 +104,18 @@ type FewestGPUs struct {
 	DeviceBytes int64 `json:"device_bytes"`
 	LowBytes    int64 `json:"low_bytes,omitempty"`
 	HighBytes   int64 `json:"high_bytes"`
+}
+
+// dealt says what deals the job out: changes hold a Distributed, or what JSON makes of it.
+func (f *FewestGPUs) dealt() string {
+	data := ""
+	switch d := f.Changes["distributed"].(type) {
+	case estimator.Distributed:
+		data = d.Data
+	case map[string]any:
+		data, _ = d["data"].(string)
+	}
+	return cmp.Or(dealtWords[data], dealtWords["fsdp"])
 }
 
 // GPUPlan is the plan for one of several cards.

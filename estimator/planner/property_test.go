@@ -29,7 +29,7 @@ func drawRequest(t *rapid.T) (Request, *fake) {
 	tr.Optimizer.Implementation = rapid.SampledFrom([]string{"", "foreach", "fused", "for-loop"}).Draw(t, "implementation")
 	if rapid.Bool().Draw(t, "distributed") {
 		tr.Distributed = &estimator.Distributed{
-			WorldSize: rapid.Int64Range(1, 64).Draw(t, "world"), Data: rapid.SampledFrom([]string{"", "ddp", "fsdp"}).Draw(t, "data"),
+			WorldSize: rapid.Int64Range(1, 64).Draw(t, "world"), Data: rapid.SampledFrom([]string{"", "ddp", "fsdp", "zero2", "zero3"}).Draw(t, "data"),
 		}
 	}
 	if tr.MicroBatch == 0 || rapid.Bool().Draw(t, "stated") {

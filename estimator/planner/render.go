@@ -125,7 +125,7 @@ func (p *Plan) summary() string {
 		lines = append(lines, fmt.Sprintf("Smallest MIG slices for it: %s.", strings.Join(p.SmallestSlices, ", ")))
 	}
 	if f := p.FewestGPUs; f != nil {
-		lines = append(lines, fmt.Sprintf("Fewest of this card: %d, dealt out by FSDP, at %d × %d (%s each).", f.GPUs, f.MicroBatch, f.GradientAccumulation, estimator.Bytes(f.DeviceBytes)))
+		lines = append(lines, fmt.Sprintf("Fewest of this card: %d, %s, at %d × %d (%s each).", f.GPUs, f.dealt(), f.MicroBatch, f.GradientAccumulation, estimator.Bytes(f.DeviceBytes)))
 	}
 	if m := p.LargestModel; m != nil {
 		lines = append(lines, fmt.Sprintf("Largest model of the catalog that trains so at a micro-batch of 1: %s (%s).", m.Preset, estimator.Bytes(m.DeviceBytes)))
