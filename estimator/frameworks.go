@@ -10,6 +10,8 @@ type loop struct {
 	// ownModules: the framework writes its models itself, without a key/value cache in training. They are replayed
 	// as transformers writes them, with wider bounds.
 	ownModules bool
+	// reentrant is the kind of its checkpoints where it does not leave that to transformers.
+	reentrant *bool
 	// states is what it stores beside weights in half precision; nil for nothing of its own.
 	states *States
 }
@@ -22,6 +24,13 @@ var (
 	accumulatedStates = States{Gradients: "fp32", MasterWeights: "fp32", Optimizer: "fp32"}
 )
 
+// The kinds of checkpoints of frameworks that ask for one. Sources: axolotl core/builders/base.py
+// (_configure_gradient_checkpointing), LLaMA-Factory hparams/model_args.py (use_reentrant_gc), unsloth_zoo/training_utils.py
+// (prepare_model_for_training), Megatron-LM core/tensor_parallel/random.py (CheckpointFunction), llm-foundry models/hf and
+// composer's FSDP (activation_checkpointing_reentrant); torchtune, torchtitan and litgpt wrap blocks with torch's
+// checkpoint_wrapper, whose default is CheckpointImpl.NO_REENTRANT.
+var reentrantByDefault, notReentrant = true, false
+
 // frameworks are the loops by name. Sources: nanoGPT train.py; transformers 4.57 Trainer.training_step (trl, axolotl,
 // llama-factory, ms-swift, unsloth and xtuner run it or keep the loss alone, as it does); accelerate 1.x
 // (convert_outputs_to_fp32); torchtune recipes/full_finetune_single_device.py and torchtitan train.py (both delete the logits
@@ -33,19 +42,19 @@ var frameworks = map[string]loop{
 	"accelerate":    {holdLogits: true, holdFloat32: true},
 	"hf-trainer":    {},
 	"trl":           {},
-	"axolotl":       {},
-	"llama-factory": {},
+	"axolotl":       {reentrant: &notReentrant},
+	"llama-factory": {reentrant: &reentrantByDefault},
 	"ms-swift":      {},
-	"unsloth":       {},
+	"unsloth":       {reentrant: &reentrantByDefault},
 	"xtuner":        {},
 	"lightning":     {},
 	"deepspeed":     {states: &masterStates},
-	"llm-foundry":   {holdLogits: true, ownModules: true},
-	"litgpt":        {holdLogits: true, ownModules: true},
-	"torchtune":     {ownModules: true},
-	"torchtitan":    {ownModules: true},
-	"megatron":      {ownModules: true, states: &accumulatedStates},
-	"nanotron":      {ownModules: true, states: &accumulatedStates},
+	"llm-foundry":   {holdLogits: true, ownModules: true, reentrant: &reentrantByDefault},
+	"litgpt":        {holdLogits: true, ownModules: true, reentrant: &notReentrant},
+	"torchtune":     {ownModules: true, reentrant: &notReentrant},
+	"torchtitan":    {ownModules: true, reentrant: &notReentrant},
+	"megatron":      {ownModules: true, reentrant: &reentrantByDefault, states: &accumulatedStates},
+	"nanotron":      {ownModules: true, reentrant: &reentrantByDefault, states: &accumulatedStates},
 }
 
 func frameworkNames() []string {

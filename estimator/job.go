@@ -154,7 +154,7 @@ type Optimizer struct {
 	Rank int64 `json:"rank,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 }
 
-// Checkpointing is a mode, {"every": n} or {"mode": …, "offload": true}.
+// Checkpointing is a mode, or an object such as {"every": n}, {"mode": …, "offload": true} or {"mode": …, "reentrant": false}.
 type Checkpointing struct {
 	// Mode says what is computed again: whole blocks (full), attention (selective), or all but attention and every second matrix
 	// product (selective-op).
@@ -163,6 +163,9 @@ type Checkpointing struct {
 	Every int64 `json:"every,omitempty" validate:"omitempty,gte=1,lte=100000"`
 	// Offload keeps the inputs of checkpointed blocks in host memory.
 	Offload bool `json:"offload,omitempty"`
+	// Reentrant is the use_reentrant of torch.utils.checkpoint, with the mode full; as the framework and its release of transformers
+	// do where it is left out.
+	Reentrant *bool `json:"reentrant,omitempty"`
 }
 
 // Loss is a kind or an object.

@@ -29,6 +29,8 @@ type resolved struct {
 	reserve    int64
 	// idle says what the job asked for and the library leaves undone.
 	idle []string
+	// reentranceBy is what decided that checkpoints are not reentrant, where a release did.
+	reentranceBy release.Switch
 	// flash: FlashAttention was asked for by name. versions: the job named versions.
 	flash, versions bool
 	// cuda is what the context takes. changes are what the named versions do otherwise. stack has the releases of what is not
@@ -207,7 +209,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 			errs.Add("/training/compile", "unsupported", "%s", why)
 		}
 	}
-	r.checkpointing(t.GradientCheckpointing, errs)
+	r.checkpointing(t, errs)
 	if d := t.Dropout; d != nil {
 		if d.Hidden != nil {
 			r.arch.EmbeddingDropout, r.arch.ResidualDropout = *d.Hidden, *d.Hidden
@@ -235,20 +237,21 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 }
 
 // checkpointing is what is dropped in forward and made again in backward.
-func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
+func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
+	c := t.GradientCheckpointing
 	if c == nil {
 		return
 	}
 	mode, every := c.Mode, c.Every
-	if mode == "" && (every != 0 || c.Offload) {
+	if mode == "" && (every != 0 || c.Offload || c.Reentrant != nil) {
 		mode = "full"
 	}
 	if every < 0 {
 		errs.Add("/training/gradient_checkpointing/every", "out_of_range", "every is %d; it is from 1", every)
 		return
 	}
-	if mode != "full" && (every != 0 || c.Offload) {
-		errs.Add("/training/gradient_checkpointing", "conflict", "every and offload go with the mode full, and the mode is %.40q", mode)
+	if mode != "full" && (every != 0 || c.Offload || c.Reentrant != nil) {
+		errs.Add("/training/gradient_checkpointing", "conflict", "every, offload and reentrant go with the mode full, and the mode is %.40q", mode)
 		return
 	}
 	rc := &r.recipe
@@ -268,7 +271,7 @@ func (r *resolved) checkpointing(c *Checkpointing, errs *invalid.List) {
 		}
 		rc.CheckpointEvery, rc.CheckpointOffload = max(every, 1), c.Offload
 		rc.UseCache = false
-		rc.Reentrant = r.arch.Reentrant || c.Offload
+		rc.Reentrant = r.reentrant(t, errs)
 		r.arch.CheckpointEvery = rc.CheckpointEvery
 		if rc.CheckpointEvery > r.arch.Layers {
 			r.arch.CheckpointEvery = 0

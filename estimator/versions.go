@@ -35,10 +35,13 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.cuda = memory.ContextCUDA11
 		return true
 	},
-	release.KeepsPackedInputs:    func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
-	release.CarvesSections:       func(r *resolved) bool { return r.fsdp != nil && r.fsdp.Apart && !r.fsdp.Meta },
-	release.CheckpointsWrappers:  func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },
-	release.IgnoresCheckpointing: func(*resolved) bool { return false }, // looked up with the field
+	release.CarvesSections:      func(r *resolved) bool { return r.fsdp != nil && r.fsdp.Apart && !r.fsdp.Meta },
+	release.KeepsPackedInputs:   func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
+	release.CheckpointsWrappers: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },
+	// The next three are looked up with the field.
+	release.IgnoresCheckpointing: func(*resolved) bool { return false },
+	release.NotReentrant:         func(r *resolved) bool { return r.reentranceBy == release.NotReentrant },
+	release.NotReentrantInTRL:    func(r *resolved) bool { return r.reentranceBy == release.NotReentrantInTRL },
 	release.ReturnsWorkspace:     func(r *resolved) bool { return set(&r.recipe.Software.ReturnsWorkspace) },
 	release.PacksNorms:           func(r *resolved) bool { return set(&r.recipe.Software.PacksNorms) },
 	release.SeedsEfficient:       func(r *resolved) bool { return set(&r.recipe.Software.SeedsEfficient) },
@@ -56,6 +59,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.LaysKeysOutFirst:     func(r *resolved) bool { return set(&r.recipe.Software.LaysKeysOutFirst) },
 	release.DropsMaskBuffers:     func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
 	release.MasksByLibrary:       func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
+	release.ReassignsScores:      func(r *resolved) bool { return set(&r.recipe.Software.ReassignsScores) },
 	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
 	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {

@@ -46,11 +46,15 @@ def load(job):
     """The model of the job, with adapters and checkpointing, still on the CPU; what is called for its forward; its batches."""
     model, batch, *own = models.build(job)
     training = job["training"]
-    checkpointing, lora = training.get("gradient_checkpointing") == "full", training.get("lora")
+    checkpoints, lora = models.checkpoints(job), training.get("lora")
+    checkpointing = checkpoints is not None
     if checkpointing and "nanogpt" not in job["model"]:
-        # Whisper's decoder gets the encoder's output as a keyword, which reentrant checkpointing would run backward through twice.
-        reentrant = model.config.model_type != "whisper"
-        model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=dict(use_reentrant=reentrant))
+        reentrant = checkpoints.get("reentrant")
+        if model.config.model_type == "whisper":
+            # The decoder gets the encoder's output as a keyword, which reentrant checkpointing would run backward through twice.
+            reentrant = False
+        given = {} if reentrant is None else dict(gradient_checkpointing_kwargs=dict(use_reentrant=reentrant))
+        model.gradient_checkpointing_enable(**given)
     if lora:
         import peft
 

@@ -77,19 +77,19 @@ class Block(nn.Module):
 class NanoGPT(nn.Module):
     """nanoGPT's model.py, from its architecture."""
 
-    def __init__(self, c, attention, checkpointing):
+    def __init__(self, c, attention, checkpoints):
         super().__init__()
         self.wte, self.wpe = nn.Embedding(c["vocab_size"], c["n_embd"]), nn.Embedding(c["block_size"], c["n_embd"])
         self.drop, self.h = nn.Dropout(c["dropout"]), nn.ModuleList(Block(c, attention) for _ in range(c["n_layer"]))
         self.lnf, self.head = LayerNorm(c["n_embd"], c["bias"]), nn.Linear(c["n_embd"], c["vocab_size"], bias=False)
         self.wte.weight = self.head.weight
-        self.checkpointing = checkpointing
+        self.checkpointing, self.reentrant = checkpoints is not None, (checkpoints or {}).get("reentrant", False)
 
     def forward(self, idx, targets):
         pos = torch.arange(idx.shape[1], dtype=torch.long, device=idx.device)
         x = self.drop(self.wte(idx) + self.wpe(pos))
         for block in self.h:
-            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.checkpointing else block(x)
+            x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=self.reentrant) if self.checkpointing else block(x)
         x = self.lnf(x)
         logits = self.head(x)
         loss = F.cross_entropy(logits.view(-1, logits.size(-1)), targets.view(-1), ignore_index=-1)
@@ -197,6 +197,13 @@ def _own(job, stored):
     return model, batch, _WithLoss(model, loss)
 
 
+def checkpoints(job):
+    """gradient_checkpointing "full" as its object, None where nothing is checkpointed."""
+    given = job["training"].get("gradient_checkpointing")
+    given = {"mode": given} if isinstance(given, str) else given
+    return given if given and given.get("mode", "full") == "full" else None
+
+
 def build(job):
     """The model on the CPU in the type that the job stores it in, a function that puts a batch on the device, and for a module of one's own
     what is called for its forward and loss."""
@@ -211,7 +218,7 @@ def build(job):
             return _own(job, stored)
         if nano:
             nano = {"bias": False, **nano, "dropout": training.get("dropout", nano.get("dropout", 0.0))}
-            model = NanoGPT(nano, attention, training.get("gradient_checkpointing") == "full")
+            model = NanoGPT(nano, attention, checkpoints(job))
             made = None
         else:
             model, made = _transformers(job["model"]["hf_config"], attention)

@@ -83,8 +83,10 @@ type Architecture struct {
 	Lead int64
 	// CheckpointEvery is of how many layers the job's checkpointing takes one; 0 and 1 leave the layers alike.
 	CheckpointEvery int64
-	// Reentrant says which way of checkpointing the library takes.
+	// Reentrant says that the library whose model it is checkpoints as transformers does: reentrantly, before a release of it.
 	Reentrant bool
+	// NeverReentrant says why the other way alone works, empty where both do.
+	NeverReentrant string
 	// LoRA are the adapters that are trained instead of the parameters; nil without.
 	LoRA *LoRA
 	// Quantised is the method by which the published weights are quantised, where adapters have to be trained on them; empty otherwise.

@@ -34,7 +34,19 @@ func (m *bert) layer(t *step.Tape, i int, x step.T) step.T {
 	y := m.output(t, l.down, l.lastNorm, act, attended)
 	t.Drop(act)
 	t.Drop(attended)
+	dropProbabilities(t)
 	return y
+}
+
+// dropProbabilities lets go of the probabilities of eager attention where the layer does not return them: transformers 5 ends their
+// variable with the layer's function.
+func dropProbabilities(t *step.Tape) {
+	if !t.Recipe.Software.ReassignsScores {
+		return
+	}
+	if probabilities, eager := t.Second(); eager {
+		t.Drop(probabilities)
+	}
 }
 
 // normFirst is the same layer with the norms before attention and MLP.
@@ -54,6 +66,7 @@ func (m *bert) normFirst(t *step.Tape, l *bertLayer, x step.T) step.T {
 	y := m.residual(t, l.down, act, middle)
 	t.Drop(act)
 	t.Drop(middle)
+	dropProbabilities(t)
 	return y
 }
 

@@ -32,7 +32,7 @@ var debertaV2Family = family{
 	read: (*config).debertaV2,
 	preset: func(p *Preset, a *Architecture) { // the catalog has DeBERTa-v3
 		bertPreset(p, a)
-		a.EagerOnly, a.Reentrant, a.LearnedPositions = true, false, false
+		a.EagerOnly, a.NeverReentrant, a.LearnedPositions = true, throughPositions, false
 		a.own = &debertaOptions{encoderOptions: encoderOptions{positionRows: p.MaxPositions}, relative: true, buckets: true, span: 256,
 			contentToPosition: true, positionToContent: true, sharedProjections: true, normedPositions: true,
 			poolerActivation: "gelu", classifierDropping: p.Dropout.Hidden}
@@ -70,10 +70,13 @@ func (c *config) debertaV2(a *Architecture) {
 	}
 	c.relativePositions(a, o)
 	c.refuseDeberta(a)
-	// Reentrant checkpointing goes through the graph of the relative positions once a layer, which autograd refuses.
-	a.Reentrant = !o.relative
+	if o.relative {
+		a.NeverReentrant = throughPositions
+	}
 	a.own = o
 }
+
+const throughPositions = "reentrant checkpointing goes backward through the graph of the relative positions once for each layer, which autograd refuses"
 
 // relativePositions reads how positions take part in the attention.
 func (c *config) relativePositions(a *Architecture, o *debertaOptions) {

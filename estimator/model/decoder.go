@@ -177,7 +177,7 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 		t.Drop(x)
 		x = t.MulScalar(embedded, step.LabelEmbedding)
 	}
-	x = runLayers(t, m.a, len(m.layers), x, step.Besides{Captured: m.captured(positions, tables)}, m.layer)
+	x = runLayersWith(t, m.a, len(m.layers), x, m.besides(t, positions, tables), m.layer)
 
 	x = t.OpenSection(step.HeadSection, x)
 	t.In(step.PartNorm)
@@ -248,18 +248,33 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	return []step.T{m.full.cos, m.full.sin, m.sliding.cos, m.sliding.sin}
 }
 
-// captured is what the keywords of the layers refer to: a mask only if a layer has it.
-func (m *decoder) captured(positions, tables []step.T) []step.T {
+// besides is what each layer gets besides its input. What keywords of reentrant layers refer to lives as long as the graph does, so
+// that it makes no difference which of them does; the others let go of what is theirs alone.
+func (m *decoder) besides(t *step.Tape, positions, tables []step.T) func(i int) step.Besides {
 	full, sliding := false, false
 	for i := range m.layers {
 		slides := m.a.slides(int64(i))
 		full, sliding = full || !slides, sliding || slides
 	}
+	if t.Recipe.Reentrant {
+		all := step.Besides{Captured: m.captured(positions, tables, full, sliding)}
+		return func(int) step.Besides { return all }
+	}
+	kinds := map[bool]step.Besides{}
+	for _, slides := range [...]bool{false, true} {
+		kinds[slides] = step.Besides{Captured: m.captured(positions, tables, !slides, slides)}
+	}
+	return func(i int) step.Besides { return kinds[m.a.slides(int64(i))] }
+}
+
+// captured is what the keywords of layers refer to, of which some attend in full and some in a window.
+func (m *decoder) captured(positions, tables []step.T, full, sliding bool) []step.T {
+	own := m.ownTables || m.a.Software.KeepsFrequencies
 	switch {
 	case len(tables) < 4: // one pair for all layers
-	case m.ownTables && !full:
+	case own && !full:
 		tables = tables[2:]
-	case m.ownTables && !sliding:
+	case own && !sliding:
 		tables = tables[:2]
 	}
 	all := slices.Concat(positions, tables)

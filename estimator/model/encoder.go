@@ -27,8 +27,12 @@ func encoderBatch(t *step.Tape, a *Architecture) []step.T {
 // (get_extended_attention_mask), 4.57; transformers/masking_utils.py (create_bidirectional_mask), 5.23.
 func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	n := t.Shape.N()
-	if t.Recipe.Software.MasksByLibrary && t.Recipe.Attention != step.AttentionEager {
-		return bidirectionalMask(t)
+	if t.Recipe.Software.MasksByLibrary {
+		mask := bidirectionalMask(t)
+		if mask != nil && t.Recipe.Attention == step.AttentionEager {
+			*mask = additive(t, *mask, embedded)
+		}
+		return mask
 	}
 	if t.Recipe.Attention != step.AttentionEager {
 		ones := t.Input(n, step.Bool)

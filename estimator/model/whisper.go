@@ -33,11 +33,11 @@ type whisperOptions struct {
 type whisperSizes struct{ layers, heads, ffn int64 }
 
 // speech completes an architecture of which the number of positions of the encoder is known: every window of sound has as
-// many. Reentrant checkpointing fails in the decoder's layers, which get the encoder's output as a keyword and so would run
-// through its graph once for each layer; the other kind works.
+// many.
 func (a *Architecture) speech(own whisperOptions, positions int64) {
 	a.own, a.FixedTokens = own, positions
-	a.LearnedPositions, a.Irregular, a.Reentrant = true, true, false
+	a.LearnedPositions, a.Irregular = true, true
+	a.NeverReentrant = "the decoder's layers get the encoder's output as a keyword, and reentrant checkpointing would go backward through its graph once for each layer"
 	a.Layers, a.Decoder = own.encoder.layers+own.decoder.layers, own.decoder.layers
 	a.Heads, a.FFN = max(own.encoder.heads, own.decoder.heads), max(own.encoder.ffn, own.decoder.ffn)
 	a.KVHeads = a.Heads

@@ -37,12 +37,15 @@ const (
 	LaysKeysOutFirst     Switch = "lays-keys-out-first"
 	DropsMaskBuffers     Switch = "drops-mask-buffers"
 	MasksByLibrary       Switch = "masks-by-library"
+	ReassignsScores      Switch = "reassigns-scores"
 	GroupsExperts        Switch = "groups-experts"
 	CachesWindow         Switch = "caches-window"
 	CachesInTraining     Switch = "caches-in-training"
 	MultipliesAngles     Switch = "multiplies-angles"
 	ChunksSFTLoss        Switch = "chunks-sft-loss"
 	FusesTRLHead         Switch = "fuses-trl-head"
+	NotReentrant         Switch = "checkpoints-without-reentrance"
+	NotReentrantInTRL    Switch = "checkpoints-without-reentrance-in-trl"
 )
 
 // Change is one thing that releases of a library do otherwise than the rest.

@@ -58,6 +58,16 @@ func changeTable() []Change {
 			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock), 4.53.3, 4.57.6 and 5.23.0", Shown: "traces of gpt_bigcode",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: NotReentrant,
+			What:   "transformers 5 checkpoints without reentrance where nobody says otherwise (use_reentrant False)",
+			Source: "modeling_utils.py (gradient_checkpointing_enable), 4.57.6, 5.0.0, 5.10.0 and 5.23.0", Shown: "traces of checkpointed jobs of both kinds",
+		},
+		{
+			Library: "trl", After: "0.27", From: "0.28", Switch: NotReentrantInTRL,
+			What:   "trl from 0.28 asks for checkpoints without reentrance, with an older transformers, too",
+			Source: "trl/trainer/sft_trainer.py (SFTTrainer.__init__), 0.27.0, 0.28.0 and 1.16.0", Shown: "traces of checkpointed jobs of both kinds",
+		},
+		{
 			Library: "torch", To: "1.11", Switch: KeepsSoftmaxInput,
 			What:   "softmax of torch before 1.11 saves its input besides its result",
 			Source: "tools/autograd/derivatives.yaml (pytorch/pytorch#65242), 1.10 and 1.11", Shown: "published runs",
@@ -203,6 +213,11 @@ func changeTable() []Change {
 			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksByLibrary,
 			What:   "OPT, Falcon, Bloom and T5 of transformers 5.23 make their masks as all decoders do",
 			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, models/t5/modeling_t5.py (create_causal_mask), 4.57.6 and 5.23.0", Shown: "traces of OPT, Falcon, Bloom and T5",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ReassignsScores,
+			What:   "eager attention of BERT and its like in transformers 5.23 has one variable for scores and probabilities",
+			Source: "models/bert/modeling_bert.py (eager_attention_forward), 4.57.6 and 5.23.0", Shown: "traces of BERT and RoBERTa with eager attention",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: GroupsExperts,

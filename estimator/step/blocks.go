@@ -3,13 +3,16 @@ package step
 // Block is the forward of a layer that gets and returns several tensors: it borrows in, and the results are its caller's.
 type Block func(t *Tape, in []T) []T
 
-// Blocks runs a layer of the given unit on in, which it borrows, under the recipe's reentrant checkpointing. What the
-// layer captures besides is kept as long as the graph.
+// Blocks runs a layer of the given unit on in, which it borrows, under the recipe's checkpointing. What the layer captures besides
+// is kept as long as the graph.
 func (t *Tape) Blocks(unit int32, in []T, forward Block, captured ...T) []T {
 	t.enter(unit)
 	t.layersRun++
 	if every := t.Recipe.CheckpointEvery; every == 0 || t.layersRun%every != 0 {
 		return forward(t, in)
+	}
+	if !t.Recipe.Reentrant {
+		return t.nonReentrantBlock(in, forward, captured)
 	}
 	t.noGrad = true
 	outs := forward(t, in)
@@ -41,10 +44,29 @@ func (t *Tape) Blocks(unit int32, in []T, forward Block, captured ...T) []T {
 	return outs
 }
 
+// nonReentrantBlock is nonReentrant for a layer of several tensors.
+func (t *Tape) nonReentrantBlock(in []T, forward Block, captured []T) []T {
+	inputs := append([]T(nil), in...)
+	var outs []T
+	t.nonReentrant(in[0], func(t *Tape, _ T) T {
+		results := forward(t, inputs)
+		if outs == nil {
+			outs = results
+			return results[0]
+		}
+		for _, x := range results[1:] { // of the second time nobody uses them
+			t.Drop(x)
+		}
+		return results[0]
+	})
+	t.capture(in[0], Besides{Arguments: in[1:], Captured: captured})
+	return outs
+}
+
 // Leaf is a new tensor that requires a gradient, as x.requires_grad = True makes it; a checkpointed layer that runs
 // again keeps it and its gradient to the end.
 func (t *Tape) Leaf(x T) T {
-	if t.noGrad || !t.recompute {
+	if t.noGrad || !t.recompute || t.transplant {
 		return x
 	}
 	t.nodes = append(t.nodes, node{layer: None, unit: t.unit, grad: [3]int32{None, None, None}})

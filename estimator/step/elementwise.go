@@ -116,16 +116,16 @@ func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 	if t.compiled {
 		return t.fuse(n, promote(a.dtype, b.dtype), l, []T{a, b}, a, b)
 	}
-	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
-	if o.i == None {
-		return y
-	}
 	if o.needs(0) {
 		o.save(b)
 	}
 	if o.needs(1) {
 		o.save(a)
+	}
+	y := t.fresh(n, promote(a.dtype, b.dtype), l) // operands are saved before: where checkpointing waits for these alone, it does not run
+	if o.i == None {
+		return y
 	}
 	x := [2]T{a, b}
 	for _, k := range [2]int{1, 0} {

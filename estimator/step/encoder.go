@@ -87,7 +87,8 @@ func (t *Tape) unfoldHeads(x T, h Heads) T {
 
 // EncoderAttention is BERT's attention written out: softmax(q·kᵀ/√d + mask)·v, every step of which is a statement of
 // its own, so that the masked scores stay in a variable until the function returns. It also returns the probabilities.
-// Source: transformers/models/bert/modeling_bert.py (BertSelfAttention), 4.57.
+// Sources: transformers/models/bert/modeling_bert.py (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which has one
+// variable for scores and probabilities.
 func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities T) {
 	n := t.Shape.Tokens
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
@@ -102,6 +103,9 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 		scores = masked
 	}
 	p := t.autocastSoftmax(scores)
+	if t.Recipe.Software.ReassignsScores {
+		t.Drop(scores)
+	}
 	probabilities = t.Dropout(p, dropout)
 	t.Drop(p)
 	ph := t.autocastTo(probabilities, t.Recipe.Compute, LabelAttentionProbabilities)
@@ -110,7 +114,9 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 	t.Drop(vc)
 	t.Drop(ph)
 	y = t.unfoldHeads(product, h)
-	t.Drop(scores)
+	if !t.Recipe.Software.ReassignsScores {
+		t.Drop(scores)
+	}
 	return y, probabilities
 }
 

@@ -103,8 +103,14 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 	rows := input.numel / in
 	y := T{storage: None, edge: noEdge, form: plain(input.dtype), numel: rows * out}
 	kept := t.Recipe.SelectiveOps && t.keepsProduct(hasBias)
+	saves := int32(0) // the weight for the input's gradient, the input for the weight's
+	for _, operand := range [...]T{input, weight} {
+		if operand.edge != noEdge {
+			saves++
+		}
+	}
 	switch {
-	case t.lastSaves(2):
+	case t.lastSaves(saves):
 	case kept && t.transplant:
 		y = t.takeBack()
 	default:

@@ -41,6 +41,8 @@ type Software struct {
 	DropsMaskBuffers bool
 	// MasksByLibrary lets OPT, Falcon, Bloom and T5 make their masks as all decoders do.
 	MasksByLibrary bool
+	// ReassignsScores lets go of the scores of BERT's eager attention as soon as they are probabilities.
+	ReassignsScores bool
 	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.
 	GroupsExperts bool
 	// CachesWindow keeps the length of the window as a tensor beside the cache of each layer that has one.

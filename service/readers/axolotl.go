@@ -325,10 +325,23 @@ func (r *reading) axolotlOptimizer() {
 	r.d.put("/training/optimizer", o, v)
 }
 
-// checkpointing is a job document's checkpointing with offloading.
+// checkpointing is a job document's checkpointing with more than its mode.
 type checkpointing struct {
-	Mode    string `json:"mode"`
-	Offload bool   `json:"offload,omitempty"`
+	Mode      string `json:"mode"`
+	Offload   bool   `json:"offload,omitempty"`
+	Reentrant *bool  `json:"reentrant,omitempty"`
+}
+
+// offloaded is full checkpointing with offloading.
+var offloaded = checkpointing{Mode: "full", Offload: true}
+
+// ofKind is full checkpointing, of a kind where the value of use_reentrant says one.
+func ofKind(reentrant setting.Value) any {
+	kind, ok := reentrant.Bool()
+	if !ok || reentrant.Unknown != "" {
+		return "full"
+	}
+	return checkpointing{Mode: "full", Reentrant: &kind}
 }
 
 func (r *reading) axolotlCheckpointing() {
@@ -338,11 +351,12 @@ func (r *reading) axolotlCheckpointing() {
 	offloads = offloads && !isOff(offload)
 	switch {
 	case ok && (v.String() == "offload" || v.String() == "unsloth" || v.String() == "offload_disk"):
-		r.d.put(pointer, checkpointing{"full", true}, v)
+		r.d.put(pointer, offloaded, v)
 	case ok && isOn(v) && offloads:
-		r.d.put(pointer, checkpointing{"full", true}, v)
+		r.d.put(pointer, offloaded, v)
 	case ok && isOn(v):
-		r.d.put(pointer, "full", v)
+		kind, _ := r.s.Get("gradient_checkpointing_kwargs.use_reentrant")
+		r.d.put(pointer, ofKind(kind), v)
 	case r.d.has(pointer):
 	case ok:
 		r.d.put(pointer, "none", v)

@@ -76,7 +76,7 @@ func (r *reading) foundryShards() {
 			r.d.fall(pointer, "none", "fsdp_config.activation_checkpointing", refComposer)
 		}
 	case offloads:
-		r.d.put(pointer, checkpointing{"full", true}, offload)
+		r.d.put(pointer, offloaded, offload)
 	default:
 		r.d.put(pointer, "full", v)
 	}

@@ -207,7 +207,8 @@ func isOn(v setting.Value) bool {
 
 func (r *reading) trainerCheckpointing(t trainerDefaults) {
 	v, ok := r.s.Get("activation_checkpointing", "gradient_checkpointing") // the first name is that of transformers 5.23
-	r.s.Read("gradient_checkpointing_kwargs*", "activation_checkpointing_kwargs*", "use_reentrant")
+	kind, _ := r.s.Get("activation_checkpointing_kwargs.use_reentrant", "gradient_checkpointing_kwargs.use_reentrant", "use_reentrant")
+	r.s.Read("gradient_checkpointing_kwargs*", "activation_checkpointing_kwargs*")
 	for _, key := range []string{"gradient_checkpointing_kwargs.every_n_layers", "activation_checkpointing_kwargs.every_n_layers"} {
 		if n, given := r.s.Get(key); given && ok && isOn(v) {
 			if i, isInt := n.Int(); !isInt || i != 1 {
@@ -220,11 +221,11 @@ func (r *reading) trainerCheckpointing(t trainerDefaults) {
 	case ok && v.Unknown != "":
 		r.d.ask("/training/gradient_checkpointing", "Is gradient checkpointing on?", where(v.Origin.At)+": "+v.Unknown)
 	case ok && isOn(v):
-		r.d.put("/training/gradient_checkpointing", "full", v)
+		r.d.put("/training/gradient_checkpointing", ofKind(kind), v)
 	case ok:
 		r.d.put("/training/gradient_checkpointing", "none", v)
 	case t.checkpointing:
-		r.d.fall("/training/gradient_checkpointing", "full", "gradient_checkpointing", t.checkpointingRef)
+		r.d.fall("/training/gradient_checkpointing", ofKind(kind), "gradient_checkpointing", t.checkpointingRef)
 	default:
 		r.d.fall("/training/gradient_checkpointing", "none", "gradient_checkpointing", "transformers 4.57.6 training_args.py: off")
 	}

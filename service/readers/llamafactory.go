@@ -241,11 +241,11 @@ func (r *reading) llamaFactoryCheckpointing() {
 		return
 	}
 	if v, ok := r.firstOn([]string{"use_unsloth_gc"}); ok {
-		r.d.put(pointer, checkpointing{"full", true}, v)
+		r.d.put(pointer, offloaded, v)
 		return
 	}
-	r.s.Read("gradient_checkpointing", "use_reentrant_gc")
-	r.d.fall(pointer, "full", "disable_gradient_checkpointing", refFactoryCheckpointing)
+	r.s.Read("gradient_checkpointing")
+	r.d.fall(pointer, ofKind(r.flag("use_reentrant_gc")), "disable_gradient_checkpointing", refFactoryCheckpointing)
 }
 
 // llamaFactoryPrecision: trainable parameters are float32 unless pure_bf16 says otherwise; DeepSpeed stores them as it computes.

@@ -116,7 +116,7 @@ func (r *reading) neoxCheckpointing(tp int64) {
 		r.d.put(pointer, "none", v)
 		return
 	case offloads:
-		r.d.put(pointer, checkpointing{"full", true}, offload)
+		r.d.put(pointer, offloaded, offload)
 	default:
 		r.d.put(pointer, "full", v)
 	}

@@ -142,12 +142,12 @@ func (r *reading) scriptAdapters(unsloth bool) {
 	if g, ok := k.Get("use_gradient_checkpointing"); ok {
 		switch {
 		case g.String() == "unsloth":
-			r.d.put("/training/gradient_checkpointing", checkpointing{"full", true}, g)
+			r.d.put("/training/gradient_checkpointing", offloaded, g)
 		case isOn(g):
 			r.d.put("/training/gradient_checkpointing", "full", g)
 		}
 	} else if unsloth {
-		r.d.fall("/training/gradient_checkpointing", checkpointing{"full", true}, "use_gradient_checkpointing", "unsloth FastLanguageModel.get_peft_model")
+		r.d.fall("/training/gradient_checkpointing", offloaded, "use_gradient_checkpointing", "unsloth FastLanguageModel.get_peft_model")
 	}
 	r.scriptQuantized(unsloth, at)
 }

@@ -180,7 +180,7 @@ func (r *reading) torchtuneCheckpointing() {
 	offload, offloads := r.firstOn([]string{"enable_activation_offloading"})
 	switch {
 	case ok && isOn(v) && offloads:
-		r.d.put(pointer, checkpointing{"full", true}, offload)
+		r.d.put(pointer, offloaded, offload)
 	case ok && isOn(v):
 		r.d.put(pointer, "full", v)
 	case offloads:

@@ -1,0 +1,47 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
+)
+
+// reentrant says which of torch.utils.checkpoint's two ways the job's checkpoints take: what the job says, or else what its
+// framework asks for, or else what its release of transformers does of itself.
+func (r *resolved) reentrant(t *Training, errs *invalid.List) bool {
+	const pointer = "/training/gradient_checkpointing/reentrant"
+	c, a := t.GradientCheckpointing, &r.arch
+	given := c.Reentrant
+	switch {
+	case given != nil && *given && a.NeverReentrant != "":
+		errs.Add(pointer, "conflict", "reentrant is true, which fails for %s: %s; use false", a.Family, a.NeverReentrant)
+	case given != nil && !*given && c.Offload:
+		errs.Add(pointer, "unsupported", "offload is modelled as Unsloth's, whose checkpoints are reentrant; leave reentrant out or set it to true")
+	case given != nil && *given && t.Compile != nil && t.Compile.Model:
+		errs.Add(pointer, "unsupported", "under torch.compile checkpoints that are not reentrant are modelled; leave reentrant out or set it to false")
+	}
+	d := t.Distributed
+	switch {
+	case given != nil:
+		return *given
+	case a.NeverReentrant != "":
+		return false
+	case c.Offload: // Unsloth's checkpointer is an autograd function, as the reentrant one is
+		return true
+	case !a.Reentrant:
+		return false
+	case r.framework == "trl" && t.LoRA != nil && zeroStage(t) == 3: // which the trainer forces (trl 1.16, SFTTrainer.__init__)
+		return true
+	case r.framework == "llama-factory" && d != nil && d.Data == "fsdp" && d.FSDPVersion != 1: // which it forces (model/model_utils/checkpointing.py)
+		return false
+	}
+	if asked := frameworks[r.framework].reentrant; asked != nil {
+		return *asked
+	}
+	switch {
+	case r.holds(release.NotReentrant):
+		r.reentranceBy = release.NotReentrant
+	case r.framework == "trl" && r.holds(release.NotReentrantInTRL):
+		r.reentranceBy = release.NotReentrantInTRL
+	}
+	return r.reentranceBy == ""
+}
