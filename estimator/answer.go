@@ -86,6 +86,8 @@ func (r *resolved) where(m *play.Moment) string {
 		return "reference, outside the layers"
 	case m.Stage == play.StageGeneration:
 		return "generation of completions"
+	case m.Label == step.LabelMergedLogits:
+		return "end of the pipeline's schedule"
 	case m.Stage == play.StageLoss && m.Backward:
 		return "loss backward"
 	case m.Stage == play.StageLoss:

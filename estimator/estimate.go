@@ -73,6 +73,9 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 	if c := in.Calibration; c != nil && (c.Estimator != Version || c.Base != Calibration) {
 		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s", c.ID, c.Estimator, c.Base, Version, Calibration)
 	}
+	if asksForStages(&in.Job.Training) {
+		return estimateStages(in, limits, replays)
+	}
 	r, err := resolve(&in)
 	if err != nil {
 		return nil, err

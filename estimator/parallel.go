@@ -35,7 +35,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		given bool
 	}{
 		{"async_tensor_parallel", d.AsyncTensorParallel},
-		{"pipeline_parallel", d.PipelineParallel > 1}, {"virtual_pipeline", d.VirtualPipeline > 1},
+		{"virtual_pipeline", d.VirtualPipeline > 1 && d.PipelineParallel <= 1},
 		{"context_parallel", d.ContextParallel > 1}, {"expert_parallel", d.ExpertParallel > 1},
 		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0}, {"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
 	} {
@@ -44,6 +44,10 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		}
 	}
 	r.tensorFits(t, errs)
+	r.pipelineFits(t, errs)
+	if d.Rank != nil && *d.Rank >= max(d.WorldSize, 1) && d.PipelineParallel <= 1 {
+		errs.Add(pointer+"rank", "out_of_range", "rank is %d; it is from 0 to %d, one less than world_size", *d.Rank, max(d.WorldSize, 1)-1)
+	}
 	if d.DeepSpeed != nil && zeroStage(t) == 0 {
 		errs.Add(pointer+"deepspeed", "conflict", "deepspeed belongs to data zero1, zero2 or zero3, and data is %.20q", d.Data)
 	}
@@ -65,6 +69,9 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}
 	if m.tensor > 1 {
 		defer r.cut(t)
+	}
+	if m.pipeline > 1 {
+		defer r.stage(t)
 	}
 	if zeroStage(t) > 0 && d.WorldSize > 0 {
 		r.zero(t, errs)

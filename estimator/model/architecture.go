@@ -202,7 +202,8 @@ func (a *Architecture) distinctLayers() int64 {
 }
 
 func (a *Architecture) count(counts func(*step.Parameter) bool) int64 {
-	_, parameters := a.whole().Build(a.distinctLayers(), step.F32, nil)
+	a = a.whole()
+	_, parameters := a.Build(a.distinctLayers(), step.F32, nil)
 	total := int64(0)
 	parameters.Distinct(func(p *step.Parameter, times int64) {
 		if counts(p) {

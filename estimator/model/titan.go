@@ -29,7 +29,7 @@ func (a *Architecture) WriteAsTitan(tokens int64) {
 		a.LoRA != nil || a.AttentionDropout > 0 || a.Heads*a.HeadDim != a.Hidden {
 		return
 	}
-	a.titan = &titanCut{positions: tokens, tensor: 1}
+	a.titan = &titanCut{positions: tokens, tensor: 1, layers: a.Layers, first: true, last: true}
 	a.UseCache, a.Reentrant = false, false
 }
 
@@ -37,6 +37,36 @@ func (a *Architecture) WriteAsTitan(tokens int64) {
 type titanCut struct {
 	positions int64 // of the rotary table
 	tensor    int64 // GPUs over which the matrices are cut
+	// layers are those of the model. first and last say whether this GPU has the embedding and the head.
+	layers      int64
+	first, last bool
+}
+
+// StageLayers is how many layers each of so many stages has, as torchtitan deals them out: the embedding and the head count as one layer
+// each, and the first stages get what is left over. It is nil where a stage would have too little.
+// Source: torchtitan/distributed/pipeline_parallel.py (generate_llm_fqn_per_model_part), 0.2.0.
+func StageLayers(layers, stages int64) []int64 {
+	const ends = 2
+	each, more := (layers+ends)/stages, (layers+ends)%stages
+	if each < 1 {
+		return nil
+	}
+	all := make([]int64, stages)
+	for i := range all {
+		if all[i] = each; int64(i) < more {
+			all[i]++
+		}
+	}
+	all[0]--
+	all[stages-1]--
+	return all
+}
+
+// CutStage leaves of a model the given number of layers, with the embedding and the head where it is first and last.
+func (a *Architecture) CutStage(layers int64, first, last bool) {
+	cut := *a.titan
+	cut.first, cut.last = first, last
+	a.titan, a.Layers = &cut, layers
 }
 
 // CutTensor cuts the matrices over n GPUs.
@@ -52,7 +82,8 @@ func (a *Architecture) whole() *Architecture {
 		return a
 	}
 	w := *a
-	w.titan = &titanCut{positions: a.titan.positions, tensor: 1}
+	w.titan = &titanCut{positions: a.titan.positions, tensor: 1, layers: a.titan.layers, first: true, last: true}
+	w.Layers = a.titan.layers
 	return &w
 }
 
@@ -60,8 +91,10 @@ func buildTitan(b *builder) step.Network {
 	a, n := b.a, b.a.titan.tensor
 	d, dim := a.Hidden, a.HeadDim
 	m := &titan{a: a, layers: make([]titanLayer, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n, Dim: dim}}
-	m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
-	b.section(step.InputSection)
+	if a.titan.first {
+		m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
+		b.section(step.InputSection)
+	}
 	q, kv := m.heads.Width(), m.heads.KVWidth()
 	b.stack(func(i int64) {
 		l := &m.layers[i]
@@ -71,24 +104,44 @@ func buildTitan(b *builder) step.Network {
 		l.mlp.up = b.linear("feed_forward.w3", d, a.FFN/n, false)
 		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", d, false), b.norm("ffn_norm", d, false)
 	})
-	m.final = b.norm("norm", d, false)
-	b.section(step.HeadSection)
-	m.output = b.linear("output", d, a.Vocabulary/n, false)
-	b.section(step.HeadSection)
+	if a.titan.last {
+		m.final = b.norm("norm", d, false)
+		b.section(step.HeadSection)
+		m.output = b.linear("output", d, a.Vocabulary/n, false)
+		b.section(step.HeadSection)
+	}
 	b.buffer("freqs_cis", a.titan.positions*dim, step.F32)
 	return m
 }
 
 // Batch is the tokens and the labels.
 func (m *titan) Batch(t *step.Tape) []step.T {
-	return []step.T{t.Input(t.Shape.N(), step.I64), t.Input(t.Shape.N(), step.I64)}
+	n := t.Shape.N() * t.MicroBatches()
+	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64)}
 }
 
 func (m *titan) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.HoldThroughBackward(batch...) // in the generator that brought them
+	logits := m.Run(t, batch[0])
+	mean := m.Loss(t, logits, batch[1])
+	return mean, []step.T{logits, t.Hold(mean)}
+}
+
+// Width is that of the residual stream.
+func (m *titan) Width() int64 { return m.a.Hidden }
+
+// Run is the forward of what this GPU has of the model.
+func (m *titan) Run(t *step.Tape, x step.T) step.T {
 	t.In(step.PartEmbedding)
-	x := t.Section(step.InputSection, batch[0], func(ids step.T) step.T { return t.Cuts().EmbedRows(ids, m.embed) })
+	if m.a.titan.first {
+		x = t.Section(step.InputSection, x, func(ids step.T) step.T { return t.Cuts().EmbedRows(ids, m.embed) })
+	} else {
+		x = t.Hold(x)
+	}
 	x = runLayers(t, m.a, len(m.layers), x, step.Besides{}, m.layer)
+	if !m.a.titan.last {
+		return x
+	}
 	logits := t.Section(step.HeadSection, x, func(x step.T) step.T {
 		t.In(step.PartNorm)
 		normed := t.NativeRMSNorm(x, m.final.w)
@@ -99,12 +152,17 @@ func (m *titan) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		return y
 	})
 	t.Drop(x)
+	return logits
+}
+
+// Loss is the mean over the micro-batches of an optimizer step.
+func (m *titan) Loss(t *step.Tape, logits, targets step.T) step.T {
 	wide := t.FloatLogits(logits)
-	loss := t.Cuts().CutLoss(wide, batch[1])
+	loss := t.Cuts().CutLoss(wide, targets)
 	t.Drop(wide)
 	mean := t.MulScalar(loss, step.LabelLoss)
 	t.Drop(loss)
-	return mean, []step.T{logits, t.Hold(mean)}
+	return mean
 }
 
 func (m *titan) layer(t *step.Tape, i int, x step.T) step.T {

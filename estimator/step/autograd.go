@@ -177,7 +177,7 @@ func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
 		if t.catchUp(e) {
 			return
 		}
-		if ps.uses == 0 {
+		if ps.uses == 0 || t.eachUse {
 			t.pending = append(t.pending, p)
 		}
 		return

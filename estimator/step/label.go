@@ -64,6 +64,8 @@ const (
 	LabelShardScratch
 	LabelCollective
 	LabelGatheredTokens
+	LabelStageBuffer
+	LabelMergedLogits
 	labelCount
 )
 
@@ -127,6 +129,8 @@ var labelText = [labelCount]string{
 	LabelShardScratch:           "addresses for the copy of many tensors",
 	LabelCollective:             "buffer of a collective between GPUs that share layers",
 	LabelGatheredTokens:         "tokens of all GPUs that share layers",
+	LabelStageBuffer:            "buffer for what another pipeline stage sends",
+	LabelMergedLogits:           "logits of all micro-batches, put together",
 }
 
 func (l Label) String() string {

@@ -38,6 +38,9 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 // The micro-step uses the batch that was fetched before it and leaves the next one behind,
 // in the same slots: the program's first Prologue events allocate the very first batch.
 func (t *Tape) Record(net Network) *Program {
+	if p, ok := t.Recipe.Spread().(Pipelined); ok {
+		return t.pipelined(net.(Staged), p)
+	}
 	batch := t.batch(net)
 	t.Prog.Prologue = len(t.Prog.Events)
 	t.segStart = t.Prog.Prologue

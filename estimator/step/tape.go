@@ -59,6 +59,8 @@ type Tape struct {
 	alone          NoHooks
 	gradientStream uint8
 
+	eachUse bool // parameters are used once in a graph, and there are several graphs (pipelines)
+
 	head   deferred // where the loss takes the head's place
 	pieces []int32  // gradients of parts, for the one operation that collects them
 

@@ -1,0 +1,96 @@
+package estimator
+
+import (
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// pipelineJob is a small Llama in torchtitan on two GPUs, one a stage, with eight micro-batches.
+func pipelineJob() Job {
+	job := titanJob(2, 1)
+	job.Training.Distributed.PipelineParallel = 2
+	job.Training.GradientAccumulation = 8
+	return job
+}
+
+// TestStagesOfAPipeline holds the answer for a job that names no stage to that for the fullest.
+func TestStagesOfAPipeline(t *testing.T) {
+	stage := func(s int64) *Result {
+		job := pipelineJob()
+		job.Training.Distributed.PipelineStage = &s
+		return mustEstimate(t, Input{Job: job})
+	}
+	first, last, any := stage(0), stage(1), mustEstimate(t, Input{Job: pipelineJob()})
+	if last.Peak.DeviceBytes <= first.Peak.DeviceBytes {
+		t.Errorf("the last stage, with the logits of eight micro-batches, takes %d bytes, the first %d", last.Peak.DeviceBytes, first.Peak.DeviceBytes)
+	}
+	if any.Peak.DeviceBytes != last.Peak.DeviceBytes || any.Peak.AllocatedBytes != last.Peak.AllocatedBytes {
+		t.Errorf("without a stage %+v, want those of the last, %+v", any.Peak, last.Peak)
+	}
+	i := slices.IndexFunc(any.Notes, func(n Note) bool { return n.Code == "pipeline-stages" })
+	if i < 0 || !strings.Contains(any.Notes[i].Text, "stage 0") || !strings.Contains(any.Notes[i].Text, "stage 1") {
+		t.Errorf("no note lists the stages: %+v", any.Notes)
+	}
+	if any.Model.Parameters != first.Model.Parameters {
+		t.Errorf("a model of %d parameters has %d by its first stage", any.Model.Parameters, first.Model.Parameters)
+	}
+	all := pipelineJob()
+	all.Training.Distributed.PipelineSchedule = "gpipe"
+	zero := int64(0)
+	all.Training.Distributed.Rank = &zero
+	if got := mustEstimate(t, Input{Job: all}).Peak.AllocatedBytes; got <= first.Peak.AllocatedBytes {
+		t.Errorf("GPipe holds %d bytes of eight micro-batches, 1F1B %d of two", got, first.Peak.AllocatedBytes)
+	}
+}
+
+// TestStageLayers holds the layers of stages to torchtitan's.
+func TestStageLayers(t *testing.T) {
+	for _, tt := range []struct {
+		layers, stages int64
+		want           []int64
+	}{{16, 2, []int64{8, 8}}, {16, 4, []int64{4, 5, 4, 3}}, {32, 4, []int64{8, 9, 8, 7}}, {4, 2, []int64{2, 2}}, {3, 6, nil}} {
+		if got := model.StageLayers(tt.layers, tt.stages); !slices.Equal(got, tt.want) {
+			t.Errorf("%d layers on %d stages are dealt out as %d, want %d", tt.layers, tt.stages, got, tt.want)
+		}
+	}
+}
+
+// TestPipelineRefuses lists what is not modelled in a pipeline.
+func TestPipelineRefuses(t *testing.T) {
+	far := int64(2)
+	tests := []struct {
+		name   string
+		change func(*Training)
+		want   []string
+	}{
+		{"nothing", func(*Training) {}, nil},
+		{"another framework", func(u *Training) { u.Framework, u.States = "pytorch", nil }, []string{"/training/distributed/pipeline_parallel"}},
+		{"zero bubble", func(u *Training) { u.Distributed.PipelineSchedule = "zb-v" }, []string{"/training/distributed/pipeline_schedule"}},
+		{"with FSDP", func(u *Training) { u.Distributed.WorldSize = 4 }, []string{"/training/distributed/pipeline_parallel"}},
+		{"a stage that is not there", func(u *Training) { u.Distributed.PipelineStage = &far }, []string{"/training/distributed/pipeline_stage"}},
+		{"a rank that is not there", func(u *Training) { u.Distributed.Rank = &far }, []string{"/training/distributed/rank"}},
+		{"more stages than layers", func(u *Training) { u.Distributed.WorldSize, u.Distributed.PipelineParallel = 8, 8 }, []string{"/training/distributed/pipeline_parallel"}},
+		{"too many micro-batches", func(u *Training) { u.GradientAccumulation = 1 << 20 }, []string{"/training/gradient_accumulation"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			job := pipelineJob()
+			tt.change(&job.Training)
+			_, err := Estimate(Input{Job: job})
+			var got []string
+			if wrong, ok := errors.AsType[*invalid.Error](err); ok {
+				for _, f := range wrong.Fields {
+					got = append(got, f.Pointer)
+				}
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("refused %q, want %q: %v", got, tt.want, err)
+			}
+		})
+	}
+}
