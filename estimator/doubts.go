@@ -106,6 +106,7 @@ func (r *resolved) doubts(run *run) []doubt {
 	add(len(r.arch.Unread) > 0, unreadDoubt)
 	add(r.byNumbers, dimensionsDoubt)
 	add(run.continued, continuedDoubt)
+	list = append(list, r.objectiveDoubts(run)...)
 	if d, applies := r.unproven(); applies {
 		list = append(list, d)
 	}

@@ -113,7 +113,7 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		}
 		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " + written + ", and the bounds are wider"})
 	}
-	notes = append(notes, r.baseNotes()...)
+	notes = append(append(notes, r.baseNotes()...), r.objectiveNotes(&in.Job.Training)...)
 	if r.versions || r.provenOn == "" {
 		text := "the replay follows " + reference(r.stack) + " and " + r.transformers()
 		switch n := len(r.changes); {
