@@ -98,6 +98,32 @@ func (p *process) stop() error {
 // resident is the memory that the process has now, in bytes.
 func (p *process) resident() int64 { return p.status("VmRSS:") }
 
+// worked is the processor time that the process had so far; 0 where that is not to be read. /proc/PID/stat counts it in hundredths of
+// a second on every architecture of Linux (man 5 proc).
+func (p *process) worked() time.Duration {
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
+	if err != nil {
+		return 0
+	}
+	_, rest, _ := strings.Cut(string(text), ") ") // behind the name of the program
+	fields := strings.Fields(rest)
+	if len(fields) < 13 {
+		return 0
+	}
+	user, _ := strconv.ParseInt(fields[11], 10, 64)
+	system, _ := strconv.ParseInt(fields[12], 10, 64)
+	return time.Duration(user+system) * 10 * time.Millisecond
+}
+
+// worked is the processor time of this process.
+func worked() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
 // status is a figure of /proc/PID/status; 0 where there is no such thing.
 func (p *process) status(name string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
