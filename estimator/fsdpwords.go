@@ -79,6 +79,9 @@ func (sh *fsdp) notes() []Note {
 	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised {
 		weights = fmt.Sprintf("the frozen weights of linear layers are packed in %s, in %s as their storage (bnb_4bit_quant_storage), and gathered packed, all others are in %s, adapters in %s and %s",
 			sh.base(), dtypeName(l.Half), dtypeName(sh.Frozen), dtypeName(sh.Stored), dtypeName(l.Dtype))
+		if !sh.flat { // accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model, incompatible_params4bit)
+			weights += " (under FSDP2 this follows the source and was not traced; with bitsandbytes' default storage, uint8, accelerate leaves the whole base on every GPU)"
+		}
 	}
 	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
 		sh.World, wrapped, kept, weights, dtypeName(sh.Reduced))}}
