@@ -139,11 +139,14 @@ type stretch struct {
 	b, n  int64
 	part  string
 	ofEnd bool
+	// stays are the values that the model keeps to the next step, where each is assigned as soon as it is made.
+	stays map[int]bool
 }
 
 func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	p := m.r.Programs[RecordedPrecision(&t.Recipe)]
 	s := m.stretch(t, p.Values, p.Nodes)
+	s.stays = staying(p)
 	for _, x := range batch {
 		s.add(t.Hold(x))
 		s.kept[len(s.kept)-1] = false
@@ -219,6 +222,27 @@ func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch
 	t.EndLayers()
 	s.input, s.ofEnd = x, true
 	return escaped
+}
+
+// staying are the values outside of the layers that nothing lets go of and nobody is returned: attributes of the module.
+func staying(p *recording.Program) map[int]bool {
+	stay := map[int]bool{}
+	for _, list := range [...][]recording.Instruction{p.Before, p.After} {
+		for i := range list {
+			switch in := &list[i]; {
+			case in.Kind == recording.Allocate:
+				stay[in.N] = true
+			case in.Kind == recording.Free && in.Ref.Scope == recording.Own:
+				delete(stay, in.Ref.N)
+			}
+		}
+	}
+	for _, ref := range append([]recording.Ref{p.Input.Value, p.Loss.Value}, p.Outputs...) {
+		if ref.Scope == recording.Own {
+			delete(stay, ref.N)
+		}
+	}
+	return stay
 }
 
 // freedLater says whether a stretch lets go of a value.

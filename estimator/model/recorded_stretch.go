@@ -57,6 +57,10 @@ func (s *stretch) run(list []recording.Instruction) {
 		switch in.Kind {
 		case recording.Allocate:
 			s.add(t.Made(s.elements(in.Size), recordedType(in.Type, s.half), labelOf(in.Name), s.ofEnd && s.part == "o"))
+			if s.stays[in.N] {
+				t.KeptByModel(s.values[in.N])
+				s.kept[in.N] = false
+			}
 		case recording.Free:
 			t.Drop(s.of(in.Ref))
 			if in.Ref.Scope == recording.Own {

@@ -7,6 +7,12 @@ from torch import nn
 
 from vramplan_record import record
 from vramplan_record.sizes import Symbols, Unexpressed, text
+from vramplan_record.values import Unanswered
+
+try:
+    from . import modules
+except ImportError:
+    import modules
 
 
 class Block(nn.Module):
@@ -70,6 +76,28 @@ class Recording(unittest.TestCase):
         made = [line.split()[1] for line in lines if line.startswith("A ") and line.endswith(" mul")]
         self.assertEqual(len(made), 1)
         self.assertNotIn("F " + made[0], lines)
+
+    def test_a_buffer_that_is_made_anew_is_an_attribute(self):
+        r = record(modules.memory, modules.memory_batch, precisions=("fp32",))
+        self.assertEqual([line for line in r["parameters"] if "buffer" in line], ["queue 512x64 buffer f32"])
+
+    def test_what_weights_choose_is_divided_evenly(self):
+        r = record(modules.mixture, modules.mixture_batch, precisions=("fp32",), length=64)
+        self.assertIn("which of 4 is chosen depends on weights: all get equal shares", r["unexpressed"])
+
+    def test_copies_of_layers_have_their_own_parameters(self):
+        r = record(modules.transformer, modules.transformer_batch, precisions=("fp32",))
+        self.assertEqual(r["layers"]["count"], 3)
+        self.assertFalse([line for line in r["programs"]["fp32"]["layer"] if line.endswith(" f32 t")])
+
+    def test_a_branch_on_weights_is_refused(self):
+        class Branches(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                return y.sum() if y.argmax().item() == 3 else y.mean()
+
+        with self.assertRaises(Unanswered):
+            record(lambda: Branches(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)
 
     def test_a_module_made_elsewhere_is_refused(self):
         linear = nn.Linear(4, 4)

@@ -54,7 +54,7 @@ class Observer(Values):
         self.parameters, self.quiet = {}, 0
         self.node = None
         self.phase = "forward"
-        self.births, self.notes = {}, {}
+        self.births = {}
 
     # Storages
 
@@ -340,7 +340,7 @@ def observe(module, owned, batch, loss, cast, known=None):
     result = Observation()
     result.events, result.nodes, result.births = o.events, nodes, o.births
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
-    result.root, result.notes, result.shared = root, o.notes, bool(o.shares)
+    result.root, result.notes = root, o.notes
     result.casts = {e[2][0] for e in o.events if e[0] == "op" and e[3] and e[3][0] == "cast"}
     return result
 

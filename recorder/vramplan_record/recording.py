@@ -134,6 +134,11 @@ def run(model, batch, loss, precision, b, t):
             given = cast_inputs(given)
         names, parameters, tensors = describe(module)
         o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision == "amp" else None, known)
+        now = dict(module.named_buffers(remove_duplicate=False))
+        for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
+            # The forward puts a new tensor in its place, which is kept as any other attribute is.
+            names.remove(name)
+            o.parameters = {s: n for s, n in o.parameters.items() if n != name}
     return o, names, parameters
 
 

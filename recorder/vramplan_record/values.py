@@ -40,10 +40,10 @@ class Values(TorchDispatchMode):
             self.flat = {}  # by storage: its elements
             self.classes = {}  # by storage: of how many choices its elements are one, or mark one
             self.guessed = {}  # by storage: why its value is no more than likely
-            self.kept, self.notes, self.shares = {}, [], []
+            self.kept, self.notes = {}, []
         else:  # goes on from there
             self.flat, self.classes, self.guessed = known.flat, known.classes, known.guessed
-            self.kept, self.notes, self.shares = known.kept, known.notes, known.shares
+            self.kept, self.notes = known.kept, known.notes
 
     def note(self, text):
         if text not in self.notes:
@@ -211,7 +211,6 @@ class Values(TorchDispatchMode):
         return True
 
     def share(self, count):
-        self.shares.append(count)
         self.note(f"which of {count} is chosen depends on weights: all get equal shares")
 
     # Questions
