@@ -72,7 +72,14 @@ func TestPromises(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	report.Document(&made, published, several, ranks, undescribed, calibrated, 10)
+	today, err := readToday("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, b := range today.Broken() {
+		t.Error(b)
+	}
+	report.Document(&made, today, published, several, ranks, undescribed, calibrated, 10)
 	if *update {
 		if err := os.WriteFile(page, made.Bytes(), 0o644); err != nil {
 			t.Fatal(err)

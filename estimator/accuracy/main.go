@@ -106,11 +106,18 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
 	}
+	today, err := readToday(".")
+	if err != nil {
+		fmt.Fprintln(stderr, "accuracy:", err)
+		return 2
+	}
 	report := Score(cases)
 	if *markdown {
-		report.Document(stdout, published, several, ranks, undescribed, calibrated, *worst)
+		report.Document(stdout, today, published, several, ranks, undescribed, calibrated, *worst)
 	} else {
 		report.Print(stdout, false, *worst)
+		fmt.Fprintln(stdout)
+		today.Print(stdout, false, *worst)
 		fmt.Fprintln(stdout)
 		report.PrintComponents(stdout)
 		fmt.Fprintln(stdout)
@@ -129,7 +136,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		fmt.Fprintln(stdout)
 		calibrated.Print(stdout)
 	}
-	broken := append(report.Broken(), undescribed.Broken()...)
+	broken := append(append(report.Broken(), today.Broken()...), undescribed.Broken()...)
 	broken = append(append(broken, several.Broken()...), append(ranks.Broken(), kinds.Broken()...)...)
 	return promised(stderr, append(append(broken, published.Broken()...), calibrated.Broken()...))
 }

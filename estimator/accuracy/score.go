@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"math"
 	"os"
 	"sort"
@@ -26,15 +27,14 @@ type Case struct {
 
 // name gives the job the releases that were traced, where it does not name them.
 func (c *Case) name() {
-	if c.Job.Training.Versions != nil {
-		return
-	}
-	c.Job.Training.Versions = map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
+	named := map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
 	for _, library := range []string{"torch", "transformers"} {
 		if v := c.Versions[library]; v != "" {
-			c.Job.Training.Versions[library] = v
+			named[library] = v
 		}
 	}
+	maps.Copy(named, c.Job.Training.Versions)
+	c.Job.Training.Versions = named
 }
 
 // Truth is what was traced, in bytes; no CUDA context is in any figure.
