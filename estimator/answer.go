@@ -194,7 +194,7 @@ func (r *resolved) how(name string, run *run) string {
 		if run.ledger.Peak.Stage == play.StageEvaluation {
 			return fmt.Sprintf("what the evaluation of %d × %d tokens holds in the layers at this moment", r.batchAt(&run.ledger.Peak), r.shape.Tokens)
 		}
-		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.shape.Batch, r.shape.Tokens, r.arch.Layers)
+		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.batchAt(&run.ledger.Peak), r.shape.Tokens, r.arch.Layers)
 	case "logits_and_loss":
 		return "tensors of " + r.logitSize(&run.ledger.Peak)
 	case "temporaries":

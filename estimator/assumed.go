@@ -37,6 +37,10 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 	if r.arch.FixedTokens == 0 {
 		a.SequenceLength = r.shape.Tokens
 	}
+	if r.recipe.Objective != nil { // packing makes one row of what the job says
+		a.MicroBatch = t.MicroBatch
+		a.SequenceLength = cmp.Or(t.SequenceLength, a.SequenceLength)
+	}
 	switch r.recipe.Attention {
 	case step.AttentionFlash:
 		a.Attention = "flash"

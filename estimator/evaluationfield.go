@@ -32,7 +32,7 @@ func (r *resolved) batchAt(m *play.Moment) int64 {
 	if m.Stage == play.StageEvaluation && r.evaluation != nil {
 		return r.evaluation.MicroBatch
 	}
-	return r.shape.Batch
+	return r.shape.Batch * max(r.sequences, 1)
 }
 
 // recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache that
