@@ -30,7 +30,6 @@ def main(arguments=None):
     parser.add_argument("--head", choices=sorted(huggingface.HEADS), help="with --hf-config, where it names no class")
     parser.add_argument("--attention", choices=["sdpa", "eager"], help="with --hf-config")
     parser.add_argument("--no-cache", action="store_true", help="with --hf-config: no key/value cache, as gradient checkpointing has it")
-    parser.add_argument("--padding", action="store_true", help="with --hf-config: batches with padded sequences, whose mask the attention is given")
     parser.add_argument("--fixed-length", action="store_true", help="the inputs have no length, such as pictures")
     parser.add_argument("--length", type=int, help="record at this length alone: for modules that loop over their sequences")
     parser.add_argument("--target-length", type=int, help="with --hf-config of an encoder-decoder: the length of the labels, else that of the inputs")
@@ -45,7 +44,7 @@ def main(arguments=None):
         parser.error("--precisions are of amp, half and fp32")
     loss = None
     if a.hf_config:
-        model, batch, name = huggingface.from_config(a.hf_config, a.head, a.attention, a.no_cache, a.target_length, a.padding)
+        model, batch, name = huggingface.from_config(a.hf_config, a.head, a.attention, a.no_cache, a.target_length)
         source = "transformers." + name
         length = False if getattr(batch, "fixed", False) else a.length or recording.below(batch.longest)
     else:

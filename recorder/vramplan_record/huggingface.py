@@ -13,7 +13,7 @@ HEADS = {
 }
 
 
-def from_config(path, head=None, attention=None, no_cache=False, target=None, padding=False):
+def from_config(path, head=None, attention=None, no_cache=False, target=None):
     """model and batch for recording.record, and the name of the class"""
     import transformers
 
@@ -38,7 +38,7 @@ def from_config(path, head=None, attention=None, no_cache=False, target=None, pa
     def model():
         return made(config, **options)
 
-    batch = batch_for(name, config, target, padding)
+    batch = batch_for(name, config, target)
     batch.longest = next((getattr(config, k) for k in LIMITS if isinstance(getattr(config, k, None), int)), None)
     return model, batch, name
 
@@ -47,24 +47,17 @@ def from_config(path, head=None, attention=None, no_cache=False, target=None, pa
 LIMITS = ("max_target_positions", "n_positions", "max_position_embeddings")
 
 
-def batch_for(name, config, target=None, padding=False):
-    """the batch of a class: sequences with their mask and labels (target of a sequence where they are written anew), pictures, or sound; with
-    padding the last token of every sequence is none"""
+def batch_for(name, config, target=None):
+    """the batch of a class: sequences with their mask and labels (target of a sequence where they are written anew), pictures, or sound"""
     def ids(b, t):
         return torch.zeros(b, t, dtype=torch.long)
-
-    def mask(b, t):
-        made = torch.ones(b, t, dtype=torch.long)
-        if padding:
-            made[:, -1] = 0
-        return made
 
     def pictures(b, t):
         side = config.image_size
         return {"pixel_values": torch.zeros(b, config.num_channels, side, side), "labels": torch.zeros(b, dtype=torch.long)}
 
     def text(b, t):
-        return {"input_ids": ids(b, t), "attention_mask": mask(b, t), "labels": ids(b, target or t)}
+        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "labels": ids(b, target or t)}
 
     def sound(b, t):
         frames = 2 * config.max_source_positions
@@ -72,11 +65,11 @@ def batch_for(name, config, target=None, padding=False):
 
     def both(b, t):
         image = config.vision_config
-        return {"input_ids": ids(b, t), "attention_mask": mask(b, t), "return_loss": True,
+        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "return_loss": True,
                 "pixel_values": torch.zeros(b, image.num_channels, image.image_size, image.image_size)}
 
     def classified(b, t):
-        return {"input_ids": ids(b, t), "attention_mask": mask(b, t), "labels": torch.zeros(b, dtype=torch.long)}
+        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "labels": torch.zeros(b, dtype=torch.long)}
 
     if "ImageClassification" in name:
         pictures.fixed = True
