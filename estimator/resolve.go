@@ -95,6 +95,7 @@ func resolve(in *Input) (*resolved, error) {
 		return nil, err
 	}
 	r.lossFits(&errs)
+	r.picturesFit(&errs)
 	r.bound(&errs)
 	r.idleFields(&in.Job.Training)
 	if !r.arch.Generic && evidence.Knows(r.arch.Family) {

@@ -12,6 +12,10 @@ const smallLlava = `{"model_type": "llava", "image_token_index": 900,
 	"text_config": {"model_type": "llama", "hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000},
 	"vision_config": {"model_type": "clip_vision_model", "hidden_size": 80, "intermediate_size": 208, "num_hidden_layers": 3, "num_attention_heads": 5, "image_size": 56, "patch_size": 14}}`
 
+const smallSmolVLM = `{"model_type": "smolvlm", "image_token_id": 900, "scale_factor": 2,
+	"text_config": {"model_type": "llama", "hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000},
+	"vision_config": {"model_type": "smolvlm_vision", "hidden_size": 80, "intermediate_size": 208, "num_hidden_layers": 3, "num_attention_heads": 5, "image_size": 64, "patch_size": 16}}`
+
 func visionJob(t *testing.T, config, training string) Job {
 	t.Helper()
 	var job Job
@@ -37,6 +41,7 @@ func TestPicturesAreRefused(t *testing.T) {
 		{"padding", smallLlava, `"attention_mask": "explicit", ` + good, "/training/attention_mask", "padding"},
 		{"a quantised base", smallLlava, `"lora": {"rank": 8, "target_modules": ["q_proj"], "base_precision": "nf4"}, ` + good, "/training/lora/base_precision", "bf16"},
 		{"compiled", smallLlava, `"compile": {"model": true}, ` + good, "/training/compile", "pictures"},
+		{"weights that the library fails with", smallSmolVLM, good, "/training/states", "fails under autocast"},
 		{"a model that reads none", `{"model_type": "llama"}`, good, "/training/objective/kind", "no pictures"},
 		{"pictures without the kind", `{"model_type": "llama"}`, `"objective": {"images": 2}`, "/training/objective", "belong to the kind"},
 		{"an unknown text model", strings.Replace(smallLlava, `"llama"`, `"mamba"`, 1), good, "/model/hf_config/text_config/model_type", "mamba"},

@@ -102,3 +102,12 @@ func (r *resolved) refuseWithPictures(t *Training, errs *invalid.List) {
 		errs.Add("/training/lora/base_precision", "unsupported", "a quantised base is not modelled together with pictures yet; bf16, fp16 and fp32 are")
 	}
 }
+
+// picturesFit refuses what the library itself fails in: SmolVLM puts features, which autocast has made half as wide, in embeddings that
+// are float32.
+// Source: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57.
+func (r *resolved) picturesFit(errs *invalid.List) {
+	if rc := &r.recipe; r.arch.Family == "smolvlm" && rc.Autocast && rc.Stored != rc.Compute {
+		errs.Add("/training/states", "conflict", `smolvlm fails under autocast with weights in another type than it computes in; give {"weights": "bf16"} with amp-bf16, or precision bf16`)
+	}
+}

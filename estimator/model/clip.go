@@ -126,6 +126,8 @@ type clipTower struct {
 	within bool
 	// transposed says that the residual stream lies with the channels outermost.
 	transposed bool
+	// masked says that the layers have a mask, which hides nothing.
+	masked bool
 	// holds says that a list keeps the input of every layer, and the output of the last.
 	holds  bool
 	states []step.T

@@ -230,7 +230,7 @@ func (w *clipTower) normed(t *step.Tape, n norm, x step.T) step.T {
 func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) step.T {
 	h := step.Heads{Query: w.sizes.heads, KV: w.sizes.heads, Dim: w.sizes.hidden / w.sizes.heads, Queries: w.tokens, Keys: w.tokens, Bidirectional: w.tokens > 0, Drops: w.m.a.AttentionDropout > 0}
 	var mask *step.T
-	if w.tokens == 0 {
+	if w.tokens == 0 || w.masked {
 		mask = &w.m.padding
 	}
 	padded := t.PadsHeads(h, mask != nil)

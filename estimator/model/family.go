@@ -89,6 +89,7 @@ var families = map[string]*family{
 	"roberta":          &robertaFamily,
 	"seed_oss":         &seedOSSFamily,
 	"smollm3":          &smolLM3Family,
+	"smolvlm":          &smolVLMFamily,
 	"stablelm":         &stableLMFamily,
 	"starcoder2":       &starCoder2Family,
 	"t5":               &t5Family,

@@ -135,3 +135,58 @@ func (t *Tape) MarkUnreached() {
 		p.Unreached = p.Trained() && !t.params[i].graded
 	}
 }
+
+// MaskIndices is mask.nonzero() of n entries that are all true.
+func (t *Tape) MaskIndices(n int64) T { return t.indicesOf(n, n, 1, false) }
+
+// ChosenRows is x[mask] with a mask over rows of x that are all chosen: a copy of x, of numel elements.
+func (t *Tape) ChosenRows(numel, rows int64, d DType) T {
+	indices := t.MaskIndices(rows)
+	y := t.fresh(numel, d, LabelInput)
+	t.Drop(indices)
+	return y
+}
+
+// MergeRows is torch.where(mask, zeros with rows put in, x): the rows are picked from features by two indices, put where the mask of
+// places entries is true, and x stays elsewhere.
+// Source: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57; aten/src/ATen/native/TensorAdvancedIndexing.cpp
+// (index_put_), torch 2.9.
+func (t *Tape) MergeRows(x, zeros, mask, features T, rows, places int64) T {
+	const dims = 2
+	pick := func() T {
+		at := t.indicesOf(places, rows, dims, false)
+		y := t.fresh(rows, I64, LabelInput)
+		t.Drop(at)
+		return y
+	}
+	blocks, local := pick(), pick()
+	picked := t.fresh(features.numel, features.dtype, LabelEmbedding)
+	o := t.op(features).save(blocks, local).alloc(0, features.bytes(), LabelInputGradient).scatterScratch(rows, rows, dims)
+	picked = o.send(0, 0).out(picked, 0)
+	t.Drop(blocks)
+	t.Drop(local)
+	t.Drop(t.indicesOf(places, rows, dims, false))
+	t.Drop(picked)
+	const count, indices, ofRows = 0, 1, 2
+	put := t.op(picked).save(mask).alloc(count, 4, LabelElementwise).scratch(t.countScratch(places), LabelReduction).
+		alloc(indices, rows*dims*I64.Size(), LabelElementwise).scratch(t.selectScratch(places), LabelReduction).free(count).
+		alloc(ofRows, picked.bytes(), LabelInputGradient).free(indices).send(ofRows, 0).out(zeros, 0)
+	y := t.fresh(x.numel, x.dtype, LabelEmbedding)
+	w := t.op(x, put).save(mask)
+	for k := range 2 {
+		if zero := k + 2; w.needs(k) {
+			w.alloc(zero, x.dtype.Size(), LabelElementwise).alloc(k, x.bytes(), LabelInputGradient).free(zero).send(k, k)
+		}
+	}
+	return w.out(y, 0)
+}
+
+// InputGradient is x, the embeddings of a model's tower, which a hook makes require a gradient where layers are
+// checkpointed under LoRA.
+// Source: transformers/models/smolvlm/modeling_smolvlm.py (enable_input_require_grads), 4.57.
+func (t *Tape) InputGradient(x T) T {
+	if !t.Recipe.InputGradients {
+		return x
+	}
+	return t.requireGrad(x)
+}
