@@ -6,10 +6,12 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Assumed is how the job was taken to train: what it says, and the defaults of its framework for the rest. It is for people to check
-// an answer against what they run; the words are those of the job document.
+// Assumed is how the job was taken to train: what it says, and the defaults of its framework for the rest. It is for
+// people to check an answer against what they run; the words are those of the job document.
 type Assumed struct {
-	MicroBatch int64 `json:"micro_batch"`
+	// Objective is the kind of training; empty where it is the loss that the model returns.
+	Objective  string `json:"objective,omitempty"`
+	MicroBatch int64  `json:"micro_batch"`
 	// SequenceLength is in tokens; 0 where the model's input has a fixed size.
 	SequenceLength       int64     `json:"sequence_length,omitempty"`
 	GradientAccumulation int64     `json:"gradient_accumulation"`
@@ -33,6 +35,9 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 		Precision: cmp.Or(t.Precision, PrecisionAMPBF16), Optimizer: r.optimizerWords(t.Optimizer),
 		GradientCheckpointing: r.checkpointed(t), Compiled: run.recipe.Compile, Framework: r.framework,
 		Releases: map[string]string{},
+	}
+	if kind := objectiveKind(t); kind != languageModel {
+		a.Objective = kind
 	}
 	if r.arch.FixedTokens == 0 {
 		a.SequenceLength = r.shape.Tokens
@@ -64,6 +69,9 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 			continue // its model is its own
 		}
 		a.Releases[library] = cmp.Or(r.given[library], defaults[library])
+	}
+	if a.Objective != "" && r.framework == "trl" {
+		a.Releases["trl"] = r.trlVersion()
 	}
 	return a
 }

@@ -10,7 +10,8 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// estimatePage is one estimate for a terminal: the verdict, the job as it was understood, what holds the memory, and what to ask next.
+// estimatePage is one estimate for a terminal: the verdict, the job as it was understood, what holds the memory, and
+// what to ask next.
 type estimatePage struct {
 	*estimator.Result
 	style style
@@ -45,11 +46,14 @@ func (e estimatePage) headline(w io.Writer) {
 		parameters += ", " + thousands(e.Model.TrainableParameters) + " of them trained"
 	}
 	writeWrapped(w, "", e.style.bold(plain(e.Model.Name))+", "+parameters, e.wide)
-	writeWrapped(w, "", fmt.Sprintf("needs %s on the card, between %s and %s", e.style.bold(exact(p.DeviceBytes)), size(p.LowBytes), size(p.HighBytes)), e.wide)
-	writeWrapped(w, "", fmt.Sprintf("allocated %s, reserved %s; the peak is in %s", size(p.AllocatedBytes), size(p.ReservedBytes), plain(peakMoment(p))), e.wide)
+	writeWrapped(w, "", fmt.Sprintf("needs %s on the card, between %s and %s", e.style.bold(exact(p.DeviceBytes)),
+		size(p.LowBytes), size(p.HighBytes)), e.wide)
+	writeWrapped(w, "", fmt.Sprintf("allocated %s, reserved %s; the peak is in %s", size(p.AllocatedBytes),
+		size(p.ReservedBytes), plain(peakMoment(p))), e.wide)
 }
 
-// assumptions are one line, or two where the releases do not fit it any more. A service of an earlier release does not send them.
+// assumptions are one line, or two where the releases do not fit it any more. A service of an earlier release does not
+// send them.
 func (e estimatePage) assumptions(w io.Writer) {
 	a := e.Assumed
 	if a == nil {
@@ -66,7 +70,11 @@ func (e estimatePage) assumptions(w io.Writer) {
 	if by != "" {
 		optimizer += " (" + by + ")"
 	}
-	parts := []string{batch, string(a.Precision), optimizer}
+	var parts []string
+	if a.Objective != "" {
+		parts = append(parts, a.Objective)
+	}
+	parts = append(parts, batch, string(a.Precision), optimizer)
 	if a.Adapters != "" {
 		parts = append(parts, a.Adapters)
 	}
@@ -74,7 +82,9 @@ func (e estimatePage) assumptions(w io.Writer) {
 	if a.Compiled {
 		parts = append(parts, "compiled")
 	}
-	parts = append(parts, a.Framework)
+	if _, named := a.Releases[a.Framework]; !named {
+		parts = append(parts, a.Framework)
+	}
 	for _, library := range slices.Sorted(maps.Keys(a.Releases)) {
 		parts = append(parts, library+" "+a.Releases[library])
 	}
@@ -91,7 +101,8 @@ func checkpointingWords(mode string) string {
 // maxCards is how many cards are shown one by one; of more, those that say most.
 const maxCards = 8
 
-// cards judges each card, with a bar against its capacity. Of a whole catalog what fits comes first, and the rest is counted.
+// cards judges each card, with a bar against its capacity. Of a whole catalog what fits comes first, and the rest is
+// counted.
 func (e estimatePage) cards(w io.Writer) {
 	if len(e.GPUs) == 0 {
 		return
@@ -139,7 +150,8 @@ func (e estimatePage) counted() string {
 // headlineCards are those of many cards that are shown: the smallest on which the job fits.
 func (e estimatePage) headlineCards(w io.Writer) []estimator.GPUFit {
 	sorted := slices.Clone(e.GPUs)
-	rank := map[estimator.Verdict]int{estimator.Fits: 0, estimator.Tight: 1, estimator.Unlikely: 2, estimator.Unknown: 3, estimator.DoesNotFit: 4}
+	rank := map[estimator.Verdict]int{estimator.Fits: 0, estimator.Tight: 1, estimator.Unlikely: 2,
+		estimator.Unknown: 3, estimator.DoesNotFit: 4}
 	slices.SortStableFunc(sorted, func(a, b estimator.GPUFit) int {
 		if d := rank[a.Verdict] - rank[b.Verdict]; d != 0 {
 			return d
@@ -170,7 +182,8 @@ func (e estimatePage) cardWords(g estimator.GPUFit) string {
 	if g.HeadroomBytes < 0 {
 		room = inGiB(-g.HeadroomBytes) + " GiB short"
 	}
-	return fmt.Sprintf("%s%s of %s GiB, %s, %s", text, inGiB(g.UsableBytes-g.HeadroomBytes), inGiB(g.UsableBytes), room, probability(g))
+	return fmt.Sprintf("%s%s of %s GiB, %s, %s", text, inGiB(g.UsableBytes-g.HeadroomBytes), inGiB(g.UsableBytes), room,
+		probability(g))
 }
 
 // components are in one unit. What holds nothing is shown where it has a reason, or its absence would be a question.

@@ -48,7 +48,8 @@ func New(ctx context.Context, folder string) (s *service.Service, end func() err
 	}
 	for _, k := range []service.Key{
 		{ID: "examplekey", Name: "ci", Hash: hash(Key), Scopes: service.Scopes(), CreatedAt: began},
-		{ID: "otherkeyaa", Name: "training cluster", Hash: hash(ReadKey), Scopes: []service.Scope{service.ScopeObservationsWrite}, CreatedAt: began},
+		{ID: "otherkeyaa", Name: "training cluster", Hash: hash(ReadKey),
+			Scopes: []service.Scope{service.ScopeObservationsWrite}, CreatedAt: began},
 	} {
 		if err := db.CreateKey(ctx, k); err != nil {
 			return nil, nil, err
@@ -57,11 +58,14 @@ func New(ctx context.Context, folder string) (s *service.Service, end func() err
 	if err := calibrate(ctx, db); err != nil {
 		return nil, nil, err
 	}
-	s = service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithClock(func() time.Time { return began }))
+	s = service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithClock(func() time.Time {
+		return began
+	}))
 	if err := s.Refresh(ctx); err != nil {
 		return nil, nil, err
 	}
-	_, _, err = s.PutGPU(ctx, ci, LabCard, service.GPUEntry{Name: "Lab card", Vendor: "NVIDIA", MemoryBytes: 24 << 30, Aliases: []string{"the lab's card"}}, service.Precondition{Absent: true})
+	_, _, err = s.PutGPU(ctx, ci, LabCard, service.GPUEntry{Name: "Lab card", Vendor: "NVIDIA", MemoryBytes: 24 << 30,
+		Aliases: []string{"the lab's card"}}, service.Precondition{Absent: true})
 	if err != nil {
 		return nil, nil, err
 	}
@@ -74,18 +78,27 @@ const Calibration = "cal-1-5f2a9c01d7e4"
 // calibrate stores a calibration as if it had been fitted to more runs than a demonstration needs.
 func calibrate(ctx context.Context, db *store.Store) error {
 	jobs := calibration.Key{GPU: "rtx-4070", Torch: calibration.Unnamed, Family: "nanogpt"}
-	builtin, fitted := calibration.Outcome{Within: 0.8909, Bias: -0.0184, Error: 0.0186, WidthBytes: 402653184}, calibration.Outcome{Within: 0.9636, Bias: -0.0007, Error: 0.0031, WidthBytes: 221249536}
+	builtin, fitted := calibration.Outcome{Within: 0.8909, Bias: -0.0184, Error: 0.0186, WidthBytes: 402653184},
+		calibration.Outcome{Within: 0.9636, Bias: -0.0007, Error: 0.0031, WidthBytes: 221249536}
 	heldOut := calibration.HeldOutGroup{Key: jobs, Jobs: 55, Corrected: 55, Failed: 2, Builtin: builtin, Fitted: fitted}
 	all := heldOut
 	all.Key = calibration.Key{}
 	_, _, err := db.AddCalibration(ctx, "5f2a9c01d7e4", func(number int64) *service.Calibration {
-		return &service.Calibration{ID: Calibration, Number: number, CreatedAt: began, By: ci, Note: "after the driver of October", Estimator: estimator.Version, Base: estimator.Calibration,
-			Digest:       "5f2a9c01d7e4",
-			Observations: service.ObservationSet{Since: "2026-10-01T00:00:00Z", First: "obs-01a1f0aa1c00m3kq7wz2xt", Last: "obs-01a202b2c500c5vh4ynd6e", Digest: "0b9e", Read: 61, Used: 58, Quarantined: 3},
-			HeldOut:      calibration.HeldOut{By: "source", Folds: 3, Confidence: 0.95, All: all, Groups: []calibration.HeldOutGroup{heldOut}},
-			Groups: []calibration.Group{{Key: jobs, Jobs: 55, OutOfMemory: 2, ContextBytes: 104857600, ReservedFromBytes: 2147483648, ReservedToBytes: 10737418240, BoundedBy: 36,
-				Bounds: []calibration.Bound{{Confidence: 0.5, Below: 0.25, Above: 0.25}, {Confidence: 0.8, Below: 0.31, Above: 0.31}, {Confidence: 0.9, Below: 0.42, Above: 0.42}, {Confidence: 0.95, Below: 0.55, Above: 0.61}}}},
-			Skipped: []calibration.Skipped{{Key: calibration.Key{GPU: "rtx-4070", Torch: calibration.Unnamed, Family: "llama"}, Jobs: 3, Reason: "1 of its jobs say what is to be corrected, and 8 are needed; one job in 3 is used for that"}},
+		return &service.Calibration{ID: Calibration, Number: number, CreatedAt: began, By: ci,
+			Note: "after the driver of October", Estimator: estimator.Version, Base: estimator.Calibration,
+			Digest: "5f2a9c01d7e4",
+			Observations: service.ObservationSet{Since: "2026-10-01T00:00:00Z", First: "obs-01a1f0aa1c00m3kq7wz2xt",
+				Last: "obs-01a202b2c500c5vh4ynd6e", Digest: "0b9e", Read: 61, Used: 58, Quarantined: 3},
+			HeldOut: calibration.HeldOut{By: "source", Folds: 3, Confidence: 0.95, All: all,
+				Groups: []calibration.HeldOutGroup{heldOut}},
+			Groups: []calibration.Group{{Key: jobs, Jobs: 55, OutOfMemory: 2, ContextBytes: 104857600,
+				ReservedFromBytes: 2147483648, ReservedToBytes: 10737418240, BoundedBy: 36,
+				Bounds: []calibration.Bound{{Confidence: 0.5, Below: 0.25, Above: 0.25},
+					{Confidence: 0.8, Below: 0.31, Above: 0.31}, {Confidence: 0.9, Below: 0.42, Above: 0.42},
+					{Confidence: 0.95, Below: 0.55, Above: 0.61}}}},
+			Skipped: []calibration.Skipped{{Key: calibration.Key{GPU: "rtx-4070", Torch: calibration.Unnamed,
+				Family: "llama"}, Jobs: 3, Reason: "1 of its jobs say what is to be corrected, and 8 are needed; one " +
+				"job in 3 is used for that"}},
 		}
 	})
 	return err

@@ -93,10 +93,14 @@ func TestEnumsHaveEverySpelling(t *testing.T) {
 		{enum("Precision"), jobdoc.Spellings(reflect.TypeFor[estimator.Training](), "precision")},
 		{enum("LossKind"), jobdoc.Spellings(reflect.TypeFor[estimator.Loss](), "kind")},
 		{enum("CheckpointingMode"), jobdoc.Spellings(reflect.TypeFor[estimator.Checkpointing](), "mode")},
-		{enum("Training", "properties", "attention"), jobdoc.Spellings(reflect.TypeFor[estimator.Training](), "attention")},
-		{enum("Training", "properties", "kernels", "items"), jobdoc.Spellings(reflect.TypeFor[estimator.Training](), "kernels")},
-		{enum("PlanTraining", "properties", "framework"), jobdoc.Spellings(reflect.TypeFor[estimator.Training](), "framework")},
-		{enum("LoRA", "properties", "base_precision"), jobdoc.Spellings(reflect.TypeFor[estimator.LoRA](), "base_precision")},
+		{enum("Training", "properties", "attention"), jobdoc.Spellings(reflect.TypeFor[estimator.Training](),
+			"attention")},
+		{enum("Training", "properties", "kernels", "items"), jobdoc.Spellings(reflect.TypeFor[estimator.Training](),
+			"kernels")},
+		{enum("PlanTraining", "properties", "framework"), jobdoc.Spellings(reflect.TypeFor[estimator.Training](),
+			"framework")},
+		{enum("LoRA", "properties", "base_precision"), jobdoc.Spellings(reflect.TypeFor[estimator.LoRA](),
+			"base_precision")},
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("the document has %q, read are %q", c.got, c.want)
@@ -104,8 +108,8 @@ func TestEnumsHaveEverySpelling(t *testing.T) {
 	}
 }
 
-// A generator makes a name of every value, and a type of every schema: values without a type, and two values of one name, are
-// what breaks the programs that it writes.
+// A generator makes a name of every value, and a type of every schema: values without a type, and two values of one
+// name, are what breaks the programs that it writes.
 func TestEnumsHaveATypeAndNamesOfTheirOwn(t *testing.T) {
 	document, _ := published31(t)
 	rewrite(document["components"].(object)["schemas"], func(o object) {

@@ -177,7 +177,8 @@ func (e *example) addTo(op, shared object) error {
 		answer["x-request-type"] = e.ContentType
 		if e.Status < 400 {
 			content := op["requestBody"].(object)["content"].(object)
-			if err := refer(content, e.ContentType, ".request", object{"summary": e.Summary, "value": e.Body, "x-request": e.Request}); err != nil {
+			if err := refer(content, e.ContentType, ".request", object{"summary": e.Summary, "value": e.Body,
+				"x-request": e.Request}); err != nil {
 				return err
 			}
 			answer["x-request-body"] = object{"$ref": "#/components/examples/" + key + ".request"}

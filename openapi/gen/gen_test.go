@@ -28,7 +28,8 @@ func TestDocumentIsGenerated(t *testing.T) {
 			at++
 		}
 		from := max(0, at-200)
-		t.Errorf("openapi.json is not up to date, run \"make generate\"; it differs at byte %d:\ncommitted %s\ngenerated %s",
+		t.Errorf("openapi.json is not up to date, run \"make generate\"; it differs at byte %d:\ncommitted "+
+			"%s\ngenerated %s",
 			at, got[from:min(len(got), at+200)], want[from:min(len(want), at+200)])
 	}
 }

@@ -24,7 +24,8 @@ func overlay(d *document, examples []example) error {
 	allowZeros(schemas)
 	addLines(schemas)
 	delete(d.Components, "requestBodies")
-	d.Components["securitySchemes"] = object{"key": object{"type": "http", "scheme": "bearer", "description": "An API key, made with vramplan keys create."}}
+	d.Components["securitySchemes"] = object{"key": object{"type": "http", "scheme": "bearer",
+		"description": "An API key, made with vramplan keys create."}}
 	d.Components["schemas"] = schemas
 	rewrite(d.Paths, func(o object) { renameReference(o) })
 
@@ -64,29 +65,36 @@ func describeBatch(schemas, op object) {
 	job := schemas["Job"].(object)
 	properties := job["properties"].(ordered)
 	schemas["BatchJob"] = object{
-		"type": "object", "description": "A job of a batch.", "additionalProperties": false, "required": job["required"],
+		"type": "object", "description": "A job of a batch.", "additionalProperties": false,
+		"required":   job["required"],
 		"properties": ordered{append([]string{"id"}, properties.names...), withField(properties.values, "id", id)},
 	}
 	schemas["BriefResult"] = object{
 		"type": "object", "description": "What brief=true leaves of an answer.", "required": []any{"peak", "gpus"},
 		"properties": ordered{[]string{"id", "peak", "gpus"}, object{
-			"id": id, "peak": object{"$ref": references + "Peak"}, "gpus": object{"type": "array", "items": object{"$ref": references + "GPUFit"}},
+			"id": id, "peak": object{"$ref": references + "Peak"},
+			"gpus": object{"type": "array", "items": object{"$ref": references + "GPUFit"}},
 		}},
 	}
 	bytes := object{"type": "integer", "format": "int64"}
 	schemas["DeviceVerdicts"] = object{
 		"type": "object", "description": "What verdicts=true leaves of an answer.", "required": []any{"peak", "gpus"},
 		"properties": ordered{[]string{"id", "peak", "gpus"}, object{
-			"id":   id,
-			"peak": object{"type": "object", "required": []any{"device_bytes"}, "properties": object{"device_bytes": bytes}},
-			"gpus": object{"type": "array", "items": object{"type": "object", "required": []any{"gpu", "usable_bytes", "headroom_bytes", "verdict"},
-				"properties": ordered{[]string{"gpu", "usable_bytes", "headroom_bytes", "verdict"}, object{
-					"gpu": object{"type": "string"}, "usable_bytes": bytes, "headroom_bytes": bytes, "verdict": object{"$ref": references + "Verdict"}}}}},
+			"id": id,
+			"peak": object{"type": "object", "required": []any{"device_bytes"},
+				"properties": object{"device_bytes": bytes}},
+			"gpus": object{"type": "array",
+				"items": object{"type": "object", "required": []any{"gpu", "usable_bytes", "headroom_bytes", "verdict"},
+					"properties": ordered{[]string{"gpu", "usable_bytes", "headroom_bytes", "verdict"}, object{
+						"gpu": object{"type": "string"}, "usable_bytes": bytes, "headroom_bytes": bytes,
+						"verdict": object{"$ref": references + "Verdict"}}}}},
 		}},
 	}
 	schemas["BatchAnswer"] = object{
-		"description": "The answer to one job of a batch, with the id that the job had: a result, what brief=true or verdicts=true leaves of one, or a problem.",
-		"anyOf": []any{object{"$ref": references + "Result"}, object{"$ref": references + "BriefResult"}, object{"$ref": references + "DeviceVerdicts"},
+		"description": "The answer to one job of a batch, with the id that the job had: a result, what brief=true or " +
+			"verdicts=true leaves of one, or a problem.",
+		"anyOf": []any{object{"$ref": references + "Result"}, object{"$ref": references + "BriefResult"},
+			object{"$ref": references + "DeviceVerdicts"},
 			object{"$ref": references + "Problem"}},
 	}
 	list := func(of string) object {
@@ -102,8 +110,8 @@ func withField(fields object, name string, schema object) object {
 	return all
 }
 
-// keyWhereThereAreKeys are the operations that ask for a key only once the database has keys: on a service of one's own they
-// answer without.
+// keyWhereThereAreKeys are the operations that ask for a key only once the database has keys: on a service of one's own
+// they answer without.
 var keyWhereThereAreKeys = map[string]bool{
 	"listObservations": true, "listCalibrations": true, "getCalibration": true, "listActivations": true,
 }
@@ -119,8 +127,8 @@ func allowZeros(schemas object) {
 	})
 }
 
-// addAliases says of every path that also answers without its version that it does. A second copy of the operation would be
-// a second method in every client that is generated.
+// addAliases says of every path that also answers without its version that it does. A second copy of the operation
+// would be a second method in every client that is generated.
 func addAliases(d *document) error {
 	for _, route := range api.Routes() {
 		item, ok := d.Paths[route.Path].(object)
@@ -145,15 +153,18 @@ func describeResponses(op object) {
 			"schema":      object{"type": "string"},
 		}}
 		if status < "400" && tagged(op, status) {
-			header["ETag"] = object{"description": "The version, for If-Match and If-None-Match.", "schema": object{"type": "string"}}
+			header["ETag"] = object{"description": "The version, for If-Match and If-None-Match.",
+				"schema": object{"type": "string"}}
 		}
 		if status == "401" {
-			header["WWW-Authenticate"] = object{"description": "How a key is sent: Bearer.", "schema": object{"type": "string"}}
+			header["WWW-Authenticate"] = object{"description": "How a key is sent: Bearer.",
+				"schema": object{"type": "string"}}
 		}
 		if status >= "400" {
 			response["content"] = object{"application/problem+json": object{"schema": object{"$ref": "#/components/schemas/Problem"}}}
 			if slices.Contains([]string{"429", "503"}, status) {
-				header["Retry-After"] = object{"description": "Seconds after which to try again.", "schema": object{"type": "integer"}}
+				header["Retry-After"] = object{"description": "Seconds after which to try again.",
+					"schema": object{"type": "integer"}}
 			}
 			response["description"] = problemDescriptions[status]
 		} else if response["description"] == "OK" {
@@ -177,13 +188,17 @@ func addLines(schemas object) {
 	reference := func(name string) object { return object{"$ref": references + name} }
 	brief := object{"type": "object", "required": []any{"peak", "gpus"}, "properties": object{"peak": reference("Peak"),
 		"gpus": object{"type": "array", "items": reference("GPUFit")}}}
-	schemas["EstimateLine"] = object{"description": "A line of a batch's answer: the estimate, its peak and verdicts alone where brief is asked for, the device figure and verdicts alone where verdicts are, or what is wrong with the job.",
+	schemas["EstimateLine"] = object{"description": "A line of a batch's answer: the estimate, its peak and verdicts " +
+		"alone where brief is asked for, the device figure and verdicts alone where verdicts are, or what is " +
+		"wrong with the job.",
 		"anyOf": []any{reference("Result"), brief, reference("DeviceVerdicts"), reference("Problem")}}
-	schemas["ObservationLine"] = object{"description": "A line of the answer to many observations: one that is stored, or what is wrong with it.",
+	schemas["ObservationLine"] = object{"description": "A line of the answer to many observations: one that is " +
+		"stored, or what is wrong with it.",
 		"anyOf": []any{reference("Observation"), reference("Problem")}}
 }
 
-// describeLines says what a line of NDJSON is. The whole is text to OpenAPI 3.1; x-itemSchema is what 3.2 calls itemSchema.
+// describeLines says what a line of NDJSON is. The whole is text to OpenAPI 3.1; x-itemSchema is what 3.2 calls
+// itemSchema.
 func describeLines(op object) {
 	lines, ok := perLine[op["operationId"].(string)]
 	if !ok {

@@ -23,11 +23,17 @@ import (
 
 // What clients send is strict, what they get is tolerant.
 var (
-	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](), reflect.TypeFor[jobdoc.Comparison](), reflect.TypeFor[jobdoc.Diagnosis](), reflect.TypeFor[jobdoc.Reading](),
-		reflect.TypeFor[service.GPUEntry](), reflect.TypeFor[service.ModelEntry](), reflect.TypeFor[jobdoc.Observation]()}
+	requestTypes = []reflect.Type{reflect.TypeFor[estimator.Job](), reflect.TypeFor[jobdoc.Plan](),
+		reflect.TypeFor[jobdoc.Comparison](), reflect.TypeFor[jobdoc.Diagnosis](), reflect.TypeFor[jobdoc.Reading](),
+		reflect.TypeFor[service.GPUEntry](), reflect.TypeFor[service.ModelEntry](),
+		reflect.TypeFor[jobdoc.Observation]()}
 	responseTypes = []reflect.Type{
-		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](), reflect.TypeFor[service.Diagnosis](), reflect.TypeFor[readers.Answer](), reflect.TypeFor[api.GPUList](), reflect.TypeFor[api.ModelList](),
-		reflect.TypeFor[api.ChangeList](), reflect.TypeFor[api.ObservationList](), reflect.TypeFor[service.Accuracy](), reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[api.Readiness](), reflect.TypeFor[problem.Problem](),
+		reflect.TypeFor[estimator.Result](), reflect.TypeFor[planner.Plan](), reflect.TypeFor[compare.Comparison](),
+		reflect.TypeFor[service.Diagnosis](), reflect.TypeFor[readers.Answer](), reflect.TypeFor[api.GPUList](),
+		reflect.TypeFor[api.ModelList](),
+		reflect.TypeFor[api.ChangeList](), reflect.TypeFor[api.ObservationList](), reflect.TypeFor[service.Accuracy](),
+		reflect.TypeFor[api.Version](), reflect.TypeFor[api.Health](), reflect.TypeFor[api.Readiness](),
+		reflect.TypeFor[problem.Problem](),
 	}
 )
 
@@ -94,7 +100,8 @@ func describeTypes(from object) (object, error) {
 			delete(schema, "additionalProperties")
 		}
 	})
-	enumerate(from["estimator.Precision"].(object), jobdoc.Spellings(reflect.TypeFor[estimator.Training](), "precision"))
+	enumerate(from["estimator.Precision"].(object), jobdoc.Spellings(reflect.TypeFor[estimator.Training](),
+		"precision"))
 	describeModel(from)
 	schemas := object{}
 	for goName, schema := range from {

@@ -7,10 +7,11 @@ import (
 	"unicode"
 )
 
-// A generator of clients needs a name for every form of a union, and one that is no other's for every value of an enum. This
-// file gives both.
+// A generator of clients needs a name for every form of a union, and one that is no other's for every value of an enum.
+// This file gives both.
 
-// parts are the names of a union's forms: of the words that stand for the object, where there are any, and of the object.
+// parts are the names of a union's forms: of the words that stand for the object, where there are any, and of the
+// object.
 var parts = map[string]struct{ words, object string }{
 	"estimator.Optimizer":     {"OptimizerName", "OptimizerOptions"},
 	"estimator.Checkpointing": {"CheckpointingMode", "CheckpointingOptions"},
@@ -21,8 +22,8 @@ var parts = map[string]struct{ words, object string }{
 	"estimator.GPURef":        {"", "GPUByMemory"},
 }
 
-// withShortForms says that "adamw" may stand for {"name": "adamw"}: the type becomes a union of the short forms, which mean
-// the first field, and the object.
+// withShortForms says that "adamw" may stand for {"name": "adamw"}: the type becomes a union of the short forms, which
+// mean the first field, and the object.
 func withShortForms(schemas object, name string, kinds []string) {
 	schema := schemas[name].(object)
 	if name == "model.AttentionBias" {
@@ -43,7 +44,8 @@ func withShortForms(schemas object, name string, kinds []string) {
 		form := object{"type": map[string]string{"bool": "boolean", "string": "string", "number": "number"}[kind]}
 		switch {
 		case part.words != "":
-			schemas[part.words] = object{"type": "string", "enum": first["enum"], "x-enum-varnames": first["x-enum-varnames"], "description": first["description"]}
+			schemas[part.words] = object{"type": "string", "enum": first["enum"],
+				"x-enum-varnames": first["x-enum-varnames"], "description": first["description"]}
 			fields.values[fields.names[0]] = object{"$ref": references + part.words}
 			form = object{"$ref": references + part.words}
 		case kind != "bool":
@@ -72,8 +74,9 @@ func enumerate(schema object, words []string) {
 	schema["description"] = described(schema, "Upper case and spaces are read as lower case and dashes.")
 }
 
-// valueNames are names for the values of an enum in programs: generators would give the same to words that differ in dashes
-// and underscores alone, and Go has one space of names for the values of all types, so that those of types begin with prefix.
+// valueNames are names for the values of an enum in programs: generators would give the same to words that differ in
+// dashes and underscores alone, and Go has one space of names for the values of all types, so that those of types begin
+// with prefix.
 func valueNames(prefix string, values []any) []any {
 	names := make([]any, len(values))
 	taken := map[string]bool{}
@@ -116,11 +119,13 @@ func describeModel(schemas object) {
 	properties["preset"].(object)["minLength"] = 1
 	var ways []any
 	for _, way := range []struct{ field, name string }{
-		{"preset", "ModelByPreset"}, {"hf_config", "ModelByConfig"}, {"nanogpt", "ModelByNanoGPT"}, {"dimensions", "ModelByDimensions"}, {"recorded", "ModelByRecording"},
+		{"preset", "ModelByPreset"}, {"hf_config", "ModelByConfig"}, {"nanogpt", "ModelByNanoGPT"},
+		{"dimensions", "ModelByDimensions"}, {"recorded", "ModelByRecording"},
 	} {
 		schemas[way.name] = object{
-			"type":                 "object",
-			"properties":           ordered{[]string{way.field, "head"}, object{way.field: properties[way.field], "head": maps.Clone(properties["head"].(object))}},
+			"type": "object",
+			"properties": ordered{[]string{way.field, "head"},
+				object{way.field: properties[way.field], "head": maps.Clone(properties["head"].(object))}},
 			"required":             []any{way.field},
 			"additionalProperties": false,
 		}
@@ -132,9 +137,11 @@ func describeModel(schemas object) {
 	}
 	training := schemas["estimator.Training"].(object)
 	schemas["PlanTraining"] = maps.Clone(training)
-	schemas["PlanTraining"].(object)["description"] = "How the model is trained today; of a plan, micro_batch may be left out. Absent fields have the framework's defaults."
+	schemas["PlanTraining"].(object)["description"] = "How the model is trained today; of a plan, micro_batch may be " +
+		"left out. Absent fields have the framework's defaults."
 	training["required"] = []any{"micro_batch"}
-	training["description"] = "How the model is trained. Absent fields have the framework's defaults. The spellings of common tools are accepted as other words for the values of enums, such as bf16-mixed and adamw_torch_fused."
+	training["description"] = "How the model is trained. Absent fields have the framework's defaults. The spellings " +
+		"of common tools are accepted as other words for the values of enums, such as bf16-mixed and adamw_torch_fused."
 	schemas["estimator.Job"].(object)["required"] = []any{"model", "training"}
 	schemas["jobdoc.Comparison"].(object)["required"] = []any{"a", "b"}
 	plan := schemas["jobdoc.Plan"].(object)
