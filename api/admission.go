@@ -65,7 +65,8 @@ func (a *API) admitIn() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, _ query) (any, error) {
 		mode := decision.Mode(chi.URLParam(r, "mode"))
 		if !mode.Valid() {
-			return nil, problem.New(problem.NotFound, "%q is not a mode; accepted: audit, warn, enforce.", clip(string(mode)))
+			return nil, problem.New(problem.NotFound, "%q is not a mode; accepted: audit, warn, enforce.",
+				clip(string(mode)))
 		}
 		return a.review(w, r, mode)
 	}
@@ -93,7 +94,8 @@ func (a *API) review(w http.ResponseWriter, r *http.Request, mode decision.Mode)
 	if err != nil {
 		return nil, problem.New(problem.InvalidDocument, "%s.", capital(err.Error()))
 	}
-	record := decision.Record{Hook: "kubernetes", Mode: mode, Verdict: decision.NoVerdict, Action: "allow", User: request.UserInfo.Username}
+	record := decision.Record{Hook: "kubernetes", Mode: mode, Verdict: decision.NoVerdict, Action: "allow",
+		User: request.UserInfo.Username}
 	if !request.IsDryRun() {
 		record.ID, record.Time = decision.NewID(), time.Now().UTC()
 	}
@@ -106,7 +108,8 @@ func (a *API) review(w http.ResponseWriter, r *http.Request, mode decision.Mode)
 
 // judge answers one review. Nothing that happens in here keeps a workload out but a verdict. asked is
 // false where the review was of no concern.
-func (a *API) judge(r *http.Request, request *kubernetes.Request, record *decision.Record) (answer *kubernetes.Answer, asked bool) {
+func (a *API) judge(r *http.Request, request *kubernetes.Request, record *decision.Record) (answer *kubernetes.Answer,
+	asked bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.panicked(r, cause, debug.Stack())
@@ -126,7 +129,8 @@ func (a *API) judge(r *http.Request, request *kubernetes.Request, record *decisi
 	if err == nil {
 		record.SetJob(question.Document)
 		if job, err = jobdoc.Decode(question.Document); err == nil {
-			result, err = within(a, r, a.options.admissionTimeout(), func(ctx context.Context) (*estimator.Result, error) {
+			result, err = within(a, r, a.options.admissionTimeout(), func(ctx context.Context) (*estimator.Result,
+				error) {
 				return a.onBestCard(ctx, &job)
 			})
 		}
@@ -175,14 +179,16 @@ func (a *API) advise(r *http.Request, job estimator.Job, best estimator.GPUFit) 
 		job.GPUs = []estimator.GPURef{{Name: best.GPU}}
 	}
 	plan, err := within(a, r, a.options.admissionTimeout()/3, func(ctx context.Context) (*planner.Plan, error) {
-		micro, accumulation, ok := decision.SmallerPair(job.Training.MicroBatch, job.Training.GradientAccumulation, func(m, n int64) bool {
-			smaller := job
-			smaller.Training.MicroBatch, smaller.Training.GradientAccumulation = m, n
-			result, err := a.service.Estimate(ctx, smaller, service.EstimateOptions{})
-			return err == nil && len(result.GPUs) > 0 && result.GPUs[0].Verdict == estimator.Fits
-		})
+		micro, accumulation, ok := decision.SmallerPair(job.Training.MicroBatch, job.Training.GradientAccumulation,
+			func(m, n int64) bool {
+				smaller := job
+				smaller.Training.MicroBatch, smaller.Training.GradientAccumulation = m, n
+				result, err := a.service.Estimate(ctx, smaller, service.EstimateOptions{})
+				return err == nil && len(result.GPUs) > 0 && result.GPUs[0].Verdict == estimator.Fits
+			})
 		if ok {
-			return &planner.Plan{Recommended: &planner.Choice{MicroBatch: micro, GradientAccumulation: accumulation}}, nil
+			return &planner.Plan{Recommended: &planner.Choice{MicroBatch: micro, GradientAccumulation: accumulation}},
+				nil
 		}
 		return a.service.Plan(ctx, service.PlanRequest{Job: job}, service.PlanOptions{})
 	})
@@ -229,7 +235,8 @@ func (a *API) record(r *http.Request, d *decision.Record) {
 		failure(r).Err(err).Msg("a decision was not recorded")
 		return
 	}
-	hlog.FromRequest(r).Info().Str("request_id", r.Header.Get(requestIDHeader)).RawJSON("decision", line[:len(line)-1]).Msg("decision")
+	hlog.FromRequest(r).Info().Str("request_id", r.Header.Get(requestIDHeader)).RawJSON("decision",
+		line[:len(line)-1]).Msg("decision")
 }
 
 func capital(s string) string { return strings.ToUpper(s[:1]) + s[1:] }

@@ -44,14 +44,17 @@ func TestAdmissionRecords(t *testing.T) {
 		}
 	}
 	d := line.Decision
-	if d.ID != id || id == "" || d.Mode != decision.Enforce || d.Action != "deny" || d.Verdict != "does_not_fit" || d.User != "ada" ||
-		d.Workload != "Job team-a/train" || d.Versions == nil || d.JobDigest != decision.Digest(d.Job) || d.DeviceBytes == 0 {
+	if d.ID != id || id == "" || d.Mode != decision.Enforce || d.Action != "deny" || d.Verdict != "does_not_fit" ||
+		d.User != "ada" ||
+		d.Workload != "Job team-a/train" || d.Versions == nil || d.JobDigest != decision.Digest(d.Job) ||
+		d.DeviceBytes == 0 {
 		t.Errorf("record %+v, want one with id %q", d, id)
 	}
 	// What was recorded gives the same answer again.
 	status, answer := c.send(t, "/v1/estimate", d.Job)
 	var again estimator.Result
-	if err := json.Unmarshal(answer, &again); err != nil || status != http.StatusOK || again.Peak.DeviceBytes != d.DeviceBytes || again.Versions != *d.Versions {
+	if err := json.Unmarshal(answer, &again); err != nil || status != http.StatusOK ||
+		again.Peak.DeviceBytes != d.DeviceBytes || again.Versions != *d.Versions {
 		t.Errorf("replayed: %d %s", status, answer)
 	}
 	res, err := c.client.Get(c.url + "/metrics")
@@ -60,7 +63,8 @@ func TestAdmissionRecords(t *testing.T) {
 	}
 	defer res.Body.Close()
 	metrics, err := io.ReadAll(res.Body)
-	if want := `vramplan_decisions_total{endpoint="admission",mode="enforce",verdict="does_not_fit"} 1`; err != nil || !strings.Contains(string(metrics), want) {
+	if want := `vramplan_decisions_total{endpoint="admission",mode="enforce",verdict="does_not_fit"} 1`; err != nil ||
+		!strings.Contains(string(metrics), want) {
 		t.Errorf("%q is not in the metrics", want)
 	}
 }
@@ -74,14 +78,25 @@ func TestAdmissionFaults(t *testing.T) {
 		estimate func(context.Context, estimator.Job) (*estimator.Result, error)
 		says     string
 	}{
-		{"failing", func(context.Context, estimator.Job) (*estimator.Result, error) { return nil, errors.New("secret") }, "not checked: vramplan failed"},
-		{"panicking", func(context.Context, estimator.Job) (*estimator.Result, error) { panic("secret") }, "not checked: vramplan failed"},
-		{"slow", func(context.Context, estimator.Job) (*estimator.Result, error) { <-release; return nil, nil }, "not checked: vramplan had no answer in time"},
+		{"failing", func(context.Context, estimator.Job) (*estimator.Result, error) {
+			return nil, errors.New("secret")
+		}, "not checked: vramplan failed"},
+		{"panicking", func(context.Context, estimator.Job) (*estimator.Result, error) {
+			panic("secret")
+		}, "not checked: vramplan failed"},
+		{"slow", func(context.Context, estimator.Job) (*estimator.Result, error) {
+			<-release
+			return nil, nil
+		}, "not checked: vramplan had no answer in time"},
 		{"unavailable", func(context.Context, estimator.Job) (*estimator.Result, error) {
 			return nil, &service.Error{Code: service.CodeUnavailable, Message: "secret"}
 		}, "not checked: vramplan failed"},
-		{"without an answer", func(context.Context, estimator.Job) (*estimator.Result, error) { return &estimator.Result{}, nil }, "not checked: neither"},
-		{"with half an answer", func(context.Context, estimator.Job) (*estimator.Result, error) { return nil, nil }, "not checked: vramplan failed"},
+		{"without an answer", func(context.Context, estimator.Job) (*estimator.Result, error) {
+			return &estimator.Result{}, nil
+		}, "not checked: neither"},
+		{"with half an answer", func(context.Context, estimator.Job) (*estimator.Result, error) {
+			return nil, nil
+		}, "not checked: vramplan failed"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := webhook(t, func(o api.Options) *api.API {
@@ -92,7 +107,8 @@ func TestAdmissionFaults(t *testing.T) {
 				r := c.review(t, mode, ask(t, batchJob(tooLarge, pods(rtx4070, "nvidia.com/gpu", 1))))
 				said := strings.Join(r.Warnings, "\n")
 				if !r.Allowed || r.AuditAnnotations["verdict"] != "none" || r.AuditAnnotations["reason"] == "" ||
-					mode == "/audit" && said != "" || mode != "/audit" && !strings.Contains(said, tt.says) || strings.Contains(said, "secret") {
+					mode == "/audit" && said != "" || mode != "/audit" && !strings.Contains(said, tt.says) ||
+					strings.Contains(said, "secret") {
 					t.Errorf("mode %q: %+v", mode, r)
 				}
 			}
@@ -128,12 +144,14 @@ func TestAdmissionOfOtherThings(t *testing.T) {
 		{"an older version", "", review("admission.k8s.io/v1beta1"), http.StatusBadRequest},
 		{"another kind", "", `{"apiVersion": "admission.k8s.io/v1", "kind": "Job"}`, http.StatusBadRequest},
 		{"no request", "", `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview"}`, http.StatusBadRequest},
-		{"no uid", "", `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}`, http.StatusBadRequest},
+		{"no uid", "", `{"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": {}}`,
+			http.StatusBadRequest},
 		{"half of one", "", `{"apiVersion": "admission.k8s.io/v1", "kind": "Admiss`, http.StatusBadRequest},
 		{"nothing", "", ``, http.StatusBadRequest},
 		{"a list", "", `[]`, http.StatusBadRequest},
 		{"deeper than any", "", strings.Repeat(`{"request":`, 100000), http.StatusBadRequest},
-		{"three megabytes", "", strings.Replace(review("admission.k8s.io/v1"), "null", `{"x": "`+strings.Repeat("x", 3<<20)+`"}`, 1), http.StatusOK},
+		{"three megabytes", "", strings.Replace(review("admission.k8s.io/v1"), "null", `{"x": "`+
+			strings.Repeat("x", 3<<20)+`"}`, 1), http.StatusOK},
 		{"too large", "", review("admission.k8s.io/v1") + strings.Repeat(" ", 8<<20), http.StatusRequestEntityTooLarge},
 		{"an unknown mode", "/strict", review("admission.k8s.io/v1"), http.StatusNotFound},
 	} {
@@ -180,7 +198,8 @@ func BenchmarkAdmissionRate(b *testing.B) {
 	var all sync.WaitGroup
 	began := time.Now()
 	for i := range b.N {
-		document := strings.Replace([]string{small, tooLarge}[i%2], `"training": {`, fmt.Sprintf(`"reserve_bytes": %d, "training": {`, i), 1)
+		document := strings.Replace([]string{small, tooLarge}[i%2], `"training": {`,
+			fmt.Sprintf(`"reserve_bytes": %d, "training": {`, i), 1)
 		request := ask(b, batchJob(document, pods(rtx4070, "nvidia.com/gpu", 1)))
 		due := began.Add(time.Duration(i) * 10 * time.Millisecond)
 		time.Sleep(time.Until(due))

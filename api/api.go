@@ -72,9 +72,12 @@ type Service interface {
 	Models(ctx context.Context, f service.ModelFilter) (service.List[catalog.Model], error)
 	Model(ctx context.Context, name string) (*catalog.Model, error)
 	Authorize(ctx context.Context, token string, scope service.Scope) (service.Author, error)
-	PutGPU(ctx context.Context, by service.Author, id string, e service.GPUEntry, known service.Precondition) (*catalog.GPU, bool, error)
-	PutModel(ctx context.Context, by service.Author, id string, e service.ModelEntry, known service.Precondition) (*catalog.Model, bool, error)
-	DeleteEntry(ctx context.Context, by service.Author, kind service.EntryKind, id string, known service.Precondition) error
+	PutGPU(ctx context.Context, by service.Author, id string, e service.GPUEntry,
+		known service.Precondition) (*catalog.GPU, bool, error)
+	PutModel(ctx context.Context, by service.Author, id string, e service.ModelEntry,
+		known service.Precondition) (*catalog.Model, bool, error)
+	DeleteEntry(ctx context.Context, by service.Author, kind service.EntryKind, id string,
+		known service.Precondition) error
 	History(ctx context.Context, f service.HistoryFilter) ([]service.HistoryEntry, error)
 	Observe(ctx context.Context, by service.Author, list []service.Sent) ([]service.Observed, error)
 	Observations(ctx context.Context, f service.ObservationFilter) (list []service.Observation, more bool, err error)
@@ -154,35 +157,48 @@ type Route struct {
 func Routes() []Route {
 	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	return []Route{
-		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors", "calibration"}, handle: (*API).estimate},
-		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch", Query: []string{"timeline", "tensors", "brief", "verdicts", "calibration"}, handle: (*API).estimateBatch},
-		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"}, handle: (*API).plan},
+		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors", "calibration"},
+			handle: (*API).estimate},
+		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch",
+			Query: []string{"timeline", "tensors", "brief", "verdicts", "calibration"}, handle: (*API).estimateBatch},
+		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"},
+			handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},
 		{Method: post, Path: "/v1/diagnose", Alias: "/diagnose", handle: (*API).diagnose},
 		{Method: post, Path: "/v1/read", Alias: "/read", handle: (*API).read},
 
-		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit, admission: true},
-		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}", handle: (*API).admitIn, admission: true},
+		{Method: post, Path: "/v1/admission/kubernetes", Alias: "/admission/kubernetes", handle: (*API).admit,
+			admission: true},
+		{Method: post, Path: "/v1/admission/kubernetes/{mode}", Alias: "/admission/kubernetes/{mode}",
+			handle: (*API).admitIn, admission: true},
 
-		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes", "page_size", "page_token"}, handle: (*API).listGPUs},
+		{Method: get, Path: "/v1/gpus", Alias: "/gpus", Query: []string{"q", "vendor", "min_usable_bytes", "page_size",
+			"page_token"}, handle: (*API).listGPUs},
 		{Method: get, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).getGPU},
 		{Method: put, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).putGPU},
 		{Method: del, Path: "/v1/gpus/{id}", Alias: "/gpus/{id}", handle: (*API).deleteGPU},
-		{Method: get, Path: "/v1/models", Alias: "/models", Query: []string{"q", "family", "kind", "page_size", "page_token"}, handle: (*API).listModels},
+		{Method: get, Path: "/v1/models", Alias: "/models", Query: []string{"q", "family", "kind", "page_size",
+			"page_token"}, handle: (*API).listModels},
 		{Method: get, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).getModel},
 		{Method: put, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).putModel},
 		{Method: del, Path: "/v1/models/{id}", Alias: "/models/{id}", handle: (*API).deleteModel},
-		{Method: get, Path: "/v1/catalog/changes", Alias: "/catalog/changes", Query: []string{"kind", "id", "page_size", "page_token"}, handle: (*API).listChanges},
+		{Method: get, Path: "/v1/catalog/changes", Alias: "/catalog/changes",
+			Query: []string{"kind", "id", "page_size", "page_token"}, handle: (*API).listChanges},
 
 		{Method: post, Path: "/v1/observations", Alias: "/observations", handle: (*API).observe},
-		{Method: get, Path: "/v1/observations", Alias: "/observations", Query: []string{"gpu", "family", "page_size", "page_token"}, handle: (*API).listObservations},
+		{Method: get, Path: "/v1/observations", Alias: "/observations", Query: []string{"gpu", "family", "page_size",
+			"page_token"}, handle: (*API).listObservations},
 		{Method: del, Path: "/v1/observations/{id}", Alias: "/observations/{id}", handle: (*API).deleteObservation},
-		{Method: get, Path: "/v1/accuracy", Alias: "/accuracy", Query: []string{"gpu", "family", "calibration"}, handle: (*API).accuracy},
+		{Method: get, Path: "/v1/accuracy", Alias: "/accuracy", Query: []string{"gpu", "family", "calibration"},
+			handle: (*API).accuracy},
 
-		{Method: get, Path: "/v1/calibrations", Alias: "/calibrations", Query: []string{"page_size", "page_token"}, handle: (*API).listCalibrations},
+		{Method: get, Path: "/v1/calibrations", Alias: "/calibrations", Query: []string{"page_size", "page_token"},
+			handle: (*API).listCalibrations},
 		{Method: post, Path: "/v1/calibrations", Alias: "/calibrations", handle: (*API).fitCalibration},
-		{Method: get, Path: "/v1/calibrations/active", Alias: "/calibrations/active", Query: []string{"page_size", "page_token"}, handle: (*API).listActivations},
-		{Method: put, Path: "/v1/calibrations/active", Alias: "/calibrations/active", handle: (*API).activateCalibration},
+		{Method: get, Path: "/v1/calibrations/active", Alias: "/calibrations/active",
+			Query: []string{"page_size", "page_token"}, handle: (*API).listActivations},
+		{Method: put, Path: "/v1/calibrations/active", Alias: "/calibrations/active",
+			handle: (*API).activateCalibration},
 		{Method: get, Path: "/v1/calibrations/{id}", Alias: "/calibrations/{id}", handle: (*API).getCalibration},
 
 		{Method: get, Path: "/v1/releases", Alias: "/releases", handle: (*API).releases},
@@ -251,18 +267,21 @@ func pattern(path string) string {
 }
 
 func (a *API) notFound(w http.ResponseWriter, r *http.Request) {
-	a.refuse(w, r, problem.New(problem.NotFound, "%s is not a resource of this service; /openapi.json lists them all.", clip(r.URL.Path)))
+	a.refuse(w, r, problem.New(problem.NotFound, "%s is not a resource of this service; /openapi.json lists them all.",
+		clip(r.URL.Path)))
 }
 
 func (a *API) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 	var allowed []string
-	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete} {
+	for _, method := range []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut,
+		http.MethodDelete} {
 		if a.router.Match(chi.NewRouteContext(), method, routePath(r)) {
 			allowed = append(allowed, method)
 		}
 	}
 	w.Header()["Allow"] = []string{join(allowed)}
-	a.refuse(w, r, problem.New(problem.MethodNotAllowed, "%s takes %s, not %s.", clip(r.URL.Path), join(allowed), clip(r.Method)))
+	a.refuse(w, r, problem.New(problem.MethodNotAllowed, "%s takes %s, not %s.", clip(r.URL.Path), join(allowed),
+		clip(r.Method)))
 }
 
 // routePath is the path that chi matches.

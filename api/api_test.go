@@ -97,23 +97,34 @@ func TestProblems(t *testing.T) {
 		header                                  [2]string
 	}{
 		{name: "empty_body", body: "", status: 400},
-		{name: "malformed", body: "{\n  \"model\": {\"preset\": \"gpt2\"},\n  \"training\": {micro_batch: 1}\n}", status: 400},
+		{name: "malformed", body: "{\n  \"model\": {\"preset\": \"gpt2\"},\n  \"training\": {micro_batch: 1}\n}",
+			status: 400},
 		{name: "not_a_number", body: with(`"training": {"micro_batch": NaN}`), status: 400},
-		{name: "unknown_fields", body: with(`"training": {"micro_batch_size": 1, "seq_len": 2, "micro_batch": 1}, "gpu": "a100"`), status: 400},
+		{name: "unknown_fields",
+			body:   with(`"training": {"micro_batch_size": 1, "seq_len": 2, "micro_batch": 1}, "gpu": "a100"`),
+			status: 400},
 		{name: "duplicate_field", body: with(`"training": {"micro_batch": 1, "micro_batch": 2}`), status: 400},
-		{name: "unknown_field_and_wrong_value", body: with(`"training": {"micro_batch": -1, "precison": "bf16"}`), status: 400},
+		{name: "unknown_field_and_wrong_value", body: with(`"training": {"micro_batch": -1, "precison": "bf16"}`),
+			status: 400},
 		{name: "deep", body: strings.Repeat("[", 100_000), status: 400},
 		{name: "deep_config", body: `{"model": {"hf_config": ` + strings.Repeat(`{"a":`, 100_000), status: 400},
 		{name: "negative", body: with(`"training": {"micro_batch": -4}`), status: 422},
 		{name: "zero", body: with(`"training": {"micro_batch": 0}`), status: 422},
 		{name: "huge_layers", body: `{"model": {"nanogpt": {"n_layer": 1000000000000000000, "n_head": 12, "n_embd": 768}}, "training": {"micro_batch": 1}}`, status: 422},
-		{name: "wrong_types", body: with(`"training": {"micro_batch": "16", "compile": 1, "optimizer": []}`), status: 422},
+		{name: "wrong_types", body: with(`"training": {"micro_batch": "16", "compile": 1, "optimizer": []}`),
+			status: 422},
 		{name: "nothing", body: `{}`, status: 422},
-		{name: "truncated_config", body: `{"model": {"hf_config": {"model_type": "llama", "hidden_size": 4096,`, status: 400},
+		{name: "truncated_config", body: `{"model": {"hf_config": {"model_type": "llama", "hidden_size": 4096,`,
+			status: 400},
 		{name: "empty_config", body: `{"model": {"hf_config": {}}, "training": {"micro_batch": 1}}`, status: 422},
-		{name: "unknown_names", body: `{"model": {"preset": "gpt-22"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4070", "rtx-4071"]}`, status: 422},
-		{name: "unknown_names_and_wrong_values", body: `{"model": {"preset": "gpt-22"}, "training": {"micro_batch": -1}, "gpus": ["rtx-4071", 5]}`, status: 422},
-		{name: "compare_both", target: "/v1/compare", body: `{"a": {"model": {"preset": "gpt-22"}, "training": {"micro_batch": 1}}, "b": {"model": {"preset": "gpt2"}, "training": {}, "gpus": ["rtx-4071"]}}`, status: 422},
+		{name: "unknown_names",
+			body:   `{"model": {"preset": "gpt-22"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4070", "rtx-4071"]}`,
+			status: 422},
+		{name: "unknown_names_and_wrong_values",
+			body:   `{"model": {"preset": "gpt-22"}, "training": {"micro_batch": -1}, "gpus": ["rtx-4071", 5]}`,
+			status: 422},
+		{name: "compare_both", target: "/v1/compare",
+			body: `{"a": {"model": {"preset": "gpt-22"}, "training": {"micro_batch": 1}}, "b": {"model": {"preset": "gpt2"}, "training": {}, "gpus": ["rtx-4071"]}}`, status: 422},
 		{name: "form", contentType: "application/x-www-form-urlencoded", body: story, status: 415},
 		{name: "latin1", contentType: "application/json; charset=latin1", body: story, status: 415},
 		{name: "query", target: "/v1/estimate?timelin=true&tensor=1", body: story, status: 400},
@@ -121,7 +132,8 @@ func TestProblems(t *testing.T) {
 		{name: "query_twice", target: "/v1/estimate?timeline=true&timeline=true", body: story, status: 400},
 		{name: "plan_batch", target: "/v1/plan", body: with(`"training": {}, "effective_batch": 0`), status: 422},
 		{name: "method", method: "DELETE", status: 405, header: [2]string{"Allow", "POST"}},
-		{name: "method_get", method: "PATCH", target: "/v1/gpus/a100", status: 405, header: [2]string{"Allow", "GET, HEAD, PUT, DELETE"}},
+		{name: "method_get", method: "PATCH", target: "/v1/gpus/a100", status: 405,
+			header: [2]string{"Allow", "GET, HEAD, PUT, DELETE"}},
 		{name: "path", method: "GET", target: "/v2/estimate", status: 404},
 		{name: "gpu", method: "GET", target: "/v1/gpus/rtx-4071", status: 404},
 		{name: "model", method: "GET", target: "/v1/models/meta-llama/Llama-3.1-9B", status: 404},
@@ -211,13 +223,15 @@ func TestRequestIDsAndHeaders(t *testing.T) {
 	}
 	res := do(h, http.MethodGet, "/docs", "", "")
 	for name, want := range map[string]string{
-		"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer", "Content-Type": "text/html; charset=utf-8",
+		"X-Content-Type-Options": "nosniff", "X-Frame-Options": "DENY", "Referrer-Policy": "no-referrer",
+		"Content-Type": "text/html; charset=utf-8",
 	} {
 		if got := res.Header.Get(name); got != want {
 			t.Errorf("%s is %q, want %q", name, got, want)
 		}
 	}
-	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+	if policy := res.Header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") ||
+		strings.Contains(policy, "unsafe") {
 		t.Errorf("Content-Security-Policy is %q", policy)
 	}
 }
@@ -239,7 +253,8 @@ func TestLogHasRequestsAndNoBodies(t *testing.T) {
 	if err := json.NewDecoder(&out).Decode(&line); err != nil {
 		t.Fatal(err)
 	}
-	if line.RequestID != "test-1" || line.Route != "/v1/estimate" || line.Status != 400 || line.Method != "POST" || line.Message != "request" {
+	if line.RequestID != "test-1" || line.Route != "/v1/estimate" || line.Status != 400 || line.Method != "POST" ||
+		line.Message != "request" {
 		t.Errorf("the log line is %+v", line)
 	}
 }

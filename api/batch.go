@@ -54,7 +54,8 @@ func (a *API) estimateBatch() endpoint {
 			return nil, err
 		}
 		o.VerdictsOnly = verdicts
-		if err := accept(r, "application/x-ndjson", "application/ndjson", "application/jsonl", "application/x-jsonlines", "application/json"); err != nil {
+		if err := accept(r, "application/x-ndjson", "application/ndjson", "application/jsonl",
+			"application/x-jsonlines", "application/json"); err != nil {
 			return nil, err
 		}
 		if a.gate.full(clientOf(r.Context())) {
@@ -83,7 +84,8 @@ func (a *API) estimateBatch() endpoint {
 // batchOptions are what every line of a batch is answered with.
 type batchOptions struct {
 	service.EstimateOptions
-	// brief answers are the peak and the verdicts alone: a table of many jobs needs no more, and takes an eighth of the bytes.
+	// brief answers are the peak and the verdicts alone: a table of many jobs needs no more, and takes an eighth of the
+	// bytes.
 	brief bool
 }
 
@@ -134,7 +136,8 @@ type line struct {
 // batch reads lines, works on a few at once and writes the answers in order. At
 // most a few lines for each core are held at any moment, and all that are held are
 // booked.
-func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder, jobs jobsReader, o batchOptions) {
+func (a *API) batch(w http.ResponseWriter, r *http.Request, control *http.ResponseController, booked *holder,
+	jobs jobsReader, o batchOptions) {
 	ctx, stop := context.WithCancel(r.Context())
 	r = r.WithContext(ctx)
 	client := senderOf(r)
@@ -228,7 +231,8 @@ func (a *API) estimateLine(r *http.Request, l *line, booked *holder, jobs jobsRe
 		}
 	}()
 	if l.tooLong {
-		return jobProblem(r, l.number, jobs, problem.New(problem.TooLarge, "The %s is longer than 1 MiB (1048576 bytes).", jobs.unit()))
+		return jobProblem(r, l.number, jobs, problem.New(problem.TooLarge, "The %s is longer than 1 MiB "+
+			"(1048576 bytes).", jobs.unit()))
 	}
 	if l.refused != nil {
 		return jobProblem(r, l.number, jobs, l.refused)

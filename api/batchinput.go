@@ -20,8 +20,8 @@ type jobsReader interface {
 	mediaType() string
 	// unit is what a job is called in the instance of a problem.
 	unit() string
-	// frame puts an answer, which ends with a line feed, behind the ones that were written before it; end is what follows
-	// the last.
+	// frame puts an answer, which ends with a line feed, behind the ones that were written before it; end is what
+	// follows the last.
 	frame(answer []byte, written int) []byte
 	end(written int) []byte
 }
@@ -79,7 +79,8 @@ func (j ndjson) next(number int, booked *holder) (*line, error) {
 	}
 }
 
-// jsonArray is a JSON array of jobs. It is cut at its commas; what lies between them is read as a job and refused as one.
+// jsonArray is a JSON array of jobs. It is cut at its commas; what lies between them is read as a job and refused as
+// one.
 type jsonArray struct {
 	r     *bufio.Reader
 	ended bool
@@ -171,7 +172,8 @@ func (j *jsonArray) trailing(l *line) (*line, error) {
 // maxIDBytes is the longest id that is sent back, as JSON.
 const maxIDBytes = 200
 
-// takeID takes the client's own id out of a job of a batch; empty where it has none. The strict reader of jobs never sees it.
+// takeID takes the client's own id out of a job of a batch; empty where it has none. The strict reader of jobs never
+// sees it.
 func takeID(document []byte) (job, id []byte, err error) {
 	if !bytes.Contains(document, []byte(`"id"`)) || !gjson.ValidBytes(document) {
 		return document, nil, nil
@@ -182,7 +184,8 @@ func takeID(document []byte) (job, id []byte, err error) {
 	}
 	if kind := found.Type; kind != gjson.String && kind != gjson.Number || len(found.Raw) > maxIDBytes {
 		var errs invalid.List
-		errs.Add("/id", "wrong_type", "%s was given; accepted: a string or a number of up to %d bytes", clip(found.Raw), maxIDBytes)
+		errs.Add("/id", "wrong_type", "%s was given; accepted: a string or a number of up to %d bytes", clip(found.Raw),
+			maxIDBytes)
 		return nil, nil, errs.Err()
 	}
 	job, err = sjson.DeleteBytes(bytes.Clone(document), "id")

@@ -88,7 +88,9 @@ func TestBatchSendsIDsBack(t *testing.T) {
 	job := fmt.Sprintf(tinyJob, 1)
 	with := func(id string) string { return strings.Replace(job, "{", `{"id": `+id+`, `, 1) }
 	plain := askBatch(t, "application/x-ndjson", job).Body.String()
-	w := askBatch(t, "application/x-ndjson", strings.Join([]string{with(`"a"`), with(`7`), with(`{"x": 1}`), `{"id": "b", "model": {}}`, with(`"` + strings.Repeat("x", 300) + `"`)}, "\n"))
+	w := askBatch(t, "application/x-ndjson",
+		strings.Join([]string{with(`"a"`), with(`7`), with(`{"x": 1}`), `{"id": "b", "model": {}}`,
+			with(`"` + strings.Repeat("x", 300) + `"`)}, "\n"))
 	lines := strings.SplitAfter(strings.TrimSuffix(w.Body.String(), "\n"), "\n")
 	if len(lines) != 5 {
 		t.Fatalf("%d lines: %s", len(lines), w.Body)

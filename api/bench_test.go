@@ -79,8 +79,8 @@ func BenchmarkEstimate(b *testing.B) {
 	}
 }
 
-// BenchmarkNewEstimate is what a job that nobody has asked for costs in POST /v1/estimate, its entry in the cache included, beside what the
-// estimator takes of that: the rest is the front door and the service.
+// BenchmarkNewEstimate is what a job that nobody has asked for costs in POST /v1/estimate, its entry in the cache
+// included, beside what the estimator takes of that: the rest is the front door and the service.
 func BenchmarkNewEstimate(b *testing.B) {
 	logger := zerolog.New(io.Discard).With().Timestamp().Logger()
 	h := api.New(service.New(service.EmbeddedCatalog()), api.Options{Logger: &logger})
@@ -146,7 +146,8 @@ func overLoopback(b *testing.B, h http.Handler) {
 	b.ResetTimer()
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			res, err := client.Post("http://"+l.Addr().String()+"/v1/estimate", "application/json", strings.NewReader(story))
+			res, err := client.Post("http://"+l.Addr().String()+"/v1/estimate", "application/json",
+				strings.NewReader(story))
 			if err != nil {
 				b.Error(err)
 				return

@@ -39,7 +39,8 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, rel
 }
 
 // readUpTo is readBody for documents of another length or media type, of which the first is the usual one.
-func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64, types ...string) (body []byte, release func(), err error) {
+func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64, types ...string) (body []byte,
+	release func(), err error) {
 	if err := accept(r, types...); err != nil {
 		return nil, nil, err
 	}
@@ -91,7 +92,8 @@ func drain(r *http.Request) {
 }
 
 func tooLarge(most int64) error {
-	return problem.New(problem.TooLarge, "The body is larger than %d MiB (%d bytes), which is the most that a document may have.", most>>20, most)
+	return problem.New(problem.TooLarge, "The body is larger than %d MiB (%d bytes), which is the most that a "+
+		"document may have.", most>>20, most)
 }
 
 // bodyProblem says why a body could not be read.
@@ -114,7 +116,8 @@ func (a *API) bodyProblem(err error) error {
 // of types; curl's -d without a header says that it is a form, which it is not.
 func accept(r *http.Request, types ...string) error {
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && !strings.EqualFold(encoding, "identity") {
-		return problem.New(problem.UnsupportedMediaType, "The body has the Content-Encoding %q; accepted: a body without compression.", clip(encoding))
+		return problem.New(problem.UnsupportedMediaType, "The body has the Content-Encoding %q; accepted: a body "+
+			"without compression.", clip(encoding))
 	}
 	given := r.Header.Get("Content-Type")
 	if given == "" || given == types[0] {
@@ -124,8 +127,11 @@ func accept(r *http.Request, types ...string) error {
 	if charset := params["charset"]; charset != "" && !strings.EqualFold(charset, "utf-8") {
 		return problem.New(problem.UnsupportedMediaType, "The body is in %q; accepted: UTF-8.", clip(charset))
 	}
-	if err != nil || !slices.Contains(types, kind) && !(types[0] == "application/json" && strings.HasPrefix(kind, "application/") && strings.HasSuffix(kind, "+json")) {
-		return problem.New(problem.UnsupportedMediaType, "The body is %q; accepted: %s. With curl, add -H 'Content-Type: %s'.", clip(given), strings.Join(types, ", "), types[0])
+	if err != nil || !slices.Contains(types, kind) &&
+		!(types[0] == "application/json" && strings.HasPrefix(kind, "application/") &&
+			strings.HasSuffix(kind, "+json")) {
+		return problem.New(problem.UnsupportedMediaType, "The body is %q; accepted: %s. With curl, add -H "+
+			"'Content-Type: %s'.", clip(given), strings.Join(types, ", "), types[0])
 	}
 	return nil
 }

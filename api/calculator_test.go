@@ -41,7 +41,8 @@ func TestThePageIsWhole(t *testing.T) {
 			todo = append(todo, name)
 		}
 	}
-	for _, name := range []string{"/docs/calculator.js", "/docs/calculator.css", "/docs/heatmap.js", "/docs/elements.js"} {
+	for _, name := range []string{"/docs/calculator.js", "/docs/calculator.css", "/docs/heatmap.js",
+		"/docs/elements.js"} {
 		if !seen[name] {
 			t.Errorf("the page does not load %s", name)
 		}
@@ -58,11 +59,13 @@ func TestPagesAreFramedByNamedOriginsAlone(t *testing.T) {
 		policy, frame string
 	}{
 		{nil, "frame-ancestors 'none'", "DENY"},
-		{[]string{"https://portal.example.com", "https://wiki.example.com"}, "frame-ancestors https://portal.example.com https://wiki.example.com", ""},
+		{[]string{"https://portal.example.com", "https://wiki.example.com"},
+			"frame-ancestors https://portal.example.com https://wiki.example.com", ""},
 	} {
 		w := do(newAPI(api.Options{Origins: c.origins}), http.MethodGet, "/", "", "")
 		policy := w.Header.Get("Content-Security-Policy")
-		if !strings.HasSuffix(policy, c.policy) || !strings.Contains(policy, "require-trusted-types-for 'script'") || strings.Contains(policy, "unsafe") {
+		if !strings.HasSuffix(policy, c.policy) || !strings.Contains(policy, "require-trusted-types-for 'script'") ||
+			strings.Contains(policy, "unsafe") {
 			t.Errorf("with origins %q the policy is %q", c.origins, policy)
 		}
 		if got := w.Header.Get("X-Frame-Options"); got != c.frame {

@@ -65,7 +65,9 @@ func (a *API) listCalibrations() endpoint {
 			list[i].By = by.sees(list[i].By)
 		}
 		answer := CalibrationList{CalibrationStatus: a.service.CalibrationStatus()}
-		answer.Calibrations, answer.NextPageToken = pageNumbered(page, list, func(c *service.Calibration) int64 { return c.Number })
+		answer.Calibrations, answer.NextPageToken = pageNumbered(page, list, func(c *service.Calibration) int64 {
+			return c.Number
+		})
 		return answer, nil
 	}
 }
@@ -122,7 +124,8 @@ func (a *API) fitCalibration() endpoint {
 // logPolicy says what the policy decided, where it did.
 func logPolicy(r *http.Request, f *service.FittedCalibration) {
 	if a := f.Activation; a != nil && a.ByPolicy() {
-		identify(hlog.FromRequest(r).Info(), r).Str("policy", a.By.Name).Str("fitted", f.ID).Str("calibration", a.Calibration).Bool("activated", a.Refused == "").
+		identify(hlog.FromRequest(r).Info(), r).Str("policy", a.By.Name).Str("fitted", f.ID).Str("calibration",
+			a.Calibration).Bool("activated", a.Refused == "").
 			Str("reason", a.Reason).Msg("the activation policy decided")
 	}
 }
@@ -190,7 +193,9 @@ func (a *API) listActivations() endpoint {
 			history.List[i].By = by.sees(history.List[i].By)
 		}
 		answer := ActivationList{CalibrationStatus: a.service.CalibrationStatus()}
-		answer.Activations, answer.NextPageToken = pageNumbered(page, history.List, func(a *service.Activation) int64 { return a.Number })
+		answer.Activations, answer.NextPageToken = pageNumbered(page, history.List, func(a *service.Activation) int64 {
+			return a.Number
+		})
 		w.Header().Set("Etag", etag(history.Version))
 		w.Header().Set("Cache-Control", "no-store")
 		return answer, nil

@@ -23,7 +23,8 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 	h := newDemo(t)
 	builtin := call(h, "POST", "/v1/estimate", measuredJob).Body.String()
 	pinned := call(h, "POST", "/v1/estimate?calibration="+demo.Calibration, measuredJob).Body.String()
-	if !strings.Contains(builtin, `"calibration":"builtin-3"`) || !strings.Contains(pinned, `"calibration":"`+demo.Calibration+`"`) {
+	if !strings.Contains(builtin, `"calibration":"builtin-3"`) ||
+		!strings.Contains(pinned, `"calibration":"`+demo.Calibration+`"`) {
 		t.Fatalf("%s\n%s", builtin, pinned)
 	}
 	if w := call(h, "PUT", "/v1/calibrations/active", `{"calibration": "`+demo.Calibration+`"}`, withKey, untouched); w.Code != 200 || !strings.Contains(w.Body.String(), `"number":1`) || w.Header().Get("Etag") != `"activation-1"` {
@@ -42,9 +43,10 @@ func TestActivationIsSeenEverywhere(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]string{
-		"/v1/version":             `"calibration":"` + demo.Calibration + `"`,
-		"/readyz":                 `"calibration":"` + demo.Calibration + `"`,
-		"/metrics":                `vramplan_calibration_info{activated="` + demo.Calibration + `",calibration="` + demo.Calibration + `"} 1`,
+		"/v1/version": `"calibration":"` + demo.Calibration + `"`,
+		"/readyz":     `"calibration":"` + demo.Calibration + `"`,
+		"/metrics": `vramplan_calibration_info{activated="` + demo.Calibration + `",calibration="` +
+			demo.Calibration + `"} 1`,
 		"/v1/calibrations":        `"activated":"` + demo.Calibration + `"`,
 		"/v1/calibrations/active": `"name":"ci"`,
 	} {
@@ -71,7 +73,8 @@ func TestActivationsDoNotOverwriteOneAnother(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	builtin := `{"calibration": "builtin-3"}`
-	if w := call(h, "PUT", "/v1/calibrations/active", builtin, withKey, "If-Match: "+seen); w.Code != 412 || !strings.Contains(w.Body.String(), demo.Calibration+" is active now") {
+	if w := call(h, "PUT", "/v1/calibrations/active", builtin, withKey, "If-Match: "+seen); w.Code != 412 ||
+		!strings.Contains(w.Body.String(), demo.Calibration+" is active now") {
 		t.Errorf("the second: %d %s", w.Code, w.Body)
 	}
 	now := call(h, "GET", "/v1/calibrations/active?page_size=1", "", withKey)
@@ -112,30 +115,38 @@ func TestCalibrationRequests(t *testing.T) {
 		status               int
 		says                 string
 	}{
-		{"POST", "/v1/estimate/batch?calibration=cal-9-000000000000", "{\n{\n", []string{"Content-Type: application/x-ndjson"}, 422, "there are builtin-3, " + demo.Calibration},
+		{"POST", "/v1/estimate/batch?calibration=cal-9-000000000000", "{\n{\n",
+			[]string{"Content-Type: application/x-ndjson"}, 422, "there are builtin-3, " + demo.Calibration},
 		{"POST", "/v1/plan?calibration=", measuredJob, nil, 400, "calibration is"},
 		{"POST", "/v1/compare?calibration=%00", measuredJob, nil, 400, "calibration is"},
 		{"GET", "/v1/accuracy?calibration=a%20b", "", nil, 400, "calibration is"},
 		{"POST", "/v1/calibrations", `{}`, nil, 401, "calibrations:write"},
-		{"POST", "/v1/calibrations", `{}`, []string{"Authorization: Bearer " + demo.ReadKey}, 403, "calibrations:write"},
+		{"POST", "/v1/calibrations", `{}`, []string{"Authorization: Bearer " + demo.ReadKey}, 403,
+			"calibrations:write"},
 		{"POST", "/v1/calibrations", `{"sinc": ""}`, []string{withKey}, 400, "did you mean since"},
 		{"POST", "/v1/calibrations", `{"note": "a\u0000"}`, []string{withKey}, 422, "/note"},
 		{"POST", "/v1/calibrations", `{}`, []string{withKey}, 409, "of 2 observations 2 can be used"},
 		{"PUT", "/v1/calibrations/active", `{}`, []string{withKey, untouched}, 422, "/calibration"},
-		{"PUT", "/v1/calibrations/active", `{"calibration": "cal-1-\u0000"}`, []string{withKey, untouched}, 422, "there is no calibration"},
-		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey}, 428, "If-Match with the ETag of /v1/calibrations/active"},
-		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "activation-7"`}, 412, `builtin-3 is active now, with the version \"activation-0\"`},
-		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, "If-None-Match: *"}, 412, "builtin-3 is active now"},
+		{"PUT", "/v1/calibrations/active", `{"calibration": "cal-1-\u0000"}`, []string{withKey, untouched}, 422,
+			"there is no calibration"},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey}, 428,
+			"If-Match with the ETag of /v1/calibrations/active"},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "activation-7"`}, 412,
+			`builtin-3 is active now, with the version \"activation-0\"`},
+		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, "If-None-Match: *"}, 412,
+			"builtin-3 is active now"},
 		{"PUT", "/v1/calibrations/active", activateDemo, []string{withKey, `If-Match: "a"b"`}, 400, "If-Match is"},
 		{"GET", "/v1/calibrations/cal-1-%00", "", []string{withKey}, 404, "there is no calibration"},
 		{"GET", "/v1/calibrations/%ff", "", []string{withKey}, 404, "there is no calibration"},
 		{"GET", "/v1/calibrations/builtin-3", "", []string{withKey}, 404, "there is no calibration"},
-		{"GET", "/v1/calibrations/" + demo.Calibration, "", []string{withKey, `If-None-Match: "` + demo.Calibration + `"`}, 304, ""},
+		{"GET", "/v1/calibrations/" + demo.Calibration, "", []string{withKey, `If-None-Match: "` + demo.Calibration +
+			`"`}, 304, ""},
 		{"GET", "/calibrations?page_token=0", "", []string{withKey}, 400, "page_token"},
 		{"GET", "/calibrations/active?page_size=1001", "", []string{withKey}, 400, "page_size"},
 		{"DELETE", "/v1/calibrations/" + demo.Calibration, "", []string{withKey}, 405, ""},
 	} {
-		if w := call(h, c.method, c.target, c.body, c.headers...); w.Code != c.status || !strings.Contains(w.Body.String(), c.says) {
+		if w := call(h, c.method, c.target, c.body, c.headers...); w.Code != c.status ||
+			!strings.Contains(w.Body.String(), c.says) {
 			t.Errorf("%s %s %s: %d, want %d with %q:\n%s", c.method, c.target, c.body, w.Code, c.status, c.says, w.Body)
 		}
 	}
@@ -143,7 +154,8 @@ func TestCalibrationRequests(t *testing.T) {
 
 // Whatever a user with a key sends about calibrations is done or refused.
 func FuzzCalibrations(f *testing.F) {
-	f.Add(false, `{"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00+99:00", "dry_run": true}`, "builtin-3")
+	f.Add(false, `{"since": "2026-01-01T00:00:00Z", "until": "2026-01-01T00:00:00+99:00", "dry_run": true}`,
+		"builtin-3")
 	f.Add(false, `{"activate": true, "dry_run": true, "note": "\u0000"}`, "cal-1-\x00")
 	f.Add(true, `{"calibration": "cal-1-5f2a9c01d7e4"}`, "cal-99999999999999999999-5f2a9c01d7e4")
 	h := newDemo(f)

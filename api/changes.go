@@ -53,7 +53,9 @@ func (a *API) listChanges() endpoint {
 			return nil, err
 		}
 		var answer ChangeList
-		answer.Changes, answer.NextPageToken = pageNumbered(page, list, func(h *service.HistoryEntry) int64 { return h.Change })
+		answer.Changes, answer.NextPageToken = pageNumbered(page, list, func(h *service.HistoryEntry) int64 {
+			return h.Change
+		})
 		w.Header().Set("Cache-Control", "no-store")
 		return answer, nil
 	}

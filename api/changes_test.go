@@ -43,11 +43,15 @@ func TestChangesAreConditional(t *testing.T) {
 		etag                       string
 	}{
 		{"no key", "PUT", "/v1/gpus/new", card, []string{creating}, 401, ""},
-		{"another scheme", "PUT", "/v1/gpus/new", card, []string{creating, "Authorization: Basic " + demo.Key}, 401, ""},
-		{"an unknown key", "PUT", "/v1/gpus/new", card, []string{creating, "Authorization: Bearer vrp_examplekey_EXAMPLEEXAMPLEEXAMPLEEXAMQ"}, 401, ""},
+		{"another scheme", "PUT", "/v1/gpus/new", card, []string{creating, "Authorization: Basic " + demo.Key}, 401,
+			""},
+		{"an unknown key", "PUT", "/v1/gpus/new", card, []string{creating, "Authorization: Bearer " +
+			"vrp_examplekey_EXAMPLEEXAMPLEEXAMPLEEXAMQ"}, 401, ""},
 		{"no key at all", "PUT", "/v1/gpus/new", card, []string{creating, "Authorization: Bearer x"}, 401, ""},
-		{"a key without the scope", "DELETE", "/v1/gpus/lab-card", "", []string{"Authorization: Bearer " + demo.ReadKey, `If-Match: "user-1"`}, 403, ""},
-		{"scheme without case", "PUT", "/v1/gpus/new", card, []string{creating, "Authorization: bearer  " + demo.Key}, 201, `"user-2"`},
+		{"a key without the scope", "DELETE", "/v1/gpus/lab-card", "", []string{"Authorization: Bearer " + demo.ReadKey,
+			`If-Match: "user-1"`}, 403, ""},
+		{"scheme without case", "PUT", "/v1/gpus/new", card, []string{creating, "Authorization: bearer  " + demo.Key},
+			201, `"user-2"`},
 
 		{"create", "PUT", "/v1/gpus/new", card, []string{withKey, creating}, 201, `"user-2"`},
 		{"create by the short path", "PUT", "/gpus/new", card, []string{withKey, creating}, 201, `"user-2"`},
@@ -56,15 +60,19 @@ func TestChangesAreConditional(t *testing.T) {
 		{"no precondition", "PUT", "/v1/gpus/new", card, []string{withKey}, 428, ""},
 		{"no precondition for a change", "PUT", "/v1/gpus/lab-card", card, []string{withKey}, 428, ""},
 		{"replace", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-Match: "user-1"`}, 200, `"user-2"`},
-		{"replace with one of several versions", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-Match: "user-9", W/"user-1"`}, 200, `"user-2"`},
-		{"replace without quotes", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-Match: user-1`}, 200, `"user-2"`},
+		{"replace with one of several versions", "PUT", "/v1/gpus/lab-card", card,
+			[]string{withKey, `If-Match: "user-9", W/"user-1"`}, 200, `"user-2"`},
+		{"replace without quotes", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-Match: user-1`}, 200,
+			`"user-2"`},
 		{"replace any", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-Match: *`}, 200, `"user-2"`},
 		{"replace an old version", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-Match: "user-0"`}, 412, ""},
 		{"replace what is not there", "PUT", "/v1/gpus/new", card, []string{withKey, `If-Match: *`}, 412, ""},
-		{"override what is built in", "PUT", "/v1/gpus/rtx-4070", card, []string{withKey, `If-Match: "builtin-1"`}, 200, `"user-2"`},
+		{"override what is built in", "PUT", "/v1/gpus/rtx-4070", card, []string{withKey, `If-Match: "builtin-1"`}, 200,
+			`"user-2"`},
 		{"contradiction", "PUT", "/v1/gpus/lab-card", card, []string{withKey, creating, `If-Match: *`}, 412, ""},
 		{"a version that is none", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-Match: "a`}, 400, ""},
-		{"other versions than none", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-None-Match: "user-1"`}, 400, ""},
+		{"other versions than none", "PUT", "/v1/gpus/lab-card", card, []string{withKey, `If-None-Match: "user-1"`},
+			400, ""},
 
 		{"delete", "DELETE", "/v1/gpus/lab-card", "", []string{withKey, `If-Match: "user-1"`}, 204, ""},
 		{"delete an old version", "DELETE", "/v1/gpus/lab-card", "", []string{withKey, `If-Match: "user-0"`}, 412, ""},
@@ -72,29 +80,44 @@ func TestChangesAreConditional(t *testing.T) {
 		{"delete what is built in", "DELETE", "/v1/gpus/rtx-4070", "", []string{withKey, `If-Match: *`}, 409, ""},
 		{"delete what is not there", "DELETE", "/v1/gpus/new", "", []string{withKey}, 404, ""},
 		{"delete by an alias", "DELETE", "/v1/gpus/the%20lab's%20card", "", []string{withKey, `If-Match: *`}, 404, ""},
-		{"delete a model that is built in", "DELETE", "/v1/models/openai-community/gpt2", "", []string{withKey, `If-Match: *`}, 409, ""},
+		{"delete a model that is built in", "DELETE", "/v1/models/openai-community/gpt2", "",
+			[]string{withKey, `If-Match: *`}, 409, ""},
 
 		{"another spelling of an id", "PUT", "/v1/gpus/RTX_4070", card, []string{withKey, creating}, 409, ""},
 		{"an id that is none", "PUT", "/v1/gpus/-x", card, []string{withKey, creating}, 422, ""},
 		{"not JSON", "PUT", "/v1/gpus/new", `{`, []string{withKey, creating}, 400, ""},
-		{"an unknown field", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "memory": 2}`, []string{withKey, creating}, 400, ""},
+		{"an unknown field", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "memory": 2}`,
+			[]string{withKey, creating}, 400, ""},
 		{"nothing", "PUT", "/v1/gpus/new", `{}`, []string{withKey, creating}, 422, ""},
-		{"another id", "PUT", "/v1/gpus/new", `{"id": "old", "name": "x", "memory_bytes": 1}`, []string{withKey, creating}, 422, ""},
-		{"too much usable", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "usable_bytes": 2}`, []string{withKey, creating}, 422, ""},
-		{"a NUL", "PUT", "/v1/gpus/new", `{"name": "x\u0000", "memory_bytes": 1}`, []string{withKey, creating}, 422, ""},
-		{"an alias that is an id", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "aliases": ["RTX 4090"]}`, []string{withKey, creating}, 422, ""},
-		{"an alias of another user's entry", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "aliases": ["The Lab's card"]}`, []string{withKey, creating}, 422, ""},
-		{"an alias of a built-in entry", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "aliases": ["NVIDIA GeForce RTX 4070 SUPER"]}`, []string{withKey, creating}, 422, ""},
-		{"a model that cannot be", "PUT", "/v1/models/lab/x", `{"family": "llama", "kind": "decoder", "layers": 2, "hidden": 100, "heads": 3, "vocab": 100}`, []string{withKey, creating}, 422, ""},
-		{"a model of no family", "PUT", "/v1/models/lab/x", `{"family": "none", "kind": "decoder", "layers": 2, "hidden": 64, "heads": 2}`, []string{withKey, creating}, 422, ""},
-		{"a model", "PUT", "/v1/models/lab/x", `{"family": "llama", "kind": "decoder", "layers": 2, "hidden": 64, "heads": 2, "vocab": 100, "max_positions": 64}`, []string{withKey, creating}, 201, `"user-2"`},
+		{"another id", "PUT", "/v1/gpus/new", `{"id": "old", "name": "x", "memory_bytes": 1}`,
+			[]string{withKey, creating}, 422, ""},
+		{"too much usable", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "usable_bytes": 2}`,
+			[]string{withKey, creating}, 422, ""},
+		{"a NUL", "PUT", "/v1/gpus/new", `{"name": "x\u0000", "memory_bytes": 1}`, []string{withKey, creating}, 422,
+			""},
+		{"an alias that is an id", "PUT", "/v1/gpus/new", `{"name": "x", "memory_bytes": 1, "aliases": ["RTX 4090"]}`,
+			[]string{withKey, creating}, 422, ""},
+		{"an alias of another user's entry", "PUT", "/v1/gpus/new",
+			`{"name": "x", "memory_bytes": 1, "aliases": ["The Lab's card"]}`, []string{withKey, creating}, 422, ""},
+		{"an alias of a built-in entry", "PUT", "/v1/gpus/new",
+			`{"name": "x", "memory_bytes": 1, "aliases": ["NVIDIA GeForce RTX 4070 SUPER"]}`,
+			[]string{withKey, creating}, 422, ""},
+		{"a model that cannot be", "PUT", "/v1/models/lab/x",
+			`{"family": "llama", "kind": "decoder", "layers": 2, "hidden": 100, "heads": 3, "vocab": 100}`,
+			[]string{withKey, creating}, 422, ""},
+		{"a model of no family", "PUT", "/v1/models/lab/x",
+			`{"family": "none", "kind": "decoder", "layers": 2, "hidden": 64, "heads": 2}`, []string{withKey, creating},
+			422, ""},
+		{"a model", "PUT", "/v1/models/lab/x",
+			`{"family": "llama", "kind": "decoder", "layers": 2, "hidden": 64, "heads": 2, "vocab": 100, "max_positions": 64}`, []string{withKey, creating}, 201, `"user-2"`},
 		{"a form", "PUT", "/v1/gpus/new", "", []string{withKey, creating, "Content-Type: text/plain"}, 415, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			w := call(newDemo(t), c.method, c.target, c.body, c.headers...)
 			if w.Code != c.status || w.Header().Get("Etag") != c.etag {
-				t.Errorf("status %d, ETag %s; want %d, %s: %s", w.Code, w.Header().Get("Etag"), c.status, c.etag, w.Body)
+				t.Errorf("status %d, ETag %s; want %d, %s: %s", w.Code, w.Header().Get("Etag"), c.status, c.etag,
+					w.Body)
 			}
 			if (c.status == 401) != (w.Header().Get("WWW-Authenticate") != "") {
 				t.Errorf("status %d with WWW-Authenticate %q", c.status, w.Header().Get("WWW-Authenticate"))
@@ -110,7 +133,8 @@ func TestChangesAreConditional(t *testing.T) {
 func TestLifeOfAnEntry(t *testing.T) {
 	h := newDemo(t)
 	usable := func() string {
-		w := call(h, "POST", "/v1/estimate", `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4070"]}`)
+		w := call(h, "POST", "/v1/estimate",
+			`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}, "gpus": ["rtx-4070"]}`)
 		var answer struct {
 			Versions struct{ Catalog string }
 			GPUs     []struct {
@@ -123,21 +147,24 @@ func TestLifeOfAnEntry(t *testing.T) {
 		if got := strings.Count(answer.Versions.Catalog, "."); got != 1 {
 			t.Errorf("the answer is from the catalog %s", answer.Versions.Catalog)
 		}
-		return fmt.Sprintf("%d by %s", answer.GPUs[0].Usable, answer.Versions.Catalog[:strings.IndexByte(answer.Versions.Catalog, '-')+4])
+		return fmt.Sprintf("%d by %s", answer.GPUs[0].Usable,
+			answer.Versions.Catalog[:strings.IndexByte(answer.Versions.Catalog, '-')+4])
 	}
 	builtin := usable()
 	read := call(h, "GET", "/v1/gpus/rtx-4070", "")
 	if read.Header().Get("Etag") != `"builtin-1"` {
 		t.Fatalf("ETag %s", read.Header().Get("Etag"))
 	}
-	if w := call(h, "GET", "/v1/gpus/rtx-4070", "", "If-None-Match: "+read.Header().Get("Etag")); w.Code != 304 || w.Body.Len() != 0 {
+	if w := call(h, "GET", "/v1/gpus/rtx-4070", "", "If-None-Match: "+read.Header().Get("Etag")); w.Code != 304 ||
+		w.Body.Len() != 0 {
 		t.Errorf("status %d with %d bytes for what the client has", w.Code, w.Body.Len())
 	}
 	same := call(h, "PUT", "/v1/gpus/rtx-4070", read.Body.String(), withKey, `If-Match: "builtin-1"`)
 	if same.Code != 200 {
 		t.Fatalf("what was read cannot be sent back: %s", same.Body)
 	}
-	if got, want := strings.NewReplacer(`"builtin"`, `"user"`, `"revision":1`, `"revision":2`).Replace(read.Body.String()), same.Body.String(); got != want {
+	if got, want := strings.NewReplacer(`"builtin"`, `"user"`, `"revision":1`,
+		`"revision":2`).Replace(read.Body.String()), same.Body.String(); got != want {
 		t.Errorf("sent back as it was read, it is\n%s, not\n%s", want, got)
 	}
 	smaller := strings.Replace(read.Body.String(), `"usable_bytes":12576620544`, `"usable_bytes":1000000000`, 1)
@@ -214,7 +241,8 @@ func TestPages(t *testing.T) {
 			t.Errorf("%q: %d entries in pages, %d at once", filter, len(got), len(want))
 		}
 	}
-	for _, query := range []string{"page_size=0", "page_size=1001", "page_size=x", "page_token=%21", "page_token=LTEgeA"} {
+	for _, query := range []string{"page_size=0", "page_size=1001", "page_size=x", "page_token=%21",
+		"page_token=LTEgeA"} {
 		if w := call(h, "GET", "/v1/models?"+query, ""); w.Code != 400 {
 			t.Errorf("%s has status %d", query, w.Code)
 		}
@@ -230,7 +258,8 @@ func TestChangesNeedADatabase(t *testing.T) {
 	h := newAPI(api.Options{})
 	for _, c := range [][2]string{{"PUT", "/v1/gpus/x"}, {"DELETE", "/v1/models/x"}, {"GET", "/v1/catalog/changes"}} {
 		w := call(h, c[0], c[1], "", withKey, creating)
-		if w.Code != 503 || w.Header().Get("Retry-After") == "" || !strings.Contains(w.Body.String(), "without a database") {
+		if w.Code != 503 || w.Header().Get("Retry-After") == "" ||
+			!strings.Contains(w.Body.String(), "without a database") {
 			t.Errorf("%s %s: status %d, %s", c[0], c[1], w.Code, w.Body)
 		}
 	}
@@ -280,7 +309,9 @@ func FuzzEntries(f *testing.F) {
 			return
 		}
 		defer call(h, "DELETE", target, "", withKey, "If-Match: *")
-		for _, training := range []string{`"micro_batch": 2`, `"micro_batch": 1, "precision": "bf16", "gradient_checkpointing": "full", "sequence_length": 16`, `"micro_batch": 1, "lora": {"rank": 4}, "attention": "eager"`} {
+		for _, training := range []string{`"micro_batch": 2`,
+			`"micro_batch": 1, "precision": "bf16", "gradient_checkpointing": "full", "sequence_length": 16`,
+			`"micro_batch": 1, "lora": {"rank": 4}, "attention": "eager"`} {
 			job := `{"model": {"preset": "fuzzed"}, "training": {` + training + `}, "gpus": ["rtx-4090"]}`
 			if !model {
 				job = `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}, "gpus": ["fuzzed"]}`

@@ -34,7 +34,8 @@ type clients struct {
 	limits Limits
 	mu     sync.Mutex
 	byName *lru.Cache[string, *clientUse]
-	// good are digests of keys that were accepted: who comes with one of them need not suffer for others at its address.
+	// good are digests of keys that were accepted: who comes with one of them need not suffer for others at its
+	// address.
 	good *lru.Cache[[sha256.Size]byte, struct{}]
 }
 
@@ -103,7 +104,8 @@ func (c *clients) turn(ctx context.Context, name string) bool {
 func (a *API) withinBytesOut(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if wait := a.clients.wait(senderOf(r)); wait > 0 {
-			p := problem.New(problem.RateLimited, "More than %d bytes of answers a second for one client.", a.limits.BytesOutPerSecond)
+			p := problem.New(problem.RateLimited, "More than %d bytes of answers a second for one client.",
+				a.limits.BytesOutPerSecond)
 			p.RetryAfterSeconds = max(1, int(math.Ceil(wait.Seconds())))
 			a.metrics.shed.WithLabelValues("bytes").Inc()
 			a.refuse(w, r, p)
@@ -119,7 +121,8 @@ func (a *API) authorize(r *http.Request, token string, scope service.Scope) (ser
 	digest, refused := sha256.Sum256([]byte(token)), a.clients.of(senderOf(r)).refused
 	if token != "" && refused.Tokens() < 1 && !a.clients.good.Contains(digest) {
 		a.metrics.shed.WithLabelValues("keys").Inc()
-		p := problem.New(problem.RateLimited, "More than %d API keys of one client were refused in a short time.", refusedKeys)
+		p := problem.New(problem.RateLimited, "More than %d API keys of one client were refused in a short time.",
+			refusedKeys)
 		p.RetryAfterSeconds = 1
 		return service.Author{}, p
 	}

@@ -54,8 +54,8 @@ func closed(c net.Conn, patience time.Duration) bool {
 	return err != nil && !(ok && ne.Timeout())
 }
 
-// closedOf counts those of list that the server closes, and waits until there are as many as wanted. Which of several connections
-// counts as idle first is up to the scheduler: it is so a moment after its answer was read.
+// closedOf counts those of list that the server closes, and waits until there are as many as wanted. Which of several
+// connections counts as idle first is up to the scheduler: it is so a moment after its answer was read.
 func closedOf(list []net.Conn, wanted int) (gone int) {
 	for deadline := time.Now().Add(30 * time.Second); gone < wanted && time.Now().Before(deadline); {
 		gone = 0
@@ -70,7 +70,9 @@ func closedOf(list []net.Conn, wanted int) (gone int) {
 
 // Whoever keeps connections open for nothing makes room for those who ask.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
-	address, admin := start(t, newAPI(api.Options{Limits: api.Limits{MaxConnections: 4, MaxConnectionsPerClient: 3, MaxIdlePerClient: 3}}), api.Listeners{})
+	address, admin := start(t,
+		newAPI(api.Options{Limits: api.Limits{MaxConnections: 4, MaxConnectionsPerClient: 3, MaxIdlePerClient: 3}}),
+		api.Listeners{})
 	var greedy []net.Conn
 	for range 3 {
 		c := dialFrom(t, "127.0.0.2", address)
@@ -140,16 +142,18 @@ func TestTrustedProxiesMayHaveAllConnections(t *testing.T) {
 // One client cannot have all slots, however many others are free.
 func TestSlotsOfOneClient(t *testing.T) {
 	began, end := make(chan struct{}, 8), make(chan struct{})
-	a := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 3, MaxConcurrentPerClient: 2}}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
-		began <- struct{}{}
-		<-end
-		return echo(ctx, job)
-	})
+	a := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 3, MaxConcurrentPerClient: 2}},
+		func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+			began <- struct{}{}
+			<-end
+			return echo(ctx, job)
+		})
 	address, _ := start(t, a, api.Listeners{})
 	ask := func(from string) net.Conn {
 		c := dialFrom(t, from, address)
 		body := job(1)
-		fmt.Fprintf(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
+		fmt.Fprintf(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+			"application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
 		return c
 	}
 	var greedy []net.Conn
@@ -176,7 +180,8 @@ func TestSlotsOfOneClient(t *testing.T) {
 // Paths and methods that are not there, and admission, count like everything else.
 func TestEverythingIsUnderTheLimits(t *testing.T) {
 	for _, c := range []struct{ method, path string }{
-		{http.MethodGet, "/v1/nothing"}, {http.MethodDelete, "/v1/version"}, {http.MethodPost, "/v1/admission/kubernetes"},
+		{http.MethodGet, "/v1/nothing"}, {http.MethodDelete, "/v1/version"},
+		{http.MethodPost, "/v1/admission/kubernetes"},
 	} {
 		h := newAPI(api.Options{Limits: api.Limits{RatePerSecond: 0.0001}})
 		for i, want := range []bool{false, true} {
@@ -195,7 +200,8 @@ func TestBytesOut(t *testing.T) {
 		if res.StatusCode == http.StatusOK && len(read(t, res)) > 0 {
 			continue
 		}
-		if p := decodeProblem(t, res); res.StatusCode != http.StatusTooManyRequests || p.Code != "rate_limited" || res.Header.Get("Retry-After") == "" || i == 0 {
+		if p := decodeProblem(t, res); res.StatusCode != http.StatusTooManyRequests || p.Code != "rate_limited" ||
+			res.Header.Get("Retry-After") == "" || i == 0 {
 			t.Errorf("request %d: status %d, problem %+v", i, res.StatusCode, p)
 		}
 		if other := doFrom(h, "192.0.2.7:1", http.MethodGet, "/v1/version"); other.Code != http.StatusOK {
@@ -263,9 +269,11 @@ func TestGuessedKeys(t *testing.T) {
 // Proxies that write ports make no clients of connections.
 func TestForwardedPortsAreNoClients(t *testing.T) {
 	for _, pair := range [][2]string{
-		{"192.0.2.1:1000", "192.0.2.1:1001"}, {"192.0.2.1", `"192.0.2.1:4"`}, {"[2001:db8::1]:5", "2001:db8::1"}, {"[2001:db8::1]", "2001:db8::1"},
+		{"192.0.2.1:1000", "192.0.2.1:1001"}, {"192.0.2.1", `"192.0.2.1:4"`}, {"[2001:db8::1]:5", "2001:db8::1"},
+		{"[2001:db8::1]", "2001:db8::1"},
 	} {
-		h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Limits: api.Limits{RatePerSecond: 0.001}})
+		h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+			Limits: api.Limits{RatePerSecond: 0.001}})
 		for i, forwarded := range []string{"198.51.100.1:9", pair[0], pair[1]} {
 			r := httptest.NewRequest(http.MethodGet, "/v1/version", nil)
 			r.RemoteAddr = "10.0.0.1:1"

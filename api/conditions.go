@@ -40,7 +40,8 @@ func precondition(r *http.Request) (known service.Precondition, err error) {
 	}
 	for _, v := range absent {
 		if v != "*" {
-			return known, problem.New(problem.InvalidQuery, "If-None-Match is %q; accepted for a change: *.", clip(r.Header.Get("If-None-Match")))
+			return known, problem.New(problem.InvalidQuery, "If-None-Match is %q; accepted for a change: *.",
+				clip(r.Header.Get("If-None-Match")))
 		}
 		known.Absent = true
 	}
@@ -60,7 +61,8 @@ func versions(r *http.Request, header string) ([]string, error) {
 				tag = tag[1 : len(tag)-1]
 			}
 			if tag == "" || strings.Contains(tag, `"`) || len(list) == most {
-				return nil, problem.New(problem.InvalidQuery, "%s is %q; accepted: *, or up to %d ETags such as \"user-3\".", header, clip(line), most)
+				return nil, problem.New(problem.InvalidQuery,
+					"%s is %q; accepted: *, or up to %d ETags such as \"user-3\".", header, clip(line), most)
 			}
 			list = append(list, tag)
 		}

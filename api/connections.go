@@ -40,9 +40,10 @@ type connectedClient struct {
 func (a *API) connections(name string) *connections {
 	return &connections{
 		clients: map[string]*connectedClient{},
-		most:    a.limits.MaxConnections, mostOfClient: a.limits.MaxConnectionsPerClient, mostWaiting: a.limits.MaxIdlePerClient,
-		proxies: a.options.Proxies,
-		gauge:   a.metrics.connections.WithLabelValues(name), shed: a.metrics.shed.WithLabelValues("connections"),
+		most:    a.limits.MaxConnections, mostOfClient: a.limits.MaxConnectionsPerClient,
+		mostWaiting: a.limits.MaxIdlePerClient,
+		proxies:     a.options.Proxies,
+		gauge:       a.metrics.connections.WithLabelValues(name), shed: a.metrics.shed.WithLabelValues("connections"),
 	}
 }
 

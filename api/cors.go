@@ -15,7 +15,8 @@ func crossOrigin(origins []string) func(http.Handler) http.Handler {
 	return cors.Handler(cors.Options{
 		AllowedOrigins: origins,
 		AllowedMethods: []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete},
-		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match", "If-None-Match", "Traceparent", requestIDHeader},
+		AllowedHeaders: []string{"Accept", "Authorization", "Content-Type", "Idempotency-Key", "If-Match",
+			"If-None-Match", "Traceparent", requestIDHeader},
 		ExposedHeaders: []string{"Etag", "Location", "Retry-After", requestIDHeader},
 		MaxAge:         600, // seconds; browsers cap it themselves
 	})

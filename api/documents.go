@@ -14,8 +14,10 @@ import (
 //go:embed web
 var web embed.FS
 
-// pagePolicy lets the pages use this service's own style, script and documents, and nothing else; it ends in who may show them in a frame.
-const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; base-uri 'none'; form-action 'self'; " +
+// pagePolicy lets the pages use this service's own style, script and documents, and nothing else; it ends in who may
+// show them in a frame.
+const pagePolicy = "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' " +
+	"data:; base-uri 'none'; form-action 'self'; " +
 	"require-trusted-types-for 'script'; frame-ancestors "
 
 var contentTypes = map[string]string{
@@ -46,7 +48,8 @@ func page(name string) func(*API) endpoint {
 			framers = strings.Join(a.options.Origins, " ")
 		}
 		body, err := web.ReadFile("web/" + name)
-		answer := raw{contentType: contentTypes[".html"], body: body, policy: pagePolicy + framers, framed: len(a.options.Origins) > 0}
+		answer := raw{contentType: contentTypes[".html"], body: body, policy: pagePolicy + framers,
+			framed: len(a.options.Origins) > 0}
 		return func(http.ResponseWriter, *http.Request, query) (any, error) { return answer, err }
 	}
 }
@@ -89,7 +92,8 @@ func (a *API) explainProblem() endpoint {
 		var codes []string
 		for _, k := range problem.Kinds() {
 			if k.Code == code {
-				text := fmt.Sprintf("%s\n\ncode: %s\nstatus: %d %s\n\n%s\n", k.Title, k.Code, k.Status, http.StatusText(k.Status), k.Meaning)
+				text := fmt.Sprintf("%s\n\ncode: %s\nstatus: %d %s\n\n%s\n", k.Title, k.Code, k.Status,
+					http.StatusText(k.Status), k.Meaning)
 				return raw{contentType: "text/plain; charset=utf-8", body: []byte(text)}, nil
 			}
 			codes = append(codes, k.Code)

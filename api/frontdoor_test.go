@@ -89,15 +89,18 @@ func TestTLS(t *testing.T) {
 	certificate, roots := donor.TLS.Certificates, x509.NewCertPool()
 	roots.AddCert(donor.Certificate())
 	donor.Close()
-	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true}}
-	address, _ := start(t, newAPI(api.Options{}), api.Listeners{TLS: &tls.Config{Certificates: certificate, NextProtos: []string{"h2", "http/1.1"}}})
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots},
+		ForceAttemptHTTP2: true}}
+	address, _ := start(t, newAPI(api.Options{}),
+		api.Listeners{TLS: &tls.Config{Certificates: certificate, NextProtos: []string{"h2", "http/1.1"}}})
 	defer client.CloseIdleConnections()
 	res, _ := get(t, client, "https://"+address+"/healthz")
 	if res.StatusCode != http.StatusOK || res.ProtoMajor != 2 || res.Header.Get("Strict-Transport-Security") == "" {
 		t.Errorf("%s %s, header %v", res.Proto, res.Status, res.Header)
 	}
 	// A batch streams over HTTP/2 too.
-	res, err := client.Post("https://"+address+"/v1/estimate/batch", "application/x-ndjson", strings.NewReader(job(1)+"\n{}\n"))
+	res, err := client.Post("https://"+address+"/v1/estimate/batch", "application/x-ndjson",
+		strings.NewReader(job(1)+"\n{}\n"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +143,8 @@ func TestCrossOrigin(t *testing.T) {
 // Behind a trusted proxy clients have limits of their own; others cannot make
 // themselves new ones.
 func TestClientsBehindProxies(t *testing.T) {
-	h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}, Limits: api.Limits{RatePerSecond: 0.001}})
+	h := newAPI(api.Options{Proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")},
+		Limits: api.Limits{RatePerSecond: 0.001}})
 	for i, c := range []struct {
 		peer, forwarded string
 		status          int
@@ -175,7 +179,9 @@ func TestTraceIsLogged(t *testing.T) {
 		h.ServeHTTP(httptest.NewRecorder(), r)
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `"trace_id":"0af7651916cd43dd8448eb211c80319c","parent_id":"b7ad6b7169203331"`) || strings.Contains(lines[1], "trace_id") {
+	if len(lines) != 2 || !strings.Contains(lines[0],
+		`"trace_id":"0af7651916cd43dd8448eb211c80319c","parent_id":"b7ad6b7169203331"`) ||
+		strings.Contains(lines[1], "trace_id") {
 		t.Errorf("the log is %s", &out)
 	}
 }
@@ -184,14 +190,16 @@ func TestTraceIsLogged(t *testing.T) {
 // work is done: otherwise clients that ask again would pile it up.
 func TestLateAnswers(t *testing.T) {
 	end := make(chan struct{})
-	h := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond, RequestTimeout: 10 * time.Millisecond}},
+	h := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond,
+		RequestTimeout: 10 * time.Millisecond}},
 		func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
 			<-end
 			return echo(ctx, job)
 		})
 	for range 2 {
 		res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
-		if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" || res.Header.Get("Retry-After") == "" {
+		if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" ||
+			res.Header.Get("Retry-After") == "" {
 			t.Errorf("status %d, problem %+v", res.StatusCode, p)
 		}
 	}
@@ -210,7 +218,8 @@ func TestLateAnswers(t *testing.T) {
 func TestHeldBytesAreBounded(t *testing.T) {
 	a := newAPI(api.Options{Limits: api.Limits{MaxHeldBytes: 300 << 10}})
 	address, _ := start(t, a, api.Listeners{})
-	big := fmt.Sprintf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":1},%s"gpus":["t4"]}`, strings.Repeat(" ", 200<<10))
+	big := fmt.Sprintf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":1},%s"gpus":["t4"]}`,
+		strings.Repeat(" ", 200<<10))
 	slow, err := net.Dial("tcp", address)
 	if err != nil {
 		t.Fatal(err)
@@ -218,11 +227,13 @@ func TestHeldBytesAreBounded(t *testing.T) {
 	defer slow.Close()
 	_ = slow.SetDeadline(time.Now().Add(20 * time.Second))
 	// All but the last byte.
-	if _, err := fmt.Fprintf(slow, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(big), big[:len(big)-1]); err != nil {
+	if _, err := fmt.Fprintf(slow, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n%s", len(big),
+		big[:len(big)-1]); err != nil {
 		t.Fatal(err)
 	}
 	booked := fmt.Sprintf("\nvramplan_held_bytes %d\n", len(big)-1)
-	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(metricsOf(t, a), booked) && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(10 * time.Second); !strings.Contains(metricsOf(t, a), booked) &&
+		time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 	if status := do(a, http.MethodPost, "/v1/estimate", "application/json", big).StatusCode; status != http.StatusOK {
@@ -232,15 +243,18 @@ func TestHeldBytesAreBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" || res.Header.Get("Retry-After") == "" {
+	if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" ||
+		res.Header.Get("Retry-After") == "" {
 		t.Errorf("the slow client: status %d, %+v", res.StatusCode, p)
 	}
 	// What is too much by itself cuts off nobody else.
-	res = do(a, http.MethodPost, "/v1/estimate", "application/json", strings.Replace(big, " ", strings.Repeat(" ", 200<<10), 1))
+	res = do(a, http.MethodPost, "/v1/estimate", "application/json",
+		strings.Replace(big, " ", strings.Repeat(" ", 200<<10), 1))
 	if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" {
 		t.Errorf("too much: status %d, %+v", res.StatusCode, p)
 	}
-	batch := read(t, do(a, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", job(1)+"\n"+strings.Repeat(big+"\n", 20)))
+	batch := read(t, do(a, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", job(1)+"\n"+
+		strings.Repeat(big+"\n", 20)))
 	if lines := strings.Count(batch, "\n"); lines == 0 || !strings.HasPrefix(batch, `{"versions"`) {
 		t.Errorf("a batch: %.300s", batch)
 	}
@@ -253,7 +267,8 @@ func TestHeldBytesAreBounded(t *testing.T) {
 func TestBatchGivesBytesBack(t *testing.T) {
 	h := newAPI(api.Options{})
 	body := job(1) + "\n\n{}\n" + strings.Repeat("x", 2<<20) + "\n" + job(2)
-	if lines := strings.Count(read(t, do(h, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", body)), "\n"); lines != 4 {
+	if lines := strings.Count(read(t, do(h, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", body)),
+		"\n"); lines != 4 {
 		t.Fatalf("%d lines", lines)
 	}
 	if !strings.Contains(metricsOf(t, h), "\nvramplan_held_bytes 0\n") {
@@ -264,15 +279,17 @@ func TestBatchGivesBytesBack(t *testing.T) {
 // Where all connections have a request under way, one too many is closed at once.
 func TestTooManyConnectionsAreClosed(t *testing.T) {
 	began, end := make(chan struct{}, 2), make(chan struct{})
-	a := askedAPI(api.Options{Limits: api.Limits{MaxConnections: 2}}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
-		began <- struct{}{}
-		<-end
-		return echo(ctx, job)
-	})
+	a := askedAPI(api.Options{Limits: api.Limits{MaxConnections: 2}},
+		func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+			began <- struct{}{}
+			<-end
+			return echo(ctx, job)
+		})
 	address, admin := start(t, a, api.Listeners{})
 	for i := range 2 {
 		c := dialFrom(t, fmt.Sprintf("127.0.0.%d", 2+i), address)
-		fmt.Fprintf(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(job(1)), job(1))
+		fmt.Fprintf(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\nContent-Type: "+
+			"application/json\r\nContent-Length: %d\r\n\r\n%s", len(job(1)), job(1))
 		<-began
 	}
 	if !closed(dialFrom(t, "127.0.0.9", address), 20*time.Second) {
@@ -320,11 +337,13 @@ func TestDrainSendsClientsElsewhere(t *testing.T) {
 // A job that does not fit JSON's depth is refused wherever documents are taken.
 func TestDepthIsBounded(t *testing.T) {
 	h := newAPI(api.Options{})
-	deep := `{"model": {"hf_config": ` + strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40) + `}, "training": {"micro_batch": 1}}`
+	deep := `{"model": {"hf_config": ` + strings.Repeat(`{"a":`, 40) + "1" + strings.Repeat("}", 40) +
+		`}, "training": {"micro_batch": 1}}`
 	for _, target := range []string{"/v1/estimate", "/v1/plan"} {
 		res := do(h, http.MethodPost, target, "application/json", deep)
 		var p struct{ Errors []struct{ Code string } }
-		if err := json.Unmarshal([]byte(read(t, res)), &p); err != nil || res.StatusCode != http.StatusBadRequest || len(p.Errors) != 1 || p.Errors[0].Code != "too_deep" {
+		if err := json.Unmarshal([]byte(read(t, res)), &p); err != nil || res.StatusCode != http.StatusBadRequest ||
+			len(p.Errors) != 1 || p.Errors[0].Code != "too_deep" {
 			t.Errorf("%s: status %d, %+v, %v", target, res.StatusCode, p, err)
 		}
 	}

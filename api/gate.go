@@ -47,7 +47,8 @@ type waiter struct {
 }
 
 func newGate(slots, most, room int, patience time.Duration) *gate {
-	return &gate{free: slots, slots: slots, most: most, has: map[string]int{}, room: room, patience: patience, byName: map[string]*waitingClient{}, spent: map[string]time.Duration{}, halved: time.Now()}
+	return &gate{free: slots, slots: slots, most: most, has: map[string]int{}, room: room, patience: patience,
+		byName: map[string]*waitingClient{}, spent: map[string]time.Duration{}, halved: time.Now()}
 }
 
 // errShed says that a job was sent away.

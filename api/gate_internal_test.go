@@ -185,7 +185,8 @@ func TestGateKeepsCount(t *testing.T) {
 		}
 		all.Wait()
 		if most > slots || g.free != slots || g.queued() != 0 || len(g.line) != 0 || len(g.byName) != 0 {
-			t.Fatalf("%d of %d slots were taken at once; at the end %d are free, %d wait, line %v, clients %v", most, slots, g.free, g.queued(), g.line, g.byName)
+			t.Fatalf("%d of %d slots were taken at once; at the end %d are free, %d wait, line %v, clients %v", most,
+				slots, g.free, g.queued(), g.line, g.byName)
 		}
 	})
 }

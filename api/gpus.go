@@ -45,12 +45,15 @@ func (a *API) listGPUs() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		gpus, err := a.service.GPUs(r.Context(), service.GPUFilter{Query: q["q"], Vendor: q["vendor"], MinUsableBytes: least})
+		gpus, err := a.service.GPUs(r.Context(), service.GPUFilter{Query: q["q"], Vendor: q["vendor"],
+			MinUsableBytes: least})
 		if err != nil {
 			return nil, err
 		}
 		answer := GPUList{Catalog: gpus.Catalog}
-		if answer.GPUs, answer.NextPageToken, err = pageOf(q, gpus.Entries, func(g *catalog.GPU) string { return g.ID }); err != nil {
+		if answer.GPUs, answer.NextPageToken, err = pageOf(q, gpus.Entries, func(g *catalog.GPU) string {
+			return g.ID
+		}); err != nil {
 			return nil, err
 		}
 		if answer.GPUs == nil {
@@ -142,7 +145,8 @@ func (a *API) deleteEntry(r *http.Request, kind service.EntryKind, id string) (a
 
 // putEntry is what the puts of both lists have in common.
 func putEntry[D any, E interface{ Version() string }](a *API, w http.ResponseWriter, r *http.Request, param string,
-	put func(ctx context.Context, by service.Author, id string, e D, known service.Precondition) (E, bool, error)) (any, error) {
+	put func(ctx context.Context, by service.Author, id string, e D, known service.Precondition) (E, bool, error)) (any,
+	error) {
 	by, err := a.author(r, service.ScopeCatalogWrite)
 	if err != nil {
 		return nil, err

@@ -93,7 +93,8 @@ func (a *API) rateLimit(times float64) func(http.Handler) http.Handler {
 	return httprate.LimitBy(requests, window,
 		func(r *http.Request) (string, error) { return senderOf(r), nil },
 		httprate.WithLimitHandler(func(w http.ResponseWriter, r *http.Request) {
-			p := problem.New(problem.RateLimited, "More than %d requests in %s from one client.", requests, window.Round(time.Millisecond))
+			p := problem.New(problem.RateLimited, "More than %d requests in %s from one client.", requests,
+				window.Round(time.Millisecond))
 			p.RetryAfterSeconds = max(1, int(math.Ceil(window.Seconds())))
 			a.metrics.shed.WithLabelValues("rate").Inc()
 			a.refuse(w, r, p)

@@ -40,7 +40,8 @@ func newMetrics(a *API) *metrics {
 		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "vramplan_http_request_duration_seconds", Help: "Time from a request's header to its answer.",
 			// An estimate takes tens of microseconds, a plan milliseconds, a batch as long as it likes.
-			Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5, 10},
+			Buckets: []float64{50e-6, 100e-6, 250e-6, 500e-6, 1e-3, 2.5e-3, 5e-3, 10e-3, 25e-3, 100e-3, 500e-3, 2.5,
+				10},
 		}, []string{"route"}),
 		inFlight: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "vramplan_http_in_flight_requests", Help: "Requests that are being answered.",
@@ -49,13 +50,16 @@ func newMetrics(a *API) *metrics {
 			Name: "vramplan_http_panics_total", Help: "Requests that ended in a fault of the program.",
 		}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vramplan_decisions_total", Help: "Verdicts given: by estimate and plan one for each job and GPU, by admission one for each workload, with the hook's mode.",
+			Name: "vramplan_decisions_total", Help: "Verdicts given: by estimate and plan one for each job and GPU, " +
+				"by admission one for each workload, with the hook's mode.",
 		}, []string{"endpoint", "verdict", "mode"}),
 		overrides: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "vramplan_overrides_total", Help: "Workloads that do not fit and were admitted for a reason that their user gave.",
+			Name: "vramplan_overrides_total", Help: "Workloads that do not fit and were admitted for a reason that " +
+				"their user gave.",
 		}),
 		shed: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: jobs, memory, rate, connections, bytes, keys.",
+			Name: "vramplan_shed_total", Help: "Requests and connections sent away, by what there was too much of: " +
+				"jobs, memory, rate, connections, bytes, keys.",
 		}, []string{"reason"}),
 		connections: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "vramplan_http_connections", Help: "Open connections, by listener: api or admin.",
@@ -75,29 +79,50 @@ func newMetrics(a *API) *metrics {
 	now := func(name, help string, value func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, value)
 	}
-	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides, m.shed, m.connections, build,
+	m.registry.MustRegister(m.requests, m.durations, m.inFlight, m.panics, m.decisions, m.overrides, m.shed,
+		m.connections, build,
 		catalogInfo{s}, calibrationInfo{s}, databaseUp(s),
-		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 without a database.", func() float64 { return catalogAge(s) }),
-		now("vramplan_catalog_faults", "Entries of the database's catalog that are not what was shipped or entered.", func() float64 { return float64(s.Database().Faults) }),
-		now("vramplan_store_faults", "What of the database is not as the service wrote it, at the last look at all of it.", func() float64 { return float64(s.Database().StoreFaults) }),
-		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 { return float64(a.gate.queued()) }),
-		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 { return float64(a.held.now()) }),
+		now("vramplan_catalog_age_seconds", "Time since the catalog was last known to be the database's; 0 "+
+			"without a database.", func() float64 {
+			return catalogAge(s)
+		}),
+		now("vramplan_catalog_faults", "Entries of the database's catalog that are not what was shipped or entered.",
+			func() float64 {
+				return float64(s.Database().Faults)
+			}),
+		now("vramplan_store_faults", "What of the database is not as the service wrote it, at the last "+
+			"look at all of it.", func() float64 {
+			return float64(s.Database().StoreFaults)
+		}),
+		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 {
+			return float64(a.gate.queued())
+		}),
+		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 {
+			return float64(a.held.now())
+		}),
 		now("vramplan_draining", "1 from the signal to stop to the end.", func() float64 {
 			if a.draining.Load() {
 				return 1
 			}
 			return 0
 		}),
-		cache("vramplan_cache_hits_total", "Answers that were remembered.", func() float64 { return float64(s.CacheStats().Hits) }),
-		cache("vramplan_cache_misses_total", "Answers that were worked out.", func() float64 { return float64(s.CacheStats().Misses) }),
-		now("vramplan_cache_entries", "Answers that are remembered now.", func() float64 { return float64(s.CacheStats().Entries) }),
+		cache("vramplan_cache_hits_total", "Answers that were remembered.", func() float64 {
+			return float64(s.CacheStats().Hits)
+		}),
+		cache("vramplan_cache_misses_total", "Answers that were worked out.", func() float64 {
+			return float64(s.CacheStats().Misses)
+		}),
+		now("vramplan_cache_entries", "Answers that are remembered now.", func() float64 {
+			return float64(s.CacheStats().Entries)
+		}),
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
 
 func (m *metrics) answered(route, method string, status int, took time.Duration) {
 	switch method {
-	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions, http.MethodPatch:
+	case http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodDelete, http.MethodOptions,
+		http.MethodPatch:
 	default:
 		method = "other"
 	}
@@ -137,7 +162,8 @@ func (m *metrics) handler() http.Handler {
 // catalogInfo is a metric whose label is the catalog of the moment.
 type catalogInfo struct{ service Service }
 
-var catalogDesc = prometheus.NewDesc("vramplan_catalog_info", "Always 1; the label says which catalog answers are made with.", []string{"catalog"}, nil)
+var catalogDesc = prometheus.NewDesc("vramplan_catalog_info",
+	"Always 1; the label says which catalog answers are made with.", []string{"catalog"}, nil)
 
 // Describe implements prometheus.Collector.
 func (catalogInfo) Describe(to chan<- *prometheus.Desc) { to <- catalogDesc }
@@ -150,7 +176,9 @@ func (c catalogInfo) Collect(to chan<- prometheus.Metric) {
 // calibrationInfo is a metric whose labels are the calibrations of the moment.
 type calibrationInfo struct{ service Service }
 
-var calibrationDesc = prometheus.NewDesc("vramplan_calibration_info", "Always 1; the labels say which calibration answers are made with, and which was activated.", []string{"calibration", "activated"}, nil)
+var calibrationDesc = prometheus.NewDesc("vramplan_calibration_info",
+	"Always 1; the labels say which calibration answers are made with, and which was activated.",
+	[]string{"calibration", "activated"}, nil)
 
 // Describe implements prometheus.Collector.
 func (calibrationInfo) Describe(to chan<- *prometheus.Desc) { to <- calibrationDesc }
@@ -162,7 +190,8 @@ func (c calibrationInfo) Collect(to chan<- prometheus.Metric) {
 }
 
 func databaseUp(s Service) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vramplan_database_up", Help: "1 where the database answered when it was last asked, or there is none to ask."}, func() float64 {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "vramplan_database_up",
+		Help: "1 where the database answered when it was last asked, or there is none to ask."}, func() float64 {
 		if s.Database().Status == service.DatabaseUnreachable {
 			return 0
 		}

@@ -35,7 +35,8 @@ type ModelList struct {
 //	@Router			/v1/models [get]
 func (a *API) listModels() endpoint {
 	return func(w http.ResponseWriter, r *http.Request, q query) (any, error) {
-		models, err := a.service.Models(r.Context(), service.ModelFilter{Query: q["q"], Family: q["family"], Kind: q["kind"]})
+		models, err := a.service.Models(r.Context(), service.ModelFilter{Query: q["q"], Family: q["family"],
+			Kind: q["kind"]})
 		if err != nil {
 			return nil, err
 		}

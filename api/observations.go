@@ -22,7 +22,8 @@ const (
 )
 
 func observationTooLarge(bytes int) error {
-	return problem.New(problem.TooLarge, "The observation has %d bytes; accepted: up to %d. Leave out of hf_config what names labels (id2label, label2id: num_labels says how many) and line breaks.", bytes, maxObservationBytes)
+	return problem.New(problem.TooLarge, "The observation has %d bytes; accepted: up to %d. Leave out of hf_config "+
+		"what names labels (id2label, label2id: num_labels says how many) and line breaks.", bytes, maxObservationBytes)
 }
 
 // observe stores what runs were measured to take.
@@ -50,12 +51,14 @@ func (a *API) observe() endpoint {
 		if err != nil {
 			return nil, err
 		}
-		body, release, err := a.readUpTo(w, r, maxBodyBytes, "application/json", "application/x-ndjson", "application/ndjson", "application/jsonl")
+		body, release, err := a.readUpTo(w, r, maxBodyBytes, "application/json", "application/x-ndjson",
+			"application/ndjson", "application/jsonl")
 		if err != nil {
 			return nil, err
 		}
 		defer release()
-		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); strings.HasSuffix(kind, "ndjson") || strings.HasSuffix(kind, "jsonl") {
+		if kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type")); strings.HasSuffix(kind, "ndjson") ||
+			strings.HasSuffix(kind, "jsonl") {
 			return a.observeLines(r, by, key, bytes.Clone(body))
 		}
 		if len(body) > maxObservationBytes {
@@ -110,7 +113,9 @@ func (a *API) observeLines(r *http.Request, by service.Author, key string, body 
 		places, numbers = append(places, len(answers)), append(numbers, number)
 		answers = append(answers, nil)
 	}
-	results, err := work(a, r, func(ctx context.Context) ([]service.Observed, error) { return a.service.Observe(ctx, by, sent) })
+	results, err := work(a, r, func(ctx context.Context) ([]service.Observed, error) {
+		return a.service.Observe(ctx, by, sent)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +139,8 @@ func idempotencyKey(r *http.Request) (string, error) {
 	const longest = 200
 	key := r.Header.Get("Idempotency-Key")
 	if len(key) > longest || strings.ContainsFunc(key, func(c rune) bool { return c < ' ' || c > '~' }) {
-		return "", problem.New(problem.InvalidQuery, "Idempotency-Key is %q; accepted: up to %d printable ASCII characters.", clip(key), longest)
+		return "", problem.New(problem.InvalidQuery, "Idempotency-Key is %q; accepted: up to %d printable "+
+			"ASCII characters.", clip(key), longest)
 	}
 	return key, nil
 }
@@ -226,7 +232,8 @@ func (a *API) accuracy() endpoint {
 func observationFilter(q query) (service.ObservationFilter, error) {
 	for _, name := range []string{"gpu", "family"} {
 		if value, given := q[name]; given && !printable(value) {
-			return service.ObservationFilter{}, problem.New(problem.InvalidQuery, "%s is %q; accepted: printable text.", name, clip(value))
+			return service.ObservationFilter{}, problem.New(problem.InvalidQuery, "%s is %q; accepted: printable text.",
+				name, clip(value))
 		}
 	}
 	return service.ObservationFilter{GPU: q["gpu"], Family: q["family"]}, nil

@@ -29,7 +29,8 @@ func (a *API) deleteObservation() endpoint {
 		if err := a.service.DeleteObservation(r.Context(), by, id); err != nil {
 			return nil, err
 		}
-		identify(hlog.FromRequest(r).Info(), r).Str("observation", id).Str("key", by.KeyID).Msg("an observation was deleted")
+		identify(hlog.FromRequest(r).Info(), r).Str("observation", id).Str("key",
+			by.KeyID).Msg("an observation was deleted")
 		return reply{status: http.StatusNoContent}, nil
 	}
 }

@@ -23,14 +23,17 @@ func TestObservationsAreChecked(t *testing.T) {
 		pointers   string
 	}{
 		{"allocated", observation(`"micro_batch": 1`, `"allocated_bytes": 3000000000`), 201, ""},
-		{"all", observation(`"micro_batch": 1`, `"allocated_bytes": 1, "reserved_bytes": 1, "device_bytes": 2`), 201, ""},
+		{"all", observation(`"micro_batch": 1`, `"allocated_bytes": 1, "reserved_bytes": 1, "device_bytes": 2`), 201,
+			""},
 		{"out of memory", observation(`"micro_batch": 1`, `"out_of_memory": true`), 201, ""},
 		{"nothing", observation(`"micro_batch": 1`, ``), 422, "/measured"},
 		{"not out of memory", observation(`"micro_batch": 1`, `"out_of_memory": false`), 422, "/measured"},
-		{"parts that are more than the whole", observation(`"micro_batch": 1`, `"allocated_bytes": 3, "device_bytes": 2`), 422, "/measured/device_bytes"},
+		{"parts that are more than the whole",
+			observation(`"micro_batch": 1`, `"allocated_bytes": 3, "device_bytes": 2`), 422, "/measured/device_bytes"},
 		{"negative", observation(`"micro_batch": 1`, `"allocated_bytes": -3`), 422, "/measured/allocated_bytes"},
 		{"a job that is none", observation(`"micro_batch": 0`, ``), 422, "/job/training/micro_batch"},
-		{"a job that is not modelled, too", observation(`"micro_batch": 1, "sequence_length": 5000`, ``), 422, "/job/training/sequence_length /measured"},
+		{"a job that is not modelled, too", observation(`"micro_batch": 1, "sequence_length": 5000`, ``), 422,
+			"/job/training/sequence_length /measured"},
 		{"no card", `{"job": {"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}}, "measured": {"device_bytes": 1}}`, 422, "/job/gpus"},
 		{"all cards", `{"job": {"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}, "gpus": ["*"]}, "measured": {"device_bytes": 1}}`, 422, "/job/gpus"},
 		{"an unknown card", `{"job": {"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}, "gpus": ["x"]}, "measured": {"device_bytes": 1}}`, 422, "/job/gpus/0"},
@@ -53,7 +56,8 @@ func TestObservationsAreChecked(t *testing.T) {
 			t.Errorf("%s: status %d at %q, want %d at %q: %s", c.name, w.Code, got, c.status, c.pointers, w.Body)
 		}
 	}
-	if w := call(h, "POST", "/v1/observations", observation(`"micro_batch": 1`, `"device_bytes": 1`), "Authorization: Bearer "+demo.ReadKey); w.Code != 201 {
+	if w := call(h, "POST", "/v1/observations", observation(`"micro_batch": 1`, `"device_bytes": 1`),
+		"Authorization: Bearer "+demo.ReadKey); w.Code != 201 {
 		t.Errorf("a key for observations: %d %s", w.Code, w.Body)
 	}
 	if w := call(h, "POST", "/v1/observations", observation(`"micro_batch": 1`, `"device_bytes": 1`)); w.Code != 401 {
@@ -69,7 +73,8 @@ func TestObservationsAreStoredOnce(t *testing.T) {
 	if first.Code != 201 || again.Code != 200 || first.Body.String() != again.Body.String() {
 		t.Errorf("%d %s\n%d %s", first.Code, first.Body, again.Code, again.Body)
 	}
-	if w := call(h, "POST", "/v1/observations", observation(`"micro_batch": 2`, `"device_bytes": 4000000000`), withKey, "Idempotency-Key: a"); w.Code != 422 || !strings.Contains(w.Body.String(), "idempotency_key_reused") {
+	if w := call(h, "POST", "/v1/observations", observation(`"micro_batch": 2`, `"device_bytes": 4000000000`), withKey,
+		"Idempotency-Key: a"); w.Code != 422 || !strings.Contains(w.Body.String(), "idempotency_key_reused") {
 		t.Errorf("another observation of the same key: %d %s", w.Code, w.Body)
 	}
 	if w := call(h, "POST", "/v1/observations", body, withKey, "Idempotency-Key: \x01"); w.Code != 400 {
@@ -77,9 +82,11 @@ func TestObservationsAreStoredOnce(t *testing.T) {
 	}
 	batch := body + "\n\n{\n" + body + "\n"
 	for range 2 {
-		w := call(h, "POST", "/v1/observations", batch, withKey, "Idempotency-Key: b", "Content-Type: application/x-ndjson")
+		w := call(h, "POST", "/v1/observations", batch, withKey, "Idempotency-Key: b",
+			"Content-Type: application/x-ndjson")
 		lines := strings.Split(strings.TrimSpace(w.Body.String()), "\n")
-		if w.Code != 200 || len(lines) != 3 || !strings.Contains(lines[0], `"id":"obs-`) || !strings.Contains(lines[1], "#line=3") || !strings.Contains(lines[2], `"id":"obs-`) {
+		if w.Code != 200 || len(lines) != 3 || !strings.Contains(lines[0], `"id":"obs-`) ||
+			!strings.Contains(lines[1], "#line=3") || !strings.Contains(lines[2], `"id":"obs-`) {
 			t.Errorf("%d %s", w.Code, w.Body)
 		}
 	}
@@ -99,7 +106,8 @@ func TestAccuracyReport(t *testing.T) {
 	}
 	device := predicted.Predicted.DeviceBytes
 	for _, measured := range []int64{device, device * 10 / 11, device * 10 / 9, 3 * device, device / 1000} {
-		if w := call(h, "POST", "/v1/observations", observation(`"micro_batch": 1`, fmt.Sprintf(`"device_bytes": %d`, measured)), withKey); w.Code != 201 {
+		if w := call(h, "POST", "/v1/observations",
+			observation(`"micro_batch": 1`, fmt.Sprintf(`"device_bytes": %d`, measured)), withKey); w.Code != 201 {
 			t.Fatalf("%s", w.Body)
 		}
 	}
@@ -108,7 +116,8 @@ func TestAccuracyReport(t *testing.T) {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	g := report.Groups[0]
-	if g.Runs != 4 || g.Quarantined != 2 || g.OutOfMemory != 1 || g.FitButFailed != 1 || g.Allocated != nil || g.Device == nil || g.WithinBounds == nil {
+	if g.Runs != 4 || g.Quarantined != 2 || g.OutOfMemory != 1 || g.FitButFailed != 1 || g.Allocated != nil ||
+		g.Device == nil || g.WithinBounds == nil {
 		t.Fatalf("%+v", g)
 	}
 	if e := g.Device; e.Runs != 3 || e.Bias != 0 || fmt.Sprintf("%.2f %.2f", e.Median, e.P90) != "0.10 0.10" {

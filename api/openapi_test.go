@@ -183,7 +183,8 @@ func TestEveryExampleIsTrue(t *testing.T) {
 							}
 							w := send(t, h, d, e)
 							if got, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";"); fmt.Sprint(w.Code) != status || got != kind {
-								t.Fatalf("%s: status %d and %s, documented are %s and %s: %.500s", e.Request, w.Code, got, status, kind, w.Body)
+								t.Fatalf("%s: status %d and %s, documented are %s and %s: %.500s", e.Request, w.Code,
+									got, status, kind, w.Body)
 							}
 							if strings.HasSuffix(kind, "json") && kind != "application/x-ndjson" {
 								schemas.check(t, "the documented answer", m.Schema, e.Value)

@@ -103,8 +103,9 @@ func (a *API) ready() endpoint {
 			return nil, err
 		}
 		database := a.service.Database()
-		ready := Readiness{Status: "ready", Catalog: a.service.CatalogRevision(), Calibration: a.service.CalibrationStatus().Calibration,
-			Database: database.Status, Writes: "refused", DatabaseFaults: max(database.Faults, database.StoreFaults)}
+		ready := Readiness{Status: "ready", Catalog: a.service.CatalogRevision(),
+			Calibration: a.service.CalibrationStatus().Calibration,
+			Database:    database.Status, Writes: "refused", DatabaseFaults: max(database.Faults, database.StoreFaults)}
 		if database.Status == service.DatabaseOK {
 			ready.Writes = "accepted"
 		}

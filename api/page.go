@@ -20,7 +20,8 @@ func (q query) pageSize() (int, error) {
 	}
 	n, err := q.number("page_size")
 	if err != nil || n < 1 || n > maxPageSize {
-		return 0, problem.New(problem.InvalidQuery, "page_size is %q; accepted: a whole number from 1 to %d.", clip(q["page_size"]), maxPageSize)
+		return 0, problem.New(problem.InvalidQuery, "page_size is %q; accepted: a whole number from 1 to %d.",
+			clip(q["page_size"]), maxPageSize)
 	}
 	return int(n), nil
 }
@@ -54,7 +55,8 @@ func pageOf[E any](q query, list []E, id func(*E) string) (part []E, next string
 	return part, next, nil
 }
 
-// newestFirst is a list that the store pages, the newest first: a token is what it knows the last entry of the page before by.
+// newestFirst is a list that the store pages, the newest first: a token is what it knows the last entry of the page
+// before by.
 type newestFirst struct {
 	// limit is how many a page has.
 	limit int

@@ -50,7 +50,9 @@ func (a *API) plan() endpoint {
 			return nil, a.service.Names(err, request.Job, "")
 		}
 		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
-			plan, err := a.service.Plan(ctx, service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch, MeasuredSteps: request.MeasuredSteps}, service.PlanOptions{Frontier: frontier, Calibration: pinned})
+			plan, err := a.service.Plan(ctx,
+				service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch,
+					MeasuredSteps: request.MeasuredSteps}, service.PlanOptions{Frontier: frontier, Calibration: pinned})
 			if err != nil || files == nil {
 				return plan, err
 			}
@@ -66,8 +68,8 @@ func (a *API) plan() endpoint {
 	}
 }
 
-// fromFiles is the job of the files in a request, and the request with that job in their place; nil and the request itself where
-// there are none.
+// fromFiles is the job of the files in a request, and the request with that job in their place; nil and the request
+// itself where there are none.
 func (a *API) fromFiles(r *http.Request, body []byte) (*service.FileJob, []byte, error) {
 	job, err := a.fileJob(r, body, "model", "training")
 	if job == nil || err != nil {
@@ -77,7 +79,8 @@ func (a *API) fromFiles(r *http.Request, body []byte) (*service.FileJob, []byte,
 	return job, body, err
 }
 
-// fileJob is the job of a request's reading, nil where it has none; beside are the fields that say the same in another way.
+// fileJob is the job of a request's reading, nil where it has none; beside are the fields that say the same in another
+// way.
 func (a *API) fileJob(r *http.Request, body []byte, beside ...string) (*service.FileJob, error) {
 	reading := gjson.GetBytes(body, "reading")
 	if !reading.Exists() || !gjson.ValidBytes(body) {

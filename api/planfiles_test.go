@@ -13,12 +13,15 @@ import (
 	"github.com/vramplan/vramplan/service"
 )
 
-const trainYAML = "### model\nmodel_name_or_path: Qwen/Qwen2.5-0.5B # small\nstage: sft\nfinetuning_type: full\ntemplate: qwen\ndataset: x\ncutoff_len: 4096\nper_device_train_batch_size: 16 # large\nbf16: true\n"
+const trainYAML = "### model\nmodel_name_or_path: Qwen/Qwen2.5-0.5B # small\nstage: sft\nfinetuning_type: " +
+	"full\ntemplate: qwen\ndataset: x\ncutoff_len: 4096\nper_device_train_batch_size: 16 # large\nbf16: true\n"
 
 // A plan of the user's own file has its patch, which git takes and which changes that line alone.
 func TestPlanPatchesFiles(t *testing.T) {
 	h := newDemo(t)
-	body, err := json.Marshal(map[string]any{"gpus": []string{"rtx-4090"}, "reading": map[string]any{"files": map[string]string{"full.yaml": trainYAML}, "known": map[string]any{"gpus": 1}}})
+	body, err := json.Marshal(map[string]any{"gpus": []string{"rtx-4090"},
+		"reading": map[string]any{"files": map[string]string{"full.yaml": trainYAML},
+			"known": map[string]any{"gpus": 1}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +30,8 @@ func TestPlanPatchesFiles(t *testing.T) {
 	if err := json.Unmarshal(w.Body.Bytes(), &plan); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d %v: %s", w.Code, err, w.Body)
 	}
-	if plan.Patch == nil || !strings.Contains(plan.Patch.Diff, "-per_device_train_batch_size: 16 # large\n") || plan.Patch.Option == "" {
+	if plan.Patch == nil || !strings.Contains(plan.Patch.Diff, "-per_device_train_batch_size: 16 # large\n") ||
+		plan.Patch.Option == "" {
 		t.Fatalf("patch: %+v", plan.Patch)
 	}
 	dir := t.TempDir()
@@ -45,11 +49,13 @@ func TestPlanPatchesFiles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !strings.Contains(string(after), "# small\n") || !strings.Contains(string(after), " # large\n") || strings.Contains(string(after), "batch_size: 16") {
+	if !strings.Contains(string(after), "# small\n") || !strings.Contains(string(after), " # large\n") ||
+		strings.Contains(string(after), "batch_size: 16") {
 		t.Errorf("after the patch:\n%s", after)
 	}
 	// The plan of the same job without files is another answer, and has no patch.
-	w = call(h, http.MethodPost, "/v1/plan", `{"model":{"preset":"gpt2"},"training":{"micro_batch":1,"sequence_length":128},"gpus":["rtx-4090"]}`)
+	w = call(h, http.MethodPost, "/v1/plan",
+		`{"model":{"preset":"gpt2"},"training":{"micro_batch":1,"sequence_length":128},"gpus":["rtx-4090"]}`)
 	if strings.Contains(w.Body.String(), `"patch"`) || w.Code != http.StatusOK {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
@@ -74,8 +80,10 @@ func TestPlanOfFilesAsks(t *testing.T) {
 // The job of a failure may be the files that started it.
 func TestDiagnoseWithFiles(t *testing.T) {
 	body, err := json.Marshal(map[string]any{
-		"text":    "RuntimeError: CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; 15.78 GiB total capacity; 14.28 GiB already allocated; 620.69 MiB free; 14.32 GiB reserved in total by PyTorch)",
-		"reading": map[string]any{"command": "python run_clm.py --model_name_or_path gpt2 --dataset_name x --per_device_train_batch_size 4 --block_size 1024 --fp16 --do_train"},
+		"text": "RuntimeError: CUDA out of memory. Tried to allocate 786.00 MiB (GPU 0; 15.78 GiB total capacity; " +
+			"14.28 GiB already allocated; 620.69 MiB free; 14.32 GiB reserved in total by PyTorch)",
+		"reading": map[string]any{"command": "python run_clm.py --model_name_or_path gpt2 --dataset_name x " +
+			"--per_device_train_batch_size 4 --block_size 1024 --fp16 --do_train"},
 	})
 	if err != nil {
 		t.Fatal(err)

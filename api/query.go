@@ -71,7 +71,8 @@ func (q query) flag(name string) (bool, error) {
 func (q query) calibration() (string, error) {
 	id, given := q["calibration"]
 	if given && (!harmless(id)) {
-		return "", problem.New(problem.InvalidQuery, "calibration is %q; accepted: the id of a calibration, such as cal-3-5f2a9c01d7e4 or the one in an answer's versions.", clip(id))
+		return "", problem.New(problem.InvalidQuery, "calibration is %q; accepted: the id of a calibration, such as "+
+			"cal-3-5f2a9c01d7e4 or the one in an answer's versions.", clip(id))
 	}
 	return id, nil
 }
@@ -87,7 +88,8 @@ func (q query) number(name string) (int64, error) {
 	}
 	n, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || n < 0 || n > maxSafeInteger {
-		return 0, problem.New(problem.InvalidQuery, "%s is %q; accepted: a whole number from 0 to 9007199254740991.", name, clip(value))
+		return 0, problem.New(problem.InvalidQuery, "%s is %q; accepted: a whole number from 0 to 9007199254740991.",
+			name, clip(value))
 	}
 	return n, nil
 }

@@ -29,20 +29,28 @@ type drawer struct {
 
 // wild is what no schema asks for. The literals are not all JSON.
 var wild = []string{
-	"0", "-1", "1e18", "1000000000000000000", "9223372036854775807", "9223372036854775808", "-9223372036854775808", "1e400", "0.5", "NaN", "Infinity",
-	"4294967296", "2147483647", "9007199254740993", "null", "true", `""`, `"none"`, `"\ud800"`, `"` + strings.Repeat("x", 300) + `"`, "[]", "{}", `[1]`, `{"a": 1}`, `{"a": 1, "a": 2}`,
+	"0", "-1", "1e18", "1000000000000000000", "9223372036854775807", "9223372036854775808", "-9223372036854775808",
+	"1e400", "0.5", "NaN", "Infinity",
+	"4294967296", "2147483647", "9007199254740993", "null", "true", `""`, `"none"`, `"\ud800"`,
+	`"` + strings.Repeat("x", 300) + `"`, "[]", "{}", `[1]`, `{"a": 1}`, `{"a": 1, "a": 2}`,
 }
 
 var modelTypes = []string{
-	"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "gpt_neox", "gptj", "gpt_neo", "opt", "bloom", "falcon", "starcoder2", "stablelm", "olmo", "olmo2",
-	"granite", "cohere", "cohere2", "smollm3", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss", "bert", "roberta", "distilbert", "deberta-v2", "modernbert", "t5", "vit", "clip", "whisper",
+	"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "gemma3_text", "phi", "phi3", "gpt_neox", "gptj",
+	"gpt_neo", "opt", "bloom", "falcon", "starcoder2", "stablelm", "olmo", "olmo2",
+	"granite", "cohere", "cohere2", "smollm3", "mixtral", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3",
+	"gpt_oss", "bert", "roberta", "distilbert", "deberta-v2", "modernbert", "t5", "vit", "clip", "whisper",
 }
 
 var configKeys = []string{
-	"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size", "vocab_size", "max_position_embeddings", "sliding_window",
-	"n_layer", "n_embd", "n_head", "n_positions", "n_inner", "num_experts", "num_experts_per_tok", "num_local_experts", "moe_intermediate_size", "n_routed_experts", "q_lora_rank", "kv_lora_rank",
-	"d_model", "d_ff", "d_kv", "num_heads", "num_layers", "encoder_layers", "decoder_layers", "encoder_attention_heads", "image_size", "patch_size", "tie_word_embeddings", "attention_bias", "rope_theta",
-	"layer_types", "attention_dropout", "use_cache", "torch_dtype", "text_config", "vision_config", "num_mel_bins", "max_source_positions", "num_labels", "attn_implementation",
+	"num_hidden_layers", "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size",
+	"vocab_size", "max_position_embeddings", "sliding_window",
+	"n_layer", "n_embd", "n_head", "n_positions", "n_inner", "num_experts", "num_experts_per_tok", "num_local_experts",
+	"moe_intermediate_size", "n_routed_experts", "q_lora_rank", "kv_lora_rank",
+	"d_model", "d_ff", "d_kv", "num_heads", "num_layers", "encoder_layers", "decoder_layers", "encoder_attention_heads",
+	"image_size", "patch_size", "tie_word_embeddings", "attention_bias", "rope_theta",
+	"layer_types", "attention_dropout", "use_cache", "torch_dtype", "text_config", "vision_config", "num_mel_bins",
+	"max_source_positions", "num_labels", "attn_implementation",
 }
 
 func (d *drawer) pick(label string, choices ...string) string {
@@ -54,7 +62,9 @@ func (d *drawer) oneIn(n int) bool { return rapid.IntRange(0, n-1).Draw(d.t, "ra
 // size draws a number: mostly such as people use, sometimes at a limit or beyond.
 func (d *drawer) size(lowest, highest int64) string {
 	n := rapid.OneOf(rapid.Int64Range(1, 16), rapid.Map(rapid.IntRange(0, 13), func(i int) int64 { return 1 << i }),
-		rapid.Map(rapid.IntRange(1, 16), func(i int) int64 { return 64 * int64(i) }), rapid.SampledFrom([]int64{lowest, highest, highest + 1}), rapid.Int64Range(1, 1<<62)).Draw(d.t, "size")
+		rapid.Map(rapid.IntRange(1, 16), func(i int) int64 {
+			return 64 * int64(i)
+		}), rapid.SampledFrom([]int64{lowest, highest, highest + 1}), rapid.Int64Range(1, 1<<62)).Draw(d.t, "size")
 	return fmt.Sprint(n)
 }
 
@@ -96,7 +106,8 @@ func (d *drawer) value(schema map[string]any) string {
 	case "number":
 		return fmt.Sprint(rapid.Float64Range(number("minimum", -1), number("maximum", 2)).Draw(d.t, "number"))
 	case "string":
-		return d.pick("string", `"q_proj"`, `"all-linear"`, `"2.9.1"`, `"1f1b"`, `"rtx-4090"`, `"A100"`, `"*"`, `"`+strings.Repeat("é", 200)+`"`)
+		return d.pick("string", `"q_proj"`, `"all-linear"`, `"2.9.1"`, `"1f1b"`, `"rtx-4090"`, `"A100"`, `"*"`,
+			`"`+strings.Repeat("é", 200)+`"`)
 	case "array":
 		var items []string
 		for range rapid.IntRange(0, 3).Draw(d.t, "items") {
@@ -107,7 +118,8 @@ func (d *drawer) value(schema map[string]any) string {
 	if properties, ok := schema["properties"].(map[string]any); ok {
 		return d.object(properties)
 	}
-	return d.pick("free", "{}", `{"stage": 2}`, `{"stage": 3, "reduce_bucket_size": 1e9}`, `{"torch": "2.9.1"}`, `{"torch": "99"}`)
+	return d.pick("free", "{}", `{"stage": 2}`, `{"stage": 3, "reduce_bucket_size": 1e9}`, `{"torch": "2.9.1"}`,
+		`{"torch": "99"}`)
 }
 
 // object draws some of the properties.
@@ -141,13 +153,16 @@ func (d *drawer) fields(properties map[string]any, names []string) string {
 func (d *drawer) model() string {
 	switch d.pick("model", "preset", "hf_config", "nanogpt", "dimensions", "schema") {
 	case "preset":
-		return fmt.Sprintf(`{"preset": %q}`, d.pick("preset", "gpt2", "nanogpt/train_gpt2", "Qwen/Qwen2.5-0.5B", "google-bert/bert-base-uncased", "t5-small", "mistralai/Mixtral-8x7B-v0.1", "meta-llama/Llama-3.1-70B", "no/such"))
+		return fmt.Sprintf(`{"preset": %q}`, d.pick("preset", "gpt2", "nanogpt/train_gpt2", "Qwen/Qwen2.5-0.5B",
+			"google-bert/bert-base-uncased", "t5-small", "mistralai/Mixtral-8x7B-v0.1", "meta-llama/Llama-3.1-70B",
+			"no/such"))
 	case "hf_config":
 		fields := []string{fmt.Sprintf(`"model_type": %q`, d.pick("type", modelTypes...))}
 		keys := rapid.SliceOfNDistinct(rapid.SampledFrom(configKeys), 0, 6, rapid.ID[string]).Draw(d.t, "keys")
 		for _, key := range [...]string{"num_hidden_layers", "n_layer", "num_layers"} {
 			if !slices.Contains(keys, key) {
-				fields = append(fields, fmt.Sprintf("%q: 4", key)) // the defaults of some make models of which a plan takes a minute
+				// the defaults of some make models of which a plan takes a minute
+				fields = append(fields, fmt.Sprintf("%q: 4", key))
 			}
 		}
 		for _, key := range keys {
@@ -160,10 +175,12 @@ func (d *drawer) model() string {
 		return `{"hf_config": {` + strings.Join(fields, ", ") + `}}`
 	case "nanogpt":
 		return fmt.Sprintf(`{"nanogpt": {"n_layer": %s, "n_head": %d, "n_embd": %d, "block_size": 1024, "vocab_size": %s}}`,
-			d.size(1, 1<<20), 1<<rapid.IntRange(0, 4).Draw(d.t, "heads"), 16*rapid.IntRange(1, 256).Draw(d.t, "width"), d.size(1, 1<<30))
+			d.size(1, 1<<20), 1<<rapid.IntRange(0, 4).Draw(d.t, "heads"), 16*rapid.IntRange(1, 256).Draw(d.t, "width"),
+			d.size(1, 1<<30))
 	case "dimensions":
 		return fmt.Sprintf(`{"dimensions": {"layers": %s, "hidden": %d, "heads": %d, "ffn": %s, "vocab": %s, "max_positions": 4096}}`,
-			d.size(1, 1<<20), 16*rapid.IntRange(1, 256).Draw(d.t, "width"), 1<<rapid.IntRange(0, 4).Draw(d.t, "heads"), d.size(1, 1<<30), d.size(1, 1<<30))
+			d.size(1, 1<<20), 16*rapid.IntRange(1, 256).Draw(d.t, "width"), 1<<rapid.IntRange(0, 4).Draw(d.t, "heads"),
+			d.size(1, 1<<30), d.size(1, 1<<30))
 	}
 	return d.value(d.schemas["Model"])
 }
@@ -190,7 +207,8 @@ func (d *drawer) job() string {
 		text += `, "gpus": ` + d.value(d.schemas["Job"]["properties"].(map[string]any)["gpus"].(map[string]any))
 	}
 	if d.oneIn(8) {
-		text += `, "confidence": ` + d.value(d.schemas["Job"]["properties"].(map[string]any)["confidence"].(map[string]any))
+		text += `, "confidence": ` +
+			d.value(d.schemas["Job"]["properties"].(map[string]any)["confidence"].(map[string]any))
 	}
 	return text + "}"
 }
@@ -285,7 +303,8 @@ func post(t *rapid.T, h http.Handler, path, job string, dst any) bool {
 		return true
 	}
 	var p problem.Problem
-	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || (w.Code != http.StatusBadRequest && w.Code != http.StatusUnprocessableEntity) {
+	if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code ||
+		(w.Code != http.StatusBadRequest && w.Code != http.StatusUnprocessableEntity) {
 		t.Fatalf("%s\nstatus %d: %s", job, w.Code, w.Body)
 	}
 	if w.Code == http.StatusUnprocessableEntity && len(p.Errors) == 0 {
@@ -337,7 +356,8 @@ func plan(t *rapid.T, h http.Handler, job string, a *answer) {
 	}
 }
 
-// metered holds every request against the bound of the processor time and memory that it may take, and answers 500 where it took more.
+// metered holds every request against the bound of the processor time and memory that it may take, and answers 500
+// where it took more.
 func metered(m *meter.Meter, h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		document, answer := int(r.ContentLength), httptest.NewRecorder()
@@ -378,7 +398,8 @@ func TestRandomJobs(t *testing.T) {
 		answered++
 		_, rest, _ := strings.Cut(job, `"training": {"micro_batch": `)
 		digits := rest[:strings.IndexAny(rest, ",}")]
-		larger := strings.Replace(job, `"training": {"micro_batch": `+digits, `"training": {"micro_batch": `+digits+`0`, 1)
+		larger := strings.Replace(job, `"training": {"micro_batch": `+digits, `"training": {"micro_batch": `+digits+`0`,
+			1)
 		if b := estimate(t, h, larger); b != nil && b.live() < a.live() {
 			t.Fatalf("%s\ntakes %d, and %d with ten times the micro-batch", job, a.live(), b.live())
 		}

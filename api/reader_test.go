@@ -22,14 +22,17 @@ func TestReadingNeedsAScope(t *testing.T) {
 	}
 	defer end()
 	closed, opened := api.New(s, api.Options{}), api.New(s, api.Options{AnonymousReads: true})
-	for _, path := range []string{"/v1/observations", "/v1/calibrations", "/v1/calibrations/" + demo.Calibration, "/v1/calibrations/active"} {
-		if w := call(closed, "GET", path, ""); w.Code != http.StatusUnauthorized || !strings.Contains(w.Body.String(), ":read") {
+	for _, path := range []string{"/v1/observations", "/v1/calibrations", "/v1/calibrations/" + demo.Calibration,
+		"/v1/calibrations/active"} {
+		if w := call(closed, "GET", path, ""); w.Code != http.StatusUnauthorized ||
+			!strings.Contains(w.Body.String(), ":read") {
 			t.Errorf("%s without a key: %d %s", path, w.Code, w.Body)
 		}
 		if w := call(closed, "GET", path, "", withKey); w.Code != http.StatusOK {
 			t.Errorf("%s with a key that may write: %d %s", path, w.Code, w.Body)
 		}
-		if w := call(opened, "GET", path, ""); w.Code != http.StatusOK || strings.Contains(w.Body.String(), `"name":"ci"`) || strings.Contains(w.Body.String(), "examplekey") {
+		if w := call(opened, "GET", path, ""); w.Code != http.StatusOK ||
+			strings.Contains(w.Body.String(), `"name":"ci"`) || strings.Contains(w.Body.String(), "examplekey") {
 			t.Errorf("%s where anybody may read: %d %s", path, w.Code, w.Body)
 		}
 	}
@@ -74,12 +77,15 @@ func TestObservationsAreSmall(t *testing.T) {
 	h := newDemo(t)
 	note := strings.Repeat("x", 900)
 	config := fmt.Sprintf(`{"job": {"model": {"hf_config": {"model_type": "llama", "x": %q}}, "training": {"micro_batch": 1}, "gpus": ["a100-40gb"]}, "measured": {"device_bytes": 1}}`, strings.Repeat("y", 20<<10))
-	if w := call(h, "POST", "/v1/observations", config, withKey); w.Code != http.StatusRequestEntityTooLarge || !strings.Contains(w.Body.String(), "16384") {
+	if w := call(h, "POST", "/v1/observations", config, withKey); w.Code != http.StatusRequestEntityTooLarge ||
+		!strings.Contains(w.Body.String(), "16384") {
 		t.Errorf("20 KiB: %d %s", w.Code, w.Body)
 	}
 	small := fmt.Sprintf(`{"job": {"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}, "gpus": ["a100-40gb"]}, "measured": {"device_bytes": 4000000000}, "note": %q}`, note)
-	w := call(h, "POST", "/v1/observations", strings.Repeat(small+"\n", 900)+config+"\n", withKey, "Content-Type: application/x-ndjson")
-	if w.Code != http.StatusOK || strings.Count(w.Body.String(), `"id":"obs-`) != 900 || !strings.Contains(w.Body.String(), `#line=901","code":"too_large"`) {
+	w := call(h, "POST", "/v1/observations", strings.Repeat(small+"\n", 900)+config+"\n", withKey,
+		"Content-Type: application/x-ndjson")
+	if w.Code != http.StatusOK || strings.Count(w.Body.String(), `"id":"obs-`) != 900 ||
+		!strings.Contains(w.Body.String(), `#line=901","code":"too_large"`) {
 		t.Fatalf("%d %.300s", w.Code, w.Body)
 	}
 	seen, pages := map[string]bool{}, 0
@@ -112,7 +118,8 @@ func TestObservationsCanBeDeleted(t *testing.T) {
 		headers []string
 		status  int
 	}{
-		{path, nil, 401}, {path, []string{withKey}, 204}, {path, []string{withKey}, 404}, {"/v1/observations/obs-%00", []string{withKey}, 404},
+		{path, nil, 401}, {path, []string{withKey}, 204}, {path, []string{withKey}, 404},
+		{"/v1/observations/obs-%00", []string{withKey}, 404},
 	} {
 		if w := call(h, "DELETE", c.target, "", c.headers...); w.Code != c.status {
 			t.Errorf("%s %v: %d %s, want %d", c.target, c.headers, w.Code, w.Body, c.status)

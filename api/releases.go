@@ -8,7 +8,8 @@ import (
 
 // Releases is what is known of releases of the training software.
 type Releases struct {
-	// Stacks are the sets of releases whose allocations were traced; the first is what counts where a job names no versions.
+	// Stacks are the sets of releases whose allocations were traced; the first is what counts where a job names no
+	// versions.
 	Stacks []release.Stack `json:"stacks"`
 	// Changes are what releases do otherwise than the rest.
 	Changes []release.Change `json:"changes"`

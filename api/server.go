@@ -76,7 +76,8 @@ func (a *API) Serve(ctx context.Context, l Listeners) error {
 	defer cancel()
 	err := server.Shutdown(last)
 	if err != nil {
-		err = errors.Join(fmt.Errorf("requests were cut off that took longer than %s to end: %w", l.Finish, err), server.Close())
+		err = errors.Join(fmt.Errorf("requests were cut off that took longer than %s to end: %w", l.Finish, err),
+			server.Close())
 	}
 	return errors.Join(err, adminDone())
 }

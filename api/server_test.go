@@ -36,7 +36,8 @@ func (s asked) Estimate(ctx context.Context, job estimator.Job, _ service.Estima
 	return s.estimate(ctx, job)
 }
 
-func askedAPI(o api.Options, estimate func(ctx context.Context, job estimator.Job) (*estimator.Result, error)) *api.API {
+func askedAPI(o api.Options, estimate func(ctx context.Context, job estimator.Job) (*estimator.Result,
+	error)) *api.API {
 	return api.New(asked{service.New(service.EmbeddedCatalog()), estimate}, o)
 }
 
@@ -62,15 +63,19 @@ func decodeProblem(t *testing.T, res *http.Response) problem.Problem {
 }
 
 func TestPanicIsAProblemWithoutInternals(t *testing.T) {
-	h := askedAPI(api.Options{}, func(context.Context, estimator.Job) (*estimator.Result, error) { panic("secret state") })
+	h := askedAPI(api.Options{}, func(context.Context, estimator.Job) (*estimator.Result, error) {
+		panic("secret state")
+	})
 	res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
 	body := read(t, res)
-	if res.StatusCode != http.StatusInternalServerError || !strings.Contains(body, `"code":"internal"`) || strings.Contains(body, "secret") || strings.Contains(body, ".go") {
+	if res.StatusCode != http.StatusInternalServerError || !strings.Contains(body, `"code":"internal"`) ||
+		strings.Contains(body, "secret") || strings.Contains(body, ".go") {
 		t.Errorf("status %d: %s", res.StatusCode, body)
 	}
 	res = do(h, http.MethodPost, "/v1/estimate/batch", "application/x-ndjson", job(1)+"\n{}\n")
 	lines := strings.Split(strings.TrimSpace(read(t, res)), "\n")
-	if len(lines) != 2 || !strings.Contains(lines[0], `"code":"internal"`) || !strings.Contains(lines[1], `"code":"invalid_job"`) {
+	if len(lines) != 2 || !strings.Contains(lines[0], `"code":"internal"`) ||
+		!strings.Contains(lines[1], `"code":"invalid_job"`) {
 		t.Errorf("batch: %q", lines)
 	}
 }
@@ -83,7 +88,9 @@ func TestUnknownErrorsStayInTheLog(t *testing.T) {
 	} {
 		var out bytes.Buffer
 		logger := zerolog.New(&out)
-		h := askedAPI(api.Options{Logger: &logger}, func(context.Context, estimator.Job) (*estimator.Result, error) { return nil, err })
+		h := askedAPI(api.Options{Logger: &logger}, func(context.Context, estimator.Job) (*estimator.Result, error) {
+			return nil, err
+		})
 		res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
 		for line := range strings.Lines(out.String()) {
 			if !strings.Contains(line, `"request_id":"`+res.Header.Get("X-Request-Id")+`"`) {
@@ -153,7 +160,8 @@ func TestLargeBodiesAreAnswered(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := fmt.Fprintf(conn, "POST /v1/estimate HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%s", address, body); err != nil {
+		if _, err := fmt.Fprintf(conn, "POST /v1/estimate HTTP/1.1\r\nHost: %s\r\nContent-Type: application/json\r\n%s",
+			address, body); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		res, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -176,7 +184,8 @@ func TestRateLimit(t *testing.T) {
 		t.Fatalf("the first request has status %d", res.StatusCode)
 	}
 	res := do(h, http.MethodGet, "/v1/version", "", "")
-	if p := decodeProblem(t, res); res.StatusCode != http.StatusTooManyRequests || p.Code != "rate_limited" || res.Header.Get("Retry-After") == "" {
+	if p := decodeProblem(t, res); res.StatusCode != http.StatusTooManyRequests || p.Code != "rate_limited" ||
+		res.Header.Get("Retry-After") == "" {
 		t.Errorf("status %d, problem %+v, header %v", res.StatusCode, p, res.Header)
 	}
 	if res := do(h, http.MethodGet, "/healthz", "", ""); res.StatusCode != http.StatusOK {
@@ -186,18 +195,20 @@ func TestRateLimit(t *testing.T) {
 
 func TestOverload(t *testing.T) {
 	began, end := make(chan struct{}), make(chan struct{})
-	h := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond}}, func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
-		close(began)
-		<-end
-		return echo(ctx, job)
-	})
+	h := askedAPI(api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond}},
+		func(ctx context.Context, job estimator.Job) (*estimator.Result, error) {
+			close(began)
+			<-end
+			return echo(ctx, job)
+		})
 	var first sync.WaitGroup
 	first.Go(func() { do(h, http.MethodPost, "/v1/estimate", "application/json", job(1)) })
 	<-began
 	res := do(h, http.MethodPost, "/v1/estimate", "application/json", job(1))
 	close(end)
 	first.Wait()
-	if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" || res.Header.Get("Retry-After") != "1" {
+	if p := decodeProblem(t, res); res.StatusCode != http.StatusServiceUnavailable || p.Code != "overloaded" ||
+		res.Header.Get("Retry-After") != "1" {
 		t.Errorf("status %d, problem %+v", res.StatusCode, p)
 	}
 }
@@ -256,14 +267,17 @@ func TestBriefBatch(t *testing.T) {
 		t.Fatal(err)
 	}
 	var whole, brief map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(read(t, do(h, http.MethodPost, "/v1/estimate", "application/json", story))), &whole); err != nil {
+	if err := json.Unmarshal([]byte(read(t, do(h, http.MethodPost, "/v1/estimate", "application/json", story))),
+		&whole); err != nil {
 		t.Fatal(err)
 	}
-	lines := strings.Split(read(t, do(h, http.MethodPost, "/v1/estimate/batch?brief=true", "application/x-ndjson", compact.String()+"\n{}\n")), "\n")
+	lines := strings.Split(read(t, do(h, http.MethodPost, "/v1/estimate/batch?brief=true", "application/x-ndjson",
+		compact.String()+"\n{}\n")), "\n")
 	if err := json.Unmarshal([]byte(lines[0]), &brief); err != nil {
 		t.Fatal(err)
 	}
-	if len(brief) != 2 || string(brief["peak"]) != string(whole["peak"]) || string(brief["gpus"]) != string(whole["gpus"]) {
+	if len(brief) != 2 || string(brief["peak"]) != string(whole["peak"]) ||
+		string(brief["gpus"]) != string(whole["gpus"]) {
 		t.Errorf("the brief line is %s", lines[0])
 	}
 	if !strings.Contains(lines[1], `"pointer":"/training/micro_batch"`) {
@@ -328,7 +342,8 @@ func TestBatchStreams(t *testing.T) {
 func TestConnectionsAreUsedAgain(t *testing.T) {
 	url, _ := serve(t, askedAPI(api.Options{}, echo), 0)
 	connections := atomic.Int64{}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network, address string) (net.Conn, error) {
+	client := &http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, network,
+		address string) (net.Conn, error) {
 		connections.Add(1)
 		return (&net.Dialer{}).DialContext(ctx, network, address)
 	}}}
@@ -449,7 +464,8 @@ func TestServerTellsWhyItCannotServe(t *testing.T) {
 		t.Fatal(err)
 	}
 	l.Close()
-	if err := newAPI(api.Options{}).Serve(context.Background(), api.Listeners{API: l}); err == nil || !strings.HasPrefix(err.Error(), "serve: ") {
+	if err := newAPI(api.Options{}).Serve(context.Background(), api.Listeners{API: l}); err == nil ||
+		!strings.HasPrefix(err.Error(), "serve: ") {
 		t.Errorf("error %v", err)
 	}
 }
@@ -494,7 +510,8 @@ func FuzzRequests(f *testing.F) {
 			t.Fatalf("%s %q: status %d: %s", method, target, w.Code, w.Body)
 		case w.Code >= 400:
 			var p problem.Problem
-			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Type != "/problems/"+p.Code || p.Title == "" || p.Detail == "" {
+			if err := json.Unmarshal(w.Body.Bytes(), &p); err != nil || p.Status != w.Code || p.Type != "/problems/"+
+				p.Code || p.Title == "" || p.Detail == "" {
 				t.Fatalf("%s %q: status %d is no problem: %s", method, target, w.Code, w.Body)
 			}
 		}

@@ -24,7 +24,8 @@ func TestTraceparent(t *testing.T) {
 		"00_0af7651916cd43dd8448eb211c80319c_b7ad6b7169203331_01": false,
 	} {
 		got, ok := parseTraceparent(given)
-		if ok != want || ok && (got.traceID != "0af7651916cd43dd8448eb211c80319c" || got.parentID != "b7ad6b7169203331") {
+		if ok != want || ok && (got.traceID != "0af7651916cd43dd8448eb211c80319c" ||
+			got.parentID != "b7ad6b7169203331") {
 			t.Errorf("%q is read as %v, %+v", given, ok, got)
 		}
 	}

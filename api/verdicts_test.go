@@ -28,7 +28,8 @@ func TestVerdictsBatch(t *testing.T) {
 				Verdict       string `json:"verdict"`
 			} `json:"gpus"`
 		}
-		if err := json.Unmarshal([]byte(read(t, do(h, http.MethodPost, "/v1/estimate", "application/json", job))), &whole); err != nil {
+		if err := json.Unmarshal([]byte(read(t, do(h, http.MethodPost, "/v1/estimate", "application/json", job))),
+			&whole); err != nil {
 			t.Fatal(err)
 		}
 		line := read(t, do(h, http.MethodPost, "/v1/estimate/batch?verdicts=true", "application/x-ndjson", job+"\n"))

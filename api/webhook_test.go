@@ -43,7 +43,8 @@ func pods(product, resourceName string, n int64) corev1.PodTemplateSpec {
 	t := corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 		RestartPolicy: corev1.RestartPolicyNever,
 		Containers: []corev1.Container{{Name: "train", Image: "train:1", Resources: corev1.ResourceRequirements{
-			Limits: corev1.ResourceList{corev1.ResourceName(resourceName): *resource.NewQuantity(n, resource.DecimalSI), corev1.ResourceMemory: resource.MustParse("64Gi")},
+			Limits: corev1.ResourceList{corev1.ResourceName(resourceName): *resource.NewQuantity(n, resource.DecimalSI),
+				corev1.ResourceMemory: resource.MustParse("64Gi")},
 		}}},
 	}}
 	if product != "" {
@@ -53,11 +54,13 @@ func pods(product, resourceName string, n int64) corev1.PodTemplateSpec {
 }
 
 func described(document string) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: "train", Namespace: "team-a", Annotations: map[string]string{"vramplan.dev/job": document}}
+	return metav1.ObjectMeta{Name: "train", Namespace: "team-a",
+		Annotations: map[string]string{"vramplan.dev/job": document}}
 }
 
 func batchJob(document string, template corev1.PodTemplateSpec) *batchv1.Job {
-	return &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: described(document), Spec: batchv1.JobSpec{Template: template}}
+	return &batchv1.Job{TypeMeta: metav1.TypeMeta{APIVersion: "batch/v1", Kind: "Job"}, ObjectMeta: described(document),
+		Spec: batchv1.JobSpec{Template: template}}
 }
 
 // custom is an object of a kind whose types are elsewhere.
@@ -78,7 +81,8 @@ func ask(t testing.TB, object any) *admissionv1.AdmissionRequest {
 	}
 	kind := meta.GroupVersionKind()
 	return &admissionv1.AdmissionRequest{
-		UID: types.UID("705ab4f5-6393-11e8-b7cc-42010a800002"), Kind: metav1.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind},
+		UID: types.UID("705ab4f5-6393-11e8-b7cc-42010a800002"), Kind: metav1.GroupVersionKind{Group: kind.Group,
+			Version: kind.Version, Kind: kind.Kind},
 		Name: "train", Namespace: "team-a", Operation: admissionv1.Create, Object: runtime.RawExtension{Raw: raw},
 	}
 }
@@ -104,7 +108,8 @@ func webhook(t testing.TB, serve func(o api.Options) *api.API) *cluster {
 	roots := x509.NewCertPool()
 	roots.AddCert(ca)
 	c.url = strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
-	c.client = &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	c.client = &http.Client{Timeout: 20 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
 	t.Cleanup(c.client.CloseIdleConnections)
 	return c
 }
@@ -134,11 +139,14 @@ func authority(t testing.TB) (*x509.Certificate, tls.Certificate) {
 	}
 	from, until := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 	caKey, leafKey := key(), key()
-	caTemplate := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a test's CA"}, NotBefore: from, NotAfter: until,
+	caTemplate := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "a test's CA"},
+		NotBefore: from, NotAfter: until,
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
 	ca := sign(caTemplate, caTemplate, &caKey.PublicKey, caKey)
-	leaf := sign(&x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: from, NotAfter: until, DNSNames: []string{"localhost"},
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca, &leafKey.PublicKey, caKey)
+	leaf := sign(&x509.Certificate{SerialNumber: big.NewInt(2), NotBefore: from, NotAfter: until,
+		DNSNames:    []string{"localhost"},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}, ca,
+		&leafKey.PublicKey, caKey)
 	return ca, tls.Certificate{Certificate: [][]byte{leaf.Raw}, PrivateKey: leafKey}
 }
 
@@ -158,9 +166,11 @@ func (c *cluster) send(t testing.TB, path string, body []byte) (int, []byte) {
 }
 
 // review asks in a mode and holds the answer against what the API server expects of any.
-func (c *cluster) review(t testing.TB, mode string, request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
+func (c *cluster) review(t testing.TB, mode string,
+	request *admissionv1.AdmissionRequest) *admissionv1.AdmissionResponse {
 	t.Helper()
-	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"}, Request: request})
+	body, err := json.Marshal(admissionv1.AdmissionReview{TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1",
+		Kind: "AdmissionReview"}, Request: request})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,7 +186,8 @@ func (c *cluster) review(t testing.TB, mode string, request *admissionv1.Admissi
 	}
 	r := review.Response
 	switch {
-	case review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil || r.UID != request.UID:
+	case review.APIVersion != "admission.k8s.io/v1" || review.Kind != "AdmissionReview" || r == nil ||
+		r.UID != request.UID:
 		t.Fatalf("not an answer to the review: %s", answer)
 	case r.Patch != nil:
 		t.Errorf("the object is changed: %s", answer)
@@ -184,7 +195,9 @@ func (c *cluster) review(t testing.TB, mode string, request *admissionv1.Admissi
 		t.Errorf("refused without a reason: %s", answer)
 	}
 	for _, w := range r.Warnings {
-		if len(w) > 120 || strings.HasPrefix(w, "Warning:") || strings.ContainsFunc(w, func(c rune) bool { return c < ' ' || c > '~' }) {
+		if len(w) > 120 || strings.HasPrefix(w, "Warning:") || strings.ContainsFunc(w, func(c rune) bool {
+			return c < ' ' || c > '~'
+		}) {
 			t.Errorf("warning of %d characters: %q", len(w), w)
 		}
 	}

@@ -10,25 +10,32 @@ import (
 )
 
 // components are the ten names of an answer, in its order.
-var components = []string{"weights", "gradients", "optimizer_state", "precision_copies", "activations", "logits_and_loss",
+var components = []string{"weights", "gradients", "optimizer_state", "precision_copies", "activations",
+	"logits_and_loss",
 	"temporaries", "communication", "allocator", "cuda_context"}
 
 var componentNames = [step.ComponentCount]string{
-	step.Weights: "weights", step.Gradients: "gradients", step.OptimizerState: "optimizer_state", step.PrecisionCopies: "precision_copies",
-	step.Activations: "activations", step.LogitsAndLoss: "logits_and_loss", step.Temporaries: "temporaries", step.Communication: "communication"}
+	step.Weights: "weights", step.Gradients: "gradients", step.OptimizerState: "optimizer_state",
+	step.PrecisionCopies: "precision_copies",
+	step.Activations:     "activations", step.LogitsAndLoss: "logits_and_loss", step.Temporaries: "temporaries",
+	step.Communication: "communication"}
 
 var partNames = [step.PartCount]string{
-	step.PartAttention: "attention", step.PartMLP: "mlp", step.PartNorm: "norms_and_residuals", step.PartEmbedding: "embeddings"}
+	step.PartAttention: "attention", step.PartMLP: "mlp", step.PartNorm: "norms_and_residuals",
+	step.PartEmbedding: "embeddings"}
 
 // answer reads a replay's ledger.
 func (r *resolved) answer(run *run, in Input) *Result {
 	l, f := run.ledger, run.figures
 	run.parameters, run.trained = r.arch.ParameterCount(), r.arch.TrainedCount()
 	res := &Result{
-		Versions: Versions{Estimator: Version, Reference: reference(r.stack), Calibration: r.calibrated(), ProvenOn: r.provenOn},
-		Model:    ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: run.parameters, TrainableParameters: run.trained},
-		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated, ReservedBytes: f.Reserved,
-			DeviceBytes: f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
+		Versions: Versions{Estimator: Version, Reference: reference(r.stack), Calibration: r.calibrated(),
+			ProvenOn: r.provenOn},
+		Model: ModelInfo{Name: r.arch.Name, Family: r.arch.Family, Parameters: run.parameters,
+			TrainableParameters: run.trained},
+		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated,
+			ReservedBytes: f.Reserved,
+			DeviceBytes:   f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
 		GPUs: []GPUFit{}, Notes: []Note{},
 	}
 	if l.Peak.MicroStep >= 0 && l.Peak.Stage != play.StageEvaluation && !l.Peak.Between() {
@@ -180,7 +187,8 @@ func (r *resolved) how(name string, run *run) string {
 			return "none yet at this moment: they are born in backward and set to None after each optimizer step"
 		}
 		if st := &rc.States; st.GradientBuffers {
-			return p + " parameters × buffers of " + inBytes(st.Gradients) + ", which stay, and those that are on the way into them"
+			return p + " parameters × buffers of " + inBytes(st.Gradients) +
+				", which stay, and those that are on the way into them"
 		}
 		return "those that exist at this moment, × " + stored
 	case "optimizer_state":
@@ -192,9 +200,11 @@ func (r *resolved) how(name string, run *run) string {
 		return "no autocast, no copies"
 	case "activations":
 		if run.ledger.Peak.Stage == play.StageEvaluation {
-			return fmt.Sprintf("what the evaluation of %d × %d tokens holds in the layers at this moment", r.batchAt(&run.ledger.Peak), r.shape.Tokens)
+			return fmt.Sprintf("what the evaluation of %d × %d tokens holds in the layers at this moment",
+				r.batchAt(&run.ledger.Peak), r.shape.Tokens)
 		}
-		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.batchAt(&run.ledger.Peak), r.shape.Tokens, r.arch.Layers)
+		return fmt.Sprintf("what %d × %d tokens leave in %d layers for backward", r.batchAt(&run.ledger.Peak),
+			r.shape.Tokens, r.arch.Layers)
 	case "logits_and_loss":
 		return "tensors of " + r.logitSize(&run.ledger.Peak)
 	case "temporaries":
@@ -203,7 +213,8 @@ func (r *resolved) how(name string, run *run) string {
 		if r.copies == 0 {
 			return "one GPU"
 		}
-		return fmt.Sprintf("DistributedDataParallel's buckets for the gradients of %s parameters × %s, and %s for NCCL outside PyTorch's allocator", p, stored, Bytes(r.nccl.Bytes))
+		return fmt.Sprintf("DistributedDataParallel's buckets for the gradients of %s parameters × %s, and %s for "+
+			"NCCL outside PyTorch's allocator", p, stored, Bytes(r.nccl.Bytes))
 	case "allocator":
 		s := "reserved by PyTorch's caching allocator beyond what is alive at this moment"
 		if inside := run.figures.Allocated - run.ledger.Peak.Bytes; inside > 0 {
@@ -211,7 +222,8 @@ func (r *resolved) how(name string, run *run) string {
 		}
 		return s + run.correctedBy(run.figures.Reserved-run.base.Reserved)
 	case "cuda_context":
-		return fmt.Sprintf("CUDA context and loaded kernels, outside PyTorch's allocator (%d to %d MiB seen)", r.cuda.Low>>20, r.cuda.High>>20) + run.correctedBy(run.figures.Context-run.base.Context)
+		return fmt.Sprintf("CUDA context and loaded kernels, outside PyTorch's allocator (%d to %d MiB seen)",
+			r.cuda.Low>>20, r.cuda.High>>20) + run.correctedBy(run.figures.Context-run.base.Context)
 	}
 	return ""
 }
@@ -264,10 +276,13 @@ func grouped(n int64) string {
 
 func phases(l *play.Ledger) []Phase {
 	list := []Phase{
-		{"load", l.Largest[play.StageLoad]}, {"forward", l.Largest[play.StageForward]}, {"loss", l.Largest[play.StageLoss]},
-		{"backward", l.Largest[play.StageBackward]}, {"optimizer", l.Largest[play.StageOptimizer]}, {"steady", l.Steady}, {"evaluation", l.Largest[play.StageEvaluation]},
+		{"load", l.Largest[play.StageLoad]}, {"forward", l.Largest[play.StageForward]},
+		{"loss", l.Largest[play.StageLoss]},
+		{"backward", l.Largest[play.StageBackward]}, {"optimizer", l.Largest[play.StageOptimizer]},
+		{"steady", l.Steady}, {"evaluation", l.Largest[play.StageEvaluation]},
 	}
-	for _, p := range []Phase{{"generation", l.Largest[play.StageGeneration]}, {"reference", l.Largest[play.StageReference]}} {
+	for _, p := range []Phase{{"generation", l.Largest[play.StageGeneration]},
+		{"reference", l.Largest[play.StageReference]}} {
 		if p.AllocatedBytes > 0 { // of the objectives that make such a pass
 			list = append(list, p)
 		}

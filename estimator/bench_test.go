@@ -10,16 +10,19 @@ import (
 // gpt2Job is nanoGPT 124M as its train.py runs it, with micro-batches of 16.
 func gpt2Job() Job {
 	return Job{
-		Model:    Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
-		Training: Training{MicroBatch: 16, SequenceLength: 1024, GradientAccumulation: 32, Precision: PrecisionAMPBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}},
+		Model: Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024,
+			Vocabulary: 50304}},
+		Training: Training{MicroBatch: 16, SequenceLength: 1024, GradientAccumulation: 32, Precision: PrecisionAMPBF16,
+			Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}},
 	}
 }
 
 // llama70BJob is an 80-layer Llama.
 func llama70BJob() Job {
 	return Job{
-		Model:    Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":8192,"intermediate_size":28672,"num_hidden_layers":80,"num_attention_heads":64,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":8192}`)},
-		Training: Training{MicroBatch: 1, SequenceLength: 4096, GradientAccumulation: 8, Precision: PrecisionBF16, Optimizer: &Optimizer{Name: "adamw"}},
+		Model: Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":8192,"intermediate_size":28672,"num_hidden_layers":80,"num_attention_heads":64,"num_key_value_heads":8,"vocab_size":128256,"max_position_embeddings":8192}`)},
+		Training: Training{MicroBatch: 1, SequenceLength: 4096, GradientAccumulation: 8, Precision: PrecisionBF16,
+			Optimizer: &Optimizer{Name: "adamw"}},
 	}
 }
 
@@ -42,7 +45,8 @@ func ledgerOnly(b *testing.B, job Job) {
 }
 
 func whole(b *testing.B, job Job) {
-	in := Input{Job: job, GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}}}
+	in := Input{Job: job, GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89,
+		Multiprocessors: 46}}}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Estimate(in); err != nil {
@@ -83,7 +87,9 @@ func BenchmarkEstimateMixtures(b *testing.B) {
 
 // BenchmarkEstimateCalibratedGPT2 is BenchmarkEstimateGPT2 with a calibration that has a group for the job.
 func BenchmarkEstimateCalibratedGPT2(b *testing.B) {
-	in := Input{Job: gpt2Job(), GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}}, Calibration: calibrated(b, fitted4070)}
+	in := Input{Job: gpt2Job(),
+		GPUs:        []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}},
+		Calibration: calibrated(b, fitted4070)}
 	b.ReportAllocs()
 	for b.Loop() {
 		if _, err := Estimate(in); err != nil {

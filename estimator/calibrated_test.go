@@ -20,13 +20,16 @@ func calibrated(t interface{ Fatal(...any) }, groups ...calibration.Group) *cali
 	return c
 }
 
-var fitted4070 = calibration.Group{Key: calibration.Key{GPU: "rtx-4070", Torch: calibration.Unnamed, Family: "nanogpt"}, Jobs: 57, BoundedBy: 38,
+var fitted4070 = calibration.Group{Key: calibration.Key{GPU: "rtx-4070", Torch: calibration.Unnamed, Family: "nanogpt"},
+	Jobs: 57, BoundedBy: 38,
 	ContextBytes: 100 << 20, WorkspaceBytes: 50 << 20, AllocatorShare: 0.01, ReservedToBytes: 40 << 30,
 	Bounds: []calibration.Bound{{Confidence: 0.9, Below: 0.5, Above: 0.4}, {Confidence: 0.95, Below: 0.6, Above: 0.5}}}
 
 // A calibration corrects what was not replayed, and says so.
 func TestCalibrationCorrects(t *testing.T) {
-	in := Input{Job: gpt2Job(), GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}, {ID: "l40s", UsableBytes: 45 << 30, ComputeCapability: 89, Multiprocessors: 142}}}
+	in := Input{Job: gpt2Job(),
+		GPUs: []GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46},
+			{ID: "l40s", UsableBytes: 45 << 30, ComputeCapability: 89, Multiprocessors: 142}}}
 	before, err := Estimate(in)
 	if err != nil {
 		t.Fatal(err)
@@ -38,7 +41,8 @@ func TestCalibrationCorrects(t *testing.T) {
 	}
 	p, q := before.Peak, after.Peak
 	share := int64(0.01 * float64(p.ReservedBytes))
-	if q.AllocatedBytes != p.AllocatedBytes || q.ReservedBytes != p.ReservedBytes+50<<20+share || q.DeviceBytes != p.DeviceBytes+150<<20+share {
+	if q.AllocatedBytes != p.AllocatedBytes || q.ReservedBytes != p.ReservedBytes+50<<20+share ||
+		q.DeviceBytes != p.DeviceBytes+150<<20+share {
 		t.Errorf("before %+v\nafter %+v", p, q)
 	}
 	if up, was := q.HighBytes-q.DeviceBytes, p.HighBytes-p.DeviceBytes; up < was/2-1 || up > was/2+1 {
@@ -47,10 +51,12 @@ func TestCalibrationCorrects(t *testing.T) {
 	if after.Versions.Calibration != "cal-1" || before.Versions.Calibration != Calibration {
 		t.Errorf("calibrations %s and %s", before.Versions.Calibration, after.Versions.Calibration)
 	}
-	if d := after.Doubts[0]; d.Source != "calibration" || d.AboveBytes != q.HighBytes-q.DeviceBytes || !strings.Contains(d.How, "95 % of 38 measured jobs") {
+	if d := after.Doubts[0]; d.Source != "calibration" || d.AboveBytes != q.HighBytes-q.DeviceBytes ||
+		!strings.Contains(d.How, "95 % of 38 measured jobs") {
 		t.Errorf("doubts %+v", after.Doubts)
 	}
-	for name, want := range map[string]string{"allocator": "by 57 measured jobs", "cuda_context": "100.0 MiB of it by 57 measured jobs"} {
+	for name, want := range map[string]string{"allocator": "by 57 measured jobs",
+		"cuda_context": "100.0 MiB of it by 57 measured jobs"} {
 		if how := component(after, name).How; !strings.Contains(how, want) {
 			t.Errorf("%s: %s", name, how)
 		}
@@ -98,28 +104,33 @@ func TestCalibrationOfAnotherEstimator(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := Estimate(Input{Job: gpt2Job(), Calibration: c}); err == nil || !strings.Contains(err.Error(), "cal-1 was fitted to the estimator "+of[0]) {
+		if _, err := Estimate(Input{Job: gpt2Job(), Calibration: c}); err == nil ||
+			!strings.Contains(err.Error(), "cal-1 was fitted to the estimator "+of[0]) {
 			t.Errorf("%v: %v", of, err)
 		}
 	}
 }
 
-// Whatever a calibration says, the ten components add up to the device figure, none is negative, the bounds hold it, what is replayed
-// stays, and Judge agrees with Estimate.
+// Whatever a calibration says, the ten components add up to the device figure, none is negative, the bounds hold it,
+// what is replayed stays, and Judge agrees with Estimate.
 func TestCalibratedComponentsAddUp(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		times := rapid.Float64Range(1e-6, 1000)
 		g := calibration.Group{Key: calibration.Key{GPU: "card", SeveralGPUs: rapid.Bool().Draw(t, "several")}, Jobs: 9,
-			ContextBytes: rapid.Int64Range(-2<<30, 2<<30).Draw(t, "context"), WorkspaceBytes: rapid.Int64Range(-8<<30, 8<<30).Draw(t, "workspace"),
-			AllocatorShare: rapid.Float64Range(-0.5, 0.5).Draw(t, "share"), ReservedToBytes: rapid.Int64Range(0, 1e15).Draw(t, "to"),
-			Bounds: []calibration.Bound{{Confidence: 0.9, Below: times.Draw(t, "below"), Above: times.Draw(t, "above")}}}
+			ContextBytes:    rapid.Int64Range(-2<<30, 2<<30).Draw(t, "context"),
+			WorkspaceBytes:  rapid.Int64Range(-8<<30, 8<<30).Draw(t, "workspace"),
+			AllocatorShare:  rapid.Float64Range(-0.5, 0.5).Draw(t, "share"),
+			ReservedToBytes: rapid.Int64Range(0, 1e15).Draw(t, "to"),
+			Bounds: []calibration.Bound{{Confidence: 0.9, Below: times.Draw(t, "below"),
+				Above: times.Draw(t, "above")}}}
 		job := gpt2Job()
 		job.Training.MicroBatch = rapid.Int64Range(1, 20).Draw(t, "batch")
 		job.Confidence = rapid.SampledFrom([]float64{0, 0.5, 0.9, 0.999}).Draw(t, "confidence")
 		if g.SeveralGPUs {
 			job.Training.Distributed = &Distributed{WorldSize: 4}
 		}
-		in := Input{Job: job, GPUs: []GPU{{ID: "card", UsableBytes: rapid.Int64Range(1<<30, 40<<30).Draw(t, "usable"), ComputeCapability: 89}}}
+		in := Input{Job: job, GPUs: []GPU{{ID: "card", UsableBytes: rapid.Int64Range(1<<30, 40<<30).Draw(t, "usable"),
+			ComputeCapability: 89}}}
 		plain, err := Estimate(in)
 		if err != nil {
 			t.Fatal(err)
@@ -137,7 +148,8 @@ func TestCalibratedComponentsAddUp(t *testing.T) {
 			}
 		}
 		p := res.Peak
-		if sum != p.DeviceBytes || p.LowBytes < 0 || p.LowBytes > p.DeviceBytes || p.DeviceBytes > p.HighBytes || p.ReservedBytes < p.AllocatedBytes || p.MinimumLimitBytes > p.ReservedBytes {
+		if sum != p.DeviceBytes || p.LowBytes < 0 || p.LowBytes > p.DeviceBytes || p.DeviceBytes > p.HighBytes ||
+			p.ReservedBytes < p.AllocatedBytes || p.MinimumLimitBytes > p.ReservedBytes {
 			t.Fatalf("components %d, %+v", sum, p)
 		}
 		if p.AllocatedBytes != plain.Peak.AllocatedBytes || cmp.Diff(plain.Phases, res.Phases) != "" {
@@ -150,7 +162,8 @@ func TestCalibratedComponentsAddUp(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if judged.Peak.DeviceBytes != p.DeviceBytes || judged.Peak.HighBytes != p.HighBytes || judged.GPUs[0].Verdict != res.GPUs[0].Verdict {
+		if judged.Peak.DeviceBytes != p.DeviceBytes || judged.Peak.HighBytes != p.HighBytes ||
+			judged.GPUs[0].Verdict != res.GPUs[0].Verdict {
 			t.Fatalf("Estimate says %+v %+v, Judge %+v %+v", p, res.GPUs, judged.Peak, judged.GPUs)
 		}
 	})

@@ -13,8 +13,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// TestCompiledFamilies compiles jobs of every family: the ledger's peak is that of the replay, nothing is freed that was not
-// allocated, and a step leaves what the one before it left.
+// TestCompiledFamilies compiles jobs of every family: the ledger's peak is that of the replay, nothing is freed that
+// was not allocated, and a step leaves what the one before it left.
 func TestCompiledFamilies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Job: randomJob(t)}
@@ -70,8 +70,8 @@ func rest(events []int64) int64 {
 	return left
 }
 
-// TestCompiledTraces holds small models of other families than GPT-2's and Llama's against PyTorch 2.9.1 under torch.compile
-// (undisturbed runs over a stand-in driver): the largest number of allocated bytes.
+// TestCompiledTraces holds small models of other families than GPT-2's and Llama's against PyTorch 2.9.1 under
+// torch.compile (undisturbed runs over a stand-in driver): the largest number of allocated bytes.
 func TestCompiledTraces(t *testing.T) {
 	const band = 0.035
 	f, err := os.Open("testdata/compiled.jsonl")
@@ -92,7 +92,8 @@ func TestCompiledTraces(t *testing.T) {
 		row.Job.Training.Versions = formerStack
 		res := mustEstimate(t, Input{Job: row.Job, GPUs: []GPU{tracedGPUs[row.Job.GPUs[0].Name]}})
 		if off := float64(res.Peak.AllocatedBytes)/float64(row.Allocated) - 1; math.Abs(off) > band {
-			t.Errorf("%s: allocated %d, traced %d: off by %+.2f %%", row.ID, res.Peak.AllocatedBytes, row.Allocated, 100*off)
+			t.Errorf("%s: allocated %d, traced %d: off by %+.2f %%", row.ID, res.Peak.AllocatedBytes, row.Allocated,
+				100*off)
 		}
 	}
 	if rows == 0 {
@@ -103,7 +104,8 @@ func TestCompiledTraces(t *testing.T) {
 // TestUncompiledFamilies asks for torch.compile where it is not modelled.
 func TestUncompiledFamilies(t *testing.T) {
 	for _, family := range []string{"deberta-v2", "modernbert", "mixtral"} {
-		job := Job{Model: Model{HFConfig: []byte(`{"model_type": "` + family + `"}`)}, Training: Training{MicroBatch: 1, SequenceLength: 64}}
+		job := Job{Model: Model{HFConfig: []byte(`{"model_type": "` + family + `"}`)},
+			Training: Training{MicroBatch: 1, SequenceLength: 64}}
 		if _, err := Estimate(Input{Job: job}); err != nil {
 			t.Errorf("%s: %v", family, err)
 		}

@@ -22,20 +22,21 @@ func Until(ctx context.Context, estimate func(Input) (*Result, error)) func(Inpu
 	}
 }
 
-// Bounds on what is played of one job on one kind of hardware, in requests of the allocator; a million take about 50 ms.
+// Bounds on what is played of one job on one kind of hardware, in requests of the allocator; a million take about 50
+// ms.
 const (
-	// exactRequests is up to how many requests, of runs without gradient accumulation beyond two micro-steps, a job is played
-	// with all its layers.
+	// exactRequests is up to how many requests, of runs without gradient accumulation beyond two micro-steps, a job is
+	// played with all its layers.
 	exactRequests = 1 << 20
 	// mostRequests ends a play that goes on for longer, since its micro-steps do not go round.
 	mostRequests = 8 << 20
 	// searchedRequests is up to how many the smallest limit is looked for, which takes up to ten more plays.
 	searchedRequests = 1 << 19
-	// sampledRequests is about how many are played of a job that is continued, twice, and sampledSteps in how many optimizer steps
-	// of how many micro-steps at most.
+	// sampledRequests is about how many are played of a job that is continued, twice, and sampledSteps in how many
+	// optimizer steps of how many micro-steps at most.
 	sampledRequests, sampledSteps, sampledMicroSteps = 1 << 18, 2, 4
-	// mostSampledRequests is with how many such a job is played with fewer experts in a layer, and leastSampledExperts with how many
-	// at least.
+	// mostSampledRequests is with how many such a job is played with fewer experts in a layer, and leastSampledExperts
+	// with how many at least.
 	mostSampledRequests, leastSampledExperts = 2 << 20, 64
 )
 
@@ -44,8 +45,8 @@ func requests(s *play.Session) int64 {
 	return int64(steps(s)) * min(s.Recipe.Accumulation, 2) * s.CountRequests()
 }
 
-// playAll plays the job with all its layers where that is affordable, and otherwise some of them and continues from there. peak is
-// what is alive at the job's largest moment.
+// playAll plays the job with all its layers where that is affordable, and otherwise some of them and continues from
+// there. peak is what is alive at the job's largest moment.
 func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) error {
 	s := &w.session
 	if requests(s) <= exactRequests {
@@ -65,7 +66,8 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 	}
 	whole := *s
 	found.continued, found.requests = true, whole.CountRequests()
-	// What the allocator holds beyond what is alive at the peak grows evenly with the layers and with the experts of each.
+	// What the allocator holds beyond what is alive at the peak grows evenly with the layers and with the experts of
+	// each.
 	var reserved, allocated line
 	depths, widths := samples(&whole)
 	for _, units := range depths {
@@ -91,8 +93,8 @@ func (w *workspace) playAll(found *played, peak int64, expandable, keep bool) er
 	return nil
 }
 
-// samples are with how many units, and with a middle expert that stands for how many, a job is played from which its whole is
-// continued: two of either where there are more than the budget has room for.
+// samples are with how many units, and with a middle expert that stands for how many, a job is played from which its
+// whole is continued: two of either where there are more than the budget has room for.
 func samples(s *play.Session) (depths, widths []int64) {
 	microSteps := min(s.Recipe.Accumulation, sampledMicroSteps)
 	perUnit := max(sampledSteps*microSteps*s.CountRequests()/s.Units, 1)

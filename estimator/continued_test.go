@@ -10,17 +10,19 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
-// mixtureJob is a mixture of the given numbers of layers and experts, of which every token takes eight, as transformers ran them one
-// after the other.
+// mixtureJob is a mixture of the given numbers of layers and experts, of which every token takes eight, as transformers
+// ran them one after the other.
 func mixtureJob(layers, experts, hidden int64) Job {
 	config := fmt.Sprintf(`{"model_type":"qwen3_moe","num_hidden_layers":%d,"num_experts":%d,"num_experts_per_tok":8,"hidden_size":%d,"moe_intermediate_size":%d,
 		"num_attention_heads":4,"num_key_value_heads":2,"head_dim":64,"vocab_size":1000}`, layers, experts, hidden, hidden)
-	return Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 1, SequenceLength: 512, Versions: formerStack}}
+	return Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 1, SequenceLength: 512,
+		Versions: formerStack}}
 }
 
 // deepSeekJob is DeepSeek V3 by its config.json.
 func deepSeekJob() Job {
-	return Job{Model: Model{HFConfig: []byte(`{"model_type":"deepseek_v3"}`)}, Training: Training{MicroBatch: 1, SequenceLength: 2048}}
+	return Job{Model: Model{HFConfig: []byte(`{"model_type":"deepseek_v3"}`)},
+		Training: Training{MicroBatch: 1, SequenceLength: 2048}}
 }
 
 // TestContinuedIsNear holds what was continued from some layers against a play of all of them.
@@ -28,7 +30,8 @@ func TestContinuedIsNear(t *testing.T) {
 	lora := mixtureJob(24, 512, 64)
 	lora.Training.LoRA = &LoRA{Rank: 8, TargetModules: []string{"all-linear"}}
 	for name, job := range map[string]Job{
-		"small experts": mixtureJob(40, 512, 64), "adapters": lora, "large experts": mixtureJob(48, 128, 2048), "DeepSeek V3": deepSeekJob(),
+		"small experts": mixtureJob(40, 512, 64), "adapters": lora, "large experts": mixtureJob(48, 128, 2048),
+		"DeepSeek V3": deepSeekJob(),
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := Input{Job: job}
@@ -43,7 +46,8 @@ func TestContinuedIsNear(t *testing.T) {
 			for _, c := range []struct {
 				name      string
 				got, want int64
-			}{{"reserved", got.Peak.ReservedBytes, whole.PeakReserved()}, {"allocated", got.Peak.AllocatedBytes, whole.PeakAllocated()}} {
+			}{{"reserved", got.Peak.ReservedBytes, whole.PeakReserved()},
+				{"allocated", got.Peak.AllocatedBytes, whole.PeakAllocated()}} {
 				if off := float64(c.got)/float64(c.want) - 1; math.Abs(off) > continuedDoubt.Above {
 					t.Errorf("%s %d, played whole %d: %.2f %% off", c.name, c.got, c.want, 100*off)
 				}

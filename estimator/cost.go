@@ -7,15 +7,15 @@ import (
 
 // Cost is what an answer takes at most.
 type Cost struct {
-	// Requests are those of the allocator that are recorded and played, one for each kind of hardware, each run and each search for
-	// the smallest limit; ten to twenty million take a second.
+	// Requests are those of the allocator that are recorded and played, one for each kind of hardware, each run and
+	// each search for the smallest limit; ten to twenty million take a second.
 	Requests int64
 	// Bytes are those of the workspace.
 	Bytes int64
 }
 
-// What recording and playing takes at most, read off 1,500 random jobs of all families (TestCostBounds draws others) with half as
-// much again.
+// What recording and playing takes at most, read off 1,500 random jobs of all families (TestCostBounds draws others)
+// with half as much again.
 const (
 	eventsPerLayer, adaptedPerLayer   = 500, 1800 // events of a layer and micro-step; with adapters
 	eventsPerExpert, adaptedPerExpert = 130, 450  // of an expert
@@ -23,16 +23,18 @@ const (
 	bytesPerEvent                     = 170       // that is recorded
 	bytesPerRequest                   = 72        // that is played
 	bytesPerStand                     = 160       // that is kept while the smallest limit is looked for
-	bytesPerParameter                 = 100       // that is allocated, with what the optimizer allocates for it; none has less than three events
+	// that is allocated, with what the optimizer allocates for it; none has less than three events
+	bytesPerParameter                 = 100
 	bytesAnyway                       = 1 << 20
 	tensorsPerLayer, tensorsPerExpert = 48, 6 // parameters and buffers; four times as many with adapters
 	tensorsOutside                    = 64
-	mostTries                         = 10 // plays that the search for the smallest limit takes: nine for 200 half percents, which fall with the limit
+	// plays that the search for the smallest limit takes: nine for 200 half percents, which fall with the limit
+	mostTries = 10
 )
 
-// CostOf bounds what [Estimate] takes for a job, from its document alone: nothing is recorded. Of bytes the bound is up to 12 times
-// what jobs take (TestCostIsTight), of requests up to some hundred times: it has every micro-step, most of which are left out as soon
-// as the allocator goes round, and every search for a limit. Errors are those of Estimate.
+// CostOf bounds what [Estimate] takes for a job, from its document alone: nothing is recorded. Of bytes the bound is up
+// to 12 times what jobs take (TestCostIsTight), of requests up to some hundred times: it has every micro-step, most of
+// which are left out as soon as the allocator goes round, and every search for a limit. Errors are those of Estimate.
 func CostOf(in Input) (Cost, error) {
 	r, err := resolve(&in)
 	if err != nil {
@@ -95,10 +97,12 @@ func (r *resolved) cost(kinds int) Cost {
 	if !r.expand {
 		searched = min(whole, searchedRequests/pair+outside)
 	}
-	requests := recorded + min(exact*most, max(mostRequests, exact*perStep)) + mostTries*min(searched*most, mostRequests) +
+	requests := recorded + min(exact*most, max(mostRequests, exact*perStep)) +
+		mostTries*min(searched*most, mostRequests) +
 		4*sampledSteps*sampledMicroSteps*sampled
 	const perParameter = 6 // in an update
-	requests += perParameter * (perStep*min(parameters, exact) + mostTries*perStep*min(parameters, searched) + 4*sampledSteps*min(parameters, sampled))
+	requests += perParameter * (perStep*min(parameters, exact) + mostTries*perStep*min(parameters, searched) +
+		4*sampledSteps*min(parameters, sampled))
 	if r.recipe.Spread().Rehearses() {
 		requests += recorded
 	}
@@ -120,7 +124,8 @@ func (r *resolved) tooDear() error {
 	if r.recipe.Accumulation == 1 {
 		less = "fewer layers or experts"
 	}
-	errs.Add("/training", "too_large", "an answer takes more than %s requests of the replayed allocator, which is as many as it may take here; fewer cards in gpus and %s need less",
+	errs.Add("/training", "too_large", "an answer takes more than %s requests of the replayed allocator, which is as "+
+		"many as it may take here; fewer cards in gpus and %s need less",
 		grouped(r.most), less)
 	return errs.Err()
 }

@@ -6,14 +6,15 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestCostBounds holds the bound that is told from the document against what random jobs of all families take: every request that
-// is played, every event that is recorded, and the storage of all lists.
+// TestCostBounds holds the bound that is told from the document against what random jobs of all families take: every
+// request that is played, every event that is recorded, and the storage of all lists.
 func TestCostBounds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) Job{randomJob, shardedJob, validMixture}).Draw(t, "kind")
 		in := Input{Job: draw(t), took: &Cost{}}
 		for range rapid.IntRange(0, 2).Draw(t, "cards") {
-			card := tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "t4"}).Draw(t, "card")]
+			card := tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "t4"}).Draw(t,
+				"card")]
 			card.UsableBytes = rapid.Int64Range(1<<28, 20<<30).Draw(t, "usable")
 			in.GPUs = append(in.GPUs, card)
 		}
@@ -50,7 +51,8 @@ func TestCostIsTight(t *testing.T) {
 			if _, err := Estimate(in); err != nil {
 				t.Fatal(err)
 			}
-			requests, bytes := float64(bound.Requests)/float64(in.took.Requests), float64(bound.Bytes)/float64(in.took.Bytes)
+			requests, bytes := float64(bound.Requests)/float64(in.took.Requests),
+				float64(bound.Bytes)/float64(in.took.Bytes)
 			t.Logf("took %+v, bound %+v: %.1f and %.1f times", *in.took, bound, requests, bytes)
 			if requests < 1 || bytes < 1 || requests > c.requests || bytes > c.bytes {
 				t.Errorf("%.1f times the requests and %.1f times the bytes", requests, bytes)

@@ -20,9 +20,13 @@ func (ddp) microStep(m int64) int64 { return m }
 
 // notes say what the job was taken to be.
 func (d ddp) notes() []Note {
-	notes := []Note{{Code: "data-parallel", Text: fmt.Sprintf("each of %d GPUs holds the whole job, and DistributedDataParallel a copy of its gradients to sum them in; the buckets were replayed from PyTorch's source, NCCL's own memory was not", d.world)}}
+	notes := []Note{{Code: "data-parallel", Text: fmt.Sprintf("each of %d GPUs holds the whole job, and "+
+		"DistributedDataParallel a copy of its gradients to sum them in; the buckets were replayed from PyTorch's "+
+		"source, NCCL's own memory was not", d.world)}}
 	if d.views {
-		notes = append(notes, Note{Code: "bucket-views", Text: "gradient_as_bucket_view makes gradients views of the buckets once both are there; the replay counts both, which is no more than is there before, but more at the optimizer step"})
+		notes = append(notes, Note{Code: "bucket-views", Text: "gradient_as_bucket_view makes gradients views of the " +
+			"buckets once both are there; the replay counts both, which is no more than is there before, but more at " +
+			"the optimizer step"})
 	}
 	return notes
 }

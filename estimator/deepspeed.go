@@ -34,19 +34,26 @@ type zeroWords struct {
 }
 
 // harmlessWords change no bytes, or only where a checkpoint is written.
-var harmlessWords = map[string]bool{"stage": true, "allgather_partitions": true, "allgather_bucket_size": true, "use_multi_rank_bucket_allreduce": true,
-	"compute_grad_norm": true, "load_from_fp32_weights": true, "elastic_checkpoint": true, "round_robin_gradients": true,
-	"stage3_gather_16bit_weights_on_model_save": true, "stage3_gather_fp16_weights_on_model_save": true, "gather_16bit_weights_on_model_save": true,
-	"model_persistence_threshold": true, "ignore_unused_parameters": true, "legacy_stage1": true, "pipeline_loading_checkpoint": true,
-	"override_module_apply": true, "log_trace_cache_warnings": true, "enable_sanity_checks": true, "cpu_offload_use_pin_memory": true,
-	"stage3_use_all_reduce_for_fetch_params": true, "stage3_allgather_sequential": true, "save_muon_momentum_buffer_in_memory": true}
+var harmlessWords = map[string]bool{"stage": true, "allgather_partitions": true, "allgather_bucket_size": true,
+	"use_multi_rank_bucket_allreduce": true,
+	"compute_grad_norm":               true, "load_from_fp32_weights": true, "elastic_checkpoint": true,
+	"round_robin_gradients":                     true,
+	"stage3_gather_16bit_weights_on_model_save": true, "stage3_gather_fp16_weights_on_model_save": true,
+	"gather_16bit_weights_on_model_save": true,
+	"model_persistence_threshold":        true, "ignore_unused_parameters": true, "legacy_stage1": true,
+	"pipeline_loading_checkpoint": true,
+	"override_module_apply":       true, "log_trace_cache_warnings": true, "enable_sanity_checks": true,
+	"cpu_offload_use_pin_memory":             true,
+	"stage3_use_all_reduce_for_fetch_params": true, "stage3_allgather_sequential": true,
+	"save_muon_momentum_buffer_in_memory": true}
 
 // deepSpeed reads training.distributed.deepspeed. "auto" is what transformers' Trainer makes of it.
 // Source: transformers/integrations/deepspeed.py 4.57 (HfTrainerDeepSpeedConfig.trainer_config_finalize).
 func (r *resolved) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 	const pointer = "/training/distributed/deepspeed"
 	d, stage := t.Distributed, zeroStage(t)
-	w := zeroWords{bucket: 5e8, overlaps: stage == 3, contiguous: true, scatters: true, offloadsOptimizer: d.OffloadOptimizer, offloadsParameters: d.OffloadParameters,
+	w := zeroWords{bucket: 5e8, overlaps: stage == 3, contiguous: true, scatters: true,
+		offloadsOptimizer: d.OffloadOptimizer, offloadsParameters: d.OffloadParameters,
 		prefetch: 5e7, persistence: 1e5, live: 1e9, reuse: 1e9, subs: 1e9, efficientLinear: true}
 	if len(d.DeepSpeed) == 0 || string(d.DeepSpeed) == "null" {
 		return w
@@ -61,14 +68,19 @@ func (r *resolved) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 		to   *int64
 		auto int64
 	}{
-		"reduce_bucket_size": {&w.bucket, hidden * hidden}, "stage3_prefetch_bucket_size": {&w.prefetch, hidden * hidden * 9 / 10},
+		"reduce_bucket_size":                 {&w.bucket, hidden * hidden},
+		"stage3_prefetch_bucket_size":        {&w.prefetch, hidden * hidden * 9 / 10},
 		"prefetch_bucket_size":               {&w.prefetch, hidden * hidden * 9 / 10},
-		"stage3_param_persistence_threshold": {&w.persistence, 10 * hidden}, "param_persistence_threshold": {&w.persistence, 10 * hidden},
-		"stage3_max_live_parameters": {&w.live, 1e9}, "max_live_parameters": {&w.live, 1e9}, "stage3_max_reuse_distance": {&w.reuse, 1e9},
-		"max_reuse_distance": {&w.reuse, 1e9}, "sub_group_size": {&w.subs, 1e9},
+		"stage3_param_persistence_threshold": {&w.persistence, 10 * hidden},
+		"param_persistence_threshold":        {&w.persistence, 10 * hidden},
+		"stage3_max_live_parameters":         {&w.live, 1e9}, "max_live_parameters": {&w.live, 1e9},
+		"stage3_max_reuse_distance": {&w.reuse, 1e9},
+		"max_reuse_distance":        {&w.reuse, 1e9}, "sub_group_size": {&w.subs, 1e9},
 	}
-	switches := map[string]*bool{"overlap_comm": &w.overlaps, "contiguous_gradients": &w.contiguous, "reduce_scatter": &w.scatters,
-		"memory_efficient_linear": &w.efficientLinear, "cpu_offload": &w.offloadsOptimizer, "cpu_offload_param": &w.offloadsParameters, "cpu_offload_params": &w.offloadsParameters}
+	switches := map[string]*bool{"overlap_comm": &w.overlaps, "contiguous_gradients": &w.contiguous,
+		"reduce_scatter":          &w.scatters,
+		"memory_efficient_linear": &w.efficientLinear, "cpu_offload": &w.offloadsOptimizer,
+		"cpu_offload_param": &w.offloadsParameters, "cpu_offload_params": &w.offloadsParameters}
 	for _, name := range slices.Sorted(maps.Keys(words)) {
 		value, at := bytes.TrimSpace(words[name]), pointer+"/"+name
 		auto := string(value) == `"auto"`
@@ -106,7 +118,8 @@ func (r *resolved) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 			if json.Unmarshal(value, &where) != nil {
 				errs.Add(at, "wrong_type", "%s is an object with a device: none, cpu or nvme", name)
 			} else if where.Ratio > 0 && where.Ratio < 1 {
-				errs.Add(at+"/ratio", "unsupported", "an optimizer of which a part stays on the GPU (twin flow) is not modelled")
+				errs.Add(at+"/ratio", "unsupported", "an optimizer of which a part stays on the GPU (twin "+
+					"flow) is not modelled")
 			}
 			*to = *to || where.Device == "cpu" || where.Device == "nvme"
 		default:
@@ -121,29 +134,33 @@ func (r *resolved) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 	return w
 }
 
-// zeroStates is training.states under DeepSpeed, whose engine brings the whole model to the half type: nothing runs under autocast, and masters
-// are float32.
-// Source: deepspeed/runtime/engine.py 0.19.8 (_configure_distributed_model); accelerate/accelerator.py 1.15 (native_amp).
+// zeroStates is training.states under DeepSpeed, whose engine brings the whole model to the half type: nothing runs
+// under autocast, and masters are float32. Source: deepspeed/runtime/engine.py 0.19.8 (_configure_distributed_model);
+// accelerate/accelerator.py 1.15 (native_amp).
 func (r *resolved) zeroStates(given States, errs *invalid.List) {
 	rc := &r.recipe
 	rc.Autocast, rc.GradScaler, rc.Stored = false, false, rc.Compute
 	for _, x := range []struct {
 		field, given string
 		want         step.DType
-	}{{"weights", given.Weights, rc.Stored}, {"gradients", given.Gradients, rc.Stored}, {"master_weights", given.MasterWeights, step.F32}, {"optimizer", given.Optimizer, step.F32}} {
+	}{{"weights", given.Weights, rc.Stored}, {"gradients", given.Gradients, rc.Stored},
+		{"master_weights", given.MasterWeights, step.F32}, {"optimizer", given.Optimizer, step.F32}} {
 		if d, ok := readState(x.field, x.given, x.field == "master_weights", errs); ok && d != x.want {
-			errs.Add("/training/states/"+x.field, "unsupported", "under DeepSpeed's ZeRO with this precision %s are %s, and others are not modelled", x.field, dtypeName(x.want))
+			errs.Add("/training/states/"+x.field, "unsupported",
+				"under DeepSpeed's ZeRO with this precision %s are %s, and others are not modelled", x.field,
+				dtypeName(x.want))
 		}
 	}
 }
 
-// groupsByDecay are the frameworks that run transformers' Trainer, whose optimizer has matrices and vectors in groups of their own.
-// Source: transformers/trainer.py 4.57 (Trainer.create_optimizer, get_decay_parameter_names).
-var groupsByDecay = map[string]bool{"hf-trainer": true, "trl": true, "axolotl": true, "llama-factory": true, "ms-swift": true, "unsloth": true}
+// groupsByDecay are the frameworks that run transformers' Trainer, whose optimizer has matrices and vectors in groups
+// of their own. Source: transformers/trainer.py 4.57 (Trainer.create_optimizer, get_decay_parameter_names).
+var groupsByDecay = map[string]bool{"hf-trainer": true, "trl": true, "axolotl": true, "llama-factory": true,
+	"ms-swift": true, "unsloth": true}
 
-// olderDeepSpeed says that a release of DeepSpeed replaces torch's linear layers only in models that are made under zero.Init: 0.14 and before
-// do, 0.19 replaces them in finished models too. Of those between nothing was looked at; they count as newer.
-// Source: deepspeed/runtime/zero/partition_parameters.py (Init.__init__), 0.14.2 and 0.19.8.
+// olderDeepSpeed says that a release of DeepSpeed replaces torch's linear layers only in models that are made under
+// zero.Init: 0.14 and before do, 0.19 replaces them in finished models too. Of those between nothing was looked at;
+// they count as newer. Source: deepspeed/runtime/zero/partition_parameters.py (Init.__init__), 0.14.2 and 0.19.8.
 func olderDeepSpeed(version string) bool {
 	major, rest, _ := strings.Cut(version, ".")
 	minor, _, _ := strings.Cut(rest, ".")
@@ -159,11 +176,18 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{stage == 3 && r.evaluation != nil, "evaluation", "an evaluation pass under ZeRO-3 is not modelled; leave one of them out"},
-		{w.offloadsParameters && stage != 3, "distributed/offload_parameters", "parameters are offloaded under zero3 only"},
-		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under DeepSpeed is not modelled; leave one of them out"},
-		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under DeepSpeed is not modelled; leave one of them out"},
-		{!r.optimizer.Sharded && !w.offloadsOptimizer, "optimizer/name", "under DeepSpeed " + enumeration(optimizerNames(func(o *optim.Optimizer) bool { return o.Sharded })) + " are modelled"},
+		{stage == 3 && r.evaluation != nil, "evaluation", "an evaluation pass under ZeRO-3 is not modelled; " +
+			"leave one of them out"},
+		{w.offloadsParameters && stage != 3, "distributed/offload_parameters",
+			"parameters are offloaded under zero3 only"},
+		{rc.Compile || rc.CompileLoss, "compile",
+			"torch.compile under DeepSpeed is not modelled; leave one of them out"},
+		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under DeepSpeed is not modelled; " +
+			"leave one of them out"},
+		{!r.optimizer.Sharded && !w.offloadsOptimizer, "optimizer/name", "under DeepSpeed " +
+			enumeration(optimizerNames(func(o *optim.Optimizer) bool {
+				return o.Sharded
+			})) + " are modelled"},
 		{r.arch.LitGPT, "framework", "litgpt under DeepSpeed is not modelled"},
 	} {
 		if x.applies {
@@ -173,19 +197,23 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	if l := r.arch.LoRA; t.LoRA != nil && l != nil {
 		l.Dtype = rc.Compute
 	}
-	z := &zero{r: r, stage: stage, world: d.WorldSize, words: w, initUnknown: d.ZeroInit == nil && r.framework != "deepspeed"}
+	z := &zero{r: r, stage: stage, world: d.WorldSize, words: w, initUnknown: d.ZeroInit == nil &&
+		r.framework != "deepspeed"}
 	if d.ZeroInit != nil && stage != 3 {
 		errs.Add("/training/distributed/zero_init", "conflict", "zero.Init belongs to zero3, and data is %s", d.Data)
 	}
 	w.efficientLinear = w.efficientLinear && (d.ZeroInit == nil || *d.ZeroInit || !olderDeepSpeed(r.given["deepspeed"]))
 	r.parallel = z
 	if stage == 3 {
-		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch, Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
-			Group: max(w.subs, 1), Contiguous: w.contiguous, Grouped: groupsByDecay[r.framework], Keeps: !w.efficientLinear,
+		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch,
+			Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
+			Group: max(w.subs, 1), Contiguous: w.contiguous, Grouped: groupsByDecay[r.framework],
+			Keeps:             !w.efficientLinear,
 			OffloadsOptimizer: w.offloadsOptimizer, OffloadsParameters: w.offloadsParameters}
 		return
 	}
-	rc.Strategy = parallel.ZeRO{World: d.WorldSize, Whole: stage == 1, Bucket: w.bucket, Overlaps: w.overlaps, Contiguous: w.contiguous, Scatters: w.scatters,
+	rc.Strategy = parallel.ZeRO{World: d.WorldSize, Whole: stage == 1, Bucket: w.bucket, Overlaps: w.overlaps,
+		Contiguous: w.contiguous, Scatters: w.scatters,
 		Grouped: groupsByDecay[r.framework], Accumulates: rc.Accumulation > 1, OffloadsOptimizer: w.offloadsOptimizer}
 }
 
@@ -204,16 +232,20 @@ func (z *zero) how(name, p string, run *run) (how string, ok bool) {
 	stored := inBytes(z.r.recipe.Stored)
 	switch name {
 	case "weights":
-		return fmt.Sprintf("%s parameters that are trained × %s in flat tensors, and what is frozen as it is", p, stored), true
+		return fmt.Sprintf("%s parameters that are trained × %s in flat tensors, and what is frozen as it is", p,
+			stored), true
 	case "gradients":
-		return fmt.Sprintf("whole ones on their way into DeepSpeed's bucket, and those of this GPU's part of %s parameters, × %s", p, stored), true
+		return fmt.Sprintf("whole ones on their way into DeepSpeed's bucket, and those of this GPU's part of %s "+
+			"parameters, × %s", p, stored), true
 	case "optimizer_state":
 		if z.words.offloadsOptimizer {
 			return "in the CPU's memory (offload_optimizer)", true
 		}
-		return z.r.howStates(fmt.Sprintf("%s parameters dealt out to %s GPUs: master weights of 4 B (fp32) and", p, grouped(z.world)), step.F32), true
+		return z.r.howStates(fmt.Sprintf("%s parameters dealt out to %s GPUs: master weights of 4 B (fp32) and", p,
+			grouped(z.world)), step.F32), true
 	case "communication":
-		return fmt.Sprintf("DeepSpeed's buckets of %s elements, and %s for NCCL outside PyTorch's allocator", grouped(z.words.bucket), Bytes(z.r.nccl.Bytes)), true
+		return fmt.Sprintf("DeepSpeed's buckets of %s elements, and %s for NCCL outside PyTorch's allocator",
+			grouped(z.words.bucket), Bytes(z.r.nccl.Bytes)), true
 	}
 	return "", false
 }
@@ -228,11 +260,14 @@ func (z *zero) notes() []Note {
 		what = "weights, gradients and the optimizer's state are dealt out"
 	}
 	notes := []Note{
-		{Code: "sharded", Text: fmt.Sprintf("%s to %d GPUs with DeepSpeed's ZeRO-%d as of 0.19.8; weights are stored in %s, with masters in float32, and gradients come together in buckets of %s elements", what,
+		{Code: "sharded", Text: fmt.Sprintf("%s to %d GPUs with DeepSpeed's ZeRO-%d as of 0.19.8; weights are stored "+
+			"in %s, with masters in float32, and gradients come together in buckets of %s elements", what,
 			z.world, z.stage, dtypeName(z.r.recipe.Stored), grouped(z.words.bucket))},
 	}
 	if z.stage < 3 {
-		notes = append(notes, Note{Code: "zero-load", Text: "at load the flat weights are made beside the model, twice the weights together; where that does not fit, DeepSpeed makes them in the CPU's memory, so that the peak of the answer is that of the steps"})
+		notes = append(notes, Note{Code: "zero-load", Text: "at load the flat weights are made beside the model, " +
+			"twice the weights together; where that does not fit, DeepSpeed makes them in the CPU's memory, so that " +
+			"the peak of the answer is that of the steps"})
 	}
 	return notes
 }

@@ -15,7 +15,8 @@ func zeroJob(data, words string) Job {
 	return Job{
 		Model: Model{NanoGPT: &model.NanoGPT{Layers: 7, Heads: 4, Embedding: 256, BlockSize: 128, Vocabulary: 20000}},
 		Training: Training{
-			Framework: "deepspeed", MicroBatch: 2, Precision: PrecisionBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"},
+			Framework: "deepspeed", MicroBatch: 2, Precision: PrecisionBF16,
+			Optimizer:   &Optimizer{Name: "adamw", Implementation: "fused"},
 			Distributed: &Distributed{WorldSize: 8, Data: data, DeepSpeed: json.RawMessage(words)},
 		},
 	}
@@ -31,7 +32,8 @@ func steady(res *Result) int64 {
 	return 0
 }
 
-// TestZeROLess: stages 1 and 2 keep the weights and an eighth of masters and moments in float32, stage 3 an eighth of all.
+// TestZeROLess: stages 1 and 2 keep the weights and an eighth of masters and moments in float32, stage 3 an eighth of
+// all.
 func TestZeROLess(t *testing.T) {
 	states := map[string]int64{}
 	for _, data := range []string{"zero1", "zero2", "zero3"} {
@@ -46,7 +48,8 @@ func TestZeROLess(t *testing.T) {
 		states[data] = steady(res)
 		for _, p := range res.Phases {
 			if p.Name == "load" && data != "zero3" && p.AllocatedBytes < 4*n {
-				t.Errorf("%s: loading takes %d bytes; the flat weights beside the model are %d", data, p.AllocatedBytes, 4*n)
+				t.Errorf("%s: loading takes %d bytes; the flat weights beside the model are %d", data, p.AllocatedBytes,
+					4*n)
 			}
 		}
 	}
@@ -83,7 +86,8 @@ func TestZeROOnOneGPU(t *testing.T) {
 // TestZeROOffloads: nothing of the optimizer is on the GPU, and the bounds are wider.
 func TestZeROOffloads(t *testing.T) {
 	for _, data := range []string{"zero2", "zero3"} {
-		res := mustEstimate(t, Input{Job: zeroJob(data, `{"offload_optimizer": {"device": "cpu", "pin_memory": true}}`)})
+		res := mustEstimate(t,
+			Input{Job: zeroJob(data, `{"offload_optimizer": {"device": "cpu", "pin_memory": true}}`)})
 		if got := component(res, "optimizer_state").Bytes; got != 0 {
 			t.Errorf("%s: %d bytes of optimizer state", data, got)
 		}
@@ -122,20 +126,24 @@ func TestZeRORefused(t *testing.T) {
 func TestHybridSharding(t *testing.T) {
 	of := func(world, group int64) *Result {
 		job := zeroJob("fsdp", "")
-		job.Training.Framework, job.Training.Distributed = "pytorch", &Distributed{WorldSize: world, Data: "fsdp", FSDPVersion: 2, ShardGroup: group}
+		job.Training.Framework, job.Training.Distributed = "pytorch",
+			&Distributed{WorldSize: world, Data: "fsdp", FSDPVersion: 2, ShardGroup: group}
 		return mustEstimate(t, Input{Job: job})
 	}
 	if eight, hybrid := of(8, 0), of(64, 8); eight.Peak.AllocatedBytes != hybrid.Peak.AllocatedBytes {
-		t.Errorf("eight GPUs allocate %d bytes each, 64 in groups of eight %d", eight.Peak.AllocatedBytes, hybrid.Peak.AllocatedBytes)
+		t.Errorf("eight GPUs allocate %d bytes each, 64 in groups of eight %d", eight.Peak.AllocatedBytes,
+			hybrid.Peak.AllocatedBytes)
 	}
 	job := zeroJob("fsdp", "")
-	job.Training.Framework, job.Training.Distributed = "pytorch", &Distributed{WorldSize: 10, Data: "fsdp", FSDPVersion: 2, ShardGroup: 4}
+	job.Training.Framework, job.Training.Distributed = "pytorch",
+		&Distributed{WorldSize: 10, Data: "fsdp", FSDPVersion: 2, ShardGroup: 4}
 	if _, err := Estimate(Input{Job: job}); err == nil {
 		t.Error("ten GPUs in groups of four are no error")
 	}
 }
 
-// TestZeROLoadYields: a card that holds the steps and not twice the weights is not too small, since the flat weights are then made elsewhere.
+// TestZeROLoadYields: a card that holds the steps and not twice the weights is not too small, since the flat weights
+// are then made elsewhere.
 func TestZeROLoadYields(t *testing.T) {
 	job := zeroJob("zero2", `{"reduce_bucket_size": 65536}`)
 	job.Model.NanoGPT.Layers, job.Model.NanoGPT.Embedding = 40, 1024
@@ -144,6 +152,7 @@ func TestZeROLoadYields(t *testing.T) {
 	res := mustEstimate(t, Input{Job: job})
 	n := res.Model.Parameters
 	if res.Peak.AllocatedBytes >= 4*n || res.Peak.MinimumLimitBytes >= 4*n {
-		t.Errorf("%d bytes allocated, %d at least, and loading takes %d", res.Peak.AllocatedBytes, res.Peak.MinimumLimitBytes, 4*n)
+		t.Errorf("%d bytes allocated, %d at least, and loading takes %d", res.Peak.AllocatedBytes,
+			res.Peak.MinimumLimitBytes, 4*n)
 	}
 }

@@ -16,15 +16,19 @@ func randomDimensions(t *rapid.T) *model.Dimensions {
 		return rapid.SampledFrom([]*bool{nil, new(bool), ptr(true)}).Draw(t, name)
 	}
 	groups := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "groups")
-	d := &model.Dimensions{Layers: rapid.Int64Range(1, 9).Draw(t, "layers"), Heads: heads * groups, KVHeads: heads, HeadDim: dim, Hidden: heads * groups * dim,
-		FFN: rapid.Int64Range(8, 900).Draw(t, "ffn"), Vocabulary: rapid.Int64Range(3, 60000).Draw(t, "vocab"), MaxPositions: 1500,
+	d := &model.Dimensions{Layers: rapid.Int64Range(1, 9).Draw(t, "layers"), Heads: heads * groups, KVHeads: heads,
+		HeadDim: dim, Hidden: heads * groups * dim,
+		FFN: rapid.Int64Range(8, 900).Draw(t, "ffn"), Vocabulary: rapid.Int64Range(3, 60000).Draw(t, "vocab"),
+		MaxPositions:   1500,
 		Dropout:        rapid.SampledFrom([]float64{0, 0, 0.1}).Draw(t, "dropout"),
 		TiedEmbeddings: flag("tied"), NormBias: flag("norm_bias"), MLPBias: flag("mlp_bias"),
-		Norm:          rapid.SampledFrom([]string{"", "layernorm", "rmsnorm"}).Draw(t, "norm"),
-		Position:      rapid.SampledFrom([]string{"", "rope", "learned", "alibi", "none"}).Draw(t, "position"),
-		MLP:           rapid.SampledFrom([]string{"", "gelu", "gelu_new", "relu", "relu2", "swiglu", "geglu"}).Draw(t, "mlp"),
-		AttentionBias: rapid.SampledFrom([]model.AttentionBias{"", model.AttentionBiasNone, model.AttentionBiasQKV, model.AttentionBiasAll}).Draw(t, "attention_bias"),
-		LMHeadBias:    rapid.Bool().Draw(t, "lm_head_bias"), QKNorm: rapid.Bool().Draw(t, "qk_norm"),
+		Norm:     rapid.SampledFrom([]string{"", "layernorm", "rmsnorm"}).Draw(t, "norm"),
+		Position: rapid.SampledFrom([]string{"", "rope", "learned", "alibi", "none"}).Draw(t, "position"),
+		MLP: rapid.SampledFrom([]string{"", "gelu", "gelu_new", "relu", "relu2", "swiglu", "geglu"}).Draw(t,
+			"mlp"),
+		AttentionBias: rapid.SampledFrom([]model.AttentionBias{"", model.AttentionBiasNone, model.AttentionBiasQKV,
+			model.AttentionBiasAll}).Draw(t, "attention_bias"),
+		LMHeadBias: rapid.Bool().Draw(t, "lm_head_bias"), QKNorm: rapid.Bool().Draw(t, "qk_norm"),
 		RotaryFraction: rapid.SampledFrom([]float64{0, 1, 0.5, 0.25}).Draw(t, "rotary_fraction")}
 	if d.Position != "" && d.Position != "rope" {
 		d.RotaryFraction = 0
@@ -57,7 +61,8 @@ func TestDimensionsFoldedEqualsPlain(t *testing.T) {
 		job.Training.LoRA, job.Training.TargetSequenceLength = nil, 0
 		job.Training.SequenceLength = rapid.Int64Range(1, 700).Draw(t, "tokens")
 		if _, err := resolve(&Input{Job: job}); err != nil { // what fitted the other model need not fit this one
-			job.Training.States, job.Training.Loss, job.Training.Evaluation, job.Training.AttentionMask = nil, nil, nil, ""
+			job.Training.States, job.Training.Loss, job.Training.Evaluation, job.Training.AttentionMask = nil, nil, nil,
+				""
 			job.Training.Optimizer.InBackward, job.Training.GradientCheckpointing = false, nil
 		}
 		foldedEqualsPlain(t, job)
@@ -75,12 +80,16 @@ func TestGenericNearDescribed(t *testing.T) {
 			{Layers: 8, Hidden: 512, Heads: 8, KVHeads: 4, FFN: 1376, Vocabulary: 32000},
 			{Layers: 8, Hidden: 512, Heads: 8, KVHeads: 4, FFN: 1376, Vocabulary: 32000, LMHeadBias: true}},
 		"GPT-2 and, with a bias on the head, a generic decoder": {
-			{Layers: 8, Hidden: 512, Heads: 8, Vocabulary: 32000, MaxPositions: 1024, Position: "learned", Norm: "layernorm", MLP: "gelu_new"},
-			{Layers: 8, Hidden: 512, Heads: 8, Vocabulary: 32000, MaxPositions: 1024, Position: "learned", Norm: "layernorm", MLP: "gelu_new", LMHeadBias: true, TiedEmbeddings: &yes}},
+			{Layers: 8, Hidden: 512, Heads: 8, Vocabulary: 32000, MaxPositions: 1024, Position: "learned",
+				Norm: "layernorm", MLP: "gelu_new"},
+			{Layers: 8, Hidden: 512, Heads: 8, Vocabulary: 32000, MaxPositions: 1024, Position: "learned",
+				Norm: "layernorm", MLP: "gelu_new", LMHeadBias: true, TiedEmbeddings: &yes}},
 	} {
 		var peaks [2]int64
 		for i := range pair {
-			res := mustEstimate(t, Input{Job: Job{Model: Model{Dimensions: &pair[i]}, Training: Training{MicroBatch: 4, SequenceLength: 512}}})
+			res := mustEstimate(t,
+				Input{Job: Job{Model: Model{Dimensions: &pair[i]},
+					Training: Training{MicroBatch: 4, SequenceLength: 512}}})
 			peaks[i] = res.Peak.AllocatedBytes
 		}
 		if ratio := float64(peaks[1]) / float64(peaks[0]); ratio < 0.98 || ratio > 1.02 {

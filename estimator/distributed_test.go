@@ -13,7 +13,8 @@ func dataParallelJob(gpus int64) Job {
 	job := Job{
 		Model: Model{NanoGPT: &model.NanoGPT{Layers: 3, Heads: 4, Embedding: 512, BlockSize: 128, Vocabulary: 20000}},
 		Training: Training{
-			MicroBatch: 2, GradientAccumulation: 2, Precision: PrecisionAMPBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"},
+			MicroBatch: 2, GradientAccumulation: 2, Precision: PrecisionAMPBF16,
+			Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"},
 		},
 	}
 	if gpus > 0 {
@@ -22,11 +23,13 @@ func dataParallelJob(gpus int64) Job {
 	return job
 }
 
-// TestDataParallel wraps a traced job in DistributedDataParallel: a run of its first step with PyTorch 2.9.1 allocated 79,691,776 bytes
-// more than the same without it, 78,985,216 of them for the one bucket of all gradients, which lies in a segment of whole 2 MiB.
+// TestDataParallel wraps a traced job in DistributedDataParallel: a run of its first step with PyTorch 2.9.1 allocated
+// 79,691,776 bytes more than the same without it, 78,985,216 of them for the one bucket of all gradients, which lies in
+// a segment of whole 2 MiB.
 func TestDataParallel(t *testing.T) {
 	for _, gpus := range []int64{0, 1} {
-		if got := component(mustEstimate(t, Input{Job: dataParallelJob(gpus)}), "communication"); got.Bytes != 0 || got.How != "one GPU" {
+		if got := component(mustEstimate(t, Input{Job: dataParallelJob(gpus)}), "communication"); got.Bytes != 0 ||
+			got.How != "one GPU" {
 			t.Errorf("%d GPUs: communication takes %d bytes (%s)", gpus, got.Bytes, got.How)
 		}
 	}
@@ -49,8 +52,8 @@ func TestDataParallel(t *testing.T) {
 	}
 }
 
-// TestFirstStepUnderDataParallel counts what wrapping the traced job allocates: the parameters flattened once to be broadcast, then one
-// bucket, and from the second step on buckets of about 25 MiB.
+// TestFirstStepUnderDataParallel counts what wrapping the traced job allocates: the parameters flattened once to be
+// broadcast, then one bucket, and from the second step on buckets of about 25 MiB.
 func TestFirstStepUnderDataParallel(t *testing.T) {
 	const gradients = 78_985_216
 	count := func(job Job, steps int) (flat, buckets int) {
@@ -74,7 +77,8 @@ func TestFirstStepUnderDataParallel(t *testing.T) {
 	}
 	_, before := count(dataParallelJob(2), 1)
 	if _, after := count(dataParallelJob(2), 2); after-before != 2 {
-		t.Errorf("%d buckets of about 25 MiB in the second step, want two: one of three layers' gradients, one of the rest with the embedding", after-before)
+		t.Errorf("%d buckets of about 25 MiB in the second step, want two: one of three layers' gradients, one of the "+
+			"rest with the embedding", after-before)
 	}
 }
 
@@ -92,11 +96,17 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 			u.Distributed.Data, u.Compile, u.Evaluation = "fsdp", &Compile{Model: true}, &Evaluation{}
 			u.Optimizer = &Optimizer{Name: "adamw-8bit"}
 		}, []string{"/training/compile", "/training/evaluation", "/training/evaluation", "/training/optimizer/name"}},
-		{"tensor and pipeline parallel", func(u *Training) { u.Distributed.TensorParallel, u.Distributed.PipelineParallel = 2, 4 },
+		{"tensor and pipeline parallel", func(u *Training) {
+			u.Distributed.TensorParallel, u.Distributed.PipelineParallel = 2, 4
+		},
 			[]string{"/training/distributed/pipeline_parallel", "/training/distributed/tensor_parallel"}},
-		{"an own engine", func(u *Training) { u.Framework = "deepspeed" }, []string{"/training/distributed/world_size"}},
+		{"an own engine", func(u *Training) {
+			u.Framework = "deepspeed"
+		}, []string{"/training/distributed/world_size"}},
 		{"compiled", func(u *Training) { u.Compile = &Compile{Model: true} }, []string{"/training/compile"}},
-		{"too many", func(u *Training) { u.Distributed.WorldSize = 1 << 21 }, []string{"/training/distributed/world_size"}},
+		{"too many", func(u *Training) {
+			u.Distributed.WorldSize = 1 << 21
+		}, []string{"/training/distributed/world_size"}},
 		{"no_sync", func(u *Training) { u.Distributed.NoSync = &yes }, nil},
 	}
 	for _, tt := range tests {

@@ -1,9 +1,9 @@
 // Package estimator says how much GPU memory a training job takes, before it runs.
 //
-// It replays one training step on shapes: package model runs the forward of the model as its PyTorch module does, package
-// step records what every operation allocates, keeps for backward and frees, walks backward as autograd's engine would,
-// and package memory plays the allocations on a model of PyTorch's caching allocator. The answer is read off that: the
-// peak, what holds it, and whether it fits.
+// It replays one training step on shapes: package model runs the forward of the model as its PyTorch module does,
+// package step records what every operation allocates, keeps for backward and frees, walks backward as autograd's
+// engine would, and package memory plays the allocations on a model of PyTorch's caching allocator. The answer is read
+// off that: the peak, what holds it, and whether it fits.
 //
 //   - [Job] is the document: a model, how it is trained, where it should run.
 //   - [Estimate] answers one job. [Judge] does the same for those who ask about hundreds;

@@ -15,76 +15,94 @@ type doubt struct {
 	how string
 }
 
-// The reasons. Their widths are read off what is named in how, the published runs among it, which therefore do not test them; `go run ./estimator/accuracy -fit` prints, for the published runs on
-// one GPU, what each would have to be.
+// The reasons. Their widths are read off what is named in how, the published runs among it, which therefore do not test
+// them; `go run ./estimator/accuracy -fit` prints, for the published runs on one GPU, what each would have to be.
 var (
-	// orderDoubt is always there. A larger one hides nothing: the described families replay to the byte, and what is left is other
-	// frees between the steps.
+	// orderDoubt is always there. A larger one hides nothing: the described families replay to the byte, and what is
+	// left is other frees between the steps.
 	orderDoubt = doubt{"allocation-order", memory.Doubt{Below: 0.015, Above: 0.015},
 		"logging, data loading and other small allocations between the steps move freed blocks"}
-	// Of twelve traced runs of nanoGPT, GPT-2 and Llama, reserved bytes differ by -3.4 to +4.1 % from the replay, the smallest
-	// limit by up to 9 %, allocated bytes by up to 1.1 %.
+	// Of twelve traced runs of nanoGPT, GPT-2 and Llama, reserved bytes differ by -3.4 to +4.1 % from the replay, the
+	// smallest limit by up to 9 %, allocated bytes by up to 1.1 %.
 	compiledDoubt = doubt{"compile", memory.Doubt{Below: 0.05, Above: 0.05},
 		"inductor chooses what it fuses and recomputes; twelve traced runs differ by up to 4.1 % in reserved bytes"}
 	versionsDoubt = doubt{"versions", memory.Doubt{Below: 0.06, Above: 0.11},
-		"no trace has shown the family or the recipe with these releases; 26 published runs of older releases read 1 % less to 11 % more"}
+		"no trace has shown the family or the recipe with these releases; 26 published runs of older releases read 1 " +
+			"% less to 11 % more"}
 	// Of three traced steps one reserved 9.4 % less, another 0.9 % less, the third as much.
 	biasDoubt = doubt{"position-bias", memory.Doubt{Below: 0.095, Above: 0.02},
-		"the attention of T5 in transformers 5 is replayed as 4.57 writes it; of three traced steps one reserved 9.4 % less"}
+		"the attention of T5 in transformers 5 is replayed as 4.57 writes it; of three traced steps one " +
+			"reserved 9.4 % less"}
 	modulesDoubt = doubt{"framework-modules", memory.Doubt{Below: 0.06, Above: 0.10},
-		"the framework writes its models itself; of litgpt's the attention and the adapters are replayed, of others' what transformers writes"}
+		"the framework writes its models itself; of litgpt's the attention and the adapters are replayed, of others' " +
+			"what transformers writes"}
 	packedDoubt = doubt{"gptq", memory.Doubt{Below: 0.06, Above: 0.06},
-		"GPTQ's kernels were replayed from their source; 18 published runs allocate what was replayed, or up to 2.6 % less"}
-	// The highest 2.5 % of 37 readings ask for 25.8 %. Why the allocator reserves more there than the replay, though the same is
-	// allocated, is not known. Two runs on a nearly full card read 18 % less; low_bytes covers them
-	// because it starts from the smallest limit.
+		"GPTQ's kernels were replayed from their source; 18 published runs allocate what was replayed, or " +
+			"up to 2.6 % less"}
+	// The highest 2.5 % of 37 readings ask for 25.8 %. Why the allocator reserves more there than the replay, though
+	// the same is allocated, is not known. Two runs on a nearly full card read 18 % less; low_bytes covers them because
+	// it starts from the smallest limit.
 	kernelsDoubt = doubt{"kernels", memory.Doubt{Below: 0.06, Above: 0.26},
-		"of the fused kernels only Liger's RMSNorm, rotary positions and SwiGLU were traced; 37 published runs with such kernels read up to 26 % more from the driver"}
-	// Some fifty traced runs of FSDP2 over a process group that does nothing, in which three streams allocate as on a real one, are equal to the byte,
-	// and nine of FSDP1 in allocated bytes. On
-	// real cards collectives run beside the computation, which changes no allocation of FSDP2, and NCCL registers what it sends.
+		"of the fused kernels only Liger's RMSNorm, rotary positions and SwiGLU were traced; 37 published runs with " +
+			"such kernels read up to 26 % more from the driver"}
+	// Some fifty traced runs of FSDP2 over a process group that does nothing, in which three streams allocate as on a
+	// real one, are equal to the byte, and nine of FSDP1 in allocated bytes. On real cards collectives run beside the
+	// computation, which changes no allocation of FSDP2, and NCCL registers what it sends.
 	shardedDoubt = doubt{"sharding", memory.Doubt{Below: 0.03, Above: 0.06},
 		"FSDP was traced with a process group that sends nothing; scripts differ in what they wrap as one group"}
-	// Transformers' Trainer is within 0.9 % of three traced ranks, and within 0.7 % of what 64 published runs of older releases allocated on two and
-	// four cards; GPTQ without groups is 4 % less. Eight published runs of loops of their own allocated 0.5 % more to 7.5 % less than is replayed, and
-	// reserved 8 % more to 12 % less.
+	// Transformers' Trainer is within 0.9 % of three traced ranks, and within 0.7 % of what 64 published runs of older
+	// releases allocated on two and four cards; GPTQ without groups is 4 % less. Eight published runs of loops of their
+	// own allocated 0.5 % more to 7.5 % less than is replayed, and reserved 8 % more to 12 % less.
 	flatAdaptersDoubt = doubt{"flat-adapters", memory.Doubt{Below: 0.12, Above: 0.08},
-		"loops of their own differ in how they wrap and checkpoint layers with adapters under FSDP1: published runs read from 8 % more to 12 % less than is replayed"}
-	// Traced ranks of the engine and of transformers' Trainer are within half a percent in allocated bytes (estimator/accuracy/testdata/ranks). Streams
-	// of a real card keep blocks longer, and releases of DeepSpeed differ.
+		"loops of their own differ in how they wrap and checkpoint layers with adapters under FSDP1: published runs " +
+			"read from 8 % more to 12 % less than is replayed"}
+	// Traced ranks of the engine and of transformers' Trainer are within half a percent in allocated bytes
+	// (estimator/accuracy/testdata/ranks). Streams of a real card keep blocks longer, and releases of DeepSpeed differ.
 	zeroDoubt = doubt{"zero", memory.Doubt{Below: 0.03, Above: 0.08},
 		"ZeRO was replayed as DeepSpeed 0.19.8 allocates, traced with an NCCL that sends nothing"}
-	// Seven traced ranks are within 0.03 % in allocated bytes, an eighth within 1.8 %. On a card, gathered parameters stay until the stream that used
-	// them is through: nineteen published runs with checkpointing read 4 to 36 % more reserved bytes.
+	// Seven traced ranks are within 0.03 % in allocated bytes, an eighth within 1.8 %. On a card, gathered parameters
+	// stay until the stream that used them is through: nineteen published runs with checkpointing read 4 to 36 % more
+	// reserved bytes.
 	zero3Doubt = doubt{"zero", memory.Doubt{Below: 0.03, Above: 0.36},
-		"ZeRO-3 was replayed as DeepSpeed 0.19.8 allocates, traced with an NCCL that sends nothing; on cards, memory of other streams is given back later, by up to 36 % in published runs"}
-	// The whole gathered model: of 31 published runs of an 8B model on eight cards that were loaded before the configuration was known, with 0.14,
-	// reserved bytes are up to 74 % above the replay with zero.Init.
+		"ZeRO-3 was replayed as DeepSpeed 0.19.8 allocates, traced with an NCCL that sends nothing; on cards, memory " +
+			"of other streams is given back later, by up to 36 % in published runs"}
+	// The whole gathered model: of 31 published runs of an 8B model on eight cards that were loaded before the
+	// configuration was known, with 0.14, reserved bytes are up to 74 % above the replay with zero.Init.
 	zeroInitDoubt = doubt{"zero-init", memory.Doubt{Above: 0.75},
-		"a model that is loaded before DeepSpeed's configuration is known keeps its gathered weights until backward in older releases; distributed.zero_init says whether it was"}
-	// What goes to the CPU and when differs between releases: of DeepSpeed 0.14, nineteen published runs read 1.6 to 30 % more.
+		"a model that is loaded before DeepSpeed's configuration is known keeps its gathered weights until backward " +
+			"in older releases; distributed.zero_init says whether it was"}
+	// What goes to the CPU and when differs between releases: of DeepSpeed 0.14, nineteen published runs read 1.6 to 30
+	// % more.
 	offloadedDoubt = doubt{"offload", memory.Doubt{Below: 0.16, Above: 0.32},
-		"releases of DeepSpeed differ in what an offloaded optimizer leaves on the GPU: nineteen published runs of 0.14 read 2 to 30 % more than is replayed of 0.19"}
-	// Two models in two sources, so a guess at the spread more than a measurement: Above covers five of the seven readings.
+		"releases of DeepSpeed differ in what an offloaded optimizer leaves on the GPU: nineteen published runs of " +
+			"0.14 read 2 to 30 % more than is replayed of 0.19"}
+	// Two models in two sources, so a guess at the spread more than a measurement: Above covers five of the seven
+	// readings.
 	dimensionsDoubt = doubt{"dimensions", memory.Doubt{Below: 0.10, Above: 0.40},
-		"numbers do not say how a module is written nor in which types its parts run; 7 published runs of models known by their numbers read 10 to 79 % more"}
-	// Of 15 traced runs of nine families without a description, the replay of the nearest block allocates 10.1 % less to 2.6 % more,
-	// 1.5 % off at the median, and reserves 10.2 % less to 1.7 % more. The largest (xglm) only just lies below Above.
+		"numbers do not say how a module is written nor in which types its parts run; 7 published runs of models " +
+			"known by their numbers read 10 to 79 % more"}
+	// Of 15 traced runs of nine families without a description, the replay of the nearest block allocates 10.1 % less
+	// to 2.6 % more, 1.5 % off at the median, and reserves 10.2 % less to 1.7 % more. The largest (xglm) only just lies
+	// below Above.
 	genericDoubt = doubt{"generic-family", memory.Doubt{Below: 0.10, Above: 0.10},
 		"the layers were put together from the dimensions"}
-	// Of the mixtures in TestContinuedIsNear, and of 64 layers with 1,024 small experts with and without adapters, the reserved bytes of
-	// some layers, continued in a line, are 0.1 % below to 2.5 % above those of all layers. With fewer experts in a layer, too,
-	// which only jobs with gradient accumulation and those whose layers all differ are played with, up to 3 %.
+	// Of the mixtures in TestContinuedIsNear, and of 64 layers with 1,024 small experts with and without adapters, the
+	// reserved bytes of some layers, continued in a line, are 0.1 % below to 2.5 % above those of all layers. With
+	// fewer experts in a layer, too, which only jobs with gradient accumulation and those whose layers all differ are
+	// played with, up to 3 %.
 	continuedDoubt = doubt{"continued", memory.Doubt{Below: 0.03, Above: 0.03},
 		"some of the layers were played, and what the allocator reserves was continued in a line to all of them"}
-	// 57 configurations of transformers 5.23 are answered under a name that nobody knows. Of them 54 have at most 0.4 % other parameters
-	// than were counted, hunyuan_v1_moe 11 %, jetmoe 16 % and bitnet 24 % more (model/testdata/transformers).
+	// 57 configurations of transformers 5.23 are answered under a name that nobody knows. Of them 54 have at most 0.4 %
+	// other parameters than were counted, hunyuan_v1_moe 11 %, jetmoe 16 % and bitnet 24 % more
+	// (model/testdata/transformers).
 	uncountedDoubt = doubt{"unknown-family", memory.Doubt{Below: 0.10, Above: 0.25},
-		"the model_type is not one of transformers, and nobody compared its parameters with its configuration; of 57 that were, three have 11 to 24 % more"}
-	// Six traced runs of Gemma 2, read without the bounds on its scores and logits, allocate 0.0 to 12.3 % more than their replay; a wider
-	// vocabulary under a shorter model would show more.
+		"the model_type is not one of transformers, and nobody compared its parameters with its configuration; of 57 " +
+			"that were, three have 11 to 24 % more"}
+	// Six traced runs of Gemma 2, read without the bounds on its scores and logits, allocate 0.0 to 12.3 % more than
+	// their replay; a wider vocabulary under a shorter model would show more.
 	unreadDoubt = doubt{"unread-keys", memory.Doubt{Below: 0.10, Above: 0.15},
-		"the configuration has keys that are not modelled; six traced runs of Gemma 2 read without two such keys allocate up to 12.3 % more"}
+		"the configuration has keys that are not modelled; six traced runs of Gemma 2 read without two such keys " +
+			"allocate up to 12.3 % more"}
 )
 
 // doubts are the reasons that apply to a run of the job.
@@ -132,21 +150,26 @@ func (r *resolved) explainDoubts(run *run) []DoubtSource {
 	out := r.measuredDoubt(run)
 	for _, d := range r.doubts(run) {
 		out = append(out, DoubtSource{Source: d.source, How: d.how,
-			BelowBytes: int64(times.Below * d.Below * float64(b.Limit)), AboveBytes: int64(times.Above * d.Above * float64(b.Reserved))})
+			BelowBytes: int64(times.Below * d.Below * float64(b.Limit)),
+			AboveBytes: int64(times.Above * d.Above * float64(b.Reserved))})
 	}
 	if r.copies > 0 {
 		out = append(out, DoubtSource{Source: "nccl",
-			How:        fmt.Sprintf("NCCL's communicator was not measured; NVIDIA's planner assumes %s, and nothing to %s is allowed for", Bytes(r.nccl.Bytes), Bytes(r.nccl.High)),
-			BelowBytes: int64(times.Below * float64(r.nccl.Bytes-r.nccl.Low)), AboveBytes: int64(times.Above * float64(r.nccl.High-r.nccl.Bytes))})
+			How: fmt.Sprintf("NCCL's communicator was not measured; NVIDIA's planner assumes %s, and nothing "+
+				"to %s is allowed for", Bytes(r.nccl.Bytes), Bytes(r.nccl.High)),
+			BelowBytes: int64(times.Below * float64(r.nccl.Bytes-r.nccl.Low)),
+			AboveBytes: int64(times.Above * float64(r.nccl.High-r.nccl.Bytes))})
 	}
 	return append(out, DoubtSource{Source: "cuda-context",
 		How:        fmt.Sprintf("the context took %s to %s in published runs", Bytes(r.cuda.Low), Bytes(r.cuda.High)),
-		BelowBytes: int64(times.Below * float64(r.cuda.Bytes-r.cuda.Low)), AboveBytes: int64(times.Above * float64(r.cuda.High-r.cuda.Bytes))})
+		BelowBytes: int64(times.Below * float64(r.cuda.Bytes-r.cuda.Low)),
+		AboveBytes: int64(times.Above * float64(r.cuda.High-r.cuda.Bytes))})
 }
 
 // answerFor begins an answer with what the job asks of it: the releases, and how sure its bounds shall be.
 func answerFor(in *Input, errs *invalid.List) *resolved {
-	r := &resolved{given: in.Job.Training.Versions, stack: release.Assumed(in.Job.Training.Versions), byNumbers: in.Job.Model.Dimensions != nil,
+	r := &resolved{given: in.Job.Training.Versions, stack: release.Assumed(in.Job.Training.Versions),
+		byNumbers:  in.Job.Model.Dimensions != nil,
 		confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
 	if r.confidence == 0 {
 		r.confidence = defaultConfidence

@@ -20,8 +20,8 @@ const Version = "0.6.0"
 // Reference is the software whose allocations are replayed for a job that names no versions.
 func Reference() string { return reference(release.Assumed(nil)) }
 
-// Calibration names the constants that come with the estimator and were fitted rather than derived: contexts (package memory) and
-// doubts.
+// Calibration names the constants that come with the estimator and were fitted rather than derived: contexts (package
+// memory) and doubts.
 const Calibration = "builtin-3"
 
 // Input is a job with its names resolved: what a catalog says of the preset and
@@ -35,18 +35,19 @@ type Input struct {
 	GPUs []GPU
 	// Timeline and Tensors ask for those parts of the answer.
 	Timeline, Tensors bool
-	// FitsOnly is for those who ask [Judge] for nothing but whether the job fits: then no verdict makes it look for the smallest
-	// limit, and one of "unlikely" may be "does_not_fit" to others.
+	// FitsOnly is for those who ask [Judge] for nothing but whether the job fits: then no verdict makes it look for the
+	// smallest limit, and one of "unlikely" may be "does_not_fit" to others.
 	FitsOnly bool
-	// VerdictsOnly is for those who ask [Judge] for nothing but the device figure and the verdicts, which are those of [Estimate]: the
-	// smallest limit is looked for no further than they need.
+	// VerdictsOnly is for those who ask [Judge] for nothing but the device figure and the verdicts, which are those of
+	// [Estimate]: the smallest limit is looked for no further than they need.
 	VerdictsOnly bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
-	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part of the
-	// question.
+	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part
+	// of the question.
 	Done <-chan struct{} `json:"-"`
-	// Admit, where it is there, is asked before anything is recorded whether a job of this cost may be answered now. It may wait.
+	// Admit, where it is there, is asked before anything is recorded whether a job of this cost may be answered now. It
+	// may wait.
 	Admit func(Cost) (Turn, error) `json:"-"`
 	// MostRequests refuses a job that takes more requests of the replayed allocator in all its runs; 0 is any number.
 	MostRequests int64 `json:"-"`
@@ -54,8 +55,8 @@ type Input struct {
 	took *Cost
 	// everyExpert records every expert of a mixture.
 	everyExpert bool
-	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that was
-	// fitted to this version of the estimator.
+	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that
+	// was fitted to this version of the estimator.
 	Calibration *calibration.Calibration
 }
 
@@ -71,7 +72,8 @@ func Judge(in Input) (*Result, error) { return estimate(in, false, forOne(in)) }
 
 func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 	if c := in.Calibration; c != nil && (c.Estimator != Version || c.Base != Calibration) {
-		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s", c.ID, c.Estimator, c.Base, Version, Calibration)
+		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s",
+			c.ID, c.Estimator, c.Base, Version, Calibration)
 	}
 	if asksForStages(&in.Job.Training) {
 		return estimateStages(in, limits, replays)
@@ -193,7 +195,8 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	w.session.Reset(play.Session{
 		Program: program, Parameters: parameters, Whole: whole,
 		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
-		Beside: r.besides(plain), Units: units, Recorded: recorded, Lead: a.Lead, Evaluation: r.recordEvaluation(w, rc, plain),
+		Beside: r.besides(plain), Units: units, Recorded: recorded, Lead: a.Lead,
+		Evaluation: r.recordEvaluation(w, rc, plain),
 	})
 	return &w.session
 }
@@ -271,8 +274,8 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	out.figures = r.bounded(out.base, out.group)
 	if r.expand || found.continued {
 		// Where memory runs out, segments that grow give back every page without a tensor in it (PyTorch 2.9,
-		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed. Of a job
-		// that was not played to its end no more is known either.
+		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed.
+		// Of a job that was not played to its end no more is known either.
 		return nil
 	}
 	if !searches && !(mayDecide && r.undecided(out, out.base)) {
@@ -323,8 +326,8 @@ func (r *resolved) account(w *workspace) {
 // longer, only when a verdict depends on it.
 const deepLayers = 256
 
-// hardware is the recipe for g. Very deep models, whose replay takes long, are replayed for the kinds of hardware only and
-// not for every number of multiprocessors, which moves the scratch of a few sums.
+// hardware is the recipe for g. Very deep models, whose replay takes long, are replayed for the kinds of hardware only
+// and not for every number of multiprocessors, which moves the scratch of a few sums.
 func (r *resolved) hardware(first step.Recipe, g *GPU) step.Recipe {
 	rc := hardware(r.recipe, g)
 	if r.arch.Layers > deepLayers {

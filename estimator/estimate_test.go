@@ -16,7 +16,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 )
 
-var rtx4070 = GPU{ID: "rtx-4070", MemoryBytes: 12282 << 20, UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}
+var rtx4070 = GPU{ID: "rtx-4070", MemoryBytes: 12282 << 20, UsableBytes: 11994 << 20, ComputeCapability: 89,
+	Multiprocessors: 46}
 
 func mustEstimate(t testing.TB, in Input) *Result {
 	t.Helper()
@@ -86,7 +87,8 @@ func TestEncoderHeads(t *testing.T) {
 		{model.Head{Kind: "none"}, 109_482_240},
 		{model.Head{Kind: "none", Pooler: &pooler}, 108_891_648},
 	} {
-		p := model.Preset{ID: "google-bert/bert-base-uncased", Family: "bert", Kind: "encoder", Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64,
+		p := model.Preset{ID: "google-bert/bert-base-uncased", Family: "bert", Kind: "encoder", Layers: 12, Hidden: 768,
+			Heads: 12, KVHeads: 12, HeadDim: 64,
 			FFN: 3072, Vocabulary: 30522, MaxPositions: 512, TypeVocabulary: 2, TiedEmbeddings: true, Pooler: true}
 		job := Job{Model: Model{Preset: p.ID, Head: &c.head}, Training: Training{MicroBatch: 2}}
 		res := mustEstimate(t, Input{Job: job, Preset: &p})
@@ -101,8 +103,10 @@ func TestEncoderHeads(t *testing.T) {
 
 // TestFoundingStoryGPT2 is the first story: GPT-2 124M on a 12 GB card with 16 × 1024 × 32.
 func TestFoundingStoryGPT2(t *testing.T) {
-	base := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
-		Training: Training{SequenceLength: 1024, Precision: PrecisionAMPBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}}}
+	base := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024,
+		Vocabulary: 50304}},
+		Training: Training{SequenceLength: 1024, Precision: PrecisionAMPBF16,
+			Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}}}
 	for _, c := range []struct {
 		name                string
 		micro, accumulation int64
@@ -125,25 +129,33 @@ func TestFoundingStoryGPT2(t *testing.T) {
 			job.Training.MicroBatch, job.Training.GradientAccumulation = c.micro, c.accumulation
 			res := mustEstimate(t, Input{Job: job, GPUs: []GPU{rtx4070}})
 			if res.GPUs[0].Verdict != c.verdict {
-				t.Errorf("%s: device %v, low %v, high %v of %v", res.GPUs[0].Verdict, Bytes(res.Peak.DeviceBytes), Bytes(res.Peak.LowBytes), Bytes(res.Peak.HighBytes), Bytes(res.GPUs[0].UsableBytes))
+				t.Errorf("%s: device %v, low %v, high %v of %v", res.GPUs[0].Verdict, Bytes(res.Peak.DeviceBytes),
+					Bytes(res.Peak.LowBytes), Bytes(res.Peak.HighBytes), Bytes(res.GPUs[0].UsableBytes))
 			}
 			if c.layers == 12 && c.width == 768 && res.Model.Parameters != 124_373_760 {
 				t.Errorf("%d parameters", res.Model.Parameters)
 			}
 		})
 	}
-	res := mustEstimate(t, Input{Job: func() Job { j := base; j.Training.MicroBatch, j.Training.GradientAccumulation = 16, 32; return j }(), GPUs: []GPU{rtx4070}})
+	res := mustEstimate(t, Input{Job: func() Job {
+		j := base
+		j.Training.MicroBatch, j.Training.GradientAccumulation = 16, 32
+		return j
+	}(), GPUs: []GPU{rtx4070}})
 	logits := component(res, "logits_and_loss")
 	if res.Peak.Where != "loss backward" || logits.Share < 0.45 {
-		t.Errorf("the peak is in %q and the logits hold %.0f %%: the story says that the loss is the peak", res.Peak.Where, 100*logits.Share)
+		t.Errorf("the peak is in %q and the logits hold %.0f %%: the story says that the loss is the peak",
+			res.Peak.Where, 100*logits.Share)
 	}
 }
 
-// TestGrowingSegmentsGiveBack holds a job with expandable segments against a card that has what is alive but not what is
-// reserved: the allocator gives free pages back, so the job may run and must not be refused.
+// TestGrowingSegmentsGiveBack holds a job with expandable segments against a card that has what is alive but not what
+// is reserved: the allocator gives free pages back, so the job may run and must not be refused.
 func TestGrowingSegmentsGiveBack(t *testing.T) {
-	job := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
-		Training: Training{MicroBatch: 16, GradientAccumulation: 32, Precision: PrecisionAMPBF16, Allocator: &Allocator{ExpandableSegments: true}}}
+	job := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024,
+		Vocabulary: 50304}},
+		Training: Training{MicroBatch: 16, GradientAccumulation: 32, Precision: PrecisionAMPBF16,
+			Allocator: &Allocator{ExpandableSegments: true}}}
 	peak := mustEstimate(t, Input{Job: job}).Peak
 	context := peak.DeviceBytes - peak.ReservedBytes
 	if peak.ReservedBytes-peak.AllocatedBytes < 1<<30 {
@@ -166,9 +178,11 @@ func TestGrowingSegmentsGiveBack(t *testing.T) {
 // TestFoundingStory30M is the second story: 29.94M parameters, 16 × 512, accumulation 4, fp16 with GradScaler and
 // fused AdamW; the eager figure was traced at 6,256,638,976 bytes allocated with dropout 0.2.
 func TestFoundingStory30M(t *testing.T) {
-	job := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 6, Heads: 6, Embedding: 384, BlockSize: 512, Vocabulary: 50304, Dropout: 0.2}},
-		Training: Training{MicroBatch: 16, SequenceLength: 512, GradientAccumulation: 4, Precision: PrecisionAMPFP16, Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"},
-			Versions: formerStack}}
+	job := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 6, Heads: 6, Embedding: 384, BlockSize: 512,
+		Vocabulary: 50304, Dropout: 0.2}},
+		Training: Training{MicroBatch: 16, SequenceLength: 512, GradientAccumulation: 4, Precision: PrecisionAMPFP16,
+			Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"},
+			Versions:  formerStack}}
 	res := mustEstimate(t, Input{Job: job, GPUs: []GPU{rtx4070}})
 	if res.Model.Parameters != 30_135_168 {
 		t.Errorf("%d parameters", res.Model.Parameters)
@@ -179,14 +193,16 @@ func TestFoundingStory30M(t *testing.T) {
 	if res.GPUs[0].Verdict != Fits {
 		t.Errorf("%s", res.GPUs[0].Verdict)
 	}
-	// The owner's own run was compiled: 4,464 MiB for the process. The traced compiled run allocated 3,826,891,264 bytes.
+	// The owner's own run was compiled: 4,464 MiB for the process. The traced compiled run allocated 3,826,891,264
+	// bytes.
 	job.Training.Compile = &Compile{Model: true, Loss: true}
 	res = mustEstimate(t, Input{Job: job, GPUs: []GPU{rtx4070}})
 	if off := float64(res.Peak.AllocatedBytes)/3_826_891_264 - 1; math.Abs(off) > 0.002 {
 		t.Errorf("compiled: allocated %d, off by %+.2f %%", res.Peak.AllocatedBytes, 100*off)
 	}
 	if seen := int64(4464 << 20); seen < res.Peak.LowBytes || seen > res.Peak.HighBytes {
-		t.Errorf("compiled: the %d bytes that were seen lie outside %d to %d", seen, res.Peak.LowBytes, res.Peak.HighBytes)
+		t.Errorf("compiled: the %d bytes that were seen lie outside %d to %d", seen, res.Peak.LowBytes,
+			res.Peak.HighBytes)
 	}
 }
 
@@ -203,7 +219,8 @@ func component(res *Result, name string) Component {
 func TestAnswerHolds(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		usable := rapid.Int64Range(1<<20, 1<<36).Draw(t, "usable")
-		res, err := Estimate(Input{Job: randomJob(t), GPUs: []GPU{{ID: "card", UsableBytes: usable}, {ID: "unknown"}}, Timeline: true, Tensors: true})
+		res, err := Estimate(Input{Job: randomJob(t), GPUs: []GPU{{ID: "card", UsableBytes: usable}, {ID: "unknown"}},
+			Timeline: true, Tensors: true})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -224,7 +241,8 @@ func TestAnswerHolds(t *testing.T) {
 		if sum != p.DeviceBytes {
 			t.Fatalf("the components add up to %d, the device figure is %d", sum, p.DeviceBytes)
 		}
-		if !(p.LowBytes <= p.DeviceBytes && p.DeviceBytes <= p.HighBytes && p.AllocatedBytes <= p.ReservedBytes && p.ReservedBytes <= p.DeviceBytes && p.MinimumLimitBytes <= p.ReservedBytes) {
+		if !(p.LowBytes <= p.DeviceBytes && p.DeviceBytes <= p.HighBytes && p.AllocatedBytes <= p.ReservedBytes &&
+			p.ReservedBytes <= p.DeviceBytes && p.MinimumLimitBytes <= p.ReservedBytes) {
 			t.Fatalf("the figures are out of order: %+v", p)
 		}
 		want := DoesNotFit
@@ -277,7 +295,8 @@ func live(res *Result) int64 {
 // TestRefusals gives the estimator what it must not answer.
 func TestRefusals(t *testing.T) {
 	good := func() Job {
-		return Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 64, Vocabulary: 100}}, Training: Training{MicroBatch: 1}}
+		return Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 64,
+			Vocabulary: 100}}, Training: Training{MicroBatch: 1}}
 	}
 	for _, c := range []struct {
 		name     string
@@ -287,17 +306,32 @@ func TestRefusals(t *testing.T) {
 		{"no model", func(j *Job) { j.Model = Model{} }, []string{"/model"}},
 		{"two models", func(j *Job) { j.Model.HFConfig = []byte(`{"model_type":"llama"}`) }, []string{"/model"}},
 		{"no micro-batch", func(j *Job) { j.Training.MicroBatch = 0 }, []string{"/training/micro_batch"}},
-		{"negative numbers, both named", func(j *Job) { j.Training.MicroBatch, j.Training.GradientAccumulation = -1, -2 }, []string{"/training/gradient_accumulation", "/training/micro_batch"}},
+		{"negative numbers, both named", func(j *Job) {
+			j.Training.MicroBatch, j.Training.GradientAccumulation = -1, -2
+		}, []string{"/training/gradient_accumulation", "/training/micro_batch"}},
 		{"heads that do not divide", func(j *Job) { j.Model.NanoGPT.Heads = 3 }, []string{"/model/nanogpt/n_head"}},
 		{"10^18 layers", func(j *Job) { j.Model.NanoGPT.Layers = 1e18 }, []string{"/model/nanogpt/n_layer"}},
-		{"too long for learned positions", func(j *Job) { j.Training.SequenceLength = 65 }, []string{"/training/sequence_length"}},
-		{"an absurd micro-batch", func(j *Job) { j.Training.MicroBatch = 1 << 30; j.Model.NanoGPT.Layers = 1024 }, []string{"/training"}},
-		{"an absurd evaluation", func(j *Job) { j.Training.Evaluation = &Evaluation{MicroBatch: 1 << 30}; j.Model.NanoGPT.Layers = 1024 }, []string{"/training/evaluation"}},
-		{"a family that is not there", func(j *Job) { j.Model = Model{HFConfig: []byte(`{"model_type":"mamba"}`)} }, []string{"/model/hf_config/model_type"}},
-		{"a truncated config.json", func(j *Job) { j.Model = Model{HFConfig: []byte(`{"model_type":"lla`)} }, []string{"/model/hf_config"}},
+		{"too long for learned positions", func(j *Job) {
+			j.Training.SequenceLength = 65
+		}, []string{"/training/sequence_length"}},
+		{"an absurd micro-batch", func(j *Job) {
+			j.Training.MicroBatch = 1 << 30
+			j.Model.NanoGPT.Layers = 1024
+		}, []string{"/training"}},
+		{"an absurd evaluation", func(j *Job) {
+			j.Training.Evaluation = &Evaluation{MicroBatch: 1 << 30}
+			j.Model.NanoGPT.Layers = 1024
+		}, []string{"/training/evaluation"}},
+		{"a family that is not there", func(j *Job) {
+			j.Model = Model{HFConfig: []byte(`{"model_type":"mamba"}`)}
+		}, []string{"/model/hf_config/model_type"}},
+		{"a truncated config.json", func(j *Job) {
+			j.Model = Model{HFConfig: []byte(`{"model_type":"lla`)}
+		}, []string{"/model/hf_config"}},
 		{"wrong types in a config.json, all named", func(j *Job) {
 			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":"4096","num_hidden_layers":1.5,"use_cache":1}`)}
-		}, []string{"/model/hf_config/hidden_size", "/model/hf_config/num_hidden_layers", "/model/hf_config/use_cache"}},
+		}, []string{"/model/hf_config/hidden_size", "/model/hf_config/num_hidden_layers",
+			"/model/hf_config/use_cache"}},
 		{"heads of an hf_config that do not divide", func(j *Job) {
 			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":100,"num_attention_heads":3}`)}
 		}, []string{"/model/hf_config/num_attention_heads"}},
@@ -310,11 +344,15 @@ func TestRefusals(t *testing.T) {
 			j.Model = Model{HFConfig: []byte(`{"model_type": "falcon", "alibi": true, "multi_query": false, "num_attention_heads": 64, "hidden_size": 4096}`)}
 			j.Training.Attention = "flash"
 		}, []string{"/training/attention"}},
-		{"flash attention in float32", func(j *Job) { j.Training.Attention, j.Training.Precision = "flash", PrecisionFP32 }, []string{"/training/attention"}},
+		{"flash attention in float32", func(j *Job) {
+			j.Training.Attention, j.Training.Precision = "flash", PrecisionFP32
+		}, []string{"/training/attention"}},
 		{"quantized weights", func(j *Job) {
 			j.Model = Model{HFConfig: []byte(`{"model_type":"llama","quantization_config":{"load_in_4bit":true}}`)}
 		}, []string{"/model/hf_config/quantization_config"}},
-		{"a rank without GaLore", func(j *Job) { j.Training.Optimizer = &Optimizer{Name: "adamw", Rank: 8} }, []string{"/training/optimizer/rank"}},
+		{"a rank without GaLore", func(j *Job) {
+			j.Training.Optimizer = &Optimizer{Name: "adamw", Rank: 8}
+		}, []string{"/training/optimizer/rank"}},
 		{"a preset without a catalog", func(j *Job) { j.Model = Model{Preset: "gpt2"} }, []string{"/model/preset"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -348,14 +386,18 @@ func TestNotesOnAssumptions(t *testing.T) {
 		want     []string
 	}{
 		{"what every card has", Training{MicroBatch: 1, Attention: "flash"}, []GPU{ampere}, nil},
-		{"flash attention and bfloat16 before Ampere", Training{MicroBatch: 1, Attention: "flash"}, []GPU{ampere, volta}, []string{"no-flash-attention volta", "bf16-emulated volta"}},
+		{"flash attention and bfloat16 before Ampere", Training{MicroBatch: 1, Attention: "flash"},
+			[]GPU{ampere, volta}, []string{"no-flash-attention volta", "bf16-emulated volta"}},
 		{"half precision on Volta", Training{MicroBatch: 1, Precision: PrecisionAMPFP16}, []GPU{volta}, nil},
 		{"a card of another vendor", Training{MicroBatch: 1}, []GPU{other}, []string{"other-vendor other"}},
-		{"versions", Training{MicroBatch: 1, Versions: map[string]string{"torch": "2.1"}}, []GPU{ampere}, []string{"versions the replay follows torch-2.9.1 and transformers 4.57.6; what else the versions given do otherwise is not known, and the bounds are wider"}},
+		{"versions", Training{MicroBatch: 1, Versions: map[string]string{"torch": "2.1"}}, []GPU{ampere},
+			[]string{"versions the replay follows torch-2.9.1 and transformers 4.57.6; what else the versions given " +
+				"do otherwise is not known, and the bounds are wider"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			res := mustEstimate(t, Input{GPUs: c.gpus, Job: Job{Training: c.training,
-				Model: Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 64, Vocabulary: 100}}}})
+				Model: Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 64,
+					Vocabulary: 100}}}})
 			var got []string
 			for _, n := range res.Notes {
 				switch n.Code {
@@ -374,10 +416,13 @@ func TestNotesOnAssumptions(t *testing.T) {
 // TestNoPanicOnAnyNumbers throws numbers at the estimator that nobody checked before.
 func TestNoPanicOnAnyNumbers(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		n := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 70000), rapid.SampledFrom([]int64{1 << 30, 1 << 31, 1 << 62, 1e18}))
+		n := rapid.OneOf(rapid.Int64(), rapid.Int64Range(-2, 70000),
+			rapid.SampledFrom([]int64{1 << 30, 1 << 31, 1 << 62, 1e18}))
 		job := Job{
-			Model:    Model{NanoGPT: &model.NanoGPT{Layers: n.Draw(t, "l"), Heads: n.Draw(t, "h"), Embedding: n.Draw(t, "d"), BlockSize: n.Draw(t, "T"), Vocabulary: n.Draw(t, "V")}},
-			Training: Training{MicroBatch: n.Draw(t, "b"), SequenceLength: n.Draw(t, "s"), GradientAccumulation: n.Draw(t, "a")},
+			Model: Model{NanoGPT: &model.NanoGPT{Layers: n.Draw(t, "l"), Heads: n.Draw(t, "h"),
+				Embedding: n.Draw(t, "d"), BlockSize: n.Draw(t, "T"), Vocabulary: n.Draw(t, "V")}},
+			Training: Training{MicroBatch: n.Draw(t, "b"), SequenceLength: n.Draw(t, "s"),
+				GradientAccumulation: n.Draw(t, "a")},
 		}
 		res, err := Estimate(Input{Job: job})
 		if err == nil && (res.Peak.AllocatedBytes <= 0 || res.Peak.DeviceBytes < res.Peak.AllocatedBytes) {
@@ -388,14 +433,18 @@ func TestNoPanicOnAnyNumbers(t *testing.T) {
 
 // TestImports holds the estimator to packages that do no input or output.
 func TestImports(t *testing.T) {
-	allowed := map[string]bool{"bytes": true, "cmp": true, "context": true, "encoding/json": true, "errors": true, "fmt": true, "math": true, "math/bits": true,
-		"slices": true, "sort": true, "strconv": true, "strings": true, "sync": true, "sync/atomic": true, "runtime": true, "maps": true, "reflect": true, "unicode/utf8": true, "text/tabwriter": true, "golang.org/x/sync/errgroup": true,
-		"embed": true} // tables of facts, which are part of the program
+	allowed := map[string]bool{"bytes": true, "cmp": true, "context": true, "encoding/json": true, "errors": true,
+		"fmt": true, "math": true, "math/bits": true,
+		"slices": true, "sort": true, "strconv": true, "strings": true, "sync": true, "sync/atomic": true,
+		"runtime": true, "maps": true, "reflect": true, "unicode/utf8": true, "text/tabwriter": true,
+		"golang.org/x/sync/errgroup": true,
+		"embed":                      true} // tables of facts, which are part of the program
 	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {
 		if err != nil || !d.IsDir() {
 			return err
 		}
-		if d.Name() == "testdata" || d.Name() == "accuracy" || path == filepath.Join("evidence", "gen") { // commands, which nothing imports
+		// commands, which nothing imports
+		if d.Name() == "testdata" || d.Name() == "accuracy" || path == filepath.Join("evidence", "gen") {
 			return filepath.SkipDir
 		}
 		p, err := build.ImportDir(path, 0)

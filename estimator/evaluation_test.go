@@ -2,8 +2,8 @@ package estimator
 
 import "testing"
 
-// TestEvaluationFindsTables evaluates more sequences than training has, on a model that makes a table in its first forward and
-// keeps it: at the peak, which falls into the evaluation, the table is there once.
+// TestEvaluationFindsTables evaluates more sequences than training has, on a model that makes a table in its first
+// forward and keeps it: at the peak, which falls into the evaluation, the table is there once.
 func TestEvaluationFindsTables(t *testing.T) {
 	in := Input{Job: Job{
 		Model:    Model{HFConfig: []byte(`{"model_type":"gptj","n_layer":1,"n_head":1,"n_embd":64,"rotary_dim":64,"vocab_size":3}`)},

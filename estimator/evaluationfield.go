@@ -18,7 +18,8 @@ func (r *resolved) evaluate(t *Training, errs *invalid.List) {
 		return
 	}
 	if r.recipe.Compile || r.recipe.CompileLoss {
-		errs.Add(pointer, "unsupported", "an evaluation pass is not modelled together with torch.compile yet; leave one of them out")
+		errs.Add(pointer, "unsupported", "an evaluation pass is not modelled together with torch.compile yet; "+
+			"leave one of them out")
 	}
 	own := *e
 	if own.MicroBatch == 0 {
@@ -35,8 +36,8 @@ func (r *resolved) batchAt(m *play.Moment) int64 {
 	return r.shape.Batch * max(r.sequences, 1)
 }
 
-// recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache that
-// transformers gives up for checkpointing is on again.
+// recordEvaluation records the evaluation of one batch. Layers are not checkpointed there, so that the key/value cache
+// that transformers gives up for checkpointing is on again.
 func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *play.Evaluation {
 	if prepares, ok := rc.Objective.(step.Prepares); ok {
 		return r.recordBetween(w, rc, plain, prepares)

@@ -12,13 +12,13 @@ type Event struct {
 	Bytes int64
 	// Aside is the stream that it is allocated on, 0 for the one that computes.
 	Aside uint8
-	// What says the phase of the run and, in a micro-step, what the tensor is and where it was born: "micro-step layer 3, attention:
-	// attention output". A free says it of what is freed.
+	// What says the phase of the run and, in a micro-step, what the tensor is and where it was born: "micro-step layer
+	// 3, attention: attention output". A free says it of what is freed.
 	What string
 }
 
-// Events are the requests of the given number of optimizer steps in PyTorch's order: what [Replay] plays, with names. Every layer
-// is played by itself. The error is an *InvalidJobError, as Estimate's.
+// Events are the requests of the given number of optimizer steps in PyTorch's order: what [Replay] plays, with names.
+// Every layer is played by itself. The error is an *InvalidJobError, as Estimate's.
 func Events(in Input, steps int) ([]Event, error) {
 	var list eventList
 	if err := Replay(in, &list, steps, true); err != nil {

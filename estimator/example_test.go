@@ -11,8 +11,10 @@ import (
 func ExampleEstimate() {
 	res, err := estimator.Estimate(estimator.Input{
 		Job: estimator.Job{
-			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
-			Training: estimator.Training{MicroBatch: 16, GradientAccumulation: 32, Precision: estimator.PrecisionAMPBF16,
+			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024,
+				Vocabulary: 50304}},
+			Training: estimator.Training{MicroBatch: 16, GradientAccumulation: 32,
+				Precision: estimator.PrecisionAMPBF16,
 				Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"}},
 		},
 		GPUs: []estimator.GPU{{ID: "rtx-4070", UsableBytes: 11994 << 20, ComputeCapability: 89, Multiprocessors: 46}},
@@ -57,5 +59,6 @@ func ExampleEstimate_invalid() {
 	}})
 	fmt.Println(err)
 	// Output:
-	// the job is not valid: /model/nanogpt/n_head: n_head 5 does not divide n_embd 768; /training/micro_batch: micro_batch is -1; it is a whole number from 1 to 1073741824
+	// the job is not valid: /model/nanogpt/n_head: n_head 5 does not divide n_embd 768; /training/micro_batch:
+	// micro_batch is -1; it is a whole number from 1 to 1073741824
 }

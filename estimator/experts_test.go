@@ -27,31 +27,38 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 	},
 	"olmoe": func(t *rapid.T, config map[string]any) []string {
 		count := rapid.Int64Range(1, 12).Draw(t, "experts")
-		config["num_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
-		config["clip_qkv"], config["norm_topk_prob"] = rapid.SampledFrom([]any{nil, 8.0}).Draw(t, "clip_qkv"), rapid.Bool().Draw(t, "norm_topk_prob")
+		config["num_experts"], config["num_experts_per_tok"] = count,
+			rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["clip_qkv"], config["norm_topk_prob"] = rapid.SampledFrom([]any{nil, 8.0}).Draw(t, "clip_qkv"),
+			rapid.Bool().Draw(t, "norm_topk_prob")
 		return []string{"q_proj", "v_proj", "down_proj", "gate"}
 	},
 	"gpt_oss": func(t *rapid.T, config map[string]any) []string {
 		count := rapid.Int64Range(1, 12).Draw(t, "experts")
-		config["num_local_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["num_local_experts"], config["num_experts_per_tok"] = count,
+			rapid.Int64Range(1, count).Draw(t, "experts_per_token")
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
 		return []string{"q_proj", "v_proj", "o_proj"}
 	},
 	"deepseek_v2": func(t *rapid.T, config map[string]any) []string {
 		drawLatent(t, config)
-		config["topk_method"], config["mlp_bias"] = rapid.SampledFrom([]string{"greedy", "group_limited_greedy"}).Draw(t, "topk_method"), rapid.Bool().Draw(t, "mlp_bias")
+		config["topk_method"],
+			config["mlp_bias"] = rapid.SampledFrom([]string{"greedy", "group_limited_greedy"}).Draw(t, "topk_method"),
+			rapid.Bool().Draw(t, "mlp_bias")
 		config["n_group"], config["topk_group"] = rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "n_group"), 1
 		return []string{"kv_b_proj", "o_proj", "down_proj"}
 	},
 	"deepseek_v3": func(t *rapid.T, config map[string]any) []string {
 		drawLatent(t, config)
-		config["rope_interleave"], config["norm_topk_prob"] = rapid.Bool().Draw(t, "rope_interleave"), rapid.Bool().Draw(t, "norm_topk_prob")
+		config["rope_interleave"], config["norm_topk_prob"] = rapid.Bool().Draw(t, "rope_interleave"),
+			rapid.Bool().Draw(t, "norm_topk_prob")
 		config["n_group"], config["topk_group"] = 2, rapid.Int64Range(1, 2).Draw(t, "topk_group")
 		return []string{"kv_b_proj", "o_proj", "down_proj"}
 	},
 	"mixtral": func(t *rapid.T, config map[string]any) []string {
 		count := rapid.Int64Range(1, 12).Draw(t, "experts")
-		config["num_local_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+		config["num_local_experts"], config["num_experts_per_tok"] = count,
+			rapid.Int64Range(1, count).Draw(t, "experts_per_token")
 		return []string{"q_proj", "v_proj", "o_proj", "w1", "w2"}
 	},
 }
@@ -61,16 +68,21 @@ func drawLatent(t *rapid.T, config map[string]any) {
 	config["num_attention_heads"] = config["num_key_value_heads"]
 	config["q_lora_rank"] = rapid.SampledFrom([]any{nil, 24}).Draw(t, "q_lora_rank")
 	config["kv_lora_rank"], config["qk_rope_head_dim"] = rapid.Int64Range(4, 50).Draw(t, "kv_lora_rank"), 8
-	config["qk_nope_head_dim"], config["v_head_dim"] = rapid.Int64Range(4, 40).Draw(t, "qk_nope_head_dim"), rapid.Int64Range(4, 40).Draw(t, "v_head_dim")
-	config["first_k_dense_replace"], config["attention_bias"] = rapid.Int64Range(0, 4).Draw(t, "first_k_dense_replace"), rapid.Bool().Draw(t, "attention_bias")
-	config["n_routed_experts"], config["num_experts_per_tok"] = rapid.SampledFrom([]int64{4, 8, 12}).Draw(t, "experts"), rapid.Int64Range(1, 4).Draw(t, "experts_per_token")
-	config["n_shared_experts"], config["moe_intermediate_size"] = rapid.Int64Range(1, 2).Draw(t, "shared_experts"), rapid.Int64Range(8, 100).Draw(t, "expert_ffn")
+	config["qk_nope_head_dim"], config["v_head_dim"] = rapid.Int64Range(4, 40).Draw(t, "qk_nope_head_dim"),
+		rapid.Int64Range(4, 40).Draw(t, "v_head_dim")
+	config["first_k_dense_replace"], config["attention_bias"] = rapid.Int64Range(0, 4).Draw(t, "first_k_dense_replace"),
+		rapid.Bool().Draw(t, "attention_bias")
+	config["n_routed_experts"], config["num_experts_per_tok"] = rapid.SampledFrom([]int64{4, 8, 12}).Draw(t, "experts"),
+		rapid.Int64Range(1, 4).Draw(t, "experts_per_token")
+	config["n_shared_experts"], config["moe_intermediate_size"] = rapid.Int64Range(1, 2).Draw(t, "shared_experts"),
+		rapid.Int64Range(8, 100).Draw(t, "expert_ffn")
 }
 
 // drawQwenExperts draws the keys of both mixtures of Qwen, some with ordinary MLPs between.
 func drawQwenExperts(t *rapid.T, config map[string]any) {
 	count := rapid.Int64Range(1, 12).Draw(t, "experts")
-	config["num_experts"], config["num_experts_per_tok"] = count, rapid.Int64Range(1, count).Draw(t, "experts_per_token")
+	config["num_experts"], config["num_experts_per_tok"] = count,
+		rapid.Int64Range(1, count).Draw(t, "experts_per_token")
 	config["moe_intermediate_size"] = rapid.Int64Range(8, 300).Draw(t, "expert_ffn")
 	config["norm_topk_prob"] = rapid.Bool().Draw(t, "norm_topk_prob")
 	if rapid.Bool().Draw(t, "mixed") {
@@ -81,7 +93,8 @@ func drawQwenExperts(t *rapid.T, config map[string]any) {
 
 // TestCompiledMixtureRefused: what torch.compile makes of routing that depends on the data was not traced.
 func TestCompiledMixtureRefused(t *testing.T) {
-	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "mixtral"}`)}, Training: Training{MicroBatch: 1, SequenceLength: 64, Compile: &Compile{Model: true}}}
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "mixtral"}`)},
+		Training: Training{MicroBatch: 1, SequenceLength: 64, Compile: &Compile{Model: true}}}
 	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/training/compile") {
 		t.Errorf("got %v", err)
 	}
@@ -91,7 +104,8 @@ func TestCompiledMixtureRefused(t *testing.T) {
 func TestPublishedMXFP4(t *testing.T) {
 	const sizes = `"model_type": "gpt_oss", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 64, "num_local_experts": 4, "vocab_size": 500`
 	estimate := func(more string) (*Result, error) {
-		return Estimate(Input{Job: Job{Model: Model{HFConfig: []byte("{" + sizes + more + "}")}, Training: Training{MicroBatch: 1, SequenceLength: 64}}})
+		return Estimate(Input{Job: Job{Model: Model{HFConfig: []byte("{" + sizes + more + "}")},
+			Training: Training{MicroBatch: 1, SequenceLength: 64}}})
 	}
 	plain, err := estimate("")
 	if err != nil {
@@ -101,7 +115,8 @@ func TestPublishedMXFP4(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if published.Peak.ReservedBytes != plain.Peak.ReservedBytes || published.Peak.AllocatedBytes != plain.Peak.AllocatedBytes {
+	if published.Peak.ReservedBytes != plain.Peak.ReservedBytes ||
+		published.Peak.AllocatedBytes != plain.Peak.AllocatedBytes {
 		t.Errorf("peak %+v, without quantization_config %+v", published.Peak, plain.Peak)
 	}
 	noted := func(r *Result) bool {
@@ -118,10 +133,13 @@ func TestPublishedMXFP4(t *testing.T) {
 // mixtureOfManyJob draws jobs all of which have mixtures of so many experts that the middle ones are not recorded.
 func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 	job := draw(t)
-	family := rapid.SampledFrom([]string{"qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "deepseek_v3", "mixtral"}).Draw(t, "mixture")
+	family := rapid.SampledFrom([]string{"qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "deepseek_v3",
+		"mixtral"}).Draw(t, "mixture")
 	heads := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "heads of the mixture")
-	config := map[string]any{"model_type": family, "num_hidden_layers": rapid.Int64Range(1, 9).Draw(t, "layers of the mixture"),
-		"num_attention_heads": heads, "num_key_value_heads": heads, "hidden_size": 64, "head_dim": 64 / heads, "intermediate_size": 96, "vocab_size": 300,
+	config := map[string]any{"model_type": family, "num_hidden_layers": rapid.Int64Range(1, 9).Draw(t,
+		"layers of the mixture"),
+		"num_attention_heads": heads, "num_key_value_heads": heads, "hidden_size": 64, "head_dim": 64 / heads,
+		"intermediate_size": 96, "vocab_size": 300,
 		"use_cache": rapid.Bool().Draw(t, "cache of the mixture")}
 	modules := mixtures[family](t, config)
 	for _, key := range []string{"num_experts", "num_local_experts", "n_routed_experts"} {

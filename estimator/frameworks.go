@@ -17,25 +17,25 @@ type loop struct {
 }
 
 // Mixed precision with half-precision weights as these frameworks do it. Sources: Megatron-LM
-// core/optimizer/distrib_optimizer.py and core/distributed/param_and_grad_buffer.py (grad_reduce_in_fp32, which bf16 sets);
-// DeepSpeed runtime/fp16/fused_optimizer.py; nanotron optim/gradient_accumulator.py (FP32GradientAccumulator).
+// core/optimizer/distrib_optimizer.py and core/distributed/param_and_grad_buffer.py (grad_reduce_in_fp32, which bf16
+// sets); DeepSpeed runtime/fp16/fused_optimizer.py; nanotron optim/gradient_accumulator.py (FP32GradientAccumulator).
 var (
 	masterStates      = States{MasterWeights: "fp32", Optimizer: "fp32"}
 	accumulatedStates = States{Gradients: "fp32", MasterWeights: "fp32", Optimizer: "fp32"}
 )
 
 // The kinds of checkpoints of frameworks that ask for one. Sources: axolotl core/builders/base.py
-// (_configure_gradient_checkpointing), LLaMA-Factory hparams/model_args.py (use_reentrant_gc), unsloth_zoo/training_utils.py
-// (prepare_model_for_training), Megatron-LM core/tensor_parallel/random.py (CheckpointFunction), llm-foundry models/hf and
-// composer's FSDP (activation_checkpointing_reentrant); torchtune, torchtitan and litgpt wrap blocks with torch's
-// checkpoint_wrapper, whose default is CheckpointImpl.NO_REENTRANT.
+// (_configure_gradient_checkpointing), LLaMA-Factory hparams/model_args.py (use_reentrant_gc),
+// unsloth_zoo/training_utils.py (prepare_model_for_training), Megatron-LM core/tensor_parallel/random.py
+// (CheckpointFunction), llm-foundry models/hf and composer's FSDP (activation_checkpointing_reentrant); torchtune,
+// torchtitan and litgpt wrap blocks with torch's checkpoint_wrapper, whose default is CheckpointImpl.NO_REENTRANT.
 var reentrantByDefault, notReentrant = true, false
 
 // frameworks are the loops by name. Sources: nanoGPT train.py; transformers 4.57 Trainer.training_step (trl, axolotl,
 // llama-factory, ms-swift, unsloth and xtuner run it or keep the loss alone, as it does); accelerate 1.x
-// (convert_outputs_to_fp32); torchtune recipes/full_finetune_single_device.py and torchtitan train.py (both delete the logits
-// before backward); litgpt finetune/lora.py (the list of logits stays in a variable); composer's Trainer, which llm-foundry
-// runs, keeps state.outputs; Lightning's training_step returns the loss.
+// (convert_outputs_to_fp32); torchtune recipes/full_finetune_single_device.py and torchtitan train.py (both delete the
+// logits before backward); litgpt finetune/lora.py (the list of logits stays in a variable); composer's Trainer, which
+// llm-foundry runs, keeps state.outputs; Lightning's training_step returns the loss.
 var frameworks = map[string]loop{
 	"nanogpt":       {holdLogits: true},
 	"pytorch":       {holdLogits: true},

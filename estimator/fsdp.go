@@ -52,12 +52,13 @@ func shards(t *Training) bool {
 
 // halvesParameters are the frameworks that give FSDP's own mixed precision the half type of autocast, which they keep
 // around the forward: parameters are stored in float32, gathered and summed in that type.
-// Sources: accelerate/utils/dataclasses.py 1.15, FullyShardedDataParallelPlugin.set_mixed_precision; composer/distributed/mosaic_parallelism.py,
-// get_mixed_precision, for llm-foundry.
-var halvesParameters = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "llm-foundry": true}
+// Sources: accelerate/utils/dataclasses.py 1.15, FullyShardedDataParallelPlugin.set_mixed_precision;
+// composer/distributed/mosaic_parallelism.py, get_mixed_precision, for llm-foundry.
+var halvesParameters = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
+	"llama-factory": true, "llm-foundry": true}
 
-// shardedStates is training.states for parameters that are dealt out: weights are what is stored, gradients what they are summed in,
-// and precision says what they are gathered and computed with in.
+// shardedStates is training.states for parameters that are dealt out: weights are what is stored, gradients what they
+// are summed in, and precision says what they are gathered and computed with in.
 func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) {
 	rc := &r.recipe
 	sh := &fsdp{r: r}
@@ -81,30 +82,36 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 		sh.Reduced = d
 	}
 	if d, ok := readState("master_weights", given.MasterWeights, true, errs); ok && d != sh.Stored {
-		errs.Add("/training/states/master_weights", "unsupported", "FSDP keeps no master weights beside the stored ones; give their type as weights")
+		errs.Add("/training/states/master_weights", "unsupported",
+			"FSDP keeps no master weights beside the stored ones; give their type as weights")
 	}
 	if d, ok := readState("optimizer", given.Optimizer, false, errs); ok && d != sh.Stored {
-		errs.Add("/training/states/optimizer", "unsupported", "under FSDP the optimizer's state has the type of the stored weights, %s", dtypeName(sh.Stored))
+		errs.Add("/training/states/optimizer", "unsupported",
+			"under FSDP the optimizer's state has the type of the stored weights, %s", dtypeName(sh.Stored))
 	}
 	sh.Frozen = sh.Stored
 	if sh.Stored.Half() && rc.Stored != sh.Stored || sh.Reduced.Size() < rc.Stored.Size() && !sh.Reduced.Half() {
-		errs.Add("/training/states", "unsupported", "weights stored in %s, computed with in %s and summed in %s are not modelled", dtypeName(sh.Stored), dtypeName(rc.Stored), dtypeName(sh.Reduced))
+		errs.Add("/training/states", "unsupported", "weights stored in %s, computed with in %s and summed in %s "+
+			"are not modelled", dtypeName(sh.Stored), dtypeName(rc.Stored), dtypeName(sh.Reduced))
 	}
 }
 
-// wrapsFlat are the frameworks that take FSDP1 where nothing is said. accelerate's, which the first five run, asks for no prefetching;
-// PyTorch's own default asks for the parameters of the layer before while one runs backward.
-// Sources: accelerate/utils/dataclasses.py 1.15 (FullyShardedDataParallelPlugin), lightning FSDPStrategy, composer.
-var wrapsFlat = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true,
-	"litgpt": true, "lightning": true, "llm-foundry": true}
+// wrapsFlat are the frameworks that take FSDP1 where nothing is said. accelerate's, which the first five run, asks for
+// no prefetching; PyTorch's own default asks for the parameters of the layer before while one runs backward. Sources:
+// accelerate/utils/dataclasses.py 1.15 (FullyShardedDataParallelPlugin), lightning FSDPStrategy, composer.
+var wrapsFlat = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
+	"llama-factory": true,
+	"litgpt":        true, "lightning": true, "llm-foundry": true}
 
 // accumulatesWhole are the frameworks that leave gradients whole until the last micro-step (no_sync).
-// Sources: transformers 4.57 Trainer.training_step and accelerate 1.15 Accelerator.no_sync, which trl, axolotl and llama-factory run;
-// litgpt pretrain.py, finetune (fabric.no_backward_sync).
-var accumulatesWhole = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "litgpt": true}
+// Sources: transformers 4.57 Trainer.training_step and accelerate 1.15 Accelerator.no_sync, which trl, axolotl and
+// llama-factory run; litgpt pretrain.py, finetune (fabric.no_backward_sync).
+var accumulatesWhole = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
+	"llama-factory": true, "litgpt": true}
 
 // runsTransformers are the frameworks that train transformers' models, which decide where checkpointing is called.
-var runsTransformers = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "ms-swift": true, "pytorch": true}
+var runsTransformers = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
+	"llama-factory": true, "ms-swift": true, "pytorch": true}
 
 // sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
 func (r *resolved) sharded(t *Training, errs *invalid.List) {
@@ -114,9 +121,14 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		field, what string
 	}{
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
-		{rc.Compile || rc.CompileLoss, "compile", "torch.compile under FSDP is not modelled yet; leave one of them out"},
-		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; leave one of them out"},
-		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " + enumeration(optimizerNames(func(o *optim.Optimizer) bool { return o.Sharded })) + " are modelled"},
+		{rc.Compile || rc.CompileLoss, "compile",
+			"torch.compile under FSDP is not modelled yet; leave one of them out"},
+		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; " +
+			"leave one of them out"},
+		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " +
+			enumeration(optimizerNames(func(o *optim.Optimizer) bool {
+				return o.Sharded
+			})) + " are modelled"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass under FSDP is not modelled yet; leave one of them out"},
 	} {
 		if x.applies {
@@ -128,9 +140,11 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	if g := d.ShardGroup; g > 0 {
 		switch {
 		case m.world == m.data && m.data%g != 0:
-			errs.Add("/training/distributed/shard_group", "not_divisible", "shard_group is %d, and world_size %d is no multiple of it", g, d.WorldSize)
+			errs.Add("/training/distributed/shard_group", "not_divisible",
+				"shard_group is %d, and world_size %d is no multiple of it", g, d.WorldSize)
 		case m.data%g != 0:
-			errs.Add("/training/distributed/shard_group", "not_divisible", "shard_group is %d, and the %d GPUs that train on different data are no multiple of it", g, m.data)
+			errs.Add("/training/distributed/shard_group", "not_divisible",
+				"shard_group is %d, and the %d GPUs that train on different data are no multiple of it", g, m.data)
 		}
 		sh.groups = max(m.data/g, 1)
 	}
@@ -138,7 +152,9 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		sh.flat, sh.CastsOutputs = true, false
 		sh.prefetches = !halvesParameters[r.framework]
 		if l := d.LimitAllGathers; l != nil && !*l {
-			errs.Add("/training/distributed/limit_all_gathers", "unsupported", "without the limit the processor may run ahead and gather any number of layers, which is not modelled; leave the field out")
+			errs.Add("/training/distributed/limit_all_gathers", "unsupported",
+				"without the limit the processor may run ahead and gather any number of layers, which is not "+
+					"modelled; leave the field out")
 		}
 	}
 	whole := accumulatesWhole[r.framework]
@@ -155,8 +171,10 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		sh.KeepsRoot = true
 	}
 	sh.Meta = r.arch.Titan()
-	sh.Apart = sh.Meta || !sh.flat && halvesParameters[r.framework] && rc.Loss.Kind != step.LossFusedLinear && r.holds(release.CarvesSections)
+	sh.Apart = sh.Meta || !sh.flat && halvesParameters[r.framework] && rc.Loss.Kind != step.LossFusedLinear &&
+		r.holds(release.CarvesSections)
 	r.shardedAdapters(t, errs)
-	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && runsTransformers[r.framework] && r.holds(release.CheckpointsWrappers)
+	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && runsTransformers[r.framework] &&
+		r.holds(release.CheckpointsWrappers)
 	r.parallel, rc.Strategy = sh, sh.strategy()
 }

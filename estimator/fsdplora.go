@@ -5,9 +5,10 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// shardedAdapters is training.lora for a model that FSDP deals out: base and adapters are parameters of the same layers, each
-// stored in a type of its own, and only the adapters' gradients are summed. FSDP1 wraps every adapter by itself, which moves a few KiB.
-// Source: peft/utils/other.py (fsdp_auto_wrap_policy), transformers/integrations/fsdp.py.
+// shardedAdapters is training.lora for a model that FSDP deals out: base and adapters are parameters of the same
+// layers, each stored in a type of its own, and only the adapters' gradients are summed. FSDP1 wraps every adapter by
+// itself, which moves a few KiB. Source: peft/utils/other.py (fsdp_auto_wrap_policy),
+// transformers/integrations/fsdp.py.
 func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 	l, rc := r.arch.LoRA, &r.recipe
 	if t.LoRA == nil || l == nil {
@@ -18,9 +19,11 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{l.Base == step.Int8, "lora/base_precision", "FSDP deals out nothing but floating point, and a base in int8 is none; nf4, gptq-int4, gptq-int8, bf16, fp16 and fp32 are modelled"},
+		{l.Base == step.Int8, "lora/base_precision", "FSDP deals out nothing but floating point, and a base in int8 " +
+			"is none; nf4, gptq-int4, gptq-int8, bf16, fp16 and fp32 are modelled"},
 		{l.Decomposed, "lora/dora", "DoRA under FSDP is not modelled; leave one of them out"},
-		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not modelled; leave one of them out"},
+		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not " +
+			"modelled; leave one of them out"},
 		{r.framework == "litgpt", "lora", "litgpt's adapters under FSDP are not modelled; leave one of them out"},
 	} {
 		if x.applies {
@@ -33,14 +36,15 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 	}
 	r.adapterStates(t, errs)
 	if rc.Autocast && halvesParameters[r.framework] {
-		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's type.
-		// Source: accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model).
+		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's
+		// type. Source: accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model).
 		sh.Stored, sh.Reduced = step.F32, rc.Compute
 		rc.Stored, l.Dtype = rc.Compute, rc.Compute
 	}
 }
 
-// adapterStates holds training.states against the types that base_precision and adapter_dtype give a model with adapters.
+// adapterStates holds training.states against the types that base_precision and adapter_dtype give a model with
+// adapters.
 func (r *resolved) adapterStates(t *Training, errs *invalid.List) {
 	if t.States == nil {
 		return
@@ -49,9 +53,12 @@ func (r *resolved) adapterStates(t *Training, errs *invalid.List) {
 	for _, x := range []struct {
 		field, given string
 		want         step.DType
-	}{{"weights", t.States.Weights, sh.Frozen}, {"gradients", t.States.Gradients, sh.Reduced}, {"optimizer", t.States.Optimizer, sh.Stored}} {
+	}{{"weights", t.States.Weights, sh.Frozen}, {"gradients", t.States.Gradients, sh.Reduced},
+		{"optimizer", t.States.Optimizer, sh.Stored}} {
 		if d, ok := storedTypes[x.given]; ok && d != x.want {
-			errs.Add("/training/states/"+x.field, "unsupported", "under FSDP %s of a model with adapters are %s here, as base_precision and adapter_dtype say; leave the field out",
+			errs.Add("/training/states/"+x.field, "unsupported",
+				"under FSDP %s of a model with adapters are %s here, as base_precision and adapter_dtype say; "+
+					"leave the field out",
 				x.field, dtypeName(x.want))
 		}
 	}

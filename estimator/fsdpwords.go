@@ -19,25 +19,33 @@ func (sh *fsdp) how(name, p string, run *run) (how string, ok bool) {
 	case "weights":
 		if r.arch.LoRA != nil {
 			if base := r.arch.LoRA.Base; base != step.NotQuantised {
-				return fmt.Sprintf("%s frozen parameters, those of linear layers packed in %s, and adapters of %s × %s, dealt out to %s GPUs, those of the layers at work put together as they are, and scales, which every GPU holds",
+				return fmt.Sprintf("%s frozen parameters, those of linear layers packed in %s, and adapters of %s × "+
+					"%s, dealt out to %s GPUs, those of the layers at work put together as they are, and scales, "+
+					"which every GPU holds",
 					grouped(run.parameters-run.trained), sh.base(), p, inBytes(sh.Stored), grouped(sh.World)), true
 			}
-			return fmt.Sprintf("%s frozen parameters × %s and adapters of %s × %s, dealt out to %s GPUs, and those of the layers at work put together, × %s and × %s",
-				grouped(run.parameters-run.trained), inBytes(sh.Frozen), p, inBytes(sh.Stored), grouped(sh.World), inBytes(rc.Stored), inBytes(computed)), true
+			return fmt.Sprintf("%s frozen parameters × %s and adapters of %s × %s, dealt out to %s GPUs, and those of "+
+				"the layers at work put together, × %s and × %s",
+				grouped(run.parameters-run.trained), inBytes(sh.Frozen), p, inBytes(sh.Stored), grouped(sh.World),
+				inBytes(rc.Stored), inBytes(computed)), true
 		}
-		return fmt.Sprintf("%s, × %s, and those of the layers at work put together, × %s", dealt, inBytes(sh.Stored), inBytes(rc.Stored)), true
+		return fmt.Sprintf("%s, × %s, and those of the layers at work put together, × %s", dealt, inBytes(sh.Stored),
+			inBytes(rc.Stored)), true
 	case "gradients":
 		if run.ledger.Peak.Components[step.Gradients] == 0 {
 			return "", false
 		}
 		if sh.Unsynced {
-			return fmt.Sprintf("whole ones of the model, accumulated until the last micro-step, × %s, and this GPU's part of those that are summed, × %s", inBytes(sh.accumulated()), inBytes(sh.Stored)), true
+			return fmt.Sprintf("whole ones of the model, accumulated until the last micro-step, × %s, and this GPU's "+
+				"part of those that are summed, × %s", inBytes(sh.accumulated()), inBytes(sh.Stored)), true
 		}
-		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s", inBytes(computed), inBytes(sh.Stored)), true
+		return fmt.Sprintf("whole ones of the layers at work, × %s, and this GPU's part of those that are summed, × %s",
+			inBytes(computed), inBytes(sh.Stored)), true
 	case "optimizer_state":
 		return r.howStates(dealt, sh.Stored), true
 	case "communication":
-		return fmt.Sprintf("FSDP's buffers for all-gathers and reduce-scatters that are under way, and %s for NCCL outside PyTorch's allocator", Bytes(r.nccl.Bytes)), true
+		return fmt.Sprintf("FSDP's buffers for all-gathers and reduce-scatters that are under way, and %s for NCCL "+
+			"outside PyTorch's allocator", Bytes(r.nccl.Bytes)), true
 	}
 	return "", false
 }
@@ -74,25 +82,36 @@ func (sh *fsdp) notes() []Note {
 	}
 	weights := fmt.Sprintf("weights are stored in %s, gathered in %s", dtypeName(sh.Stored), dtypeName(r.recipe.Stored))
 	if l := r.arch.LoRA; l != nil {
-		weights = fmt.Sprintf("the frozen weights are stored in %s and gathered in %s, adapters in %s and %s", dtypeName(sh.Frozen), dtypeName(r.recipe.Stored), dtypeName(sh.Stored), dtypeName(l.Dtype))
+		weights = fmt.Sprintf("the frozen weights are stored in %s and gathered in %s, adapters in %s and %s",
+			dtypeName(sh.Frozen), dtypeName(r.recipe.Stored), dtypeName(sh.Stored), dtypeName(l.Dtype))
 	}
 	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised {
-		weights = fmt.Sprintf("the frozen weights of linear layers are packed in %s, in %s as their storage (bnb_4bit_quant_storage), and gathered packed, all others are in %s, adapters in %s and %s",
+		weights = fmt.Sprintf("the frozen weights of linear layers are packed in %s, in %s as their storage "+
+			"(bnb_4bit_quant_storage), and gathered packed, all others are in %s, adapters in %s and %s",
 			sh.base(), dtypeName(l.Half), dtypeName(sh.Frozen), dtypeName(sh.Stored), dtypeName(l.Dtype))
 		if !sh.flat { // accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model, incompatible_params4bit)
-			weights += " (under FSDP2 this follows the source and was not traced; with bitsandbytes' default storage, uint8, accelerate leaves the whole base on every GPU)"
+			weights += " (under FSDP2 this follows the source and was not traced; with bitsandbytes' default storage, " +
+				"uint8, accelerate leaves the whole base on every GPU)"
 		}
 	}
-	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never smaller than another's",
+	notes := []Note{{Code: "sharded", Text: fmt.Sprintf("weights, gradients and optimizer state are dealt out to %d "+
+		"GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never "+
+		"smaller than another's",
 		sh.World, wrapped, kept, weights, dtypeName(sh.Reduced))}}
 	if sh.groups > 1 {
-		notes = append(notes, Note{Code: "hybrid-sharding", Text: fmt.Sprintf("%d groups of %d GPUs hold the state each (HSDP); the sum over the groups is made in place", sh.groups, sh.World)})
+		notes = append(notes, Note{Code: "hybrid-sharding", Text: fmt.Sprintf("%d groups of %d GPUs hold the state "+
+			"each (HSDP); the sum over the groups is made in place", sh.groups, sh.World)})
 	}
 	if sh.Unsynced {
-		notes = append(notes, Note{Code: "whole-gradients", Text: "gradients are accumulated whole on every GPU and summed in the last micro-step (no_sync): each GPU holds those of the whole model; no_sync false holds a part of them, for a reduce-scatter in every micro-step"})
+		notes = append(notes, Note{Code: "whole-gradients", Text: "gradients are accumulated whole on every GPU and " +
+			"summed in the last micro-step (no_sync): each GPU holds those of the whole model; no_sync false holds a " +
+			"part of them, for a reduce-scatter in every micro-step"})
 	}
 	if r.recipe.Reentrant && r.recipe.CheckpointEvery > 0 && !sh.KeepsLayers && !sh.flat {
-		notes = append(notes, Note{Code: "reentrant-sharded", Text: "reentrant checkpointing under FSDP2 leaves the buffer of every layer's last all-gather until backward ends, together the layers in the gathered type; checkpointing that is not reentrant (use_reentrant=False, or FSDP's activation_checkpointing) does not"})
+		notes = append(notes, Note{Code: "reentrant-sharded",
+			Text: "reentrant checkpointing under FSDP2 leaves the buffer of every layer's last all-gather until " +
+				"backward ends, together the layers in the gathered type; checkpointing that is not reentrant " +
+				"(use_reentrant=False, or FSDP's activation_checkpointing) does not"})
 	}
 	return notes
 }

@@ -20,8 +20,8 @@ type GPU struct {
 	FP32FLOPS float64
 	// BandwidthBytesPerSecond is the memory bandwidth; 0 when unknown.
 	BandwidthBytesPerSecond float64
-	// LinkBytesPerSecond is how fast a card of this kind is reached from another in its host, each way, as its data sheet has it; 0
-	// when unknown.
+	// LinkBytesPerSecond is how fast a card of this kind is reached from another in its host, each way, as its data
+	// sheet has it; 0 when unknown.
 	LinkBytesPerSecond float64
 	// Single says that no host has several that work together: laptops, systems on a chip, parts of a card.
 	Single bool
@@ -43,13 +43,14 @@ const (
 	Embedded    Line = "embedded" // systems on a chip, which share the processor's memory
 )
 
-// DisplayBytes is left free for a display and the programs on it. Seen held by others: some 420 MiB of an RTX 3060 under a light Linux
-// desktop (11.34 GiB free of 11.75, smy20011/dreambooth-gui issue 78), 459 to 507 MiB of RTX 4090s (RLinf/RLinf issue 255), 2.1 GiB of
-// the RTX 4070 of docs/stories.md. With less, a browser ends a run; with more, micro-batches are given away that most desktops leave.
+// DisplayBytes is left free for a display and the programs on it. Seen held by others: some 420 MiB of an RTX 3060
+// under a light Linux desktop (11.34 GiB free of 11.75, smy20011/dreambooth-gui issue 78), 459 to 507 MiB of RTX 4090s
+// (RLinf/RLinf issue 255), 2.1 GiB of the RTX 4070 of docs/stories.md. With less, a browser ends a run; with more,
+// micro-batches are given away that most desktops leave.
 const DisplayBytes = 1 << 30
 
-// DisplayRoom is what a plan leaves free on a card besides what the job reserves: DisplayBytes where the card drives a display, by what
-// the job says or else by its line, and 0 elsewhere.
+// DisplayRoom is what a plan leaves free on a card besides what the job reserves: DisplayBytes where the card drives a
+// display, by what the job says or else by its line, and 0 elsewhere.
 func (j *Job) DisplayRoom(g *GPU) int64 {
 	drives := j.ReserveBytes == 0 && (g.Line == Desktop || g.Line == Laptop)
 	if j.Display != nil {
@@ -61,11 +62,15 @@ func (j *Job) DisplayRoom(g *GPU) int64 {
 	return DisplayBytes
 }
 
-// displayNote says of a job that fits on the card that was named that its display may want the room; of many cards it would be a list.
+// displayNote says of a job that fits on the card that was named that its display may want the room; of many cards it
+// would be a list.
 func (res *Result) displayNote(j *Job, g *GPU, high int64) {
 	fit := &res.GPUs[len(res.GPUs)-1]
-	if spare := fit.UsableBytes - high; len(j.GPUs) == 1 && j.GPUs[0].Name != "*" && fit.Verdict == Fits && spare < j.DisplayRoom(g) {
-		res.Notes = append(res.Notes, Note{Code: "display", Text: fmt.Sprintf("%s leaves %s at the upper bound: where the card drives a display, "+
-			"its programs often hold 1 GiB; say in reserve_bytes (--reserve 300MiB) what is held, or display: false (--no-display)", g.ID, Bytes(spare))})
+	if spare := fit.UsableBytes - high; len(j.GPUs) == 1 && j.GPUs[0].Name != "*" && fit.Verdict == Fits &&
+		spare < j.DisplayRoom(g) {
+		res.Notes = append(res.Notes, Note{Code: "display", Text: fmt.Sprintf("%s leaves %s at the upper bound: where "+
+			"the card drives a display, "+
+			"its programs often hold 1 GiB; say in reserve_bytes (--reserve 300MiB) what is held, or display: "+
+			"false (--no-display)", g.ID, Bytes(spare))})
 	}
 }

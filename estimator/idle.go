@@ -17,17 +17,30 @@ func (r *resolved) idleFields(t *Training) {
 		idle bool
 		text string
 	}{
-		{t.Precision == PrecisionTF32, "precision tf32 changes how matrices are multiplied and not what is stored: the figures are those of fp32"},
-		{t.Attention == "sdpa" && r.arch.EagerOnly, "attention sdpa: transformers has eager attention alone for " + r.arch.Family + ", and the figures are its"},
-		{t.Attention == "eager" && r.arch.SDPAOnly, "attention eager is not modelled for " + r.arch.Family + " and its figures are those of sdpa, which may be too low"},
-		{t.Attention == "flash" && r.arch.SDPAOnly, "attention flash: the figures for " + r.arch.Family + " are those of sdpa"},
-		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && !r.arch.TargetTokens(), fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens", r.arch.Family, r.arch.FixedTokens)},
-		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && t.TargetSequenceLength != 0, fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens, and target_sequence_length says how many its decoder has", r.arch.Family, r.arch.FixedTokens)},
-		{t.ClipGradNorm != nil && *t.ClipGradNorm && rc.UpdatesInBackward, "clip_grad_norm: an optimizer in backward leaves no gradients to clip"},
+		{t.Precision == PrecisionTF32, "precision tf32 changes how matrices are multiplied and not what is stored: " +
+			"the figures are those of fp32"},
+		{t.Attention == "sdpa" && r.arch.EagerOnly, "attention sdpa: transformers has eager attention alone for " +
+			r.arch.Family + ", and the figures are its"},
+		{t.Attention == "eager" && r.arch.SDPAOnly, "attention eager is not modelled for " + r.arch.Family +
+			" and its figures are those of sdpa, which may be too low"},
+		{t.Attention == "flash" && r.arch.SDPAOnly, "attention flash: the figures for " + r.arch.Family +
+			" are those of sdpa"},
+		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && !r.arch.TargetTokens(),
+			fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens", r.arch.Family,
+				r.arch.FixedTokens)},
+		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && t.TargetSequenceLength != 0,
+			fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens, and target_sequence_length "+
+				"says how many its decoder has", r.arch.Family, r.arch.FixedTokens)},
+		{t.ClipGradNorm != nil && *t.ClipGradNorm && rc.UpdatesInBackward,
+			"clip_grad_norm: an optimizer in backward leaves no gradients to clip"},
 		{t.LogitsDtype == "fp32" && rc.Compute == step.F32, "logits_dtype fp32: the logits are float32 already"},
-		{t.LogitsDtype == "fp32" && rc.Compute != step.F32 && rc.LossFloat && rc.Loss.Kind == step.LossStandard, "logits_dtype fp32: the loss of transformers' decoders makes that copy anyway"},
-		{rc.CheckpointEvery > r.arch.Layers && r.arch.Layers > 0, fmt.Sprintf("gradient_checkpointing every %d: the model has %d layers, and none is checkpointed", rc.CheckpointEvery, r.arch.Layers)},
-		{r.packedByGPTQ() && t.LoRA.UpcastBase != nil && *t.LoRA.UpcastBase, "lora.upcast_base: prepare_model_for_kbit_training leaves the types of a GPTQ model as they are"},
+		{t.LogitsDtype == "fp32" && rc.Compute != step.F32 && rc.LossFloat && rc.Loss.Kind == step.LossStandard,
+			"logits_dtype fp32: the loss of transformers' decoders makes that copy anyway"},
+		{rc.CheckpointEvery > r.arch.Layers && r.arch.Layers > 0,
+			fmt.Sprintf("gradient_checkpointing every %d: the model has %d layers, and none is checkpointed",
+				rc.CheckpointEvery, r.arch.Layers)},
+		{r.packedByGPTQ() && t.LoRA.UpcastBase != nil && *t.LoRA.UpcastBase,
+			"lora.upcast_base: prepare_model_for_kbit_training leaves the types of a GPTQ model as they are"},
 	} {
 		if x.idle {
 			r.idle = append(r.idle, x.text)
@@ -46,7 +59,8 @@ func (r *resolved) idleStates(t *Training) {
 	note := func(format string, args ...any) { r.idle = append(r.idle, fmt.Sprintf(format, args...)) }
 	if l := r.arch.LoRA; l != nil {
 		var given []string
-		for _, f := range [...]struct{ name, value string }{{"gradients", s.Gradients}, {"master_weights", s.MasterWeights},
+		for _, f := range [...]struct{ name, value string }{{"gradients", s.Gradients},
+			{"master_weights", s.MasterWeights},
 			{"master_gradients", s.MasterGradients}, {"optimizer", s.Optimizer}} {
 			if f.value != "" && f.value != "none" && f.value != dtypeName(l.Dtype) {
 				given = append(given, "states."+f.name)
@@ -56,7 +70,8 @@ func (r *resolved) idleStates(t *Training) {
 			note("states.weights: lora.base_precision %s says how the frozen base is stored", base)
 		}
 		if len(given) > 0 {
-			note("%s: what is trained are the adapters, and lora.adapter_dtype, here %s, is the type of them, their gradients and the optimizer's state", strings.Join(given, ", "), dtypeName(l.Dtype))
+			note("%s: what is trained are the adapters, and lora.adapter_dtype, here %s, is the type of them, their "+
+				"gradients and the optimizer's state", strings.Join(given, ", "), dtypeName(l.Dtype))
 		}
 		return
 	}
@@ -73,7 +88,8 @@ func (r *resolved) idleStates(t *Training) {
 			gradients = r.recipe.States.Gradients
 		}
 		if d != gradients {
-			note("states.master_gradients: there are no master weights that they could belong to; states.gradients is the type of the gradients themselves")
+			note("states.master_gradients: there are no master weights that they could belong to; states.gradients is " +
+				"the type of the gradients themselves")
 		}
 	}
 }
@@ -90,18 +106,26 @@ func (r *resolved) idleDistributed(t *Training) {
 		text string
 	}{
 		{d.Data != "" && d.WorldSize == 1 && zeroStage(t) == 0, "distributed.data: on one GPU nothing is shared"},
-		{(d.FindUnusedParameters != nil || d.StaticGraph || d.GradientAsBucketView || d.BucketCapMB != 0) && (d.WorldSize <= 1 || d.Data != "" && d.Data != "ddp"),
-			"distributed.find_unused_parameters, static_graph, gradient_as_bucket_view and bucket_cap_mb belong to data ddp over several GPUs"},
+		{(d.FindUnusedParameters != nil || d.StaticGraph || d.GradientAsBucketView || d.BucketCapMB != 0) &&
+			(d.WorldSize <= 1 || d.Data != "" && d.Data != "ddp"),
+			"distributed.find_unused_parameters, static_graph, gradient_as_bucket_view and bucket_cap_mb belong to " +
+				"data ddp over several GPUs"},
 		{d.ShardGroup != 0 && !sharded, "distributed.shard_group belongs to data fsdp over several GPUs"},
 		{d.ZeroInit != nil && zeroStage(t) == 0, "distributed.zero_init belongs to data zero3"},
 		{d.FSDPVersion != 0 && !sharded, "distributed.fsdp_version belongs to data fsdp over several GPUs"},
-		{d.ReshardAfterForward != nil && !sharded, "distributed.reshard_after_forward belongs to data fsdp over several GPUs"},
+		{d.ReshardAfterForward != nil && !sharded, "distributed.reshard_after_forward belongs to data fsdp " +
+			"over several GPUs"},
 		{d.LimitAllGathers != nil && !sharded, "distributed.limit_all_gathers belongs to data fsdp over several GPUs"},
-		{d.LimitAllGathers != nil && sharded && !flat, "distributed.limit_all_gathers is an option of FSDP1, and the figures are those of FSDP2"},
-		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation == 1, "distributed.no_sync: with one micro-step there is none whose gradients could stay unsummed"},
-		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation > 1 && !sharded && zeroStage(t) == 0, "distributed.no_sync saves time and no memory: the buckets of DistributedDataParallel are there in every micro-step"},
+		{d.LimitAllGathers != nil && sharded && !flat, "distributed.limit_all_gathers is an option of FSDP1, and the " +
+			"figures are those of FSDP2"},
+		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation == 1,
+			"distributed.no_sync: with one micro-step there is none whose gradients could stay unsummed"},
+		{d.NoSync != nil && d.WorldSize > 1 && r.recipe.Accumulation > 1 && !sharded && zeroStage(t) == 0,
+			"distributed.no_sync saves time and no memory: the buckets of DistributedDataParallel are there in " +
+				"every micro-step"},
 		{d.NoSync != nil && d.WorldSize <= 1, "distributed.no_sync: on one GPU nothing is summed"},
-		{d.PipelineSchedule != "" || d.PipelineStage != nil, "distributed.pipeline_schedule and pipeline_stage belong to pipeline_parallel"},
+		{d.PipelineSchedule != "" || d.PipelineStage != nil,
+			"distributed.pipeline_schedule and pipeline_stage belong to pipeline_parallel"},
 		{d.ContextParallelKind != "", "distributed.context_parallel_kind belongs to context_parallel"},
 	} {
 		if x.idle {
@@ -111,7 +135,8 @@ func (r *resolved) idleDistributed(t *Training) {
 }
 
 // versionsRead are the names in training.versions on which something depends.
-var versionsRead = map[string]bool{"torch": true, "transformers": true, "cuda": true, "trl": true, "bitsandbytes": true, "deepspeed": true}
+var versionsRead = map[string]bool{"torch": true, "transformers": true, "cuda": true, "trl": true, "bitsandbytes": true,
+	"deepspeed": true}
 
 func (r *resolved) idleVersions(t *Training) {
 	var unread, without []string
@@ -126,33 +151,40 @@ func (r *resolved) idleVersions(t *Training) {
 	sort.Strings(unread)
 	sort.Strings(without)
 	if len(unread) > 0 {
-		r.idle = append(r.idle, "versions: "+strings.Join(unread, ", ")+" is not read as a version such as 2.9.1, and counts as not given")
+		r.idle = append(r.idle, "versions: "+strings.Join(unread, ", ")+
+			" is not read as a version such as 2.9.1, and counts as not given")
 	}
 	if len(without) > 0 {
-		r.idle = append(r.idle, fmt.Sprintf("versions: nothing that is replayed depends on %.200s", strings.Join(without, ", ")))
+		r.idle = append(r.idle, fmt.Sprintf("versions: nothing that is replayed depends on %.200s",
+			strings.Join(without, ", ")))
 	}
 }
 
 // unapplied notes what the replay found no use for: kernels, and dropout in a model that has none.
 func (r *resolved) unapplied(t *Training, a step.Applied) []string {
 	var idle []string
-	used := map[string]bool{"rmsnorm": a.Kernels.RMSNorm, "layernorm": a.Kernels.LayerNorm, "rope": a.Kernels.Rotary, "swiglu": a.Kernels.SwiGLU,
+	used := map[string]bool{"rmsnorm": a.Kernels.RMSNorm, "layernorm": a.Kernels.LayerNorm, "rope": a.Kernels.Rotary,
+		"swiglu":    a.Kernels.SwiGLU,
 		"bias-gelu": a.Kernels.BiasGELU, "softmax": a.Kernels.Softmax, "lora": a.Kernels.LoRA}
 	var without []string
 	for _, name := range t.Kernels {
 		switch {
 		case name == "bias-dropout-add":
-			idle = append(idle, "kernels bias-dropout-add: the fused operation keeps what bias, dropout and sum keep apart")
+			idle = append(idle, "kernels bias-dropout-add: the fused operation keeps what bias, dropout "+
+				"and sum keep apart")
 		case name == "lora" && !used[name] && r.arch.LoRA != nil:
-			idle = append(idle, "kernels lora: not fused are adapters with DoRA or on int8, and, but under unsloth and axolotl, those on a base that is not quantised")
+			idle = append(idle, "kernels lora: not fused are adapters with DoRA or on int8, and, but under unsloth "+
+				"and axolotl, those on a base that is not quantised")
 		case !used[name] && !slices.Contains(without, name):
 			without = append(without, name)
 		}
 	}
 	if len(without) > 0 {
-		idle = append(idle, "kernels "+strings.Join(without, ", ")+": the job has no operation that they would stand in for")
+		idle = append(idle, "kernels "+strings.Join(without, ", ")+
+			": the job has no operation that they would stand in for")
 	}
-	if d := t.Dropout; d != nil && !a.Dropout && (d.Hidden != nil && *d.Hidden > 0 || d.Attention != nil && *d.Attention > 0) {
+	if d := t.Dropout; d != nil && !a.Dropout && (d.Hidden != nil && *d.Hidden > 0 || d.Attention != nil &&
+		*d.Attention > 0) {
 		idle = append(idle, "dropout: the model drops nothing outside of attention, whose kernel keeps no mask")
 	}
 	return idle

@@ -20,8 +20,9 @@ type Job struct {
 	GPUs []GPURef `json:"gpus,omitempty" validate:"omitempty,max=512,dive"`
 	// ReserveBytes is what other processes or a display hold on the card.
 	ReserveBytes int64 `json:"reserve_bytes,omitempty" validate:"gte=0,lte=9007199254740991"`
-	// Display says whether the card drives a display, whose programs hold memory that nobody counts: a plan then recommends a pair that
-	// leaves room for them. Not given, it is true of desktop and laptop cards, unless ReserveBytes says what is held.
+	// Display says whether the card drives a display, whose programs hold memory that nobody counts: a plan then
+	// recommends a pair that leaves room for them. Not given, it is true of desktop and laptop cards, unless
+	// ReserveBytes says what is held.
 	Display *bool `json:"display,omitempty"`
 	// Confidence is the share of runs that low_bytes…high_bytes should cover; 0.95 where it is left out.
 	Confidence float64 `json:"confidence,omitempty" validate:"omitempty,gte=0.5,lte=0.999"`
@@ -69,8 +70,8 @@ type Training struct {
 	Optimizer *Optimizer `json:"optimizer,omitempty"`
 	// GradientCheckpointing says which blocks are computed again in backward; none where it is left out.
 	GradientCheckpointing *Checkpointing `json:"gradient_checkpointing,omitempty"`
-	// Attention is PyTorch's scaled_dot_product_attention (sdpa), FlashAttention (flash), or eager, which stores the scores; sdpa
-	// where it is left out.
+	// Attention is PyTorch's scaled_dot_product_attention (sdpa), FlashAttention (flash), or eager, which stores the
+	// scores; sdpa where it is left out.
 	Attention string `json:"attention,omitempty" validate:"omitempty,oneof=sdpa flash eager"`
 	// AttentionMask is explicit where some tokens of a batch are padding; none where it is left out.
 	AttentionMask string `json:"attention_mask,omitempty" validate:"omitempty,oneof=none explicit"`
@@ -78,7 +79,8 @@ type Training struct {
 	Loss *Loss `json:"loss,omitempty"`
 	// LogitsDtype is fp32 where the model or trainer makes a float32 copy of the logits before the loss.
 	LogitsDtype string `json:"logits_dtype,omitempty" validate:"omitempty,oneof=compute fp32"`
-	// HoldLogits says whether a variable keeps the logits alive through backward; as the framework's loop does where it is left out.
+	// HoldLogits says whether a variable keeps the logits alive through backward; as the framework's loop does where it
+	// is left out.
 	HoldLogits *bool `json:"hold_logits,omitempty"`
 	// Kernels are the fused kernels in use: they keep fewer tensors for backward than the modules that they stand for.
 	Kernels []string `json:"kernels,omitempty" validate:"omitempty,max=16,dive,oneof=rmsnorm layernorm rope swiglu bias-gelu bias-dropout-add softmax lora"`
@@ -90,15 +92,15 @@ type Training struct {
 	LoRA *LoRA `json:"lora,omitempty"`
 	// Distributed spreads the job over GPUs; one GPU where it is left out.
 	Distributed *Distributed `json:"distributed,omitempty"`
-	// ClipGradNorm says whether gradients are clipped by their norm; true where it is left out and the optimizer does not run in
-	// backward.
+	// ClipGradNorm says whether gradients are clipped by their norm; true where it is left out and the optimizer does
+	// not run in backward.
 	ClipGradNorm *bool `json:"clip_grad_norm,omitempty"`
 	// Allocator sets PyTorch's caching allocator.
 	Allocator *Allocator `json:"allocator,omitempty"`
 	// Evaluation is an evaluation pass between training steps, which can hold the peak.
 	Evaluation *Evaluation `json:"evaluation,omitempty"`
-	// Framework is a table of defaults for the other fields, and what its loop keeps alive; a field that is given always wins.
-	// Where it is left out it is nanogpt for nanoGPT's models and hf-trainer for others.
+	// Framework is a table of defaults for the other fields, and what its loop keeps alive; a field that is given
+	// always wins. Where it is left out it is nanogpt for nanoGPT's models and hf-trainer for others.
 	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning"`
 	// Versions are the releases of libraries that the job runs with, by name ("torch", "transformers", …); those of the
 	// reference where they are left out.
@@ -146,7 +148,8 @@ type States struct {
 type Optimizer struct {
 	// Name is the optimizer; the names of PyTorch, bitsandbytes and transformers are understood.
 	Name string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw amsgrad nadam radam adamax adadelta rmsprop adagrad"`
-	// Implementation is how the step runs; where it is left out, what the optimizer's library does on a GPU (PyTorch: foreach).
+	// Implementation is how the step runs; where it is left out, what the optimizer's library does on a GPU (PyTorch:
+	// foreach).
 	Implementation string `json:"implementation,omitempty" validate:"omitempty,oneof=foreach fused for-loop bitsandbytes torchao transformers torch"`
 	// InBackward runs the step of each parameter as soon as its gradient is there, and frees the gradient.
 	InBackward bool `json:"in_backward,omitempty"`
@@ -154,25 +157,28 @@ type Optimizer struct {
 	Rank int64 `json:"rank,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 }
 
-// Checkpointing is a mode, or an object such as {"every": n}, {"mode": …, "offload": true} or {"mode": …, "reentrant": false}.
+// Checkpointing is a mode, or an object such as {"every": n}, {"mode": …, "offload": true} or {"mode": …, "reentrant":
+// false}.
 type Checkpointing struct {
-	// Mode says what is computed again: whole blocks (full), attention (selective), or all but attention and every second matrix
-	// product (selective-op).
+	// Mode says what is computed again: whole blocks (full), attention (selective), or all but attention and every
+	// second matrix product (selective-op).
 	Mode string `json:"mode,omitempty" validate:"omitempty,oneof=none full selective selective-op"`
 	// Every checkpoints one block in so many, with the mode full; 1 where it is left out.
 	Every int64 `json:"every,omitempty" validate:"omitempty,gte=1,lte=100000"`
 	// Offload keeps the inputs of checkpointed blocks in host memory.
 	Offload bool `json:"offload,omitempty"`
-	// Reentrant is the use_reentrant of torch.utils.checkpoint, with the mode full; as the framework and its release of transformers
-	// do where it is left out.
+	// Reentrant is the use_reentrant of torch.utils.checkpoint, with the mode full; as the framework and its release of
+	// transformers do where it is left out.
 	Reentrant *bool `json:"reentrant,omitempty"`
 }
 
 // Loss is a kind or an object.
 type Loss struct {
-	// Kind is standard, fused (the gradient is written over the logits), chunked, or fused-linear (no logits are kept: Liger, Cut Cross Entropy).
+	// Kind is standard, fused (the gradient is written over the logits), chunked, or fused-linear (no logits are kept:
+	// Liger, Cut Cross Entropy).
 	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=standard fused chunked fused-linear"`
-	// Chunks is into how many parts a chunked loss divides the tokens; 8 where neither their number nor their size is given.
+	// Chunks is into how many parts a chunked loss divides the tokens; 8 where neither their number nor their size is
+	// given.
 	Chunks int64 `json:"chunks,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// ChunkTokens is how many tokens a chunk has.
 	ChunkTokens int64 `json:"chunk_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
@@ -214,8 +220,8 @@ type LoRA struct {
 	BasePrecision string `json:"base_precision,omitempty" validate:"omitempty,oneof=bf16 fp16 fp32 int8 nf4 gptq-int4 gptq-int8"`
 	// DoubleQuantization says whether nf4's scales are quantised too.
 	DoubleQuantization bool `json:"double_quantization,omitempty"`
-	// UpcastBase is what peft's prepare_model_for_kbit_training does: what is not quantised in float32. As the framework's users do
-	// where it is left out.
+	// UpcastBase is what peft's prepare_model_for_kbit_training does: what is not quantised in float32. As the
+	// framework's users do where it is left out.
 	UpcastBase *bool `json:"upcast_base,omitempty"`
 	// ModulesToSave are modules that are trained whole beside the adapters.
 	ModulesToSave []string `json:"modules_to_save,omitempty" validate:"omitempty,max=64,dive,min=1,max=200"`
@@ -235,7 +241,8 @@ type Distributed struct {
 	ReshardAfterForward *bool `json:"reshard_after_forward,omitempty"`
 	// LimitAllGathers is FSDP1's limit_all_gathers.
 	LimitAllGathers *bool `json:"limit_all_gathers,omitempty"`
-	// DeepSpeed is the zero_optimization object of a DeepSpeed configuration, as it is; keys that do not matter are ignored.
+	// DeepSpeed is the zero_optimization object of a DeepSpeed configuration, as it is; keys that do not matter are
+	// ignored.
 	DeepSpeed json.RawMessage `json:"deepspeed,omitempty"`
 	// TensorParallel is the number of GPUs that share each layer.
 	TensorParallel int64 `json:"tensor_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
@@ -251,7 +258,8 @@ type Distributed struct {
 	VirtualPipeline int64 `json:"virtual_pipeline,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// PipelineStage is the stage to answer for, from 0; the fullest where it is left out.
 	PipelineStage *int64 `json:"pipeline_stage,omitempty" validate:"omitempty,gte=0,lte=1048576"`
-	// Rank is the GPU to answer for, from 0, which says the stage of a pipeline; no other GPU holds more than the first.
+	// Rank is the GPU to answer for, from 0, which says the stage of a pipeline; no other GPU holds more than the
+	// first.
 	Rank *int64 `json:"rank,omitempty" validate:"omitempty,gte=0,lte=1048576"`
 	// ContextParallel is the number of GPUs that share each sequence.
 	ContextParallel int64 `json:"context_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
@@ -265,8 +273,8 @@ type Distributed struct {
 	OffloadParameters bool `json:"offload_parameters,omitempty"`
 	// NoSync says whether gradients are exchanged in the last micro-step alone.
 	NoSync *bool `json:"no_sync,omitempty"`
-	// ZeroInit says whether the model was made under DeepSpeed's zero.Init; false is a model that was there before the configuration
-	// was known.
+	// ZeroInit says whether the model was made under DeepSpeed's zero.Init; false is a model that was there before the
+	// configuration was known.
 	ZeroInit *bool `json:"zero_init,omitempty"`
 	// FindUnusedParameters is DistributedDataParallel's find_unused_parameters.
 	FindUnusedParameters *bool `json:"find_unused_parameters,omitempty"`

@@ -7,19 +7,23 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// kernels is training.kernels: the fused ones that stand in for the model's own code. One that the model has no use for changes
-// nothing. Under the Trainer it is fms-acceleration that fuses adapters, and on quantised bases only
-// (fms_acceleration_foak/framework_plugin_fast_kernels.py, augmentation, main branch of 2025). axolotl's page on LoRA optimisations
-// asks for no quantised base, and that unsloth does not either is taken from its users; both want adapters without dropout.
+// kernels is training.kernels: the fused ones that stand in for the model's own code. One that the model has no use for
+// changes nothing. Under the Trainer it is fms-acceleration that fuses adapters, and on quantised bases only
+// (fms_acceleration_foak/framework_plugin_fast_kernels.py, augmentation, main branch of 2025). axolotl's page on LoRA
+// optimisations asks for no quantised base, and that unsloth does not either is taken from its users; both want
+// adapters without dropout.
 func (r *resolved) kernels(t *Training, errs *invalid.List) {
 	has := func(name string) bool { return slices.Contains(t.Kernels, name) }
 	r.kernelNames = len(t.Kernels)
-	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"), SwiGLU: has("swiglu"),
+	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"),
+		SwiGLU:   has("swiglu"),
 		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora")}
-	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.framework != "unsloth" && r.framework != "axolotl" {
+	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.framework != "unsloth" &&
+		r.framework != "axolotl" {
 		r.recipe.Kernels.LoRA = false
 	}
 	if len(t.Kernels) > 0 && t.Compile != nil && t.Compile.Model {
-		errs.Add("/training/kernels", "unsupported", "fused kernels in a compiled model are not modelled yet; leave one of them out")
+		errs.Add("/training/kernels", "unsupported", "fused kernels in a compiled model are not modelled yet; "+
+			"leave one of them out")
 	}
 }

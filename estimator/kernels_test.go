@@ -4,7 +4,8 @@ import (
 	"testing"
 )
 
-// TestKernelsKeepLess: each fused kernel keeps fewer tensors than the operations whose place it takes, where the model has them.
+// TestKernelsKeepLess: each fused kernel keeps fewer tensors than the operations whose place it takes, where the model
+// has them.
 func TestKernelsKeepLess(t *testing.T) {
 	const llama = `{"model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4, "num_attention_heads": 8,
 		"num_key_value_heads": 4, "vocab_size": 512}`
@@ -51,8 +52,9 @@ func TestFusedAdapters(t *testing.T) {
 	peak := func(framework, base string, kernels ...string) int64 {
 		job := Job{Model: Model{HFConfig: []byte(`{"model_type": "llama", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4,
 			"num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 512}`)},
-			Training: Training{MicroBatch: 8, SequenceLength: 1024, Precision: PrecisionAMPBF16, Framework: framework, Kernels: kernels,
-				LoRA: &LoRA{Rank: 4, BasePrecision: base, Dropout: 0.1, TargetModules: []string{"all-linear"}}}}
+			Training: Training{MicroBatch: 8, SequenceLength: 1024, Precision: PrecisionAMPBF16, Framework: framework,
+				Kernels: kernels,
+				LoRA:    &LoRA{Rank: 4, BasePrecision: base, Dropout: 0.1, TargetModules: []string{"all-linear"}}}}
 		return mustEstimate(t, Input{Job: job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}}).Peak.AllocatedBytes
 	}
 	for _, c := range []struct {
@@ -71,8 +73,9 @@ func TestOlderAttentionRepeats(t *testing.T) {
 	const config = `{"model_type": "%", "hidden_size": 512, "intermediate_size": 1376, "num_hidden_layers": 4, "num_attention_heads": 8,
 		"num_key_value_heads": 2, "vocab_size": 512}`
 	peak := func(family, attention, version string) int64 {
-		job := Job{Model: Model{HFConfig: replaceWindow(config, family)}, Training: Training{MicroBatch: 8, SequenceLength: 1024,
-			Precision: PrecisionBF16, Attention: attention, Versions: map[string]string{"transformers": version}}}
+		job := Job{Model: Model{HFConfig: replaceWindow(config, family)},
+			Training: Training{MicroBatch: 8, SequenceLength: 1024,
+				Precision: PrecisionBF16, Attention: attention, Versions: map[string]string{"transformers": version}}}
 		return mustEstimate(t, Input{Job: job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}}).Peak.AllocatedBytes
 	}
 	for _, c := range []struct {

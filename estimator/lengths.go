@@ -20,6 +20,7 @@ func (r *resolved) context(t *Training, errs *invalid.List) {
 		given = r.shape.Target
 	}
 	if a.LearnedPositions && a.MaxPositions > 0 && given > a.MaxPositions {
-		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d and the model has %d learned positions", given, a.MaxPositions)
+		errs.Add("/training/sequence_length", "conflict",
+			"sequence_length is %d and the model has %d learned positions", given, a.MaxPositions)
 	}
 }

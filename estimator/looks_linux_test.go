@@ -49,13 +49,17 @@ func dearJobs() map[string]Job {
 	sharded := mixtureJob(64, 1024, 64)
 	sharded.Training.Distributed = &Distributed{WorldSize: 8, Data: "fsdp"}
 	slices := Job{Model: Model{HFConfig: []byte(`{"model_type":"deepseek_v2","num_hidden_layers":60,"n_routed_experts":160,"num_experts_per_tok":6,"n_group":1,"topk_group":1,"topk_method":"greedy","vocab_size":1000}`)}, Training: Training{MicroBatch: 1, SequenceLength: 512}}
-	deep := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 1024, Heads: 4, Embedding: 64, BlockSize: 64, Vocabulary: 1000}},
+	deep := Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 1024, Heads: 4, Embedding: 64, BlockSize: 64,
+		Vocabulary: 1000}},
 		Training: Training{MicroBatch: 1, SequenceLength: 64, GradientAccumulation: 64}}
-	return map[string]Job{"GPT-2": gpt2Job(), "Llama 80": llama70BJob(), "DeepSeek V3": deepSeekJob(), "small experts": mixtureJob(64, 1024, 64), "adapters": adapters,
-		"FSDP1 of small experts": flat, "FSDP1 of DeepSeek V3": flatDeep, "FSDP2 of small experts": sharded, "DeepSeek V2": slices, "1,024 layers": deep}
+	return map[string]Job{"GPT-2": gpt2Job(), "Llama 80": llama70BJob(), "DeepSeek V3": deepSeekJob(),
+		"small experts": mixtureJob(64, 1024, 64), "adapters": adapters,
+		"FSDP1 of small experts": flat, "FSDP1 of DeepSeek V3": flatDeep, "FSDP2 of small experts": sharded,
+		"DeepSeek V2": slices, "1,024 layers": deep}
 }
 
-// TestLooksOften: whatever is asked, an estimate looks often whether anybody waits for it still, and lets others have their turn.
+// TestLooksOften: whatever is asked, an estimate looks often whether anybody waits for it still, and lets others have
+// their turn.
 func TestLooksOften(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -73,7 +77,8 @@ func TestLooksOften(t *testing.T) {
 			if _, err := Estimate(in); err != nil {
 				t.Fatal(err)
 			}
-			t.Logf("%v at most between %d looks of %v; took %+v of %+v", turn.most, turn.looks, threadTime()-began, *in.took, bound)
+			t.Logf("%v at most between %d looks of %v; took %+v of %+v", turn.most, turn.looks, threadTime()-began,
+				*in.took, bound)
 			if turn.most > mostBetweenLooks {
 				t.Errorf("%v of processor time without a look", turn.most)
 			}

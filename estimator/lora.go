@@ -10,7 +10,8 @@ import (
 var dtypes = map[string]step.DType{"fp32": step.F32, "bf16": step.BF16, "fp16": step.F16}
 
 // quantisations are the types of a base in integers.
-var quantisations = map[string]step.Quantisation{"nf4": step.NF4, "int8": step.Int8, "gptq-int4": step.GPTQ4, "gptq-int8": step.GPTQ8}
+var quantisations = map[string]step.Quantisation{"nf4": step.NF4, "int8": step.Int8, "gptq-int4": step.GPTQ4,
+	"gptq-int8": step.GPTQ8}
 
 // upcasts are the frameworks whose users prepare a quantised model with peft's prepare_model_for_kbit_training.
 var upcasts = map[string]bool{"hf-trainer": true, "trl": true, "pytorch": true, "accelerate": true, "axolotl": true}
@@ -34,7 +35,8 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/dora", "conflict", "litgpt has no DoRA; leave one of them out")
 	}
 	r.compiledLoRA(l, errs)
-	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave, Decomposed: l.DoRA}
+	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave,
+		Decomposed: l.DoRA}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
 	r.base(t, &adapters, errs)
@@ -43,9 +45,10 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	r.arch.Adapt(adapters, pointer, errs)
 }
 
-// base is the type of the frozen model: that of the computation where the job does not say in base_precision or states.weights, which is also what a
-// quantised base is loaded in. One that bitsandbytes quantised is upcast where the framework's users do so; of one in
-// four bits trl's SFTTrainer casts embeddings and head back when it trains in bfloat16.
+// base is the type of the frozen model: that of the computation where the job does not say in base_precision or
+// states.weights, which is also what a quantised base is loaded in. One that bitsandbytes quantised is upcast where the
+// framework's users do so; of one in four bits trl's SFTTrainer casts embeddings and head back when it trains in
+// bfloat16.
 func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 	rc, l := &r.recipe, t.LoRA
 	rc.Stored = rc.Compute
@@ -105,27 +108,33 @@ func named(name string, otherwise step.DType, pointer string, errs *invalid.List
 // refuseLoRA names what is asked for and not modelled yet.
 func refuseLoRA(l *LoRA, errs *invalid.List) {
 	if base := quantisations[l.BasePrecision]; l.DoRA && base != step.NotQuantised && base != step.NF4 {
-		errs.Add("/training/lora/dora", "unsupported", "DoRA on a base in %s is not modelled; on nf4, bf16, fp16 and fp32 it is", l.BasePrecision)
+		errs.Add("/training/lora/dora", "unsupported", "DoRA on a base in %s is not modelled; on nf4, bf16, "+
+			"fp16 and fp32 it is", l.BasePrecision)
 	}
 	if base := l.BasePrecision; l.DoubleQuantization && base != "nf4" {
 		if base == "" {
 			base = "not given"
 		}
-		errs.Add("/training/lora/double_quantization", "conflict", "double_quantization belongs to the base_precision nf4, which is %s here", base)
+		errs.Add("/training/lora/double_quantization", "conflict",
+			"double_quantization belongs to the base_precision nf4, which is %s here", base)
 	}
 }
 
-// compiledLoRA refuses what torch.compile makes of adapters and was not traced: operations in custom kernels, and DoRA's norms.
+// compiledLoRA refuses what torch.compile makes of adapters and was not traced: operations in custom kernels, and
+// DoRA's norms.
 func (r *resolved) compiledLoRA(l *LoRA, errs *invalid.List) {
 	const pointer = "/training/compile"
 	switch {
 	case r.recipe.CompileLoss:
-		errs.Add(pointer, "unsupported", "a loss compiled apart is not modelled together with LoRA yet; leave one of them out")
+		errs.Add(pointer, "unsupported", "a loss compiled apart is not modelled together with LoRA yet; "+
+			"leave one of them out")
 	case !r.recipe.Compile:
 	case quantisations[l.BasePrecision] != step.NotQuantised:
-		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled on bases in bf16, fp16 and fp32, not in %s; leave one of them out", l.BasePrecision)
+		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled on bases in bf16, fp16 and fp32, not in "+
+			"%s; leave one of them out", l.BasePrecision)
 	case l.DoRA, r.framework == "litgpt":
-		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled for peft's adapters without DoRA; leave one of them out")
+		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled for peft's adapters without DoRA; "+
+			"leave one of them out")
 	}
 }
 
@@ -153,9 +162,13 @@ func (r *resolved) packedByGPTQ() bool {
 func (r *resolved) baseNotes() []Note {
 	switch l := r.arch.LoRA; {
 	case r.packedByGPTQ():
-		return []Note{{Code: "gptq-derived", Text: "what GPTQ's kernels allocate is derived from their source and was not traced, for groups of 128 weights; a checkpoint without groups is about 4 % smaller; the bounds are wider"}}
+		return []Note{{Code: "gptq-derived",
+			Text: "what GPTQ's kernels allocate is derived from their source and was " +
+				"not traced, for groups of 128 weights; a checkpoint without groups is about 4 % smaller; the " +
+				"bounds are wider"}}
 	case l != nil && l.Base == step.Int8:
-		return []Note{{Code: "int8-outliers", Text: "LLM.int8() was traced on inputs without outliers; columns with outliers are computed apart, which takes a little more"}}
+		return []Note{{Code: "int8-outliers", Text: "LLM.int8() was traced on inputs without outliers; columns with " +
+			"outliers are computed apart, which takes a little more"}}
 	}
 	return nil
 }

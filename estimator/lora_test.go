@@ -26,10 +26,13 @@ func TestLoRACounts(t *testing.T) {
 		"all linear layers":        {Targets{"all-linear"}, 3 * 4 * (4*square + 3*up)},
 	} {
 		t.Run(name, func(t *testing.T) {
-			plain := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(llamaConfig)}, Training: Training{MicroBatch: 2, SequenceLength: 32}}})
+			plain := mustEstimate(t,
+				Input{Job: Job{Model: Model{HFConfig: []byte(llamaConfig)},
+					Training: Training{MicroBatch: 2, SequenceLength: 32}}})
 			res := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, TargetModules: c.targets})})
 			if res.Model.TrainableParameters != c.want || res.Model.Parameters != plain.Model.Parameters+c.want {
-				t.Errorf("%d of %d are trained, want %d more than %d", res.Model.TrainableParameters, res.Model.Parameters, c.want, plain.Model.Parameters)
+				t.Errorf("%d of %d are trained, want %d more than %d", res.Model.TrainableParameters,
+					res.Model.Parameters, c.want, plain.Model.Parameters)
 			}
 		})
 	}
@@ -43,19 +46,24 @@ func TestLoRARefused(t *testing.T) {
 		lora    LoRA
 		pointer string
 	}{
-		"no rank":                     {llamaConfig, LoRA{}, at + "/rank"},
-		"a negative rank":             {llamaConfig, LoRA{Rank: -8}, at + "/rank"},
-		"a rank beyond every width":   {llamaConfig, LoRA{Rank: math.MaxInt64}, at + "/rank"},
-		"dropout that is no number":   {llamaConfig, LoRA{Rank: 8, Dropout: math.NaN()}, at + "/dropout"},
-		"modules of another model":    {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"c_attn"}}, at + "/target_modules"},
-		"a part of a name":            {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"proj"}}, at + "/target_modules"},
-		"no default in peft":          {`{"model_type":"smollm3"}`, LoRA{Rank: 8}, at + "/target_modules"},
-		"an unknown adapter type":     {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
-		"an unknown base":             {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
-		"double quantization of bf16": {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true}, at + "/double_quantization"},
-		"weight decomposition":        {llamaConfig, LoRA{Rank: 8, DoRA: true, BasePrecision: "int8"}, at + "/dora"},
-		"a module that is not there":  {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head", "score"}}, at + "/modules_to_save/1"},
-		"an adapter on the embedding": {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"q_proj", "embed_tokens"}}, at + "/target_modules"},
+		"no rank":                   {llamaConfig, LoRA{}, at + "/rank"},
+		"a negative rank":           {llamaConfig, LoRA{Rank: -8}, at + "/rank"},
+		"a rank beyond every width": {llamaConfig, LoRA{Rank: math.MaxInt64}, at + "/rank"},
+		"dropout that is no number": {llamaConfig, LoRA{Rank: 8, Dropout: math.NaN()}, at + "/dropout"},
+		"modules of another model": {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"c_attn"}},
+			at + "/target_modules"},
+		"a part of a name": {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"proj"}},
+			at + "/target_modules"},
+		"no default in peft":      {`{"model_type":"smollm3"}`, LoRA{Rank: 8}, at + "/target_modules"},
+		"an unknown adapter type": {llamaConfig, LoRA{Rank: 8, AdapterDtype: "fp8"}, at + "/adapter_dtype"},
+		"an unknown base":         {llamaConfig, LoRA{Rank: 8, BasePrecision: "int3"}, at + "/base_precision"},
+		"double quantization of bf16": {llamaConfig, LoRA{Rank: 8, BasePrecision: "bf16", DoubleQuantization: true},
+			at + "/double_quantization"},
+		"weight decomposition": {llamaConfig, LoRA{Rank: 8, DoRA: true, BasePrecision: "int8"}, at + "/dora"},
+		"a module that is not there": {llamaConfig, LoRA{Rank: 8, ModulesToSave: []string{"lm_head", "score"}},
+			at + "/modules_to_save/1"},
+		"an adapter on the embedding": {llamaConfig, LoRA{Rank: 8, TargetModules: Targets{"q_proj", "embed_tokens"}},
+			at + "/target_modules"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Estimate(Input{Job: loraJob(c.config, c.lora)})
@@ -67,8 +75,8 @@ func TestLoRARefused(t *testing.T) {
 	}
 }
 
-// TestCompiledLoRA asks for torch.compile with adapters: those of peft on a base that is not quantised are compiled, and a graph
-// that is keeps less than one that is not.
+// TestCompiledLoRA asks for torch.compile with adapters: those of peft on a base that is not quantised are compiled,
+// and a graph that is keeps less than one that is not.
 func TestCompiledLoRA(t *testing.T) {
 	for name, c := range map[string]struct {
 		lora      LoRA
@@ -105,30 +113,37 @@ func TestCompiledLoRA(t *testing.T) {
 // TestUpcastBase has prepare_model_for_kbit_training make float32 of a base in half precision.
 func TestUpcastBase(t *testing.T) {
 	half := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "bf16"})})
-	upcast := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "bf16", UpcastBase: new(true)})})
+	upcast := mustEstimate(t, Input{Job: loraJob(llamaConfig,
+		LoRA{Rank: 4, BasePrecision: "bf16", UpcastBase: new(true)})})
 	full := mustEstimate(t, Input{Job: loraJob(llamaConfig, LoRA{Rank: 4, BasePrecision: "fp32"})})
-	if upcast.Peak.ReservedBytes != full.Peak.ReservedBytes || upcast.Peak.AllocatedBytes != full.Peak.AllocatedBytes || half.Peak.AllocatedBytes >= full.Peak.AllocatedBytes {
-		t.Errorf("bf16 %v, upcast %v, fp32 %v", half.Peak.AllocatedBytes, upcast.Peak.AllocatedBytes, full.Peak.AllocatedBytes)
+	if upcast.Peak.ReservedBytes != full.Peak.ReservedBytes || upcast.Peak.AllocatedBytes != full.Peak.AllocatedBytes ||
+		half.Peak.AllocatedBytes >= full.Peak.AllocatedBytes {
+		t.Errorf("bf16 %v, upcast %v, fp32 %v", half.Peak.AllocatedBytes, upcast.Peak.AllocatedBytes,
+			full.Peak.AllocatedBytes)
 	}
 }
 
 // TestQuantisedBase holds what the weights of a quantised base take against their sizes: half a byte or a byte for
 // each weight of a linear layer, and the scales.
 func TestQuantisedBase(t *testing.T) {
-	const square, up, others = 64 * 64, 64 * 160, 2*500*64 + 7*64 // weights of a projection, of an MLP's matrix, and all that is not quantised
-	const adapters = 3 * 2 * 2 * (64 + 64) * 4                    // rank 2 on q_proj and v_proj, float32
+	// weights of a projection, of an MLP's matrix, and all that is not quantised
+	const square, up, others = 64 * 64, 64 * 160, 2*500*64 + 7*64
+	const adapters = 3 * 2 * 2 * (64 + 64) * 4 // rank 2 on q_proj and v_proj, float32
 	for name, c := range map[string]struct {
 		lora       LoRA
 		square, up int64 // bytes that a matrix may take, in blocks of 512
 		other      int64 // bytes of a parameter that is not quantised
 	}{
-		"nf4":                 {LoRA{BasePrecision: "nf4"}, square/2 + 4*square/64 + 512, up/2 + 4*up/64 + 512 + 384, 4},
-		"nf4, not upcast":     {LoRA{BasePrecision: "nf4", UpcastBase: new(false)}, square/2 + 4*square/64 + 512, up/2 + 4*up/64 + 512 + 384, 2},
-		"double quantization": {LoRA{BasePrecision: "nf4", DoubleQuantization: true}, square/2 + 3*512 + 512 + 1024, up/2 + 3*512 + 512 + 1024, 4},
-		"int8":                {LoRA{BasePrecision: "int8"}, square + 512, up + 1024, 4},
-		"gptq-int4":           {LoRA{BasePrecision: "gptq-int4"}, square/2 + 3*512, up/2 + 3*512, 2},
-		"gptq-int8":           {LoRA{BasePrecision: "gptq-int8", UpcastBase: new(true)}, square + 3*512, up + 3*512, 2},
-		"int8, not upcast":    {LoRA{BasePrecision: "int8", UpcastBase: new(false)}, square + 512, up + 1024, 2},
+		"nf4": {LoRA{BasePrecision: "nf4"}, square/2 + 4*square/64 + 512, up/2 + 4*up/64 + 512 + 384,
+			4},
+		"nf4, not upcast": {LoRA{BasePrecision: "nf4", UpcastBase: new(false)}, square/2 + 4*square/64 + 512,
+			up/2 + 4*up/64 + 512 + 384, 2},
+		"double quantization": {LoRA{BasePrecision: "nf4", DoubleQuantization: true}, square/2 + 3*512 + 512 + 1024,
+			up/2 + 3*512 + 512 + 1024, 4},
+		"int8":             {LoRA{BasePrecision: "int8"}, square + 512, up + 1024, 4},
+		"gptq-int4":        {LoRA{BasePrecision: "gptq-int4"}, square/2 + 3*512, up/2 + 3*512, 2},
+		"gptq-int8":        {LoRA{BasePrecision: "gptq-int8", UpcastBase: new(true)}, square + 3*512, up + 3*512, 2},
+		"int8, not upcast": {LoRA{BasePrecision: "int8", UpcastBase: new(false)}, square + 512, up + 1024, 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c.lora.Rank = 2
@@ -147,7 +162,8 @@ func TestQuantisedBase(t *testing.T) {
 
 // TestBaseNotes holds the notes about bases that were not traced as they are trained.
 func TestBaseNotes(t *testing.T) {
-	for base, code := range map[string]string{"gptq-int4": "gptq-derived", "gptq-int8": "gptq-derived", "int8": "int8-outliers", "nf4": "", "bf16": ""} {
+	for base, code := range map[string]string{"gptq-int4": "gptq-derived", "gptq-int8": "gptq-derived",
+		"int8": "int8-outliers", "nf4": "", "bf16": ""} {
 		res, err := Estimate(Input{Job: loraJob(llamaConfig, LoRA{Rank: 8, BasePrecision: base})})
 		if err != nil {
 			t.Fatal(err)

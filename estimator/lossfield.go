@@ -23,10 +23,12 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	kind, ok := map[string]step.LossKind{"": step.LossStandard, "standard": step.LossStandard, "fused": step.LossFused,
 		"chunked": step.LossChunked, "fused-linear": step.LossFusedLinear}[l.Kind]
 	if !ok {
-		errs.Add(pointer+"/kind", "unknown_value", "the loss is %.40q; standard, fused, chunked and fused-linear are accepted", l.Kind)
+		errs.Add(pointer+"/kind", "unknown_value", "the loss is %.40q; standard, fused, chunked and "+
+			"fused-linear are accepted", l.Kind)
 	}
 	if v := l.VocabParallel; v != nil && *v && meshOf(t).tensor == 1 {
-		errs.Add(pointer+"/vocab_parallel", "conflict", "a vocabulary is divided over GPUs that share layers, and tensor_parallel is 1 or not given")
+		errs.Add(pointer+"/vocab_parallel", "conflict", "a vocabulary is divided over GPUs that share layers, and "+
+			"tensor_parallel is 1 or not given")
 	}
 	if kind != step.LossChunked && (l.Chunks != 0 || l.ChunkTokens != 0 || l.Head != "") {
 		errs.Add(pointer, "conflict", "chunks, chunk_tokens and head belong to the loss chunked")
@@ -36,7 +38,8 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	}
 	const most = 1 << 20
 	if l.Chunks < 0 || l.Chunks > most || l.ChunkTokens < 0 || l.ChunkTokens > 1<<30 {
-		errs.Add(pointer, "out_of_range", "chunks is %d and chunk_tokens %d; they are from 1 to %d and to %d", l.Chunks, l.ChunkTokens, most, 1<<30)
+		errs.Add(pointer, "out_of_range", "chunks is %d and chunk_tokens %d; they are from 1 to %d and to %d", l.Chunks,
+			l.ChunkTokens, most, 1<<30)
 		return
 	}
 	rc.Loss = step.Loss{Kind: kind, Chunks: l.Chunks, ChunkRows: l.ChunkTokens}
@@ -49,8 +52,8 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	}
 }
 
-// lossUpcasts says that the float32 copy of the logits is made by the loss function that transformers' decoders call, while
-// their forward holds the logits that it is made of.
+// lossUpcasts says that the float32 copy of the logits is made by the loss function that transformers' decoders call,
+// while their forward holds the logits that it is made of.
 func (r *resolved) lossUpcasts() bool {
 	a := &r.arch
 	return !frameworks[r.framework].ownModules && !a.NanoGPT() && !a.Encoder() && a.Decoder == 0
@@ -65,15 +68,19 @@ func (r *resolved) lossFits(errs *invalid.List) {
 	case r.recipe.Compile || r.recipe.CompileLoss:
 		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
 	case r.recipe.Loss.Kind == step.LossFusedLinear && r.arch.AdaptedHead():
-		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix alone and knows no adapter on it; leave lm_head out of the targets")
+		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix alone and knows no adapter on "+
+			"it; leave lm_head out of the targets")
 	case r.recipe.Loss.TakesHead() && !r.arch.PlainHead():
-		errs.Add(pointer, "unsupported", "a loss that runs the head itself is modelled for language models whose logits are the head's output as it is; standard and fused are for all")
+		errs.Add(pointer, "unsupported", "a loss that runs the head itself is modelled for language models whose "+
+			"logits are the head's output as it is; standard and fused are for all")
 	}
 	if n, rows := r.shape.N(), r.recipe.Loss.ChunkRows; rows > 0 && n/rows > mostChunks {
-		errs.Add(pointer+"/chunk_tokens", "out_of_range", "chunk_tokens %d makes more than %d chunks of %d tokens", rows, mostChunks, n)
+		errs.Add(pointer+"/chunk_tokens", "out_of_range", "chunk_tokens %d makes more than %d chunks of %d tokens",
+			rows, mostChunks, n)
 	}
 	if r.recipe.Loss.Chunks > mostChunks {
-		errs.Add(pointer+"/chunks", "out_of_range", "chunks is %d; it is from 1 to %d", r.recipe.Loss.Chunks, mostChunks)
+		errs.Add(pointer+"/chunks", "out_of_range", "chunks is %d; it is from 1 to %d", r.recipe.Loss.Chunks,
+			mostChunks)
 	}
 }
 

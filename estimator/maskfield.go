@@ -19,7 +19,8 @@ func (r *resolved) mask(t *Training, errs *invalid.List) {
 	case r.arch.Family == "falcon":
 		errs.Add(pointer, "unsupported", "padding is not modelled for falcon yet; leave the field out")
 	case t.Attention == "flash":
-		errs.Add(pointer, "unsupported", "flash attention unpads a batch with padding, which is not modelled yet; use sdpa")
+		errs.Add(pointer, "unsupported", "flash attention unpads a batch with padding, which is not "+
+			"modelled yet; use sdpa")
 	}
 	r.recipe.ExplicitMask = true
 }

@@ -2,8 +2,8 @@ package estimator
 
 // mesh is how the GPUs of a job are arranged.
 type mesh struct {
-	// world is how many there are; tensor share each layer, context each sequence, and pipeline stages the layers. data is how many such
-	// arrangements there are, and shard how many GPUs share one copy of what a stage holds.
+	// world is how many there are; tensor share each layer, context each sequence, and pipeline stages the layers. data
+	// is how many such arrangements there are, and shard how many GPUs share one copy of what a stage holds.
 	world, tensor, context, pipeline, data, shard int64
 }
 
@@ -14,7 +14,8 @@ func meshOf(t *Training) mesh {
 	if d == nil {
 		return m
 	}
-	m.world, m.tensor, m.context, m.pipeline = max(d.WorldSize, 1), max(d.TensorParallel, 1), max(d.ContextParallel, 1), max(d.PipelineParallel, 1)
+	m.world, m.tensor, m.context, m.pipeline = max(d.WorldSize, 1), max(d.TensorParallel, 1), max(d.ContextParallel, 1),
+		max(d.PipelineParallel, 1)
 	m.data = max(m.world/m.tensor/m.context/m.pipeline, 1)
 	if d.Data == "fsdp" {
 		m.shard = m.data * m.context // FSDP deals parameters out over the GPUs of a sequence, too

@@ -23,48 +23,60 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	states := m.Components[step.Weights] + m.Components[step.Gradients] + m.Components[step.OptimizerState]
 	switch largest := max(logits, activations, states); {
 	case largest == logits:
-		add("logits-dominate", "the logits and their copies hold %d %%: %s; a smaller micro-batch%s or a loss that does not keep them frees most",
+		add("logits-dominate", "the logits and their copies hold %d %%: %s; a smaller micro-batch%s or a loss that "+
+			"does not keep them frees most",
 			percent(logits), r.logitSize(m), ofEvaluation(m))
 	case largest == activations:
-		add("activations-dominate", "activations hold %d %%: a smaller micro-batch%s, a shorter sequence or gradient checkpointing frees most", percent(activations), ofEvaluation(m))
+		add("activations-dominate", "activations hold %d %%: a smaller micro-batch%s, a shorter sequence or gradient "+
+			"checkpointing frees most", percent(activations), ofEvaluation(m))
 	default:
-		add("model-states-dominate", "weights, gradients and optimizer state hold %d %%: a smaller micro-batch frees little",
+		add("model-states-dominate", "weights, gradients and optimizer state hold %d %%: a smaller "+
+			"micro-batch frees little",
 			percent(states))
 	}
 	add("peak", "the peak of %s allocated falls into: %s (%s)", Bytes(f.Allocated), res.Peak.Where, m.Label)
 	if code, second := runnerUp(l, m.Stage); second > 0 && second*20 > m.Bytes*19 {
-		add("runs-close", "the %s takes %s, hardly less: a change that helps only at the peak saves no more than the difference", code, Bytes(second))
+		add("runs-close", "the %s takes %s, hardly less: a change that helps only at the peak saves no more "+
+			"than the difference", code, Bytes(second))
 	}
 	if f.Reserved-f.Allocated > f.Allocated/10 {
 		full := ""
 		if f.Limit < f.Reserved*99/100 {
 			full = fmt.Sprintf("; on a full card it gets through with %s", Bytes(f.Limit))
 		}
-		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated%s; vramplan plan tells whether expandable_segments would reserve less", Bytes(f.Reserved), Bytes(f.Allocated), full)
+		add("fragmentation", "PyTorch's allocator reserves %s for %s allocated%s; vramplan plan tells whether "+
+			"expandable_segments would reserve less", Bytes(f.Reserved), Bytes(f.Allocated), full)
 	}
 	if t.HoldLogits != nil && run.recipe.HoldLogits && logits > 0 {
-		add("held-logits", "hold_logits: a variable keeps the model's output: the logits stay alive through backward and into the next forward")
+		add("held-logits", "hold_logits: a variable keeps the model's output: the logits stay alive through backward "+
+			"and into the next forward")
 	} else if run.recipe.HoldLogits && logits > 0 {
-		add("held-logits", "the training loop (%s) keeps the model's output in a variable: the logits stay alive through backward and into the next forward", r.framework)
+		add("held-logits", "the training loop (%s) keeps the model's output in a variable: the logits stay alive "+
+			"through backward and into the next forward", r.framework)
 	}
 	if run.recipe.UseCache {
 		add("kv-cache", "the model fills a key/value cache in training, the library's default; use_cache=False saves it")
 	}
 	if run.recipe.Compile {
-		add("compiled", "torch.compile: what Inductor fuses is not allocated and what it can make again is not kept; its order of allocations is approximated, and the bounds are wider. Compiling and tuning themselves are not in the figures")
+		add("compiled", "torch.compile: what Inductor fuses is not allocated and what it can make again is not kept; "+
+			"its order of allocations is approximated, and the bounds are wider. Compiling and tuning themselves are "+
+			"not in the figures")
 	}
 	if r.parallel != nil {
 		notes = append(notes, r.parallel.notes()...)
 	}
 	if run.continued {
-		add("continued", "the job makes %s requests of the allocator in a micro-step: what is allocated is exact, what is reserved was played for some of the layers and continued to all; for minimum_limit_bytes and low_bytes what is alive at the peak was taken",
+		add("continued", "the job makes %s requests of the allocator in a micro-step: what is allocated is exact, "+
+			"what is reserved was played for some of the layers and continued to all; for minimum_limit_bytes and "+
+			"low_bytes what is alive at the peak was taken",
 			grouped(run.played))
 	}
 	if r.arch.Generic {
 		add("generic-family", "the family %q is not described: the nearest block was replayed, and the bounds are wider", r.arch.Family)
 	}
 	if keys := r.arch.Unread; len(keys) > 0 {
-		add("unread-keys", "the configuration says %s, which is not modelled: transformers' class for %s ignores it or it changes activations alone; the bounds are wider",
+		add("unread-keys", "the configuration says %s, which is not modelled: transformers' class for %s ignores it "+
+			"or it changes activations alone; the bounds are wider",
 			strings.Join(keys[:min(len(keys), 8)], ", "), r.arch.Family)
 	}
 	return append(append(notes, r.assumptions(run, in)...), r.fromSources()...)
@@ -93,15 +105,19 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		return func(g *GPU) bool { return g.ComputeCapability > 0 && g.ComputeCapability < capability }
 	}
 	if r.flash {
-		on("no-flash-attention", "FlashAttention-2 needs compute capability 8.0; replayed with the memory-efficient kernel that PyTorch has here", below(80))
+		on("no-flash-attention", "FlashAttention-2 needs compute capability 8.0; replayed with the memory-efficient "+
+			"kernel that PyTorch has here", below(80))
 	}
 	if run.recipe.Compute == step.BF16 {
-		on("bf16-emulated", "no bfloat16 in hardware below compute capability 8.0; PyTorch emulates it, slowly", below(80))
+		on("bf16-emulated", "no bfloat16 in hardware below compute capability 8.0; PyTorch emulates it, slowly",
+			below(80))
 	}
-	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor were not measured",
+	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor "+
+		"were not measured",
 		func(g *GPU) bool { return g.Vendor != "" && !strings.EqualFold(g.Vendor, "nvidia") })
 	if in.Job.Training.SequenceLength == 0 && r.arch.FixedTokens == 0 && r.shape.Tokens > longContext {
-		notes = append(notes, Note{Code: "whole-context", Text: "sequence_length is not given: sequences of the model's whole context, " + grouped(r.shape.Tokens) + " tokens, were taken"})
+		notes = append(notes, Note{Code: "whole-context", Text: "sequence_length is not given: sequences of the " +
+			"model's whole context, " + grouped(r.shape.Tokens) + " tokens, were taken"})
 	}
 	for _, text := range append(r.idle, r.unapplied(&in.Job.Training, run.applied)...) {
 		notes = append(notes, Note{Code: "no-effect", Text: text})
@@ -109,16 +125,19 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	if r.ownModules {
 		written := "they were replayed as " + r.transformers() + " writes them"
 		if r.arch.LitGPT {
-			written = "attention, adapters and the list of logits of models like Llama follow its code, the rest that of " + r.transformers()
+			written = "attention, adapters and the list of logits of models like Llama follow its code, " +
+				"the rest that of " + r.transformers()
 		}
-		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " + written + ", and the bounds are wider"})
+		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " +
+			written + ", and the bounds are wider"})
 	}
 	notes = append(append(notes, r.baseNotes()...), r.objectiveNotes(&in.Job.Training)...)
 	if r.versions || r.provenOn == "" {
 		text := "the replay follows " + reference(r.stack) + " and " + r.transformers()
 		switch n := len(r.changes); {
 		case n > changesShown:
-			text += fmt.Sprintf("; it follows %d things that the versions given do otherwise than former ones, which vramplan releases (GET /v1/releases) lists", n)
+			text += fmt.Sprintf("; it follows %d things that the versions given do otherwise than former ones, which "+
+				"vramplan releases (GET /v1/releases) lists", n)
 		case n > 0:
 			text += "; for the versions given, " + strings.Join(r.changes, "; ")
 		}
@@ -132,7 +151,9 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		notes = append(notes, Note{Code: "versions", Text: text})
 	}
 	if r.arch.Dequantised {
-		notes = append(notes, Note{Code: "mxfp4-dequantized", Text: "transformers trains no weights in MXFP4: they count as dequantized while they are loaded (Mxfp4Config(dequantize=True)), and what that takes for a moment was left out"})
+		notes = append(notes, Note{Code: "mxfp4-dequantized",
+			Text: "transformers trains no weights in MXFP4: they count as dequantized while they are loaded " +
+				"(Mxfp4Config(dequantize=True)), and what that takes for a moment was left out"})
 	}
 	return notes
 }
@@ -155,7 +176,9 @@ func (s *spread) add(device int64) {
 
 // note says whose figures an answer has, where its cards do not agree.
 func (s *spread) note(first string) Note {
-	return Note{Code: "first-card", Text: fmt.Sprintf("peak and components are those on %s, the first card; other hardware runs other kernels, and over the cards here the job takes %s to %s: each verdict and headroom goes by the figure of its card",
+	return Note{Code: "first-card", Text: fmt.Sprintf("peak and components are those on %s, the first card; other "+
+		"hardware runs other kernels, and over the cards here the job takes %s to %s: each verdict and headroom goes "+
+		"by the figure of its card",
 		first, Bytes(s.least), Bytes(s.most))}
 }
 
@@ -169,7 +192,8 @@ func ofEvaluation(m *play.Moment) string {
 
 // runnerUp is the largest stage besides the one that holds the peak.
 func runnerUp(l *play.Ledger, peak play.Stage) (name string, bytes int64) {
-	names := [play.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers", "optimizer step", "evaluation"}
+	names := [play.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers",
+		"optimizer step", "evaluation"}
 	for s, b := range l.Largest {
 		if play.Stage(s) != peak && b > bytes {
 			name, bytes = names[s], b
@@ -186,7 +210,8 @@ func (r *resolved) fromSources() []Note {
 		add(n.Code, n.Text)
 	}
 	if st := &r.recipe.States; st.GradientBuffers || st.MasterWeights {
-		add("states-from-source", "master weights and gradient buffers are placed as Megatron-LM and DeepSpeed place them, one tensor for each parameter")
+		add("states-from-source", "master weights and gradient buffers are placed as Megatron-LM and DeepSpeed place "+
+			"them, one tensor for each parameter")
 	}
 	return notes
 }

@@ -4,14 +4,17 @@ import "encoding/json"
 
 // Objective is the kind of training, in the words of the library whose trainer runs it: "dpo" means {"kind": "dpo"}.
 type Objective struct {
-	// Kind is the trainer; language-model, the loss that the model returns, where it is left out. vision-language runs in the Trainer, the others in trl.
+	// Kind is the trainer; language-model, the loss that the model returns, where it is left out. vision-language runs
+	// in the Trainer, the others in trl.
 	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo vision-language"`
-	// PromptTokens and CompletionTokens are the lengths of a prompt and of what follows it; their sum is the sequence_length.
+	// PromptTokens and CompletionTokens are the lengths of a prompt and of what follows it; their sum is the
+	// sequence_length.
 	PromptTokens int64 `json:"prompt_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// CompletionTokens is the length of a completion.
 	CompletionTokens int64 `json:"completion_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
-	// Reference is another model (separate), the trained one without its adapters (adapter-off), or log-probabilities that were
-	// computed before training (precomputed); adapter-off with lora and separate without where it is left out.
+	// Reference is another model (separate), the trained one without its adapters (adapter-off), or log-probabilities
+	// that were computed before training (precomputed); adapter-off with lora and separate without where it is left
+	// out.
 	Reference string `json:"reference,omitempty" validate:"omitempty,oneof=separate adapter-off precomputed"`
 	// ReferenceDtype is what a separate reference is stored in; as the trained model where it is left out.
 	ReferenceDtype string `json:"reference_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
@@ -21,7 +24,8 @@ type Objective struct {
 	LossType Names `json:"loss_type,omitempty" validate:"omitempty,max=16,dive,min=1,max=64"`
 	// Packing puts documents behind one another until a sequence is full.
 	Packing bool `json:"packing,omitempty"`
-	// PackingStrategy is bfd, which packs whole documents and makes one row of the batch, or wrapped; bfd where it is left out.
+	// PackingStrategy is bfd, which packs whole documents and makes one row of the batch, or wrapped; bfd where it is
+	// left out.
 	PackingStrategy string `json:"packing_strategy,omitempty" validate:"omitempty,oneof=bfd wrapped"`
 	// PaddingFree makes one row of the sequences of a batch.
 	PaddingFree bool `json:"padding_free,omitempty"`
@@ -33,7 +37,8 @@ type Objective struct {
 	Beta *float64 `json:"beta,omitempty" validate:"omitempty,gte=0,lte=1000000"`
 	// NumIterations is how often the same completions are trained on.
 	NumIterations int64 `json:"num_iterations,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	// StepsPerGeneration is for how many micro-steps completions are written at once; gradient_accumulation where it is left out.
+	// StepsPerGeneration is for how many micro-steps completions are written at once; gradient_accumulation where it is
+	// left out.
 	StepsPerGeneration int64 `json:"steps_per_generation,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// Rollout is what writes the completions.
 	Rollout string `json:"rollout,omitempty" validate:"omitempty,oneof=transformers vllm-colocate vllm-server"`
@@ -45,11 +50,14 @@ type Objective struct {
 	Teacher *Companion `json:"teacher,omitempty"`
 	// TeacherDtype is what the teacher is stored in.
 	TeacherDtype string `json:"teacher_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
-	// Images is how many pictures stand in a sequence, or tiles of pictures where a processor cuts them; 1 where it is left out.
+	// Images is how many pictures stand in a sequence, or tiles of pictures where a processor cuts them; 1 where it is
+	// left out.
 	Images int64 `json:"images,omitempty" validate:"omitempty,gte=1,lte=4096"`
-	// ImageSize is the height and the width in pixels in which a picture reaches the model; those of vision_config where it is left out.
+	// ImageSize is the height and the width in pixels in which a picture reaches the model; those of vision_config
+	// where it is left out.
 	ImageSize []int64 `json:"image_size,omitempty" validate:"omitempty,len=2,dive,gte=1,lte=16384"`
-	// ImageTokens is how many tokens of a sequence stand for its pictures. It follows from the rest, and is held against it.
+	// ImageTokens is how many tokens of a sequence stand for its pictures. It follows from the rest, and is held
+	// against it.
 	ImageTokens int64 `json:"image_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// FreezeVision says that the tower that looks at the pictures is not trained.
 	FreezeVision bool `json:"freeze_vision,omitempty"`

@@ -40,8 +40,8 @@ func tracedKinds(t *testing.T) map[string]Job {
 	return jobs
 }
 
-// Several passes through one model fold: every layer played by itself holds as much as the short cut for layers that repeat, and as much
-// as the ledger says.
+// Several passes through one model fold: every layer played by itself holds as much as the short cut for layers that
+// repeat, and as much as the ledger says.
 func TestObjectivesFold(t *testing.T) {
 	for id, job := range tracedKinds(t) {
 		t.Run(id, func(t *testing.T) {
@@ -103,21 +103,25 @@ func TestObjectiveConflicts(t *testing.T) {
 		pointers []string
 	}{
 		"lengths that disagree": {`"sequence_length": 100, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/sequence_length"}},
-		"no lengths":            {`"objective": "dpo"`, []string{"/training/objective/prompt_tokens", "/training/objective/completion_tokens"}},
+		"no lengths": {`"objective": "dpo"`, []string{"/training/objective/prompt_tokens",
+			"/training/objective/completion_tokens"}},
 		"another kind's fields": {`"sequence_length": 64, "objective": {"kind": "sft", "num_generations": 4, "reference": "separate"}`,
 			[]string{"/training/objective/reference", "/training/objective/num_generations"}},
 		"no adapters to turn off": {`"objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32, "reference": "adapter-off"}`, []string{"/training/objective/reference"}},
-		"another framework":       {`"framework": "axolotl", "sequence_length": 64, "objective": "sft"`, []string{"/training/framework"}},
+		"another framework": {`"framework": "axolotl", "sequence_length": 64, "objective": "sft"`,
+			[]string{"/training/framework"}},
 		"several at once": {`"compile": true, "evaluation": {}, "sequence_length": 64, "objective": "reward", "distributed": {"world_size": 2}`,
 			[]string{"/training/compile", "/training/evaluation", "/training/distributed"}},
 		"a release between":              {`"versions": {"trl": "1.5.0"}, "objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32}`, []string{"/training/versions"}},
 		"generations that do not divide": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 3}`, []string{"/training/objective/num_generations"}},
 		"generations within a step": {`"gradient_accumulation": 4, "objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "steps_per_generation": 2}`,
 			[]string{"/training/objective/steps_per_generation"}},
-		"a share of vLLM":     {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "rollout": "vllm-colocate"}`, []string{"/training/objective/rollout"}},
-		"not modelled":        {`"sequence_length": 64, "objective": "ppo"`, []string{"/training/objective/kind"}},
-		"an unknown loss":     {`"sequence_length": 64, "objective": {"kind": "sft", "loss_type": "dft"}`, []string{"/training/objective/loss_type"}},
-		"too many to replay":  {`"micro_batch": 5000, "sequence_length": 64, "objective": "reward"`, []string{"/training/micro_batch"}},
+		"a share of vLLM": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "rollout": "vllm-colocate"}`, []string{"/training/objective/rollout"}},
+		"not modelled":    {`"sequence_length": 64, "objective": "ppo"`, []string{"/training/objective/kind"}},
+		"an unknown loss": {`"sequence_length": 64, "objective": {"kind": "sft", "loss_type": "dft"}`,
+			[]string{"/training/objective/loss_type"}},
+		"too many to replay": {`"micro_batch": 5000, "sequence_length": 64, "objective": "reward"`,
+			[]string{"/training/micro_batch"}},
 		"a mask without pads": {`"attention_mask": "explicit", "sequence_length": 64, "objective": {"kind": "sft", "packing": true}`, []string{"/training/attention_mask"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -171,7 +175,8 @@ func TestObjectiveDefaults(t *testing.T) {
 		return 0
 	}
 	if phase(separate, "reference") == 0 || phase(precomputed, "reference") != 0 {
-		t.Errorf("the reference takes %d, precomputed %d", phase(separate, "reference"), phase(precomputed, "reference"))
+		t.Errorf("the reference takes %d, precomputed %d", phase(separate, "reference"),
+			phase(precomputed, "reference"))
 	}
 	weights := phase(separate, "load") - phase(precomputed, "load")
 	if want := 4 * separate.Model.Parameters; weights < want || weights > want+want/100 {

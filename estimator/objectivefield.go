@@ -23,9 +23,9 @@ func objectiveKind(t *Training) string {
 	return cmp.Or(t.Objective.Kind, languageModel)
 }
 
-// withObjective is the job with what its objective says of other fields, and the defaults of the trainer: the length of a sequence,
-// the framework, and gradient checkpointing, which trl's trainers switch on where nothing is said.
-// Sources: trl/trainer/sft_config.py, dpo_config.py (gradient_checkpointing), 0.26; trl/trainer/base_config.py, 1.16.
+// withObjective is the job with what its objective says of other fields, and the defaults of the trainer: the length of
+// a sequence, the framework, and gradient checkpointing, which trl's trainers switch on where nothing is said. Sources:
+// trl/trainer/sft_config.py, dpo_config.py (gradient_checkpointing), 0.26; trl/trainer/base_config.py, 1.16.
 func withObjective(job Job, errs *invalid.List) Job {
 	t := &job.Training
 	kind := objectiveKind(t)
@@ -35,7 +35,9 @@ func withObjective(job Job, errs *invalid.List) Job {
 	o := t.Objective
 	if sum := o.PromptTokens + o.CompletionTokens; o.PromptTokens > 0 && o.CompletionTokens > 0 {
 		if t.SequenceLength != 0 && t.SequenceLength != sum {
-			errs.Add("/training/sequence_length", "conflict", "sequence_length is %d, and prompt_tokens and completion_tokens of the objective are %d together; leave one of them out", t.SequenceLength, sum)
+			errs.Add("/training/sequence_length", "conflict",
+				"sequence_length is %d, and prompt_tokens and completion_tokens of the objective are %d together; "+
+					"leave one of them out", t.SequenceLength, sum)
 		}
 		t.SequenceLength = sum
 	}
@@ -66,15 +68,18 @@ var generated = []string{"num_generations", "beta", "num_iterations", "steps_per
 
 // trainers are the kinds that are replayed.
 var trainers = map[string]trainer{
-	"sft":    {sequences: 1, fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"}, build: (*resolved).sft},
-	"orpo":   {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
-	"cpo":    {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
-	"simpo":  {sequences: 2, pairs: true, undropped: true, build: (*resolved).simpo},
-	"kto":    {sequences: 1, pairs: true, undropped: true, until: "1.0", fields: []string{"reference", "reference_dtype", "reference_resident"}, build: (*resolved).kto},
+	"sft": {sequences: 1, fields: []string{"loss_type", "packing", "packing_strategy", "padding_free"},
+		build: (*resolved).sft},
+	"orpo":  {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
+	"cpo":   {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
+	"simpo": {sequences: 2, pairs: true, undropped: true, build: (*resolved).simpo},
+	"kto": {sequences: 1, pairs: true, undropped: true, until: "1.0",
+		fields: []string{"reference", "reference_dtype", "reference_resident"}, build: (*resolved).kto},
 	"grpo":   {sequences: 1, pairs: true, fields: generated, build: (*resolved).grpo},
 	"rloo":   {sequences: 1, pairs: true, until: "1.0", fields: generated, build: (*resolved).rloo},
 	"reward": {sequences: 2, undropped: true, build: (*resolved).reward},
-	"dpo":    {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
+	"dpo": {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype",
+		"reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
 }
 
 // objective is training.objective. It comes last: it asks for what the other fields have decided.
@@ -90,27 +95,39 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	}
 	how, ok := trainers[kind]
 	if !ok {
-		refuse(true, objectivePointer+"/kind", "the kind of training %.40q is not modelled yet; %s are", kind, listed(trainers))
+		refuse(true, objectivePointer+"/kind", "the kind of training %.40q is not modelled yet; %s are", kind,
+			listed(trainers))
 		return
 	}
-	refuse(t.Framework != "trl", "/training/framework", "the objective %s is replayed as trl's trainer runs it, and not as %.40s's; trl is accepted", kind, t.Framework)
-	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed", "the objective %s is modelled on one GPU; leave one of them out", kind)
-	refuse(r.recipe.Compile || r.recipe.CompileLoss, "/training/compile", "torch.compile is not modelled together with the objective %s; leave one of them out", kind)
-	refuse(t.Evaluation != nil, "/training/evaluation", "an evaluation pass is not modelled together with the objective %s; leave one of them out", kind)
-	refuse(t.Loss != nil && t.Loss.Kind != "standard" && t.Loss.Kind != "", "/training/loss", "the objective %s has a loss of its own; leave the field out", kind)
-	refuse(t.HoldLogits != nil, "/training/hold_logits", "the trainer of the objective %s decides what it keeps; leave the field out", kind)
-	refuse(t.LogitsDtype != "", "/training/logits_dtype", "the trainer of the objective %s decides the type of the logits; leave the field out", kind)
-	refuse(r.arch.Family != "" && !r.arch.LanguageModel(), "/model", "the objective %s is modelled for decoders with a language-model head, and not for %s as it is given", kind, r.arch.Family)
+	refuse(t.Framework != "trl", "/training/framework", "the objective %s is replayed as trl's trainer runs it, and "+
+		"not as %.40s's; trl is accepted", kind, t.Framework)
+	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed",
+		"the objective %s is modelled on one GPU; leave one of them out", kind)
+	refuse(r.recipe.Compile || r.recipe.CompileLoss, "/training/compile",
+		"torch.compile is not modelled together with the objective %s; leave one of them out", kind)
+	refuse(t.Evaluation != nil, "/training/evaluation", "an evaluation pass is not modelled together with the "+
+		"objective %s; leave one of them out", kind)
+	refuse(t.Loss != nil && t.Loss.Kind != "standard" && t.Loss.Kind != "", "/training/loss",
+		"the objective %s has a loss of its own; leave the field out", kind)
+	refuse(t.HoldLogits != nil, "/training/hold_logits", "the trainer of the objective %s decides what it keeps; "+
+		"leave the field out", kind)
+	refuse(t.LogitsDtype != "", "/training/logits_dtype", "the trainer of the objective %s decides the type of the "+
+		"logits; leave the field out", kind)
+	refuse(r.arch.Family != "" && !r.arch.LanguageModel(), "/model",
+		"the objective %s is modelled for decoders with a language-model head, and not for %s as it is given", kind,
+		r.arch.Family)
 	how.lengths(kind, t.Objective, errs)
 	how.unread(kind, t.Objective, errs)
 	const most = 1 << 12
 	if sequences := how.sequences * t.MicroBatch; sequences > most {
-		errs.Add("/training/micro_batch", "out_of_range", "micro_batch is %d; with the objective %s it is from 1 to %d", t.MicroBatch, kind, most/how.sequences)
+		errs.Add("/training/micro_batch", "out_of_range", "micro_batch is %d; with the objective %s it is from 1 to %d",
+			t.MicroBatch, kind, most/how.sequences)
 		return
 	}
 	if v := r.trlRelease(); how.until != "" {
 		until, _ := release.Parse(how.until)
-		refuse(!v.Before(until), "/training/versions", "the objective %s is modelled as trl before %s runs it, and here it is %s; name the release in training.versions.trl", kind, how.until, r.trlVersion())
+		refuse(!v.Before(until), "/training/versions", "the objective %s is modelled as trl before %s runs it, and "+
+			"here it is %s; name the release in training.versions.trl", kind, how.until, r.trlVersion())
 	}
 	r.recipe.UseCache = false // what every trainer of trl sends
 	r.sequences = how.sequences
@@ -130,7 +147,8 @@ func (how *trainer) lengths(kind string, o *Objective, errs *invalid.List) {
 		value int64
 	}{{"prompt_tokens", o.PromptTokens}, {"completion_tokens", o.CompletionTokens}} {
 		if f.value == 0 {
-			errs.Add(objectivePointer+"/"+f.name, "required", "%s is missing: the objective %s has prompts and completions, at least one token each", f.name, kind)
+			errs.Add(objectivePointer+"/"+f.name, "required",
+				"%s is missing: the objective %s has prompts and completions, at least one token each", f.name, kind)
 		}
 	}
 }
@@ -139,7 +157,8 @@ func (how *trainer) lengths(kind string, o *Objective, errs *invalid.List) {
 func (how *trainer) unread(kind string, o *Objective, errs *invalid.List) {
 	for _, f := range o.given() {
 		if !slices.Contains(how.fields, f) {
-			errs.Add(objectivePointer+"/"+f, "conflict", "%s does not belong to the objective %s; leave it out", f, kind)
+			errs.Add(objectivePointer+"/"+f, "conflict", "%s does not belong to the objective %s; leave it out", f,
+				kind)
 		}
 	}
 }
@@ -151,13 +170,18 @@ func (o *Objective) given() []string {
 		name string
 		is   bool
 	}{
-		{"reference", o.Reference != ""}, {"reference_dtype", o.ReferenceDtype != ""}, {"reference_resident", o.ReferenceResident},
+		{"reference", o.Reference != ""}, {"reference_dtype", o.ReferenceDtype != ""},
+		{"reference_resident", o.ReferenceResident},
 		{"loss_type", o.LossType != nil}, {"packing", o.Packing}, {"packing_strategy", o.PackingStrategy != ""},
-		{"padding_free", o.PaddingFree}, {"use_logits_to_keep", o.UseLogitsToKeep}, {"num_generations", o.NumGenerations != 0},
-		{"beta", o.Beta != nil}, {"num_iterations", o.NumIterations != 0}, {"steps_per_generation", o.StepsPerGeneration != 0},
-		{"rollout", o.Rollout != ""}, {"vllm_gpu_memory_utilization", o.VLLMGPUMemoryUtilization != 0}, {"vllm_sleep", o.VLLMSleep},
+		{"padding_free", o.PaddingFree}, {"use_logits_to_keep", o.UseLogitsToKeep},
+		{"num_generations", o.NumGenerations != 0},
+		{"beta", o.Beta != nil}, {"num_iterations", o.NumIterations != 0},
+		{"steps_per_generation", o.StepsPerGeneration != 0},
+		{"rollout", o.Rollout != ""}, {"vllm_gpu_memory_utilization", o.VLLMGPUMemoryUtilization != 0},
+		{"vllm_sleep", o.VLLMSleep},
 		{"teacher", o.Teacher != nil}, {"teacher_dtype", o.TeacherDtype != ""},
-		{"images", o.Images != 0}, {"image_size", len(o.ImageSize) > 0}, {"image_tokens", o.ImageTokens != 0}, {"freeze_vision", o.FreezeVision},
+		{"images", o.Images != 0}, {"image_size", len(o.ImageSize) > 0}, {"image_tokens", o.ImageTokens != 0},
+		{"freeze_vision", o.FreezeVision},
 	} {
 		if f.is {
 			names = append(names, f.name)
@@ -172,8 +196,8 @@ func (r *resolved) trlVersion() string { return cmp.Or(r.given["trl"], r.default
 // trlRelease is the release of trl whose trainers are replayed.
 func (r *resolved) trlRelease() release.Version { return r.releaseOf("trl", r.defaults()) }
 
-// sft is trl's SFTTrainer. Packing of whole documents, and padding_free, make one row of the batch, whose attention sdpa masks.
-// Source: trl/trainer/sft_trainer.py (SFTTrainer.__init__, padding_free), 0.26 and 1.16.
+// sft is trl's SFTTrainer. Packing of whole documents, and padding_free, make one row of the batch, whose attention
+// sdpa masks. Source: trl/trainer/sft_trainer.py (SFTTrainer.__init__, padding_free), 0.26 and 1.16.
 func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
 	s := objective.SFT{Rows: r.shape.Batch, Tokens: r.shape.Tokens, Fused: r.chunksSFT(o, errs)}
@@ -199,20 +223,23 @@ func (r *resolved) chunksSFT(o *Objective, errs *invalid.List) bool {
 		case name == "chunked_nll" && byDefault:
 			chunks = true
 		default:
-			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for sft in trl %s; nll is, and chunked_nll from 1.7 on", name, r.trlVersion())
+			errs.Add(objectivePointer+"/loss_type", "unsupported",
+				"the loss type %.40q is not modelled for sft in trl %s; nll is, and chunked_nll from 1.7 on", name,
+				r.trlVersion())
 		}
 	}
 	r.fits(chunks, errs)
 	return chunks
 }
 
-// fusesPreferences says whether the trainers of preferences compute log-probabilities without logits. Between 1.0, which wrote them
-// anew, and 1.15 nobody has looked.
+// fusesPreferences says whether the trainers of preferences compute log-probabilities without logits. Between 1.0,
+// which wrote them anew, and 1.15 nobody has looked.
 func (r *resolved) fusesPreferences(errs *invalid.List) bool {
 	fuses := r.holds(release.FusesTRLHead)
 	anew, _ := release.Parse("1.0")
 	if !fuses && !r.trlRelease().Before(anew) {
-		errs.Add("/training/versions", "unsupported", "preferences are modelled as trl before 1.0 and from 1.15 on runs them, and here it is %s; name the release in training.versions.trl", r.trlVersion())
+		errs.Add("/training/versions", "unsupported", "preferences are modelled as trl before 1.0 and from 1.15 on "+
+			"runs them, and here it is %s; name the release in training.versions.trl", r.trlVersion())
 	}
 	r.fits(fuses, errs)
 	return fuses
@@ -221,7 +248,8 @@ func (r *resolved) fusesPreferences(errs *invalid.List) bool {
 // fits refuses trl's fused head where the model's is more than a matrix.
 func (r *resolved) fits(fused bool, errs *invalid.List) {
 	if fused && r.arch.Family != "" && (!r.arch.PlainHead() || r.arch.AdaptedHead()) {
-		errs.Add("/model", "unsupported", "trl's fused head is modelled for models whose logits are the head's output as it is, without an adapter on it; name a release before 1.7 in training.versions.trl")
+		errs.Add("/model", "unsupported", "trl's fused head is modelled for models whose logits are the head's output "+
+			"as it is, without an adapter on it; name a release before 1.7 in training.versions.trl")
 	}
 }
 
@@ -235,7 +263,8 @@ func (r *resolved) dpo(t *Training, errs *invalid.List) step.Objective {
 		case name == "sft" || name == "rpo":
 			d.NLL = true
 		case !slices.Contains(sameCost, name):
-			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for dpo; sft, rpo and %v are", name, sameCost)
+			errs.Add(objectivePointer+"/loss_type", "unsupported",
+				"the loss type %.40q is not modelled for dpo; sft, rpo and %v are", name, sameCost)
 		}
 	}
 	return d
@@ -243,9 +272,11 @@ func (r *resolved) dpo(t *Training, errs *invalid.List) step.Objective {
 
 // sameCost are the losses of DPOTrainer that are computed of the log-probabilities alone.
 // Source: trl/trainer/dpo_trainer.py (DPOTrainer.dpo_loss), 0.26.
-var sameCost = []string{"sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot", "aot_pair", "apo_zero", "apo_down", "discopop"}
+var sameCost = []string{"sigmoid", "hinge", "ipo", "exo_pair", "nca_pair", "robust", "bco_pair", "sppo_hard", "aot",
+	"aot_pair", "apo_zero", "apo_down", "discopop"}
 
-// reference is what the preferences are measured by, and puts a model beside the trained one where it is one of its own.
+// reference is what the preferences are measured by, and puts a model beside the trained one where it is one of its
+// own.
 func (r *resolved) reference(t *Training, errs *invalid.List) objective.Reference {
 	o := t.Objective
 	adapters := t.LoRA != nil
@@ -258,22 +289,30 @@ func (r *resolved) reference(t *Training, errs *invalid.List) objective.Referenc
 	}
 	switch {
 	case kind == "adapter-off" && !adapters:
-		errs.Add(objectivePointer+"/reference", "conflict", "adapter-off turns adapters off, and the job trains none; separate and precomputed are accepted")
+		errs.Add(objectivePointer+"/reference", "conflict", "adapter-off turns adapters off, and the job trains none; "+
+			"separate and precomputed are accepted")
 	case kind == "separate" && adapters:
-		errs.Add(objectivePointer+"/reference", "conflict", "trl takes no reference model beside adapters: the model without them is the reference; adapter-off and precomputed are accepted")
+		errs.Add(objectivePointer+"/reference", "conflict", "trl takes no reference model beside adapters: the model "+
+			"without them is the reference; adapter-off and precomputed are accepted")
 	case o.ReferenceResident && kind != "precomputed":
-		errs.Add(objectivePointer+"/reference_resident", "conflict", "reference_resident says that a reference stays though its log-probabilities are precomputed, and reference is %s", kind)
+		errs.Add(objectivePointer+"/reference_resident", "conflict",
+			"reference_resident says that a reference stays though its log-probabilities are precomputed, "+
+				"and reference is %s", kind)
 	}
 	stands := kind == "separate" || kind == "precomputed" && o.ReferenceResident
 	if o.ReferenceDtype != "" && !stands {
-		errs.Add(objectivePointer+"/reference_dtype", "conflict", "reference_dtype is the type of a model that stands beside the trained one, and there is none")
+		errs.Add(objectivePointer+"/reference_dtype", "conflict",
+			"reference_dtype is the type of a model that stands beside the trained one, and there is none")
 	}
 	dtype := named(o.ReferenceDtype, r.recipe.Stored, objectivePointer+"/reference_dtype", errs)
 	if kind == "separate" && dtype != r.recipe.Stored {
-		errs.Add(objectivePointer+"/reference_dtype", "unsupported", "a reference in another type than the trained model's, %s, is not modelled yet; leave the field out", dtypeName(r.recipe.Stored))
+		errs.Add(objectivePointer+"/reference_dtype", "unsupported",
+			"a reference in another type than the trained model's, %s, is not modelled yet; leave the field out",
+			dtypeName(r.recipe.Stored))
 	}
 	if stands {
 		r.beside = append(r.beside, companion{name: "reference", arch: r.arch, dtype: dtype})
 	}
-	return map[string]objective.Reference{"separate": objective.Separate, "adapter-off": objective.AdapterOff, "precomputed": objective.Precomputed}[kind]
+	return map[string]objective.Reference{"separate": objective.Separate, "adapter-off": objective.AdapterOff,
+		"precomputed": objective.Precomputed}[kind]
 }

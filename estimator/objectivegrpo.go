@@ -32,22 +32,30 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 		beta = *o.Beta
 	}
 	if rows := t.MicroBatch * batches; generations > 0 && rows%generations != 0 {
-		errs.Add(objectivePointer+"/num_generations", "conflict", "num_generations is %d, and does not divide the %d completions that are written at once (micro_batch × steps_per_generation)", generations, rows)
+		errs.Add(objectivePointer+"/num_generations", "conflict",
+			"num_generations is %d, and does not divide the %d completions that are written at once (micro_batch × "+
+				"steps_per_generation)", generations, rows)
 	}
 	if batches%accumulation != 0 {
-		errs.Add(objectivePointer+"/steps_per_generation", "unsupported", "completions that are written between the micro-steps of an optimizer step, here every %d of %d, are not modelled yet; leave the field out", batches, accumulation)
+		errs.Add(objectivePointer+"/steps_per_generation", "unsupported",
+			"completions that are written between the micro-steps of an optimizer step, here every %d of %d, are not "+
+				"modelled yet; leave the field out", batches, accumulation)
 	}
 	const most = 1 << 12
 	if batches > most || t.MicroBatch*batches > most {
-		errs.Add(objectivePointer+"/steps_per_generation", "out_of_range", "%d completions are written at once; up to %d are accepted", t.MicroBatch*batches, most)
+		errs.Add(objectivePointer+"/steps_per_generation", "out_of_range",
+			"%d completions are written at once; up to %d are accepted", t.MicroBatch*batches, most)
 		batches = 1
 	}
 	if o.Rollout == "vllm-colocate" {
-		errs.Add(objectivePointer+"/rollout", "unsupported", "the rollout vllm-colocate is not modelled yet: vLLM reserves a share of the card beside the trainer; transformers and vllm-server are")
+		errs.Add(objectivePointer+"/rollout", "unsupported",
+			"the rollout vllm-colocate is not modelled yet: vLLM reserves a share of the card beside the trainer; "+
+				"transformers and vllm-server are")
 	}
 	g := objective.GRPO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens, Batches: batches,
-		Generates: o.Rollout != "vllm-server", Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim, Fused: r.fusesPreferences(errs),
-		Old: o.Rollout == "vllm-server" || accumulation%(batches*max(o.NumIterations, 1)) != 0}
+		Generates: o.Rollout != "vllm-server", Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim,
+		Fused: r.fusesPreferences(errs),
+		Old:   o.Rollout == "vllm-server" || accumulation%(batches*max(o.NumIterations, 1)) != 0}
 	if beta != 0 {
 		g.Reference = objective.AdapterOff
 		if t.LoRA == nil {
@@ -69,5 +77,6 @@ func (r *resolved) recordBetween(w *workspace, rc step.Recipe, plain bool, o ste
 		same, _ := a.Build(layers, rc.Stored, nil)
 		return same
 	}
-	return &play.Evaluation{Program: w.evaluated.RecordBetween(net, o), Units: units, Recorded: recorded, Prepares: true}
+	return &play.Evaluation{Program: w.evaluated.RecordBetween(net, o), Units: units, Recorded: recorded,
+		Prepares: true}
 }

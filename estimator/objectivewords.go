@@ -8,15 +8,17 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
-// Of 37 traced runs of trl's trainers the replay reserves 2.1 % less to 7.8 % more than was traced, and allocates 0.03 % less to 3.3 %
-// more; the largest are two batches with padding. A run of another family or switch may differ more.
+// Of 37 traced runs of trl's trainers the replay reserves 2.1 % less to 7.8 % more than was traced, and allocates 0.03
+// % less to 3.3 % more; the largest are two batches with padding. A run of another family or switch may differ more.
 var objectiveDoubt = doubt{"objective", memory.Doubt{Below: 0.08, Above: 0.04},
-	"trl's trainers were replayed from their source; 37 traced runs reserve 7 % less to 2 % more than their replay, the former with padding"}
+	"trl's trainers were replayed from their source; 37 traced runs reserve 7 % less to 2 % more than their replay, " +
+		"the former with padding"}
 
-// In four traced runs generation holds 0.4 to 1.4 % more than is replayed of it; none had its peak there, and none wrote more than 96
-// tokens.
+// In four traced runs generation holds 0.4 to 1.4 % more than is replayed of it; none had its peak there, and none
+// wrote more than 96 tokens.
 var generationDoubt = doubt{"generation", memory.Doubt{Below: 0.05, Above: 0.10},
-	"the peak is in generation, of which the pass of the prompts and the last token are replayed; no traced run had its peak there"}
+	"the peak is in generation, of which the pass of the prompts and the last token are replayed; no traced run " +
+		"had its peak there"}
 
 // objectiveDoubts are those about a trainer.
 func (r *resolved) objectiveDoubts(run *run) []doubt {
@@ -41,7 +43,8 @@ func (r *resolved) objectiveNotes(t *Training) []Note {
 	}
 	for i := range r.beside {
 		c := &r.beside[i]
-		add("reference-doubles-weights", "a %s stands on the card beside the trained model: %s; adapters, whose base is the reference, or precompute_ref_log_probs save it",
+		add("reference-doubles-weights", "a %s stands on the card beside the trained model: %s; adapters, whose base "+
+			"is the reference, or precompute_ref_log_probs save it",
 			c.name, Bytes(c.arch.ParameterCount()*c.dtype.Size()))
 	}
 	kind := objectiveKind(t)
@@ -50,7 +53,8 @@ func (r *resolved) objectiveNotes(t *Training) []Note {
 		add("no-logits", "trl %s computes log-probabilities without logits, tile by tile", r.trlVersion())
 	}
 	if kind == "dpo" && !fused && r.recipe.Autocast && r.recipe.Stored.Half() {
-		add("hidden-states-copied", "DPOTrainer of trl %s asks for all hidden states, which accelerate makes float32: %s in each pass", r.trlVersion(),
+		add("hidden-states-copied", "DPOTrainer of trl %s asks for all hidden states, which accelerate makes "+
+			"float32: %s in each pass", r.trlVersion(),
 			Bytes((r.arch.Layers+1)*2*r.shape.N()*r.arch.Hidden*4))
 	}
 	return notes

@@ -53,8 +53,8 @@ func enumeration(names []string) string {
 // DefaultOptimizer is what a job trains with that does not say.
 const DefaultOptimizer = "adamw"
 
-// defaultRank is GaLore's where the job names none: the rank of its example for a model of a billion parameters is 512, that
-// of the smallest 128.
+// defaultRank is GaLore's where the job names none: the rank of its example for a model of a billion parameters is 512,
+// that of the smallest 128.
 const defaultRank = 128
 
 func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
@@ -69,7 +69,9 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 	choice, ok := optim.OptimizerOf(name, o.Implementation)
 	if !ok {
 		if has := implementations(name); len(has) > 0 {
-			errs.Add("/training/optimizer/implementation", "unsupported", "%s by %.40q is not modelled; for %s accepted are %s", name, o.Implementation, name, strings.Join(has, ", "))
+			errs.Add("/training/optimizer/implementation", "unsupported",
+				"%s by %.40q is not modelled; for %s accepted are %s", name, o.Implementation, name,
+				strings.Join(has, ", "))
 		} else {
 			errs.Add("/training/optimizer/name", "unsupported", "the optimizer %.40q is not modelled", o.Name)
 		}
@@ -89,7 +91,10 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 			errs.Add("/training/optimizer/rank", "out_of_range", "rank is %d; it is from 1 to %d", r.rank, 1<<20)
 		}
 	case o.Rank != 0:
-		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to %s; leave it out", enumeration(optimizerNames(func(o *optim.Optimizer) bool { return o.Ranked })))
+		errs.Add("/training/optimizer/rank", "conflict", "rank belongs to %s; leave it out",
+			enumeration(optimizerNames(func(o *optim.Optimizer) bool {
+				return o.Ranked
+			})))
 	}
 }
 
@@ -126,9 +131,11 @@ func (r *resolved) inBackward(t *Training, errs *invalid.List) {
 	rc := &r.recipe
 	switch {
 	case rc.Accumulation > 1:
-		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to accumulate; gradient_accumulation is %d", rc.Accumulation)
+		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to accumulate; "+
+			"gradient_accumulation is %d", rc.Accumulation)
 	case rc.GradScaler:
-		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to unscale, and amp-fp16 scales them; use bfloat16")
+		errs.Add(pointer, "conflict", "an optimizer in backward leaves no gradients to unscale, and amp-fp16 scales "+
+			"them; use bfloat16")
 	case !r.optimizer.InBackward || rc.States != (step.States{}):
 		errs.Add(pointer, "unsupported", "this optimizer or these states are not modelled inside backward yet")
 	case rc.Compile:

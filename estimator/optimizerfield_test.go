@@ -10,7 +10,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
-// TestEveryOptimizerCanBeNamed holds the enums of the job document against the table of optimizers, and asks for each of them.
+// TestEveryOptimizerCanBeNamed holds the enums of the job document against the table of optimizers, and asks for each
+// of them.
 func TestEveryOptimizerCanBeNamed(t *testing.T) {
 	accepted := func(field string) []string {
 		f, _ := reflect.TypeFor[Optimizer]().FieldByName(field)
@@ -30,7 +31,8 @@ func TestEveryOptimizerCanBeNamed(t *testing.T) {
 			job := gpt2Job()
 			job.Training.Optimizer = &Optimizer{Name: name, Implementation: i}
 			res := mustEstimate(t, Input{Job: job})
-			if how := component(res, "optimizer_state").How; how == "" || strings.Contains(how, "%!") || strings.Contains(how, "%s") {
+			if how := component(res, "optimizer_state").How; how == "" || strings.Contains(how, "%!") ||
+				strings.Contains(how, "%s") {
 				t.Errorf("%s by %q: the states are %q", name, i, how)
 			}
 		}

@@ -6,24 +6,24 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
-// What NCCL's communicator takes outside PyTorch's allocator for two GPUs and for more, as NVIDIA's planner for inference
-// assumes (ai-dynamo/aiconfigurator, systems/*.yaml at 095f58a5, measured on 2, 4 and 8 GPUs of one host). No published
-// training run states it by itself; the bounds say so: communicators are made when they are first used, and
+// What NCCL's communicator takes outside PyTorch's allocator for two GPUs and for more, as NVIDIA's planner for
+// inference assumes (ai-dynamo/aiconfigurator, systems/*.yaml at 095f58a5, measured on 2, 4 and 8 GPUs of one host). No
+// published training run states it by itself; the bounds say so: communicators are made when they are first used, and
 // channels grow with the links of a host.
 var (
 	ncclTwo  = memory.Context{Bytes: 358_612_992, Low: 0, High: 1 << 30}
 	ncclMore = memory.Context{Bytes: 411_041_792, Low: 0, High: 1 << 30}
 )
 
-// looksForUnused are the frameworks whose trainers wrap the model with find_unused_parameters, but for a whole one that is
-// checkpointed. Source: transformers/trainer.py 4.57, Trainer._wrap_model.
+// looksForUnused are the frameworks whose trainers wrap the model with find_unused_parameters, but for a whole one that
+// is checkpointed. Source: transformers/trainer.py 4.57, Trainer._wrap_model.
 var looksForUnused = map[string]bool{"hf-trainer": true, "trl": true}
 
 // ownEngines are the frameworks that reduce gradients with an engine of their own.
 var ownEngines = map[string]string{"deepspeed": "DeepSpeed's", "megatron": "Megatron's", "nanotron": "nanotron's"}
 
-// distributed is training.distributed: GPUs that each hold the whole job (DistributedDataParallel). Whatever splits the job is
-// refused, field by field.
+// distributed is training.distributed: GPUs that each hold the whole job (DistributedDataParallel). Whatever splits the
+// job is refused, field by field.
 func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	d := t.Distributed
 	if d == nil {
@@ -37,25 +37,30 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		{"async_tensor_parallel", d.AsyncTensorParallel},
 		{"virtual_pipeline", d.VirtualPipeline > 1 && d.PipelineParallel <= 1},
 		{"context_parallel", d.ContextParallel > 1}, {"expert_parallel", d.ExpertParallel > 1},
-		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0}, {"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
+		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0},
+		{"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
 	} {
 		if x.given {
-			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs in this way is not modelled yet; copies of the whole job (ddp) and its state dealt out (fsdp) are")
+			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs in this way is not modelled yet; "+
+				"copies of the whole job (ddp) and its state dealt out (fsdp) are")
 		}
 	}
 	r.tensorFits(t, errs)
 	r.pipelineFits(t, errs)
 	if d.Rank != nil && *d.Rank >= max(d.WorldSize, 1) && d.PipelineParallel <= 1 {
-		errs.Add(pointer+"rank", "out_of_range", "rank is %d; it is from 0 to %d, one less than world_size", *d.Rank, max(d.WorldSize, 1)-1)
+		errs.Add(pointer+"rank", "out_of_range", "rank is %d; it is from 0 to %d, one less than world_size", *d.Rank,
+			max(d.WorldSize, 1)-1)
 	}
 	if d.DeepSpeed != nil && zeroStage(t) == 0 {
-		errs.Add(pointer+"deepspeed", "conflict", "deepspeed belongs to data zero1, zero2 or zero3, and data is %.20q", d.Data)
+		errs.Add(pointer+"deepspeed", "conflict", "deepspeed belongs to data zero1, zero2 or zero3, and data is %.20q",
+			d.Data)
 	}
 	if d.WorldSize < 0 || d.WorldSize > 1<<20 {
 		errs.Add(pointer+"world_size", "out_of_range", "world_size is %d; it is from 1 to %d", d.WorldSize, 1<<20)
 	}
 	if d.WorldSize == 0 && d.Data != "" {
-		errs.Add(pointer+"world_size", "required", "data is %s, and over how many GPUs is not said: world_size is a whole number from 1", d.Data)
+		errs.Add(pointer+"world_size", "required", "data is %s, and over how many GPUs is not said: world_size is a "+
+			"whole number from 1", d.Data)
 	}
 	if d.WorldSize > 1 {
 		r.copies, r.nccl = d.WorldSize, ncclMore
@@ -65,7 +70,8 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}
 	m := meshOf(t)
 	if share := m.tensor * m.context * m.pipeline; share > 1 && m.world%share != 0 {
-		errs.Add(pointer+"world_size", "not_divisible", "world_size is %d, and it takes a multiple of %d, the product of tensor_parallel, context_parallel and pipeline_parallel", d.WorldSize, share)
+		errs.Add(pointer+"world_size", "not_divisible", "world_size is %d, and it takes a multiple of %d, the product "+
+			"of tensor_parallel, context_parallel and pipeline_parallel", d.WorldSize, share)
 	}
 	if m.tensor > 1 {
 		defer r.cut(t)
@@ -81,17 +87,20 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		return
 	}
 	if name, own := ownEngines[r.framework]; own {
-		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled without ZeRO; data zero1 and zero2, ddp and fsdp are", name)
+		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled without ZeRO; "+
+			"data zero1 and zero2, ddp and fsdp are", name)
 	}
 	if d.Data == "fsdp" {
 		r.sharded(t, errs)
 		return
 	}
 	if r.recipe.UpdatesInBackward {
-		errs.Add("/training/optimizer/in_backward", "unsupported", "an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
+		errs.Add("/training/optimizer/in_backward", "unsupported",
+			"an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
 	}
 	if r.recipe.Compile || r.recipe.CompileLoss {
-		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the graph at its buckets, is not modelled yet; leave one of them out")
+		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the "+
+			"graph at its buckets, is not modelled yet; leave one of them out")
 	}
 	r.parallel = ddp{world: d.WorldSize, views: d.GradientAsBucketView}
 	unused := looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)
@@ -103,13 +112,14 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 
 // outside is what a process takes on the card outside PyTorch's allocator.
 func (r *resolved) outside() memory.Context {
-	return memory.Context{Bytes: r.cuda.Bytes + r.nccl.Bytes, Low: r.cuda.Low + r.nccl.Low, High: r.cuda.High + r.nccl.High}
+	return memory.Context{Bytes: r.cuda.Bytes + r.nccl.Bytes, Low: r.cuda.Low + r.nccl.Low, High: r.cuda.High +
+		r.nccl.High}
 }
 
 // manyGPUs is what an answer says of a strategy over several GPUs; package step replays it.
 type manyGPUs interface {
-	// how says where a component's bytes come from in a job that trains p parameters; ok is false where that is no different from
-	// one GPU.
+	// how says where a component's bytes come from in a job that trains p parameters; ok is false where that is no
+	// different from one GPU.
 	how(component, p string, run *run) (how string, ok bool)
 	// notes say what the job was taken to be, and doubts what is less sure than on one GPU.
 	notes() []Note

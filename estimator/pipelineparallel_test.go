@@ -27,7 +27,8 @@ func TestStagesOfAPipeline(t *testing.T) {
 	}
 	first, last, any := stage(0), stage(1), mustEstimate(t, Input{Job: pipelineJob()})
 	if last.Peak.DeviceBytes <= first.Peak.DeviceBytes {
-		t.Errorf("the last stage, with the logits of eight micro-batches, takes %d bytes, the first %d", last.Peak.DeviceBytes, first.Peak.DeviceBytes)
+		t.Errorf("the last stage, with the logits of eight micro-batches, takes %d bytes, the first %d",
+			last.Peak.DeviceBytes, first.Peak.DeviceBytes)
 	}
 	if any.Peak.DeviceBytes != last.Peak.DeviceBytes || any.Peak.AllocatedBytes != last.Peak.AllocatedBytes {
 		t.Errorf("without a stage %+v, want those of the last, %+v", any.Peak, last.Peak)
@@ -53,7 +54,8 @@ func TestStageLayers(t *testing.T) {
 	for _, tt := range []struct {
 		layers, stages int64
 		want           []int64
-	}{{16, 2, []int64{8, 8}}, {16, 4, []int64{4, 5, 4, 3}}, {32, 4, []int64{8, 9, 8, 7}}, {4, 2, []int64{2, 2}}, {3, 6, nil}} {
+	}{{16, 2, []int64{8, 8}}, {16, 4, []int64{4, 5, 4, 3}}, {32, 4, []int64{8, 9, 8, 7}}, {4, 2, []int64{2, 2}},
+		{3, 6, nil}} {
 		if got := model.StageLayers(tt.layers, tt.stages); !slices.Equal(got, tt.want) {
 			t.Errorf("%d layers on %d stages are dealt out as %d, want %d", tt.layers, tt.stages, got, tt.want)
 		}
@@ -69,13 +71,27 @@ func TestPipelineRefuses(t *testing.T) {
 		want   []string
 	}{
 		{"nothing", func(*Training) {}, nil},
-		{"another framework", func(u *Training) { u.Framework, u.States = "pytorch", nil }, []string{"/training/distributed/pipeline_parallel"}},
-		{"zero bubble", func(u *Training) { u.Distributed.PipelineSchedule = "zb-v" }, []string{"/training/distributed/pipeline_schedule"}},
-		{"with FSDP", func(u *Training) { u.Distributed.WorldSize = 4 }, []string{"/training/distributed/pipeline_parallel"}},
-		{"a stage that is not there", func(u *Training) { u.Distributed.PipelineStage = &far }, []string{"/training/distributed/pipeline_stage"}},
-		{"a rank that is not there", func(u *Training) { u.Distributed.Rank = &far }, []string{"/training/distributed/rank"}},
-		{"more stages than layers", func(u *Training) { u.Distributed.WorldSize, u.Distributed.PipelineParallel = 8, 8 }, []string{"/training/distributed/pipeline_parallel"}},
-		{"too many micro-batches", func(u *Training) { u.GradientAccumulation = 1 << 20 }, []string{"/training/gradient_accumulation"}},
+		{"another framework", func(u *Training) {
+			u.Framework, u.States = "pytorch", nil
+		}, []string{"/training/distributed/pipeline_parallel"}},
+		{"zero bubble", func(u *Training) {
+			u.Distributed.PipelineSchedule = "zb-v"
+		}, []string{"/training/distributed/pipeline_schedule"}},
+		{"with FSDP", func(u *Training) {
+			u.Distributed.WorldSize = 4
+		}, []string{"/training/distributed/pipeline_parallel"}},
+		{"a stage that is not there", func(u *Training) {
+			u.Distributed.PipelineStage = &far
+		}, []string{"/training/distributed/pipeline_stage"}},
+		{"a rank that is not there", func(u *Training) {
+			u.Distributed.Rank = &far
+		}, []string{"/training/distributed/rank"}},
+		{"more stages than layers", func(u *Training) {
+			u.Distributed.WorldSize, u.Distributed.PipelineParallel = 8, 8
+		}, []string{"/training/distributed/pipeline_parallel"}},
+		{"too many micro-batches", func(u *Training) {
+			u.GradientAccumulation = 1 << 20
+		}, []string{"/training/gradient_accumulation"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -6,8 +6,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
-// steps is how many optimizer steps are played: three without accumulation and two with, after which the segments do not
-// grow any more.
+// steps is how many optimizer steps are played: three without accumulation and two with, after which the segments do
+// not grow any more.
 func steps(s *play.Session) int {
 	if s.Recipe.Accumulation == 1 {
 		return 3
@@ -15,16 +15,17 @@ func steps(s *play.Session) int {
 	return 2
 }
 
-// mostStandsWithin is how many stands are kept within steps, and one in spacing of what is asked for at most how much more was
-// reserved from each to the next: most searches end within six hundredths above it.
+// mostStandsWithin is how many stands are kept within steps, and one in spacing of what is asked for at most how much
+// more was reserved from each to the next: most searches end within six hundredths above it.
 const (
 	mostStandsWithin = 3
 	spacing          = 32
 )
 
-// play runs so many optimizer steps of the job on an allocator, from the beginning and without a limit. Where keptAbove is above 0 it
-// keeps where the run stands for runs under a limit that is larger: before every step but the first, before the first update, which
-// makes the optimizer's states, and before more is reserved than keptAbove, and than a little more.
+// play runs so many optimizer steps of the job on an allocator, from the beginning and without a limit. Where keptAbove
+// is above 0 it keeps where the run stands for runs under a limit that is larger: before every step but the first,
+// before the first update, which makes the optimizer's states, and before more is reserved than keptAbove, and than a
+// little more.
 func (w *workspace) play(steps int, expandable bool, keptAbove int64) (reserved, allocated int64) {
 	s, a := &w.session, w.allocator
 	a.Reset(expandable, 0)
@@ -74,8 +75,8 @@ func (w *workspace) nextStand() *stand {
 	return &w.stands[n]
 }
 
-// playLimited runs the job on an allocator that may not reserve more than limit, and says what it reserved. It goes on from the last
-// stand to which a run under the limit comes, too.
+// playLimited runs the job on an allocator that may not reserve more than limit, and says what it reserved. It goes on
+// from the last stand to which a run under the limit comes, too.
 func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 	s, a := &w.session, w.allocator
 	left := steps(s)
@@ -101,9 +102,11 @@ func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 // percent: below it, giving cached segments back does not help any more. Half of all jobs need all that they
 // reserve without a limit, so that is tried first.
 //
-// A try that an earlier one has decided is not played: tries says how many there were in all. The search ends before where enough says
-// that it does not matter what is found from least on up to most, and then whole is false and the limit is most.
-func (w *workspace) smallestLimit(requested, reserved int64, enough func(least, most int64) bool) (limit, tries int64, whole bool) {
+// A try that an earlier one has decided is not played: tries says how many there were in all. The search ends before
+// where enough says that it does not matter what is found from least on up to most, and then whole is false and the
+// limit is most.
+func (w *workspace) smallestLimit(requested, reserved int64, enough func(least, most int64) bool) (limit, tries int64,
+	whole bool) {
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
 	try := high - tolerance()

@@ -16,27 +16,37 @@ var encoderHeads = map[string][]string{
 }
 
 // randomEncoder draws the config.json of a text encoder and its head, where family is one.
-func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, vocab int64, dropout float64) (map[string]any, bool) {
+func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, vocab int64,
+	dropout float64) (map[string]any, bool) {
 	kinds, ok := encoderHeads[family]
 	if !ok {
 		return nil, false
 	}
 	job.Model.Head = &model.Head{Kind: rapid.SampledFrom(kinds).Draw(t, "head")}
 	if family == "distilbert" {
-		return map[string]any{"model_type": family, "n_layers": layers, "n_heads": heads, "dim": heads * dim, "hidden_dim": rapid.Int64Range(8, 900).Draw(t, "ffn"),
+		return map[string]any{"model_type": family, "n_layers": layers, "n_heads": heads, "dim": heads * dim,
+			"hidden_dim": rapid.Int64Range(8, 900).Draw(t, "ffn"),
 			"vocab_size": vocab, "max_position_embeddings": 1600, "dropout": dropout, "attention_dropout": dropout,
 			"sinusoidal_pos_embds": rapid.Bool().Draw(t, "sines")}, true
 	}
 	if family == "modernbert" {
-		return map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": heads * dim,
-			"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab, "tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
-			"attention_dropout": dropout, "mlp_dropout": dropout, "reference_compile": rapid.Bool().Draw(t, "compiled"),
-			"decoder_bias": rapid.Bool().Draw(t, "bias"), "global_attn_every_n_layers": rapid.Int64Range(1, 4).Draw(t, "global")}, true
+		return map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads,
+			"hidden_size":       heads * dim,
+			"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab,
+			"tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
+			"attention_dropout":   dropout, "mlp_dropout": dropout,
+			"reference_compile": rapid.Bool().Draw(t, "compiled"),
+			"decoder_bias":      rapid.Bool().Draw(t, "bias"), "global_attn_every_n_layers": rapid.Int64Range(1,
+				4).Draw(t,
+				"global")}, true
 	}
-	encoder := map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads, "hidden_size": heads * dim,
-		"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab, "max_position_embeddings": 1600,
-		"hidden_dropout_prob": dropout, "attention_probs_dropout_prob": dropout, "tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
-		"hidden_act": rapid.SampledFrom([]string{"gelu", "gelu_new", "relu"}).Draw(t, "activation")}
+	encoder := map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads,
+		"hidden_size":       heads * dim,
+		"intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab,
+		"max_position_embeddings": 1600,
+		"hidden_dropout_prob":     dropout, "attention_probs_dropout_prob": dropout,
+		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"),
+		"hidden_act":          rapid.SampledFrom([]string{"gelu", "gelu_new", "relu"}).Draw(t, "activation")}
 	if family == "deberta-v2" {
 		encoder["relative_attention"] = rapid.Bool().Draw(t, "relative")
 		encoder["pos_att_type"] = rapid.SampledFrom([]string{"c2p", "p2c", "c2p|p2c", ""}).Draw(t, "positions")

@@ -26,7 +26,8 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 	"granitemoehybrid": func(t *rapid.T, config map[string]any, _ float64) []string {
 		delete(config, "head_dim")
 		config["shared_intermediate_size"], config["num_local_experts"] = config["intermediate_size"], 0
-		config["position_embedding_type"] = rapid.SampledFrom([]any{"rope", "nope", nil}).Draw(t, "position_embedding_type")
+		config["position_embedding_type"] = rapid.SampledFrom([]any{"rope", "nope", nil}).Draw(t,
+			"position_embedding_type")
 		config["layer_types"] = slices.Repeat([]string{"attention"}, int(config["num_hidden_layers"].(int64)))
 		return []string{"q_proj", "k_proj", "v_proj", "o_proj", "input_linear", "output_linear"}
 	},

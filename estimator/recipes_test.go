@@ -34,21 +34,24 @@ func randomJob(t *rapid.T) Job {
 	}{
 		{"loss", func(u *Training) { u.Loss = randomLoss(t) }},
 		{"versions", func(u *Training) {
-			u.Versions = map[string]string{"torch": rapid.SampledFrom([]string{"1.10.2", "1.12", "2.0.1"}).Draw(t, "torch")}
+			u.Versions = map[string]string{"torch": rapid.SampledFrom([]string{"1.10.2", "1.12", "2.0.1"}).Draw(t,
+				"torch")}
 		}},
 		{"logits_dtype", func(u *Training) { u.LogitsDtype = "fp32" }},
 		{"attention_mask", func(u *Training) { u.AttentionMask = "explicit" }},
 		{"selective", func(u *Training) { u.GradientCheckpointing = &Checkpointing{Mode: "selective"} }},
 		{"selective-op", func(u *Training) { u.GradientCheckpointing = &Checkpointing{Mode: "selective-op"} }},
 		{"kernels", func(u *Training) {
-			u.Kernels = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"rmsnorm", "rope", "swiglu", "layernorm"}), rapid.ID).Draw(t, "kernels")
+			u.Kernels = rapid.SliceOfDistinct(rapid.SampledFrom([]string{"rmsnorm", "rope", "swiglu", "layernorm"}),
+				rapid.ID).Draw(t, "kernels")
 		}},
 		{"optimizer", func(u *Training) { u.Optimizer = randomOptimizer(t) }},
 		{"states", func(u *Training) { u.States = randomStates(t) }},
 		{"distributed", func(u *Training) { u.Distributed = &Distributed{WorldSize: 2} }},
 		{"sharded", func(u *Training) { randomShards(t, u) }},
 		{"evaluation", func(u *Training) {
-			u.Evaluation = &Evaluation{MicroBatch: rapid.Int64Range(0, 9).Draw(t, "evaluated"), KeepLogits: rapid.Bool().Draw(t, "keep_logits")}
+			u.Evaluation = &Evaluation{MicroBatch: rapid.Int64Range(0, 9).Draw(t, "evaluated"),
+				KeepLogits: rapid.Bool().Draw(t, "keep_logits")}
 		}},
 	}
 	for _, recipe := range recipes {
@@ -66,7 +69,8 @@ func randomJob(t *rapid.T) Job {
 
 // randomShards deals a job's parameters out to several GPUs, without what is not modelled together with that.
 func randomShards(t *rapid.T, u *Training) {
-	d := &Distributed{Data: "fsdp", WorldSize: rapid.SampledFrom([]int64{2, 3, 4, 8, 7, 64, 1024}).Draw(t, "world_size")}
+	d := &Distributed{Data: "fsdp", WorldSize: rapid.SampledFrom([]int64{2, 3, 4, 8, 7, 64, 1024}).Draw(t,
+		"world_size")}
 	d.FSDPVersion = rapid.Int64Range(0, 2).Draw(t, "fsdp_version")
 	if rapid.Bool().Draw(t, "says whether to reshard") {
 		d.ReshardAfterForward = new(rapid.Bool().Draw(t, "reshard_after_forward"))
@@ -131,7 +135,8 @@ func randomOptimizer(t *rapid.T) *Optimizer {
 	o := rapid.SampledFrom(optim.Optimizers()).Draw(t, "any optimizer")
 	name := rapid.SampledFrom(append([]string{o.Name}, o.Synonyms...)).Draw(t, "name of it")
 	implementation := rapid.SampledFrom(o.Implementations).Draw(t, "any implementation")
-	return &Optimizer{Name: name, Implementation: implementation, InBackward: rapid.IntRange(0, 3).Draw(t, "in_backward") == 0}
+	return &Optimizer{Name: name, Implementation: implementation,
+		InBackward: rapid.IntRange(0, 3).Draw(t, "in_backward") == 0}
 }
 
 // randomStates draws what is stored.
@@ -192,8 +197,8 @@ func peakWith(t *testing.T, l *Loss) int64 {
 	return res.Peak.AllocatedBytes
 }
 
-// TestMoreChunksHoldLess compares the peaks of a chunked loss: more chunks never hold more, and every other loss less than
-// the standard one.
+// TestMoreChunksHoldLess compares the peaks of a chunked loss: more chunks never hold more, and every other loss less
+// than the standard one.
 func TestMoreChunksHoldLess(t *testing.T) {
 	for _, head := range []string{"chunked", "whole"} {
 		last := int64(1) << 60
@@ -217,7 +222,8 @@ func TestMoreChunksHoldLess(t *testing.T) {
 func TestChunkTokensAreChunks(t *testing.T) {
 	const tokens = 16 * 1024
 	for _, chunks := range []int64{1, 2, 16} {
-		a, b := peakWith(t, &Loss{Kind: "chunked", Chunks: chunks}), peakWith(t, &Loss{Kind: "chunked", ChunkTokens: tokens / chunks})
+		a, b := peakWith(t, &Loss{Kind: "chunked", Chunks: chunks}),
+			peakWith(t, &Loss{Kind: "chunked", ChunkTokens: tokens / chunks})
 		if a != b {
 			t.Errorf("%d chunks hold %d, chunks of %d tokens %d", chunks, a, tokens/chunks, b)
 		}

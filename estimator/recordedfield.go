@@ -10,9 +10,11 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// recordedDoubt is about every recording: its autograd is PyTorch's own, and kernels' scratch is known by the operation's name alone.
+// recordedDoubt is about every recording: its autograd is PyTorch's own, and kernels' scratch is known by the
+// operation's name alone.
 var recordedDoubt = doubt{"recorded", memory.Doubt{Below: 0.04, Above: 0.06},
-	"the model was recorded under fake tensors: scratch of kernels that the replay does not know, and convolutions' workspaces, are in no figure"}
+	"the model was recorded under fake tensors: scratch of kernels that the replay does not know, and convolutions' " +
+		"workspaces, are in no figure"}
 
 // recordedModel holds a job with a recording against what is modelled for one.
 func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
@@ -22,7 +24,8 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 	}
 	refuse := func(on bool, field, what string) {
 		if on {
-			errs.Add("/training/"+field, "unsupported", "%s is not modelled for a recorded model yet; leave the field out", what)
+			errs.Add("/training/"+field, "unsupported", "%s is not modelled for a recorded model yet; "+
+				"leave the field out", what)
 		}
 	}
 	rc := &r.recipe
@@ -33,7 +36,8 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 			names = append(names, name)
 		}
 		slices.Sort(names)
-		errs.Add("/training/precision", "conflict", "the recording has no program for the precision %s; it has %s", precision, strings.Join(names, ", "))
+		errs.Add("/training/precision", "conflict", "the recording has no program for the precision %s; it has %s",
+			precision, strings.Join(names, ", "))
 	}
 	refuse(rc.Autocast && rc.Stored != step.F32, "states", "autocast over weights in half precision")
 	refuse(rc.Compile || rc.CompileLoss, "compile", "torch.compile")
@@ -43,24 +47,29 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 	refuse(t.Dropout != nil, "dropout", "another dropout than the recorded one")
 	refuse(t.Attention == "eager" || t.Attention == "flash", "attention", "another attention than the recorded one")
 	refuse(t.AttentionMask != "", "attention_mask", "another mask than the recorded one")
-	refuse(t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", "loss", "another loss than the recorded one")
+	refuse(t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", "loss",
+		"another loss than the recorded one")
 	refuse(t.LogitsDtype != "", "logits_dtype", "another type of the logits than the recorded one")
 	refuse(rc.SelectiveAttention || rc.SelectiveOps, "gradient_checkpointing", "selective checkpointing")
 	if rc.CheckpointEvery > 0 {
 		switch p := rec.Programs[precision]; {
 		case rec.Layers == 0:
-			errs.Add("/training/gradient_checkpointing", "unsupported", "the recording has no layers that repeat, so that there is nothing to checkpoint; leave the field out")
+			errs.Add("/training/gradient_checkpointing", "unsupported",
+				"the recording has no layers that repeat, so that there is nothing to checkpoint; leave the field out")
 		case p != nil && len(p.Escapes) > 0:
 			errs.Add("/training/gradient_checkpointing", "conflict",
-				"the recording's layers fill a key/value cache, which checkpointing switches off; record it again with --no-cache")
+				"the recording's layers fill a key/value cache, which checkpointing switches off; record it "+
+					"again with --no-cache")
 		}
 	}
 	if rec.Sequence == 0 && t.SequenceLength == 0 && rec.VariesInLength() {
-		errs.Add("/training/sequence_length", "required", "sequence_length is missing: a recording does not say how long its sequences are")
+		errs.Add("/training/sequence_length", "required", "sequence_length is missing: a recording does not say how "+
+			"long its sequences are")
 	}
 	if r.shape.Batch > 0 && r.shape.Tokens >= 0 {
 		if bytes := rec.About(float64(r.shape.Batch), float64(r.shape.Tokens)); bytes > mostRecordedBytes {
-			errs.Add("/training", "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to %.0e are accepted", r.shape.Batch, r.shape.Tokens, bytes,
+			errs.Add("/training", "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up "+
+				"to %.0e are accepted", r.shape.Batch, r.shape.Tokens, bytes,
 				float64(mostRecordedBytes))
 		}
 	}
@@ -80,15 +89,16 @@ func (r *resolved) recordedVersions() {
 	}
 }
 
-// refuseRecording turns what a recording that contradicts itself sets off in the replay into an error, where out is the error of the answer: what
-// the reader cannot see, such as a gradient that is larger than its parameter.
+// refuseRecording turns what a recording that contradicts itself sets off in the replay into an error, where out is the
+// error of the answer: what the reader cannot see, such as a gradient that is larger than its parameter.
 func (r *resolved) refuseRecording(out *error) {
 	if r.arch.Recording() == nil {
 		return
 	}
 	if reason := recover(); reason != nil {
 		var errs invalid.List
-		errs.Add("/model/recorded", "invalid_recording", "the recording contradicts itself and cannot be replayed (%v)", reason)
+		errs.Add("/model/recorded", "invalid_recording", "the recording contradicts itself and cannot be replayed (%v)",
+			reason)
 		*out = errs.Err()
 	}
 }

@@ -5,19 +5,22 @@ import (
 	"github.com/vramplan/vramplan/estimator/release"
 )
 
-// reentrant says which of torch.utils.checkpoint's two ways the job's checkpoints take: what the job says, or else what its
-// framework asks for, or else what its release of transformers does of itself.
+// reentrant says which of torch.utils.checkpoint's two ways the job's checkpoints take: what the job says, or else what
+// its framework asks for, or else what its release of transformers does of itself.
 func (r *resolved) reentrant(t *Training, errs *invalid.List) bool {
 	const pointer = "/training/gradient_checkpointing/reentrant"
 	c, a := t.GradientCheckpointing, &r.arch
 	given := c.Reentrant
 	switch {
 	case given != nil && *given && a.NeverReentrant != "":
-		errs.Add(pointer, "conflict", "reentrant is true, which fails for %s: %s; use false", a.Family, a.NeverReentrant)
+		errs.Add(pointer, "conflict", "reentrant is true, which fails for %s: %s; use false", a.Family,
+			a.NeverReentrant)
 	case given != nil && !*given && c.Offload:
-		errs.Add(pointer, "unsupported", "offload is modelled as Unsloth's, whose checkpoints are reentrant; leave reentrant out or set it to true")
+		errs.Add(pointer, "unsupported", "offload is modelled as Unsloth's, whose checkpoints are reentrant; leave "+
+			"reentrant out or set it to true")
 	case given != nil && *given && t.Compile != nil && t.Compile.Model:
-		errs.Add(pointer, "unsupported", "under torch.compile checkpoints that are not reentrant are modelled; leave reentrant out or set it to false")
+		errs.Add(pointer, "unsupported", "under torch.compile checkpoints that are not reentrant are modelled; leave "+
+			"reentrant out or set it to false")
 	}
 	d := t.Distributed
 	switch {
@@ -29,9 +32,11 @@ func (r *resolved) reentrant(t *Training, errs *invalid.List) bool {
 		return true
 	case !a.Reentrant:
 		return false
-	case r.framework == "trl" && t.LoRA != nil && zeroStage(t) == 3: // which the trainer forces (trl 1.16, SFTTrainer.__init__)
+	// which the trainer forces (trl 1.16, SFTTrainer.__init__)
+	case r.framework == "trl" && t.LoRA != nil && zeroStage(t) == 3:
 		return true
-	case r.framework == "llama-factory" && d != nil && d.Data == "fsdp" && d.FSDPVersion != 1: // which it forces (model/model_utils/checkpointing.py)
+	// which it forces (model/model_utils/checkpointing.py)
+	case r.framework == "llama-factory" && d != nil && d.Data == "fsdp" && d.FSDPVersion != 1:
 		return false
 	}
 	if asked := frameworks[r.framework].reentrant; asked != nil {

@@ -19,13 +19,18 @@ func TestKindOfCheckpoints(t *testing.T) {
 		{"transformers 4.57", func(u *Training) { u.Versions = older }, true},
 		{"transformers 5", func(u *Training) { u.Versions = newer }, false},
 		{"today's releases", func(*Training) {}, false},
-		{"transformers 5, asked for", func(u *Training) { u.Versions, u.GradientCheckpointing.Reentrant = newer, &yes }, true},
-		{"transformers 4.57, asked for", func(u *Training) { u.Versions, u.GradientCheckpointing.Reentrant = older, &no }, false},
+		{"transformers 5, asked for", func(u *Training) {
+			u.Versions, u.GradientCheckpointing.Reentrant = newer, &yes
+		}, true},
+		{"transformers 4.57, asked for", func(u *Training) {
+			u.Versions, u.GradientCheckpointing.Reentrant = older, &no
+		}, false},
 		{"Unsloth's offloading", func(u *Training) { u.Versions, u.GradientCheckpointing.Offload = newer, true }, true},
 		{"axolotl", func(u *Training) { u.Versions, u.Framework = older, "axolotl" }, false},
 		{"LLaMA-Factory", func(u *Training) { u.Versions, u.Framework = newer, "llama-factory" }, true},
 		{"LLaMA-Factory under FSDP2", func(u *Training) {
-			u.Versions, u.Framework, u.Distributed = newer, "llama-factory", &Distributed{WorldSize: 2, Data: "fsdp", FSDPVersion: 2}
+			u.Versions, u.Framework, u.Distributed = newer, "llama-factory",
+				&Distributed{WorldSize: 2, Data: "fsdp", FSDPVersion: 2}
 		}, false},
 		{"torchtitan", func(u *Training) { u.Versions, u.Framework = older, "torchtitan" }, false},
 		{"trl before it chose", func(u *Training) {
@@ -72,18 +77,23 @@ func TestKindThatFails(t *testing.T) {
 		compile      bool
 		says         string
 	}{
-		{"Whisper", `{"model_type": "whisper"}`, Checkpointing{Mode: "full", Reentrant: &yes}, false, "once for each layer"},
-		{"DeBERTa-v3", `{"model_type": "deberta-v2", "relative_attention": true, "pos_att_type": ["p2c"]}`, Checkpointing{Mode: "full", Reentrant: &yes}, false, "autograd refuses"},
+		{"Whisper", `{"model_type": "whisper"}`, Checkpointing{Mode: "full", Reentrant: &yes}, false,
+			"once for each layer"},
+		{"DeBERTa-v3", `{"model_type": "deberta-v2", "relative_attention": true, "pos_att_type": ["p2c"]}`,
+			Checkpointing{Mode: "full", Reentrant: &yes}, false, "autograd refuses"},
 		{"offloading", `{"model_type": "llama"}`, Checkpointing{Offload: true, Reentrant: &no}, false, "Unsloth"},
 		{"compiled", `{"model_type": "llama"}`, Checkpointing{Reentrant: &yes}, true, "torch.compile"},
-		{"no checkpoints", `{"model_type": "llama"}`, Checkpointing{Mode: "none", Reentrant: &yes}, false, "go with the mode full"},
+		{"no checkpoints", `{"model_type": "llama"}`, Checkpointing{Mode: "none", Reentrant: &yes}, false,
+			"go with the mode full"},
 	} {
-		job := Job{Model: Model{HFConfig: []byte(c.config)}, Training: Training{MicroBatch: 1, SequenceLength: 64, GradientCheckpointing: &c.checkpoints}}
+		job := Job{Model: Model{HFConfig: []byte(c.config)}, Training: Training{MicroBatch: 1, SequenceLength: 64,
+			GradientCheckpointing: &c.checkpoints}}
 		if c.compile {
 			job.Training.Compile = &Compile{Model: true}
 		}
 		_, err := Estimate(Input{Job: job})
-		if err == nil || !strings.Contains(err.Error(), "/training/gradient_checkpointing") || !strings.Contains(err.Error(), c.says) {
+		if err == nil || !strings.Contains(err.Error(), "/training/gradient_checkpointing") ||
+			!strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}

@@ -76,8 +76,9 @@ var tracedGPUs = map[string]GPU{
 	"t4":             {ComputeCapability: 75, Multiprocessors: 40},
 }
 
-// TestReplayEqualsTraces holds the replay against whole traces of PyTorch, 2.9.1 with transformers 4.57.6 or what they name (undisturbed
-// runs over a stand-in driver): every allocation and every free of two or three optimizer steps, in order.
+// TestReplayEqualsTraces holds the replay against whole traces of PyTorch, 2.9.1 with transformers 4.57.6 or what they
+// name (undisturbed runs over a stand-in driver): every allocation and every free of two or three optimizer steps, in
+// order.
 func TestReplayEqualsTraces(t *testing.T) {
 	files, err := filepath.Glob("testdata/traces/*.jsonl.gz")
 	if err != nil || len(files) == 0 {
@@ -165,8 +166,8 @@ func (c *traced) nameVersions() {
 	c.Job.Training.Versions = onFormerStack(c.Job.Training.Versions)
 }
 
-// formerStack is what most of the traces were made with. Those of sharded jobs are of loops that wrap layers and model alone, as accelerate
-// did before 1.14.
+// formerStack is what most of the traces were made with. Those of sharded jobs are of loops that wrap layers and model
+// alone, as accelerate did before 1.14.
 var formerStack = map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.13.0"}
 
 // onFormerStack is formerStack with what else is given.
@@ -217,7 +218,8 @@ func inOrder(events []Event) {
 
 // TestEventsAreTheReplay: the events that are printed are those that are played, and say what they are about.
 func TestEventsAreTheReplay(t *testing.T) {
-	in := Input{Job: Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 7, Heads: 2, Embedding: 64, BlockSize: 64, Vocabulary: 100}},
+	in := Input{Job: Job{Model: Model{NanoGPT: &model.NanoGPT{Layers: 7, Heads: 2, Embedding: 64, BlockSize: 64,
+		Vocabulary: 100}},
 		Training: Training{MicroBatch: 2, GradientAccumulation: 2}}}
 	named, err := Events(in, 2)
 	if err != nil {
@@ -235,7 +237,8 @@ func TestEventsAreTheReplay(t *testing.T) {
 	if diff := cmp.Diff(plain.events, bytes); diff != "" {
 		t.Errorf("(-played +printed):\n%.2000s", diff)
 	}
-	for _, what := range []string{"load", "optimizer", "micro-step layer 3 attention: output of attention", "micro-step layer 6 norms_and_residuals: residual stream"} {
+	for _, what := range []string{"load", "optimizer", "micro-step layer 3 attention: output of attention",
+		"micro-step layer 6 norms_and_residuals: residual stream"} {
 		if said[what] == 0 {
 			t.Errorf("no event says %q; they say %v", what, slices.Sorted(maps.Keys(said)))
 		}
@@ -253,15 +256,19 @@ func familyJob(t *rapid.T) Job {
 	job := Job{Training: Training{
 		MicroBatch: rapid.Int64Range(1, 17).Draw(t, "micro_batch"), SequenceLength: tokens,
 		GradientAccumulation: rapid.Int64Range(1, 5).Draw(t, "accumulation"),
-		Precision:            rapid.SampledFrom([]Precision{PrecisionAMPBF16, PrecisionAMPFP16, PrecisionFP32, PrecisionBF16, PrecisionFP16}).Draw(t, "precision"),
-		Attention:            rapid.SampledFrom([]string{"sdpa", "eager"}).Draw(t, "attention"),
-		Framework:            rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer", "unsloth"}).Draw(t, "framework"),
-		Kernels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"rmsnorm", "layernorm", "rope", "swiglu", "bias-gelu", "bias-dropout-add", "softmax", "lora"}),
+		Precision: rapid.SampledFrom([]Precision{PrecisionAMPBF16, PrecisionAMPFP16, PrecisionFP32,
+			PrecisionBF16, PrecisionFP16}).Draw(t, "precision"),
+		Attention: rapid.SampledFrom([]string{"sdpa", "eager"}).Draw(t, "attention"),
+		Framework: rapid.SampledFrom([]string{"", "pytorch", "accelerate", "hf-trainer", "unsloth"}).Draw(t,
+			"framework"),
+		Kernels: rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"rmsnorm", "layernorm", "rope", "swiglu",
+			"bias-gelu", "bias-dropout-add", "softmax", "lora"}),
 			0, 3, rapid.ID).Draw(t, "kernels"),
 	}}
 	if rapid.Bool().Draw(t, "checkpointing") {
 		every := rapid.SampledFrom([]int64{0, 0, 0, 1, 2, 3}).Draw(t, "every")
-		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full", Every: every, Offload: rapid.IntRange(0, 3).Draw(t, "offload") == 0}
+		job.Training.GradientCheckpointing = &Checkpointing{Mode: "full", Every: every,
+			Offload: rapid.IntRange(0, 3).Draw(t, "offload") == 0}
 	}
 	name := rapid.SampledFrom([]string{"adamw", "sgd", "sgd-momentum", "adamw-8bit", "adafactor"}).Draw(t, "optimizer")
 	implementation := ""
@@ -274,18 +281,25 @@ func familyJob(t *rapid.T) Job {
 	job.Training.Optimizer = &Optimizer{Name: name, Implementation: implementation}
 	clip := rapid.Bool().Draw(t, "clip")
 	job.Training.ClipGradNorm = &clip
-	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)), slices.Sorted(maps.Keys(encoderHeads)), slices.Sorted(maps.Keys(olderDecoders))), "nanogpt", "gpt2", "llama", "mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2", "olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe", "deepseek_v2", "deepseek_v3", "gpt_oss", "olmoe")).Draw(t, "family")
+	family := rapid.SampledFrom(append(slices.Concat(slices.Sorted(maps.Keys(rotaryDecoders)),
+		slices.Sorted(maps.Keys(encoderHeads)), slices.Sorted(maps.Keys(olderDecoders))), "nanogpt", "gpt2", "llama",
+		"mistral", "qwen2", "qwen3", "smollm3", "gemma", "mixtral", "t5", "gemma2", "gemma3_text", "olmo", "olmo2",
+		"olmo3", "arcee", "seed_oss", "granite", "cohere", "cohere2", "internlm2", "qwen2_moe", "qwen3_moe",
+		"deepseek_v2", "deepseek_v3", "gpt_oss", "olmoe")).Draw(t, "family")
 	if draw, ok := olderDecoders[family]; ok {
 		job.Model.HFConfig = draw(t, dimensions{layers, heads, dim, vocab, dropout})
 		return job
 	}
 	switch family {
 	case "nanogpt":
-		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500, Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}
+		job.Model.NanoGPT = &model.NanoGPT{Layers: layers, Heads: heads, Embedding: heads * dim, BlockSize: 1500,
+			Vocabulary: vocab, Bias: rapid.Bool().Draw(t, "bias"), Dropout: dropout}
 		return job
 	case "gpt2":
-		job.Model.HFConfig = marshal(t, map[string]any{"model_type": family, "n_layer": layers, "n_head": heads, "n_embd": heads * dim, "n_positions": 1500, "vocab_size": vocab,
-			"resid_pdrop": dropout, "attn_pdrop": dropout, "embd_pdrop": dropout, "use_cache": rapid.Bool().Draw(t, "use_cache"),
+		job.Model.HFConfig = marshal(t, map[string]any{"model_type": family, "n_layer": layers, "n_head": heads,
+			"n_embd": heads * dim, "n_positions": 1500, "vocab_size": vocab,
+			"resid_pdrop": dropout, "attn_pdrop": dropout, "embd_pdrop": dropout,
+			"use_cache":           rapid.Bool().Draw(t, "use_cache"),
 			"activation_function": rapid.SampledFrom([]string{"gelu_new", "gelu", "relu"}).Draw(t, "activation")})
 		job.Training.LoRA = randomLoRA(t, "c_attn", "c_proj", "c_fc", "lm_head")
 		return job
@@ -297,13 +311,18 @@ func familyJob(t *rapid.T) Job {
 	if _, ok := twoStacks[family]; ok {
 		family = rapid.SampledFrom(slices.Sorted(maps.Keys(twoStacks))).Draw(t, "inputs")
 		draw := twoStacks[family]
-		job.Model.HFConfig = marshal(t, draw(t, &job, map[string]any{"model_type": family, "vocab_size": vocab}, min(layers, 5), heads, dim, dropout))
+		job.Model.HFConfig = marshal(t, draw(t, &job, map[string]any{"model_type": family, "vocab_size": vocab},
+			min(layers, 5), heads, dim, dropout))
 		return job
 	}
 	groups := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "groups")
-	config := map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads * groups, "num_key_value_heads": heads,
-		"hidden_size": heads * groups * dim, "head_dim": dim, "intermediate_size": rapid.Int64Range(8, 900).Draw(t, "ffn"), "vocab_size": vocab,
-		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "use_cache": rapid.Bool().Draw(t, "use_cache"), "attention_dropout": dropout}
+	config := map[string]any{"model_type": family, "num_hidden_layers": layers, "num_attention_heads": heads * groups,
+		"num_key_value_heads": heads,
+		"hidden_size":         heads * groups * dim, "head_dim": dim,
+		"intermediate_size": rapid.Int64Range(8, 900).Draw(t,
+			"ffn"), "vocab_size": vocab,
+		"tie_word_embeddings": rapid.Bool().Draw(t, "tied"), "use_cache": rapid.Bool().Draw(t, "use_cache"),
+		"attention_dropout": dropout}
 	switch family {
 	case "mistral", "gemma2", "gemma3_text", "cohere2", "olmo3":
 		config["sliding_window"] = rapid.Int64Range(1, 1500).Draw(t, "window")
@@ -334,8 +353,10 @@ func familyJob(t *rapid.T) Job {
 		job.Model.HFConfig = marshal(t, config)
 	}
 	job.Training.LoRA = randomLoRA(t, modules...)
-	if l := job.Training.LoRA; l != nil && family == "llama" && !slices.Contains(l.TargetModules, "lm_head") && rapid.Bool().Draw(t, "modules_to_save") {
-		l.ModulesToSave = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"norm", "embed_tokens", "lm_head"}), 1, 3, rapid.ID).Draw(t, "saved")
+	if l := job.Training.LoRA; l != nil && family == "llama" && !slices.Contains(l.TargetModules, "lm_head") &&
+		rapid.Bool().Draw(t, "modules_to_save") {
+		l.ModulesToSave = rapid.SliceOfNDistinct(rapid.SampledFrom([]string{"norm", "embed_tokens", "lm_head"}), 1, 3,
+			rapid.ID).Draw(t, "saved")
 		l.TargetModules = append(l.TargetModules, "q_proj") // what is saved has no adapter
 	}
 	return job
@@ -347,13 +368,15 @@ func randomLoRA(t *rapid.T, modules ...string) *LoRA {
 		return nil
 	}
 	dtype := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16"})
-	base := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16", "nf4", "int8", "gptq-int4", "gptq-int8"}).Draw(t, "base_precision")
+	base := rapid.SampledFrom([]string{"", "fp32", "bf16", "fp16", "nf4", "int8", "gptq-int4", "gptq-int8"}).Draw(t,
+		"base_precision")
 	upcast := rapid.SampledFrom([]*bool{nil, new(false), new(true)}).Draw(t, "upcast_base")
 	return &LoRA{
-		Rank:          rapid.Int64Range(1, 70).Draw(t, "rank"),
-		Dropout:       rapid.SampledFrom([]float64{0, 0.05}).Draw(t, "lora_dropout"),
-		TargetModules: rapid.SliceOfNDistinct(rapid.SampledFrom(append(modules, "all-linear")), 1, 4, rapid.ID).Draw(t, "target_modules"),
-		AdapterDtype:  dtype.Draw(t, "adapter_dtype"), BasePrecision: base,
+		Rank:    rapid.Int64Range(1, 70).Draw(t, "rank"),
+		Dropout: rapid.SampledFrom([]float64{0, 0.05}).Draw(t, "lora_dropout"),
+		TargetModules: rapid.SliceOfNDistinct(rapid.SampledFrom(append(modules, "all-linear")), 1, 4, rapid.ID).Draw(t,
+			"target_modules"),
+		AdapterDtype: dtype.Draw(t, "adapter_dtype"), BasePrecision: base,
 		DoubleQuantization: base == "nf4" && rapid.Bool().Draw(t, "double"), UpcastBase: upcast,
 		DoRA: !slices.Contains([]string{"int8", "gptq-int4", "gptq-int8"}, base) && rapid.Bool().Draw(t, "dora"),
 	}
@@ -382,7 +405,8 @@ func TestFoldedEqualsPlainSharded(t *testing.T) {
 }
 
 func foldedEqualsPlain(t *rapid.T, job Job) {
-	in := Input{Job: job, GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "v100-sxm2-16gb", "t4"}).Draw(t, "gpu")]}}
+	in := Input{Job: job, GPUs: []GPU{tracedGPUs[rapid.SampledFrom([]string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070",
+		"v100-sxm2-16gb", "t4"}).Draw(t, "gpu")]}}
 	var fast, plain tape
 	if err := Replay(in, &fast, 2, false); err != nil {
 		t.Fatal(err)

@@ -6,9 +6,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
-// Replays remembers what the caching allocator made of a job, by what the job asked of it: cards and settings that make no
-// difference to that share one replay. It is for questions that belong together, such as those of a plan or about the cards of a
-// catalog; answers are what [Estimate] and [Judge] say without it. It may be used by several goroutines.
+// Replays remembers what the caching allocator made of a job, by what the job asked of it: cards and settings that make
+// no difference to that share one replay. It is for questions that belong together, such as those of a plan or about
+// the cards of a catalog; answers are what [Estimate] and [Judge] say without it. It may be used by several goroutines.
 type Replays struct {
 	mu    sync.Mutex
 	known map[asked]*played
@@ -49,8 +49,8 @@ func (p *Replays) Estimate(in Input) (*Result, error) { return estimate(in, true
 // Judge is [Judge].
 func (p *Replays) Judge(in Input) (*Result, error) { return estimate(in, false, p) }
 
-// of is where the replay of a session is remembered; a nil p remembers nothing. What it returns is locked: whoever finds another
-// at it waits without a turn of their own. The error is ErrStopped.
+// of is where the replay of a session is remembered; a nil p remembers nothing. What it returns is locked: whoever
+// finds another at it waits without a turn of their own. The error is ErrStopped.
 func (p *Replays) of(s *play.Session, expandable bool, peak int64, r *resolved) (*played, error) {
 	one := &played{turn: make(chan struct{}, 1)}
 	if p != nil {

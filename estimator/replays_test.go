@@ -7,8 +7,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// TestReplaysChangeNothing compares answers that share replays, for several cards and for neighbours of a job, with those that
-// do not.
+// TestReplaysChangeNothing compares answers that share replays, for several cards and for neighbours of a job, with
+// those that do not.
 func TestReplaysChangeNothing(t *testing.T) {
 	cards := []string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "rtx-4090", "rtx-3090", "v100-sxm2-16gb", "t4"}
 	rapid.Check(t, func(t *rapid.T) {

@@ -16,9 +16,10 @@ type Request struct {
 	Phase string
 }
 
-// Requests lists what a job asks its allocator for, tensors of one kind and size once: its parameters, everything that the
-// forward and the backward pass of a micro-step make, whether or not it is alive at the peak, and the optimizer's state. It is
-// for those who know a size and look for the tensor. The error is an *InvalidJobError, as that of [Estimate] is.
+// Requests lists what a job asks its allocator for, tensors of one kind and size once: its parameters, everything that
+// the forward and the backward pass of a micro-step make, whether or not it is alive at the peak, and the optimizer's
+// state. It is for those who know a size and look for the tensor. The error is an *InvalidJobError, as that of
+// [Estimate] is.
 func Requests(in Input) (_ []Request, err error) {
 	r, err := resolve(&in)
 	if err != nil {
@@ -71,9 +72,9 @@ func Requests(in Input) (_ []Request, err error) {
 	return slices.Clip(list), nil
 }
 
-// FirstFailure plays a job on an allocator that may not take more than limitBytes from the driver, and says how many bytes the
-// first request wants that it cannot serve; 0 where the job gets through three optimizer steps. The error is that of [Requests], or
-// ErrNotPlayed.
+// FirstFailure plays a job on an allocator that may not take more than limitBytes from the driver, and says how many
+// bytes the first request wants that it cannot serve; 0 where the job gets through three optimizer steps. The error is
+// that of [Requests], or ErrNotPlayed.
 func FirstFailure(in Input, limitBytes int64) (requestedBytes int64, err error) {
 	r, err := resolve(&in)
 	if err != nil {

@@ -2,8 +2,8 @@ package estimator
 
 import "testing"
 
-// TestFirstFailure: a job gets through at its smallest limit and above, and fails below: when it is loaded, in the first forward, and
-// later; what fails is a tensor that the job asks for.
+// TestFirstFailure: a job gets through at its smallest limit and above, and fails below: when it is loaded, in the
+// first forward, and later; what fails is a tensor that the job asks for.
 func TestFirstFailure(t *testing.T) {
 	job := gpt2Job()
 	job.Training.GradientAccumulation = 1

@@ -33,8 +33,9 @@ type resolved struct {
 	reentranceBy release.Switch
 	// flash: FlashAttention was asked for by name. versions: the job named versions.
 	flash, versions bool
-	// cuda is what the context takes. changes are what the named versions do otherwise. stack has the releases of what is not
-	// named; provenOn is the stack whose traces show the family and the recipe with the job's releases, "" where none does.
+	// cuda is what the context takes. changes are what the named versions do otherwise. stack has the releases of what
+	// is not named; provenOn is the stack whose traces show the family and the recipe with the job's releases, "" where
+	// none does.
 	cuda        memory.Context
 	changes     []string
 	stack       *release.Stack
@@ -52,7 +53,8 @@ type resolved struct {
 	// parallel is the strategy, nil on one GPU; fsdp is the same where it is one of the FSDPs.
 	parallel manyGPUs
 	fsdp     *fsdp
-	// beside are the models that stand beside the trained one, and sequences is how many of them a micro-batch of one has.
+	// beside are the models that stand beside the trained one, and sequences is how many of them a micro-batch of one
+	// has.
 	beside    []companion
 	sequences int64
 	// widened says that half precision was asked for and is not computed in.
@@ -89,7 +91,8 @@ func resolve(in *Input) (*resolved, error) {
 	r.applyVersions()
 	unsupported(&in.Job, &errs)
 	if in.Job.Training.TargetSequenceLength != 0 && r.arch.Family != "" && !r.arch.TargetTokens() {
-		errs.Add("/training/target_sequence_length", "unsupported", "%s has no decoder behind an encoder whose length could be given; leave the field out", r.arch.Family)
+		errs.Add("/training/target_sequence_length", "unsupported",
+			"%s has no decoder behind an encoder whose length could be given; leave the field out", r.arch.Family)
 	}
 	if err := errs.Err(); err != nil {
 		return nil, err
@@ -110,7 +113,8 @@ func resolve(in *Input) (*resolved, error) {
 func architecture(in *Input, errs *invalid.List) model.Architecture {
 	m := &in.Job.Model
 	given := 0
-	for _, is := range []bool{m.Preset != "", m.HFConfig != nil, m.NanoGPT != nil, m.Dimensions != nil, m.Recorded != nil} {
+	for _, is := range []bool{m.Preset != "", m.HFConfig != nil, m.NanoGPT != nil, m.Dimensions != nil,
+		m.Recorded != nil} {
 		if is {
 			given++
 		}
@@ -120,7 +124,8 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 		if given == 0 {
 			code = "required"
 		}
-		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt, dimensions and recorded is given, here %d are", given)
+		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt, dimensions and recorded is "+
+			"given, here %d are", given)
 		return model.Architecture{}
 	}
 	switch {
@@ -149,11 +154,13 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 			if zero {
 				least = 0
 			}
-			errs.Add("/training/"+field, "out_of_range", "%s is %d; it is a whole number from %d to %d", field, v, least, 1<<30)
+			errs.Add("/training/"+field, "out_of_range", "%s is %d; it is a whole number from %d to %d", field, v,
+				least, 1<<30)
 		}
 	}
 	if t.MicroBatch == 0 {
-		errs.Add("/training/micro_batch", "required", "micro_batch is missing: sequences in one forward pass on one GPU, at least 1")
+		errs.Add("/training/micro_batch", "required", "micro_batch is missing: sequences in one forward pass on "+
+			"one GPU, at least 1")
 	} else {
 		positive("micro_batch", t.MicroBatch, false)
 	}
@@ -178,7 +185,8 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	case "eager":
 		rc.Attention = step.AttentionEager
 	default:
-		errs.Add("/training/attention", "unknown_value", "attention is %.40q; sdpa, flash or eager are accepted", t.Attention)
+		errs.Add("/training/attention", "unknown_value", "attention is %.40q; sdpa, flash or eager are accepted",
+			t.Attention)
 	}
 	switch {
 	case r.arch.EagerOnly:
@@ -187,13 +195,16 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		rc.Attention = step.AttentionSDPA
 	}
 	if t.Attention == "flash" && r.arch.EagerOnly {
-		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s; use eager", r.arch.Family)
+		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s; use eager",
+			r.arch.Family)
 	}
 	if t.Attention == "flash" && r.arch.NoFlash {
-		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s with alibi; use sdpa or eager", r.arch.Family)
+		errs.Add("/training/attention", "conflict", "transformers has no flash attention for %s with alibi; "+
+			"use sdpa or eager", r.arch.Family)
 	}
 	if t.Attention == "flash" && rc.Compute == step.F32 {
-		errs.Add("/training/attention", "conflict", "flash attention computes in half precision, and precision is %s; use sdpa", t.Precision)
+		errs.Add("/training/attention", "conflict", "flash attention computes in half precision, and "+
+			"precision is %s; use sdpa", t.Precision)
 	}
 	if r.arch.NanoGPT() && rc.Attention == step.AttentionEager {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
@@ -252,7 +263,8 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 		return
 	}
 	if mode != "full" && (every != 0 || c.Offload || c.Reentrant != nil) {
-		errs.Add("/training/gradient_checkpointing", "conflict", "every, offload and reentrant go with the mode full, and the mode is %.40q", mode)
+		errs.Add("/training/gradient_checkpointing", "conflict",
+			"every, offload and reentrant go with the mode full, and the mode is %.40q", mode)
 		return
 	}
 	rc := &r.recipe
@@ -268,7 +280,8 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 		r.selectiveOps(errs)
 	case "full":
 		if c.Offload && r.arch.Decoder > 0 {
-			errs.Add("/training/gradient_checkpointing/offload", "unsupported", "offloading is not modelled for an encoder with a decoder; leave it out")
+			errs.Add("/training/gradient_checkpointing/offload", "unsupported",
+				"offloading is not modelled for an encoder with a decoder; leave it out")
 		}
 		rc.CheckpointEvery, rc.CheckpointOffload = max(every, 1), c.Offload
 		rc.UseCache = false
@@ -278,7 +291,8 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 			r.arch.CheckpointEvery = 0
 		}
 	default:
-		errs.Add("/training/gradient_checkpointing", "unsupported", "gradient_checkpointing %.40q is not modelled yet; none, full, selective and selective-op are", mode)
+		errs.Add("/training/gradient_checkpointing", "unsupported",
+			"gradient_checkpointing %.40q is not modelled yet; none, full, selective and selective-op are", mode)
 	}
 }
 
@@ -296,9 +310,11 @@ func (r *resolved) precision(t *Training, errs *invalid.List) {
 	case PrecisionFP16:
 		rc.Stored, rc.Compute = step.F16, step.F16
 	case PrecisionFP8:
-		errs.Add("/training/precision", "unsupported", "fp8 is not modelled yet; amp-bf16, amp-fp16, fp32, tf32, bf16 and fp16 are")
+		errs.Add("/training/precision", "unsupported", "fp8 is not modelled yet; amp-bf16, amp-fp16, fp32, tf32, "+
+			"bf16 and fp16 are")
 	default:
-		errs.Add("/training/precision", "unknown_value", "precision is %.40q; amp-bf16, amp-fp16, fp32, tf32, bf16 and fp16 are accepted", t.Precision)
+		errs.Add("/training/precision", "unknown_value", "precision is %.40q; amp-bf16, amp-fp16, fp32, tf32, bf16 "+
+			"and fp16 are accepted", t.Precision)
 	}
 }
 
@@ -315,7 +331,8 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	}
 	f, ok := frameworks[r.framework]
 	if !ok {
-		errs.Add("/training/framework", "unknown_value", "framework is %.40q; %s are accepted", r.framework, strings.Join(frameworkNames(), ", "))
+		errs.Add("/training/framework", "unknown_value", "framework is %.40q; %s are accepted", r.framework,
+			strings.Join(frameworkNames(), ", "))
 	}
 	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.holdLogits, f.holdFloat32
 	if t.HoldLogits != nil {
@@ -345,12 +362,14 @@ func (r *resolved) bound(errs *invalid.List) {
 	a := &r.arch
 	tokens := float64(max(r.shape.Tokens, r.shape.Target))
 	scores := float64(a.Heads) * tokens * tokens
-	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN+a.ChosenWidth())+4*float64(a.Heads)*float64(a.HeadDim))
+	perToken := float64(a.Vocabulary) + 2*float64(a.Layers)*(6*float64(a.Hidden)+4*float64(a.FFN+a.ChosenWidth())+
+		4*float64(a.Heads)*float64(a.HeadDim))
 	adapters, adapted := r.adapterSize()
 	check := func(pointer string, batch int64) {
 		total := 16 * (float64(batch)*(tokens*(perToken+adapted)+float64(a.Layers)*scores) + adapters)
 		if total > limit {
-			errs.Add(pointer, "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to %.0e are accepted", batch, r.shape.Tokens, total, limit)
+			errs.Add(pointer, "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up to "+
+				"%.0e are accepted", batch, r.shape.Tokens, total, limit)
 		}
 	}
 	check("/training", r.shape.Batch*max(r.sequences, 1))

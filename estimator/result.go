@@ -17,13 +17,14 @@ type Result struct {
 	Timeline []TimelineEvent `json:"timeline,omitempty"`
 	Tensors  []Tensor        `json:"tensors,omitempty"`
 
-	// Played is how much work the answer takes where nothing of it is known: the requests that a micro-step makes of the allocator, once
-	// for every run. It depends on the question alone, not on the machine or on what was asked before.
+	// Played is how much work the answer takes where nothing of it is known: the requests that a micro-step makes of
+	// the allocator, once for every run. It depends on the question alone, not on the machine or on what was asked
+	// before.
 	Played int64 `json:"-"`
 }
 
-// DoubtSource is one reason why a real run may hold fewer or more bytes than device_bytes. Of the reasons that concern the allocator
-// the widest counts on each side; the context's is independent of it.
+// DoubtSource is one reason why a real run may hold fewer or more bytes than device_bytes. Of the reasons that concern
+// the allocator the widest counts on each side; the context's is independent of it.
 type DoubtSource struct {
 	Source     string `json:"source"`
 	BelowBytes int64  `json:"below_bytes"`
@@ -38,8 +39,8 @@ type Versions struct {
 	Reference   string `json:"reference"`
 	Catalog     string `json:"catalog,omitempty"`
 	Calibration string `json:"calibration"`
-	// ProvenOn is the set of releases, as GET /v1/releases names it, whose traces show that the replay of this family is exact; empty
-	// where none does for the job's releases.
+	// ProvenOn is the set of releases, as GET /v1/releases names it, whose traces show that the replay of this family
+	// is exact; empty where none does for the job's releases.
 	ProvenOn string `json:"proven_on,omitempty"`
 }
 

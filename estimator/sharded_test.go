@@ -18,8 +18,8 @@ func shardedNanoGPT(gpus int64) Job {
 	return job
 }
 
-// TestShardsAreParts deals a job out to more and more GPUs: weights, gradients and states shrink, and what a layer needs to
-// run does not.
+// TestShardsAreParts deals a job out to more and more GPUs: weights, gradients and states shrink, and what a layer
+// needs to run does not.
 func TestShardsAreParts(t *testing.T) {
 	whole := mustEstimate(t, Input{Job: dataParallelJob(0)})
 	last := whole
@@ -31,7 +31,8 @@ func TestShardsAreParts(t *testing.T) {
 			}
 		}
 		if res.Peak.AllocatedBytes >= last.Peak.AllocatedBytes {
-			t.Errorf("%d GPUs: %d bytes allocated, not less than %d with fewer", gpus, res.Peak.AllocatedBytes, last.Peak.AllocatedBytes)
+			t.Errorf("%d GPUs: %d bytes allocated, not less than %d with fewer", gpus, res.Peak.AllocatedBytes,
+				last.Peak.AllocatedBytes)
 		}
 		sum := int64(0)
 		for _, c := range res.Components {
@@ -40,7 +41,9 @@ func TestShardsAreParts(t *testing.T) {
 		if sum != res.Peak.DeviceBytes {
 			t.Errorf("%d GPUs: the components add up to %d, the device figure is %d", gpus, sum, res.Peak.DeviceBytes)
 		}
-		if !slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "sharded" && strings.Contains(n.Text, "FSDP") }) {
+		if !slices.ContainsFunc(res.Notes, func(n Note) bool {
+			return n.Code == "sharded" && strings.Contains(n.Text, "FSDP")
+		}) {
 			t.Errorf("%d GPUs: no note says what was assumed", gpus)
 		}
 		if !slices.ContainsFunc(res.Doubts, func(d DoubtSource) bool { return d.Source == "sharding" }) {
@@ -52,12 +55,15 @@ func TestShardsAreParts(t *testing.T) {
 
 // TestOneGPUShardsNothing holds a job on one GPU against the same without distributed.
 func TestOneGPUShardsNothing(t *testing.T) {
-	if one, none := mustEstimate(t, Input{Job: shardedNanoGPT(1)}), mustEstimate(t, Input{Job: dataParallelJob(0)}); one.Peak != none.Peak && one.Peak.DeviceBytes != none.Peak.DeviceBytes {
+	one := mustEstimate(t, Input{Job: shardedNanoGPT(1)})
+	none := mustEstimate(t, Input{Job: dataParallelJob(0)})
+	if one.Peak != none.Peak && one.Peak.DeviceBytes != none.Peak.DeviceBytes {
 		t.Errorf("one GPU takes %d bytes, without distributed %d", one.Peak.DeviceBytes, none.Peak.DeviceBytes)
 	}
 }
 
-// TestManyGPUsDoNotOverflow deals a large model out to as many GPUs as may be given: every row is rounded up to one for each.
+// TestManyGPUsDoNotOverflow deals a large model out to as many GPUs as may be given: every row is rounded up to one for
+// each.
 func TestManyGPUsDoNotOverflow(t *testing.T) {
 	job := llama70BJob()
 	job.Training.Distributed = &Distributed{WorldSize: 1 << 20, Data: "fsdp"}
@@ -69,7 +75,8 @@ func TestManyGPUsDoNotOverflow(t *testing.T) {
 	}
 }
 
-// TestWholeGradients accumulates gradients whole and in parts: whole ones are those of the model, parts a share of them.
+// TestWholeGradients accumulates gradients whole and in parts: whole ones are those of the model, parts a share of
+// them.
 func TestWholeGradients(t *testing.T) {
 	for _, version := range []int64{1, 2} {
 		gradients := map[bool]int64{}
@@ -83,7 +90,9 @@ func TestWholeGradients(t *testing.T) {
 			if says := strings.Contains(c.How, "accumulated until the last micro-step"); says != whole {
 				t.Errorf("FSDP%d, no_sync %t: gradients are %q", version, whole, c.How)
 			}
-			if note := slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "whole-gradients" }); note != whole {
+			if note := slices.ContainsFunc(res.Notes, func(n Note) bool {
+				return n.Code == "whole-gradients"
+			}); note != whole {
 				t.Errorf("FSDP%d, no_sync %t: a note about whole gradients: %t", version, whole, note)
 			}
 			if m := res.Peak.MicroStep; m != nil && *m > 3 {
@@ -96,8 +105,8 @@ func TestWholeGradients(t *testing.T) {
 	}
 }
 
-// TestEveryPresetSharded deals every preset out that can be dealt out: what one GPU holds is a share of the model, and the
-// components add up.
+// TestEveryPresetSharded deals every preset out that can be dealt out: what one GPU holds is a share of the model, and
+// the components add up.
 func TestEveryPresetSharded(t *testing.T) {
 	data, err := os.ReadFile("../migrations/data/models.json")
 	if err != nil {
@@ -131,7 +140,8 @@ func TestEveryPresetSharded(t *testing.T) {
 				}
 			}
 			if sum != res.Peak.DeviceBytes {
-				t.Errorf("%s, FSDP%d: the components add up to %d, the device figure is %d", presets[i].ID, version, sum, res.Peak.DeviceBytes)
+				t.Errorf("%s, FSDP%d: the components add up to %d, the device figure is %d", presets[i].ID, version,
+					sum, res.Peak.DeviceBytes)
 			}
 		}
 	}
@@ -153,8 +163,8 @@ func adaptedLlama(change func(*Training)) Job {
 	return job
 }
 
-// TestShardedAdapters deals a model with adapters out: of the frozen base each GPU holds a part too, and only the adapters have
-// gradients and states, in the type in which they are stored.
+// TestShardedAdapters deals a model with adapters out: of the frozen base each GPU holds a part too, and only the
+// adapters have gradients and states, in the type in which they are stored.
 func TestShardedAdapters(t *testing.T) {
 	whole := mustEstimate(t, Input{Job: adaptedLlama(func(u *Training) { u.Distributed = nil })})
 	for _, tt := range []struct {
@@ -163,20 +173,26 @@ func TestShardedAdapters(t *testing.T) {
 		state  int64 // bytes of a moment
 		words  string
 	}{
-		{"adapters in float32", nil, 4, "frozen weights are stored in bf16 and gathered in bf16, adapters in fp32 and fp32"},
+		{"adapters in float32", nil, 4, "frozen weights are stored in bf16 and gathered in bf16, adapters " +
+			"in fp32 and fp32"},
 		{"adapters in half", func(u *Training) { u.LoRA.AdapterDtype = "bf16" }, 2, "adapters in bf16 and bf16"},
-		{"accelerate", func(u *Training) { u.Precision, u.Framework = PrecisionAMPBF16, "hf-trainer" }, 4, "adapters in fp32 and bf16"},
+		{"accelerate", func(u *Training) {
+			u.Precision, u.Framework = PrecisionAMPBF16, "hf-trainer"
+		}, 4, "adapters in fp32 and bf16"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			res := mustEstimate(t, Input{Job: adaptedLlama(tt.change)})
 			part := res.Model.TrainableParameters / 8
-			if got := component(res, "optimizer_state").Bytes; got < 2*tt.state*part || got > 2*(2*tt.state*part+4*7*2*4*512) {
+			if got := component(res, "optimizer_state").Bytes; got < 2*tt.state*part ||
+				got > 2*(2*tt.state*part+4*7*2*4*512) {
 				t.Errorf("%d bytes of optimizer state for a part of %d elements", got, part)
 			}
 			if got, was := component(res, "weights").Bytes, component(whole, "weights").Bytes; got >= was {
 				t.Errorf("weights take %d bytes on one of eight GPUs, %d on one", got, was)
 			}
-			if !slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "sharded" && strings.Contains(n.Text, tt.words) }) {
+			if !slices.ContainsFunc(res.Notes, func(n Note) bool {
+				return n.Code == "sharded" && strings.Contains(n.Text, tt.words)
+			}) {
 				t.Errorf("no note says %q in %v", tt.words, res.Notes)
 			}
 			if how := component(res, "weights").How; !strings.Contains(how, "frozen parameters") {
@@ -202,7 +218,8 @@ func TestShardedAdaptersRefused(t *testing.T) {
 	}
 }
 
-// TestPackedWeightsAreDealtOut: of a base in nf4 or GPTQ, packed weights are dealt out and gathered as they are, and scales stay whole.
+// TestPackedWeightsAreDealtOut: of a base in nf4 or GPTQ, packed weights are dealt out and gathered as they are, and
+// scales stay whole.
 func TestPackedWeightsAreDealtOut(t *testing.T) {
 	weights := func(change func(*Training)) int64 {
 		return component(mustEstimate(t, Input{Job: adaptedLlama(change)}), "weights").Bytes
@@ -224,11 +241,13 @@ func TestPackedWeightsAreDealtOut(t *testing.T) {
 	}
 }
 
-// TestFrozenWrappersKeepInputs: releases of transformers that run FSDP1's wrapper again keep an input and its gradient for each layer.
+// TestFrozenWrappersKeepInputs: releases of transformers that run FSDP1's wrapper again keep an input and its gradient
+// for each layer.
 func TestFrozenWrappersKeepInputs(t *testing.T) {
 	with := func(transformers string, version int64) *Result {
 		return mustEstimate(t, Input{Job: adaptedLlama(func(u *Training) {
-			u.Framework, u.GradientCheckpointing, u.Distributed.FSDPVersion = "hf-trainer", &Checkpointing{Mode: "full"}, version
+			u.Framework, u.GradientCheckpointing, u.Distributed.FSDPVersion = "hf-trainer",
+				&Checkpointing{Mode: "full"}, version
 			u.Versions = map[string]string{"transformers": transformers}
 		})})
 	}
@@ -236,7 +255,9 @@ func TestFrozenWrappersKeepInputs(t *testing.T) {
 	if before.Peak.AllocatedBytes <= after.Peak.AllocatedBytes {
 		t.Errorf("%d bytes with transformers 4.48, %d with 4.57", before.Peak.AllocatedBytes, after.Peak.AllocatedBytes)
 	}
-	if !slices.ContainsFunc(before.Notes, func(n Note) bool { return strings.Contains(n.Text, "run FSDP1's wrapper") }) {
+	if !slices.ContainsFunc(before.Notes, func(n Note) bool {
+		return strings.Contains(n.Text, "run FSDP1's wrapper")
+	}) {
 		t.Errorf("no note names the change in %v", before.Notes)
 	}
 	if a, b := with("4.48.1", 2).Peak.AllocatedBytes, with("4.57.6", 2).Peak.AllocatedBytes; a < b {

@@ -8,8 +8,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
-// TestStandsEqualPlaying compares a run under a limit that goes on from where the run without one stood, before an optimizer step or
-// within, with a run from the beginning; and with a run under another limit of those that it says are alike.
+// TestStandsEqualPlaying compares a run under a limit that goes on from where the run without one stood, before an
+// optimizer step or within, with a run from the beginning; and with a run under another limit of those that it says are
+// alike.
 func TestStandsEqualPlaying(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		draw := rapid.SampledFrom([]func(*rapid.T) Job{randomJob, shardedJob, validMixture}).Draw(t, "kind")
@@ -37,21 +38,25 @@ func TestStandsEqualPlaying(t *testing.T) {
 			w.stands = nil
 			long, does := w.playLimited(limit)
 			if fits != does {
-				t.Fatalf("under %d of %d bytes the run that goes on fits: %v; the whole one: %v", limit, reserved, fits, does)
+				t.Fatalf("under %d of %d bytes the run that goes on fits: %v; the whole one: %v", limit, reserved, fits,
+					does)
 			}
 			if fits && (short != long || allocated != w.allocator.PeakAllocated()) {
-				t.Fatalf("under %d bytes %d and %d are reserved and allocated, in the whole run %d and %d", limit, short, allocated, long, w.allocator.PeakAllocated())
+				t.Fatalf("under %d bytes %d and %d are reserved and allocated, in the whole run %d and %d", limit,
+					short, allocated, long, w.allocator.PeakAllocated())
 			}
 			other := rapid.Int64Range(least, min(end-1, 2*reserved)).Draw(t, "another limit")
-			if again, does := w.playLimited(other); does != fits || fits && (again != long || w.allocator.PeakAllocated() != allocated) {
-				t.Fatalf("under %d bytes the run fits: %v, and %d are reserved; under %d, which is from %d to %d, %v and %d", limit, fits, long, other, least, end, does, again)
+			if again, does := w.playLimited(other); does != fits || fits &&
+				(again != long || w.allocator.PeakAllocated() != allocated) {
+				t.Fatalf("under %d bytes the run fits: %v, and %d are reserved; under %d, which is from %d "+
+					"to %d, %v and %d", limit, fits, long, other, least, end, does, again)
 			}
 		}
 	})
 }
 
-// TestStandsAreWithin: a search starts near what it looks for. In GPT-2's first step no limit above what is alive at a time is met
-// before the first update, and so no run under one plays that step's requests again.
+// TestStandsAreWithin: a search starts near what it looks for. In GPT-2's first step no limit above what is alive at a
+// time is met before the first update, and so no run under one plays that step's requests again.
 func TestStandsAreWithin(t *testing.T) {
 	job := gpt2Job()
 	job.Training.MicroBatch, job.Training.GradientAccumulation = 8, 1
@@ -82,9 +87,11 @@ func TestVerdictsAlone(t *testing.T) {
 		if err != nil {
 			t.Skip(err)
 		}
-		for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a100-sxm4-80gb", "rtx-4070", "t4"}), 1, 3).Draw(t, "cards") {
+		for _, name := range rapid.SliceOfN(rapid.SampledFrom([]string{"a100-sxm4-80gb", "rtx-4070", "t4"}), 1,
+			3).Draw(t, "cards") {
 			card := tracedGPUs[name] // so that the smallest limit often decides
-			card.ID, card.UsableBytes = name, alone.Peak.LowBytes+rapid.Int64Range(-256<<20, 256<<20).Draw(t, "off the lower bound")
+			card.ID, card.UsableBytes = name, alone.Peak.LowBytes+rapid.Int64Range(-256<<20, 256<<20).Draw(t,
+				"off the lower bound")
 			in.GPUs = append(in.GPUs, card)
 		}
 		want, err := Estimate(in)

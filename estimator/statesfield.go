@@ -8,8 +8,8 @@ import (
 // storedTypes are the types that a state can be stored in.
 var storedTypes = map[string]step.DType{"fp32": step.F32, "bf16": step.BF16, "fp16": step.F16}
 
-// states is training.states: what is stored, apart from what is computed in. What the job leaves out follows the precision,
-// or the framework where that has its own idea.
+// states is training.states: what is stored, apart from what is computed in. What the job leaves out follows the
+// precision, or the framework where that has its own idea.
 func (r *resolved) states(t *Training, errs *invalid.List) {
 	given := States{}
 	if t.States != nil {
@@ -33,7 +33,9 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 	if d, ok := read("weights", given.Weights, false); ok {
 		rc.Stored = d
 		if !rc.Autocast && d != rc.Compute {
-			errs.Add("/training/states/weights", "conflict", "weights in %s are computed with in that type without autocast, and precision is %s", given.Weights, t.Precision)
+			errs.Add("/training/states/weights", "conflict",
+				"weights in %s are computed with in that type without autocast, and precision is %s", given.Weights,
+				t.Precision)
 		}
 	}
 	if t.LoRA != nil { // what is trained are the adapters, in a type of their own
@@ -67,7 +69,8 @@ func readState(field, value string, none bool, errs *invalid.List) (d step.DType
 	}
 	d, ok = storedTypes[value]
 	if !ok {
-		errs.Add("/training/states/"+field, "unsupported", "%s is %.40q; fp32, bf16 and fp16 are modelled", field, value)
+		errs.Add("/training/states/"+field, "unsupported", "%s is %.40q; fp32, bf16 and fp16 are modelled", field,
+			value)
 	}
 	return d, ok
 }
@@ -75,7 +78,8 @@ func readState(field, value string, none bool, errs *invalid.List) (d step.DType
 // or is s with what it leaves out taken from defaults.
 func (s States) or(defaults States) States {
 	for _, f := range [...]struct{ own, other *string }{
-		{&s.Weights, &defaults.Weights}, {&s.Gradients, &defaults.Gradients}, {&s.MasterWeights, &defaults.MasterWeights},
+		{&s.Weights, &defaults.Weights}, {&s.Gradients, &defaults.Gradients},
+		{&s.MasterWeights, &defaults.MasterWeights},
 		{&s.MasterGradients, &defaults.MasterGradients}, {&s.Optimizer, &defaults.Optimizer},
 	} {
 		if *f.own == "" {

@@ -8,7 +8,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
-// storedConfig is quantization_config of a config.json: BitsAndBytesConfig, GPTQConfig (transformers/utils/quantization_config.py).
+// storedConfig is quantization_config of a config.json: BitsAndBytesConfig, GPTQConfig
+// (transformers/utils/quantization_config.py).
 type storedConfig struct {
 	Method        string `json:"quant_method"`
 	LoadIn4Bit    bool   `json:"load_in_4bit"`
@@ -33,7 +34,8 @@ func (c *storedConfig) base() (precision string, double bool) {
 }
 
 // StoredBase is a job whose adapters are trained on a config.json of quantised weights, with base_precision and
-// double_quantization as that file has them. A base_precision that the job gives wins. Other jobs are returned as they are.
+// double_quantization as that file has them. A base_precision that the job gives wins. Other jobs are returned as they
+// are.
 func StoredBase(job Job) Job {
 	l := job.Training.LoRA
 	if l == nil || l.BasePrecision != "" || !bytes.Contains(job.Model.HFConfig, []byte(`"quantization_config"`)) {
@@ -55,18 +57,20 @@ func StoredBase(job Job) Job {
 	return job
 }
 
-// refuseQuantised refuses to train quantised weights themselves, which take no gradients, and adapters on weights that are stored
-// in a way that nobody has modelled.
+// refuseQuantised refuses to train quantised weights themselves, which take no gradients, and adapters on weights that
+// are stored in a way that nobody has modelled.
 func (r *resolved) refuseQuantised(job *Job, errs *invalid.List) {
 	const pointer = "/model/hf_config/quantization_config"
 	method := r.arch.Quantised
 	switch l := job.Training.LoRA; {
 	case method == "":
 	case l == nil:
-		errs.Add(pointer, "unsupported", "the weights are quantised (%.40s) and take no gradients: train adapters on them with training.lora "+
+		errs.Add(pointer, "unsupported", "the weights are quantised (%.40s) and take no gradients: train adapters on "+
+			"them with training.lora "+
 			"(--qlora), or leave quantization_config out to train them unquantised", method)
 	case l.BasePrecision == "":
-		errs.Add(pointer, "unsupported", "a base quantised by %.40s is not modelled; say in training.lora.base_precision what it comes nearest to: "+
+		errs.Add(pointer, "unsupported", "a base quantised by %.40s is not modelled; say in "+
+			"training.lora.base_precision what it comes nearest to: "+
 			"nf4, int8, gptq-int4, gptq-int8, bf16, fp16 or fp32", method)
 	}
 }

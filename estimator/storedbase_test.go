@@ -22,10 +22,12 @@ func TestStoredBase(t *testing.T) {
 		{`"bitsandbytes"`, "", "", false},
 	} {
 		given := &LoRA{Rank: 8, BasePrecision: c.given}
-		job := Job{Model: Model{HFConfig: fmt.Appendf(nil, `{"model_type": "llama", "quantization_config": %s}`, c.stored)}, Training: Training{LoRA: given}}
+		job := Job{Model: Model{HFConfig: fmt.Appendf(nil, `{"model_type": "llama", "quantization_config": %s}`,
+			c.stored)}, Training: Training{LoRA: given}}
 		got := StoredBase(job).Training.LoRA
 		if got.BasePrecision != c.precision || got.DoubleQuantization != c.double {
-			t.Errorf("%s with %q: %q, double %t; want %q, %t", c.stored, c.given, got.BasePrecision, got.DoubleQuantization, c.precision, c.double)
+			t.Errorf("%s with %q: %q, double %t; want %q, %t", c.stored, c.given, got.BasePrecision,
+				got.DoubleQuantization, c.precision, c.double)
 		}
 		if given.BasePrecision != c.given {
 			t.Errorf("%s: the caller's job was changed", c.stored)

@@ -19,43 +19,59 @@ type tensorParallel struct {
 	widened bool
 }
 
-// tensorFits reads training.distributed.tensor_parallel with the fields that go with it: what is not modelled is refused.
+// tensorFits reads training.distributed.tensor_parallel with the fields that go with it: what is not modelled is
+// refused.
 func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
 	d, n := t.Distributed, meshOf(t).tensor
 	if n == 1 {
 		if d.SequenceParallel {
-			errs.Add(pointer+"sequence_parallel", "conflict", "sequence_parallel deals tokens out to GPUs that share layers, and tensor_parallel is 1 or not given")
+			errs.Add(pointer+"sequence_parallel", "conflict",
+				"sequence_parallel deals tokens out to GPUs that share layers, and tensor_parallel is 1 or not given")
 		}
 		return
 	}
 	if !r.arch.Titan() {
-		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for torchtitan (framework torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters; of other frameworks and models it is not modelled yet")
+		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for torchtitan (framework "+
+			"torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters; of "+
+			"other frameworks and models it is not modelled yet")
 		return
 	}
 	if d.Data == "ddp" && meshOf(t).data > 1 || zeroStage(t) > 0 {
-		errs.Add(pointer+"data", "unsupported", "torchtitan shares layers with fsdp or with nothing besides, and data is %s", d.Data)
+		errs.Add(pointer+"data", "unsupported", "torchtitan shares layers with fsdp or with nothing "+
+			"besides, and data is %s", d.Data)
 	}
 	a := &r.arch
 	for _, x := range []struct {
 		what  string
 		value int64
-	}{{"the number of heads", a.Heads}, {"the number of key and value heads", a.KVHeads}, {"the width of the MLP", a.FFN}, {"the vocabulary", a.Vocabulary}, {"sequence_length", r.shape.Tokens}} {
+	}{{"the number of heads", a.Heads}, {"the number of key and value heads", a.KVHeads},
+		{"the width of the MLP", a.FFN}, {"the vocabulary", a.Vocabulary}, {"sequence_length", r.shape.Tokens}} {
 		if x.value%n != 0 {
-			errs.Add(pointer+"tensor_parallel", "not_divisible", "tensor_parallel is %d, and %s, %d, is no multiple of it; uneven parts are not modelled", n, x.what, x.value)
+			errs.Add(pointer+"tensor_parallel", "not_divisible",
+				"tensor_parallel is %d, and %s, %d, is no multiple of it; uneven parts are not modelled", n, x.what,
+				x.value)
 		}
 	}
 	for _, x := range []struct {
 		applies     bool
 		field, what string
 	}{
-		{r.recipe.Compile || r.recipe.CompileLoss, "compile", "torch.compile together with tensor parallelism is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing", "selective checkpointing together with tensor parallelism is not modelled yet; none and full are"},
-		{r.recipe.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward together with tensor parallelism is not modelled; leave one of them out"},
-		{r.evaluation != nil, "evaluation", "an evaluation pass together with tensor parallelism is not modelled yet; leave one of them out"},
-		{!r.optimizer.Sharded, "optimizer/name", "this optimizer together with tensor parallelism is not modelled; adamw is"},
-		{r.recipe.Loss.Kind != step.LossStandard, "loss", "a loss other than standard together with tensor parallelism is not modelled"},
-		{r.recipe.GradScaler, "precision", "amp-fp16 together with tensor parallelism is not modelled; amp-bf16, bf16 and fp32 are"},
+		{r.recipe.Compile || r.recipe.CompileLoss, "compile",
+			"torch.compile together with tensor parallelism is not modelled yet; leave one of them out"},
+		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
+			"selective checkpointing together with tensor parallelism is not modelled yet; none and full are"},
+		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
+			"an optimizer in backward together with tensor parallelism is not modelled; leave one of them out"},
+		{r.evaluation != nil, "evaluation",
+			"an evaluation pass together with tensor parallelism is not modelled yet; " +
+				"leave one of them out"},
+		{!r.optimizer.Sharded, "optimizer/name", "this optimizer together with tensor parallelism is not " +
+			"modelled; adamw is"},
+		{r.recipe.Loss.Kind != step.LossStandard, "loss", "a loss other than standard together with tensor " +
+			"parallelism is not modelled"},
+		{r.recipe.GradScaler, "precision", "amp-fp16 together with tensor parallelism is not modelled; amp-bf16, " +
+			"bf16 and fp32 are"},
 	} {
 		if x.applies {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
@@ -76,9 +92,9 @@ func (r *resolved) cut(t *Training) {
 	r.parallel = &tensorParallel{within: r.parallel, r: r, gpus: n, whole: whole, widened: r.widened}
 }
 
-// wideWithoutFSDP are the words of a job in which torchtitan computes: without FSDP it leaves mixed precision alone where GPUs share layers
-// or layers are dealt out to stages, and everything is computed in the type in which weights are stored.
-// Source: torchtitan/distributed/utils.py (maybe_enable_amp), 0.2.0.
+// wideWithoutFSDP are the words of a job in which torchtitan computes: without FSDP it leaves mixed precision alone
+// where GPUs share layers or layers are dealt out to stages, and everything is computed in the type in which weights
+// are stored. Source: torchtitan/distributed/utils.py (maybe_enable_amp), 0.2.0.
 func (r *resolved) wideWithoutFSDP(t *Training) Training {
 	m := meshOf(t)
 	if r.framework != "torchtitan" || m.tensor*m.pipeline == 1 || shards(t) {
@@ -105,7 +121,8 @@ func (p *tensorParallel) how(name, parameters string, run *run) (how string, ok 
 	case "weights", "gradients", "optimizer_state":
 		return "", false
 	case "communication":
-		return fmt.Sprintf("buffers of collectives between the %s GPUs that share layers, and %s for NCCL outside PyTorch's allocator", grouped(p.gpus), Bytes(p.r.nccl.Bytes)), true
+		return fmt.Sprintf("buffers of collectives between the %s GPUs that share layers, and %s for NCCL outside "+
+			"PyTorch's allocator", grouped(p.gpus), Bytes(p.r.nccl.Bytes)), true
 	}
 	return "", false
 }
@@ -116,9 +133,13 @@ func (p *tensorParallel) notes() []Note {
 	if p.whole {
 		loss = "all logits are gathered for the loss"
 	}
-	notes := []Note{{Code: "tensor-parallel", Text: fmt.Sprintf("%d GPUs share the matrices of every layer, the embedding and the head (DTensor, as torchtitan does): tokens are dealt out between the blocks and gathered before them, and %s", p.gpus, loss)}}
+	notes := []Note{{Code: "tensor-parallel", Text: fmt.Sprintf("%d GPUs share the matrices of every layer, the "+
+		"embedding and the head (DTensor, as torchtitan does): tokens are dealt out between the blocks and gathered "+
+		"before them, and %s", p.gpus, loss)}}
 	if p.widened {
-		notes = append(notes, Note{Code: "no-mixed-precision", Text: "torchtitan leaves mixed precision alone where GPUs share layers without FSDP, so everything is computed in float32; more GPUs with data fsdp compute in half precision"})
+		notes = append(notes, Note{Code: "no-mixed-precision",
+			Text: "torchtitan leaves mixed precision alone where GPUs share layers without FSDP, so everything is " +
+				"computed in float32; more GPUs with data fsdp compute in half precision"})
 	}
 	if p.within != nil {
 		notes = append(notes, p.within.notes()...)

@@ -12,8 +12,10 @@ import (
 func titanJob(world, tensor int64) Job {
 	return Job{
 		Model: Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":512,"intermediate_size":1408,"num_hidden_layers":4,"num_attention_heads":8,"num_key_value_heads":4,"vocab_size":32000}`)},
-		Training: Training{Framework: "torchtitan", MicroBatch: 2, SequenceLength: 1024, Precision: PrecisionBF16, States: &States{Weights: "fp32"},
-			Optimizer: &Optimizer{Name: "adamw", Implementation: "fused"}, Versions: map[string]string{"torch": "2.9.1"},
+		Training: Training{Framework: "torchtitan", MicroBatch: 2, SequenceLength: 1024, Precision: PrecisionBF16,
+			States:      &States{Weights: "fp32"},
+			Optimizer:   &Optimizer{Name: "adamw", Implementation: "fused"},
+			Versions:    map[string]string{"torch": "2.9.1"},
 			Distributed: &Distributed{WorldSize: world, Data: "fsdp", FSDPVersion: 2, TensorParallel: tensor}},
 	}
 }
@@ -27,7 +29,8 @@ func TestTensorParallelSharesLayers(t *testing.T) {
 		t.Errorf("a model of %d parameters has %d where GPUs share it", one.Model.Parameters, four.Model.Parameters)
 	}
 	const norms = 9 * 512 // are whole everywhere
-	if got, want := component(four, "optimizer_state").Bytes, (one.Model.Parameters-norms)/4+norms; got < 8*want || got > 8*want+64<<10 {
+	if got, want := component(four, "optimizer_state").Bytes, (one.Model.Parameters-norms)/4+norms; got < 8*want ||
+		got > 8*want+64<<10 {
 		t.Errorf("moments of %d bytes on one of four GPUs, want those of %d parameters", got, want)
 	}
 	if got, most := four.Peak.AllocatedBytes, one.Peak.AllocatedBytes; got > most/2 {
@@ -48,14 +51,28 @@ func TestTensorParallelRefuses(t *testing.T) {
 	}{
 		{"nothing", func(*Training) {}, nil},
 		{"whole logits", func(u *Training) { no := false; u.Loss = &Loss{VocabParallel: &no} }, nil},
-		{"another framework", func(u *Training) { u.Framework = "pytorch" }, []string{"/training/distributed/tensor_parallel"}},
-		{"heads that do not divide", func(u *Training) { u.Distributed.TensorParallel, u.Distributed.WorldSize = 8, 16 }, []string{"/training/distributed/tensor_parallel"}},
-		{"too few GPUs", func(u *Training) { u.Distributed.WorldSize = 6 }, []string{"/training/distributed/world_size"}},
-		{"compiled", func(u *Training) { u.Compile = &Compile{Model: true} }, []string{"/training/compile", "/training/compile"}},
-		{"selective", func(u *Training) { u.GradientCheckpointing = &Checkpointing{Mode: "selective-op"} }, []string{"/training/gradient_checkpointing"}},
+		{"another framework", func(u *Training) {
+			u.Framework = "pytorch"
+		}, []string{"/training/distributed/tensor_parallel"}},
+		{"heads that do not divide", func(u *Training) {
+			u.Distributed.TensorParallel, u.Distributed.WorldSize = 8, 16
+		}, []string{"/training/distributed/tensor_parallel"}},
+		{"too few GPUs", func(u *Training) {
+			u.Distributed.WorldSize = 6
+		}, []string{"/training/distributed/world_size"}},
+		{"compiled", func(u *Training) {
+			u.Compile = &Compile{Model: true}
+		}, []string{"/training/compile", "/training/compile"}},
+		{"selective", func(u *Training) {
+			u.GradientCheckpointing = &Checkpointing{Mode: "selective-op"}
+		}, []string{"/training/gradient_checkpointing"}},
 		{"copies", func(u *Training) { u.Distributed.Data = "ddp" }, []string{"/training/distributed/data"}},
-		{"a vocabulary that nobody shares", func(u *Training) { u.Distributed.TensorParallel, u.Loss = 1, &Loss{VocabParallel: &yes} }, []string{"/training/loss/vocab_parallel"}},
-		{"tokens that nobody shares", func(u *Training) { u.Distributed.TensorParallel, u.Distributed.SequenceParallel = 1, true }, []string{"/training/distributed/sequence_parallel"}},
+		{"a vocabulary that nobody shares", func(u *Training) {
+			u.Distributed.TensorParallel, u.Loss = 1, &Loss{VocabParallel: &yes}
+		}, []string{"/training/loss/vocab_parallel"}},
+		{"tokens that nobody shares", func(u *Training) {
+			u.Distributed.TensorParallel, u.Distributed.SequenceParallel = 1, true
+		}, []string{"/training/distributed/sequence_parallel"}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -5,14 +5,15 @@ import (
 	"testing"
 )
 
-// TestTensorsExplainThePeak opens the peak of GPT-2 124M: every tensor says what it is, in the sizes of the job, and together
-// they are what is alive.
+// TestTensorsExplainThePeak opens the peak of GPT-2 124M: every tensor says what it is, in the sizes of the job, and
+// together they are what is alive.
 func TestTensorsExplainThePeak(t *testing.T) {
 	res := mustEstimate(t, Input{Job: gpt2Job(), Tensors: true})
 	texts := addsUp(t, res)
 	for _, want := range []string{
 		"logits, 16 × 1024 × 50304 × 2 B = 1572.0 MiB",
-		"mlp: output of a linear layer, 16 × 1024 × 3072 × 2 B = 96.0 MiB, 12 of them, 1152.0 MiB together, saved for backward",
+		"mlp: output of a linear layer, 16 × 1024 × 3072 × 2 B = 96.0 MiB, 12 of them, 1152.0 MiB together, " +
+			"saved for backward",
 		"parameter attn.c_attn, 1,769,472 × 4 B = 6.8 MiB, 12 of them, 81.0 MiB together",
 	} {
 		if !texts[want] {
@@ -21,11 +22,12 @@ func TestTensorsExplainThePeak(t *testing.T) {
 	}
 }
 
-// TestTensorsOfEveryPhase: also where the peak is not in a micro-step, the tensors are what is alive, and the timeline has a point
-// as high as the phase that holds the peak.
+// TestTensorsOfEveryPhase: also where the peak is not in a micro-step, the tensors are what is alive, and the timeline
+// has a point as high as the phase that holds the peak.
 func TestTensorsOfEveryPhase(t *testing.T) {
 	for phaseName, training := range map[string]string{
-		"optimizer": `"micro_batch": 1, "sequence_length": 1, "versions": {"torch": "2.9.1"}`, "evaluation": `"micro_batch": 1, "sequence_length": 64, "evaluation": {"micro_batch": 64}`,
+		"optimizer":  `"micro_batch": 1, "sequence_length": 1, "versions": {"torch": "2.9.1"}`,
+		"evaluation": `"micro_batch": 1, "sequence_length": 64, "evaluation": {"micro_batch": 64}`,
 	} {
 		t.Run(phaseName, func(t *testing.T) {
 			res := mustEstimate(t, Input{Job: jobOf(t, smallLlama, training), Tensors: true, Timeline: true})

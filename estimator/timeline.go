@@ -9,8 +9,10 @@ import (
 func (r *resolved) timeline(run *run) []TimelineEvent {
 	l := run.ledger
 	var list []TimelineEvent
-	add := func(phase string, micro *int64, event string, bytes int64, shares *[step.ComponentCount]int64) *TimelineEvent {
-		list = append(list, TimelineEvent{Phase: phase, MicroStep: micro, Event: event, AllocatedBytes: bytes, Components: parted(bytes, shares)})
+	add := func(phase string, micro *int64, event string, bytes int64,
+		shares *[step.ComponentCount]int64) *TimelineEvent {
+		list = append(list, TimelineEvent{Phase: phase, MicroStep: micro, Event: event, AllocatedBytes: bytes,
+			Components: parted(bytes, shares)})
 		return &list[len(list)-1]
 	}
 	add("load", nil, "the model is on the GPU", l.Largest[play.StageLoad], &l.Shares.Load)
@@ -33,8 +35,8 @@ func (r *resolved) timeline(run *run) []TimelineEvent {
 	return list
 }
 
-// parted lists what bytes consist of, without components that hold nothing; nil where that is not known. What loading takes for the moment
-// beyond what stays is temporary.
+// parted lists what bytes consist of, without components that hold nothing; nil where that is not known. What loading
+// takes for the moment beyond what stays is temporary.
 func parted(bytes int64, shares *[step.ComponentCount]int64) []Part {
 	if shares == nil {
 		return nil

@@ -8,8 +8,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
-// TestTimelineComponentsAddUp: at every moment the components add up to what is live, none is below nothing, and those of the largest
-// moment are the components of the answer, which are found on another way.
+// TestTimelineComponentsAddUp: at every moment the components add up to what is live, none is below nothing, and those
+// of the largest moment are the components of the answer, which are found on another way.
 func TestTimelineComponentsAddUp(t *testing.T) { timelineAddsUp(t, randomJob) }
 
 // TestTimelineComponentsAddUpSharded does so for jobs all of which are sharded.
@@ -73,7 +73,8 @@ func timelineAddsUp(t *testing.T, draw func(*rapid.T) Job) {
 		}
 		for _, c := range largest.Components {
 			for _, want := range res.Components {
-				if c.Name == want.Name && c.Bytes != want.Bytes && c.Name != "communication" { // which has NCCL's besides
+				// which has NCCL's besides
+				if c.Name == want.Name && c.Bytes != want.Bytes && c.Name != "communication" {
 					t.Fatalf("at %s %s has %d bytes, in the answer %d", largest.Event, c.Name, c.Bytes, want.Bytes)
 				}
 			}

@@ -12,18 +12,24 @@ import (
 
 // twoStacks draw what the configurations of models with two stacks, or with pictures for inputs, say besides model_type
 // and vocab_size.
-var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any{
-	"clip": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
+var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64,
+	dropout float64) map[string]any{
+	"clip": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64,
+		dropout float64) map[string]any {
 		tower := func(name string, heads int64) map[string]any {
-			return map[string]any{"num_hidden_layers": rapid.Int64Range(1, 5).Draw(t, name+" layers"), "num_attention_heads": heads, "hidden_size": heads * dim,
+			return map[string]any{"num_hidden_layers": rapid.Int64Range(1, 5).Draw(t, name+" layers"),
+				"num_attention_heads": heads, "hidden_size": heads * dim,
 				"intermediate_size": rapid.Int64Range(8, 900).Draw(t, name+" ffn"), "attention_dropout": dropout,
 				"hidden_act": rapid.SampledFrom([]string{"quick_gelu", "gelu"}).Draw(t, name+" act")}
 		}
 		text, vision := tower("text", heads), tower("vision", 2*heads)
-		text["vocab_size"], text["max_position_embeddings"], text["eos_token_id"] = config["vocab_size"], 200, rapid.Int64Range(1, 3).Draw(t, "end")
-		vision["image_size"], vision["patch_size"] = rapid.Int64Range(16, 200).Draw(t, "image"), rapid.Int64Range(6, 16).Draw(t, "patch")
+		text["vocab_size"], text["max_position_embeddings"], text["eos_token_id"] = config["vocab_size"], 200,
+			rapid.Int64Range(1, 3).Draw(t, "end")
+		vision["image_size"], vision["patch_size"] = rapid.Int64Range(16, 200).Draw(t, "image"),
+			rapid.Int64Range(6, 16).Draw(t, "patch")
 		job.Training.SequenceLength = min(job.Training.SequenceLength, 200)
-		return map[string]any{"model_type": "clip", "text_config": text, "vision_config": vision, "projection_dim": rapid.Int64Range(1, 300).Draw(t, "projection")}
+		return map[string]any{"model_type": "clip", "text_config": text, "vision_config": vision,
+			"projection_dim": rapid.Int64Range(1, 300).Draw(t, "projection")}
 	},
 	"t5": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
 		job.Training.TargetSequenceLength = rapid.Int64Range(0, 700).Draw(t, "target")
@@ -33,22 +39,29 @@ var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, lay
 		config["num_layers"], config["num_decoder_layers"] = layers, rapid.Int64Range(1, 5).Draw(t, "decoder layers")
 		config["d_model"], config["d_kv"], config["num_heads"] = rapid.Int64Range(3, 500).Draw(t, "d_model"), dim, heads
 		config["d_ff"], config["dropout_rate"] = rapid.Int64Range(8, 900).Draw(t, "ffn"), dropout
-		config["feed_forward_proj"] = rapid.SampledFrom([]string{"relu", "gated-gelu", "gated-silu"}).Draw(t, "feed_forward_proj")
-		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"), rapid.Bool().Draw(t, "use_cache")
+		config["feed_forward_proj"] = rapid.SampledFrom([]string{"relu", "gated-gelu", "gated-silu"}).Draw(t,
+			"feed_forward_proj")
+		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"),
+			rapid.Bool().Draw(t, "use_cache")
 		return config
 	},
-	"whisper": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
+	"whisper": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64,
+		dropout float64) map[string]any {
 		job.Training.TargetSequenceLength = rapid.Int64Range(0, 300).Draw(t, "target")
 		job.Training.SequenceLength = min(job.Training.SequenceLength, 448)
 		if c := job.Training.GradientCheckpointing; c != nil {
 			c.Offload = false
 		}
 		config["encoder_layers"], config["decoder_layers"] = layers, rapid.Int64Range(1, 5).Draw(t, "decoder layers")
-		config["d_model"], config["encoder_attention_heads"], config["decoder_attention_heads"] = 2*heads*dim, heads, 2*heads
-		config["encoder_ffn_dim"], config["decoder_ffn_dim"] = rapid.Int64Range(8, 900).Draw(t, "ffn"), rapid.Int64Range(8, 900).Draw(t, "decoder ffn")
-		config["num_mel_bins"], config["max_source_positions"] = rapid.Int64Range(1, 128).Draw(t, "bins"), rapid.Int64Range(1, 400).Draw(t, "frames")
+		config["d_model"], config["encoder_attention_heads"], config["decoder_attention_heads"] = 2*heads*dim, heads,
+			2*heads
+		config["encoder_ffn_dim"], config["decoder_ffn_dim"] = rapid.Int64Range(8, 900).Draw(t, "ffn"),
+			rapid.Int64Range(8, 900).Draw(t, "decoder ffn")
+		config["num_mel_bins"], config["max_source_positions"] = rapid.Int64Range(1, 128).Draw(t, "bins"),
+			rapid.Int64Range(1, 400).Draw(t, "frames")
 		config["dropout"], config["attention_dropout"], config["activation_dropout"] = dropout, dropout, dropout
-		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"), rapid.Bool().Draw(t, "use_cache")
+		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"),
+			rapid.Bool().Draw(t, "use_cache")
 		return config
 	},
 	"vit": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
@@ -56,8 +69,10 @@ var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, lay
 		config["num_hidden_layers"], config["num_attention_heads"], config["hidden_size"] = layers+5, heads, heads*dim
 		config["intermediate_size"], config["hidden_act"] = rapid.Int64Range(8, 900).Draw(t, "ffn"), "gelu"
 		config["hidden_dropout_prob"], config["attention_probs_dropout_prob"] = dropout, dropout
-		config["image_size"], config["patch_size"] = rapid.Int64Range(16, 200).Draw(t, "image"), rapid.Int64Range(6, 16).Draw(t, "patch")
-		config["num_channels"], config["qkv_bias"] = rapid.Int64Range(1, 4).Draw(t, "channels"), rapid.Bool().Draw(t, "qkv_bias")
+		config["image_size"], config["patch_size"] = rapid.Int64Range(16, 200).Draw(t, "image"),
+			rapid.Int64Range(6, 16).Draw(t, "patch")
+		config["num_channels"], config["qkv_bias"] = rapid.Int64Range(1, 4).Draw(t, "channels"),
+			rapid.Bool().Draw(t, "qkv_bias")
 		config["num_labels"] = rapid.Int64Range(1, 2000).Draw(t, "labels")
 		return config
 	},
@@ -69,17 +84,21 @@ func TestPictureTokens(t *testing.T) {
 	plain := mustEstimate(t, Input{Job: job})
 	job.Training.SequenceLength = 5000
 	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != plain.Peak.DeviceBytes {
-		t.Errorf("a picture has (224/16)² + 1 tokens whatever sequence_length says: %d and %d bytes", given.Peak.DeviceBytes, plain.Peak.DeviceBytes)
+		t.Errorf("a picture has (224/16)² + 1 tokens whatever sequence_length says: %d and %d bytes",
+			given.Peak.DeviceBytes, plain.Peak.DeviceBytes)
 	}
 	job.Model.HFConfig = []byte(`{"model_type": "vit", "patch_size": 448}`)
-	if _, err := Estimate(Input{Job: job}); err == nil || !strings.Contains(err.Error(), "/model/hf_config/patch_size") {
+	if _, err := Estimate(Input{Job: job}); err == nil ||
+		!strings.Contains(err.Error(), "/model/hf_config/patch_size") {
 		t.Errorf("not one patch fits, got %v", err)
 	}
 }
 
-// TestWindowsOfSound counts the tokens of the labels, which sequence_length means for Whisper, and not those of the sound.
+// TestWindowsOfSound counts the tokens of the labels, which sequence_length means for Whisper, and not those of the
+// sound.
 func TestWindowsOfSound(t *testing.T) {
-	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "whisper"}`)}, Training: Training{MicroBatch: 4, Precision: PrecisionFP32}}
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "whisper"}`)},
+		Training: Training{MicroBatch: 4, Precision: PrecisionFP32}}
 	whole := mustEstimate(t, Input{Job: job})
 	job.Training.SequenceLength = 448
 	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != whole.Peak.DeviceBytes {
@@ -102,11 +121,13 @@ func TestWindowsOfSound(t *testing.T) {
 
 // TestTowers reads CLIP's two configurations, and how older files have them.
 func TestTowers(t *testing.T) {
-	plain := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "clip"}`)}, Training: Training{MicroBatch: 8}}})
+	plain := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "clip"}`)},
+		Training: Training{MicroBatch: 8}}})
 	older := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "clip", "text_config": {"num_hidden_layers": 3}, "text_config_dict": {"vocab_size": 49408}, "vision_config_dict": null}`)},
 		Training: Training{MicroBatch: 8, Attention: "eager", SequenceLength: 77}}})
 	if plain.Peak.DeviceBytes != older.Peak.DeviceBytes {
-		t.Errorf("an older text_config_dict wins, and neither tower is told of eager attention: %+v and %+v", plain.Peak, older.Peak)
+		t.Errorf("an older text_config_dict wins, and neither tower is told of eager attention: %+v and %+v",
+			plain.Peak, older.Peak)
 	}
 	for config, pointer := range map[string]string{
 		`{"model_type": "clip", "text_config": 3}`:                               "/model/hf_config/text_config",
@@ -115,7 +136,8 @@ func TestTowers(t *testing.T) {
 		`{"model_type": "clip", "vision_config": {"attention_dropout": 0.5}}`:    "/model/hf_config/vision_config/attention_dropout",
 		`{"model_type": "clip", "text_config": {"max_position_embeddings": 20}}`: "/training/sequence_length",
 	} {
-		_, err := Estimate(Input{Job: Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 1, SequenceLength: 77}}})
+		_, err := Estimate(Input{Job: Job{Model: Model{HFConfig: []byte(config)},
+			Training: Training{MicroBatch: 1, SequenceLength: 77}}})
 		if pointer != "" && (err == nil || !strings.Contains(err.Error(), pointer)) {
 			t.Errorf("%s: want an error at %s, got %v", config, pointer, err)
 		}
@@ -124,7 +146,8 @@ func TestTowers(t *testing.T) {
 
 // TestTargetTokens moves the decoder's length alone, which decides the logits.
 func TestTargetTokens(t *testing.T) {
-	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "t5"}`)}, Training: Training{MicroBatch: 4, SequenceLength: 512, Precision: PrecisionFP32}}
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "t5"}`)},
+		Training: Training{MicroBatch: 4, SequenceLength: 512, Precision: PrecisionFP32}}
 	same := mustEstimate(t, Input{Job: job})
 	job.Training.TargetSequenceLength = 512
 	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != same.Peak.DeviceBytes {
@@ -137,7 +160,8 @@ func TestTargetTokens(t *testing.T) {
 	}
 	job.Model = Model{NanoGPT: &model.NanoGPT{Layers: 2, Heads: 2, Embedding: 64, BlockSize: 512}}
 	var bad *InvalidJobError
-	if _, err := Estimate(Input{Job: job}); !errors.As(err, &bad) || !strings.Contains(err.Error(), "/training/target_sequence_length") {
+	if _, err := Estimate(Input{Job: job}); !errors.As(err, &bad) ||
+		!strings.Contains(err.Error(), "/training/target_sequence_length") {
 		t.Errorf("a decoder alone has no target tokens, got %v", err)
 	}
 }

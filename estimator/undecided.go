@@ -2,7 +2,8 @@ package estimator
 
 import "github.com/vramplan/vramplan/estimator/memory"
 
-// undecided says whether the verdict on a card of the run may depend on the smallest limit, which in b is the least that it can be.
+// undecided says whether the verdict on a card of the run may depend on the smallest limit, which in b is the least
+// that it can be.
 func (r *resolved) undecided(out *run, b memory.Base) bool {
 	for _, c := range out.cards {
 		if f := r.bounded(b, c.group); f.Low <= c.usable && c.usable < f.Device {
@@ -12,15 +13,16 @@ func (r *resolved) undecided(out *run, b memory.Base) bool {
 	return false
 }
 
-// decided says whether the verdicts are the same whatever the smallest limit is from least to most; base is that of a limit.
+// decided says whether the verdicts are the same whatever the smallest limit is from least to most; base is that of a
+// limit.
 func (r *resolved) decided(out *run, least, most int64, base func(limit int64) memory.Base) bool {
 	for _, c := range out.cards {
 		high := r.bounded(base(most), c.group)
 		if c.usable >= high.Device {
 			continue
 		}
-		// The lower bound is concave in the limit: nowhere between two limits is it below both, and where it rises to the second it is
-		// nowhere above.
+		// The lower bound is concave in the limit: nowhere between two limits is it below both, and where it rises to
+		// the second it is nowhere above.
 		never := high.Low > c.usable && r.bounded(base(least), c.group).Low > c.usable
 		perhaps := high.Low <= c.usable && high.Low >= r.bounded(base(most-1<<20), c.group).Low
 		if !never && !perhaps {

@@ -21,8 +21,10 @@ func Evidence(in Input) (family string, recipe evidence.Recipe, err error) {
 // evidence is the value of every axis of the job.
 func (r *resolved) evidence(t *Training) evidence.Recipe {
 	rc := &r.recipe
-	e := evidence.Recipe{evidence.Precision: string(PrecisionAMPBF16), evidence.Optimizer: "adamw", evidence.Loop: r.framework,
-		evidence.Attention: map[step.Attention]string{step.AttentionFlash: "flash", step.AttentionEager: "eager"}[rc.Attention]}
+	e := evidence.Recipe{evidence.Precision: string(PrecisionAMPBF16), evidence.Optimizer: "adamw",
+		evidence.Loop: r.framework,
+		evidence.Attention: map[step.Attention]string{step.AttentionFlash: "flash",
+			step.AttentionEager: "eager"}[rc.Attention]}
 	if t.Precision != "" {
 		e[evidence.Precision] = strings.Replace(string(t.Precision), string(PrecisionTF32), string(PrecisionFP32), 1)
 	}
@@ -76,9 +78,9 @@ func (r *resolved) evidence(t *Training) evidence.Recipe {
 	return e
 }
 
-// Of 560 crosses of families and recipes that were drawn, 542 were answered and traced, and 514 of these are equal to the byte. The
-// others differ as below; "above" is how much more the trace has than the replay. A family that no trace has shown at all is in
-// other doubts.
+// Of 560 crosses of families and recipes that were drawn, 542 were answered and traced, and 514 of these are equal to
+// the byte. The others differ as below; "above" is how much more the trace has than the replay. A family that no trace
+// has shown at all is in other doubts.
 var crossWidths = map[evidence.Axis]memory.Doubt{
 	// Of families whose adapters were traced, with another base or without checkpointing, Whisper was 6 % high.
 	evidence.LoRA: {Below: 0.06, Above: 0.06},
@@ -98,8 +100,8 @@ var crossWidths = map[evidence.Axis]memory.Doubt{
 	evidence.Parallel:      {Below: 0.04, Above: 0.08},
 }
 
-// firstAdapters is about adapters on a family of which no trace has any: LoRA and QLoRA on Falcon without checkpointing are 19 to
-// 34 % low, on a checkpointed ViT 31 %.
+// firstAdapters is about adapters on a family of which no trace has any: LoRA and QLoRA on Falcon without checkpointing
+// are 19 to 34 % low, on a checkpointed ViT 31 %.
 var firstAdapters = memory.Doubt{Below: 0.06, Above: 0.52}
 
 // unproven is the doubt about what of the job's cross no trace has shown; false where all of it was.
@@ -113,6 +115,7 @@ func (r *resolved) unproven() (doubt, bool) {
 		}
 		cells = append(cells, string(cell.Axis)+" "+cell.Value)
 	}
-	return doubt{"no-trace", width, fmt.Sprintf("no trace has shown %s with %s; of 542 such crosses that were drawn and traced, 28 were off, by up to as much",
+	return doubt{"no-trace", width, fmt.Sprintf("no trace has shown %s with %s; of 542 such crosses that were drawn "+
+		"and traced, 28 were off, by up to as much",
 		r.arch.Family, strings.Join(cells, ", "))}, len(cells) > 0
 }

@@ -10,7 +10,8 @@ import (
 )
 
 // repeatedForFlash are the families whose FlashAttention2 classes repeated grouped keys and values (transformers 4.47).
-var repeatedForFlash = map[string]bool{"mistral": true, "mixtral": true, "qwen2": true, "qwen2_moe": true, "starcoder2": true, "phi3": true}
+var repeatedForFlash = map[string]bool{"mistral": true, "mixtral": true, "qwen2": true, "qwen2_moe": true,
+	"starcoder2": true, "phi3": true}
 
 // switches set what a row of the table of releases says, and tell whether the job makes use of it.
 var switches = map[release.Switch]func(*resolved) bool{
@@ -70,7 +71,8 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.arch.UseCache, r.recipe.UseCache = true, !r.ownModules
 		return true
 	},
-	release.ChunksSFTLoss:    func(r *resolved) bool { return r.recipe.Objective != nil }, // looked up with the objective
+	// looked up with the objective
+	release.ChunksSFTLoss:    func(r *resolved) bool { return r.recipe.Objective != nil },
 	release.FusesTRLHead:     func(r *resolved) bool { return r.recipe.Objective != nil },
 	release.MultipliesAngles: func(r *resolved) bool { return set(&r.recipe.Software.MultipliesAngles) },
 }
@@ -89,7 +91,8 @@ var formerTransformers = map[string]string{"transformers": "4.57.6"}
 // applyVersions sets what the job's releases do otherwise than the rest, and notes what that of named ones changed.
 func (r *resolved) applyVersions() {
 	r.cuda = memory.ContextLazy
-	if r.framework == "litgpt" { // which has no transformers in it: its models are replayed as they were held against the former stack
+	// which has no transformers in it: its models are replayed as they were held against the former stack
+	if r.framework == "litgpt" {
 		r.stack = release.Assumed(formerTransformers)
 	}
 	defaults := r.defaults()

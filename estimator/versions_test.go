@@ -9,10 +9,12 @@ import (
 	"github.com/vramplan/vramplan/estimator/release"
 )
 
-// TestVersionsChangeTheReplay holds each known change to its size: tensors of N·V elements, or a copy of the parameters.
+// TestVersionsChangeTheReplay holds each known change to its size: tensors of N·V elements, or a copy of the
+// parameters.
 func TestVersionsChangeTheReplay(t *testing.T) {
 	job := Job{Model: Model{HFConfig: []byte(`{"model_type":"llama","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":50000}`)},
-		Training: Training{MicroBatch: 4, SequenceLength: 1024, Precision: PrecisionBF16, Optimizer: &Optimizer{Name: "adamw", Implementation: "foreach"}}}
+		Training: Training{MicroBatch: 4, SequenceLength: 1024, Precision: PrecisionBF16,
+			Optimizer: &Optimizer{Name: "adamw", Implementation: "foreach"}}}
 	with := func(versions map[string]string) *Result {
 		j := job
 		j.Training.Versions = versions
@@ -21,7 +23,9 @@ func TestVersionsChangeTheReplay(t *testing.T) {
 	now, logits := with(formerStack), int64(4*1024*50000)
 	for name, c := range map[string]struct {
 		versions map[string]string
-		loss     int64 // more than now, whose 12 N·V bytes in backward outlast the 10 N·V of forward; with the copy forward takes 14 or 12
+		// more than now, whose 12 N·V bytes in backward outlast the 10 N·V of forward; with the copy forward takes 14
+		// or 12
+		loss int64
 	}{
 		"either decides":           {map[string]string{"transformers": "4.57.6"}, 0},
 		"a copy to shift":          {map[string]string{"transformers": "4.48.1"}, 2 * logits},
@@ -34,7 +38,8 @@ func TestVersionsChangeTheReplay(t *testing.T) {
 	}
 	weights := component(now, "weights").Bytes
 	if more := phase(with(map[string]string{"torch": "2.0.1"}), "optimizer") - phase(now, "optimizer"); more < weights*99/100 || more > weights*101/100 {
-		t.Errorf("foreach Adam of torch 2.0 takes %d bytes more, want another copy of the parameters, %d", more, weights)
+		t.Errorf("foreach Adam of torch 2.0 takes %d bytes more, want another copy of the parameters, %d", more,
+			weights)
 	}
 	old := with(map[string]string{"cuda": "11.3", "torch": "1.12"})
 	if old.Peak.DeviceBytes-old.Peak.ReservedBytes < 1000<<20 {
@@ -90,7 +95,8 @@ func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
 	for _, family := range model.Families() {
 		job := gpt2Job()
 		job.Training.MicroBatch, job.Training.SequenceLength = 1, 64
-		job.Model = Model{HFConfig: fmt.Appendf(nil, `{"model_type":%q,"num_hidden_layers":4,"n_layer":4,"num_layers":4}`, family)}
+		job.Model = Model{HFConfig: fmt.Appendf(nil,
+			`{"model_type":%q,"num_hidden_layers":4,"n_layer":4,"num_layers":4}`, family)}
 		want, err := Estimate(Input{Job: job})
 		if err != nil {
 			continue // not without more of its config.json
@@ -99,7 +105,8 @@ func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
 			job.Training.Framework = name
 			got, err := Estimate(Input{Job: job})
 			if err != nil || got.Model.TrainableParameters != want.Model.TrainableParameters {
-				t.Errorf("%s by %s: %v, %d parameters learn, %d without a framework", family, name, err, got.Model.TrainableParameters, want.Model.TrainableParameters)
+				t.Errorf("%s by %s: %v, %d parameters learn, %d without a framework", family, name, err,
+					got.Model.TrainableParameters, want.Model.TrainableParameters)
 			}
 		}
 	}
@@ -139,8 +146,8 @@ func TestEverySwitchIsSet(t *testing.T) {
 	}
 }
 
-// TestTracedStacks says that releases which were traced do not widen the bounds, and that others, or families that were not traced
-// with them, do.
+// TestTracedStacks says that releases which were traced do not widen the bounds, and that others, or families that were
+// not traced with them, do.
 func TestTracedStacks(t *testing.T) {
 	width := func(config string, versions map[string]string) int64 {
 		p := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(config)},

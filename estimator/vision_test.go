@@ -19,7 +19,8 @@ const smallSmolVLM = `{"model_type": "smolvlm", "image_token_id": 900, "scale_fa
 func visionJob(t *testing.T, config, training string) Job {
 	t.Helper()
 	var job Job
-	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 2, "sequence_length": 44, %s}}`, config, training)
+	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 2, "sequence_length": 44, %s}}`,
+		config, training)
 	if err := json.Unmarshal([]byte(document), &job); err != nil {
 		t.Fatal(err)
 	}
@@ -31,22 +32,35 @@ func TestPicturesAreRefused(t *testing.T) {
 	const good = `"objective": {"kind": "vision-language"}`
 	for _, c := range []struct{ name, config, training, pointer, says string }{
 		{"no pictures are said", smallLlava, `"precision": "fp32"`, "/training/objective", "vision-language"},
-		{"another size than the tower's", smallLlava, `"objective": {"kind": "vision-language", "image_size": [56, 112]}`, "/training/objective/image_size", "[56, 56]"},
-		{"more tokens than fit", smallLlava, `"objective": {"kind": "vision-language", "images": 3}`, "/training/sequence_length", "48 tokens"},
-		{"another number of tokens", smallLlava, `"objective": {"kind": "vision-language", "image_tokens": 17}`, "/training/objective/image_tokens", "take 16"},
-		{"fields of dpo", smallLlava, `"objective": {"kind": "vision-language", "reference": "separate"}`, "/training/objective/reference", "does not belong"},
-		{"prompts", smallLlava, `"objective": {"kind": "vision-language", "prompt_tokens": 3}`, "/training/objective", "sequence_length counts"},
+		{"another size than the tower's", smallLlava,
+			`"objective": {"kind": "vision-language", "image_size": [56, 112]}`, "/training/objective/image_size",
+			"[56, 56]"},
+		{"more tokens than fit", smallLlava, `"objective": {"kind": "vision-language", "images": 3}`,
+			"/training/sequence_length", "48 tokens"},
+		{"another number of tokens", smallLlava, `"objective": {"kind": "vision-language", "image_tokens": 17}`,
+			"/training/objective/image_tokens", "take 16"},
+		{"fields of dpo", smallLlava, `"objective": {"kind": "vision-language", "reference": "separate"}`,
+			"/training/objective/reference", "does not belong"},
+		{"prompts", smallLlava, `"objective": {"kind": "vision-language", "prompt_tokens": 3}`, "/training/objective",
+			"sequence_length counts"},
 		{"eager", smallLlava, `"attention": "eager", ` + good, "/training/attention", "eager"},
 		{"two cards", smallLlava, `"distributed": {"world_size": 2}, ` + good, "/training/distributed", "pictures"},
 		{"padding", smallLlava, `"attention_mask": "explicit", ` + good, "/training/attention_mask", "padding"},
-		{"a quantised base", smallLlava, `"lora": {"rank": 8, "target_modules": ["q_proj"], "base_precision": "nf4"}, ` + good, "/training/lora/base_precision", "bf16"},
+		{"a quantised base", smallLlava,
+			`"lora": {"rank": 8, "target_modules": ["q_proj"], "base_precision": "nf4"}, ` + good,
+			"/training/lora/base_precision", "bf16"},
 		{"compiled", smallLlava, `"compile": {"model": true}, ` + good, "/training/compile", "pictures"},
 		{"weights that the library fails with", smallSmolVLM, good, "/training/states", "fails under autocast"},
 		{"a model that reads none", `{"model_type": "llama"}`, good, "/training/objective/kind", "no pictures"},
-		{"pictures without the kind", `{"model_type": "llama"}`, `"objective": {"images": 2}`, "/training/objective", "belong to the kind"},
-		{"an unknown text model", strings.Replace(smallLlava, `"llama"`, `"mamba"`, 1), good, "/model/hf_config/text_config/model_type", "mamba"},
-		{"an unknown tower", strings.Replace(smallLlava, "clip_vision_model", "pixtral", 1), good, "/model/hf_config/vision_config/model_type", "pixtral"},
-		{"a layer that is not there", strings.Replace(smallLlava, `"image_token_index"`, `"vision_feature_layer": -7, "image_token_index"`, 1), good, "/model/hf_config/vision_feature_layer", "from -4 to 3"},
+		{"pictures without the kind", `{"model_type": "llama"}`, `"objective": {"images": 2}`, "/training/objective",
+			"belong to the kind"},
+		{"an unknown text model", strings.Replace(smallLlava, `"llama"`, `"mamba"`, 1), good,
+			"/model/hf_config/text_config/model_type", "mamba"},
+		{"an unknown tower", strings.Replace(smallLlava, "clip_vision_model", "pixtral", 1), good,
+			"/model/hf_config/vision_config/model_type", "pixtral"},
+		{"a layer that is not there", strings.Replace(smallLlava, `"image_token_index"`,
+			`"vision_feature_layer": -7, "image_token_index"`, 1), good, "/model/hf_config/vision_feature_layer",
+			"from -4 to 3"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := Estimate(Input{Job: visionJob(t, c.config, c.training)})
@@ -64,7 +78,8 @@ func TestPicturesAreRefused(t *testing.T) {
 	}
 }
 
-// TestFrozenTowersTakeLess says that a tower without gradients takes less than a trained one, and that adapters reach into it.
+// TestFrozenTowersTakeLess says that a tower without gradients takes less than a trained one, and that adapters reach
+// into it.
 func TestFrozenTowersTakeLess(t *testing.T) {
 	of := func(training string) *Result {
 		t.Helper()
@@ -74,11 +89,15 @@ func TestFrozenTowersTakeLess(t *testing.T) {
 		}
 		return res
 	}
-	trained, frozen := of(`"objective": {"kind": "vision-language"}`), of(`"objective": {"kind": "vision-language", "freeze_vision": true}`)
-	if frozen.Peak.AllocatedBytes >= trained.Peak.AllocatedBytes || frozen.Model.TrainableParameters >= trained.Model.TrainableParameters || frozen.Model.Parameters != trained.Model.Parameters {
+	trained, frozen := of(`"objective": {"kind": "vision-language"}`),
+		of(`"objective": {"kind": "vision-language", "freeze_vision": true}`)
+	if frozen.Peak.AllocatedBytes >= trained.Peak.AllocatedBytes ||
+		frozen.Model.TrainableParameters >= trained.Model.TrainableParameters ||
+		frozen.Model.Parameters != trained.Model.Parameters {
 		t.Errorf("frozen: %+v of %+v; trained: %+v of %+v", frozen.Peak, frozen.Model, trained.Peak, trained.Model)
 	}
-	// The tower's projections have the same names as the text's: 2 text layers and 3 of the tower have q_proj and v_proj.
+	// The tower's projections have the same names as the text's: 2 text layers and 3 of the tower have q_proj and
+	// v_proj.
 	adapted := of(`"objective": {"kind": "vision-language"}, "lora": {"rank": 1, "target_modules": ["q_proj", "v_proj"]}`)
 	if want := int64(2*2*(96+96) + 3*2*(80+80)); adapted.Model.TrainableParameters != want {
 		t.Errorf("%d parameters of adapters, want %d", adapted.Model.TrainableParameters, want)

@@ -21,29 +21,36 @@ func (r *resolved) vision(t *Training, errs *invalid.List) {
 		return
 	}
 	if !r.arch.Sees() {
-		errs.Add(pointer+"/kind", "conflict", "%s reads no pictures among its tokens; the kind vision-language is for models that do, such as llava", r.arch.Family)
+		errs.Add(pointer+"/kind", "conflict", "%s reads no pictures among its tokens; the kind vision-language is for "+
+			"models that do, such as llava", r.arch.Family)
 		return
 	}
 	r.refuseWithPictures(t, errs)
 	how := trainer{fields: []string{"images", "image_size", "image_tokens", "freeze_vision"}}
 	how.unread(visionLanguage, o, errs)
 	if o.PromptTokens != 0 || o.CompletionTokens != 0 {
-		errs.Add(pointer, "conflict", "prompt_tokens and completion_tokens do not belong to the objective %s; sequence_length counts text and pictures", visionLanguage)
+		errs.Add(pointer, "conflict", "prompt_tokens and completion_tokens do not belong to the objective %s; "+
+			"sequence_length counts text and pictures", visionLanguage)
 	}
-	p := model.Pictures{Images: max(o.Images, 1), Height: r.arch.PictureSize(), Width: r.arch.PictureSize(), Frozen: o.FreezeVision}
+	p := model.Pictures{Images: max(o.Images, 1), Height: r.arch.PictureSize(), Width: r.arch.PictureSize(),
+		Frozen: o.FreezeVision}
 	switch {
 	case len(o.ImageSize) == 2:
 		p.Height, p.Width = o.ImageSize[0], o.ImageSize[1]
 	case len(o.ImageSize) != 0:
-		errs.Add(pointer+"/image_size", "out_of_range", "image_size has %d numbers; it is [height, width] in pixels", len(o.ImageSize))
+		errs.Add(pointer+"/image_size", "out_of_range", "image_size has %d numbers; it is [height, width] in pixels",
+			len(o.ImageSize))
 		return
 	case p.Height == 0:
-		errs.Add(pointer+"/image_size", "required", "image_size is missing: %s reads pictures of any size, and [height, width] in pixels says how many tokens one takes", r.arch.Family)
+		errs.Add(pointer+"/image_size", "required", "image_size is missing: %s reads pictures of any size, and "+
+			"[height, width] in pixels says how many tokens one takes", r.arch.Family)
 		return
 	}
 	const mostImages, mostPixels = 4096, 1 << 14
-	if p.Images < 1 || p.Images > mostImages || p.Height < 1 || p.Height > mostPixels || p.Width < 1 || p.Width > mostPixels {
-		errs.Add(pointer, "out_of_range", "%d pictures of [%d, %d] pixels are asked for; up to %d of at most [%d, %d] are modelled", p.Images, p.Height, p.Width, mostImages, mostPixels, mostPixels)
+	if p.Images < 1 || p.Images > mostImages || p.Height < 1 || p.Height > mostPixels || p.Width < 1 ||
+		p.Width > mostPixels {
+		errs.Add(pointer, "out_of_range", "%d pictures of [%d, %d] pixels are asked for; up to %d of at most [%d, "+
+			"%d] are modelled", p.Images, p.Height, p.Width, mostImages, mostPixels, mostPixels)
 		return
 	}
 	tokens := r.arch.Show(p, pointer, errs)
@@ -51,11 +58,13 @@ func (r *resolved) vision(t *Training, errs *invalid.List) {
 		return
 	}
 	if o.ImageTokens != 0 && o.ImageTokens != tokens {
-		errs.Add(pointer+"/image_tokens", "conflict", "image_tokens is %d, and %d pictures of [%d, %d] take %d in %s; leave it out", o.ImageTokens, p.Images, p.Height, p.Width, tokens, r.arch.Family)
+		errs.Add(pointer+"/image_tokens", "conflict", "image_tokens is %d, and %d pictures of [%d, %d] take %d in "+
+			"%s; leave it out", o.ImageTokens, p.Images, p.Height, p.Width, tokens, r.arch.Family)
 	}
 	r.shape.Images, r.shape.Height, r.shape.Width = p.Images, p.Height, p.Width
 	if r.shape.Tokens < tokens {
-		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d, and the pictures alone take %d tokens of a sequence", r.shape.Tokens, tokens)
+		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d, and the pictures alone take %d "+
+			"tokens of a sequence", r.shape.Tokens, tokens)
 	}
 }
 
@@ -63,12 +72,14 @@ func (r *resolved) vision(t *Training, errs *invalid.List) {
 func (r *resolved) withoutPictures(o *Objective, errs *invalid.List) {
 	const pointer = objectivePointer
 	if r.arch.Sees() {
-		errs.Add(pointer, "required", `%s reads pictures: give {"kind": "vision-language", "images": …, "image_size": [height, width]}, and of each sequence how many of its tokens are text follows from sequence_length; `+
-			"for text alone give the object under text_config as hf_config", r.arch.Family)
+		errs.Add(pointer, "required",
+			`%s reads pictures: give {"kind": "vision-language", "images": …, "image_size": [height, width]}, and of each sequence how many of its tokens are text follows from sequence_length; `+
+				"for text alone give the object under text_config as hf_config", r.arch.Family)
 		return
 	}
 	if o != nil && (o.Images != 0 || len(o.ImageSize) != 0 || o.ImageTokens != 0 || o.FreezeVision) {
-		errs.Add(pointer, "conflict", "images, image_size, image_tokens and freeze_vision belong to the kind vision-language")
+		errs.Add(pointer, "conflict", "images, image_size, image_tokens and freeze_vision belong to the "+
+			"kind vision-language")
 	}
 }
 
@@ -78,7 +89,8 @@ func (r *resolved) refuseWithPictures(t *Training, errs *invalid.List) {
 		errs.Add("/training/"+field, "unsupported", "%s is not modelled together with pictures yet; leave it out", what)
 	}
 	if t.Attention == "eager" {
-		errs.Add("/training/attention", "unsupported", "attention that is written out (eager) is not modelled together with pictures yet; use sdpa or flash")
+		errs.Add("/training/attention", "unsupported", "attention that is written out (eager) is not modelled "+
+			"together with pictures yet; use sdpa or flash")
 	}
 	if t.AttentionMask == "explicit" {
 		refuse("attention_mask", "padding")
@@ -86,8 +98,10 @@ func (r *resolved) refuseWithPictures(t *Training, errs *invalid.List) {
 	if t.Evaluation != nil {
 		refuse("evaluation", "an evaluation pass")
 	}
-	if c := t.GradientCheckpointing; c != nil && (c.Mode != "" && c.Mode != "none" && c.Mode != "full" || c.Every > 1 || c.Offload) {
-		errs.Add("/training/gradient_checkpointing", "unsupported", "with pictures, gradient_checkpointing full and none are modelled")
+	if c := t.GradientCheckpointing; c != nil && (c.Mode != "" && c.Mode != "none" && c.Mode != "full" || c.Every > 1 ||
+		c.Offload) {
+		errs.Add("/training/gradient_checkpointing", "unsupported",
+			"with pictures, gradient_checkpointing full and none are modelled")
 	}
 	if l := t.Loss; l != nil && l.Kind != "" && l.Kind != "standard" {
 		refuse("loss", "another loss than the standard one")
@@ -99,15 +113,16 @@ func (r *resolved) refuseWithPictures(t *Training, errs *invalid.List) {
 		refuse("distributed", "more than one GPU")
 	}
 	if l := t.LoRA; l != nil && quantisations[l.BasePrecision] != 0 {
-		errs.Add("/training/lora/base_precision", "unsupported", "a quantised base is not modelled together with pictures yet; bf16, fp16 and fp32 are")
+		errs.Add("/training/lora/base_precision", "unsupported",
+			"a quantised base is not modelled together with pictures yet; bf16, fp16 and fp32 are")
 	}
 }
 
-// picturesFit refuses what the library itself fails in: SmolVLM puts features, which autocast has made half as wide, in embeddings that
-// are float32.
-// Source: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57.
+// picturesFit refuses what the library itself fails in: SmolVLM puts features, which autocast has made half as wide, in
+// embeddings that are float32. Source: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57.
 func (r *resolved) picturesFit(errs *invalid.List) {
 	if rc := &r.recipe; r.arch.Family == "smolvlm" && rc.Autocast && rc.Stored != rc.Compute {
-		errs.Add("/training/states", "conflict", `smolvlm fails under autocast with weights in another type than it computes in; give {"weights": "bf16"} with amp-bf16, or precision bf16`)
+		errs.Add("/training/states", "conflict",
+			`smolvlm fails under autocast with weights in another type than it computes in; give {"weights": "bf16"} with amp-bf16, or precision bf16`)
 	}
 }

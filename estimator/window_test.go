@@ -17,10 +17,12 @@ func TestWindowNeedsNoMaskInFlash(t *testing.T) {
 	}
 	flash, sdpa, open := estimate("flash", "512"), estimate("sdpa", "512"), estimate("sdpa", "null")
 	if flash.Peak.AllocatedBytes != open.Peak.AllocatedBytes {
-		t.Errorf("flash with a window takes %d B, causal attention without one %d B", flash.Peak.AllocatedBytes, open.Peak.AllocatedBytes)
+		t.Errorf("flash with a window takes %d B, causal attention without one %d B", flash.Peak.AllocatedBytes,
+			open.Peak.AllocatedBytes)
 	}
 	if mask := int64(4 * 512 * 512); sdpa.Peak.AllocatedBytes < flash.Peak.AllocatedBytes+mask {
-		t.Errorf("sdpa with a window takes %d B, flash %d B: the mask of %d B is missing", sdpa.Peak.AllocatedBytes, flash.Peak.AllocatedBytes, mask)
+		t.Errorf("sdpa with a window takes %d B, flash %d B: the mask of %d B is missing", sdpa.Peak.AllocatedBytes,
+			flash.Peak.AllocatedBytes, mask)
 	}
 }
 

@@ -33,8 +33,8 @@ type stand struct {
 // workspaces are reused from one estimate to the next, so that an estimate hardly allocates.
 var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory.NewAllocator(false)} }}
 
-// keptBytes is up to how much storage a workspace is kept with: ten times what most jobs take. What a large one took goes to the
-// garbage collector.
+// keptBytes is up to how much storage a workspace is kept with: ten times what most jobs take. What a large one took
+// goes to the garbage collector.
 const keptBytes = 8 << 20
 
 func (w *workspace) putBack() {

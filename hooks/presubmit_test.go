@@ -17,7 +17,8 @@ import (
 )
 
 const (
-	gpt2     = "#!/bin/sh\n#SBATCH --gres=gpu:rtx4070:1\n#VRAMPLAN model=nanogpt/train_gpt2 gradient_accumulation=32 optimizer.implementation=fused "
+	gpt2 = "#!/bin/sh\n#SBATCH --gres=gpu:rtx4070:1\n#VRAMPLAN model=nanogpt/train_gpt2 gradient_accumulation=32 " +
+		"optimizer.implementation=fused "
 	tooLarge = gpt2 + "micro_batch=16\ntrue\n"
 	fits     = gpt2 + "micro_batch=4\ntrue\n"
 	plain    = "#!/bin/sh\n#SBATCH --gres=gpu:rtx4070:1\npython evaluate.py\n"
@@ -31,9 +32,12 @@ const (
 
 // unknownWords are launches with a word that vramplan does not know, or in a way of which it cannot tell what runs.
 var unknownWords = map[string]string{
-	"adapter": launch + " --lora_rank 8", "quantisation": launch + " --bits 4", "sharding": launch + " --zero_stage 3", "offload": launch + " --cpu_offload",
-	"precision": launch + " --pure_bf16", "model": launch + " --config_overrides n_layer=2", "option": launch + " --my_flag", "variable": launch + " $EXTRA",
-	"launcher": "accelerate launch --use_fsdp " + launch[len("python "):], "environment": "export ACCELERATE_USE_FSDP=1\n" + launch, "branch": "if [ -f big ]; then " + launch + "; fi",
+	"adapter": launch + " --lora_rank 8", "quantisation": launch + " --bits 4", "sharding": launch + " --zero_stage 3",
+	"offload":   launch + " --cpu_offload",
+	"precision": launch + " --pure_bf16", "model": launch + " --config_overrides n_layer=2", "option": launch +
+		" --my_flag", "variable": launch + " $EXTRA",
+	"launcher":    "accelerate launch --use_fsdp " + launch[len("python "):],
+	"environment": "export ACCELERATE_USE_FSDP=1\n" + launch, "branch": "if [ -f big ]; then " + launch + "; fi",
 	"attempt": launch + " || python small.py", "rewritten": "sed -i s/2/1/ args.json\npython run_clm.py args.json",
 }
 
@@ -51,10 +55,12 @@ func newWorkplace(t *testing.T) *workplace {
 		}
 	}
 	w := &workplace{dir: t.TempDir()}
-	if out, err := exec.Command("go", "build", "-o", filepath.Join(w.dir, "vramplan"), "github.com/vramplan/vramplan/cmd/vramplan").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", filepath.Join(w.dir, "vramplan"),
+		"github.com/vramplan/vramplan/cmd/vramplan").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
-	w.env = append(os.Environ(), "VRAMPLAN_ADVICE_TIMEOUT=8s", "PATH="+w.dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	w.env = append(os.Environ(), "VRAMPLAN_ADVICE_TIMEOUT=8s", "PATH="+w.dir+string(os.PathListSeparator)+
+		os.Getenv("PATH"))
 	w.put(t, "jobs/too_large.sh", tooLarge)
 	w.put(t, "jobs/fits.sh", fits)
 	w.put(t, "jobs/plain.sh", plain)
@@ -104,27 +110,38 @@ func TestPreSubmit(t *testing.T) {
 		refused      bool   // in mode enforce
 		says         string // in modes warn and enforce
 	}{
-		{name: "does not fit", script: "jobs/too_large.sh", refused: true, says: "batch_size = 8, gradient_accumulation_steps = 64"},
+		{name: "does not fit", script: "jobs/too_large.sh", refused: true,
+			says: "batch_size = 8, gradient_accumulation_steps = 64"},
 		{name: "the override is named", script: "jobs/too_large.sh", refused: true, says: "VRAMPLAN_OVERRIDE='REASON'"},
 		{name: "fits", script: "jobs/fits.sh"},
 		{name: "fits another card", script: "jobs/too_large.sh", args: []string{"--gpu", "NVIDIA H100 80GB HBM3"}},
 		{name: "no training", script: "jobs/plain.sh"},
-		{name: "a reason", script: "jobs/too_large.sh", env: []string{"VRAMPLAN_OVERRIDE=measured"}, says: "let through (measured)"},
+		{name: "a reason", script: "jobs/too_large.sh", env: []string{"VRAMPLAN_OVERRIDE=measured"},
+			says: "let through (measured)"},
 		{name: "a job that a script starts", script: "jobs/understood.sh", refused: true, says: "does not fit: "},
-		{name: "an unknown card", script: "jobs/too_large.sh", args: []string{"--gpu", "rtx-4071"}, says: "vramplan check: "},
+		{name: "an unknown card", script: "jobs/too_large.sh", args: []string{"--gpu", "rtx-4071"},
+			says: "vramplan check: "},
 		{name: "a script that is not there", script: "jobs/nothing.sh", says: "vramplan check: "},
-		{name: "an option that is not there", script: "jobs/too_large.sh", args: []string{"--no-such-flag"}, says: "was not checked"},
+		{name: "an option that is not there", script: "jobs/too_large.sh", args: []string{"--no-such-flag"},
+			says: "was not checked"},
 		{name: "missing", script: "jobs/too_large.sh", env: []string{"VRAMPLAN=/nowhere"}, says: "was not checked"},
-		{name: "hanging", script: "jobs/too_large.sh", env: []string{program("hang", "sleep 60"), short}, says: "was not checked"},
-		{name: "crashing", script: "jobs/too_large.sh", env: []string{program("crash", "kill -SEGV $$")}, says: "was not checked"},
-		{name: "failing without a word", script: "jobs/too_large.sh", env: []string{program("one", "exit 1")}, says: "was not checked"},
-		{name: "failing with nonsense", script: "jobs/too_large.sh", env: []string{program("nonsense", "head -c 5000 /dev/urandom; exit 1")}, says: "was not checked"},
-		{name: "printing without end", script: "jobs/too_large.sh", env: []string{program("endless", "yes"), short}, says: "was not checked"},
-		{name: "a service that is gone", script: "jobs/fits.sh", env: []string{"VRAMPLAN_SERVER=http://127.0.0.1:1"}, says: "worked out here"},
+		{name: "hanging", script: "jobs/too_large.sh", env: []string{program("hang", "sleep 60"), short},
+			says: "was not checked"},
+		{name: "crashing", script: "jobs/too_large.sh", env: []string{program("crash", "kill -SEGV $$")},
+			says: "was not checked"},
+		{name: "failing without a word", script: "jobs/too_large.sh", env: []string{program("one", "exit 1")},
+			says: "was not checked"},
+		{name: "failing with nonsense", script: "jobs/too_large.sh",
+			env: []string{program("nonsense", "head -c 5000 /dev/urandom; exit 1")}, says: "was not checked"},
+		{name: "printing without end", script: "jobs/too_large.sh", env: []string{program("endless", "yes"), short},
+			says: "was not checked"},
+		{name: "a service that is gone", script: "jobs/fits.sh", env: []string{"VRAMPLAN_SERVER=http://127.0.0.1:1"},
+			says: "worked out here"},
 	}
 	for _, name := range slices.Sorted(maps.Keys(unknownWords)) {
 		test := tests[0]
-		test.name, test.script, test.refused, test.says = "a word that it does not know: "+name, "jobs/"+name+".sh", false, "vramplan check: no "
+		test.name, test.script, test.refused, test.says = "a word that it does not know: "+name, "jobs/"+name+".sh",
+			false, "vramplan check: no "
 		if tests = append(tests, test); name == "rewritten" {
 			tests[len(tests)-1].says = "args.json is, or may be, written by the script before it is read"
 		}
@@ -132,7 +149,8 @@ func TestPreSubmit(t *testing.T) {
 	for _, tt := range tests {
 		for _, mode := range []string{"audit", "warn", "enforce", "nonsense"} {
 			t.Run(tt.name+"/"+mode, func(t *testing.T) {
-				out, code := w.run(t, append([]string{"VRAMPLAN_MODE=" + mode, long}, tt.env...), hook, append(tt.args, tt.script)...)
+				out, code := w.run(t, append([]string{"VRAMPLAN_MODE=" + mode, long}, tt.env...), hook,
+					append(tt.args, tt.script)...)
 				want := 0
 				if tt.refused && mode == "enforce" {
 					want = 1
@@ -169,9 +187,11 @@ func TestGitHubWorkflow(t *testing.T) {
 		}
 	}
 	summary := w.put(t, "summary.md", "")
-	out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "--noprofile", "--norc", "-e", "-o", "pipefail", w.put(t, "step.sh", step))
+	out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "--noprofile", "--norc", "-e", "-o",
+		"pipefail", w.put(t, "step.sh", step))
 	const tooLarge = "::error file=jobs/too_large.sh::does not fit: nanogpt/train_gpt2, micro-batch 16, on rtx-4070\n"
-	const understood = "::error file=jobs/understood.sh::does not fit: openai-community/gpt2, micro-batch 64 × 1024 tokens, on rtx-4070\n"
+	const understood = "::error file=jobs/understood.sh::does not fit: openai-community/gpt2, micro-batch 64 × 1024 " +
+		"tokens, on rtx-4070\n"
 	if code != 1 || out != tooLarge+understood {
 		t.Errorf("with a job that does not fit: %d\n%s", code, out)
 	}
@@ -184,7 +204,8 @@ func TestGitHubWorkflow(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "-e", "step.sh"); code != 0 || out != "" {
+	if out, code := w.run(t, []string{"GITHUB_STEP_SUMMARY=" + summary}, "bash", "-e", "step.sh"); code != 0 ||
+		out != "" {
 		t.Errorf("without one: %d\n%s", code, out)
 	}
 }

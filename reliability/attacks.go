@@ -44,22 +44,27 @@ func attacks(capacity float64, key string) []attack {
 			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, planNew, 16, time.Hour)
 			return fmt.Sprintf("%d plans of one client, %d sent away", t.statuses[200], t.statuses[503]), nil
 		}},
-		{"16 connections of mixtures with 65,536 experts and adapters", func(ctx context.Context, address string) (string, error) {
-			return dear(ctx, address, mixtureJob), nil
-		}},
+		{"16 connections of mixtures with 65,536 experts and adapters",
+			func(ctx context.Context, address string) (string, error) {
+				return dear(ctx, address, mixtureJob), nil
+			}},
 		{"16 connections of DeepSeek V3", func(ctx context.Context, address string) (string, error) {
 			return dear(ctx, address, deepSeekJob), nil
 		}},
-		{"16 connections of FSDP2 on every card, 64 micro-steps", func(ctx context.Context, address string) (string, error) {
+		{"16 connections of FSDP2 on every card, 64 micro-steps", func(ctx context.Context, address string) (string,
+			error) {
 			return dear(ctx, address, everyCardJob), nil
 		}},
-		{"diagnoses and comparisons of mixtures with 65,536 experts", func(ctx context.Context, address string) (string, error) {
+		{"diagnoses and comparisons of mixtures with 65,536 experts", func(ctx context.Context, address string) (string,
+			error) {
 			return dearQuestions(ctx, address), nil
 		}},
-		{"400 observations of 1 MiB, then of 15 KiB, and pages of 1,000", func(ctx context.Context, address string) (string, error) {
-			return largeObservations(ctx, address, key), nil
-		}},
-		{"12 observations of DeepSeek V3, then fits and reports", func(ctx context.Context, address string) (string, error) {
+		{"400 observations of 1 MiB, then of 15 KiB, and pages of 1,000",
+			func(ctx context.Context, address string) (string, error) {
+				return largeObservations(ctx, address, key), nil
+			}},
+		{"12 observations of DeepSeek V3, then fits and reports", func(ctx context.Context, address string) (string,
+			error) {
 			return dearObservations(ctx, address, key), nil
 		}},
 		{"paths that are not there", func(ctx context.Context, address string) (string, error) {
@@ -67,7 +72,9 @@ func attacks(capacity float64, key string) []attack {
 			t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, nothing, 64, time.Hour)
 			return fmt.Sprintf("%d asked", t.asked()), nil
 		}},
-		{"keys that are none", func(ctx context.Context, address string) (string, error) { return guessKeys(ctx, address), nil }},
+		{"keys that are none", func(ctx context.Context, address string) (string, error) {
+			return guessKeys(ctx, address), nil
+		}},
 		{"slow headers", func(ctx context.Context, address string) (string, error) {
 			n := connections(ctx, address, 1000, func(c net.Conn) {
 				if _, err := io.WriteString(c, "POST /v1/estimate HTTP/1.1\r\nHost: x\r\n"); err == nil {
@@ -109,7 +116,8 @@ func attacks(capacity float64, key string) []attack {
 		}},
 		{"answers that nobody reads", func(ctx context.Context, address string) (string, error) {
 			body := newJob(1)
-			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate", "/v1/estimate?timeline=true&tensors=true", 1) + body
+			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate",
+				"/v1/estimate?timeline=true&tensors=true", 1) + body
 			n := connectionsFrom(ctx, 10, address, 500, func(c net.Conn) {
 				for range 100 {
 					if _, err := io.WriteString(c, request); err != nil {
@@ -121,7 +129,8 @@ func attacks(capacity float64, key string) []attack {
 		}},
 		{"large answers that are read slowly", func(ctx context.Context, address string) (string, error) {
 			body := strings.Replace(newJob(1), `["rtx-4070"]`, `["*"]`, 1)
-			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate", "/v1/estimate?timeline=true&tensors=true", 1) + body
+			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate",
+				"/v1/estimate?timeline=true&tensors=true", 1) + body
 			n := connections(ctx, address, 1000, func(c net.Conn) {
 				if _, err := io.WriteString(c, request); err == nil {
 					sip(ctx, c)
@@ -132,7 +141,8 @@ func attacks(capacity float64, key string) []attack {
 		{"batches that nobody reads", func(ctx context.Context, address string) (string, error) {
 			// 2,000 jobs that name the whole catalog: 800 KB that ask for some 160 MB.
 			body := strings.Repeat(strings.Replace(repeatedJob, `["rtx-4070"]`, `["*"]`, 1)+"\n", 2000)
-			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate", "/v1/estimate/batch", 1)
+			request := strings.Replace(header(fmt.Sprintf("Content-Length: %d", len(body))), "/v1/estimate",
+				"/v1/estimate/batch", 1)
 			request = strings.Replace(request, "application/json", "application/x-ndjson", 1) + body
 			n := connectionsFrom(ctx, 10, address, 200, func(c net.Conn) { _, _ = io.WriteString(c, request) })
 			return fmt.Sprintf("%d connections of 10 clients", n), nil
@@ -165,7 +175,8 @@ func connectionsFrom(ctx context.Context, addresses int, address string, n int, 
 	var opened atomic.Int64
 	for i := range n {
 		all.Go(func() {
-			dialer := net.Dialer{Timeout: 5 * time.Second, LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%addresses))}}
+			dialer := net.Dialer{Timeout: 5 * time.Second,
+				LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, byte(2+i%addresses))}}
 			for ctx.Err() == nil {
 				c, err := dialer.DialContext(ctx, "tcp", address)
 				if err != nil {
@@ -204,7 +215,8 @@ func guessKeys(ctx context.Context, address string) string {
 	for range 32 {
 		all.Go(func() {
 			for ctx.Err() == nil {
-				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/catalog/changes", nil)
+				req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+address+"/v1/catalog/changes",
+					nil)
 				if err != nil {
 					return
 				}
@@ -229,7 +241,8 @@ func guessKeys(ctx context.Context, address string) string {
 func readBatches(ctx context.Context, address, body string) (n int64) {
 	client := newClient("127.0.0.2")
 	for ctx.Err() == nil {
-		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/estimate/batch", strings.NewReader(body))
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://"+address+"/v1/estimate/batch",
+			strings.NewReader(body))
 		if err != nil {
 			return n
 		}
@@ -276,28 +289,35 @@ func sip(ctx context.Context, c net.Conn) {
 	}
 }
 
-// Jobs of a few hundred bytes that ask for as much work as any: those of mixtures with a stack in which each expert has tensors of its own.
+// Jobs of a few hundred bytes that ask for as much work as any: those of mixtures with a stack in which each expert has
+// tensors of its own.
 const (
 	formerStack = `"versions":{"torch":"2.9.1","transformers":"4.57.6"}`
 	mixtureJob  = `{"model":{"hf_config":{"model_type":"qwen3_moe","num_hidden_layers":64,"hidden_size":64,"num_attention_heads":1,"num_key_value_heads":1,"head_dim":64,` +
 		`"num_experts":1024,"num_experts_per_tok":8,"moe_intermediate_size":64,"intermediate_size":64,"vocab_size":1000}},` +
-		`"training":{"micro_batch":1,"sequence_length":128,"lora":{"rank":8,"target_modules":["all-linear"]},` + formerStack + `}`
-	deepSeekJob  = `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{"micro_batch":1,"sequence_length":2048,` + formerStack + `}`
+		`"training":{"micro_batch":1,"sequence_length":128,"lora":{"rank":8,"target_modules":["all-linear"]},` +
+		formerStack + `}`
+	deepSeekJob = `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{"micro_batch":1,"sequence_length":2048,` +
+		formerStack + `}`
 	everyCardJob = `{"model":{"preset":"meta-llama/Llama-3.1-8B"},"training":{"micro_batch":1,"sequence_length":2048,"gradient_accumulation":64,` +
 		`"distributed":{"world_size":8,"data":"fsdp"}},"gpus":["*"]`
 )
 
 // dear asks for a job again and again over 16 connections of one client, every time another.
 func dear(ctx context.Context, address, job string) string {
-	asked := question{"/v1/estimate", func(int64) string { return fmt.Sprintf(`%s,"reserve_bytes":%d}`, job, unique.Add(1)) }}
+	asked := question{"/v1/estimate", func(int64) string {
+		return fmt.Sprintf(`%s,"reserve_bytes":%d}`, job, unique.Add(1))
+	}}
 	t, _ := closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, asked, 16, time.Hour)
 	return fmt.Sprintf("%d answered, %d sent away, %d refused", t.statuses[200], t.statuses[503], t.statuses[422])
 }
 
 // dearQuestions asks what plays a job more than once, over 16 connections of one client.
 func dearQuestions(ctx context.Context, address string) string {
-	const text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which 100.00 MiB is free. " +
-		"Including non-PyTorch memory, this process has 23.00 GiB memory in use. Of the allocated memory 22.40 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+	const text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total " +
+		"capacity of 24.00 GiB of which 100.00 MiB is free. " +
+		"Including non-PyTorch memory, this process has 23.00 GiB memory in use. Of the allocated memory 22.40 GiB is " +
+		"allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
 	one := func() string {
 		return fmt.Sprintf(`%s,"gpus":["rtx-4090"],"reserve_bytes":%d}`, mixtureJob, unique.Add(1))
 	}
@@ -310,7 +330,8 @@ func dearQuestions(ctx context.Context, address string) string {
 		all.Go(func() { tallies[i], _ = closedLoop(ctx, newClient("127.0.0.2"), "http://"+address, q, 8, time.Hour) })
 	}
 	all.Wait()
-	return fmt.Sprintf("%d and %d answered, %d and %d sent away", tallies[0].statuses[200], tallies[1].statuses[200], tallies[0].statuses[503], tallies[1].statuses[503])
+	return fmt.Sprintf("%d and %d answered, %d and %d sent away", tallies[0].statuses[200], tallies[1].statuses[200],
+		tallies[0].statuses[503], tallies[1].statuses[503])
 }
 
 // flood asks for plans at a rate from one address.

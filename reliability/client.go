@@ -119,7 +119,8 @@ func ask(ctx context.Context, c *http.Client, url string, q question, n int64) (
 
 // closedLoop keeps a number of clients busy for a while: each asks again when it
 // has its answer. It finds what a server can do at most.
-func closedLoop(ctx context.Context, c *http.Client, url string, q question, clients int, length time.Duration) (*tally, float64) {
+func closedLoop(ctx context.Context, c *http.Client, url string, q question, clients int, length time.Duration) (*tally,
+	float64) {
 	var t tally
 	var all sync.WaitGroup
 	ctx, cancel := context.WithTimeout(ctx, length)
@@ -153,7 +154,8 @@ var errBehind = errors.New("too many requests were unanswered to send another")
 // openLoop sends requests at a rate, whether or not the ones before have been
 // answered, and counts the time of each from the moment at which it was due: a
 // client that waits for a slow server would hide how slow it is.
-func openLoop(ctx context.Context, c *http.Client, url string, q question, how asker, perSecond float64, length time.Duration) *tally {
+func openLoop(ctx context.Context, c *http.Client, url string, q question, how asker, perSecond float64,
+	length time.Duration) *tally {
 	var t tally
 	var all sync.WaitGroup
 	var underWay atomic.Int64

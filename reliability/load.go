@@ -52,7 +52,8 @@ func load(ctx context.Context, out io.Writer, program string, round time.Duratio
 		for _, m := range all {
 			t, rate := closedLoop(ctx, newClient("127.0.0.1"), m.on.url, m.q, clients, round)
 			if t.others() > 0 {
-				return fmt.Errorf("%s: %d of %d requests failed: %v %w", m.name, t.others(), t.asked(), t.statuses, t.lastError)
+				return fmt.Errorf("%s: %d of %d requests failed: %v %w", m.name, t.others(), t.asked(), t.statuses,
+					t.lastError)
 			}
 			if rate == 0 {
 				return fmt.Errorf("%s: nothing was answered in %s; measure longer", m.name, round)
@@ -60,22 +61,26 @@ func load(ctx context.Context, out io.Writer, program string, round time.Duratio
 			m.rate = append(m.rate, rate)
 		}
 	}
-	fmt.Fprintln(out, "| | requests/s | of the bare handler's | at half of it: p50 | p99 | p99.9 | failed |\n|---|---|---|---|---|---|---|")
+	fmt.Fprintln(out, "| | requests/s | of the bare handler's | at half of it: p50 | p99 | p99.9 | failed "+
+		"|\n|---|---|---|---|---|---|---|")
 	base, ratio := median(all[0].rate), 0.0
 	for _, m := range all {
 		rate := median(m.rate)
 		t := openLoop(ctx, newClient("127.0.0.1"), m.on.url, m.q, ask, rate/2, 3*round)
-		fmt.Fprintf(out, "| %s | %.0f | %.2f | %s | %s | %s | %d |\n", m.name, rate, rate/base, short(t.quantile(.5)), short(t.quantile(.99)), short(t.quantile(.999)), t.others())
+		fmt.Fprintf(out, "| %s | %.0f | %.2f | %s | %s | %s | %d |\n", m.name, rate, rate/base, short(t.quantile(.5)),
+			short(t.quantile(.99)), short(t.quantile(.999)), t.others())
 		if m == all[1] {
 			ratio = rate / base
 		}
 		if t.others() > 0 {
-			err = errors.Join(err, fmt.Errorf("%s: %d requests failed at half load: %v %w", m.name, t.others(), t.statuses, t.lastError))
+			err = errors.Join(err, fmt.Errorf("%s: %d requests failed at half load: %v %w", m.name, t.others(),
+				t.statuses, t.lastError))
 		}
 	}
 	fmt.Fprintf(out, "memory of the service at the end: %d MiB\n", api.resident()>>20)
 	if ratio < leastRatio {
-		err = errors.Join(err, fmt.Errorf("estimate has %.2f of the bare handler's throughput, less than %.2f", ratio, leastRatio))
+		err = errors.Join(err, fmt.Errorf("estimate has %.2f of the bare handler's throughput, less than %.2f", ratio,
+			leastRatio))
 	}
 	return err
 }

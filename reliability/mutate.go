@@ -39,7 +39,8 @@ var asked = []struct {
 	{"POST", "/v1/plan", repeatedJob, true},
 	{"POST", "/v1/compare", `{"a":` + repeatedJob + `,"b":` + repeatedJob + `}`, false},
 	{"POST", "/v1/diagnose", `{"text":"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total capacity of 24.00 GiB of which 100.00 MiB is free.","job":` + repeatedJob + `}`, true},
-	{"POST", "/v1/read", `{"files":[{"name":"train.py","text":"TrainingArguments(per_device_train_batch_size=4)"}]}`, false},
+	{"POST", "/v1/read", `{"files":[{"name":"train.py","text":"TrainingArguments(per_device_train_batch_size=4)"}]}`,
+		false},
 	{"POST", "/v1/estimate/batch", repeatedJob + "\n" + repeatedJob + "\n", false},
 	{"GET", "/v1/gpus?page_size=10", "", false},
 	{"GET", "/v1/models/openai-community%2Fgpt2", "", false},
@@ -47,15 +48,20 @@ var asked = []struct {
 }
 
 // spliced are values and signs that documents go wrong with.
-var spliced = []string{"0", "-1", "1e400", "9223372036854775807", "9223372036854775808", "4294967296", "0.5", "null", "true", `""`, "[]", "{}", `"*"`, `"gpt2"`,
-	"\x00", "\xff", `\ud800`, `"model":`, `"training":`, `"preset":`, "{", "}", "[", "]", ",", ":", `"`, "\n", "[[[[[[[[[[[[[[[[", strings.Repeat("9", 400)}
+var spliced = []string{"0", "-1", "1e400", "9223372036854775807", "9223372036854775808", "4294967296", "0.5", "null",
+	"true", `""`, "[]", "{}", `"*"`, `"gpt2"`,
+	"\x00", "\xff", `\ud800`, `"model":`, `"training":`, `"preset":`, "{", "}", "[", "]", ",", ":", `"`, "\n",
+	"[[[[[[[[[[[[[[[[", strings.Repeat("9", 400)}
 
-// mutate asks for n requests that are nearly right, one after the other, and holds each against the bound of what it may take.
+// mutate asks for n requests that are nearly right, one after the other, and holds each against the bound of what it
+// may take.
 func mutate(ctx context.Context, out io.Writer, n int, seed uint64) (err error) {
 	var m meter.Meter
 	silent := zerolog.New(io.Discard)
-	h := api.New(service.New(service.EmbeddedCatalog(), service.WithCost(m.Tell), service.WithReplayMemory(besiegedReplay)),
-		api.Options{Logger: &silent, Limits: api.Limits{RequestTimeout: 10 * time.Minute}}) // the bound is the processor's time
+	h := api.New(service.New(service.EmbeddedCatalog(), service.WithCost(m.Tell),
+		service.WithReplayMemory(besiegedReplay)),
+		// the bound is the processor's time
+		api.Options{Logger: &silent, Limits: api.Limits{RequestTimeout: 10 * time.Minute}})
 	random := rand.New(rand.NewPCG(seed, 0))
 	statuses := map[int]int{}
 	faults := 0
@@ -92,7 +98,8 @@ func mutate(ctx context.Context, out io.Writer, n int, seed uint64) (err error) 
 		statuses[w.Code]++
 		if over != nil || w.Code >= 500 {
 			if faults++; faults <= 10 {
-				err = errors.Join(err, fmt.Errorf("request %d, %s %s: status %d, %v\n%.2000s", i, one.method, path, w.Code, over, body))
+				err = errors.Join(err, fmt.Errorf("request %d, %s %s: status %d, %v\n%.2000s", i, one.method, path,
+					w.Code, over, body))
 			}
 		}
 	}

@@ -98,8 +98,8 @@ func (p *process) stop() error {
 // resident is the memory that the process has now, in bytes.
 func (p *process) resident() int64 { return p.status("VmRSS:") }
 
-// worked is the processor time that the process had so far; 0 where that is not to be read. /proc/PID/stat counts it in hundredths of
-// a second on every architecture of Linux (man 5 proc).
+// worked is the processor time that the process had so far; 0 where that is not to be read. /proc/PID/stat counts it in
+// hundredths of a second on every architecture of Linux (man 5 proc).
 func (p *process) worked() time.Duration {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", p.cmd.Process.Pid))
 	if err != nil {

@@ -55,13 +55,15 @@ func (o *operator) send(ctx context.Context, method, path, body string) (status 
 func observation(preset string, n int64, padding int) string {
 	model := fmt.Sprintf(`{"preset":%q}`, preset)
 	if padding > 0 {
-		model = fmt.Sprintf(`{"hf_config":{"model_type":"gpt2","n_layer":2,"n_embd":64,"n_head":4,"comment":%q}}`, strings.Repeat("x", padding))
+		model = fmt.Sprintf(`{"hf_config":{"model_type":"gpt2","n_layer":2,"n_embd":64,"n_head":4,"comment":%q}}`,
+			strings.Repeat("x", padding))
 	}
 	return fmt.Sprintf(`{"job":{"model":%s,"training":{"micro_batch":1,"sequence_length":%d},"gpus":["h100-sxm5"]},"measured":{"reserved_bytes":70000000000}}`,
 		model, 64+n%900)
 }
 
-// largeObservations reports runs with as large a document as a body may have, and as the service takes, and reads pages of them.
+// largeObservations reports runs with as large a document as a body may have, and as the service takes, and reads pages
+// of them.
 func largeObservations(ctx context.Context, address, key string) string {
 	o := &operator{newClient("127.0.0.2"), address, key}
 	var taken, refused, read atomic.Int64

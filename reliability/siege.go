@@ -32,7 +32,8 @@ func siege(ctx context.Context, out io.Writer, program string, length time.Durat
 	_, capacity := closedLoop(ctx, newClient("127.0.0.1"), api.url, planNew, 2, max(length, 5*time.Second))
 
 	fmt.Fprintf(out, "plans that the service makes in a second: %.0f; its memory limit: %s\n", capacity, besiegedMemory)
-	fmt.Fprintln(out, "| attack | it | honest requests | served | p50 | p99 | probes failed | most memory | cores: service | attackers and clients |\n|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(out, "| attack | it | honest requests | served | p50 | p99 | probes failed | most memory | cores: "+
+		"service | attackers and clients |\n|---|---|---|---|---|---|---|---|---|---|")
 	key, err := api.key(ctx)
 	if err != nil {
 		return err
@@ -79,7 +80,8 @@ func (a attack) run(ctx context.Context, out io.Writer, api *process, length tim
 	client.Timeout = patience
 	time.Sleep(length / 10) // the attack is under way
 	began, service, attackers := time.Now(), api.worked(), worked()
-	honest := openLoop(ctx, client, api.url, askNew, func(ctx context.Context, c *http.Client, url string, q question, n int64) (int, error) {
+	honest := openLoop(ctx, client, api.url, askNew, func(ctx context.Context, c *http.Client, url string, q question,
+		n int64) (int, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
 		return insist(ctx, c, url, q, n)
@@ -90,11 +92,14 @@ func (a attack) run(ctx context.Context, out io.Writer, api *process, length tim
 	close(stop)
 	all.Wait()
 
-	fmt.Fprintf(out, "| %s | %s | %d | %d | %s | %s | %d of %d | %d MiB | %.2f | %.2f |\n", a.name, did, honest.asked(), honest.statuses[http.StatusOK],
-		short(honest.quantile(.5)), short(honest.quantile(.99)), probes.others(), probes.asked(), peak>>20, served, asking)
+	fmt.Fprintf(out, "| %s | %s | %d | %d | %s | %s | %d of %d | %d MiB | %.2f | %.2f |\n", a.name, did, honest.asked(),
+		honest.statuses[http.StatusOK],
+		short(honest.quantile(.5)), short(honest.quantile(.99)), probes.others(), probes.asked(), peak>>20, served,
+		asking)
 	switch {
 	case honest.others() > 0:
-		failed = fmt.Sprintf("%d of %d honest requests were not served: %v %v", honest.others(), honest.asked(), honest.statuses, honest.lastError)
+		failed = fmt.Sprintf("%d of %d honest requests were not served: %v %v", honest.others(), honest.asked(),
+			honest.statuses, honest.lastError)
 	case probes.others() > 0:
 		failed = fmt.Sprintf("%d of %d probes failed: %v", probes.others(), probes.asked(), probes.lastError)
 	case peak > 512<<20:

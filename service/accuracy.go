@@ -27,8 +27,8 @@ type AccuracyGroup struct {
 	Device    *ErrorSummary `json:"device"`
 	// WithinBounds is the share of measured device bytes between low_bytes and high_bytes; null without any.
 	WithinBounds *float64 `json:"within_bounds"`
-	// Before and After are what the built-in constants and the calibration that was asked for say of the runs that it was
-	// fitted to; absent where none was.
+	// Before and After are what the built-in constants and the calibration that was asked for say of the runs that it
+	// was fitted to; absent where none was.
 	Before *Reprediction `json:"before,omitempty"`
 	After  *Reprediction `json:"after,omitempty"`
 }
@@ -60,7 +60,8 @@ type Accuracy struct {
 	Observations int `json:"observations"`
 	// Calibration is the one behind what the groups have under after; absent where none was asked for.
 	Calibration string `json:"calibration,omitempty" example:"cal-3-5f2a9c01d7e4"`
-	// AsOf is when that was worked out: with the fit. Absent where the calibration was fitted by a program that did not.
+	// AsOf is when that was worked out: with the fit. Absent where the calibration was fitted by a program that did
+	// not.
 	AsOf   *time.Time      `json:"as_of,omitempty" example:"2026-11-22T10:00:00Z"`
 	Groups []AccuracyGroup `json:"groups"`
 }
@@ -99,7 +100,8 @@ func (t *accuracyTally) add(o *Observation) {
 	}
 	g.Runs++
 	t.allocated = withError(t.allocated, p.AllocatedBytes, m.AllocatedBytes)
-	t.stored.add(m.ReservedBytes, m.DeviceBytes, memory.Figures{Reserved: p.ReservedBytes, Device: p.DeviceBytes, Low: p.LowBytes, High: p.HighBytes})
+	t.stored.add(m.ReservedBytes, m.DeviceBytes, memory.Figures{Reserved: p.ReservedBytes, Device: p.DeviceBytes,
+		Low: p.LowBytes, High: p.HighBytes})
 }
 
 // again holds a run against what is said of it now.
@@ -111,7 +113,8 @@ func (t *accuracyTally) again(row *calibration.Row, c *calibration.Calibration) 
 
 func (t *accuracyTally) summary(again bool) AccuracyGroup {
 	g := t.group
-	g.Allocated, g.Reserved, g.Device, g.WithinBounds = summary(t.allocated), summary(t.stored.reserved), summary(t.stored.device), t.stored.share()
+	g.Allocated, g.Reserved, g.Device, g.WithinBounds = summary(t.allocated), summary(t.stored.reserved),
+		summary(t.stored.device), t.stored.share()
 	if again {
 		g.Before, g.After = t.before.summary(), t.after.summary()
 	}

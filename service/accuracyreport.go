@@ -131,8 +131,8 @@ func (s *Service) Accuracy(ctx context.Context, f ObservationFilter, o AccuracyO
 	return report, nil
 }
 
-// fittedAccuracy is the calibration that says how one did on the runs of its fit; for the built-in constants the newest,
-// whose fit compared with them. nil is none.
+// fittedAccuracy is the calibration that says how one did on the runs of its fit; for the built-in constants the
+// newest, whose fit compared with them. nil is none.
 func (s *Service) fittedAccuracy(ctx context.Context, id string) (*Calibration, error) {
 	if id == "" {
 		return nil, nil

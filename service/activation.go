@@ -54,14 +54,15 @@ func (s *Service) Activations(ctx context.Context, f CalibrationFilter) (*Activa
 	return &ActivationHistory{activationVersion(mark.Activations), list}, nil
 }
 
-// Activate makes a calibration, or the built-in constants, what answers are made with from now on, on all replicas. known is what
-// the operator says is active.
+// Activate makes a calibration, or the built-in constants, what answers are made with from now on, on all replicas.
+// known is what the operator says is active.
 func (s *Service) Activate(ctx context.Context, by Author, id string, known Precondition) (*Activation, error) {
 	if s.store == nil {
 		return nil, noDatabase()
 	}
 	if !known.given() {
-		return nil, failed(CodePreconditionRequired, "say what is known of the active calibration: If-Match with the ETag of /v1/calibrations/active")
+		return nil, failed(CodePreconditionRequired, "say what is known of the active calibration: If-Match with the "+
+			"ETag of /v1/calibrations/active")
 	}
 	if id != estimator.Calibration {
 		c, err := s.findCalibration(ctx, id)
@@ -71,13 +72,15 @@ func (s *Service) Activate(ctx context.Context, by Author, id string, known Prec
 		case c == nil:
 			return nil, s.unknownCalibration(id)
 		case !c.fits():
-			return nil, failed(CodeConflict, "the calibration %s was fitted to the estimator %s with %s, and this is %s with %s: fit a new one", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
+			return nil, failed(CodeConflict, "the calibration %s was fitted to the estimator %s with %s, and this is "+
+				"%s with %s: fit a new one", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
 		}
 	}
 	a, err := s.activate(ctx, 1, func(newest []Activation) (*Activation, error) {
 		last := lastOf(newest)
 		if !known.holds(last.Version()) {
-			return nil, failed(CodePreconditionFailed, "%s is active now, with the version %q; look at the history before changing that", last.Calibration, last.Version())
+			return nil, failed(CodePreconditionFailed, "%s is active now, with the version %q; look at the history "+
+				"before changing that", last.Calibration, last.Version())
 		}
 		return &Activation{Calibration: id, By: by, At: s.now().UTC()}, nil
 	})
@@ -88,7 +91,8 @@ func (s *Service) Activate(ctx context.Context, by Author, id string, known Prec
 }
 
 // activate stores what decide makes of the newest activations, and answers with it from now on.
-func (s *Service) activate(ctx context.Context, look int, decide func(newest []Activation) (*Activation, error)) (*Activation, error) {
+func (s *Service) activate(ctx context.Context, look int, decide func(newest []Activation) (*Activation,
+	error)) (*Activation, error) {
 	writing, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	a, err := s.store.Activate(writing, look, decide)

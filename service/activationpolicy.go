@@ -20,8 +20,8 @@ type ActivationPolicy string
 const (
 	// ActivateExplicitly leaves it to people.
 	ActivateExplicitly ActivationPolicy = "explicit"
-	// ActivateHeldOutBetter activates a calibration when it is fitted, if it keeps its promise on runs that its fit did not see, and is
-	// not worse there than what is active.
+	// ActivateHeldOutBetter activates a calibration when it is fitted, if it keeps its promise on runs that its fit did
+	// not see, and is not worse there than what is active.
 	ActivateHeldOutBetter ActivationPolicy = "held-out-better"
 )
 
@@ -47,8 +47,8 @@ var errDecided = errors.New("the calibration was decided on before")
 // errOvertaken: something was activated between the policy's look and its decision.
 var errOvertaken = errors.New("another calibration was activated meanwhile")
 
-// decide lets the policy look at a calibration that was fitted. The decision is in the history, whatever it is; nil where there was one
-// on this calibration before, which a person may have undone.
+// decide lets the policy look at a calibration that was fitted. The decision is in the history, whatever it is; nil
+// where there was one on this calibration before, which a person may have undone.
 func (s *Service) decide(ctx context.Context, c *Calibration) (a *Activation, err error) {
 	for range policyTries {
 		if a, err = s.decideOnce(ctx, c); !errors.Is(err, errOvertaken) {
@@ -59,7 +59,8 @@ func (s *Service) decide(ctx context.Context, c *Calibration) (a *Activation, er
 	case errors.Is(err, errDecided):
 		return nil, nil
 	case err != nil:
-		return nil, databaseError(err, fmt.Sprintf("%s is stored, and the database did not confirm what the activation policy decided: fit again, or activate it", c.ID))
+		return nil, databaseError(err, fmt.Sprintf("%s is stored, and the database did not confirm what the "+
+			"activation policy decided: fit again, or activate it", c.ID))
 	}
 	return a, nil
 }
@@ -86,7 +87,8 @@ func (s *Service) decideOnce(ctx context.Context, c *Calibration) (*Activation, 
 		a := &Activation{Calibration: c.ID, By: Author{KeyID: policyKey, Name: string(s.policy)}, At: s.now().UTC()}
 		var better bool
 		if by, at, back := turnedBack(newest); back {
-			a.Reason = fmt.Sprintf("%s went back to %s on %s: the policy rests until a newer calibration is activated by somebody", by, last.Calibration, at.Format(time.DateOnly))
+			a.Reason = fmt.Sprintf("%s went back to %s on %s: the policy rests until a newer calibration is "+
+				"activated by somebody", by, last.Calibration, at.Format(time.DateOnly))
 		} else {
 			better, a.Reason = heldOutBetter(c, active)
 		}
@@ -97,7 +99,8 @@ func (s *Service) decideOnce(ctx context.Context, c *Calibration) (*Activation, 
 	})
 }
 
-// turnedBack says whether a person chose an older calibration than one that was active before: the policy does not undo that.
+// turnedBack says whether a person chose an older calibration than one that was active before: the policy does not undo
+// that.
 func turnedBack(newest []Activation) (by string, at time.Time, back bool) {
 	var chosen *Activation
 	for i := range newest {
@@ -122,14 +125,16 @@ func numberOf(id string) int64 {
 	return n
 }
 
-// heldOutBetter judges a calibration by what its fit is worth on runs that it did not see: against its promise, against the built-in
-// constants on the same runs, and against the active one, which is nil for the built-in constants, by the figures that its own fit
-// had.
+// heldOutBetter judges a calibration by what its fit is worth on runs that it did not see: against its promise, against
+// the built-in constants on the same runs, and against the active one, which is nil for the built-in constants, by the
+// figures that its own fit had.
 func heldOutBetter(c, active *Calibration) (better bool, reason string) {
 	percent := func(v float64) string { return strconv.FormatFloat(100*v, 'f', 2, 64) + " %" }
 	all, promised := &c.HeldOut.All, c.HeldOut.Confidence
-	covers := fmt.Sprintf("the bounds cover %s of %d held-out runs (%s promised)", percent(all.Fitted.Within), all.Jobs, percent(promised))
-	errs := fmt.Sprintf("the median error on held-out runs is %s (%s: %s", percent(all.Fitted.Error), estimator.Calibration, percent(all.Builtin.Error))
+	covers := fmt.Sprintf("the bounds cover %s of %d held-out runs (%s promised)", percent(all.Fitted.Within), all.Jobs,
+		percent(promised))
+	errs := fmt.Sprintf("the median error on held-out runs is %s (%s: %s", percent(all.Fitted.Error),
+		estimator.Calibration, percent(all.Builtin.Error))
 	standing := active != nil && active.fits() && active.HeldOut.All.Jobs > 0
 	if standing {
 		errs += fmt.Sprintf("; %s when it was fitted: %s", active.ID, percent(active.HeldOut.All.Fitted.Error))
@@ -142,7 +147,8 @@ func heldOutBetter(c, active *Calibration) (better bool, reason string) {
 		return false, covers
 	case worse(&all.Fitted, &all.Builtin), standing && all.Fitted.Error > active.HeldOut.All.Fitted.Error:
 		if all.Fitted.Contradicted > all.Builtin.Contradicted {
-			errs += fmt.Sprintf(", and of %d runs out of memory %d are said to fit (%s: %d)", all.Failed, all.Fitted.Contradicted, estimator.Calibration, all.Builtin.Contradicted)
+			errs += fmt.Sprintf(", and of %d runs out of memory %d are said to fit (%s: %d)", all.Failed,
+				all.Fitted.Contradicted, estimator.Calibration, all.Builtin.Contradicted)
 		}
 		return false, errs
 	}

@@ -14,7 +14,8 @@ import (
 // underPolicy is a site whose service activates what is better.
 func underPolicy(t testing.TB) *site {
 	s := newSite(t)
-	s.Service = service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithActivationPolicy(service.ActivateHeldOutBetter), patient())
+	s.Service = service.New(service.EmbeddedCatalog(), service.WithStore(s.db),
+		service.WithActivationPolicy(service.ActivateHeldOutBetter), patient())
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -29,14 +30,16 @@ func (s *site) activate(id string) {
 	}
 }
 
-// From runs to a decision: what is better is activated with its reason, each version is decided on once, and a person's way back stands.
+// From runs to a decision: what is better is activated with its reason, each version is decided on once, and a person's
+// way back stands.
 func TestPolicyActivates(t *testing.T) {
 	s := underPolicy(t)
 	s.measure(60, 300*mib)
 	first := s.fit(service.CalibrationFit{})
 	a := first.Activation
 	if a == nil || !a.ByPolicy() || a.Calibration != first.ID || a.Refused != "" || a.By.Name != "held-out-better" ||
-		!strings.Contains(a.Reason, "of 60 held-out runs (95.00 % promised), and the median error on held-out runs is") {
+		!strings.Contains(a.Reason,
+			"of 60 held-out runs (95.00 % promised), and the median error on held-out runs is") {
 		t.Fatalf("activation %+v", a)
 	}
 	if got := s.CalibrationStatus().Calibration; got != first.ID {
@@ -53,7 +56,8 @@ func TestPolicyActivates(t *testing.T) {
 	}
 	s.measure(80, 300*mib)
 	second := s.fit(service.CalibrationFit{})
-	if a := second.Activation; a == nil || a.Calibration != estimator.Calibration || a.Refused != second.ID || !strings.HasPrefix(a.Reason, "operator went back to builtin-3 on ") {
+	if a := second.Activation; a == nil || a.Calibration != estimator.Calibration || a.Refused != second.ID ||
+		!strings.HasPrefix(a.Reason, "operator went back to builtin-3 on ") {
 		t.Errorf("after the way back: %+v", a)
 	}
 	if got := s.CalibrationStatus().Calibration; got != estimator.Calibration {
@@ -75,7 +79,8 @@ func TestPolicyActivates(t *testing.T) {
 	for _, a := range history.List {
 		said = append(said, fmt.Sprintf("%s by %s", a.Calibration, a.By.KeyID))
 	}
-	want := []string{third.Activation.Calibration + " by policy", second.ID + " by k", estimator.Calibration + " by policy", estimator.Calibration + " by k", first.ID + " by policy"}
+	want := []string{third.Activation.Calibration + " by policy", second.ID + " by k", estimator.Calibration +
+		" by policy", estimator.Calibration + " by k", first.ID + " by policy"}
 	if fmt.Sprint(said) != fmt.Sprint(want) {
 		t.Errorf("history %q, want %q", said, want)
 	}
@@ -93,7 +98,8 @@ func TestPolicyLeavesExplicitChoicesAlone(t *testing.T) {
 	if c := s.fit(service.CalibrationFit{DryRun: true}); c.Activation != nil {
 		t.Errorf("a dry run: %+v", c.Activation)
 	}
-	if c := s.fit(service.CalibrationFit{Activate: true}); c.Activation == nil || c.Activation.ByPolicy() || c.Activation.By != operator || c.Activation.Reason != "" {
+	if c := s.fit(service.CalibrationFit{Activate: true}); c.Activation == nil || c.Activation.ByPolicy() ||
+		c.Activation.By != operator || c.Activation.Reason != "" {
 		t.Errorf("with activate: %+v", c.Activation)
 	}
 }
@@ -102,9 +108,12 @@ func TestPolicyLeavesExplicitChoicesAlone(t *testing.T) {
 func TestFitDoesNotOverwriteAnActivation(t *testing.T) {
 	s := newSite(t)
 	s.measure(60, 300*mib)
-	overtaking := service.New(service.EmbeddedCatalog(), service.WithStore(overtakenStore{s.db, func() { s.activate(estimator.Calibration) }}), patient())
+	overtaking := service.New(service.EmbeddedCatalog(), service.WithStore(overtakenStore{s.db, func() {
+		s.activate(estimator.Calibration)
+	}}), patient())
 	_, err := overtaking.FitCalibration(t.Context(), operator, service.CalibrationFit{Activate: true})
-	if service.ErrorCode(err) != service.CodePreconditionFailed || !strings.Contains(err.Error(), "is stored and was not activated: builtin-3 is active now") {
+	if service.ErrorCode(err) != service.CodePreconditionFailed ||
+		!strings.Contains(err.Error(), "is stored and was not activated: builtin-3 is active now") {
 		t.Errorf("error %v", err)
 	}
 	if list, err := s.Calibrations(t.Context(), service.CalibrationFilter{Limit: 2}); err != nil || len(list) != 1 {
@@ -117,12 +126,13 @@ func TestPolicyLooksAgain(t *testing.T) {
 	s := newSite(t)
 	s.measure(60, 300*mib)
 	once := true
-	policy := service.New(service.EmbeddedCatalog(), service.WithActivationPolicy(service.ActivateHeldOutBetter), service.WithStore(overtakenStore{s.db, func() {
-		if once {
-			once = false
-			s.activate(estimator.Calibration)
-		}
-	}}))
+	policy := service.New(service.EmbeddedCatalog(), service.WithActivationPolicy(service.ActivateHeldOutBetter),
+		service.WithStore(overtakenStore{s.db, func() {
+			if once {
+				once = false
+				s.activate(estimator.Calibration)
+			}
+		}}))
 	c, err := policy.FitCalibration(t.Context(), operator, service.CalibrationFit{})
 	if err != nil || c.Activation == nil || c.Activation.Number != 2 || c.Activation.Calibration != c.ID {
 		t.Errorf("%+v, %v", c, err)
@@ -135,7 +145,8 @@ type overtakenStore struct {
 	meanwhile func()
 }
 
-func (s overtakenStore) Activate(ctx context.Context, look int, decide func([]service.Activation) (*service.Activation, error)) (*service.Activation, error) {
+func (s overtakenStore) Activate(ctx context.Context, look int, decide func([]service.Activation) (*service.Activation,
+	error)) (*service.Activation, error) {
 	s.meanwhile()
 	return s.Store.Activate(ctx, look, decide)
 }

@@ -81,7 +81,8 @@ func (s *Service) audit(ctx context.Context) (changed bool, err error) {
 func (c *StoreCheck) Older(seen map[string]int64) (faults []string) {
 	for _, table := range slices.Sorted(maps.Keys(seen)) {
 		if now, known := c.Writes[table]; known && now < seen[table] {
-			faults = append(faults, fmt.Sprintf("%s: it was written %d times, and says %d: an older state was put back", table, seen[table], now))
+			faults = append(faults, fmt.Sprintf("%s: it was written %d times, and says %d: an older state was put back",
+				table, seen[table], now))
 		}
 	}
 	return faults

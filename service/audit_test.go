@@ -24,8 +24,8 @@ func (c *checked) Check(context.Context) (*service.StoreCheck, error) {
 	return c.found, nil
 }
 
-// What the look at the whole store finds is told once, counted, and told again when it is gone; an older state is found by the writes
-// that this process or the one before it has seen.
+// What the look at the whole store finds is told once, counted, and told again when it is gone; an older state is found
+// by the writes that this process or the one before it has seen.
 func TestAudit(t *testing.T) {
 	for _, c := range []struct {
 		name   string
@@ -35,9 +35,12 @@ func TestAudit(t *testing.T) {
 		count  int
 	}{
 		{"whole", nil, service.StoreCheck{Writes: map[string]int64{"api_keys": 7}}, "", 0},
-		{"as before", map[string]int64{"api_keys": 7}, service.StoreCheck{Writes: map[string]int64{"api_keys": 7}}, "", 0},
-		{"put back", map[string]int64{"api_keys": 8}, service.StoreCheck{Writes: map[string]int64{"api_keys": 7}}, "api_keys: it was written 8 times, and says 7: an older state was put back", 1},
-		{"altered", nil, service.StoreCheck{Faults: []string{"observations obs-1: it was altered"}, Count: 200}, "observations obs-1: it was altered", 200},
+		{"as before", map[string]int64{"api_keys": 7}, service.StoreCheck{Writes: map[string]int64{"api_keys": 7}}, "",
+			0},
+		{"put back", map[string]int64{"api_keys": 8}, service.StoreCheck{Writes: map[string]int64{"api_keys": 7}},
+			"api_keys: it was written 8 times, and says 7: an older state was put back", 1},
+		{"altered", nil, service.StoreCheck{Faults: []string{"observations obs-1: it was altered"}, Count: 200},
+			"observations obs-1: it was altered", 200},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			d := &checked{found: &c.found, looked: make(chan bool, 1)}
@@ -69,7 +72,8 @@ func TestAudit(t *testing.T) {
 	}
 }
 
-// A clock that jumps by years, either way, loses nothing, makes no two observations one, and leaves changes in their order.
+// A clock that jumps by years, either way, loses nothing, makes no two observations one, and leaves changes in their
+// order.
 func TestClockJumps(t *testing.T) {
 	var jump atomic.Int64
 	db := sqlite(t)
@@ -86,11 +90,13 @@ func TestClockJumps(t *testing.T) {
 	const year = 365 * 24 * time.Hour
 	for n, by := range []time.Duration{0, 10 * year, -30 * year, time.Hour, -time.Millisecond, -100 * year} {
 		jump.Store(int64(by))
-		g, created, err := s.PutGPU(t.Context(), operator, fmt.Sprint("card-", n), service.GPUEntry{Name: "card", MemoryBytes: 1 << 34}, service.Precondition{Absent: true})
+		g, created, err := s.PutGPU(t.Context(), operator, fmt.Sprint("card-", n),
+			service.GPUEntry{Name: "card", MemoryBytes: 1 << 34}, service.Precondition{Absent: true})
 		if err != nil || !created || g.Revision != int64(n+1) {
 			t.Fatalf("after a jump of %s: %+v, %v", by, g, err)
 		}
-		run := service.Sent{Document: jobdoc.Observation{Job: measuredJob(t, n), Measured: jobdoc.Measured{DeviceBytes: 1 << 32}}}
+		run := service.Sent{Document: jobdoc.Observation{Job: measuredJob(t, n),
+			Measured: jobdoc.Measured{DeviceBytes: 1 << 32}}}
 		if _, err := s.Observe(t.Context(), operator, []service.Sent{run, run}); err != nil {
 			t.Fatalf("after a jump of %s: %v", by, err)
 		}

@@ -13,14 +13,16 @@ import (
 	"github.com/vramplan/vramplan/estimator/planner"
 )
 
-// budget is the memory that replays take together. It is booked by what a job takes at most, which is known before anything is
-// recorded. Large jobs wait for each other and not ordinary ones for them: those have a quarter for themselves.
+// budget is the memory that replays take together. It is booked by what a job takes at most, which is known before
+// anything is recorded. Large jobs wait for each other and not ordinary ones for them: those have a quarter for
+// themselves.
 type budget struct {
 	ordinary int64 // of one ordinary job
 
 	mu           sync.Mutex
 	large, small room
-	// mostWaiting large jobs wait for others. They keep their places among the jobs at work, of which they may not take all.
+	// mostWaiting large jobs wait for others. They keep their places among the jobs at work, of which they may not take
+	// all.
 	mostWaiting int
 }
 
@@ -55,7 +57,8 @@ func newBudget(bytes int64) *budget {
 
 func newRoom(bytes int64) room { return room{all: bytes, free: bytes, has: map[string]int64{}} }
 
-// admit waits until there is room for a job, and says what to call when it is done. A job for which there never is any is refused.
+// admit waits until there is room for a job, and says what to call when it is done. A job for which there never is any
+// is refused.
 func (b *budget) admit(ctx context.Context, c estimator.Cost, patient bool) (release func(), err error) {
 	in := &b.large
 	switch {
@@ -63,7 +66,9 @@ func (b *budget) admit(ctx context.Context, c estimator.Cost, patient bool) (rel
 		in = &b.small
 	case c.Bytes > b.large.all:
 		var errs invalid.List
-		errs.Add("/model", tooLarge, "an answer takes up to %s of the service's memory, and there are %s for one: fewer layers or experts in a layer, FSDP2 in the place of FSDP1, or vramplan estimate on the command line, which has no such limit",
+		errs.Add("/model", tooLarge, "an answer takes up to %s of the service's memory, and there are %s for one: "+
+			"fewer layers or experts in a layer, FSDP2 in the place of FSDP1, or vramplan estimate on the command "+
+			"line, which has no such limit",
 			humanize.IBytes(uint64(c.Bytes)), humanize.IBytes(uint64(b.large.all)))
 		return nil, errs.Err()
 	}
@@ -79,7 +84,8 @@ func (b *budget) admit(ctx context.Context, c estimator.Cost, patient bool) (rel
 	if in == &b.large && !patient && slices.Contains(in.line, p) && in.waiting() > b.mostWaiting {
 		in.leave(p)
 		b.mu.Unlock()
-		return nil, failed(CodeOverloaded, "The service has as many large jobs as its memory is enough for, and as many waiting.")
+		return nil, failed(CodeOverloaded, "The service has as many large jobs as its memory is enough for, and "+
+			"as many waiting.")
 	}
 	b.mu.Unlock()
 	select {
@@ -98,8 +104,8 @@ func (b *budget) admit(ctx context.Context, c estimator.Cost, patient bool) (rel
 // tooLarge is the code of what is wrong with a job that takes more than it may.
 const tooLarge = "too_large"
 
-// call gives room to those who wait, in the order in which they came: one whose client has its share lets others pass, and for one
-// that needs more than is free all others wait.
+// call gives room to those who wait, in the order in which they came: one whose client has its share lets others pass,
+// and for one that needs more than is free all others wait.
 func (r *room) call() {
 	for i := 0; i < len(r.line); {
 		p := r.line[i]

@@ -11,11 +11,13 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
-// TestBudget: what never fits is refused with the number, what fits later waits, and ordinary jobs do not wait for large ones.
+// TestBudget: what never fits is refused with the number, what fits later waits, and ordinary jobs do not wait for
+// large ones.
 func TestBudget(t *testing.T) {
 	b := newBudget(64 << 20)
 	_, err := b.admit(t.Context(), estimator.Cost{Bytes: 49 << 20}, false)
-	if wrong, ok := errors.AsType[*invalid.Error](err); !ok || !strings.Contains(wrong.Error(), "49 MiB") || !strings.Contains(wrong.Error(), "48 MiB") {
+	if wrong, ok := errors.AsType[*invalid.Error](err); !ok || !strings.Contains(wrong.Error(), "49 MiB") ||
+		!strings.Contains(wrong.Error(), "48 MiB") {
 		t.Fatalf("%v", err)
 	}
 	release, err := b.admit(t.Context(), estimator.Cost{Bytes: 40 << 20}, false)
@@ -42,7 +44,8 @@ func TestBudget(t *testing.T) {
 // TestEverythingIsBooked: estimates, plans and comparisons ask the budget before they record anything.
 func TestEverythingIsBooked(t *testing.T) {
 	s := New(EmbeddedCatalog(), WithReplayMemory(1<<20), WithCache(0)) // less than anything takes
-	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"}, Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "a100-sxm4-80gb"}}}
+	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"},
+		Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "a100-sxm4-80gb"}}}
 	for name, ask := range map[string]func() error{
 		"estimate": func() error { _, err := s.Estimate(t.Context(), job, EstimateOptions{}); return err },
 		"plan":     func() error { _, err := s.Plan(t.Context(), PlanRequest{Job: job}, PlanOptions{}); return err },
@@ -62,7 +65,8 @@ func TestStopsWithItsContext(t *testing.T) {
 		cancel()
 		return estimator.Estimate(in)
 	}
-	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"}, Training: estimator.Training{MicroBatch: 1}}
+	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"},
+		Training: estimator.Training{MicroBatch: 1}}
 	if _, err := s.Estimate(ctx, job, EstimateOptions{}); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v", err)
 	}
@@ -71,7 +75,8 @@ func TestStopsWithItsContext(t *testing.T) {
 // TestFitsAreBooked: what an answer would be refused for is too dear for a fit.
 func TestFitsAreBooked(t *testing.T) {
 	s := New(EmbeddedCatalog(), WithReplayMemory(1<<20))
-	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"}, Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "a100-sxm4-80gb"}}}
+	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"},
+		Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "a100-sxm4-80gb"}}}
 	o := &Observation{Job: job}
 	o.Measured.ReservedBytes = 4 << 30
 	for range 2 { // the second time it is known
@@ -83,8 +88,12 @@ func TestFitsAreBooked(t *testing.T) {
 
 // TestDiagnosesAreBooked: a diagnosis asks for more than an estimate of its job, and all of it is booked.
 func TestDiagnosesAreBooked(t *testing.T) {
-	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"}, Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "t4"}}}
-	const text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total capacity of 14.58 GiB of which 100.00 MiB is free. Including non-PyTorch memory, this process has 14.40 GiB memory in use. Of the allocated memory 14.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated."
+	job := estimator.Job{Model: estimator.Model{Preset: "openai-community/gpt2"},
+		Training: estimator.Training{MicroBatch: 1}, GPUs: []estimator.GPURef{{Name: "t4"}}}
+	const text = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 500.00 MiB. GPU 0 has a total " +
+		"capacity of 14.58 GiB of which 100.00 MiB is free. Including non-PyTorch memory, this process has 14.40 GiB " +
+		"memory in use. Of the allocated memory 14.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by " +
+		"PyTorch but unallocated."
 	var booked int
 	s := New(EmbeddedCatalog(), WithCache(0), WithCost(func(estimator.Cost) { booked++ }))
 	if _, err := s.Diagnose(t.Context(), DiagnosisRequest{Text: text, Job: &job}); err != nil {

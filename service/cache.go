@@ -8,8 +8,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 )
 
-// cache remembers answers by a digest of everything that decides them, and lets those who ask the same at once share one. Its
-// values are shared, and so for reading only. A nil *cache remembers nothing.
+// cache remembers answers by a digest of everything that decides them, and lets those who ask the same at once share
+// one. Its values are shared, and so for reading only. A nil *cache remembers nothing.
 type cache[V any] struct {
 	entries      *lru.Cache[digest, V]
 	hits, misses atomic.Uint64
@@ -39,8 +39,8 @@ func newCache[V any](size int) *cache[V] {
 	return &cache[V]{entries: entries, open: map[digest]*flight[V]{}}
 }
 
-// do returns the remembered answer, that of a caller who is at it, or makes one. Errors are not remembered. The work ends early
-// only when every caller who waits for it has gone: its context is not that of one of them.
+// do returns the remembered answer, that of a caller who is at it, or makes one. Errors are not remembered. The work
+// ends early only when every caller who waits for it has gone: its context is not that of one of them.
 func (c *cache[V]) do(ctx context.Context, key digest, answer func(context.Context) (V, error)) (V, error) {
 	if c == nil || key == (digest{}) {
 		return answer(ctx)

@@ -23,7 +23,8 @@ type Calibration struct {
 	CreatedAt time.Time `json:"created_at" example:"2026-11-22T10:00:00Z"`
 	By        Author    `json:"by"`
 	Note      string    `json:"note,omitempty"`
-	// Estimator is the version of the estimator, and Base its built-in constants, that it corrects. It is of no use with others.
+	// Estimator is the version of the estimator, and Base its built-in constants, that it corrects. It is of no use
+	// with others.
 	Estimator string `json:"estimator" example:"1.0.0"`
 	Base      string `json:"base" example:"builtin-3"`
 	// Digest is the SHA-256 of the figures in groups.
@@ -44,19 +45,20 @@ type ObservationSet struct {
 	// Since and Until are what was asked for, in RFC 3339.
 	Since string `json:"since,omitempty" example:"2026-06-01T00:00:00Z"`
 	Until string `json:"until,omitempty" example:"2026-11-22T00:00:00Z"`
-	// First and Last are the oldest and the newest that were read; Digest is the SHA-256 of the ids of those that were used.
+	// First and Last are the oldest and the newest that were read; Digest is the SHA-256 of the ids of those that were
+	// used.
 	First  string `json:"first,omitempty"`
 	Last   string `json:"last,omitempty"`
 	Digest string `json:"digest"`
 	// Read counts all of them, Used those that the fit got.
 	Read int `json:"read" example:"412"`
 	Used int `json:"used" example:"398"`
-	// Quarantined were left out as they had been marked; Unanswered because this estimator or catalog does not answer their jobs
-	// any more, or nothing was measured that is fitted.
+	// Quarantined were left out as they had been marked; Unanswered because this estimator or catalog does not answer
+	// their jobs any more, or nothing was measured that is fitted.
 	Quarantined int `json:"quarantined" example:"9"`
 	Unanswered  int `json:"unanswered" example:"5"`
-	// TooDear were left out because their replay, or those before it, took longer than a fit may; Skipped are the ids of up to
-	// a hundred of them.
+	// TooDear were left out because their replay, or those before it, took longer than a fit may; Skipped are the ids
+	// of up to a hundred of them.
 	TooDear int      `json:"too_dear,omitempty"`
 	Skipped []string `json:"skipped,omitempty"`
 }
@@ -88,7 +90,8 @@ func (c *Calibration) fits() bool {
 // Usable says why this estimator cannot answer with the calibration; nil where it can.
 func (c *Calibration) Usable() error {
 	if !c.fits() {
-		return fmt.Errorf("the calibration %.100q was fitted to the estimator %.40q with %.40q, and this is %s with %s", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
+		return fmt.Errorf("the calibration %.100q was fitted to the estimator %.40q with %.40q, and this is %s with %s",
+			c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
 	}
 	_, err := c.value()
 	return err
@@ -155,7 +158,8 @@ func (s *Service) CalibrationStatus() CalibrationStatus {
 	return status
 }
 
-// calibrationFor is the one that a request is answered with: that which it names, else that in force. nil is the built-in one.
+// calibrationFor is the one that a request is answered with: that which it names, else that in force. nil is the
+// built-in one.
 func (s *Service) calibrationFor(ctx context.Context, pinned string) (*calibration.Calibration, error) {
 	f := s.inForce.Load()
 	switch {
@@ -177,7 +181,8 @@ func (s *Service) calibrationFor(ctx context.Context, pinned string) (*calibrati
 		return nil, s.unknownCalibration(pinned)
 	}
 	if c.value == nil {
-		return nil, failed(CodeCalibration, "the calibration %s was fitted to the estimator %s with %s, and this is %s with %s: fit a new one", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
+		return nil, failed(CodeCalibration, "the calibration %s was fitted to the estimator %s with %s, and this is "+
+			"%s with %s: fit a new one", c.ID, c.Estimator, c.Base, estimator.Version, estimator.Calibration)
 	}
 	return c.value, nil
 }
@@ -188,7 +193,8 @@ func (s *Service) Pin(ctx context.Context, id string) error {
 	return err
 }
 
-// calibrationPrefix is what ids begin with. Text that cannot be an id is not asked for: databases do not take every text.
+// calibrationPrefix is what ids begin with. Text that cannot be an id is not asked for: databases do not take every
+// text.
 const calibrationPrefix = "cal-"
 
 var calibrationForm = regexp.MustCompile(`^` + calibrationPrefix + `[0-9]{1,18}-[0-9a-f]{12}$`)

@@ -50,7 +50,8 @@ func patient() service.Option { return service.WithFitBudget(time.Hour, time.Hou
 
 func newSite(t testing.TB) *site {
 	db := sqlite(t)
-	s := &site{service.New(service.EmbeddedCatalog(), service.WithStore(db), patient()), t, rand.New(rand.NewPCG(1, 2)), db}
+	s := &site{service.New(service.EmbeddedCatalog(), service.WithStore(db), patient()), t, rand.New(rand.NewPCG(1, 2)),
+		db}
 	if err := s.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -102,8 +103,8 @@ func (s *site) fit(f service.CalibrationFit) *service.FittedCalibration {
 	return c
 }
 
-// From runs to answers: a calibration changes nothing until it is activated, answers name it, and each version gives the same bytes for
-// ever.
+// From runs to answers: a calibration changes nothing until it is activated, answers name it, and each version gives
+// the same bytes for ever.
 func TestCalibrationFromRunsToAnswers(t *testing.T) {
 	s := newSite(t)
 	job := measuredJob(t, 30)
@@ -111,7 +112,8 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 	s.measure(60, 100*mib)
 
 	first := s.fit(service.CalibrationFit{Note: "first"})
-	if !first.Stored || first.Known || first.Number != 1 || !strings.HasPrefix(first.ID, "cal-1-") || first.Observations.Used != 60 {
+	if !first.Stored || first.Known || first.Number != 1 || !strings.HasPrefix(first.ID, "cal-1-") ||
+		first.Observations.Used != 60 {
 		t.Fatalf("%+v", first)
 	}
 	if after := s.estimate(job, ""); cmp.Diff(before, after) != "" {
@@ -130,7 +132,8 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 	if more := after.Peak.DeviceBytes - before.Peak.DeviceBytes; more < 90*mib || more > 110*mib {
 		t.Errorf("the figure grew by %d MiB, and 100 were put in", more/mib)
 	}
-	if after.Peak.AllocatedBytes != before.Peak.AllocatedBytes || after.Peak.ReservedBytes != before.Peak.ReservedBytes {
+	if after.Peak.AllocatedBytes != before.Peak.AllocatedBytes ||
+		after.Peak.ReservedBytes != before.Peak.ReservedBytes {
 		t.Errorf("what is replayed changed: %+v, %+v", before.Peak, after.Peak)
 	}
 
@@ -139,13 +142,15 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 	for i := range 40 {
 		job := measuredJob(t, 60+i)
 		p := s.estimate(job, estimator.Calibration).Peak
-		s.observe([]service.Sent{{Document: jobdoc.Observation{Job: job, Measured: jobdoc.Measured{DeviceBytes: p.DeviceBytes + 300*mib}}}})
+		s.observe([]service.Sent{{Document: jobdoc.Observation{Job: job,
+			Measured: jobdoc.Measured{DeviceBytes: p.DeviceBytes + 300*mib}}}})
 	}
 	second := s.fit(service.CalibrationFit{Activate: true})
 	if second.Number != 2 || second.Activation == nil || second.Activation.Number != 2 {
 		t.Fatalf("%+v", second)
 	}
-	if now := s.estimate(job, ""); now.Versions.Calibration != second.ID || now.Peak.DeviceBytes == after.Peak.DeviceBytes {
+	if now := s.estimate(job, ""); now.Versions.Calibration != second.ID ||
+		now.Peak.DeviceBytes == after.Peak.DeviceBytes {
 		t.Errorf("after the second: %+v", now.Peak)
 	}
 	for _, v := range []struct {
@@ -157,13 +162,15 @@ func TestCalibrationFromRunsToAnswers(t *testing.T) {
 		if string(want) != string(got) {
 			t.Errorf("%s does not give the same bytes again:\n%s\n%s", v.id, want, got)
 		}
-		fresh := &site{service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithCache(0), patient()), t, nil, s.db}
+		fresh := &site{service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithCache(0), patient()),
+			t, nil, s.db}
 		if got, _ := json.Marshal(fresh.estimate(job, v.id)); string(want) != string(got) {
 			t.Errorf("%s gives other bytes in another process:\n%s\n%s", v.id, want, got)
 		}
 	}
 
-	plan, err := s.Plan(t.Context(), service.PlanRequest{Job: job, EffectiveBatch: 64}, service.PlanOptions{Calibration: first.ID})
+	plan, err := s.Plan(t.Context(), service.PlanRequest{Job: job, EffectiveBatch: 64},
+		service.PlanOptions{Calibration: first.ID})
 	if err != nil || plan.Versions.Calibration != first.ID || plan.Today.DeviceBytes != after.Peak.DeviceBytes {
 		t.Errorf("plan with %s: %+v, %v", first.ID, plan.Today, err)
 	}
@@ -199,27 +206,32 @@ func TestAccuracyBeforeAndAfter(t *testing.T) {
 	s := newSite(t)
 	s.measure(60, 300*mib)
 	failed := measuredJob(t, 70)
-	s.observe([]service.Sent{{Document: jobdoc.Observation{Job: failed, Measured: jobdoc.Measured{OutOfMemory: true, DeviceBytes: s.estimate(failed, "").Peak.HighBytes}}}})
+	s.observe([]service.Sent{{Document: jobdoc.Observation{Job: failed,
+		Measured: jobdoc.Measured{OutOfMemory: true, DeviceBytes: s.estimate(failed, "").Peak.HighBytes}}}})
 	c := s.fit(service.CalibrationFit{})
 	plainly, err := s.Accuracy(t.Context(), service.ObservationFilter{}, service.AccuracyOptions{})
 	if err != nil || len(plainly.Groups) != 1 || plainly.Groups[0].Before != nil || plainly.Calibration != "" {
 		t.Fatalf("%+v, %v", plainly, err)
 	}
-	report, err := s.Accuracy(t.Context(), service.ObservationFilter{GPU: "rtx-4090"}, service.AccuracyOptions{Calibration: c.ID})
+	report, err := s.Accuracy(t.Context(), service.ObservationFilter{GPU: "rtx-4090"},
+		service.AccuracyOptions{Calibration: c.ID})
 	if err != nil || len(report.Groups) != 1 || report.Calibration != c.ID || report.Observations != 61 {
 		t.Fatalf("%+v, %v", report, err)
 	}
 	before, after := report.Groups[0].Before, report.Groups[0].After
-	if before.Device.Runs != 60 || *before.WithinBounds > 0.5 || before.Device.Bias > -0.01 || before.FitButFailed != 1 {
+	if before.Device.Runs != 60 || *before.WithinBounds > 0.5 || before.Device.Bias > -0.01 ||
+		before.FitButFailed != 1 {
 		t.Errorf("before: %+v %+v", before, before.Device)
 	}
-	if *after.WithinBounds < 0.95 || after.Device.Median > before.Device.Median/3 || after.WidthBytes <= 0 || after.FitButFailed != 0 {
+	if *after.WithinBounds < 0.95 || after.Device.Median > before.Device.Median/3 || after.WidthBytes <= 0 ||
+		after.FitButFailed != 0 {
 		t.Errorf("after: %+v %+v", after, after.Device)
 	}
 	if before.Reserved.Runs != 60 || before.Reserved.Median != 0 {
 		t.Errorf("reserved: %+v", before.Reserved)
 	}
-	if _, err := s.Accuracy(t.Context(), service.ObservationFilter{}, service.AccuracyOptions{Calibration: "cal-9-000000000000"}); service.ErrorCode(err) != service.CodeCalibration {
+	if _, err := s.Accuracy(t.Context(), service.ObservationFilter{},
+		service.AccuracyOptions{Calibration: "cal-9-000000000000"}); service.ErrorCode(err) != service.CodeCalibration {
 		t.Errorf("an unknown calibration: %v", err)
 	}
 }
@@ -230,7 +242,9 @@ func TestCalibrationRefusals(t *testing.T) {
 	s.measure(10, 0)
 	job := measuredJob(t, 0)
 	_, err := s.FitCalibration(t.Context(), operator, service.CalibrationFit{})
-	if service.ErrorCode(err) != service.CodeConflict || !strings.Contains(err.Error(), "of 10 observations 10 can be used") || !strings.Contains(err.Error(), "rtx-4090") {
+	if service.ErrorCode(err) != service.CodeConflict ||
+		!strings.Contains(err.Error(), "of 10 observations 10 can be used") ||
+		!strings.Contains(err.Error(), "rtx-4090") {
 		t.Errorf("too few runs: %v", err)
 	}
 	for _, id := range []string{"cal-1-0123456789ab", "nothing", "builtin-1", "cal-1-\x00", "cal-\xff"} {
@@ -238,7 +252,8 @@ func TestCalibrationRefusals(t *testing.T) {
 		if service.ErrorCode(err) != service.CodeCalibration || !strings.Contains(err.Error(), estimator.Calibration) {
 			t.Errorf("%s: %v", id, err)
 		}
-		if _, err := s.Activate(t.Context(), operator, id, anyVersion); service.ErrorCode(err) != service.CodeCalibration {
+		_, err = s.Activate(t.Context(), operator, id, anyVersion)
+		if service.ErrorCode(err) != service.CodeCalibration {
 			t.Errorf("activate %s: %v", id, err)
 		}
 	}
@@ -248,7 +263,8 @@ func TestCalibrationRefusals(t *testing.T) {
 		t.Errorf("an unknown one does not name %s: %v", c.ID, err)
 	}
 	for name, f := range map[string]service.CalibrationFit{
-		"no time": {Since: "yesterday"}, "wrong order": {Since: "2026-11-22T10:00:00Z", Until: "2026-11-21T10:00:00Z"}, "both": {DryRun: true, Activate: true}, "control": {Note: "a\x00b"},
+		"no time": {Since: "yesterday"}, "wrong order": {Since: "2026-11-22T10:00:00Z", Until: "2026-11-21T10:00:00Z"},
+		"both": {DryRun: true, Activate: true}, "control": {Note: "a\x00b"},
 	} {
 		if _, err := s.FitCalibration(t.Context(), operator, f); err == nil {
 			t.Errorf("%s: accepted", name)
@@ -261,7 +277,8 @@ func TestCalibrationRefusals(t *testing.T) {
 		t.Errorf("no observations: %v", err)
 	}
 	alone := service.New(service.EmbeddedCatalog())
-	if _, err := alone.Estimate(t.Context(), job, service.EstimateOptions{Calibration: c.ID}); service.ErrorCode(err) != service.CodeCalibration {
+	_, err = alone.Estimate(t.Context(), job, service.EstimateOptions{Calibration: c.ID})
+	if service.ErrorCode(err) != service.CodeCalibration {
 		t.Errorf("without a database: %v", err)
 	}
 	for name, err := range map[string]error{
@@ -284,7 +301,10 @@ func TestActivationReachesReplicas(t *testing.T) {
 	s := newSite(t)
 	s.measure(60, 100*mib)
 	var kept service.Snapshot
-	other := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), patient(), service.WithKeep(func(k service.Snapshot) { kept = k }))
+	other := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), patient(),
+		service.WithKeep(func(k service.Snapshot) {
+			kept = k
+		}))
 	if err := other.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -315,8 +335,9 @@ func TestActivationReachesReplicas(t *testing.T) {
 	// One of another estimator is not used, and the answers say so.
 	older := *kept.Calibration
 	older.Estimator = "0.0.1"
-	if got := service.New(service.EmbeddedCatalog(), service.WithCalibration(&older)).CalibrationStatus(); got.Calibration != estimator.Calibration || got.Activated != c.ID {
-		t.Errorf("of another estimator: %+v", got)
+	status := service.New(service.EmbeddedCatalog(), service.WithCalibration(&older)).CalibrationStatus()
+	if status.Calibration != estimator.Calibration || status.Activated != c.ID {
+		t.Errorf("of another estimator: %+v", status)
 	}
 }
 
@@ -326,7 +347,8 @@ func TestFitHeedsItsContext(t *testing.T) {
 	s.measure(30, 0)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Nanosecond)
 	defer cancel()
-	if _, err := s.FitCalibration(ctx, operator, service.CalibrationFit{}); err == nil || errors.Is(err, context.Canceled) {
+	if _, err := s.FitCalibration(ctx, operator, service.CalibrationFit{}); err == nil ||
+		errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -12,15 +12,15 @@ import (
 // formerStack is one in which each expert has tensors of its own.
 var formerStack = map[string]string{"torch": "2.9.1", "transformers": "4.57.6"}
 
-// refusedUnderZeRO3 are the mixtures whose ZeRO-3 jobs a service of 512 MiB refuses, with the stacks in which each of their experts is
-// recorded: ZeRO-3 records every layer, since what it fetches depends on all uses before.
+// refusedUnderZeRO3 are the mixtures whose ZeRO-3 jobs a service of 512 MiB refuses, with the stacks in which each of
+// their experts is recorded: ZeRO-3 records every layer, since what it fetches depends on all uses before.
 var refusedUnderZeRO3 = map[string][]string{
 	"Qwen/Qwen3-30B-A3B": {"former"}, "Qwen/Qwen3-235B-A22B": {"former"}, "openai/gpt-oss-120b": {"former", "today's"},
 }
 
-// TestNoModelIsTooLarge: no model of the catalog is refused for what its answer takes at most, by a service of 512 MiB, trained on one
-// card or sharded over many, with adapters or without, with or without accumulation, with today's libraries or former ones; but
-// for refusedUnderZeRO3.
+// TestNoModelIsTooLarge: no model of the catalog is refused for what its answer takes at most, by a service of 512 MiB,
+// trained on one card or sharded over many, with adapters or without, with or without accumulation, with today's
+// libraries or former ones; but for refusedUnderZeRO3.
 func TestNoModelIsTooLarge(t *testing.T) {
 	const room = 512 << 20 / 8 * 3 / 4 * 3 // three quarters of three eighths of the memory are for one large job
 	c := service.EmbeddedCatalog()
@@ -45,12 +45,17 @@ func TestNoModelIsTooLarge(t *testing.T) {
 				"adapters, checkpointing": {LoRA: lora, GradientCheckpointing: &estimator.Checkpointing{Mode: "full"}},
 				"DDP":                     {Distributed: &estimator.Distributed{WorldSize: 8, Data: "ddp"}},
 				"ZeRO-3":                  {Distributed: &estimator.Distributed{WorldSize: 64, Data: "zero3"}},
-				"FSDP2":                   {Distributed: &estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2}},
-				"FSDP2 with adapters":     {LoRA: lora, Distributed: &estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2}},
-				"FSDP1":                   {Distributed: &estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 1}},
+				"FSDP2": {Distributed: &estimator.Distributed{WorldSize: 64, Data: "fsdp",
+					FSDPVersion: 2}},
+				"FSDP2 with adapters": {LoRA: lora, Distributed: &estimator.Distributed{WorldSize: 64, Data: "fsdp",
+					FSDPVersion: 2}},
+				"FSDP1": {Distributed: &estimator.Distributed{WorldSize: 64, Data: "fsdp",
+					FSDPVersion: 1}},
 			} {
-				training.MicroBatch, training.GradientAccumulation, training.Versions = 1, with.accumulation, with.versions
-				in := estimator.Input{Job: estimator.Job{Model: estimator.Model{Preset: m.ID}, Training: training}, Preset: &m.Preset}
+				training.MicroBatch, training.GradientAccumulation, training.Versions = 1, with.accumulation,
+					with.versions
+				in := estimator.Input{Job: estimator.Job{Model: estimator.Model{Preset: m.ID}, Training: training},
+					Preset: &m.Preset}
 				cost, err := estimator.CostOf(in)
 				if err != nil {
 					continue // not modelled
@@ -61,7 +66,8 @@ func TestNoModelIsTooLarge(t *testing.T) {
 					most, dearest = cost, fmt.Sprintf("%s, %s", m.ID, name)
 				}
 				if refused := cost.Bytes > room; refused != known {
-					t.Errorf("%s, %s, accumulation %d, %s stack: %d MiB, refused %t, want %t", m.ID, name, with.accumulation, with.stack, cost.Bytes>>20, refused, known)
+					t.Errorf("%s, %s, accumulation %d, %s stack: %d MiB, refused %t, want %t", m.ID, name,
+						with.accumulation, with.stack, cost.Bytes>>20, refused, known)
 				}
 			}
 		}

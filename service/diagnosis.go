@@ -37,8 +37,8 @@ type DiagnosisRequest struct {
 	Job  *estimator.Job
 }
 
-// Diagnose explains why a run ran out of memory. The text is neither kept nor logged. Errors are those of Estimate, with pointers
-// below /job.
+// Diagnose explains why a run ran out of memory. The text is neither kept nor logged. Errors are those of Estimate,
+// with pointers below /job.
 func (s *Service) Diagnose(ctx context.Context, request DiagnosisRequest) (*Diagnosis, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -53,7 +53,9 @@ func (s *Service) Diagnose(ctx context.Context, request DiagnosisRequest) (*Diag
 		result, err := s.Estimate(ctx, onCard, EstimateOptions{})
 		switch {
 		case unsupported(err):
-			d.Notes = append(d.Notes, estimator.Note{Code: "job-not-modelled", Text: "The job is not replayed, so its tensors are not known: " + atJob(err).Error()})
+			d.Notes = append(d.Notes,
+				estimator.Note{Code: "job-not-modelled",
+					Text: "The job is not replayed, so its tensors are not known: " + atJob(err).Error()})
 			d.Versions, job = s.versions(), nil
 		case err != nil:
 			return nil, atJob(err)
@@ -110,12 +112,15 @@ func unsupported(err error) bool {
 }
 
 // jobOf is what the replay of a job knows: its tensors, its floor and its largest moment.
-func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimator.Result, limitBytes int64) (diagnose.Job, error) {
+func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimator.Result,
+	limitBytes int64) (diagnose.Job, error) {
 	r, err := resolve(s.current(), job)
 	if err != nil {
 		return diagnose.Job{}, err
 	}
-	requests, err := until(ctx, func() ([]estimator.Request, error) { return estimator.Requests(s.admitted(ctx, r.input, false)) })
+	requests, err := until(ctx, func() ([]estimator.Request, error) {
+		return estimator.Requests(s.admitted(ctx, r.input, false))
+	})
 	if err := r.problems(err); err != nil {
 		return diagnose.Job{}, err
 	}
@@ -130,7 +135,9 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 			Class: diagnose.ClassOf(t.Component, t.Name, t.Phase), Phase: t.Phase})
 	}
 	if limitBytes > 0 {
-		known.FailsAtBytes, err = until(ctx, func() (int64, error) { return estimator.FirstFailure(s.admitted(ctx, r.input, false), limitBytes) })
+		known.FailsAtBytes, err = until(ctx, func() (int64, error) {
+			return estimator.FirstFailure(s.admitted(ctx, r.input, false), limitBytes)
+		})
 		if err != nil && !errors.Is(err, estimator.ErrNotPlayed) {
 			return diagnose.Job{}, err
 		}
@@ -170,7 +177,8 @@ func sizesOf(list []catalog.Model) []diagnose.Model {
 	var out []diagnose.Model
 	for i := range list {
 		m := &list[i]
-		out = append(out, diagnose.Model{Name: m.ID, Parameters: m.ParametersTotal, Layers: m.Layers, Hidden: m.Hidden, FFN: m.FFN,
+		out = append(out, diagnose.Model{Name: m.ID, Parameters: m.ParametersTotal, Layers: m.Layers, Hidden: m.Hidden,
+			FFN:   m.FFN,
 			Heads: m.Heads, Vocabulary: m.Vocabulary})
 	}
 	return out

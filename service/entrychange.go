@@ -12,7 +12,8 @@ import (
 const maxUserEntries = 2000
 
 // put creates or replaces an entry, and returns its revision.
-func (s *Service) put(ctx context.Context, c CatalogChange, known Precondition, aliases []string) (revision int64, created bool, err error) {
+func (s *Service) put(ctx context.Context, c CatalogChange, known Precondition, aliases []string) (revision int64,
+	created bool, err error) {
 	if !known.given() {
 		return 0, false, preconditionRequired(c.Kind, c.ID)
 	}
@@ -26,7 +27,8 @@ func (s *Service) put(ctx context.Context, c CatalogChange, known Precondition, 
 			return nil, err
 		}
 		if current.origin != catalog.User && all.users() >= maxUserEntries {
-			return nil, failed(CodeConflict, "users have entered %d %ss, which is the most that the catalog takes", maxUserEntries, c.Kind)
+			return nil, failed(CodeConflict, "users have entered %d %ss, which is the most that the catalog takes",
+				maxUserEntries, c.Kind)
 		}
 		if created = current.version == ""; created {
 			c.Action = Created
@@ -48,7 +50,8 @@ func (s *Service) DeleteEntry(ctx context.Context, by Author, kind EntryKind, id
 		case current.version == "":
 			return nil, failed(CodeNotFound, "there is no %s %q", kind, id)
 		case current.origin == catalog.Builtin:
-			return nil, failed(CodeConflict, "the %s %q is built in and cannot be deleted; PUT an entry of its id to use other figures", kind, id)
+			return nil, failed(CodeConflict, "the %s %q is built in and cannot be deleted; PUT an entry of its id to "+
+				"use other figures", kind, id)
 		case !known.given():
 			return nil, preconditionRequired(kind, id)
 		}
@@ -70,7 +73,8 @@ func (s *Service) change(ctx context.Context, decide func(*catalog.Contents) (*C
 	defer cancel()
 	revision, err := s.store.ChangeCatalog(ctx, decide)
 	if err != nil {
-		return 0, storeError(err, "the database did not confirm the change: it may or may not have been stored, so read the entry again before another try")
+		return 0, storeError(err, "the database did not confirm the change: it may or may not have been stored, so "+
+			"read the entry again before another try")
 	}
 	_ = s.Refresh(ctx) // Follow tries again, and says so
 	return revision, nil

@@ -14,7 +14,8 @@ import (
 // checkID compares the id in a document with that of its path.
 func checkID(wrong *invalid.List, form *regexp.Regexp, id, given string) {
 	if !form.MatchString(id) {
-		wrong.Add("", "out_of_range", "the id %.100q is not one; accepted: letters, digits, dots, dashes and underscores, a letter or digit first", id)
+		wrong.Add("", "out_of_range", "the id %.100q is not one; accepted: letters, digits, dots, dashes and "+
+			"underscores, a letter or digit first", id)
 	}
 	if given != "" && given != id {
 		wrong.Add("/id", "conflict", "%.100q is not the id in the path, %.100q; leave the field out", given, id)
@@ -47,7 +48,9 @@ func textOf(wrong *invalid.List) func(pointer string, values ...string) {
 			if len(values) > 1 {
 				here = at(pointer, i)
 			}
-			if !utf8.ValidString(v) || strings.ContainsFunc(v, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
+			if !utf8.ValidString(v) || strings.ContainsFunc(v, func(r rune) bool {
+				return unicode.IsControl(r) && r != '\n' && r != '\t'
+			}) {
 				wrong.Add(here, "out_of_range", "has control characters or is not UTF-8; accepted: printable text")
 			}
 		}

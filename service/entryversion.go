@@ -32,11 +32,14 @@ func (p Precondition) check(kind EntryKind, id, version string) error {
 	case version == "":
 		return failed(CodePreconditionFailed, "there is no %s %q; create it with If-None-Match: *", kind, id)
 	case p.Absent:
-		return failed(CodePreconditionFailed, "there is a %s %q already, with the version %q; replace it with If-Match", kind, id, version)
+		return failed(CodePreconditionFailed, "there is a %s %q already, with the version %q; replace it with If-Match",
+			kind, id, version)
 	}
-	return failed(CodePreconditionFailed, "the %s %q has the version %q now; read it again before changing it", kind, id, version)
+	return failed(CodePreconditionFailed, "the %s %q has the version %q now; read it again before changing it", kind,
+		id, version)
 }
 
 func preconditionRequired(kind EntryKind, id string) error {
-	return failed(CodePreconditionRequired, "say what is known of the %s %q: If-Match with the ETag of the entry to be changed, or If-None-Match: * to create one", kind, id)
+	return failed(CodePreconditionRequired, "say what is known of the %s %q: If-Match with the ETag of the entry to "+
+		"be changed, or If-None-Match: * to create one", kind, id)
 }

@@ -67,8 +67,8 @@ func ErrorCode(err error) Code {
 	return CodeInternal
 }
 
-// AlteredError is a store's error of something that is not what was stored: somebody changed it in the database, or the disk did.
-// It is not used.
+// AlteredError is a store's error of something that is not what was stored: somebody changed it in the database, or the
+// disk did. It is not used.
 type AlteredError struct{ What string }
 
 func (e *AlteredError) Error() string {

@@ -13,8 +13,8 @@ import (
 // EstimateOptions asks for parts of an answer that are left out by default.
 type EstimateOptions struct {
 	Timeline, Tensors bool
-	// VerdictsOnly asks for nothing but the device figure and the verdicts, which are as they are without it; what else the result says
-	// may be left out or coarser.
+	// VerdictsOnly asks for nothing but the device figure and the verdicts, which are as they are without it; what else
+	// the result says may be left out or coarser.
 	VerdictsOnly bool
 	// Calibration pins the one to answer with; empty is that in force.
 	Calibration string
@@ -80,7 +80,9 @@ func (r *resolved) problems(err error) error {
 	var all invalid.List
 	all.Append(unknown.Fields...)
 	if found, ok := errors.AsType[*invalid.Error](err); ok {
-		presetUnknown := slices.ContainsFunc(unknown.Fields, func(f invalid.Field) bool { return f.Code == "unknown_model" })
+		presetUnknown := slices.ContainsFunc(unknown.Fields, func(f invalid.Field) bool {
+			return f.Code == "unknown_model"
+		})
 		for _, f := range found.Fields {
 			if presetUnknown && (f.Pointer == "/model" || strings.HasPrefix(f.Pointer, "/model/preset")) {
 				continue

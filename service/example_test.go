@@ -10,7 +10,8 @@ import (
 	"github.com/vramplan/vramplan/service"
 )
 
-// A program asks by the names of the built-in catalog. Nothing is read but what is compiled in: no file, no network, no database.
+// A program asks by the names of the built-in catalog. Nothing is read but what is compiled in: no file, no network, no
+// database.
 func Example() {
 	ctx := context.Background()
 	var job estimator.Job

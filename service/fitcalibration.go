@@ -16,8 +16,8 @@ import (
 
 // CalibrationFit asks for a calibration of the observations that there are.
 type CalibrationFit struct {
-	// Since and Until leave out observations that came in before or after, in RFC 3339. Software changes, and what was measured
-	// with an older one says little of the present.
+	// Since and Until leave out observations that came in before or after, in RFC 3339. Software changes, and what was
+	// measured with an older one says little of the present.
 	Since string `json:"since,omitempty" validate:"omitempty,max=40" example:"2026-06-01T00:00:00Z"`
 	Until string `json:"until,omitempty" validate:"omitempty,max=40" example:"2026-11-22T00:00:00Z"`
 	Note  string `json:"note,omitempty" validate:"omitempty,max=1000"`
@@ -30,13 +30,14 @@ type CalibrationFit struct {
 // FittedCalibration is what became of a fit.
 type FittedCalibration struct {
 	*Calibration
-	// Stored is false after a dry run; Known says that a calibration with the same figures was there already: this is that one.
+	// Stored is false after a dry run; Known says that a calibration with the same figures was there already: this is
+	// that one.
 	Stored bool `json:"stored"`
 	Known  bool `json:"known,omitempty"`
 	// Pending says that the fit goes on, and everything else is missing: the same request finds what became of it.
 	Pending bool `json:"pending,omitempty"`
-	// Activation is there where it was asked for, and where the service's policy decided on the calibration: then it may have
-	// been refused.
+	// Activation is there where it was asked for, and where the service's policy decided on the calibration: then it
+	// may have been refused.
 	Activation *Activation `json:"activation,omitempty"`
 }
 
@@ -59,7 +60,8 @@ func (s *Service) fit(ctx context.Context, by Author, f CalibrationFit) (*Fitted
 		return nil, err
 	}
 	groups, skipped := calibration.Fit(rows)
-	c := &Calibration{CreatedAt: s.now().UTC(), By: by, Note: f.Note, Estimator: estimator.Version, Base: estimator.Calibration,
+	c := &Calibration{CreatedAt: s.now().UTC(), By: by, Note: f.Note, Estimator: estimator.Version,
+		Base:         estimator.Calibration,
 		Observations: set, Groups: groups, Skipped: skipped[:min(len(skipped), maxSkipped)]}
 	if len(groups) == 0 && !f.DryRun {
 		return nil, failed(CodeConflict, "%s", tooFew(c))
@@ -83,7 +85,8 @@ func (s *Service) fit(ctx context.Context, by Author, f CalibrationFit) (*Fitted
 	return s.storeFit(ctx, by, f, c, before)
 }
 
-func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *Calibration, before Precondition) (*FittedCalibration, error) {
+func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *Calibration,
+	before Precondition) (*FittedCalibration, error) {
 	writing, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	stored, known, err := s.store.AddCalibration(writing, c.Digest, func(number int64) *Calibration {
@@ -92,7 +95,8 @@ func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *
 		return &named
 	})
 	if err != nil {
-		return nil, storeError(err, "the database did not confirm the calibration: list the calibrations, or fit again; the same figures are stored once")
+		return nil, storeError(err, "the database did not confirm the calibration: list the calibrations, or fit "+
+			"again; the same figures are stored once")
 	}
 	_ = s.Refresh(ctx) // where it cannot be read now, the next look brings it
 	result := &FittedCalibration{Calibration: stored, Stored: true, Known: known}
@@ -100,7 +104,8 @@ func (s *Service) storeFit(ctx context.Context, by Author, f CalibrationFit, c *
 	case f.Activate:
 		if result.Activation, err = s.Activate(ctx, by, stored.ID, before); err != nil {
 			if e, ok := errors.AsType[*Error](err); ok {
-				return nil, &Error{Code: e.Code, Message: fmt.Sprintf("%s is stored and was not activated: %s", stored.ID, e.Message), Err: e.Err}
+				return nil, &Error{Code: e.Code, Message: fmt.Sprintf("%s is stored and was not activated: %s",
+					stored.ID, e.Message), Err: e.Err}
 			}
 			return nil, err
 		}
@@ -154,12 +159,14 @@ func (f *CalibrationFit) check() (since, until time.Time, err error) {
 
 // tooFew says what is missing for a fit.
 func tooFew(c *Calibration) string {
-	text := fmt.Sprintf("no group of jobs has enough runs for a fit: of %d observations %d can be used", c.Observations.Read, c.Observations.Used)
+	text := fmt.Sprintf("no group of jobs has enough runs for a fit: of %d observations %d can be used",
+		c.Observations.Read, c.Observations.Used)
 	if len(c.Skipped) == 0 {
 		return text
 	}
 	largest := slices.MaxFunc(c.Skipped, func(a, b calibration.Skipped) int { return a.Jobs - b.Jobs })
-	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs, and %s", text, largest.Key, largest.Jobs, largest.Reason)
+	return fmt.Sprintf("%s; the largest group (%s) has %d different jobs, and %s", text, largest.Key, largest.Jobs,
+		largest.Reason)
 }
 
 // What is in memory at once of the observations: those of older programs may have a megabyte each.
@@ -169,7 +176,8 @@ const (
 )
 
 // eachObservation hands observations to do, the newest first, until it wants no more.
-func (s *Service) eachObservation(ctx context.Context, f ObservationFilter, do func(*Observation) (more bool, err error)) error {
+func (s *Service) eachObservation(ctx context.Context, f ObservationFilter,
+	do func(*Observation) (more bool, err error)) error {
 	f.Before, f.Limit, f.MaxBytes = "", observationsPage, observationsBytes
 	for {
 		list, older, err := s.Observations(ctx, f)
@@ -213,9 +221,10 @@ func (t *runTally) with(c *calibration.Calibration) []AccuracyGroup {
 // maxNamed bounds the observations that a calibration names as too dear.
 const maxNamed = 100
 
-// measuredRows reads the newest observations as the fit takes them. Those whose replay takes too long are left out, and so
-// are those for which no time is left.
-func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row, *runTally, error) {
+// measuredRows reads the newest observations as the fit takes them. Those whose replay takes too long are left out, and
+// so are those for which no time is left.
+func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row,
+	*runTally, error) {
 	budget, cancel := context.WithTimeout(ctx, s.fits.budget)
 	defer cancel()
 	replays := s.newReplays(budget)
@@ -252,7 +261,8 @@ func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set 
 		rows = append(rows, these...)
 		mine := tally.tallies.of(o)
 		mine.add(o)
-		tally.runs = append(tally.runs, talliedRun{mine, these[len(these)-1]}) // of several, that for the job as it was asked
+		// of several, that for the job as it was asked
+		tally.runs = append(tally.runs, talliedRun{mine, these[len(these)-1]})
 		fmt.Fprintln(ids, o.ID)
 		return more, nil
 	})

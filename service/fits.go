@@ -13,7 +13,8 @@ const (
 	DefaultFitBudget = 5 * time.Minute
 	// defaultFitAwait is how long a request waits for its fit, less than requests may take.
 	defaultFitAwait = 10 * time.Second
-	// dearReplay is what one job of a fit may take. Half a second is what the largest models of the catalog need on a busy core.
+	// dearReplay is what one job of a fit may take. Half a second is what the largest models of the catalog need on a
+	// busy core.
 	dearReplay = 5 * time.Second
 	// fitKept is for how long the outcome of a fit waits for whoever asked for it.
 	fitKept = 10 * time.Minute
@@ -42,8 +43,9 @@ type fitRun struct {
 	detached bool
 }
 
-// FitCalibration fits a calibration to observations, up to the newest 10,000, and stores it as a new version. The result
-// is Pending where the fit takes longer than a request should: it goes on, and the same request finds what became of it.
+// FitCalibration fits a calibration to observations, up to the newest 10,000, and stores it as a new version. The
+// result is Pending where the fit takes longer than a request should: it goes on, and the same request finds what
+// became of it.
 func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFit) (*FittedCalibration, error) {
 	if s.store == nil {
 		return nil, noDatabase()
@@ -59,7 +61,9 @@ func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFi
 	defer await.Stop()
 	asked := by.KeyID + " " + string(text)
 	for {
-		run, own := s.fits.join(ctx, asked, func(ctx context.Context) (*FittedCalibration, error) { return s.fit(ctx, by, f) })
+		run, own := s.fits.join(ctx, asked, func(ctx context.Context) (*FittedCalibration, error) {
+			return s.fit(ctx, by, f)
+		})
 		select {
 		case <-run.done:
 			if own {
@@ -79,7 +83,8 @@ func (s *Service) FitCalibration(ctx context.Context, by Author, f CalibrationFi
 }
 
 // join is the run that a request waits for: its own, or another's that has to end first.
-func (x *fits) join(ctx context.Context, asked string, do func(context.Context) (*FittedCalibration, error)) (run *fitRun, own bool) {
+func (x *fits) join(ctx context.Context, asked string, do func(context.Context) (*FittedCalibration,
+	error)) (run *fitRun, own bool) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if r := x.last; r != nil {
@@ -90,7 +95,8 @@ func (x *fits) join(ctx context.Context, asked string, do func(context.Context) 
 				return r, true
 			}
 		default:
-			// A fit whose request still waits is that request's alone: who asks the same beside it gets one of their own.
+			// A fit whose request still waits is that request's alone: who asks the same beside it gets one of their
+			// own.
 			return r, r.asked == asked && r.detached
 		}
 	}
@@ -109,10 +115,12 @@ func (x *fits) join(ctx context.Context, asked string, do func(context.Context) 
 }
 
 // guarded makes a panic of a fit, which may have no request any more, an error.
-func guarded(ctx context.Context, do func(context.Context) (*FittedCalibration, error)) (result *FittedCalibration, err error) {
+func guarded(ctx context.Context, do func(context.Context) (*FittedCalibration, error)) (result *FittedCalibration,
+	err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			result, err = nil, &Error{Code: CodeInternal, Message: "the fit failed", Err: fmt.Errorf("panic: %v", cause)}
+			result, err = nil, &Error{Code: CodeInternal, Message: "the fit failed",
+				Err: fmt.Errorf("panic: %v", cause)}
 		}
 	}()
 	return do(ctx)

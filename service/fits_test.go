@@ -12,7 +12,8 @@ import (
 func TestFitGoesOnWithoutItsRequest(t *testing.T) {
 	s := newSite(t)
 	s.measure(60, 100*mib)
-	slow := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithFitBudget(time.Minute, time.Nanosecond))
+	slow := service.New(service.EmbeddedCatalog(), service.WithStore(s.db),
+		service.WithFitBudget(time.Minute, time.Nanosecond))
 	ask := service.CalibrationFit{Note: "in the background"}
 	first, err := slow.FitCalibration(t.Context(), operator, ask)
 	if err != nil || !first.Pending || first.Stored || first.Calibration != nil {
@@ -42,13 +43,15 @@ func TestFitGoesOnWithoutItsRequest(t *testing.T) {
 func TestFitLeavesOutWhatIsTooDear(t *testing.T) {
 	s := newSite(t)
 	s.measure(20, 0)
-	none := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithFitBudget(time.Nanosecond, time.Minute))
+	none := service.New(service.EmbeddedCatalog(), service.WithStore(s.db),
+		service.WithFitBudget(time.Nanosecond, time.Minute))
 	c, err := none.FitCalibration(t.Context(), operator, service.CalibrationFit{DryRun: true})
 	if err != nil {
 		t.Fatal(err)
 	}
 	set := c.Observations
-	if set.Read != 20 || set.TooDear != 20 || set.Used != 0 || len(set.Skipped) != 20 || !strings.HasPrefix(set.Skipped[0], "obs-") {
+	if set.Read != 20 || set.TooDear != 20 || set.Used != 0 || len(set.Skipped) != 20 ||
+		!strings.HasPrefix(set.Skipped[0], "obs-") {
 		t.Errorf("%+v", set)
 	}
 }

@@ -184,7 +184,8 @@ func (s *Service) note(ok bool) {
 // interval, and so sees what other replicas change. Where prepare is not nil, it is
 // called until it succeeds before the first look. report gets an error when the
 // first look after a good one fails, and nil when a look succeeds again.
-func (s *Service) Follow(ctx context.Context, interval time.Duration, prepare func(context.Context) error, report func(error)) {
+func (s *Service) Follow(ctx context.Context, interval time.Duration, prepare func(context.Context) error,
+	report func(error)) {
 	failing := prepare != nil
 	for {
 		select {

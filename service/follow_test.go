@@ -47,7 +47,9 @@ func TestRefreshSeesOthersChanges(t *testing.T) {
 	if err := b.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, created, err := a.PutGPU(t.Context(), service.Author{}, "lab", service.GPUEntry{Name: "Lab", MemoryBytes: 1 << 34}, service.Precondition{Absent: true}); err != nil || !created {
+	if _, created, err := a.PutGPU(t.Context(), service.Author{}, "lab",
+		service.GPUEntry{Name: "Lab", MemoryBytes: 1 << 34}, service.Precondition{Absent: true}); err != nil ||
+		!created {
 		t.Fatalf("created %v, %v", created, err)
 	}
 	if _, err := a.GPU(t.Context(), "lab"); err != nil {
@@ -125,7 +127,8 @@ func TestFollow(t *testing.T) {
 		want := service.DatabaseOK
 		if gone {
 			want = service.DatabaseUnreachable
-			if _, _, err := other.PutGPU(t.Context(), service.Author{}, "lab", service.GPUEntry{Name: "Lab", MemoryBytes: 1 << 34}, service.Precondition{Absent: true}); err != nil {
+			if _, _, err := other.PutGPU(t.Context(), service.Author{}, "lab",
+				service.GPUEntry{Name: "Lab", MemoryBytes: 1 << 34}, service.Precondition{Absent: true}); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.Ready(t.Context()); err != nil {
@@ -160,7 +163,9 @@ func (c *keyCounter) Key(ctx context.Context, id string) (*service.Key, error) {
 func TestAuthorize(t *testing.T) {
 	now := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 	counting := &keyCounter{Store: sqlite(t)}
-	s := service.New(service.EmbeddedCatalog(), service.WithStore(counting), service.WithClock(func() time.Time { return now }))
+	s := service.New(service.EmbeddedCatalog(), service.WithStore(counting), service.WithClock(func() time.Time {
+		return now
+	}))
 	make := func(expires *time.Time, scopes ...service.Scope) (service.Key, string) {
 		k, token, err := s.CreateKey(t.Context(), "ci", scopes, expires)
 		if err != nil {
@@ -184,19 +189,22 @@ func TestAuthorize(t *testing.T) {
 		{"good", good, ""},
 		{"none", "", service.CodeUnauthorized},
 		{"not a key", "x", service.CodeUnauthorized},
-		{"another secret", good[:len(good)-1] + map[bool]string{true: "B", false: "A"}[good[len(good)-1] == 'A'], service.CodeUnauthorized},
+		{"another secret", good[:len(good)-1] + map[bool]string{true: "B", false: "A"}[good[len(good)-1] == 'A'],
+			service.CodeUnauthorized},
 		{"an unknown id", "vrp_aaaaaaaaaa" + good[14:], service.CodeUnauthorized},
 		{"expired", short, service.CodeUnauthorized},
 		{"revoked", old, service.CodeUnauthorized},
 		{"another scope", other, service.CodeForbidden},
 	} {
 		by, err := s.Authorize(t.Context(), c.token, service.ScopeCatalogWrite)
-		if c.want == "" && (err != nil || by.Name != "ci") || c.want != "" && (err == nil || service.ErrorCode(err) != c.want) {
+		if c.want == "" && (err != nil || by.Name != "ci") || c.want != "" &&
+			(err == nil || service.ErrorCode(err) != c.want) {
 			t.Errorf("%s: %+v, %v", c.name, by, err)
 		}
 	}
 	asked := counting.looks.Load()
-	if _, err := s.Authorize(t.Context(), old, service.ScopeCatalogWrite); service.ErrorCode(err) != service.CodeUnauthorized || counting.looks.Load() != asked {
+	_, err := s.Authorize(t.Context(), old, service.ScopeCatalogWrite)
+	if service.ErrorCode(err) != service.CodeUnauthorized || counting.looks.Load() != asked {
 		t.Errorf("a key that was refused is looked for again: %v", err)
 	}
 	if keys, err := s.Keys(t.Context()); err != nil || len(keys) != 4 || keys[0].Hash == good {

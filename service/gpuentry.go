@@ -69,7 +69,8 @@ var (
 
 // PutGPU creates or replaces a card. by has to be allowed to; precondition says what is known
 // of the present entry. The result says whether the card is new to the catalog.
-func (s *Service) PutGPU(ctx context.Context, by Author, id string, e GPUEntry, known Precondition) (*catalog.GPU, bool, error) {
+func (s *Service) PutGPU(ctx context.Context, by Author, id string, e GPUEntry, known Precondition) (*catalog.GPU, bool,
+	error) {
 	g, err := e.gpu(id)
 	if err != nil {
 		return nil, false, err
@@ -96,24 +97,31 @@ func (e *GPUEntry) gpu(id string) (*catalog.GPU, error) {
 	text("/sources", e.Sources...)
 	checkAliases(&wrong, e.Aliases, e.AliasNotes)
 	if e.ComputeCapability != "" && !computeCapability.MatchString(e.ComputeCapability) {
-		wrong.Add("/compute_capability", "unknown_value", "%q was given; accepted: a version such as 8.9", e.ComputeCapability)
+		wrong.Add("/compute_capability", "unknown_value", "%q was given; accepted: a version such as 8.9",
+			e.ComputeCapability)
 	}
 	if e.UsableBytes > e.MemoryBytes && e.MemoryBytes > 0 {
-		wrong.Add("/usable_bytes", "conflict", "%d is more than the card's memory_bytes, %d", e.UsableBytes, e.MemoryBytes)
+		wrong.Add("/usable_bytes", "conflict", "%d is more than the card's memory_bytes, %d", e.UsableBytes,
+			e.MemoryBytes)
 	}
 	g := &catalog.GPU{
 		ID: id, Name: e.Name, Vendor: e.Vendor, Architecture: e.Architecture, ComputeCapability: e.ComputeCapability,
-		MemoryBytes: e.MemoryBytes, MemoryBasis: e.MemoryBasis, UsableBytes: e.UsableBytes, UsableBasis: e.UsableBasis, UsableNote: e.UsableNote, MemoryType: e.MemoryType,
-		Multiprocessors: int(e.Multiprocessors), BandwidthBytesPerSecond: e.BandwidthBytesPerSecond, HalfFLOPS: e.HalfFLOPS, HalfBasis: e.HalfBasis, FP32FLOPS: e.FP32FLOPS,
+		MemoryBytes: e.MemoryBytes, MemoryBasis: e.MemoryBasis, UsableBytes: e.UsableBytes, UsableBasis: e.UsableBasis,
+		UsableNote: e.UsableNote, MemoryType: e.MemoryType,
+		Multiprocessors: int(e.Multiprocessors), BandwidthBytesPerSecond: e.BandwidthBytesPerSecond,
+		HalfFLOPS: e.HalfFLOPS, HalfBasis: e.HalfBasis, FP32FLOPS: e.FP32FLOPS,
 		TDPWatts: e.TDPWatts, Form: e.Form, LaunchYear: e.LaunchYear, ECC: e.ECC,
-		Aliases: distinct(e.Aliases), AliasNotes: e.AliasNotes, Notes: e.Notes, Sources: e.Sources, Origin: catalog.User,
+		Aliases: distinct(e.Aliases), AliasNotes: e.AliasNotes, Notes: e.Notes, Sources: e.Sources,
+		Origin: catalog.User,
 	}
 	for i, p := range e.MIGProfiles {
 		if !migProfileName.MatchString(p.Name) {
-			wrong.Add(at("/mig_profiles", i)+"/name", "unknown_value", "%q was given; accepted: a profile such as 1g.10gb", p.Name)
+			wrong.Add(at("/mig_profiles", i)+"/name", "unknown_value",
+				"%q was given; accepted: a profile such as 1g.10gb", p.Name)
 		}
 		text(at("/mig_profiles", i)+"/source", p.Source)
-		g.MIGProfiles = append(g.MIGProfiles, catalog.MIGProfile{Name: p.Name, MemoryBytes: p.MemoryBytes, MemoryBasis: p.MemoryBasis, Multiprocessors: int(p.Multiprocessors), Source: p.Source})
+		g.MIGProfiles = append(g.MIGProfiles, catalog.MIGProfile{Name: p.Name, MemoryBytes: p.MemoryBytes,
+			MemoryBasis: p.MemoryBasis, Multiprocessors: int(p.Multiprocessors), Source: p.Source})
 	}
 	if g.MemoryBasis == "" {
 		g.MemoryBasis = catalog.Given
@@ -121,7 +129,8 @@ func (e *GPUEntry) gpu(id string) (*catalog.GPU, error) {
 	switch {
 	case g.UsableBytes == 0:
 		reserved := catalog.DriverReservedBytes(g.Vendor, g.MemoryType, g.MemoryBytes)
-		g.UsableBytes, g.UsableBasis, g.UsableNote = g.MemoryBytes-reserved, catalog.Inferred, catalog.ReservedNote(reserved)
+		g.UsableBytes, g.UsableBasis, g.UsableNote = g.MemoryBytes-reserved, catalog.Inferred,
+			catalog.ReservedNote(reserved)
 	case g.UsableBasis == "":
 		g.UsableBasis = catalog.Given
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/calibration"
 )
 
-// What is in memory of the calibrations, so that answers with one of them need no database: the newest, and beside those the ones
-// that requests named lately. A calibration is some kilobytes, and megabytes where there are runs of thousands of kinds; the bytes
-// are those of its JSON.
+// What is in memory of the calibrations, so that answers with one of them need no database: the newest, and beside
+// those the ones that requests named lately. A calibration is some kilobytes, and megabytes where there are runs of
+// thousands of kinds; the bytes are those of its JSON.
 const (
 	newestCalibrations = 32
 	askedCalibrations  = 16
@@ -126,7 +126,8 @@ func (s *Service) findCalibration(ctx context.Context, id string) (*keptCalibrat
 	defer cancel()
 	c, size, err := s.store.Calibration(ctx, id)
 	if err != nil {
-		return nil, storeError(err, fmt.Sprintf("the calibration %s is not in memory, where the newest %d and those that were asked for lately are, and the database does not answer", id, newestCalibrations))
+		return nil, storeError(err, fmt.Sprintf("the calibration %s is not in memory, where the newest %d and those "+
+			"that were asked for lately are, and the database does not answer", id, newestCalibrations))
 	}
 	if c == nil {
 		return nil, nil

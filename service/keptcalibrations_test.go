@@ -18,9 +18,11 @@ func addCalibrations(t testing.TB, s *site, n int, note string) (ids []string) {
 	for i := range n {
 		digest := fmt.Sprintf("%012x", i)
 		c, _, err := s.db.AddCalibration(t.Context(), digest, func(number int64) *service.Calibration {
-			return &service.Calibration{ID: fmt.Sprintf("cal-%d-%s", number, digest), Number: number, By: operator, Note: note,
+			return &service.Calibration{ID: fmt.Sprintf("cal-%d-%s", number, digest), Number: number, By: operator,
+				Note:      note,
 				Estimator: estimator.Version, Base: estimator.Calibration, Digest: digest,
-				Groups: []calibration.Group{{Key: calibration.Key{GPU: "rtx-4090"}, Jobs: 40, ContextBytes: int64(i) * mib, ReservedToBytes: 1 << 40}}}
+				Groups: []calibration.Group{{Key: calibration.Key{GPU: "rtx-4090"}, Jobs: 40,
+					ContextBytes: int64(i) * mib, ReservedToBytes: 1 << 40}}}
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -30,13 +32,16 @@ func addCalibrations(t testing.TB, s *site, n int, note string) (ids []string) {
 	return ids
 }
 
-// Without the database the newest calibrations and those that were asked for lately can be pinned, before and after a restart, and
-// give the same bytes; of others the service says that it cannot look.
+// Without the database the newest calibrations and those that were asked for lately can be pinned, before and after a
+// restart, and give the same bytes; of others the service says that it cannot look.
 func TestPinnedWithoutDatabase(t *testing.T) {
 	s := newSite(t)
 	ids := addCalibrations(t, s, 40, "")
 	var kept service.Snapshot
-	withDatabase := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithKeep(func(k service.Snapshot) { kept = k }))
+	withDatabase := service.New(service.EmbeddedCatalog(), service.WithStore(s.db),
+		service.WithKeep(func(k service.Snapshot) {
+			kept = k
+		}))
 	if err := withDatabase.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +59,8 @@ func TestPinnedWithoutDatabase(t *testing.T) {
 		return string(text)
 	}
 	oldest, newest := ids[0], ids[39]
-	before := map[string]string{oldest: answer(withDatabase, oldest), newest: answer(withDatabase, newest), ids[8]: answer(withDatabase, ids[8])}
+	before := map[string]string{oldest: answer(withDatabase, oldest), newest: answer(withDatabase, newest),
+		ids[8]: answer(withDatabase, ids[8])}
 	if err := withDatabase.Refresh(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +77,8 @@ func TestPinnedWithoutDatabase(t *testing.T) {
 	if err := s.db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	restarted := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithCalibration(kept.Calibration), service.WithCalibrations(kept.Calibrations))
+	restarted := service.New(service.EmbeddedCatalog(), service.WithStore(s.db),
+		service.WithCalibration(kept.Calibration), service.WithCalibrations(kept.Calibrations))
 	for name, s := range map[string]*service.Service{"running": withDatabase, "restarted": restarted} {
 		for id, want := range before {
 			if got := answer(s, id); got != want {
@@ -82,7 +89,8 @@ func TestPinnedWithoutDatabase(t *testing.T) {
 			}
 		}
 		_, err := s.Estimate(t.Context(), job, service.EstimateOptions{Calibration: ids[1]})
-		if service.ErrorCode(err) != service.CodeUnavailable || !strings.Contains(err.Error(), "the newest 32 and those that were asked for lately") {
+		if service.ErrorCode(err) != service.CodeUnavailable ||
+			!strings.Contains(err.Error(), "the newest 32 and those that were asked for lately") {
 			t.Errorf("%s, one that is not in memory: %v", name, err)
 		}
 		_, err = s.Estimate(t.Context(), job, service.EstimateOptions{Calibration: "nothing"})
@@ -97,12 +105,16 @@ func TestKeptCalibrationsAreBounded(t *testing.T) {
 	s := newSite(t)
 	ids := addCalibrations(t, s, 12, strings.Repeat("x", 3<<20))
 	var kept service.Snapshot
-	bounded := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithKeep(func(k service.Snapshot) { kept = k }))
+	bounded := service.New(service.EmbeddedCatalog(), service.WithStore(s.db),
+		service.WithKeep(func(k service.Snapshot) {
+			kept = k
+		}))
 	for _, id := range ids {
 		if err := bounded.Refresh(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := bounded.Estimate(t.Context(), measuredJob(t, 3), service.EstimateOptions{Calibration: id}); err != nil {
+		_, err := bounded.Estimate(t.Context(), measuredJob(t, 3), service.EstimateOptions{Calibration: id})
+		if err != nil {
 			t.Fatal(err)
 		}
 	}

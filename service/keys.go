@@ -29,7 +29,8 @@ const (
 
 // Scopes lists all scopes.
 func Scopes() []Scope {
-	return []Scope{ScopeCatalogWrite, ScopeObservationsWrite, ScopeCalibrationsWrite, ScopeObservationsRead, ScopeCalibrationsRead}
+	return []Scope{ScopeCatalogWrite, ScopeObservationsWrite, ScopeCalibrationsWrite, ScopeObservationsRead,
+		ScopeCalibrationsRead}
 }
 
 // Key is an API key as it is stored. The key itself is not: it is shown once.
@@ -62,7 +63,8 @@ func (k *Key) State(now time.Time) string {
 var keyForm = regexp.MustCompile(`^vrp_([a-z2-7]{10})_[A-Z2-7]{26}$`)
 
 // CreateKey makes a key, and returns it with the text that proves it.
-func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope, expiresAt *time.Time) (Key, string, error) {
+func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope, expiresAt *time.Time) (Key, string,
+	error) {
 	if s.store == nil {
 		return Key{}, "", noDatabase()
 	}
@@ -88,7 +90,8 @@ func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope, ex
 	}
 	id := strings.ToLower(rand.Text()[:10])
 	token := "vrp_" + id + "_" + rand.Text()
-	k := Key{ID: id, Name: name, Hash: hashKey(token), Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))), CreatedAt: now, ExpiresAt: expiresAt}
+	k := Key{ID: id, Name: name, Hash: hashKey(token), Scopes: slices.Compact(slices.Sorted(slices.Values(scopes))),
+		CreatedAt: now, ExpiresAt: expiresAt}
 	ctx, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	if err := s.store.CreateKey(ctx, k); err != nil {
@@ -136,7 +139,8 @@ func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Aut
 		return Author{}, noDatabase()
 	}
 	if token == "" {
-		return Author{}, failed(CodeUnauthorized, "this needs an API key with the scope %s: Authorization: Bearer KEY", scope)
+		return Author{}, failed(CodeUnauthorized, "this needs an API key with the scope %s: Authorization: Bearer KEY",
+			scope)
 	}
 	const refused = "the API key is not known, was revoked or has expired"
 	m := keyForm.FindStringSubmatch(token)
@@ -149,7 +153,8 @@ func (s *Service) Authorize(ctx context.Context, token string, scope Scope) (Aut
 	switch {
 	case err != nil:
 		return Author{}, storeError(err, "the API key could not be checked, because the database does not answer")
-	case k == nil, subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hashKey(token))) != 1, k.State(s.now()) != "active":
+	case k == nil, subtle.ConstantTimeCompare([]byte(k.Hash), []byte(hashKey(token))) != 1,
+		k.State(s.now()) != "active":
 		s.refused.add(token)
 		return Author{}, failed(CodeUnauthorized, refused)
 	case !k.may(scope):

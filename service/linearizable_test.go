@@ -30,8 +30,8 @@ type entrySeen struct {
 	unknown bool
 }
 
-// entryModel is one entry as a client may think of it: absent, or of a version. No version comes twice. A change that was
-// not confirmed may have been made, with a version that nobody was told: the state is then that of an unseen one.
+// entryModel is one entry as a client may think of it: absent, or of a version. No version comes twice. A change that
+// was not confirmed may have been made, with a version that nobody was told: the state is then that of an unseen one.
 var entryModel = porcupine.NondeterministicModel{
 	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
 		byID := map[string][]porcupine.Operation{}
@@ -106,14 +106,16 @@ func TestCatalogWritesAreLinearizable(t *testing.T) {
 					}
 				case n == 1 && op.known != "":
 					op.delete = true
-					err = s.DeleteEntry(t.Context(), operator, service.GPUEntryKind, id, service.Precondition{Versions: []string{op.known}})
+					err = s.DeleteEntry(t.Context(), operator, service.GPUEntryKind, id,
+						service.Precondition{Versions: []string{op.known}})
 				default:
 					op.memory = 1 << 30 * (1 + random.Int64N(64))
 					when := service.Precondition{Absent: op.known == ""}
 					if op.known != "" {
 						when.Versions = []string{op.known}
 					}
-					g, _, failed := s.PutGPU(t.Context(), operator, id, service.GPUEntry{Name: id, MemoryBytes: op.memory}, when)
+					g, _, failed := s.PutGPU(t.Context(), operator, id,
+						service.GPUEntry{Name: id, MemoryBytes: op.memory}, when)
 					if err = failed; err == nil {
 						seen.version = g.Version()
 					}
@@ -135,7 +137,8 @@ func TestCatalogWritesAreLinearizable(t *testing.T) {
 					return
 				}
 				mu.Lock()
-				history = append(history, porcupine.Operation{ClientId: len(history), Input: op, Call: call, Output: seen, Return: returned})
+				history = append(history, porcupine.Operation{ClientId: len(history), Input: op, Call: call,
+					Output: seen, Return: returned})
 				mu.Unlock()
 				if seen.refused || seen.unknown { // look again before the next try
 					known[id] = ""

@@ -20,7 +20,8 @@ import (
 type replays struct {
 	service *Service
 	catalog *catalog.Catalog
-	// known are the jobs that were replayed already: runs of the same job share a replay. nil stands for a job that is not answered.
+	// known are the jobs that were replayed already: runs of the same job share a replay. nil stands for a job that is
+	// not answered.
 	known map[string]*calibration.Row
 	// dear are the jobs that took too long.
 	dear map[string]bool
@@ -29,14 +30,16 @@ type replays struct {
 }
 
 func (s *Service) newReplays(budget context.Context) *replays {
-	return &replays{service: s, catalog: s.current(), known: map[string]*calibration.Row{}, dear: map[string]bool{}, budget: budget}
+	return &replays{service: s, catalog: s.current(), known: map[string]*calibration.Row{}, dear: map[string]bool{},
+		budget: budget}
 }
 
 // errDear says that a replay takes longer, or more memory, than one of a fit may.
 var errDear = errors.New("the replay takes too much")
 
-// rows are an observation as a fit takes it: none where its job is not answered, or nothing was measured that is fitted. A run belongs to the
-// release of PyTorch that it ran with, whatever its job named. Where the job named none, it also stands for jobs that name none: that row is the last.
+// rows are an observation as a fit takes it: none where its job is not answered, or nothing was measured that is
+// fitted. A run belongs to the release of PyTorch that it ran with, whatever its job named. Where the job named none,
+// it also stands for jobs that name none: that row is the last.
 func (x *replays) rows(o *Observation) ([]calibration.Row, error) {
 	asked, ran := releaseOf(o.Job.Training.Versions), releaseOf(o.Versions)
 	if ran == calibration.Unnamed || ran == asked {
@@ -86,7 +89,8 @@ func (x *replays) row(list []calibration.Row, o *Observation, job estimator.Job)
 			return nil, errDear
 		}
 		replayed, err = x.replay(r, name)
-		if x.dear[name] = errors.Is(err, errDear) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled); x.dear[name] {
+		if x.dear[name] = errors.Is(err, errDear) || errors.Is(err, context.DeadlineExceeded) ||
+			errors.Is(err, context.Canceled); x.dear[name] {
 			return nil, errDear
 		}
 		if err != nil {
@@ -105,7 +109,8 @@ func (x *replays) row(list []calibration.Row, o *Observation, job estimator.Job)
 	case m.DeviceBytes > 0 || m.ReservedBytes > 0 || m.AllocatedBytes > 0:
 		row.AtLeast = max(m.DeviceBytes, m.ReservedBytes, m.AllocatedBytes)
 	default:
-		row.AtLeast = card.UsableBytes - job.ReserveBytes // nobody knows what else was on the card: at least that was not enough
+		// nobody knows what else was on the card: at least that was not enough
+		row.AtLeast = card.UsableBytes - job.ReserveBytes
 	}
 	if row.Reserved <= 0 && row.Device <= 0 && row.AtLeast <= 0 {
 		return list, nil

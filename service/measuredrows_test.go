@@ -10,7 +10,8 @@ import (
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
-// A run belongs to the release of PyTorch that it ran with; where its job named none, it stands for jobs that name none, too.
+// A run belongs to the release of PyTorch that it ran with; where its job named none, it stands for jobs that name
+// none, too.
 func TestRunsAreGroupedByWhatRan(t *testing.T) {
 	for name, c := range map[string]struct {
 		// asked is the release that the jobs name, and ran the one that the observations state.
@@ -37,7 +38,8 @@ func TestRunsAreGroupedByWhatRan(t *testing.T) {
 			var sent []service.Sent
 			for i := range 40 {
 				job := naming(measuredJob(t, i), c.asked)
-				o := jobdoc.Observation{Job: job, Measured: jobdoc.Measured{DeviceBytes: s.estimate(job, "").Peak.DeviceBytes + 200*mib}}
+				o := jobdoc.Observation{Job: job,
+					Measured: jobdoc.Measured{DeviceBytes: s.estimate(job, "").Peak.DeviceBytes + 200*mib}}
 				if c.ran != "" {
 					o.Versions = map[string]string{"torch": c.ran}
 				}
@@ -61,14 +63,18 @@ func TestRunsAreGroupedByWhatRan(t *testing.T) {
 				t.Errorf("%d observations were used, %d jobs held out", used, fitted.HeldOut.All.Jobs)
 			}
 			// Answers are corrected for the jobs that the groups stand for, and for no others.
-			for release, torch := range map[string]string{"unnamed": "", "2.4": "2.4.1", "2.8": "2.8.0", "2.9": "2.9.2"} {
+			for release, torch := range map[string]string{"unnamed": "", "2.4": "2.4.1", "2.8": "2.8.0",
+				"2.9": "2.9.2"} {
 				job := naming(measuredJob(t, 3), torch)
-				corrected := s.estimate(job, fitted.ID).Peak.DeviceBytes - s.estimate(job, estimator.Calibration).Peak.DeviceBytes
-				if want := slices.Contains(c.groups, release); (corrected > 150*mib) != want || !want && corrected != 0 {
+				corrected := s.estimate(job, fitted.ID).Peak.DeviceBytes - s.estimate(job,
+					estimator.Calibration).Peak.DeviceBytes
+				if want := slices.Contains(c.groups, release); (corrected > 150*mib) != want || !want &&
+					corrected != 0 {
 					t.Errorf("a job of %s is corrected by %d MiB", release, corrected/mib)
 				}
 			}
-			report, err := s.Accuracy(t.Context(), service.ObservationFilter{}, service.AccuracyOptions{Calibration: fitted.ID})
+			report, err := s.Accuracy(t.Context(), service.ObservationFilter{},
+				service.AccuracyOptions{Calibration: fitted.ID})
 			if err != nil || len(report.Groups) != 1 {
 				t.Fatalf("%+v, %v", report, err)
 			}

@@ -37,7 +37,8 @@ var modelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-
 
 // PutModel creates or replaces a model, as PutGPU does a card. A model that the estimator
 // cannot replay is refused with the estimator's reasons.
-func (s *Service) PutModel(ctx context.Context, by Author, id string, e ModelEntry, known Precondition) (*catalog.Model, bool, error) {
+func (s *Service) PutModel(ctx context.Context, by Author, id string, e ModelEntry, known Precondition) (*catalog.Model,
+	bool, error) {
 	m, err := s.newModel(id, e)
 	if err != nil {
 		return nil, false, err
@@ -57,14 +58,17 @@ func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
 	}
 	text := textOf(&wrong)
 	for _, f := range []struct{ pointer, value string }{
-		{"/family", e.Family}, {"/kind", e.Kind}, {"/mlp", e.MLP}, {"/norm", e.Norm}, {"/position", e.Position}, {"/qk_norm", e.QKNorm},
+		{"/family", e.Family}, {"/kind", e.Kind}, {"/mlp", e.MLP}, {"/norm", e.Norm}, {"/position", e.Position},
+		{"/qk_norm", e.QKNorm},
 		{"/source", e.Source}, {"/params_total_source", e.ParametersSource}, {"/notes", e.Notes},
 	} {
 		text(f.pointer, f.value)
 	}
 	checkAliases(&wrong, e.Aliases, e.AliasNotes)
-	m := &catalog.Model{Preset: e.Preset, AliasNotes: e.AliasNotes, Source: e.Source, ParametersSource: e.ParametersSource, Notes: e.Notes, Origin: catalog.User}
-	m.ID, m.Aliases = id, append([]string{}, distinct(e.Aliases)...) // readers of a model get a list, which may be empty
+	m := &catalog.Model{Preset: e.Preset, AliasNotes: e.AliasNotes, Source: e.Source,
+		ParametersSource: e.ParametersSource, Notes: e.Notes, Origin: catalog.User}
+	// readers of a model get a list, which may be empty
+	m.ID, m.Aliases = id, append([]string{}, distinct(e.Aliases)...)
 	if m.KVHeads == 0 {
 		m.KVHeads = m.Heads
 	}

@@ -34,7 +34,8 @@ func (s *Service) Models(ctx context.Context, f ModelFilter) (List[catalog.Model
 	selected := make([]catalog.Model, 0, len(all))
 	for i := range all {
 		m := &all[i]
-		if f.Family != "" && !strings.EqualFold(f.Family, m.Family) || f.Kind != "" && !strings.EqualFold(f.Kind, m.Kind) {
+		if f.Family != "" && !strings.EqualFold(f.Family, m.Family) || f.Kind != "" &&
+			!strings.EqualFold(f.Kind, m.Kind) {
 			continue
 		}
 		if containsKey(catalog.ModelKey, query, m.Aliases, m.ID) {

@@ -65,7 +65,8 @@ type ObservationFilter struct {
 	GPU, Family string
 	// Before leaves out the observation of this id and newer ones.
 	Before string
-	// Limit is how many are wanted at most, MaxBytes how many bytes of documents, one observation at least; 0 is no bound.
+	// Limit is how many are wanted at most, MaxBytes how many bytes of documents, one observation at least; 0 is no
+	// bound.
 	Limit    int
 	MaxBytes int
 	// WithoutJobs leaves jobs and versions of software out.
@@ -116,12 +117,14 @@ func (s *Service) Observe(ctx context.Context, by Author, list []Sent) ([]Observ
 	defer cancel()
 	stored, err := s.store.AddObservations(ctx, good)
 	if err != nil {
-		return nil, storeError(err, "the database did not confirm the observations: send them again with the same Idempotency-Key")
+		return nil, storeError(err, "the database did not confirm the observations: send them again with the "+
+			"same Idempotency-Key")
 	}
 	for n, i := range places {
 		o := &stored[n]
 		if o.Digest != good[n].Digest {
-			results[i].Err = failed(CodeKeyReused, "the Idempotency-Key %.100q belongs to another observation", o.IdempotencyKey)
+			results[i].Err = failed(CodeKeyReused, "the Idempotency-Key %.100q belongs to another observation",
+				o.IdempotencyKey)
 			continue
 		}
 		results[i] = Observed{Observation: &o.Observation, Known: o.Known}
@@ -155,9 +158,11 @@ func (s *Service) observation(ctx context.Context, by Author, sent *Sent) (*Stor
 	o := &StoredObservation{
 		Observation: Observation{
 			ID: fmt.Sprintf("obs-%012x%s", at.UnixMilli(), strings.ToLower(rand.Text()[:10])), At: at, By: by,
-			GPU: prediction.GPUs[0].GPU, Model: prediction.Model.Name, Family: prediction.Model.Family, Torch: torchOf(d),
-			Job: job, Measured: d.Measured, Versions: d.Versions, Source: d.Source, Note: d.Note,
-			Predicted: Prediction{prediction.Versions, p.AllocatedBytes, p.ReservedBytes, p.DeviceBytes, p.LowBytes, p.HighBytes, prediction.GPUs[0].Verdict},
+			GPU: prediction.GPUs[0].GPU, Model: prediction.Model.Name, Family: prediction.Model.Family,
+			Torch: torchOf(d),
+			Job:   job, Measured: d.Measured, Versions: d.Versions, Source: d.Source, Note: d.Note,
+			Predicted: Prediction{prediction.Versions, p.AllocatedBytes, p.ReservedBytes, p.DeviceBytes, p.LowBytes,
+				p.HighBytes, prediction.GPUs[0].Verdict},
 		},
 		IdempotencyKey: sent.IdempotencyKey,
 		Digest:         hex.EncodeToString(sum[:]),
@@ -180,14 +185,17 @@ func checkMeasured(d *jobdoc.Observation) *invalid.List {
 		text("/job/gpus/0", d.Job.GPUs[0].Name)
 	}
 	m := d.Measured
-	given := slices.DeleteFunc([]figure{{"allocated_bytes", m.AllocatedBytes}, {"reserved_bytes", m.ReservedBytes}, {"device_bytes", m.DeviceBytes}},
+	given := slices.DeleteFunc([]figure{{"allocated_bytes", m.AllocatedBytes}, {"reserved_bytes", m.ReservedBytes},
+		{"device_bytes", m.DeviceBytes}},
 		func(f figure) bool { return f.bytes == 0 })
 	if len(given) == 0 && !m.OutOfMemory {
-		wrong.Add("/measured", "required", "at least one of allocated_bytes, reserved_bytes and device_bytes, or out_of_memory, is required")
+		wrong.Add("/measured", "required", "at least one of allocated_bytes, reserved_bytes and device_bytes, or "+
+			"out_of_memory, is required")
 	}
 	for i := 1; i < len(given); i++ {
 		if given[i].bytes < given[i-1].bytes {
-			wrong.Add("/measured/"+given[i].name, "conflict", "%d is less than %s, %d, which is a part of it", given[i].bytes, given[i-1].name, given[i-1].bytes)
+			wrong.Add("/measured/"+given[i].name, "conflict", "%d is less than %s, %d, which is a part of it",
+				given[i].bytes, given[i-1].name, given[i-1].bytes)
 		}
 	}
 	return &wrong
@@ -225,7 +233,8 @@ func quarantine(o *Observation) string {
 		{"device_bytes", o.Measured.DeviceBytes, o.Predicted.DeviceBytes},
 	} {
 		if f.measured > 0 && (f.measured > quarantineFactor*f.predicted || f.predicted > quarantineFactor*f.measured) {
-			return fmt.Sprintf("%s is %d, and %d was predicted: more than a factor of %d apart", f.name, f.measured, f.predicted, quarantineFactor)
+			return fmt.Sprintf("%s is %d, and %d was predicted: more than a factor of %d apart", f.name, f.measured,
+				f.predicted, quarantineFactor)
 		}
 	}
 	return ""

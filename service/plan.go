@@ -25,7 +25,8 @@ type PlanRequest struct {
 func (r *PlanRequest) measured() []planner.MeasuredStep {
 	var out []planner.MeasuredStep
 	for _, m := range r.MeasuredSteps {
-		out = append(out, planner.MeasuredStep{MicroBatch: m.MicroBatch, GradientAccumulation: m.GradientAccumulation, Seconds: m.StepTimeSeconds})
+		out = append(out, planner.MeasuredStep{MicroBatch: m.MicroBatch, GradientAccumulation: m.GradientAccumulation,
+			Seconds: m.StepTimeSeconds})
 	}
 	return out
 }

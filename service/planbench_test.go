@@ -6,7 +6,8 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// BenchmarkPlanOfManyExperts plans a model of 256 experts in each of 58 layers: what takes longest of the built-in ones.
+// BenchmarkPlanOfManyExperts plans a model of 256 experts in each of 58 layers: what takes longest of the built-in
+// ones.
 func BenchmarkPlanOfManyExperts(b *testing.B) {
 	s := New(EmbeddedCatalog(), WithCache(0))
 	job := estimator.Job{

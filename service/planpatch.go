@@ -23,7 +23,8 @@ type FileJob struct {
 	source readers.Source
 }
 
-// FileJob reads the one job of a reading. What the files leave open, and several jobs, are an *[invalid.Error] about /reading.
+// FileJob reads the one job of a reading. What the files leave open, and several jobs, are an *[invalid.Error] about
+// /reading.
 func (s *Service) FileJob(ctx context.Context, r jobdoc.Reading) (*FileJob, error) {
 	source, err := s.readingSource(r)
 	if err != nil {
@@ -41,7 +42,8 @@ func (s *Service) FileJob(ctx context.Context, r jobdoc.Reading) (*FileJob, erro
 			errs.Add(pointer, "unsupported", "%s", r.String())
 		}
 	case len(answer.Jobs) > 1:
-		errs.Add(pointer, "conflict", "the files describe %d jobs: name the file of one of them in read", len(answer.Jobs))
+		errs.Add(pointer, "conflict", "the files describe %d jobs: name the file of one of them in read",
+			len(answer.Jobs))
 	default:
 		for _, q := range answer.Open() {
 			errs.Add(pointer, "required", "%s %s; answer it in known.set, known.gpus or known.ignore", q.Ask, q.Why)
@@ -53,7 +55,8 @@ func (s *Service) FileJob(ctx context.Context, r jobdoc.Reading) (*FileJob, erro
 	return &FileJob{answer.Jobs[0], source}, nil
 }
 
-// Over lays the fields of a request over the job's document: gpus, effective_batch and whatever else is said beside the files.
+// Over lays the fields of a request over the job's document: gpus, effective_batch and whatever else is said beside the
+// files.
 func (f *FileJob) Over(request []byte) ([]byte, error) {
 	document := []byte(f.job.Document)
 	var err error
@@ -81,7 +84,8 @@ func (f *FileJob) Within(request []byte, field string) ([]byte, error) {
 	return out, nil
 }
 
-// WithPatch is the plan with the first way out that the files can say; the plan itself stays as it is, since others share it.
+// WithPatch is the plan with the first way out that the files can say; the plan itself stays as it is, since others
+// share it.
 func (f *FileJob) WithPatch(ctx context.Context, plan *planner.Plan) (*planner.Plan, error) {
 	patch, err := PatchOf(ctx, f.source, &f.job, plan)
 	if err != nil {
@@ -92,8 +96,8 @@ func (f *FileJob) WithPatch(ctx context.Context, plan *planner.Plan) (*planner.P
 	return &own, nil
 }
 
-// PatchOf turns the first option of a plan that fits, and that the files can say, into a change of them. It is nil where the job fits as it is;
-// one without a diff and without a command says what was left out, and why.
+// PatchOf turns the first option of a plan that fits, and that the files can say, into a change of them. It is nil
+// where the job fits as it is; one without a diff and without a command says what was left out, and why.
 func PatchOf(ctx context.Context, source readers.Source, job *readers.Job, plan *planner.Plan) (*planner.Patch, error) {
 	if plan.Today != nil && plan.Today.Verdict == estimator.Fits {
 		return nil, nil
@@ -132,7 +136,8 @@ func pointersOf(changes map[string]any) (map[string]any, bool) {
 			return nil, false
 		}
 		pointer := "/training/" + key
-		if inner, ok := value.(map[string]any); ok && key == "evaluation" && len(inner) == 1 && inner["micro_batch"] != nil {
+		if inner, ok := value.(map[string]any); ok && key == "evaluation" && len(inner) == 1 &&
+			inner["micro_batch"] != nil {
 			pointer, value = pointer+"/micro_batch", inner["micro_batch"]
 		}
 		switch n := value.(type) {

@@ -59,7 +59,8 @@ func (r *resolved) resolveModel() error {
 	r.input.Preset = &m.Preset
 	r.input.Job.Model.Preset = m.ID
 	if note := m.AliasNote(name); note != "" {
-		r.notes = append(r.notes, estimator.Note{Code: "model-name", Text: fmt.Sprintf("%q is read as %s. %s", name, m.ID, note)})
+		r.notes = append(r.notes,
+			estimator.Note{Code: "model-name", Text: fmt.Sprintf("%q is read as %s. %s", name, m.ID, note)})
 	}
 	return nil
 }
@@ -109,7 +110,8 @@ func (r *resolved) resolveGPUs() error {
 // noteGPU says what the user should know of a card that was named.
 func (r *resolved) noteGPU(name string, g *catalog.GPU) {
 	if note := g.AliasNote(name); note != "" {
-		r.notes = append(r.notes, estimator.Note{Code: "gpu-name", Text: fmt.Sprintf("%q is read as %s. %s", name, g.ID, note)})
+		r.notes = append(r.notes,
+			estimator.Note{Code: "gpu-name", Text: fmt.Sprintf("%q is read as %s. %s", name, g.ID, note)})
 	}
 	switch g.UsableBasis {
 	case catalog.Inferred, catalog.Nominal:
@@ -155,7 +157,8 @@ func (r *resolved) digest(extra ...int64) digest {
 		text(g.ID)
 		text(g.Vendor)
 		text(string(g.Line))
-		for _, n := range []int64{g.MemoryBytes, g.UsableBytes, int64(g.ComputeCapability), int64(g.Multiprocessors), single(g)} {
+		for _, n := range []int64{g.MemoryBytes, g.UsableBytes, int64(g.ComputeCapability), int64(g.Multiprocessors),
+			single(g)} {
 			buf = binary.AppendVarint(buf, n)
 		}
 		for _, f := range []float64{g.PeakFLOPS, g.FP32FLOPS, g.BandwidthBytesPerSecond, g.LinkBytesPerSecond} {
@@ -177,7 +180,9 @@ func single(g *estimator.GPU) int64 {
 // so does that of a document that could not be read to its end.
 func (s *Service) Names(err error, job estimator.Job, pointer string) error {
 	wrong, ok := errors.AsType[*invalid.Error](err)
-	if !ok || slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool { return f.Code == jobdoc.CodeMalformed || f.Code == jobdoc.CodeTooDeep }) {
+	if !ok || slices.ContainsFunc(wrong.Fields, func(f invalid.Field) bool {
+		return f.Code == jobdoc.CodeMalformed || f.Code == jobdoc.CodeTooDeep
+	}) {
 		return err
 	}
 	r, resolveErr := resolve(s.current(), job)

@@ -51,7 +51,8 @@ func (s *Service) roomFor(ctx context.Context, n int) error {
 		return storeError(err, "the observations could not be counted")
 	}
 	if mark.Count+int64(n) > s.maxObservations {
-		return failed(CodeConflict, "the database has %d observations, and takes %d: delete some, or set a retention", mark.Count, s.maxObservations)
+		return failed(CodeConflict, "the database has %d observations, and takes %d: delete some, or set a retention",
+			mark.Count, s.maxObservations)
 	}
 	return nil
 }
@@ -68,7 +69,8 @@ func (s *Service) dropOld(ctx context.Context) (dropped int64, err error) {
 		return 0, nil
 	}
 	if drift := now.Sub(s.clockAtStart) - ran; drift > clockSlack || drift < -clockSlack {
-		return 0, fmt.Errorf("the clock moved by %s since the start: old observations are not deleted until the next one", drift.Round(time.Second))
+		return 0, fmt.Errorf("the clock moved by %s since the start: old observations are not deleted "+
+			"until the next one", drift.Round(time.Second))
 	}
 	for {
 		step, cancel := context.WithTimeout(ctx, storeTimeout)
@@ -84,7 +86,8 @@ func (s *Service) dropOld(ctx context.Context) (dropped int64, err error) {
 // retentionInterval is how often observations are looked through for old ones.
 const retentionInterval = time.Minute
 
-// Retain deletes observations that got older than they may, until ctx ends. report gets what it deleted, and why it could not.
+// Retain deletes observations that got older than they may, until ctx ends. report gets what it deleted, and why it
+// could not.
 func (s *Service) Retain(ctx context.Context, report func(dropped int64, err error)) {
 	for s.retention > 0 {
 		if dropped, err := s.dropOld(ctx); ctx.Err() == nil && (dropped > 0 || err != nil) {

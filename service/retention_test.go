@@ -32,7 +32,8 @@ func TestRetention(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var jump atomic.Int64
 		d := &dropper{}
-		s := service.New(service.EmbeddedCatalog(), service.WithStore(d), service.WithObservationLimits(0, 24*time.Hour),
+		s := service.New(service.EmbeddedCatalog(), service.WithStore(d),
+			service.WithObservationLimits(0, 24*time.Hour),
 			service.WithClock(func() time.Time { return time.Now().Add(time.Duration(jump.Load())) }))
 		ctx, cancel := context.WithCancel(t.Context())
 		type told struct {
@@ -75,8 +76,10 @@ func TestMostObservations(t *testing.T) {
 	s := newSite(t)
 	s.measure(3, 0)
 	full := service.New(service.EmbeddedCatalog(), service.WithStore(s.db), service.WithObservationLimits(4, 0))
-	run := service.Sent{Document: jobdoc.Observation{Job: measuredJob(t, 1), Measured: jobdoc.Measured{OutOfMemory: true}}}
-	if _, err := full.Observe(t.Context(), operator, []service.Sent{run, run}); service.ErrorCode(err) != service.CodeConflict {
+	run := service.Sent{Document: jobdoc.Observation{Job: measuredJob(t, 1),
+		Measured: jobdoc.Measured{OutOfMemory: true}}}
+	_, err := full.Observe(t.Context(), operator, []service.Sent{run, run})
+	if service.ErrorCode(err) != service.CodeConflict {
 		t.Errorf("two where one has room: %v", err)
 	}
 	if _, err := full.Observe(t.Context(), operator, []service.Sent{run}); err != nil {

@@ -52,8 +52,8 @@ type Service struct {
 	plans           *cache[*planner.Plan]
 	// estimate is estimator.Estimate; tests of what is around it take another.
 	estimate planner.Estimator
-	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with replays that the
-	// questions of one plan share.
+	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with replays
+	// that the questions of one plan share.
 	judge func() planner.Estimator
 	// budget is the memory of replays, nil without a bound, and turns are the cores.
 	budget *budget
@@ -88,7 +88,8 @@ func WithObservationLimits(most int64, retention time.Duration) Option {
 	return func(o *options) { o.maxObservations, o.retention = most, retention }
 }
 
-// WithFitBudget sets how long the replays of one fit may take, and how long a request waits for the fit; 0 is the default.
+// WithFitBudget sets how long the replays of one fit may take, and how long a request waits for the fit; 0 is the
+// default.
 func WithFitBudget(budget, await time.Duration) Option {
 	return func(o *options) { o.fitBudget, o.fitAwait = budget, cmp.Or(await, defaultFitAwait) }
 }
@@ -137,13 +138,15 @@ func WithClock(now func() time.Time) Option { return func(o *options) { o.now = 
 
 // New makes a service that looks names up in c.
 func New(c *catalog.Catalog, opts ...Option) *Service {
-	o := options{cacheEntries: defaultCacheEntries, now: time.Now, maxObservations: DefaultMaxObservations, fitBudget: DefaultFitBudget, fitAwait: defaultFitAwait}
+	o := options{cacheEntries: defaultCacheEntries, now: time.Now, maxObservations: DefaultMaxObservations,
+		fitBudget: DefaultFitBudget, fitAwait: defaultFitAwait}
 	for _, set := range opts {
 		set(&o)
 	}
 	s := &Service{
-		store:   o.store,
-		follow:  follower{keep: o.keep, tell: o.tell, mark: CalibrationMark{-1, -1}, state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
+		store: o.store,
+		follow: follower{keep: o.keep, tell: o.tell, mark: CalibrationMark{-1, -1},
+			state: DatabaseState{Status: DatabaseUnreachable, Seen: o.now()}},
 		now:     o.now,
 		results: newCache[*estimator.Result](o.cacheEntries),
 		plans:   newCache[*planner.Plan](o.cacheEntries / 4),

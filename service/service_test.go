@@ -31,7 +31,8 @@ func (r *recorder) estimate(in estimator.Input) (*estimator.Result, error) {
 	defer r.mu.Unlock()
 	r.inputs = append(r.inputs, in)
 	if in.Job.Model.Preset != "" && in.Preset == nil {
-		return nil, &invalid.Error{Fields: append([]invalid.Field{{Pointer: "/model/preset", Code: "unknown_model", Detail: "no preset"}}, r.errors...)}
+		return nil, &invalid.Error{Fields: append([]invalid.Field{{Pointer: "/model/preset", Code: "unknown_model",
+			Detail: "no preset"}}, r.errors...)}
 	}
 	if len(r.errors) > 0 {
 		return nil, &invalid.Error{Fields: r.errors}
@@ -43,7 +44,8 @@ func (r *recorder) estimate(in estimator.Input) (*estimator.Result, error) {
 		if bytes > g.UsableBytes {
 			verdict = estimator.DoesNotFit
 		}
-		result.GPUs = append(result.GPUs, estimator.GPUFit{GPU: g.ID, UsableBytes: g.UsableBytes, HeadroomBytes: g.UsableBytes - bytes, Verdict: verdict})
+		result.GPUs = append(result.GPUs, estimator.GPUFit{GPU: g.ID, UsableBytes: g.UsableBytes,
+			HeadroomBytes: g.UsableBytes - bytes, Verdict: verdict})
 	}
 	return result, nil
 }
@@ -81,7 +83,8 @@ func TestEstimateResolvesNames(t *testing.T) {
 		t.Fatal(err)
 	}
 	in := r.last(t)
-	if in.Preset == nil || in.Preset.ID != "openai-community/gpt2" || in.Job.Model.Preset != in.Preset.ID || in.Preset.Layers != 12 {
+	if in.Preset == nil || in.Preset.ID != "openai-community/gpt2" || in.Job.Model.Preset != in.Preset.ID ||
+		in.Preset.Layers != 12 {
 		t.Errorf("preset %+v for %q", in.Preset, in.Job.Model.Preset)
 	}
 	type card struct {
@@ -103,14 +106,16 @@ func TestEstimateResolvesNames(t *testing.T) {
 	if result.Versions.Catalog != "c-1" {
 		t.Errorf("catalog %q", result.Versions.Catalog)
 	}
-	if len(result.Notes) != 1 || result.Notes[0].Code != "gpu-name" || !strings.Contains(result.Notes[0].Text, `"h100" is read as h100-sxm5`) {
+	if len(result.Notes) != 1 || result.Notes[0].Code != "gpu-name" || !strings.Contains(result.Notes[0].Text,
+		`"h100" is read as h100-sxm5`) {
 		t.Errorf("notes %+v", result.Notes)
 	}
 }
 
 func TestNotesOnInferredMemory(t *testing.T) {
 	s, _ := recorded()
-	result, err := s.Estimate(t.Context(), job(t, `{"model": {"preset": "gpt2"}, "gpus": ["rtx-4080", "gaudi2", "rtx-4070"]}`), EstimateOptions{})
+	result, err := s.Estimate(t.Context(),
+		job(t, `{"model": {"preset": "gpt2"}, "gpus": ["rtx-4080", "gaudi2", "rtx-4070"]}`), EstimateOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +130,8 @@ func TestNotesOnInferredMemory(t *testing.T) {
 
 func TestWholeCatalog(t *testing.T) {
 	s, r := recorded()
-	if _, err := s.Estimate(t.Context(), job(t, `{"model": {"preset": "gpt2"}, "gpus": ["rtx-4070", "*", "*"]}`), EstimateOptions{}); err != nil {
+	if _, err := s.Estimate(t.Context(), job(t, `{"model": {"preset": "gpt2"}, "gpus": ["rtx-4070", "*", "*"]}`),
+		EstimateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	if in := r.last(t); len(in.GPUs) != 171 || in.GPUs[0].ID != "rtx-4070" || in.GPUs[1].ID != "gtx-1050" {
@@ -157,7 +163,8 @@ func TestAllProblemsAtOnce(t *testing.T) {
 		for _, f := range problems.Fields {
 			got = append(got, f.Pointer+" "+f.Code)
 		}
-		want := []string{"/gpus/0 unknown_gpu", "/gpus/2 required", "/model/preset unknown_model", "/training/sequence_length out_of_range"}
+		want := []string{"/gpus/0 unknown_gpu", "/gpus/2 required", "/model/preset unknown_model",
+			"/training/sequence_length out_of_range"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
@@ -242,7 +249,8 @@ func TestNotesAreNotShared(t *testing.T) {
 		name  string
 		notes int
 	}{{"a100", 1}, {"a100-sxm4-40gb", 0}, {"a100", 1}} {
-		result, err := s.Estimate(t.Context(), job(t, fmt.Sprintf(`{"model": {"preset": "gpt2"}, "gpus": [%q]}`, c.name)), EstimateOptions{})
+		result, err := s.Estimate(t.Context(),
+			job(t, fmt.Sprintf(`{"model": {"preset": "gpt2"}, "gpus": [%q]}`, c.name)), EstimateOptions{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -267,7 +275,9 @@ func TestWithoutCache(t *testing.T) {
 func TestCacheIsBounded(t *testing.T) {
 	s, _ := recorded(WithCache(8))
 	for i := range 50 {
-		if _, err := s.Estimate(t.Context(), job(t, fmt.Sprintf(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": %d}}`, i+1)), EstimateOptions{}); err != nil {
+		if _, err := s.Estimate(t.Context(),
+			job(t, fmt.Sprintf(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": %d}}`, i+1)),
+			EstimateOptions{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -278,7 +288,8 @@ func TestCacheIsBounded(t *testing.T) {
 
 func TestPlan(t *testing.T) {
 	s, r := recorded()
-	request := PlanRequest{Job: job(t, `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 16, "gradient_accumulation": 32}, "gpus": ["rtx-4070"]}`)}
+	request := PlanRequest{Job: job(t,
+		`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 16, "gradient_accumulation": 32}, "gpus": ["rtx-4070"]}`)}
 	plan, err := s.Plan(t.Context(), request, PlanOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -287,7 +298,8 @@ func TestPlan(t *testing.T) {
 		t.Errorf("%+v", plan)
 	}
 	asked := len(r.inputs)
-	if again, err := s.Plan(t.Context(), request, PlanOptions{}); err != nil || again != plan || len(r.inputs) != asked {
+	if again, err := s.Plan(t.Context(), request, PlanOptions{}); err != nil || again != plan ||
+		len(r.inputs) != asked {
 		t.Errorf("the plan was not remembered: %v", err)
 	}
 	if _, err := s.Plan(t.Context(), request, PlanOptions{Frontier: true}); err != nil || len(r.inputs) == asked {
@@ -296,7 +308,8 @@ func TestPlan(t *testing.T) {
 	request.MeasuredSteps = []jobdoc.MeasuredStep{{StepTimeSeconds: 17}}
 	timed, err := s.Plan(t.Context(), request, PlanOptions{})
 	if err != nil || timed.StepTimeBasis != "calibrated" || plan.StepTimeBasis != "model" {
-		t.Errorf("a plan with a measured step rests on %q, one without on %q: %v", timed.StepTimeBasis, plan.StepTimeBasis, err)
+		t.Errorf("a plan with a measured step rests on %q, one without on %q: %v", timed.StepTimeBasis,
+			plan.StepTimeBasis, err)
 	}
 }
 
@@ -326,7 +339,8 @@ func TestReading(t *testing.T) {
 	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 173 {
 		t.Errorf("%d models, %v", len(list.Entries), err)
 	}
-	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "8b"}); err != nil || len(list.Entries) != 1 || list.Entries[0].ID != "Qwen/Qwen3-8B" {
+	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "8b"}); err != nil || len(list.Entries) != 1 ||
+		list.Entries[0].ID != "Qwen/Qwen3-8B" {
 		t.Errorf("%+v, %v", list, err)
 	}
 	if g, err := s.GPU(ctx, "NVIDIA A40"); err != nil || g.ID != "a40" {

@@ -38,15 +38,16 @@ type Store interface {
 	// AddCalibration stores the calibration that name makes for the next number, unless there is one with the same
 	// digest: then that one is the result, and known. name may be called again where the database gave way to another
 	// transaction.
-	AddCalibration(ctx context.Context, digest string, name func(number int64) *Calibration) (c *Calibration, known bool, err error)
+	AddCalibration(ctx context.Context, digest string, name func(number int64) *Calibration) (c *Calibration,
+		known bool, err error)
 	// Calibration finds a calibration, and how many bytes it takes in JSON; nil where there is none.
 	Calibration(ctx context.Context, id string) (c *Calibration, bytes int, err error)
 	// EachCalibration hands so many calibrations to do, the newest first, until it wants no more.
 	EachCalibration(ctx context.Context, limit int, do func(c *Calibration, bytes int) (more bool, err error)) error
 	// Calibrations lists summaries of calibrations, the newest first.
 	Calibrations(ctx context.Context, f CalibrationFilter) ([]Calibration, error)
-	// Activate notes the activation that decide makes of up to look of the newest ones, the newest first, under the next
-	// number; or returns decide's error and does nothing. Nobody else activates between what decide sees and the
+	// Activate notes the activation that decide makes of up to look of the newest ones, the newest first, under the
+	// next number; or returns decide's error and does nothing. Nobody else activates between what decide sees and the
 	// activation. decide may be called again where the database gave way to another transaction.
 	Activate(ctx context.Context, look int, decide func(newest []Activation) (*Activation, error)) (*Activation, error)
 	// Activations lists what was activated, the newest first.

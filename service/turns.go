@@ -17,8 +17,8 @@ type client struct {
 
 type clientKey struct{}
 
-// ForClient says whose request ctx is: large jobs of one client leave room to those of others, and have the cores in turns with
-// them. had tells how long the request's estimates had a core so far.
+// ForClient says whose request ctx is: large jobs of one client leave room to those of others, and have the cores in
+// turns with them. had tells how long the request's estimates had a core so far.
 func ForClient(ctx context.Context, name string) (of context.Context, had func() time.Duration) {
 	c := &client{name: name}
 	return context.WithValue(ctx, clientKey{}, c), func() time.Duration { return time.Duration(c.had.Load()) }
@@ -32,8 +32,9 @@ func clientOf(ctx context.Context) *client {
 	return &client{}
 }
 
-// turns lends the cores to estimates, which go on for as long as nobody else waits whose estimates had less of them lately. An
-// estimate offers its core every two milliseconds or so, and so a small one never waits for large ones of others to end.
+// turns lends the cores to estimates, which go on for as long as nobody else waits whose estimates had less of them
+// lately. An estimate offers its core every two milliseconds or so, and so a small one never waits for large ones of
+// others to end.
 type turns struct {
 	mu      sync.Mutex
 	free    int
@@ -70,8 +71,8 @@ func (p *turns) take(ctx context.Context, end func()) *turn {
 	return t
 }
 
-// Core waits for a core for work of a client that is no estimate's, such as writing down a long answer, and says what to call when
-// that is done. Whoever's ctx is done gets none.
+// Core waits for a core for work of a client that is no estimate's, such as writing down a long answer, and says what
+// to call when that is done. Whoever's ctx is done gets none.
 func (s *Service) Core(ctx context.Context, name string) (leave func()) {
 	ctx, _ = ForClient(ctx, name)
 	return s.turns.take(ctx, func() {}).End

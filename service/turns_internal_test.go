@@ -10,8 +10,8 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// TestTurns: whoever had less of the cores lately goes first, in the running as well as in the line, and a client's own jobs do
-// not hurry each other.
+// TestTurns: whoever had less of the cores lately goes first, in the running as well as in the line, and a client's own
+// jobs do not hurry each other.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTurns()

@@ -19,8 +19,10 @@ func TestAxe(t *testing.T) {
 		"4K and dark":    {look{3840, 2160, "dark"}, "", nil},
 		"narrow, light":  {look{360, 800, "light"}, "", nil},
 		"narrow, dark":   {look{360, 800, "dark"}, "", nil},
-		"errors":         {desktop, hashOf(`{"model":{"preset":"gpt22"},"training":{"micro_batch":-1,"nope":1},"gpus":["rtx-40700"]}`), nil},
-		"everything open, several cards": {desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2,"lora":{"rank":4}},"gpus":["rtx-4070","rtx-4090"]}`),
+		"errors": {desktop,
+			hashOf(`{"model":{"preset":"gpt22"},"training":{"micro_batch":-1,"nope":1},"gpus":["rtx-40700"]}`), nil},
+		"everything open, several cards": {desktop,
+			hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2,"lora":{"rank":4}},"gpus":["rtx-4070","rtx-4090"]}`),
 			func(p *tab) {
 				p.click("#keep")
 				p.set("f-training-micro_batch", "4")

@@ -62,8 +62,10 @@ func run(m *testing.M) int {
 		return 1
 	}
 	allocator, stop := chromedp.NewExecAllocator(context.Background(), append(chromedp.DefaultExecAllocatorOptions[:],
-		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Env("FONTCONFIG_FILE="+config), chromedp.UserDataDir(filepath.Join(dir, "profile")),
-		chromedp.Flag("font-render-hinting", "none"), chromedp.Flag("force-color-profile", "srgb"), chromedp.Flag("hide-scrollbars", true))...)
+		chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.Env("FONTCONFIG_FILE="+config),
+		chromedp.UserDataDir(filepath.Join(dir, "profile")),
+		chromedp.Flag("font-render-hinting", "none"), chromedp.Flag("force-color-profile", "srgb"),
+		chromedp.Flag("hide-scrollbars", true))...)
 	defer stop()
 	browser, quit := chromedp.NewContext(allocator)
 	defer quit()
@@ -102,8 +104,8 @@ type look struct {
 
 var desktop = look{1280, 900, "light"}
 
-// open opens the page with what is behind # in its address, and waits for its answer. Whatever a script of the page throws or a policy
-// keeps it from fails the test.
+// open opens the page with what is behind # in its address, and waits for its answer. Whatever a script of the page
+// throws or a policy keeps it from fails the test.
 func open(t testing.TB, l look, hash string) *tab {
 	t.Helper()
 	if shared.missing != "" {
@@ -114,11 +116,14 @@ func open(t testing.TB, l look, hash string) *tab {
 	ctx, cancel := context.WithTimeout(ctx, 2*patience)
 	t.Cleanup(cancel)
 	p := &tab{t, ctx}
-	p.do("open a tab", chromedp.EmulateViewport(l.width, l.height), chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
-		features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.scheme}, {Name: "prefers-reduced-motion", Value: "reduce"}}
-		_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features})
-		return err
-	}))
+	p.do("open a tab", chromedp.EmulateViewport(l.width, l.height),
+		chromedp.Func(func(ctx context.Context, target *chromedp.Target) error {
+			features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: l.scheme},
+				{Name: "prefers-reduced-motion", Value: "reduce"}}
+			_, err := cdp.Call(ctx, target, emulation.SetEmulatedMedia,
+				emulation.SetEmulatedMediaParams{Features: features})
+			return err
+		}))
 	messages := chromedp.Console(p.ctx)
 	go func() {
 		for m, err := range messages {
@@ -126,7 +131,8 @@ func open(t testing.TB, l look, hash string) *tab {
 				return
 			}
 			// A refusal of the API is an answer; the browser reports it all the same.
-			if wrong := m.Type == "error" || m.Type == "warning" || m.Type == "exception"; wrong && !strings.HasPrefix(m.Text, "Failed to load resource") {
+			if wrong := m.Type == "error" || m.Type == "warning" || m.Type == "exception"; wrong &&
+				!strings.HasPrefix(m.Text, "Failed to load resource") {
 				p.Errorf("the browser's console: %v", m)
 			}
 		}
@@ -172,7 +178,8 @@ func (p *tab) wait(expression string) {
 		look();
 	})`
 	if !eval[bool](p, fmt.Sprintf(script, patience.Milliseconds(), expression)) {
-		p.Fatalf("never true: %s\nthe sentence is %q, problems %q, at fields %q", expression, p.text("#sentence"), p.text("#problem"),
+		p.Fatalf("never true: %s\nthe sentence is %q, problems %q, at fields %q", expression, p.text("#sentence"),
+			p.text("#problem"),
 			eval[string](p, `[...document.querySelectorAll("#job .error:not([hidden])")].map((e) => e.textContent).join(" / ")`))
 	}
 }
@@ -192,7 +199,8 @@ func (p *tab) text(selector string) string {
 // says waits until an element says something.
 func (p *tab) says(selector, words string) {
 	p.Helper()
-	p.wait(fmt.Sprintf(`document.querySelector(%q).textContent.replaceAll("\u00a0", " ").includes(%q)`, selector, words))
+	p.wait(fmt.Sprintf(`document.querySelector(%q).textContent.replaceAll("\u00a0", " ").includes(%q)`, selector,
+		words))
 }
 
 // set types over the value of a field, as somebody does who selects all of it first.

@@ -29,7 +29,8 @@ func TestTrainersFilesAreRead(t *testing.T) {
 	has := func(p *tab, want ...string) {
 		t.Helper()
 		p.says("#versions", "Mistral-7B")
-		for _, part := range append(want, `"base_precision":"nf4"`, `"gradient_accumulation":4`, `"gpus":["rtx-4090"]`) {
+		for _, part := range append(want, `"base_precision":"nf4"`, `"gradient_accumulation":4`,
+			`"gpus":["rtx-4090"]`) {
 			if got := p.job(); !strings.Contains(got, part) {
 				t.Errorf("the job is %s, without %s", got, part)
 			}
@@ -93,7 +94,8 @@ func TestLaunchLinesAndTOML(t *testing.T) {
 	p.wait(`document.getElementById("f-model-preset").value === "meta-llama/Llama-3.1-8B"`)
 }
 
-// TestQuestionsStandAtTheirFields: what a file does not say is asked where the answer is typed, and the job is answered once it is there.
+// TestQuestionsStandAtTheirFields: what a file does not say is asked where the answer is typed, and the job is answered
+// once it is there.
 func TestQuestionsStandAtTheirFields(t *testing.T) {
 	p := open(t, desktop, hashOf(gpt4090))
 	text, err := json.Marshal(strings.Replace(qlora, "mistralai/Mistral-7B-v0.1", "someorg/unknown-7b", 1))
@@ -102,7 +104,8 @@ func TestQuestionsStandAtTheirFields(t *testing.T) {
 	}
 	paste(p, string(text))
 	p.wait(`document.querySelectorAll("#job .error:not([hidden])").length > 0`)
-	if said := eval[string](p, `[...document.querySelectorAll("#job .error:not([hidden])")].map((e) => e.closest("[data-pointer]").dataset.pointer + " " + e.textContent).join(" / ")`); !strings.HasPrefix(said, "/model") || !strings.Contains(said, "someorg/unknown-7b") {
+	if said := eval[string](p,
+		`[...document.querySelectorAll("#job .error:not([hidden])")].map((e) => e.closest("[data-pointer]").dataset.pointer + " " + e.textContent).join(" / ")`); !strings.HasPrefix(said, "/model") || !strings.Contains(said, "someorg/unknown-7b") {
 		t.Errorf("at the fields stands %q", said)
 	}
 	p.says("#sentence", "No answer to this job yet")

@@ -17,7 +17,8 @@ func TestKeyboard(t *testing.T) {
 		}
 	}
 	focused := func() string {
-		return eval[string](p, `document.activeElement.id || document.activeElement.getAttribute("aria-label") || document.activeElement.textContent.trim()`)
+		return eval[string](p,
+			`document.activeElement.id || document.activeElement.getAttribute("aria-label") || document.activeElement.textContent.trim()`)
 	}
 	// Tab reaches every part; each stop is seen.
 	stops := map[string]bool{}
@@ -31,7 +32,8 @@ func TestKeyboard(t *testing.T) {
 			break
 		}
 	}
-	for _, want := range []string{"To the answer", "way-preset", "f-model-preset", "f-training-micro_batch", "f-gpus", "Remove rtx-4070", "use-best", "keep", "Use 8 × 64", "Moment of the step", "copy"} {
+	for _, want := range []string{"To the answer", "way-preset", "f-model-preset", "f-training-micro_batch", "f-gpus",
+		"Remove rtx-4070", "use-best", "keep", "Use 8 × 64", "Moment of the step", "copy"} {
 		if !stops[want] {
 			t.Errorf("Tab never reaches %q", want)
 		}
@@ -54,14 +56,16 @@ func TestKeyboard(t *testing.T) {
 	eval[chromedp.Void](p, `document.querySelector("#time input").focus()`)
 	before := p.text("#time .moment")
 	press(kb.ArrowLeft)
-	if after := p.text("#time .moment"); after == before || !strings.Contains(eval[string](p, `document.activeElement.getAttribute("aria-valuetext")`), "live: ") {
+	if after := p.text("#time .moment"); after == before ||
+		!strings.Contains(eval[string](p, `document.activeElement.getAttribute("aria-valuetext")`), "live: ") {
 		t.Errorf("the moment stays at %q", after)
 	}
 	// A name is found, chosen and left with keys alone.
 	p.set("f-model-preset", "llama-3-8b")
 	p.wait(`document.getElementById("f-model-preset").getAttribute("aria-expanded") === "true"`)
 	press(kb.ArrowDown)
-	if active := eval[string](p, `document.getElementById(document.activeElement.getAttribute("aria-activedescendant")).textContent`); !strings.Contains(active, "Llama-3-8B") {
+	if active := eval[string](p,
+		`document.getElementById(document.activeElement.getAttribute("aria-activedescendant")).textContent`); !strings.Contains(active, "Llama-3-8B") {
 		t.Errorf("the first choice is %q", active)
 	}
 	press(kb.Escape)

@@ -17,7 +17,8 @@ import (
 var update = flag.Bool("update", false, "write the pictures in docs/pictures anew")
 
 const (
-	// block is the side of the squares that are compared by their mean: edges of letters and lines differ by release of the browser.
+	// block is the side of the squares that are compared by their mean: edges of letters and lines differ by release of
+	// the browser.
 	block = 4
 	// different is how far the means of two squares are apart, of 255, where somebody would see it.
 	different = 16
@@ -76,7 +77,8 @@ func TestPictures(t *testing.T) {
 				if err := os.WriteFile(saved, shot, 0o600); err != nil {
 					t.Error(err)
 				}
-				t.Errorf("%.1f %% of the picture is different, more than %.0f %%; what was seen is in %s, and -update writes it down", 100*share, 100*tolerated, saved)
+				t.Errorf("%.1f %% of the picture is different, more than %.0f %%; what was seen is in %s, and "+
+					"-update writes it down", 100*share, 100*tolerated, saved)
 			}
 		})
 	}
@@ -101,7 +103,8 @@ func TestPictureDifference(t *testing.T) {
 		other   *image.RGBA
 		noticed bool
 	}{
-		"the same": {whole, false}, "another figure": {figure, false}, "12 px further down": {moved, true}, "dark": {read("page-1280-dark"), true},
+		"the same": {whole, false}, "another figure": {figure, false}, "12 px further down": {moved, true},
+		"dark": {read("page-1280-dark"), true},
 	} {
 		share, err := difference(whole, c.other)
 		if err != nil {

@@ -14,8 +14,8 @@ const gpt4090 = `{"model":{"preset":"openai-community/gpt2-large"},"training":{"
 
 func hashOf(job string) string { return "#job=" + url.PathEscape(job) }
 
-// TestFoundingStoryGPT2: GPT-2 124M as nanoGPT trains it does not fit on a 12 GB card with 16 × 1024 tokens and 32 accumulation steps;
-// 8 × 64 keeps the batch and fits.
+// TestFoundingStoryGPT2: GPT-2 124M as nanoGPT trains it does not fit on a 12 GB card with 16 × 1024 tokens and 32
+// accumulation steps; 8 × 64 keeps the batch and fits.
 func TestFoundingStoryGPT2(t *testing.T) {
 	p := open(t, desktop, hashOf(gpt4090))
 	p.says("#sentence", "Fits on rtx-4090")
@@ -60,7 +60,8 @@ func TestFoundingStoryGPT2(t *testing.T) {
 func TestFoundingStory30M(t *testing.T) {
 	p := open(t, desktop, hashOf(gpt4090))
 	p.click(`label:has(#way-nanogpt)`)
-	for id, value := range map[string]string{"n_layer": "6", "n_head": "6", "n_embd": "384", "block_size": "512", "vocab_size": "50304", "dropout": "0.2"} {
+	for id, value := range map[string]string{"n_layer": "6", "n_head": "6", "n_embd": "384", "block_size": "512",
+		"vocab_size": "50304", "dropout": "0.2"} {
 		p.set("f-model-nanogpt-"+id, value)
 	}
 	p.set("f-training-micro_batch", "16")

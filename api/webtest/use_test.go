@@ -34,7 +34,8 @@ func TestErrorsStandAtTheirFields(t *testing.T) {
 	if got := at("f-training-micro_batch"); !strings.Contains(got, "-3 was given; accepted: a whole number from 1") {
 		t.Errorf("at the micro-batch stands %q", got)
 	}
-	if described := eval[string](p, `document.getElementById("f-training-micro_batch").getAttribute("aria-describedby")`); !strings.Contains(described, "f-training-micro_batch-error") {
+	if described := eval[string](p,
+		`document.getElementById("f-training-micro_batch").getAttribute("aria-describedby")`); !strings.Contains(described, "f-training-micro_batch-error") {
 		t.Errorf("the field is described by %q", described)
 	}
 	p.set("f-model-preset", "gpt22")
@@ -55,7 +56,8 @@ func TestErrorsStandAtTheirFields(t *testing.T) {
 	}
 }
 
-// TestFieldsThatTheFormLacks: what a document has and the form has not stays in the job, and errors of it are said above the form or at the document.
+// TestFieldsThatTheFormLacks: what a document has and the form has not stays in the job, and errors of it are said
+// above the form or at the document.
 func TestFieldsThatTheFormLacks(t *testing.T) {
 	p := open(t, desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2,"hold_logits":true,"dropot":0.1},"gpus":["rtx-4090"]}`))
 	p.wait(`!document.getElementById("problem").hidden`)
@@ -65,7 +67,8 @@ func TestFieldsThatTheFormLacks(t *testing.T) {
 	p = open(t, desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2,"hold_logits":true},"gpus":["rtx-4090"]}`))
 	p.set("f-training-micro_batch", "4")
 	p.wait(`document.getElementById("document-text").value.includes('"micro_batch": 4')`)
-	if got, want := sortedJSON(t, p.job()), `{"gpus":["rtx-4090"],"model":{"preset":"gpt2"},"training":{"hold_logits":true,"micro_batch":4}}`; got != want {
+	if got, want := sortedJSON(t, p.job()),
+		`{"gpus":["rtx-4090"],"model":{"preset":"gpt2"},"training":{"hold_logits":true,"micro_batch":4}}`; got != want {
 		t.Errorf("the job is %s, want %s", got, want)
 	}
 }
@@ -135,19 +138,23 @@ func TestOptionsApply(t *testing.T) {
 func TestElsewhere(t *testing.T) {
 	p := open(t, desktop, "")
 	for way, want := range map[string]string{
-		"curl":   `"preset": "nanogpt/train_gpt2"`,
-		"CLI":    "vramplan plan \\\n    --model nanogpt/train_gpt2 \\\n    --micro-batch 16 \\\n    --sequence-length 1024 \\\n    --gradient-accumulation 32 \\\n    --precision amp-bf16 \\\n    --optimizer adamw \\\n    --optimizer-implementation fused \\\n    --gpu rtx-4070",
+		"curl": `"preset": "nanogpt/train_gpt2"`,
+		"CLI": "vramplan plan \\\n    --model nanogpt/train_gpt2 \\\n    --micro-batch 16 \\\n    " +
+			"--sequence-length 1024 \\\n    --gradient-accumulation 32 \\\n    --precision amp-bf16 \\\n    " +
+			"--optimizer adamw \\\n    --optimizer-implementation fused \\\n    --gpu rtx-4070",
 		"Python": "urllib.request.urlopen",
 		"Link":   shared.url + "/#job=%7B%22model%22",
 	} {
-		eval[chromedp.Void](p, `[...document.querySelectorAll("#ways button")].find((b) => b.textContent === "`+way+`").click()`)
+		eval[chromedp.Void](p, `[...document.querySelectorAll("#ways button")].find((b) => b.textContent === "`+way+
+			`").click()`)
 		if got := eval[string](p, `document.getElementById("elsewhere").textContent`); !strings.Contains(got, want) {
 			t.Errorf("%s is\n%s\nwithout\n%s", way, got, want)
 		}
 	}
 }
 
-// TestTimelineUnderThePointer: what is live at a moment, by component, with the tensor that it was reached by and the band under the pointer.
+// TestTimelineUnderThePointer: what is live at a moment, by component, with the tensor that it was reached by and the
+// band under the pointer.
 func TestTimelineUnderThePointer(t *testing.T) {
 	p := open(t, desktop, "")
 	p.says("#time .moment", "16.4 GiB live: most in loss backward (backward, micro-step 1)")
@@ -176,7 +183,9 @@ func TestEveryCard(t *testing.T) {
 	said := p.text("#sentence")
 	var c card
 	var on, of int
-	if _, err := fmt.Sscanf(strings.NewReplacer(":", "", ",", "").Replace(said), "Fits on %d of %d cards it needs %g GiB and the smallest is %s with %g GiB.", &on, &of, &c.Needs, &c.Name, &c.Has); err != nil {
+	if _, err := fmt.Sscanf(strings.NewReplacer(":", "", ",", "").Replace(said),
+		"Fits on %d of %d cards it needs %g GiB and the smallest is %s with %g GiB.", &on, &of, &c.Needs, &c.Name,
+		&c.Has); err != nil {
 		t.Fatalf("%q: %v", said, err)
 	}
 	if c.Needs > c.Has || on < 20 || on >= of {
@@ -200,7 +209,8 @@ func TestLinksThatCannotBeRead(t *testing.T) {
 	p.says("#f-gpus-error", "accepted: a list")
 }
 
-// TestThePageIsLight: a first visit, with all answers to its first job, takes at most 250 kB, and nothing from elsewhere.
+// TestThePageIsLight: a first visit, with all answers to its first job, takes at most 250 kB, and nothing from
+// elsewhere.
 func TestThePageIsLight(t *testing.T) {
 	p := open(t, desktop, "")
 	type load struct {

@@ -174,7 +174,8 @@ func (b *backend) exchange(ctx context.Context, r apiRequest) ([]byte, http.Head
 	if kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); kind == problem.ContentType {
 		p := &refusal{body: answer}
 		if err := json.Unmarshal(answer, &p.Problem); err != nil {
-			return nil, nil, fmt.Errorf("no answer: %s%s says %s with a body that is not a problem: %w", b.base, path, res.Status, err)
+			return nil, nil, fmt.Errorf("no answer: %s%s says %s with a body that is not a problem: %w", b.base, path,
+				res.Status, err)
 		}
 		p.Status = res.StatusCode
 		return nil, nil, p
@@ -207,8 +208,8 @@ func (t inProcess) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err := req.Context().Err(); err != nil {
 		return nil, err
 	}
-	// As behind a network, the handler learns that its client hung up, not why: a client that waits no longer is no fault of the
-	// service's, and leaves no line in its log.
+	// As behind a network, the handler learns that its client hung up, not why: a client that waits no longer is no
+	// fault of the service's, and leaves no line in its log.
 	ctx, hangUp := context.WithCancel(context.WithoutCancel(req.Context()))
 	defer hangUp()
 	defer context.AfterFunc(req.Context(), hangUp)()

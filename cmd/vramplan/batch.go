@@ -24,7 +24,8 @@ type answer struct {
 // long the input and however slow use is; idle tells use that nothing else is on
 // its way at the moment. It stops at the first error of use and at an input that
 // cannot be read.
-func each(ctx context.Context, docs *documents, ask func(context.Context, document) ([]byte, error), use func(a answer, idle bool) error) error {
+func each(ctx context.Context, docs *documents, ask func(context.Context, document) ([]byte, error),
+	use func(a answer, idle bool) error) error {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 
@@ -128,7 +129,8 @@ func (p *progress) count(a answer) {
 		return
 	}
 	p.shown = now
-	fmt.Fprintf(p.w, "\r%s jobs, %s with problems, %s a second\x1b[K", thousands(int64(p.jobs)), thousands(int64(p.problems)),
+	fmt.Fprintf(p.w, "\r%s jobs, %s with problems, %s a second\x1b[K", thousands(int64(p.jobs)),
+		thousands(int64(p.problems)),
 		thousands(int64(float64(p.jobs)/now.Sub(p.began).Seconds())))
 }
 

@@ -113,7 +113,8 @@ func TestProgressCountsOnOneLineAndLeavesNone(t *testing.T) {
 	p := &progress{w: &out, began: earlier, shown: earlier}
 	p.count(answer{})
 	p.count(answer{err: errors.New("bad")}) // too soon to be shown
-	if want := "\r1 jobs, 0 with problems, "; !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "\n") {
+	if want := "\r1 jobs, 0 with problems, "; !strings.HasPrefix(out.String(), want) ||
+		strings.Contains(out.String(), "\n") {
 		t.Errorf("progress shows %q, want one line that begins with %q", out.String(), want)
 	}
 	p.done()

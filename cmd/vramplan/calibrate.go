@@ -33,7 +33,8 @@ type calibrateFlags struct {
 }
 
 // answered sends a request and prints the answer, in JSON or as show says.
-func answered[T any](ctx context.Context, t *terminal, f *calibrateFlags, r apiRequest, show func(io.Writer, *T, grids) error) error {
+func answered[T any](ctx context.Context, t *terminal, f *calibrateFlags, r apiRequest,
+	show func(io.Writer, *T, grids) error) error {
 	if err := f.required(); err != nil {
 		return err
 	}
@@ -83,7 +84,8 @@ type calibrateFitCommand struct {
 
 // Run fits a calibration.
 func (c *calibrateFitCommand) Run(ctx context.Context, t *terminal) error {
-	body, err := bodyOf(service.CalibrationFit{Since: c.Since, Until: c.Until, Note: c.Note, DryRun: c.DryRun, Activate: c.Activate})
+	body, err := bodyOf(service.CalibrationFit{Since: c.Since, Until: c.Until, Note: c.Note, DryRun: c.DryRun,
+		Activate: c.Activate})
 	if err != nil {
 		return err
 	}
@@ -91,7 +93,8 @@ func (c *calibrateFitCommand) Run(ctx context.Context, t *terminal) error {
 	return answered(ctx, t, &c.calibrateFlags, r, func(w io.Writer, f *service.FittedCalibration, form grids) error {
 		switch {
 		case f.Pending:
-			_, err := fmt.Fprintln(w, "The fit takes a while and goes on in the service: the same command again shows what became of it.")
+			_, err := fmt.Fprintln(w, "The fit takes a while and goes on in the service: the same command again shows "+
+				"what became of it.")
 			return err
 		case !f.Stored:
 			fmt.Fprintln(w, "A dry run: nothing was stored.")
@@ -103,7 +106,8 @@ func (c *calibrateFitCommand) Run(ctx context.Context, t *terminal) error {
 		switch a := f.Activation; {
 		case a == nil:
 		case a.Refused != "":
-			fmt.Fprintf(w, "The service's policy did not activate it, and answers with %s as before: %s.\n", plain(a.Calibration), plain(a.Reason))
+			fmt.Fprintf(w, "The service's policy did not activate it, and answers with %s as before: %s.\n",
+				plain(a.Calibration), plain(a.Reason))
 		case a.Reason != "":
 			fmt.Fprintf(w, "The service's policy activated it: %s.\n", plain(a.Reason))
 		default:
@@ -120,17 +124,20 @@ type calibrateListCommand struct {
 
 // Run lists calibrations.
 func (c *calibrateListCommand) Run(ctx context.Context, t *terminal) error {
-	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations", key: c.Key}, func(w io.Writer, l *api.CalibrationList, form grids) error {
-		g := newGrid("left", "left", "left", "right", "right", "right", "left")
-		g.add("id", "created", "by", "runs", "within bounds, built in", "fitted", "note")
-		for _, k := range l.Calibrations {
-			g.add(mark(k.ID, l.CalibrationStatus), k.CreatedAt.Format(time.RFC3339), plain(k.By.Name), strconv.Itoa(k.Observations.Used),
-				share(k.HeldOut.All.Builtin.Within, k.HeldOut.All.Jobs), share(k.HeldOut.All.Fitted.Within, k.HeldOut.All.Jobs), plain(k.Note))
-		}
-		form.write(w, g)
-		fmt.Fprintf(w, "\nThe service answers with %s.%s\n", plain(l.Calibration), mismatch(l.CalibrationStatus))
-		return nil
-	})
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations", key: c.Key},
+		func(w io.Writer, l *api.CalibrationList, form grids) error {
+			g := newGrid("left", "left", "left", "right", "right", "right", "left")
+			g.add("id", "created", "by", "runs", "within bounds, built in", "fitted", "note")
+			for _, k := range l.Calibrations {
+				g.add(mark(k.ID, l.CalibrationStatus), k.CreatedAt.Format(time.RFC3339), plain(k.By.Name),
+					strconv.Itoa(k.Observations.Used),
+					share(k.HeldOut.All.Builtin.Within, k.HeldOut.All.Jobs),
+					share(k.HeldOut.All.Fitted.Within, k.HeldOut.All.Jobs), plain(k.Note))
+			}
+			form.write(w, g)
+			fmt.Fprintf(w, "\nThe service answers with %s.%s\n", plain(l.Calibration), mismatch(l.CalibrationStatus))
+			return nil
+		})
 }
 
 func mark(id string, s service.CalibrationStatus) string {
@@ -144,7 +151,8 @@ func mismatch(s service.CalibrationStatus) string {
 	if s.Activated == s.Calibration {
 		return ""
 	}
-	return fmt.Sprintf(" %s was activated, but fitted to another version of the estimator: fit a new one.", plain(s.Activated))
+	return fmt.Sprintf(" %s was activated, but fitted to another version of the estimator: fit a new one.",
+		plain(s.Activated))
 }
 
 type calibrateShowCommand struct {
@@ -154,7 +162,8 @@ type calibrateShowCommand struct {
 
 // Run shows a calibration.
 func (c *calibrateShowCommand) Run(ctx context.Context, t *terminal) error {
-	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/" + url.PathEscape(c.ID), key: c.Key}, showCalibration)
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/" +
+		url.PathEscape(c.ID), key: c.Key}, showCalibration)
 }
 
 type calibrateActivateCommand struct {
@@ -174,12 +183,14 @@ func (c *calibrateActivateCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	r := apiRequest{method: http.MethodPut, path: "/v1/calibrations/active", key: c.Key, known: known, body: body}
 	return answered(ctx, t, &c.calibrateFlags, r, func(w io.Writer, a *service.Activation, _ grids) error {
-		_, err := fmt.Fprintf(w, "The service answers with %s from now on, and with %s until now; other replicas follow within seconds.\n", plain(a.Calibration), plain(before))
+		_, err := fmt.Fprintf(w, "The service answers with %s from now on, and with %s until now; other replicas "+
+			"follow within seconds.\n", plain(a.Calibration), plain(before))
 		return err
 	})
 }
 
-// active is what the service answers with, and the ETag of what was activated: whoever activates another one meanwhile is not overwritten.
+// active is what the service answers with, and the ETag of what was activated: whoever activates another one meanwhile
+// is not overwritten.
 func (f *calibrateFlags) active(ctx context.Context, t *terminal) (id, etag string, err error) {
 	if err := f.required(); err != nil {
 		return "", "", err
@@ -188,7 +199,8 @@ func (f *calibrateFlags) active(ctx context.Context, t *terminal) (id, etag stri
 	if err != nil {
 		return "", "", err
 	}
-	body, header, err := b.exchange(ctx, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active?page_size=1", key: f.Key})
+	body, header, err := b.exchange(ctx, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active?page_size=1",
+		key: f.Key})
 	if err != nil {
 		return "", "", err
 	}
@@ -213,7 +225,8 @@ type calibrateHistoryCommand struct {
 
 // Run lists what was activated.
 func (c *calibrateHistoryCommand) Run(ctx context.Context, t *terminal) error {
-	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active", key: c.Key}, func(w io.Writer, l *api.ActivationList, form grids) error {
+	return answered(ctx, t, &c.calibrateFlags, apiRequest{method: http.MethodGet, path: "/v1/calibrations/active",
+		key: c.Key}, func(w io.Writer, l *api.ActivationList, form grids) error {
 		g := newGrid("right", "left", "left", "left", "left")
 		g.add("number", "calibration", "since", "by", "why")
 		for _, a := range l.Activations {

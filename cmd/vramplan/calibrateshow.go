@@ -12,13 +12,15 @@ import (
 // showCalibration prints everything of one calibration.
 func showCalibration(w io.Writer, c *service.Calibration, form grids) error {
 	o := c.Observations
-	fmt.Fprintf(w, "Fitted to %d of %d observations (%d quarantined, %d that this estimator or catalog does not answer), for the estimator %s with %s.\n",
+	fmt.Fprintf(w, "Fitted to %d of %d observations (%d quarantined, %d that this estimator or catalog does not "+
+		"answer), for the estimator %s with %s.\n",
 		o.Used, o.Read, o.Quarantined, o.Unanswered, plain(c.Estimator), plain(c.Base))
 	g := newGrid("left", "right", "right", "right", "right", "right", "left")
 	g.add("group", "jobs", "set aside", "context", "workspace", "allocator", "widths at 95 %, below and above")
 	for i := range c.Groups {
 		k := &c.Groups[i]
-		g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), strconv.Itoa(k.Outliers), signed(k.ContextBytes), signed(k.WorkspaceBytes),
+		g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), strconv.Itoa(k.Outliers), signed(k.ContextBytes),
+			signed(k.WorkspaceBytes),
 			fmt.Sprintf("%+.1f %%", 100*k.AllocatorShare), timesWords(k))
 	}
 	fmt.Fprintln(w)
@@ -30,10 +32,13 @@ func showCalibration(w io.Writer, c *service.Calibration, form grids) error {
 		}
 		fmt.Fprintf(w, "\nOn runs that it did not see (%s left out of the fit), at %g %%:\n\n", left, 100*h.Confidence)
 		g := newGrid("left", "right", "right", "right", "right", "right", "right", "right")
-		g.add("group", "jobs", "within bounds, built in", "fitted", "median error, built in", "fitted", "median width, built in", "fitted")
+		g.add("group", "jobs", "within bounds, built in", "fitted", "median error, built in", "fitted",
+			"median width, built in", "fitted")
 		for _, k := range append(h.Groups, h.All) {
-			g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), share(k.Builtin.Within, k.Jobs), share(k.Fitted.Within, k.Jobs),
-				share(k.Builtin.Error, k.Jobs), share(k.Fitted.Error, k.Jobs), size(k.Builtin.WidthBytes), size(k.Fitted.WidthBytes))
+			g.add(plain(k.Key.String()), strconv.Itoa(k.Jobs), share(k.Builtin.Within, k.Jobs),
+				share(k.Fitted.Within, k.Jobs),
+				share(k.Builtin.Error, k.Jobs), share(k.Fitted.Error, k.Jobs), size(k.Builtin.WidthBytes),
+				size(k.Fitted.WidthBytes))
 		}
 		form.write(w, g)
 	}

@@ -41,12 +41,15 @@ type modelsCommand struct {
 func (c *modelsCommand) Run(ctx context.Context, t *terminal) error {
 	wide := c.Wide || c.format() == "markdown"
 	return showCatalog(ctx, t, c.serverFlags, c.outputFlags, "models", c.Name, func(g *grid, e catalog.Model) {
-		g.add(clipped(e.ID, 28, wide), clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers), fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions))
+		g.add(clipped(e.ID, 28, wide), clipped(e.Family, 8, wide), thousands(e.ParametersTotal), fmt.Sprint(e.Layers),
+			fmt.Sprint(e.Hidden), fmt.Sprint(e.MaxPositions))
 	}, "id", "family", ">parameters", ">layers", ">hidden", ">context")
 }
 
-// showCatalog prints a list of the catalog, or all that is known of one entry. A column whose name begins with > is of numbers.
-func showCatalog[E any](ctx context.Context, t *terminal, server serverFlags, form outputFlags, noun, name string, row func(*grid, E), columns ...string) error {
+// showCatalog prints a list of the catalog, or all that is known of one entry. A column whose name begins with > is of
+// numbers.
+func showCatalog[E any](ctx context.Context, t *terminal, server serverFlags, form outputFlags, noun, name string,
+	row func(*grid, E), columns ...string) error {
 	output := form.format()
 	b, err := server.backend(t)
 	if err != nil {

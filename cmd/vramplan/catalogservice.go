@@ -64,7 +64,8 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 			return
 		}
 		log.Error().Strs("faults", faults[:min(len(faults), 10)]).Int("count", len(faults)).Str("database", db.Name()).
-			Msg("the catalog of the database was altered: answers are made with what was shipped and what its history has")
+			Msg("the catalog of the database was altered: answers are made with what was shipped and " +
+				"what its history has")
 	}))
 	first := service.EmbeddedCatalog()
 	if db.Remote() && c.Snapshot != "off" {
@@ -72,7 +73,8 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 		switch kept, err := store.Kept(c.Snapshot, db.Name()); {
 		case err == nil:
 			first = catalog.Of(kept.Catalog)
-			opts = append(opts, service.WithCalibration(kept.Calibration), service.WithCalibrations(kept.Calibrations), service.WithWrites(kept.Writes))
+			opts = append(opts, service.WithCalibration(kept.Calibration), service.WithCalibrations(kept.Calibrations),
+				service.WithWrites(kept.Writes))
 		case !errors.Is(err, fs.ErrNotExist):
 			log.Warn().Err(err).Msg("the kept catalog is not used")
 		}
@@ -90,7 +92,8 @@ func (c *catalogFlags) start(ctx context.Context, log zerolog.Logger, opts ...se
 		return nil, errors.Join(err, db.Close())
 	}
 	log.Error().Err(err).Str("database", db.Name()).Str("catalog", f.CatalogRevision()).
-		Msg("the database does not answer: starting with the last catalog that is known, changes are refused until it does")
+		Msg("the database does not answer: starting with the last catalog that is known, changes are " +
+			"refused until it does")
 	return f, nil
 }
 
@@ -109,10 +112,13 @@ func (f *follower) follow(ctx context.Context) {
 	f.done.Go(func() {
 		f.Follow(ctx, f.interval, f.prepare, func(err error) {
 			if err != nil {
-				f.log.Error().Err(err).Str("database", f.database.Name()).Msg("the database does not answer: going on with the last catalog, changes are refused")
+				f.log.Error().Err(err).Str("database",
+					f.database.Name()).Msg("the database does not answer: going on " +
+					"with the last catalog, changes are refused")
 				return
 			}
-			f.log.Info().Str("database", f.database.Name()).Str("catalog", f.CatalogRevision()).Msg("the database answers again")
+			f.log.Info().Str("database", f.database.Name()).Str("catalog",
+				f.CatalogRevision()).Msg("the database answers again")
 		})
 	})
 	f.done.Go(func() {
@@ -123,7 +129,8 @@ func (f *follower) follow(ctx context.Context) {
 			case count == 0:
 				f.log.Info().Msg("everything in the database is as it was written")
 			default:
-				f.log.Error().Strs("faults", faults[:min(len(faults), 10)]).Int("count", count).Str("database", f.database.Name()).
+				f.log.Error().Strs("faults", faults[:min(len(faults), 10)]).Int("count", count).Str("database",
+					f.database.Name()).
 					Msg("the database is not what was written: vramplan verify shows all of it")
 			}
 		})

@@ -66,7 +66,8 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		c.recordFailure(t, origin, err)
 		if c.JSON {
-			fmt.Fprintf(t.stdout, `{"check":{"verdict":%q,"exit_code":%d}}`+"\n", decision.NoVerdict, checkError(err).code)
+			fmt.Fprintf(t.stdout, `{"check":{"verdict":%q,"exit_code":%d}}`+"\n", decision.NoVerdict,
+				checkError(err).code)
 		}
 		return checkError(err)
 	}
@@ -104,7 +105,8 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	if err != nil {
 		return nil, origin{}, nil, err
 	}
-	found, err := c.submissionFlags.find(t, cards, c.File == "" && c.Model == "" && c.HFConfig == "" && c.Recorded == "")
+	found, err := c.submissionFlags.find(t, cards, c.File == "" && c.Model == "" && c.HFConfig == "" &&
+		c.Recorded == "")
 	from := origin{source: found.From, options: found.Options}
 	if found.Inferred {
 		from.doubts, from.others, from.more = found.Doubts, found.Others, found.More
@@ -134,7 +136,8 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	case found.Document != nil:
 		r = bytes.NewReader(found.Document)
 	case len(edits) == len(scheduled):
-		return nil, from, nil, usage("no job: give a document with -f FILE, a batch script with --script FILE, or --model, --micro-batch and the other flags of a job")
+		return nil, from, nil, usage("no job: give a document with -f FILE, a batch script with --script FILE, or " +
+			"--model, --micro-batch and the other flags of a job")
 	default:
 		r = bytes.NewReader([]byte("{}"))
 	}
@@ -234,7 +237,8 @@ func (j *judgement) bestFirst(ctx context.Context, asker *decider) {
 		return
 	}
 	body, err := asker.post(ctx, "/v1/estimate", doc)
-	if result, err := parse[estimator.Result](answer{doc: doc, body: body, err: err}); err == nil && len(result.GPUs) == len(j.result.GPUs) {
+	if result, err := parse[estimator.Result](answer{doc: doc, body: body, err: err}); err == nil &&
+		len(result.GPUs) == len(j.result.GPUs) {
 		j.result = result
 	}
 }
@@ -244,16 +248,18 @@ func smallerPair(ctx context.Context, doc document, asker *decider) *planner.Cho
 	ctx, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 	defer cancel()
 	training := gjson.GetBytes(doc.text, "training")
-	m, n, ok := decision.SmallerPair(training.Get("micro_batch").Int(), training.Get("gradient_accumulation").Int(), func(m, n int64) bool {
-		smaller := doc
-		var err error
-		if smaller.text, err = apply(doc.text, []edit{{path: "training.micro_batch", value: m}, {path: "training.gradient_accumulation", value: n}}); err != nil {
-			return false
-		}
-		body, err := asker.post(ctx, "/v1/estimate", smaller)
-		result, err := parse[estimator.Result](answer{doc: smaller, body: body, err: err})
-		return err == nil && len(result.GPUs) > 0 && result.GPUs[0].Verdict == estimator.Fits
-	})
+	m, n, ok := decision.SmallerPair(training.Get("micro_batch").Int(), training.Get("gradient_accumulation").Int(),
+		func(m, n int64) bool {
+			smaller := doc
+			var err error
+			if smaller.text, err = apply(doc.text, []edit{{path: "training.micro_batch", value: m},
+				{path: "training.gradient_accumulation", value: n}}); err != nil {
+				return false
+			}
+			body, err := asker.post(ctx, "/v1/estimate", smaller)
+			result, err := parse[estimator.Result](answer{doc: smaller, body: body, err: err})
+			return err == nil && len(result.GPUs) > 0 && result.GPUs[0].Verdict == estimator.Fits
+		})
 	if !ok {
 		return nil
 	}
@@ -263,7 +269,8 @@ func smallerPair(ctx context.Context, doc document, asker *decider) *planner.Cho
 // noCard is the error of a job for which no card was named.
 func (c *checkCommand) noCard() error {
 	if c.Script != "" {
-		return &exitError{exitUndecided, errors.New("nobody knows which card the job gets: neither the job nor --gres, --gpus, --constraint or the partition says it")}
+		return &exitError{exitUndecided, errors.New("nobody knows which card the job gets: neither the job nor " +
+			"--gres, --gpus, --constraint or the partition says it")}
 	}
 	return usage("the job names no card: give one with --gpu or in /gpus")
 }

@@ -55,8 +55,10 @@ func (j *judgement) otherReadings(ctx context.Context, from origin, asker *decid
 			var body []byte
 			body, err = asker.post(ctx, "/v1/estimate", doc)
 			var result *estimator.Result
-			if result, err = parse[estimator.Result](answer{doc: doc, body: body, err: err}); err == nil && len(result.GPUs) > 0 {
-				if best, code := verdictOf(result.GPUs, false); code == exitFailure && best.Verdict == estimator.DoesNotFit {
+			if result, err = parse[estimator.Result](answer{doc: doc, body: body, err: err}); err == nil &&
+				len(result.GPUs) > 0 {
+				if best, code := verdictOf(result.GPUs, false); code == exitFailure &&
+					best.Verdict == estimator.DoesNotFit {
 					continue
 				}
 			}

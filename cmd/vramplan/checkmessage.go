@@ -14,10 +14,12 @@ import (
 // caution is the line for standard error where a job is let through that may fail.
 func caution(j judgement) string {
 	if j.override != "" {
-		return fmt.Sprintf("overridden: the job does not fit on %s and is let through (%s)", plain(j.best.GPU), plain(j.override))
+		return fmt.Sprintf("overridden: the job does not fit on %s and is let through (%s)", plain(j.best.GPU),
+			plain(j.override))
 	}
 	if j.gpus > 0 {
-		return fmt.Sprintf("the job does not fit on one %s, but asks for %d GPUs, of which its description does not speak: it is let through",
+		return fmt.Sprintf("the job does not fit on one %s, but asks for %d GPUs, of which its description does not "+
+			"speak: it is let through",
 			plain(j.best.GPU), j.gpus)
 	}
 	switch j.best.Verdict {
@@ -32,7 +34,8 @@ func caution(j judgement) string {
 	case estimator.Fits:
 		for _, g := range j.result.GPUs {
 			if g.Verdict != estimator.Fits {
-				return fmt.Sprintf("fits on %s, but not surely on %s (%s)", plain(j.best.GPU), plain(g.GPU), words(string(g.Verdict)))
+				return fmt.Sprintf("fits on %s, but not surely on %s (%s)", plain(j.best.GPU), plain(g.GPU),
+					words(string(g.Verdict)))
 			}
 		}
 	}
@@ -92,7 +95,8 @@ func writeMessage(w io.Writer, s style, label string, j judgement) {
 	}
 	writeFields(w, fields)
 	if j.pair != nil {
-		fmt.Fprintf(w, "what to change: a micro-batch of %d with %d accumulation steps fits\n", j.pair.MicroBatch, j.pair.GradientAccumulation)
+		fmt.Fprintf(w, "what to change: a micro-batch of %d with %d accumulation steps fits\n", j.pair.MicroBatch,
+			j.pair.GradientAccumulation)
 	}
 	if j.plan == nil {
 		return
@@ -106,7 +110,8 @@ func writeMessage(w io.Writer, s style, label string, j judgement) {
 		if shown++; shown == 1 {
 			fmt.Fprintln(w, "what to change:")
 		}
-		writeHanging(w, fmt.Sprintf("  %d. ", shown), "     ", fmt.Sprintf("%s: %s, %.2f× the time%s", plain(o.Title), size(o.DeviceBytes), o.RelativeStepTime.Expected, effectOf(o)))
+		writeHanging(w, fmt.Sprintf("  %d. ", shown), "     ", fmt.Sprintf("%s: %s, %.2f× the time%s", plain(o.Title),
+			size(o.DeviceBytes), o.RelativeStepTime.Expected, effectOf(o)))
 		if settings := settingsOf(o); settings != "" {
 			writeHanging(w, "     ", "       ", settings)
 		}

@@ -40,7 +40,8 @@ func options(t *terminal, exit func(int)) []kong.Option {
 	return []kong.Option{
 		kong.Name("vramplan"),
 		kong.Description("Plan the GPU memory of training jobs.\n\n" +
-			"Everything but serve, observe, calibrate, keys, migrate and verify works without network or database; --server asks a service instead. " +
+			"Everything but serve, observe, calibrate, keys, migrate and verify works without network or database; " +
+			"--server asks a service instead. " +
 			"Flags win over the variables named beside them, which win over the defaults."),
 		kong.Writers(t.stdout, t.stderr),
 		kong.Exit(exit),

@@ -72,7 +72,9 @@ func (c *compareCommand) sides() ([]func(context.Context, *terminal, []edit) ([]
 	var list []func(context.Context, *terminal, []edit) ([]byte, error)
 	for _, path := range []string{c.A, c.B} {
 		if path != "" {
-			list = append(list, func(_ context.Context, t *terminal, edits []edit) ([]byte, error) { return c.read(t, path, edits) })
+			list = append(list, func(_ context.Context, t *terminal, edits []edit) ([]byte, error) {
+				return c.read(t, path, edits)
+			})
 		}
 	}
 	for _, file := range c.From {
@@ -83,13 +85,15 @@ func (c *compareCommand) sides() ([]func(context.Context, *terminal, []edit) ([]
 				return nil, fmt.Errorf("%s: %w", file, err)
 			}
 			if bytes.Count(lines, []byte("\n")) != 1 {
-				return nil, usage("%s describes several jobs; compare takes one a file: vramplan read prints them", file)
+				return nil, usage("%s describes several jobs; compare takes one a file: vramplan read prints them",
+					file)
 			}
 			return apply(bytes.TrimSpace(lines), edits)
 		})
 	}
 	if len(list) != 2 {
-		return nil, usage("compare takes two jobs: job documents, or files of other tools with --from FILE; %d were given", len(list))
+		return nil, usage("compare takes two jobs: job documents, or files of other tools with --from "+
+			"FILE; %d were given", len(list))
 	}
 	return list, nil
 }
@@ -137,7 +141,8 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, markdown, wide 
 		}
 	}
 	sides.add("total", in(c.A.Peak.DeviceBytes), in(c.B.Peak.DeviceBytes), signed(c.DifferenceBytes))
-	sides.add("upper bound", in(c.A.Peak.HighBytes), in(c.B.Peak.HighBytes), signed(c.B.Peak.HighBytes-c.A.Peak.HighBytes))
+	sides.add("upper bound", in(c.A.Peak.HighBytes), in(c.B.Peak.HighBytes),
+		signed(c.B.Peak.HighBytes-c.A.Peak.HighBytes))
 	write := func(g *grid) {
 		if markdown {
 			g.writeMarkdown(w)
@@ -149,7 +154,8 @@ func showComparison(w io.Writer, c *compare.Comparison, s style, markdown, wide 
 		name string
 		job  compare.Side
 	}{{"a", c.A}, {"b", c.B}} {
-		line := fmt.Sprintf("%s: %s, %s; the peak is in %s", side.name, plain(side.job.Model.Name), size(side.job.Peak.DeviceBytes), plain(peakMoment(side.job.Peak)))
+		line := fmt.Sprintf("%s: %s, %s; the peak is in %s", side.name, plain(side.job.Model.Name),
+			size(side.job.Peak.DeviceBytes), plain(peakMoment(side.job.Peak)))
 		for _, g := range side.job.GPUs {
 			line += fmt.Sprintf("; %s: %s", plain(g.GPU), verdictIn(s, g, markdown))
 		}

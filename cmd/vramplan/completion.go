@@ -11,8 +11,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// The scripts ask the program itself what may stand next: commands, flags, the values of enums, and names of the catalog.
-// Where it has nothing to say, the shell completes file names.
+// The scripts ask the program itself what may stand next: commands, flags, the values of enums, and names of the
+// catalog. Where it has nothing to say, the shell completes file names.
 var completionScripts = map[string]string{
 	"bash": `_vramplan() {
     local IFS=$'\n'
@@ -58,7 +58,9 @@ func (c *completeCommand) Run(ctx context.Context, t *terminal, app *kong.Kong) 
 	if len(words) > 0 && words[0] == "--" {
 		words = words[1:]
 	}
-	for _, candidate := range candidates(app.Model.Node, words, func(path, name string) []string { return catalogNames(ctx, t, path, name) }) {
+	for _, candidate := range candidates(app.Model.Node, words, func(path, name string) []string {
+		return catalogNames(ctx, t, path, name)
+	}) {
 		if _, err := fmt.Fprintln(t.stdout, candidate); err != nil {
 			return err
 		}
@@ -158,7 +160,8 @@ func childOf(at *kong.Node, word string) *kong.Node {
 	return nil
 }
 
-// catalogNames are ids of the built-in catalog that begin so; none where something goes wrong, which a shell could not show.
+// catalogNames are ids of the built-in catalog that begin so; none where something goes wrong, which a shell could not
+// show.
 func catalogNames(ctx context.Context, t *terminal, path, begun string) []string {
 	b, err := (&serverFlags{}).backend(t)
 	if err != nil {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	// assumedTokens is taken for sequences of which flags do not say how long they are, where the model's own context is longer than
-	// anybody trains with: the cutoff of LLaMA-Factory's and the usual one of axolotl's configurations. A document keeps its meaning, the
-	// model's whole context.
+	// assumedTokens is taken for sequences of which flags do not say how long they are, where the model's own context
+	// is longer than anybody trains with: the cutoff of LLaMA-Factory's and the usual one of axolotl's configurations.
+	// A document keeps its meaning, the model's whole context.
 	assumedTokens = 2048
 	// fewTokens are fewer than a batch job trains with: what does not fit with them does not fit.
 	fewTokens = 128
@@ -36,7 +36,8 @@ func (c *jobCommand) capped(t *terminal, b *backend, path string) func(context.C
 	return func(ctx context.Context, doc document) ([]byte, error) {
 		probe := doc
 		var err error
-		probe.text, err = apply(doc.text, []edit{{path: "training.micro_batch", value: 1}, {path: "training.gradient_accumulation", value: 1}, {path: "gpus", value: []string{}}})
+		probe.text, err = apply(doc.text, []edit{{path: "training.micro_batch", value: 1},
+			{path: "training.gradient_accumulation", value: 1}, {path: "gpus", value: []string{}}})
 		if err != nil {
 			return nil, err
 		}
@@ -63,7 +64,8 @@ func (c *jobCommand) capped(t *terminal, b *backend, path string) func(context.C
 		if r != nil && r.Assumed != nil {
 			whole = " of " + thousands(r.Assumed.SequenceLength)
 		}
-		writeWrapped(t.stderr, "note: ", fmt.Sprintf("no --sequence-length is given: sequences of %s tokens are taken, not the model's whole context%s",
+		writeWrapped(t.stderr, "note: ", fmt.Sprintf("no --sequence-length is given: sequences of %s tokens are "+
+			"taken, not the model's whole context%s",
 			thousands(assumedTokens), whole), false)
 		return ask(ctx, doc)
 	}
@@ -84,7 +86,8 @@ func (j *judgement) doubtLength(ctx context.Context, asker *decider) {
 	if err != nil || decision.Best(r.GPUs).Verdict == estimator.DoesNotFit {
 		return
 	}
-	j.err = &exitError{exitUndecided, errors.New("no answer: sequence_length is not given, and the job does not fit with the model's whole context, " +
+	j.err = &exitError{exitUndecided, errors.New("no answer: sequence_length is not given, and the job does not fit " +
+		"with the model's whole context, " +
 		"which is hardly ever trained with; give the length (--sequence-length)")}
 	j.code, j.withdrawn, j.plan, j.pair = exitUndecided, true, nil, nil
 }

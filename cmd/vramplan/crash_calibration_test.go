@@ -44,7 +44,8 @@ func runJob(n int64) string {
 	return fmt.Sprintf(`{"model": {"nanogpt": {"n_layer": 1, "n_head": 2, "n_embd": 64}}, "training": {"micro_batch": %d, "sequence_length": %d}, "gpus": ["rtx-4090"]}`, 1+n%64, 64*(1+n/64%16))
 }
 
-// ask sends a request with the key; ok is false where the service is gone. Another status than those that are accepted is wrong.
+// ask sends a request with the key; ok is false where the service is gone. Another status than those that are accepted
+// is wrong.
 func (c *calibrations) ask(method, path, body string, accepted ...int) (r reply, ok bool) {
 	r = ask(c.client, method, c.url+path, body, "Authorization: Bearer "+c.key, "If-Match: *")
 	if r.err != nil {
@@ -70,7 +71,8 @@ func (c *calibrations) measure() bool {
 		return false
 	}
 	measured := predicted.Peak.DeviceBytes + 100<<20 + c.runs.Load()%7<<20
-	_, ok = c.ask(http.MethodPost, "/v1/observations", fmt.Sprintf(`{"job": %s, "measured": {"device_bytes": %d}}`, job, measured), http.StatusCreated)
+	_, ok = c.ask(http.MethodPost, "/v1/observations", fmt.Sprintf(`{"job": %s, "measured": {"device_bytes": %d}}`, job,
+		measured), http.StatusCreated)
 	return ok
 }
 
@@ -165,8 +167,8 @@ func pages[L any](c *calibrations, path string, more func(*L) (next string)) {
 	}
 }
 
-// check finds everything that was acknowledged, and nothing that is half there. whole is how many of the newest versions are
-// read in full.
+// check finds everything that was acknowledged, and nothing that is half there. whole is how many of the newest
+// versions are read in full.
 func (c *calibrations) check(whole int) {
 	versions := map[string]bool{estimator.Calibration: true}
 	var ids []string
@@ -197,7 +199,8 @@ func (c *calibrations) check(whole int) {
 	c.checkActive(versions)
 }
 
-// checkWhole reads a version in full: it is what was acknowledged, its id is that of its figures, and answers with it are the same bytes.
+// checkWhole reads a version in full: it is what was acknowledged, its id is that of its figures, and answers with it
+// are the same bytes.
 func (c *calibrations) checkWhole(id string) {
 	r, ok := c.ask(http.MethodGet, "/v1/calibrations/"+id, "", http.StatusOK)
 	if !ok {
@@ -218,7 +221,8 @@ func (c *calibrations) checkWhole(id string) {
 		Groups          []calibration.Group
 	}{got.Estimator, got.Base, got.Groups})
 	sum := sha256.Sum256(figures)
-	if digest := hex.EncodeToString(sum[:]); err != nil || len(got.Groups) == 0 || digest != got.Digest || id != "cal-"+strconv.FormatInt(got.Number, 10)+"-"+digest[:12] {
+	if digest := hex.EncodeToString(sum[:]); err != nil || len(got.Groups) == 0 || digest != got.Digest || id != "cal-"+
+		strconv.FormatInt(got.Number, 10)+"-"+digest[:12] {
 		c.t.Errorf("%s is half written: %s", id, r.body)
 	}
 	answer, ok := c.answer(id)
@@ -242,7 +246,8 @@ func (c *calibrations) checkActive(versions map[string]bool) {
 	if status.Activated != active || status.Calibration != active {
 		c.t.Errorf("the last activation is %s, the service answers with %+v", active, status)
 	}
-	if r, ok := c.ask(http.MethodPost, "/v1/estimate", runJob(5), http.StatusOK); ok && !bytes.Contains(r.body, []byte(`"calibration":"`+active+`"`)) {
+	if r, ok := c.ask(http.MethodPost, "/v1/estimate", runJob(5), http.StatusOK); ok &&
+		!bytes.Contains(r.body, []byte(`"calibration":"`+active+`"`)) {
 		c.t.Errorf("an answer without %s: %s", active, r.body)
 	}
 	for i, a := range history {
@@ -258,13 +263,16 @@ func (c *calibrations) checkActive(versions map[string]bool) {
 			c.t.Errorf("activation %d, of %s, was acknowledged and is lost", number, id)
 		}
 	}
-	if n := len(c.activated); len(history) > n+c.unansweredActivations+c.unansweredFits { // a fit may end with an activation by the policy
-		c.t.Errorf("%d activations are stored; %d were acknowledged, %d and %d fits not answered", len(history), n, c.unansweredActivations, c.unansweredFits)
+	// a fit may end with an activation by the policy
+	if n := len(c.activated); len(history) > n+c.unansweredActivations+c.unansweredFits {
+		c.t.Errorf("%d activations are stored; %d were acknowledged, %d and %d fits not answered", len(history), n,
+			c.unansweredActivations, c.unansweredFits)
 	}
 }
 
-// The service is killed with kill -9 at random moments while two operators, and every other time its policy too, activate calibrations that were fitted. A version is whole or not
-// there, what is active and its history agree, and what was acknowledged answers with the same bytes after each start.
+// The service is killed with kill -9 at random moments while two operators, and every other time its policy too,
+// activate calibrations that were fitted. A version is whole or not there, what is active and its history agree, and
+// what was acknowledged answers with the same bytes after each start.
 func TestCrashesWhileCalibrating(t *testing.T) {
 	for name, create := range databases {
 		t.Run(name, func(t *testing.T) {
@@ -274,7 +282,8 @@ func TestCrashesWhileCalibrating(t *testing.T) {
 			random := rand.New(rand.NewPCG(3, uint64(len(name))))
 			total := crashes(t)
 			for n := range total {
-				p := startService(t, database, folder, "--calibration-activation", []string{"explicit", "held-out-better"}[n%2])
+				p := startService(t, database, folder, "--calibration-activation",
+					[]string{"explicit", "held-out-better"}[n%2])
 				c.url = p.url
 				if n == 0 {
 					for range 32 { // enough for a fit
@@ -308,7 +317,8 @@ func TestCrashesWhileCalibrating(t *testing.T) {
 			p := startService(t, database, folder)
 			c.url = p.url
 			c.check(len(c.stored) + c.unansweredFits)
-			t.Logf("killed %d times; %d calibrations and %d activations acknowledged, %d and %d not answered; %d answers compared",
+			t.Logf("killed %d times; %d calibrations and %d activations acknowledged, %d and %d not answered; %d "+
+				"answers compared",
 				total, len(c.stored), len(c.activated), c.unansweredFits, c.unansweredActivations, len(c.answers))
 		})
 	}

@@ -128,7 +128,8 @@ func (o *reporter) send(c *http.Client, url, key, run string) bool {
 		return false
 	}
 	var stored service.Observation
-	if err := json.Unmarshal(r.body, &stored); err != nil || r.status != http.StatusCreated && r.status != http.StatusOK || stored.Note != run {
+	if err := json.Unmarshal(r.body, &stored); err != nil || r.status != http.StatusCreated &&
+		r.status != http.StatusOK || stored.Note != run {
 		o.wrong("report %s: %d %s", run, r.status, r.body)
 		return false
 	}
@@ -215,7 +216,9 @@ func TestCrashesWhileChanging(t *testing.T) {
 					working.Go(func() { o.run(client, p.url, key) })
 				}
 				if n == 0 { // however slow the machine is, something is written
-					eventually(t, "a change", func() (string, bool) { return "none yet", acknowledged.Load() > 0 || t.Failed() })
+					eventually(t, "a change", func() (string, bool) {
+						return "none yet", acknowledged.Load() > 0 || t.Failed()
+					})
 				}
 				time.Sleep(time.Duration(random.IntN(300_000)) * time.Microsecond)
 				p.kill()
@@ -240,7 +243,8 @@ func TestCrashesWhileChanging(t *testing.T) {
 			if n := acknowledged.Load(); n == 0 || changes < n {
 				t.Errorf("%d changes were acknowledged in %d runs, the history has %d", n, total, changes)
 			}
-			t.Logf("killed %d times; %d changes acknowledged, %d stored; %d observations", total, acknowledged.Load(), changes, reported)
+			t.Logf("killed %d times; %d changes acknowledged, %d stored; %d observations", total, acknowledged.Load(),
+				changes, reported)
 		})
 	}
 }
@@ -259,7 +263,9 @@ func TestCrashesWhileMigrating(t *testing.T) {
 					if err := migrate.Start(); err != nil {
 						t.Fatal(err)
 					}
-					timer := time.AfterFunc(time.Duration(10_000+random.IntN(150_000))*time.Microsecond, func() { _ = migrate.Process.Kill() })
+					timer := time.AfterFunc(time.Duration(10_000+random.IntN(150_000))*time.Microsecond, func() {
+						_ = migrate.Process.Kill()
+					})
 					err := migrate.Wait()
 					timer.Stop()
 					if err == nil {

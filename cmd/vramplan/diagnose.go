@@ -150,7 +150,8 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 			m := &d.Text.Messages[i]
 			say(fmt.Sprintf("line %d: ", m.Line), "  ", plain(m.Text)+times(m.Count))
 		}
-		say("", "  ", fmt.Sprintf("%s: %s (%s)", s.bold(plain(string(c.Class))), plain(c.Summary), certaintyWords[c.Certainty]))
+		say("", "  ", fmt.Sprintf("%s: %s (%s)", s.bold(plain(string(c.Class))), plain(c.Summary),
+			certaintyWords[c.Certainty]))
 		if line := accountingLine(c.Accounting); line != "" {
 			say("", "  ", line)
 		}
@@ -192,8 +193,9 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 }
 
 var certaintyWords = map[diagnose.Certainty]string{
-	diagnose.Exact: "sure", diagnose.OneOf: "one of several", diagnose.ClassOnly: "the sort is sure, the tensor is not told",
-	diagnose.Untold: "not told",
+	diagnose.Exact: "sure", diagnose.OneOf: "one of several",
+	diagnose.ClassOnly: "the sort is sure, the tensor is not told",
+	diagnose.Untold:    "not told",
 }
 
 func times(n int) string {

@@ -21,9 +21,12 @@ func TestFullDisk(t *testing.T) {
 	key := newKey(t, database)
 	put := func(url string, i int) reply {
 		body := fmt.Sprintf(`{"name": "Card %d", "memory_bytes": 1048576, "notes": "%0*d"}`, i, 3000, i)
-		return ask(client, http.MethodPut, fmt.Sprintf("%s/v1/gpus/full-%d", url, i), body, "Authorization: Bearer "+key, "If-None-Match: *")
+		return ask(client, http.MethodPut, fmt.Sprintf("%s/v1/gpus/full-%d", url, i), body, "Authorization: Bearer "+
+			key, "If-None-Match: *")
 	}
-	limited, err := tryService(exec.Command("sh", "-c", "ulimit -f 4000 && exec vramplan serve --listen 127.0.0.1:0 --drain 0s --database "+database), folder) // 512-byte blocks
+	// 512-byte blocks
+	limited, err := tryService(exec.Command("sh", "-c", "ulimit -f 4000 && exec vramplan serve --listen 127.0.0.1:0 "+
+		"--drain 0s --database "+database), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,7 +93,8 @@ func TestReadOnlyFile(t *testing.T) {
 		p.kill()
 		t.Fatal("the service started on a file that it cannot write")
 	}
-	if !strings.Contains(err.Error(), "vramplan serve: ") || !strings.Contains(err.Error(), "vramplan.db") || strings.Contains(err.Error(), "goroutine") {
+	if !strings.Contains(err.Error(), "vramplan serve: ") || !strings.Contains(err.Error(), "vramplan.db") ||
+		strings.Contains(err.Error(), "goroutine") {
 		t.Errorf("the service says: %v", err)
 	}
 	if after := mode(t, folder, file, 0o755, 0o644); after != before {

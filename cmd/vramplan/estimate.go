@@ -81,7 +81,8 @@ func (e *estimateTable) next(w io.Writer, a answer) error {
 		model, card = 40, 32
 	}
 	row := func(line, name, device, high, gpu, verdict string) error {
-		text := fmt.Sprintf("%5s  %s %8s %8s  %s %s", line, column(name, model), device, high, column(gpu, card), verdict)
+		text := fmt.Sprintf("%5s  %s %8s %8s  %s %s", line, column(name, model), device, high, column(gpu, card),
+			verdict)
 		_, err := fmt.Fprintln(w, strings.TrimRight(text, " "))
 		return err
 	}

@@ -29,15 +29,16 @@ type decider struct {
 	failed atomic.Pointer[string]
 }
 
-// decider is who answers. A calibration that is named is for answers of this process, which a service's own would be without
-// it; a service answers with the one that is active there.
+// decider is who answers. A calibration that is named is for answers of this process, which a service's own would be
+// without it; a service answers with the one that is active there.
 func (f *checkServerFlags) decider(t *terminal, c *catalog.Catalog) (*decider, error) {
 	id, with, err := f.read()
 	if err != nil {
 		return nil, err
 	}
 	if with == nil && id != "" && id != estimator.Calibration {
-		return nil, usage("--calibration (VRAMPLAN_CALIBRATION) %s is not a file: check answers by itself where its service does not", id)
+		return nil, usage("--calibration (VRAMPLAN_CALIBRATION) %s is not a file: check answers by itself where its "+
+			"service does not", id)
 	}
 	d := &decider{local: localBackend(t, c, with)}
 	if f.Server == "" {

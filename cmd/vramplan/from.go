@@ -68,7 +68,8 @@ func (f *fromFlags) answer(ctx context.Context, edits []edit) (*readers.Answer, 
 			}
 			continue
 		}
-		source.Set = append(source.Set, readers.Said{Path: strings.TrimPrefix(e.path, "training."), Value: string(value)})
+		source.Set = append(source.Set, readers.Said{Path: strings.TrimPrefix(e.path, "training."),
+			Value: string(value)})
 	}
 	return readers.Read(ctx, source)
 }

@@ -61,7 +61,8 @@ func (a *addressFlags) validate() error {
 		}
 	}
 	if (a.TLSCertificate == "") != (a.TLSKey == "") {
-		bad = append(bad, errors.New("--tls-certificate (VRAMPLAN_TLS_CERTIFICATE) and --tls-key (VRAMPLAN_TLS_KEY): give both or neither"))
+		bad = append(bad, errors.New("--tls-certificate (VRAMPLAN_TLS_CERTIFICATE) and --tls-key (VRAMPLAN_TLS_KEY): "+
+			"give both or neither"))
 	}
 	return errors.Join(bad...)
 }
@@ -123,7 +124,8 @@ func (f *limitFlags) validate() error {
 	}
 	for _, origin := range f.CORSOrigins {
 		if !isOrigin(origin) {
-			refuse("--cors-origins", "VRAMPLAN_CORS_ORIGINS", fmt.Sprintf("%q", origin), "origins such as https://portal.example.com, or *")
+			refuse("--cors-origins", "VRAMPLAN_CORS_ORIGINS", fmt.Sprintf("%q", origin),
+				"origins such as https://portal.example.com, or *")
 		}
 	}
 	return errors.Join(bad...)
@@ -145,7 +147,8 @@ func (f *limitFlags) limits(m memory) api.Limits {
 	return api.Limits{
 		RatePerSecond: f.RateLimit, MaxConcurrent: f.MaxConcurrent, MaxQueue: f.MaxQueue, QueueTimeout: f.QueueTimeout,
 		MaxConcurrentPerClient: f.MaxConcurrentPerClient,
-		MaxConnections:         f.MaxConnections, MaxConnectionsPerClient: f.MaxConnectionsPerClient, MaxIdlePerClient: f.MaxIdlePerClient,
+		MaxConnections:         f.MaxConnections, MaxConnectionsPerClient: f.MaxConnectionsPerClient,
+		MaxIdlePerClient:  f.MaxIdlePerClient,
 		BytesOutPerSecond: int64(f.MaxBytesOut), MaxHeldBytes: m.held,
 		HeaderTimeout: f.HeaderTimeout, BodyTimeout: f.BodyTimeout, RequestTimeout: f.RequestTimeout,
 		WriteTimeout: f.WriteTimeout, IdleTimeout: f.IdleTimeout,
@@ -168,7 +171,8 @@ func (a *addressFlags) open(ctx context.Context, log zerolog.Logger) (l api.List
 	}
 	if a.AdminListen != "" {
 		if l.Admin, err = config.Listen(ctx, "tcp", a.AdminListen); err != nil {
-			return l, errors.Join(fmt.Errorf("--admin-listen (VRAMPLAN_ADMIN_LISTEN) %q: %w", a.AdminListen, err), l.API.Close())
+			return l, errors.Join(fmt.Errorf("--admin-listen (VRAMPLAN_ADMIN_LISTEN) %q: %w", a.AdminListen, err),
+				l.API.Close())
 		}
 	}
 	return l, nil

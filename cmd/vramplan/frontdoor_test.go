@@ -52,7 +52,8 @@ func TestBadSettingsAreNamed(t *testing.T) {
 	} {
 		for _, way := range []struct {
 			args, environ []string
-		}{{args: []string{"serve", c.flag + "=" + c.bad}}, {args: []string{"serve"}, environ: []string{c.setting + "=" + c.bad}}} {
+		}{{args: []string{"serve", c.flag + "=" + c.bad}},
+			{args: []string{"serve"}, environ: []string{c.setting + "=" + c.bad}}} {
 			var stderr bytes.Buffer
 			code := run(context.Background(), way.args, strings.NewReader(""), &bytes.Buffer{}, &stderr, way.environ)
 			if code != exitUsage || !strings.Contains(stderr.String(), c.flag) {
@@ -64,7 +65,8 @@ func TestBadSettingsAreNamed(t *testing.T) {
 		}
 	}
 	var stderr bytes.Buffer
-	run(context.Background(), []string{"serve", "--drain=-1s", "--cache=-1", "--rate-limit=-2"}, strings.NewReader(""), &bytes.Buffer{}, &stderr, nil)
+	run(context.Background(), []string{"serve", "--drain=-1s", "--cache=-1", "--rate-limit=-2"}, strings.NewReader(""),
+		&bytes.Buffer{}, &stderr, nil)
 	for _, flag := range []string{"--drain", "--cache", "--rate-limit"} {
 		if !strings.Contains(stderr.String(), flag) {
 			t.Errorf("%s is not among the errors: %s", flag, &stderr)
@@ -93,7 +95,8 @@ func TestMemoryIsShared(t *testing.T) {
 		{4 << 30, 0, maxHeldByDefault},
 		{4 << 30, 7 << 20, 7 << 20},
 	} {
-		if got := (&limitFlags{MemoryLimit: c.limit, MaxHeld: c.held}).memory(); got.held != int64(c.want) || got.limit != int64(c.limit) {
+		if got := (&limitFlags{MemoryLimit: c.limit, MaxHeld: c.held}).memory(); got.held != int64(c.want) ||
+			got.limit != int64(c.limit) {
 			t.Errorf("of %s, %s asked for: %+v, want %s", c.limit, c.held, got, c.want)
 		}
 	}
@@ -103,7 +106,8 @@ func TestMemoryIsShared(t *testing.T) {
 func TestCertificateReloads(t *testing.T) {
 	dir := t.TempDir()
 	certFile, keyFile := filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	if _, err := openCertificate(certFile, keyFile); err == nil || !strings.Contains(err.Error(), "VRAMPLAN_TLS_CERTIFICATE") {
+	if _, err := openCertificate(certFile, keyFile); err == nil ||
+		!strings.Contains(err.Error(), "VRAMPLAN_TLS_CERTIFICATE") {
 		t.Errorf("without files: %v", err)
 	}
 	write := func(name string, parts ...[]byte) {
@@ -167,7 +171,8 @@ func selfSigned(t interface{ Fatal(...any) }, name string) (certPEM, keyPEM []by
 	if err != nil {
 		t.Fatal(err)
 	}
-	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret})
 }
 
 // writeCertificate makes a pair of files: certificate CERT KEY

@@ -20,8 +20,8 @@ func asHelp(args []string) []string {
 	return append(slices.Clone(args[1:]), "--help")
 }
 
-// versionFlag is --version: the program's own version on one line, as other programs print it. The command version prints
-// those that decide the bytes of an answer.
+// versionFlag is --version: the program's own version on one line, as other programs print it. The command version
+// prints those that decide the bytes of an answer.
 type versionFlag bool
 
 // BeforeReset prints the version and ends the program before anything else of the command line is looked at.

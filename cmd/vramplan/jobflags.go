@@ -140,8 +140,10 @@ func (f *jobFields) edits() ([]edit, error) {
 	list = appendEdit(list, "training.lora.rank", f.LoRARank)
 	if f.QLoRA {
 		list = append(list,
-			edit{path: "training.lora.base_precision", value: "nf4"}, edit{path: "training.lora.double_quantization", value: true},
-			edit{path: "training.lora.rank", value: qloraRank, absent: true}, edit{path: "training.lora.target_modules", value: "all-linear", absent: true})
+			edit{path: "training.lora.base_precision", value: "nf4"}, edit{path: "training.lora.double_quantization",
+				value: true},
+			edit{path: "training.lora.rank", value: qloraRank, absent: true},
+			edit{path: "training.lora.target_modules", value: "all-linear", absent: true})
 	}
 	list = appendEdit(list, "training.distributed.world_size", f.WorldSize)
 	list = appendEdit(list, "training.distributed.data", f.DataParallel)
@@ -199,7 +201,8 @@ func settable(document []byte, path string) bool {
 		if c != '.' {
 			continue
 		}
-		if parent := gjson.GetBytes(document, path[:i]); parent.Exists() && parent.Type != gjson.Null && !parent.IsObject() {
+		if parent := gjson.GetBytes(document, path[:i]); parent.Exists() && parent.Type != gjson.Null &&
+			!parent.IsObject() {
 			return false
 		}
 	}

@@ -35,7 +35,8 @@ func (f *outputFlags) format() string {
 
 // open finds the documents that the flags name, with the flags' own changes in
 // them. eager is as in newDocuments; closing does nothing to standard input.
-func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool, more ...edit) (docs *documents, closeFile func(), err error) {
+func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool, more ...edit) (docs *documents,
+	closeFile func(), err error) {
 	edits, err := c.edits()
 	if err != nil {
 		return nil, nil, err
@@ -51,7 +52,8 @@ func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool, more ...
 		return newDocuments(bytes.NewReader(lines), append(edits, more...), eager), func() {}, nil
 	}
 	if c.File == "" && len(edits) == 0 {
-		return nil, nil, usage("no job: give a document with -f FILE, a batch script or configuration with --from FILE, or --model, --micro-batch and the other flags of a job")
+		return nil, nil, usage("no job: give a document with -f FILE, a batch script or configuration with --from " +
+			"FILE, or --model, --micro-batch and the other flags of a job")
 	}
 	edits = append(edits, more...)
 	switch c.File {

@@ -39,7 +39,8 @@ type keyDocument struct {
 }
 
 func newKeyDocument(k *service.Key, token string) keyDocument {
-	return keyDocument{Key: token, ID: k.ID, Name: k.Name, Scopes: k.Scopes, State: k.State(time.Now()), CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt}
+	return keyDocument{Key: token, ID: k.ID, Name: k.Name, Scopes: k.Scopes, State: k.State(time.Now()),
+		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt}
 }
 
 // with opens the database, brings it up to date and hands a service on it to do.
@@ -89,7 +90,8 @@ func (c *keysCreateCommand) Run(ctx context.Context, t *terminal) error {
 			return json.NewEncoder(t.stdout).Encode(newKeyDocument(&k, token))
 		}
 		fmt.Fprintln(t.stdout, token)
-		fmt.Fprintf(t.stderr, "This is the key %s for %s. It is not stored and will not be shown again.\n", k.ID, k.Name)
+		fmt.Fprintf(t.stderr, "This is the key %s for %s. It is not stored and will not be shown again.\n", k.ID,
+			k.Name)
 		return nil
 	})
 }
@@ -121,7 +123,8 @@ func (c *keysListCommand) Run(ctx context.Context, t *terminal) error {
 			if k.ExpiresAt != nil {
 				expires = k.ExpiresAt.Format(time.RFC3339)
 			}
-			g.add(k.ID, plain(k.Name), strings.Trim(fmt.Sprint(k.Scopes), "[]"), k.State, k.CreatedAt.Format(time.RFC3339), expires)
+			g.add(k.ID, plain(k.Name), strings.Trim(fmt.Sprint(k.Scopes), "[]"), k.State,
+				k.CreatedAt.Format(time.RFC3339), expires)
 		}
 		g.write(out)
 		return out.Flush()

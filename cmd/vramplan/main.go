@@ -57,7 +57,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		return exitOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "vramplan: %v%s\nRun \"%s --help\" for the flags and their values.\n", err, settingOf(parser, term, err), helpFor(err))
+		fmt.Fprintf(stderr, "vramplan: %v%s\nRun \"%s --help\" for the flags and their values.\n", err,
+			settingOf(parser, term, err), helpFor(err))
 		return exitUsage
 	}
 
@@ -68,7 +69,8 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 
 // helpFor is the command line whose --help explains a parse error.
 func helpFor(err error) string {
-	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil && parse.Context.Selected() != nil {
+	if parse, ok := errors.AsType[*kong.ParseError](err); ok && parse.Context != nil &&
+		parse.Context.Selected() != nil {
 		return parse.Context.Selected().FullPath()
 	}
 	return "vramplan"

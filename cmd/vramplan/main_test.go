@@ -246,7 +246,8 @@ func fakeService(w http.ResponseWriter, r *http.Request) {
 }
 
 func refuse(w http.ResponseWriter, r *http.Request, status int, code, pointer string) {
-	p := map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status, "code": code, "instance": r.URL.Path}
+	p := map[string]any{"type": "about:blank", "title": http.StatusText(status), "status": status, "code": code,
+		"instance": r.URL.Path}
 	if pointer != "" {
 		p["errors"] = []invalid.Field{{Pointer: pointer, Code: code, Detail: "is wrong"}}
 	}
@@ -267,18 +268,22 @@ func fakeEstimate(model string, cards []string) estimator.Result {
 	}
 	r := estimator.Result{
 		Versions: estimator.Versions{Estimator: "test", Reference: "test", Calibration: "test"},
-		Model:    estimator.ModelInfo{Name: name, Family: "gpt2", Parameters: 124439808, TrainableParameters: 124439808},
+		Model: estimator.ModelInfo{Name: name, Family: "gpt2", Parameters: 124439808,
+			TrainableParameters: 124439808},
 		Peak: estimator.Peak{Phase: "backward", MicroStep: ptr[int64](1), Where: "loss backward",
-			AllocatedBytes: 9 * gib, ReservedBytes: 10 * gib, DeviceBytes: 11 * gib, LowBytes: 10*gib + gib/2, HighBytes: 12 * gib, MinimumLimitBytes: 9 * gib},
+			AllocatedBytes: 9 * gib, ReservedBytes: 10 * gib, DeviceBytes: 11 * gib, LowBytes: 10*gib + gib/2,
+			HighBytes: 12 * gib, MinimumLimitBytes: 9 * gib},
 		Components: []estimator.Component{
 			{Name: "weights", Bytes: 474 * mib, Share: 474. / (11 * 1024), How: "124,439,808 parameters × 4 B (fp32)"},
-			{Name: "activations", Bytes: 6 * gib, Share: 6. / 11, Parts: []estimator.Part{{Name: "attention", Bytes: 2 * gib}, {Name: "mlp", Bytes: 4 * gib}}},
+			{Name: "activations", Bytes: 6 * gib, Share: 6. / 11,
+				Parts: []estimator.Part{{Name: "attention", Bytes: 2 * gib}, {Name: "mlp", Bytes: 4 * gib}}},
 			{Name: "logits_and_loss", Bytes: 11*gib - 6*gib - 474*mib, Share: 1 - 6./11 - 474./(11*1024)},
 			{Name: "communication"},
 		},
 		Notes: []estimator.Note{{Code: "logits-dominate", Text: "The logits hold much."}},
 	}
-	usable := map[string]int64{"fits": 16 * gib, "tight": 11*gib + gib/2, "unlikely": 10*gib + gib*3/4, "does_not_fit": 8 * gib, "unknown": 0}
+	usable := map[string]int64{"fits": 16 * gib, "tight": 11*gib + gib/2, "unlikely": 10*gib + gib*3/4,
+		"does_not_fit": 8 * gib, "unknown": 0}
 	for _, c := range cards {
 		fit := estimator.GPUFit{GPU: c, Verdict: estimator.Verdict(c), UsableBytes: usable[c], Probability: 0.5}
 		if fit.UsableBytes > 0 {
@@ -292,15 +297,22 @@ func fakeEstimate(model string, cards []string) estimator.Result {
 func fakePlan() planner.Plan {
 	half := planner.StepTime{Low: 1, Expected: 1.03, High: 1.1, Basis: "model"}
 	return planner.Plan{
-		Model: estimator.ModelInfo{Name: "openai-community/gpt2"}, EffectiveBatch: 512, DataParallelGPUs: 1, GPU: "does_not_fit", UsableBytes: 8 * gib,
-		Today:       &planner.Today{MicroBatch: 16, GradientAccumulation: 32, EffectiveBatch: 512, DeviceBytes: 11 * gib, HighBytes: 12 * gib, HeadroomBytes: -3 * gib, Verdict: estimator.DoesNotFit},
-		Pairs:       []planner.Pair{{MicroBatch: 8, GradientAccumulation: 64, EffectiveBatch: 512, DeviceBytes: 6 * gib, HighBytes: 7 * gib, HeadroomBytes: 2 * gib, Verdict: estimator.Fits, RelativeStepTime: 1.03}},
+		Model: estimator.ModelInfo{Name: "openai-community/gpt2"}, EffectiveBatch: 512, DataParallelGPUs: 1,
+		GPU: "does_not_fit", UsableBytes: 8 * gib,
+		Today: &planner.Today{MicroBatch: 16, GradientAccumulation: 32, EffectiveBatch: 512,
+			DeviceBytes: 11 * gib, HighBytes: 12 * gib, HeadroomBytes: -3 * gib, Verdict: estimator.DoesNotFit},
+		Pairs: []planner.Pair{{MicroBatch: 8, GradientAccumulation: 64, EffectiveBatch: 512, DeviceBytes: 6 * gib,
+			HighBytes: 7 * gib, HeadroomBytes: 2 * gib, Verdict: estimator.Fits, RelativeStepTime: 1.03}},
 		Recommended: &planner.Choice{MicroBatch: 8, GradientAccumulation: 64}, LargestMicroBatch: 11,
 		Options: []planner.Option{
-			{Rank: 1, Title: "Reduce the micro-batch only", Settings: []string{"batch_size = 8", "gradient_accumulation_steps = 64"}, EffectiveBatch: 512,
-				SavesBytes: 5 * gib, DeviceBytes: 6 * gib, Verdict: estimator.Fits, RelativeStepTime: half, TrainingEffect: "none", Recommendation: "best choice"},
-			{Rank: 2, Title: "Fewer layers", Settings: []string{"n_layer = 9"}, EffectiveBatch: 512, DeviceBytes: 9 * gib, Verdict: estimator.DoesNotFit, RelativeStepTime: half},
-			{Rank: 3, Title: "Smaller effective batch", Settings: []string{"batch_size = 4"}, EffectiveBatch: 128, DeviceBytes: 4 * gib, Verdict: estimator.Fits,
+			{Rank: 1, Title: "Reduce the micro-batch only",
+				Settings: []string{"batch_size = 8", "gradient_accumulation_steps = 64"}, EffectiveBatch: 512,
+				SavesBytes: 5 * gib, DeviceBytes: 6 * gib, Verdict: estimator.Fits, RelativeStepTime: half,
+				TrainingEffect: "none", Recommendation: "best choice"},
+			{Rank: 2, Title: "Fewer layers", Settings: []string{"n_layer = 9"}, EffectiveBatch: 512,
+				DeviceBytes: 9 * gib, Verdict: estimator.DoesNotFit, RelativeStepTime: half},
+			{Rank: 3, Title: "Smaller effective batch", Settings: []string{"batch_size = 4"}, EffectiveBatch: 128,
+				DeviceBytes: 4 * gib, Verdict: estimator.Fits,
 				RelativeStepTime: half, TrainingEffect: "effective batch 512 → 128"},
 		},
 		SmallestGPUs: []string{"rtx-4090"},

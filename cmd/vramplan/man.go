@@ -94,7 +94,8 @@ func writeManual(w io.Writer, app *kong.Application, node *kong.Node) {
 		}
 	}
 	if manualName(node) == "vramplan-check" {
-		fmt.Fprint(w, ".SH EXIT STATUS\n0 the job fits, 1 it does not, 2 bad input, 3 no answer, 4 it is tight (with \\-\\-strict).\n")
+		fmt.Fprint(w, ".SH EXIT STATUS\n0 the job fits, 1 it does not, 2 bad input, 3 no answer, 4 it is tight (with "+
+			"\\-\\-strict).\n")
 	}
 }
 

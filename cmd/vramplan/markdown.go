@@ -27,7 +27,8 @@ func (*estimateMarkdown) one(w io.Writer, a answer) error {
 	if len(r.GPUs) > 0 {
 		fmt.Fprint(w, "\n| card | verdict | usable | headroom |\n|---|---|---:|---:|\n")
 		for _, g := range r.GPUs {
-			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(g.GPU), words(string(g.Verdict)), exact(g.UsableBytes), headroom(g))
+			fmt.Fprintf(w, "| %s | %s | %s | %s |\n", cell(g.GPU), words(string(g.Verdict)), exact(g.UsableBytes),
+				headroom(g))
 		}
 	}
 	if len(r.Notes) > 0 {
@@ -42,7 +43,8 @@ func (*estimateMarkdown) one(w io.Writer, a answer) error {
 func (e *estimateMarkdown) next(w io.Writer, a answer) error {
 	if !e.header {
 		e.header = true
-		fmt.Fprint(w, "| line | model | device | high | card | verdict | headroom |\n|---:|---|---:|---:|---|---|---:|\n")
+		fmt.Fprint(w, "| line | model | device | high | card | verdict | headroom "+
+			"|\n|---:|---|---:|---:|---|---|---:|\n")
 	}
 	if p, ok := asProblem(a.err); ok {
 		_, err := fmt.Fprintf(w, "| %d | %s | | | | | |\n", a.doc.line, cell(oneLine(p)))
@@ -52,7 +54,8 @@ func (e *estimateMarkdown) next(w io.Writer, a answer) error {
 	if err != nil {
 		return err
 	}
-	job := fmt.Sprintf("| %d | %s | %s | %s |", a.doc.line, cell(r.Model.Name), size(r.Peak.DeviceBytes), size(r.Peak.HighBytes))
+	job := fmt.Sprintf("| %d | %s | %s | %s |", a.doc.line, cell(r.Model.Name), size(r.Peak.DeviceBytes),
+		size(r.Peak.HighBytes))
 	if len(r.GPUs) == 0 {
 		_, err = fmt.Fprintln(w, job+" | | |")
 	}

@@ -60,14 +60,15 @@ func (f *limitFlags) memory() memory {
 	return m
 }
 
-// warnOfCost says once that an answer may take more than a service has for one by default: by the bound that is a limit there, and
-// only a warning here.
+// warnOfCost says once that an answer may take more than a service has for one by default: by the bound that is a limit
+// there, and only a warning here.
 func warnOfCost(w io.Writer) func(estimator.Cost) {
 	var once sync.Once
 	return func(c estimator.Cost) {
 		if c.Bytes > maxReplayByDefault/4*3 {
 			once.Do(func() {
-				fmt.Fprintf(w, "vramplan: warning: an answer takes up to %s of memory, for which a service would refuse it; fewer layers or experts need less\n",
+				fmt.Fprintf(w, "vramplan: warning: an answer takes up to %s of memory, for which a service would "+
+					"refuse it; fewer layers or experts need less\n",
 					humanize.IBytes(uint64(c.Bytes)))
 			})
 		}

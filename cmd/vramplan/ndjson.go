@@ -42,7 +42,8 @@ type documents struct {
 }
 
 func newDocuments(r io.Reader, edits []edit, eager bool) *documents {
-	return &documents{lines: &lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: maxDocumentBytes}, edits: edits, eager: eager}
+	return &documents{lines: &lineReader{r: bufio.NewReaderSize(r, 64<<10), limit: maxDocumentBytes}, edits: edits,
+		eager: eager}
 }
 
 // next returns io.EOF after the last document. An empty file holds one empty

@@ -49,17 +49,22 @@ func TestDocumentsTellOneJobFromMany(t *testing.T) {
 		{"a byte order mark", "\uFEFF{}\n{}\n", []read{{1, "{}", false}, {2, "{}", false}}, true},
 		{"many lines", "{}\n\n[]\n3", []read{{1, "{}", false}, {3, "[]", false}, {4, "3", false}}, true},
 		{"one over several lines", "{\n  \"a\": 1\n\n}\n", []read{{1, "{\n  \"a\": 1\n\n}", false}}, false},
-		{"an object at the margin inside one job", "{\"a\":\n{\"b\": 1}\n}", []read{{1, "{\"a\":\n{\"b\": 1}\n}", false}}, false},
+		{"an object at the margin inside one job", "{\"a\":\n{\"b\": 1}\n}",
+			[]read{{1, "{\"a\":\n{\"b\": 1}\n}", false}}, false},
 		{"one that is cut off", "{\n  \"a\": 1,\n", []read{{1, "{\n  \"a\": 1,", false}}, false},
-		{"one that is not JSON", "model: gpt2\nmicro_batch: 4\n", []read{{1, "model: gpt2\nmicro_batch: 4", false}}, false},
-		{"a bad first line among jobs", "{bad}\n{\"a\": 1}\n", []read{{1, "{bad}", false}, {2, `{"a": 1}`, false}}, true},
+		{"one that is not JSON", "model: gpt2\nmicro_batch: 4\n", []read{{1, "model: gpt2\nmicro_batch: 4", false}},
+			false},
+		{"a bad first line among jobs", "{bad}\n{\"a\": 1}\n", []read{{1, "{bad}", false}, {2, `{"a": 1}`, false}},
+			true},
 		{"a first line cut off among jobs", "{\"a\":\n{\"a\": 1}\n{\"a\": 2}\n",
 			[]read{{1, `{"a":`, false}, {2, `{"a": 1}`, false}, {3, `{"a": 2}`, false}}, true},
-		{"two bad lines before a job", "bad\nworse\n{}\n", []read{{1, "bad", false}, {2, "worse", false}, {3, "{}", false}}, true},
+		{"two bad lines before a job", "bad\nworse\n{}\n", []read{{1, "bad", false}, {2, "worse", false},
+			{3, "{}", false}}, true},
 		{"the longest line", edge + "\n{}", []read{{1, edge, false}, {2, "{}", false}}, true},
 		{"a line too long", "{}\n" + long + "\n{}", []read{{1, "{}", false}, {2, "", true}, {3, "{}", false}}, true},
 		{"a first line too long", long + "\n{}", []read{{1, "", true}, {2, "{}", false}}, true},
-		{"several lines too long", "{\n" + strings.Repeat("\"a\": 1,\n", maxDocumentBytes/8) + "}", []read{{1, "", true}}, false},
+		{"several lines too long", "{\n" + strings.Repeat("\"a\": 1,\n", maxDocumentBytes/8) + "}",
+			[]read{{1, "", true}}, false},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -119,7 +124,8 @@ func (r errReader) Read([]byte) (int, error) { return 0, r.err }
 // Whatever the input, reading ends, no document is longer than the limit, and
 // the lines go up.
 func FuzzDocuments(f *testing.F) {
-	for _, seed := range []string{"", "{}", "{}\n{}", "{\n}\n", "bad\n{}\n", "\uFEFF{}", "{\"a\":\n{}\n}", "\r\n\x00\n{"} {
+	for _, seed := range []string{"", "{}", "{}\n{}", "{\n}\n", "bad\n{}\n", "\uFEFF{}", "{\"a\":\n{}\n}",
+		"\r\n\x00\n{"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, input string) {

@@ -37,7 +37,8 @@ const (
 	flaking       // connections break again and again in the middle of answers
 )
 
-var networkStates = map[int32]string{slow: "slow", silent: "silent", oneWay: "one way", cutOff: "cut", flaking: "flaking"}
+var networkStates = map[int32]string{slow: "slow", silent: "silent", oneWay: "one way", cutOff: "cut",
+	flaking: "flaking"}
 
 func newNetwork(t *testing.T, to string) *network {
 	t.Helper()
@@ -126,8 +127,8 @@ func (n *network) pump(to, from net.Conn, answers bool) {
 	}
 }
 
-// The network between a service and its PostgreSQL is slowed, cut and silenced under load. No answer fails, what was acknowledged
-// is there, nothing is half written, and changes are taken again without help.
+// The network between a service and its PostgreSQL is slowed, cut and silenced under load. No answer fails, what was
+// acknowledged is there, nothing is half written, and changes are taken again without help.
 func TestBadNetwork(t *testing.T) {
 	server := pgtest.Own(t)
 	database := server.Database(t)
@@ -148,7 +149,8 @@ func TestBadNetwork(t *testing.T) {
 	var acknowledged atomic.Int64
 	writers := make([]*writer, 3)
 	for i := range writers {
-		writers[i] = &writer{id: fmt.Sprintf("net-%d", i), asked: -1, count: &acknowledged, wrong: t.Errorf, outage: true}
+		writers[i] = &writer{id: fmt.Sprintf("net-%d", i), asked: -1, count: &acknowledged, wrong: t.Errorf,
+			outage: true}
 	}
 	stop, asked := make(chan struct{}), atomic.Int64{}
 	var readers sync.WaitGroup
@@ -162,7 +164,8 @@ func TestBadNetwork(t *testing.T) {
 					return
 				case <-time.After(5 * time.Millisecond):
 				}
-				r := ask(c, http.MethodPost, p.url+"/v1/estimate", fmt.Sprintf(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": %d, "sequence_length": 64}, "gpus": ["rtx-4090"]}`, n%97+1))
+				r := ask(c, http.MethodPost, p.url+"/v1/estimate",
+					fmt.Sprintf(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": %d, "sequence_length": 64}, "gpus": ["rtx-4090"]}`, n%97+1))
 				if n%3 == 0 {
 					r = ask(c, http.MethodGet, p.url+"/readyz", "")
 				}
@@ -189,10 +192,12 @@ func TestBadNetwork(t *testing.T) {
 		network.become(good)
 		eventually(t, "changes are taken after "+networkStates[state], func() (string, bool) {
 			var busy, changes int
-			err := direct.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'vramplan' AND state <> 'idle'), user_changes FROM catalog_state`).Scan(&busy, &changes)
+			err := direct.QueryRow(t.Context(),
+				`SELECT (SELECT count(*) FROM pg_stat_activity WHERE application_name = 'vramplan' AND state <> 'idle'), user_changes FROM catalog_state`).Scan(&busy, &changes)
 			r := ask(client, http.MethodGet, p.url+"/readyz?for=writes", "")
 			return fmt.Sprintf("%d at work, %d changes, %v, %d %s", busy, changes, err, r.status, r.body),
-				err == nil && busy == 0 && r.status == http.StatusOK && (changes == 0 || strings.Contains(string(r.body), fmt.Sprintf(`"catalog":"c-1.%d-`, changes)))
+				err == nil && busy == 0 && r.status == http.StatusOK &&
+					(changes == 0 || strings.Contains(string(r.body), fmt.Sprintf(`"catalog":"c-1.%d-`, changes)))
 		})
 		for _, w := range writers {
 			w.check(client, p.url)

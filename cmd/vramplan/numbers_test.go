@@ -29,7 +29,8 @@ func TestSizesNearALimitShowTheirMiB(t *testing.T) {
 
 func TestThousands(t *testing.T) {
 	for n, want := range map[int64]string{
-		0: "0", 999: "999", 1000: "1,000", 124373760: "124,373,760", -1234: "-1,234", math.MinInt64: "-9,223,372,036,854,775,808",
+		0: "0", 999: "999", 1000: "1,000", 124373760: "124,373,760", -1234: "-1,234",
+		math.MinInt64: "-9,223,372,036,854,775,808",
 	} {
 		if got := thousands(n); got != want {
 			t.Errorf("thousands(%d) = %q, want %q", n, got, want)

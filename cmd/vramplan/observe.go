@@ -52,7 +52,8 @@ func (c *observeCommand) Run(ctx context.Context, t *terminal) error {
 	case c.Calibration != "" && !c.Report:
 		return usage("--calibration goes with --report")
 	case one(c.From != "", c.Report, c.Delete != "") != 1:
-		return usage("give --from FILE to report runs, --report to see how predictions did, or --delete ID to delete an observation")
+		return usage("give --from FILE to report runs, --report to see how predictions did, or --delete ID to " +
+			"delete an observation")
 	}
 	b, err := c.backend(t)
 	if err != nil {
@@ -62,7 +63,8 @@ func (c *observeCommand) Run(ctx context.Context, t *terminal) error {
 	case c.Report:
 		return c.report(ctx, t, b)
 	case c.Delete != "":
-		_, err := b.send(ctx, apiRequest{method: http.MethodDelete, path: "/v1/observations/" + url.PathEscape(c.Delete), key: c.Key})
+		_, err := b.send(ctx, apiRequest{method: http.MethodDelete, path: "/v1/observations/" +
+			url.PathEscape(c.Delete), key: c.Key})
 		return err
 	}
 	records, err := c.records(t)
@@ -193,9 +195,11 @@ func (c *observeCommand) report(ctx context.Context, t *terminal, b *backend) er
 		return fmt.Errorf("the report cannot be read: %w", err)
 	}
 	g := newGrid("left", "left", "left", "right", "right", "right", "left", "left", "left", "left")
-	g.add("gpu", "family", "torch", "runs", "out of memory", "quarantined", "allocated", "reserved", "device", "within bounds")
+	g.add("gpu", "family", "torch", "runs", "out of memory", "quarantined", "allocated", "reserved", "device",
+		"within bounds")
 	for _, r := range report.Groups {
-		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), strconv.Itoa(r.Runs), strconv.Itoa(r.OutOfMemory), strconv.Itoa(r.Quarantined),
+		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), strconv.Itoa(r.Runs), strconv.Itoa(r.OutOfMemory),
+			strconv.Itoa(r.Quarantined),
 			errorWords(r.Allocated), errorWords(r.Reserved), errorWords(r.Device), withinWords(r.WithinBounds))
 	}
 	form := grids{c.format() == "markdown"}
@@ -213,13 +217,15 @@ func (c *observeCommand) report(ctx context.Context, t *terminal, b *backend) er
 // beforeAndAfter is the part of the report that is about a calibration.
 func beforeAndAfter(report *service.Accuracy) *grid {
 	g := newGrid("left", "left", "left", "left", "left", "right", "right", "right", "right", "right", "right")
-	g.add("gpu", "family", "torch", "device, built in", "calibrated", "within bounds, built in", "calibrated", "width, built in", "calibrated", "fit but failed, built in", "calibrated")
+	g.add("gpu", "family", "torch", "device, built in", "calibrated", "within bounds, built in", "calibrated",
+		"width, built in", "calibrated", "fit but failed, built in", "calibrated")
 	for _, r := range report.Groups {
 		a, b := r.Before, r.After
 		if a == nil || b == nil {
 			continue
 		}
-		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), errorWords(a.Device), errorWords(b.Device), withinWords(a.WithinBounds), withinWords(b.WithinBounds),
+		g.add(plain(r.GPU), plain(r.Family), plain(r.Torch), errorWords(a.Device), errorWords(b.Device),
+			withinWords(a.WithinBounds), withinWords(b.WithinBounds),
 			size(a.WidthBytes), size(b.WidthBytes), strconv.Itoa(a.FitButFailed), strconv.Itoa(b.FitButFailed))
 	}
 	return g

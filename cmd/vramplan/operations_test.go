@@ -24,7 +24,8 @@ func TestEverySettingIsDocumented(t *testing.T) {
 		table[row[1]] = row[2:]
 	}
 	var cli commands
-	parser, err := kong.New(&cli, options(newTerminal(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil), func(int) {})...)
+	parser, err := kong.New(&cli, options(newTerminal(strings.NewReader(""), &bytes.Buffer{}, &bytes.Buffer{}, nil),
+		func(int) {})...)
 	if err != nil {
 		t.Fatal(err)
 	}

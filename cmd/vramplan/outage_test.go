@@ -53,7 +53,8 @@ func readFrom(url, calibration string) *askers {
 				var got reply
 				switch n % 5 {
 				case 0: // another job each time, so that no answer is remembered
-					got = ask(c, http.MethodPost, url+"/v1/estimate", fmt.Sprintf(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": %d, "sequence_length": 64}, "gpus": ["lab-card"]}`, n%97+1))
+					got = ask(c, http.MethodPost, url+"/v1/estimate",
+						fmt.Sprintf(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": %d, "sequence_length": 64}, "gpus": ["lab-card"]}`, n%97+1))
 				case 1:
 					got = ask(c, http.MethodGet, url+"/v1/gpus/lab-card", "")
 				case 2:
@@ -76,7 +77,8 @@ func readFrom(url, calibration string) *askers {
 
 // PostgreSQL goes away and comes back under load. No read and no decision fails, changes are refused
 // with a reason, a replica can start meanwhile with all that users entered, and everything
-// recovers by itself. What one replica changes, the other sees. A calibration that is not in force answers all the while, by its id.
+// recovers by itself. What one replica changes, the other sees. A calibration that is not in force answers all the
+// while, by its id.
 func TestDatabaseOutage(t *testing.T) {
 	server := pgtest.Own(t)
 	database := server.Database(t)
@@ -85,7 +87,8 @@ func TestDatabaseOutage(t *testing.T) {
 	a, b := startService(t, database, folders[0]), startService(t, database, folders[1])
 	client := newClient()
 	put := func(p *process, id string, headers ...string) reply {
-		return ask(client, http.MethodPut, p.url+"/v1/gpus/"+id, `{"name": "Lab card", "memory_bytes": 25769803776}`, append(headers, "Authorization: Bearer "+key)...)
+		return ask(client, http.MethodPut, p.url+"/v1/gpus/"+id, `{"name": "Lab card", "memory_bytes": 25769803776}`,
+			append(headers, "Authorization: Bearer "+key)...)
 	}
 	sees := func(p *process, id string) func() (string, bool) {
 		return func() (string, bool) {
@@ -97,7 +100,8 @@ func TestDatabaseOutage(t *testing.T) {
 		t.Fatalf("%d %s", r.status, r.body)
 	}
 	eventually(t, "the other replica sees the change", sees(b, "lab-card"))
-	calibrated := &calibrations{t: t, client: client, key: key, url: a.url, stored: map[string]service.Calibration{}, answers: map[string][]byte{}}
+	calibrated := &calibrations{t: t, client: client, key: key, url: a.url, stored: map[string]service.Calibration{},
+		answers: map[string][]byte{}}
 	for range 32 {
 		if !calibrated.measure() {
 			t.FailNow()
@@ -133,11 +137,13 @@ func TestDatabaseOutage(t *testing.T) {
 		server.Stop()
 		eventually(t, "the service notices", func() (string, bool) {
 			r := ask(client, http.MethodGet, a.url+"/readyz", "")
-			return string(r.body), r.status == http.StatusOK && strings.Contains(string(r.body), `"database":"unreachable"`)
+			return string(r.body), r.status == http.StatusOK &&
+				strings.Contains(string(r.body), `"database":"unreachable"`)
 		})
 		id := fmt.Sprintf("during-%d", outage)
 		for range 3 {
-			if r := put(a, id, "If-None-Match: *"); r.status != http.StatusServiceUnavailable || r.header.Get("Retry-After") == "" || !strings.Contains(string(r.body), "unavailable") {
+			if r := put(a, id, "If-None-Match: *"); r.status != http.StatusServiceUnavailable ||
+				r.header.Get("Retry-After") == "" || !strings.Contains(string(r.body), "unavailable") {
 				t.Errorf("a change without the database: %d %s %v", r.status, r.body, r.err)
 			}
 		}
@@ -177,7 +183,8 @@ func TestDatabaseOutage(t *testing.T) {
 	finish(onA)
 	finish(onB)
 	t.Logf("%d reads and decisions, none failed", asked)
-	if log := a.log(); strings.Count(log, "going on with the last catalog") > 4 || !strings.Contains(log, "the database answers again") {
+	if log := a.log(); strings.Count(log, "going on with the last catalog") > 4 ||
+		!strings.Contains(log, "the database answers again") {
 		t.Errorf("the log: %s", log)
 	}
 }

@@ -23,7 +23,8 @@ func (f *calibrationFlag) read() (id string, c *service.Calibration, err error) 
 		return "", nil, nil
 	}
 	text, err := os.ReadFile(f.Calibration)
-	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(f.Calibration, `/\`) && !strings.HasSuffix(f.Calibration, ".json") {
+	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(f.Calibration, `/\`) &&
+		!strings.HasSuffix(f.Calibration, ".json") {
 		return f.Calibration, nil, nil
 	}
 	if err != nil {

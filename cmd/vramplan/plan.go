@@ -40,7 +40,8 @@ func (c *planCommand) Run(ctx context.Context, t *terminal) error {
 	}
 	edits := appendEdit(nil, "effective_batch", c.EffectiveBatch)
 	if c.StepTime != nil {
-		edits = append(edits, edit{path: "measured_steps", value: []map[string]float64{{"step_time_seconds": *c.StepTime}}})
+		edits = append(edits, edit{path: "measured_steps",
+			value: []map[string]float64{{"step_time_seconds": *c.StepTime}}})
 	}
 	return c.answerAll(ctx, t, path, p, edits...)
 }

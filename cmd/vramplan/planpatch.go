@@ -27,7 +27,8 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 	case len(read.Jobs) == 0:
 		return refusedAll(read)
 	case len(read.Jobs) > 1:
-		return usage("the files describe %d jobs; a patch is for one: hand over the configuration of one of them", len(read.Jobs))
+		return usage("the files describe %d jobs; a patch is for one: hand over the configuration of one of them",
+			len(read.Jobs))
 	case len(open) > 0:
 		return questions(open)
 	}

@@ -32,7 +32,9 @@ type process struct {
 // startService runs vramplan serve on a database and waits until it is ready.
 func startService(t testing.TB, database, folder string, args ...string) *process {
 	t.Helper()
-	p, err := tryService(exec.Command("vramplan", append([]string{"serve", "--database", database, "--listen", "127.0.0.1:0", "--drain", "0s", "--refresh", "100ms"}, args...)...), folder)
+	p, err := tryService(exec.Command("vramplan",
+		append([]string{"serve", "--database", database, "--listen", "127.0.0.1:0", "--drain", "0s", "--refresh",
+			"100ms"}, args...)...), folder)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -141,7 +143,8 @@ func newKey(t testing.TB, database string) string {
 	if _, err := db.Migrate(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	_, token, err := service.New(service.EmbeddedCatalog(), service.WithStore(db)).CreateKey(t.Context(), "crash test", service.Scopes(), nil)
+	_, token, err := service.New(service.EmbeddedCatalog(), service.WithStore(db)).CreateKey(t.Context(), "crash test",
+		service.Scopes(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +171,8 @@ func settle(t testing.TB, database string) {
 	defer conn.Close(t.Context())
 	eventually(t, "the server's work for clients that are gone", func() (string, bool) {
 		var n int
-		err := conn.QueryRow(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'vramplan'`).Scan(&n)
+		err := conn.QueryRow(t.Context(),
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND application_name = 'vramplan'`).Scan(&n)
 		return fmt.Sprint(n, " connections ", err), err == nil && n == 0
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/vramplan/vramplan/api"
 )
 
-// testdata/callback_runs.py uses hooks/python/vramplan_callback.py as a training script would: with and without the Trainer, with what a
-// driver may say of the process, and where the service says no or is not there.
+// testdata/callback_runs.py uses hooks/python/vramplan_callback.py as a training script would: with and without the
+// Trainer, with what a driver may say of the process, and where the service says no or is not there.
 func TestPythonHook(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
@@ -25,7 +25,8 @@ func TestPythonHook(t *testing.T) {
 	database := "file:" + t.TempDir() + "/vramplan.db"
 	key := newKey(t, database)
 	p := startService(t, database, t.TempDir())
-	script := exec.Command(python, "-B", "testdata/callback_runs.py", hook, p.url, key) // -B: no __pycache__ in the repository
+	// -B: no __pycache__ in the repository
+	script := exec.Command(python, "-B", "testdata/callback_runs.py", hook, p.url, key)
 	out, err := script.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v: %s", err, out)

@@ -84,7 +84,8 @@ func (c *readCommand) explain(t *terminal) error {
 	}
 	list := readers.DefaultsOf(tool)
 	if len(list) == 0 {
-		return usage("no table of defaults of %q: transformers, trl, axolotl, llamafactory, ms-swift, litgpt, or all", c.Explain)
+		return usage("no table of defaults of %q: transformers, trl, axolotl, llamafactory, ms-swift, litgpt, or all",
+			c.Explain)
 	}
 	if c.JSON || c.Output == "json" {
 		return json.NewEncoder(t.stdout).Encode(list)

@@ -74,9 +74,12 @@ func readJSON(content []byte) ([][]byte, error) {
 // shortColumns are columns of a table that have a name of their own; any other is a path into the
 // observation, such as job.training.optimizer.
 var shortColumns = map[string]string{
-	"preset": "job.model.preset", "gpu": "job.gpus.0", "micro_batch": "job.training.micro_batch", "sequence_length": "job.training.sequence_length",
-	"gradient_accumulation": "job.training.gradient_accumulation", "precision": "job.training.precision", "optimizer": "job.training.optimizer",
-	"allocated_bytes": "measured.allocated_bytes", "reserved_bytes": "measured.reserved_bytes", "device_bytes": "measured.device_bytes", "out_of_memory": "measured.out_of_memory",
+	"preset": "job.model.preset", "gpu": "job.gpus.0", "micro_batch": "job.training.micro_batch",
+	"sequence_length":       "job.training.sequence_length",
+	"gradient_accumulation": "job.training.gradient_accumulation", "precision": "job.training.precision",
+	"optimizer":       "job.training.optimizer",
+	"allocated_bytes": "measured.allocated_bytes", "reserved_bytes": "measured.reserved_bytes",
+	"device_bytes": "measured.device_bytes", "out_of_memory": "measured.out_of_memory",
 	"torch": "versions.torch", "cuda": "versions.cuda", "driver": "versions.driver",
 }
 
@@ -86,7 +89,8 @@ var columnPath = regexp.MustCompile(`^[a-z_][A-Za-z0-9_-]*(\.([a-z_][A-Za-z0-9_-
 
 // isText says that the values of a path are texts, though they may look like numbers.
 func isText(path string) bool {
-	return strings.HasPrefix(path, "versions.") || path == "note" || path == "source" || path == "job.model.preset" || path == "job.gpus.0"
+	return strings.HasPrefix(path, "versions.") || path == "note" || path == "source" || path == "job.model.preset" ||
+		path == "job.gpus.0"
 }
 
 // readCSV reads a table whose first line names the columns. An empty cell is a field that is not given.

@@ -16,10 +16,14 @@ func TestRecords(t *testing.T) {
 	}{
 		{"one", "json", "{\"job\":\n {}}", "", []string{`{"job":{}}`}, ""},
 		{"several", "json", `{"a":1} [{"b":2},{"c":3}]`, "", []string{`{"a":1}`, `{"b":2}`, `{"c":3}`}, ""},
-		{"without their job", "json", `[{"measured":{}},{"job":{"x":1}}]`, `{"y": 2}`, []string{`{"measured":{},"job":{"y":2}}`, `{"job":{"x":1}}`}, ""},
-		{"jobstats", "json", `{"nodes":{"a":{"gpu_used_memory":{"0":5,"1":7}},"b":{"gpu_used_memory":{"0":6}}}}`, `{}`, []string{`{"source":"jobstats","measured":{"device_bytes":7},"job":{}}`}, ""},
-		{"jobstats without GPUs", "json", `{"nodes":{"a":{"cpus":2}}}`, `{}`, nil, "record 1: the jobstats summary has no gpu_used_memory"},
-		{"a table", "csv", "\uFEFFpreset,gpu,job.training.lora,out_of_memory,torch\n gpt2 ,\"A100, 40GB\",\"{\"\"rank\"\": 8}\",True,2.9\ngpt2,,,,\n", "",
+		{"without their job", "json", `[{"measured":{}},{"job":{"x":1}}]`, `{"y": 2}`,
+			[]string{`{"measured":{},"job":{"y":2}}`, `{"job":{"x":1}}`}, ""},
+		{"jobstats", "json", `{"nodes":{"a":{"gpu_used_memory":{"0":5,"1":7}},"b":{"gpu_used_memory":{"0":6}}}}`, `{}`,
+			[]string{`{"source":"jobstats","measured":{"device_bytes":7},"job":{}}`}, ""},
+		{"jobstats without GPUs", "json", `{"nodes":{"a":{"cpus":2}}}`, `{}`, nil,
+			"record 1: the jobstats summary has no gpu_used_memory"},
+		{"a table", "csv", "\uFEFFpreset,gpu,job.training.lora,out_of_memory,torch\n gpt2 ,\"A100, " +
+			"40GB\",\"{\"\"rank\"\": 8}\",True,2.9\ngpt2,,,,\n", "",
 			[]string{`{"job":{"model":{"preset":"gpt2"},"gpus":["A100, 40GB"],"training":{"lora":{"rank":8}}},"measured":{"out_of_memory":true},"versions":{"torch":"2.9"}}`, `{"job":{"model":{"preset":"gpt2"}}}`}, ""},
 		{"a table with a short line", "csv", "a,b\n1\n", "", nil, "wrong number of fields"},
 		{"a table without rows", "csv", "a,b\n", "", nil, "there are no records"},

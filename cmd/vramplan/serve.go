@@ -39,10 +39,12 @@ func (c *serveCommand) Validate() error {
 		cache = fmt.Errorf("--cache (VRAMPLAN_CACHE) %d: give 0 or more answers", c.Cache)
 	}
 	if c.MaxObservations < 0 {
-		cache = errors.Join(cache, fmt.Errorf("--max-observations (VRAMPLAN_MAX_OBSERVATIONS) %d: give 0 or more", c.MaxObservations))
+		cache = errors.Join(cache, fmt.Errorf("--max-observations (VRAMPLAN_MAX_OBSERVATIONS) %d: give 0 or more",
+			c.MaxObservations))
 	}
 	if c.ObservationRetention != 0 && c.ObservationRetention < time.Hour {
-		cache = errors.Join(cache, fmt.Errorf("--observation-retention (VRAMPLAN_OBSERVATION_RETENTION) %s: give 1h or more, or 0", c.ObservationRetention))
+		cache = errors.Join(cache, fmt.Errorf("--observation-retention (VRAMPLAN_OBSERVATION_RETENTION) %s: give "+
+			"1h or more, or 0", c.ObservationRetention))
 	}
 	if c.FitBudget < time.Second {
 		cache = errors.Join(cache, fmt.Errorf("--fit-budget (VRAMPLAN_FIT_BUDGET) %s: give 1s or more", c.FitBudget))
@@ -85,10 +87,12 @@ func (c *serveCommand) Run(ctx context.Context, t *terminal) (err error) {
 	status := svc.CalibrationStatus()
 	if status.Calibration != status.Activated {
 		log.Warn().Str("activated", status.Activated).Str("calibration", status.Calibration).
-			Msg("the activated calibration was fitted to another version of the estimator and is not used: fit a new one")
+			Msg("the activated calibration was fitted to another version of the estimator and is not " +
+				"used: fit a new one")
 	}
 	ready := log.Info().Str("url", c.url(listeners)).Str("database", svc.database.Name()).
-		Str("catalog", svc.CatalogRevision()).Str("calibration", status.Calibration).Str("version", buildVersion()).Int64("memory_limit_bytes", allowed.limit)
+		Str("catalog", svc.CatalogRevision()).Str("calibration", status.Calibration).Str("version",
+		buildVersion()).Int64("memory_limit_bytes", allowed.limit)
 	if listeners.Admin != nil {
 		ready.Str("admin", "http://"+listeners.Admin.Addr().String())
 	}
@@ -113,7 +117,8 @@ func logger(w io.Writer, level string) zerolog.Logger {
 // service. Its log is silent but for faults of the program.
 func localHandler(t *terminal, c *catalog.Catalog, with *service.Calibration) http.Handler {
 	log := logger(t.stderr, "error")
-	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with), service.WithCost(warnOfCost(t.stderr))), api.Options{
+	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with),
+		service.WithCost(warnOfCost(t.stderr))), api.Options{
 		Version: buildVersion(),
 		Logger:  &log,
 		// Who asks on a terminal waits as long as they like.

@@ -13,7 +13,8 @@ import (
 // submission, so the whole should stay below 50 ms on two cores.
 func BenchmarkColdStart(b *testing.B) {
 	for b.Loop() {
-		out, err := exec.Command("vramplan", "estimate", "--model", "gpt2", "--micro-batch", "4", "--gpu", "rtx-4090", "--json").CombinedOutput()
+		out, err := exec.Command("vramplan", "estimate", "--model", "gpt2", "--micro-batch", "4", "--gpu", "rtx-4090",
+			"--json").CombinedOutput()
 		if err != nil {
 			b.Fatalf("%v: %s", err, out)
 		}
@@ -38,10 +39,12 @@ func BenchmarkColdCheck(b *testing.B) {
 // BenchmarkBatch answers jobs on all cores; the command line remembers no answers.
 func BenchmarkBatch(b *testing.B) {
 	const jobs = 64
-	input := strings.Repeat(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 4}, "gpus": ["rtx-4090"]}`+"\n", jobs)
+	input := strings.Repeat(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 4}, "gpus": ["rtx-4090"]}`+"\n",
+		jobs)
 	for b.Loop() {
 		var out, problems strings.Builder
-		if code := run(context.Background(), []string{"estimate", "-f", "-", "--json"}, strings.NewReader(input), &out, &problems, nil); code != exitOK {
+		if code := run(context.Background(), []string{"estimate", "-f", "-", "--json"}, strings.NewReader(input), &out,
+			&problems, nil); code != exitOK {
 			b.Fatalf("exit code %d: %s", code, problems.String())
 		}
 		if got := strings.Count(out.String(), "\n"); got != jobs {

@@ -62,8 +62,8 @@ func drawn(share float64, width int) string {
 	return text
 }
 
-// capacity draws what a job needs against what a card has, in a line of some characters: what is used as █, what is free as ·, and the
-// end of the card as |. A job that does not fit goes on behind it.
+// capacity draws what a job needs against what a card has, in a line of some characters: what is used as █, what is
+// free as ·, and the end of the card as |. A job that does not fit goes on behind it.
 func (s style) capacity(g estimator.GPUFit, width int) string {
 	needed := g.UsableBytes - g.HeadroomBytes
 	scale := float64(width-1) / float64(max(g.UsableBytes, needed))

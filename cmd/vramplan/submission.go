@@ -80,9 +80,11 @@ func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submi
 		found.Document, found.From = nil, ""
 		return found, nil
 	case errors.Is(err, submission.ErrNoJob):
-		return found, &exitError{exitUndecided, fmt.Errorf("%w in %s: it has no #VRAMPLAN lines and starts no training program whose configuration can be read", err, f.Script)}
+		return found, &exitError{exitUndecided, fmt.Errorf("%w in %s: it has no #VRAMPLAN lines and starts no "+
+			"training program whose configuration can be read", err, f.Script)}
 	case errors.As(err, &unclear):
-		return found, &exitError{exitUndecided, fmt.Errorf("no answer: %w; say what is trained in #VRAMPLAN lines", err)}
+		return found, &exitError{exitUndecided, fmt.Errorf("no answer: %w; say what is trained in #VRAMPLAN lines",
+			err)}
 	}
 	return found, err
 }

@@ -84,7 +84,8 @@ func printReport(out *bufio.Writer, name string, report *store.Report) {
 		rows += n
 	}
 	if report.Count == 0 {
-		fmt.Fprintf(out, "The database %s is whole: %d rows are as they were written, and the catalog as it was shipped and entered.\n", name, rows)
+		fmt.Fprintf(out, "The database %s is whole: %d rows are as they were written, and the catalog as it was "+
+			"shipped and entered.\n", name, rows)
 		return
 	}
 	for _, f := range report.Faults {

@@ -14,7 +14,8 @@ func TestCompose(t *testing.T) {
 	read := func(environment types.Mapping) *types.Project {
 		t.Helper()
 		p, err := loader.LoadWithContext(t.Context(), types.ConfigDetails{
-			WorkingDir: "../..", ConfigFiles: []types.ConfigFile{{Filename: "../../docker-compose.yml"}}, Environment: environment,
+			WorkingDir: "../..", ConfigFiles: []types.ConfigFile{{Filename: "../../docker-compose.yml"}},
+			Environment: environment,
 		}, func(o *loader.Options) { o.SetProjectName("vramplan", true) })
 		if err != nil {
 			t.Fatal(err)
@@ -32,7 +33,8 @@ func TestCompose(t *testing.T) {
 		}
 		return ""
 	}
-	url := "postgres://" + value(database, "POSTGRES_USER") + "@database:5432/" + value(database, "POSTGRES_DB") + "?sslmode=disable"
+	url := "postgres://" + value(database, "POSTGRES_USER") + "@database:5432/" + value(database, "POSTGRES_DB") +
+		"?sslmode=disable"
 	if got := value(service, "VRAMPLAN_DATABASE"); got != url {
 		t.Errorf("the service asks %s, the database is %s", got, url)
 	}

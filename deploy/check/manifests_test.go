@@ -76,17 +76,21 @@ func TestDeployment(t *testing.T) {
 	if d.Spec.Replicas != nil {
 		t.Error("replicas are set beside an autoscaler")
 	}
-	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil || s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+	if s := pod.SecurityContext; s == nil || s.RunAsNonRoot == nil || !*s.RunAsNonRoot || s.SeccompProfile == nil ||
+		s.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
 		t.Errorf("the pod's security context is %+v", s)
 	}
-	if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks || pod.AutomountServiceAccountToken == nil || *pod.AutomountServiceAccountToken {
+	if pod.EnableServiceLinks == nil || *pod.EnableServiceLinks || pod.AutomountServiceAccountToken == nil ||
+		*pod.AutomountServiceAccountToken {
 		t.Error("the pod gets variables or a token that it does not need")
 	}
 	c := pod.Containers[0]
-	if s := c.SecurityContext; s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem || len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
+	if s := c.SecurityContext; s == nil || *s.AllowPrivilegeEscalation || !*s.ReadOnlyRootFilesystem ||
+		len(s.Capabilities.Drop) != 1 || s.Capabilities.Drop[0] != "ALL" {
 		t.Errorf("the container's security context is %+v", s)
 	}
-	if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() || !c.Resources.Limits.Memory().Equal(*c.Resources.Requests.Memory()) {
+	if c.Resources.Limits.Memory().IsZero() || c.Resources.Requests.Cpu().IsZero() ||
+		!c.Resources.Limits.Memory().Equal(*c.Resources.Requests.Memory()) {
 		t.Errorf("resources %+v", c.Resources)
 	}
 	ports := map[string]bool{}
@@ -104,8 +108,10 @@ func TestDeployment(t *testing.T) {
 	// The pod must live longer than the service takes to stop, and the drain longer
 	// than the balancers take to see it.
 	_, literals := settings(t)
-	if !strings.Contains(literals, "\nVRAMPLAN_DRAIN=12s\n") || !strings.Contains(literals, "\nVRAMPLAN_FINISH_TIMEOUT=25s\n") ||
-		*pod.TerminationGracePeriodSeconds < 12+25+5 || c.ReadinessProbe.PeriodSeconds*c.ReadinessProbe.FailureThreshold >= 12 {
+	if !strings.Contains(literals, "\nVRAMPLAN_DRAIN=12s\n") ||
+		!strings.Contains(literals, "\nVRAMPLAN_FINISH_TIMEOUT=25s\n") ||
+		*pod.TerminationGracePeriodSeconds < 12+25+5 ||
+		c.ReadinessProbe.PeriodSeconds*c.ReadinessProbe.FailureThreshold >= 12 {
 		t.Errorf("draining: %s, %d s of grace", literals, *pod.TerminationGracePeriodSeconds)
 	}
 }
@@ -117,7 +123,8 @@ func TestTheOthersFitTheDeployment(t *testing.T) {
 		t.Errorf("the service leads to %q, with %d ports", target, len(s.Spec.Ports))
 	}
 	h := read[autoscalingv2.HorizontalPodAutoscaler](t, "autoscaler.yaml")
-	if ref := h.Spec.ScaleTargetRef; ref.Kind != "Deployment" || ref.Name != d.Name || *h.Spec.MinReplicas < 2 || h.Spec.MaxReplicas <= *h.Spec.MinReplicas {
+	if ref := h.Spec.ScaleTargetRef; ref.Kind != "Deployment" || ref.Name != d.Name || *h.Spec.MinReplicas < 2 ||
+		h.Spec.MaxReplicas <= *h.Spec.MinReplicas {
 		t.Errorf("the autoscaler is %+v", h.Spec)
 	}
 	b := read[policyv1.PodDisruptionBudget](t, "disruption.yaml")
@@ -182,8 +189,8 @@ func one[T any](t *testing.T, kinds map[string][]object, kind string) T {
 	return v
 }
 
-// What kustomize makes of it: selectors everywhere, the settings' generated name in the deployment. With the webhooks it is the same
-// service.
+// What kustomize makes of it: selectors everywhere, the settings' generated name in the deployment. With the webhooks
+// it is the same service.
 func TestKustomize(t *testing.T) {
 	for _, folder := range []string{folder, webhooks} {
 		kinds := build(t, folder)
@@ -193,8 +200,10 @@ func TestKustomize(t *testing.T) {
 				case "ValidatingWebhookConfiguration", "Certificate", "Issuer": // of the webhooks alone
 					continue
 				}
-				if o.Metadata.Labels["app.kubernetes.io/name"] != "vramplan" || kind != "Namespace" && o.Metadata.Namespace != "vramplan" {
-					t.Errorf("%s: %s %s: namespace %q, labels %v", folder, kind, o.Metadata.Name, o.Metadata.Namespace, o.Metadata.Labels)
+				if o.Metadata.Labels["app.kubernetes.io/name"] != "vramplan" || kind != "Namespace" &&
+					o.Metadata.Namespace != "vramplan" {
+					t.Errorf("%s: %s %s: namespace %q, labels %v", folder, kind, o.Metadata.Name, o.Metadata.Namespace,
+						o.Metadata.Labels)
 				}
 			}
 		}
@@ -203,7 +212,8 @@ func TestKustomize(t *testing.T) {
 			d.Spec.Template.Spec.Containers[0].EnvFrom[0].ConfigMapRef.Name != kinds["ConfigMap"][0].Metadata.Name {
 			t.Errorf("%s: the deployment is %+v", folder, d.Spec)
 		}
-		for _, kind := range []string{"Namespace", "ConfigMap", "Service", "HorizontalPodAutoscaler", "PodDisruptionBudget", "NetworkPolicy"} {
+		for _, kind := range []string{"Namespace", "ConfigMap", "Service", "HorizontalPodAutoscaler",
+			"PodDisruptionBudget", "NetworkPolicy"} {
 			if len(kinds[kind]) != 1 {
 				t.Errorf("%s: %d of %s", folder, len(kinds[kind]), kind)
 			}
@@ -214,8 +224,8 @@ func TestKustomize(t *testing.T) {
 // webhooks is the folder with the service that Kubernetes asks.
 const webhooks = "../../hooks/kubernetes"
 
-// The service behind the webhooks speaks TLS on every way to it, with the certificate that is made for its name, and is not asked about its
-// own pods.
+// The service behind the webhooks speaks TLS on every way to it, with the certificate that is made for its name, and is
+// not asked about its own pods.
 func TestWebhookService(t *testing.T) {
 	kinds := build(t, webhooks)
 	if mode, ok := one[corev1.Namespace](t, kinds, "Namespace").Labels["vramplan.dev/mode"]; ok {
@@ -231,14 +241,16 @@ func TestWebhookService(t *testing.T) {
 		t.Errorf("ports %v", ports)
 	}
 	set := one[corev1.ConfigMap](t, kinds, "ConfigMap").Data
-	if set["VRAMPLAN_LISTEN"] != ":8443" || set["VRAMPLAN_TLS_CERTIFICATE"] != "/tls/tls.crt" || set["VRAMPLAN_TLS_KEY"] != "/tls/tls.key" || set["VRAMPLAN_DRAIN"] == "" {
+	if set["VRAMPLAN_LISTEN"] != ":8443" || set["VRAMPLAN_TLS_CERTIFICATE"] != "/tls/tls.crt" ||
+		set["VRAMPLAN_TLS_KEY"] != "/tls/tls.key" || set["VRAMPLAN_DRAIN"] == "" {
 		t.Errorf("settings %v", set)
 	}
 	s := one[corev1.Service](t, kinds, "Service")
 	if p := s.Spec.Ports; len(p) != 1 || p[0].Port != 443 || p[0].TargetPort.StrVal != "https" {
 		t.Errorf("the service has %+v", p)
 	}
-	if p := one[networkingv1.NetworkPolicy](t, kinds, "NetworkPolicy").Spec.Ingress[0].Ports; len(p) != 1 || p[0].Port.StrVal != "https" {
+	if p := one[networkingv1.NetworkPolicy](t, kinds, "NetworkPolicy").Spec.Ingress[0].Ports; len(p) != 1 ||
+		p[0].Port.StrVal != "https" {
 		t.Errorf("the policy lets in %+v", p)
 	}
 	var certificate struct {
@@ -256,13 +268,16 @@ func TestWebhookService(t *testing.T) {
 			mounted[v.Name] = v.Secret.SecretName
 		}
 	}
-	if !slices.Contains(certificate.Spec.DNSNames, s.Name+"."+s.Namespace+".svc") || !slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
-		return m.MountPath == "/tls" && m.ReadOnly && mounted[m.Name] == certificate.Spec.SecretName
-	}) {
+	if !slices.Contains(certificate.Spec.DNSNames, s.Name+"."+s.Namespace+".svc") ||
+		!slices.ContainsFunc(c.VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.MountPath == "/tls" && m.ReadOnly && mounted[m.Name] == certificate.Spec.SecretName
+		}) {
 		t.Errorf("certificate %+v, mounts %+v of %v", certificate, c.VolumeMounts, mounted)
 	}
-	for _, w := range one[registrationv1.ValidatingWebhookConfiguration](t, kinds, "ValidatingWebhookConfiguration").Webhooks {
-		if to := w.ClientConfig.Service; to.Name != s.Name || to.Namespace != s.Namespace || *to.Port != s.Spec.Ports[0].Port {
+	for _, w := range one[registrationv1.ValidatingWebhookConfiguration](t, kinds,
+		"ValidatingWebhookConfiguration").Webhooks {
+		if to := w.ClientConfig.Service; to.Name != s.Name || to.Namespace != s.Namespace ||
+			*to.Port != s.Spec.Ports[0].Port {
 			t.Errorf("%s asks %+v", w.Name, to)
 		}
 	}

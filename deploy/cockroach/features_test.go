@@ -75,7 +75,8 @@ func featuresOf(node any) (list []string) {
 		add(n.Type != idxtype.FORWARD, "inverted or vector index")
 		add(n.Predicate != nil, "partial index")
 		add(n.Concurrently, "CONCURRENTLY")
-		add(n.Storing != nil || n.Sharded != nil || n.StorageParams != nil || n.PartitionByIndex != nil, "index parameters")
+		add(n.Storing != nil || n.Sharded != nil || n.StorageParams != nil || n.PartitionByIndex != nil,
+			"index parameters")
 	case *tree.ColumnTableDef:
 		list = append(list, columnFeatures(n)...)
 	case *tree.CheckConstraintTableDef:

@@ -37,7 +37,8 @@ var allowed = map[string]string{
 	"ON CONFLICT DO NOTHING":    "", "ON CONFLICT DO UPDATE": "",
 	"IF NOT EXISTS": "",
 
-	"type STRING": "PostgreSQL's TEXT", "type INT8": "also for INTEGER", "type BOOL": "", "type TIMESTAMP": "", "type JSONB": "",
+	"type STRING": "PostgreSQL's TEXT", "type INT8": "also for INTEGER", "type BOOL": "", "type TIMESTAMP": "",
+	"type JSONB":  "",
 	"PRIMARY KEY": "", "UNIQUE INDEX": "", "CHECK": "", "FOREIGN KEY": "", "ON DELETE CASCADE": "", "DEFAULT": "",
 	"GENERATED AS IDENTITY": "goose's; a sequence, whose values may have gaps",
 
@@ -130,7 +131,9 @@ func TestFeatures(t *testing.T) {
 		}
 	}
 	// What the parser itself refuses.
-	for _, statement := range []string{`LISTEN changes`, `NOTIFY changes`, `CREATE TABLE t (a INT8, EXCLUDE USING gist (a WITH =))`, `CREATE TABLE t (a INT8 UNIQUE DEFERRABLE INITIALLY DEFERRED)`} {
+	for _, statement := range []string{`LISTEN changes`, `NOTIFY changes`,
+		`CREATE TABLE t (a INT8, EXCLUDE USING gist (a WITH =))`,
+		`CREATE TABLE t (a INT8 UNIQUE DEFERRABLE INITIALLY DEFERRED)`} {
 		if s, err := parser.ParseOne(statement); err == nil {
 			got := features(s.AST)
 			if !slices.ContainsFunc(got, func(f string) bool { _, ok := allowed[f]; return !ok }) {

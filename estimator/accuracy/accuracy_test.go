@@ -90,11 +90,13 @@ func TestPromises(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(committed), made.String()); diff != "" {
-		t.Errorf("%s is not what the estimator makes; run go test ./estimator/accuracy -update (-published +made):\n%s", page, diff)
+		t.Errorf("%s is not what the estimator makes; run go test ./estimator/accuracy -update (-published +made):\n%s",
+			page, diff)
 	}
 }
 
-// TestRanks holds the answers about several GPUs against traced ranks of DeepSpeed, transformers' Trainer, torchtitan and PyTorch.
+// TestRanks holds the answers about several GPUs against traced ranks of DeepSpeed, transformers' Trainer, torchtitan
+// and PyTorch.
 func TestRanks(t *testing.T) {
 	ranks, err := readRanks("../..")
 	if err != nil {
@@ -108,7 +110,8 @@ func TestRanks(t *testing.T) {
 		answered[row.ID] = true
 	}
 	for _, row := range ranks.rows {
-		if !answered[row.ID] && !strings.HasPrefix(row.ID, "titan") && !strings.HasPrefix(row.ID, "hfplan") && !strings.HasPrefix(row.ID, "ddp-gpt2-8-") {
+		if !answered[row.ID] && !strings.HasPrefix(row.ID, "titan") && !strings.HasPrefix(row.ID, "hfplan") &&
+			!strings.HasPrefix(row.ID, "ddp-gpt2-8-") {
 			t.Errorf("%s is not answered: %v", row.ID, row.Failure)
 		}
 	}
@@ -146,10 +149,12 @@ func TestBandsBite(t *testing.T) {
 	far := &Published{Above: 1, Contradicted: []string{"a run"}}
 	for range 10 {
 		e := []seriesError{{"one", 0.2}}
-		far.Allocated, far.Reserved, far.Device = append(far.Allocated, e...), append(far.Reserved, e...), append(far.Device, e...)
+		far.Allocated, far.Reserved, far.Device = append(far.Allocated, e...), append(far.Reserved, e...),
+			append(far.Device, e...)
 	}
 	if got := len(far.Broken()); got != 6 {
-		t.Errorf("published runs off by 20 %%, one over its bound and one contradicted: %d promises broken, want 6", got)
+		t.Errorf("published runs off by 20 %%, one over its bound and one contradicted: %d promises broken, want 6",
+			got)
 	}
 
 	worse := &Calibrated{}

@@ -34,14 +34,16 @@ func Calibrate(list []Observation, presets map[string]*model.Preset) (*Calibrate
 		bySeries = append(bySeries, *row)
 	}
 	groups, _ := calibration.Fit(bySource)
-	return &Calibrated{Groups: groups, BySource: calibration.HoldOut(bySource), BySeries: calibration.HoldOut(bySeries)}, nil
+	return &Calibrated{Groups: groups, BySource: calibration.HoldOut(bySource),
+		BySeries: calibration.HoldOut(bySeries)}, nil
 }
 
 // rowOf is an observation as a fit takes it; nil where it has nothing to fit.
 func rowOf(o Observation, presets map[string]*model.Preset) (*calibration.Row, error) {
 	g := cards[o.GPU]
 	g.ID = o.GPU
-	res, err := estimator.Estimate(estimator.Input{Job: o.Job, GPUs: []estimator.GPU{g}, Preset: presets[o.Job.Model.Preset]})
+	res, err := estimator.Estimate(estimator.Input{Job: o.Job, GPUs: []estimator.GPU{g},
+		Preset: presets[o.Job.Model.Preset]})
 	if err != nil {
 		return nil, nil // it is refused, which another table counts
 	}
@@ -53,7 +55,8 @@ func rowOf(o Observation, presets map[string]*model.Preset) (*calibration.Row, e
 	if m.DeviceBytes == 0 && m.OOMInBytes == 0 {
 		return nil, nil
 	}
-	row := &calibration.Row{ID: o.ID, Job: string(job), Key: estimator.CalibrationKey(&o.Job, res.Model.Family, &g), Base: estimator.CalibrationBase(&res.Peak)}
+	row := &calibration.Row{ID: o.ID, Job: string(job), Key: estimator.CalibrationKey(&o.Job, res.Model.Family, &g),
+		Base: estimator.CalibrationBase(&res.Peak)}
 	if row.Device = m.DeviceBytes; row.Device == 0 {
 		row.AtLeast = m.OOMInBytes
 	}
@@ -62,13 +65,17 @@ func rowOf(o Observation, presets map[string]*model.Preset) (*calibration.Row, e
 
 // Print writes the tables of a calibration.
 func (c *Calibrated) Print(w io.Writer) {
-	fmt.Fprint(w, "| group | jobs | set aside | context | allocator | bounds at 95 %, in built-in widths |\n|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "| group | jobs | set aside | context | allocator | bounds at 95 %, in built-in widths "+
+		"|\n|---|---|---|---|---|---|\n")
 	for i := range c.Groups {
 		g := &c.Groups[i]
 		x := g.Correction(g.ReservedFromBytes, 0.95)
-		fmt.Fprintf(w, "| %s | %d | %d | %+d MiB | %+.1f %% | %.2f below, %.2f above |\n", g.Key, g.Jobs, g.Outliers, g.ContextBytes>>20, 100*g.AllocatorShare, x.Below, x.Above)
+		fmt.Fprintf(w, "| %s | %d | %d | %+d MiB | %+.1f %% | %.2f below, %.2f above |\n", g.Key, g.Jobs, g.Outliers,
+			g.ContextBytes>>20, 100*g.AllocatorShare, x.Below, x.Above)
 	}
-	fmt.Fprint(w, "\n| left out in turn | group | jobs | of them corrected | between the bounds, built in | fitted | median error, built in | fitted | median width, built in | fitted |\n|---|---|---|---|---|---|---|---|---|---|\n")
+	fmt.Fprint(w, "\n| left out in turn | group | jobs | of them corrected | between the bounds, built in | fitted | "+
+		"median error, built in | fitted | median width, built in | fitted "+
+		"|\n|---|---|---|---|---|---|---|---|---|---|\n")
 	for _, h := range []struct {
 		what string
 		calibration.HeldOut
@@ -77,16 +84,19 @@ func (c *Calibrated) Print(w io.Writer) {
 			if g.Jobs == 0 {
 				continue
 			}
-			fmt.Fprintf(w, "| %s | %s | %d | %d | %.0f %% | %.0f %% | %.1f %% | %.1f %% | %s | %s |\n", h.what, g.Key, g.Jobs, g.Corrected, 100*g.Builtin.Within, 100*g.Fitted.Within,
-				100*g.Builtin.Error, 100*g.Fitted.Error, estimator.Bytes(g.Builtin.WidthBytes), estimator.Bytes(g.Fitted.WidthBytes))
+			fmt.Fprintf(w, "| %s | %s | %d | %d | %.0f %% | %.0f %% | %.1f %% | %.1f %% | %s | %s |\n", h.what, g.Key,
+				g.Jobs, g.Corrected, 100*g.Builtin.Within, 100*g.Fitted.Within,
+				100*g.Builtin.Error, 100*g.Fitted.Error, estimator.Bytes(g.Builtin.WidthBytes),
+				estimator.Bytes(g.Fitted.WidthBytes))
 		}
 	}
 	a := c.BySeries.All
-	fmt.Fprintf(w, "\nOf %d runs that ran out of memory %d fit by the built-in bounds, and %d by the fitted ones.\n", a.Failed, a.Builtin.Contradicted, a.Fitted.Contradicted)
+	fmt.Fprintf(w, "\nOf %d runs that ran out of memory %d fit by the built-in bounds, and %d by the fitted ones.\n",
+		a.Failed, a.Builtin.Contradicted, a.Fitted.Contradicted)
 }
 
-// Promises about a calibration of the published runs, with the series left out that it is held against: what of them has to lie
-// between the bounds, in percent.
+// Promises about a calibration of the published runs, with the series left out that it is held against: what of them
+// has to lie between the bounds, in percent.
 const calibratedCovered = 90
 
 // Broken says which promises about it do not hold.
@@ -94,13 +104,15 @@ func (c *Calibrated) Broken() []string {
 	var out []string
 	a := c.BySeries.All
 	if 100*a.Fitted.Within < calibratedCovered {
-		out = append(out, fmt.Sprintf("calibrated: %.0f %% of the runs of a series that was left out lie between the bounds, promised are %d %%", 100*a.Fitted.Within, calibratedCovered))
+		out = append(out, fmt.Sprintf("calibrated: %.0f %% of the runs of a series that was left out lie between the "+
+			"bounds, promised are %d %%", 100*a.Fitted.Within, calibratedCovered))
 	}
 	if a.Corrected == 0 {
 		out = append(out, "calibrated: no job of a series that was left out is corrected")
 	}
 	if a.Fitted.Contradicted > 0 {
-		out = append(out, fmt.Sprintf("calibrated: %d runs that ran out of memory fit by the fitted bounds", a.Fitted.Contradicted))
+		out = append(out, fmt.Sprintf("calibrated: %d runs that ran out of memory fit by the fitted bounds",
+			a.Fitted.Contradicted))
 	}
 	return out
 }

@@ -6,7 +6,8 @@ import (
 )
 
 // Document writes the page that publishes the report.
-func (r *Report) Document(w io.Writer, today *Today, p *Published, several *Several, ranks *Ranks, u *Undescribed, c *Calibrated, worst int) {
+func (r *Report) Document(w io.Writer, today *Today, p *Published, several *Several, ranks *Ranks, u *Undescribed,
+	c *Calibrated, worst int) {
 	fmt.Fprintf(w, `# Accuracy
 
 This page is made by %[1]sgo run ./estimator/accuracy -markdown%[1]s; %[1]smake accuracy%[1]s prints the same table and fails when a case leaves its band:

@@ -18,7 +18,8 @@ type Kinds struct {
 
 // readKinds scores them; root is the repository.
 func readKinds(root string) (*Kinds, error) {
-	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/kinds/*.jsonl")) // the pattern is well formed
+	// the pattern is well formed
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/kinds/*.jsonl"))
 	k := &Kinds{of: map[string][]Row{}}
 	for _, path := range files {
 		err := eachLine(path, func(line []byte) error {
@@ -57,7 +58,8 @@ func readKinds(root string) (*Kinds, error) {
 
 // Print writes a line for each kind, and one for each run that is refused or off by more than half a percent.
 func (k *Kinds) Print(w io.Writer) {
-	fmt.Fprintf(w, "| kind | runs | answered | allocated: median | worst | reserved: median | worst |\n|---|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| kind | runs | answered | allocated: median | worst | reserved: median | worst "+
+		"|\n|---|---|---|---|---|---|---|\n")
 	line := func(name string, rows []Row) {
 		one := Ranks{rows: rows}
 		allocated, reserved := one.errors(allocatedError), one.errors(reservedError)
@@ -96,7 +98,8 @@ func (k *Kinds) Broken() []string {
 		}
 	}
 	if got := at(allocated, .9); got > kindsMost {
-		out = append(out, fmt.Sprintf("kinds of training: nine in ten are within %.2f %% of what is allocated, promised are %.1f %%", got, kindsMost))
+		out = append(out, fmt.Sprintf("kinds of training: nine in ten are within %.2f %% of what is allocated, "+
+			"promised are %.1f %%", got, kindsMost))
 	}
 	return out
 }

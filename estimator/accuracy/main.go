@@ -4,8 +4,8 @@
 //	go run ./estimator/accuracy [-worst 10] [-markdown] [-fit] [-calibrate] [-ranks] [-kinds] [cases.jsonl …]
 //
 // Where files are named, it prints their table and nothing else.
-// -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a calibration that is
-// fitted to them.
+// -markdown writes the page docs/accuracy.md instead; -fit holds the bounds against published runs, -calibrate a
+// calibration that is fitted to them.
 package main
 
 import (
@@ -27,10 +27,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 	flags.SetOutput(stderr)
 	worst := flags.Int("worst", 10, "list this many of the worst cases")
 	markdown := flags.Bool("markdown", false, "write docs/accuracy.md")
-	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, and nothing else")
-	onlyRanks := flags.Bool("ranks", false, "print the traced ranks and the published runs of jobs on several GPUs, and nothing else")
+	fit := flags.Bool("fit", false, "print what the published runs say of each doubt behind low_bytes and high_bytes, "+
+		"and nothing else")
+	onlyRanks := flags.Bool("ranks", false, "print the traced ranks and the published runs of jobs on several GPUs, "+
+		"and nothing else")
 	onlyKinds := flags.Bool("kinds", false, "print the traced runs of other kinds of training, and nothing else")
-	calibrate := flags.Bool("calibrate", false, "print what a calibration fitted to the published runs is worth on those that it did not see, and nothing else")
+	calibrate := flags.Bool("calibrate", false, "print what a calibration fitted to the published runs is worth on "+
+		"those that it did not see, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -172,6 +175,7 @@ func readPublished(root string) (*Published, error) {
 }
 
 func readMeasured(root string) ([]Observation, map[string]*model.Preset, error) {
-	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/measured/*.jsonl")) // the pattern is well formed
+	// the pattern is well formed
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/measured/*.jsonl"))
 	return ReadObservations(files, filepath.Join(root, "migrations/data/models.json"))
 }

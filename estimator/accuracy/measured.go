@@ -28,8 +28,8 @@ type Observation struct {
 // Reading is what was read, in bytes; 0 where it was not.
 type Reading struct {
 	AllocatedBytes int64 `json:"allocated_bytes"`
-	// ActiveBytes is what is allocated with what other streams have not finished with yet (active_bytes.all.peak), which depends on the
-	// time that a card takes: no answer has that figure.
+	// ActiveBytes is what is allocated with what other streams have not finished with yet (active_bytes.all.peak),
+	// which depends on the time that a card takes: no answer has that figure.
 	ActiveBytes   int64 `json:"active_bytes"`
 	ReservedBytes int64 `json:"reserved_bytes"`
 	DeviceBytes   int64 `json:"device_bytes"`
@@ -90,7 +90,8 @@ func ScorePublished(list []Observation, presets map[string]*model.Preset) *Publi
 		add(&p.Device, res.Peak.DeviceBytes, o.Reading.DeviceBytes)
 		if d := o.Reading.DeviceBytes; d > 0 {
 			source := widestDoubt(res)
-			p.Ratios[source] = append(p.Ratios[source], float64(d-(res.Peak.DeviceBytes-res.Peak.ReservedBytes))/float64(res.Peak.ReservedBytes))
+			p.Ratios[source] = append(p.Ratios[source],
+				float64(d-(res.Peak.DeviceBytes-res.Peak.ReservedBytes))/float64(res.Peak.ReservedBytes))
 			switch {
 			case d > res.Peak.HighBytes:
 				p.Above++
@@ -102,7 +103,8 @@ func ScorePublished(list []Observation, presets map[string]*model.Preset) *Publi
 		if o.Reading.OOMInBytes > 0 || o.Reading.FitsInBytes > 0 {
 			p.Facts++
 		}
-		if o.Reading.OOMInBytes > 0 && verdict == estimator.Fits || o.Reading.FitsInBytes > 0 && verdict == estimator.DoesNotFit {
+		if o.Reading.OOMInBytes > 0 && verdict == estimator.Fits || o.Reading.FitsInBytes > 0 &&
+			verdict == estimator.DoesNotFit {
 			p.Contradicted = append(p.Contradicted, o.ID+": "+string(verdict))
 		}
 	}
@@ -120,14 +122,15 @@ func widestDoubt(res *estimator.Result) string {
 	return widest.Source
 }
 
-// PrintFit writes what the published runs say of each doubt: the stretch of the reserved bytes, once the usual context is
-// taken off the reading, at the middle and between the ends of 95 %.
+// PrintFit writes what the published runs say of each doubt: the stretch of the reserved bytes, once the usual context
+// is taken off the reading, at the middle and between the ends of 95 %.
 func (p *Published) PrintFit(w io.Writer) {
 	fmt.Fprintf(w, "| source of doubt | runs | lowest 2.5 %% | median | highest 2.5 %% |\n|---|---|---|---|---|\n")
 	for _, source := range slices.Sorted(maps.Keys(p.Ratios)) {
 		r := p.Ratios[source]
 		sort.Float64s(r)
-		fmt.Fprintf(w, "| %s | %d | %+.1f %% | %+.1f %% | %+.1f %% |\n", source, len(r), 100*(at(r, .025)-1), 100*(at(r, .5)-1), 100*(at(r, .975)-1))
+		fmt.Fprintf(w, "| %s | %d | %+.1f %% | %+.1f %% | %+.1f %% |\n", source, len(r), 100*(at(r, .025)-1),
+			100*(at(r, .5)-1), 100*(at(r, .975)-1))
 	}
 }
 
@@ -148,7 +151,8 @@ func bySeries(list []seriesError) []float64 {
 
 // Print writes the table of published runs.
 func (p *Published) Print(w io.Writer) {
-	fmt.Fprintf(w, "| reading | runs | series | median error of a series | nine in ten within | bias |\n|---|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| reading | runs | series | median error of a series | nine in ten within | bias "+
+		"|\n|---|---|---|---|---|---|\n")
 	for _, k := range []struct {
 		name string
 		list []seriesError
@@ -157,17 +161,20 @@ func (p *Published) Print(w io.Writer) {
 			continue
 		}
 		s := bySeries(k.list)
-		fmt.Fprintf(w, "| %s | %d | %d | %.1f %% | %.1f %% | %+.1f %% |\n", k.name, len(k.list), len(s), at(s, .5), at(s, .9), bias(k.list))
+		fmt.Fprintf(w, "| %s | %d | %d | %.1f %% | %.1f %% | %+.1f %% |\n", k.name, len(k.list), len(s), at(s, .5),
+			at(s, .9), bias(k.list))
 	}
 	if n := len(p.Device); n > 0 {
-		fmt.Fprintf(w, "\n%d of %d process figures are at or below `high_bytes` (%.0f %%), %d of them at or above `low_bytes`; the promise is 95 %% between both.\n",
+		fmt.Fprintf(w, "\n%d of %d process figures are at or below `high_bytes` (%.0f %%), %d of them at or above "+
+			"`low_bytes`; the promise is 95 %% between both.\n",
 			n-p.Above, n, 100*float64(n-p.Above)/float64(n), p.Covered)
 	}
-	fmt.Fprintf(w, "Of %d runs that are known to fit or to run out of memory, %d are contradicted.\n", p.Facts, len(p.Contradicted))
+	fmt.Fprintf(w, "Of %d runs that are known to fit or to run out of memory, %d are contradicted.\n", p.Facts,
+		len(p.Contradicted))
 }
 
-// Promises about published runs, in percent: what the median series and nine of ten may be off by, and how many readings
-// high_bytes has to cover.
+// Promises about published runs, in percent: what the median series and nine of ten may be off by, and how many
+// readings high_bytes has to cover.
 const (
 	publishedAllocatedHalf, publishedAllocatedMost = 2, 10
 	publishedReservedHalf                          = 5
@@ -180,7 +187,8 @@ func (p *Published) Broken() []string {
 	var out []string
 	within := func(what string, list []seriesError, q, band float64) {
 		if got := at(bySeries(list), q); got > band {
-			out = append(out, fmt.Sprintf("published runs: %s of %.0f in a hundred series is within %.1f %%, promised are %.0f %%", what, 100*q, got, band))
+			out = append(out, fmt.Sprintf("published runs: %s of %.0f in a hundred series is within %.1f %%, "+
+				"promised are %.0f %%", what, 100*q, got, band))
 		}
 	}
 	within("allocated", p.Allocated, .5, publishedAllocatedHalf)
@@ -188,7 +196,8 @@ func (p *Published) Broken() []string {
 	within("reserved", p.Reserved, .5, publishedReservedHalf)
 	within("the process figure", p.Device, .5, publishedDeviceHalf)
 	if n := len(p.Device); 100*(n-p.Above) < publishedCovered*n {
-		out = append(out, fmt.Sprintf("published runs: high_bytes covers %d of %d process figures, promised are %d %%", n-p.Above, n, publishedCovered))
+		out = append(out, fmt.Sprintf("published runs: high_bytes covers %d of %d process figures, promised are %d %%",
+			n-p.Above, n, publishedCovered))
 	}
 	for _, c := range p.Contradicted {
 		out = append(out, "published runs: contradicted: "+c)

@@ -13,13 +13,14 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// Ranks holds estimates against traced ranks of jobs on several GPUs: unmodified DeepSpeed, transformers' Trainer, torchtitan and plain
-// PyTorch over an NCCL that sends nothing.
+// Ranks holds estimates against traced ranks of jobs on several GPUs: unmodified DeepSpeed, transformers' Trainer,
+// torchtitan and plain PyTorch over an NCCL that sends nothing.
 type Ranks struct{ rows []Row }
 
 // readRanks scores them; root is the repository. A job with a field that is not known is refused, as the service does.
 func readRanks(root string) (*Ranks, error) {
-	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/ranks/*.jsonl")) // the pattern is well formed
+	// the pattern is well formed
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/ranks/*.jsonl"))
 	r := &Ranks{}
 	for _, path := range files {
 		err := eachLine(path, func(line []byte) error {
@@ -91,7 +92,8 @@ func reservedError(r Row) float64  { return r.Reserved }
 // Print writes a line for each rank.
 func (r *Ranks) Print(w io.Writer) {
 	allocated, reserved := r.errors(allocatedError), r.errors(reservedError)
-	fmt.Fprintf(w, "%d of %d traced ranks of several GPUs are answered; of these, half are within %.3f %% of what is allocated, nine in ten within %.2f %%, all within %.2f %%; nine in ten within %.2f %% of what is reserved\n\n",
+	fmt.Fprintf(w, "%d of %d traced ranks of several GPUs are answered; of these, half are within %.3f %% of what is "+
+		"allocated, nine in ten within %.2f %%, all within %.2f %%; nine in ten within %.2f %% of what is reserved\n\n",
 		len(allocated), len(r.rows), at(allocated, .5), at(allocated, .9), at(allocated, 1), at(reserved, .9))
 	fmt.Fprintf(w, "| rank | allocated | reserved |\n|---|---|---|\n")
 	for _, row := range r.rows {
@@ -111,13 +113,15 @@ func whyRefused(err error) string {
 	return strings.TrimPrefix(err.Error(), "json: ")
 }
 
-// Promises about the ranks that are answered, in percent of what is allocated; but for those of frameworks that write their models
-// themselves, which are replayed as transformers writes them and say so.
+// Promises about the ranks that are answered, in percent of what is allocated; but for those of frameworks that write
+// their models themselves, which are replayed as transformers writes them and say so.
 const ranksMost, ranksAll = 0.5, 3
 
 // ownModules says that an answer is about a model that its framework writes itself.
 func ownModules(row Row) bool {
-	return slices.ContainsFunc(row.Result.Doubts, func(d estimator.DoubtSource) bool { return d.Source == "framework-modules" })
+	return slices.ContainsFunc(row.Result.Doubts, func(d estimator.DoubtSource) bool {
+		return d.Source == "framework-modules"
+	})
 }
 
 // Broken says which promises do not hold.
@@ -134,7 +138,8 @@ func (r *Ranks) Broken() []string {
 		}
 	}
 	if got := at(allocated, .85); got > ranksMost {
-		out = append(out, fmt.Sprintf("ranks of several GPUs: 85 in a hundred are within %.2f %% of what is allocated, promised are %.1f %%", got, ranksMost))
+		out = append(out, fmt.Sprintf("ranks of several GPUs: 85 in a hundred are within %.2f %% of what is "+
+			"allocated, promised are %.1f %%", got, ranksMost))
 	}
 	return out
 }

@@ -10,15 +10,15 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 )
 
-// rule is what people use to guess the allocated bytes of a training step. What a rule does not speak of, it leaves out, as
-// its users do.
+// rule is what people use to guess the allocated bytes of a training step. What a rule does not speak of, it leaves
+// out, as its users do.
 type rule struct {
 	name, source string
 	bytes        func(s shape) float64
 }
 
-// shape is what the rules know of a job: parameters P, layers L, width h, heads a, MLP width f, vocabulary v, sequences b
-// and tokens s of a micro-batch.
+// shape is what the rules know of a job: parameters P, layers L, width h, heads a, MLP width f, vocabulary v, sequences
+// b and tokens s of a micro-batch.
 type shape struct {
 	parameters, layers, hidden, heads, ffn, vocabulary, batch, tokens float64
 
@@ -36,8 +36,8 @@ func (s shape) states() float64 {
 // tokenWidth is s·b·h.
 func (s shape) tokenWidth() float64 { return s.batch * s.tokens * s.hidden }
 
-// activations is perLayer bytes for every token and width in each layer, or, with full checkpointing, the inputs of the layers
-// and one layer.
+// activations is perLayer bytes for every token and width in each layer, or, with full checkpointing, the inputs of the
+// layers and one layer.
 func (s shape) activations(perLayer float64) float64 {
 	if s.fullCheckpointing {
 		return s.tokenWidth() * (2*s.layers + perLayer)
@@ -54,11 +54,13 @@ var rules = []rule{
 		func(s shape) float64 { return s.states() + s.activations(24*2) }},
 	{"activations × 160", "folk rule: 160 half-precision values for every token, layer and width",
 		func(s shape) float64 { return s.states() + s.activations(160*2) }},
-	{"34 + 5as/h", "Korthikanti et al. 2022 (arXiv 2205.05198), equation 2, and EleutherAI's Transformer Math: bytes for every token, layer and width, attention unfused",
+	{"34 + 5as/h", "Korthikanti et al. 2022 (arXiv 2205.05198), equation 2, and EleutherAI's Transformer Math: bytes " +
+		"for every token, layer and width, attention unfused",
 		func(s shape) float64 { return s.states() + s.activations(34+s.scores()) }},
 	{"34", "the same with fused attention (selective recomputation in the paper)",
 		func(s shape) float64 { return s.states() + s.activations(34) }},
-	{"Megatron's report", "Megatron-LM training/theoretical_memory_usage.py on one GPU: 18 bytes a parameter, 18 + 4f/h a layer, embeddings, logits",
+	{"Megatron's report", "Megatron-LM training/theoretical_memory_usage.py on one GPU: 18 bytes a parameter, 18 + " +
+		"4f/h a layer, embeddings, logits",
 		func(s shape) float64 {
 			return 18*s.parameters + s.activations(18+4*s.ffn/s.hidden) + 8*s.batch*s.tokens + s.tokenWidth() +
 				4*s.tokenWidth()*(1+s.vocabulary/s.hidden)
@@ -83,7 +85,8 @@ func shapeOf(c Case, parameters int64) (shape, bool) {
 		return shape{}, false
 	}
 	return shape{
-		parameters: float64(parameters), layers: float64(a.Layers), hidden: float64(a.Hidden), heads: float64(a.Heads), ffn: float64(a.FFN),
+		parameters: float64(parameters), layers: float64(a.Layers), hidden: float64(a.Hidden), heads: float64(a.Heads),
+		ffn:        float64(a.FFN),
 		vocabulary: float64(a.Vocabulary), batch: float64(t.MicroBatch), tokens: float64(t.SequenceLength),
 		halfWeights:       t.Precision == estimator.PrecisionBF16 || t.Precision == estimator.PrecisionFP16,
 		fullCheckpointing: t.GradientCheckpointing != nil && t.GradientCheckpointing.Mode == "full",
@@ -116,9 +119,11 @@ func (r *Report) PrintRules(w io.Writer) {
 	if n == 0 {
 		return
 	}
-	fmt.Fprintf(w, "| rule | median error | nine in ten within | largest | nearer than the replay |\n|---|---|---|---|---|\n")
+	fmt.Fprintf(w, "| rule | median error | nine in ten within | largest | nearer than the replay "+
+		"|\n|---|---|---|---|---|\n")
 	print := func(name string, e []float64, better int) {
-		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.0f %% | %d of %d |\n", name, at(e, .5), at(e, .9), at(e, 1), better, n)
+		fmt.Fprintf(w, "| %s | %.1f %% | %.1f %% | %.0f %% | %d of %d |\n", name, at(e, .5), at(e, .9), at(e, 1),
+			better, n)
 	}
 	print("the replay", errors[0], 0)
 	for i, rule := range rules {

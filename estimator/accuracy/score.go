@@ -113,8 +113,10 @@ type Row struct {
 	Failure                                error
 	Allocated, Reserved, Expandable, Limit float64
 	PhaseRight, ParametersRight            bool
-	Components                             map[string]float64 // by name, of what was alive at the traced peak, as a share of it
-	LimitAbove                             bool               // high_bytes without the context is at least the smallest limit
+	// by name, of what was alive at the traced peak, as a share of it
+	Components map[string]float64
+	// high_bytes without the context is at least the smallest limit
+	LimitAbove bool
 }
 
 // Report is all rows.
@@ -165,9 +167,10 @@ func Score(cases []Case) *Report {
 	return r
 }
 
-// Promises of the table. Allocated bytes: every eager row within 1 %, half of all rows within 0.1 % and nine in ten within
-// 0.5 %; of the rows under torch.compile, whose kernels are fused by rules, nine in ten within 5 %. Reserved bytes of
-// nine in ten within 3 %. The upper bound, without the context, never lies below the smallest limit of an eager row.
+// Promises of the table. Allocated bytes: every eager row within 1 %, half of all rows within 0.1 % and nine in ten
+// within 0.5 %; of the rows under torch.compile, whose kernels are fused by rules, nine in ten within 5 %. Reserved
+// bytes of nine in ten within 3 %. The upper bound, without the context, never lies below the smallest limit of an
+// eager row.
 const (
 	allocatedBand, allocatedHalf, allocatedMost, compiledBand, reservedBand = 0.01, 0.001, 0.005, 0.05, 0.03
 )
@@ -231,9 +234,11 @@ func (r *Report) Print(w io.Writer, markdown bool, worst int) {
 		names = append(names, n)
 	}
 	sort.Strings(names)
-	header, line := "%-34s %5s %7s %8s %8s %7s %8s %8s %7s %7s\n", "%-34s %5d %6.1f%% %7.3f%% %7.3f%% %6.1f%% %7.3f%% %7.3f%% %6.1f%% %6.1f%%\n"
+	header, line := "%-34s %5s %7s %8s %8s %7s %8s %8s %7s %7s\n",
+		"%-34s %5d %6.1f%% %7.3f%% %7.3f%% %6.1f%% %7.3f%% %7.3f%% %6.1f%% %6.1f%%\n"
 	if markdown {
-		header, line = "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n", "| %s | %d | %.1f %% | %.3f %% | %.3f %% | %.1f %% | %.3f %% | %.3f %% | %.1f %% | %.1f %% |\n"
+		header, line = "| %s | %s | %s | %s | %s | %s | %s | %s | %s | %s |\n",
+			"| %s | %d | %.1f %% | %.3f %% | %.3f %% | %.1f %% | %.3f %% | %.3f %% | %.1f %% | %.1f %% |\n"
 	}
 	fmt.Fprintf(w, header, "rows", "n", "alloc=", "median", "max", "resv=", "median", "p90", "expand=", "phase")
 	if markdown {
@@ -241,7 +246,8 @@ func (r *Report) Print(w io.Writer, markdown bool, worst int) {
 	}
 	print := func(name string, rows []Row) {
 		s := summarise(rows)
-		fmt.Fprintf(w, line, name, len(rows), s.allocatedExact, s.allocatedMedian, s.allocatedMax, s.reservedExact, s.reservedMedian, s.reservedP90, s.expandableExact, s.phase)
+		fmt.Fprintf(w, line, name, len(rows), s.allocatedExact, s.allocatedMedian, s.allocatedMax, s.reservedExact,
+			s.reservedMedian, s.reservedP90, s.expandableExact, s.phase)
 	}
 	print("all", r.Rows)
 	for _, n := range names {
@@ -249,9 +255,11 @@ func (r *Report) Print(w io.Writer, markdown bool, worst int) {
 	}
 	s := summarise(r.Rows)
 	if !markdown {
-		fmt.Fprintf(w, "\nalloc=, resv=, expand=: share of rows equal to the byte in allocated, reserved and reserved with expandable segments; medians, p90 and max of the absolute error\n")
+		fmt.Fprintf(w, "\nalloc=, resv=, expand=: share of rows equal to the byte in allocated, reserved and reserved "+
+			"with expandable segments; medians, p90 and max of the absolute error\n")
 	}
-	fmt.Fprintf(w, "\nsmallest limit: median error %.3f %%, largest %.2f %%; high_bytes below it on %d of %d rows\n", s.limitMedian, s.limitMax, s.limitMissed, s.limits)
+	fmt.Fprintf(w, "\nsmallest limit: median error %.3f %%, largest %.2f %%; high_bytes below it on %d of %d rows\n",
+		s.limitMedian, s.limitMax, s.limitMissed, s.limits)
 	rows := append([]Row(nil), r.Rows...)
 	sort.SliceStable(rows, func(i, j int) bool { return badness(rows[i]) > badness(rows[j]) })
 	if badness(rows[0]) == 0 {
@@ -267,7 +275,8 @@ func (r *Report) Print(w io.Writer, markdown bool, worst int) {
 			fmt.Fprintf(w, "  %-70s no answer\n", row.ID)
 			continue
 		}
-		fmt.Fprintf(w, "  %-70s allocated %+.3f %%, reserved %+.3f %%, phase %s\n", row.ID, 100*row.Allocated, 100*row.Reserved, map[bool]string{true: "right", false: "wrong"}[row.PhaseRight])
+		fmt.Fprintf(w, "  %-70s allocated %+.3f %%, reserved %+.3f %%, phase %s\n", row.ID, 100*row.Allocated,
+			100*row.Reserved, map[bool]string{true: "right", false: "wrong"}[row.PhaseRight])
 	}
 }
 
@@ -279,9 +288,10 @@ func badness(r Row) float64 {
 }
 
 type summary struct {
-	allocatedExact, allocatedMedian, allocatedMax, reservedExact, reservedMedian, reservedP90, expandableExact, phase float64
-	limitMedian, limitMax                                                                                             float64
-	limits, limitMissed                                                                                               int
+	allocatedExact, allocatedMedian, allocatedMax, reservedExact, reservedMedian, reservedP90, expandableExact,
+	phase float64
+	limitMedian, limitMax float64
+	limits, limitMissed   int
 }
 
 func summarise(rows []Row) summary {

@@ -22,7 +22,8 @@ type refusal struct {
 
 // readSeveral scores them; root is the repository.
 func readSeveral(root string) (*Several, error) {
-	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/several/*.jsonl")) // the pattern is well formed
+	// the pattern is well formed
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/several/*.jsonl"))
 	list, presets, err := ReadObservations(files, filepath.Join(root, "migrations/data/models.json"))
 	if err != nil {
 		return nil, err
@@ -68,7 +69,8 @@ const severalAllocatedHalf = 2
 func (s *Several) Broken() []string {
 	var out []string
 	if got := at(bySeries(s.Allocated), .5); got > severalAllocatedHalf {
-		out = append(out, fmt.Sprintf("runs on several GPUs: half of the series are within %.1f %% of what is allocated, promised are %d %%", got, severalAllocatedHalf))
+		out = append(out, fmt.Sprintf("runs on several GPUs: half of the series are within %.1f %% of what is "+
+			"allocated, promised are %d %%", got, severalAllocatedHalf))
 	}
 	for _, c := range s.Contradicted {
 		out = append(out, "runs on several GPUs: contradicted: "+c)

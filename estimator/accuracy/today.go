@@ -11,7 +11,8 @@ type Today struct{ Report }
 
 // readToday scores the reference cases of today's releases; root is the repository.
 func readToday(root string) (*Today, error) {
-	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/today/*.jsonl")) // the pattern is well formed
+	// the pattern is well formed
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/today/*.jsonl"))
 	cases, err := Read(files...)
 	if err != nil {
 		return nil, err
@@ -22,8 +23,8 @@ func readToday(root string) (*Today, error) {
 // proven says that the answer calls its family and recipe proven with the releases.
 func (r Row) proven() bool { return r.Failure == nil && r.Result.Versions.ProvenOn != "" }
 
-// Broken says which promises do not hold: every row is answered, what is called proven is equal to the byte in allocated bytes, and
-// of the others the bounds hold what was reserved.
+// Broken says which promises do not hold: every row is answered, what is called proven is equal to the byte in
+// allocated bytes, and of the others the bounds hold what was reserved.
 func (t *Today) Broken() []string {
 	var out []string
 	for _, row := range t.Rows {
@@ -33,7 +34,8 @@ func (t *Today) Broken() []string {
 		case !row.ParametersRight:
 			out = append(out, row.ID+": the number of parameters is wrong")
 		case row.proven() && row.Allocated != 0:
-			out = append(out, fmt.Sprintf("%s: is called proven on %s, and allocated is off by %+.3f %%", row.ID, row.Result.Versions.ProvenOn, 100*row.Allocated))
+			out = append(out, fmt.Sprintf("%s: is called proven on %s, and allocated is off by %+.3f %%", row.ID,
+				row.Result.Versions.ProvenOn, 100*row.Allocated))
 		case !row.proven() && !row.held():
 			out = append(out, row.ID+": what was reserved lies outside the bounds")
 		}

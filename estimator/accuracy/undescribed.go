@@ -10,8 +10,8 @@ import (
 	"strings"
 )
 
-// Undescribed holds estimates of decoders under a name that nobody described, put together from their dimensions, against
-// traced runs.
+// Undescribed holds estimates of decoders under a name that nobody described, put together from their dimensions,
+// against traced runs.
 type Undescribed struct{ Rows []UndescribedRow }
 
 // UndescribedRow is one of them. Low and High are the bounds without the CUDA context, as shares of what was reserved.
@@ -24,7 +24,8 @@ type UndescribedRow struct {
 
 // readUndescribed scores the reference cases of undescribed families; root is the repository.
 func readUndescribed(root string) (*Undescribed, error) {
-	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/undescribed/*.jsonl")) // the pattern is well formed
+	// the pattern is well formed
+	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/undescribed/*.jsonl"))
 	cases, err := Read(files...)
 	if err != nil {
 		return nil, err
@@ -78,7 +79,8 @@ func (u *Undescribed) Broken() []string {
 		case r.Failure != nil:
 			out = append(out, fmt.Sprintf("%s: no answer: %v", r.ID, r.Failure))
 		case r.Low > 0 || r.High < 0:
-			out = append(out, fmt.Sprintf("%s: what was reserved does not lie between %+.1f %% and %+.1f %%", r.ID, 100*r.Low, 100*r.High))
+			out = append(out, fmt.Sprintf("%s: what was reserved does not lie between %+.1f %% and %+.1f %%", r.ID,
+				100*r.Low, 100*r.High))
 		case math.Abs(r.Allocated) > undescribedBand:
 			out = append(out, fmt.Sprintf("%s: allocated is off by %+.2f %%", r.ID, 100*r.Allocated))
 		}
@@ -96,10 +98,12 @@ func (u *Undescribed) Print(w io.Writer) {
 		if t.GradientCheckpointing != nil {
 			checkpointing = ", checkpointed"
 		}
-		fmt.Fprintf(w, "| %s | %s, %d × %d%s | %+.2f %% | %+.2f %% | %+.2f %% | %+.1f %% | %+.1f %% |\n", r.Family, t.Precision, t.MicroBatch, t.SequenceLength, checkpointing,
+		fmt.Fprintf(w, "| %s | %s, %d × %d%s | %+.2f %% | %+.2f %% | %+.2f %% | %+.1f %% | %+.1f %% |\n", r.Family,
+			t.Precision, t.MicroBatch, t.SequenceLength, checkpointing,
 			100*r.Parameters, 100*r.Allocated, 100*r.Reserved, 100*r.Low, 100*r.High)
 		allocated, reserved = append(allocated, 100*math.Abs(r.Allocated)), append(reserved, 100*math.Abs(r.Reserved))
 	}
-	fmt.Fprintf(w, "\n%d runs: allocated median %.2f %%, largest %.2f %%; reserved median %.2f %%, largest %.2f %%.\n", len(u.Rows),
+	fmt.Fprintf(w, "\n%d runs: allocated median %.2f %%, largest %.2f %%; reserved median %.2f %%, largest %.2f %%.\n",
+		len(u.Rows),
 		at(allocated, .5), at(allocated, 1), at(reserved, .5), at(reserved, 1))
 }

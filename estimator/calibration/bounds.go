@@ -8,22 +8,23 @@ import (
 // confidences are those that bounds are kept for, in thousandths.
 var confidences = []int{500, 600, 700, 800, 900, 950, 980, 990, 995, 999}
 
-// leastTimes is how narrow bounds may become, as a share of the estimator's own. Published contexts of one release differ by
-// that much with the kernels that a job happens to load, however equal the runs of a site were.
+// leastTimes is how narrow bounds may become, as a share of the estimator's own. Published contexts of one release
+// differ by that much with the kernels that a job happens to load, however equal the runs of a site were.
 const leastTimes = 0.25
 
 // farTimes is how many standard deviations away, estimated from the median of the distances, a run lies apart from the
-// others. Every run that is set aside without being another kind of run costs coverage: of skewed distributions 6 costs more than one in a
-// hundred (TestBoundsCoverWhatTheyPromise), 8 a few in a thousand. Beyond that, runs of other jobs make the bounds
-// wide. leastFar is the least distance, in the estimator's own widths at 95 %: what lies within half of them is never apart.
+// others. Every run that is set aside without being another kind of run costs coverage: of skewed distributions 6 costs
+// more than one in a hundred (TestBoundsCoverWhatTheyPromise), 8 a few in a thousand. Beyond that, runs of other jobs
+// make the bounds wide. leastFar is the least distance, in the estimator's own widths at 95 %: what lies within half of
+// them is never apart.
 const (
 	farTimes = 8
 	leastFar = 0.5
 )
 
-// deviation is how far a measured run lies outside of what a group says of it, and residual how far from the figure, both in
-// the estimator's own widths, above 0 where it takes more. The lower bound does not start from the figure but from the least
-// that the allocator gets through with, so a run between the two lies outside of nothing.
+// deviation is how far a measured run lies outside of what a group says of it, and residual how far from the figure,
+// both in the estimator's own widths, above 0 where it takes more. The lower bound does not start from the figure but
+// from the least that the allocator gets through with, so a run between the two lies outside of nothing.
 func deviation(r *Row, g *Group) (deviation, residual float64) {
 	f := r.Base.Bounded(g.Correction(r.Base.Reserved, 0.5), 0.5)
 	figure, start, is := f.Device, f.Limit+f.Context, r.Device
@@ -98,13 +99,14 @@ func (f *fitter) bound(m members) {
 	}
 	if len(placed) < leastPlaced || len(others) < leastBounded {
 		if own != nil {
-			f.skip(m, "corrected, with the bounds of a larger group: %d of its jobs measure the process and are left to bound it, and %d are needed", len(others), leastBounded)
+			f.skip(m, "corrected, with the bounds of a larger group: %d of its jobs measure the process and are left "+
+				"to bound it, and %d are needed", len(others), leastBounded)
 		}
 		inherit()
 		return
 	}
-	// What lies apart is decided by the rows that the bounds are not made of, so that leaving it out does not make them too narrow
-	// for the rest.
+	// What lies apart is decided by the rows that the bounds are not made of, so that leaving it out does not make them
+	// too narrow for the rest.
 	t := typicalOf(placed)
 	var deviations []float64
 	for _, r := range others {
@@ -113,7 +115,8 @@ func (f *fitter) bound(m members) {
 			deviations = append(deviations, d)
 		}
 	}
-	if apart := len(others) - len(deviations); len(deviations) < leastBounded || float64(apart) > mostOutliers*float64(len(others)) {
+	if apart := len(others) - len(deviations); len(deviations) < leastBounded ||
+		float64(apart) > mostOutliers*float64(len(others)) {
 		f.skip(m, "%d of the %d jobs that would bound it lie far from the others", apart, len(others))
 		inherit()
 		return
@@ -155,12 +158,12 @@ func (f *fitter) failures(m members, own *Group, t typical) []float64 {
 	return list
 }
 
-// table makes bounds of the deviations of measured runs (split-conformal prediction; V. Vovk, A. Gammerman and G. Shafer,
-// Algorithmic Learning in a Random World, 2005, chapter 4). The next run of the group deviates no more than the k-th smallest
-// of n with a probability of at least k/(n+1), whatever the distribution.
+// table makes bounds of the deviations of measured runs (split-conformal prediction; V. Vovk, A. Gammerman and G.
+// Shafer, Algorithmic Learning in a Random World, 2005, chapter 4). The next run of the group deviates no more than the
+// k-th smallest of n with a probability of at least k/(n+1), whatever the distribution.
 //
-// A run out of memory needs more than is known of it, so it takes part only above, and only where that is more than the others
-// ask for: so it can never make a bound narrower.
+// A run out of memory needs more than is known of it, so it takes part only above, and only where that is more than the
+// others ask for: so it can never make a bound narrower.
 func table(deviations, failed []float64) []Bound {
 	sizes := make([]float64, len(deviations))
 	for i, d := range deviations {

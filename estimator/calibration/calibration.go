@@ -93,8 +93,8 @@ func (k Key) level() int {
 // Group is what the runs of some jobs say of the constants.
 type Group struct {
 	Key
-	// Jobs counts the different jobs that were measured, OutOfMemory those that are known to have failed for want of memory.
-	// Outliers counts the jobs that the bounds are made without because they lie far from the others.
+	// Jobs counts the different jobs that were measured, OutOfMemory those that are known to have failed for want of
+	// memory. Outliers counts the jobs that the bounds are made without because they lie far from the others.
 	Jobs        int `json:"jobs" example:"63"`
 	OutOfMemory int `json:"out_of_memory,omitempty"`
 	Outliers    int `json:"outliers,omitempty"`
@@ -142,7 +142,8 @@ type document struct {
 
 // New checks groups and makes a calibration of them.
 func New(id, estimator, base string, groups []Group) (*Calibration, error) {
-	c := &Calibration{ID: id, Estimator: estimator, Base: base, groups: groups, index: make(map[Key]*Group, len(groups))}
+	c := &Calibration{ID: id, Estimator: estimator, Base: base, groups: groups,
+		index: make(map[Key]*Group, len(groups))}
 	for _, named := range []struct{ what, is string }{{"id", id}, {"estimator", estimator}, {"base", base}} {
 		if named.is == "" {
 			return nil, fmt.Errorf("a calibration without %s", named.what)
@@ -201,9 +202,9 @@ func find(index map[Key]*Group, job Key) *Group {
 	return nil
 }
 
-// How large the corrections of a group may be. The contexts of all published processes lie between 0.2 and 1.4 GiB, but for one
-// series that reads 1.3 GiB more than those, and what the allocator reserves differs by a quarter from the replay where it differs
-// most: beyond these limits something else than a constant is off.
+// How large the corrections of a group may be. The contexts of all published processes lie between 0.2 and 1.4 GiB, but
+// for one series that reads 1.3 GiB more than those, and what the allocator reserves differs by a quarter from the
+// replay where it differs most: beyond these limits something else than a constant is off.
 const (
 	mostContext   = 2 << 30
 	mostWorkspace = 8 << 30
@@ -217,14 +218,17 @@ func (g *Group) check() error {
 	switch {
 	case g.level() < 0:
 		return fmt.Errorf("no job is looked up under %+v", g.Key)
-	case !within(float64(g.ContextBytes), mostContext), !within(float64(g.WorkspaceBytes), mostWorkspace), !within(g.AllocatorShare, mostShare):
-		return fmt.Errorf("a correction is out of range: context_bytes %d, workspace_bytes %d, allocator_share %g", g.ContextBytes, g.WorkspaceBytes, g.AllocatorShare)
+	case !within(float64(g.ContextBytes), mostContext), !within(float64(g.WorkspaceBytes), mostWorkspace),
+		!within(g.AllocatorShare, mostShare):
+		return fmt.Errorf("a correction is out of range: context_bytes %d, workspace_bytes %d, allocator_share %g",
+			g.ContextBytes, g.WorkspaceBytes, g.AllocatorShare)
 	case g.ReservedFromBytes < 0, g.ReservedToBytes < g.ReservedFromBytes, g.ReservedToBytes > mostReserved:
 		return errors.New("reserved_from_bytes to reserved_to_bytes is no range")
 	}
 	last := Bound{}
 	for _, b := range g.Bounds {
-		if !(b.Confidence >= 0.5 && b.Confidence > last.Confidence && b.Confidence < 1) || !(b.Below > 0 && b.Below >= last.Below && b.Below <= mostTimes) ||
+		if !(b.Confidence >= 0.5 && b.Confidence > last.Confidence && b.Confidence < 1) ||
+			!(b.Below > 0 && b.Below >= last.Below && b.Below <= mostTimes) ||
 			!(b.Above > 0 && b.Above >= last.Above && b.Above <= mostTimes) {
 			return fmt.Errorf("bounds do not rise: %+v after %+v", b, last)
 		}
@@ -251,14 +255,15 @@ func (g *Group) share(reserved int64) int64 {
 	return int64(g.AllocatorShare * float64(min(max(reserved, g.ReservedFromBytes), g.ReservedToBytes)))
 }
 
-// Beyond says that a job is less than half as large as the smallest that was measured, or more than twice as large as the largest.
+// Beyond says that a job is less than half as large as the smallest that was measured, or more than twice as large as
+// the largest.
 func (g *Group) Beyond(reserved int64) bool {
 	return reserved < g.ReservedFromBytes/2 || reserved/2 > g.ReservedToBytes
 }
 
-// times is how many times the widths cover a confidence: those of the next confidence in the table that is not lower. Where
-// too few runs were measured for it, the highest there is, stretched as the estimator stretches its own and not less than
-// those; 0 where the group has no bounds.
+// times is how many times the widths cover a confidence: those of the next confidence in the table that is not lower.
+// Where too few runs were measured for it, the highest there is, stretched as the estimator stretches its own and not
+// less than those; 0 where the group has no bounds.
 func (g *Group) times(confidence float64) (below, above float64) {
 	for _, b := range g.Bounds {
 		if b.Confidence >= confidence {

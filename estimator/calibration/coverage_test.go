@@ -80,7 +80,8 @@ func TestFewRunsPromiseLittle(t *testing.T) {
 	b := base(5 * gib)
 	narrow, wide := b.Bounded(g.Correction(b.Reserved, 0.95), 0.95), b.Bounded(g.Correction(b.Reserved, 0.99), 0.99)
 	own := b.Bounded(memory.Correction{}, 0.99)
-	if narrow.High-narrow.Device >= own.High-own.Device || wide.High-wide.Device < own.High-own.Device || wide.Limit+wide.Context-wide.Low < own.Limit+own.Context-own.Low {
+	if narrow.High-narrow.Device >= own.High-own.Device || wide.High-wide.Device < own.High-own.Device || wide.Limit+
+		wide.Context-wide.Low < own.Limit+own.Context-own.Low {
 		t.Errorf("at 95 %%: %+v\nat 99 %%: %+v\nbuilt in: %+v", narrow, wide, own)
 	}
 }
@@ -126,7 +127,8 @@ func TestOutliersMoveLittle(t *testing.T) {
 		near(t, "the workspace", float64(spoilt.WorkspaceBytes), float64(clean.WorkspaceBytes), 40*mib)
 		near(t, "the share", spoilt.AllocatorShare, clean.AllocatorShare, 0.01)
 		b := base(8 * gib)
-		x, y := b.Bounded(clean.Correction(b.Reserved, 0.95), 0.95), b.Bounded(spoilt.Correction(b.Reserved, 0.95), 0.95)
+		x, y := b.Bounded(clean.Correction(b.Reserved, 0.95), 0.95), b.Bounded(spoilt.Correction(b.Reserved, 0.95),
+			0.95)
 		near(t, "high_bytes", float64(y.High), float64(x.High), 100*mib)
 		near(t, "low_bytes", float64(y.Low), float64(x.Low), 100*mib)
 	}
@@ -171,7 +173,8 @@ func TestTooFewRuns(t *testing.T) {
 // A group that stands for more than was measured has runs of several kinds of it.
 func TestGroupsSpeakForWhatTheySaw(t *testing.T) {
 	var rows []calibration.Row
-	for i, card := range []struct{ gpu, family string }{{"rtx-4090", "llama"}, {"rtx-4090", "gpt2"}, {"l40s", "llama"}} {
+	for i, card := range []struct{ gpu, family string }{{"rtx-4090", "llama"}, {"rtx-4090", "gpt2"},
+		{"l40s", "llama"}} {
 		s := newSite(uint64(i), card.gpu, card.family)
 		s.context = 100 * mib
 		rows = append(rows, s.runs(40)...)
@@ -185,7 +188,8 @@ func TestGroupsSpeakForWhatTheySaw(t *testing.T) {
 		want string
 	}{
 		{key("rtx-4090", 89, "2.9", "llama"), "rtx-4090, torch 2.9, llama"},
-		{key("rtx-4090", 89, "2.9", "qwen2"), "rtx-4090, torch 2.9"},                      // two families were measured on the card
+		// two families were measured on the card
+		{key("rtx-4090", 89, "2.9", "qwen2"), "rtx-4090, torch 2.9"},
 		{key("rtx-4070", 89, "2.9", "llama"), "compute capability 8.9, torch 2.9, llama"}, // two cards
 		{key("rtx-4070", 89, "2.9", "qwen2"), "compute capability 8.9, torch 2.9"},
 		{key("l40s", 89, "2.9", "qwen2"), "compute capability 8.9, torch 2.9"}, // one family on that card
@@ -226,7 +230,8 @@ func TestHoldOut(t *testing.T) {
 			rows[i].Device += gib
 		}
 	}
-	rows = append(rows, calibration.Row{ID: "oom", Job: "oom", Source: "3", Key: s.key, Base: base(4 * gib), AtLeast: 6 * gib})
+	rows = append(rows, calibration.Row{ID: "oom", Job: "oom", Source: "3", Key: s.key, Base: base(4 * gib),
+		AtLeast: 6 * gib})
 	h = calibration.HoldOut(rows)
 	if h.By != "source" || h.Folds != 4 || h.All.Failed != 1 || h.All.Fitted.Contradicted != 1 {
 		t.Fatalf("%+v", h)

@@ -14,8 +14,8 @@ import (
 const (
 	// leastPlaced bounds the influence of a single job on a median: of eight, three may lie anywhere.
 	leastPlaced = 8
-	// leastBounded is the least that a bound of 95 % can be read off: the largest of n deviations covers the next one with a
-	// probability of n/(n+1).
+	// leastBounded is the least that a bound of 95 % can be read off: the largest of n deviations covers the next one
+	// with a probability of n/(n+1).
 	leastBounded = 19
 	placedOf     = 3
 )
@@ -33,7 +33,8 @@ type Skipped struct {
 	Reason string `json:"reason" example:"4 of its jobs say what is to be corrected, and 8 are needed; one job in 3 is used for that"`
 }
 
-// Fit makes groups from measured runs. The order of the rows does not matter. Rows that cannot be measurements are left out.
+// Fit makes groups from measured runs. The order of the rows does not matter. Rows that cannot be measurements are left
+// out.
 func Fit(rows []Row) ([]Group, []Skipped) {
 	f := fitter{groups: map[Key]*Group{}}
 	for _, r := range oneAJob(rows) {
@@ -53,7 +54,9 @@ func Fit(rows []Row) ([]Group, []Skipped) {
 	for _, g := range f.groups {
 		groups = append(groups, *g)
 	}
-	slices.SortFunc(groups, func(a, b Group) int { return cmp.Or(cmp.Compare(a.level(), b.level()), compareKeys(a.Key, b.Key)) })
+	slices.SortFunc(groups, func(a, b Group) int {
+		return cmp.Or(cmp.Compare(a.level(), b.level()), compareKeys(a.Key, b.Key))
+	})
 	return groups, f.skipped
 }
 
@@ -112,9 +115,9 @@ func (f *fitter) parent(m members) *Group {
 	return nil
 }
 
-// mostAlike is the share of a group's jobs that may have the same card, architecture, release or family where the group does not
-// tell those apart. Beyond it the group says little of the others, which it would stand for, too: of 70 published runs 61 are of
-// one architecture, and what they have over the replay is not to be expected of another.
+// mostAlike is the share of a group's jobs that may have the same card, architecture, release or family where the group
+// does not tell those apart. Beyond it the group says little of the others, which it would stand for, too: of 70
+// published runs 61 are of one architecture, and what they have over the replay is not to be expected of another.
 const mostAlike = 2.0 / 3
 
 // pooled says whether a group's jobs are of enough kinds for what it does not tell apart.
@@ -167,7 +170,8 @@ func (f *fitter) correct(m members) {
 	case len(device) >= leastPlaced:
 		g.placeDevice(device)
 	default:
-		f.skip(m, "%d of its jobs say what is to be corrected, and %d are needed; one job in %d is used for that", max(len(reserved), len(device)), leastPlaced, placedOf)
+		f.skip(m, "%d of its jobs say what is to be corrected, and %d are needed; one job in %d is used for that",
+			max(len(reserved), len(device)), leastPlaced, placedOf)
 		return
 	}
 	if far := g.outliers(m.rows); float64(far) > mostOutliers*float64(len(m.rows)) {
@@ -191,7 +195,8 @@ func (g *Group) take(p *Group) {
 func (g *Group) cover(rows []*Row) {
 	g.ReservedFromBytes, g.ReservedToBytes = rows[0].Base.Reserved, rows[0].Base.Reserved
 	for _, r := range rows {
-		g.ReservedFromBytes, g.ReservedToBytes = min(g.ReservedFromBytes, r.Base.Reserved), max(g.ReservedToBytes, r.Base.Reserved)
+		g.ReservedFromBytes, g.ReservedToBytes = min(g.ReservedFromBytes, r.Base.Reserved),
+			max(g.ReservedToBytes, r.Base.Reserved)
 	}
 }
 
@@ -202,15 +207,16 @@ func (g *Group) placeReserved(rows []*Row) {
 	g.WorkspaceBytes, g.AllocatorShare = constant, share
 }
 
-// placeContext reads the context off device bytes: off what they have over the measured reserved bytes, where those are known for enough
-// runs, else over the corrected ones.
+// placeContext reads the context off device bytes: off what they have over the measured reserved bytes, where those are
+// known for enough runs, else over the corrected ones.
 func (g *Group) placeContext(rows []*Row) {
 	var exact, rest []float64
 	for _, r := range rows {
 		if r.Reserved > 0 {
 			exact = append(exact, float64(r.Device-r.Reserved-r.Base.Context))
 		}
-		rest = append(rest, float64(r.Device-r.Base.Bounded(memory.Correction{Reserved: g.reserves(r)}, 0.5).Reserved-r.Base.Context))
+		rest = append(rest, float64(r.Device-r.Base.Bounded(memory.Correction{Reserved: g.reserves(r)},
+			0.5).Reserved-r.Base.Context))
 	}
 	if len(exact) >= leastPlaced {
 		rest = exact
@@ -218,8 +224,8 @@ func (g *Group) placeContext(rows []*Row) {
 	g.ContextBytes = int64(math.Round(median(rest)))
 }
 
-// placeDevice reads everything off device bytes. A constant within the allocator and one outside of it cannot be told apart
-// then; it counts as the context.
+// placeDevice reads everything off device bytes. A constant within the allocator and one outside of it cannot be told
+// apart then; it counts as the context.
 func (g *Group) placeDevice(rows []*Row) {
 	g.cover(rows)
 	constant, share := lineOf(rows, func(r *Row) int64 { return r.Device - r.Base.Reserved - r.Base.Context })

@@ -33,14 +33,16 @@ func newSite(seed uint64, gpu, family string) *site {
 
 // base is what the estimator would say of a job that reserves so much.
 func base(reserved int64) memory.Base {
-	return memory.BaseOf(reserved*9/10, reserved, reserved*95/100, memory.ContextLazy, memory.Doubt{Below: 0.015, Above: 0.015})
+	return memory.BaseOf(reserved*9/10, reserved, reserved*95/100, memory.ContextLazy,
+		memory.Doubt{Below: 0.015, Above: 0.015})
 }
 
 func (s *site) run() calibration.Row {
 	s.made++
 	reserved := int64(math.Exp(s.random.Float64()*3) * gib) // 1 to 20 GiB
 	b := base(reserved)
-	r := calibration.Row{ID: fmt.Sprintf("%s-%s-%d", s.key.GPU, s.key.Family, s.made), Source: "site", Key: s.key, Base: b}
+	r := calibration.Row{ID: fmt.Sprintf("%s-%s-%d", s.key.GPU, s.key.Family, s.made), Source: "site", Key: s.key,
+		Base: b}
 	r.Job = fmt.Sprintf("%x", s.random.Uint64())
 	r.Reserved = reserved + int64(s.workspace+s.share*float64(reserved)+s.noise*s.random.NormFloat64())
 	r.Device = r.Reserved + max(b.Context+int64(s.context+s.noise*s.random.NormFloat64()), 0)

@@ -8,8 +8,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
-// HeldOut says how a fit does on runs that it did not see: the fit is made anew without the runs of one source after the other, and
-// held against those.
+// HeldOut says how a fit does on runs that it did not see: the fit is made anew without the runs of one source after
+// the other, and held against those.
 type HeldOut struct {
 	// By says what was left out together: "source" where there are several, else "job".
 	By         string         `json:"by" enums:"source,job" example:"source"`
@@ -22,7 +22,8 @@ type HeldOut struct {
 // HeldOutGroup is the part of it that is about the jobs of one card, release of PyTorch and family.
 type HeldOutGroup struct {
 	Key
-	// Jobs counts those whose process was measured, outliers included; Corrected those that the fit without them says something of.
+	// Jobs counts those whose process was measured, outliers included; Corrected those that the fit without them says
+	// something of.
 	Jobs      int `json:"jobs" example:"41"`
 	Corrected int `json:"corrected" example:"41"`
 	// Failed counts jobs that ran out of memory.
@@ -44,8 +45,8 @@ type Outcome struct {
 	Contradicted int `json:"contradicted,omitempty" example:"0"`
 }
 
-// mostHeld bounds the work of a hold-out: folds × jobs. Each source is a fold where that allows it; else several are left out
-// together, at least fewFolds times. heldConfidence is what is promised where a job does not say.
+// mostHeld bounds the work of a hold-out: folds × jobs. Each source is a fold where that allows it; else several are
+// left out together, at least fewFolds times. heldConfidence is what is promised where a job does not say.
 const (
 	mostHeld       = 100_000
 	fewFolds       = 10
@@ -166,7 +167,8 @@ func (t *tally) add(r *Row, f memory.Figures) {
 }
 
 func (v *verdict) summary(k Key) HeldOutGroup {
-	return HeldOutGroup{Key: k, Jobs: v.jobs, Corrected: v.corrected, Failed: v.failed, Builtin: v.builtin.outcome(), Fitted: v.fitted.outcome()}
+	return HeldOutGroup{Key: k, Jobs: v.jobs, Corrected: v.corrected, Failed: v.failed, Builtin: v.builtin.outcome(),
+		Fitted: v.fitted.outcome()}
 }
 
 func (t *tally) outcome() Outcome {

@@ -27,19 +27,19 @@ func spread(list []float64, at float64) float64 {
 // point is a job: what was replayed, and by how much more was measured.
 type point struct{ x, y float64 }
 
-// mostPoints bounds a line's work, which grows with the square of the points: with it a fit of 10,000 runs in fifty groups
-// takes well below a second (BenchmarkFit).
+// mostPoints bounds a line's work, which grows with the square of the points: with it a fit of 10,000 runs in fifty
+// groups takes well below a second (BenchmarkFit).
 const mostPoints = 200
 
-// leastRange is how many times as large as the small ones (the lowest tenth) the large ones (the highest) must be, before
-// what is in proportion can be told from what is constant.
+// leastRange is how many times as large as the small ones (the lowest tenth) the large ones (the highest) must be,
+// before what is in proportion can be told from what is constant.
 const leastRange = 2
 
 // line is the constant, and the share of x, that y consists of: Theil and Sen's, the median of the slopes between all
-// pairs of points, and of what it leaves. Up to 29 % of the points may lie anywhere. The share is 0 where the points do not
-// say otherwise: where x hardly varies, or where the slope's 95 % interval (P. K. Sen, Journal of the American Statistical
-// Association 63, 1968: from the variance of Kendall's tau) holds 0. A share that is made up by chance would grow with
-// the job; a constant does not.
+// pairs of points, and of what it leaves. Up to 29 % of the points may lie anywhere. The share is 0 where the points do
+// not say otherwise: where x hardly varies, or where the slope's 95 % interval (P. K. Sen, Journal of the American
+// Statistical Association 63, 1968: from the variance of Kendall's tau) holds 0. A share that is made up by chance
+// would grow with the job; a constant does not.
 func line(points []point) (constant, share float64) {
 	if all := points; len(all) > mostPoints {
 		points = make([]point, mostPoints)

@@ -17,23 +17,31 @@ import (
 func anyRow() *rapid.Generator[calibration.Row] {
 	return rapid.Custom(func(t *rapid.T) calibration.Row {
 		reserved := rapid.OneOf(rapid.Int64Range(gib, 40*gib), rapid.Int64Range(-1, 1<<62)).Draw(t, "reserved")
-		figure := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(gib/2, 80*gib), rapid.SampledFrom([]int64{-1, 1, math.MaxInt64, math.MinInt64, 1 << 53}))
+		figure := rapid.OneOf(rapid.Just(int64(0)), rapid.Int64Range(gib/2, 80*gib),
+			rapid.SampledFrom([]int64{-1, 1, math.MaxInt64, math.MinInt64, 1 << 53}))
 		b := base(max(reserved, 1))
 		if rapid.IntRange(0, 9).Draw(t, "odd") == 0 {
 			width := rapid.SampledFrom([]float64{math.NaN(), math.Inf(1), math.Inf(-1), 0, -1, 1e300, 1e-300})
-			b = memory.Base{Allocated: figure.Draw(t, "allocated"), Reserved: reserved, Limit: figure.Draw(t, "limit"), Context: figure.Draw(t, "context"), Below: width.Draw(t, "below"), Above: width.Draw(t, "above")}
+			b = memory.Base{Allocated: figure.Draw(t, "allocated"), Reserved: reserved, Limit: figure.Draw(t, "limit"),
+				Context: figure.Draw(t, "context"), Below: width.Draw(t, "below"), Above: width.Draw(t, "above")}
 		}
 		r := calibration.Row{
-			ID: fmt.Sprint(rapid.IntRange(0, 500).Draw(t, "id")), Job: fmt.Sprint(rapid.IntRange(0, 500).Draw(t, "job")), Source: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "source"),
-			Key: calibration.Key{GPU: rapid.SampledFrom([]string{"", "a100", "t4"}).Draw(t, "gpu"), ComputeCapability: rapid.SampledFrom([]int{0, 80}).Draw(t, "cc"),
-				Torch: rapid.SampledFrom([]string{"2.9", calibration.Unnamed}).Draw(t, "torch"), Family: rapid.SampledFrom([]string{"", "llama", "gpt2"}).Draw(t, "family"), SeveralGPUs: rapid.IntRange(0, 9).Draw(t, "several") == 0},
+			ID:     fmt.Sprint(rapid.IntRange(0, 500).Draw(t, "id")),
+			Job:    fmt.Sprint(rapid.IntRange(0, 500).Draw(t, "job")),
+			Source: rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "source"),
+			Key: calibration.Key{GPU: rapid.SampledFrom([]string{"", "a100", "t4"}).Draw(t, "gpu"),
+				ComputeCapability: rapid.SampledFrom([]int{0, 80}).Draw(t, "cc"),
+				Torch:             rapid.SampledFrom([]string{"2.9", calibration.Unnamed}).Draw(t, "torch"),
+				Family:            rapid.SampledFrom([]string{"", "llama", "gpt2"}).Draw(t, "family"),
+				SeveralGPUs:       rapid.IntRange(0, 9).Draw(t, "several") == 0},
 			Base: b,
 		}
 		switch rapid.IntRange(0, 9).Draw(t, "kind") {
 		case 0:
 			r.AtLeast = figure.Draw(t, "at least")
 		case 1:
-			r.Reserved, r.Device, r.AtLeast = figure.Draw(t, "measured reserved"), figure.Draw(t, "measured device"), figure.Draw(t, "at least")
+			r.Reserved, r.Device, r.AtLeast = figure.Draw(t, "measured reserved"), figure.Draw(t, "measured device"),
+				figure.Draw(t, "at least")
 		default: // as a run would be
 			off := func(name string) int64 {
 				return int64(rapid.Float64Range(-0.1, 0.3).Draw(t, name) * float64(b.Reserved))
@@ -49,12 +57,13 @@ func anyBase() *rapid.Generator[memory.Base] {
 	return rapid.Custom(func(t *rapid.T) memory.Base {
 		reserved := rapid.Int64Range(1, 1e15).Draw(t, "reserved")
 		limit := rapid.Int64Range(1, reserved).Draw(t, "limit")
-		return memory.BaseOf(rapid.Int64Range(1, reserved).Draw(t, "allocated"), reserved, limit, memory.ContextLazy, memory.Doubt{Below: 0.015, Above: 0.4})
+		return memory.BaseOf(rapid.Int64Range(1, reserved).Draw(t, "allocated"), reserved, limit, memory.ContextLazy,
+			memory.Doubt{Below: 0.015, Above: 0.4})
 	})
 }
 
-// Whatever was measured, a fit is a calibration, and low_bytes to high_bytes hold the figure of every job, and at a higher
-// confidence not less.
+// Whatever was measured, a fit is a calibration, and low_bytes to high_bytes hold the figure of every job, and at a
+// higher confidence not less.
 func TestEveryFitIsACalibration(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		rows := rapid.SliceOfN(anyRow(), 0, 200).Draw(t, "rows")
@@ -76,7 +85,9 @@ func TestEveryFitIsACalibration(t *testing.T) {
 			last := memory.Figures{Low: math.MaxInt64}
 			for _, confidence := range []float64{0.5, 0.55, 0.9, 0.95, 0.96, 0.999} {
 				f := b.Bounded(g.Correction(b.Reserved, confidence), confidence)
-				if !(0 <= f.Low && f.Low <= f.Device && f.Device <= f.High) || f.Reserved < b.Allocated || f.Allocated != b.Allocated || f.Limit > f.Reserved || f.Context < 0 || f.Reserved+f.Context != f.Device {
+				if !(0 <= f.Low && f.Low <= f.Device && f.Device <= f.High) || f.Reserved < b.Allocated ||
+					f.Allocated != b.Allocated || f.Limit > f.Reserved || f.Context < 0 || f.Reserved+
+					f.Context != f.Device {
 					t.Fatalf("%+v at %g: %+v", g, confidence, f)
 				}
 				if f.Low > last.Low || f.High < last.High {
@@ -108,7 +119,8 @@ func TestFailuresNeverLower(t *testing.T) {
 		before, _ := calibration.Fit(rows)
 		for i := range rapid.IntRange(1, 60).Draw(t, "failures") {
 			b := base(rapid.Int64Range(gib, 20*gib).Draw(t, "reserved"))
-			rows = append(rows, calibration.Row{ID: fmt.Sprintf("oom-%d", i), Job: fmt.Sprintf("oom-%d", i), Key: s.key, Base: b,
+			rows = append(rows, calibration.Row{ID: fmt.Sprintf("oom-%d", i), Job: fmt.Sprintf("oom-%d", i), Key: s.key,
+				Base:    b,
 				AtLeast: rapid.Int64Range(1, 3*b.Reserved).Draw(t, "at least")})
 		}
 		after, _ := calibration.Fit(rows)
@@ -117,7 +129,8 @@ func TestFailuresNeverLower(t *testing.T) {
 		}
 		for i := range before {
 			x, y := before[i], after[i]
-			if x.Key != y.Key || x.ContextBytes != y.ContextBytes || x.WorkspaceBytes != y.WorkspaceBytes || x.AllocatorShare != y.AllocatorShare || len(x.Bounds) != len(y.Bounds) {
+			if x.Key != y.Key || x.ContextBytes != y.ContextBytes || x.WorkspaceBytes != y.WorkspaceBytes ||
+				x.AllocatorShare != y.AllocatorShare || len(x.Bounds) != len(y.Bounds) {
 				t.Fatalf("%+v became %+v", x, y)
 			}
 			for j := range x.Bounds {
@@ -136,7 +149,8 @@ func TestFailuresRaise(t *testing.T) {
 	before := fitted(t, rows).For(s.key)
 	for i := range 8 {
 		b := base(8 * gib)
-		rows = append(rows, calibration.Row{ID: fmt.Sprintf("oom-%d", i), Job: fmt.Sprintf("oom-%d", i), Key: s.key, Base: b, AtLeast: b.Reserved + b.Context + 20*gib})
+		rows = append(rows, calibration.Row{ID: fmt.Sprintf("oom-%d", i), Job: fmt.Sprintf("oom-%d", i), Key: s.key,
+			Base: b, AtLeast: b.Reserved + b.Context + 20*gib})
 	}
 	after := fitted(t, rows).For(s.key)
 	if after.OutOfMemory != 8 || after.Correction(8*gib, 0.95).Above <= before.Correction(8*gib, 0.95).Above {

@@ -9,8 +9,8 @@ import (
 
 // Row is one measured run.
 type Row struct {
-	// ID names the run, and Job the job: runs of the same job on the same card have the same. Neither may say anything of what
-	// was measured, since they decide what a run is used for.
+	// ID names the run, and Job the job: runs of the same job on the same card have the same. Neither may say anything
+	// of what was measured, since they decide what a run is used for.
 	ID, Job string
 	// Source is who measured.
 	Source string
@@ -21,8 +21,8 @@ type Row struct {
 	Reserved, Device int64
 	// AtLeast is set instead where the run failed for want of memory: its process needs more than that.
 	AtLeast int64
-	// ReleaseOnly keeps the row out of groups that do not tell releases apart: the same run has another row, under the release
-	// that it ran with, which counts there.
+	// ReleaseOnly keeps the row out of groups that do not tell releases apart: the same run has another row, under the
+	// release that it ran with, which counts there.
 	ReleaseOnly bool
 }
 
@@ -40,14 +40,15 @@ func (r *Row) sound() bool {
 	b := &r.Base
 	figure := func(v int64) bool { return v >= 0 && v <= mostBytes }
 	width := func(w float64) bool { return w > 0 && w <= mostBytes }
-	return figure(r.Reserved) && figure(r.Device) && figure(r.AtLeast) && (r.Reserved > 0 || r.Device > 0 || r.AtLeast > 0) &&
+	return figure(r.Reserved) && figure(r.Device) && figure(r.AtLeast) &&
+		(r.Reserved > 0 || r.Device > 0 || r.AtLeast > 0) &&
 		(r.AtLeast == 0 || r.Reserved == 0 && r.Device == 0) && (r.Device == 0 || r.Device >= r.Reserved) &&
 		b.Reserved > 0 && figure(b.Reserved) && figure(b.Context) && b.Limit > 0 && b.Limit <= b.Reserved &&
 		b.Allocated > 0 && b.Allocated <= b.Reserved && width(b.Below) && width(b.Above) && r.Job != "" && r.ID != ""
 }
 
-// oneAJob keeps one run of each job: that with the smallest id, which says nothing of its figures. A job that ran a hundred
-// times would otherwise speak for a hundred jobs. Runs that failed for want of memory are apart from those that
+// oneAJob keeps one run of each job: that with the smallest id, which says nothing of its figures. A job that ran a
+// hundred times would otherwise speak for a hundred jobs. Runs that failed for want of memory are apart from those that
 // did not. What is left is in an order that does not depend on that of the rows.
 func oneAJob(rows []Row) []*Row {
 	type job struct {
@@ -83,6 +84,7 @@ func compareKeys(a, b Key) int {
 		}
 		return 0
 	}
-	return cmp.Or(cmp.Compare(several(a), several(b)), cmp.Compare(a.GPU, b.GPU), cmp.Compare(a.ComputeCapability, b.ComputeCapability),
+	return cmp.Or(cmp.Compare(several(a), several(b)), cmp.Compare(a.GPU, b.GPU),
+		cmp.Compare(a.ComputeCapability, b.ComputeCapability),
 		cmp.Compare(a.Torch, b.Torch), cmp.Compare(a.Family, b.Family))
 }

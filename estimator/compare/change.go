@@ -75,13 +75,15 @@ func modelChanges(a, b estimator.Input) ([]change, error) {
 		return nil, err
 	}
 	if !reflect.DeepEqual(ma.Head, mb.Head) {
-		fields = append(fields, change{Change{"/model/head", valueOf(ma.Head), valueOf(mb.Head)}, func(in *estimator.Input) error {
-			in.Job.Model.Head = mb.Head
-			return nil
-		}})
+		fields = append(fields, change{Change{"/model/head", valueOf(ma.Head), valueOf(mb.Head)},
+			func(in *estimator.Input) error {
+				in.Job.Model.Head = mb.Head
+				return nil
+			}})
 	}
 	sameKind := ma.NanoGPT != nil == (mb.NanoGPT != nil) && ma.Dimensions != nil == (mb.Dimensions != nil) &&
-		len(ma.HFConfig) > 0 == (len(mb.HFConfig) > 0) && bytes.Equal(ma.Recorded, mb.Recorded) && presetID(a) == presetID(b)
+		len(ma.HFConfig) > 0 == (len(mb.HFConfig) > 0) && bytes.Equal(ma.Recorded, mb.Recorded) &&
+		presetID(a) == presetID(b)
 	if sameKind && len(fields) <= maxModelFields {
 		return fields, nil
 	}
@@ -115,7 +117,8 @@ func modelName(in estimator.Input) any {
 
 // structChanges lists the fields of T, by their JSON names, in which two values differ. target gives
 // the object of a job that a change writes to.
-func structChanges[T estimator.Training | model.NanoGPT | model.Dimensions](at string, a, b T, target func(*estimator.Input) any) ([]change, error) {
+func structChanges[T estimator.Training | model.NanoGPT | model.Dimensions](at string, a, b T,
+	target func(*estimator.Input) any) ([]change, error) {
 	va, vb := reflect.ValueOf(a), reflect.ValueOf(b)
 	var out []change
 	for i := range va.NumField() {
@@ -231,16 +234,18 @@ func placeChanges(a, b estimator.Input) []change {
 		}})
 	}
 	if a.Job.ReserveBytes != b.Job.ReserveBytes {
-		out = append(out, change{Change{"/reserve_bytes", a.Job.ReserveBytes, b.Job.ReserveBytes}, func(in *estimator.Input) error {
-			in.Job.ReserveBytes = b.Job.ReserveBytes
-			return nil
-		}})
+		out = append(out, change{Change{"/reserve_bytes", a.Job.ReserveBytes, b.Job.ReserveBytes},
+			func(in *estimator.Input) error {
+				in.Job.ReserveBytes = b.Job.ReserveBytes
+				return nil
+			}})
 	}
 	if a.Job.Confidence != b.Job.Confidence {
-		out = append(out, change{Change{"/confidence", positive(a.Job.Confidence), positive(b.Job.Confidence)}, func(in *estimator.Input) error {
-			in.Job.Confidence = b.Job.Confidence
-			return nil
-		}})
+		out = append(out, change{Change{"/confidence", positive(a.Job.Confidence), positive(b.Job.Confidence)},
+			func(in *estimator.Input) error {
+				in.Job.Confidence = b.Job.Confidence
+				return nil
+			}})
 	}
 	return out
 }

@@ -76,7 +76,8 @@ type RefusedError struct {
 func (e *RefusedError) Error() string { return fmt.Sprintf("job %s: %v", e.Side, e.Err) }
 func (e *RefusedError) Unwrap() error { return e.Err }
 
-// Make compares two jobs. The error is a *[RefusedError] where one of them cannot be estimated, and the context's where it ended.
+// Make compares two jobs. The error is a *[RefusedError] where one of them cannot be estimated, and the context's where
+// it ended.
 func Make(ctx context.Context, a, b estimator.Input, estimate Estimator) (*Comparison, error) {
 	a.Timeline, a.Tensors, b.Timeline, b.Tensors = false, false, false, false
 	estimate = estimator.Until(ctx, estimate)
@@ -97,7 +98,8 @@ func Make(ctx context.Context, a, b estimator.Input, estimate Estimator) (*Compa
 		Causes: []Cause{}, WithoutEffect: []Change{}, Notes: []estimator.Note{},
 	}
 	for i, x := range ra.Components {
-		c.Components = append(c.Components, Component{x.Name, x.Bytes, rb.Components[i].Bytes, rb.Components[i].Bytes - x.Bytes})
+		c.Components = append(c.Components, Component{x.Name, x.Bytes, rb.Components[i].Bytes,
+			rb.Components[i].Bytes - x.Bytes})
 	}
 	w := walk{ctx: ctx, estimate: estimate, start: a, first: ra, last: rb}
 	if err := w.causes(list, c); err != nil {

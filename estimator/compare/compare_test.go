@@ -15,14 +15,16 @@ import (
 )
 
 func card() estimator.GPU {
-	return estimator.GPU{ID: "rtx-4070", UsableBytes: 11994 << 20, MemoryBytes: 12282 << 20, ComputeCapability: 89, Multiprocessors: 46}
+	return estimator.GPU{ID: "rtx-4070", UsableBytes: 11994 << 20, MemoryBytes: 12282 << 20, ComputeCapability: 89,
+		Multiprocessors: 46}
 }
 
 // small is a job that takes a millisecond to estimate.
 func small() estimator.Input {
 	return estimator.Input{
 		Job: estimator.Job{
-			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 3, Heads: 4, Embedding: 256, BlockSize: 512, Vocabulary: 5000}},
+			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 3, Heads: 4, Embedding: 256, BlockSize: 512,
+				Vocabulary: 5000}},
 			Training: estimator.Training{
 				MicroBatch: 4, SequenceLength: 512, Precision: estimator.PrecisionAMPBF16,
 				Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"},
@@ -54,8 +56,12 @@ func TestCauses(t *testing.T) {
 		note         string
 	}{
 		{"the same job", small(), small(), nil, nil, "same-job"},
-		{"one field", small(), changed(func(in *estimator.Input) { in.Job.Training.MicroBatch = 8 }), []string{"/training/micro_batch"}, nil, ""},
-		{"a field that moves nothing", small(), changed(func(in *estimator.Input) { in.Job.ReserveBytes = 1 << 30 }), nil, []string{"/reserve_bytes"}, "no-difference"},
+		{"one field", small(), changed(func(in *estimator.Input) {
+			in.Job.Training.MicroBatch = 8
+		}), []string{"/training/micro_batch"}, nil, ""},
+		{"a field that moves nothing", small(), changed(func(in *estimator.Input) {
+			in.Job.ReserveBytes = 1 << 30
+		}), nil, []string{"/reserve_bytes"}, "no-difference"},
 		{
 			"fields of a model come first", small(),
 			changed(func(in *estimator.Input) {
@@ -68,7 +74,8 @@ func TestCauses(t *testing.T) {
 			changed(func(in *estimator.Input) { in.Job.Model.NanoGPT.Heads, in.Job.Model.NanoGPT.Embedding = 5, 320 }),
 			[]string{"/model/nanogpt/n_head /model/nanogpt/n_embd"}, nil, "",
 		},
-		{"another kind of model", small(), changed(llama(strings.Replace(llamaConfig, "%s", "", 1))), []string{"/model"}, nil, ""},
+		{"another kind of model", small(), changed(llama(strings.Replace(llamaConfig, "%s", "", 1))),
+			[]string{"/model"}, nil, ""},
 		{
 			"keys of a config.json", changed(llama(strings.Replace(llamaConfig, "%s", "", 1))),
 			changed(llama(strings.Replace(llamaConfig, "%s", `,"tie_word_embeddings":true,"a/b~c":1`, 1))),
@@ -77,7 +84,8 @@ func TestCauses(t *testing.T) {
 		{
 			"the card", small(),
 			changed(func(in *estimator.Input) {
-				in.GPUs = []estimator.GPU{{ID: "h100", UsableBytes: 80 << 30, ComputeCapability: 90, Multiprocessors: 132}}
+				in.GPUs = []estimator.GPU{{ID: "h100", UsableBytes: 80 << 30, ComputeCapability: 90,
+					Multiprocessors: 132}}
 			}),
 			[]string{"/gpus"}, nil, "",
 		},
@@ -195,11 +203,14 @@ func drawInput(t *rapid.T, name string) estimator.Input {
 	tr.MicroBatch = rapid.Int64Range(1, 4).Draw(t, name+" micro")
 	tr.SequenceLength = rapid.SampledFrom([]int64{64, 512}).Draw(t, name+" tokens")
 	tr.GradientAccumulation = rapid.Int64Range(0, 3).Draw(t, name+" accumulation")
-	tr.Precision = rapid.SampledFrom([]estimator.Precision{estimator.PrecisionAMPBF16, estimator.PrecisionFP32, estimator.PrecisionBF16}).Draw(t, name+" precision")
+	tr.Precision = rapid.SampledFrom([]estimator.Precision{estimator.PrecisionAMPBF16, estimator.PrecisionFP32,
+		estimator.PrecisionBF16}).Draw(t, name+" precision")
 	tr.Attention = rapid.SampledFrom([]string{"", "eager"}).Draw(t, name+" attention")
 	tr.Optimizer = &estimator.Optimizer{
-		Name:           rapid.SampledFrom([]string{"adamw", "sgd", "adafactor", "adamw-8bit"}).Draw(t, name+" optimizer"),
-		Implementation: rapid.SampledFrom([]string{"", "fused", "bitsandbytes", "torch"}).Draw(t, name+" implementation"),
+		Name: rapid.SampledFrom([]string{"adamw", "sgd", "adafactor", "adamw-8bit"}).Draw(t,
+			name+" optimizer"),
+		Implementation: rapid.SampledFrom([]string{"", "fused", "bitsandbytes", "torch"}).Draw(t,
+			name+" implementation"),
 	}
 	return in
 }

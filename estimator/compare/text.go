@@ -98,9 +98,11 @@ func (c *Comparison) explain() {
 	case len(c.Causes) == 0:
 		note("no-difference", "The jobs differ, but not in memory.")
 	case len(c.Causes) > 1:
-		note("order", "Causes add up: each says what its change moves on top of those before it, the model first, then the training fields, then the card. By itself a change can weigh otherwise.")
+		note("order", "Causes add up: each says what its change moves on top of those before it, the model first, "+
+			"then the training fields, then the card. By itself a change can weigh otherwise.")
 	}
 	if c.A.Peak.Phase != c.B.Peak.Phase {
-		note("peak-moves", "The largest moment of the first job is in %s, of the second in %s, so components are compared at different moments.", moment(c.A.Peak), moment(c.B.Peak))
+		note("peak-moves", "The largest moment of the first job is in %s, of the second in %s, so components are "+
+			"compared at different moments.", moment(c.A.Peak), moment(c.B.Peak))
 	}
 }

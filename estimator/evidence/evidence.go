@@ -1,8 +1,8 @@
 // Package evidence says which crosses of a family of models and a recipe a trace of PyTorch has shown.
 //
-// A cell of the matrix is a family and one value of an axis, such as (falcon, lora: adapters). It is proven where a trace has both:
-// a whole list of events that the replay equals, or a reference case. The cells are generated from these traces; docs/evidence.md
-// shows them.
+// A cell of the matrix is a family and one value of an axis, such as (falcon, lora: adapters). It is proven where a
+// trace has both: a whole list of events that the replay equals, or a reference case. The cells are generated from
+// these traces; docs/evidence.md shows them.
 package evidence
 
 import (
@@ -43,7 +43,8 @@ type Cell struct {
 	Value  string
 }
 
-// proven has a cell a line: family, axis and value between tabs, then how many whole traces and how many reference cases show it.
+// proven has a cell a line: family, axis and value between tabs, then how many whole traces and how many reference
+// cases show it.
 //
 //go:embed proven.txt
 var proven string

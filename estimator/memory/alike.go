@@ -2,8 +2,8 @@ package memory
 
 import "math"
 
-// alike are the limits under which a run does the same as it did so far: from least on, and below end. Of its limit a run sees
-// nothing but whether what it is about to reserve lies within.
+// alike are the limits under which a run does the same as it did so far: from least on, and below end. Of its limit a
+// run sees nothing but whether what it is about to reserve lies within.
 type alike struct{ least, end int64 }
 
 // anyLimit is what a run is alike under that has asked for nothing yet.

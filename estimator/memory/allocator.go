@@ -58,9 +58,8 @@ const (
 	poolCount = 1 << poolBits
 )
 
-// Streams is how many streams an allocator tells apart, that which computes among them: as many as CUDA's pool for one priority
-// hands out before it begins anew.
-// Source: c10/cuda/CUDAStream.cpp (kStreamsPerPool), torch 2.9.
+// Streams is how many streams an allocator tells apart, that which computes among them: as many as CUDA's pool for one
+// priority hands out before it begins anew. Source: c10/cuda/CUDAStream.cpp (kStreamsPerPool), torch 2.9.
 const Streams = poolCount / streamPools
 
 // NewAllocator makes an empty allocator; expandable is expandable_segments:True.
@@ -108,7 +107,8 @@ func (a *Allocator) pool(number int32) *pool {
 	return p
 }
 
-// ForgetPeaks lets PeakAllocated and PeakReserved begin again from what there is now, as torch.cuda.reset_peak_memory_stats does.
+// ForgetPeaks lets PeakAllocated and PeakReserved begin again from what there is now, as
+// torch.cuda.reset_peak_memory_stats does.
 func (a *Allocator) ForgetPeaks() { a.peakAllocated, a.peakReserved = a.allocated, a.reserved }
 
 // Room says whether so many bytes could be reserved beside what is.
@@ -136,8 +136,8 @@ const none int32 = -1
 // Alloc serves one request and returns a handle for Free.
 func (a *Allocator) Alloc(bytes int64) int32 { return a.AllocOn(0, bytes) }
 
-// AllocOn is Alloc on another stream, below Streams: a free block goes only to requests of the stream that its segment was made for.
-// Source: c10/cuda/CUDACachingAllocator.cpp (BlockComparatorSize, get_free_block), torch 2.9.
+// AllocOn is Alloc on another stream, below Streams: a free block goes only to requests of the stream that its segment
+// was made for. Source: c10/cuda/CUDACachingAllocator.cpp (BlockComparatorSize, get_free_block), torch 2.9.
 func (a *Allocator) AllocOn(stream uint8, bytes int64) int32 {
 	n := rounded(bytes)
 	which := streamPools*int32(stream) + largePool

@@ -92,7 +92,8 @@ func (n *naive) Free(handle int32) {
 func TestAllocatorEqualsNaive(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		fast, slow := NewAllocator(false), &naive{live: map[int32][2]int64{}}
-		sizes := rapid.SampledFrom([]int64{1, 512, 700, 4096, 300_000, 1 << 20, 1<<20 + 1, 3 << 20, 9 << 20, 10 << 20, 11<<20 + 5, 64 << 20})
+		sizes := rapid.SampledFrom([]int64{1, 512, 700, 4096, 300_000, 1 << 20, 1<<20 + 1, 3 << 20, 9 << 20, 10 << 20,
+			11<<20 + 5, 64 << 20})
 		type pair struct{ fast, slow int32 }
 		var live []pair
 		for range rapid.IntRange(1, 150).Draw(t, "requests") {
@@ -106,7 +107,8 @@ func TestAllocatorEqualsNaive(t *testing.T) {
 				live = append(live, pair{fast.Alloc(n), slow.Alloc(n)})
 			}
 			if fast.allocated != slow.allocated || fast.PeakReserved() != slow.peakReserved {
-				t.Fatalf("allocated %d and %d, reserved %d and %d", fast.allocated, slow.allocated, fast.PeakReserved(), slow.peakReserved)
+				t.Fatalf("allocated %d and %d, reserved %d and %d", fast.allocated, slow.allocated, fast.PeakReserved(),
+					slow.peakReserved)
 			}
 		}
 	})
@@ -132,7 +134,8 @@ func TestAllocatorRules(t *testing.T) {
 				a.Alloc(n)
 			}
 			if a.PeakAllocated() != c.allocated || a.PeakReserved() != c.reserved {
-				t.Errorf("allocated %d, reserved %d; want %d, %d", a.PeakAllocated(), a.PeakReserved(), c.allocated, c.reserved)
+				t.Errorf("allocated %d, reserved %d; want %d, %d", a.PeakAllocated(), a.PeakReserved(), c.allocated,
+					c.reserved)
 			}
 		})
 	}

@@ -19,12 +19,12 @@ func (r run) at(blocks []block, x *block) int {
 	return low
 }
 
-// runLength is how many blocks a run has at most. A mixture of experts has tens of thousands of free blocks of one size, which
-// come and go in any order: no more than a run is moved to make room for one.
+// runLength is how many blocks a run has at most. A mixture of experts has tens of thousands of free blocks of one
+// size, which come and go in any order: no more than a run is moved to make room for one.
 const runLength = 57
 
-// bucket holds the free blocks of one class in falling order: the lowest ones in last, which is empty only where the bucket is, and
-// those above them, where there are many, in runs of which none is empty. It fills four cache lines.
+// bucket holds the free blocks of one class in falling order: the lowest ones in last, which is empty only where the
+// bucket is, and those above them, where there are many, in runs of which none is empty. It fills four cache lines.
 type bucket struct {
 	count   int32 // of last
 	last    [runLength]int32
@@ -59,8 +59,8 @@ func (b *bucket) insert(blocks []block, i int32) {
 	b.count++
 }
 
-// divide makes two runs of the k-th, which is full, and says where place i of it is now. Blocks that come in order find a run that
-// has room for those to come.
+// divide makes two runs of the k-th, which is full, and says where place i of it is now. Blocks that come in order find
+// a run that has room for those to come.
 func (b *bucket) divide(k, i int) (run, place int) {
 	cut := runLength / 2
 	if i == 0 || i == runLength {

@@ -13,26 +13,25 @@ type Figures struct {
 	below, above float64
 }
 
-// ContextLazy is what a CUDA context with PyTorch's kernels takes outside the allocator, for one process of PyTorch 2.1 or
-// later (lazy module loading). Seven published out-of-memory messages and process figures give
-// 246, 307, 340, 461, 471, 471 and 553 MiB: their mean, lowest and highest. The figure grows as kernels are first
-// used.
+// ContextLazy is what a CUDA context with PyTorch's kernels takes outside the allocator, for one process of PyTorch 2.1
+// or later (lazy module loading). Seven published out-of-memory messages and process figures give 246, 307, 340, 461,
+// 471, 471 and 553 MiB: their mean, lowest and highest. The figure grows as kernels are first used.
 var ContextLazy = Context{Bytes: 407 * mib, Low: 246 * mib, High: 553 * mib}
 
-// ContextEager is a CUDA context with all of PyTorch's kernels, which software before CUDA 11.7 or PyTorch 1.13 loads at
-// once. Published figures are 636 MiB (PyTorch 1.13 with lazy loading switched off), 1,007 (TITAN V, PyTorch 1.3)
+// ContextEager is a CUDA context with all of PyTorch's kernels, which software before CUDA 11.7 or PyTorch 1.13 loads
+// at once. Published figures are 636 MiB (PyTorch 1.13 with lazy loading switched off), 1,007 (TITAN V, PyTorch 1.3)
 // and 1,343 MiB (V100, 2022): the middle one, lowest and highest.
 var ContextEager = Context{Bytes: 1007 * mib, Low: 636 * mib, High: 1343 * mib}
 
-// ContextCUDA11 is the same with the kernels of CUDA 11, which are more: what nvidia-smi shows of a process with one small tensor
-// in transformers' guide to training on one GPU of 2022 (a V100).
+// ContextCUDA11 is the same with the kernels of CUDA 11, which are more: what nvidia-smi shows of a process with one
+// small tensor in transformers' guide to training on one GPU of 2022 (a V100).
 var ContextCUDA11 = Context{Bytes: 1343 * mib, Low: 1007 * mib, High: 1343 * mib}
 
 // Context is what the CUDA context of a process takes, in bytes: the usual, the least and the most.
 type Context struct{ Bytes, Low, High int64 }
 
-// Doubt is how far a real run may hold less (Below) or more (Above) than the replay, relative to what the allocator needs and
-// reserves, at boundLevel.
+// Doubt is how far a real run may hold less (Below) or more (Above) than the replay, relative to what the allocator
+// needs and reserves, at boundLevel.
 type Doubt struct{ Below, Above float64 }
 
 // Or is the wider of both on each side: two reasons to doubt the same figure do not add up.
@@ -43,8 +42,8 @@ const boundLevel = 0.95 // what the doubts and the spread of contexts are meant 
 // Base is what the built-in constants say of a run.
 type Base struct {
 	Allocated, Reserved int64
-	// Limit is the smallest allocator limit at which the job runs: with less than that, no order of frees helps, and so it
-	// carries the lower bound.
+	// Limit is the smallest allocator limit at which the job runs: with less than that, no order of frees helps, and so
+	// it carries the lower bound.
 	Limit, Context int64
 	// Below and Above are how far the bounds lie from what they start from, in bytes, at boundLevel.
 	Below, Above float64

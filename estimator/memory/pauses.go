@@ -16,9 +16,10 @@ func (p *pauses) before(bytes int64) bool {
 	return true
 }
 
-// PauseAbove lets Serve end before the next request for which more than so many bytes in all would be reserved; 0 lets it go on to its
-// end.
+// PauseAbove lets Serve end before the next request for which more than so many bytes in all would be reserved; 0 lets
+// it go on to its end.
 func (a *Allocator) PauseAbove(bytes int64) { a.pauses.above = bytes }
 
-// Paused says how many bytes in all would be reserved for the request before which Serve ended; 0 where it did not end for that.
+// Paused says how many bytes in all would be reserved for the request before which Serve ended; 0 where it did not end
+// for that.
 func (a *Allocator) Paused() int64 { return a.pauses.at }

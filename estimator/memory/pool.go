@@ -5,10 +5,10 @@ import (
 	"math/bits"
 )
 
-// pool is the blocks of one kind of segments. Those that are free are held in the order in which the allocator looks at them: by
-// size, and of equal ones by address. Sizes that are near each other are of one class, of which there are sixteen from a power of
-// two to the next; each class has a bucket, and a bit that says whether there is anything in it. So to find, take and give back a
-// block takes a few steps, however many blocks and sizes there are.
+// pool is the blocks of one kind of segments. Those that are free are held in the order in which the allocator looks at
+// them: by size, and of equal ones by address. Sizes that are near each other are of one class, of which there are
+// sixteen from a power of two to the next; each class has a bucket, and a bit that says whether there is anything in
+// it. So to find, take and give back a block takes a few steps, however many blocks and sizes there are.
 type pool struct {
 	blocks  []block
 	spare   int32 // a block that is no more, whose next is another one
@@ -19,7 +19,8 @@ type pool struct {
 	buckets [classes]bucket
 }
 
-// block is a part of a segment. Where a segment ends, its neighbour is the block with index 0, which is none and never free.
+// block is a part of a segment. Where a segment ends, its neighbour is the block with index 0, which is none and never
+// free.
 type block struct {
 	addr, size int64
 	prev, next int32
@@ -56,8 +57,8 @@ func (p *pool) reset() {
 // used says whether anything was ever allocated from p since it was empty.
 func (p *pool) used() bool { return p.end > 0 || len(p.blocks) > 2 }
 
-// newBlock is a block whose fields hold anything. They are set one by one where the block stays: a struct of this many is
-// copied through memory otherwise.
+// newBlock is a block whose fields hold anything. They are set one by one where the block stays: a struct of this many
+// is copied through memory otherwise.
 func (p *pool) newBlock() int32 {
 	if i := p.spare; i != noBlock {
 		p.spare = p.blocks[i].next
@@ -161,8 +162,8 @@ func (p *pool) emptied(c uint16) {
 	}
 }
 
-// cut takes block i, which is free, off the list: n bytes at its front, which are of class c, where at least so many others are
-// left over, and else all of it.
+// cut takes block i, which is free, off the list: n bytes at its front, which are of class c, where at least so many
+// others are left over, and else all of it.
 func (p *pool) cut(i int32, n int64, c uint16, least int64) int32 {
 	x := &p.blocks[i]
 	rest := x.size - n

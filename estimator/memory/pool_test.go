@@ -21,16 +21,18 @@ func (p *pool) add(size, addr int64) listed {
 	return listed{p.blocks[i], i}
 }
 
-// TestPoolEqualsSortedList compares a pool with one list that is searched from end to end, for few sizes of many blocks and for
-// many sizes, with blocks that come in falling, in rising and in any order.
+// TestPoolEqualsSortedList compares a pool with one list that is searched from end to end, for few sizes of many blocks
+// and for many sizes, with blocks that come in falling, in rising and in any order.
 func TestPoolEqualsSortedList(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		var p pool
 		p.reset()
-		sizes := rapid.SliceOfN(rapid.Int64Range(1, 1<<30), 1, rapid.SampledFrom([]int{1, 3, 40}).Draw(t, "most sizes")).Draw(t, "sizes")
+		sizes := rapid.SliceOfN(rapid.Int64Range(1, 1<<30), 1,
+			rapid.SampledFrom([]int{1, 3, 40}).Draw(t, "most sizes")).Draw(t, "sizes")
 		var plain []listed
 		take := func(n int64) {
-			want := slices.IndexFunc(plain, func(f listed) bool { return f.size >= n }) // the first that is large enough, in the allocator's order
+			// the first that is large enough, in the allocator's order
+			want := slices.IndexFunc(plain, func(f listed) bool { return f.size >= n })
 			i := p.fit(n, class(n))
 			if (i != noBlock) != (want >= 0) {
 				t.Fatalf("for %d bytes found block %d, in the list at %d", n, i, want)
@@ -100,8 +102,8 @@ func TestPoolEqualsSortedList(t *testing.T) {
 	})
 }
 
-// TestRunsStayFull gives back 8,192 blocks of one size in orders that steps have: the runs stay half full at least, so that there
-// are few of them.
+// TestRunsStayFull gives back 8,192 blocks of one size in orders that steps have: the runs stay half full at least, so
+// that there are few of them.
 func TestRunsStayFull(t *testing.T) {
 	const blocks = 8192
 	for name, addr := range map[string]func(i int64) int64{

@@ -38,9 +38,9 @@ func (r *Request) Stream() uint8 { return r.pool / streamPools }
 
 func rounded(bytes int64) int64 { return (max(bytes, 1) + minBlockBytes - 1) &^ (minBlockBytes - 1) }
 
-// Serve plays a script up to the first request that is for others, or before which it is to pause, and says how many it has played.
-// handles keeps the handles of what is allocated. With keep, what the script yields stays. Where a request fails, the others are left
-// out.
+// Serve plays a script up to the first request that is for others, or before which it is to pause, and says how many it
+// has played. handles keeps the handles of what is allocated. With keep, what the script yields stays. Where a request
+// fails, the others are left out.
 func (a *Allocator) Serve(script []Request, handles []int32, keep bool) int {
 	if a.failed {
 		return len(script)
@@ -51,8 +51,8 @@ func (a *Allocator) Serve(script []Request, handles []int32, keep bool) int {
 	return played
 }
 
-// play is Alloc and Free, with what most requests need in the loop itself: a block of the very size, or a block without free
-// neighbours that goes in front of the others of its class.
+// play is Alloc and Free, with what most requests need in the loop itself: a block of the very size, or a block without
+// free neighbours that goes in front of the others of its class.
 func (a *Allocator) play(script []Request, handles []int32, keep bool) int {
 	fast := !a.expandable
 	for at := range script {

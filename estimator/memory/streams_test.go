@@ -20,7 +20,8 @@ func TestStreamsShareNothing(t *testing.T) {
 					want = page
 				}
 				if a.PeakReserved() != want {
-					t.Fatalf("streams %d and %d: reserved %d MiB, want %d", first, second, a.PeakReserved()>>20, want>>20)
+					t.Fatalf("streams %d and %d: reserved %d MiB, want %d", first, second, a.PeakReserved()>>20,
+						want>>20)
 				}
 				if a.Free(h); a.allocated != 0 {
 					t.Fatalf("streams %d and %d: %d bytes are left", first, second, a.allocated)

@@ -58,10 +58,9 @@ func alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 	return y
 }
 
-// alibiMask adds the triangle to the scaled bias, in d: a mask for every head. Every row of it has something to attend to,
-// which sdpa looks at nevertheless.
-// Source: transformers/models/falcon/modeling_falcon.py (_update_causal_mask), modeling_attn_mask_utils.py
-// (_unmask_unattended), 4.57; models/falcon/modeling_falcon.py (FalconModel.forward), 5.23.
+// alibiMask adds the triangle to the scaled bias, in d: a mask for every head. Every row of it has something to attend
+// to, which sdpa looks at nevertheless. Source: transformers/models/falcon/modeling_falcon.py (_update_causal_mask),
+// modeling_attn_mask_utils.py (_unmask_unattended), 4.57; models/falcon/modeling_falcon.py (FalconModel.forward), 5.23.
 func alibiMask(t *step.Tape, heads int64, d step.DType) step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
 	later := t.Recipe.Software.MasksByLibrary
@@ -101,7 +100,8 @@ func libraryTriangle(t *step.Tape, d step.DType) step.T {
 
 // runPairs takes over x and runs n layers on it that return the attention's probabilities, where they are formed, with
 // their output. A variable holds what a layer returned until the next has returned; the last one's are handed on.
-func runPairs(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) (step.T, *step.T) {
+func runPairs(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides,
+	layer func(t *step.Tape, i int, x step.T) step.T) (step.T, *step.T) {
 	var held *step.T
 	unit := int(a.UnitLayers())
 	for i := range n {

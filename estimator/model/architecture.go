@@ -83,17 +83,19 @@ type Architecture struct {
 	Lead int64
 	// CheckpointEvery is of how many layers the job's checkpointing takes one; 0 and 1 leave the layers alike.
 	CheckpointEvery int64
-	// Reentrant says that the library whose model it is checkpoints as transformers does: reentrantly, before a release of it.
+	// Reentrant says that the library whose model it is checkpoints as transformers does: reentrantly, before a release
+	// of it.
 	Reentrant bool
 	// NeverReentrant says why the other way alone works, empty where both do.
 	NeverReentrant string
 	// LoRA are the adapters that are trained instead of the parameters; nil without.
 	LoRA *LoRA
-	// Quantised is the method by which the published weights are quantised, where adapters have to be trained on them; empty otherwise.
+	// Quantised is the method by which the published weights are quantised, where adapters have to be trained on them;
+	// empty otherwise.
 	Quantised string
-	// Dequantised says that the published weights are in MXFP4, which transformers does not train: they are made bf16 or what
-	// else the job stores while they are loaded.
-	// Source: transformers/quantizers/quantizer_mxfp4.py (is_trainable), 4.57.
+	// Dequantised says that the published weights are in MXFP4, which transformers does not train: they are made bf16
+	// or what else the job stores while they are loaded. Source: transformers/quantizers/quantizer_mxfp4.py
+	// (is_trainable), 4.57.
 	Dequantised bool
 	// EveryExpert declares every expert of a mixture by itself, and not five that stand for all.
 	EveryExpert bool
@@ -107,7 +109,8 @@ type Architecture struct {
 
 // geometry is the attention's.
 func (a *Architecture) geometry() step.Heads {
-	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder() || a.FixedTokens > 0, Drops: a.AttentionDropout > 0}
+	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder() || a.FixedTokens > 0,
+		Drops: a.AttentionDropout > 0}
 }
 
 // NanoGPT says whether the model is karpathy/nanoGPT's own and so trained by its train.py.
@@ -173,8 +176,8 @@ func (a *Architecture) mixes() bool {
 }
 
 // Build is the model with the first layers layers, as the replay runs it, and its parameters and buffers stored in d,
-// in the order in which module.to(device) moves them. Those of the layers are listed for these layers only. The list is made in
-// storage, if that is given.
+// in the order in which module.to(device) moves them. Those of the layers are listed for these layers only. The list is
+// made in storage, if that is given.
 func (a *Architecture) Build(layers int64, d step.DType, storage []step.Parameter) (step.Network, step.Parameters) {
 	b := builder{a: a, dtype: d, recorded: layers}
 	b.p.List = slices.Grow(storage[:0], int(8+layers*16))

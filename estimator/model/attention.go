@@ -139,7 +139,8 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 }
 
 // layerScores is the attention of layer l itself.
-func (m *decoder) layerScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T, *step.T) {
+func (m *decoder) layerScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T,
+	*step.T) {
 	if m.sinks {
 		return m.sinkScores(t, w, l, heads, q, k, v)
 	}
@@ -156,7 +157,8 @@ func (m *decoder) scores(t *step.Tape, w *around, heads step.Heads, q, k, v step
 		defer t.Drop(v)
 	}
 	if eager {
-		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true, SoftCap: m.softCap, MaskInPlace: m.addsMask}, q, k, v)
+		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask, Upcast: true,
+			SoftCap: m.softCap, MaskInPlace: m.addsMask}, q, k, v)
 		return y, &p
 	}
 	y := t.SDPA(q, k, v, heads, w.mask, m.a.AttentionDropout)

@@ -47,8 +47,10 @@ var bertFamily = family{
 	pooled:  []string{classClassification, classBase},
 	defaults: map[string]any{
 		"vocab_size": 30522.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
-		"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
-		"max_position_embeddings": 512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute", "tie_word_embeddings": true},
+		"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+		"attention_probs_dropout_prob": 0.1,
+		"max_position_embeddings":      512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute",
+		"tie_word_embeddings": true},
 	read: func(c *config, a *Architecture) {
 		a.own = c.bert(a)
 		a.Pooled = a.family.pools(a.Class)
@@ -70,7 +72,8 @@ func (c *config) bert(a *Architecture) *encoderOptions {
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
 	a.Activation = c.activation("hidden_act", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
-	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout_prob"), c.probability("attention_probs_dropout_prob")
+	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout_prob"),
+		c.probability("attention_probs_dropout_prob")
 	a.EmbeddingDropout = a.ResidualDropout
 	a.Tied, a.LearnedPositions = c.boolean("tie_word_embeddings"), true
 	a.Labels = c.labels()
@@ -86,7 +89,8 @@ func (c *config) bert(a *Architecture) *encoderOptions {
 // refuseVariants names what BERT's configuration can ask for and nobody trains any more.
 func (c *config) refuseVariants() {
 	if v, _ := c.value("position_embedding_type"); v != nil && v != "absolute" {
-		c.errs.Add(c.pointer+"/position_embedding_type", "unsupported", "position_embedding_type is %s; absolute is modelled", describe(v))
+		c.errs.Add(c.pointer+"/position_embedding_type", "unsupported",
+			"position_embedding_type is %s; absolute is modelled", describe(v))
 	}
 	for _, key := range []string{"is_decoder", "add_cross_attention"} {
 		if c.boolean(key) {
@@ -94,7 +98,8 @@ func (c *config) refuseVariants() {
 		}
 	}
 	if v, ok := c.value("chunk_size_feed_forward"); ok && v != 0.0 {
-		c.errs.Add(c.pointer+"/chunk_size_feed_forward", "unsupported", "a feed-forward in chunks is not modelled; set it to 0")
+		c.errs.Add(c.pointer+"/chunk_size_feed_forward", "unsupported",
+			"a feed-forward in chunks is not modelled; set it to 0")
 	}
 }
 
@@ -130,8 +135,8 @@ type bert struct {
 	mask                    *step.T
 	// positionIDs makes the ids of the positions; nil where they are in a buffer.
 	positionIDs func(t *step.Tape, ids step.T) step.T
-	// classify makes logits of the classes from the encoder's output and what the pooler, if any, made of it; their input is
-	// left for a variable of the class to hold, unless a module of its own forgets it.
+	// classify makes logits of the classes from the encoder's output and what the pooler, if any, made of it; their
+	// input is left for a variable of the class to hold, unless a module of its own forgets it.
 	classify func(t *step.Tape, x step.T, pooled *step.T) (logits, input step.T)
 }
 

@@ -12,8 +12,10 @@ type bertLayer struct {
 func (b *builder) bertLayer() bertLayer {
 	d, f := b.a.Hidden, b.a.FFN
 	var l bertLayer
-	l.q, l.k, l.v = b.linear("attention.self.query", d, d, true), b.linear("attention.self.key", d, d, true), b.linear("attention.self.value", d, d, true)
-	l.out, l.attentionNorm = b.linear("attention.output.dense", d, d, true), b.norm("attention.output.LayerNorm", d, true)
+	l.q, l.k, l.v = b.linear("attention.self.query", d, d, true), b.linear("attention.self.key", d, d, true),
+		b.linear("attention.self.value", d, d, true)
+	l.out, l.attentionNorm = b.linear("attention.output.dense", d, d, true),
+		b.norm("attention.output.LayerNorm", d, true)
 	l.up, l.down = b.linear("intermediate.dense", d, f, true), b.linear("output.dense", f, d, true)
 	l.lastNorm = b.norm("output.LayerNorm", d, true)
 	return l
@@ -38,8 +40,8 @@ func (m *bert) layer(t *step.Tape, i int, x step.T) step.T {
 	return y
 }
 
-// dropProbabilities lets go of the probabilities of eager attention where the layer does not return them: transformers 5 ends their
-// variable with the layer's function.
+// dropProbabilities lets go of the probabilities of eager attention where the layer does not return them: transformers
+// 5 ends their variable with the layer's function.
 func dropProbabilities(t *step.Tape) {
 	if !t.Recipe.Software.ReassignsScores {
 		return

@@ -5,8 +5,10 @@ import "github.com/vramplan/vramplan/estimator/step"
 var bloomFamily = family{
 	keys: fieldNames{heads: "n_head", hidden: "hidden_size", kv: "n_head", dim: "hidden_size"},
 	defaults: map[string]any{
-		"vocab_size": 250880.0, "hidden_size": 64.0, "n_layer": 2.0, "n_head": 8.0, "hidden_dropout": 0.0, "attention_dropout": 0.0,
-		"apply_residual_connection_post_layernorm": false, "use_cache": true, "tie_word_embeddings": true, "seq_length": 2048.0},
+		"vocab_size": 250880.0, "hidden_size": 64.0, "n_layer": 2.0, "n_head": 8.0, "hidden_dropout": 0.0,
+		"attention_dropout":                        0.0,
+		"apply_residual_connection_post_layernorm": false, "use_cache": true, "tie_word_embeddings": true,
+		"seq_length": 2048.0},
 	read: (*config).bloom,
 	preset: func(_ *Preset, a *Architecture) {
 		a.EagerOnly, a.own = true, bloomOptions{}
@@ -36,7 +38,8 @@ func (c *config) bloom(a *Architecture) {
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias, a.EagerOnly = true, true, true, true, true
 	a.own = bloomOptions{normedResidual: c.boolean("apply_residual_connection_post_layernorm")}
 	if c.optional("pretraining_tp", maxWidth) > 1 && c.boolean("slow_but_exact") {
-		c.errs.Add(c.pointer+"/slow_but_exact", "unsupported", "products in pretraining_tp slices are not modelled; set slow_but_exact to false")
+		c.errs.Add(c.pointer+"/slow_but_exact", "unsupported",
+			"products in pretraining_tp slices are not modelled; set slow_but_exact to false")
 	}
 }
 
@@ -73,7 +76,8 @@ func buildBloom(b *builder) step.Network {
 	b.stack(func(i int64) {
 		l := &m.layers[i]
 		l.inputNorm = b.norm("input_layernorm", d, true)
-		l.qkv, l.dense = b.linear("self_attention.query_key_value", d, 3*d, true), b.linear("self_attention.dense", d, d, true)
+		l.qkv, l.dense = b.linear("self_attention.query_key_value", d, 3*d, true),
+			b.linear("self_attention.dense", d, d, true)
 		l.postAttentionNorm = b.norm("post_attention_layernorm", d, true)
 		l.up, l.down = b.linear("mlp.dense_h_to_4h", d, a.FFN, true), b.linear("mlp.dense_4h_to_h", a.FFN, d, true)
 	})

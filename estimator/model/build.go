@@ -11,8 +11,10 @@ func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
 	if a.Layers == 0 || a.Hidden == 0 || a.Heads == 0 || a.Vocabulary == 0 || a.FFN == 0 {
 		return // said already
 	}
-	if a.HeadDim == 0 || !a.FreeHeadDim && (n.dim != "head_dim" || a.Hidden/a.Heads == a.HeadDim) && a.Hidden%a.Heads != 0 {
-		errs.Add(pointer+"/"+n.heads, "not_divisible", "%s %d does not divide %s %d", n.heads, a.Heads, n.hidden, a.Hidden)
+	if a.HeadDim == 0 || !a.FreeHeadDim && (n.dim != "head_dim" || a.Hidden/a.Heads == a.HeadDim) &&
+		a.Hidden%a.Heads != 0 {
+		errs.Add(pointer+"/"+n.heads, "not_divisible", "%s %d does not divide %s %d", n.heads, a.Heads, n.hidden,
+			a.Hidden)
 		return
 	}
 	if a.KVHeads > 0 && a.Heads%a.KVHeads != 0 {
@@ -20,12 +22,16 @@ func (a *Architecture) check(pointer string, errs *invalid.List, n fieldNames) {
 	}
 	expertsOf(a).check(a, pointer, errs)
 	if a.Rotary && a.HeadDim%2 != 0 {
-		errs.Add(pointer+"/"+n.dim, "not_divisible", "the size of a head is %d; rotary positions need an even one", a.HeadDim)
+		errs.Add(pointer+"/"+n.dim, "not_divisible", "the size of a head is %d; rotary positions need an even one",
+			a.HeadDim)
 	}
 	width := float64(a.Heads) * float64(a.HeadDim)
-	perLayer := float64(a.Hidden)*(4*width+4*float64(a.FFN)+expertsOf(a).width()) + float64(a.BufferSide)*float64(a.BufferSide)
-	if total := float64(a.Layers)*perLayer + 3*float64(a.Vocabulary)*float64(a.Hidden) + float64(a.MaxPositions)*float64(a.Hidden); total > maxParameters {
-		errs.Add(pointer, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted", total, float64(maxParameters))
+	perLayer := float64(a.Hidden)*(4*width+4*float64(a.FFN)+expertsOf(a).width()) +
+		float64(a.BufferSide)*float64(a.BufferSide)
+	if total := float64(a.Layers)*perLayer + 3*float64(a.Vocabulary)*float64(a.Hidden) +
+		float64(a.MaxPositions)*float64(a.Hidden); total > maxParameters {
+		errs.Add(pointer, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted", total,
+			float64(maxParameters))
 	}
 }
 
@@ -66,7 +72,8 @@ func FromNanoGPT(n NanoGPT, pointer string, errs *invalid.List) Architecture {
 }
 
 // kinds are those of the catalog that are modelled.
-var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder": true, "vision-encoder": true, "dual-encoder": true}
+var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder": true, "vision-encoder": true,
+	"dual-encoder": true}
 
 // FromPreset is the architecture of a catalog entry.
 func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
@@ -78,16 +85,19 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 	}
 	f, ok := families[p.Family]
 	if !ok || !kinds[p.Kind] {
-		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s", p.ID, p.Family, strings.Join(Families(), ", "))
+		errs.Add(pointer, "unsupported", "%q is of the family %q, which is not modelled yet; modelled are nanogpt, %s",
+			p.ID, p.Family, strings.Join(Families(), ", "))
 		return Architecture{}
 	}
 	a := Architecture{
 		Name: p.ID, Family: p.Family, family: f, Reentrant: true,
 		Layers: p.Layers, Hidden: p.Hidden, Heads: p.Heads, KVHeads: p.KVHeads, HeadDim: p.HeadDim, FFN: p.FFN,
-		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, UseCache: p.Kind == "decoder" || p.Kind == "encoder-decoder",
+		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, UseCache: p.Kind == "decoder" ||
+			p.Kind == "encoder-decoder",
 		NormBias: p.Bias.Norm, QKVBias: p.Bias.Q, OutBias: p.Bias.O, MLPBias: p.Bias.MLP,
 		QKNorm: p.QKNorm != "", SlidingWindow: p.SlidingWindow,
-		EmbeddingDropout: p.Dropout.Embedding, AttentionDropout: p.Dropout.Attention, ResidualDropout: p.Dropout.Residual,
+		EmbeddingDropout: p.Dropout.Embedding, AttentionDropout: p.Dropout.Attention,
+		ResidualDropout: p.Dropout.Residual,
 	}
 	a.Class, a.Labels = f.classNames()[0], 2
 	if masked, ok := f.class(classMaskedLM); ok && p.Kind == "encoder" {

@@ -80,7 +80,8 @@ func (b *builder) frequencies(prefix string, numel int64) {
 
 // scalar is a buffer of one element in the type of the parameters.
 func (b *builder) scalar(name string) step.Weight {
-	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: 1, Dtype: b.dtype, Buffer: true}), Rows: 1, Cols: 1}
+	return step.Weight{Index: b.declare(step.Parameter{Name: name, Numel: 1, Dtype: b.dtype, Buffer: true}), Rows: 1,
+		Cols: 1}
 }
 
 // loaded is the type in which the model is built, and in which its buffers stay.
@@ -113,9 +114,8 @@ func (b *builder) inputSection() {
 	}
 }
 
-// finalNormSection puts the last norm, which was declared last, with its bias if it has one, with the head. Under adapters accelerate
-// does not find it.
-// Source: accelerate/utils/fsdp_utils.py (_find_final_norm), 1.15.
+// finalNormSection puts the last norm, which was declared last, with its bias if it has one, with the head. Under
+// adapters accelerate does not find it. Source: accelerate/utils/fsdp_utils.py (_find_final_norm), 1.15.
 func (b *builder) finalNormSection(bias bool) {
 	if b.a.Tied || b.a.LoRA != nil {
 		return
@@ -143,8 +143,8 @@ func (b *builder) linear(name string, in, out int64, bias bool) linear {
 	return m
 }
 
-// head is the linear layer of the given width onto the vocabulary, whose matrix is that of the input embedding in a model
-// that ties them.
+// head is the linear layer of the given width onto the vocabulary, whose matrix is that of the input embedding in a
+// model that ties them.
 func (b *builder) head(name string, width int64, bias bool) linear {
 	a, m := b.a, linear{b: step.NoWeight}
 	if a.Scored {
@@ -339,12 +339,14 @@ func (m norm) cohere(t *step.Tape, x step.T) step.T { return t.CohereLayerNorm(x
 func (m norm) gemma(t *step.Tape, x step.T) step.T { return t.GemmaRMSNorm(x, m.w) }
 
 // runLayers takes over x and runs n layers on it; every layer gets besides, too.
-func runLayers(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) step.T {
+func runLayers(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides,
+	layer func(t *step.Tape, i int, x step.T) step.T) step.T {
 	return runLayersWith(t, a, n, x, func(int) step.Besides { return besides }, layer)
 }
 
 // runLayersWith is runLayers where layers differ in what they get.
-func runLayersWith(t *step.Tape, a *Architecture, n int, x step.T, besides func(i int) step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) step.T {
+func runLayersWith(t *step.Tape, a *Architecture, n int, x step.T, besides func(i int) step.Besides,
+	layer func(t *step.Tape, i int, x step.T) step.T) step.T {
 	unit := int(a.UnitLayers())
 	for i := range n {
 		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return layer(t, i, x) }, besides(i))

@@ -3,8 +3,9 @@ package model
 import "github.com/vramplan/vramplan/estimator/step"
 
 var clipFamily = family{
-	classes:  []string{"CLIPModel"},
-	keys:     fieldNames{heads: "vision_config/num_attention_heads", hidden: "hidden_size", kv: "vision_config/num_attention_heads", dim: "hidden_size"},
+	classes: []string{"CLIPModel"},
+	keys: fieldNames{heads: "vision_config/num_attention_heads", hidden: "hidden_size",
+		kv: "vision_config/num_attention_heads", dim: "hidden_size"},
 	defaults: map[string]any{"projection_dim": 512.0},
 	read:     (*config).clip,
 	preset: func(p *Preset, a *Architecture) {
@@ -13,9 +14,12 @@ var clipFamily = family{
 			text = *p.Text
 		}
 		own := clipOptions{
-			picture: patches{image: p.ImageSize, patch: p.PatchSize, channels: rgb}, projection: p.ProjectionWidth, legacyEnd: true,
-			vision: clipSizes{layers: p.Layers, hidden: p.Hidden, heads: p.Heads, ffn: p.FFN, activation: "quick_gelu"},
-			text:   clipSizes{layers: text.Layers, hidden: text.Hidden, heads: text.Heads, ffn: text.FFN, activation: "quick_gelu"},
+			picture: patches{image: p.ImageSize, patch: p.PatchSize, channels: rgb}, projection: p.ProjectionWidth,
+			legacyEnd: true,
+			vision: clipSizes{layers: p.Layers, hidden: p.Hidden, heads: p.Heads, ffn: p.FFN,
+				activation: "quick_gelu"},
+			text: clipSizes{layers: text.Layers, hidden: text.Hidden, heads: text.Heads, ffn: text.FFN,
+				activation: "quick_gelu"},
 		}
 		a.MaxPositions = text.MaxPositions
 		a.towers(own)
@@ -24,12 +28,14 @@ var clipFamily = family{
 }
 
 var clipTextDefaults = map[string]any{
-	"vocab_size": 49408.0, "hidden_size": 512.0, "intermediate_size": 2048.0, "num_hidden_layers": 12.0, "num_attention_heads": 8.0,
+	"vocab_size": 49408.0, "hidden_size": 512.0, "intermediate_size": 2048.0, "num_hidden_layers": 12.0,
+	"num_attention_heads":     8.0,
 	"max_position_embeddings": 77.0, "hidden_act": "quick_gelu", "attention_dropout": 0.0, "eos_token_id": 49407.0}
 
 var clipVisionDefaults = map[string]any{
-	"hidden_size": 768.0, "intermediate_size": 3072.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0, "num_channels": 3.0,
-	"image_size": 224.0, "patch_size": 32.0, "hidden_act": "quick_gelu", "attention_dropout": 0.0}
+	"hidden_size": 768.0, "intermediate_size": 3072.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
+	"num_channels": 3.0,
+	"image_size":   224.0, "patch_size": 32.0, "hidden_act": "quick_gelu", "attention_dropout": 0.0}
 
 // clipOptions is what only CLIP has.
 type clipOptions struct {
@@ -48,8 +54,8 @@ type clipSizes struct {
 	activation                 string
 }
 
-// towers completes an architecture with what follows from the sizes of its towers. transformers hands the attention that
-// is asked for at the top to neither of them, so that it is always its own choice.
+// towers completes an architecture with what follows from the sizes of its towers. transformers hands the attention
+// that is asked for at the top to neither of them, so that it is always its own choice.
 func (a *Architecture) towers(own clipOptions) {
 	a.own = own
 	a.Layers = own.vision.layers + own.text.layers
@@ -70,7 +76,8 @@ func (c *config) clip(a *Architecture) {
 	a.Vocabulary, a.MaxPositions = text.integer("vocab_size", maxRows), text.integer("max_position_embeddings", maxRows)
 	a.AttentionDropout = text.probability("attention_dropout")
 	if vision.probability("attention_dropout") != a.AttentionDropout {
-		c.errs.Add(vision.pointer+"/attention_dropout", "unsupported", "another attention_dropout than in text_config is not modelled")
+		c.errs.Add(vision.pointer+"/attention_dropout", "unsupported",
+			"another attention_dropout than in text_config is not modelled")
 	}
 	a.towers(own)
 }
@@ -84,15 +91,19 @@ func (c *config) part(key string, defaults map[string]any) *config {
 	if older, ok := c.given[key+"_dict"].(map[string]any); ok {
 		key, given = key+"_dict", older
 	}
-	return &config{given: given, defaults: defaults, errs: c.errs, pointer: c.pointer + "/" + key, read: map[string]bool{}}
+	return &config{given: given, defaults: defaults, errs: c.errs, pointer: c.pointer + "/" + key,
+		read: map[string]bool{}}
 }
 
 func (c *config) clipTower() clipSizes {
 	s := clipSizes{
-		layers: c.integer("num_hidden_layers", maxLayers/2), hidden: c.integer("hidden_size", maxWidth), heads: c.integer("num_attention_heads", maxWidth),
-		ffn: c.integer("intermediate_size", maxRows), activation: c.activation("hidden_act", "quick_gelu", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")}
+		layers: c.integer("num_hidden_layers", maxLayers/2), hidden: c.integer("hidden_size", maxWidth),
+		heads: c.integer("num_attention_heads", maxWidth),
+		ffn:   c.integer("intermediate_size", maxRows), activation: c.activation("hidden_act", "quick_gelu", "gelu",
+			"gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")}
 	if s.heads > 0 && s.hidden%s.heads != 0 {
-		c.errs.Add(c.pointer+"/num_attention_heads", "not_divisible", "num_attention_heads %d does not divide hidden_size %d", s.heads, s.hidden)
+		c.errs.Add(c.pointer+"/num_attention_heads", "not_divisible",
+			"num_attention_heads %d does not divide hidden_size %d", s.heads, s.hidden)
 	}
 	if float64(s.layers)*float64(s.hidden)*(4*float64(s.hidden)+2*float64(s.ffn)) > maxParameters {
 		c.errs.Add(c.pointer, "too_large", "the tower would have more than %.0e parameters", float64(maxParameters))
@@ -146,13 +157,15 @@ func buildCLIP(b *builder) step.Network {
 	a := b.a
 	m := &clip{a: a, own: a.own.(clipOptions)}
 	text, vision := m.own.text, m.own.vision
-	m.words, m.wordPlaces = b.embedding("text_model.embeddings.token_embedding", a.Vocabulary, text.hidden), b.embedding("text_model.embeddings.position_embedding", a.MaxPositions, text.hidden)
+	m.words, m.wordPlaces = b.embedding("text_model.embeddings.token_embedding", a.Vocabulary, text.hidden),
+		b.embedding("text_model.embeddings.position_embedding", a.MaxPositions, text.hidden)
 	b.buffer("text_model.embeddings.position_ids", a.MaxPositions, step.I64)
 	m.text = m.declare(b, "text_model", text)
 	m.text.first = int(vision.layers)
 	m.final = b.norm("text_model.final_layer_norm", text.hidden, true)
 	m.declareVision(b)
-	m.visualProjection, m.textProjection = b.linear("visual_projection", vision.hidden, m.own.projection, false), b.linear("text_projection", text.hidden, m.own.projection, false)
+	m.visualProjection, m.textProjection = b.linear("visual_projection", vision.hidden, m.own.projection, false),
+		b.linear("text_projection", text.hidden, m.own.projection, false)
 	m.visualProjection.matrix, m.textProjection.matrix = true, true
 	m.scale = b.parameter("logit_scale", 1, 1)
 	b.ahead(m.scale, m.words)
@@ -162,7 +175,8 @@ func buildCLIP(b *builder) step.Network {
 // declareVision declares CLIPVisionTransformer.
 func (m *clip) declareVision(b *builder) {
 	vision := m.own.vision
-	m.patches = b.convolution("vision_model.embeddings.patch_embedding", m.own.picture.channels, vision.hidden, m.own.picture.patch, m.own.picture.patch, false)
+	m.patches = b.convolution("vision_model.embeddings.patch_embedding", m.own.picture.channels, vision.hidden,
+		m.own.picture.patch, m.own.picture.patch, false)
 	m.places = b.embedding("vision_model.embeddings.position_embedding", m.own.picture.tokens(), vision.hidden)
 	m.class = b.parameter("vision_model.embeddings.class_embedding", vision.hidden, 1)
 	b.ahead(m.class, m.patches.w)

@@ -5,7 +5,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 // Batch is input_ids, attention_mask and pixel_values; the texts are the labels of the pictures.
 func (m *clip) Batch(t *step.Tape) []step.T {
 	n, p := t.Shape.N(), m.own.picture
-	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(t.Shape.Batch*p.channels*p.image*p.image, step.F32)}
+	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(t.Shape.Batch*p.channels*p.image*p.image,
+		step.F32)}
 }
 
 func (m *clip) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
@@ -156,7 +157,9 @@ func (w *clipTower) forward(t *step.Tape, x step.T, besides step.Besides) step.T
 		if i == w.used {
 			w.unused = t.GraphSize()
 		}
-		x = t.Layer(int32((w.first+i)/int(w.m.a.UnitLayers())), x, func(t *step.Tape, x step.T) step.T { return w.layer(t, i, x) }, besides)
+		x = t.Layer(int32((w.first+i)/int(w.m.a.UnitLayers())), x, func(t *step.Tape, x step.T) step.T {
+			return w.layer(t, i, x)
+		}, besides)
 	}
 	w.hold(t, x)
 	if w.used >= len(w.layers) {
@@ -204,8 +207,8 @@ func (w *clipTower) layer(t *step.Tape, i int, x step.T) step.T {
 	return y
 }
 
-// lastInput marks the input of the last layer: as the leaf that checkpointing makes of it, it gets the only gradient that does not lie
-// with the channels outermost already.
+// lastInput marks the input of the last layer: as the leaf that checkpointing makes of it, it gets the only gradient
+// that does not lie with the channels outermost already.
 func (w *clipTower) lastInput(t *step.Tape, x step.T) step.T {
 	if w.transposed {
 		return t.Permuted(x)
@@ -213,8 +216,8 @@ func (w *clipTower) lastInput(t *step.Tape, x step.T) step.T {
 	return x
 }
 
-// relays says that the gradient of layer i's output arrives with the channels outermost, as a leaf that lies so was given it: that of a
-// layer behind it that ran again. Of one picture it is a matrix that products read transposed.
+// relays says that the gradient of layer i's output arrives with the channels outermost, as a leaf that lies so was
+// given it: that of a layer behind it that ran again. Of one picture it is a matrix that products read transposed.
 func (w *clipTower) relays(t *step.Tape, i int) bool {
 	return w.transposed && t.Shape.Batch > 1 && t.Recipe.CheckpointEvery > 0 && i+1 < len(w.layers)
 }
@@ -228,7 +231,8 @@ func (w *clipTower) normed(t *step.Tape, n norm, x step.T) step.T {
 
 // attention is CLIPAttention; texts have a mask for padding to which the causal one is added anew in each layer.
 func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) step.T {
-	h := step.Heads{Query: w.sizes.heads, KV: w.sizes.heads, Dim: w.sizes.hidden / w.sizes.heads, Queries: w.tokens, Keys: w.tokens, Bidirectional: w.tokens > 0, Drops: w.m.a.AttentionDropout > 0}
+	h := step.Heads{Query: w.sizes.heads, KV: w.sizes.heads, Dim: w.sizes.hidden / w.sizes.heads, Queries: w.tokens,
+		Keys: w.tokens, Bidirectional: w.tokens > 0, Drops: w.m.a.AttentionDropout > 0}
 	var mask *step.T
 	if w.tokens == 0 || w.masked {
 		mask = &w.m.padding

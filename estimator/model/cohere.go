@@ -60,7 +60,8 @@ func declareCohere(b *builder, l *decoderLayer) {
 // projectCohere is q_proj, k_proj and v_proj, and then the norms of queries and keys over each head.
 func (m *decoder) projectCohere(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
 	c := m.copies(t, w)
-	q, k, v = t.Heads(l.q.forward(t, x), c.query), t.Heads(l.k.forward(t, x), c.key), t.Heads(l.v.forward(t, x), c.value)
+	q, k, v = t.Heads(l.q.forward(t, x), c.query), t.Heads(l.k.forward(t, x), c.key),
+		t.Heads(l.v.forward(t, x), c.value)
 	if m.a.QKNorm {
 		qn := t.CohereLayerNorm(q, l.qNorm.w, m.a.HeadDim)
 		t.Drop(q)

@@ -29,7 +29,8 @@ type config struct {
 }
 
 // FromHF reads the object of a Hugging Face config.json. Keys that do not matter are ignored, absent ones mean
-// the class's default; of a family that is not described, a key that may matter and is not understood is refused. Problems go to errs under pointer; the architecture is then not usable.
+// the class's default; of a family that is not described, a key that may matter and is not understood is refused.
+// Problems go to errs under pointer; the architecture is then not usable.
 func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architecture {
 	c := &config{errs: errs, pointer: pointer, read: map[string]bool{}}
 	if err := json.Unmarshal(raw, &c.given); err != nil {
@@ -58,8 +59,8 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 	return a
 }
 
-// head finds the class that the file names, and refuses what is not modelled of the family and weights of another type than
-// the stored one.
+// head finds the class that the file names, and refuses what is not modelled of the family and weights of another type
+// than the stored one.
 func (c *config) head(f *family, a *Architecture) {
 	switch q := c.given["quantization_config"]; {
 	case q == nil:
@@ -81,7 +82,8 @@ func (c *config) head(f *family, a *Architecture) {
 			return
 		}
 	}
-	c.errs.Add(c.pointer+"/architectures", "unsupported", "%.80q is not modelled; of %s, the classes …%s are", name, a.Family, strings.Join(classes, ", …"))
+	c.errs.Add(c.pointer+"/architectures", "unsupported", "%.80q is not modelled; of %s, the classes …%s are", name,
+		a.Family, strings.Join(classes, ", …"))
 }
 
 // quantMethod is how the weights are stored, by what quantization_config says.
@@ -93,11 +95,13 @@ func quantMethod(q any) string {
 
 func (c *config) refuseSlidingWindow() {
 	if c.boolean("use_sliding_window") {
-		c.errs.Add(c.pointer+"/use_sliding_window", "unsupported", "sliding windows in some of the layers are not modelled yet; set it to false")
+		c.errs.Add(c.pointer+"/use_sliding_window", "unsupported",
+			"sliding windows in some of the layers are not modelled yet; set it to false")
 	}
 }
 
-// value is what the file or the class says; a null counts as absent from the file and, where null says "derived", from the class.
+// value is what the file or the class says; a null counts as absent from the file and, where null says "derived", from
+// the class.
 func (c *config) value(key string) (any, bool) {
 	c.read[key] = true
 	if v, ok := c.given[key]; ok {
@@ -111,7 +115,8 @@ func (c *config) integer(key string, limit float64) int64 {
 	v, ok := c.value(key)
 	if !ok {
 		if _, has := c.defaults[key]; has {
-			c.errs.Add(c.pointer+"/"+key, "required", "%s is null; give a whole number, or leave the key out for the default of the family, %v", key, c.defaults[key])
+			c.errs.Add(c.pointer+"/"+key, "required", "%s is null; give a whole number, or leave the key out for the "+
+				"default of the family, %v", key, c.defaults[key])
 			return 0
 		}
 		c.errs.Add(c.pointer+"/"+key, "required", "%s is missing or null and the family has no default for it", key)
@@ -180,7 +185,8 @@ func (c *config) activation(key string, known ...string) string {
 			return s
 		}
 	}
-	c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s; modelled are %s", key, describe(v), strings.Join(known, ", "))
+	c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s; modelled are %s", key, describe(v),
+		strings.Join(known, ", "))
 	return ""
 }
 
@@ -198,5 +204,6 @@ func describe(v any) string {
 
 // String names the architecture in a sentence.
 func (a *Architecture) String() string {
-	return fmt.Sprintf("%s: %d layers of %d, %d heads, vocabulary %d", a.Name, a.Layers, a.Hidden, a.Heads, a.Vocabulary)
+	return fmt.Sprintf("%s: %d layers of %d, %d heads, vocabulary %d", a.Name, a.Layers, a.Hidden, a.Heads,
+		a.Vocabulary)
 }

@@ -87,7 +87,8 @@ func TestNulls(t *testing.T) {
 		t.Fatal(err)
 	}
 	if a.KVHeads != 32 || a.SlidingWindow != 0 || a.HeadDim != 128 {
-		t.Errorf("null means derived: %d key/value heads, window %d, head size %d", a.KVHeads, a.SlidingWindow, a.HeadDim)
+		t.Errorf("null means derived: %d key/value heads, window %d, head size %d", a.KVHeads, a.SlidingWindow,
+			a.HeadDim)
 	}
 }
 
@@ -109,12 +110,15 @@ func TestHeads(t *testing.T) {
 // TestDimensions goes through the nearest block and marks what is not a described family.
 func TestDimensions(t *testing.T) {
 	var errs invalid.List
-	a := FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, FFN: 128}, "/model/dimensions", &errs)
+	a := FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, FFN: 128}, "/model/dimensions",
+		&errs)
 	if err := errs.Err(); err != nil || a.family != &llamaFamily || !a.Generic {
 		t.Errorf("%v, %+v", err, a)
 	}
-	FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Position: "relative", NormsPerLayer: 3, Experts: 2, ExpertsPerToken: 3}, "/model/dimensions", &errs)
-	if err := errs.Err(); err == nil || !strings.Contains(err.Error(), "/position") || !strings.Contains(err.Error(), "takes 3 experts") {
+	FromDimensions(&Dimensions{Layers: 2, Hidden: 64, Heads: 4, Vocabulary: 100, Position: "relative", NormsPerLayer: 3,
+		Experts: 2, ExpertsPerToken: 3}, "/model/dimensions", &errs)
+	if err := errs.Err(); err == nil || !strings.Contains(err.Error(), "/position") ||
+		!strings.Contains(err.Error(), "takes 3 experts") {
 		t.Errorf("both have to be named, got %v", err)
 	}
 }
@@ -128,7 +132,8 @@ func TestEncoderDimensions(t *testing.T) {
 		parameters       int64
 	}{{"bert", "", false, 109_514_298}, {"", "post", true, 109_512_762}, {"bert", "pre", true, 109_515_834}} {
 		var errs invalid.List
-		a := FromDimensions(&Dimensions{Family: c.family, Layers: 12, Hidden: 768, Heads: 12, Vocabulary: 30522, MaxPositions: 512, Causal: &causal, NormPosition: c.position}, "/model/dimensions", &errs)
+		a := FromDimensions(&Dimensions{Family: c.family, Layers: 12, Hidden: 768, Heads: 12, Vocabulary: 30522,
+			MaxPositions: 512, Causal: &causal, NormPosition: c.position}, "/model/dimensions", &errs)
 		if err := errs.Err(); err != nil || a.Generic != c.generic || a.ParameterCount() != c.parameters {
 			t.Errorf("%+v: %v, %d parameters, generic %v", c, err, a.ParameterCount(), a.Generic)
 		}
@@ -137,14 +142,23 @@ func TestEncoderDimensions(t *testing.T) {
 
 // FuzzFromHF throws bytes at the reader: it answers with an architecture that can be counted or with errors.
 func FuzzFromHF(f *testing.F) {
-	for _, s := range append(append(mixtureSeeds, encoderSeeds...), []string{`{"model_type":"gpt2"}`, `{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
-		`{"model_type":"bert","architectures":["BertForSequenceClassification"],"classifier_dropout":2,"type_vocab_size":-1}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
-		`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`, `{"model_type":"lla`,
-		`{"model_type":"gemma2","layer_types":[null],"num_hidden_layers":1}`, `{"model_type":"gemma3","text_config":{"text_config":[]}}`,
-		`{"model_type":"qwen2","use_sliding_window":true,"max_window_layers":-1}`, `{"model_type":"olmo","clip_qkv":{}}`, `{"model_type":"mixtral","num_local_experts":3}`,
-		`{"model_type":"qwen3_moe","mlp_only_layers":[1,"x"],"decoder_sparse_step":2}`, `{"model_type":"qwen2_moe","mlp_only_layers":[-1],"num_experts":1000}`,
-		`{"model_type":"mpt","attn_config":{"clip_qkv":true,"attn_pdrop":-1}}`, `{"model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":0,"alibi":1}`,
-		`{"model_type":"gpt_bigcode","multi_query":false,"n_head":0}`, `{"model_type":"bloom","n_embed":0,"pretraining_tp":-2}`, `{"model_type":"opt","word_embed_proj_dim":0}`}...) {
+	for _, s := range append(append(mixtureSeeds, encoderSeeds...),
+		[]string{`{"model_type":"gpt2"}`,
+			`{"model_type":"bert","architectures":["BertModel"],"num_labels":0,"id2label":[]}`,
+			`{"model_type":"bert","architectures":["BertForSequenceClassification"],"classifier_dropout":2,"type_vocab_size":-1}`, `{"model_type":"llama","hidden_size":1e300}`, `{"model_type":"qwen3","head_dim":-1}`,
+			`[]`, `{"model_type":{}}`, `{"model_type":"mistral","num_attention_heads":0.5,"tie_word_embeddings":"yes"}`,
+			`{"model_type":"lla`,
+			`{"model_type":"gemma2","layer_types":[null],"num_hidden_layers":1}`,
+			`{"model_type":"gemma3","text_config":{"text_config":[]}}`,
+			`{"model_type":"qwen2","use_sliding_window":true,"max_window_layers":-1}`,
+			`{"model_type":"olmo","clip_qkv":{}}`, `{"model_type":"mixtral","num_local_experts":3}`,
+			`{"model_type":"qwen3_moe","mlp_only_layers":[1,"x"],"decoder_sparse_step":2}`,
+			`{"model_type":"qwen2_moe","mlp_only_layers":[-1],"num_experts":1000}`,
+			`{"model_type":"mpt","attn_config":{"clip_qkv":true,"attn_pdrop":-1}}`,
+			`{"model_type":"falcon","new_decoder_architecture":true,"num_kv_heads":0,"alibi":1}`,
+			`{"model_type":"gpt_bigcode","multi_query":false,"n_head":0}`,
+			`{"model_type":"bloom","n_embed":0,"pretraining_tp":-2}`,
+			`{"model_type":"opt","word_embed_proj_dim":0}`}...) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, config string) {
@@ -171,7 +185,8 @@ func TestLayerTypes(t *testing.T) {
 		{`{"model_type": "qwen2"}`, 1, []bool{false, false}},
 		{`{"model_type": "qwen2", "use_sliding_window": true, "max_window_layers": 1}`, 32, []bool{false, true, true}},
 		{`{"model_type": "qwen3", "use_sliding_window": true, "max_window_layers": 0}`, 1, []bool{true, true}},
-		{`{"model_type": "smollm3", "use_sliding_window": true, "sliding_window": 8}`, 4, []bool{false, false, false, true}},
+		{`{"model_type": "smollm3", "use_sliding_window": true, "sliding_window": 8}`, 4,
+			[]bool{false, false, false, true}},
 		{`{"model_type": "cohere2"}`, 4, []bool{true, true, true, false}},
 		{`{"model_type": "gemma2", "num_hidden_layers": 3, "layer_types": ["full_attention", "full_attention", "sliding_attention"]}`, 3, []bool{false, false, true}},
 	} {
@@ -190,12 +205,15 @@ func TestLayerTypes(t *testing.T) {
 		}
 	}
 	for _, config := range []string{
-		`{"model_type": "gemma2", "layer_types": "full_attention"}`, `{"model_type": "gemma2", "layer_types": ["full_attention"]}`,
-		`{"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`, `{"model_type": "gemma2", "sliding_window": null}`,
+		`{"model_type": "gemma2", "layer_types": "full_attention"}`,
+		`{"model_type": "gemma2", "layer_types": ["full_attention"]}`,
+		`{"model_type": "gemma2", "num_hidden_layers": 1, "layer_types": ["chunked_attention"]}`,
+		`{"model_type": "gemma2", "sliding_window": null}`,
 		`{"model_type": "qwen2", "num_hidden_layers": 1, "layer_types": ["sliding_attention"]}`,
 		`{"model_type": "gemma3"}`, `{"model_type": "gemma3", "text_config": {}, "vision_config": {}}`,
 		`{"model_type": "gemma3", "architectures": ["Gemma3ForConditionalGeneration"], "text_config": {}}`,
-		`{"model_type": "gemma2", "attn_logit_softcapping": "50"}`, `{"model_type": "gemma3_text", "use_bidirectional_attention": true}`,
+		`{"model_type": "gemma2", "attn_logit_softcapping": "50"}`,
+		`{"model_type": "gemma3_text", "use_bidirectional_attention": true}`,
 	} {
 		if _, err := read(t, config); err == nil {
 			t.Errorf("%s is accepted", config)

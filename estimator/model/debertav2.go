@@ -20,7 +20,8 @@ type positionProjections struct{ key, query linear }
 func buildDebertaV2(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	o := a.deberta()
-	m := &debertaV2{bert: bert{a: a, layers: make([]bertLayer, b.recorded), types: step.NoWeight, positions: step.NoWeight}, options: o,
+	m := &debertaV2{bert: bert{a: a, layers: make([]bertLayer, b.recorded), types: step.NoWeight,
+		positions: step.NoWeight}, options: o,
 		projections: make([]positionProjections, b.recorded)}
 	m.words = b.embedding("embeddings.word_embeddings", a.Vocabulary, d)
 	if o.positionsInInput {
@@ -57,7 +58,8 @@ func buildDebertaV2(b *builder) step.Network {
 
 func (b *builder) debertaLayer(o *debertaOptions) (l bertLayer, p positionProjections) {
 	d, f := b.a.Hidden, b.a.FFN
-	l.q, l.k, l.v = b.linear("attention.self.query_proj", d, d, true), b.linear("attention.self.key_proj", d, d, true), b.linear("attention.self.value_proj", d, d, true)
+	l.q, l.k, l.v = b.linear("attention.self.query_proj", d, d, true), b.linear("attention.self.key_proj", d, d, true),
+		b.linear("attention.self.value_proj", d, d, true)
 	if o.relative && !o.sharedProjections {
 		if o.contentToPosition {
 			p.key = b.linear("attention.self.pos_key_proj", d, d, true)
@@ -66,7 +68,8 @@ func (b *builder) debertaLayer(o *debertaOptions) (l bertLayer, p positionProjec
 			p.query = b.linear("attention.self.pos_query_proj", d, d, true)
 		}
 	}
-	l.out, l.attentionNorm = b.linear("attention.output.dense", d, d, true), b.norm("attention.output.LayerNorm", d, true)
+	l.out, l.attentionNorm = b.linear("attention.output.dense", d, d, true),
+		b.norm("attention.output.LayerNorm", d, true)
 	l.up, l.down = b.linear("intermediate.dense", d, f, true), b.linear("output.dense", f, d, true)
 	l.lastNorm = b.norm("output.LayerNorm", d, true)
 	return l, p
@@ -162,7 +165,8 @@ func (m *debertaV2) layer(t *step.Tape, i int, x step.T) step.T {
 func (m *debertaV2) attention(t *step.Tape, i int, x step.T) step.T {
 	l, h, n := &m.layers[i], m.a.geometry(), t.Shape.Tokens
 	q := t.HeadRows(l.q.forward(t, x), n, h, false)
-	k := t.HeadRows(l.k.forward(t, x), n, h, t.Shape.Batch == 1 && (!m.options.relative || !m.options.positionToContent))
+	k := t.HeadRows(l.k.forward(t, x), n, h, t.Shape.Batch == 1 &&
+		(!m.options.relative || !m.options.positionToContent))
 	v := t.HeadRows(l.v.forward(t, x), n, h, false)
 	square := t.Shape.Batch * h.Query * n * n
 	scaled := t.MulScalar(k, step.LabelAttentionScores)
@@ -230,13 +234,14 @@ func (m *debertaV2) bias(t *step.Tape, i int, q, k, relatives step.T) (score ste
 	return score, exists
 }
 
-// positionRows are the keys and the queries of the relative positions, repeated for every sequence, as far as they are looked
-// up. (With shared projections the module makes both, and drops the one that is not.)
+// positionRows are the keys and the queries of the relative positions, repeated for every sequence, as far as they are
+// looked up. (With shared projections the module makes both, and drops the one that is not.)
 func (m *debertaV2) positionRows(t *step.Tape, i int, relatives step.T) (key, query step.T) {
 	p, o := m.projections[i], m.options
 	relatives = t.View(relatives) // of the rows that there are
 	rows := func(projection linear) step.T {
-		return t.RepeatForBatch(t.HeadRows(projection.forward(t, relatives), 2*o.span, m.a.geometry(), t.Shape.Batch == 1))
+		return t.RepeatForBatch(t.HeadRows(projection.forward(t, relatives), 2*o.span, m.a.geometry(),
+			t.Shape.Batch == 1))
 	}
 	key, query = t.Buffered(0, step.F32), t.Buffered(0, step.F32)
 	if o.sharedProjections { // the queries first
@@ -259,7 +264,8 @@ func (m *debertaV2) match(t *step.Tape, content, positions step.T) step.T {
 	return t.BMM(content, positions, t.Shape.N()*m.a.Heads*2*m.options.span, step.LabelAttentionScores)
 }
 
-// columns are the distances as places in the table of relative positions, by the given number of operations before they are clamped.
+// columns are the distances as places in the table of relative positions, by the given number of operations before they
+// are clamped.
 func (m *debertaV2) columns(t *step.Tape, operations int) step.T {
 	index := t.Hold(m.distances)
 	for range operations + 1 {

@@ -26,14 +26,18 @@ var debertaV2Family = family{
 	classes:    []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
 	defaults: map[string]any{
 		"vocab_size": 128100.0, "hidden_size": 1536.0, "num_hidden_layers": 24.0, "num_attention_heads": 24.0,
-		"intermediate_size": 6144.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
-		"max_position_embeddings": 512.0, "type_vocab_size": 0.0, "relative_attention": false, "position_biased_input": true,
-		"pooler_dropout": 0.0, "pooler_hidden_act": "gelu", "tie_word_embeddings": true, "legacy": true, "share_att_key": false},
+		"intermediate_size": 6144.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+		"attention_probs_dropout_prob": 0.1,
+		"max_position_embeddings":      512.0, "type_vocab_size": 0.0, "relative_attention": false,
+		"position_biased_input": true,
+		"pooler_dropout":        0.0, "pooler_hidden_act": "gelu", "tie_word_embeddings": true, "legacy": true,
+		"share_att_key": false},
 	read: (*config).debertaV2,
 	preset: func(p *Preset, a *Architecture) { // the catalog has DeBERTa-v3
 		bertPreset(p, a)
 		a.EagerOnly, a.NeverReentrant, a.LearnedPositions = true, throughPositions, false
-		a.own = &debertaOptions{encoderOptions: encoderOptions{positionRows: p.MaxPositions}, relative: true, buckets: true, span: 256,
+		a.own = &debertaOptions{encoderOptions: encoderOptions{positionRows: p.MaxPositions}, relative: true,
+			buckets: true, span: 256,
 			contentToPosition: true, positionToContent: true, sharedProjections: true, normedPositions: true,
 			poolerActivation: "gelu", classifierDropping: p.Dropout.Hidden}
 	},
@@ -53,11 +57,13 @@ func (c *config) debertaV2(a *Architecture) {
 	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
 	known := []string{"gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish"}
 	a.Activation = c.activation("hidden_act", known...)
-	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout_prob"), c.probability("attention_probs_dropout_prob")
+	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout_prob"),
+		c.probability("attention_probs_dropout_prob")
 	a.EmbeddingDropout = a.ResidualDropout
 	a.Tied, a.EagerOnly = c.boolean("tie_word_embeddings"), true
 	a.Labels = c.labels()
-	o := &debertaOptions{encoderOptions: encoderOptions{positionRows: a.MaxPositions}, relative: c.boolean("relative_attention"),
+	o := &debertaOptions{encoderOptions: encoderOptions{positionRows: a.MaxPositions},
+		relative:          c.boolean("relative_attention"),
 		sharedProjections: c.boolean("share_att_key"), positionsInInput: c.boolean("position_biased_input"),
 		poolerDropout: c.probability("pooler_dropout"), poolerActivation: c.activation("pooler_hidden_act", known...),
 		classifierDropping: a.ResidualDropout}
@@ -76,7 +82,8 @@ func (c *config) debertaV2(a *Architecture) {
 	a.own = o
 }
 
-const throughPositions = "reentrant checkpointing goes backward through the graph of the relative positions once for each layer, which autograd refuses"
+const throughPositions = "reentrant checkpointing goes backward through the graph of the relative positions once for " +
+	"each layer, which autograd refuses"
 
 // relativePositions reads how positions take part in the attention.
 func (c *config) relativePositions(a *Architecture, o *debertaOptions) {
@@ -94,7 +101,8 @@ func (c *config) relativePositions(a *Architecture, o *debertaOptions) {
 			o.positionToContent = o.positionToContent || kind == "p2c"
 		}
 	default:
-		c.errs.Add(c.pointer+"/pos_att_type", "wrong_type", "pos_att_type is a list such as [\"p2c\", \"c2p\"], not %s", describe(v))
+		c.errs.Add(c.pointer+"/pos_att_type", "wrong_type", "pos_att_type is a list such as [\"p2c\", \"c2p\"], not %s",
+			describe(v))
 	}
 	if v, _ := c.value("norm_rel_ebd"); v != nil {
 		name, _ := v.(string)
@@ -118,12 +126,15 @@ func (c *config) refuseDeberta(a *Architecture) {
 		}
 	}
 	if v, ok := c.value("attention_head_size"); ok && v != float64(a.HeadDim) {
-		c.errs.Add(c.pointer+"/attention_head_size", "unsupported", "attention_head_size is modelled where it is hidden_size / num_attention_heads")
+		c.errs.Add(c.pointer+"/attention_head_size", "unsupported",
+			"attention_head_size is modelled where it is hidden_size / num_attention_heads")
 	}
 	if v, ok := c.value("conv_kernel_size"); ok && v != 0.0 {
-		c.errs.Add(c.pointer+"/conv_kernel_size", "unsupported", "the convolution of DeBERTa-v2's first layer is not modelled; set it to 0")
+		c.errs.Add(c.pointer+"/conv_kernel_size", "unsupported",
+			"the convolution of DeBERTa-v2's first layer is not modelled; set it to 0")
 	}
 	if a.Class == classMaskedLM && !c.boolean("legacy") {
-		c.errs.Add(c.pointer+"/legacy", "unsupported", "the newer head for masked words is not modelled; set it to true")
+		c.errs.Add(c.pointer+"/legacy", "unsupported",
+			"the newer head for masked words is not modelled; set it to true")
 	}
 }

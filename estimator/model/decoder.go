@@ -74,7 +74,8 @@ type traits struct {
 
 // likeLlama are Llama's own traits.
 func likeLlama() traits {
-	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate, normalize: norm.rms, makeMask: causalMask, makeTable: rotaryTables}
+	return traits{declare: declareLlama, block: (*decoder).preNorm, project: (*decoder).projectEach, rotate: rotate,
+		normalize: norm.rms, makeMask: causalMask, makeTable: rotaryTables}
 }
 
 // embeddingScale is how a model scales its embeddings.
@@ -248,8 +249,8 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	return []step.T{m.full.cos, m.full.sin, m.sliding.cos, m.sliding.sin}
 }
 
-// besides is what each layer gets besides its input. What keywords of reentrant layers refer to lives as long as the graph does, so
-// that it makes no difference which of them does; the others let go of what is theirs alone.
+// besides is what each layer gets besides its input. What keywords of reentrant layers refer to lives as long as the
+// graph does, so that it makes no difference which of them does; the others let go of what is theirs alone.
 func (m *decoder) besides(t *step.Tape, positions, tables []step.T) func(i int) step.Besides {
 	full, sliding := false, false
 	for i := range m.layers {

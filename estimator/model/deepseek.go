@@ -18,14 +18,17 @@ type latent struct {
 	second bool
 }
 
-// deepSeekV3Family is transformers' DeepseekV3ForCausalLM (modeling_deepseek_v3.py, configuration_deepseek_v3.py, 4.57).
+// deepSeekV3Family is transformers' DeepseekV3ForCausalLM (modeling_deepseek_v3.py, configuration_deepseek_v3.py,
+// 4.57).
 var deepSeekV3Family = family{keys: commonKeys, build: buildDeepSeek,
 	defaults: map[string]any{
 		"vocab_size": 129280.0, "hidden_size": 7168.0, "intermediate_size": 18432.0, "moe_intermediate_size": 2048.0,
 		"num_hidden_layers": 61.0, "num_attention_heads": 128.0, "num_key_value_heads": 128.0, "n_shared_experts": 1.0,
-		"n_routed_experts": 256.0, "kv_lora_rank": 512.0, "q_lora_rank": 1536.0, "qk_rope_head_dim": 64.0, "v_head_dim": 128.0,
-		"qk_nope_head_dim": 128.0, "n_group": 8.0, "topk_group": 4.0, "num_experts_per_tok": 8.0, "first_k_dense_replace": 3.0,
-		"norm_topk_prob": true, "hidden_act": "silu", "max_position_embeddings": 4096.0, "use_cache": true,
+		"n_routed_experts": 256.0, "kv_lora_rank": 512.0, "q_lora_rank": 1536.0, "qk_rope_head_dim": 64.0,
+		"v_head_dim":       128.0,
+		"qk_nope_head_dim": 128.0, "n_group": 8.0, "topk_group": 4.0, "num_experts_per_tok": 8.0,
+		"first_k_dense_replace": 3.0,
+		"norm_topk_prob":        true, "hidden_act": "silu", "max_position_embeddings": 4096.0, "use_cache": true,
 		"tie_word_embeddings": false, "rope_interleave": true, "attention_bias": false, "attention_dropout": 0.0},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
@@ -46,10 +49,14 @@ var deepSeekV3Family = family{keys: commonKeys, build: buildDeepSeek,
 // latent refuses numbers that no module could be built with.
 func (c *config) latent(own *latent, a *Architecture) {
 	if a.KVHeads != a.Heads {
-		c.errs.Add(c.pointer+"/num_key_value_heads", "unsupported", "latent attention is modelled with as many key/value heads as heads")
+		c.errs.Add(c.pointer+"/num_key_value_heads", "unsupported",
+			"latent attention is modelled with as many key/value heads as heads")
 	}
-	if float64(a.Hidden+own.keyValueRank)*float64(own.queryRank+own.keyValueRank+1)+float64(a.Heads)*float64(own.keyDim+own.rotaryDim+own.valueDim)*float64(own.queryRank+own.keyValueRank+a.Hidden) > maxParameters/float64(maxLayers) {
-		c.errs.Add(c.pointer+"/kv_lora_rank", "too_large", "the attention of a layer would have more than %.0e parameters", maxParameters/float64(maxLayers))
+	if float64(a.Hidden+own.keyValueRank)*float64(own.queryRank+own.keyValueRank+1)+
+		float64(a.Heads)*float64(own.keyDim+own.rotaryDim+own.valueDim)*float64(own.queryRank+own.keyValueRank+
+			a.Hidden) > maxParameters/float64(maxLayers) {
+		c.errs.Add(c.pointer+"/kv_lora_rank", "too_large", "the attention of a layer would have more "+
+			"than %.0e parameters", maxParameters/float64(maxLayers))
 	}
 }
 
@@ -57,7 +64,8 @@ func (c *config) latent(own *latent, a *Architecture) {
 func (own *latent) checkGroups(c *config, least int64) {
 	count, groups := own.experts.Count, own.groups
 	if groups > 0 && count > 0 && (count%groups != 0 || count < least*groups || own.chosenGroups > groups) {
-		c.errs.Add(c.pointer+"/n_group", "not_divisible", "%d experts in %d groups, of which %d are chosen: groups are of equal size and hold at least %d",
+		c.errs.Add(c.pointer+"/n_group", "not_divisible", "%d experts in %d groups, of which %d are chosen: groups "+
+			"are of equal size and hold at least %d",
 			count, groups, own.chosenGroups, least)
 	}
 }
@@ -68,7 +76,8 @@ func (c *config) readLatent(a *Architecture) *latent {
 		FFN: c.integer("moe_intermediate_size", maxWidth)}
 	e.SharedFFN = e.FFN * c.integer("n_shared_experts", maxExperts)
 	own := &latent{queryRank: c.optional("q_lora_rank", maxWidth), keyValueRank: c.integer("kv_lora_rank", maxWidth),
-		keyDim: c.integer("qk_nope_head_dim", maxWidth), rotaryDim: c.integer("qk_rope_head_dim", maxWidth), valueDim: c.integer("v_head_dim", maxWidth),
+		keyDim: c.integer("qk_nope_head_dim", maxWidth), rotaryDim: c.integer("qk_rope_head_dim", maxWidth),
+		valueDim:      c.integer("v_head_dim", maxWidth),
 		attentionBias: c.boolean("attention_bias"), experts: e}
 	if n, ok := c.value("first_k_dense_replace"); !ok || n != 0.0 {
 		own.firstDense = c.integer("first_k_dense_replace", maxLayers)
@@ -79,8 +88,9 @@ func (c *config) readLatent(a *Architecture) *latent {
 // latentPreset is what a catalog entry says of both.
 func latentPreset(p *Preset) *latent {
 	e := &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN}
-	return &latent{queryRank: p.MLA.QueryRank, keyValueRank: p.MLA.KeyValueRank, keyDim: p.MLA.KeyHeadDim, rotaryDim: p.MLA.RotaryHeadDim,
-		valueDim: p.MLA.ValueHeadDim, firstDense: p.MoE.FirstDenseLayers, experts: e}
+	return &latent{queryRank: p.MLA.QueryRank, keyValueRank: p.MLA.KeyValueRank, keyDim: p.MLA.KeyHeadDim,
+		rotaryDim: p.MLA.RotaryHeadDim,
+		valueDim:  p.MLA.ValueHeadDim, firstDense: p.MoE.FirstDenseLayers, experts: e}
 }
 
 // settle puts own into a: rotary tables are as wide as the part of a head that they turn.

@@ -2,14 +2,18 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// deepSeekV2Family is transformers' DeepseekV2ForCausalLM (modeling_deepseek_v2.py, configuration_deepseek_v2.py, 4.57).
+// deepSeekV2Family is transformers' DeepseekV2ForCausalLM (modeling_deepseek_v2.py, configuration_deepseek_v2.py,
+// 4.57).
 var deepSeekV2Family = family{keys: commonKeys, build: buildDeepSeek,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "moe_intermediate_size": 1407.0,
 		"num_hidden_layers": 32.0, "num_attention_heads": 32.0, "n_shared_experts": 2.0, "n_routed_experts": 64.0,
-		"kv_lora_rank": 512.0, "q_lora_rank": 1536.0, "qk_rope_head_dim": 64.0, "v_head_dim": 128.0, "qk_nope_head_dim": 128.0,
-		"topk_method": "greedy", "first_k_dense_replace": 0.0, "hidden_act": "silu", "max_position_embeddings": 2048.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0},
+		"kv_lora_rank": 512.0, "q_lora_rank": 1536.0, "qk_rope_head_dim": 64.0, "v_head_dim": 128.0,
+		"qk_nope_head_dim": 128.0,
+		"topk_method":      "greedy", "first_k_dense_replace": 0.0, "hidden_act": "silu",
+		"max_position_embeddings": 2048.0,
+		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false,
+		"attention_dropout": 0.0},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
 		own := latentPreset(p)
@@ -26,7 +30,8 @@ var deepSeekV2Family = family{keys: commonKeys, build: buildDeepSeek,
 			own.groups, own.chosenGroups = c.integer("n_group", maxExperts), c.integer("topk_group", maxExperts)
 			own.checkGroups(c, 1)
 		default:
-			c.errs.Add(c.pointer+"/topk_method", "unsupported", "topk_method is %s; modelled are greedy and group_limited_greedy", describe(method))
+			c.errs.Add(c.pointer+"/topk_method", "unsupported",
+				"topk_method is %s; modelled are greedy and group_limited_greedy", describe(method))
 		}
 		own.settle(a)
 		c.latent(own, a)

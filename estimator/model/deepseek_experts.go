@@ -6,11 +6,14 @@ import "github.com/vramplan/vramplan/estimator/step"
 func (own *latent) declareExperts(b *builder, s *deepSeekLayer) {
 	e := own.experts
 	alike := !own.second // whose experts get slices of one tensor, not all of one size
-	s.experts = b.experts(e.Count, alike, func() gatedMLP { return buildGatedMLP(b, "mlp.experts", e.FFN, b.a.MLPBias) })
+	s.experts = b.experts(e.Count, alike, func() gatedMLP {
+		return buildGatedMLP(b, "mlp.experts", e.FFN, b.a.MLPBias)
+	})
 	s.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
 	if !own.second {
 		s.biasType = b.loaded()
-		b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: e.Count, Dtype: s.biasType, Buffer: !own.biasCounts, Frozen: true})
+		b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: e.Count, Dtype: s.biasType,
+			Buffer: !own.biasCounts, Frozen: true})
 	}
 	if e.SharedFFN > 0 {
 		s.mlp = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, b.a.MLPBias)
@@ -62,8 +65,8 @@ func (own *latent) route(t *step.Tape, s *deepSeekLayer, x step.T) (chosen, weig
 	return chosen, scaled
 }
 
-// choose is get_topk_indices, without gradients: the best groups by their two best experts, then the best experts in them.
-// d is the type of the corrected scores.
+// choose is get_topk_indices, without gradients: the best groups by their two best experts, then the best experts in
+// them. d is the type of the corrected scores.
 func (own *latent) choose(t *step.Tape, d step.DType) step.T {
 	e, n := own.experts, t.Shape.N()
 	in := func(numel int64, d step.DType) step.T { return t.RoutingTensor(numel, d) }

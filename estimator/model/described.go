@@ -9,9 +9,9 @@ import (
 // plainFamilies are those of which the numbers say everything that their description asks.
 var plainFamilies = []string{"bloom", "gemma", "gpt_bigcode", "mpt", "olmo", "opt", "phi3", "starcoder2"}
 
-// described is the family that the user named with the numbers of s, where it has exactly the parameters of a, the block put
-// together from the same numbers: what the numbers leave open (fused projections, checkpointing, the order of operations) is
-// then the family's.
+// described is the family that the user named with the numbers of s, where it has exactly the parameters of a, the
+// block put together from the same numbers: what the numbers leave open (fused projections, checkpointing, the order of
+// operations) is then the family's.
 func (s *sizes) described(a *Architecture) (Architecture, bool) {
 	d := s.Dimensions
 	f, ok := families[d.Family]
@@ -20,10 +20,12 @@ func (s *sizes) described(a *Architecture) (Architecture, bool) {
 	if !ok || f == a.family || a.Layers == 0 || partly || d.Experts > 0 {
 		return Architecture{}, false
 	}
-	p := Preset{ID: a.Name, Family: d.Family, Kind: "decoder", Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads, KVHeads: a.KVHeads,
+	p := Preset{ID: a.Name, Family: d.Family, Kind: "decoder", Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads,
+		KVHeads: a.KVHeads,
 		HeadDim: a.HeadDim, FFN: a.FFN, Vocabulary: a.Vocabulary, MaxPositions: a.MaxPositions, TiedEmbeddings: a.Tied,
 		MLP: d.MLP, Norm: d.Norm, Position: d.Position, NormsPerLayer: d.NormsPerLayer, FinalNorm: true,
-		Bias: PresetBias{Q: a.QKVBias, K: a.QKVBias, V: a.QKVBias, O: a.OutBias, MLP: a.MLPBias, LMHead: d.LMHeadBias, Norm: a.NormBias}}
+		Bias: PresetBias{Q: a.QKVBias, K: a.QKVBias, V: a.QKVBias, O: a.OutBias, MLP: a.MLPBias, LMHead: d.LMHeadBias,
+			Norm: a.NormBias}}
 	if a.QKNorm {
 		p.QKNorm = "head"
 	}

@@ -6,12 +6,15 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
-// TestDescribedByNumbers: numbers that name a described family and have exactly its parameters become that family, and others
-// a block put together from its parts; no family's own reading of the catalog trips over what numbers do not say.
+// TestDescribedByNumbers: numbers that name a described family and have exactly its parameters become that family, and
+// others a block put together from its parts; no family's own reading of the catalog trips over what numbers do not
+// say.
 func TestDescribedByNumbers(t *testing.T) {
 	yes, no := true, false
-	santaCoder := Dimensions{Family: "gpt_bigcode", Layers: 4, Hidden: 256, Heads: 4, KVHeads: 1, HeadDim: 64, FFN: 1024, Vocabulary: 500,
-		MaxPositions: 128, TiedEmbeddings: &yes, MLP: "gelu", Norm: "layernorm", Position: "learned", AttentionBias: AttentionBiasAll, MLPBias: &yes}
+	santaCoder := Dimensions{Family: "gpt_bigcode", Layers: 4, Hidden: 256, Heads: 4, KVHeads: 1, HeadDim: 64,
+		FFN: 1024, Vocabulary: 500,
+		MaxPositions: 128, TiedEmbeddings: &yes, MLP: "gelu", Norm: "layernorm", Position: "learned",
+		AttentionBias: AttentionBiasAll, MLPBias: &yes}
 	build := func(d Dimensions) Architecture {
 		var errs invalid.List
 		return FromDimensions(&d, "/model/dimensions", &errs)
@@ -29,7 +32,8 @@ func TestDescribedByNumbers(t *testing.T) {
 			for _, norm := range []string{"layernorm", "rmsnorm"} {
 				for _, mlp := range []string{"gelu", "swiglu"} {
 					d := santaCoder
-					d.Family, d.Position, d.Norm, d.MLP, d.ParallelResidual = name, position, norm, mlp, norm == "layernorm"
+					d.Family, d.Position, d.Norm, d.MLP, d.ParallelResidual = name, position, norm, mlp,
+						norm == "layernorm"
 					a := build(d)
 					if a.family != nil && a.Layers > 0 && a.ParameterCount() <= 0 {
 						t.Errorf("%s by numbers has no parameters", name)

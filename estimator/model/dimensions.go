@@ -39,11 +39,15 @@ func (s *sizes) belong() {
 		given       bool
 		field, what string
 	}{
-		{d.Experts == 0 && d.ExpertsPerToken != 0, "experts_per_token", "a mixture of experts; give experts, or leave it out"},
+		{d.Experts == 0 && d.ExpertsPerToken != 0, "experts_per_token",
+			"a mixture of experts; give experts, or leave it out"},
 		{d.Experts == 0 && d.ExpertFFN != 0, "expert_ffn", "a mixture of experts; give experts, or leave it out"},
-		{d.Experts == 0 && d.SharedExperts != 0, "shared_experts", "a mixture of experts; give experts, or leave it out"},
-		{d.Experts == 0 && d.SharedExpertFFN != 0, "shared_expert_ffn", "a mixture of experts; give experts, or leave it out"},
-		{d.RotaryFraction != 0 && d.RotaryFraction != 1 && pick(d.Position, "rope") != "rope", "rotary_fraction", "the position rope; here it is " + d.Position},
+		{d.Experts == 0 && d.SharedExperts != 0, "shared_experts",
+			"a mixture of experts; give experts, or leave it out"},
+		{d.Experts == 0 && d.SharedExpertFFN != 0, "shared_expert_ffn",
+			"a mixture of experts; give experts, or leave it out"},
+		{d.RotaryFraction != 0 && d.RotaryFraction != 1 && pick(d.Position, "rope") != "rope", "rotary_fraction",
+			"the position rope; here it is " + d.Position},
 	} {
 		if x.given {
 			s.errs.Add(s.at(x.field), "conflict", "%s belongs to %s", x.field, x.what)
@@ -85,7 +89,8 @@ func (s *sizes) decide(name string) Architecture {
 func (s *sizes) architecture(name string) Architecture {
 	d := s.Dimensions
 	a := Architecture{
-		Name: name, Family: d.Family, Reentrant: true, Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads, KVHeads: d.KVHeads, HeadDim: d.HeadDim,
+		Name: name, Family: d.Family, Reentrant: true, Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads,
+		KVHeads: d.KVHeads, HeadDim: d.HeadDim,
 		FFN: d.FFN, Vocabulary: d.Vocabulary, MaxPositions: d.MaxPositions, QKNorm: d.QKNorm, UseCache: true,
 		EmbeddingDropout: d.Dropout, AttentionDropout: d.Dropout, ResidualDropout: d.Dropout,
 	}
@@ -147,7 +152,8 @@ func (s *sizes) plain() bool {
 
 func (s *sizes) likeGPT2(a *Architecture) bool {
 	known := a.Activation == "gelu" || a.Activation == "gelu_new" || a.Activation == "relu"
-	return s.plain() && s.extraRows == 0 && s.Position == "learned" && s.layerNorm() && known && !a.Gated && a.KVHeads == a.Heads && !a.QKNorm &&
+	return s.plain() && s.extraRows == 0 && s.Position == "learned" && s.layerNorm() && known && !a.Gated &&
+		a.KVHeads == a.Heads && !a.QKNorm &&
 		a.NormBias && a.QKVBias && a.OutBias && a.MLPBias && a.Heads > 0 && a.HeadDim == a.Hidden/a.Heads
 }
 
@@ -178,7 +184,8 @@ func (s *sizes) encoder(a *Architecture) {
 func (s *sizes) block(a *Architecture) {
 	d := s.Dimensions
 	own := &block{position: pick(d.Position, "rope"), layerNorm: s.layerNorm(), norms: d.NormsPerLayer,
-		parallel: d.ParallelResidual, postNorm: d.NormPosition == "post", headBias: d.LMHeadBias, positionRows: a.MaxPositions + s.extraRows}
+		parallel: d.ParallelResidual, postNorm: d.NormPosition == "post", headBias: d.LMHeadBias,
+		positionRows: a.MaxPositions + s.extraRows}
 	a.family, a.own = &genericFamily, own
 	if own.norms == 0 {
 		own.norms = 2
@@ -186,8 +193,10 @@ func (s *sizes) block(a *Architecture) {
 	switch {
 	case own.position == "relative":
 		s.refuse("position", "relative position biases are modelled for T5 only")
-	case own.norms == 3, own.norms == 1 && !own.parallel, own.norms == 4 && (own.parallel || own.postNorm), own.postNorm && (own.parallel || own.norms != 2):
-		s.refuse("norms_per_layer", "understood are one or two norms with a parallel residual, and two or, before and behind each, four without")
+	case own.norms == 3, own.norms == 1 && !own.parallel, own.norms == 4 && (own.parallel || own.postNorm),
+		own.postNorm && (own.parallel || own.norms != 2):
+		s.refuse("norms_per_layer", "understood are one or two norms with a parallel residual, and two or, before and "+
+			"behind each, four without")
 	}
 	switch own.position {
 	case "rope":
@@ -207,14 +216,17 @@ func (s *sizes) rotary(a *Architecture, own *block) {
 		own.rotaryWidth = int64(f*float64(a.HeadDim)) &^ 1
 	}
 	if own.rotaryWidth < 2 || own.rotaryWidth%2 != 0 {
-		s.errs.Add(s.at("rotary_fraction"), "not_divisible", "of a head of %d elements, %d would be turned; rotary positions turn an even number, at least 2", a.HeadDim, own.rotaryWidth)
+		s.errs.Add(s.at("rotary_fraction"), "not_divisible",
+			"of a head of %d elements, %d would be turned; rotary positions turn an even number, at least 2", a.HeadDim,
+			own.rotaryWidth)
 	}
 }
 
 // mixture reads the experts that stand in for the MLP.
 func (s *sizes) mixture(a *Architecture, own *block) {
 	d := s.Dimensions
-	e := &experts{Count: d.Experts, TopK: d.ExpertsPerToken, FFN: d.ExpertFFN, Normalise: true, Path: "mlp", Expert: buildGatedMLP}
+	e := &experts{Count: d.Experts, TopK: d.ExpertsPerToken, FFN: d.ExpertFFN, Normalise: true, Path: "mlp",
+		Expert: buildGatedMLP}
 	if e.FFN == 0 {
 		e.FFN = a.FFN
 	}
@@ -229,7 +241,8 @@ func (s *sizes) mixture(a *Architecture, own *block) {
 		s.refuse("mlp", "experts are understood with gated MLPs: swiglu or geglu")
 	}
 	if float64(d.SharedExperts)*float64(e.FFN) > maxRows {
-		s.errs.Add(s.at("shared_experts"), "out_of_range", "the shared experts are %.1e wide together; up to %d are accepted", float64(d.SharedExperts)*float64(e.FFN), maxRows)
+		s.errs.Add(s.at("shared_experts"), "out_of_range", "the shared experts are %.1e wide together; up "+
+			"to %d are accepted", float64(d.SharedExperts)*float64(e.FFN), maxRows)
 	}
 }
 
@@ -238,7 +251,8 @@ func (s *sizes) check(a *Architecture) {
 	for _, f := range []struct {
 		name         string
 		value, limit int64
-	}{{"layers", a.Layers, maxLayers}, {"hidden", a.Hidden, maxWidth}, {"heads", a.Heads, maxWidth}, {"kv_heads", a.KVHeads, maxWidth},
+	}{{"layers", a.Layers, maxLayers}, {"hidden", a.Hidden, maxWidth}, {"heads", a.Heads, maxWidth},
+		{"kv_heads", a.KVHeads, maxWidth},
 		{"ffn", a.FFN, maxRows}, {"vocab", a.Vocabulary, maxRows}, {"max_positions", a.MaxPositions, maxRows}} {
 		if f.value < 1 || f.value > f.limit {
 			s.errs.Add(s.at(f.name), "out_of_range", "%s is %d; it is from 1 to %d", f.name, f.value, f.limit)

@@ -6,9 +6,11 @@ var distilBERTFamily = family{
 	keys:    fieldNames{heads: "n_heads", hidden: "dim", kv: "n_heads", dim: "dim"},
 	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
 	defaults: map[string]any{
-		"vocab_size": 30522.0, "dim": 768.0, "n_layers": 6.0, "n_heads": 12.0, "hidden_dim": 3072.0, "activation": "gelu",
-		"dropout": 0.1, "attention_dropout": 0.1, "seq_classif_dropout": 0.2, "qa_dropout": 0.1, "max_position_embeddings": 512.0,
-		"sinusoidal_pos_embds": false, "tie_word_embeddings": true},
+		"vocab_size": 30522.0, "dim": 768.0, "n_layers": 6.0, "n_heads": 12.0, "hidden_dim": 3072.0,
+		"activation": "gelu",
+		"dropout":    0.1, "attention_dropout": 0.1, "seq_classif_dropout": 0.2, "qa_dropout": 0.1,
+		"max_position_embeddings": 512.0,
+		"sinusoidal_pos_embds":    false, "tie_word_embeddings": true},
 	read: (*config).distilBERT,
 	preset: func(p *Preset, a *Architecture) {
 		bertPreset(p, a)
@@ -36,11 +38,12 @@ func (c *config) distilBERT(a *Architecture) {
 	a.Labels = c.labels()
 	c.refuseVariants()
 	dropout := c.probability("seq_classif_dropout")
-	a.own = &encoderOptions{positionRows: a.MaxPositions, classifierDropout: &dropout, questionDropout: c.probability("qa_dropout"), fixedPositions: c.boolean("sinusoidal_pos_embds")}
+	a.own = &encoderOptions{positionRows: a.MaxPositions, classifierDropout: &dropout,
+		questionDropout: c.probability("qa_dropout"), fixedPositions: c.boolean("sinusoidal_pos_embds")}
 }
 
-// distilBERT is transformers' DistilBertModel with a head (modeling_distilbert.py, 4.57): the embeddings are BERT's without
-// segments.
+// distilBERT is transformers' DistilBertModel with a head (modeling_distilbert.py, 4.57): the embeddings are BERT's
+// without segments.
 type distilBERT struct {
 	bert
 	given step.T  // the attention mask as the batch has it
@@ -50,7 +53,8 @@ type distilBERT struct {
 func buildDistilBERT(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	m := &distilBERT{bert: bert{a: a, layers: make([]bertLayer, b.recorded), types: step.NoWeight}}
-	m.words, m.positions = b.embedding("embeddings.word_embeddings", a.Vocabulary, d), b.embedding("embeddings.position_embeddings", a.encoder().positionRows, d)
+	m.words, m.positions = b.embedding("embeddings.word_embeddings", a.Vocabulary, d),
+		b.embedding("embeddings.position_embeddings", a.encoder().positionRows, d)
 	if a.encoder().fixedPositions {
 		b.p.List[m.positions.Index].Frozen = true
 	}
@@ -77,7 +81,8 @@ func buildDistilBERT(b *builder) step.Network {
 func (b *builder) distilBERTLayer() bertLayer {
 	d, f := b.a.Hidden, b.a.FFN
 	var l bertLayer
-	l.q, l.k, l.v = b.linear("attention.q_lin", d, d, true), b.linear("attention.k_lin", d, d, true), b.linear("attention.v_lin", d, d, true)
+	l.q, l.k, l.v = b.linear("attention.q_lin", d, d, true), b.linear("attention.k_lin", d, d, true),
+		b.linear("attention.v_lin", d, d, true)
 	l.out, l.attentionNorm = b.linear("attention.out_lin", d, d, true), b.norm("sa_layer_norm", d, true)
 	l.up, l.down = b.linear("ffn.lin1", d, f, true), b.linear("ffn.lin2", f, d, true)
 	l.lastNorm = b.norm("output_layer_norm", d, true)
@@ -155,7 +160,8 @@ func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 	return out
 }
 
-// classes are the logits of DistilBertForSequenceClassification: a layer and ReLU over the first token, and a second layer.
+// classes are the logits of DistilBertForSequenceClassification: a layer and ReLU over the first token, and a second
+// layer.
 func (m *distilBERT) classes(t *step.Tape, x step.T, first, second linear) (logits, input step.T) {
 	t.In(step.PartMLP)
 	token := t.FirstToken(x, m.a.Hidden)

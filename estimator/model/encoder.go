@@ -4,7 +4,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // What the text encoders of transformers share around their layers.
 
-// encoderBatch is input_ids, an all-ones attention_mask and labels: one a token, one a sequence for a classifier, or the two ends of an answer.
+// encoderBatch is input_ids, an all-ones attention_mask and labels: one a token, one a sequence for a classifier, or
+// the two ends of an answer.
 func encoderBatch(t *step.Tape, a *Architecture) []step.T {
 	if a.Class == classQuestions {
 		ids, mask := t.Input(t.Shape.N(), step.I64), t.Input(t.Shape.N(), step.I64)
@@ -52,8 +53,8 @@ func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	return &extended
 }
 
-// bidirectionalMask is create_bidirectional_mask: a look at the mask, and where some tokens are padding a boolean mask for every query.
-// Source: transformers/masking_utils.py (sdpa_mask, _ignore_bidirectional_mask_sdpa), 5.23.
+// bidirectionalMask is create_bidirectional_mask: a look at the mask, and where some tokens are padding a boolean mask
+// for every query. Source: transformers/masking_utils.py (sdpa_mask, _ignore_bidirectional_mask_sdpa), 5.23.
 func bidirectionalMask(t *step.Tape) *step.T {
 	b, n := t.Shape.Batch, t.Shape.Tokens
 	given := t.Input(b*n, step.Bool)
@@ -118,16 +119,18 @@ func expandedMask(t *step.Tape, d step.DType) *step.T {
 	return &mask
 }
 
-// runEncoder takes over x and runs n layers on it. A layer may return the attention's probabilities, too; the loop's variable
-// for a layer's outputs holds them until the next layer has run.
-func runEncoder(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) step.T {
+// runEncoder takes over x and runs n layers on it. A layer may return the attention's probabilities, too; the loop's
+// variable for a layer's outputs holds them until the next layer has run.
+func runEncoder(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides,
+	layer func(t *step.Tape, i int, x step.T) step.T) step.T {
 	x, held := runEncoderHolding(t, a, n, x, besides, layer)
 	t.Drop(held)
 	return x
 }
 
 // runEncoderHolding is runEncoder inside a function that goes on: it also returns what the loop's variable still holds.
-func runEncoderHolding(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides, layer func(t *step.Tape, i int, x step.T) step.T) (y, held step.T) {
+func runEncoderHolding(t *step.Tape, a *Architecture, n int, x step.T, besides step.Besides,
+	layer func(t *step.Tape, i int, x step.T) step.T) (y, held step.T) {
 	unit := int(a.UnitLayers())
 	held = step.NoTensor
 	for i := range n {
@@ -153,7 +156,8 @@ func classificationLoss(t *step.Tape, a *Architecture, logits, labels step.T) (l
 	return loss, []step.T{logits, t.Hold(loss)}
 }
 
-// baseLoss trains a model without a head: the mean of the pooled output, or of the last hidden states where there is none.
+// baseLoss trains a model without a head: the mean of the pooled output, or of the last hidden states where there is
+// none.
 func baseLoss(t *step.Tape, x step.T, pooled *step.T) (step.T, []step.T) {
 	outputs := []step.T{t.Hold(x)}
 	last := x
@@ -176,7 +180,8 @@ type maskedHead struct {
 
 func (b *builder) maskedHead(words step.Weight, prefix string) maskedHead {
 	a, d := b.a, b.a.Hidden
-	h := maskedHead{dense: b.linear(prefix+"dense", d, d, true), activation: a.Activation, norm: b.norm(prefix+"LayerNorm", d, true), words: words}
+	h := maskedHead{dense: b.linear(prefix+"dense", d, d, true), activation: a.Activation,
+		norm: b.norm(prefix+"LayerNorm", d, true), words: words}
 	if !a.Tied {
 		h.words = b.parameter("decoder.weight", a.Vocabulary, d)
 	}

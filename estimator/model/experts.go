@@ -55,7 +55,8 @@ func buildGatedMLP(b *builder, path string, ffn int64, bias bool) gatedMLP {
 	if path != "mlp" { // joining names for every layer shows in the time of an estimate
 		gate, up, down = path+".gate_proj", path+".up_proj", path+".down_proj"
 	}
-	return gatedMLP{gate: b.linear(gate, d, ffn, bias), up: b.linear(up, d, ffn, bias), down: b.linear(down, ffn, d, bias)}
+	return gatedMLP{gate: b.linear(gate, d, ffn, bias), up: b.linear(up, d, ffn, bias),
+		down: b.linear(down, ffn, d, bias)}
 }
 
 // onMatrices is the MLP where it runs on matrices of tokens, not on batches of sequences.
@@ -259,11 +260,13 @@ func (e *experts) check(a *Architecture, pointer string, errs *invalid.List) {
 	switch {
 	case e == nil:
 	case e.Count < 1 || e.Count > maxExperts || e.FFN < 1 || e.FFN > maxRows:
-		errs.Add(pointer, "out_of_range", "a layer has %d experts of width %d; it has from 1 to %d, of a width from 1 to %d", e.Count, e.FFN, maxExperts, maxRows)
+		errs.Add(pointer, "out_of_range", "a layer has %d experts of width %d; it has from 1 to %d, of a "+
+			"width from 1 to %d", e.Count, e.FFN, maxExperts, maxRows)
 	case e.TopK < 1 || e.TopK > e.Count:
 		errs.Add(pointer, "out_of_range", "every token takes %d experts; there are %d", e.TopK, e.Count)
 	case e.Count*a.Layers > maxExpertsInAll:
-		errs.Add(pointer, "too_large", "%d layers of %d experts; up to %d experts in all are accepted", a.Layers, e.Count, maxExpertsInAll)
+		errs.Add(pointer, "too_large", "%d layers of %d experts; up to %d experts in all are accepted", a.Layers,
+			e.Count, maxExpertsInAll)
 	}
 }
 
@@ -305,9 +308,11 @@ func (a *Architecture) ChosenWidth() int64 {
 // refuseRouterOptions refuses what makes the routers' losses part of the loss, or their inputs noisy.
 func (c *config) refuseRouterOptions() {
 	if c.boolean("output_router_logits") {
-		c.errs.Add(c.pointer+"/output_router_logits", "unsupported", "the routers' own loss is not modelled yet; set it to false")
+		c.errs.Add(c.pointer+"/output_router_logits", "unsupported",
+			"the routers' own loss is not modelled yet; set it to false")
 	}
 	if noise, _ := c.given["router_jitter_noise"].(float64); noise > 0 {
-		c.errs.Add(c.pointer+"/router_jitter_noise", "unsupported", "noise on the routers' input is not modelled yet; set it to 0")
+		c.errs.Add(c.pointer+"/router_jitter_noise", "unsupported",
+			"noise on the routers' input is not modelled yet; set it to 0")
 	}
 }

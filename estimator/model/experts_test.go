@@ -6,8 +6,10 @@ var mixtureSeeds = []string{
 	`{"model_type":"deepseek_v3","n_shared_experts":-1,"v_head_dim":7}`,
 	`{"model_type":"deepseek_v2","topk_method":"group_limited_greedy","num_experts_per_tok":6}`,
 	`{"model_type":"deepseek_v2","num_experts_per_tok":2,"first_k_dense_replace":40,"topk_method":[]}`,
-	`{"model_type":"olmoe","clip_qkv":-1,"num_experts":2}`, `{"model_type":"olmoe","clip_qkv":{},"num_key_value_heads":4}`,
+	`{"model_type":"olmoe","clip_qkv":-1,"num_experts":2}`,
+	`{"model_type":"olmoe","clip_qkv":{},"num_key_value_heads":4}`,
 	`{"model_type":"gpt_oss","num_local_experts":3,"layer_types":[null],"num_hidden_layers":1}`,
-	undescribed + `,"sliding_window":8,"num_experts":3}`, undescribed + `,"rotary_dim":-3,"alibi":true,"use_bias":true}`,
+	undescribed + `,"sliding_window":8,"num_experts":3}`, undescribed +
+		`,"rotary_dim":-3,"alibi":true,"use_bias":true}`,
 	`{"model_type":"mamba"}`, undescribed + `,"hidden_act":"gelu","n_layer":0,"n_kv_heads":3,"head_dim":1e9}`,
 }

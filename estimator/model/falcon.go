@@ -5,9 +5,12 @@ import "github.com/vramplan/vramplan/estimator/step"
 var falconFamily = family{
 	keys: fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_kv_heads", dim: "hidden_size"},
 	defaults: map[string]any{
-		"vocab_size": 65024.0, "hidden_size": 4544.0, "num_hidden_layers": 32.0, "num_attention_heads": 71.0, "use_cache": true,
-		"hidden_dropout": 0.0, "attention_dropout": 0.0, "alibi": false, "new_decoder_architecture": false, "multi_query": true,
-		"parallel_attn": true, "bias": false, "max_position_embeddings": 2048.0, "activation": "gelu", "tie_word_embeddings": true},
+		"vocab_size": 65024.0, "hidden_size": 4544.0, "num_hidden_layers": 32.0, "num_attention_heads": 71.0,
+		"use_cache":      true,
+		"hidden_dropout": 0.0, "attention_dropout": 0.0, "alibi": false, "new_decoder_architecture": false,
+		"multi_query":   true,
+		"parallel_attn": true, "bias": false, "max_position_embeddings": 2048.0, "activation": "gelu",
+		"tie_word_embeddings": true},
 	read: (*config).falcon,
 	preset: func(p *Preset, a *Architecture) {
 		a.Activation, a.Rotary = "gelu", true
@@ -33,7 +36,8 @@ func (c *config) falcon(a *Architecture) {
 	if a.Heads > 0 {
 		a.HeadDim = a.Hidden / a.Heads
 	}
-	own := falconOptions{parallel: c.boolean("parallel_attn"), grouped: c.boolean("new_decoder_architecture"), alibi: c.boolean("alibi")}
+	own := falconOptions{parallel: c.boolean("parallel_attn"), grouped: c.boolean("new_decoder_architecture"),
+		alibi: c.boolean("alibi")}
 	switch {
 	case own.grouped:
 		if a.KVHeads = c.optional("num_kv_heads", maxWidth); a.KVHeads == 0 {
@@ -126,8 +130,10 @@ func buildFalcon(b *builder) step.Network {
 	m.embed = b.embedding("word_embeddings", a.Vocabulary, d)
 	b.stack(func(i int64) {
 		l := &m.layers[i]
-		l.qkv, l.dense = linear("self_attention.query_key_value", d, d+2*a.KVHeads*a.HeadDim, a.QKVBias), linear("self_attention.dense", d, d, a.OutBias)
-		l.up, l.down = linear("mlp.dense_h_to_4h", d, a.FFN, a.MLPBias), linear("mlp.dense_4h_to_h", a.FFN, d, a.MLPBias)
+		l.qkv, l.dense = linear("self_attention.query_key_value", d, d+2*a.KVHeads*a.HeadDim, a.QKVBias),
+			linear("self_attention.dense", d, d, a.OutBias)
+		l.up, l.down = linear("mlp.dense_h_to_4h", d, a.FFN, a.MLPBias),
+			linear("mlp.dense_4h_to_h", a.FFN, d, a.MLPBias)
 		switch {
 		case !m.own.parallel:
 			l.mlpNorm, l.attentionNorm = b.norm("post_attention_layernorm", d, true), b.norm("input_layernorm", d, true)
@@ -252,7 +258,8 @@ func (m *falcon) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 	if m.a.KVHeads == m.a.Heads && !m.own.grouped {
 		return t.Slice(qkv, width), t.Slice(qkv, width), t.Slice(qkv, width)
 	}
-	copies := m.a.KVHeads == m.a.Heads && m.a.Heads > 1 && t.CopiesKVGradient(m.a.geometry(), m.mask != nil, t.Recipe.UseCache)
+	copies := m.a.KVHeads == m.a.Heads && m.a.Heads > 1 && t.CopiesKVGradient(m.a.geometry(), m.mask != nil,
+		t.Recipe.UseCache)
 	q, k, v = t.Slice(qkv, width), t.Pick(qkv, one, copies), t.Pick(qkv, one, copies)
 	if !m.own.grouped || m.a.KVHeads == m.a.Heads {
 		return q, k, v
@@ -265,15 +272,16 @@ func (m *falcon) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 	return written[0], written[1], written[2]
 }
 
-// attend returns the output with tokens first, and what else its variables hold. Written out, the softmax runs in the type
-// d of the layer's input.
+// attend returns the output with tokens first, and what else its variables hold. Written out, the softmax runs in the
+// type d of the layer's input.
 func (m *falcon) attend(t *step.Tape, q, k, v step.T, d step.DType) (step.T, []step.T) {
 	heads := m.a.geometry()
 	if m.own.grouped {
 		heads.KV = heads.Query
 	}
 	if t.Recipe.Attention == step.AttentionEager {
-		y, p, held := t.FalconEager(step.FalconAttention{Heads: heads, Mask: *m.mask, Alibi: m.alibi, Dropout: m.a.AttentionDropout, Softmax: d}, q, k, v)
+		y, p, held := t.FalconEager(step.FalconAttention{Heads: heads, Mask: *m.mask, Alibi: m.alibi,
+			Dropout: m.a.AttentionDropout, Softmax: d}, q, k, v)
 		t.AlsoReturns(p)
 		return y, held
 	}
@@ -282,7 +290,8 @@ func (m *falcon) attend(t *step.Tape, q, k, v step.T, d step.DType) (step.T, []s
 	}
 	qc, kc, vc := t.AutocastQKV(q, k, v)
 	var y step.T
-	broadcast := heads.KV < heads.Query && t.Recipe.Attention == step.AttentionSDPA // FlashAttention itself takes grouped heads
+	// FlashAttention itself takes grouped heads
+	broadcast := heads.KV < heads.Query && t.Recipe.Attention == step.AttentionSDPA
 	if broadcast {
 		y = t.BroadcastAttention(qc, kc, vc, heads)
 	} else {

@@ -24,8 +24,8 @@ type family struct {
 	uncompiled string
 	// preset completes what FromPreset took from a catalog entry; nil where nothing is missing.
 	preset func(p *Preset, a *Architecture)
-	// pictureTokens is how many tokens a picture of so many pixels takes, or why the model does not read it; nil for models that read
-	// no pictures in their sequences.
+	// pictureTokens is how many tokens a picture of so many pixels takes, or why the model does not read it; nil for
+	// models that read no pictures in their sequences.
 	pictureTokens func(a *Architecture, height, width int64) (tokens int64, why string)
 	// build declares the parameters and buffers in the order of the module's children and returns the model
 	// that uses them. It may be called often and must not change the architecture.
@@ -38,7 +38,8 @@ var causalLM = []string{classCausalLM, classLMHead}
 type fieldNames struct{ heads, hidden, kv, dim string }
 
 // The names that most configuration classes use.
-var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_key_value_heads", dim: "head_dim"}
+var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_key_value_heads",
+	dim: "head_dim"}
 
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{

@@ -29,9 +29,11 @@ type softCaps struct{ scores, logits bool }
 var gemma2Family = family{keys: commonKeys, build: buildGemma2,
 	defaults: map[string]any{
 		"vocab_size": 256000.0, "hidden_size": 2304.0, "intermediate_size": 9216.0, "num_hidden_layers": 26.0,
-		"num_attention_heads": 8.0, "num_key_value_heads": 4.0, "head_dim": 256.0, "hidden_activation": "gelu_pytorch_tanh",
+		"num_attention_heads": 8.0, "num_key_value_heads": 4.0, "head_dim": 256.0,
+		"hidden_activation":       "gelu_pytorch_tanh",
 		"max_position_embeddings": 8192.0, "use_cache": true, "tie_word_embeddings": true, "attention_bias": false,
-		"attention_dropout": 0.0, "sliding_window": 4096.0, "final_logit_softcapping": 30.0, "attn_logit_softcapping": 50.0},
+		"attention_dropout": 0.0, "sliding_window": 4096.0, "final_logit_softcapping": 30.0,
+		"attn_logit_softcapping": 50.0},
 	read: func(c *config, a *Architecture) {
 		c.gemma2(a)
 		c.layerTypes(a, everyNth(2))
@@ -42,20 +44,24 @@ var gemma2Family = family{keys: commonKeys, build: buildGemma2,
 		a.Sliding, a.own = []bool{true, false}, softCaps{scores: true, logits: true}
 	}}
 
-var gemma3TextFamily = family{keys: commonKeys, build: buildGemma3, read: readGemma3, preset: gemma3Preset, defaults: gemma3Defaults}
+var gemma3TextFamily = family{keys: commonKeys, build: buildGemma3, read: readGemma3, preset: gemma3Preset,
+	defaults: gemma3Defaults}
 
 // Gemma 3 with a text_config: the text model alone. The class that has the vision tower, too, is not described.
 var gemma3Family = family{keys: commonKeys, build: buildGemma3, preset: gemma3Preset, defaults: gemma3Defaults,
 	read: func(c *config, a *Architecture) {
 		if c.given["vision_config"] != nil {
-			c.errs.Add(c.pointer+"/vision_config", "unsupported", "the vision tower is not modelled; for the text model, give the object under text_config as hf_config")
+			c.errs.Add(c.pointer+"/vision_config", "unsupported",
+				"the vision tower is not modelled; for the text model, give the object under text_config as hf_config")
 		}
 		text, ok := c.given["text_config"].(map[string]any)
 		if !ok {
-			c.errs.Add(c.pointer+"/text_config", "required", "text_config is the object that describes the text model, not %s", describe(c.given["text_config"]))
+			c.errs.Add(c.pointer+"/text_config", "required",
+				"text_config is the object that describes the text model, not %s", describe(c.given["text_config"]))
 			return
 		}
-		readGemma3(&config{given: text, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config", read: map[string]bool{}}, a)
+		readGemma3(&config{given: text, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config",
+			read: map[string]bool{}}, a)
 	}}
 
 // Source: transformers/models/gemma3/configuration_gemma3.py (Gemma3TextConfig), 4.57.
@@ -63,7 +69,8 @@ var gemma3Defaults = map[string]any{
 	"vocab_size": 262208.0, "hidden_size": 2304.0, "intermediate_size": 9216.0, "num_hidden_layers": 26.0,
 	"num_attention_heads": 8.0, "num_key_value_heads": 4.0, "head_dim": 256.0, "hidden_activation": "gelu_pytorch_tanh",
 	"max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": true, "attention_bias": false,
-	"attention_dropout": 0.0, "sliding_window": 4096.0, "sliding_window_pattern": 6.0, "use_bidirectional_attention": false}
+	"attention_dropout": 0.0, "sliding_window": 4096.0, "sliding_window_pattern": 6.0,
+	"use_bidirectional_attention": false}
 
 func readGemma3(c *config, a *Architecture) {
 	c.gemma2(a)
@@ -73,7 +80,8 @@ func readGemma3(c *config, a *Architecture) {
 	}
 	a.own = softCaps{logits: c.number("final_logit_softcapping")}
 	if c.boolean("use_bidirectional_attention") {
-		c.errs.Add(c.pointer+"/use_bidirectional_attention", "unsupported", "attention to later tokens is not modelled; set it to false")
+		c.errs.Add(c.pointer+"/use_bidirectional_attention", "unsupported",
+			"attention to later tokens is not modelled; set it to false")
 	}
 }
 

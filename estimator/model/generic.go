@@ -89,7 +89,8 @@ func (m *generic) declareLayer(b *builder, i int64) {
 	case a.Gated:
 		b.mlp(l)
 	default:
-		l.up, l.down = b.linear("mlp.up_proj", a.Hidden, a.FFN, a.MLPBias), b.linear("mlp.down_proj", a.FFN, a.Hidden, a.MLPBias)
+		l.up, l.down = b.linear("mlp.up_proj", a.Hidden, a.FFN, a.MLPBias),
+			b.linear("mlp.down_proj", a.FFN, a.Hidden, a.MLPBias)
 	}
 	l.inputNorm = own.norm(b, "input_layernorm", a.Hidden)
 	if own.norms >= 2 {

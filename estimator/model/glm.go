@@ -33,8 +33,10 @@ var glm4Family = family{keys: commonKeys, defaults: glmDefaults, read: (*config)
 
 var glmDefaults = map[string]any{
 	"vocab_size": 151552.0, "hidden_size": 4096.0, "intermediate_size": 13696.0, "num_hidden_layers": 40.0,
-	"num_attention_heads": 32.0, "num_key_value_heads": 2.0, "partial_rotary_factor": 0.5, "head_dim": 128.0, "hidden_act": "silu",
-	"attention_dropout": 0.0, "max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": false, "attention_bias": true}
+	"num_attention_heads": 32.0, "num_key_value_heads": 2.0, "partial_rotary_factor": 0.5, "head_dim": 128.0,
+	"hidden_act":        "silu",
+	"attention_dropout": 0.0, "max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": false,
+	"attention_bias": true}
 
 func (c *config) glm(a *Architecture) {
 	c.llama(a)
@@ -59,7 +61,8 @@ func likeGLM(a *Architecture) traits {
 func declareGLM(b *builder, l *decoderLayer) {
 	a := b.a
 	b.attention(l)
-	l.gateUp, l.down = b.linear("mlp.gate_up_proj", a.Hidden, 2*a.FFN, false), b.linear("mlp.down_proj", a.FFN, a.Hidden, false)
+	l.gateUp, l.down = b.linear("mlp.gate_up_proj", a.Hidden, 2*a.FFN, false),
+		b.linear("mlp.down_proj", a.FFN, a.Hidden, false)
 }
 
 // rotateNeighbours is GLM's apply_rotary_pos_emb, which repeats the first half of cosines and sines for neighbours.

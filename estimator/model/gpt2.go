@@ -28,8 +28,10 @@ func (c *config) gpt2(a *Architecture) {
 	}
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions = c.integer("n_positions", maxRows)
-	a.Activation = c.activation("activation_function", "gelu_new", "gelu", "gelu_pytorch_tanh", "gelu_fast", "relu", "silu")
-	a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = c.probability("embd_pdrop"), c.probability("attn_pdrop"), c.probability("resid_pdrop")
+	a.Activation = c.activation("activation_function", "gelu_new", "gelu", "gelu_pytorch_tanh", "gelu_fast", "relu",
+		"silu")
+	a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = c.probability("embd_pdrop"),
+		c.probability("attn_pdrop"), c.probability("resid_pdrop")
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, true, true, true
 	a.BufferSide, a.LearnedPositions = a.MaxPositions, true
@@ -150,7 +152,8 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	cached := t.Recipe.UseCache
 	copied := t.CopiesKVGradient(m.a.geometry(), m.mask != nil, cached)
 	written := t.WritesOut(m.a.geometry(), m.mask != nil)
-	k, v, q = t.Heads(k, copied && !written), t.Heads(v, copied), t.Heads(q, t.CopiesQueryGradient(m.a.geometry(), m.mask != nil))
+	k, v, q = t.Heads(k, copied && !written), t.Heads(v, copied),
+		t.Heads(q, t.CopiesQueryGradient(m.a.geometry(), m.mask != nil))
 	if cached {
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())
@@ -163,7 +166,8 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	var probabilities *step.T
 	if eager {
 		var p step.T
-		y, p = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Where: true, Mask: m.mask, Downcast: true}, q, k, v)
+		y, p = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Where: true,
+			Mask: m.mask, Downcast: true}, q, k, v)
 		probabilities = &p
 	} else {
 		y = t.TokensFirst(t.SDPA(q, k, v, m.a.geometry(), m.mask, m.a.AttentionDropout), m.a.geometry(), m.mask != nil)

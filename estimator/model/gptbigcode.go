@@ -10,13 +10,14 @@ var gptBigCodeFamily = family{
 		"multi_query": true, "use_cache": true, "tie_word_embeddings": true},
 	read: (*config).gptBigCode,
 	preset: func(p *Preset, a *Architecture) {
-		a.Activation, a.BufferSide, a.LearnedPositions, a.NeverCheckpoints = "gelu_pytorch_tanh", p.MaxPositions, true, true
+		a.Activation, a.BufferSide, a.LearnedPositions, a.NeverCheckpoints = "gelu_pytorch_tanh", p.MaxPositions, true,
+			true
 	},
 	build: buildGPTBigCode,
 }
 
-// gptBigCode reads GPT-2's keys, and whether all queries share one head of keys and values. What is said of the softmax's
-// type has no effect any more.
+// gptBigCode reads GPT-2's keys, and whether all queries share one head of keys and values. What is said of the
+// softmax's type has no effect any more.
 func (c *config) gptBigCode(a *Architecture) {
 	c.gpt2(a)
 	if c.boolean("multi_query") {

@@ -2,8 +2,8 @@ package model
 
 import "testing"
 
-// TestGPTBigCodeParameters counts the class's own defaults, a model in the dimensions of StarCoder, and one whose queries all
-// have keys and values of their own.
+// TestGPTBigCodeParameters counts the class's own defaults, a model in the dimensions of StarCoder, and one whose
+// queries all have keys and values of their own.
 func TestGPTBigCodeParameters(t *testing.T) {
 	for config, want := range map[string]int64{
 		`{"model_type": "gpt_bigcode"}`: 124_439_808 - 12*2*(768+1)*(768-64),

@@ -5,7 +5,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 var gptJFamily = family{
 	keys: fieldNames{heads: "n_head", hidden: "n_embd", kv: "n_head", dim: "n_embd"}, build: buildGPTJ,
 	defaults: map[string]any{
-		"vocab_size": 50400.0, "n_positions": 2048.0, "n_embd": 4096.0, "n_layer": 28.0, "n_head": 16.0, "rotary_dim": 64.0,
+		"vocab_size": 50400.0, "n_positions": 2048.0, "n_embd": 4096.0, "n_layer": 28.0, "n_head": 16.0,
+		"rotary_dim":          64.0,
 		"activation_function": "gelu_new", "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attn_pdrop": 0.0, "use_cache": true,
 		"tie_word_embeddings": false},
 	read: func(c *config, a *Architecture) {
@@ -18,8 +19,8 @@ var gptJFamily = family{
 		a.alikeGPTJ(a.HeadDim / 4)
 	}}
 
-// alikeGPTJ sets what all models of the family have. Their layers keep a table of positions each, which is made only once,
-// and so are not repeated.
+// alikeGPTJ sets what all models of the family have. Their layers keep a table of positions each, which is made only
+// once, and so are not repeated.
 func (a *Architecture) alikeGPTJ(rotary int64) {
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, false, false, true
 	a.EagerOnly, a.Irregular = true, true
@@ -30,7 +31,8 @@ func (a *Architecture) alikeGPTJ(rotary int64) {
 func (c *config) rotaryElements(key string, a *Architecture) int64 {
 	width := c.integer(key, maxWidth)
 	if a.HeadDim > 0 && (width > a.HeadDim || width%2 != 0) {
-		c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s is %d; it is an even number up to the size of a head, %d", key, width, a.HeadDim)
+		c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s is %d; it is an even number up to the size of a head, %d",
+			key, width, a.HeadDim)
 	}
 	return width
 }
@@ -132,7 +134,8 @@ func (m *gptJ) attention(t *step.Tape, i int, x step.T) (step.T, step.T) {
 	qr := t.JoinTokens(qe, qs.rest)
 	t.Drop(q)
 	k, v = appendKV(t, &m.cache, kr, v)
-	y, probabilities := t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Mask: &m.mask, Wide: true, Downcast: true}, qr, k, v)
+	y, probabilities := t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Mask: &m.mask,
+		Wide: true, Downcast: true}, qr, k, v)
 	projected := l.out.forward(t, y)
 	t.Drop(y)
 	out := t.Dropout(projected, m.a.ResidualDropout)
@@ -142,7 +145,8 @@ func (m *gptJ) attention(t *step.Tape, i int, x step.T) (step.T, step.T) {
 	return out, probabilities
 }
 
-// positions looks the sines and cosines of the positions up in the layer's table, which moves to the GPU the first time.
+// positions looks the sines and cosines of the positions up in the layer's table, which moves to the GPU the first
+// time.
 func (m *gptJ) positions(t *step.Tape, i int, d step.DType) []step.T {
 	n, width := t.Shape.Tokens, m.a.rotary().width
 	t.Once(m.a.MaxPositions*width, step.F32, step.LabelRotary)

@@ -20,7 +20,8 @@ var gptNeoXFamily = family{keys: commonKeys, build: buildGPTNeoX,
 		a.ResidualDropout = a.EmbeddingDropout
 		a.QKVBias = c.boolean("attention_bias")
 		a.OutBias, a.MLPBias, a.NormBias = a.QKVBias, true, true
-		a.own = &partialRotary{width: c.rotaryFraction("rotary_pct", a, true), parallel: c.boolean("use_parallel_residual")}
+		a.own = &partialRotary{width: c.rotaryFraction("rotary_pct", a, true),
+			parallel: c.boolean("use_parallel_residual")}
 	},
 	preset: func(_ *Preset, a *Architecture) {
 		a.Activation = "gelu"
@@ -51,7 +52,8 @@ func buildGPTNeoX(b *builder) step.Network {
 	b.inputSection()
 	b.stack(func(i int64) {
 		l := &m.layers[i]
-		l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, true), b.norm("post_attention_layernorm", d, true)
+		l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, true),
+			b.norm("post_attention_layernorm", d, true)
 		l.qkv = b.linear("attention.query_key_value", d, 3*d, a.QKVBias)
 		l.dense = b.linear("attention.dense", d, d, a.OutBias)
 		l.up, l.down = b.linear("mlp.dense_h_to_4h", d, a.FFN, true), b.linear("mlp.dense_4h_to_h", a.FFN, d, true)
@@ -74,7 +76,9 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.SumsAgain()
 	}
 	t.In(step.PartEmbedding)
-	embedded := t.Section(step.InputSection, ids, func(ids step.T) step.T { return t.Embedding(ids, m.embed, step.LabelEmbedding) })
+	embedded := t.Section(step.InputSection, ids, func(ids step.T) step.T {
+		return t.Embedding(ids, m.embed, step.LabelEmbedding)
+	})
 	positions := positionNumbers(t)
 	m.mask = causalMask(t, 0, embedded.Dtype())
 	x := t.Dropout(embedded, m.a.EmbeddingDropout)

@@ -8,8 +8,10 @@ import "github.com/vramplan/vramplan/estimator/step"
 var gptOSSFamily = family{keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 201088.0, "hidden_size": 2880.0, "intermediate_size": 2880.0, "num_hidden_layers": 36.0,
-		"num_attention_heads": 64.0, "num_key_value_heads": 8.0, "head_dim": 64.0, "hidden_act": "silu", "max_position_embeddings": 131072.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_bias": true, "attention_dropout": 0.0, "sliding_window": 128.0,
+		"num_attention_heads": 64.0, "num_key_value_heads": 8.0, "head_dim": 64.0, "hidden_act": "silu",
+		"max_position_embeddings": 131072.0,
+		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": true, "attention_dropout": 0.0,
+		"sliding_window":      128.0,
 		"num_experts_per_tok": 4.0, "num_local_experts": 128.0, "output_router_logits": false},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
@@ -22,7 +24,8 @@ var gptOSSFamily = family{keys: commonKeys,
 		a.OutBias = a.QKVBias
 		a.SlidingWindow = c.integer("sliding_window", maxRows)
 		c.layerTypes(a, everyNth(2))
-		a.own = &experts{Count: c.integer("num_local_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts), FFN: a.FFN}
+		a.own = &experts{Count: c.integer("num_local_experts", maxExperts),
+			TopK: c.integer("num_experts_per_tok", maxExperts), FFN: a.FFN}
 		c.refuseRouterOptions()
 	},
 	build: func(b *builder) step.Network {
@@ -70,10 +73,12 @@ func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 }
 
 // sinkScores is eager_attention_forward, where every head has a score more, which is dropped after the softmax.
-func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T, *step.T) {
+func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T,
+	*step.T) {
 	k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 	heads.KV = heads.Query
-	y, p := t.SinkAttention(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask}, l.sinks, q, k, v)
+	y, p := t.SinkAttention(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask}, l.sinks, q,
+		k, v)
 	t.Drop(k)
 	t.Drop(v)
 	return y, &p
@@ -90,9 +95,12 @@ type joinedExperts struct {
 func buildJoinedExperts(b *builder) *joinedExperts {
 	e, d := expertsOf(b.a), b.a.Hidden
 	m := &joinedExperts{e: e, d: d, recorded: b.mixture(e.Count, true)}
-	m.router.w, m.router.b, m.router.matrix = b.parameter("mlp.router", e.Count, d), b.parameter("mlp.router", e.Count, 1), true
-	m.gateUp, m.gateUpBias = b.parameter("mlp.experts.gate_up_proj", e.Count*d, 2*e.FFN), b.parameter("mlp.experts.gate_up_proj_bias", e.Count, 2*e.FFN)
-	m.down, m.downBias = b.parameter("mlp.experts.down_proj", e.Count*e.FFN, d), b.parameter("mlp.experts.down_proj_bias", e.Count, d)
+	m.router.w, m.router.b, m.router.matrix = b.parameter("mlp.router", e.Count, d),
+		b.parameter("mlp.router", e.Count, 1), true
+	m.gateUp, m.gateUpBias = b.parameter("mlp.experts.gate_up_proj", e.Count*d, 2*e.FFN),
+		b.parameter("mlp.experts.gate_up_proj_bias", e.Count, 2*e.FFN)
+	m.down, m.downBias = b.parameter("mlp.experts.down_proj", e.Count*e.FFN, d),
+		b.parameter("mlp.experts.down_proj_bias", e.Count, d)
 	b.outer(m.gateUp, e.Count)
 	b.outer(m.down, e.Count)
 	return m

@@ -2,9 +2,9 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// Granite 4 of layers with attention alone: Granite with one matrix for gate and up, and no cache unless one is given. The
-// layers with a state space, and the experts, are not described.
-// Source: transformers/models/granitemoehybrid/modeling_granitemoehybrid.py, configuration_granitemoehybrid.py, 4.57.
+// Granite 4 of layers with attention alone: Granite with one matrix for gate and up, and no cache unless one is given.
+// The layers with a state space, and the experts, are not described. Source:
+// transformers/models/granitemoehybrid/modeling_granitemoehybrid.py, configuration_granitemoehybrid.py, 4.57.
 var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
@@ -30,17 +30,20 @@ var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
 // attentionOnly refuses experts and layers that are not attention. Without layer_types all are state spaces.
 func (c *config) attentionOnly(a *Architecture) {
 	if experts, _ := c.value("num_local_experts"); experts != 0.0 {
-		c.errs.Add(c.pointer+"/num_local_experts", "unsupported", "experts of %s are not modelled yet; modelled is num_local_experts 0", a.Family)
+		c.errs.Add(c.pointer+"/num_local_experts", "unsupported",
+			"experts of %s are not modelled yet; modelled is num_local_experts 0", a.Family)
 	}
 	kinds, _ := c.value("layer_types")
 	list, ok := kinds.([]any)
 	if !ok || int64(len(list)) != a.Layers {
-		c.errs.Add(c.pointer+"/layer_types", "unsupported", "layer_types is %s; modelled are %d layers of type %q", describe(kinds), a.Layers, "attention")
+		c.errs.Add(c.pointer+"/layer_types", "unsupported", "layer_types is %s; modelled are %d layers of type %q",
+			describe(kinds), a.Layers, "attention")
 		return
 	}
 	for _, kind := range list {
 		if kind != "attention" {
-			c.errs.Add(c.pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %q is", describe(kind), "attention")
+			c.errs.Add(c.pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %q is",
+				describe(kind), "attention")
 			return
 		}
 	}
@@ -64,7 +67,8 @@ func buildGraniteHybrid(b *builder) step.Network {
 func declareGraniteHybrid(b *builder, l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
-	l.gateUp, l.down = b.linear("shared_mlp.input_linear", d, 2*a.FFN, false), b.linear("shared_mlp.output_linear", a.FFN, d, false)
+	l.gateUp, l.down = b.linear("shared_mlp.input_linear", d, 2*a.FFN, false),
+		b.linear("shared_mlp.output_linear", a.FFN, d, false)
 	b.attention(l)
 }
 

@@ -2,9 +2,9 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// groupedBlock is a mixture whose experts are two tensors for all of them: MixtralSparseMoeBlock, Qwen2MoeSparseMoeBlock,
-// Qwen3MoeSparseMoeBlock and OlmoeSparseMoeBlock (transformers 5.23), as the experts' implementation grouped_mm runs them, which is the
-// default.
+// groupedBlock is a mixture whose experts are two tensors for all of them: MixtralSparseMoeBlock,
+// Qwen2MoeSparseMoeBlock, Qwen3MoeSparseMoeBlock and OlmoeSparseMoeBlock (transformers 5.23), as the experts'
+// implementation grouped_mm runs them, which is the default.
 type groupedBlock struct {
 	a            *Architecture
 	e            *experts

@@ -55,7 +55,8 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 	if h.Kind != "" {
 		class, ok := a.family.class(headClasses[h.Kind]...)
 		if !ok {
-			errs.Add(pointer+"/kind", "unsupported", "the head %.40q is not modelled for %s; %s", h.Kind, a.Family, a.family.kinds())
+			errs.Add(pointer+"/kind", "unsupported", "the head %.40q is not modelled for %s; %s", h.Kind, a.Family,
+				a.family.kinds())
 			return
 		}
 		a.Class = class
@@ -73,7 +74,8 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 	}
 	if p := h.Pooler; p != nil && *p != a.Pooled {
 		if a.Class != classBase || !a.family.pools(classBase) {
-			errs.Add(pointer+"/pooler", "unsupported", "whether %s has a pooler follows from its head; leave it out", a.Family)
+			errs.Add(pointer+"/pooler", "unsupported", "whether %s has a pooler follows from its head; leave it out",
+				a.Family)
 			return
 		}
 		a.Pooled = *p

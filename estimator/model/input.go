@@ -67,8 +67,8 @@ type Dimensions struct {
 	ParallelResidual bool `json:"parallel_residual,omitempty"`
 	// Causal is false for an encoder; true where it is left out.
 	Causal *bool `json:"causal,omitempty"`
-	// AttentionBias says which projections of attention have biases. Where it is left out, those of a block with LayerNorm and
-	// an MLP without gate have.
+	// AttentionBias says which projections of attention have biases. Where it is left out, those of a block with
+	// LayerNorm and an MLP without gate have.
 	AttentionBias AttentionBias `json:"attention_bias,omitempty"`
 	// MLPBias says whether the MLP has biases; as in attention where it is left out.
 	MLPBias *bool `json:"mlp_bias,omitempty"`

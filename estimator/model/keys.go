@@ -55,7 +55,9 @@ func makeSet(keys ...string) map[string]bool {
 }
 
 func inert(key string) bool {
-	return inertKeys[key] || slices.ContainsFunc(inertEnds, func(end string) bool { return strings.HasSuffix(key, end) })
+	return inertKeys[key] || slices.ContainsFunc(inertEnds, func(end string) bool {
+		return strings.HasSuffix(key, end)
+	})
 }
 
 // absent says that a value means that there is none of what its key is about: null, false, nothing and 0.
@@ -77,8 +79,8 @@ func absent(v any) bool {
 	return false
 }
 
-// deniedBy are parts of keys of which even false or 0 says something about the block: a gate or a bias that is left out, positions,
-// what a token sees.
+// deniedBy are parts of keys of which even false or 0 says something about the block: a gate or a bias that is left
+// out, positions, what a token sees.
 var deniedBy = []string{"gate", "glu", "bias", "causal", "posit", "rope", "rotary", "norm", "dense", "mlp"}
 
 // idle says that a key that a decoder put together from its numbers does not read changes none of its tensors.
@@ -95,8 +97,8 @@ func idle(key string, v any) bool {
 //go:embed classkeys.txt
 var classKeys string
 
-// strays are the keys of the file that the family's class has not, and that may mean code of another kind than is replayed:
-// transformers itself ignores them.
+// strays are the keys of the file that the family's class has not, and that may mean code of another kind than is
+// replayed: transformers itself ignores them.
 func (c *config) strays(family string) []string {
 	var out []string
 	_, class, _ := strings.Cut(classKeys, "\n"+family+" ")

@@ -26,12 +26,14 @@ func (c *config) layerTypes(a *Architecture, slides func(i int64) bool) {
 		return
 	}
 	if int64(len(list)) != a.Layers {
-		c.errs.Add(c.pointer+"/layer_types", "conflict", "layer_types names %d layers, num_hidden_layers %d", len(list), a.Layers)
+		c.errs.Add(c.pointer+"/layer_types", "conflict", "layer_types names %d layers, num_hidden_layers %d", len(list),
+			a.Layers)
 		return
 	}
 	for i, name := range list {
 		if name != fullAttention && name != slidingAttention {
-			c.errs.Add(c.pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %s and %s are", describe(name), fullAttention, slidingAttention)
+			c.errs.Add(c.pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %s and %s are",
+				describe(name), fullAttention, slidingAttention)
 			return
 		}
 		sliding[i] = name == slidingAttention
@@ -50,7 +52,8 @@ func (c *config) windows(a *Architecture, slides func(i int64) bool) {
 	case !slices.Contains(a.Sliding, true):
 		a.Sliding, a.SlidingWindow = nil, 0
 	case !windowed:
-		c.errs.Add(c.pointer+"/sliding_window", "required", "layer_types has layers with a window, and use_sliding_window with sliding_window says none")
+		c.errs.Add(c.pointer+"/sliding_window", "required", "layer_types has layers with a window, and "+
+			"use_sliding_window with sliding_window says none")
 	}
 }
 

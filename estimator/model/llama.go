@@ -48,8 +48,10 @@ var llamaFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPrese
 var mistralFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPreset,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
-		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "hidden_act": "silu", "max_position_embeddings": 131072.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "sliding_window": 4096.0},
+		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "hidden_act": "silu",
+		"max_position_embeddings": 131072.0,
+		"use_cache":               true, "tie_word_embeddings": false, "attention_dropout": 0.0,
+		"sliding_window": 4096.0},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		a.SlidingWindow = c.optional("sliding_window", maxRows)
@@ -58,8 +60,11 @@ var mistralFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPre
 var qwen2Family = family{keys: commonKeys, build: buildLlama, preset: llamaPreset,
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
-		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_dropout": 0.0, "use_sliding_window": false, "sliding_window": 4096.0, "max_window_layers": 28.0},
+		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu",
+		"max_position_embeddings": 32768.0,
+		"use_cache":               true, "tie_word_embeddings": false, "attention_dropout": 0.0,
+		"use_sliding_window": false,
+		"sliding_window":     4096.0, "max_window_layers": 28.0},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		a.QKVBias = true
@@ -85,8 +90,10 @@ var smolLM3Family = family{keys: commonKeys, build: buildLlama,
 	},
 	defaults: map[string]any{
 		"vocab_size": 128256.0, "hidden_size": 2048.0, "intermediate_size": 11008.0, "num_hidden_layers": 36.0,
-		"num_attention_heads": 16.0, "num_key_value_heads": 4.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
-		"use_cache": true, "tie_word_embeddings": true, "attention_bias": false, "mlp_bias": false, "attention_dropout": 0.0,
+		"num_attention_heads": 16.0, "num_key_value_heads": 4.0, "hidden_act": "silu",
+		"max_position_embeddings": 32768.0,
+		"use_cache":               true, "tie_word_embeddings": true, "attention_bias": false, "mlp_bias": false,
+		"attention_dropout":      0.0,
 		"no_rope_layer_interval": 4.0, "use_sliding_window": false},
 	read: func(c *config, a *Architecture) {
 		c.biased(a)

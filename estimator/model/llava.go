@@ -2,14 +2,15 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// LLaVA 1.5: the hidden states of one of the last layers of a CLIP tower, through two linear layers, in the places of the tokens
-// that stand for a picture.
-// Source: transformers/models/llava/modeling_llava.py, configuration_llava.py, 4.57.
+// LLaVA 1.5: the hidden states of one of the last layers of a CLIP tower, through two linear layers, in the places of
+// the tokens that stand for a picture. Source: transformers/models/llava/modeling_llava.py, configuration_llava.py,
+// 4.57.
 var llavaFamily = family{
 	classes: []string{classConditional},
 	keys:    seeingKeys,
 	defaults: map[string]any{
-		"vision_feature_layer": -2.0, "vision_feature_select_strategy": "default", "projector_hidden_act": "gelu", "multimodal_projector_bias": true},
+		"vision_feature_layer": -2.0, "vision_feature_select_strategy": "default", "projector_hidden_act": "gelu",
+		"multimodal_projector_bias": true},
 	read:       (*config).llava,
 	uncompiled: uncompiledSeeing,
 	pictureTokens: func(a *Architecture, height, width int64) (int64, string) {
@@ -38,16 +39,19 @@ func (o llavaOptions) tokens(p patches) int64 {
 }
 
 func (c *config) llava(a *Architecture) {
-	text := c.textModel(a, "llama", map[string]*family{"llama": &llamaFamily, "mistral": &mistralFamily, "qwen2": &qwen2Family})
+	text := c.textModel(a, "llama", map[string]*family{"llama": &llamaFamily, "mistral": &mistralFamily,
+		"qwen2": &qwen2Family})
 	own := c.clipVision()
-	options := llavaOptions{activation: c.activation("projector_hidden_act", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu"), bias: c.boolean("multimodal_projector_bias")}
+	options := llavaOptions{activation: c.activation("projector_hidden_act", "gelu", "gelu_new", "gelu_pytorch_tanh",
+		"relu", "silu"), bias: c.boolean("multimodal_projector_bias")}
 	options.layer = c.featureLayer(own.vision.layers)
 	switch v, _ := c.value("vision_feature_select_strategy"); v {
 	case "default":
 	case "full":
 		options.whole = true
 	default:
-		c.errs.Add(c.pointer+"/vision_feature_select_strategy", "unknown_value", "vision_feature_select_strategy is %s; default and full are accepted", describe(v))
+		c.errs.Add(c.pointer+"/vision_feature_select_strategy", "unknown_value",
+			"vision_feature_select_strategy is %s; default and full are accepted", describe(v))
 	}
 	own.own = options
 	if text != nil {
@@ -60,7 +64,8 @@ func (c *config) featureLayer(layers int64) int64 {
 	v, _ := c.value("vision_feature_layer")
 	n, whole := v.(float64)
 	if !whole || n != float64(int64(n)) {
-		c.errs.Add(c.pointer+"/vision_feature_layer", "unsupported", "vision_feature_layer is %s; a whole number is modelled, a list of layers is not", describe(v))
+		c.errs.Add(c.pointer+"/vision_feature_layer", "unsupported",
+			"vision_feature_layer is %s; a whole number is modelled, a list of layers is not", describe(v))
 		return layers
 	}
 	at := int64(n)
@@ -68,7 +73,9 @@ func (c *config) featureLayer(layers int64) int64 {
 		at += layers + 1
 	}
 	if at < 0 || at > layers {
-		c.errs.Add(c.pointer+"/vision_feature_layer", "out_of_range", "vision_feature_layer is %.0f, and the tower of %d layers has hidden states from %d to %d", n, layers, -layers-1, layers)
+		c.errs.Add(c.pointer+"/vision_feature_layer", "out_of_range",
+			"vision_feature_layer is %.0f, and the tower of %d layers has hidden states from %d to %d", n, layers,
+			-layers-1, layers)
 		return layers
 	}
 	return at
@@ -78,9 +85,11 @@ func (c *config) featureLayer(layers int64) int64 {
 func (c *config) clipVision() seeing {
 	vision := c.part("vision_config", clipVisionDefaults)
 	if kind, given := vision.given["model_type"]; given && kind != "clip_vision_model" {
-		c.errs.Add(vision.pointer+"/model_type", "unsupported", "a tower of type %s is not modelled in %s; clip_vision_model is", describe(kind), c.given["model_type"])
+		c.errs.Add(vision.pointer+"/model_type", "unsupported",
+			"a tower of type %s is not modelled in %s; clip_vision_model is", describe(kind), c.given["model_type"])
 	}
-	return seeing{picture: vision.patches(), vision: vision.clipTower(), visionDropout: vision.probability("attention_dropout")}
+	return seeing{picture: vision.patches(), vision: vision.clipTower(),
+		visionDropout: vision.probability("attention_dropout")}
 }
 
 // llava is LlavaForConditionalGeneration.
@@ -97,7 +106,8 @@ func buildLlava(b *builder) step.Network {
 	m := &llava{own: own, options: own.own.(llavaOptions), tower: b.clipTower(own)}
 	m.tower.vision.holds, m.tower.vision.used = true, int(m.options.layer)
 	d := own.vision.hidden
-	m.first, m.second = b.linear("multi_modal_projector.linear_1", d, b.a.Hidden, m.options.bias), b.linear("multi_modal_projector.linear_2", b.a.Hidden, b.a.Hidden, m.options.bias)
+	m.first, m.second = b.linear("multi_modal_projector.linear_1", d, b.a.Hidden, m.options.bias),
+		b.linear("multi_modal_projector.linear_2", b.a.Hidden, b.a.Hidden, m.options.bias)
 	m.text = b.textModel(own)
 	return m
 }
@@ -158,11 +168,12 @@ func (m *llava) look(t *step.Tape, pixels step.T, d step.DType) step.T {
 	return features
 }
 
-// project is linear_1. What is left of a view of several pictures is laid out for it, unless autocast or an adapter has made a copy in
-// another type, and its bias is added in place.
-// Source: aten/src/ATen/native/Linear.cpp (linear), torch 2.9.
+// project is linear_1. What is left of a view of several pictures is laid out for it, unless autocast or an adapter has
+// made a copy in another type, and its bias is added in place. Source: aten/src/ATen/native/Linear.cpp (linear), torch
+// 2.9.
 func (m *llava) project(t *step.Tape, x step.T) step.T {
-	if m.options.whole || t.Shape.Batch == 1 || m.first.adapter != nil || t.Recipe.Autocast && x.Dtype() != t.Recipe.Compute {
+	if m.options.whole || t.Shape.Batch == 1 || m.first.adapter != nil || t.Recipe.Autocast &&
+		x.Dtype() != t.Recipe.Compute {
 		return m.first.forward(t, x)
 	}
 	dense := t.Contiguous(x)

@@ -75,21 +75,28 @@ const AllLinear = "all-linear"
 // adapts says whether the module of this name gets an adapter.
 // Source: peft/tuners/tuners_utils.py (check_target_module_exists), 0.21.
 func (l *LoRA) adapts(name string) bool {
-	return slices.ContainsFunc(l.Targets, func(target string) bool { return strings.EqualFold(target, AllLinear) }) || l.names(name)
+	return slices.ContainsFunc(l.Targets, func(target string) bool {
+		return strings.EqualFold(target, AllLinear)
+	}) || l.names(name)
 }
 
 // names says whether a target stands for the module of this name and no others; the head is adapted where one does.
 func (l *LoRA) names(name string) bool {
-	return slices.ContainsFunc(l.Targets, func(target string) bool { return name == target || strings.HasSuffix(name, "."+target) })
+	return slices.ContainsFunc(l.Targets, func(target string) bool {
+		return name == target || strings.HasSuffix(name, "."+target)
+	})
 }
 
 // defaultTargets are the modules that peft adapts where the job names none, by model type.
 // Source: peft/utils/constants.py (TRANSFORMERS_MODELS_TO_LORA_TARGET_MODULES_MAPPING), 0.21.
 var defaultTargets = map[string][]string{
 	"t5": {"q", "v"}, "mt5": {"q", "v"}, "bart": {"q_proj", "v_proj"}, "gpt2": {"c_attn"}, "bloom": {"query_key_value"},
-	"opt": {"q_proj", "v_proj"}, "gptj": {"q_proj", "v_proj"}, "gpt_neox": {"query_key_value"}, "gpt_neo": {"q_proj", "v_proj"},
-	"bert": {"query", "value"}, "roberta": {"query", "value"}, "xlm-roberta": {"query", "value"}, "electra": {"query", "value"}, "deberta-v2": {"query_proj", "value_proj"},
-	"llama": {"q_proj", "v_proj"}, "mistral": {"q_proj", "v_proj"}, "mixtral": {"q_proj", "v_proj"}, "stablelm": {"q_proj", "v_proj"},
+	"opt": {"q_proj", "v_proj"}, "gptj": {"q_proj", "v_proj"}, "gpt_neox": {"query_key_value"},
+	"gpt_neo": {"q_proj", "v_proj"},
+	"bert":    {"query", "value"}, "roberta": {"query", "value"}, "xlm-roberta": {"query", "value"},
+	"electra": {"query", "value"}, "deberta-v2": {"query_proj", "value_proj"},
+	"llama": {"q_proj", "v_proj"}, "mistral": {"q_proj", "v_proj"}, "mixtral": {"q_proj", "v_proj"},
+	"stablelm":    {"q_proj", "v_proj"},
 	"gpt_bigcode": {"c_attn"}, "mpt": {"Wqkv"}, "falcon": {"query_key_value"}, "codegen": {"qkv_proj"},
 	"phi": {"q_proj", "v_proj", "fc1", "fc2"}, "gemma": {"q_proj", "v_proj"}, "gemma2": {"q_proj", "v_proj"},
 	"gemma3_text": {"q_proj", "v_proj"}, "qwen2": {"q_proj", "v_proj"}, "qwen3": {"q_proj", "v_proj"},
@@ -101,14 +108,16 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 		return // said already
 	}
 	if a.NanoGPT() {
-		errs.Add(pointer, "unsupported", "nanoGPT's train.py has no LoRA; give the model as hf_config or as a preset of transformers")
+		errs.Add(pointer, "unsupported", "nanoGPT's train.py has no LoRA; give the model as hf_config or as a "+
+			"preset of transformers")
 		return
 	}
 	if len(l.Targets) == 0 {
 		l.Targets = a.defaultTargets()
 	}
 	if len(l.Targets) == 0 {
-		errs.Add(pointer+"/target_modules", "required", "peft has no default for %s; name the modules, or %q", a.Family, AllLinear)
+		errs.Add(pointer+"/target_modules", "required", "peft has no default for %s; name the modules, or %q", a.Family,
+			AllLinear)
 		return
 	}
 	a.LoRA = &l
@@ -118,7 +127,8 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	b.refuseTargets(pointer+"/target_modules", errs)
 	a.headAdapted = b.headAdapted
 	if b.adapted == 0 {
-		errs.Add(pointer+"/target_modules", "unknown_value", "no module of the model is called %.200s; its linear layers are %.500s",
+		errs.Add(pointer+"/target_modules", "unknown_value",
+			"no module of the model is called %.200s; its linear layers are %.500s",
 			strings.Join(l.Targets, " or "), strings.Join(distinct(b.linears), ", "))
 	}
 }
@@ -131,7 +141,8 @@ func (b *builder) refuseTargets(pointer string, errs *invalid.List) {
 			continue
 		}
 		if b.a.LoRA.adapts(name) {
-			errs.Add(pointer, "unsupported", "an adapter on %s is not modelled yet; those on %s are", name, strings.Join(distinct(b.linears), ", "))
+			errs.Add(pointer, "unsupported", "an adapter on %s is not modelled yet; those on %s are", name,
+				strings.Join(distinct(b.linears), ", "))
 			return
 		}
 	}
@@ -178,7 +189,8 @@ func (b *builder) trained(name string, w step.Weight) step.Weight {
 func (a *Architecture) checkSaved(b *builder, pointer string, errs *invalid.List) {
 	for i, name := range a.LoRA.Saved {
 		if !b.saved[name] {
-			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "unknown_value", "no parameter of the model belongs to a module called %.100s", name)
+			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "unknown_value",
+				"no parameter of the model belongs to a module called %.100s", name)
 		}
 	}
 }
@@ -219,8 +231,8 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 	return b.adapt(name, in, out, l.adding())
 }
 
-// headAdapter is adapter for the head, with the matrix w, which is never quantised: its adapter is made in the type that the
-// head has at that moment.
+// headAdapter is adapter for the head, with the matrix w, which is never quantised: its adapter is made in the type
+// that the head has at that moment.
 func (b *builder) headAdapter(name string, w step.Weight, in int64) *adapter {
 	l := b.a.LoRA
 	if l == nil || !l.names(name) || b.saves(name) {
@@ -244,10 +256,12 @@ func (b *builder) headAdapter(name string, w step.Weight, in int64) *adapter {
 func (b *builder) adapt(name string, in, out int64, loading step.Loading) *adapter {
 	l := b.a.LoRA
 	trained := func(part string, rows, cols int64) step.Weight {
-		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype, Loading: loading}
+		p := step.Parameter{Name: name + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype,
+			Loading: loading}
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
-	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight, dropout: l.Dropout, castless: b.a.LitGPT}
+	m := &adapter{down: trained(".lora_A", l.Rank, in), up: trained(".lora_B", out, l.Rank), magnitude: step.NoWeight,
+		dropout: l.Dropout, castless: b.a.LitGPT}
 	if l.Decomposed {
 		m.magnitude = trained(".lora_magnitude_vector", out, 1)
 	}

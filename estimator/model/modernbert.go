@@ -92,8 +92,8 @@ func (m *modernBERT) embeddings(t *step.Tape, ids step.T) step.T {
 	return x
 }
 
-// modernMasks is _update_attention_mask: an additive mask for every sequence, and the same with what lies outside the window
-// filled. The window itself is made on the CPU.
+// modernMasks is _update_attention_mask: an additive mask for every sequence, and the same with what lies outside the
+// window filled. The window itself is made on the CPU.
 func modernMasks(t *step.Tape) (global, sliding step.T) {
 	n := t.Shape.Tokens
 	square := t.Shape.Batch * n * n
@@ -136,8 +136,8 @@ func (m *modernBERT) layer(t *step.Tape, i int, x step.T) step.T {
 	return y
 }
 
-// attention is ModernBertAttention with sdpa_attention_forward or eager_attention_forward. Every layer makes its own tables of
-// cosines and sines.
+// attention is ModernBertAttention with sdpa_attention_forward or eager_attention_forward. Every layer makes its own
+// tables of cosines and sines.
 func (m *modernBERT) attention(t *step.Tape, l *modernLayer, x step.T) step.T {
 	mask := m.global
 	if l.local {
@@ -251,7 +251,8 @@ func (m *modernBERT) pool(t *step.Tape, x, mask step.T) step.T {
 	return t.MaskedMean(x, mask, m.a.Hidden)
 }
 
-// compiles says whether a part without dropout (drops), with or without biases in its linear layers, runs compiled as it was traced.
+// compiles says whether a part without dropout (drops), with or without biases in its linear layers, runs compiled as
+// it was traced.
 func (m *modernBERT) compiles(t *step.Tape, drops float64, bias bool) bool {
 	return m.a.modern().compiled && !t.Recipe.Compile && drops == 0 && !bias && !m.a.NormBias && m.a.LoRA == nil
 }

@@ -2,7 +2,8 @@ package model
 
 // modernOptions is what ModernBERT has besides the numbers of every architecture.
 type modernOptions struct {
-	// globalEvery is of how many layers the first sees all tokens, the others those within half of local on either side.
+	// globalEvery is of how many layers the first sees all tokens, the others those within half of local on either
+	// side.
 	globalEvery, local int64
 	decoderBias        bool
 	headBias           bool
@@ -10,7 +11,8 @@ type modernOptions struct {
 	mlpDropout         float64
 	classifierDropout  float64
 	meanPooling        bool
-	// compiled says that torch.compile takes the embedding, the MLPs and the head for masked words, where Triton is installed.
+	// compiled says that torch.compile takes the embedding, the MLPs and the head for masked words, where Triton is
+	// installed.
 	compiled bool
 }
 
@@ -22,8 +24,10 @@ var modernBERTFamily = family{
 		"vocab_size": 50368.0, "hidden_size": 768.0, "intermediate_size": 1152.0, "num_hidden_layers": 22.0,
 		"num_attention_heads": 12.0, "hidden_activation": "gelu", "max_position_embeddings": 8192.0, "norm_bias": false,
 		"attention_bias": false, "attention_dropout": 0.0, "global_attn_every_n_layers": 3.0, "local_attention": 128.0,
-		"embedding_dropout": 0.0, "mlp_bias": false, "mlp_dropout": 0.0, "decoder_bias": true, "classifier_pooling": "cls",
-		"classifier_dropout": 0.0, "classifier_bias": false, "classifier_activation": "gelu", "tie_word_embeddings": true},
+		"embedding_dropout": 0.0, "mlp_bias": false, "mlp_dropout": 0.0, "decoder_bias": true,
+		"classifier_pooling": "cls",
+		"classifier_dropout": 0.0, "classifier_bias": false, "classifier_activation": "gelu",
+		"tie_word_embeddings": true},
 	read: (*config).modernBERT,
 	preset: func(_ *Preset, a *Architecture) {
 		a.Activation, a.Gated, a.Rotary, a.Irregular = "gelu", true, true, true
@@ -52,14 +56,17 @@ func (c *config) modernBERT(a *Architecture) {
 	a.Labels = c.labels()
 	pooling, _ := c.value("classifier_pooling")
 	if pooling != "cls" && pooling != "mean" {
-		c.errs.Add(c.pointer+"/classifier_pooling", "unsupported", "classifier_pooling is %s; it is cls or mean", describe(pooling))
+		c.errs.Add(c.pointer+"/classifier_pooling", "unsupported", "classifier_pooling is %s; it is cls or mean",
+			describe(pooling))
 	}
 	if c.boolean("sparse_prediction") {
-		c.errs.Add(c.pointer+"/sparse_prediction", "unsupported", "logits of masked tokens alone are not modelled; set it to false")
+		c.errs.Add(c.pointer+"/sparse_prediction", "unsupported",
+			"logits of masked tokens alone are not modelled; set it to false")
 	}
 	compiled, given := c.value("reference_compile")
 	if _, boolean := compiled.(bool); given && !boolean {
-		c.errs.Add(c.pointer+"/reference_compile", "wrong_type", "reference_compile is true, false or null, not %s", describe(compiled))
+		c.errs.Add(c.pointer+"/reference_compile", "wrong_type", "reference_compile is true, false or null, not %s",
+			describe(compiled))
 	}
 	a.own = &modernOptions{
 		compiled:    compiled != false,

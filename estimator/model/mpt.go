@@ -5,7 +5,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 var mptFamily = family{
 	keys: fieldNames{heads: "n_heads", hidden: "d_model", kv: "n_heads", dim: "d_model"},
 	defaults: map[string]any{
-		"d_model": 2048.0, "n_heads": 16.0, "n_layers": 24.0, "max_seq_len": 2048.0, "vocab_size": 50368.0, "use_cache": false,
+		"d_model": 2048.0, "n_heads": 16.0, "n_layers": 24.0, "max_seq_len": 2048.0, "vocab_size": 50368.0,
+		"use_cache":           false,
 		"tie_word_embeddings": true},
 	read: (*config).mpt,
 	preset: func(_ *Preset, a *Architecture) {
@@ -20,7 +21,8 @@ type mptOptions struct {
 	clips bool
 }
 
-// mpt reads MPT's keys. Its alibi is built whatever attn_config says of it, and the MLP is four times as wide as the layers.
+// mpt reads MPT's keys. Its alibi is built whatever attn_config says of it, and the MLP is four times as wide as the
+// layers.
 func (c *config) mpt(a *Architecture) {
 	a.Layers = c.integer(c.either("num_hidden_layers", "n_layers"), maxLayers)
 	a.Hidden = c.integer(c.either("hidden_size", "d_model"), maxWidth)
@@ -33,7 +35,8 @@ func (c *config) mpt(a *Architecture) {
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions, a.LearnedPositions = c.integer("max_seq_len", maxRows), true
 	a.UseCache, a.Tied, a.EagerOnly = c.boolean("use_cache"), c.boolean("tie_word_embeddings"), true
-	attention := config{defaults: map[string]any{"attn_pdrop": 0.0}, errs: c.errs, pointer: c.pointer + "/attn_config", read: map[string]bool{}}
+	attention := config{defaults: map[string]any{"attn_pdrop": 0.0}, errs: c.errs, pointer: c.pointer + "/attn_config",
+		read: map[string]bool{}}
 	switch given := c.given["attn_config"].(type) {
 	case nil:
 	case map[string]any:
@@ -46,7 +49,8 @@ func (c *config) mpt(a *Architecture) {
 	clip, _ := attention.value("clip_qkv")
 	bound, isNumber := clip.(float64)
 	if clip != nil && (!isNumber || bound < 0) {
-		c.errs.Add(attention.pointer+"/clip_qkv", "wrong_type", "clip_qkv is a positive number or null, not %s", describe(clip))
+		c.errs.Add(attention.pointer+"/clip_qkv", "wrong_type", "clip_qkv is a positive number or null, not %s",
+			describe(clip))
 	}
 	a.own = mptOptions{clips: bound > 0}
 }
@@ -94,7 +98,8 @@ func (m *mpt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	m.alibi = mptAlibi(t, m.a.Heads, m.a.MaxPositions)
 	m.mask = mptMask(t, embedded.Dtype())
-	x, probabilities := runPairs(t, m.a, len(m.layers), t.Hold(embedded), step.Besides{Captured: []step.T{m.alibi, m.mask}}, m.block)
+	x, probabilities := runPairs(t, m.a, len(m.layers), t.Hold(embedded),
+		step.Besides{Captured: []step.T{m.alibi, m.mask}}, m.block)
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// TestMPTParameters counts the class's own defaults, MPT-7B by either of the names of its numbers, and one whose head is its own.
+// TestMPTParameters counts the class's own defaults, MPT-7B by either of the names of its numbers, and one whose head
+// is its own.
 func TestMPTParameters(t *testing.T) {
 	for config, want := range map[string]int64{
 		`{"model_type": "mpt"}`: 50_368*2_048 + 24*(12*2_048*2_048+2*2_048) + 2_048,

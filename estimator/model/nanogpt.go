@@ -99,7 +99,8 @@ func (m *nanoGPT) attention(t *step.Tape, l *nanoBlock, x step.T) step.T {
 	eager, several := t.Recipe.Attention == step.AttentionEager, m.a.Heads > 1
 	if eager {
 		k, q, v = t.Heads(k, false), t.Heads(q, several), t.Heads(v, several)
-		y, probabilities = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout, Fill: true}, q, k, v)
+		y, probabilities = t.Eager(step.EagerAttention{Heads: m.a.geometry(), Dropout: m.a.AttentionDropout,
+			Fill: true}, q, k, v)
 	} else {
 		padded, written := several && t.PadsHeads(m.a.geometry(), false), several && t.WritesOut(m.a.geometry(), false)
 		k, q, v = t.Heads(k, padded), t.Heads(q, padded || written), t.Heads(v, padded || written)

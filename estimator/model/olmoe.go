@@ -13,8 +13,10 @@ var olmoeFamily = family{keys: commonKeys,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.QKNorm = true
-		a.own = &experts{Count: c.integer("num_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
-			FFN: a.FFN, Normalise: c.boolean("norm_topk_prob"), Path: "mlp", Expert: buildGatedMLP, Uncounted: true, Clipped: c.number("clip_qkv")}
+		a.own = &experts{Count: c.integer("num_experts", maxExperts),
+			TopK: c.integer("num_experts_per_tok", maxExperts),
+			FFN:  a.FFN, Normalise: c.boolean("norm_topk_prob"), Path: "mlp", Expert: buildGatedMLP, Uncounted: true,
+			Clipped: c.number("clip_qkv")}
 		c.refuseRouterOptions()
 	},
 	build: func(b *builder) step.Network {

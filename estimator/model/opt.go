@@ -3,11 +3,14 @@ package model
 import "github.com/vramplan/vramplan/estimator/step"
 
 var optFamily = family{
-	keys: fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_attention_heads", dim: "hidden_size"},
+	keys: fieldNames{heads: "num_attention_heads", hidden: "hidden_size", kv: "num_attention_heads",
+		dim: "hidden_size"},
 	defaults: map[string]any{
-		"vocab_size": 50272.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "ffn_dim": 3072.0, "max_position_embeddings": 2048.0,
-		"do_layer_norm_before": true, "_remove_final_layer_norm": false, "dropout": 0.1, "attention_dropout": 0.0,
-		"num_attention_heads": 12.0, "activation_function": "relu", "layerdrop": 0.0, "use_cache": true, "enable_bias": true,
+		"vocab_size": 50272.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "ffn_dim": 3072.0,
+		"max_position_embeddings": 2048.0,
+		"do_layer_norm_before":    true, "_remove_final_layer_norm": false, "dropout": 0.1, "attention_dropout": 0.0,
+		"num_attention_heads": 12.0, "activation_function": "relu", "layerdrop": 0.0, "use_cache": true,
+		"enable_bias":                   true,
 		"layer_norm_elementwise_affine": true, "tie_word_embeddings": true},
 	read: (*config).opt,
 	preset: func(p *Preset, a *Architecture) {
@@ -49,19 +52,23 @@ func (c *config) opt(a *Architecture) {
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 	a.QKVBias = c.boolean("enable_bias")
 	a.OutBias, a.MLPBias, a.NormBias = a.QKVBias, a.QKVBias, true
-	own := optOptions{width: c.optional("word_embed_proj_dim", maxWidth), postNorm: !c.boolean("do_layer_norm_before"), noFinalNorm: c.boolean("_remove_final_layer_norm")}
+	own := optOptions{width: c.optional("word_embed_proj_dim", maxWidth), postNorm: !c.boolean("do_layer_norm_before"),
+		noFinalNorm: c.boolean("_remove_final_layer_norm")}
 	if own.width == 0 {
 		own.width = a.Hidden
 	}
 	a.own = own
 	if float64(own.width)*float64(a.Vocabulary+a.Hidden) > maxParameters {
-		c.errs.Add(c.pointer+"/word_embed_proj_dim", "too_large", "the embedding would have %.1e parameters", float64(own.width)*float64(a.Vocabulary))
+		c.errs.Add(c.pointer+"/word_embed_proj_dim", "too_large", "the embedding would have %.1e parameters",
+			float64(own.width)*float64(a.Vocabulary))
 	}
 	if !c.boolean("layer_norm_elementwise_affine") {
-		c.errs.Add(c.pointer+"/layer_norm_elementwise_affine", "unsupported", "norms without weights are not modelled; transformers itself fails to initialise them")
+		c.errs.Add(c.pointer+"/layer_norm_elementwise_affine", "unsupported",
+			"norms without weights are not modelled; transformers itself fails to initialise them")
 	}
 	if c.probability("layerdrop") > 0 {
-		c.errs.Add(c.pointer+"/layerdrop", "unsupported", "layers that are left out at random are not modelled; set layerdrop to 0")
+		c.errs.Add(c.pointer+"/layerdrop", "unsupported", "layers that are left out at random are not modelled; "+
+			"set layerdrop to 0")
 	}
 }
 
@@ -87,9 +94,11 @@ type optLayer struct {
 func buildOPT(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	m := &opt{a: a, own: a.own.(optOptions), layers: make([]optLayer, b.recorded)}
-	m.embed, m.positions = b.embedding("embed_tokens", a.Vocabulary, m.own.width), b.embedding("embed_positions", a.MaxPositions+optOffset, d)
+	m.embed, m.positions = b.embedding("embed_tokens", a.Vocabulary, m.own.width),
+		b.embedding("embed_positions", a.MaxPositions+optOffset, d)
 	if m.projects() {
-		m.projectOut, m.projectIn = b.linear("project_out", d, m.own.width, false), b.linear("project_in", m.own.width, d, false)
+		m.projectOut, m.projectIn = b.linear("project_out", d, m.own.width, false),
+			b.linear("project_in", m.own.width, d, false)
 	}
 	if m.normsLast() {
 		m.final = b.norm("final_layer_norm", d, true)

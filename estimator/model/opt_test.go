@@ -25,7 +25,8 @@ func TestOPTParameters(t *testing.T) {
 
 // TestOPTRefusals names what OPT's configuration can ask for and nobody can train or replay.
 func TestOPTRefusals(t *testing.T) {
-	for key, value := range map[string]string{"layerdrop": "0.1", "layer_norm_elementwise_affine": "false", "word_embed_proj_dim": "0",
+	for key, value := range map[string]string{"layerdrop": "0.1", "layer_norm_elementwise_affine": "false",
+		"word_embed_proj_dim": "0",
 		"activation_function": `"tanh"`, "enable_bias": "1", "num_attention_heads": "7"} {
 		_, err := read(t, `{"model_type": "opt", "`+key+`": `+value+`}`)
 		if err == nil || !strings.Contains(err.Error(), "/model/hf_config/"+key) {

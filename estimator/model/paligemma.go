@@ -2,9 +2,9 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// PaliGemma: the last hidden states of a SigLIP tower, through a linear layer, in the places of the tokens that stand for a picture;
-// what stands before the answer sees all of itself, for which the model makes a mask.
-// Source: transformers/models/paligemma/modeling_paligemma.py, configuration_paligemma.py, 4.57.
+// PaliGemma: the last hidden states of a SigLIP tower, through a linear layer, in the places of the tokens that stand
+// for a picture; what stands before the answer sees all of itself, for which the model makes a mask. Source:
+// transformers/models/paligemma/modeling_paligemma.py, configuration_paligemma.py, 4.57.
 var paliGemmaFamily = family{
 	classes:       []string{classConditional},
 	keys:          seeingKeys,
@@ -82,7 +82,8 @@ func (m *paliGemma) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	merged, mask := scatterPictures(t, embedded, features, func() { t.Drop(former) })
 	causal := m.mask(t)
-	loss, outputs := m.text.read(t, handed{embedded: merged, positions: []step.T{counted, positions}, mask: &causal, locals: []step.T{mask, known, causal}}, labels)
+	loss, outputs := m.text.read(t, handed{embedded: merged, positions: []step.T{counted, positions}, mask: &causal,
+		locals: []step.T{mask, known, causal}}, labels)
 	return loss, append(outputs, features)
 }
 

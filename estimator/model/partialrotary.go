@@ -33,7 +33,8 @@ func (c *config) rotaryFraction(key string, a *Architecture, tableRules bool) in
 		c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s is %g; it is above 0 and at most 1", key, f)
 	case a.HeadDim == 0: // said already
 	case width < 1 || width%2 != 0 && (!tableRules || width == a.HeadDim):
-		c.errs.Add(c.pointer+"/"+key, "not_divisible", "%s %g of a head of %d is %d elements; rotary positions turn an even number, at least 2", key, f, a.HeadDim, width)
+		c.errs.Add(c.pointer+"/"+key, "not_divisible", "%s %g of a head of %d is %d elements; rotary positions turn "+
+			"an even number, at least 2", key, f, a.HeadDim, width)
 	default:
 		return width + width%2
 	}
@@ -70,7 +71,8 @@ func attend(t *step.Tape, a *Architecture, mask *step.T, q, k, v step.T) (step.T
 		defer t.Drop(v)
 	}
 	if eager {
-		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: a.AttentionDropout, Mask: mask, Upcast: true}, q, k, v)
+		y, p := t.Eager(step.EagerAttention{Heads: heads, Dropout: a.AttentionDropout, Mask: mask, Upcast: true}, q, k,
+			v)
 		return y, &p
 	}
 	if t.Recipe.SelectiveAttention { // the casts belong to what is made again

@@ -5,16 +5,19 @@ import "github.com/vramplan/vramplan/estimator/step"
 var phiFamily = family{keys: commonKeys, build: buildPhi,
 	defaults: map[string]any{
 		"vocab_size": 51200.0, "hidden_size": 2048.0, "intermediate_size": 8192.0, "num_hidden_layers": 24.0,
-		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_dropout": 0.0, "hidden_act": "gelu_new",
-		"max_position_embeddings": 2048.0, "use_cache": true, "tie_word_embeddings": false, "partial_rotary_factor": 0.5,
-		"qk_layernorm": false},
+		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "embd_pdrop": 0.0, "attention_dropout": 0.0,
+		"hidden_act":              "gelu_new",
+		"max_position_embeddings": 2048.0, "use_cache": true, "tie_word_embeddings": false,
+		"partial_rotary_factor": 0.5,
+		"qk_layernorm":          false},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		a.Gated, a.Rotary = false, false
 		a.EmbeddingDropout, a.ResidualDropout = c.probability("embd_pdrop"), c.probability("resid_pdrop")
 		a.QKVBias, a.OutBias, a.MLPBias, a.NormBias = true, true, true, true
 		if a.QKNorm = c.boolean("qk_layernorm"); a.QKNorm && a.HeadDim*a.Heads != a.Hidden {
-			c.errs.Add(c.pointer+"/head_dim", "conflict", "qk_layernorm is as wide as hidden_size over num_attention_heads, and head_dim is %d", a.HeadDim)
+			c.errs.Add(c.pointer+"/head_dim", "conflict", "qk_layernorm is as wide as hidden_size over "+
+				"num_attention_heads, and head_dim is %d", a.HeadDim)
 		}
 		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, false)}
 	},
@@ -54,7 +57,8 @@ func buildPhi(b *builder) step.Network {
 		l.q, l.k = b.linear("self_attn.q_proj", d, q, true), b.linear("self_attn.k_proj", d, kv, true)
 		l.v, l.dense = b.linear("self_attn.v_proj", d, kv, true), b.linear("self_attn.dense", q, d, true)
 		if a.QKNorm {
-			l.qNorm, l.kNorm = b.norm("self_attn.q_layernorm", a.HeadDim, true), b.norm("self_attn.k_layernorm", a.HeadDim, true)
+			l.qNorm, l.kNorm = b.norm("self_attn.q_layernorm", a.HeadDim, true),
+				b.norm("self_attn.k_layernorm", a.HeadDim, true)
 		}
 		l.fc1, l.fc2 = b.linear("mlp.fc1", d, a.FFN, true), b.linear("mlp.fc2", a.FFN, d, true)
 		l.inputNorm = b.norm("input_layernorm", d, true)

@@ -2,13 +2,14 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// Phi-3 and Phi-4: Llama with one matrix for queries, keys and values, one for gate and up, and dropout on the residuals.
-// Source: transformers/models/phi3/modeling_phi3.py, configuration_phi3.py, 4.57.
+// Phi-3 and Phi-4: Llama with one matrix for queries, keys and values, one for gate and up, and dropout on the
+// residuals. Source: transformers/models/phi3/modeling_phi3.py, configuration_phi3.py, 4.57.
 var phi3Family = family{keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 32064.0, "hidden_size": 3072.0, "intermediate_size": 8192.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "resid_pdrop": 0.0, "attention_dropout": 0.0, "hidden_act": "silu",
-		"max_position_embeddings": 4096.0, "use_cache": true, "tie_word_embeddings": false, "partial_rotary_factor": 1.0},
+		"max_position_embeddings": 4096.0, "use_cache": true, "tie_word_embeddings": false,
+		"partial_rotary_factor": 1.0},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		a.Rotary = false // said of the part that is turned

@@ -10,8 +10,8 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// seeing is what a model that reads pictures among its tokens has besides its text model, which the architecture describes but for
-// the layers of its tower.
+// seeing is what a model that reads pictures among its tokens has besides its text model, which the architecture
+// describes but for the layers of its tower.
 type seeing struct {
 	text       *family
 	textOwn    any
@@ -20,8 +20,6 @@ type seeing struct {
 	vision     clipSizes
 	// visionDropout is that of the tower's attention.
 	visionDropout float64
-	// siglip says that the tower is SigLIP's and not CLIP's.
-	siglip bool
 	// frozen says that the tower is not trained.
 	frozen bool
 	// own is what only the family's own file understands.
@@ -32,7 +30,8 @@ type seeing struct {
 const uncompiledSeeing = "torch.compile is not modelled for models that read pictures; leave compile out"
 
 // seeingKeys are where models that see say the numbers of their text model.
-var seeingKeys = fieldNames{heads: "text_config/num_attention_heads", hidden: "text_config/hidden_size", kv: "text_config/num_key_value_heads", dim: "text_config/head_dim"}
+var seeingKeys = fieldNames{heads: "text_config/num_attention_heads", hidden: "text_config/hidden_size",
+	kv: "text_config/num_key_value_heads", dim: "text_config/head_dim"}
 
 // Pictures are those of every sequence.
 type Pictures struct {
@@ -54,7 +53,8 @@ func (a *Architecture) PictureSize() int64 {
 	return own.picture.image
 }
 
-// Show gives the model its pictures, and returns how many tokens of a sequence they take. pointer is where the job says so.
+// Show gives the model its pictures, and returns how many tokens of a sequence they take. pointer is where the job says
+// so.
 func (a *Architecture) Show(p Pictures, pointer string, errs *invalid.List) (tokens int64) {
 	own := a.own.(seeing)
 	tokens, why := a.family.pictureTokens(a, p.Height, p.Width)
@@ -72,7 +72,8 @@ func (p patches) squareOnly(height, width int64) string {
 	if height == p.image && width == p.image {
 		return ""
 	}
-	return "image_size is " + size(height, width) + ", and vision_config says that every picture is " + size(p.image, p.image) + " when it reaches the model"
+	return "image_size is " + size(height, width) + ", and vision_config says that every picture is " +
+		size(p.image, p.image) + " when it reaches the model"
 }
 
 // seen completes the architecture of a text model with a tower.
@@ -84,7 +85,8 @@ func (a *Architecture) seen(text *family, own seeing) {
 
 func size(height, width int64) string { return fmt.Sprintf("[%d, %d]", height, width) }
 
-// textModel reads the text model under text_config into a. kinds are those whose blocks were traced with pictures, by model_type.
+// textModel reads the text model under text_config into a. kinds are those whose blocks were traced with pictures, by
+// model_type.
 func (c *config) textModel(a *Architecture, otherwise string, kinds map[string]*family) *family {
 	kind := otherwise
 	given, _ := c.given["text_config"].(map[string]any)
@@ -93,7 +95,8 @@ func (c *config) textModel(a *Architecture, otherwise string, kinds map[string]*
 	}
 	text, f := c.part("text_config", nil), kinds[kind]
 	if f == nil {
-		c.errs.Add(text.pointer+"/model_type", "unsupported", "a text model of type %.40q is not modelled with pictures in %s; %s are", kind, c.given["model_type"],
+		c.errs.Add(text.pointer+"/model_type", "unsupported",
+			"a text model of type %.40q is not modelled with pictures in %s; %s are", kind, c.given["model_type"],
 			strings.Join(slices.Sorted(maps.Keys(kinds)), ", "))
 		return nil
 	}
@@ -123,8 +126,8 @@ func (b *builder) tower(frozen bool, declare func()) {
 	b.freezing = false
 }
 
-// textModel declares the text model of one that sees, behind what b has declared, of whose layers the first units are the
-// text's.
+// textModel declares the text model of one that sees, behind what b has declared, of whose layers the first units are
+// the text's.
 func (b *builder) textModel(own seeing) *decoder {
 	whole, recorded := b.a, b.recorded
 	text := *whole
@@ -136,9 +139,9 @@ func (b *builder) textModel(own seeing) *decoder {
 	return m
 }
 
-// scatterPictures puts features in the places of the tokens that stand for pictures: the mask of these tokens, a count that they are
-// as many, after which counted is called, and inputs_embeds.masked_scatter. It takes over embedded, and returns the mask, too.
-// Source: transformers/models/llava/modeling_llava.py (get_placeholder_mask), 4.57.
+// scatterPictures puts features in the places of the tokens that stand for pictures: the mask of these tokens, a count
+// that they are as many, after which counted is called, and inputs_embeds.masked_scatter. It takes over embedded, and
+// returns the mask, too. Source: transformers/models/llava/modeling_llava.py (get_placeholder_mask), 4.57.
 func scatterPictures(t *step.Tape, embedded, features step.T, counted func()) (merged, mask step.T) {
 	mask = t.Input(t.Shape.N(), step.Bool)
 	sum := t.Reduced(t.Shape.N())

@@ -64,7 +64,8 @@ func plainOutput(_ *unknown, d *Dimensions) {
 func squareOutput(u *unknown, d *Dimensions) {
 	plainOutput(u, d)
 	if d.HeadDim > 0 && d.Heads*d.HeadDim != d.Hidden {
-		u.errs.Add(u.pointer+"/head_dim", "unsupported", "heads of %s that are together not as wide as the layer are not understood", u.kind)
+		u.errs.Add(u.pointer+"/head_dim", "unsupported", "heads of %s that are together not as wide as the layer "+
+			"are not understood", u.kind)
 	}
 }
 
@@ -84,8 +85,8 @@ func postNorms(u *unknown, d *Dimensions) {
 //go:embed transformers_types.txt
 var transformersTypes string
 
-// known is what is known of the model type besides its file. It refuses, and says no to, those of transformers that are not what their
-// configurations say when read as a plain decoder's.
+// known is what is known of the model type besides its file. It refuses, and says no to, those of transformers that are
+// not what their configurations say when read as a plain decoder's.
 func (u *unknown) known() (plainDecoder, bool) {
 	kind := strings.ToLower(u.kind)
 	if p, ok := plainDecoders[kind]; ok {
@@ -93,7 +94,8 @@ func (u *unknown) known() (plainDecoder, bool) {
 		return p, true
 	}
 	if strings.Contains("\n"+transformersTypes, "\n"+kind+"\n") {
-		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is a model of transformers that is not described, and a decoder put together from its configuration "+
+		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is a model of transformers that is not "+
+			"described, and a decoder put together from its configuration "+
 			"was not found to have its parameters; described are %s", u.kind, strings.Join(Families(), ", "))
 		return plainDecoder{}, false
 	}

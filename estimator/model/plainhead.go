@@ -2,7 +2,8 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// plainHead is a network that may say that its logits are what Tape.Head returns, so that a loss can run the head itself.
+// plainHead is a network that may say that its logits are what Tape.Head returns, so that a loss can run the head
+// itself.
 type plainHead interface{ plainHead() bool }
 
 func (m *nanoGPT) plainHead() bool    { return true }
@@ -22,7 +23,8 @@ func (a *Architecture) PlainHead() bool {
 	return ok && m.plainHead()
 }
 
-// LanguageModel says whether the model is a decoder whose logits and loss are those that trainers of language models know.
+// LanguageModel says whether the model is a decoder whose logits and loss are those that trainers of language models
+// know.
 func (a *Architecture) LanguageModel() bool {
 	net, _ := a.Build(1, step.F32, nil)
 	_, ok := net.(plainHead)

@@ -11,14 +11,19 @@ import (
 var qwen3MoEFamily = family{keys: commonKeys, build: buildSparse,
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
-		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, Normalise: true, Path: "mlp", Expert: buildGatedMLP, ExpertsFirst: true}
+		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, Normalise: true, Path: "mlp",
+			Expert: buildGatedMLP, ExpertsFirst: true}
 	},
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 6144.0, "num_hidden_layers": 24.0,
-		"num_attention_heads": 32.0, "num_key_value_heads": 4.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_bias": false, "use_sliding_window": false, "sliding_window": 4096.0,
-		"attention_dropout": 0.0, "decoder_sparse_step": 1.0, "moe_intermediate_size": 768.0, "num_experts_per_tok": 8.0,
-		"num_experts": 128.0, "norm_topk_prob": false, "output_router_logits": false},
+		"num_attention_heads": 32.0, "num_key_value_heads": 4.0, "hidden_act": "silu",
+		"max_position_embeddings": 32768.0,
+		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": false,
+		"use_sliding_window": false,
+		"sliding_window":     4096.0,
+		"attention_dropout":  0.0, "decoder_sparse_step": 1.0, "moe_intermediate_size": 768.0,
+		"num_experts_per_tok": 8.0,
+		"num_experts":         128.0, "norm_topk_prob": false, "output_router_logits": false},
 	read: func(c *config, a *Architecture) {
 		c.qwenMoE(a)
 		if e := expertsOf(a); e != nil {
@@ -37,15 +42,19 @@ var qwen3MoEFamily = family{keys: commonKeys, build: buildSparse,
 var qwen2MoEFamily = family{keys: commonKeys,
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
-		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN, Path: "mlp",
+		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN,
+			Path:   "mlp",
 			Expert: buildGatedMLP, RotaryBuffers: true}
 	},
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 5632.0, "num_hidden_layers": 24.0,
-		"num_attention_heads": 16.0, "num_key_value_heads": 16.0, "hidden_act": "silu", "max_position_embeddings": 32768.0,
-		"use_cache": true, "tie_word_embeddings": false, "use_sliding_window": false, "attention_dropout": 0.0,
+		"num_attention_heads": 16.0, "num_key_value_heads": 16.0, "hidden_act": "silu",
+		"max_position_embeddings": 32768.0,
+		"use_cache":               true, "tie_word_embeddings": false, "use_sliding_window": false,
+		"attention_dropout":   0.0,
 		"decoder_sparse_step": 1.0, "moe_intermediate_size": 1408.0, "shared_expert_intermediate_size": 5632.0,
-		"num_experts_per_tok": 4.0, "num_experts": 60.0, "norm_topk_prob": false, "output_router_logits": false, "qkv_bias": true},
+		"num_experts_per_tok": 4.0, "num_experts": 60.0, "norm_topk_prob": false, "output_router_logits": false,
+		"qkv_bias": true},
 	read: func(c *config, a *Architecture) {
 		c.qwenMoE(a)
 		a.QKVBias = c.boolean("qkv_bias")
@@ -101,7 +110,8 @@ func (c *config) qwenMoE(a *Architecture) {
 		count = "num_local_experts" // as transformers 5 writes it
 	}
 	e := &experts{Count: c.integer(count, maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
-		FFN: c.integer("moe_intermediate_size", maxRows), Normalise: c.boolean("norm_topk_prob"), Path: "mlp", Expert: buildGatedMLP}
+		FFN: c.integer("moe_intermediate_size", maxRows), Normalise: c.boolean("norm_topk_prob"), Path: "mlp",
+		Expert: buildGatedMLP}
 	a.own = e
 	every, without := c.integer("decoder_sparse_step", maxLayers), c.layerList("mlp_only_layers")
 	if every > 1 || len(without) > 0 {
@@ -119,7 +129,8 @@ func (c *config) layerList(key string) []int64 {
 	}
 	list, ok := v.([]any)
 	if !ok || len(list) > maxLayers {
-		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a list of up to %d layers, not %s", key, maxLayers, describe(v))
+		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a list of up to %d layers, not %s", key, maxLayers,
+			describe(v))
 		return nil
 	}
 	layers := make([]int64, 0, len(list))

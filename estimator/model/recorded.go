@@ -189,14 +189,17 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 
 func (m *recordedModel) stretch(t *step.Tape, values, nodes int) *stretch {
 	half := t.Recipe.Compute
-	return &stretch{t: t, values: make([]step.T, 0, values), kept: make([]bool, 0, values), nodes: make([]step.T, 0, nodes),
+	return &stretch{t: t, values: make([]step.T, 0, values), kept: make([]bool, 0, values),
+		nodes: make([]step.T, 0, nodes),
 		model: m.model, half: half, b: t.Shape.Batch, n: t.Shape.Tokens}
 }
 
-// runLayers runs the layers on the value that s has for them, and returns what they made beside their outputs and the model returns.
+// runLayers runs the layers on the value that s has for them, and returns what they made beside their outputs and the
+// model returns.
 func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch) []step.T {
 	x := s.of(p.Input.Value).Attached(s.edge(p.Input.Edge))
-	if p.Input.Value.Scope == recording.Own && freedLater(p.After, p.Input.Value) || slices.Contains(p.Outputs, p.Input.Value) {
+	if p.Input.Value.Scope == recording.Own && freedLater(p.After, p.Input.Value) ||
+		slices.Contains(p.Outputs, p.Input.Value) {
 		t.Hold(x)
 	} else if p.Input.Value.Scope == recording.Own {
 		s.kept[p.Input.Value.N] = false
@@ -224,7 +227,8 @@ func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch
 	return escaped
 }
 
-// staying are the values outside of the layers that nothing lets go of and nobody is returned: attributes of the module.
+// staying are the values outside of the layers that nothing lets go of and nobody is returned: attributes of the
+// module.
 func staying(p *recording.Program) map[int]bool {
 	stay := map[int]bool{}
 	for _, list := range [...][]recording.Instruction{p.Before, p.After} {
@@ -247,5 +251,7 @@ func staying(p *recording.Program) map[int]bool {
 
 // freedLater says whether a stretch lets go of a value.
 func freedLater(list []recording.Instruction, v recording.Ref) bool {
-	return slices.ContainsFunc(list, func(in recording.Instruction) bool { return in.Kind == recording.Free && in.Ref == v })
+	return slices.ContainsFunc(list, func(in recording.Instruction) bool {
+		return in.Kind == recording.Free && in.Ref == v
+	})
 }

@@ -56,7 +56,8 @@ func (s *stretch) run(list []recording.Instruction) {
 		in := &list[i]
 		switch in.Kind {
 		case recording.Allocate:
-			s.add(t.Made(s.elements(in.Size), recordedType(in.Type, s.half), labelOf(in.Name), s.ofEnd && s.part == "o"))
+			s.add(t.Made(s.elements(in.Size), recordedType(in.Type, s.half), labelOf(in.Name), s.ofEnd &&
+				s.part == "o"))
 			if s.stays[in.N] {
 				t.KeptByModel(s.values[in.N])
 				s.kept[in.N] = false
@@ -90,9 +91,11 @@ func (s *stretch) run(list []recording.Instruction) {
 	}
 }
 
-var over = [...]step.Over{recording.OverRows: step.OverRows, recording.OverColumns: step.OverCols, recording.OverAll: step.OverAll}
+var over = [...]step.Over{recording.OverRows: step.OverRows, recording.OverColumns: step.OverCols,
+	recording.OverAll: step.OverAll}
 
-var partOf = map[string]step.Part{"a": step.PartAttention, "m": step.PartMLP, "n": step.PartNorm, "e": step.PartEmbedding, "o": step.PartNorm}
+var partOf = map[string]step.Part{"a": step.PartAttention, "m": step.PartMLP, "n": step.PartNorm,
+	"e": step.PartEmbedding, "o": step.PartNorm}
 
 // labelOf says what the results of an operation are.
 func labelOf(name string) step.Label {
@@ -178,7 +181,8 @@ func (s *stretch) attend(a *recording.Attention) {
 	q := s.of(a.Query).Sized(batch*a.Heads*queries*a.Width, d, gradient(0))
 	k := s.of(a.Key).Sized(batch*a.KVHeads*keys*a.Width, d, gradient(1))
 	v := s.of(a.Value).Sized(batch*a.KVHeads*keys*a.ValueWidth, d, gradient(2))
-	h := step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.Width, Value: a.ValueWidth, Queries: queries, Keys: keys, Drops: a.Dropout > 0}
+	h := step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.Width, Value: a.ValueWidth, Queries: queries, Keys: keys,
+		Drops: a.Dropout > 0}
 	if h.Value == h.Dim {
 		h.Value = 0
 	}

@@ -8,15 +8,18 @@ var robertaFamily = family{
 	pooled:  []string{classBase},
 	defaults: map[string]any{
 		"vocab_size": 50265.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
-		"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1, "attention_probs_dropout_prob": 0.1,
-		"max_position_embeddings": 512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute", "pad_token_id": 1.0,
+		"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+		"attention_probs_dropout_prob": 0.1,
+		"max_position_embeddings":      512.0, "type_vocab_size": 2.0, "position_embedding_type": "absolute",
+		"pad_token_id":        1.0,
 		"tie_word_embeddings": true},
 	read: func(c *config, a *Architecture) {
 		o := c.bert(a)
 		a.own = o
 		padding := c.padding(a)
 		if a.MaxPositions = o.positionRows - padding - 1; a.MaxPositions < 1 && o.positionRows > 0 {
-			c.errs.Add(c.pointer+"/max_position_embeddings", "out_of_range", "max_position_embeddings is %d; positions begin behind pad_token_id %d", o.positionRows, padding)
+			c.errs.Add(c.pointer+"/max_position_embeddings", "out_of_range",
+				"max_position_embeddings is %d; positions begin behind pad_token_id %d", o.positionRows, padding)
 		}
 		a.Pooled = a.family.pools(a.Class)
 	},
@@ -46,7 +49,8 @@ func buildRoBERTa(b *builder) step.Network {
 	m.positionIDs = countedPositions
 	switch b.a.Class {
 	case classClassification:
-		h := classificationHead{a: b.a, dense: b.linear("classifier.dense", d, d, true), out: b.linear("classifier.out_proj", d, b.a.Labels, true)}
+		h := classificationHead{a: b.a, dense: b.linear("classifier.dense", d, d, true),
+			out: b.linear("classifier.out_proj", d, b.a.Labels, true)}
 		m.classify = h.logits
 	case classMaskedLM, classCausalLM:
 		m.masked = b.maskedHead(m.words, "lm_head.")

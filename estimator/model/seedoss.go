@@ -7,12 +7,15 @@ import "github.com/vramplan/vramplan/estimator/step"
 var seedOSSFamily = family{keys: commonKeys, preset: llamaPreset,
 	defaults: map[string]any{
 		"vocab_size": 155136.0, "hidden_size": 4096.0, "intermediate_size": 27648.0, "num_hidden_layers": 64.0,
-		"num_attention_heads": 80.0, "num_key_value_heads": 8.0, "hidden_act": "silu", "max_position_embeddings": 524288.0,
-		"use_cache": true, "tie_word_embeddings": false, "attention_bias": true, "attention_out_bias": false,
-		"attention_dropout": 0.1, "residual_dropout": 0.1, "mlp_bias": false, "head_dim": 128.0},
+		"num_attention_heads": 80.0, "num_key_value_heads": 8.0, "hidden_act": "silu",
+		"max_position_embeddings": 524288.0,
+		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": true,
+		"attention_out_bias": false,
+		"attention_dropout":  0.1, "residual_dropout": 0.1, "mlp_bias": false, "head_dim": 128.0},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
-		a.QKVBias, a.OutBias, a.MLPBias = c.boolean("attention_bias"), c.boolean("attention_out_bias"), c.boolean("mlp_bias")
+		a.QKVBias, a.OutBias, a.MLPBias = c.boolean("attention_bias"), c.boolean("attention_out_bias"),
+			c.boolean("mlp_bias")
 		a.ResidualDropout = c.probability("residual_dropout")
 	},
 	build: func(b *builder) step.Network {
@@ -48,7 +51,8 @@ var arceeFamily = family{keys: commonKeys,
 			a, d := b.a, b.a.Hidden
 			b.attention(l)
 			l.up, l.down = b.linear("mlp.up_proj", d, a.FFN, a.MLPBias), b.linear("mlp.down_proj", a.FFN, d, a.MLPBias)
-			l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
+			l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false),
+				b.norm("post_attention_layernorm", d, false)
 		}
 		return b.decoder(with)
 	}}

@@ -2,9 +2,9 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// SmolVLM: a SigLIP tower that takes pictures of any size and so a mask, whose patches are folded into fewer and wider ones before a
-// linear layer; every tile of a picture is a picture of its own.
-// Source: transformers/models/smolvlm/modeling_smolvlm.py, configuration_smolvlm.py, 4.57.
+// SmolVLM: a SigLIP tower that takes pictures of any size and so a mask, whose patches are folded into fewer and wider
+// ones before a linear layer; every tile of a picture is a picture of its own. Source:
+// transformers/models/smolvlm/modeling_smolvlm.py, configuration_smolvlm.py, 4.57.
 var smolVLMFamily = family{
 	classes:       []string{classConditional},
 	keys:          seeingKeys,
@@ -16,8 +16,9 @@ var smolVLMFamily = family{
 }
 
 var smolVLMVisionDefaults = map[string]any{
-	"hidden_size": 1152.0, "intermediate_size": 3072.0, "num_hidden_layers": 12.0, "num_attention_heads": 16.0, "num_channels": 3.0,
-	"image_size": 224.0, "patch_size": 32.0, "hidden_act": "gelu_pytorch_tanh", "attention_dropout": 0.0}
+	"hidden_size": 1152.0, "intermediate_size": 3072.0, "num_hidden_layers": 12.0, "num_attention_heads": 16.0,
+	"num_channels": 3.0,
+	"image_size":   224.0, "patch_size": 32.0, "hidden_act": "gelu_pytorch_tanh", "attention_dropout": 0.0}
 
 // smolVLMOptions is what only SmolVLM has.
 type smolVLMOptions struct {
@@ -34,11 +35,13 @@ func smolVLMTokens(a *Architecture, height, width int64) (int64, string) {
 func (c *config) smolVLM(a *Architecture) {
 	text := c.textModel(a, "llama", map[string]*family{"llama": &llamaFamily})
 	vision := c.part("vision_config", smolVLMVisionDefaults)
-	own := seeing{picture: vision.patches(), vision: vision.clipTower(), visionDropout: vision.probability("attention_dropout")}
+	own := seeing{picture: vision.patches(), vision: vision.clipTower(),
+		visionDropout: vision.probability("attention_dropout")}
 	const mostScale = 64
 	scale := max(c.integer("scale_factor", mostScale), 1)
 	if own.picture.patch > 0 && (own.picture.image/own.picture.patch)%scale != 0 {
-		c.errs.Add(c.pointer+"/scale_factor", "not_divisible", "scale_factor %d does not divide the %d patches of a side", scale, own.picture.image/own.picture.patch)
+		c.errs.Add(c.pointer+"/scale_factor", "not_divisible",
+			"scale_factor %d does not divide the %d patches of a side", scale, own.picture.image/own.picture.patch)
 	}
 	own.own = smolVLMOptions{scale: scale}
 	if text != nil {
@@ -58,7 +61,8 @@ type smolVLM struct {
 func buildSmolVLM(b *builder) step.Network {
 	own := b.a.own.(seeing)
 	m := &smolVLM{own: own, options: own.own.(smolVLMOptions), tower: b.patchedSiglip(own)}
-	m.projector = b.linear("connector.modality_projection.proj", own.vision.hidden*m.options.scale*m.options.scale, b.a.Hidden, false)
+	m.projector = b.linear("connector.modality_projection.proj", own.vision.hidden*m.options.scale*m.options.scale,
+		b.a.Hidden, false)
 	m.text = b.textModel(own)
 	return m
 }
@@ -122,7 +126,8 @@ func (b *builder) patchedSiglip(own seeing) *siglip {
 	m.tower = clip{a: &a, own: clipOptions{picture: own.picture, vision: own.vision}, causal: step.NoTensor}
 	d := own.vision.hidden
 	b.tower(own.frozen, func() {
-		m.patches = b.convolution("vision_model.embeddings.patch_embedding", own.picture.channels, d, own.picture.patch, own.picture.patch, true)
+		m.patches = b.convolution("vision_model.embeddings.patch_embedding", own.picture.channels, d, own.picture.patch,
+			own.picture.patch, true)
 		m.places = b.embedding("vision_model.embeddings.position_embedding", own.picture.count(), d)
 		m.tower.vision = m.tower.declare(b, "vision_model", own.vision)
 		m.after = b.norm("vision_model.post_layernorm", d, true)
@@ -132,7 +137,8 @@ func (b *builder) patchedSiglip(own seeing) *siglip {
 	return m
 }
 
-// lookThrough is SmolVLMVisionTransformer: the places of every tile's patches, a mask that hides nothing, and the layers.
+// lookThrough is SmolVLMVisionTransformer: the places of every tile's patches, a mask that hides nothing, and the
+// layers.
 func (m *siglip) lookThrough(t *step.Tape, pixels step.T) step.T {
 	n := m.own.picture.count()
 	side := m.own.picture.image / m.own.picture.patch
@@ -162,8 +168,8 @@ func (m *siglip) lookThrough(t *step.Tape, pixels step.T) step.T {
 	return y
 }
 
-// placesOf is one turn of the loop over tiles: which of the positions of the largest picture a patch has. It takes over what the
-// variables held after the turn before, and returns what they hold.
+// placesOf is one turn of the loop over tiles: which of the positions of the largest picture a patch has. It takes over
+// what the variables held after the turn before, and returns what they hold.
 func placesOf(t *step.Tape, former []step.T, side int64, d step.DType) []step.T {
 	held := make([]step.T, 0, 9)
 	set := func(x step.T) {

@@ -2,15 +2,16 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// StableLM: Llama between LayerNorms, with rotary positions on a part of every head and, if asked for, attention and MLP
-// beside each other.
-// Source: transformers/models/stablelm/modeling_stablelm.py, configuration_stablelm.py, 4.57.
+// StableLM: Llama between LayerNorms, with rotary positions on a part of every head and, if asked for, attention and
+// MLP beside each other. Source: transformers/models/stablelm/modeling_stablelm.py, configuration_stablelm.py, 4.57.
 var stableLMFamily = family{keys: commonKeys,
 	defaults: map[string]any{
 		"vocab_size": 50304.0, "hidden_size": 2560.0, "intermediate_size": 6912.0, "num_hidden_layers": 32.0,
-		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 4096.0,
-		"use_cache": true, "tie_word_embeddings": false, "use_qkv_bias": false, "qk_layernorm": false, "use_parallel_residual": false,
-		"hidden_dropout": 0.0, "attention_dropout": 0.0, "partial_rotary_factor": 0.25},
+		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu",
+		"max_position_embeddings": 4096.0,
+		"use_cache":               true, "tie_word_embeddings": false, "use_qkv_bias": false, "qk_layernorm": false,
+		"use_parallel_residual": false,
+		"hidden_dropout":        0.0, "attention_dropout": 0.0, "partial_rotary_factor": 0.25},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		a.Rotary = false // said of the part that is turned
@@ -20,7 +21,8 @@ var stableLMFamily = family{keys: commonKeys,
 		}
 		a.ResidualDropout = c.probability("hidden_dropout")
 		a.QKVBias, a.QKNorm, a.NormBias = c.boolean("use_qkv_bias"), c.boolean("qk_layernorm"), true
-		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, false), parallel: c.boolean("use_parallel_residual")}
+		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, false),
+			parallel: c.boolean("use_parallel_residual")}
 	},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
@@ -40,7 +42,8 @@ func declareStableLM(b *builder, l *decoderLayer) {
 	a := b.a
 	b.projections(l)
 	if a.QKNorm {
-		l.qNorms, l.kNorms = b.headNorms("self_attn.q_layernorm", a.Heads), b.headNorms("self_attn.k_layernorm", a.KVHeads)
+		l.qNorms, l.kNorms = b.headNorms("self_attn.q_layernorm", a.Heads),
+			b.headNorms("self_attn.k_layernorm", a.KVHeads)
 	}
 	b.frequencies("self_attn.rotary_emb.", a.rotaryWidth()/2)
 	b.mlp(l)
@@ -103,7 +106,8 @@ func (m *decoder) stableLMBlock(t *step.Tape, l *decoderLayer, w *around, x step
 	return y
 }
 
-// stableLMAttention is StableLmSdpaAttention or StableLmAttention, which repeat grouped keys and values for every kernel.
+// stableLMAttention is StableLmSdpaAttention or StableLmAttention, which repeat grouped keys and values for every
+// kernel.
 func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x step.T) step.T {
 	heads, c, p := m.a.geometry(), m.copies(t, w), m.a.rotary()
 	q, k, v := l.q.forward(t, x), l.k.forward(t, x), l.v.forward(t, x)
@@ -140,8 +144,9 @@ func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x 
 	return out
 }
 
-// denseHeads is contiguous() on keys and values, which StableLmSdpaAttention calls where there is a mask. It copies what is still a
-// view: values that no cache holds and that were not repeated, and what one head repeats for all. It takes over k and v.
+// denseHeads is contiguous() on keys and values, which StableLmSdpaAttention calls where there is a mask. It copies
+// what is still a view: values that no cache holds and that were not repeated, and what one head repeats for all. It
+// takes over k and v.
 func denseHeads(t *step.Tape, heads step.Heads, k, v step.T) (dk, dv step.T) {
 	dense := func(x step.T) step.T {
 		y := t.Contiguous(x)

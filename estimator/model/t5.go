@@ -14,8 +14,9 @@ var t5Family = family{
 	keys:    fieldNames{heads: "num_heads", hidden: "d_model", kv: "num_heads", dim: "d_kv"},
 	defaults: map[string]any{
 		"vocab_size": 32128.0, "d_model": 512.0, "d_kv": 64.0, "d_ff": 2048.0, "num_layers": 6.0, "num_heads": 8.0,
-		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "relu", "use_cache": true, "tie_word_embeddings": true,
-		"n_positions": 512.0}, // no limit: the length that the published models were trained with
+		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "relu", "use_cache": true,
+		"tie_word_embeddings": true,
+		"n_positions":         512.0}, // no limit: the length that the published models were trained with
 	read:   (*config).t5,
 	preset: t5Preset,
 	build:  buildT5,
@@ -27,7 +28,8 @@ var mt5Family = family{
 	keys:    t5Family.keys,
 	defaults: map[string]any{
 		"vocab_size": 250112.0, "d_model": 512.0, "d_kv": 64.0, "d_ff": 1024.0, "num_layers": 8.0, "num_heads": 6.0,
-		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "gated-gelu", "use_cache": true, "tie_word_embeddings": false,
+		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "gated-gelu",
+		"use_cache": true, "tie_word_embeddings": false,
 		"n_positions": 512.0},
 	read:   (*config).t5,
 	preset: t5Preset,
@@ -86,7 +88,8 @@ func (c *config) t5Activation() (gated bool, name string) {
 	case name == "relu", name == "gelu", name == "gelu_new", name == "silu":
 		return gated, name
 	}
-	c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s; modelled are relu, gelu, gelu_new and silu, and each behind gated-", key, describe(v))
+	c.errs.Add(c.pointer+"/"+key, "unsupported", "%s is %s; modelled are relu, gelu, gelu_new and silu, and "+
+		"each behind gated-", key, describe(v))
 	return false, ""
 }
 

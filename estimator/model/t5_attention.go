@@ -72,8 +72,8 @@ func (s *t5Stack) softmax(t *step.Tape, scores step.T) step.T {
 	return dropped
 }
 
-// positionBias is what a stack's first block adds to the scores, mask and all: looked up by distance, or zeros where the
-// attention has no table.
+// positionBias is what a stack's first block adds to the scores, mask and all: looked up by distance, or zeros where
+// the attention has no table.
 func (s *t5Stack) positionBias(t *step.Tape, at *t5Attention, scores step.T, queries int64, to attended) step.T {
 	if !at.positions.Exists() {
 		zeros := t.Scratch(s.m.a.Heads*queries*to.keys, scores.Dtype(), step.LabelAttentionMask)

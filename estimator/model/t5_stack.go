@@ -43,7 +43,9 @@ func (s *t5Stack) forward(t *step.Tape, ids, encoded step.T) step.T {
 			in = append([]step.T{state[0], mask}, state[2:]...)
 		}
 		unit := (s.first + i) / int(a.UnitLayers())
-		outs := t.Blocks(int32(unit), in, func(t *step.Tape, in []step.T) []step.T { return s.block(t, i, in) }, s.cachePosition)
+		outs := t.Blocks(int32(unit), in, func(t *step.Tape, in []step.T) []step.T {
+			return s.block(t, i, in)
+		}, s.cachePosition)
 		t.Drop(state[0])
 		for _, bias := range state[2:] {
 			t.Drop(bias)
@@ -119,7 +121,8 @@ func (s *t5Stack) block(t *step.Tape, i int, in []step.T) []step.T {
 		encoded, crossMask := in[len(in)-2], in[len(in)-1]
 		position := t.Input(1, step.I64) // cache_position[-1] + 1
 		y, bias := m.attend(t, x, l.crossNorm, func(h step.T) (step.T, step.T) {
-			return s.attention(t, &l.cross, h, encoded, attended{mask: crossMask, bias: crossBias, keys: t.Shape.Tokens, cross: true})
+			return s.attention(t, &l.cross, h, encoded, attended{mask: crossMask, bias: crossBias, keys: t.Shape.Tokens,
+				cross: true})
 		})
 		t.Drop(position)
 		t.Drop(x)

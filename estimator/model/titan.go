@@ -2,9 +2,9 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// titan is torchtitan's own Llama 3: norms in one kernel, rotary positions as complex numbers, keys and values repeated with tokens
-// outermost, and a loss outside the model.
-// Source: torchtitan/models/llama3/model/model.py, torchtitan/components/loss.py, 0.2.0.
+// titan is torchtitan's own Llama 3: norms in one kernel, rotary positions as complex numbers, keys and values repeated
+// with tokens outermost, and a loss outside the model. Source: torchtitan/models/llama3/model/model.py,
+// torchtitan/components/loss.py, 0.2.0.
 type titan struct {
 	a      *Architecture
 	heads  step.Heads
@@ -25,7 +25,8 @@ func (a *Architecture) Titan() bool { return a.titan != nil }
 
 // WriteAsTitan makes a a model of torchtitan's, where that has one like it, for sequences of so many tokens.
 func (a *Architecture) WriteAsTitan(tokens int64) {
-	if a.family != &llamaFamily || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias || a.MLPBias || a.Activation != "silu" ||
+	if a.family != &llamaFamily || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias || a.MLPBias ||
+		a.Activation != "silu" ||
 		a.LoRA != nil || a.AttentionDropout > 0 || a.Heads*a.HeadDim != a.Hidden {
 		return
 	}
@@ -42,8 +43,8 @@ type titanCut struct {
 	first, last bool
 }
 
-// StageLayers is how many layers each of so many stages has, as torchtitan deals them out: the embedding and the head count as one layer
-// each, and the first stages get what is left over. It is nil where a stage would have too little.
+// StageLayers is how many layers each of so many stages has, as torchtitan deals them out: the embedding and the head
+// count as one layer each, and the first stages get what is left over. It is nil where a stage would have too little.
 // Source: torchtitan/distributed/pipeline_parallel.py (generate_llm_fqn_per_model_part), 0.2.0.
 func StageLayers(layers, stages int64) []int64 {
 	const ends = 2
@@ -90,7 +91,8 @@ func (a *Architecture) whole() *Architecture {
 func buildTitan(b *builder) step.Network {
 	a, n := b.a, b.a.titan.tensor
 	d, dim := a.Hidden, a.HeadDim
-	m := &titan{a: a, layers: make([]titanLayer, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n, Dim: dim}}
+	m := &titan{a: a, layers: make([]titanLayer, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
+		Dim: dim}}
 	if a.titan.first {
 		m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
 		b.section(step.InputSection)
@@ -98,9 +100,11 @@ func buildTitan(b *builder) step.Network {
 	q, kv := m.heads.Width(), m.heads.KVWidth()
 	b.stack(func(i int64) {
 		l := &m.layers[i]
-		l.q, l.k, l.v = b.linear("attention.wq", d, q, false), b.linear("attention.wk", d, kv, false), b.linear("attention.wv", d, kv, false)
+		l.q, l.k, l.v = b.linear("attention.wq", d, q, false), b.linear("attention.wk", d, kv, false),
+			b.linear("attention.wv", d, kv, false)
 		l.out = b.linear("attention.wo", q, d, false)
-		l.mlp.gate, l.mlp.down = b.linear("feed_forward.w1", d, a.FFN/n, false), b.linear("feed_forward.w2", a.FFN/n, d, false)
+		l.mlp.gate, l.mlp.down = b.linear("feed_forward.w1", d, a.FFN/n, false),
+			b.linear("feed_forward.w2", a.FFN/n, d, false)
 		l.mlp.up = b.linear("feed_forward.w3", d, a.FFN/n, false)
 		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", d, false), b.norm("ffn_norm", d, false)
 	})

@@ -2,8 +2,8 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// tokenHead is what gives every token of an encoder logits: those of its class or, for question answering, of the answer's
-// beginning and end.
+// tokenHead is what gives every token of an encoder logits: those of its class or, for question answering, of the
+// answer's beginning and end.
 type tokenHead struct {
 	out     linear
 	dropout float64
@@ -18,8 +18,8 @@ func (b *builder) tokenHead(dropout float64) tokenHead {
 	return tokenHead{out: b.linear("classifier", b.a.Hidden, b.a.Labels, true), dropout: dropout}
 }
 
-// loss is the cross-entropy of every token's class, or the mean of those of an answer's two ends; labels are what of the batch
-// they are compared with.
+// loss is the cross-entropy of every token's class, or the mean of those of an answer's two ends; labels are what of
+// the batch they are compared with.
 func (h tokenHead) loss(t *step.Tape, x step.T, labels []step.T) (step.T, []step.T) {
 	t.In(step.PartMLP)
 	input := t.Dropout(x, h.dropout)

@@ -38,10 +38,10 @@ func looksAtMask(t *step.Tape) {
 	t.Drop(equal)
 }
 
-// causalMask is create_causal_mask or, where there is a window, its sliding-window sister: nothing but a look at the all-ones mask where
-// attention can be told "causal" instead (and of the window, too, where the flash-attn package computes it), else a mask for every sequence, boolean for sdpa and additive
-// for eager. It returns nil where there is none.
-// Source: transformers/masking_utils.py, 4.57.
+// causalMask is create_causal_mask or, where there is a window, its sliding-window sister: nothing but a look at the
+// all-ones mask where attention can be told "causal" instead (and of the window, too, where the flash-attn package
+// computes it), else a mask for every sequence, boolean for sdpa and additive for eager. It returns nil where there is
+// none. Source: transformers/masking_utils.py, 4.57.
 func causalMask(t *step.Tape, window int64, d step.DType) *step.T { return maskOf(t, window, d, true) }
 
 // maskOf is causalMask; skips says that a mask of full sequences may be left out.

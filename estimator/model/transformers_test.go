@@ -72,8 +72,8 @@ func (r *recorded) answer(t *testing.T, changes map[string]any) (Architecture, e
 	return a, errs.Err()
 }
 
-// TestCausalModelsOfTransformers: of the default configuration of every causal language model of transformers 5.23, and of some
-// published sizes, the parameters are exact or it is refused. The golden file says which.
+// TestCausalModelsOfTransformers: of the default configuration of every causal language model of transformers 5.23, and
+// of some published sizes, the parameters are exact or it is refused. The golden file says which.
 func TestCausalModelsOfTransformers(t *testing.T) {
 	var got strings.Builder
 	types := map[string]bool{}
@@ -131,7 +131,8 @@ func TestKeysOfTransformers(t *testing.T) {
 				continue // transformers 5 has two biases of the head then, and 4.57, which is replayed, has one
 			}
 			if want := int64(row[2].(float64)); a.ParameterCount() != want {
-				t.Errorf("%s with %v (%s) has %d parameters, not %d", r.ModelType, changes, key, want, a.ParameterCount())
+				t.Errorf("%s with %v (%s) has %d parameters, not %d", r.ModelType, changes, key, want,
+					a.ParameterCount())
 			}
 			exact[r.ModelType]++
 		}
@@ -143,19 +144,21 @@ func TestKeysOfTransformers(t *testing.T) {
 	}
 }
 
-// notCausal are the described families of which AutoModelForCausalLM has no class, or another one than is described, or one that
-// is described in other sizes than its default.
-var notCausal = []string{"clip", "deberta-v2", "deepseek_v2", "distilbert", "gemma3", "granitemoehybrid", "internlm2", "llava", "modernbert", "mt5", "paligemma", "smolvlm", "t5", "vit", "whisper"}
+// notCausal are the described families of which AutoModelForCausalLM has no class, or another one than is described, or
+// one that is described in other sizes than its default.
+var notCausal = []string{"clip", "deberta-v2", "deepseek_v2", "distilbert", "gemma3", "granitemoehybrid", "internlm2",
+	"llava", "modernbert", "mt5", "paligemma", "smolvlm", "t5", "vit", "whisper"}
 
-// TestNamesThatNobodyKnows: read under another name, the families of transformers are refused, or have parameters that the
-// doubt about such names covers.
+// TestNamesThatNobodyKnows: read under another name, the families of transformers are refused, or have parameters that
+// the doubt about such names covers.
 func TestNamesThatNobodyKnows(t *testing.T) {
 	answered := 0
 	for _, r := range readRecorded(t, "causal.jsonl.gz") {
 		if r.Config == nil || r.Error != "" {
 			continue
 		}
-		a, err := r.answer(t, map[string]any{"model_type": "borealis", "architectures": []string{"BorealisForCausalLM"}})
+		a, err := r.answer(t, map[string]any{"model_type": "borealis",
+			"architectures": []string{"BorealisForCausalLM"}})
 		if err != nil {
 			continue
 		}

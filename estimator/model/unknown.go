@@ -39,18 +39,25 @@ var required = makeSet("layers", "hidden", "heads", "vocab")
 
 // notUnderstood are keys that say that the model is more than a stack of layers with attention and an MLP.
 var notUnderstood = map[string]string{
-	"kv_lora_rank": "latent attention", "text_config": "a model of several parts", "vision_config": "a model of several parts",
-	"audio_config": "a model of several parts", "state_size": "layers without attention", "ssm_state_size": "layers without attention",
-	"mamba_d_state": "layers without attention", "mamba_d_conv": "layers without attention", "conv_L_cache": "layers without attention",
-	"time_step_rank": "layers without attention", "attention_hidden_size": "layers without attention", "linear_num_value_heads": "layers without attention",
-	"lru_width": "layers without attention", "block_configs": "layers of different sizes", "layers_block_type": "layers of different kinds",
-	"block_types": "layers of different kinds", "attn_layer_indices": "layers of different kinds", "decoder_layers": "an encoder and a decoder",
+	"kv_lora_rank": "latent attention", "text_config": "a model of several parts",
+	"vision_config": "a model of several parts",
+	"audio_config":  "a model of several parts", "state_size": "layers without attention",
+	"ssm_state_size": "layers without attention",
+	"mamba_d_state":  "layers without attention", "mamba_d_conv": "layers without attention",
+	"conv_L_cache":   "layers without attention",
+	"time_step_rank": "layers without attention", "attention_hidden_size": "layers without attention",
+	"linear_num_value_heads": "layers without attention",
+	"lru_width":              "layers without attention", "block_configs": "layers of different sizes",
+	"layers_block_type": "layers of different kinds",
+	"block_types":       "layers of different kinds", "attn_layer_indices": "layers of different kinds",
+	"decoder_layers": "an encoder and a decoder",
 }
 
 // fromUnknown puts a decoder of a family that nobody described together from its configuration, or says why not.
 func (c *config) fromUnknown(kind string) Architecture {
 	u := &unknown{config: c, kind: kind}
-	c.defaults = map[string]any{"tie_word_embeddings": true, "use_cache": true} // transformers/configuration_utils.py, 4.57
+	// transformers/configuration_utils.py, 4.57
+	c.defaults = map[string]any{"tie_word_embeddings": true, "use_cache": true}
 	a := Architecture{Family: strings.ToLower(kind)}
 	c.head(&genericFamily, &a)
 	u.refuse()
@@ -78,11 +85,13 @@ func (u *unknown) refuse() {
 	for key, what := range notUnderstood {
 		if v := u.config.given[key]; v != nil && v != false && v != 0.0 {
 			u.read[key] = true
-			u.errs.Add(u.pointer+"/"+key, "unsupported", "model_type %.60q is not described, and %s says that it is %s, which cannot be put together from its dimensions", u.kind, key, what)
+			u.errs.Add(u.pointer+"/"+key, "unsupported", "model_type %.60q is not described, and %s says that it is "+
+				"%s, which cannot be put together from its dimensions", u.kind, key, what)
 		}
 	}
 	if both, _ := u.says("is_encoder_decoder"); both {
-		u.errs.Add(u.pointer+"/is_encoder_decoder", "unsupported", "model_type %.60q is not described; of undescribed families, decoders are understood", u.kind)
+		u.errs.Add(u.pointer+"/is_encoder_decoder", "unsupported",
+			"model_type %.60q is not described; of undescribed families, decoders are understood", u.kind)
 	}
 }
 
@@ -147,23 +156,27 @@ func (u *unknown) has(keys ...string) bool {
 
 // dimensions are the file's numbers.
 func (u *unknown) dimensions() *Dimensions {
-	d := &Dimensions{Family: strings.ToLower(u.kind), KVHeads: u.number("kv_heads", maxWidth), HeadDim: u.number("head_dim", maxWidth), FFN: u.number("ffn", maxRows),
+	d := &Dimensions{Family: strings.ToLower(u.kind), KVHeads: u.number("kv_heads", maxWidth),
+		HeadDim: u.number("head_dim", maxWidth), FFN: u.number("ffn", maxRows),
 		MaxPositions: u.number("max_positions", maxRows), Dropout: u.share("residual"),
-		Experts: u.number("experts", maxExperts), ExpertsPerToken: u.number("per_token", maxExperts), ExpertFFN: u.number("expert_ffn", maxRows),
+		Experts: u.number("experts", maxExperts), ExpertsPerToken: u.number("per_token", maxExperts),
+		ExpertFFN:     u.number("expert_ffn", maxRows),
 		SharedExperts: u.number("shared", maxExperts), SharedExpertFFN: u.number("shared_ffn", maxRows)}
 	var missing []string
 	for _, f := range []struct {
 		field string
 		to    *int64
 		limit float64
-	}{{"layers", &d.Layers, maxLayers}, {"hidden", &d.Hidden, maxWidth}, {"heads", &d.Heads, maxWidth}, {"vocab", &d.Vocabulary, maxRows}} {
+	}{{"layers", &d.Layers, maxLayers}, {"hidden", &d.Hidden, maxWidth}, {"heads", &d.Heads, maxWidth},
+		{"vocab", &d.Vocabulary, maxRows}} {
 		if _, ok := u.name(f.field); !ok {
 			missing = append(missing, strings.Join(unknownKeys[f.field], " or "))
 		}
 		*f.to = u.number(f.field, f.limit)
 	}
 	if len(missing) > 0 {
-		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is not described, and cannot be put together from its dimensions without %s; described are %s",
+		u.errs.Add(u.pointer+"/model_type", "unsupported", "model_type %.60q is not described, and cannot be put "+
+			"together from its dimensions without %s; described are %s",
 			u.kind, strings.Join(missing, ", "), strings.Join(Families(), ", "))
 	}
 	tied := u.boolean("tie_word_embeddings")
@@ -171,7 +184,8 @@ func (u *unknown) dimensions() *Dimensions {
 	d.TiedEmbeddings = &tied
 	if on, _ := u.says("multi_query"); on {
 		if name, ok := u.name("kv_heads"); ok && d.KVHeads != 1 {
-			u.errs.Add(u.pointer+"/multi_query", "conflict", "multi_query says that there is one head of keys and values, and %s is %d", name, d.KVHeads)
+			u.errs.Add(u.pointer+"/multi_query", "conflict",
+				"multi_query says that there is one head of keys and values, and %s is %d", name, d.KVHeads)
 		}
 		d.KVHeads = 1
 	}
@@ -187,7 +201,8 @@ func (u *unknown) dimensions() *Dimensions {
 
 // norms tells LayerNorm and RMSNorm apart by the name of their epsilon.
 func (u *unknown) norms(d *Dimensions) {
-	if d.Norm = "rmsnorm"; u.has("layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_epsilon") || !u.has("rms_norm_eps", "rms_norm_epsilon", "norm_eps") {
+	if d.Norm = "rmsnorm"; u.has("layer_norm_eps", "layer_norm_epsilon", "layernorm_epsilon", "norm_epsilon") ||
+		!u.has("rms_norm_eps", "rms_norm_epsilon", "norm_eps") {
 		d.Norm = "layernorm"
 	}
 }
@@ -206,7 +221,8 @@ func (u *unknown) mlp(d *Dimensions) {
 	case act == "gelu_fast", act == "gelu_pytorch_tanh":
 		d.MLP = "gelu"
 	default:
-		u.errs.Add(u.pointer+"/"+name, "unsupported", "model_type %.60q is not described, and its activation %s is not either", u.kind, describe(u.config.given[name]))
+		u.errs.Add(u.pointer+"/"+name, "unsupported", "model_type %.60q is not described, and its activation "+
+			"%s is not either", u.kind, describe(u.config.given[name]))
 	}
 	if d.MLP != "swiglu" && !u.has("rms_norm_eps") { // norm_eps alone
 		d.Norm = "layernorm"
@@ -259,7 +275,9 @@ func (u *unknown) turnedShare(d *Dimensions) {
 	for kind, of := range all {
 		one, ok := of.(map[string]any)
 		if v := one["partial_rotary_factor"]; ok && v != nil && v != 1.0 {
-			u.errs.Add(u.pointer+"/rope_parameters/"+kind, "unsupported", "model_type %.60q is not described, and a share of a head that is turned in some of the layers is not understood", u.kind)
+			u.errs.Add(u.pointer+"/rope_parameters/"+kind, "unsupported",
+				"model_type %.60q is not described, and a share of a head that is turned in some of the layers "+
+					"is not understood", u.kind)
 		}
 	}
 }
@@ -291,7 +309,8 @@ func (u *unknown) windows(a *Architecture) {
 	if types, ok := u.config.given["layer_types"].([]any); ok {
 		for _, kind := range types {
 			if kind != fullAttention && kind != slidingAttention {
-				u.errs.Add(u.pointer+"/layer_types", "unsupported", "model_type %.60q is not described, and a layer of type %s is not understood; %s and %s are",
+				u.errs.Add(u.pointer+"/layer_types", "unsupported",
+					"model_type %.60q is not described, and a layer of type %s is not understood; %s and %s are",
 					u.kind, describe(kind), fullAttention, slidingAttention)
 				return
 			}
@@ -321,7 +340,8 @@ func (u *unknown) unread() []string {
 				scaling = append(scaling, key)
 			}
 		default:
-			u.errs.Add(u.pointer+"/"+key, "unsupported", "model_type %.60q is not described, and what %.60s, here %s, does to its modules is not known; "+
+			u.errs.Add(u.pointer+"/"+key, "unsupported", "model_type %.60q is not described, and what %.60s, here %s, "+
+				"does to its modules is not known; "+
 				"leave it out where it changes none of them", u.kind, key, describe(v))
 		}
 	}

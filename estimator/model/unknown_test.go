@@ -24,8 +24,10 @@ func TestUnknownFamily(t *testing.T) {
 		{`,"tie_word_embeddings":true`, llama - 1000*256},
 		{`,"use_qk_norm":true`, llama + 4*(32+32)},
 		{`,"hidden_act":"relu2","mlp_bias":false`, llama - 4*256*640},
-		{`,"hidden_act":"gelu_new","layer_norm_eps":1e-5,"use_bias":true`, llama + 256 + 4*(2*256-256*640+640+256+256+64+64+256)},
-		{`,"num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":128,"n_shared_experts":1`, llama + 4*(5*3*256*128+4*256-3*256*640)},
+		{`,"hidden_act":"gelu_new","layer_norm_eps":1e-5,"use_bias":true`, llama +
+			256 + 4*(2*256-256*640+640+256+256+64+64+256)},
+		{`,"num_experts":4,"num_experts_per_tok":2,"moe_intermediate_size":128,"n_shared_experts":1`, llama +
+			4*(5*3*256*128+4*256-3*256*640)},
 		{`,"partial_rotary_factor":0.5,"parallel_attn":true`, llama},
 	} {
 		var errs invalid.List

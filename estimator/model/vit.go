@@ -8,8 +8,10 @@ var vitFamily = family{
 	classes: []string{classImage},
 	keys:    commonKeys,
 	defaults: map[string]any{
-		"hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0, "intermediate_size": 3072.0, "hidden_act": "gelu",
-		"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "image_size": 224.0, "patch_size": 16.0, "num_channels": 3.0, "qkv_bias": true},
+		"hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0, "intermediate_size": 3072.0,
+		"hidden_act":          "gelu",
+		"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "image_size": 224.0, "patch_size": 16.0,
+		"num_channels": 3.0, "qkv_bias": true},
 	read: (*config).vit,
 	preset: func(p *Preset, a *Architecture) {
 		a.Activation, a.Labels = p.MLP, p.Labels
@@ -41,9 +43,11 @@ func (p patches) tokens() int64 {
 // patches reads a picture's sizes. The upper limit keeps the number of patches far from the end of an int64.
 func (c *config) patches() patches {
 	const maxSide = 1 << 14
-	p := patches{image: c.integer("image_size", maxSide), patch: c.integer("patch_size", maxSide), channels: c.integer("num_channels", maxSide)}
+	p := patches{image: c.integer("image_size", maxSide), patch: c.integer("patch_size", maxSide),
+		channels: c.integer("num_channels", maxSide)}
 	if p.patch > p.image {
-		c.errs.Add(c.pointer+"/patch_size", "conflict", "patch_size is %d and image_size %d: not one patch fits", p.patch, p.image)
+		c.errs.Add(c.pointer+"/patch_size", "conflict", "patch_size is %d and image_size %d: not one patch fits",
+			p.patch, p.image)
 	}
 	return p
 }
@@ -57,7 +61,8 @@ func (c *config) vit(a *Architecture) {
 	}
 	a.FFN = c.integer("intermediate_size", maxRows)
 	a.Activation = c.activation("hidden_act", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
-	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout_prob"), c.probability("attention_probs_dropout_prob")
+	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout_prob"),
+		c.probability("attention_probs_dropout_prob")
 	a.EmbeddingDropout = a.ResidualDropout
 	a.QKVBias = c.boolean("qkv_bias")
 	a.Labels = c.labels()
@@ -103,7 +108,8 @@ func buildViT(b *builder) step.Network {
 func (b *builder) vitLayer() vitLayer {
 	a, d := b.a, b.a.Hidden
 	var l vitLayer
-	l.q, l.k = b.linear("attention.attention.query", d, d, a.QKVBias), b.linear("attention.attention.key", d, d, a.QKVBias)
+	l.q, l.k = b.linear("attention.attention.query", d, d, a.QKVBias),
+		b.linear("attention.attention.key", d, d, a.QKVBias)
 	l.v, l.out = b.linear("attention.attention.value", d, d, a.QKVBias), b.linear("attention.output.dense", d, d, true)
 	mlp := func() {
 		l.up, l.down = b.linear("intermediate.dense", d, a.FFN, true), b.linear("output.dense", a.FFN, d, true)
@@ -214,7 +220,8 @@ func (m *vit) attention(t *step.Tape, l *vitLayer, x step.T) step.T {
 	var context step.T
 	probabilities := step.NoTensor
 	if t.Recipe.Attention == step.AttentionEager {
-		context, probabilities = t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Upcast: true}, q, k, v)
+		context, probabilities = t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Upcast: true},
+			q, k, v)
 	} else {
 		context = t.TokensFirst(t.SDPA(q, k, v, heads, nil, m.a.AttentionDropout), heads, false)
 	}

@@ -4,13 +4,16 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 var whisperFamily = family{
 	classes: []string{classConditional},
-	keys:    fieldNames{heads: "encoder_attention_heads", hidden: "d_model", kv: "encoder_attention_heads", dim: "d_model"},
+	keys: fieldNames{heads: "encoder_attention_heads", hidden: "d_model", kv: "encoder_attention_heads",
+		dim: "d_model"},
 	defaults: map[string]any{
-		"vocab_size": 51865.0, "num_mel_bins": 80.0, "encoder_layers": 4.0, "encoder_attention_heads": 6.0, "decoder_layers": 4.0,
+		"vocab_size": 51865.0, "num_mel_bins": 80.0, "encoder_layers": 4.0, "encoder_attention_heads": 6.0,
+		"decoder_layers":          4.0,
 		"decoder_attention_heads": 6.0, "decoder_ffn_dim": 1536.0, "encoder_ffn_dim": 1536.0, "encoder_layerdrop": 0.0,
 		"decoder_layerdrop": 0.0, "use_cache": true, "activation_function": "gelu", "d_model": 384.0, "dropout": 0.0,
-		"attention_dropout": 0.0, "activation_dropout": 0.0, "max_source_positions": 1500.0, "max_target_positions": 448.0,
-		"apply_spec_augment": false, "tie_word_embeddings": true},
+		"attention_dropout": 0.0, "activation_dropout": 0.0, "max_source_positions": 1500.0,
+		"max_target_positions": 448.0,
+		"apply_spec_augment":   false, "tie_word_embeddings": true},
 	read: (*config).whisper,
 	preset: func(p *Preset, a *Architecture) {
 		stack := whisperSizes{layers: p.Layers, heads: p.Heads, ffn: p.FFN}
@@ -32,12 +35,13 @@ type whisperOptions struct {
 // whisperSizes are the numbers in which the encoder and the decoder may differ.
 type whisperSizes struct{ layers, heads, ffn int64 }
 
-// speech completes an architecture of which the number of positions of the encoder is known: every window of sound has as
-// many.
+// speech completes an architecture of which the number of positions of the encoder is known: every window of sound has
+// as many.
 func (a *Architecture) speech(own whisperOptions, positions int64) {
 	a.own, a.FixedTokens = own, positions
 	a.LearnedPositions, a.Irregular = true, true
-	a.NeverReentrant = "the decoder's layers get the encoder's output as a keyword, and reentrant checkpointing would go backward through its graph once for each layer"
+	a.NeverReentrant = "the decoder's layers get the encoder's output as a keyword, and reentrant checkpointing would " +
+		"go backward through its graph once for each layer"
 	a.Layers, a.Decoder = own.encoder.layers+own.decoder.layers, own.decoder.layers
 	a.Heads, a.FFN = max(own.encoder.heads, own.decoder.heads), max(own.encoder.ffn, own.decoder.ffn)
 	a.KVHeads = a.Heads
@@ -56,8 +60,10 @@ func (c *config) whisper(a *Architecture) {
 	own := whisperOptions{
 		bins:              c.integer("num_mel_bins", maxBins),
 		activationDropout: c.probability("activation_dropout"),
-		encoder:           whisperSizes{c.integer("encoder_layers", maxLayers/2), c.integer("encoder_attention_heads", maxWidth), c.integer("encoder_ffn_dim", maxRows)},
-		decoder:           whisperSizes{c.integer("decoder_layers", maxLayers/2), c.integer("decoder_attention_heads", maxWidth), c.integer("decoder_ffn_dim", maxRows)},
+		encoder: whisperSizes{c.integer("encoder_layers", maxLayers/2),
+			c.integer("encoder_attention_heads", maxWidth), c.integer("encoder_ffn_dim", maxRows)},
+		decoder: whisperSizes{c.integer("decoder_layers", maxLayers/2),
+			c.integer("decoder_attention_heads", maxWidth), c.integer("decoder_ffn_dim", maxRows)},
 	}
 	a.Hidden, a.Vocabulary = c.integer("d_model", maxWidth), c.integer("vocab_size", maxRows)
 	a.MaxPositions = c.integer("max_target_positions", maxRows)
@@ -66,18 +72,22 @@ func (c *config) whisper(a *Architecture) {
 	a.EmbeddingDropout, a.ResidualDropout, a.AttentionDropout = p, p, c.probability("attention_dropout")
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 	if own.decoder.heads > 0 && a.Hidden%own.decoder.heads != 0 {
-		c.errs.Add(c.pointer+"/decoder_attention_heads", "not_divisible", "decoder_attention_heads %d does not divide d_model %d", own.decoder.heads, a.Hidden)
+		c.errs.Add(c.pointer+"/decoder_attention_heads", "not_divisible",
+			"decoder_attention_heads %d does not divide d_model %d", own.decoder.heads, a.Hidden)
 	}
 	if own.encoder.heads > 0 && a.Hidden%own.encoder.heads != 0 {
-		c.errs.Add(c.pointer+"/encoder_attention_heads", "not_divisible", "encoder_attention_heads %d does not divide d_model %d", own.encoder.heads, a.Hidden)
+		c.errs.Add(c.pointer+"/encoder_attention_heads", "not_divisible",
+			"encoder_attention_heads %d does not divide d_model %d", own.encoder.heads, a.Hidden)
 	}
 	for _, key := range []string{"encoder_layerdrop", "decoder_layerdrop"} {
 		if c.probability(key) > 0 {
-			c.errs.Add(c.pointer+"/"+key, "unsupported", "layers that are left out at random are not modelled; set %s to 0", key)
+			c.errs.Add(c.pointer+"/"+key, "unsupported", "layers that are left out at random are not "+
+				"modelled; set %s to 0", key)
 		}
 	}
 	if c.boolean("apply_spec_augment") {
-		c.errs.Add(c.pointer+"/apply_spec_augment", "unsupported", "masking the sound at random is not modelled; set apply_spec_augment to false")
+		c.errs.Add(c.pointer+"/apply_spec_augment", "unsupported",
+			"masking the sound at random is not modelled; set apply_spec_augment to false")
 	}
 	a.speech(own, c.integer("max_source_positions", maxFrames))
 }
@@ -119,11 +129,13 @@ func buildWhisper(b *builder) step.Network {
 	a, d := b.a, b.a.Hidden
 	m := &whisper{a: a, own: a.own.(whisperOptions)}
 	const taps = 3
-	m.conv1, m.conv2 = b.convolution("encoder.conv1", m.own.bins, d, 1, taps, true), b.convolution("encoder.conv2", d, d, 1, taps, true)
+	m.conv1, m.conv2 = b.convolution("encoder.conv1", m.own.bins, d, 1, taps, true),
+		b.convolution("encoder.conv2", d, d, 1, taps, true)
 	m.sinusoids = b.parameter("encoder.embed_positions", a.FixedTokens, d)
 	b.p.List[m.sinusoids.Index].Frozen = true
 	m.encoder = m.declare(b, "encoder", m.own.encoder, false)
-	m.words, m.positions = b.embedding("decoder.embed_tokens", a.Vocabulary, d), b.parameter("decoder.embed_positions", a.MaxPositions, d)
+	m.words, m.positions = b.embedding("decoder.embed_tokens", a.Vocabulary, d),
+		b.parameter("decoder.embed_positions", a.MaxPositions, d)
 	m.decoder = m.declare(b, "decoder", m.own.decoder, true)
 	m.head = m.words
 	if !a.Tied {
@@ -134,7 +146,8 @@ func buildWhisper(b *builder) step.Network {
 
 func (m *whisper) declare(b *builder, name string, sizes whisperSizes, decodes bool) whisperStack {
 	d := m.a.Hidden
-	s := whisperStack{m: m, decodes: decodes, layers: make([]whisperLayer, sizes.layers), transpose: !decodes && m.a.FixedTokens > 1 && d > 1}
+	s := whisperStack{m: m, decodes: decodes, layers: make([]whisperLayer, sizes.layers), transpose: !decodes &&
+		m.a.FixedTokens > 1 && d > 1}
 	if sizes.heads > 0 {
 		s.heads = step.Heads{Query: sizes.heads, KV: sizes.heads, Dim: d / sizes.heads}
 	}

@@ -33,7 +33,8 @@ func (m *whisper) encode(t *step.Tape, features step.T) step.T {
 	first := t.Convolution(features, m.conv1.w, m.conv1.b, 2*frames, false)
 	act := t.GELU(first)
 	t.Drop(first)
-	second := t.Convolution(act, m.conv2.w, m.conv2.b, frames, s.transpose && t.Parameter(m.sinusoids).Dtype() != step.F16)
+	second := t.Convolution(act, m.conv2.w, m.conv2.b, frames, s.transpose &&
+		t.Parameter(m.sinusoids).Dtype() != step.F16)
 	embedded := t.GELU(second)
 	t.Drop(second)
 	t.Drop(act)
@@ -72,7 +73,9 @@ func (m *whisper) decode(t *step.Tape, ids, encoded step.T) step.T {
 		besides.Captured = append(besides.Captured, *s.mask)
 	}
 	for i := range s.layers {
-		x = t.Layer(int32((len(m.encoder.layers)+i)/int(m.a.UnitLayers())), x, func(t *step.Tape, x step.T) step.T { return s.decoderLayer(t, i, x, encoded) }, besides)
+		x = t.Layer(int32((len(m.encoder.layers)+i)/int(m.a.UnitLayers())), x, func(t *step.Tape, x step.T) step.T {
+			return s.decoderLayer(t, i, x, encoded)
+		}, besides)
 	}
 	t.EndLayers()
 	y := s.normed(t, s.final, x)
@@ -169,9 +172,10 @@ type lookup struct {
 	causal        bool
 }
 
-// attention is WhisperAttention.forward on x with keys and values from source. It returns its output and, where they are
-// formed, the probabilities.
-func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source step.T, to lookup) (out, probabilities step.T) {
+// attention is WhisperAttention.forward on x with keys and values from source. It returns its output and, where they
+// are formed, the probabilities.
+func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source step.T, to lookup) (out,
+	probabilities step.T) {
 	t.In(step.PartAttention)
 	h := s.heads
 	h.Queries, h.Keys, h.Bidirectional, h.Drops = to.queries, to.keys, !to.causal, s.m.a.AttentionDropout > 0

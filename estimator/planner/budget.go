@@ -7,10 +7,10 @@ import (
 	"strings"
 )
 
-// planBudget is the work that a plan may take, in requests that replayed jobs make of the allocator ([estimator.Result.Played]): at 150
-// to 400 ns each, five to ten seconds on two cores. Nearly all plans take a hundredth of it; mixtures of hundreds of experts, of
-// which one answer is a million requests, take more than there is. Work is counted and not timed, so that the same request gives
-// the same answer on every machine.
+// planBudget is the work that a plan may take, in requests that replayed jobs make of the allocator
+// ([estimator.Result.Played]): at 150 to 400 ns each, five to ten seconds on two cores. Nearly all plans take a
+// hundredth of it; mixtures of hundreds of experts, of which one answer is a million requests, take more than there is.
+// Work is counted and not timed, so that the same request gives the same answer on every machine.
 //
 // What is left is only looked at where no questions are under way, since those of several goroutines end in any order.
 const planBudget = 32 << 20
@@ -24,7 +24,8 @@ const (
 	optionsShown = 12
 	// lightShare is the part of the budget that lower bounds may take to be looked for before anything else is known.
 	lightShare = 0.25
-	// spareQuestions are how many have to be affordable for a search that seldom finds anything, and for the table of other cards.
+	// spareQuestions are how many have to be affordable for a search that seldom finds anything, and for the table of
+	// other cards.
 	spareQuestions = 64
 )
 
@@ -86,10 +87,12 @@ func (s *search) start(pairs []Choice) []Choice {
 	return pairs
 }
 
-// bound looks for the lower bounds of what a plan shows where the answers do not have them yet: for all of it or, where the
-// work does not suffice, for nothing.
+// bound looks for the lower bounds of what a plan shows where the answers do not have them yet: for all of it or, where
+// the work does not suffice, for nothing.
 func (s *search) bound(ctx context.Context, shown []*judged) error {
-	missing := slices.DeleteFunc(slices.Clone(shown), func(j *judged) bool { return j == nil || j.result == nil || j.whole })
+	missing := slices.DeleteFunc(slices.Clone(shown), func(j *judged) bool {
+		return j == nil || j.result == nil || j.whole
+	})
 	if !s.bounds && !s.affords(boundPlays*len(missing), "lower bounds") {
 		for _, j := range shown {
 			if j != nil {
@@ -120,6 +123,7 @@ func (s *search) explainBudget() {
 	if len(s.budget.skipped) == 0 {
 		return
 	}
-	s.notes.add("search-bounded", "One answer about this job replays %d requests of the allocator, and a plan replays about %d in all. Left out, in whole or in part: %s.",
+	s.notes.add("search-bounded", "One answer about this job replays %d requests of the allocator, and a plan replays "+
+		"about %d in all. Left out, in whole or in part: %s.",
 		s.budget.each, planBudget, strings.Join(s.budget.skipped, "; "))
 }

@@ -9,7 +9,8 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// A job whose answers take long gets a plan of the pairs and of as many ways out as the work suffices for, and is told what was left out.
+// A job whose answers take long gets a plan of the pairs and of as many ways out as the work suffices for, and is told
+// what was left out.
 func TestPlanBudget(t *testing.T) {
 	plain := mustMake(t, story(), storyFake())
 	for _, tt := range []struct {
@@ -21,8 +22,11 @@ func TestPlanBudget(t *testing.T) {
 		left     []string
 	}{
 		{"no lower bounds", 11994, 200, true, len(plain.Options), []string{"lower bounds"}},
-		{"few searches", 11994, 40, false, 6, []string{"lower bounds", "smaller cards, on which other kernels may make room"}},
-		{"no search", 11994, 24, true, 4, []string{"lower bounds", "smaller cards, on which other kernels may make room", "settings that change training", "the frontier", "the longest sequences"}},
+		{"few searches", 11994, 40, false, 6, []string{"lower bounds", "smaller cards, on which other " +
+			"kernels may make room"}},
+		{"no search", 11994, 24, true, 4,
+			[]string{"lower bounds", "smaller cards, on which other kernels may make room",
+				"settings that change training", "the frontier", "the longest sequences"}},
 		{"pairs and little else", 11994, 14, false, 1, []string{"settings that leave training alone", "more GPUs"}},
 		{"nothing fits", 2100, 40, false, 4, []string{combinationsSkipped}},
 		{"some of the pairs", 11994, 8, false, 1, []string{"pairs with the largest micro-batches"}},
@@ -51,7 +55,8 @@ func TestPlanBudget(t *testing.T) {
 			}
 			for _, x := range p.Pairs {
 				if (x.LowBytes > 0) != (p.Today.LowBytes > 0) {
-					t.Errorf("%d × %d has a lower bound of %d, today %d", x.MicroBatch, x.GradientAccumulation, x.LowBytes, p.Today.LowBytes)
+					t.Errorf("%d × %d has a lower bound of %d, today %d", x.MicroBatch, x.GradientAccumulation,
+						x.LowBytes, p.Today.LowBytes)
 				}
 			}
 			again := storyFake()
@@ -89,7 +94,8 @@ func TestPlayedDoesNotDependOnWhatIsKnown(t *testing.T) {
 			t.Fatal(err)
 		}
 		if shared.Played == 0 || shared.Played != alone.Played || shared.Peak.LowBytes != alone.Peak.LowBytes {
-			t.Errorf("%d requests and a bound of %d with other questions, %d and %d alone", shared.Played, shared.Peak.LowBytes, alone.Played, alone.Peak.LowBytes)
+			t.Errorf("%d requests and a bound of %d with other questions, %d and %d alone", shared.Played,
+				shared.Peak.LowBytes, alone.Played, alone.Peak.LowBytes)
 		}
 	}
 }
@@ -102,8 +108,10 @@ func TestPlanBudgetOfSeveralCards(t *testing.T) {
 		f := storyFake()
 		f.played = planBudget / answers
 		p := mustMake(t, r, f)
-		if said := strings.Contains(noteOf(p, "search-bounded"), "the other GPUs of the job"); len(p.GPUs) != rows || said == (rows > 0) {
-			t.Errorf("%d cards where the work suffices for %d answers, and the note says so: %v", len(p.GPUs), answers, said)
+		if said := strings.Contains(noteOf(p, "search-bounded"), "the other GPUs of the job"); len(p.GPUs) != rows ||
+			said == (rows > 0) {
+			t.Errorf("%d cards where the work suffices for %d answers, and the note says so: %v", len(p.GPUs), answers,
+				said)
 		}
 	}
 }

@@ -12,8 +12,8 @@ import (
 // byGPU plans the same batch for every card of a job that names several.
 //
 // Asking about every pair on every card would take thousands of estimates. The bytes of a pair differ little between
-// cards (contexts, workspaces, scratch of sums), so those on the plan's own card say about which pair is the largest; that
-// one and its neighbours are asked about, until one fits and the next larger does not. Smaller pairs than one that
+// cards (contexts, workspaces, scratch of sums), so those on the plan's own card say about which pair is the largest;
+// that one and its neighbours are asked about, until one fits and the next larger does not. Smaller pairs than one that
 // fits are taken to fit too, and the pair that is recommended is asked about in any case.
 func (s *search) byGPU(ctx context.Context) ([]GPUPlan, error) {
 	if len(s.rest) == 0 || !s.affords(spareQuestions, "the other GPUs of the job") {
@@ -38,7 +38,8 @@ func (s *search) byGPU(ctx context.Context) ([]GPUPlan, error) {
 	best := make([]int, len(cards))
 	wanted := map[Choice][]int{}
 	for i := range cards {
-		out[i] = GPUPlan{GPU: cards[i].ID, UsableBytes: asked.of(i, today.choice()).UsableBytes, Verdict: asked.of(i, today.choice()).Verdict}
+		out[i] = GPUPlan{GPU: cards[i].ID, UsableBytes: asked.of(i, today.choice()).UsableBytes,
+			Verdict: asked.of(i, today.choice()).Verdict}
 		best[i] = -1
 		if largest[i] < len(s.exact) {
 			best[i] = s.fastestOn(cards[i], largest[i])
@@ -202,7 +203,8 @@ func (a *judgements) judge(ctx context.Context, wanted map[Choice][]int) error {
 			fit := estimator.GPUFit{GPU: a.cards[i].ID, Verdict: estimator.Unknown}
 			if results[k] != nil {
 				fit = results[k].GPUs[n]
-				a.bytes[judgement{i, q.pair}] = a.cards[i].UsableBytes - a.search.costs.base.Job.ReserveBytes - fit.HeadroomBytes
+				a.bytes[judgement{i,
+					q.pair}] = a.cards[i].UsableBytes - a.search.costs.base.Job.ReserveBytes - fit.HeadroomBytes
 			}
 			a.fits[judgement{i, q.pair}] = fit
 		}

@@ -21,10 +21,10 @@ const (
 	basisCalibrated = "calibrated"
 )
 
-// Two constants of the time model depend on the user's machine more than on the card, and a measured step tells of them: the share
-// of its peak that matrix products reach, and what a kernel costs the host. The others stay as each reading has them, so that the
-// range is what the measured steps leave open. The bounds are a twentieth of the peak and all of it, and launches of a CUDA graph
-// and of a slow host that is traced.
+// Two constants of the time model depend on the user's machine more than on the card, and a measured step tells of
+// them: the share of its peak that matrix products reach, and what a kernel costs the host. The others stay as each
+// reading has them, so that the range is what the measured steps leave open. The bounds are a twentieth of the peak and
+// all of it, and launches of a CUDA graph and of a slow host that is traced.
 var (
 	gemmShares  = [2]float64{0.05, 1}
 	launchTimes = [2]float64{1e-6, 1e-4}
@@ -36,8 +36,8 @@ const (
 	nearness = 0.01
 	// halvings of the logarithms between two bounds find a constant to a millionth.
 	halvings = 22
-	// misfit is how far off the median of the measured steps may be, as a factor, before something else than what the model knows
-	// must take the time.
+	// misfit is how far off the median of the measured steps may be, as a factor, before something else than what the
+	// model knows must take the time.
 	misfit = 1.25
 )
 
@@ -53,9 +53,9 @@ func (x timed) off(a assumption) float64 {
 	return math.Log(x.perToken(x.card, a) * x.tokens() / x.seconds)
 }
 
-// fit sets the two constants of a reading to those with the least sum of errors, by which one odd step among several does
-// little; of those as good, to the nearest. A micro-step waits for the card or for the host, so that each step tells one of the two,
-// and the best of either is what some step tells, or what it was.
+// fit sets the two constants of a reading to those with the least sum of errors, by which one odd step among several
+// does little; of those as good, to the nearest. A micro-step waits for the card or for the host, so that each step
+// tells one of the two, and the best of either is what some step tells, or what it was.
 func fit(a assumption, steps []timed) assumption {
 	with := func(gemm, launch float64) assumption {
 		b := a
@@ -124,12 +124,14 @@ func (s *search) calibrate(measured []MeasuredStep) {
 	}
 	slices.Sort(offs)
 	if median := offs[len(offs)/2]; median > misfit {
-		s.notes.add("measured-steps-unused", "The measured steps were not used: whatever share of the card's peak products reach and whatever a launch takes, the model is off by a factor of %.2g. "+
+		s.notes.add("measured-steps-unused", "The measured steps were not used: whatever share of the card's peak "+
+			"products reach and whatever a launch takes, the model is off by a factor of %.2g. "+
 			"Something else than the step's own work may take the time, such as loading data.", median)
 		return
 	}
 	s.readings, s.basis = fitted, basisCalibrated
-	s.notes.add("measured-steps", "Step times are fitted to %s: matrix products reach %.0f %% of the card's peak and a kernel launch takes %.1f µs; the farthest step is off by %.0f %%.",
+	s.notes.add("measured-steps", "Step times are fitted to %s: matrix products reach %.0f %% of the card's peak and "+
+		"a kernel launch takes %.1f µs; the farthest step is off by %.0f %%.",
 		count(len(steps), "measured step"), 100*fitted[0].gemm, 1e6*fitted[0].launch, 100*(offs[len(offs)-1]-1))
 }
 

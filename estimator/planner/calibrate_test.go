@@ -32,8 +32,8 @@ func pairTime(t *testing.T, p *Plan, micro int64) float64 {
 	return x.RelativeStepTime
 }
 
-// On a host that takes 60 µs for a launch and a card that reaches 45 % of its peak, small micro-batches wait for the host. Two
-// measured steps tell both.
+// On a host that takes 60 µs for a launch and a card that reaches 45 % of its peak, small micro-batches wait for the
+// host. Two measured steps tell both.
 func TestMeasuredStepsMoveTheModel(t *testing.T) {
 	slow := expected
 	slow.gemm, slow.launch = 0.45, 60e-6
@@ -66,8 +66,10 @@ func TestMeasuredStepsMoveTheModel(t *testing.T) {
 		}
 		if o.MicroBatch == 1 || o.MicroBatch == 2 {
 			w := o.RelativeStepTime
-			if old := before.Options[i].RelativeStepTime; o.Title == before.Options[i].Title && w.High/w.Low > old.High/old.Low {
-				t.Errorf("%q is between %.3f and %.3f, and was between %.3f and %.3f", o.Title, w.Low, w.High, old.Low, old.High)
+			if old := before.Options[i].RelativeStepTime; o.Title == before.Options[i].Title &&
+				w.High/w.Low > old.High/old.Low {
+				t.Errorf("%q is between %.3f and %.3f, and was between %.3f and %.3f", o.Title, w.Low, w.High, old.Low,
+					old.High)
 			}
 		}
 	}
@@ -102,7 +104,8 @@ func TestTwoStepsFixBoth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		c := cardOf(rtx4070(), estimator.PrecisionAMPBF16)
 		truth := expected
-		truth.gemm, truth.launch = rapid.Float64Range(0.3, 0.9).Draw(t, "share of the peak"), rapid.Float64Range(5e-5, 9e-5).Draw(t, "launch")
+		truth.gemm, truth.launch = rapid.Float64Range(0.3, 0.9).Draw(t, "share of the peak"),
+			rapid.Float64Range(5e-5, 9e-5).Draw(t, "launch")
 		steps := []timed{{storyWorkload(1, nil), c, stepOf(1, truth)}, {storyWorkload(64, nil), c, stepOf(64, truth)}}
 		for i, x := range steps {
 			if off := x.off(fit(expected, steps)); math.Abs(off) > 1e-4 {
@@ -118,7 +121,8 @@ func TestMeasuredStepsThatDoNotFit(t *testing.T) {
 	plain := mustMake(t, r, storyFake())
 	r.MeasuredSteps = []MeasuredStep{{Seconds: 3600}}
 	p := mustMake(t, r, storyFake())
-	if p.StepTimeBasis != "model" || noteOf(p, "measured-steps-unused") == "" || pairTime(t, p, 2) != pairTime(t, plain, 2) {
+	if p.StepTimeBasis != "model" || noteOf(p, "measured-steps-unused") == "" || pairTime(t, p, 2) != pairTime(t, plain,
+		2) {
 		t.Errorf("basis %q, notes %v", p.StepTimeBasis, p.Notes)
 	}
 }
@@ -129,7 +133,8 @@ func TestMeasuredStepsThatSayTooLittle(t *testing.T) {
 	r.MeasuredSteps = []MeasuredStep{{GradientAccumulation: 32, Seconds: 9}, timedStep(8, 9), timedStep(8, math.NaN())}
 	_, err := MakeWith(t.Context(), r, storyFake().estimate)
 	wrong, ok := errors.AsType[*invalid.Error](err)
-	if !ok || len(wrong.Fields) != 2 || wrong.Fields[0].Pointer != "/measured_steps/0/micro_batch" || wrong.Fields[1].Pointer != "/measured_steps/2/step_time_seconds" {
+	if !ok || len(wrong.Fields) != 2 || wrong.Fields[0].Pointer != "/measured_steps/0/micro_batch" ||
+		wrong.Fields[1].Pointer != "/measured_steps/2/step_time_seconds" {
 		t.Errorf("error %v", err)
 	}
 }

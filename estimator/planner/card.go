@@ -25,7 +25,8 @@ const (
 // generation since Volta when they accumulate in float32 (RTX 4070: 58.3 and
 // 29.15 TFLOP/s), and before Volta there are none.
 func cardOf(g estimator.GPU, p estimator.Precision) card {
-	c := card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors), link: g.LinkBytesPerSecond}
+	c := card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors),
+		link: g.LinkBytesPerSecond}
 	if c.link <= 0 {
 		c.link = fallbackLink
 	}

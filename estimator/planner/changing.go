@@ -84,7 +84,8 @@ func optimizers(t estimator.Training) []lever {
 		optimizer           estimator.Optimizer
 		disturbs            float64
 	}{
-		{"8bit", "Keep the optimizer state in 8 bits", "the moments of AdamW are rounded to 8 bits", estimator.Optimizer{Name: "adamw-8bit"}, disturbsMoments},
+		{"8bit", "Keep the optimizer state in 8 bits", "the moments of AdamW are rounded to 8 bits",
+			estimator.Optimizer{Name: "adamw-8bit"}, disturbsMoments},
 		{"adafactor", "Train with Adafactor", anew, estimator.Optimizer{Name: "adafactor"}, disturbsAdafactor},
 		{"lion", "Train with Lion", anew, estimator.Optimizer{Name: "lion"}, disturbsLion},
 		{"sgd", "Train with SGD and momentum", anew, estimator.Optimizer{Name: "sgd-momentum"}, disturbsNoMoments},
@@ -108,7 +109,8 @@ func adapters(in estimator.Input) []lever {
 	}
 	const frozen = "only adapters are trained: for fine-tuning a published model"
 	if l := t.LoRA; l != nil {
-		if l.BasePrecision != "" && l.BasePrecision != "bf16" && l.BasePrecision != "fp16" && l.BasePrecision != "fp32" {
+		if l.BasePrecision != "" && l.BasePrecision != "bf16" && l.BasePrecision != "fp16" &&
+			l.BasePrecision != "fp32" {
 			return nil
 		}
 		packed := *l
@@ -120,10 +122,12 @@ func adapters(in estimator.Input) []lever {
 		return nil // trained from scratch
 	}
 	return []lever{
-		set("adapters-lora", "Train adapters only (LoRA)", estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}}).
+		set("adapters-lora", "Train adapters only (LoRA)",
+			estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}}).
 			changing(frozen, disturbsTrainable),
 		set("adapters-qlora", "Train adapters on a base in 4 bits (QLoRA)",
-			estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}, BasePrecision: "nf4", DoubleQuantization: true}).
+			estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}, BasePrecision: "nf4",
+				DoubleQuantization: true}).
 			changing(frozen+", whose weights are rounded to 4 bits", disturbsQuantised),
 	}
 }
@@ -131,5 +135,6 @@ func adapters(in estimator.Input) []lever {
 func sequenceLever(n, today int64) lever {
 	return trainingLever(fmt.Sprintf("sequence-%d", n), "sequence", "Shorten the sequence", "sequence_length", n,
 		func(t *estimator.Training) { t.SequenceLength = n }).
-		changing(fmt.Sprintf("the model sees %d tokens at a time instead of %d, and fewer in a step", n, today), disturbsSequence)
+		changing(fmt.Sprintf("the model sees %d tokens at a time instead of %d, and fewer in a step", n, today),
+			disturbsSequence)
 }

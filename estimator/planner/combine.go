@@ -35,7 +35,8 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 		return nil, nil
 	}
 	if !found.fits() {
-		s.notes.add("nothing-fits", "No combination of the settings that were tried makes the job fit; the smallest takes %s of %s.",
+		s.notes.add("nothing-fits", "No combination of the settings that were tried makes the job fit; the "+
+			"smallest takes %s of %s.",
 			estimator.Bytes(found.deviceBytes()), estimator.Bytes(found.fit().UsableBytes))
 		if len(found.with.levers) == 0 {
 			return nil, nil
@@ -152,7 +153,8 @@ func (s *search) nearest(best *judged, edge limit) (Choice, bool) {
 		return Choice{}, false
 	}
 	largest := edge.micro()
-	if best != nil && (best.micro >= largest || best.time.Expected <= s.relativeTime(*edge.best).Expected*(1+nearWorth)) {
+	if best != nil && (best.micro >= largest ||
+		best.time.Expected <= s.relativeTime(*edge.best).Expected*(1+nearWorth)) {
 		return Choice{}, false
 	}
 	perGPU := max(1, (s.batch.target+s.batch.gpus/2)/s.batch.gpus)
@@ -173,8 +175,10 @@ func (s *search) nearest(best *judged, edge limit) (Choice, bool) {
 func (s *search) explainDropped(ps []beaten) {
 	const named = 4
 	for _, b := range ps[:min(named, len(ps))] {
-		s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more memory and no more time.",
-			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, estimator.Bytes(b.loser.deviceBytes()), b.loser.time.Expected,
+		s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more "+
+			"memory and no more time.",
+			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, estimator.Bytes(b.loser.deviceBytes()),
+			b.loser.time.Expected,
 			lowerFirst(b.winner.title), b.winner.micro, b.winner.accum)
 	}
 }

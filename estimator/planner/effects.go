@@ -58,12 +58,16 @@ func (s *search) caveats(accumulates bool) {
 		return
 	}
 	if s.tool != "nanogpt" {
-		s.notes.add("loss-normalisation", "Accumulation equals the larger batch only if the loss is divided by the tokens of the whole effective batch; "+
-			"a mean of per-micro-batch means gives short sequences too much weight (transformers before 4.46 does so, and some models after it). Sequences of equal length are not affected.")
-		s.notes.add("partial-window", "Where the last accumulation window of an epoch is not full, some trainers still divide by the configured count.")
+		s.notes.add("loss-normalisation", "Accumulation equals the larger batch only if the loss is divided by the "+
+			"tokens of the whole effective batch; "+
+			"a mean of per-micro-batch means gives short sequences too much weight (transformers before 4.46 does so, "+
+			"and some models after it). Sequences of equal length are not affected.")
+		s.notes.add("partial-window", "Where the last accumulation window of an epoch is not full, some trainers "+
+			"still divide by the configured count.")
 	}
 	if family == "clip" {
-		s.notes.add("contrastive-loss", "The contrastive loss sees only the pairs of its own micro-batch as negatives, so accumulation does not give the loss of the larger batch.")
+		s.notes.add("contrastive-loss", "The contrastive loss sees only the pairs of its own micro-batch as "+
+			"negatives, so accumulation does not give the loss of the larger batch.")
 	}
 }
 
@@ -79,14 +83,20 @@ func (s *search) exchanges(options []Option) {
 		}
 	}
 	if seen["fsdp"] || seen["zero3"] {
-		s.notes.add("fsdp-no-sync", "Every micro-step gathers the sharded parameters again; no_sync saves the reduction between micro-steps but keeps whole gradients on each GPU. The step times here count both in every micro-step.")
+		s.notes.add("fsdp-no-sync", "Every micro-step gathers the sharded parameters again; no_sync saves the "+
+			"reduction between micro-steps but keeps whole gradients on each GPU. The step times here count both in "+
+			"every micro-step.")
 	}
 	if seen[""] || seen["ddp"] {
-		s.notes.add("ddp-no-sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced once a step; a reduction in every micro-step can double the time of a step. The step times here count one a step.")
+		s.notes.add("ddp-no-sync", "Use no_sync (or the trainer's own accumulation) so that gradients are reduced "+
+			"once a step; a reduction in every micro-step can double the time of a step. The step times here "+
+			"count one a step.")
 	}
 	if len(seen) > 0 {
 		link := cardOf(s.gpu, "").link
-		s.notes.add("communication", "Times on several GPUs count what these send each other over links of %.3g GB/s each way (%.3g GB/s between hosts of %d), of which 30 to 85 %% are reached, less what computing hides. "+
-			"Slower links, and cards that reach each other only through two processors, take longer.", link/1e9, network/1e9, hostGPUs)
+		s.notes.add("communication", "Times on several GPUs count what these send each other over links of %.3g GB/s "+
+			"each way (%.3g GB/s between hosts of %d), of which 30 to 85 %% are reached, less what computing hides. "+
+			"Slower links, and cards that reach each other only through two processors, take longer.", link/1e9,
+			network/1e9, hostGPUs)
 	}
 }

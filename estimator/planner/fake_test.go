@@ -64,11 +64,15 @@ func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
 	device := alive + f.bumps[t.MicroBatch]
 	r := &estimator.Result{
 		Played: f.played,
-		Model:  estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760, TrainableParameters: 124373760},
-		Peak:   estimator.Peak{Phase: "backward", Where: "loss backward", MicroStep: new(int64), AllocatedBytes: alive, ReservedBytes: device, DeviceBytes: device, LowBytes: device - device/20, HighBytes: device + device/20},
-		Phases: []estimator.Phase{{Name: "backward", AllocatedBytes: device}, {Name: "optimizer", AllocatedBytes: optimizerPeak}},
+		Model: estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760,
+			TrainableParameters: 124373760},
+		Peak: estimator.Peak{Phase: "backward", Where: "loss backward", MicroStep: new(int64), AllocatedBytes: alive,
+			ReservedBytes: device, DeviceBytes: device, LowBytes: device - device/20, HighBytes: device + device/20},
+		Phases: []estimator.Phase{{Name: "backward", AllocatedBytes: device},
+			{Name: "optimizer", AllocatedBytes: optimizerPeak}},
 		Components: []estimator.Component{
-			{Name: "weights", Bytes: base}, {Name: "activations", Bytes: t.MicroBatch * act}, {Name: "logits_and_loss", Bytes: t.MicroBatch * logits},
+			{Name: "weights", Bytes: base}, {Name: "activations", Bytes: t.MicroBatch * act},
+			{Name: "logits_and_loss", Bytes: t.MicroBatch * logits},
 		},
 	}
 	for _, g := range in.GPUs {
@@ -97,8 +101,11 @@ func storyFake() *fake {
 
 func rtx4070() estimator.GPU {
 	return estimator.GPU{
-		ID: "rtx-4070", Name: "GeForce RTX 4070", MemoryBytes: 12282 * mib, UsableBytes: 11994 * mib, ComputeCapability: 89,
-		Multiprocessors: 46, PeakFLOPS: 58.3e12, FP32FLOPS: 29.15e12, BandwidthBytesPerSecond: 504e9, Vendor: "NVIDIA", Line: estimator.Desktop,
+		ID: "rtx-4070", Name: "GeForce RTX 4070", MemoryBytes: 12282 * mib, UsableBytes: 11994 * mib,
+		ComputeCapability: 89,
+		Multiprocessors:   46, PeakFLOPS: 58.3e12, FP32FLOPS: 29.15e12, BandwidthBytesPerSecond: 504e9,
+		Vendor: "NVIDIA",
+		Line:   estimator.Desktop,
 	}
 }
 
@@ -106,7 +113,8 @@ func rtx4070() estimator.GPU {
 func story() Request {
 	return Request{Input: estimator.Input{
 		Job: estimator.Job{
-			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024, Vocabulary: 50304}},
+			Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 12, Embedding: 768, BlockSize: 1024,
+				Vocabulary: 50304}},
 			Training: estimator.Training{
 				MicroBatch: 16, SequenceLength: 1024, GradientAccumulation: 32, Precision: estimator.PrecisionAMPBF16,
 				Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"}, Attention: "sdpa",

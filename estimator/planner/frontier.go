@@ -105,7 +105,8 @@ func (s *search) grid(ctx context.Context, frontier []FrontierPoint) ([]GridCell
 		if err != nil || j.result == nil {
 			return err
 		}
-		cells[i] = &GridCell{SequenceLength: length, MicroBatch: micro, DeviceBytes: j.deviceBytes(), Verdict: j.fit().Verdict}
+		cells[i] = &GridCell{SequenceLength: length, MicroBatch: micro, DeviceBytes: j.deviceBytes(),
+			Verdict: j.fit().Verdict}
 		return nil
 	})
 	var out []GridCell
@@ -197,7 +198,9 @@ func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*La
 			fitting = append(fitting, p)
 		}
 	}
-	slices.SortStableFunc(fitting, func(a, b *model.Preset) int { return cmp.Compare(b.ParametersTotal, a.ParametersTotal) })
+	slices.SortStableFunc(fitting, func(a, b *model.Preset) int {
+		return cmp.Compare(b.ParametersTotal, a.ParametersTotal)
+	})
 	length := sequenceLength(s.costs.base, s.shape)
 	for asked, p := range fitting {
 		if !s.affords(1, "the largest model") {

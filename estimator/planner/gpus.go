@@ -19,9 +19,9 @@ const (
 	belowAsked    = 4
 )
 
-// inPlaceOf reports whether a card of one line may stand where one of another does: a cluster has cards of its own line, a desktop or
-// a workstation takes either's, and who has a laptop looks for a desktop. Nothing is known to stand in for a system on a chip but
-// another, and anything may for a card of which the line is not known.
+// inPlaceOf reports whether a card of one line may stand where one of another does: a cluster has cards of its own
+// line, a desktop or a workstation takes either's, and who has a laptop looks for a desktop. Nothing is known to stand
+// in for a system on a chip but another, and anything may for a card of which the line is not known.
 func inPlaceOf(own, other estimator.Line) bool {
 	desk := func(l estimator.Line) bool { return l == estimator.Desktop || l == estimator.Workstation }
 	switch {
@@ -37,8 +37,8 @@ func inPlaceOf(own, other estimator.Line) bool {
 	return other == own
 }
 
-// smallestGPUs are the smallest of some cards, of the vendor of the job's own and of a line that may stand in its place, on which
-// the job as it is today fits; without a today, on which its smallest pair does.
+// smallestGPUs are the smallest of some cards, of the vendor of the job's own and of a line that may stand in its
+// place, on which the job as it is today fits; without a today, on which its smallest pair does.
 func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]string, error) {
 	ids := []string{}
 	j := s.floor
@@ -56,7 +56,9 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 	// The bytes on the job's own card say about where the edge is. Above it as many are asked about as are listed,
 	// below it those that other kernels might make room on.
 	needed := j.highBytes() + in.Job.ReserveBytes
-	edge, _ := slices.BinarySearchFunc(cards, needed, func(g estimator.GPU, needed int64) int { return cmp.Compare(g.UsableBytes, needed) })
+	edge, _ := slices.BinarySearchFunc(cards, needed, func(g estimator.GPU, needed int64) int {
+		return cmp.Compare(g.UsableBytes, needed)
+	})
 	above, err := s.fitting(ctx, in, cards[edge:], smallestListed, smallestAsked)
 	if err != nil {
 		return nil, err
@@ -80,8 +82,10 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 }
 
 // fitting are those of some cards on which a job fits, in their order: at most the number wanted, and of
-// the first that are asked about. The search ends with a whole round in which none fits, once it has asked about that many.
-func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estimator.GPU, wanted, asked int) ([]estimator.GPU, error) {
+// the first that are asked about. The search ends with a whole round in which none fits, once it has asked about that
+// many.
+func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estimator.GPU, wanted,
+	asked int) ([]estimator.GPU, error) {
 	var found []estimator.GPU
 	for len(cards) > 0 && len(found) < wanted {
 		now := cards[:min(maxWorkers, len(cards))]

@@ -33,22 +33,31 @@ func TestWhichLeversAreOffered(t *testing.T) {
 		want   string
 	}{
 		{"compile, where it is off", nil, "compile", "compile-on"},
-		{"no compile, where it is on", func(in *estimator.Input) { in.Job.Training.Compile = &estimator.Compile{Model: true} }, "compile", "compile-off"},
+		{"no compile, where it is on", func(in *estimator.Input) {
+			in.Job.Training.Compile = &estimator.Compile{Model: true}
+		}, "compile", "compile-off"},
 		{"growing segments", nil, "allocator", "allocator-expandable"},
 		{"segments that grow already", func(in *estimator.Input) {
 			in.Job.Training.Allocator = &estimator.Allocator{ExpandableSegments: true}
 		}, "allocator", ""},
 		{"no evaluation", nil, "evaluation", ""},
-		{"evaluation at the training batch", func(in *estimator.Input) { in.Job.Training.Evaluation = &estimator.Evaluation{} }, "evaluation", "evaluation-8 evaluation-1"},
+		{"evaluation at the training batch", func(in *estimator.Input) {
+			in.Job.Training.Evaluation = &estimator.Evaluation{}
+		}, "evaluation", "evaluation-8 evaluation-1"},
 		{"evaluation that keeps logits", func(in *estimator.Input) {
 			in.Job.Training.Evaluation = &estimator.Evaluation{MicroBatch: 2, KeepLogits: true}
 		}, "evaluation", "evaluation-1 evaluation-loss-only"},
-		{"half precision", func(in *estimator.Input) { in.Job.Training.Precision = estimator.PrecisionFP32 }, "precision", "precision-amp-bf16"},
+		{"half precision", func(in *estimator.Input) {
+			in.Job.Training.Precision = estimator.PrecisionFP32
+		}, "precision", "precision-amp-bf16"},
 		{"half precision before Ampere", func(in *estimator.Input) {
-			in.Job.Training.Precision, in.GPUs = estimator.PrecisionFP32, []estimator.GPU{{ID: "t4", ComputeCapability: 75}}
+			in.Job.Training.Precision, in.GPUs = estimator.PrecisionFP32,
+				[]estimator.GPU{{ID: "t4", ComputeCapability: 75}}
 		}, "precision", "precision-amp-fp16"},
 		{"half-precision weights", nil, "precision", "precision-bf16"},
-		{"weights that are half precision already", func(in *estimator.Input) { in.Job.Training.Precision = estimator.PrecisionBF16 }, "precision", ""},
+		{"weights that are half precision already", func(in *estimator.Input) {
+			in.Job.Training.Precision = estimator.PrecisionBF16
+		}, "precision", ""},
 		{"smaller optimizers", nil, "optimizer", "optimizer-8bit optimizer-adafactor optimizer-lion optimizer-sgd"},
 		{"no adapters on what is trained from scratch", nil, "adapters", ""},
 		{"adapters on a published model", llama, "adapters", "adapters-lora adapters-qlora"},
@@ -136,7 +145,8 @@ func TestEvaluationHoldsThePeak(t *testing.T) {
 func TestAdaptersMakeRoom(t *testing.T) {
 	r := story()
 	r.Input.Job.Model = estimator.Model{HFConfig: json.RawMessage(tinyLlama)}
-	r.Input.Job.Training = estimator.Training{MicroBatch: 4, SequenceLength: 512, GradientAccumulation: 4, Precision: estimator.PrecisionBF16}
+	r.Input.Job.Training = estimator.Training{MicroBatch: 4, SequenceLength: 512, GradientAccumulation: 4,
+		Precision: estimator.PrecisionBF16}
 	r.Input.GPUs[0].UsableBytes = 720 * mib
 	p, err := Make(t.Context(), r)
 	if err != nil {
@@ -146,7 +156,8 @@ func TestAdaptersMakeRoom(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("nothing fits:\n%s", p.Text())
 	}
-	if o := p.Options[i]; o.Changes["lora"] == nil || !o.ChangesTraining || !strings.Contains(o.TrainingEffect, "only adapters are trained") {
+	if o := p.Options[i]; o.Changes["lora"] == nil || !o.ChangesTraining ||
+		!strings.Contains(o.TrainingEffect, "only adapters are trained") {
 		t.Errorf("the first option that fits is %q: %s", o.Title, o.TrainingEffect)
 	}
 }

@@ -1,7 +1,8 @@
 package planner
 
-// libraries say whose code a lever turns on, in the words with which one looks for it. A lever that needs none but PyTorch says the
-// part of PyTorch. Sources: transformers/trainer.py and training_args.py 4.57 (optim, use_liger_kernel), liger_kernel/transformers.
+// libraries say whose code a lever turns on, in the words with which one looks for it. A lever that needs none but
+// PyTorch says the part of PyTorch. Sources: transformers/trainer.py and training_args.py 4.57 (optim,
+// use_liger_kernel), liger_kernel/transformers.
 var libraries = map[string]string{
 	"attention-sdpa":          "PyTorch's fused attention",
 	"checkpointing-full":      "PyTorch's torch.utils.checkpoint",
@@ -31,7 +32,8 @@ var librariesOf = map[string]map[string]string{
 	"llama-factory": {"optimizer-adafactor": "transformers' Adafactor"},
 	"ms-swift":      {"optimizer-adafactor": "transformers' Adafactor"},
 	"torchtune":     {"loss-chunked": "torchtune's chunked cross-entropy"},
-	"megatron":      {"checkpointing-full": "Megatron's recomputation", "checkpointing-selective": "Megatron's recomputation"},
+	"megatron": {"checkpointing-full": "Megatron's recomputation",
+		"checkpointing-selective": "Megatron's recomputation"},
 }
 
 func libraryOf(tool, code string) string {

@@ -14,8 +14,8 @@ import (
 //   - FSDP2 gathers the parameters for forward and, where it lets go of them, again for backward, and deals out summed gradients, in
 //     every micro-step. The next layer is gathered while one computes (Zhao et al. 2023, arXiv 2304.11277).
 //
-// NCCL reaches about 200 of the 300 GB/s of an A100's NVLink (NVIDIA/nccl-tests #149) and 28 to 35 of the 63 GB/s of an RTX 5090's
-// PCI Express (NVIDIA/nccl #1639), less where cards reach each other through two processors only.
+// NCCL reaches about 200 of the 300 GB/s of an A100's NVLink (NVIDIA/nccl-tests #149) and 28 to 35 of the 63 GB/s of an
+// RTX 5090's PCI Express (NVIDIA/nccl #1639), less where cards reach each other through two processors only.
 
 const (
 	// hostGPUs is how many GPUs a host has at most; more reach each other through a network.
@@ -56,9 +56,10 @@ func (w workload) gatheredBytes() float64 {
 	return 2
 }
 
-// gathersHalf are the frameworks that give FSDP the half type of autocast. Source: accelerate/utils/dataclasses.py 1.15,
-// FullyShardedDataParallelPlugin.set_mixed_precision.
-var gathersHalf = map[string]bool{"": true, "hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true, "llama-factory": true, "llm-foundry": true}
+// gathersHalf are the frameworks that give FSDP the half type of autocast. Source: accelerate/utils/dataclasses.py
+// 1.15, FullyShardedDataParallelPlugin.set_mixed_precision.
+var gathersHalf = map[string]bool{"": true, "hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
+	"llama-factory": true, "llm-foundry": true}
 
 // gradientBytes is what a gradient takes: the type of the weights.
 func (w workload) gradientBytes() float64 {

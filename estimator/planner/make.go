@@ -78,7 +78,8 @@ type judged struct {
 
 func (j judged) choice() Choice { return Choice{MicroBatch: j.micro, GradientAccumulation: j.accum} }
 
-// deviceBytes and highBytes are 0 where the estimator refuses the candidate, and lowBytes also where nobody looked for it.
+// deviceBytes and highBytes are 0 where the estimator refuses the candidate, and lowBytes also where nobody looked for
+// it.
 func (j judged) deviceBytes() int64 {
 	if j.result == nil {
 		return 0
@@ -284,7 +285,8 @@ func (s *search) perTokenOn(gpu estimator.GPU, j judged) [3]float64 {
 // workload is a candidate as the time model sees it.
 func (s *search) workload(j judged) workload {
 	in := j.input(s.costs.base)
-	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum), gpus: float64(s.gpus(j.candidate))}
+	w := workload{shape: s.shape, training: in.Job.Training, micro: float64(j.micro), accum: float64(j.accum),
+		gpus: float64(s.gpus(j.candidate))}
 	for _, l := range j.with.levers {
 		if l.group == "layers" || l.group == "width" {
 			w.shape = shapeOf(in, j.result.Model.Parameters)

@@ -38,7 +38,8 @@ func TestPairsAreEveryDivisor(t *testing.T) {
 		effective, gpus int64
 		want            []Choice
 	}{
-		{512, 1, []Choice{{512, 1}, {256, 2}, {128, 4}, {64, 8}, {32, 16}, {16, 32}, {8, 64}, {4, 128}, {2, 256}, {1, 512}}},
+		{512, 1, []Choice{{512, 1}, {256, 2}, {128, 4}, {64, 8}, {32, 16}, {16, 32}, {8, 64}, {4, 128}, {2, 256},
+			{1, 512}}},
 		{12, 1, []Choice{{12, 1}, {6, 2}, {4, 3}, {3, 4}, {2, 6}, {1, 12}}},
 		{12, 2, []Choice{{6, 1}, {3, 2}, {2, 3}, {1, 6}}},
 		{7, 1, []Choice{{7, 1}, {1, 7}}},
@@ -56,7 +57,8 @@ func TestPairsAreEveryDivisor(t *testing.T) {
 func TestPlanOfTheStory(t *testing.T) {
 	p := mustMake(t, story(), storyFake())
 	if p.EffectiveBatch != 512 || p.GPU != "rtx-4070" || len(p.Pairs) != 10 {
-		t.Errorf("effective batch %d on %q with %d pairs, want 512 on rtx-4070 with 10", p.EffectiveBatch, p.GPU, len(p.Pairs))
+		t.Errorf("effective batch %d on %q with %d pairs, want 512 on rtx-4070 with 10", p.EffectiveBatch, p.GPU,
+			len(p.Pairs))
 	}
 	if p.Today == nil || p.Today.Verdict != estimator.DoesNotFit || p.Today.DeviceBytes != 2500*mib+16*920*mib {
 		t.Errorf("today is %+v", p.Today)
@@ -74,7 +76,8 @@ func TestPlanOfTheStory(t *testing.T) {
 		t.Errorf("floor %d, want %d", p.FloorBytes, 3420*mib)
 	}
 	first := p.Options[0]
-	if first.Title != "Reduce the micro-batch only" || first.Recommendation != "best choice" || first.TrainingEffect != "none" {
+	if first.Title != "Reduce the micro-batch only" || first.Recommendation != "best choice" ||
+		first.TrainingEffect != "none" {
 		t.Errorf("first option is %+v", first)
 	}
 	if want := []string{"batch_size = 8", "gradient_accumulation_steps = 64"}; !slices.Equal(first.Settings, want) {
@@ -116,7 +119,8 @@ func TestBadBatches(t *testing.T) {
 			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 1 << 20}
 		}, "/training/gradient_accumulation", "out_of_range"},
 		{"more groups than the world holds", func(r *Request) {
-			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 8, TensorParallel: 1 << 32, PipelineParallel: 1 << 32}
+			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 8, TensorParallel: 1 << 32,
+				PipelineParallel: 1 << 32}
 		}, "/training/distributed/world_size", "not_divisible"},
 		{"groups do not divide the world", func(r *Request) {
 			r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 8, TensorParallel: 3}
@@ -189,7 +193,9 @@ func TestPrimeBatchOffersANeighbour(t *testing.T) {
 	if want := (Choice{1, 509}); p.Recommended == nil || *p.Recommended != want {
 		t.Errorf("recommended %v, want %v, the only exact pair that fits", p.Recommended, want)
 	}
-	i := slices.IndexFunc(p.Options, func(o Option) bool { return strings.HasPrefix(o.Title, "Nearest effective batch") })
+	i := slices.IndexFunc(p.Options, func(o Option) bool {
+		return strings.HasPrefix(o.Title, "Nearest effective batch")
+	})
 	if i < 0 {
 		t.Fatal("no option with a neighbouring batch")
 	}
@@ -254,10 +260,12 @@ func TestUnknownCard(t *testing.T) {
 	for name, gpus := range map[string][]estimator.GPU{"no GPU": nil, "no capacity": {{ID: "b100"}}} {
 		r := story()
 		r.Input.GPUs = gpus
-		r.Catalog = []estimator.GPU{rtx4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib}, {ID: "a100", UsableBytes: 80000 * mib}}
+		r.Catalog = []estimator.GPU{rtx4070(), {ID: "rtx-4090", UsableBytes: 24000 * mib},
+			{ID: "a100", UsableBytes: 80000 * mib}}
 		p := mustMake(t, r, storyFake())
 		if p.Recommended != nil || len(p.Options) != 0 || p.Pairs[0].Verdict != estimator.Unknown {
-			t.Errorf("%s: recommended %v, %d options, verdict %s", name, p.Recommended, len(p.Options), p.Pairs[0].Verdict)
+			t.Errorf("%s: recommended %v, %d options, verdict %s", name, p.Recommended, len(p.Options),
+				p.Pairs[0].Verdict)
 		}
 		if want := []string{"rtx-4090", "a100"}; !slices.Equal(p.SmallestGPUs, want) {
 			t.Errorf("%s: smallest GPUs %q, want %q", name, p.SmallestGPUs, want)
@@ -279,7 +287,8 @@ func TestLargerGPUWhereNothingElseHelps(t *testing.T) {
 
 func TestEveryGPUOfTheJob(t *testing.T) {
 	r := story()
-	r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{ID: "small", UsableBytes: 6000 * mib}, estimator.GPU{ID: "tiny", UsableBytes: 1000 * mib},
+	r.Input.GPUs = append(r.Input.GPUs, estimator.GPU{ID: "small", UsableBytes: 6000 * mib},
+		estimator.GPU{ID: "tiny", UsableBytes: 1000 * mib},
 		estimator.GPU{ID: "unknown"}, estimator.GPU{ID: "rtx-4090", UsableBytes: 24000 * mib})
 	p := mustMake(t, r, storyFake())
 	type row struct {
@@ -288,7 +297,8 @@ func TestEveryGPUOfTheJob(t *testing.T) {
 		pair    Choice
 	}
 	want := []row{
-		{"rtx-4070", estimator.DoesNotFit, Choice{8, 64}}, {"small", estimator.DoesNotFit, Choice{2, 256}}, {"tiny", estimator.DoesNotFit, Choice{}},
+		{"rtx-4070", estimator.DoesNotFit, Choice{8, 64}}, {"small", estimator.DoesNotFit, Choice{2, 256}},
+		{"tiny", estimator.DoesNotFit, Choice{}},
 		{"unknown", estimator.Unknown, Choice{}}, {"rtx-4090", estimator.Fits, Choice{16, 32}},
 	}
 	var got []row
@@ -298,7 +308,8 @@ func TestEveryGPUOfTheJob(t *testing.T) {
 			x.pair = *g.Recommended
 			pair, _ := pairOf(p, x.pair)
 			if g.DeviceBytes != pair.DeviceBytes {
-				t.Errorf("%s: %d × %d takes %d bytes in the table of cards and %d in that of pairs", g.GPU, x.pair.MicroBatch, x.pair.GradientAccumulation, g.DeviceBytes, pair.DeviceBytes)
+				t.Errorf("%s: %d × %d takes %d bytes in the table of cards and %d in that of pairs", g.GPU,
+					x.pair.MicroBatch, x.pair.GradientAccumulation, g.DeviceBytes, pair.DeviceBytes)
 			}
 		}
 		got = append(got, x)
@@ -323,7 +334,8 @@ func TestFrontierFallsWithTheSequence(t *testing.T) {
 	for i, x := range p.Frontier {
 		lengths = append(lengths, x.SequenceLength)
 		if i > 0 && x.LargestMicroBatch > p.Frontier[i-1].LargestMicroBatch {
-			t.Errorf("at %d tokens %d sequences fit, more than at %d", x.SequenceLength, x.LargestMicroBatch, p.Frontier[i-1].SequenceLength)
+			t.Errorf("at %d tokens %d sequences fit, more than at %d", x.SequenceLength, x.LargestMicroBatch,
+				p.Frontier[i-1].SequenceLength)
 		}
 	}
 	if want := []int64{128, 256, 512, 1024}; !slices.Equal(lengths, want) {
@@ -332,7 +344,8 @@ func TestFrontierFallsWithTheSequence(t *testing.T) {
 	for _, c := range p.Grid {
 		i := slices.IndexFunc(p.Frontier, func(x FrontierPoint) bool { return x.SequenceLength == c.SequenceLength })
 		if fits := c.MicroBatch <= p.Frontier[i].LargestMicroBatch; fits != (c.Verdict == estimator.Fits) {
-			t.Errorf("%d sequences of %d tokens %s, although %d is the largest number that fits", c.MicroBatch, c.SequenceLength, c.Verdict, p.Frontier[i].LargestMicroBatch)
+			t.Errorf("%d sequences of %d tokens %s, although %d is the largest number that fits", c.MicroBatch,
+				c.SequenceLength, c.Verdict, p.Frontier[i].LargestMicroBatch)
 		}
 	}
 	for i, x := range p.Sequences {

@@ -16,8 +16,8 @@ const cardsGroup = "cards"
 const (
 	// mostGPUs bounds FewestGPUs: a job of more is beyond what a plan for one card is asked for.
 	mostGPUs = 64
-	// moreTried bounds the pairs that are asked about for the next larger number of GPUs. Reducing gradients takes a little
-	// memory, so that the best pair of fewer GPUs may just not fit, and the next one does.
+	// moreTried bounds the pairs that are asked about for the next larger number of GPUs. Reducing gradients takes a
+	// little memory, so that the best pair of fewer GPUs may just not fit, and the next one does.
 	moreTried = 2
 )
 
@@ -32,7 +32,8 @@ const zero3 = "zero3"
 // onZeRO says whether DeepSpeed trains the job, in whichever stage.
 func onZeRO(d *estimator.Distributed) bool { return d != nil && strings.HasPrefix(d.Data, "zero") }
 
-// dealing is what deals out parameters, gradients and optimizer state of the job: ZeRO-3 where DeepSpeed trains it, FSDP elsewhere.
+// dealing is what deals out parameters, gradients and optimizer state of the job: ZeRO-3 where DeepSpeed trains it,
+// FSDP elsewhere.
 func (s *search) dealing() string {
 	if onZeRO(s.costs.base.Job.Training.Distributed) {
 		return zero3
@@ -41,7 +42,8 @@ func (s *search) dealing() string {
 }
 
 // dealtWords name the ways to put a job on several GPUs in a title.
-var dealtWords = map[string]string{"ddp": "data parallel", "fsdp": "dealt out by FSDP", "zero1": "ZeRO-1", "zero2": "ZeRO-2", zero3: "dealt out by ZeRO-3"}
+var dealtWords = map[string]string{"ddp": "data parallel", "fsdp": "dealt out by FSDP", "zero1": "ZeRO-1",
+	"zero2": "ZeRO-2", zero3: "dealt out by ZeRO-3"}
 
 // restage is a zero_optimization whose stage, where it names one, is that of data.
 func restage(words json.RawMessage, data string) json.RawMessage {
@@ -57,17 +59,19 @@ func restage(words json.RawMessage, data string) json.RawMessage {
 	return restaged
 }
 
-// multiplies reports whether more of the plan's card is something that can be had, of a job that the planner knows how to spread.
+// multiplies reports whether more of the plan's card is something that can be had, of a job that the planner knows how
+// to spread.
 func (s *search) multiplies() bool {
 	d := s.costs.base.Job.Training.Distributed
-	if s.gpu.UsableBytes <= 0 || s.gpu.Single || d != nil && max(d.TensorParallel, d.PipelineParallel, d.ContextParallel, d.ExpertParallel) > 1 {
+	if s.gpu.UsableBytes <= 0 || s.gpu.Single || d != nil && max(d.TensorParallel, d.PipelineParallel,
+		d.ContextParallel, d.ExpertParallel) > 1 {
 		return false
 	}
 	return d == nil || max(1, d.WorldSize) == s.batch.gpus && dealtWords[cmp.Or(d.Data, "ddp")] != ""
 }
 
-// spread puts the job on so many data-parallel GPUs: each with all of it (ddp), or with parameters, gradients and optimizer state dealt
-// out (fsdp, zero3). A job that is dealt out stays so.
+// spread puts the job on so many data-parallel GPUs: each with all of it (ddp), or with parameters, gradients and
+// optimizer state dealt out (fsdp, zero3). A job that is dealt out stays so.
 func (s *search) spread(data string, gpus int64) lever {
 	d := estimator.Distributed{WorldSize: gpus, Data: data}
 	own := s.costs.base.Job.Training.Distributed
@@ -97,8 +101,8 @@ func (s *search) spread(data string, gpus int64) lever {
 	return l
 }
 
-// moreGPUs are the options that take more of the plan's card: the next larger number of GPUs where a pair fits on as many as
-// there are, which saves time, and the fewest that hold the job between them where none does.
+// moreGPUs are the options that take more of the plan's card: the next larger number of GPUs where a pair fits on as
+// many as there are, which saves time, and the fewest that hold the job between them where none does.
 func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal, error) {
 	if fewest != nil {
 		return []proposal{{judged: *fewest, title: fewest.with.levers[0].title}}, nil
@@ -137,8 +141,8 @@ func (s *search) moreGPUs(ctx context.Context, best, fewest *judged) ([]proposal
 	return nil, nil
 }
 
-// nextGPUs is the next larger number of GPUs that divides the effective batch, up to those of a host or twice as many as there are; 0 where
-// there is none.
+// nextGPUs is the next larger number of GPUs that divides the effective batch, up to those of a host or twice as many
+// as there are; 0 where there is none.
 func (s *search) nextGPUs() int64 {
 	for n := s.batch.gpus + 1; n <= max(hostGPUs, 2*s.batch.gpus); n++ {
 		if s.batch.target%n == 0 {
@@ -149,8 +153,8 @@ func (s *search) nextGPUs() int64 {
 }
 
 // fewestGPUs are the fewest of the plan's cards on which the job trains with parameters, gradients and optimizer
-// state dealt out by FSDP or ZeRO-3, at the same effective batch; nil where a pair fits on as many as there are, and where the estimator does not
-// play the job so.
+// state dealt out by FSDP or ZeRO-3, at the same effective batch; nil where a pair fits on as many as there are, and
+// where the estimator does not play the job so.
 func (s *search) fewestGPUs(ctx context.Context) (*judged, error) {
 	if !s.multiplies() || s.fastest(s.work(), 1) != nil {
 		return nil, nil
@@ -205,7 +209,8 @@ func (s *search) tooMuch(gpus int64) bool {
 			continue
 		}
 		copies := int64(1)
-		if sharesState(own) && !onZeRO(own) || onZeRO(own) && c.Name == "optimizer_state" { // of weights ZeRO-3 has gathered ones beside its part
+		// of weights ZeRO-3 has gathered ones beside its part
+		if sharesState(own) && !onZeRO(own) || onZeRO(own) && c.Name == "optimizer_state" {
 			copies = s.batch.gpus
 		}
 		states += copies * c.Bytes
@@ -213,7 +218,8 @@ func (s *search) tooMuch(gpus int64) bool {
 	return float64(states)*statesSpread/float64(gpus) > float64(s.floor.fit().UsableBytes)
 }
 
-// largestAsked is the largest micro-batch that is tried on several GPUs: today's, since a larger one is not what was asked for.
+// largestAsked is the largest micro-batch that is tried on several GPUs: today's, since a larger one is not what was
+// asked for.
 func (s *search) largestAsked() int64 {
 	if s.today != nil {
 		return s.today.micro

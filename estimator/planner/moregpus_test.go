@@ -17,11 +17,13 @@ func llama8B(micro, accum int64) Request {
 	r := Request{Input: estimator.Input{GPUs: []estimator.GPU{g}}}
 	r.Input.Job.Model.HFConfig = []byte(`{"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
 		"num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "max_position_embeddings": 4096}`)
-	r.Input.Job.Training = estimator.Training{MicroBatch: micro, GradientAccumulation: accum, Precision: estimator.PrecisionAMPBF16}
+	r.Input.Job.Training = estimator.Training{MicroBatch: micro, GradientAccumulation: accum,
+		Precision: estimator.PrecisionAMPBF16}
 	return r
 }
 
-// What is said to fit on several cards fits by an estimate of its own, at the same effective batch, and on fewer cards not even one sequence does.
+// What is said to fit on several cards fits by an estimate of its own, at the same effective batch, and on fewer cards
+// not even one sequence does.
 func TestFewestGPUs(t *testing.T) {
 	r := llama8B(4, 12)
 	p, err := Make(t.Context(), r)
@@ -80,7 +82,8 @@ func optionOn(p *Plan) *Option {
 	return nil
 }
 
-// A second card halves the accumulation; gradients are reduced in buckets, which take memory, so that the best pair of one card may not fit.
+// A second card halves the accumulation; gradients are reduced in buckets, which take memory, so that the best pair of
+// one card may not fit.
 func TestSecondCard(t *testing.T) {
 	p, err := Make(t.Context(), story())
 	if err != nil {
@@ -90,13 +93,15 @@ func TestSecondCard(t *testing.T) {
 	if o == nil {
 		t.Fatalf("no option takes more GPUs:\n%s", p.Text())
 	}
-	if o.DataParallelGPUs != 2 || o.MicroBatch*o.GradientAccumulation != 256 || o.EffectiveBatch != 512 || o.ChangesTraining || o.Verdict != estimator.Fits {
+	if o.DataParallelGPUs != 2 || o.MicroBatch*o.GradientAccumulation != 256 || o.EffectiveBatch != 512 ||
+		o.ChangesTraining || o.Verdict != estimator.Fits {
 		t.Errorf("the option is %+v", o)
 	}
 	if x := o.RelativeStepTime.Expected; x < 0.5 || x > 0.6 || o.RelativeGPUTime < 1 || o.RelativeGPUTime > 1.2 {
 		t.Errorf("two cards take %.2f of the time and %.2f of the GPU time", x, o.RelativeGPUTime)
 	}
-	want := []string{"batch_size = 4", "gradient_accumulation_steps = 128", "torchrun --standalone --nproc_per_node=2 train.py"}
+	want := []string{"batch_size = 4", "gradient_accumulation_steps = 128",
+		"torchrun --standalone --nproc_per_node=2 train.py"}
 	if diff := cmp.Diff(want, o.Settings); diff != "" {
 		t.Errorf("settings (-want +got):\n%s", diff)
 	}
@@ -116,10 +121,12 @@ func TestDealtOutIsAnOption(t *testing.T) {
 	if o == nil || f == nil {
 		t.Fatalf("no option takes more GPUs:\n%s", p.Text())
 	}
-	if o.DataParallelGPUs != f.GPUs || o.MicroBatch != f.MicroBatch || o.DeviceBytes != f.DeviceBytes || o.ChangesTraining {
+	if o.DataParallelGPUs != f.GPUs || o.MicroBatch != f.MicroBatch || o.DeviceBytes != f.DeviceBytes ||
+		o.ChangesTraining {
 		t.Errorf("the option is %+v, the fewest are %+v", o, f)
 	}
-	if want := "accelerate launch --num_processes=8 --use_fsdp --fsdp_version=2 --fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP"; o.Settings[len(o.Settings)-1] != want {
+	if want := "accelerate launch --num_processes=8 --use_fsdp --fsdp_version=2 " +
+		"--fsdp_auto_wrap_policy=TRANSFORMER_BASED_WRAP"; o.Settings[len(o.Settings)-1] != want {
 		t.Errorf("settings %q do not end in %q", o.Settings, want)
 	}
 	checkChanges(t, r, p, estimator.Estimate)
@@ -148,7 +155,8 @@ func TestNoSecondCard(t *testing.T) {
 func TestMoreThanTwo(t *testing.T) {
 	r := story()
 	r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 3, 2
-	for data, title := range map[string]string{"ddp": "Train on 3 GPUs (data parallel)", "fsdp": "Train on 3 GPUs (dealt out by FSDP)", "zero2": "Train on 3 GPUs (ZeRO-2)"} {
+	for data, title := range map[string]string{"ddp": "Train on 3 GPUs (data parallel)",
+		"fsdp": "Train on 3 GPUs (dealt out by FSDP)", "zero2": "Train on 3 GPUs (ZeRO-2)"} {
 		r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: data, NoSync: new(bool)}
 		o := optionOn(mustMake(t, r, storyFake()))
 		if o == nil || o.Title != title {
@@ -160,11 +168,13 @@ func TestMoreThanTwo(t *testing.T) {
 	}
 }
 
-// A job of DeepSpeed stays one: the fewest cards hold it dealt out by ZeRO-3, whose configuration is the job's own but for the stage.
+// A job of DeepSpeed stays one: the fewest cards hold it dealt out by ZeRO-3, whose configuration is the job's own but
+// for the stage.
 func TestFewestGPUsUnderZeRO(t *testing.T) {
 	r := llama8B(1, 48)
 	r.Input.Job.Training.Framework, r.Input.Job.Training.Precision = "hf-trainer", estimator.PrecisionBF16
-	r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: "zero2", DeepSpeed: []byte(`{"stage": 2, "reduce_bucket_size": "auto"}`)}
+	r.Input.Job.Training.Distributed = &estimator.Distributed{WorldSize: 2, Data: "zero2",
+		DeepSpeed: []byte(`{"stage": 2, "reduce_bucket_size": "auto"}`)}
 	p, err := Make(t.Context(), r)
 	if err != nil {
 		t.Fatal(err)
@@ -178,7 +188,8 @@ func TestFewestGPUsUnderZeRO(t *testing.T) {
 		t.Errorf("%s on %d cards, %q", d.Data, d.WorldSize, f.dealt())
 	}
 	in := r.Input
-	in.Job.Training.Distributed, in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = &d, f.MicroBatch, f.GradientAccumulation
+	in.Job.Training.Distributed, in.Job.Training.MicroBatch, in.Job.Training.GradientAccumulation = &d, f.MicroBatch,
+		f.GradientAccumulation
 	res, err := estimator.Estimate(in)
 	if err != nil {
 		t.Fatal(err)
@@ -194,7 +205,8 @@ func TestFewestGPUsUnderZeRO(t *testing.T) {
 			Bucket string `json:"reduce_bucket_size"`
 		} `json:"zero_optimization"`
 	}
-	if err := json.Unmarshal([]byte(config), &read); !found || err != nil || read.Zero.Stage != 3 || read.Zero.Bucket != "auto" {
+	if err := json.Unmarshal([]byte(config), &read); !found || err != nil || read.Zero.Stage != 3 ||
+		read.Zero.Bucket != "auto" {
 		t.Errorf("%q is read as %+v (%v)", setting, read, err)
 	}
 }
@@ -229,10 +241,12 @@ func TestCardsWords(t *testing.T) {
 		want       leverWord
 	}{
 		{"nanogpt", "ddp", leverWord{"torchrun --standalone --nproc_per_node=4 train.py", false}},
-		{"nanogpt", "fsdp", leverWord{"torchrun --nproc_per_node=4 with fully_shard (torch.distributed.fsdp) on every layer and the model", true}},
+		{"nanogpt", "fsdp", leverWord{"torchrun --nproc_per_node=4 with fully_shard (torch.distributed.fsdp) on every " +
+			"layer and the model", true}},
 		{"pytorch", "ddp", leverWord{"torchrun --nproc_per_node=4 with DistributedDataParallel(model)", true}},
 		{"accelerate", "ddp", leverWord{"accelerate launch --multi_gpu --num_processes=4", false}},
-		{"torchtitan", "fsdp", leverWord{"torchrun --nproc_per_node=4 with parallelism.data_parallel_shard_degree = 4", false}},
+		{"torchtitan", "fsdp", leverWord{"torchrun --nproc_per_node=4 with parallelism.data_parallel_shard_degree = 4",
+			false}},
 	} {
 		if got := cardsWord(tt.tool, tt.data, 4); got != tt.want {
 			t.Errorf("%s, %s: %+v, want %+v", tt.tool, tt.data, got, tt.want)

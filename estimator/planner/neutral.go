@@ -12,7 +12,8 @@ func neutralLevers(in estimator.Input, tool string) []lever {
 	t := in.Job.Training
 	var ls []lever
 	if t.Attention == "eager" {
-		ls = append(ls, trainingLever("attention-sdpa", "attention", "Use the fused attention kernel (SDPA)", "attention", "sdpa",
+		ls = append(ls, trainingLever("attention-sdpa", "attention", "Use the fused attention kernel (SDPA)",
+			"attention", "sdpa",
 			func(t *estimator.Training) { t.Attention = "sdpa" }))
 	}
 	ls = append(ls, checkpointing(t)...)
@@ -134,14 +135,16 @@ func evaluation(t estimator.Training) []lever {
 		tried[n] = true
 		set := own
 		set.MicroBatch = n
-		l := trainingLever(fmt.Sprintf("evaluation-%d", n), "evaluation", "Evaluate in smaller batches", "evaluation", set,
+		l := trainingLever(fmt.Sprintf("evaluation-%d", n), "evaluation", "Evaluate in smaller batches", "evaluation",
+			set,
 			func(t *estimator.Training) { t.Evaluation = &set })
 		ls = append(ls, l)
 	}
 	if own.KeepLogits {
 		set := own
 		set.KeepLogits = false
-		ls = append(ls, trainingLever("evaluation-loss-only", "evaluation", "Keep no logits in evaluation", "evaluation", set,
+		ls = append(ls, trainingLever("evaluation-loss-only", "evaluation", "Keep no logits in evaluation",
+			"evaluation", set,
 			func(t *estimator.Training) { t.Evaluation = &set }))
 	}
 	return ls

@@ -58,7 +58,8 @@ func (s *search) explain(edge limit, p *Plan) {
 		if !s.reference.fits() {
 			which = "smallest pair"
 		}
-		relativeTo = fmt.Sprintf("%d × %d, the %s, since the job has no micro-batch", s.reference.micro, s.reference.accum, which)
+		relativeTo = fmt.Sprintf("%d × %d, the %s, since the job has no micro-batch", s.reference.micro,
+			s.reference.accum, which)
 	}
 	facts := ""
 	if s.gpu.PeakFLOPS <= 0 || s.gpu.BandwidthBytesPerSecond <= 0 || s.gpu.Multiprocessors <= 0 {
@@ -68,12 +69,14 @@ func (s *search) explain(edge limit, p *Plan) {
 	if s.basis == basisCalibrated {
 		from = "a model that was fitted to measured steps"
 	}
-	s.notes.add("step-time-model", "Relative step times come from "+from+": time for the same number of tokens, relative to %s.%s", relativeTo, facts)
+	s.notes.add("step-time-model", "Relative step times come from "+from+
+		": time for the same number of tokens, relative to %s.%s", relativeTo, facts)
 }
 
 func (s *search) explainToday() {
 	if s.gpu.ID == "" {
-		s.notes.add("no-gpu", "The job names no GPU: nothing is said to fit or not, and no ways out are ranked. Name one in gpus (--gpu).")
+		s.notes.add("no-gpu", "The job names no GPU: nothing is said to fit or not, and no ways out are ranked. Name "+
+			"one in gpus (--gpu).")
 	}
 	t := s.today
 	if t == nil {
@@ -81,15 +84,18 @@ func (s *search) explainToday() {
 	}
 	switch t.fit().Verdict {
 	case estimator.Fits:
-		s.notes.add("today-fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.fit().UsableBytes))
+		s.notes.add("today-fits", "The job as it is today takes %s of %s.", estimator.Bytes(t.deviceBytes()),
+			estimator.Bytes(t.fit().UsableBytes))
 	case estimator.Unknown:
 	default:
 		s.notes.add("today-short", "The job as it is today takes %s (up to %s); the card has %s. The peak is in %s.",
-			estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.highBytes()), estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
+			estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.highBytes()), estimator.Bytes(t.fit().UsableBytes),
+			peakOf(t.result))
 	}
 	if !s.batch.exact() {
 		s.notes.add("today-differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
-			t.micro, t.accum, count(int(s.batch.gpus), "data-parallel GPU"), s.batch.effective(t.micro, t.accum), s.batch.target)
+			t.micro, t.accum, count(int(s.batch.gpus), "data-parallel GPU"), s.batch.effective(t.micro, t.accum),
+			s.batch.target)
 	}
 }
 
@@ -106,16 +112,21 @@ func (s *search) explainDisplay() {
 		why = fmt.Sprintf("%s is a %s card and may drive a display", s.gpu.ID, s.gpu.Line)
 	}
 	const roomWords = "1 GiB"
-	const otherwise = "Say display: false (--no-display) where it drives none, or in reserve_bytes (--reserve 300MiB) what is held."
+	const otherwise = "Say display: false (--no-display) where it drives none, or in reserve_bytes (--reserve " +
+		"300MiB) what is held."
 	switch {
 	case s.spare(*pair) < room:
-		s.notes.add("display", "%s, whose programs often hold %s: %d × %d leaves %s at its upper bound, and no pair that is not far slower leaves enough. %s",
+		s.notes.add("display", "%s, whose programs often hold %s: %d × %d leaves %s at its upper bound, and no pair "+
+			"that is not far slower leaves enough. %s",
 			why, roomWords, pair.micro, pair.accum, left(pair), otherwise)
 	case pair.choice() != tightest.choice():
-		s.notes.add("display", "%s, whose programs often hold %s: take %d × %d there, which leaves %s at its upper bound. %d × %d fits where nothing else is on the card, and leaves %s. %s",
-			why, roomWords, pair.micro, pair.accum, left(pair), tightest.micro, tightest.accum, left(tightest), otherwise)
+		s.notes.add("display", "%s, whose programs often hold %s: take %d × %d there, which leaves %s at its upper "+
+			"bound. %d × %d fits where nothing else is on the card, and leaves %s. %s",
+			why, roomWords, pair.micro, pair.accum, left(pair), tightest.micro, tightest.accum, left(tightest),
+			otherwise)
 	default:
-		s.notes.add("display", "%s: %d × %d leaves %s for it at its upper bound.", why, pair.micro, pair.accum, left(pair))
+		s.notes.add("display", "%s: %d × %d leaves %s for it at its upper bound.", why, pair.micro, pair.accum,
+			left(pair))
 	}
 }
 
@@ -125,7 +136,8 @@ func (s *search) explainEdge(edge limit) {
 		return
 	}
 	more := (next.deviceBytes() - best.deviceBytes()) / (next.micro - best.micro)
-	s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more sequence takes about %s; at %d the upper bound passes the card by %s.",
+	s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more sequence takes about "+
+		"%s; at %d the upper bound passes the card by %s.",
 		best.micro, estimator.Bytes(more), next.micro, estimator.Bytes(next.highBytes()-next.fit().UsableBytes))
 }
 
@@ -145,7 +157,8 @@ func (s *search) explainFloor() {
 			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+estimator.Bytes(c.Bytes).String())
 		}
 	}
-	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s", estimator.Bytes(s.floor.deviceBytes()), estimator.Bytes(f.UsableBytes))
+	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s",
+		estimator.Bytes(s.floor.deviceBytes()), estimator.Bytes(f.UsableBytes))
 	if len(held) > 0 {
 		text += ", most of it " + strings.Join(held, ", ")
 	}
@@ -155,14 +168,16 @@ func (s *search) explainFloor() {
 func (s *search) explainBatch() {
 	b := s.batch
 	if b.target/b.gpus > maxMicroBatch {
-		s.notes.add("pairs-left-out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job may ask for them.", maxMicroBatch)
+		s.notes.add("pairs-left-out", "Pairs with a micro-batch or an accumulation above %d are not listed: no job "+
+			"may ask for them.", maxMicroBatch)
 	}
 	if b.target%b.gpus != 0 {
 		var near []string
 		for _, n := range b.nearest() {
 			near = append(near, fmt.Sprintf("%d (%+.2g %%)", n, b.deviation(n)))
 		}
-		s.notes.add("no-exact-pair", "%d sequences cannot be shared evenly by %d data-parallel GPUs. The nearest effective batches are %s.",
+		s.notes.add("no-exact-pair", "%d sequences cannot be shared evenly by %d data-parallel GPUs. The nearest "+
+			"effective batches are %s.",
 			b.target, b.gpus, strings.Join(near, " and "))
 	}
 }
@@ -178,7 +193,8 @@ func (s *search) explainOtherGPUs(gpus []GPUPlan) {
 			fitting++
 		}
 	}
-	s.notes.add("other-gpus", "The options and pairs are for %s. Of the %d GPUs that the job names, a pair fits on %d.", s.gpu.ID, len(gpus), fitting)
+	s.notes.add("other-gpus", "The options and pairs are for %s. Of the %d GPUs that the job names, a pair fits on %d.",
+		s.gpu.ID, len(gpus), fitting)
 }
 
 // plain is a verdict in words.

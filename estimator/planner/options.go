@@ -28,7 +28,8 @@ func (s *search) changesTraining(p proposal) bool {
 }
 
 // options are the ways out, in their order.
-func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string, fewest *judged) ([]proposal, error) {
+func (s *search) options(ctx context.Context, edge limit, catalog []estimator.GPU, smallest []string,
+	fewest *judged) ([]proposal, error) {
 	if s.floor.fit().Verdict == estimator.Unknown {
 		return nil, nil // nothing can be called a way out of an unknown card
 	}

@@ -16,7 +16,8 @@ func TestNothingFits(t *testing.T) {
 	r.Input.GPUs[0].UsableBytes = 3000 * mib
 	p := mustMake(t, r, storyFake())
 	if p.Recommended != nil || p.Safest != nil || p.LargestMicroBatch != 0 {
-		t.Errorf("recommended %v, safest %v, largest %d on a card that is too small", p.Recommended, p.Safest, p.LargestMicroBatch)
+		t.Errorf("recommended %v, safest %v, largest %d on a card that is too small", p.Recommended, p.Safest,
+			p.LargestMicroBatch)
 	}
 	if note := noteOf(p, "floor"); !strings.Contains(note, "weights 2500.0 MiB") {
 		t.Errorf("floor note %q does not say what holds the memory", note)
@@ -48,7 +49,8 @@ func TestCombinationOfLevers(t *testing.T) {
 	r.Input.GPUs[0].UsableBytes = 2750 * mib // needs both the fused loss and checkpointing
 	p := mustMake(t, r, storyFake())
 	first := p.Options[0]
-	if first.Verdict != estimator.Fits || first.Changes["loss"] != "fused-linear" || first.Changes["gradient_checkpointing"] != "full" {
+	if first.Verdict != estimator.Fits || first.Changes["loss"] != "fused-linear" ||
+		first.Changes["gradient_checkpointing"] != "full" {
 		t.Errorf("first way out is %+v", first)
 	}
 
@@ -59,7 +61,8 @@ func TestCombinationOfLevers(t *testing.T) {
 		t.Fatalf("no way out:\n%s", p.Text())
 	}
 	out := p.Options[i]
-	if !out.ChangesTraining || out.Changes["optimizer"] == nil || out.Recommendation != "least change that fits; changes training" {
+	if !out.ChangesTraining || out.Changes["optimizer"] == nil ||
+		out.Recommendation != "least change that fits; changes training" {
 		t.Errorf("the way out is %+v, want one that says that it changes training", out)
 	}
 
@@ -83,7 +86,8 @@ func TestJobThatFits(t *testing.T) {
 		t.Error("no note that the job fits")
 	}
 	first := p.Options[0]
-	if first.Title != "Raise the micro-batch" || first.MicroBatch != 8 || first.SavesBytes >= 0 || first.RelativeStepTime.Expected >= 1 {
+	if first.Title != "Raise the micro-batch" || first.MicroBatch != 8 || first.SavesBytes >= 0 ||
+		first.RelativeStepTime.Expected >= 1 {
 		t.Errorf("first option is %+v, want a larger micro-batch that uses more memory and less time", first)
 	}
 	for _, o := range p.Options {
@@ -103,7 +107,8 @@ func TestLeverThatFreesMemoryElsewhereSaysSo(t *testing.T) {
 	if i < 0 {
 		t.Fatalf("the fused optimizer is not listed:\n%s", p.Text())
 	}
-	if o := p.Options[i]; o.SavesBytes != 0 || !strings.HasPrefix(o.Recommendation, "saves nothing: the peak is in the backward phase") {
+	if o := p.Options[i]; o.SavesBytes != 0 ||
+		!strings.HasPrefix(o.Recommendation, "saves nothing: the peak is in the backward phase") {
 		t.Errorf("saves %d, %q", o.SavesBytes, o.Recommendation)
 	}
 }
@@ -190,9 +195,11 @@ func checkChanges(t fataler, r Request, p *Plan, estimate Estimator) {
 		if err != nil {
 			t.Fatalf("%s: %v", o.Title, err)
 		}
-		if a := got.Peak; a.DeviceBytes != o.DeviceBytes || a.LowBytes != o.LowBytes || a.HighBytes != o.HighBytes || got.GPUs[0].Verdict != o.Verdict {
+		if a := got.Peak; a.DeviceBytes != o.DeviceBytes || a.LowBytes != o.LowBytes || a.HighBytes != o.HighBytes ||
+			got.GPUs[0].Verdict != o.Verdict {
 			t.Errorf("%s: changes %v give %d–%d–%d bytes, %s; the option says %d–%d–%d, %s",
-				o.Title, o.Changes, a.LowBytes, a.DeviceBytes, a.HighBytes, got.GPUs[0].Verdict, o.LowBytes, o.DeviceBytes, o.HighBytes, o.Verdict)
+				o.Title, o.Changes, a.LowBytes, a.DeviceBytes, a.HighBytes, got.GPUs[0].Verdict, o.LowBytes,
+				o.DeviceBytes, o.HighBytes, o.Verdict)
 		}
 	}
 }

@@ -20,8 +20,9 @@ const (
 	cardsShown    = 10
 )
 
-// Text prints the plan for a terminal of 80 columns: what is recommended, what fits, what fits and changes training, what is not enough,
-// the pairs around the edge, and the notes. Options that would save next to nothing are left to WideText.
+// Text prints the plan for a terminal of 80 columns: what is recommended, what fits, what fits and changes training,
+// what is not enough, the pairs around the edge, and the notes. Options that would save next to nothing are left to
+// WideText.
 func (p *Plan) Text() string {
 	var b page
 	b.wrapped("", p.heading())
@@ -63,7 +64,9 @@ func (b *page) options(p *Plan) {
 	maybe := func(v estimator.Verdict) bool { return v == estimator.Tight || v == estimator.Unlikely }
 	for _, s := range []section{
 		{"What fits", len(p.Options), func(o Option) bool { return sure(o.Verdict) && !o.ChangesTraining }},
-		{"What fits, and changes training", changingShown, func(o Option) bool { return sure(o.Verdict) && o.ChangesTraining }},
+		{"What fits, and changes training", changingShown, func(o Option) bool {
+			return sure(o.Verdict) && o.ChangesTraining
+		}},
 		{"What may fit", changingShown, func(o Option) bool { return maybe(o.Verdict) }},
 	} {
 		b.section(s, p.Options)
@@ -176,7 +179,8 @@ func (b *page) pairs(p *Plan) {
 		if p.Recommended != nil && *p.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) {
 			verdict += ", best"
 		}
-		t.rows = append(t.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), inGiB(x.DeviceBytes), inGiB(x.HighBytes),
+		t.rows = append(t.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation),
+			inGiB(x.DeviceBytes), inGiB(x.HighBytes),
 			inGiB(x.HeadroomBytes), verdict, fmt.Sprintf("%.2f×", x.RelativeStepTime)})
 	}
 	b.WriteString("\n")
@@ -201,7 +205,8 @@ func (b *page) notes(all []estimator.Note) {
 	}
 }
 
-// narrowTables are furtherTables in 80 columns: of many cards those on which a pair fits, of a wide grid some of its micro-batches.
+// narrowTables are furtherTables in 80 columns: of many cards those on which a pair fits, of a wide grid some of its
+// micro-batches.
 func (p *Plan) narrowTables() []table {
 	var out []table
 	for _, t := range p.furtherTables() {
@@ -218,8 +223,8 @@ func (p *Plan) narrowTables() []table {
 	return out
 }
 
-// shortNames cuts the names in the first column by their beginnings, so that the table fits: what tells two cards apart is more often at
-// the end.
+// shortNames cuts the names in the first column by their beginnings, so that the table fits: what tells two cards apart
+// is more often at the end.
 func shortNames(t table) table {
 	room := lineWidth
 	for i := 1; i < len(t.columns); i++ {
@@ -255,7 +260,8 @@ func (p *Plan) narrowCards(t table) table {
 	few.GPUs = cards[:cardsShown]
 	all := len(t.rows)
 	t = few.furtherTables()[0]
-	return table{columns: t.columns, rows: append(t.rows, []string{fmt.Sprintf("and %d more", all-cardsShown), "(--wide)", "", "", "", ""})}
+	return table{columns: t.columns,
+		rows: append(t.rows, []string{fmt.Sprintf("and %d more", all-cardsShown), "(--wide)", "", "", "", ""})}
 }
 
 // gridColumns are as many as fit: the lengths, and eight micro-batches.

@@ -110,7 +110,8 @@ func readBatch(r Request) (batch, error) {
 	// The factors may each be as large as 2³⁰, so their product may not fit.
 	if b.given() && (b.micro > maxEffectiveBatch/b.accum || b.micro*b.accum > maxEffectiveBatch/b.gpus) {
 		v.Add("/training/gradient_accumulation", "out_of_range",
-			"%d sequences × %d accumulation steps × %d data-parallel GPUs is too large; %s", b.micro, b.accum, b.gpus, accepted)
+			"%d sequences × %d accumulation steps × %d data-parallel GPUs is too large; %s", b.micro, b.accum, b.gpus,
+			accepted)
 		return b, v.Err()
 	}
 	switch {
@@ -120,7 +121,8 @@ func readBatch(r Request) (batch, error) {
 		b.target = r.EffectiveBatch
 	case !b.given():
 		v.Add("/effective_batch", "required",
-			"a plan needs either effective_batch or what runs today (training.micro_batch and training.gradient_accumulation)")
+			"a plan needs either effective_batch or what runs today (training.micro_batch and "+
+				"training.gradient_accumulation)")
 	default:
 		b.target = b.effective(b.micro, b.accum)
 	}

@@ -25,9 +25,9 @@ type Request struct {
 	Frontier bool
 }
 
-// Plan is the answer. LowBytes are absent throughout where the job takes so long to replay that they were not looked for; a note says so.
-// Where the job has no micro-batch, Today is null and the
-// largest pair that fits (the smallest, where none does) takes its place as what step times and savings are relative to.
+// Plan is the answer. LowBytes are absent throughout where the job takes so long to replay that they were not looked
+// for; a note says so. Where the job has no micro-batch, Today is null and the largest pair that fits (the smallest,
+// where none does) takes its place as what step times and savings are relative to.
 type Plan struct {
 	Versions       estimator.Versions  `json:"versions"`
 	Model          estimator.ModelInfo `json:"model"`
@@ -44,11 +44,13 @@ type Plan struct {
 	Today *Today `json:"today"`
 	// Pairs are all exact pairs in falling micro-batch, fitting or not.
 	Pairs []Pair `json:"pairs"`
-	// Recommended is the pair with the best expected step time among those whose verdict is "fits"; where the job says that the card
-	// drives a display it is BesideDisplay. It is null when there is none. The first option is this pair, and the only "best choice".
+	// Recommended is the pair with the best expected step time among those whose verdict is "fits"; where the job says
+	// that the card drives a display it is BesideDisplay. It is null when there is none. The first option is this pair,
+	// and the only "best choice".
 	Recommended *Choice `json:"recommended"`
-	// BesideDisplay is the fastest pair of those that leave room for a display (estimator.DisplayBytes), or where none of them leaves so
-	// much the one that leaves most. It is missing where the card drives none, by what the job says or else by its line.
+	// BesideDisplay is the fastest pair of those that leave room for a display (estimator.DisplayBytes), or where none
+	// of them leaves so much the one that leaves most. It is missing where the card drives none, by what the job says
+	// or else by its line.
 	BesideDisplay *Choice `json:"beside_display,omitempty"`
 	// Safest is the fastest pair that leaves a quarter of the card free.
 	Safest *Choice `json:"safest"`
@@ -63,7 +65,8 @@ type Plan struct {
 	SmallestGPUs []string `json:"smallest_gpus"`
 	// SmallestSlices are the smallest MIG slices on which it does, of any card of the catalog.
 	SmallestSlices []string `json:"smallest_slices"`
-	// FewestGPUs says on how many of the plan's cards the job trains when FSDP, or ZeRO-3 where DeepSpeed trains it, deals it out, where no pair fits on its own.
+	// FewestGPUs says on how many of the plan's cards the job trains when FSDP, or ZeRO-3 where DeepSpeed trains it,
+	// deals it out, where no pair fits on its own.
 	FewestGPUs *FewestGPUs      `json:"fewest_gpus,omitempty"`
 	Notes      []estimator.Note `json:"notes"`
 	// GPUs plan the same batch for each card of the job, where it names several.
@@ -189,8 +192,8 @@ type Option struct {
 	HighBytes        int64             `json:"high_bytes"`
 	Verdict          estimator.Verdict `json:"verdict"`
 	RelativeStepTime StepTime          `json:"relative_step_time"`
-	// RelativeGPUTime is the expected step time times the GPUs that it takes, relative to today: what the option costs where GPUs are
-	// paid by the hour.
+	// RelativeGPUTime is the expected step time times the GPUs that it takes, relative to today: what the option costs
+	// where GPUs are paid by the hour.
 	RelativeGPUTime float64 `json:"relative_gpu_time"`
 	// TrainingEffect is "none" where the result of training stays the same.
 	TrainingEffect  string `json:"training_effect"`

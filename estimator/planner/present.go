@@ -14,15 +14,17 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 	if t := s.today; t != nil {
 		p.Today = &Today{
 			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: s.effective(t.candidate),
-			DeviceBytes: t.deviceBytes(), LowBytes: t.lowBytes(), HighBytes: t.highBytes(), HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict,
+			DeviceBytes: t.deviceBytes(), LowBytes: t.lowBytes(), HighBytes: t.highBytes(),
+			HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict,
 		}
 	}
 	p.Pairs = make([]Pair, len(s.exact))
 	for i, j := range s.exact {
 		p.Pairs[i] = Pair{
 			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: s.effective(j.candidate),
-			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes(), HeadroomBytes: j.fit().HeadroomBytes,
-			Verdict: j.fit().Verdict, RelativeStepTime: j.time.Expected,
+			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes(),
+			HeadroomBytes: j.fit().HeadroomBytes,
+			Verdict:       j.fit().Verdict, RelativeStepTime: j.time.Expected,
 		}
 	}
 	if j := s.recommended(s.exact); j != nil {
@@ -42,8 +44,9 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 		p.Safest = &c
 	}
 	if j := fewest; j != nil {
-		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(j.candidate), Changes: j.with.changes(), MicroBatch: j.micro, GradientAccumulation: j.accum,
-			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
+		p.FewestGPUs = &FewestGPUs{GPUs: s.gpus(j.candidate), Changes: j.with.changes(), MicroBatch: j.micro,
+			GradientAccumulation: j.accum,
+			DeviceBytes:          j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes()}
 		p.FewestGPUs.Changes["micro_batch"], p.FewestGPUs.Changes["gradient_accumulation"] = j.micro, j.accum
 	}
 	p.Options = s.render(options, s.safest(s.work()))
@@ -74,14 +77,17 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 			}
 		}
 		if effective != s.batch.target {
-			effects = append(effects, effectiveBatchEffect(p.input(s.costs.base).Job.Training, s.batch.target, effective))
+			effects = append(effects, effectiveBatchEffect(p.input(s.costs.base).Job.Training, s.batch.target,
+				effective))
 		}
 		o := Option{
-			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...), Library: strings.Join(used, " and "),
+			Rank: i + 1, Title: p.title, Changes: maps.Clone(changes), Settings: append([]string{}, settings...),
+			Library:    strings.Join(used, " and "),
 			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
 			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
 			DeviceBytes: p.deviceBytes(), LowBytes: p.lowBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
-			RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none", ChangesTraining: s.changesTraining(p),
+			RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none",
+			ChangesTraining: s.changesTraining(p),
 		}
 		if effective != s.batch.target {
 			o.DeviationPercent = s.batch.deviation(effective)

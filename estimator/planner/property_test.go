@@ -23,13 +23,17 @@ func drawRequest(t *rapid.T) (Request, *fake) {
 	}
 	tr.MicroBatch = rapid.Int64Range(0, 600).Draw(t, "micro")
 	tr.GradientAccumulation = rapid.Int64Range(0, 600).Draw(t, "accumulation")
-	tr.Precision = rapid.SampledFrom([]estimator.Precision{"", estimator.PrecisionAMPBF16, estimator.PrecisionFP32, estimator.PrecisionBF16}).Draw(t, "precision")
+	tr.Precision = rapid.SampledFrom([]estimator.Precision{"", estimator.PrecisionAMPBF16, estimator.PrecisionFP32,
+		estimator.PrecisionBF16}).Draw(t, "precision")
 	tr.Attention = rapid.SampledFrom([]string{"", "sdpa", "eager"}).Draw(t, "attention")
-	tr.Framework = rapid.SampledFrom([]string{"", "hf-trainer", "megatron", "torchtitan", "axolotl"}).Draw(t, "framework")
-	tr.Optimizer.Implementation = rapid.SampledFrom([]string{"", "foreach", "fused", "for-loop"}).Draw(t, "implementation")
+	tr.Framework = rapid.SampledFrom([]string{"", "hf-trainer", "megatron", "torchtitan", "axolotl"}).Draw(t,
+		"framework")
+	tr.Optimizer.Implementation = rapid.SampledFrom([]string{"", "foreach", "fused", "for-loop"}).Draw(t,
+		"implementation")
 	if rapid.Bool().Draw(t, "distributed") {
 		tr.Distributed = &estimator.Distributed{
-			WorldSize: rapid.Int64Range(1, 64).Draw(t, "world"), Data: rapid.SampledFrom([]string{"", "ddp", "fsdp", "zero2", "zero3"}).Draw(t, "data"),
+			WorldSize: rapid.Int64Range(1, 64).Draw(t, "world"),
+			Data:      rapid.SampledFrom([]string{"", "ddp", "fsdp", "zero2", "zero3"}).Draw(t, "data"),
 		}
 	}
 	if tr.MicroBatch == 0 || rapid.Bool().Draw(t, "stated") {
@@ -49,7 +53,8 @@ func drawRequest(t *rapid.T) (Request, *fake) {
 		})
 	}
 	f := &fake{
-		base: rapid.Int64Range(1, 20000).Draw(t, "base") * mib, activations: rapid.Int64Range(1, 4000).Draw(t, "activations") * mib,
+		base: rapid.Int64Range(1, 20000).Draw(t, "base") * mib, activations: rapid.Int64Range(1, 4000).Draw(t,
+			"activations") * mib,
 		logits: rapid.Int64Range(0, 4000).Draw(t, "logits") * mib,
 	}
 	return r, f
@@ -83,8 +88,10 @@ func TestPlanProperties(t *testing.T) {
 
 func checkPairs(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 	for i, x := range p.Pairs {
-		if got := x.MicroBatch * x.GradientAccumulation * p.DataParallelGPUs; got != p.EffectiveBatch || x.EffectiveBatch != got {
-			t.Errorf("%d × %d on %d GPUs is %d, not %d", x.MicroBatch, x.GradientAccumulation, p.DataParallelGPUs, got, p.EffectiveBatch)
+		if got := x.MicroBatch * x.GradientAccumulation * p.DataParallelGPUs; got != p.EffectiveBatch ||
+			x.EffectiveBatch != got {
+			t.Errorf("%d × %d on %d GPUs is %d, not %d", x.MicroBatch, x.GradientAccumulation, p.DataParallelGPUs, got,
+				p.EffectiveBatch)
 		}
 		if i > 0 && x.MicroBatch >= p.Pairs[i-1].MicroBatch {
 			t.Errorf("%d comes after %d", x.MicroBatch, p.Pairs[i-1].MicroBatch)
@@ -95,9 +102,12 @@ func checkPairs(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 		if err != nil {
 			t.Fatalf("%d × %d: %v", x.MicroBatch, x.GradientAccumulation, err)
 		}
-		if again.Peak.DeviceBytes != x.DeviceBytes || again.Peak.LowBytes != x.LowBytes || again.Peak.HighBytes != x.HighBytes || again.GPUs[0].Verdict != x.Verdict {
-			t.Errorf("%d × %d is %d–%d–%d bytes and %s in the plan, %d–%d–%d and %s in an estimate", x.MicroBatch, x.GradientAccumulation,
-				x.LowBytes, x.DeviceBytes, x.HighBytes, x.Verdict, again.Peak.LowBytes, again.Peak.DeviceBytes, again.Peak.HighBytes, again.GPUs[0].Verdict)
+		if again.Peak.DeviceBytes != x.DeviceBytes || again.Peak.LowBytes != x.LowBytes ||
+			again.Peak.HighBytes != x.HighBytes || again.GPUs[0].Verdict != x.Verdict {
+			t.Errorf("%d × %d is %d–%d–%d bytes and %s in the plan, %d–%d–%d and %s in an estimate", x.MicroBatch,
+				x.GradientAccumulation,
+				x.LowBytes, x.DeviceBytes, x.HighBytes, x.Verdict, again.Peak.LowBytes, again.Peak.DeviceBytes,
+				again.Peak.HighBytes, again.GPUs[0].Verdict)
 		}
 		if !(x.RelativeStepTime > 0) {
 			t.Errorf("%d × %d has relative step time %v", x.MicroBatch, x.GradientAccumulation, x.RelativeStepTime)
@@ -123,8 +133,10 @@ func checkCards(t *rapid.T, r Request, p *Plan, estimate Estimator) {
 			if g.Recommended == nil && fits {
 				t.Errorf("%s: %d × %d fits but nothing is recommended", g.GPU, x.MicroBatch, x.GradientAccumulation)
 			}
-			if g.Recommended != nil && *g.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) && (!fits || again.Peak.DeviceBytes != g.DeviceBytes) {
-				t.Errorf("%s: %d × %d is recommended with %d bytes; an estimate has %d and %s", g.GPU, x.MicroBatch, x.GradientAccumulation,
+			if g.Recommended != nil && *g.Recommended == (Choice{x.MicroBatch, x.GradientAccumulation}) &&
+				(!fits || again.Peak.DeviceBytes != g.DeviceBytes) {
+				t.Errorf("%s: %d × %d is recommended with %d bytes; an estimate has %d and %s", g.GPU, x.MicroBatch,
+					x.GradientAccumulation,
 					g.DeviceBytes, again.Peak.DeviceBytes, again.GPUs[0].Verdict)
 			}
 		}
@@ -147,7 +159,8 @@ func checkPicks(t *rapid.T, p *Plan) {
 		if x.Verdict == estimator.Fits {
 			fitting++
 			if x.MicroBatch > p.LargestMicroBatch {
-				t.Errorf("a micro-batch of %d fits, but the largest is said to be %d", x.MicroBatch, p.LargestMicroBatch)
+				t.Errorf("a micro-batch of %d fits, but the largest is said to be %d", x.MicroBatch,
+					p.LargestMicroBatch)
 			}
 		}
 	}
@@ -163,8 +176,10 @@ func checkPicks(t *rapid.T, p *Plan) {
 			t.Errorf("%s %v is %+v", name, *c, x)
 		}
 		for _, y := range p.Pairs {
-			if name == "recommended" && y.Verdict == estimator.Fits && y.DeviceBytes <= x.DeviceBytes && y.RelativeStepTime < x.RelativeStepTime-settingEffort {
-				t.Errorf("%d × %d is recommended, and %d × %d takes less memory and less time", x.MicroBatch, x.GradientAccumulation, y.MicroBatch, y.GradientAccumulation)
+			if name == "recommended" && y.Verdict == estimator.Fits && y.DeviceBytes <= x.DeviceBytes &&
+				y.RelativeStepTime < x.RelativeStepTime-settingEffort {
+				t.Errorf("%d × %d is recommended, and %d × %d takes less memory and less time", x.MicroBatch,
+					x.GradientAccumulation, y.MicroBatch, y.GradientAccumulation)
 			}
 		}
 	}
@@ -175,14 +190,17 @@ func checkOptions(t *rapid.T, p *Plan) {
 	for i, o := range p.Options {
 		pair := p.Recommended != nil && *p.Recommended == (Choice{o.MicroBatch, o.GradientAccumulation})
 		if o.Recommendation == bestChoice && (i > 0 || p.Recommended != nil && !pair) {
-			t.Errorf("option %d, %q at %d × %d, is the best choice, and %v is recommended", i+1, o.Title, o.MicroBatch, o.GradientAccumulation, p.Recommended)
+			t.Errorf("option %d, %q at %d × %d, is the best choice, and %v is recommended", i+1, o.Title, o.MicroBatch,
+				o.GradientAccumulation, p.Recommended)
 		}
 		if i == 0 && p.Recommended != nil && o.Recommendation != bestChoice {
 			t.Errorf("%v is recommended, and the first option is %q: %s", p.Recommended, o.Title, o.Recommendation)
 		}
 	}
 	for _, n := range p.Notes {
-		if n.Code == "dominated" && p.Recommended != nil && strings.HasPrefix(n.Text, fmt.Sprintf("Left out: reduce the micro-batch only at %d × %d ", p.Recommended.MicroBatch, p.Recommended.GradientAccumulation)) {
+		if n.Code == "dominated" && p.Recommended != nil &&
+			strings.HasPrefix(n.Text, fmt.Sprintf("Left out: reduce the micro-batch only at %d × %d ",
+				p.Recommended.MicroBatch, p.Recommended.GradientAccumulation)) {
 			t.Errorf("recommended and left out: %s", n.Text)
 		}
 	}
@@ -199,19 +217,26 @@ func checkOptions(t *rapid.T, p *Plan) {
 			t.Errorf("%q: changes training %v, effect %q", o.Title, o.ChangesTraining, o.TrainingEffect)
 		}
 		if o.EffectiveBatch == p.EffectiveBatch != (o.DeviationPercent == 0) {
-			t.Errorf("%q: effective batch %d of %d, deviation %v", o.Title, o.EffectiveBatch, p.EffectiveBatch, o.DeviationPercent)
+			t.Errorf("%q: effective batch %d of %d, deviation %v", o.Title, o.EffectiveBatch, p.EffectiveBatch,
+				o.DeviationPercent)
 		}
 		if got := o.MicroBatch * o.GradientAccumulation * o.DataParallelGPUs; got != o.EffectiveBatch {
-			t.Errorf("%q: %d × %d on %d GPUs is %d, not %d", o.Title, o.MicroBatch, o.GradientAccumulation, o.DataParallelGPUs, got, o.EffectiveBatch)
+			t.Errorf("%q: %d × %d on %d GPUs is %d, not %d", o.Title, o.MicroBatch, o.GradientAccumulation,
+				o.DataParallelGPUs, got, o.EffectiveBatch)
 		}
 		if p.Today != nil && o.SavesBytes != p.Today.DeviceBytes-o.DeviceBytes {
-			t.Errorf("%q saves %d bytes: today takes %d and it %d", o.Title, o.SavesBytes, p.Today.DeviceBytes, o.DeviceBytes)
+			t.Errorf("%q saves %d bytes: today takes %d and it %d", o.Title, o.SavesBytes, p.Today.DeviceBytes,
+				o.DeviceBytes)
 		}
-		if more := o.DataParallelGPUs > p.DataParallelGPUs; more && !(o.RelativeGPUTime > o.RelativeStepTime.Expected) || !more && o.RelativeGPUTime != o.RelativeStepTime.Expected {
-			t.Errorf("%q on %d GPUs takes %v of the time and %v of the GPU time", o.Title, o.DataParallelGPUs, o.RelativeStepTime.Expected, o.RelativeGPUTime)
+		if more := o.DataParallelGPUs > p.DataParallelGPUs; more &&
+			!(o.RelativeGPUTime > o.RelativeStepTime.Expected) || !more &&
+			o.RelativeGPUTime != o.RelativeStepTime.Expected {
+			t.Errorf("%q on %d GPUs takes %v of the time and %v of the GPU time", o.Title, o.DataParallelGPUs,
+				o.RelativeStepTime.Expected, o.RelativeGPUTime)
 		}
 		// What costs no further card comes first.
-		if i > 0 && o.DataParallelGPUs < p.Options[i-1].DataParallelGPUs && !o.ChangesTraining && o.Verdict == estimator.Fits && o.Changes["gpus"] == nil {
+		if i > 0 && o.DataParallelGPUs < p.Options[i-1].DataParallelGPUs && !o.ChangesTraining &&
+			o.Verdict == estimator.Fits && o.Changes["gpus"] == nil {
 			t.Errorf("%q ranks below %q", o.Title, p.Options[i-1].Title)
 		}
 		if o.Recommendation == "" || len(o.Changes) == 0 && o.Title != keepTitle {

@@ -59,7 +59,8 @@ func (s *search) fastest(js []judged, share float64) *judged {
 	return best
 }
 
-// recommended is the pair to run: the fastest that fits, or the one beside a display where the job says that the card drives one.
+// recommended is the pair to run: the fastest that fits, or the one beside a display where the job says that the card
+// drives one.
 func (s *search) recommended(js []judged) *judged {
 	if drives := s.costs.base.Job.Display; drives != nil && *drives {
 		return s.besideDisplay(js)
@@ -67,8 +68,8 @@ func (s *search) recommended(js []judged) *judged {
 	return s.fastest(js, 1)
 }
 
-// besideDisplay is the fastest pair of those that leave room for a display, or else the one that leaves most; nil where no pair fits or
-// where the card drives no display, by what the job says or by its line.
+// besideDisplay is the fastest pair of those that leave room for a display, or else the one that leaves most; nil where
+// no pair fits or where the card drives no display, by what the job says or by its line.
 func (s *search) besideDisplay(js []judged) *judged {
 	tightest := s.fastest(js, 1)
 	room := s.costs.base.Job.DisplayRoom(&s.gpu)
@@ -126,7 +127,8 @@ func (s *search) safest(js []judged) *judged {
 	best := fastest
 	for i := range js {
 		j := &js[i]
-		if j.fits() && j.fit().HeadroomBytes > best.fit().HeadroomBytes && j.time.Expected <= reasonable*fastest.time.Expected {
+		if j.fits() && j.fit().HeadroomBytes > best.fit().HeadroomBytes &&
+			j.time.Expected <= reasonable*fastest.time.Expected {
 			best = j
 		}
 	}

@@ -20,7 +20,8 @@ func catalogOfTheStory() []estimator.GPU {
 		g.ID, g.Name, g.UsableBytes, g.MemoryBytes = id, id, usableMiB*mib, (usableMiB+288)*mib
 		return g
 	}
-	return []estimator.GPU{card("rtx-4090", 24080), card("rtx-4060", 7805), rtx4070(), card("rtx-4080", 16000), card("a6000", 48500)}
+	return []estimator.GPU{card("rtx-4090", 24080), card("rtx-4060", 7805), rtx4070(), card("rtx-4080", 16000),
+		card("a6000", 48500)}
 }
 
 // The founding story: GPT-2 124M in nanoGPT at 16 × 32 on a card of 12 GB. Every
@@ -39,16 +40,20 @@ func TestFoundingStory(t *testing.T) {
 	if p.Today.Verdict != estimator.DoesNotFit {
 		t.Errorf("16 × 32 %s", p.Today.Verdict)
 	}
-	// 8 × 64 leaves 69 MiB. It is the fastest, as the author found, but a desktop would take them: that has its own pair.
-	if p.Recommended == nil || *p.Recommended != (Choice{8, 64}) || p.BesideDisplay == nil || *p.BesideDisplay != (Choice{4, 128}) {
+	// 8 × 64 leaves 69 MiB. It is the fastest, as the author found, but a desktop would take them: that has its own
+	// pair.
+	if p.Recommended == nil || *p.Recommended != (Choice{8, 64}) || p.BesideDisplay == nil ||
+		*p.BesideDisplay != (Choice{4, 128}) {
 		t.Errorf("recommended %v, beside a display %v; want 8 × 64 and 4 × 128", p.Recommended, p.BesideDisplay)
 	}
 	for _, drives := range []bool{false, true} {
 		said := r
 		said.Input.Job.Display = &drives
 		want := map[bool]Choice{false: {8, 64}, true: {4, 128}}[drives]
-		if q, err := Make(t.Context(), said); err != nil || q.Recommended == nil || *q.Recommended != want || (q.BesideDisplay != nil) != drives {
-			t.Errorf("display %t: %v, recommended %v, beside %v; want %v", drives, err, q.Recommended, q.BesideDisplay, want)
+		if q, err := Make(t.Context(), said); err != nil || q.Recommended == nil || *q.Recommended != want ||
+			(q.BesideDisplay != nil) != drives {
+			t.Errorf("display %t: %v, recommended %v, beside %v; want %v", drives, err, q.Recommended, q.BesideDisplay,
+				want)
 		}
 	}
 	for _, c := range []Choice{{8, 64}, {4, 128}, {2, 256}} {
@@ -68,7 +73,9 @@ func TestFoundingStory(t *testing.T) {
 		{"8 × 32", func(o Option) bool { return o.MicroBatch == 8 && o.EffectiveBatch == 256 }, true, true},
 		// The logits hold the peak, and they do not depend on the layers or the width.
 		{"n_layer 9", func(o Option) bool { return slices.Contains(o.Settings, "n_layer = 9") }, false, true},
-		{"n_embd 512", func(o Option) bool { return slices.Contains(o.Settings, "n_embd = 512, n_head = 8") }, false, true},
+		{"n_embd 512", func(o Option) bool {
+			return slices.Contains(o.Settings, "n_embd = 512, n_head = 8")
+		}, false, true},
 	}
 	for _, tt := range tests {
 		i := slices.IndexFunc(p.Options, tt.is)
@@ -94,7 +101,8 @@ func drawJob(t *rapid.T) Request {
 	tr.SequenceLength = rapid.SampledFrom([]int64{128, 512, 1024}).Draw(t, "tokens")
 	tr.MicroBatch = rapid.Int64Range(1, 8).Draw(t, "micro")
 	tr.GradientAccumulation = rapid.Int64Range(1, 2).Draw(t, "accumulation")
-	tr.Precision = rapid.SampledFrom([]estimator.Precision{estimator.PrecisionAMPBF16, estimator.PrecisionFP32, estimator.PrecisionBF16}).Draw(t, "precision")
+	tr.Precision = rapid.SampledFrom([]estimator.Precision{estimator.PrecisionAMPBF16, estimator.PrecisionFP32,
+		estimator.PrecisionBF16}).Draw(t, "precision")
 	tr.Optimizer.Implementation = rapid.SampledFrom([]string{"foreach", "fused"}).Draw(t, "implementation")
 	if rapid.Bool().Draw(t, "checkpointing") {
 		tr.GradientCheckpointing = &estimator.Checkpointing{Mode: "full"}
@@ -138,7 +146,8 @@ func BenchmarkPlan(b *testing.B) {
 	}
 }
 
-// The page about planning shows the story's table as the planner prints it. Cards and slices are of a test's own here, so only the options are compared.
+// The page about planning shows the story's table as the planner prints it. Cards and slices are of a test's own here,
+// so only the options are compared.
 func TestThePageShowsTheStory(t *testing.T) {
 	p, err := Make(t.Context(), story())
 	if err != nil {
@@ -159,8 +168,10 @@ func TestThePageShowsTheStory(t *testing.T) {
 func llamaPreset(hidden int64) *model.Preset {
 	const vocabulary, layers = 1000, 2
 	return &model.Preset{
-		ID: fmt.Sprint("llama-", hidden), Family: "llama", Kind: "decoder", Layers: layers, Hidden: hidden, Heads: hidden / 64, KVHeads: hidden / 64, HeadDim: 64,
-		FFN: 4 * hidden, Vocabulary: vocabulary, MaxPositions: 256, MLP: "swiglu", Norm: "rmsnorm", Position: "rope", NormsPerLayer: 2, FinalNorm: true,
+		ID: fmt.Sprint("llama-", hidden), Family: "llama", Kind: "decoder", Layers: layers, Hidden: hidden,
+		Heads: hidden / 64, KVHeads: hidden / 64, HeadDim: 64,
+		FFN: 4 * hidden, Vocabulary: vocabulary, MaxPositions: 256, MLP: "swiglu", Norm: "rmsnorm", Position: "rope",
+		NormsPerLayer: 2, FinalNorm: true,
 		ParametersTotal: 2*vocabulary*hidden + layers*(16*hidden*hidden+2*hidden) + hidden,
 	}
 }
@@ -189,7 +200,8 @@ func TestLargestModel(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := LargestModel{Preset: "llama-1024", Parameters: r.Presets[3].ParametersTotal, MicroBatch: 1, SequenceLength: 256, DeviceBytes: fits.Peak.DeviceBytes}
+	want := LargestModel{Preset: "llama-1024", Parameters: r.Presets[3].ParametersTotal, MicroBatch: 1,
+		SequenceLength: 256, DeviceBytes: fits.Peak.DeviceBytes}
 	if p.LargestModel == nil || *p.LargestModel != want {
 		t.Errorf("the largest model is %+v, want %+v", p.LargestModel, want)
 	}

@@ -61,8 +61,9 @@ func (p *Plan) WideText() string {
 }
 
 var (
-	optionColumns = []string{"option", "new values", "effective batch", "VRAM saved", "effect on training", "recommendation"}
-	pairColumns   = []string{"micro-batch", "accumulation", "device", "upper bound", "headroom", "verdict", "step time"}
+	optionColumns = []string{"option", "new values", "effective batch", "VRAM saved", "effect on training",
+		"recommendation"}
+	pairColumns = []string{"micro-batch", "accumulation", "device", "upper bound", "headroom", "verdict", "step time"}
 )
 
 func (p *Plan) heading() string {
@@ -79,7 +80,8 @@ func (p *Plan) heading() string {
 func (p *Plan) summary() string {
 	var lines []string
 	if t := p.Today; t != nil {
-		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation, estimator.Bytes(t.DeviceBytes), inSentence(t.Verdict))
+		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation,
+			estimator.Bytes(t.DeviceBytes), inSentence(t.Verdict))
 		if p.UsableBytes > 0 {
 			line += fmt.Sprintf("; the card has %s", estimator.Bytes(p.UsableBytes))
 		}
@@ -107,10 +109,12 @@ func (p *Plan) summary() string {
 		}
 		lines = append(lines, line+fmt.Sprintf(" Largest micro-batch that fits: %d.", p.LargestMicroBatch))
 	case len(p.Options) > 0 && p.Options[0].Recommendation == bestChoice:
-		lines = append(lines, fmt.Sprintf("No pair fits as the job is. Recommended: option 1, %s, at %d × %d, which takes %s.", lowerFirst(p.Options[0].Title),
+		lines = append(lines, fmt.Sprintf("No pair fits as the job is. Recommended: option 1, %s, at %d × "+
+			"%d, which takes %s.", lowerFirst(p.Options[0].Title),
 			p.Options[0].MicroBatch, p.Options[0].GradientAccumulation, estimator.Bytes(p.Options[0].DeviceBytes)))
 	case p.LargestMicroBatch > 0:
-		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest micro-batch that fits: %d.", p.LargestMicroBatch))
+		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest "+
+			"micro-batch that fits: %d.", p.LargestMicroBatch))
 	case p.UsableBytes > 0:
 		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.", estimator.Bytes(p.FloorBytes)))
 	}
@@ -125,10 +129,12 @@ func (p *Plan) summary() string {
 		lines = append(lines, fmt.Sprintf("Smallest MIG slices for it: %s.", strings.Join(p.SmallestSlices, ", ")))
 	}
 	if f := p.FewestGPUs; f != nil {
-		lines = append(lines, fmt.Sprintf("Fewest of this card: %d, %s, at %d × %d (%s each).", f.GPUs, f.dealt(), f.MicroBatch, f.GradientAccumulation, estimator.Bytes(f.DeviceBytes)))
+		lines = append(lines, fmt.Sprintf("Fewest of this card: %d, %s, at %d × %d (%s each).", f.GPUs, f.dealt(),
+			f.MicroBatch, f.GradientAccumulation, estimator.Bytes(f.DeviceBytes)))
 	}
 	if m := p.LargestModel; m != nil {
-		lines = append(lines, fmt.Sprintf("Largest model of the catalog that trains so at a micro-batch of 1: %s (%s).", m.Preset, estimator.Bytes(m.DeviceBytes)))
+		lines = append(lines, fmt.Sprintf("Largest model of the catalog that trains so at a micro-batch of 1: %s (%s).",
+			m.Preset, estimator.Bytes(m.DeviceBytes)))
 	}
 	return strings.Join(lines, "\n")
 }
@@ -168,7 +174,8 @@ func (p *Plan) pairRows() [][]string {
 	rows := make([][]string, len(p.Pairs))
 	for i, x := range p.Pairs {
 		rows[i] = []string{
-			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), estimator.Bytes(x.DeviceBytes).String(), estimator.Bytes(x.HighBytes).String(),
+			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), estimator.Bytes(x.DeviceBytes).String(),
+			estimator.Bytes(x.HighBytes).String(),
 			estimator.Bytes(x.HeadroomBytes).String(), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
 		}
 	}
@@ -189,23 +196,27 @@ func (p *Plan) furtherTables() []table {
 			out = append(out, t)
 		}
 	}
-	cards := table{columns: []string{"GPU", "usable", map[bool]string{true: "today", false: "smallest pair"}[p.Today != nil], "recommended", "device", "step time"}}
+	cards := table{columns: []string{"GPU", "usable",
+		map[bool]string{true: "today", false: "smallest pair"}[p.Today != nil], "recommended", "device", "step time"}}
 	for _, g := range p.GPUs {
 		row := []string{g.GPU, estimator.Bytes(g.UsableBytes).String(), plain(g.Verdict), "none", "", ""}
 		if c := g.Recommended; c != nil {
-			row = append(row[:3], fmt.Sprintf("%d × %d", c.MicroBatch, c.GradientAccumulation), estimator.Bytes(g.DeviceBytes).String(), fmt.Sprintf("%.3g×", g.RelativeStepTime))
+			row = append(row[:3], fmt.Sprintf("%d × %d", c.MicroBatch, c.GradientAccumulation),
+				estimator.Bytes(g.DeviceBytes).String(), fmt.Sprintf("%.3g×", g.RelativeStepTime))
 		}
 		cards.rows = append(cards.rows, row)
 	}
 	add(cards)
 	frontier := table{columns: []string{"sequence length", "largest micro-batch", "device"}}
 	for _, x := range p.Frontier {
-		frontier.rows = append(frontier.rows, []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch), estimator.Bytes(x.DeviceBytes).String()})
+		frontier.rows = append(frontier.rows, []string{fmt.Sprint(x.SequenceLength), fmt.Sprint(x.LargestMicroBatch),
+			estimator.Bytes(x.DeviceBytes).String()})
 	}
 	add(frontier)
 	sequences := table{columns: []string{"micro-batch", "longest sequence", "device"}}
 	for _, x := range p.Sequences {
-		sequences.rows = append(sequences.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.LargestSequenceLength), estimator.Bytes(x.DeviceBytes).String()})
+		sequences.rows = append(sequences.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.LargestSequenceLength),
+			estimator.Bytes(x.DeviceBytes).String()})
 	}
 	add(sequences)
 	add(p.heatMap())

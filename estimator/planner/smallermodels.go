@@ -36,7 +36,8 @@ func smallerModels(in estimator.Input) []lever {
 			m := *g
 			m.Heads, m.Embedding = n, g.Embedding/g.Heads*n
 			add(fmt.Sprintf("width-%d", m.Embedding), "width", "A narrower model",
-				fmt.Sprintf("n_embd = %d, n_head = %d", m.Embedding, n), estimator.Model{NanoGPT: &m, Head: in.Job.Model.Head})
+				fmt.Sprintf("n_embd = %d, n_head = %d", m.Embedding, n),
+				estimator.Model{NanoGPT: &m, Head: in.Job.Model.Head})
 		}
 	}
 	for _, c := range shallower(in.Job.Model.HFConfig) {
@@ -64,7 +65,8 @@ func smallerModels(in estimator.Input) []lever {
 				m.KVHeads = n / group
 			}
 			add(fmt.Sprintf("width-%d", m.Hidden), "width", "A narrower model",
-				fmt.Sprintf("hidden = %d, heads = %d", m.Hidden, n), estimator.Model{Dimensions: &m, Head: in.Job.Model.Head})
+				fmt.Sprintf("hidden = %d, heads = %d", m.Hidden, n),
+				estimator.Model{Dimensions: &m, Head: in.Job.Model.Head})
 		}
 	}
 	return ls

@@ -37,8 +37,8 @@ type assumption struct {
 	// et al. 2022 (arXiv 2205.05198, table 4) measure 39 % for full recomputation of
 	// a 22B model where the work alone says 33 %: a factor of 1.17.
 	recompute float64
-	// link is the share of a link's bandwidth that NCCL's collectives reach, and overlap how much of them computing hides
-	// where there is enough of it (links.go).
+	// link is the share of a link's bandwidth that NCCL's collectives reach, and overlap how much of them computing
+	// hides where there is enough of it (links.go).
 	link, overlap float64
 }
 
@@ -264,7 +264,8 @@ func (w workload) launches(recomputed float64) float64 {
 	return float64(w.shape.Layers)*perLayer*(1+recomputed/3) + 20
 }
 
-// optimizerStep is the time of one optimizer step; foreach and the loop run one kernel for each operation of the optimizer.
+// optimizerStep is the time of one optimizer step; foreach and the loop run one kernel for each operation of the
+// optimizer.
 func (w workload) optimizerStep(c card, a assumption) float64 {
 	o := optimizerOf(w.training)
 	bytes := rowOf(w.training).MovedBytes

@@ -61,7 +61,8 @@ func TestStepTimeIsPlausible(t *testing.T) {
 // Small micro-batches cost more on faster cards, and most where the host cannot
 // launch kernels fast enough.
 func TestSmallMicroBatchesCostMoreOnFasterCards(t *testing.T) {
-	h100 := estimator.GPU{ComputeCapability: 90, Multiprocessors: 132, PeakFLOPS: 989e12, BandwidthBytesPerSecond: 3350e9}
+	h100 := estimator.GPU{ComputeCapability: 90, Multiprocessors: 132, PeakFLOPS: 989e12,
+		BandwidthBytesPerSecond: 3350e9}
 	compiled := func(t *estimator.Training) { t.Compile = &estimator.Compile{Model: true, Loss: true} }
 	ratio := func(g estimator.GPU, change func(*estimator.Training)) float64 {
 		c := cardOf(g, estimator.PrecisionAMPBF16)
@@ -69,7 +70,8 @@ func TestSmallMicroBatchesCostMoreOnFasterCards(t *testing.T) {
 	}
 	slow, fast, fastCompiled := ratio(rtx4070(), nil), ratio(h100, nil), ratio(h100, compiled)
 	if !(slow < fastCompiled && fastCompiled < fast) {
-		t.Errorf("2 × 256 beside 16 × 32: RTX 4070 %.2f, H100 compiled %.2f, H100 eager %.2f; want them rising", slow, fastCompiled, fast)
+		t.Errorf("2 × 256 beside 16 × 32: RTX 4070 %.2f, H100 compiled %.2f, H100 eager %.2f; want them rising", slow,
+			fastCompiled, fast)
 	}
 }
 
@@ -81,14 +83,19 @@ func TestLeversMoveTimeTheRightWay(t *testing.T) {
 	}{
 		{"fused attention", nil, func(t *estimator.Training) { t.Attention = "eager" }},
 		{"no recomputation", nil, full},
-		{"selective recomputation", func(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: "selective"} }, full},
+		{"selective recomputation", func(t *estimator.Training) {
+			t.GradientCheckpointing = &estimator.Checkpointing{Mode: "selective"}
+		}, full},
 		{"fused optimizer", nil, func(t *estimator.Training) {
 			t.Optimizer = &estimator.Optimizer{Name: "adamw", Implementation: "foreach"}
 		}},
-		{"SGD", func(t *estimator.Training) { t.Optimizer = &estimator.Optimizer{Name: "sgd", Implementation: "fused"} }, nil},
+		{"SGD", func(t *estimator.Training) {
+			t.Optimizer = &estimator.Optimizer{Name: "sgd", Implementation: "fused"}
+		}, nil},
 	}
 	for _, tt := range tests {
-		faster, slower := storyWorkload(8, tt.faster).perToken(c, expected), storyWorkload(8, tt.slower).perToken(c, expected)
+		faster, slower := storyWorkload(8, tt.faster).perToken(c, expected),
+			storyWorkload(8, tt.slower).perToken(c, expected)
 		if faster >= slower {
 			t.Errorf("%s takes %.4g s a token, without it %.4g", tt.name, faster, slower)
 		}
@@ -103,7 +110,8 @@ func TestLeversMoveTimeTheRightWay(t *testing.T) {
 	}
 	fp32 := cardOf(rtx4070(), estimator.PrecisionFP32)
 	set := func(t *estimator.Training) { t.Precision = estimator.PrecisionFP32 }
-	if amp, single := storyWorkload(8, nil).perToken(c, expected), storyWorkload(8, set).perToken(fp32, expected); amp >= single {
+	amp := storyWorkload(8, nil).perToken(c, expected)
+	if single := storyWorkload(8, set).perToken(fp32, expected); amp >= single {
 		t.Errorf("bfloat16 takes %.4g s a token, float32 %.4g", amp, single)
 	}
 }
@@ -115,15 +123,18 @@ func TestCardWithoutData(t *testing.T) {
 		flops, bandwidth float64
 	}{
 		{"nothing", estimator.GPU{}, 50e12, 500e9},
-		{"vector rate", estimator.GPU{FP32FLOPS: 29.15e12, ComputeCapability: 89, BandwidthBytesPerSecond: 504e9}, 58.3e12, 504e9},
-		{"vector rate of a card without matrix units", estimator.GPU{FP32FLOPS: 10e12, ComputeCapability: 61, BandwidthBytesPerSecond: 400e9}, 10e12, 400e9},
+		{"vector rate", estimator.GPU{FP32FLOPS: 29.15e12, ComputeCapability: 89, BandwidthBytesPerSecond: 504e9},
+			58.3e12, 504e9},
+		{"vector rate of a card without matrix units", estimator.GPU{FP32FLOPS: 10e12, ComputeCapability: 61,
+			BandwidthBytesPerSecond: 400e9}, 10e12, 400e9},
 		{"bandwidth", estimator.GPU{BandwidthBytesPerSecond: 1e12}, 100e12, 1e12},
 		{"peak rate", estimator.GPU{PeakFLOPS: 100e12}, 100e12, 1e12},
 	}
 	for _, tt := range tests {
 		c := cardOf(tt.g, estimator.PrecisionAMPBF16)
 		if math.Abs(c.flops-tt.flops) > 1 || math.Abs(c.bandwidth-tt.bandwidth) > 1 {
-			t.Errorf("%s: %.4g FLOP/s and %.4g B/s, want %.4g and %.4g", tt.name, c.flops, c.bandwidth, tt.flops, tt.bandwidth)
+			t.Errorf("%s: %.4g FLOP/s and %.4g B/s, want %.4g and %.4g", tt.name, c.flops, c.bandwidth, tt.flops,
+				tt.bandwidth)
 		}
 		for _, micro := range []int64{1, 8, 512} {
 			if s := storyWorkload(micro, nil).perToken(c, dearSmall); !(s > 0) || math.IsInf(s, 0) {
@@ -144,7 +155,8 @@ func TestRangeHoldsTheExpectation(t *testing.T) {
 func TestShapeFromEveryKindOfModel(t *testing.T) {
 	llama := `{"model_type": "llama", "hidden_size": 4096, "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8,
 		"intermediate_size": 14336, "vocab_size": 128256, "max_position_embeddings": 131072}`
-	gpt2 := Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Vocabulary: 50304, Context: 1024, Causal: true}
+	gpt2 := Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072, Vocabulary: 50304,
+		Context: 1024, Causal: true}
 	tests := []struct {
 		name       string
 		model      estimator.Model
@@ -153,10 +165,13 @@ func TestShapeFromEveryKindOfModel(t *testing.T) {
 	}{
 		{"nanoGPT", story().Input.Job.Model, 0, gpt2},
 		{"config.json", estimator.Model{HFConfig: []byte(llama)}, 8e9,
-			Shape{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Gated: true, Vocabulary: 128256, Context: 131072, Causal: true}},
+			Shape{Layers: 32, Hidden: 4096, Heads: 32, KVHeads: 8, HeadDim: 128, FFN: 14336, Gated: true,
+				Vocabulary: 128256, Context: 131072, Causal: true}},
 		// 85 M parameters outside the embeddings are GPT-2's.
-		{"not understood", estimator.Model{HFConfig: []byte(`[1]`)}, 85e6, Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072}},
-		{"nothing", estimator.Model{}, 0, Shape{Layers: 1, Hidden: 64, Heads: 1, KVHeads: 1, HeadDim: 64, FFN: 256, Causal: true}},
+		{"not understood", estimator.Model{HFConfig: []byte(`[1]`)}, 85e6,
+			Shape{Layers: 12, Hidden: 768, Heads: 12, KVHeads: 12, HeadDim: 64, FFN: 3072}},
+		{"nothing", estimator.Model{}, 0, Shape{Layers: 1, Hidden: 64, Heads: 1, KVHeads: 1, HeadDim: 64, FFN: 256,
+			Causal: true}},
 	}
 	for _, tt := range tests {
 		if got := shapeOf(estimator.Input{Job: estimator.Job{Model: tt.model}}, tt.parameters); got != tt.want {

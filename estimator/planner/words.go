@@ -25,9 +25,11 @@ var pairWords = map[string]func(p Choice, b batch) []string{
 	"nanogpt": func(p Choice, b batch) []string {
 		return words("batch_size = ", p.MicroBatch, "gradient_accumulation_steps = ", p.GradientAccumulation*b.gpus)
 	},
-	"hf-trainer": huggingFace, "trl": huggingFace, "unsloth": huggingFace, "llama-factory": huggingFace, "ms-swift": huggingFace,
+	"hf-trainer": huggingFace, "trl": huggingFace, "unsloth": huggingFace, "llama-factory": huggingFace,
+	"ms-swift": huggingFace,
 	"accelerate": func(p Choice, _ batch) []string {
-		return words("DataLoader batch_size=", p.MicroBatch, "Accelerator gradient_accumulation_steps=", p.GradientAccumulation)
+		return words("DataLoader batch_size=", p.MicroBatch, "Accelerator gradient_accumulation_steps=",
+			p.GradientAccumulation)
 	},
 	"pytorch": func(p Choice, _ batch) []string {
 		return words("DataLoader batch_size=", p.MicroBatch, "accumulation steps = ", p.GradientAccumulation)
@@ -36,22 +38,28 @@ var pairWords = map[string]func(p Choice, b batch) []string{
 		return words("batch_size=", p.MicroBatch, "gradient_accumulation_steps=", p.GradientAccumulation)
 	},
 	"torchtitan": func(p Choice, b batch) []string {
-		return words("training.local_batch_size = ", p.MicroBatch, "training.global_batch_size = ", b.effective(p.MicroBatch, p.GradientAccumulation))
+		return words("training.local_batch_size = ", p.MicroBatch, "training.global_batch_size = ",
+			b.effective(p.MicroBatch, p.GradientAccumulation))
 	},
 	"litgpt": func(p Choice, b batch) []string {
-		return words("--train.micro_batch_size ", p.MicroBatch, "--train.global_batch_size ", b.effective(p.MicroBatch, p.GradientAccumulation))
+		return words("--train.micro_batch_size ", p.MicroBatch, "--train.global_batch_size ",
+			b.effective(p.MicroBatch, p.GradientAccumulation))
 	},
 	"megatron": func(p Choice, b batch) []string {
-		return words("--micro-batch-size ", p.MicroBatch, "--global-batch-size ", b.effective(p.MicroBatch, p.GradientAccumulation))
+		return words("--micro-batch-size ", p.MicroBatch, "--global-batch-size ",
+			b.effective(p.MicroBatch, p.GradientAccumulation))
 	},
 	"nanotron": func(p Choice, _ batch) []string {
-		return words("tokens.micro_batch_size: ", p.MicroBatch, "tokens.batch_accumulation_per_replica: ", p.GradientAccumulation)
+		return words("tokens.micro_batch_size: ", p.MicroBatch, "tokens.batch_accumulation_per_replica: ",
+			p.GradientAccumulation)
 	},
 	"deepspeed": func(p Choice, _ batch) []string {
-		return words("train_micro_batch_size_per_gpu: ", p.MicroBatch, "gradient_accumulation_steps: ", p.GradientAccumulation)
+		return words("train_micro_batch_size_per_gpu: ", p.MicroBatch, "gradient_accumulation_steps: ",
+			p.GradientAccumulation)
 	},
 	"llm-foundry": func(p Choice, b batch) []string {
-		return words("device_train_microbatch_size: ", p.MicroBatch, "global_train_batch_size: ", b.effective(p.MicroBatch, p.GradientAccumulation))
+		return words("device_train_microbatch_size: ", p.MicroBatch, "global_train_batch_size: ",
+			b.effective(p.MicroBatch, p.GradientAccumulation))
 	},
 	"xtuner": func(p Choice, _ batch) []string {
 		return words("batch_size = ", p.MicroBatch, "accumulative_counts = ", p.GradientAccumulation)
@@ -146,8 +154,9 @@ var leverWords = map[string]map[string]leverWord{
 		"precision-amp-bf16":  {setting: "--bf16 true"},
 		"precision-amp-fp16":  {setting: "--fp16 true"},
 		"adapters-lora":       {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear"},
-		"adapters-qlora":      {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear --quant_method bnb --quant_bits 4"},
-		"adapters-nf4":        {setting: "--quant_method bnb --quant_bits 4"},
+		"adapters-qlora": {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear --quant_method " +
+			"bnb --quant_bits 4"},
+		"adapters-nf4": {setting: "--quant_method bnb --quant_bits 4"},
 	},
 	"torchtune": {
 		"checkpointing-full": {setting: "enable_activation_checkpointing=True"},
@@ -160,7 +169,8 @@ var leverWords = map[string]map[string]leverWord{
 		"precision-bf16":     {setting: "dtype=bf16"},
 	},
 	"megatron": {
-		"checkpointing-full":      {setting: "--recompute-granularity full --recompute-method uniform --recompute-num-layers 1"},
+		"checkpointing-full": {setting: "--recompute-granularity full --recompute-method uniform " +
+			"--recompute-num-layers 1"},
 		"checkpointing-selective": {setting: "--recompute-granularity selective"},
 		"precision-amp-bf16":      {setting: "--bf16"},
 	},
@@ -187,32 +197,35 @@ var anyTool = map[string]leverWord{
 	"checkpointing-full":      {setting: "wrap each block in torch.utils.checkpoint.checkpoint", code: true},
 	"checkpointing-selective": {setting: "wrap attention in torch.utils.checkpoint.checkpoint", code: true},
 	"checkpointing-none":      {setting: "call the blocks without torch.utils.checkpoint"},
-	"loss-fused-linear":       {setting: "LigerFusedLinearCrossEntropyLoss in place of the output layer and the loss", code: true},
-	"loss-chunked":            {setting: "torch.nn.functional.cross_entropy over chunks of the tokens, or torchtune's LinearCrossEntropyLoss", code: true},
-	"loss-fused":              {setting: "LigerCrossEntropyLoss in place of torch.nn.CrossEntropyLoss", code: true},
-	"optimizer-fused":         {setting: "fused=True"},
-	"optimizer-for-loop":      {setting: "foreach=False"},
-	"optimizer-8bit":          {setting: "bitsandbytes.optim.AdamW8bit", code: true},
-	"optimizer-adafactor":     {setting: "torch.optim.Adafactor", code: true},
-	"optimizer-lion":          {setting: "bitsandbytes.optim.Lion", code: true},
-	"optimizer-sgd":           {setting: "torch.optim.SGD(momentum=0.9)", code: true},
-	"precision-amp-bf16":      {setting: "torch.autocast(dtype=torch.bfloat16)"},
-	"precision-amp-fp16":      {setting: "torch.autocast(dtype=torch.float16) and torch.amp.GradScaler"},
-	"precision-bf16":          {setting: "model.to(torch.bfloat16) without autocast"},
-	"compile-on":              {setting: "torch.compile(model)"},
-	"compile-off":             {setting: "the model without torch.compile"},
-	"allocator-expandable":    {setting: "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"},
-	"evaluation-loss-only":    {setting: "do not collect the evaluation's logits"},
-	"adapters-lora":           {setting: `peft.LoraConfig(r=16, target_modules="all-linear")`, code: true},
-	"adapters-qlora":          {setting: `peft.LoraConfig(r=16, target_modules="all-linear") on BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
-	"adapters-nf4":            {setting: `BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
+	"loss-fused-linear": {setting: "LigerFusedLinearCrossEntropyLoss in place of the output layer and the loss",
+		code: true},
+	"loss-chunked": {setting: "torch.nn.functional.cross_entropy over chunks of the tokens, or torchtune's " +
+		"LinearCrossEntropyLoss", code: true},
+	"loss-fused":           {setting: "LigerCrossEntropyLoss in place of torch.nn.CrossEntropyLoss", code: true},
+	"optimizer-fused":      {setting: "fused=True"},
+	"optimizer-for-loop":   {setting: "foreach=False"},
+	"optimizer-8bit":       {setting: "bitsandbytes.optim.AdamW8bit", code: true},
+	"optimizer-adafactor":  {setting: "torch.optim.Adafactor", code: true},
+	"optimizer-lion":       {setting: "bitsandbytes.optim.Lion", code: true},
+	"optimizer-sgd":        {setting: "torch.optim.SGD(momentum=0.9)", code: true},
+	"precision-amp-bf16":   {setting: "torch.autocast(dtype=torch.bfloat16)"},
+	"precision-amp-fp16":   {setting: "torch.autocast(dtype=torch.float16) and torch.amp.GradScaler"},
+	"precision-bf16":       {setting: "model.to(torch.bfloat16) without autocast"},
+	"compile-on":           {setting: "torch.compile(model)"},
+	"compile-off":          {setting: "the model without torch.compile"},
+	"allocator-expandable": {setting: "expandable_segments:True in PYTORCH_CUDA_ALLOC_CONF"},
+	"evaluation-loss-only": {setting: "do not collect the evaluation's logits"},
+	"adapters-lora":        {setting: `peft.LoraConfig(r=16, target_modules="all-linear")`, code: true},
+	"adapters-qlora":       {setting: `peft.LoraConfig(r=16, target_modules="all-linear") on BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
+	"adapters-nf4":         {setting: `BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_use_double_quant=True)`, code: true},
 }
 
 // likeHuggingFace are the tools whose users write transformers' own settings.
 var likeHuggingFace = map[string]bool{"trl": true, "unsloth": true}
 
 // trainerEvaluation are the tools that take the Trainer's word for the batch of an evaluation.
-var trainerEvaluation = map[string]bool{"hf-trainer": true, "trl": true, "unsloth": true, "llama-factory": true, "ms-swift": true}
+var trainerEvaluation = map[string]bool{"hf-trainer": true, "trl": true, "unsloth": true, "llama-factory": true,
+	"ms-swift": true}
 
 // worded gives levers the words of the tool and the effort that those imply.
 func worded(ls []lever, tool string) []lever {
@@ -224,7 +237,8 @@ func worded(ls []lever, tool string) []lever {
 		l := &ls[i]
 		w, ok := own[l.code]
 		if o, is := l.changes["optimizer"].(estimator.Optimizer); is && l.code == "optimizer-fused" {
-			ok = ok && trainsLike(estimator.Training{Optimizer: &o}, estimator.DefaultOptimizer) // the tools' words are those of AdamW
+			// the tools' words are those of AdamW
+			ok = ok && trainsLike(estimator.Training{Optimizer: &o}, estimator.DefaultOptimizer)
 		}
 		if !ok {
 			w, ok = anyTool[l.code]

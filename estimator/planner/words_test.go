@@ -33,7 +33,8 @@ func TestPairInTheWordsOfEachTool(t *testing.T) {
 // Every framework that a job may name has words for its pair.
 func TestEveryFrameworkHasWords(t *testing.T) {
 	for _, f := range []string{
-		"pytorch", "nanogpt", "hf-trainer", "accelerate", "trl", "torchtune", "torchtitan", "litgpt", "megatron", "nanotron", "deepspeed",
+		"pytorch", "nanogpt", "hf-trainer", "accelerate", "trl", "torchtune", "torchtitan", "litgpt", "megatron",
+		"nanotron", "deepspeed",
 		"llm-foundry", "unsloth", "llama-factory", "ms-swift", "xtuner", "axolotl", "lightning",
 	} {
 		if _, ok := pairWords[f]; !ok {
@@ -63,10 +64,14 @@ func TestSmallerModels(t *testing.T) {
 		codes []string
 	}{
 		{"nanoGPT", story().Input, []string{"layers-9", "layers-6", "layers-3", "width-512", "width-256"}},
-		{"nanoGPT preset", estimator.Input{Preset: &model.Preset{ID: "nanogpt/train_gpt2", Layers: 12, Hidden: 768, Heads: 12}},
+		{"nanoGPT preset", estimator.Input{Preset: &model.Preset{ID: "nanogpt/train_gpt2", Layers: 12, Hidden: 768,
+			Heads: 12}},
 			[]string{"layers-9", "layers-6", "layers-3", "width-512", "width-256"}},
-		{"published model", estimator.Input{Preset: &model.Preset{ID: "gpt2", Layers: 12, Hidden: 768, Heads: 12}}, nil},
-		{"one layer, one head", estimator.Input{Job: estimator.Job{Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 1, Heads: 1, Embedding: 64}}}}, nil},
+		{"published model", estimator.Input{Preset: &model.Preset{ID: "gpt2", Layers: 12, Hidden: 768, Heads: 12}},
+			nil},
+		{"one layer, one head",
+			estimator.Input{Job: estimator.Job{Model: estimator.Model{NanoGPT: &model.NanoGPT{Layers: 1, Heads: 1,
+				Embedding: 64}}}}, nil},
 		{"grouped heads", estimator.Input{Job: estimator.Job{Model: estimator.Model{Dimensions: gqa}}},
 			[]string{"layers-24", "layers-16", "layers-8", "width-2560", "width-1024"}},
 	}
@@ -97,8 +102,10 @@ func TestEffectOfAnotherBatch(t *testing.T) {
 		from, to int64
 		want     string
 	}{
-		{adam, 512, 256, "effective batch 512 → 256 (-50 %); starting points: learning rate × 0.71, beta2 0.95 → 0.9747 or 0.999 → 0.99950"},
-		{adam, 512, 64, "effective batch 512 → 64 (-88 %); starting points: learning rate × 0.35, beta2 0.95 → 0.9936 or 0.999 → 0.99987"},
+		{adam, 512, 256, "effective batch 512 → 256 (-50 %); starting points: learning rate × 0.71, beta2 0.95 → " +
+			"0.9747 or 0.999 → 0.99950"},
+		{adam, 512, 64, "effective batch 512 → 64 (-88 %); starting points: learning rate × 0.35, beta2 0.95 → 0.9936 " +
+			"or 0.999 → 0.99987"},
 		{sgd, 512, 256, "effective batch 512 → 256 (-50 %); starting point: learning rate × 0.5"},
 		{lion, 512, 256, "effective batch 512 → 256 (-50 %); the learning rate has to follow"},
 		{adam, 512, 511, "effective batch 512 → 511 (-0.2 %); settings can stay"},

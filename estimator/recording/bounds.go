@@ -78,8 +78,8 @@ func (r *Recording) Events() (layer, outside int64) {
 	return layer, outside
 }
 
-// events is how many a stretch makes at most: an allocation is freed again, sums of gradients are made anew, and what needs scratch
-// allocates more than one tensor.
+// events is how many a stretch makes at most: an allocation is freed again, sums of gradients are made anew, and what
+// needs scratch allocates more than one tensor.
 func events(list []Instruction) int64 {
 	const most = 40 // of an embedding's gradient, the largest
 	n := int64(0)

@@ -1,9 +1,9 @@
-// Package recording reads what a PyTorch module did in one training step under fake tensors: what it allocated and let go of, what its
-// autograd nodes saved, and what each of them did in backward, with sizes in symbols. The recorder in recorder/ writes it; what becomes of it is
-// package model's.
+// Package recording reads what a PyTorch module did in one training step under fake tensors: what it allocated and let
+// go of, what its autograd nodes saved, and what each of them did in backward, with sizes in symbols. The recorder in
+// recorder/ writes it; what becomes of it is package model's.
 //
-// A recording has one program for each kind of precision, of up to three stretches: before the layers that repeat, one layer, and after them. A
-// program is a list of lines, each one instruction:
+// A recording has one program for each kind of precision, of up to three stretches: before the layers that repeat, one
+// layer, and after them. A program is a list of lines, each one instruction:
 //
 //	A 3 768BT f32 embedding     allocate value 3, 768 × B × T elements, by the operation embedding
 //	F 3                         the program lets go of value 3
@@ -14,7 +14,7 @@
 //	P n                         what follows belongs to the norms
 //	N 7 1 6.0,l0 3,4            node 7 of autograd's graph, with one output, hands gradients to node 6 and parameter 0 and saves values 3 and 4
 //
-// The lines in small letters behind a node are its backward: a and f allocate and free registers, w and r are products and reductions, e is an
-// embedding's gradient, | ends the operation's own backward, s, v, b, p, q, S and u say what each input gets, and z that it is a view of another
-// size than its memory.
+// The lines in small letters behind a node are its backward: a and f allocate and free registers, w and r are products
+// and reductions, e is an embedding's gradient, | ends the operation's own backward, s, v, b, p, q, S and u say what
+// each input gets, and z that it is a view of another size than its memory.
 package recording

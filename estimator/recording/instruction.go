@@ -47,8 +47,8 @@ const (
 // Scope says where a reference points.
 type Scope uint8
 
-// The scopes: nowhere; the stretch itself; the layer's input, or behind the layers their output; from a layer, the stretch before; a parameter
-// of the model, and one of the layer.
+// The scopes: nowhere; the stretch itself; the layer's input, or behind the layers their output; from a layer, the
+// stretch before; a parameter of the model, and one of the layer.
 const (
 	Nowhere Scope = iota
 	Own

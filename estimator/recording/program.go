@@ -9,7 +9,8 @@ import (
 // Program is what one training step does in one kind of precision.
 type Program struct {
 	Before, Layer, After []Instruction
-	// Input is the value of Before that the first layer gets and the edge to it; Output the value of a layer that the next one gets.
+	// Input is the value of Before that the first layer gets and the edge to it; Output the value of a layer that the
+	// next one gets.
 	Input, Output Result
 	// Escapes are the values of a layer that the model returns, Outputs those of Before and After.
 	Escapes, Outputs []Ref
@@ -85,7 +86,8 @@ func fields(line string, n int) ([]string, error) {
 
 // forms is how many fields a line has behind its letter.
 var forms = map[Kind]int{Allocate: 4, Free: 1, Product: 1, Reduce: 3, CastParam: 2, Attend: 14, Part: 1, Node: 4,
-	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, Validate: 0, Send: 2, SendView: 2, SendAgain: 2, Pass: 2, PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3}
+	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, Validate: 0, Send: 2, SendView: 2, SendAgain: 2, Pass: 2,
+	PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3}
 
 func (s *scope) line(line string) (in Instruction, err error) {
 	if line == "" {
@@ -140,7 +142,8 @@ func (s *scope) line(line string) (in Instruction, err error) {
 	case Give:
 		in.N = r.register(f[0])
 	case Embedding:
-		in.N, in.Size, in.Rows, in.Cols, in.Type = r.register(f[0]), r.size(f[1]), r.size(f[2]), r.size(f[3]), r.kind(f[4])
+		in.N, in.Size, in.Rows, in.Cols, in.Type = r.register(f[0]), r.size(f[1]), r.size(f[2]), r.size(f[3]),
+			r.kind(f[4])
 	case Send, SendView, SendAgain:
 		in.N, in.K = r.register(f[0]), r.number(f[1], maxEdges-1)
 	case Pass, PassView:
@@ -233,7 +236,8 @@ func (s *scope) node(r *reader, in *Instruction, f []string) {
 	}
 	edges := strings.Split(f[2], ",")
 	if len(edges) > maxEdges {
-		r.fail("a node has up to %d inputs here, and this one has %d: the operation cannot be replayed", maxEdges, len(edges))
+		r.fail("a node has up to %d inputs here, and this one has %d: the operation cannot be replayed", maxEdges,
+			len(edges))
 		return
 	}
 	for _, e := range edges {
@@ -245,7 +249,8 @@ func (s *scope) node(r *reader, in *Instruction, f []string) {
 	}
 	saved := strings.Split(f[3], ",")
 	if len(saved) > maxSaved {
-		r.fail("a node saves up to %d tensors here, and this one %d: the operation cannot be replayed", maxSaved, len(saved))
+		r.fail("a node saves up to %d tensors here, and this one %d: the operation cannot be replayed", maxSaved,
+			len(saved))
 		return
 	}
 	for _, v := range saved {
@@ -272,7 +277,8 @@ func (s *scope) attention(r *reader, f []string) *Attention {
 
 // backward adds an instruction to the node's backward.
 func (n *Instruction) backward(in Instruction) error {
-	if in.Kind == Send || in.Kind == SendView || in.Kind == SendAgain || in.Kind == Pass || in.Kind == PassView || in.Kind == SendSaved || in.Kind == SendUnknown {
+	if in.Kind == Send || in.Kind == SendView || in.Kind == SendAgain || in.Kind == Pass || in.Kind == PassView ||
+		in.Kind == SendSaved || in.Kind == SendUnknown {
 		if in.K >= len(n.Edges) {
 			return fmt.Errorf("the node has no input %d", in.K)
 		}

@@ -30,7 +30,8 @@ type Recording struct {
 	// Sequence is the length of the sequences where only that one was recorded; 0 where any is planned.
 	Sequence int64
 	Batch    []Tensor
-	// Parameters are those outside the layers, PerLayer those of one; the layers' are moved behind the first LayersAfter of Parameters.
+	// Parameters are those outside the layers, PerLayer those of one; the layers' are moved behind the first
+	// LayersAfter of Parameters.
 	Parameters, PerLayer []Parameter
 	LayersAfter          int
 	Layers               int64
@@ -126,9 +127,12 @@ func Read(text []byte) (*Recording, error) {
 	if d.Format != Format {
 		return nil, at("/vramplan_recording", "the format is %d; %d is read", d.Format, Format)
 	}
-	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence, Layers: d.Layers.Count,
-		LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded, Unexpressed: d.Unexpressed}
-	for pointer, s := range map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest, "/layers/name": d.Layers.Name} {
+	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
+		Layers:     d.Layers.Count,
+		LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded,
+		Unexpressed: d.Unexpressed}
+	for pointer, s := range map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
+		"/layers/name": d.Layers.Name} {
 		if len(s) > maxName {
 			return nil, at(pointer, "has %d bytes; up to %d are accepted", len(s), maxName)
 		}
@@ -275,7 +279,8 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, error
 		if p.Input, err = outer.result(d.Input); err != nil {
 			return nil, at(pointer+"/input", "%w", err)
 		}
-		inner := &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer), shared: map[int]bool{}}
+		inner := &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer),
+			shared: map[int]bool{}}
 		if p.Layer, err = inner.stretch(d.Layer); err != nil {
 			return nil, at(pointer+"/layer", "%w", err)
 		}

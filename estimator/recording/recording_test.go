@@ -34,7 +34,8 @@ func TestRead(t *testing.T) {
 }
 
 func TestSize(t *testing.T) {
-	for text, want := range map[string]int64{"12": 12, "3BT": 3 * 5 * 7, "2BTT+1B-4": 2*5*7*7 + 5 - 4, "0": 0, "-5": 0} {
+	for text, want := range map[string]int64{"12": 12, "3BT": 3 * 5 * 7, "2BTT+1B-4": 2*5*7*7 + 5 - 4, "0": 0,
+		"-5": 0} {
 		s, err := parseSize(text)
 		if err != nil {
 			t.Errorf("%s: %v", text, err)
@@ -57,8 +58,10 @@ func TestSize(t *testing.T) {
 // TestWrong changes one thing of a recording and holds the error against it.
 func TestWrong(t *testing.T) {
 	for name, c := range map[string]struct{ old, by, want string }{
-		"format":             {`"vramplan_recording":1`, `"vramplan_recording":2`, "/vramplan_recording: the format is 2; 1 is read"},
-		"unknown field":      {`"name":"small"`, `"name":"small","more":1`, `: this is no recording: json: unknown field "more"`},
+		"format": {`"vramplan_recording":1`, `"vramplan_recording":2`,
+			"/vramplan_recording: the format is 2; 1 is read"},
+		"unknown field": {`"name":"small"`, `"name":"small","more":1`,
+			`: this is no recording: json: unknown field "more"`},
 		"value out of order": {`"A 1 8BT`, `"A 7 8BT`, "value 7 is made where 1 would follow"},
 		"unknown value":      {`N 0 1 p0 0`, `N 0 1 p0 9`, `there is no value "9"`},
 		"unknown parameter":  {`N 0 1 p0 0`, `N 0 1 p5 0`, `there is no parameter "p5"`},

@@ -20,7 +20,8 @@ const (
 	maxCoefficient = 1 << 40
 )
 
-// Elements is the size for a batch of b samples of length t, at least 0. It has to be held against [Size.About] before it is used.
+// Elements is the size for a batch of b samples of length t, at least 0. It has to be held against [Size.About] before
+// it is used.
 func (s Size) Elements(b, t int64) int64 {
 	n := int64(0)
 	for _, x := range s {

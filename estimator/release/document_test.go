@@ -69,6 +69,7 @@ func TestPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(string(committed), made); diff != "" {
-		t.Errorf("%s is not what the table says; run go test ./estimator/release -update (-page +table):\n%s", page, diff)
+		t.Errorf("%s is not what the table says; run go test ./estimator/release -update (-page +table):\n%s", page,
+			diff)
 	}
 }

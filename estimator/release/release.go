@@ -51,8 +51,8 @@ const (
 // Change is one thing that releases of a library do otherwise than the rest.
 type Change struct {
 	Library string `json:"library"`
-	// From is the first release that is known to do so, "" where all before To do; To is the first that does not any more, "" where
-	// the latest known one still does.
+	// From is the first release that is known to do so, "" where all before To do; To is the first that does not any
+	// more, "" where the latest known one still does.
 	From string `json:"from,omitempty"`
 	To   string `json:"to,omitempty"`
 	// After is the last release that is known not to do so yet, where releases lie between it and From.
@@ -61,7 +61,8 @@ type Change struct {
 	Unless string `json:"unless,omitempty"`
 	What   string `json:"what"`
 	Switch Switch `json:"switch"`
-	// Source is a file of the library and the releases of it that were read; Shown is what of the repository's traces shows it.
+	// Source is a file of the library and the releases of it that were read; Shown is what of the repository's traces
+	// shows it.
 	Source string `json:"source"`
 	Shown  string `json:"shown"`
 }
@@ -72,16 +73,16 @@ func (c *Change) Holds(v Version) bool {
 	return !v.Before(s.from) && (!s.bounded || v.Before(s.to))
 }
 
-// Unsure says that the release lies where nobody has looked: after the last one that is known not to have the change, and before
-// the first one that is known to have it.
+// Unsure says that the release lies where nobody has looked: after the last one that is known not to have the change,
+// and before the first one that is known to have it.
 func (c *Change) Unsure(v Version) bool {
 	after, given := Parse(c.After)
 	from, _ := Parse(c.From)
 	return given && after.Before(v) && v.Before(from)
 }
 
-// In are the changes that hold in a set of releases, by library: what is not in it counts as the default. They are shared, and for
-// reading only.
+// In are the changes that hold in a set of releases, by library: what is not in it counts as the default. They are
+// shared, and for reading only.
 func In(given, defaults map[string]string) []*Change {
 	found := make([]*Change, 0, len(changes))
 	var library string
@@ -132,14 +133,16 @@ func (c *Change) between() span {
 type Stack struct {
 	Name     string            `json:"name"`
 	Releases map[string]string `json:"releases"`
-	// Proven says what the traces have shown. Families are those that were equal event by event; none is all that there are.
+	// Proven says what the traces have shown. Families are those that were equal event by event; none is all that there
+	// are.
 	Proven   string   `json:"proven"`
 	Families []string `json:"families,omitempty"`
 	// EagerOnly says that neither steps under a compiler nor those over several GPUs were traced.
 	EagerOnly bool `json:"eager_only,omitempty"`
 }
 
-// Proves says whether the stack's traces show the family, on one GPU and without a compiler where eager, else otherwise.
+// Proves says whether the stack's traces show the family, on one GPU and without a compiler where eager, else
+// otherwise.
 func (s *Stack) Proves(family string, eager bool) bool {
 	return (eager || !s.EagerOnly) && (len(s.Families) == 0 || slices.Contains(s.Families, family))
 }
@@ -155,8 +158,9 @@ func Traced(torch, transformers Version) (*Stack, bool) {
 	return nil, false
 }
 
-// Assumed is the stack whose releases count for what a job does not name: the newest one that is not newer than the torch and the
-// transformers that it does name, or else the oldest. A job that names an old torch alone is not run with today's transformers.
+// Assumed is the stack whose releases count for what a job does not name: the newest one that is not newer than the
+// torch and the transformers that it does name, or else the oldest. A job that names an old torch alone is not run with
+// today's transformers.
 func Assumed(given map[string]string) *Stack {
 	for i := range stacks {
 		if s := &stacks[i]; !s.newer(given, "torch") && !s.newer(given, "transformers") && !s.newer(given, "trl") {

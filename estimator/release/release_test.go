@@ -46,9 +46,10 @@ func TestIn(t *testing.T) {
 		"a range ends":                        {map[string]string{"torch": "2.1.2"}, TwoTemporaries, false},
 		"and begins":                          {map[string]string{"torch": "2.0.1"}, TwoTemporaries, true},
 		"a release implies another library's": {map[string]string{"transformers": "4.16"}, KeepsSoftmaxInput, true},
-		"unless that is named":                {map[string]string{"transformers": "4.16", "torch": "1.12"}, KeepsSoftmaxInput, false},
-		"what cannot be read is the default":  {map[string]string{"torch": "nightly"}, ReturnsWorkspace, false},
-		"what has no default is not in it":    {map[string]string{"torch": "2.9"}, LoadsAllKernels, false},
+		"unless that is named": {map[string]string{"transformers": "4.16", "torch": "1.12"},
+			KeepsSoftmaxInput, false},
+		"what cannot be read is the default": {map[string]string{"torch": "nightly"}, ReturnsWorkspace, false},
+		"what has no default is not in it":   {map[string]string{"torch": "2.9"}, LoadsAllKernels, false},
 	} {
 		if got := has(c.given, c.s); got != c.want {
 			t.Errorf("%s: %s is %v in %v", name, c.s, got, c.given)
@@ -58,7 +59,8 @@ func TestIn(t *testing.T) {
 
 func TestUnsure(t *testing.T) {
 	c := Change{After: "2.10", From: "2.15"}
-	for version, want := range map[string]bool{"2.9": false, "2.10": false, "2.11": true, "2.14.1": true, "2.15": false} {
+	for version, want := range map[string]bool{"2.9": false, "2.10": false, "2.11": true, "2.14.1": true,
+		"2.15": false} {
 		if v, _ := Parse(version); c.Unsure(v) != want {
 			t.Errorf("%s: unsure is %v, want %v", version, !want, want)
 		}

@@ -3,7 +3,8 @@ package release
 // stacks and changes are made once: every estimate looks into them.
 var stacks, changes = stackTable(), changeTable()
 
-// Stacks are the sets of releases that are traced, the newest first, which is the reference. They are shared, and for reading only.
+// Stacks are the sets of releases that are traced, the newest first, which is the reference. They are shared, and for
+// reading only.
 func Stacks() []Stack { return stacks }
 
 // Changes are all that is known to have changed. They are shared, and for reading only.
@@ -13,19 +14,24 @@ func stackTable() []Stack {
 	return []Stack{
 		{
 			Name: "torch-2.15",
-			Releases: map[string]string{"torch": "2.15.0", "transformers": "5.23.0", "accelerate": "1.15.0", "peft": "0.21.2", "trl": "1.16.0",
+			Releases: map[string]string{"torch": "2.15.0", "transformers": "5.23.0", "accelerate": "1.15.0",
+				"peft": "0.21.2", "trl": "1.16.0",
 				"bitsandbytes": "0.50.2", "cuda": "13.2"},
-			Proven: "the reference: eager steps on one GPU of the families listed, in amp, half precision and fp32, with LoRA and checkpointing, " +
+			Proven: "the reference: eager steps on one GPU of the families listed, in amp, half precision and fp32, " +
+				"with LoRA and checkpointing, " +
 				"were equal event by event, but for encoders and OPT with attention written out (eager)",
-			Families: []string{"arcee", "bert", "bloom", "cohere", "falcon", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "gpt2", "gpt_bigcode",
-				"gpt_neox", "granite", "llama", "mistral", "mixtral", "nanogpt", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen3",
+			Families: []string{"arcee", "bert", "bloom", "cohere", "falcon", "gemma", "gemma2", "gemma3_text", "glm",
+				"glm4", "gpt2", "gpt_bigcode",
+				"gpt_neox", "granite", "llama", "mistral", "mixtral", "nanogpt", "olmo2", "olmo3", "olmoe", "opt",
+				"phi", "phi3", "qwen2", "qwen3",
 				"roberta", "seed_oss", "starcoder2", "whisper"},
 			EagerOnly: true,
 		},
 		{
-			Name:     "torch-2.9",
-			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0", "peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
-			Proven:   "every family and recipe of docs/accuracy.md",
+			Name: "torch-2.9",
+			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0",
+				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
+			Proven: "every family and recipe of docs/accuracy.md",
 		},
 	}
 }
@@ -40,7 +46,8 @@ func changeTable() []Change {
 		{
 			Library: "transformers", To: "4.46", Switch: UpcastInModel,
 			What:   "transformers before 4.46 makes the logits float32 in the model, and keeps no half-precision ones",
-			Source: "models/llama/modeling_llama.py (LlamaForCausalLM.forward), 4.45.2 and 4.47.1", Shown: "published runs",
+			Source: "models/llama/modeling_llama.py (LlamaForCausalLM.forward), 4.45.2 and 4.47.1",
+			Shown:  "published runs",
 		},
 		{
 			Library: "transformers", To: "4.54", Switch: RepeatsKVForSDPA,
@@ -50,22 +57,27 @@ func changeTable() []Change {
 		{
 			Library: "transformers", To: "4.48", Switch: RepeatsKVForFlash,
 			What:   "transformers before 4.48 repeats grouped keys and values for flash attention in some families",
-			Source: "models/mistral/modeling_mistral.py (MistralFlashAttention2) and other families', 4.47.1", Shown: "published runs",
+			Source: "models/mistral/modeling_mistral.py (MistralFlashAttention2) and other families', 4.47.1",
+			Shown:  "published runs",
 		},
 		{
 			Library: "transformers", From: "4.53", To: "5.23", Switch: IgnoresCheckpointing,
-			What:   "transformers from 4.53 accepts gradient checkpointing for gpt_bigcode and does nothing; 5.23 checkpoints again",
-			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock), 4.53.3, 4.57.6 and 5.23.0", Shown: "traces of gpt_bigcode",
+			What: "transformers from 4.53 accepts gradient checkpointing for gpt_bigcode and does nothing; 5.23 " +
+				"checkpoints again",
+			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock), 4.53.3, 4.57.6 and 5.23.0",
+			Shown:  "traces of gpt_bigcode",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: NotReentrant,
 			What:   "transformers 5 checkpoints without reentrance where nobody says otherwise (use_reentrant False)",
-			Source: "modeling_utils.py (gradient_checkpointing_enable), 4.57.6, 5.0.0, 5.10.0 and 5.23.0", Shown: "traces of checkpointed jobs of both kinds",
+			Source: "modeling_utils.py (gradient_checkpointing_enable), 4.57.6, 5.0.0, 5.10.0 and 5.23.0",
+			Shown:  "traces of checkpointed jobs of both kinds",
 		},
 		{
 			Library: "trl", After: "0.27", From: "0.28", Switch: NotReentrantInTRL,
 			What:   "trl from 0.28 asks for checkpoints without reentrance, with an older transformers, too",
-			Source: "trl/trainer/sft_trainer.py (SFTTrainer.__init__), 0.27.0, 0.28.0 and 1.16.0", Shown: "traces of checkpointed jobs of both kinds",
+			Source: "trl/trainer/sft_trainer.py (SFTTrainer.__init__), 0.27.0, 0.28.0 and 1.16.0",
+			Shown:  "traces of checkpointed jobs of both kinds",
 		},
 		{
 			Library: "torch", To: "1.11", Switch: KeepsSoftmaxInput,
@@ -74,7 +86,8 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", To: "4.17", Unless: "torch", Switch: KeepsSoftmaxInput,
-			What:   "softmax of torch before 1.11, which was there when transformers 4.16 was, saves its input besides its result",
+			What: "softmax of torch before 1.11, which was there when transformers 4.16 was, saves its input " +
+				"besides its result",
 			Source: "release dates: torch 1.11 in March 2022, transformers 4.17 a week before", Shown: "published runs",
 		},
 		{
@@ -84,7 +97,8 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", To: "4.27", Unless: "torch", Switch: KeepsGradients,
-			What:   "zero_grad of torch before 2.0, which was there when transformers 4.26 was, keeps the gradients' memory through the next forward",
+			What: "zero_grad of torch before 2.0, which was there when transformers 4.26 was, keeps the gradients' " +
+				"memory through the next forward",
 			Source: "release dates: torch 2.0 and transformers 4.27 in March 2023", Shown: "published runs",
 		},
 		{
@@ -110,54 +124,68 @@ func changeTable() []Change {
 		{
 			Library: "bitsandbytes", To: "0.43", Switch: KeepsPackedInputs,
 			What:   "bitsandbytes before 0.43 keeps the input of every layer in nf4 until the graph goes",
-			Source: "bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48", Shown: "published runs",
+			Source: "bitsandbytes/autograd/_functions.py (MatMul4Bit.forward, ctx.tensors), 0.42 and 0.48",
+			Shown:  "published runs",
 		},
 		{
 			Library: "accelerate", After: "1.13", From: "1.14", Switch: CarvesSections,
-			What:   "accelerate from 1.14 deals out embedding, and last norm and head, as units of their own under FSDP2: layers are asked for again after the gradient of the logits",
-			Source: "accelerate/utils/fsdp_utils.py (fsdp2_prepare_model), 1.13.0, 1.14.0 and 1.15.0", Shown: "traced ranks of transformers' Trainer",
+			What: "accelerate from 1.14 deals out embedding, and last norm and head, as units of their own under " +
+				"FSDP2: layers are asked for again after the gradient of the logits",
+			Source: "accelerate/utils/fsdp_utils.py (fsdp2_prepare_model), 1.13.0, 1.14.0 and 1.15.0",
+			Shown:  "traced ranks of transformers' Trainer",
 		},
 		{
 			Library: "transformers", To: "4.53", Switch: CheckpointsWrappers,
-			What: "models of transformers before 4.53 (Llama's before 4.52) run FSDP1's wrapper of a layer again where they checkpoint it: of a layer whose parameters are " +
+			What: "models of transformers before 4.53 (Llama's before 4.52) run FSDP1's wrapper of a layer again " +
+				"where they checkpoint it: of a layer whose parameters are " +
 				"frozen, it holds the input and its gradient until backward ends",
-			Source: "transformers/modeling_layers.py (GradientCheckpointingLayer), 4.51 and 4.53; torch/distributed/fsdp/_runtime_utils.py " +
-				"(_register_post_backward_reshard_only_hook), 2.9", Shown: "a trace of Llama with adapters, published runs",
+			Source: "transformers/modeling_layers.py (GradientCheckpointingLayer), 4.51 and 4.53; " +
+				"torch/distributed/fsdp/_runtime_utils.py " +
+				"(_register_post_backward_reshard_only_hook), 2.9",
+			Shown: "a trace of Llama with adapters, published runs",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: ReturnsWorkspace,
-			What:   "torch 2.15 gives cuBLAS's workspace back after each product (TORCH_CUBLAS_WORKSPACE_CACHE), and a product with a bias takes cuBLASLt's alone",
+			What: "torch 2.15 gives cuBLAS's workspace back after each product (TORCH_CUBLAS_WORKSPACE_CACHE), and " +
+				"a product with a bias takes cuBLASLt's alone",
 			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and GPT-2",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: PacksNorms,
-			What:   "the norms of gradients in torch 2.15 are laid out behind one another, with a table of their beginnings",
+			What: "the norms of gradients in torch 2.15 are laid out behind one another, with a table of " +
+				"their beginnings",
 			Source: "aten/src/ATen/native/cuda/ForeachReduceOp.cu, 2.9.1 and 2.15.0", Shown: "traces of all families",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: SeedsEfficient,
 			What:   "memory-efficient attention of torch 2.15 keeps a seed and an offset without dropout, too",
-			Source: "aten/src/ATen/native/transformers/cuda/attention.cu, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and Llama in fp32",
+			Source: "aten/src/ATen/native/transformers/cuda/attention.cu, 2.9.1 and 2.15.0",
+			Shown:  "traces of nanoGPT and Llama in fp32",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: GroupsEfficient,
-			What:   "memory-efficient attention of torch 2.15 takes grouped heads, so that fp32 does not write the scores out",
-			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, 2.9.1 and 2.15.0", Shown: "traces of Llama and Qwen3 in fp32",
+			What: "memory-efficient attention of torch 2.15 takes grouped heads, so that fp32 does not " +
+				"write the scores out",
+			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, 2.9.1 and 2.15.0",
+			Shown:  "traces of Llama and Qwen3 in fp32",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: SortsFewerBits,
 			What:   "the gradient of an embedding in torch 2.15 sorts the ids by as many bits as the largest one has",
-			Source: "aten/src/ATen/native/cuda/Embedding.cu (embedding_dense_backward_cuda), 2.9.1 and 2.15.0", Shown: "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
+			Source: "aten/src/ATen/native/cuda/Embedding.cu (embedding_dense_backward_cuda), 2.9.1 and 2.15.0",
+			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: PadsScans,
 			What:   "the CUB of CUDA 13, with which torch 2.15 is built, takes more for a scan",
-			Source: "cub/device/device_scan.cuh, CUDA 12.8 and 13.2", Shown: "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
+			Source: "cub/device/device_scan.cuh, CUDA 12.8 and 13.2",
+			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: RoundsFlashHeads,
-			What:   "FlashAttention in torch 2.15 rounds heads wider than 128 to a multiple of 64",
-			Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (head_size_rounded), 2.9.1 and 2.15.0", Shown: "traces of Llama with heads of 160",
+			What: "FlashAttention in torch 2.15 rounds heads wider than 128 to a multiple of 64",
+			Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (head_size_rounded), " +
+				"2.9.1 and 2.15.0", Shown: "traces of Llama with heads of 160",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: SumsMask,
@@ -167,42 +195,51 @@ func changeTable() []Change {
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: BroadcastsMask,
 			What:   "transformers 5.23 makes masks by broadcasting rows over columns",
-			Source: "masking_utils.py (sdpa_mask), 4.57.6 and 5.23.0", Shown: "traces of Llama with padding, Mistral and Gemma 3",
+			Source: "masking_utils.py (sdpa_mask), 4.57.6 and 5.23.0",
+			Shown:  "traces of Llama with padding, Mistral and Gemma 3",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: OffsetsPositions,
 			What:   "transformers 5.23 adds what the cache has seen to the positions",
-			Source: "models/llama/modeling_llama.py (LlamaModel.forward), 4.57.6 and 5.23.0", Shown: "traces of all decoders",
+			Source: "models/llama/modeling_llama.py (LlamaModel.forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of all decoders",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: MultipliesAngles,
 			What:   "transformers 5.23 computes rotary angles by an elementwise product",
-			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding.forward), 4.57.6 and 5.23.0", Shown: "traces of all decoders",
+			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding.forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of all decoders",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: KeepsFrequencies,
 			What:   "transformers 5.23 registers the frequencies of rotary embeddings a second time, as they were made",
-			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57.6 and 5.23.0", Shown: "traces of all decoders",
+			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57.6 and 5.23.0",
+			Shown:  "traces of all decoders",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: ScalesInEmbedding,
 			What:   "transformers 5.23 scales Gemma's embeddings in their own module, by a buffer",
-			Source: "models/gemma/modeling_gemma.py (GemmaTextScaledWordEmbedding), 4.57.6 and 5.23.0", Shown: "traces of Gemma",
+			Source: "models/gemma/modeling_gemma.py (GemmaTextScaledWordEmbedding), 4.57.6 and 5.23.0",
+			Shown:  "traces of Gemma",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: GathersSegments,
-			What:   "transformers 5.23 gathers the segments of BERT and its like by position, and adds positions out of place",
-			Source: "models/bert/modeling_bert.py (BertEmbeddings), 4.57.6 and 5.23.0", Shown: "traces of BERT and RoBERTa",
+			What: "transformers 5.23 gathers the segments of BERT and its like by position, and adds " +
+				"positions out of place",
+			Source: "models/bert/modeling_bert.py (BertEmbeddings), 4.57.6 and 5.23.0",
+			Shown:  "traces of BERT and RoBERTa",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: RenamesViT,
-			What:   "ViT's attention in transformers 5.23 computes queries first, and lets go of its input before the residual",
+			What: "ViT's attention in transformers 5.23 computes queries first, and lets go of its input " +
+				"before the residual",
 			Source: "models/vit/modeling_vit.py (ViTAttention), 4.57.6 and 5.23.0", Shown: "traces of ViT",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: LaysKeysOutFirst,
 			What:   "Whisper's attention in transformers 5.23 lays keys out by head before it computes values",
-			Source: "models/whisper/modeling_whisper.py (WhisperAttention), 4.57.6 and 5.23.0", Shown: "traces of Whisper",
+			Source: "models/whisper/modeling_whisper.py (WhisperAttention), 4.57.6 and 5.23.0",
+			Shown:  "traces of Whisper",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: DropsMaskBuffers,
@@ -211,38 +248,50 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksByLibrary,
-			What:   "OPT, Falcon, Bloom and T5 of transformers 5.23 make their masks as all decoders do",
-			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, models/t5/modeling_t5.py (create_causal_mask), 4.57.6 and 5.23.0", Shown: "traces of OPT, Falcon, Bloom and T5",
+			What: "OPT, Falcon, Bloom and T5 of transformers 5.23 make their masks as all decoders do",
+			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, " +
+				"models/t5/modeling_t5.py (create_causal_mask), 4.57.6 and 5.23.0",
+			Shown: "traces of OPT, Falcon, Bloom and T5",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: ReassignsScores,
-			What:   "eager attention of BERT and its like in transformers 5.23 has one variable for scores and probabilities",
-			Source: "models/bert/modeling_bert.py (eager_attention_forward), 4.57.6 and 5.23.0", Shown: "traces of BERT and RoBERTa with eager attention",
+			What: "eager attention of BERT and its like in transformers 5.23 has one variable for scores " +
+				"and probabilities",
+			Source: "models/bert/modeling_bert.py (eager_attention_forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of BERT and RoBERTa with eager attention",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: GroupsExperts,
-			What:   "mixtures of experts in transformers 5.23 keep all experts in two tensors, sort the tokens by expert and run grouped products (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE)",
-			Source: "integrations/moe.py (grouped_mm_experts_forward), models/mixtral/modeling_mixtral.py (MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
+			What: "mixtures of experts in transformers 5.23 keep all experts in two tensors, sort the tokens by " +
+				"expert and run grouped products (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE)",
+			Source: "integrations/moe.py (grouped_mm_experts_forward), models/mixtral/modeling_mixtral.py " +
+				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesWindow,
-			What:   "transformers 5.23 keeps the length of the window as a tensor in the cache of each layer that has one",
-			Source: "cache_utils.py (DynamicSlidingWindowLayer), 4.57.6 and 5.23.0", Shown: "traces of Mistral and Gemma 3",
+			What: "transformers 5.23 keeps the length of the window as a tensor in the cache of each " +
+				"layer that has one",
+			Source: "cache_utils.py (DynamicSlidingWindowLayer), 4.57.6 and 5.23.0",
+			Shown:  "traces of Mistral and Gemma 3",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesInTraining,
 			What:   "Gemma 2 and 3 fill a cache in training in transformers 5.23",
-			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), 4.57.6 and 5.23.0", Shown: "traces of Gemma 3",
+			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of Gemma 3",
 		},
 		{
 			Library: "trl", From: "1.7", Switch: ChunksSFTLoss,
-			What:   "SFTTrainer of trl from 1.7 on computes its loss in chunks, without logits, where loss_type is not given",
+			What: "SFTTrainer of trl from 1.7 on computes its loss in chunks, without logits, where " +
+				"loss_type is not given",
 			Source: "trainer/sft_config.py (loss_type), 1.7 and 1.16", Shown: "traces of SFTTrainer with trl 1.16",
 		},
 		{
 			Library: "trl", After: "1.13", From: "1.15", Switch: FusesTRLHead,
-			What:   "trl from 1.15 on computes log-probabilities in SFTTrainer, DPOTrainer and GRPOTrainer without logits",
-			Source: "trainer/utils.py (add_fused_lm_head), 1.16.0", Shown: "traces of SFTTrainer and DPOTrainer with trl 1.16",
+			What: "trl from 1.15 on computes log-probabilities in SFTTrainer, DPOTrainer and " +
+				"GRPOTrainer without logits",
+			Source: "trainer/utils.py (add_fused_lm_head), 1.16.0",
+			Shown:  "traces of SFTTrainer and DPOTrainer with trl 1.16",
 		},
 	}
 }

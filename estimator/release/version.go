@@ -1,5 +1,5 @@
-// Package release is what releases of the training software changed, as data: one row a change, with the releases in which it holds,
-// the switch of the replay that it sets, where it is written and which traces show it.
+// Package release is what releases of the training software changed, as data: one row a change, with the releases in
+// which it holds, the switch of the replay that it sets, where it is written and which traces show it.
 package release
 
 import (

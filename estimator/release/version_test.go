@@ -3,7 +3,8 @@ package release
 import "testing"
 
 func TestParse(t *testing.T) {
-	for version, want := range map[string]Version{"4.48.1": {4, 48}, "v2.9.1+cu128": {2, 9}, "11": {11, 0}, " 2.1rc1 ": {2, 1}, "99999999999.1": {999999, 1}} {
+	for version, want := range map[string]Version{"4.48.1": {4, 48}, "v2.9.1+cu128": {2, 9}, "11": {11, 0},
+		" 2.1rc1 ": {2, 1}, "99999999999.1": {999999, 1}} {
 		if got, ok := Parse(version); !ok || got != want {
 			t.Errorf("%q: %v %v, want %v", version, got, ok, want)
 		}

@@ -312,10 +312,12 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 	if o.i != None {
 		delta := b * h.Query * n * 4
 		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, keys, b*h.Query, h, q.dtype)
-		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(), LabelInputGradient)
+		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(),
+			LabelInputGradient)
 		grouped := h.KV < h.Query && k.numel/h.Dim < q.numel/h.Dim
 		if grouped { // dk and dv of every query head, which are summed at the end
-			o.alloc(9, k.bytes()*h.Query/h.KV, LabelAttentionScratch).alloc(10, v.bytes()*h.Query/h.KV, LabelAttentionScratch)
+			o.alloc(9, k.bytes()*h.Query/h.KV, LabelAttentionScratch).alloc(10, v.bytes()*h.Query/h.KV,
+				LabelAttentionScratch)
 		}
 		if q.dtype.Half() && !t.Recipe.volta(h) {
 			o.alloc(5, delta, LabelAttentionScratch)

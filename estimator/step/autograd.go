@@ -25,7 +25,8 @@ func (t *Tape) backwardRange(from, to int32) {
 type delivery struct {
 	e edge
 	s int32
-	// bytes is the size of a gradient that was recorded: asStored where it has as many as its memory, 0 where that is not told.
+	// bytes is the size of a gradient that was recorded: asStored where it has as many as its memory, 0 where that is
+	// not told.
 	bytes int64
 	// late: through a node of its own, before which the gradients that are complete go.
 	late bool
@@ -267,8 +268,8 @@ func (t *Tape) workspace() { t.scratch(workspaceBLAS, t.Recipe.WorkspaceBytes) }
 // workspaceLt is what cuBLASLt, which adds the bias in the same kernel, gets besides.
 func (t *Tape) workspaceLt() { t.scratch(workspaceLt, t.Recipe.LtWorkspaceBytes) }
 
-// productSpace is what a product takes, in the same kernel with a bias where it is told so. cuBLASLt took a workspace besides
-// cuBLAS's; later it takes its own alone.
+// productSpace is what a product takes, in the same kernel with a bias where it is told so. cuBLASLt took a workspace
+// besides cuBLAS's; later it takes its own alone.
 func (t *Tape) productSpace(withBias bool) {
 	if !withBias || !t.Recipe.Software.ReturnsWorkspace || t.Recipe.LtWorkspaceBytes == 0 {
 		t.workspace()

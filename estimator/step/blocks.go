@@ -1,10 +1,11 @@
 package step
 
-// Block is the forward of a layer that gets and returns several tensors: it borrows in, and the results are its caller's.
+// Block is the forward of a layer that gets and returns several tensors: it borrows in, and the results are its
+// caller's.
 type Block func(t *Tape, in []T) []T
 
-// Blocks runs a layer of the given unit on in, which it borrows, under the recipe's checkpointing. What the layer captures besides
-// is kept as long as the graph.
+// Blocks runs a layer of the given unit on in, which it borrows, under the recipe's checkpointing. What the layer
+// captures besides is kept as long as the graph.
 func (t *Tape) Blocks(unit int32, in []T, forward Block, captured ...T) []T {
 	t.enter(unit)
 	t.layersRun++

@@ -1,7 +1,7 @@
 package step
 
-// BiasedScores is bias.baddbmm(q, k, alpha): scores of batched queries and keys, which it keeps, on top of a bias without
-// gradient. Under autocast the bias is cast each time.
+// BiasedScores is bias.baddbmm(q, k, alpha): scores of batched queries and keys, which it keeps, on top of a bias
+// without gradient. Under autocast the bias is cast each time.
 func (t *Tape) BiasedScores(bias, q, k T, numel int64) T {
 	if t.compiled { // a product, and a sum that is fused
 		product := t.BMM(q, k, numel, LabelAttentionScores)
@@ -49,9 +49,9 @@ func (t *Tape) MergeHeads(x T) T {
 	return y
 }
 
-// BloomGELU is Bloom's own autograd function: the tanh formula without a graph, which keeps its input and forms everything
-// anew in backward.
-// Source: transformers/models/bloom/modeling_bloom.py (GeLUFunction, bloom_gelu_forward, bloom_gelu_back), 4.57.
+// BloomGELU is Bloom's own autograd function: the tanh formula without a graph, which keeps its input and forms
+// everything anew in backward. Source: transformers/models/bloom/modeling_bloom.py (GeLUFunction, bloom_gelu_forward,
+// bloom_gelu_back), 4.57.
 func (t *Tape) BloomGELU(x T) T {
 	if t.compiled {
 		return t.keepsInput(x)

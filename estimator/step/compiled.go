@@ -3,9 +3,9 @@ package step
 // What torch.compile changes, as far as memory goes. Inductor fuses elementwise operations and reductions into kernels
 // that write only what a matrix product, an attention kernel or the caller reads; AOTAutograd's partitioner keeps
 // for backward what such kernels read and write and makes the rest again. So the result of a fusible
-// operation is lazy here: it exists as the tensors that it is computed from, until something that is not fusible asks for it.
-// Sources: torch/_functorch/partitioners.py (min_cut_rematerialization_partition), torch/_inductor/scheduler.py, torch 2.9;
-// the rules below were read off traces of compiled nanoGPT, GPT-2 and Llama.
+// operation is lazy here: it exists as the tensors that it is computed from, until something that is not fusible asks
+// for it. Sources: torch/_functorch/partitioners.py (min_cut_rematerialization_partition),
+// torch/_inductor/scheduler.py, torch 2.9; the rules below were read off traces of compiled nanoGPT, GPT-2 and Llama.
 
 // lazy is what an unmade tensor is computed from.
 type lazy struct {
@@ -91,8 +91,8 @@ func (t *Tape) productInput(x T) T {
 	return t.realize(y)
 }
 
-// AdapterInput is x in the type d of an adapter. Under torch.compile a float32 copy of which products cast back is x itself.
-// Source: torch/_inductor/fx_passes/joint_graph.py (pointless_convert), torch 2.9.
+// AdapterInput is x in the type d of an adapter. Under torch.compile a float32 copy of which products cast back is x
+// itself. Source: torch/_inductor/fx_passes/joint_graph.py (pointless_convert), torch 2.9.
 func (t *Tape) AdapterInput(x T, d DType) T {
 	if t.compiled && t.autocast && x.dtype == t.Recipe.Compute && d == F32 {
 		return t.Hold(x)
@@ -118,8 +118,8 @@ func (t *Tape) sharedCast(x T) T {
 // sharedCast says what was cast last for a product.
 type sharedCast struct{ from, to T }
 
-// compiledProduct records the backward of y = input · weight + bias. What it saved goes as soon as it has been read: the
-// input with the gradient of the weight, which comes first, the weight with the gradient of the input.
+// compiledProduct records the backward of y = input · weight + bias. What it saved goes as soon as it has been read:
+// the input with the gradient of the weight, which comes first, the weight with the gradient of the input.
 func (t *Tape) compiledProduct(y, input, weight, bias T, inGrad, weightGrad int64) T {
 	o := t.op(input, weight, bias)
 	saved := 0
@@ -204,7 +204,8 @@ func (t *Tape) fusedRows(x T, width int64, rms bool, parameters ...T) T {
 	switch {
 	case rms:
 		t.realize(kept)
-	case x.dtype.Half() && (!t.autocast || t.Recipe.Stored.Half()), t.sumsAgain: // the residual is added up again: its summands are as small as the sum
+	// the residual is added up again: its summands are as small as the sum
+	case x.dtype.Half() && (!t.autocast || t.Recipe.Stored.Half()), t.sumsAgain:
 		mean = t.fresh(rows, F32, LabelNormStatistics)
 	default:
 		t.Drop(kept)
@@ -236,13 +237,15 @@ func (t *Tape) fusedRows(x T, width int64, rms bool, parameters ...T) T {
 // Source: torch/_inductor/config.py (padding_alignment_bytes, padding_stride_threshold), torch 2.9.
 func (t *Tape) fusedCrossEntropy(logits, targets T, vocabulary int64) T {
 	const lineBytes, shortRow = 128, 1024
-	statistics := [2]T{t.fresh(targets.numel, F32, LabelNormStatistics), t.fresh(targets.numel, F32, LabelNormStatistics)}
+	statistics := [2]T{t.fresh(targets.numel, F32, LabelNormStatistics),
+		t.fresh(targets.numel, F32, LabelNormStatistics)}
 	loss := t.fresh(1, F32, LabelLoss)
 	weight := t.fresh(1, F32, LabelLoss)
 	o := t.op(logits).save(logits, statistics[0], statistics[1], targets, weight)
 	bytes := logits.numel * logits.dtype.Size()
 	if line := lineBytes / logits.dtype.Size(); !t.lossApart && vocabulary > shortRow {
-		bytes = (logits.numel/vocabulary-1)*roundUp(vocabulary, line)*logits.dtype.Size() + vocabulary*logits.dtype.Size()
+		bytes = (logits.numel/vocabulary-1)*roundUp(vocabulary, line)*logits.dtype.Size() +
+			vocabulary*logits.dtype.Size()
 	}
 	loss = o.act(act{verb: actAllocLogits, bytes: bytes, label: LabelLogitsGradient}).send(0, 0).out(loss, 0)
 	t.Drop(weight)

@@ -85,8 +85,8 @@ func (h *compiledHead) gainSum(o op) op {
 	return o.alloc(headGainGrad, h.gradient(h.gain, o.t.Recipe.Stored), LabelWeightGradient)
 }
 
-// backwardCast is the backward under autocast. The halved gradient of the input goes where that of the norm's output was,
-// unless the sums over the tokens are small enough to be fused.
+// backwardCast is the backward under autocast. The halved gradient of the input goes where that of the norm's output
+// was, unless the sums over the tokens are small enough to be fused.
 func (h *compiledHead) backwardCast(o op, hidden int64) {
 	half, stored := o.t.partType(), o.t.Recipe.Stored
 	split := o.t.Recipe.outerSplits(h.rows, h.gain.Rows) > 1
@@ -96,9 +96,11 @@ func (h *compiledHead) backwardCast(o op, hidden int64) {
 	inputHalf := headNormedGrad
 	if split {
 		o.alloc(headTableStored, h.gradient(h.words, stored), LabelWeightGradient).free(headTableGrad).
-			alloc(headOutGrad, hidden, LabelInputGradient).partials(headPartial, h.rows, h.gain.Rows).forget(headMean, headOut, headRstd)
+			alloc(headOutGrad, hidden, LabelInputGradient).partials(headPartial, h.rows, h.gain.Rows).forget(headMean,
+			headOut, headRstd)
 		h.gainSum(o).free(headPartial).
-			alloc(headDenseGrad, h.gradient(h.dense, half), LabelWeightGradient).forget(headInput).free(headOutGrad).forget(headDense)
+			alloc(headDenseGrad, h.gradient(h.dense, half),
+				LabelWeightGradient).forget(headInput).free(headOutGrad).forget(headDense)
 	} else {
 		inputHalf = headInputHalf
 		o.alloc(headOutGrad, hidden, LabelInputGradient)
@@ -115,8 +117,8 @@ func (h *compiledHead) backwardCast(o op, hidden int64) {
 	h.hand(o, headInputGrad, headDenseStored, headTableStored)
 }
 
-// backward is the same in one precision. In float32 the gradient of the first layer's output goes where that of the norm's
-// was; in half precision it goes where that output was, and the input's takes the other place.
+// backward is the same in one precision. In float32 the gradient of the first layer's output goes where that of the
+// norm's was; in half precision it goes where that output was, and the input's takes the other place.
 func (h *compiledHead) backward(o op, hidden int64) {
 	d := o.t.Recipe.Stored
 	h.biasSum(o)

@@ -1,8 +1,8 @@
 package step
 
-// What torch.compile(dynamic=True) makes of parts of a model that otherwise runs eagerly: each part is one node in the graph,
-// whose backward lets go of what it saved as soon as it has been read. Weights are cast inside, without autocast's cache.
-// The orders were read off traces of ModernBERT in transformers 4.57 under torch 2.9 (Inductor).
+// What torch.compile(dynamic=True) makes of parts of a model that otherwise runs eagerly: each part is one node in the
+// graph, whose backward lets go of what it saved as soon as it has been read. Weights are cast inside, without
+// autocast's cache. The orders were read off traces of ModernBERT in transformers 4.57 under torch 2.9 (Inductor).
 
 // partType is the type in which a compiled part computes its products.
 func (t *Tape) partType() DType {
@@ -18,7 +18,8 @@ func (t *Tape) castWeight(w Weight) T {
 	if p.dtype == d {
 		return T{storage: None, edge: noEdge, form: plain(d), numel: p.numel}
 	}
-	return T{storage: t.Alloc(p.numel*d.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(d), numel: p.numel}
+	return T{storage: t.Alloc(p.numel*d.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(d),
+		numel: p.numel}
 }
 
 // statistics are the mean and the reciprocal deviation of rows that a norm keeps for backward.
@@ -89,7 +90,8 @@ func (t *Tape) CompiledGLU(x T, gain, up, down Weight) T {
 		return y
 	}
 	o := t.op(ins[0], ins[1], ins[2], ins[3]).save(product, lower, both, normed, upper, mean, rstd, x)
-	const lowerGrad, productGrad, bothGrad, upperGrad, normedGrad, inputGrad, partial, gainGrad, lowerStored, upperStored = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+	const lowerGrad, productGrad, bothGrad, upperGrad, normedGrad, inputGrad, partial, gainGrad, lowerStored,
+		upperStored = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
 	o.alloc(lowerGrad, lower.bytes(), LabelWeightGradient).workspace().forget(0).
 		alloc(productGrad, product.bytes(), LabelInputGradient).forget(1)
 	lowerGradient := o.cast(lowerGrad, lowerStored, down)
@@ -104,7 +106,8 @@ func (t *Tape) CompiledGLU(x T, gain, up, down Weight) T {
 	return y
 }
 
-// cast brings the gradient of w in register from into the type of the parameter, and returns the register that it is in.
+// cast brings the gradient of w in register from into the type of the parameter, and returns the register that it is
+// in.
 func (o op) cast(from, to int, w Weight) int {
 	p := o.t.Parameter(w)
 	if p.dtype == o.t.partType() {
@@ -114,8 +117,8 @@ func (o op) cast(from, to int, w Weight) int {
 	return to
 }
 
-// gainSum allocates register r for the gradient of a norm's gain. The kernel that reads what read lets go of sums it, or writes
-// partial sums to register scratch.
+// gainSum allocates register r for the gradient of a norm's gain. The kernel that reads what read lets go of sums it,
+// or writes partial sums to register scratch.
 func (o op) gainSum(r, scratch int, rows int64, gain Weight, read func()) {
 	bytes := o.t.Parameter(gain).bytes()
 	if o.t.Recipe.outerSplits(rows, gain.Rows) <= 1 {

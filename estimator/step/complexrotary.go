@@ -1,8 +1,8 @@
 package step
 
-// ComplexRotary turns queries and keys as Meta's Llama writes it: in float32, as complex numbers times a table of them. Backward makes
-// a conjugate copy of the table each time.
-// Source: torchtitan/models/llama3/model/model.py (apply_rotary_emb), 0.2.0.
+// ComplexRotary turns queries and keys as Meta's Llama writes it: in float32, as complex numbers times a table of them.
+// Backward makes a conjugate copy of the table each time. Source: torchtitan/models/llama3/model/model.py
+// (apply_rotary_emb), 0.2.0.
 func (t *Tape) ComplexRotary(q, k T, dim int64) (qr, kr T) {
 	given := [2]T{q, k}
 	var wide, turned, back [2]T
@@ -28,7 +28,8 @@ func (t *Tape) ComplexRotary(q, k T, dim int64) (qr, kr T) {
 func (t *Tape) turned(x T, dim int64) T {
 	y := t.fresh(x.numel, F32, LabelRotary)
 	const conjugate = 1
-	return t.op(x).alloc(conjugate, t.Shape.Tokens*dim*F32.Size(), LabelRotary).alloc(0, x.bytes(), LabelRotary).free(conjugate).
+	return t.op(x).alloc(conjugate, t.Shape.Tokens*dim*F32.Size(), LabelRotary).alloc(0, x.bytes(),
+		LabelRotary).free(conjugate).
 		send(0, 0).out(y, 0)
 }
 

@@ -14,7 +14,8 @@ func (t *Tape) MulByNumber(x, c T) T {
 	o.alloc(product, x.bytes(), LabelLogitsGradient).alloc(gradX, x.bytes(), LabelLogitsGradient).validate()
 	o.alloc(sum, x.dtype.Size(), LabelReduction)
 	if scratch, semaphores := t.Recipe.Reduction(OverAll, x.numel, 1); scratch > 0 {
-		o.alloc(maxRegs-1, scratch, LabelReduction).alloc(maxRegs-2, semaphores, LabelReduction).free(maxRegs - 2).free(maxRegs - 1)
+		o.alloc(maxRegs-1, scratch, LabelReduction).alloc(maxRegs-2, semaphores,
+			LabelReduction).free(maxRegs - 2).free(maxRegs - 1)
 	}
 	o.free(product)
 	last := sum

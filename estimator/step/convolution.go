@@ -1,13 +1,13 @@
 package step
 
-// Convolution is nn.Conv1d or nn.Conv2d over x: w has a row for each output channel and a column for each input that one
-// output sees, positions is how many outputs a channel has. It keeps its input and the weight. Behind a convolution whose
-// channels are put last, transposed, the gradient arrives as a view, and is laid out first.
+// Convolution is nn.Conv1d or nn.Conv2d over x: w has a row for each output channel and a column for each input that
+// one output sees, positions is how many outputs a channel has. It keeps its input and the weight. Behind a convolution
+// whose channels are put last, transposed, the gradient arrives as a view, and is laid out first.
 //
-// cuDNN works in a buffer of its own choice, which is taken for none. It has no bfloat16 for cards before Ampere, which take the columns
-// of one input at a time and a matrix product.
-// Source: aten/src/ATen/native/Convolution.cpp (use_cudnn), cuda/detail/CUDAHooks.cpp (supportsBFloat16ConvolutionWithCuDNNv8),
-// cuda/ConvolutionMM2d.cu, torch 2.9 and 2.15.
+// cuDNN works in a buffer of its own choice, which is taken for none. It has no bfloat16 for cards before Ampere, which
+// take the columns of one input at a time and a matrix product. Source: aten/src/ATen/native/Convolution.cpp
+// (use_cudnn), cuda/detail/CUDAHooks.cpp (supportsBFloat16ConvolutionWithCuDNNv8), cuda/ConvolutionMM2d.cu, torch 2.9
+// and 2.15.
 func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T {
 	bias := NoTensor
 	if b.Exists() {
@@ -86,7 +86,8 @@ func (o op) convolutionGradient(input, y T, w Weight, bias, transposed bool, col
 func (o op) sumChannels(r int, y T, channels int64) {
 	o.alloc(r, channels*y.dtype.Size(), LabelWeightGradient)
 	if scratch, semaphores := o.t.Recipe.Reduction(OverCols, channels, y.numel/channels); scratch > 0 {
-		o.alloc(maxRegs-1, scratch, LabelReduction).alloc(maxRegs-2, semaphores, LabelReduction).free(maxRegs - 2).free(maxRegs - 1)
+		o.alloc(maxRegs-1, scratch, LabelReduction).alloc(maxRegs-2, semaphores,
+			LabelReduction).free(maxRegs - 2).free(maxRegs - 1)
 	}
 }
 

@@ -1,7 +1,7 @@
 package step
 
-// Cuts are what hooks do besides where a strategy cuts the modules themselves: between a block and the residual stream, at the input
-// embedding and in the loss.
+// Cuts are what hooks do besides where a strategy cuts the modules themselves: between a block and the residual stream,
+// at the input embedding and in the loss.
 type Cuts interface {
 	// Enter is all that a block of cut modules needs of x, of which this GPU has a part. The caller lets go of it.
 	Enter(x T) T

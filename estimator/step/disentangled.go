@@ -3,8 +3,9 @@ package step
 // What the disentangled attention of DeBERTa takes besides what other encoders do.
 // Source: transformers/models/deberta_v2/modeling_deberta_v2.py, 4.57.
 
-// HeadRows is transpose_for_scores: a copy with the heads outermost of x, sequences of n tokens. The gradient is copied back, unless
-// the layer below can take a view of it: of one sequence whose only gradient is that of a transposed product. It takes over x.
+// HeadRows is transpose_for_scores: a copy with the heads outermost of x, sequences of n tokens. The gradient is copied
+// back, unless the layer below can take a view of it: of one sequence whose only gradient is that of a transposed
+// product. It takes over x.
 func (t *Tape) HeadRows(x T, n int64, h Heads, viewed bool) T {
 	if h.Query == 1 || n == 1 {
 		return x
@@ -30,15 +31,15 @@ func (t *Tape) RepeatForBatch(x T) T {
 	return o.out(y, 0)
 }
 
-// GatherColumns is torch.gather along the rows of x, which gives square elements for each head of each sequence. It keeps x and the
-// index.
+// GatherColumns is torch.gather along the rows of x, which gives square elements for each head of each sequence. It
+// keeps x and the index.
 func (t *Tape) GatherColumns(x, index T, heads, square int64) T {
 	y := t.fresh(t.Shape.Batch*heads*square, x.dtype, LabelAttentionScores)
 	return t.op(x).save(x, index).alloc(0, x.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
 }
 
-// RelativeBuckets is build_relative_position for n tokens. The logarithmic buckets are a scripted function, whose elementwise
-// steps TorchScript fuses.
+// RelativeBuckets is build_relative_position for n tokens. The logarithmic buckets are a scripted function, whose
+// elementwise steps TorchScript fuses.
 func (t *Tape) RelativeBuckets(n int64, bucketed bool) T {
 	in := func(numel int64, d DType) T { return t.fresh(numel, d, LabelPositions) }
 	queries, keys := in(n, I64), in(n, I64)
@@ -60,7 +61,8 @@ func (t *Tape) RelativeBuckets(n int64, bucketed bool) T {
 	return distance
 }
 
-// ProbabilityProduct is softmax(scores)·v of DeBERTa, with dropout between: its output as (B, T, h·dim), and the probabilities.
+// ProbabilityProduct is softmax(scores)·v of DeBERTa, with dropout between: its output as (B, T, h·dim), and the
+// probabilities.
 func (t *Tape) ProbabilityProduct(scores, v T, h Heads, dropout float64) (y, probabilities T) {
 	p := t.autocastSoftmax(scores)
 	probabilities = t.Dropout(p, dropout)
@@ -71,8 +73,8 @@ func (t *Tape) ProbabilityProduct(scores, v T, h Heads, dropout float64) (y, pro
 	return t.unfoldHeads(product, h), probabilities
 }
 
-// HoldWithGraph keeps xs, which the layers got besides their inputs, as long as the graph of the layers that non-reentrant
-// checkpointing runs again.
+// HoldWithGraph keeps xs, which the layers got besides their inputs, as long as the graph of the layers that
+// non-reentrant checkpointing runs again.
 func (t *Tape) HoldWithGraph(xs ...T) {
 	if t.Recipe.CheckpointEvery == 0 || t.Recipe.Reentrant {
 		return

@@ -1,8 +1,8 @@
 package step
 
 // AdapterProduct is the product of an adapter's two matrices as DoRA makes it, by sending the unit matrix through the
-// adapter. Its gradient is never asked for, but what its graph has saved lives as long as the product does: saved holds it.
-// Source: peft/tuners/lora/dora.py (DoraLinearLayer.get_lora_weight), 0.21.
+// adapter. Its gradient is never asked for, but what its graph has saved lives as long as the product does: saved holds
+// it. Source: peft/tuners/lora/dora.py (DoraLinearLayer.get_lora_weight), 0.21.
 func (t *Tape) AdapterProduct(down, up Weight) (product T, saved []T) {
 	unit := t.fresh(down.Cols*down.Cols, t.Parameter(down).dtype, LabelAdapter)
 	a := t.weightApart(down)
@@ -24,8 +24,8 @@ func (t *Tape) AdapterProduct(down, up Weight) (product T, saved []T) {
 	return product, []T{input, low, b}
 }
 
-// weightApart is the parameter in the type in which products are computed, for one that no gradient comes back through. Where
-// autocast does not cache the copy, nobody else gets this one.
+// weightApart is the parameter in the type in which products are computed, for one that no gradient comes back through.
+// Where autocast does not cache the copy, nobody else gets this one.
 func (t *Tape) weightApart(w Weight) T {
 	p := t.Parameter(w)
 	if !t.autocast || p.dtype == t.Recipe.Compute || p.dtype == F32 && !t.params[w.Index].frozen {

@@ -1,24 +1,29 @@
 package step
 
-// What torch.distributed.tensor does where the matrices of a layer are cut over GPUs and tokens are dealt out between the blocks.
-// Collectives along another dimension than the first go through a copy that has the GPUs' parts one after the other.
-// Source: torch/distributed/_functional_collectives.py (all_gather_tensor, reduce_scatter_tensor), torch 2.9.
+// What torch.distributed.tensor does where the matrices of a layer are cut over GPUs and tokens are dealt out between
+// the blocks. Collectives along another dimension than the first go through a copy that has the GPUs' parts one after
+// the other. Source: torch/distributed/_functional_collectives.py (all_gather_tensor, reduce_scatter_tensor), torch
+// 2.9.
 
 // collective is a buffer of numel elements that GPUs send each other, or that is put in order for it.
 func (t *Tape) collective(numel int64, d DType) T {
-	return T{storage: t.Alloc(numel*d.Size(), Communication, LabelCollective), edge: noEdge, form: plain(d), numel: numel}
+	return T{storage: t.Alloc(numel*d.Size(), Communication, LabelCollective), edge: noEdge, form: plain(d),
+		numel: numel}
 }
 
-// GatherTokens is x, this GPU's tokens, beside those of the other GPUs. In backward the gradients are summed and dealt out.
+// GatherTokens is x, this GPU's tokens, beside those of the other GPUs. In backward the gradients are summed and dealt
+// out.
 func (t *Tape) GatherTokens(x T, gpus int64) T {
 	raw := t.collective(x.numel*gpus, x.dtype)
 	y := t.fresh(x.numel*gpus, x.dtype, LabelGatheredTokens)
 	t.Drop(raw)
 	const ordered = 1
-	return t.op(x).alloc(ordered, y.bytes(), LabelCollective).alloc(0, x.bytes(), LabelInputGradient).free(ordered).send(0, 0).out(y, 0)
+	return t.op(x).alloc(ordered, y.bytes(), LabelCollective).alloc(0, x.bytes(),
+		LabelInputGradient).free(ordered).send(0, 0).out(y, 0)
 }
 
-// GatherVocabulary is the same for logits of which every GPU has a part of the columns: of the gradient each keeps its part, copied.
+// GatherVocabulary is the same for logits of which every GPU has a part of the columns: of the gradient each keeps its
+// part, copied.
 func (t *Tape) GatherVocabulary(x T, gpus int64) T {
 	raw := t.collective(x.numel*gpus, x.dtype)
 	y := t.wide(x.numel*gpus, x.dtype, LabelLogits)
@@ -26,21 +31,23 @@ func (t *Tape) GatherVocabulary(x T, gpus int64) T {
 	return t.wideGradient(t.op(x), x).out(y, 0)
 }
 
-// ScatterTokens is this GPU's tokens of the sum of what the GPUs have made, y here, which it takes over. In backward the gradients of
-// all tokens are gathered.
+// ScatterTokens is this GPU's tokens of the sum of what the GPUs have made, y here, which it takes over. In backward
+// the gradients of all tokens are gathered.
 func (t *Tape) ScatterTokens(y T, gpus int64) T {
 	ordered := t.collective(y.numel, y.dtype)
 	x := t.fresh(y.numel/gpus, y.dtype, LabelResidual)
 	const raw = 1
-	x = t.op(y).alloc(raw, y.bytes(), LabelCollective).alloc(0, y.bytes(), LabelInputGradient).free(raw).send(0, 0).out(x, 0)
+	x = t.op(y).alloc(raw, y.bytes(), LabelCollective).alloc(0, y.bytes(), LabelInputGradient).free(raw).send(0,
+		0).out(x, 0)
 	t.Drop(y)
 	t.Drop(ordered)
 	return x
 }
 
-// EmbedRows is nn.Embedding where this GPU has the rows of w among those of the vocabulary: ids of other rows are taken for the first,
-// and a mask says which. The gradient has the rows of all GPUs, until somebody wants it as the parameter is.
-// Source: torch/distributed/tensor/_ops/_embedding_ops.py (_MaskPartial._partition_value, embedding_dense_backward_strategy), torch 2.9.
+// EmbedRows is nn.Embedding where this GPU has the rows of w among those of the vocabulary: ids of other rows are taken
+// for the first, and a mask says which. The gradient has the rows of all GPUs, until somebody wants it as the parameter
+// is. Source: torch/distributed/tensor/_ops/_embedding_ops.py (_MaskPartial._partition_value,
+// embedding_dense_backward_strategy), torch 2.9.
 func (t *Tape) EmbedRows(ids T, w Weight, gpus int64) T {
 	mask, own := t.ownIDs(ids.numel)
 	w.Rows *= gpus
@@ -63,9 +70,10 @@ func (t *Tape) ownIDs(n int64) (mask, own T) {
 	return either, own
 }
 
-// LossParallel is the cross-entropy of logits of which every GPU has a part of the columns: largest values and sums go over all GPUs. The
-// log-probabilities are kept; backward forms the gradient in four tensors of their size.
-// Source: torch/distributed/tensor/parallel/loss.py (_log_softmax, _nll_loss_forward, _nll_loss_and_log_softmax_backward), torch 2.9.
+// LossParallel is the cross-entropy of logits of which every GPU has a part of the columns: largest values and sums go
+// over all GPUs. The log-probabilities are kept; backward forms the gradient in four tensors of their size. Source:
+// torch/distributed/tensor/parallel/loss.py (_log_softmax, _nll_loss_forward, _nll_loss_and_log_softmax_backward),
+// torch 2.9.
 func (t *Tape) LossParallel(logits, targets T) T {
 	rows := targets.numel
 	row := func() T { return t.fresh(rows, logits.dtype, LabelLoss) }
@@ -102,7 +110,8 @@ func (t *Tape) LossParallel(logits, targets T) T {
 	wide := func(r uint8) {
 		o.act(act{verb: actAllocLogits, route: route{reg: r}, bytes: logits.bytes(), label: LabelLogitsGradient})
 	}
-	indices := [...]int64{8, 1, 8, 4, 8, 4} // bytes a row: ids that count, which are this GPU's, where, minus one, numbers, the gradient
+	// bytes a row: ids that count, which are this GPU's, where, minus one, numbers, the gradient
+	indices := [...]int64{8, 1, 8, 4, 8, 4}
 	o.alloc(ids, indices[0]*rows, LabelInput)
 	wide(zeros)
 	for i, bytes := range indices[1:] {

@@ -71,8 +71,8 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	return y, dropped
 }
 
-// probabilities takes over scores: they are scaled, masked and brought to probabilities. It also returns the constant that a
-// mask puts in, which the model's code keeps in a variable.
+// probabilities takes over scores: they are scaled, masked and brought to probabilities. It also returns the constant
+// that a mask puts in, which the model's code keeps in a variable.
 func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 	minimum = T{storage: None}
 	if t.Recipe.Kernels.Softmax {
@@ -85,7 +85,8 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 	if a.Where && !t.compiled {
 		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
 		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
-		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(), LabelAttentionScores).free(1).
+		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(),
+			LabelAttentionScores).free(1).
 			send(0, 0).out(y, 0)
 		t.Drop(scaled)
 		scaled = y

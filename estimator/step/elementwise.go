@@ -123,7 +123,8 @@ func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 	if o.needs(1) {
 		o.save(a)
 	}
-	y := t.fresh(n, promote(a.dtype, b.dtype), l) // operands are saved before: where checkpointing waits for these alone, it does not run
+	// operands are saved before: where checkpointing waits for these alone, it does not run
+	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	if o.i == None {
 		return y
 	}

@@ -2,8 +2,8 @@ package step
 
 // What the text encoders of transformers do besides what decoders do.
 
-// AddInPlace is a += b; b is broadcast over the leading dimensions of a and, where it has all of them, may be of another
-// type, in which it then gets its gradient. It takes over a.
+// AddInPlace is a += b; b is broadcast over the leading dimensions of a and, where it has all of them, may be of
+// another type, in which it then gets its gradient. It takes over a.
 func (t *Tape) AddInPlace(a, b T) T {
 	if t.compiled {
 		y := t.fusedAdd(a, b, LabelResidual)
@@ -61,9 +61,8 @@ func (t *Tape) FirstToken(x T, width int64) T {
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
 
-// foldHeads is how matmul lays out x, of shape (B, h, T, dim) with tokens outermost in memory, for a batched product: one
-// sequence or one head is a view.
-// Source: aten/src/ATen/native/LinearAlgebra.cpp (_matmul_impl), torch 2.9.
+// foldHeads is how matmul lays out x, of shape (B, h, T, dim) with tokens outermost in memory, for a batched product:
+// one sequence or one head is a view. Source: aten/src/ATen/native/LinearAlgebra.cpp (_matmul_impl), torch 2.9.
 func (t *Tape) foldHeads(x T, h Heads) T {
 	if t.Shape.Batch == 1 || h.Query == 1 {
 		return t.Hold(x)
@@ -87,8 +86,8 @@ func (t *Tape) unfoldHeads(x T, h Heads) T {
 
 // EncoderAttention is BERT's attention written out: softmax(q·kᵀ/√d + mask)·v, every step of which is a statement of
 // its own, so that the masked scores stay in a variable until the function returns. It also returns the probabilities.
-// Sources: transformers/models/bert/modeling_bert.py (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which has one
-// variable for scores and probabilities.
+// Sources: transformers/models/bert/modeling_bert.py (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which
+// has one variable for scores and probabilities.
 func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities T) {
 	n := t.Shape.Tokens
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
@@ -146,9 +145,8 @@ func (t *Tape) SquaredError(x, targets T) T {
 	return y
 }
 
-// WideningSum is torch.cumsum of 32-bit integers x over the tokens as 64-bit ones: x is brought to that type first, and one sequence
-// alone is summed by CUB.
-// Source: aten/src/ATen/native/cuda/ScanKernels.cpp, torch 2.9.
+// WideningSum is torch.cumsum of 32-bit integers x over the tokens as 64-bit ones: x is brought to that type first, and
+// one sequence alone is summed by CUB. Source: aten/src/ATen/native/cuda/ScanKernels.cpp, torch 2.9.
 func (t *Tape) WideningSum(x T) T {
 	y := t.fresh(x.numel, I64, LabelInput)
 	wide := t.fresh(x.numel, I64, LabelInput)
@@ -159,9 +157,8 @@ func (t *Tape) WideningSum(x T) T {
 	return y
 }
 
-// autocastSoftmax is F.softmax(x, -1), which autocast asks for float32: the kernel reads float16 as it is, and bfloat16 is
-// cast before.
-// Source: aten/src/ATen/native/SoftMax.cpp (softmax, half_to_float), torch 2.9.
+// autocastSoftmax is F.softmax(x, -1), which autocast asks for float32: the kernel reads float16 as it is, and bfloat16
+// is cast before. Source: aten/src/ATen/native/SoftMax.cpp (softmax, half_to_float), torch 2.9.
 func (t *Tape) autocastSoftmax(x T) T {
 	if !t.autocast || x.dtype != F16 || t.compiled {
 		wide := t.autocastTo(x, F32, LabelAttentionScores)
@@ -170,7 +167,8 @@ func (t *Tape) autocastSoftmax(x T) T {
 		return p
 	}
 	p := t.fresh(x.numel, F32, LabelAttentionProbabilities)
-	return t.op(x).keepSoftmax(x, p).alloc(0, x.bytes(), LabelAttentionScores).scratch(p.bytes(), LabelAttentionScores).send(0, 0).out(p, 0)
+	return t.op(x).keepSoftmax(x, p).alloc(0, x.bytes(), LabelAttentionScores).scratch(p.bytes(),
+		LabelAttentionScores).send(0, 0).out(p, 0)
 }
 
 // FilledAttention is DistilBERT's attention written out, with queries that are scaled already: scores of padding are

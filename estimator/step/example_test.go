@@ -22,10 +22,12 @@ func (m linear) Forward(t *step.Tape, batch []step.T) (loss step.T, outputs []st
 func ExampleTape_Record() {
 	var t step.Tape
 	weight := step.Parameter{Name: "weight", Numel: 512 * 256, Rows: 512, Cols: 256, Dtype: step.F32}
-	recipe := step.Recipe{Numerics: step.Numerics{Stored: step.F32, Compute: step.F32}, Hardware: step.Hardware{WorkspaceBytes: 8_519_680}}
+	recipe := step.Recipe{Numerics: step.Numerics{Stored: step.F32, Compute: step.F32},
+		Hardware: step.Hardware{WorkspaceBytes: 8_519_680}}
 	t.Reset(recipe, step.Shape{Batch: 1, Tokens: 64}, step.Parameters{List: []step.Parameter{weight}, LayerStart: 1})
 	p := t.Record(linear{step.Weight{Index: 0, Rows: 512, Cols: 256}})
-	names := map[step.Op]string{step.Alloc: "allocate", step.AllocOnce: "allocate once", step.Free: "free", step.FreePrev: "free the last one's", step.Keep: "keep"}
+	names := map[step.Op]string{step.Alloc: "allocate", step.AllocOnce: "allocate once", step.Free: "free",
+		step.FreePrev: "free the last one's", step.Keep: "keep"}
 	for _, e := range p.Events[p.Prologue:] {
 		s := p.Slots[e.Slot]
 		fmt.Printf("%-20s %9d  %v\n", names[e.Op], s.Bytes, s.Label)

@@ -7,7 +7,8 @@ func (t *Tape) LinearUncached(x T, w Weight, l Label) T {
 	defer t.Drop(x)
 	weight := t.Parameter(w)
 	if t.autocast && weight.dtype != t.Recipe.Compute {
-		half := T{storage: t.Alloc(weight.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(t.Recipe.Compute), numel: weight.numel}
+		half := T{storage: t.Alloc(weight.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy),
+			edge: noEdge, form: plain(t.Recipe.Compute), numel: weight.numel}
 		weight = t.op(weight).alloc(0, weight.bytes(), LabelWeightGradient).sendView(0, 0).out(half, 0)
 	}
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
@@ -25,8 +26,8 @@ func (t *Tape) Scale(x T) T {
 }
 
 // Pick is x[..., [i], :], numel elements of it: the list becomes a tensor, which is kept, and the gradient is put into
-// zeros as large as x by a kernel that sorts its one index. copies says that it comes in another layout and is copied first.
-// Source: aten/src/ATen/native/cuda/Indexing.cu (index_put_with_sort_kernel), torch 2.9.
+// zeros as large as x by a kernel that sorts its one index. copies says that it comes in another layout and is copied
+// first. Source: aten/src/ATen/native/cuda/Indexing.cu (index_put_with_sort_kernel), torch 2.9.
 func (t *Tape) Pick(x T, numel int64, copies bool) T {
 	if t.compiled {
 		return t.Slice(x, numel)
@@ -129,8 +130,8 @@ type FalconAttention struct {
 	Softmax DType
 }
 
-// FalconEager runs a on q, k and v. It returns the output, tokens first, the probabilities, and what variables hold besides.
-// Source: transformers/models/falcon/modeling_falcon.py (FalconAttention), 4.57.
+// FalconEager runs a on q, k and v. It returns the output, tokens first, the probabilities, and what variables hold
+// besides. Source: transformers/models/falcon/modeling_falcon.py (FalconAttention), 4.57.
 func (t *Tape) FalconEager(a FalconAttention, q, k, v T) (y, probabilities T, held []T) {
 	n := t.Shape.Tokens
 	kc := t.autocastTo(k, t.Recipe.Compute, LabelCast)

@@ -36,6 +36,6 @@ func (t *Tape) ByTokens(x T, n, heads int64) T {
 // It takes over x.
 func (t *Tape) ByHeads(x T, n, heads int64) T { return t.Heads(x, n > 1 && heads > 1) }
 
-// CopiesKeys says whether the gradient of n keys is copied on its way back. They enter their product transposed: so comes
-// their gradient, and the elements of a token can be read out of it as long as there is one sequence.
+// CopiesKeys says whether the gradient of n keys is copied on its way back. They enter their product transposed: so
+// comes their gradient, and the elements of a token can be read out of it as long as there is one sequence.
 func (t *Tape) CopiesKeys(n int64) bool { return t.Shape.Batch > 1 && n > 1 }

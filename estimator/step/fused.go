@@ -1,8 +1,8 @@
 package step
 
-// compiledSoftmax keeps its result. Where nothing is checkpointed, the first layer's keeps the scores as a product wrote
-// them, if these are smaller, with the largest score and the sum of every row: so the partitioner cuts the traced models.
-// Source: torch/_decomp/decompositions.py (_softmax, _softmax_backward_data), torch 2.9.
+// compiledSoftmax keeps its result. Where nothing is checkpointed, the first layer's keeps the scores as a product
+// wrote them, if these are smaller, with the largest score and the sum of every row: so the partitioner cuts the traced
+// models. Source: torch/_decomp/decompositions.py (_softmax, _softmax_backward_data), torch 2.9.
 func (t *Tape) compiledSoftmax(x T, l Label) T {
 	if t.layersRun > 1 || t.Recipe.CheckpointEvery > 0 || t.computedFrom(x) >= x.bytes() {
 		y := t.realize(t.fuse(x.numel, x.dtype, l, []T{x}))
@@ -44,6 +44,6 @@ func (t *Tape) computedFrom(x T) int64 {
 	return largest
 }
 
-// SumsAgain says that the norms which follow keep, under torch.compile, what their input is the sum of: the partitioner lets the
-// model's residual stream be summed again in backward.
+// SumsAgain says that the norms which follow keep, under torch.compile, what their input is the sum of: the partitioner
+// lets the model's residual stream be summed again in backward.
 func (t *Tape) SumsAgain() { t.sumsAgain = t.compiled }

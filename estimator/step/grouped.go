@@ -1,9 +1,9 @@
 package step
 
-// ExpertsProduct is torch.nn.functional.grouped_mm(x, w.transpose(-2, -1), offs): every expert's rows of x times its matrix of a weight
-// that has them all, where w has a row for each output of each of count experts. Nothing casts its arguments but the model itself, which
-// brings x into the type of w; groups is the table of where each expert's rows end. How the products are split over the rows depends on
-// the data, and what cuBLAS takes for one of them is left out.
+// ExpertsProduct is torch.nn.functional.grouped_mm(x, w.transpose(-2, -1), offs): every expert's rows of x times its
+// matrix of a weight that has them all, where w has a row for each output of each of count experts. Nothing casts its
+// arguments but the model itself, which brings x into the type of w; groups is the table of where each expert's rows
+// end. How the products are split over the rows depends on the data, and what cuBLAS takes for one of them is left out.
 // Source: aten/src/ATen/native/cuda/GroupedBlas.cpp, tools/autograd/derivatives.yaml (_grouped_mm), torch 2.15;
 // transformers/integrations/moe.py (_grouped_mm), 5.23.
 func (t *Tape) ExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {

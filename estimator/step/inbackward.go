@@ -2,10 +2,10 @@ package step
 
 import "github.com/vramplan/vramplan/estimator/step/alloc"
 
-// An optimizer in backward updates each parameter as soon as its gradient is there, and lets go of it: what it allocates is
-// part of the micro-step's program.
-// Source: torch/csrc/autograd/functions/accumulate_grad.cpp (the hooks after accumulation), torch 2.9; torchtune 0.6
-// (training/memory.py, register_optim_in_bwd_hooks) runs an optimizer for each parameter in them.
+// An optimizer in backward updates each parameter as soon as its gradient is there, and lets go of it: what it
+// allocates is part of the micro-step's program. Source: torch/csrc/autograd/functions/accumulate_grad.cpp (the hooks
+// after accumulation), torch 2.9; torchtune 0.6 (training/memory.py, register_optim_in_bwd_hooks) runs an optimizer for
+// each parameter in them.
 
 // Updates is an optimizer that can update one parameter by itself.
 type Updates interface {

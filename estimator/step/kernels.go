@@ -16,8 +16,8 @@ type Applied struct {
 // fusedRMSNorm keeps its input and a float32 scale for every row, and writes the gradient of its input over that of its
 // output. Where the gain is trained, every multiprocessor sums up a part of its gradient.
 // Sources: liger_kernel/ops/rms_norm.py (rms_norm_forward, rms_norm_backward), Liger-Kernel 0.6;
-// unsloth/kernels/rms_layernorm.py (Fast_RMS_Layernorm, main branch), which leaves the gain untrained and, for Gemma alone,
-// writes the gradient to a tensor of its own, which is not followed here.
+// unsloth/kernels/rms_layernorm.py (Fast_RMS_Layernorm, main branch), which leaves the gain untrained and, for Gemma
+// alone, writes the gradient to a tensor of its own, which is not followed here.
 func (t *Tape) fusedRMSNorm(x T, w Weight) T {
 	t.Applied.Kernels.RMSNorm = true
 	gain := t.Parameter(w)
@@ -25,7 +25,8 @@ func (t *Tape) fusedRMSNorm(x T, w Weight) T {
 	rstd := t.fresh(x.numel/w.Rows, F32, LabelNormStatistics)
 	o := t.op(x, gain).save(x, rstd)
 	if o.needs(1) {
-		o.alloc(1, t.Recipe.Multiprocessors*w.Rows*4, LabelReduction).sumRows(2, F32, t.Recipe.Multiprocessors, w.Rows, LabelReduction)
+		o.alloc(1, t.Recipe.Multiprocessors*w.Rows*4, LabelReduction).sumRows(2, F32, t.Recipe.Multiprocessors, w.Rows,
+			LabelReduction)
 		if gain.dtype != F32 {
 			o.alloc(3, gain.bytes(), LabelWeightGradient).free(2)
 		}
@@ -77,10 +78,9 @@ func (t *Tape) fusedLayerNorm(x T, w, b Weight) T {
 	return y
 }
 
-// FusedRope turns queries and keys where they lie, and their gradients likewise; copyQueries and copyKeys say which of these
-// arrive in another layout. It keeps the tables.
-// Sources: liger_kernel/ops/rope.py (rope_forward, rope_backward), Liger-Kernel 0.6; unsloth/kernels/rope_embedding.py
-// (Fast_RoPE_Embedding).
+// FusedRope turns queries and keys where they lie, and their gradients likewise; copyQueries and copyKeys say which of
+// these arrive in another layout. It keeps the tables. Sources: liger_kernel/ops/rope.py (rope_forward, rope_backward),
+// Liger-Kernel 0.6; unsloth/kernels/rope_embedding.py (Fast_RoPE_Embedding).
 func (t *Tape) FusedRope(q, k, cos, sin T, copyQueries, copyKeys bool) (qr, kr T) {
 	t.Applied.Kernels.Rotary = true
 	o := t.op(q, k).save(cos, sin)
@@ -110,9 +110,9 @@ func (t *Tape) SwiGLU(gate, up T) T {
 
 // fusedSoftmax is the softmax of scaled and masked scores in half precision; its gradient is written over the one that
 // arrives. It takes over scores.
-// Source: megatron/core/fusions/fused_softmax.py (ScaledMaskedSoftmax, main branch), which keeps the result. That its CUDA extension
-// writes over the gradient is assumed, and so is that it takes every size: Megatron-LM falls back for lengths above 4,096
-// or no multiple of 4.
+// Source: megatron/core/fusions/fused_softmax.py (ScaledMaskedSoftmax, main branch), which keeps the result. That its
+// CUDA extension writes over the gradient is assumed, and so is that it takes every size: Megatron-LM falls back for
+// lengths above 4,096 or no multiple of 4.
 func (t *Tape) fusedSoftmax(scores T) T {
 	t.Applied.Kernels.Softmax = true
 	p := t.fresh(scores.numel, scores.dtype, LabelAttentionProbabilities)
@@ -121,10 +121,10 @@ func (t *Tape) fusedSoftmax(scores T) T {
 	return p
 }
 
-// FusedAdapter is x·W + scaling·dropout(x)·A·B in one autograd function, which casts A and B for the moment only and keeps x
-// and, with dropout, what that left of x. q says how the layer's own weight is stored.
-// Source: fms_acceleration_foak/fused_ops/unsloth_lora/bnb/fast_lora.py (LoRA_W) and utils.py (matmul_lora), which took them from
-// unsloth and added the dropout.
+// FusedAdapter is x·W + scaling·dropout(x)·A·B in one autograd function, which casts A and B for the moment only and
+// keeps x and, with dropout, what that left of x. q says how the layer's own weight is stored. Source:
+// fms_acceleration_foak/fused_ops/unsloth_lora/bnb/fast_lora.py (LoRA_W) and utils.py (matmul_lora), which took them
+// from unsloth and added the dropout.
 func (t *Tape) FusedAdapter(x T, base Weight, q Quantisation, down, up Weight, dropout float64) T {
 	t.Applied.Kernels.LoRA = true
 	a, b := t.Parameter(down), t.Parameter(up)

@@ -17,7 +17,8 @@ func (t *Tape) requireGrad(x T) T {
 		return x
 	}
 	i := int32(len(t.nodes))
-	t.nodes = append(t.nodes, node{leaf: true, layer: None, unit: t.unit, part: t.part, grad: [3]int32{None, None, None}, nOut: 1})
+	t.nodes = append(t.nodes, node{leaf: true, layer: None, unit: t.unit, part: t.part,
+		grad: [3]int32{None, None, None}, nOut: 1})
 	t.leaves = append(t.leaves, leaf{x: t.Hold(x), node: i, grad: None})
 	x.edge = edgeTo(i, 0)
 	return x

@@ -42,7 +42,8 @@ func (t *Tape) weight(w Weight) T {
 		t.retain(s)
 		return T{storage: s, edge: t.castEdge[w.Index], form: plain(t.Recipe.Compute), numel: p.numel}
 	}
-	y := T{storage: t.Alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge, form: plain(t.Recipe.Compute), numel: p.numel}
+	y := T{storage: t.Alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge,
+		form: plain(t.Recipe.Compute), numel: p.numel}
 	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
 	if t.params[w.Index].frozen || p.dtype != F32 || t.compiled { // not cached, and made anew at every use
 		return y
@@ -133,7 +134,8 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 			o.alloc(2, weightGrad, LabelWeightGradient).workspace()
 		}
 		if o.needs(0) {
-			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).sendView(0, 0) // of a sum that keeps the rows' dimension
+			// of a sum that keeps the rows' dimension
+			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).sendView(0, 0)
 		}
 		// Behind the product stand a view that folds the input and, younger, one that transposes the weight: the
 		// younger hands on its gradient first. With autocast the cast of the input is the youngest.
@@ -252,8 +254,8 @@ func (t *Tape) embeddingSortScratch(n, rows int64) int64 {
 }
 
 // sortScratch is what CUB's radix sort of n 64-bit keys with 64-bit values asks for: two buffers of n,
-// counters, and 1 KiB for every tile, whose size is tuned for each architecture. Read off PyTorch 2.9 with CUDA 12.8 for
-// n from 3,073 to 2^20, exact there.
+// counters, and 1 KiB for every tile, whose size is tuned for each architecture. Read off PyTorch 2.9 with CUDA 12.8
+// for n from 3,073 to 2^20, exact there.
 func (t *Tape) sortScratch(n int64) int64 {
 	return 2*roundUp(8*n, 256) + 16895 + 1024*CeilDiv(n, t.sortTile())
 }
@@ -269,9 +271,9 @@ func (t *Tape) sortTile() int64 {
 	return 3840
 }
 
-// scanScratch is what CUB's scan of n 64-bit values asks for: 16 bytes for each tile and for 32 more; same source and range. CUB of
-// CUDA 13 has smaller tiles for Ampere's largest chip and 256 bytes more; read off PyTorch 2.15 for n from 3,073 to 400,000, exact there
-// with any tile from 1,316 to 1,388.
+// scanScratch is what CUB's scan of n 64-bit values asks for: 16 bytes for each tile and for 32 more; same source and
+// range. CUB of CUDA 13 has smaller tiles for Ampere's largest chip and 256 bytes more; read off PyTorch 2.15 for n
+// from 3,073 to 400,000, exact there with any tile from 1,316 to 1,388.
 func (t *Tape) scanScratch(n int64) int64 {
 	tile, more := int64(320), int64(255)
 	pads := t.Recipe.Software.PadsScans

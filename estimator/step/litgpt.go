@@ -1,7 +1,7 @@
 package step
 
-// GroupedProduct multiplies each of so many equal parts of a token's values by its share of the rows of w, as a convolution
-// of width one does. It keeps its input.
+// GroupedProduct multiplies each of so many equal parts of a token's values by its share of the rows of w, as a
+// convolution of width one does. It keeps its input.
 func (t *Tape) GroupedProduct(x T, w Weight, groups int64) T {
 	weight := t.weight(w)
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)

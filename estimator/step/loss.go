@@ -95,7 +95,8 @@ func (t *Tape) withoutLast(x T) T {
 	return t.wideGradient(t.op(x), x).out(y, 0)
 }
 
-// Head is the linear layer onto the vocabulary. Where the loss runs it chunk by chunk, it waits, and there are no logits.
+// Head is the linear layer onto the vocabulary. Where the loss runs it chunk by chunk, it waits, and there are no
+// logits.
 func (t *Tape) Head(x T, w, b Weight) T {
 	if t.pass.Head != nil {
 		t.captureHidden(x)
@@ -129,7 +130,8 @@ func (t *Tape) runHead(x T, run func(x T) T) T {
 	first := len(t.Prog.Slots)
 	y := run(x)
 	for i := first; i < len(t.Prog.Slots); i++ {
-		if s := &t.Prog.Slots[i]; s.Label == LabelLogits || s.Unit < 0 && s.Component == Activations && s.Bytes >= y.bytes() {
+		if s := &t.Prog.Slots[i]; s.Label == LabelLogits || s.Unit < 0 && s.Component == Activations &&
+			s.Bytes >= y.bytes() {
 			s.Component = LogitsAndLoss
 		}
 	}

@@ -12,7 +12,8 @@ const (
 	LossChunked
 	// LossChunkedWhole runs the head at once and the loss over chunks, as torchtune's CEWithChunkedOutputLoss.
 	LossChunkedWhole
-	// LossFusedLinear forms the gradients of head and input in forward, chunk by chunk, as Liger-Kernel's FusedLinearCrossEntropy.
+	// LossFusedLinear forms the gradients of head and input in forward, chunk by chunk, as Liger-Kernel's
+	// FusedLinearCrossEntropy.
 	LossFusedLinear
 )
 
@@ -20,7 +21,8 @@ const (
 type Loss struct {
 	Kind              LossKind
 	Chunks, ChunkRows int64
-	// Listed keeps the chunks' logits in a list, in float32, as the output of the model (litgpt under Lightning's Fabric).
+	// Listed keeps the chunks' logits in a list, in float32, as the output of the model (litgpt under Lightning's
+	// Fabric).
 	Listed bool
 }
 
@@ -164,7 +166,8 @@ func (t *Tape) countTargets(n int64) T {
 	return mask
 }
 
-// equalsOne is torch.equal(grad_output, torch.tensor(1.0)), by which a backward sees whether it has to scale its gradients.
+// equalsOne is torch.equal(grad_output, torch.tensor(1.0)), by which a backward sees whether it has to scale its
+// gradients.
 func (t *Tape) equalsOne(o op) op {
 	return o.alloc(0, 4, LabelLoss).alloc(1, 1, LabelLoss).alloc(2, 1, LabelLoss).free(2).free(1).free(0)
 }
@@ -191,8 +194,8 @@ func (t *Tape) scratchOf(over Over, rows, cols int64, d DType) {
 	t.Release(a)
 }
 
-// fusedLinearLoss runs over chunks whose logits take about as much as the input does, and keeps the gradients of the input and
-// of the head's matrix. Sums under autocast go through a half-precision product and a float32 copy of it.
+// fusedLinearLoss runs over chunks whose logits take about as much as the input does, and keeps the gradients of the
+// input and of the head's matrix. Sums under autocast go through a half-precision product and a float32 copy of it.
 // Source: liger_kernel/ops/fused_linear_cross_entropy.py (fused_linear_cross_entropy_forward), Liger-Kernel 0.6.
 func (t *Tape) fusedLinearLoss(x T, w, b Weight, targets T) T {
 	p := t.Parameter(w)
@@ -238,7 +241,8 @@ func fusedLinearRows(n, vocabulary, width int64) int64 {
 	return p
 }
 
-// fusedLinearChunk takes over the logits of the chunk before, which the variables still hold, and returns those of this one.
+// fusedLinearChunk takes over the logits of the chunk before, which the variables still hold, and returns those of this
+// one.
 func (t *Tape) fusedLinearChunk(d DType, p T, w Weight, rows int64, before T, needsWeight bool) T {
 	half := t.autocast && p.dtype != t.Recipe.Compute
 	compute := p.dtype

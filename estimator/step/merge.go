@@ -1,10 +1,11 @@
 package step
 
-// How pictures come to stand in a sequence: the features of their patches are scattered over the tokens that stand for them.
+// How pictures come to stand in a sequence: the features of their patches are scattered over the tokens that stand for
+// them.
 
-// CountMasked is x[mask].numel(), with which models check that there is a token for every feature. places is how many entries the
-// mask has, of dims dimensions and expanded over the last of them, and chosen how many of them are true. Nothing of it stays.
-// Source: aten/src/ATen/native/cuda/Nonzero.cu (nonzero_cuda_out_impl), torch 2.9.
+// CountMasked is x[mask].numel(), with which models check that there is a token for every feature. places is how many
+// entries the mask has, of dims dimensions and expanded over the last of them, and chosen how many of them are true.
+// Nothing of it stays. Source: aten/src/ATen/native/cuda/Nonzero.cu (nonzero_cuda_out_impl), torch 2.9.
 func (t *Tape) CountMasked(x T, chosen, dims int64) {
 	indices := t.indicesOf(x.numel, chosen, dims, true)
 	t.Drop(t.fresh(chosen, x.dtype, LabelEmbedding))
@@ -26,10 +27,10 @@ func (t *Tape) indicesOf(places, chosen, dims int64, expanded bool) T {
 	return indices
 }
 
-// MaskedScatter is x.masked_scatter(mask, source) with a mask that is expanded over the last of dims dimensions, of which tokens is
-// the tensor behind. It takes over the entries of source in their order, and so counts those that are true.
-// Source: aten/src/ATen/native/cuda/IndexKernel.cpp (masked_scatter__cuda), torch/csrc/autograd/FunctionsManual.cpp
-// (masked_scatter_backward), torch 2.9.
+// MaskedScatter is x.masked_scatter(mask, source) with a mask that is expanded over the last of dims dimensions, of
+// which tokens is the tensor behind. It takes over the entries of source in their order, and so counts those that are
+// true. Source: aten/src/ATen/native/cuda/IndexKernel.cpp (masked_scatter__cuda),
+// torch/csrc/autograd/FunctionsManual.cpp (masked_scatter_backward), torch 2.9.
 func (t *Tape) MaskedScatter(x, tokens, source T, dims int64) T {
 	y := t.fresh(x.numel, x.dtype, LabelEmbedding)
 	before := t.fresh(x.numel, I64, LabelInput)
@@ -43,8 +44,10 @@ func (t *Tape) MaskedScatter(x, tokens, source T, dims int64) T {
 		o.alloc(ofX, x.bytes(), LabelInputGradient)
 	}
 	if o.needs(1) {
-		o.alloc(laidOut, x.numel, LabelElementwise).alloc(count, 4, LabelElementwise).scratch(t.countScratch(x.numel), LabelReduction).
-			alloc(indices, source.numel*dims*I64.Size(), LabelElementwise).scratch(t.selectScratch(x.numel), LabelReduction).
+		o.alloc(laidOut, x.numel, LabelElementwise).alloc(count, 4, LabelElementwise).scratch(t.countScratch(x.numel),
+			LabelReduction).
+			alloc(indices, source.numel*dims*I64.Size(), LabelElementwise).scratch(t.selectScratch(x.numel),
+			LabelReduction).
 			free(count).free(laidOut).alloc(ofSource, source.bytes(), LabelInputGradient).free(indices)
 	}
 	if o.needs(0) {
@@ -56,7 +59,8 @@ func (t *Tape) MaskedScatter(x, tokens, source T, dims int64) T {
 	return o.out(y, 0)
 }
 
-// JoinPictures is torch.cat(list(x)) of what has a row of features for every picture: a copy, whose gradient is stacked again.
+// JoinPictures is torch.cat(list(x)) of what has a row of features for every picture: a copy, whose gradient is stacked
+// again.
 func (t *Tape) JoinPictures(x T) T {
 	y := t.fresh(x.numel, x.dtype, LabelEmbedding)
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
@@ -76,9 +80,9 @@ func (t *Tape) Reduced(places int64) T {
 	return sum
 }
 
-// countScratch is what CUB's sum of n truth values asks for: four bytes for each of five blocks a resident one, of which there are
-// two a multiprocessor; one byte where a single block sums them.
-// Read off PyTorch 2.9 and 2.15 for n up to 12.6 million on compute capabilities 8.0, 8.9 and 9.0.
+// countScratch is what CUB's sum of n truth values asks for: four bytes for each of five blocks a resident one, of
+// which there are two a multiprocessor; one byte where a single block sums them. Read off PyTorch 2.9 and 2.15 for n up
+// to 12.6 million on compute capabilities 8.0, 8.9 and 9.0.
 func (t *Tape) countScratch(n int64) int64 {
 	const oneBlock, blocks, resident = 4096, 5, 2
 	if n <= oneBlock {
@@ -87,8 +91,8 @@ func (t *Tape) countScratch(n int64) int64 {
 	return roundUp(t.Recipe.Multiprocessors*resident*blocks*4, 256) + 255
 }
 
-// selectScratch is what CUB's selection of n flagged items asks for: eight bytes for each tile and for 32 more; same source and
-// range.
+// selectScratch is what CUB's selection of n flagged items asks for: eight bytes for each tile and for 32 more; same
+// source and range.
 func (t *Tape) selectScratch(n int64) int64 {
 	tile := int64(640)
 	switch cc := t.Recipe.ComputeCapability; {
@@ -100,8 +104,8 @@ func (t *Tape) selectScratch(n int64) int64 {
 	return roundUp(8*(CeilDiv(n, tile)+32), 256) + t.scanAlignment()
 }
 
-// maskScanScratch is what CUB's scan of n truth values into 64-bit counts asks for: 16 bytes for each tile and for 32 more; same
-// source and range.
+// maskScanScratch is what CUB's scan of n truth values into 64-bit counts asks for: 16 bytes for each tile and for 32
+// more; same source and range.
 func (t *Tape) maskScanScratch(n int64) int64 {
 	const tile = 896
 	return roundUp(16*(CeilDiv(n, tile)+32), 256) + t.scanAlignment()
@@ -118,17 +122,17 @@ func (t *Tape) scanAlignment() int64 {
 // GraphSize is how many operations of the graph there are.
 func (t *Tape) GraphSize() int32 { return int32(len(t.nodes)) }
 
-// Abandon lets go of what the operations from one number to another saved: of a part of the graph that nobody refers to any more, and
-// that no gradient will come back to.
+// Abandon lets go of what the operations from one number to another saved: of a part of the graph that nobody refers to
+// any more, and that no gradient will come back to.
 func (t *Tape) Abandon(from, to int32) {
 	for i := from; i < to; i++ {
 		t.releaseSaved(&t.nodes[i])
 	}
 }
 
-// MarkUnreached marks the parameters that are trained and that no gradient reached in the recorded micro-step: optimizers and the
-// clipping of gradients leave out what has none.
-// Source: torch/optim/adam.py (_init_group), torch/nn/utils/clip_grad.py, torch 2.9.
+// MarkUnreached marks the parameters that are trained and that no gradient reached in the recorded micro-step:
+// optimizers and the clipping of gradients leave out what has none. Source: torch/optim/adam.py (_init_group),
+// torch/nn/utils/clip_grad.py, torch 2.9.
 func (t *Tape) MarkUnreached() {
 	for i := range t.Parameters {
 		p := &t.Parameters[i]
@@ -147,10 +151,10 @@ func (t *Tape) ChosenRows(numel, rows int64, d DType) T {
 	return y
 }
 
-// MergeRows is torch.where(mask, zeros with rows put in, x): the rows are picked from features by two indices, put where the mask of
-// places entries is true, and x stays elsewhere.
-// Source: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57; aten/src/ATen/native/TensorAdvancedIndexing.cpp
-// (index_put_), torch 2.9.
+// MergeRows is torch.where(mask, zeros with rows put in, x): the rows are picked from features by two indices, put
+// where the mask of places entries is true, and x stays elsewhere. Source:
+// transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57;
+// aten/src/ATen/native/TensorAdvancedIndexing.cpp (index_put_), torch 2.9.
 func (t *Tape) MergeRows(x, zeros, mask, features T, rows, places int64) T {
 	const dims = 2
 	pick := func() T {
@@ -161,7 +165,8 @@ func (t *Tape) MergeRows(x, zeros, mask, features T, rows, places int64) T {
 	}
 	blocks, local := pick(), pick()
 	picked := t.fresh(features.numel, features.dtype, LabelEmbedding)
-	o := t.op(features).save(blocks, local).alloc(0, features.bytes(), LabelInputGradient).scatterScratch(rows, rows, dims)
+	o := t.op(features).save(blocks, local).alloc(0, features.bytes(), LabelInputGradient).scatterScratch(rows, rows,
+		dims)
 	picked = o.send(0, 0).out(picked, 0)
 	t.Drop(blocks)
 	t.Drop(local)
@@ -169,13 +174,15 @@ func (t *Tape) MergeRows(x, zeros, mask, features T, rows, places int64) T {
 	t.Drop(picked)
 	const count, indices, ofRows = 0, 1, 2
 	put := t.op(picked).save(mask).alloc(count, 4, LabelElementwise).scratch(t.countScratch(places), LabelReduction).
-		alloc(indices, rows*dims*I64.Size(), LabelElementwise).scratch(t.selectScratch(places), LabelReduction).free(count).
+		alloc(indices, rows*dims*I64.Size(), LabelElementwise).scratch(t.selectScratch(places),
+		LabelReduction).free(count).
 		alloc(ofRows, picked.bytes(), LabelInputGradient).free(indices).send(ofRows, 0).out(zeros, 0)
 	y := t.fresh(x.numel, x.dtype, LabelEmbedding)
 	w := t.op(x, put).save(mask)
 	for k := range 2 {
 		if zero := k + 2; w.needs(k) {
-			w.alloc(zero, x.dtype.Size(), LabelElementwise).alloc(k, x.bytes(), LabelInputGradient).free(zero).send(k, k)
+			w.alloc(zero, x.dtype.Size(), LabelElementwise).alloc(k, x.bytes(), LabelInputGradient).free(zero).send(k,
+				k)
 		}
 	}
 	return w.out(y, 0)

@@ -10,14 +10,17 @@ type Network interface {
 	Forward(t *Tape, batch []T) (loss T, outputs []T)
 }
 
-// Reset prepares t, new or used, for the recording of one micro-step of a model with the given parameters. It records in
-// the storage of the last one, whose program is gone then.
+// Reset prepares t, new or used, for the recording of one micro-step of a model with the given parameters. It records
+// in the storage of the last one, whose program is gone then.
 func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
 	*t = Tape{Recipe: r, Shape: s, unit: -1, layer: None, leaf: noEdge, leafCast: T{storage: None},
-		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0], cast: old.cast[:0],
-		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0], leaves: old.leaves[:0], kept: old.kept[:0]}
-	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0], old.program.Segments[:0]
+		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0],
+		cast:     old.cast[:0],
+		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0],
+		leaves: old.leaves[:0], kept: old.kept[:0]}
+	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0],
+		old.program.Segments[:0]
 	t.program.Runs, t.program.ExpertCopies = old.program.Runs[:0], parameters.ExpertCopies
 	t.Prog, t.lazies, t.Parameters = &t.program, old.lazies[:0], parameters.List
 	for i := range parameters.List {
@@ -140,8 +143,8 @@ func (t *Tape) forward(net Network, batch []T) (loss T, outputs []T) {
 	return t.returned(loss, outputs), outputs
 }
 
-// RecordEvaluation records the evaluation of one batch, whose outputs live to its end; with keepLogits, a variable keeps the
-// logits until those of the next batch are there.
+// RecordEvaluation records the evaluation of one batch, whose outputs live to its end; with keepLogits, a variable
+// keeps the logits until those of the next batch are there.
 func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	t.noGrad = true
 	for i := range t.spaces[0] { // training has been there
@@ -232,7 +235,8 @@ func (t *Tape) floatOutputs(loss T, outputs []T) T {
 	return loss
 }
 
-// inCache says that an output belongs to the cache, an object that is not looked into: keys and values, and the length of a window.
+// inCache says that an output belongs to the cache, an object that is not looked into: keys and values, and the length
+// of a window.
 func (t *Tape) inCache(x T) bool { return x.dtype == I64 || t.Label(x) == LabelCache }
 
 // Label names what x is.

@@ -1,7 +1,7 @@
 package step
 
-// Experts of a mixture are alike, but for the first two and the last two of a layer, whose neighbours differ: so five are recorded, and
-// the middle one is repeated, as the middle one of five layers is.
+// Experts of a mixture are alike, but for the first two and the last two of a layer, whose neighbours differ: so five
+// are recorded, and the middle one is repeated, as the middle one of five layers is.
 
 // MiddleExpert is the number of the expert that is repeated, counted from 1.
 const MiddleExpert = FoldedFirst + 1
@@ -21,7 +21,8 @@ type Run struct {
 // Repeated says whether the run stands for those of all experts that were not recorded.
 func (r *Run) Repeated() bool { return r.Expert == MiddleExpert }
 
-// Expert says that what follows in forward is done by the i-th of the experts that are recorded, or by none where i is below 0.
+// Expert says that what follows in forward is done by the i-th of the experts that are recorded, or by none where i is
+// below 0.
 func (t *Tape) Expert(i int) { t.enterExpert(int32(i+1), false) }
 
 func (t *Tape) enterExpert(expert int32, falling bool) {

@@ -1,8 +1,7 @@
 package step
 
-// NativeRMSNorm is nn.RMSNorm, which PyTorch computes in one kernel since 2.9. It keeps its input, the gain and one float32 statistic a
-// row.
-// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (_fused_rms_norm_cuda), torch 2.9.
+// NativeRMSNorm is nn.RMSNorm, which PyTorch computes in one kernel since 2.9. It keeps its input, the gain and one
+// float32 statistic a row. Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (_fused_rms_norm_cuda), torch 2.9.
 func (t *Tape) NativeRMSNorm(x T, w Weight) T {
 	gain := t.Parameter(w)
 	rows := x.numel / w.Rows

@@ -103,7 +103,8 @@ func (t *Tape) ClampInPlace(x T) T {
 	}
 	former := t.fresh(x.numel, x.dtype, LabelElementwise)
 	y := t.op(x).save(former).
-		alloc(1, x.dtype.Size(), LabelElementwise).alloc(2, x.numel, LabelElementwise).alloc(3, x.numel, LabelElementwise).
+		alloc(1, x.dtype.Size(), LabelElementwise).alloc(2, x.numel, LabelElementwise).alloc(3, x.numel,
+		LabelElementwise).
 		alloc(0, x.bytes(), LabelInputGradient).free(3).free(2).free(1).send(0, 0).out(x, 0)
 	t.Drop(former)
 	return y

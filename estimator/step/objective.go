@@ -1,13 +1,13 @@
 package step
 
-// Objective is what a trainer makes of a model in a micro-step, where that is more than the model's forward with the loss that it
-// returns: several passes, models that stand beside, a loss that the trainer computes of the logits. Like a [Strategy] it is a
-// comparable value that knows no state: jobs of equal recipes are replayed alike.
+// Objective is what a trainer makes of a model in a micro-step, where that is more than the model's forward with the
+// loss that it returns: several passes, models that stand beside, a loss that the trainer computes of the logits. Like
+// a [Strategy] it is a comparable value that knows no state: jobs of equal recipes are replayed alike.
 type Objective interface {
 	// Batch allocates one micro-batch on the GPU.
 	Batch(t *Tape) []T
-	// Forward runs the passes on a batch, which it borrows, and returns the loss. It lets go of everything that the trainer's
-	// functions let go of before backward.
+	// Forward runs the passes on a batch, which it borrows, and returns the loss. It lets go of everything that the
+	// trainer's functions let go of before backward.
 	Forward(t *Tape, net Network, batch []T) T
 }
 
@@ -30,8 +30,8 @@ func (t *Tape) RecordBetween(net Network, o Prepares) *Program {
 // PassKind is what a stretch of a micro-step is for.
 type PassKind uint8
 
-// The kinds of passes: those of the model that is trained, a forward without a graph that others are measured by, and the writing of
-// completions.
+// The kinds of passes: those of the model that is trained, a forward without a graph that others are measured by, and
+// the writing of completions.
 const (
 	PassTraining PassKind = iota
 	PassReference
@@ -52,7 +52,8 @@ type Pass struct {
 	AdaptersOff bool
 	// HiddenStates returns the residual stream before each layer, and what the last norm makes of it.
 	HiddenStates bool
-	// Head runs in place of the head on the last hidden states, which it borrows; the logits of the output are what it returns.
+	// Head runs in place of the head on the last hidden states, which it borrows; the logits of the output are what it
+	// returns.
 	Head func(t *Tape, hidden T, w, b Weight) T
 	// LastTokens asks for the logits of so many tokens at the end of each sequence; 0 is all.
 	LastTokens int64
@@ -71,9 +72,9 @@ type Output struct {
 	rest         []T
 }
 
-// Run calls net on a batch as accelerate wraps it: under autocast, what comes out made float32. The loss is none where the pass is not
-// labelled.
-// Sources: accelerate/accelerator.py (prepare_model), utils/operations.py (convert_to_fp32), 1.15.
+// Run calls net on a batch as accelerate wraps it: under autocast, what comes out made float32. The loss is none where
+// the pass is not labelled. Sources: accelerate/accelerator.py (prepare_model), utils/operations.py (convert_to_fp32),
+// 1.15.
 func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	recipe, shape, noGrad, layers := t.Recipe, t.Shape, t.noGrad, t.layersRun
 	t.Recipe.UseCache = p.Caches
@@ -146,8 +147,8 @@ func (t *Tape) floatAll(loss T, outputs, hidden []T) (T, []T) {
 	return loss, wide
 }
 
-// floatHidden makes float32 copies of half-precision hidden states. A copy counts as its original does: once for every layer that it
-// stands for.
+// floatHidden makes float32 copies of half-precision hidden states. A copy counts as its original does: once for every
+// layer that it stands for.
 func (t *Tape) floatHidden(hidden []T) []T {
 	wide := make([]T, len(hidden))
 	for i, x := range hidden {

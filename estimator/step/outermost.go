@@ -30,7 +30,8 @@ func (t *Tape) Outermost(x T, n, heads int64) T {
 // that linear layers copy them: flash attention lays them out like its inputs, and so does the written-out formula; the
 // memory-efficient kernel does not.
 func (t *Tape) CopiesOutermost(h Heads, n int64) bool {
-	return n > 1 && h.Query > 1 && (t.Recipe.Attention == AttentionEager || t.usesFlash(h, false) || t.writtenOut(h, false))
+	return n > 1 && h.Query > 1 && (t.Recipe.Attention == AttentionEager || t.usesFlash(h, false) ||
+		t.writtenOut(h, false))
 }
 
 // CopiesOutermostKeys is CopiesOutermost for keys, which the written-out formula transposes: their gradient can be read

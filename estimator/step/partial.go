@@ -5,14 +5,15 @@ func (t *Tape) Slice(x T, numel int64) T {
 	part := t.Hold(x)
 	part.numel = numel
 	if t.compiled { // one kernel joins the gradients of all parts
-		return t.op(x).act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0).out(part, 0)
+		return t.op(x).act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0).out(part,
+			0)
 	}
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(part, 0)
 }
 
-// JoinHeads is torch.cat((a, b), dim=-1) of two parts of heads, which writes its result with the heads outermost. A part
-// gets a view of the gradient, in its own type.
-// Source: torch/csrc/autograd/FunctionsManual.cpp (cat_tensors_backward), torch 2.9.
+// JoinHeads is torch.cat((a, b), dim=-1) of two parts of heads, which writes its result with the heads outermost. A
+// part gets a view of the gradient, in its own type. Source: torch/csrc/autograd/FunctionsManual.cpp
+// (cat_tensors_backward), torch 2.9.
 func (t *Tape) JoinHeads(a, b T) T {
 	if t.compiled {
 		return t.fuse(a.numel+b.numel, promote(a.dtype, b.dtype), LabelRotary, []T{a, b})

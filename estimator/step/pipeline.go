@@ -1,7 +1,7 @@
 package step
 
-// Pipelined is a strategy that gives a GPU some layers of the model, a stage, through which the micro-batches of an optimizer step go one
-// by one. What is recorded then is the whole step, not one micro-batch.
+// Pipelined is a strategy that gives a GPU some layers of the model, a stage, through which the micro-batches of an
+// optimizer step go one by one. What is recorded then is the whole step, not one micro-batch.
 type Pipelined interface {
 	// Ends says whether the stage has the first and the last layer.
 	Ends() (first, last bool)
@@ -19,8 +19,8 @@ type Turn struct {
 // Staged is a network that can be run stage by stage.
 type Staged interface {
 	Network
-	// Run is the forward of what the GPU has of the model on x, which it borrows: ids in the first stage, what the stage before
-	// returned in others. It returns the logits in the last.
+	// Run is the forward of what the GPU has of the model on x, which it borrows: ids in the first stage, what the
+	// stage before returned in others. It returns the logits in the last.
 	Run(t *Tape, x T) T
 	// Loss is the loss of logits, which it borrows.
 	Loss(t *Tape, logits, targets T) T
@@ -44,11 +44,11 @@ type inFlight struct {
 	loss        T
 }
 
-// pipelined records an optimizer step of a stage: buffers for what all micro-batches bring and for their gradients, made once; the turns;
-// and on the last stage the logits of all micro-batches put together, since the schedule returns them. These, and the gradients that
-// go to the stage before, are there until the next step begins.
-// Sources: torch/distributed/pipelining/stage.py (_prepare_forward_infra, forward_one_chunk, backward_one_chunk, clear_runtime_states),
-// schedules.py (_merge_outputs), torch 2.9.
+// pipelined records an optimizer step of a stage: buffers for what all micro-batches bring and for their gradients,
+// made once; the turns; and on the last stage the logits of all micro-batches put together, since the schedule returns
+// them. These, and the gradients that go to the stage before, are there until the next step begins. Sources:
+// torch/distributed/pipelining/stage.py (_prepare_forward_infra, forward_one_chunk, backward_one_chunk,
+// clear_runtime_states), schedules.py (_merge_outputs), torch 2.9.
 func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 	first, last := p.Ends()
 	count := p.MicroBatches()
@@ -135,7 +135,8 @@ func (t *Tape) buffers(net Staged, count int64, wanted bool) []T {
 	all := make([]T, count)
 	for i := range all {
 		numel := t.Shape.N() * net.Width()
-		t.storages = append(t.storages, storage{refs: 1, slot: t.slot(AllocOnce, numel*d.Size(), Communication, LabelStageBuffer)})
+		t.storages = append(t.storages,
+			storage{refs: 1, slot: t.slot(AllocOnce, numel*d.Size(), Communication, LabelStageBuffer)})
 		all[i] = T{storage: int32(len(t.storages) - 1), edge: noEdge, form: plain(d), numel: numel}
 	}
 	return all

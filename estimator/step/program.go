@@ -25,9 +25,10 @@ type Op = memory.Op
 // The events of a micro-step program. The first micro-step of an optimizer step
 // finds no gradients, later ones add to those that are there.
 const (
-	Alloc = memory.Take  // allocate the slot
-	Free  = memory.Give  // free the slot
-	Keep  = memory.Yield // a gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+	Alloc = memory.Take // allocate the slot
+	Free  = memory.Give // free the slot
+	// a gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+	Keep = memory.Yield
 )
 
 // Those that an allocator does not play by itself.
@@ -38,7 +39,8 @@ const (
 	AllocAside                       // allocate the slot on its stream
 
 	// What follows are events of gradients that are accumulated whole and summed over the GPUs in the last micro-step.
-	Hold           // a whole gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+	// a whole gradient is born: kept in the first micro-step, added to the older one and freed in later ones
+	Hold
 	AllocHeld      // allocate such a gradient, in the first micro-step only
 	FreeHeld       // free it, in the last micro-step
 	AllocLast      // allocate in the last micro-step only
@@ -58,8 +60,8 @@ type Program struct {
 	Slots    []Slot
 	Events   []Event
 	Segments []Segment
-	// Runs are what experts make, in order; ExpertCopies is how many experts the middle one of those that were recorded stands for,
-	// 0 or 1 where it stands for itself.
+	// Runs are what experts make, in order; ExpertCopies is how many experts the middle one of those that were recorded
+	// stands for, 0 or 1 where it stands for itself.
 	Runs         []Run
 	ExpertCopies int64
 	// Prologue events, the first ones, put the first batch on the GPU and are not repeated.

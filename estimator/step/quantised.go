@@ -42,8 +42,8 @@ func (p *Parameter) perByte() int64 {
 // groups is how many groups of weights share a scale under GPTQ.
 func (p *Parameter) groups() int64 { return CeilDiv(p.Cols, gptqGroup) * p.Rows }
 
-// Packed is how many bytes of a quantised parameter can be dealt out to GPUs: its packed weights, and GPTQ's packed zero
-// points.
+// Packed is how many bytes of a quantised parameter can be dealt out to GPUs: its packed weights, and GPTQ's packed
+// zero points.
 func (p *Parameter) Packed() int64 {
 	bytes := CeilDiv(p.Numel, p.perByte())
 	if p.Quantised == GPTQ4 || p.Quantised == GPTQ8 {
@@ -52,8 +52,8 @@ func (p *Parameter) Packed() int64 {
 	return bytes
 }
 
-// Scales lists what a quantised parameter keeps on every GPU: scales, and what they are quantised with in turn, GPTQ's in half
-// precision and the group of each row.
+// Scales lists what a quantised parameter keeps on every GPU: scales, and what they are quantised with in turn, GPTQ's
+// in half precision and the group of each row.
 func (p *Parameter) Scales(f func(bytes int64)) {
 	switch p.Quantised {
 	case NF4:
@@ -149,10 +149,11 @@ func (p *Parameter) pack(heap alloc.Heap, first bool) {
 	heap.Free(half)
 }
 
-// LinearPacked is bitsandbytes' Linear4bit and, without nested scales, GPTQ's TritonV2QuantLinear: w is dequantised for the product and again in backward, so that nothing
-// but w is kept. Input and bias go to the type that w is dequantised to, and the output back to the input's.
-// Sources: bitsandbytes/nn/modules.py (Linear4bit.forward), autograd/_functions.py (MatMul4Bit), 0.48;
-// gptqmodel/nn_modules/qlinear/tritonv2.py, triton_utils/dequant.py (QuantLinearFunction), which was not traced.
+// LinearPacked is bitsandbytes' Linear4bit and, without nested scales, GPTQ's TritonV2QuantLinear: w is dequantised for
+// the product and again in backward, so that nothing but w is kept. Input and bias go to the type that w is dequantised
+// to, and the output back to the input's. Sources: bitsandbytes/nn/modules.py (Linear4bit.forward),
+// autograd/_functions.py (MatMul4Bit), 0.48; gptqmodel/nn_modules/qlinear/tritonv2.py, triton_utils/dequant.py
+// (QuantLinearFunction), which was not traced.
 func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	weight := t.Parameter(w)
 	input := t.Cast(x, weight.dtype, LabelCast)
@@ -226,7 +227,8 @@ func (t *Tape) anyElement(n int64) {
 	y := t.fresh(1, Bool, LabelQuantised)
 	if values := CeilDiv(n, threads); values >= maxValues {
 		target := t.Recipe.Multiprocessors * (t.Recipe.ThreadsPerMultiprocessor / threads)
-		blocks := t.fresh(max(min(target, CeilDiv(values, minValues)), CeilDiv(values, maxValues)), Bool, LabelReduction)
+		blocks := t.fresh(max(min(target, CeilDiv(values, minValues)), CeilDiv(values, maxValues)), Bool,
+			LabelReduction)
 		semaphore := t.fresh(1, F32, LabelReduction)
 		t.Drop(blocks)
 		t.Drop(semaphore)

@@ -9,8 +9,8 @@ const (
 	OverAll              // one result
 )
 
-// Reduction is the scratch, in bytes, of reducing a (rows, cols) matrix: when one block per group of results would leave
-// multiprocessors idle, the values are split over several blocks and their partial results meet in global memory.
+// Reduction is the scratch, in bytes, of reducing a (rows, cols) matrix: when one block per group of results would
+// leave multiprocessors idle, the values are split over several blocks and their partial results meet in global memory.
 // It also returns the bytes of the semaphores that the blocks use.
 //
 // The launch configuration is setReduceConfig's of aten/src/ATen/native/cuda/Reduce.cuh,
@@ -88,9 +88,8 @@ func (o op) sumRows(r int, d DType, rows, cols int64, l Label) op {
 	return o
 }
 
-// SumScratch is what the sum of n truth values takes besides its result: a copy of them as integers, of eight bytes like the partial
-// results.
-// Source: aten/src/ATen/native/ReduceOps.cpp (make_reduction_from_out_ty), torch 2.9.
+// SumScratch is what the sum of n truth values takes besides its result: a copy of them as integers, of eight bytes
+// like the partial results. Source: aten/src/ATen/native/ReduceOps.cpp (make_reduction_from_out_ty), torch 2.9.
 func (t *Tape) SumScratch(n int64) {
 	whole := t.fresh(n, I64, LabelReduction)
 	if scratch, semaphores := t.Recipe.Reduction(OverAll, n, 1); scratch > 0 {

@@ -5,9 +5,9 @@ import (
 	"testing"
 )
 
-// TestStructsStayInRegisters holds what operations hand around to what the compiler keeps in registers: structs of at most four
-// fields, each in turn so, and four words. With one field more a recording takes half as long again.
-// Source: cmd/compile/internal/ssa/value.go (CanSSA), Go 1.26.
+// TestStructsStayInRegisters holds what operations hand around to what the compiler keeps in registers: structs of at
+// most four fields, each in turn so, and four words. With one field more a recording takes half as long again. Source:
+// cmd/compile/internal/ssa/value.go (CanSSA), Go 1.26.
 func TestStructsStayInRegisters(t *testing.T) {
 	const fields, bytes = 4, 32
 	var check func(reflect.Type)
@@ -16,7 +16,8 @@ func TestStructsStayInRegisters(t *testing.T) {
 			return
 		}
 		if s.NumField() > fields || s.Size() > bytes {
-			t.Errorf("%s has %d fields and %d bytes; up to %d and %d stay in registers", s, s.NumField(), s.Size(), fields, bytes)
+			t.Errorf("%s has %d fields and %d bytes; up to %d and %d stay in registers", s, s.NumField(), s.Size(),
+				fields, bytes)
 		}
 		for i := range s.NumField() {
 			check(s.Field(i).Type)

@@ -1,10 +1,11 @@
 package step
 
-// Replayed is an operation whose node autograd was seen to make: what it saves and does in backward is told to it, in the order in
-// which it was seen.
+// Replayed is an operation whose node autograd was seen to make: what it saves and does in backward is told to it, in
+// the order in which it was seen.
 type Replayed struct {
 	o op
-	// sized is how many bytes the gradient has that is handed on next, where it is a view of another size than its memory.
+	// sized is how many bytes the gradient has that is handed on next, where it is a view of another size than its
+	// memory.
 	sized int64
 }
 
@@ -16,11 +17,12 @@ func (r Replayed) Sized(bytes int64) Replayed {
 	return r
 }
 
-// Replay starts the node of an operation whose gradients go where those of ins go, and which saves saved. A T whose gradient goes nowhere
-// stands for an input without one.
+// Replay starts the node of an operation whose gradients go where those of ins go, and which saves saved. A T whose
+// gradient goes nowhere stands for an input without one.
 func (t *Tape) Replay(ins, saved []T) Replayed { return Replayed{o: t.op(ins...).save(saved...)} }
 
-// LastSaves says whether the next n saved tensors are the last that checkpointing waits for, so that the operation does not run.
+// LastSaves says whether the next n saved tensors are the last that checkpointing waits for, so that the operation does
+// not run.
 func (t *Tape) LastSaves(n int) bool { return t.lastSaves(int32(n)) }
 
 // Alloc allocates register r in backward.
@@ -31,8 +33,8 @@ func (r Replayed) AllocWide(register int, bytes int64, l Label) {
 	r.o.act(act{verb: actAllocLogits, route: route{reg: uint8(register)}, bytes: bytes, label: l})
 }
 
-// Collect makes the operation one whose outputs are parts of its input: their gradients are copied together into a new tensor of so
-// many bytes.
+// Collect makes the operation one whose outputs are parts of its input: their gradients are copied together into a new
+// tensor of so many bytes.
 func (r Replayed) Collect(bytes int64) {
 	if r.o.i != None {
 		r.o.node().collects = true
@@ -61,7 +63,8 @@ func (r Replayed) Embedding(n, rows, cols int64, d DType) { r.o.embeddingGradien
 // Validate ends the operation's own backward.
 func (r Replayed) Validate() { r.o.validate() }
 
-// Send hands a register to an input; view says that it is a view, which is never added to in place, and again that another input got it, too.
+// Send hands a register to an input; view says that it is a view, which is never added to in place, and again that
+// another input got it, too.
 func (r Replayed) Send(register, input int, view, again bool) {
 	verb := actSend
 	switch {
@@ -88,8 +91,8 @@ func (r Replayed) SendSaved(saved, input int) { r.o.sendSaved(saved, input) }
 // SendNothing hands a tensor without memory to an input.
 func (r Replayed) SendNothing(input int) { r.o.alloc(maxRegs-1, 0, LabelNone).send(maxRegs-1, input) }
 
-// End is where the gradient of the operation's first output goes, as a tensor without memory. All of its backward has been told by then, and
-// it has so many outputs.
+// End is where the gradient of the operation's first output goes, as a tensor without memory. All of its backward has
+// been told by then, and it has so many outputs.
 func (r Replayed) End(outputs int) T {
 	r.o.out(NoTensor, outputs-1)
 	return r.o.out(NoTensor, 0)
@@ -103,7 +106,8 @@ func (x T) Sibling(k int) T {
 	return x
 }
 
-// Made is what an operation of a recording makes: numel elements of type d; ofLoss says that it belongs to logits and loss.
+// Made is what an operation of a recording makes: numel elements of type d; ofLoss says that it belongs to logits and
+// loss.
 func (t *Tape) Made(numel int64, d DType, l Label, ofLoss bool) T {
 	x := t.fresh(numel, d, l)
 	if i := t.storages[x.storage].slot; ofLoss && i != None {
@@ -121,7 +125,8 @@ func (t *Tape) Reduce(over Over, rows, cols int64, d DType) { t.scratchOf(over, 
 // HalfCopy is autocast's copy of a parameter; Release lets go of it.
 func (t *Tape) HalfCopy(w Weight) T { return t.weight(w) }
 
-// Attend is a call of attention's kernel on heads that lie as headsFirst says, over a batch of its own. Casts and padding were made before.
+// Attend is a call of attention's kernel on heads that lie as headsFirst says, over a batch of its own. Casts and
+// padding were made before.
 func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly bool, dropout float64) T {
 	shape := t.Shape
 	t.Shape = Shape{Batch: batch, Tokens: h.Queries}

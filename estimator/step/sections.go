@@ -12,8 +12,8 @@ const (
 
 // Sections are what hooks do besides where a section is a unit of its own.
 type Sections interface {
-	// BeforeSection is the input x of a section as it sees it, which the caller lets go of; AfterSection takes over what the section
-	// returned.
+	// BeforeSection is the input x of a section as it sees it, which the caller lets go of; AfterSection takes over
+	// what the section returned.
 	BeforeSection(s Section, x T) T
 	AfterSection(s Section, y T) T
 }

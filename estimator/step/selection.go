@@ -2,9 +2,8 @@ package step
 
 // Which kernel scaled_dot_product_attention takes on which card, and what it needs there.
 
-// usesFlash says whether torch chooses flash attention. The cards with little shared memory have no backward for some of
-// the largest heads.
-// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (use_flash_attention,
+// usesFlash says whether torch chooses flash attention. The cards with little shared memory have no backward for some
+// of the largest heads. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (use_flash_attention,
 // check_requires_grad_and_head_dim_gt192_constraints_on_sm86_89_or_120), torch 2.9.
 func (t *Tape) usesFlash(h Heads, mask bool) bool {
 	if mask || !t.Recipe.Compute.Half() || t.Recipe.ComputeCapability < ampere || h.value() != h.Dim || h.Dim > 256 {
@@ -41,14 +40,15 @@ func (r *Recipe) littleShared() bool {
 	return cc == 86 || cc == 89 || cc/10 == 12
 }
 
-// volta says that heads of this size go through the kernel for compute capability 7.0 that does not form row sums itself.
-// Source: aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h (kKernelComputesDelta), torch 2.9.
+// volta says that heads of this size go through the kernel for compute capability 7.0 that does not form row sums
+// itself. Source: aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernel_backward.h (kKernelComputesDelta),
+// torch 2.9.
 func (r *Recipe) volta(h Heads) bool {
 	return r.ComputeCapability >= volta && r.ComputeCapability < turing && h.widest() > 128
 }
 
-// rowSums are those of dO·O in float32, for a memory-efficient kernel that does not form them itself and wants them with
-// the heads outermost. They stay in register 5.
+// rowSums are those of dO·O in float32, for a memory-efficient kernel that does not form them itself and wants them
+// with the heads outermost. They stay in register 5.
 func (o op) rowSums(v T, bytes int64, h Heads) {
 	queries, _ := o.t.lengths(h)
 	if v.dtype.Half() {
@@ -66,10 +66,10 @@ func (o op) rowSums(v T, bytes int64, h Heads) {
 	}
 }
 
-// efficientWorkspace is, for one of heads heads, what the backward of memory-efficient attention sums gradients in: float32
-// tiles of dq with a lock each, and for heads that are too large to be summed in registers tiles of dk and dv too, for
-// as many parts of the keys as run at a time.
-// The tile shapes were read off PyTorch 2.9 for heads of 8 to 320 elements on compute capabilities 7.0 to 12.0;
+// efficientWorkspace is, for one of heads heads, what the backward of memory-efficient attention sums gradients in:
+// float32 tiles of dq with a lock each, and for heads that are too large to be summed in registers tiles of dk and dv
+// too, for as many parts of the keys as run at a time. The tile shapes were read off PyTorch 2.9 for heads of 8 to 320
+// elements on compute capabilities 7.0 to 12.0;
 // aten/src/ATen/native/transformers/cuda/mem_eff_attention/kernels/generate_kernels.py lists the kernels.
 func (r *Recipe) efficientWorkspace(n, keys, heads int64, h Heads, d DType) int64 {
 	const lock, imageHead = 16, 96

@@ -1,7 +1,7 @@
 package step
 
-// checkpointAttention runs attend, the core of attention, under non-reentrant checkpointing: what it keeps is made again
-// from queries, keys and values in backward. It is Megatron-LM's selective recomputation, in torch's own terms.
+// checkpointAttention runs attend, the core of attention, under non-reentrant checkpointing: what it keeps is made
+// again from queries, keys and values in backward. It is Megatron-LM's selective recomputation, in torch's own terms.
 // Source: megatron/core/transformer/attention.py (_checkpointed_attention_forward).
 func (t *Tape) checkpointAttention(q, k, v T, mask *T, attend func(q, k, v T) T) T {
 	y := t.nonReentrant(q, func(t *Tape, q T) T { return attend(q, k, v) })
@@ -13,9 +13,9 @@ func (t *Tape) checkpointAttention(q, k, v T, mask *T, attend func(q, k, v T) T)
 	return y
 }
 
-// lastReleased lets go of the arguments of a checkpointed function when the last of what it has made again goes: the hooks
-// of the saved tensors hold them, and a layer's input is among these tensors anyway.
-// Source: torch/utils/checkpoint.py (_checkpoint_hook), torch 2.9.
+// lastReleased lets go of the arguments of a checkpointed function when the last of what it has made again goes: the
+// hooks of the saved tensors hold them, and a layer's input is among these tensors anyway. Source:
+// torch/utils/checkpoint.py (_checkpoint_hook), torch 2.9.
 func (t *Tape) lastReleased(n *node) {
 	if n.layer == None || n.nSaved == 0 {
 		return

@@ -1,7 +1,7 @@
 package step
 
-// selected is what a checkpointed layer keeps of the operations that it does not run again: their results, in the order in
-// which it takes them back.
+// selected is what a checkpointed layer keeps of the operations that it does not run again: their results, in the order
+// in which it takes them back.
 type selected struct {
 	kept     []T
 	products int // matrix products of the run so far

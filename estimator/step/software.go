@@ -1,12 +1,12 @@
 package step
 
-// Software is what releases of torch and transformers do otherwise than torch 2.9 and transformers 4.57, as far as it moves an
-// allocation. Which releases do is a table of the package estimator; here is what each of them means.
+// Software is what releases of torch and transformers do otherwise than torch 2.9 and transformers 4.57, as far as it
+// moves an allocation. Which releases do is a table of the package estimator; here is what each of them means.
 type Software struct {
 	// ReturnsWorkspace gives cuBLAS's workspace back after each product instead of keeping one for each thread.
 	ReturnsWorkspace bool
-	// PacksNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each gradient's
-	// begin, instead of in rows as long as the longest.
+	// PacksNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each
+	// gradient's begin, instead of in rows as long as the longest.
 	PacksNorms bool
 	// SeedsEfficient makes memory-efficient attention keep a seed and an offset without dropout, too.
 	SeedsEfficient bool
@@ -26,8 +26,8 @@ type Software struct {
 	OffsetsPositions bool
 	// MultipliesAngles computes the angles of rotary embeddings by an elementwise product instead of a batched one.
 	MultipliesAngles bool
-	// KeepsFrequencies registers the frequencies of rotary embeddings once more as they were made, and those of each kind of layer
-	// that there is.
+	// KeepsFrequencies registers the frequencies of rotary embeddings once more as they were made, and those of each
+	// kind of layer that there is.
 	KeepsFrequencies bool
 	// ScalesInEmbedding scales Gemma's embeddings in the module of the embedding, by a buffer.
 	ScalesInEmbedding bool

@@ -1,7 +1,7 @@
 package step
 
-// SplitHeads is x.split((q, kv, kv), dim=-1) into queries, keys and values, kv elements each of the latter: views, whose
-// gradients are joined in one tensor.
+// SplitHeads is x.split((q, kv, kv), dim=-1) into queries, keys and values, kv elements each of the latter: views,
+// whose gradients are joined in one tensor.
 func (t *Tape) SplitHeads(x T, kv int64) (q, k, v T) {
 	o := t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0)
 	part := func(i int, numel int64) T {

@@ -45,7 +45,8 @@ type Tape struct {
 	cast     []int32
 	castEdge []edge
 	cached   []int32
-	// leaf is the edge of a layer's detached input while checkpointing runs the layer again, and leafCast its half copy.
+	// leaf is the edge of a layer's detached input while checkpointing runs the layer again, and leafCast its half
+	// copy.
 	leaf     edge
 	leafCast T
 
@@ -69,8 +70,8 @@ type Tape struct {
 
 	// pass is the pass that a trainer lets run, and kind what the running stretch is for.
 	pass passing
-	// Another makes the same model once more, over the same parameters: a pass without a graph runs on it, since what a model keeps
-	// of its last forward is what its checkpointed layers see in backward.
+	// Another makes the same model once more, over the same parameters: a pass without a graph runs on it, since what a
+	// model keeps of its last forward is what its checkpointed layers see in backward.
 	Another func() Network
 	kind    PassKind
 

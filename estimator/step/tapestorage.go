@@ -9,7 +9,8 @@ const (
 // StorageBytes is about how much memory t keeps for its next recording.
 func (t *Tape) StorageBytes() int64 {
 	return storageBytes*Room(t.storages) + nodeBytes*Room(t.nodes) + actBytes*Room(t.acts) + paramBytes*Room(t.params) +
-		castBytes*(Room(t.cast)+Room(t.castEdge)) + lazyBytes*Room(t.lazies) + slotBytes*Room(t.program.Slots) + eventBytes*Room(t.program.Events)
+		castBytes*(Room(t.cast)+Room(t.castEdge)) + lazyBytes*Room(t.lazies) + slotBytes*Room(t.program.Slots) +
+		eventBytes*Room(t.program.Events)
 }
 
 // Room is how many entries s has room for.

@@ -68,8 +68,8 @@ type T struct {
 	numel int64
 }
 
-// form is the type of a tensor's elements and how they lie. It is a struct of its own because the compiler keeps structs in
-// registers only if none in them has more than four fields, and tensors are what operations hand around.
+// form is the type of a tensor's elements and how they lie. It is a struct of its own because the compiler keeps
+// structs in registers only if none in them has more than four fields, and tensors are what operations hand around.
 type form struct {
 	dtype  DType
 	layout headLayout

@@ -1,9 +1,9 @@
 package step
 
 // writtenOut says whether torch falls back on the written-out formula: for grouped heads, for heads that the
-// memory-efficient kernel cannot load in whole vectors, and for bfloat16 before Ampere. With a mask, transformers has repeated
-// grouped keys and values before.
-// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (use_mem_efficient_attention, minimum_gemm_alignment), torch 2.9.
+// memory-efficient kernel cannot load in whole vectors, and for bfloat16 before Ampere. With a mask, transformers has
+// repeated grouped keys and values before. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp
+// (use_mem_efficient_attention, minimum_gemm_alignment), torch 2.9.
 func (t *Tape) writtenOut(h Heads, mask bool) bool {
 	if t.compiled && mask || t.usesFlash(h, mask) {
 		return false
@@ -49,7 +49,8 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout flo
 	t.Drop(qc)
 	t.Drop(kc)
 	t.Drop(ks)
-	if bias.numel > 0 && t.choosing() != nil { // elsewhere it is added in place, but not where something looks at every operation
+	// elsewhere it is added in place, but not where something looks at every operation
+	if bias.numel > 0 && t.choosing() != nil {
 		masked := t.Add(scores, bias, LabelAttentionScores)
 		t.Drop(scores)
 		scores = masked

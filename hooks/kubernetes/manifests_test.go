@@ -1,5 +1,5 @@
-// Package kubernetes_test reads the manifests of this directory as an API server would. What kustomize makes of them with the
-// service is tested in deploy/check.
+// Package kubernetes_test reads the manifests of this directory as an API server would. What kustomize makes of them
+// with the service is tested in deploy/check.
 package kubernetes_test
 
 import (
@@ -59,8 +59,11 @@ func TestWebhooksDoNoHarm(t *testing.T) {
 	handler := api.New(service.New(service.EmbeddedCatalog()), api.Options{})
 	modes := map[string]int{}
 	for _, w := range c.Webhooks {
-		if *w.FailurePolicy != registrationv1.Ignore || *w.TimeoutSeconds != 1 || *w.SideEffects != registrationv1.SideEffectClassNoneOnDryRun || !slices.Equal(w.AdmissionReviewVersions, []string{"v1"}) {
-			t.Errorf("%s: failurePolicy %s, timeoutSeconds %d, sideEffects %s, versions %v", w.Name, *w.FailurePolicy, *w.TimeoutSeconds, *w.SideEffects, w.AdmissionReviewVersions)
+		if *w.FailurePolicy != registrationv1.Ignore || *w.TimeoutSeconds != 1 ||
+			*w.SideEffects != registrationv1.SideEffectClassNoneOnDryRun || !slices.Equal(w.AdmissionReviewVersions,
+			[]string{"v1"}) {
+			t.Errorf("%s: failurePolicy %s, timeoutSeconds %d, sideEffects %s, versions %v", w.Name, *w.FailurePolicy,
+				*w.TimeoutSeconds, *w.SideEffects, w.AdmissionReviewVersions)
 		}
 		mode := w.NamespaceSelector.MatchLabels["vramplan.dev/mode"]
 		if path := *w.ClientConfig.Service.Path; mode == "" || path != "/v1/admission/kubernetes/"+mode {
@@ -68,12 +71,14 @@ func TestWebhooksDoNoHarm(t *testing.T) {
 		}
 		modes[mode]++
 		res := httptest.NewRecorder()
-		handler.ServeHTTP(res, httptest.NewRequest(http.MethodPost, *w.ClientConfig.Service.Path, strings.NewReader("{}")))
+		handler.ServeHTTP(res, httptest.NewRequest(http.MethodPost, *w.ClientConfig.Service.Path,
+			strings.NewReader("{}")))
 		if res.Code != http.StatusBadRequest {
 			t.Errorf("%s: %s answers what is no review with %d", w.Name, *w.ClientConfig.Service.Path, res.Code)
 		}
 		for _, r := range w.Rules {
-			if slices.Contains(r.Resources, "pods") && (w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["vramplan.dev/check"] != "true") {
+			if slices.Contains(r.Resources, "pods") &&
+				(w.ObjectSelector == nil || w.ObjectSelector.MatchLabels["vramplan.dev/check"] != "true") {
 				t.Errorf("%s asks about every pod", w.Name)
 			}
 		}
@@ -94,13 +99,15 @@ func TestExampleJobIsAdmitted(t *testing.T) {
 	body, err := json.Marshal(admissionv1.AdmissionReview{
 		TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
 		Request: &admissionv1.AdmissionRequest{UID: "u", Operation: admissionv1.Create, Namespace: "team-a",
-			Kind: metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"}, Object: runtime.RawExtension{Raw: object}},
+			Kind:   metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"},
+			Object: runtime.RawExtension{Raw: object}},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	res := httptest.NewRecorder()
-	api.New(service.New(service.EmbeddedCatalog()), api.Options{}).ServeHTTP(res, httptest.NewRequest(http.MethodPost, "/v1/admission/kubernetes/enforce", bytes.NewReader(body)))
+	api.New(service.New(service.EmbeddedCatalog()), api.Options{}).ServeHTTP(res,
+		httptest.NewRequest(http.MethodPost, "/v1/admission/kubernetes/enforce", bytes.NewReader(body)))
 	var answer admissionv1.AdmissionReview
 	if err := json.Unmarshal(res.Body.Bytes(), &answer); err != nil {
 		t.Fatal(err)

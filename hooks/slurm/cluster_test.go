@@ -38,12 +38,14 @@ func start(t testing.TB) *cluster {
 	}
 	c := &cluster{dir: t.TempDir()}
 	c.vramplan = filepath.Join(c.dir, "vramplan")
-	if out, err := exec.Command("go", "build", "-o", c.vramplan, "github.com/vramplan/vramplan/cmd/vramplan").CombinedOutput(); err != nil {
+	if out, err := exec.Command("go", "build", "-o", c.vramplan,
+		"github.com/vramplan/vramplan/cmd/vramplan").CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	c.write(t)
 	t.Cleanup(func() { c.showLogs(t) })
-	c.daemon(t, "munged", "--foreground", "--force", "--key-file="+c.path("munge/key"), "--socket="+c.path("munge/socket"),
+	c.daemon(t, "munged", "--foreground", "--force", "--key-file="+c.path("munge/key"), "--socket="+
+		c.path("munge/socket"),
 		"--pid-file="+c.path("munge/pid"), "--log-file="+c.path("munge/log"), "--seed-file="+c.path("munge/seed"))
 	c.wait(t, "munged", func() bool { _, err := os.Stat(c.path("munge/socket")); return err == nil })
 	c.daemon(t, "slurmctld", "-c", "-D")
@@ -54,7 +56,10 @@ func start(t testing.TB) *cluster {
 	})
 	t.Cleanup(func() { // before the daemons end: a step whose controller is gone would hold slurmd up
 		_, _ = c.run("", "scancel", "--user=root")
-		c.wait(t, "the queue to empty", func() bool { out, err := c.run("", "squeue", "-h"); return err == nil && out == "" })
+		c.wait(t, "the queue to empty", func() bool {
+			out, err := c.run("", "squeue", "-h")
+			return err == nil && out == ""
+		})
 	})
 	return c
 }
@@ -82,7 +87,8 @@ func (c *cluster) write(t testing.TB) {
 		check(t, os.Mkdir(c.path(name), 0o755))
 	}
 	check(t, os.WriteFile(c.path("munge/key"), bytes.Repeat([]byte("key "), 256), 0o400))
-	conf := strings.NewReplacer("@DIR@", c.dir, "@HOST@", host(t), "@CONTROLLER_PORT@", freePort(t), "@NODE_PORT@", freePort(t))
+	conf := strings.NewReplacer("@DIR@", c.dir, "@HOST@", host(t), "@CONTROLLER_PORT@", freePort(t), "@NODE_PORT@",
+		freePort(t))
 	for _, name := range []string{"slurm.conf", "gres.conf"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		check(t, err)
@@ -103,7 +109,8 @@ func (c *cluster) write(t testing.TB) {
 
 // settings writes vramplan_hook.lua: the defaults of these tests, and what a test gives on top.
 func (c *cluster) settings(t testing.TB, more string) {
-	put(t, c.path("vramplan_hook.lua"), fmt.Sprintf("local s = { command = %q, timeout_seconds = 10, decisions = %q, default_partition = 'gpu', exempt_users = {} }\n%s\nreturn s\n",
+	put(t, c.path("vramplan_hook.lua"), fmt.Sprintf("local s = { command = %q, timeout_seconds = 10, decisions = %q, "+
+		"default_partition = 'gpu', exempt_users = {} }\n%s\nreturn s\n",
 		c.vramplan, c.path("decisions.ndjson"), more))
 }
 
@@ -183,7 +190,8 @@ func (c *cluster) showLogs(t testing.TB) {
 	if !t.Failed() {
 		return
 	}
-	for _, name := range []string{"munged.out", "munge/log", "slurmctld.out", "slurmctld.log", "slurmd.out", "slurmd.log"} {
+	for _, name := range []string{"munged.out", "munge/log", "slurmctld.out", "slurmctld.log", "slurmd.out",
+		"slurmd.log"} {
 		text, _ := os.ReadFile(c.path(name))
 		t.Logf("%s ends with\n%s", name, text[max(0, len(text)-2000):])
 	}

@@ -31,7 +31,8 @@ const enforce = "s.mode = 'enforce'"
 
 func TestSlurm(t *testing.T) {
 	c := start(t)
-	for name, text := range map[string]string{"too_large.sh": tooLarge, "fits.sh": fits, "tight.sh": tight, "plain.sh": plain, "unknown.sh": unknown, "launch.sh": header + launch + "\n"} {
+	for name, text := range map[string]string{"too_large.sh": tooLarge, "fits.sh": fits, "tight.sh": tight,
+		"plain.sh": plain, "unknown.sh": unknown, "launch.sh": header + launch + "\n"} {
 		put(t, c.path(name), text)
 	}
 	t.Run("verdicts", func(t *testing.T) { verdicts(t, c) })
@@ -50,24 +51,39 @@ func verdicts(t *testing.T, c *cluster) {
 		says                []string // nothing of vramplan's if empty
 	}{
 		{name: "does not fit, enforced", settings: enforce, args: []string{"too_large.sh"}, refused: true,
-			says: []string{"does not fit: nanogpt/train_gpt2, micro-batch 16", "18.6 GiB", "11.7 GiB (11994.0 MiB) usable", "batch_size = 8, gradient_accumulation_steps = 64", "sbatch --comment='vramplan:override=REASON'"}},
-		{name: "does not fit, warned", settings: "s.mode = 'warn'", args: []string{"too_large.sh"}, says: []string{"does not fit: ", "the job is submitted all the same"}},
+			says: []string{"does not fit: nanogpt/train_gpt2, micro-batch 16", "18.6 GiB",
+				"11.7 GiB (11994.0 MiB) usable", "batch_size = 8, gradient_accumulation_steps = 64",
+				"sbatch --comment='vramplan:override=REASON'"}},
+		{name: "does not fit, warned", settings: "s.mode = 'warn'", args: []string{"too_large.sh"},
+			says: []string{"does not fit: ", "the job is submitted all the same"}},
 		{name: "does not fit, audited", settings: "s.mode = 'audit'", args: []string{"too_large.sh"}},
 		{name: "does not fit, off", settings: "s.mode = 'off'", args: []string{"too_large.sh"}},
-		{name: "a script's own launch does not fit", settings: enforce, args: []string{"launch.sh"}, refused: true, says: []string{"does not fit: openai-community/gpt2, micro-batch 64"}},
+		{name: "a script's own launch does not fit", settings: enforce, args: []string{"launch.sh"}, refused: true,
+			says: []string{"does not fit: openai-community/gpt2, micro-batch 64"}},
 		{name: "fits", settings: enforce, args: []string{"fits.sh"}},
-		{name: "tight", settings: enforce, args: []string{"tight.sh"}, says: []string{"vramplan check: tight: the job probably fits on rtx-4070"}},
+		{name: "tight", settings: enforce, args: []string{"tight.sh"},
+			says: []string{"vramplan check: tight: the job probably fits on rtx-4070"}},
 		{name: "no training", settings: enforce, args: []string{"plain.sh"}},
 		{name: "an unknown model", settings: enforce, args: []string{"unknown.sh"}, says: []string{"vramplan check: "}},
-		{name: "two GPUs, of which the job does not speak", settings: enforce, args: []string{"--gres=gpu:rtx4070:2", "too_large.sh"}, says: []string{"but asks for 2 GPUs"}},
-		{name: "a reason", settings: enforce, args: []string{"--comment=vramplan:override=it's measured", "too_large.sh"}, says: []string{"let through (it's measured)"}},
-		{name: "a reason in the environment", settings: enforce, env: "VRAMPLAN_OVERRIDE=measured", args: []string{"too_large.sh"}, says: []string{"let through (measured)"}},
-		{name: "a partition of its own", settings: enforce + " s.partitions = { free = 'audit' }", args: []string{"-p", "free", "too_large.sh"}},
-		{name: "the weakest of two partitions", settings: enforce + " s.partitions = { free = 'warn' }", args: []string{"-p", "gpu,free", "too_large.sh"}, says: []string{"does not fit: "}},
-		{name: "an exempt user", settings: enforce + " s.exempt_users = { tester = true }", env: "USER=tester", args: []string{"too_large.sh"}},
-		{name: "a card from a site's file", settings: enforce + " s.site = '" + c.path("site.json") + "'", args: []string{"--gres=gpu:1", "-C", "vram12g", "too_large.sh"}, refused: true, says: []string{"does not fit: "}},
-		{name: "a wrapped command", settings: enforce, env: `VRAMPLAN_JOB={"model": {"preset": "gpt2"}, "training": {"micro_batch": 64}}`,
-			args: []string{"--gres=gpu:rtx4070:1", "--wrap", "echo 'it is'"}, refused: true, says: []string{"does not fit: openai-community/gpt2"}},
+		{name: "two GPUs, of which the job does not speak", settings: enforce,
+			args: []string{"--gres=gpu:rtx4070:2", "too_large.sh"}, says: []string{"but asks for 2 GPUs"}},
+		{name: "a reason", settings: enforce, args: []string{"--comment=vramplan:override=it's measured",
+			"too_large.sh"}, says: []string{"let through (it's measured)"}},
+		{name: "a reason in the environment", settings: enforce, env: "VRAMPLAN_OVERRIDE=measured",
+			args: []string{"too_large.sh"}, says: []string{"let through (measured)"}},
+		{name: "a partition of its own", settings: enforce + " s.partitions = { free = 'audit' }",
+			args: []string{"-p", "free", "too_large.sh"}},
+		{name: "the weakest of two partitions", settings: enforce + " s.partitions = { free = 'warn' }",
+			args: []string{"-p", "gpu,free", "too_large.sh"}, says: []string{"does not fit: "}},
+		{name: "an exempt user", settings: enforce + " s.exempt_users = { tester = true }", env: "USER=tester",
+			args: []string{"too_large.sh"}},
+		{name: "a card from a site's file", settings: enforce + " s.site = '" + c.path("site.json") + "'",
+			args: []string{"--gres=gpu:1", "-C", "vram12g", "too_large.sh"}, refused: true,
+			says: []string{"does not fit: "}},
+		{name: "a wrapped command", settings: enforce,
+			env:  `VRAMPLAN_JOB={"model": {"preset": "gpt2"}, "training": {"micro_batch": 64}}`,
+			args: []string{"--gres=gpu:rtx4070:1", "--wrap", "echo 'it is'"}, refused: true,
+			says: []string{"does not fit: openai-community/gpt2"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			put(t, c.path("site.json"), `{"gpus": {"vram12g": ["rtx-4070"]}}`)
@@ -88,11 +104,13 @@ func verdicts(t *testing.T, c *cluster) {
 	}
 	t.Run("srun", func(t *testing.T) {
 		c.settings(t, enforce)
-		out, err := c.run(`VRAMPLAN_JOB={"model": {"preset": "gpt2"}, "training": {"micro_batch": 64}}`, "srun", "--gres=gpu:rtx4070:1", "true")
+		out, err := c.run(`VRAMPLAN_JOB={"model": {"preset": "gpt2"}, "training": {"micro_batch": 64}}`, "srun",
+			"--gres=gpu:rtx4070:1", "true")
 		if err == nil || !strings.Contains(out, "does not fit: ") {
 			t.Errorf("srun ends with %v and says\n%s", err, out)
 		}
-		if out, err := c.run(`VRAMPLAN_JOB={"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}}`, "srun", "--gres=gpu:rtx4070:1", "true"); err != nil {
+		if out, err := c.run(`VRAMPLAN_JOB={"model": {"preset": "gpt2"}, "training": {"micro_batch": 1}}`, "srun",
+			"--gres=gpu:rtx4070:1", "true"); err != nil {
 			t.Errorf("srun ends with %v and says\n%s", err, out)
 		}
 	})
@@ -123,14 +141,18 @@ func faults(t *testing.T, c *cluster) {
 		{"missing", "s.command = '/nowhere/vramplan' ", "too_large.sh"},
 		{"not a program", program("text", "\x7fELF"), "too_large.sh"},
 		{"hanging", program("hang", "#!/bin/sh\nsleep 60\n") + "s.timeout_seconds = 0.3 ", "too_large.sh"},
-		{"hanging behind an answer", program("late", "#!/bin/sh\necho 'does not fit: x'\nsleep 60 &\nwait\n") + "s.timeout_seconds = 0.3 ", "too_large.sh"},
+		{"hanging behind an answer", program("late", "#!/bin/sh\necho 'does not fit: x'\nsleep 60 &\nwait\n") +
+			"s.timeout_seconds = 0.3 ", "too_large.sh"},
 		{"crashing", program("crash", "#!/bin/sh\nkill -SEGV $$\n"), "too_large.sh"},
 		{"panicking", program("panic", "#!/bin/sh\necho 'vramplan: internal error: x'\nexit 3\n"), "too_large.sh"},
 		{"failing without a word", program("one", "#!/bin/sh\nexit 1\n"), "too_large.sh"},
-		{"failing with nonsense", program("nonsense", "#!/bin/sh\nhead -c 5000 /dev/urandom\nexit 1\n"), "too_large.sh"},
+		{"failing with nonsense", program("nonsense", "#!/bin/sh\nhead -c 5000 /dev/urandom\nexit 1\n"),
+			"too_large.sh"},
 		{"succeeding with nonsense", program("zero", "#!/bin/sh\necho '{}'\n"), "too_large.sh"},
-		{"printing without end", program("endless", "#!/bin/sh\nyes 'does not fit: x'\n") + "s.timeout_seconds = 0.3 ", "too_large.sh"},
-		{"a usage error", program("usage", "#!/bin/sh\necho 'vramplan: unknown flag --hook'\nexit 2\n"), "too_large.sh"},
+		{"printing without end", program("endless", "#!/bin/sh\nyes 'does not fit: x'\n") + "s.timeout_seconds = 0.3 ",
+			"too_large.sh"},
+		{"a usage error", program("usage", "#!/bin/sh\necho 'vramplan: unknown flag --hook'\nexit 2\n"),
+			"too_large.sh"},
 		{"a service that is gone", "s.server = 'http://127.0.0.1:1' ", "fits.sh"},
 		{"a service that does not answer", "s.server = '" + silent(t) + "' ", "fits.sh"},
 		{"a record that cannot be written", "s.decisions = '/nowhere/decisions' ", "fits.sh"},
@@ -141,16 +163,19 @@ func faults(t *testing.T, c *cluster) {
 		{"settings with wrong types", "s.command = {} s.partitions = 7 ", "too_large.sh"},
 		{"a word that it does not know: adapters", "", strange("adapter", launch+" --lora_rank 8")},
 		{"a word that it does not know: quantisation", "", strange("quantisation", launch+" --bits 4")},
-		{"a word that it does not know: sharding", "", strange("sharding", "accelerate launch --use_fsdp "+launch[len("python "):])},
+		{"a word that it does not know: sharding", "", strange("sharding", "accelerate launch --use_fsdp "+
+			launch[len("python "):])},
 		{"a word that it does not know: offload", "", strange("offload", launch+" --cpu_offload")},
 		{"a word that it does not know: precision", "", strange("precision", launch+" --pure_bf16")},
 		{"a word that it does not know: the model", "", strange("model", launch+" --config_overrides n_layer=2")},
 		{"a word that it does not know: an option", "", strange("option", launch+" --my_flag")},
 		{"a word that it does not know: a variable", "", strange("variable", launch+" $EXTRA")},
-		{"a word that it does not know: the environment", "", strange("environment", "export ACCELERATE_USE_FSDP=1\n"+launch)},
+		{"a word that it does not know: the environment", "", strange("environment", "export ACCELERATE_USE_FSDP=1\n"+
+			launch)},
 		{"a branch that may not be taken", "", strange("branch", "if [ -f big ]; then "+launch+"; fi")},
 		{"another attempt", "", strange("attempt", launch+" || python small.py")},
-		{"a file that the script writes", "", strange("rewritten", "sed -i s/2/1/ args.json\npython run_clm.py args.json")},
+		{"a file that the script writes", "", strange("rewritten", "sed -i s/2/1/ args.json\npython "+
+			"run_clm.py args.json")},
 	} {
 		for _, mode := range []string{"audit", "warn", "enforce"} {
 			t.Run(fault.name+"/"+mode, func(t *testing.T) {
@@ -167,7 +192,8 @@ func faults(t *testing.T, c *cluster) {
 	}
 	t.Run("a service that is gone does not open the door", func(t *testing.T) {
 		c.settings(t, enforce+" s.server = 'http://127.0.0.1:1' ")
-		if out, accepted := c.submit(t, c.path("slurm.conf"), "", "--hold", "too_large.sh"); accepted || !strings.Contains(out, "does not fit: ") {
+		if out, accepted := c.submit(t, c.path("slurm.conf"), "", "--hold", "too_large.sh"); accepted ||
+			!strings.Contains(out, "does not fit: ") {
 			t.Errorf("accepted: %v; sbatch says\n%s", accepted, out)
 		}
 	})
@@ -188,12 +214,14 @@ func decisions(t *testing.T, c *cluster) {
 	for line := range strings.Lines(string(text)) {
 		var r decision.Record
 		check(t, json.Unmarshal([]byte(line), &r))
-		if r.Hook != "slurm" || r.Time.IsZero() || (r.Verdict == "does_not_fit") != (r.JobDigest != "" && r.ID != "" && r.Versions != nil) {
+		if r.Hook != "slurm" || r.Time.IsZero() || (r.Verdict == "does_not_fit") != (r.JobDigest != "" && r.ID != "" &&
+			r.Versions != nil) {
 			t.Errorf("record %s", line)
 		}
 		got = append(got, string(r.Mode)+" "+r.Action+" "+r.Verdict+" "+r.Override+r.Reason)
 	}
-	want := "enforce deny does_not_fit |audit allow does_not_fit |enforce allow none the program is not there|enforce allow does_not_fit why"
+	want := "enforce deny does_not_fit |audit allow does_not_fit |enforce allow none the program is not there|enforce " +
+		"allow does_not_fit why"
 	if all := strings.Join(got, "|"); all != want {
 		t.Errorf("decisions\n%s\nwant\n%s", all, want)
 	}
@@ -211,14 +239,22 @@ func controller(t *testing.T, c *cluster) {
 	}{
 		{name: "checked by the client", settings: enforce + wants, args: []string{"fits.sh"}},
 		{name: "not understood by the client", settings: enforce + wants, args: []string{"plain.sh"}},
-		{name: "the client's program is gone", settings: enforce + wants + " s.command = '/nowhere'", args: []string{"too_large.sh"}, says: "the program is not there"},
-		{name: "around the client", settings: enforce + wants, direct: true, args: []string{"fits.sh"}, refused: true, says: "vramplan: this job was not checked"},
-		{name: "around the client, warned", settings: "s.mode = 'warn'" + wants, direct: true, args: []string{"fits.sh"}, says: "vramplan: this job was not checked"},
-		{name: "around the client, audited", settings: "s.mode = 'audit'" + wants, direct: true, args: []string{"fits.sh"}},
-		{name: "around the client, with a reason", settings: enforce + wants, direct: true, args: []string{"--comment=vramplan:override=why", "fits.sh"}},
+		{name: "the client's program is gone", settings: enforce + wants + " s.command = '/nowhere'",
+			args: []string{"too_large.sh"}, says: "the program is not there"},
+		{name: "around the client", settings: enforce + wants, direct: true, args: []string{"fits.sh"}, refused: true,
+			says: "vramplan: this job was not checked"},
+		{name: "around the client, warned", settings: "s.mode = 'warn'" + wants, direct: true,
+			args: []string{"fits.sh"}, says: "vramplan: this job was not checked"},
+		{name: "around the client, audited", settings: "s.mode = 'audit'" + wants, direct: true,
+			args: []string{"fits.sh"}},
+		{name: "around the client, with a reason", settings: enforce + wants, direct: true,
+			args: []string{"--comment=vramplan:override=why", "fits.sh"}},
 		{name: "around the client, where none is wanted", settings: enforce, direct: true, args: []string{"fits.sh"}},
-		{name: "around the client, without a GPU", settings: enforce + wants, direct: true, args: []string{"--gres=none", "plain.sh"}},
-		{name: "a verdict that says no", settings: enforce + wants, direct: true, args: []string{"--comment=vramplan:verdict=does_not_fit", "fits.sh"}, refused: true, says: "vramplan: this job does not fit"},
+		{name: "around the client, without a GPU", settings: enforce + wants, direct: true,
+			args: []string{"--gres=none", "plain.sh"}},
+		{name: "a verdict that says no", settings: enforce + wants, direct: true,
+			args: []string{"--comment=vramplan:verdict=does_not_fit", "fits.sh"}, refused: true,
+			says: "vramplan: this job does not fit"},
 		{name: "broken settings", settings: "s = nil .. 1", direct: true, args: []string{"too_large.sh"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -229,7 +265,8 @@ func controller(t *testing.T, c *cluster) {
 				conf = c.direct
 			}
 			out, accepted := c.submit(t, conf, "", append([]string{"--hold"}, tt.args...)...)
-			if accepted == tt.refused || !strings.Contains(out, tt.says) || tt.says == "" && strings.Contains(out, "vramplan") {
+			if accepted == tt.refused || !strings.Contains(out, tt.says) || tt.says == "" &&
+				strings.Contains(out, "vramplan") {
 				t.Errorf("accepted: %v, want %v with %q; sbatch says\n%s", accepted, !tt.refused, tt.says, out)
 			}
 		})

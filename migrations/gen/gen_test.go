@@ -112,7 +112,8 @@ func TestInferenceAgainstMeasurements(t *testing.T) {
 		}
 		// Cards whose only reports are from old drivers give more than a new driver will.
 		if over > 128*catalog.MiB || -over > g.MemoryBytes/20 {
-			t.Errorf("%s: inferred %.0f MiB, measured %.0f", id, float64(inferred)/catalog.MiB, float64(g.UsableBytes)/catalog.MiB)
+			t.Errorf("%s: inferred %.0f MiB, measured %.0f", id, float64(inferred)/catalog.MiB,
+				float64(g.UsableBytes)/catalog.MiB)
 		}
 	}
 	if checked < 25 {

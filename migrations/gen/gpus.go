@@ -67,7 +67,8 @@ func deriveGPUs(data string) ([]row, error) {
 	var cards []card
 	var extra facts
 	var short []shortName
-	for name, into := range map[string]any{"gpus.json": &cards, "gpu_facts.json": &extra, "gpu_short_names.json": &short} {
+	for name, into := range map[string]any{"gpus.json": &cards, "gpu_facts.json": &extra,
+		"gpu_short_names.json": &short} {
 		if err := read(filepath.Join(data, name), into); err != nil {
 			return nil, err
 		}
@@ -112,7 +113,8 @@ func deriveGPUs(data string) ([]row, error) {
 // bareNumber lets "4090" and "2080-ti" mean the GeForce cards.
 func bareNumber(id string) []string {
 	for _, series := range []string{"rtx-", "gtx-"} {
-		if rest, ok := strings.CutPrefix(id, series); ok && len(rest) >= 4 && strings.Trim(rest[:4], "0123456789") == "" && !strings.HasSuffix(rest, "-ada") {
+		if rest, ok := strings.CutPrefix(id, series); ok && len(rest) >= 4 &&
+			strings.Trim(rest[:4], "0123456789") == "" && !strings.HasSuffix(rest, "-ada") {
 			return []string{rest}
 		}
 	}
@@ -191,7 +193,8 @@ func deriveMemory(g *catalog.GPU, c *card, extra *facts, devices float64) {
 	case c.Architecture == "Gaudi":
 		g.UsableBasis, g.UsableNote = catalog.Unknown, "not a CUDA device; what its driver keeps is not known"
 	case strings.HasPrefix(c.MemoryType, "LPDDR"):
-		g.UsableBasis, g.UsableNote = catalog.Unknown, "the memory is shared with the processor; what is left for a job depends on the system"
+		g.UsableBasis, g.UsableNote = catalog.Unknown, "the memory is shared with the processor; what is left for a "+
+			"job depends on the system"
 	default:
 		reserved := catalog.DriverReservedBytes(g.Vendor, g.MemoryType, g.MemoryBytes)
 		g.UsableBytes = g.MemoryBytes - reserved
@@ -200,7 +203,8 @@ func deriveMemory(g *catalog.GPU, c *card, extra *facts, devices float64) {
 			g.UsableBasis = catalog.Inferred
 		}
 		if g.UsableBasis == catalog.Nominal {
-			g.UsableNote = fmt.Sprintf("%g GB on the label as cards of its kind show it, less %.0f MiB that the driver keeps", c.NominalGB, float64(reserved)/catalog.MiB)
+			g.UsableNote = fmt.Sprintf("%g GB on the label as cards of its kind show it, less %.0f MiB that "+
+				"the driver keeps", c.NominalGB, float64(reserved)/catalog.MiB)
 		}
 	}
 }

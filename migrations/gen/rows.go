@@ -172,10 +172,12 @@ func seed(table string, rows []row) []byte {
 		ids[i] = quote(r.id)
 	}
 	fmt.Fprintf(&b, "DELETE FROM %s_aliases WHERE origin = 'builtin';\n", singular)
-	fmt.Fprintf(&b, "DELETE FROM %s WHERE origin = 'builtin' AND id NOT IN (\n%s\n);\n", table, strings.Join(ids, ",\n"))
+	fmt.Fprintf(&b, "DELETE FROM %s WHERE origin = 'builtin' AND id NOT IN (\n%s\n);\n", table,
+		strings.Join(ids, ",\n"))
 	fmt.Fprintf(&b, "INSERT INTO %s (id, origin, position, document, created_at, updated_at) VALUES\n", table)
 	for i, r := range rows {
-		fmt.Fprintf(&b, "(%s, 'builtin', %d, %s, '%s', '%s')%s\n", quote(r.id), i, quote(string(r.document)), seededAt, seededAt, comma(i, len(rows)))
+		fmt.Fprintf(&b, "(%s, 'builtin', %d, %s, '%s', '%s')%s\n", quote(r.id), i, quote(string(r.document)), seededAt,
+			seededAt, comma(i, len(rows)))
 	}
 	fmt.Fprintf(&b, `ON CONFLICT (id, origin) DO UPDATE SET
     position = excluded.position,
@@ -186,12 +188,15 @@ func seed(table string, rows []row) []byte {
 	var values []string
 	for _, r := range rows {
 		for i, a := range r.aliases {
-			values = append(values, fmt.Sprintf("(%s, 'builtin', %s, %d, %s)", quote(a.name), quote(r.id), i, quote(a.note)))
+			values = append(values, fmt.Sprintf("(%s, 'builtin', %s, %d, %s)", quote(a.name), quote(r.id), i,
+				quote(a.note)))
 		}
 	}
-	fmt.Fprintf(&b, "INSERT INTO %s_aliases (alias, origin, %s_id, position, note) VALUES\n%s;\n", singular, singular, strings.Join(values, ",\n"))
+	fmt.Fprintf(&b, "INSERT INTO %s_aliases (alias, origin, %s_id, position, note) VALUES\n%s;\n", singular, singular,
+		strings.Join(values, ",\n"))
 	fmt.Fprintf(&b, "UPDATE catalog_state SET builtin = '%s' WHERE id = 1;\n", migrations.CatalogRevision)
-	fmt.Fprintf(&b, "\n-- +goose Down\nDELETE FROM %s_aliases WHERE origin = 'builtin';\nDELETE FROM %s WHERE origin = 'builtin';\n", singular, table)
+	fmt.Fprintf(&b, "\n-- +goose Down\nDELETE FROM %s_aliases WHERE origin = 'builtin';\nDELETE FROM %s WHERE "+
+		"origin = 'builtin';\n", singular, table)
 	return []byte(b.String())
 }
 

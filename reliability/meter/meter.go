@@ -13,11 +13,11 @@ import (
 
 // What a request may take beyond its estimates' bounds.
 const (
-	// perRequest is the processor time that a request of the replayed allocator takes at most; it is 0.05 to 0.1 µs, twice that on
-	// a core whose other half is busy.
+	// perRequest is the processor time that a request of the replayed allocator takes at most; it is 0.05 to 0.1 µs,
+	// twice that on a core whose other half is busy.
 	perRequest = 250 * time.Nanosecond
-	// anyway is for everything else, the garbage collector included, and anywayBytes for its memory: reading documents of up to
-	// a mebibyte, finding names that are near one that nothing has, writing the answer.
+	// anyway is for everything else, the garbage collector included, and anywayBytes for its memory: reading documents
+	// of up to a mebibyte, finding names that are near one that nothing has, writing the answer.
 	anyway, anywayBytes = 500 * time.Millisecond, 48 << 20
 	// perByte is how much memory is allocated for each byte of a document and of its answer.
 	perByte = 64
@@ -54,8 +54,8 @@ func (m *Meter) Begin() {
 	m.began, m.allocs = processorTime(), allocated()
 }
 
-// End says whether a request of so many bytes, and as many in its answer, took more than its bound. Of memory it counts everything
-// that was allocated, whether or not it was there at once.
+// End says whether a request of so many bytes, and as many in its answer, took more than its bound. Of memory it counts
+// everything that was allocated, whether or not it was there at once.
 func (m *Meter) End(documentBytes, answerBytes int) error {
 	took, bytes := processorTime()-m.began, int64(allocated()-m.allocs)
 	m.mu.Lock()
@@ -66,13 +66,15 @@ func (m *Meter) End(documentBytes, answerBytes int) error {
 	m.MostTime, m.MostBytes = max(m.MostTime, took), max(m.MostBytes, bytes)
 	m.MostShare = max(m.MostShare, float64(took)/float64(most), float64(bytes)/float64(mostBytes))
 	if took > most || bytes > mostBytes {
-		return fmt.Errorf("took %v and %d bytes; at most %v and %d are expected of %+v", took, bytes, most, mostBytes, bound)
+		return fmt.Errorf("took %v and %d bytes; at most %v and %d are expected of %+v", took, bytes, most, mostBytes,
+			bound)
 	}
 	return nil
 }
 
 func (m *Meter) String() string {
-	return fmt.Sprintf("at most %v and %d MiB allocated for a request, %.0f %% of its bound", m.MostTime.Round(time.Millisecond), m.MostBytes>>20, 100*m.MostShare)
+	return fmt.Sprintf("at most %v and %d MiB allocated for a request, %.0f %% of its bound",
+		m.MostTime.Round(time.Millisecond), m.MostBytes>>20, 100*m.MostShare)
 }
 
 func processorTime() time.Duration {

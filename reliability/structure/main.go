@@ -2,8 +2,9 @@
 //
 //	go run ./reliability/structure [CHECKOUT...]
 //
-// prints one column for each checkout of the repository, the present one by default. It reads files and compiles nothing, so names
-// stand for what they name: a reference is a name that another file of the package declares and no other name is spelled like.
+// prints one column for each checkout of the repository, the present one by default. It reads files and compiles
+// nothing, so names stand for what they name: a reference is a name that another file of the package declares and no
+// other name is spelled like.
 package main
 
 import (
@@ -63,7 +64,9 @@ var rows = []struct {
 	{"packages below estimator/step", func(f figures) string { return strconv.Itoa(f.packages) }},
 	{"methods of the tape", func(f figures) string { return strconv.Itoa(f.tapeMethods) }},
 	{"files that have methods of the tape", func(f figures) string { return strconv.Itoa(f.tapeFiles) }},
-	{"branches on a parallel strategy outside its files", func(f figures) string { return fmt.Sprintf("%d in %d files", f.sharding, f.shardingFiles) }},
+	{"branches on a parallel strategy outside its files", func(f figures) string {
+		return fmt.Sprintf("%d in %d files", f.sharding, f.shardingFiles)
+	}},
 	{"branches on compile", func(f figures) string { return strconv.Itoa(f.compile) }},
 	{"files that know an optimizer by its name", func(f figures) string { return strconv.Itoa(f.optimizers) }},
 	{"references from file to file within a package", func(f figures) string { return strconv.Itoa(f.references) }},
@@ -78,14 +81,18 @@ var rows = []struct {
 
 // What a condition mentions that branches on a strategy, or on compile.
 var (
-	strategyWords = map[string]bool{"Sharding": true, "sharding": true, "shards": true, "Flat": true, "Reducer": true, "NoReducer": true,
+	strategyWords = map[string]bool{"Sharding": true, "sharding": true, "shards": true, "Flat": true, "Reducer": true,
+		"NoReducer":      true,
 		"ReducerRebuilt": true, "ReducerFixed": true, "Unsynced": true}
 	compileWords = map[string]bool{"compiled": true, "Compile": true, "CompileLoss": true}
 )
 
-// optimizerNames are the names by which the job document knows optimizers, and with what the constants of the replay begin.
-var optimizerNames = map[string]bool{"adamw": true, "adam": true, "sgd": true, "sgd-momentum": true, "adafactor": true, "lion": true,
-	"adamw-8bit": true, "adamw-4bit": true, "paged-adamw": true, "paged-adamw-8bit": true, "lion-8bit": true, "muon": true, "galore-adamw": true}
+// optimizerNames are the names by which the job document knows optimizers, and with what the constants of the replay
+// begin.
+var optimizerNames = map[string]bool{"adamw": true, "adam": true, "sgd": true, "sgd-momentum": true, "adafactor": true,
+	"lion":       true,
+	"adamw-8bit": true, "adamw-4bit": true, "paged-adamw": true, "paged-adamw-8bit": true, "lion-8bit": true,
+	"muon": true, "galore-adamw": true}
 
 func knowsOptimizer(n ast.Node) bool {
 	switch x := n.(type) {
@@ -128,7 +135,8 @@ func measure(root string) (f figures, err error) {
 			return err
 		}
 		rel = filepath.ToSlash(rel)
-		if !strings.HasPrefix(rel, "reliability/") && !strings.HasPrefix(rel, "openapi/") && !strings.HasSuffix(rel, "optimizertable.go") && has(file, knowsOptimizer) {
+		if !strings.HasPrefix(rel, "reliability/") && !strings.HasPrefix(rel, "openapi/") &&
+			!strings.HasSuffix(rel, "optimizertable.go") && has(file, knowsOptimizer) {
 			f.optimizers++
 		}
 		if strings.HasPrefix(rel, "estimator/step/") {
@@ -174,7 +182,10 @@ func (f *figures) file(set *token.FileSet, file *ast.File, text []byte, dir stri
 	methods := 0
 	for _, d := range file.Decls {
 		fn, ok := d.(*ast.FuncDecl)
-		if ok && fn.Recv != nil && has(fn.Recv, func(n ast.Node) bool { id, ok := n.(*ast.Ident); return ok && id.Name == "Tape" }) {
+		if ok && fn.Recv != nil && has(fn.Recv, func(n ast.Node) bool {
+			id, ok := n.(*ast.Ident)
+			return ok && id.Name == "Tape"
+		}) {
 			methods++
 		}
 	}
@@ -183,7 +194,10 @@ func (f *figures) file(set *token.FileSet, file *ast.File, text []byte, dir stri
 	}
 	mentions := func(words map[string]bool) (count int) {
 		branch := func(condition ast.Expr) {
-			if condition != nil && has(condition, func(n ast.Node) bool { id, ok := n.(*ast.Ident); return ok && words[id.Name] }) {
+			if condition != nil && has(condition, func(n ast.Node) bool {
+				id, ok := n.(*ast.Ident)
+				return ok && words[id.Name]
+			}) {
 				count++
 			}
 		}
@@ -202,7 +216,8 @@ func (f *figures) file(set *token.FileSet, file *ast.File, text []byte, dir stri
 	}
 	f.compile += mentions(compileWords)
 	name := filepath.Base(set.Position(file.Package).Filename)
-	if strings.HasSuffix(dir, "/parallel") || strings.HasPrefix(name, "shard") || strings.HasPrefix(name, "reducer") || strings.HasPrefix(name, "fsdp") || strings.HasPrefix(name, "ddp") {
+	if strings.HasSuffix(dir, "/parallel") || strings.HasPrefix(name, "shard") || strings.HasPrefix(name, "reducer") ||
+		strings.HasPrefix(name, "fsdp") || strings.HasPrefix(name, "ddp") {
 		return
 	}
 	if n := mentions(strategyWords); n > 0 {

@@ -128,8 +128,8 @@ func (c *Catalog) Models() ([]Model, error) {
 	return x.entries, nil
 }
 
-// GPU finds a card by id, alias, the name that nvidia-smi prints, a Kubernetes product label, the name of a MIG slice, with its card or
-// without, a size such as 12GB, or an instance type of a cloud. The error is an *UnknownError where no
+// GPU finds a card by id, alias, the name that nvidia-smi prints, a Kubernetes product label, the name of a MIG slice,
+// with its card or without, a size such as 12GB, or an instance type of a cloud. The error is an *UnknownError where no
 // card has the name.
 func (c *Catalog) GPU(name string) (*GPU, error) {
 	x, err := c.gpus()
@@ -168,7 +168,8 @@ func (c *Catalog) GPU(name string) (*GPU, error) {
 }
 
 // Model finds a model by id, alias, or the part of its id after the slash where only
-// one model has it, and by the names of mirrors that are surely of the same shapes. The error is an *UnknownError where no model has the name.
+// one model has it, and by the names of mirrors that are surely of the same shapes. The error is an *UnknownError where
+// no model has the name.
 func (c *Catalog) Model(name string) (*Model, error) {
 	x, err := c.models()
 	if err != nil {
@@ -197,7 +198,8 @@ func (c *Catalog) Model(name string) (*Model, error) {
 }
 
 func indexGPUs(entries []GPU) *gpuIndex {
-	x := &gpuIndex{entries: entries, forEstimator: make([]estimator.GPU, len(entries)), byKey: make(map[string]int, 4*len(entries))}
+	x := &gpuIndex{entries: entries, forEstimator: make([]estimator.GPU, len(entries)),
+		byKey: make(map[string]int, 4*len(entries))}
 	for i := range entries {
 		x.forEstimator[i] = entries[i].ForEstimator()
 		for k := range entries[i].MIGProfiles {
@@ -212,7 +214,9 @@ func indexGPUs(entries []GPU) *gpuIndex {
 	}
 	fill(x.byKey, len(entries), GPUKey,
 		func(i int) (string, Origin, []string) { return entries[i].ID, entries[i].Origin, names[i] })
-	x.byName = asWritten(x.byKey, len(entries), GPUKey, func(i int) []string { return append([]string{entries[i].ID}, names[i]...) })
+	x.byName = asWritten(x.byKey, len(entries), GPUKey, func(i int) []string {
+		return append([]string{entries[i].ID}, names[i]...)
+	})
 	x.candidates = sync.OnceValue(func() []candidate { return candidates(x.byKey) })
 	return x
 }
@@ -222,14 +226,17 @@ func indexModels(entries []Model) *modelIndex {
 	fill(x.byKey, len(entries), ModelKey,
 		func(i int) (string, Origin, []string) { return entries[i].ID, entries[i].Origin, entries[i].Aliases })
 	addLastComponents(x.byKey)
-	x.byName = asWritten(x.byKey, len(entries), ModelKey, func(i int) []string { return append([]string{entries[i].ID}, entries[i].Aliases...) })
+	x.byName = asWritten(x.byKey, len(entries), ModelKey, func(i int) []string {
+		return append([]string{entries[i].ID}, entries[i].Aliases...)
+	})
 	x.candidates = sync.OnceValue(func() []candidate { return candidates(x.byKey) })
 	return x
 }
 
 // fill gives every name to one entry. An id goes before another entry's alias, and what
 // a user added before what is built in.
-func fill(byKey map[string]int, n int, key func(string) string, entry func(int) (id string, origin Origin, names []string)) {
+func fill(byKey map[string]int, n int, key func(string) string,
+	entry func(int) (id string, origin Origin, names []string)) {
 	for _, origin := range []Origin{User, Builtin} {
 		for i := range n {
 			if id, o, _ := entry(i); (o == User) == (origin == User) {

@@ -76,12 +76,14 @@ func (x *gpuIndex) card(i Instance, name string) (*GPU, error) {
 		if what == "" {
 			what = "a card that its source does not name"
 		}
-		return nil, &UnknownError{Kind: "GPU", Name: name, Reason: fmt.Sprintf("the instance has %s, which the catalog does not have", what)}
+		return nil, &UnknownError{Kind: "GPU", Name: name, Reason: fmt.Sprintf("the instance has %s, which the "+
+			"catalog does not have", what)}
 	}
 	g := &x.entries[at]
 	if i.ShareMiB > 0 {
 		part := WithMemory(i.Type, i.ShareMiB*MiB, g)
-		part.AliasNotes = map[string]string{name: fmt.Sprintf("The instance has a part of one %s, with %d MiB.", g.ID, i.ShareMiB)}
+		part.AliasNotes = map[string]string{name: fmt.Sprintf("The instance has a part of one %s, with %d MiB.", g.ID,
+			i.ShareMiB)}
 		return part, nil
 	}
 	note := "The source does not say how many of them the instance has."

@@ -26,7 +26,8 @@ func TestGPUKey(t *testing.T) {
 // FuzzNames looks for names that crash, that do not keep their key, or whose
 // separators and case matter.
 func FuzzNames(f *testing.F) {
-	for _, seed := range []string{"NVIDIA GeForce RTX 4070", "a100-sxm4-80gb-mig-1g.10gb", "Intel(R) Arc(TM)", "-mig-", "İSTANBUL", "\xff\xfe", "mig mig mig 1g.5gb"} {
+	for _, seed := range []string{"NVIDIA GeForce RTX 4070", "a100-sxm4-80gb-mig-1g.10gb", "Intel(R) Arc(TM)", "-mig-",
+		"İSTANBUL", "\xff\xfe", "mig mig mig 1g.5gb"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, name string) {

@@ -21,7 +21,8 @@ func TestLinks(t *testing.T) {
 	} {
 		got := tt.card.ForEstimator()
 		if got.LinkBytesPerSecond != tt.link || got.Single != tt.single {
-			t.Errorf("%s: %g bytes a second, single %v; want %g, %v", tt.name, got.LinkBytesPerSecond, got.Single, tt.link, tt.single)
+			t.Errorf("%s: %g bytes a second, single %v; want %g, %v", tt.name, got.LinkBytesPerSecond, got.Single,
+				tt.link, tt.single)
 		}
 	}
 }

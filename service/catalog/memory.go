@@ -21,7 +21,8 @@ type anchor struct{ totalMiB, reservedMiB float64 }
 var (
 	// RTX 3050 Laptop, RTX 2060, RTX 3070, RTX 5060 Ti 16 GB, RTX 4090, RTX
 	// PRO 4000 and RTX 5090, A40; the RTX PRO 6000 (96 GB) shows 638.
-	reservedGDDR = []anchor{{0, 0}, {4096, 194}, {6144, 226}, {8192, 439}, {16384, 463}, {24576, 483}, {32768, 506}, {49152, 664}, {98304, 664}}
+	reservedGDDR = []anchor{{0, 0}, {4096, 194}, {6144, 226}, {8192, 439}, {16384, 463}, {24576, 483}, {32768, 506},
+		{49152, 664}, {98304, 664}}
 	// V100 16 GB, A30, A100 PCIe 40 GB, A100 80 GB, H200 (less than the
 	// A100 80 GB), B300.
 	reservedHBM = []anchor{{0, 0}, {16384, 254}, {32768, 412}, {40960, 583}, {81920, 881}, {188416, 881}, {275040, 926}}
@@ -104,7 +105,8 @@ func WithMemory(name string, memoryBytes int64, known *GPU) *GPU {
 
 // ReservedNote explains a usable memory that was inferred from a total.
 func ReservedNote(reservedBytes int64) string {
-	return fmt.Sprintf("nvidia-smi's total less %.0f MiB that the driver keeps on cards of this size", float64(reservedBytes)/MiB)
+	return fmt.Sprintf("nvidia-smi's total less %.0f MiB that the driver keeps on cards of this size",
+		float64(reservedBytes)/MiB)
 }
 
 // vendorOf guesses from words that no other vendor uses.

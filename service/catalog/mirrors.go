@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// mirror is a rule by which a name that the catalog does not have means a model that it has: the same layers with the same
-// sizes under another organisation, tuned further, or stored quantized. What differs in the positions that are trained for or
-// in the rotary base changes no tensor's size.
+// mirror is a rule by which a name that the catalog does not have means a model that it has: the same layers with the
+// same sizes under another organisation, tuned further, or stored quantized. What differs in the positions that are
+// trained for or in the rotary base changes no tensor's size.
 type mirror struct {
 	name *regexp.Regexp
 	// model is the key of the model, with the groups of name in it.
 	model string
 }
 
-// mirrors are compared with the part of a key behind the slash, without the suffixes of storedAs. Each is a model that its
-// publisher trained further from the other, or uploaded again, without touching a size: that is what its model card says. The
-// two configurations were not held against each other by a program. Not among them, although the names invite it: DeepSeek-R1-Distill-Qwen-1.5B,
-// whose embeddings are not tied, and Mistral-7B-v0.2, which has no sliding window.
+// mirrors are compared with the part of a key behind the slash, without the suffixes of storedAs. Each is a model that
+// its publisher trained further from the other, or uploaded again, without touching a size: that is what its model card
+// says. The two configurations were not held against each other by a program. Not among them, although the names invite
+// it: DeepSeek-R1-Distill-Qwen-1.5B, whose embeddings are not tied, and Mistral-7B-v0.2, which has no sliding window.
 var mirrors = []mirror{
 	{regexp.MustCompile(`^(?:meta-)?llama-3-(8|70)b(?:-instruct)?$`), "meta-llama/meta-llama-3-${1}b"},
 	{regexp.MustCompile(`^(?:meta-)?llama-3\.1-(8|70|405)b(?:-instruct)?$`), "meta-llama/llama-3.1-${1}b"},
@@ -66,12 +66,15 @@ var mirrors = []mirror{
 // storedAs are suffixes that say how a checkpoint is stored, and nothing of the model's shapes.
 var storedAs = []string{"-unsloth-bnb-4bit", "-bnb-4bit", "-bf16"}
 
-// mirrorOrganisations publish other organisations' models under the same names. Names of other organisations are their own
-// models, whatever they are called.
+// mirrorOrganisations publish other organisations' models under the same names. Names of other organisations are their
+// own models, whatever they are called.
 var mirrorOrganisations = map[string]bool{
-	"unsloth": true, "nousresearch": true, "meta-llama": true, "qwen": true, "google": true, "mistralai": true, "eleutherai": true, "microsoft": true, "lmsys": true,
-	"huggingfaceh4": true, "deepseek-ai": true, "tinyllama": true, "openai": true, "openlm-research": true, "01-ai": true, "allenai": true, "bigscience": true,
-	"huggingfacetb": true, "alignment-handbook": true, "codellama": true, "decapoda-research": true, "agentica-org": true, "deepcogito": true,
+	"unsloth": true, "nousresearch": true, "meta-llama": true, "qwen": true, "google": true, "mistralai": true,
+	"eleutherai": true, "microsoft": true, "lmsys": true,
+	"huggingfaceh4": true, "deepseek-ai": true, "tinyllama": true, "openai": true, "openlm-research": true,
+	"01-ai": true, "allenai": true, "bigscience": true,
+	"huggingfacetb": true, "alignment-handbook": true, "codellama": true, "decapoda-research": true,
+	"agentica-org": true, "deepcogito": true,
 }
 
 // mirrorOf is the key of the model that a key means by one of the rules, or "".

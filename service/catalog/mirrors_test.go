@@ -42,8 +42,10 @@ func TestNamesOfTheSameModel(t *testing.T) {
 		}
 	}
 	for _, name := range []string{
-		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "mistralai/Mistral-7B-v0.2", "unsloth/Qwen2.5-VL-7B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
-		"openlm-research/open_llama_3b", "allenai/Llama-3.1-Tulu-3-8B", "codellama/CodeLlama-70b-Python-hf", "somebody/CodeLlama-7b-Python-hf",
+		"somebody/Llama-3.1-8B", "deepseek-ai/DeepSeek-R1-Distill-Qwen-1.5B", "mistralai/Mistral-7B-v0.2",
+		"unsloth/Qwen2.5-VL-7B-Instruct", "TheBloke/Llama-2-7B-GPTQ", "Qwen/Qwen2.5-9B",
+		"openlm-research/open_llama_3b", "allenai/Llama-3.1-Tulu-3-8B", "codellama/CodeLlama-70b-Python-hf",
+		"somebody/CodeLlama-7b-Python-hf",
 	} {
 		if m, err := catalog.Model(name); err == nil {
 			t.Errorf("%s was taken for %s", name, m.ID)

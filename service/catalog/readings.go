@@ -19,8 +19,10 @@ var (
 )
 
 // resourcePrefixes are those of Kubernetes' names: a label with its value, and a resource that names a slice.
-var resourcePrefixes = []string{"nvidia.com/gpu.product=", "cloud.google.com/gke-accelerator=", "karpenter.k8s.aws/instance-gpu-name=",
-	"k8s.amazonaws.com/accelerator=", "gpu.nvidia.com/class=", "amd.com/gpu.product-name=", "node.kubernetes.io/instance-type=",
+var resourcePrefixes = []string{"nvidia.com/gpu.product=", "cloud.google.com/gke-accelerator=",
+	"karpenter.k8s.aws/instance-gpu-name=",
+	"k8s.amazonaws.com/accelerator=", "gpu.nvidia.com/class=", "amd.com/gpu.product-name=",
+	"node.kubernetes.io/instance-type=",
 	"beta.kubernetes.io/instance-type=", "nvidia.com/"}
 
 // reading is what a name means that is no name of an entry.
@@ -30,8 +32,8 @@ type reading struct {
 	variants []string
 }
 
-// read finds what a name means that is no name of an entry: a slice, a size, an instance type, a label. ok is false where it means
-// nothing; a name that means something which the catalog does not have is an *UnknownError.
+// read finds what a name means that is no name of an entry: a slice, a size, an instance type, a label. ok is false
+// where it means nothing; a name that means something which the catalog does not have is an *UnknownError.
 func (x *gpuIndex) read(name string) (r reading, ok bool, err error) {
 	short := strings.ToLower(strings.TrimSpace(name))
 	for _, prefix := range resourcePrefixes {
@@ -100,12 +102,12 @@ func (x *gpuIndex) sliceOfFamily(name, card, profile string, meant *GPU) (readin
 	return leastOf(name, found, "Slices %s of %d cards have this profile; this one leaves least.", profile)
 }
 
-// A card is of a size when nvidia-smi's total is at most that many GiB and at least this share of it: a card with error correction
-// shows 15/16 (a T4 of 16 GB 15,360 MiB), and the next smaller size in use, 11 GB beside 12, is 0.917.
+// A card is of a size when nvidia-smi's total is at most that many GiB and at least this share of it: a card with error
+// correction shows 15/16 (a T4 of 16 GB 15,360 MiB), and the next smaller size in use, 11 GB beside 12, is 0.917.
 const leastOfSize = 0.93
 
-// ofSize is the card of a size that leaves a job least: what fits there fits the others. Cards before Volta, of laptops and those that
-// share the processor's memory are not meant by a size.
+// ofSize is the card of a size that leaves a job least: what fits there fits the others. Cards before Volta, of laptops
+// and those that share the processor's memory are not meant by a size.
 func (x *gpuIndex) ofSize(name, digits string) (reading, bool, error) {
 	gb, err := strconv.Atoi(digits)
 	if err != nil {
@@ -115,14 +117,18 @@ func (x *gpuIndex) ofSize(name, digits string) (reading, bool, error) {
 	for i := range x.entries {
 		g := &x.entries[i]
 		share := float64(g.MemoryBytes) / float64(gb<<30)
-		if share >= leastOfSize && share <= 1.01 && g.UsableBytes > 0 && capability(g.ComputeCapability) >= 70 && g.Form != "unified-memory SoC" && g.Form != "laptop" {
+		if share >= leastOfSize && share <= 1.01 && g.UsableBytes > 0 && capability(g.ComputeCapability) >= 70 &&
+			g.Form != "unified-memory SoC" && g.Form != "laptop" {
 			found = append(found, g)
 		}
 	}
 	if len(found) == 0 {
-		return reading{}, false, &UnknownError{Kind: "GPU", Name: name, Reason: fmt.Sprintf("no card of the catalog has %d GB; give the memory with the name: {\"name\", \"memory_bytes\"}", gb)}
+		return reading{}, false,
+			&UnknownError{Kind: "GPU", Name: name, Reason: fmt.Sprintf("no card of the catalog has %d GB; give the "+
+				"memory with the name: {\"name\", \"memory_bytes\"}", gb)}
 	}
-	return leastOf(name, found, "%s is the size of %d cards; this one leaves a job least. Name the card for its own figures.", strings.ToUpper(digits+"GB"))
+	return leastOf(name, found, "%s is the size of %d cards; this one leaves a job least. Name the card for "+
+		"its own figures.", strings.ToUpper(digits+"GB"))
 }
 
 // leastOf reads a name as the card with the least memory of several, and says so.

@@ -14,10 +14,14 @@ import (
 func TestNamesOfOneCard(t *testing.T) {
 	c := service.EmbeddedCatalog()
 	for id, names := range map[string][]string{
-		"a100-sxm4-40gb": {"a100", "A100", "nvidia.com/gpu.product=NVIDIA-A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB", "nvidia-tesla-a100",
-			"p4d.24xlarge", "P4D.24xlarge", "a2-highgpu-1g", "Standard_ND96asr_v4", "node.kubernetes.io/instance-type=p4d.24xlarge"},
-		"a100-sxm4-80gb":             {"a100-80gb", "A100-80GB", "NVIDIA-A100-SXM4-80GB", "a2-ultragpu-8g", "nvidia-a100-80gb", "p4de.24xlarge"},
-		"a100-sxm4-40gb-mig-3g.20gb": {"a100_3g.20gb", "a100-3g.20gb", "a100-mig-3g.20gb", "NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", "a100:3g.20gb"},
+		"a100-sxm4-40gb": {"a100", "A100", "nvidia.com/gpu.product=NVIDIA-A100-SXM4-40GB", "NVIDIA A100-SXM4-40GB",
+			"nvidia-tesla-a100",
+			"p4d.24xlarge", "P4D.24xlarge", "a2-highgpu-1g", "Standard_ND96asr_v4",
+			"node.kubernetes.io/instance-type=p4d.24xlarge"},
+		"a100-sxm4-80gb": {"a100-80gb", "A100-80GB", "NVIDIA-A100-SXM4-80GB", "a2-ultragpu-8g",
+			"nvidia-a100-80gb", "p4de.24xlarge"},
+		"a100-sxm4-40gb-mig-3g.20gb": {"a100_3g.20gb", "a100-3g.20gb", "a100-mig-3g.20gb",
+			"NVIDIA-A100-SXM4-40GB-MIG-3g.20gb", "a100:3g.20gb"},
 		"a100-pcie-80gb-mig-3g.40gb": {"a100_3g.40gb", "a100-mig-3g.40gb"},
 		"h100-sxm5":                  {"p5.48xlarge", "a3-highgpu-8g", "NVIDIA H100 80GB HBM3"},
 		"t4":                         {"g4dn.xlarge", "Standard_NC16as_T4_v3", "nvidia-tesla-t4"},
@@ -34,11 +38,12 @@ func TestNamesOfOneCard(t *testing.T) {
 	}
 }
 
-// A name of several cards is read as the one that leaves least, says so, and stands for all of them where hardware is asked for by it:
-// nobody is refused for the smallest.
+// A name of several cards is read as the one that leaves least, says so, and stands for all of them where hardware is
+// asked for by it: nobody is refused for the smallest.
 func TestNamesOfSeveralCards(t *testing.T) {
 	c := service.EmbeddedCatalog()
-	for _, name := range []string{"12GB", "24gb", "80 GB", "80GiB", "3g.20gb", "mig-3g.20gb", "nvidia.com/mig-1g.10gb", "a100", "v100"} {
+	for _, name := range []string{"12GB", "24gb", "80 GB", "80GiB", "3g.20gb", "mig-3g.20gb", "nvidia.com/mig-1g.10gb",
+		"a100", "v100"} {
 		g, err := c.GPU(name)
 		if err != nil {
 			t.Errorf("%q: %v", name, err)
@@ -63,7 +68,8 @@ func TestNamesOfSeveralCards(t *testing.T) {
 			}
 		}
 	}
-	if variants, _ := c.GPUVariants("12GB"); slices.Contains(variants, "rtx-2080-ti") || !slices.Contains(variants, "rtx-4070") {
+	if variants, _ := c.GPUVariants("12GB"); slices.Contains(variants, "rtx-2080-ti") ||
+		!slices.Contains(variants, "rtx-4070") {
 		t.Errorf("12 GB are %v", variants)
 	}
 }
@@ -71,8 +77,11 @@ func TestNamesOfSeveralCards(t *testing.T) {
 func TestNamesOfNoCard(t *testing.T) {
 	c := service.EmbeddedCatalog()
 	for name, want := range map[string]string{
-		"g4ad.xlarge": "radeon-pro-v520", "999GB": "no card of the catalog has 999 GB", "a100-40gb-mig-3g.40gb": "has no MIG profile",
-		"rtx-4070_1g.5gb": "no MIG profiles are known", "p4d.25xlarge": "unknown GPU", "nvidia.com/gpu": "unknown GPU", "9g.20gb": "unknown GPU",
+		"g4ad.xlarge": "radeon-pro-v520", "999GB": "no card of the catalog has 999 GB",
+		"a100-40gb-mig-3g.40gb": "has no MIG profile",
+		"rtx-4070_1g.5gb":       "no MIG profiles are known", "p4d.25xlarge": "unknown GPU",
+		"nvidia.com/gpu":             "unknown GPU",
+		"9g.20gb":                    "unknown GPU",
 		"a100-sxm4-40gb-mig-3g.40gb": "has no MIG profile",
 	} {
 		g, err := c.GPU(name)
@@ -93,7 +102,8 @@ func TestInstancesWithAPartOfACard(t *testing.T) {
 func TestNearestNames(t *testing.T) {
 	c := service.EmbeddedCatalog()
 	for name, want := range map[string]string{
-		"Llama3-8b": "meta-llama/Meta-Llama-3-8B", "llama3.1-8B": "meta-llama/Llama-3.1-8B", "qwen25-7b": "Qwen/Qwen2.5-7B", "mistral7b-v0.1": "mistralai/Mistral-7B-v0.1",
+		"Llama3-8b": "meta-llama/Meta-Llama-3-8B", "llama3.1-8B": "meta-llama/Llama-3.1-8B",
+		"qwen25-7b": "Qwen/Qwen2.5-7B", "mistral7b-v0.1": "mistralai/Mistral-7B-v0.1",
 	} {
 		_, err := c.Model(name)
 		unknown := (*catalog.UnknownError)(nil)

@@ -57,7 +57,8 @@ func nearest(key string, candidates []candidate) []int {
 	for _, c := range candidates {
 		d := limit + 1
 		switch {
-		case len(key) >= 3 && strings.Contains(c.key, key), len(letters) >= 5 && strings.HasSuffix(squash(c.key), letters):
+		case len(key) >= 3 && strings.Contains(c.key, key), len(letters) >= 5 &&
+			strings.HasSuffix(squash(c.key), letters):
 			d = 0 // the same but for what is around it: Llama3-8b and meta-llama-3-8b
 		case len(c.key) >= 4 && strings.Contains(key, c.key):
 			d = limit

@@ -44,7 +44,9 @@ func (c *Catalog) GPUVariants(name string) ([]string, error) {
 			continue
 		}
 		// a100-80gb is no board with 40.
-		sized := slices.DeleteFunc(slices.Clone(variants), func(id string) bool { return !strings.HasSuffix(id, "-"+word) })
+		sized := slices.DeleteFunc(slices.Clone(variants), func(id string) bool {
+			return !strings.HasSuffix(id, "-"+word)
+		})
 		if len(sized) > 0 {
 			return sized, nil
 		}

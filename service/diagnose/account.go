@@ -15,14 +15,15 @@ type Accounting struct {
 	SharesHostMemory bool `json:"shares_host_memory,omitempty"`
 }
 
-// A process has a context beside what PyTorch allocates: 240 to 560 MiB on today's software with one GPU (docs/memory-model.md),
-// up to about 1.2 GiB on the large cards of former releases, with cuDNN's and NCCL's own. Below, a process of that size could be
-// this one; above, what cannot be accounted for belongs to somebody else.
+// A process has a context beside what PyTorch allocates: 240 to 560 MiB on today's software with one GPU
+// (docs/memory-model.md), up to about 1.2 GiB on the large cards of former releases, with cuDNN's and NCCL's own.
+// Below, a process of that size could be this one; above, what cannot be accounted for belongs to somebody else.
 const contextMostBytes = 5 * gib / 4
 
 // tell works out where the memory is.
 func (m *Message) accounting() Accounting {
-	a := Accounting{TotalBytes: m.TotalBytes, FreeBytes: m.FreeBytes, AllocatedBytes: m.AllocatedBytes, UnallocatedBytes: m.UnallocatedBytes}
+	a := Accounting{TotalBytes: m.TotalBytes, FreeBytes: m.FreeBytes, AllocatedBytes: m.AllocatedBytes,
+		UnallocatedBytes: m.UnallocatedBytes}
 	if m.AllocatedBytes == nil || m.TotalBytes == nil {
 		return a
 	}
@@ -33,12 +34,13 @@ func (m *Message) accounting() Accounting {
 	}
 	own := *m.AllocatedBytes + unallocated
 	if m.ThisProcessBytes == nil {
-		// A process that holds what this one's allocator does, and a context, is this one: a container does not know its own.
-		// So is one beside which there is no room for what this one is known to hold.
+		// A process that holds what this one's allocator does, and a context, is this one: a container does not know
+		// its own. So is one beside which there is no room for what this one is known to hold.
 		for i := range m.Processes {
 			p := &m.Processes[i]
 			rest := p.Bytes - own
-			beside := m.FreeBytes == nil || p.Bytes+own <= *m.TotalBytes-*m.FreeBytes+roundingBytes // there is room for both
+			// there is room for both
+			beside := m.FreeBytes == nil || p.Bytes+own <= *m.TotalBytes-*m.FreeBytes+roundingBytes
 			if rest >= -roundingBytes && (rest <= contextMostBytes || !beside) {
 				p.ThisProcess = true
 				m.ThisProcessBytes = &p.Bytes
@@ -93,12 +95,13 @@ func (m *Message) othersHold(a Accounting) int64 {
 // otherProcessLeast is the least that others hold for them to be called the cause: a desktop takes less.
 const otherProcessLeast = 1 * gib
 
-// fragmentedShare is the least share of what is reserved that lies in pieces for fragmentation to be called the cause. Where less
-// does, the card is full: of the traced training steps nine in ten reserve up to a tenth beyond what they allocate
-// (docs/accuracy.md), in pieces, and run.
+// fragmentedShare is the least share of what is reserved that lies in pieces for fragmentation to be called the cause.
+// Where less does, the card is full: of the traced training steps nine in ten reserve up to a tenth beyond what they
+// allocate (docs/accuracy.md), in pieces, and run.
 const (
 	fragmentedShare = 0.1
-	// fragmentedLeast is the least in pieces that is worth winning back: a card that is that full fails at the next request.
+	// fragmentedLeast is the least in pieces that is worth winning back: a card that is that full fails at the next
+	// request.
 	fragmentedLeast = 512 * mib
 )
 
@@ -111,14 +114,16 @@ func (m *Message) byAccounting(a Accounting) (Class, string) {
 	switch {
 	case m.Backend == "mps" && m.TotalBytes != nil && m.AllocatedBytes != nil:
 		return ClassLimit, "what was asked for would pass the limit of this process, " + formatBytes(*m.TotalBytes)
-	case m.AllowedBytes != nil && m.AllocatedBytes != nil && m.FreeBytes != nil && *m.FreeBytes >= requested && *m.AllocatedBytes+requested > *m.AllowedBytes:
+	case m.AllowedBytes != nil && m.AllocatedBytes != nil && m.FreeBytes != nil && *m.FreeBytes >= requested &&
+		*m.AllocatedBytes+requested > *m.AllowedBytes:
 		return ClassLimit, "this process may take " + formatBytes(*m.AllowedBytes) + ", a limit that was set"
 	}
 	if held := m.othersHold(a); held > otherProcessLeast && (m.FreeBytes == nil || *m.FreeBytes+held >= requested) {
 		return ClassOtherProcess, formatBytes(held) + " of the card are held by another process (" + m.whose(a) + ")"
 	}
 	if m.FreeBytes != nil && *m.FreeBytes >= requested && !a.SharesHostMemory {
-		return ClassDriverRefused, formatBytes(*m.FreeBytes) + " are free, more than the " + formatBytes(requested) + " asked for"
+		return ClassDriverRefused, formatBytes(*m.FreeBytes) + " are free, more than the " + formatBytes(requested) +
+			" asked for"
 	}
 	if m.UnallocatedBytes != nil && m.ReservedBytes != nil && *m.UnallocatedBytes >= max(requested, fragmentedLeast) &&
 		float64(*m.UnallocatedBytes) >= fragmentedShare*float64(*m.ReservedBytes) {
@@ -131,7 +136,8 @@ func (m *Message) byAccounting(a Accounting) (Class, string) {
 // whose says how the share of others was found.
 func (m *Message) whose(a Accounting) string {
 	if a.ContextCounted {
-		return "total − free − this process's allocator; at most " + formatBytes(contextMostBytes) + " of it can be this process's own context"
+		return "total − free − this process's allocator; at most " + formatBytes(contextMostBytes) +
+			" of it can be this process's own context"
 	}
 	for _, p := range m.Processes {
 		if !p.ThisProcess {

@@ -57,8 +57,8 @@ type Job struct {
 	FloorBytes, AllocatedBytes int64
 	// WeightsBytes is its weights alone.
 	WeightsBytes int64
-	// Played says that the job was played within what the message says the card leaves it, and FailsAtBytes is the first request
-	// that could not be served then; 0 where the job gets through.
+	// Played says that the job was played within what the message says the card leaves it, and FailsAtBytes is the
+	// first request that could not be served then; 0 where the job gets through.
 	Played       bool
 	FailsAtBytes int64
 	// Tensors are those that it asks for in one piece.
@@ -93,7 +93,8 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 	case len(c.Candidates) > 0:
 		c.byCandidates()
 	case sized && m.flat(a):
-		c.settle(ClassWeightsFlat, ClassOnly, "as much is asked for in one piece as is allocated already ("+formatBytes(*m.RequestedBytes)+"): a copy of everything")
+		c.settle(ClassWeightsFlat, ClassOnly, "as much is asked for in one piece as is allocated already ("+
+			formatBytes(*m.RequestedBytes)+"): a copy of everything")
 	case sized && a.TotalBytes != nil && *m.RequestedBytes > *a.TotalBytes/10*9:
 		m.huge(&c)
 	case sized && !job.Known:
@@ -110,14 +111,16 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 	return c
 }
 
-// apple says what the limit of an Apple GPU is: its memory is that of the machine, and the messages of training and of generating are alike.
+// apple says what the limit of an Apple GPU is: its memory is that of the machine, and the messages of training and of
+// generating are alike.
 func (m *Message) apple(c *Cause) {
 	if m.Backend != "mps" || c.Class != ClassLimit {
 		return
 	}
 	c.Summary = "the limit that PyTorch keeps on an Apple GPU (MPS), whose memory is the machine's"
 	c.Actions = []Advice{
-		{"mps-limit", "Close what else takes the machine's memory, or raise the limit with PYTORCH_MPS_HIGH_WATERMARK_RATIO, as far as the machine has memory to lend."},
+		{"mps-limit", "Close what else takes the machine's memory, or raise the limit with " +
+			"PYTORCH_MPS_HIGH_WATERMARK_RATIO, as far as the machine has memory to lend."},
 		{"smaller", "Take a smaller model type, fewer or shorter sequences or a smaller picture at once."}}
 	c.Notes = append(c.Notes, "Whether it trained or generated, this message does not say.")
 }
@@ -172,7 +175,8 @@ func (c *Cause) byCandidates() {
 	c.settle(class, OneOf, "tensors of the job have the size that was asked for, all of one sort")
 }
 
-// flat says whether as much is asked for as is allocated: a copy of everything that is there. Small requests are so by chance.
+// flat says whether as much is asked for as is allocated: a copy of everything that is there. Small requests are so by
+// chance.
 func (m *Message) flat(a Accounting) bool {
 	if a.AllocatedBytes == nil || *m.RequestedBytes < gib {
 		return false
@@ -196,11 +200,13 @@ func (m *Message) huge(c *Cause) {
 			tokens *= 2
 		}
 		c.settle(ClassAttentionScores, OneOf, "one tensor of "+formatBytes(r)+
-			", a power of two and larger than the card: scores or a mask of tokens × tokens are so, as with "+itoa(tokens/2)+" or "+itoa(tokens/4)+" tokens (for 16384 tokens, 256 Mi elements a head)")
+			", a power of two and larger than the card: scores or a mask of tokens × tokens are so, as with "+
+			itoa(tokens/2)+" or "+itoa(tokens/4)+" tokens (for 16384 tokens, 256 Mi elements a head)")
 		return
 	}
 	c.Class, c.Certainty = ClassUnknown, Untold
-	c.Evidence = append(c.Evidence, "one tensor of "+formatBytes(r)+", larger than the card or nearly: the sequence length or a size in the job is far from what was meant")
+	c.Evidence = append(c.Evidence, "one tensor of "+formatBytes(r)+
+		", larger than the card or nearly: the sequence length or a size in the job is far from what was meant")
 }
 
 // bySize is a request of which nothing but its size is known.
@@ -219,7 +225,8 @@ func (m *Message) bySize(c *Cause, a Accounting) {
 		}
 	}
 	if 5*logits >= 4*len(c.Candidates) {
-		c.settle(ClassLogits, OneOf, "the size is a round number of tokens times the vocabulary of models of the catalog")
+		c.settle(ClassLogits, OneOf, "the size is a round number of tokens times the vocabulary of "+
+			"models of the catalog")
 		return
 	}
 	c.Candidates = nil
@@ -227,10 +234,12 @@ func (m *Message) bySize(c *Cause, a Accounting) {
 
 // outside is a failure outside the allocator: its message has no sizes.
 func (m *Message) outside(c *Cause, k *clue, all []line) {
-	const none = "the message has no sizes: it does not come from PyTorch's allocator, and what failed is outside PyTorch"
+	const none = "the message has no sizes: it does not come from PyTorch's allocator, and what failed " +
+		"is outside PyTorch"
 	switch m.Kind {
 	case KindNCCL:
-		c.settle(ClassNCCL, ClassOnly, "NCCL asked the driver itself, outside PyTorch's allocator; the message has no sizes")
+		c.settle(ClassNCCL, ClassOnly, "NCCL asked the driver itself, outside PyTorch's allocator; the "+
+			"message has no sizes")
 	case KindHost:
 		c.settle(ClassHost, ClassOnly, "the machine ran out of memory, not the card")
 	case KindCUBLAS:
@@ -240,7 +249,9 @@ func (m *Message) outside(c *Cause, k *clue, all []line) {
 		}
 		c.Class, c.Certainty = ClassUnknown, Untold
 		c.Evidence = append(c.Evidence, "cublas could not make its handle; "+none)
-		c.Notes = append(c.Notes, "This is not only memory: a build of PyTorch for another CUDA, or an index out of range in a kernel before, fail in the same words. Look at nvidia-smi, and run once with CUDA_LAUNCH_BLOCKING=1.")
+		c.Notes = append(c.Notes, "This is not only memory: a build of PyTorch for another CUDA, or an index out of "+
+			"range in a kernel before, fail in the same words. Look at nvidia-smi, and run once with "+
+			"CUDA_LAUNCH_BLOCKING=1.")
 	case KindCUDA:
 		switch {
 		case k != nil && k.sign.class == ClassContext || k == nil && strings.Contains(m.Text, "Random"):
@@ -258,8 +269,8 @@ func (m *Message) outside(c *Cause, k *clue, all []line) {
 	}
 }
 
-// The floor, where no job is known: a small card that is mostly filled, and a small request that finds no place. A card of up to 8
-// GiB cannot hold the weights, gradients and moments of more than half a billion parameters (16 bytes each).
+// The floor, where no job is known: a small card that is mostly filled, and a small request that finds no place. A card
+// of up to 8 GiB cannot hold the weights, gradients and moments of more than half a billion parameters (16 bytes each).
 const (
 	tinyCardBytes  = 6*gib + roundingBytes
 	tinyFilled     = 0.55
@@ -275,59 +286,75 @@ func (m *Message) floor(c *Cause, a Accounting, job *Job) {
 	if job.FloorBytes > *a.TotalBytes && c.Class != ClassWeightsLoad && c.Class != ClassWeightsFlat &&
 		c.Class != ClassOtherProcess && c.Class != ClassLimit {
 		c.Class, c.Certainty = ClassFloor, Exact
-		c.Evidence = append(c.Evidence, "weights + gradients + optimizer state of the job are "+formatBytes(job.FloorBytes)+", more than the card has")
+		c.Evidence = append(c.Evidence, "weights + gradients + optimizer state of the job are "+
+			formatBytes(job.FloorBytes)+", more than the card has")
 		return
 	}
 	if c.Class != ClassUnknown || a.AllocatedBytes == nil || m.RequestedBytes == nil {
 		return
 	}
 	filled := float64(*a.AllocatedBytes) / float64(*a.TotalBytes)
-	small := *a.TotalBytes <= tinyCardBytes && filled >= tinyFilled || *a.TotalBytes <= smallCardBytes && filled >= smallFilled
+	small := *a.TotalBytes <= tinyCardBytes && filled >= tinyFilled || *a.TotalBytes <= smallCardBytes &&
+		filled >= smallFilled
 	if small && *m.RequestedBytes < *a.TotalBytes/4 {
 		c.settle(ClassFloor, ClassOnly, formatBytes(*a.AllocatedBytes)+" of a card of "+formatBytes(*a.TotalBytes)+
-			" are allocated: the card is too small for more than some 500 million parameters with gradients and Adam's moments")
+			" are allocated: the card is too small for more than some 500 million parameters with gradients "+
+			"and Adam's moments")
 	}
 }
 
 // remark adds what else can be read off.
 func (m *Message) remark(c *Cause, a Accounting, job *Job, all []line) {
 	if a.SharesHostMemory {
-		c.Notes = append(c.Notes, "More is allocated than the card has: Windows lends memory of the machine, which is slow.")
+		c.Notes = append(c.Notes, "More is allocated than the card has: Windows lends memory of the "+
+			"machine, which is slow.")
 	}
 	if m.Kind == KindAllocator && m.RequestedBytes == nil {
-		c.Notes = append(c.Notes, "The message is cut off: no sizes are left of it. Paste it whole, with the traceback.")
+		c.Notes = append(c.Notes,
+			"The message is cut off: no sizes are left of it. Paste it whole, with the traceback.")
 	}
-	if a.UnallocatedBytes != nil && a.AllocatedBytes != nil && c.Class != ClassFragmentation && *a.UnallocatedBytes*20 < *a.AllocatedBytes {
-		c.Notes = append(c.Notes, "It is not fragmentation: "+formatBytes(*a.UnallocatedBytes)+" are reserved and unallocated.")
+	if a.UnallocatedBytes != nil && a.AllocatedBytes != nil && c.Class != ClassFragmentation &&
+		*a.UnallocatedBytes*20 < *a.AllocatedBytes {
+		c.Notes = append(c.Notes, "It is not fragmentation: "+formatBytes(*a.UnallocatedBytes)+
+			" are reserved and unallocated.")
 	}
-	if job.Known && a.AllocatedBytes != nil && job.AllocatedBytes > 0 && float64(*a.AllocatedBytes) > 1.1*float64(job.AllocatedBytes) &&
+	if job.Known && a.AllocatedBytes != nil && job.AllocatedBytes > 0 &&
+		float64(*a.AllocatedBytes) > 1.1*float64(job.AllocatedBytes) &&
 		(c.Class == ClassUnknown || c.Certainty == OneOf) {
-		c.Notes = append(c.Notes, "This job allocates at most "+formatBytes(job.AllocatedBytes)+", and "+formatBytes(*a.AllocatedBytes)+
+		c.Notes = append(c.Notes, "This job allocates at most "+formatBytes(job.AllocatedBytes)+", and "+
+			formatBytes(*a.AllocatedBytes)+
 			" were: something is kept from one step to the next, or the run is not this job.")
 		if c.Class == ClassUnknown {
 			c.Class, c.Certainty = ClassHeld, ClassOnly
 		}
 	}
 	if c.Class == ClassUnknown && inBackward(all, m.Line) {
-		c.Notes = append(c.Notes, "It failed in backward, whose largest requests are the gradients of the logits and of the layers' activations.")
+		c.Notes = append(c.Notes, "It failed in backward, whose largest requests are the gradients of the logits and "+
+			"of the layers' activations.")
 	}
 	window, sized := m.Requests()
 	switch {
 	case !job.Played || !sized:
 	case job.FailsAtBytes == 0:
-		c.Notes = append(c.Notes, "Replayed within what the message says the card leaves it, the job gets through: the run holds more than this job, or its software is not that of the replay.")
+		c.Notes = append(c.Notes, "Replayed within what the message says the card leaves it, the job gets through: "+
+			"the run holds more than this job, or its software is not that of the replay.")
 	case window.Contains(job.FailsAtBytes):
-		c.Evidence = append(c.Evidence, "replayed within what the card leaves it, the job fails at a request of that size too")
+		c.Evidence = append(c.Evidence, "replayed within what the card leaves it, the job fails at a request "+
+			"of that size too")
 	}
 	if job.FloorBytes > 0 {
-		c.Notes = append(c.Notes, "The floor of the job, with the smallest batch: "+formatBytes(job.FloorBytes)+" allocated.")
+		c.Notes = append(c.Notes, "The floor of the job, with the smallest batch: "+formatBytes(job.FloorBytes)+
+			" allocated.")
 	}
 	if m.NoFigure {
-		c.Notes = append(c.Notes, "What it prints for this process or its limit is no figure: it stands for a value that nobody knows.")
+		c.Notes = append(c.Notes, "What it prints for this process or its limit is no figure: it stands for a value "+
+			"that nobody knows.")
 	}
 	for _, p := range m.Processes {
 		if p.ThisProcess {
-			c.Notes = append(c.Notes, "Process "+itoa(int64(p.PID))+" is this process: it holds what PyTorch allocated and a context. A container does not see its own number.")
+			c.Notes = append(c.Notes, "Process "+itoa(int64(p.PID))+
+				" is this process: it holds what PyTorch allocated and a context. A container does not "+
+				"see its own number.")
 		}
 	}
 }

@@ -17,10 +17,14 @@ const (
 
 // The messages below have PyTorch's own forms with numbers of ours.
 const (
-	former = "RuntimeError: CUDA out of memory. Tried to allocate %s (GPU 1; 10.00 GiB total capacity; %s already allocated; %s free; %s reserved in total by PyTorch)"
-	today  = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of which %s is free. " +
-		"Including non-PyTorch memory, this process has %s memory in use. Of the allocated memory %s is allocated by PyTorch, and %s is reserved by PyTorch but unallocated. " +
-		"If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+	former = "RuntimeError: CUDA out of memory. Tried to allocate %s (GPU 1; 10.00 GiB total capacity; %s already " +
+		"allocated; %s free; %s reserved in total by PyTorch)"
+	today = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of %s of " +
+		"which %s is free. " +
+		"Including non-PyTorch memory, this process has %s memory in use. Of the allocated memory %s is allocated by " +
+		"PyTorch, and %s is reserved by PyTorch but unallocated. " +
+		"If reserved but unallocated memory is large try setting PYTORCH_ALLOC_CONF=expandable_segments:True to " +
+		"avoid fragmentation."
 )
 
 func explain(text string) diagnose.Cause {
@@ -37,33 +41,64 @@ func TestCauses(t *testing.T) {
 		want       diagnose.Class
 		says       string // in the evidence, the notes or the advice
 	}{
-		{"another process holds the card", fmt.Sprintf(today, "500.00 MiB", "24.00 GiB", "100.00 MiB", "9.00 GiB", "8.40 GiB", "100.00 MiB"), diagnose.ClassOtherProcess, "14.90 GiB"},
-		{"another process is listed", "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 0 bytes is free. Process 7 has 15.00 GiB memory in use. Including non-PyTorch memory, this process has 8.90 GiB memory in use. Of the allocated memory 8.40 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.", diagnose.ClassOtherProcess, "process 7 has 15.00 GiB"},
-		{"a container counts this process as another", "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 90.00 MiB is free. Process 4711 has 23.90 GiB memory in use. Of the allocated memory 23.30 GiB is allocated by PyTorch, and 90.00 MiB is reserved by PyTorch but unallocated.", diagnose.ClassUnknown, "Process 4711 is this process"},
-		{"pieces", fmt.Sprintf(today, "2.00 GiB", "24.00 GiB", "100.00 MiB", "23.80 GiB", "15.20 GiB", "8.10 GiB"), diagnose.ClassFragmentation, "8.10 GiB"},
-		{"pieces of a former release", fmt.Sprintf(former, "1.00 GiB", "5.00 GiB", "100.00 MiB", "9.00 GiB"), diagnose.ClassFragmentation, "4.00 GiB"},
-		{"a few pieces are none", fmt.Sprintf(today, "90.00 MiB", "24.00 GiB", "20.00 MiB", "23.90 GiB", "23.20 GiB", "120.00 MiB"), diagnose.ClassUnknown, "not fragmentation"},
-		{"the driver refuses", fmt.Sprintf(today, "80.00 MiB", "24.00 GiB", "9.00 GiB", "14.90 GiB", "14.20 GiB", "100.00 MiB"), diagnose.ClassDriverRefused, "pagefile"},
-		{"a limit", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which 15.00 GiB is free. 8.00 GiB allowed; Of the allocated memory 7.00 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.", diagnose.ClassLimit, "8.00 GiB"},
-		{"a copy of everything", fmt.Sprintf(former, "4.40 GiB", "4.40 GiB", "4.38 GiB", "4.40 GiB"), diagnose.ClassWeightsFlat, "all parameters"},
-		{"a loss", traceback("  File \"a.py\", line 3, in forward", "    loss = F.cross_entropy(logits.view(-1, n), targets)") + full, diagnose.ClassLogits, "line 3"},
-		{"an evaluation inside a trainer", traceback("  File \"/x/transformers/trainer.py\", line 9, in evaluation_loop", "    logits = nested_concat(a, b)") + full, diagnose.ClassEval, "eval_accumulation_steps"},
-		{"the first step of an optimizer", traceback("  File \"/x/torch/optim/adam.py\", line 77, in step", "    state['exp_avg_sq'] = torch.zeros_like(p.data)") + full, diagnose.ClassOptimizerState, "8-bit"},
-		{"foreach", traceback("  File \"/x/torch/optim/adamw.py\", line 6, in _multi_tensor_adamw", "    x = torch._foreach_sqrt(y)") + full, diagnose.ClassOptimizerTemporary, "fused"},
-		{"weights", traceback("  File \"/x/transformers/modeling_utils.py\", line 8, in _load_state_dict_into_meta_model") + full, diagnose.ClassWeightsLoad, "zero3"},
-		{"generation", traceback("  File \"/x/transformers/generation/utils.py\", line 8, in generate") + full, diagnose.ClassInference, ""},
-		{"a checkpoint", traceback("  File \"t.py\", line 8, in main", "    optimizer.load_state_dict(torch.load(path))") + full, diagnose.ClassResume, "map_location"},
-		{"NCCL", "n1:14:16 [0] init.cc:196 NCCL WARN Cuda failure 'out of memory'", diagnose.ClassNCCL, "outside PyTorch"},
-		{"cuBLAS, and nothing besides", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", diagnose.ClassUnknown, "not only memory"},
-		{"cuBLAS in a run", traceback("  File \"t.py\", line 8, in main", "    loss.backward()") + "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`", diagnose.ClassContext, "full"},
-		{"before there were sizes", "RuntimeError: cuda runtime error (2) : out of memory at /pytorch/THC/generic/THCStorage.cu:66", diagnose.ClassUnknown, "no sizes"},
-		{"Apple's limit", "MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 1.00 GB, max allowed: 18.13 GB). Tried to allocate 2.00 GB on private pool.", diagnose.ClassLimit, "18.13 GiB"},
+		{"another process holds the card", fmt.Sprintf(today, "500.00 MiB", "24.00 GiB", "100.00 MiB", "9.00 GiB",
+			"8.40 GiB", "100.00 MiB"), diagnose.ClassOtherProcess, "14.90 GiB"},
+		{"another process is listed", "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of " +
+			"24.00 GiB of which 0 bytes is free. Process 7 has 15.00 GiB memory in use. Including non-PyTorch memory, " +
+			"this process has 8.90 GiB memory in use. Of the allocated memory 8.40 GiB is allocated by PyTorch, and " +
+			"10.00 MiB is reserved by PyTorch but unallocated.", diagnose.ClassOtherProcess, "process 7 has 15.00 GiB"},
+		{"a container counts this process as another", "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a " +
+			"total capacity of 24.00 GiB of which 90.00 MiB is free. Process 4711 has 23.90 GiB memory in use. Of the " +
+			"allocated memory 23.30 GiB is allocated by PyTorch, and 90.00 MiB is reserved by PyTorch but unallocated.",
+			diagnose.ClassUnknown, "Process 4711 is this process"},
+		{"pieces", fmt.Sprintf(today, "2.00 GiB", "24.00 GiB", "100.00 MiB", "23.80 GiB", "15.20 GiB", "8.10 GiB"),
+			diagnose.ClassFragmentation, "8.10 GiB"},
+		{"pieces of a former release", fmt.Sprintf(former, "1.00 GiB", "5.00 GiB", "100.00 MiB", "9.00 GiB"),
+			diagnose.ClassFragmentation, "4.00 GiB"},
+		{"a few pieces are none", fmt.Sprintf(today, "90.00 MiB", "24.00 GiB", "20.00 MiB", "23.90 GiB", "23.20 GiB",
+			"120.00 MiB"), diagnose.ClassUnknown, "not fragmentation"},
+		{"the driver refuses", fmt.Sprintf(today, "80.00 MiB", "24.00 GiB", "9.00 GiB", "14.90 GiB", "14.20 GiB",
+			"100.00 MiB"), diagnose.ClassDriverRefused, "pagefile"},
+		{"a limit", "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 24.00 GiB of which " +
+			"15.00 GiB is free. 8.00 GiB allowed; Of the allocated memory 7.00 GiB is allocated by PyTorch, and 10.00 " +
+			"MiB is reserved by PyTorch but unallocated.", diagnose.ClassLimit, "8.00 GiB"},
+		{"a copy of everything", fmt.Sprintf(former, "4.40 GiB", "4.40 GiB", "4.38 GiB", "4.40 GiB"),
+			diagnose.ClassWeightsFlat, "all parameters"},
+		{"a loss", traceback("  File \"a.py\", line 3, in forward",
+			"    loss = F.cross_entropy(logits.view(-1, n), targets)") + full, diagnose.ClassLogits, "line 3"},
+		{"an evaluation inside a trainer",
+			traceback("  File \"/x/transformers/trainer.py\", line 9, in evaluation_loop",
+				"    logits = nested_concat(a, b)") + full, diagnose.ClassEval, "eval_accumulation_steps"},
+		{"the first step of an optimizer", traceback("  File \"/x/torch/optim/adam.py\", line 77, in step",
+			"    state['exp_avg_sq'] = torch.zeros_like(p.data)") + full, diagnose.ClassOptimizerState, "8-bit"},
+		{"foreach", traceback("  File \"/x/torch/optim/adamw.py\", line 6, in _multi_tensor_adamw",
+			"    x = torch._foreach_sqrt(y)") + full, diagnose.ClassOptimizerTemporary, "fused"},
+		{"weights", traceback("  File \"/x/transformers/modeling_utils.py\", line 8, in "+
+			"_load_state_dict_into_meta_model") + full, diagnose.ClassWeightsLoad, "zero3"},
+		{"generation", traceback("  File \"/x/transformers/generation/utils.py\", line 8, in generate") + full,
+			diagnose.ClassInference, ""},
+		{"a checkpoint", traceback("  File \"t.py\", line 8, in main",
+			"    optimizer.load_state_dict(torch.load(path))") + full, diagnose.ClassResume, "map_location"},
+		{"NCCL", "n1:14:16 [0] init.cc:196 NCCL WARN Cuda failure 'out of memory'", diagnose.ClassNCCL,
+			"outside PyTorch"},
+		{"cuBLAS, and nothing besides", "RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling " +
+			"`cublasCreate(handle)`", diagnose.ClassUnknown, "not only memory"},
+		{"cuBLAS in a run", traceback("  File \"t.py\", line 8, in main", "    loss.backward()") +
+			"RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+			diagnose.ClassContext, "full"},
+		{"before there were sizes", "RuntimeError: cuda runtime error (2) : out of memory at " +
+			"/pytorch/THC/generic/THCStorage.cu:66", diagnose.ClassUnknown, "no sizes"},
+		{"Apple's limit", "MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 1.00 GB, max " +
+			"allowed: 18.13 GB). Tried to allocate 2.00 GB on private pool.", diagnose.ClassLimit, "18.13 GiB"},
 		{"the host", "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0", diagnose.ClassHost, "--mem"},
-		{"a small card", fmt.Sprintf(today, "20.00 MiB", "4.00 GiB", "5.00 MiB", "3.90 GiB", "3.40 GiB", "40.00 MiB"), diagnose.ClassFloor, "No batch fits"},
-		{"larger than the card, and quadratic", fmt.Sprintf(former, "32.00 GiB", "5.00 GiB", "4.00 GiB", "5.10 GiB"), diagnose.ClassAttentionScores, "tokens × tokens"},
+		{"a small card", fmt.Sprintf(today, "20.00 MiB", "4.00 GiB", "5.00 MiB", "3.90 GiB", "3.40 GiB", "40.00 MiB"),
+			diagnose.ClassFloor, "No batch fits"},
+		{"larger than the card, and quadratic", fmt.Sprintf(former, "32.00 GiB", "5.00 GiB", "4.00 GiB", "5.10 GiB"),
+			diagnose.ClassAttentionScores, "tokens × tokens"},
 		{"cut off", "torch.OutOfMemoryError: CUDA out of memory.", diagnose.ClassUnknown, "cut off"},
 		{"nothing", "epoch 3 loss 1.25", diagnose.ClassUnknown, ""},
-		{"a card as CSV", "index, name, memory.total [MiB], memory.used [MiB], memory.free [MiB]\n3, NVIDIA A100-SXM4-40GB, 40960 MiB, 4 MiB, 40439 MiB", diagnose.ClassNone, "40439 MiB free and 517 MiB are kept"},
+		{"a card as CSV", "index, name, memory.total [MiB], memory.used [MiB], memory.free [MiB]\n3, NVIDIA " +
+			"A100-SXM4-40GB, 40960 MiB, 4 MiB, 40439 MiB", diagnose.ClassNone, "40439 MiB free and 517 MiB are kept"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -108,8 +143,10 @@ func TestMessagesAreReadThroughWhatLogsDoToThem(t *testing.T) {
 			t.Errorf("%s: %d messages", name, len(got))
 			continue
 		}
-		for _, pair := range [][2]*int64{{got[0].RequestedBytes, want.RequestedBytes}, {got[0].TotalBytes, want.TotalBytes}, {got[0].FreeBytes, want.FreeBytes},
-			{got[0].AllocatedBytes, want.AllocatedBytes}, {got[0].UnallocatedBytes, want.UnallocatedBytes}, {got[0].ThisProcessBytes, want.ThisProcessBytes}} {
+		for _, pair := range [][2]*int64{{got[0].RequestedBytes, want.RequestedBytes},
+			{got[0].TotalBytes, want.TotalBytes}, {got[0].FreeBytes, want.FreeBytes},
+			{got[0].AllocatedBytes, want.AllocatedBytes}, {got[0].UnallocatedBytes, want.UnallocatedBytes},
+			{got[0].ThisProcessBytes, want.ThisProcessBytes}} {
 			if pair[0] == nil || pair[1] == nil || *pair[0] != *pair[1] {
 				t.Errorf("%s: %+v", name, got[0])
 				break
@@ -126,7 +163,8 @@ func TestWindowHoldsTheRequest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		bytes := rapid.Int64Range(1, 60*gib).Draw(t, "bytes")
 		segment := segmentOf(bytes)
-		text := fmt.Sprintf("CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of 79.11 GiB of which 0 bytes is free.", printed(segment))
+		text := fmt.Sprintf("CUDA out of memory. Tried to allocate %s. GPU 0 has a total capacity of 79.11 GiB of "+
+			"which 0 bytes is free.", printed(segment))
 		w, ok := diagnose.Read(text).Messages[0].Requests()
 		if !ok || !w.Contains(bytes) {
 			t.Fatalf("%d B asks for a segment of %d B, printed as %s, read as %+v", bytes, segment, printed(segment), w)
@@ -134,7 +172,8 @@ func TestWindowHoldsTheRequest(t *testing.T) {
 	})
 }
 
-// segmentOf is what the allocator asks the driver for. Source: c10/cuda/CUDACachingAllocator.cpp (get_allocation_size), torch 2.9.
+// segmentOf is what the allocator asks the driver for. Source: c10/cuda/CUDACachingAllocator.cpp (get_allocation_size),
+// torch 2.9.
 func segmentOf(bytes int64) int64 {
 	bytes = (bytes + 511) / 512 * 512
 	switch {
@@ -168,7 +207,8 @@ func TestAccountingAddsUp(t *testing.T) {
 		own := min(total, allocated+unallocated+rapid.Int64Range(200*mib, 600*mib).Draw(t, "context"))
 		others := rapid.Int64Range(0, total-own).Draw(t, "others")
 		requested := rapid.Int64Range(2*mib, total).Draw(t, "requested")
-		c := explain(fmt.Sprintf(today, printed(segmentOf(requested)), printed(total), printed(total-own-others), printed(own), printed(allocated), printed(unallocated)))
+		c := explain(fmt.Sprintf(today, printed(segmentOf(requested)), printed(total), printed(total-own-others),
+			printed(own), printed(allocated), printed(unallocated)))
 		a := c.Accounting
 		if a == nil || a.OthersBytes == nil {
 			t.Fatalf("no accounting: %+v", c)
@@ -200,8 +240,10 @@ func TestJobNamesTheTensor(t *testing.T) {
 
 func TestExtractFindsTheFailureInALongLog(t *testing.T) {
 	noise := strings.Repeat("step 100 loss 2.5 grad_norm 0.1 it/s 3.2\n", 60_000)
-	text, err := diagnose.Extract(strings.NewReader(noise + "Traceback (most recent call last):\n  File \"t.py\", line 1, in f\n    loss = F.cross_entropy(a, b)\n" +
-		fmt.Sprintf(today, "500.00 MiB", "24.00 GiB", "100.00 MiB", "23.80 GiB", "23.20 GiB", "100.00 MiB") + "\n" + noise))
+	text, err := diagnose.Extract(strings.NewReader(noise + "Traceback (most recent call last):\n  File \"t.py\", " +
+		"line 1, in f\n    loss = F.cross_entropy(a, b)\n" +
+		fmt.Sprintf(today, "500.00 MiB", "24.00 GiB", "100.00 MiB", "23.80 GiB", "23.20 GiB", "100.00 MiB") + "\n" +
+		noise))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +253,8 @@ func TestExtractFindsTheFailureInALongLog(t *testing.T) {
 	if c := explain(text); c.Class != diagnose.ClassLogits {
 		t.Errorf("%+v", c)
 	}
-	if _, err := diagnose.Extract(strings.NewReader("\x80\x04\x95...")); err == nil || !strings.Contains(err.Error(), "pickle") {
+	if _, err := diagnose.Extract(strings.NewReader("\x80\x04\x95...")); err == nil ||
+		!strings.Contains(err.Error(), "pickle") {
 		t.Errorf("a pickle: %v", err)
 	}
 	one := strings.Repeat("x", 3<<20)

@@ -13,7 +13,8 @@ import (
 var marked = regexp.MustCompile(`(?i)out of memory|OutOfMemory|OOM|Allocation on device|STATUS_ALLOC_FAILED|STATUS_NOT_INITIALIZED|RESOURCE_EXHAUSTED|memory summary|allocated_bytes\.all|memory\.(?:total|used|free)|used_(?:gpu_)?memory|MiB\s*/\s*\d+MiB|MemoryError|bad_alloc|insufficient shared memory|CPUAllocator|Cannot allocate memory|exit ?code:? -9|code 137`)
 
 // hints are parts of every line that marked finds: looking for them first is ten times as fast, and logs are long.
-var hints = [...]string{"emory", "EMORY", "OOM", "oom", "n device", "STATUS_", "EXHAUSTED", "_bytes.all", "MiB", "bad_alloc", "CPUAllocator", "code"}
+var hints = [...]string{"emory", "EMORY", "OOM", "oom", "n device", "STATUS_", "EXHAUSTED", "_bytes.all", "MiB",
+	"bad_alloc", "CPUAllocator", "code"}
 
 func matters(line string) bool {
 	for _, h := range hints {
@@ -34,7 +35,8 @@ const (
 )
 
 // errPickle is a memory snapshot as PyTorch writes it.
-var errPickle = errors.New("it is a pickle, and reading a pickle runs it: give torch.cuda.memory_summary() or the message itself")
+var errPickle = errors.New("it is a pickle, and reading a pickle runs it: give torch.cuda.memory_summary() or " +
+	"the message itself")
 
 // errSnapshot is JSON that begins as a memory snapshot does and cannot be read.
 var errSnapshot = errors.New("it begins as a memory snapshot in JSON, and is broken or of another form")
@@ -42,8 +44,8 @@ var errSnapshot = errors.New("it begins as a memory snapshot in JSON, and is bro
 // snapshotHead is how much of a text is looked at to tell whether it is a snapshot.
 const snapshotHead = 4 << 10
 
-// Extract reads a log of any length and keeps the lines that can matter: those around each failure, up to [MaxTextBytes]. It keeps
-// a short text as it is. The error is that of r, or says that it holds a pickle.
+// Extract reads a log of any length and keeps the lines that can matter: those around each failure, up to
+// [MaxTextBytes]. It keeps a short text as it is. The error is that of r, or says that it holds a pickle.
 func Extract(r io.Reader) (string, error) {
 	in := bufio.NewReaderSize(io.LimitReader(r, longestLog), 64<<10)
 	var whole, kept strings.Builder

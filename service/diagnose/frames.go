@@ -23,10 +23,11 @@ type sign struct {
 	rank int
 }
 
-// signs are lines of libraries' code by which a moment of a run can be told, and what is asked for there. Function and file names
-// are those of the libraries; releases in which they stand are behind them.
+// signs are lines of libraries' code by which a moment of a run can be told, and what is asked for there. Function and
+// file names are those of the libraries; releases in which they stand are behind them.
 var signs = []sign{
-	// transformers Trainer.evaluation_loop keeps predictions on the card (4.x and 5.x: trainer.py, trainer_pt_utils.py).
+	// transformers Trainer.evaluation_loop keeps predictions on the card (4.x and 5.x: trainer.py,
+	// trainer_pt_utils.py).
 	{ClassEval, regexp.MustCompile(`evaluation_loop|prediction_step|prediction_loop|nested_concat|nested_gpu_gather|compute_metrics|in (?:evaluate|validate|validation_step|test_step|estimate_loss)\b|def evaluate|trainer\.evaluate\(|EvalPrediction`),
 		"runs inside an evaluation", 3},
 	// torch.load without map_location, load_state_dict of an optimizer, resuming.
@@ -66,8 +67,8 @@ var framework = regexp.MustCompile(`site-packages/torch/(?:nn/modules/module|uti
 // backward is the line that starts a backward pass: what asked is inside the engine, which has no lines of its own.
 var backward = regexp.MustCompile(`loss\.backward\(|\.backward\(|run_backward|_engine_run_backward|accelerator\.backward|Variable\._execution_engine`)
 
-// clues finds what the lines around a failure at line at (from 1) say: the lines above it, since Python prints a traceback before
-// the error, and the few below that belong to it.
+// clues finds what the lines around a failure at line at (from 1) say: the lines above it, since Python prints a
+// traceback before the error, and the few below that belong to it.
 func clues(all []line, at int) []clue {
 	var found []clue
 	first := max(0, at-1-tracebackLines)
@@ -76,7 +77,8 @@ func clues(all []line, at int) []clue {
 		if i < at-1 && strings.Contains(text, "Traceback (most recent call last)") {
 			first = i
 		}
-		if framework.MatchString(text) && !strings.Contains(text, "torch/optim") && !strings.Contains(text, "serialization") {
+		if framework.MatchString(text) && !strings.Contains(text, "torch/optim") &&
+			!strings.Contains(text, "serialization") {
 			continue
 		}
 		for s := range signs {

@@ -13,14 +13,15 @@ type reading struct {
 }
 
 var (
-	// logged is a figure of memory in a line of a training loop: "mem 12.3GiB", "gpu_mem_alloc: 9.8 GB", "memory allocated = 8123 MiB".
+	// logged is a figure of memory in a line of a training loop: "mem 12.3GiB", "gpu_mem_alloc: 9.8 GB", "memory
+	// allocated = 8123 MiB".
 	logged = regexp.MustCompile(`(?i)(?:^|[^a-z])(?:(?:gpu|cuda|max|peak|vram|torch)[ _]?)*(?:mem(?:ory)?|vram|alloc(?:ated)?)(?:[ _]?(?:alloc(?:ated)?|used|usage|gb|mb|gib|mib))?["']?\s*[:=(]?\s*([0-9]+(?:\.[0-9]+)?)\s*([GM]i?B|[GM])(?:[^a-z]|$)`)
 	// notLogged are lines whose figures are of a card, of a failure or of what is only reserved.
 	notLogged = regexp.MustCompile(`(?i)tried to allocate|total capacity|MiB\s*/|reserved|available|free|\bcpu\b|\bram\b|swap|shared memory`)
 )
 
-// A leak has to be seen in at least leakReadings figures that rise nearly always, by a fifth and half a GiB in all, and as fast in
-// the second half as in the first: what a first epoch with ever longer samples makes grows less and less.
+// A leak has to be seen in at least leakReadings figures that rise nearly always, by a fifth and half a GiB in all, and
+// as fast in the second half as in the first: what a first epoch with ever longer samples makes grows less and less.
 const (
 	leakReadings = 6
 	leakRising   = 0.8
@@ -63,21 +64,26 @@ func growing(all []line, at int) (first, last reading, count int, ok bool) {
 	first, last = list[0], list[len(list)-1]
 	half := len(rises) / 2
 	early, late := list[half].bytes-first.bytes, last.bytes-list[len(list)-1-half].bytes
-	ok = float64(up) >= leakRising*float64(len(rises)) && last.bytes-first.bytes >= leakLeast && float64(last.bytes) >= leakShare*float64(first.bytes) &&
+	ok = float64(up) >= leakRising*float64(len(rises)) && last.bytes-first.bytes >= leakLeast &&
+		float64(last.bytes) >= leakShare*float64(first.bytes) &&
 		2*late >= early && 3*slices.Max(rises) < 2*(last.bytes-first.bytes) // one jump is not a leak
 	return first, last, len(list), ok
 }
 
-// leak puts a failure down to tensors that are kept from step to step, where the log shows it and nothing surer says another cause.
+// leak puts a failure down to tensors that are kept from step to step, where the log shows it and nothing surer says
+// another cause.
 func (c *Cause) leak(all []line, at int) {
 	first, last, count, ok := growing(all, at)
 	if !ok {
 		return
 	}
-	say := "the log shows " + formatBytes(first.bytes) + " at line " + itoa(int64(first.line)) + " and " + formatBytes(last.bytes) + " at line " + itoa(int64(last.line)) +
-		", rising in nearly all of " + itoa(int64(count)) + " figures between: something is kept from one step to the next"
+	say := "the log shows " + formatBytes(first.bytes) + " at line " + itoa(int64(first.line)) + " and " +
+		formatBytes(last.bytes) + " at line " + itoa(int64(last.line)) +
+		", rising in nearly all of " + itoa(int64(count)) + " figures between: something is kept from one " +
+		"step to the next"
 	switch c.Class {
-	case ClassUnknown, ClassFloor, ClassLogits, ClassActivations, ClassAttentionScores, ClassGradients, ClassPrecisionCopies:
+	case ClassUnknown, ClassFloor, ClassLogits, ClassActivations, ClassAttentionScores, ClassGradients,
+		ClassPrecisionCopies:
 		c.Candidates = nil
 		c.settle(ClassHeld, ClassOnly, say)
 	case ClassOptimizerState, ClassOptimizerTemporary, ClassEval, ClassInference:

@@ -36,7 +36,8 @@ const (
 type Process struct {
 	PID   int   `json:"pid"`
 	Bytes int64 `json:"bytes"`
-	// ThisProcess says that it is the one that failed: inside a container's own list of processes it does not know itself.
+	// ThisProcess says that it is the one that failed: inside a container's own list of processes it does not know
+	// itself.
 	ThisProcess bool `json:"this_process"`
 }
 
@@ -80,8 +81,8 @@ func (m *Message) Requests() (Window, bool) {
 	return m.requested.requests(), true
 }
 
-// LimitBytes is what the card leaves this process's allocator by the first message, 0 where it does not say: what it has reserved
-// and what is free.
+// LimitBytes is what the card leaves this process's allocator by the first message, 0 where it does not say: what it
+// has reserved and what is free.
 func (t *Text) LimitBytes() int64 {
 	if len(t.Messages) == 0 {
 		return 0
@@ -115,28 +116,44 @@ const windowMost = 2400
 
 const sizeText = `\*{0,2}([0-9][0-9,]*(?:\.[0-9]+)?)(bytes|[KMGT]i?B|B)\*{0,2}`
 
-// parts are where the sizes of a message stand. They are searched one by one: releases, forks and logs leave some out and put
-// others in between.
+// parts are where the sizes of a message stand. They are searched one by one: releases, forks and logs leave some out
+// and put others in between.
 var parts = []struct {
 	find *regexp.Regexp
 	set  func(m *Message, s size)
 }{
-	{regexp.MustCompile(`(?i)(?:triedtoallocate|Requested:|tryingtoallocate|allocating|youtriedtoallocate)` + sizeText), func(m *Message, s size) {
-		m.RequestedBytes, m.requested = &s.bytes, s
+	{regexp.MustCompile(`(?i)(?:triedtoallocate|Requested:|tryingtoallocate|allocating|youtriedtoallocate)` + sizeText),
+		func(m *Message, s size) {
+			m.RequestedBytes, m.requested = &s.bytes, s
+		}},
+	{regexp.MustCompile(`(?i)` + sizeText + `totalcapaci?ty|totalcapaci?tyof` + sizeText + `|Devicelimit:` + sizeText +
+		`|maxallowed:` + sizeText), func(m *Message, s size) {
+		m.TotalBytes = &s.bytes
 	}},
-	{regexp.MustCompile(`(?i)` + sizeText + `totalcapaci?ty|totalcapaci?tyof` + sizeText + `|Devicelimit:` + sizeText + `|maxallowed:` + sizeText), func(m *Message, s size) { m.TotalBytes = &s.bytes }},
-	{regexp.MustCompile(`(?i)` + sizeText + `alreadyallocated|` + sizeText + `isallocatedbyPyTorch|Currentlyallocated:` + sizeText + `|MPSallocated:` + sizeText), func(m *Message, s size) { m.AllocatedBytes = &s.bytes }},
-	{regexp.MustCompile(`(?i)ofwhich` + sizeText + `isfree|Free\(accordingtoCUDA\):` + sizeText + `|;` + sizeText + `free[;)]`), func(m *Message, s size) { m.FreeBytes = &s.bytes }},
-	{regexp.MustCompile(`(?i)` + sizeText + `reservedintotalbyPyTorch`), func(m *Message, s size) { m.ReservedBytes = &s.bytes }},
+	{regexp.MustCompile(`(?i)` + sizeText + `alreadyallocated|` + sizeText +
+		`isallocatedbyPyTorch|Currentlyallocated:` + sizeText + `|MPSallocated:` + sizeText), func(m *Message, s size) {
+		m.AllocatedBytes = &s.bytes
+	}},
+	{regexp.MustCompile(`(?i)ofwhich` + sizeText + `isfree|Free\(accordingtoCUDA\):` + sizeText + `|;` + sizeText +
+		`free[;)]`), func(m *Message, s size) {
+		m.FreeBytes = &s.bytes
+	}},
+	{regexp.MustCompile(`(?i)` + sizeText + `reservedintotalbyPyTorch`), func(m *Message, s size) {
+		m.ReservedBytes = &s.bytes
+	}},
 	{regexp.MustCompile(`(?i)` + sizeText + `cached`), func(m *Message, s size) { m.UnallocatedBytes = &s.bytes }},
-	{regexp.MustCompile(`(?i)` + sizeText + `isreservedbyPyTorchbutunallocated`), func(m *Message, s size) { m.UnallocatedBytes = &s.bytes }},
+	{regexp.MustCompile(`(?i)` + sizeText + `isreservedbyPyTorchbutunallocated`), func(m *Message, s size) {
+		m.UnallocatedBytes = &s.bytes
+	}},
 	{regexp.MustCompile(`(?i)thisprocesshas` + sizeText + `memoryinuse`), func(m *Message, s size) {
 		if s.bytes > 0 { // a container's NVML knows nothing of its processes
 			m.ThisProcessBytes = &s.bytes
 		}
 	}},
 	{regexp.MustCompile(`(?i)` + sizeText + `allowed;`), func(m *Message, s size) { m.AllowedBytes = &s.bytes }},
-	{regexp.MustCompile(`(?i)with` + sizeText + `allocatedinprivatepools`), func(m *Message, s size) { m.PrivateBytes = &s.bytes }},
+	{regexp.MustCompile(`(?i)with` + sizeText + `allocatedinprivatepools`), func(m *Message, s size) {
+		m.PrivateBytes = &s.bytes
+	}},
 	{regexp.MustCompile(`(?i)otherallocations:` + sizeText), func(m *Message, s size) { m.OtherBytes = &s.bytes }},
 }
 

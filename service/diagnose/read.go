@@ -46,8 +46,8 @@ func (t *Text) Kind() Kind {
 	return KindUnrecognised
 }
 
-// Explain puts every failure of the text down to something. models are tensors of models of a catalog, for texts without a job.
-// There is at least one cause, that of nothing where the text has no failure.
+// Explain puts every failure of the text down to something. models are tensors of models of a catalog, for texts
+// without a job. There is at least one cause, that of nothing where the text has no failure.
 func (t *Text) Explain(job Job, models []Candidate) []Cause {
 	var causes []Cause
 	for i := range t.Messages {
@@ -76,11 +76,14 @@ func (s *Summary) cause() Cause {
 	if s.AllocatedBytes != nil && s.ReservedBytes != nil {
 		a, r := *s.AllocatedBytes, *s.ReservedBytes
 		c.Evidence = append(c.Evidence, itoa(r/mib)+" MiB are reserved and "+itoa(a/mib)+" MiB allocated")
-		if s.AllocatedPeakBytes == nil { // what was allocated before is not told: between steps little is, and that is no fragmentation
-			c.Notes = append(c.Notes, "The peak is not in it, so that nothing follows from what is reserved and not allocated now.")
+		// what was allocated before is not told: between steps little is, and that is no fragmentation
+		if s.AllocatedPeakBytes == nil {
+			c.Notes = append(c.Notes, "The peak is not in it, so that nothing follows from what is reserved and "+
+				"not allocated now.")
 		} else if peak := *s.AllocatedPeakBytes; r-peak >= gib && float64(r-peak) >= fragmentedShare*float64(r) {
 			c.Class, c.Certainty = ClassFragmentation, ClassOnly
-			c.Evidence = append(c.Evidence, "at no moment more than "+itoa(peak/mib)+" MiB were allocated: the rest lies in pieces")
+			c.Evidence = append(c.Evidence, "at no moment more than "+itoa(peak/mib)+
+				" MiB were allocated: the rest lies in pieces")
 		}
 	}
 	if c.Class == ClassUnknown && s.OOMs != nil && *s.OOMs == 0 {

@@ -14,8 +14,8 @@ const (
 	tib = 1 << 40
 )
 
-// noLimitBytes is where a size stops being one. PyTorch prints 17179869184.00 GiB, which is -1 as an unsigned number, for a limit
-// that nobody set and for what NVML does not know of a process (WSL, some containers).
+// noLimitBytes is where a size stops being one. PyTorch prints 17179869184.00 GiB, which is -1 as an unsigned number,
+// for a limit that nobody set and for what NVML does not know of a process (WSL, some containers).
 const noLimitBytes = 1 << 54
 
 // Window is the bytes that print as one size: from Low to High, both included.
@@ -33,9 +33,9 @@ type size struct {
 	decimals int
 }
 
-// parseSize reads "198.00 MiB", "8.38GiB", "0 bytes". MB and GB are taken for MiB and GiB: PyTorch's are multiples of 1024 in
-// every release, memory_summary()'s and those of Apple's backend too. It says no where the text is not a size, or one that stands
-// for none.
+// parseSize reads "198.00 MiB", "8.38GiB", "0 bytes". MB and GB are taken for MiB and GiB: PyTorch's are multiples of
+// 1024 in every release, memory_summary()'s and those of Apple's backend too. It says no where the text is not a size,
+// or one that stands for none.
 func parseSize(number, unit string) (size, bool) {
 	number = strings.ReplaceAll(number, ",", "")
 	v, err := strconv.ParseFloat(number, 64)
@@ -83,8 +83,8 @@ const (
 	segmentGranularity = 2 * mib
 )
 
-// requests is the bytes of one tensor for which the allocator prints s as what it tried to allocate: it prints the segment that it
-// wanted from the driver, which is larger than the tensor.
+// requests is the bytes of one tensor for which the allocator prints s as what it tried to allocate: it prints the
+// segment that it wanted from the driver, which is larger than the tensor.
 func (s size) requests() Window {
 	low, high := s.bytes-s.half(), s.bytes+s.half()
 	if s.unit == 1 {
@@ -98,8 +98,8 @@ func (s size) requests() Window {
 	case s.decimals >= 2 && s.bytes%segmentGranularity == 0 && s.unit == mib:
 		return Window{s.bytes - segmentGranularity + 1, s.bytes}
 	}
-	// Printed in GiB, or typed by hand: any multiple of 2 MiB that prints so, and any tensor that rounds up to it. Before
-	// 1.3 large requests were rounded to 128 KiB, which this holds too.
+	// Printed in GiB, or typed by hand: any multiple of 2 MiB that prints so, and any tensor that rounds up to it.
+	// Before 1.3 large requests were rounded to 128 KiB, which this holds too.
 	return Window{max(1, low-segmentGranularity+1), high}
 }
 

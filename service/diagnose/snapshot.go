@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// torch.cuda.memory_snapshot() and torch.cuda.memory._snapshot() written as JSON: a list of segments, or an object with them and a
-// history (torch 2.15 torch/cuda/_memory_viz.py reads the same). It is read as a stream, and nothing of it is kept but sums.
+// torch.cuda.memory_snapshot() and torch.cuda.memory._snapshot() written as JSON: a list of segments, or an object with
+// them and a history (torch 2.15 torch/cuda/_memory_viz.py reads the same). It is read as a stream, and nothing of it
+// is kept but sums.
 type snapshotSegment struct {
 	Device    int   `json:"device"`
 	Total     int64 `json:"total_size"`
@@ -38,7 +39,8 @@ type snapshotSums struct {
 // maxSnapshotDevices is how many devices of a snapshot are told.
 const maxSnapshotDevices = 16
 
-// snapshotText turns a snapshot into lines of the form that the rest reads, "" where the text is none. Broken JSON is none.
+// snapshotText turns a snapshot into lines of the form that the rest reads, "" where the text is none. Broken JSON is
+// none.
 func snapshotText(r io.Reader) string {
 	d := json.NewDecoder(io.LimitReader(r, longestLog))
 	first, err := d.Token()
@@ -86,7 +88,8 @@ func segments(d *json.Decoder, sums map[int]*snapshotSums) bool {
 	any, reserved := false, int64(0)
 	for d.More() {
 		var s snapshotSegment
-		if d.Decode(&s) != nil || s.Total <= 0 || s.Allocated < 0 || s.Allocated > s.Total || s.Total > noLimitBytes-reserved {
+		if d.Decode(&s) != nil || s.Total <= 0 || s.Allocated < 0 || s.Allocated > s.Total ||
+			s.Total > noLimitBytes-reserved {
 			return false
 		}
 		any = true
@@ -124,7 +127,8 @@ func traces(d *json.Decoder, sums map[int]*snapshotSums) bool {
 			if d.Decode(&e) != nil {
 				return false
 			}
-			if on := sums[device]; e.Action == "oom" && on != nil && e.Size <= noLimitBytes && e.DeviceFree >= 0 && e.DeviceFree <= noLimitBytes {
+			if on := sums[device]; e.Action == "oom" && on != nil && e.Size <= noLimitBytes && e.DeviceFree >= 0 &&
+				e.DeviceFree <= noLimitBytes {
 				on.requested, on.deviceFree = e.Size, e.DeviceFree
 			}
 		}
@@ -144,11 +148,14 @@ func snapshotLines(sums map[int]*snapshotSums) string {
 		if !ok {
 			continue
 		}
-		fmt.Fprintf(&b, "memory snapshot, device %d: %d segments, allocated_bytes.all.current: %d, reserved_bytes.all.current: %d, free in pieces: %d, largest piece: %d\n",
+		fmt.Fprintf(&b, "memory snapshot, device %d: %d segments, allocated_bytes.all.current: %d, "+
+			"reserved_bytes.all.current: %d, free in pieces: %d, largest piece: %d\n",
 			device, s.segments, s.allocated, s.reserved, s.free, s.largest)
 		if s.requested > 0 {
-			fmt.Fprintf(&b, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %d bytes. GPU %d has a total capacity of %d bytes of which %d bytes is free. "+
-				"Of the allocated memory %d bytes is allocated by PyTorch, and %d bytes is reserved by PyTorch but unallocated.\n",
+			fmt.Fprintf(&b, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %d bytes. GPU %d has a "+
+				"total capacity of %d bytes of which %d bytes is free. "+
+				"Of the allocated memory %d bytes is allocated by PyTorch, and %d bytes is reserved by PyTorch "+
+				"but unallocated.\n",
 				s.requested, device, s.reserved+s.deviceFree, s.deviceFree, s.allocated, s.reserved-s.allocated)
 		}
 	}
@@ -158,6 +165,7 @@ func snapshotLines(sums map[int]*snapshotSums) string {
 // looksLikeSnapshot says whether the beginning of a text may be that of a snapshot.
 func looksLikeSnapshot(head []byte) bool {
 	head = bytes.TrimLeft(head, " \t\r\n\uFEFF")
-	return len(head) > 0 && (head[0] == '[' || head[0] == '{') && (bytes.Contains(head, []byte(`"segments"`)) || bytes.Contains(head, []byte(`"total_size"`)) ||
+	return len(head) > 0 && (head[0] == '[' || head[0] == '{') && (bytes.Contains(head, []byte(`"segments"`)) ||
+		bytes.Contains(head, []byte(`"total_size"`)) ||
 		bytes.Contains(head, []byte(`"device_traces"`)) || bytes.Contains(head, []byte(`"address"`)))
 }

@@ -8,7 +8,8 @@ import (
 
 // segment is a segment of a snapshot as json.dumps writes it, of MiB.
 func segment(total, allocated int, free ...int) string {
-	blocks := []string{fmt.Sprintf(`{"size": %d, "requested_size": 1, "state": "active_allocated", "frames": []}`, allocated<<20)}
+	blocks := []string{fmt.Sprintf(`{"size": %d, "requested_size": 1, "state": "active_allocated", "frames": []}`,
+		allocated<<20)}
 	for _, f := range free {
 		blocks = append(blocks, fmt.Sprintf(`{"size": %d, "requested_size": 0, "state": "inactive"}`, f<<20))
 	}
@@ -18,7 +19,8 @@ func segment(total, allocated int, free ...int) string {
 
 func TestSnapshot(t *testing.T) {
 	list := segment(8192, 4096, 2048, 2048) + ", " + segment(4096, 3072, 1024)
-	oom := `{"segments": [` + list + `], "device_traces": [[{"action": "alloc", "size": 5}, {"action": "oom", "size": 2684354560, "device_free": 104857600}]], "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": ""}}`
+	oom := `{"segments": [` + list +
+		`], "device_traces": [[{"action": "alloc", "size": 5}, {"action": "oom", "size": 2684354560, "device_free": 104857600}]], "allocator_settings": {"PYTORCH_CUDA_ALLOC_CONF": ""}}`
 	for _, tt := range []struct {
 		name, text string
 		class      Class
@@ -32,7 +34,8 @@ func TestSnapshot(t *testing.T) {
 				t.Fatal(err)
 			}
 			for _, read := range []*Text{Read(text), Read(tt.text)} {
-				if len(read.Summaries) != 1 || *read.Summaries[0].AllocatedBytes != 7168<<20 || *read.Summaries[0].ReservedBytes != 12288<<20 {
+				if len(read.Summaries) != 1 || *read.Summaries[0].AllocatedBytes != 7168<<20 ||
+					*read.Summaries[0].ReservedBytes != 12288<<20 {
 					t.Fatalf("summaries: %+v", read.Summaries)
 				}
 				if got := read.Explain(Job{}, nil)[0]; got.Class != tt.class {
@@ -61,7 +64,10 @@ func FuzzSnapshot(f *testing.F) {
 }
 
 func TestLeak(t *testing.T) {
-	const oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 100.00 MiB. GPU 0 has a total capacity of 79.15 GiB of which 50.00 MiB is free. Including non-PyTorch memory, this process has 79.10 GiB memory in use. Of the allocated memory 78.00 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch but unallocated.\n"
+	const oom = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 100.00 MiB. GPU 0 has a total capacity " +
+		"of 79.15 GiB of which 50.00 MiB is free. Including non-PyTorch memory, this process has 79.10 GiB memory in " +
+		"use. Of the allocated memory 78.00 GiB is allocated by PyTorch, and 300.00 MiB is reserved by PyTorch " +
+		"but unallocated.\n"
 	log := func(figures ...float64) string {
 		var b strings.Builder
 		for i, g := range figures {
@@ -96,7 +102,8 @@ func TestComputeApps(t *testing.T) {
 }
 
 func TestApple(t *testing.T) {
-	c := Read("RuntimeError: MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 3.31 GB, max allowed: 18.13 GB). Tried to allocate 256 bytes on shared pool.").Explain(Job{}, nil)[0]
+	c := Read("RuntimeError: MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 3.31 GB, max "+
+		"allowed: 18.13 GB). Tried to allocate 256 bytes on shared pool.").Explain(Job{}, nil)[0]
 	if c.Class != ClassLimit || !strings.Contains(c.Summary, "MPS") || c.Actions[0].Code != "mps-limit" {
 		t.Errorf("%s: %s, %v", c.Class, c.Summary, c.Actions)
 	}

@@ -63,7 +63,8 @@ func summaries(all []line) []Summary {
 		if m := summaryRow.FindStringSubmatch(l.text); m != nil {
 			current, ok1 := parseSize(m[2], m[3])
 			peak, ok2 := parseSize(m[4], m[5])
-			name := map[string]string{"Allocated memory": "allocated_bytes", "Active memory": "active_bytes", "GPU reserved memory": "reserved_bytes"}[m[1]]
+			name := map[string]string{"Allocated memory": "allocated_bytes", "Active memory": "active_bytes",
+				"GPU reserved memory": "reserved_bytes"}[m[1]]
 			if ok1 {
 				now.set(name, false, current.bytes)
 			}
@@ -121,7 +122,8 @@ func cards(all []line) []Card {
 		}
 		fields := strings.Split(l.text, ",")
 		switch {
-		case len(fields) > 1 && (smiHeader.MatchString(l.text) || appsHeader.MatchString(l.text)) && !strings.Contains(l.text, "nvidia-smi"):
+		case len(fields) > 1 && (smiHeader.MatchString(l.text) || appsHeader.MatchString(l.text)) &&
+			!strings.Contains(l.text, "nvidia-smi"):
 			columns = columns[:0]
 			for _, f := range fields {
 				columns = append(columns, strings.ToLower(strings.TrimSpace(f)))

@@ -12,7 +12,8 @@ var (
 	// rankPrefix is what torchrun, deepspeed and Slurm put before a line of one process.
 	rankPrefix = regexp.MustCompile(`^\s*(?:\[rank(\d+)\]:|\[?default(\d+)\]?:|rank\s?(\d+):|(\d{1,4}):)\s?`)
 	// boxes are the drawing characters of rich's tracebacks.
-	boxes = strings.NewReplacer("│", " ", "╭", " ", "╮", " ", "╰", " ", "╯", " ", "─", " ", "❱", " ", "**", "", "`", "", "\r", "\n", "\u00a0", " ")
+	boxes = strings.NewReplacer("│", " ", "╭", " ", "╮", " ", "╰", " ", "╯", " ", "─", " ", "❱", " ", "**", "", "`", "",
+		"\r", "\n", "\u00a0", " ")
 )
 
 // line is one line of the text.
@@ -40,8 +41,8 @@ func lines(text string) []line {
 	return all
 }
 
-// squeezed is a text without any space, in which a message reads alike wherever terminals and logs broke its lines, and where each
-// of its bytes came from.
+// squeezed is a text without any space, in which a message reads alike wherever terminals and logs broke its lines, and
+// where each of its bytes came from.
 type squeezed struct {
 	text string
 	line []int32

@@ -32,8 +32,8 @@ var precisionAliases = map[string]string{
 	"amp-fp8":    "fp8",
 }
 
-// optimizerAliases are the spellings of the table of optimizers: those of transformers/training_args.py, class OptimizerNames;
-// PyTorch's and bitsandbytes' class names. They may also say how the optimizer is implemented.
+// optimizerAliases are the spellings of the table of optimizers: those of transformers/training_args.py, class
+// OptimizerNames; PyTorch's and bitsandbytes' class names. They may also say how the optimizer is implemented.
 var optimizerAliases = func() map[string]optim.Alias {
 	all := map[string]optim.Alias{}
 	for _, o := range optim.Optimizers() {
@@ -105,11 +105,13 @@ var normAliases = map[string]string{"layer-norm": "layernorm", "rms-norm": "rmsn
 
 var positionAliases = map[string]string{"rotary": "rope", "absolute": "learned"}
 
-var headAliases = map[string]string{"causal-lm": "language-model", "lm": "language-model", "mlm": "masked-lm", "sequence-classification": "classification"}
+var headAliases = map[string]string{"causal-lm": "language-model", "lm": "language-model", "mlm": "masked-lm",
+	"sequence-classification": "classification"}
 
 // Class names of trl, and the usual names of what they do.
 var objectiveAliases = map[string]string{
-	"lm": "language-model", "causal-lm": "language-model", "supervised-fine-tuning": "sft", "reward-modeling": "reward", "rm": "reward",
+	"lm": "language-model", "causal-lm": "language-model", "supervised-fine-tuning": "sft", "reward-modeling": "reward",
+	"rm": "reward",
 }
 
 // vocabulary is the values of one enum and the other spellings of them.
@@ -148,7 +150,8 @@ func vocabularyOf[T any](field string, aliases map[string]string) *vocabulary {
 // vocabularies are all enums of a job.
 type vocabularies struct {
 	precision, optimizer, implementation, checkpointing, attention, attentionMask, loss, lossHead,
-	logits, kernels, state, adapter, base, data, framework, mlp, norm, normPosition, position, head, objective, reference, packing, rollout, beside *vocabulary
+	logits, kernels, state, adapter, base, data, framework, mlp, norm, normPosition, position, head, objective,
+	reference, packing, rollout, beside *vocabulary
 }
 
 var words = sync.OnceValue(func() *vocabularies {

@@ -27,10 +27,12 @@ var validate = sync.OnceValue(func() *validator.Validate {
 
 // ambiguous are spellings that are not aliases because tools disagree about them.
 var ambiguous = map[string]string{
-	"bfloat16": "write amp-bf16 for autocast over float32 weights (nanoGPT's dtype), bf16 where the weights are bfloat16 too",
-	"float16":  "write amp-fp16 for autocast over float32 weights (nanoGPT's dtype), fp16 where the weights are float16 too",
-	"16":       "write amp-fp16 for autocast over float32 weights, fp16 where the weights are float16 too",
-	"mixed":    "write amp-bf16 or amp-fp16",
+	"bfloat16": "write amp-bf16 for autocast over float32 weights (nanoGPT's dtype), bf16 where the weights " +
+		"are bfloat16 too",
+	"float16": "write amp-fp16 for autocast over float32 weights (nanoGPT's dtype), fp16 where the " +
+		"weights are float16 too",
+	"16":    "write amp-fp16 for autocast over float32 weights, fp16 where the weights are float16 too",
+	"mixed": "write amp-bf16 or amp-fp16",
 }
 
 // located is a job within a document.
@@ -89,12 +91,15 @@ func (c *checker) job(l located) {
 	}
 	switch {
 	case len(names) == 0:
-		c.add(l.at+"/model", CodeRequired, "exactly one of preset, hf_config, nanogpt, dimensions and recorded is required")
+		c.add(l.at+"/model", CodeRequired, "exactly one of preset, hf_config, nanogpt, dimensions and "+
+			"recorded is required")
 	case len(names) > 1:
-		c.add(l.at+"/model", CodeConflict, "%s are given; accepted: exactly one of preset, hf_config, nanogpt, dimensions and recorded", strings.Join(names, " and "))
+		c.add(l.at+"/model", CodeConflict, "%s are given; accepted: exactly one of preset, hf_config, nanogpt, "+
+			"dimensions and recorded", strings.Join(names, " and "))
 	}
 	if l.needMicroBatch && l.job.Training.MicroBatch == 0 {
-		c.add(l.at+"/training/micro_batch", CodeRequired, "is required: the sequences in one forward pass on one GPU, a whole number from 1")
+		c.add(l.at+"/training/micro_batch", CodeRequired, "is required: the sequences in one forward pass on one GPU, "+
+			"a whole number from 1")
 	}
 	for i, g := range l.job.GPUs {
 		if g.Name == "" && g.MemoryBytes == 0 {

@@ -25,7 +25,8 @@ type MeasuredStep struct {
 	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// GradientAccumulation is that of the job if not given.
 	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
-	// StepTimeSeconds is the time of one whole optimizer step, all accumulation steps of it, once the first few are over.
+	// StepTimeSeconds is the time of one whole optimizer step, all accumulation steps of it, once the first few are
+	// over.
 	StepTimeSeconds float64 `json:"step_time_seconds" validate:"required,gte=0.000001,lte=86400" example:"9.1"`
 }
 
@@ -53,15 +54,16 @@ func DecodePlan(data []byte) (Plan, error) {
 // DecodeComparison reads two jobs to be compared. The error is an *[invalid.Error].
 func DecodeComparison(data []byte) (Comparison, error) {
 	var c Comparison
-	err := decode(data, &c, located{at: "/a", job: &c.A, needMicroBatch: true}, located{at: "/b", job: &c.B, needMicroBatch: true})
+	err := decode(data, &c, located{at: "/a", job: &c.A, needMicroBatch: true},
+		located{at: "/b", job: &c.B, needMicroBatch: true})
 	return c, err
 }
 
-// Diagnosis is the document of a diagnosis: a text that a run left behind when it ran out of memory and, where it is known, the
-// job that ran.
+// Diagnosis is the document of a diagnosis: a text that a run left behind when it ran out of memory and, where it is
+// known, the job that ran.
 type Diagnosis struct {
-	// Text is the message with its traceback, a log, torch.cuda.memory_summary() or what nvidia-smi printed; of a longer text the
-	// end is read.
+	// Text is the message with its traceback, a log, torch.cuda.memory_summary() or what nvidia-smi printed; of a
+	// longer text the end is read.
 	Text string `json:"text" validate:"required,max=1048576" example:"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 786.00 MiB. GPU 0 has a total capacity of 15.78 GiB of which 620.69 MiB is free."`
 	// Job is what ran; without gpus it is judged on the card that the message speaks of.
 	Job *estimator.Job `json:"job,omitempty"`

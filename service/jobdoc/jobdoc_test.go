@@ -66,7 +66,8 @@ func TestDecodeReadsEveryForm(t *testing.T) {
 		Kernels:               []string{"bias-gelu", "rope"},
 		Compile:               &estimator.Compile{Model: true, Loss: true},
 		Dropout:               &estimator.Dropout{Hidden: &p, Attention: &p},
-		LoRA:                  &estimator.LoRA{Rank: 8, TargetModules: estimator.Targets{"all-linear"}, BasePrecision: "int8"},
+		LoRA: &estimator.LoRA{Rank: 8, TargetModules: estimator.Targets{"all-linear"},
+			BasePrecision: "int8"},
 		Distributed: &estimator.Distributed{WorldSize: 8, Data: "zero3", PipelineStage: &zero,
 			DeepSpeed: json.RawMessage(`{ "stage" : 3, "any": [1, {"x": null}] }`)},
 		Versions: map[string]string{"torch": "2.9.1"},
@@ -75,7 +76,8 @@ func TestDecodeReadsEveryForm(t *testing.T) {
 		t.Errorf("training (-want +got):\n%s", diff)
 	}
 	d := job.Model.Dimensions
-	if d.Vocabulary != 16 || d.MLP != "gelu_new" || d.AttentionBias != "all" || d.TiedEmbeddings == nil || *d.TiedEmbeddings {
+	if d.Vocabulary != 16 || d.MLP != "gelu_new" || d.AttentionBias != "all" || d.TiedEmbeddings == nil ||
+		*d.TiedEmbeddings {
 		t.Errorf("dimensions = %+v", d)
 	}
 	if diff := cmp.Diff([]estimator.GPURef{{Name: "rtx-4070"}, {Name: "mine", MemoryBytes: 8 << 30}}, job.GPUs); diff != "" {
@@ -122,7 +124,8 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 		"out_of_range /training/dropout: 1.5 was given; accepted: a number from 0 to below 1",
 		`unknown_value /training/kernels/1: "ropes" was given; accepted: rmsnorm, layernorm, rope, swiglu, bias-gelu, bias-dropout-add, softmax, lora. Did you mean rope?`,
 		"required /training/lora/rank: is required; accepted: a whole number from 1 to 1048576",
-		"required /training/micro_batch: is required: the sequences in one forward pass on one GPU, a whole number from 1",
+		"required /training/micro_batch: is required: the sequences in one forward pass on one GPU, a " +
+			"whole number from 1",
 		"unknown_field /training/micro_batch_siz: is not a field here; did you mean micro_batch?",
 		`unknown_value /training/optimizer: "adamww" was given; accepted: adamw, adam, sgd, sgd-momentum, adafactor, lion, adamw-8bit, paged-adamw, paged-adamw-8bit, adamw-4bit, lion-8bit, muon, galore-adamw, amsgrad, nadam, radam, adamax, adadelta, rmsprop, adagrad. Did you mean adamw?`,
 		`unknown_value /training/precision: "amp-bf61" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16, fp8. Did you mean amp-bf16?`,
@@ -137,28 +140,51 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 func TestDecodeRefuses(t *testing.T) {
 	model := `"model": {"preset": "gpt2"}`
 	for name, c := range map[string]struct{ data, want string }{
-		"empty body":         {" \n", "malformed_json : the document is empty; it should be an object with model, training, gpus, reserve_bytes, display, confidence"},
-		"not an object":      {"[]", "wrong_type : a list was given; accepted: an object with model, training, gpus, reserve_bytes, display, confidence"},
-		"null":               {"null", "wrong_type : null was given; accepted: an object with model, training, gpus, reserve_bytes, display, confidence"},
-		"cut off":            {"{\n  \"model\": {\"preset\": \"gp", "malformed_json /model/preset: malformed JSON at line 2, column 26: the document ends too early"},
-		"NaN":                {"{" + model + ",\n\"training\": {\"micro_batch\": NaN}}", "malformed_json /training/micro_batch: malformed JSON at line 2, column 29: NaN is not JSON"},
-		"negative infinity":  {`{"confidence": -Infinity}`, "malformed_json /confidence: malformed JSON at line 1, column 17: -Infinity is not JSON"},
-		"Python's True":      {`{"training": {"clip_grad_norm": True}}`, "malformed_json /training/clip_grad_norm: malformed JSON at line 1, column 33: True is not JSON"},
-		"trailing comma":     {`{"model": {},}`, "malformed_json : malformed JSON at line 1, column 13: invalid character ',' at start of value"},
-		"second document":    {`{` + model + `, "training": {"micro_batch": 1}} {}`, "malformed_json : more data follows the document at line 1, column 63"},
-		"fraction":           {`{` + model + `, "training": {"micro_batch": 1.5}}`, "wrong_type /training/micro_batch: 1.5 was given; accepted: a whole number from 1 to 1073741824"},
-		"beyond int64":       {`{` + model + `, "training": {"micro_batch": 99999999999999999999}}`, "out_of_range /training/micro_batch: 99999999999999999999 was given; accepted: a whole number from 1 to 1073741824"},
-		"beyond float64":     {`{` + model + `, "training": {"micro_batch": 1, "dropout": 1e999}}`, "out_of_range /training/dropout: 1e999 was given; accepted: a number, or an object with hidden, attention"},
-		"zero":               {`{` + model + `, "training": {"micro_batch": 0}}`, "out_of_range /training/micro_batch: 0 was given; accepted: a whole number from 1 to 1073741824"},
-		"negative zero":      {`{` + model + `, "training": {"micro_batch": -0}}`, "out_of_range /training/micro_batch: 0 was given; accepted: a whole number from 1 to 1073741824"},
-		"10^18 layers":       {`{"model": {"nanogpt": {"n_layer": 1000000000000000000, "n_head": 1, "n_embd": 1}}, "training": {"micro_batch": 1}}`, "out_of_range /model/nanogpt/n_layer: 1000000000000000000 was given; accepted: a whole number from 1 to 1024"},
-		"no model":           {`{"training": {"micro_batch": 1}}`, "required /model: exactly one of preset, hf_config, nanogpt, dimensions and recorded is required"},
-		"two models":         {`{"model": {"preset": "gpt2", "hf_config": {}}, "training": {"micro_batch": 1}}`, "conflict /model: preset and hf_config are given; accepted: exactly one of preset, hf_config, nanogpt, dimensions and recorded"},
-		"config is a string": {`{"model": {"hf_config": "{}"}, "training": {"micro_batch": 1}}`, `wrong_type /model/hf_config: "{}" (a string) was given; accepted: an object`},
-		"config repeats":     {`{"model": {"hf_config": {"vocab_size": 1, "a": {"b": 1, "b": 2}, "vocab_size": 2}}, "training": {"micro_batch": 1}}`, "duplicate_field /model/hf_config/a/b: is given more than once\nduplicate_field /model/hf_config/vocab_size: is given more than once"},
-		"ambiguous dtype":    {`{` + model + `, "training": {"micro_batch": 1, "precision": "bfloat16"}}`, `unknown_value /training/precision: "bfloat16" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16, fp8. "bfloat16" means different things in different tools: write amp-bf16 for autocast over float32 weights (nanoGPT's dtype), bf16 where the weights are bfloat16 too`},
-		"bias":               {`{"model": {"dimensions": {"layers": 1, "hidden": 1, "heads": 1, "vocab": 1, "attention_bias": "q"}}, "training": {"micro_batch": 1}}`, `unknown_value /model/dimensions/attention_bias: "q" (a string) was given; accepted: false, true or "qkv"`},
-		"number for version": {`{` + model + `, "training": {"micro_batch": 1, "fsdp_version": 1, "distributed": {"fsdp_version": 3}}}`, "unknown_value /training/distributed/fsdp_version: 3 was given; accepted: 1, 2\nunknown_field /training/fsdp_version: is not a field here; did you mean /training/distributed/fsdp_version?"},
+		"empty body": {" \n", "malformed_json : the document is empty; it should be an object with model, " +
+			"training, gpus, reserve_bytes, display, confidence"},
+		"not an object": {"[]", "wrong_type : a list was given; accepted: an object with model, training, gpus, " +
+			"reserve_bytes, display, confidence"},
+		"null": {"null", "wrong_type : null was given; accepted: an object with model, training, gpus, " +
+			"reserve_bytes, display, confidence"},
+		"cut off": {"{\n  \"model\": {\"preset\": \"gp",
+			"malformed_json /model/preset: malformed JSON at line 2, column 26: the document ends too early"},
+		"NaN": {"{" + model + ",\n\"training\": {\"micro_batch\": NaN}}",
+			"malformed_json /training/micro_batch: malformed JSON at line 2, column 29: NaN is not JSON"},
+		"negative infinity": {`{"confidence": -Infinity}`, "malformed_json /confidence: malformed JSON at line 1, " +
+			"column 17: -Infinity is not JSON"},
+		"Python's True": {`{"training": {"clip_grad_norm": True}}`,
+			"malformed_json /training/clip_grad_norm: malformed JSON at line 1, column 33: True is not JSON"},
+		"trailing comma": {`{"model": {},}`, "malformed_json : malformed JSON at line 1, column 13: invalid " +
+			"character ',' at start of value"},
+		"second document": {`{` + model + `, "training": {"micro_batch": 1}} {}`,
+			"malformed_json : more data follows the document at line 1, column 63"},
+		"fraction": {`{` + model + `, "training": {"micro_batch": 1.5}}`,
+			"wrong_type /training/micro_batch: 1.5 was given; accepted: a whole number from 1 to 1073741824"},
+		"beyond int64": {`{` + model + `, "training": {"micro_batch": 99999999999999999999}}`,
+			"out_of_range /training/micro_batch: 99999999999999999999 was given; accepted: a whole number " +
+				"from 1 to 1073741824"},
+		"beyond float64": {`{` + model + `, "training": {"micro_batch": 1, "dropout": 1e999}}`,
+			"out_of_range /training/dropout: 1e999 was given; accepted: a number, or an object with hidden, attention"},
+		"zero": {`{` + model + `, "training": {"micro_batch": 0}}`,
+			"out_of_range /training/micro_batch: 0 was given; accepted: a whole number from 1 to 1073741824"},
+		"negative zero": {`{` + model + `, "training": {"micro_batch": -0}}`,
+			"out_of_range /training/micro_batch: 0 was given; accepted: a whole number from 1 to 1073741824"},
+		"10^18 layers": {`{"model": {"nanogpt": {"n_layer": 1000000000000000000, "n_head": 1, "n_embd": 1}}, "training": {"micro_batch": 1}}`, "out_of_range /model/nanogpt/n_layer: 1000000000000000000 was given; accepted: a whole number from 1 to 1024"},
+		"no model": {`{"training": {"micro_batch": 1}}`,
+			"required /model: exactly one of preset, hf_config, nanogpt, dimensions and recorded is required"},
+		"two models": {`{"model": {"preset": "gpt2", "hf_config": {}}, "training": {"micro_batch": 1}}`,
+			"conflict /model: preset and hf_config are given; accepted: exactly one of preset, hf_config, nanogpt, " +
+				"dimensions and recorded"},
+		"config is a string": {`{"model": {"hf_config": "{}"}, "training": {"micro_batch": 1}}`,
+			`wrong_type /model/hf_config: "{}" (a string) was given; accepted: an object`},
+		"config repeats": {`{"model": {"hf_config": {"vocab_size": 1, "a": {"b": 1, "b": 2}, "vocab_size": 2}}, "training": {"micro_batch": 1}}`, "duplicate_field /model/hf_config/a/b: is given more than once\nduplicate_field /model/hf_config/vocab_size: is given more than once"},
+		"ambiguous dtype": {`{` + model + `, "training": {"micro_batch": 1, "precision": "bfloat16"}}`,
+			`unknown_value /training/precision: "bfloat16" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16, fp8. "bfloat16" means different things in different tools: write amp-bf16 for autocast over float32 weights (nanoGPT's dtype), bf16 where the weights are bfloat16 too`},
+		"bias": {`{"model": {"dimensions": {"layers": 1, "hidden": 1, "heads": 1, "vocab": 1, "attention_bias": "q"}}, "training": {"micro_batch": 1}}`, `unknown_value /model/dimensions/attention_bias: "q" (a string) was given; accepted: false, true or "qkv"`},
+		"number for version": {`{` + model +
+			`, "training": {"micro_batch": 1, "fsdp_version": 1, "distributed": {"fsdp_version": 3}}}`,
+			"unknown_value /training/distributed/fsdp_version: 3 was given; accepted: 1, 2\nunknown_field " +
+				"/training/fsdp_version: is not a field here; did you mean /training/distributed/fsdp_version?"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if diff := cmp.Diff(c.want, strings.Join(problems(t, c.data), "\n")); diff != "" {
@@ -175,20 +201,23 @@ func TestHostileDocumentsStayCheap(t *testing.T) {
 		fields[i] = fmt.Sprintf(`"micro_batch%d":1`, i)
 	}
 	for name, data := range map[string]string{
-		"deep lists":      strings.Repeat("[", megabyte),
-		"deep objects":    strings.Repeat(`{"a":`, megabyte/5),
-		"deep in config":  `{"model": {"hf_config": ` + strings.Repeat(`{"a":`, megabyte/6) + `1` + strings.Repeat("}", megabyte/6) + `}}`,
+		"deep lists":   strings.Repeat("[", megabyte),
+		"deep objects": strings.Repeat(`{"a":`, megabyte/5),
+		"deep in config": `{"model": {"hf_config": ` + strings.Repeat(`{"a":`, megabyte/6) + `1` +
+			strings.Repeat("}", megabyte/6) + `}}`,
 		"long name":       `{"` + strings.Repeat("x", megabyte) + `": 1}`,
 		"long value":      `{"training": {"precision": "` + strings.Repeat("x", megabyte) + `"}}`,
 		"many unknown":    `{` + strings.Join(fields, ",") + `}`,
 		"many GPUs":       `{"gpus": [` + strings.Repeat(`"a",`, megabyte/4) + `"a"]}`,
 		"many wrong GPUs": `{"gpus": [` + strings.Repeat(`1,`, megabyte/2) + `1]}`,
-		"many versions":   `{"training": {"versions": {` + strings.ReplaceAll(strings.Join(fields, ","), ":1", `:"1"`) + `}}}`,
-		"equal versions":  `{"training": {"versions": {` + strings.Repeat(`"a":"b",`, megabyte/8) + `"a":"b"}}}`,
-		"lists for GPUs":  `{"gpus": [` + strings.Repeat(`[],`, megabyte/3) + `[]]}`,
-		"equal fields":    `{"training": {` + strings.Repeat(`"loss":"standard",`, megabyte/18) + `"loss":"standard"}}`,
-		"long digits":     `{"training": {"micro_batch": ` + strings.Repeat("9", megabyte) + `}}`,
-		"repeats":         `{"model": {"hf_config": {"` + strings.Repeat("x", megabyte/2) + `": {` + strings.Repeat(`"a":1,`, 50_000) + `"a":1}}}}`,
+		"many versions": `{"training": {"versions": {` + strings.ReplaceAll(strings.Join(fields, ","), ":1", `:"1"`) +
+			`}}}`,
+		"equal versions": `{"training": {"versions": {` + strings.Repeat(`"a":"b",`, megabyte/8) + `"a":"b"}}}`,
+		"lists for GPUs": `{"gpus": [` + strings.Repeat(`[],`, megabyte/3) + `[]]}`,
+		"equal fields":   `{"training": {` + strings.Repeat(`"loss":"standard",`, megabyte/18) + `"loss":"standard"}}`,
+		"long digits":    `{"training": {"micro_batch": ` + strings.Repeat("9", megabyte) + `}}`,
+		"repeats": `{"model": {"hf_config": {"` + strings.Repeat("x", megabyte/2) + `": {` +
+			strings.Repeat(`"a":1,`, 50_000) + `"a":1}}}}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := problems(t, data)
@@ -231,7 +260,8 @@ func TestDecodePlan(t *testing.T) {
 		t.Errorf("plan = %+v", plan)
 	}
 	plan, err = jobdoc.DecodePlan([]byte(`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 8}, "measured_steps": [{"step_time_seconds": 17.5}, {"micro_batch": 4, "gradient_accumulation": 2, "step_time_seconds": 1e1}]}`))
-	if diff := cmp.Diff([]jobdoc.MeasuredStep{{StepTimeSeconds: 17.5}, {MicroBatch: 4, GradientAccumulation: 2, StepTimeSeconds: 10}}, plan.MeasuredSteps); diff != "" || err != nil {
+	if diff := cmp.Diff([]jobdoc.MeasuredStep{{StepTimeSeconds: 17.5},
+		{MicroBatch: 4, GradientAccumulation: 2, StepTimeSeconds: 10}}, plan.MeasuredSteps); diff != "" || err != nil {
 		t.Errorf("error %v, measured steps (-want +got):\n%s", err, diff)
 	}
 	_, err = jobdoc.DecodePlan([]byte(`{"model": {"preset": "gpt2"}, "effective_batch": -1, "training": {"micro_batch": -1},
@@ -252,15 +282,19 @@ func TestDecodePlan(t *testing.T) {
 }
 
 func TestCheckAJobFromFlags(t *testing.T) {
-	job := estimator.Job{Model: estimator.Model{Preset: "gpt2"}, Training: estimator.Training{MicroBatch: 1, Precision: "16_mixed", Optimizer: &estimator.Optimizer{Name: "AdamW8bit"}}}
+	job := estimator.Job{Model: estimator.Model{Preset: "gpt2"},
+		Training: estimator.Training{MicroBatch: 1, Precision: "16_mixed",
+			Optimizer: &estimator.Optimizer{Name: "AdamW8bit"}}}
 	if err := jobdoc.Check(&job); err != nil {
 		t.Fatal(err)
 	}
-	if job.Training.Precision != "amp-fp16" || *job.Training.Optimizer != (estimator.Optimizer{Name: "adamw-8bit", Implementation: "bitsandbytes"}) {
+	if job.Training.Precision != "amp-fp16" ||
+		*job.Training.Optimizer != (estimator.Optimizer{Name: "adamw-8bit", Implementation: "bitsandbytes"}) {
 		t.Errorf("training = %+v, optimizer %+v", job.Training, job.Training.Optimizer)
 	}
 	job.Training.MicroBatch, job.Training.Optimizer.Name = -1, "adamww"
-	if got := lines(t, jobdoc.Check(&job)); len(got) != 2 || !strings.HasPrefix(got[1], "unknown_value /training/optimizer/name") {
+	if got := lines(t, jobdoc.Check(&job)); len(got) != 2 ||
+		!strings.HasPrefix(got[1], "unknown_value /training/optimizer/name") {
 		t.Errorf("problems = %q", got)
 	}
 }
@@ -268,21 +302,29 @@ func TestCheckAJobFromFlags(t *testing.T) {
 // Every alias must lead to a value that the contract has.
 func TestAliasesLeadToValues(t *testing.T) {
 	for _, c := range []struct{ field, spelling, want string }{
-		{"precision", "bf16-mixed", "amp-bf16"}, {"precision", "amp_bf16", "amp-bf16"}, {"precision", "16-true", "fp16"},
-		{"precision", "32-true", "fp32"}, {"precision", "bf16-true", "bf16"}, {"precision", "16-mixed", "amp-fp16"}, {"precision", "FP8", "fp8"},
-		{"attention", "flash_attention_2", "flash"}, {"attention", "flash_attention", "flash"}, {"attention", "SDPA", "sdpa"},
-		{"framework", "huggingface", "hf-trainer"}, {"framework", "nanoGPT", "nanogpt"}, {"framework", "llm_foundry", "llm-foundry"},
+		{"precision", "bf16-mixed", "amp-bf16"}, {"precision", "amp_bf16", "amp-bf16"},
+		{"precision", "16-true", "fp16"},
+		{"precision", "32-true", "fp32"}, {"precision", "bf16-true", "bf16"}, {"precision", "16-mixed", "amp-fp16"},
+		{"precision", "FP8", "fp8"},
+		{"attention", "flash_attention_2", "flash"}, {"attention", "flash_attention", "flash"},
+		{"attention", "SDPA", "sdpa"},
+		{"framework", "huggingface", "hf-trainer"}, {"framework", "nanoGPT", "nanogpt"},
+		{"framework", "llm_foundry", "llm-foundry"},
 		{"loss", "cut_cross_entropy", "fused-linear"}, {"loss", "fused_linear", "fused-linear"},
-		{"optimizer", "adamw_torch", "adamw"}, {"optimizer", "adamw_bnb_8bit", "adamw-8bit"}, {"optimizer", "paged_adamw_32bit", "paged-adamw"},
-		{"optimizer", "AdamW", "adamw"}, {"optimizer", "sgd_momentum", "sgd-momentum"}, {"gradient_checkpointing", "selective_op", "selective-op"},
+		{"optimizer", "adamw_torch", "adamw"}, {"optimizer", "adamw_bnb_8bit", "adamw-8bit"},
+		{"optimizer", "paged_adamw_32bit", "paged-adamw"},
+		{"optimizer", "AdamW", "adamw"}, {"optimizer", "sgd_momentum", "sgd-momentum"},
+		{"gradient_checkpointing", "selective_op", "selective-op"},
 	} {
-		job, err := jobdoc.Decode(fmt.Appendf(nil, `{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, %q: %q}}`, c.field, c.spelling))
+		job, err := jobdoc.Decode(fmt.Appendf(nil,
+			`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, %q: %q}}`, c.field, c.spelling))
 		if err != nil {
 			t.Errorf("%s %s: %v", c.field, c.spelling, err)
 			continue
 		}
 		training := job.Training
-		got := map[string]string{"precision": string(training.Precision), "attention": training.Attention, "framework": training.Framework}[c.field]
+		got := map[string]string{"precision": string(training.Precision), "attention": training.Attention,
+			"framework": training.Framework}[c.field]
 		switch {
 		case training.Optimizer != nil:
 			got = training.Optimizer.Name
@@ -301,8 +343,10 @@ func TestAliasesLeadToValues(t *testing.T) {
 // encoding/json accepts too, and what it accepts it reads the same way twice.
 func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
-		story, `{`, `[]`, `{"model": {"hf_config": {"a": [1, {"b": null}]}}}`, `{"training": {"versions": {"a[0].b": "1"}}}`,
-		`{"gpus": [{"name": "x", "memory_bytes": 1}], "training": {"optimizer": 1}}`, `{"model": {"preset": "\ud83d\ude00\u0000"}}`,
+		story, `{`, `[]`, `{"model": {"hf_config": {"a": [1, {"b": null}]}}}`,
+		`{"training": {"versions": {"a[0].b": "1"}}}`,
+		`{"gpus": [{"name": "x", "memory_bytes": 1}], "training": {"optimizer": 1}}`,
+		`{"model": {"preset": "\ud83d\ude00\u0000"}}`,
 		`{"training": {"dropout": {"hidden": 1}, "lora": {"target_modules": ["", "x"]}}}`, "\uFEFF{}",
 	} {
 		f.Add([]byte(seed))

@@ -57,7 +57,8 @@ func (r *reader) syntax(err error) error {
 		why = syntactic.Err.Error()
 		rest := r.data[at:]
 		for _, word := range []string{"NaN", "Infinity", "-Infinity", "nan", "inf", "-inf", "True", "False", "None"} {
-			if bytes.HasPrefix(rest, []byte(word)) || word[0] == '-' && at > 0 && bytes.HasPrefix(r.data[at-1:], []byte(word)) {
+			if bytes.HasPrefix(rest, []byte(word)) || word[0] == '-' && at > 0 &&
+				bytes.HasPrefix(r.data[at-1:], []byte(word)) {
 				why = word + " is not JSON"
 			}
 		}

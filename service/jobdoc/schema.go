@@ -120,7 +120,8 @@ func derive(t reflect.Type, tag string) *node {
 	}
 	if s, ok := reflect.Zero(t).Interface().(shorthander); ok {
 		for _, kind := range s.Shorthand() {
-			n.own |= map[string]kinds{"string": kindString, "number": kindNumber, "bool": kindBool, "array": kindArray}[kind]
+			n.own |= map[string]kinds{"string": kindString, "number": kindNumber, "bool": kindBool,
+				"array": kindArray}[kind]
 		}
 	} else if _, ok := reflect.New(t).Interface().(json.Unmarshaler); ok {
 		// A scalar or list with its own reader and no declared short forms reads

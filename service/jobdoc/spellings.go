@@ -13,14 +13,16 @@ import (
 func worded() map[reflect.Type]map[string]*vocabulary {
 	w := words()
 	return map[reflect.Type]map[string]*vocabulary{
-		reflect.TypeFor[estimator.Training](): {"precision": w.precision, "attention": w.attention, "attention_mask": w.attentionMask,
-			"logits_dtype": w.logits, "kernels": w.kernels, "framework": w.framework},
+		reflect.TypeFor[estimator.Training](): {"precision": w.precision, "attention": w.attention,
+			"attention_mask": w.attentionMask,
+			"logits_dtype":   w.logits, "kernels": w.kernels, "framework": w.framework},
 		reflect.TypeFor[estimator.States](): {"weights": w.state, "gradients": w.state, "master_weights": w.state,
 			"master_gradients": w.state, "optimizer": w.state},
 		reflect.TypeFor[estimator.Optimizer]():     {"name": w.optimizer, "implementation": w.implementation},
 		reflect.TypeFor[estimator.Checkpointing](): {"mode": w.checkpointing},
 		reflect.TypeFor[estimator.Loss]():          {"kind": w.loss, "head": w.lossHead},
-		reflect.TypeFor[estimator.Objective](): {"kind": w.objective, "reference": w.reference, "reference_dtype": w.beside,
+		reflect.TypeFor[estimator.Objective](): {"kind": w.objective, "reference": w.reference,
+			"reference_dtype":  w.beside,
 			"packing_strategy": w.packing, "rollout": w.rollout, "teacher_dtype": w.beside},
 		reflect.TypeFor[estimator.LoRA]():        {"adapter_dtype": w.adapter, "base_precision": w.base},
 		reflect.TypeFor[estimator.Distributed](): {"data": w.data},
@@ -30,9 +32,10 @@ func worded() map[reflect.Type]map[string]*vocabulary {
 	}
 }
 
-// Spellings are the words that a field with choices takes, of the Go struct t and by the field's JSON name: the contract's
-// values in their order, then the spellings of other tools, each with the dashes or underscores of both habits. Upper case is
-// read as lower case, and a space as a dash, in all of them. It is nil for a field without choices.
+// Spellings are the words that a field with choices takes, of the Go struct t and by the field's JSON name: the
+// contract's values in their order, then the spellings of other tools, each with the dashes or underscores of both
+// habits. Upper case is read as lower case, and a space as a dash, in all of them. It is nil for a field without
+// choices.
 func Spellings(t reflect.Type, name string) []string {
 	v := worded()[t][name]
 	if v == nil {

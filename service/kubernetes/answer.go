@@ -49,7 +49,8 @@ func Judge(uid string, q *Question, r *decision.Record, model string, plan *plan
 	if r.Action == "allow" {
 		return a
 	}
-	needs := fmt.Sprintf("%.40s needs %s (%s to %s), %.40s has %s: %s", model, estimator.Bytes(r.DeviceBytes), estimator.Bytes(r.LowBytes),
+	needs := fmt.Sprintf("%.40s needs %s (%s to %s), %.40s has %s: %s", model, estimator.Bytes(r.DeviceBytes),
+		estimator.Bytes(r.LowBytes),
 		estimator.Bytes(r.HighBytes), r.GPU, estimator.Bytes(r.UsableBytes), strings.ReplaceAll(r.Verdict, "_", " "))
 	change := advice(plan)
 	if r.Action == "deny" {
@@ -62,7 +63,8 @@ func Judge(uid string, q *Question, r *decision.Record, model string, plan *plan
 			parts = append(parts, "Decision "+r.ID+".")
 		}
 		a.Response.Allowed = false
-		a.Response.Status = &Status{Status: "Failure", Reason: "Forbidden", Code: 403, Message: clip("vramplan: "+printable(strings.Join(parts, " ")), maxMessage)}
+		a.Response.Status = &Status{Status: "Failure", Reason: "Forbidden", Code: 403,
+			Message: clip("vramplan: "+printable(strings.Join(parts, " ")), maxMessage)}
 		return a
 	}
 	a.Response.warn("%s", needs)

@@ -49,7 +49,8 @@ type pod struct {
 // productLabels are the node labels that name a GPU: NVIDIA's gpu-feature-discovery, GKE, Karpenter and EKS,
 // CoreWeave, AMD's node labeller.
 var productLabels = []string{
-	"nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name", "k8s.amazonaws.com/accelerator",
+	"nvidia.com/gpu.product", "cloud.google.com/gke-accelerator", "karpenter.k8s.aws/instance-gpu-name",
+	"k8s.amazonaws.com/accelerator",
 	"gpu.nvidia.com/class", "amd.com/gpu.product-name",
 }
 

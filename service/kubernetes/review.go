@@ -135,7 +135,8 @@ var ErrUnclear = errors.New("not checked")
 // the object has no job document, is not being written by a user, or has not changed in what matters. The error,
 // which wraps [ErrUnclear], is for the user. variants lists the cards that a name may mean.
 func (r *Request) Question(variants func(name string) ([]string, error)) (*Question, error) {
-	if r.SubResource != "" || r.Operation != "CREATE" && r.Operation != "UPDATE" || strings.HasPrefix(r.Namespace, "kube-") {
+	if r.SubResource != "" || r.Operation != "CREATE" && r.Operation != "UPDATE" ||
+		strings.HasPrefix(r.Namespace, "kube-") {
 		return nil, nil
 	}
 	now, err := read(r.Kind, r.Object)
@@ -147,7 +148,8 @@ func (r *Request) Question(variants func(name string) ([]string, error)) (*Quest
 			return nil, nil
 		}
 	}
-	q := &Question{Override: strings.TrimSpace(now.override), Workload: fmt.Sprintf("%s %s/%s", r.Kind.Kind, r.Namespace, now.name)}
+	q := &Question{Override: strings.TrimSpace(now.override), Workload: fmt.Sprintf("%s %s/%s", r.Kind.Kind,
+		r.Namespace, now.name)}
 	return q, q.fill(now, variants)
 }
 

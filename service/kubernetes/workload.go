@@ -79,7 +79,8 @@ func jobSet(spec json.RawMessage) ([]replicated, error) {
 	err := json.Unmarshal(spec, &s)
 	var all []replicated
 	for _, j := range s.ReplicatedJobs {
-		all = append(all, replicated{j.Template.Spec.Template, number(j.Replicas) * number(j.Template.Spec.Parallelism)})
+		all = append(all, replicated{j.Template.Spec.Template,
+			number(j.Replicas) * number(j.Template.Spec.Parallelism)})
 	}
 	return all, err
 }
@@ -178,7 +179,8 @@ func read(kind GroupKind, text json.RawMessage) (*workload, error) {
 	if len(o.Spec) > 0 && err != nil {
 		return nil, unclear("the %s's spec cannot be read: %v", kind.Kind, err)
 	}
-	w := &workload{name: o.Metadata.Name, leaving: o.Metadata.DeletionTimestamp != nil, indirect: kind.Kind == "TrainJob"}
+	w := &workload{name: o.Metadata.Name, leaving: o.Metadata.DeletionTimestamp != nil,
+		indirect: kind.Kind == "TrainJob"}
 	if w.name == "" {
 		w.name = o.Metadata.GenerateName + "*"
 	}

@@ -10,16 +10,20 @@ import (
 // Names that programs around the Trainer give to the switches of adapters and quantization. trl 1.9 ModelConfig; peft's
 // examples/sft; qlora.py; FastChat, LLaVA, Qwen and alignment-handbook.
 var (
-	adapterSwitches = []string{"use_peft", "use_lora", "use_peft_lora", "lora_enable", "enable_lora", "lora", "peft", "use_qlora", "qlora"}
-	fourBit         = []string{"load_in_4bit", "use_4bit_quantization", "use_4bit", "load_4bit"}
-	eightBit        = []string{"load_in_8bit", "use_8bit_quantization", "use_8bit", "use_int8_training", "load_8bit", "use_8bit_qunatization"}
-	doubleQuant     = []string{"double_quant", "use_nested_quant", "use_bnb_nested_quant", "bnb_4bit_use_double_quant", "use_double_quant", "double_quantization"}
-	loraRanks       = []string{"lora_r", "lora_rank", "lora_dim", "peft_lora_r"}
-	loraDropouts    = []string{"lora_dropout"}
-	loraTargets     = []string{"lora_target_modules", "lora_target", "lora_modules", "target_modules"}
+	adapterSwitches = []string{"use_peft", "use_lora", "use_peft_lora", "lora_enable", "enable_lora", "lora", "peft",
+		"use_qlora", "qlora"}
+	fourBit  = []string{"load_in_4bit", "use_4bit_quantization", "use_4bit", "load_4bit"}
+	eightBit = []string{"load_in_8bit", "use_8bit_quantization", "use_8bit", "use_int8_training", "load_8bit",
+		"use_8bit_qunatization"}
+	doubleQuant = []string{"double_quant", "use_nested_quant", "use_bnb_nested_quant", "bnb_4bit_use_double_quant",
+		"use_double_quant", "double_quantization"}
+	loraRanks    = []string{"lora_r", "lora_rank", "lora_dim", "peft_lora_r"}
+	loraDropouts = []string{"lora_dropout"}
+	loraTargets  = []string{"lora_target_modules", "lora_target", "lora_modules", "target_modules"}
 )
 
-// trainerAdapters reads whether adapters are trained and of which kind. A rank alone switches nothing on, unless the program says so.
+// trainerAdapters reads whether adapters are trained and of which kind. A rank alone switches nothing on, unless the
+// program says so.
 func (r *reading) trainerAdapters(trl bool) {
 	on, why := r.adapterSwitch()
 	rank, hasRank := r.s.Get(loraRanks...)
@@ -41,7 +45,8 @@ func (r *reading) trainerAdapters(trl bool) {
 		r.d.fall("/training/lora/rank", int64(16), "lora_r", trlDefault("lora_r"))
 	default:
 		r.d.put("/training/lora/dropout", 0.0, why)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(why.Origin.At)+" trains adapters, and nothing says their rank")
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(why.Origin.At)+
+			" trains adapters, and nothing says their rank")
 	}
 	if v, ok := r.s.Get(loraDropouts...); ok {
 		if f, isFloat := v.Float(); isFloat {
@@ -74,23 +79,28 @@ func (r *reading) adapterSwitch() (on bool, from setting.Value) {
 	}
 	if v, ok := r.s.Get("bits"); ok && !on { // qlora.py: adapters unless --full_finetune
 		full, _ := r.s.Get("full_finetune")
-		if n, isInt := v.Int(); isInt && n <= 16 && !isOn(full) && (r.s.Has("full_finetune") || r.s.Has("lora_r") || path.Base(r.program.text()) == "qlora.py") {
+		if n, isInt := v.Int(); isInt && n <= 16 && !isOn(full) && (r.s.Has("full_finetune") || r.s.Has("lora_r") ||
+			path.Base(r.program.text()) == "qlora.py") {
 			on, from = n != 16 || r.s.Has("lora_r"), v
 		}
 	}
-	if !on && strings.Contains(strings.ToLower(path.Base(r.program.text())), "lora") && (r.code == nil || r.code.Mentions("get_peft_model") || r.code.Mentions("LoraConfig")) {
+	if !on && strings.Contains(strings.ToLower(path.Base(r.program.text())), "lora") &&
+		(r.code == nil || r.code.Mentions("get_peft_model") || r.code.Mentions("LoraConfig")) {
 		v, _ := r.s.Get(loraRanks...)
 		if v.Origin.Key == "" {
-			v = setting.Value{Text: r.program.text(), Origin: setting.Origin{Kind: setting.Argument, Key: r.program.text(), At: r.at}}
+			v = setting.Value{Text: r.program.text(), Origin: setting.Origin{Kind: setting.Argument,
+				Key: r.program.text(), At: r.at}}
 		}
 		on, from = true, v
 	}
 	return on, from
 }
 
-// knowsSwitch reports whether the program is known to have a switch that is off: its text can be opened, or an argument says so.
+// knowsSwitch reports whether the program is known to have a switch that is off: its text can be opened, or an argument
+// says so.
 func (r *reading) knowsSwitch() bool {
-	return r.s.Any(adapterSwitches...) || r.code != nil && !r.code.Mentions("get_peft_model") && !r.code.Mentions("peft_config")
+	return r.s.Any(adapterSwitches...) || r.code != nil && !r.code.Mentions("get_peft_model") &&
+		!r.code.Mentions("peft_config")
 }
 
 // quantizedWhole asks about quantization without adapters: nothing of such a model can be trained.
@@ -109,7 +119,8 @@ func (r *reading) loraTargets() {
 	switch {
 	case r.code != nil && r.code.Mentions("find_all_linear_names"):
 		if !ok {
-			v = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "find_all_linear_names", Ref: r.code.File}}
+			v = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "find_all_linear_names",
+				Ref: r.code.File}}
 		}
 		r.d.put("/training/lora/target_modules", []string{"all-linear"}, v)
 	case !ok || v.Unknown != "":
@@ -162,7 +173,8 @@ func (r *reading) adapterBase(trl bool) {
 }
 
 func (r *reading) fourBitBase(pointer string, four setting.Value) {
-	if v, ok := r.s.Get("bnb_4bit_quant_type", "quant_type", "quantization_type"); ok && v.Unknown == "" && v.String() != "nf4" {
+	if v, ok := r.s.Get("bnb_4bit_quant_type", "quant_type", "quantization_type"); ok && v.Unknown == "" &&
+		v.String() != "nf4" {
 		r.d.assume(pointer, "%s takes what nf4 takes", v.String())
 	}
 	r.d.put(pointer, "nf4", four)
@@ -180,7 +192,8 @@ func (r *reading) wholeBase(pointer string, trl bool) {
 			return
 		}
 	}
-	if r.ds != nil || strings.HasPrefix(asText(r.d.fields["/training/distributed/data"].value), "zero") || r.s.Has("deepspeed") {
+	if r.ds != nil || strings.HasPrefix(asText(r.d.fields["/training/distributed/data"].value), "zero") ||
+		r.s.Has("deepspeed") {
 		r.d.derive(pointer, half, "DeepSpeed stores weights in the type that is computed in")
 		return
 	}

@@ -5,7 +5,8 @@ import "strings"
 // deepspeedTool reads a DeepSpeed configuration that was handed over alone: it is a part of a job.
 var deepspeedTool = tool{
 	name: "deepspeed", starts: func(*reading) bool { return false },
-	marks: map[string]int{"zero_optimization": 5, "train_micro_batch_size_per_gpu": 2, "train_batch_size": 1, "bf16.enabled": 1, "fp16.enabled": 1},
+	marks: map[string]int{"zero_optimization": 5, "train_micro_batch_size_per_gpu": 2, "train_batch_size": 1,
+		"bf16.enabled": 1, "fp16.enabled": 1},
 	read:  (*reading).readDeepSpeed,
 	words: deepspeedWords,
 }
@@ -18,7 +19,8 @@ func (r *reading) readDeepSpeed() {
 		if _, isInt := v.Int(); isInt {
 			r.numberOf("/training/micro_batch", askMicroBatch, v)
 		} else {
-			r.d.ask("/training/micro_batch", askMicroBatch, where(v.Origin.At)+" leaves it to the tool that uses the file")
+			r.d.ask("/training/micro_batch", askMicroBatch, where(v.Origin.At)+
+				" leaves it to the tool that uses the file")
 		}
 	}
 	if v, ok := r.s.Get("gradient_accumulation_steps"); ok {

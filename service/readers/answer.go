@@ -77,7 +77,8 @@ type Overridden struct {
 type Assumption struct {
 	Pointer string `json:"pointer,omitempty"`
 	Say     string `json:"say"`
-	// Uncertain says that the job may need more than its document says: a file that the script changes is read as it lies there.
+	// Uncertain says that the job may need more than its document says: a file that the script changes is read as it
+	// lies there.
 	Uncertain bool `json:"uncertain,omitempty"`
 }
 

@@ -11,9 +11,10 @@ import (
 var axolotlTool = tool{
 	name:   "axolotl",
 	starts: (*reading).axolotlStarts,
-	marks:  map[string]int{"base_model": 2, "sequence_len": 3, "micro_batch_size": 2, "sample_packing": 2, "val_set_size": 1, "adapter": 1, "datasets": 1, "lora_target_linear": 2, "num_epochs": 1},
-	read:   (*reading).readAxolotl,
-	words:  axolotlWords,
+	marks: map[string]int{"base_model": 2, "sequence_len": 3, "micro_batch_size": 2, "sample_packing": 2,
+		"val_set_size": 1, "adapter": 1, "datasets": 1, "lora_target_linear": 2, "num_epochs": 1},
+	read:  (*reading).readAxolotl,
+	words: axolotlWords,
 }
 
 // axolotl's defaults, at 067b021c of its main branch in 2025.
@@ -22,8 +23,9 @@ const (
 	refAxolotlMicro     = "axolotl@067b021c src/axolotl/utils/schemas/training.py micro_batch_size"
 	refAxolotlOptimizer = "axolotl@067b021c src/axolotl/utils/schemas/training.py:122"
 	refAxolotlBF16      = "axolotl@067b021c src/axolotl/utils/schemas/config.py bf16"
-	refAxolotlKBit      = "axolotl@067b021c src/axolotl/loaders/model.py: norms, embeddings and head go back to the type that is computed in"
-	refAxolotlQuant     = "axolotl@067b021c src/axolotl/loaders/model.py: bnb_4bit_use_double_quant"
+	refAxolotlKBit      = "axolotl@067b021c src/axolotl/loaders/model.py: norms, embeddings and head go back to the " +
+		"type that is computed in"
+	refAxolotlQuant = "axolotl@067b021c src/axolotl/loaders/model.py: bnb_4bit_use_double_quant"
 )
 
 // axolotlStarts recognises "axolotl train FILE", "-m axolotl.cli.train FILE" and the old scripts/finetune.py.
@@ -85,7 +87,8 @@ func (r *reading) readAxolotl() {
 		r.refuseObjective("a reward model", v.Origin.At)
 	}
 	if v, ok := s.Get("processor_type", "is_multimodal"); ok && !isOff(v) {
-		r.d.refuse("model-kind", v.Origin.At, "%s %s: a vision-language model is not turned into a job", v.Origin.Key, v.String())
+		r.d.refuse("model-kind", v.Origin.At, "%s %s: a vision-language model is not turned into a job", v.Origin.Key,
+			v.String())
 	}
 	r.model("base_model")
 	r.axolotlBatch()
@@ -108,9 +111,13 @@ func (r *reading) readAxolotl() {
 			r.d.put("/training/evaluation/micro_batch", n, v)
 		}
 	}
-	s.Read("model_type", "tokenizer_*", "datasets*", "test_datasets*", "trust_remote_code", "strict", "special_tokens*", "tokens*", "dataset_*", "sample_packing", "pad_to_sequence_len",
-		"eval_sample_packing", "fsdp_config*", "gradient_checkpointing_kwargs*", "lora_alpha", "lora_fan_in_fan_out", "lora_model_dir", "model_quantization_config*", "use_kernels",
-		"experimental_skip_move_to_device", "gptq_disable_exllama", "tf32", "flash_optimum", "base_model_ignore_patterns", "hub_*", "wandb_*", "device_map", "peft_use_rslora", "loraplus_*", "loss_watchdog_*")
+	s.Read("model_type", "tokenizer_*", "datasets*", "test_datasets*", "trust_remote_code", "strict", "special_tokens*",
+		"tokens*", "dataset_*", "sample_packing", "pad_to_sequence_len",
+		"eval_sample_packing", "fsdp_config*", "gradient_checkpointing_kwargs*", "lora_alpha", "lora_fan_in_fan_out",
+		"lora_model_dir", "model_quantization_config*", "use_kernels",
+		"experimental_skip_move_to_device", "gptq_disable_exllama", "tf32", "flash_optimum",
+		"base_model_ignore_patterns", "hub_*", "wandb_*", "device_map", "peft_use_rslora", "loraplus_*",
+		"loss_watchdog_*")
 	r.s.Read(trainerHarmless...)
 	r.s.Read(axolotlHarmless...)
 }
@@ -152,7 +159,8 @@ func (r *reading) axolotlShards() {
 		}
 		r.trainerFSDP(fsdp)
 		c := s.Under("fsdp_config")
-		if v, ok := c.Get("reshard_after_forward", "fsdp_reshard_after_forward", "fsdp_sharding_strategy", "sharding_strategy"); ok {
+		if v, ok := c.Get("reshard_after_forward", "fsdp_reshard_after_forward", "fsdp_sharding_strategy",
+			"sharding_strategy"); ok {
 			if on, isBool := v.Bool(); isBool {
 				r.d.put("/training/distributed/reshard_after_forward", on, v)
 			} else {
@@ -169,8 +177,10 @@ func (r *reading) axolotlShards() {
 	s.Read("fsdp_version")
 	product, how := int64(1), []string{}
 	for _, p := range []struct{ key, pointer string }{
-		{"dp_shard_size", ""}, {"dp_replicate_size", ""}, {"tensor_parallel_size", "/training/distributed/tensor_parallel"},
-		{"context_parallel_size", "/training/distributed/context_parallel"}, {"sequence_parallel_degree", "/training/distributed/context_parallel"},
+		{"dp_shard_size", ""}, {"dp_replicate_size", ""},
+		{"tensor_parallel_size", "/training/distributed/tensor_parallel"},
+		{"context_parallel_size", "/training/distributed/context_parallel"},
+		{"sequence_parallel_degree", "/training/distributed/context_parallel"},
 		{"expert_parallel_size", "/training/distributed/expert_parallel"},
 	} {
 		v, ok := s.Get(p.key)
@@ -200,7 +210,8 @@ func (r *reading) axolotlAdapter() {
 	if !ok || isOff(v) {
 		s.Read("lora_*", "peft_*", "load_in_8bit", "load_in_4bit", "adapter", "gptq")
 		if q, on := r.firstOn([]string{"load_in_4bit", "load_in_8bit"}); on {
-			r.d.refuse("cannot-start", q.Origin.At, "%s without an adapter: axolotl does not train a quantized model whole", q.Origin.Key)
+			r.d.refuse("cannot-start", q.Origin.At, "%s without an adapter: axolotl does not train a "+
+				"quantized model whole", q.Origin.Key)
 		}
 		return
 	}
@@ -212,7 +223,8 @@ func (r *reading) axolotlAdapter() {
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
 	} else {
 		r.d.derive("/training/lora/dropout", 0.0, "adapter %s", name)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(v.Origin.At)+" trains adapters, and lora_r is not there")
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(v.Origin.At)+
+			" trains adapters, and lora_r is not there")
 	}
 	if d, given := s.Get("lora_dropout"); given {
 		if f, isFloat := d.Float(); isFloat {
@@ -246,7 +258,8 @@ func (r *reading) axolotlAdapter() {
 		r.d.put(base, "int8", eight)
 		r.d.fall("/training/lora/upcast_base", false, "prepare_model_for_kbit_training", refAxolotlKBit)
 	case name == "qlora":
-		r.d.refuse("cannot-start", v.Origin.At, "adapter: qlora without load_in_4bit: axolotl stops (Require cfg.load_in_4bit to be True for qlora)")
+		r.d.refuse("cannot-start", v.Origin.At, "adapter: qlora without load_in_4bit: axolotl stops (Require "+
+			"cfg.load_in_4bit to be True for qlora)")
 	default:
 		if !r.quantizedName(base) {
 			r.d.put(base, r.axolotlLoaded(), v)
@@ -254,11 +267,13 @@ func (r *reading) axolotlAdapter() {
 	}
 }
 
-// axolotlLoaded is the type that the model is loaded in (src/axolotl/utils/config/__init__.py normalize_config: torch_dtype).
+// axolotlLoaded is the type that the model is loaded in (src/axolotl/utils/config/__init__.py normalize_config:
+// torch_dtype).
 func (r *reading) axolotlLoaded() string {
 	bf16, given := r.s.Get("bf16")
 	switch {
-	case given && (bf16.String() == "auto" || bf16.String() == "full" || isOn(bf16)), !given && !r.s.On("fp16", "float16"), r.s.On("bfloat16"):
+	case given && (bf16.String() == "auto" || bf16.String() == "full" || isOn(bf16)), !given &&
+		!r.s.On("fp16", "float16"), r.s.On("bfloat16"):
 		return "bf16"
 	case r.s.On("fp16"), r.s.On("float16"):
 		return "fp16"
@@ -313,7 +328,8 @@ func (r *reading) axolotlOptimizer() {
 		return
 	}
 	name := strings.ToLower(v.String())
-	own := map[string]optimizer{"ao_adamw_8bit": {"adamw-8bit", "torchao"}, "ao_adamw_4bit": {"adamw-4bit", "torchao"}, "adamw_torch_8bit": {"adamw-8bit", "torchao"}, "muon": {"muon", ""}}
+	own := map[string]optimizer{"ao_adamw_8bit": {"adamw-8bit", "torchao"}, "ao_adamw_4bit": {"adamw-4bit", "torchao"},
+		"adamw_torch_8bit": {"adamw-8bit", "torchao"}, "muon": {"muon", ""}}
 	o, known := own[name]
 	if !known {
 		o, known = trainerOptimizers[name]
@@ -361,6 +377,7 @@ func (r *reading) axolotlCheckpointing() {
 	case ok:
 		r.d.put(pointer, "none", v)
 	default:
-		r.d.fall(pointer, "none", "gradient_checkpointing", "axolotl@067b021c src/axolotl/utils/schemas/config.py gradient_checkpointing")
+		r.d.fall(pointer, "none", "gradient_checkpointing", "axolotl@067b021c src/axolotl/utils/schemas/config.py "+
+			"gradient_checkpointing")
 	}
 }

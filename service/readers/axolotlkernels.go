@@ -9,7 +9,8 @@ import (
 // axolotlKernels reads attention, Liger and the plugins.
 func (r *reading) axolotlKernels() {
 	s := r.s
-	for _, a := range []struct{ key, kind string }{{"flash_attention", "flash"}, {"sdp_attention", "sdpa"}, {"eager_attention", "eager"}} {
+	for _, a := range []struct{ key, kind string }{{"flash_attention", "flash"}, {"sdp_attention", "sdpa"},
+		{"eager_attention", "eager"}} {
 		if v, ok := r.firstOn([]string{a.key}); ok {
 			r.d.put("/training/attention", a.kind, v)
 		}
@@ -19,13 +20,15 @@ func (r *reading) axolotlKernels() {
 	}
 	for _, key := range []string{"xformers_attention", "flex_attention", "s2_attention"} {
 		if v, ok := r.firstOn([]string{key}); ok {
-			r.d.assume("/training/attention", "%s (%s) takes what PyTorch's own attention takes", key, where(v.Origin.At))
+			r.d.assume("/training/attention", "%s (%s) takes what PyTorch's own attention takes", key,
+				where(v.Origin.At))
 		}
 	}
 	var kernels []any
 	var from setting.Value
 	for _, k := range []struct{ key, kernel string }{
-		{"liger_rope", "rope"}, {"liger_rms_norm", "rmsnorm"}, {"liger_glu_activation", "swiglu"}, {"liger_swiglu", "swiglu"}, {"liger_layer_norm", "layernorm"},
+		{"liger_rope", "rope"}, {"liger_rms_norm", "rmsnorm"}, {"liger_glu_activation", "swiglu"},
+		{"liger_swiglu", "swiglu"}, {"liger_layer_norm", "layernorm"},
 	} {
 		if v, ok := r.firstOn([]string{k.key}); ok {
 			kernels, from = append(kernels, k.kernel), v

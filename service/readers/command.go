@@ -59,7 +59,8 @@ func (w word) cut(n int) word {
 // place sets the word's span: that of its only piece, if that stands somewhere as it is. Otherwise it is an empty span
 // where the word begins.
 func (w *word) place() {
-	if len(w.pieces) == 1 && w.pieces[0].at.Known() && w.pieces[0].at.End-w.pieces[0].at.Start == len(w.pieces[0].text) {
+	if len(w.pieces) == 1 && w.pieces[0].at.Known() &&
+		w.pieces[0].at.End-w.pieces[0].at.Start == len(w.pieces[0].text) {
 		w.Origin.At = w.pieces[0].at
 		return
 	}
@@ -89,9 +90,9 @@ type command struct {
 	files *files
 }
 
-// options reads words as argparse and HfArgumentParser do: --key value …, --key=value, and --key alone, which is true. Of
-// a key that is given twice the last wins. Dashes in keys are underscores. Words before the first option are positional.
-// switches never take a value. openWords are unknown words that may hold more options.
+// options reads words as argparse and HfArgumentParser do: --key value …, --key=value, and --key alone, which is true.
+// Of a key that is given twice the last wins. Dashes in keys are underscores. Words before the first option are
+// positional. switches never take a value. openWords are unknown words that may hold more options.
 func options(words []word, switches map[string]bool) (s *setting.Settings, positional, openWords []word) {
 	s = setting.New()
 	for i := 0; i < len(words); i++ {

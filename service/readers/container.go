@@ -38,10 +38,12 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 	found := false
 	if ok {
 		commands, err := k.in.files.commandsOf(ctx, scriptText{
-			name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env, slurm: k.scheduled, pods: true,
+			name: k.shown, text: text, dir: at(k.node, "workingDir").scalar(), env: k.env, slurm: k.scheduled,
+			pods: true,
 		})
 		if err != nil {
-			k.in.answer.Refusals = append(k.in.answer.Refusals, Refusal{File: k.shown, Line: first, Code: "not-readable", Say: err.Error()})
+			k.in.answer.Refusals = append(k.in.answer.Refusals,
+				Refusal{File: k.shown, Line: first, Code: "not-readable", Say: err.Error()})
 			return ctx.Err()
 		}
 		for _, s := range k.in.jobs(commands) {
@@ -70,7 +72,9 @@ func (k *container) read(ctx context.Context, seen map[string]bool) error {
 func (k *container) add(d *draft) {
 	if v, ok := k.cards(k.pod); ok && !d.has("/gpus") {
 		known := k.in.files.source.HasGPU
-		if names := v.Strings(); known != nil && slices.ContainsFunc(names, func(name string) bool { return !known(name) }) {
+		if names := v.Strings(); known != nil && slices.ContainsFunc(names, func(name string) bool {
+			return !known(name)
+		}) {
 			d.assume("/gpus", "the node's label %s (%s) is no card of the catalog: say which card it is with --gpu NAME", strings.Join(names, ", "), where(v.Origin.At))
 		} else {
 			d.put("/gpus", v.Any, v)
@@ -121,8 +125,10 @@ func tuningDefaults() *setting.Settings {
 	for _, d := range []struct {
 		key   string
 		value any
-	}{{"torch_dtype", "bfloat16"}, {"use_flash_attn", true}, {"max_seq_length", int64(4096)}, {"bf16", false}, {"gradient_checkpointing", false}} {
-		s.Set(d.key, setting.Value{Any: d.value, Text: fmt.Sprint(d.value), Origin: setting.Origin{Kind: setting.Default, Key: d.key, Ref: ref}})
+	}{{"torch_dtype", "bfloat16"}, {"use_flash_attn", true}, {"max_seq_length", int64(4096)}, {"bf16", false},
+		{"gradient_checkpointing", false}} {
+		s.Set(d.key, setting.Value{Any: d.value, Text: fmt.Sprint(d.value),
+			Origin: setting.Origin{Kind: setting.Default, Key: d.key, Ref: ref}})
 	}
 	return s
 }
@@ -130,8 +136,8 @@ func tuningDefaults() *setting.Settings {
 // shells are the programs whose -c takes a script.
 var shells = set("sh", "bash", "dash", "ash", "zsh")
 
-// script is what the container starts as a shell would write it, in its own lines; first is the line where it begins. ok
-// is false where the image's own program starts.
+// script is what the container starts as a shell would write it, in its own lines; first is the line where it begins.
+// ok is false where the image's own program starts.
 func (k *container) script() (text []byte, first int, ok bool) {
 	words := at(k.node, "command").list()
 	given := len(words) > 0
@@ -228,7 +234,8 @@ func (k *container) environment() map[string]string {
 			continue
 		}
 		for i := 0; i+1 < len(data.Content); i += 2 {
-			if value := (place{plain(data.Content[i+1])}).scalar(); len(value) <= maxValueBytes && len(env) < maxVariables {
+			if value := (place{plain(data.Content[i+1])}).scalar(); len(value) <= maxValueBytes &&
+				len(env) < maxVariables {
 				env[at(from, "prefix").scalar()+data.Content[i].Value] = value
 			}
 		}
@@ -240,7 +247,8 @@ func (k *container) environment() map[string]string {
 			value = at(k.configMaps[at(ref.node, "name").scalar()], at(ref.node, "key").scalar())
 		}
 		delete(env, name)
-		if value.node == nil || value.node.Kind != yaml.ScalarNode || len(value.scalar()) > maxValueBytes || len(env) >= maxVariables ||
+		if value.node == nil || value.node.Kind != yaml.ScalarNode || len(value.scalar()) > maxValueBytes ||
+			len(env) >= maxVariables ||
 			strings.Count(value.scalar(), "$(") > maxReferences {
 			continue
 		}

@@ -9,11 +9,13 @@ import (
 
 // Default is what a tool takes for a setting that nobody gives, from a release on.
 type Default struct {
-	// Tool is the package's name on PyPI; From is the first of the releases that were looked at which has the value, "" for all of them.
+	// Tool is the package's name on PyPI; From is the first of the releases that were looked at which has the value, ""
+	// for all of them.
 	Tool string `json:"tool"`
 	From string `json:"from,omitempty"`
 	Key  string `json:"key"`
-	// Value is the expression in the package's source; "-" where the setting is not there, and the one of its base class counts.
+	// Value is the expression in the package's source; "-" where the setting is not there, and the one of its base
+	// class counts.
 	Value string `json:"value"`
 	// File and Class are where it stands; in functions Class is the function's name.
 	File  string `json:"file"`
@@ -22,8 +24,8 @@ type Default struct {
 	Means string `json:"means,omitempty"`
 }
 
-// Defaults are the defaults that a reader's answer may rest on, of the packages that were opened. testdata/check_defaults.py holds
-// every row against the packages themselves.
+// Defaults are the defaults that a reader's answer may rest on, of the packages that were opened.
+// testdata/check_defaults.py holds every row against the packages themselves.
 var defaults = []Default{
 	{"transformers", "", "per_device_train_batch_size", "8", "transformers/training_args.py", "TrainingArguments", ""},
 	{"transformers", "", "per_device_eval_batch_size", "8", "transformers/training_args.py", "TrainingArguments", ""},
@@ -31,9 +33,12 @@ var defaults = []Default{
 	{"transformers", "", "bf16", "False", "transformers/training_args.py", "TrainingArguments", ""},
 	{"transformers", "", "fp16", "False", "transformers/training_args.py", "TrainingArguments", ""},
 	{"transformers", "", "gradient_checkpointing", "False", "transformers/training_args.py", "TrainingArguments", ""},
-	{"transformers", "5.23.0", "gradient_checkpointing", "None", "transformers/training_args.py", "TrainingArguments", "off; activation_checkpointing is its other name"},
-	{"transformers", "", "optim", "default_optim", "transformers/training_args.py", "TrainingArguments", "adamw_torch; adamw_torch_fused since 4.57 with torch 2.8 and newer"},
-	{"trl", "", "max_seq_length", "None", "trl/trainer/sft_config.py", "SFTConfig", "the smaller of 1024 and what the tokenizer takes"},
+	{"transformers", "5.23.0", "gradient_checkpointing", "None", "transformers/training_args.py", "TrainingArguments",
+		"off; activation_checkpointing is its other name"},
+	{"transformers", "", "optim", "default_optim", "transformers/training_args.py", "TrainingArguments",
+		"adamw_torch; adamw_torch_fused since 4.57 with torch 2.8 and newer"},
+	{"trl", "", "max_seq_length", "None", "trl/trainer/sft_config.py", "SFTConfig",
+		"the smaller of 1024 and what the tokenizer takes"},
 	{"trl", "0.15.2", "max_seq_length", "1024", "trl/trainer/sft_config.py", "SFTConfig", ""},
 	{"trl", "0.16.1", "max_seq_length", "None", "trl/trainer/sft_config.py", "SFTConfig", "the old name of max_length"},
 	{"trl", "0.16.1", "max_length", "1024", "trl/trainer/sft_config.py", "SFTConfig", ""},
@@ -44,7 +49,8 @@ var defaults = []Default{
 	{"trl", "0.19.0", "bf16", "None", "trl/trainer/sft_config.py", "SFTConfig", "on where fp16 is off"},
 	{"trl", "1.9.0", "bf16", "None", "trl/trainer/base_config.py", "_BaseConfig", "on where fp16 is off"},
 	{"trl", "0.23.0", "loss_type", "'nll'", "trl/trainer/sft_config.py", "SFTConfig", "from all logits"},
-	{"trl", "1.9.0", "loss_type", "None", "trl/trainer/sft_config.py", "SFTConfig", "chunked_nll: never all logits at once"},
+	{"trl", "1.9.0", "loss_type", "None", "trl/trainer/sft_config.py", "SFTConfig",
+		"chunked_nll: never all logits at once"},
 	{"trl", "1.16.0", "loss_type", "'nll'", "trl/trainer/sft_config.py", "SFTConfig", "never all logits at once"},
 	{"trl", "", "torch_dtype", "None", "trl/trainer/model_config.py", "ModelConfig", "float32 before transformers 5"},
 	{"trl", "1.9.0", "dtype", "'float32'", "trl/trainer/model_config.py", "ModelConfig", ""},
@@ -54,22 +60,28 @@ var defaults = []Default{
 	{"axolotl", "", "bf16", "'auto'", "axolotl/utils/schemas/config.py", "AxolotlInputConfig", "on where the card can"},
 	{"axolotl", "", "gradient_checkpointing", "False", "axolotl/utils/schemas/config.py", "AxolotlInputConfig", ""},
 	{"axolotl", "", "micro_batch_size", "1", "axolotl/utils/schemas/training.py", "HyperparametersConfig", ""},
-	{"axolotl", "", "gradient_accumulation_steps", "1", "axolotl/utils/schemas/training.py", "HyperparametersConfig", ""},
-	{"axolotl", "", "optimizer", "'adamw_torch_fused'", "axolotl/utils/schemas/training.py", "HyperparametersConfig", ""},
+	{"axolotl", "", "gradient_accumulation_steps", "1", "axolotl/utils/schemas/training.py", "HyperparametersConfig",
+		""},
+	{"axolotl", "", "optimizer", "'adamw_torch_fused'", "axolotl/utils/schemas/training.py", "HyperparametersConfig",
+		""},
 	{"axolotl", "", "lora_dropout", "0.0", "axolotl/utils/schemas/peft.py", "LoraConfig", ""},
 	{"llamafactory", "", "cutoff_len", "2048", "llamafactory/hparams/data_args.py", "DataArguments", ""},
-	{"llamafactory", "", "finetuning_type", "'lora'", "llamafactory/hparams/finetuning_args.py", "FinetuningArguments", ""},
+	{"llamafactory", "", "finetuning_type", "'lora'", "llamafactory/hparams/finetuning_args.py", "FinetuningArguments",
+		""},
 	{"llamafactory", "", "lora_rank", "8", "llamafactory/hparams/finetuning_args.py", "LoraArguments", ""},
 	{"llamafactory", "", "lora_dropout", "0.0", "llamafactory/hparams/finetuning_args.py", "LoraArguments", ""},
 	{"llamafactory", "", "lora_target", "'all'", "llamafactory/hparams/finetuning_args.py", "LoraArguments", ""},
 	{"llamafactory", "", "pure_bf16", "False", "llamafactory/hparams/finetuning_args.py", "FinetuningArguments", ""},
-	{"llamafactory", "", "disable_gradient_checkpointing", "False", "llamafactory/hparams/model_args.py", "BaseModelArguments", ""},
-	{"llamafactory", "", "double_quantization", "True", "llamafactory/hparams/model_args.py", "QuantizationArguments", ""},
+	{"llamafactory", "", "disable_gradient_checkpointing", "False", "llamafactory/hparams/model_args.py",
+		"BaseModelArguments", ""},
+	{"llamafactory", "", "double_quantization", "True", "llamafactory/hparams/model_args.py", "QuantizationArguments",
+		""},
 	{"llamafactory", "", "upcast_layernorm", "False", "llamafactory/hparams/model_args.py", "BaseModelArguments", ""},
 	{"ms-swift", "", "lora_rank", "8", "swift/llm/argument/tuner_args.py", "TunerArguments", ""},
 	{"ms-swift", "4.0.0", "lora_rank", "8", "swift/arguments/tuner_args.py", "TunerArguments", ""},
 	{"ms-swift", "4.0.0", "lora_dropout", "0.05", "swift/arguments/tuner_args.py", "TunerArguments", ""},
-	{"ms-swift", "4.0.0", "bnb_4bit_use_double_quant", "True", "swift/arguments/base_args/quant_args.py", "QuantizeArguments", ""},
+	{"ms-swift", "4.0.0", "bnb_4bit_use_double_quant", "True", "swift/arguments/base_args/quant_args.py",
+		"QuantizeArguments", ""},
 	{"ms-swift", "4.0.0", "gradient_checkpointing", "True", "swift/trainers/arguments.py", "TrainArgumentsMixin", ""},
 	{"ms-swift", "4.0.0", "per_device_train_batch_size", "1", "swift/trainers/arguments.py", "TrainArgumentsMixin", ""},
 	{"litgpt", "", "lora_r", "8", "litgpt/finetune/lora.py", "setup", ""},
@@ -124,7 +136,8 @@ func (d Default) String() string {
 
 var pinned = map[string]*regexp.Regexp{"trl": regexp.MustCompile(`(?m)^\s*["']?trl(?:\[[\w,]*\])?\s*==\s*([0-9]+(?:\.[0-9]+)+)`)}
 
-// release is the release of a package that the user said (versions.trl), or that a requirements.txt beside the job pins; "" where nothing does.
+// release is the release of a package that the user said (versions.trl), or that a requirements.txt beside the job
+// pins; "" where nothing does.
 func (r *reading) release(tool string) string {
 	for _, said := range r.files.source.Set {
 		if strings.TrimPrefix(said.Path, "training.") == "versions."+tool {

@@ -4,9 +4,11 @@ import "testing"
 
 func TestDefaultOf(t *testing.T) {
 	for _, tt := range []struct{ key, release, value string }{
-		{"gradient_checkpointing", "0.15.2", "-"}, {"gradient_checkpointing", "0.22.2", "True"}, {"gradient_checkpointing", "", "True"},
+		{"gradient_checkpointing", "0.15.2", "-"}, {"gradient_checkpointing", "0.22.2", "True"},
+		{"gradient_checkpointing", "", "True"},
 		{"gradient_checkpointing", "0.9.6", "-"}, {"gradient_checkpointing", "1.10.0", "True"},
-		{"bf16", "0.18.2", "-"}, {"bf16", "0.19", "None"}, {"max_length", "0.15.2", ""}, {"max_length", "1.9.0", "1024"}, {"max_seq_length", "0.12.2", "None"},
+		{"bf16", "0.18.2", "-"}, {"bf16", "0.19", "None"}, {"max_length", "0.15.2", ""},
+		{"max_length", "1.9.0", "1024"}, {"max_seq_length", "0.12.2", "None"},
 		{"loss_type", "1.9.0", "None"}, {"loss_type", "0.26.0", "'nll'"},
 	} {
 		if d, _ := defaultOf("trl", tt.key, tt.release); d.Value != tt.value {
@@ -28,7 +30,8 @@ func TestDefaultsAreInOrder(t *testing.T) {
 			t.Errorf("%s has no source", key)
 		}
 	}
-	if len(DefaultsOf("llama-factory")) == 0 || len(DefaultsOf("nothing")) != 0 || len(DefaultsOf("")) != len(defaults) {
+	if len(DefaultsOf("llama-factory")) == 0 || len(DefaultsOf("nothing")) != 0 ||
+		len(DefaultsOf("")) != len(defaults) {
 		t.Error("DefaultsOf finds other rows than those of the tool")
 	}
 }

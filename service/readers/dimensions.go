@@ -86,5 +86,6 @@ func (r *reading) asksAll(keys ...string) {
 
 // notDivisible refuses a job whose batch cannot be dealt out to its GPUs.
 func (r *reading) notDivisible(global setting.Value, n, by int64) {
-	r.d.refuse("cannot-start", global.Origin.At, "%s %d is not divisible by the %d GPUs that the data is dealt out to", global.Origin.Key, n, by)
+	r.d.refuse("cannot-start", global.Origin.At, "%s %d is not divisible by the %d GPUs that the data is dealt out to",
+		global.Origin.Key, n, by)
 }

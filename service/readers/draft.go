@@ -51,7 +51,8 @@ func (d *draft) fall(pointer string, value any, key, ref string) {
 
 // derive sets a field to what follows from others.
 func (d *draft) derive(pointer string, value any, how string, args ...any) {
-	d.fields[pointer] = field{value: value, origin: setting.Origin{Kind: setting.Derived, How: fmt.Sprintf(how, args...)}}
+	d.fields[pointer] = field{value: value, origin: setting.Origin{Kind: setting.Derived,
+		How: fmt.Sprintf(how, args...)}}
 }
 
 // has reports whether a field, or one below it, is set.
@@ -96,7 +97,8 @@ func (d *draft) ask(pointer, question, why string) {
 func (d *draft) askWord(v setting.Value) {
 	key := v.Origin.Key
 	d.questions = append(d.questions, Question{
-		Pointer: "/training", Ask: fmt.Sprintf("What does %s do? It may change what is trained, or how it is stored, and is not a word that this reader knows.", key),
+		Pointer: "/training", Ask: fmt.Sprintf("What does %s do? It may change what is trained, or how it is stored, "+
+			"and is not a word that this reader knows.", key),
 		Why: where(v.Origin.At), Flag: "--ignore " + key + ", or --set FIELD=VALUE and --ignore " + key,
 	})
 }
@@ -118,7 +120,8 @@ func (d *draft) uncertain(pointer, say string, args ...any) {
 
 // refuse says why there is no document. at is the place of the word that is in the way.
 func (d *draft) refuse(code string, at setting.Span, say string, args ...any) {
-	d.refusals = append(d.refusals, Refusal{File: at.File, Line: at.Line, Code: code, Say: fmt.Sprintf(say, args...), Reader: d.reader})
+	d.refusals = append(d.refusals, Refusal{File: at.File, Line: at.Line, Code: code, Say: fmt.Sprintf(say, args...),
+		Reader: d.reader})
 }
 
 // flagOf is the flag with which a question is answered.
@@ -146,9 +149,12 @@ func where(at setting.Span) string {
 
 // order is the order of a document's fields.
 var order = []string{
-	"/model", "/training/micro_batch", "/training/sequence_length", "/training/target_sequence_length", "/training/gradient_accumulation",
-	"/training/precision", "/training/states", "/training/optimizer", "/training/gradient_checkpointing", "/training/attention", "/training/loss",
-	"/training/kernels", "/training/compile", "/training/dropout", "/training/lora", "/training/distributed", "/training/evaluation",
+	"/model", "/training/micro_batch", "/training/sequence_length", "/training/target_sequence_length",
+	"/training/gradient_accumulation",
+	"/training/precision", "/training/states", "/training/optimizer", "/training/gradient_checkpointing",
+	"/training/attention", "/training/loss",
+	"/training/kernels", "/training/compile", "/training/dropout", "/training/lora", "/training/distributed",
+	"/training/evaluation",
 	"/training/framework", "/training/versions", "/training", "/gpus",
 }
 

@@ -10,10 +10,14 @@ import (
 var foundryTool = tool{
 	name:   "llm-foundry",
 	starts: (*reading).foundryStarts,
-	marks: map[string]int{"train_loader": 3, "device_train_microbatch_size": 2, "max_seq_len": 1, "model.attn_config": 1, "model.pretrained_model_name_or_path": 1,
+	marks: map[string]int{"train_loader": 3, "device_train_microbatch_size": 2, "max_seq_len": 1,
+		"model.attn_config": 1, "model.pretrained_model_name_or_path": 1,
 		"fsdp_config": 1, "global_train_batch_size": 1},
-	read:  (*reading).readFoundry,
-	words: words{"/training/micro_batch": countWord("device_train_microbatch_size"), "/training/sequence_length": countWord("max_seq_len"), "/training/evaluation/micro_batch": countWord("device_eval_batch_size"), "/training/gradient_checkpointing": choiceWord("fsdp_config.activation_checkpointing", onOff)},
+	read: (*reading).readFoundry,
+	words: words{"/training/micro_batch": countWord("device_train_microbatch_size"),
+		"/training/sequence_length":        countWord("max_seq_len"),
+		"/training/evaluation/micro_batch": countWord("device_eval_batch_size"),
+		"/training/gradient_checkpointing": choiceWord("fsdp_config.activation_checkpointing", onOff)},
 }
 
 const (
@@ -33,7 +37,8 @@ func (r *reading) foundryStarts() bool {
 // foundryOptimizers are those of composer and LLM Foundry, which step in a loop over the parameters (composer 0.32
 // optim/decoupled_weight_decay.py, llm-foundry 0.22 optim/lion.py).
 var foundryOptimizers = map[string]optimizer{
-	"decoupled_adamw": {"adamw", "for-loop"}, "decoupled_lionw": {"lion", "for-loop"}, "clip_lion": {"lion", "for-loop"}, "adalr_lion": {"lion", "for-loop"},
+	"decoupled_adamw": {"adamw", "for-loop"}, "decoupled_lionw": {"lion", "for-loop"},
+	"clip_lion": {"lion", "for-loop"}, "adalr_lion": {"lion", "for-loop"},
 }
 
 func (r *reading) readFoundry() {
@@ -76,8 +81,10 @@ func (r *reading) readFoundry() {
 		}
 	}
 	r.asksAll("tp_config", "algorithms.alibi", "algorithms.low_precision_groupnorm", "algorithms.seq_length_warmup")
-	s.Read("variables*", "train_loader*", "eval_loader*", "tokenizer*", "scheduler*", "optimizer*", "callbacks*", "loggers*", "algorithms*", "icl_tasks*", "model.name", "model.init_device", "model.pretrained",
-		"model.use_auth_token", "model.trust_remote_code", "model.max_seq_len", "max_duration", "eval_*", "seed", "run_name", "save_*", "load_*", "progress_bar", "log_*", "console_log_interval", "dist_timeout",
+	s.Read("variables*", "train_loader*", "eval_loader*", "tokenizer*", "scheduler*", "optimizer*", "callbacks*",
+		"loggers*", "algorithms*", "icl_tasks*", "model.name", "model.init_device", "model.pretrained",
+		"model.use_auth_token", "model.trust_remote_code", "model.max_seq_len", "max_duration", "eval_*", "seed",
+		"run_name", "save_*", "load_*", "progress_bar", "log_*", "console_log_interval", "dist_timeout",
 		"data_*", "global_seed", "autoresume", "python_log_level", "device_eval_batch_size", "metadata*")
 }
 
@@ -93,7 +100,8 @@ func (r *reading) foundryModel() {
 		r.model("model.pretrained_model_name_or_path")
 		r.foundryHuggingFace()
 	default:
-		r.d.ask("/model", "What is "+name.String()+"? Give its config.json.", where(name.Origin.At)+" names a model that is not LLM Foundry's own")
+		r.d.ask("/model", "What is "+name.String()+"? Give its config.json.", where(name.Origin.At)+
+			" names a model that is not LLM Foundry's own")
 		s.Read("model*")
 	}
 }
@@ -141,9 +149,12 @@ func (r *reading) foundryMPT(name setting.Value) {
 			r.d.put("/training/dropout", f, v)
 		}
 	}
-	r.asksAll("model.attn_config.qk_ln", "model.attn_config.qk_gn", "model.attn_config.attn_pdrop", "model.emb_pdrop", "model.block_overrides", "model.attn_config.sliding_window_size")
-	s.Read("model.attn_config*", "model.ffn_config*", "model.init_config*", "model.verbose", "model.logit_scale", "model.embedding_fraction", "model.use_cache", "model.fc_type*", "model.loss_fn",
-		"model.resid_pdrop", "model.emb_pdrop", "model.final_logit_softcapping", "model.norm_eps", "model.use_pad_tok_in_ffn")
+	r.asksAll("model.attn_config.qk_ln", "model.attn_config.qk_gn", "model.attn_config.attn_pdrop", "model.emb_pdrop",
+		"model.block_overrides", "model.attn_config.sliding_window_size")
+	s.Read("model.attn_config*", "model.ffn_config*", "model.init_config*", "model.verbose", "model.logit_scale",
+		"model.embedding_fraction", "model.use_cache", "model.fc_type*", "model.loss_fn",
+		"model.resid_pdrop", "model.emb_pdrop", "model.final_logit_softcapping", "model.norm_eps",
+		"model.use_pad_tok_in_ffn")
 }
 
 // foundryExpansion is expansion_ratio × d_model, which may be a fraction and has to give a whole number.
@@ -159,7 +170,8 @@ func (r *reading) foundryExpansion() {
 	if n, isInt := v.Int(); isInt {
 		f, isNumber = float64(n), true
 	}
-	if width := f * float64(hidden); isNumber && v.Unknown == "" && width >= 1 && width < 1<<31 && width == float64(int64(width)) {
+	if width := f * float64(hidden); isNumber && v.Unknown == "" && width >= 1 && width < 1<<31 &&
+		width == float64(int64(width)) {
 		r.d.derive(pointer, int64(width), "model.expansion_ratio %s × model.d_model %d", v.String(), hidden)
 		return
 	}
@@ -232,7 +244,8 @@ func (r *reading) foundryHuggingFace() {
 	} else if v, ok := r.firstOn([]string{"model.use_flash_attention_2"}); ok {
 		r.d.put("/training/attention", "flash", v)
 	} else {
-		r.d.fall("/training/attention", "eager", "model.use_flash_attention_2", "llm-foundry 0.22 llmfoundry/models/hf/hf_causal_lm.py")
+		r.d.fall("/training/attention", "eager", "model.use_flash_attention_2",
+			"llm-foundry 0.22 llmfoundry/models/hf/hf_causal_lm.py")
 	}
 	s.Read("model.use_flash_attention_2", "model.attn_implementation")
 	for _, key := range s.Keys() {
@@ -246,7 +259,8 @@ func (r *reading) foundryHuggingFace() {
 			return
 		}
 		if !r.number("/training/lora/rank", "Of which rank are the adapters?", "model.peft_config.r") {
-			r.d.fall("/training/lora/rank", int64(8), "model.peft_config.r", "peft 0.18 tuners/lora/config.py LoraConfig")
+			r.d.fall("/training/lora/rank", int64(8), "model.peft_config.r",
+				"peft 0.18 tuners/lora/config.py LoraConfig")
 		}
 		if v, ok := s.Get("model.peft_config.target_modules"); ok {
 			r.d.put("/training/lora/target_modules", v.Strings(), v)
@@ -257,7 +271,8 @@ func (r *reading) foundryHuggingFace() {
 			}
 		}
 		r.asksAll("model.peft_config.modules_to_save", "model.peft_config.use_dora")
-		s.Read("model.peft_config.lora_alpha", "model.peft_config.task_type", "model.peft_config.bias", "model.peft_config.inference_mode")
+		s.Read("model.peft_config.lora_alpha", "model.peft_config.task_type", "model.peft_config.bias",
+			"model.peft_config.inference_mode")
 	}
 	r.asksAll("model.load_in_8bit")
 }

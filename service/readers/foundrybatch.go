@@ -18,8 +18,8 @@ func (r *reading) foundryBatch() {
 }
 
 // deviceBatch derives the accumulation as LLM Foundry (utils/config_utils.py, update_batch_size_info) and OLMo
-// (scripts/train.py) do: the batch of one GPU is the global one divided by the GPUs, a larger micro-batch is cut down to
-// it, and the last one may be smaller.
+// (scripts/train.py) do: the batch of one GPU is the global one divided by the GPUs, a larger micro-batch is cut down
+// to it, and the last one may be smaller.
 func (r *reading) deviceBatch() {
 	const pointer = "/training/micro_batch"
 	global, ok := r.s.Get("global_train_batch_size")
@@ -39,7 +39,8 @@ func (r *reading) deviceBatch() {
 		r.d.derive(pointer, device, "%s %d / %d GPUs", global.Origin.Key, g, w.n)
 		micro = device
 	}
-	r.d.derive("/training/gradient_accumulation", (device+micro-1)/micro, "%s %d / (%d × %d GPUs)", global.Origin.Key, g, micro, w.n)
+	r.d.derive("/training/gradient_accumulation", (device+micro-1)/micro, "%s %d / (%d × %d GPUs)", global.Origin.Key,
+		g, micro, w.n)
 }
 
 // foundryShards reads composer's fsdp_config.
@@ -80,6 +81,7 @@ func (r *reading) foundryShards() {
 	default:
 		r.d.put(pointer, "full", v)
 	}
-	r.asksAll("fsdp_config.activation_checkpointing_target", "fsdp_config.tensor_parallel_degree", "fsdp_config.data_parallel_replicate_degree", "fsdp_config.te_checkpoint_wrapper")
+	r.asksAll("fsdp_config.activation_checkpointing_target", "fsdp_config.tensor_parallel_degree",
+		"fsdp_config.data_parallel_replicate_degree", "fsdp_config.te_checkpoint_wrapper")
 	s.Read("fsdp_config.*")
 }

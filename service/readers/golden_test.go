@@ -64,7 +64,10 @@ func TestCases(t *testing.T) {
 func sourceOf(archive *txtar.Archive) (s readers.Source, want []byte) {
 	texts := map[string][]byte{}
 	catalog := service.EmbeddedCatalog()
-	s = readers.Source{Dir: "/job", HasModel: func(name string) bool { _, err := catalog.Model(name); return err == nil }}
+	s = readers.Source{Dir: "/job", HasModel: func(name string) bool {
+		_, err := catalog.Model(name)
+		return err == nil
+	}}
 	for _, f := range archive.Files {
 		if f.Name == "want" {
 			want = f.Data

@@ -99,7 +99,8 @@ func (r *reading) trainerBatch(t trainerDefaults) {
 	}
 	if r.s.On("auto_find_batch_size") {
 		v, _ := r.s.Get("auto_find_batch_size")
-		r.d.assume("/training/micro_batch", "auto_find_batch_size (%s) halves the micro-batch until it fits; what is judged is the one that it begins with", where(v.Origin.At))
+		r.d.assume("/training/micro_batch", "auto_find_batch_size (%s) halves the micro-batch until it fits; what is "+
+			"judged is the one that it begins with", where(v.Origin.At))
 	}
 }
 
@@ -116,8 +117,8 @@ func dtype(s string) string {
 	return ""
 }
 
-// loadedType is the type that the model is loaded in, "" for float32 by default. "auto" is that of the checkpoint, which is asked
-// for where the trained weights have it.
+// loadedType is the type that the model is loaded in, "" for float32 by default. "auto" is that of the checkpoint,
+// which is asked for where the trained weights have it.
 func (r *reading) loadedType() string {
 	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")
 	if !ok {
@@ -132,7 +133,8 @@ func (r *reading) loadedType() string {
 			return kind
 		}
 	}
-	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", where(v.Origin.At), v.Origin.Key, orText(v.Unknown, v.String())))
+	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", where(v.Origin.At),
+		v.Origin.Key, orText(v.Unknown, v.String())))
 	return ""
 }
 
@@ -143,7 +145,8 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 	loaded := r.loadedType()
 	switch {
 	case isOn(bf16) && isOn(fp16):
-		r.d.refuse("cannot-start", bf16.Origin.At, "both bf16 and fp16 are on: the Trainer stops (At most one of fp16 and bf16 can be True)")
+		r.d.refuse("cannot-start", bf16.Origin.At, "both bf16 and fp16 are on: the Trainer stops (At most one of fp16 "+
+			"and bf16 can be True)")
 		return
 	case bf16.Unknown != "" || fp16.Unknown != "":
 		v := bf16
@@ -162,7 +165,8 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 	case !bf16.Given() && t.bf16:
 		half, from = "bf16", setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16", Ref: t.bf16Ref}}
 	case r.accelerate != nil:
-		if v, ok := r.accelerate.Get("mixed_precision"); ok && v.Unknown == "" && (v.String() == "bf16" || v.String() == "fp16") {
+		if v, ok := r.accelerate.Get("mixed_precision"); ok && v.Unknown == "" &&
+			(v.String() == "bf16" || v.String() == "fp16") {
 			half, from = v.String(), v
 		}
 	}
@@ -206,10 +210,13 @@ func isOn(v setting.Value) bool {
 }
 
 func (r *reading) trainerCheckpointing(t trainerDefaults) {
-	v, ok := r.s.Get("activation_checkpointing", "gradient_checkpointing") // the first name is that of transformers 5.23
-	kind, _ := r.s.Get("activation_checkpointing_kwargs.use_reentrant", "gradient_checkpointing_kwargs.use_reentrant", "use_reentrant")
+	// the first name is that of transformers 5.23
+	v, ok := r.s.Get("activation_checkpointing", "gradient_checkpointing")
+	kind, _ := r.s.Get("activation_checkpointing_kwargs.use_reentrant", "gradient_checkpointing_kwargs.use_reentrant",
+		"use_reentrant")
 	r.s.Read("gradient_checkpointing_kwargs*", "activation_checkpointing_kwargs*")
-	for _, key := range []string{"gradient_checkpointing_kwargs.every_n_layers", "activation_checkpointing_kwargs.every_n_layers"} {
+	for _, key := range []string{"gradient_checkpointing_kwargs.every_n_layers",
+		"activation_checkpointing_kwargs.every_n_layers"} {
 		if n, given := r.s.Get(key); given && ok && isOn(v) {
 			if i, isInt := n.Int(); !isInt || i != 1 {
 				r.d.askWord(n)
@@ -227,7 +234,8 @@ func (r *reading) trainerCheckpointing(t trainerDefaults) {
 	case t.checkpointing:
 		r.d.fall("/training/gradient_checkpointing", ofKind(kind), "gradient_checkpointing", t.checkpointingRef)
 	default:
-		r.d.fall("/training/gradient_checkpointing", "none", "gradient_checkpointing", "transformers 4.57.6 training_args.py: off")
+		r.d.fall("/training/gradient_checkpointing", "none", "gradient_checkpointing",
+			"transformers 4.57.6 training_args.py: off")
 	}
 }
 
@@ -237,13 +245,19 @@ type optimizer struct {
 	Implementation string `json:"implementation,omitempty"`
 }
 
-// trainerOptimizers are transformers' names (4.57.6 training_args.py OptimizerNames). Those that are not here are not modelled.
+// trainerOptimizers are transformers' names (4.57.6 training_args.py OptimizerNames). Those that are not here are not
+// modelled.
 var trainerOptimizers = map[string]optimizer{
-	"adamw_hf": {"adamw", "for-loop"}, "adamw_torch": {"adamw", "foreach"}, "adamw_torch_fused": {"adamw", "fused"}, "adamw_apex_fused": {"adamw", "fused"},
-	"adamw_bnb_8bit": {"adamw-8bit", "bitsandbytes"}, "adamw_8bit": {"adamw-8bit", "bitsandbytes"}, "paged_adamw_8bit": {"paged-adamw-8bit", "bitsandbytes"},
-	"paged_adamw_32bit": {"paged-adamw", "bitsandbytes"}, "paged_adamw": {"paged-adamw", "bitsandbytes"}, "adamw_torch_8bit": {"adamw-8bit", "torchao"},
-	"adamw_torch_4bit": {"adamw-4bit", "torchao"}, "adafactor": {"adafactor", "transformers"}, "sgd": {"sgd", ""}, "lion": {"lion", "bitsandbytes"},
-	"lion_32bit": {"lion", "bitsandbytes"}, "lion_8bit": {"lion-8bit", "bitsandbytes"}, "muon": {"muon", ""}, "adamw": {"adamw", ""}, "galore_adamw": {"galore-adamw", ""},
+	"adamw_hf": {"adamw", "for-loop"}, "adamw_torch": {"adamw", "foreach"}, "adamw_torch_fused": {"adamw", "fused"},
+	"adamw_apex_fused": {"adamw", "fused"},
+	"adamw_bnb_8bit":   {"adamw-8bit", "bitsandbytes"}, "adamw_8bit": {"adamw-8bit", "bitsandbytes"},
+	"paged_adamw_8bit":  {"paged-adamw-8bit", "bitsandbytes"},
+	"paged_adamw_32bit": {"paged-adamw", "bitsandbytes"}, "paged_adamw": {"paged-adamw", "bitsandbytes"},
+	"adamw_torch_8bit": {"adamw-8bit", "torchao"},
+	"adamw_torch_4bit": {"adamw-4bit", "torchao"}, "adafactor": {"adafactor", "transformers"}, "sgd": {"sgd", ""},
+	"lion":       {"lion", "bitsandbytes"},
+	"lion_32bit": {"lion", "bitsandbytes"}, "lion_8bit": {"lion-8bit", "bitsandbytes"}, "muon": {"muon", ""},
+	"adamw": {"adamw", ""}, "galore_adamw": {"galore-adamw", ""},
 }
 
 func (r *reading) trainerOptimizer() {
@@ -272,7 +286,8 @@ func (r *reading) trainerOptimizer() {
 	}
 }
 
-// trainerEvaluation is the evaluation's batch where there is an evaluation: do_eval alone, or a strategy that is not "no".
+// trainerEvaluation is the evaluation's batch where there is an evaluation: do_eval alone, or a strategy that is not
+// "no".
 func (r *reading) trainerEvaluation() {
 	strategy, given := r.s.Get("eval_strategy", "evaluation_strategy")
 	on := given && strategy.Unknown == "" && strategy.String() != "no" && strategy.Any != false
@@ -285,13 +300,15 @@ func (r *reading) trainerEvaluation() {
 	case ok:
 		r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
 	default:
-		r.d.fall("/training/evaluation/micro_batch", int64(8), "per_device_eval_batch_size", "transformers 4.57.6 training_args.py:868")
+		r.d.fall("/training/evaluation/micro_batch", int64(8), "per_device_eval_batch_size",
+			"transformers 4.57.6 training_args.py:868")
 	}
 }
 
 // attentions are the names that transformers and the tools around it give to kernels.
 var attentions = map[string]string{
-	"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attention": "flash", "flash_attn": "flash", "fa2": "flash", "fa3": "flash", "flash": "flash",
+	"flash_attention_2": "flash", "flash_attention_3": "flash", "flash_attention": "flash", "flash_attn": "flash",
+	"fa2": "flash", "fa3": "flash", "flash": "flash",
 	"sdpa": "sdpa", "eager": "eager", "disabled": "eager", "flash_attn_2": "flash", "flash_attn_3": "flash",
 }
 
@@ -299,7 +316,8 @@ func (r *reading) attention() {
 	if v, ok := r.s.Get("attn_implementation", "attn_impl"); ok {
 		r.attentionOf(v)
 	}
-	if v, ok := r.s.Get("use_flash_attn", "use_flash_attention_2", "use_flash_attention", "flash_attention_2"); ok && isOn(v) {
+	if v, ok := r.s.Get("use_flash_attn", "use_flash_attention_2", "use_flash_attention", "flash_attention_2"); ok &&
+		isOn(v) {
 		r.d.put("/training/attention", "flash", v)
 	}
 }

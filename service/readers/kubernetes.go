@@ -51,7 +51,8 @@ func (in *inbox) kubernetes(ctx context.Context, full string, text []byte) (foun
 	if !bytes.Contains(text, []byte("apiVersion")) || !bytes.Contains(text, []byte("kind")) {
 		return false, nil
 	}
-	m := &manifest{in: in, shown: in.files.shown(full), text: text, configMaps: map[string]*yaml.Node{}, nodes: maxNodes, containers: maxContainers}
+	m := &manifest{in: in, shown: in.files.shown(full), text: text, configMaps: map[string]*yaml.Node{},
+		nodes: maxNodes, containers: maxContainers}
 	objects := m.objects()
 	for _, o := range objects {
 		if at(o, "kind").scalar() == "ConfigMap" {
@@ -189,7 +190,8 @@ func (p place) count() int64 {
 
 // value is a node as a setting, with its line.
 func (m *manifest) value(n *yaml.Node, key string, x any) setting.Value {
-	return setting.Value{Any: x, Text: fmt.Sprint(x), Origin: setting.Origin{Kind: setting.File, Key: key, At: m.span(n)}}
+	return setting.Value{Any: x, Text: fmt.Sprint(x), Origin: setting.Origin{Kind: setting.File, Key: key,
+		At: m.span(n)}}
 }
 
 func (m *manifest) span(n *yaml.Node) setting.Span {
@@ -328,7 +330,8 @@ func (m *manifest) cards(p pod) (setting.Value, bool) {
 			return v, true
 		}
 	}
-	required := at(p.spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	required := at(p.spec, "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
+		"nodeSelectorTerms")
 	for _, term := range required.list() {
 		for _, e := range at(term, "matchExpressions").list() {
 			key, values := at(e, "key").scalar(), at(e, "values").list()

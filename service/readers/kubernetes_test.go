@@ -17,7 +17,8 @@ import (
 
 // TestKubernetesPatch changes a job where it stands in its manifest, in a script and in a mounted configuration.
 func TestKubernetesPatch(t *testing.T) {
-	for name, line := range map[string]string{"kubernetes_pytorchjob": "+                    --per_device_train_batch_size 1 --gradient", "kubernetes_job": "+    per_device_train_batch_size: 1"} {
+	for name, line := range map[string]string{"kubernetes_pytorchjob": "+                    " +
+		"--per_device_train_batch_size 1 --gradient", "kubernetes_job": "+    per_device_train_batch_size: 1"} {
 		t.Run(name, func(t *testing.T) {
 			archive, err := txtar.ParseFile(filepath.Join("testdata", name+".txtar"))
 			if err != nil {
@@ -28,7 +29,8 @@ func TestKubernetesPatch(t *testing.T) {
 			if err != nil || len(answer.Jobs) != 1 {
 				t.Fatalf("%d jobs, %v", len(answer.Jobs), err)
 			}
-			patch, err := readers.MakePatch(context.Background(), source, &answer.Jobs[0], map[string]any{"/training/micro_batch": int64(1)})
+			patch, err := readers.MakePatch(context.Background(), source, &answer.Jobs[0],
+				map[string]any{"/training/micro_batch": int64(1)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -39,8 +41,8 @@ func TestKubernetesPatch(t *testing.T) {
 	}
 }
 
-// TestKubernetesReplicas holds the number of processes against the replicas and the GPUs of a pod, and that a count that
-// the file leaves open is not made up.
+// TestKubernetesReplicas holds the number of processes against the replicas and the GPUs of a pod, and that a count
+// that the file leaves open is not made up.
 func TestKubernetesReplicas(t *testing.T) {
 	const manifest = `apiVersion: kubeflow.org/v1
 kind: PyTorchJob
@@ -69,12 +71,13 @@ spec:
 }
 
 func readManifest(t *testing.T, text []byte) *readers.Answer {
-	answer, err := readers.Read(context.Background(), readers.Source{Files: []string{"job.yaml"}, Dir: "/job", ReadFile: func(name string) ([]byte, error) {
-		if name == "/job/job.yaml" {
-			return text, nil
-		}
-		return nil, fs.ErrNotExist
-	}})
+	answer, err := readers.Read(context.Background(), readers.Source{Files: []string{"job.yaml"}, Dir: "/job",
+		ReadFile: func(name string) ([]byte, error) {
+			if name == "/job/job.yaml" {
+				return text, nil
+			}
+			return nil, fs.ErrNotExist
+		}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,7 +98,8 @@ func FuzzKubernetes(f *testing.F) {
 		f.Add(archive.Files[0].Data)
 	}
 	f.Add([]byte("apiVersion: &a [*a]\nkind: Pod\nspec: &s {<<: *s, containers: [{command: [sh, -c, *a]}]}\n"))
-	f.Add([]byte("apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - command: [bash, -c]\n    args:\n    - |\n      cat > x <<EOF\n      a\n      EOF\n    - $$(A) $(B)\n"))
+	f.Add([]byte("apiVersion: v1\nkind: Pod\nspec:\n  containers:\n  - command: [bash, -c]\n    args:\n    - |\n      " +
+		"cat > x <<EOF\n      a\n      EOF\n    - $$(A) $(B)\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		answer := readManifest(t, text)
 		for _, j := range answer.Jobs {
@@ -108,8 +112,11 @@ func FuzzKubernetes(f *testing.F) {
 
 // A label that names no card of the catalog is said, and no field that nothing can answer.
 func TestUnknownNodeLabel(t *testing.T) {
-	archive := txtar.Parse([]byte("-- pod.yaml --\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  nodeSelector: {nvidia.com/gpu.product: NVIDIA-Unheard-9000}\n  containers:\n    - name: a\n" +
-		"      image: x\n      command: [python, run_clm.py, --model_name_or_path, gpt2, --per_device_train_batch_size, \"2\", --block_size, \"64\", --do_train]\n      resources: {limits: {nvidia.com/gpu: 1}}\n"))
+	archive := txtar.Parse([]byte("-- pod.yaml --\napiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec:\n  " +
+		"nodeSelector: {nvidia.com/gpu.product: NVIDIA-Unheard-9000}\n  containers:\n    - name: a\n" +
+		"      image: x\n      command: [python, run_clm.py, --model_name_or_path, gpt2, " +
+		"--per_device_train_batch_size, \"2\", --block_size, \"64\", --do_train]\n      resources: {limits: " +
+		"{nvidia.com/gpu: 1}}\n"))
 	s, _ := sourceOf(archive)
 	s.HasGPU = func(name string) bool { return name == "known" }
 	answer, err := readers.Read(context.Background(), s)

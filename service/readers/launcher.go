@@ -35,11 +35,14 @@ type launch struct {
 var (
 	torchrunSwitches = set("standalone", "m", "module", "no_python", "run_path", "use_env", "start_method_spawn")
 	// accelerate's are those with action store_true.
-	accelerateSwitches = set("m", "module", "no_python", "debug", "cpu", "multi_gpu", "tpu", "ipex", "use_xpu", "use_mps_device", "use_deepspeed", "use_fsdp",
-		"use_tp", "use_megatron_lm", "use_parallelism_config", "quiet", "q", "enable_cpu_affinity", "same_network", "use_cpu", "tpu_cluster", "tpu_use_sudo", "no_tpu_cluster")
-	deepspeedSwitches = set("no_python", "module", "m", "no_local_rank", "no_ssh", "no_ssh_check", "force_multi", "save_pid", "enable_each_rank_log_off", "bind_cores_to_rank", "elastic_training")
-	pythonSwitches    = regexp.MustCompile(`^-[bBdEhiIOqsSuvVxP]+$`)
-	pythonName        = regexp.MustCompile(`^(python|pypy)[0-9.]*$`)
+	accelerateSwitches = set("m", "module", "no_python", "debug", "cpu", "multi_gpu", "tpu", "ipex", "use_xpu",
+		"use_mps_device", "use_deepspeed", "use_fsdp",
+		"use_tp", "use_megatron_lm", "use_parallelism_config", "quiet", "q", "enable_cpu_affinity", "same_network",
+		"use_cpu", "tpu_cluster", "tpu_use_sudo", "no_tpu_cluster")
+	deepspeedSwitches = set("no_python", "module", "m", "no_local_rank", "no_ssh", "no_ssh_check", "force_multi",
+		"save_pid", "enable_each_rank_log_off", "bind_cores_to_rank", "elastic_training")
+	pythonSwitches = regexp.MustCompile(`^-[bBdEhiIOqsSuvVxP]+$`)
+	pythonName     = regexp.MustCompile(`^(python|pypy)[0-9.]*$`)
 )
 
 func set(words ...string) map[string]bool {
@@ -52,8 +55,10 @@ func set(words ...string) map[string]bool {
 
 // modules that are launchers.
 var launcherModules = map[string]string{
-	"torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun", "torch.distributed.elastic.run": "torchrun",
-	"accelerate.commands.launch": "accelerate", "deepspeed.launcher.runner": "deepspeed", "deepspeed": "deepspeed", "composer.cli": "composer",
+	"torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
+	"torch.distributed.elastic.run": "torchrun",
+	"accelerate.commands.launch":    "accelerate", "deepspeed.launcher.runner": "deepspeed", "deepspeed": "deepspeed",
+	"composer.cli": "composer",
 }
 
 // parseLaunch takes a command apart; ok is false where nothing is started that could train.
@@ -155,7 +160,8 @@ func (l *launch) take(launcher string, words []word, switches map[string]bool) [
 // openWord remembers that a word may hold more options of the launcher.
 func (l *launch) openWord(w word) {
 	l.problems = append(l.problems, func(d *draft) {
-		d.uncertain("", "nothing that changes memory is in %s (%s)", orText(w.Text, "a word that is not known"), w.Unknown)
+		d.uncertain("", "nothing that changes memory is in %s (%s)", orText(w.Text, "a word that is not known"),
+			w.Unknown)
 	})
 }
 

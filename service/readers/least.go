@@ -7,14 +7,14 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-// leastTokens is a sequence that every data set has: what a tool is given is the most that it takes, and what its samples are long
-// no file says.
+// leastTokens is a sequence that every data set has: what a tool is given is the most that it takes, and what its
+// samples are long no file says.
 const leastTokens = 8
 
-// Least is the job document in the reading that needs least: each field that no file says is the lowest that a release of the tool ever had, the
-// sequences are as short as samples may be, the kernels those that keep nothing, and nothing is evaluated. A job that does not fit in this
-// reading does not fit: what is left of it are the weights, and the gradients and states of what is trained. Nil where a field that counts has
-// no lower bound.
+// Least is the job document in the reading that needs least: each field that no file says is the lowest that a release
+// of the tool ever had, the sequences are as short as samples may be, the kernels those that keep nothing, and nothing
+// is evaluated. A job that does not fit in this reading does not fit: what is left of it are the weights, and the
+// gradients and states of what is trained. Nil where a field that counts has no lower bound.
 func (j Job) Least() json.RawMessage {
 	if j.draft == nil {
 		return nil
@@ -40,7 +40,8 @@ func (j Job) Least() json.RawMessage {
 		d.fields[pointer] = f
 	}
 	for pointer, value := range map[string]any{
-		"/training/sequence_length": int64(leastTokens), "/training/attention": "flash", "/training/loss": "fused-linear",
+		"/training/sequence_length": int64(leastTokens), "/training/attention": "flash",
+		"/training/loss": "fused-linear",
 	} {
 		d.fields[pointer] = field{value: value}
 	}
@@ -53,9 +54,11 @@ func (j Job) Least() json.RawMessage {
 	return d.document()
 }
 
-// leastDefaults are the lowest defaults that the tools had, by field. Those that are not here change too little to matter, or had one value
-// ever since.
+// leastDefaults are the lowest defaults that the tools had, by field. Those that are not here change too little to
+// matter, or had one value ever since.
 var leastDefaults = map[string]any{
-	"/training/micro_batch": int64(1), "/training/gradient_accumulation": int64(1), "/training/gradient_checkpointing": "full", "/training/precision": "bf16",
-	"/training/lora/rank": int64(1), "/training/lora/base_precision": "bf16", "/training/lora/upcast_base": false, "/training/lora/double_quantization": true,
+	"/training/micro_batch": int64(1), "/training/gradient_accumulation": int64(1),
+	"/training/gradient_checkpointing": "full", "/training/precision": "bf16",
+	"/training/lora/rank": int64(1), "/training/lora/base_precision": "bf16", "/training/lora/upcast_base": false,
+	"/training/lora/double_quantization": true,
 }

@@ -10,9 +10,10 @@ import (
 var litgptTool = tool{
 	name:   "litgpt",
 	starts: (*reading).litgptStarts,
-	marks:  map[string]int{"checkpoint_dir": 2, "train.micro_batch_size": 3, "train.global_batch_size": 2, "lora_query": 3, "train.max_seq_length": 1},
-	read:   (*reading).readLitgpt,
-	words:  litgptWords,
+	marks: map[string]int{"checkpoint_dir": 2, "train.micro_batch_size": 3, "train.global_batch_size": 2,
+		"lora_query": 3, "train.max_seq_length": 1},
+	read:  (*reading).readLitgpt,
+	words: litgptWords,
 }
 
 const refLitgpt = "litgpt 0.5 litgpt/finetune/lora.py setup"
@@ -27,7 +28,8 @@ func (r *reading) litgptStarts() bool {
 		}
 	case r.module && strings.HasPrefix(r.program.text(), "litgpt.finetune."):
 		sub = "finetune_" + strings.TrimPrefix(r.program.text(), "litgpt.finetune.")
-	case strings.HasSuffix(r.program.text(), "finetune/lora.py") || strings.HasSuffix(r.program.text(), "finetune/full.py"):
+	case strings.HasSuffix(r.program.text(), "finetune/lora.py") ||
+		strings.HasSuffix(r.program.text(), "finetune/full.py"):
 		sub = "finetune_" + strings.TrimSuffix(r.base(), ".py")
 	default:
 		return false
@@ -68,11 +70,13 @@ func (r *reading) readLitgpt() {
 	r.litgptWorld()
 	g, ok := s.Get("train.global_batch_size")
 	if !ok {
-		g = setting.Value{Any: global, Origin: setting.Origin{Kind: setting.Default, Key: "train.global_batch_size", Ref: refLitgpt}}
+		g = setting.Value{Any: global, Origin: setting.Origin{Kind: setting.Default, Key: "train.global_batch_size",
+			Ref: refLitgpt}}
 	}
 	r.accumulate(g, 1)
 	if !r.number("/training/sequence_length", askLength, "train.max_seq_length") {
-		r.d.ask("/training/sequence_length", askLength, "train.max_seq_length is not given: the longest sample of the data decides")
+		r.d.ask("/training/sequence_length", askLength, "train.max_seq_length is not given: the longest sample of "+
+			"the data decides")
 	}
 	r.litgptPrecision()
 	switch recipe {
@@ -90,7 +94,8 @@ func (r *reading) readLitgpt() {
 	} else {
 		r.d.fall("/training/optimizer", classes["AdamW"], "optimizer", refLitgpt)
 	}
-	s.Read("data*", "train.*", "eval.*", "logger_name", "out_dir", "seed", "access_token", "num_nodes", "devices", "optimizer*", "checkpoint_dir", "_recipe", "lora_alpha", "initial_checkpoint_dir",
+	s.Read("data*", "train.*", "eval.*", "logger_name", "out_dir", "seed", "access_token", "num_nodes", "devices",
+		"optimizer*", "checkpoint_dir", "_recipe", "lora_alpha", "initial_checkpoint_dir",
 		"resume", "tokenizer_dir", "config", "model_config*", "model_name", "ops")
 }
 
@@ -155,7 +160,8 @@ func (r *reading) litgptPrecision() {
 			r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" says "+v.String())
 			return
 		}
-		r.d.fall("/training/precision", "amp-bf16", "precision", "litgpt 0.5 litgpt/utils.py get_default_supported_precision")
+		r.d.fall("/training/precision", "amp-bf16", "precision",
+			"litgpt 0.5 litgpt/utils.py get_default_supported_precision")
 	}
 }
 
@@ -177,7 +183,8 @@ func (r *reading) litgptLoRA() {
 		on      bool
 		modules []string
 	}{
-		{"lora_query", true, []string{"q_proj"}}, {"lora_key", false, []string{"k_proj"}}, {"lora_value", true, []string{"v_proj"}}, {"lora_projection", false, []string{"o_proj"}},
+		{"lora_query", true, []string{"q_proj"}}, {"lora_key", false, []string{"k_proj"}},
+		{"lora_value", true, []string{"v_proj"}}, {"lora_projection", false, []string{"o_proj"}},
 		{"lora_mlp", false, []string{"gate_proj", "up_proj", "down_proj"}}, {"lora_head", false, []string{"lm_head"}},
 	} {
 		on := t.on

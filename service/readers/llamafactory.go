@@ -11,9 +11,10 @@ import (
 var llamaFactoryTool = tool{
 	name:   "llama-factory",
 	starts: (*reading).llamaFactoryStarts,
-	marks:  map[string]int{"finetuning_type": 5, "stage": 2, "template": 1, "cutoff_len": 2, "lora_target": 1, "model_name_or_path": 1, "quantization_bit": 1},
-	read:   (*reading).readLlamaFactory,
-	words:  llamaFactoryWords,
+	marks: map[string]int{"finetuning_type": 5, "stage": 2, "template": 1, "cutoff_len": 2, "lora_target": 1,
+		"model_name_or_path": 1, "quantization_bit": 1},
+	read:  (*reading).readLlamaFactory,
+	words: llamaFactoryWords,
 }
 
 // LLaMA-Factory's defaults at ff6d4d12.
@@ -23,14 +24,17 @@ const (
 	refFactoryTarget        = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py lora_target"
 	refFactoryLength        = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/data_args.py cutoff_len"
 	refFactoryQuant         = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/model_args.py double_quantization"
-	refFactoryKBit          = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/model_utils/checkpointing.py: no upcast but of norms on demand"
-	refFactoryType          = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py finetuning_type"
+	refFactoryKBit          = "LLaMA-Factory@ff6d4d12 src/llamafactory/model/model_utils/checkpointing.py: no upcast " +
+		"but of norms on demand"
+	refFactoryType = "LLaMA-Factory@ff6d4d12 src/llamafactory/hparams/finetuning_args.py finetuning_type"
 )
 
-// llamaFactoryStarts recognises "llamafactory-cli train FILE [key=value]", "src/train.py FILE" and "src/train_bash.py --stage sft …".
+// llamaFactoryStarts recognises "llamafactory-cli train FILE [key=value]", "src/train.py FILE" and "src/train_bash.py
+// --stage sft …".
 func (r *reading) llamaFactoryStarts() bool {
 	args, name := r.args, path.Base(r.program.text())
-	cli := name == "llamafactory-cli" || name == "lmf" || r.module && (r.program.text() == "llamafactory.cli" || r.program.text() == "llamafactory.launcher")
+	cli := name == "llamafactory-cli" || name == "lmf" || r.module &&
+		(r.program.text() == "llamafactory.cli" || r.program.text() == "llamafactory.launcher")
 	if cli {
 		if len(args) == 0 || args[0].text() != "train" {
 			return false
@@ -50,7 +54,8 @@ func (r *reading) llamaFactoryStarts() bool {
 			key := s.Keys()[0]
 			v, _ := s.Peek(key)
 			r.problems = append(r.problems, func(d *draft) {
-				d.refuse("cannot-start", v.Origin.At, "behind %s LLaMA-Factory takes key=value, and stops at %s", files[0].text(), v.Origin.Key)
+				d.refuse("cannot-start", v.Origin.At, "behind %s LLaMA-Factory takes key=value, and stops at %s",
+					files[0].text(), v.Origin.Key)
 			})
 		}
 		r.under(files[0].argument("config"))
@@ -94,7 +99,9 @@ func (r *reading) readLlamaFactory() {
 	if v, ok := s.Get("stage"); ok && v.String() != "sft" && v.String() != "pt" {
 		r.refuseObjective(orText(v.String(), "stage"), v.Origin.At)
 	}
-	for _, key := range []string{"use_badam", "use_apollo", "use_adam_mini", "use_llama_pro", "shift_attn", "mixture_of_depths", "use_unsloth", "use_kt", "use_mca", "use_hyper_parallel", "fp8", "use_asft_loss", "use_eaft_loss", "use_dft_loss"} {
+	for _, key := range []string{"use_badam", "use_apollo", "use_adam_mini", "use_llama_pro", "shift_attn",
+		"mixture_of_depths", "use_unsloth", "use_kt", "use_mca", "use_hyper_parallel", "fp8", "use_asft_loss",
+		"use_eaft_loss", "use_dft_loss"} {
 		if v, ok := s.Get(key); ok && !isOff(v) {
 			r.d.refuse("unsupported", v.Origin.At, "%s is not modelled", key)
 		}
@@ -114,16 +121,23 @@ func (r *reading) readLlamaFactory() {
 	r.llamaFactoryPrecision()
 	if !r.number("/training/sequence_length", askLength, "cutoff_len") {
 		if path.Base(r.program.text()) == "train_bash.py" {
-			r.d.ask("/training/sequence_length", askLength, "cutoff_len is not given: 1024 in LLaMA-Factory of early 2024, which has train_bash.py, and 2048 today")
+			r.d.ask("/training/sequence_length", askLength, "cutoff_len is not given: 1024 in LLaMA-Factory of early "+
+				"2024, which has train_bash.py, and 2048 today")
 		} else {
 			r.d.fall("/training/sequence_length", int64(2048), "cutoff_len", refFactoryLength)
 		}
 	}
-	s.Read("trust_remote_code", "template", "dataset*", "eval_dataset", "max_samples", "overwrite_cache", "preprocessing_*", "plot_loss", "ddp_timeout", "freeze_vision_tower",
-		"freeze_multi_modal_projector", "freeze_language_model", "val_size", "mask_history", "train_on_prompt", "media_dir", "tokenized_path", "streaming", "neat_packing", "packing", "rope_scaling",
-		"lora_alpha", "use_rslora", "pissa_*", "loraplus_*", "use_fast_tokenizer", "enable_thinking", "visual_inputs", "image_*", "video_*", "disable_shuffling", "low_cpu_mem_usage",
-		"upcast_layernorm", "do_train", "export_*", "ignore_pad_token_for_loss", "split_special_tokens", "swanlab_*", "use_swanlab", "galore_*", "badam_*", "create_new_adapter",
-		"vllm_*", "sglang_*", "kt_*", "apollo_*", "ref_model*", "reward_model*", "ppo_*", "pref_*", "infer_*", "profiler_*", "offload_folder", "fp8_backend", "freeze_trainable_*", "freeze_extra_modules", "tool_format", "mix_strategy")
+	s.Read("trust_remote_code", "template", "dataset*", "eval_dataset", "max_samples", "overwrite_cache",
+		"preprocessing_*", "plot_loss", "ddp_timeout", "freeze_vision_tower",
+		"freeze_multi_modal_projector", "freeze_language_model", "val_size", "mask_history", "train_on_prompt",
+		"media_dir", "tokenized_path", "streaming", "neat_packing", "packing", "rope_scaling",
+		"lora_alpha", "use_rslora", "pissa_*", "loraplus_*", "use_fast_tokenizer", "enable_thinking", "visual_inputs",
+		"image_*", "video_*", "disable_shuffling", "low_cpu_mem_usage",
+		"upcast_layernorm", "do_train", "export_*", "ignore_pad_token_for_loss", "split_special_tokens", "swanlab_*",
+		"use_swanlab", "galore_*", "badam_*", "create_new_adapter",
+		"vllm_*", "sglang_*", "kt_*", "apollo_*", "ref_model*", "reward_model*", "ppo_*", "pref_*", "infer_*",
+		"profiler_*", "offload_folder", "fp8_backend", "freeze_trainable_*", "freeze_extra_modules", "tool_format",
+		"mix_strategy")
 }
 
 func (r *reading) llamaFactoryAdapter() {
@@ -135,22 +149,26 @@ func (r *reading) llamaFactoryAdapter() {
 	} else {
 		v = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "finetuning_type", Ref: refFactoryType}}
 	}
-	lora := []string{"lora_rank", "lora_dropout", "lora_target", "additional_target", "use_dora", "adapter_name_or_path", "quantization_bit", "quantization_*", "double_quantization"}
+	lora := []string{"lora_rank", "lora_dropout", "lora_target", "additional_target", "use_dora",
+		"adapter_name_or_path", "quantization_bit", "quantization_*", "double_quantization"}
 	switch kind {
 	case "full":
 		if q, ok := s.Get("quantization_bit"); ok && !isOff(q) {
-			r.d.refuse("cannot-start", q.Origin.At, "quantization_bit with finetuning_type full: LLaMA-Factory stops (Quantization is only compatible with the LoRA or OFT method)")
+			r.d.refuse("cannot-start", q.Origin.At, "quantization_bit with finetuning_type full: LLaMA-Factory stops "+
+				"(Quantization is only compatible with the LoRA or OFT method)")
 		}
 		s.Read(lora...)
 		return
 	case "lora":
 	default:
-		r.d.refuse("unsupported", v.Origin.At, "finetuning_type %s trains a part of the model, which is not modelled", kind)
+		r.d.refuse("unsupported", v.Origin.At, "finetuning_type %s trains a part of the model, which is not modelled",
+			kind)
 		return
 	}
 	if a, ok := s.Get("adapter_name_or_path"); ok && !isOff(a) && !s.Has("lora_rank") {
 		r.d.put("/training/lora/dropout", 0.0, a)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(a.Origin.At)+" goes on with adapters that exist")
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(a.Origin.At)+
+			" goes on with adapters that exist")
 	} else if rank, ok := s.Get("lora_rank"); ok {
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
 	} else {
@@ -170,7 +188,9 @@ func (r *reading) llamaFactoryAdapter() {
 	if t, ok := s.Get("additional_target"); ok && !isOff(t) {
 		r.d.put("/training/lora/modules_to_save", t.Strings(), t)
 		s.Read("resize_vocab", "add_tokens")
-	} // without it a vocabulary that is resized is trained too (llamafactory 0.9.5 model/adapter.py): the word is asked about
+		// Without it a vocabulary that is resized is trained too (llamafactory 0.9.5 model/adapter.py): the word is
+		// asked about.
+	}
 	if dora, ok := r.firstOn([]string{"use_dora"}); ok {
 		r.d.put("/training/lora/dora", true, dora)
 	}
@@ -248,7 +268,8 @@ func (r *reading) llamaFactoryCheckpointing() {
 	r.d.fall(pointer, ofKind(r.flag("use_reentrant_gc")), "disable_gradient_checkpointing", refFactoryCheckpointing)
 }
 
-// llamaFactoryPrecision: trainable parameters are float32 unless pure_bf16 says otherwise; DeepSpeed stores them as it computes.
+// llamaFactoryPrecision: trainable parameters are float32 unless pure_bf16 says otherwise; DeepSpeed stores them as it
+// computes.
 func (r *reading) llamaFactoryPrecision() {
 	if v, ok := r.firstOn([]string{"pure_bf16"}); ok {
 		r.d.put("/training/precision", "bf16", v)

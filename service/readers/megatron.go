@@ -27,8 +27,10 @@ const (
 var megatronOthers = regexp.MustCompile(`^(pretrain|train|finetune)_(bert|t5|ict|biencoder|retro|vision\w*|vlm|mamba|hybrid|multimodal|mm|rl|grpo|dino|inpaint)\.py$`)
 
 // megatronSwitches are options that take no value and that words may follow.
-var megatronSwitches = set("bf16", "fp16", "swiglu", "deepspeed", "sequence_parallel", "use_distributed_optimizer", "recompute_activations", "checkpoint_activations", "use_flash_attn",
-	"untie_embeddings_and_output_weights", "disable_bias_linear", "group_query_attention", "qk_layernorm", "add_qkv_bias", "use_mcore_models", "moe_grouped_gemm")
+var megatronSwitches = set("bf16", "fp16", "swiglu", "deepspeed", "sequence_parallel", "use_distributed_optimizer",
+	"recompute_activations", "checkpoint_activations", "use_flash_attn",
+	"untie_embeddings_and_output_weights", "disable_bias_linear", "group_query_attention", "qk_layernorm",
+	"add_qkv_bias", "use_mcore_models", "moe_grouped_gemm")
 
 func (r *reading) megatronStarts() bool {
 	if r.module {
@@ -37,7 +39,8 @@ func (r *reading) megatronStarts() bool {
 	name := r.base()
 	s, _, open := options(r.args, megatronSwitches)
 	if name != "pretrain_gpt.py" && name != "pretrain_gpt_deepspeed.py" {
-		parallel := s.Any("tensor_model_parallel_size", "pipeline_model_parallel_size", "use_mcore_models", "use_distributed_optimizer", "deepspeed_config")
+		parallel := s.Any("tensor_model_parallel_size", "pipeline_model_parallel_size", "use_mcore_models",
+			"use_distributed_optimizer", "deepspeed_config")
 		if !s.Has("micro_batch_size") || !s.Any("num_layers", "hidden_size") || !parallel {
 			return false
 		}
@@ -52,7 +55,8 @@ func (r *reading) megatronStarts() bool {
 func (r *reading) readMegatron() {
 	r.d.derive("/training/framework", "megatron", "the tool")
 	if name := r.base(); megatronOthers.MatchString(name) {
-		r.d.refuse("model-kind", r.at, "Megatron's %s trains another kind of model, or in another way, than the next token's loss of a decoder", name)
+		r.d.refuse("model-kind", r.at, "Megatron's %s trains another kind of model, or in another way, than the next "+
+			"token's loss of a decoder", name)
 	}
 	deepspeed := r.s.Any("deepspeed", "deepspeed_config")
 	r.megatronModel(deepspeed)
@@ -73,11 +77,13 @@ func (r *reading) readMegatron() {
 	r.s.Read(megatronHarmless...)
 }
 
-// megatronDegrees reads how many GPUs share a model, and derives the accumulation from those that are left for the data.
+// megatronDegrees reads how many GPUs share a model, and derives the accumulation from those that are left for the
+// data.
 func (r *reading) megatronDegrees() {
 	s, shared := r.s, int64(1)
 	for _, p := range []struct{ key, pointer string }{
-		{"tensor_model_parallel_size", "tensor_parallel"}, {"pipeline_model_parallel_size", "pipeline_parallel"}, {"context_parallel_size", "context_parallel"},
+		{"tensor_model_parallel_size", "tensor_parallel"}, {"pipeline_model_parallel_size", "pipeline_parallel"},
+		{"context_parallel_size", "context_parallel"},
 	} {
 		keys := []string{p.key}
 		if p.key == "tensor_model_parallel_size" {
@@ -93,7 +99,8 @@ func (r *reading) megatronDegrees() {
 	}
 	experts := r.degree("/training/distributed/expert_parallel", "expert_model_parallel_size")
 	tensor, _ := r.d.int("/training/distributed/tensor_parallel")
-	if v, ok := r.firstOn([]string{"sequence_parallel"}); ok && tensor > 1 { // arguments.py switches it off without tensor parallelism
+	// arguments.py switches it off without tensor parallelism
+	if v, ok := r.firstOn([]string{"sequence_parallel"}); ok && tensor > 1 {
 		r.d.put("/training/distributed/sequence_parallel", true, v)
 	}
 	if v, ok := s.Peek("expert_tensor_parallel_size"); ok {
@@ -105,7 +112,8 @@ func (r *reading) megatronDegrees() {
 	r.megatronWorld(shared, experts)
 	global, given := s.Get("global_batch_size")
 	if !given {
-		r.d.fall("/training/gradient_accumulation", int64(1), "global_batch_size", refMegatron+": micro-batch × data parallel size")
+		r.d.fall("/training/gradient_accumulation", int64(1), "global_batch_size", refMegatron+
+			": micro-batch × data parallel size")
 		return
 	}
 	if v, ok := s.Get("rampup_batch_size", "step_batch_size_schedule"); ok {
@@ -146,7 +154,8 @@ func (r *reading) megatronWorld(shared, experts int64) {
 		}
 	}
 	product, what := shared, "tensor × pipeline × context parallel"
-	if together := min(max(etp, 1), 1<<20) * min(experts, 1<<20) * min(max(stages, 1), 1<<20); w.known && w.n%shared == 0 && experts > 1 {
+	if together := min(max(etp, 1), 1<<20) * min(experts, 1<<20) * min(max(stages, 1), 1<<20); w.known &&
+		w.n%shared == 0 && experts > 1 {
 		product, what = together, "expert tensor × expert × pipeline parallel"
 	}
 	if !w.known || w.n%product == 0 {
@@ -174,7 +183,8 @@ func (r *reading) megatronRecompute() {
 	layers, hasLayers := s.Get("recompute_num_layers", "activations_checkpoint_num_layers", "checkpoint_num_layers")
 	selective, isSelective := r.firstOn([]string{"recompute_activations"})
 	all, isAll := r.firstOn([]string{"checkpoint_activations"})
-	if v, on := r.firstOn([]string{"distribute_saved_activations", "checkpoint_in_cpu", "distribute_checkpointed_activations", "partition_activations"}); on {
+	if v, on := r.firstOn([]string{"distribute_saved_activations", "checkpoint_in_cpu",
+		"distribute_checkpointed_activations", "partition_activations"}); on {
 		r.d.askWord(v)
 	}
 	switch {
@@ -193,7 +203,8 @@ func (r *reading) megatronRecompute() {
 		}
 		r.megatronFull(granularity, method, layers, hasLayers)
 	case ok:
-		r.d.ask(pointer, "What is computed again in backward?", where(granularity.Origin.At)+" says "+clip(granularity.String()))
+		r.d.ask(pointer, "What is computed again in backward?", where(granularity.Origin.At)+" says "+
+			clip(granularity.String()))
 	default:
 		r.d.fall(pointer, "none", "recompute_granularity", refMegatronConfig)
 	}
@@ -204,7 +215,8 @@ func (r *reading) megatronSelective(from setting.Value) {
 	const pointer = "/training/gradient_checkpointing"
 	if v, ok := r.s.Get("recompute_modules"); ok {
 		if list := v.Strings(); v.Unknown != "" || len(list) != 1 || list[0] != "core_attn" {
-			r.d.ask(pointer, "What is computed again in backward? Only the core of attention, or whole layers, can be told.", where(v.Origin.At)+" names "+clip(v.Text))
+			r.d.ask(pointer, "What is computed again in backward? Only the core of attention, or whole "+
+				"layers, can be told.", where(v.Origin.At)+" names "+clip(v.Text))
 			return
 		}
 	}
@@ -219,14 +231,16 @@ func (r *reading) megatronFull(from, method, layers setting.Value, hasLayers boo
 		n, isInt = layers.Int()
 	}
 	if !isInt || n < 1 {
-		r.d.ask(pointer, "How many layers are computed again together?", where(layers.Origin.At)+" says "+clip(layers.String()))
+		r.d.ask(pointer, "How many layers are computed again together?", where(layers.Origin.At)+" says "+
+			clip(layers.String()))
 		return
 	}
 	all, _ := r.d.int("/model/dimensions/layers")
 	stages, _ := r.d.int("/training/distributed/pipeline_parallel")
 	switch {
 	case method.String() == "block" && n*max(stages, 1) < all:
-		r.d.ask(pointer, fmt.Sprintf("%d layers of each stage are computed again and the others are not, which a job document cannot say", n), where(method.Origin.At))
+		r.d.ask(pointer, fmt.Sprintf("%d layers of each stage are computed again and the others are not, which a job "+
+			"document cannot say", n), where(method.Origin.At))
 	case method.String() == "block" || n == 1:
 		r.d.put(pointer, "full", from)
 	default:
@@ -237,7 +251,8 @@ func (r *reading) megatronFull(from, method, layers setting.Value, hasLayers boo
 // megatronAttention: Transformer Engine chooses a kernel that keeps no scores, Megatron's own attention keeps them.
 func (r *reading) megatronAttention(deepspeed bool) {
 	const pointer = "/training/attention"
-	if v, ok := r.firstOn([]string{"use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2", "use_flash_attn_triton"}); ok {
+	if v, ok := r.firstOn([]string{"use_flash_attn", "use_flash_attn_v1", "use_flash_attn_v2",
+		"use_flash_attn_triton"}); ok {
 		r.d.put(pointer, "flash", v)
 		return
 	}
@@ -253,9 +268,11 @@ func (r *reading) megatronAttention(deepspeed bool) {
 	case !ok && local.String() == "local":
 		r.d.put(pointer, "eager", local)
 	case deepspeed:
-		r.d.fall(pointer, "eager", "use_flash_attn", "bigscience-workshop/Megatron-DeepSpeed@b1246143 megatron/model/transformer.py ParallelAttention")
+		r.d.fall(pointer, "eager", "use_flash_attn", "bigscience-workshop/Megatron-DeepSpeed@b1246143 "+
+			"megatron/model/transformer.py ParallelAttention")
 	default:
-		r.d.assume(pointer, "attention keeps no scores: Transformer Engine's kernels do not, Megatron's own (--transformer-impl local, and releases before 2024) do")
+		r.d.assume(pointer, "attention keeps no scores: Transformer Engine's kernels do not, Megatron's own "+
+			"(--transformer-impl local, and releases before 2024) do")
 	}
 }
 
@@ -264,7 +281,8 @@ func (r *reading) megatronDropout(deepspeed bool) {
 	if deepspeed {
 		ref = refMegatronDeepSpeed
 	}
-	for key, pointer := range map[string]string{"hidden_dropout": "/training/dropout/hidden", "attention_dropout": "/training/dropout/attention"} {
+	for key, pointer := range map[string]string{"hidden_dropout": "/training/dropout/hidden",
+		"attention_dropout": "/training/dropout/attention"} {
 		v, ok := r.s.Get(key)
 		f, isFloat := v.Float()
 		switch {

@@ -5,21 +5,24 @@ import (
 	"strings"
 )
 
-// megatronModel reads the sizes. Megatron's own defaults are those of GPT-2: LayerNorm, GELU, biases, learned positions and
-// tied embeddings; a job document's dimensions are Llama's where they say nothing, so that all of them are said.
+// megatronModel reads the sizes. Megatron's own defaults are those of GPT-2: LayerNorm, GELU, biases, learned positions
+// and tied embeddings; a job document's dimensions are Llama's where they say nothing, so that all of them are said.
 func (r *reading) megatronModel(deepspeed bool) {
 	const d = "/model/dimensions/"
 	s, ref := r.s, refMegatronConfig
 	if deepspeed {
 		ref = refMegatronDeepSpeed
 	}
-	if v, ok := r.firstOn([]string{"multi_latent_attention", "mtp_num_layers", "experimental_attention_variant", "is_hybrid_model"}); ok {
+	if v, ok := r.firstOn([]string{"multi_latent_attention", "mtp_num_layers", "experimental_attention_variant",
+		"is_hybrid_model"}); ok {
 		r.d.refuse("model-kind", v.Origin.At, "%s makes a model whose sizes a job document cannot say", v.Origin.Key)
 	}
-	if v, ok := s.Get("mtp_num_layers", "hybrid_override_pattern", "hybrid_layer_pattern"); ok && !isOff(v) && !isOn(v) {
+	if v, ok := s.Get("mtp_num_layers", "hybrid_override_pattern", "hybrid_layer_pattern"); ok && !isOff(v) &&
+		!isOn(v) {
 		r.d.refuse("model-kind", v.Origin.At, "%s makes a model whose sizes a job document cannot say", v.Origin.Key)
 	}
-	for _, size := range []struct{ pointer, key string }{{"layers", "num_layers"}, {"hidden", "hidden_size"}, {"heads", "num_attention_heads"}} {
+	for _, size := range []struct{ pointer, key string }{{"layers", "num_layers"}, {"hidden", "hidden_size"},
+		{"heads", "num_attention_heads"}} {
 		if !r.number(d+size.pointer, "What is --"+strings.ReplaceAll(size.key, "_", "-")+"?", size.key) {
 			why := "it is not given"
 			if v, ok := r.firstOn([]string{"use_checkpoint_args"}); ok {
@@ -53,10 +56,12 @@ func (r *reading) megatronModel(deepspeed bool) {
 
 // megatronActivations are switches by the MLP that they make.
 var megatronActivations = []struct{ key, mlp string }{
-	{"swiglu", "swiglu"}, {"geglu", "geglu"}, {"quick_geglu", "geglu"}, {"squared_relu", "relu2"}, {"openai_gelu", "gelu_new"},
+	{"swiglu", "swiglu"}, {"geglu", "geglu"}, {"quick_geglu", "geglu"}, {"squared_relu", "relu2"},
+	{"openai_gelu", "gelu_new"},
 }
 
-// megatronMLP: with SwiGLU an MLP whose width is not given is two thirds as wide, in steps of 64 (arguments.py validate_args).
+// megatronMLP: with SwiGLU an MLP whose width is not given is two thirds as wide, in steps of 64 (arguments.py
+// validate_args).
 func (r *reading) megatronMLP(ref string) {
 	const d = "/model/dimensions/"
 	mlp := ""
@@ -105,12 +110,14 @@ func (r *reading) megatronNorm(ref string) {
 		r.d.put("/model/dimensions/qk_norm", true, v)
 	}
 	if v, ok := r.firstOn([]string{"embed_layernorm"}); ok {
-		r.d.assume("/model/dimensions", "the norm behind the embedding (%s) is left out: two vectors, and one tensor of activations", where(v.Origin.At))
+		r.d.assume("/model/dimensions", "the norm behind the embedding (%s) is left out: two vectors, and one "+
+			"tensor of activations", where(v.Origin.At))
 	}
 }
 
 // megatronPositions are --position-embedding-type's words.
-var megatronPositions = map[string]string{"learned_absolute": "learned", "absolute": "learned", "rope": "rope", "rotary": "rope", "alibi": "alibi", "none": "none"}
+var megatronPositions = map[string]string{"learned_absolute": "learned", "absolute": "learned", "rope": "rope",
+	"rotary": "rope", "alibi": "alibi", "none": "none"}
 
 func (r *reading) megatronPosition(ref string) {
 	const pointer = "/model/dimensions/position"
@@ -123,7 +130,8 @@ func (r *reading) megatronPosition(ref string) {
 	case ok && known && v.Unknown == "":
 		r.d.put(pointer, position, v)
 	case ok:
-		r.d.ask(pointer, "Which positions: learned, rope, alibi or none?", where(v.Origin.At)+" says "+orText(v.Unknown, clip(v.String())))
+		r.d.ask(pointer, "Which positions: learned, rope, alibi or none?", where(v.Origin.At)+" says "+
+			orText(v.Unknown, clip(v.String())))
 	default:
 		r.d.fall(pointer, "learned", "position_embedding_type", ref)
 	}
@@ -147,7 +155,8 @@ func (r *reading) megatronBias() {
 		if isQKV {
 			r.d.put(d+"attention_bias", "qkv", qkv)
 		}
-	case r.d.fields[d+"norm"].value == "layernorm" && !strings.HasSuffix(asText(r.d.fields[d+"mlp"].value), "glu"): // the document's default, too
+	// the document's default, too
+	case r.d.fields[d+"norm"].value == "layernorm" && !strings.HasSuffix(asText(r.d.fields[d+"mlp"].value), "glu"):
 	default:
 		r.d.fall(d+"mlp_bias", true, "disable_bias_linear", refMegatronConfig)
 		r.d.fall(d+"attention_bias", true, "disable_bias_linear", refMegatronConfig)
@@ -209,8 +218,10 @@ func (r *reading) megatronVocabulary() {
 		r.d.derive(pointer, (50257+step-1)/step*step, "50257 of GPT-2's tokenizer in steps of %d", step)
 		r.d.assume(pointer, "the tokenizer's files are GPT-2's")
 	case named && tokenizer.Unknown == "":
-		r.d.ask(pointer, "How large is the vocabulary?", where(tokenizer.Origin.At)+" names "+clip(path.Base(tokenizer.String())))
+		r.d.ask(pointer, "How large is the vocabulary?", where(tokenizer.Origin.At)+" names "+
+			clip(path.Base(tokenizer.String())))
 	default:
-		r.d.ask(pointer, "How large is the vocabulary?", "it is the tokenizer's, and nothing that can be read names that")
+		r.d.ask(pointer, "How large is the vocabulary?", "it is the tokenizer's, and nothing that can "+
+			"be read names that")
 	}
 }

@@ -23,15 +23,17 @@ func (r *reading) megatronPrecision() {
 	for _, key := range []string{"fp8", "fp8_format", "fp8_hybrid", "fp8_e4m3", "fp4", "fp4_format"} {
 		if v, ok := r.s.Get(key); ok && !isOff(v) {
 			r.d.put(pointer, key[:3], v)
-			r.d.refuse("unsupported", v.Origin.At, "%s: what Transformer Engine keeps in %s is not modelled", v.Origin.Key, key[:3])
+			r.d.refuse("unsupported", v.Origin.At, "%s: what Transformer Engine keeps in %s is not modelled",
+				v.Origin.Key, key[:3])
 			r.s.Read("fp8_*", "fp4_*")
 			return
 		}
 	}
 }
 
-// megatronOptimizerShards reads the distributed optimizer, and what is stored in which type: gradients are summed in float32
-// with bf16 (arguments.py validate_args sets accumulate_allreduce_grads_in_fp32), and in the weights' type with fp16.
+// megatronOptimizerShards reads the distributed optimizer, and what is stored in which type: gradients are summed in
+// float32 with bf16 (arguments.py validate_args sets accumulate_allreduce_grads_in_fp32), and in the weights' type with
+// fp16.
 func (r *reading) megatronOptimizerShards() {
 	s := r.s
 	if v, ok := r.firstOn([]string{"use_distributed_optimizer"}); ok {
@@ -53,7 +55,8 @@ func (r *reading) megatronOptimizerShards() {
 	if precision != "bf16" && precision != "fp16" {
 		return
 	}
-	gradients, from := "fp32", setting.Value{Origin: setting.Origin{Kind: setting.Derived, How: "gradients are summed in float32 with --bf16"}}
+	gradients, from := "fp32",
+		setting.Value{Origin: setting.Origin{Kind: setting.Derived, How: "gradients are summed in float32 with --bf16"}}
 	if precision == "fp16" {
 		gradients, from.Origin.How = "fp16", "gradients are summed in the weights' type with --fp16"
 	}
@@ -65,7 +68,8 @@ func (r *reading) megatronOptimizerShards() {
 	}
 	r.d.put("/training/states/gradients", gradients, from)
 	if gradients != "fp32" {
-		r.d.derive("/training/states/master_gradients", "fp32", "the optimizer copies gradients of two bytes to float32")
+		r.d.derive("/training/states/master_gradients", "fp32",
+			"the optimizer copies gradients of two bytes to float32")
 	}
 	r.d.derive("/training/states/master_weights", "fp32", "Megatron's mixed precision")
 	r.d.derive("/training/states/optimizer", "fp32", "Megatron's mixed precision")
@@ -76,7 +80,8 @@ func (r *reading) megatronOptimizerShards() {
 
 // megatronAware reads the types of the optimizer that keeps its state in fewer bytes.
 func (r *reading) megatronAware() {
-	for key, state := range map[string]string{"main_grads_dtype": "master_gradients", "main_params_dtype": "master_weights"} {
+	for key, state := range map[string]string{"main_grads_dtype": "master_gradients",
+		"main_params_dtype": "master_weights"} {
 		if v, ok := r.s.Get(key); ok {
 			if kind := dtype(v.String()); kind != "" && v.Unknown == "" {
 				r.d.put("/training/states/"+state, kind, v)
@@ -98,8 +103,8 @@ func (r *reading) megatronAware() {
 	}
 }
 
-// megatronDeepSpeed reads Megatron-DeepSpeed's stage from its configuration, and from --zero-stage where the script writes
-// that under a name of its own.
+// megatronDeepSpeed reads Megatron-DeepSpeed's stage from its configuration, and from --zero-stage where the script
+// writes that under a name of its own.
 func (r *reading) megatronDeepSpeed() {
 	stage, given := r.s.Get("zero_stage")
 	n, isInt := stage.Int()
@@ -114,7 +119,8 @@ func (r *reading) megatronDeepSpeed() {
 	case ok && readable:
 		r.deepspeed(v)
 	case given && isInt && n >= 0 && n <= 3 && stage.Unknown == "":
-		r.d.assume("/training/distributed/data", "DeepSpeed's configuration has the stage of %s, %d", stage.Origin.Key, n)
+		r.d.assume("/training/distributed/data", "DeepSpeed's configuration has the stage of %s, %d", stage.Origin.Key,
+			n)
 		if n > 0 {
 			r.d.put("/training/distributed/data", fmt.Sprintf("zero%d", n), stage)
 		}
@@ -129,8 +135,8 @@ func (r *reading) megatronDeepSpeed() {
 	r.megatronDeepSpeedStates()
 }
 
-// megatronDeepSpeedStates: without ZeRO DeepSpeed's optimizer for bf16 keeps gradients in float32 and deals its state out as
-// stage 1 does (runtime/bf16_optimizer.py); that for fp16 keeps all of it.
+// megatronDeepSpeedStates: without ZeRO DeepSpeed's optimizer for bf16 keeps gradients in float32 and deals its state
+// out as stage 1 does (runtime/bf16_optimizer.py); that for fp16 keeps all of it.
 func (r *reading) megatronDeepSpeedStates() {
 	precision := asText(r.d.fields["/training/precision"].value)
 	sharded, open := r.d.has("/training/distributed/data"), len(r.d.questions) > 0
@@ -152,7 +158,8 @@ func (r *reading) megatronDeepSpeedStates() {
 }
 
 // megatronOptimizers are --optimizer's words. Adam is FusedAdam of Transformer Engine or Apex, whose decay is AdamW's.
-var megatronOptimizers = map[string]optimizer{"adam": {"adam", "fused"}, "sgd": {"sgd-momentum", ""}, "lion": {"lion", ""}}
+var megatronOptimizers = map[string]optimizer{"adam": {"adam", "fused"}, "sgd": {"sgd-momentum", ""},
+	"lion": {"lion", ""}}
 
 func (r *reading) megatronOptimizer() {
 	v, ok := r.s.Get("optimizer")

@@ -15,13 +15,15 @@ var otherModels = []struct {
 	kind string
 	name *regexp.Regexp
 }{
-	{"a vision-language model", regexp.MustCompile(`(?i)(^|[-_/.\d])(vl|vlm)([-_.\d]|$)|llava|vision|pixtral|idefics|paligemma|internvl|minicpm-v|smolvlm|blip|florence|cogvlm|molmo|omni\b|multimodal`)},
+	{"a vision-language model",
+		regexp.MustCompile(`(?i)(^|[-_/.\d])(vl|vlm)([-_.\d]|$)|llava|vision|pixtral|idefics|paligemma|internvl|minicpm-v|smolvlm|blip|florence|cogvlm|molmo|omni\b|multimodal`)},
 	{"a diffusion model", regexp.MustCompile(`(?i)stable-diffusion|sdxl|\bflux\b|FLUX\.|hunyuanvideo|wan2\.|cogvideo|pixart|kandinsky`)},
 	{"a model of speech and text", regexp.MustCompile(`(?i)qwen2?-?audio|speecht5|ultravox`)},
 }
 
 // localFirst are first parts of paths that are directories rather than the names of organisations.
-var localFirst = set("models", "model", "checkpoints", "checkpoint", "ckpt", "ckpts", "output", "outputs", "out", "saves", "pretrained", "pretrained_models", "weights", "data", "results", "runs", "exp", "local", "cache")
+var localFirst = set("models", "model", "checkpoints", "checkpoint", "ckpt", "ckpts", "output", "outputs", "out",
+	"saves", "pretrained", "pretrained_models", "weights", "data", "results", "runs", "exp", "local", "cache")
 
 // model reads which model is trained.
 func (r *reading) model(keys ...string) {
@@ -43,7 +45,8 @@ func (r *reading) modelOf(v setting.Value) {
 	if known == nil || !known(name) {
 		for _, other := range otherModels {
 			if other.name.MatchString(name) {
-				r.d.refuse("model-kind", v.Origin.At, "%s is %s, a kind that the readers do not turn into a job", name, other.kind)
+				r.d.refuse("model-kind", v.Origin.At, "%s is %s, a kind that the readers do not turn into a job", name,
+					other.kind)
 				return
 			}
 		}
@@ -53,12 +56,14 @@ func (r *reading) modelOf(v setting.Value) {
 		return
 	}
 	if !strings.Contains(name, "/") && known != nil && !known(name) {
-		r.d.ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), where(v.Origin.At)+" names it, and the catalog has no such model")
+		r.d.ask("/model", fmt.Sprintf("What is %s? Give its config.json.", name), where(v.Origin.At)+
+			" names it, and the catalog has no such model")
 		return
 	}
 	r.d.put("/model/preset", name, v)
 	if known != nil && !known(name) {
-		r.d.ask("/model", fmt.Sprintf("The catalog has no %s: give its config.json.", name), where(v.Origin.At)+" names it")
+		r.d.ask("/model", fmt.Sprintf("The catalog has no %s: give its config.json.", name), where(v.Origin.At)+
+			" names it")
 	}
 }
 
@@ -73,7 +78,8 @@ func (r *reading) localModel(name string, v setting.Value) {
 	}
 	why := where(v.Origin.At) + " names a directory whose config.json is not there"
 	ask := fmt.Sprintf("What is in %s? Give its config.json.", name)
-	if base := path.Base(name); r.files.source.HasModel != nil && !isPlaceholder(name) && r.files.source.HasModel(base) {
+	if base := path.Base(name); r.files.source.HasModel != nil && !isPlaceholder(name) &&
+		r.files.source.HasModel(base) {
 		ask = fmt.Sprintf("Is %s the model %s? Say it with --set model=%s, or give its config.json.", name, base, base)
 	}
 	r.d.ask("/model", ask, why)
@@ -86,6 +92,7 @@ func isPlaceholder(name string) bool { return placeholder.MatchString(name) }
 // isLocal reports whether a name is a path and no name on the Hub.
 func isLocal(name string) bool {
 	first, _, _ := strings.Cut(name, "/")
-	return name == "" || strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") || strings.Count(name, "/") > 1 ||
+	return name == "" || strings.HasPrefix(name, "/") || strings.HasPrefix(name, ".") || strings.HasPrefix(name, "~") ||
+		strings.Count(name, "/") > 1 ||
 		isPlaceholder(name) || strings.Contains(name, "/") && localFirst[strings.ToLower(first)]
 }

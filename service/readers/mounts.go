@@ -64,7 +64,8 @@ func (m *manifest) placed(n *yaml.Node, value string, indented bool) []byte {
 				next = end + i + 1
 			}
 			raw := string(m.text[end:next])
-			same = same && strings.TrimSpace(strings.TrimSuffix(strings.TrimRight(raw, "\r\n"), strings.TrimRight(l, "\r\n"))) == ""
+			same = same && strings.TrimSpace(strings.TrimSuffix(strings.TrimRight(raw, "\r\n"),
+				strings.TrimRight(l, "\r\n"))) == ""
 			end = next
 		}
 		if same {

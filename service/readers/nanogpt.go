@@ -12,9 +12,10 @@ import (
 var nanoGPTTool = tool{
 	name:   "nanogpt",
 	starts: (*reading).nanoGPTStarts,
-	marks:  map[string]int{"n_embd": 2, "block_size": 2, "n_layer": 1, "gradient_accumulation_steps": 1, "eval_interval": 1, "lr_decay_iters": 1, "init_from": 2, "always_save_checkpoint": 2},
-	read:   (*reading).readNanoGPT,
-	words:  nanoGPTWords,
+	marks: map[string]int{"n_embd": 2, "block_size": 2, "n_layer": 1, "gradient_accumulation_steps": 1,
+		"eval_interval": 1, "lr_decay_iters": 1, "init_from": 2, "always_save_checkpoint": 2},
+	read:  (*reading).readNanoGPT,
+	words: nanoGPTWords,
 }
 
 // nanoGPTDefaults are train.py's at 3adf61e1, as far as they change memory.
@@ -23,13 +24,16 @@ var nanoGPTDefaults = []struct {
 	value any
 	line  string
 }{
-	{"batch_size", int64(12), "49"}, {"block_size", int64(1024), "50"}, {"gradient_accumulation_steps", int64(40), "48"}, {"n_layer", int64(12), "52"}, {"n_head", int64(12), "53"},
-	{"n_embd", int64(768), "54"}, {"dropout", 0.0, "55"}, {"bias", false, "56"}, {"dtype", "bfloat16", "73"}, {"compile", true, "74"}, {"init_from", "scratch", "41"}, {"dataset", "openwebtext", "47"},
+	{"batch_size", int64(12), "49"}, {"block_size", int64(1024), "50"},
+	{"gradient_accumulation_steps", int64(40), "48"}, {"n_layer", int64(12), "52"}, {"n_head", int64(12), "53"},
+	{"n_embd", int64(768), "54"}, {"dropout", 0.0, "55"}, {"bias", false, "56"}, {"dtype", "bfloat16", "73"},
+	{"compile", true, "74"}, {"init_from", "scratch", "41"}, {"dataset", "openwebtext", "47"},
 	{"device", "cuda", "72"}, {"eval_only", false, "39"},
 }
 
 // nanoGPTSizes are the GPT-2 models that init_from names (model.py from_pretrained): layers, heads, width.
-var nanoGPTSizes = map[string][3]int64{"gpt2": {12, 12, 768}, "gpt2-medium": {24, 16, 1024}, "gpt2-large": {36, 20, 1280}, "gpt2-xl": {48, 25, 1600}}
+var nanoGPTSizes = map[string][3]int64{"gpt2": {12, 12, 768}, "gpt2-medium": {24, 16, 1024},
+	"gpt2-large": {36, 20, 1280}, "gpt2-xl": {48, 25, 1600}}
 
 // nanoGPTKeys are all that train.py has (3adf61e1).
 var nanoGPTKeys = set(strings.Fields(`out_dir eval_interval log_interval eval_iters eval_only always_save_checkpoint init_from wandb_log wandb_project wandb_run_name dataset
@@ -44,14 +48,16 @@ func (r *reading) nanoGPTStarts() bool {
 		return false
 	}
 	code := r.opened(r.program.text(), "config_keys")
-	ours := code != nil && strings.Contains(string(code.Source), "configurator.py") && strings.Contains(string(code.Source), "n_embd")
+	ours := code != nil && strings.Contains(string(code.Source), "configurator.py") &&
+		strings.Contains(string(code.Source), "n_embd")
 	if code != nil && !ours {
 		return false
 	}
 	r.code = code
 	r.s = setting.New()
 	for _, d := range nanoGPTDefaults {
-		r.s.Set(d.key, setting.Value{Any: d.value, Origin: setting.Origin{Kind: setting.Default, Key: d.key, Ref: "nanoGPT@3adf61e1 train.py:" + d.line}})
+		r.s.Set(d.key, setting.Value{Any: d.value, Origin: setting.Origin{Kind: setting.Default, Key: d.key,
+			Ref: "nanoGPT@3adf61e1 train.py:" + d.line}})
 	}
 	if ours {
 		for _, key := range code.Values.Keys() {
@@ -86,7 +92,8 @@ func (r *reading) nanoGPTArguments(ours bool) bool {
 			if err != nil {
 				return false
 			}
-			ours = ours || s.Any("batch_size", "n_layer", "block_size") && s.Any("max_iters", "eval_interval", "gradient_accumulation_steps", "init_from")
+			ours = ours || s.Any("batch_size", "n_layer", "block_size") &&
+				s.Any("max_iters", "eval_interval", "gradient_accumulation_steps", "init_from")
 			r.s.Over(s)
 			r.file = full
 			continue
@@ -108,12 +115,14 @@ func (r *reading) readNanoGPT() {
 	if r.code == nil && !s.Has("device") { // a configuration alone: train.py's own values below it
 		below := setting.New()
 		for _, d := range nanoGPTDefaults {
-			below.Set(d.key, setting.Value{Any: d.value, Origin: setting.Origin{Kind: setting.Default, Key: d.key, Ref: "nanoGPT@3adf61e1 train.py:" + d.line}})
+			below.Set(d.key, setting.Value{Any: d.value, Origin: setting.Origin{Kind: setting.Default, Key: d.key,
+				Ref: "nanoGPT@3adf61e1 train.py:" + d.line}})
 		}
 		below.Over(s)
 		r.s, s = below, below
 	}
-	if device, _ := s.Get("device"); device.Unknown == "" && !strings.HasPrefix(device.String(), "cuda") && device.Any != "cuda" {
+	if device, _ := s.Get("device"); device.Unknown == "" && !strings.HasPrefix(device.String(), "cuda") &&
+		device.Any != "cuda" {
 		r.d.refuse("no-gpu", device.Origin.At, "device %s: no GPU is used", device.String())
 	}
 	if v, ok := s.Get("eval_only"); ok && isOn(v) {
@@ -136,7 +145,8 @@ func (r *reading) readNanoGPT() {
 			r.d.assume("/training/precision", "dtype is bfloat16: %s", v.Unknown)
 		}
 	}
-	r.d.fall("/training/optimizer", optimizer{"adamw", "fused"}, "configure_optimizers", "nanoGPT@3adf61e1 model.py:283")
+	r.d.fall("/training/optimizer", optimizer{"adamw", "fused"}, "configure_optimizers",
+		"nanoGPT@3adf61e1 model.py:283")
 	if v, ok := s.Get("compile"); ok && v.Unknown == "" {
 		on, _ := v.Bool()
 		r.d.put("/training/compile", on, v)
@@ -162,7 +172,8 @@ func (r *reading) nanoGPTFork() {
 			if strings.Contains(key, "vocab") || strings.Contains(key, "tokenizer") {
 				what = "makes the vocabulary, which is counted in the data at run time"
 			}
-			r.d.refuse("fork", v.Origin.At, "%s = %s is no setting of nanoGPT: this fork %s", key, clip(v.String()), what)
+			r.d.refuse("fork", v.Origin.At, "%s = %s is no setting of nanoGPT: this fork %s", key, clip(v.String()),
+				what)
 		}
 	}
 	if r.code == nil {
@@ -185,7 +196,8 @@ func (r *reading) nanoGPTModel() {
 	name := init.String()
 	switch size, ok := nanoGPTSizes[name]; {
 	case init.Unknown != "" || name == "resume":
-		r.d.ask("/model", "Which sizes has the model?", orText(init.Unknown, "init_from resume: they are in the checkpoint"))
+		r.d.ask("/model", "Which sizes has the model?", orText(init.Unknown, "init_from resume: they are "+
+			"in the checkpoint"))
 	case ok:
 		for i, key := range []string{"n_layer", "n_head", "n_embd"} {
 			r.d.put(model+key, size[i], init)
@@ -215,8 +227,8 @@ func (r *reading) nanoGPTModel() {
 	}
 }
 
-// nanoGPTVocabulary: the vocabulary is that of the data set's meta.pkl, and 50,304 without one. A pickle is a program and is
-// not read; of the data sets that nanoGPT brings only shakespeare_char has one.
+// nanoGPTVocabulary: the vocabulary is that of the data set's meta.pkl, and 50,304 without one. A pickle is a program
+// and is not read; of the data sets that nanoGPT brings only shakespeare_char has one.
 func (r *reading) nanoGPTVocabulary() {
 	const pointer = "/model/nanogpt/vocab_size"
 	v, _ := r.s.Get("dataset")
@@ -226,11 +238,13 @@ func (r *reading) nanoGPTVocabulary() {
 	case "openwebtext", "shakespeare":
 		r.d.fall(pointer, int64(50304), "vocab_size", "nanoGPT@3adf61e1 train.py:154")
 	default:
-		r.d.ask(pointer, "How large is the vocabulary? 50304 if the data set has no meta.pkl.", "it is in the meta.pkl of data set "+clip(v.String()))
+		r.d.ask(pointer, "How large is the vocabulary? 50304 if the data set has no meta.pkl.",
+			"it is in the meta.pkl of data set "+clip(v.String()))
 	}
 }
 
-// nanoGPTAccumulation divides the steps by the processes, as train.py does; of early 2023 it multiplied by 8 on one GPU.
+// nanoGPTAccumulation divides the steps by the processes, as train.py does; of early 2023 it multiplied by 8 on one
+// GPU.
 func (r *reading) nanoGPTAccumulation() {
 	const pointer = "/training/gradient_accumulation"
 	v, _ := r.s.Get("gradient_accumulation_steps")
@@ -245,12 +259,14 @@ func (r *reading) nanoGPTAccumulation() {
 	if r.code != nil {
 		source = string(r.code.Source)
 	}
-	divides := r.code == nil || strings.Contains(source, "gradient_accumulation_steps //= ddp_world_size") || strings.Contains(source, "gradient_accumulation_steps % ")
+	divides := r.code == nil || strings.Contains(source, "gradient_accumulation_steps //= ddp_world_size") ||
+		strings.Contains(source, "gradient_accumulation_steps % ")
 	switch {
 	case strings.Contains(source, "gradient_accumulation_steps *= 8") && w.n == 1:
 		r.d.derive(pointer, n*8, "gradient_accumulation_steps %d × 8: this train.py multiplies on one GPU", n)
 	case w.n > 1 && divides && n%w.n != 0:
-		r.d.refuse("cannot-start", v.Origin.At, "train.py stops: gradient_accumulation_steps %d is not divisible by the %d processes", n, w.n)
+		r.d.refuse("cannot-start", v.Origin.At, "train.py stops: gradient_accumulation_steps %d is not divisible by "+
+			"the %d processes", n, w.n)
 	case w.n > 1 && divides:
 		r.d.derive(pointer, n/w.n, "gradient_accumulation_steps %d / %d processes", n, w.n)
 	default:

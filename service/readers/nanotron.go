@@ -11,10 +11,12 @@ import (
 var nanotronTool = tool{
 	name:   "nanotron",
 	starts: (*reading).nanotronStarts,
-	marks:  map[string]int{"tokens.micro_batch_size": 4, "parallelism.tp": 3, "model.model_config": 2, "tokens.batch_accumulation_per_replica": 2},
-	read:   (*reading).readNanotron,
-	words: words{"/training/micro_batch": countWord("tokens.micro_batch_size"), "/training/gradient_accumulation": countWord("tokens.batch_accumulation_per_replica"),
-		"/training/sequence_length": countWord("tokens.sequence_length")},
+	marks: map[string]int{"tokens.micro_batch_size": 4, "parallelism.tp": 3, "model.model_config": 2,
+		"tokens.batch_accumulation_per_replica": 2},
+	read: (*reading).readNanotron,
+	words: words{"/training/micro_batch": countWord("tokens.micro_batch_size"),
+		"/training/gradient_accumulation": countWord("tokens.batch_accumulation_per_replica"),
+		"/training/sequence_length":       countWord("tokens.sequence_length")},
 }
 
 const (
@@ -52,8 +54,10 @@ func (r *reading) readNanotron() {
 	r.nanotronPrecision()
 	r.nanotronShards()
 	r.asksAll("lora", "peft", "optimizer.optimizer_factory.weight_offload")
-	s.Read("checkpoints*", "data_stages*", "general*", "lighteval*", "logging*", "profiler*", "tokenizer*", "tokens*", "optimizer.learning_rate_scheduler*", "optimizer.clip_grad", "optimizer.weight_decay*",
-		"optimizer.optimizer_factory*", "model.init_method*", "model.ddp_bucket_cap_mb", "model.make_vocab_size_divisible_by", "s3_upload*", "metrics_logging*")
+	s.Read("checkpoints*", "data_stages*", "general*", "lighteval*", "logging*", "profiler*", "tokenizer*", "tokens*",
+		"optimizer.learning_rate_scheduler*", "optimizer.clip_grad", "optimizer.weight_decay*",
+		"optimizer.optimizer_factory*", "model.init_method*", "model.ddp_bucket_cap_mb",
+		"model.make_vocab_size_divisible_by", "s3_upload*", "metrics_logging*")
 }
 
 // nanotronModel reads the shape of the model, whose words are those of a config.json. The vocabulary is padded to a
@@ -64,11 +68,13 @@ func (r *reading) nanotronModel() {
 	for _, key := range []string{"is_llama_config", "is_qwen2_config", "is_starcoder2_config", "is_mamba_config"} {
 		v, ok := s.Get(at + key)
 		if ok && isOn(v) && key != "is_llama_config" && key != "is_qwen2_config" {
-			r.d.refuse("unsupported", v.Origin.At, "nanotron's model of the kind %s is not modelled", strings.TrimSuffix(strings.TrimPrefix(key, "is_"), "_config"))
+			r.d.refuse("unsupported", v.Origin.At, "nanotron's model of the kind %s is not modelled",
+				strings.TrimSuffix(strings.TrimPrefix(key, "is_"), "_config"))
 			return
 		}
 	}
-	for _, d := range [][2]string{{"layers", "num_hidden_layers"}, {"hidden", "hidden_size"}, {"heads", "num_attention_heads"}, {"ffn", "intermediate_size"}, {"max_positions", "max_position_embeddings"}} {
+	for _, d := range [][2]string{{"layers", "num_hidden_layers"}, {"hidden", "hidden_size"},
+		{"heads", "num_attention_heads"}, {"ffn", "intermediate_size"}, {"max_positions", "max_position_embeddings"}} {
 		if !r.dimension(d[0], at+d[1]) {
 			r.d.ask("/model/dimensions/"+d[0], "What is the model's "+d[0]+"?", at+d[1]+" is not in the file")
 		}
@@ -79,7 +85,8 @@ func (r *reading) nanotronModel() {
 	act, ok := s.Get(at + "hidden_act")
 	switch {
 	case ok && act.String() != "silu":
-		r.d.refuse("unsupported", act.Origin.At, "the activation %s is not modelled in nanotron's gated MLP", act.String())
+		r.d.refuse("unsupported", act.Origin.At, "the activation %s is not modelled in nanotron's gated MLP",
+			act.String())
 	case ok:
 		r.d.put("/model/dimensions/mlp", "swiglu", act)
 	default:
@@ -94,7 +101,8 @@ func (r *reading) nanotronModel() {
 	if v, given := s.Get(at + "_attn_implementation"); given && kinds[v.String()] != "" {
 		r.d.put("/training/attention", kinds[v.String()], v)
 	}
-	r.asksAll(at+"moe_config", at+"num_local_experts", at+"_use_qkv_packed_experts", at+"sliding_window_size", at+"no_rope_layer")
+	r.asksAll(at+"moe_config", at+"num_local_experts", at+"_use_qkv_packed_experts", at+"sliding_window_size",
+		at+"no_rope_layer")
 	s.Read(at + "*")
 }
 
@@ -102,7 +110,8 @@ func (r *reading) nanotronVocabulary() {
 	v, ok := r.s.Get("model.model_config.vocab_size")
 	n, isInt := v.Int()
 	if !ok || !isInt || n < 1 {
-		r.d.ask("/model/dimensions/vocab", "How many tokens has the vocabulary?", "model.model_config.vocab_size is not a number")
+		r.d.ask("/model/dimensions/vocab", "How many tokens has the vocabulary?",
+			"model.model_config.vocab_size is not a number")
 		return
 	}
 	multiple := r.degree("", "model.make_vocab_size_divisible_by") * r.degree("", "parallelism.tp")
@@ -120,7 +129,8 @@ func (r *reading) nanotronPrecision() {
 	v, ok := s.Get("model.dtype")
 	name := dtype(v.String())
 	if !ok || name == "" {
-		r.d.ask("/training/precision", "In which precision does it train?", "model.dtype is "+orText(v.Text, "not there"))
+		r.d.ask("/training/precision", "In which precision does it train?", "model.dtype is "+
+			orText(v.Text, "not there"))
 	} else {
 		r.d.put("/training/precision", name, v)
 	}
@@ -157,7 +167,8 @@ func (r *reading) nanotronShards() {
 	if given && isInt && n > 0 && n < 1<<20 {
 		total := n * tp * pp * cp * ep
 		if w := r.gpus(); w.known && r.launcher != "" && w.n != total {
-			r.d.refuse("cannot-start", dp.Origin.At, "dp × tp × pp × context × expert parallelism is %d, and %d processes are started", total, w.n)
+			r.d.refuse("cannot-start", dp.Origin.At, "dp × tp × pp × context × expert parallelism is %d, and %d "+
+				"processes are started", total, w.n)
 			return
 		}
 		r.fixed(count{n: total, known: true, how: "dp × tp × pp, times context and expert parallelism"})
@@ -180,6 +191,7 @@ func (r *reading) nanotronShards() {
 	} else {
 		r.d.fall(pointer, "none", "parallelism.recompute_layer", refNanotronDegree)
 	}
-	s.Read("parallelism.pp_engine", "parallelism.tp_mode", "parallelism.tp_linear_async_communication", "parallelism.tp_recompute_allgather", "parallelism.recompute_layer", "optimizer.zero_stage")
+	s.Read("parallelism.pp_engine", "parallelism.tp_mode", "parallelism.tp_linear_async_communication",
+		"parallelism.tp_recompute_allgather", "parallelism.recompute_layer", "optimizer.zero_stage")
 	r.asksAll("parallelism.moe_layer_recompute")
 }

@@ -11,9 +11,11 @@ import (
 var nemoRLTool = tool{
 	name:   "nemo-rl",
 	starts: (*reading).nemoRLStarts,
-	marks:  map[string]int{"policy.train_micro_batch_size": 5, "policy.max_total_sequence_length": 2, "policy.dtensor_cfg*": 2, "policy.model_name": 1},
-	read:   (*reading).readNemoRL,
-	words: words{"/training/micro_batch": countWord("policy.train_micro_batch_size"), "/training/sequence_length": countWord("policy.max_total_sequence_length"),
+	marks: map[string]int{"policy.train_micro_batch_size": 5, "policy.max_total_sequence_length": 2,
+		"policy.dtensor_cfg*": 2, "policy.model_name": 1},
+	read: (*reading).readNemoRL,
+	words: words{"/training/micro_batch": countWord("policy.train_micro_batch_size"),
+		"/training/sequence_length":        countWord("policy.max_total_sequence_length"),
 		"/training/gradient_checkpointing": choiceWord("policy.dtensor_cfg.activation_checkpointing", onOff)},
 }
 
@@ -63,7 +65,8 @@ func (r *reading) inherited() {
 		for _, name := range names {
 			s, full, err := r.loadName(name, path.Dir(at))
 			if err != nil {
-				r.d.refuse("missing-file", v.Origin.At, "the configuration %s, from which this one inherits, is not there: hand it over too", name)
+				r.d.refuse("missing-file", v.Origin.At, "the configuration %s, from which this one inherits, is not "+
+					"there: hand it over too", name)
 				return
 			}
 			merged.Over(s)
@@ -90,7 +93,8 @@ func (r *reading) readNemoRL() {
 		}
 	}
 	if v, ok := r.firstOn([]string{"policy.megatron_cfg.enabled"}); ok {
-		r.d.refuse("unsupported", v.Origin.At, "NeMo-RL hands the model to Megatron (policy.megatron_cfg.enabled), whose settings there are not read")
+		r.d.refuse("unsupported", v.Origin.At, "NeMo-RL hands the model to Megatron (policy.megatron_cfg.enabled), "+
+			"whose settings there are not read")
 		return
 	}
 	r.d.derive("/training/framework", "pytorch", "NeMo-RL trains with a loop of its own")
@@ -112,10 +116,14 @@ func (r *reading) readNemoRL() {
 			r.d.put("/training/evaluation/micro_batch", n, v)
 		}
 	}
-	r.asksAll("policy.dynamic_batching.enabled", "policy.sequence_packing.enabled", "policy.dtensor_cfg.custom_parallel_plan", "policy.draft.enabled")
-	s.Read("sft*", "checkpointing*", "data*", "logger*", "cluster*", "policy.tokenizer*", "policy.dynamic_batching*", "policy.sequence_packing*", "policy.megatron_cfg*", "policy.scheduler*", "policy.optimizer*",
-		"policy.make_sequence_length_divisible_by", "policy.max_grad_norm", "policy.offload_optimizer_for_logprob", "policy.generation*", "policy.dtensor_cfg.env_vars*", "policy.dtensor_cfg.clear_cache*",
-		"policy.dtensor_cfg.lora_cfg*", "policy.dtensor_cfg._v2", "policy.dtensor_cfg.enabled", "policy.dtensor_cfg.dp_replicate_size", "policy.logprob_batch_size", "policy.hf_config_overrides", "defaults")
+	r.asksAll("policy.dynamic_batching.enabled", "policy.sequence_packing.enabled",
+		"policy.dtensor_cfg.custom_parallel_plan", "policy.draft.enabled")
+	s.Read("sft*", "checkpointing*", "data*", "logger*", "cluster*", "policy.tokenizer*", "policy.dynamic_batching*",
+		"policy.sequence_packing*", "policy.megatron_cfg*", "policy.scheduler*", "policy.optimizer*",
+		"policy.make_sequence_length_divisible_by", "policy.max_grad_norm", "policy.offload_optimizer_for_logprob",
+		"policy.generation*", "policy.dtensor_cfg.env_vars*", "policy.dtensor_cfg.clear_cache*",
+		"policy.dtensor_cfg.lora_cfg*", "policy.dtensor_cfg._v2", "policy.dtensor_cfg.enabled",
+		"policy.dtensor_cfg.dp_replicate_size", "policy.logprob_batch_size", "policy.hf_config_overrides", "defaults")
 	if v, ok := s.Get("policy.hf_config_overrides"); ok && !isOff(v) {
 		r.d.askWord(v)
 	}
@@ -163,7 +171,8 @@ func (r *reading) nemoRLPrecision() {
 	v, ok := r.s.Get("policy.precision")
 	switch kind := dtype(v.String()); {
 	case !ok || v.Unknown != "" || kind == "":
-		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" policy.precision is "+orText(v.Text, "not there"))
+		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" policy.precision is "+
+			orText(v.Text, "not there"))
 	case kind == "fp32":
 		r.d.put("/training/precision", kind, v)
 	default:
@@ -179,7 +188,8 @@ func (r *reading) nemoRLOptimizer() {
 	}
 	fused, _ := r.s.Get("policy.optimizer.kwargs.fused")
 	r.optimizerClass(v, fused)
-	if each, given := r.s.Get("policy.optimizer.kwargs.foreach"); given && !isOn(each) && !isOn(fused) && v.String() == "torch.optim.AdamW" {
+	if each, given := r.s.Get("policy.optimizer.kwargs.foreach"); given && !isOn(each) && !isOn(fused) &&
+		v.String() == "torch.optim.AdamW" {
 		r.d.put("/training/optimizer", optimizer{"adamw", "for-loop"}, v)
 	}
 }
@@ -192,7 +202,8 @@ func (r *reading) nemoRLAdapters() {
 	}
 	if !r.number("/training/lora/rank", "Of which rank are the adapters?", group+"dim") {
 		r.d.put("/training/lora/dropout", 0.0, on)
-		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(on.Origin.At)+" trains adapters, and nothing says their rank")
+		r.d.ask("/training/lora/rank", "Of which rank are the adapters?", where(on.Origin.At)+
+			" trains adapters, and nothing says their rank")
 	}
 	if v, given := r.s.Get(group + "dropout"); given {
 		if f, isFloat := v.Float(); isFloat {
@@ -208,7 +219,8 @@ func (r *reading) nemoRLAdapters() {
 }
 
 // nemoMarks are keys of the files of NeMo itself, whose models are classes of its own.
-var nemoMarks = map[string]int{"exp_manager*": 3, "trainer.devices": 2, "model.micro_batch_size": 2, "model.global_batch_size": 2, "model.megatron_amp_O2": 4, "model.tensor_model_parallel_size": 2,
+var nemoMarks = map[string]int{"exp_manager*": 3, "trainer.devices": 2, "model.micro_batch_size": 2,
+	"model.global_batch_size": 2, "model.megatron_amp_O2": 4, "model.tensor_model_parallel_size": 2,
 	"step_scheduler.local_batch_size": 4, "step_scheduler.global_batch_size": 2}
 
 // nemoTool names NeMo's own configurations in order to refuse them.
@@ -220,6 +232,7 @@ var nemoTool = tool{
 		if strings.HasPrefix(v.Origin.Key, "step_scheduler") {
 			what = "NeMo AutoModel"
 		}
-		r.d.refuse("model-kind", v.Origin.At, "%s's configuration is not read: its model and its engine are classes of its own", what)
+		r.d.refuse("model-kind", v.Origin.At, "%s's configuration is not read: its model and its engine are "+
+			"classes of its own", what)
 	},
 }

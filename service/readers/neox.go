@@ -12,11 +12,14 @@ import (
 var neoxTool = tool{
 	name:   "gpt-neox",
 	starts: (*reading).neoxStarts,
-	marks: map[string]int{"pipe-parallel-size": 11, "pipe_parallel_size": 11, "model-parallel-size": 11, "model_parallel_size": 11, "attention-config": 6, "attention_config": 6,
+	marks: map[string]int{"pipe-parallel-size": 11, "pipe_parallel_size": 11, "model-parallel-size": 11,
+		"model_parallel_size": 11, "attention-config": 6, "attention_config": 6,
 		"pos-emb": 6, "pos_emb": 6, "no-weight-tying": 6, "no_weight_tying": 6},
 	read: (*reading).readNeoX,
-	words: words{"/training/micro_batch": countWord("train_micro_batch_size_per_gpu"), "/training/gradient_accumulation": countWord("gradient_accumulation_steps"),
-		"/training/sequence_length": countWord("seq_length"), "/training/gradient_checkpointing": choiceWord("checkpoint_activations", onOff)},
+	words: words{"/training/micro_batch": countWord("train_micro_batch_size_per_gpu"),
+		"/training/gradient_accumulation":  countWord("gradient_accumulation_steps"),
+		"/training/sequence_length":        countWord("seq_length"),
+		"/training/gradient_checkpointing": choiceWord("checkpoint_activations", onOff)},
 }
 
 const refNeoX = "gpt-neox 2.0 megatron/neox_arguments/neox_args.py"
@@ -103,17 +106,22 @@ func (r *reading) readNeoX() {
 	r.neoxOptimizer()
 	r.neoxCheckpointing(tp)
 	r.neoxDropout()
-	if v, ok := r.firstOn([]string{"bias_gelu_fusion", "scaled_upper_triang_masked_softmax_fusion", "scaled_masked_softmax_fusion", "layernorm_fusion", "rmsnorm_fusion", "rope_fusion", "bias_dropout_fusion"}); ok {
-		r.d.assume("/training/kernels", "%s and other fused kernels are not counted: with them the job needs less", v.Origin.Key)
+	if v, ok := r.firstOn([]string{"bias_gelu_fusion", "scaled_upper_triang_masked_softmax_fusion",
+		"scaled_masked_softmax_fusion", "layernorm_fusion", "rmsnorm_fusion", "rope_fusion", "bias_dropout_fusion"}); ok {
+		r.d.assume("/training/kernels", "%s and other fused kernels are not counted: with them the job needs less",
+			v.Origin.Key)
 	}
-	s.Read("zero_optimization*", "fp16*", "bf16*", "optimizer*", "output_layer_parallelism", "gpt_j_tied", "pipe_partition_method", "data_*", "tokenizer_type", "vocab_file", "merge_file", "*_fusion",
-		"synchronize_each_layer", "contiguous_checkpointing", "zero_allow_untested_optimizer", "make_vocab_size_divisible_by", "checkpoint_num_layers", "partition_activations")
+	s.Read("zero_optimization*", "fp16*", "bf16*", "optimizer*", "output_layer_parallelism", "gpt_j_tied",
+		"pipe_partition_method", "data_*", "tokenizer_type", "vocab_file", "merge_file", "*_fusion",
+		"synchronize_each_layer", "contiguous_checkpointing", "zero_allow_untested_optimizer",
+		"make_vocab_size_divisible_by", "checkpoint_num_layers", "partition_activations")
 }
 
 // neoxModel reads the shape of the model with the defaults of NeoXArgsModel.
 func (r *reading) neoxModel() {
 	s := r.s
-	for _, d := range [][2]string{{"layers", "num_layers"}, {"hidden", "hidden_size"}, {"heads", "num_attention_heads"}} {
+	for _, d := range [][2]string{{"layers", "num_layers"}, {"hidden", "hidden_size"},
+		{"heads", "num_attention_heads"}} {
 		if !r.dimension(d[0], d[1]) {
 			r.d.ask("/model/dimensions/"+d[0], "What is the model's "+d[0]+"?", d[1]+" is not in the files")
 		}
@@ -134,8 +142,10 @@ func (r *reading) neoxModel() {
 		}
 	}
 	r.neoxKind("/model/dimensions/norm", "norm", "layernorm", "norms of the kind",
-		map[string]string{"layernorm": "layernorm", "te_layernorm": "layernorm", "rmsnorm": "rmsnorm", "te_rmsnorm": "rmsnorm"})
-	for key, field := range map[string]string{"use_bias_in_attn_linear": "attention_bias", "use_bias_in_mlp": "mlp_bias", "use_bias_in_norms": "norm_bias"} {
+		map[string]string{"layernorm": "layernorm", "te_layernorm": "layernorm", "rmsnorm": "rmsnorm",
+			"te_rmsnorm": "rmsnorm"})
+	for key, field := range map[string]string{"use_bias_in_attn_linear": "attention_bias",
+		"use_bias_in_mlp": "mlp_bias", "use_bias_in_norms": "norm_bias"} {
 		if v, ok := s.Get(key); ok && isOff(v) {
 			r.d.put("/model/dimensions/"+field, false, v)
 		}
@@ -171,7 +181,8 @@ func (r *reading) neoxMLP() {
 	case "geglu", "swiglu":
 		r.d.put(kind, act.String(), act)
 		if n%3 != 0 {
-			r.d.ask(width, "How wide is the gated MLP?", fmt.Sprintf("%s: a third of %d is no whole number", where(act.Origin.At), n))
+			r.d.ask(width, "How wide is the gated MLP?", fmt.Sprintf("%s: a third of %d is no whole number",
+				where(act.Origin.At), n))
 			return
 		}
 		n /= 3
@@ -209,7 +220,8 @@ func (r *reading) neoxVocabulary(tp int64) {
 	case kind.String() == "HFTokenizer" && file == "20B_tokenizer.json":
 		tokens = 50277
 	default:
-		r.d.ask(pointer, "How many tokens has the vocabulary, padded?", where(kind.Origin.At)+" names a tokenizer whose file is not here")
+		r.d.ask(pointer, "How many tokens has the vocabulary, padded?", where(kind.Origin.At)+
+			" names a tokenizer whose file is not here")
 		return
 	}
 	multiple := int64(128)
@@ -219,10 +231,12 @@ func (r *reading) neoxVocabulary(tp int64) {
 		}
 	}
 	multiple *= tp
-	r.d.derive(pointer, (tokens+multiple-1)/multiple*multiple, "the tokenizer's %d tokens, padded to a multiple of %d", tokens, multiple)
+	r.d.derive(pointer, (tokens+multiple-1)/multiple*multiple, "the tokenizer's %d tokens, padded to a multiple of %d",
+		tokens, multiple)
 }
 
-// neoxAttention reads attention_config: [[["flash"], 24]], kinds in turn and for how many layers. Without it all are global.
+// neoxAttention reads attention_config: [[["flash"], 24]], kinds in turn and for how many layers. Without it all are
+// global.
 func (r *reading) neoxAttention() {
 	v, ok := r.s.Get("attention_config")
 	if !ok {
@@ -242,11 +256,13 @@ func (r *reading) neoxAttention() {
 	case len(kinds) == 1 && kinds["global"]:
 		r.d.put("/training/attention", "eager", v)
 	default:
-		r.d.refuse("unsupported", v.Origin.At, "attention_config mixes kinds of layers, or has some that are not modelled: only flash or only global is read")
+		r.d.refuse("unsupported", v.Origin.At, "attention_config mixes kinds of layers, or has some that are not "+
+			"modelled: only flash or only global is read")
 	}
 }
 
-// neoxKind reads which of several kinds a setting names, in GPT-NeoX's words; what are the kinds is for the refusal of another one.
+// neoxKind reads which of several kinds a setting names, in GPT-NeoX's words; what are the kinds is for the refusal of
+// another one.
 func (r *reading) neoxKind(pointer, key, otherwise, what string, kinds map[string]string) {
 	switch v, ok := r.s.Get(key); {
 	case !ok:

@@ -50,7 +50,8 @@ func (r *reading) neoxBatch(parallel int64) {
 		return
 	}
 	if m, _ := r.d.int(micro); hasMicro && m*data != g {
-		r.d.refuse("cannot-start", global.Origin.At, "train_batch_size %d is not %d × %d (micro-batch × accumulation × data parallelism)", g, m, data)
+		r.d.refuse("cannot-start", global.Origin.At, "train_batch_size %d is not %d × %d (micro-batch × accumulation "+
+			"× data parallelism)", g, m, data)
 		return
 	}
 	if !hasMicro {

@@ -12,9 +12,11 @@ var olmoTool = tool{
 	starts: func(r *reading) bool {
 		return r.yamlAfterProgram("train.py", "model.mlp_ratio", "model.block_type", "model.activation_type")
 	},
-	marks: map[string]int{"model.mlp_ratio": 3, "model.mlp_hidden_size": 3, "model.block_type": 3, "model.activation_type": 2, "save_interval_unsharded": 2, "device_train_microbatch_size": 1},
-	read:  (*reading).readOLMo,
-	words: words{"/training/micro_batch": countWord("device_train_microbatch_size"), "/training/sequence_length": countWord("model.max_sequence_length")},
+	marks: map[string]int{"model.mlp_ratio": 3, "model.mlp_hidden_size": 3, "model.block_type": 3,
+		"model.activation_type": 2, "save_interval_unsharded": 2, "device_train_microbatch_size": 1},
+	read: (*reading).readOLMo,
+	words: words{"/training/micro_batch": countWord("device_train_microbatch_size"),
+		"/training/sequence_length": countWord("model.max_sequence_length")},
 }
 
 const refOLMo = "OLMo 0.6 olmo/config.py"
@@ -36,7 +38,8 @@ func (r *reading) readOLMo() {
 	case ok && v.String() == "fp32":
 		r.d.put("/training/precision", "fp32", v)
 	default:
-		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" precision is "+orText(v.Text, "not there"))
+		r.d.ask("/training/precision", "In which precision does it train?", where(v.Origin.At)+" precision is "+
+			orText(v.Text, "not there"))
 	}
 	switch v, ok := s.Get("optimizer.name"); {
 	case ok && v.String() == "lionw":
@@ -64,12 +67,14 @@ func (r *reading) readOLMo() {
 		r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", v)
 	}
 	r.asksAll("model.attention_layer_norm", "model.clip_qkv", "model.norm_after", "model.scale_logits", "fused_loss")
-	s.Read("run_name", "seed", "wandb*", "optimizer*", "scheduler*", "tokenizer*", "save_*", "load_*", "data*", "eval*", "speed_monitor*", "max_*", "restore_*", "reset_*", "model*", "compile*", "sharded_checkpointer",
-		"device_eval_batch_size", "fast_forward_batches", "gen1_gc_interval", "auxiliary_loss_multiplier", "softmax_auxiliary_loss*")
+	s.Read("run_name", "seed", "wandb*", "optimizer*", "scheduler*", "tokenizer*", "save_*", "load_*", "data*", "eval*",
+		"speed_monitor*", "max_*", "restore_*", "reset_*", "model*", "compile*", "sharded_checkpointer",
+		"device_eval_batch_size", "fast_forward_batches", "gen1_gc_interval", "auxiliary_loss_multiplier",
+		"softmax_auxiliary_loss*")
 }
 
-// olmoModel reads the shape of the model with the defaults of ModelConfig. An MLP with a gate halves its width: mlp_ratio
-// 8 with swiglu is 4 × d_model. The table of embeddings has embedding_size rows where that is given.
+// olmoModel reads the shape of the model with the defaults of ModelConfig. An MLP with a gate halves its width:
+// mlp_ratio 8 with swiglu is 4 × d_model. The table of embeddings has embedding_size rows where that is given.
 func (r *reading) olmoModel() {
 	s := r.s
 	r.dimensionOr("layers", 12, refOLMo, "model.n_layers")
@@ -110,7 +115,8 @@ func (r *reading) olmoModel() {
 	if width > 0 {
 		r.d.derive("/model/dimensions/ffn", width, "mlp_hidden_size, or mlp_ratio × d_model; half of it with a gate")
 	} else {
-		r.d.ask("/model/dimensions/ffn", "How wide is the MLP?", "model.mlp_ratio or model.mlp_hidden_size is no whole number")
+		r.d.ask("/model/dimensions/ffn", "How wide is the MLP?",
+			"model.mlp_ratio or model.mlp_hidden_size is no whole number")
 	}
 	position, from := "learned", setting.Value{}
 	for _, key := range []string{"alibi", "rope"} {

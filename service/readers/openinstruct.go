@@ -7,13 +7,15 @@ import (
 )
 
 // openInstructTool reads open-instruct's finetune.py: a loop of its own over accelerate.
-var openInstructTool = tool{name: "open-instruct", starts: (*reading).openInstructStarts, read: (*reading).readOpenInstruct, words: trainerWords}
+var openInstructTool = tool{name: "open-instruct", starts: (*reading).openInstructStarts,
+	read: (*reading).readOpenInstruct, words: trainerWords}
 
 const refOpenInstruct = "open-instruct open_instruct/finetune.py FlatArguments"
 
 func (r *reading) openInstructStarts() bool {
 	name := r.program.text()
-	if !strings.Contains(name, "open_instruct") || !strings.Contains(r.base(), "finetune") && name != "open_instruct.finetune" {
+	if !strings.Contains(name, "open_instruct") || !strings.Contains(r.base(), "finetune") &&
+		name != "open_instruct.finetune" {
 		return false
 	}
 	s, positional, open := options(r.args, nil)
@@ -46,7 +48,8 @@ func (r *reading) readOpenInstruct() {
 				r.d.put("/training/lora/dropout", f, v)
 			}
 		}
-		r.d.put("/training/lora/target_modules", []string{"q_proj", "o_proj", "v_proj", "k_proj", "gate_proj", "up_proj", "down_proj"}, lora)
+		r.d.put("/training/lora/target_modules", []string{"q_proj", "o_proj", "v_proj", "k_proj", "gate_proj",
+			"up_proj", "down_proj"}, lora)
 	}
 	r.shards()
 	r.trainerPrecision(trainerDefaults{})
@@ -71,7 +74,8 @@ func (r *reading) readOpenInstruct() {
 	}
 	r.liger()
 	s.Read(trainerHarmless...)
-	s.Read("lora_*", "use_slow_tokenizer", "with_tracking", "checkpointing_steps", "dataset_mixer*", "use_8bit_optimizer", "reduce_loss", "timeout", "exp_name")
+	s.Read("lora_*", "use_slow_tokenizer", "with_tracking", "checkpointing_steps", "dataset_mixer*",
+		"use_8bit_optimizer", "reduce_loss", "timeout", "exp_name")
 	if v, ok := r.firstOn([]string{"use_8bit_optimizer"}); ok {
 		r.d.put("/training/optimizer", optimizer{"adamw-8bit", "bitsandbytes"}, v)
 	}
@@ -91,8 +95,11 @@ func (r *reading) verlStarts() bool {
 	}
 	r.s = overrides(r.args)
 	below := setting.New()
-	for key, value := range map[string]any{"data.train_batch_size": int64(256), "data.max_length": int64(1024), "data.micro_batch_size_per_gpu": int64(4), "model.enable_gradient_checkpointing": true, "model.strategy": "fsdp"} {
-		below.Set(key, setting.Value{Any: value, Origin: setting.Origin{Kind: setting.Default, Key: key, Ref: "verl 0.5 verl/trainer/config/sft_trainer.yaml"}})
+	for key, value := range map[string]any{"data.train_batch_size": int64(256), "data.max_length": int64(1024),
+		"data.micro_batch_size_per_gpu": int64(4), "model.enable_gradient_checkpointing": true,
+		"model.strategy": "fsdp"} {
+		below.Set(key, setting.Value{Any: value, Origin: setting.Origin{Kind: setting.Default, Key: key,
+			Ref: "verl 0.5 verl/trainer/config/sft_trainer.yaml"}})
 	}
 	if s, _, err := r.loadName("verl/trainer/config/sft_trainer.yaml"); err == nil {
 		below.Over(s)
@@ -113,14 +120,16 @@ func (r *reading) readVerl() {
 	}
 	strategy, _ := s.Get("model.strategy")
 	r.d.put("/training/distributed/data", "fsdp", strategy)
-	r.d.put("/training/distributed/fsdp_version", map[bool]int64{true: 2, false: 1}[strategy.String() == "fsdp2"], strategy)
+	r.d.put("/training/distributed/fsdp_version", map[bool]int64{true: 2, false: 1}[strategy.String() == "fsdp2"],
+		strategy)
 	if v, ok := s.Get("model.lora_rank"); ok && !isOff(v) {
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", v)
 		if t, given := s.Get("model.target_modules"); given {
 			r.d.put("/training/lora/target_modules", targets(t), t)
 		}
 	}
-	r.d.fall("/training/precision", "amp-bf16", "mixed_precision", "verl 0.5 verl/trainer/fsdp_sft_trainer.py: float32 shards, bfloat16 gathered")
+	r.d.fall("/training/precision", "amp-bf16", "mixed_precision",
+		"verl 0.5 verl/trainer/fsdp_sft_trainer.py: float32 shards, bfloat16 gathered")
 	if n := r.degree("/training/distributed/context_parallel", "ulysses_sequence_parallel_size"); n > 1 {
 		v, _ := s.Get("ulysses_sequence_parallel_size")
 		r.d.put("/training/distributed/context_parallel_kind", "ulysses", v)

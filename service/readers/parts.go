@@ -67,7 +67,8 @@ func (r *reading) accumulate(global setting.Value, parallel int64) {
 	}
 	data := w.n / max(parallel, 1)
 	if g%(micro*data) != 0 {
-		r.d.refuse("cannot-start", global.Origin.At, "%s %d is not divisible by %d × %d GPUs (micro-batch %d)", global.Origin.Key, g, micro, data, micro)
+		r.d.refuse("cannot-start", global.Origin.At, "%s %d is not divisible by %d × %d GPUs (micro-batch %d)",
+			global.Origin.Key, g, micro, data, micro)
 		return
 	}
 	r.d.derive(pointer, g/(micro*data), "%s %d / (%d × %d GPUs)", global.Origin.Key, g, micro, data)
@@ -76,7 +77,8 @@ func (r *reading) accumulate(global setting.Value, parallel int64) {
 // gpus is the world, with what the user said.
 func (r *reading) gpus() count {
 	if n := r.files.source.GPUs; n > 0 {
-		return count{n: n, known: true, from: setting.Value{Any: n, Origin: setting.Origin{Kind: setting.Said, Key: "--gpus"}}}
+		return count{n: n, known: true,
+			from: setting.Value{Any: n, Origin: setting.Origin{Kind: setting.Said, Key: "--gpus"}}}
 	}
 	return r.world()
 }
@@ -86,10 +88,15 @@ func (l *launch) fixed(c count) { l.counted = func() count { return c } }
 
 // classes are optimizers by the names of their classes.
 var classes = map[string]optimizer{
-	"torch.optim.AdamW": {"adamw", "foreach"}, "AdamW": {"adamw", "foreach"}, "torch.optim.Adam": {"adam", "foreach"}, "Adam": {"adam", "foreach"}, "torch.optim.SGD": {"sgd", "foreach"}, "SGD": {"sgd", "foreach"},
-	"bitsandbytes.optim.AdamW8bit": {"adamw-8bit", "bitsandbytes"}, "bitsandbytes.optim.PagedAdamW": {"paged-adamw", "bitsandbytes"}, "bitsandbytes.optim.PagedAdamW8bit": {"paged-adamw-8bit", "bitsandbytes"},
-	"bitsandbytes.optim.AdamW": {"adamw", "bitsandbytes"}, "torchao.optim.AdamW8bit": {"adamw-8bit", "torchao"}, "torchao.optim.AdamW4bit": {"adamw-4bit", "torchao"},
-	"torchao.prototype.low_bit_optim.AdamW8bit": {"adamw-8bit", "torchao"}, "torch.optim.Adafactor": {"adafactor", "torch"}, "transformers.optimization.Adafactor": {"adafactor", "transformers"},
+	"torch.optim.AdamW": {"adamw", "foreach"}, "AdamW": {"adamw", "foreach"}, "torch.optim.Adam": {"adam", "foreach"},
+	"Adam": {"adam", "foreach"}, "torch.optim.SGD": {"sgd", "foreach"}, "SGD": {"sgd", "foreach"},
+	"bitsandbytes.optim.AdamW8bit": {"adamw-8bit", "bitsandbytes"}, "bitsandbytes.optim.PagedAdamW": {"paged-adamw",
+		"bitsandbytes"}, "bitsandbytes.optim.PagedAdamW8bit": {"paged-adamw-8bit", "bitsandbytes"},
+	"bitsandbytes.optim.AdamW": {"adamw", "bitsandbytes"}, "torchao.optim.AdamW8bit": {"adamw-8bit", "torchao"},
+	"torchao.optim.AdamW4bit":                   {"adamw-4bit", "torchao"},
+	"torchao.prototype.low_bit_optim.AdamW8bit": {"adamw-8bit", "torchao"},
+	"torch.optim.Adafactor":                     {"adafactor", "torch"},
+	"transformers.optimization.Adafactor":       {"adafactor", "transformers"},
 }
 
 // optimizerClass sets the optimizer by its class; fused is the setting that fuses it.

@@ -34,9 +34,10 @@ type replacement struct {
 	text string
 }
 
-// MakePatch changes fields of a job that was read: pointer in the document, new value. Every change is put where the value
-// stands, and one that stands nowhere beside the micro-batch, in the tool's own word. The changed files are read again, and
-// only a patch that gives exactly the wanted document is returned; otherwise the error is [ErrNotExpressible].
+// MakePatch changes fields of a job that was read: pointer in the document, new value. Every change is put where the
+// value stands, and one that stands nowhere beside the micro-batch, in the tool's own word. The changed files are read
+// again, and only a patch that gives exactly the wanted document is returned; otherwise the error is
+// [ErrNotExpressible].
 func MakePatch(ctx context.Context, s Source, job *Job, changes map[string]any) (*Patch, error) {
 	f := newFiles(s)
 	p := patcher{source: s, files: f, job: job, byFile: map[string][]replacement{}}
@@ -62,7 +63,8 @@ func withFollowers(d *draft, changes map[string]any) map[string]any {
 	const evaluation, micro = "/training/evaluation/micro_batch", "/training/micro_batch"
 	next, ok := changes[micro].(int64)
 	now, set := d.int(evaluation)
-	if key := d.fields[evaluation].origin.Key; !ok || !set || next > now || key != "val_set_size" && key != "test_datasets" {
+	if key := d.fields[evaluation].origin.Key; !ok || !set || next > now || key != "val_set_size" &&
+		key != "test_datasets" {
 		return changes
 	}
 	all := map[string]any{evaluation: next}
@@ -100,7 +102,8 @@ func (p *patcher) change(pointer string, value any) error {
 	case pointer == "/training/gradient_accumulation" && now.origin.Kind == setting.Derived:
 		return p.derived(value)
 	case own && at.Known() && (key == "" || lastWord(now.origin.Key) == lastWord(key)):
-		return fmt.Errorf("%w: %s stands at %s in a form that is not changed", ErrNotExpressible, now.origin.Key, where(at))
+		return fmt.Errorf("%w: %s stands at %s in a form that is not changed", ErrNotExpressible, now.origin.Key,
+			where(at))
 	default:
 		return p.insert(orText(key, now.origin.Key), text)
 	}
@@ -161,7 +164,8 @@ func (p *patcher) insert(key, text string) error {
 	case ".json", ".conf":
 		p.put(end, ", \""+short+"\": "+text)
 	case ".py":
-		if rest := strings.TrimLeft(string(body[at.End:lineEnd]), " \t"); strings.HasPrefix(rest, ",") || strings.HasPrefix(rest, ")") {
+		if rest := strings.TrimLeft(string(body[at.End:lineEnd]), " \t"); strings.HasPrefix(rest, ",") ||
+			strings.HasPrefix(rest, ")") {
 			p.put(end, ", "+short+"="+pythonWord(text))
 		} else {
 			p.put(below, "\n"+indent+short+" = "+pythonWord(text))
@@ -262,7 +266,8 @@ func (p *patcher) finish(ctx context.Context, wanted any) (*Patch, error) {
 
 // sameCommand tells the jobs of a script apart; insertions within a line leave its number.
 func sameCommand(a, b *Job) bool {
-	return a.Command == nil && b.Command == nil || a.Command != nil && b.Command != nil && a.Command.File == b.Command.File
+	return a.Command == nil && b.Command == nil || a.Command != nil && b.Command != nil &&
+		a.Command.File == b.Command.File
 }
 
 // replaced is a text with replacements, which do not overlap.

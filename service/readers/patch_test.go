@@ -44,7 +44,8 @@ bf16: true
 per_device_train_batch_size: 16 # large
 cutoff_len: 1024
 `, map[string]any{"/training/micro_batch": int64(8), "/training/gradient_accumulation": int64(2), "/training/attention": "sdpa"},
-			"-per_device_train_batch_size: 16 # large\n+per_device_train_batch_size: 8 # large\n+flash_attn: sdpa\n+gradient_accumulation_steps: 2\n"},
+			"-per_device_train_batch_size: 16 # large\n+per_device_train_batch_size: 8 # large\n+flash_attn: " +
+				"sdpa\n+gradient_accumulation_steps: 2\n"},
 		{"a variable is changed where it is assigned", `
 -- run.sh --
 B=8
@@ -60,7 +61,8 @@ gradient_accumulation_steps = 8 # 2 each
 n_layer = 6
 max_iters = 10
 `, map[string]any{"/training/micro_batch": int64(6), "/training/gradient_accumulation": int64(4)},
-			"-batch_size = 12\n-gradient_accumulation_steps = 8 # 2 each\n+batch_size = 6\n+gradient_accumulation_steps = 16 # 2 each\n"},
+			"-batch_size = 12\n-gradient_accumulation_steps = 8 # 2 each\n+batch_size = " +
+				"6\n+gradient_accumulation_steps = 16 # 2 each\n"},
 		{"arguments of a call", `
 -- tune.py --
 from unsloth import FastLanguageModel
@@ -99,13 +101,15 @@ func TestPatchesRefuseWhatTheToolCannotSay(t *testing.T) {
 		{"/training/gradient_checkpointing": "full"},
 		{"/training/optimizer": map[string]any{"name": "adamw-8bit"}},
 	} {
-		if p, err := readers.MakePatch(context.Background(), s, readOne(t, s), changes); !errors.Is(err, readers.ErrNotExpressible) {
+		p, err := readers.MakePatch(context.Background(), s, readOne(t, s), changes)
+		if !errors.Is(err, readers.ErrNotExpressible) {
 			t.Errorf("%v: %v, %v", changes, p, err)
 		}
 	}
 }
 
-// A patch that is made reads as the wanted job: MakePatch compares, and here every case of testdata is tried with any numbers.
+// A patch that is made reads as the wanted job: MakePatch compares, and here every case of testdata is tried with any
+// numbers.
 func TestPatchedFilesReadAsWanted(t *testing.T) {
 	names, err := filepath.Glob("testdata/*.txtar")
 	if err != nil {
@@ -123,7 +127,8 @@ func TestPatchedFilesReadAsWanted(t *testing.T) {
 			return
 		}
 		micro := rapid.Int64Range(1, 64).Draw(rt, "micro-batch")
-		p, err := readers.MakePatch(context.Background(), s, &answer.Jobs[0], map[string]any{"/training/micro_batch": micro})
+		p, err := readers.MakePatch(context.Background(), s, &answer.Jobs[0],
+			map[string]any{"/training/micro_batch": micro})
 		if err != nil && !errors.Is(err, readers.ErrNotExpressible) {
 			rt.Fatal(err)
 		}
@@ -167,7 +172,9 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		for i := range answer.Jobs {
-			if _, err := readers.MakePatch(context.Background(), s, &answer.Jobs[i], map[string]any{"/training/micro_batch": int64(3)}); err != nil && !errors.Is(err, readers.ErrNotExpressible) {
+			if _, err := readers.MakePatch(context.Background(), s, &answer.Jobs[i],
+				map[string]any{"/training/micro_batch": int64(3)}); err != nil &&
+				!errors.Is(err, readers.ErrNotExpressible) {
 				t.Fatal(err)
 			}
 		}

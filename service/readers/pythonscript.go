@@ -10,12 +10,14 @@ import (
 
 // scriptTool reads programs that configure themselves: unsloth's notebooks as scripts, and others that call
 // TrainingArguments or SFTConfig with plain values.
-var scriptTool = tool{name: "unsloth", starts: (*reading).scriptStarts, read: (*reading).readScript, words: trainerWords}
+var scriptTool = tool{name: "unsloth", starts: (*reading).scriptStarts, read: (*reading).readScript,
+	words: trainerWords}
 
 // The calls that configure the Trainer, and the trainers of other objectives.
 var (
 	argumentCalls = []string{"SFTConfig", "UnslothTrainingArguments", "TrainingArguments", "Seq2SeqTrainingArguments"}
-	otherTrainers = []string{"DPOTrainer", "GRPOTrainer", "ORPOTrainer", "KTOTrainer", "PPOTrainer", "RewardTrainer", "CPOTrainer", "GKDTrainer", "OnlineDPOTrainer", "RLOOTrainer"}
+	otherTrainers = []string{"DPOTrainer", "GRPOTrainer", "ORPOTrainer", "KTOTrainer", "PPOTrainer", "RewardTrainer",
+		"CPOTrainer", "GKDTrainer", "OnlineDPOTrainer", "RLOOTrainer"}
 )
 
 func (r *reading) scriptStarts() bool {
@@ -51,7 +53,8 @@ func (r *reading) readScript() {
 		}
 	}
 	if code.Mentions("FastVisionModel") {
-		r.d.refuse("model-kind", setting.Span{File: code.File, Line: 1}, "FastVisionModel trains a vision-language model, which is not turned into a job")
+		r.d.refuse("model-kind", setting.Span{File: code.File, Line: 1},
+			"FastVisionModel trains a vision-language model, which is not turned into a job")
 	}
 	arguments, _ := code.Call(argumentCalls...)
 	if strings.HasSuffix(arguments.Name, "SFTConfig") && !unsloth {
@@ -67,12 +70,15 @@ func (r *reading) readScript() {
 		r.wholeBase("/training/lora/base_precision", t.framework == "trl")
 	}
 	r.s.Read(trainerHarmless...)
-	r.s.Read("dataset_*", "packing", "assistant_only_loss", "completion_only_loss", "dataloader_*", "max_seq_length", "max_length", "embedding_learning_rate")
+	r.s.Read("dataset_*", "packing", "assistant_only_loss", "completion_only_loss", "dataloader_*", "max_seq_length",
+		"max_length", "embedding_learning_rate")
 }
 
 // scriptModel reads the call that loads the model.
 func (r *reading) scriptModel() {
-	call, ok := r.code.Call("FastLanguageModel.from_pretrained", "FastModel.from_pretrained", "AutoModelForCausalLM.from_pretrained", "AutoModelForSeq2SeqLM.from_pretrained", "AutoModelForSequenceClassification.from_pretrained", "AutoLigerKernelForCausalLM.from_pretrained")
+	call, ok := r.code.Call("FastLanguageModel.from_pretrained", "FastModel.from_pretrained",
+		"AutoModelForCausalLM.from_pretrained", "AutoModelForSeq2SeqLM.from_pretrained",
+		"AutoModelForSequenceClassification.from_pretrained", "AutoLigerKernelForCausalLM.from_pretrained")
 	if !ok {
 		if trainer, has := r.code.Call("SFTTrainer", "Trainer"); has {
 			if v, given := trainer.Keywords.Get("model"); given && v.Unknown == "" {
@@ -93,7 +99,8 @@ func (r *reading) scriptModel() {
 	} else {
 		r.d.ask("/model", "Which model is trained?", where(setting.Span{File: r.code.File, Line: call.Line}))
 	}
-	for _, key := range []string{"torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit", "full_finetuning", "max_seq_length"} {
+	for _, key := range []string{"torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit",
+		"full_finetuning", "max_seq_length"} {
 		if v, ok := call.Keywords.Peek(key); ok && !r.s.Has(key) && v.Given() {
 			r.s.Set(key, v)
 		}
@@ -112,7 +119,8 @@ func (r *reading) scriptAdapters(unsloth bool) {
 		return
 	}
 	k := peft.Keywords
-	at := setting.Value{Origin: setting.Origin{Kind: setting.File, Key: peft.Name, At: setting.Span{File: r.code.File, Line: peft.Line}}}
+	at := setting.Value{Origin: setting.Origin{Kind: setting.File, Key: peft.Name,
+		At: setting.Span{File: r.code.File, Line: peft.Line}}}
 	if rank, ok := k.Get("r", "rank"); ok {
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
 	} else {
@@ -147,7 +155,8 @@ func (r *reading) scriptAdapters(unsloth bool) {
 			r.d.put("/training/gradient_checkpointing", "full", g)
 		}
 	} else if unsloth {
-		r.d.fall("/training/gradient_checkpointing", offloaded, "use_gradient_checkpointing", "unsloth FastLanguageModel.get_peft_model")
+		r.d.fall("/training/gradient_checkpointing", offloaded, "use_gradient_checkpointing",
+			"unsloth FastLanguageModel.get_peft_model")
 	}
 	r.scriptQuantized(unsloth, at)
 }
@@ -184,7 +193,8 @@ func (r *reading) scriptQuantized(unsloth bool, at setting.Value) {
 
 // scriptLength is the longest sequence: of the configuration, of the trainer or of the call that loads the model.
 func (r *reading) scriptLength() {
-	for _, c := range append([]string{}, append(append([]string{}, argumentCalls...), "SFTTrainer", "FastLanguageModel.from_pretrained", "FastModel.from_pretrained", "FastLanguageModel.get_peft_model")...) {
+	for _, c := range append([]string{}, append(append([]string{}, argumentCalls...), "SFTTrainer",
+		"FastLanguageModel.from_pretrained", "FastModel.from_pretrained", "FastLanguageModel.get_peft_model")...) {
 		call, ok := r.code.Call(c)
 		if !ok {
 			continue

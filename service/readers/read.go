@@ -111,7 +111,8 @@ func (in *inbox) file(ctx context.Context, name string) error {
 	if isScript(name, text) {
 		commands, err := in.files.scriptCommands(ctx, full, text)
 		if err != nil {
-			in.answer.Refusals = append(in.answer.Refusals, Refusal{File: in.files.shown(full), Code: "not-readable", Say: err.Error()})
+			in.answer.Refusals = append(in.answer.Refusals, Refusal{File: in.files.shown(full), Code: "not-readable",
+				Say: err.Error()})
 			return ctx.Err()
 		}
 		in.addAll(commands)
@@ -131,14 +132,15 @@ func isScript(name string, text []byte) bool {
 	return strings.HasPrefix(first, "#!") && strings.Contains(first, "sh") && !strings.Contains(first, "python")
 }
 
-// startedBy reads the configuration through the scripts beside it that start it, if there are any. Of scripts that start it
-// with the same words the one whose files are all there counts.
+// startedBy reads the configuration through the scripts beside it that start it, if there are any. Of scripts that
+// start it with the same words the one whose files are all there counts.
 func (in *inbox) startedBy(ctx context.Context, full string) (bool, error) {
 	base := path.Base(full)
 	var found []started
 	for _, script := range in.files.scripts(full) {
 		text, err := in.files.read(script)
-		if err != nil || !strings.Contains(string(text), base) && !strings.Contains(string(text), strings.TrimSuffix(base, path.Ext(base))) {
+		if err != nil || !strings.Contains(string(text), base) &&
+			!strings.Contains(string(text), strings.TrimSuffix(base, path.Ext(base))) {
 			continue
 		}
 		commands, err := in.files.scriptCommands(ctx, script, text)
@@ -156,7 +158,9 @@ func (in *inbox) startedBy(ctx context.Context, full string) (bool, error) {
 	}
 	for i, s := range found {
 		better := func(o started) bool { return len(o.d.questions) < len(s.d.questions) }
-		if slices.ContainsFunc(found[:i], func(o started) bool { return o.words == s.words && !(len(s.d.questions) < len(o.d.questions)) }) ||
+		if slices.ContainsFunc(found[:i], func(o started) bool {
+			return o.words == s.words && !(len(s.d.questions) < len(o.d.questions))
+		}) ||
 			slices.ContainsFunc(found[i+1:], func(o started) bool { return o.words == s.words && better(o) }) {
 			continue
 		}
@@ -232,7 +236,8 @@ func (in *inbox) stranger(l *launch) {
 		return
 	}
 	in.unread = append(in.unread, Refusal{File: l.at.File, Line: l.at.Line, Code: "unknown-program",
-		Say: fmt.Sprintf("%s is a program that no reader knows, or that trains nothing: say what it trains in a job document", l.program.text())})
+		Say: fmt.Sprintf("%s is a program that no reader knows, or that trains nothing: say what it trains "+
+			"in a job document", l.program.text())})
 }
 
 // configuration reads a file of a tool without a command that starts it.
@@ -352,13 +357,16 @@ func (d *draft) key(document json.RawMessage) string {
 }
 
 func (d *draft) job(document json.RawMessage) Job {
-	j := Job{Document: document, Reader: d.reader, Command: d.command, Origins: map[string]Origin{}, Questions: d.questions, Assumptions: d.assumptions, draft: d}
+	j := Job{Document: document, Reader: d.reader, Command: d.command, Origins: map[string]Origin{},
+		Questions: d.questions, Assumptions: d.assumptions, draft: d}
 	for p, f := range d.fields {
 		o := f.origin
-		j.Origins[p] = Origin{Kind: o.Kind, File: o.At.File, Line: o.At.Line, Key: o.Key, Text: clip(f.text), Ref: o.Ref, How: o.How}
+		j.Origins[p] = Origin{Kind: o.Kind, File: o.At.File, Line: o.At.Line, Key: o.Key, Text: clip(f.text),
+			Ref: o.Ref, How: o.How}
 	}
 	for _, v := range d.overridden {
-		j.Overridden = append(j.Overridden, Overridden{Key: v.Origin.Key, Text: clip(v.Text), Place: Place{v.Origin.At.File, v.Origin.At.Line}})
+		j.Overridden = append(j.Overridden, Overridden{Key: v.Origin.Key, Text: clip(v.Text),
+			Place: Place{v.Origin.At.File, v.Origin.At.Line}})
 	}
 	for _, v := range d.ignored {
 		j.Ignored = append(j.Ignored, Ignored{Key: v.Origin.Key, Place: Place{v.Origin.At.File, v.Origin.At.Line}})
@@ -383,5 +391,6 @@ func (in *inbox) close() {
 		in.answer.Refusals = in.unread
 		return
 	}
-	in.answer.Refusals = []Refusal{{Code: "no-job", Say: "no training job found: nothing that a reader knows is started here"}}
+	in.answer.Refusals = []Refusal{{Code: "no-job", Say: "no training job found: nothing that a reader " +
+		"knows is started here"}}
 }

@@ -43,7 +43,8 @@ func alone(f *files) *launch {
 	}, own: setting.New()}
 }
 
-// load opens and decodes a configuration that a value names. It looks where the job runs and beside the file that names it.
+// load opens and decodes a configuration that a value names. It looks where the job runs and beside the file that names
+// it.
 func (r *reading) load(v setting.Value) (s *setting.Settings, full string, err error) {
 	if v.Unknown != "" {
 		return nil, "", fmt.Errorf("%s", v.Unknown)
@@ -64,7 +65,8 @@ func (l *launch) loadName(name string, dirs ...string) (*setting.Settings, strin
 		return nil, full, err
 	}
 	if err != nil {
-		l.notes = append(l.notes, strings.ReplaceAll(err.Error(), full, l.files.shown(full))+": it is read as it lies there")
+		l.notes = append(l.notes, strings.ReplaceAll(err.Error(), full, l.files.shown(full))+
+			": it is read as it lies there")
 	}
 	s, decodeErr := decodeFile(full, l.files.shown(full), text)
 	if decodeErr != nil {
@@ -73,8 +75,8 @@ func (l *launch) loadName(name string, dirs ...string) (*setting.Settings, strin
 	return s, full, nil
 }
 
-// decodeFile decodes a configuration by its name and, where that says nothing, by what decodes. shown is the file in which
-// its values stand.
+// decodeFile decodes a configuration by its name and, where that says nothing, by what decodes. shown is the file in
+// which its values stand.
 func decodeFile(full, shown string, text []byte) (*setting.Settings, error) {
 	switch path.Ext(full) {
 	case ".toml":
@@ -159,7 +161,8 @@ func (r *reading) spread() {
 	}
 	w := r.world()
 	if n := r.files.source.GPUs; n > 0 {
-		w = count{n: n, known: true, from: setting.Value{Any: n, Origin: setting.Origin{Kind: setting.Said, Key: "--gpus"}}}
+		w = count{n: n, known: true,
+			from: setting.Value{Any: n, Origin: setting.Origin{Kind: setting.Said, Key: "--gpus"}}}
 	}
 	sharded := r.d.has("/training/distributed")
 	switch {
@@ -191,7 +194,8 @@ func because(c count) string {
 func (r *reading) unread() {
 	ignore := set(r.files.source.Ignore...)
 	for _, key := range r.s.Rest() {
-		if i := strings.LastIndexByte(key, '.'); i > 0 && r.s.Has(key[:i]) && strings.Trim(key[i+1:], "0123456789") == "" {
+		if i := strings.LastIndexByte(key, '.'); i > 0 && r.s.Has(key[:i]) &&
+			strings.Trim(key[i+1:], "0123456789") == "" {
 			continue // an element of a list, which is there as a whole
 		}
 		v, _ := r.s.Peek(key)

@@ -17,13 +17,20 @@ type kind struct {
 var kinds = []kind{
 	{"diffusers", regexp.MustCompile(`(?i)(^|/)(train_(text_to_image|dreambooth|controlnet|unconditional|instruct_pix2pix|custom_diffusion|lcm|t2i_adapter|wuerstchen|cogvideox|flux|sdxl|sd3|hidream|lora_flux|kandinsky|hunyuan|wan|amused|kontext)\w*|textual_inversion\w*|(sdxl_|sd3_|flux_|hv_|wan_)?train_(network|db)\w*|flux_train\w*|sdxl_train\w*|fine_tune_sdxl\w*|finetrainers\S*)(\.py)?$`),
 		"a diffusion model (UNet or diffusion transformer) is trained, which the readers do not turn into a job"},
-	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.`), "OpenRLHF's %s is not read; what it holds besides the trained model cannot be told from its options"},
-	{"verl", regexp.MustCompile(`^verl\.trainer\.main_\w+$|^recipe\.\w+\.main\w*`), "verl trains by reinforcement (PPO, GRPO): generation, rewards and a reference share the GPUs, and only the trainer's share could be told"},
-	{"nemo", regexp.MustCompile(`(?i)(^|/)(automodel)$|^nemo_automodel|^nemo\.collections\.|(^|/)nemo$`), "NeMo's %s is configured by classes of its own, which are not read"},
+	{"openrlhf", regexp.MustCompile(`^openrlhf\.cli\.`), "OpenRLHF's %s is not read; what it holds besides the " +
+		"trained model cannot be told from its options"},
+	{"verl", regexp.MustCompile(`^verl\.trainer\.main_\w+$|^recipe\.\w+\.main\w*`),
+		"verl trains by reinforcement (PPO, GRPO): generation, rewards and a reference share the GPUs, and only the " +
+			"trainer's share could be told"},
+	{"nemo", regexp.MustCompile(`(?i)(^|/)(automodel)$|^nemo_automodel|^nemo\.collections\.|(^|/)nemo$`),
+		"NeMo's %s is configured by classes of its own, which are not read"},
 	{"nemo", regexp.MustCompile(`(?i)(^|/)(megatron_gpt_(pretraining|finetuning|sft|peft_tuning)|run_grpo\w*|run_dpo\w*)\.py$`), "NeMo's %s is configured by classes of its own, which are not read"},
-	{"fast-llm", regexp.MustCompile(`(^|/)fast-llm$|^fast_llm(\.|$)`), "Fast-LLM's configuration is not read: its micro-batch is counted in tokens and its model is described block by block"},
+	{"fast-llm", regexp.MustCompile(`(^|/)fast-llm$|^fast_llm(\.|$)`),
+		"Fast-LLM's configuration is not read: its micro-batch is counted in tokens and its model is " +
+			"described block by block"},
 	{"ms-swift", regexp.MustCompile(`^(megatron-swift)$`), "Megatron-SWIFT is not read"},
-	{"lit-diffusion", regexp.MustCompile(`(?i)diffusion\w*train|train\w*diffusion`), "a diffusion model is trained, which the readers do not turn into a job"},
+	{"lit-diffusion", regexp.MustCompile(`(?i)diffusion\w*train|train\w*diffusion`),
+		"a diffusion model is trained, which the readers do not turn into a job"},
 }
 
 // refusedTool names programs of other kinds.
@@ -43,11 +50,13 @@ var refusedTool = tool{
 		r.d.reader = "ai-toolkit"
 		v, _ := r.s.Get("config.process.0.model.name_or_path", "actor_rollout_ref.model.path")
 		if r.s.Has("config.process") {
-			r.d.refuse("model-kind", v.Origin.At, "ai-toolkit trains a diffusion model (%s), which the readers do not turn into a job", orText(v.String(), "its model is not named"))
+			r.d.refuse("model-kind", v.Origin.At, "ai-toolkit trains a diffusion model (%s), which the readers do "+
+				"not turn into a job", orText(v.String(), "its model is not named"))
 			return
 		}
 		r.d.reader = "verl"
-		r.d.refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO): only the trainer's share could be told")
+		r.d.refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO): only the trainer's "+
+			"share could be told")
 	},
 }
 
@@ -76,7 +85,8 @@ var hydraTool = tool{
 			}
 		}
 		r.s = s
-		return s.Len() > 0 && n*2 < len(r.args)+1 && s.Any("trainer", "model", "experiment", "data", "data.batch_size", "trainer.devices", "trainer.max_epochs", "datamodule.batch_size")
+		return s.Len() > 0 && n*2 < len(r.args)+1 && s.Any("trainer", "model", "experiment", "data", "data.batch_size",
+			"trainer.devices", "trainer.max_epochs", "datamodule.batch_size")
 	},
 	marks: map[string]int{"_target_": 4, "accelerator": 2, "devices": 2, "max_epochs": 1, "min_epochs": 1},
 	read: func(r *reading) {
@@ -84,6 +94,7 @@ var hydraTool = tool{
 		if v, ok := r.s.Get("_target_", "trainer", "model", "accelerator"); ok && !at.Known() {
 			at = v.Origin.At
 		}
-		r.d.refuse("own-model", at, "the model is a class of the user's own (Hydra's _target_): nothing in these files says its shapes")
+		r.d.refuse("own-model", at, "the model is a class of the user's own (Hydra's _target_): nothing in these "+
+			"files says its shapes")
 	},
 }

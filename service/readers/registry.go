@@ -15,10 +15,13 @@ type tool struct {
 	words words
 }
 
-// tools are all readers. The first that recognises a command reads it, so that those that are like others come before them.
+// tools are all readers. The first that recognises a command reads it, so that those that are like others come before
+// them.
 var tools = []*tool{
-	&refusedTool, &nemoRLTool, &nemoTool, &nanoGPTTool, &torchtuneTool, &torchtitanTool, &litgptTool, &axolotlTool, &llamaFactoryTool,
-	&swiftTool, &openInstructTool, &verlTool, &megatronTool, &foundryTool, &neoxTool, &nanotronTool, &olmoTool, &scriptTool, &trainerTool, &hydraTool, &deepspeedTool, &accelerateTool,
+	&refusedTool, &nemoRLTool, &nemoTool, &nanoGPTTool, &torchtuneTool, &torchtitanTool, &litgptTool, &axolotlTool,
+	&llamaFactoryTool,
+	&swiftTool, &openInstructTool, &verlTool, &megatronTool, &foundryTool, &neoxTool, &nanotronTool, &olmoTool,
+	&scriptTool, &trainerTool, &hydraTool, &deepspeedTool, &accelerateTool,
 }
 
 // enough is what the marks of a file have to weigh before a reader takes it.

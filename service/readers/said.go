@@ -35,7 +35,8 @@ func (d *draft) say(said Said) {
 	}
 	from := setting.Value{Text: said.Value, Origin: setting.Origin{Kind: setting.Said, Key: "--set"}}
 	form, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/model/"), "/")
-	more := (form == "dimensions" || form == "nanogpt") && d.has("/model/"+form) // one more field of the sizes that were read
+	// one more field of the sizes that were read
+	more := (form == "dimensions" || form == "nanogpt") && d.has("/model/"+form)
 	if strings.HasPrefix(pointer, "/model/") && !more {
 		d.drop("/model")
 		d.answered("/model")

@@ -30,7 +30,8 @@ type scriptText struct {
 
 // commandsOf are the commands of a script's text.
 func (f *files) commandsOf(ctx context.Context, s scriptText) ([]command, error) {
-	script, err := shell.Read(ctx, shell.Input{Name: s.name, Text: s.text, Dir: orText(s.dir, f.source.Dir), Env: s.env, ReadFile: f.read, Partial: true})
+	script, err := shell.Read(ctx, shell.Input{Name: s.name, Text: s.text, Dir: orText(s.dir, f.source.Dir), Env: s.env,
+		ReadFile: f.read, Partial: true})
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", s.name, err)
 	}
@@ -63,7 +64,8 @@ func slurmEnvironment(s *setting.Settings) map[string]string {
 	}
 	env := map[string]string{}
 	for variable, key := range map[string]string{
-		"SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks", "SLURM_GPUS_ON_NODE": "gpus_on_node",
+		"SLURM_NNODES": "nodes", "SLURM_JOB_NUM_NODES": "nodes", "SLURM_NTASKS": "ntasks",
+		"SLURM_GPUS_ON_NODE":  "gpus_on_node",
 		"SLURM_GPUS_PER_NODE": "gpus_on_node", "SLURM_NTASKS_PER_NODE": "ntasks_per_node",
 	} {
 		if v, ok := s.Get(key); ok {
@@ -76,7 +78,8 @@ func slurmEnvironment(s *setting.Settings) map[string]string {
 // mpi are the programs that start as many processes as -np says.
 var mpi = set("mpirun", "mpiexec")
 
-func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.Word, by [][]shell.Word, slurm *setting.Settings) command {
+func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.Word, by [][]shell.Word,
+	slurm *setting.Settings) command {
 	convert := func(w shell.Word) word { return wordOf(script, w) }
 	out := command{files: f, dir: f.source.Dir, slurm: slurm, at: spanOf(script, c.At)}
 	for _, w := range words {
@@ -85,7 +88,8 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 	for _, w := range by {
 		out.wrappers = append(out.wrappers, path.Base(w[0].Text))
 		for i, name := range w[:len(w)-1] {
-			if mpi[out.wrappers[len(out.wrappers)-1]] && (name.Text == "-np" || name.Text == "-n" || name.Text == "--np") {
+			if mpi[out.wrappers[len(out.wrappers)-1]] &&
+				(name.Text == "-np" || name.Text == "-n" || name.Text == "--np") {
 				v := convert(w[i+1]).argument(name.Text)
 				out.ranks = &v
 			}
@@ -129,7 +133,8 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 
 // wordOf turns a word of a script into one with places in files.
 func wordOf(script *shell.Script, w shell.Word) word {
-	out := word{Value: setting.Value{Any: w.Text, Text: w.Text, Origin: setting.Origin{Kind: setting.Argument, At: spanOf(script, w.At)}}, many: w.Many}
+	out := word{Value: setting.Value{Any: w.Text, Text: w.Text, Origin: setting.Origin{Kind: setting.Argument,
+		At: spanOf(script, w.At)}}, many: w.Many}
 	switch w.Certainty {
 	case shell.Unknown:
 		out.Unknown = orText(w.Reason, "it is decided when the script runs")

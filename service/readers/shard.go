@@ -8,8 +8,8 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-// accelerateSettings reads the file of accelerate launch with the command line's options over it. Names are those of the
-// options: zero_stage for deepspeed_config.zero_stage, fsdp_version for fsdp_config.fsdp_version.
+// accelerateSettings reads the file of accelerate launch with the command line's options over it. Names are those of
+// the options: zero_stage for deepspeed_config.zero_stage, fsdp_version for fsdp_config.fsdp_version.
 func (l *launch) accelerateSettings() {
 	if l.launcher != "accelerate" {
 		return
@@ -64,7 +64,8 @@ func (d *draft) missingShards(v setting.Value, err error) {
 		d.derive("/training/distributed/data", "fsdp", "the name of %s", name)
 		d.assume("/training/distributed/data", "%s is of FSDP, as its name says", name)
 	}
-	d.ask("/training/distributed/deepspeed", fmt.Sprintf("What does %s say?", name), fmt.Sprintf("%s names it, and %v", where(at), err))
+	d.ask("/training/distributed/deepspeed", fmt.Sprintf("What does %s say?", name),
+		fmt.Sprintf("%s names it, and %v", where(at), err))
 }
 
 // shards reads how the model is dealt out: DeepSpeed's file or FSDP's options of the tool, then those of the launcher.
@@ -74,7 +75,8 @@ func (r *reading) shards() {
 		return
 	}
 	kind := strings.ToUpper(a.Text("distributed_type"))
-	a.Read("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_*", "num_machines", "rdzv_backend", "same_network", "tpu_*", "use_cpu")
+	a.Read("compute_environment", "debug", "downcast_bf16", "enable_cpu_affinity", "machine_rank", "main_*",
+		"num_machines", "rdzv_backend", "same_network", "tpu_*", "use_cpu")
 	if file, ok := a.Get("deepspeed_config_file"); ok && (kind == "" || kind == "DEEPSPEED" || a.On("use_deepspeed")) {
 		r.deepspeed(file)
 		return
@@ -86,7 +88,8 @@ func (r *reading) shards() {
 	case kind == "FSDP" || a.On("use_fsdp"):
 		r.accelerateFSDP(a)
 	case kind == "MEGATRON_LM" || a.On("use_megatron_lm"):
-		r.d.refuse("unsupported", r.at, "accelerate hands the model to Megatron-LM (distributed_type MEGATRON_LM); its options there are not read")
+		r.d.refuse("unsupported", r.at, "accelerate hands the model to Megatron-LM (distributed_type MEGATRON_LM); "+
+			"its options there are not read")
 	case kind == "TP" || a.Text("tp_size") != "" && a.Text("tp_size") != "1":
 		r.d.refuse("unsupported", r.at, "accelerate's tensor parallelism (tp_size) is not read")
 	}
@@ -112,10 +115,12 @@ func (r *reading) acceleratePlugin(a *setting.Settings) {
 			r.d.put("/training/distributed/data", fmt.Sprintf("zero%d", n), v)
 		}
 	} else {
-		r.d.fall("/training/distributed/data", "zero2", "zero_stage", "accelerate 1.12 utils/dataclasses.py DeepSpeedPlugin")
+		r.d.fall("/training/distributed/data", "zero2", "zero_stage",
+			"accelerate 1.12 utils/dataclasses.py DeepSpeedPlugin")
 	}
 	r.sharded = stage > 0
-	for key, pointer := range map[string]string{"offload_optimizer_device": "/training/distributed/offload_optimizer", "offload_param_device": "/training/distributed/offload_parameters"} {
+	for key, pointer := range map[string]string{"offload_optimizer_device": "/training/distributed/offload_optimizer",
+		"offload_param_device": "/training/distributed/offload_parameters"} {
 		if v, ok := a.Get(key); ok && v.Unknown == "" && v.String() != "none" && v.String() != "" {
 			r.d.put(pointer, true, v)
 		}
@@ -134,7 +139,8 @@ func (r *reading) accelerateFSDP(a *setting.Settings) {
 		version = n
 		r.d.put("/training/distributed/fsdp_version", n, v)
 	} else {
-		r.d.fall("/training/distributed/fsdp_version", int64(1), "fsdp_version", "accelerate 1.12 utils/dataclasses.py FullyShardedDataParallelPlugin")
+		r.d.fall("/training/distributed/fsdp_version", int64(1), "fsdp_version",
+			"accelerate 1.12 utils/dataclasses.py FullyShardedDataParallelPlugin")
 	}
 	kind, _ := a.Get("distributed_type", "use_fsdp")
 	r.d.put("/training/distributed/data", "fsdp", kind)
@@ -146,7 +152,8 @@ func (r *reading) accelerateFSDP(a *setting.Settings) {
 	} else if v, ok := a.Get("fsdp_sharding_strategy", "fsdp_reshard_after_forward"); ok {
 		r.strategy(v)
 	} else {
-		r.d.fall("/training/distributed/reshard_after_forward", true, "fsdp_sharding_strategy", "accelerate 1.12 utils/dataclasses.py FullyShardedDataParallelPlugin")
+		r.d.fall("/training/distributed/reshard_after_forward", true, "fsdp_sharding_strategy",
+			"accelerate 1.12 utils/dataclasses.py FullyShardedDataParallelPlugin")
 	}
 	if v, ok := a.Get("fsdp_offload_params"); ok {
 		on, _ := v.Bool()
@@ -173,7 +180,8 @@ func (r *reading) strategy(v setting.Value) {
 	case "NO_SHARD":
 		r.d.drop("/training/distributed")
 	default:
-		r.d.ask("/training/distributed/data", fmt.Sprintf("%s shards within a node and copies between nodes; over how many GPUs is one copy dealt out?", name), where(v.Origin.At))
+		r.d.ask("/training/distributed/data", fmt.Sprintf("%s shards within a node and copies between nodes; over how "+
+			"many GPUs is one copy dealt out?", name), where(v.Origin.At))
 	}
 }
 
@@ -181,7 +189,8 @@ func (r *reading) strategy(v setting.Value) {
 func (r *reading) deepspeed(v setting.Value) {
 	r.sharded = true
 	if v.Unknown != "" {
-		r.d.ask("/training/distributed/deepspeed", "Which DeepSpeed configuration?", fmt.Sprintf("%s: %s", where(v.Origin.At), v.Unknown))
+		r.d.ask("/training/distributed/deepspeed", "Which DeepSpeed configuration?",
+			fmt.Sprintf("%s: %s", where(v.Origin.At), v.Unknown))
 		return
 	}
 	var s *setting.Settings

@@ -31,8 +31,8 @@ type Source struct {
 	Command []string
 	// Line is a command line as a shell takes it, in place of Command.
 	Line string
-	// ReadFile opens a file; without it there is nothing but the command line. A file that is not there is an error that
-	// is fs.ErrNotExist.
+	// ReadFile opens a file; without it there is nothing but the command line. A file that is not there is an error
+	// that is fs.ErrNotExist.
 	ReadFile func(name string) ([]byte, error)
 	// List names the files of a directory; it may be nil. Scripts that start a configuration are looked for with it.
 	List func(dir string) []string

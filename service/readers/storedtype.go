@@ -5,8 +5,8 @@ import (
 	"regexp"
 )
 
-// stored are the types in which checkpoints are published, by their names: torch_dtype of their config.json, as their publishers
-// uploaded them by the end of 2025. Names that are not here are asked about.
+// stored are the types in which checkpoints are published, by their names: torch_dtype of their config.json, as their
+// publishers uploaded them by the end of 2025. Names that are not here are asked about.
 var stored = []struct {
 	kind string
 	name *regexp.Regexp
@@ -26,8 +26,8 @@ func storedIn(name string) string {
 	return ""
 }
 
-// checkpointType is the type that from_pretrained(dtype="auto") loads: that of the config.json where it is at hand, else that of the
-// name; "" where nobody knows.
+// checkpointType is the type that from_pretrained(dtype="auto") loads: that of the config.json where it is at hand,
+// else that of the name; "" where nobody knows.
 func (r *reading) checkpointType() (kind, from string) {
 	if raw, ok := r.d.fields["/model/hf_config"].value.(json.RawMessage); ok {
 		var config struct {

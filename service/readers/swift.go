@@ -59,20 +59,23 @@ func (r *reading) readSwift() {
 	}
 	r.model("model", "model_id_or_path", "model_type", "model_name_or_path")
 	r.swiftTuner()
-	if v, ok := s.Get("deepspeed"); ok && v.Unknown == "" && strings.HasPrefix(v.String(), "zero") && !strings.ContainsAny(v.String(), "./") {
+	if v, ok := s.Get("deepspeed"); ok && v.Unknown == "" && strings.HasPrefix(v.String(), "zero") &&
+		!strings.ContainsAny(v.String(), "./") {
 		r.swiftZero(v)
 	}
 	if v, ok := s.Get("torch_dtype", "dtype"); !ok || dtype(v.String()) == "bf16" {
 		from := v
 		if !ok {
-			from = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "torch_dtype", Ref: refSwift + ": that of the checkpoint, bfloat16 for today's"}}
+			from = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "torch_dtype", Ref: refSwift +
+				": that of the checkpoint, bfloat16 for today's"}}
 		}
 		if !s.Any("bf16", "fp16") {
 			from.Any = true
 			s.Set("bf16", from)
 		}
 	}
-	r.trainer(trainerDefaults{framework: "ms-swift", checkpointing: true, checkpointingRef: refSwift + " gradient_checkpointing", microBatch: 1, microBatchRef: refSwift + " per_device_train_batch_size"})
+	r.trainer(trainerDefaults{framework: "ms-swift", checkpointing: true, checkpointingRef: refSwift +
+		" gradient_checkpointing", microBatch: 1, microBatchRef: refSwift + " per_device_train_batch_size"})
 	r.d.drop("/training/evaluation")
 	if r.adapters() {
 		r.swiftBase()
@@ -84,18 +87,24 @@ func (r *reading) readSwift() {
 	if !s.Has("gradient_accumulation_steps") {
 		if micro, ok := r.d.int("/training/micro_batch"); ok {
 			if w := r.gpus(); w.known {
-				r.d.derive("/training/gradient_accumulation", max(1, 16/(micro*w.n)), "16 sequences over all GPUs, ms-swift's default (%s)", refSwift)
+				r.d.derive("/training/gradient_accumulation", max(1, 16/(micro*w.n)),
+					"16 sequences over all GPUs, ms-swift's default (%s)", refSwift)
 			}
 		}
 	}
 	if !r.number("/training/sequence_length", askLength, "max_length") {
-		r.d.ask("/training/sequence_length", askLength, "max_length is not given: the longest sample of the data decides")
+		r.d.ask("/training/sequence_length", askLength, "max_length is not given: the longest sample of "+
+			"the data decides")
 	}
 	if v, ok := s.Get("attn_impl"); ok {
 		r.attentionOf(v)
 	}
-	s.Read("dataset*", "val_dataset*", "system", "model_author", "model_name", "template*", "split_dataset_ratio", "lora_alpha", "lora_bias", "num_train_epochs", "truncation_strategy", "lazy_tokenize",
-		"agent_template", "loss_scale", "use_hf", "save_*", "padding_free", "packing", "_sub", "load_from_cache_file", "columns", "freeze_vit", "freeze_aligner", "target_modules", "lora_target_modules", "quant_*", "quantization_bit", "init_weights", "use_logits_to_keep", "teacher_*", "ref_*", "reward_*", "vllm_*", "sglang_*", "lora_ga_*", "max_shard_size", "use_swift_lora")
+	s.Read("dataset*", "val_dataset*", "system", "model_author", "model_name", "template*", "split_dataset_ratio",
+		"lora_alpha", "lora_bias", "num_train_epochs", "truncation_strategy", "lazy_tokenize",
+		"agent_template", "loss_scale", "use_hf", "save_*", "padding_free", "packing", "_sub", "load_from_cache_file",
+		"columns", "freeze_vit", "freeze_aligner", "target_modules", "lora_target_modules", "quant_*",
+		"quantization_bit", "init_weights", "use_logits_to_keep", "teacher_*", "ref_*", "reward_*", "vllm_*",
+		"sglang_*", "lora_ga_*", "max_shard_size", "use_swift_lora")
 }
 
 func (r *reading) swiftTuner() {
@@ -105,7 +114,8 @@ func (r *reading) swiftTuner() {
 	if ok {
 		kind = v.String()
 	} else {
-		v = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "tuner_type", Ref: refSwift + " tuner_type"}}
+		v = setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "tuner_type", Ref: refSwift +
+			" tuner_type"}}
 	}
 	switch kind {
 	case "full":
@@ -144,7 +154,8 @@ func (r *reading) swiftBase() {
 		switch n, _ := v.Int(); n {
 		case 4:
 			r.d.put(pointer, "nf4", v)
-			r.d.fall("/training/lora/double_quantization", true, "bnb_4bit_use_double_quant", refSwift+" bnb_4bit_use_double_quant")
+			r.d.fall("/training/lora/double_quantization", true, "bnb_4bit_use_double_quant", refSwift+
+				" bnb_4bit_use_double_quant")
 		case 8:
 			r.d.put(pointer, "int8", v)
 		default:
@@ -159,7 +170,8 @@ func (r *reading) swiftBase() {
 	r.d.derive(pointer, half, "the model is loaded in torch_dtype")
 }
 
-// swiftZero reads the names that ms-swift gives to configurations of its own: zero0 to zero3 and zero2_offload, zero3_offload.
+// swiftZero reads the names that ms-swift gives to configurations of its own: zero0 to zero3 and zero2_offload,
+// zero3_offload.
 func (r *reading) swiftZero(v setting.Value) {
 	r.s.Read("deepspeed")
 	name, offload := strings.CutSuffix(v.String(), "_offload")

@@ -11,20 +11,25 @@ import (
 var torchtitanTool = tool{
 	name:   "torchtitan",
 	starts: (*reading).torchtitanStarts,
-	marks:  map[string]int{"job.dump_folder": 4, "training.seq_len": 2, "model.flavor": 3, "training.local_batch_size": 2},
-	read:   (*reading).readTorchtitan,
-	words:  torchtitanWords,
+	marks: map[string]int{"job.dump_folder": 4, "training.seq_len": 2, "model.flavor": 3,
+		"training.local_batch_size": 2},
+	read:  (*reading).readTorchtitan,
+	words: torchtitanWords,
 }
 
 const refTitan = "torchtitan@9810191bb~1 torchtitan/config/job_config.py:282"
 
 // torchtitanModels are model.name and model.flavor by the model that they are.
 var torchtitanModels = map[string]string{
-	"llama3/8B": "meta-llama/Llama-3.1-8B", "llama3/70B": "meta-llama/Llama-3.1-70B", "llama3/405B": "meta-llama/Llama-3.1-405B", "llama2/7B": "meta-llama/Llama-2-7b-hf",
-	"llama2/13B": "meta-llama/Llama-2-13b-hf", "llama2/70B": "meta-llama/Llama-2-70b-hf", "qwen3/0.6B": "Qwen/Qwen3-0.6B", "qwen3/1.7B": "Qwen/Qwen3-1.7B", "qwen3/4B": "Qwen/Qwen3-4B",
+	"llama3/8B": "meta-llama/Llama-3.1-8B", "llama3/70B": "meta-llama/Llama-3.1-70B",
+	"llama3/405B": "meta-llama/Llama-3.1-405B", "llama2/7B": "meta-llama/Llama-2-7b-hf",
+	"llama2/13B": "meta-llama/Llama-2-13b-hf", "llama2/70B": "meta-llama/Llama-2-70b-hf",
+	"qwen3/0.6B": "Qwen/Qwen3-0.6B", "qwen3/1.7B": "Qwen/Qwen3-1.7B", "qwen3/4B": "Qwen/Qwen3-4B",
 	"qwen3/8B": "Qwen/Qwen3-8B", "qwen3/14B": "Qwen/Qwen3-14B", "qwen3/32B": "Qwen/Qwen3-32B",
-	"llama3/1B": "meta-llama/Llama-3.2-1B", "llama3/3B": "meta-llama/Llama-3.2-3B", "qwen3/30B-A3B": "Qwen/Qwen3-30B-A3B", "qwen3/235B-A22B": "Qwen/Qwen3-235B-A22B",
-	"gpt_oss/20b": "openai/gpt-oss-20b", "gpt_oss/120b": "openai/gpt-oss-120b", "deepseek_v3/671B": "deepseek-ai/DeepSeek-V3",
+	"llama3/1B": "meta-llama/Llama-3.2-1B", "llama3/3B": "meta-llama/Llama-3.2-3B",
+	"qwen3/30B-A3B": "Qwen/Qwen3-30B-A3B", "qwen3/235B-A22B": "Qwen/Qwen3-235B-A22B",
+	"gpt_oss/20b": "openai/gpt-oss-20b", "gpt_oss/120b": "openai/gpt-oss-120b",
+	"deepseek_v3/671B": "deepseek-ai/DeepSeek-V3",
 }
 
 func (r *reading) torchtitanStarts() bool {
@@ -110,10 +115,14 @@ func (r *reading) readTorchtitan() {
 		r.d.refuse("unsupported", v.Origin.At, "float8 linear layers are not modelled")
 	}
 	if v, ok := s.Get("model.converters"); ok && !isOff(v) {
-		r.d.refuse("unsupported", v.Origin.At, "the converters %s change the model's layers, which is not modelled", strings.Join(v.Strings(), ", "))
+		r.d.refuse("unsupported", v.Origin.At, "the converters %s change the model's layers, which is not modelled",
+			strings.Join(v.Strings(), ", "))
 	}
-	s.Read("profiling*", "metrics*", "checkpoint*", "lr_scheduler*", "job*", "validation*", "comm*", "fault_tolerance*", "float8*", "quantize*", "mx*", "dataloader*", "optimizer*", "training.dataset*",
-		"training.max_norm", "training.steps", "training.warmup_steps", "training.data_processing_style", "training.representation_type", "experimental.custom_*", "model*", "training.seed", "training.gc_freq", "debug*")
+	s.Read("profiling*", "metrics*", "checkpoint*", "lr_scheduler*", "job*", "validation*", "comm*", "fault_tolerance*",
+		"float8*", "quantize*", "mx*", "dataloader*", "optimizer*", "training.dataset*",
+		"training.max_norm", "training.steps", "training.warmup_steps", "training.data_processing_style",
+		"training.representation_type", "experimental.custom_*", "model*", "training.seed", "training.gc_freq",
+		"debug*")
 }
 
 func (r *reading) torchtitanModel() {
@@ -127,7 +136,8 @@ func (r *reading) torchtitanModel() {
 		r.d.put("/model/preset", preset, name)
 		return
 	}
-	r.d.ask("/model", "What is "+name.String()+" "+flavor+"? Give its config.json.", where(name.Origin.At)+" names a model of torchtitan's own, or of a fork")
+	r.d.ask("/model", "What is "+name.String()+" "+flavor+"? Give its config.json.", where(name.Origin.At)+
+		" names a model of torchtitan's own, or of a fork")
 }
 
 func (r *reading) torchtitanCheckpointing() {
@@ -137,7 +147,8 @@ func (r *reading) torchtitanCheckpointing() {
 	n, isInt := option.Int()
 	switch {
 	case !ok:
-		r.d.fall(pointer, "selective-op", "activation_checkpoint.mode", "torchtitan@9810191bb~1 torchtitan/config/job_config.py ActivationCheckpoint")
+		r.d.fall(pointer, "selective-op", "activation_checkpoint.mode",
+			"torchtitan@9810191bb~1 torchtitan/config/job_config.py ActivationCheckpoint")
 	case v.String() == "selective" && isInt:
 		r.d.put(pointer, map[string]any{"every": n}, option)
 	case v.String() == "selective":
@@ -154,15 +165,18 @@ func (r *reading) torchtitanShards() {
 	s := r.s
 	r.d.fall("/training/distributed/data", "fsdp", "parallelism.data_parallel_shard_degree", refTitan)
 	r.d.fall("/training/distributed/fsdp_version", int64(2), "fully_shard", refTitan)
-	tp := r.degree("/training/distributed/tensor_parallel", "parallelism.tensor_parallel_degree", "training.tensor_parallel_degree")
+	tp := r.degree("/training/distributed/tensor_parallel", "parallelism.tensor_parallel_degree",
+		"training.tensor_parallel_degree")
 	if tp > 1 {
 		v, _ := s.Get("parallelism.tensor_parallel_degree", "training.tensor_parallel_degree")
 		if off, given := s.Get("parallelism.disable_loss_parallel"); !given || !isOn(off) {
 			r.d.put("/training/distributed/sequence_parallel", true, v)
 		}
 	}
-	cp := r.degree("/training/distributed/context_parallel", "parallelism.context_parallel_degree", "experimental.context_parallel_degree")
-	pp := r.degree("/training/distributed/pipeline_parallel", "parallelism.pipeline_parallel_degree", "experimental.pipeline_parallel_degree")
+	cp := r.degree("/training/distributed/context_parallel", "parallelism.context_parallel_degree",
+		"experimental.context_parallel_degree")
+	pp := r.degree("/training/distributed/pipeline_parallel", "parallelism.pipeline_parallel_degree",
+		"experimental.pipeline_parallel_degree")
 	r.degree("/training/distributed/expert_parallel", "parallelism.expert_parallel_degree")
 	if v, ok := s.Get("parallelism.pipeline_parallel_schedule"); ok && pp > 1 {
 		r.d.put("/training/distributed/pipeline_schedule", v.String(), v)
@@ -175,7 +189,8 @@ func (r *reading) torchtitanShards() {
 	}
 	if r.degree("", "parallelism.data_parallel_replicate_degree") > 1 {
 		v, _ := s.Get("parallelism.data_parallel_replicate_degree")
-		r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?", where(v.Origin.At))
+		r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
+			where(v.Origin.At))
 	}
 	if v, ok := r.firstOn([]string{"training.enable_cpu_offload"}); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)

@@ -9,9 +9,9 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-// Since February 2026 torchtitan's configurations are functions of Python that return a Trainer.Config, and --module and
-// --config choose one (torchtitan@9810191bb torchtitan/config/manager.py). What such a function puts together has the
-// sections of the TOML before it; what differs is made equal here, so that one reader maps both.
+// Since February 2026 torchtitan's configurations are functions of Python that return a Trainer.Config, and --module
+// and --config choose one (torchtitan@9810191bb torchtitan/config/manager.py). What such a function puts together has
+// the sections of the TOML before it; what differs is made equal here, so that one reader maps both.
 
 const (
 	titanResult  = "Trainer.Config"
@@ -59,14 +59,16 @@ func (r *reading) titanBuilt(module, function setting.Value) {
 			r.refuseLater("not-readable", setting.Span{File: r.files.shown(full)}, err.Error())
 			return
 		case !ok:
-			r.refuseLater("missing-file", at, fmt.Sprintf("%s has no function %s", r.files.shown(full), function.String()))
+			r.refuseLater("missing-file", at, fmt.Sprintf("%s has no function %s", r.files.shown(full),
+				function.String()))
 			return
 		}
 		r.file = full
 		r.titanSections(built, module)
 		return
 	}
-	r.refuseLater("missing-file", at, fmt.Sprintf("the function %s of the module %s is in a config_registry.py that is not there: hand it over too", function.String(), module.String()))
+	r.refuseLater("missing-file", at, fmt.Sprintf("the function %s of the module %s is in a config_registry.py that "+
+		"is not there: hand it over too", function.String(), module.String()))
 }
 
 func (r *reading) refuseLater(code string, at setting.Span, say string) {
@@ -81,7 +83,9 @@ func (in *inbox) titanFile(full, shown string, text []byte) *draft {
 	}
 	r := &reading{launch: alone(in.files), file: full, d: newDraft(torchtitanTool.name), s: setting.New()}
 	if len(names) > 1 {
-		r.d.refuse("several", setting.Span{File: shown}, "it holds %d configurations: name one as the job does, with: -- python -m torchtitan.train --module MODULE --config NAME; there are %s", len(names), strings.Join(names, ", "))
+		r.d.refuse("several", setting.Span{File: shown}, "it holds %d configurations: name one as the job does, with: "+
+			"-- python -m torchtitan.train --module MODULE --config NAME; there are %s", len(names),
+			strings.Join(names, ", "))
 		return r.d
 	}
 	built, _, err := decode.Build(shown, text, names[0])
@@ -89,7 +93,8 @@ func (in *inbox) titanFile(full, shown string, text []byte) *draft {
 		r.d.refuse("not-readable", setting.Span{File: shown}, "%v", err)
 		return r.d
 	}
-	r.titanSections(built, setting.Value{Any: path.Base(path.Dir(full)), Origin: setting.Origin{Kind: setting.Derived, How: "the folder of the file"}})
+	r.titanSections(built, setting.Value{Any: path.Base(path.Dir(full)), Origin: setting.Origin{Kind: setting.Derived,
+		How: "the folder of the file"}})
 	r.prepare()
 	r.readTorchtitan()
 	r.finish()
@@ -100,7 +105,8 @@ func (in *inbox) titanFile(full, shown string, text []byte) *draft {
 func (r *reading) titanSections(built *decode.Built, module setting.Value) {
 	s := built.Settings
 	if whole := built.Calls[""]; !strings.HasSuffix(whole.String(), titanResult) {
-		r.refuseLater("unsupported", whole.Origin.At, "it returns a "+whole.String()+", not a Trainer.Config: what it trains is not turned into a job")
+		r.refuseLater("unsupported", whole.Origin.At, "it returns a "+whole.String()+
+			", not a Trainer.Config: what it trains is not turned into a job")
 		return
 	}
 	name := strings.TrimSuffix(module.String(), ".config_registry")
@@ -128,9 +134,12 @@ func (r *reading) titanSections(built *decode.Built, module setting.Value) {
 	merged := s.Clone()
 	merged.Over(r.s)
 	r.s = merged
-	merged.Read("module", "config", "loss", "loss.*", "model_spec.0", "model_spec.flavor", "model_spec.converters", "model_spec.tp_gemm_backend", "model_spec.attn_backend",
-		"model_converters", "model_converters.*", "hf_assets_path", "dump_folder", "tokenizer", "tokenizer.*", "profiler", "profiler.*", "validator", "validator.*",
-		"dataloader.*", "training.num_tokens*", "training.max_context_length", "training.disable_cuda_graphs", "training.gc_debug", "debug.*")
+	merged.Read("module", "config", "loss", "loss.*", "model_spec.0", "model_spec.flavor", "model_spec.converters",
+		"model_spec.tp_gemm_backend", "model_spec.attn_backend",
+		"model_converters", "model_converters.*", "hf_assets_path", "dump_folder", "tokenizer", "tokenizer.*",
+		"profiler", "profiler.*", "validator", "validator.*",
+		"dataloader.*", "training.num_tokens*", "training.max_context_length", "training.disable_cuda_graphs",
+		"training.gc_debug", "debug.*")
 }
 
 // titanPolicies reads what classes say that were words in the TOML: checkpointing, the optimizer and the loss.
@@ -163,15 +172,18 @@ func (r *reading) titanPolicies(built *decode.Built) {
 		put("activation_checkpoint.mode", "selective", standing("activation_checkpoint", refRegistry))
 		put("activation_checkpoint.selective_ac_option", "op", standing("activation_checkpoint", refRegistry))
 	}
-	if mode := s.Text("activation_checkpoint.mode"); mode == "selective" && !s.Has("activation_checkpoint.selective_ac_option") {
-		put("activation_checkpoint.selective_ac_option", "2", standing("activation_checkpoint.selective_ac_option", refFormerAC))
+	if mode := s.Text("activation_checkpoint.mode"); mode == "selective" &&
+		!s.Has("activation_checkpoint.selective_ac_option") {
+		put("activation_checkpoint.selective_ac_option", "2", standing("activation_checkpoint.selective_ac_option",
+			refFormerAC))
 	}
 
 	optimizer, called := built.Calls["optimizer"]
 	switch name := optimizer.String(); {
 	case s.Has("optimizer.param_groups"):
 		v, _ := s.Get("optimizer.param_groups")
-		r.refuseLater("unsupported", v.Origin.At, "several groups of parameters with optimizers of their own are not turned into a job")
+		r.refuseLater("unsupported", v.Origin.At, "several groups of parameters with optimizers of their own are not "+
+			"turned into a job")
 	case called && name != "default_adamw" && name != "OptimizersContainer.Config":
 		r.refuseLater("unsupported", optimizer.Origin.At, "the optimizer "+name+" is not turned into a job")
 	case !s.Has("optimizer.name"):
@@ -214,7 +226,8 @@ func (r *reading) titanTokens(s *setting.Settings) {
 			return v, n
 		}
 		if v.Unknown == "" && !v.Given() {
-			v = setting.Value{Any: fallback, Origin: setting.Origin{Kind: setting.Default, Ref: "torchtitan@b5bcd76c torchtitan/config/configs.py TrainingConfig"}}
+			v = setting.Value{Any: fallback, Origin: setting.Origin{Kind: setting.Default,
+				Ref: "torchtitan@b5bcd76c torchtitan/config/configs.py TrainingConfig"}}
 			return v, fallback
 		}
 		return v, 0
@@ -232,12 +245,16 @@ func (r *reading) titanTokens(s *setting.Settings) {
 	s.Set("training.seq_len", l)
 	switch {
 	case inBatch == 0 || inSequence == 0:
-		s.Set("training.local_batch_size", setting.Value{Unknown: "the tokens of a micro-batch cannot be told", Origin: t.Origin})
+		s.Set("training.local_batch_size", setting.Value{Unknown: "the tokens of a micro-batch cannot be told",
+			Origin: t.Origin})
 	case inBatch%inSequence != 0:
-		s.Set("training.local_batch_size", setting.Value{Unknown: fmt.Sprintf("%d tokens are not a whole number of sequences of %d", inBatch, inSequence), Origin: t.Origin})
+		s.Set("training.local_batch_size", setting.Value{Unknown: fmt.Sprintf("%d tokens are not a whole number "+
+			"of sequences of %d", inBatch, inSequence), Origin: t.Origin})
 	default:
-		s.Set("training.local_batch_size", setting.Value{Any: inBatch / inSequence, Origin: setting.Origin{Kind: setting.Derived,
-			How: fmt.Sprintf("%d tokens a micro-batch / %d of context, %s", inBatch, inSequence, orText(where(t.Origin.At), "a default"))}})
+		s.Set("training.local_batch_size",
+			setting.Value{Any: inBatch / inSequence, Origin: setting.Origin{Kind: setting.Derived,
+				How: fmt.Sprintf("%d tokens a micro-batch / %d of context, %s", inBatch, inSequence,
+					orText(where(t.Origin.At), "a default"))}})
 	}
 	step := given("training.num_tokens_per_train_step")
 	if n, isInt := step.Int(); isInt && n > 0 && inSequence > 0 {
@@ -246,11 +263,13 @@ func (r *reading) titanTokens(s *setting.Settings) {
 	}
 	if v, ok := s.Get("training.disable_cuda_graphs"); !ok || !isOn(v) {
 		r.problems = append(r.problems, func(d *draft) {
-			d.uncertain("", "the step is captured as a CUDA graph unless --training.disable_cuda_graphs is given; what a graph holds on to is not modelled")
+			d.uncertain("", "the step is captured as a CUDA graph unless --training.disable_cuda_graphs is given; "+
+				"what a graph holds on to is not modelled")
 		})
 	}
 	r.problems = append(r.problems, func(d *draft) {
-		d.uncertain("/training/attention", "documents are packed and the attention is flex attention or one for packed sequences; it is replayed as PyTorch's flash kernel, which keeps the same tensors")
+		d.uncertain("/training/attention", "documents are packed and the attention is flex attention or one for "+
+			"packed sequences; it is replayed as PyTorch's flash kernel, which keeps the same tensors")
 	})
 }
 
@@ -260,7 +279,8 @@ func registryFiles(module string) []string {
 	dotted := strings.ReplaceAll(module, ".", "/")
 	names := []string{dotted + "/config_registry.py", dotted + ".py"}
 	if !strings.Contains(module, ".") {
-		for _, folder := range []string{"torchtitan/models/", "torchtitan/experiments/", "torchtitan/experiments/rl/examples/"} {
+		for _, folder := range []string{"torchtitan/models/", "torchtitan/experiments/",
+			"torchtitan/experiments/rl/examples/"} {
 			names = append(names, folder+module+"/config_registry.py")
 		}
 	}

@@ -10,27 +10,37 @@ import (
 var torchtuneTool = tool{
 	name:   "torchtune",
 	starts: (*reading).torchtuneStarts,
-	marks:  map[string]int{"model._component_": 5, "tokenizer._component_": 2, "checkpointer._component_": 2, "loss._component_": 1},
-	read:   (*reading).readTorchtune,
-	words:  torchtuneWords,
+	marks: map[string]int{"model._component_": 5, "tokenizer._component_": 2, "checkpointer._component_": 2,
+		"loss._component_": 1},
+	read:  (*reading).readTorchtune,
+	words: torchtuneWords,
 }
 
 // torchtuneModels are torchtune's builders (0.6 torchtune/models) by the model that they build.
 var torchtuneModels = map[string]string{
-	"llama2_7b": "meta-llama/Llama-2-7b-hf", "llama2_13b": "meta-llama/Llama-2-13b-hf", "llama2_70b": "meta-llama/Llama-2-70b-hf",
-	"llama3_8b": "meta-llama/Meta-Llama-3-8B", "llama3_70b": "meta-llama/Meta-Llama-3-70B", "llama3_1_8b": "meta-llama/Llama-3.1-8B", "llama3_1_70b": "meta-llama/Llama-3.1-70B",
-	"llama3_1_405b": "meta-llama/Llama-3.1-405B", "llama3_2_1b": "meta-llama/Llama-3.2-1B", "llama3_2_3b": "meta-llama/Llama-3.2-3B", "llama3_3_70b": "meta-llama/Llama-3.3-70B-Instruct",
-	"code_llama2_7b": "codellama/CodeLlama-7b-hf", "code_llama2_13b": "codellama/CodeLlama-13b-hf", "code_llama2_70b": "codellama/CodeLlama-70b-hf", "mistral_7b": "mistralai/Mistral-7B-v0.1",
-	"gemma_2b": "google/gemma-2b", "gemma_7b": "google/gemma-7b", "gemma2_2b": "google/gemma-2-2b", "gemma2_9b": "google/gemma-2-9b", "gemma2_27b": "google/gemma-2-27b",
-	"phi3_mini": "microsoft/Phi-3-mini-4k-instruct", "phi4_14b": "microsoft/phi-4", "qwen2_0_5b": "Qwen/Qwen2-0.5B", "qwen2_1_5b": "Qwen/Qwen2-1.5B", "qwen2_7b": "Qwen/Qwen2-7B",
-	"qwen2_5_0_5b": "Qwen/Qwen2.5-0.5B", "qwen2_5_1_5b": "Qwen/Qwen2.5-1.5B", "qwen2_5_3b": "Qwen/Qwen2.5-3B", "qwen2_5_7b": "Qwen/Qwen2.5-7B", "qwen2_5_14b": "Qwen/Qwen2.5-14B",
-	"qwen2_5_32b": "Qwen/Qwen2.5-32B", "qwen2_5_72b": "Qwen/Qwen2.5-72B", "qwen3_0_6b": "Qwen/Qwen3-0.6B", "qwen3_1_7b": "Qwen/Qwen3-1.7B", "qwen3_4b": "Qwen/Qwen3-4B", "qwen3_8b": "Qwen/Qwen3-8B",
+	"llama2_7b": "meta-llama/Llama-2-7b-hf", "llama2_13b": "meta-llama/Llama-2-13b-hf",
+	"llama2_70b": "meta-llama/Llama-2-70b-hf",
+	"llama3_8b":  "meta-llama/Meta-Llama-3-8B", "llama3_70b": "meta-llama/Meta-Llama-3-70B",
+	"llama3_1_8b": "meta-llama/Llama-3.1-8B", "llama3_1_70b": "meta-llama/Llama-3.1-70B",
+	"llama3_1_405b": "meta-llama/Llama-3.1-405B", "llama3_2_1b": "meta-llama/Llama-3.2-1B",
+	"llama3_2_3b": "meta-llama/Llama-3.2-3B", "llama3_3_70b": "meta-llama/Llama-3.3-70B-Instruct",
+	"code_llama2_7b": "codellama/CodeLlama-7b-hf", "code_llama2_13b": "codellama/CodeLlama-13b-hf",
+	"code_llama2_70b": "codellama/CodeLlama-70b-hf", "mistral_7b": "mistralai/Mistral-7B-v0.1",
+	"gemma_2b": "google/gemma-2b", "gemma_7b": "google/gemma-7b", "gemma2_2b": "google/gemma-2-2b",
+	"gemma2_9b": "google/gemma-2-9b", "gemma2_27b": "google/gemma-2-27b",
+	"phi3_mini": "microsoft/Phi-3-mini-4k-instruct", "phi4_14b": "microsoft/phi-4", "qwen2_0_5b": "Qwen/Qwen2-0.5B",
+	"qwen2_1_5b": "Qwen/Qwen2-1.5B", "qwen2_7b": "Qwen/Qwen2-7B",
+	"qwen2_5_0_5b": "Qwen/Qwen2.5-0.5B", "qwen2_5_1_5b": "Qwen/Qwen2.5-1.5B", "qwen2_5_3b": "Qwen/Qwen2.5-3B",
+	"qwen2_5_7b": "Qwen/Qwen2.5-7B", "qwen2_5_14b": "Qwen/Qwen2.5-14B",
+	"qwen2_5_32b": "Qwen/Qwen2.5-32B", "qwen2_5_72b": "Qwen/Qwen2.5-72B", "qwen3_0_6b": "Qwen/Qwen3-0.6B",
+	"qwen3_1_7b": "Qwen/Qwen3-1.7B", "qwen3_4b": "Qwen/Qwen3-4B", "qwen3_8b": "Qwen/Qwen3-8B",
 	"qwen3_14b": "Qwen/Qwen3-14B", "qwen3_32b": "Qwen/Qwen3-32B",
 }
 
 func (r *reading) torchtuneStarts() bool {
 	recipe := r.base()
-	if r.launcher != "tune" && !strings.HasSuffix(recipe, "_single_device.py") && !strings.HasSuffix(recipe, "_distributed.py") {
+	if r.launcher != "tune" && !strings.HasSuffix(recipe, "_single_device.py") &&
+		!strings.HasSuffix(recipe, "_distributed.py") {
 		return false
 	}
 	s, _, open := options(r.args, nil)
@@ -58,7 +68,8 @@ func (r *reading) readTorchtune() {
 	interpolate(s)
 	recipe := strings.TrimSuffix(r.base(), ".py")
 	r.d.derive("/training/framework", "torchtune", "the tool")
-	for _, word := range []string{"dpo", "ppo", "grpo", "knowledge_distillation", "qat", "generate", "eval", "quantize"} {
+	for _, word := range []string{"dpo", "ppo", "grpo", "knowledge_distillation", "qat", "generate", "eval",
+		"quantize"} {
 		if strings.Contains(recipe, word) {
 			r.refuseObjective(word, r.at)
 		}
@@ -88,7 +99,8 @@ func (r *reading) readTorchtune() {
 	}
 	if v, ok := r.firstOn([]string{"optimizer_in_bwd"}); ok {
 		o, _ := r.d.fields["/training/optimizer"].value.(optimizer)
-		r.d.put("/training/optimizer", map[string]any{"name": o.Name, "implementation": o.Implementation, "in_backward": true}, v)
+		r.d.put("/training/optimizer", map[string]any{"name": o.Name, "implementation": o.Implementation,
+			"in_backward": true}, v)
 	}
 	r.torchtuneCheckpointing()
 	r.torchtuneLoss()
@@ -101,7 +113,8 @@ func (r *reading) readTorchtune() {
 			r.numberOf("/training/evaluation/micro_batch", "How many sequences does one GPU evaluate at a time?", b)
 		}
 	}
-	s.Read("model*", "tokenizer*", "dataset*", "checkpointer*", "profiler*", "metric_logger*", "optimizer*", "loss*", "custom_sharded_layers", "lr_scheduler*", "ac_mode", "ac_option")
+	s.Read("model*", "tokenizer*", "dataset*", "checkpointer*", "profiler*", "metric_logger*", "optimizer*", "loss*",
+		"custom_sharded_layers", "lr_scheduler*", "ac_mode", "ac_option")
 }
 
 func (r *reading) torchtuneModel() {
@@ -125,8 +138,10 @@ func (r *reading) torchtuneModel() {
 	preset, known := torchtuneModels[name]
 	if known {
 		r.d.put("/model/preset", preset, v)
-	} else if strings.Contains(builder, "vision") || strings.Contains(builder, "flux") || strings.Contains(builder, "clip") {
-		r.d.refuse("model-kind", v.Origin.At, "%s is a model of pictures and text, which is not turned into a job", builder)
+	} else if strings.Contains(builder, "vision") || strings.Contains(builder, "flux") ||
+		strings.Contains(builder, "clip") {
+		r.d.refuse("model-kind", v.Origin.At, "%s is a model of pictures and text, which is not turned into a job",
+			builder)
 	} else {
 		r.d.ask("/model", "Which model does "+v.String()+" build? Give its config.json.", where(v.Origin.At))
 	}
@@ -184,7 +199,8 @@ func (r *reading) torchtuneCheckpointing() {
 	case ok && isOn(v):
 		r.d.put(pointer, "full", v)
 	case offloads:
-		r.d.refuse("unsupported", offload.Origin.At, "enable_activation_offloading without checkpointing is not modelled")
+		r.d.refuse("unsupported", offload.Origin.At, "enable_activation_offloading without "+
+			"checkpointing is not modelled")
 	case ok:
 		r.d.put(pointer, "none", v)
 	}
@@ -226,7 +242,8 @@ func (r *reading) torchtuneShards(recipe string) {
 		r.fixed(count{n: 1, known: true, how: "a recipe for one device"})
 		return
 	}
-	from := setting.Value{Text: recipe, Origin: setting.Origin{Kind: setting.Argument, Key: "recipe", At: r.program.Origin.At}}
+	from := setting.Value{Text: recipe, Origin: setting.Origin{Kind: setting.Argument, Key: "recipe",
+		At: r.program.Origin.At}}
 	r.d.put("/training/distributed/data", "fsdp", from)
 	r.d.fall("/training/distributed/fsdp_version", int64(2), "fully_shard", "torchtune 0.6 training/_distributed.py")
 	r.degree("/training/distributed/tensor_parallel", "tensor_parallel_dim")
@@ -240,7 +257,8 @@ func (r *reading) torchtuneShards(recipe string) {
 	}
 	if r.degree("", "data_parallel_replicate_dim") > 1 {
 		v, _ := r.s.Get("data_parallel_replicate_dim")
-		r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?", where(v.Origin.At))
+		r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
+			where(v.Origin.At))
 	}
 	r.s.Read("data_parallel_shard_dim", "tensor_parallel_plan*")
 }

@@ -14,8 +14,10 @@ import (
 var trainerTool = tool{
 	name:   "hf-trainer",
 	starts: (*reading).trainerStarts,
-	marks: map[string]int{"per_device_train_batch_size": 3, "model_name_or_path": 1, "gradient_accumulation_steps": 1, "learning_rate": 1, "num_train_epochs": 1,
-		"lr_scheduler_type": 1, "output_dir": 1, "per_device_eval_batch_size": 1, "dataset_name": 1, "max_steps": 1, "max_seq_length": 1, "attn_implementation": 1},
+	marks: map[string]int{"per_device_train_batch_size": 3, "model_name_or_path": 1, "gradient_accumulation_steps": 1,
+		"learning_rate": 1, "num_train_epochs": 1,
+		"lr_scheduler_type": 1, "output_dir": 1, "per_device_eval_batch_size": 1, "dataset_name": 1, "max_steps": 1,
+		"max_seq_length": 1, "attn_implementation": 1},
 	read:  (*reading).readTrainer,
 	words: trainerWords,
 }
@@ -33,8 +35,10 @@ var trainerHarmless = strings.Fields(`output_dir overwrite_output_dir do_train d
 	completion_only_loss assistant_only_loss pad_to_multiple_of use_rslora eval_packing skip_memory_metrics ddp_static_graph ddp_broadcast_buffers chat_template_format bnb_4bit_compute_dtype validation_split_percentage`)
 
 // trainerArguments are words by which a program's arguments are known to be the Trainer's.
-var trainerArguments = []string{"per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "num_train_epochs", "lr_scheduler_type",
-	"overwrite_output_dir", "save_total_limit", "logging_steps", "evaluation_strategy", "eval_strategy", "save_strategy", "model_name_or_path", "deepspeed", "fsdp"}
+var trainerArguments = []string{"per_device_train_batch_size", "per_gpu_train_batch_size", "per_device_eval_batch_size",
+	"gradient_accumulation_steps", "num_train_epochs", "lr_scheduler_type",
+	"overwrite_output_dir", "save_total_limit", "logging_steps", "evaluation_strategy", "eval_strategy",
+	"save_strategy", "model_name_or_path", "deepspeed", "fsdp"}
 
 // objectives are kinds of training beside fine-tuning and pretraining, by the words of programs and files.
 var objectives = regexp.MustCompile(`(?i)(^|[^a-z])(dpo|grpo|ppo|orpo|kto|simpo|cpo|rloo|ipo|bco|nash_md|xpo|gkd|prm|online_dpo|reinforce|rlhf|rft|reward|reward_model(?:ing)?|rm|distill\w*|embedding|reranker)([^a-z]|$)`)
@@ -49,7 +53,8 @@ func objectiveOf(name string) string {
 }
 
 func (r *reading) refuseObjective(name string, at setting.Span) {
-	r.d.refuse("objective", at, "%s is another kind of training than the next token's loss: what it holds besides the trained model (a reference, rewards, generation) cannot be told from these files", strings.ToUpper(name))
+	r.d.refuse("objective", at, "%s is another kind of training than the next token's loss: what it holds besides the "+
+		"trained model (a reference, rewards, generation) cannot be told from these files", strings.ToUpper(name))
 }
 
 // trainerStarts recognises the program by its name, by its text where it can be opened, and by its arguments.
@@ -81,7 +86,8 @@ func (r *reading) trainerStarts() bool {
 			marks++
 		}
 	}
-	usesTrainer := r.code != nil && (r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") || r.code.Mentions("SFTConfig"))
+	usesTrainer := r.code != nil && (r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") ||
+		r.code.Mentions("SFTConfig"))
 	return marks >= 2 || usesTrainer && (marks > 0 || s.Len() > 0) || r.program.text() == "trl"
 }
 
@@ -146,9 +152,11 @@ func (r *reading) readTrainer() {
 			}
 		}
 	}
-	r.model("model_name_or_path", "base_model", "model_name", "model_id", "pretrained_model_name_or_path", "model_path", "base_model_name_or_path", "model")
+	r.model("model_name_or_path", "base_model", "model_name", "model_id", "pretrained_model_name_or_path", "model_path",
+		"base_model_name_or_path", "model")
 	if v, ok := r.s.Get("config_overrides"); ok && !isOff(v) {
-		r.d.refuse("own-model", v.Origin.At, "%s changes the model's configuration: give its config.json with --hf-config", v.Origin.Key)
+		r.d.refuse("own-model", v.Origin.At, "%s changes the model's configuration: give its config.json "+
+			"with --hf-config", v.Origin.Key)
 	}
 	r.trainerAdapters(trl)
 	r.trainer(t)
@@ -159,8 +167,8 @@ func (r *reading) readTrainer() {
 	}
 }
 
-// modelArguments takes model_init_kwargs apart: what a program hands to from_pretrained wins over nothing else that it has
-// (trl 1.16.0 trainer/sft_trainer.py, where it is given with a model's name).
+// modelArguments takes model_init_kwargs apart: what a program hands to from_pretrained wins over nothing else that it
+// has (trl 1.16.0 trainer/sft_trainer.py, where it is given with a model's name).
 func (r *reading) modelArguments() {
 	v, ok := r.s.Get("model_init_kwargs", "model_kwargs")
 	if !ok {
@@ -204,11 +212,13 @@ func (r *reading) trlLoss() {
 	row, _ := defaultOf("trl", "loss_type", release)
 	switch {
 	case r.d.has("/training/loss"):
-	case release != "" && strings.HasSuffix(row.Means, "never all logits at once") && (!ok || row.Value == "'nll'" && v.String() == "nll"):
+	case release != "" && strings.HasSuffix(row.Means, "never all logits at once") &&
+		(!ok || row.Value == "'nll'" && v.String() == "nll"):
 		r.d.fall("/training/loss", "fused-linear", "loss_type", row.String())
 	case !ok && release != "":
 	case !ok:
-		r.d.assume("/training/loss", "the loss is made of all logits, as in trl up to 0.26; 1.9 and newer never have all of them (--set versions.trl=1.16.0)")
+		r.d.assume("/training/loss", "the loss is made of all logits, as in trl up to 0.26; 1.9 and newer never have "+
+			"all of them (--set versions.trl=1.16.0)")
 	case v.String() == "nll" && v.Unknown == "":
 	case v.String() == "chunked_nll":
 		r.d.put("/training/loss", "fused-linear", v)
@@ -223,7 +233,8 @@ func (r *reading) isTRL(sub string) bool {
 		return r.code.Mentions("SFTTrainer") || r.code.Mentions("SFTConfig")
 	}
 	name := strings.ToLower(path.Base(r.program.text()))
-	return sub != "" || strings.Contains(name, "sft") || r.program.text() == "" && r.s.Any("max_length", "packing", "dataset_text_field", "use_peft")
+	return sub != "" || strings.Contains(name, "sft") || r.program.text() == "" &&
+		r.s.Any("max_length", "packing", "dataset_text_field", "use_peft")
 }
 
 // underProgram lays the defaults that a program declares under its arguments.
@@ -252,22 +263,28 @@ func contains(list []string, s string) bool {
 }
 
 // lengthKeys are the names that programs give to the longest sequence, the Trainer's users' most common first.
-var lengthKeys = []string{"model_max_length", "max_seq_length", "max_length", "block_size", "cutoff_len", "max_seq_len", "seq_length", "sequence_length", "seq_len", "max_len", "context_length"}
+var lengthKeys = []string{"model_max_length", "max_seq_length", "max_length", "block_size", "cutoff_len", "max_seq_len",
+	"seq_length", "sequence_length", "seq_len", "max_len", "context_length"}
 
 // exampleLengths are the defaults of transformers' example scripts (4.57.6 examples/pytorch).
 var exampleLengths = map[string]struct {
 	source, target int64
 	ref            string
 }{
-	"run_clm.py":            {1024, 0, "transformers 4.57.6 examples/pytorch/language-modeling/run_clm.py: min(tokenizer, 1024)"},
-	"run_glue.py":           {128, 0, "transformers 4.57.6 examples/pytorch/text-classification/run_glue.py max_seq_length"},
-	"run_qa.py":             {384, 0, "transformers 4.57.6 examples/pytorch/question-answering/run_qa.py max_seq_length"},
-	"run_summarization.py":  {1024, 128, "transformers 4.57.6 examples/pytorch/summarization/run_summarization.py"},
-	"run_translation.py":    {1024, 128, "transformers 4.57.6 examples/pytorch/translation/run_translation.py"},
-	"run_classification.py": {128, 0, "transformers 4.57.6 examples/pytorch/text-classification/run_classification.py max_seq_length"},
-	"run_xnli.py":           {128, 0, "transformers 4.57.6 examples/pytorch/text-classification/run_xnli.py max_seq_length"},
-	"run_ner.py":            {0, 0, ""},
-	"run_mlm.py":            {0, 0, ""},
+	"run_clm.py": {1024, 0, "transformers 4.57.6 examples/pytorch/language-modeling/run_clm.py: " +
+		"min(tokenizer, 1024)"},
+	"run_glue.py": {128, 0, "transformers 4.57.6 " +
+		"examples/pytorch/text-classification/run_glue.py max_seq_length"},
+	"run_qa.py": {384, 0,
+		"transformers 4.57.6 examples/pytorch/question-answering/run_qa.py max_seq_length"},
+	"run_summarization.py": {1024, 128, "transformers 4.57.6 examples/pytorch/summarization/run_summarization.py"},
+	"run_translation.py":   {1024, 128, "transformers 4.57.6 examples/pytorch/translation/run_translation.py"},
+	"run_classification.py": {128, 0, "transformers 4.57.6 " +
+		"examples/pytorch/text-classification/run_classification.py max_seq_length"},
+	"run_xnli.py": {128, 0, "transformers 4.57.6 " +
+		"examples/pytorch/text-classification/run_xnli.py max_seq_length"},
+	"run_ner.py": {0, 0, ""},
+	"run_mlm.py": {0, 0, ""},
 }
 
 func (r *reading) trainerLength(trl bool) {
@@ -289,7 +306,8 @@ func (r *reading) trainerLength(trl bool) {
 	}
 	for _, key := range lengthKeys {
 		if v, ok := r.s.Peek(key); ok && !v.Given() { // trl 1.16.0 trainer/sft_config.py max_length: None cuts nothing
-			r.d.ask(pointer, askLength, where(v.Origin.At)+": "+key+" is none, so that the longest sample of the data decides")
+			r.d.ask(pointer, askLength, where(v.Origin.At)+": "+key+
+				" is none, so that the longest sample of the data decides")
 			return
 		}
 	}

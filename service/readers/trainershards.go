@@ -15,7 +15,8 @@ func (r *reading) trainerShards() {
 	if v, ok := r.s.Get("fsdp"); ok && !isOff(v) {
 		r.trainerFSDP(v)
 	}
-	r.s.Read("fsdp_config*", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "ddp_find_unused_parameters", "ddp_bucket_cap_mb", "ddp_backend", "ddp_timeout")
+	r.s.Read("fsdp_config*", "fsdp_transformer_layer_cls_to_wrap", "fsdp_min_num_params", "ddp_find_unused_parameters",
+		"ddp_bucket_cap_mb", "ddp_backend", "ddp_timeout")
 	r.shards()
 }
 
@@ -47,7 +48,8 @@ func (r *reading) trainerFSDP(v setting.Value) {
 		case "offload":
 			r.d.put("/training/distributed/offload_parameters", true, v)
 		case "hybrid_shard", "hybrid_shard_zero2":
-			r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?", where(v.Origin.At)+" says "+w)
+			r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
+				where(v.Origin.At)+" says "+w)
 		case "no_shard":
 			r.d.drop("/training/distributed")
 		}
@@ -71,11 +73,13 @@ func (r *reading) trainerAgrees() {
 	if r.ds == nil {
 		return
 	}
-	for key, pointer := range map[string]string{"train_micro_batch_size_per_gpu": "/training/micro_batch", "gradient_accumulation_steps": "/training/gradient_accumulation"} {
+	for key, pointer := range map[string]string{"train_micro_batch_size_per_gpu": "/training/micro_batch",
+		"gradient_accumulation_steps": "/training/gradient_accumulation"} {
 		v, ok := r.ds.Get(key)
 		n, isInt := v.Int()
 		if mine, set := r.d.int(pointer); ok && isInt && set && mine != n {
-			r.d.refuse("cannot-start", v.Origin.At, "%s is %d, and the Trainer has %d: it stops where its arguments and DeepSpeed's file differ", key, n, mine)
+			r.d.refuse("cannot-start", v.Origin.At, "%s is %d, and the Trainer has %d: it stops where its arguments "+
+				"and DeepSpeed's file differ", key, n, mine)
 		}
 	}
 }

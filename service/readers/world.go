@@ -29,7 +29,8 @@ func known(v setting.Value) count {
 	return count{n: n, known: true, from: v}
 }
 
-// world says over how many GPUs the job is spread: launcher, accelerate's file, Slurm, CUDA_VISIBLE_DEVICES, in this order.
+// world says over how many GPUs the job is spread: launcher, accelerate's file, Slurm, CUDA_VISIBLE_DEVICES, in this
+// order.
 func (l *launch) world() count {
 	if l.counted != nil {
 		return l.counted()
@@ -253,7 +254,8 @@ func slurmOf(file string, text []byte) *setting.Settings {
 				value = words[j]
 			}
 			if name, ok := slurmKeys[key]; ok {
-				s.Set(name, setting.Value{Any: value, Text: value, Origin: setting.Origin{Kind: setting.File, Key: key, At: setting.Span{File: file, Start: start, End: start, Line: i + 1}}})
+				s.Set(name, setting.Value{Any: value, Text: value, Origin: setting.Origin{Kind: setting.File, Key: key,
+					At: setting.Span{File: file, Start: start, End: start, Line: i + 1}}})
 			}
 		}
 	}
@@ -267,7 +269,8 @@ func slurmOf(file string, text []byte) *setting.Settings {
 // slurmKeys are sbatch's options, long and short (sbatch manual, Slurm 25.05).
 var slurmKeys = map[string]string{
 	"--nodes": "nodes", "-N": "nodes", "--ntasks": "ntasks", "-n": "ntasks", "--ntasks-per-node": "ntasks_per_node",
-	"--gres": "gres", "--gpus": "gpus_all", "-G": "gpus_all", "--gpus-per-node": "gpus_per_node", "--gpus-per-task": "gpus_per_task",
+	"--gres": "gres", "--gpus": "gpus_all", "-G": "gpus_all", "--gpus-per-node": "gpus_per_node",
+	"--gpus-per-task": "gpus_per_task",
 }
 
 // slurmTotals adds the number of GPUs a node and in all, and of tasks.

@@ -9,7 +9,8 @@ import (
 )
 
 // Activate implements service.Store.
-func (s *Store) Activate(ctx context.Context, look int, decide func([]service.Activation) (*service.Activation, error)) (a *service.Activation, err error) {
+func (s *Store) Activate(ctx context.Context, look int, decide func([]service.Activation) (*service.Activation,
+	error)) (a *service.Activation, err error) {
 	err = s.write(ctx, func(tx *writeTx) error {
 		// Whoever has this row is the only one to activate until the end of the transaction.
 		number, err := count(ctx, tx, "activations")
@@ -62,7 +63,8 @@ func insertDecision(ctx context.Context, tx *writeTx, a *service.Activation) err
 	if err != nil {
 		return err
 	}
-	_, err = tx.ExecContext(ctx, `INSERT INTO calibration_decisions (activation, refused, reason) VALUES ($1, $2, $3)`, a.Number, a.Refused, a.Reason)
+	_, err = tx.ExecContext(ctx, `INSERT INTO calibration_decisions (activation, refused, reason) VALUES ($1, $2, $3)`,
+		a.Number, a.Refused, a.Reason)
 	if err != nil {
 		return err
 	}

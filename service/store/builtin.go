@@ -32,8 +32,8 @@ var shipped = sync.OnceValues(func() (*builtin, error) {
 
 // useBuiltin sees to it that equal revisions mean equal built-in entries. Where the database has the revision of this
 // program, its rows have to be what this program ships: what differs, is missing or does not belong there is
-// named in Faults, and answers are made with what was shipped. The rows of another revision, which another program made,
-// cannot be compared; their digest is a part of the revision's name then.
+// named in Faults, and answers are made with what was shipped. The rows of another revision, which another program
+// made, cannot be compared; their digest is a part of the revision's name then.
 func useBuiltin(c *catalog.Contents) (suffix string, err error) {
 	name, _, _ := strings.Cut(c.Mark, ".")
 	if name != migrations.CatalogRevision {
@@ -44,17 +44,22 @@ func useBuiltin(c *catalog.Contents) (suffix string, err error) {
 	if err != nil {
 		return "", err
 	}
-	c.GPUs, err = restored(c, "GPU", c.GPUs, b.gpus, func(g *catalog.GPU) (string, catalog.Origin, *int64) { return g.ID, g.Origin, &g.Revision })
+	c.GPUs, err = restored(c, "GPU", c.GPUs, b.gpus, func(g *catalog.GPU) (string, catalog.Origin, *int64) {
+		return g.ID, g.Origin, &g.Revision
+	})
 	if err != nil {
 		return "", err
 	}
-	c.Models, err = restored(c, "model", c.Models, b.models, func(m *catalog.Model) (string, catalog.Origin, *int64) { return m.ID, m.Origin, &m.Revision })
+	c.Models, err = restored(c, "model", c.Models, b.models, func(m *catalog.Model) (string, catalog.Origin, *int64) {
+		return m.ID, m.Origin, &m.Revision
+	})
 	return "", err
 }
 
-// restored is a list with the built-in entries as they were shipped and in their order, those of users in their places or
-// behind them. The revision of a row says how often an upgrade has written it, so it is the database's own.
-func restored[E any](c *catalog.Contents, kind string, list, as []E, of func(*E) (id string, origin catalog.Origin, revision *int64)) ([]E, error) {
+// restored is a list with the built-in entries as they were shipped and in their order, those of users in their places
+// or behind them. The revision of a row says how often an upgrade has written it, so it is the database's own.
+func restored[E any](c *catalog.Contents, kind string, list, as []E, of func(*E) (id string, origin catalog.Origin,
+	revision *int64)) ([]E, error) {
 	present := make(map[string]*E, len(list))
 	for i := range list {
 		id, _, _ := of(&list[i])
@@ -89,7 +94,8 @@ func restored[E any](c *catalog.Contents, kind string, list, as []E, of func(*E)
 		switch id, origin, _ := of(&list[i]); {
 		case present[id] == nil:
 		case origin == catalog.Builtin:
-			c.Faults = append(c.Faults, fmt.Sprintf("the built-in %s %q of the database is none of %s", kind, id, migrations.CatalogRevision))
+			c.Faults = append(c.Faults, fmt.Sprintf("the built-in %s %q of the database is none of %s", kind, id,
+				migrations.CatalogRevision))
 		default:
 			all = append(all, list[i])
 		}

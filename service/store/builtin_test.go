@@ -39,7 +39,9 @@ func TestAlteredBuiltinEntriesAreNotUsed(t *testing.T) {
 		}
 		// A running service finds out by itself, though the catalog's mark is the same.
 		told := 0
-		svc := service.New(service.EmbeddedCatalog(), service.WithStore(s), service.WithFaults(func(f []string) { told = len(f) }))
+		svc := service.New(service.EmbeddedCatalog(), service.WithStore(s), service.WithFaults(func(f []string) {
+			told = len(f)
+		}))
 		if err := svc.Refresh(t.Context()); err != nil || told < 4 || svc.Database().Faults != told {
 			t.Errorf("%d faults were told, %v", told, err)
 		}

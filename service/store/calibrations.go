@@ -13,7 +13,8 @@ import (
 )
 
 // AddCalibration implements service.Store.
-func (s *Store) AddCalibration(ctx context.Context, digest string, name func(number int64) *service.Calibration) (c *service.Calibration, known bool, err error) {
+func (s *Store) AddCalibration(ctx context.Context, digest string,
+	name func(number int64) *service.Calibration) (c *service.Calibration, known bool, err error) {
 	err = s.write(ctx, func(tx *writeTx) error {
 		// Whoever has this row is the only one to add a calibration until the end of the transaction.
 		number, err := count(ctx, tx, "versions")
@@ -68,8 +69,8 @@ INSERT INTO calibrations (number, id, digest, summary, document) VALUES ($1, $2,
 	return nil
 }
 
-// count adds one to a column of calibration_state, which makes others wait, and reads it. The column is put into SQL, so it is not a
-// client's.
+// count adds one to a column of calibration_state, which makes others wait, and reads it. The column is put into SQL,
+// so it is not a client's.
 func count(ctx context.Context, tx *writeTx, column string) (n int64, err error) {
 	if _, err := tx.ExecContext(ctx, `UPDATE calibration_state SET `+column+` = `+column+` + 1 WHERE id = 1`); err != nil {
 		return 0, fmt.Errorf("lock the calibrations: %w", err)
@@ -132,7 +133,8 @@ func scanStored(rows *sql.Rows) (c stored, err error) {
 var errEnough = errors.New("enough")
 
 // EachCalibration implements service.Store.
-func (s *Store) EachCalibration(ctx context.Context, limit int, do func(c *service.Calibration, bytes int) (more bool, err error)) error {
+func (s *Store) EachCalibration(ctx context.Context, limit int, do func(c *service.Calibration, bytes int) (more bool,
+	err error)) error {
 	before := int64(math.MaxInt64)
 	query := sealedCalibrations.rows(`WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2`)
 	err := s.repeat(ctx, func() error {
@@ -161,7 +163,8 @@ func (s *Store) EachCalibration(ctx context.Context, limit int, do func(c *servi
 
 // Calibrations implements service.Store.
 func (s *Store) Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error) {
-	rows, err := list(ctx, s, scanSummary, sealedCalibrations.rows(`WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2`), before(f), f.Limit)
+	rows, err := list(ctx, s, scanSummary,
+		sealedCalibrations.rows(`WHERE t.number < $1 ORDER BY t.number DESC LIMIT $2`), before(f), f.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("read the calibrations: %w", err)
 	}
@@ -194,7 +197,8 @@ func before(f service.CalibrationFilter) int64 {
 // CalibrationMark implements service.Store.
 func (s *Store) CalibrationMark(ctx context.Context) (m service.CalibrationMark, err error) {
 	err = s.repeat(ctx, func() error {
-		return s.db.QueryRowContext(ctx, `SELECT versions, activations FROM calibration_state WHERE id = 1`).Scan(&m.Versions, &m.Activations)
+		return s.db.QueryRowContext(ctx,
+			`SELECT versions, activations FROM calibration_state WHERE id = 1`).Scan(&m.Versions, &m.Activations)
 	})
 	if err != nil {
 		return m, fmt.Errorf("query the state of the calibrations: %w", err)

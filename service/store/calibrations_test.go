@@ -23,13 +23,18 @@ import (
 // fitted is a calibration with something in every field.
 func fitted(digest string) func(number int64) *service.Calibration {
 	key := calibration.Key{GPU: "a100", Torch: "2.9", Family: "llama", SeveralGPUs: true}
-	held := calibration.HeldOutGroup{Key: key, Jobs: 3, Corrected: 2, Failed: 1, Builtin: calibration.Outcome{Within: 0.5, Bias: -0.1, Error: 0.1, WidthBytes: 1 << 40, Contradicted: 1}}
+	held := calibration.HeldOutGroup{Key: key, Jobs: 3, Corrected: 2, Failed: 1,
+		Builtin: calibration.Outcome{Within: 0.5, Bias: -0.1, Error: 0.1, WidthBytes: 1 << 40, Contradicted: 1}}
 	return func(number int64) *service.Calibration {
-		return &service.Calibration{ID: fmt.Sprintf("cal-%d-%s", number, digest), Number: number, CreatedAt: time.Date(2026, 11, 22, 10, 0, 0, 5, time.UTC), By: ci, Note: "zoë's $1",
+		return &service.Calibration{ID: fmt.Sprintf("cal-%d-%s", number, digest), Number: number,
+			CreatedAt: time.Date(2026, 11, 22, 10, 0, 0, 5, time.UTC), By: ci, Note: "zoë's $1",
 			Estimator: estimator.Version, Base: estimator.Calibration, Digest: digest,
-			Observations: service.ObservationSet{Since: "2026-01-01T00:00:00Z", First: "obs-1", Last: "obs-2", Digest: "d", Read: 2, Used: 1, Quarantined: 1},
-			HeldOut:      calibration.HeldOut{By: "job", Folds: 5, Confidence: 0.95, All: held, Groups: []calibration.HeldOutGroup{held}},
-			Groups: []calibration.Group{{Key: key, Jobs: 9, OutOfMemory: 1, Outliers: 1, ContextBytes: -1 << 30, WorkspaceBytes: 1 << 33, AllocatorShare: 0.125, ReservedToBytes: 1 << 50, BoundedBy: 19,
+			Observations: service.ObservationSet{Since: "2026-01-01T00:00:00Z", First: "obs-1", Last: "obs-2",
+				Digest: "d", Read: 2, Used: 1, Quarantined: 1},
+			HeldOut: calibration.HeldOut{By: "job", Folds: 5, Confidence: 0.95, All: held,
+				Groups: []calibration.HeldOutGroup{held}},
+			Groups: []calibration.Group{{Key: key, Jobs: 9, OutOfMemory: 1, Outliers: 1, ContextBytes: -1 << 30,
+				WorkspaceBytes: 1 << 33, AllocatorShare: 0.125, ReservedToBytes: 1 << 50, BoundedBy: 19,
 				Bounds: []calibration.Bound{{Confidence: 0.95, Below: 0.25, Above: 1.0001}}}},
 			Skipped: []calibration.Skipped{{Key: key, Jobs: 1, Reason: "few"}},
 		}
@@ -102,14 +107,17 @@ func TestCalibrations(t *testing.T) {
 			t.Errorf("the newest two: %s, %v", got, err)
 		}
 		enough := errors.New("enough")
-		if err := s.EachCalibration(ctx, 2, func(*service.Calibration, int) (bool, error) { return true, enough }); !errors.Is(err, enough) {
+		if err := s.EachCalibration(ctx, 2, func(*service.Calibration, int) (bool, error) {
+			return true, enough
+		}); !errors.Is(err, enough) {
 			t.Errorf("error %v", err)
 		}
 		list, err := s.Calibrations(ctx, service.CalibrationFilter{Limit: 1})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(fitted("cc")(3).Summary(), list[0], cmpopts.EquateEmpty()); diff != "" || len(list[0].Groups) != 0 {
+		if diff := cmp.Diff(fitted("cc")(3).Summary(), list[0], cmpopts.EquateEmpty()); diff != "" ||
+			len(list[0].Groups) != 0 {
 			t.Errorf("(-summary +listed):\n%s", diff)
 		}
 	})
@@ -142,10 +150,13 @@ func TestActivations(t *testing.T) {
 			all = append([]service.Activation{*a}, all...)
 		}
 		refused := errors.New("no")
-		if _, err := s.Activate(ctx, 1, func([]service.Activation) (*service.Activation, error) { return nil, refused }); !errors.Is(err, refused) {
+		if _, err := s.Activate(ctx, 1, func([]service.Activation) (*service.Activation, error) {
+			return nil, refused
+		}); !errors.Is(err, refused) {
 			t.Errorf("error %v", err)
 		}
-		if mark, err := s.CalibrationMark(ctx); err != nil || mark != (service.CalibrationMark{Versions: 1, Activations: 3}) {
+		if mark, err := s.CalibrationMark(ctx); err != nil ||
+			mark != (service.CalibrationMark{Versions: 1, Activations: 3}) {
 			t.Errorf("mark %+v, %v", mark, err)
 		}
 		for mark, want := range map[int64]*service.Calibration{1: c, 2: nil, 3: c} {
@@ -195,7 +206,8 @@ func TestConcurrentCalibrations(t *testing.T) {
 		if err != nil || len(list) != replicas+1 || list[0].Number != replicas+1 {
 			t.Errorf("%d calibrations, %v", len(list), err)
 		}
-		if mark, err := s.CalibrationMark(t.Context()); err != nil || mark != (service.CalibrationMark{Versions: replicas + 1, Activations: replicas}) {
+		if mark, err := s.CalibrationMark(t.Context()); err != nil ||
+			mark != (service.CalibrationMark{Versions: replicas + 1, Activations: replicas}) {
 			t.Errorf("mark %+v, %v", mark, err)
 		}
 	})
@@ -208,7 +220,8 @@ func TestKeptCalibration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := service.Snapshot{Catalog: contents, Calibration: fitted("aa")(1), Calibrations: []*service.Calibration{fitted("bb")(2), fitted("aa")(1)}}
+	want := service.Snapshot{Catalog: contents, Calibration: fitted("aa")(1),
+		Calibrations: []*service.Calibration{fitted("bb")(2), fitted("aa")(1)}}
 	path := filepath.Join(t.TempDir(), "kept.json")
 	if err := store.Keep(path, "db", want); err != nil {
 		t.Fatal(err)

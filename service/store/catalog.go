@@ -79,7 +79,8 @@ func mark(ctx context.Context, q interface {
 }) (string, error) {
 	var builtin string
 	var changes int64
-	err := q.QueryRowContext(ctx, `SELECT builtin, user_changes FROM catalog_state WHERE id = 1`).Scan(&builtin, &changes)
+	err := q.QueryRowContext(ctx, `SELECT builtin, user_changes FROM catalog_state WHERE id = 1`).Scan(&builtin,
+		&changes)
 	if err != nil {
 		return "", fmt.Errorf("query the catalog's revision: %w", err)
 	}
@@ -188,7 +189,8 @@ ORDER BY position, id`,
 
 // unreadable names an entry that no program wrote. It is as good as missing.
 func unreadable(c *catalog.Contents, kind string, e entry) {
-	c.Faults = append(c.Faults, fmt.Sprintf("the %s %q of origin %s in the database cannot be read", kind, e.id, e.origin))
+	c.Faults = append(c.Faults, fmt.Sprintf("the %s %q of origin %s in the database cannot be read", kind, e.id,
+		e.origin))
 }
 
 type entry struct {

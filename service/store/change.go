@@ -16,7 +16,8 @@ import (
 const behindBuiltin = 1 << 30
 
 // ChangeCatalog implements service.Store.
-func (s *Store) ChangeCatalog(ctx context.Context, decide func(*catalog.Contents) (*service.CatalogChange, error)) (int64, error) {
+func (s *Store) ChangeCatalog(ctx context.Context, decide func(*catalog.Contents) (*service.CatalogChange,
+	error)) (int64, error) {
 	var number int64
 	err := s.write(ctx, func(tx *writeTx) error {
 		// Whoever has this row is the only one to change the catalog until the end of the
@@ -79,7 +80,8 @@ func (w writer) apply(ctx context.Context, c *service.CatalogChange) error {
 			return fmt.Errorf("store the %s %s: %w", c.Kind, c.ID, err)
 		}
 	}
-	values := []any{string(c.Kind), c.ID, string(c.Action), c.By.KeyID, c.By.Name, timestamp(c.At), sql.NullString{String: string(whole), Valid: whole != nil}}
+	values := []any{string(c.Kind), c.ID, string(c.Action), c.By.KeyID, c.By.Name, timestamp(c.At),
+		sql.NullString{String: string(whole), Valid: whole != nil}}
 	_, err = w.tx.ExecContext(ctx, `
 INSERT INTO catalog_history (change_number, kind, entry_id, action, key_id, key_name, changed_at, document)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`, append([]any{w.number}, values...)...)
@@ -127,7 +129,8 @@ func (w writer) insert(ctx context.Context, c *service.CatalogChange, whole []by
 	}
 	// The entry stands where the built-in one of its id would.
 	position := int64(behindBuiltin)
-	err := w.tx.QueryRowContext(ctx, `SELECT position FROM `+at.entries+` WHERE id = $1 AND origin = 'builtin'`, c.ID).Scan(&position)
+	err := w.tx.QueryRowContext(ctx, `SELECT position FROM `+at.entries+` WHERE id = $1 AND origin = 'builtin'`,
+		c.ID).Scan(&position)
 	if err != nil && err != sql.ErrNoRows {
 		return err
 	}

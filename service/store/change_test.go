@@ -21,14 +21,17 @@ var ci = service.Author{KeyID: "abcdefghij", Name: "ci"}
 
 // card is a user's entry with something in every kind of column.
 func card(id string, memory int64) *catalog.GPU {
-	return &catalog.GPU{ID: id, Name: "Card " + id, Vendor: "NVIDIA", MemoryBytes: memory, UsableBytes: memory, HalfFLOPS: 1.5e14,
-		Aliases: []string{id + " card", "It's " + id}, AliasNotes: map[string]string{id + " card": "ours; \"quoted\" \\ and ü"},
-		Notes: "a $1 note with 'quotes'", Origin: catalog.User}
+	return &catalog.GPU{ID: id, Name: "Card " + id, Vendor: "NVIDIA", MemoryBytes: memory, UsableBytes: memory,
+		HalfFLOPS:  1.5e14,
+		Aliases:    []string{id + " card", "It's " + id},
+		AliasNotes: map[string]string{id + " card": "ours; \"quoted\" \\ and ü"},
+		Notes:      "a $1 note with 'quotes'", Origin: catalog.User}
 }
 
 func put(g *catalog.GPU, action service.Action) func(*catalog.Contents) (*service.CatalogChange, error) {
 	return func(*catalog.Contents) (*service.CatalogChange, error) {
-		return &service.CatalogChange{Kind: service.GPUEntryKind, ID: g.ID, Action: action, GPU: g, By: ci, At: time.Date(2026, 11, 22, 10, 0, 0, 123456000, time.UTC)}, nil
+		return &service.CatalogChange{Kind: service.GPUEntryKind, ID: g.ID, Action: action, GPU: g, By: ci,
+			At: time.Date(2026, 11, 22, 10, 0, 0, 123456000, time.UTC)}, nil
 	}
 }
 
@@ -51,7 +54,8 @@ func TestChangesAreRead(t *testing.T) {
 		for i, decide := range []func(*catalog.Contents) (*service.CatalogChange, error){
 			put(lab, service.Created), put(override, service.Replaced),
 			func(*catalog.Contents) (*service.CatalogChange, error) {
-				return &service.CatalogChange{Kind: service.ModelEntryKind, ID: own.ID, Action: service.Created, Model: own, By: ci, At: time.Now()}, nil
+				return &service.CatalogChange{Kind: service.ModelEntryKind, ID: own.ID, Action: service.Created,
+					Model: own, By: ci, At: time.Now()}, nil
 			},
 		} {
 			if n := mustChange(t, s, decide); n != int64(i+1) {
@@ -91,7 +95,8 @@ func TestChangesAreRead(t *testing.T) {
 		}
 
 		mustChange(t, s, func(*catalog.Contents) (*service.CatalogChange, error) {
-			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: "rtx-4070", Action: service.Deleted, By: ci, At: time.Now()}, nil
+			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: "rtx-4070", Action: service.Deleted, By: ci,
+				At: time.Now()}, nil
 		})
 		if g, err := load(t, s).GPU("rtx-4070"); err != nil || g.Origin != catalog.Builtin {
 			t.Errorf("after the delete: %+v, %v", g, err)
@@ -104,7 +109,9 @@ func TestRefusedChangesLeaveNothing(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := migrated(t, name)
 		no := errors.New("no")
-		if _, err := s.ChangeCatalog(t.Context(), func(*catalog.Contents) (*service.CatalogChange, error) { return nil, no }); !errors.Is(err, no) {
+		if _, err := s.ChangeCatalog(t.Context(), func(*catalog.Contents) (*service.CatalogChange, error) {
+			return nil, no
+		}); !errors.Is(err, no) {
 			t.Errorf("error %v", err)
 		}
 		// A document that the schema refuses, after parts of the change were written.
@@ -135,7 +142,8 @@ func TestConcurrentChanges(t *testing.T) {
 			s := open(t, name)
 			wait.Go(func() {
 				for i := range each {
-					_, err := s.ChangeCatalog(context.Background(), func(now *catalog.Contents) (*service.CatalogChange, error) {
+					_, err := s.ChangeCatalog(context.Background(), func(now *catalog.Contents) (*service.CatalogChange,
+						error) {
 						// Each card's memory counts the users' cards before it.
 						users := int64(0)
 						for _, g := range now.GPUs {
@@ -208,13 +216,15 @@ func TestHistory(t *testing.T) {
 		mustChange(t, s, put(card("b", 2), service.Created))
 		mustChange(t, s, put(card("a", 3), service.Replaced))
 		mustChange(t, s, func(*catalog.Contents) (*service.CatalogChange, error) {
-			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: "a", Action: service.Deleted, By: service.Author{KeyID: "other", Name: "Zoë"}, At: time.Now()}, nil
+			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: "a", Action: service.Deleted,
+				By: service.Author{KeyID: "other", Name: "Zoë"}, At: time.Now()}, nil
 		})
 		for _, c := range []struct {
 			filter service.HistoryFilter
 			want   string
 		}{
-			{service.HistoryFilter{Limit: 10}, "4 delete a by Zoë; 3 replace a by ci; 2 create b by ci; 1 create a by ci"},
+			{service.HistoryFilter{Limit: 10}, "4 delete a by Zoë; 3 replace a by ci; 2 create b by ci; " +
+				"1 create a by ci"},
 			{service.HistoryFilter{Limit: 2}, "4 delete a by Zoë; 3 replace a by ci"},
 			{service.HistoryFilter{Limit: 2, Before: 3}, "2 create b by ci; 1 create a by ci"},
 			{service.HistoryFilter{Limit: 10, Kind: service.GPUEntryKind, ID: "b"}, "2 create b by ci"},
@@ -239,7 +249,8 @@ func TestHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := time.Date(2026, 11, 22, 10, 0, 0, 123456000, time.UTC); !list[0].At.Equal(want) || !strings.Contains(string(list[0].Entry), `"memory_bytes":3`) {
+		if want := time.Date(2026, 11, 22, 10, 0, 0, 123456000, time.UTC); !list[0].At.Equal(want) ||
+			!strings.Contains(string(list[0].Entry), `"memory_bytes":3`) {
 			t.Errorf("%s at %s", list[0].Entry, list[0].At)
 		}
 	})
@@ -251,8 +262,10 @@ func TestKeys(t *testing.T) {
 		created := time.Date(2026, 11, 22, 10, 0, 0, 0, time.UTC)
 		expires := created.Add(time.Hour)
 		want := []service.Key{
-			{ID: "aaaaaaaaaa", Name: "ci", Hash: "h1", Scopes: []service.Scope{service.ScopeCatalogWrite}, CreatedAt: created},
-			{ID: "bbbbbbbbbb", Name: "Zoë's", Hash: "h2", Scopes: service.Scopes(), CreatedAt: created.Add(time.Second), ExpiresAt: &expires},
+			{ID: "aaaaaaaaaa", Name: "ci", Hash: "h1", Scopes: []service.Scope{service.ScopeCatalogWrite},
+				CreatedAt: created},
+			{ID: "bbbbbbbbbb", Name: "Zoë's", Hash: "h2", Scopes: service.Scopes(), CreatedAt: created.Add(time.Second),
+				ExpiresAt: &expires},
 		}
 		for _, k := range want {
 			if err := s.CreateKey(t.Context(), k); err != nil {

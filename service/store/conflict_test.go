@@ -171,7 +171,8 @@ func operations() []operation {
 		{"change the catalog", 14, func(ctx context.Context, s *Store, i int) (any, error) {
 			return s.ChangeCatalog(ctx, func(*catalog.Contents) (*service.CatalogChange, error) {
 				g := &catalog.GPU{ID: fmt.Sprint("card-", i), Name: "card", Aliases: []string{fmt.Sprint("alias-", i)}}
-				return &service.CatalogChange{Kind: service.GPUEntryKind, ID: g.ID, Action: service.Created, GPU: g, By: by, At: at}, nil
+				return &service.CatalogChange{Kind: service.GPUEntryKind, ID: g.ID, Action: service.Created, GPU: g,
+					By: by, At: at}, nil
 			})
 		}, numbered},
 		{"read the catalog", 6, func(ctx context.Context, s *Store, _ int) (any, error) {

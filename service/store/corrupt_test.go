@@ -32,8 +32,9 @@ type corruption struct {
 	do   func(r *rand.Rand, name string) (string, error)
 }
 
-// Whatever is done to a database behind the service is noticed when it starts, while it serves or by Verify, or changes nothing that
-// is read. In no case does an equal revision name other entries, or is a calibration another one than its id says.
+// Whatever is done to a database behind the service is noticed when it starts, while it serves or by Verify, or changes
+// nothing that is read. In no case does an equal revision name other entries, or is a calibration another one than its
+// id says.
 func TestCorruptionsAreNoticed(t *testing.T) {
 	t.Run("sqlite", func(t *testing.T) {
 		t.Parallel()
@@ -70,7 +71,9 @@ func TestPageCorruptionsOfAServerAreNoticed(t *testing.T) {
 func corrupt(t *testing.T, kinds []corruption, copyOf func(*testing.T) string) {
 	t.Helper()
 	count, seed := len(kinds), uint64(1)
-	for variable, to := range map[string]func(int){corruptionsVariable: func(n int) { count = n }, corruptionSeedVariable: func(n int) { seed = uint64(n) }} {
+	for variable, to := range map[string]func(int){corruptionsVariable: func(n int) {
+		count = n
+	}, corruptionSeedVariable: func(n int) { seed = uint64(n) }} {
 		if text := os.Getenv(variable); text != "" {
 			n, err := strconv.Atoi(text)
 			if err != nil || n < 1 {
@@ -200,12 +203,13 @@ func dump(t *testing.T, name string) (c contents) {
 	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
 		t.Fatal(err)
 	}
-	c.History, c.Keys, c.Observations, c.Activations = textOf(t, history), textOf(t, keys), textOf(t, observations), textOf(t, activations)
+	c.History, c.Keys, c.Observations, c.Activations = textOf(t, history), textOf(t, keys), textOf(t, observations),
+		textOf(t, activations)
 	return c
 }
 
-// filled fills a database with something of everything. Of an SQLite file it returns copies of an older and of the present
-// state, as a killed process leaves them.
+// filled fills a database with something of everything. Of an SQLite file it returns copies of an older and of the
+// present state, as a killed process leaves them.
 func filled(t *testing.T, name string) (older, newer string) {
 	t.Helper()
 	s := migrated(t, name)
@@ -226,13 +230,15 @@ func filled(t *testing.T, name string) (older, newer string) {
 		}
 		mustChange(t, s, put(card("rtx-4090", int64(3000+round)), service.Replaced))
 		mustChange(t, s, func(*catalog.Contents) (*service.CatalogChange, error) {
-			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: fmt.Sprintf("card-%d-0", round), Action: service.Deleted, By: ci, At: at}, nil
+			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: fmt.Sprintf("card-%d-0", round),
+				Action: service.Deleted, By: ci, At: at}, nil
 		})
 		for i := range 6 {
 			add(t, s, fmt.Sprintf("obs-%d%d", round, i))
 		}
 		for i := range 2 {
-			k := service.Key{ID: fmt.Sprintf("key-%d-%d", round, i), Name: "ci", Hash: "0123", Scopes: []service.Scope{"catalog:write"}, CreatedAt: at}
+			k := service.Key{ID: fmt.Sprintf("key-%d-%d", round, i), Name: "ci", Hash: "0123",
+				Scopes: []service.Scope{"catalog:write"}, CreatedAt: at}
 			if err := s.CreateKey(t.Context(), k); err != nil {
 				t.Fatal(err)
 			}

@@ -23,31 +23,39 @@ var rowCorruptions = []corruption{
 	})},
 	{"rows removed with their digests", func(r *rand.Rand, name string) (string, error) {
 		table := sealedNames[r.IntN(len(sealedNames))]
-		return statements(name, `DELETE FROM `+table[0]+` WHERE `+table[1]+` = (SELECT MAX(`+table[1]+`) FROM `+table[0]+`)`,
-			`DELETE FROM row_digests WHERE table_name = '`+table[0]+`' AND row_key = (SELECT MAX(row_key) FROM row_digests WHERE table_name = '`+table[0]+`')`)
+		return statements(name, `DELETE FROM `+table[0]+` WHERE `+table[1]+` = (SELECT MAX(`+table[1]+`) FROM `+
+			table[0]+`)`,
+			`DELETE FROM row_digests WHERE table_name = '`+
+				table[0]+`' AND row_key = (SELECT MAX(row_key) FROM row_digests WHERE table_name = '`+table[0]+`')`)
 	}},
 	{"two rows swapped", onRows(2, func(table, key string, keys, columns []string) string {
 		return fmt.Sprintf(`UPDATE %[1]s SET %[2]s = (SELECT o.%[2]s FROM %[1]s AS o WHERE o.%[3]s = CASE %[1]s.%[3]s WHEN '%[4]s' THEN '%[5]s' ELSE '%[4]s' END LIMIT 1)
 WHERE %[3]s IN ('%[4]s', '%[5]s')`, table, columns[len(columns)-1], key, keys[0], keys[1])
 	})},
 	{"a revoked key opened", statement(`UPDATE api_keys SET revoked_at = NULL`)},
-	{"a key with more scopes", statement(`UPDATE api_keys SET scopes = 'catalog:write observations:write calibrations:write'`)},
+	{"a key with more scopes",
+		statement(`UPDATE api_keys SET scopes = 'catalog:write observations:write calibrations:write'`)},
 	{"a key slipped in", statement(`INSERT INTO api_keys (id, name, hash, scopes, created_at) VALUES ('mine', 'x', 'x', 'catalog:write', '2026-11-22T10:00:00Z')`)},
 	{"a key and its digest slipped in", func(_ *rand.Rand, name string) (string, error) {
-		return statements(name, `INSERT INTO api_keys (id, name, hash, scopes, created_at) VALUES ('mine', 'x', 'x', 'catalog:write', '2026-11-22T10:00:00Z')`,
+		return statements(name,
+			`INSERT INTO api_keys (id, name, hash, scopes, created_at) VALUES ('mine', 'x', 'x', 'catalog:write', '2026-11-22T10:00:00Z')`,
 			`INSERT INTO row_digests (table_name, row_key, digest) VALUES ('api_keys', 'mine', (SELECT MAX(digest) FROM row_digests))`)
 	}},
 	{"the state put back of a key with its digest", func(_ *rand.Rand, name string) (string, error) {
-		return statements(name, `DELETE FROM api_keys WHERE id = 'key-1-1'`, `DELETE FROM row_digests WHERE table_name = 'api_keys' AND row_key = 'key-1-1'`)
+		return statements(name, `DELETE FROM api_keys WHERE id = 'key-1-1'`,
+			`DELETE FROM row_digests WHERE table_name = 'api_keys' AND row_key = 'key-1-1'`)
 	}},
 	{"the catalog's counter set back", statement(`UPDATE catalog_state SET user_changes = user_changes - 1`)},
 	{"the catalog's counter set forward", statement(`UPDATE catalog_state SET user_changes = user_changes + 7`)},
-	{"the calibrations' counters", statement(`UPDATE calibration_state SET versions = versions - 1, activations = activations + 1`)},
+	{"the calibrations' counters",
+		statement(`UPDATE calibration_state SET versions = versions - 1, activations = activations + 1`)},
 	{"the state of the catalog gone", statement(`DELETE FROM catalog_state`)},
 	{"an older activation in force", statement(`UPDATE calibration_state SET activations = 1`)},
-	{"an activation of another calibration", statement(`UPDATE calibration_activations SET calibration_id = (SELECT MIN(id) FROM calibrations)`)},
+	{"an activation of another calibration",
+		statement(`UPDATE calibration_activations SET calibration_id = (SELECT MIN(id) FROM calibrations)`)},
 	{"a calibration under another id", func(_ *rand.Rand, name string) (string, error) {
-		return statements(name, `UPDATE calibrations SET id = 'x' WHERE number = 1`, `UPDATE calibrations SET id = (SELECT id FROM calibrations WHERE number = 2) || '0' WHERE number = 2`)
+		return statements(name, `UPDATE calibrations SET id = 'x' WHERE number = 1`,
+			`UPDATE calibrations SET id = (SELECT id FROM calibrations WHERE number = 2) || '0' WHERE number = 2`)
 	}},
 	{"the digest of a table gone", statement(`DELETE FROM table_digests WHERE table_name = 'observations'`)},
 	{"the digests of a table gone", statement(`DELETE FROM row_digests WHERE table_name = 'observations'`)},
@@ -59,9 +67,12 @@ WHERE %[3]s IN ('%[4]s', '%[5]s')`, table, columns[len(columns)-1], key, keys[0]
 		return statements(name, `UPDATE gpus SET document = REPLACE(document, '2001', '9001') WHERE origin = 'user'`,
 			`UPDATE catalog_history SET document = REPLACE(document, '2001', '9001')`)
 	}},
-	{"an alias that leads elsewhere", statement(`UPDATE gpu_aliases SET gpu_id = 'card-1-1' WHERE origin = 'user' AND gpu_id = 'card-1-2'`)},
+	{"an alias that leads elsewhere",
+		statement(`UPDATE gpu_aliases SET gpu_id = 'card-1-1' WHERE origin = 'user' AND gpu_id = 'card-1-2'`)},
 	{"the last change gone", func(_ *rand.Rand, name string) (string, error) {
-		return statements(name, `DELETE FROM catalog_history WHERE change_number = (SELECT user_changes FROM catalog_state)`, `UPDATE catalog_state SET user_changes = user_changes - 1`)
+		return statements(name,
+			`DELETE FROM catalog_history WHERE change_number = (SELECT user_changes FROM catalog_state)`,
+			`UPDATE catalog_state SET user_changes = user_changes - 1`)
 	}},
 	{"an index gone", statement(`DROP INDEX observations_once`)},
 	{"a migration forgotten", statement(`DELETE FROM goose_db_version WHERE version_id = 8`)},
@@ -69,7 +80,8 @@ WHERE %[3]s IN ('%[4]s', '%[5]s')`, table, columns[len(columns)-1], key, keys[0]
 }
 
 // sealedNames are the tables with digests, and their keys.
-var sealedNames = [][2]string{{"catalog_history", "change_number"}, {"api_keys", "id"}, {"observations", "id"}, {"calibrations", "number"},
+var sealedNames = [][2]string{{"catalog_history", "change_number"}, {"api_keys", "id"}, {"observations", "id"},
+	{"calibrations", "number"},
 	{"calibration_activations", "number"}, {"calibration_decisions", "activation"}}
 
 // keyed are all tables of the service, by the column that finds rows.
@@ -117,7 +129,8 @@ func beside(name string, do func(db *sql.DB) error) error {
 }
 
 // onRows runs a statement that is made for random rows of a random table, another where the database refuses it.
-func onRows(count int, make func(table, key string, keys, columns []string) string) func(*rand.Rand, string) (string, error) {
+func onRows(count int, make func(table, key string, keys, columns []string) string) func(*rand.Rand, string) (string,
+	error) {
 	return func(r *rand.Rand, name string) (did string, err error) {
 		err = beside(name, func(db *sql.DB) (last error) {
 			for range 200 {
@@ -201,7 +214,8 @@ func position(name, column string, character byte) string {
 
 // fileCorruptions are what becomes of an SQLite file and its log.
 func fileCorruptions(older string) []corruption {
-	inFile := func(suffix string, do func(r *rand.Rand, content []byte) ([]byte, string)) func(*rand.Rand, string) (string, error) {
+	inFile := func(suffix string, do func(r *rand.Rand, content []byte) ([]byte, string)) func(*rand.Rand,
+		string) (string, error) {
 		return func(r *rand.Rand, name string) (string, error) {
 			path := strings.TrimPrefix(name, "file:") + suffix
 			content, err := os.ReadFile(path)
@@ -263,7 +277,9 @@ func fileCorruptions(older string) []corruption {
 		{"the log gone", func(_ *rand.Rand, name string) (string, error) {
 			return "removed", os.Remove(strings.TrimPrefix(name, "file:") + "-wal")
 		}},
-		{"a number of writes that is none", inFile("-acknowledged", func(*rand.Rand, []byte) ([]byte, string) { return []byte("many\n"), "many" })},
+		{"a number of writes that is none", inFile("-acknowledged", func(*rand.Rand, []byte) ([]byte, string) {
+			return []byte("many\n"), "many"
+		})},
 	}
 }
 

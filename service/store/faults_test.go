@@ -21,11 +21,13 @@ import (
 	"github.com/vramplan/vramplan/service/store/pgtest"
 )
 
-// everyFault is a variable. Where it is set, every call fails once in every way, and the whole database is looked at after each; else
-// every third call fails in each way, another third in each, and the database is looked at after all of a way.
+// everyFault is a variable. Where it is set, every call fails once in every way, and the whole database is looked at
+// after each; else every third call fails in each way, another third in each, and the database is looked at after all
+// of a way.
 const everyFault = "VRAMPLAN_EVERY_FAULT"
 
-// writing is something that a store writes, as its i-th time: what has to be there before, the write, and whether it was made, wholly.
+// writing is something that a store writes, as its i-th time: what has to be there before, the write, and whether it
+// was made, wholly.
 type writing struct {
 	name   string
 	before func(ctx context.Context, s *Store, i int) error
@@ -33,8 +35,8 @@ type writing struct {
 	made   func(ctx context.Context, s *Store, i int) (bool, error)
 }
 
-// Whichever call of whatever the store writes fails, with what a disk, a lack of memory or a network does: what was acknowledged is
-// there, what is said not to be stored is not, nothing is half written, and the next write goes well.
+// Whichever call of whatever the store writes fails, with what a disk, a lack of memory or a network does: what was
+// acknowledged is there, what is said not to be stored is not, nothing is half written, and the next write goes well.
 func TestEveryCallMayFail(t *testing.T) {
 	for name, create := range faultyStores {
 		t.Run(name, func(t *testing.T) {
@@ -89,7 +91,8 @@ func TestEveryCallMayFail(t *testing.T) {
 	}
 }
 
-// A disk or a server that says that a commit was made, and has lost it: the next look says so, before or after the next write.
+// A disk or a server that says that a commit was made, and has lost it: the next look says so, before or after the next
+// write.
 func TestLostCommitsAreNoticed(t *testing.T) {
 	for name, create := range faultyStores {
 		for _, w := range writings() {
@@ -141,7 +144,8 @@ var faultyStores = map[string]func(t *testing.T) (*Store, *faulty){
 		if err != nil {
 			t.Fatal(err)
 		}
-		return behind(t, s, &faulty{Connector: plainConnector{s.db.Driver(), s.guard.dsn}, err: errors.New("disk I/O error")})
+		return behind(t, s, &faulty{Connector: plainConnector{s.db.Driver(), s.guard.dsn},
+			err: errors.New("disk I/O error")})
 	},
 	"postgres": func(t *testing.T) (*Store, *faulty) {
 		name := pgtest.Database(t)
@@ -153,7 +157,8 @@ var faultyStores = map[string]func(t *testing.T) (*Store, *faulty){
 		if err != nil {
 			t.Fatal(err)
 		}
-		return behind(t, s, &faulty{Connector: stdlib.GetConnector(*config), err: &pgconn.PgError{Code: "53200", Message: "out of memory"}})
+		return behind(t, s, &faulty{Connector: stdlib.GetConnector(*config),
+			err: &pgconn.PgError{Code: "53200", Message: "out of memory"}})
 	},
 }
 
@@ -185,7 +190,9 @@ func writings() []writing {
 	}
 	observe := func(prefix string) func(ctx context.Context, s *Store, i int) error {
 		return func(ctx context.Context, s *Store, i int) error {
-			_, err := s.AddObservations(ctx, []service.StoredObservation{observation(fmt.Sprintf("obs-%s%05da", prefix, i)), observation(fmt.Sprintf("obs-%s%05db", prefix, i))})
+			_, err := s.AddObservations(ctx,
+				[]service.StoredObservation{observation(fmt.Sprintf("obs-%s%05da", prefix, i)),
+					observation(fmt.Sprintf("obs-%s%05db", prefix, i))})
 			return err
 		}
 	}
@@ -203,10 +210,13 @@ func writings() []writing {
 	createKey := func(ctx context.Context, s *Store, i int) error {
 		return s.CreateKey(ctx, service.Key{ID: fmt.Sprint("key-", i), Name: "ci", Hash: "h", CreatedAt: at})
 	}
-	change := func(id string, memory int64, action service.Action) func(*catalog.Contents) (*service.CatalogChange, error) {
+	change := func(id string, memory int64, action service.Action) func(*catalog.Contents) (*service.CatalogChange,
+		error) {
 		return func(*catalog.Contents) (*service.CatalogChange, error) {
-			g := &catalog.GPU{ID: id, Name: "card", MemoryBytes: memory, Aliases: []string{id + " a", id + " b"}, Origin: catalog.User}
-			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: id, Action: action, GPU: g, By: by, At: at}, nil
+			g := &catalog.GPU{ID: id, Name: "card", MemoryBytes: memory, Aliases: []string{id + " a", id + " b"},
+				Origin: catalog.User}
+			return &service.CatalogChange{Kind: service.GPUEntryKind, ID: id, Action: action, GPU: g, By: by, At: at},
+				nil
 		}
 	}
 	memoryOf := func(ctx context.Context, s *Store, id string) (int64, error) {
@@ -262,7 +272,9 @@ func writings() []writing {
 			m, err := memoryOf(ctx, s, fmt.Sprint("old-", i))
 			return m == 0, err
 		}},
-		{"add observations", nil, observe("n"), func(ctx context.Context, s *Store, i int) (bool, error) { return some(2)(observed("n")(ctx, s, i)) }},
+		{"add observations", nil, observe("n"), func(ctx context.Context, s *Store, i int) (bool, error) {
+			return some(2)(observed("n")(ctx, s, i))
+		}},
 		{"delete an observation", observe("d"), func(ctx context.Context, s *Store, i int) error {
 			_, err := s.DeleteObservation(ctx, fmt.Sprintf("obs-d%05da", i))
 			return err
@@ -286,7 +298,9 @@ func writings() []writing {
 			k, err := s.Key(ctx, fmt.Sprint("key-", i))
 			return k != nil, err
 		}},
-		{"revoke a key", func(ctx context.Context, s *Store, i int) error { return createKey(ctx, s, 100_000+i) }, func(ctx context.Context, s *Store, i int) error {
+		{"revoke a key", func(ctx context.Context, s *Store, i int) error {
+			return createKey(ctx, s, 100_000+i)
+		}, func(ctx context.Context, s *Store, i int) error {
 			_, err := s.RevokeKey(ctx, fmt.Sprint("key-", 100_000+i), at)
 			return err
 		}, func(ctx context.Context, s *Store, i int) (bool, error) {
@@ -304,7 +318,8 @@ func writings() []writing {
 		}},
 		{"activate", nil, func(ctx context.Context, s *Store, i int) error {
 			_, err := s.Activate(ctx, 1, func([]service.Activation) (*service.Activation, error) {
-				return &service.Activation{Calibration: fmt.Sprint("builtin-", i), By: by, At: at, Reason: "faults"}, nil
+				return &service.Activation{Calibration: fmt.Sprint("builtin-", i), By: by, At: at, Reason: "faults"},
+					nil
 			})
 			return err
 		}, func(ctx context.Context, s *Store, i int) (bool, error) {

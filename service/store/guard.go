@@ -14,8 +14,8 @@ import (
 	"sync"
 )
 
-// guard notices that an SQLite file is not the one any more that acknowledged writes are in. SQLite itself goes on with a
-// file that was removed, and starts anew with one that is empty or has lost its log.
+// guard notices that an SQLite file is not the one any more that acknowledged writes are in. SQLite itself goes on with
+// a file that was removed, and starts anew with one that is empty or has lost its log.
 //
 // Every write counts up user_version in the file's header, within its transaction, and then the number in a small file
 // beside it, before it is acknowledged. A database that has a lower number than that has lost writes.
@@ -55,8 +55,10 @@ func (g *guard) before() error {
 
 // lost is the error of a database that does not have what was acknowledged.
 func (g *guard) lost(how string, n int64) error {
-	return &damaged{fmt.Errorf("the database %s %s, and %d writes to it were acknowledged: put it back, with its -wal file where it had one. "+
-		"If an older state is meant to be used from now on, delete %s first", g.path, how, n, g.path+acknowledgedSuffix)}
+	return &damaged{fmt.Errorf("the database %s %s, and %d writes to it were acknowledged: put it back, with its -wal "+
+		"file where it had one. "+
+		"If an older state is meant to be used from now on, delete %s first", g.path, how, n, g.path+
+		acknowledgedSuffix)}
 }
 
 // open compares an open database with the number of acknowledged writes.
@@ -81,7 +83,8 @@ func (g *guard) check() error {
 		return fmt.Errorf("look at the database: %w", err)
 	}
 	if !os.SameFile(info, g.opened) {
-		return fmt.Errorf("the database %s is another file than the one that was opened: what is written would be lost", g.path)
+		return fmt.Errorf("the database %s is another file than the one that was opened: what is written would be lost",
+			g.path)
 	}
 	f, err := os.Open(g.path)
 	if err != nil {
@@ -99,13 +102,15 @@ func (g *guard) check() error {
 		page = 1 << 16
 	}
 	if least := page * int64(binary.BigEndian.Uint32(header[28:])); info.Size() < least {
-		return fmt.Errorf("the database %s was cut: it has %d bytes, and its header says %d", g.path, info.Size(), least)
+		return fmt.Errorf("the database %s was cut: it has %d bytes, and its header says %d", g.path, info.Size(),
+			least)
 	}
 	return g.checkLog()
 }
 
-// checkLog looks whether the log is another file or shorter than it was. A checkpoint that somebody asked for shortens it
-// too: then a new connection finds all that was acknowledged; where frames are missing, it finds an error or an older state.
+// checkLog looks whether the log is another file or shorter than it was. A checkpoint that somebody asked for shortens
+// it too: then a new connection finds all that was acknowledged; where frames are missing, it finds an error or an
+// older state.
 func (g *guard) checkLog() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -114,7 +119,8 @@ func (g *guard) checkLog() error {
 		return fmt.Errorf("look at the database's log: %w", err)
 	}
 	before := g.log
-	if before == nil && err != nil || err == nil && (before == nil || os.SameFile(info, before) && info.Size() >= before.Size()) {
+	if before == nil && err != nil || err == nil && (before == nil || os.SameFile(info, before) &&
+		info.Size() >= before.Size()) {
 		if err == nil {
 			g.log = info
 		}
@@ -186,7 +192,8 @@ func (g *guard) count(ctx context.Context, tx *sql.Tx) (n int64, err error) {
 	return n, nil
 }
 
-// acknowledge makes it known outside of the database that it has so many writes. Only then may the last be acknowledged.
+// acknowledge makes it known outside of the database that it has so many writes. Only then may the last be
+// acknowledged.
 func (g *guard) acknowledge(n int64) error {
 	if err := g.check(); err != nil {
 		return err
@@ -222,7 +229,8 @@ func (g *guard) acknowledged() (int64, error) {
 	}
 	n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 	if err != nil || n < 0 {
-		return 0, &damaged{fmt.Errorf("%s does not hold a number: delete it if the database is known to be whole", g.path+acknowledgedSuffix)}
+		return 0, &damaged{fmt.Errorf("%s does not hold a number: delete it if the database is known to be whole",
+			g.path+acknowledgedSuffix)}
 	}
 	return n, nil
 }

@@ -60,7 +60,8 @@ func TestKeptCatalog(t *testing.T) {
 			t.Errorf("%s: read without an error", name)
 		}
 	}
-	if err := store.Keep(filepath.Join(path, "no", "folder"), "db", service.Snapshot{Catalog: want, Writes: map[string]int64{"api_keys": 7}}); err == nil {
+	if err := store.Keep(filepath.Join(path, "no", "folder"), "db",
+		service.Snapshot{Catalog: want, Writes: map[string]int64{"api_keys": 7}}); err == nil {
 		t.Error("kept in a folder that is not there")
 	}
 }

@@ -22,7 +22,8 @@ func (s *Store) CreateKey(ctx context.Context, k service.Key) error {
 		if err != nil {
 			return err
 		}
-		values := []any{k.Name, k.Hash, strings.Join(scopes, " "), timestamp(k.CreatedAt), optional(k.ExpiresAt), optional(k.RevokedAt)}
+		values := []any{k.Name, k.Hash, strings.Join(scopes, " "), timestamp(k.CreatedAt), optional(k.ExpiresAt),
+			optional(k.RevokedAt)}
 		_, err = tx.ExecContext(ctx, `
 INSERT INTO api_keys (id, name, hash, scopes, created_at, expires_at, revoked_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`, append([]any{k.ID}, values...)...)
 		if err == nil {
@@ -72,11 +73,12 @@ func (s *Store) RevokeKey(ctx context.Context, id string, at time.Time) (revoked
 			return err
 		}
 		var keys []storedKey
-		err = each(ctx, tx, sealedKeys.rows(`WHERE t.id = $1 AND t.revoked_at IS NULL`), []any{id}, func(rows *sql.Rows) error {
-			k, err := scanKey(rows)
-			keys = append(keys, k)
-			return err
-		})
+		err = each(ctx, tx, sealedKeys.rows(`WHERE t.id = $1 AND t.revoked_at IS NULL`), []any{id},
+			func(rows *sql.Rows) error {
+				k, err := scanKey(rows)
+				keys = append(keys, k)
+				return err
+			})
 		if err != nil {
 			return fmt.Errorf("read the key %s: %w", id, err)
 		}

@@ -52,7 +52,8 @@ func (s *Store) Status(ctx context.Context) ([]Migration, error) {
 	}
 	list := make([]Migration, len(statuses))
 	for i, m := range statuses {
-		list[i] = Migration{Version: m.Source.Version, Name: path.Base(m.Source.Path), Applied: m.State == goose.StateApplied}
+		list[i] = Migration{Version: m.Source.Version, Name: path.Base(m.Source.Path),
+			Applied: m.State == goose.StateApplied}
 		if list[i].Applied {
 			at := m.AppliedAt.UTC()
 			list[i].AppliedAt = &at

@@ -11,7 +11,8 @@ import (
 )
 
 // AddObservations implements service.Store.
-func (s *Store) AddObservations(ctx context.Context, list []service.StoredObservation) (stored []service.StoredObservation, err error) {
+func (s *Store) AddObservations(ctx context.Context,
+	list []service.StoredObservation) (stored []service.StoredObservation, err error) {
 	err = s.write(ctx, func(tx *writeTx) error {
 		sealing, err := sealedObservations.begin(ctx, tx)
 		if err != nil {
@@ -28,7 +29,8 @@ func (s *Store) AddObservations(ctx context.Context, list []service.StoredObserv
 	return stored, err
 }
 
-func addObservation(ctx context.Context, sealing *sealing, o service.StoredObservation, stored *service.StoredObservation) error {
+func addObservation(ctx context.Context, sealing *sealing, o service.StoredObservation,
+	stored *service.StoredObservation) error {
 	document, err := json.Marshal(&o.Observation)
 	if err != nil {
 		return err
@@ -47,7 +49,9 @@ ON CONFLICT (key_id, idempotency_key) DO NOTHING`, append([]any{o.ID}, values...
 	}
 	*stored = service.StoredObservation{IdempotencyKey: o.IdempotencyKey, Known: true}
 	var text string
-	err = sealing.tx.QueryRowContext(ctx, `SELECT request_digest, document FROM observations WHERE key_id = $1 AND idempotency_key = $2`, o.By.KeyID, o.IdempotencyKey).
+	err = sealing.tx.QueryRowContext(ctx,
+		`SELECT request_digest, document FROM observations WHERE key_id = $1 AND idempotency_key = $2`, o.By.KeyID,
+		o.IdempotencyKey).
 		Scan(&stored.Digest, &text)
 	if err != nil {
 		return err
@@ -56,7 +60,8 @@ ON CONFLICT (key_id, idempotency_key) DO NOTHING`, append([]any{o.ID}, values...
 }
 
 // Observations implements service.Store.
-func (s *Store) Observations(ctx context.Context, f service.ObservationFilter) (list []service.Observation, more bool, err error) {
+func (s *Store) Observations(ctx context.Context, f service.ObservationFilter) (list []service.Observation, more bool,
+	err error) {
 	var bytes, read int
 	err = s.repeat(ctx, func() error {
 		list, more = nil, false

@@ -12,7 +12,8 @@ import (
 // ObservationMark implements service.Store.
 func (s *Store) ObservationMark(ctx context.Context) (m service.ObservationMark, err error) {
 	err = s.repeat(ctx, func() error {
-		return s.db.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MAX(id), '') FROM observations`).Scan(&m.Count, &m.Newest)
+		return s.db.QueryRowContext(ctx, `SELECT COUNT(*), COALESCE(MAX(id), '') FROM observations`).Scan(&m.Count,
+			&m.Newest)
 	})
 	if err != nil {
 		return m, fmt.Errorf("count the observations: %w", err)
@@ -52,12 +53,13 @@ func (s *Store) DropObservations(ctx context.Context, before string, limit int) 
 			return err
 		}
 		var ids []string
-		err = each(ctx, tx, `SELECT id FROM observations WHERE id < $1 ORDER BY id LIMIT $2`, []any{before, limit}, func(rows *sql.Rows) error {
-			var id string
-			err := rows.Scan(&id)
-			ids = append(ids, id)
-			return err
-		})
+		err = each(ctx, tx, `SELECT id FROM observations WHERE id < $1 ORDER BY id LIMIT $2`, []any{before, limit},
+			func(rows *sql.Rows) error {
+				var id string
+				err := rows.Scan(&id)
+				ids = append(ids, id)
+				return err
+			})
 		if err != nil || len(ids) == 0 {
 			return errors.Join(err, sealing.end(ctx))
 		}

@@ -88,7 +88,8 @@ func explained(err error) error {
 	e, ok := errors.AsType[*pgconn.PgError](err)
 	const insufficientPrivilege = "42501"
 	if ok && e.Code == insufficientPrivilege {
-		return fmt.Errorf("the server answers, and the database's role has no right to this (GRANT it, or use another role): %w", err)
+		return fmt.Errorf("the server answers, and the database's role has no right to this (GRANT it, or use "+
+			"another role): %w", err)
 	}
 	return err
 }

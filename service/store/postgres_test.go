@@ -88,7 +88,8 @@ func TestRoleWithoutRights(t *testing.T) {
 	// Rights on some tables only leave nothing half done.
 	exec1(t, db, `GRANT UPDATE ON catalog_state, table_digests TO `+role)
 	exec1(t, db, `GRANT INSERT, DELETE ON gpus, gpu_aliases TO `+role)
-	if _, err = guest.ChangeCatalog(t.Context(), put(card("lab-card", 1), service.Created)); err == nil || !strings.Contains(err.Error(), says) {
+	if _, err = guest.ChangeCatalog(t.Context(), put(card("lab-card", 1), service.Created)); err == nil ||
+		!strings.Contains(err.Error(), says) {
 		t.Errorf("a role that may write a part gets %v", err)
 	}
 	if check, err := guest.Check(t.Context()); err != nil || check.Count > 0 {

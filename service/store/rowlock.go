@@ -43,7 +43,8 @@ func (l *rowLock) Lock(ctx context.Context, db *sql.DB) error {
 			return errors.Join(err, tx.Rollback())
 		}
 		if n, err := result.RowsAffected(); err != nil || n != 1 {
-			return errors.Join(fmt.Errorf("the table migration_lock has %d rows with the id 1, not one", n), err, tx.Rollback())
+			return errors.Join(fmt.Errorf("the table migration_lock has %d rows with the id 1, not one", n), err,
+				tx.Rollback())
 		}
 		l.tx = tx
 		return nil
@@ -56,7 +57,8 @@ func (l *rowLock) Lock(ctx context.Context, db *sql.DB) error {
 
 // prepareLock makes the row where it is not there yet.
 func prepareLock(ctx context.Context, db *sql.DB) error {
-	_, err := db.ExecContext(ctx, `CREATE TABLE IF NOT EXISTS migration_lock (id INTEGER PRIMARY KEY, taken BIGINT NOT NULL)`)
+	_, err := db.ExecContext(ctx,
+		`CREATE TABLE IF NOT EXISTS migration_lock (id INTEGER PRIMARY KEY, taken BIGINT NOT NULL)`)
 	if err != nil && !isMade(err) {
 		return err
 	}

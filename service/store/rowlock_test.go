@@ -67,7 +67,8 @@ func waitForWaiter(t *testing.T, db *sql.DB, locked <-chan error) {
 			t.Fatalf("both have the lock: %v", err)
 		default:
 		}
-		err := db.QueryRowContext(t.Context(), `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
+		err := db.QueryRowContext(t.Context(),
+			`SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&n)
 		if err != nil {
 			t.Fatal(err)
 		}

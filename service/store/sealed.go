@@ -18,20 +18,24 @@ type sealed struct {
 	columns string // the others, in the order in which they are digested
 }
 
-// The tables with digests. Users' entries are in the history, whole, and are held against it; the built-in ones are those
-// of the program.
+// The tables with digests. Users' entries are in the history, whole, and are held against it; the built-in ones are
+// those of the program.
 var (
-	sealedHistory      = sealed{"catalog_history", "change_number", "kind, entry_id, action, key_id, key_name, changed_at, document"}
+	sealedHistory = sealed{"catalog_history", "change_number",
+		"kind, entry_id, action, key_id, key_name, changed_at, document"}
 	sealedKeys         = sealed{"api_keys", "id", "name, hash, scopes, created_at, expires_at, revoked_at"}
-	sealedObservations = sealed{"observations", "id", `key_id, idempotency_key, request_digest, gpu, "family", document`}
+	sealedObservations = sealed{"observations", "id",
+		`key_id, idempotency_key, request_digest, gpu, "family", document`}
 	sealedCalibrations = sealed{"calibrations", "number", "id, digest, summary, document"}
 	sealedActivations  = sealed{"calibration_activations", "number", "calibration_id, key_id, key_name, activated_at"}
 	sealedDecisions    = sealed{"calibration_decisions", "activation", "refused, reason"}
 
-	sealedTables = []sealed{sealedHistory, sealedKeys, sealedObservations, sealedCalibrations, sealedActivations, sealedDecisions}
+	sealedTables = []sealed{sealedHistory, sealedKeys, sealedObservations, sealedCalibrations, sealedActivations,
+		sealedDecisions}
 )
 
-// rows is a query of a table's rows with their digests, for scanSealed. after is what follows the tables, where the table is called t.
+// rows is a query of a table's rows with their digests, for scanSealed. after is what follows the tables, where the
+// table is called t.
 func (t sealed) rows(after string) string {
 	var columns strings.Builder
 	for column := range strings.SplitSeq(t.columns, ", ") {

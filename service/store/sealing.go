@@ -7,8 +7,8 @@ import (
 	"fmt"
 )
 
-// sealing keeps the digests of a table while a transaction writes it. Whoever has it is the only one to write the table until the
-// end of the transaction, so it is taken before the first row is touched.
+// sealing keeps the digests of a table while a transaction writes it. Whoever has it is the only one to write the table
+// until the end of the transaction, so it is taken before the first row is touched.
 type sealing struct {
 	sealed
 	tx   *writeTx
@@ -18,7 +18,8 @@ type sealing struct {
 
 func (t sealed) begin(ctx context.Context, tx *writeTx) (*sealing, error) {
 	s := &sealing{sealed: t, tx: tx}
-	n, err := affected(tx.ExecContext(ctx, `UPDATE table_digests SET writes = writes + 1 WHERE table_name = $1`, t.name))
+	n, err := affected(tx.ExecContext(ctx, `UPDATE table_digests SET writes = writes + 1 WHERE table_name = $1`,
+		t.name))
 	if err == nil && n != 1 {
 		err = errors.New("its row in table_digests is missing: vramplan verify says what else is wrong")
 	}
@@ -27,7 +28,8 @@ func (t sealed) begin(ctx context.Context, tx *writeTx) (*sealing, error) {
 	}
 	var writes int64
 	var text string
-	err = tx.QueryRowContext(ctx, `SELECT writes, row_count, digest FROM table_digests WHERE table_name = $1`, t.name).Scan(&writes, &s.rows, &text)
+	err = tx.QueryRowContext(ctx, `SELECT writes, row_count, digest FROM table_digests WHERE table_name = $1`,
+		t.name).Scan(&writes, &s.rows, &text)
 	if err == nil {
 		s.sum, err = parseSum(text)
 	}
@@ -55,7 +57,8 @@ func (s *sealing) add(ctx context.Context, key any, values ...any) error {
 }
 
 func (s *sealing) note(ctx context.Context, key, digest string) error {
-	if _, err := s.tx.ExecContext(ctx, `INSERT INTO row_digests (table_name, row_key, digest) VALUES ($1, $2, $3)`, s.name, key, digest); err != nil {
+	if _, err := s.tx.ExecContext(ctx, `INSERT INTO row_digests (table_name, row_key, digest) VALUES ($1, $2, $3)`,
+		s.name, key, digest); err != nil {
 		return err
 	}
 	s.rows++
@@ -65,7 +68,8 @@ func (s *sealing) note(ctx context.Context, key, digest string) error {
 // remove forgets a row. One that has no digest is none that was counted.
 func (s *sealing) remove(ctx context.Context, key string) error {
 	var digest string
-	err := s.tx.QueryRowContext(ctx, `SELECT digest FROM row_digests WHERE table_name = $1 AND row_key = $2`, s.name, key).Scan(&digest)
+	err := s.tx.QueryRowContext(ctx, `SELECT digest FROM row_digests WHERE table_name = $1 AND row_key = $2`, s.name,
+		key).Scan(&digest)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
 	}
@@ -81,7 +85,8 @@ func (s *sealing) remove(ctx context.Context, key string) error {
 
 // end writes the digest of the table.
 func (s *sealing) end(ctx context.Context) error {
-	_, err := s.tx.ExecContext(ctx, `UPDATE table_digests SET row_count = $1, digest = $2 WHERE table_name = $3`, s.rows, s.sum.String(), s.name)
+	_, err := s.tx.ExecContext(ctx, `UPDATE table_digests SET row_count = $1, digest = $2 WHERE table_name = $3`,
+		s.rows, s.sum.String(), s.name)
 	if err != nil {
 		return fmt.Errorf("write the digest of the table %s: %w", s.name, err)
 	}
@@ -116,7 +121,8 @@ func (s *Store) adopt(ctx context.Context) error {
 	for _, t := range sealedTables {
 		var writes int64
 		err := s.repeat(ctx, func() error {
-			return s.db.QueryRowContext(ctx, `SELECT writes FROM table_digests WHERE table_name = $1`, t.name).Scan(&writes)
+			return s.db.QueryRowContext(ctx, `SELECT writes FROM table_digests WHERE table_name = $1`,
+				t.name).Scan(&writes)
 		})
 		if err == nil && writes < 0 {
 			err = s.write(ctx, func(tx *writeTx) error {
@@ -134,8 +140,8 @@ func (s *Store) adopt(ctx context.Context) error {
 	return nil
 }
 
-// Accept takes what the tables hold now as what they are meant to hold: after older programs wrote beside this one, or an
-// operator by hand. Nothing but the digests is changed.
+// Accept takes what the tables hold now as what they are meant to hold: after older programs wrote beside this one, or
+// an operator by hand. Nothing but the digests is changed.
 func (s *Store) Accept(ctx context.Context) error {
 	return s.write(ctx, func(tx *writeTx) error {
 		for _, t := range sealedTables {

@@ -23,8 +23,8 @@ func verified(t *testing.T, s *store.Store) (faults string) {
 	return strings.Join(all, "; ")
 }
 
-// An upgrade gives digests to what older programs wrote. What one of them writes beside this one is read and named, but a key,
-// which opens nothing until somebody accepts it.
+// An upgrade gives digests to what older programs wrote. What one of them writes beside this one is read and named, but
+// a key, which opens nothing until somebody accepts it.
 func TestOlderProgramsMakeNoDigests(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := migrated(t, name)
@@ -55,7 +55,8 @@ func TestOlderProgramsMakeNoDigests(t *testing.T) {
 				t.Errorf("no %q in %s", row, faults)
 			}
 		}
-		if list, _, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 10}); err != nil || len(list) != 2 {
+		if list, _, err := s.Observations(t.Context(), service.ObservationFilter{Limit: 10}); err != nil ||
+			len(list) != 2 {
 			t.Errorf("%d observations, %v", len(list), err)
 		}
 		var altered *service.AlteredError
@@ -95,7 +96,8 @@ func TestAlteredCalibrationIsRefused(t *testing.T) {
 		}
 		exec1(t, direct(t, name), `UPDATE calibrations SET document = REPLACE(document, '0.125', '0.925')`)
 		var altered *service.AlteredError
-		if _, _, err := s.Calibration(t.Context(), c.ID); !errors.As(err, &altered) || !strings.Contains(err.Error(), c.ID) {
+		if _, _, err := s.Calibration(t.Context(), c.ID); !errors.As(err, &altered) ||
+			!strings.Contains(err.Error(), c.ID) {
 			t.Errorf("the calibration: %v", err)
 		}
 		if _, err := s.ActiveCalibration(t.Context(), a.Number); !errors.As(err, &altered) {
@@ -108,7 +110,8 @@ func TestAlteredCalibrationIsRefused(t *testing.T) {
 		if status := svc.CalibrationStatus(); status.Calibration == c.ID || status.Activated == c.ID {
 			t.Errorf("in force: %+v", status)
 		}
-		if _, err := svc.Calibration(t.Context(), c.ID); service.ErrorCode(err) != service.CodeUnavailable || !strings.Contains(err.Error(), "was altered") {
+		if _, err := svc.Calibration(t.Context(), c.ID); service.ErrorCode(err) != service.CodeUnavailable ||
+			!strings.Contains(err.Error(), "was altered") {
 			t.Errorf("asked for: %v", err)
 		}
 	})

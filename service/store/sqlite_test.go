@@ -43,8 +43,9 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// modernc.org/sqlite works only with the modernc.org/libc that its own go.mod names. go.mod has no replace for it, with which go install
-// PATH@VERSION would not work: since v1.61.0 of the driver names one as late as the other modules ask for. This holds the two together.
+// modernc.org/sqlite works only with the modernc.org/libc that its own go.mod names. go.mod has no replace for it, with
+// which go install PATH@VERSION would not work: since v1.61.0 of the driver names one as late as the other modules ask
+// for. This holds the two together.
 func TestLibcIsTheOneThatSQLiteNames(t *testing.T) {
 	module := func(path string) (m struct {
 		Version, GoMod string

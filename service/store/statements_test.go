@@ -57,13 +57,15 @@ func compareStatements(sent []string) error {
 	if partly {
 		for _, s := range sent {
 			if !bytes.Contains(before, []byte("\n"+strings.TrimSuffix(s, ";")+";\n")) {
-				return fmt.Errorf("a statement is not in %s: run all tests of the package with -update:\n%s", statementsFile, s)
+				return fmt.Errorf("a statement is not in %s: run all tests of the package with -update:\n%s",
+					statementsFile, s)
 			}
 		}
 		return nil
 	}
 	if diff := cmp.Diff(strings.Split(string(before), "\n"), strings.Split(now.String(), "\n")); diff != "" {
-		return fmt.Errorf("stores send other statements than %s says, run the tests with -update (-file +sent):\n%s", statementsFile, diff)
+		return fmt.Errorf("stores send other statements than %s says, run the tests with -update (-file +sent):\n%s",
+			statementsFile, diff)
 	}
 	return nil
 }
@@ -83,7 +85,9 @@ func migrationsText() (string, error) {
 
 // withoutComments leaves out the lines that are comments alone, as goose does.
 func withoutComments(sql string) string {
-	lines := slices.DeleteFunc(strings.Split(sql, "\n"), func(line string) bool { return strings.HasPrefix(line, "--") })
+	lines := slices.DeleteFunc(strings.Split(sql, "\n"), func(line string) bool {
+		return strings.HasPrefix(line, "--")
+	})
 	return strings.Join(lines, "\n")
 }
 

@@ -56,10 +56,12 @@ func Open(ctx context.Context, name string) (*Store, error) {
 	case strings.HasPrefix(name, "postgres://"), strings.HasPrefix(name, "postgresql://"):
 		return openPostgres(name)
 	case name == "":
-		return nil, errors.New("the database has no name; use file:PATH, such as file:vramplan.db, or postgres://USER@HOST/DATABASE")
+		return nil, errors.New("the database has no name; use file:PATH, such as file:vramplan.db, or " +
+			"postgres://USER@HOST/DATABASE")
 	case !strings.HasPrefix(name, "file:") && strings.Contains(name, "://"):
 		scheme, _, _ := strings.Cut(name, "://") // the rest may hold a password
-		return nil, fmt.Errorf("database %.20q: use file:PATH, such as file:vramplan.db, or postgres://USER@HOST/DATABASE", scheme+"://…")
+		return nil, fmt.Errorf("database %.20q: use file:PATH, such as file:vramplan.db, or "+
+			"postgres://USER@HOST/DATABASE", scheme+"://…")
 	}
 	return openSQLite(ctx, name)
 }
@@ -75,7 +77,8 @@ func (d *damaged) Unwrap() error { return d.error }
 
 // OpenExisting is Open, and makes no file.
 func OpenExisting(ctx context.Context, name string) (*Store, error) {
-	if path, parameters, _ := strings.Cut(name, "?"); !strings.Contains(path, "://") && path != "" && !strings.Contains(parameters, "mode=") {
+	if path, parameters, _ := strings.Cut(name, "?"); !strings.Contains(path, "://") && path != "" &&
+		!strings.Contains(parameters, "mode=") {
 		name = path + "?mode=rw"
 		if parameters != "" {
 			name += "&" + parameters

@@ -153,7 +153,9 @@ func TestMigrateTwice(t *testing.T) {
 			}
 			names = append(names, m.Name)
 		}
-		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql", "00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql", "00007_decisions.sql", "00008_digests.sql"}, names); diff != "" {
+		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql",
+			"00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql", "00007_decisions.sql",
+			"00008_digests.sql"}, names); diff != "" {
 			t.Error(diff)
 		}
 		ran, err := open(t, name).Migrate(t.Context())
@@ -349,7 +351,8 @@ func TestCancelledContext(t *testing.T) {
 		if _, err := s.Catalog(ctx); err == nil {
 			t.Error("read the catalog for a caller who had gone")
 		}
-		if err := service.New(service.EmbeddedCatalog(), service.WithStore(s)).Refresh(ctx); service.ErrorCode(err) != service.CodeUnavailable {
+		err := service.New(service.EmbeddedCatalog(), service.WithStore(s)).Refresh(ctx)
+		if service.ErrorCode(err) != service.CodeUnavailable {
 			t.Errorf("code %s of %v", service.ErrorCode(err), err)
 		}
 	})

@@ -17,9 +17,10 @@ const lastChanges = `WHERE t.action <> 'delete' AND NOT EXISTS (SELECT 1 FROM ca
 	WHERE n.kind = t.kind AND n.entry_id = t.entry_id AND n.change_number > t.change_number)
 ORDER BY t.change_number`
 
-// useHistory sees to it that users' entries are what users entered. The history has each of them whole, with a digest: an entry
-// that is not the same in its own table is taken from there, and named in Faults. Where the history does not help, since its row
-// was altered too or there is none, the entry stays as it is, named in Faults; the digest of users' entries in the catalog's revision is then another.
+// useHistory sees to it that users' entries are what users entered. The history has each of them whole, with a digest:
+// an entry that is not the same in its own table is taken from there, and named in Faults. Where the history does not
+// help, since its row was altered too or there is none, the entry stays as it is, named in Faults; the digest of users'
+// entries in the catalog's revision is then another.
 func (r reader) useHistory(ctx context.Context, c *catalog.Contents) error {
 	gpus, models := map[string]*catalog.GPU{}, map[string]*catalog.Model{}
 	err := each(ctx, r.tx, sealedHistory.rows(lastChanges), nil, func(rows *sql.Rows) error {
@@ -48,11 +49,15 @@ func (r reader) useHistory(ctx context.Context, c *catalog.Contents) error {
 	if err != nil {
 		return fmt.Errorf("read what users entered: %w", err)
 	}
-	c.GPUs, err = asEntered(c, "GPU", c.GPUs, gpus, func(g *catalog.GPU) (string, catalog.Origin) { return g.ID, g.Origin })
+	c.GPUs, err = asEntered(c, "GPU", c.GPUs, gpus, func(g *catalog.GPU) (string, catalog.Origin) {
+		return g.ID, g.Origin
+	})
 	if err != nil {
 		return err
 	}
-	c.Models, err = asEntered(c, "model", c.Models, models, func(m *catalog.Model) (string, catalog.Origin) { return m.ID, m.Origin })
+	c.Models, err = asEntered(c, "model", c.Models, models, func(m *catalog.Model) (string, catalog.Origin) {
+		return m.ID, m.Origin
+	})
 	return err
 }
 
@@ -66,7 +71,8 @@ func notesOf(aliases []string, notes map[string]string) map[string]string {
 }
 
 // asEntered is a list with the users' entries as they were entered.
-func asEntered[E any](c *catalog.Contents, kind string, list []E, entered map[string]*E, of func(*E) (string, catalog.Origin)) ([]E, error) {
+func asEntered[E any](c *catalog.Contents, kind string, list []E, entered map[string]*E,
+	of func(*E) (string, catalog.Origin)) ([]E, error) {
 	fault := func(format, id string) { c.Faults = append(c.Faults, fmt.Sprintf(format, kind, id)) }
 	for i := range list {
 		id, origin := of(&list[i])
@@ -74,7 +80,8 @@ func asEntered[E any](c *catalog.Contents, kind string, list []E, entered map[st
 		delete(entered, id)
 		switch {
 		case last == nil && origin == catalog.User:
-			fault("the user's %s %q of the database is not in its history, or is altered there: nothing says whether it is what was entered", id)
+			fault("the user's %s %q of the database is not in its history, or is altered there: nothing says whether "+
+				"it is what was entered", id)
 		case last == nil:
 		default:
 			same, err := equal(&list[i], last)

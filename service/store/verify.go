@@ -61,8 +61,9 @@ func (r *Report) add(table, row, problem string, args ...any) {
 }
 
 // Verify looks at all that the database holds: whether rows are what was written and all of them are there, counters
-// agree with what they count, the catalog is what was shipped and entered, references lead somewhere, every migration ran and the
-// tables are those that they make. It changes nothing. The error is of a database that could not be looked at.
+// agree with what they count, the catalog is what was shipped and entered, references lead somewhere, every migration
+// ran and the tables are those that they make. It changes nothing. The error is of a database that could not be looked
+// at.
 func (s *Store) Verify(ctx context.Context) (*Report, error) {
 	r := NewReport()
 	if s.guard != nil {
@@ -83,15 +84,15 @@ func (s *Store) Verify(ctx context.Context) (*Report, error) {
 	}
 	acknowledged := s.acknowledgedWrites() // before what is there is read
 	for _, t := range sealedTables {
-		err := s.inspect(ctx, r, t.name, func(ctx context.Context, tx *sql.Tx, r *Report) error { return t.verify(ctx, tx, r) })
-		if err != nil {
+		if err := s.inspect(ctx, r, t.name, t.verify); err != nil {
 			return nil, err
 		}
 		if has, known := r.Writes[t.name]; known && has < acknowledged[t.name] {
-			r.add(t.name, "", "this process acknowledged its write number %d, and it was written %d times: writes were lost", acknowledged[t.name], has)
+			r.add(t.name, "", "this process acknowledged its write number %d, and it was written %d times: "+
+				"writes were lost", acknowledged[t.name], has)
 		}
 	}
-	for _, check := range []func(context.Context, *sql.Tx, *Report) error{verifyCatalog, verifyCalibrations, verifyReferences} {
+	for _, check := range []inspection{verifyCatalog, verifyCalibrations, verifyReferences} {
 		if err := s.inspect(ctx, r, "", check); err != nil {
 			return nil, err
 		}
@@ -99,8 +100,12 @@ func (s *Store) Verify(ctx context.Context) (*Report, error) {
 	return r, nil
 }
 
-// inspect runs a check on one moment of the database. What the database says of its own damage is what the check was for.
-func (s *Store) inspect(ctx context.Context, r *Report, table string, check func(context.Context, *sql.Tx, *Report) error) error {
+// inspection is a check of what a transaction sees.
+type inspection func(context.Context, *sql.Tx, *Report) error
+
+// inspect runs a check on one moment of the database. What the database says of its own damage is what the check was
+// for.
+func (s *Store) inspect(ctx context.Context, r *Report, table string, check inspection) error {
 	var found *Report
 	err := s.repeat(ctx, func() error {
 		found = NewReport()
@@ -138,7 +143,8 @@ func isDamage(err error) bool {
 	}
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		switch e.Code[:2] {
-		case "XX", "58", "22": // internal errors with damaged data among them, errors of files, data that cannot be what a type is
+		// internal errors with damaged data among them, errors of files, data that cannot be what a type is
+		case "XX", "58", "22":
 			return true
 		}
 		return e.Code == "42P01" || e.Code == "42703" // a table or a column is missing
@@ -160,7 +166,8 @@ func (t sealed) verify(ctx context.Context, tx *sql.Tx, r *Report) error {
 		case altered:
 			r.add(t.name, row.key, "it was altered: its digest is another")
 		case unsealed:
-			r.add(t.name, row.key, "it has no digest: an older version of vramplan wrote it, or somebody behind the service")
+			r.add(t.name, row.key, "it has no digest: an older version of vramplan wrote it, or somebody "+
+				"behind the service")
 			return nil
 		}
 		count++
@@ -190,7 +197,8 @@ WHERE d.table_name = $1 AND t.`+t.key+` IS NULL`, []any{t.name}, func(in *sql.Ro
 	}
 	var writes, counted int64
 	var text string
-	err = tx.QueryRowContext(ctx, `SELECT writes, row_count, digest FROM table_digests WHERE table_name = $1`, t.name).Scan(&writes, &counted, &text)
+	err = tx.QueryRowContext(ctx, `SELECT writes, row_count, digest FROM table_digests WHERE table_name = $1`,
+		t.name).Scan(&writes, &counted, &text)
 	switch {
 	case errors.Is(err, sql.ErrNoRows):
 		r.add(t.name, "", "its digest is missing in table_digests")
@@ -204,7 +212,8 @@ WHERE d.table_name = $1 AND t.`+t.key+` IS NULL`, []any{t.name}, func(in *sql.Ro
 		return nil
 	}
 	if total, err := parseSum(text); err != nil || counted != count || total.n.Cmp(&digests.n) != 0 {
-		r.add(t.name, "", "rows were put back or taken away: it has %d digests, of which the sum is not that of the %d that were written", count, counted)
+		r.add(t.name, "", "rows were put back or taken away: it has %d digests, of which the sum is not that of the "+
+			"%d that were written", count, counted)
 	}
 	return nil
 }

@@ -13,12 +13,13 @@ import (
 
 // schema is what the migrations make: tables with their columns. Beside them a database may have what others put there.
 var schema = map[string][]string{
-	"gpus":                    {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
-	"gpu_aliases":             {"alias", "origin", "gpu_id", "position", "note"},
-	"models":                  {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
-	"model_aliases":           {"alias", "origin", "model_id", "position", "note"},
-	"catalog_state":           {"id", "builtin", "user_changes"},
-	"catalog_history":         {"change_number", "kind", "entry_id", "action", "key_id", "key_name", "changed_at", "document"},
+	"gpus":          {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
+	"gpu_aliases":   {"alias", "origin", "gpu_id", "position", "note"},
+	"models":        {"id", "origin", "position", "document", "revision", "created_at", "updated_at"},
+	"model_aliases": {"alias", "origin", "model_id", "position", "note"},
+	"catalog_state": {"id", "builtin", "user_changes"},
+	"catalog_history": {"change_number", "kind", "entry_id", "action", "key_id", "key_name", "changed_at",
+		"document"},
 	"api_keys":                {"id", "name", "hash", "scopes", "created_at", "expires_at", "revoked_at"},
 	"observations":            {"id", "key_id", "idempotency_key", "request_digest", "gpu", "family", "document"},
 	"calibrations":            {"number", "id", "digest", "summary", "document"},
@@ -30,9 +31,11 @@ var schema = map[string][]string{
 }
 
 // indexes are those that the migrations make by name. Three of them keep rows unique.
-var indexes = []string{"gpu_aliases_by_gpu", "model_aliases_by_model", "catalog_history_by_entry", "observations_once", "observations_by_group", "calibrations_by_id", "calibrations_by_digest"}
+var indexes = []string{"gpu_aliases_by_gpu", "model_aliases_by_model", "catalog_history_by_entry", "observations_once",
+	"observations_by_group", "calibrations_by_id", "calibrations_by_digest"}
 
-// verifySchema compares the tables, their columns and indexes with those that the migrations make, and finds triggers, of which they make none.
+// verifySchema compares the tables, their columns and indexes with those that the migrations make, and finds triggers,
+// of which they make none.
 func (s *Store) verifySchema(ctx context.Context, tx *sql.Tx, r *Report) error {
 	columns, index, trigger := `
 SELECT table_name || '.' || column_name FROM information_schema.columns WHERE table_schema = current_schema()`,
@@ -91,12 +94,13 @@ func (s *Store) verifyMigrations(ctx context.Context, r *Report) (missing bool, 
 	var applied []int64
 	err = s.inspect(ctx, r, "goose_db_version", func(ctx context.Context, tx *sql.Tx, _ *Report) error {
 		applied = nil
-		return each(ctx, tx, `SELECT version_id FROM goose_db_version WHERE version_id > 0 AND is_applied ORDER BY id`, nil, func(rows *sql.Rows) error {
-			var version int64
-			err := rows.Scan(&version)
-			applied = append(applied, version)
-			return err
-		})
+		return each(ctx, tx, `SELECT version_id FROM goose_db_version WHERE version_id > 0 AND is_applied ORDER BY id`,
+			nil, func(rows *sql.Rows) error {
+				var version int64
+				err := rows.Scan(&version)
+				applied = append(applied, version)
+				return err
+			})
 	})
 	if err != nil || r.Count > 0 {
 		return true, err
@@ -110,12 +114,14 @@ func (s *Store) verifyMigrations(ctx context.Context, r *Report) (missing bool, 
 		known[source.Version] = true
 		if !slices.Contains(applied, source.Version) {
 			missing = true
-			r.add("goose_db_version", fmt.Sprint(source.Version), "this migration has not run: vramplan migrate runs it")
+			r.add("goose_db_version", fmt.Sprint(source.Version),
+				"this migration has not run: vramplan migrate runs it")
 		}
 	}
 	for _, version := range applied {
 		if !known[version] {
-			r.add("goose_db_version", fmt.Sprint(version), "this program does not know the migration: it is older than the database")
+			r.add("goose_db_version", fmt.Sprint(version), "this program does not know the migration: it is older "+
+				"than the database")
 		}
 	}
 	return missing, nil

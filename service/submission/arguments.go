@@ -38,7 +38,8 @@ func (p *program) arguments() map[string]argument {
 		}
 		key, value, given := strings.Cut(text, "=")
 		key = strings.ReplaceAll(key, "-", "_")
-		a := argument{value: value, known: w.Certainty == shell.Sure, reason: w.Reason, written: "--" + key, file: p.file(w.At), line: w.At.Line}
+		a := argument{value: value, known: w.Certainty == shell.Sure, reason: w.Reason, written: "--" + key,
+			file: p.file(w.At), line: w.At.Line}
 		if !given {
 			a.value, a.known = "true", true
 			for first := true; i+1 < len(p.args) && !strings.HasPrefix(p.args[i+1].Text, "--"); first = false {
@@ -69,7 +70,8 @@ func jsonArguments(file string, text []byte) map[string]argument {
 	}
 	gjson.ParseBytes(text).ForEach(func(key, value gjson.Result) bool {
 		if value.Type != gjson.Null && len(args) < maxArguments {
-			args[key.Str] = argument{value: value.String(), known: !value.IsObject() && !value.IsArray(), reason: "it is not a plain value", written: key.Str, file: file, line: lineOf(text, key.Str)}
+			args[key.Str] = argument{value: value.String(), known: !value.IsObject() && !value.IsArray(),
+				reason: "it is not a plain value", written: key.Str, file: file, line: lineOf(text, key.Str)}
 		}
 		return true
 	})

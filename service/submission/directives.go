@@ -16,7 +16,8 @@ import (
 const marker = "#VRAMPLAN"
 
 // topLevel are the fields of a job document that lie outside "training".
-var topLevel = map[string]bool{"model": true, "training": true, "gpus": true, "reserve_bytes": true, "confidence": true, "effective_batch": true}
+var topLevel = map[string]bool{"model": true, "training": true, "gpus": true, "reserve_bytes": true, "confidence": true,
+	"effective_batch": true}
 
 // directives reads the lines of a script that begin with #VRAMPLAN: either a job
 // document over any number of them, or key=value pairs such as

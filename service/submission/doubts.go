@@ -126,7 +126,8 @@ func (p *program) doubtKey(file string, line int, word string) {
 
 // doubtValue notes a word that is known only when the script runs.
 func (p *program) doubtValue(w shell.Word, what string) {
-	p.doubt(Doubt{File: p.file(w.At), Line: w.At.Line, Word: what, Why: "is known only when the script runs: " + w.Reason, Enlarges: true})
+	p.doubt(Doubt{File: p.file(w.At), Line: w.At.Line, Word: what, Why: "is known only when the script runs: " +
+		w.Reason, Enlarges: true})
 }
 
 // file is the name of the source that a span points into.

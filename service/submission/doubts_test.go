@@ -12,9 +12,11 @@ const nanoGPTModel = "class GPT(nn.Module):\n    pass # its layers\n"
 
 // findKnown looks for the job of a script in /job, where nanoGPTScript and nanoGPTModel are nanoGPT's.
 func findKnown(script string, f files) (Found, error) {
-	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, SubmitDir: "/job", programs: &programs{
-		nanoGPTTrain: map[string]bool{trainFingerprint([]byte(nanoGPTScript)): true}, nanoGPTModel: map[string]bool{modelFingerprint([]byte(nanoGPTModel)): true},
-	}})
+	return Find(Source{Script: []byte(script), Dir: "/job", Name: "job.sh", ReadFile: f.read, SubmitDir: "/job",
+		programs: &programs{
+			nanoGPTTrain: map[string]bool{trainFingerprint([]byte(nanoGPTScript)): true},
+			nanoGPTModel: map[string]bool{modelFingerprint([]byte(nanoGPTModel)): true},
+		}})
 }
 
 // may says whether a job may be refused: it was found, and nothing of it is in doubt.
@@ -22,11 +24,14 @@ func may(found Found, err error) bool { return err == nil && len(found.Doubts) =
 
 // The launches of which every word is understood.
 const (
-	trainerLaunch = "python run_clm.py --model_name_or_path gpt2 --dataset_name wikitext --per_device_train_batch_size 64 --per_device_eval_batch_size 8 --do_train --do_eval --bf16 --block_size 1024 --learning_rate 1e-4 --output_dir $OUT"
-	nanoLaunch    = "python train.py config/big.py --compile=False --out_dir=$OUT"
+	trainerLaunch = "python run_clm.py --model_name_or_path gpt2 --dataset_name wikitext " +
+		"--per_device_train_batch_size 64 --per_device_eval_batch_size 8 --do_train --do_eval --bf16 --block_size " +
+		"1024 --learning_rate 1e-4 --output_dir $OUT"
+	nanoLaunch = "python train.py config/big.py --compile=False --out_dir=$OUT"
 )
 
-var nanoFiles = files{"train.py": nanoGPTScript, "model.py": nanoGPTModel, "config/big.py": "# big\nbatch_size = 64\nwandb_run_name = 'a' + str(time.time())\n"}
+var nanoFiles = files{"train.py": nanoGPTScript, "model.py": nanoGPTModel,
+	"config/big.py": "# big\nbatch_size = 64\nwandb_run_name = 'a' + str(time.time())\n"}
 
 // withFile is nanoFiles with one more or other file.
 func withFile(name, text string) files {
@@ -45,13 +50,23 @@ func TestUnderstood(t *testing.T) {
 	}{
 		{"the Trainer", trainerLaunch, nil},
 		{"nanoGPT", nanoLaunch, nanoFiles},
-		{"with other values in train.py", nanoLaunch, withFile("train.py", strings.Replace(nanoGPTScript, "n_layer = 12", "n_layer = 48 # more", 1))},
-		{"under srun, with an environment", "module load cuda\nsource ~/venv/bin/activate\nexport OMP_NUM_THREADS=8 HF_HOME=/scratch PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\ncd $SLURM_SUBMIT_DIR\nsrun --ntasks=1 -u " + trainerLaunch, nil},
-		{"under torchrun", "torchrun --standalone --nproc_per_node=1 --master_port 29500 " + strings.TrimPrefix(nanoLaunch, "python "), nanoFiles},
-		{"under accelerate with a file", "accelerate launch --config_file a.yaml --num_processes 1 " + strings.TrimPrefix(trainerLaunch, "python "), files{"a.yaml": "distributed_type: NO\nnum_processes: 1\nmixed_precision: bf16\nuse_cpu: false\n"}},
-		{"behind a check", "set -euo pipefail\nif [ $# -gt 5 ]; then echo no; exit 1; fi\nmkdir -p out && cd . || exit 1\n" + nanoLaunch, nanoFiles},
+		{"with other values in train.py", nanoLaunch,
+			withFile("train.py", strings.Replace(nanoGPTScript, "n_layer = 12", "n_layer = 48 # more", 1))},
+		{"under srun, with an environment", "module load cuda\nsource ~/venv/bin/activate\nexport OMP_NUM_THREADS=8 " +
+			"HF_HOME=/scratch PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\ncd " +
+			"$SLURM_SUBMIT_DIR\nsrun --ntasks=1 -u " + trainerLaunch, nil},
+		{"under torchrun", "torchrun --standalone --nproc_per_node=1 --master_port 29500 " +
+			strings.TrimPrefix(nanoLaunch, "python "), nanoFiles},
+		{"under accelerate with a file", "accelerate launch --config_file a.yaml --num_processes 1 " +
+			strings.TrimPrefix(trainerLaunch, "python "), files{"a.yaml": "distributed_type: NO\nnum_processes: " +
+			"1\nmixed_precision: bf16\nuse_cpu: false\n"}},
+		{"behind a check", "set -euo pipefail\nif [ $# -gt 5 ]; then echo no; exit 1; fi\nmkdir -p out && " +
+			"cd . || exit 1\n" + nanoLaunch, nanoFiles},
 		{"in a function", "main() {\n" + nanoLaunch + " 2>&1 | tee log.txt\n}\nmain \"$@\"", nanoFiles},
-		{"run_clm.py of a release", trainerLaunch, files{"run_clm.py": "from transformers import Trainer, HfArgumentParser\nparser = HfArgumentParser((ModelArguments, TrainingArguments))\n    model = AutoModelForCausalLM.from_pretrained(name)\n    model.resize_token_embeddings(len(tokenizer))\n    trainer = Trainer(model=model)\n"}},
+		{"run_clm.py of a release", trainerLaunch, files{"run_clm.py": "from transformers import Trainer, " +
+			"HfArgumentParser\nparser = HfArgumentParser((ModelArguments, TrainingArguments))\n    model = " +
+			"AutoModelForCausalLM.from_pretrained(name)\n    model.resize_token_embeddings(len(tokenizer))\n    " +
+			"trainer = Trainer(model=model)\n"}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if found, err := findKnown(tt.script, tt.files); !may(found, err) {
@@ -72,7 +87,8 @@ func TestDoubts(t *testing.T) {
 		want         string // part of the reason
 	}{
 		{"PEFT's switch", trainer("--use_peft_lora True --lora_r 8"), nil, "job.sh:1: --lora_r is about adapters"},
-		{"PEFT's quantisation", trainer("--use_4bit_quantization True"), nil, "--use_4bit_quantization is about quantisation"},
+		{"PEFT's quantisation", trainer("--use_4bit_quantization True"), nil,
+			"--use_4bit_quantization is about quantisation"},
 		{"LLaMA-Factory", trainer("--finetuning_type lora"), nil, "--finetuning_type is about adapters"},
 		{"qlora.py", trainer("--bits 4 --double_quant"), nil, "--bits is about quantisation"},
 		{"frozen layers", trainer("--freeze_layers 20"), nil, "--freeze_layers is about adapters"},
@@ -86,60 +102,93 @@ func TestDoubts(t *testing.T) {
 		{"another model", trainer("--config_overrides n_layer=2"), nil, "--config_overrides is about the model"},
 		{"code of its own", trainer("--trust_remote_code True"), nil, "--trust_remote_code"},
 		{"few samples", trainer("--max_train_samples 4"), nil, "--max_train_samples may leave fewer"},
-		{"only evaluates", strings.Replace(trainerLaunch, "--do_train", "", 1), nil, "without --do_train trains nothing"},
-		{"does not train", strings.Replace(trainerLaunch, "--do_train", "--do_train False", 1), nil, "without --do_train"},
+		{"only evaluates", strings.Replace(trainerLaunch, "--do_train", "", 1), nil,
+			"without --do_train trains nothing"},
+		{"does not train", strings.Replace(trainerLaunch, "--do_train", "--do_train False", 1), nil,
+			"without --do_train"},
 		{"on a processor", trainer("--no_cuda"), nil, "--no_cuda keeps it off"},
-		{"words from outside", trainer("$EXTRA"), nil, "an argument of run_clm.py is known only when the script runs: $EXTRA is not set"},
-		{"words behind a flag", strings.Replace(trainerLaunch, "--do_eval", "--do_eval $EXTRA", 1), nil, "known only when the script runs"},
+		{"words from outside", trainer("$EXTRA"), nil,
+			"an argument of run_clm.py is known only when the script runs: " +
+				"$EXTRA is not set"},
+		{"words behind a flag", strings.Replace(trainerLaunch, "--do_eval", "--do_eval $EXTRA", 1), nil,
+			"known only when the script runs"},
 		{"a list from outside", trainer("\"${ARGS[@]}\""), nil, "known only when the script runs"},
 		{"arguments of the script", trainer("$@"), nil, "known only when the script runs"},
-		{"another program", strings.Replace(trainerLaunch, "run_clm.py", "mine.py", 1), nil, "mine.py is not a program of a known release"},
+		{"another program", strings.Replace(trainerLaunch, "run_clm.py", "mine.py", 1), nil,
+			"mine.py is not a program of a known release"},
 		{"TRL's program", strings.Replace(trainerLaunch, "run_clm.py", "sft.py", 1), nil, "sft.py is not a program"},
-		{"a run_clm.py with adapters", trainerLaunch, files{"run_clm.py": "from peft import LoraConfig\nHfArgumentParser()"}, "run_clm.py:1: from peft import LoraConfig is not in the program of a release"},
-		{"a run_clm.py that freezes", trainerLaunch, files{"run_clm.py": "HfArgumentParser()\nfor p in model.parameters():\n    p.requires_grad = False\n"}, "run_clm.py:3: p.requires_grad"},
-		{"a run_clm.py that cuts the model", trainerLaunch, files{"run_clm.py": "HfArgumentParser()\nmodel.transformer.h = model.transformer.h[:2]\n"}, "run_clm.py:2: model.transformer"},
-		{"a quantised model", strings.Replace(trainerLaunch, "gpt2", "./m", 1), files{"m/config.json": "{\"model_type\": \"gpt2\",\n\"quantization_config\": {}}"}, "m/config.json:2: quantization_config is about quantisation"},
+		{"a run_clm.py with adapters", trainerLaunch,
+			files{"run_clm.py": "from peft import LoraConfig\nHfArgumentParser()"},
+			"run_clm.py:1: from peft import LoraConfig is not in the program of a release"},
+		{"a run_clm.py that freezes", trainerLaunch, files{"run_clm.py": "HfArgumentParser()\nfor p in " +
+			"model.parameters():\n    p.requires_grad = False\n"}, "run_clm.py:3: p.requires_grad"},
+		{"a run_clm.py that cuts the model", trainerLaunch,
+			files{"run_clm.py": "HfArgumentParser()\nmodel.transformer.h = model.transformer.h[:2]\n"},
+			"run_clm.py:2: model.transformer"},
+		{"a quantised model", strings.Replace(trainerLaunch, "gpt2", "./m", 1),
+			files{"m/config.json": "{\"model_type\": \"gpt2\",\n\"quantization_config\": {}}"},
+			"m/config.json:2: quantization_config is about quantisation"},
 
-		{"accelerate without a file", launched("accelerate launch --num_processes 1"), nil, "takes its settings from the user's home directory"},
-		{"accelerate with FSDP", launched("accelerate launch --config_file a.yaml"), files{"a.yaml": "fsdp_config: {}\ndistributed_type: FSDP"}, "a.yaml:2: distributed_type"},
-		{"accelerate with a file that is not there", launched("accelerate launch --config_file a.yaml"), nil, "--config_file a.yaml cannot be read"},
+		{"accelerate without a file", launched("accelerate launch --num_processes 1"), nil,
+			"takes its settings from the user's home directory"},
+		{"accelerate with FSDP", launched("accelerate launch --config_file a.yaml"),
+			files{"a.yaml": "fsdp_config: {}\ndistributed_type: FSDP"}, "a.yaml:2: distributed_type"},
+		{"accelerate with a file that is not there", launched("accelerate launch --config_file a.yaml"), nil,
+			"--config_file a.yaml cannot be read"},
 		{"accelerate's FSDP", launched("accelerate launch --use_fsdp"), nil, "--use_fsdp is about sharding"},
-		{"accelerate's DeepSpeed", launched("accelerate launch --use_deepspeed --zero_stage 3"), nil, "--use_deepspeed is about sharding"},
+		{"accelerate's DeepSpeed", launched("accelerate launch --use_deepspeed --zero_stage 3"), nil,
+			"--use_deepspeed is about sharding"},
 		{"accelerate's Megatron", launched("accelerate launch --use_megatron_lm"), nil, "--use_megatron_lm"},
-		{"accelerate's tensor parallelism", launched("accelerate launch --tp_size 4"), nil, "--tp_size is about sharding"},
+		{"accelerate's tensor parallelism", launched("accelerate launch --tp_size 4"), nil,
+			"--tp_size is about sharding"},
 		{"a launcher that nobody knows", launched("colossalai run"), nil, "colossalai is not understood"},
 		{"a launcher from outside", launched("$LAUNCHER"), nil, "the program in front of run_clm.py is known only"},
 		{"a module in front", launched("python -m mylauncher"), nil, "mylauncher"},
-		{"FSDP in the environment", "export ACCELERATE_USE_FSDP=true\n" + trainerLaunch, nil, "job.sh:1: ACCELERATE_USE_FSDP is about sharding"},
+		{"FSDP in the environment", "export ACCELERATE_USE_FSDP=true\n" + trainerLaunch, nil,
+			"job.sh:1: ACCELERATE_USE_FSDP is about sharding"},
 		{"FSDP in front", "ACCELERATE_USE_FSDP=1 " + trainerLaunch, nil, "ACCELERATE_USE_FSDP"},
 		{"FSDP by env", "env ACCELERATE_USE_FSDP=1 " + trainerLaunch, nil, "ACCELERATE_USE_FSDP"},
-		{"FSDP by srun", "srun --export=ALL,ACCELERATE_USE_FSDP=1 " + trainerLaunch, nil, "--export=ALL,ACCELERATE_USE_FSDP=1 is about sharding"},
+		{"FSDP by srun", "srun --export=ALL,ACCELERATE_USE_FSDP=1 " + trainerLaunch, nil,
+			"--export=ALL,ACCELERATE_USE_FSDP=1 is about sharding"},
 		{"other modules", "export PYTHONPATH=$PWD/mine\n" + trainerLaunch, nil, "PYTHONPATH may put other modules"},
 		{"another library", "LD_PRELOAD=libx.so " + trainerLaunch, nil, "LD_PRELOAD may change"},
-		{"a quantised checkpoint", strings.Replace(trainerLaunch, "gpt2", "unsloth/llama-3-8b-bnb-4bit", 1), nil, "unsloth/llama-3-8b-bnb-4bit may be a checkpoint of quantisation"},
-		{"a paged optimizer", trainer("--optim paged_adamw_32bit"), nil, "--optim paged_adamw_32bit may move its state"},
+		{"a quantised checkpoint", strings.Replace(trainerLaunch, "gpt2", "unsloth/llama-3-8b-bnb-4bit", 1), nil,
+			"unsloth/llama-3-8b-bnb-4bit may be a checkpoint of quantisation"},
+		{"a paged optimizer", trainer("--optim paged_adamw_32bit"), nil,
+			"--optim paged_adamw_32bit may move its state"},
 		{"an environment from a file", "source env.sh\n" + trainerLaunch, nil, "the environment is not known"},
-		{"no GPU to be seen", "export CUDA_VISIBLE_DEVICES=\n" + trainerLaunch, nil, "CUDA_VISIBLE_DEVICES hides all GPUs"},
+		{"no GPU to be seen", "export CUDA_VISIBLE_DEVICES=\n" + trainerLaunch, nil,
+			"CUDA_VISIBLE_DEVICES hides all GPUs"},
 
 		{"a branch", "if [ \"$MODE\" = big ]; then " + trainerLaunch + "; fi", nil, "may not run: if in line 1"},
 		{"a case", "case $1 in big) " + trainerLaunch + ";; esac", nil, "may not run: case in line 1"},
 		{"another attempt", trainerLaunch + " || python small.py", nil, "may fail without harm: || in line 1"},
 		{"big and small", "test -f big && " + trainerLaunch, nil, "may not run: && in line 1"},
-		{"the status", trainerLaunch + "\nif [ $? -ne 0 ]; then python small.py; fi", nil, "looks at how a command ended"},
+		{"the status", trainerLaunch + "\nif [ $? -ne 0 ]; then python small.py; fi", nil,
+			"looks at how a command ended"},
 		{"attempts in a loop", "for n in 64 32 16; do " + trainerLaunch + " && break; done", nil, "loop in line 1"},
 		{"until it goes", "until " + trainerLaunch + "; do sleep 1; done", nil, "loop in line 1"},
 		{"a trap", "trap 'python small.py' ERR\n" + trainerLaunch, nil, "trap in line 1"},
 		{"nothing to do", "if [ -f done ]; then exit 0; fi\n" + trainerLaunch, nil, "may not run: if in line 1"},
 
-		{"nanoGPT without its code", nanoLaunch, files{"config/big.py": "batch_size = 64"}, "train.py is not there to be compared"},
-		{"nanoGPT without its model", nanoLaunch, files{"config/big.py": "", "train.py": nanoGPTScript}, "model.py is not there to be compared"},
-		{"a fork's model", nanoLaunch, withFile("model.py", nanoGPTModel+"    share = True\n"), "model.py is not one of nanoGPT's own"},
-		{"a fork's program", nanoLaunch, withFile("train.py", nanoGPTScript+"model.freeze()\n"), "train.py is not one of nanoGPT's own"},
-		{"a fork's kind of model", nanoLaunch, fork("n_layer = 12", "n_layer = 12\nmodel_type = 'rwkv'"), "train.py:12: model_type is about the model"},
+		{"nanoGPT without its code", nanoLaunch, files{"config/big.py": "batch_size = 64"},
+			"train.py is not there to be compared"},
+		{"nanoGPT without its model", nanoLaunch, files{"config/big.py": "", "train.py": nanoGPTScript},
+			"model.py is not there to be compared"},
+		{"a fork's model", nanoLaunch, withFile("model.py", nanoGPTModel+"    share = True\n"),
+			"model.py is not one of nanoGPT's own"},
+		{"a fork's program", nanoLaunch, withFile("train.py", nanoGPTScript+"model.freeze()\n"),
+			"train.py is not one of nanoGPT's own"},
+		{"a fork's kind of model", nanoLaunch, fork("n_layer = 12", "n_layer = 12\nmodel_type = 'rwkv'"),
+			"train.py:12: model_type is about the model"},
 		{"a fork's key", nanoLaunch + " --n_kv_head=4", nanoFiles, "--n_kv_head is about the model"},
-		{"a fork's key in a file", nanoLaunch, withFile("config/big.py", "batch_size = 64\nuse_lora = True\n"), "config/big.py:2: use_lora is about adapters"},
-		{"a program in a configuration", nanoLaunch, withFile("config/big.py", "batch_size = 64\ntorch.set_default_dtype(torch.half)\n"), "config/big.py:2: torch.set_default_dtype(torch.half) is not followed"},
-		{"more words from outside", nanoLaunch + " $EXTRA", nanoFiles, "an argument of train.py is known only when the script runs"},
+		{"a fork's key in a file", nanoLaunch, withFile("config/big.py", "batch_size = 64\nuse_lora = True\n"),
+			"config/big.py:2: use_lora is about adapters"},
+		{"a program in a configuration", nanoLaunch,
+			withFile("config/big.py", "batch_size = 64\ntorch.set_default_dtype(torch.half)\n"),
+			"config/big.py:2: torch.set_default_dtype(torch.half) is not followed"},
+		{"more words from outside", nanoLaunch + " $EXTRA", nanoFiles,
+			"an argument of train.py is known only when the script runs"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found, err := findKnown(tt.script, tt.files)
@@ -160,7 +209,8 @@ func TestDoubts(t *testing.T) {
 	}
 }
 
-// An unknown data set may have a small vocabulary, and a long block may be cut: a job is refused only if it fits in neither reading.
+// An unknown data set may have a small vocabulary, and a long block may be cut: a job is refused only if it fits in
+// neither reading.
 func TestOtherReadings(t *testing.T) {
 	for _, tt := range []struct {
 		script string
@@ -183,11 +233,21 @@ func TestOtherReadings(t *testing.T) {
 
 // memoryWords are what people write about adapters, quantisation, sharding, offload, precision and models.
 var memoryWords = []string{
-	"lora", "lora_r", "lora_alpha", "use_lora", "q_lora", "qlora", "use_dora", "use_peft", "peft_type", "adapter", "adapter_name_or_path", "prefix_tuning", "ia3", "finetuning_type", "galore", "apollo_rank", "badam_mode", "use_lomo",
-	"spectrum", "layerwise_optimizer", "freeze", "freeze_layers", "freeze_backbone", "unfrozen_parameters", "trainable_layers", "tune_head_only", "bits", "quantization", "quant_type", "load_in_4bit", "load_in_8bit", "use_4bit", "int8_training", "nf4",
-	"gptq", "awq", "use_bnb", "double_quant", "hqq", "torchao_config", "zero_stage", "zero3_init_flag", "deepspeed", "ds_config", "fsdp", "fsdp_config", "sharded_ddp", "shard_size", "tensor_parallel", "tp", "tp_size", "pp", "pipeline_parallel_size",
-	"cp", "context_parallel", "sp", "sequence_parallel", "ep", "expert_parallel", "use_megatron_lm", "offload", "cpu_offload", "offload_optimizer", "nvme_path", "fp8", "fp8_recipe", "pure_bf16", "half", "amp", "dtype_of_weights", "mixed_precision",
-	"autocast", "param_dtype", "model_type", "hidden_size", "num_layers", "vocab_size", "n_expert", "moe", "ref_model", "reward_model", "critic", "teacher_model", "vision_tower", "tie_layers", "medusa_heads", "attn_window", "recompute", "activation_checkpointing",
+	"lora", "lora_r", "lora_alpha", "use_lora", "q_lora", "qlora", "use_dora", "use_peft", "peft_type", "adapter",
+	"adapter_name_or_path", "prefix_tuning", "ia3", "finetuning_type", "galore", "apollo_rank", "badam_mode",
+	"use_lomo",
+	"spectrum", "layerwise_optimizer", "freeze", "freeze_layers", "freeze_backbone", "unfrozen_parameters",
+	"trainable_layers", "tune_head_only", "bits", "quantization", "quant_type", "load_in_4bit", "load_in_8bit",
+	"use_4bit", "int8_training", "nf4",
+	"gptq", "awq", "use_bnb", "double_quant", "hqq", "torchao_config", "zero_stage", "zero3_init_flag", "deepspeed",
+	"ds_config", "fsdp", "fsdp_config", "sharded_ddp", "shard_size", "tensor_parallel", "tp", "tp_size", "pp",
+	"pipeline_parallel_size",
+	"cp", "context_parallel", "sp", "sequence_parallel", "ep", "expert_parallel", "use_megatron_lm", "offload",
+	"cpu_offload", "offload_optimizer", "nvme_path", "fp8", "fp8_recipe", "pure_bf16", "half", "amp",
+	"dtype_of_weights", "mixed_precision",
+	"autocast", "param_dtype", "model_type", "hidden_size", "num_layers", "vocab_size", "n_expert", "moe", "ref_model",
+	"reward_model", "critic", "teacher_model", "vision_tower", "tie_layers", "medusa_heads", "attn_window", "recompute",
+	"activation_checkpointing",
 }
 
 // Any such word that is added to a launch of which everything is understood takes the denial back.
@@ -195,12 +255,22 @@ func TestAnyWordAboutMemory(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		word := rapid.SampledFrom(memoryWords).Draw(t, "word")
 		spelling := rapid.SampledFrom([]func(string) string{
-			func(s string) string { return "--" + s }, func(s string) string { return "--" + strings.ReplaceAll(s, "_", "-") }, func(s string) string { return "--" + s + "=8" },
-			func(s string) string { return "--" + s + " True" }, func(s string) string { return "--" + strings.ToUpper(s) }, func(s string) string { return "--my_" + s + " 1" },
+			func(s string) string {
+				return "--" + s
+			}, func(s string) string {
+				return "--" + strings.ReplaceAll(s, "_", "-")
+			}, func(s string) string { return "--" + s + "=8" },
+			func(s string) string {
+				return "--" + s + " True"
+			}, func(s string) string {
+				return "--" + strings.ToUpper(s)
+			}, func(s string) string { return "--my_" + s + " 1" },
 			func(s string) string { return "\"--" + s + "\"" }, func(s string) string { return "$WORD" },
 		}).Draw(t, "spelling")(word)
-		script, f := "WORD=--"+word+"\n"+rapid.SampledFrom([]string{trainerLaunch, "srun " + trainerLaunch}).Draw(t, "launch"), files(nil)
-		switch rapid.SampledFrom([]string{"argument", "first argument", "launcher", "environment", "nanoGPT", "configuration"}).Draw(t, "place") {
+		script, f := "WORD=--"+word+"\n"+rapid.SampledFrom([]string{trainerLaunch, "srun " + trainerLaunch}).Draw(t,
+			"launch"), files(nil)
+		switch rapid.SampledFrom([]string{"argument", "first argument", "launcher", "environment", "nanoGPT",
+			"configuration"}).Draw(t, "place") {
 		case "argument":
 			script += " " + spelling
 		case "first argument":
@@ -222,8 +292,11 @@ func TestAnyWordAboutMemory(t *testing.T) {
 
 func TestTopics(t *testing.T) {
 	for word, want := range map[string]string{
-		"--lora_r": "adapters and frozen weights", "q-lora": "adapters and frozen weights", "loraRank": "adapters and frozen weights", "load_in_4bit": "quantisation", "zero3_init_flag": "sharding", "tp": "sharding", "TENSOR_PARALLEL": "sharding",
-		"cpu_offload": "offload", "fp8_recipe": "precision", "num_hidden_layers": "the model", "http": "", "report_to": "", "exploration": "", "steps": "",
+		"--lora_r": "adapters and frozen weights", "q-lora": "adapters and frozen weights",
+		"loraRank": "adapters and frozen weights", "load_in_4bit": "quantisation", "zero3_init_flag": "sharding",
+		"tp": "sharding", "TENSOR_PARALLEL": "sharding",
+		"cpu_offload": "offload", "fp8_recipe": "precision", "num_hidden_layers": "the model", "http": "",
+		"report_to": "", "exploration": "", "steps": "",
 	} {
 		if got, _ := topicOf(word); got != want {
 			t.Errorf("%s is about %q, want %q", word, got, want)

@@ -9,7 +9,8 @@ import (
 // FuzzFind reads scripts with two files beside them. Whatever it finds is a document.
 func FuzzFind(f *testing.F) {
 	f.Add("#SBATCH --gres=gpu:a100:1\n#VRAMPLAN model=gpt2 optimizer.name=adamw", "", "")
-	f.Add("A=1\nfor i in a b; do (cd $i && python train.py c.py --batch_size=$A); done", "batch_size = 5 * (8 - 3)", "{}")
+	f.Add("A=1\nfor i in a b; do (cd $i && python train.py c.py --batch_size=$A); done", "batch_size = 5 * (8 - 3)",
+		"{}")
 	f.Add("python run_clm.py --model_name_or_path m --per_device_train_batch_size 4", "", `{"model_type": "gpt2"}`)
 	f.Fuzz(func(t *testing.T, script, python, document string) {
 		read := func(name string) ([]byte, error) {

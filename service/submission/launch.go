@@ -74,7 +74,8 @@ func (p *program) read(name string) ([]byte, error) {
 		return nil, unclear("%s:%d: %s is, or may be, written by the script before it is read "+
 			"(%s)", p.file(written.By.At), written.By.At.Line, clip(name), written.By.How)
 	case err != nil && !filepath.IsAbs(name) && p.command.Dir.Certainty < shell.Sure:
-		return nil, unclear("%s:%d: nobody knows in which directory %s lies: %s", p.file(p.command.At), p.command.At.Line, clip(name), p.command.Dir.Reason)
+		return nil, unclear("%s:%d: nobody knows in which directory %s lies: %s", p.file(p.command.At),
+			p.command.At.Line, clip(name), p.command.Dir.Reason)
 	case err != nil:
 		return nil, unclear("%s cannot be read: %v", clip(name), err)
 	}
@@ -151,8 +152,9 @@ func (p *program) launcher(words []shell.Word) {
 			if w.Text == "-m" && i+1 < len(rest) {
 				p.options("python", rest[:i])
 				words, rest = rest[i+1:], rest[i+2:]
-				known = map[string]string{"torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun", "accelerate.commands.launch": "accelerate",
-					"deepspeed.launcher.runner": "deepspeed", "deepspeed": "deepspeed"}[words[0].Text]
+				known = map[string]string{"torch.distributed.run": "torchrun", "torch.distributed.launch": "torchrun",
+					"accelerate.commands.launch": "accelerate",
+					"deepspeed.launcher.runner":  "deepspeed", "deepspeed": "deepspeed"}[words[0].Text]
 				break
 			}
 		}
@@ -236,12 +238,14 @@ func (p *program) accelerate(words []shell.Word) {
 		}
 	}
 	if file.Text == "" {
-		p.doubt(Doubt{File: p.file(p.command.At), Line: p.command.At.Line, Word: "accelerate launch", Why: "without --config_file takes its settings from the user's home directory, which is not read"})
+		p.doubt(Doubt{File: p.file(p.command.At), Line: p.command.At.Line, Word: "accelerate launch",
+			Why: "without --config_file takes its settings from the user's home directory, which is not read"})
 		return
 	}
 	text, err := p.read(file.Text)
 	if err != nil || text == nil || file.Certainty < shell.Sure {
-		p.doubt(Doubt{File: p.file(file.At), Line: file.At.Line, Word: "--config_file " + file.Text, Why: "cannot be read"})
+		p.doubt(Doubt{File: p.file(file.At), Line: file.At.Line, Word: "--config_file " + file.Text,
+			Why: "cannot be read"})
 		return
 	}
 	var settings map[string]any
@@ -290,7 +294,8 @@ func (p *program) wrapper(words []shell.Word) {
 			p.doubtValue(w, "the environment")
 			continue
 		}
-		if strings.HasPrefix(name, "-") && throughEnvironment.MatchString(w.Text) { // srun --export=ALL,ACCELERATE_USE_FSDP=1
+		// srun --export=ALL,ACCELERATE_USE_FSDP=1
+		if strings.HasPrefix(name, "-") && throughEnvironment.MatchString(w.Text) {
 			p.doubtWord(w.At, w.Text)
 		}
 		if ok && !strings.HasPrefix(name, "-") {
@@ -307,7 +312,8 @@ func (p *program) variable(name string, value shell.Word) {
 	}
 	switch {
 	case name == "CUDA_VISIBLE_DEVICES", name == "NVIDIA_VISIBLE_DEVICES":
-		if value.Certainty == shell.Sure && (value.Text == "" || strings.HasPrefix(value.Text, "-") || value.Text == "none" || value.Text == "void") {
+		if value.Certainty == shell.Sure && (value.Text == "" || strings.HasPrefix(value.Text, "-") ||
+			value.Text == "none" || value.Text == "void") {
 			p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "hides all GPUs"})
 		}
 	case name == "PYTHONPATH", name == "PYTHONSTARTUP":
@@ -315,15 +321,20 @@ func (p *program) variable(name string, value shell.Word) {
 			"place of those that are known"})
 	case name == "LD_PRELOAD":
 		if value.Certainty < shell.Sure || value.Text != "" && !strings.Contains(value.Text, "malloc") {
-			p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name, Why: "may change what is taken from the GPU"})
+			p.doubt(Doubt{File: p.file(value.At), Line: value.At.Line, Word: name,
+				Why: "may change what is taken from the GPU"})
 		}
-	case strings.HasPrefix(name, "ACCELERATE_"), strings.HasPrefix(name, "FSDP_"), strings.HasPrefix(name, "MEGATRON_LM_"), strings.HasPrefix(name, "PARALLELISM_CONFIG_"),
+	case strings.HasPrefix(name, "ACCELERATE_"), strings.HasPrefix(name, "FSDP_"),
+		strings.HasPrefix(name, "MEGATRON_LM_"), strings.HasPrefix(name, "PARALLELISM_CONFIG_"),
 		strings.HasPrefix(name, "DEEPSPEED_"), name == "PYTORCH_NO_CUDA_MEMORY_CACHING", name == "ACCELERATE":
-		if value.Certainty < shell.Sure || value.Text != "" && !strings.EqualFold(value.Text, "false") && value.Text != "0" {
+		if value.Certainty < shell.Sure || value.Text != "" && !strings.EqualFold(value.Text, "false") &&
+			value.Text != "0" {
 			p.doubtWord(value.At, name)
 		}
-	case strings.HasPrefix(name, "PYTORCH_"), strings.HasPrefix(name, "NCCL_"), strings.HasPrefix(name, "CUDA_"), strings.HasPrefix(name, "HF_"), strings.HasPrefix(name, "TRANSFORMERS_"), strings.HasPrefix(name, "TORCH_"),
-		strings.HasPrefix(name, "WANDB_"), strings.HasPrefix(name, "OMP_"), strings.HasPrefix(name, "SLURM_"), strings.HasPrefix(name, "MASTER_"), strings.HasPrefix(name, "TOKENIZERS_"), strings.HasPrefix(name, "MKL_"):
+	case strings.HasPrefix(name, "PYTORCH_"), strings.HasPrefix(name, "NCCL_"), strings.HasPrefix(name, "CUDA_"),
+		strings.HasPrefix(name, "HF_"), strings.HasPrefix(name, "TRANSFORMERS_"), strings.HasPrefix(name, "TORCH_"),
+		strings.HasPrefix(name, "WANDB_"), strings.HasPrefix(name, "OMP_"), strings.HasPrefix(name, "SLURM_"),
+		strings.HasPrefix(name, "MASTER_"), strings.HasPrefix(name, "TOKENIZERS_"), strings.HasPrefix(name, "MKL_"):
 	default:
 		switch topic, _ := topicOf(name); topic {
 		case "adapters and frozen weights", "quantisation", "sharding", "offload":
@@ -338,12 +349,14 @@ func (p *program) environment() {
 		p.variable(a.Name, a.Value)
 	}
 	if why := p.command.OpenEnv; why != "" {
-		p.doubt(Doubt{File: p.file(p.command.At), Line: p.command.At.Line, Word: "the environment", Why: "is not known: a variable may be " + why})
+		p.doubt(Doubt{File: p.file(p.command.At), Line: p.command.At.Line, Word: "the environment",
+			Why: "is not known: a variable may be " + why})
 	}
 	if p.source.Lookup == nil {
 		return
 	}
-	for _, name := range []string{"ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM", "ACCELERATE_USE_PARALLELISM_CONFIG", "ACCELERATE_MIXED_PRECISION"} {
+	for _, name := range []string{"ACCELERATE_USE_FSDP", "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_MEGATRON_LM",
+		"ACCELERATE_USE_PARALLELISM_CONFIG", "ACCELERATE_MIXED_PRECISION"} {
 		if _, own := p.command.Lookup(name); own {
 			continue
 		}

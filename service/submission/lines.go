@@ -2,8 +2,8 @@ package submission
 
 import "bytes"
 
-// lineOf is the line of a file where a key first stands at the beginning of a line, in quotes or without, before a colon or an equals
-// sign; 0 where it does not. The key is bytes, which need not be UTF-8.
+// lineOf is the line of a file where a key first stands at the beginning of a line, in quotes or without, before a
+// colon or an equals sign; 0 where it does not. The key is bytes, which need not be UTF-8.
 func lineOf(text []byte, key string) int {
 	number := 0
 	for line := range bytes.Lines(text) {

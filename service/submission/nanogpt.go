@@ -155,7 +155,8 @@ func (n *nanoGPT) file(name string, text []byte) {
 		code := strings.TrimRight(withoutComment(raw), " \t")
 		m := settingLine.FindStringSubmatch(code)
 		switch {
-		case strings.TrimSpace(code) == "", strings.HasPrefix(code, "import time"), strings.HasPrefix(code, "print("), strings.HasPrefix(code, `"""`):
+		case strings.TrimSpace(code) == "", strings.HasPrefix(code, "import time"), strings.HasPrefix(code, "print("),
+			strings.HasPrefix(code, `"""`):
 		case m != nil && listed(nanoGPTKeys, m[1]):
 		case m != nil:
 			n.program.doubtKey(name, line, m[1])
@@ -172,7 +173,8 @@ func (n *nanoGPT) compare(train []byte) {
 	text, err := p.read(model)
 	switch {
 	case train == nil:
-		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: p.name, Why: "is not there to be compared with nanoGPT's"})
+		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: p.name,
+			Why: "is not there to be compared with nanoGPT's"})
 	case !p.source.programs.nanoGPTTrain[trainFingerprint(train)]:
 		p.doubt(Doubt{File: p.name, Word: "train.py", Why: "is not one of nanoGPT's own"})
 	case err != nil:
@@ -193,7 +195,8 @@ func (n *nanoGPT) job() (map[string]any, error) {
 		return nil, ErrNoJob
 	}
 	need := map[string]int64{}
-	for _, key := range []string{"n_layer", "n_head", "n_embd", "block_size", "batch_size", "gradient_accumulation_steps"} {
+	for _, key := range []string{"n_layer", "n_head", "n_embd", "block_size", "batch_size",
+		"gradient_accumulation_steps"} {
 		number, ok := v[key].(int64)
 		if !ok {
 			return nil, unclear("nanoGPT's %s is not a whole number that can be read from the configuration", key)
@@ -244,13 +247,17 @@ func (n *nanoGPT) job() (map[string]any, error) {
 				"block_size": need["block_size"], "vocab_size": vocabulary, "bias": bias, "dropout": dropout,
 			}},
 			"training": map[string]any{
-				"micro_batch": need["batch_size"], "sequence_length": need["block_size"], "gradient_accumulation": accumulation,
-				"precision": precision, "optimizer": map[string]any{"name": "adamw", "implementation": "fused"}, "compile": compile,
+				"micro_batch": need["batch_size"], "sequence_length": need["block_size"],
+				"gradient_accumulation": accumulation,
+				"precision":             precision,
+				"optimizer":             map[string]any{"name": "adamw", "implementation": "fused"},
+				"compile":               compile,
 			},
 		}
 	}
 	if open {
-		p.others = append(p.others, reading{document(1), fmt.Sprintf("the vocabulary of data set %v may be small", v["dataset"])})
+		p.others = append(p.others,
+			reading{document(1), fmt.Sprintf("the vocabulary of data set %v may be small", v["dataset"])})
 	}
 	return document(vocabulary), nil
 }

@@ -22,7 +22,9 @@ func (o *Options) fill(more Options) {
 	if o.GRES == "" && o.GPUs == "" && o.GPUsPerNode == "" && o.GPUsPerTask == "" {
 		o.GRES, o.GPUs, o.GPUsPerNode, o.GPUsPerTask = more.GRES, more.GPUs, more.GPUsPerNode, more.GPUsPerTask
 	}
-	for _, f := range []struct{ to, from *string }{{&o.Constraint, &more.Constraint}, {&o.Partition, &more.Partition}, {&o.Comment, &more.Comment}, {&o.Directory, &more.Directory}, {&o.Nodes, &more.Nodes}, {&o.Tasks, &more.Tasks}} {
+	for _, f := range []struct{ to, from *string }{{&o.Constraint, &more.Constraint}, {&o.Partition, &more.Partition},
+		{&o.Comment, &more.Comment}, {&o.Directory, &more.Directory}, {&o.Nodes, &more.Nodes},
+		{&o.Tasks, &more.Tasks}} {
 		if *f.to == "" {
 			*f.to = *f.from
 		}

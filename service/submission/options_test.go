@@ -8,7 +8,8 @@ import (
 )
 
 func TestScriptOptions(t *testing.T) {
-	got := scriptOptions([]byte("#!/bin/bash\n#SBATCH -p small -C a100 # why\n#SBATCH --gres=gpu:1 --comment='two words'\n#SBATCH -G2\n\n#SBATCH --partition=gpu\nhostname\n#SBATCH --gpus-per-node=9\n"))
+	got := scriptOptions([]byte("#!/bin/bash\n#SBATCH -p small -C a100 # why\n#SBATCH --gres=gpu:1 --comment='two " +
+		"words'\n#SBATCH -G2\n\n#SBATCH --partition=gpu\nhostname\n#SBATCH --gpus-per-node=9\n"))
 	want := Options{GRES: "gpu:1", GPUs: "2", Constraint: "a100", Partition: "gpu", Comment: "two words"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
@@ -16,7 +17,8 @@ func TestScriptOptions(t *testing.T) {
 }
 
 func TestCommandLineWins(t *testing.T) {
-	found, err := Find(Source{Script: []byte("#SBATCH --gres=gpu:a100:1 -C ib -p small\n#VRAMPLAN model=gpt2"), Options: Options{GPUs: "h100:2", Partition: "large"}})
+	found, err := Find(Source{Script: []byte("#SBATCH --gres=gpu:a100:1 -C ib -p small\n#VRAMPLAN model=gpt2"),
+		Options: Options{GPUs: "h100:2", Partition: "large"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -88,8 +90,10 @@ func TestCount(t *testing.T) {
 		options Options
 		want    int
 	}{
-		{Options{GRES: "gpu:1"}, 1}, {Options{GRES: "gpu:a100:4", Nodes: "2"}, 8}, {Options{GPUs: "h100:8", Nodes: "2-4"}, 8},
-		{Options{GPUsPerNode: "2", Nodes: "3-5"}, 6}, {Options{GPUsPerTask: "1", Tasks: "4"}, 4}, {Options{GRES: "gpu:1", Tasks: "8"}, 1},
+		{Options{GRES: "gpu:1"}, 1}, {Options{GRES: "gpu:a100:4", Nodes: "2"}, 8},
+		{Options{GPUs: "h100:8", Nodes: "2-4"}, 8},
+		{Options{GPUsPerNode: "2", Nodes: "3-5"}, 6}, {Options{GPUsPerTask: "1", Tasks: "4"}, 4},
+		{Options{GRES: "gpu:1", Tasks: "8"}, 1},
 		{Options{}, 0}, {Options{GRES: "gpu:1", Nodes: "x"}, 1},
 	} {
 		if got := tt.options.Count(); got != tt.want {
@@ -112,8 +116,10 @@ func TestOverride(t *testing.T) {
 func TestExpressions(t *testing.T) {
 	names := values{"a": int64(3), "unknown": unknownValue{}}
 	for text, want := range map[string]any{
-		"5 * 8": int64(40), "5*8 # why": int64(40), "2 ** 3 ** 2": int64(512), "-2 ** 2": int64(-4), "(1 + a) * -2": int64(-8),
-		"7 // 2": int64(3), "-7 // 2": int64(-4), "-7 % 3": int64(2), "7 / 2": 3.5, "1_000": int64(1000), "0x10": int64(16), "1e3": 1000.0, ".5": 0.5, "5.": 5.0,
+		"5 * 8": int64(40), "5*8 # why": int64(40), "2 ** 3 ** 2": int64(512), "-2 ** 2": int64(-4),
+		"(1 + a) * -2": int64(-8),
+		"7 // 2":       int64(3), "-7 // 2": int64(-4), "-7 % 3": int64(2), "7 / 2": 3.5, "1_000": int64(1000),
+		"0x10": int64(16), "1e3": 1000.0, ".5": 0.5, "5.": 5.0,
 		"True": true, "None": nil, `"a # b"`: "a # b", "''": "",
 	} {
 		got, ok := names.evaluate(text)
@@ -121,8 +127,10 @@ func TestExpressions(t *testing.T) {
 			t.Errorf("%s = %v (%T), %v; want %v (%T)", text, got, got, ok, want, want)
 		}
 	}
-	for _, text := range []string{"", "1 +", "b", "unknown", "f(1)", "a[0]", "a.b", "1 if a else 2", "[1]", "'a' 'b'", `"\n"`, "1 / 0", "9 ** 99", "9007199254740993",
-		"'a' + 'b'", "'a' * 3", "f'a'", "not a", "1; 2", "1, 2", strings.Repeat("(", 9999), strings.Repeat("-", 9999) + "1"} {
+	for _, text := range []string{"", "1 +", "b", "unknown", "f(1)", "a[0]", "a.b", "1 if a else 2", "[1]", "'a' 'b'",
+		`"\n"`, "1 / 0", "9 ** 99", "9007199254740993",
+		"'a' + 'b'", "'a' * 3", "f'a'", "not a", "1; 2", "1, 2", strings.Repeat("(", 9999), strings.Repeat("-", 9999) +
+			"1"} {
 		if got, ok := names.evaluate(text); ok {
 			t.Errorf("%.40s = %v, want no value", text, got)
 		}

@@ -37,7 +37,8 @@ const (
 func (p *program) readRunCLM() {
 	text, err := p.read(p.name)
 	if err != nil {
-		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: p.name, Why: "cannot be compared with a release: " + err.Error()})
+		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: p.name,
+			Why: "cannot be compared with a release: " + err.Error()})
 		return
 	}
 	if text == nil {
@@ -56,7 +57,8 @@ func (p *program) readRunCLM() {
 		code := clmStrings.ReplaceAllString(raw, `""`)
 		parses = parses || strings.Contains(code, "HfArgumentParser(")
 		if !clmLine(code) {
-			p.doubt(Doubt{File: p.name, Line: line, Word: strings.TrimSpace(raw), Why: "is not in the program of a release that is known"})
+			p.doubt(Doubt{File: p.name, Line: line, Word: strings.TrimSpace(raw),
+				Why: "is not in the program of a release that is known"})
 			return
 		}
 	}

@@ -55,7 +55,8 @@ type Source struct {
 	Lookup func(name string) (string, bool)
 	// SubmitDir is where the job is handed in, which the script knows as $SLURM_SUBMIT_DIR.
 	SubmitDir string
-	// HasModel says whether the catalog has a model; without it the settings of other tools than nanoGPT and the Trainer are not read.
+	// HasModel says whether the catalog has a model; without it the settings of other tools than nanoGPT and the
+	// Trainer are not read.
 	HasModel func(name string) bool
 	// programs are the training programs that are known by what they consist of; nil for those of this package.
 	programs *programs

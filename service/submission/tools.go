@@ -12,12 +12,13 @@ import (
 	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
-// ownCommands are commands of tools that do what their settings say and nothing else; every other program may hold code of the user's.
-// Commands that start accelerate are not among them: it takes its settings from the user's home where no file is named.
+// ownCommands are commands of tools that do what their settings say and nothing else; every other program may hold code
+// of the user's. Commands that start accelerate are not among them: it takes its settings from the user's home where no
+// file is named.
 var ownCommands = map[string]bool{"llamafactory-cli": true, "litgpt": true, "swift": true}
 
-// tools looks for a job of a tool that package readers knows and this one does not: axolotl's, LLaMA-Factory's, torchtune's. What the
-// readers assume, ask or leave unread is a doubt, and so is everything around the command.
+// tools looks for a job of a tool that package readers knows and this one does not: axolotl's, LLaMA-Factory's,
+// torchtune's. What the readers assume, ask or leave unread is a doubt, and so is everything around the command.
 func (f *Found) tools(ctx context.Context, s *Source) error {
 	name := s.name()
 	if s.Name == "" {
@@ -69,7 +70,8 @@ func (f *Found) tools(ctx context.Context, s *Source) error {
 	}
 	f.Doubts = s.toolDoubts(job)
 	if least := job.Least(); least != nil {
-		f.Others = append(f.Others, Reading{least, "what no file says, such as the length of the samples, may be so small that it fits"})
+		f.Others = append(f.Others, Reading{least, "what no file says, such as the length of the samples, may be so " +
+			"small that it fits"})
 	} else {
 		f.Doubts = append(f.Doubts, Doubt{File: name, Why: "what it needs at the least cannot be told"})
 	}
@@ -116,7 +118,8 @@ func (s *Source) toolDoubts(job readers.Job) []Doubt {
 			p.wrapper(w)
 		}
 		if base := path.Base(words[0].Text); !ownCommands[base] {
-			p.doubt(Doubt{File: at.File, Line: at.Line, Word: base, Why: "may do more, or something else, than its settings say"})
+			p.doubt(Doubt{File: at.File, Line: at.Line, Word: base,
+				Why: "may do more, or something else, than its settings say"})
 		}
 		for _, w := range words {
 			if w.Certainty < shell.Sure {

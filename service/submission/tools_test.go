@@ -42,24 +42,36 @@ func TestToolsUnderstood(t *testing.T) {
 
 // Jobs of tools of which something is not understood: none may be refused.
 func TestToolsDoubts(t *testing.T) {
-	axolotl := files{"q.yml": "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 2\nsequence_len: 2048\ndatasets:\n  - path: x\n"}
+	axolotl := files{"q.yml": "base_model: Qwen/Qwen2.5-7B\nmicro_batch_size: 2\nsequence_len: " +
+		"2048\ndatasets:\n  - path: x\n"}
 	for _, tt := range []struct {
 		name, script string
 		files        files
 		want         string
 	}{
-		{"a key that nobody knows", factoryLaunch, files{"full.yaml": factoryYAML + "my_key: 7\n"}, "full.yaml:10: my_key"},
+		{"a key that nobody knows", factoryLaunch, files{"full.yaml": factoryYAML + "my_key: 7\n"},
+			"full.yaml:10: my_key"},
 		{"a word about adapters", factoryLaunch, files{"full.yaml": factoryYAML + "lisa_layers: 2\n"}, "lisa_layers"},
-		{"a model that is not known", factoryLaunch, files{"full.yaml": strings.Replace(factoryYAML, "Qwen/", "other/", 1)}, "catalog has no other/Qwen2.5-7B"},
+		{"a model that is not known", factoryLaunch,
+			files{"full.yaml": strings.Replace(factoryYAML, "Qwen/", "other/", 1)}, "catalog has no other/Qwen2.5-7B"},
 		{"a file that is not there", factoryLaunch, nil, "full.yaml is not there"},
-		{"a file that the script changes", strings.Replace(factoryLaunch, "llama", "sed -i s/full/lora/ full.yaml\nllama", 1), files{"full.yaml": factoryYAML}, "as it lies there"},
-		{"a branch", strings.Replace(factoryLaunch, "llamafactory-cli train full.yaml", "if [ -e x ]; then llamafactory-cli train full.yaml; fi", 1), files{"full.yaml": factoryYAML}, "may not run"},
-		{"words from outside", strings.Replace(factoryLaunch, "full.yaml", "full.yaml $EXTRA", 1), files{"full.yaml": factoryYAML}, "EXTRA"},
-		{"a variable that shards", strings.Replace(factoryLaunch, "export ", "export ACCELERATE_USE_FSDP=1 ", 1), files{"full.yaml": factoryYAML}, "ACCELERATE_USE_FSDP"},
+		{"a file that the script changes",
+			strings.Replace(factoryLaunch, "llama", "sed -i s/full/lora/ full.yaml\nllama", 1),
+			files{"full.yaml": factoryYAML}, "as it lies there"},
+		{"a branch", strings.Replace(factoryLaunch, "llamafactory-cli train full.yaml",
+			"if [ -e x ]; then llamafactory-cli train full.yaml; fi", 1), files{"full.yaml": factoryYAML},
+			"may not run"},
+		{"words from outside", strings.Replace(factoryLaunch, "full.yaml", "full.yaml $EXTRA", 1),
+			files{"full.yaml": factoryYAML}, "EXTRA"},
+		{"a variable that shards", strings.Replace(factoryLaunch, "export ", "export ACCELERATE_USE_FSDP=1 ", 1),
+			files{"full.yaml": factoryYAML}, "ACCELERATE_USE_FSDP"},
 		{"no GPU", strings.Replace(factoryLaunch, "=0", "=", 1), files{"full.yaml": factoryYAML}, "hides all GPUs"},
-		{"a program of the user's", "#!/bin/bash\npython src/train.py full.yaml\n", files{"full.yaml": factoryYAML, "src/train.py": "from llamafactory.train.tuner import run_exp\nrun_exp()\n"}, "python may do more"},
+		{"a program of the user's", "#!/bin/bash\npython src/train.py full.yaml\n",
+			files{"full.yaml": factoryYAML,
+				"src/train.py": "from llamafactory.train.tuner import run_exp\nrun_exp()\n"}, "python may do more"},
 		{"accelerate's own file", "#!/bin/bash\naxolotl train q.yml\n", axolotl, "axolotl may do more"},
-		{"a directory of the model's name", factoryLaunch, files{"full.yaml": factoryYAML, "Qwen/Qwen2.5-7B/config.json": "{}"}, "is a directory too"},
+		{"a directory of the model's name", factoryLaunch,
+			files{"full.yaml": factoryYAML, "Qwen/Qwen2.5-7B/config.json": "{}"}, "is a directory too"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			found, err := findTool(tt.script, tt.files)
@@ -80,12 +92,14 @@ func TestToolsDoubts(t *testing.T) {
 	}
 }
 
-// A word more in the settings of a tool never makes a denial of what was none: either it is understood, or it is a doubt.
+// A word more in the settings of a tool never makes a denial of what was none: either it is understood, or it is a
+// doubt.
 func TestToolsMutation(t *testing.T) {
 	known := map[string]bool{}
 	rapid.Check(t, func(t *rapid.T) {
 		key := rapid.SampledFrom([]string{"my", "use", "enable", "train", "the"}).Draw(t, "first") + "_" +
-			rapid.SampledFrom([]string{"lora_x", "bits", "zero_stage", "offload_all", "freeze_layers", "fp8_mode", "thing", "depth", "cache_w", "galore_q", "parallel_y"}).Draw(t, "second")
+			rapid.SampledFrom([]string{"lora_x", "bits", "zero_stage", "offload_all", "freeze_layers", "fp8_mode",
+				"thing", "depth", "cache_w", "galore_q", "parallel_y"}).Draw(t, "second")
 		value := rapid.SampledFrom([]string{"1", "true", "auto", "[a, b]"}).Draw(t, "value")
 		lines := strings.SplitAfter(factoryYAML, "\n")
 		at := rapid.IntRange(0, len(lines)-1).Draw(t, "line")

@@ -91,7 +91,8 @@ func (a *trainerArgs) number(names ...string) (int64, bool) {
 func (a *trainerArgs) job() (map[string]any, error) {
 	for _, n := range []string{"deepspeed", "fsdp", "fsdp_config", "auto_find_batch_size"} {
 		if v, ok := a.args[n]; ok && (!v.known || v.value != "" && !strings.EqualFold(v.value, "false")) {
-			return nil, unclear("%s: %s decides what a GPU holds, and is not followed", place(v.file, v.line), v.written)
+			return nil, unclear("%s: %s decides what a GPU holds, and is not followed", place(v.file, v.line),
+				v.written)
 		}
 	}
 	model, err := a.model()
@@ -121,7 +122,8 @@ func (a *trainerArgs) job() (map[string]any, error) {
 		training["optimizer"] = v
 		if strings.Contains(v, "paged") {
 			arg := a.args["optim"]
-			a.program.doubt(Doubt{File: arg.file, Line: arg.line, Word: arg.written + " " + v, Why: "may move its state to the host when the GPU is full"})
+			a.program.doubt(Doubt{File: arg.file, Line: arg.line, Word: arg.written + " " + v,
+				Why: "may move its state to the host when the GPU is full"})
 		}
 	}
 	if v, ok := a.text("attn_implementation"); ok {
@@ -147,7 +149,8 @@ func (a *trainerArgs) doubts(job map[string]any) {
 	for _, key := range slices.Sorted(maps.Keys(a.args)) {
 		arg := a.args[key]
 		switch {
-		case listed(understood, key), listed(harmlessFlags, key), listed(harmlessValues, key), !clm && listed(programWords, key):
+		case listed(understood, key), listed(harmlessFlags, key), listed(harmlessValues, key), !clm &&
+			listed(programWords, key):
 		case key == "trust_remote_code" && isFalse(arg.value):
 		case key == "low_cpu_mem_usage":
 		default:
@@ -178,7 +181,8 @@ func (a *trainerArgs) notTraining(clm bool) {
 	}
 	if _, ok := a.args["do_train"]; ok && !a.flag("do_train") || !ok && clm {
 		p := a.program
-		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: path.Base(p.name), Why: "without --do_train trains nothing"})
+		p.doubt(Doubt{File: p.file(p.nameAt), Line: p.nameAt.Line, Word: path.Base(p.name),
+			Why: "without --do_train trains nothing"})
 	}
 	if _, ok := a.args["max_train_samples"]; ok {
 		note("max_train_samples", "may leave fewer sequences than a batch holds")
@@ -226,7 +230,8 @@ func (a *trainerArgs) model() (map[string]any, error) {
 	}
 	if text == nil {
 		switch topic, _ := topicOf(name); topic {
-		case "adapters and frozen weights", "quantisation", "precision": // a checkpoint such as …-bnb-4bit holds less than its base
+		// a checkpoint such as …-bnb-4bit holds less than its base
+		case "adapters and frozen weights", "quantisation", "precision":
 			arg := a.args["model_name_or_path"]
 			a.program.doubt(Doubt{File: arg.file, Line: arg.line, Word: name, Why: "may be a checkpoint of " + topic})
 		}
@@ -251,7 +256,8 @@ func (a *trainerArgs) model() (map[string]any, error) {
 // sequence is the length of the longest batch. Only some programs have a default that is known: run_clm.py
 // groups texts into blocks of 1,024 tokens at most, TRL's sft.py cuts at 1,024.
 func (a *trainerArgs) sequence(training map[string]any) error {
-	n, ok := a.number("block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "cutoff_len", "max_source_length")
+	n, ok := a.number("block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "cutoff_len",
+		"max_source_length")
 	if !ok && a.err == nil {
 		switch path.Base(a.program.name) {
 		case "run_clm.py", "sft.py":
@@ -295,7 +301,8 @@ func (a *trainerArgs) precision(training map[string]any) {
 // programs.
 func (a *trainerArgs) adapter(training map[string]any) {
 	if !a.flag("use_peft", "use_lora") {
-		for _, key := range []string{"use_peft", "use_lora", "lora_r", "lora_rank", "lora_target_modules", "load_in_4bit", "load_in_8bit"} {
+		for _, key := range []string{"use_peft", "use_lora", "lora_r", "lora_rank", "lora_target_modules",
+			"load_in_4bit", "load_in_8bit"} {
 			if arg, ok := a.args[key]; ok && !isFalse(arg.value) {
 				a.program.doubtKey(arg.file, arg.line, arg.written)
 			}

@@ -53,8 +53,10 @@ func takesValue(key string) bool {
 		return true
 	}
 	switch key {
-	case "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "block_size", "max_seq_length", "max_length", "model_max_length", "max_seq_len", "cutoff_len",
-		"max_source_length", "torch_dtype", "dtype", "config_name", "model_name_or_path", "model_name", "model_id", "optim", "attn_implementation", "max_train_samples", "num_train_epochs", "max_steps",
+	case "per_device_train_batch_size", "per_device_eval_batch_size", "gradient_accumulation_steps", "block_size",
+		"max_seq_length", "max_length", "model_max_length", "max_seq_len", "cutoff_len",
+		"max_source_length", "torch_dtype", "dtype", "config_name", "model_name_or_path", "model_name", "model_id",
+		"optim", "attn_implementation", "max_train_samples", "num_train_epochs", "max_steps",
 		"lora_r", "lora_rank":
 		return true
 	}

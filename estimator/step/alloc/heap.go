@@ -42,15 +42,16 @@ type Settling interface {
 	Parts() int
 	// Apart says that the parts have nothing to do with each other.
 	Apart() bool
-	// State is a hash of everything that decides what a part does next, but for the handles. Parts that are not apart are in a
-	// state together.
+	// State is a hash of everything that decides what a part does next, but for the handles. Parts that are not apart
+	// are in a state together.
 	State(part int) uint64
 	// Part is where a handle belongs, and Address where its memory lies in there.
 	Part(handle int32) int
 	Address(handle int32) int64
 	// Hold keeps the most that was allocated until it is called again.
 	Hold()
-	// Paused is above 0 where Serve has ended before a request because more would have been reserved for it than was asked for.
+	// Paused is above 0 where Serve has ended before a request because more would have been reserved for it than was
+	// asked for.
 	Paused() int64
 	// Failed says that a request could not be met: what follows does not matter any more.
 	Failed() bool

@@ -2,7 +2,8 @@ package objective
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// Preference is what the trainers of pairs have in common: so many pairs of a chosen and a rejected completion of one prompt.
+// Preference is what the trainers of pairs have in common: so many pairs of a chosen and a rejected completion of one
+// prompt.
 type Preference struct {
 	Pairs, Prompt, Completion int64
 }
@@ -23,7 +24,8 @@ func (p Preference) batch(t *step.Tape) []step.T {
 // Reference is which model tells what the preferences are measured by.
 type Reference uint8
 
-// The references: none, another model, the trained one without its adapters, and log-probabilities that were computed before training.
+// The references: none, another model, the trained one without its adapters, and log-probabilities that were computed
+// before training.
 const (
 	NoReference Reference = iota
 	Separate

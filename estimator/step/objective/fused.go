@@ -9,9 +9,9 @@ const (
 	tileColumns = 32768
 )
 
-// labelled are the log-probabilities of so many labelled tokens at the end of each sequence, without logits: the hidden states of these
-// tokens are copied, and the head runs on them tile by tile, again in backward.
-// Source: trl/trainer/utils.py (add_fused_lm_head), trl/kernels/chunked_logprob.py (ChunkedLogProbFunction), 1.16.
+// labelled are the log-probabilities of so many labelled tokens at the end of each sequence, without logits: the hidden
+// states of these tokens are copied, and the head runs on them tile by tile, again in backward. Source:
+// trl/trainer/utils.py (add_fused_lm_head), trl/kernels/chunked_logprob.py (ChunkedLogProbFunction), 1.16.
 func labelled(p step.Pass, each int64) step.Pass {
 	sequences, tokens := p.Shape.Batch, p.Shape.Tokens
 	n := sequences * min(each, tokens-1)

@@ -2,15 +2,17 @@ package objective
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// GRPO is trl's GRPOTrainer and, with other weights of the same log-probabilities, its RLOOTrainer: so many completions in a
-// micro-batch, out of Batches micro-batches that are written at once.
+// GRPO is trl's GRPOTrainer and, with other weights of the same log-probabilities, its RLOOTrainer: so many completions
+// in a micro-batch, out of Batches micro-batches that are written at once.
 type GRPO struct {
 	Rows, Prompt, Completion int64
 	Batches                  int64
-	// Generates says that the trained model writes the completions on this GPU, with Layers caches of CacheWidth elements a token.
+	// Generates says that the trained model writes the completions on this GPU, with Layers caches of CacheWidth
+	// elements a token.
 	Generates          bool
 	Layers, CacheWidth int64
-	// Reference is by what completions are measured, and Old says that the log-probabilities of the model that wrote them are computed.
+	// Reference is by what completions are measured, and Old says that the log-probabilities of the model that wrote
+	// them are computed.
 	Reference Reference
 	Old       bool
 	// Fused computes the log-probabilities without logits (trl from 1.15 on).
@@ -21,7 +23,8 @@ func (o GRPO) shape() step.Shape { return step.Shape{Batch: o.Rows, Tokens: o.Pr
 
 // Batch is ids and masks of prompts and completions, and the advantages.
 func (o GRPO) Batch(t *step.Tape) []step.T {
-	return []step.T{t.Input(o.Rows*o.Prompt, step.I64), t.Input(o.Rows*o.Prompt, step.I64), t.Input(o.Rows*o.Completion, step.I64),
+	return []step.T{t.Input(o.Rows*o.Prompt, step.I64), t.Input(o.Rows*o.Prompt, step.I64),
+		t.Input(o.Rows*o.Completion, step.I64),
 		t.Input(o.Rows*o.Completion, step.I64), row(t, o.Rows)}
 }
 
@@ -78,8 +81,8 @@ func (o GRPO) logps(t *step.Tape, net step.Network, p step.Pass, entropies bool)
 	return finish()
 }
 
-// Between is what comes before the micro-steps of an optimizer step: completions are written, and measured micro-batch by micro-batch.
-// Source: trl/trainer/grpo_trainer.py (GRPOTrainer._generate_and_score_completions), 0.26.
+// Between is what comes before the micro-steps of an optimizer step: completions are written, and measured micro-batch
+// by micro-batch. Source: trl/trainer/grpo_trainer.py (GRPOTrainer._generate_and_score_completions), 0.26.
 func (o GRPO) Between(t *step.Tape, net step.Network) {
 	if o.Generates {
 		t.As(step.PassGeneration, func() { o.generate(t, net) })
@@ -99,13 +102,14 @@ func (o GRPO) Between(t *step.Tape, net step.Network) {
 	})
 }
 
-// generate is the prompts' pass, which fills the cache, and the last token's, when the cache is largest: each layer's keys and values are
-// copied with the new token behind them. The tokens between hold less.
-// Sources: transformers/generation/utils.py (_sample), cache_utils.py (DynamicLayer.update), 4.57.
+// generate is the prompts' pass, which fills the cache, and the last token's, when the cache is largest: each layer's
+// keys and values are copied with the new token behind them. The tokens between hold less. Sources:
+// transformers/generation/utils.py (_sample), cache_utils.py (DynamicLayer.update), 4.57.
 func (o GRPO) generate(t *step.Tape, net step.Network) {
 	rows := o.Rows * o.Batches
 	ids, mask := t.Input(rows*o.Prompt, step.I64), t.Input(rows*o.Prompt, step.I64)
-	prompt := step.Pass{Shape: step.Shape{Batch: rows, Tokens: o.Prompt}, WithoutGraph: true, Evaluating: true, Caches: true, LastTokens: 1}
+	prompt := step.Pass{Shape: step.Shape{Batch: rows, Tokens: o.Prompt}, WithoutGraph: true, Evaluating: true,
+		Caches: true, LastTokens: 1}
 	out := t.Run(net, []step.T{ids, mask, step.NoTensor}, prompt)
 	o.sample(t, out.Logits)
 	t.DropOutput(out)

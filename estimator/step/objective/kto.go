@@ -6,7 +6,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 type KTO struct {
 	Rows, Prompt, Completion int64
 	Reference                Reference
-	// Caches says that the trained model fills a key/value cache, ReferenceCaches that the reference does: nobody says otherwise.
+	// Caches says that the trained model fills a key/value cache, ReferenceCaches that the reference does: nobody says
+	// otherwise.
 	Caches, ReferenceCaches bool
 }
 
@@ -26,9 +27,9 @@ func (o KTO) Batch(t *step.Tape) []step.T {
 	return all
 }
 
-// Forward is a pass of mismatched completions without a graph, one of the completions, and both through the reference while the graph
-// is alive. The logits of what was chosen and of what was rejected are copied, for a log, and live to the end.
-// Source: trl/experimental/kto/kto_trainer.py (forward, get_batch_loss_metrics), 0.26.
+// Forward is a pass of mismatched completions without a graph, one of the completions, and both through the reference
+// while the graph is alive. The logits of what was chosen and of what was rejected are copied, for a log, and live to
+// the end. Source: trl/experimental/kto/kto_trainer.py (forward, get_batch_loss_metrics), 0.26.
 func (o KTO) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	logps, logits := o.passes(t, net, batch, step.Pass{Shape: o.shape(), Caches: o.Caches})
 	var copies []step.T
@@ -54,8 +55,8 @@ func (o KTO) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	return loss
 }
 
-// passes are that of the mismatched completions and that of the completions through one model: the log-probabilities, and what is kept
-// of the logits.
+// passes are that of the mismatched completions and that of the completions through one model: the log-probabilities,
+// and what is kept of the logits.
 func (o KTO) passes(t *step.Tape, net step.Network, batch []step.T, p step.Pass) (logps step.T, copies []step.T) {
 	inputs := []step.T{batch[0], batch[1], step.NoTensor}
 	t.As(step.PassReference, func() {

@@ -2,9 +2,9 @@ package objective
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// chosenLoss is the cross-entropy of the chosen half of the logits without each sequence's last, so many sequences of so many tokens:
-// logits[:n, :-1] laid out anew by flatten, log_softmax, which keeps its result, and nll_loss.
-// Sources: trl/trainer/dpo_trainer.py (concatenated_forward, nll_loss), 0.26; aten/src/ATen/native/LossNLL.cpp, torch 2.9.
+// chosenLoss is the cross-entropy of the chosen half of the logits without each sequence's last, so many sequences of
+// so many tokens: logits[:n, :-1] laid out anew by flatten, log_softmax, which keeps its result, and nll_loss. Sources:
+// trl/trainer/dpo_trainer.py (concatenated_forward, nll_loss), 0.26; aten/src/ATen/native/LossNLL.cpp, torch 2.9.
 func chosenLoss(t *step.Tape, logits step.T, sequences, tokens, width int64) step.T {
 	n := sequences * tokens
 	all, part := logits.Numel()*logits.Dtype().Size(), n*width*4

@@ -10,10 +10,11 @@ func wide(t *step.Tape, numel int64, d step.DType, l step.Label) step.T {
 // row is a tensor of one value for each token, or fewer.
 func row(t *step.Tape, numel int64) step.T { return t.Made(numel, step.F32, step.LabelLoss, true) }
 
-// selectiveLogSoftmax is the log-probability of each label: gather, and of float32 logits a logsumexp for every sequence, which
-// saves the logits and copies nothing. Of half-precision logits every sequence has a log_softmax of its own, which is kept.
-// Source: trl/trainer/utils.py (selective_log_softmax), 0.26 and 1.16; aten/src/ATen/native/ReduceOps.cpp (logsumexp_out_impl),
-// torch/csrc/autograd/FunctionsManual.cpp (logsumexp_backward, gather_backward), torch 2.9.
+// selectiveLogSoftmax is the log-probability of each label: gather, and of float32 logits a logsumexp for every
+// sequence, which saves the logits and copies nothing. Of half-precision logits every sequence has a log_softmax of its
+// own, which is kept. Source: trl/trainer/utils.py (selective_log_softmax), 0.26 and 1.16;
+// aten/src/ATen/native/ReduceOps.cpp (logsumexp_out_impl), torch/csrc/autograd/FunctionsManual.cpp (logsumexp_backward,
+// gather_backward), torch 2.9.
 func selectiveLogSoftmax(t *step.Tape, logits, labels step.T, sequences int64) step.T {
 	if logits.Dtype() != step.F32 {
 		return eachLogSoftmax(t, logits, labels, sequences)

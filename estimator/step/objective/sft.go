@@ -2,8 +2,8 @@ package objective
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// SFT is trl's SFTTrainer on a batch of labelled sequences. Packed is one row of documents behind one another, whose positions say
-// where each begins.
+// SFT is trl's SFTTrainer on a batch of labelled sequences. Packed is one row of documents behind one another, whose
+// positions say where each begins.
 type SFT struct {
 	Rows, Tokens int64
 	Packed       bool
@@ -19,9 +19,9 @@ func (o SFT) Batch(t *step.Tape) []step.T {
 	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(n, step.I64)}
 }
 
-// Forward is the model's own loss, and for the log the entropy and the accuracy of all tokens, for which the logits are copied without
-// each sequence's last, while everything is alive.
-// Source: trl/trainer/sft_trainer.py (SFTTrainer.compute_loss), 0.26.
+// Forward is the model's own loss, and for the log the entropy and the accuracy of all tokens, for which the logits are
+// copied without each sequence's last, while everything is alive. Source: trl/trainer/sft_trainer.py
+// (SFTTrainer.compute_loss), 0.26.
 func (o SFT) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	if o.Fused {
 		out := t.Run(net, batch, labelled(step.Pass{Shape: o.shape()}, o.Tokens-1))

@@ -70,7 +70,8 @@ func Optimizers() []Optimizer { return optimizers }
 // OptimizerOf is the row of a name and an implementation, which may be empty.
 func OptimizerOf(name, implementation string) (*Optimizer, bool) {
 	for i := range optimizers {
-		if o := &optimizers[i]; (o.Name == name || slices.Contains(o.Synonyms, name)) && slices.Contains(o.Implementations, implementation) {
+		if o := &optimizers[i]; (o.Name == name || slices.Contains(o.Synonyms, name)) &&
+			slices.Contains(o.Implementations, implementation) {
 			return o, true
 		}
 	}

@@ -12,7 +12,8 @@ var optimizers = []Optimizer{
 		Moments: 2, Lists: 1, CopiesParameters: true, Sharded: true, InBackward: true,
 		Words: "two moments of %s", Rate: RateSquareRoot, MovedBytes: 28},
 	{Name: "adamw", Synonyms: []string{"adam"}, Implementations: []string{"fused"},
-		Aliases: []Alias{{"adamw-torch-fused", "adamw", "fused"}, {"adamw-fused", "adamw", "fused"}, {"fused-adamw", "adamw", "fused"}, {"adam-fused", "adam", "fused"}, {"fused-adam", "adam", "fused"}},
+		Aliases: []Alias{{"adamw-torch-fused", "adamw", "fused"}, {"adamw-fused", "adamw", "fused"},
+			{"fused-adamw", "adamw", "fused"}, {"adam-fused", "adam", "fused"}, {"fused-adam", "adam", "fused"}},
 		Moments: 2, Counter: true, Fused: true, Sharded: true, InBackward: true,
 		Words: "two moments of %s", Rate: RateSquareRoot, MovedBytes: 28},
 	{Name: "adamw", Synonyms: []string{"adam"}, Implementations: []string{"for-loop"},
@@ -93,12 +94,14 @@ var optimizers = []Optimizer{
 		Own:     bitsandbytes(2, true, false), OwnTypes: true, InBackward: true,
 		Words: "two moments of 1 B, with a float32 scale for every 256", Rate: RateSquareRoot, MovedBytes: 16},
 	{Name: "paged-adamw", Implementations: []string{"", "bitsandbytes"},
-		Aliases: []Alias{{"paged-adamw-32bit", "paged-adamw", "bitsandbytes"}, {"pagedadamw", "paged-adamw", "bitsandbytes"}, {"pagedadamw32bit", "paged-adamw", "bitsandbytes"}},
-		Own:     bitsandbytes(2, false, true), OwnTypes: true, InBackward: true,
+		Aliases: []Alias{{"paged-adamw-32bit", "paged-adamw", "bitsandbytes"},
+			{"pagedadamw", "paged-adamw", "bitsandbytes"}, {"pagedadamw32bit", "paged-adamw", "bitsandbytes"}},
+		Own: bitsandbytes(2, false, true), OwnTypes: true, InBackward: true,
 		Words: pagedWords, Rate: RateSquareRoot, MovedBytes: 28, Note: pagedNote},
 	{Name: "paged-adamw-8bit", Implementations: []string{"", "bitsandbytes"},
-		Aliases: []Alias{{"pagedadamw8bit", "paged-adamw-8bit", "bitsandbytes"}, {"paged-adamw-bnb-8bit", "paged-adamw-8bit", "bitsandbytes"}},
-		Own:     bitsandbytes(2, true, true), OwnTypes: true, InBackward: true,
+		Aliases: []Alias{{"pagedadamw8bit", "paged-adamw-8bit", "bitsandbytes"},
+			{"paged-adamw-bnb-8bit", "paged-adamw-8bit", "bitsandbytes"}},
+		Own: bitsandbytes(2, true, true), OwnTypes: true, InBackward: true,
 		Words: pagedWords, Rate: RateSquareRoot, MovedBytes: 16, Note: pagedNote},
 	{Name: "lion", Implementations: []string{"bitsandbytes"}, Aliases: []Alias{{"lion-32bit", "lion", "bitsandbytes"}},
 		Own: bitsandbytes(1, false, false), OwnTypes: true, InBackward: true,
@@ -127,12 +130,16 @@ var optimizers = []Optimizer{
 		Own:     (*Updater).galore, Ranked: true,
 		Words: "two moments of %s, in the layers' matrices of gradients projected onto the rank ", Rate: RateSquareRoot,
 		MovedBytes: 28,
-		Note:       Note{"optimizer-from-source", "GaLore follows its source; what cuSOLVER takes for the singular value decomposition besides its results and a copy of the gradient is not known"}},
+		Note: Note{"optimizer-from-source", "GaLore follows its source; what cuSOLVER takes for the singular " +
+			"value decomposition besides its results and a copy of the gradient is not known"}},
 }
 
-const pagedWords = "two moments, of which those of tensors from 100,000 elements on lie in managed memory, outside PyTorch's allocator"
+const pagedWords = "two moments, of which those of tensors from 100,000 elements on lie in managed memory, outside " +
+	"PyTorch's allocator"
 
 var (
-	pagedNote   = Note{"paged-optimizer", "bitsandbytes keeps the moments of large tensors in managed memory, which moves to the GPU while it is used: nvidia-smi counts what of it is there, and the figures here do not"}
-	torchAONote = Note{"optimizer-from-source", "torchao's moments follow its source; what its compiled update needs besides is taken to be nothing"}
+	pagedNote = Note{"paged-optimizer", "bitsandbytes keeps the moments of large tensors in managed memory, which " +
+		"moves to the GPU while it is used: nvidia-smi counts what of it is there, and the figures here do not"}
+	torchAONote = Note{"optimizer-from-source", "torchao's moments follow its source; what its compiled update needs " +
+		"besides is taken to be nothing"}
 )

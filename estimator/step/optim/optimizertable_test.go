@@ -14,10 +14,12 @@ func TestOptimizerRowsAreWhole(t *testing.T) {
 				property string
 				is       bool
 			}{
-				{"Name", o.Name == ""}, {"Implementations", len(o.Implementations) == 0}, {"Rate", o.Rate == 0}, {"MovedBytes", o.MovedBytes == 0},
+				{"Name", o.Name == ""}, {"Implementations", len(o.Implementations) == 0}, {"Rate", o.Rate == 0},
+				{"MovedBytes", o.MovedBytes == 0},
 				{"Words", (o.Words == "") != o.Stateless()},
 				{"the type of its states in Words", !o.OwnTypes && !o.Stateless() && strings.Count(o.Words, "%s") != 1},
-				{"either Own or Moments, Lists and Loop", o.Own != nil && (o.Moments > 0 || o.Lists > 0 || o.Loop != nil || o.Counter || o.Eager)},
+				{"either Own or Moments, Lists and Loop", o.Own != nil &&
+					(o.Moments > 0 || o.Lists > 0 || o.Loop != nil || o.Counter || o.Eager)},
 				{"either Lists or Loop", o.Lists > 0 && o.Loop != nil},
 				{"a kernel of its own, without temporaries", o.Fused && (o.Lists > 0 || o.Loop != nil)},
 				{"states to be made in backward, not with the optimizer", o.Eager && o.InBackward},

@@ -13,7 +13,8 @@ type DDP struct {
 	step.OneGPU
 	// FindUnused is find_unused_parameters: buckets are laid out once, in the order of the parameters.
 	FindUnused bool
-	// BucketBytes is bucket_cap_mb in bytes, 0 for PyTorch's default; where it is given it holds for the first bucket, too.
+	// BucketBytes is bucket_cap_mb in bytes, 0 for PyTorch's default; where it is given it holds for the first bucket,
+	// too.
 	BucketBytes int64
 }
 

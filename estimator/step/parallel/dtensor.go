@@ -5,11 +5,11 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
 
-// DTensor is tensor parallelism as torchtitan writes it with torch.distributed.tensor: GPUs share the matrices of every layer, the
-// embedding and the head, tokens are dealt out between the blocks (sequence parallel), and the loss is computed on the part of the
-// vocabulary that a GPU has (loss parallel). The parameters that the model declares are this GPU's; what is done with them besides is
-// the embedded strategy's.
-// Source: torchtitan/models/llama3/infra/parallelize.py (apply_tp), 0.2.0; torch/distributed/tensor/parallel, 2.9.
+// DTensor is tensor parallelism as torchtitan writes it with torch.distributed.tensor: GPUs share the matrices of every
+// layer, the embedding and the head, tokens are dealt out between the blocks (sequence parallel), and the loss is
+// computed on the part of the vocabulary that a GPU has (loss parallel). The parameters that the model declares are
+// this GPU's; what is done with them besides is the embedded strategy's. Source:
+// torchtitan/models/llama3/infra/parallelize.py (apply_tp), 0.2.0; torch/distributed/tensor/parallel, 2.9.
 type DTensor struct {
 	step.Strategy
 	// GPUs share each layer.
@@ -21,7 +21,8 @@ type DTensor struct {
 // Hooks are those of the embedded strategy and what is done where modules are cut.
 func (d DTensor) Hooks(t *step.Tape) step.Hooks { return &dtensor{d.Strategy.Hooks(t), t, d} }
 
-// Align copies this GPU's rows out of the gradient of the embedding, which nobody has copied so far where nothing is dealt out besides.
+// Align copies this GPU's rows out of the gradient of the embedding, which nobody has copied so far where nothing is
+// dealt out besides.
 func (d DTensor) Align(r *step.Rank, heap alloc.Heap) []int32 {
 	if _, dealt := d.Strategy.(step.OneGPU); !dealt {
 		return nil
@@ -56,8 +57,8 @@ func (h *dtensor) AfterSection(s step.Section, y step.T) step.T {
 	return y
 }
 
-// GradientReady copies this GPU's rows out of the gradient of the embedding, which has all, before they are dealt out further.
-// Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py (_get_grad_inner_tensor), torch 2.9.
+// GradientReady copies this GPU's rows out of the gradient of the embedding, which has all, before they are dealt out
+// further. Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py (_get_grad_inner_tensor), torch 2.9.
 func (h *dtensor) GradientReady(p, s int32) {
 	t := h.tape
 	if _, alone := h.cut.Strategy.(step.OneGPU); !alone && t.Parameters[p].Section == step.InputSection {

@@ -31,9 +31,9 @@ type Sharding struct {
 // SumsLast is whether gradients are accumulated whole.
 func (s Sharding) SumsLast() bool { return s.Unsynced }
 
-// stored is the type of a GPU's part of p. Quantised weights are packed into numbers of the type that they are dequantised to
-// (bnb_4bit_quant_storage), for FSDP deals out nothing but floating point.
-// Source: torch/distributed/fsdp/_flat_param.py (_validate_tensors_to_flatten), 2.9.
+// stored is the type of a GPU's part of p. Quantised weights are packed into numbers of the type that they are
+// dequantised to (bnb_4bit_quant_storage), for FSDP deals out nothing but floating point. Source:
+// torch/distributed/fsdp/_flat_param.py (_validate_tensors_to_flatten), 2.9.
 func (s Sharding) stored(p *step.Parameter) step.DType {
 	if p.Quantised != step.NotQuantised {
 		return p.Dtype
@@ -157,7 +157,8 @@ type marked struct {
 }
 
 func newFSDP(t *step.Tape, s Sharding) fsdp {
-	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters, groups: groups(t.Parameters, s.Apart), former: step.None, input: step.None}
+	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters,
+		groups: groups(t.Parameters, s.Apart), former: step.None, input: step.None}
 	f.grads = make([]int32, len(t.Parameters))
 	for i := range f.grads {
 		f.grads[i] = step.None

@@ -14,8 +14,8 @@ type FSDP1 struct {
 	Sharding
 	// Prefetches asks for the group before while the backward of one runs (BackwardPrefetch.BACKWARD_PRE).
 	Prefetches bool
-	// KeepsReruns says that checkpointing runs the wrapper of a layer whose parameters are all frozen again, too: the hook
-	// that it sets on the layer's detached input holds that input, and with it its gradient, until backward ends.
+	// KeepsReruns says that checkpointing runs the wrapper of a layer whose parameters are all frozen again, too: the
+	// hook that it sets on the layer's detached input holds that input, and with it its gradient, until backward ends.
 	// Sources: _runtime_utils.py (_register_post_backward_reshard_only_hook), torch/autograd/graph.py
 	// (register_multi_grad_hook), 2.9.
 	KeepsReruns bool
@@ -29,7 +29,8 @@ type flatTensor struct {
 	stored, whole step.DType
 }
 
-// flat are the flat tensors of a group, what is frozen first; computed is the type that parameters are computed with in.
+// flat are the flat tensors of a group, what is frozen first; computed is the type that parameters are computed with
+// in.
 func (s Sharding) flat(parameters []step.Parameter, params []int32, computed step.DType) [2]flatTensor {
 	f := [2]flatTensor{{stored: s.Frozen, whole: computed}, {stored: s.Stored, whole: computed}}
 	for _, i := range params {
@@ -146,7 +147,8 @@ func (s FSDP1) BeforeFirstForward(r *step.Rank, heap alloc.Heap) {
 
 // Hooks are FullyShardedDataParallel's.
 func (s FSDP1) Hooks(t *step.Tape) step.Hooks {
-	f := &fsdp1{fsdp: newFSDP(t, s.Sharding), ahead: s.Prefetches, keepsReruns: s.KeepsReruns, onCast: gatherStream, onGather: gatherStream, onReduce: reduceStream}
+	f := &fsdp1{fsdp: newFSDP(t, s.Sharding), ahead: s.Prefetches, keepsReruns: s.KeepsReruns, onCast: gatherStream,
+		onGather: gatherStream, onReduce: reduceStream}
 	f.collectives = f
 	if t.Recipe.Stored != s.Stored { // a stream of its own for the cast only where there is one
 		f.onCast, f.onGather, f.onReduce = 1, 2, 3

@@ -2,10 +2,11 @@ package parallel
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// What torchtitan and accelerate do with the modules around the layers: the embedding is a unit of its own, and so are the last norm and
-// the head together, which stay gathered; nothing is left to the root. Accelerate makes one unit of all three where the head is tied to
-// the embedding: the root of such a model stands for that, until its backward, which begins with the logits.
-// Sources: torchtitan/models/llama3/infra/parallelize.py (apply_fsdp), 0.2.0; accelerate/utils/fsdp_utils.py (fsdp2_prepare_model), 1.15.
+// What torchtitan and accelerate do with the modules around the layers: the embedding is a unit of its own, and so are
+// the last norm and the head together, which stay gathered; nothing is left to the root. Accelerate makes one unit of
+// all three where the head is tied to the embedding: the root of such a model stands for that, until its backward,
+// which begins with the logits. Sources: torchtitan/models/llama3/infra/parallelize.py (apply_fsdp), 0.2.0;
+// accelerate/utils/fsdp_utils.py (fsdp2_prepare_model), 1.15.
 
 // group is the place of a section among the groups, behind the layers.
 func (f *fsdp) group(s step.Section) int { return len(f.groups) - int(step.HeadSection-s) - 1 }

@@ -2,14 +2,14 @@ package parallel
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// Pipeline is a stage of torch.distributed.pipelining: this GPU has some layers, and the micro-batches of an optimizer step go through
-// them. Gradients are added up in place from the second micro-batch on.
+// Pipeline is a stage of torch.distributed.pipelining: this GPU has some layers, and the micro-batches of an optimizer
+// step go through them. Gradients are added up in place from the second micro-batch on.
 type Pipeline struct {
 	step.OneGPU
 	// Stage is one of Stages, from 0; Micro is how many micro-batches a step has.
 	Stage, Stages, Micro int64
-	// AllForward runs the forward of all micro-batches before the first backward (GPipe); otherwise each backward follows as soon as it can
-	// (1F1B).
+	// AllForward runs the forward of all micro-batches before the first backward (GPipe); otherwise each backward
+	// follows as soon as it can (1F1B).
 	AllForward bool
 }
 
@@ -27,8 +27,8 @@ func (p Pipeline) InFlight() int64 {
 	return min(p.Micro, p.Stages-p.Stage)
 }
 
-// Turns are the forwards that fill the pipeline, then a backward and a forward by turns, then the backwards that are left.
-// Source: torch/distributed/pipelining/schedules.py (Schedule1F1B, ScheduleGPipe), torch 2.9.
+// Turns are the forwards that fill the pipeline, then a backward and a forward by turns, then the backwards that are
+// left. Source: torch/distributed/pipelining/schedules.py (Schedule1F1B, ScheduleGPipe), torch 2.9.
 func (p Pipeline) Turns() []step.Turn {
 	var turns []step.Turn
 	forwards := int64(0)

@@ -6,9 +6,9 @@ import (
 )
 
 // ZeRO is DeepSpeed's stages 1 and 2: the trained parameters are views of one flat tensor a group, of which each GPU
-// updates a part. Gradients come together in a bucket and are summed from there; of stage 2 only those of this GPU's part
-// stay, of stage 1 all until the last micro-step.
-// Source: deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeed 0.19.8.
+// updates a part. Gradients come together in a bucket and are summed from there; of stage 2 only those of this GPU's
+// part stay, of stage 1 all until the last micro-step. Source: deepspeed/runtime/zero/stage_1_and_2.py, DeepSpeed
+// 0.19.8.
 type ZeRO struct {
 	step.OneGPU
 	World int64

@@ -7,7 +7,8 @@ import (
 
 // ZeRO3 is DeepSpeed's stage 3: every GPU holds a part of each parameter, which is put together when a module needs it,
 // and let go of unless it is needed again soon. Gradients go through one bucket into one buffer of this GPU's parts.
-// Sources: deepspeed/runtime/zero/stage3.py, partition_parameters.py, partitioned_param_coordinator.py, DeepSpeed 0.19.8.
+// Sources: deepspeed/runtime/zero/stage3.py, partition_parameters.py, partitioned_param_coordinator.py, DeepSpeed
+// 0.19.8.
 type ZeRO3 struct {
 	step.OneGPU
 	World int64
@@ -195,8 +196,9 @@ func (z ZeRO3) Update(r *step.Rank, heap alloc.Heap, u step.Updating) bool {
 // Hooks are those of the engine.
 func (z ZeRO3) Hooks(t *step.Tape) step.Hooks {
 	n := len(t.Parameters)
-	h := &zero3{NoHooks: step.NoHooks{Tape: t}, ZeRO3: z, whole: make([]int32, n), grads: make([]int32, n), saved: map[int32][]int32{},
-		kept: map[int32][]int32{}, rehearses: t.Order == nil}
+	h := &zero3{NoHooks: step.NoHooks{Tape: t}, ZeRO3: z, whole: make([]int32, n), grads: make([]int32, n),
+		saved: map[int32][]int32{},
+		kept:  map[int32][]int32{}, rehearses: t.Order == nil}
 	for i := range n {
 		h.whole[i], h.grads[i] = step.None, step.None
 	}

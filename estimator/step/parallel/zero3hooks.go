@@ -112,9 +112,8 @@ func (h *zero3) gather(p int32) bool {
 	return true
 }
 
-// release lets go of p, unless it is needed again soon or was looked at already for what comes. node is that which saved
-// the gathered parameter, counted from 1.
-// Source: partitioned_param_coordinator.py (__params_to_release).
+// release lets go of p, unless it is needed again soon or was looked at already for what comes. node is that which
+// saved the gathered parameter, counted from 1. Source: partitioned_param_coordinator.py (__params_to_release).
 func (h *zero3) release(p, node int32) {
 	if h.rehearses || h.whole[p] == step.None {
 		return
@@ -132,9 +131,8 @@ func (h *zero3) release(p, node int32) {
 	h.live -= h.Tape.Parameters[p].Numel
 }
 
-// GradientReady puts a whole gradient into the bucket, which is summed before where it has no room left. A larger one is
-// summed as it is.
-// Source: stage3.py (reduce_independent_p_g_buckets_and_remove_grads, __add_grad_to_ipg_bucket).
+// GradientReady puts a whole gradient into the bucket, which is summed before where it has no room left. A larger one
+// is summed as it is. Source: stage3.py (reduce_independent_p_g_buckets_and_remove_grads, __add_grad_to_ipg_bucket).
 func (h *zero3) GradientReady(p, s int32) {
 	t := h.Tape
 	n := t.Parameters[p].Numel
@@ -157,7 +155,8 @@ func (h *zero3) GradientReady(p, s int32) {
 }
 
 // reduce sums the bucket: gradients of several parameters are dealt into one more buffer, by GPU.
-// Source: stage3.py (__reduce_and_partition_ipg_grads), runtime/comm/coalesced_collectives.py (reduce_scatter_coalesced).
+// Source: stage3.py (__reduce_and_partition_ipg_grads), runtime/comm/coalesced_collectives.py
+// (reduce_scatter_coalesced).
 func (h *zero3) reduce() {
 	t := h.Tape
 	if len(h.pending) > 1 {

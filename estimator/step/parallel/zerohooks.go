@@ -145,9 +145,9 @@ func (h *zero) aside(bytes int64, c step.Component, l step.Label) int32 {
 	return h.Tape.Alloc(bytes, c, l)
 }
 
-// reduce sums the bucket. What goes to several GPUs is flattened again, up to a bucket at once; what belongs to this one
-// is kept.
-// Source: stage_1_and_2.py (reduce_ipg_grads, average_tensor, allreduce_and_scatter, copy_grads_in_partition).
+// reduce sums the bucket. What goes to several GPUs is flattened again, up to a bucket at once; what belongs to this
+// one is kept. Source: stage_1_and_2.py (reduce_ipg_grads, average_tensor, allreduce_and_scatter,
+// copy_grads_in_partition).
 func (h *zero) reduce() {
 	t := h.Tape
 	d := t.Recipe.Stored.Size()

@@ -33,8 +33,9 @@ func (c *circle) closed(state uint64) (period int64) {
 	return int64(c.played - 1 - i)
 }
 
-// microSteps plays those of one optimizer step on a heap that settles, from a place on. All parts are played together until the last
-// of them goes round, since the most that is allocated shows in all together; then each of the others by itself.
+// microSteps plays those of one optimizer step on a heap that settles, from a place on. All parts are played together
+// until the last of them goes round, since the most that is allocated shows in all together; then each of the others by
+// itself.
 func (s *Session) microSteps(heap alloc.Settling, left int64, from place) {
 	var circles [2]circle
 	var period [2]int64

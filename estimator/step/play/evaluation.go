@@ -55,7 +55,8 @@ func (y *player) freeLast(heap alloc.Heap, i int32) {
 // evaluation is a ledger of the evaluation, which starts from what l holds between two optimizer steps.
 func (l *Ledger) evaluation() *Ledger {
 	e := l.session.Evaluation
-	sub := &Session{Program: e.Program, Recorded: e.Recorded, Units: e.Units, Lead: l.session.Lead, Recipe: l.session.Recipe, strategy: l.session.strategy}
+	sub := &Session{Program: e.Program, Recorded: e.Recorded, Units: e.Units, Lead: l.session.Lead,
+		Recipe: l.session.Recipe, strategy: l.session.strategy}
 	n := len(e.Program.Slots)
 	v := &Ledger{session: sub, live: l.live, parts: l.parts, total: l.total,
 		previous: make([]bool, n), current: make([]bool, n), once: make([]bool, n)}

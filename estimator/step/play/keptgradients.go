@@ -23,7 +23,8 @@ func (l *Ledger) keptGradients() {
 		}
 		for i, e := range p.Events[seg.Start:seg.End] {
 			if e.Op == step.Keep || e.Op == step.AllocFirst {
-				l.add(e.Slot, alloc.Rounded(p.Slots[e.Slot].Bytes)*copies*l.outside(seg, e)*l.experts.happens(seg.Start+i))
+				l.add(e.Slot, alloc.Rounded(p.Slots[e.Slot].Bytes)*copies*l.outside(seg, e)*l.experts.happens(seg.Start+
+					i))
 			}
 		}
 	}

@@ -44,7 +44,8 @@ type Ledger struct {
 // Stage is a stretch of a training step.
 type Stage uint8
 
-// The stages. Loss is the stretch from the last layer's forward to its backward; reference and generation are passes without a graph.
+// The stages. Loss is the stretch from the last layer's forward to its backward; reference and generation are passes
+// without a graph.
 const (
 	StageLoad Stage = iota
 	StageForward
@@ -125,7 +126,8 @@ func (s *Session) ledger() *Ledger {
 	f, x := l.fold, l.experts
 	f.set(s.Program, s.Recorded, s.Units, s.Lead)
 	x.set(s.Program, &f)
-	*l = Ledger{session: s, fold: f, experts: x, previous: flags(l.previous), current: flags(l.current), once: flags(l.once),
+	*l = Ledger{session: s, fold: f, experts: x, previous: flags(l.previous), current: flags(l.current),
+		once:    flags(l.once),
 		lasting: l.lasting[:0], tally: l.tally}
 	l.collectLasting()
 	l.optimizer = s.optimizerTotals(&l.tally)
@@ -138,7 +140,8 @@ func (l *Ledger) restart() {
 	clear(l.previous)
 	clear(l.current)
 	clear(l.once)
-	*l = Ledger{session: l.session, fold: l.fold, experts: l.experts, previous: l.previous, current: l.current, once: l.once,
+	*l = Ledger{session: l.session, fold: l.fold, experts: l.experts, previous: l.previous, current: l.current,
+		once:    l.once,
 		lasting: l.lasting, tally: l.tally, optimizer: l.optimizer}
 	l.load()
 }
@@ -148,7 +151,9 @@ func (l *Ledger) load() {
 		p.Tensors(func(bytes int64) { l.live[step.Weights] += times * alloc.Rounded(bytes) })
 	})
 	for i := range l.session.Beside {
-		l.session.Beside[i].Distinct(func(p *step.Parameter, times int64) { l.live[step.Weights] += times * alloc.Rounded(p.Bytes()) })
+		l.session.Beside[i].Distinct(func(p *step.Parameter, times int64) {
+			l.live[step.Weights] += times * alloc.Rounded(p.Bytes())
+		})
 	}
 	if l.session.Parameters.Nested() {
 		l.live[step.Weights] += alloc.Rounded(step.DynamicCode)
@@ -180,7 +185,8 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients, left int64) Moment {
 	if tensors {
 		taken.Tensors = l.tensors()
 		if passing > 0 {
-			taken.Tensors = append(taken.Tensors, LiveTensor{Label: m.Label, Component: step.Temporaries, Bytes: passing, Count: 1})
+			taken.Tensors = append(taken.Tensors, LiveTensor{Label: m.Label, Component: step.Temporaries,
+				Bytes: passing, Count: 1})
 			largestFirst(taken.Tensors)
 		}
 	}
@@ -218,7 +224,9 @@ func (l *Ledger) collectLasting() {
 			l.lasting = append(l.lasting, e)
 		}
 	}
-	l.lasting = slices.DeleteFunc(l.lasting, func(e step.Event) bool { return e.Op == step.FreePrev && !l.current[e.Slot] })
+	l.lasting = slices.DeleteFunc(l.lasting, func(e step.Event) bool {
+		return e.Op == step.FreePrev && !l.current[e.Slot]
+	})
 	clear(l.current)
 }
 

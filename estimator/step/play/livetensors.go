@@ -48,7 +48,8 @@ func (l *Ledger) tensors(others ...*Ledger) []LiveTensor {
 			label = step.LabelBuffer
 		}
 		p.Tensors(func(bytes int64) {
-			add(LiveTensor{Name: p.Name, Label: label, Component: step.Weights, Bytes: bytes, Dtype: p.Dtype, Typed: bytes == p.Numel*p.Dtype.Size()}, times)
+			add(LiveTensor{Name: p.Name, Label: label, Component: step.Weights, Bytes: bytes, Dtype: p.Dtype,
+				Typed: bytes == p.Numel*p.Dtype.Size()}, times)
 		})
 	})
 	if l.session.Parameters.Nested() {
@@ -88,5 +89,6 @@ func largestFirst(list []LiveTensor) {
 
 // tensor is a tensor of the slot s.
 func tensor(s *step.Slot) LiveTensor {
-	return LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes, Dtype: s.Dtype, Typed: s.Typed}
+	return LiveTensor{Label: s.Label, Component: s.Component, Part: s.Part, Layers: s.Unit >= 0, Bytes: s.Bytes,
+		Dtype: s.Dtype, Typed: s.Typed}
 }

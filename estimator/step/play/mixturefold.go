@@ -17,7 +17,8 @@ type experts struct {
 
 // set works out the folding of p's experts, where units is that of its layers.
 func (x *experts) set(p *step.Program, units *fold) {
-	*x = experts{copies: max(p.ExpertCopies, 1), twin: x.twin[:0], place: x.place[:0], inUnit: x.inUnit[:0], times: x.times[:0]}
+	*x = experts{copies: max(p.ExpertCopies, 1), twin: x.twin[:0], place: x.place[:0], inUnit: x.inUnit[:0],
+		times: x.times[:0]}
 	if x.copies == 1 {
 		return
 	}
@@ -42,7 +43,8 @@ func (x *experts) set(p *step.Program, units *fold) {
 	}
 	for i := range p.Slots {
 		s, twin := &p.Slots[i], step.None
-		if list := slots[s.Unit]; (s.Expert == step.MiddleExpert-1 || s.Expert == step.MiddleExpert+1) && int(local[i]) < len(list) {
+		if list := slots[s.Unit]; (s.Expert == step.MiddleExpert-1 || s.Expert == step.MiddleExpert+1) &&
+			int(local[i]) < len(list) {
 			twin = list[local[i]]
 		}
 		x.twin = append(x.twin, twin)
@@ -56,7 +58,8 @@ func (x *experts) set(p *step.Program, units *fold) {
 			run++
 		}
 		times := int64(1)
-		if inside := run < len(p.Runs) && p.Runs[run].Start <= i; inside && p.Runs[run].Repeated() || !inside && p.Slots[e.Slot].Expert == step.MiddleExpert {
+		if inside := run < len(p.Runs) && p.Runs[run].Start <= i; inside && p.Runs[run].Repeated() || !inside &&
+			p.Slots[e.Slot].Expert == step.MiddleExpert {
 			times = x.copies
 		}
 		x.times = append(x.times, times)

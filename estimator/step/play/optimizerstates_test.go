@@ -23,7 +23,8 @@ func TestOptimizersLeaveTheirStates(t *testing.T) {
 			o := &optim.Optimizers()[i]
 			t.Run(o.Name+"/"+strings.Join(o.Implementations, ","), func(t *testing.T) {
 				s := &Session{}
-				s.Reset(Session{Parameters: parameters, Optimizer: o, Rank: 16, Clip: clip, Recipe: step.Recipe{Hardware: step.Hardware{Multiprocessors: 108, ThreadsPerMultiprocessor: 2048}}})
+				s.Reset(Session{Parameters: parameters, Optimizer: o, Rank: 16, Clip: clip,
+					Recipe: step.Recipe{Hardware: step.Hardware{Multiprocessors: 108, ThreadsPerMultiprocessor: 2048}}})
 				var heap alloc.Tally
 				s.construct(&heap)
 				s.optimizerStep(&heap)

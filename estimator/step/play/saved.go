@@ -54,6 +54,7 @@ func (s *Session) Restore(from *Saved) {
 
 // StorageBytes is about how much memory s keeps.
 func (s *Saved) StorageBytes() int64 {
-	return handleBytes*(step.Room(s.now)+step.Room(s.last)+step.Room(s.once)+step.Room(s.held)+step.Room(s.gradients)+step.Room(s.rms)+step.Room(s.rank)) +
+	return handleBytes*(step.Room(s.now)+step.Room(s.last)+step.Room(s.once)+step.Room(s.held)+step.Room(s.gradients)+
+		step.Room(s.rms)+step.Room(s.rank)) +
 		8*step.Room(s.seen)
 }

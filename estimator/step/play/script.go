@@ -59,7 +59,8 @@ func (s *Session) Script() Script {
 
 // program notes a program and how often its middle unit is repeated.
 func (w *scribe) program(p *step.Program, recorded, units, lead int64) {
-	for _, n := range [...]int64{recorded, units, lead, int64(p.Prologue), int64(len(p.Slots)), int64(len(p.Events)), int64(len(p.Segments)), p.ExpertCopies, int64(len(p.Runs))} {
+	for _, n := range [...]int64{recorded, units, lead, int64(p.Prologue), int64(len(p.Slots)), int64(len(p.Events)),
+		int64(len(p.Segments)), p.ExpertCopies, int64(len(p.Runs))} {
 		w.note(uint64(n))
 	}
 	for i := range p.Slots {

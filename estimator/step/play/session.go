@@ -44,7 +44,9 @@ func (s *Session) trainable() []*step.Parameter {
 	if s.listed {
 		return s.trained
 	}
-	s.trained = slices.DeleteFunc(s.Parameters.InOrder(s.trained[:0]), func(p *step.Parameter) bool { return !p.Trained() || p.Unreached })
+	s.trained = slices.DeleteFunc(s.Parameters.InOrder(s.trained[:0]), func(p *step.Parameter) bool {
+		return !p.Trained() || p.Unreached
+	})
 	s.listed = true
 	return s.trained
 }
@@ -73,8 +75,8 @@ type Session struct {
 	Evaluation *Evaluation
 	// Watch bounds what is played.
 	Watch
-	// Stand, where it is there, is called where the play may be saved before it goes on, on a heap that plays scripts: before each
-	// update, and where the heap has paused. There it is called as well where the play may not be saved.
+	// Stand, where it is there, is called where the play may be saved before it goes on, on a heap that plays scripts:
+	// before each update, and where the heap has paused. There it is called as well where the play may not be saved.
 	Stand func(savable bool)
 
 	heap       alloc.Heap
@@ -263,7 +265,8 @@ func (s *Session) serveAll(script []memory.Request, served int, first bool) {
 
 // pause lets the play be saved within a micro-step of which so many requests were served.
 func (s *Session) pause(served int, first bool) {
-	s.at = place{began: true, inside: true, micro: s.micro, served: served, first: first, seen: s.together.seen[:s.together.played]}
+	s.at = place{began: true, inside: true, micro: s.micro, served: served, first: first,
+		seen: s.together.seen[:s.together.played]}
 	s.Stand(!s.rounds && !s.ending)
 }
 

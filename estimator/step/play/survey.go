@@ -14,7 +14,8 @@ func (l *Ledger) survey() (gradients, left int64) {
 		l.Largest[StageLoad] = max(l.total, loading)
 		loading = l.total
 	}
-	l.record(StageLoad, Moment{Bytes: max(l.total, loading), Stage: StageLoad, MicroStep: -1, Layer: -1, Label: step.LabelParameter, segment: -1})
+	l.record(StageLoad, Moment{Bytes: max(l.total, loading), Stage: StageLoad, MicroStep: -1, Layer: -1,
+		Label: step.LabelParameter, segment: -1})
 	l.begin()
 	l.surveyEvaluation()
 	before := l.total
@@ -25,7 +26,8 @@ func (l *Ledger) survey() (gradients, left int64) {
 		}
 	}
 	left = l.total - before
-	l.record(StageOptimizer, Moment{Bytes: l.total + l.optimizer.scratch, Stage: StageOptimizer, Backward: true, MicroStep: -1, Layer: -1, Label: l.optimizer.label, segment: -1})
+	l.record(StageOptimizer, Moment{Bytes: l.total + l.optimizer.scratch, Stage: StageOptimizer, Backward: true,
+		MicroStep: -1, Layer: -1, Label: l.optimizer.label, segment: -1})
 	l.Steady = l.total - left
 	return gradients, left
 }
@@ -92,7 +94,8 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 		}
 		delta := total - start
 		l.total = start + delta*copies
-		best := Moment{Bytes: most, Stage: stage, Backward: seg.Backward, MicroStep: micro, segment: g, event: at, expert: expert}
+		best := Moment{Bytes: most, Stage: stage, Backward: seg.Backward, MicroStep: micro, segment: g, event: at,
+			expert: expert}
 		if delta > 0 && copies > 1 {
 			best.Bytes += delta * (copies - 1)
 			best.copy = copies - 1
@@ -133,7 +136,8 @@ func (l *Ledger) surveySegment(seg step.Segment, turn standing) (total, most int
 
 // surveyEvents does so for some events of a segment, before which total is alive. spread says that what happens to the
 // middle expert's tensor happens to that of every repetition.
-func (l *Ledger) surveyEvents(seg step.Segment, from, to int, turn standing, before int64, spread bool) (total, most int64, at int) {
+func (l *Ledger) surveyEvents(seg step.Segment, from, to int, turn standing, before int64, spread bool) (total,
+	most int64, at int) {
 	events, slots := l.session.Program.Events[from:to], l.session.Program.Slots
 	previous, current := l.previous, l.current
 	total, most = before, -1

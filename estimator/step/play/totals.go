@@ -66,8 +66,8 @@ func (s *Session) clipScalars() int64 {
 	return c.Most
 }
 
-// clipPeak is the most that clip holds for count gradients of type d; kernel is what the norms' kernel takes besides them, scalars what
-// the arithmetic after the norm does.
+// clipPeak is the most that clip holds for count gradients of type d; kernel is what the norms' kernel takes besides
+// them, scalars what the arithmetic after the norm does.
 func clipPeak(count int64, d step.DType, kernel, scalars int64) int64 {
 	norms := count * alloc.BlockBytes
 	stacked := alloc.Rounded(count * d.Size())

@@ -19,11 +19,12 @@ func (y *player) unfoldMixture(g step.Segment, copy int64) {
 	})
 }
 
-// edge is how many repetitions of an expert, at either end, are listed one by one: their neighbours are not all repetitions.
+// edge is how many repetitions of an expert, at either end, are listed one by one: their neighbours are not all
+// repetitions.
 const edge = 2
 
-// unfoldRun lists the middle expert's events for every repetition. Within, they are those of the repetition before with other
-// handles, which are as far apart as in any two of them.
+// unfoldRun lists the middle expert's events for every repetition. Within, they are those of the repetition before with
+// other handles, which are as far apart as in any two of them.
 func (y *player) unfoldRun(g step.Segment, from, to int, copy int64, run *step.Run) {
 	copies := y.experts.copies
 	for i := range copies {
@@ -68,7 +69,8 @@ func (y *player) unfoldStretch(g step.Segment, from, to int, copy int64, expert 
 func (y *player) unfoldEvent(e step.Event, slot int32, unit int64, expert int32, which int64) {
 	s, x := &y.program.Slots[slot], &y.experts
 	add := func(which int64) {
-		y.flat = append(y.flat, memory.NewRequest(e.Op, y.program.Slots[e.Slot].Stream, y.program.Slots[e.Slot].Bytes, y.instance(slot, unit, which)))
+		y.flat = append(y.flat, memory.NewRequest(e.Op, y.program.Slots[e.Slot].Stream, y.program.Slots[e.Slot].Bytes,
+			y.instance(slot, unit, which)))
 	}
 	switch {
 	case s.Expert == 0:

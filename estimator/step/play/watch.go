@@ -100,14 +100,16 @@ func requests(p *step.Program, f *fold, x *experts) int64 {
 // program can be played for them as well. It is for [Session.Reset], and shares the program and the parameters of s.
 func (s *Session) Part(units, expertCopies int64) Session {
 	less := s.Units - units
-	n := Session{Program: with(s.Program, expertCopies), Parameters: s.Parameters, Whole: s.Whole, Beside: s.Beside, Optimizer: s.Optimizer, Rank: s.Rank, Clip: s.Clip,
+	n := Session{Program: with(s.Program, expertCopies), Parameters: s.Parameters, Whole: s.Whole, Beside: s.Beside,
+		Optimizer: s.Optimizer, Rank: s.Rank, Clip: s.Clip,
 		Recipe: s.Recipe, Units: units, Recorded: s.Recorded, Lead: s.Lead, Watch: Watch{Done: s.Done, Pace: s.Pace}}
 	for _, p := range []*step.Parameters{&n.Parameters, &n.Whole} {
 		p.Layers -= less
 		p.ExpertCopies = expertCopies
 	}
 	if e := s.Evaluation; e != nil {
-		n.Evaluation = &Evaluation{Program: with(e.Program, expertCopies), Units: e.Units - less, Recorded: e.Recorded, Prepares: e.Prepares}
+		n.Evaluation = &Evaluation{Program: with(e.Program, expertCopies), Units: e.Units - less, Recorded: e.Recorded,
+			Prepares: e.Prepares}
 	}
 	return n
 }

@@ -79,7 +79,8 @@ func TestYAMLNamesTheLineThatIsWrong(t *testing.T) {
 func TestYAMLRefusesBombs(t *testing.T) {
 	bomb := "a0: &a0 [x,x,x,x,x,x,x,x,x]\n"
 	for i := 1; i < 12; i++ {
-		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9), ","))
+		bomb += fmt.Sprintf("a%d: &a%d [%s]\n", i, i, strings.TrimSuffix(strings.Repeat(fmt.Sprintf("*a%d,", i-1), 9),
+			","))
 	}
 	if _, err := decode.YAML("x.yaml", []byte(bomb)); err == nil {
 		t.Error("an alias bomb was expanded")
@@ -87,7 +88,8 @@ func TestYAMLRefusesBombs(t *testing.T) {
 }
 
 func TestTOML(t *testing.T) {
-	text := "[training]\nseq_len = 8_192 # tokens\nname = \"x\"\non = true\n[[more]]\nlist = [1, 2]\ninline = {a = 1.5}\n"
+	text := "[training]\nseq_len = 8_192 # tokens\nname = \"x\"\non = true\n[[more]]\nlist = [1, " +
+		"2]\ninline = {a = 1.5}\n"
 	s, err := decode.TOML("x.toml", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -107,7 +109,8 @@ func TestTOML(t *testing.T) {
 }
 
 func TestJSON(t *testing.T) {
-	text := "{\n  // a comment\n  \"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e9},\n  \"batch\": \"auto\",\n}\n"
+	text := "{\n  // a comment\n  \"zero_optimization\": {\"stage\": 3, \"sub_group_size\": 1e9},\n  " +
+		"\"batch\": \"auto\",\n}\n"
 	s, err := decode.JSON("x.json", []byte(text))
 	if err != nil {
 		t.Fatal(err)
@@ -165,7 +168,8 @@ model = Lora(
 	if !ok {
 		t.Fatal("the call was not found")
 	}
-	arguments := []string{`r = 16 (int64) at 15 "16"`, `modules = [a] ([]interface {}) at 16 "[\"a\"]"`, `dtype = torch.bfloat16 (string) at 16 "torch.bfloat16"`, `call unknown: is not a plain value`}
+	arguments := []string{`r = 16 (int64) at 15 "16"`, `modules = [a] ([]interface {}) at 16 "[\"a\"]"`,
+		`dtype = torch.bfloat16 (string) at 16 "torch.bfloat16"`, `call unknown: is not a plain value`}
 	if d := cmp.Diff(arguments, shown(text, call.Keywords)); d != "" {
 		t.Errorf("arguments (-want +got):\n%s", d)
 	}
@@ -183,7 +187,8 @@ func spans(t *testing.T, text []byte, s *setting.Settings) {
 }
 
 func FuzzYAML(f *testing.F) {
-	for _, seed := range []string{"a: 1\n", "a: &x {b: [1, *x]}\n", "? a\n: b\n", "a: |\n  x\n---\nb: 'y'\n", "<<: {a: 1}\na: é\n", "a: !!int \"3\"\n"} {
+	for _, seed := range []string{"a: 1\n", "a: &x {b: [1, *x]}\n", "? a\n: b\n", "a: |\n  x\n---\nb: 'y'\n",
+		"<<: {a: 1}\na: é\n", "a: !!int \"3\"\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -198,7 +203,8 @@ func FuzzYAML(f *testing.F) {
 }
 
 func FuzzTOML(f *testing.F) {
-	for _, seed := range []string{"[a]\nb = 1\n", "a.b = [1, {c = 2}]\n", "[[x]]\ny = '''z'''\n", "a = 1979-05-27\n", "a = 0x1F\n"} {
+	for _, seed := range []string{"[a]\nb = 1\n", "a.b = [1, {c = 2}]\n", "[[x]]\ny = '''z'''\n", "a = 1979-05-27\n",
+		"a = 0x1F\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -220,7 +226,8 @@ func FuzzJSON(f *testing.F) {
 }
 
 func FuzzPython(f *testing.F) {
-	for _, seed := range []string{"a = 5 * 8\n", "f(a=1, b=[\n2])\n", "class A:\n  x: int = field(default=3)\n", "a = '''\n", "a = (\n", "if x:\n\ta = 1\n", "a = \\\n 2\n", "p.add_argument('--x', default=1)\n"} {
+	for _, seed := range []string{"a = 5 * 8\n", "f(a=1, b=[\n2])\n", "class A:\n  x: int = field(default=3)\n",
+		"a = '''\n", "a = (\n", "if x:\n\ta = 1\n", "a = \\\n 2\n", "p.add_argument('--x', default=1)\n"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {

@@ -46,7 +46,8 @@ var (
 	unfollowed = "is changed at line %d in a way that cannot be followed without running it"
 )
 
-// Python reads a program. until ends the part whose assignments count, at the first line that begins with it; "" reads all.
+// Python reads a program. until ends the part whose assignments count, at the first line that begins with it; "" reads
+// all.
 func Python(file string, b []byte, until string) (*Program, error) {
 	t, err := newText(file, b)
 	if err != nil {
@@ -107,7 +108,8 @@ func (p *Program) assign(ev *evaluator, s statement, name string, from int) {
 }
 
 func (p *Program) forget(name string, line int) {
-	p.Values.Set(name, setting.Value{Unknown: fmt.Sprintf(unfollowed, line), Origin: setting.Origin{Kind: setting.File, At: setting.Span{File: p.File, Line: line}}})
+	p.Values.Set(name, setting.Value{Unknown: fmt.Sprintf(unfollowed, line),
+		Origin: setting.Origin{Kind: setting.File, At: setting.Span{File: p.File, Line: line}}})
 }
 
 // field reads a line of a class's body: "name: type = default" or "… = field(default=…)".
@@ -117,7 +119,8 @@ func (p *Program) field(ev *evaluator, s statement, code []byte) {
 		return
 	}
 	name := string(m[1])
-	v := setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: name, At: setting.Span{File: p.File, Line: ev.text.line(s.start)}}}
+	v := setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: name,
+		At: setting.Span{File: p.File, Line: ev.text.line(s.start)}}}
 	if i := assigned.FindIndex(code); i != nil {
 		from := s.start + i[1] - 1
 		rest := bytes.TrimLeft(p.masked[from:s.end], " \t")
@@ -153,7 +156,8 @@ func (p *Program) calls(ev *evaluator) {
 		if c := last[0]; (c < 'A' || c > 'Z') && last != "dict" && !bytes.ContainsRune(p.masked[open:end], '=') {
 			continue
 		}
-		c := Call{Name: name, Line: ev.text.line(m[0]), Keywords: setting.New(), Insert: setting.Span{File: p.File, Start: end, End: end, Line: ev.text.line(end)}}
+		c := Call{Name: name, Line: ev.text.line(m[0]), Keywords: setting.New(),
+			Insert: setting.Span{File: p.File, Start: end, End: end, Line: ev.text.line(end)}}
 		for _, a := range arguments(p.masked, open, end) {
 			if k := keyword.FindSubmatchIndex(p.masked[a[0]:a[1]]); k != nil {
 				name := string(p.masked[a[0]+k[2] : a[0]+k[3]])
@@ -188,7 +192,8 @@ func (p *Program) argument(c Call) {
 		if action, ok := c.Keywords.Peek("action"); !given && ok && action.String() == "store_true" {
 			value = setting.Value{Any: false, Text: "False"}
 		}
-		value.Origin = setting.Origin{Kind: setting.Default, Key: name, At: setting.Span{File: p.File, Line: c.Line}, Ref: fmt.Sprintf("%s:%d", p.File, c.Line)}
+		value.Origin = setting.Origin{Kind: setting.Default, Key: name, At: setting.Span{File: p.File, Line: c.Line},
+			Ref: fmt.Sprintf("%s:%d", p.File, c.Line)}
 		p.Fields.Set(name, value)
 		return
 	}

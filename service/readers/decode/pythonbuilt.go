@@ -10,8 +10,9 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
-// Built is what a function of a Python file puts together and returns, where it only calls classes with keyword arguments,
-// sets attributes and calls other such functions of the same file: a registry of configurations. Nothing is executed.
+// Built is what a function of a Python file puts together and returns, where it only calls classes with keyword
+// arguments, sets attributes and calls other such functions of the same file: a registry of configurations. Nothing is
+// executed.
 type Built struct {
 	// Settings are the plain values, by the path of keywords and attributes: training.steps. Elements of lists and
 	// arguments without a keyword are numbered (model_spec.0).
@@ -38,7 +39,8 @@ func Builders(text []byte, result string) []string {
 		if s.indent > 0 || m == nil || m[1][0] == '_' {
 			continue
 		}
-		if _, returns, ok := bytes.Cut(masked[s.start:s.end], []byte("->")); ok && strings.Trim(string(returns), " \t:\r") == result {
+		if _, returns, ok := bytes.Cut(masked[s.start:s.end], []byte("->")); ok &&
+			strings.Trim(string(returns), " \t:\r") == result {
 			names = append(names, string(m[1]))
 		}
 	}
@@ -225,7 +227,8 @@ func (w *builder) unknown(start, end int) setting.Value {
 	}
 	line := w.text.line(start)
 	return setting.Value{Text: written, Unknown: fmt.Sprintf(unfollowed, line),
-		Origin: setting.Origin{Kind: setting.File, Key: written, At: setting.Span{File: w.text.file, Start: start, End: start, Line: line}}}
+		Origin: setting.Origin{Kind: setting.File, Key: written, At: setting.Span{File: w.text.file, Start: start,
+			End: start, Line: line}}}
 }
 
 func (w *builder) assign(locals map[string]*part, path string, from, end, depth int) {

@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// registry is in the shapes that registries of configurations take: a function that puts one together, others that change
-// it, one with a parameter, and things that cannot be followed.
+// registry is in the shapes that registries of configurations take: a function that puts one together, others that
+// change it, one with a parameter, and things that cannot be followed.
 const registry = `
 from somewhere import Trainer, Training, Policy, Wrap, helper
 
@@ -153,7 +153,8 @@ func TestBuildSaysWhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for key, want := range map[string]string{"training.tokens": "16 * LENGTH", "training.length": "LENGTH", "spec.0": "70B"} {
+	for key, want := range map[string]string{"training.tokens": "16 * LENGTH", "training.length": "LENGTH",
+		"spec.0": "70B"} {
 		v, _ := built.Settings.Peek(key)
 		if got := registry[v.Origin.At.Start:v.Origin.At.End]; got != want {
 			t.Errorf("%s stands at %q, want %q", key, got, want)
@@ -172,7 +173,8 @@ func TestBuilders(t *testing.T) {
 func FuzzBuild(f *testing.F) {
 	f.Add([]byte(registry), "larger")
 	f.Add([]byte("def a():\n    return a(x=a(), y=[a(), a()])\n"), "a")
-	f.Add([]byte("def a():\n    c = A(b=B(c=[C(), 1 if x else 2]))\n    c.b.c.d = c\n    return replace(c, b=c)\n"), "a")
+	f.Add([]byte("def a():\n    c = A(b=B(c=[C(), 1 if x else 2]))\n    c.b.c.d = c\n    return replace(c, b=c)\n"),
+		"a")
 	f.Add([]byte("def a():\n    c = A()\n"+strings.Repeat("    c = A(x=c, y=c)\n", 40)+"    return c\n"), "a")
 	f.Fuzz(func(t *testing.T, text []byte, function string) {
 		built, ok, err := Build("f.py", text, function)

@@ -6,7 +6,8 @@ import (
 	"strings"
 )
 
-// statement is a logical line of Python: what is between brackets or behind a backslash belongs to the line where it began.
+// statement is a logical line of Python: what is between brackets or behind a backslash belongs to the line where it
+// began.
 type statement struct {
 	start, end int
 	indent     int

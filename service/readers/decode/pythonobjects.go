@@ -137,8 +137,9 @@ func (w *builder) called(p *part, name string, positions, depth int) *part {
 
 // object is what a call makes, still without its parts.
 func (w *builder) object(name string, from, to int) *part {
-	return &part{call: true, value: setting.Value{Any: name, Text: name, Origin: setting.Origin{Kind: setting.File, Key: name,
-		At: setting.Span{File: w.text.file, Start: from, End: to, Line: w.text.line(from)}}}}
+	return &part{call: true, value: setting.Value{Any: name, Text: name,
+		Origin: setting.Origin{Kind: setting.File, Key: name,
+			At: setting.Span{File: w.text.file, Start: from, End: to, Line: w.text.line(from)}}}}
 }
 
 // foreign reads a call in which something is no expression of Starlark's (is, :=, f-strings), argument by argument; nil

@@ -33,7 +33,9 @@ func (e *evaluator) value(start, end int) setting.Value {
 	}
 	written := strings.TrimRight(string(b), " \t\r\n")
 	line := e.text.line(start)
-	v := setting.Value{Text: written, Unknown: notAValue, Origin: setting.Origin{Kind: setting.File, At: setting.Span{File: e.text.file, Start: start, End: start, Line: line}}}
+	v := setting.Value{Text: written, Unknown: notAValue,
+		Origin: setting.Origin{Kind: setting.File, At: setting.Span{File: e.text.file, Start: start, End: start,
+			Line: line}}}
 	if len(written) > maxExpressionBytes || deepJSON([]byte(written)) {
 		return v
 	}
@@ -139,8 +141,8 @@ func (e *evaluator) eval(x syntax.Expr, depth int) (any, bool) {
 	return nil, false
 }
 
-// call values the questions whether the card can do bfloat16, which every card since 2020 answers with yes; both answers
-// take two bytes.
+// call values the questions whether the card can do bfloat16, which every card since 2020 answers with yes; both
+// answers take two bytes.
 func (e *evaluator) call(x *syntax.CallExpr) (any, bool) {
 	name := dotted(x.Fn)
 	switch name[strings.LastIndexByte(name, '.')+1:] {

@@ -53,11 +53,13 @@ func yamlError(t *text, err error) error {
 	e := &Error{File: t.file, Say: "is not YAML: " + strings.TrimPrefix(err.Error(), "yaml: ")}
 	if m := yamlLine.FindStringSubmatch(err.Error()); m != nil {
 		e.Line, _ = strconv.Atoi(m[1])
-		e.Say = "is not YAML: " + strings.TrimPrefix(yamlLine.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), ""), ": ")
+		e.Say = "is not YAML: " +
+			strings.TrimPrefix(yamlLine.ReplaceAllString(strings.TrimPrefix(err.Error(), "yaml: "), ""), ": ")
 		for n := max(1, e.Line-1); n <= e.Line+1; n++ {
 			line := strings.TrimSpace(string(t.bytes[t.start(n):t.start(n+1)]))
 			if missingSpace.MatchString(line) {
-				e.Line, e.Say = n, fmt.Sprintf("is not YAML: a space is missing after %s", line[:strings.IndexByte(line, ':')+1])
+				e.Line, e.Say = n, fmt.Sprintf("is not YAML: a space is missing after %s",
+					line[:strings.IndexByte(line, ':')+1])
 				break
 			}
 		}
@@ -170,11 +172,13 @@ func (w *yamlWalk) at(n *yaml.Node) setting.Span {
 	if n.Kind == yaml.ScalarNode {
 		switch n.Style &^ yaml.TaggedStyle {
 		case yaml.DoubleQuotedStyle, yaml.SingleQuotedStyle:
-			if written := at + len(n.Value) + 2; written <= len(w.text.bytes) && string(w.text.bytes[at+1:written-1]) == n.Value {
+			if written := at + len(n.Value) + 2; written <= len(w.text.bytes) &&
+				string(w.text.bytes[at+1:written-1]) == n.Value {
 				return w.text.span(at, written)
 			}
 		case 0:
-			if written := at + len(n.Value); written <= len(w.text.bytes) && string(w.text.bytes[at:written]) == n.Value {
+			if written := at + len(n.Value); written <= len(w.text.bytes) &&
+				string(w.text.bytes[at:written]) == n.Value {
 				end = written
 			}
 		}

@@ -136,7 +136,9 @@ func (v Value) Strings() []string {
 			}
 		}
 	case string:
-		out = strings.FieldsFunc(strings.Trim(x, "[]"), func(r rune) bool { return r == ',' || r == ' ' || r == '"' || r == '\'' })
+		out = strings.FieldsFunc(strings.Trim(x, "[]"), func(r rune) bool {
+			return r == ',' || r == ' ' || r == '"' || r == '\''
+		})
 	}
 	return out
 }
@@ -160,7 +162,8 @@ func Scalar(s string) any {
 		return n
 	}
 	if strings.ContainsRune(digits, '.') && !strings.ContainsAny(digits, "xXpP") {
-		if i := strings.IndexAny(digits, "eE"); i >= 0 && (i+1 >= len(digits) || digits[i+1] != '+' && digits[i+1] != '-') {
+		if i := strings.IndexAny(digits, "eE"); i >= 0 &&
+			(i+1 >= len(digits) || digits[i+1] != '+' && digits[i+1] != '-') {
 			return s // PyYAML wants a sign in the exponent
 		}
 		if f, err := strconv.ParseFloat(digits, 64); err == nil {

@@ -140,8 +140,10 @@ func (r *reader) assignNumber(st *state, to syntax.ArithmExpr, n int, known Cert
 
 // assignments are the operators that set a name, with what they work out.
 var assignments = map[syntax.BinAritOperator]syntax.BinAritOperator{
-	syntax.AddAssgn: syntax.Add, syntax.SubAssgn: syntax.Sub, syntax.MulAssgn: syntax.Mul, syntax.QuoAssgn: syntax.Quo, syntax.RemAssgn: syntax.Rem,
-	syntax.AndAssgn: syntax.And, syntax.OrAssgn: syntax.Or, syntax.XorAssgn: syntax.Xor, syntax.ShlAssgn: syntax.Shl, syntax.ShrAssgn: syntax.Shr,
+	syntax.AddAssgn: syntax.Add, syntax.SubAssgn: syntax.Sub, syntax.MulAssgn: syntax.Mul, syntax.QuoAssgn: syntax.Quo,
+	syntax.RemAssgn: syntax.Rem,
+	syntax.AndAssgn: syntax.And, syntax.OrAssgn: syntax.Or, syntax.XorAssgn: syntax.Xor, syntax.ShlAssgn: syntax.Shl,
+	syntax.ShrAssgn: syntax.Shr,
 	syntax.PowAssgn: syntax.Pow,
 }
 

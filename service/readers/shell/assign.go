@@ -10,7 +10,8 @@ import (
 
 // assigning are the commands that set the names which they are given.
 var assigning = map[string]bool{
-	"read": true, "mapfile": true, "readarray": true, "printf": true, "getopts": true, "unset": true, "eval": true, "source": true, ".": true,
+	"read": true, "mapfile": true, "readarray": true, "printf": true, "getopts": true, "unset": true, "eval": true,
+	"source": true, ".": true,
 	"let": true, "wait": true, "command": true, "builtin": true,
 }
 
@@ -42,7 +43,8 @@ func (r *reader) assign(st *state, a *syntax.Assign, export bool) {
 		}
 		for _, e := range a.Array.Elems {
 			if e.Index != nil || e.Value == nil {
-				v = variable{value: unknownWord(fmt.Sprintf("$%s is a list with indices of its own (line %d)", name, line)), odd: true}
+				v = variable{value: unknownWord(fmt.Sprintf("$%s is a list with indices of its own (line %d)", name,
+					line)), odd: true}
 				break
 			}
 			v.list = append(v.list, r.fields(st, []*syntax.Word{e.Value})...)
@@ -155,7 +157,8 @@ func (st *state) refer(name string, line int) {
 func localNames(body syntax.Node) map[string]bool {
 	names := map[string]bool{}
 	syntax.Walk(body, func(n syntax.Node) bool {
-		if d, ok := n.(*syntax.DeclClause); ok && (d.Variant.Value == "local" || d.Variant.Value == "declare" || d.Variant.Value == "typeset") {
+		if d, ok := n.(*syntax.DeclClause); ok && (d.Variant.Value == "local" || d.Variant.Value == "declare" ||
+			d.Variant.Value == "typeset") {
 			for _, a := range d.Args {
 				if a.Name != nil {
 					names[a.Name.Value] = true

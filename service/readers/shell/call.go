@@ -111,10 +111,14 @@ func (r *reader) callFunction(st *state, name string, f function, args []Word, g
 // quiet are the commands that end well unless something is wrong with the machine: what follows them after && is
 // what the script means to do.
 var quiet = map[string]bool{
-	"echo": true, "printf": true, "cd": true, "mkdir": true, "export": true, "source": true, ".": true, "module": true, "ml": true, "conda": true, "mamba": true,
-	"micromamba": true, "pip": true, "pip3": true, "chmod": true, "rm": true, "cp": true, "mv": true, "ln": true, "touch": true, "date": true, "hostname": true, "nvidia-smi": true,
-	"sleep": true, "ulimit": true, "set": true, "unset": true, "shift": true, "pushd": true, "popd": true, "cat": true, "ls": true, "tee": true, "sed": true, "tar": true, "unzip": true,
-	"apt-get": true, "apt": true, "git": true, "wget": true, "curl": true, "rsync": true, "spack": true, "lscpu": true, "free": true, "df": true, "env": true, "which": true, "wait": true,
+	"echo": true, "printf": true, "cd": true, "mkdir": true, "export": true, "source": true, ".": true, "module": true,
+	"ml": true, "conda": true, "mamba": true,
+	"micromamba": true, "pip": true, "pip3": true, "chmod": true, "rm": true, "cp": true, "mv": true, "ln": true,
+	"touch": true, "date": true, "hostname": true, "nvidia-smi": true,
+	"sleep": true, "ulimit": true, "set": true, "unset": true, "shift": true, "pushd": true, "popd": true, "cat": true,
+	"ls": true, "tee": true, "sed": true, "tar": true, "unzip": true,
+	"apt-get": true, "apt": true, "git": true, "wget": true, "curl": true, "rsync": true, "spack": true, "lscpu": true,
+	"free": true, "df": true, "env": true, "which": true, "wait": true,
 	"huggingface-cli": true, "hf": true, "wandb": true, "uv": true, "pwd": true, "shopt": true, "umask": true,
 }
 
@@ -200,7 +204,8 @@ func (r *reader) builtin(st *state, name string, args []Word, at Span, stdin *Wo
 		if r.guard == "" {
 			r.guard = fmt.Sprintf("the alias in line %d may change what it does", line)
 		}
-	case "shopt", "ulimit", "umask", "hash", "jobs", "enable", "bind", "complete", "times", "disown", "type", "dirs", "fg", "bg", "history":
+	case "shopt", "ulimit", "umask", "hash", "jobs", "enable", "bind", "complete", "times", "disown", "type", "dirs",
+		"fg", "bg", "history":
 	default:
 		return open, false
 	}

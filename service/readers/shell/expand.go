@@ -192,12 +192,14 @@ func (b *builder) parts(parts []syntax.WordPart, quoted bool) {
 			b.add(b.r.arithmeticPiece(b.st, p))
 		case *syntax.CmdSubst:
 			b.r.inSubshell(b.st, p.Stmts)
-			b.add(Piece{Reason: fmt.Sprintf("$(…) in line %d is known only when it runs", b.r.line(p)), split: !quoted && !b.whole})
+			b.add(Piece{Reason: fmt.Sprintf("$(…) in line %d is known only when it runs", b.r.line(p)),
+				split: !quoted && !b.whole})
 		case *syntax.ProcSubst:
 			b.r.inSubshell(b.st, p.Stmts)
 			b.add(Piece{Reason: fmt.Sprintf("the pipe in line %d has no name before it runs", b.r.line(p))})
 		default:
-			b.add(Piece{Reason: fmt.Sprintf("the pattern in line %d is for names of files", b.r.line(p)), split: !quoted})
+			b.add(Piece{Reason: fmt.Sprintf("the pattern in line %d is for names of files", b.r.line(p)),
+				split: !quoted})
 		}
 	}
 }
@@ -217,7 +219,8 @@ func (b *builder) literal(p *syntax.Lit, quoted, first bool) {
 		b.glob = b.glob || hasPattern(p.Value)
 		if first && strings.HasPrefix(p.Value, "~") {
 			b.begun = true
-			b.add(Piece{Text: p.Value, Reason: fmt.Sprintf("~ in line %d is the user's home directory", at.Line), At: at})
+			b.add(Piece{Text: p.Value, Reason: fmt.Sprintf("~ in line %d is the user's home directory", at.Line),
+				At: at})
 			return
 		}
 	}

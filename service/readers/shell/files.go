@@ -66,7 +66,8 @@ func (r *reader) redirect(st *state, redirs []*syntax.Redirect, copies bool) (st
 		switch rd.Op {
 		case syntax.RdrOut, syntax.AppOut, syntax.RdrAll, syntax.AppAll, syntax.RdrClob, syntax.RdrInOut, syntax.DplOut:
 			name := r.word(st, rd.Word)
-			if rd.Op == syntax.DplOut && strings.Trim(name.Text, "0123456789-") == "" || strings.HasPrefix(name.Text, "/dev/") {
+			if rd.Op == syntax.DplOut && strings.Trim(name.Text, "0123456789-") == "" ||
+				strings.HasPrefix(name.Text, "/dev/") {
 				continue
 			}
 			var text *Word
@@ -81,7 +82,8 @@ func (r *reader) redirect(st *state, redirs []*syntax.Redirect, copies bool) (st
 
 // copies knows cat without a file.
 func copies(words []Word) bool {
-	return len(words) > 0 && words[0].Certainty == Sure && path.Base(words[0].Text) == "cat" && (len(words) == 1 || len(words) == 2 && words[1].Text == "-")
+	return len(words) > 0 && words[0].Certainty == Sure && path.Base(words[0].Text) == "cat" &&
+		(len(words) == 1 || len(words) == 2 && words[1].Text == "-")
 }
 
 // heredoc is the text of a here-document, with variables filled in unless its end was quoted.
@@ -162,20 +164,26 @@ func isLog(name Word) bool {
 
 // harmless are programs that write none of the files which they are told of.
 var harmless = map[string]bool{
-	"echo": true, "cat": true, "ls": true, "head": true, "tail": true, "grep": true, "wc": true, "du": true, "df": true, "date": true, "hostname": true, "nvidia-smi": true, "sleep": true,
-	"mkdir": true, "chmod": true, "chown": true, "which": true, "module": true, "ml": true, "conda": true, "mamba": true, "micromamba": true, "pip": true, "pip3": true, "sbatch": true, "squeue": true, "scontrol": true,
-	"sha256sum": true, "md5sum": true, "diff": true, "cmp": true, "stat": true, "file": true, "find": true, "kill": true, "wandb": true, "nproc": true, "free": true, "lscpu": true, "basename": true,
-	"dirname": true, "realpath": true, "pwd": true, "tr": true, "cut": true, "sort": true, "uname": true, "whoami": true, "id": true, "mail": true,
+	"echo": true, "cat": true, "ls": true, "head": true, "tail": true, "grep": true, "wc": true, "du": true, "df": true,
+	"date": true, "hostname": true, "nvidia-smi": true, "sleep": true,
+	"mkdir": true, "chmod": true, "chown": true, "which": true, "module": true, "ml": true, "conda": true,
+	"mamba": true, "micromamba": true, "pip": true, "pip3": true, "sbatch": true, "squeue": true, "scontrol": true,
+	"sha256sum": true, "md5sum": true, "diff": true, "cmp": true, "stat": true, "file": true, "find": true,
+	"kill": true, "wandb": true, "nproc": true, "free": true, "lscpu": true, "basename": true,
+	"dirname": true, "realpath": true, "pwd": true, "tr": true, "cut": true, "sort": true, "uname": true,
+	"whoami": true, "id": true, "mail": true,
 }
 
 // launchers start training programs, whose words name what they read.
 var launchers = map[string]bool{
-	"torchrun": true, "accelerate": true, "deepspeed": true, "axolotl": true, "llamafactory-cli": true, "trl": true, "tune": true, "litgpt": true, "composer": true, "swift": true, "xtuner": true,
+	"torchrun": true, "accelerate": true, "deepspeed": true, "axolotl": true, "llamafactory-cli": true, "trl": true,
+	"tune": true, "litgpt": true, "composer": true, "swift": true, "xtuner": true,
 }
 
 // anywhere are programs that write files which their words do not tell.
 var anywhere = map[string]bool{
-	"git": true, "tar": true, "unzip": true, "rsync": true, "patch": true, "make": true, "scp": true, "wget": true, "curl": true, "dvc": true, "aws": true, "gsutil": true, "gcloud": true, "hg": true, "svn": true,
+	"git": true, "tar": true, "unzip": true, "rsync": true, "patch": true, "make": true, "scp": true, "wget": true,
+	"curl": true, "dvc": true, "aws": true, "gsutil": true, "gcloud": true, "hg": true, "svn": true,
 	"apply": true, "docker": true, "ssh": true, "xargs": true, "parallel": true, "perl": true, "ruby": true,
 }
 
@@ -189,7 +197,8 @@ func (r *reader) wrote(st *state, c *Command) {
 	how := fmt.Sprintf("%s in line %d", clip(name), line)
 	switch {
 	case words[0].Certainty < Sure:
-		r.write(st, unknownWord(words[0].Reason), nil, fmt.Sprintf("a command in line %d that is known only when it runs", line), c.At)
+		r.write(st, unknownWord(words[0].Reason), nil, fmt.Sprintf("a command in line %d that is known "+
+			"only when it runs", line), c.At)
 		return
 	case harmless[name] || launchers[name]:
 		return
@@ -289,7 +298,8 @@ func looksLikeFile(s string) bool {
 
 func inPlace(words []Word) bool {
 	for _, w := range words[1:] {
-		if strings.HasPrefix(w.Text, "--in-place") || strings.HasPrefix(w.Text, "-") && !strings.HasPrefix(w.Text, "--") && strings.Contains(w.Text, "i") || w.Certainty < Sure {
+		if strings.HasPrefix(w.Text, "--in-place") || strings.HasPrefix(w.Text, "-") &&
+			!strings.HasPrefix(w.Text, "--") && strings.Contains(w.Text, "i") || w.Certainty < Sure {
 			return true
 		}
 	}

@@ -18,12 +18,13 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, script, value string) {
 		read := func(env map[string]string) (*Script, error) {
-			return Read(t.Context(), Input{Name: "s", Text: []byte(script), Dir: "/", Env: env, ReadFile: func(name string) ([]byte, error) {
-				if name == "/s" {
-					return []byte(script), nil
-				}
-				return nil, fs.ErrNotExist
-			}})
+			return Read(t.Context(), Input{Name: "s", Text: []byte(script), Dir: "/", Env: env,
+				ReadFile: func(name string) ([]byte, error) {
+					if name == "/s" {
+						return []byte(script), nil
+					}
+					return nil, fs.ErrNotExist
+				}})
 		}
 		s, err := read(nil)
 		if err != nil {
@@ -32,7 +33,8 @@ func FuzzRead(f *testing.F) {
 		for _, c := range s.Commands {
 			for _, w := range c.Words {
 				for _, p := range w.Pieces {
-					if source := s.Sources[p.At.Source].Text; !p.At.IsZero() && p.At.End-p.At.Start == len(p.Text) && p.Certainty == Sure && string(source[p.At.Start:p.At.End]) != p.Text {
+					if source := s.Sources[p.At.Source].Text; !p.At.IsZero() && p.At.End-p.At.Start == len(p.Text) &&
+						p.Certainty == Sure && string(source[p.At.Start:p.At.End]) != p.Text {
 						t.Errorf("%q stands at %+v, where %q is", p.Text, p.At, source[p.At.Start:p.At.End])
 					}
 				}
@@ -47,7 +49,8 @@ func FuzzRead(f *testing.F) {
 		}
 		for i, c := range s.Commands {
 			o := other.Commands[i]
-			if c.Runs == Surely && c.Words[0].Certainty == Sure && o.Runs == Surely && o.Words[0].Certainty == Sure && c.At == o.At && c.Words[0].Text != o.Words[0].Text {
+			if c.Runs == Surely && c.Words[0].Certainty == Sure && o.Runs == Surely && o.Words[0].Certainty == Sure &&
+				c.At == o.At && c.Words[0].Text != o.Words[0].Text {
 				t.Errorf("surely %q, and surely %q with another environment", c.Words[0].Text, o.Words[0].Text)
 			}
 		}

@@ -62,7 +62,8 @@ func deep(script []byte) bool {
 		}
 	}
 	count := func(word string) int { return bytes.Count(script, []byte(word)) }
-	return count("`") > 2*maxBrackets || count("if ") > 10*maxBrackets || count("do") > 10*maxBrackets || count("!") > 20*maxBrackets || count("time ") > maxBrackets
+	return count("`") > 2*maxBrackets || count("if ") > 10*maxBrackets || count("do") > 10*maxBrackets ||
+		count("!") > 20*maxBrackets || count("time ") > maxBrackets
 }
 
 // isShell looks at the first line: bash and its relatives, or no interpreter at all.

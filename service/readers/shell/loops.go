@@ -52,7 +52,8 @@ func endless(c *syntax.WhileClause) bool {
 func (r *reader) quietly(do func() result) result {
 	commands, writes, guard, any := len(r.script.Commands), len(r.script.Writes), r.guard, r.anyFunction
 	got := do()
-	r.script.Commands, r.script.Writes, r.guard, r.anyFunction = r.script.Commands[:commands], r.script.Writes[:writes], guard, any
+	r.script.Commands, r.script.Writes, r.guard, r.anyFunction = r.script.Commands[:commands], r.script.Writes[:writes],
+		guard, any
 	return got
 }
 
@@ -122,7 +123,8 @@ func (r *reader) forClause(st *state, c *syntax.ForClause) {
 
 // unknownLoop runs a body once that may run any number of times, with all that it assigns unknown. condition, where
 // there is one, runs before it.
-func (r *reader) unknownLoop(st *state, f *frame, n syntax.Node, list []*syntax.Stmt, why string, condition func(*state)) {
+func (r *reader) unknownLoop(st *state, f *frame, n syntax.Node, list []*syntax.Stmt, why string,
+	condition func(*state)) {
 	reason := "assigned in the " + why
 	r.forgetAssigned(st, n, reason)
 	in := st.branch(why, false)
@@ -161,7 +163,8 @@ func (r *reader) forgetAssigned(st *state, n syntax.Node, reason string) {
 				st.forget(name, reason)
 			}
 		case *syntax.ParamExp:
-			if n.Param != nil && n.Exp != nil && (n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
+			if n.Param != nil && n.Exp != nil &&
+				(n.Exp.Op == syntax.AssignUnset || n.Exp.Op == syntax.AssignUnsetOrNull) {
 				st.forget(n.Param.Value, reason)
 			}
 		case *syntax.CallExpr:

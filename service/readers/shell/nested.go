@@ -37,7 +37,8 @@ func (r *reader) shellProgram(st *state, args []Word, c *Command) result {
 		case w.Certainty < Sure:
 			r.script.Commands[c.Index].unread("%s", w.Reason)
 			return open
-		case w.Text == "-o" || w.Text == "+o" || w.Text == "--rcfile" || w.Text == "--init-file" || w.Text == "-O" || w.Text == "+O":
+		case w.Text == "-o" || w.Text == "+o" || w.Text == "--rcfile" || w.Text == "--init-file" || w.Text == "-O" ||
+			w.Text == "+O":
 			i++
 		case strings.HasPrefix(w.Text, "--"):
 		case strings.HasPrefix(w.Text, "-") && len(w.Text) > 1:
@@ -92,7 +93,9 @@ func (r *reader) scriptFile(st *state, name Word, args []Word, c *Command) resul
 	}
 	in := r.inner(st, args)
 	in.zero = sureWord(file)
-	return r.inFile(in, name.Text, text, func(err error) { r.script.Commands[c.Index].unread("%s: %v", clip(name.Text), err) })
+	return r.inFile(in, name.Text, text, func(err error) {
+		r.script.Commands[c.Index].unread("%s: %v", clip(name.Text), err)
+	})
 }
 
 // source runs a script in this shell.
@@ -119,7 +122,8 @@ func (r *reader) source(st *state, args []Word, at Span) result {
 
 // setsUp knows scripts that set up an environment of programs and do not touch a user's variables.
 func setsUp(name string) bool {
-	for _, end := range []string{"/activate", "/conda.sh", "/.bashrc", "/.bash_profile", "/.profile", "/modules.sh", "/init/bash", "/init/sh", "/lmod.sh", "/etc/profile", "/setup-env.sh", "/setvars.sh", "/init/profile"} {
+	for _, end := range []string{"/activate", "/conda.sh", "/.bashrc", "/.bash_profile", "/.profile", "/modules.sh",
+		"/init/bash", "/init/sh", "/lmod.sh", "/etc/profile", "/setup-env.sh", "/setvars.sh", "/init/profile"} {
 		if strings.HasSuffix(name, end) {
 			return true
 		}

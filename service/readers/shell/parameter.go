@@ -28,7 +28,8 @@ func (b *builder) parameter(p *syntax.ParamExp, quoted bool) {
 	unknown := func(format string, args ...any) {
 		b.add(Piece{Reason: fmt.Sprintf(format, args...) + fmt.Sprintf(" (line %d)", via.Line), split: many})
 	}
-	if p.Param == nil || p.NestedParam != nil || p.Flags != nil || p.Width || p.IsSet || p.Excl || p.Names != 0 || len(p.Modifiers) > 0 {
+	if p.Param == nil || p.NestedParam != nil || p.Flags != nil || p.Width || p.IsSet || p.Excl || p.Names != 0 ||
+		len(p.Modifiers) > 0 {
 		unknown("${…} in a form that is not followed")
 		return
 	}
@@ -141,7 +142,8 @@ func (b *builder) scalar(name string, p *syntax.ParamExp) variable {
 			return variable{value: sureWord(strconv.Itoa(len(b.st.args)))}
 		}
 		return variable{value: unknownWord(b.st.argsAny)}
-	case "?", "$", "!", "-", "_", "RANDOM", "SECONDS", "LINENO", "BASHPID", "PPID", "EPOCHSECONDS", "HOSTNAME", "SRANDOM", "PIPESTATUS", "BASH_SOURCE", "OLDPWD":
+	case "?", "$", "!", "-", "_", "RANDOM", "SECONDS", "LINENO", "BASHPID", "PPID", "EPOCHSECONDS", "HOSTNAME",
+		"SRANDOM", "PIPESTATUS", "BASH_SOURCE", "OLDPWD":
 		return variable{value: unknownWord(fmt.Sprintf("$%s is known only when the script runs", name))}
 	case "PWD":
 		return variable{value: b.st.dir}
@@ -189,7 +191,8 @@ func defaults(op syntax.ParExpOperator) bool {
 // withDefault adds ${x:-d}, ${x:=d}, ${x:+d}, ${x:?d} and their forms without a colon.
 func (b *builder) withDefault(v variable, p *syntax.ParamExp, quoted bool, via Span) {
 	op, name := p.Exp.Op, p.Param.Value
-	colon := op == syntax.DefaultUnsetOrNull || op == syntax.AssignUnsetOrNull || op == syntax.AlternateUnsetOrNull || op == syntax.ErrorUnsetOrNull
+	colon := op == syntax.DefaultUnsetOrNull || op == syntax.AssignUnsetOrNull || op == syntax.AlternateUnsetOrNull ||
+		op == syntax.ErrorUnsetOrNull
 	// set is whether x counts as set, known how sure that is.
 	set, known := !v.unset, Sure
 	switch {

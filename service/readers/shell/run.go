@@ -184,7 +184,8 @@ func (r *reader) binary(st *state, c *syntax.BinaryCmd) result {
 			r.skip(st, []*syntax.Stmt{c.Y}, why)
 			return isTrue
 		}
-		return r.optional(st, []*syntax.Stmt{c.Y}, why, got.known == Assumed && !got.value, got.normal || got.known == Assumed && got.value)
+		return r.optional(st, []*syntax.Stmt{c.Y}, why, got.known == Assumed && !got.value, got.normal ||
+			got.known == Assumed && got.value)
 	}
 	r.stmt(st.subshell(), c.X) // a pipe
 	in := st.subshell()

@@ -45,8 +45,8 @@ type Input struct {
 	// [Script.Open] is asked for. Without it no file is found out about.
 	ReadFile func(name string) ([]byte, error)
 	// Partial reads the texts that bash -c and eval run where parts of them are known only when the script runs: such a
-	// part is a word, or a part of one, that is not known, and no shell syntax. That is what scripts mean by it, and not
-	// certain.
+	// part is a word, or a part of one, that is not known, and no shell syntax. That is what scripts mean by it, and
+	// not certain.
 	Partial bool
 }
 

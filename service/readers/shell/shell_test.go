@@ -11,8 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// show writes what a script does on one line a command: how sure it is that it runs, and its words, with ~ in front of assumed
-// and ? in front of unknown ones.
+// show writes what a script does on one line a command: how sure it is that it runs, and its words, with ~ in front of
+// assumed and ? in front of unknown ones.
 func show(s *Script) string {
 	var b strings.Builder
 	for _, c := range s.Commands {
@@ -67,9 +67,11 @@ func TestWords(t *testing.T) {
 		{"environment", "p $x ${x:-4} ${x:+6} \"${x:-a b}\" ${x:-a b}", "yes p ?… ~4 ~a b ~a ~b"},
 		{"set if unset", "x=1\n: ${x:=2} ${y:=3}\np $x $y", "yes p 1 ~3"},
 		{"alternative", "x=1\np ${x:+y} ${x+z}", "yes p y z"},
-		{"operators", "x=a/b.tar.gz\np ${x##*/} ${x%%.*} ${x%.*} ${#x} ${x/b/c} ${x:2:1} ${x^^}", "yes p b.tar.gz a/b a/b.tar 10 a/c.tar.gz b A/B.TAR.GZ"},
+		{"operators", "x=a/b.tar.gz\np ${x##*/} ${x%%.*} ${x%.*} ${#x} ${x/b/c} ${x:2:1} ${x^^}",
+			"yes p b.tar.gz a/b a/b.tar 10 a/c.tar.gz b A/B.TAR.GZ"},
 		{"operators on something unknown", "p ${x##*/} ${#x} ${x:2}", "yes p ?… ?… ?…"},
-		{"lists", "a=(1 '2 3' $q)\na+=(4)\np \"${a[@]}\" ${a[1]} \"${a[*]}\" ${#a[@]} ${a[0]} $a", "yes p 1 2 3 ?… 4 2 3 ?1 2 3  4 4 1 1"},
+		{"lists", "a=(1 '2 3' $q)\na+=(4)\np \"${a[@]}\" ${a[1]} \"${a[*]}\" ${#a[@]} ${a[0]} $a",
+			"yes p 1 2 3 ?… 4 2 3 ?1 2 3  4 4 1 1"},
 		{"an empty list", "a=()\np \"${a[@]}\" x", "yes p x"},
 		{"sums", "n=3\np $((n * 2 + 1)) $((n > 2 ? 8 : 9)) $(($n ** 2)) $((q + 1)) $((010))", "yes p 7 8 9 ? ?"},
 		{"counting", "n=1\n((n++))\nlet n+=3 m=n*2\np $n $m", "yes p 5 10"},
@@ -107,15 +109,20 @@ func TestWords(t *testing.T) {
 func TestRuns(t *testing.T) {
 	for _, tt := range []struct{ name, script, want string }{
 		{"in a row", "a\nb; c & wait", "yes a\nyes b\nyes c"},
-		{"if of something", "if grep -q x f; then a; else b; fi\nc", "yes guarded grep -q x f\nmaybe a\nmaybe b\nyes c"},
-		{"if of a constant", "m=full\nif [ $m = lora ]; then a; elif [[ $m == fu* ]]; then b; else c; fi", "never a\nyes b\nnever c"},
-		{"if of an assumption", "m=${M:-full}\nif [ $m = lora ]; then a; x=1; else b; x=2; fi\np $x", "maybe a\nmaybe(likely) b\nyes p ~2"},
-		{"if on numbers", "n=4\nif ((n > 2)) && [ $n -lt 8 ]; then a; fi\nif [[ -z $n || $n -eq 5 ]]; then b; fi", "yes a\nnever b"},
+		{"if of something", "if grep -q x f; then a; else b; fi\nc",
+			"yes guarded grep -q x f\nmaybe a\nmaybe b\nyes c"},
+		{"if of a constant", "m=full\nif [ $m = lora ]; then a; elif [[ $m == fu* ]]; then b; else c; fi",
+			"never a\nyes b\nnever c"},
+		{"if of an assumption", "m=${M:-full}\nif [ $m = lora ]; then a; x=1; else b; x=2; fi\np $x",
+			"maybe a\nmaybe(likely) b\nyes p ~2"},
+		{"if on numbers", "n=4\nif ((n > 2)) && [ $n -lt 8 ]; then a; fi\nif [[ -z $n || $n -eq 5 ]]; then b; fi",
+			"yes a\nnever b"},
 		{"a value from two branches", "if x; then n=4; else n=8; fi\np $n", "yes guarded x\nyes p ?…"},
 		{"the same value from both", "if x; then n=4; else n=4; fi\np $n", "yes guarded x\nyes p 4"},
 		{"case", "case $1 in a) n=1; a;; *) n=2; b;; esac\np $n", "maybe a\nmaybe b\nyes p ?…"},
 		{"case of a constant", "m=b\ncase $m in a) a;; b|c) b;; *) c;; esac", "never a\nyes b\nnever c"},
-		{"and", "a && b\nmkdir -p x && c\n[ -f y ] && d\ntrue && e\nfalse && f", "yes a\nmaybe b\nyes mkdir -p x\nyes c\nmaybe d\nyes e\nnever f"},
+		{"and", "a && b\nmkdir -p x && c\n[ -f y ] && d\ntrue && e\nfalse && f",
+			"yes a\nmaybe b\nyes mkdir -p x\nyes c\nmaybe d\nyes e\nnever f"},
 		{"or", "a || b\nc || exit 1\nd || { echo no; exit 2; }\ne", "yes guarded a\nmaybe b\nyes c\nyes d\nyes e"},
 		{"or that ends well", "a || exit 0\nb", "yes guarded a\nmaybe b"},
 		{"a check in front", "if [ -z \"$1\" ]; then echo usage; exit 1; fi\na", "yes a"},
@@ -131,13 +138,17 @@ func TestRuns(t *testing.T) {
 		{"a function that somebody may call", "f() { a; }\n\"$@\"", "yes ?…\nmaybe a"},
 		{"a function that is given on", "f() { a; }\nxargs -n1 f", "yes xargs -n1 f\nmaybe a"},
 		{"return", "f() { if x; then return; fi; a; }\nf\nb", "yes guarded x\nmaybe a\nyes b"},
-		{"a loop over words", "for n in 8 4; do a $n; done\nb $n", "maybe(likely) guarded a 8\nmaybe(likely) guarded a 4\nyes b 4"},
-		{"a loop that ends early", "for n in 8 4; do a $n && break; done\nb $n", "maybe(likely) guarded a 8\nmaybe guarded a 4\nyes b ?…"},
+		{"a loop over words", "for n in 8 4; do a $n; done\nb $n",
+			"maybe(likely) guarded a 8\nmaybe(likely) guarded a 4\nyes b 4"},
+		{"a loop that ends early", "for n in 8 4; do a $n && break; done\nb $n",
+			"maybe(likely) guarded a 8\nmaybe guarded a 4\nyes b ?…"},
 		{"a loop over anything", "for n in $x; do a $n; done\nb", "maybe guarded a ?…\nyes b"},
 		{"a loop over nothing", "l=()\nfor n in ${l[@]}; do a $n; done", "never a ?…"},
 		{"while", "while x; do a; n=2; done\nb $n", "maybe guarded x\nmaybe guarded a\nyes b ?…"},
-		{"while that counts", "n=0\nwhile [ $n -lt 2 ]; do a $n; ((n++)); done", "maybe(likely) guarded a 0\nmaybe(likely) guarded a 1"},
-		{"while over arguments", "set -- -b 8 -x\nwhile [ $# -gt 0 ]; do case $1 in -b) b=$2; shift;; esac; shift; done\np $b", "yes p 8"},
+		{"while that counts", "n=0\nwhile [ $n -lt 2 ]; do a $n; ((n++)); done",
+			"maybe(likely) guarded a 0\nmaybe(likely) guarded a 1"},
+		{"while over arguments", "set -- -b 8 -x\nwhile [ $# -gt 0 ]; do case $1 in -b) b=$2; shift;; esac; " +
+			"shift; done\np $b", "yes p 8"},
 		{"for ever", "while true; do a && break; done\nb", "maybe guarded a\nyes b"},
 		{"for ((", "for ((i=0;i<3;i++)); do a $i; done", "maybe guarded a ?…"},
 		{"the status", "a\nif [ $? -ne 0 ]; then b; fi", "yes guarded a\nmaybe guarded b"},
@@ -166,7 +177,8 @@ func TestScriptsWithinScripts(t *testing.T) {
 		{"bash with a here-document", "B=4\nbash <<EOF\np $B \\$Q\nEOF", "yes bash\nyes p 4 ?…"},
 		{"source", "source env.sh\np $LR", "yes p 3"},
 		{"a file that is not there", "bash none.sh", "yes unread bash none.sh"},
-		{"without end", "bash loop.sh", "yes bash loop.sh\nyes bash loop.sh\nyes bash loop.sh\nyes bash loop.sh\nyes bash loop.sh\nyes unread bash loop.sh"},
+		{"without end", "bash loop.sh", "yes bash loop.sh\nyes bash loop.sh\nyes bash loop.sh\nyes bash loop.sh\nyes " +
+			"bash loop.sh\nyes unread bash loop.sh"},
 		{"another language", "./prog.sh", "yes unread ./prog.sh"},
 		{"text from outside", "bash -c \"$X\"", "yes guarded unread bash -c ?"},
 	} {
@@ -255,7 +267,8 @@ func TestUnwrap(t *testing.T) {
 
 // Every piece that stands somewhere literally stands there.
 func TestPlaces(t *testing.T) {
-	const script = "#!/bin/bash\nB=4 # why\nARGS=\"--x 1 --batch $B\"\nsrun python t.py $ARGS --size='16' \"$B\"\nbash -c 'q --n 9'\n"
+	const script = "#!/bin/bash\nB=4 # why\nARGS=\"--x 1 --batch $B\"\nsrun python t.py $ARGS --size='16' " +
+		"\"$B\"\nbash -c 'q --n 9'\n"
 	s := read(t, script, nil)
 	seen := ""
 	for _, c := range s.Commands {
@@ -299,7 +312,8 @@ func TestRefused(t *testing.T) {
 		{"deep", strings.Repeat("(", 300), "more than is read"},
 		{"long", strings.Repeat("#", 300<<10), "more than is read"},
 		{"a bomb", "a=xxxxxxxxxxxxxxxx\n" + strings.Repeat("a=$a$a$a$a\n", 30), "more than is read"},
-		{"many", "f() { p; p; p; p; g; g; g; }; g() { h; h; h; h; }; h() { i; i; i; i; i; }; i() { p; p; p; p; p; p; p; p; p; p; p; p; p; p; p; p; p; p; }\n" + strings.Repeat("f\n", 20), "more than is read"},
+		{"many", "f() { p; p; p; p; g; g; g; }; g() { h; h; h; h; }; h() { i; i; i; i; i; }; i() { p; p; p; p; p; p; " +
+			"p; p; p; p; p; p; p; p; p; p; p; p; }\n" + strings.Repeat("f\n", 20), "more than is read"},
 	} {
 		_, err := Read(t.Context(), Input{Text: []byte(tt.script)})
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
@@ -308,10 +322,11 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestPartial: a text of which parts are known only when it runs is read only where that is asked for; what stood within
-// single quotes is no text that is known.
+// TestPartial: a text of which parts are known only when it runs is read only where that is asked for; what stood
+// within single quotes is no text that is known.
 func TestPartial(t *testing.T) {
-	const script = "HEAD=$(hostname)\nRUN=\"p --head $HEAD:60 --batch 4 --name '$HEAD/x' --out $OUT/run\"\nbash -c \"$RUN --rank \\$RANK\"\n"
+	const script = "HEAD=$(hostname)\nRUN=\"p --head $HEAD:60 --batch 4 --name '$HEAD/x' --out $OUT/run\"\nbash -c " +
+		"\"$RUN --rank \\$RANK\"\n"
 	for _, partial := range []bool{false, true} {
 		s, err := Read(context.Background(), Input{Name: "x.sh", Text: []byte(script), Dir: "/w", Partial: partial})
 		if err != nil {

@@ -70,7 +70,8 @@ type function struct {
 }
 
 func newState(in Input) *state {
-	st := &state{vars: map[string]variable{}, functions: map[string]function{}, dir: unknownWord("nobody knows where the script starts")}
+	st := &state{vars: map[string]variable{}, functions: map[string]function{},
+		dir: unknownWord("nobody knows where the script starts")}
 	if in.Dir != "" {
 		st.dir = sureWord(filepath.Clean(in.Dir))
 	}
@@ -248,7 +249,8 @@ func (st *state) lookup(name string) variable {
 }
 
 func joinVariables(a, b variable, name, why string, likelyA, likelyB bool) variable {
-	if a.unset == b.unset && a.unknown == b.unknown && a.isList == b.isList && sameWord(a.value, b.value) && slices.EqualFunc(a.list, b.list, sameWord) {
+	if a.unset == b.unset && a.unknown == b.unknown && a.isList == b.isList && sameWord(a.value, b.value) &&
+		slices.EqualFunc(a.list, b.list, sameWord) {
 		a.exported = a.exported || b.exported
 		return a
 	}
@@ -286,7 +288,8 @@ func doubtful(w Word, to Certainty, reason string) Word {
 // forget makes a name unknown.
 func (st *state) forget(name, reason string) {
 	v := st.vars[name]
-	st.vars[name] = variable{unknown: true, value: unknownWord("$" + name + " is " + reason), exported: v.exported, odd: v.odd, readonly: v.readonly}
+	st.vars[name] = variable{unknown: true, value: unknownWord("$" + name + " is " + reason), exported: v.exported,
+		odd: v.odd, readonly: v.readonly}
 }
 
 // forgetAll makes all names unknown.

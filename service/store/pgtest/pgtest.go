@@ -54,7 +54,8 @@ func Run(m *testing.M) int {
 // their order, as the server says. Without a server that is nothing.
 func RunRecording(m *testing.M, client string, done func(statements []string) error) int {
 	defer stopShared()
-	shared.settings = []string{"-c", "log_statement=all", "-c", "log_parameter_max_length=0", "-c", "log_line_prefix=%a "}
+	shared.settings = []string{"-c", "log_statement=all", "-c", "log_parameter_max_length=0", "-c",
+		"log_line_prefix=%a "}
 	code := m.Run()
 	if shared.server == nil {
 		return code
@@ -179,7 +180,8 @@ func (s *Server) Start() error {
 		return err
 	}
 	defer log.Close() // the child has its own
-	arguments := append([]string{"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c", "max_connections=200"}, s.settings...)
+	arguments := append([]string{"-D", s.data(), "-k", s.folder, "-c", "listen_addresses=", "-c",
+		"max_connections=200"}, s.settings...)
 	server := s.command("postgres", arguments...)
 	server.Stdout, server.Stderr = log, log
 	if err := server.Start(); err != nil {
