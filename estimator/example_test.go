@@ -1,9 +1,11 @@
 package estimator_test
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
 )
 
@@ -57,8 +59,13 @@ func ExampleEstimate_invalid() {
 		Model:    estimator.Model{NanoGPT: &model.NanoGPT{Layers: 12, Heads: 5, Embedding: 768}},
 		Training: estimator.Training{MicroBatch: -1},
 	}})
-	fmt.Println(err)
+	var wrong *invalid.Error
+	if errors.As(err, &wrong) {
+		for _, f := range wrong.Fields {
+			fmt.Printf("%s: %s\n", f.Pointer, f.Detail)
+		}
+	}
 	// Output:
-	// the job is not valid: /model/nanogpt/n_head: n_head 5 does not divide n_embd 768; /training/micro_batch:
-	// micro_batch is -1; it is a whole number from 1 to 1073741824
+	// /model/nanogpt/n_head: n_head 5 does not divide n_embd 768
+	// /training/micro_batch: micro_batch is -1; it is a whole number from 1 to 1073741824
 }

@@ -71,7 +71,7 @@ func TestWrong(t *testing.T) {
 		"twice to an input":  {`"s 1 0","v 0 1"`, `"s 1 0","v 0 0"`, "input 0 gets its gradient twice"},
 		"no node":            {`"P e","A 1`, `"w","A 1`, "stands behind no node"},
 		"type":               {`"A 2 1 f32 mean"`, `"A 2 1 f31 mean"`, `"f31" is no type`},
-		"many edges":         {`N 0 1 x,l0 x`, `N 0 1 x,l0,-,-,-,- x`, "up to 5 inputs"},
+		"many edges":         {`N 0 1 x,l0 x`, `N 0 1 x,l0` + strings.Repeat(",-", maxEdges) + ` x`, "up to 250 inputs"},
 		"program":            {`"programs":{"fp32"`, `"programs":{"int8"`, "/programs/int8: is no kind of precision"},
 		"loss":               {`"loss":"2 1.0"`, `"loss":"2 -"`, "no gradient reaches it"},
 		"layers":             {`"count":2`, `"count":4096`, "/layers/count: is 4096; it is from 0 to 1024"},
