@@ -254,7 +254,7 @@ func (t *Tape) uncapture(i int32) {
 func (t *Tape) rebuild(l int32) {
 	c := &t.layers[l]
 	c.rebuilt = true
-	base, actBase := int32(len(t.nodes)), len(t.acts)
+	base, actBase, kept := int32(len(t.nodes)), len(t.acts), len(t.kept)
 	t.recompute, t.transplant, t.rebuilds, t.savesLeft = true, true, l, c.saves
 	c.products = 0
 	t.EnterAutocast()
@@ -275,6 +275,7 @@ func (t *Tape) rebuild(l int32) {
 		t.Drop(second)
 	}
 	t.Drop(y)
+	t.endGraph(kept) // the second graph is nobody's
 	if c.arguments == nil {
 		t.Drop(c.input)
 	}
