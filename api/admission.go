@@ -108,8 +108,8 @@ func (a *API) review(w http.ResponseWriter, r *http.Request, mode decision.Mode)
 
 // judge answers one review. Nothing that happens in here keeps a workload out but a verdict. asked is
 // false where the review was of no concern.
-func (a *API) judge(r *http.Request, request *kubernetes.Request, record *decision.Record) (answer *kubernetes.Answer,
-	asked bool) {
+func (a *API) judge(r *http.Request, request *kubernetes.Request,
+	record *decision.Record) (answer *kubernetes.Answer, asked bool) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			a.panicked(r, cause, debug.Stack())

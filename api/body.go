@@ -39,8 +39,8 @@ func (a *API) readBody(w http.ResponseWriter, r *http.Request) (body []byte, rel
 }
 
 // readUpTo is readBody for documents of another length or media type, of which the first is the usual one.
-func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64, types ...string) (body []byte,
-	release func(), err error) {
+func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64,
+	types ...string) (body []byte, release func(), err error) {
 	if err := accept(r, types...); err != nil {
 		return nil, nil, err
 	}

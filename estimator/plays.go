@@ -105,8 +105,8 @@ func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 // A try that an earlier one has decided is not played: tries says how many there were in all. The search ends before
 // where enough says that it does not matter what is found from least on up to most, and then whole is false and the
 // limit is most.
-func (w *workspace) smallestLimit(requested, reserved int64, enough func(least, most int64) bool) (limit, tries int64,
-	whole bool) {
+func (w *workspace) smallestLimit(requested, reserved int64,
+	enough func(least, most int64) bool) (limit, tries int64, whole bool) {
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
 	try := high - tolerance()

@@ -51,20 +51,20 @@ func attacks(capacity float64, key string) []attack {
 		{"16 connections of DeepSeek V3", func(ctx context.Context, address string) (string, error) {
 			return dear(ctx, address, deepSeekJob), nil
 		}},
-		{"16 connections of FSDP2 on every card, 64 micro-steps", func(ctx context.Context, address string) (string,
-			error) {
+		{"16 connections of FSDP2 on every card, 64 micro-steps", func(ctx context.Context,
+			address string) (string, error) {
 			return dear(ctx, address, everyCardJob), nil
 		}},
-		{"diagnoses and comparisons of mixtures with 65,536 experts", func(ctx context.Context, address string) (string,
-			error) {
+		{"diagnoses and comparisons of mixtures with 65,536 experts", func(ctx context.Context,
+			address string) (string, error) {
 			return dearQuestions(ctx, address), nil
 		}},
 		{"400 observations of 1 MiB, then of 15 KiB, and pages of 1,000",
 			func(ctx context.Context, address string) (string, error) {
 				return largeObservations(ctx, address, key), nil
 			}},
-		{"12 observations of DeepSeek V3, then fits and reports", func(ctx context.Context, address string) (string,
-			error) {
+		{"12 observations of DeepSeek V3, then fits and reports", func(ctx context.Context,
+			address string) (string, error) {
 			return dearObservations(ctx, address, key), nil
 		}},
 		{"paths that are not there", func(ctx context.Context, address string) (string, error) {

@@ -119,8 +119,8 @@ func ask(ctx context.Context, c *http.Client, url string, q question, n int64) (
 
 // closedLoop keeps a number of clients busy for a while: each asks again when it
 // has its answer. It finds what a server can do at most.
-func closedLoop(ctx context.Context, c *http.Client, url string, q question, clients int, length time.Duration) (*tally,
-	float64) {
+func closedLoop(ctx context.Context, c *http.Client, url string, q question, clients int,
+	length time.Duration) (*tally, float64) {
 	var t tally
 	var all sync.WaitGroup
 	ctx, cancel := context.WithTimeout(ctx, length)

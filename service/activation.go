@@ -91,8 +91,8 @@ func (s *Service) Activate(ctx context.Context, by Author, id string, known Prec
 }
 
 // activate stores what decide makes of the newest activations, and answers with it from now on.
-func (s *Service) activate(ctx context.Context, look int, decide func(newest []Activation) (*Activation,
-	error)) (*Activation, error) {
+func (s *Service) activate(ctx context.Context, look int,
+	decide func(newest []Activation) (*Activation, error)) (*Activation, error) {
 	writing, cancel := context.WithTimeout(ctx, storeTimeout)
 	defer cancel()
 	a, err := s.store.Activate(writing, look, decide)

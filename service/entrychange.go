@@ -12,8 +12,8 @@ import (
 const maxUserEntries = 2000
 
 // put creates or replaces an entry, and returns its revision.
-func (s *Service) put(ctx context.Context, c CatalogChange, known Precondition, aliases []string) (revision int64,
-	created bool, err error) {
+func (s *Service) put(ctx context.Context, c CatalogChange, known Precondition,
+	aliases []string) (revision int64, created bool, err error) {
 	if !known.given() {
 		return 0, false, preconditionRequired(c.Kind, c.ID)
 	}

@@ -223,8 +223,8 @@ const maxNamed = 100
 
 // measuredRows reads the newest observations as the fit takes them. Those whose replay takes too long are left out, and
 // so are those for which no time is left.
-func (s *Service) measuredRows(ctx context.Context, since, until time.Time, set *ObservationSet) ([]calibration.Row,
-	*runTally, error) {
+func (s *Service) measuredRows(ctx context.Context, since, until time.Time,
+	set *ObservationSet) ([]calibration.Row, *runTally, error) {
 	budget, cancel := context.WithTimeout(ctx, s.fits.budget)
 	defer cancel()
 	replays := s.newReplays(budget)

@@ -115,8 +115,8 @@ func (x *fits) join(ctx context.Context, asked string, do func(context.Context) 
 }
 
 // guarded makes a panic of a fit, which may have no request any more, an error.
-func guarded(ctx context.Context, do func(context.Context) (*FittedCalibration, error)) (result *FittedCalibration,
-	err error) {
+func guarded(ctx context.Context, do func(context.Context) (*FittedCalibration,
+	error)) (result *FittedCalibration, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
 			result, err = nil, &Error{Code: CodeInternal, Message: "the fit failed",

@@ -69,8 +69,8 @@ var (
 
 // PutGPU creates or replaces a card. by has to be allowed to; precondition says what is known
 // of the present entry. The result says whether the card is new to the catalog.
-func (s *Service) PutGPU(ctx context.Context, by Author, id string, e GPUEntry, known Precondition) (*catalog.GPU, bool,
-	error) {
+func (s *Service) PutGPU(ctx context.Context, by Author, id string, e GPUEntry,
+	known Precondition) (*catalog.GPU, bool, error) {
 	g, err := e.gpu(id)
 	if err != nil {
 		return nil, false, err

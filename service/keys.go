@@ -63,8 +63,8 @@ func (k *Key) State(now time.Time) string {
 var keyForm = regexp.MustCompile(`^vrp_([a-z2-7]{10})_[A-Z2-7]{26}$`)
 
 // CreateKey makes a key, and returns it with the text that proves it.
-func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope, expiresAt *time.Time) (Key, string,
-	error) {
+func (s *Service) CreateKey(ctx context.Context, name string, scopes []Scope,
+	expiresAt *time.Time) (Key, string, error) {
 	if s.store == nil {
 		return Key{}, "", noDatabase()
 	}

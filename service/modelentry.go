@@ -37,8 +37,8 @@ var modelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-
 
 // PutModel creates or replaces a model, as PutGPU does a card. A model that the estimator
 // cannot replay is refused with the estimator's reasons.
-func (s *Service) PutModel(ctx context.Context, by Author, id string, e ModelEntry, known Precondition) (*catalog.Model,
-	bool, error) {
+func (s *Service) PutModel(ctx context.Context, by Author, id string, e ModelEntry,
+	known Precondition) (*catalog.Model, bool, error) {
 	m, err := s.newModel(id, e)
 	if err != nil {
 		return nil, false, err

@@ -35,8 +35,8 @@ func (f *outputFlags) format() string {
 
 // open finds the documents that the flags name, with the flags' own changes in
 // them. eager is as in newDocuments; closing does nothing to standard input.
-func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool, more ...edit) (docs *documents,
-	closeFile func(), err error) {
+func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool,
+	more ...edit) (docs *documents, closeFile func(), err error) {
 	edits, err := c.edits()
 	if err != nil {
 		return nil, nil, err

@@ -139,8 +139,8 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 }
 
 // layerScores is the attention of layer l itself.
-func (m *decoder) layerScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T,
-	*step.T) {
+func (m *decoder) layerScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads,
+	q, k, v step.T) (step.T, *step.T) {
 	if m.sinks {
 		return m.sinkScores(t, w, l, heads, q, k, v)
 	}

@@ -73,8 +73,8 @@ func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 }
 
 // sinkScores is eager_attention_forward, where every head has a score more, which is dropped after the softmax.
-func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads, q, k, v step.T) (step.T,
-	*step.T) {
+func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads step.Heads,
+	q, k, v step.T) (step.T, *step.T) {
 	k, v = t.RepeatKV(k, heads), t.RepeatKV(v, heads)
 	heads.KV = heads.Query
 	y, p := t.SinkAttention(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask}, l.sinks, q,

@@ -174,8 +174,8 @@ type lookup struct {
 
 // attention is WhisperAttention.forward on x with keys and values from source. It returns its output and, where they
 // are formed, the probabilities.
-func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source step.T, to lookup) (out,
-	probabilities step.T) {
+func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source step.T,
+	to lookup) (out, probabilities step.T) {
 	t.In(step.PartAttention)
 	h := s.heads
 	h.Queries, h.Keys, h.Bidirectional, h.Drops = to.queries, to.keys, !to.causal, s.m.a.AttentionDropout > 0

@@ -16,8 +16,8 @@ import (
 const behindBuiltin = 1 << 30
 
 // ChangeCatalog implements service.Store.
-func (s *Store) ChangeCatalog(ctx context.Context, decide func(*catalog.Contents) (*service.CatalogChange,
-	error)) (int64, error) {
+func (s *Store) ChangeCatalog(ctx context.Context,
+	decide func(*catalog.Contents) (*service.CatalogChange, error)) (int64, error) {
 	var number int64
 	err := s.write(ctx, func(tx *writeTx) error {
 		// Whoever has this row is the only one to change the catalog until the end of the

@@ -128,9 +128,11 @@ func beside(name string, do func(db *sql.DB) error) error {
 	return errors.Join(do(db), db.Close())
 }
 
+// harm does something to a store, and says what.
+type harm = func(r *rand.Rand, name string) (did string, err error)
+
 // onRows runs a statement that is made for random rows of a random table, another where the database refuses it.
-func onRows(count int, make func(table, key string, keys, columns []string) string) func(*rand.Rand, string) (string,
-	error) {
+func onRows(count int, make func(table, key string, keys, columns []string) string) harm {
 	return func(r *rand.Rand, name string) (did string, err error) {
 		err = beside(name, func(db *sql.DB) (last error) {
 			for range 200 {
@@ -214,8 +216,7 @@ func position(name, column string, character byte) string {
 
 // fileCorruptions are what becomes of an SQLite file and its log.
 func fileCorruptions(older string) []corruption {
-	inFile := func(suffix string, do func(r *rand.Rand, content []byte) ([]byte, string)) func(*rand.Rand,
-		string) (string, error) {
+	inFile := func(suffix string, do func(r *rand.Rand, content []byte) ([]byte, string)) harm {
 		return func(r *rand.Rand, name string) (string, error) {
 			path := strings.TrimPrefix(name, "file:") + suffix
 			content, err := os.ReadFile(path)

@@ -210,8 +210,8 @@ func writings() []writing {
 	createKey := func(ctx context.Context, s *Store, i int) error {
 		return s.CreateKey(ctx, service.Key{ID: fmt.Sprint("key-", i), Name: "ci", Hash: "h", CreatedAt: at})
 	}
-	change := func(id string, memory int64, action service.Action) func(*catalog.Contents) (*service.CatalogChange,
-		error) {
+	change := func(id string, memory int64,
+		action service.Action) func(*catalog.Contents) (*service.CatalogChange, error) {
 		return func(*catalog.Contents) (*service.CatalogChange, error) {
 			g := &catalog.GPU{ID: id, Name: "card", MemoryBytes: memory, Aliases: []string{id + " a", id + " b"},
 				Origin: catalog.User}

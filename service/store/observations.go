@@ -60,8 +60,8 @@ ON CONFLICT (key_id, idempotency_key) DO NOTHING`, append([]any{o.ID}, values...
 }
 
 // Observations implements service.Store.
-func (s *Store) Observations(ctx context.Context, f service.ObservationFilter) (list []service.Observation, more bool,
-	err error) {
+func (s *Store) Observations(ctx context.Context,
+	f service.ObservationFilter) (list []service.Observation, more bool, err error) {
 	var bytes, read int
 	err = s.repeat(ctx, func() error {
 		list, more = nil, false

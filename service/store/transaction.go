@@ -91,8 +91,8 @@ func (s *Store) write(ctx context.Context, do func(tx *writeTx) error) error {
 }
 
 // list reads all rows of a query.
-func list[T any](ctx context.Context, s *Store, scan func(*sql.Rows) (T, error), query string, args ...any) (all []T,
-	err error) {
+func list[T any](ctx context.Context, s *Store, scan func(*sql.Rows) (T, error), query string,
+	args ...any) (all []T, err error) {
 	err = s.repeat(ctx, func() error {
 		all = nil
 		return each(ctx, s.db, query, args, func(rows *sql.Rows) error {
@@ -108,8 +108,8 @@ func list[T any](ctx context.Context, s *Store, scan func(*sql.Rows) (T, error),
 }
 
 // first reads the first row of a query; nil is none.
-func first[T any](ctx context.Context, s *Store, scan func(*sql.Rows) (T, error), query string, args ...any) (*T,
-	error) {
+func first[T any](ctx context.Context, s *Store, scan func(*sql.Rows) (T, error), query string,
+	args ...any) (*T, error) {
 	all, err := list(ctx, s, scan, query, args...)
 	if err != nil || len(all) == 0 {
 		return nil, err

@@ -136,8 +136,8 @@ func (l *Ledger) surveySegment(seg step.Segment, turn standing) (total, most int
 
 // surveyEvents does so for some events of a segment, before which total is alive. spread says that what happens to the
 // middle expert's tensor happens to that of every repetition.
-func (l *Ledger) surveyEvents(seg step.Segment, from, to int, turn standing, before int64, spread bool) (total,
-	most int64, at int) {
+func (l *Ledger) surveyEvents(seg step.Segment, from, to int, turn standing, before int64,
+	spread bool) (total, most int64, at int) {
 	events, slots := l.session.Program.Events[from:to], l.session.Program.Slots
 	previous, current := l.previous, l.current
 	total, most = before, -1
