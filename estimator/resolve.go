@@ -380,34 +380,3 @@ func (r *resolved) bound(errs *invalid.List) {
 
 // defaultConfidence is what low_bytes…high_bytes cover where the job does not say.
 const defaultConfidence = 0.95
-
-// hardware puts into a recipe what a GPU decides of it. Without a GPU, or where the catalog does not know, it is
-// an A100: compute capability 8.0 and 108 multiprocessors.
-func hardware(rc step.Recipe, g *GPU) step.Recipe {
-	cc, sms := 80, 108
-	if g != nil && g.ComputeCapability > 0 {
-		cc = g.ComputeCapability
-	}
-	if g != nil && g.Multiprocessors > 0 {
-		sms = g.Multiprocessors
-	}
-	rc.ComputeCapability, rc.Multiprocessors = cc, int64(sms)
-	rc.ThreadsPerMultiprocessor = threadsPerMultiprocessor(cc)
-	rc.WorkspaceBytes, rc.LtWorkspaceBytes = 8_519_680, 1<<20
-	if cc/10 == 9 || cc/10 == 10 {
-		rc.WorkspaceBytes = 32 << 20
-	}
-	return rc
-}
-
-// threadsPerMultiprocessor is the most resident threads of a multiprocessor.
-// Source: CUDA C++ Programming Guide, table "Technical Specifications per Compute Capability".
-func threadsPerMultiprocessor(cc int) int64 {
-	switch {
-	case cc == 75:
-		return 1024
-	case cc == 86, cc == 87, cc == 89, cc/10 == 12:
-		return 1536
-	}
-	return 2048
-}

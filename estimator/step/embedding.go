@@ -1,0 +1,103 @@
+package step
+
+// Embedding is nn.Embedding: rows of w for n ids. It keeps the ids.
+func (t *Tape) Embedding(ids T, w Weight, l Label) T {
+	p := t.Parameter(w)
+	if t.compiled {
+		return t.gather(p, ids, ids.numel*w.Cols, l)
+	}
+	y := t.fresh(ids.numel*w.Cols, p.dtype, l)
+	o := t.op(p).save(ids)
+	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)
+	y = o.send(0, 0).out(y, 0)
+	if w.Hooked && t.Recipe.InputGradients {
+		return t.requireGrad(y)
+	}
+	return y
+}
+
+// embeddingGradient is embedding_dense_backward. Up to 3,072 ids one simple kernel adds
+// the rows; beyond, the ids are sorted and rows of the same id are summed segment by segment.
+// Sources: aten/src/ATen/native/cuda/Embedding.cu, EmbeddingBackwardKernel.cu, torch 2.9;
+// the sizes of CUB's temporaries were read off traces (CUDA 12.8).
+func (o op) embeddingGradient(n, rows, cols int64, d DType) {
+	const (
+		simpleKernelIDs = 3072
+		rowsPerThread   = 10
+	)
+	grad := rows * cols * d.Size()
+	if n <= simpleKernelIDs {
+		o.alloc(0, grad, LabelGradient)
+		return
+	}
+	ids := n * 8
+	segments := min(n, rows)
+	partial := n/rowsPerThread + segments
+	o.alloc(1, ids, LabelEmbeddingSort). // sorted ids
+						alloc(2, ids, LabelEmbeddingSort). // their former places
+						alloc(3, ids, LabelEmbeddingSort). // 0, 1, 2, …
+						scratch(o.t.embeddingSortScratch(n, rows), LabelEmbeddingSort).
+						free(3).
+						alloc(0, grad, LabelGradient).
+						alloc(4, ids, LabelEmbeddingSort). // where each segment starts
+						alloc(5, 8, LabelEmbeddingSort).
+						alloc(6, ids, LabelEmbeddingSort).
+						scratch(o.t.scanScratch(n), LabelEmbeddingSort).
+						free(6).
+						alloc(7, segments*8, LabelEmbeddingSort).
+						alloc(8, segments*8, LabelEmbeddingSort).
+						scratch(o.t.scanScratch(segments), LabelEmbeddingSort).
+						alloc(9, 8, LabelEmbeddingSort).
+						alloc(10, partial*8, LabelEmbeddingSort).
+						scratch(partial*cols*4, LabelEmbeddingSort)
+	for _, r := range [...]int{10, 9, 8, 7, 5, 4, 2, 1} {
+		o.free(r)
+	}
+}
+
+// embeddingSortScratch is what sorting n ids below rows takes: of all 64 bits, or of those that
+// the number of rows has.
+func (t *Tape) embeddingSortScratch(n, rows int64) int64 {
+	if t.Recipe.Software.SortsFewerBits {
+		return t.indexSortScratch(n, rows+1)
+	}
+	return t.sortScratch(n)
+}
+
+// sortScratch is what CUB's radix sort of n 64-bit keys with 64-bit values asks for: two buffers of n,
+// counters, and 1 KiB for every tile, whose size is tuned for each architecture. Read off PyTorch 2.9 with CUDA 12.8
+// for n from 3,073 to 2^20, exact there.
+func (t *Tape) sortScratch(n int64) int64 {
+	return 2*roundUp(8*n, 256) + 16895 + 1024*CeilDiv(n, t.sortTile())
+}
+
+// sortTile is how many keys a block of CUB's radix sort takes.
+func (t *Tape) sortTile() int64 {
+	switch cc := t.Recipe.ComputeCapability; {
+	case cc < 80:
+		return 2816
+	case cc >= 90:
+		return 4608
+	}
+	return 3840
+}
+
+// scanScratch is what CUB's scan of n 64-bit values asks for: 16 bytes for each tile and for 32 more; same source and
+// range. CUB of CUDA 13 has smaller tiles for Ampere's largest chip and 256 bytes more; read off PyTorch 2.15 for n
+// from 3,073 to 400,000, exact there with any tile from 1,316 to 1,388.
+func (t *Tape) scanScratch(n int64) int64 {
+	tile, more := int64(320), int64(255)
+	pads := t.Recipe.Software.PadsScans
+	if pads {
+		more = 511
+	}
+	switch cc := t.Recipe.ComputeCapability; {
+	case cc == 80 && pads:
+		tile = 1344
+	case cc == 80:
+		tile = 1792
+	case cc >= 90:
+		tile = 4608
+	}
+	return roundUp(16*(CeilDiv(n, tile)+32), 256) + more
+}

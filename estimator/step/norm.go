@@ -1,0 +1,222 @@
+package step
+
+// LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last
+// to the first. It keeps its input, gain and bias, and two float32 statistics a row.
+func (t *Tape) LayerNorm(x T, w, b Weight) T { return t.layerNorm(x, w, b, false) }
+
+// TransposedLayerNorm is nn.LayerNorm of rows whose elements do not lie side by side: the kernel copies them before it
+// starts, in forward and again in backward.
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (expect_contiguous), torch 2.9.
+func (t *Tape) TransposedLayerNorm(x T, w, b Weight) T { return t.layerNorm(x, w, b, true) }
+
+func (t *Tape) layerNorm(x T, w, b Weight, transposed bool) T {
+	if t.compiled {
+		return t.fusedNorm(x, w, b, false)
+	}
+	if t.Recipe.Kernels.LayerNorm {
+		return t.fusedLayerNorm(x, w, b)
+	}
+	var bias T
+	if b.Exists() {
+		bias = t.autocastTo(t.Parameter(b), F32, LabelWeightCopy)
+	}
+	weight := t.autocastTo(t.Parameter(w), F32, LabelWeightCopy)
+	input := t.autocastTo(x, F32, LabelCast)
+	rows := input.numel / w.Rows
+	dense := NoTensor
+	if transposed {
+		dense = t.fresh(input.numel, input.dtype, LabelContiguous)
+	}
+	y := t.fresh(input.numel, input.dtype, LabelNormOutput)
+	mean := t.fresh(rows, F32, LabelNormStatistics)
+	rstd := t.fresh(rows, F32, LabelNormStatistics)
+	t.Drop(dense)
+	ins := [3]T{input, weight, bias}
+	n := 2
+	if b.Exists() {
+		n = 3
+	}
+	o := t.op(ins[:n]...).save(input, mean, rstd).save(ins[1:n]...)
+	const copied = 4
+	if transposed {
+		o.alloc(copied, input.bytes(), LabelContiguous)
+	}
+	if o.needs(0) {
+		o.alloc(0, input.bytes(), LabelInputGradient).send(0, 0)
+	}
+	for k := 1; k < n; k++ {
+		if o.needs(k) {
+			o.alloc(k, ins[k].bytes(), LabelWeightGradient).send(k, k)
+		}
+	}
+	o.tallNorm(n, rows, w.Rows, input.dtype)
+	if transposed {
+		o.free(copied)
+	}
+	y = o.out(y, 0)
+	t.Drop(mean)
+	t.Drop(rstd)
+	t.Drop(input)
+	for _, x := range ins[1:n] {
+		t.Drop(x)
+	}
+	return y
+}
+
+// tallNorm is what the gradients of a LayerNorm's gain and bias take when there are very many rows of few
+// elements: blocks of 32 rows are summed first, and then their sums.
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (LayerNormBackwardKernelImplInternal), torch 2.9.
+func (o op) tallNorm(n int, rows, width int64, d DType) {
+	const manyRows, warp, maxBlocks = 64 * 1024, 32, 32 * 1024
+	if !o.needs(1) || rows <= manyRows || width/warp >= o.t.Recipe.Multiprocessors/2 {
+		return
+	}
+	blocks := min(CeilDiv(rows, 32), maxBlocks/CeilDiv(width, warp))
+	for k := 1; k < n; k++ {
+		o.alloc(k+4, blocks*width*d.Size(), LabelReduction)
+	}
+	for k := 1; k < n; k++ {
+		o.sumRows(8, d, blocks, width, LabelReduction).free(8)
+	}
+	for k := 1; k < n; k++ {
+		o.free(k + 4)
+	}
+}
+
+// RMSNorm is the norm of the Llama family as transformers writes it, in Python: the input
+// goes to float32, is scaled by its root mean square, comes back and is multiplied by the weight.
+// Source: transformers/models/llama/modeling_llama.py (LlamaRMSNorm), 4.57.
+func (t *Tape) RMSNorm(x T, w Weight) T {
+	if t.compiled {
+		return t.fusedNorm(x, w, NoWeight, true)
+	}
+	if t.Recipe.Kernels.RMSNorm {
+		return t.fusedRMSNorm(x, w)
+	}
+	x32 := t.Float(x, LabelNormScaled)
+	square := t.Pow(x32, LabelElementwise)
+	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)
+	t.Drop(square)
+	eps := t.AddScalar(variance, LabelNormStatistics)
+	rstd := t.Rsqrt(eps, LabelNormStatistics)
+	t.Drop(eps)
+	normalised := t.Mul(x32, rstd, true, LabelNormScaled)
+	t.Drop(rstd)
+	t.Drop(x32)
+	back := t.Cast(normalised, x.dtype, LabelNormScaled)
+	y := t.Mul(t.Parameter(w), back, false, LabelNormOutput)
+	t.Drop(back)
+	t.Drop(normalised)
+	t.Drop(variance)
+	return y
+}
+
+// WideRMSNorm is the RMSNorm of OLMo 2, which multiplies by its weight before it casts back.
+// Source: transformers/models/olmo2/modeling_olmo2.py (Olmo2RMSNorm), 4.57.
+func (t *Tape) WideRMSNorm(x T, w Weight) T {
+	if t.Recipe.Kernels.RMSNorm {
+		return t.fusedRMSNorm(x, w)
+	}
+	if t.compiled {
+		return t.fusedNorm(x, w, NoWeight, true)
+	}
+	x32 := t.Float(x, LabelNormScaled)
+	square := t.Pow(x32, LabelElementwise)
+	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)
+	t.Drop(square)
+	eps := t.AddScalar(variance, LabelNormStatistics)
+	rstd := t.Rsqrt(eps, LabelNormStatistics)
+	t.Drop(eps)
+	normalised := t.Mul(x32, rstd, true, LabelNormScaled)
+	t.Drop(rstd)
+	t.Drop(x32)
+	scaled := t.Mul(t.Parameter(w), normalised, false, LabelNormOutput)
+	y := t.Cast(scaled, x.dtype, LabelNormOutput)
+	t.Drop(scaled)
+	t.Drop(normalised)
+	t.Drop(variance)
+	return y
+}
+
+// PlainLayerNorm is F.layer_norm in float32 over rows of width elements, without gain and bias.
+// Source: transformers/models/olmo/modeling_olmo.py (OlmoLayerNorm), 4.57.
+func (t *Tape) PlainLayerNorm(x T, width int64) T {
+	if t.compiled {
+		return t.fusedRows(x, width, false)
+	}
+	x32 := t.Float(x, LabelNormScaled)
+	rows := x.numel / width
+	normed := t.fresh(x32.numel, F32, LabelNormOutput)
+	mean := t.fresh(rows, F32, LabelNormStatistics)
+	rstd := t.fresh(rows, F32, LabelNormStatistics)
+	normed = t.op(x32).save(x32, mean, rstd).alloc(0, x32.bytes(), LabelInputGradient).send(0, 0).out(normed, 0)
+	t.Drop(mean)
+	t.Drop(rstd)
+	t.Drop(x32)
+	y := t.Cast(normed, x.dtype, LabelNormOutput)
+	t.Drop(normed)
+	return y
+}
+
+// CohereLayerNorm is a LayerNorm without bias as Cohere writes it in Python, over rows of width elements.
+// Source: transformers/models/cohere/modeling_cohere.py (CohereLayerNorm), 4.57.
+func (t *Tape) CohereLayerNorm(x T, w Weight, width int64) T {
+	if t.compiled {
+		return t.fusedRows(x, width, false, t.Parameter(w))
+	}
+	x32 := t.Float(x, LabelNormScaled)
+	mean := t.MeanRows(x32, width, LabelNormStatistics)
+	centred := t.SubRows(x32, mean, LabelNormScaled)
+	square := t.Pow(centred, LabelElementwise)
+	t.Drop(centred)
+	variance := t.MeanRows(square, width, LabelNormStatistics)
+	t.Drop(square)
+	centred = t.SubRows(x32, mean, LabelNormScaled)
+	eps := t.AddScalar(variance, LabelNormStatistics)
+	rstd := t.Rsqrt(eps, LabelNormStatistics)
+	t.Drop(eps)
+	normalised := t.Mul(centred, rstd, true, LabelNormScaled)
+	t.Drop(centred)
+	t.Drop(rstd)
+	t.Drop(x32)
+	w32 := t.Float(t.Parameter(w), LabelCast)
+	scaled := t.Mul(w32, normalised, false, LabelNormOutput)
+	t.Drop(w32)
+	t.Drop(normalised)
+	y := t.Cast(scaled, x.dtype, LabelNormOutput)
+	t.Drop(scaled)
+	t.Drop(mean)
+	t.Drop(variance)
+	return y
+}
+
+// SubRows is x − rows, where rows has one value for each row of x.
+func (t *Tape) SubRows(x, rows T, l Label) T {
+	y := t.fresh(x.numel, x.dtype, l)
+	o := t.op(x, rows)
+	if o.i == None {
+		return y
+	}
+	if o.needs(1) {
+		o.alloc(1, y.bytes(), LabelInputGradient)
+	}
+	o.pass(0, 0)
+	if o.needs(1) {
+		o.validate().alloc(2, rows.bytes(), LabelReduction).free(1).send(2, 1)
+	}
+	return o.out(y, 0)
+}
+
+// ClampInPlace is x.clamp_(min, max), which keeps a copy of what it overwrites. It takes over x.
+func (t *Tape) ClampInPlace(x T) T {
+	if !t.grads(x) {
+		return x
+	}
+	former := t.fresh(x.numel, x.dtype, LabelElementwise)
+	y := t.op(x).save(former).
+		alloc(1, x.dtype.Size(), LabelElementwise).alloc(2, x.numel, LabelElementwise).alloc(3, x.numel,
+		LabelElementwise).
+		alloc(0, x.bytes(), LabelInputGradient).free(3).free(2).free(1).send(0, 0).out(x, 0)
+	t.Drop(former)
+	return y
+}
