@@ -60,7 +60,8 @@ async function ask() {
     const answer = await estimate(signal);
     problem(null);
     show(answer, null);
-    await Promise.all([plan(answer, signal), heat(answer, signal), beside(signal)]);
+    await plan(answer, signal); // one after the other: what is read first has the service's cores for itself
+    await Promise.all([heat(answer, signal), beside(signal)]);
   } catch (error) {
     if (error.name === "AbortError") return;
     problem(error);
