@@ -103,11 +103,13 @@ func (m *debertaV2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	t.EndLayers()
 	t.Hold(x)
+	if m.options.relative {
+		t.HoldWithGraph(m.mask, m.distances, m.relatives)
+	}
 	for _, gone := range append(hidden, m.mask, segments) {
 		t.Drop(gone)
 	}
 	if m.options.relative {
-		t.HoldWithGraph(m.mask, m.distances, m.relatives)
 		t.Drop(m.distances)
 		t.Drop(m.relatives)
 	}

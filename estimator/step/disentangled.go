@@ -76,7 +76,7 @@ func (t *Tape) ProbabilityProduct(scores, v T, h Heads, dropout float64) (y, pro
 // HoldWithGraph keeps xs, which the layers got besides their inputs, as long as the graph of the layers that
 // non-reentrant checkpointing runs again.
 func (t *Tape) HoldWithGraph(xs ...T) {
-	if t.Recipe.CheckpointEvery == 0 || t.Recipe.Reentrant {
+	if len(t.layers) == 0 || t.Recipe.Reentrant { // none is run again: of few layers perhaps not even one
 		return
 	}
 	for _, x := range xs {
