@@ -190,7 +190,7 @@ func (a *API) advise(r *http.Request, job estimator.Job, best estimator.GPUFit) 
 			return &planner.Plan{Recommended: &planner.Choice{MicroBatch: micro, GradientAccumulation: accumulation}},
 				nil
 		}
-		return a.service.Plan(ctx, service.PlanRequest{Job: job}, service.PlanOptions{})
+		return a.service.Plan(ctx, service.PlanRequest{Job: job}, service.PlanOptions{Brief: true})
 	})
 	if err != nil {
 		return nil

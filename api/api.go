@@ -161,7 +161,7 @@ func Routes() []Route {
 			handle: (*API).estimate},
 		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch",
 			Query: []string{"timeline", "tensors", "brief", "verdicts", "calibration"}, handle: (*API).estimateBatch},
-		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "calibration"},
+		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "brief", "calibration"},
 			handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},
 		{Method: post, Path: "/v1/diagnose", Alias: "/diagnose", handle: (*API).diagnose},

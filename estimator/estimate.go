@@ -41,6 +41,10 @@ type Input struct {
 	// VerdictsOnly is for those who ask [Judge] for nothing but the device figure and the verdicts, which are those of
 	// [Estimate]: the smallest limit is looked for no further than they need.
 	VerdictsOnly bool
+	// LeastOnly is for those who ask [Judge] how much a job takes at least: nothing is played on the allocator, which is
+	// taken to reserve no more than what is alive at the peak. Without a Calibration no figure of it lies above that of
+	// [Estimate], and no verdict is worse.
+	LeastOnly bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part
@@ -90,7 +94,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 	defer r.refuseRecording(&err)
 	limits = limits || in.LowerBound
 	r.replays, r.fitsOnly, r.verdictsOnly, r.everyExpert = replays, in.FitsOnly, in.VerdictsOnly, in.everyExpert
-	r.most, r.took = in.MostRequests, in.took
+	r.most, r.took, r.leastOnly = in.MostRequests, in.took, in.LeastOnly
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -241,6 +245,11 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	out.ledger, out.applied = s.Account(timeline, tensors), w.tape.Applied
 	if err := r.look(); err != nil {
 		return err
+	}
+	if peak := out.ledger.Peak.Bytes; r.leastOnly {
+		out.base = memory.BaseOf(peak, peak, peak, r.outside(), widest(r.doubts(out)))
+		out.figures = r.bounded(out.base, out.group)
+		return nil
 	}
 	once := requests(s)
 	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers && once <= searchedRequests

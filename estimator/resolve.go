@@ -74,8 +74,8 @@ type resolved struct {
 	took         *Cost
 	// missing are the cells of the job that no trace has shown.
 	missing []evidence.Cell
-	// fitsOnly, verdictsOnly and everyExpert are those of the Input.
-	fitsOnly, verdictsOnly, everyExpert bool
+	// fitsOnly, leastOnly, verdictsOnly and everyExpert are those of the Input.
+	fitsOnly, leastOnly, verdictsOnly, everyExpert bool
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.

@@ -35,7 +35,10 @@ func (r *PlanRequest) measured() []planner.MeasuredStep {
 func (r *PlanRequest) numbers(o PlanOptions) []int64 {
 	ns := []int64{r.EffectiveBatch, 0}
 	if o.Frontier {
-		ns[1] = 1
+		ns[1] |= 1
+	}
+	if o.Brief {
+		ns[1] |= 2
 	}
 	for _, m := range r.MeasuredSteps {
 		ns = append(ns, m.MicroBatch, m.GradientAccumulation, int64(math.Float64bits(m.StepTimeSeconds)))
@@ -46,6 +49,8 @@ func (r *PlanRequest) numbers(o PlanOptions) []int64 {
 // PlanOptions asks for parts of a plan that are left out by default.
 type PlanOptions struct {
 	Frontier bool
+	// Brief leaves low_bytes out, which take half of the time to find.
+	Brief bool
 	// Calibration pins the one to answer with; empty is that in force.
 	Calibration string
 }
@@ -84,6 +89,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 			Slices:         parts,
 			Presets:        presets,
 			Frontier:       o.Frontier,
+			Brief:          o.Brief,
 		}, s.within(ctx, s.judge()))
 		if err := r.problems(err); err != nil {
 			return nil, err

@@ -176,7 +176,7 @@ async function plan(answer, signal) {
   const there = answer.gpus.length > 0;
   for (const id of ["section-pairs", "section-options"]) at(id).hidden = !there;
   if (!there) return;
-  const planned = await post("/v1/plan", answer.gpus.length > 8 ? { ...onFirst(answer), gpus: onFirst(answer).gpus.slice(0, 1) } : onFirst(answer), signal);
+  const planned = await post("/v1/plan?brief=true", answer.gpus.length > 8 ? { ...onFirst(answer), gpus: onFirst(answer).gpus.slice(0, 1) } : onFirst(answer), signal);
   show(answer, planned);
   at("fits").replaceChildren(...sideBySide(answer, planned, first).filter(Boolean));
   at("pairs").replaceChildren(...pairs(planned, pair).filter(Boolean));

@@ -32,7 +32,7 @@ func BenchmarkThePage(b *testing.B) {
 				}
 				answer += of("/v1/estimate?timeline=true&tensors=true", "r.responseEnd")
 				estimate += of("/v1/estimate?timeline=true&tensors=true", "r.duration")
-				plan += of("/v1/plan", "r.duration")
+				plan += of("/v1/plan?brief=true", "r.duration")
 				heat += of("/v1/estimate/batch?verdicts=true", "r.duration")
 			}
 			for name, sum := range map[string]float64{"ms-to-answer": answer, "ms-answer": estimate, "ms-plan": plan,

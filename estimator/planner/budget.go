@@ -74,7 +74,7 @@ func (s *search) skip(what string) {
 func (s *search) start(pairs []Choice) []Choice {
 	s.budget.each = s.floor.played()
 	if s.budget.each <= 0 {
-		s.bounds = true
+		s.bounds = !s.brief
 		return pairs
 	}
 	share := pairsShare
@@ -83,13 +83,16 @@ func (s *search) start(pairs []Choice) []Choice {
 		pairs = pairs[len(pairs)-n:]
 	}
 	bounds := float64(len(pairs)+optionsShown) * boundPlays * float64(s.budget.each)
-	s.bounds = bounds <= lightShare*planBudget
+	s.bounds = !s.brief && bounds <= lightShare*planBudget
 	return pairs
 }
 
 // bound looks for the lower bounds of what a plan shows where the answers do not have them yet: for all of it or, where
 // the work does not suffice, for nothing.
 func (s *search) bound(ctx context.Context, shown []*judged) error {
+	if s.brief {
+		return nil
+	}
 	missing := slices.DeleteFunc(slices.Clone(shown), func(j *judged) bool {
 		return j == nil || j.result == nil || j.whole
 	})

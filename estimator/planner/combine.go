@@ -69,11 +69,11 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice)
 		return judged{}, err
 	}
 	for !now.fits() && s.affords(len(levers), combinationsSkipped) {
-		tried := make([]judged, len(levers))
-		err := parallel(ctx, len(levers), func(ctx context.Context, i int) (err error) {
-			tried[i], err = s.judge(ctx, now.with.with(levers[i]), at)
-			return err
-		})
+		with := make([]variant, len(levers))
+		for i, l := range levers {
+			with[i] = now.with.with(l)
+		}
+		tried, err := s.judgeBest(ctx, with, at)
 		if err != nil {
 			return judged{}, err
 		}
@@ -111,12 +111,12 @@ func (s *search) prune(ctx context.Context, j judged) (judged, error) {
 		var kept *judged
 		for i := range j.with.levers {
 			rest := append(append([]lever(nil), j.with.levers[:i]...), j.with.levers[i+1:]...)
-			x, err := s.judge(ctx, newVariant(rest...), j.choice())
+			x, err := s.judgeHopeful(ctx, newVariant(rest...), j.choice())
 			if err != nil {
 				return judged{}, err
 			}
-			if x.fits() && (kept == nil || s.cheaper(x, *kept)) {
-				kept = &x
+			if x != nil && x.fits() && (kept == nil || s.cheaper(*x, *kept)) {
+				kept = x
 			}
 		}
 		if kept == nil {

@@ -23,7 +23,9 @@ type fake struct {
 }
 
 func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
-	f.asked.Add(1)
+	if !in.LeastOnly {
+		f.asked.Add(1)
+	}
 	t := in.Job.Training
 	if f.refuseFrom > 0 && t.MicroBatch >= f.refuseFrom {
 		var v invalid.List
@@ -61,9 +63,12 @@ func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
 		return nil, v.Err()
 	}
 	alive := base + t.MicroBatch*(act+logits)
-	device := alive + f.bumps[t.MicroBatch]
+	device, played := alive+f.bumps[t.MicroBatch], f.played
+	if in.LeastOnly {
+		device, played = alive, 0
+	}
 	r := &estimator.Result{
-		Played: f.played,
+		Played: played,
 		Model: estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760,
 			TrainableParameters: 124373760},
 		Peak: estimator.Peak{Phase: "backward", Where: "loss backward", MicroStep: new(int64), AllocatedBytes: alive,

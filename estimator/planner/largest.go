@@ -178,12 +178,12 @@ func (s *search) largestPair(ctx context.Context, v variant, ps []Choice) (*judg
 			at = max(lo, hi-stride)
 			stride *= 2
 		}
-		j, err := s.judge(ctx, v, ps[at])
+		j, err := s.judgeHopeful(ctx, v, ps[at])
 		if err != nil {
 			return nil, err
 		}
-		if j.fits() {
-			best, hi = &j, at
+		if j != nil && j.fits() {
+			best, hi = j, at
 		} else {
 			lo, striding = at+1, false
 		}

@@ -27,6 +27,7 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 		costs: newCosts(estimator.Until(ctx, estimate), r.Input),
 		tool:  toolOf(r.Input),
 		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
+		brief: r.Brief,
 	}
 	if len(r.Input.GPUs) > 0 {
 		s.gpu = r.Input.GPUs[0]
@@ -65,8 +66,8 @@ type search struct {
 	basis    string
 	notes    notes
 	budget   budget
-	// bounds says that lower bounds are looked for from the beginning.
-	bounds bool
+	// bounds says that lower bounds are looked for from the beginning, brief that they are left out.
+	bounds, brief bool
 }
 
 // judged is a candidate with its answer.
