@@ -341,25 +341,6 @@ func (r *reading) axolotlOptimizer() {
 	r.d.put("/training/optimizer", o, v)
 }
 
-// checkpointing is a job document's checkpointing with more than its mode.
-type checkpointing struct {
-	Mode      string `json:"mode"`
-	Offload   bool   `json:"offload,omitempty"`
-	Reentrant *bool  `json:"reentrant,omitempty"`
-}
-
-// offloaded is full checkpointing with offloading.
-var offloaded = checkpointing{Mode: "full", Offload: true}
-
-// ofKind is full checkpointing, of a kind where the value of use_reentrant says one.
-func ofKind(reentrant setting.Value) any {
-	kind, ok := reentrant.Bool()
-	if !ok || reentrant.Unknown != "" {
-		return "full"
-	}
-	return checkpointing{Mode: "full", Reentrant: &kind}
-}
-
 func (r *reading) axolotlCheckpointing() {
 	const pointer = "/training/gradient_checkpointing"
 	v, ok := r.s.Get("gradient_checkpointing")

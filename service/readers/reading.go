@@ -143,6 +143,7 @@ func (r *reading) finish() {
 		r.unread()
 	}
 	r.apply()
+	r.d.plainKind()
 	if v, ok := r.d.fields["/training/micro_batch"]; ok && v.value == nil {
 		r.d.drop("/training/micro_batch")
 	}

@@ -1,0 +1,49 @@
+package readers
+
+import "github.com/vramplan/vramplan/service/readers/setting"
+
+// checkpointing is a job document's checkpointing with more than its mode.
+type checkpointing struct {
+	Mode      string `json:"mode"`
+	Offload   bool   `json:"offload,omitempty"`
+	Reentrant *bool  `json:"reentrant,omitempty"`
+}
+
+// offloaded is full checkpointing with offloading.
+var offloaded = checkpointing{Mode: "full", Offload: true}
+
+// ofKind is full checkpointing, of a kind where the value of use_reentrant says one.
+func ofKind(reentrant setting.Value) any {
+	kind, ok := reentrant.Bool()
+	if !ok || reentrant.Unknown != "" {
+		return "full"
+	}
+	return checkpointing{Mode: "full", Reentrant: &kind}
+}
+
+// reentrantAnyway are the frameworks that checkpoint with reentrance where nobody says otherwise, whatever their
+// release of transformers. Sources: LLaMA-Factory hparams/model_args.py (use_reentrant_gc), unsloth_zoo
+// training_utils.py (prepare_model_for_training).
+var reentrantAnyway = set("llama-factory", "unsloth")
+
+// plainKind leaves out a kind of checkpoints that the job would have anyway with today's releases, so that the document
+// says no more than it must. With releases of its own the job keeps the user's word: transformers before 5 and trl
+// before 0.28 have the other default (modeling_utils.py, gradient_checkpointing_enable), as trl has for adapters under
+// ZeRO-3 (sft_trainer.py) and LLaMA-Factory for FSDP2 (model/model_utils/checkpointing.py).
+func (d *draft) plainKind() {
+	const pointer = "/training/gradient_checkpointing"
+	f := d.fields[pointer]
+	said, ok := f.value.(checkpointing)
+	if !ok || said.Reentrant == nil || said.Offload || d.has("/training/versions") {
+		return
+	}
+	framework := asText(d.fields["/training/framework"].value)
+	data := asText(d.fields["/training/distributed/data"].value)
+	if framework == "trl" && d.has("/training/lora") && data == "zero3" || framework == "llama-factory" && data == "fsdp" {
+		return
+	}
+	if *said.Reentrant == reentrantAnyway[framework] {
+		f.value = "full"
+		d.fields[pointer] = f
+	}
+}
