@@ -206,7 +206,8 @@ func (m *Message) huge(c *Cause) {
 	}
 	c.Class, c.Certainty = ClassUnknown, Untold
 	c.Evidence = append(c.Evidence, "one tensor of "+formatBytes(r)+
-		", larger than the card or nearly: the sequence length or a size in the job is far from what was meant")
+		", larger than the card or nearly: the sequence length or a size in the job is far from what was meant, or an "+
+		"evaluation takes or keeps all of its data in one tensor")
 }
 
 // bySize is a request of which nothing but its size is known.

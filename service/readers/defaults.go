@@ -3,6 +3,7 @@ package readers
 import (
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -92,7 +93,7 @@ var defaults = []Default{
 // DefaultsOf lists the defaults of a tool, or of all of them for "".
 func DefaultsOf(tool string) []Default {
 	var list []Default
-	for _, d := range defaults {
+	for _, d := range slices.Concat(defaults, trlLimits) {
 		if tool == "" || d.Tool == tool || strings.ReplaceAll(d.Tool, "-", "") == strings.ReplaceAll(tool, "-", "") {
 			list = append(list, d)
 		}

@@ -1,6 +1,9 @@
 package readers
 
-import "testing"
+import (
+	"slices"
+	"testing"
+)
 
 func TestDefaultOf(t *testing.T) {
 	for _, tt := range []struct{ key, release, value string }{
@@ -20,8 +23,11 @@ func TestDefaultOf(t *testing.T) {
 // Rows of a key are in the order of releases, so that the last that is not newer holds.
 func TestDefaultsAreInOrder(t *testing.T) {
 	last := map[string]string{}
-	for _, d := range defaults {
+	for _, d := range DefaultsOf("") {
 		key := d.Tool + " " + d.Key
+		if slices.Contains(trlLimits, d) {
+			key += d.Class
+		}
 		if before, ok := last[key]; ok && !older(before, d.From) && before != "" {
 			t.Errorf("%s: %s behind %s", key, d.From, before)
 		}
@@ -31,7 +37,7 @@ func TestDefaultsAreInOrder(t *testing.T) {
 		}
 	}
 	if len(DefaultsOf("llama-factory")) == 0 || len(DefaultsOf("nothing")) != 0 ||
-		len(DefaultsOf("")) != len(defaults) {
+		len(DefaultsOf("")) != len(defaults)+len(trlLimits) {
 		t.Error("DefaultsOf finds other rows than those of the tool")
 	}
 }

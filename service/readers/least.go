@@ -48,7 +48,9 @@ func (j Job) Least() json.RawMessage {
 	if d.has("/training/target_sequence_length") {
 		d.fields["/training/target_sequence_length"] = field{value: int64(leastTokens)}
 	}
-	for _, gone := range []string{"/training/evaluation", "/training/compile", "/training/kernels"} {
+	// the next token's loss alone needs less than any objective of the same trained model
+	for _, gone := range []string{"/training/evaluation", "/training/compile", "/training/kernels",
+		"/training/objective"} {
 		d.drop(gone)
 	}
 	return d.document()

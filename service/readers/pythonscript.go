@@ -15,7 +15,8 @@ var scriptTool = tool{name: "unsloth", starts: (*reading).scriptStarts, read: (*
 
 // The calls that configure the Trainer, and the trainers of other objectives.
 var (
-	argumentCalls = []string{"SFTConfig", "UnslothTrainingArguments", "TrainingArguments", "Seq2SeqTrainingArguments"}
+	argumentCalls = []string{"SFTConfig", "UnslothTrainingArguments", "DPOConfig", "ORPOConfig", "CPOConfig",
+		"KTOConfig", "RewardConfig", "GRPOConfig", "RLOOConfig", "TrainingArguments", "Seq2SeqTrainingArguments"}
 	otherTrainers = []string{"DPOTrainer", "GRPOTrainer", "ORPOTrainer", "KTOTrainer", "PPOTrainer", "RewardTrainer",
 		"CPOTrainer", "GKDTrainer", "OnlineDPOTrainer", "RLOOTrainer"}
 )
@@ -47,17 +48,16 @@ func (r *reading) readScript() {
 	case code.Mentions("SFTTrainer"):
 		t.framework, r.d.reader = "trl", "trl"
 	}
-	for _, name := range otherTrainers {
-		if c, ok := code.Call(name); ok {
-			r.refuseObjective(strings.TrimSuffix(name, "Trainer"), setting.Span{File: code.File, Line: c.Line})
-		}
+	objective := r.scriptObjective(unsloth)
+	if objective != "" {
+		t.framework, r.d.reader = "trl", "trl"
 	}
 	if code.Mentions("FastVisionModel") {
 		r.d.refuse("model-kind", setting.Span{File: code.File, Line: 1},
 			"FastVisionModel trains a vision-language model, which is not turned into a job")
 	}
 	arguments, _ := code.Call(argumentCalls...)
-	if strings.HasSuffix(arguments.Name, "SFTConfig") && !unsloth {
+	if (strings.HasSuffix(arguments.Name, "SFTConfig") || objective != "") && !unsloth {
 		t.bf16, t.bf16Ref = true, "trl 1.9 trainer/base_config.py:67 (since 0.19)"
 		t.checkpointing, t.checkpointingRef = true, "trl 1.9 trainer/base_config.py:61 (since 0.23)"
 	}
@@ -66,6 +66,9 @@ func (r *reading) readScript() {
 	r.scriptAdapters(unsloth)
 	r.trainer(t)
 	r.scriptLength()
+	if objective != "" {
+		r.trlObjective(objective)
+	}
 	if r.adapters() && !r.d.has("/training/lora/base_precision") {
 		r.wholeBase("/training/lora/base_precision", t.framework == "trl")
 	}
@@ -74,13 +77,37 @@ func (r *reading) readScript() {
 		"max_length", "embedding_learning_rate")
 }
 
+// scriptObjective is the kind of training of a program that runs one of trl's other trainers with arguments of its own
+// class; other trainers, and several in one program, are refused by their names.
+func (r *reading) scriptObjective(unsloth bool) string {
+	var kinds []string
+	for _, name := range otherTrainers {
+		c, ok := r.code.Call(name)
+		if !ok {
+			continue
+		}
+		kind := strings.ToLower(strings.TrimSuffix(name, "Trainer"))
+		if _, configured := r.code.Call(trlKinds[kind].config); !configured || unsloth {
+			r.refuseObjective(kind, setting.Span{File: r.code.File, Line: c.Line})
+			continue
+		}
+		if kinds = append(kinds, kind); len(kinds) > 1 {
+			r.refuseObjective(kind, setting.Span{File: r.code.File, Line: c.Line})
+		}
+	}
+	if len(kinds) != 1 {
+		return ""
+	}
+	return kinds[0]
+}
+
 // scriptModel reads the call that loads the model.
 func (r *reading) scriptModel() {
 	call, ok := r.code.Call("FastLanguageModel.from_pretrained", "FastModel.from_pretrained",
 		"AutoModelForCausalLM.from_pretrained", "AutoModelForSeq2SeqLM.from_pretrained",
 		"AutoModelForSequenceClassification.from_pretrained", "AutoLigerKernelForCausalLM.from_pretrained")
 	if !ok {
-		if trainer, has := r.code.Call("SFTTrainer", "Trainer"); has {
+		if trainer, has := r.code.Call(append([]string{"SFTTrainer", "Trainer"}, otherTrainers...)...); has {
 			if v, given := trainer.Keywords.Get("model"); given && v.Unknown == "" {
 				r.modelOf(v)
 				return

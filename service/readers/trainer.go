@@ -133,16 +133,17 @@ func (r *reading) readTrainer() {
 	if kind == "" && (r.s.Any("reward_funcs", "num_generations", "use_vllm")) {
 		kind = "grpo"
 	}
-	if kind != "" {
+	objective := r.trlKindOf(kind, sub)
+	if kind != "" && objective == "" {
 		r.refuseObjective(kind, r.at)
 	}
 	r.underProgram()
 	r.modelArguments()
-	trl := r.isTRL(sub)
+	trl := objective != "" || r.isTRL(sub)
 	t := trainerDefaults{framework: "hf-trainer"}
 	if trl {
 		t.framework, r.d.reader = "trl", "trl"
-		if r.code == nil || !r.code.Mentions("TrainingArguments") || r.code.Mentions("SFTConfig") {
+		if r.code == nil || !r.code.Mentions("TrainingArguments") || r.code.Mentions("SFTConfig") || objective != "" {
 			release := r.release("trl")
 			if d, ok := defaultOf("trl", "gradient_checkpointing", release); ok && d.Value == "True" {
 				t.checkpointing, t.checkpointingRef = true, d.String()
@@ -162,7 +163,10 @@ func (r *reading) readTrainer() {
 	r.trainer(t)
 	r.adapterBase(trl)
 	r.trainerLength(trl)
-	if trl {
+	switch {
+	case objective != "":
+		r.trlObjective(objective)
+	case trl:
 		r.trlLoss()
 	}
 }

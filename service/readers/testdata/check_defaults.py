@@ -31,14 +31,16 @@ def declared(path, owner, key):
     return '-'
 
 
+LIMITS = ('max_prompt_length', 'max_completion_length', 'num_generations')
 rows, wrong, tested = json.load(sys.stdin), 0, set()
 for folder in sorted(glob.glob(os.path.join(sys.argv[1], '*-*'))):
     tool, _, release = os.path.basename(folder).rpartition('-')
     newest = {}
     for i, row in enumerate(rows):
         if row['tool'] == tool and number(row.get('from', '')) <= number(release):
-            newest[row['key']] = i
-    for key, i in newest.items():
+            # limits of trl's other trainers stand in a class each
+            newest[row['key'], row['class'] if row['key'] in LIMITS else ''] = i
+    for (key, _), i in newest.items():
         row, path = rows[i], os.path.join(folder, rows[i]['file'])
         if not os.path.exists(path):
             if row.get('from') or not any(r['key'] == key and r['tool'] == tool and r.get('from') for r in rows):
