@@ -16,6 +16,9 @@ const smallSmolVLM = `{"model_type": "smolvlm", "image_token_id": 900, "scale_fa
 	"text_config": {"model_type": "llama", "hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000},
 	"vision_config": {"model_type": "smolvlm_vision", "hidden_size": 80, "intermediate_size": 208, "num_hidden_layers": 3, "num_attention_heads": 5, "image_size": 64, "patch_size": 16}}`
 
+const smallQwenVL = `{"model_type": "qwen2_5_vl", "hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
+	"vision_config": {"depth": 3, "hidden_size": 80, "intermediate_size": 212, "num_heads": 5, "out_hidden_size": 96, "fullatt_block_indexes": [1]}}`
+
 func visionJob(t *testing.T, config, training string) Job {
 	t.Helper()
 	var job Job
@@ -51,6 +54,14 @@ func TestPicturesAreRefused(t *testing.T) {
 			"/training/lora/base_precision", "bf16"},
 		{"compiled", smallLlava, `"compile": {"model": true}, ` + good, "/training/compile", "pictures"},
 		{"weights that the library fails with", smallSmolVLM, good, "/training/states", "fails under autocast"},
+		{"no size where there is no default", smallQwenVL, good, "/training/objective/image_size", "missing"},
+		{"a size that no processor makes", smallQwenVL, `"objective": {"kind": "vision-language", "image_size": [100, 112]}`,
+			"/training/objective/image_size", "multiples of [28, 28]"},
+		{"more windows than are counted", smallQwenVL,
+			`"objective": {"kind": "vision-language", "images": 1000, "image_size": [2800, 2800]}`, "/training/objective",
+			"windows or pictures"},
+		{"a tower that does not fit", strings.Replace(smallQwenVL, `"out_hidden_size": 96`, `"out_hidden_size": 97`, 1),
+			good, "/model/hf_config/vision_config", "97 elements"},
 		{"a model that reads none", `{"model_type": "llama"}`, good, "/training/objective/kind", "no pictures"},
 		{"pictures without the kind", `{"model_type": "llama"}`, `"objective": {"images": 2}`, "/training/objective",
 			"belong to the kind"},

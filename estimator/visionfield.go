@@ -57,6 +57,12 @@ func (r *resolved) vision(t *Training, errs *invalid.List) {
 	if tokens == 0 {
 		return
 	}
+	const mostParts = 1 << 18 // parts of pictures that a layer attends within one by one, of all layers of the tower
+	if parts := r.arch.PictureParts(p); parts > mostParts/max(r.shape.Batch, 1) {
+		errs.Add(pointer, "out_of_range", "the tower's layers attend within %d windows or pictures a sequence, and %d "+
+			"a micro-batch are modelled; take fewer or smaller pictures", parts, mostParts)
+		return
+	}
 	if o.ImageTokens != 0 && o.ImageTokens != tokens {
 		errs.Add(pointer+"/image_tokens", "conflict", "image_tokens is %d, and %d pictures of [%d, %d] take %d in "+
 			"%s; leave it out", o.ImageTokens, p.Images, p.Height, p.Width, tokens, r.arch.Family)

@@ -7,6 +7,7 @@ import models
 import optimizers
 import standin
 import torch
+import values
 
 AUTOCAST = {"amp-bf16": torch.bfloat16, "amp-fp16": torch.float16}
 
@@ -104,8 +105,11 @@ def run(job, loaded=None, watcher=None):
     watcher.found("parameter", list(model.parameters()))
     watcher.found("buffer", list(model.buffers()))
     optimizer = optimizers.make(training.get("optimizer"), trained)
-    with watcher.watching(model):
-        steady = _steps(job, forward, batch, trained, optimizer, watcher)
+    known = values.Values() if models.sees(job) else None
+    if known:
+        known.follow(model)
+    with watcher.watching(model), known or contextlib.nullcontext():
+        steady = _steps(job, forward, batch, trained, optimizer, watcher, known)
     peaks = statistics()
     counted = dict(
         parameters=sum(p.numel() for p in model.parameters()),
@@ -122,7 +126,7 @@ def run(job, loaded=None, watcher=None):
     return counted
 
 
-def _steps(job, forward, batch, trained, optimizer, watcher):
+def _steps(job, forward, batch, trained, optimizer, watcher, known=None):
     training, keeps = job["training"], holds(job)
     accumulation, half = training.get("gradient_accumulation", 1), AUTOCAST.get(training.get("precision", "amp-bf16"))
     scaler = torch.amp.GradScaler("cuda", enabled=half == torch.float16)
@@ -161,7 +165,11 @@ def _steps(job, forward, batch, trained, optimizer, watcher):
             else:
                 del args, kwargs
             watcher.phase(f"{step}.{micro}.backward")
+            if known:
+                known.backward()
             scaler.scale(loss).backward()
+            if known:
+                known.backward_ended()
             watcher.found("gradient", [p.grad for p in trained if p.grad is not None])
             if not keeps:
                 del loss

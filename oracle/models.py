@@ -5,6 +5,7 @@ import importlib.util
 import math
 import os
 
+import pictures
 import torch
 import torch.nn as nn
 import torch.nn.functional as F
@@ -197,6 +198,11 @@ def _own(job, stored):
     return model, batch, _WithLoss(model, loss)
 
 
+def sees(job):
+    """Whether pictures stand among the tokens."""
+    return (job["training"].get("objective") or {}).get("kind") == "vision-language"
+
+
 def checkpoints(job):
     """gradient_checkpointing "full" as its object, None where nothing is checkpointed."""
     given = job["training"].get("gradient_checkpointing")
@@ -212,6 +218,7 @@ def build(job):
     rows, columns = training["micro_batch"], training.get("sequence_length")
     lora, nano = training.get("lora"), job["model"].get("nanogpt")
     stored = DTYPES[lora.get("base_precision", "bf16")] if lora else DTYPES.get(training.get("precision"), torch.float32)
+    stored = DTYPES.get((training.get("states") or {}).get("weights"), stored)
     torch.set_default_dtype(stored)
     try:
         if job["model"].get("module"):
@@ -238,6 +245,10 @@ def build(job):
         columns = columns or nano["block_size"]
         return model, lambda: ((ids(), ids()), {})
     columns = columns or getattr(made, "max_position_embeddings", None) or getattr(made, "n_positions", 1)
+    if sees(job):
+        if training["objective"].get("freeze_vision"):
+            pictures.frozen(model)
+        return model, pictures.batch(job, columns)
     name = type(model).__name__
     if name.endswith("ForImageClassification"):
         return model, lambda: ((), dict(pixel_values=pixels(made), labels=classes()))

@@ -85,6 +85,8 @@ var families = map[string]*family{
 	"phi3":             &phi3Family,
 	"qwen2":            &qwen2Family,
 	"qwen2_moe":        &qwen2MoEFamily,
+	"qwen2_5_vl":       &qwen25VLFamily,
+	"qwen2_vl":         &qwen2VLFamily,
 	"qwen3":            &qwen3Family,
 	"qwen3_moe":        &qwen3MoEFamily,
 	"roberta":          &robertaFamily,

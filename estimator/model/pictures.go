@@ -67,6 +67,22 @@ func (a *Architecture) Show(p Pictures, pointer string, errs *invalid.List) (tok
 	return p.Images * tokens
 }
 
+// PictureParts is within how many windows or pictures of a sequence the layers of the tower attend one by one; 0 where
+// they take all pictures at once.
+func (a *Architecture) PictureParts(p Pictures) int64 {
+	own, _ := a.own.(seeing)
+	vision, alone := own.own.(qwenVision)
+	if !alone {
+		return 0
+	}
+	parts := int64(1)
+	if vision.window > 0 {
+		m := qwenVL{own: own, vision: vision}
+		parts = int64(len(m.windowLengths(p.Height, p.Width)))
+	}
+	return p.Images * parts * own.vision.layers
+}
+
 // squareOnly is the refusal of a picture that is not as large as the model's positions say.
 func (p patches) squareOnly(height, width int64) string {
 	if height == p.image && width == p.image {

@@ -118,10 +118,15 @@ func (t *Tape) run(i int32) {
 		}
 	}
 	if n.collects {
-		for _, s := range t.pieces {
-			t.Release(s)
+		left := t.pieces[:0]
+		for _, p := range t.pieces {
+			if p.of == i {
+				t.Release(p.gradient)
+			} else {
+				left = append(left, p)
+			}
 		}
-		t.pieces = t.pieces[:0]
+		t.pieces = left
 	}
 	for k := uint8(0); k < n.nOut; k++ {
 		grad := n.gradAt(k)
@@ -186,7 +191,7 @@ func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
 	n := &t.nodes[e.node()]
 	n.reached = true
 	if n.collects {
-		t.pieces = append(t.pieces, s)
+		t.pieces = append(t.pieces, piece{e.node(), s})
 		return
 	}
 	grad := n.gradAt(e.out())

@@ -1,5 +1,7 @@
 package step
 
+import "slices"
+
 // Layer is the forward of one layer of the model: it borrows x and returns the layer's output.
 type Layer func(t *Tape, x T) T
 
@@ -106,10 +108,9 @@ func (t *Tape) reentrant(x, seen T, forward Layer, besides Besides) T {
 	}
 	c.unit = int(t.layersRun)
 	t.layers = append(t.layers, c)
-	if t.graphHolds == nil { // every layer holds the same
-		t.graphHolds = besides.Captured
-		for _, c := range besides.Captured {
-			t.retain(c.storage)
+	for _, c := range besides.Captured { // every layer of a stack holds the same
+		if !slices.ContainsFunc(t.graphHolds, func(held T) bool { return held.storage == c.storage }) {
+			t.graphHolds = append(t.graphHolds, t.Hold(c))
 		}
 	}
 	n := o.node()

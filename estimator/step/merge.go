@@ -197,3 +197,6 @@ func (t *Tape) InputGradient(x T) T {
 	}
 	return t.requireGrad(x)
 }
+
+// Indices is mask.nonzero() of n entries, chosen of which are true.
+func (t *Tape) Indices(n, chosen int64) T { return t.indicesOf(n, chosen, 1, false) }

@@ -63,7 +63,7 @@ type Tape struct {
 	eachUse bool // parameters are used once in a graph, and there are several graphs (pipelines)
 
 	head   deferred // where the loss takes the head's place
-	pieces []int32  // gradients of parts, for the one operation that collects them
+	pieces []piece  // gradients of parts, for the operations that collect them
 
 	// Look, where it is there, is called now and then, and ends the recording with a panic of Gone where it is false.
 	Look func() bool
@@ -120,6 +120,9 @@ type paramState struct {
 	grad   int32 // storage that collects them
 	graded bool  // one has come
 }
+
+// piece is the gradient of a part of what node of took apart.
+type piece struct{ of, gradient int32 }
 
 // maxRegs is how many tensors a node's backward has room for at once: the two last are for scratch.
 const maxRegs = 128

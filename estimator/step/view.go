@@ -26,3 +26,14 @@ func (t *Tape) CumulativeSumOf(rows, columns int64) T {
 	t.Drop(whole)
 	return y
 }
+
+// ShortCumulativeSum is torch.cumsum of one row of n whole numbers into integers of 32 bits, which they are made first.
+// CUB's scan asks for 8 bytes for each tile and for 32 more. Source: cub/device/dispatch/dispatch_scan.cuh, CUDA 12.8.
+func (t *Tape) ShortCumulativeSum(n int64) T {
+	const tile = 1792
+	y := t.Input(n, F32) // 32 bits
+	short := t.Input(n, F32)
+	t.Drop(t.fresh(roundUp(8*(CeilDiv(n, tile)+32), 256)+t.scanAlignment(), Bool, LabelInput))
+	t.Drop(short)
+	return y
+}
