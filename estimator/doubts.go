@@ -118,7 +118,7 @@ func (r *resolved) doubts(run *run) []doubt {
 	add(r.recipe.Compile, compiledDoubt)
 	add(r.ownModules, modulesDoubt)
 	add(r.packedByGPTQ(), packedDoubt)
-	add(r.arch.Recording() != nil, recordedDoubt)
+	list = append(list, r.recordedDoubts()...)
 	if r.parallel != nil {
 		list = append(list, r.parallel.doubts()...)
 	}

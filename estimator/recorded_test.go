@@ -128,6 +128,41 @@ func TestRecordedRefuses(t *testing.T) {
 	}
 }
 
+// TestRecordedNamesWhatIsUnexpressed: what the recorder answered in the module's place is named and widens the bounds.
+func TestRecordedNamesWhatIsUnexpressed(t *testing.T) {
+	in := recordedCases(t)[0].input(t)
+	sure, err := Estimate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var doc map[string]any
+	if err := json.Unmarshal(in.Job.Model.Recorded, &doc); err != nil {
+		t.Fatal(err)
+	}
+	doc["unexpressed"] = []string{"one", "two", "three", "four"}
+	if in.Job.Model.Recorded, err = json.Marshal(doc); err != nil {
+		t.Fatal(err)
+	}
+	unsure, err := Estimate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if unsure.Peak.AllocatedBytes != sure.Peak.AllocatedBytes {
+		t.Errorf("%d bytes are allocated, and %d were", unsure.Peak.AllocatedBytes, sure.Peak.AllocatedBytes)
+	}
+	a, b := sure.Peak, unsure.Peak
+	if b.LowBytes >= a.LowBytes || b.HighBytes <= a.HighBytes {
+		t.Errorf("the bounds are %d to %d, and were %d to %d", b.LowBytes, b.HighBytes, a.LowBytes, a.HighBytes)
+	}
+	for _, d := range unsure.Doubts {
+		if d.Source == "recorded-unexpressed" && strings.HasSuffix(d.How, ": one; two; three; and 1 more") &&
+			d.AboveBytes > 0 {
+			return
+		}
+	}
+	t.Errorf("it is in no doubt: %+v", unsure.Doubts)
+}
+
 // FuzzRecorded: no recording crashes the estimator, or takes more than was admitted.
 func FuzzRecorded(f *testing.F) {
 	for _, c := range recordedCases(f)[:1] {

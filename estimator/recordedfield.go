@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -15,6 +16,30 @@ import (
 var recordedDoubt = doubt{"recorded", memory.Doubt{Below: 0.04, Above: 0.06},
 	"the model was recorded under fake tensors: scratch of kernels that the replay does not know, and convolutions' " +
 		"workspaces, are in no figure"}
+
+// unexpressedDoubt names what the recorder could not write down and answered in the module's place. No trace says how far
+// off that is, so that its width is a guess: that of a model known by its numbers alone (dimensionsDoubt).
+func unexpressedDoubt(list []string) doubt {
+	const most = 3
+	words := strings.Join(list[:min(len(list), most)], "; ")
+	if more := len(list) - most; more > 0 {
+		words += fmt.Sprintf("; and %d more", more)
+	}
+	return doubt{"recorded-unexpressed", memory.Doubt{Below: 0.10, Above: 0.40},
+		"the recording could not say all that the module does: " + words}
+}
+
+// recordedDoubts are those about a recording.
+func (r *resolved) recordedDoubts() []doubt {
+	rec := r.arch.Recording()
+	switch {
+	case rec == nil:
+		return nil
+	case len(rec.Unexpressed) > 0:
+		return []doubt{recordedDoubt, unexpressedDoubt(rec.Unexpressed)}
+	}
+	return []doubt{recordedDoubt}
+}
 
 // recordedModel holds a job with a recording against what is modelled for one.
 func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
