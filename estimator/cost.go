@@ -17,6 +17,7 @@ type Cost struct {
 // What recording and playing takes at most, read off 1,500 random jobs of all families (TestCostBounds draws others)
 // with half as much again.
 const (
+	adaptedPerLinear                  = 250       // events of a recorded linear layer's adapter and micro-step
 	eventsPerLayer, adaptedPerLayer   = 500, 1800 // events of a layer and micro-step; with adapters
 	eventsPerExpert, adaptedPerExpert = 130, 450  // of an expert
 	eventsOutside                     = 1000      // of embeddings, head and loss
@@ -54,6 +55,10 @@ func (r *resolved) cost(kinds int) Cost {
 	if rec := a.Recording(); rec != nil {
 		perLayer, outside = rec.Events()
 		outside += eventsOutside
+		if a.LoRA != nil {
+			perLayer += adaptedPerLinear * int64(len(rec.PerLayerLinears))
+			outside += adaptedPerLinear * int64(len(rec.Linears))
+		}
 	}
 	experts := a.Experts()
 	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile || r.recipe.Spread().Irregular())
@@ -90,7 +95,11 @@ func (r *resolved) cost(kinds int) Cost {
 	}
 	parameters := tensorsOutside + layers*tensors
 	if rec := a.Recording(); rec != nil {
+		const perLinear = 3 // of an adapter
 		parameters = int64(len(rec.Parameters)) + layers*int64(len(rec.PerLayer))
+		if a.LoRA != nil {
+			parameters += perLinear * (int64(len(rec.Linears)) + layers*int64(len(rec.PerLayerLinears)))
+		}
 	}
 	pair, most := perStep*min(r.recipe.Accumulation, 2), perStep*min(r.recipe.Accumulation, 64)
 	searched := int64(0)

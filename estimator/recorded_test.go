@@ -112,7 +112,6 @@ func TestRecordedRefuses(t *testing.T) {
 	c := recordedCases(t)[0]
 	in := c.input(t)
 	in.Job.Training.Attention = "eager"
-	in.Job.Training.LoRA = &LoRA{Rank: 8}
 	in.Job.Training.Compile = &Compile{Model: true}
 	in.Job.Training.SequenceLength = 0
 	in.Job.Training.Precision = PrecisionFP16
@@ -121,7 +120,7 @@ func TestRecordedRefuses(t *testing.T) {
 	if !errors.As(err, &wrong) {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"attention", "lora", "compile", "sequence_length", "precision"} {
+	for _, field := range []string{"attention", "compile", "sequence_length", "precision"} {
 		if !strings.Contains(err.Error(), "/training/"+field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}
@@ -166,12 +165,20 @@ func TestRecordedNamesWhatIsUnexpressed(t *testing.T) {
 // FuzzRecorded: no recording crashes the estimator, or takes more than was admitted.
 func FuzzRecorded(f *testing.F) {
 	for _, c := range recordedCases(f)[:1] {
-		f.Add([]byte(c.input(f).Job.Model.Recorded), uint16(2), uint16(64))
+		f.Add([]byte(c.input(f).Job.Model.Recorded), uint16(2), uint16(64), uint8(0))
 	}
-	f.Fuzz(func(t *testing.T, text []byte, batch, length uint16) {
+	adapted, err := os.ReadFile(filepath.Join(recordings, "family", "gpt2.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(adapted, uint16(2), uint16(64), uint8(8))
+	f.Fuzz(func(t *testing.T, text []byte, batch, length uint16, rank uint8) {
 		var in Input
 		in.Job.Model.Recorded = text
 		in.Job.Training.MicroBatch, in.Job.Training.SequenceLength = int64(batch), int64(length)
+		if rank > 0 {
+			in.Job.Training.LoRA = &LoRA{Rank: int64(rank), TargetModules: Targets{"all-linear"}}
+		}
 		bound, err := CostOf(in)
 		if err != nil {
 			return

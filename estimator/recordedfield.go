@@ -64,9 +64,13 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 		errs.Add("/training/precision", "conflict", "the recording has no program for the precision %s; it has %s",
 			precision, strings.Join(names, ", "))
 	}
-	refuse(rc.Autocast && rc.Stored != step.F32, "states", "autocast over weights in half precision")
 	refuse(rc.Compile || rc.CompileLoss, "compile", "torch.compile")
-	refuse(t.LoRA != nil, "lora", "LoRA")
+	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && rc.Autocast &&
+		rec.Programs[precision].LinearOfFloat32() {
+		errs.Add("/training/lora/base_precision", "unsupported", "linear layers of the recording get float32 under "+
+			"autocast; a quantised one hands float32 on then, which the recording does not show. The precision bf16 is "+
+			"modelled for a quantised base")
+	}
 	refuse(t.Evaluation != nil, "evaluation", "an evaluation pass")
 	refuse(len(t.Kernels) > 0, "kernels", "a fused kernel")
 	refuse(t.Dropout != nil, "dropout", "another dropout than the recorded one")
@@ -91,8 +95,12 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 		errs.Add("/training/sequence_length", "required", "sequence_length is missing: a recording does not say how "+
 			"long its sequences are")
 	}
+	rank := 0.0
+	if t.LoRA != nil {
+		rank = float64(t.LoRA.Rank)
+	}
 	if r.shape.Batch > 0 && r.shape.Tokens >= 0 {
-		if bytes := rec.About(float64(r.shape.Batch), float64(r.shape.Tokens)); bytes > mostRecordedBytes {
+		if bytes := rec.About(float64(r.shape.Batch), float64(r.shape.Tokens), rank); bytes > mostRecordedBytes {
 			errs.Add("/training", "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up "+
 				"to %.0e are accepted", r.shape.Batch, r.shape.Tokens, bytes,
 				float64(mostRecordedBytes))

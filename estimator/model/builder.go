@@ -266,6 +266,7 @@ type linear struct {
 	relays     bool // the gradient of the result is copied before a product takes it
 	quantised  step.Quantisation
 	adapter    *adapter
+	replayed   func() step.T // runs the layer as it was recorded
 }
 
 // forward is the layer applied to x.
@@ -303,6 +304,9 @@ func (m *linear) base(t *step.Tape, x step.T) step.T {
 func (m *linear) plain(t *step.Tape, x step.T) step.T {
 	switch m.quantised {
 	case step.NotQuantised:
+		if m.replayed != nil {
+			return m.replayed()
+		}
 	case step.Int8:
 		return t.Linear8bit(x, m.w)
 	default:

@@ -125,6 +125,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	a.family.build(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
+	a.refuseUnadaptable(pointer+"/target_modules", errs)
 	a.headAdapted = b.headAdapted
 	if b.adapted == 0 {
 		errs.Add(pointer+"/target_modules", "unknown_value",

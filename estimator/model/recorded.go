@@ -1,6 +1,7 @@
 package model
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 
@@ -40,6 +41,8 @@ func (a *Architecture) Recording() *recording.Recording {
 // RecordedPrecision is the kind of precision whose program a recipe takes.
 func RecordedPrecision(r *step.Recipe) string {
 	switch {
+	case r.Autocast && r.Stored != step.F32:
+		return "mixed"
 	case r.Autocast:
 		return "amp"
 	case r.Stored == step.F32:
@@ -53,11 +56,16 @@ type recordedModel struct {
 	r      *recording.Recording
 	model  []step.Weight
 	layers [][]step.Weight
+	// linears are the layers outside those that repeat on which something may have been put, layerLinears those inside.
+	linears      []linear
+	layerLinears [][]linear
+	adapted      bool
 }
 
 func buildRecorded(b *builder) step.Network {
 	r := b.a.Recording()
-	m := &recordedModel{r: r, model: make([]step.Weight, len(r.Parameters)), layers: make([][]step.Weight, b.recorded)}
+	m := &recordedModel{r: r, model: make([]step.Weight, len(r.Parameters)), layers: make([][]step.Weight, b.recorded),
+		layerLinears: make([][]linear, b.recorded), adapted: b.a.LoRA != nil}
 	for i := range r.LayersAfter {
 		m.model[i] = b.recordedParameter(&r.Parameters[i])
 	}
@@ -69,10 +77,12 @@ func buildRecorded(b *builder) step.Network {
 		for k := range r.PerLayer {
 			m.layers[i][k] = b.recordedParameter(&r.PerLayer[k])
 		}
+		m.layerLinears[i] = b.recordedLinears(r.PerLayerLinears, m.layers[i], fmt.Sprintf("%s.%d.", r.LayersName, i))
 	})
 	for i := r.LayersAfter; i < len(r.Parameters); i++ {
 		m.model[i] = b.recordedParameter(&r.Parameters[i])
 	}
+	m.linears = b.recordedLinears(r.Linears, m.model, "")
 	return m
 }
 
@@ -86,7 +96,11 @@ func (b *builder) recordedParameter(p *recording.Parameter) step.Weight {
 	for _, d := range p.Shape[1:] {
 		cols *= d
 	}
-	w := b.parameter(p.Name, rows, cols)
+	module := moduleOf(p.Name)
+	w := b.original(p.Name, rows, cols)
+	if b.a.LoRA != nil {
+		b.others = append(b.others, module)
+	}
 	if n > 2 {
 		q := &b.p.List[w.Index]
 		q.Rows, q.Cols, q.Outer = p.Shape[n-2], p.Shape[n-1], rows
@@ -95,7 +109,8 @@ func (b *builder) recordedParameter(p *recording.Parameter) step.Weight {
 	if p.Frozen {
 		b.p.List[w.Index].Frozen = true
 	}
-	return w
+	b.p.List[w.Index].Section = b.recordedSection(module)
+	return b.trained(module, w)
 }
 
 // recordedType is a recorded type where half precision is the given one.
@@ -139,6 +154,15 @@ type stretch struct {
 	b, n  int64
 	part  string
 	ofEnd bool
+	// m is the model; linears are those of the layer.
+	m       *recordedModel
+	linears []linear
+	// opened is the module that runs, seen the input of the embedding.
+	opened *recording.Region
+	seen   step.T
+	// casts are autocast's copies of weights that are not trained, used that an operation got them.
+	casts map[int]*frozenCast
+	used  bool
 	// stays are the values that the model keeps to the next step, where each is assigned as soon as it is made.
 	stays map[int]bool
 }
@@ -152,12 +176,12 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 		s.kept[len(s.kept)-1] = false
 	}
 	s.ofEnd = m.r.Layers == 0
-	s.run(p.Before)
+	s.run(p.Before, 0, len(p.Before))
 	var escaped []step.T
 	if m.r.Layers > 0 {
 		escaped = m.runLayers(t, p, s)
 	}
-	s.run(p.After)
+	s.run(p.After, 0, len(p.After))
 	for i := range batch {
 		t.Drop(s.values[i])
 	}
@@ -189,7 +213,7 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 
 func (m *recordedModel) stretch(t *step.Tape, values, nodes int) *stretch {
 	half := t.Recipe.Compute
-	return &stretch{t: t, values: make([]step.T, 0, values), kept: make([]bool, 0, values),
+	return &stretch{m: m, t: t, values: make([]step.T, 0, values), kept: make([]bool, 0, values),
 		nodes: make([]step.T, 0, nodes),
 		model: m.model, half: half, b: t.Shape.Batch, n: t.Shape.Tokens}
 }
@@ -212,8 +236,8 @@ func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch
 	for i := range m.layers {
 		x = t.Layer(int32(i), x, func(t *step.Tape, x step.T) step.T {
 			l := m.stretch(t, p.LayerValues, p.LayerNodes)
-			l.outer, l.input, l.layer = s, x, m.layers[i]
-			l.run(p.Layer)
+			l.outer, l.input, l.layer, l.linears = s, x, m.layers[i], m.layerLinears[i]
+			l.run(p.Layer, 0, len(p.Layer))
 			for _, ref := range p.Escapes {
 				y := l.values[ref.N].Detached()
 				t.MarkCache(y)

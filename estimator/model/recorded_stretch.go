@@ -13,9 +13,9 @@ func (s *stretch) add(x step.T) {
 func (s *stretch) of(r recording.Ref) step.T {
 	switch r.Scope {
 	case recording.Own:
-		return s.values[r.N]
+		return s.again(r.N)
 	case recording.Outer:
-		return s.outer.values[r.N]
+		return s.outer.again(r.N)
 	case recording.Input:
 		return s.input
 	}
@@ -49,12 +49,21 @@ func (s *stretch) edges(refs []recording.Ref) []step.T {
 
 func (s *stretch) elements(z recording.Size) int64 { return z.Elements(s.b, s.n) }
 
-// run runs the instructions of a stretch.
-func (s *stretch) run(list []recording.Instruction) {
+// run runs the instructions of a stretch from one place to another.
+func (s *stretch) run(list []recording.Instruction, from, to int) {
 	t := s.t
-	for i := range list {
+	for i := from; i < to; i++ {
 		in := &list[i]
+		s.uncast(in)
 		switch in.Kind {
+		case recording.Open:
+			if s.open(list, i) {
+				i = in.Region.End
+			} else {
+				s.opened = in.Region
+			}
+		case recording.Close:
+			s.close(s.opened)
 		case recording.Allocate:
 			s.add(t.Made(s.elements(in.Size), recordedType(in.Type, s.half), labelOf(in.Name), s.ofEnd &&
 				s.part == "o"))
@@ -72,14 +81,7 @@ func (s *stretch) run(list []recording.Instruction) {
 		case recording.Reduce:
 			t.Reduce(over[in.Over], s.elements(in.Rows), s.elements(in.Cols), step.F32)
 		case recording.CastParam:
-			w := s.model
-			if in.Ref.Scope == recording.Layer {
-				w = s.layer
-			}
-			x := t.HalfCopy(w[in.Ref.N])
-			s.add(x)
-			s.kept[len(s.kept)-1] = false
-			t.Drop(x)
+			s.cast(in)
 		case recording.Attend:
 			s.attend(in.Attention)
 		case recording.Part:
@@ -125,46 +127,91 @@ func (s *stretch) node(in *recording.Instruction) {
 		s.nodes = append(s.nodes, s.values[len(s.values)-1])
 		return
 	}
-	saved := make([]step.T, len(in.Saved))
-	for i, r := range in.Saved {
-		saved[i] = s.of(r)
-	}
-	n := s.t.Replay(s.edges(in.Edges), saved)
-	sized := int64(0) // of the view that the next line hands on
-	for i := range in.Backward {
-		b := &in.Backward[i]
-		if b.Kind == recording.ViewOf {
-			sized = s.elements(b.Size) * recordedType(b.Type, s.half).Size()
-			continue
+	edges, live := s.edges(in.Edges), uint64(0)
+	for k, e := range edges[:min(len(edges), 64)] {
+		if e.WantsGradient() {
+			live |= 1 << k
 		}
-		s.backward(n.Sized(sized), b)
-		sized = 0
 	}
-	s.nodes = append(s.nodes, n.End(in.Outputs))
+	saved := make([]step.T, 0, len(in.Saved))
+	places := make([]int, len(in.Saved))
+	for i, r := range in.Saved {
+		places[i] = len(saved)
+		if in.OnlySaved == nil || in.OnlySaved[i] == 0 || in.OnlySaved[i]&live != 0 {
+			saved = append(saved, s.of(r))
+		}
+	}
+	b := backward{s: s, n: s.t.Replay(edges, saved), live: live, places: places}
+	for i := range in.Backward {
+		b.run(&in.Backward[i])
+	}
+	s.nodes = append(s.nodes, b.n.End(in.Outputs))
 }
 
-func (s *stretch) backward(n step.Replayed, b *recording.Instruction) {
-	switch b.Kind {
+// backward is that of a node while it is told.
+type backward struct {
+	s *stretch
+	n step.Replayed
+	// live are the inputs whose gradients are wanted, places where each saved tensor stands among those that are there.
+	live   uint64
+	places []int
+	// absent are the registers of gradients that are not wanted, left that the last tensor was one of them.
+	absent [4]uint64
+	left   bool
+	sized  int64 // of the view that the next line hands on
+}
+
+func (b *backward) missing(register int) bool { return b.absent[register>>6]&(1<<(register&63)) != 0 }
+
+// take notes whether a register's tensor is there.
+func (b *backward) take(in *recording.Instruction) bool {
+	bit := uint64(1) << (in.N & 63)
+	if b.left = in.Only != 0 && in.Only&b.live == 0; b.left {
+		b.absent[in.N>>6] |= bit
+	} else {
+		b.absent[in.N>>6] &^= bit
+	}
+	return !b.left
+}
+
+func (b *backward) run(in *recording.Instruction) {
+	s, n := b.s, b.n.Sized(b.sized)
+	b.sized = 0
+	switch in.Kind {
+	case recording.ViewOf:
+		b.sized = s.elements(in.Size) * recordedType(in.Type, s.half).Size()
 	case recording.Take:
-		n.Alloc(b.N, s.elements(b.Size)*recordedType(b.Type, s.half).Size(), step.LabelInputGradient)
+		if b.take(in) {
+			n.Alloc(in.N, s.elements(in.Size)*recordedType(in.Type, s.half).Size(), step.LabelInputGradient)
+		}
 	case recording.Give:
-		n.Free(b.N)
+		if !b.missing(in.N) {
+			n.Free(in.N)
+		}
 	case recording.Multiply:
-		n.Product()
+		if !b.left {
+			n.Product()
+		}
 	case recording.Sum:
-		n.Reduce(over[b.Over], s.elements(b.Rows), s.elements(b.Cols))
+		if !b.left {
+			n.Reduce(over[in.Over], s.elements(in.Rows), s.elements(in.Cols))
+		}
 	case recording.Embedding:
-		n.Embedding(s.elements(b.Size), s.elements(b.Rows), s.elements(b.Cols), recordedType(b.Type, s.half))
+		if b.take(in) {
+			n.Embedding(s.elements(in.Size), s.elements(in.Rows), s.elements(in.Cols), recordedType(in.Type, s.half))
+		}
 	case recording.Validate:
 		n.Validate()
 	case recording.Send, recording.SendView, recording.SendAgain:
-		n.Send(b.N, b.K, b.Kind == recording.SendView, b.Kind == recording.SendAgain)
+		if !b.missing(in.N) {
+			n.Send(in.N, in.K, in.Kind == recording.SendView, in.Kind == recording.SendAgain)
+		}
 	case recording.Pass, recording.PassView:
-		n.Pass(b.N, b.K, b.Kind == recording.PassView)
+		n.Pass(in.N, in.K, in.Kind == recording.PassView)
 	case recording.SendSaved:
-		n.SendSaved(b.N, b.K)
+		n.SendSaved(b.places[in.N], in.K)
 	case recording.SendUnknown:
-		n.SendNothing(b.K)
+		n.SendNothing(in.K)
 	}
 }
 

@@ -27,15 +27,16 @@ func (r *Recording) VariesInLength() bool {
 	return false
 }
 
-// About bounds the bytes that one training step allocates in all, in floating point, where nothing wraps around.
-func (r *Recording) About(batch, length float64) float64 {
+// About bounds the bytes that one training step allocates in all, in floating point, where nothing wraps around; rank
+// is that of adapters on all linear layers, 0 without them.
+func (r *Recording) About(batch, length, rank float64) float64 {
 	const widest = 8
 	most := 0.0
 	for _, p := range r.Programs {
 		total := 0.0
 		count := func(list []Instruction, times float64) {
 			for i := range list {
-				total += times * list[i].about(batch, length)
+				total += times * (list[i].about(batch, length) + r.adapter(&list[i], batch, length, rank))
 				for k := range list[i].Backward {
 					total += times * list[i].Backward[k].about(batch, length)
 				}
@@ -67,6 +68,21 @@ func (in *Instruction) about(batch, length float64) float64 {
 		return 16 * heads * (q*k + (q+k)*float64(a.Width+a.ValueWidth+64))
 	}
 	return n
+}
+
+// adapter bounds the elements that one on a linear layer takes: its parameters with their states, a unit matrix and
+// a weight of DoRA, and of every row of the input what is computed and kept.
+func (r *Recording) adapter(in *Instruction, batch, length, rank float64) float64 {
+	if in.Kind != Open || !in.Region.Role.Adaptable() || rank == 0 {
+		return 0
+	}
+	list := r.Parameters
+	if in.Region.Weight.Scope == Layer {
+		list = r.PerLayer
+	}
+	shape := list[in.Region.Weight.N].Shape
+	a, b := float64(shape[0]), float64(shape[1])
+	return 16 * ((a+b)*(rank+a+b) + in.Region.Size.About(batch, length)*(1+(a+b+rank)/max(min(a, b), 1)))
 }
 
 // Events is how many events of a micro-step one layer makes at most, and what lies outside of the layers.

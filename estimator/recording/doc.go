@@ -13,8 +13,11 @@
 //	Q 5 1 2 3 - …               attention on values 1, 2 and 3, without a mask
 //	P n                         what follows belongs to the norms
 //	N 7 1 6.0,l0 3,4            node 7 of autograd's graph, with one output, hands gradients to node 6 and parameter 0 and saves values 3 and 4
+//	[ up l 5 5.0 768BT f32 l0 0  the linear layer up begins, on value 5 with the edge 5.0, with the layer's parameter 0
+//	] 8 11.0                    and ends: it returns value 8, which node 11 made
 //
 // The lines in small letters behind a node are its backward: a and f allocate and free registers, w and r are products
 // and reductions, e is an embedding's gradient, | ends the operation's own backward, s, v, b, p, q, S and u say what
-// each input gets, and z that it is a view of another size than its memory.
+// each input gets, and z that it is a view of another size than its memory. Behind a, e and what is saved, =1 says that
+// it is there for the gradient of input 1 alone: without that gradient, it is not there.
 package recording

@@ -27,6 +27,8 @@ const (
 	Attend    Kind = 'Q'
 	Part      Kind = 'P'
 	Node      Kind = 'N'
+	Open      Kind = '['
+	Close     Kind = ']'
 
 	Take        Kind = 'a'
 	Give        Kind = 'f'
@@ -94,8 +96,13 @@ type Instruction struct {
 	Outputs      int
 	Alias        bool
 	Backward     []Instruction
-	// Attention is that of a line Q.
+	// Attention is that of a line Q, Region that of a line [.
 	Attention *Attention
+	Region    *Region
+	// Only says for the gradients of which of the node's inputs an instruction of its backward is there, OnlySaved the
+	// same of what it saves, one bit for each input; 0 is for all of them.
+	Only      uint64
+	OnlySaved []uint64
 }
 
 // Attention is one call of scaled_dot_product_attention.

@@ -21,6 +21,10 @@ type Program struct {
 	Values, Nodes, LayerValues, LayerNodes int
 }
 
+// precisions are the kinds: autocast over float32, all in half precision, all in float32, and autocast over weights in
+// half precision.
+var precisions = []string{"amp", "half", "fp32", "mixed"}
+
 // Result is a value and the edge to the node that made it.
 type Result struct{ Value, Edge Ref }
 
@@ -47,13 +51,16 @@ type scope struct {
 	// alias says that the line before was a cast or an attention, whose node may follow.
 	alias  Kind
 	shared map[int]bool
+	// region is the module that is open, regions those that were.
+	region  *Region
+	regions []*Region
 }
 
 // stretch reads lines and continues s.
 func (s *scope) stretch(lines []string) ([]Instruction, error) {
 	var list []Instruction
 	for i, line := range lines {
-		in, err := s.line(line)
+		in, err := s.line(line, len(list))
 		if err != nil {
 			return nil, fmt.Errorf("line %d, %.80q: %w", i+1, line, err)
 		}
@@ -72,6 +79,9 @@ func (s *scope) stretch(lines []string) ([]Instruction, error) {
 		}
 		list = append(list, in)
 	}
+	if s.region != nil {
+		return nil, fmt.Errorf("the module %.80q is not closed", s.region.Name)
+	}
 	return list, nil
 }
 
@@ -87,9 +97,10 @@ func fields(line string, n int) ([]string, error) {
 // forms is how many fields a line has behind its letter.
 var forms = map[Kind]int{Allocate: 4, Free: 1, Product: 1, Reduce: 3, CastParam: 2, Attend: 14, Part: 1, Node: 4,
 	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, Validate: 0, Send: 2, SendView: 2, SendAgain: 2, Pass: 2,
-	PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3}
+	PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3, Open: 8, Close: 2}
 
-func (s *scope) line(line string) (in Instruction, err error) {
+// line reads one line, the n-th that is no node's backward.
+func (s *scope) line(line string, place int) (in Instruction, err error) {
 	if line == "" {
 		return in, fmt.Errorf("is empty")
 	}
@@ -98,13 +109,16 @@ func (s *scope) line(line string) (in Instruction, err error) {
 	if !known {
 		return in, fmt.Errorf("%q is no instruction", line[0])
 	}
+	r := reader{}
+	if i := strings.LastIndex(line, " ="); i > 0 && (in.Kind == Take || in.Kind == Embedding) {
+		in.Only, line = r.only(line[i+1:]), line[:i]
+	}
 	f, err := fields(line, n)
 	if err != nil {
 		return in, err
 	}
 	before := s.alias
 	s.alias = 0
-	r := reader{}
 	switch in.Kind {
 	case Allocate:
 		in.N, in.Size, in.Type, in.Name = s.value(&r, f[0]), r.size(f[1]), r.kind(f[2]), r.name(f[3])
@@ -137,6 +151,10 @@ func (s *scope) line(line string) (in Instruction, err error) {
 	case Node:
 		in.Alias = f[3] == "cast" && before == CastParam || f[3] == "attention" && before == Attend
 		s.node(&r, &in, f)
+	case Open:
+		in.Region = s.open(&r, f)
+	case Close:
+		s.close(&r, f, place)
 	case Take:
 		in.N, in.Size, in.Type, in.Name = r.register(f[0]), r.size(f[1]), r.kind(f[2]), r.name(f[3])
 	case Give:
@@ -253,8 +271,15 @@ func (s *scope) node(r *reader, in *Instruction, f []string) {
 			len(saved))
 		return
 	}
-	for _, v := range saved {
+	for i, v := range saved {
+		v, marked, found := strings.Cut(v, "=")
 		in.Saved = append(in.Saved, s.used(r, v))
+		if found {
+			if in.OnlySaved == nil {
+				in.OnlySaved = make([]uint64, len(saved))
+			}
+			in.OnlySaved[i] = r.only("=" + marked)
+		}
 	}
 }
 

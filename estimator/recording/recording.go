@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
@@ -38,6 +39,14 @@ type Recording struct {
 	LayersName           string
 	// Programs by precision: amp, half, fp32.
 	Programs map[string]*Program
+	// Linears are the linear layers outside the layers that repeat, PerLayerLinears those of one of them.
+	Linears, PerLayerLinears []Linear
+	// Modules are the input embedding, the last norm and the head by their roles, where the recorder could tell them;
+	// TiedHead says that the head's matrix is another module's.
+	Modules  map[Role]string
+	TiedHead bool
+	// Unadaptable are linear layers that stand in no program as a whole, so that no adapter can be put on them.
+	Unadaptable []string
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
 }
@@ -80,6 +89,7 @@ type document struct {
 	Programs    map[string]programDocument `json:"programs"`
 	Unfolded    []string                   `json:"unfolded"`
 	Unexpressed []string                   `json:"unexpressed"`
+	Unadaptable []string                   `json:"unadaptable"`
 	Digest      string                     `json:"digest"`
 }
 
@@ -130,7 +140,7 @@ func Read(text []byte) (*Recording, error) {
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
 		Layers:     d.Layers.Count,
 		LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded,
-		Unexpressed: d.Unexpressed}
+		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable}
 	for pointer, s := range map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
 		"/layers/name": d.Layers.Name} {
 		if len(s) > maxName {
@@ -173,7 +183,8 @@ func (r *Recording) read(d *document) error {
 	if r.Parameters, err = parameters("/parameters", d.Parameters, 1, &total); err != nil {
 		return err
 	}
-	if r.PerLayer, err = parameters("/layers/parameters", d.Layers.Parameters, float64(max(r.Layers, 1)), &total); err != nil {
+	repeated := float64(max(r.Layers, 1))
+	if r.PerLayer, err = parameters("/layers/parameters", d.Layers.Parameters, repeated, &total); err != nil {
 		return err
 	}
 	if r.LayersAfter < 0 || r.LayersAfter > len(r.Parameters) {
@@ -182,14 +193,24 @@ func (r *Recording) read(d *document) error {
 	if len(d.Programs) == 0 {
 		return at("/programs", "there is none")
 	}
+	if len(d.Unadaptable) > maxParameters {
+		return at("/unadaptable", "are %d; up to %d are accepted", len(d.Unadaptable), maxParameters)
+	}
+	var regions [][2][]*Region
 	for _, name := range sorted(d.Programs) {
-		if name != "amp" && name != "half" && name != "fp32" {
-			return at("/programs/"+pointerToken(name), "is no kind of precision; amp, half and fp32 are")
+		if !slices.Contains(precisions, name) {
+			return at("/programs/"+pointerToken(name), "is no kind of precision; %s are",
+				strings.Join(precisions, ", "))
 		}
 		p := d.Programs[name]
-		if r.Programs[name], err = r.program("/programs/"+name, &p); err != nil {
+		var found [2][]*Region
+		if r.Programs[name], found, err = r.program("/programs/"+name, &p); err != nil {
 			return err
 		}
+		regions = append(regions, found)
+	}
+	if err := r.linears(regions); err != nil {
+		return at("/programs", "%w", err)
 	}
 	return nil
 }
@@ -258,12 +279,13 @@ func parameter(line string) (p Parameter, elements float64, err error) {
 }
 
 // program reads one program.
-func (r *Recording) program(pointer string, d *programDocument) (*Program, error) {
+func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]*Region, error) {
+	var none [2][]*Region
 	if n := len(d.Before) + len(d.Layer) + len(d.After); n > maxLines {
-		return nil, at(pointer, "has %d lines; up to %d are accepted", n, maxLines)
+		return nil, none, at(pointer, "has %d lines; up to %d are accepted", n, maxLines)
 	}
 	if len(d.Outputs)+len(d.Escapes)+len(d.Given) > maxOutputList {
-		return nil, at(pointer, "has more than %d outputs", maxOutputList)
+		return nil, none, at(pointer, "has more than %d outputs", maxOutputList)
 	}
 	p := &Program{}
 	outer := &scope{model: len(r.Parameters)}
@@ -272,34 +294,35 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, error
 	}
 	var err error
 	if p.Before, err = outer.stretch(d.Before); err != nil {
-		return nil, at(pointer+"/before", "%w", err)
+		return nil, none, at(pointer+"/before", "%w", err)
 	}
 	last := outer
+	var inner *scope
 	if r.Layers > 0 {
 		if p.Input, err = outer.result(d.Input); err != nil {
-			return nil, at(pointer+"/input", "%w", err)
+			return nil, none, at(pointer+"/input", "%w", err)
 		}
-		inner := &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer),
+		inner = &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer),
 			shared: map[int]bool{}}
 		if p.Layer, err = inner.stretch(d.Layer); err != nil {
-			return nil, at(pointer+"/layer", "%w", err)
+			return nil, none, at(pointer+"/layer", "%w", err)
 		}
 		if p.Output, err = inner.result(d.Output); err != nil {
-			return nil, at(pointer+"/output", "%w", err)
+			return nil, none, at(pointer+"/output", "%w", err)
 		}
 		if p.Output.Value.Scope != Own {
-			return nil, at(pointer+"/output", "a layer returns what it made")
+			return nil, none, at(pointer+"/output", "a layer returns what it made")
 		}
 		if p.Escapes, err = inner.outputs(d.Escapes); err != nil {
-			return nil, at(pointer+"/escapes", "%w", err)
+			return nil, none, at(pointer+"/escapes", "%w", err)
 		}
 		given, err := outer.outputs(d.Given)
 		if err != nil {
-			return nil, at(pointer+"/given", "%w", err)
+			return nil, none, at(pointer+"/given", "%w", err)
 		}
 		for _, ref := range given {
 			if ref.Scope != Own {
-				return nil, at(pointer+"/given", "a layer is given what was made before the layers")
+				return nil, none, at(pointer+"/given", "a layer is given what was made before the layers")
 			}
 			inner.shared[ref.N] = true
 		}
@@ -310,22 +333,26 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, error
 		p.LayerValues, p.LayerNodes = len(inner.own), len(inner.nodes)
 		last.input = true
 	} else if len(d.Layer)+len(d.After) > 0 {
-		return nil, at(pointer+"/layer", "there are no layers")
+		return nil, none, at(pointer+"/layer", "there are no layers")
 	}
 	if p.After, err = last.stretch(d.After); err != nil {
-		return nil, at(pointer+"/after", "%w", err)
+		return nil, none, at(pointer+"/after", "%w", err)
 	}
 	if p.Outputs, err = last.outputs(d.Outputs); err != nil {
-		return nil, at(pointer+"/outputs", "%w", err)
+		return nil, none, at(pointer+"/outputs", "%w", err)
 	}
 	if p.Loss, err = last.result(d.Loss); err != nil {
-		return nil, at(pointer+"/loss", "%w", err)
+		return nil, none, at(pointer+"/loss", "%w", err)
 	}
 	if p.Loss.Value.Scope != Own || p.Loss.Edge.Scope != Own {
-		return nil, at(pointer+"/loss", "no gradient reaches it")
+		return nil, none, at(pointer+"/loss", "no gradient reaches it")
 	}
 	p.Values, p.Nodes = len(last.own), len(last.nodes)
-	return p, nil
+	found := [2][]*Region{outer.regions}
+	if inner != nil {
+		found[1] = inner.regions
+	}
+	return p, found, nil
 }
 
 // result reads "44 50.0": a value and the node that made it.

@@ -115,7 +115,7 @@ func FuzzRead(f *testing.F) {
 					total += float64(list[i].Size.Elements(3, 5))
 				}
 			}
-			if about := r.About(3, 5); total > about {
+			if about := r.About(3, 5, 0); total > about {
 				t.Errorf("%g elements are more than the bound %g", total, about)
 			}
 		}

@@ -125,6 +125,12 @@ func (t *Tape) Reduce(over Over, rows, cols int64, d DType) { t.scratchOf(over, 
 // HalfCopy is autocast's copy of a parameter; Release lets go of it.
 func (t *Tape) HalfCopy(w Weight) T { return t.weight(w) }
 
+// Cached says whether autocast keeps its copy of w: it is a leaf that wants a gradient.
+func (t *Tape) Cached(w Weight) bool { return t.cast[w.Index] != None }
+
+// WantsGradient says whether a gradient of x is computed.
+func (x T) WantsGradient() bool { return x.edge != noEdge }
+
 // Attend is a call of attention's kernel on heads that lie as headsFirst says, over a batch of its own. Casts and
 // padding were made before.
 func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly bool, dropout float64) T {

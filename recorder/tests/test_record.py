@@ -4,6 +4,7 @@ import unittest
 
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from vramplan_record import record
 from vramplan_record.sizes import Symbols, Unexpressed, text
@@ -98,6 +99,38 @@ class Recording(unittest.TestCase):
 
         with self.assertRaises(Unanswered):
             record(lambda: Branches(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)
+
+    def test_its_own_checkpointing_is_refused_by_name(self):
+        class Checkpoints(nn.Linear):
+            reentrant = False
+
+            def forward(self, x):
+                return checkpoint(super().forward, x, use_reentrant=self.reentrant).sum()
+
+        for Checkpoints.reentrant in (False, True):
+            with self.assertRaisesRegex(Unexpressed, r"Linear\.forward itself \(torch\.utils\.checkpoint\)"):
+                record(lambda: Checkpoints(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)
+
+    def test_a_few_of_many_layers_stand_for_all(self):
+        few, many = (record(lambda: Stack(n), ids, precisions=("fp32", "amp")) for n in (3, 9))
+        self.assertEqual((few["layers"].pop("count"), many["layers"].pop("count")), (3, 9))
+        few.pop("digest"), many.pop("digest")
+        self.assertEqual(few, many)
+
+    def test_layers_that_are_missed_run_all(self):
+        class Indexed(Stack):
+            def forward(self, ids):
+                return super().forward(ids) + self.blocks[-1].up.weight.sum() * len(self.blocks)
+
+        r = record(lambda: Indexed(5), ids, precisions=("fp32",))
+        self.assertEqual(r["layers"]["count"], 0)
+        self.assertEqual(sum(line.startswith("blocks.") for line in r["parameters"]), 20)
+
+    def test_what_frozen_weights_need_not_is_marked(self):
+        layer = record(Stack, ids, precisions=("fp32",))["programs"]["fp32"]["layer"]
+        gradients = [line for line in layer if line.startswith("a ") and line.endswith((" mm =0", " mm =1", " mm =2"))]
+        self.assertEqual(len(gradients), 4)
+        self.assertIn("[ up l x x 48BT f32 l0 0", layer)
 
     def test_a_module_made_elsewhere_is_refused(self):
         linear = nn.Linear(4, 4)

@@ -33,7 +33,7 @@ def main(arguments=None):
     parser.add_argument("--fixed-length", action="store_true", help="the inputs have no length, such as pictures")
     parser.add_argument("--length", type=int, help="record at this length alone: for modules that loop over their sequences")
     parser.add_argument("--target-length", type=int, help="with --hf-config of an encoder-decoder: the length of the labels, else that of the inputs")
-    parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half and fp32 (all)")
+    parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half, fp32 and mixed (all)")
     parser.add_argument("--name")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
     a = parser.parse_args(arguments)
@@ -41,7 +41,7 @@ def main(arguments=None):
         parser.error("give either module:function or --hf-config")
     precisions = a.precisions.split(",")
     if set(precisions) - set(recording.PRECISIONS):
-        parser.error("--precisions are of amp, half and fp32")
+        parser.error("--precisions are of amp, half, fp32 and mixed")
     loss = None
     if a.hf_config:
         model, batch, name = huggingface.from_config(a.hf_config, a.head, a.attention, a.no_cache, a.target_length)

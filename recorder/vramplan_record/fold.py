@@ -2,6 +2,7 @@
 
 import re
 
+from . import regions
 from .program import Sequence, Writer
 
 
@@ -12,8 +13,8 @@ class Unfolded(Exception):
 def fold(o, symbols, names):
     """{"before", "layer", "after", …} of an observation; without layers everything stands in before. names are those of all parameters and
     buffers in the order in which they are moved."""
-    sequence = Sequence(o)
-    items = sequence.items
+    items = Sequence(o).items
+    o.regions, o.opened = regions.regions(o, items), set()
     why = "no modules of a list run one after the other"
     for prefix, count in stacks(items):
         try:
@@ -54,15 +55,26 @@ def returned(items):
     return next(i for i, e in enumerate(items) if e[0] == "returned")
 
 
-def write(w, items, last, keep=(), first=0, end=None):
-    """items from first to end; what is freed behind last is what the forward returned"""
+def write(w, items, last, keep=(), first=0, end=None, prefix=None):
+    """items from first to end; what is freed behind last is what the forward returned; prefix is the layer's name"""
     outputs, loss = [], None
+    opened = set()
     held = {}
     end = len(items) if end is None else end
     value = next((e[2] for e in items if e[0] == "returned"), None)
     later = set()
     for i in range(first, end):
         e = items[i]
+        region = w.regions[0].get(i) or w.regions[1].get(i)
+        if region and e[0] == "enter":
+            try:
+                w.lines.append(regions.opening(w, region, prefix))
+                opened.add(region)
+                w.o.opened.add(region.name)
+            except KeyError:
+                pass
+        elif region and region in opened:
+            w.lines.append(regions.closing(w, region))
         if e[0] == "op":
             w.op(e[1], e[2], e[3], e[5])
         elif e[0] == "node":
@@ -124,7 +136,7 @@ def folded(o, symbols, names, items, prefix, count):
             besides = list(dict.fromkeys(before.value(s) for s, *_ in got[1:] if s != x[0] and before.values.get(s, -1) >= 0))
         own = {sid_of[n]: i for i, n in enumerate(layer_names[k]) if n in sid_of}
         w = Writer(o, symbols, params, before, own, x)
-        write(w, items, last, end=exits[k], first=enters[k] + 1)
+        write(w, items, last, end=exits[k], first=enters[k] + 1, prefix=f"{prefix}.{k}.")
         y = (gave[0][0], numbers.get(gave[0][1]), gave[0][2])
         if k + 1 < count:
             for e in items[exits[k] : enters[k + 1]]:

@@ -37,8 +37,22 @@ class Node:
     def __init__(self, fn, number):
         self.fn, self.number, self.name = fn, number, fn.name()
         self.saved, self.acts, self.outs = [], [], []
+        self.flows = []  # of its backward: what each operation reads and what it makes
         self.ran = False
         self.seq = fn._sequence_nr()
+
+
+def wanted(node):
+    """for whose gradients each storage of a node's backward is needed: {storage: edges}"""
+    edges = {}
+    for k, out in enumerate(node.outs):
+        if out is not None and node.edges[k] is not None:
+            edges.setdefault(out[0], set()).add(k)
+    for reads, makes in reversed(node.flows):
+        needed = set().union(*(edges.get(s, ()) for s in makes)) if makes else set()
+        for s in reads:
+            edges.setdefault(s, set()).update(needed)
+    return edges
 
 
 class Observer(Values):
@@ -157,8 +171,21 @@ class Observer(Values):
         event = ("op", name, born, facts, torch._C._autograd._get_sequence_nr())
         if self.phase == "forward":
             self.events.append(event)
-        elif self.node is not None and (born or facts):
-            self.node.acts.append(event)
+        elif self.node is not None:
+            self.node.flows.append((self.storages((args, kwargs)), self.storages(out) | self.written(func, args)))
+            if born or facts:
+                self.node.acts.append(event)
+
+    def storages(self, tree):
+        return {self.sid(x) for x in tree_leaves(tree) if isinstance(x, torch.Tensor)} - {None}
+
+    def written(self, func, args):
+        """what an operation writes in place"""
+        found = set()
+        for argument, given in zip(func._schema.arguments, args):
+            if argument.alias_info is not None and argument.alias_info.is_write:
+                found |= self.storages(given)
+        return found
 
     def facts(self, name, func, args, kwargs, out):
         """what the kernel's memory depends on beside its results"""
@@ -296,13 +323,15 @@ class Observation:
     """what one run showed"""
 
 
-def observe(module, owned, batch, loss, cast, known=None):
+def observe(module, owned, batch, loss, cast, known=None, roles=None):
     """module's forward on batch, loss of what it returns, and backward; all are fake tensors on cuda. owned are its parameters and buffers by
-    name, known the values of some tensors."""
+    name, known the values of some tensors, roles what some of its modules are (modules.roles)."""
     o = Observer(cast, known)
     for name, p in owned.items():
         if p.device.type == "cuda":
             o.own(p, name)
+    roles = roles or {}
+    weights = {name: o.sid(module.get_submodule(name).weight) for name in roles if hasattr(module.get_submodule(name), "weight")}
     inputs = [t for t in tree_leaves(batch) if isinstance(t, torch.Tensor)]
     first = [o.sid(t, make=True) for t in inputs]
     shapes = [(tuple(t.shape), t.numel(), t.dtype) for t in inputs]
@@ -341,6 +370,7 @@ def observe(module, owned, batch, loss, cast, known=None):
     result.events, result.nodes, result.births = o.events, nodes, o.births
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
     result.root, result.notes = root, o.notes
+    result.roles, result.weights = roles, weights
     result.casts = {e[2][0] for e in o.events if e[0] == "op" and e[3] and e[3][0] == "cast"}
     return result
 
@@ -350,9 +380,9 @@ def unwrapped(out):
 
 
 def firsts(o, args, kwargs):
-    """(storage, node that made it) of the tensors that go into a module or come out"""
+    """(storage, node that made it, which of its outputs, shape, type) of the tensors that go into a module or come out"""
     found = []
     for x in tree_leaves((args, kwargs)):
         if isinstance(x, torch.Tensor) and x.device.type == "cuda":
-            found.append((o.sid(x), x.grad_fn, x.output_nr if x.grad_fn is not None else 0))
+            found.append((o.sid(x), x.grad_fn, x.output_nr if x.grad_fn is not None else 0, tuple(x.shape), x.dtype))
     return found

@@ -5,10 +5,12 @@ import types
 
 import torch
 import torch.nn.functional as F
+import torch.utils.checkpoint as checkpointing
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
 from . import attention
+from .sizes import Unexpressed
 
 # What a module is told of the card that is not there: the oldest that has every kernel.
 CAPABILITY = (8, 0)
@@ -36,6 +38,9 @@ def applied():
             name="", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=108, total_memory=80 << 30, warp_size=32))
         # As a function mode is left inside of a function that looks for one, such as multi_head_attention_forward.
         replace(F, "scaled_dot_product_attention", attention.attend)
+        replace(checkpointing, "CheckpointFunction", Refused)
+        replace(checkpointing, "_checkpoint_without_reentrant_generator", Refused.apply)
+        replace(checkpointing, "_checkpoint_without_reentrant_generator_impl", Refused.apply)  # torch 2.15
         try:
             from transformers import masking_utils
             from transformers.utils import import_utils
@@ -48,6 +53,15 @@ def applied():
     finally:
         for module, name, value in reversed(undo):
             setattr(module, name, value)
+
+
+class Refused:
+    """what torch.utils.checkpoint runs a region with"""
+
+    @staticmethod
+    def apply(function, *_, **__):
+        raise Unexpressed(f"the module checkpoints {getattr(function, '__qualname__', 'a region')} itself (torch.utils.checkpoint), which is not "
+                          "recorded: leave that out, and ask for gradient_checkpointing in the job")
 
 
 def full(mask):

@@ -7,6 +7,8 @@ autograd's graph, whose backward the lines in small letters behind it are).
 
 import torch
 
+from .observe import wanted
+
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64", torch.bool: "u8", torch.uint8: "u8",
           torch.int8: "u8", torch.float64: "f64", torch.int32: "f32", torch.int16: "bf16", torch.complex64: "f64"}
 
@@ -25,6 +27,7 @@ class Writer:
         self.o, self.symbols, self.params, self.outer = o, symbols, params, outer
         self.layer = layer or {}
         self.given = given  # storage and node of a layer's input
+        self.regions = o.regions
         self.values, self.nodes = {}, {}
         self.lines, self.part, self.count = [], None, 0
 
@@ -121,11 +124,24 @@ class Writer:
             if sid not in order:
                 order[sid] = len(saved)
                 saved.append(sid)
-        refs = ",".join(self.value(s) for s in saved) or "-"
+        edges_of = wanted(n) if n.ran else {}
+        live = {k for k, out in enumerate(n.outs) if out is not None and n.edges[k] is not None}
+
+        def only(sid):
+            """=1 behind what is there for the gradient of input 1 alone, where the node has others"""
+            edges = edges_of.get(sid, live)
+            return "=" + ".".join(map(str, sorted(edges))) if edges and edges != live else ""
+
+        self.only = only
+        refs = ",".join(self.value(s) + only(s) for s in saved) or "-"
         outputs = len(n.arrived) if n.ran else 1
         self.lines.append(f"N {self.nodes[n.number]} {outputs} {edges} {refs}")
         if n.ran:
             self.backward(n, order)
+
+    def mark(self, sid):
+        only = self.only(sid)
+        return " " + only if only else ""
 
     def backward(self, n, order):
         registers, free = {}, list(range(REGISTERS - 1, -1, -1))
@@ -136,14 +152,14 @@ class Writer:
                 kind = fact[0] if fact else None
                 if kind == "embedding":
                     registers[born[0]] = free.pop()
-                    self.lines.append(f"e {registers[born[0]]} {self.symbols.size(fact[1])} {fact[2]} {fact[3]} {self.shape(born[0])[1]}")
+                    self.lines.append(f"e {registers[born[0]]} {self.symbols.size(fact[1])} {fact[2]} {fact[3]} {self.shape(born[0])[1]}{self.mark(born[0])}")
                     continue
                 for sid in born:
                     if not free:
                         raise KeyError(f"{n.name} makes more than {REGISTERS} tensors at once")
                     registers[sid] = free.pop()
                     size, dtype = self.shape(sid)
-                    self.lines.append(f"a {registers[sid]} {size} {dtype} {name}")
+                    self.lines.append(f"a {registers[sid]} {size} {dtype} {name}{self.mark(sid)}")
                 if kind == "product":
                     self.lines.append("w")
                 elif kind == "reduce" and born:

@@ -8,7 +8,7 @@ import platform
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from . import fold, observe, patches
+from . import fold, observe, patches, regions
 from .program import DTYPES
 from .sizes import Symbols, Unexpressed
 from .values import Values
@@ -20,7 +20,7 @@ FORMAT = 1
 BATCHES = (101, 103)
 LENGTHS = ((499, 503), (239, 251), (113, 127), (59, 61), (29, 31))
 
-PRECISIONS = ("amp", "half", "fp32")
+PRECISIONS = ("amp", "half", "fp32", "mixed")
 
 
 def record(model, batch, loss=None, name=None, source=None, precisions=PRECISIONS, length=True, note=lambda *_: None):
@@ -33,16 +33,25 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
     loss = loss or its_own_loss
     points = tuple(zip(BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
-    programs, described, whys, notes = {}, None, [], []
+    programs, described, whys, notes, apart = {}, None, [], [], set()
     with patches.applied():
-        symbols, learned = None, {}
+        symbols, stack = None, None
+        at = [*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4))]
         for precision in precisions:
-            seen = [run(model, batch, loss, precision, *p) for p in points]
-            symbols = symbols or Symbols(*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4)))
+            if described is None:
+                whole = run(model, batch, loss, precision, *points[0])
+                stack, symbols, seen = shortened(model, batch, loss, precision, points, at, whole)
+                if not stack:
+                    symbols, seen = Symbols(*at), [whole, run(model, batch, loss, precision, *points[1])]
+            else:
+                seen = [run(model, batch, loss, precision, *p, stack) for p in points]
             compare(seen[0][0], seen[1][0], symbols)
             o, names, parameters = seen[0]
             notes += [n for n in o.notes if n not in notes]
             program, prefix, count, why = fold.fold(o, symbols, names)
+            apart |= regions.unadaptable(o, prefix)
+            if stack:
+                count = stack[1]
             if why:
                 whys.append(f"{precision}: {why}")
             stretch = (prefix, count, program.pop("outer", names), program.pop("inner", []))
@@ -65,11 +74,36 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
         "layers": {"count": count, "name": prefix or "", "parameters": [sizes[f"{n}"] for n in inner], "after": at[0] if at else 0},
         "programs": programs,
         "unfolded": whys,
+        "unadaptable": sorted(apart),
         "unexpressed": [n[:300] for n in notes[:64]],
     }
     body = json.dumps(result, sort_keys=True, separators=(",", ":"))
     result["digest"] = "sha256:" + hashlib.sha256(body.encode()).hexdigest()
     return result
+
+
+# Of layers that are alike, how many run where the recorder has seen them all.
+FEW = 2
+
+
+def shortened(model, batch, loss, precision, points, at, whole):
+    """(name and number of the layers, symbols, the runs at both points) with all but a few of the layers left out, as soon as whole, a run of
+    all of them, shows that nothing else is different then; Nones where they cannot be left out"""
+    o, names, _ = whole
+    try:
+        guess = Symbols(*at)
+        _, prefix, count, _ = fold.fold(o, guess, names)
+        if count <= FEW:
+            return None, None, None
+        stack = (prefix, count)
+        symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p, stack) for p in points]
+        compare(seen[0][0], seen[1][0], symbols)
+        all_of_it, some = (fold.fold(x[0], symbols, x[1]) for x in (whole, seen[0]))
+    except Exception:  # whatever a module does that misses its layers
+        return None, None, None
+    if all_of_it[:2] != some[:2] or some[2] != FEW or o.notes != seen[0][0].notes:
+        return None, None, None
+    return stack, symbols, seen
 
 
 def lengths(length):
@@ -112,12 +146,12 @@ def its_own_loss(out, _):
     return found
 
 
-def run(model, batch, loss, precision, b, t):
-    """one observation; the module is made anew, in half precision where that is asked for"""
+def run(model, batch, loss, precision, b, t, stack=None):
+    """one observation; the module is made anew, in half precision where that is asked for, with a few of the layers that stack names"""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
         was = torch.get_default_dtype()
-        torch.set_default_dtype(torch.bfloat16 if precision == "half" else torch.float32)
+        torch.set_default_dtype(torch.bfloat16 if precision in ("half", "mixed") else torch.float32)
         try:
             known = Values()
             with torch.device("cuda"), patches.Uninitialized(), known:
@@ -127,13 +161,16 @@ def run(model, batch, loss, precision, b, t):
         elsewhere = [n for n, p in module.named_parameters() if p.device.type != "cuda"]
         if elsewhere:
             raise ValueError(f"{elsewhere[0]} was made on {module.get_parameter(elsewhere[0]).device}: make the module inside the function that is given")
+        if stack:
+            del module.get_submodule(stack[0])[FEW:]
         module.train()
         with torch.device("cuda"), known:
             given = batch(b, t)
         if precision == "half":
             given = cast_inputs(given)
         names, parameters, tensors = describe(module)
-        o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision == "amp" else None, known)
+        o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision in ("amp", "mixed") else None, known,
+                            regions.roles(module))
         now = dict(module.named_buffers(remove_duplicate=False))
         for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
             # The forward puts a new tensor in its place, which is kept as any other attribute is.

@@ -1,0 +1,219 @@
+package model
+
+import (
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/recording"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// moduleOf is the module that a parameter belongs to.
+func moduleOf(parameter string) string {
+	return parameter[:max(strings.LastIndexByte(parameter, '.'), 0)]
+}
+
+// recordedSection is the section that a module outside of the layers belongs to, as inputSection, finalNormSection and
+// headSection have it for a family.
+func (b *builder) recordedSection(module string) step.Section {
+	r := b.a.Recording()
+	switch {
+	case r.TiedHead || module == "":
+	case module == r.Modules[recording.EmbeddingRole]:
+		return step.InputSection
+	case module == r.Modules[recording.HeadRole]:
+		return step.HeadSection
+	case module == r.Modules[recording.NormRole] && b.a.LoRA == nil:
+		return step.HeadSection
+	}
+	return step.NoSection
+}
+
+// recordedLinears makes the linear layers of a list of modules for adapters and quantised weights; weights are their
+// parameters, prefix stands before their names. nil where nothing is put on them.
+func (b *builder) recordedLinears(list []recording.Linear, weights []step.Weight, prefix string) []linear {
+	if b.a.LoRA == nil {
+		return nil
+	}
+	made := make([]linear, len(list))
+	for i, l := range list {
+		m := &made[i]
+		m.w, m.b = weights[l.Weight.N], step.NoWeight
+		if l.Bias.Scope != recording.Nowhere {
+			m.b = weights[l.Bias.N]
+		}
+		in, out := m.w.Cols, m.w.Rows
+		switch name := prefix + l.Name; l.Role {
+		case recording.HeadRole:
+			m.adapter = b.headAdapter(name, m.w, in)
+		case recording.Conv1DRole:
+			in, out, m.transposed = out, in, true
+			if m.quantised = b.quantise(m.w); m.quantised != step.NotQuantised { // and stored like that of a linear layer
+				m.w.Rows, m.w.Cols, m.transposed = out, in, false
+				b.p.List[m.w.Index].Rows, b.p.List[m.w.Index].Cols = out, in
+			}
+			m.adapter = b.adapter(name, in, out)
+		default:
+			m.quantised = b.quantise(m.w)
+			m.adapter = b.adapter(name, in, out)
+		}
+	}
+	return made
+}
+
+// refuseUnadaptable names a target that the recorder could not tell from what is around it.
+func (a *Architecture) refuseUnadaptable(pointer string, errs *invalid.List) {
+	rec := a.Recording()
+	if rec == nil {
+		return
+	}
+	for _, name := range rec.Unadaptable {
+		if a.LoRA.adapts(name) {
+			errs.Add(pointer, "unsupported", "an adapter on %.100s cannot be planned: the recording does not show it "+
+				"as a module that runs by itself", name)
+		}
+	}
+}
+
+// linear is the layer of a region where something was put on it.
+func (s *stretch) linear(g *recording.Region) *linear {
+	list := s.m.linears
+	if g.Weight.Scope == recording.Layer {
+		list = s.linears
+	}
+	if g.Linear < 0 || g.Linear >= len(list) {
+		return nil
+	}
+	if m := &list[g.Linear]; m.adapter != nil || m.quantised != step.NotQuantised {
+		return m
+	}
+	return nil
+}
+
+// open runs a module with an adapter whole and says so, or begins another one.
+func (s *stretch) open(list []recording.Instruction, i int) bool {
+	t, g := s.t, list[i].Region
+	if base := s.linear(g); base != nil {
+		x := s.of(g.Given.Value).Sized(s.elements(g.Size), recordedType(g.Type, s.half), s.edge(g.Given.Edge))
+		m, ran := *base, false
+		m.matrix = g.Matrix
+		m.replayed = func() step.T {
+			ran = true
+			s.run(list, i+1, g.End)
+			return s.result(g)
+		}
+		y := m.forward(t, x)
+		if !ran {
+			s.skip(list, i+1, g.End)
+		}
+		s.returns(g, y)
+		s.close(g)
+		return true
+	}
+	switch {
+	case g.Role == recording.EmbeddingRole:
+		s.seen = t.OpenSection(step.InputSection, t.Hold(s.of(g.Given.Value)))
+	case g.Role == recording.NormRole && g.Given.Value.Scope == recording.Input &&
+		g.Given.Edge.Scope == recording.Input && s.outer == nil:
+		s.input = t.OpenSection(step.HeadSection, s.input)
+	}
+	return false
+}
+
+// close ends a module.
+func (s *stretch) close(g *recording.Region) {
+	t := s.t
+	switch g.Role {
+	case recording.EmbeddingRole:
+		y := t.CloseSection(step.InputSection, s.result(g))
+		if s.m.adapted {
+			y = t.InputGradient(y)
+		}
+		s.returns(g, y)
+		t.Drop(s.seen)
+	case recording.HeadRole:
+		s.returns(g, t.CloseSection(step.HeadSection, s.result(g)))
+	}
+}
+
+// result is what a module returned.
+func (s *stretch) result(g *recording.Region) step.T {
+	return s.of(g.Gave.Value).Attached(s.edge(g.Gave.Edge))
+}
+
+// returns puts y in the place of what a module returned.
+func (s *stretch) returns(g *recording.Region, y step.T) {
+	if g.Gave.Value.Scope == recording.Own {
+		s.values[g.Gave.Value.N] = y
+	}
+	if g.Gave.Edge.Scope == recording.Own && g.Gave.Edge.Out == 0 {
+		s.nodes[g.Gave.Edge.N] = y
+	}
+}
+
+// skip leaves instructions out whose values nothing refers to but what stands in their place.
+func (s *stretch) skip(list []recording.Instruction, from, to int) {
+	for i := from; i < to; i++ {
+		switch list[i].Kind {
+		case recording.Allocate, recording.CastParam, recording.Attend:
+			s.add(step.NoTensor)
+		case recording.Node:
+			s.nodes = append(s.nodes, step.NoTensor)
+		case recording.Free:
+			if list[i].Ref.Scope == recording.Own {
+				s.kept[list[i].Ref.N] = false
+			}
+		}
+	}
+}
+
+// frozenCast is autocast's copy of a weight that is not trained, which is not kept: it is made for one operation.
+type frozenCast struct {
+	w    step.Weight
+	held bool
+}
+
+// cast makes autocast's copy of a weight.
+func (s *stretch) cast(in *recording.Instruction) {
+	t, w := s.t, s.model
+	if in.Ref.Scope == recording.Layer {
+		w = s.layer
+	}
+	x := t.HalfCopy(w[in.Ref.N])
+	s.add(x)
+	s.kept[in.N] = false
+	if t.Cached(w[in.Ref.N]) {
+		t.Drop(x)
+		return
+	}
+	if s.casts == nil {
+		s.casts = map[int]*frozenCast{}
+	}
+	s.casts[in.N] = &frozenCast{w[in.Ref.N], true}
+}
+
+// uncast lets go of the copies that an operation got, before the next instruction in.
+func (s *stretch) uncast(in *recording.Instruction) {
+	switch {
+	case len(s.casts) == 0 || !s.used:
+		s.used = s.used || in.Kind == recording.Allocate && in.Name != "_to_copy"
+		return
+	case in.Kind == recording.Product || in.Kind == recording.Reduce:
+		return
+	}
+	s.used = in.Kind == recording.Allocate && in.Name != "_to_copy"
+	for n, c := range s.casts {
+		if c.held {
+			s.t.Drop(s.values[n])
+			c.held = false
+		}
+	}
+}
+
+// again is value n, a copy of a weight that was let go of, made once more.
+func (s *stretch) again(n int) step.T {
+	if c := s.casts[n]; c != nil && !c.held {
+		s.values[n], c.held = s.t.HalfCopy(c.w), true
+	}
+	return s.values[n]
+}

@@ -1,0 +1,118 @@
+"""Modules that stand in a program as a whole: linear layers, which an adapter may be put on, and what FSDP makes units of their own.
+
+A line [ opens such a module and a line ] closes it. What lies between is what the module does by itself.
+"""
+
+import torch
+
+from .program import DTYPES
+
+
+# The roles of those that an adapter may be put on.
+ADAPTABLE = "lch"
+
+
+def roles(module):
+    """what modules are, by name: l a linear layer, c transformers' Conv1D, h the head, e the input embedding, n the last norm"""
+    found = {}
+    for name, m in module.named_modules():
+        if isinstance(m, torch.nn.Linear):
+            found[name] = "l"
+        elif type(m).__name__ == "Conv1D" and getattr(m, "nf", None):
+            found[name] = "c"
+    if not hasattr(module, "get_output_embeddings"):
+        return found
+    names = {id(m): n for n, m in module.named_modules()}
+    try:
+        embedding, head = module.get_input_embeddings(), module.get_output_embeddings()
+    except (NotImplementedError, AttributeError):
+        return found
+    if names.get(id(embedding)):
+        found[names[id(embedding)]] = "e"
+    if names.get(id(head)) and isinstance(head, torch.nn.Linear):
+        found[names[id(head)]] = "h"
+        norm = last_norm(module)
+        if names.get(id(norm)):
+            found[names[id(norm)]] = "n"
+    return found
+
+
+def last_norm(module):
+    """the norm that accelerate puts beside the head: accelerate/utils/fsdp_utils.py (_find_final_norm), 1.15"""
+    base = getattr(module, getattr(module, "base_model_prefix", "") or "", None)
+    return next((m for m in reversed(list(base.children())) if "Norm" in type(m).__name__), None) if isinstance(base, torch.nn.Module) else None
+
+
+class Region:
+    def __init__(self, name, role, given, gave):
+        self.name, self.role, self.given, self.gave = name, role, given, gave
+
+
+def regions(o, items):
+    """(by the place of its first event, by that of its last) the modules with a role that stand by themselves in items"""
+    first, last, behind = {}, {}, 0
+    for i, e in enumerate(items):
+        if e[0] != "enter" or e[1] not in o.roles or i < behind:
+            continue
+        name = e[1]
+        end = next((k for k in range(i, len(items)) if items[k][:2] == ("returns", name)), None)
+        given = next((x[2] for x in items[i:end] if x[:2] == ("given", name)), None) if end else None
+        if not given or not items[end][2] or o.roles[name] in ADAPTABLE and not alone(o, items, i, end, items[end][2][0]):
+            continue
+        region = Region(name, o.roles[name], given[0], items[end][2][0])
+        first[i], last[end], behind = region, region, end
+    return first, last
+
+
+def alone(o, items, i, end, gave):
+    """whether nothing outside of a module uses what was made in it but for its result, and nothing outside ends in it"""
+    inside = items[i:end]
+    born = {s for e in inside if e[0] == "op" for s in e[2]}
+    freed = {e[1] for e in inside if e[0] == "free"}
+    if gave[0] not in born or gave[0] in freed or freed - born or born - freed - {gave[0]} - o.casts:
+        return False
+    made = {e[1].number for e in inside if e[0] == "node"}
+    if gave[1] is None:
+        return False
+    own = {n.number for n in o.nodes if n.fn is gave[1]}
+    if not own or gave[2]:
+        return False
+    for n in o.nodes:
+        for k in n.edges:
+            if k and k[0] == "node" and n.number not in made and k[1].number in made and not (k[1].number in own and k[2] == 0):
+                return False
+    return own <= made and sum(1 for e in inside if e[0] == "enter") == 1
+
+
+def unadaptable(o, prefix):
+    """the linear layers that stand in the program as no whole, or not at all; of layers that repeat those of the first"""
+    names = {n for n, role in o.roles.items() if role in ADAPTABLE} - o.opened
+    return {n for n in names if not prefix or not n.startswith(prefix + ".") or n.startswith(prefix + ".0.")}
+
+
+def opening(w, region, prefix):
+    """the line that opens a region"""
+    sid, fn, k, shape, dtype = region.given
+    edge = edge_to(w, fn, k)
+    if fn is None and sid in w.o.parameters:
+        edge = w.parameter(sid)
+    name = region.name[len(prefix) :] if prefix and region.name.startswith(prefix) else region.name
+    sid = w.o.weights.get(region.name)
+    weight = w.parameter(sid) if sid in w.o.parameters else "-"
+    if weight == "-" and region.role in ADAPTABLE:
+        raise KeyError(region.name)
+    if prefix and region.role in ADAPTABLE and not weight.startswith("l"):
+        raise KeyError(region.name)
+    return f"[ {name} {region.role} {w.value(region.given[0])} {edge} {w.symbols.size(shape)} {DTYPES[dtype]} {weight} {int(len(shape) == 2)}"
+
+
+def closing(w, region):
+    """the line that closes it"""
+    sid, fn, k, *_ = region.gave
+    return f"] {w.value(sid)} {edge_to(w, fn, k)}"
+
+
+def edge_to(w, fn, k):
+    """the edge to output k of a node, if a gradient reaches it"""
+    node = next((n for n in w.o.nodes if fn is not None and n.fn is fn), None)
+    return w.edge(("node", node, k)) if node else "-"
