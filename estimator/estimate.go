@@ -41,9 +41,9 @@ type Input struct {
 	// VerdictsOnly is for those who ask [Judge] for nothing but the device figure and the verdicts, which are those of
 	// [Estimate]: the smallest limit is looked for no further than they need.
 	VerdictsOnly bool
-	// LeastOnly is for those who ask [Judge] how much a job takes at least: nothing is played on the allocator, which is
-	// taken to reserve no more than what is alive at the peak. Without a Calibration no figure of it lies above that of
-	// [Estimate], and no verdict is worse.
+	// LeastOnly is for those who ask [Judge] how much a job takes at least: nothing is played on the allocator, which
+	// is taken to reserve no more than what is alive at the peak. Without a Calibration no figure of it lies above that
+	// of [Estimate], and no verdict is worse.
 	LeastOnly bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool

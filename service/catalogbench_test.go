@@ -59,7 +59,7 @@ func BenchmarkPlanCatalog(b *testing.B) {
 				Training: estimator.Training{MicroBatch: 2, SequenceLength: 512},
 				GPUs:     []estimator.GPURef{{Name: "rtx-4090"}}}
 			for b.Loop() {
-				if _, err := s.Plan(b.Context(), PlanRequest{Job: job}, PlanOptions{}); err != nil {
+				if _, err := s.Plan(b.Context(), PlanRequest{Job: job}, PlanOptions{Brief: true}); err != nil {
 					b.Fatal(err)
 				}
 			}

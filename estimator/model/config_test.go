@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/reliability/process"
 )
 
 func read(t testing.TB, config string) (Architecture, error) {
@@ -162,7 +163,11 @@ func FuzzFromHF(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, config string) {
-		a, err := read(t, config)
+		var a Architecture
+		var err error
+		if dear := process.Reading(len(config), func() { a, err = read(t, config) }); dear != nil {
+			t.Error(dear)
+		}
 		if err != nil {
 			return
 		}

@@ -28,8 +28,9 @@ type Request struct {
 }
 
 // Plan is the answer. LowBytes are absent throughout where nobody asked for them, or where the job takes so long to
-// replay that they were not looked for; then a note says so. Where the job has no micro-batch, Today is null and the largest pair that fits (the smallest,
-// where none does) takes its place as what step times and savings are relative to.
+// replay that they were not looked for; then a note says so. Where the job has no micro-batch, Today is null and the
+// largest pair that fits (the smallest, where none does) takes its place as what step times and savings are relative
+// to.
 type Plan struct {
 	Versions       estimator.Versions  `json:"versions"`
 	Model          estimator.ModelInfo `json:"model"`

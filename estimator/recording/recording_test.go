@@ -5,6 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/vramplan/vramplan/reliability/process"
 )
 
 // small is a recording by hand: an embedding, two linear layers and a mean.
@@ -104,7 +106,11 @@ func FuzzRead(f *testing.F) {
 		f.Add(text)
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		r, err := Read(text)
+		var r *Recording
+		var err error
+		if dear := process.Reading(len(text), func() { r, err = Read(text) }); dear != nil {
+			t.Error(dear)
+		}
 		if err != nil {
 			return
 		}

@@ -3,12 +3,11 @@ package meter
 
 import (
 	"fmt"
-	"runtime/metrics"
 	"sync"
-	"syscall"
 	"time"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/reliability/process"
 )
 
 // What a request may take beyond its estimates' bounds.
@@ -51,13 +50,13 @@ func (m *Meter) Begin() {
 	m.mu.Lock()
 	m.bound = estimator.Cost{}
 	m.mu.Unlock()
-	m.began, m.allocs = processorTime(), allocated()
+	m.began, m.allocs = process.Time(), process.Allocated()
 }
 
 // End says whether a request of so many bytes, and as many in its answer, took more than its bound. Of memory it counts
 // everything that was allocated, whether or not it was there at once.
 func (m *Meter) End(documentBytes, answerBytes int) error {
-	took, bytes := processorTime()-m.began, int64(allocated()-m.allocs)
+	took, bytes := process.Time()-m.began, int64(process.Allocated()-m.allocs)
 	m.mu.Lock()
 	bound := m.bound
 	m.mu.Unlock()
@@ -75,18 +74,4 @@ func (m *Meter) End(documentBytes, answerBytes int) error {
 func (m *Meter) String() string {
 	return fmt.Sprintf("at most %v and %d MiB allocated for a request, %.0f %% of its bound",
 		m.MostTime.Round(time.Millisecond), m.MostBytes>>20, 100*m.MostShare)
-}
-
-func processorTime() time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
-func allocated() uint64 {
-	sample := []metrics.Sample{{Name: "/gc/heap/allocs:bytes"}}
-	metrics.Read(sample)
-	return sample[0].Value.Uint64()
 }

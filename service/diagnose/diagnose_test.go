@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/vramplan/vramplan/reliability/process"
 	"github.com/vramplan/vramplan/service/diagnose"
 )
 
@@ -275,8 +276,13 @@ func FuzzRead(f *testing.F) {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, text string) {
-		read := diagnose.Read(text)
-		for _, c := range read.Explain(diagnose.Job{}, nil) {
+		var causes []diagnose.Cause
+		if dear := process.Reading(len(text), func() {
+			causes = diagnose.Read(text).Explain(diagnose.Job{}, nil)
+		}); dear != nil {
+			t.Error(dear)
+		}
+		for _, c := range causes {
 			if c.Class == "" || c.Certainty == "" || c.Summary == "" {
 				t.Errorf("%+v", c)
 			}

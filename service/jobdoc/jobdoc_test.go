@@ -11,6 +11,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/reliability/process"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
@@ -353,7 +354,11 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		before := string(data)
-		job, err := jobdoc.Decode(data)
+		var job estimator.Job
+		var err error
+		if dear := process.Reading(len(data), func() { job, err = jobdoc.Decode(data) }); dear != nil {
+			t.Error(dear)
+		}
 		if string(data) != before {
 			t.Fatal("the document was changed")
 		}

@@ -3,6 +3,8 @@ package kubernetes
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/vramplan/vramplan/reliability/process"
 )
 
 // FuzzReview reads reviews. A question has a document that is JSON, and an answer that is a review.
@@ -14,7 +16,11 @@ func FuzzReview(f *testing.F) {
 		"object": {"spec": {"pytorchReplicaSpecs": {"Worker": {"replicas": -1, "template": {"metadata": {"annotations": {"vramplan.dev/job": "{}"}}, "spec": {"containers": [{"resources": {"limits": {"nvidia.com/mig-1g.5gb": 1}}}]}}}}}},
 		"oldObject": {"spec": null}}}`))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		request, err := Decode(body)
+		var request *Request
+		var err error
+		if dear := process.Reading(len(body), func() { request, err = Decode(body) }); dear != nil {
+			t.Error(dear)
+		}
 		if err != nil {
 			return
 		}

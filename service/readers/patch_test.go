@@ -10,6 +10,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"pgregory.net/rapid"
 
+	"github.com/vramplan/vramplan/reliability/process"
 	"github.com/vramplan/vramplan/service/readers"
 )
 
@@ -167,7 +168,13 @@ func FuzzRead(f *testing.F) {
 		if len(s.Files)+len(s.Command) == 0 {
 			return
 		}
-		answer, err := readers.Read(context.Background(), s)
+		var answer *readers.Answer
+		var err error
+		if dear := process.Reading(len(text), func() {
+			answer, err = readers.Read(context.Background(), s)
+		}); dear != nil {
+			t.Error(dear)
+		}
 		if err != nil {
 			return
 		}

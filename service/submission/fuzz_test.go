@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"io/fs"
 	"testing"
+
+	"github.com/vramplan/vramplan/reliability/process"
 )
 
 // FuzzFind reads scripts with two files beside them. Whatever it finds is a document.
@@ -22,7 +24,13 @@ func FuzzFind(f *testing.F) {
 			}
 			return nil, fs.ErrNotExist
 		}
-		found, err := Find(Source{Script: []byte(script), Dir: "/job", ReadFile: read})
+		var found Found
+		var err error
+		if dear := process.Reading(len(script)+len(python)+len(document), func() {
+			found, err = Find(Source{Script: []byte(script), Dir: "/job", ReadFile: read})
+		}); dear != nil {
+			t.Error(dear)
+		}
 		if (err == nil) != (found.Document != nil) {
 			t.Fatalf("document %q with error %v", found.Document, err)
 		}

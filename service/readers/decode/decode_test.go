@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/vramplan/vramplan/reliability/process"
 	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
@@ -192,7 +193,11 @@ func FuzzYAML(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		all, err := decode.YAML("x", text)
+		var all []*setting.Settings
+		var err error
+		if dear := process.Reading(len(text), func() { all, err = decode.YAML("x", text) }); dear != nil {
+			t.Error(dear)
+		}
 		for _, s := range all {
 			spans(t, text, s)
 		}
@@ -208,7 +213,12 @@ func FuzzTOML(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if s, err := decode.TOML("x", text); err == nil {
+		var s *setting.Settings
+		var err error
+		if dear := process.Reading(len(text), func() { s, err = decode.TOML("x", text) }); dear != nil {
+			t.Error(dear)
+		}
+		if err == nil {
 			spans(t, text, s)
 		}
 	})
@@ -219,7 +229,12 @@ func FuzzJSON(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		if s, err := decode.JSON("x", text); err == nil {
+		var s *setting.Settings
+		var err error
+		if dear := process.Reading(len(text), func() { s, err = decode.JSON("x", text) }); dear != nil {
+			t.Error(dear)
+		}
+		if err == nil {
 			spans(t, text, s)
 		}
 	})
@@ -231,7 +246,11 @@ func FuzzPython(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		p, err := decode.Python("x", text, "")
+		var p *decode.Program
+		var err error
+		if dear := process.Reading(len(text), func() { p, err = decode.Python("x", text, "") }); dear != nil {
+			t.Error(dear)
+		}
 		if err != nil {
 			return
 		}
