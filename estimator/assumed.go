@@ -40,7 +40,7 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 		a.Objective = kind
 	}
 	if r.arch.FixedTokens == 0 {
-		a.SequenceLength = r.shape.Tokens
+		a.SequenceLength = cmp.Or(r.sequence, r.shape.Tokens)
 	}
 	if r.recipe.Objective != nil { // packing makes one row of what the job says
 		a.MicroBatch = t.MicroBatch

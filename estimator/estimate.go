@@ -79,8 +79,8 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 		return nil, fmt.Errorf("the calibration %s was fitted to the estimator %s with %s, and this is %s with %s",
 			c.ID, c.Estimator, c.Base, Version, Calibration)
 	}
-	if asksForStages(&in.Job.Training) {
-		return estimateStages(in, limits, replays)
+	if kinds, _, _ := kindsOfRanks(&in.Job.Training); kinds > 1 {
+		return estimateRanks(in, limits, replays)
 	}
 	r, err := resolve(&in)
 	if err != nil {

@@ -170,6 +170,9 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	} else {
 		sh.KeepsRoot = true
 	}
+	if m.pipeline > 1 {
+		sh.Staged, sh.KeepsLayers, sh.KeepsRoot, sh.Unsynced = true, true, true, false
+	}
 	sh.Meta = r.arch.Titan()
 	sh.Apart = sh.Meta || !sh.flat && halvesParameters[r.framework] && rc.Loss.Kind != step.LossFusedLinear &&
 		r.holds(release.CarvesSections)

@@ -7,6 +7,9 @@ type mesh struct {
 	world, tensor, context, pipeline, data, shard int64
 }
 
+// stage is the stage that a GPU is in: the GPUs of one follow each other.
+func (m mesh) stage(rank int64) int64 { return rank * m.pipeline / m.world }
+
 // meshOf is the mesh of a job, of ones where it names none. Whether world is a multiple of the others is not asked.
 func meshOf(t *Training) mesh {
 	m := mesh{world: 1, tensor: 1, context: 1, pipeline: 1, data: 1, shard: 1}

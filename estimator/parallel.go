@@ -36,7 +36,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}{
 		{"async_tensor_parallel", d.AsyncTensorParallel},
 		{"virtual_pipeline", d.VirtualPipeline > 1 && d.PipelineParallel <= 1},
-		{"context_parallel", d.ContextParallel > 1}, {"expert_parallel", d.ExpertParallel > 1},
+		{"expert_parallel", d.ExpertParallel > 1},
 		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0},
 		{"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
 	} {
@@ -46,8 +46,9 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		}
 	}
 	r.tensorFits(t, errs)
+	r.contextFits(t, errs)
 	r.pipelineFits(t, errs)
-	if d.Rank != nil && *d.Rank >= max(d.WorldSize, 1) && d.PipelineParallel <= 1 {
+	if d.Rank != nil && *d.Rank >= max(d.WorldSize, 1) {
 		errs.Add(pointer+"rank", "out_of_range", "rank is %d; it is from 0 to %d, one less than world_size", *d.Rank,
 			max(d.WorldSize, 1)-1)
 	}
@@ -73,11 +74,14 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"world_size", "not_divisible", "world_size is %d, and it takes a multiple of %d, the product "+
 			"of tensor_parallel, context_parallel and pipeline_parallel", d.WorldSize, share)
 	}
+	if m.pipeline > 1 { // around what the GPUs of a stage do
+		defer r.stage(t)
+	}
 	if m.tensor > 1 {
 		defer r.cut(t)
 	}
-	if m.pipeline > 1 {
-		defer r.stage(t)
+	if m.context > 1 {
+		defer r.share(t)
 	}
 	if zeroStage(t) > 0 && d.WorldSize > 0 {
 		r.zero(t, errs)

@@ -16,6 +16,8 @@ type pipelineParallel struct {
 	r *resolved
 	parallel.Pipeline
 	layers []int64 // of each stage
+	// within is the strategy of the GPUs of a stage; nil where there is one such GPU.
+	within manyGPUs
 }
 
 // mostTurns bounds what is recorded for a step: layers of a stage times micro-batches.
@@ -51,10 +53,17 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"virtual_pipeline", "unsupported", "interleaved schedules are not modelled yet; "+
 			"virtual_pipeline 1 is")
 	}
-	if m.world != m.pipeline || m.tensor*m.context > 1 {
-		errs.Add(pointer+"pipeline_parallel", "unsupported",
-			"a pipeline together with other ways to share a job is not modelled yet; pipeline_parallel is %d "+
-				"and world_size %d", m.pipeline, m.world)
+	if m.context > 1 {
+		errs.Add(pointer+"context_parallel", "unsupported",
+			"sequences that GPUs share in a pipeline are not modelled yet; tensor_parallel and data fsdp are")
+	}
+	if m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
+		errs.Add(pointer+"data", "unsupported", "torchtitan deals the parameters of a stage out by fully_shard, which "+
+			"is data fsdp with fsdp_version 2; %d GPUs have each stage", m.data*m.tensor)
+	}
+	if shards(t) && d.ReshardAfterForward != nil && *d.ReshardAfterForward {
+		errs.Add(pointer+"reshard_after_forward", "unsupported", "in a pipeline parameters stay gathered between "+
+			"micro-batches, torchtitan's default; letting go of them is not modelled")
 	}
 	for _, x := range []struct {
 		applies     bool
@@ -76,19 +85,16 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
 		}
 	}
-	stage, from := int64(0), "pipeline_stage"
-	switch {
-	case d.PipelineStage != nil:
-		stage = *d.PipelineStage
-		if d.Rank != nil && *d.Rank != stage {
-			errs.Add(pointer+"rank", "conflict", "rank is %d and pipeline_stage %d; on a mesh of stages alone "+
-				"they are the same", *d.Rank, stage)
+	if d.PipelineStage != nil {
+		stage := *d.PipelineStage
+		if stage >= m.pipeline {
+			errs.Add(pointer+"pipeline_stage", "out_of_range", "pipeline_stage is %d; stages are from 0 to %d", stage,
+				m.pipeline-1)
 		}
-	case d.Rank != nil:
-		stage, from = *d.Rank, "rank"
-	}
-	if stage >= m.pipeline {
-		errs.Add(pointer+from, "out_of_range", "%s is %d; stages are from 0 to %d", from, stage, m.pipeline-1)
+		if d.Rank != nil && m.stage(*d.Rank) != stage {
+			errs.Add(pointer+"rank", "conflict", "rank is %d and pipeline_stage %d; %d GPUs are in a stage, and so "+
+				"that GPU is in stage %d", *d.Rank, stage, m.world/m.pipeline, m.stage(*d.Rank))
+		}
 	}
 	layers := model.StageLayers(r.arch.Layers, m.pipeline)
 	if layers == nil || slices.Contains(layers, 0) {
@@ -111,13 +117,14 @@ func (r *resolved) stage(t *Training) {
 	if !r.arch.Titan() || m.pipeline == 1 || layers == nil {
 		return
 	}
-	p := &pipelineParallel{r: r, layers: layers}
+	p := &pipelineParallel{r: r, layers: layers, within: r.parallel}
+	p.Strategy, p.Sums = r.recipe.Spread(), shards(t)
 	p.Stages, p.Micro, p.AllForward = m.pipeline, r.recipe.Accumulation, schedules[strings.ToLower(d.PipelineSchedule)]
 	switch {
 	case d.PipelineStage != nil:
 		p.Stage = min(*d.PipelineStage, m.pipeline-1)
 	case d.Rank != nil:
-		p.Stage = min(*d.Rank, m.pipeline-1)
+		p.Stage = min(m.stage(*d.Rank), m.pipeline-1)
 	}
 	first, last := p.Ends()
 	r.arch.CutStage(layers[p.Stage], first, last)
@@ -125,50 +132,19 @@ func (r *resolved) stage(t *Training) {
 	r.parallel, r.recipe.Strategy = p, p.Pipeline
 }
 
-// asksForStages says whether the job is a pipeline and names no stage.
-func asksForStages(t *Training) bool {
-	d := t.Distributed
-	return d != nil && d.PipelineParallel > 1 && d.PipelineStage == nil && d.Rank == nil
-}
-
-// estimateStages answers for the stage that takes most, and lists them all.
-func estimateStages(in Input, limits bool, replays *Replays) (*Result, error) {
-	var fullest *Result
-	var list []string
-	stages := int64(1)
-	for stage := int64(0); stage < stages; stage++ {
-		one := in
-		d := *in.Job.Training.Distributed
-		d.PipelineStage = &stage
-		one.Job.Training.Distributed = &d
-		res, err := estimate(one, limits, replays)
-		if err != nil {
-			return nil, err
-		}
-		stages = d.PipelineParallel // which has been found to be as many as are modelled
-		list = append(list, fmt.Sprintf("stage %d: %s allocated, %s reserved", stage, Bytes(res.Peak.AllocatedBytes),
-			Bytes(res.Peak.ReservedBytes)))
-		played := res.Played
-		if fullest != nil {
-			played += fullest.Played
-		}
-		if fullest == nil || res.Peak.DeviceBytes > fullest.Peak.DeviceBytes {
-			fullest = res
-		}
-		fullest.Played = played
-	}
-	fullest.Notes = append(fullest.Notes, Note{Code: "pipeline-stages", Text: "the figures are those of " +
-		"the fullest stage; " + strings.Join(list, "; ")})
-	return fullest, nil
-}
-
 // how says where a component's bytes come from.
-func (p *pipelineParallel) how(name, _ string, _ *run) (how string, ok bool) {
-	if name != "communication" {
-		return "", false
+func (p *pipelineParallel) how(name, parameters string, run *run) (how string, ok bool) {
+	if p.within != nil {
+		how, ok = p.within.how(name, parameters, run)
 	}
-	return fmt.Sprintf("buffers for what all %d micro-batches bring from the stages beside this one, and %s for NCCL "+
-		"outside PyTorch's allocator", p.Micro, Bytes(p.r.nccl.Bytes)), true
+	if name != "communication" {
+		return how, ok
+	}
+	buffers := fmt.Sprintf("buffers for what all %d micro-batches bring from the stages beside this one", p.Micro)
+	if ok {
+		return buffers + "; " + how, true
+	}
+	return fmt.Sprintf("%s, and %s for NCCL outside PyTorch's allocator", buffers, Bytes(p.r.nccl.Bytes)), true
 }
 
 // notes say what the job was taken to be.
@@ -189,6 +165,9 @@ func (p *pipelineParallel) notes() []Note {
 		"the order of %s, up to %d of them between forward and backward",
 		p.Stage, p.Stages, p.layers[p.Stage], also, p.Micro, order, p.InFlight())
 	notes := []Note{{Code: "pipeline-parallel", Text: text}}
+	if p.within != nil {
+		return append(notes, p.within.notes()...)
+	}
 	if p.r.widened {
 		notes = append(notes, Note{Code: "no-mixed-precision",
 			Text: "torchtitan leaves mixed precision alone in a pipeline without FSDP, so everything is " +
@@ -197,7 +176,12 @@ func (p *pipelineParallel) notes() []Note {
 	return notes
 }
 
-func (p *pipelineParallel) doubts() []doubt { return []doubt{shardedDoubt} }
+func (p *pipelineParallel) doubts() []doubt {
+	if p.within != nil {
+		return p.within.doubts()
+	}
+	return []doubt{shardedDoubt}
+}
 
 // microStep is the first: a recording is of the whole step.
 func (p *pipelineParallel) microStep(int64) int64 { return 0 }

@@ -37,6 +37,13 @@ func TestStagesOfAPipeline(t *testing.T) {
 	if i < 0 || !strings.Contains(any.Notes[i].Text, "stage 0") || !strings.Contains(any.Notes[i].Text, "stage 1") {
 		t.Errorf("no note lists the stages: %+v", any.Notes)
 	}
+	if r := any.Ranks; len(r) != 2 || r[0].AllocatedBytes != first.Peak.AllocatedBytes || r[0].Fullest ||
+		r[1].DeviceBytes != last.Peak.DeviceBytes || !r[1].Fullest || r[1].Rank != 1 || r[1].Where != "stage 1 of 2" {
+		t.Errorf("the ranks are %+v", r)
+	}
+	if first.Ranks != nil {
+		t.Errorf("a job that names a stage has the ranks %+v", first.Ranks)
+	}
 	if any.Model.Parameters != first.Model.Parameters {
 		t.Errorf("a model of %d parameters has %d by its first stage", any.Model.Parameters, first.Model.Parameters)
 	}
@@ -77,9 +84,24 @@ func TestPipelineRefuses(t *testing.T) {
 		{"zero bubble", func(u *Training) {
 			u.Distributed.PipelineSchedule = "zb-v"
 		}, []string{"/training/distributed/pipeline_schedule"}},
-		{"with FSDP", func(u *Training) {
-			u.Distributed.WorldSize = 4
-		}, []string{"/training/distributed/pipeline_parallel"}},
+		{"with FSDP", func(u *Training) { u.Distributed.WorldSize = 4 }, nil},
+		{"with FSDP and tensor parallelism", func(u *Training) {
+			u.Distributed.WorldSize, u.Distributed.TensorParallel = 8, 2
+		}, nil},
+		{"with copies", func(u *Training) {
+			u.Distributed.WorldSize, u.Distributed.Data, u.States = 4, "ddp", nil
+		}, []string{"/training/distributed/data"}},
+		{"with shared sequences", func(u *Training) {
+			u.Distributed.WorldSize, u.Distributed.ContextParallel = 4, 2
+		}, []string{"/training/distributed/context_parallel"}},
+		{"letting go of parameters", func(u *Training) {
+			yes := true
+			u.Distributed.WorldSize, u.Distributed.ReshardAfterForward = 4, &yes
+		}, []string{"/training/distributed/reshard_after_forward"}},
+		{"a rank of another stage", func(u *Training) {
+			zero, two := int64(0), int64(2)
+			u.Distributed.WorldSize, u.Distributed.PipelineStage, u.Distributed.Rank = 4, &zero, &two
+		}, []string{"/training/distributed/rank"}},
 		{"a stage that is not there", func(u *Training) {
 			u.Distributed.PipelineStage = &far
 		}, []string{"/training/distributed/pipeline_stage"}},

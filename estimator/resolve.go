@@ -57,6 +57,8 @@ type resolved struct {
 	// has.
 	beside    []companion
 	sequences int64
+	// sequence is how many tokens a sequence has of which this GPU has a part; 0 where it has all.
+	sequence int64
 	// widened says that half precision was asked for and is not computed in.
 	widened bool
 	// evaluation is the pass between two steps, nil for none.

@@ -14,6 +14,10 @@ type Result struct {
 	// Doubts are why low_bytes and high_bytes lie where they do.
 	Doubts []DoubtSource `json:"doubts"`
 
+	// Ranks are the GPUs that may hold most where they do not all hold the same; of the fullest is everything else. It
+	// is left out where the job names a GPU.
+	Ranks []RankPeak `json:"ranks,omitempty"`
+
 	Timeline []TimelineEvent `json:"timeline,omitempty"`
 	Tensors  []Tensor        `json:"tensors,omitempty"`
 

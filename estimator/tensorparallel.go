@@ -88,7 +88,8 @@ func (r *resolved) cut(t *Training) {
 	r.arch.CutTensor(n)
 	within := r.recipe.Spread()
 	whole := t.Loss != nil && t.Loss.VocabParallel != nil && !*t.Loss.VocabParallel
-	r.recipe.Strategy = parallel.DTensor{Strategy: within, GPUs: n, WholeLogits: whole}
+	r.recipe.Strategy = parallel.DTensor{Strategy: within, GPUs: n, WholeLogits: whole,
+		Later: meshOf(t).pipeline > 1}
 	r.parallel = &tensorParallel{within: r.parallel, r: r, gpus: n, whole: whole, widened: r.widened}
 }
 

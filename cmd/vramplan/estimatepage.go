@@ -27,6 +27,7 @@ func (e estimatePage) write(w io.Writer) {
 	e.cards(w)
 	fmt.Fprintln(w)
 	e.components(w)
+	e.ranks(w)
 	if len(e.Notes) > 0 {
 		fmt.Fprintln(w)
 		for _, n := range e.Notes {
@@ -89,6 +90,25 @@ func (e estimatePage) assumptions(w io.Writer) {
 		parts = append(parts, library+" "+a.Releases[library])
 	}
 	writeWrapped(w, "as: ", plain(strings.Join(parts, ", ")), e.wide)
+}
+
+// ranks are the GPUs that may hold most, the fullest marked.
+func (e estimatePage) ranks(w io.Writer) {
+	if len(e.Ranks) == 0 {
+		return
+	}
+	fmt.Fprintln(w)
+	rows := newGrid("right", "left", "right", "right", "right", "left")
+	rows.add("rank", "where", "allocated", "reserved", "on the card", "")
+	for _, r := range e.Ranks {
+		mark := ""
+		if r.Fullest {
+			mark = "fullest"
+		}
+		rows.add(thousands(r.Rank), clipped(plain(r.Where), 40, e.wide), size(r.AllocatedBytes), size(r.ReservedBytes),
+			size(r.DeviceBytes), mark)
+	}
+	rows.write(w)
 }
 
 func checkpointingWords(mode string) string {

@@ -31,6 +31,17 @@ func (*estimateMarkdown) one(w io.Writer, a answer) error {
 				headroom(g))
 		}
 	}
+	if len(r.Ranks) > 0 {
+		fmt.Fprint(w, "\n| rank | where | allocated | reserved | on the card |\n|---:|---|---:|---:|---:|\n")
+		for _, k := range r.Ranks {
+			where := cell(k.Where)
+			if k.Fullest {
+				where = "**" + where + "**"
+			}
+			fmt.Fprintf(w, "| %d | %s | %s | %s | %s |\n", k.Rank, where, size(k.AllocatedBytes), size(k.ReservedBytes),
+				size(k.DeviceBytes))
+		}
+	}
 	if len(r.Notes) > 0 {
 		fmt.Fprintln(w)
 	}

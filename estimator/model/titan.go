@@ -120,7 +120,7 @@ func buildTitan(b *builder) step.Network {
 
 // Batch is the tokens and the labels.
 func (m *titan) Batch(t *step.Tape) []step.T {
-	n := t.Shape.N() * t.MicroBatches()
+	n := t.Shape.Batch * m.a.titan.positions * t.MicroBatches() // of whole sequences
 	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64)}
 }
 
@@ -131,8 +131,8 @@ func (m *titan) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	return mean, []step.T{logits, t.Hold(mean)}
 }
 
-// Width is that of the residual stream.
-func (m *titan) Width() int64 { return m.a.Hidden }
+// Width is that of the residual stream, of which this GPU may have some of the tokens.
+func (m *titan) Width() int64 { return m.a.Hidden / m.a.titan.tensor }
 
 // Run is the forward of what this GPU has of the model.
 func (m *titan) Run(t *step.Tape, x step.T) step.T {
@@ -204,7 +204,7 @@ func (m *titan) attention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	t.Drop(v)
 	repeated := m.heads
 	repeated.KV = repeated.Query
-	y := t.TokensFirst(t.SDPA(qr, keys, values, repeated, nil, 0), repeated, false)
+	y := t.TokensFirst(t.CausalSDPA(qr, keys, values, repeated), repeated, false)
 	out := t.Cuts().Leave(l.out.forward(t, y))
 	for _, x := range [...]step.T{y, qr, keys, values, entered} {
 		t.Drop(x)

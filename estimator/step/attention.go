@@ -185,13 +185,13 @@ func (t *Tape) flashHead(h Heads) int64 {
 // flashResults are the output of flash attention, the log-sum-exp of every row, and the state of the random numbers.
 func (t *Tape) flashResults(q T, h Heads, dropout float64) (y, lse, state, seed T) {
 	b := t.Shape.Batch
-	n, _ := t.lengths(h)
+	queries, keys := t.lengths(h)
 	y = t.fresh(q.numel, q.dtype, LabelAttentionOutput)
 	y.layout = q.layout
-	lse = t.fresh(b*h.Query*n, F32, LabelAttentionStatistics)
-	if splits := t.flashSplits(h, dropout); splits > 1 {
-		lseParts := t.fresh(splits*b*h.Query*n, F32, LabelAttentionScratch)
-		outParts := t.fresh(splits*b*h.Query*n*t.flashHead(h), F32, LabelAttentionScratch)
+	lse = t.fresh(b*h.Query*queries, F32, LabelAttentionStatistics)
+	if splits := t.flashSplits(h, queries, keys, dropout); splits > 1 {
+		lseParts := t.fresh(splits*b*h.Query*queries, F32, LabelAttentionScratch)
+		outParts := t.fresh(splits*b*h.Query*queries*t.flashHead(h), F32, LabelAttentionScratch)
 		defer t.Drop(lseParts)
 		defer t.Drop(outParts)
 	}
@@ -210,7 +210,7 @@ func (t *Tape) flashResults(q T, h Heads, dropout float64) (y, lse, state, seed 
 // flashSplits is over how many blocks flash attention divides the keys so that a few
 // short sequences still fill the GPU; each then writes a partial result.
 // Source: flash_api.cpp (num_splits_heuristic, set_params_splitkv), torch 2.9.
-func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
+func (t *Tape) flashSplits(h Heads, queries, keys int64, dropout float64) int64 {
 	if dropout > 0 {
 		return 1
 	}
@@ -221,7 +221,6 @@ func (t *Tape) flashSplits(h Heads, dropout float64) int64 {
 	case h.Dim <= 128:
 		blockN = 128
 	}
-	queries, keys := t.lengths(h)
 	blocksN := CeilDiv(keys, blockN)
 	work := float64(t.Shape.Batch * h.Query * CeilDiv(queries, 64))
 	sms := t.Recipe.Multiprocessors * 2

@@ -173,7 +173,7 @@ func (t *Tape) runCheckpoint(i int32) {
 		t.Release(grad)
 		grad = fresh
 	}
-	if h, ok := t.hooks.(Reruns); ok {
+	if h, ok := hooksAs[Reruns](t.hooks); ok {
 		h.Reran(leaf, grad)
 	}
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]

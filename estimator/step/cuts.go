@@ -17,7 +17,7 @@ type Cuts interface {
 
 // Cuts are those of the recipe's strategy, or none.
 func (t *Tape) Cuts() Cuts {
-	if c, ok := t.hooks.(Cuts); ok {
+	if c, ok := hooksAs[Cuts](t.hooks); ok {
 		return c
 	}
 	return uncut{t}

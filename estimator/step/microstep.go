@@ -31,7 +31,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	}
 	t.Order = old.Order
 	t.hooks = t.Recipe.Spread().Hooks(t)
-	t.uses, _ = t.hooks.(Uses)
+	t.uses, _ = hooksAs[Uses](t.hooks)
 	t.gradientStream = t.hooks.GradientStream()
 }
 

@@ -10,6 +10,13 @@ type Pipelined interface {
 	Turns() []Turn
 }
 
+// Stages are what hooks do besides where micro-batches go through a stage.
+type Stages interface {
+	// AfterStage follows the forward of a micro-batch, AfterMicroBatch its backward. EndBackward follows the last.
+	AfterStage()
+	AfterMicroBatch()
+}
+
 // Turn is the forward or the backward of one micro-batch.
 type Turn struct {
 	Micro    int64
@@ -70,6 +77,7 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 			}
 		}
 	}
+	stages, staged := hooksAs[Stages](t.hooks)
 	stays := func(x T) { // x is there until the next step begins
 		t.Prog.Events[until[0]].Slot = t.storages[x.storage].slot
 		until = until[1:]
@@ -77,12 +85,13 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 	}
 
 	flying := make([]inFlight, count)
-	logits := int64(0)
+	logits, done := int64(0), int64(0)
 	for _, turn := range p.Turns() {
 		f := &flying[turn.Micro]
 		if turn.Backward {
 			t.backward = true
-			t.stageBackward(f, gradients, turn.Micro)
+			done++
+			t.stageBackward(f, gradients, turn.Micro, done == count)
 			if !first {
 				stays(T{storage: t.nodes[f.input].grad[0]})
 				t.Release(t.nodes[f.input].grad[0])
@@ -102,6 +111,9 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 			f.first++
 		}
 		f.output = net.Run(t, x)
+		if staged {
+			stages.AfterStage()
+		}
 		if last {
 			logits += f.output.bytes()
 			stays(f.output)
@@ -116,7 +128,6 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 		t.Release(t.Alloc(logits, LogitsAndLoss, LabelMergedLogits))
 	}
 	t.backward = true
-	t.hooks.EndBackward()
 	t.fetch(firstSlot, len(batch))
 	for _, x := range batch {
 		t.Drop(x)
@@ -143,20 +154,29 @@ func (t *Tape) buffers(net Staged, count int64, wanted bool) []T {
 }
 
 // stageBackward is the backward of one micro-batch, of its loss or from the gradient of what the stage returned.
-func (t *Tape) stageBackward(f *inFlight, gradients []T, micro int64) {
+// The last one sums what has to be summed over GPUs.
+func (t *Tape) stageBackward(f *inFlight, gradients []T, micro int64, last bool) {
+	seed := T{storage: None}
 	if gradients == nil {
-		seed := t.fresh(1, f.loss.dtype, LabelLoss)
+		seed = t.fresh(1, f.loss.dtype, LabelLoss)
 		t.Hold(seed)
 		t.deliver(f.loss.edge, seed.storage)
-		t.backwardRange(f.first, f.last)
-		t.Drop(seed)
-		t.Drop(f.loss)
 	} else {
 		t.Hold(gradients[micro])
 		t.deliver(f.output.edge, gradients[micro].storage)
-		t.backwardRange(f.first, f.last)
 	}
+	t.backwardRange(f.first, f.last)
 	t.enter(-1)
+	if h, ok := hooksAs[Stages](t.hooks); ok {
+		h.AfterMicroBatch()
+	}
+	t.Drop(seed)
+	if last {
+		t.hooks.EndBackward()
+	}
+	if gradients == nil {
+		t.Drop(f.loss)
+	}
 	t.Drop(f.output)
 	t.cut()
 }

@@ -20,7 +20,7 @@ type Sections interface {
 
 // Section runs a section on x, which it borrows.
 func (t *Tape) Section(s Section, x T, run func(x T) T) T {
-	h, ok := t.hooks.(Sections)
+	h, ok := hooksAs[Sections](t.hooks)
 	if !ok {
 		return run(x)
 	}
@@ -32,7 +32,7 @@ func (t *Tape) Section(s Section, x T, run func(x T) T) T {
 
 // OpenSection is x, which it takes over, as a section sees it that CloseSection ends.
 func (t *Tape) OpenSection(s Section, x T) T {
-	h, ok := t.hooks.(Sections)
+	h, ok := hooksAs[Sections](t.hooks)
 	if !ok {
 		return x
 	}
@@ -43,7 +43,7 @@ func (t *Tape) OpenSection(s Section, x T) T {
 
 // CloseSection takes over what the section returned.
 func (t *Tape) CloseSection(s Section, y T) T {
-	if h, ok := t.hooks.(Sections); ok {
+	if h, ok := hooksAs[Sections](t.hooks); ok {
 		return h.AfterSection(s, y)
 	}
 	return y

@@ -81,6 +81,26 @@ type Hooks interface {
 	EndBackward()
 }
 
+// Around are hooks that add to others.
+type Around interface {
+	// Within are the others.
+	Within() Hooks
+}
+
+// hooksAs finds the first of hooks and those that they are around which is a C, as errors.As does.
+func hooksAs[C any](h Hooks) (c C, ok bool) {
+	for {
+		if c, ok = h.(C); ok {
+			return c, true
+		}
+		outer, ok := h.(Around)
+		if !ok {
+			return c, false
+		}
+		h = outer.Within()
+	}
+}
+
 // Uses are what hooks are told besides where they act on every parameter by itself.
 type Uses interface {
 	// Use precedes an operation on parameter p, in forward or where checkpointing runs it again.
@@ -226,6 +246,14 @@ func (t *Tape) ReplaceSecond(f func(T) T) {
 		t.second = f(second)
 		t.Drop(second)
 	}
+}
+
+// Bytes is the size of storage s.
+func (t *Tape) Bytes(s int32) int64 {
+	if i := t.storages[s].slot; i != None {
+		return t.Prog.Slots[i].Bytes
+	}
+	return 0
 }
 
 // Share counts one more reference to storage s, which Release ends.

@@ -108,6 +108,9 @@ func (t T) Shares(x T) bool { return t.storage == x.storage }
 func (t T) Detached() T    { t.edge = noEdge; return t }
 func (t T) Attached(x T) T { t.edge = x.edge; return t }
 
+// Part is one of n equal parts of t, in t's memory.
+func (t T) Part(n int64) T { t.numel /= n; return t }
+
 // edge is where a gradient goes: output out of node n (n<<outBits | out), a parameter
 // (-2-p), or nowhere.
 type edge int32

@@ -16,10 +16,12 @@ type DTensor struct {
 	GPUs int64
 	// WholeLogits gathers the logits for the loss, which every GPU then computes on all of the vocabulary.
 	WholeLogits bool
+	// Later says that the embedded strategy accumulates whole gradients before it copies this GPU's rows out.
+	Later bool
 }
 
 // Hooks are those of the embedded strategy and what is done where modules are cut.
-func (d DTensor) Hooks(t *step.Tape) step.Hooks { return &dtensor{d.Strategy.Hooks(t), t, d} }
+func (d DTensor) Hooks(t *step.Tape) step.Hooks { return &dtensor{around{d.Strategy.Hooks(t), t}, d} }
 
 // Align copies this GPU's rows out of the gradient of the embedding, which nobody has copied so far where nothing is
 // dealt out besides.
@@ -36,32 +38,16 @@ func (d DTensor) Align(r *step.Rank, heap alloc.Heap) []int32 {
 }
 
 type dtensor struct {
-	step.Hooks
-	tape *step.Tape
-	cut  DTensor
-}
-
-// BeforeSection is the embedded strategy's.
-func (h *dtensor) BeforeSection(s step.Section, x step.T) step.T {
-	if inner, ok := h.Hooks.(step.Sections); ok {
-		return inner.BeforeSection(s, x)
-	}
-	return h.tape.Hold(x)
-}
-
-// AfterSection is the embedded strategy's.
-func (h *dtensor) AfterSection(s step.Section, y step.T) step.T {
-	if inner, ok := h.Hooks.(step.Sections); ok {
-		return inner.AfterSection(s, y)
-	}
-	return y
+	around
+	cut DTensor
 }
 
 // GradientReady copies this GPU's rows out of the gradient of the embedding, which has all, before they are dealt out
 // further. Source: torch/distributed/fsdp/_fully_shard/_fsdp_param.py (_get_grad_inner_tensor), torch 2.9.
 func (h *dtensor) GradientReady(p, s int32) {
 	t := h.tape
-	if _, alone := h.cut.Strategy.(step.OneGPU); !alone && t.Parameters[p].Section == step.InputSection {
+	_, alone := h.cut.Strategy.(step.OneGPU)
+	if !alone && !h.cut.Later && t.Parameters[p].Section == step.InputSection {
 		rows := t.Alloc(t.Parameters[p].Bytes(), step.Gradients, step.LabelGradient)
 		t.Release(s)
 		s = rows

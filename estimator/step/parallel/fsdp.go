@@ -20,6 +20,9 @@ type Sharding struct {
 	KeepsLayers, KeepsRoot bool
 	// Unsynced sums gradients over the GPUs in the last micro-step only; until then every GPU accumulates whole ones.
 	Unsynced bool
+	// Staged is a stage of a pipeline: parameters stay gathered from the first micro-batch to the last, and gradients
+	// are accumulated whole until then.
+	Staged bool
 	// Meta says that the model is made without memory, so that no parameter is whole on the GPU while it is loaded.
 	Meta bool
 	// Apart deals sections out by themselves, as torchtitan and accelerate do.
@@ -86,43 +89,6 @@ const (
 	reduceStream
 )
 
-// shardGroup is the parameters that are gathered together: those of a layer, or of everything outside the layers.
-type shardGroup struct {
-	params []int32 // in the list of parameters
-	whole  []int32 // the gathered parameters, empty while there are none
-	output int32   // what an all-gather has brought and what is not copied out yet
-	turn   int     // where in the order of the forward it stands
-	summed bool    // its gradients are on their way
-}
-
-// groups puts parameters into groups: the root's first, then the layers'.
-func groups(parameters []step.Parameter, sections bool) []shardGroup {
-	all := []shardGroup{{output: step.None}}
-	var apart [step.HeadSection + 1]shardGroup
-	for i := range parameters {
-		p := &parameters[i]
-		if p.First {
-			all = append(all, shardGroup{output: step.None})
-		}
-		if p.Buffer {
-			continue
-		}
-		g := &all[0]
-		switch {
-		case p.InLayer:
-			g = &all[len(all)-1]
-		case sections && p.Section != step.NoSection:
-			g = &apart[p.Section]
-			g.output = step.None
-		}
-		g.params = append(g.params, int32(i))
-	}
-	if sections {
-		all = append(all, apart[step.InputSection:]...)
-	}
-	return all
-}
-
 // collectives are what tells the two FSDPs apart.
 type collectives interface {
 	// gather starts the all-gather of a group, copyOut waits for it and makes the parameters of what it has brought.
@@ -142,6 +108,7 @@ type fsdp struct {
 	parameters []step.Parameter
 	groups     []shardGroup
 	grads      []int32 // by parameter: its whole gradient
+	sums       []int32 // by parameter: those of the micro-batches so far, where they are accumulated here
 	order      []int   // the groups in the order in which their forward ended
 	marks      []marked
 	former     int32 // what the last all-gather of the forward brought
@@ -163,6 +130,7 @@ func newFSDP(t *step.Tape, s Sharding) fsdp {
 	for i := range f.grads {
 		f.grads[i] = step.None
 	}
+	f.sums = slices.Clone(f.grads)
 	return f
 }
 
@@ -330,12 +298,20 @@ func (f *fsdp) AfterBackward(k int) {
 		return
 	}
 	g.summed = true
+	if f.Staged {
+		f.accumulate(g)
+		return
+	}
 	f.reduce(g)
 }
 
 // EndBackward runs the post-backward hooks that no gradient of an input has run, the root's first.
 // Source: _fsdp_state.py (_root_post_backward_final_callback).
 func (f *fsdp) EndBackward() {
+	if f.Staged {
+		f.sumStage()
+		return
+	}
 	for k := range f.groups {
 		f.AfterBackward(k)
 		f.Tape.Release(f.groups[k].output)
@@ -347,46 +323,4 @@ func (f *fsdp) EndBackward() {
 	if f.Unsynced {
 		f.Tape.Lastly(from)
 	}
-}
-
-// withGradients are the parameters of a group that have one.
-func (f *fsdp) withGradients(g *shardGroup) []int32 {
-	var with []int32
-	for _, p := range g.params {
-		if f.grads[p] != step.None {
-			with = append(with, p)
-		}
-	}
-	return with
-}
-
-// eachGroup calls f with the places of the parameters and buffers of every layer, and then of the rest.
-func eachGroup(p step.Parameters, f func(group []int)) {
-	var root []int
-	layer := func(from, to int) {
-		group := root[len(root):]
-		p.Places(from, to, func(i int) { group = append(group, i) })
-		f(group)
-	}
-	end := p.LayerStart + p.PerLayer*int(p.Recorded)
-	for i := 0; i < len(p.List); {
-		switch {
-		case i == p.LayerStart && i < end:
-			for range p.Layers {
-				layer(i, i+p.PerLayer)
-			}
-			i = end
-		case p.List[i].InLayer: // unlike the others
-			to := i + 1
-			for to < p.LayerStart && p.List[to].InLayer && !p.List[to].First {
-				to++
-			}
-			layer(i, to)
-			i = to
-		default:
-			root = append(root, i)
-			i++
-		}
-	}
-	f(root)
 }

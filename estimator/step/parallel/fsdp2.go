@@ -203,6 +203,10 @@ func (f *fsdp2) reduce(g *shardGroup) {
 // of the first micro-step where gradients are accumulated whole in the type that they came in.
 func (f *fsdp2) GradientReady(p, s int32) {
 	t := f.Tape
+	if f.Staged && f.grads[p] != step.None { // which AccumulateGrad adds to
+		t.Release(s)
+		return
+	}
 	bytes := f.parameters[p].Bytes()
 	held := f.Unsynced && f.Reduced == f.whole
 	if held && t.SharedStorage(s) {

@@ -1,16 +1,22 @@
 package parallel
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/alloc"
+)
 
 // Pipeline is a stage of torch.distributed.pipelining: this GPU has some layers, and the micro-batches of an optimizer
 // step go through them. Gradients are added up in place from the second micro-batch on.
 type Pipeline struct {
-	step.OneGPU
+	// Strategy is what the GPUs of a stage do besides.
+	step.Strategy
 	// Stage is one of Stages, from 0; Micro is how many micro-batches a step has.
 	Stage, Stages, Micro int64
 	// AllForward runs the forward of all micro-batches before the first backward (GPipe); otherwise each backward
 	// follows as soon as it can (1F1B).
 	AllForward bool
+	// Sums says that the embedded strategy adds the gradients of micro-batches up.
+	Sums bool
 }
 
 // Ends says which ends of the model the stage has.
@@ -51,22 +57,34 @@ func (p Pipeline) Turns() []step.Turn {
 // Irregular is true: every layer of a stage is recorded.
 func (Pipeline) Irregular() bool { return true }
 
-// Hooks add gradients up.
+// Align is the embedded strategy's.
+func (p Pipeline) Align(r *step.Rank, heap alloc.Heap) []int32 {
+	if a, ok := p.Strategy.(step.Aligning); ok {
+		return a.Align(r, heap)
+	}
+	return nil
+}
+
+// Hooks add gradients up, unless the embedded strategy's do.
 func (p Pipeline) Hooks(t *step.Tape) step.Hooks {
-	return &pipeline{NoHooks: step.NoHooks{Tape: t}, there: make([]bool, len(t.Parameters))}
+	h := p.Strategy.Hooks(t)
+	if p.Sums {
+		return h
+	}
+	return &pipeline{around{h, t}, make([]bool, len(t.Parameters))}
 }
 
 type pipeline struct {
-	step.NoHooks
+	around
 	there []bool // by parameter: it has a gradient
 }
 
 // GradientReady is AccumulateGrad.
 func (h *pipeline) GradientReady(p, s int32) {
 	if h.there[p] {
-		h.Tape.Release(s)
+		h.tape.Release(s)
 		return
 	}
 	h.there[p] = true
-	h.NoHooks.GradientReady(p, s)
+	h.around.GradientReady(p, s)
 }

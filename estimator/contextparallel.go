@@ -1,0 +1,118 @@
+package estimator
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/parallel"
+)
+
+// contextParallel is a job whose GPUs share each sequence.
+type contextParallel struct {
+	manyGPUs // of the parameters
+	ring     step.Ring
+	tokens   int64 // of a whole sequence
+}
+
+// rotations says which ways to bring keys and values to all GPUs hand them on from one to the next. torchtitan gathers
+// them where nothing is said. Source: torchtitan/config/job_config.py (context_parallel_rotate_method), 0.2.0.
+var rotations = map[string]bool{"": false, "allgather": false, "all-gather": false, "alltoall": true,
+	"all-to-all": true, "ring": true}
+
+// contextFits reads training.distributed.context_parallel with the fields that go with it: what is not modelled is
+// refused.
+func (r *resolved) contextFits(t *Training, errs *invalid.List) {
+	const pointer = "/training/distributed/"
+	d, m := t.Distributed, meshOf(t)
+	if m.context == 1 {
+		return
+	}
+	if !r.arch.Titan() {
+		errs.Add(pointer+"context_parallel", "unsupported", "sequences that GPUs share are replayed for torchtitan "+
+			"(framework torchtitan) and models of the family llama without biases, dropout, tied embeddings and "+
+			"adapters; of other frameworks and models they are not modelled yet")
+		return
+	}
+	if d.Data != "fsdp" || d.FSDPVersion == 1 {
+		errs.Add(pointer+"data", "unsupported", "torchtitan deals parameters out by fully_shard to GPUs that share "+
+			"sequences, which is data fsdp with fsdp_version 2; data is %.20q and fsdp_version %d", d.Data,
+			d.FSDPVersion)
+	}
+	if _, known := rotations[strings.ToLower(d.ContextParallelKind)]; !known {
+		errs.Add(pointer+"context_parallel_kind", "unsupported",
+			"context_parallel_kind is %.40q; allgather and alltoall are modelled", d.ContextParallelKind)
+	}
+	if pieces := 2 * m.context * m.tensor; r.shape.Tokens%pieces != 0 {
+		errs.Add("/training/sequence_length", "not_divisible", "sequence_length is %d, and torchtitan takes "+
+			"multiples of %d: each of %d GPUs has two pieces of a sequence, and tensor_parallel is %d",
+			r.shape.Tokens, pieces, m.context, m.tensor)
+	}
+	if m.context > mostRing {
+		errs.Add(pointer+"context_parallel", "too_large", "context_parallel is %d; up to %d are replayed", m.context,
+			mostRing)
+	}
+	a := &r.arch
+	const widestHead, headMultiple = 256, 8
+	for _, x := range []struct {
+		applies     bool
+		field, what string
+	}{
+		{!r.recipe.Compute.Half() || a.HeadDim > widestHead || a.HeadDim%headMultiple != 0 ||
+			a.Heads/m.tensor < 2, "precision",
+			"sequences that GPUs share are replayed with flash attention, which wants half precision, several heads " +
+				"on a GPU, and heads of a multiple of 8 and up to 256 elements"},
+		{r.recipe.Attention != step.AttentionSDPA, "attention", "sequences that GPUs share go through torch's own " +
+			"attention; sdpa is modelled"},
+		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
+			"selective checkpointing where GPUs share sequences is not modelled yet; none and full are"},
+	} {
+		if x.applies {
+			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
+		}
+	}
+}
+
+// mostRing bounds what is recorded for the attention of a layer.
+const mostRing = 256
+
+// share gives this GPU its part of each sequence.
+func (r *resolved) share(t *Training) {
+	m := meshOf(t)
+	if !r.arch.Titan() || m.context == 1 || r.parallel == nil {
+		return
+	}
+	rank := int64(0)
+	if d := t.Distributed; d.Rank != nil {
+		rank = *d.Rank / m.tensor % m.context
+	}
+	c := &contextParallel{manyGPUs: r.parallel, tokens: r.shape.Tokens, ring: step.Ring{GPUs: m.context, Rank: rank,
+		Passes: rotations[strings.ToLower(t.Distributed.ContextParallelKind)]}}
+	r.sequence = r.shape.Tokens
+	r.shape.Tokens /= m.context
+	r.recipe.Strategy = parallel.Ring{Strategy: r.recipe.Spread(), Ring: c.ring,
+		Table: c.tokens * r.arch.HeadDim * step.F32.Size()}
+	r.parallel = c
+}
+
+// how says where a component's bytes come from.
+func (c *contextParallel) how(name, parameters string, run *run) (how string, ok bool) {
+	how, ok = c.manyGPUs.how(name, parameters, run)
+	if ok && name == "communication" {
+		return how + "; keys and values of all GPUs that share sequences, while attention runs", true
+	}
+	return how, ok
+}
+
+// notes say what the job was taken to be.
+func (c *contextParallel) notes() []Note {
+	way := "gathered from all of them"
+	if c.ring.Passes {
+		way = "handed on from one to the next"
+	}
+	return append([]Note{{Code: "context-parallel", Text: fmt.Sprintf("%d GPUs share each sequence, %s tokens on each, "+
+		"a piece of its beginning and one of its end; keys and values are %s, and outputs merged in float32 (ring "+
+		"attention of torch.distributed.tensor, as torchtitan does); the figures are those of GPU %d of them",
+		c.ring.GPUs, grouped(c.tokens/c.ring.GPUs), way, c.ring.Rank)}}, c.manyGPUs.notes()...)
+}

@@ -1,0 +1,80 @@
+package estimator
+
+import (
+	"fmt"
+	"strings"
+)
+
+// RankPeak is what one of the GPUs that may hold most takes.
+type RankPeak struct {
+	// Rank is the GPU, from 0.
+	Rank int64 `json:"rank"`
+	// Where is its place among the others.
+	Where string `json:"where"`
+	// Fullest says that the rest of the answer is about this one.
+	Fullest bool `json:"fullest"`
+
+	AllocatedBytes int64 `json:"allocated_bytes"`
+	ReservedBytes  int64 `json:"reserved_bytes"`
+	DeviceBytes    int64 `json:"device_bytes"`
+	LowBytes       int64 `json:"low_bytes"`
+	HighBytes      int64 `json:"high_bytes"`
+}
+
+// kindsOfRanks is how many kinds of GPUs a job has of which any may hold most: the stages of a pipeline, and where GPUs
+// share sequences the first and the second. It is 1 where the job names one or all hold the same. rank is one of the
+// i-th kind.
+func kindsOfRanks(t *Training) (kinds int64, rank func(i int64) int64, where func(i int64) string) {
+	d, m := t.Distributed, meshOf(t)
+	switch {
+	case d == nil || d.Rank != nil || d.PipelineStage != nil:
+	case m.pipeline > 1:
+		return m.pipeline, func(i int64) int64 { return i * (m.world / m.pipeline) },
+			func(i int64) string { return fmt.Sprintf("stage %d of %d", i, m.pipeline) }
+	case m.context > 1:
+		return 2, func(i int64) int64 { return i * m.tensor },
+			func(i int64) string { return fmt.Sprintf("GPU %d of the %d that share a sequence", i, m.context) }
+	}
+	return 1, nil, nil
+}
+
+// estimateRanks answers for the GPU that takes most, and lists those that may.
+func estimateRanks(in Input, limits bool, replays *Replays) (*Result, error) {
+	var fullest *Result
+	var list []RankPeak
+	played := int64(0)
+	kinds, rank, where := kindsOfRanks(&in.Job.Training)
+	for i := range kinds { // the first says whether there are as many as are modelled
+		one := in
+		d, r := *in.Job.Training.Distributed, rank(i)
+		d.Rank = &r
+		one.Job.Training.Distributed = &d
+		res, err := estimate(one, limits, replays)
+		if err != nil {
+			return nil, err
+		}
+		p := &res.Peak
+		list = append(list, RankPeak{Rank: r, Where: where(i), AllocatedBytes: p.AllocatedBytes,
+			ReservedBytes: p.ReservedBytes, DeviceBytes: p.DeviceBytes, LowBytes: p.LowBytes, HighBytes: p.HighBytes})
+		played += res.Played
+		if fullest == nil || p.DeviceBytes > fullest.Peak.DeviceBytes {
+			fullest = res
+		}
+	}
+	var words []string
+	for i := range list {
+		r := &list[i]
+		r.Fullest = r.DeviceBytes == fullest.Peak.DeviceBytes && fullest.Ranks == nil
+		if r.Fullest {
+			fullest.Ranks = list
+		}
+		words = append(words, fmt.Sprintf("%s: %s allocated, %s reserved", r.Where, Bytes(r.AllocatedBytes),
+			Bytes(r.ReservedBytes)))
+	}
+	fullest.Played = played
+	if in.Job.Training.Distributed.PipelineParallel > 1 {
+		fullest.Notes = append(fullest.Notes, Note{Code: "pipeline-stages", Text: "the figures are those of " +
+			"the fullest stage; " + strings.Join(words, "; ")})
+	}
+	return fullest, nil
+}
