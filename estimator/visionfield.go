@@ -8,6 +8,9 @@ import (
 // visionLanguage is the kind of training with pictures among the tokens.
 const visionLanguage = "vision-language"
 
+// visionFields are those of an objective that it reads.
+var visionFields = []string{"images", "image_size", "image_tokens", "freeze_vision"}
+
 // vision is what an objective of the kind vision-language says of the pictures in a sequence.
 func (r *resolved) vision(t *Training, errs *invalid.List) {
 	const pointer = objectivePointer
@@ -26,7 +29,7 @@ func (r *resolved) vision(t *Training, errs *invalid.List) {
 		return
 	}
 	r.refuseWithPictures(t, errs)
-	how := trainer{fields: []string{"images", "image_size", "image_tokens", "freeze_vision"}}
+	how := trainer{fields: visionFields}
 	how.unread(visionLanguage, o, errs)
 	if o.PromptTokens != 0 || o.CompletionTokens != 0 {
 		errs.Add(pointer, "conflict", "prompt_tokens and completion_tokens do not belong to the objective %s; "+

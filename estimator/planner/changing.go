@@ -31,6 +31,7 @@ func changingLevers(in estimator.Input, shape Shape, tool string) []lever {
 	ls := precisions(in)
 	ls = append(ls, optimizers(in.Job.Training)...)
 	ls = append(ls, adapters(in)...)
+	ls = append(ls, objectives(in.Job.Training, true)...)
 	length := sequenceLength(in, shape)
 	for _, n := range []int64{length / 2, length / 4} {
 		if n < 64 {

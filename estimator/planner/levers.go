@@ -94,7 +94,14 @@ func (v variant) effort() (sum float64) {
 func (v variant) changes() map[string]any {
 	all := map[string]any{}
 	for _, l := range v.levers {
-		maps.Copy(all, l.changes)
+		for field, value := range l.changes {
+			former, nested := all[field].(map[string]any)
+			if more, is := value.(map[string]any); is && nested { // fields of the objective, by several levers
+				value = maps.Clone(former)
+				maps.Copy(value.(map[string]any), more)
+			}
+			all[field] = value
+		}
 	}
 	return all
 }

@@ -17,6 +17,7 @@ func neutralLevers(in estimator.Input, tool string) []lever {
 			func(t *estimator.Training) { t.Attention = "sdpa" }))
 	}
 	ls = append(ls, checkpointing(t)...)
+	ls = append(ls, objectives(t, false)...)
 	ls = append(ls, losses(t)...)
 	ls = append(ls, optimizerImplementations(t, tool)...)
 	ls = append(ls, compilation(t), expandable(t))
@@ -50,9 +51,26 @@ func checkpointing(t estimator.Training) []lever {
 	}
 }
 
-// losses offers the losses that keep fewer logits.
+// objectives are the levers of the job's own trainer: those that change training, or those that do not.
+func objectives(t estimator.Training, changing bool) []lever {
+	var ls []lever
+	for _, o := range t.ObjectiveLevers() {
+		if (o.Effect != "") != changing {
+			continue
+		}
+		l := trainingLever(o.Code, o.Group, o.Title, "objective", o.Changes, o.Apply)
+		l.settings, l.library = []string{o.Setting}, o.Library
+		if changing {
+			l = l.changing(o.Effect, disturbsSequence)
+		}
+		ls = append(ls, l)
+	}
+	return ls
+}
+
+// losses offers the losses that keep fewer logits, where the loss is not a trainer's own.
 func losses(t estimator.Training) []lever {
-	if t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard" {
+	if t.Objective != nil && t.Objective.Kind != "" && t.Objective.Kind != "language-model" || t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard" {
 		return nil
 	}
 	var ls []lever

@@ -1,0 +1,183 @@
+package estimator
+
+import (
+	"fmt"
+	"slices"
+)
+
+// ObjectiveLever is a setting of the job's trainer that may give memory back. Whether a job with it is valid, and how
+// much it gives back, an estimate says.
+type ObjectiveLever struct {
+	// Code is unique among those of a job; levers of one Group exclude each other.
+	Code, Group string
+	// Title says what it does, and Setting how to say it to the library, whose name Library is.
+	Title, Setting, Library string
+	// Effect is what it does to training; empty where it does nothing.
+	Effect string
+	// Changes are the fields of the objective that it sets, by name.
+	Changes map[string]any
+	set     func(o *Objective)
+}
+
+// Apply changes the objective, of which it makes a copy.
+func (l ObjectiveLever) Apply(t *Training) {
+	o := *t.Objective
+	l.set(&o)
+	t.Objective = &o
+}
+
+// objectiveLevers are the levers on a field of the objective, for every kind that reads it. Sources: trl 0.26
+// (dpo_config.py, grpo_config.py, kto_config.py), trl 1.4 (sft_config.py).
+var objectiveLevers = []struct {
+	field string
+	of    func(t *Training, o *Objective) []ObjectiveLever
+}{
+	{"reference", precomputes},
+	{"reference", turnsAdaptersOff},
+	{"use_logits_to_keep", keepsLogits},
+	{"loss_type", chunksLoss},
+	{"steps_per_generation", writesLess},
+	{"beta", withoutReference},
+	{"completion_tokens", cutsCompletions},
+	{"freeze_vision", freezesTower},
+	{"image_size", shrinksPictures},
+}
+
+// ObjectiveLevers are those of the job's kind of training, in its library's words.
+func (t Training) ObjectiveLevers() []ObjectiveLever {
+	if t.Objective == nil {
+		return nil
+	}
+	kind := objectiveKind(&t)
+	fields, library := trainers[kind].fields, "trl's trainer"
+	if kind == visionLanguage {
+		fields, library = visionFields, "transformers' Trainer"
+	}
+	if trainers[kind].pairs {
+		fields = append(slices.Clone(fields), "completion_tokens")
+	}
+	var ls []ObjectiveLever
+	for _, row := range objectiveLevers {
+		if !slices.Contains(fields, row.field) {
+			continue
+		}
+		for _, l := range row.of(&t, t.Objective) {
+			l.Library = library
+			l.Changes["kind"] = kind
+			ls = append(ls, l)
+		}
+	}
+	return ls
+}
+
+func precomputes(_ *Training, o *Objective) []ObjectiveLever {
+	if o.Reference == "precomputed" && !o.ReferenceResident {
+		return nil
+	}
+	return []ObjectiveLever{{Code: "reference-precomputed", Group: "reference",
+		Title:   "Compute the reference's log-probabilities before training",
+		Setting: "precompute_ref_log_probs=True, and no ref_model",
+		Changes: map[string]any{"reference": "precomputed"},
+		set: func(o *Objective) {
+			o.Reference, o.ReferenceDtype, o.ReferenceResident = "precomputed", "", false
+		}}}
+}
+
+func turnsAdaptersOff(t *Training, o *Objective) []ObjectiveLever {
+	if t.LoRA == nil || o.Reference != "separate" {
+		return nil
+	}
+	return []ObjectiveLever{{Code: "reference-adapter-off", Group: "reference",
+		Title:   "Take the model without its adapters as the reference",
+		Setting: "ref_model=None with a peft_config", Changes: map[string]any{"reference": "adapter-off"},
+		set: func(o *Objective) { o.Reference, o.ReferenceDtype = "adapter-off", "" }}}
+}
+
+func keepsLogits(_ *Training, o *Objective) []ObjectiveLever {
+	if o.UseLogitsToKeep {
+		return nil
+	}
+	return []ObjectiveLever{{Code: "logits-to-keep", Group: "logits",
+		Title: "Compute the logits of the completions alone", Setting: "use_logits_to_keep=True",
+		Changes: map[string]any{"use_logits_to_keep": true},
+		set:     func(o *Objective) { o.UseLogitsToKeep = true }}}
+}
+
+func chunksLoss(t *Training, o *Objective) []ObjectiveLever {
+	const chunked = "chunked_nll"
+	if objectiveKind(t) != "sft" || len(o.LossType) > 0 {
+		return nil
+	}
+	return []ObjectiveLever{{Code: "loss-type-" + chunked, Group: "logits",
+		Title: "Compute the loss without keeping logits", Setting: `loss_type="` + chunked + `"`,
+		Changes: map[string]any{"loss_type": []string{chunked}},
+		set:     func(o *Objective) { o.LossType = Names{chunked} }}}
+}
+
+func writesLess(t *Training, o *Objective) []ObjectiveLever {
+	steps := o.StepsPerGeneration
+	if steps == 0 {
+		steps = max(t.GradientAccumulation, 1)
+	}
+	if steps < 2 {
+		return nil
+	}
+	return []ObjectiveLever{{Code: "steps-per-generation-1", Group: "generation",
+		Title: "Write the completions of one micro-step at a time", Setting: "steps_per_generation=1",
+		Changes: map[string]any{"steps_per_generation": 1},
+		set:     func(o *Objective) { o.StepsPerGeneration = 1 }}}
+}
+
+func withoutReference(_ *Training, o *Objective) []ObjectiveLever {
+	if o.Beta == nil || *o.Beta == 0 {
+		return nil
+	}
+	return []ObjectiveLever{{Code: "beta-0", Group: "reference", Title: "Train without a reference",
+		Setting: "beta=0.0", Effect: "nothing holds the model near the reference",
+		Changes: map[string]any{"beta": 0.0},
+		set:     func(o *Objective) { none := 0.0; o.Beta = &none }}}
+}
+
+func cutsCompletions(t *Training, o *Objective) []ObjectiveLever {
+	const least = 32
+	half := o.CompletionTokens / 2
+	if half < least || t.SequenceLength != 0 {
+		return nil
+	}
+	return []ObjectiveLever{{Code: fmt.Sprintf("completion-%d", half), Group: "completions",
+		Title:   fmt.Sprintf("Cut completions at %d tokens", half),
+		Setting: fmt.Sprintf("max_completion_length=%d, or max_length where there is none", half),
+		Effect:  fmt.Sprintf("completions longer than %d tokens are cut", half),
+		Changes: map[string]any{"completion_tokens": half},
+		set:     func(o *Objective) { o.CompletionTokens = half }}}
+}
+
+func freezesTower(_ *Training, o *Objective) []ObjectiveLever {
+	if o.FreezeVision {
+		return nil
+	}
+	return []ObjectiveLever{{Code: "freeze-vision", Group: "tower", Title: "Freeze the tower that sees",
+		Setting: "requires_grad_(False) on the tower", Effect: "the tower that sees is not trained",
+		Changes: map[string]any{"freeze_vision": true},
+		set:     func(o *Objective) { o.FreezeVision = true }}}
+}
+
+// shrinksPictures offers half the side, in steps of the 28 pixels that Qwen's processor keeps to; a model whose
+// pictures have one size refuses it. The tokens that this saves are left to the text, so that it gives back at least
+// what is said.
+func shrinksPictures(_ *Training, o *Objective) []ObjectiveLever {
+	const side, least = 28, 112
+	if len(o.ImageSize) != 2 {
+		return nil
+	}
+	size := []int64{o.ImageSize[0] / 2 / side * side, o.ImageSize[1] / 2 / side * side}
+	if min(size[0], size[1]) < least {
+		return nil
+	}
+	return []ObjectiveLever{{Code: fmt.Sprintf("image-size-%dx%d", size[0], size[1]), Group: "pictures",
+		Title:   fmt.Sprintf("Show pictures at [%d, %d] pixels", size[0], size[1]),
+		Setting: fmt.Sprintf("max_pixels=%d of the processor", size[0]*size[1]),
+		Effect:  "pictures are seen in less detail",
+		Changes: map[string]any{"image_size": size},
+		set:     func(o *Objective) { o.ImageSize, o.ImageTokens = size, 0 }}}
+}
