@@ -75,8 +75,8 @@ engines: ## Compare the fast engine with the plain one on JOBS (10000) random jo
 accuracy: ## Compare estimates with the reference cases, by model and size
 	$(GO) run ./estimator/accuracy
 
-oracle: ## Trace the corpus with real PyTorch on a stand-in driver and compare (STACK=torch-2.15; downloads 3 GB once; oracle/README.md)
-	oracle/run.sh $(STACK) $(JOBS_FILE)
+oracle: ## Trace the corpus, or CROSSES=40 drawn jobs, with real PyTorch on a stand-in driver and compare (STACK=torch-2.15; downloads 3 GB once; oracle/README.md)
+	CROSSES='$(CROSSES)' SEED='$(SEED)' oracle/run.sh $(STACK) $(JOBS_FILE)
 
 structure: ## Count what the shape of the replay's code is
 	$(GO) run ./reliability/structure

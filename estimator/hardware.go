@@ -15,7 +15,8 @@ func hardware(rc step.Recipe, g *GPU) step.Recipe {
 	rc.ComputeCapability, rc.Multiprocessors = cc, int64(sms)
 	rc.ThreadsPerMultiprocessor = threadsPerMultiprocessor(cc)
 	rc.WorkspaceBytes, rc.LtWorkspaceBytes = 8_519_680, 1<<20
-	if cc/10 == 9 || cc/10 == 10 {
+	const hopper, blackwells = 9, 12
+	if g := cc / 10; g == hopper || rc.Software.WidensWorkspaces && g > hopper && g <= blackwells {
 		rc.WorkspaceBytes = 32 << 20
 	}
 	return rc

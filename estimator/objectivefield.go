@@ -113,7 +113,8 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 		"leave the field out", kind)
 	refuse(t.LogitsDtype != "", "/training/logits_dtype", "the trainer of the objective %s decides the type of the "+
 		"logits; leave the field out", kind)
-	refuse(r.arch.Family != "" && !r.arch.LanguageModel(), "/model",
+	scored := kind == "reward" && r.arch.Scores()
+	refuse(r.arch.Family != "" && !r.arch.LanguageModel() && !scored, "/model",
 		"the objective %s is modelled for decoders with a language-model head, and not for %s as it is given", kind,
 		r.arch.Family)
 	how.lengths(kind, t.Objective, errs)

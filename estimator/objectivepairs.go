@@ -41,6 +41,6 @@ func (r *resolved) reward(t *Training, errs *invalid.List) step.Objective {
 		errs.Add("/training/lora", "unsupported", "adapters on a reward model are not modelled yet, whose score is "+
 			"trained whole beside them; leave one of them out")
 	}
-	r.arch.Scored = true
+	r.arch.Score()
 	return objective.Reward{Pairs: t.MicroBatch, Tokens: r.shape.Tokens}
 }

@@ -123,6 +123,9 @@ type traced struct {
 	ID     string  `json:"id"`
 	Job    Job     `json:"job"`
 	Events []int64 `json:"events"`
+	// Card is what of the card decides allocations: compute capability times ten, multiprocessors; older traces name a
+	// card of tracedGPUs.
+	Card [2]int `json:"card"`
 	// Names are phase, operation and module, and What has one of them for every event; older traces have none.
 	Names []string `json:"names"`
 	What  []int    `json:"what"`
@@ -142,7 +145,11 @@ func (c *traced) replayEquals(t *testing.T) {
 	if c.Job.Training.GradientAccumulation <= 1 {
 		steps = 3
 	}
-	in := Input{Job: c.Job, GPUs: []GPU{tracedGPUs[c.Job.GPUs[0].Name]}}
+	card := GPU{ComputeCapability: c.Card[0], Multiprocessors: c.Card[1]}
+	if c.Card[0] == 0 {
+		card = tracedGPUs[c.Job.GPUs[0].Name]
+	}
+	in := Input{Job: c.Job, GPUs: []GPU{card}}
 	var got tape
 	if err := Replay(in, &got, steps, false); err != nil {
 		t.Fatal(err)

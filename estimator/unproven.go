@@ -100,8 +100,8 @@ var crossWidths = map[evidence.Axis]memory.Doubt{
 	evidence.Parallel:      {Below: 0.04, Above: 0.08},
 }
 
-// firstAdapters is about adapters on a family of which no trace has any: LoRA and QLoRA on Falcon without checkpointing
-// are 19 to 34 % low, on a checkpointed ViT 31 %.
+// firstAdapters is about adapters on a family of which no trace had any: LoRA and QLoRA on Falcon without checkpointing
+// were 19 to 34 % low, on a checkpointed ViT 31 %, before traces showed them.
 var firstAdapters = memory.Doubt{Below: 0.06, Above: 0.52}
 
 // unproven is the doubt about what of the job's cross no trace has shown; false where all of it was.

@@ -50,6 +50,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.SortsFewerBits:       func(r *resolved) bool { return set(&r.recipe.Software.SortsFewerBits) },
 	release.PadsScans:            func(r *resolved) bool { return set(&r.recipe.Software.PadsScans) },
 	release.RoundsFlashHeads:     func(r *resolved) bool { return set(&r.recipe.Software.RoundsFlashHeads) },
+	release.WidensWorkspaces:     func(r *resolved) bool { return set(&r.recipe.Software.WidensWorkspaces) },
 	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
 	release.SumsMask:             func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
 	release.OffsetsPositions:     func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },

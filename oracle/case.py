@@ -119,7 +119,9 @@ def events(given):
     of = aligned(signed, plain.names(), watched.finish().signed(), watched.names())
     names = {}
     what = [names.setdefault(n, len(names)) for n in of]
-    return dict(id=given["id"], job=named(given["job"]), events=signed, names=list(names), what=what)
+    properties = torch.cuda.get_device_properties(0)
+    card = [10 * properties.major + properties.minor, properties.multi_processor_count]
+    return dict(id=given["id"], job=named(given["job"]), card=card, events=signed, names=list(names), what=what)
 
 
 def aligned(signed, names, others, other_names, reach=256, run=4):

@@ -104,7 +104,7 @@ def run(job, loaded=None, watcher=None):
     trained = [p for p in model.parameters() if p.requires_grad]
     watcher.found("parameter", list(model.parameters()))
     watcher.found("buffer", list(model.buffers()))
-    optimizer = optimizers.make(training.get("optimizer"), trained)
+    optimizer = optimizers.make(training.get("optimizer"), [(n, p) for n, p in model.named_parameters() if p.requires_grad])
     known = values.Values() if models.sees(job) else None
     if known:
         known.follow(model)

@@ -217,7 +217,10 @@ def build(job):
     attention = {"flash": "sdpa"}.get(training.get("attention", "sdpa"), training.get("attention", "sdpa"))
     rows, columns = training["micro_batch"], training.get("sequence_length")
     lora, nano = training.get("lora"), job["model"].get("nanogpt")
-    stored = DTYPES[lora.get("base_precision", "bf16")] if lora else DTYPES.get(training.get("precision"), torch.float32)
+    precision = training.get("precision", "amp-bf16")
+    stored = DTYPES.get(precision, torch.float32)
+    if lora:  # a base in the type that is computed in, unless the job says another
+        stored = DTYPES[lora.get("base_precision") or precision.removeprefix("amp-").replace("tf32", "fp32")]
     stored = DTYPES.get((training.get("states") or {}).get("weights"), stored)
     torch.set_default_dtype(stored)
     try:
@@ -235,8 +238,8 @@ def build(job):
     def ids(length=None):
         return torch.empty(rows, length or columns, dtype=torch.long).to("cuda")
 
-    def classes():
-        return torch.empty(rows, dtype=torch.long).to("cuda")
+    def classes(labels):
+        return torch.empty(rows, dtype=torch.float32 if labels == 1 else torch.long).to("cuda")
 
     def pixels(c):
         return torch.empty(rows, c.num_channels, c.image_size, c.image_size).to("cuda")
@@ -251,9 +254,14 @@ def build(job):
         return model, pictures.batch(job, columns)
     name = type(model).__name__
     if name.endswith("ForImageClassification"):
-        return model, lambda: ((), dict(pixel_values=pixels(made), labels=classes()))
+        return model, lambda: ((), dict(pixel_values=pixels(made), labels=classes(made.num_labels)))
     if name.endswith("ForSequenceClassification"):
-        return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=classes()))
+        return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=classes(made.num_labels)))
+    if name.endswith("ForQuestionAnswering"):
+        return model, lambda: (
+            (),
+            dict(input_ids=ids(), attention_mask=ids(), start_positions=classes(2), end_positions=classes(2)),
+        )
     if name == "CLIPModel":
         image = made.vision_config
         return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), pixel_values=pixels(image), return_loss=True))
@@ -261,8 +269,13 @@ def build(job):
         frames = 2 * made.max_source_positions
         return model, lambda: (
             (),
-            # in the type of the weights that they meet unconverted
-            dict(input_features=torch.empty(rows, made.num_mel_bins, frames, dtype=stored).to("cuda"), labels=ids()),
+            # in float32, which autocast converts, or in the type of the weights that they meet unconverted
+            dict(
+                input_features=torch.empty(
+                    rows, made.num_mel_bins, frames, dtype=torch.float32 if precision.startswith("amp-") else stored
+                ).to("cuda"),
+                labels=ids(),
+            ),
         )
     target = (training.get("target_sequence_length") or columns) if getattr(made, "is_encoder_decoder", False) else columns
     return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=ids(target)))

@@ -35,12 +35,47 @@ def _adafactor(parameters):
 _ADAM = {None: dict(foreach=True), "foreach": dict(foreach=True), "fused": dict(fused=True), "for-loop": dict(foreach=False)}
 
 
-def make(optimizer, parameters):
-    """The optimizer that the job document's training.optimizer means."""
+# torch's own, with the learning rate that each has by itself.
+_OTHERS = {
+    "rmsprop": torch.optim.RMSprop,
+    "adagrad": torch.optim.Adagrad,
+    "nadam": torch.optim.NAdam,
+    "radam": torch.optim.RAdam,
+    "adamax": torch.optim.Adamax,
+    "adadelta": torch.optim.Adadelta,
+}
+
+
+class Both(torch.optim.Optimizer):
+    """Two optimizers that step one after the other."""
+
+    def __init__(self, first, second):
+        self.both = (first, second)
+        super().__init__([p for o in self.both for g in o.param_groups for p in g["params"]], {})
+
+    @torch.no_grad()
+    def step(self):
+        for o in self.both:
+            o.step()
+            self.state.update(o.state)
+
+
+def _muon(named):
+    """Muon for the matrices of the layers, AdamW for the rest, for which Muon is not made."""
+    inside = [p for name, p in named if p.dim() == 2 and any(part.isdigit() for part in name.split("."))]
+    rest = [p for _, p in named if not any(p is q for q in inside)]
+    return Both(torch.optim.Muon(inside), torch.optim.AdamW(rest, foreach=True))
+
+
+def make(optimizer, named):
+    """The optimizer that the job document's training.optimizer means, for parameters with their names."""
     optimizer = {"name": optimizer} if isinstance(optimizer, str) else dict(optimizer or {"name": "adamw"})
     name, implementation = optimizer.get("name", "adamw"), optimizer.get("implementation")
+    parameters = [p for _, p in named]
     if name in ("adamw", "adam"):
         return (torch.optim.AdamW if name == "adamw" else torch.optim.Adam)(parameters, **_ADAM[implementation])
+    if name == "amsgrad":
+        return torch.optim.AdamW(parameters, amsgrad=True, **_ADAM[implementation])
     if name in ("sgd", "sgd-momentum"):
         fused = dict(fused=True) if implementation == "fused" else {}
         return torch.optim.SGD(parameters, lr=0.1, momentum=0.9 if name == "sgd-momentum" else 0.0, **fused)
@@ -48,4 +83,8 @@ def make(optimizer, parameters):
         return torch.optim.Adafactor(parameters) if implementation == "torch" else _adafactor(parameters)
     if name == "adamw-8bit":
         return AdamW8bit(parameters)
+    if name == "muon":
+        return _muon(named)
+    if name in _OTHERS:
+        return _OTHERS[name](parameters)
     raise ValueError(f"optimizer {optimizer} is not known here")

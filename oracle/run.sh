@@ -1,5 +1,6 @@
 #!/bin/sh
-# run.sh STACK [jobs.ndjson]: traces the corpus with the releases of stacks/STACK.txt and holds the estimator against it.
+# run.sh STACK [jobs.ndjson]: traces the corpus with the releases of stacks/STACK.txt and holds the estimator against it. With
+# CROSSES=n it draws n crosses of families and recipes from SEED (20) instead, and compares them event by event.
 # Everything that is made lies in $ORACLE_DIR (.oracle in the repository): a virtual environment of about 7 GB, the driver,
 # the traced rows. Neither a GPU nor Docker is needed; gcc, nm, Python 3.10 to 3.12 and 4 GB of memory are.
 set -eu
@@ -19,6 +20,15 @@ if [ -z "${ORACLE_VENV:-}" ] && ! cmp -s "$pinned" "$root/$stack/pinned"; then
   cp "$pinned" "$root/$stack/pinned"
 fi
 "$here/driver/build.sh" "$venv" "$root/$stack/driver"
+trace() { STANDIN=$root/$stack/driver PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$here/trace.py" "$@"; }
+if [ -n "${CROSSES:-}" ]; then
+  seed=${SEED:-20}
+  jobs=$root/$stack/crosses-$seed.ndjson
+  rows=$root/$stack/crosses-$seed.jsonl
+  "$venv/bin/python" "$here/crosses.py" "$CROSSES" --seed "$seed" > "$jobs"
+  trace "$jobs" --out "$rows" --events || echo "what PyTorch itself refuses is in no comparison" >&2
+  cd "$here/.." && exec ${GO:-go} run ./estimator/crosses "$rows"
+fi
 rows=$root/$stack/$(basename "$jobs" .ndjson).jsonl
-STANDIN=$root/$stack/driver PYTHONDONTWRITEBYTECODE=1 "$venv/bin/python" "$here/trace.py" "$jobs" --out "$rows" --limits
+trace "$jobs" --out "$rows" --limits
 cd "$here/.." && ${GO:-go} run ./estimator/accuracy "$rows"

@@ -18,6 +18,8 @@ type Architecture struct {
 	Class string
 	// Labels is how many a classification head tells apart.
 	Labels int64
+	// ScoreDropout is what a decoder that gives every token a class drops before its score.
+	ScoreDropout float64
 	// Pooled says that the class has a pooler over the first token.
 	Pooled bool
 
@@ -135,6 +137,8 @@ func (a *Architecture) Uncompiled() string {
 	switch {
 	case a.ChosenWidth() > 0:
 		return "compiled mixtures of experts are not modelled yet; the experts' routing breaks the graph"
+	case a.classesOfDecoder():
+		return "a compiled decoder with a head for classes is not modelled; leave compile out"
 	case a.family != nil:
 		return a.family.uncompiled
 	}

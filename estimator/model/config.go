@@ -79,6 +79,9 @@ func (c *config) head(f *family, a *Architecture) {
 	for _, end := range classes {
 		if strings.HasSuffix(name, end) {
 			a.Class = end
+			if a.classes() {
+				a.Labels, a.ScoreDropout = c.labels(), c.scoreDropout()
+			}
 			return
 		}
 	}

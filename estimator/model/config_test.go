@@ -100,9 +100,9 @@ func TestKeysThatDoNotMatter(t *testing.T) {
 	}
 }
 
-// TestHeads refuses what is no causal language model.
+// TestHeads refuses a class that is not modelled of the family.
 func TestHeads(t *testing.T) {
-	_, err := read(t, `{"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}`)
+	_, err := read(t, `{"model_type": "llama", "architectures": ["LlamaForQuestionAnswering"]}`)
 	if err == nil || !strings.Contains(err.Error(), "/model/hf_config/architectures") {
 		t.Errorf("got %v", err)
 	}

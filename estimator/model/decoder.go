@@ -133,13 +133,17 @@ func (b *builder) decoder(with traits) step.Network {
 	if with.localTables && (!a.Software.KeepsFrequencies || a.mixes()) {
 		b.frequencies("rotary_emb_local.", a.HeadDim/2)
 	}
-	m.head = b.head("lm_head", a.Hidden, false)
+	if a.classes() {
+		m.head = b.score()
+	} else {
+		m.head = b.head("lm_head", a.Hidden, false)
+	}
 	b.headSection(m.head)
 	return m
 }
 
 // Batch is input_ids, attention_mask and labels.
-func (m *decoder) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
+func (m *decoder) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) }
 
 func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
@@ -187,6 +191,10 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	t.Drop(embedded)
 	for _, local := range slices.Concat(positions, given.locals, masks, tables) {
 		t.Drop(local)
+	}
+	if m.a.classes() {
+		loss, outputs := m.classify(t, normed, labels)
+		return loss, append(outputs, m.cache...)
 	}
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	if m.scaleLogits != nil {

@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // gptOSSFamily is transformers' GptOssForCausalLM: attention with sinks, windows in every other layer and experts
 // whose matrices are one parameter. There is no attention but the written-out formula for it in torch itself.
 // Source: transformers/models/gpt_oss/modeling_gpt_oss.py, configuration_gpt_oss.py, 4.57.
-var gptOSSFamily = family{keys: commonKeys,
+var gptOSSFamily = family{keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 201088.0, "hidden_size": 2880.0, "intermediate_size": 2880.0, "num_hidden_layers": 36.0,
 		"num_attention_heads": 64.0, "num_key_value_heads": 8.0, "head_dim": 64.0, "hidden_act": "silu",

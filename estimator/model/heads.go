@@ -61,6 +61,9 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 		}
 		a.Class = class
 		a.Pooled = a.family.pools(class)
+		if a.Labels == 0 && a.classes() {
+			a.Labels = 2
+		}
 	}
 	if h.Labels > 0 {
 		a.Labels = h.Labels

@@ -35,7 +35,7 @@ func (c *config) biased(a *Architecture) {
 // llamaPreset completes a catalog entry of a decoder that is written like Llama.
 func llamaPreset(_ *Preset, a *Architecture) { a.Activation, a.Gated, a.Rotary = "silu", true, true }
 
-var llamaFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPreset,
+var llamaFamily = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
@@ -45,7 +45,7 @@ var llamaFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPrese
 		a.MLPBias = c.boolean("mlp_bias")
 	}}
 
-var mistralFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPreset,
+var mistralFamily = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "hidden_act": "silu",
@@ -57,7 +57,7 @@ var mistralFamily = family{keys: commonKeys, build: buildLlama, preset: llamaPre
 		a.SlidingWindow = c.optional("sliding_window", maxRows)
 	}}
 
-var qwen2Family = family{keys: commonKeys, build: buildLlama, preset: llamaPreset,
+var qwen2Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu",
@@ -71,7 +71,7 @@ var qwen2Family = family{keys: commonKeys, build: buildLlama, preset: llamaPrese
 		c.windows(a, c.afterFirst())
 	}}
 
-var qwen3Family = family{keys: commonKeys, build: buildLlama, preset: llamaPreset,
+var qwen3Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "head_dim": 128.0, "hidden_act": "silu",
@@ -83,7 +83,7 @@ var qwen3Family = family{keys: commonKeys, build: buildLlama, preset: llamaPrese
 		c.windows(a, c.afterFirst())
 	}}
 
-var smolLM3Family = family{keys: commonKeys, build: buildLlama,
+var smolLM3Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama,
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
 		a.NoRotaryEvery = 4

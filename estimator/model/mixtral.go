@@ -2,7 +2,7 @@ package model
 
 // mixtralFamily is transformers' MixtralForCausalLM (modeling_mixtral.py, 4.57): Llama's decoder with a mixture
 // of experts in every layer.
-var mixtralFamily = family{keys: commonKeys, build: buildSparse,
+var mixtralFamily = family{keys: commonKeys, classes: classifyingLM, build: buildSparse,
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
 		a.own = mixtralExperts(p.MoE.Experts, p.MoE.TopK, p.MoE.ExpertFFN)

@@ -14,7 +14,7 @@ func (m *bloom) plainHead() bool      { return true }
 func (m *falcon) plainHead() bool     { return true }
 func (m *opt) plainHead() bool        { return true }
 func (m *phi) plainHead() bool        { return true }
-func (m *decoder) plainHead() bool    { return m.scaleLogits == nil }
+func (m *decoder) plainHead() bool    { return m.scaleLogits == nil && !m.a.classes() }
 
 // PlainHead says whether the model's logits are the output of its head as it is.
 func (a *Architecture) PlainHead() bool {

@@ -8,7 +8,7 @@ import (
 
 // qwen3MoEFamily is Qwen3 with mixtures of experts.
 // Source: transformers/models/qwen3_moe/modeling_qwen3_moe.py, configuration_qwen3_moe.py, 4.57.
-var qwen3MoEFamily = family{keys: commonKeys, build: buildSparse,
+var qwen3MoEFamily = family{keys: commonKeys, classes: classifyingLM, build: buildSparse,
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
 		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, Normalise: true, Path: "mlp",
@@ -39,7 +39,7 @@ var qwen3MoEFamily = family{keys: commonKeys, build: buildSparse,
 
 // qwen2MoEFamily is Qwen2 with mixtures of experts and one that all tokens share.
 // Source: transformers/models/qwen2_moe/modeling_qwen2_moe.py, configuration_qwen2_moe.py, 4.57.
-var qwen2MoEFamily = family{keys: commonKeys,
+var qwen2MoEFamily = family{keys: commonKeys, classes: classifyingLM,
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
 		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN,

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // StarCoder2: Llama's attention between LayerNorms, with biases, an MLP without a gate and dropout.
 // Source: transformers/models/starcoder2/modeling_starcoder2.py, configuration_starcoder2.py, 4.57.
-var starCoder2Family = family{keys: commonKeys,
+var starCoder2Family = family{keys: commonKeys, classes: classifyingLM,
 	defaults: map[string]any{
 		"vocab_size": 49152.0, "hidden_size": 3072.0, "intermediate_size": 12288.0, "num_hidden_layers": 30.0,
 		"num_attention_heads": 24.0, "num_key_value_heads": 2.0, "hidden_act": "gelu_pytorch_tanh",

@@ -157,7 +157,8 @@ func (m *vit) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 // embeddings is ViTEmbeddings: patches, the class token before them, and positions.
 func (m *vit) embeddings(t *step.Tape, pixels step.T) step.T {
-	cut := t.Convolution(pixels, m.projection.w, m.projection.b, m.own.count(), true)
+	// The patches are what get_input_embeddings names, so that their output is what a hook makes require a gradient.
+	cut := t.InputGradient(t.Convolution(pixels, m.projection.w, m.projection.b, m.own.count(), true))
 	all := t.Concat(t.Repeated(m.class), cut, step.LabelEmbedding)
 	t.Drop(cut)
 	placed := t.Add(all, t.Parameter(m.places), step.LabelPositions)

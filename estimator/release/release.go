@@ -26,6 +26,7 @@ const (
 	SortsFewerBits       Switch = "sorts-fewer-bits"
 	PadsScans            Switch = "pads-scans"
 	RoundsFlashHeads     Switch = "rounds-flash-heads"
+	WidensWorkspaces     Switch = "widens-workspaces"
 	BroadcastsMask       Switch = "broadcasts-mask"
 	SumsMask             Switch = "sums-mask"
 	OffsetsPositions     Switch = "offsets-positions"

@@ -182,6 +182,12 @@ func changeTable() []Change {
 			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: WidensWorkspaces,
+			What:   "torch 2.15 gives cuBLAS 32 MiB on Blackwell, too, which had 8.1 before",
+			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize), 2.9.1 and 2.15.0",
+			Shown:  "traces of Llama, BERT and GPT-2 on a B200",
+		},
+		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: RoundsFlashHeads,
 			What: "FlashAttention in torch 2.15 rounds heads wider than 128 to a multiple of 64",
 			Source: "aten/src/ATen/native/transformers/cuda/flash_attn/flash_api.cpp (head_size_rounded), " +

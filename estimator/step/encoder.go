@@ -139,7 +139,9 @@ func (t *Tape) MeanLoss(x T) T {
 // SquaredError is F.mse_loss(x, targets), float32 under autocast.
 func (t *Tape) SquaredError(x, targets T) T {
 	x32 := t.autocastTo(x, F32, LabelCast)
-	y := t.fresh(1, x32.dtype, LabelLoss)
+	y := t.fresh(x32.numel, x32.dtype, LabelLoss) // whose shape is that of the differences until their mean is in it
+	y.numel = 1
+	t.Drop(t.fresh(x32.numel, x32.dtype, LabelLoss))
 	y = t.op(x32).save(x32, targets).alloc(0, x32.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 	t.Drop(x32)
 	return y

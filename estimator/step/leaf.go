@@ -24,7 +24,8 @@ func (t *Tape) requireGrad(x T) T {
 	return x
 }
 
-// keepGradient gives the leaf of node i its gradient, which it takes over where nobody else refers to it.
+// keepGradient gives the leaf of node i its gradient, which it takes over where nobody else refers to it and it is not
+// a part of something larger. Source: torch/csrc/autograd/functions/accumulate_grad.h (accumulateGrad), torch 2.9.
 func (t *Tape) keepGradient(i int32) {
 	n := &t.nodes[i]
 	grad := n.grad[0]
@@ -34,8 +35,9 @@ func (t *Tape) keepGradient(i int32) {
 		if l.node != i {
 			continue
 		}
-		if t.storages[grad].refs > 1 {
-			fresh := t.Alloc(t.Prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)
+		whole := t.Prog.Slots[t.storages[grad].slot].Bytes == l.x.bytes()
+		if t.storages[grad].refs > 1 || !whole {
+			fresh := t.Alloc(l.x.bytes(), Temporaries, LabelInputGradient)
 			t.Release(grad)
 			grad = fresh
 		}

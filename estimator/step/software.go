@@ -18,6 +18,8 @@ type Software struct {
 	PadsScans bool
 	// RoundsFlashHeads lets FlashAttention round heads wider than 128 to a multiple of 64, instead of 32.
 	RoundsFlashHeads bool
+	// WidensWorkspaces gives cuBLAS on Blackwell the workspace that it has on Hopper.
+	WidensWorkspaces bool
 	// SumsMask looks at an all-ones mask with a sum instead of all().
 	SumsMask bool
 	// BroadcastsMask makes masks of rows and columns that are broadcast, not of single indices.

@@ -1,0 +1,147 @@
+// Command crosses holds the replay against traced crosses of families and recipes, event by event, and prints every
+// inequality with the operation and the module that made it.
+//
+//	go run ./estimator/crosses [-list 6] [-equal file] events.jsonl …
+//
+// The files are what oracle/trace.py --events writes. -equal writes the traces that the replay equals into a file, as
+// they were read; traces that are there already are left out of it by name. Refused jobs are listed and are no failure.
+package main
+
+import (
+	"bufio"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+
+func run(args []string, stdout, stderr io.Writer) int {
+	flags := flag.NewFlagSet("crosses", flag.ContinueOnError)
+	flags.SetOutput(stderr)
+	list := flags.Int("list", 6, "print this many inequalities of a cross")
+	equal := flags.String("equal", "", "append the traces that the replay equals to this file")
+	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if flags.NArg() == 0 {
+		fmt.Fprintln(stderr, "crosses: no files of events")
+		return 2
+	}
+	var kept io.Writer = io.Discard
+	if *equal != "" {
+		f, err := os.OpenFile(*equal, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+		if err != nil {
+			fmt.Fprintln(stderr, "crosses:", err)
+			return 2
+		}
+		defer f.Close()
+		kept = f
+	}
+	var all tally
+	for _, path := range flags.Args() {
+		if err := all.read(path, *list, stdout, kept); err != nil {
+			fmt.Fprintln(stderr, "crosses:", err)
+			return 2
+		}
+	}
+	return all.print(stdout)
+}
+
+// tally counts what became of the crosses.
+type tally struct{ equal, unequal, refused int }
+
+func (t *tally) read(path string, list int, out, kept io.Writer) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	lines.Buffer(nil, 64<<20)
+	for n := 1; lines.Scan(); n++ {
+		var c cross
+		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		if err := c.check(); err != nil {
+			return fmt.Errorf("%s:%d: %w", path, n, err)
+		}
+		replayed, err := c.replayed()
+		switch {
+		case err != nil:
+			t.refused++
+			fmt.Fprintf(out, "%s: refused: %v\n", c.ID, err)
+		case c.print(out, replayed, list):
+			t.equal++
+			if _, err := fmt.Fprintln(kept, lines.Text()); err != nil {
+				return err
+			}
+		default:
+			t.unequal++
+		}
+	}
+	return lines.Err()
+}
+
+// print is the last line, and what the command exits with.
+func (t *tally) print(out io.Writer) int {
+	fmt.Fprintf(out, "%d crosses: %d equal, %d unequal, %d refused\n", t.equal+t.unequal+t.refused, t.equal, t.unequal,
+		t.refused)
+	if t.unequal > 0 {
+		return 1
+	}
+	return 0
+}
+
+// cross is a traced job.
+type cross struct {
+	ID  string        `json:"id"`
+	Job estimator.Job `json:"job"`
+	// Card is what of the card decides allocations: compute capability times ten, multiprocessors.
+	Card   [2]int   `json:"card"`
+	Events []int64  `json:"events"`
+	Names  []string `json:"names"`
+	What   []int    `json:"what"`
+}
+
+// check says what the trace lacks.
+func (c *cross) check() error {
+	switch {
+	case c.ID == "" || len(c.Events) == 0:
+		return fmt.Errorf("a trace has an id and events")
+	case len(c.What) != len(c.Events):
+		return fmt.Errorf("%s: %d of %d events have names", c.ID, len(c.What), len(c.Events))
+	case c.Card[0] <= 0 || c.Card[1] <= 0:
+		return fmt.Errorf("%s does not say its card", c.ID)
+	}
+	for _, name := range c.What {
+		if name < 0 || name >= len(c.Names) {
+			return fmt.Errorf("%s: no name %d", c.ID, name)
+		}
+	}
+	return nil
+}
+
+// replayed are the events of as many steps as were traced. The error is an *estimator.InvalidJobError.
+func (c *cross) replayed() ([]estimator.Event, error) {
+	steps := 3
+	if c.Job.Training.GradientAccumulation > 1 {
+		steps = 2
+	}
+	card := estimator.GPU{ComputeCapability: c.Card[0], Multiprocessors: c.Card[1]}
+	return estimator.Events(estimator.Input{Job: c.Job, GPUs: []estimator.GPU{card}}, steps)
+}
+
+// traced are the trace's own events.
+func (c *cross) traced() []estimator.Event {
+	events := make([]estimator.Event, len(c.Events))
+	for i, bytes := range c.Events {
+		events[i] = estimator.Event{Bytes: bytes, What: c.Names[c.What[i]]}
+	}
+	return events
+}

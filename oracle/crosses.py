@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Draw crosses of families and recipes, as jobs for trace.py.
+
+    python crosses.py 40 --seed 7 > crosses.ndjson
+
+A family is a line of families.ndjson, a recipe one value of each axis below. The same number and seed draw the same jobs; the
+first jobs of a larger number are those of a smaller one. --only takes families by the beginning of their names.
+"""
+
+import argparse
+import json
+import os
+import random
+
+PRECISIONS = ("amp-bf16", "amp-bf16", "amp-fp16", "bf16", "fp32")
+OPTIMIZERS = (
+    *(dict(name="adamw", implementation=i) for i in ("fused", "foreach", "for-loop")),
+    *(dict(name="adafactor", implementation=i) for i in ("transformers", "torch")),
+    *(dict(name=n) for n in "sgd sgd-momentum adamw-8bit rmsprop adagrad nadam radam adamax adadelta muon".split()),
+)
+CHECKPOINTING = (None, None, "full", dict(mode="full", reentrant=True), dict(mode="full", reentrant=False))
+CARDS = ("a100-sxm4-80gb", "a100-sxm4-80gb", "h100-sxm5", "b200", "rtx-4090", "t4")
+FRAMEWORKS = ("hf-trainer", "hf-trainer", "pytorch", "accelerate")
+
+
+def families():
+    with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "families.ndjson")) as f:
+        return [json.loads(line) for line in f]
+
+
+def adapters(r, family, precision):
+    targets = r.choice((family["targets"], family["targets"], "all-linear"))
+    lora = dict(rank=8, target_modules=targets, dropout=r.choice((0.0, 0.05)))
+    if precision.startswith("amp-") and r.random() < 0.25:
+        lora["base_precision"] = "fp32"
+    return lora
+
+
+def draw(r, chosen):
+    """A job, and what it is called."""
+    family = r.choice(chosen)
+    config, precision = dict(family["config"]), r.choice(PRECISIONS)
+    training = dict(
+        micro_batch=r.choice((1, 2, 3, 4)),
+        sequence_length=r.choice((64, 77, 128, 200, 256, 500)),
+        gradient_accumulation=r.choice((1, 1, 1, 2)),
+        precision=precision,
+        optimizer=r.choice(OPTIMIZERS),
+        framework=r.choice(FRAMEWORKS),
+    )
+    lengths = (config.get("max_position_embeddings"), config.get("max_target_positions"), 77 if family["name"] == "clip" else None)
+    training["sequence_length"] = min(n for n in (*lengths, training["sequence_length"]) if n)
+    if family["name"] == "vit":
+        del training["sequence_length"]
+    checkpointing, eager, padded, adapted = r.choice(CHECKPOINTING), r.random() < 0.25, r.random() < 0.15, r.random() < 0.35
+    if checkpointing:
+        training["gradient_checkpointing"] = checkpointing
+    if eager:
+        training["attention"] = "eager"
+    if padded and family["name"] != "vit":
+        training["attention_mask"] = "explicit"
+    if adapted and "targets" in family:
+        training["lora"] = adapters(r, family, precision)
+    if r.random() < 0.15:
+        training["clip_grad_norm"] = False
+    card = r.choice(CARDS)
+    return family["name"], dict(model=dict(hf_config=config), training=training, gpus=[card])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("number", type=int)
+    parser.add_argument("--seed", type=int, default=20)
+    parser.add_argument("--only", action="append", default=[])
+    args = parser.parse_args()
+    r = random.Random(args.seed)
+    chosen = [f for f in families() if not args.only or f["name"].startswith(tuple(args.only))]
+    for i in range(args.number):
+        name, job = draw(r, chosen)
+        print(json.dumps(dict(id=f"x{args.seed}-{i}-{name}", job=job)))
+
+
+if __name__ == "__main__":
+    main()
