@@ -55,7 +55,7 @@ def draw(r, chosen):
     checkpointing, eager, padded, adapted = r.choice(CHECKPOINTING), r.random() < 0.25, r.random() < 0.15, r.random() < 0.35
     if checkpointing:
         training["gradient_checkpointing"] = checkpointing
-    if eager:
+    if eager or family.get("eager"):  # what has no other attention in transformers
         training["attention"] = "eager"
     if padded and family["name"] != "vit":
         training["attention_mask"] = "explicit"

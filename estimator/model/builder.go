@@ -201,6 +201,13 @@ func (b *builder) norm(name string, width int64, bias bool) norm {
 	return m
 }
 
+// inLayers marks what was declared from start on as parts of layers.
+func (b *builder) inLayers(start int) {
+	for i := start; i < len(b.p.List); i++ {
+		b.p.List[i].InLayer = true
+	}
+}
+
 // stack declares the layers that repeat; there is one such stack in a model.
 func (b *builder) stack(layer func(i int64)) {
 	start := len(b.p.List)
@@ -212,11 +219,7 @@ func (b *builder) stack(layer func(i int64)) {
 			b.p.List[first].First = true
 		}
 	}
-	defer func() {
-		for i := start; i < len(b.p.List); i++ {
-			b.p.List[i].InLayer = true
-		}
-	}()
+	defer b.inLayers(start)
 	lead := min(b.a.Lead, b.recorded)
 	if b.a.Irregular {
 		lead = b.recorded

@@ -190,6 +190,9 @@ func (m *clip) declareVision(b *builder) {
 func (m *clip) declare(b *builder, name string, sizes clipSizes) clipTower {
 	w := clipTower{m: m, sizes: sizes, layers: make([]clipLayer, sizes.layers)}
 	d := sizes.hidden
+	if b.a.Family == "clip" { // and not a tower of a model that sees
+		defer b.inLayers(len(b.p.List))
+	}
 	for i := range w.layers {
 		l := &w.layers[i]
 		if m.own.normsAhead {

@@ -142,6 +142,7 @@ func buildT5(b *builder) step.Network {
 func (m *t5) declare(b *builder, name string, layers int64, decodes bool) t5Stack {
 	d, ffn := m.a.Hidden, m.a.FFN
 	s := t5Stack{m: m, decodes: decodes, blocks: make([]t5Block, layers)}
+	start := len(b.p.List)
 	for i := range s.blocks {
 		l := &s.blocks[i]
 		l.self = m.declareAttention(b, name+".SelfAttention", i == 0)
@@ -157,6 +158,7 @@ func (m *t5) declare(b *builder, name string, layers int64, decodes bool) t5Stac
 		l.up, l.down = b.linear(up, d, ffn, false), b.linear(name+".wo", ffn, d, false)
 		l.mlpNorm = b.norm(name+".layer_norm", d, false)
 	}
+	b.inLayers(start)
 	s.final = b.norm(name+".final_layer_norm", d, false)
 	return s
 }

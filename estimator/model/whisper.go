@@ -151,6 +151,7 @@ func (m *whisper) declare(b *builder, name string, sizes whisperSizes, decodes b
 	if sizes.heads > 0 {
 		s.heads = step.Heads{Query: sizes.heads, KV: sizes.heads, Dim: d / sizes.heads}
 	}
+	start := len(b.p.List)
 	for i := range s.layers {
 		l := &s.layers[i]
 		l.self = b.whisperAttention(name+".self_attn", d)
@@ -162,6 +163,7 @@ func (m *whisper) declare(b *builder, name string, sizes whisperSizes, decodes b
 		l.fc1, l.fc2 = b.linear(name+".fc1", d, sizes.ffn, true), b.linear(name+".fc2", sizes.ffn, d, true)
 		l.final = b.norm(name+".final_layer_norm", d, true)
 	}
+	b.inLayers(start)
 	s.final = b.norm(name+".layer_norm", d, true)
 	return s
 }
