@@ -41,7 +41,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
 	r.base(t, &adapters, errs)
 	r.adapted = true
-	r.recipe.InputGradients = r.recipe.CheckpointEvery > 0
+	r.recipe.InputGradients = r.recipe.InputGradients || r.recipe.CheckpointEvery > 0
 	r.arch.Adapt(adapters, pointer, errs)
 }
 

@@ -271,6 +271,7 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 	}
 	rc := &r.recipe
 	if mode == "full" && r.arch.NeverCheckpoints && r.holds(release.IgnoresCheckpointing) {
+		rc.InputGradients = t.LoRA != nil // the hook on the embeddings is put there all the same
 		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in "+r.transformers())
 		return
 	}
