@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -168,5 +169,32 @@ func TestTracedStacks(t *testing.T) {
 	}
 	if traced, other := width(olmo, formerStack), width(olmo, today); other <= traced {
 		t.Errorf("a family that was not traced with these releases widens nothing: %d, %d", other, traced)
+	}
+}
+
+// TestScaledBeforeFloat32 holds what transformers 4.45 makes of logits that a family scales: the scaled ones are made
+// float32, so that nothing as wide is scaled in float32. Read off a trace of transformers 4.45.2.
+func TestScaledBeforeFloat32(t *testing.T) {
+	for _, family := range []string{"granite", "cohere"} {
+		job := Job{Training: Training{MicroBatch: 2, SequenceLength: 200, Precision: PrecisionBF16,
+			Versions: map[string]string{"transformers": "4.45.2", "torch": "2.9.1"}}}
+		job.Model.HFConfig = []byte(`{"model_type": "` + family + `", "hidden_size": 256, "intermediate_size": 688,
+			"num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 5000,
+			"max_position_embeddings": 512}`)
+		events, err := Events(Input{Job: job}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		const half, wide = 2 * 200 * 5000 * 2, 2 * 200 * 5000 * 4
+		var got []int64
+		for _, e := range events {
+			if strings.Contains(e.What, "logits") && (max(e.Bytes, -e.Bytes) == half || max(e.Bytes, -e.Bytes) == wide) {
+				got = append(got, e.Bytes)
+			}
+		}
+		want := []int64{half, half, -half, wide, -half}
+		if len(got) < len(want) || !slices.Equal(got[:len(want)], want) {
+			t.Errorf("%s: the first events as wide as the logits are %v, not %v", family, got[:min(8, len(got))], want)
+		}
 	}
 }

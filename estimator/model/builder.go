@@ -288,6 +288,17 @@ func (m *linear) logits(t *step.Tape, x step.T) step.T {
 	return t.HeadOf(x, func(x step.T) step.T { return m.forward(t, x) })
 }
 
+// scaledLogits is the layer as the model's head and what its output goes through, which takes it over.
+// Source: transformers/models/granite/modeling_granite.py (GraniteForCausalLM.forward) and Cohere's and Gemma 2's, 4.45.
+func (m *linear) scaledLogits(t *step.Tape, x step.T, scale func(t *step.Tape, logits step.T) step.T) step.T {
+	return t.HeadOf(x, func(x step.T) step.T {
+		if m.adapter == nil && m.quantised == step.NotQuantised {
+			return scale(t, t.Linear(x, m.w, m.b, step.LabelLogits))
+		}
+		return scale(t, m.forward(t, x))
+	})
+}
+
 // keys is the layer for the keys of attention that is written out. Their gradient comes transposed; where copies says
 // that it has to be laid out anew for a product, each product has its own copy made: the layer's and its adapter's.
 func (m *linear) keys(t *step.Tape, x step.T, copies bool) step.T {

@@ -196,9 +196,14 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 		loss, outputs := m.classify(t, normed, labels)
 		return loss, append(outputs, m.cache...)
 	}
-	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
-	if m.scaleLogits != nil {
-		logits = m.scaleLogits(t, logits)
+	var logits step.T
+	switch {
+	case m.scaleLogits == nil:
+		logits = t.CloseSection(step.HeadSection, m.head.logits(t, normed))
+	case t.Recipe.UpcastInModel && !t.RunsHead(): // what is scaled is made float32, in the model
+		logits = t.CloseSection(step.HeadSection, m.head.scaledLogits(t, normed, m.scaleLogits))
+	default:
+		logits = m.scaleLogits(t, t.CloseSection(step.HeadSection, m.head.logits(t, normed)))
 	}
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)

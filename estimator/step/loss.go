@@ -107,6 +107,9 @@ func (t *Tape) Head(x T, w, b Weight) T {
 	return y
 }
 
+// RunsHead says whether an objective runs the head itself.
+func (t *Tape) RunsHead() bool { return t.pass.Head != nil }
+
 // HeadOf is Head for a head that is more than a linear layer, which run computes.
 func (t *Tape) HeadOf(x T, run func(x T) T) T {
 	if t.takesHead() {
