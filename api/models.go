@@ -19,7 +19,7 @@ type ModelList struct {
 // listModels lists the model catalog.
 //
 //	@Summary		List the models
-//	@Description	The models that a job may name as model.preset, with their dimensions and exact parameter counts. Parameters narrow the list and combine. The whole list is one page unless page_size is given.
+//	@Description	The models that a job may name as model.preset, with their dimensions and exact parameter counts; of recorded ones what was recorded, without the recording itself. Parameters narrow the list and combine. The whole list is one page unless page_size is given.
 //	@ID				listModels
 //	@Tags			catalog
 //	@Produce		json
@@ -47,6 +47,7 @@ func (a *API) listModels() endpoint {
 		list := ModelList{Catalog: models.Catalog, Models: make([]catalog.Model, len(part)), NextPageToken: next}
 		for i := range part {
 			list.Models[i] = withAliases(part[i])
+			list.Models[i].Recorded = nil // GET of the one model has it
 		}
 		return versioned(w, r, models.Catalog, list)
 	}
@@ -78,7 +79,7 @@ func (a *API) getModel() endpoint {
 // putModel creates or replaces a model.
 //
 //	@Summary		Create or replace a model
-//	@Description	The body is the whole entry, which the estimator must be able to replay. If-None-Match: * creates one, If-Match with its ETag replaces one. An entry with the id of a built-in one stands in its place until it is deleted, upgrades included. 200 and 201 are sent when the entry is durably stored; every replica answers with it within seconds.
+//	@Description	The body is the whole entry, which the estimator must be able to replay: its dimensions, or recorded with what vramplan_record wrote. If-None-Match: * creates one, If-Match with its ETag replaces one. An entry with the id of a built-in one stands in its place until it is deleted, upgrades included. 200 and 201 are sent when the entry is durably stored; every replica answers with it within seconds.
 //	@ID				putModel
 //	@Tags			catalog
 //	@Accept			json

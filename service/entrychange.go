@@ -30,6 +30,9 @@ func (s *Service) put(ctx context.Context, c CatalogChange, known Precondition,
 			return nil, failed(CodeConflict, "users have entered %d %ss, which is the most that the catalog takes",
 				maxUserEntries, c.Kind)
 		}
+		if err := roomFor(now, &c); err != nil {
+			return nil, err
+		}
 		if created = current.version == ""; created {
 			c.Action = Created
 		} else {

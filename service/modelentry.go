@@ -25,6 +25,8 @@ type ModelEntry struct {
 	ParametersCheck string `json:"params_check,omitempty" validate:"omitempty,max=64"`
 	Notes           string `json:"notes,omitempty" validate:"omitempty,max=4000"`
 
+	// Recording is ignored: the service reads it off recorded.
+	Recording *catalog.Recording `json:"recording,omitempty"`
 	// Origin is ignored.
 	Origin string `json:"origin,omitempty" validate:"omitempty,max=32"`
 	// Revision is ignored.
@@ -65,10 +67,14 @@ func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
 		text(f.pointer, f.value)
 	}
 	checkAliases(&wrong, e.Aliases, e.AliasNotes)
+	recording := readRecording(&e.Preset, &wrong)
 	m := &catalog.Model{Preset: e.Preset, AliasNotes: e.AliasNotes, Source: e.Source,
 		ParametersSource: e.ParametersSource, Notes: e.Notes, Origin: catalog.User}
 	// readers of a model get a list, which may be empty
 	m.ID, m.Aliases = id, append([]string{}, distinct(e.Aliases)...)
+	if m.Recording = recording; recording != nil {
+		m.Family, m.Kind, m.Layers = model.FamilyRecorded, model.FamilyRecorded, recording.Layers
+	}
 	if m.KVHeads == 0 {
 		m.KVHeads = m.Heads
 	}
@@ -107,6 +113,9 @@ func (s *Service) trial(p *model.Preset) (parameters int64, err error) {
 	}()
 	var job estimator.Job
 	job.Model.Preset, job.Training.MicroBatch = p.ID, 1
+	if p.Recorded != nil {
+		recordedTrial(p, &job.Training)
+	}
 	result, err := s.within(context.Background(), s.estimate)(estimator.Input{Job: job, Preset: p})
 	if err == nil {
 		return result.Model.Parameters, nil

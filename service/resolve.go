@@ -46,7 +46,7 @@ func resolve(c *catalog.Catalog, job estimator.Job) (*resolved, error) {
 func (r *resolved) resolveModel() error {
 	name := r.input.Job.Model.Preset
 	if name == "" {
-		return nil
+		return r.resolveRecorded()
 	}
 	m, err := r.catalog.Model(name)
 	if unknown, ok := errors.AsType[*catalog.UnknownError](err); ok {

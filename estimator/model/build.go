@@ -77,6 +77,11 @@ var kinds = map[string]bool{"decoder": true, "encoder": true, "encoder-decoder":
 
 // FromPreset is the architecture of a catalog entry.
 func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
+	if p.Recorded != nil {
+		a := FromRecording(p.Recorded, pointer+"/recorded", errs)
+		a.Name = p.ID
+		return a
+	}
 	if p.Family == "gpt2" && strings.HasPrefix(p.ID, "nanogpt/") {
 		a := FromNanoGPT(NanoGPT{Layers: p.Layers, Heads: p.Heads, Embedding: p.Hidden, BlockSize: p.MaxPositions,
 			Vocabulary: p.Vocabulary, Bias: p.Bias.Q, Dropout: p.Dropout.Residual}, pointer, errs)

@@ -1,15 +1,17 @@
 package model
 
+import "encoding/json"
+
 // Preset is one entry of the model catalog: the dimensions of a published model
 // and its exact parameter count. Its JSON is the catalog's own; the limits are those
 // of a config.json.
 type Preset struct {
 	ID                    string     `json:"id" validate:"omitempty,max=200"`
-	Family                string     `json:"family" validate:"required,max=64"`
-	Kind                  string     `json:"kind" validate:"required,max=64"`
-	Layers                int64      `json:"layers" validate:"required,gte=1,lte=1024"`
-	Hidden                int64      `json:"hidden" validate:"required,gte=1,lte=16777216"`
-	Heads                 int64      `json:"heads" validate:"required,gte=1,lte=16777216"`
+	Family                string     `json:"family" validate:"required_without=Recorded,omitempty,max=64"`
+	Kind                  string     `json:"kind" validate:"required_without=Recorded,omitempty,max=64"`
+	Layers                int64      `json:"layers" validate:"required_without=Recorded,gte=0,lte=1024"`
+	Hidden                int64      `json:"hidden" validate:"required_without=Recorded,gte=0,lte=16777216"`
+	Heads                 int64      `json:"heads" validate:"required_without=Recorded,gte=0,lte=16777216"`
 	KVHeads               int64      `json:"kv_heads" validate:"gte=0,lte=16777216"`
 	HeadDim               int64      `json:"head_dim" validate:"gte=0,lte=16777216"`
 	FFN                   int64      `json:"ffn" validate:"gte=0,lte=1073741824"`
@@ -51,6 +53,8 @@ type Preset struct {
 	WordEmbeddingWidth int64    `json:"word_embed_proj_dim" validate:"gte=0,lte=16777216"`
 	ParametersTotal    int64    `json:"params_total" validate:"gte=0,lte=9007199254740991"`
 	Aliases            []string `json:"aliases" validate:"max=64,dive,min=1,max=200"`
+	// Recorded is what vramplan_record wrote of a module (docs/recording.md); the dimensions are left out then.
+	Recorded json.RawMessage `json:"recorded,omitempty" swaggertype:"object"`
 }
 
 // PresetText is the tower of a preset that reads texts.

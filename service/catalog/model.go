@@ -16,8 +16,28 @@ type Model struct {
 	ParametersCheck string `json:"params_check,omitempty"`
 	Notes           string `json:"notes,omitempty"`
 
+	// Recording says of what a recorded model was recorded.
+	Recording *Recording `json:"recording,omitempty"`
+
 	Origin   Origin `json:"origin,omitempty"`
 	Revision int64  `json:"revision,omitempty"`
+}
+
+// Recording is where a recorded model is from.
+type Recording struct {
+	// Name is the class or function that was recorded, Source the module that has it.
+	Name   string `json:"name" validate:"max=200"`
+	Source string `json:"source" validate:"max=200"`
+	// Digest is the recorder's own, of all that it wrote.
+	Digest string `json:"digest" validate:"max=200"`
+	// Versions are the releases with which it was recorded.
+	Versions map[string]string `json:"versions" validate:"max=32,dive,keys,max=200,endkeys,max=200"`
+	// Precisions are the kinds that it was recorded in, Layers the number of layers that repeat, Bytes its length.
+	Precisions []string `json:"precisions" validate:"max=8,dive,max=16"`
+	Layers     int64    `json:"layers" validate:"gte=0,lte=9007199254740991"`
+	Bytes      int64    `json:"bytes" validate:"gte=0,lte=9007199254740991"`
+	// Unexpressed is what the recorder could not write down.
+	Unexpressed []string `json:"unexpressed,omitempty" validate:"max=64,dive,max=1000"`
 }
 
 // AliasNote is what is to be said about reading name as this model; "" when

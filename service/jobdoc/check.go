@@ -147,7 +147,7 @@ func explain(f validator.FieldError, n *node) (code, detail string) {
 		shown = strconv.Quote(clip(text, 64))
 	}
 	switch f.Tag() {
-	case "required":
+	case "required", "required_without":
 		return CodeRequired, "is required; accepted: " + n.accepts()
 	case "gte", "lte", "gt", "lt":
 		return CodeOutOfRange, shown + " was given; accepted: " + n.accepts()
