@@ -258,8 +258,8 @@ type Distributed struct {
 	VirtualPipeline int64 `json:"virtual_pipeline,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// PipelineStage is the stage to answer for, from 0; the fullest where it is left out.
 	PipelineStage *int64 `json:"pipeline_stage,omitempty" validate:"omitempty,gte=0,lte=1048576"`
-	// Rank is the GPU to answer for, from 0, which says the stage of a pipeline; no other GPU holds more than the
-	// first.
+	// Rank is the GPU to answer for, from 0, which says the stage of a pipeline and the place among GPUs that share a
+	// sequence; the fullest where it is left out.
 	Rank *int64 `json:"rank,omitempty" validate:"omitempty,gte=0,lte=1048576"`
 	// ContextParallel is the number of GPUs that share each sequence.
 	ContextParallel int64 `json:"context_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`

@@ -1,10 +1,30 @@
 package estimator
 
+import "strings"
+
 // mesh is how the GPUs of a job are arranged.
 type mesh struct {
 	// world is how many there are; tensor share each layer, context each sequence, and pipeline stages the layers. data
 	// is how many such arrangements there are, and shard how many GPUs share one copy of what a stage holds.
 	world, tensor, context, pipeline, data, shard int64
+}
+
+// shared is how GPUs share layers and sequences, in words, besides what they share of the data's; empty where they do
+// not.
+func (m mesh) shared() string {
+	var words []string
+	for _, x := range []struct {
+		gpus int64
+		word string
+	}{{m.pipeline, "pipeline"}, {m.context, "context"}, {m.tensor, "tensor"}} {
+		if x.gpus > 1 {
+			words = append(words, x.word)
+		}
+	}
+	if len(words) > 0 && m.shard > 1 {
+		words = append(words, "fsdp")
+	}
+	return strings.Join(words, " × ")
 }
 
 // stage is the stage that a GPU is in: the GPUs of one follow each other.

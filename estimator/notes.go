@@ -108,6 +108,10 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		on("no-flash-attention", "FlashAttention-2 needs compute capability 8.0; replayed with the memory-efficient "+
 			"kernel that PyTorch has here", below(80))
 	}
+	if r.sequence > 0 {
+		on("no-flash-attention", "sequences that GPUs share are replayed with flash attention, which needs compute "+
+			"capability 8.0; what torch does here instead is not modelled", below(80))
+	}
 	if run.recipe.Compute == step.BF16 {
 		on("bf16-emulated", "no bfloat16 in hardware below compute capability 8.0; PyTorch emulates it, slowly",
 			below(80))

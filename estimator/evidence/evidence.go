@@ -26,12 +26,14 @@ const (
 	LoRA          Axis = "lora"
 	Compile       Axis = "compile"
 	Parallel      Axis = "parallel"
+	Mesh          Axis = "mesh"
 	Loop          Axis = "loop"
 	Evaluation    Axis = "evaluation"
 )
 
 // Axes are all of them, in the order of the matrix.
-var Axes = [...]Axis{Precision, Optimizer, Checkpointing, Attention, Mask, LoRA, Compile, Parallel, Loop, Evaluation}
+var Axes = [...]Axis{Precision, Optimizer, Checkpointing, Attention, Mask, LoRA, Compile, Parallel, Mesh, Loop,
+	Evaluation}
 
 // Recipe has the value of every axis; an axis that a job leaves at nothing, such as no adapters, is absent.
 type Recipe map[Axis]string
