@@ -15,7 +15,7 @@ import (
 // plan lists the ways to reach an effective batch.
 //
 //	@Summary		Plan micro-batch and accumulation for a GPU
-//	@Description	The job plus effective_batch. Returns every exact pair of micro-batch and accumulation with the bytes that estimate gives for it, a recommendation, and a ranked table of ways out. micro_batch and gradient_accumulation, where given, are what runs today. Where measured_steps says how long steps of it took, the relative step times are fitted to them. With reading in place of model and training, as /v1/read takes it, the job is that of the files, and patch changes them.
+//	@Description	The job plus effective_batch. Returns every exact pair of micro-batch and accumulation with the bytes that estimate gives for it, a recommendation, and a ranked table of ways out. micro_batch and gradient_accumulation, where given, are what runs today. Where measured_steps says how long steps of it took, the relative step times are fitted to them. Where cluster names a number of GPUs, the answer ranks layouts on them instead: data, tensor, pipeline, context and expert parallelism with what is dealt out, checkpointing and pairs, by expected step time, each with the launcher's own files. With reading in place of model and training, as /v1/read takes it, the job is that of the files, and patch changes them.
 //	@ID				plan
 //	@Tags			estimates
 //	@Accept			json
@@ -57,8 +57,8 @@ func (a *API) plan() endpoint {
 		plan, err := work(a, r, func(ctx context.Context) (*planner.Plan, error) {
 			plan, err := a.service.Plan(ctx,
 				service.PlanRequest{Job: request.Job, EffectiveBatch: request.EffectiveBatch,
-					MeasuredSteps: request.MeasuredSteps}, service.PlanOptions{Frontier: frontier, Brief: brief,
-					Calibration: pinned})
+					MeasuredSteps: request.MeasuredSteps, Cluster: request.Cluster},
+				service.PlanOptions{Frontier: frontier, Brief: brief, Calibration: pinned})
 			if err != nil || files == nil {
 				return plan, err
 			}

@@ -19,6 +19,17 @@ type PlanRequest struct {
 	EffectiveBatch int64
 	// MeasuredSteps are steps of the job that were timed.
 	MeasuredSteps []jobdoc.MeasuredStep
+	// Cluster asks for layouts on it; nil for a plan on one card.
+	Cluster *jobdoc.Cluster
+}
+
+// cluster is that of the request as the planner takes it.
+func (r *PlanRequest) cluster() *planner.Cluster {
+	if r.Cluster == nil {
+		return nil
+	}
+	return &planner.Cluster{GPUs: r.Cluster.GPUs, PerNode: r.Cluster.GPUsPerNode,
+		NetworkBytesPerSecond: r.Cluster.NetworkBytesPerSecond}
 }
 
 // measured are the steps as the planner takes them.
@@ -33,12 +44,15 @@ func (r *PlanRequest) measured() []planner.MeasuredStep {
 
 // numbers tell the request from others about the same job.
 func (r *PlanRequest) numbers(o PlanOptions) []int64 {
-	ns := []int64{r.EffectiveBatch, 0}
+	ns := []int64{r.EffectiveBatch, 0, 0, 0, 0}
 	if o.Frontier {
 		ns[1] |= 1
 	}
 	if o.Brief {
 		ns[1] |= 2
+	}
+	if c := r.Cluster; c != nil {
+		ns[2], ns[3], ns[4] = c.GPUs, c.GPUsPerNode, int64(math.Float64bits(c.NetworkBytesPerSecond))
 	}
 	for _, m := range r.MeasuredSteps {
 		ns = append(ns, m.MicroBatch, m.GradientAccumulation, int64(math.Float64bits(m.StepTimeSeconds)))
@@ -85,6 +99,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 			Input:          r.input,
 			EffectiveBatch: request.EffectiveBatch,
 			MeasuredSteps:  request.measured(),
+			Cluster:        request.cluster(),
 			Catalog:        cards,
 			Slices:         parts,
 			Presets:        presets,

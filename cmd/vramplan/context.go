@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/tidwall/sjson"
+
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/service/decision"
 )
@@ -40,6 +42,11 @@ func (c *jobCommand) capped(t *terminal, b *backend, path string) func(context.C
 			{path: "training.gradient_accumulation", value: 1}, {path: "gpus", value: []string{}}})
 		if err != nil {
 			return nil, err
+		}
+		for _, planned := range []string{"effective_batch", "measured_steps", "cluster"} { // no fields of a job
+			if probe.text, err = sjson.DeleteBytes(probe.text, planned); err != nil {
+				return nil, fmt.Errorf("leave %s out: %w", planned, err)
+			}
 		}
 		body, err := b.post(ctx, "/v1/estimate", probe)
 		r, err := parse[estimator.Result](answer{doc: probe, body: body, err: err})

@@ -290,6 +290,16 @@ func (a *Architecture) Experts() int64 {
 	return e.Count
 }
 
+// ExpertsPerToken is through how many experts of a layer each token goes, and how wide they are together with those
+// that all tokens share; 0 without a mixture of experts.
+func (a *Architecture) ExpertsPerToken() (experts, width int64) {
+	e := expertsOf(a)
+	if e == nil {
+		return 0, 0
+	}
+	return e.TopK, e.TopK*e.FFN + e.SharedFFN
+}
+
 // UnevenExperts says that the experts of a layer are not alike, so that each is recorded.
 func (a *Architecture) UnevenExperts() bool {
 	own, ok := a.own.(*latent)

@@ -8,6 +8,7 @@ type card struct {
 	bandwidth float64
 	sms       float64 // 0 when unknown: no wave loss is charged
 	link      float64 // to another in the same host, each way
+	network   float64 // to other hosts, each way
 }
 
 // Where nothing is known of a card: 100 FLOP a byte, between a V100 (139) and an
@@ -26,7 +27,7 @@ const (
 // 29.15 TFLOP/s), and before Volta there are none.
 func cardOf(g estimator.GPU, p estimator.Precision) card {
 	c := card{flops: g.PeakFLOPS, bandwidth: g.BandwidthBytesPerSecond, sms: float64(g.Multiprocessors),
-		link: g.LinkBytesPerSecond}
+		link: g.LinkBytesPerSecond, network: networkOf(g)}
 	if c.link <= 0 {
 		c.link = fallbackLink
 	}

@@ -93,10 +93,10 @@ func (s *search) exchanges(options []Option) {
 			"count one a step.")
 	}
 	if len(seen) > 0 {
-		link := cardOf(s.gpu, "").link
+		c := cardOf(s.gpu, "")
 		s.notes.add("communication", "Times on several GPUs count what these send each other over links of %.3g GB/s "+
-			"each way (%.3g GB/s between hosts of %d), of which 30 to 85 %% are reached, less what computing hides. "+
-			"Slower links, and cards that reach each other only through two processors, take longer.", link/1e9,
-			network/1e9, hostGPUs)
+			"each way (%.3g GB/s for each GPU between hosts of %d), of which 30 to 85 %% are reached, less what computing hides. "+
+			"Slower links, and cards that reach each other only through two processors, take longer.", c.link/1e9,
+			c.network/1e9, hostGPUs)
 	}
 }

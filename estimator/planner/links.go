@@ -17,36 +17,146 @@ import (
 // NCCL reaches about 200 of the 300 GB/s of an A100's NVLink (NVIDIA/nccl-tests #149) and 28 to 35 of the 63 GB/s of an
 // RTX 5090's PCI Express (NVIDIA/nccl #1639), less where cards reach each other through two processors only.
 
+// Several GPUs of a host that belong to the same ring share all its adapters: a ring over hosts sends each part once
+// through each host, whose adapters carry it together. So a group with k members in each host reaches k times one
+// adapter, up to the link within the host (NVIDIA/nccl-tests doc/PERFORMANCE.md: bus bandwidth is that of the slowest
+// link).
+
 const (
-	// hostGPUs is how many GPUs a host has at most; more reach each other through a network.
+	// hostGPUs is how many GPUs a host has where nobody says; more reach each other through a network.
 	hostGPUs = 8
-	// network is 200 Gb/s for each GPU (a DGX A100's InfiniBand; a DGX H100 has twice as much).
+	// network is 200 Gb/s for each GPU (a DGX A100's InfiniBand), where the card says nothing better.
 	network = 25e9
 )
 
-// exchange is the time of communication that computing does not hide, in each micro-step and once a step, in seconds.
-func (w workload) exchange(c card, a assumption, micro float64) (each, once float64) {
+// networkOf is what the network carries for each GPU, each way, in the hosts that NVIDIA sells with a card: 8 × 200
+// Gb/s in a DGX A100, 8 × 400 in a DGX H100, H200 and B200, 8 × 800 in a DGX B300, 4 × 100 for eight in a DGX-1
+// (NVIDIA's data sheets). Of cards in PCI Express slots nothing is known.
+func networkOf(g estimator.GPU) float64 {
+	if g.LinkBytesPerSecond < 100e9 {
+		return network
+	}
+	switch c := g.ComputeCapability; {
+	case c >= 103:
+		return 100e9
+	case c >= 90:
+		return 50e9
+	case c == 70:
+		return 6.25e9
+	}
+	return network
+}
+
+// exchanged is the time of communication that computing does not hide, in seconds: in each micro-step of the whole
+// depth, and once in an optimizer step.
+type exchanged struct{ each, once float64 }
+
+// exchange is what the GPUs of a job tell each other beside what computing of one micro-step hides.
+func (w workload) exchange(c card, a assumption, micro float64) exchanged {
+	var x exchanged
+	x.each = w.exchangedInLayers(c, a)
 	d := w.training.Distributed
-	if d == nil || w.gpus < 2 {
-		return 0, 0
+	sharers := w.gpus * w.over(w.context)
+	if d == nil || sharers < 2 {
+		return x
 	}
-	link := c.link
-	if w.gpus > hostGPUs {
-		link = math.Min(link, network)
+	group := sharers
+	if d.Data == "fsdp" && d.ShardGroup > 0 {
+		group = math.Min(float64(d.ShardGroup)*w.over(w.context), sharers)
 	}
-	seconds := func(bytes, copies float64) float64 { return copies * bytes * (w.gpus - 1) / w.gpus / (link * a.link) }
+	// Neighbours share layers, then sequences, then what FSDP deals out; copies are furthest apart.
+	apart := w.over(w.tensor) * w.over(w.context)
+	share := 1 / (w.over(w.tensor) * w.over(w.stages))
+	seconds := func(bytes, copies, members, apart float64) float64 {
+		if members < 2 {
+			return 0
+		}
+		return copies * bytes * share * (members - 1) / members / (w.reach(c, members, apart) * a.link)
+	}
+	apart /= w.over(w.context)
+	backward := 2.0 / 3 * micro
 	switch d.Data {
-	case "fsdp", "zero3":
+	case "fsdp", zero3:
 		gathers := 2.0
-		if k := d.ReshardAfterForward; k != nil && !*k {
+		if k := d.ReshardAfterForward; k != nil && !*k || w.stages > 1 {
 			gathers = 1
 		}
-		t := seconds(w.parameters*w.gatheredBytes(), gathers) + seconds(w.trainable*w.gatheredBytes(), 1)
-		return math.Max(0, t-a.overlap*micro), 0
+		t := seconds(w.parameters*w.gatheredBytes(), gathers, group, apart) +
+			seconds(w.trainable*w.reducedBytes(), 1, group, apart) +
+			seconds(w.trainable*w.reducedBytes()/group, 2, sharers/group, apart*group)
+		if w.stages > 1 { // gathered once for all micro-batches, and summed after the last
+			x.once += t
+			return x
+		}
+		x.each += math.Max(0, t-a.overlap*micro)
+	case "zero2":
+		t := seconds(w.trainable*w.gradientBytes(), 1, group, apart)
+		x.each += math.Max(0, t-a.overlap*backward)
+		x.once += seconds(w.parameters*w.gradientBytes(), 1, group, apart)
+	default:
+		x.once += math.Max(0, seconds(w.trainable*w.gradientBytes(), 2, group, apart)-a.overlap*backward)
 	}
-	backward := 2.0 / 3 * micro
-	return 0, math.Max(0, seconds(w.trainable*w.gradientBytes(), 2)-a.overlap*backward)
+	return x
 }
+
+// exchangedInLayers is what GPUs that share layers, sequences or experts, and stages, tell each other in one
+// micro-step. It waits for the computation before and holds up that behind.
+//
+//   - Tensor parallelism gathers tokens before attention and before the MLP and deals out sums behind each, t·h elements
+//     a GPU and time, and the same in backward (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2).
+//   - Context parallelism sends keys and values around, and in backward their gradients too (Liu et al. 2023, arXiv
+//     2310.01889).
+//   - Expert parallelism sends every token to each of its experts and back (Lepikhin et al. 2020, arXiv 2006.16668).
+//   - A stage sends what it computed to the next, and gradients back.
+func (w workload) exchangedInLayers(c card, a assumption) float64 {
+	s, elements := w.shape, 4.0
+	if w.half() {
+		elements = 2
+	}
+	passes := 2.0
+	if checkpointingMode(w.training) == "full" {
+		passes = 3
+	}
+	tensor, context, experts, stages := w.over(w.tensor), w.over(w.context), w.over(w.experts), w.over(w.stages)
+	layers, m := float64(s.Layers), w.micro*w.sequence/context
+	states := m * float64(s.Hidden) * elements
+	var t float64
+	if tensor > 1 {
+		t += (layers*passes*4 + 4) * states * (tensor - 1) / tensor / (w.reach(c, tensor, 1) * a.link)
+	}
+	if context > 1 {
+		keys := 2 * m * float64(s.KVHeads*s.HeadDim) / tensor * elements
+		t += layers * (passes + 1) * keys * (context - 1) / (w.reach(c, context, tensor) * a.link)
+	}
+	if experts > 1 && s.ExpertsPerToken > 0 {
+		sent := states / tensor * float64(s.ExpertsPerToken) * (experts - 1) / experts
+		t += layers * passes * 2 * sent / (w.reach(c, experts, tensor*context) * a.link)
+	}
+	if stages > 1 {
+		apart := w.gpus * context * tensor
+		t += stages * 2 * states / tensor / (w.reach(c, 2, apart) * a.link)
+	}
+	return t
+}
+
+// reach is what a ring of so many members carries each way, neighbours in which are so many GPUs apart.
+func (w workload) reach(c card, members, apart float64) float64 {
+	host := float64(hostGPUs)
+	if w.perHost > 0 {
+		host = w.perHost
+	}
+	if members*apart <= host {
+		return c.link
+	}
+	wire := w.network
+	if wire <= 0 {
+		wire = c.network
+	}
+	return math.Min(c.link, math.Max(1, math.Floor(host/apart))*wire)
+}
+
+// over is into how many parts something is divided: 1 where nobody says.
+func (w workload) over(parts float64) float64 { return math.Max(1, parts) }
 
 // gatheredBytes is what FSDP sends of a parameter: in half precision where it is stored or converted so.
 func (w workload) gatheredBytes() float64 {
@@ -54,6 +164,14 @@ func (w workload) gatheredBytes() float64 {
 		return 4
 	}
 	return 2
+}
+
+// reducedBytes is what FSDP sends of a gradient: in the type that is gathered, where the job says no other.
+func (w workload) reducedBytes() float64 {
+	if s := w.training.States; s != nil && s.Gradients == "fp32" {
+		return 4
+	}
+	return w.gatheredBytes()
 }
 
 // gathersHalf are the frameworks that give FSDP the half type of autocast. Source: accelerate/utils/dataclasses.py

@@ -18,6 +18,9 @@ func Make(ctx context.Context, r Request) (*Plan, error) {
 // applies a calibration.
 func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error) {
 	r.Input.Job = estimator.StoredBase(r.Input.Job)
+	if err := readCluster(&r); err != nil {
+		return nil, err
+	}
 	b, err := readBatch(r)
 	if err != nil {
 		return nil, err
@@ -31,6 +34,9 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 	}
 	if len(r.Input.GPUs) > 0 {
 		s.gpu = r.Input.GPUs[0]
+	}
+	if r.Cluster != nil {
+		return s.planLayouts(ctx, r)
 	}
 	if r.MeasuredSteps, err = readMeasured(r.MeasuredSteps, b); err != nil {
 		return nil, err
@@ -292,6 +298,10 @@ func (s *search) workload(j judged) workload {
 		if l.group == "layers" || l.group == "width" {
 			w.shape = shapeOf(in, j.result.Model.Parameters)
 		}
+	}
+	if d := in.Job.Training.Distributed; d != nil {
+		w.tensor, w.context = float64(d.TensorParallel), float64(d.ContextParallel)
+		w.experts, w.stages = float64(d.ExpertParallel), float64(d.PipelineParallel)
 	}
 	w.parameters, w.trainable = float64(j.result.Model.Parameters), float64(j.result.Model.TrainableParameters)
 	if w.sequence = float64(sequenceLength(in, w.shape)); w.sequence <= 0 {

@@ -29,6 +29,11 @@ func (p *Plan) Text() string {
 	for line := range strings.SplitSeq(p.summary(), "\n") {
 		b.wrapped("", line)
 	}
+	if p.Layouts != nil {
+		b.layouts(p)
+		b.notes(p.Notes)
+		return b.String()
+	}
 	b.options(p)
 	b.pairs(p)
 	for _, t := range p.narrowTables() {

@@ -16,6 +16,8 @@ type Request struct {
 	EffectiveBatch int64
 	// MeasuredSteps are steps that were timed, to which the time model is fitted.
 	MeasuredSteps []MeasuredStep
+	// Cluster asks for Layouts in place of the options on one card; nil for none.
+	Cluster *Cluster
 	// Catalog holds the cards among which SmallestGPUs looks, and Slices the parts
 	// of cards (MIG) among which SmallestSlices does.
 	Catalog, Slices []estimator.GPU
@@ -70,8 +72,12 @@ type Plan struct {
 	SmallestSlices []string `json:"smallest_slices"`
 	// FewestGPUs says on how many of the plan's cards the job trains when FSDP, or ZeRO-3 where DeepSpeed trains it,
 	// deals it out, where no pair fits on its own.
-	FewestGPUs *FewestGPUs      `json:"fewest_gpus,omitempty"`
-	Notes      []estimator.Note `json:"notes"`
+	FewestGPUs *FewestGPUs `json:"fewest_gpus,omitempty"`
+	// Layouts rank the ways to put the job on the GPUs of a cluster, where the request names one. Then Pairs are those
+	// of the first layout, FewestGPUs are of any layout, FloorBytes is what the leanest of the first kind takes, and
+	// Options, SmallestGPUs and SmallestSlices are empty.
+	Layouts *Layouts         `json:"layouts,omitempty"`
+	Notes   []estimator.Note `json:"notes"`
 	// GPUs plan the same batch for each card of the job, where it names several.
 	GPUs []GPUPlan `json:"gpus,omitempty"`
 
@@ -110,6 +116,10 @@ type FewestGPUs struct {
 	DeviceBytes int64 `json:"device_bytes"`
 	LowBytes    int64 `json:"low_bytes,omitempty"`
 	HighBytes   int64 `json:"high_bytes"`
+	// Layout names it, and EffectiveBatch is that of it, in a plan for a cluster: more than the plan's where the
+	// cluster is too small and more GPUs train as many sequences each.
+	Layout         string `json:"layout,omitempty"`
+	EffectiveBatch int64  `json:"effective_batch,omitempty"`
 }
 
 // dealt says what deals the job out: changes hold a Distributed, or what JSON makes of it.

@@ -14,11 +14,12 @@ import (
 func (p *Plan) Markdown() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "## %s\n\n%s\n", p.heading(), p.summary())
+	p.wideLayouts(&b, markdownTable)
 	if len(p.Options) > 0 {
 		b.WriteString("\n")
 		markdownTable(&b, optionColumns, p.optionRows())
 	}
-	if len(p.Pairs) > 0 {
+	if len(p.Pairs) > 0 && p.Layouts == nil {
 		b.WriteString("\n")
 		markdownTable(&b, pairColumns, p.pairRows())
 	}
@@ -39,11 +40,12 @@ func (p *Plan) Markdown() string {
 func (p *Plan) WideText() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s\n%s\n", p.heading(), p.summary())
+	p.wideLayouts(&b, textTable)
 	if len(p.Options) > 0 {
 		b.WriteString("\n")
 		textTable(&b, optionColumns, p.optionRows())
 	}
-	if len(p.Pairs) > 0 {
+	if len(p.Pairs) > 0 && p.Layouts == nil {
 		b.WriteString("\n")
 		textTable(&b, pairColumns, p.pairRows())
 	}
@@ -68,7 +70,7 @@ var (
 
 func (p *Plan) heading() string {
 	h := fmt.Sprintf("%s, effective batch %d", p.Model.Name, p.EffectiveBatch)
-	if p.DataParallelGPUs > 1 {
+	if p.DataParallelGPUs > 1 && p.Layouts == nil {
 		h += fmt.Sprintf(" over %d GPUs", p.DataParallelGPUs)
 	}
 	if p.GPU == "" {
@@ -78,6 +80,9 @@ func (p *Plan) heading() string {
 }
 
 func (p *Plan) summary() string {
+	if p.Layouts != nil {
+		return strings.Join(p.layoutSummary(), "\n")
+	}
 	var lines []string
 	if t := p.Today; t != nil {
 		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation,

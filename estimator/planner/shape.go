@@ -14,6 +14,8 @@ type Shape struct {
 	// FFN is the width of the MLP that one token passes through, over all experts
 	// that it is sent to.
 	FFN int64
+	// ExpertsPerToken is to how many experts a token is sent; 0 without a mixture.
+	ExpertsPerToken int64
 	// Gated is true where the MLP has three matrices instead of two.
 	Gated      bool
 	Vocabulary int64
@@ -51,27 +53,37 @@ func shapeOf(in estimator.Input, parameters int64) Shape {
 // readShape asks for the architecture as the estimator does. It is empty where the
 // model is described in a way that only the estimator understands.
 func readShape(in estimator.Input) Shape {
+	a, ok := architectureOf(in)
+	if !ok {
+		return Shape{}
+	}
+	experts, width := a.ExpertsPerToken()
+	if experts > 0 {
+		a.FFN = width
+	}
+	return Shape{
+		Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, FFN: a.FFN,
+		ExpertsPerToken: experts, Gated: a.Gated, Vocabulary: a.Vocabulary, Context: a.MaxPositions,
+		Causal: !a.Encoder(),
+	}
+}
+
+// architectureOf is the architecture as the estimator reads it; ok is false where only the estimator understands it.
+func architectureOf(in estimator.Input) (a model.Architecture, ok bool) {
 	var wrong invalid.List
-	var a model.Architecture
 	switch m := in.Job.Model; {
 	case m.NanoGPT != nil:
 		a = model.FromNanoGPT(*m.NanoGPT, "", &wrong)
 	case m.Dimensions != nil:
 		a = model.FromDimensions(m.Dimensions, "", &wrong)
 	case len(m.Recorded) > 0: // which has no such numbers
-		return Shape{}
+		return a, false
 	case len(m.HFConfig) > 0:
 		a = model.FromHF(m.HFConfig, "", &wrong)
 	case in.Preset != nil:
 		a = model.FromPreset(in.Preset, "", &wrong)
 	}
-	if wrong.Err() != nil {
-		return Shape{}
-	}
-	return Shape{
-		Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, FFN: a.FFN,
-		Gated: a.Gated, Vocabulary: a.Vocabulary, Context: a.MaxPositions, Causal: !a.Encoder(),
-	}
+	return a, wrong.Err() == nil
 }
 
 // sequenceLength is the job's, or the model's context; 0 when nobody says.

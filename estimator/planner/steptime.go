@@ -63,6 +63,13 @@ type workload struct {
 	parameters   float64
 	trainable    float64
 	gpus         float64 // data-parallel
+	// tensor GPUs share each layer, context each sequence, experts the experts of a layer, and stages are a pipeline; 0
+	// is
+	// 1. uneven is how much more than its share the fullest stage has.
+	tensor, context, experts, stages, uneven float64
+	// perHost is how many GPUs a host has, and network what each has of its network, each way, in bytes a second; 0 is
+	// what is usual.
+	perHost, network float64
 }
 
 func (w workload) half() bool {
@@ -82,16 +89,24 @@ func (w workload) tokens() float64 { return w.micro * w.accum * w.sequence }
 
 // perToken is the time of a step under one assumption, divided by its tokens.
 func (w workload) perToken(c card, a assumption) float64 {
+	seconds, _ := w.step(c, a)
+	return seconds / w.tokens()
+}
+
+// step is the time of a step under one assumption, and how much of it waits for other GPUs.
+func (w workload) step(c card, a assumption) (seconds, waits float64) {
 	micro := w.microStep(c, a)
-	steps := w.accum
-	if d := w.training.Distributed; d != nil && d.PipelineParallel > 1 {
+	slots := w.accum
+	if p := w.stages; p > 1 {
 		// The pipeline fills and drains once a step, with interleaving in
 		// virtual_pipeline smaller slots (Narayanan et al. 2021, arXiv 2104.04473).
-		p, v := float64(d.PipelineParallel), math.Max(1, float64(d.VirtualPipeline))
-		steps = (w.accum + (p-1)/v) / p
+		v := math.Max(1, float64(w.training.Distributed.VirtualPipeline))
+		slots = (w.accum + (p-1)/v) / p * w.over(w.uneven)
 	}
-	each, once := w.exchange(c, a, micro)
-	return (steps*(micro+each) + once + w.optimizerStep(c, a)) / w.tokens()
+	x := w.exchange(c, a, micro)
+	computes := w.accum*micro/w.over(w.stages) + w.optimizerStep(c, a)
+	seconds = slots*(micro+x.each) + x.once + w.optimizerStep(c, a)
+	return seconds, seconds - computes
 }
 
 // matrix is a weight. It takes part in one product forward, and in two backward:
@@ -102,11 +117,12 @@ type matrix struct{ in, out float64 }
 func (w workload) microStep(c card, a assumption) float64 {
 	var (
 		s        = w.shape
-		m        = w.micro * w.sequence
+		m        = w.micro * w.sequence / w.over(w.context)
+		part     = w.over(w.tensor)
 		h        = float64(s.Hidden)
-		q        = float64(s.Heads * s.HeadDim)
-		kv       = float64(s.KVHeads * s.HeadDim)
-		f        = float64(s.FFN)
+		q        = float64(s.Heads*s.HeadDim) / part
+		kv       = float64(s.KVHeads*s.HeadDim) / part
+		f        = float64(s.FFN) / part
 		up       = f
 		layers   = float64(s.Layers)
 		elements = 4.0 // bytes
@@ -146,7 +162,7 @@ func (w workload) microStep(c card, a assumption) float64 {
 	// Norms, activations, residual sums, casts: about 30 bytes a token and unit of
 	// width forward in eager mode, twice that backward; the compiler fuses about
 	// half of it away.
-	between := (30*h + 3*elements*up) * m / bandwidth
+	between := (30*h/part + 3*elements*up) * m / bandwidth
 	if t := w.training.Compile; t != nil && t.Model {
 		between /= 2
 	}
@@ -184,7 +200,7 @@ func waveLoss(m, n, sms, share float64) float64 {
 
 // attention is the forward and backward time of one layer's attention.
 func (w workload) attention(c card, a assumption, m float64) (forward, backward float64) {
-	flops := 4 * m * w.sequence * float64(w.shape.Heads*w.shape.HeadDim)
+	flops := 4 * m * w.sequence * float64(w.shape.Heads*w.shape.HeadDim) / w.over(w.tensor)
 	// Flash kernels reach about two thirds of a matrix product's rate, skip the half
 	// that causality masks, and run backward in 2.5 times the forward work
 	// (Dao 2023, arXiv 2307.08691).
@@ -197,14 +213,14 @@ func (w workload) attention(c card, a assumption, m float64) (forward, backward 
 	}
 	// Written out, the whole square is computed, and its scores travel: products,
 	// mask, softmax in float32 and casts move about 20 bytes each forward.
-	scores := m * w.sequence * float64(w.shape.Heads)
+	scores := m * w.sequence * float64(w.shape.Heads) / w.over(w.tensor)
 	t := flops/(c.flops*a.gemm) + 20*scores/(c.bandwidth*a.bandwidth)
 	return t, 2 * t
 }
 
 // loss is the time of the output layer and the loss, both passes.
 func (w workload) loss(m float64, gemm func(matrix, bool) float64, bandwidth float64) float64 {
-	v := float64(w.shape.Vocabulary)
+	v := float64(w.shape.Vocabulary) / w.over(w.tensor)
 	if v <= 0 {
 		return 0
 	}
@@ -234,11 +250,11 @@ func (w workload) weightTraffic() float64 {
 	switch {
 	case w.amp():
 		// Cast 4+2; gradient 2, to float32 2+4, added 4+4+4.
-		return 26 * w.trainable
+		return 26 * w.trainable / w.over(w.tensor)
 	case w.half():
-		return 8 * w.trainable
+		return 8 * w.trainable / w.over(w.tensor)
 	}
-	return 16 * w.trainable
+	return 16 * w.trainable / w.over(w.tensor)
 }
 
 // packedBytes is what a weight of a quantised base takes.
@@ -277,9 +293,13 @@ func (w workload) optimizerStep(c card, a assumption) float64 {
 		bytes *= 2.5
 		kernels = 12 * 9 * float64(w.shape.Layers) // about twelve kernels for each of nine tensors a layer
 	}
-	share := 1.0
+	share := 1 / (w.over(w.tensor) * w.over(w.stages))
 	if d := w.training.Distributed; d != nil && d.Data != "" && d.Data != "ddp" {
-		share = 1 / w.gpus
+		dealt := w.gpus
+		if d.ShardGroup > 0 {
+			dealt = math.Min(dealt, float64(d.ShardGroup))
+		}
+		share /= dealt * w.over(w.context)
 	}
 	return math.Max(bytes*w.trainable*share/(c.bandwidth*a.bandwidth), kernels*a.launch)
 }

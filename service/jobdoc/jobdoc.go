@@ -15,8 +15,22 @@ type Plan struct {
 	EffectiveBatch int64 `json:"effective_batch,omitempty" validate:"omitempty,gte=1,lte=2147483648"`
 	// MeasuredSteps are steps of the job that were timed on the first of its GPUs. The time model is fitted to them.
 	MeasuredSteps []MeasuredStep `json:"measured_steps,omitempty" validate:"max=16,dive"`
+	// Cluster asks how to lay the job out on several GPUs of the first card of gpus: the answer then ranks layouts.
+	Cluster *Cluster `json:"cluster,omitempty"`
 	// Reading gives the job as files of other tools in place of model and training; the answer then has their patch.
 	Reading *Reading `json:"reading,omitempty"`
+}
+
+// Cluster is what a job may be spread over.
+type Cluster struct {
+	// GPUs is how many there are in all; a job that says no effective_batch trains as many sequences, each GPU with
+	// what the job runs on one.
+	GPUs int64 `json:"gpus" validate:"required,gte=1,lte=65536" example:"64"`
+	// GPUsPerNode is how many each host has; 8, or as many as there are, where it is left out.
+	GPUsPerNode int64 `json:"gpus_per_node,omitempty" validate:"omitempty,gte=1,lte=65536" example:"8"`
+	// NetworkBytesPerSecond is what the network between hosts carries for each GPU, each way; that of the hosts which
+	// are sold with the card where it is left out.
+	NetworkBytesPerSecond float64 `json:"network_bytes_per_second,omitempty" validate:"omitempty,gte=1000000,lte=10000000000000" example:"50000000000"`
 }
 
 // MeasuredStep is an optimizer step that was timed.

@@ -1,0 +1,93 @@
+package launch
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// titanFlavors are model.name and model.flavor of torchtitan 0.2.0 by the model that they are. Source:
+// torchtitan/models/llama3/__init__.py and its neighbours.
+var titanFlavors = map[string][2]string{
+	"meta-llama/Llama-3.1-8B": {"llama3", "8B"}, "meta-llama/Meta-Llama-3-8B": {"llama3", "8B"},
+	"meta-llama/Llama-3.1-70B": {"llama3", "70B"}, "meta-llama/Meta-Llama-3-70B": {"llama3", "70B"},
+	"meta-llama/Llama-3.1-405B": {"llama3", "405B"},
+}
+
+// titanSchedules are pipeline schedules in torch's words. Source: torch/distributed/pipelining/schedules.py 2.9
+// (get_schedule_class).
+var titanSchedules = map[string]string{"": "1F1B", "1f1b": "1F1B", "gpipe": "GPipe"}
+
+// torchtitan is a TOML of torchtitan 0.2.0 and what starts it. Source: torchtitan/config/job_config.py.
+func (j *Job) torchtitan() Words {
+	d, t := j.distributed(), &j.Training
+	var b strings.Builder
+	section := func(name string) { fmt.Fprintf(&b, "[%s]\n", name) }
+	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
+	stages, tensor := max(d.PipelineParallel, 1), max(d.TensorParallel, 1)
+	accumulation := max(t.GradientAccumulation, 1)
+	section("model")
+	if flavor, known := titanFlavors[j.Model]; known {
+		line("name = %q\nflavor = %q", flavor[0], flavor[1])
+	} else {
+		line("name = \"llama3\"\nflavor = \"\" # the model's, from torchtitan/models")
+	}
+	section("training")
+	if stages > 1 { // which divides the batch of each GPU into micro-batches
+		line("local_batch_size = %d", t.MicroBatch*accumulation)
+	} else {
+		line("local_batch_size = %d", t.MicroBatch)
+	}
+	line("global_batch_size = %d", t.MicroBatch*accumulation*j.Data)
+	if j.SequenceLength > 0 {
+		line("seq_len = %d", j.SequenceLength)
+	}
+	switch t.Precision {
+	case estimator.PrecisionFP32, estimator.PrecisionTF32:
+		line("mixed_precision_param = \"float32\"")
+	default:
+		if t.Precision == estimator.PrecisionBF16 && (t.States == nil || t.States.Weights == "bf16") {
+			line("dtype = \"bfloat16\"")
+		}
+		line("mixed_precision_param = \"bfloat16\"\nmixed_precision_reduce = \"float32\"")
+	}
+	section("parallelism")
+	shard := j.Data
+	if d.ShardGroup > 0 {
+		shard = min(d.ShardGroup, j.Data)
+	}
+	replicate := j.Data / shard
+	line("data_parallel_replicate_degree = %d\ndata_parallel_shard_degree = %d", replicate, shard)
+	if k := d.ReshardAfterForward; k != nil {
+		line("fsdp_reshard_after_forward = %q", map[bool]string{true: "always", false: "never"}[*k])
+	}
+	line("tensor_parallel_degree = %d", tensor)
+	if l := t.Loss; tensor > 1 && l != nil && l.VocabParallel != nil && !*l.VocabParallel {
+		line("disable_loss_parallel = true")
+	}
+	line("pipeline_parallel_degree = %d", stages)
+	if stages > 1 {
+		schedule, known := titanSchedules[strings.ToLower(d.PipelineSchedule)]
+		if !known {
+			schedule = d.PipelineSchedule
+		}
+		line("pipeline_parallel_schedule = %q\npipeline_parallel_microbatch_size = %d", schedule, t.MicroBatch)
+	}
+	line("context_parallel_degree = %d", max(d.ContextParallel, 1))
+	if d.ExpertParallel > 1 {
+		line("expert_parallel_degree = %d", d.ExpertParallel)
+	}
+	section("activation_checkpoint")
+	switch mode := j.checkpointing(); {
+	case mode == "selective-op":
+		line("mode = \"selective\"\nselective_ac_option = \"op\"")
+	case mode == "full" && t.GradientCheckpointing.Every > 1:
+		line("mode = \"selective\"\nselective_ac_option = \"%d\"", t.GradientCheckpointing.Every)
+	default:
+		line("mode = %q", mode)
+	}
+	const name = "layout.toml"
+	return Words{Command: j.torchrunLine() + " -m torchtitan.train --job.config_file " + name,
+		Files: []File{{name, b.String()}}}
+}

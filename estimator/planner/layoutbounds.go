@@ -1,0 +1,99 @@
+package planner
+
+import (
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// leastBytes is what a candidate takes at the very least: half-precision weights and, of what trains, its part of two
+// bytes of optimizer state each (8-bit moments). What is left for backward is at least the input of every layer and,
+// where nothing is run again, the inputs of its matrices, each in half precision; logits are counted once, in half
+// precision, where the loss keeps them. It is a bound and no estimate: what is above it is asked about.
+func (l *layoutSearch) leastBytes(x *placed) int64 {
+	t := &l.costs.base.Job.Training
+	cut := float64(x.tensor * x.stages)
+	shard := float64(x.shard)
+	weights, states := 2*l.parameters[0], l.statesPerParameter()*l.parameters[1]
+	if zero := strings.HasPrefix(x.d.Data, "zero"); zero && states > 0 {
+		states += 4 * l.parameters[1] // masters
+	} else if w := (workload{training: *t}); !zero && t.States == nil && (w.amp() || !w.half()) {
+		weights *= 2
+	}
+	if t.LoRA != nil {
+		weights *= 0.25 // a base in four bits
+	}
+	switch x.d.Data {
+	case "fsdp", zero3:
+		weights, states = weights/shard, states/shard
+	case "zero1", "zero2":
+		states /= shard
+	}
+	if x.d.OffloadOptimizer {
+		states = 0
+	}
+	least := (weights + states) / cut
+	if k := x.d.ReshardAfterForward; x.d.Data == "fsdp" && t.LoRA == nil && (k != nil && !*k || x.stages > 1) {
+		least += 2 * l.parameters[0] / cut // gathered
+	}
+	if t.LoRA == nil {
+		s := l.shape
+		sequence := float64(max(sequenceLength(l.costs.base, s), 1))
+		tokens := float64(x.micro) * sequence / float64(x.context)
+		kept := float64(s.Hidden)
+		switch {
+		case x.mode.Mode == "none":
+			inner := s.FFN
+			if s.Gated {
+				inner *= 2
+			}
+			kept += float64(s.Hidden + 2*s.Heads*s.HeadDim + 2*s.KVHeads*s.HeadDim + inner)
+		case x.mode.Mode == "selective-op":
+			kept *= 2
+		case x.mode.Offload:
+			kept = 0
+		}
+		least += 2 * tokens * kept * float64(s.Layers) / cut
+		if t.Loss == nil || t.Loss.Kind == "" || t.Loss.Kind == "standard" {
+			least += 2 * tokens * float64(s.Vocabulary) / float64(x.tensor)
+		}
+	}
+	return int64(least)
+}
+
+// statesPerParameter is what the optimizer keeps of a trained parameter at the least.
+func (l *layoutSearch) statesPerParameter() float64 {
+	t := l.costs.base.Job.Training
+	switch o := optimizerOf(t); {
+	case trainsLike(t, estimator.DefaultOptimizer) && t.States == nil && t.Precision != estimator.PrecisionBF16 &&
+		t.Precision != estimator.PrecisionFP16:
+		return 8 // two float32 moments
+	case strings.Contains(o.Name, "adam"):
+		return 2
+	}
+	return 0
+}
+
+// outlook is about what a candidate takes, from what is known of others of its structure: what grows with the
+// micro-batch at the peak of one with the same mode, and the least that is kept more than by the leanest.
+func (l *layoutSearch) outlook(q *queue, x *placed) int64 {
+	out := l.leastBytes(x)
+	for _, y := range q.asked {
+		r := y.answer.result
+		if r == nil {
+			continue
+		}
+		if y.leanness == x.leanness {
+			var grows int64
+			for _, c := range r.Components {
+				if r.Peak.Phase != "optimizer" && (c.Name == "activations" || c.Name == "logits_and_loss") {
+					grows += c.Bytes
+				}
+			}
+			out = max(out, r.Peak.DeviceBytes+int64(float64(grows)*(float64(x.micro)/float64(y.micro)-1)))
+		} else if y.leanness > x.leanness && y.micro <= x.micro {
+			out = max(out, r.Peak.AllocatedBytes-r.Peak.AllocatedBytes/4)
+		}
+	}
+	return out
+}

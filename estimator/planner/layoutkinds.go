@@ -1,0 +1,172 @@
+package planner
+
+import (
+	"cmp"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// dealers are the ways to share state that each framework can be asked for; what the estimator does not model, it
+// refuses. Sources: torchtitan/config/job_config.py 0.2.0 (Parallelism), Megatron-LM megatron/training/arguments.py
+// (--use-distributed-optimizer is ZeRO-1), DeepSpeed runtime/zero/config.py, accelerate 1.15 (DistributedType).
+var dealers = map[string][]string{
+	"torchtitan": {"fsdp"}, "torchtune": {"fsdp"}, "nanogpt": {"ddp"}, "litgpt": {"ddp", "fsdp"},
+	"llm-foundry": {"ddp", "fsdp"}, "deepspeed": {"zero1", "zero2", zero3}, "megatron": {"ddp", "zero1"},
+	"nanotron": {"ddp", "zero1"},
+}
+
+// everyDealer is what the others take.
+var everyDealer = []string{"ddp", "fsdp", "zero1", "zero2", zero3}
+
+// meshes are the frameworks that lay GPUs out on a mesh of data, tensor, pipeline, context and expert parallelism.
+var meshes = map[string]bool{"torchtitan": true, "megatron": true, "nanotron": true}
+
+// layoutTools are the frameworks whose layouts are looked at: the job's, and torchtitan where the job names none and
+// torchtitan writes the model itself.
+func layoutTools(in estimator.Input) []string {
+	own := toolOf(in)
+	if in.Job.Training.Framework != "" || own != "hf-trainer" || in.Job.Training.LoRA != nil {
+		return []string{own}
+	}
+	a, ok := architectureOf(in)
+	if !ok {
+		return []string{own}
+	}
+	if a.WriteAsTitan(sequenceLength(in, Shape{Context: a.MaxPositions})); !a.Titan() {
+		return []string{own}
+	}
+	return []string{own, "torchtitan"}
+}
+
+// structures are the layouts of so many GPUs in hosts of perNode.
+func structures(in estimator.Input, gpus, perNode int64) []structure {
+	var out []structure
+	for _, tool := range layoutTools(in) {
+		tensors, stages, contexts, experts := []int64{1}, []int64{1}, []int64{1}, []int64{1}
+		if meshes[tool] {
+			// Layers are shared within a host: what they exchange waits for the slowest link, four times a layer.
+			tensors, stages = powers(min(perNode, gpus)), powers(min(gpus, mostStages))
+			contexts = powers(min(perNode, gpus))
+			if readShape(in).ExpertsPerToken > 0 {
+				experts = powers(min(gpus, mostExperts))
+			}
+		}
+		for _, t := range tensors {
+			for _, p := range stages {
+				for _, c := range contexts {
+					for _, e := range experts {
+						out = append(out, meshed(in, tool, gpus, perNode, t, p, c, e)...)
+					}
+				}
+			}
+		}
+	}
+	return out
+}
+
+const (
+	// mostStages and mostExperts bound what is tried; longer pipelines idle, and no published run shares experts wider.
+	mostStages, mostExperts = 16, 64
+)
+
+// meshed are the ways to share state on one mesh.
+func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, context, experts int64) []structure {
+	share := tensor * stages * context
+	if gpus%share != 0 || context > 1 && (tensor*context > perNode || !longSequence(in)) {
+		return nil
+	}
+	data := gpus / share
+	if experts > 1 && (data*context%experts != 0) {
+		return nil
+	}
+	one := structure{tool: tool, data: data, tensor: tensor, stages: stages, context: context, experts: experts,
+		shard: 1}
+	one.d = estimator.Distributed{WorldSize: gpus}
+	for _, x := range []struct {
+		to *int64
+		n  int64
+	}{{&one.d.TensorParallel, tensor}, {&one.d.PipelineParallel, stages}, {&one.d.ContextParallel, context},
+		{&one.d.ExpertParallel, experts}} {
+		if x.n > 1 {
+			*x.to = x.n
+		}
+	}
+	if data*context == 1 {
+		if experts > 1 {
+			return nil
+		}
+		return []structure{one}
+	}
+	ways := dealers[tool]
+	if ways == nil {
+		ways = everyDealer
+	}
+	var out []structure
+	for _, way := range ways {
+		x := one
+		x.d.Data = way
+		x.shard = data * context
+		if way == "ddp" {
+			x.shard = 1
+		}
+		own := in.Job.Training.Distributed
+		if own != nil && onZeRO(own) && way[:4] == "zero" {
+			x.d.DeepSpeed, x.d.OffloadOptimizer, x.d.ZeroInit = restage(own.DeepSpeed, way), own.OffloadOptimizer, nil
+			if way == zero3 {
+				x.d.OffloadParameters, x.d.ZeroInit = own.OffloadParameters, own.ZeroInit
+			}
+		}
+		if way != "fsdp" {
+			out = append(out, x)
+			continue
+		}
+		if x.d.FSDPVersion = 2; own != nil && own.FSDPVersion > 0 && own.Data == "fsdp" {
+			x.d.FSDPVersion = own.FSDPVersion
+		}
+		out = append(out, x)
+		if stages == 1 {
+			once := x
+			once.d.ReshardAfterForward = new(bool)
+			out = append(out, once)
+		}
+		// HSDP: a copy in each host, or in each group of hosts.
+		for group := max(perNode/tensor/context, 1); group < data; group *= 2 {
+			if group > 1 && data%group == 0 {
+				copies := x
+				copies.d.ShardGroup, copies.shard = group, group*context
+				out = append(out, copies)
+			}
+		}
+	}
+	return out
+}
+
+// longSequence says whether a sequence is long enough for several GPUs to share one: below, ring attention sends keys
+// and values for longer than it computes (Liu et al. 2023, arXiv 2310.01889, section 3.1: some 1,500 tokens a GPU on
+// an A100 with NVLink and 25,000 with InfiniBand).
+func longSequence(in estimator.Input) bool {
+	return cmp.Or(in.Job.Training.SequenceLength, 1<<20) >= 16384
+}
+
+// powers are 1, 2, 4, … up to most.
+func powers(most int64) []int64 {
+	var out []int64
+	for n := int64(1); n <= most; n *= 2 {
+		out = append(out, n)
+	}
+	return out
+}
+
+// modes are the kinds of checkpointing that a layout may take, the fastest first: the job's own beside the common ones.
+func modes(in estimator.Input, tool string) []*estimator.Checkpointing {
+	out := []*estimator.Checkpointing{{Mode: "none"}}
+	if tool == "torchtitan" {
+		out = append(out, &estimator.Checkpointing{Mode: "selective-op"})
+	}
+	own := in.Job.Training.GradientCheckpointing
+	if own != nil && own.Mode != "" && (own.Mode == "selective" || own.Offload || own.Every > 1 ||
+		own.Reentrant != nil) {
+		out = append(out, own)
+	}
+	return append(out, &estimator.Checkpointing{Mode: "full"})
+}

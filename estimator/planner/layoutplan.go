@@ -1,0 +1,315 @@
+package planner
+
+import (
+	"cmp"
+	"context"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/planner/launch"
+)
+
+// mostClusterGPUs is the largest cluster that a plan is made for: 2¹⁶, twice the largest published run on GPUs of one
+// kind (Meta's Llama 4 on some 32,000).
+const mostClusterGPUs = 1 << 16
+
+// readCluster checks a cluster and fills in what nobody said.
+func readCluster(r *Request) error {
+	c := r.Cluster
+	if c == nil {
+		return nil
+	}
+	var v invalid.List
+	if c.GPUs < 1 || c.GPUs > mostClusterGPUs {
+		v.Add("/cluster/gpus", "out_of_range", "%d GPUs were given; a plan is made for 1 to %d", c.GPUs,
+			mostClusterGPUs)
+		return v.Err()
+	}
+	own := *c
+	if own.PerNode == 0 {
+		own.PerNode = min(hostGPUs, own.GPUs)
+	}
+	if own.PerNode < 1 || own.GPUs%own.PerNode != 0 {
+		v.Add("/cluster/gpus_per_node", "not_divisible", "%d GPUs are no multiple of %d in each host", own.GPUs,
+			own.PerNode)
+	}
+	if n := own.NetworkBytesPerSecond; n < 0 || math.IsNaN(n) || math.IsInf(n, 0) {
+		v.Add("/cluster/network_bytes_per_second", "out_of_range",
+			"%g was given; bytes a second for each GPU, each way", n)
+	}
+	switch {
+	case len(r.Input.GPUs) == 0:
+		v.Add("/gpus", "required", "layouts are for one kind of card: name it in gpus (--gpu)")
+	case r.Input.GPUs[0].Single && own.GPUs > 1:
+		v.Add("/cluster/gpus", "unsupported", "no host has several of %s that work together", r.Input.GPUs[0].ID)
+	case r.Input.GPUs[0].UsableBytes <= 0:
+		v.Add("/gpus", "unsupported", "the memory of %s is not known", r.Input.GPUs[0].ID)
+	}
+	t := &r.Input.Job.Training
+	if r.EffectiveBatch == 0 && t.Distributed == nil {
+		// A sequence, or what the job runs on one GPU today, on each.
+		each := float64(max(t.MicroBatch, 1)) * float64(max(t.GradientAccumulation, 1))
+		if each*float64(own.GPUs) > maxEffectiveBatch {
+			v.Add("/training/gradient_accumulation", "out_of_range",
+				"%.0f sequences on each of %d GPUs are more than an "+
+					"effective batch of %d", each, own.GPUs, maxEffectiveBatch)
+		} else {
+			r.EffectiveBatch = int64(each) * own.GPUs
+		}
+	}
+	r.Cluster = &own
+	return v.Err()
+}
+
+// planLayouts is a plan for a cluster.
+func (s *search) planLayouts(ctx context.Context, r Request) (*Plan, error) {
+	s.readings, s.basis = [3]assumption{expected, cheapSmall, dearSmall}, basisModel
+	l := &layoutSearch{search: s, cluster: *r.Cluster}
+	one := l.costs.base // whatever is wrong with the job is wrong with it on one GPU
+	one.Job.Training.Distributed, one.Job.Training.MicroBatch = nil, 1
+	if _, err := estimator.CostOf(one); err != nil {
+		return nil, err
+	}
+	found, err := l.find(ctx, l.cluster.GPUs)
+	if err != nil {
+		return nil, err
+	}
+	if l.first == nil {
+		l.notes.add("no-layout", "The estimator models none of the layouts; left_out has the reasons.")
+	}
+	p := &Plan{EffectiveBatch: s.batch.target, DataParallelGPUs: l.cluster.GPUs, GPU: s.gpu.ID,
+		UsableBytes:  max(s.gpu.UsableBytes-s.costs.base.Job.ReserveBytes, 0),
+		SmallestGPUs: []string{}, SmallestSlices: []string{}, Pairs: []Pair{}, Options: []Option{},
+		StepTimeBasis: basisModel, SequenceLength: sequenceLength(s.costs.base, s.shape)}
+	if l.first != nil {
+		p.Versions, p.Model = l.first.Versions, l.first.Model
+		p.FloorBytes = l.first.Peak.DeviceBytes
+	}
+	p.Layouts = &Layouts{GPUs: l.cluster.GPUs, GPUsPerNode: l.cluster.PerNode, Ranked: []Layout{}}
+	for i, x := range found {
+		p.Layouts.Ranked = append(p.Layouts.Ranked, l.layout(x, i+1))
+	}
+	if len(found) > 0 {
+		best := found[0]
+		p.DataParallelGPUs = best.data
+		c := Choice{best.micro, best.accum}
+		p.Recommended, p.LargestMicroBatch = &c, best.micro
+		p.Pairs = append(p.Pairs, Pair{MicroBatch: best.micro, GradientAccumulation: best.accum,
+			EffectiveBatch: s.batch.target, DeviceBytes: best.answer.result.Peak.DeviceBytes,
+			HighBytes:     best.answer.result.Peak.HighBytes,
+			HeadroomBytes: best.answer.fit().HeadroomBytes, Verdict: best.answer.fit().Verdict, RelativeStepTime: 1})
+	}
+	if l.first != nil {
+		if p.FewestGPUs, err = l.fewest(ctx, found); err != nil {
+			return nil, err
+		}
+	}
+	p.Layouts.LeftOut, p.Layouts.Asked = l.gathered(), l.asked
+	l.explainLayouts(p, found)
+	p.Notes = s.notes.list()
+	return p, nil
+}
+
+// layout is a candidate as the answer has it.
+func (l *layoutSearch) layout(x *placed, rank int) Layout {
+	in := l.input(x)
+	changes := map[string]any{"micro_batch": x.micro, "gradient_accumulation": x.accum,
+		"gradient_checkpointing": *x.mode}
+	if d := in.Job.Training.Distributed; d != nil {
+		changes["distributed"] = *d
+	}
+	if t := &l.costs.base.Job.Training; halvesInFSDP(t, x.tool) {
+		changes["precision"], changes["states"] = in.Job.Training.Precision, *in.Job.Training.States
+	}
+	if f := in.Job.Training.Framework; f != l.costs.base.Job.Training.Framework {
+		changes["framework"] = f
+	}
+	fit := x.answer.fit()
+	sequence := sequenceLength(l.costs.base, l.shape)
+	gpus := max(x.d.WorldSize, 1)
+	perNode := min(l.cluster.PerNode, gpus)
+	out := Layout{Rank: rank, Name: x.name(), Framework: x.tool, DataParallelGPUs: x.data, TensorParallel: x.tensor,
+		PipelineParallel: x.stages, ContextParallel: x.context, ExpertParallel: x.experts, ShardGroup: x.shard,
+		GradientCheckpointing: x.mode.Mode, MicroBatch: x.micro, GradientAccumulation: x.accum, Changes: changes,
+		DeviceBytes: x.answer.result.Peak.DeviceBytes, HighBytes: x.answer.result.Peak.HighBytes,
+		HeadroomBytes: fit.HeadroomBytes, Verdict: fit.Verdict,
+		StepTime: StepSeconds{LowSeconds: round4(slices.Min(x.seconds[:])), ExpectedSeconds: round4(x.seconds[0]),
+			HighSeconds: round4(slices.Max(x.seconds[:])), Basis: basisModel},
+		CommunicationShare: round3(x.waits / x.seconds[0]),
+		TokensPerSecondPerGPU: round4(float64(l.batch.target) * float64(max(sequence, 1)) / x.seconds[0] /
+			float64(gpus)),
+		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.result.Model.Name, Training: in.Job.Training,
+			Nodes: gpus / perNode, PerNode: perNode, Data: x.data, SequenceLength: sequence}),
+	}
+	return out
+}
+
+// round4 keeps four digits: more than the model can mean, and fewer than the last bit of a processor shows in.
+func round4(x float64) float64 {
+	if x == 0 {
+		return 0
+	}
+	digits := math.Pow(10, 3-math.Floor(math.Log10(math.Abs(x))))
+	return math.Round(x*digits) / digits
+}
+
+// fewest are the fewest GPUs on which some layout of the job fits at the same effective batch; nil where none of those
+// looked at does. More GPUs are taken to hold what fewer do, so that the number is found by halving; where the cluster
+// is too small, up to sixteen times as many are tried.
+func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*FewestGPUs, error) {
+	var counts []int64
+	most := l.cluster.GPUs
+	if len(found) == 0 {
+		most = min(16*most, mostClusterGPUs)
+	}
+	for n := int64(1); n < l.cluster.PerNode && n <= most; n *= 2 {
+		counts = append(counts, n)
+	}
+	for nodes := int64(1); nodes*l.cluster.PerNode <= most; nodes += max(1, nodes/8) {
+		counts = append(counts, nodes*l.cluster.PerNode)
+	}
+	counts = slices.DeleteFunc(counts, func(n int64) bool { return !l.divides(n) })
+	if len(found) == 0 {
+		counts = slices.DeleteFunc(counts, func(n int64) bool { return n <= l.cluster.GPUs })
+	}
+	before, target := l.asked, l.batch.target
+	defer func() { l.batch.target = target }()
+	holds := func(n int64) (*placed, error) {
+		if n == l.cluster.GPUs && len(found) > 0 {
+			return found[0], nil
+		}
+		l.batch.target = l.sequencesOn(n, target)
+		for _, x := range l.leanestOn(n) {
+			if l.asked-before >= fewestAsked {
+				return nil, nil
+			}
+			if err := l.ask(ctx, x); err != nil {
+				return nil, err
+			}
+			if x.answer.fits() {
+				return x, nil
+			}
+		}
+		return nil, nil
+	}
+	var best *placed
+	low, high := 0, len(counts) // the first that holds it is in low…high
+	for low < high {
+		middle := (low + high) / 2
+		x, err := holds(counts[middle])
+		if err != nil {
+			return nil, err
+		}
+		if x != nil {
+			best, high = x, middle
+		} else {
+			low = middle + 1
+		}
+	}
+	if best == nil {
+		return nil, nil
+	}
+	l.batch.target = l.sequencesOn(best.d.WorldSize, target)
+	f := l.layout(best, 0)
+	delete(f.Changes, "micro_batch")
+	delete(f.Changes, "gradient_accumulation")
+	return &FewestGPUs{GPUs: max(best.d.WorldSize, 1), Changes: f.Changes, MicroBatch: f.MicroBatch,
+		GradientAccumulation: f.GradientAccumulation, DeviceBytes: f.DeviceBytes, HighBytes: f.HighBytes,
+		Layout: f.Name, EffectiveBatch: l.batch.target}, nil
+}
+
+// sequencesOn is the effective batch with which a number of GPUs is looked at: that of the plan or, on more GPUs than
+// the cluster has, as many sequences on each.
+func (l *layoutSearch) sequencesOn(gpus, target int64) int64 {
+	if gpus <= l.cluster.GPUs {
+		return target
+	}
+	return min(max(target*gpus/l.cluster.GPUs, target), maxEffectiveBatch)
+}
+
+// divides reports whether some layout of so many GPUs reaches the effective batch.
+func (l *layoutSearch) divides(gpus int64) bool {
+	if gpus > l.cluster.GPUs {
+		return true
+	}
+	return slices.ContainsFunc(structures(l.costs.base, gpus, min(l.cluster.PerNode, gpus)), func(x structure) bool {
+		return l.batch.target%x.data == 0
+	})
+}
+
+// leanestTried is how many layouts of a number of GPUs are asked about before it is taken to be too few.
+const leanestTried = 3
+
+// leanestOn are the layouts of so many GPUs that take least, by the bound on what they take, with the least kept and
+// the smallest micro-batch.
+func (l *layoutSearch) leanestOn(gpus int64) []*placed {
+	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
+	all := structures(l.costs.base, gpus, min(l.cluster.PerNode, gpus))
+	var out []*placed
+	for i := range all {
+		if _, x := l.candidates(&all[i]); x != nil && l.leastBytes(x) <= usable && l.refuses(x) == "" {
+			out = append(out, x)
+		}
+	}
+	slices.SortStableFunc(out, func(a, b *placed) int { // pipelines, whose every stage is replayed, last
+		return cmp.Or(cmp.Compare(a.stages, b.stages), cmp.Compare(l.leastBytes(a), l.leastBytes(b)))
+	})
+	return out[:min(len(out), leanestTried)]
+}
+
+// gathered are the layouts left out, those of one framework that are left out for one reason, numbers apart, together.
+func (l *layoutSearch) gathered() []LeftOutLayout {
+	out := []LeftOutLayout{}
+	rows := map[string]int{}
+	for _, x := range l.left {
+		words := strings.Map(func(r rune) rune {
+			if r >= '0' && r <= '9' || r == '.' || r == ',' {
+				return -1
+			}
+			return r
+		}, x.Reason)
+		if x.Code == "refused" { // by the field alone
+			words, _, _ = strings.Cut(words, ":")
+		}
+		key := x.Framework + x.Code + words
+		if i, again := rows[key]; again {
+			out[i].Count++
+			continue
+		}
+		rows[key] = len(out)
+		out = append(out, x)
+	}
+	order := []string{"beaten", "slower", "does_not_fit", "batch", "refused"}
+	slices.SortStableFunc(out, func(a, b LeftOutLayout) int {
+		return cmp.Compare(slices.Index(order, a.Code), slices.Index(order, b.Code))
+	})
+	return out
+}
+
+// explainLayouts says what the ranking rests on.
+func (l *layoutSearch) explainLayouts(p *Plan, found []*placed) {
+	c := cardOf(l.gpu, "")
+	wire := c.network
+	if n := l.cluster.NetworkBytesPerSecond; n > 0 {
+		wire = n
+	}
+	l.notes.add("communication", "Step times count what GPUs send each other: %.3g GB/s each way within a host of %d, "+
+		"%.3g GB/s for each GPU between hosts, of which 30 to 85 %% are reached, less what computing "+
+		"hides. Say what the "+
+		"network carries in cluster.network_bytes_per_second (--network-gbps).", c.link/1e9, l.cluster.PerNode,
+		wire/1e9)
+	l.notes.add("step-time-model", "Step times come from a model, not from a run: low and high are what "+
+		"it says for other "+
+		"shares of the card's and the links' peaks.")
+	if len(found) == 0 {
+		l.notes.add("no-layout-fits", "None of the layouts looked at fits on %d GPUs at an effective batch of %d.",
+			l.cluster.GPUs, l.batch.target)
+		return
+	}
+	l.notes.add("layout-options", "pairs are those of the first layout. With its changes in the job, and "+
+		"without cluster, a "+
+		"plan has all pairs and other ways to save memory or time.")
+}

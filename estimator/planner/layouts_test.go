@@ -1,0 +1,218 @@
+package planner
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"pgregory.net/rapid"
+
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// h100 is a card of a board for eight.
+func h100() estimator.GPU {
+	return estimator.GPU{ID: "h100-sxm5", UsableBytes: 85_029_158_912, ComputeCapability: 90, Multiprocessors: 132,
+		PeakFLOPS: 989e12, BandwidthBytesPerSecond: 3.35e12, LinkBytesPerSecond: 450e9}
+}
+
+// llama is Llama 3.1 70B with so many layers.
+func llama(layers int64) estimator.Model {
+	config, err := json.Marshal(map[string]any{"model_type": "llama", "architectures": []string{"LlamaForCausalLM"},
+		"hidden_size": 8192, "num_hidden_layers": layers, "num_attention_heads": 64, "num_key_value_heads": 8,
+		"intermediate_size": 28672, "vocab_size": 128256, "tie_word_embeddings": false,
+		"max_position_embeddings": 131072})
+	if err != nil {
+		panic(err)
+	}
+	return estimator.Model{HFConfig: config}
+}
+
+func onCluster(m estimator.Model, gpus int64) Request {
+	return Request{Input: estimator.Input{Job: estimator.Job{Model: m,
+		Training: estimator.Training{SequenceLength: 4096}}, GPUs: []estimator.GPU{h100()}},
+		Cluster: &Cluster{GPUs: gpus}}
+}
+
+// changed is the job with the changes of a layout, as somebody makes it who has only the answer's JSON.
+func changed(t interface{ Fatal(...any) }, job estimator.Job, l Layout) estimator.Job {
+	training, err := json.Marshal(job.Training)
+	if err != nil {
+		t.Fatal(err)
+	}
+	changes, err := json.Marshal(l.Changes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fields, more map[string]json.RawMessage
+	if json.Unmarshal(training, &fields) != nil || json.Unmarshal(changes, &more) != nil {
+		t.Fatal("the training of a job and changes are objects")
+	}
+	maps.Copy(fields, more)
+	whole, err := json.Marshal(fields)
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.Training = estimator.Training{}
+	if err := json.Unmarshal(whole, &job.Training); err != nil {
+		t.Fatal(err)
+	}
+	return job
+}
+
+// holds checks what every plan for a cluster promises.
+func holds(t interface {
+	Fatal(...any)
+	Errorf(string, ...any)
+}, r Request, p *Plan) {
+	for i, x := range p.Layouts.Ranked {
+		if n := x.DataParallelGPUs * x.TensorParallel * x.PipelineParallel * x.ContextParallel; n != r.Cluster.GPUs {
+			t.Errorf("%s: %d GPUs of %d", x.Name, n, r.Cluster.GPUs)
+		}
+		if n := x.MicroBatch * x.GradientAccumulation * x.DataParallelGPUs; n != p.EffectiveBatch {
+			t.Errorf("%s: an effective batch of %d, not %d", x.Name, n, p.EffectiveBatch)
+		}
+		if x.Verdict != estimator.Fits || x.HighBytes > p.UsableBytes {
+			t.Errorf("%s %s with up to %d of %d bytes", x.Name, x.Verdict, x.HighBytes, p.UsableBytes)
+		}
+		s := x.StepTime
+		if x.Rank != i+1 || i > 0 && s.ExpectedSeconds < p.Layouts.Ranked[i-1].StepTime.ExpectedSeconds ||
+			s.LowSeconds > s.ExpectedSeconds || s.HighSeconds < s.ExpectedSeconds {
+			t.Errorf("%d: %s has rank %d and takes %v", i+1, x.Name, x.Rank, s)
+		}
+		if x.Launch.Command == "" {
+			t.Errorf("%s has no command", x.Name)
+		}
+		in := r.Input
+		in.Job = changed(t, in.Job, x)
+		got, err := estimator.Estimate(in)
+		if err != nil {
+			t.Fatal(x.Name, err)
+		}
+		if got.Peak.DeviceBytes != x.DeviceBytes || got.Peak.HighBytes != x.HighBytes ||
+			got.GPUs[0].Verdict != x.Verdict {
+			t.Errorf("%s: estimated %d to %d bytes (%s), planned %d to %d", x.Name, got.Peak.DeviceBytes,
+				got.Peak.HighBytes, got.GPUs[0].Verdict, x.DeviceBytes, x.HighBytes)
+		}
+	}
+	for _, x := range p.Layouts.LeftOut {
+		if x.Reason == "" || x.Count < 1 || !slices.Contains([]string{"beaten", "slower", "does_not_fit", "batch",
+			"refused"}, x.Code) {
+			t.Errorf("left out: %+v", x)
+		}
+	}
+	for line := range strings.SplitSeq(p.Text(), "\n") {
+		if utf8.RuneCountInString(line) > lineWidth {
+			t.Errorf("%d columns: %s", utf8.RuneCountInString(line), line)
+		}
+	}
+}
+
+// A 70B on eight hosts of eight: FSDP on the Trainer, ZeRO-3 and the meshes of torchtitan are ranked, and what cannot
+// be is named.
+func TestLayoutsOf70B(t *testing.T) {
+	r := onCluster(llama(80), 64)
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, r, p)
+	golden(t, "layouts-70b.txt", p.Text())
+	golden(t, "layouts-70b.md", p.Markdown())
+	has := func(framework, name string) bool {
+		return slices.ContainsFunc(p.Layouts.Ranked, func(x Layout) bool {
+			return x.Framework == framework && strings.Contains(x.Name, name)
+		})
+	}
+	for _, want := range [][2]string{{"hf-trainer", "FSDP2 over 64"}, {"hf-trainer", "ZeRO-3 over 64"},
+		{"torchtitan", "tensor"}} {
+		if !has(want[0], want[1]) {
+			t.Errorf("%v is not ranked", want)
+		}
+	}
+	if has("hf-trainer", "DDP") || has("hf-trainer", "ZeRO-1") {
+		t.Error("a whole copy of 70B parameters on each GPU is ranked")
+	}
+	if p.Recommended == nil || p.Recommended.MicroBatch != p.Layouts.Ranked[0].MicroBatch {
+		t.Errorf("recommended %v, and the first is %d × %d", p.Recommended, p.Layouts.Ranked[0].MicroBatch,
+			p.Layouts.Ranked[0].GradientAccumulation)
+	}
+	f := p.FewestGPUs
+	if f == nil || f.GPUs > 64 || f.GPUs < 16 || f.HighBytes > p.UsableBytes {
+		t.Errorf("fewest: %+v", f)
+	}
+}
+
+// A cluster that is too small says how many GPUs are enough, and on so many the job has a layout.
+func TestFewestBeyondTheCluster(t *testing.T) {
+	r := onCluster(llama(80), 8)
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(p.Layouts.Ranked) > 0 || p.FewestGPUs == nil || p.FewestGPUs.GPUs <= 8 {
+		t.Fatalf("%d layouts on eight GPUs, and the fewest are %+v", len(p.Layouts.Ranked), p.FewestGPUs)
+	}
+	r.Cluster = &Cluster{GPUs: p.FewestGPUs.GPUs}
+	r.EffectiveBatch = p.FewestGPUs.EffectiveBatch
+	q, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(q.Layouts.Ranked) == 0 {
+		t.Errorf("nothing fits on the fewest GPUs: %+v", p.FewestGPUs)
+	}
+}
+
+func TestClusterRefused(t *testing.T) {
+	for _, tt := range []struct {
+		name, pointer string
+		change        func(*Request)
+	}{
+		{"no GPUs", "/cluster/gpus", func(r *Request) { r.Cluster.GPUs = 0 }},
+		{"too many", "/cluster/gpus", func(r *Request) { r.Cluster.GPUs = 1 << 40 }},
+		{"hosts cut in two", "/cluster/gpus_per_node", func(r *Request) { r.Cluster.PerNode = 6 }},
+		{"no card", "/gpus", func(r *Request) { r.Input.GPUs = nil }},
+		{"a laptop", "/cluster/gpus", func(r *Request) { r.Input.GPUs[0].Single = true }},
+		{"a card of no known size", "/gpus", func(r *Request) { r.Input.GPUs[0].UsableBytes = 0 }},
+		{"too many sequences", "/training/gradient_accumulation", func(r *Request) {
+			r.Input.Job.Training.MicroBatch, r.Input.Job.Training.GradientAccumulation = 1<<30, 1<<30
+		}},
+		{"no such precision", "/training/precision", func(r *Request) { r.Input.Job.Training.Precision = "int1" }},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := onCluster(llama(4), 16)
+			tt.change(&r)
+			_, err := Make(t.Context(), r)
+			e, ok := err.(*invalid.Error)
+			if !ok || !slices.ContainsFunc(e.Fields, func(f invalid.Field) bool { return f.Pointer == tt.pointer }) {
+				t.Errorf("%v, want a refusal of %s", err, tt.pointer)
+			}
+		})
+	}
+}
+
+// Whatever the cluster, a plan keeps its promises, and does not look at more than it may.
+func TestLayoutsOfAnyCluster(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := onCluster(llama(rapid.Int64Range(1, 3).Draw(t, "layers")), 1<<rapid.IntRange(0, 6).Draw(t, "gpus"))
+		r.Input.GPUs[0].UsableBytes = rapid.Int64Range(8, 140).Draw(t, "GiB") << 30
+		r.Cluster.PerNode = min(r.Cluster.GPUs, 1<<rapid.IntRange(0, 3).Draw(t, "per node"))
+		r.EffectiveBatch = r.Cluster.GPUs * rapid.Int64Range(1, 6).Draw(t, "each")
+		r.Input.Job.Training.SequenceLength = 512 << rapid.IntRange(0, 2).Draw(t, "length")
+		r.Input.Job.Training.Framework = rapid.SampledFrom([]string{"", "torchtitan", "pytorch", "deepspeed",
+			"accelerate"}).Draw(t, "framework")
+		p, err := MakeWith(t.Context(), r, estimator.NewReplays().Judge)
+		if err != nil {
+			t.Fatal(err)
+		}
+		holds(t, r, p)
+		if p.Layouts.Asked > 3*layoutsAsked+fewestAsked+4*mostStages {
+			t.Errorf("%d candidates estimated", p.Layouts.Asked)
+		}
+	})
+}
