@@ -60,8 +60,12 @@ func (r *resolved) cost(kinds int) Cost {
 			outside += adaptedPerLinear * int64(len(rec.Linears))
 		}
 	}
+	if o, ok := r.recipe.Objective.(interface{ Passes() int64 }); ok {
+		perLayer *= o.Passes()
+	}
 	experts := a.Experts()
-	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile || r.recipe.Spread().Irregular())
+	units, recordedUnits, recordedLayers := recordedLayers(a, r.recipe.Compile ||
+		r.recipe.Spread().Irregular() || unfolds(r.recipe.Objective))
 	recordedExperts := step.RecordedExperts(experts)
 	every := r.recorded(r.recipe, false).EveryExpert || a.UnevenExperts()
 	if every {

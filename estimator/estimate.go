@@ -10,6 +10,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
+	"github.com/vramplan/vramplan/estimator/step/objective"
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -171,6 +172,7 @@ type judged struct {
 // session records one micro-step of the job on the given hardware; plain records every layer.
 func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Session {
 	a := r.recorded(rc, plain)
+	plain = plain || unfolds(rc.Objective)
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
 	w.parameters = parameters.List
@@ -190,7 +192,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	}
 	whole := parameters
 	program := w.tape.Record(net)
-	if r.arch.Sees() {
+	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Sees() {
 		w.tape.MarkUnreached()
 	}
 	if rc.Strategy != nil {
@@ -203,6 +205,12 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 		Evaluation: r.recordEvaluation(w, rc, plain),
 	})
 	return &w.session
+}
+
+// unfolds says that an objective has every layer recorded.
+func unfolds(o step.Objective) bool {
+	every, ok := o.(step.Unfolded)
+	return ok && every.Unfolds()
 }
 
 // recorded is the architecture as it is recorded.

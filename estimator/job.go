@@ -101,7 +101,7 @@ type Training struct {
 	Evaluation *Evaluation `json:"evaluation,omitempty"`
 	// Framework is a table of defaults for the other fields, and what its loop keeps alive; a field that is given
 	// always wins. Where it is left out it is nanogpt for nanoGPT's models and hf-trainer for others.
-	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning"`
+	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning sentence-transformers"`
 	// Versions are the releases of libraries that the job runs with, by name ("torch", "transformers", …); those of the
 	// reference where they are left out.
 	Versions map[string]string `json:"versions,omitempty" validate:"omitempty,max=32,dive,keys,max=64,endkeys,max=64"`

@@ -40,6 +40,10 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
 	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
 	r.base(t, &adapters, errs)
+	if l.AdapterDtype == "" && r.framework == sentenceTransformers {
+		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.
+		adapters.Dtype = r.recipe.Stored
+	}
 	r.adapted = true
 	r.recipe.InputGradients = r.recipe.InputGradients || r.recipe.CheckpointEvery > 0
 	r.arch.Adapt(adapters, pointer, errs)

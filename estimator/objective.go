@@ -5,8 +5,8 @@ import "encoding/json"
 // Objective is the kind of training, in the words of the library whose trainer runs it: "dpo" means {"kind": "dpo"}.
 type Objective struct {
 	// Kind is the trainer; language-model, the loss that the model returns, where it is left out. vision-language runs
-	// in the Trainer, the others in trl.
-	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo vision-language"`
+	// in the Trainer, contrastive in sentence-transformers, the others in trl.
+	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo vision-language contrastive"`
 	// PromptTokens and CompletionTokens are the lengths of a prompt and of what follows it; their sum is the
 	// sequence_length.
 	PromptTokens int64 `json:"prompt_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
@@ -61,6 +61,17 @@ type Objective struct {
 	ImageTokens int64 `json:"image_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// FreezeVision says that the tower that looks at the pictures is not trained.
 	FreezeVision bool `json:"freeze_vision,omitempty"`
+	// Texts is how many columns of texts an example has: 2 are pairs, 3 have a negative; 2 where it is left out.
+	Texts int64 `json:"texts,omitempty" validate:"omitempty,gte=1,lte=64"`
+	// Loss is that of a contrastive training; mnrl, MultipleNegativesRankingLoss, where it is left out.
+	Loss string `json:"loss,omitempty" validate:"omitempty,oneof=mnrl cached-mnrl matryoshka-mnrl triplet"`
+	// MiniBatch is GradCache's mini_batch_size: how many texts are embedded at once; 32 where it is left out.
+	MiniBatch int64 `json:"mini_batch,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// Pooling makes one embedding of a text's tokens; mean where it is left out.
+	Pooling string `json:"pooling,omitempty" validate:"omitempty,oneof=mean cls lasttoken"`
+	// MatryoshkaDims are the lengths of embeddings that are trained at once, from the longest to the shortest; the
+	// whole, a half and a quarter where they are left out.
+	MatryoshkaDims []int64 `json:"matryoshka_dims,omitempty" validate:"omitempty,max=8"`
 }
 
 // Companion is a model that stands beside the one that is trained.

@@ -15,12 +15,19 @@ import (
 // tracedKinds are the jobs of the traced runs of other kinds of training.
 func tracedKinds(t *testing.T) map[string]Job {
 	t.Helper()
-	f, err := os.Open("accuracy/testdata/kinds/language.jsonl")
+	jobs := map[string]Job{}
+	for _, name := range []string{"language", "contrastive"} {
+		readKinds(t, "accuracy/testdata/kinds/"+name+".jsonl", jobs)
+	}
+	return jobs
+}
+
+func readKinds(t *testing.T, name string, jobs map[string]Job) {
+	f, err := os.Open(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	jobs := map[string]Job{}
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 1<<20)
 	for lines.Scan() {
@@ -37,7 +44,6 @@ func tracedKinds(t *testing.T) map[string]Job {
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return jobs
 }
 
 // Several passes through one model fold: every layer played by itself holds as much as the short cut for layers that
@@ -122,6 +128,14 @@ func TestObjectiveConflicts(t *testing.T) {
 			[]string{"/training/objective/loss_type"}},
 		"too many to replay": {`"micro_batch": 5000, "sequence_length": 64, "objective": "reward"`,
 			[]string{"/training/micro_batch"}},
+		"a contrastive loss's fields": {`"sequence_length": 64, "framework": "trl", "attention_mask": "explicit", "objective": {"kind": "contrastive", "loss": "triplet", "mini_batch": 4, "beta": 0.1, "matryoshka_dims": [64]}`,
+			[]string{"/training/framework", "/training/attention_mask", "/training/objective/texts",
+				"/training/objective/mini_batch", "/training/objective/beta",
+				"/training/objective/matryoshka_dims"}},
+		"embeddings that grow": {`"sequence_length": 64, "objective": {"kind": "contrastive", "loss": "matryoshka-mnrl", "matryoshka_dims": [32, 64]}`,
+			[]string{"/training/objective/matryoshka_dims"}},
+		"texts in another kind": {`"sequence_length": 64, "objective": {"kind": "sft", "texts": 3, "pooling": "cls"}`,
+			[]string{"/training/objective/texts", "/training/objective/pooling"}},
 		"a mask without pads": {`"attention_mask": "explicit", "sequence_length": 64, "objective": {"kind": "sft", "packing": true}`, []string{"/training/attention_mask"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -143,6 +157,33 @@ func TestObjectiveConflicts(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// GradCache's mini-batch decides what a batch of embeddings takes, however large it is, and says that accumulation
+// would not be the same.
+func TestGradCache(t *testing.T) {
+	job := tracedKinds(t)["contrastive-mpnet-cached-b256x128-mb32"]
+	whole := mustEstimate(t, Input{Job: job})
+	job.Training.MicroBatch *= 8
+	more := mustEstimate(t, Input{Job: job})
+	if grown := more.Peak.AllocatedBytes - whole.Peak.AllocatedBytes; grown < 0 ||
+		grown > whole.Peak.AllocatedBytes/20 {
+		t.Errorf("eight times the batch takes %d bytes more", grown)
+	}
+	direct := *job.Training.Objective
+	direct.Loss, direct.MiniBatch = "mnrl", 0
+	job.Training.Objective, job.Training.GradientAccumulation = &direct, 2
+	res := mustEstimate(t, Input{Job: job})
+	if res.Peak.AllocatedBytes < 4*more.Peak.AllocatedBytes {
+		t.Errorf("at once it takes %d bytes, in mini-batches %d", res.Peak.AllocatedBytes, more.Peak.AllocatedBytes)
+	}
+	said := false
+	for _, n := range res.Notes {
+		said = said || n.Code == "accumulation-changes-contrastive-loss"
+	}
+	if !said {
+		t.Errorf("accumulation is taken for a larger batch: %+v", res.Notes)
 	}
 }
 

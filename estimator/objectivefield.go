@@ -32,6 +32,10 @@ func withObjective(job Job, errs *invalid.List) Job {
 	if kind == languageModel || kind == visionLanguage {
 		return job
 	}
+	if kind == contrastive {
+		t.Framework = cmp.Or(t.Framework, sentenceTransformers)
+		return baseModel(job)
+	}
 	o := t.Objective
 	if sum := o.PromptTokens + o.CompletionTokens; o.PromptTokens > 0 && o.CompletionTokens > 0 {
 		if t.SequenceLength != 0 && t.SequenceLength != sum {
@@ -86,6 +90,10 @@ var trainers = map[string]trainer{
 func (r *resolved) objective(t *Training, errs *invalid.List) {
 	kind := objectiveKind(t)
 	if kind == languageModel || kind == visionLanguage { // the loss that the model returns
+		return
+	}
+	if kind == contrastive {
+		r.contrasts(t, errs)
 		return
 	}
 	refuse := func(is bool, pointer, format string, args ...any) {
@@ -183,6 +191,8 @@ func (o *Objective) given() []string {
 		{"teacher", o.Teacher != nil}, {"teacher_dtype", o.TeacherDtype != ""},
 		{"images", o.Images != 0}, {"image_size", len(o.ImageSize) > 0}, {"image_tokens", o.ImageTokens != 0},
 		{"freeze_vision", o.FreezeVision},
+		{"texts", o.Texts != 0}, {"loss", o.Loss != ""}, {"mini_batch", o.MiniBatch != 0},
+		{"pooling", o.Pooling != ""}, {"matryoshka_dims", len(o.MatryoshkaDims) > 0},
 	} {
 		if f.is {
 			names = append(names, f.name)

@@ -5,6 +5,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/release"
+	"github.com/vramplan/vramplan/estimator/step/objective"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
 
@@ -20,10 +21,18 @@ var generationDoubt = doubt{"generation", memory.Doubt{Below: 0.05, Above: 0.10}
 	"the peak is in generation, of which the pass of the prompts and the last token are replayed; no traced run " +
 		"had its peak there"}
 
+// Of 15 traced runs of sentence-transformers' trainer the replay allocates 0.03 % less to 0.13 % more, and reserves up
+// to 1 % more. All ran without padding and on one stack.
+var contrastiveDoubt = doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
+	"sentence-transformers' trainer was replayed from its source, and few of its runs were traced"}
+
 // objectiveDoubts are those about a trainer.
 func (r *resolved) objectiveDoubts(run *run) []doubt {
 	if r.recipe.Objective == nil {
 		return nil
+	}
+	if _, contrasts := r.recipe.Objective.(objective.Contrastive); contrasts {
+		return []doubt{contrastiveDoubt}
 	}
 	list := []doubt{objectiveDoubt}
 	if run.ledger.Peak.Stage == play.StageGeneration {
@@ -37,7 +46,7 @@ func (r *resolved) objectiveNotes(t *Training) []Note {
 	if r.recipe.Objective == nil {
 		return nil
 	}
-	var notes []Note
+	notes := r.contrastiveNotes(t)
 	add := func(code, format string, args ...any) {
 		notes = append(notes, Note{Code: code, Text: fmt.Sprintf(format, args...)})
 	}

@@ -275,6 +275,11 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in "+r.transformers())
 		return
 	}
+	if r.arch.Family == "mpnet" && mode != "" && mode != "none" {
+		errs.Add("/training/gradient_checkpointing", "conflict", "transformers has no gradient checkpointing for "+
+			"mpnet, and the trainer stops there; leave the field out")
+		return
+	}
 	switch mode {
 	case "", "none":
 	case "selective":

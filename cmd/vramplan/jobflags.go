@@ -41,6 +41,9 @@ type jobFields struct {
 	Reference            *string  `placeholder:"NAME" help:"What preferences are measured by: separate, adapter-off or precomputed." group:"Job:"`
 	Packing              *bool    `negatable:"" help:"sft: documents behind one another fill the sequences." group:"Job:"`
 	NumGenerations       *int64   `placeholder:"N" help:"Completions that are written for a prompt." group:"Job:"`
+	Texts                *int64   `placeholder:"N" help:"contrastive: columns of texts, 2 for pairs, 3 with a negative." group:"Job:"`
+	ContrastiveLoss      *string  `placeholder:"NAME" help:"contrastive: mnrl, cached-mnrl, matryoshka-mnrl or triplet." group:"Job:"`
+	MiniBatch            *int64   `placeholder:"N" help:"cached-mnrl: texts embedded at once." group:"Job:"`
 	Images               *int64   `placeholder:"N" help:"Pictures in a sequence, of models that read them; --objective vision-language is meant." group:"Job:"`
 	ImageSize            []int64  `placeholder:"H,W" help:"Pixels of a picture as it reaches the model, such as 448,448." group:"Job:"`
 	FreezeVision         *bool    `negatable:"" help:"The tower that looks at the pictures is not trained." group:"Job:"`
@@ -128,6 +131,9 @@ func (f *jobFields) edits() ([]edit, error) {
 	list = appendEdit(list, "training.objective.reference", f.Reference)
 	list = appendEdit(list, "training.objective.packing", f.Packing)
 	list = appendEdit(list, "training.objective.num_generations", f.NumGenerations)
+	list = appendEdit(list, "training.objective.texts", f.Texts)
+	list = appendEdit(list, "training.objective.loss", f.ContrastiveLoss)
+	list = appendEdit(list, "training.objective.mini_batch", f.MiniBatch)
 	if f.Images != nil || f.ImageSize != nil || f.FreezeVision != nil {
 		list = append(list, edit{path: "training.objective.kind", value: "vision-language", absent: true})
 	}

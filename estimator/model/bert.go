@@ -14,6 +14,8 @@ type encoderOptions struct {
 	questionDropout float64
 	// fixedPositions are sine waves that are not trained.
 	fixedPositions bool
+	// buckets is how many distances between tokens have a bias (MPNet).
+	buckets int64
 	// normFirst puts the norms before attention and MLP, and one behind the last layer.
 	normFirst bool
 }
@@ -210,7 +212,12 @@ func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		x = normed
 	}
 	var pooled *step.T
-	if m.a.Pooled {
+	forget := func() {}
+	switch {
+	case !m.a.Pooled:
+	case t.Embeds():
+		_, forget = t.Pooled(func() step.T { return m.pool(t, x) })
+	default:
 		p := m.pool(t, x)
 		pooled = &p
 	}
@@ -218,6 +225,7 @@ func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
+	forget()
 	return m.loss(t, x, pooled, labels)
 }
 

@@ -133,9 +133,12 @@ func (b *builder) decoder(with traits) step.Network {
 	if with.localTables && (!a.Software.KeepsFrequencies || a.mixes()) {
 		b.frequencies("rotary_emb_local.", a.HeadDim/2)
 	}
-	if a.classes() {
+	switch {
+	case a.Class == classBase:
+		return m
+	case a.classes():
 		m.head = b.score()
-	} else {
+	default:
 		m.head = b.head("lm_head", a.Hidden, false)
 	}
 	b.headSection(m.head)
@@ -191,6 +194,12 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	t.Drop(embedded)
 	for _, local := range slices.Concat(positions, given.locals, masks, tables) {
 		t.Drop(local)
+	}
+	if t.Embeds() {
+		for _, cached := range m.cache { // which goes with the output that it is in
+			t.Drop(cached)
+		}
+		return step.NoTensor, []step.T{normed}
 	}
 	if m.a.classes() {
 		loss, outputs := m.classify(t, normed, labels)

@@ -160,6 +160,9 @@ func classificationLoss(t *step.Tape, a *Architecture, logits, labels step.T) (l
 // none.
 func baseLoss(t *step.Tape, x step.T, pooled *step.T) (step.T, []step.T) {
 	outputs := []step.T{t.Hold(x)}
+	if t.Embeds() {
+		return step.NoTensor, outputs
+	}
 	last := x
 	if pooled != nil {
 		outputs = append(outputs, t.Hold(*pooled))

@@ -74,6 +74,7 @@ var families = map[string]*family{
 	"mixtral":          &mixtralFamily,
 	"modernbert":       &modernBERTFamily,
 	"mt5":              &mt5Family,
+	"mpnet":            &mpnetFamily,
 	"mpt":              &mptFamily,
 	"olmo":             &olmoFamily,
 	"olmo2":            &olmo2Family,

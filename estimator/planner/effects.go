@@ -65,7 +65,8 @@ func (s *search) caveats(accumulates bool) {
 		s.notes.add("partial-window", "Where the last accumulation window of an epoch is not full, some trainers "+
 			"still divide by the configured count.")
 	}
-	if family == "clip" {
+	o := s.costs.base.Job.Training.Objective
+	if family == "clip" || o != nil && o.Kind == "contrastive" && o.Loss != "triplet" {
 		s.notes.add("contrastive-loss", "The contrastive loss sees only the pairs of its own micro-batch as "+
 			"negatives, so accumulation does not give the loss of the larger batch.")
 	}

@@ -237,6 +237,13 @@ func (t *Tape) accumulate() {
 	for _, p := range t.pending {
 		s := t.params[p].grad
 		t.params[p].grad = None
+		if t.graphs > 0 {
+			if t.params[p].born { // added in place to the one of a graph before
+				t.Release(s)
+				continue
+			}
+			t.params[p].born = true
+		}
 		if t.Recipe.UpdatesInBackward {
 			t.updateNow(p, s)
 			continue

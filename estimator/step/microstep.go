@@ -79,6 +79,9 @@ func (t *Tape) Record(net Network) *Program {
 	root := t.fresh(1, loss.dtype, LabelLoss)
 	t.Hold(root)
 	t.deliver(scaled.edge, root.storage)
+	if o, ok := t.Recipe.Objective.(InBackward); ok {
+		o.Backward(t, net)
+	}
 	top := int32(len(t.nodes))
 	if t.lossApart && t.Recipe.Compile {
 		t.backwardRange(t.broken, top)

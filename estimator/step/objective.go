@@ -55,6 +55,10 @@ type Pass struct {
 	// Head runs in place of the head on the last hidden states, which it borrows; the logits of the output are what it
 	// returns.
 	Head func(t *Tape, hidden T, w, b Weight) T
+	// Embeds asks for the model without a head: it returns its last hidden states, and no loss.
+	Embeds bool
+	// After runs on what the model returned, which it takes over, before autocast is left.
+	After func(t *Tape, outputs []T) []T
 	// LastTokens asks for the logits of so many tokens at the end of each sequence; 0 is all.
 	LastTokens int64
 }
@@ -88,6 +92,9 @@ func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	t.pass = passing{Pass: p, runs: true}
 	t.EnterAutocast()
 	loss, outputs := net.Forward(t, batch)
+	if p.After != nil {
+		outputs = p.After(t, outputs)
+	}
 	t.ExitAutocast()
 	hidden := t.pass.hidden
 	t.pass = passing{}
@@ -100,6 +107,9 @@ func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	}
 	return Output{Loss: loss, Logits: outputs[0], rest: append(outputs[1:], hidden...)}
 }
+
+// Embeds says that the pass that runs asks for hidden states alone.
+func (t *Tape) Embeds() bool { return t.pass.Embeds }
 
 // AdaptersOff says that the adapters are disabled in the pass that runs.
 func (t *Tape) AdaptersOff() bool { return t.pass.AdaptersOff }

@@ -100,10 +100,13 @@ type Tape struct {
 	lossApart  bool  // the loss is compiled apart from the model
 	broken     int32 // and its nodes come from here on
 	lazies     []lazy
-	sumsAgain  bool // compiled norms keep the summands of their input
-	lastCast   sharedCast
-	postponed  postponed
-	graphHolds []T // what the checkpointed layers' closures keep alive
+	// forwardAgain says that a forward of its own runs in backward.
+	forwardAgain bool
+	sumsAgain    bool // compiled norms keep the summands of their input
+	lastCast     sharedCast
+	postponed    postponed
+	graphs       int // how often SeveralGraphs was told and not untold
+	graphHolds   []T // what the checkpointed layers' closures keep alive
 
 	leaves    []leaf // tensors of the forward that were made to require a gradient
 	ownLeaves []T    // tensors made in a layer that want a gradient themselves
@@ -119,6 +122,7 @@ type paramState struct {
 	uses   int32 // gradient contributions that are still to come
 	grad   int32 // storage that collects them
 	graded bool  // one has come
+	born   bool  // one of a graph inside the micro-step has come
 }
 
 // piece is the gradient of a part of what node of took apart.
@@ -345,7 +349,7 @@ func (t *Tape) typed(x T) {
 
 func (t *Tape) component() Component {
 	if t.backward {
-		if t.recompute {
+		if t.recompute || t.forwardAgain {
 			return Activations
 		}
 		return Temporaries

@@ -114,6 +114,17 @@ var objectiveAliases = map[string]string{
 	"rm": "reward",
 }
 
+// contrastiveAliases are the names of sentence-transformers' losses.
+var contrastiveAliases = map[string]string{
+	"multiple-negatives-ranking-loss": "mnrl", "multiplenegativesrankingloss": "mnrl", "infonce": "mnrl",
+	"cached-multiple-negatives-ranking-loss": "cached-mnrl", "cachedmultiplenegativesrankingloss": "cached-mnrl",
+	"matryoshka-loss": "matryoshka-mnrl", "matryoshkaloss": "matryoshka-mnrl", "triplet-loss": "triplet",
+	"tripletloss": "triplet",
+}
+
+// poolingAliases are the keys and words of sentence-transformers' Pooling.
+var poolingAliases = map[string]string{"last-token": "lasttoken", "mean-pooling": "mean", "cls-token": "cls"}
+
 // vocabulary is the values of one enum and the other spellings of them.
 type vocabulary struct {
 	values  map[string]bool
@@ -152,6 +163,7 @@ type vocabularies struct {
 	precision, optimizer, implementation, checkpointing, attention, attentionMask, loss, lossHead,
 	logits, kernels, state, adapter, base, data, framework, mlp, norm, normPosition, position, head, objective,
 	reference, packing, rollout, beside *vocabulary
+	contrastive, pooling *vocabulary
 }
 
 var words = sync.OnceValue(func() *vocabularies {
@@ -183,6 +195,8 @@ var words = sync.OnceValue(func() *vocabularies {
 		objective:      vocabularyOf[estimator.Objective]("kind", objectiveAliases),
 		reference:      vocabularyOf[estimator.Objective]("reference", nil),
 		packing:        vocabularyOf[estimator.Objective]("packing_strategy", nil),
+		contrastive:    vocabularyOf[estimator.Objective]("loss", contrastiveAliases),
+		pooling:        vocabularyOf[estimator.Objective]("pooling", poolingAliases),
 		rollout:        vocabularyOf[estimator.Objective]("rollout", nil),
 		beside:         vocabularyOf[estimator.Objective]("reference_dtype", dtypeAliases),
 	}
@@ -215,6 +229,8 @@ func Normalize(j *estimator.Job) {
 		w.objective.canonical(&o.Kind)
 		w.reference.canonical(&o.Reference)
 		w.packing.canonical(&o.PackingStrategy)
+		w.contrastive.canonical(&o.Loss)
+		w.pooling.canonical(&o.Pooling)
 		w.rollout.canonical(&o.Rollout)
 		w.beside.canonical(&o.ReferenceDtype)
 		w.beside.canonical(&o.TeacherDtype)

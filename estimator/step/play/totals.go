@@ -23,7 +23,7 @@ func (s *Session) plainTotals() (optimizerTotals, bool) {
 	var d step.DType
 	one := true
 	s.Parameters.Distinct(func(p *step.Parameter, times int64) {
-		if !p.Trained() {
+		if !p.Trained() || p.Unreached {
 			return
 		}
 		one = one && (count == 0 || p.Dtype == d)

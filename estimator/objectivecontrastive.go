@@ -1,0 +1,157 @@
+package estimator
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step/objective"
+)
+
+// contrastive is the kind of training in which texts are told apart by their embeddings.
+const contrastive = "contrastive"
+
+// sentenceTransformers is the framework whose trainer runs it.
+const sentenceTransformers = "sentence-transformers"
+
+// contrastiveFields are those of the objective that it reads.
+var contrastiveFields = []string{"texts", "loss", "mini_batch", "pooling", "matryoshka_dims"}
+
+// baseModel is the model as AutoModel loads it, without the head that its config.json names.
+func baseModel(job Job) Job {
+	var config map[string]json.RawMessage
+	if job.Model.HFConfig == nil || json.Unmarshal(job.Model.HFConfig, &config) != nil {
+		return job // what is wrong with it is said where it is read
+	}
+	delete(config, "architectures")
+	if without, err := json.Marshal(config); err == nil {
+		job.Model.HFConfig = without
+	}
+	return job
+}
+
+// contrasts is an objective of the kind contrastive.
+func (r *resolved) contrasts(t *Training, errs *invalid.List) {
+	const pointer = objectivePointer
+	o := t.Objective
+	how := trainer{fields: contrastiveFields}
+	how.unread(contrastive, o, errs)
+	refuse := func(is bool, pointer, format string, args ...any) {
+		if is {
+			errs.Add(pointer, "unsupported", format, args...)
+		}
+	}
+	refuse(t.Framework != sentenceTransformers, "/training/framework", "the objective contrastive is replayed as "+
+		"sentence-transformers' trainer runs it, and not as %.40s's; sentence-transformers is accepted", t.Framework)
+	r.contrastiveConflicts(t, refuse)
+	columns := cmp.Or(o.Texts, 2)
+	if columns < 2 {
+		errs.Add(pointer+"/texts", "out_of_range", "texts is %d; a loss that tells texts apart needs 2 columns and "+
+			"more: an anchor and a positive", o.Texts)
+	}
+	c := objective.Contrastive{Rows: t.MicroBatch, Tokens: r.shape.Tokens, Width: r.arch.Hidden, Columns: columns,
+		Caches: r.recipe.UseCache}
+	kind := cmp.Or(o.Loss, "mnrl")
+	switch kind {
+	case "cached-mnrl":
+		c.MiniBatch = cmp.Or(o.MiniBatch, 32) // CachedMultipleNegativesRankingLoss's default
+	case "triplet":
+		c.Triplets = true
+		if columns != 3 {
+			errs.Add(pointer+"/texts", "conflict", "the loss triplet reads an anchor, a positive and a negative, and "+
+				"texts is %d; 3 is accepted", columns)
+		}
+	}
+	if o.MiniBatch != 0 && c.MiniBatch == 0 {
+		errs.Add(pointer+"/mini_batch", "conflict", "mini_batch belongs to the loss cached-mnrl, and the loss is %s",
+			kind)
+	}
+	switch o.Pooling {
+	case "cls":
+		c.Pooling = objective.PoolFirst
+	case "lasttoken":
+		c.Pooling = objective.PoolLast
+	}
+	r.matryoshka(o, kind, &c, errs)
+	const mostMiniBatches, mostLayers = 1 << 12, 1 << 14
+	if c.MiniBatch > 0 && t.MicroBatch/c.MiniBatch > mostMiniBatches {
+		errs.Add(pointer+"/mini_batch", "out_of_range", "micro_batch is %d and mini_batch %d; a batch of up to %d "+
+			"mini-batches is modelled", t.MicroBatch, c.MiniBatch, mostMiniBatches)
+	}
+	if c.Passes()*r.arch.Layers > mostLayers {
+		errs.Add(pointer+"/texts", "out_of_range", "%d layers are run %d times in a micro-step; up to %d layers in "+
+			"all are modelled", r.arch.Layers, c.Passes(), mostLayers)
+	}
+	r.sequences = columns
+	r.recipe.UseCache = false
+	r.recipe.Objective = c
+}
+
+// matryoshka is to which lengths embeddings are cut: given, or the whole, a half and a quarter.
+func (r *resolved) matryoshka(o *Objective, kind string, c *objective.Contrastive, errs *invalid.List) {
+	const pointer = objectivePointer + "/matryoshka_dims"
+	if kind != "matryoshka-mnrl" {
+		if len(o.MatryoshkaDims) > 0 {
+			errs.Add(pointer, "conflict", "matryoshka_dims belongs to the loss matryoshka-mnrl, and the loss is %s", kind)
+		}
+		return
+	}
+	dims := o.MatryoshkaDims
+	if len(dims) == 0 {
+		dims = []int64{r.arch.Hidden, r.arch.Hidden / 2, r.arch.Hidden / 4}
+	}
+	before := r.arch.Hidden
+	for i, d := range dims {
+		if d < 1 || r.arch.Family != "" && d > before {
+			errs.Add(pointer, "out_of_range", "matryoshka_dims has %d in place %d; lengths fall from at most %d, the "+
+				"model's, to at least 1", d, i+1, r.arch.Hidden)
+			return
+		}
+		if before = d; i < objective.MaxDims {
+			c.Dims[i] = d
+		}
+	}
+}
+
+// contrastiveConflicts are what is not modelled together with the trainer.
+func (r *resolved) contrastiveConflicts(t *Training, refuse func(is bool, pointer, format string, args ...any)) {
+	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed",
+		"the objective contrastive is modelled on one GPU; leave one of them out")
+	refuse(r.recipe.Compile || r.recipe.CompileLoss, "/training/compile",
+		"torch.compile is not modelled together with the objective contrastive; leave one of them out")
+	refuse(t.Evaluation != nil, "/training/evaluation",
+		"an evaluation pass is not modelled together with the objective contrastive; leave one of them out")
+	refuse(t.Loss != nil && t.Loss.Kind != "standard" && t.Loss.Kind != "", "/training/loss",
+		"the objective contrastive has losses of its own, in training.objective.loss; leave the field out")
+	refuse(t.HoldLogits != nil, "/training/hold_logits", "the objective contrastive has no logits; leave the field out")
+	refuse(t.LogitsDtype != "", "/training/logits_dtype",
+		"the objective contrastive has no logits; leave the field out")
+	refuse(t.AttentionMask == "explicit", "/training/attention_mask",
+		"padding is not modelled together with the objective contrastive yet; leave the field out")
+	refuse(t.Objective.PromptTokens != 0 || t.Objective.CompletionTokens != 0, objectivePointer,
+		"prompt_tokens and completion_tokens do not belong to the objective contrastive; sequence_length is the "+
+			"length of a text")
+	if r.arch.Family != "" {
+		family := r.arch.Family
+		refuse(!r.arch.Embed(), "/model", "the objective contrastive is modelled for BERT, RoBERTa, DistilBERT, MPNet, "+
+			"ModernBERT and decoders written like Llama, and not for %s", family)
+	}
+}
+
+// contrastiveNotes say what of contrastive training is seldom expected.
+func (r *resolved) contrastiveNotes(t *Training) []Note {
+	c, ok := r.recipe.Objective.(objective.Contrastive)
+	if !ok {
+		return nil
+	}
+	var notes []Note
+	if r.recipe.Accumulation > 1 && !c.Triplets {
+		notes = append(notes, Note{Code: "accumulation-changes-contrastive-loss",
+			Text: fmt.Sprintf("a text is told apart from those of its own micro-batch alone: %d micro-steps of %d see "+
+				"%d negatives each, not those of one batch of %d; cached-mnrl with a mini_batch sees them all in "+
+				"the memory of one mini-batch", r.recipe.Accumulation, t.MicroBatch,
+				t.MicroBatch*(c.Columns-1)-1, r.recipe.Accumulation*t.MicroBatch)})
+	}
+	return notes
+}
