@@ -16,7 +16,6 @@ import (
 	"github.com/vramplan/vramplan/api"
 	"github.com/vramplan/vramplan/openapi"
 	"github.com/vramplan/vramplan/openapi/demo"
-	"github.com/vramplan/vramplan/service"
 )
 
 // specification is the part of the OpenAPI document that the tests look at.
@@ -239,9 +238,9 @@ func send(t *testing.T, h http.Handler, d specification, e *example) *httptest.R
 }
 
 // newDemo is the API on a new database with a key and an entry of a user's.
-func newDemo(t testing.TB, more ...service.Option) *api.API {
+func newDemo(t testing.TB) *api.API {
 	t.Helper()
-	s, end, err := demo.New(t.Context(), t.TempDir(), more...)
+	s, end, err := demo.New(t.Context(), t.TempDir())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -33,7 +33,7 @@ var (
 )
 
 // New makes a demonstration in an empty folder.
-func New(ctx context.Context, folder string, more ...service.Option) (s *service.Service, end func() error, err error) {
+func New(ctx context.Context, folder string) (s *service.Service, end func() error, err error) {
 	db, err := store.Open(ctx, "file:"+filepath.Join(folder, "demo.db"))
 	if err != nil {
 		return nil, nil, err
@@ -58,8 +58,9 @@ func New(ctx context.Context, folder string, more ...service.Option) (s *service
 	if err := calibrate(ctx, db); err != nil {
 		return nil, nil, err
 	}
-	s = service.New(service.EmbeddedCatalog(), append([]service.Option{service.WithStore(db),
-		service.WithClock(func() time.Time { return began })}, more...)...)
+	s = service.New(service.EmbeddedCatalog(), service.WithStore(db), service.WithClock(func() time.Time {
+		return began
+	}))
 	if err := s.Refresh(ctx); err != nil {
 		return nil, nil, err
 	}
