@@ -17,8 +17,8 @@ var recordedDoubt = doubt{"recorded", memory.Doubt{Below: 0.04, Above: 0.06},
 	"the model was recorded under fake tensors: scratch of kernels that the replay does not know, and convolutions' " +
 		"workspaces, are in no figure"}
 
-// unexpressedDoubt names what the recorder could not write down and answered in the module's place. No trace says how far
-// off that is, so that its width is a guess: that of a model known by its numbers alone (dimensionsDoubt).
+// unexpressedDoubt names what the recorder could not write down and answered in the module's place. No trace says how
+// far off that is, so that its width is a guess: that of a model known by its numbers alone (dimensionsDoubt).
 func unexpressedDoubt(list []string) doubt {
 	const most = 3
 	words := strings.Join(list[:min(len(list), most)], "; ")
