@@ -29,10 +29,6 @@ var (
 	versionsDoubt = doubt{"versions", memory.Doubt{Below: 0.06, Above: 0.11},
 		"no trace has shown the family or the recipe with these releases; 26 published runs of older releases read 1 " +
 			"% less to 11 % more"}
-	// Of three traced steps one reserved 9.4 % less, another 0.9 % less, the third as much.
-	biasDoubt = doubt{"position-bias", memory.Doubt{Below: 0.095, Above: 0.02},
-		"the attention of T5 in transformers 5 is replayed as 4.57 writes it; of three traced steps one " +
-			"reserved 9.4 % less"}
 	modulesDoubt = doubt{"framework-modules", memory.Doubt{Below: 0.06, Above: 0.10},
 		"the framework writes its models itself; of litgpt's the attention and the adapters are replayed, of others' " +
 			"what transformers writes"}
@@ -114,7 +110,6 @@ func (r *resolved) doubts(run *run) []doubt {
 		}
 	}
 	add(r.provenOn == "", versionsDoubt)
-	add(r.recipe.Software.MasksByLibrary && (r.arch.Family == "t5" || r.arch.Family == "mt5"), biasDoubt)
 	add(r.recipe.Compile, compiledDoubt)
 	add(r.ownModules, modulesDoubt)
 	add(r.packedByGPTQ(), packedDoubt)

@@ -33,6 +33,8 @@ type resolved struct {
 	reentranceBy release.Switch
 	// flash: FlashAttention was asked for by name. versions: the job named versions.
 	flash, versions bool
+	// asked is the attention that the job asks for, also where the library has only another.
+	asked step.Attention
 	// cuda is what the context takes. changes are what the named versions do otherwise. stack has the releases of what
 	// is not named; provenOn is the stack whose traces show the family and the recipe with the job's releases, "" where
 	// none does.
@@ -190,6 +192,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 		errs.Add("/training/attention", "unknown_value", "attention is %.40q; sdpa, flash or eager are accepted",
 			t.Attention)
 	}
+	r.asked = rc.Attention
 	switch {
 	case r.arch.EagerOnly:
 		rc.Attention = step.AttentionEager

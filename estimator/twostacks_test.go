@@ -166,9 +166,10 @@ func TestTargetTokens(t *testing.T) {
 	}
 }
 
-// TestOnlyEager asks for attention kernels that the library does not have for T5.
+// TestOnlyEager asks for attention kernels that transformers 4 does not have for T5.
 func TestOnlyEager(t *testing.T) {
-	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "t5"}`)}, Training: Training{MicroBatch: 1}}
+	job := Job{Model: Model{HFConfig: []byte(`{"model_type": "t5"}`)}, Training: Training{MicroBatch: 1,
+		Versions: formerStack}}
 	eager := mustEstimate(t, Input{Job: job})
 	job.Training.Attention = "sdpa"
 	if given := mustEstimate(t, Input{Job: job}); given.Peak.DeviceBytes != eager.Peak.DeviceBytes {

@@ -62,8 +62,26 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.DropsMaskBuffers:     func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
 	release.MasksByLibrary:       func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
 	release.ReassignsScores:      func(r *resolved) bool { return set(&r.recipe.Software.ReassignsScores) },
-	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
-	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
+	release.InterfacesT5: func(r *resolved) bool {
+		set(&r.recipe.Software.InterfacesT5)
+		if !r.arch.InterfacesLater {
+			return false
+		}
+		r.arch.EagerOnly, r.recipe.Attention = false, r.asked
+		return true
+	},
+	release.AccumulatesAtomic: func(r *resolved) bool { return set(&r.recipe.Software.AccumulatesAtomically) },
+	release.UnscriptsBuckets:  func(r *resolved) bool { return set(&r.recipe.Software.UnscriptsBuckets) },
+	release.ProjectsTowers:    func(r *resolved) bool { return set(&r.recipe.Software.ProjectsTowers) },
+	release.SharesClampTies:   func(r *resolved) bool { return set(&r.recipe.Software.SharesClampTies) },
+	release.TiesT5: func(r *resolved) bool {
+		set(&r.recipe.Software.TiesT5)
+		tied := r.arch.Tied
+		r.arch.TieT5()
+		return tied != r.arch.Tied
+	},
+	release.GroupsExperts: func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
+	release.CachesWindow:  func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {
 		set(&r.recipe.Software.CachesInTraining)
 		if !r.arch.CachesInTrainingLater || r.recipe.CheckpointEvery > 0 {

@@ -73,6 +73,8 @@ type Architecture struct {
 	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.
 	EagerOnly bool
+	// InterfacesLater says that it is so in transformers 4 alone: later releases have sdpa, too.
+	InterfacesLater bool
 	// NoFlash says that transformers refuses FlashAttention for the family as it is configured.
 	NoFlash bool
 	// SDPAOnly says that it has none but torch's own choice.

@@ -12,6 +12,9 @@ func (m *clip) Batch(t *step.Tape) []step.T {
 func (m *clip) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, pixels := batch[0], batch[2]
 	t.EndLayers()
+	if t.Recipe.Software.ProjectsTowers {
+		return m.projected(t, ids, pixels)
+	}
 	seen, picture := m.look(t, pixels)
 	read, text := m.read(t, ids)
 	t.In(step.PartMLP)
@@ -20,6 +23,25 @@ func (m *clip) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	images, texts = m.normalised(t, images), m.normalised(t, texts)
 	loss, similarity := m.compare(t, texts, images)
 	outputs := []step.T{t.Hold(similarity), t.Hold(loss), similarity, texts, images, read, text, seen, picture}
+	return loss, outputs
+}
+
+// projected is CLIPModel.forward of transformers 5: each tower's result is projected before the other tower runs, and
+// stays in its outputs.
+// Source: transformers/models/clip/modeling_clip.py (CLIPModel.get_image_features, get_text_features), 5.23.
+func (m *clip) projected(t *step.Tape, ids, pixels step.T) (step.T, []step.T) {
+	seen, picture := m.look(t, pixels)
+	t.In(step.PartMLP)
+	imagesAsMade := m.visualProjection.forward(t, picture)
+	t.Drop(picture)
+	read, text := m.read(t, ids)
+	t.In(step.PartMLP)
+	textsAsMade := m.textProjection.forward(t, text)
+	t.Drop(text)
+	images, texts := m.normalised(t, t.Hold(imagesAsMade)), m.normalised(t, t.Hold(textsAsMade))
+	loss, similarity := m.compare(t, texts, images)
+	outputs := []step.T{t.Hold(similarity), t.Hold(loss), similarity, texts, images, read, textsAsMade, seen,
+		imagesAsMade}
 	return loss, outputs
 }
 
@@ -79,6 +101,14 @@ func (m *clip) masks(t *step.Tape, d step.DType) []step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
 	var masks []step.T
 	m.causal = step.NoTensor
+	if t.Recipe.Software.ProjectsTowers {
+		m.padding = step.NoTensor
+		if made := causalMask(t, 0, d); made != nil {
+			m.padding = *made
+			masks = append(masks, m.padding)
+		}
+		return masks
+	}
 	if n > 1 {
 		m.causal = t.Input(n*n, step.F32)
 		places, next := t.Input(n, step.I64), t.Input(n, step.I64)
@@ -234,7 +264,7 @@ func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) step.T {
 	h := step.Heads{Query: w.sizes.heads, KV: w.sizes.heads, Dim: w.sizes.hidden / w.sizes.heads, Queries: w.tokens,
 		Keys: w.tokens, Bidirectional: w.tokens > 0, Drops: w.m.a.AttentionDropout > 0}
 	var mask *step.T
-	if w.tokens == 0 || w.masked {
+	if (w.tokens == 0 || w.masked) && w.m.padding != step.NoTensor {
 		mask = &w.m.padding
 	}
 	padded := t.PadsHeads(h, mask != nil)

@@ -4,7 +4,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // decoderOnlyMask is create_causal_mask for a decoder whose batch has no mask: for sdpa none. Without a cache, unless
 // sequences are looked for that somebody packed into one, which leaves a boolean mask.
-// Source: transformers/masking_utils.py (create_causal_mask, find_packed_sequence_indices), 4.57.
+// Source: transformers/masking_utils.py (create_causal_mask, find_packed_sequence_indices), 4.57 and, without packed
+// sequences, 5.23.
 func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 	n, b := t.Shape.Target, t.Shape.Batch
 	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
@@ -16,7 +17,12 @@ func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 	if packed {
 		numbers = packedSequences(t)
 	}
-	columns, rows, one := in(n, step.I64), in(b, step.I64), in(1, step.I64)
+	var indices [4]step.T
+	if t.Recipe.Software.BroadcastsMask && !packed {
+		indices = [...]step.T{in(b, step.I64), in(1, step.I64), positionNumbersOf(t, n), positionNumbersOf(t, n)}
+	} else {
+		indices = [...]step.T{in(n, step.I64), in(b, step.I64), in(1, step.I64), step.NoTensor}
+	}
 	ones := step.NoTensor
 	if packed {
 		ones = in(n, step.Bool)
@@ -34,7 +40,7 @@ func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 		t.Drop(same)
 		t.Drop(causal)
 	}
-	for _, x := range [...]step.T{columns, rows, one} {
+	for _, x := range indices {
 		t.Drop(x)
 	}
 	if eager {

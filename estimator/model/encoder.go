@@ -29,11 +29,7 @@ func encoderBatch(t *step.Tape, a *Architecture) []step.T {
 func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	n := t.Shape.N()
 	if t.Recipe.Software.MasksByLibrary {
-		mask := bidirectionalMask(t)
-		if mask != nil && t.Recipe.Attention == step.AttentionEager {
-			*mask = additive(t, *mask, embedded)
-		}
-		return mask
+		return crossedMask(t, t.Shape.Tokens, embedded)
 	}
 	if t.Recipe.Attention != step.AttentionEager {
 		ones := t.Input(n, step.Bool)
@@ -53,9 +49,10 @@ func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	return &extended
 }
 
-// bidirectionalMask is create_bidirectional_mask: a look at the mask, and where some tokens are padding a boolean mask
-// for every query. Source: transformers/masking_utils.py (sdpa_mask, _ignore_bidirectional_mask_sdpa), 5.23.
-func bidirectionalMask(t *step.Tape) *step.T {
+// crossedMask is create_bidirectional_mask for so many queries: a look at the mask, and where some tokens are padding a
+// mask for every query, boolean for sdpa and additive in d for eager attention. It returns nil where there is none.
+// Source: transformers/masking_utils.py (sdpa_mask, eager_mask, _ignore_bidirectional_mask_sdpa), 5.23.
+func crossedMask(t *step.Tape, queries int64, d step.DType) *step.T {
 	b, n := t.Shape.Batch, t.Shape.Tokens
 	given := t.Input(b*n, step.Bool)
 	t.Drop(t.Input(1, step.Bool))
@@ -63,18 +60,22 @@ func bidirectionalMask(t *step.Tape) *step.T {
 		t.Drop(given)
 		return nil
 	}
-	indices := [...]step.T{t.Input(b, step.I64), t.Input(1, step.I64), positionNumbers(t), positionNumbers(t)}
+	indices := [...]step.T{t.Input(b, step.I64), t.Input(1, step.I64), positionNumbersOf(t, queries),
+		positionNumbers(t)}
 	one := t.Input(1, step.Bool)
-	all := t.Input(n, step.Bool)
-	valid := t.Input(n, step.Bool)
+	all := t.Input(queries, step.Bool)
+	valid := t.Input(queries, step.Bool)
 	t.Drop(all)
 	t.Drop(one)
 	padding := paddingOfKeys(t)
-	mask := t.Input(b*n*n, step.Bool)
+	mask := t.Input(b*queries*n, step.Bool)
 	t.Drop(padding)
 	t.Drop(valid)
 	for _, index := range indices {
 		t.Drop(index)
+	}
+	if t.Recipe.Attention == step.AttentionEager {
+		mask = additive(t, mask, d)
 	}
 	t.Drop(given)
 	return &mask

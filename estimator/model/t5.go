@@ -38,7 +38,7 @@ var mt5Family = family{
 
 // t5Preset completes a catalog entry.
 func t5Preset(p *Preset, a *Architecture) {
-	a.EagerOnly, a.FreeHeadDim, a.Irregular = true, true, true
+	a.EagerOnly, a.InterfacesLater, a.FreeHeadDim, a.Irregular = true, true, true, true
 	a.Decoder = p.DecoderLayers
 	a.Layers += p.DecoderLayers
 	a.AttentionDropout, a.EmbeddingDropout = a.ResidualDropout, a.ResidualDropout
@@ -54,6 +54,18 @@ func t5Preset(p *Preset, a *Architecture) {
 type t5Options struct {
 	buckets int64 // of relative positions
 	gated   bool  // the feed-forward layer has a gate
+	// scales says what releases that always tie the head do with the decoder's output.
+	scales bool
+}
+
+// TieT5 ties the head of T5 and mT5 to the embedding, as later releases do whatever the configuration says.
+func (a *Architecture) TieT5() {
+	own, is := a.own.(t5Options)
+	if !is {
+		return
+	}
+	own.scales = a.Tied && a.Family == "t5"
+	a.own, a.Tied = own, true
 }
 
 func (c *config) t5(a *Architecture) {
@@ -70,7 +82,7 @@ func (c *config) t5(a *Architecture) {
 	p := c.probability("dropout_rate")
 	a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = p, p, p
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
-	a.EagerOnly, a.FreeHeadDim, a.Irregular = true, true, true
+	a.EagerOnly, a.InterfacesLater, a.FreeHeadDim, a.Irregular = true, true, true, true
 	own := t5Options{buckets: c.integer("relative_attention_num_buckets", maxRows)}
 	own.gated, a.Activation = c.t5Activation()
 	a.own = own
@@ -187,7 +199,11 @@ func (m *t5) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.EndLayers()
 
 	scaled := t.Hold(decoded)
-	if m.a.Tied {
+	scales := m.a.Tied
+	if t.Recipe.Software.TiesT5 {
+		scales = m.own.scales
+	}
+	if scales {
 		t.Drop(scaled)
 		scaled = t.MulScalar(decoded, step.LabelNormOutput)
 	}

@@ -10,8 +10,12 @@ type attended struct {
 	cross bool
 }
 
-// attention is T5Attention.forward on x with keys and values from source. It returns its output and the position bias.
-func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to attended) (y, bias step.T) {
+// attention is T5Attention.forward on x with keys and values from source. It returns its output, the
+// position bias and what a variable of the block keeps.
+func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to attended) (y, bias, kept step.T) {
+	if t.Recipe.Software.InterfacesT5 {
+		return s.interfaced(t, at, x, source, to)
+	}
 	a := s.m.a
 	h := a.geometry()
 	queries := s.tokens(t)
@@ -57,7 +61,7 @@ func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to 
 	if to.bias == nil && !to.cross {
 		t.Drop(length)
 	}
-	return y, bias
+	return y, bias, step.NoTensor
 }
 
 // softmax is dropout(softmax(scores.float()).type_as(scores)).

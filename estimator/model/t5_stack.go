@@ -17,19 +17,8 @@ func (s *t5Stack) forward(t *step.Tape, ids, encoded step.T) step.T {
 	t.EndLayers()
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, s.m.shared, step.LabelEmbedding)
-	s.cachePosition = t.Input(s.tokens(t), step.I64)
-	t.In(step.PartAttention)
-	held := []step.T{embedded, s.cachePosition}
-	d := embedded.Dtype()
-	var mask, crossMask step.T
-	if s.decodes {
-		ones := t.Input(t.Shape.Batch*t.Shape.Target, step.F32)
-		mask, crossMask = decoderMask(t, d), invertedMask(t, d)
-		held = append(held, ones, mask, crossMask)
-	} else {
-		mask = invertedMask(t, d)
-		held = append(held, mask)
-	}
+	mask, crossMask, held := s.masks(t, embedded.Dtype())
+	held = append(held, embedded)
 	t.In(step.PartEmbedding)
 	x := t.Dropout(embedded, a.EmbeddingDropout)
 
@@ -62,6 +51,40 @@ func (s *t5Stack) forward(t *step.Tape, ids, encoded step.T) step.T {
 		t.Drop(x)
 	}
 	return y
+}
+
+// masks are those of the stack's own tokens and of the encoder's, NoTensor for none, and what variables keep with them.
+func (s *t5Stack) masks(t *step.Tape, d step.DType) (own, cross step.T, held []step.T) {
+	own, cross, s.cachePosition = step.NoTensor, step.NoTensor, step.NoTensor
+	if t.Recipe.Software.InterfacesT5 {
+		t.In(step.PartAttention)
+		var given *step.T
+		if s.decodes {
+			given = decoderOnlyMask(t, false, d) // without positions there are no packed sequences to look for
+		} else {
+			given = encoderMask(t, d)
+		}
+		if given != nil {
+			own, held = *given, append(held, *given)
+		}
+		if !s.decodes {
+			return own, cross, held
+		}
+		if given = crossedMask(t, t.Shape.Target, d); given != nil {
+			cross, held = *given, append(held, *given)
+		}
+		return own, cross, held
+	}
+	s.cachePosition = t.Input(s.tokens(t), step.I64)
+	t.In(step.PartAttention)
+	held = []step.T{s.cachePosition}
+	if !s.decodes {
+		own = invertedMask(t, d)
+		return own, cross, append(held, own)
+	}
+	ones := t.Input(t.Shape.Batch*t.Shape.Target, step.F32)
+	own, cross = decoderMask(t, d), invertedMask(t, d)
+	return own, cross, append(held, ones, own, cross)
 }
 
 // invertedMask is (1 - mask) * minimum for a mask over the encoder's tokens.
@@ -108,37 +131,54 @@ func (s *t5Stack) block(t *step.Tape, i int, in []step.T) []step.T {
 		bias = &in[2]
 	}
 	limit := noLimit
-	x, selfBias := m.attend(t, in[0], l.selfNorm, func(h step.T) (step.T, step.T) {
+	x, selfBias, weights := m.attend(t, in[0], l.selfNorm, func(h step.T) (step.T, step.T, step.T) {
 		return s.attention(t, &l.self, h, h, attended{mask: in[1], bias: bias, keys: s.tokens(t)})
 	})
-	returned := []step.T{x} // by the layers: the block keeps their results to its end
-	x = m.clamp(t, x, &limit)
+	clamped := m.clamp(t, x, &limit)
+	returned := s.keeps(t, nil, x)
+	x = clamped
 	outs := []step.T{x, selfBias}
 	if s.decodes {
 		if i > 0 {
 			crossBias = &in[3]
 		}
 		encoded, crossMask := in[len(in)-2], in[len(in)-1]
-		position := t.Input(1, step.I64) // cache_position[-1] + 1
-		y, bias := m.attend(t, x, l.crossNorm, func(h step.T) (step.T, step.T) {
+		position := step.NoTensor
+		if !t.Recipe.Software.InterfacesT5 {
+			position = t.Input(1, step.I64) // cache_position[-1] + 1
+		}
+		y, bias, crossWeights := m.attend(t, x, l.crossNorm, func(h step.T) (step.T, step.T, step.T) {
 			return s.attention(t, &l.cross, h, encoded, attended{mask: crossMask, bias: crossBias, keys: t.Shape.Tokens,
 				cross: true})
 		})
 		t.Drop(position)
+		t.Drop(weights)
+		weights = crossWeights
 		t.Drop(x)
-		returned = append(returned, y)
-		x = m.clamp(t, y, &limit)
+		clamped := m.clamp(t, y, &limit)
+		returned = s.keeps(t, returned, y)
+		x = clamped
 		outs = append(outs, bias)
 	}
 	y := m.feedForward(t, l, x)
 	t.Drop(x)
 	outs[0] = m.clamp(t, y, &limit)
 	t.Drop(y)
-	for _, x := range returned {
+	for _, x := range append(returned, weights) {
 		t.Drop(x)
 	}
 	limit.drop(t)
 	return outs
+}
+
+// keeps adds x, which a layer returned, to what the block keeps to its end; in later releases its variable is assigned
+// anew.
+func (s *t5Stack) keeps(t *step.Tape, returned []step.T, x step.T) []step.T {
+	if t.Recipe.Software.InterfacesT5 {
+		t.Drop(x)
+		return returned
+	}
+	return append(returned, x)
 }
 
 // clampLimit is the variable clamp_value, once there is one.
@@ -166,16 +206,18 @@ func (m *t5) clamp(t *step.Tape, x step.T, limit *clampLimit) step.T {
 	return t.Clamp(x, value)
 }
 
-// attend is T5LayerSelfAttention or T5LayerCrossAttention: x + dropout(attention(norm(x))), and the position bias.
-func (m *t5) attend(t *step.Tape, x step.T, n norm, attention func(step.T) (step.T, step.T)) (step.T, step.T) {
+// attend is T5LayerSelfAttention or T5LayerCrossAttention: x + dropout(attention(norm(x))), the position bias, and the
+// probabilities where they are returned.
+func (m *t5) attend(t *step.Tape, x step.T, n norm,
+	attention func(step.T) (y, bias, weights step.T)) (y, bias, weights step.T) {
 	t.In(step.PartNorm)
 	h := t5Norm(t, n, x)
 	t.In(step.PartAttention)
-	out, bias := attention(h)
-	y := m.residual(t, x, out)
+	out, bias, weights := attention(h)
+	y = m.residual(t, x, out)
 	t.Drop(h)
 	t.Drop(out)
-	return y, bias
+	return y, bias, weights
 }
 
 // feedForward is T5LayerFF: x + dropout(mlp(norm(x))).

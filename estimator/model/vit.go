@@ -170,20 +170,15 @@ func (m *vit) embeddings(t *step.Tape, pixels step.T) step.T {
 
 func (m *vit) layer(t *step.Tape, i int, x step.T) step.T {
 	l := &m.layers[i]
+	if m.a.Software.RenamesViT {
+		return m.reassigningLayer(t, l, x)
+	}
 	t.In(step.PartNorm)
 	normed := l.before.layer(t, x)
 	t.In(step.PartAttention)
 	attended := m.attention(t, l, normed)
 	t.In(step.PartNorm)
-	if m.a.Software.RenamesViT { // attention's own name for its input goes with it
-		t.Drop(normed)
-		normed = step.NoTensor
-	}
 	middle := t.Add(attended, x, step.LabelResidual)
-	if m.a.Software.RenamesViT {
-		t.Drop(attended)
-		attended = step.NoTensor
-	}
 	h := l.after.layer(t, middle)
 	t.In(step.PartMLP)
 	up := l.up.forward(t, h)
@@ -205,27 +200,22 @@ func (m *vit) dropped(t *step.Tape, x step.T) step.T {
 	return y
 }
 
+// context is the attention itself; it also returns the probabilities where they are formed.
+func (m *vit) context(t *step.Tape, heads step.Heads, q, k, v step.T) (y, probabilities step.T) {
+	if t.Recipe.Attention == step.AttentionEager {
+		return t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Upcast: true}, q, k, v)
+	}
+	return t.TokensFirst(t.SDPA(q, k, v, heads, nil, m.a.AttentionDropout), heads, false), step.NoTensor
+}
+
 // attention is ViTAttention: keys, values and queries in this order.
 func (m *vit) attention(t *step.Tape, l *vitLayer, x step.T) step.T {
 	heads := m.a.geometry()
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads, false)
-	var q, k, v step.T
-	if m.a.Software.RenamesViT {
-		q = t.Heads(l.q.forward(t, x), copiesQV)
-	}
-	k = t.Heads(l.k.forward(t, x), copiesK)
-	v = t.Heads(l.v.forward(t, x), copiesQV)
-	if !m.a.Software.RenamesViT {
-		q = t.Heads(l.q.forward(t, x), copiesQV)
-	}
-	var context step.T
-	probabilities := step.NoTensor
-	if t.Recipe.Attention == step.AttentionEager {
-		context, probabilities = t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Upcast: true},
-			q, k, v)
-	} else {
-		context = t.TokensFirst(t.SDPA(q, k, v, heads, nil, m.a.AttentionDropout), heads, false)
-	}
+	k := t.Heads(l.k.forward(t, x), copiesK)
+	v := t.Heads(l.v.forward(t, x), copiesQV)
+	q := t.Heads(l.q.forward(t, x), copiesQV)
+	context, probabilities := m.context(t, heads, q, k, v)
 	t.Drop(q)
 	t.Drop(k)
 	t.Drop(v)

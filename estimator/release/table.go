@@ -19,12 +19,11 @@ func stackTable() []Stack {
 				"bitsandbytes": "0.50.2", "cuda": "13.2"},
 			Proven: "the reference: eager steps on one GPU of the families listed, in amp, half precision and fp32, " +
 				"with LoRA and checkpointing, " +
-				"were equal event by event, but for encoders and OPT with attention written out (eager)",
-			Families: []string{"arcee", "bert", "bloom", "cohere", "falcon", "gemma", "gemma2", "gemma3_text", "glm",
-				"glm4", "gpt2", "gpt_bigcode",
-				"gpt_neox", "granite", "llama", "mistral", "mixtral", "nanogpt", "olmo2", "olmo3", "olmoe", "opt",
-				"phi", "phi3", "qwen2", "qwen3",
-				"roberta", "seed_oss", "starcoder2", "whisper"},
+				"were equal event by event, but for CLIP, encoders of text and OPT with attention written out (eager)",
+			Families: []string{"arcee", "bert", "bloom", "clip", "cohere", "deberta-v2", "distilbert", "falcon", "gemma",
+				"gemma2", "gemma3_text", "glm", "glm4", "gpt2", "gpt_bigcode", "gpt_neox", "granite", "llama", "mistral", "mixtral",
+				"mt5", "nanogpt", "olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen3", "roberta", "seed_oss",
+				"starcoder2", "t5", "vit", "whisper"},
 			EagerOnly: true,
 		},
 		{
@@ -176,6 +175,20 @@ func changeTable() []Change {
 			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: AccumulatesAtomic,
+			What: "the gradient of an embedding with few rows that occur often is accumulated atomically in torch 2.15, " +
+				"without partial sums in memory",
+			Source: "aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu (compute_grad_weight_atomic_accumulate, " +
+				"a kernel of libtorch_cuda), 2.9.1 and 2.15.0",
+			Shown: "traces of T5, whose position bias has 32 rows",
+		},
+		{
+			Library: "torch", After: "2.10", From: "2.15", Switch: SharesClampTies,
+			What:   "the gradient of a clamp between tensors is shared in torch 2.15 where an element equals a limit",
+			Source: "torch/csrc/autograd/FunctionsManual.cpp (clamp_backward), as traces of 2.9.1 and 2.15.0 name it",
+			Shown:  "traces of T5 in fp16",
+		},
+		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: PadsScans,
 			What:   "the CUB of CUDA 13, with which torch 2.15 is built, takes more for a scan",
 			Source: "cub/device/device_scan.cuh, CUDA 12.8 and 13.2",
@@ -242,6 +255,18 @@ func changeTable() []Change {
 			Source: "models/vit/modeling_vit.py (ViTAttention), 4.57.6 and 5.23.0", Shown: "traces of ViT",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ProjectsTowers,
+			What: "CLIP of transformers 5.23 projects the pictures before it reads the texts, whose mask is that of all " +
+				"decoders: none for full texts",
+			Source: "models/clip/modeling_clip.py (CLIPModel, CLIPTextModel), 4.57.6 and 5.23.0", Shown: "traces of CLIP",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: UnscriptsBuckets,
+			What:   "DeBERTa of transformers 5.23 computes the buckets of distances in plain Python, step by step",
+			Source: "models/deberta_v2/modeling_deberta_v2.py (make_log_bucket_position), 4.57.6 and 5.23.0",
+			Shown:  "traces of DeBERTa v3",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: LaysKeysOutFirst,
 			What:   "Whisper's attention in transformers 5.23 lays keys out by head before it computes values",
 			Source: "models/whisper/modeling_whisper.py (WhisperAttention), 4.57.6 and 5.23.0",
@@ -265,6 +290,21 @@ func changeTable() []Change {
 				"and probabilities",
 			Source: "models/bert/modeling_bert.py (eager_attention_forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of BERT and RoBERTa with eager attention",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesT5,
+			What: "T5's attention in transformers 5.23 goes through the library's interfaces: sdpa is its default, with " +
+				"the positions' bias as its mask, and eager attention adds bias and mask one after the other",
+			Source: "models/t5/modeling_t5.py (T5Attention), integrations/sdpa_attention.py " +
+				"(create_position_bias_mask), 4.57.6 and 5.23.0",
+			Shown: "traces of T5 and mT5",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: TiesT5,
+			What: "the head of T5 and mT5 in transformers 5.23 is the embedding, also where the configuration says " +
+				"tie_word_embeddings false (Flan-T5); mT5 does not scale what enters it",
+			Source: "models/t5/configuration_t5.py (__post_init__), models/mt5/configuration_mt5.py, 4.57.6 and 5.23.0",
+			Shown:  "traces of T5 and mT5 with tie_word_embeddings false",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: GroupsExperts,

@@ -272,7 +272,12 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 			defer t.Drop(given)
 		}
 		bias = t.additive(given, q.dtype)
-		if keys%maskAlignment != 0 { // the kernel wants rows of a multiple of eight elements; others are padded and cut
+		if bias.RequiresGrad() {
+			plain := bias
+			bias = t.alignedBias(plain, n, keys, h.Query)
+			t.Drop(plain)
+		} else if keys%maskAlignment != 0 {
+			// the kernel wants rows of a multiple of eight elements; others are padded and cut
 			padded := t.fresh(mask.numel/keys*roundUp(keys, maskAlignment), q.dtype, LabelAttentionMask)
 			t.Drop(bias)
 			bias = padded
@@ -307,12 +312,20 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 		saved[ns], saved[ns+1] = seed, offset
 		ns += 2
 	}
-	o := t.op(q, k, v).save(saved[:ns]...)
+	ins, learned := [4]T{q, k, v, bias}, mask != nil && bias.RequiresGrad()
+	inputs := 3
+	if learned {
+		inputs = 4
+	}
+	o := t.op(ins[:inputs]...).save(saved[:ns]...)
 	if o.i != None {
 		delta := b * h.Query * n * 4
 		workspace := b * h.Query * t.Recipe.efficientWorkspace(n, keys, b*h.Query, h, q.dtype)
 		o.alloc(0, q.bytes(), LabelInputGradient).alloc(1, k.bytes(), LabelInputGradient).alloc(2, v.bytes(),
 			LabelInputGradient)
+		if learned {
+			o.alloc(11, b*h.Query*n*roundUp(keys, biasAlignment)*q.dtype.Size(), LabelInputGradient)
+		}
 		grouped := h.KV < h.Query && k.numel/h.Dim < q.numel/h.Dim
 		if grouped { // dk and dv of every query head, which are summed at the end
 			o.alloc(9, k.bytes()*h.Query/h.KV, LabelAttentionScratch).alloc(10, v.bytes()*h.Query/h.KV,
@@ -328,6 +341,9 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 			o.free(10).free(9)
 		}
 		o.send(0, 0).send(1, 1).send(2, 2)
+		if learned {
+			o.send(11, 3)
+		}
 	}
 	y = o.out(y, 0)
 	t.Drop(lse)

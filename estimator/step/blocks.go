@@ -67,7 +67,15 @@ func (t *Tape) nonReentrantBlock(in []T, forward Block, captured []T) []T {
 // Leaf is a new tensor that requires a gradient, as x.requires_grad = True makes it; a checkpointed layer that runs
 // again keeps it and its gradient to the end.
 func (t *Tape) Leaf(x T) T {
-	if t.noGrad || !t.recompute || t.transplant {
+	if !t.Recipe.Reentrant && !t.transplant {
+		return t.requireGrad(x)
+	}
+	if t.noGrad || !t.recompute {
+		return x
+	}
+	if t.transplant { // its node has a place in the second graph, too, where no gradient comes
+		t.nodes = append(t.nodes, node{layer: None, unit: t.unit, grad: [3]int32{None, None, None}})
+		x.edge = edgeTo(int32(len(t.nodes)-1), 0)
 		return x
 	}
 	t.nodes = append(t.nodes, node{layer: None, unit: t.unit, grad: [3]int32{None, None, None}})

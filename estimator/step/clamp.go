@@ -23,12 +23,34 @@ func (t *Tape) FiniteLimit(x T) T {
 // Clamp is torch.clamp(x, min=-limit, max=limit) with a tensor for a limit.
 func (t *Tape) Clamp(x, limit T) T {
 	least := t.fresh(1, limit.dtype, LabelElementwise)
-	y := t.fresh(x.numel, x.dtype, LabelElementwise)
-	o := t.op(x).save(x, least, limit).alloc(0, x.dtype.Size(), LabelElementwise)
+	y := T{storage: None, form: plain(x.dtype), numel: x.numel}
+	if !t.lastSaves(3) {
+		y = t.fresh(x.numel, x.dtype, LabelElementwise)
+	}
+	o := t.op(x).save(x, least, limit)
+	if t.Recipe.Software.SharesClampTies {
+		o.clampTies(x)
+		t.Drop(least)
+		return o.out(y, 0)
+	}
+	o.alloc(0, x.dtype.Size(), LabelElementwise)
 	o.alloc(1, x.numel, LabelElementwise).alloc(2, x.numel, LabelElementwise) // above, below
 	y = o.alloc(4, x.bytes(), LabelInputGradient).free(2).free(1).free(0).send(4, 0).out(y, 0)
 	t.Drop(least)
 	return y
+}
+
+// clampTies is the backward of a clamp between tensors that halves the gradient of what equals a limit: whether the
+// limits differ, what equals either, what lies beyond either, half of the gradient, and the choice between them.
+// Source: the operations of torch 2.15's clamp_backward as a trace of T5 in fp16 names them.
+func (o op) clampTies(x T) {
+	n := x.numel
+	o.alloc(0, 1, LabelElementwise)
+	o.alloc(1, n, LabelElementwise).alloc(2, n, LabelElementwise).alloc(3, n, LabelElementwise)
+	o.alloc(5, n, LabelElementwise).free(3).free(2).free(1)
+	o.alloc(1, n, LabelElementwise).alloc(2, n, LabelElementwise).alloc(3, n, LabelElementwise).free(2).free(1)
+	o.alloc(6, x.bytes(), LabelElementwise).alloc(4, x.bytes(), LabelInputGradient).free(6).free(3).free(5).free(0)
+	o.send(4, 0)
 }
 
 // fullReduction is the scratch, in bytes, of reducing n elements to one of type d: as in reduction, but all

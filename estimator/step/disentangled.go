@@ -44,7 +44,12 @@ func (t *Tape) RelativeBuckets(n int64, bucketed bool) T {
 	in := func(numel int64, d DType) T { return t.fresh(numel, d, LabelPositions) }
 	queries, keys := in(n, I64), in(n, I64)
 	distance := in(n*n, I64)
-	if bucketed {
+	if bucketed && t.Recipe.Software.UnscriptsBuckets {
+		buckets := t.logBuckets(n * n)
+		t.Drop(distance)
+		distance = in(n*n, I64)
+		t.Drop(buckets)
+	} else if bucketed {
 		sign := in(n*n, I64)
 		middle := in(1, I64)
 		ratio := in(n*n, F32)
@@ -61,10 +66,35 @@ func (t *Tape) RelativeBuckets(n int64, bucketed bool) T {
 	return distance
 }
 
+// logBuckets is make_log_bucket_position of so many distances as plain Python runs it, a tensor a step.
+// Source: transformers/models/deberta_v2/modeling_deberta_v2.py, 5.23.
+func (t *Tape) logBuckets(n int64) T {
+	in := func(d DType) T { return t.fresh(n, d, LabelPositions) }
+	sign := in(I64)
+	below, above := in(Bool), in(Bool)
+	near := in(Bool)
+	t.dropAll(below, above)
+	middle := t.fresh(1, I64, LabelPositions)
+	distance := in(I64)
+	absolute := in(I64)
+	t.dropAll(near, middle, distance)
+	logarithm := in(F32)
+	for range 5 { // log, / log, * (middle - 1), ceil, + middle
+		next := in(F32)
+		t.Drop(logarithm)
+		logarithm = next
+	}
+	within := in(Bool)
+	plain, signed := in(F32), in(F32)
+	buckets := in(F32)
+	t.dropAll(within, plain, signed, sign, absolute, logarithm)
+	return buckets
+}
+
 // ProbabilityProduct is softmax(scores)·v of DeBERTa, with dropout between: its output as (B, T, h·dim), and the
 // probabilities.
 func (t *Tape) ProbabilityProduct(scores, v T, h Heads, dropout float64) (y, probabilities T) {
-	p := t.autocastSoftmax(scores)
+	p := t.AutocastSoftmax(scores)
 	probabilities = t.Dropout(p, dropout)
 	t.Drop(p)
 	ph := t.autocastTo(probabilities, t.Recipe.Compute, LabelAttentionProbabilities)

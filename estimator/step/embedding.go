@@ -48,11 +48,28 @@ func (o op) embeddingGradient(n, rows, cols int64, d DType) {
 						alloc(8, segments*8, LabelEmbeddingSort).
 						scratch(o.t.scanScratch(segments), LabelEmbeddingSort).
 						alloc(9, 8, LabelEmbeddingSort).
-						alloc(10, partial*8, LabelEmbeddingSort).
-						scratch(partial*cols*4, LabelEmbeddingSort)
+						alloc(10, partial*8, LabelEmbeddingSort)
+	if o.t.accumulatesAtomically(n, rows) {
+		o.alloc(3, partial*8, LabelEmbeddingSort) // the row of each part
+		if d.Half() {
+			o.scratch(rows*cols*4, LabelEmbeddingSort)
+		}
+		o.free(3)
+	} else {
+		o.scratch(partial*cols*4, LabelEmbeddingSort)
+	}
 	for _, r := range [...]int{10, 9, 8, 7, 5, 4, 2, 1} {
 		o.free(r)
 	}
+}
+
+// accumulatesAtomically says whether the sums of the parts of n rows are added to the gradient's rows one by one: of
+// few rows that occur often, in float32. Read off PyTorch 2.15 (compute_grad_weight_atomic_accumulate) for n from 3,073
+// to 1,000,000 on 108 and 132 multiprocessors, where it begins and ends at exactly these two limits.
+func (t *Tape) accumulatesAtomically(n, rows int64) bool {
+	const occurrences, rowsPerMultiprocessor = 30, 4
+	return t.Recipe.Software.AccumulatesAtomically && n >= occurrences*rows &&
+		rows < rowsPerMultiprocessor*t.Recipe.Multiprocessors
 }
 
 // embeddingSortScratch is what sorting n ids below rows takes: of all 64 bits, or of those that

@@ -101,7 +101,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 		t.Drop(scores)
 		scores = masked
 	}
-	p := t.autocastSoftmax(scores)
+	p := t.AutocastSoftmax(scores)
 	if t.Recipe.Software.ReassignsScores {
 		t.Drop(scores)
 	}
@@ -159,9 +159,9 @@ func (t *Tape) WideningSum(x T) T {
 	return y
 }
 
-// autocastSoftmax is F.softmax(x, -1), which autocast asks for float32: the kernel reads float16 as it is, and bfloat16
+// AutocastSoftmax is F.softmax(x, -1), which autocast asks for float32: the kernel reads float16 as it is, and bfloat16
 // is cast before. Source: aten/src/ATen/native/SoftMax.cpp (softmax, half_to_float), torch 2.9.
-func (t *Tape) autocastSoftmax(x T) T {
+func (t *Tape) AutocastSoftmax(x T) T {
 	if !t.autocast || x.dtype != F16 || t.compiled {
 		wide := t.autocastTo(x, F32, LabelAttentionScores)
 		p := t.Softmax(wide, LabelAttentionProbabilities)
@@ -185,7 +185,7 @@ func (t *Tape) FilledAttention(q, k, v T, h Heads, dropout float64) (y T, locals
 	mask := t.fresh(t.Shape.N(), Bool, LabelAttentionMask)
 	scores := t.MaskedFill(products, mask)
 	t.Drop(products)
-	p := t.autocastSoftmax(scores)
+	p := t.AutocastSoftmax(scores)
 	weights := t.Dropout(p, dropout)
 	t.Drop(p)
 	ph := t.autocastTo(weights, t.Recipe.Compute, LabelAttentionProbabilities)

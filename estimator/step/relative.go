@@ -29,16 +29,22 @@ func (t *Tape) AddMask(bias, mask T, numel int64) T {
 
 // PositionBias is T5Attention.compute_bias: a bias for every head and every pair of a query and a key. Both directions
 // share the buckets where every token sees all others.
-// Source: transformers/models/t5/modeling_t5.py, 4.57.
+// Source: transformers/models/t5/modeling_t5.py, 4.57 and 5.23.
 func (t *Tape) PositionBias(queries, keys int64, bothDirections bool, w Weight) T {
 	if t.compiled { // the buckets are counted again wherever the bias is read
 		return t.gather(t.Parameter(w), T{storage: None}, queries*keys*w.Cols, LabelPositions)
+	}
+	context := NoTensor
+	if t.Recipe.Software.InterfacesT5 { // arange(queries) + what the cache has seen; before, the stack's cache_position
+		first := t.fresh(queries, I64, LabelPositions)
+		context = t.fresh(queries, I64, LabelPositions)
+		t.Drop(first)
 	}
 	memory := t.fresh(keys, I64, LabelPositions)
 	relative := t.fresh(queries*keys, I64, LabelPositions)
 	buckets := t.buckets(queries*keys, bothDirections)
 	values := t.biasOf(buckets, w)
-	for _, x := range [...]T{memory, relative, buckets} {
+	for _, x := range [...]T{context, memory, relative, buckets} {
 		t.Drop(x)
 	}
 	return values
@@ -96,7 +102,7 @@ func (t *Tape) largeBuckets(n int64) T {
 }
 
 // biasOf looks up the buckets: an embedding that is permuted to put the heads first, so that its gradient has to be
-// laid out again, and then cut to all of its queries.
+// laid out again, and, in transformers 4, then cut to all of its queries.
 func (t *Tape) biasOf(buckets T, w Weight) T {
 	p := t.Parameter(w)
 	y := t.fresh(buckets.numel*w.Cols, p.dtype, LabelPositions)
@@ -110,6 +116,9 @@ func (t *Tape) biasOf(buckets T, w Weight) T {
 		o.free(contiguous)
 	}
 	y = o.send(0, 0).out(y, 0)
+	if t.Recipe.Software.InterfacesT5 {
+		return y
+	}
 	return t.relaid(y)
 }
 

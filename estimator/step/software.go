@@ -14,6 +14,12 @@ type Software struct {
 	GroupsEfficient bool
 	// SortsFewerBits sorts the ids of an embedding's gradient by as many bits as the largest has, instead of all 64.
 	SortsFewerBits bool
+	// AccumulatesAtomically adds up the gradient of an embedding with few rows without partial sums in memory.
+	AccumulatesAtomically bool
+	// TiesT5 is T5 and mT5 whose head is always the embedding, whatever the configuration says.
+	TiesT5 bool
+	// SharesClampTies halves the gradient of what equals a limit of a clamp between tensors.
+	SharesClampTies bool
 	// PadsScans is the CUB of CUDA 13, whose scans ask for more.
 	PadsScans bool
 	// RoundsFlashHeads lets FlashAttention round heads wider than 128 to a multiple of 64, instead of 32.
@@ -37,12 +43,18 @@ type Software struct {
 	GathersSegments bool
 	// RenamesViT is ViT with q_proj, k_proj and v_proj, in this order, whose attention lets go of its input.
 	RenamesViT bool
+	// ProjectsTowers is CLIP that projects what one tower made before the other runs, with the masks of all decoders.
+	ProjectsTowers bool
+	// UnscriptsBuckets is DeBERTa whose buckets of distances are plain Python, not scripted.
+	UnscriptsBuckets bool
 	// LaysKeysOutFirst lays Whisper's keys out by head before it computes the values.
 	LaysKeysOutFirst bool
 	// DropsMaskBuffers is GPT-2 without the buffers of its former mask.
 	DropsMaskBuffers bool
 	// MasksByLibrary lets OPT, Falcon, Bloom and T5 make their masks as all decoders do.
 	MasksByLibrary bool
+	// InterfacesT5 is T5 whose attention goes through the library's interfaces, sdpa too, and adds bias and mask apart.
+	InterfacesT5 bool
 	// ReassignsScores lets go of the scores of BERT's eager attention as soon as they are probabilities.
 	ReassignsScores bool
 	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.

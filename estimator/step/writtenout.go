@@ -50,7 +50,9 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout flo
 	t.Drop(kc)
 	t.Drop(ks)
 	// elsewhere it is added in place, but not where something looks at every operation
-	if bias.numel > 0 && t.choosing() != nil {
+	if mask != nil && bias.RequiresGrad() {
+		scores = t.AddInPlace(scores, bias)
+	} else if bias.numel > 0 && t.choosing() != nil {
 		masked := t.Add(scores, bias, LabelAttentionScores)
 		t.Drop(scores)
 		scores = masked

@@ -1,0 +1,40 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// reassigningLayer is ViTLayer of transformers 5, which has one variable for all that runs through it: what went into
+// attention or into the MLP goes when its result comes, and the probabilities stay to the end.
+// Source: transformers/models/vit/modeling_vit.py (ViTLayer, ViTAttention, ViTMLP), 5.23.
+func (m *vit) reassigningLayer(t *step.Tape, l *vitLayer, x step.T) step.T {
+	t.In(step.PartNorm)
+	normed := l.before.layer(t, x)
+	t.In(step.PartAttention)
+	heads := m.a.geometry()
+	copiesQV, copiesK := t.CopiesEncoderGradient(heads, false)
+	q := t.Heads(l.q.forward(t, normed), copiesQV)
+	k := t.Heads(l.k.forward(t, normed), copiesK)
+	v := t.Heads(l.v.forward(t, normed), copiesQV)
+	context, probabilities := m.context(t, heads, q, k, v)
+	projected := l.out.forward(t, context)
+	for _, x := range [...]step.T{context, q, k, v, normed} {
+		t.Drop(x)
+	}
+	attended := m.dropped(t, projected)
+	t.In(step.PartNorm)
+	middle := t.Add(attended, x, step.LabelResidual)
+	t.Drop(attended)
+	h := l.after.layer(t, middle)
+	t.In(step.PartMLP)
+	up := l.up.forward(t, h)
+	act := activation(t, m.a.Activation, up)
+	t.Drop(up)
+	out := l.down.forward(t, act)
+	t.Drop(act)
+	t.Drop(h)
+	down := m.dropped(t, out)
+	y := t.Add(down, middle, step.LabelResidual)
+	for _, x := range [...]step.T{down, middle, probabilities} {
+		t.Drop(x)
+	}
+	return y
+}

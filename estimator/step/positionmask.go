@@ -1,0 +1,45 @@
+package step
+
+// What a bias of positions that is learned takes as the mask of an attention.
+
+// WhereMask is torch.where(mask, bias, c) with numel elements, over which either may be broadcast. It keeps the mask.
+func (t *Tape) WhereMask(mask, bias T, numel int64) T {
+	if t.compiled {
+		return t.fuse(numel, bias.dtype, LabelAttentionMask, []T{bias}, mask)
+	}
+	least := t.fresh(1, bias.dtype, LabelAttentionMask)
+	y := t.fresh(numel, bias.dtype, LabelAttentionMask)
+	t.Drop(least)
+	o := t.op(bias).save(mask)
+	last := 0 // the register that holds the gradient
+	o.alloc(1, bias.dtype.Size(), LabelAttentionMask).alloc(0, y.bytes(), LabelInputGradient).free(1)
+	if bias.numel < numel {
+		o.sumRows(2, y.dtype, numel/bias.numel, bias.numel, LabelReduction).free(0)
+		last = 2
+	}
+	return o.send(last, 0).out(y, 0)
+}
+
+// alignedBias is a bias with a gradient as the memory-efficient kernel takes it: rows of a multiple of eight elements,
+// of which the padding is cut off again, shown to every sequence.
+// Source: aten/src/ATen/native/transformers/attention.cpp (preprocess_mask, pad_bias), torch 2.9 and 2.15.
+func (t *Tape) alignedBias(bias T, queries, keys, heads int64) T {
+	x := t.Hold(bias)
+	if keys%maskAlignment != 0 {
+		wide := bias.numel / keys * roundUp(keys, maskAlignment)
+		padded := t.fresh(wide, bias.dtype, LabelAttentionMask)
+		padded = t.op(bias).alloc(0, bias.bytes(), LabelInputGradient).send(0, 0).out(padded, 0)
+		t.Drop(x)
+		padded.numel = bias.numel
+		x = t.op(padded).alloc(0, wide*bias.dtype.Size(), LabelInputGradient).send(0, 0).out(padded, 0)
+	}
+	if every := t.Shape.Batch * heads * queries * keys; x.numel < every {
+		x = t.op(x).sumRows(0, x.dtype, every/x.numel, x.numel, LabelReduction).send(0, 0).out(x, 0)
+	}
+	return x
+}
+
+// biasAlignment is to a multiple of how many elements the rows of a bias's gradient are padded.
+// Source: aten/src/ATen/native/transformers/cuda/attention_backward.cu (_efficient_attention_backward, alignTo),
+// torch 2.9 and 2.15.
+const biasAlignment = 16
