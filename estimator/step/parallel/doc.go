@@ -1,6 +1,6 @@
 // Package parallel is the strategies that spread a job over GPUs, each a file named as its users call it: ddp.go,
-// fsdp1.go, fsdp2.go, zero.go (DeepSpeed's stages 1 and 2), zero3.go, dtensor.go (GPUs that share layers), ring.go (GPUs
-// that share sequences), pipeline.go (stages). The last three embed the strategy that a job has besides.
+// fsdp1.go, fsdp2.go, zero.go (DeepSpeed's stages 1 and 2), zero3.go, dtensor.go (GPUs that share layers), ring.go
+// (GPUs that share sequences), pipeline.go (stages). The last three embed the strategy that a job has besides.
 //
 // # What it holds
 //

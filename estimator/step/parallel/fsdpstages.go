@@ -3,8 +3,8 @@ package parallel
 import "github.com/vramplan/vramplan/estimator/step"
 
 // What fully_shard does in a stage of a pipeline: the schedule tells it neither to let go of parameters nor to sum
-// gradients before the last backward, behind which it runs for every module what otherwise follows its backward. Source:
-// torch/distributed/pipelining/stage.py (backward_maybe_with_nosync), torch 2.9.
+// gradients before the last backward, behind which it runs for every module what otherwise follows its backward.
+// Source: torch/distributed/pipelining/stage.py (backward_maybe_with_nosync), torch 2.9.
 
 // AfterStage is the post-forward hook of the root, where no section has run it.
 func (f *fsdp) AfterStage() {
