@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestLifeOfARecordedModel: a recording is stored once and planned by its id afterwards, as it is when it is sent along.
+// TestLifeOfARecordedModel: a recording is stored once and planned by its id afterwards, as it is when it is sent
+// along.
 func TestLifeOfARecordedModel(t *testing.T) {
 	h := newDemo(t)
 	text, err := os.ReadFile("../estimator/testdata/recordings/family/gpt2.json")
@@ -37,7 +38,8 @@ func TestLifeOfARecordedModel(t *testing.T) {
 	}
 	refused := func(status int, want, method, target, body string, headers ...string) {
 		t.Helper()
-		if w := call(h, method, target, body, headers...); w.Code != status || !strings.Contains(w.Body.String(), want) {
+		if w := call(h, method, target, body, headers...); w.Code != status ||
+			!strings.Contains(w.Body.String(), want) {
 			t.Errorf("%s %s: %d %s, without %q", method, target, w.Code, w.Body, want)
 		}
 	}
@@ -45,7 +47,8 @@ func TestLifeOfARecordedModel(t *testing.T) {
 	entry := `{"aliases": ["my run"], "recorded": ` + recording + `}`
 	refused(401, "", "PUT", "/v1/models/lab/mine", entry, creating)
 	refused(422, "/recorded/vramplan_recording", "PUT", "/v1/models/lab/mine", `{"recorded": {}}`, withKey, creating)
-	refused(422, "/recorded", "PUT", "/v1/models/lab/mine", `{"hidden": 8, "recorded": `+recording+`}`, withKey, creating)
+	refused(422, "/recorded", "PUT", "/v1/models/lab/mine", `{"hidden": 8, "recorded": `+recording+`}`, withKey,
+		creating)
 	refused(422, "/family", "PUT", "/v1/models/lab/mine", `{}`, withKey, creating)
 	refused(422, "/model/recorded/id", "POST", "/v1/estimate", job(`{"recorded": {"id": "lab/mine"}}`))
 
@@ -54,7 +57,8 @@ func TestLifeOfARecordedModel(t *testing.T) {
 		t.Fatalf("%d %s", w.Code, w.Body)
 	}
 	sent := peak(`{"recorded": ` + recording + `}`)
-	for _, model := range []string{`{"recorded": {"id": "lab/mine"}}`, `{"preset": "lab/mine"}`, `{"preset": "my run"}`} {
+	for _, model := range []string{`{"recorded": {"id": "lab/mine"}}`, `{"preset": "lab/mine"}`,
+		`{"preset": "my run"}`} {
 		if got := peak(model); got != sent {
 			t.Errorf("%s: %s, and sent along %s", model, got, sent)
 		}

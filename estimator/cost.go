@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
+	"github.com/vramplan/vramplan/estimator/step/objective"
 )
 
 // Cost is what an answer takes at most.
@@ -20,10 +21,13 @@ const (
 	adaptedPerLinear                  = 250       // events of a recorded linear layer's adapter and micro-step
 	eventsPerLayer, adaptedPerLayer   = 500, 1800 // events of a layer and micro-step; with adapters
 	eventsPerExpert, adaptedPerExpert = 130, 450  // of an expert
-	eventsOutside                     = 1000      // of embeddings, head and loss
-	bytesPerEvent                     = 170       // that is recorded
-	bytesPerRequest                   = 72        // that is played
-	bytesPerStand                     = 160       // that is kept while the smallest limit is looked for
+	// of embeddings, head and loss; with adapters, which a head whose loss is computed in pieces runs in each of them
+	eventsOutside, adaptedOutside   = 1000, 2000
+	eventsPerChunk, adaptedPerChunk = 30, 100 // of a loss in pieces; with an adapter on the head
+	eventsPerTile                   = 12      // of a head that trl's trainers fuse with the loss
+	bytesPerEvent                   = 170     // that is recorded
+	bytesPerRequest                 = 72      // that is played
+	bytesPerStand                   = 160     // that is kept while the smallest limit is looked for
 	// that is allocated, with what the optimizer allocates for it; none has less than three events
 	bytesPerParameter                 = 100
 	bytesAnyway                       = 1 << 20
@@ -47,11 +51,10 @@ func CostOf(in Input) (Cost, error) {
 
 func (r *resolved) cost(kinds int) Cost {
 	a := &r.arch
-	perLayer, perExpert := int64(eventsPerLayer), int64(eventsPerExpert)
+	perLayer, perExpert, outside := int64(eventsPerLayer), int64(eventsPerExpert), int64(eventsOutside)
 	if a.LoRA != nil {
-		perLayer, perExpert = adaptedPerLayer, adaptedPerExpert
+		perLayer, perExpert, outside = adaptedPerLayer, adaptedPerExpert, adaptedOutside
 	}
-	outside := int64(eventsOutside)
 	if rec := a.Recording(); rec != nil {
 		perLayer, outside = rec.Events()
 		outside += eventsOutside
@@ -59,6 +62,16 @@ func (r *resolved) cost(kinds int) Cost {
 			perLayer += adaptedPerLinear * int64(len(rec.PerLayerLinears))
 			outside += adaptedPerLinear * int64(len(rec.Linears))
 		}
+	}
+	if r.recipe.Loss.Kind == step.LossChunked || r.recipe.Loss.Kind == step.LossChunkedWhole {
+		perChunk := int64(eventsPerChunk)
+		if a.LoRA != nil {
+			perChunk = adaptedPerChunk
+		}
+		outside += perChunk * r.recipe.Loss.Pieces(r.shape.N())
+	}
+	if r.recipe.Objective != nil {
+		outside += eventsPerTile * objective.Tiles(max(r.sequences, 1)*r.shape.N(), a.Vocabulary)
 	}
 	if o, ok := r.recipe.Objective.(interface{ Passes() int64 }); ok {
 		perLayer *= o.Passes()

@@ -289,7 +289,8 @@ func (m *linear) logits(t *step.Tape, x step.T) step.T {
 }
 
 // scaledLogits is the layer as the model's head and what its output goes through, which takes it over.
-// Source: transformers/models/granite/modeling_granite.py (GraniteForCausalLM.forward) and Cohere's and Gemma 2's, 4.45.
+// Source: transformers/models/granite/modeling_granite.py (GraniteForCausalLM.forward) and Cohere's and Gemma 2's,
+// 4.45.
 func (m *linear) scaledLogits(t *step.Tape, x step.T, scale func(t *step.Tape, logits step.T) step.T) step.T {
 	return t.HeadOf(x, func(x step.T) step.T {
 		if m.adapter == nil && m.quantised == step.NotQuantised {

@@ -48,7 +48,8 @@ func (b *builder) recordedLinears(list []recording.Linear, weights []step.Weight
 			m.adapter = b.headAdapter(name, m.w, in)
 		case recording.Conv1DRole:
 			in, out, m.transposed = out, in, true
-			if m.quantised = b.quantise(m.w); m.quantised != step.NotQuantised { // and stored like that of a linear layer
+			// and stored like that of a linear layer
+			if m.quantised = b.quantise(m.w); m.quantised != step.NotQuantised {
 				m.w.Rows, m.w.Cols, m.transposed = out, in, false
 				b.p.List[m.w.Index].Rows, b.p.List[m.w.Index].Cols = out, in
 			}

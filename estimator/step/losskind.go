@@ -46,6 +46,9 @@ func (l Loss) chunkRows(n int64) int64 {
 	return CeilDiv(n, max(l.Chunks, 1))
 }
 
+// Pieces is into how many chunks n rows are divided.
+func (l Loss) Pieces(n int64) int64 { return CeilDiv(n, max(l.chunkRows(n), 1)) }
+
 // otherLoss is every kind of loss but the standard one.
 func (t *Tape) otherLoss(logits, targets T) T {
 	switch t.Recipe.Loss.Kind {

@@ -41,6 +41,11 @@ func labelled(p step.Pass, each int64) step.Pass {
 	return p
 }
 
+// Tiles is how many tiles of logits the fused head makes of n tokens.
+func Tiles(n, vocabulary int64) int64 {
+	return step.CeilDiv(n, tileTokens) * step.CeilDiv(vocabulary, tileColumns)
+}
+
 // fusedHead is ChunkedLogProbFunction of n tokens.
 func fusedHead(t *step.Tape, hidden step.T, w step.Weight, targets step.T, n int64) step.T {
 	p := t.Parameter(w)
