@@ -112,6 +112,7 @@ func (r *resolved) resolveRecorded() error {
 	if !is {
 		return nil
 	}
+	r.input.Job.Model.Recorded, r.input.Job.Model.Preset = nil, id
 	m, err := r.catalog.Model(id)
 	if unknown, ok := errors.AsType[*catalog.UnknownError](err); ok {
 		r.unknown.Add("/model/recorded/id", "unknown_model", "%s", unknown.Error())
@@ -125,6 +126,6 @@ func (r *resolved) resolveRecorded() error {
 			"as model.preset", m.ID)
 		return nil
 	}
-	r.input.Job.Model.Recorded, r.input.Job.Model.Preset, r.input.Preset = nil, m.ID, &m.Preset
+	r.input.Job.Model.Preset, r.input.Preset = m.ID, &m.Preset
 	return nil
 }
