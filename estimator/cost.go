@@ -24,6 +24,7 @@ const (
 	// of embeddings, head and loss; with adapters, which a head whose loss is computed in pieces runs in each of them
 	eventsOutside, adaptedOutside   = 1000, 2000
 	eventsPerChunk, adaptedPerChunk = 30, 100 // of a loss in pieces; with an adapter on the head
+	eventsPerRing                   = 60      // of a layer's attention, for each GPU that shares its sequences
 	eventsPerTile                   = 12      // of a head that trl's trainers fuse with the loss
 	bytesPerEvent                   = 170     // that is recorded
 	bytesPerRequest                 = 72      // that is played
@@ -41,6 +42,24 @@ const (
 // to 12 times what jobs take (TestCostIsTight), of requests up to some hundred times: it has every micro-step, most of
 // which are left out as soon as the allocator goes round, and every search for a limit. Errors are those of Estimate.
 func CostOf(in Input) (Cost, error) {
+	kinds, rank, _ := kindsOfRanks(&in.Job.Training)
+	if kinds == 1 {
+		return costOf(in)
+	}
+	var all Cost
+	for i := range kinds { // the first says whether there are as many as are modelled
+		c, err := costOf(in.ofRank(rank(i)))
+		if err != nil {
+			return Cost{}, err
+		}
+		all.Requests += c.Requests // which are played one rank after the other
+		all.Bytes = max(all.Bytes, c.Bytes)
+	}
+	return all, nil
+}
+
+// costOf is the bound of an answer about one GPU.
+func costOf(in Input) (Cost, error) {
 	r, err := resolve(&in)
 	if err != nil {
 		return Cost{}, err
@@ -62,6 +81,9 @@ func (r *resolved) cost(kinds int) Cost {
 			perLayer += adaptedPerLinear * int64(len(rec.PerLayerLinears))
 			outside += adaptedPerLinear * int64(len(rec.Linears))
 		}
+	}
+	if c, shares := r.parallel.(*contextParallel); shares {
+		perLayer += eventsPerRing * c.ring.GPUs
 	}
 	if r.recipe.Loss.Kind == step.LossChunked || r.recipe.Loss.Kind == step.LossChunkedWhole {
 		perChunk := int64(eventsPerChunk)
@@ -144,14 +166,16 @@ func (r *resolved) cost(kinds int) Cost {
 }
 
 // tooDear says that an answer takes more than it may.
-func (r *resolved) tooDear() error {
+func (r *resolved) tooDear() error { return tooDear(r.most, r.recipe.Accumulation) }
+
+func tooDear(most, accumulation int64) error {
 	var errs invalid.List
 	less := "a smaller gradient_accumulation"
-	if r.recipe.Accumulation == 1 {
+	if accumulation <= 1 {
 		less = "fewer layers or experts"
 	}
 	errs.Add("/training", "too_large", "an answer takes more than %s requests of the replayed allocator, which is as "+
 		"many as it may take here; fewer cards in gpus and %s need less",
-		grouped(r.most), less)
+		grouped(most), less)
 	return errs.Err()
 }

@@ -38,17 +38,33 @@ func kindsOfRanks(t *Training) (kinds int64, rank func(i int64) int64, where fun
 	return 1, nil, nil
 }
 
+// ofRank asks about one GPU.
+func (in Input) ofRank(rank int64) Input {
+	d := *in.Job.Training.Distributed
+	d.Rank = &rank
+	in.Job.Training.Distributed = &d
+	return in
+}
+
 // estimateRanks answers for the GPU that takes most, and lists those that may.
 func estimateRanks(in Input, limits bool, replays *Replays) (*Result, error) {
 	var fullest *Result
 	var list []RankPeak
 	played := int64(0)
 	kinds, rank, where := kindsOfRanks(&in.Job.Training)
+	if in.took == nil {
+		in.took = &Cost{}
+	}
+	before := in.took.Requests
 	for i := range kinds { // the first says whether there are as many as are modelled
-		one := in
-		d, r := *in.Job.Training.Distributed, rank(i)
-		d.Rank = &r
-		one.Job.Training.Distributed = &d
+		r := rank(i)
+		one := in.ofRank(r)
+		if in.MostRequests > 0 { // of which the ranks before have taken some
+			one.MostRequests = in.MostRequests - (in.took.Requests - before)
+			if one.MostRequests <= 0 {
+				return nil, tooDear(in.MostRequests, in.Job.Training.GradientAccumulation)
+			}
+		}
 		res, err := estimate(one, limits, replays)
 		if err != nil {
 			return nil, err
