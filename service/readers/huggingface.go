@@ -212,6 +212,21 @@ func isOn(v setting.Value) bool {
 func (r *reading) trainerCheckpointing(t trainerDefaults) {
 	// the first name is that of transformers 5.23
 	v, ok := r.s.Get("activation_checkpointing", "gradient_checkpointing")
+	for _, key := range []string{"activation_checkpointing_kwargs", "gradient_checkpointing_kwargs"} {
+		given, is := r.s.Peek(key)
+		if !is || !strings.HasPrefix(strings.TrimSpace(given.String()), "{") {
+			continue
+		}
+		inner, readable := r.objectOf(given)
+		if !readable {
+			r.d.askWord(given)
+			continue
+		}
+		for _, name := range inner.Keys() {
+			x, _ := inner.Peek(name)
+			r.s.Set(key+"."+name, x)
+		}
+	}
 	kind, _ := r.s.Get("activation_checkpointing_kwargs.use_reentrant", "gradient_checkpointing_kwargs.use_reentrant",
 		"use_reentrant")
 	r.s.Read("gradient_checkpointing_kwargs*", "activation_checkpointing_kwargs*")

@@ -28,8 +28,8 @@ var reentrantAnyway = set("llama-factory", "unsloth")
 
 // plainKind leaves out a kind of checkpoints that the job would have anyway with today's releases, so that the document
 // says no more than it must. With releases of its own the job keeps the user's word: transformers before 5 and trl
-// before 0.28 have the other default (modeling_utils.py, gradient_checkpointing_enable), as trl has for adapters under
-// ZeRO-3 (sft_trainer.py) and LLaMA-Factory for FSDP2 (model/model_utils/checkpointing.py).
+// before 0.28 have the other default (modeling_utils.py, gradient_checkpointing_enable), as LLaMA-Factory has for FSDP2
+// (model/model_utils/checkpointing.py). For adapters under ZeRO-3 trl overrides what is said (sft_trainer.py, 1.16).
 func (d *draft) plainKind() {
 	const pointer = "/training/gradient_checkpointing"
 	f := d.fields[pointer]
@@ -39,10 +39,11 @@ func (d *draft) plainKind() {
 	}
 	framework := asText(d.fields["/training/framework"].value)
 	data := asText(d.fields["/training/distributed/data"].value)
-	if framework == "trl" && d.has("/training/lora") && data == "zero3" || framework == "llama-factory" && data == "fsdp" {
+	forced := framework == "trl" && d.has("/training/lora") && data == "zero3"
+	if framework == "llama-factory" && data == "fsdp" {
 		return
 	}
-	if *said.Reentrant == reentrantAnyway[framework] {
+	if forced || *said.Reentrant == reentrantAnyway[framework] {
 		f.value = "full"
 		d.fields[pointer] = f
 	}

@@ -178,19 +178,10 @@ func (r *reading) modelArguments() {
 	if !ok {
 		return
 	}
-	inner := r.s.Under(v.Origin.Key)
-	if text := strings.TrimSpace(v.String()); strings.HasPrefix(text, "{") {
-		s, err := decodeFile(".json", v.Origin.At.File+".json", []byte(text))
-		if err != nil {
-			r.d.askWord(v)
-			return
-		}
-		inner = setting.New()
-		for _, key := range s.Keys() {
-			x, _ := s.Peek(key)
-			x.Origin.At, x.Origin.Kind = v.Origin.At, v.Origin.Kind
-			inner.Set(key, x)
-		}
+	inner, ok := r.objectOf(v)
+	if !ok {
+		r.d.askWord(v)
+		return
 	}
 	for _, key := range inner.Keys() {
 		x, _ := inner.Peek(key)
@@ -206,6 +197,25 @@ func (r *reading) modelArguments() {
 			}
 		}
 	}
+}
+
+// objectOf is an object that a setting has: the settings under it, or what stands in its text as JSON.
+func (r *reading) objectOf(v setting.Value) (inner *setting.Settings, ok bool) {
+	text := strings.TrimSpace(v.String())
+	if !strings.HasPrefix(text, "{") {
+		return r.s.Under(v.Origin.Key), true
+	}
+	s, err := decodeFile(".json", v.Origin.At.File+".json", []byte(text))
+	if err != nil {
+		return nil, false
+	}
+	inner = setting.New()
+	for _, key := range s.Keys() {
+		x, _ := s.Peek(key)
+		x.Origin.At, x.Origin.Kind = v.Origin.At, v.Origin.Kind
+		inner.Set(key, x)
+	}
+	return inner, true
 }
 
 // trlLoss reads loss_type: up to some release "nll" kept the logits and "chunked_nll" did not, and in 1.16 neither does
