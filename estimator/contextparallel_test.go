@@ -1,11 +1,8 @@
 package estimator
 
 import (
-	"errors"
 	"slices"
 	"testing"
-
-	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
 // TestContextParallelSharesSequences holds two GPUs that share sequences of 2,048 tokens against two that have 1,024
@@ -63,13 +60,7 @@ func TestContextParallelRefuses(t *testing.T) {
 			job.Training.Distributed.ContextParallel = 4
 			tt.change(&job.Training)
 			_, err := Estimate(Input{Job: job})
-			var got []string
-			if wrong, ok := errors.AsType[*invalid.Error](err); ok {
-				for _, f := range wrong.Fields {
-					got = append(got, f.Pointer)
-				}
-			}
-			if !slices.Equal(got, tt.want) {
+			if got := refusedPointers(err); !slices.Equal(got, tt.want) {
 				t.Errorf("refused %q, want %q: %v", got, tt.want, err)
 			}
 		})

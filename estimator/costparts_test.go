@@ -24,18 +24,8 @@ func TestCostCountsPieces(t *testing.T) {
 		if err := json.Unmarshal(document, &in.Job); err != nil {
 			t.Fatal(err)
 		}
-		in.took = &Cost{}
-		bound, err := CostOf(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Estimate(in); err != nil {
-			t.Fatal(err)
-		}
-		if in.took.Requests > bound.Requests || in.took.Bytes > bound.Bytes {
-			t.Errorf("%s took %+v, the bound is %+v", training, *in.took, bound)
-		}
-		t.Logf("%s: took %+v, the bound is %+v", training, *in.took, bound)
+		took, bound := heldToBound(t, in)
+		t.Logf("%s: took %+v, the bound is %+v", training, took, bound)
 	}
 }
 
@@ -53,24 +43,14 @@ func TestCostCountsRanks(t *testing.T) {
 		`"data": "fsdp", "fsdp_version": 2, "world_size": 16, "context_parallel": 8`,
 		`"data": "fsdp", "fsdp_version": 2, "world_size": 256, "context_parallel": 256`,
 	} {
-		in := Input{took: &Cost{}}
+		var in Input
 		if err := json.Unmarshal(fmt.Appendf(nil, llama, distributed), &in.Job); err != nil {
 			t.Fatal(err)
 		}
-		bound, err := CostOf(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := Estimate(in); err != nil {
-			t.Fatal(err)
-		}
-		if in.took.Requests > bound.Requests || in.took.Bytes > bound.Bytes {
-			t.Errorf("%s took %+v, the bound is %+v", distributed, *in.took, bound)
-		}
-		less := Input{Job: in.Job, MostRequests: in.took.Requests / 2}
+		took, _ := heldToBound(t, in)
+		less := Input{Job: in.Job, MostRequests: took.Requests / 2}
 		if _, err := Estimate(less); err == nil {
-			t.Errorf("%s took %d requests, and is answered where it may take half of them", distributed,
-				in.took.Requests)
+			t.Errorf("%s took %d requests, and is answered where it may take half of them", distributed, took.Requests)
 		}
 	}
 }

@@ -114,13 +114,7 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 			job := dataParallelJob(8)
 			tt.change(&job.Training)
 			_, err := Estimate(Input{Job: job})
-			var got []string
-			if wrong, ok := errors.AsType[*invalid.Error](err); ok {
-				for _, f := range wrong.Fields {
-					got = append(got, f.Pointer)
-				}
-			}
-			if !slices.Equal(got, tt.want) {
+			if got := refusedPointers(err); !slices.Equal(got, tt.want) {
 				t.Errorf("refused %q, want %q", got, tt.want)
 			}
 		})
@@ -137,4 +131,17 @@ func TestOnlyAdaptersAreReduced(t *testing.T) {
 	if got := component(res, "communication").Bytes - ncclTwo.Bytes; got < want || got > want+4*512 {
 		t.Errorf("buckets of %d bytes for adapters of %d", got, want)
 	}
+}
+
+// refusedPointers are the fields that an answer was refused for.
+func refusedPointers(err error) []string {
+	wrong, ok := errors.AsType[*invalid.Error](err)
+	if !ok {
+		return nil
+	}
+	var pointers []string
+	for _, f := range wrong.Fields {
+		pointers = append(pointers, f.Pointer)
+	}
+	return pointers
 }

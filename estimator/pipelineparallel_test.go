@@ -1,12 +1,10 @@
 package estimator
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
 )
 
@@ -120,13 +118,7 @@ func TestPipelineRefuses(t *testing.T) {
 			job := pipelineJob()
 			tt.change(&job.Training)
 			_, err := Estimate(Input{Job: job})
-			var got []string
-			if wrong, ok := errors.AsType[*invalid.Error](err); ok {
-				for _, f := range wrong.Fields {
-					got = append(got, f.Pointer)
-				}
-			}
-			if !slices.Equal(got, tt.want) {
+			if got := refusedPointers(err); !slices.Equal(got, tt.want) {
 				t.Errorf("refused %q, want %q: %v", got, tt.want, err)
 			}
 		})

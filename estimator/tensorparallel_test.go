@@ -1,11 +1,8 @@
 package estimator
 
 import (
-	"errors"
 	"slices"
 	"testing"
-
-	"github.com/vramplan/vramplan/estimator/invalid"
 )
 
 // titanJob is a small Llama in torchtitan on so many GPUs, of which tensor share each layer.
@@ -79,13 +76,7 @@ func TestTensorParallelRefuses(t *testing.T) {
 			job := titanJob(8, 4)
 			tt.change(&job.Training)
 			_, err := Estimate(Input{Job: job})
-			var got []string
-			if wrong, ok := errors.AsType[*invalid.Error](err); ok {
-				for _, f := range wrong.Fields {
-					got = append(got, f.Pointer)
-				}
-			}
-			if !slices.Equal(got, tt.want) {
+			if got := refusedPointers(err); !slices.Equal(got, tt.want) {
 				t.Errorf("refused %q, want %q: %v", got, tt.want, err)
 			}
 		})

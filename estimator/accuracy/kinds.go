@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"github.com/vramplan/vramplan/oracle/tracefile"
 	"io"
 	"math"
 	"path/filepath"
@@ -22,7 +23,7 @@ func readKinds(root string) (*Kinds, error) {
 	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/kinds/*.jsonl"))
 	k := &Kinds{of: map[string][]Row{}}
 	for _, path := range files {
-		err := eachLine(path, func(line []byte) error {
+		err := tracefile.EachLine(path, func(line []byte) error {
 			var c struct {
 				ID    string          `json:"id"`
 				Job   json.RawMessage `json:"job"`

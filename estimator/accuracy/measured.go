@@ -12,6 +12,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/oracle/tracefile"
 )
 
 // Observation is a published run on a real card: the job as its source describes it, and what somebody read off.
@@ -218,7 +219,7 @@ func bias(list []seriesError) float64 {
 func ReadObservations(paths []string, presetFile string) ([]Observation, map[string]*model.Preset, error) {
 	var list []Observation
 	for _, path := range paths {
-		err := eachLine(path, func(line []byte) error {
+		err := tracefile.EachLine(path, func(line []byte) error {
 			var o Observation
 			if err := json.Unmarshal(line, &o); err != nil {
 				return err

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/oracle/tracefile"
 )
 
 // Ranks holds estimates against traced ranks of jobs on several GPUs: unmodified DeepSpeed, transformers' Trainer,
@@ -23,7 +24,7 @@ func readRanks(root string) (*Ranks, error) {
 	files, _ := filepath.Glob(filepath.Join(root, "estimator/accuracy/testdata/ranks/*.jsonl"))
 	r := &Ranks{}
 	for _, path := range files {
-		err := eachLine(path, func(line []byte) error {
+		err := tracefile.EachLine(path, func(line []byte) error {
 			var c struct {
 				ID    string          `json:"id"`
 				Job   json.RawMessage `json:"job"`

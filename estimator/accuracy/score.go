@@ -1,18 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"math"
-	"os"
 	"sort"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/oracle/tracefile"
 )
 
 // Case is a job and what PyTorch allocated for it.
@@ -77,7 +76,7 @@ func Read(paths ...string) ([]Case, error) {
 
 func readFile(path string) ([]Case, error) {
 	var cases []Case
-	err := eachLine(path, func(line []byte) error {
+	err := tracefile.EachLine(path, func(line []byte) error {
 		var c Case
 		if err := json.Unmarshal(line, &c); err != nil {
 			return err
@@ -87,23 +86,6 @@ func readFile(path string) ([]Case, error) {
 		return nil
 	})
 	return cases, err
-}
-
-// eachLine calls f for every line of a file.
-func eachLine(path string, f func([]byte) error) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for n := 1; lines.Scan(); n++ {
-		if err := f(lines.Bytes()); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, n, err)
-		}
-	}
-	return lines.Err()
 }
 
 // Row is a case with its errors, as answer / truth − 1.

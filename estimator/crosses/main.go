@@ -8,7 +8,6 @@
 package main
 
 import (
-	"bufio"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -16,6 +15,7 @@ import (
 	"os"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/oracle/tracefile"
 )
 
 func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
@@ -56,20 +56,13 @@ func run(args []string, stdout, stderr io.Writer) int {
 type tally struct{ equal, unequal, refused int }
 
 func (t *tally) read(path string, list int, out, kept io.Writer) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	lines := bufio.NewScanner(f)
-	lines.Buffer(nil, 64<<20)
-	for n := 1; lines.Scan(); n++ {
+	return tracefile.EachLine(path, func(line []byte) error {
 		var c cross
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, n, err)
+		if err := json.Unmarshal(line, &c); err != nil {
+			return err
 		}
 		if err := c.check(); err != nil {
-			return fmt.Errorf("%s:%d: %w", path, n, err)
+			return err
 		}
 		replayed, err := c.replayed()
 		switch {
@@ -78,14 +71,14 @@ func (t *tally) read(path string, list int, out, kept io.Writer) error {
 			fmt.Fprintf(out, "%s: refused: %v\n", c.ID, err)
 		case c.print(out, replayed, list):
 			t.equal++
-			if _, err := fmt.Fprintln(kept, lines.Text()); err != nil {
+			if _, err := fmt.Fprintf(kept, "%s\n", line); err != nil {
 				return err
 			}
 		default:
 			t.unequal++
 		}
-	}
-	return lines.Err()
+		return nil
+	})
 }
 
 // print is the last line, and what the command exits with.

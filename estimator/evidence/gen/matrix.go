@@ -1,20 +1,17 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/evidence"
+	"github.com/vramplan/vramplan/oracle/tracefile"
 )
 
 // count is how many traces show a cell.
@@ -47,17 +44,17 @@ func read(root string) (*matrix, error) {
 	}
 	for _, path := range whole {
 		if err := m.add(path, count{whole: 1}, false); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 	}
 	for _, path := range cases {
 		if err := m.add(path, count{cases: 1}, false); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 	}
 	for _, path := range ranks {
 		if err := m.add(path, count{cases: 1}, true); err != nil {
-			return nil, fmt.Errorf("%s: %w", path, err)
+			return nil, err
 		}
 	}
 	return m, nil
@@ -66,24 +63,11 @@ func read(root string) (*matrix, error) {
 // add counts the lines of one file, each of which shows n. Where some may be refused, among traced ranks, these show
 // nothing.
 func (m *matrix) add(path string, n count, refused bool) error {
-	f, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	var text io.Reader = f
-	if strings.HasSuffix(path, ".gz") {
-		if text, err = gzip.NewReader(f); err != nil {
-			return err
-		}
-	}
-	lines := bufio.NewScanner(text)
-	lines.Buffer(nil, 8<<20)
-	for lines.Scan() {
+	return tracefile.EachLine(path, func(text []byte) error {
 		var line struct {
 			Job json.RawMessage `json:"job"`
 		}
-		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
+		if err := json.Unmarshal(text, &line); err != nil {
 			return err
 		}
 		var job estimator.Job
@@ -99,11 +83,11 @@ func (m *matrix) add(path string, n count, refused bool) error {
 				m.show(family, recipe, n)
 			}
 		}
-		if err != nil && !refused {
+		if !refused {
 			return err
 		}
-	}
-	return lines.Err()
+		return nil
+	})
 }
 
 // show counts what shows a recipe.
