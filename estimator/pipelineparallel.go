@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -15,16 +16,50 @@ import (
 type pipelineParallel struct {
 	r *resolved
 	parallel.Pipeline
-	layers []int64 // of each stage
+	layers []int64 // of each of the GPU's stages
 	// within is the strategy of the GPUs of a stage; nil where there is one such GPU.
 	within manyGPUs
 }
 
-// mostTurns bounds what is recorded for a step: layers of a stage times micro-batches.
+// mostTurns bounds what is recorded for a step: layers of a GPU times micro-batches.
 const mostTurns = 1 << 13
 
-// schedules says which of the pipeline schedules run all forwards before the first backward.
-var schedules = map[string]bool{"": false, "1f1b": false, "gpipe": true}
+// schedules are those that are replayed.
+var schedules = map[string]parallel.Order{"": parallel.OneForwardOneBackward, "1f1b": parallel.OneForwardOneBackward,
+	"gpipe": parallel.AllForward, "interleaved-1f1b": parallel.Interleaved, "interleaved1f1b": parallel.Interleaved}
+
+// scheduleOf is the schedule of a job and how many stages each GPU has: one, or where they interleave two unless the
+// job says how many. Source: torchtitan/distributed/pipeline_parallel.py (pipeline_llm), 0.2.0.
+func scheduleOf(d *Distributed) (order parallel.Order, chunks int64, known bool) {
+	order, known = schedules[strings.ToLower(d.PipelineSchedule)]
+	switch {
+	case !order.Interleaves():
+		return order, 1, known
+	case d.VirtualPipeline == 0:
+		return order, 2, known
+	}
+	return order, d.VirtualPipeline, known
+}
+
+// stagesOf are the layers of a GPU's stages; nil where there are more stages than torchtitan makes, or where some GPU
+// would have none. One of several stages may have the embedding or the head alone.
+func (r *resolved) stagesOf(stages, chunks, stage int64) []int64 {
+	if chunks > r.arch.Layers || stages > r.arch.Layers {
+		return nil
+	}
+	all := model.StageLayers(r.arch.Layers, stages*chunks)
+	if all == nil || chunks == 1 && slices.Contains(all, 0) {
+		return nil
+	}
+	own := make([]int64, 0, chunks)
+	for i := stage; i < int64(len(all)); i += stages {
+		own = append(own, all[i])
+	}
+	if sum(own) == 0 {
+		return nil
+	}
+	return own
+}
 
 // pipelineFits reads training.distributed.pipeline_parallel with the fields that go with it: what is not modelled is
 // refused.
@@ -45,13 +80,24 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 				"not modelled yet")
 		return
 	}
-	if _, known := schedules[strings.ToLower(d.PipelineSchedule)]; !known {
-		errs.Add(pointer+"pipeline_schedule", "unsupported", "pipeline_schedule is %.40q; 1f1b and gpipe are modelled",
-			d.PipelineSchedule)
+	order, chunks, known := scheduleOf(d)
+	if !known {
+		errs.Add(pointer+"pipeline_schedule", "unsupported", "pipeline_schedule is %.40q; 1f1b, gpipe and "+
+			"interleaved-1f1b are modelled", d.PipelineSchedule)
 	}
-	if d.VirtualPipeline > 1 {
-		errs.Add(pointer+"virtual_pipeline", "unsupported", "interleaved schedules are not modelled yet; "+
-			"virtual_pipeline 1 is")
+	switch {
+	case known && !order.Interleaves() && d.VirtualPipeline > 1:
+		errs.Add(pointer+"virtual_pipeline", "conflict", "virtual_pipeline is %d, and in the schedule %s each GPU has "+
+			"one stage; interleaved-1f1b takes more", d.VirtualPipeline, cmp.Or(d.PipelineSchedule, "1f1b"))
+	case order.Interleaves() && chunks == 1:
+		errs.Add(pointer+"virtual_pipeline", "out_of_range", "virtual_pipeline is 1, and in the schedule %s each GPU "+
+			"has two stages or more", d.PipelineSchedule)
+	case order.Interleaves():
+		if each, ok := parallel.RoundOf(r.recipe.Accumulation, m.pipeline); !ok {
+			errs.Add("/training/gradient_accumulation", "not_divisible", "the %d micro-batches do not come in rounds of "+
+				"%d, which the schedule %s takes with %d GPUs; a multiple of %d does", r.recipe.Accumulation, each,
+				d.PipelineSchedule, m.pipeline, m.pipeline)
+		}
 	}
 	if m.context > 1 {
 		errs.Add(pointer+"context_parallel", "unsupported",
@@ -96,38 +142,51 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 				"that GPU is in stage %d", *d.Rank, stage, m.world/m.pipeline, m.stage(*d.Rank))
 		}
 	}
-	layers := model.StageLayers(r.arch.Layers, m.pipeline)
-	if layers == nil || slices.Contains(layers, 0) {
+	if r.stagesOf(m.pipeline, chunks, 0) == nil {
 		errs.Add(pointer+"pipeline_parallel", "out_of_range",
 			"%d layers, the embedding and the head make fewer than %d stages with a layer each", r.arch.Layers,
-			m.pipeline)
+			m.pipeline*chunks)
 		return
 	}
-	if turns := float64(slices.Max(layers)) * float64(r.recipe.Accumulation); turns > mostTurns {
+	most := int64(0) // of a GPU
+	for i := range m.pipeline {
+		most = max(most, sum(r.stagesOf(m.pipeline, chunks, i)))
+	}
+	if turns := float64(most) * float64(r.recipe.Accumulation); turns > mostTurns {
 		errs.Add("/training/gradient_accumulation", "too_large",
 			"%d micro-batches through %d layers are more than is replayed; their product is up to %d",
-			r.recipe.Accumulation, slices.Max(layers), mostTurns)
+			r.recipe.Accumulation, most, mostTurns)
 	}
+}
+
+func sum(all []int64) (total int64) {
+	for _, n := range all {
+		total += n
+	}
+	return total
 }
 
 // stage cuts the model and puts the pipeline in place.
 func (r *resolved) stage(t *Training) {
 	m, d := meshOf(t), t.Distributed
-	layers := model.StageLayers(r.arch.Layers, m.pipeline)
-	if !r.arch.Titan() || m.pipeline == 1 || layers == nil {
+	if !r.arch.Titan() || m.pipeline == 1 {
 		return
 	}
-	p := &pipelineParallel{r: r, layers: layers, within: r.parallel}
+	p := &pipelineParallel{r: r, within: r.parallel}
 	p.Strategy, p.Sums = r.recipe.Spread(), shards(t)
-	p.Stages, p.Micro, p.AllForward = m.pipeline, r.recipe.Accumulation, schedules[strings.ToLower(d.PipelineSchedule)]
+	p.Stages, p.Micro = m.pipeline, r.recipe.Accumulation
+	p.Order, p.Chunks, _ = scheduleOf(d)
 	switch {
 	case d.PipelineStage != nil:
 		p.Stage = min(*d.PipelineStage, m.pipeline-1)
 	case d.Rank != nil:
 		p.Stage = min(m.stage(*d.Rank), m.pipeline-1)
 	}
+	if p.layers = r.stagesOf(m.pipeline, p.Chunks, p.Stage); p.layers == nil {
+		return
+	}
 	first, last := p.Ends()
-	r.arch.CutStage(layers[p.Stage], first, last)
+	r.arch.CutStages(p.layers, first, last)
 	r.recipe.Accumulation = 1 // a recording is of all micro-batches
 	r.parallel, r.recipe.Strategy = p, p.Pipeline
 }
@@ -149,10 +208,6 @@ func (p *pipelineParallel) how(name, parameters string, run *run) (how string, o
 
 // notes say what the job was taken to be.
 func (p *pipelineParallel) notes() []Note {
-	order := "1F1B"
-	if p.AllForward {
-		order = "GPipe"
-	}
 	first, last := p.Ends()
 	also := ""
 	switch {
@@ -161,9 +216,18 @@ func (p *pipelineParallel) notes() []Note {
 	case last:
 		also = " and the head, with the logits of all micro-batches, which the schedule puts together at the end"
 	}
-	text := fmt.Sprintf("stage %d of %d has %d layers%s; %d micro-batches (gradient_accumulation) go through it in "+
+	order, stages, has := "1F1B", fmt.Sprintf("stage %d of %d", p.Stage, p.Stages), fmt.Sprint(p.layers[0], " layers")
+	switch p.Order {
+	case parallel.AllForward:
+		order = "GPipe"
+	case parallel.Interleaved:
+		order = "interleaved 1F1B"
+		stages = fmt.Sprintf("GPU %d of the %d of a pipeline", p.Stage, p.Stages)
+		has = fmt.Sprintf("%d stages with %d layers", p.Chunks, sum(p.layers))
+	}
+	text := fmt.Sprintf("%s has %s%s; %d micro-batches (gradient_accumulation) go through it in "+
 		"the order of %s, up to %d of them between forward and backward",
-		p.Stage, p.Stages, p.layers[p.Stage], also, p.Micro, order, p.InFlight())
+		stages, has, also, p.Micro, order, p.InFlight())
 	notes := []Note{{Code: "pipeline-parallel", Text: text}}
 	if p.within != nil {
 		return append(notes, p.within.notes()...)

@@ -82,6 +82,24 @@ func TestPipelineRefuses(t *testing.T) {
 		{"zero bubble", func(u *Training) {
 			u.Distributed.PipelineSchedule = "zb-v"
 		}, []string{"/training/distributed/pipeline_schedule"}},
+		{"interleaved", func(u *Training) {
+			u.Distributed.PipelineSchedule = "Interleaved1F1B"
+		}, nil},
+		{"interleaved over GPUs that share parameters", func(u *Training) {
+			u.Distributed.WorldSize, u.Distributed.PipelineSchedule = 4, "interleaved-1f1b"
+		}, nil},
+		{"interleaved with one stage a GPU", func(u *Training) {
+			u.Distributed.PipelineSchedule, u.Distributed.VirtualPipeline = "interleaved-1f1b", 1
+		}, []string{"/training/distributed/virtual_pipeline"}},
+		{"several stages a GPU in 1F1B", func(u *Training) {
+			u.Distributed.VirtualPipeline = 2
+		}, []string{"/training/distributed/virtual_pipeline"}},
+		{"micro-batches that make no rounds", func(u *Training) {
+			u.Distributed.PipelineSchedule, u.GradientAccumulation = "interleaved-1f1b", 7
+		}, []string{"/training/gradient_accumulation"}},
+		{"more stages than layers, interleaved", func(u *Training) {
+			u.Distributed.PipelineSchedule, u.Distributed.VirtualPipeline = "interleaved-1f1b", 1<<20
+		}, []string{"/training/distributed/pipeline_parallel"}},
 		{"with FSDP", func(u *Training) { u.Distributed.WorldSize = 4 }, nil},
 		{"with FSDP and tensor parallelism", func(u *Training) {
 			u.Distributed.WorldSize, u.Distributed.TensorParallel = 8, 2

@@ -38,9 +38,11 @@ func (a *Architecture) WriteAsTitan(tokens int64) {
 type titanCut struct {
 	positions int64 // of the rotary table
 	tensor    int64 // GPUs over which the matrices are cut
-	// layers are those of the model. first and last say whether this GPU has the embedding and the head.
+	// layers are those of the model. first and last say whether this GPU has the embedding and the head, and chunks how
+	// many layers each of its stages has.
 	layers      int64
 	first, last bool
+	chunks      []int64
 }
 
 // StageLayers is how many layers each of so many stages has, as torchtitan deals them out: the embedding and the head
@@ -63,11 +65,15 @@ func StageLayers(layers, stages int64) []int64 {
 	return all
 }
 
-// CutStage leaves of a model the given number of layers, with the embedding and the head where it is first and last.
-func (a *Architecture) CutStage(layers int64, first, last bool) {
+// CutStages leaves of a model stages of so many layers, with the embedding in the first and the head in the last where
+// it is told so.
+func (a *Architecture) CutStages(chunks []int64, first, last bool) {
 	cut := *a.titan
-	cut.first, cut.last = first, last
-	a.titan, a.Layers = &cut, layers
+	cut.first, cut.last, cut.chunks = first, last, chunks
+	a.titan, a.Layers = &cut, 0
+	for _, layers := range chunks {
+		a.Layers += layers
+	}
 }
 
 // CutTensor cuts the matrices over n GPUs.
@@ -114,7 +120,9 @@ func buildTitan(b *builder) step.Network {
 		m.output = b.linear("output", d, a.Vocabulary/n, false)
 		b.section(step.HeadSection)
 	}
-	b.buffer("freqs_cis", a.titan.positions*dim, step.F32)
+	for range max(len(a.titan.chunks), 1) {
+		b.buffer("freqs_cis", a.titan.positions*dim, step.F32)
+	}
 	return m
 }
 
@@ -126,7 +134,7 @@ func (m *titan) Batch(t *step.Tape) []step.T {
 
 func (m *titan) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.HoldThroughBackward(batch...) // in the generator that brought them
-	logits := m.Run(t, batch[0])
+	logits := m.Run(t, step.Stage{To: len(m.layers), First: true, Last: true}, batch[0])
 	mean := m.Loss(t, logits, batch[1])
 	return mean, []step.T{logits, t.Hold(mean)}
 }
@@ -134,16 +142,32 @@ func (m *titan) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 // Width is that of the residual stream, of which this GPU may have some of the tokens.
 func (m *titan) Width() int64 { return m.a.Hidden / m.a.titan.tensor }
 
-// Run is the forward of what this GPU has of the model.
-func (m *titan) Run(t *step.Tape, x step.T) step.T {
+// Stages are those that this GPU has of the model.
+func (m *titan) Stages() []step.Stage {
+	stages, to := make([]step.Stage, len(m.a.titan.chunks)), 0
+	for i, layers := range m.a.titan.chunks {
+		from := to
+		to += int(layers)
+		stages[i] = step.Stage{From: from, To: to, First: m.a.titan.first && i == 0,
+			Last: m.a.titan.last && i == len(stages)-1}
+	}
+	return stages
+}
+
+// Run is the forward of a stage.
+func (m *titan) Run(t *step.Tape, s step.Stage, x step.T) step.T {
 	t.In(step.PartEmbedding)
-	if m.a.titan.first {
+	if s.First {
 		x = t.Section(step.InputSection, x, func(ids step.T) step.T { return t.Cuts().EmbedRows(ids, m.embed) })
 	} else {
 		x = t.Hold(x)
 	}
-	x = runLayers(t, m.a, len(m.layers), x, step.Besides{}, m.layer)
-	if !m.a.titan.last {
+	unit := int(m.a.UnitLayers())
+	for i := s.From; i < s.To; i++ {
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return m.layer(t, i, x) }, step.Besides{})
+	}
+	t.EndLayers()
+	if !s.Last {
 		return x
 	}
 	logits := t.Section(step.HeadSection, x, func(x step.T) step.T {

@@ -308,10 +308,6 @@ func (f *fsdp) AfterBackward(k int) {
 // EndBackward runs the post-backward hooks that no gradient of an input has run, the root's first.
 // Source: _fsdp_state.py (_root_post_backward_final_callback).
 func (f *fsdp) EndBackward() {
-	if f.Staged {
-		f.sumStage()
-		return
-	}
 	for k := range f.groups {
 		f.AfterBackward(k)
 		f.Tape.Release(f.groups[k].output)

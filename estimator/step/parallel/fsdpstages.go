@@ -52,25 +52,24 @@ func (f *fsdp) ownRows(g *shardGroup) {
 	}
 }
 
-// sumStage sums the gradients of all micro-batches over the GPUs, in the order of the modules.
-func (f *fsdp) sumStage() {
-	for p, s := range f.sums {
-		if s != step.None {
-			f.grads[p] = s
-		}
-	}
-	order := make([]int, 0, len(f.groups))
-	order = append(order, 0)
-	if f.Apart {
+// EndStage sums the gradients of all micro-batches over the GPUs, in the order of the modules of a stage.
+func (f *fsdp) EndStage(s step.Stage) {
+	order := []int{0}
+	if f.Apart && s.First {
 		order = append(order, f.group(step.InputSection))
 	}
-	for k := 1; k < len(f.groups) && !(f.Apart && k == f.group(step.InputSection)); k++ {
-		order = append(order, k)
+	for k := s.From; k < s.To; k++ {
+		order = append(order, k+1)
 	}
-	if f.Apart {
+	if f.Apart && s.Last {
 		order = append(order, f.group(step.HeadSection))
 	}
 	for _, k := range order {
+		for _, p := range f.groups[k].params {
+			if f.sums[p] != step.None {
+				f.grads[p], f.sums[p] = f.sums[p], step.None
+			}
+		}
 		f.ownRows(&f.groups[k])
 		f.reduce(&f.groups[k])
 	}

@@ -5,50 +5,109 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
 
-// Pipeline is a stage of torch.distributed.pipelining: this GPU has some layers, and the micro-batches of an optimizer
-// step go through them. Gradients are added up in place from the second micro-batch on.
+// Pipeline is what a GPU has of torch.distributed.pipelining: some layers, in one stage or several, and the
+// micro-batches of an optimizer step go through them. Gradients are added up in place from the second micro-batch on.
 type Pipeline struct {
 	// Strategy is what the GPUs of a stage do besides.
 	step.Strategy
-	// Stage is one of Stages, from 0; Micro is how many micro-batches a step has.
+	// Stage is the GPU's place among Stages, from 0; Micro is how many micro-batches a step has.
 	Stage, Stages, Micro int64
-	// AllForward runs the forward of all micro-batches before the first backward (GPipe); otherwise each backward
-	// follows as soon as it can (1F1B).
-	AllForward bool
+	// Chunks is how many stages every GPU has; stage s of the model is on GPU s modulo Stages.
+	Chunks int64
+	// Order is what the GPU does when.
+	Order Order
 	// Sums says that the embedded strategy adds the gradients of micro-batches up.
 	Sums bool
 }
 
-// Ends says which ends of the model the stage has.
+// Order is a schedule of a pipeline.
+type Order uint8
+
+// The schedules: each backward as soon as it can, after the forward of all micro-batches, and the first with several
+// stages a GPU.
+const (
+	OneForwardOneBackward Order = iota
+	AllForward
+	Interleaved
+)
+
+// Interleaves says that a GPU has several stages.
+func (o Order) Interleaves() bool { return o >= Interleaved }
+
+// Ends says which ends of the model the GPU has.
 func (p Pipeline) Ends() (first, last bool) { return p.Stage == 0, p.Stage == p.Stages-1 }
 
 // MicroBatches are those of a step.
 func (p Pipeline) MicroBatches() int64 { return p.Micro }
 
-// InFlight is how many micro-batches are between forward and backward at most.
+// InFlight is how many micro-batches are between forward and backward at most, counted once for each stage.
 func (p Pipeline) InFlight() int64 {
-	if p.AllForward {
-		return p.Micro
+	most, now := int64(0), int64(0)
+	for _, turn := range p.Turns() {
+		if turn.Backward {
+			now--
+			continue
+		}
+		now++
+		most = max(most, now)
 	}
-	return min(p.Micro, p.Stages-p.Stage)
+	return most
 }
 
 // Turns are the forwards that fill the pipeline, then a backward and a forward by turns, then the backwards that are
 // left. Source: torch/distributed/pipelining/schedules.py (Schedule1F1B, ScheduleGPipe), torch 2.9.
 func (p Pipeline) Turns() []step.Turn {
+	if p.Order == Interleaved {
+		return p.interleaved()
+	}
+	fill := p.Micro
+	if p.Order == OneForwardOneBackward {
+		fill = min(p.Micro, p.Stages-p.Stage)
+	}
 	var turns []step.Turn
 	forwards := int64(0)
 	forward := func() {
 		turns = append(turns, step.Turn{Micro: forwards})
 		forwards++
 	}
-	for range p.InFlight() {
+	for range fill {
 		forward()
 	}
 	for m := range p.Micro {
 		turns = append(turns, step.Turn{Micro: m, Backward: true})
 		if forwards < p.Micro {
 			forward()
+		}
+	}
+	return turns
+}
+
+// RoundOf is how many micro-batches an interleaved schedule takes through one stage of a GPU before it turns to the
+// next; ok is false where the micro-batches do not come in rounds of as many. Source: schedules.py
+// (ScheduleInterleaved1F1B.__init__), torch 2.9.
+func RoundOf(micro, stages int64) (each int64, ok bool) {
+	rounds := max(1, micro/stages)
+	return micro / rounds, micro%rounds == 0
+}
+
+// interleaved are the turns where a GPU has several stages. Source: schedules.py (_get_1f1b_rank_ops,
+// ScheduleInterleaved1F1B._calculate_single_rank_operations), torch 2.9.
+func (p Pipeline) interleaved() []step.Turn {
+	each, _ := RoundOf(p.Micro, p.Stages)
+	all := p.Chunks * p.Micro
+	fill := min((p.Chunks-1)*each+2*(p.Stages-1-p.Stage), all)
+	turns := make([]step.Turn, 0, 2*all)
+	seen := [2][]int64{make([]int64, p.Chunks), make([]int64, p.Chunks)}
+	add := func(chunk int64, way int) {
+		turns = append(turns, step.Turn{Chunk: chunk, Micro: seen[way][chunk], Backward: way == 1})
+		seen[way][chunk]++
+	}
+	for op := range fill + all {
+		if op < all {
+			add(op/each%p.Chunks, 0)
+		}
+		if op >= fill {
+			add(p.Chunks-1-(op-fill)/each%p.Chunks, 1)
 		}
 	}
 	return turns
