@@ -31,10 +31,15 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 		}
 		return
 	}
+	if r.planned() {
+		r.planFits(t, errs)
+		return
+	}
 	if !r.arch.Titan() {
 		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for torchtitan (framework "+
-			"torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters; of "+
-			"other frameworks and models it is not modelled yet")
+			"torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters, and "+
+			"for transformers' tp_plan (framework pytorch) of Llama, Mistral and Qwen2; of other frameworks and "+
+			"models it is not modelled yet")
 		return
 	}
 	if d.Data == "ddp" && meshOf(t).data > 1 || zeroStage(t) > 0 {
@@ -82,7 +87,14 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 // cut puts tensor parallelism around the strategy that the job has besides.
 func (r *resolved) cut(t *Training) {
 	n := meshOf(t).tensor
-	if !r.arch.Titan() || n == 1 {
+	if n == 1 {
+		return
+	}
+	if r.planned() {
+		r.cutByPlan(n)
+		return
+	}
+	if !r.arch.Titan() {
 		return
 	}
 	r.arch.CutTensor(n)

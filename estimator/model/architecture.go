@@ -38,6 +38,7 @@ type Architecture struct {
 	Scored bool
 	LitGPT bool      // written as litgpt writes its models
 	titan  *titanCut // written as torchtitan writes Llama 3; nil otherwise
+	plan   int64     // GPUs that share the layers by transformers' tp_plan; 0 where they do not
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
 	NormBias   bool

@@ -267,6 +267,7 @@ type linear struct {
 	matrix     bool // runs on a matrix, not on a batch of sequences
 	apart      bool // the product and the bias are two operations
 	relays     bool // the gradient of the result is copied before a product takes it
+	side       side // along which GPUs share it
 	quantised  step.Quantisation
 	adapter    *adapter
 	replayed   func() step.T // runs the layer as it was recorded
@@ -276,6 +277,9 @@ type linear struct {
 func (m *linear) forward(t *step.Tape, x step.T) step.T {
 	if m.adapter != nil {
 		return m.adapter.forward(t, m, x)
+	}
+	if m.side != uncut {
+		return m.shared(t, x)
 	}
 	return m.base(t, x)
 }

@@ -336,10 +336,14 @@ func (b *builder) projections(l *decoderLayer) {
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
 	l.q, l.k = b.linear("self_attn.q_proj", d, q, a.QKVBias), b.linear("self_attn.k_proj", d, kv, a.QKVBias)
 	l.v, l.out = b.linear("self_attn.v_proj", d, kv, a.QKVBias), b.linear("self_attn.o_proj", q, d, a.OutBias)
+	b.cut(columns, &l.q, &l.k, &l.v)
+	b.cut(rows, &l.out)
 }
 
 // mlp declares gate_proj, up_proj and down_proj.
 func (b *builder) mlp(l *decoderLayer) {
 	m := buildGatedMLP(b, "mlp", b.a.FFN, b.a.MLPBias)
 	l.gate, l.up, l.down = m.gate, m.up, m.down
+	b.cut(columns, &l.gate, &l.up)
+	b.cut(rows, &l.down)
 }

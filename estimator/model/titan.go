@@ -85,10 +85,14 @@ func (a *Architecture) CutTensor(n int64) {
 
 // whole is a before it was cut.
 func (a *Architecture) whole() *Architecture {
-	if a.titan == nil {
+	if a.titan == nil && a.plan == 0 {
 		return a
 	}
 	w := *a
+	if n := a.plan; n > 0 {
+		w.plan, w.Heads, w.KVHeads, w.FFN = 0, a.Heads*n, a.KVHeads*n, a.FFN*n
+		return &w
+	}
 	w.titan = &titanCut{positions: a.titan.positions, tensor: 1, layers: a.titan.layers, first: true, last: true}
 	w.Layers = a.titan.layers
 	return &w

@@ -22,6 +22,21 @@ func (t *Tape) GatherTokens(x T, gpus int64) T {
 		LabelInputGradient).free(ordered).send(0, 0).out(y, 0)
 }
 
+// SharedInput is x, which every GPU has, as the input of a layer of which each has some of the outputs: the gradients
+// that come back are summed in a tensor of their own. Source: torch/distributed/tensor/_api.py
+// (_FromTorchTensor.backward), torch/distributed/_functional_collectives.py (all_reduce), torch 2.9.
+func (t *Tape) SharedInput(x T) T {
+	return t.op(x).alloc(0, x.bytes(), LabelCollective).send(0, 0).out(t.Hold(x), 0)
+}
+
+// SumOverGPUs is the sum of what the GPUs have made, y here, which it takes over. Backward hands the gradient on.
+// Source: torch/distributed/tensor/_redistribute.py (Redistribute.backward), torch 2.9.
+func (t *Tape) SumOverGPUs(y T) T {
+	x := t.op(y).pass(0, 0).out(t.fresh(y.numel, y.dtype, LabelResidual), 0)
+	t.Drop(y)
+	return x
+}
+
 // GatherVocabulary is the same for logits of which every GPU has a part of the columns: of the gradient each keeps its
 // part, copied.
 func (t *Tape) GatherVocabulary(x T, gpus int64) T {

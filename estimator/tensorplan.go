@@ -1,0 +1,97 @@
+package estimator
+
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// tensorPlan is a job whose GPUs share the matrices of every layer by the plan that a model of transformers has:
+// from_pretrained(tp_plan="auto") and a loop of one's own.
+type tensorPlan struct {
+	r    *resolved
+	gpus int64
+}
+
+// planned says that tensor parallelism is that of transformers' tp_plan.
+func (r *resolved) planned() bool {
+	return (r.framework == "" || r.framework == "pytorch") && r.arch.Planned()
+}
+
+// planFits reads training.distributed.tensor_parallel of such a job: what is not modelled is refused.
+func (r *resolved) planFits(t *Training, errs *invalid.List) {
+	const pointer = "/training/distributed/"
+	d, m, a := t.Distributed, meshOf(t), &r.arch
+	if m.world != m.tensor {
+		errs.Add(pointer+"tensor_parallel", "unsupported", "transformers' tp_plan is replayed with all GPUs sharing the "+
+			"layers: tensor_parallel is %d and world_size %d", m.tensor, m.world)
+	}
+	if d.SequenceParallel {
+		errs.Add(pointer+"sequence_parallel", "unsupported", "transformers' tp_plan leaves all tokens on every GPU; "+
+			"dealing them out is modelled for torchtitan")
+	}
+	for _, x := range []struct {
+		what  string
+		value int64
+	}{{"the number of heads", a.Heads}, {"the number of key and value heads", a.KVHeads},
+		{"the width of the MLP", a.FFN}} {
+		if x.value%m.tensor != 0 {
+			errs.Add(pointer+"tensor_parallel", "not_divisible",
+				"tensor_parallel is %d, and %s, %d, is no multiple of it; uneven parts are not modelled", m.tensor,
+				x.what, x.value)
+		}
+	}
+	for _, x := range []struct {
+		applies     bool
+		field, what string
+	}{
+		{r.recipe.Compile || r.recipe.CompileLoss, "compile",
+			"torch.compile together with tensor parallelism is not modelled yet; leave one of them out"},
+		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
+			"selective checkpointing together with tensor parallelism is not modelled yet; none and full are"},
+		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
+			"an optimizer in backward together with tensor parallelism is not modelled; leave one of them out"},
+		{r.evaluation != nil, "evaluation",
+			"an evaluation pass together with tensor parallelism is not modelled yet; leave one of them out"},
+		{r.optimizer.Name != "adamw" && r.optimizer.Name != "adam", "optimizer/name", "this optimizer together with " +
+			"tensor parallelism is not modelled; adamw is"},
+		{r.recipe.Loss.Kind != step.LossStandard || t.Loss != nil && t.Loss.VocabParallel != nil &&
+			*t.Loss.VocabParallel, "loss", "a loss other than standard, over the whole vocabulary, together with " +
+			"transformers' tp_plan is not modelled"},
+		{t.Objective != nil, "objective", "objectives together with tensor parallelism are not modelled yet"},
+		{r.recipe.Autocast || r.recipe.GradScaler, "precision", "autocast together with transformers' tp_plan is not " +
+			"modelled yet; bf16, fp16 and fp32 are"},
+		{r.recipe.Attention == step.AttentionEager, "attention", "eager attention together with transformers' tp_plan " +
+			"is not modelled; sdpa is"},
+	} {
+		if x.applies {
+			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
+		}
+	}
+}
+
+// cutByPlan puts it in place.
+func (r *resolved) cutByPlan(n int64) {
+	r.arch.CutPlan(n)
+	r.parallel = &tensorPlan{r, n}
+}
+
+// how says where a component's bytes come from.
+func (p *tensorPlan) how(name, _ string, _ *run) (how string, ok bool) {
+	if name != "communication" {
+		return "", false
+	}
+	return fmt.Sprintf("%s for NCCL outside PyTorch's allocator", Bytes(p.r.nccl.Bytes)), true
+}
+
+// notes say what the job was taken to be.
+func (p *tensorPlan) notes() []Note {
+	return []Note{{Code: "tensor-parallel", Text: fmt.Sprintf("%d GPUs share the projections of attention and MLP by "+
+		"transformers' tp_plan; the embedding, the norms, the head and the logits are whole on each", p.gpus)}}
+}
+
+func (p *tensorPlan) doubts() []doubt { return []doubt{shardedDoubt} }
+
+// microStep is itself.
+func (p *tensorPlan) microStep(m int64) int64 { return m }
