@@ -77,6 +77,9 @@ def write(w, items, last, keep=(), first=0, end=None, prefix=None):
             w.lines.append(regions.closing(w, region))
         if e[0] == "op":
             w.op(e[1], e[2], e[3], e[5])
+        elif e[0] == "saved":
+            if not w.o.backward:
+                w.saved(e[1])
         elif e[0] == "node":
             w.node(*e[1:])
         elif e[0] == "free":
@@ -108,8 +111,11 @@ def write(w, items, last, keep=(), first=0, end=None, prefix=None):
 
 
 def folded(o, symbols, names, items, prefix, count):
-    enters = [next(i for i, e in enumerate(items) if e[:2] == ("enter", f"{prefix}.{k}")) for k in range(count)]
-    exits = [next(i for i, e in enumerate(items) if e[:2] == ("exit", f"{prefix}.{k}")) for k in range(count)]
+    at = {}
+    for i, e in enumerate(items):
+        if e[0] in ("enter", "exit"):
+            at.setdefault(e[:2], i)
+    enters, exits = ([at[what, f"{prefix}.{k}"] for k in range(count)] for what in ("enter", "exit"))
     numbers = {n.fn: n.number for n in o.nodes}
     last = returned(items)
     layer_names = [[n for n in names if n.startswith(f"{prefix}.{k}.")] for k in range(count)]

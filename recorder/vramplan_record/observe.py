@@ -5,6 +5,7 @@ from the token. Every node of the graph is watched while it runs: what it alloca
 """
 
 import contextlib
+import copy
 import gc
 import weakref
 
@@ -108,6 +109,8 @@ class Observer(Values):
         if sid is None or tensor.device.type == "cpu":
             token.tensor = tensor
         token.known = self.known_of(tensor)
+        if self.phase == "forward":
+            self.events.append(("saved", sid))
         return token
 
     def unpack(self, token):
@@ -322,10 +325,18 @@ def autocast(dtype):
 class Observation:
     """what one run showed"""
 
+    def of_forward(self):
+        """the same without backward: of what nodes save only which tensors, in the order in which they were saved"""
+        view = copy.copy(self)
+        view.nodes, view.backward = [copy.copy(n) for n in self.nodes], False
+        for n in view.nodes:
+            n.saved, n.acts, n.outs, n.ran = [], [], [], False
+        return view
 
-def observe(module, owned, batch, loss, cast, known=None, roles=None):
-    """module's forward on batch, loss of what it returns, and backward; all are fake tensors on cuda. owned are its parameters and buffers by
-    name, known the values of some tensors, roles what some of its modules are (modules.roles)."""
+
+def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=True):
+    """module's forward on batch, loss of what it returns, and backward, unless that is left out; all are fake tensors on cuda. owned are its
+    parameters and buffers by name, known the values of some tensors, roles what some of its modules are (modules.roles)."""
     o = Observer(cast, known)
     for name, p in owned.items():
         if p.device.type == "cuda":
@@ -359,9 +370,10 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None):
                 del out
             nodes, root = watch(o, value), value.grad_fn
             o.events.append(("loss", o.sid(value), value.dtype))
-            o.phase = "backward"
-            with torch.no_grad():
-                run_backward(o, nodes, value)
+            o.phase, asked = "backward", list(o.notes)
+            if backward:
+                with torch.no_grad():
+                    run_backward(o, nodes, value)
     finally:
         gc.enable()
         for h in handles:
@@ -369,7 +381,7 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None):
     result = Observation()
     result.events, result.nodes, result.births = o.events, nodes, o.births
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
-    result.root, result.notes = root, o.notes
+    result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward
     result.roles, result.weights = roles, weights
     result.casts = {e[2][0] for e in o.events if e[0] == "op" and e[3] and e[3][0] == "cast"}
     return result

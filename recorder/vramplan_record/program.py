@@ -71,6 +71,14 @@ class Writer:
             return f"l{self.layer[sid]}"
         return f"p{self.params[sid]}"
 
+    def saved(self, sid):
+        """a saved tensor, where nodes do not say which of them saved it"""
+        try:
+            name = self.parameter(sid) if sid in self.o.parameters else self.value(sid)
+        except KeyError:
+            name = "?"
+        self.lines.append("K " + name)
+
     def reduce(self, fact):
         return f"{fact[1]} {self.symbols.size(fact[2])} {self.symbols.size(fact[3])}"
 

@@ -1,8 +1,9 @@
 """A recording: the programs of a module in several precisions, and its parameters."""
 
+import contextlib
+import gc
 import hashlib
 import json
-import math
 import platform
 
 import torch
@@ -34,18 +35,20 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
     points = tuple(zip(BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
     programs, described, whys, notes, apart = {}, None, [], [], set()
-    with patches.applied():
+    with patches.applied(), without_libraries():
         symbols, stack = None, None
         at = [*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4))]
         for precision in precisions:
             if described is None:
-                whole = run(model, batch, loss, precision, *points[0])
-                stack, symbols, seen = shortened(model, batch, loss, precision, points, at, whole)
+                stack, symbols, seen = shortened(model, batch, loss, precision, points, at)
                 if not stack:
-                    symbols, seen = Symbols(*at), [whole, run(model, batch, loss, precision, *points[1])]
+                    symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p) for p in points]
+                compare(seen[0][0], seen[1][0], symbols)
             else:
-                seen = [run(model, batch, loss, precision, *p, stack) for p in points]
-            compare(seen[0][0], seen[1][0], symbols)
+                seen = [run(model, batch, loss, precision, *points[0], stack)]
+                if not all(shape_known(symbols, seen[0][0])):
+                    seen.append(run(model, batch, loss, precision, *points[1], stack))
+                    compare(seen[0][0], seen[1][0], symbols)
             o, names, parameters = seen[0]
             notes += [n for n in o.notes if n not in notes]
             program, prefix, count, why = fold.fold(o, symbols, names)
@@ -86,24 +89,37 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
 FEW = 2
 
 
-def shortened(model, batch, loss, precision, points, at, whole):
-    """(name and number of the layers, symbols, the runs at both points) with all but a few of the layers left out, as soon as whole, a run of
-    all of them, shows that nothing else is different then; Nones where they cannot be left out"""
-    o, names, _ = whole
+def shortened(model, batch, loss, precision, points, at):
+    """(name and number of the layers, symbols, the runs at both points) with all but a few of the layers left out, as soon as a forward with all of
+    them shows that nothing else is different then; Nones where they cannot be left out.
+
+    Layers whose forward is the same, operation by operation, with the same nodes and saved tensors, have the same backward.
+    """
     try:
-        guess = Symbols(*at)
-        _, prefix, count, _ = fold.fold(o, guess, names)
+        o, names, _ = run(model, batch, loss, precision, *points[0], backward=False)
+        _, prefix, count, _ = fold.fold(o, Symbols(*at), names)
         if count <= FEW:
             return None, None, None
         stack = (prefix, count)
         symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p, stack) for p in points]
         compare(seen[0][0], seen[1][0], symbols)
-        all_of_it, some = (fold.fold(x[0], symbols, x[1]) for x in (whole, seen[0]))
+        all_of_it, some = (fold.fold(x, symbols, n) for x, n in ((o, names), (seen[0][0].of_forward(), seen[0][1])))
     except Exception:  # whatever a module does that misses its layers
         return None, None, None
-    if all_of_it[:2] != some[:2] or some[2] != FEW or o.notes != seen[0][0].notes:
+    if all_of_it[:2] != some[:2] or some[2] != FEW or o.asked != seen[0][0].asked:
         return None, None, None
     return stack, symbols, seen
+
+
+@contextlib.contextmanager
+def without_libraries():
+    """Keeps the garbage collector from looking through what was imported, again and again."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
 
 
 def lengths(length):
@@ -146,7 +162,7 @@ def its_own_loss(out, _):
     return found
 
 
-def run(model, batch, loss, precision, b, t, stack=None):
+def run(model, batch, loss, precision, b, t, stack=None, backward=True):
     """one observation; the module is made anew, in half precision where that is asked for, with a few of the layers that stack names"""
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     with mode:
@@ -170,7 +186,7 @@ def run(model, batch, loss, precision, b, t, stack=None):
             given = cast_inputs(given)
         names, parameters, tensors = describe(module)
         o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision in ("amp", "mixed") else None, known,
-                            regions.roles(module))
+                            regions.roles(module), backward)
         now = dict(module.named_buffers(remove_duplicate=False))
         for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
             # The forward puts a new tensor in its place, which is kept as any other attribute is.
@@ -210,22 +226,41 @@ def describe(module):
     return names, sizes, tensors
 
 
+def pairs(one, two):
+    """what sizes are learned from: pairs of shapes, and of what kernels' memory depends on, of two runs that did the same"""
+    def born(a, b):
+        for x, y in zip(a[2], b[2]):
+            yield "shape", one.births[x][0], two.births[y][0]
+        yield "facts", a[3], b[3]
+
+    first, second = (ops(o) for o in (one, two))
+    for a, b in zip(first, second):
+        yield from born(a, b)
+    for x, y in zip(one.shapes, two.shapes):
+        yield "shape", x[0], y[0]
+    for m, n in zip(one.nodes, two.nodes):
+        for a, b in zip(*([x for x in k.acts if x[0] == "op"] for k in (m, n))):
+            yield from born(a, b)
+
+
+def ops(o):
+    return [e for e in o.events if e[0] == "op" and (e[2] or e[3])]
+
+
 def compare(one, two, symbols):
     """learns the symbols from two runs that have to have done the same"""
-    first, second = ([e for e in o.events if e[0] == "op" and (e[2] or e[3])] for o in (one, two))
+    first, second = (ops(o) for o in (one, two))
     if [e[1] for e in first] != [e[1] for e in second] or len(one.nodes) != len(two.nodes):
         at = next((f": {a[1]} and {b[1]}" for a, b in zip(first, second) if a[1] != b[1]), "")
         raise Unexpressed("what the module does depends on the size of the batch or of the sequences, so that one recording cannot stand for "
                           "others" + at)
-    for a, b in zip(first, second):
-        for x, y in zip(a[2], b[2]):
-            symbols.learn(one.births[x][0], two.births[y][0])
-        symbols.facts(a[3], b[3])
-    for x, y in zip(one.shapes, two.shapes):
-        symbols.learn(x[0], y[0])
-    for m, n in zip(one.nodes, two.nodes):
-        ops = [[a for a in k.acts if a[0] == "op"] for k in (m, n)]
-        for a, b in zip(*ops):
-            for x, y in zip(a[2], b[2]):
-                symbols.learn(one.births[x][0], two.births[y][0])
-            symbols.facts(a[3], b[3])
+    for kind, a, b in pairs(one, two):
+        symbols.learn(a, b) if kind == "shape" else symbols.facts(a, b)
+
+
+def shape_known(symbols, o):
+    """of each dimension in a run, whether it was learned before"""
+    for kind, a, _ in pairs(o, o):
+        for shape in [a] if kind == "shape" else [x for x in a or () if isinstance(x, (tuple, list))]:
+            for d in shape:
+                yield d in symbols.known

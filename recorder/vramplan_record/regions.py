@@ -51,12 +51,18 @@ class Region:
 def regions(o, items):
     """(by the place of its first event, by that of its last) the modules with a role that stand by themselves in items"""
     first, last, behind = {}, {}, 0
+    o.number = {n.fn: n.number for n in o.nodes}
+    o.users = {}  # by the number of a node: those that it gets gradients from, and of which output
+    for n in o.nodes:
+        for k in n.edges:
+            if k and k[0] == "node":
+                o.users.setdefault(k[1].number, []).append((n.number, k[2]))
     for i, e in enumerate(items):
         if e[0] != "enter" or e[1] not in o.roles or i < behind:
             continue
         name = e[1]
-        end = next((k for k in range(i, len(items)) if items[k][:2] == ("returns", name)), None)
-        given = next((x[2] for x in items[i:end] if x[:2] == ("given", name)), None) if end else None
+        end = next((k for k in range(i, len(items)) if items[k][0] == "returns" and items[k][1] == name), None)
+        given = next((x[2] for x in items[i:end] if x[0] == "given" and x[1] == name), None) if end else None
         if not given or not items[end][2] or o.roles[name] in ADAPTABLE and not alone(o, items, i, end, items[end][2][0]):
             continue
         region = Region(name, o.roles[name], given[0], items[end][2][0])
@@ -74,14 +80,13 @@ def alone(o, items, i, end, gave):
     made = {e[1].number for e in inside if e[0] == "node"}
     if gave[1] is None:
         return False
-    own = {n.number for n in o.nodes if n.fn is gave[1]}
-    if not own or gave[2]:
+    own = o.number.get(gave[1])
+    if own is None or gave[2]:
         return False
-    for n in o.nodes:
-        for k in n.edges:
-            if k and k[0] == "node" and n.number not in made and k[1].number in made and not (k[1].number in own and k[2] == 0):
-                return False
-    return own <= made and sum(1 for e in inside if e[0] == "enter") == 1
+    for m in made:
+        if any(user not in made and not (m == own and k == 0) for user, k in o.users.get(m, ())):
+            return False
+    return own in made and sum(1 for e in inside if e[0] == "enter") == 1
 
 
 def unadaptable(o, prefix):
@@ -114,5 +119,5 @@ def closing(w, region):
 
 def edge_to(w, fn, k):
     """the edge to output k of a node, if a gradient reaches it"""
-    node = next((n for n in w.o.nodes if fn is not None and n.fn is fn), None)
-    return w.edge(("node", node, k)) if node else "-"
+    number = w.o.number.get(fn) if fn is not None else None
+    return "-" if number is None else w.edge(("node", w.o.nodes[number], k))
