@@ -43,6 +43,7 @@ var frameworks = map[string]loop{
 	"hf-trainer":            {},
 	"trl":                   {},
 	"sentence-transformers": {},
+	"diffusers":             {},
 	"axolotl":               {reentrant: &notReentrant},
 	"llama-factory":         {reentrant: &reentrantByDefault},
 	"ms-swift":              {},

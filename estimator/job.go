@@ -29,7 +29,7 @@ type Job struct {
 }
 
 // Model says what is trained. Exactly one of Preset, HFConfig, NanoGPT,
-// Dimensions and Recorded is given.
+// Dimensions, Recorded and Diffusion is given.
 type Model struct {
 	// Preset is a model of the catalog: an id, an alias or a name such as "meta-llama/Llama-3.1-8B".
 	Preset string `json:"preset,omitempty" validate:"omitempty,max=200"`
@@ -41,18 +41,25 @@ type Model struct {
 	Dimensions *model.Dimensions `json:"dimensions,omitempty"`
 	// Recorded is what vramplan_record wrote of a module (docs/recording.md). It is read strictly.
 	Recorded json.RawMessage `json:"recorded,omitempty"`
+	// Diffusion is a diffusion pipeline, as its folder on the hub has it.
+	Diffusion *Diffusion `json:"diffusion,omitempty"`
 	// Head is what stands on top of the model; the family's own where it is left out.
 	Head *model.Head `json:"head,omitempty"`
 }
 
 // Training says how the model is trained.
 type Training struct {
-	// MicroBatch is the number of sequences in one forward pass on one GPU.
+	// MicroBatch is the number of sequences in one forward pass on one GPU, or of pictures with the objective diffusion.
 	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// SequenceLength is in tokens; the model's context where it is left out.
 	SequenceLength int64 `json:"sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// TargetSequenceLength is the decoder's length in an encoder-decoder model.
 	TargetSequenceLength int64 `json:"target_sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// Resolution is how many pixels the pictures of a diffusion training have a side, or [height, width].
+	Resolution Resolution `json:"resolution,omitempty" validate:"omitempty,min=1,max=2,dive,gte=8,lte=16384"`
+	// Script is diffusers' training script, as its examples have it, whose loop is replayed; where it is left out, that
+	// of the model and of what is trained.
+	Script string `json:"script,omitempty" validate:"omitempty,max=200"`
 	// GradientAccumulation is the number of micro-steps in an optimizer step; 1 where it is left out.
 	GradientAccumulation int64 `json:"gradient_accumulation,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 
@@ -101,7 +108,7 @@ type Training struct {
 	Evaluation *Evaluation `json:"evaluation,omitempty"`
 	// Framework is a table of defaults for the other fields, and what its loop keeps alive; a field that is given
 	// always wins. Where it is left out it is nanogpt for nanoGPT's models and hf-trainer for others.
-	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning sentence-transformers"`
+	Framework string `json:"framework,omitempty" validate:"omitempty,oneof=pytorch nanogpt hf-trainer accelerate trl torchtune torchtitan litgpt megatron nanotron deepspeed llm-foundry unsloth llama-factory ms-swift xtuner axolotl lightning sentence-transformers diffusers"`
 	// Versions are the releases of libraries that the job runs with, by name ("torch", "transformers", …); those of the
 	// reference where they are left out.
 	Versions map[string]string `json:"versions,omitempty" validate:"omitempty,max=32,dive,keys,max=64,endkeys,max=64"`

@@ -5,8 +5,8 @@ import "encoding/json"
 // Objective is the kind of training, in the words of the library whose trainer runs it: "dpo" means {"kind": "dpo"}.
 type Objective struct {
 	// Kind is the trainer; language-model, the loss that the model returns, where it is left out. vision-language runs
-	// in the Trainer, contrastive in sentence-transformers, the others in trl.
-	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo vision-language contrastive"`
+	// in the Trainer, contrastive in sentence-transformers, diffusion in a script of diffusers, the others in trl.
+	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo vision-language contrastive diffusion"`
 	// PromptTokens and CompletionTokens are the lengths of a prompt and of what follows it; their sum is the
 	// sequence_length.
 	PromptTokens int64 `json:"prompt_tokens,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
@@ -72,6 +72,17 @@ type Objective struct {
 	// MatryoshkaDims are the lengths of embeddings that are trained at once, from the longest to the shortest; the
 	// whole, a half and a quarter where they are left out.
 	MatryoshkaDims []int64 `json:"matryoshka_dims,omitempty" validate:"omitempty,max=8"`
+	// Train is which part of a diffusion pipeline is trained; the one that denoises where it is left out.
+	Train string `json:"train,omitempty" validate:"omitempty,oneof=unet transformer controlnet"`
+	// Latents says whether the pictures are encoded in each step or were before training (--cache_latents); as the
+	// script does by itself where it is left out.
+	Latents string `json:"latents,omitempty" validate:"omitempty,oneof=each-step cached"`
+	// TextEmbeddings says the same of the prompts.
+	TextEmbeddings string `json:"text_embeddings,omitempty" validate:"omitempty,oneof=each-step cached"`
+	// EMA keeps an average of the weights (--use_ema).
+	EMA bool `json:"ema,omitempty"`
+	// TrainTextEncoder trains the text encoder, too (--train_text_encoder).
+	TrainTextEncoder bool `json:"train_text_encoder,omitempty"`
 }
 
 // Companion is a model that stands beside the one that is trained.

@@ -29,7 +29,7 @@ func objectiveKind(t *Training) string {
 func withObjective(job Job, errs *invalid.List) Job {
 	t := &job.Training
 	kind := objectiveKind(t)
-	if kind == languageModel || kind == visionLanguage {
+	if kind == languageModel || kind == visionLanguage || kind == diffusion {
 		return job
 	}
 	if kind == contrastive {
@@ -193,6 +193,8 @@ func (o *Objective) given() []string {
 		{"freeze_vision", o.FreezeVision},
 		{"texts", o.Texts != 0}, {"loss", o.Loss != ""}, {"mini_batch", o.MiniBatch != 0},
 		{"pooling", o.Pooling != ""}, {"matryoshka_dims", len(o.MatryoshkaDims) > 0},
+		{"train", o.Train != ""}, {"latents", o.Latents != ""}, {"text_embeddings", o.TextEmbeddings != ""},
+		{"ema", o.EMA}, {"train_text_encoder", o.TrainTextEncoder},
 	} {
 		if f.is {
 			names = append(names, f.name)

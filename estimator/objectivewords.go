@@ -26,6 +26,11 @@ var generationDoubt = doubt{"generation", memory.Doubt{Below: 0.05, Above: 0.10}
 var contrastiveDoubt = doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
 	"sentence-transformers' trainer was replayed from its source, and few of its runs were traced"}
 
+// Of the traced runs of diffusers' scripts, accuracy -kinds prints how far each is off. None ran on a card, of whose
+// kernels a script's other launches are not known.
+var diffusionDoubt = doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
+	"diffusers' scripts were replayed from their source, and few of their runs were traced"}
+
 // objectiveDoubts are those about a trainer.
 func (r *resolved) objectiveDoubts(run *run) []doubt {
 	if r.recipe.Objective == nil {
@@ -33,6 +38,9 @@ func (r *resolved) objectiveDoubts(run *run) []doubt {
 	}
 	if _, contrasts := r.recipe.Objective.(objective.Contrastive); contrasts {
 		return []doubt{contrastiveDoubt}
+	}
+	if r.arch.Diffuses() {
+		return []doubt{diffusionDoubt}
 	}
 	list := []doubt{objectiveDoubt}
 	if run.ledger.Peak.Stage == play.StageGeneration {
@@ -45,6 +53,9 @@ func (r *resolved) objectiveDoubts(run *run) []doubt {
 func (r *resolved) objectiveNotes(t *Training) []Note {
 	if r.recipe.Objective == nil {
 		return nil
+	}
+	if r.arch.Diffuses() {
+		return r.diffusionNotes(t)
 	}
 	notes := r.contrastiveNotes(t)
 	add := func(code, format string, args ...any) {

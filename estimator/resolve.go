@@ -87,6 +87,11 @@ func resolve(in *Input) (*resolved, error) {
 	var errs invalid.List
 	in.Job = withObjective(StoredBase(in.Job), &errs)
 	r := answerFor(in, &errs)
+	if in.Job.Model.Diffusion != nil || objectiveKind(&in.Job.Training) == diffusion {
+		r.diffusion(in, &errs)
+		return r, errs.Err()
+	}
+	r.withoutDiffusion(&in.Job, &errs)
 	r.arch = architecture(in, &errs)
 	r.recordedVersions()
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
@@ -118,7 +123,7 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 	m := &in.Job.Model
 	given := 0
 	for _, is := range []bool{m.Preset != "", m.HFConfig != nil, m.NanoGPT != nil, m.Dimensions != nil,
-		m.Recorded != nil} {
+		m.Recorded != nil, m.Diffusion != nil} {
 		if is {
 			given++
 		}
@@ -128,8 +133,8 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 		if given == 0 {
 			code = "required"
 		}
-		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt, dimensions and recorded is "+
-			"given, here %d are", given)
+		errs.Add("/model", code, "exactly one of preset, hf_config, nanogpt, dimensions, recorded and "+
+			"diffusion is given, here %d are", given)
 		return model.Architecture{}
 	}
 	switch {

@@ -40,7 +40,7 @@ export const more = [
       choice("/training/framework", "Framework", [
         "pytorch", "nanogpt", "hf-trainer", "accelerate", "trl", "torchtune", "torchtitan", "litgpt", "megatron", "nanotron", "deepspeed",
         "llm-foundry", "unsloth", "llama-factory", "ms-swift", "xtuner", "axolotl", "lightning",
-        "sentence-transformers",
+        "sentence-transformers", "diffusers",
       ], { hint: "whose defaults the empty fields have" }),
       check("/training/compile", "torch.compile"),
       check("/training/allocator/expandable_segments", "expandable_segments"),

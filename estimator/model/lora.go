@@ -25,6 +25,8 @@ type LoRA struct {
 	// Base is how the weights of the linear layers are stored, Half the type in which the model is loaded before.
 	Base step.Quantisation
 	Half step.DType
+	// Late says that adapters come to the GPU when all of the base is there, whatever its type is.
+	Late bool
 	// Returns says that embeddings and head, once cast to float32 with all that is not quantised, are cast back (trl).
 	Returns bool
 }
@@ -58,6 +60,9 @@ func (b *builder) quantise(w step.Weight) step.Quantisation {
 
 // adding is how the adapters come to the GPU.
 func (l *LoRA) adding() step.Loading {
+	if l.Late {
+		return step.Added
+	}
 	switch l.Base {
 	case step.NotQuantised:
 		return step.LoadedAsStored

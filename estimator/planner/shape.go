@@ -76,7 +76,7 @@ func architectureOf(in estimator.Input) (a model.Architecture, ok bool) {
 		a = model.FromNanoGPT(*m.NanoGPT, "", &wrong)
 	case m.Dimensions != nil:
 		a = model.FromDimensions(m.Dimensions, "", &wrong)
-	case len(m.Recorded) > 0: // which has no such numbers
+	case len(m.Recorded) > 0, m.Diffusion != nil: // which have no such numbers
 		return a, false
 	case len(m.HFConfig) > 0:
 		a = model.FromHF(m.HFConfig, "", &wrong)

@@ -120,19 +120,29 @@ func describeModel(schemas object) {
 	var ways []any
 	for _, way := range []struct{ field, name string }{
 		{"preset", "ModelByPreset"}, {"hf_config", "ModelByConfig"}, {"nanogpt", "ModelByNanoGPT"},
-		{"dimensions", "ModelByDimensions"}, {"recorded", "ModelByRecording"},
+		{"dimensions", "ModelByDimensions"}, {"recorded", "ModelByRecording"}, {"diffusion", "ModelByPipeline"},
 	} {
+		names := []string{way.field, "head"}
+		if way.field == "diffusion" { // a pipeline has no head
+			names = names[:1]
+		}
+		own := object{}
+		for _, name := range names {
+			own[name] = properties[name]
+			if name == "head" {
+				own[name] = maps.Clone(properties[name].(object))
+			}
+		}
 		schemas[way.name] = object{
-			"type": "object",
-			"properties": ordered{[]string{way.field, "head"},
-				object{way.field: properties[way.field], "head": maps.Clone(properties["head"].(object))}},
+			"type":                 "object",
+			"properties":           ordered{names, own},
 			"required":             []any{way.field},
 			"additionalProperties": false,
 		}
 		ways = append(ways, object{"$ref": references + way.name})
 	}
 	schemas["estimator.Model"] = object{
-		"description": "What is trained: exactly one of preset, hf_config, nanogpt, dimensions and recorded.",
+		"description": "What is trained: exactly one of preset, hf_config, nanogpt, dimensions, recorded and diffusion.",
 		"oneOf":       ways,
 	}
 	training := schemas["estimator.Training"].(object)

@@ -163,7 +163,7 @@ type vocabularies struct {
 	precision, optimizer, implementation, checkpointing, attention, attentionMask, loss, lossHead,
 	logits, kernels, state, adapter, base, data, framework, mlp, norm, normPosition, position, head, objective,
 	reference, packing, rollout, beside *vocabulary
-	contrastive, pooling *vocabulary
+	contrastive, pooling, trained, latents, texts *vocabulary
 }
 
 var words = sync.OnceValue(func() *vocabularies {
@@ -197,6 +197,9 @@ var words = sync.OnceValue(func() *vocabularies {
 		packing:        vocabularyOf[estimator.Objective]("packing_strategy", nil),
 		contrastive:    vocabularyOf[estimator.Objective]("loss", contrastiveAliases),
 		pooling:        vocabularyOf[estimator.Objective]("pooling", poolingAliases),
+		trained:        vocabularyOf[estimator.Objective]("train", nil),
+		latents:        vocabularyOf[estimator.Objective]("latents", nil),
+		texts:          vocabularyOf[estimator.Objective]("text_embeddings", nil),
 		rollout:        vocabularyOf[estimator.Objective]("rollout", nil),
 		beside:         vocabularyOf[estimator.Objective]("reference_dtype", dtypeAliases),
 	}
@@ -231,6 +234,9 @@ func Normalize(j *estimator.Job) {
 		w.packing.canonical(&o.PackingStrategy)
 		w.contrastive.canonical(&o.Loss)
 		w.pooling.canonical(&o.Pooling)
+		w.trained.canonical(&o.Train)
+		w.latents.canonical(&o.Latents)
+		w.texts.canonical(&o.TextEmbeddings)
 		w.rollout.canonical(&o.Rollout)
 		w.beside.canonical(&o.ReferenceDtype)
 		w.beside.canonical(&o.TeacherDtype)

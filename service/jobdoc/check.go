@@ -84,6 +84,7 @@ func (c *checker) job(l located) {
 		{"nanogpt", m.NanoGPT != nil},
 		{"dimensions", m.Dimensions != nil},
 		{"recorded", len(m.Recorded) > 0},
+		{"diffusion", m.Diffusion != nil},
 	} {
 		if way.given || c.reported[l.at+"/model/"+way.name] {
 			names = append(names, way.name)
@@ -91,11 +92,11 @@ func (c *checker) job(l located) {
 	}
 	switch {
 	case len(names) == 0:
-		c.add(l.at+"/model", CodeRequired, "exactly one of preset, hf_config, nanogpt, dimensions and "+
-			"recorded is required")
+		c.add(l.at+"/model", CodeRequired, "exactly one of preset, hf_config, nanogpt, dimensions, recorded "+
+			"and diffusion is required")
 	case len(names) > 1:
 		c.add(l.at+"/model", CodeConflict, "%s are given; accepted: exactly one of preset, hf_config, nanogpt, "+
-			"dimensions and recorded", strings.Join(names, " and "))
+			"dimensions, recorded and diffusion", strings.Join(names, " and "))
 	}
 	if l.needMicroBatch && l.job.Training.MicroBatch == 0 {
 		c.add(l.at+"/training/micro_batch", CodeRequired, "is required: the sequences in one forward pass on one GPU, "+

@@ -172,10 +172,10 @@ func TestDecodeRefuses(t *testing.T) {
 			"out_of_range /training/micro_batch: 0 was given; accepted: a whole number from 1 to 1073741824"},
 		"10^18 layers": {`{"model": {"nanogpt": {"n_layer": 1000000000000000000, "n_head": 1, "n_embd": 1}}, "training": {"micro_batch": 1}}`, "out_of_range /model/nanogpt/n_layer: 1000000000000000000 was given; accepted: a whole number from 1 to 1024"},
 		"no model": {`{"training": {"micro_batch": 1}}`,
-			"required /model: exactly one of preset, hf_config, nanogpt, dimensions and recorded is required"},
+			"required /model: exactly one of preset, hf_config, nanogpt, dimensions, recorded and diffusion is required"},
 		"two models": {`{"model": {"preset": "gpt2", "hf_config": {}}, "training": {"micro_batch": 1}}`,
 			"conflict /model: preset and hf_config are given; accepted: exactly one of preset, hf_config, nanogpt, " +
-				"dimensions and recorded"},
+				"dimensions, recorded and diffusion"},
 		"config is a string": {`{"model": {"hf_config": "{}"}, "training": {"micro_batch": 1}}`,
 			`wrong_type /model/hf_config: "{}" (a string) was given; accepted: an object`},
 		"config repeats": {`{"model": {"hf_config": {"vocab_size": 1, "a": {"b": 1, "b": 2}, "vocab_size": 2}}, "training": {"micro_batch": 1}}`, "duplicate_field /model/hf_config/a/b: is given more than once\nduplicate_field /model/hf_config/vocab_size: is given more than once"},

@@ -24,7 +24,7 @@ func worded() map[reflect.Type]map[string]*vocabulary {
 		reflect.TypeFor[estimator.Objective](): {"kind": w.objective, "reference": w.reference,
 			"reference_dtype":  w.beside,
 			"packing_strategy": w.packing, "rollout": w.rollout, "teacher_dtype": w.beside, "loss": w.contrastive,
-			"pooling": w.pooling},
+			"pooling": w.pooling, "train": w.trained, "latents": w.latents, "text_embeddings": w.texts},
 		reflect.TypeFor[estimator.LoRA]():        {"adapter_dtype": w.adapter, "base_precision": w.base},
 		reflect.TypeFor[estimator.Distributed](): {"data": w.data},
 		reflect.TypeFor[model.Dimensions](): {"mlp": w.mlp, "norm": w.norm, "norm_position": w.normPosition,

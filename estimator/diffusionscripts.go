@@ -1,0 +1,65 @@
+package estimator
+
+import (
+	"path"
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/model"
+)
+
+// diffusionScript is what a training script of diffusers does: which part it trains, what it keeps on the GPU, and in
+// what order the parts come there. Sources: diffusers examples, 0.39.
+type diffusionScript struct {
+	// name is the script's path below examples.
+	name string
+	// family is the denoiser that it trains, and train the part that this is.
+	family, train string
+	// adapters: it trains adapters, and nothing else.
+	adapters bool
+	// order is that in which the parts are moved to the GPU.
+	order []model.Part
+	// keepsTexts: the text encoders stay on the GPU, and read the prompts in each step.
+	keepsTexts bool
+	// cachesLatents: it has --cache_latents.
+	cachesLatents bool
+	// wideVAE: the autoencoder is float32 whatever the precision is.
+	wideVAE bool
+	// t5Tokens and clipTokens are how many tokens a prompt has.
+	t5Tokens, clipTokens int64
+	// targets are the modules that it puts adapters on where --lora_layers says nothing.
+	targets []string
+}
+
+// diffusionScripts are those that are replayed.
+var diffusionScripts = []diffusionScript{
+	{name: "dreambooth/train_dreambooth_lora_flux.py", family: "flux", train: "transformer", adapters: true,
+		order: []model.Part{model.PartVAE, model.PartDenoiser, model.PartTexts},
+		// del text_encoder_one, text_encoder_two frees nothing: the list text_encoders still holds them
+		keepsTexts: true, cachesLatents: true, t5Tokens: 512, clipTokens: 77,
+		targets: []string{"attn.to_k", "attn.to_q", "attn.to_v", "attn.to_out.0", "attn.add_k_proj",
+			"attn.add_q_proj", "attn.add_v_proj", "attn.to_add_out", "ff.net.0.proj", "ff.net.2",
+			"ff_context.net.0.proj", "ff_context.net.2"}},
+}
+
+// scriptFor is the script that a job names, or the one that trains its model so; ok is false where there is none.
+func scriptFor(name, family string, adapters bool) (s diffusionScript, ok bool) {
+	i := slices.IndexFunc(diffusionScripts, func(s diffusionScript) bool {
+		if name != "" {
+			return path.Base(s.name) == path.Base(name)
+		}
+		return s.family == family && s.adapters == adapters
+	})
+	if i < 0 {
+		return diffusionScript{}, false
+	}
+	return diffusionScripts[i], true
+}
+
+// scriptNames are those of all scripts.
+func scriptNames() []string {
+	var names []string
+	for _, s := range diffusionScripts {
+		names = append(names, s.name)
+	}
+	return names
+}

@@ -1,0 +1,167 @@
+package model
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
+
+// Pipeline is a diffusion pipeline as its folder on the hub has it: the config.json of each part. Parts that are not
+// given are empty.
+type Pipeline struct {
+	Transformer, UNet, VAE json.RawMessage
+	TextEncoders           []json.RawMessage
+}
+
+// denoiserKind is how a denoiser's config.json is read.
+type denoiserKind struct {
+	// part is the folder that it lies in.
+	part     string
+	defaults map[string]any
+	read     func(c *config) denoiserOptions
+}
+
+// denoisers are the models that are trained, by _class_name.
+var denoisers = map[string]denoiserKind{
+	"FluxTransformer2DModel": {part: "transformer", defaults: fluxDefaults, read: (*config).flux},
+}
+
+// textKinds are the text encoders, by model_type.
+var textKinds = map[string]struct {
+	defaults map[string]any
+	read     func(c *config) textOptions
+}{
+	"clip_text_model": {clipTextDefaults, (*config).clipText},
+	"t5":              {t5Family.defaults, (*config).t5Text},
+}
+
+// Denoisers are the class names of the models that are understood, in order.
+func Denoisers() []string {
+	var names []string
+	for name := range denoisers {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// maxLevels is beyond the levels of every published network of pictures.
+const maxLevels = 16
+
+var diffusionFamily = family{
+	uncompiled: "a compiled denoiser is not modelled; leave compile out",
+	build:      buildDiffusion,
+}
+
+// FromPipeline is the architecture of a pipeline. Problems go to errs under pointer; the architecture is then not
+// usable.
+func FromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
+	a := Architecture{Name: "diffusion", family: &diffusionFamily, Irregular: true, SDPAOnly: true}
+	own := pipeline{scale: defaultLatentScale}
+	ok := true
+	given := map[string]json.RawMessage{"transformer": p.Transformer, "unet": p.UNet}
+	var part string
+	for _, name := range []string{"transformer", "unet"} {
+		if given[name] == nil {
+			continue
+		}
+		if part != "" {
+			errs.Add(pointer, "conflict", "transformer and unet are given; a pipeline has one of them")
+			return Architecture{}
+		}
+		part = name
+	}
+	if part == "" {
+		errs.Add(pointer, "required", "the model that is trained is missing: give the config.json of its folder as "+
+			"transformer or unet")
+		return Architecture{}
+	}
+	if c, read := partConfig(given[part], pointer+"/"+part, errs); read {
+		class, _ := c.given["_class_name"].(string)
+		kind, known := denoisers[class]
+		switch {
+		case !known:
+			errs.Add(c.pointer+"/_class_name", "unsupported", "%s is not modelled; %s are",
+				describe(c.given["_class_name"]), strings.Join(Denoisers(), ", "))
+			ok = false
+		case kind.part != part:
+			errs.Add(c.pointer+"/_class_name", "conflict", "a %s lies in %s, and stands in %s", class, kind.part, part)
+			ok = false
+		default:
+			c.defaults = kind.defaults
+			own.denoiser = kind.read(c)
+		}
+	} else {
+		ok = false
+	}
+	for i, raw := range p.TextEncoders {
+		at := fmt.Sprintf("%s/text_encoders/%d", pointer, i)
+		c, read := partConfig(raw, at, errs)
+		if !read {
+			ok = false
+			continue
+		}
+		name, _ := c.given["model_type"].(string)
+		kind, known := textKinds[name]
+		if !known {
+			errs.Add(at+"/model_type", "unsupported", "%s is not modelled as a text encoder; clip_text_model and t5 are",
+				describe(c.given["model_type"]))
+			ok = false
+			continue
+		}
+		c.defaults = kind.defaults
+		own.texts = append(own.texts, kind.read(c))
+	}
+	if p.VAE != nil {
+		if c, read := partConfig(p.VAE, pointer+"/vae", errs); read {
+			if widths := c.integers("block_out_channels", maxChannels); len(widths) > maxLevels {
+				errs.Add(c.pointer+"/block_out_channels", "out_of_range", "block_out_channels has %d levels; there are "+
+					"at most %d", len(widths), maxLevels)
+			} else if len(widths) > 0 {
+				own.scale = 1 << (len(widths) - 1)
+			}
+		} else {
+			ok = false
+		}
+	}
+	if !ok || errs.Err() != nil {
+		return Architecture{}
+	}
+	a.own = own
+	a.Layers = own.denoiser.layers()
+	for _, e := range own.texts {
+		a.Layers += e.layers()
+	}
+	own.denoiser.shape(&a)
+	return a
+}
+
+// partConfig reads one config.json.
+func partConfig(raw json.RawMessage, pointer string, errs *invalid.List) (*config, bool) {
+	c := &config{errs: errs, pointer: pointer, read: map[string]bool{}}
+	if err := json.Unmarshal(raw, &c.given); err != nil || c.given == nil {
+		errs.Add(pointer, "wrong_type", "it is the object of a config.json")
+		return nil, false
+	}
+	return c, true
+}
+
+// integers reads a list of whole numbers from 1 to limit.
+func (c *config) integers(key string, limit float64) []int64 {
+	v, _ := c.value(key)
+	list, ok := v.([]any)
+	if !ok || len(list) == 0 || len(list) > maxLayers {
+		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a list of whole numbers, not %s", key, describe(v))
+		return nil
+	}
+	var out []int64
+	for _, v := range list {
+		if out = append(out, c.whole(key, v, limit)); out[len(out)-1] == 0 {
+			return nil
+		}
+	}
+	return out
+}
