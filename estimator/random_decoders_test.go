@@ -15,7 +15,7 @@ type dimensions struct {
 // olderDecoders are the families whose configurations have keys of their own.
 var olderDecoders = map[string]func(t *rapid.T, d dimensions) json.RawMessage{"opt": randomOPT, "bloom": randomBloom,
 	"falcon":      randomFalcon,
-	"gpt_bigcode": randomBigCode, "mpt": randomMPT, "gptj": randomGPTJ}
+	"gpt_bigcode": randomBigCode, "mpt": randomMPT, "gptj": randomGPTJ, "gpt_neo": randomGPTNeo}
 
 func randomOPT(t *rapid.T, d dimensions) json.RawMessage {
 	c := map[string]any{"model_type": "opt", "num_hidden_layers": d.layers, "num_attention_heads": d.heads,
@@ -76,5 +76,13 @@ func randomGPTJ(t *rapid.T, d dimensions) json.RawMessage {
 		"rotary_dim": d.dim / rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "rotary part") / 2 * 2, "n_positions": 2048,
 		"n_inner": rapid.SampledFrom([]any{nil, 700}).Draw(t, "n_inner"), "resid_pdrop": d.dropout,
 		"embd_pdrop": d.dropout, "attn_pdrop": d.dropout,
+		"use_cache": rapid.Bool().Draw(t, "use_cache"), "tie_word_embeddings": rapid.Bool().Draw(t, "tied")})
+}
+
+func randomGPTNeo(t *rapid.T, d dimensions) json.RawMessage {
+	return marshal(t, map[string]any{"model_type": "gpt_neo", "num_layers": d.layers, "num_heads": d.heads,
+		"hidden_size": d.heads * d.dim, "vocab_size": d.vocab, "max_position_embeddings": 1500,
+		"intermediate_size": rapid.SampledFrom([]any{nil, 700}).Draw(t, "ffn"), "resid_dropout": d.dropout,
+		"embed_dropout": d.dropout, "attention_dropout": d.dropout,
 		"use_cache": rapid.Bool().Draw(t, "use_cache"), "tie_word_embeddings": rapid.Bool().Draw(t, "tied")})
 }

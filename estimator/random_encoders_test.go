@@ -8,11 +8,13 @@ import (
 
 // encoderHeads are the text encoders and the heads that they have.
 var encoderHeads = map[string][]string{
-	"bert":       {"language-model", "masked-lm", "classification", "none"},
-	"roberta":    {"language-model", "masked-lm", "classification", "none"},
-	"distilbert": {"masked-lm", "classification", "none"},
-	"modernbert": {"masked-lm", "classification", "none"},
-	"deberta-v2": {"masked-lm", "classification", "none"},
+	"bert":        {"language-model", "masked-lm", "classification", "none"},
+	"roberta":     {"language-model", "masked-lm", "classification", "none"},
+	"xlm-roberta": {"language-model", "masked-lm", "classification", "none"},
+	"electra":     {"masked-lm", "classification", "none"},
+	"distilbert":  {"masked-lm", "classification", "none"},
+	"modernbert":  {"masked-lm", "classification", "none"},
+	"deberta-v2":  {"masked-lm", "classification", "none"},
 }
 
 // randomEncoder draws the config.json of a text encoder and its head, where family is one.
@@ -54,7 +56,11 @@ func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, voca
 		encoder["position_buckets"] = rapid.SampledFrom([]int64{-1, 32, 256}).Draw(t, "buckets")
 		encoder["norm_rel_ebd"] = rapid.SampledFrom([]string{"none", "layer_norm"}).Draw(t, "normed")
 	}
-	classes := map[string]string{"bert": "Bert", "roberta": "Roberta", "deberta-v2": "DebertaV2"}
+	if family == "electra" {
+		encoder["embedding_size"] = rapid.SampledFrom([]int64{heads * dim, 24}).Draw(t, "embedding")
+	}
+	classes := map[string]string{"bert": "Bert", "roberta": "Roberta", "deberta-v2": "DebertaV2", "electra": "Electra",
+		"xlm-roberta": "XLMRoberta"}
 	if end := rapid.SampledFrom([]string{"", "ForTokenClassification", "ForQuestionAnswering"}).Draw(t, "class"); end != "" {
 		job.Model.Head = nil
 		encoder["architectures"] = []string{classes[family] + end}

@@ -23,6 +23,12 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 		config["hidden_dropout"] = dropout
 		return []string{"query_key_value", "dense", "dense_h_to_4h", "dense_4h_to_h"}
 	},
+	"nemotron": func(t *rapid.T, config map[string]any, _ float64) []string {
+		config["partial_rotary_factor"] = rapid.SampledFrom([]float64{0.5, 1}).Draw(t, "part")
+		config["attention_bias"], config["mlp_bias"] = rapid.Bool().Draw(t, "attention_bias"),
+			rapid.Bool().Draw(t, "mlp_bias")
+		return []string{"q_proj", "k_proj", "v_proj", "o_proj", "up_proj", "down_proj"}
+	},
 	"granitemoehybrid": func(t *rapid.T, config map[string]any, _ float64) []string {
 		delete(config, "head_dim")
 		config["shared_intermediate_size"], config["num_local_experts"] = config["intermediate_size"], 0

@@ -61,6 +61,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.LaysKeysOutFirst:     func(r *resolved) bool { return set(&r.recipe.Software.LaysKeysOutFirst) },
 	release.DropsMaskBuffers:     func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
 	release.MasksByLibrary:       func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
+	release.DeclaresHeadsFirst:   func(r *resolved) bool { return set(&r.recipe.Software.DeclaresHeadsFirst) },
 	release.ReassignsScores:      func(r *resolved) bool { return set(&r.recipe.Software.ReassignsScores) },
 	release.InterfacesT5: func(r *resolved) bool {
 		set(&r.recipe.Software.InterfacesT5)

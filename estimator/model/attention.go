@@ -93,6 +93,9 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		t.Drop(k)
 		q, k = qr, kr
 	}
+	if m.scaleQueries != nil {
+		q = m.scaleQueries(t, q)
+	}
 	if t.Recipe.UseCache {
 		window := step.NoTensor
 		if t.Recipe.Software.CachesWindow && m.a.windowed(l.index) {

@@ -16,6 +16,10 @@ type encoderOptions struct {
 	fixedPositions bool
 	// buckets is how many distances between tokens have a bias (MPNet).
 	buckets int64
+	// embeddingWidth is that of the embeddings where they are brought to that of the layers; 0 without.
+	embeddingWidth int64
+	// positionsLast names the table of positions behind the others (RoBERTa and its like).
+	positionsLast bool
 	// normFirst puts the norms before attention and MLP, and one behind the last layer.
 	normFirst bool
 }
@@ -27,6 +31,14 @@ func (a *Architecture) encoder() *encoderOptions {
 		o = &encoderOptions{}
 	}
 	return o
+}
+
+// width is that of the embeddings of a model whose layers have width d.
+func (o *encoderOptions) width(d int64) int64 {
+	if o.embeddingWidth > 0 {
+		return o.embeddingWidth
+	}
+	return d
 }
 
 // Encoder says whether every token sees all others.
@@ -131,6 +143,7 @@ type bert struct {
 	norm                    norm
 	layers                  []bertLayer
 	final                   norm
+	project                 *linear // behind the embeddings, nil without
 	pooler                  linear
 	masked                  maskedHead
 	tokens                  tokenHead
@@ -152,7 +165,7 @@ func buildBERT(b *builder) step.Network {
 			return classifier.forward(t, dropped), dropped
 		}
 	case classMaskedLM, classLMHead:
-		m.masked = b.maskedHead(m.words, "cls.predictions.transform.")
+		m.masked = b.maskedHead(func() step.Weight { return m.words }, "cls.predictions.transform.")
 	case classTokens:
 		m.tokens = b.tokenHead(b.a.headDropout())
 	case classQuestions:
@@ -162,25 +175,37 @@ func buildBERT(b *builder) step.Network {
 }
 
 // bertModel declares BertModel: embeddings, layers and a pooler.
-func (b *builder) bertModel() *bert {
+func (b *builder) bertModel() *bert { return b.bertAround(b.words()) }
+
+// words declares the table of words.
+func (b *builder) words() step.Weight {
+	return b.embedding("embeddings.word_embeddings", b.a.Vocabulary, b.a.encoder().width(b.a.Hidden))
+}
+
+// bertAround is bertModel behind its table of words.
+func (b *builder) bertAround(words step.Weight) *bert {
 	a, o, d := b.a, b.a.encoder(), b.a.Hidden
-	m := &bert{a: a, layers: make([]bertLayer, b.recorded), types: step.NoWeight}
-	m.words = b.embedding("embeddings.word_embeddings", a.Vocabulary, d)
-	positions := func() { m.positions = b.embedding("embeddings.position_embeddings", o.positionRows, d) }
-	last := a.Software.GathersSegments && a.Family != "bert" // RoBERTa and its like name them last
+	e := o.width(d)
+	m := &bert{a: a, layers: make([]bertLayer, b.recorded), words: words, types: step.NoWeight}
+	positions := func() { m.positions = b.embedding("embeddings.position_embeddings", o.positionRows, e) }
+	last := a.Software.GathersSegments && o.positionsLast
 	if !last {
 		positions()
 	}
 	if o.typeVocabulary > 0 {
-		m.types = b.embedding("embeddings.token_type_embeddings", o.typeVocabulary, d)
+		m.types = b.embedding("embeddings.token_type_embeddings", o.typeVocabulary, e)
 	}
-	m.norm = b.norm("embeddings.LayerNorm", d, true)
+	m.norm = b.norm("embeddings.LayerNorm", e, true)
 	if last {
 		positions()
 	}
 	b.buffer("embeddings.position_ids", o.positionRows, step.I64)
 	if m.types.Exists() {
 		b.buffer("embeddings.token_type_ids", o.positionRows, step.I64)
+	}
+	if e != d {
+		project := b.linear("embeddings_project", e, d, true)
+		m.project = &project
 	}
 	b.stack(func(i int64) { m.layers[i] = b.bertLayer() })
 	if o.normFirst {
@@ -199,6 +224,11 @@ func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2:]
 	t.In(step.PartEmbedding)
 	embedded := m.embeddings(t, ids)
+	if m.project != nil {
+		projected := m.project.forward(t, embedded)
+		t.Drop(embedded)
+		embedded = projected
+	}
 	m.mask = encoderMask(t, embedded.Dtype())
 	var besides step.Besides
 	if m.mask != nil {

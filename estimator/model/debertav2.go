@@ -44,7 +44,7 @@ func buildDebertaV2(b *builder) step.Network {
 	}
 	switch a.Class {
 	case classMaskedLM:
-		m.masked = b.maskedHead(m.words, "cls.predictions.transform.")
+		m.masked = b.maskedHead(func() step.Weight { return m.words }, "cls.predictions.transform.")
 	case classClassification:
 		m.pooled = b.linear("pooler.dense", d, d, true)
 		m.labels = b.linear("classifier", d, a.Labels, true)

@@ -31,6 +31,8 @@ type traits struct {
 	project func(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T)
 	// rotate turns queries and keys.
 	rotate func(t *step.Tape, q, k step.T, w *around) (qr, kr step.T)
+	// scaleQueries is what queries go through once they are turned, nil for nothing. It takes them over.
+	scaleQueries func(t *step.Tape, q step.T) step.T
 	// normalize is the norm of the layers and the final one.
 	normalize func(g norm, t *step.Tape, x step.T) step.T
 	// makeMask makes the mask of the layers, nil for none.

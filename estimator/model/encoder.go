@@ -182,11 +182,13 @@ type maskedHead struct {
 	words, bias step.Weight
 }
 
-func (b *builder) maskedHead(words step.Weight, prefix string) maskedHead {
+func (b *builder) maskedHead(words func() step.Weight, prefix string) maskedHead {
 	a, d := b.a, b.a.Hidden
 	h := maskedHead{dense: b.linear(prefix+"dense", d, d, true), activation: a.Activation,
-		norm: b.norm(prefix+"LayerNorm", d, true), words: words}
-	if !a.Tied {
+		norm: b.norm(prefix+"LayerNorm", d, true)}
+	if a.Tied {
+		h.words = words()
+	} else {
 		h.words = b.parameter("decoder.weight", a.Vocabulary, d)
 	}
 	h.bias = b.parameter("decoder.bias", a.Vocabulary, 1)

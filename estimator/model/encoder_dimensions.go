@@ -19,7 +19,8 @@ func (a *Architecture) encoderBlock(d *Dimensions, refuse func(field, detail str
 	if a.Heads > 0 && a.HeadDim != a.Hidden/a.Heads {
 		refuse("head_dim", "encoders are modelled with heads that share hidden among them")
 	}
-	options := encoderOptions{positionRows: a.MaxPositions, normFirst: d.NormPosition == "pre"}
+	options := encoderOptions{positionRows: a.MaxPositions, normFirst: d.NormPosition == "pre",
+		positionsLast: d.Family != "bert"}
 	if d.Family == "bert" {
 		options.typeVocabulary = 2
 	}

@@ -99,6 +99,14 @@ var families = map[string]*family{
 	"t5":               &t5Family,
 	"whisper":          &whisperFamily,
 	"vit":              &vitFamily,
+	"gpt_neo":          &gptNeoFamily,
+	"electra":          &electraFamily,
+	"camembert":        &camemBERTFamily,
+	"xlm-roberta":      &xlmRoBERTaFamily,
+	"nemotron":         &nemotronFamily,
+	"ministral3":       &ministral3Family,
+	"ministral":        &ministralFamily,
+	"ernie4_5":         &ernie45Family,
 }
 
 // Families lists the model types that FromHF understands.

@@ -20,6 +20,9 @@ func Markdown(stacks []Stack, changes []Change) string {
 		if len(s.Families) > 0 {
 			proven += ": " + strings.Join(s.Families, ", ")
 		}
+		if len(s.Unproven) > 0 {
+			proven += ": " + strings.Join(s.Unproven, ", ")
+		}
 		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Name, strings.Join(named, ", "), proven)
 	}
 	b.WriteString("\n| library | releases | what | switch | source | shown by |\n|---|---|---|---|---|---|\n")

@@ -43,6 +43,7 @@ const (
 	LaysKeysOutFirst     Switch = "lays-keys-out-first"
 	DropsMaskBuffers     Switch = "drops-mask-buffers"
 	MasksByLibrary       Switch = "masks-by-library"
+	DeclaresHeadsFirst   Switch = "declares-heads-first"
 	ReassignsScores      Switch = "reassigns-scores"
 	InterfacesT5         Switch = "interfaces-t5"
 	GroupsExperts        Switch = "groups-experts"
@@ -144,6 +145,8 @@ type Stack struct {
 	// are.
 	Proven   string   `json:"proven"`
 	Families []string `json:"families,omitempty"`
+	// Unproven are the families that no trace on the stack shows.
+	Unproven []string `json:"unproven,omitempty"`
 	// EagerOnly says that neither steps under a compiler nor those over several GPUs were traced.
 	EagerOnly bool `json:"eager_only,omitempty"`
 }
@@ -151,7 +154,10 @@ type Stack struct {
 // Proves says whether the stack's traces show the family, on one GPU and without a compiler where eager, else
 // otherwise.
 func (s *Stack) Proves(family string, eager bool) bool {
-	return (eager || !s.EagerOnly) && (len(s.Families) == 0 || slices.Contains(s.Families, family))
+	if !eager && s.EagerOnly || slices.Contains(s.Unproven, family) {
+		return false
+	}
+	return len(s.Families) == 0 || slices.Contains(s.Families, family)
 }
 
 // Traced is the stack that has these releases of torch and transformers, up to their minor numbers.

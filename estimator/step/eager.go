@@ -20,6 +20,8 @@ type EagerAttention struct {
 	Downcast bool
 	// Wide forms the scores of float32 copies of q and k (GPT-J).
 	Wide bool
+	// Unscaled leaves the scores as the product makes them (GPT-Neo).
+	Unscaled bool
 	// SoftCap bounds the scaled scores by a tanh (Gemma 2).
 	SoftCap bool
 
@@ -78,7 +80,10 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 	if t.Recipe.Kernels.Softmax {
 		return t.fusedSoftmax(scores), minimum
 	}
-	scaled := t.scale(a, scores)
+	scaled := scores
+	if !a.Unscaled {
+		scaled = t.scale(a, scores)
+	}
 	if a.SoftCap {
 		scaled = t.SoftCap(scaled)
 	}

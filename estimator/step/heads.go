@@ -51,11 +51,25 @@ func (t *Tape) Heads(x T, copyBack bool) T {
 
 // Rotary applies rotary positions as transformers writes them, x·cos + rotate_half(x)·sin.
 // Source: transformers/models/llama/modeling_llama.py (apply_rotary_pos_emb), 4.57.
-func (t *Tape) Rotary(x, cos, sin T) T {
+func (t *Tape) Rotary(x, cos, sin T) T { return t.rotary(x, cos, sin, x.dtype) }
+
+// WideRotary is Rotary where both products are those of float32 copies, x.float()·cos + rotate_half(x).float()·sin.
+// Source: transformers/models/ernie4_5/modeling_ernie4_5.py (apply_rotary_pos_emb), 5.23.
+func (t *Tape) WideRotary(x, cos, sin T) T { return t.rotary(x, cos, sin, F32) }
+
+// rotary turns x with products of its elements in d.
+func (t *Tape) rotary(x, cos, sin T, d DType) T {
 	if t.compiled {
-		return t.fuse(x.numel, promote(x.dtype, cos.dtype), LabelRotary, []T{x})
+		return t.fuse(x.numel, promote(d, cos.dtype), LabelRotary, []T{x})
 	}
-	direct := t.mulBroadcast(x, cos)
+	times := func(x, factor T) T { // takes over x
+		y := t.Cast(x, d, LabelRotary)
+		t.Drop(x)
+		product := t.mulBroadcast(y, factor)
+		t.Drop(y)
+		return product
+	}
+	direct := times(t.Hold(x), cos)
 	half := x.bytes() / 2
 	o := t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
 	first := o.out(T{storage: x.storage, form: plain(x.dtype), numel: x.numel / 2}, 0)
@@ -66,8 +80,7 @@ func (t *Tape) Rotary(x, cos, sin T) T {
 	rotated := t.fresh(x.numel, x.dtype, LabelRotary)
 	rotated = t.op(negated, first).pass(0, 0).pass(0, 1).out(rotated, 0)
 	t.Drop(negated)
-	shifted := t.mulBroadcast(rotated, sin)
-	t.Drop(rotated)
+	shifted := times(rotated, sin)
 	y := t.Add(direct, shifted, LabelRotary)
 	t.Drop(direct)
 	t.Drop(shifted)

@@ -16,13 +16,26 @@ func (t *Tape) layerNorm(x T, w, b Weight, transposed bool) T {
 	if t.Recipe.Kernels.LayerNorm {
 		return t.fusedLayerNorm(x, w, b)
 	}
-	var bias T
+	bias := NoTensor
 	if b.Exists() {
 		bias = t.autocastTo(t.Parameter(b), F32, LabelWeightCopy)
 	}
 	weight := t.autocastTo(t.Parameter(w), F32, LabelWeightCopy)
 	input := t.autocastTo(x, F32, LabelCast)
-	rows := input.numel / w.Rows
+	y := t.normRows([3]T{input, weight, bias}, b.Exists(), w.Rows, transposed)
+	for _, x := range [...]T{input, weight, bias} {
+		t.Drop(x)
+	}
+	return y
+}
+
+// normRows is the kernel of a LayerNorm on input, gain and, if biased, bias, over rows of width elements.
+func (t *Tape) normRows(ins [3]T, biased bool, width int64, transposed bool) T {
+	input, n := ins[0], 2
+	if biased {
+		n = 3
+	}
+	rows := input.numel / width
 	dense := NoTensor
 	if transposed {
 		dense = t.fresh(input.numel, input.dtype, LabelContiguous)
@@ -31,11 +44,6 @@ func (t *Tape) layerNorm(x T, w, b Weight, transposed bool) T {
 	mean := t.fresh(rows, F32, LabelNormStatistics)
 	rstd := t.fresh(rows, F32, LabelNormStatistics)
 	t.Drop(dense)
-	ins := [3]T{input, weight, bias}
-	n := 2
-	if b.Exists() {
-		n = 3
-	}
 	o := t.op(ins[:n]...).save(input, mean, rstd).save(ins[1:n]...)
 	const copied = 4
 	if transposed {
@@ -49,16 +57,39 @@ func (t *Tape) layerNorm(x T, w, b Weight, transposed bool) T {
 			o.alloc(k, ins[k].bytes(), LabelWeightGradient).send(k, k)
 		}
 	}
-	o.tallNorm(n, rows, w.Rows, input.dtype)
+	o.tallNorm(n, rows, width, input.dtype)
 	if transposed {
 		o.free(copied)
 	}
 	y = o.out(y, 0)
 	t.Drop(mean)
 	t.Drop(rstd)
-	t.Drop(input)
-	for _, x := range ins[1:n] {
-		t.Drop(x)
+	return y
+}
+
+// LayerNormFromOne is NVIDIA's LayerNorm whose gain counts from 1: under autocast it casts its arguments to half
+// precision itself, past autocast's copies.
+// Source: transformers/models/nemotron/modeling_nemotron.py (NemotronLayerNorm1P), 5.23.
+func (t *Tape) LayerNormFromOne(x T, w, b Weight) T {
+	if t.compiled {
+		return t.fusedNorm(x, w, b, false)
+	}
+	gain := t.AddScalar(t.Parameter(w), LabelWeightCopy)
+	d := x.dtype
+	if t.autocast {
+		d = t.Recipe.Compute
+	}
+	input := t.Cast(x, d, LabelCast)
+	weight, bias := t.Hold(gain), t.Parameter(b)
+	if t.autocast {
+		t.Drop(weight)
+		weight, bias = t.Cast(gain, d, LabelWeightCopy), t.Cast(bias, d, LabelWeightCopy)
+		t.Drop(gain)
+		gain = NoTensor
+	}
+	y := t.normRows([3]T{input, weight, bias}, true, w.Rows, false)
+	for _, local := range [...]T{input, weight, bias, gain} {
+		t.Drop(local)
 	}
 	return y
 }

@@ -55,6 +55,8 @@ type Software struct {
 	MasksByLibrary bool
 	// InterfacesT5 is T5 whose attention goes through the library's interfaces, sdpa too, and adds bias and mask apart.
 	InterfacesT5 bool
+	// DeclaresHeadsFirst names the heads of XLM-RoBERTa and CamemBERT before the model.
+	DeclaresHeadsFirst bool
 	// ReassignsScores lets go of the scores of BERT's eager attention as soon as they are probabilities.
 	ReassignsScores bool
 	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.

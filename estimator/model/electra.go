@@ -1,0 +1,53 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// ELECTRA: BERT whose embeddings may be narrower than its layers, without a pooler.
+// Source: transformers/models/electra/modeling_electra.py, configuration_electra.py, 4.57 and 5.23.
+var electraFamily = family{
+	keys:    commonKeys,
+	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
+	defaults: map[string]any{
+		"vocab_size": 30522.0, "embedding_size": 128.0, "hidden_size": 256.0, "num_hidden_layers": 12.0,
+		"num_attention_heads": 4.0, "intermediate_size": 1024.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
+		"attention_probs_dropout_prob": 0.1, "max_position_embeddings": 512.0, "type_vocab_size": 2.0,
+		"position_embedding_type": "absolute", "tie_word_embeddings": true},
+	read: func(c *config, a *Architecture) {
+		o := c.bert(a)
+		o.embeddingWidth = c.integer("embedding_size", maxWidth)
+		a.own = o
+	},
+	preset: func(p *Preset, a *Architecture) {
+		bertPreset(p, a)
+		a.encoder().embeddingWidth = p.WordEmbeddingWidth
+	},
+	build: func(b *builder) step.Network {
+		d := b.a.Hidden
+		m := b.bertModel()
+		switch b.a.Class {
+		case classClassification:
+			h := classificationHead{a: b.a, dense: b.linear("classifier.dense", d, d, true),
+				out: b.linear("classifier.out_proj", d, b.a.Labels, true), activate: (*step.Tape).GELU}
+			m.classify = h.logits
+		case classMaskedLM:
+			m.masked = b.generatorHead(m.words)
+		case classTokens:
+			m.tokens = b.tokenHead(b.a.headDropout())
+		case classQuestions:
+			m.tokens = b.tokenHead(0)
+		}
+		return m
+	}}
+
+// generatorHead is ElectraGeneratorPredictions, as wide as the embeddings, and the layer onto the words.
+func (b *builder) generatorHead(words step.Weight) maskedHead {
+	a, d := b.a, b.a.Hidden
+	e := a.encoder().width(d)
+	h := maskedHead{norm: b.norm("generator_predictions.LayerNorm", e, true),
+		dense: b.linear("generator_predictions.dense", d, e, true), activation: "gelu", words: words}
+	if !a.Tied {
+		h.words = b.parameter("generator_lm_head.weight", a.Vocabulary, e)
+	}
+	h.bias = b.parameter("generator_lm_head.bias", a.Vocabulary, 1)
+	return h
+}

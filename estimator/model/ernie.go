@@ -1,0 +1,34 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// ERNIE 4.5 without experts: Llama whose rotary positions turn neighbours, in float32.
+// Source: transformers/models/ernie4_5/modeling_ernie4_5.py, configuration_ernie4_5.py, 4.57 and 5.23.
+var ernie45Family = family{keys: commonKeys, preset: llamaPreset,
+	defaults: map[string]any{
+		"vocab_size": 103424.0, "hidden_size": 1024.0, "intermediate_size": 3072.0, "num_hidden_layers": 18.0,
+		"num_attention_heads": 16.0, "num_key_value_heads": 2.0, "head_dim": 128.0, "hidden_act": "silu",
+		"max_position_embeddings": 131072.0, "use_cache": true, "tie_word_embeddings": true, "use_bias": false},
+	read: func(c *config, a *Architecture) {
+		c.llama(a)
+		a.AttentionDropout = 0 // which the module does not ask the configuration for
+		a.QKVBias = c.boolean("use_bias")
+		a.OutBias, a.MLPBias = a.QKVBias, a.QKVBias
+	},
+	build: func(b *builder) step.Network {
+		with := likeLlama()
+		with.rotate, with.wideTables = rotateNeighboursWide, true
+		return b.decoder(with)
+	}}
+
+// rotateNeighboursWide is ERNIE's apply_rotary_pos_emb: it repeats the first half of cosines and sines for neighbours,
+// turns in float32 and casts back.
+func rotateNeighboursWide(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
+	cos, sin := t.Table(w.cos.Numel(), w.cos.Dtype()), t.Table(w.sin.Numel(), w.sin.Dtype())
+	qw, kw := t.WideRotary(q, cos, sin), t.WideRotary(k, cos, sin)
+	qr, kr = t.Cast(qw, q.Dtype(), step.LabelRotary), t.Cast(kw, k.Dtype(), step.LabelRotary)
+	for _, local := range [...]step.T{qw, kw, cos, sin} {
+		t.Drop(local)
+	}
+	return qr, kr
+}

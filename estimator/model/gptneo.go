@@ -1,0 +1,157 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// GPT-Neo: GPT-2 whose attention forms its scores in float32, unscaled, behind a square mask that is a buffer; in every
+// other layer it masks what lies outside a window.
+// Source: transformers/models/gpt_neo/modeling_gpt_neo.py, configuration_gpt_neo.py, 4.57 and 5.23.
+var gptNeoFamily = family{
+	keys: fieldNames{heads: "num_heads", hidden: "hidden_size", kv: "num_heads", dim: "hidden_size"},
+	defaults: map[string]any{
+		"vocab_size": 50257.0, "max_position_embeddings": 2048.0, "hidden_size": 2048.0, "num_layers": 24.0,
+		"num_heads": 16.0, "activation_function": "gelu_new", "resid_dropout": 0.0, "embed_dropout": 0.0,
+		"attention_dropout": 0.0, "use_cache": true, "tie_word_embeddings": true},
+	read: func(c *config, a *Architecture) {
+		a.Layers, a.Hidden = c.integer("num_layers", maxLayers), c.integer("hidden_size", maxWidth)
+		a.Heads = c.integer("num_heads", maxWidth)
+		if a.KVHeads = a.Heads; a.Heads > 0 {
+			a.HeadDim = a.Hidden / a.Heads
+		}
+		if a.FFN = c.optional("intermediate_size", maxRows); a.FFN == 0 {
+			a.FFN = 4 * a.Hidden
+		}
+		a.Vocabulary = c.integer("vocab_size", maxRows)
+		a.MaxPositions = c.integer("max_position_embeddings", maxRows)
+		a.Activation = c.activation("activation_function", "gelu_new", "gelu", "gelu_pytorch_tanh", "relu", "silu")
+		a.EmbeddingDropout, a.AttentionDropout, a.ResidualDropout = c.probability("embed_dropout"),
+			c.probability("attention_dropout"), c.probability("resid_dropout")
+		a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
+		a.alikeGPTNeo()
+	},
+	preset: func(_ *Preset, a *Architecture) {
+		a.Activation = "gelu_new"
+		a.alikeGPTNeo()
+	},
+	build: buildGPTNeo,
+}
+
+// alikeGPTNeo sets what all models of the family have.
+func (a *Architecture) alikeGPTNeo() {
+	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, false, true, true
+	a.BufferSide, a.LearnedPositions, a.EagerOnly = a.MaxPositions, true, true
+}
+
+// gptNeo is GPTNeoForCausalLM.
+type gptNeo struct {
+	a                *Architecture
+	embed, positions step.Weight
+	head             linear
+	layers           []gptNeoBlock
+	final            norm
+	mask             *step.T
+	cache            []step.T
+}
+
+type gptNeoBlock struct {
+	ln1, ln2               norm
+	k, v, q, out, up, down linear
+}
+
+func buildGPTNeo(b *builder) step.Network {
+	a, d := b.a, b.a.Hidden
+	m := &gptNeo{a: a, layers: make([]gptNeoBlock, b.recorded)}
+	m.embed, m.positions = b.embedding("wte", a.Vocabulary, d), b.embedding("wpe", a.MaxPositions, d)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.ln1 = b.norm("ln_1", d, true)
+		l.k, l.v = b.linear("attn.attention.k_proj", d, d, false), b.linear("attn.attention.v_proj", d, d, false)
+		l.q, l.out = b.linear("attn.attention.q_proj", d, d, false), b.linear("attn.attention.out_proj", d, d, true)
+		b.buffer("attn.attention.bias", a.BufferSide*a.BufferSide, step.Bool)
+		if !a.Software.DropsMaskBuffers {
+			b.buffer("attn.attention.masked_bias", 1, b.loaded())
+		}
+		l.ln2 = b.norm("ln_2", d, true)
+		l.up, l.down = b.linear("mlp.c_fc", d, a.FFN, true), b.linear("mlp.c_proj", a.FFN, d, true)
+	})
+	m.final = b.norm("ln_f", d, true)
+	m.head = b.head("lm_head", d, false)
+	return m
+}
+
+// Batch is input_ids, attention_mask and labels.
+func (m *gptNeo) Batch(t *step.Tape) []step.T { return batchWithMask(t) }
+
+func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	ids, labels := batch[0], batch[2]
+	m.cache = nil
+	t.In(step.PartEmbedding)
+	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	positions := positionNumbers(t)
+	m.mask = causalMask(t, 0, tokens.Dtype())
+	learned := t.Embedding(positions, m.positions, step.LabelPositions)
+	sum := t.Add(tokens, learned, step.LabelEmbedding)
+	x := t.Dropout(sum, m.a.EmbeddingDropout)
+	t.Drop(sum)
+	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{Captured: []step.T{*m.mask}}, m.block)
+
+	t.In(step.PartNorm)
+	normed := m.final.layer(t, x)
+	for _, local := range [...]step.T{x, *probabilities, tokens, learned, positions, *m.mask} {
+		t.Drop(local)
+	}
+	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
+	loss := t.CausalLMLoss(logits, labels)
+	t.Drop(normed)
+	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+// block is GPTNeoBlock. It returns the probabilities, too.
+func (m *gptNeo) block(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	t.In(step.PartNorm)
+	h := l.ln1.layer(t, x)
+	t.In(step.PartAttention)
+	attn, probabilities := m.attention(t, l, h)
+	t.In(step.PartNorm)
+	middle := t.Add(attn, x, step.LabelResidual)
+	t.Drop(h)
+	h = l.ln2.layer(t, middle)
+	t.In(step.PartMLP)
+	mlp := m.mlp(t, l, h)
+	t.In(step.PartNorm)
+	y := t.Add(middle, mlp, step.LabelResidual)
+	for _, local := range [...]step.T{h, middle, attn, mlp} {
+		t.Drop(local)
+	}
+	t.AlsoReturns(probabilities)
+	return y
+}
+
+// attention is GPTNeoSelfAttention. It returns its output and the probabilities.
+func (m *gptNeo) attention(t *step.Tape, l *gptNeoBlock, x step.T) (step.T, step.T) {
+	heads := m.a.geometry()
+	copiesQV, copiesK := t.CopiesEncoderGradient(heads, true)
+	q, k, v := l.q.forward(t, x), l.k.keys(t, x, copiesK), l.v.forward(t, x)
+	q, v = t.Heads(q, copiesQV), t.Heads(v, copiesQV)
+	k, v = appendKV(t, &m.cache, k, v)
+	y, probabilities := t.Eager(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: m.mask,
+		Where: true, Unscaled: true, Wide: true, Downcast: true}, q, k, v)
+	projected := l.out.forward(t, y)
+	t.Drop(y)
+	out := t.Dropout(projected, m.a.ResidualDropout)
+	for _, local := range [...]step.T{projected, q, k, v} {
+		t.Drop(local)
+	}
+	return out, probabilities
+}
+
+func (m *gptNeo) mlp(t *step.Tape, l *gptNeoBlock, x step.T) step.T {
+	up := l.up.forward(t, x)
+	act := activation(t, m.a.Activation, up)
+	t.Drop(up)
+	down := l.down.forward(t, act)
+	t.Drop(act)
+	dropped := t.Dropout(down, m.a.ResidualDropout)
+	t.Drop(down)
+	return dropped
+}
