@@ -129,10 +129,9 @@ func (a *API) judge(r *http.Request, request *kubernetes.Request,
 	if err == nil {
 		record.SetJob(question.Document)
 		if job, err = jobdoc.Decode(question.Document); err == nil {
-			result, err = within(a, r, a.options.admissionTimeout(), func(ctx context.Context) (*estimator.Result,
-				error) {
-				return a.onBestCard(ctx, &job)
-			})
+			quick := func() bool { return a.service.Quick(r.Context(), job, service.EstimateOptions{}) }
+			result, err = within(a, r, a.options.admissionTimeout(), quick,
+				func(ctx context.Context) (*estimator.Result, error) { return a.onBestCard(ctx, &job) })
 		}
 	}
 	if err == nil && len(result.GPUs) == 0 {
@@ -178,7 +177,7 @@ func (a *API) advise(r *http.Request, job estimator.Job, best estimator.GPUFit) 
 	if len(job.GPUs) > 1 {
 		job.GPUs = []estimator.GPURef{{Name: best.GPU}}
 	}
-	plan, err := within(a, r, a.options.admissionTimeout()/3, func(ctx context.Context) (*planner.Plan, error) {
+	plan, err := within(a, r, a.options.admissionTimeout()/3, nil, func(ctx context.Context) (*planner.Plan, error) {
 		micro, accumulation, ok := decision.SmallerPair(job.Training.MicroBatch, job.Training.GradientAccumulation,
 			func(m, n int64) bool {
 				smaller := job
@@ -199,10 +198,11 @@ func (a *API) advise(r *http.Request, job estimator.Job, best estimator.GPUFit) 
 }
 
 // within does a job in its turn, if that takes no longer than timeout.
-func within[T any](a *API, r *http.Request, timeout time.Duration, do func(context.Context) (T, error)) (T, error) {
+func within[T any](a *API, r *http.Request, timeout time.Duration, quick func() bool,
+	do func(context.Context) (T, error)) (T, error) {
 	ctx, cancel := context.WithTimeout(r.Context(), timeout)
 	defer cancel()
-	return work(a, r.WithContext(ctx), do)
+	return workAt(a, r.WithContext(ctx), quick, do)
 }
 
 // reasonFor is an error in one line, for users. What only operators should know stays in the log.

@@ -11,6 +11,8 @@ import (
 	"sync"
 
 	"github.com/vramplan/vramplan/api/problem"
+	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/service"
 )
 
 // endpoint handles a request and returns what to answer: any value that encodes
@@ -43,6 +45,10 @@ func (a *API) handle(route Route, e endpoint) http.Handler {
 		if err != nil {
 			a.refuse(w, r, err)
 			return
+		}
+		if r.Method == http.MethodPost { // reading, working and writing are one request in the turns for the cores
+			ctx, _ := service.ForClient(r.Context(), clientOf(r.Context()))
+			r = r.WithContext(ctx)
 		}
 		answer, err := e(w, r, q)
 		if err != nil {
@@ -103,6 +109,9 @@ func (a *API) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	p := *problem.From(err)
+	if p.Code == problem.Overloaded.Code {
+		a.pauses.wait(r.Context(), senderOf(r))
+	}
 	p.Instance = clip(r.URL.Path)
 	if cause := p.Unwrap(); cause != nil {
 		failure(r).Err(cause).Str("code", p.Code).Msg("no answer")
@@ -139,10 +148,29 @@ func encode(v any) (*encoded, error) {
 	return b, nil
 }
 
-// encode is encode with a core of the client's: answers of megabytes take as long as estimates.
+// encode is encode with a core of the client's where the answer may be long: one of megabytes takes as long as an
+// estimate.
 func (a *API) encode(r *http.Request, v any) (*encoded, error) {
-	defer a.service.Core(r.Context(), clientOf(r.Context()))()
+	if !isShort(v) {
+		defer a.service.Core(r.Context(), clientOf(r.Context()))()
+	}
 	return encode(v)
+}
+
+// isShort says that an answer has some kibibytes at most.
+func isShort(v any) bool {
+	const cards = 16
+	switch v := v.(type) {
+	case *estimator.Result:
+		return len(v.GPUs) <= cards && len(v.Tensors) == 0 && v.Timeline == nil
+	case briefly:
+		return len(v.GPUs) <= cards
+	case verdict:
+		return len(v.GPUs) <= cards
+	case Readiness:
+		return true
+	}
+	return false
 }
 
 func (b *encoded) release() {

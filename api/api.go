@@ -57,6 +57,8 @@ type Service interface {
 	// Core waits for a core for work of a client that is no estimate's.
 	Core(ctx context.Context, client string) (leave func())
 	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
+	// Quick says that an estimate takes little.
+	Quick(ctx context.Context, job estimator.Job, o service.EstimateOptions) bool
 	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
 	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
 	Diagnose(ctx context.Context, r service.DiagnosisRequest) (*service.Diagnosis, error)
@@ -129,9 +131,11 @@ type API struct {
 	router  chi.Router
 	metrics *metrics
 	limits  Limits
-	gate    *gate
-	held    held
-	clients *clients
+	// gate lets jobs in, and quick those that take little where it has no slot.
+	gate, quick *gate
+	pauses      *pauses
+	held        held
+	clients     *clients
 	// draining is set when the service has been told to stop.
 	draining atomic.Bool
 }
@@ -220,6 +224,10 @@ func New(s Service, o Options) *API {
 	limits := o.Limits.withDefaults()
 	a := &API{service: s, options: o, log: zerolog.Nop(), limits: limits}
 	a.gate = newGate(limits.MaxConcurrent, limits.MaxConcurrentPerClient, limits.MaxQueue, limits.QueueTimeout)
+	// Slots of quick jobs are free again within milliseconds, so one client may have more of them.
+	a.quick = newGate(limits.MaxConcurrent, max(limits.MaxConcurrentPerClient, limits.MaxConcurrent/2), limits.MaxQueue,
+		limits.QueueTimeout)
+	a.pauses = newPauses()
 	a.held.most = limits.MaxHeldBytes
 	a.clients = newClients(limits)
 	if o.Logger != nil {

@@ -58,7 +58,7 @@ func (a *API) estimateBatch() endpoint {
 			"application/x-jsonlines", "application/json"); err != nil {
 			return nil, err
 		}
-		if a.gate.full(clientOf(r.Context())) {
+		if a.full(clientOf(r.Context())) {
 			return nil, a.shed("jobs")
 		}
 		if err := a.service.Pin(r.Context(), o.Calibration); err != nil {

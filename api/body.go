@@ -27,7 +27,7 @@ var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 // readJob is readBody for a document that is to be worked on. Where it could not
 // be, it need not be read either.
 func (a *API) readJob(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	if a.gate.full(clientOf(r.Context())) {
+	if a.full(clientOf(r.Context())) {
 		return nil, nil, a.shed("jobs")
 	}
 	return a.readBody(w, r)

@@ -50,9 +50,14 @@ func estimateOptions(q query) (o service.EstimateOptions, err error) {
 	return o, err
 }
 
-// decode reads a job document with a core of the client's: one of a mebibyte takes as long as an estimate.
+// shortBytes is up to how long documents are read without a turn, which takes longer then than they do.
+const shortBytes = 16 << 10
+
+// decode reads a job document, a long one with a core of the client's: one of a mebibyte takes as long as an estimate.
 func (a *API) decode(r *http.Request, document []byte) (estimator.Job, error) {
-	defer a.service.Core(r.Context(), clientOf(r.Context()))()
+	if len(document) > shortBytes {
+		defer a.service.Core(r.Context(), clientOf(r.Context()))()
+	}
 	return jobdoc.Decode(document)
 }
 
@@ -62,7 +67,8 @@ func (a *API) estimateDocument(r *http.Request, document []byte, o service.Estim
 	if err != nil {
 		return nil, a.service.Names(err, job, "")
 	}
-	result, err := work(a, r, func(ctx context.Context) (*estimator.Result, error) {
+	quick := func() bool { return a.service.Quick(r.Context(), job, o) }
+	result, err := workAt(a, r, quick, func(ctx context.Context) (*estimator.Result, error) {
 		return a.service.Estimate(ctx, job, o)
 	})
 	if err != nil {

@@ -54,12 +54,26 @@ func newGate(slots, most, room int, patience time.Duration) *gate {
 // errShed says that a job was sent away.
 var errShed = errors.New("too much to do")
 
+// enterFree takes a slot where one is free, and says whether it did. Whoever has one has to leave.
+func (g *gate) enterFree(client string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.takeFree(client)
+}
+
+func (g *gate) takeFree(client string) bool {
+	if g.free == 0 || g.has[client] >= g.most {
+		return false
+	}
+	g.free--
+	g.has[client]++
+	return true
+}
+
 // enter waits for a slot. Whoever gets nil has to leave.
 func (g *gate) enter(ctx context.Context, client string) error {
 	g.mu.Lock()
-	if g.free > 0 && g.has[client] < g.most {
-		g.free--
-		g.has[client]++
+	if g.takeFree(client) {
 		g.mu.Unlock()
 		return nil
 	}

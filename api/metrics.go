@@ -95,7 +95,7 @@ func newMetrics(a *API) *metrics {
 			return float64(s.Database().StoreFaults)
 		}),
 		now("vramplan_queued_jobs", "Jobs that wait for their turn.", func() float64 {
-			return float64(a.gate.queued())
+			return float64(a.gate.queued() + a.quick.queued())
 		}),
 		now("vramplan_held_bytes", "Bytes of documents and answers in memory for clients.", func() float64 {
 			return float64(a.held.now())

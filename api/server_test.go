@@ -36,6 +36,16 @@ func (s asked) Estimate(ctx context.Context, job estimator.Job, _ service.Estima
 	return s.estimate(ctx, job)
 }
 
+// Quick is false: most tests are about jobs that are not.
+func (asked) Quick(context.Context, estimator.Job, service.EstimateOptions) bool { return false }
+
+// slow has jobs of a hundred and more as slow ones.
+type slow struct{ asked }
+
+func (slow) Quick(_ context.Context, job estimator.Job, _ service.EstimateOptions) bool {
+	return job.Training.MicroBatch < 100
+}
+
 func askedAPI(o api.Options, estimate func(ctx context.Context, job estimator.Job) (*estimator.Result,
 	error)) *api.API {
 	return api.New(asked{service.New(service.EmbeddedCatalog()), estimate}, o)
@@ -211,6 +221,40 @@ func TestOverload(t *testing.T) {
 		res.Header.Get("Retry-After") != "1" {
 		t.Errorf("status %d, problem %+v", res.StatusCode, p)
 	}
+}
+
+// A quick job does not wait for a slot that a slow one has, and quick ones have as many slots as others.
+func TestQuickJobsHaveSlots(t *testing.T) {
+	began, end := make(chan struct{}, 4), make(chan struct{})
+	h := api.New(slow{asked{service.New(service.EmbeddedCatalog()), func(ctx context.Context,
+		job estimator.Job) (*estimator.Result, error) {
+		if job.Training.MicroBatch != 1 {
+			began <- struct{}{}
+			<-end
+		}
+		return echo(ctx, job)
+	}}}, api.Options{Limits: api.Limits{MaxConcurrent: 1, MaxQueue: 1, QueueTimeout: time.Millisecond}})
+	ask := func(n int) int {
+		return do(h, http.MethodPost, "/v1/estimate", "application/json", job(n)).StatusCode
+	}
+	var long sync.WaitGroup
+	long.Go(func() { ask(100) })
+	<-began
+	if got := ask(101); got != http.StatusServiceUnavailable {
+		t.Errorf("a second slow job: %d", got)
+	}
+	for range 3 {
+		if got := ask(1); got != http.StatusOK {
+			t.Errorf("a quick job beside a slow one: %d", got)
+		}
+	}
+	long.Go(func() { ask(2) }) // a quick one that takes long after all
+	<-began
+	if got := ask(1); got != http.StatusServiceUnavailable {
+		t.Errorf("a quick job beside another: %d", got)
+	}
+	close(end)
+	long.Wait()
 }
 
 func TestBatchKeepsOrderAndGoesOnAfterBadLines(t *testing.T) {

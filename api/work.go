@@ -21,12 +21,19 @@ type outcome[T any] struct {
 // What took too long ends within milliseconds, and keeps its slot until then: late
 // jobs never add up.
 func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (T, error) {
+	return workAt(a, r, nil, do)
+}
+
+// workAt is work for a job that may be quick: it does not wait for a slot behind those that are not. quick is nil, or
+// says so; it is asked where no slot is free.
+func workAt[T any](a *API, r *http.Request, quick func() bool, do func(context.Context) (T, error)) (T, error) {
 	var none T
 	ctx, cancel := context.WithTimeout(r.Context(), a.limits.RequestTimeout)
 	defer cancel()
 	client := clientOf(ctx)
 	ctx, had := service.ForClient(ctx, client)
-	if err := a.gate.enter(ctx, client); err != nil {
+	slots, err := a.enter(ctx, client, quick)
+	if err != nil {
 		if errors.Is(err, errShed) {
 			err = a.shed("jobs")
 		}
@@ -36,7 +43,7 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 	go func() {
 		began := time.Now()
 		// Estimates that give way to others take longer than what they had of the cores.
-		defer func() { a.gate.leave(client, cmp.Or(had(), time.Since(began))) }()
+		defer func() { slots.leave(client, cmp.Or(had(), time.Since(began))) }()
 		var o outcome[T]
 		defer func() {
 			if cause := recover(); cause != nil {
@@ -54,6 +61,21 @@ func work[T any](a *API, r *http.Request, do func(context.Context) (T, error)) (
 		return none, ctx.Err()
 	}
 }
+
+// enter waits for a slot, and says of which gate.
+func (a *API) enter(ctx context.Context, client string, quick func() bool) (*gate, error) {
+	slots := a.gate
+	switch {
+	case a.gate.enterFree(client):
+		return a.gate, nil
+	case quick != nil && quick():
+		slots = a.quick
+	}
+	return slots, slots.enter(ctx, client)
+}
+
+// full says whether a job of this client would be sent away now whatever it is, so that its document need not be read.
+func (a *API) full(client string) bool { return a.gate.full(client) && a.quick.full(client) }
 
 // panicked notes a fault of the program. What it was stays in the log.
 func (a *API) panicked(r *http.Request, cause any, stack []byte) {

@@ -15,12 +15,12 @@ import (
 
 // budget is the memory that replays take together. It is booked by what a job takes at most, which is known before
 // anything is recorded. Large jobs wait for each other and not ordinary ones for them: those have a quarter for
-// themselves.
+// themselves, of which quick ones have half.
 type budget struct {
 	ordinary int64 // of one ordinary job
 
-	mu           sync.Mutex
-	large, small room
+	mu                  sync.Mutex
+	large, small, quick room
 	// mostWaiting large jobs wait for others. They keep their places among the jobs at work, of which they may not take
 	// all.
 	mostWaiting int
@@ -50,18 +50,31 @@ func newBudget(bytes int64) *budget {
 	if bytes <= 0 {
 		return nil
 	}
-	small := bytes / 4
-	return &budget{ordinary: bytes / 16, large: newRoom(bytes - small), small: newRoom(small),
+	small := bytes / 8
+	return &budget{ordinary: bytes / 16, large: newRoom(bytes - 2*small), small: newRoom(small), quick: newRoom(small),
 		mostWaiting: max(8, 2*runtime.GOMAXPROCS(0))} // half of the jobs that are at work by default
 }
 
 func newRoom(bytes int64) room { return room{all: bytes, free: bytes, has: map[string]int64{}} }
 
+// kind is what is known of a job before its cost is.
+type kind int
+
+const (
+	ordinaryJob kind = iota
+	// quickJob is an estimate that is quick if its bound is low, and then waits for no other's memory.
+	quickJob
+	// patientJob is one of a fit, which nobody's slot waits for.
+	patientJob
+)
+
 // admit waits until there is room for a job, and says what to call when it is done. A job for which there never is any
 // is refused.
-func (b *budget) admit(ctx context.Context, c estimator.Cost, patient bool) (release func(), err error) {
+func (b *budget) admit(ctx context.Context, c estimator.Cost, k kind) (release func(), err error) {
 	in := &b.large
 	switch {
+	case c.Bytes <= b.ordinary && k == quickJob && c.Requests <= quickRequests:
+		in = &b.quick
 	case c.Bytes <= b.ordinary:
 		in = &b.small
 	case c.Bytes > b.large.all:
@@ -72,7 +85,7 @@ func (b *budget) admit(ctx context.Context, c estimator.Cost, patient bool) (rel
 			humanize.IBytes(uint64(c.Bytes)), humanize.IBytes(uint64(b.large.all)))
 		return nil, errs.Err()
 	}
-	p := &place{client: clientOf(ctx).name, bytes: c.Bytes, called: make(chan struct{}), patient: patient}
+	p := &place{client: clientOf(ctx).name, bytes: c.Bytes, called: make(chan struct{}), patient: k == patientJob}
 	release = func() {
 		b.mu.Lock()
 		defer b.mu.Unlock()
@@ -81,7 +94,7 @@ func (b *budget) admit(ctx context.Context, c estimator.Cost, patient bool) (rel
 	b.mu.Lock()
 	in.line = append(in.line, p)
 	in.call()
-	if in == &b.large && !patient && slices.Contains(in.line, p) && in.waiting() > b.mostWaiting {
+	if in == &b.large && !p.patient && slices.Contains(in.line, p) && in.waiting() > b.mostWaiting {
 		in.leave(p)
 		b.mu.Unlock()
 		return nil, failed(CodeOverloaded, "The service has as many large jobs as its memory is enough for, and "+
@@ -153,13 +166,17 @@ func (r *room) waiting() (n int) {
 }
 
 // within is an estimate that ends with ctx, stays within the budget and has the cores in turns with others.
-func (s *Service) within(ctx context.Context, estimate planner.Estimator) planner.Estimator {
+func (s *Service) within(ctx context.Context, estimate planner.Estimator, quick bool) planner.Estimator {
 	ending := estimator.Until(ctx, estimate)
-	return func(in estimator.Input) (*estimator.Result, error) { return ending(s.admitted(ctx, in, false)) }
+	k := ordinaryJob
+	if quick {
+		k = quickJob
+	}
+	return func(in estimator.Input) (*estimator.Result, error) { return ending(s.admitted(ctx, in, k)) }
 }
 
 // admitted is in with what within asks of it. A patient one waits for room however many wait.
-func (s *Service) admitted(ctx context.Context, in estimator.Input, patient bool) estimator.Input {
+func (s *Service) admitted(ctx context.Context, in estimator.Input, k kind) estimator.Input {
 	in.Done = ctx.Done()
 	if s.budget != nil {
 		in.MostRequests = mostRequests
@@ -171,9 +188,12 @@ func (s *Service) admitted(ctx context.Context, in estimator.Input, patient bool
 		release := func() {}
 		if s.budget != nil {
 			var err error
-			if release, err = s.budget.admit(ctx, c, patient); err != nil {
+			if release, err = s.budget.admit(ctx, c, k); err != nil {
 				return nil, err
 			}
+		}
+		if k == patientJob {
+			return s.turns.takeLast(ctx, release), nil
 		}
 		return s.turns.take(ctx, release), nil
 	}

@@ -15,27 +15,27 @@ import (
 // large ones.
 func TestBudget(t *testing.T) {
 	b := newBudget(64 << 20)
-	_, err := b.admit(t.Context(), estimator.Cost{Bytes: 49 << 20}, false)
+	_, err := b.admit(t.Context(), estimator.Cost{Bytes: 49 << 20}, ordinaryJob)
 	if wrong, ok := errors.AsType[*invalid.Error](err); !ok || !strings.Contains(wrong.Error(), "49 MiB") ||
 		!strings.Contains(wrong.Error(), "48 MiB") {
 		t.Fatalf("%v", err)
 	}
-	release, err := b.admit(t.Context(), estimator.Cost{Bytes: 40 << 20}, false)
+	release, err := b.admit(t.Context(), estimator.Cost{Bytes: 40 << 20}, ordinaryJob)
 	if err != nil {
 		t.Fatal(err)
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := b.admit(short, estimator.Cost{Bytes: 9 << 20}, false); !errors.Is(err, context.DeadlineExceeded) {
+	if _, err := b.admit(short, estimator.Cost{Bytes: 9 << 20}, ordinaryJob); !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a second large job: %v", err)
 	}
-	small, err := b.admit(t.Context(), estimator.Cost{Bytes: 3 << 20}, false)
+	small, err := b.admit(t.Context(), estimator.Cost{Bytes: 3 << 20}, ordinaryJob)
 	if err != nil {
 		t.Fatal(err)
 	}
 	small()
 	release()
-	if release, err = b.admit(t.Context(), estimator.Cost{Bytes: 9 << 20}, false); err != nil {
+	if release, err = b.admit(t.Context(), estimator.Cost{Bytes: 9 << 20}, ordinaryJob); err != nil {
 		t.Fatal(err)
 	}
 	release()

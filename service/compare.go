@@ -36,7 +36,7 @@ func (s *Service) Compare(ctx context.Context, a, b estimator.Job, o CompareOpti
 		return nil, err
 	}
 	ra.input.Calibration, rb.input.Calibration = used, used
-	c, err := compare.Make(ctx, ra.input, rb.input, compare.Estimator(s.within(ctx, s.estimate)))
+	c, err := compare.Make(ctx, ra.input, rb.input, compare.Estimator(s.within(ctx, s.estimate, false)))
 	if err := compared(ra, rb, err); err != nil {
 		return nil, err
 	}

@@ -119,7 +119,7 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 		return diagnose.Job{}, err
 	}
 	requests, err := until(ctx, func() ([]estimator.Request, error) {
-		return estimator.Requests(s.admitted(ctx, r.input, false))
+		return estimator.Requests(s.admitted(ctx, r.input, ordinaryJob))
 	})
 	if err := r.problems(err); err != nil {
 		return diagnose.Job{}, err
@@ -136,7 +136,7 @@ func (s *Service) jobOf(ctx context.Context, job estimator.Job, result *estimato
 	}
 	if limitBytes > 0 {
 		known.FailsAtBytes, err = until(ctx, func() (int64, error) {
-			return estimator.FirstFailure(s.admitted(ctx, r.input, false), limitBytes)
+			return estimator.FirstFailure(s.admitted(ctx, r.input, ordinaryJob), limitBytes)
 		})
 		if err != nil && !errors.Is(err, estimator.ErrNotPlayed) {
 			return diagnose.Job{}, err

@@ -116,7 +116,7 @@ func (s *Service) trial(p *model.Preset) (parameters int64, err error) {
 	if p.Recorded != nil {
 		recordedTrial(p, &job.Training)
 	}
-	result, err := s.within(context.Background(), s.estimate)(estimator.Input{Job: job, Preset: p})
+	result, err := s.within(context.Background(), s.estimate, false)(estimator.Input{Job: job, Preset: p})
 	if err == nil {
 		return result.Model.Parameters, nil
 	}

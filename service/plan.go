@@ -105,7 +105,7 @@ func (s *Service) Plan(ctx context.Context, request PlanRequest, o PlanOptions) 
 			Presets:        presets,
 			Frontier:       o.Frontier,
 			Brief:          o.Brief,
-		}, s.within(ctx, s.judge()))
+		}, s.within(ctx, s.judge(), false))
 		if err := r.problems(err); err != nil {
 			return nil, err
 		}

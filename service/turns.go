@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"math"
 	"runtime"
 	"slices"
 	"sync"
@@ -13,14 +14,20 @@ import (
 type client struct {
 	name string
 	had  atomic.Int64
+	// whole is the request that this is a part of, as a line is of a batch; nil for a request.
+	whole *client
 }
 
 type clientKey struct{}
 
 // ForClient says whose request ctx is: large jobs of one client leave room to those of others, and have the cores in
-// turns with them. had tells how long the request's estimates had a core so far.
+// turns with them. had tells how long the request's estimates had a core so far. Within a request it tells of a part,
+// and what the part had the request had too.
 func ForClient(ctx context.Context, name string) (of context.Context, had func() time.Duration) {
 	c := &client{name: name}
+	if whole, ok := ctx.Value(clientKey{}).(*client); ok {
+		c.whole = whole.request()
+	}
 	return context.WithValue(ctx, clientKey{}, c), func() time.Duration { return time.Duration(c.had.Load()) }
 }
 
@@ -32,16 +39,49 @@ func clientOf(ctx context.Context) *client {
 	return &client{}
 }
 
-// turns lends the cores to estimates, which go on for as long as nobody else waits whose estimates had less of them
-// lately. An estimate offers its core every two milliseconds or so, and so a small one never waits for large ones of
-// others to end.
+func (c *client) request() *client {
+	if c.whole != nil {
+		return c.whole
+	}
+	return c
+}
+
+func (c *client) add(had time.Duration) {
+	c.had.Add(int64(had))
+	if c.whole != nil {
+		c.whole.had.Add(int64(had))
+	}
+}
+
+// turns lends the cores to estimates. An estimate offers its core every two milliseconds or so, and so a small one never
+// waits for large ones of others to end. Requests go through stages by what they had of the cores, and have most of the
+// cores in the first: what will take long need not be known beforehand. Within a stage whose estimates had less lately
+// goes first.
 type turns struct {
-	mu      sync.Mutex
-	free    int
-	waiting []*turn // in the order in which they came
-	// had is how long estimates of a client had a core lately. It is halved every second.
-	had    map[string]time.Duration
+	mu     sync.Mutex
+	free   int
+	stages [len(stagesOfRequests)]stage
 	halved time.Time
+}
+
+// stagesOfRequests are up to where requests are in each stage, and the stage's part of the cores while requests of all
+// stages want them. Estimates of models with a dozen layers end in the first, of any other dense model on one card in
+// the second; a plan goes through three, and batches through all.
+var stagesOfRequests = [...]struct {
+	upTo   time.Duration
+	weight time.Duration
+}{{4 * time.Millisecond, 8}, {32 * time.Millisecond, 4}, {256 * time.Millisecond, 2}, {math.MaxInt64, 1}}
+
+// stage is what requests in one stage want and had.
+type stage struct {
+	waiting []*turn // in the order in which they came
+	// running is how many have a core.
+	running int
+	// had is how long estimates of a client had a core lately while their requests were in this stage. It is halved
+	// every second.
+	had map[string]time.Duration
+	// used is how long all of them had a core, over the stage's weight, since it was last in use with others.
+	used time.Duration
 }
 
 // turn is an estimate's. It is used by one goroutine at a time.
@@ -50,9 +90,12 @@ type turn struct {
 	client *client
 	gone   <-chan struct{}
 	end    func()
+	// first is the stage that it begins in at least.
+	first int
 
 	has   bool      // a core
 	since time.Time // what of its time has not been counted
+	stage int       // in which it waits or runs
 	// called is closed by whoever gives it a core.
 	called chan struct{}
 }
@@ -61,12 +104,23 @@ type turn struct {
 const lead = 5 * time.Millisecond
 
 func newTurns() *turns {
-	return &turns{free: runtime.GOMAXPROCS(0), had: map[string]time.Duration{}, halved: time.Now()}
+	p := &turns{free: runtime.GOMAXPROCS(0), halved: time.Now()}
+	for i := range p.stages {
+		p.stages[i].had = map[string]time.Duration{}
+	}
+	return p
 }
 
 // take waits for a core; end is called with the turn's End. Whoever's ctx is done gets a turn without one.
 func (p *turns) take(ctx context.Context, end func()) *turn {
 	t := &turn{of: p, client: clientOf(ctx), gone: ctx.Done(), end: end}
+	t.Resume()
+	return t
+}
+
+// takeLast is take for work that nobody waits for, which leaves the first stages to others.
+func (p *turns) takeLast(ctx context.Context, end func()) *turn {
+	t := &turn{of: p, client: clientOf(ctx), gone: ctx.Done(), end: end, first: len(p.stages) - 1}
 	t.Resume()
 	return t
 }
@@ -82,9 +136,10 @@ func (s *Service) Core(ctx context.Context, name string) (leave func()) {
 func (t *turn) Resume() {
 	p := t.of
 	p.mu.Lock()
+	t.enter()
 	if p.free > 0 {
 		p.free--
-		t.has = true
+		p.start(t)
 		p.mu.Unlock()
 		t.since = time.Now()
 		return
@@ -95,15 +150,16 @@ func (t *turn) Resume() {
 // wait is called with the lock, which it lets go of.
 func (t *turn) wait() {
 	p := t.of
+	s := &p.stages[t.stage]
 	t.called = make(chan struct{})
-	p.waiting = append(p.waiting, t)
+	s.waiting = append(s.waiting, t)
 	p.mu.Unlock()
 	select {
 	case <-t.called:
 	case <-t.gone:
 		p.mu.Lock()
-		if i := slices.Index(p.waiting, t); i >= 0 {
-			p.waiting = slices.Delete(p.waiting, i, i+1)
+		if i := slices.Index(s.waiting, t); i >= 0 {
+			s.waiting = slices.Delete(s.waiting, i, i+1)
 		}
 		p.mu.Unlock()
 	}
@@ -119,13 +175,27 @@ func (t *turn) Pace() {
 	p.mu.Lock()
 	t.count()
 	next := p.next()
-	if next == nil || p.had[next.client.name]+lead > p.had[t.client.name] {
+	if next == nil || !t.givesWayTo(next) {
 		p.mu.Unlock()
 		return
 	}
-	t.has = false
-	p.call(next)
+	p.stop(t)
+	p.start(next)
+	close(next.called)
+	t.enter()
 	t.wait()
+}
+
+// givesWayTo says whether another has the better claim to the core.
+func (t *turn) givesWayTo(next *turn) bool {
+	own, others := &t.of.stages[t.stage], &t.of.stages[next.stage]
+	switch {
+	case next.stage == t.stage:
+		return own.had[next.client.name]+lead <= own.had[t.client.name]
+	case next.stage < t.stage:
+		return others.used <= own.used
+	}
+	return others.used+lead <= own.used
 }
 
 // Rest implements [estimator.Turn].
@@ -137,9 +207,10 @@ func (t *turn) Rest() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	t.count()
-	t.has = false
+	p.stop(t)
 	if next := p.next(); next != nil {
-		p.call(next)
+		p.start(next)
+		close(next.called)
 	} else {
 		p.free++
 	}
@@ -151,39 +222,99 @@ func (t *turn) End() {
 	t.end()
 }
 
-// next is who waits of the client that had least lately, nil where nobody does.
+// next is who waits in the stage that had least for its weight, of the client that had least there lately; nil where
+// nobody does.
 func (p *turns) next() (next *turn) {
-	for _, w := range p.waiting {
-		if next == nil || p.had[w.client.name] < p.had[next.client.name] {
+	var of *stage
+	for i := range p.stages {
+		if s := &p.stages[i]; len(s.waiting) > 0 && (of == nil || s.used < of.used) {
+			of = s
+		}
+	}
+	if of == nil {
+		return nil
+	}
+	for _, w := range of.waiting {
+		if next == nil || of.had[w.client.name] < of.had[next.client.name] {
 			next = w
 		}
 	}
 	return next
 }
 
-// call gives a core to one who waits.
-func (p *turns) call(w *turn) {
-	i := slices.Index(p.waiting, w)
-	p.waiting = slices.Delete(p.waiting, i, i+1)
-	w.has = true
-	close(w.called)
+// stageOf is the stage that a client's request is in.
+func stageOf(c *client) (stage int) {
+	for had := c.request().had.Load(); time.Duration(had) >= stagesOfRequests[stage].upTo; {
+		stage++
+	}
+	return stage
 }
 
-// count adds what t had since it was last counted.
+// enter finds the stage that t is in. One that was not in use has no claim to what it did not want then.
+func (t *turn) enter() {
+	t.stage = max(t.first, stageOf(t.client))
+	stages := &t.of.stages
+	if stages[t.stage].inUse() {
+		return
+	}
+	least := time.Duration(-1)
+	for i := range stages {
+		if o := &stages[i]; o.inUse() && (least < 0 || o.used < least) {
+			least = o.used
+		}
+	}
+	if least < 0 { // they begin anew
+		for i := range stages {
+			stages[i].used = 0
+		}
+	}
+	stages[t.stage].used = max(stages[t.stage].used, least, 0)
+}
+
+func (s *stage) inUse() bool { return s.running > 0 || len(s.waiting) > 0 }
+
+// start gives a core to one who wants it.
+func (p *turns) start(t *turn) {
+	s := &p.stages[t.stage]
+	if i := slices.Index(s.waiting, t); i >= 0 {
+		s.waiting = slices.Delete(s.waiting, i, i+1)
+	}
+	s.running++
+	t.has = true
+}
+
+func (p *turns) stop(t *turn) {
+	p.stages[t.stage].running--
+	t.has = false
+}
+
+// count adds what t had since it was last counted, and moves it on to the stage that it is in now.
 func (t *turn) count() {
 	p, now := t.of, time.Now()
 	if now.Sub(p.halved) >= time.Second {
 		p.halved = now
-		for name, had := range p.had {
-			if had < time.Millisecond {
-				delete(p.had, name)
-			} else {
-				p.had[name] = had / 2
-			}
+		for i := range p.stages {
+			p.stages[i].halve()
 		}
 	}
 	had := now.Sub(t.since)
 	t.since = now
-	p.had[t.client.name] += had
-	t.client.had.Add(int64(had))
+	s := &p.stages[t.stage]
+	s.had[t.client.name] += had
+	s.used += had / stagesOfRequests[t.stage].weight
+	t.client.add(had)
+	p.stop(t)
+	t.enter()
+	p.start(t)
+}
+
+// halve forgets half of what clients had.
+func (s *stage) halve() {
+	for name, had := range s.had {
+		if had < time.Millisecond {
+			delete(s.had, name)
+		} else {
+			s.had[name] = had / 2
+		}
+	}
 }

@@ -2,6 +2,7 @@ package service
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -10,8 +11,8 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// TestTurns: whoever had less of the cores lately goes first, in the running as well as in the line, and a client's own
-// jobs do not hurry each other.
+// TestTurns: whoever had less of the cores lately goes first, in the running as well as in the line, and what a client
+// asks next does not wait for its own long job.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTurns()
@@ -34,18 +35,23 @@ func TestTurns(t *testing.T) {
 		}
 		go ask("dear", time.Millisecond)
 		synctest.Wait()
-		dear.Pace() // its own client's
+		dear.Pace() // its own client's, for a millisecond
 		if !dear.has {
-			t.Fatal("gave way to its own client")
+			t.Fatal("has no core")
 		}
+		mu.Lock()
+		if own := took["dear"]; own != time.Millisecond {
+			t.Errorf("the client's other job took %v", own)
+		}
+		mu.Unlock()
 		go ask("small", time.Millisecond)
 		synctest.Wait()
 		time.Sleep(2 * time.Millisecond)
-		dear.Pace() // gives way, and goes on when the small one is done: its own client's other job came first
+		dear.Pace() // gives way, and goes on when the small one is done
 		mu.Lock()
 		small := took["small"]
 		mu.Unlock()
-		if want := 3 * time.Millisecond; small != want {
+		if want := 4 * time.Millisecond; small != want { // since the beginning
 			t.Errorf("the small job took %v, not %v", small, want)
 		}
 		dear.End()
@@ -53,8 +59,8 @@ func TestTurns(t *testing.T) {
 		time.Sleep(time.Second)
 		mu.Lock()
 		defer mu.Unlock()
-		if p.free != 1 || len(p.waiting) != 0 || len(took) != 2 {
-			t.Errorf("%d free, %d wait, %v", p.free, len(p.waiting), took)
+		if p.free != 1 || !p.unused() || len(took) != 2 {
+			t.Errorf("%d free, %+v, %v", p.free, p.stages, took)
 		}
 	})
 }
@@ -71,9 +77,110 @@ func TestTurnsEnd(t *testing.T) {
 	late.Pace()
 	late.End()
 	first.End()
-	if !ended || p.free != 1 || len(p.waiting) != 0 {
-		t.Errorf("%v, %d free, %d wait", ended, p.free, len(p.waiting))
+	if !ended || p.free != 1 || !p.unused() {
+		t.Errorf("%v, %d free, %+v", ended, p.free, p.stages)
 	}
+}
+
+func (p *turns) unused() bool {
+	for i := range p.stages {
+		if p.stages[i].inUse() {
+			return false
+		}
+	}
+	return true
+}
+
+// work takes so long on a core, and looks every two milliseconds.
+func (t *turn) work(takes time.Duration) {
+	for ; takes > 0; takes -= 2 * time.Millisecond {
+		time.Sleep(min(takes, 2*time.Millisecond))
+		t.Pace()
+	}
+	t.End()
+}
+
+// TestShortRequestsGoFirst: a client that asks for much, but little at a time, does not wait for long requests of a
+// hundred others who had next to nothing, and those get done all the same.
+func TestShortRequestsGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTurns()
+		p.free = 1
+		p.stages[0].had["busy"] = 100 * time.Millisecond
+		ask := func(name string, takes time.Duration) time.Duration {
+			ctx, _ := ForClient(t.Context(), name)
+			began := time.Now()
+			p.take(ctx, func() {}).work(takes)
+			return time.Since(began)
+		}
+		const long, clients = 200 * time.Millisecond, 100
+		var all sync.WaitGroup
+		began := time.Now()
+		for i := range clients {
+			all.Go(func() { ask(fmt.Sprint(i), long) })
+		}
+		time.Sleep(time.Second) // they have been through the first stage
+		asked := 0
+		for time.Since(began) < clients*long {
+			if took := ask("busy", time.Millisecond); took > 10*time.Millisecond {
+				t.Fatalf("a request of a millisecond took %v", took)
+			}
+			asked++
+			time.Sleep(20 * time.Millisecond)
+		}
+		all.Wait()
+		if took, most := time.Since(began), clients*long+time.Duration(asked+100)*time.Millisecond; took > most {
+			t.Errorf("the long ones took %v, %v is their work and that of the short ones", took, most)
+		}
+	})
+}
+
+// TestLongRequestsHaveTheirPart: where short requests want all of the cores, long ones still have a ninth.
+func TestLongRequestsHaveTheirPart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTurns()
+		p.free = 1
+		ctx, had := ForClient(t.Context(), "long")
+		var all sync.WaitGroup
+		all.Go(func() { p.take(ctx, func() {}).work(500 * time.Millisecond) })
+		time.Sleep(300 * time.Millisecond) // alone, to the last stage
+		before := had()
+		enough := time.Now().Add(900 * time.Millisecond)
+		for range 4 {
+			all.Go(func() {
+				for time.Now().Before(enough) {
+					short, _ := ForClient(t.Context(), "short")
+					p.take(short, func() {}).work(2 * time.Millisecond)
+				}
+			})
+		}
+		time.Sleep(time.Until(enough))
+		if got, want := had()-before, 100*time.Millisecond; got < want*8/10 || got > want*12/10 {
+			t.Errorf("the long one had %v of 0.9 s, its ninth is %v", got, want)
+		}
+		all.Wait()
+	})
+}
+
+// TestPartsOfARequest: what the lines of a batch had counts for the batch.
+func TestPartsOfARequest(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTurns()
+		request, _ := ForClient(t.Context(), "a")
+		for range 5 {
+			line, had := ForClient(request, "a")
+			p.take(line, func() {}).work(4 * time.Millisecond)
+			if had() != 4*time.Millisecond {
+				t.Errorf("a line had %v", had())
+			}
+		}
+		line, _ := ForClient(request, "a")
+		last := p.take(line, func() {})
+		defer last.End()
+		if last.stage != 1 { // from 4 ms to 32
+			t.Errorf("after 20 ms a batch is in stage %d", last.stage)
+		}
+	})
 }
 
 // TestShareOfOneClient: the large jobs of one client leave room to those of another, who came later.
@@ -81,16 +188,16 @@ func TestShareOfOneClient(t *testing.T) {
 	b := newBudget(64 << 20) // 48 MiB for large ones
 	one, _ := ForClient(t.Context(), "one")
 	other, _ := ForClient(t.Context(), "other")
-	first, err := b.admit(one, estimator.Cost{Bytes: 20 << 20}, false)
+	first, err := b.admit(one, estimator.Cost{Bytes: 20 << 20}, ordinaryJob)
 	if err != nil {
 		t.Fatal(err)
 	}
 	short, cancel := context.WithTimeout(one, 20*time.Millisecond)
 	defer cancel()
-	if _, err := b.admit(short, estimator.Cost{Bytes: 10 << 20}, false); err == nil {
+	if _, err := b.admit(short, estimator.Cost{Bytes: 10 << 20}, ordinaryJob); err == nil {
 		t.Fatal("one client has more than half")
 	}
-	second, err := b.admit(other, estimator.Cost{Bytes: 10 << 20}, false)
+	second, err := b.admit(other, estimator.Cost{Bytes: 10 << 20}, ordinaryJob)
 	if err != nil {
 		t.Fatal(err)
 	}
