@@ -73,8 +73,17 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	how.unread(diffusion, o, errs)
 	r.framework = cmp.Or(t.Framework, diffusers)
 	r.refuseWithDiffusion(job, errs)
-	r.arch = model.FromPipeline(model.Pipeline{Transformer: d.Transformer, UNet: d.UNet, VAE: d.VAE,
-		TextEncoders: d.TextEncoders}, "/model/diffusion", errs)
+	parts, known := model.Pipeline{Transformer: d.Transformer, UNet: d.UNet, VAE: d.VAE,
+		TextEncoders: d.TextEncoders}.Completed(d.Preset)
+	if d.Preset != "" && !known && d.Transformer == nil && d.UNet == nil {
+		errs.Add("/model/diffusion/preset", "unknown_model", "the pipeline %.100q is not known; %s are, and of others "+
+			"the config.json of each folder is accepted", d.Preset, strings.Join(model.PublishedPipelines(), ", "))
+		return
+	}
+	r.arch = model.FromPipeline(parts, "/model/diffusion", errs)
+	if r.arch.Family != "" && d.Preset != "" {
+		r.arch.Name = d.Preset
+	}
 	r.diffusionPrecision(t, errs)
 	r.chooseOptimizer(t, errs)
 	r.diffusionCheckpoints(t, errs)
@@ -95,7 +104,8 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	if t.LoRA != nil {
 		r.diffusionLoRA(t, &script, errs)
 	}
-	r.recipe.Objective = objective.Diffusion{CachedLatents: o.Latents == "cached", Weights: holds.Frozen, VAE: holds.VAE}
+	r.recipe.Objective = objective.Diffusion{CachedLatents: o.Latents == "cached", CachedTexts: !script.keepsTexts,
+		Packs: script.packs, Preconditions: script.preconditions, Weights: holds.Frozen, VAE: holds.VAE}
 	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 	r.versions = len(t.Versions) > 0
@@ -233,6 +243,11 @@ func (r *resolved) arrange(t *Training, s *diffusionScript) model.Arrangement {
 		KeepsVAE: t.Objective.Latents != "cached", Order: s.order, Adapted: t.LoRA != nil}
 	if s.wideVAE {
 		a.VAE = step.F32
+	}
+	a.PromptsStay = !s.keepsTexts
+	a.EmbeddedTokens = s.t5Tokens
+	if s.preconditions {
+		a.EmbeddedTokens += s.clipTokens // CLIP's two encoders side by side, and T5's behind them
 	}
 	last := r.arch.TextEncoders() - 1
 	for i := range last + 1 {

@@ -26,6 +26,8 @@ type diffusionScript struct {
 	wideVAE bool
 	// t5Tokens and clipTokens are how many tokens a prompt has.
 	t5Tokens, clipTokens int64
+	// packs: it makes tokens of latents itself; preconditions: it computes latents of a prediction.
+	packs, preconditions bool
 	// targets are the modules that it puts adapters on where --lora_layers says nothing.
 	targets []string
 }
@@ -35,10 +37,14 @@ var diffusionScripts = []diffusionScript{
 	{name: "dreambooth/train_dreambooth_lora_flux.py", family: "flux", train: "transformer", adapters: true,
 		order: []model.Part{model.PartVAE, model.PartDenoiser, model.PartTexts},
 		// del text_encoder_one, text_encoder_two frees nothing: the list text_encoders still holds them
-		keepsTexts: true, cachesLatents: true, t5Tokens: 512, clipTokens: 77,
+		keepsTexts: true, cachesLatents: true, packs: true, t5Tokens: 512, clipTokens: 77,
 		targets: []string{"attn.to_k", "attn.to_q", "attn.to_v", "attn.to_out.0", "attn.add_k_proj",
 			"attn.add_q_proj", "attn.add_v_proj", "attn.to_add_out", "ff.net.0.proj", "ff.net.2",
 			"ff_context.net.0.proj", "ff_context.net.2"}},
+	// accelerator.prepare moves the transformer, when the text encoders have been deleted
+	{name: "dreambooth/train_dreambooth_sd3.py", family: "sd3", train: "transformer",
+		order:   []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser},
+		wideVAE: true, preconditions: true, t5Tokens: 77, clipTokens: 77},
 }
 
 // scriptFor is the script that a job names, or the one that trains its model so; ok is false where there is none.

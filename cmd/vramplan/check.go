@@ -106,7 +106,7 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 		return nil, origin{}, nil, err
 	}
 	found, err := c.submissionFlags.find(t, cards, c.File == "" && c.Model == "" && c.HFConfig == "" &&
-		c.Recorded == "")
+		c.Recorded == "" && c.Pipeline == "")
 	from := origin{source: found.From, options: found.Options}
 	if found.Inferred {
 		from.doubts, from.others, from.more = found.Doubts, found.Others, found.More

@@ -24,6 +24,7 @@ type jobFlags struct {
 type jobFields struct {
 	Model    string `placeholder:"NAME" help:"Model of the catalog, such as gpt2 or meta-llama/Llama-3.1-8B." xor:"model" group:"Job:"`
 	HFConfig string `name:"hf-config" placeholder:"FILE" help:"A Hugging Face config.json as the model." xor:"model" group:"Job:"`
+	Pipeline string `placeholder:"NAME" help:"A published diffusion pipeline, such as black-forest-labs/FLUX.1-dev; --objective diffusion is meant." xor:"model" group:"Job:"`
 	Recorded string `placeholder:"FILE" help:"A recording of the model, as vramplan_record writes it." xor:"model" group:"Job:"`
 
 	MicroBatch           *int64   `placeholder:"N" help:"Sequences in one forward pass on one GPU." group:"Job:"`
@@ -47,6 +48,9 @@ type jobFields struct {
 	Images               *int64   `placeholder:"N" help:"Pictures in a sequence, of models that read them; --objective vision-language is meant." group:"Job:"`
 	ImageSize            []int64  `placeholder:"H,W" help:"Pixels of a picture as it reaches the model, such as 448,448." group:"Job:"`
 	FreezeVision         *bool    `negatable:"" help:"The tower that looks at the pictures is not trained." group:"Job:"`
+	Resolution           []int64  `placeholder:"N" help:"diffusion: pixels of a picture a side, or height and width, such as 768,1024." group:"Job:"`
+	DiffusersScript      *string  `name:"diffusers-script" placeholder:"NAME" help:"diffusion: diffusers' training script; that of the model if not given." group:"Job:"`
+	Latents              *string  `placeholder:"NAME" help:"diffusion: each-step, or cached for pictures that were encoded before training." group:"Job:"`
 	Compile              *bool    `negatable:"" help:"The model runs under torch.compile." group:"Job:"`
 	Framework            *string  `placeholder:"NAME" help:"Whose defaults apply: pytorch, nanogpt, hf-trainer, …" group:"Job:"`
 	LoRARank             *int64   `name:"lora-rank" placeholder:"N" help:"Train LoRA adapters of this rank." group:"Job:"`
@@ -109,6 +113,10 @@ func (f *jobFields) edits() ([]edit, error) {
 		}
 		list = append(list, edit{path: "model", value: map[string]json.RawMessage{"recorded": recorded}})
 	}
+	if f.Pipeline != "" {
+		list = append(list, edit{path: "model", value: map[string]any{"diffusion": map[string]string{
+			"preset": f.Pipeline}}})
+	}
 	list = appendEdit(list, "training.micro_batch", f.MicroBatch)
 	list = appendEdit(list, "training.sequence_length", f.SequenceLength)
 	list = appendEdit(list, "training.gradient_accumulation", f.GradientAccumulation)
@@ -142,6 +150,14 @@ func (f *jobFields) edits() ([]edit, error) {
 		list = append(list, edit{path: "training.objective.image_size", value: f.ImageSize})
 	}
 	list = appendEdit(list, "training.objective.freeze_vision", f.FreezeVision)
+	if f.Pipeline != "" || f.Resolution != nil || f.Latents != nil {
+		list = append(list, edit{path: "training.objective.kind", value: "diffusion", absent: true})
+	}
+	if f.Resolution != nil {
+		list = append(list, edit{path: "training.resolution", value: f.Resolution})
+	}
+	list = appendEdit(list, "training.script", f.DiffusersScript)
+	list = appendEdit(list, "training.objective.latents", f.Latents)
 	list = appendEdit(list, "training.compile", f.Compile)
 	list = appendEdit(list, "training.lora.rank", f.LoRARank)
 	if f.QLoRA {

@@ -11,6 +11,10 @@ type Arrangement struct {
 	KeepsVAE, KeepsTexts bool
 	// Order is the parts in the order in which the script moves them.
 	Order []Part
+	// EmbeddedTokens is how many tokens the denoiser reads of a prompt, and PromptsStay says that the embeddings of one
+	// prompt, read before training, stay on the GPU.
+	EmbeddedTokens int64
+	PromptsStay    bool
 	// TextTokens is how many tokens a prompt has for the text encoder of each place.
 	TextTokens []int64
 	// Adapted says that adapters are trained on the denoiser.
@@ -38,6 +42,8 @@ type denoiserOptions interface {
 	tokens(rows, columns int64) int64
 	// multiple is of how many rows and columns of a latent it takes multiples.
 	multiple() int64
+	// reads is how wide the embeddings are that it reads, and what is pooled of them.
+	reads() (embeddings, pooled int64)
 	// shape fills in what an architecture says of itself.
 	shape(a *Architecture)
 }
@@ -139,6 +145,11 @@ func buildDiffusion(b *builder) step.Network {
 				}
 				first += int(o.layers())
 			}
+			if how.PromptsStay {
+				embedded, pooled := own.denoiser.reads()
+				b.buffer("prompt_embeds", how.EmbeddedTokens*embedded, how.Frozen)
+				b.buffer("pooled_prompt_embeds", pooled, how.Frozen)
+			}
 		}
 	}
 	return m
@@ -172,6 +183,10 @@ func (m *diffusion) Forward(t *step.Tape, _ []step.T) (step.T, []step.T) {
 // first of all, are the embeddings, and what the first CLIP pools is pooled.
 func (m *diffusion) Texts(t *step.Tape, prompts int64) (embeddings, pooled step.T) {
 	embeddings, pooled = step.NoTensor, step.NoTensor
+	if how := m.own.arrangement; how.PromptsStay {
+		embedded, end := m.own.denoiser.reads()
+		return t.Buffered(prompts*how.EmbeddedTokens*embedded, how.Frozen), t.Buffered(prompts*end, how.Frozen)
+	}
 	for i, e := range m.texts {
 		shape := step.Shape{Batch: prompts, Tokens: m.own.arrangement.TextTokens[i]}
 		var hidden, end step.T
@@ -205,7 +220,7 @@ func (m *diffusion) Denoise(t *step.Tape, latents, embeddings, pooled step.T) st
 	s, scale := t.Shape, m.a.LatentScale()
 	return m.denoiser.denoise(t, denoising{latents: latents, embeddings: embeddings, pooled: pooled, batch: s.Batch,
 		rows: s.Height / scale, columns: s.Width / scale,
-		textTokens: m.own.arrangement.TextTokens[len(m.own.arrangement.TextTokens)-1]})
+		textTokens: m.own.arrangement.EmbeddedTokens})
 }
 
 // Latents is how many elements the latents of the micro-batch have.

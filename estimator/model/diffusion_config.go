@@ -27,6 +27,7 @@ type denoiserKind struct {
 // denoisers are the models that are trained, by _class_name.
 var denoisers = map[string]denoiserKind{
 	"FluxTransformer2DModel": {part: "transformer", defaults: fluxDefaults, read: (*config).flux},
+	"SD3Transformer2DModel":  {part: "transformer", defaults: sd3Defaults, read: (*config).sd3},
 }
 
 // textKinds are the text encoders, by model_type.

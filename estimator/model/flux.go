@@ -63,6 +63,8 @@ func (o fluxOptions) tokens(rows, columns int64) int64 {
 	return (rows / fluxPatch) * (columns / fluxPatch)
 }
 
+func (o fluxOptions) reads() (embeddings, pooled int64) { return o.joint, o.pooledWidth }
+
 func (o fluxOptions) shape(a *Architecture) {
 	a.Name, a.Family = "flux", "flux"
 	a.Hidden, a.Heads, a.KVHeads, a.HeadDim, a.FFN = o.width(), o.heads, o.heads, o.headDim, 4*o.width()
@@ -72,9 +74,7 @@ func (o fluxOptions) shape(a *Architecture) {
 type flux struct {
 	own                          fluxOptions
 	first                        int
-	timeIn, timeOut              linear
-	guidanceIn, guidanceOut      linear
-	textIn, textOut              linear
+	time                         timeText
 	context, x                   linear
 	doubles                      []fluxDouble
 	singles                      []fluxSingle
@@ -100,14 +100,7 @@ type fluxSingle struct {
 func (o fluxOptions) declare(b *builder, first int) denoiser {
 	d := o.width()
 	m := &flux{own: o, first: first, doubles: make([]fluxDouble, o.double), singles: make([]fluxSingle, o.single)}
-	pair := func(name string, in int64) (up, down linear) {
-		return b.matrix(name+".linear_1", in, d), b.matrix(name+".linear_2", d, d)
-	}
-	m.timeIn, m.timeOut = pair("time_text_embed.timestep_embedder", timeChannels)
-	if o.guidance {
-		m.guidanceIn, m.guidanceOut = pair("time_text_embed.guidance_embedder", timeChannels)
-	}
-	m.textIn, m.textOut = pair("time_text_embed.text_embedder", o.pooledWidth)
+	m.time = b.timeText(o.pooledWidth, d, o.guidance)
 	m.context, m.x = b.linear("context_embedder", o.joint, d, true), b.linear("x_embedder", o.in, d, true)
 	for i := range m.doubles {
 		m.doubles[i] = o.declareDouble(b)
@@ -117,13 +110,6 @@ func (o fluxOptions) declare(b *builder, first int) denoiser {
 	}
 	m.normOut = b.matrix("norm_out.linear", d, 2*d)
 	m.out = b.linear("proj_out", d, o.out, true)
-	return m
-}
-
-// matrix is a linear layer that runs on one row for each picture.
-func (b *builder) matrix(name string, in, out int64) linear {
-	m := b.linear(name, in, out, true)
-	m.matrix = true
 	return m
 }
 
@@ -166,7 +152,7 @@ func (m *flux) denoise(t *step.Tape, in denoising) step.T {
 	x := m.x.forward(t, in.latents)
 	d := x.Dtype()
 	times := t.Input(in.batch, d)
-	condition := m.condition(t, in, d)
+	condition := m.time.forward(t, in)
 	context := m.context.forward(t, in.embeddings)
 	cos, sin := m.positions(t, d)
 	for i := range m.doubles {
@@ -184,76 +170,15 @@ func (m *flux) denoise(t *step.Tape, in denoising) step.T {
 		x, context = outs[0], outs[1]
 	}
 	t.EndLayers()
-	y := m.last(t, x, condition)
+	t.In(step.PartNorm)
+	scaled := continuousNorm(t, &m.normOut, x, condition, false)
+	y := m.out.forward(t, scaled)
+	t.Drop(scaled)
 	for _, x := range [...]step.T{x, context, times, cos, sin, condition} {
 		t.Drop(x)
 	}
 	return y
 }
-
-// last is AdaLayerNormContinuous and the layer back to latents.
-func (m *flux) last(t *step.Tape, x, condition step.T) step.T {
-	t.In(step.PartNorm)
-	act := t.SiLU(condition)
-	both := m.normOut.forward(t, act)
-	t.Drop(act)
-	parts := t.Chunks(both, 2)
-	normed := t.NormRows(x, m.own.width())
-	scaled := modulate(t, normed, parts[0], parts[1])
-	for _, x := range append(parts, both) {
-		t.Drop(x)
-	}
-	y := m.out.forward(t, scaled)
-	t.Drop(scaled)
-	return y
-}
-
-// modulate is x * (1 + scale) + shift for every picture's tokens. It takes over x.
-func modulate(t *step.Tape, x, scale, shift step.T) step.T {
-	one := t.AddScalar(scale, step.LabelElementwise)
-	scaled := t.Mul(x, one, false, step.LabelElementwise)
-	t.Drop(x)
-	t.Drop(one)
-	y := t.Add(scaled, shift, step.LabelElementwise)
-	t.Drop(scaled)
-	return y
-}
-
-// condition is time_text_embed: what says how noisy the latents are and what they show.
-func (m *flux) condition(t *step.Tape, in denoising, d step.DType) step.T {
-	embed := func(up, down *linear, x step.T) step.T {
-		h := up.forward(t, x)
-		act := t.SiLU(h)
-		t.Drop(h)
-		y := down.forward(t, act)
-		t.Drop(act)
-		return y
-	}
-	timed := func(up, down *linear) step.T {
-		sines := t.Sinusoids(in.batch, timeChannels)
-		x := t.Cast(sines, in.pooled.Dtype(), step.LabelCast)
-		y := embed(up, down, x)
-		t.Drop(x)
-		t.Drop(sines)
-		return y
-	}
-	sum := timed(&m.timeIn, &m.timeOut)
-	if m.own.guidance {
-		guided := timed(&m.guidanceIn, &m.guidanceOut)
-		both := t.Add(sum, guided, step.LabelEmbedding)
-		t.Drop(sum)
-		t.Drop(guided)
-		sum = both
-	}
-	text := embed(&m.textIn, &m.textOut, in.pooled)
-	y := t.Add(sum, text, step.LabelEmbedding)
-	t.Drop(sum)
-	t.Drop(text)
-	return y
-}
-
-// timeChannels is how many sines and cosines stand for a time.
-const timeChannels = 256
 
 // positions are the cosines and sines of every token's place, in float32 out of float64.
 // Source: diffusers/models/embeddings.py (get_1d_rotary_pos_embed), 0.39.

@@ -10,7 +10,7 @@ func (m *flux) double(t *step.Tape, l *fluxDouble, in []step.T) []step.T {
 	var normed, together [2]step.T
 	t.In(step.PartNorm)
 	for k := range states {
-		normed[k], parts[k], together[k] = m.zeroNorm(t, &l.norm[k], states[k], condition, 6)
+		normed[k], parts[k], together[k] = zeroNorm(t, &l.norm[k], states[k], condition, false, 6)
 	}
 	t.In(step.PartAttention)
 	attended := m.jointAttention(t, l, normed, cos, sin)
@@ -20,7 +20,7 @@ func (m *flux) double(t *step.Tape, l *fluxDouble, in []step.T) []step.T {
 		t.In(step.PartNorm)
 		gated := t.Mul(attended[k], parts[k][2], false, step.LabelResidual)
 		middle := t.Add(states[k], gated, step.LabelResidual)
-		plain := t.NormRows(middle, m.own.width())
+		plain := t.NormRows(middle, m.own.width(), false)
 		t.Drop(normed[k])
 		again := modulate(t, plain, parts[k][4], parts[k][3])
 		t.In(step.PartMLP)
@@ -49,18 +49,6 @@ func (m *flux) double(t *step.Tape, l *fluxDouble, in []step.T) []step.T {
 		t.Drop(x)
 	}
 	return outs[:]
-}
-
-// zeroNorm is AdaLayerNormZero: x normalised, scaled and moved by what a linear layer makes of the condition, and all
-// of that, in n parts and together.
-func (m *flux) zeroNorm(t *step.Tape, layer *linear, x, condition step.T, n int64) (y step.T, parts []step.T,
-	together step.T) {
-	act := t.SiLU(condition)
-	together = layer.forward(t, act)
-	t.Drop(act)
-	parts = t.Chunks(together, n)
-	y = modulate(t, t.NormRows(x, m.own.width()), parts[1], parts[0])
-	return y, parts, together
 }
 
 // jointAttention is FluxAttnProcessor: queries, keys and values of the picture and of the text, each normed, as one
@@ -116,7 +104,7 @@ func (m *flux) single(t *step.Tape, l *fluxSingle, in []step.T) []step.T {
 	condition, cos, sin := in[2], in[3], in[4]
 	t.In(step.PartNorm)
 	x := t.Concat(in[1], in[0], step.LabelContiguous)
-	normed, parts, together := m.zeroNorm(t, &l.norm, x, condition, 3)
+	normed, parts, together := zeroNorm(t, &l.norm, x, condition, false, 3)
 	t.In(step.PartMLP)
 	wide := l.up.forward(t, normed)
 	act := t.GELU(wide)

@@ -3,13 +3,28 @@ package step
 // What the transformers of diffusion pipelines do otherwise than those of language.
 
 // NormRows is nn.LayerNorm over rows of width elements, without gain and bias; float32 under autocast. It keeps its
-// input and two float32 statistics a row.
-func (t *Tape) NormRows(x T, width int64) T {
+// input and two float32 statistics a row. Rows whose elements do not lie side by side are copied before the kernel
+// starts, in forward and again in backward.
+// Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (expect_contiguous), torch 2.9.
+func (t *Tape) NormRows(x T, width int64, transposed bool) T {
 	input := t.autocastTo(x, F32, LabelCast)
 	rows := input.numel / width
+	dense := NoTensor
+	if transposed {
+		dense = t.fresh(input.numel, input.dtype, LabelContiguous)
+	}
 	y := t.fresh(input.numel, input.dtype, LabelNormOutput)
 	mean, rstd := t.fresh(rows, F32, LabelNormStatistics), t.fresh(rows, F32, LabelNormStatistics)
-	y = t.op(input).save(input, mean, rstd).alloc(0, input.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	t.Drop(dense)
+	o := t.op(input).save(input, mean, rstd)
+	if transposed {
+		o.alloc(1, input.bytes(), LabelContiguous)
+	}
+	o.alloc(0, input.bytes(), LabelInputGradient)
+	if transposed {
+		o.free(1)
+	}
+	y = o.send(0, 0).out(y, 0)
 	t.Drop(mean)
 	t.Drop(rstd)
 	t.Drop(input)
@@ -71,6 +86,13 @@ func (t *Tape) SliceTokens(x T, first, second int64) (a, b T) {
 	}
 	a = part(first)
 	return a, part(second)
+}
+
+// JoinHeadsOutermost is torch.cat of a and b, heads of two sequences, behind each other: a copy with the heads outermost.
+func (t *Tape) JoinHeadsOutermost(a, b T) T {
+	y := t.Concat(a, b, LabelContiguous)
+	y.layout = headsFirst
+	return y
 }
 
 // JoinColumns is torch.cat of what attention returned with b along the columns. The gradient of the former comes as

@@ -18,6 +18,9 @@ type Pipeline interface {
 type Diffusion struct {
 	// CachedLatents says that the pictures were encoded before training; CachedTexts the same of the prompts.
 	CachedLatents, CachedTexts bool
+	// Packs says that the script makes tokens of the latents and pictures of the prediction itself, and Preconditions
+	// that it computes the latents of a prediction.
+	Packs, Preconditions bool
 	// Weights is the type of what is not trained (weight_dtype), VAE that of the autoencoder.
 	Weights, VAE step.DType
 }
@@ -42,22 +45,35 @@ func (o Diffusion) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 	n := latents.Numel()
 	noise := o.variable(t, t.Input(n, latents.Dtype()))
 	noisy := o.flow(t, latents, noise)
-	packed := o.variable(t, t.Input(n, latents.Dtype()))
+	read := noisy
+	if o.Packs {
+		read = o.variable(t, t.Input(n, latents.Dtype()))
+	}
 	t.EnterAutocast()
-	out := p.Denoise(t, packed, embeddings, pooled)
+	out := p.Denoise(t, read, embeddings, pooled)
 	t.ExitAutocast()
 	prediction := out
 	if t.Recipe.Autocast { // accelerate's wrapper
 		prediction = t.Float(out, step.LabelCast)
 		t.Drop(out)
 	}
-	unpacked := t.Relaid(prediction)
-	t.Drop(prediction)
-	t.KeptByModel(unpacked)
-	target := o.variable(t, t.Input(n, latents.Dtype()))
-	loss := o.squares(t, unpacked, target)
-	_ = noisy
-	return loss
+	target := latents
+	switch {
+	case o.Packs:
+		unpacked := t.Relaid(prediction)
+		t.Drop(prediction)
+		prediction = unpacked
+		t.KeptByModel(prediction)
+		target = o.variable(t, t.Input(n, latents.Dtype()))
+	case o.Preconditions:
+		scaled := t.MulScalar(prediction, step.LabelLoss)
+		moved := t.AddScalar(scaled, step.LabelLoss)
+		t.Drop(scaled)
+		t.Drop(prediction)
+		prediction = moved
+		t.KeptByModel(prediction)
+	}
+	return o.squares(t, prediction, target)
 }
 
 // variable is x as a variable of the loop that keeps it until it is assigned anew.
@@ -68,6 +84,9 @@ func (o Diffusion) variable(t *step.Tape, x step.T) step.T {
 
 // texts are the embeddings of the prompts, which are read anew in each micro-step unless they were before training.
 func (o Diffusion) texts(t *step.Tape, p Pipeline, prompts int64) (embeddings, pooled step.T) {
+	if o.CachedTexts {
+		return p.Texts(t, prompts)
+	}
 	t.As(step.PassReference, func() { embeddings, pooled = p.Texts(t, prompts) })
 	copied := o.variable(t, t.Cast(embeddings, o.Weights, step.LabelEmbedding))
 	t.Drop(embeddings)

@@ -1,0 +1,158 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// Stable Diffusion 3: a transformer of blocks in which text and picture have weights of their own and attend together.
+// Source: diffusers/models/transformers/transformer_sd3.py, attention.py (JointTransformerBlock), 0.39.
+var sd3Defaults = map[string]any{
+	"sample_size": 128.0, "patch_size": 2.0, "in_channels": 16.0, "num_layers": 18.0, "attention_head_dim": 64.0,
+	"num_attention_heads": 18.0, "joint_attention_dim": 4096.0, "caption_projection_dim": 1152.0,
+	"pooled_projection_dim": 2048.0, "out_channels": 16.0, "pos_embed_max_size": 96.0}
+
+// sd3Options are the numbers of SD3Transformer2DModel.
+type sd3Options struct {
+	blocks, heads, headDim, patch, in, out, joint, pooledWidth, places int64
+}
+
+func (c *config) sd3() denoiserOptions {
+	o := sd3Options{blocks: c.integer("num_layers", maxLayers), heads: c.integer("num_attention_heads", maxHeads),
+		headDim: c.integer("attention_head_dim", maxHeads), patch: c.integer("patch_size", maxLevels),
+		in: c.integer("in_channels", maxHeads), out: c.integer("out_channels", maxHeads),
+		joint: c.integer("joint_attention_dim", maxChannels), pooledWidth: c.integer("pooled_projection_dim", maxChannels),
+		places: c.integer("pos_embed_max_size", maxHeads)}
+	if width := c.integer("caption_projection_dim", maxChannels); width != o.width() {
+		c.errs.Add(c.pointer+"/caption_projection_dim", "conflict", "caption_projection_dim is %d, and text and "+
+			"picture attend together in num_attention_heads × attention_head_dim, %d", width, o.width())
+	}
+	if v, given := c.value("qk_norm"); given {
+		c.errs.Add(c.pointer+"/qk_norm", "unsupported", "qk_norm is %s; norms of queries and keys, as in Stable "+
+			"Diffusion 3.5, are not modelled yet", describe(v))
+	}
+	if list, _ := c.given["dual_attention_layers"].([]any); len(list) > 0 {
+		c.errs.Add(c.pointer+"/dual_attention_layers", "unsupported", "layers with a second attention, as in Stable "+
+			"Diffusion 3.5 medium, are not modelled yet")
+	}
+	return o
+}
+
+func (o sd3Options) layers() int64   { return o.blocks }
+func (o sd3Options) channels() int64 { return o.in }
+func (o sd3Options) multiple() int64 { return o.patch }
+func (o sd3Options) width() int64    { return o.heads * o.headDim }
+func (o sd3Options) most() int64     { return o.places * o.patch }
+func (o sd3Options) tokens(rows, columns int64) int64 {
+	return (rows / o.patch) * (columns / o.patch)
+}
+
+func (o sd3Options) reads() (embeddings, pooled int64) { return o.joint, o.pooledWidth }
+
+func (o sd3Options) shape(a *Architecture) {
+	a.Name, a.Family = "sd3", "sd3"
+	a.Hidden, a.Heads, a.KVHeads, a.HeadDim, a.FFN = o.width(), o.heads, o.heads, o.headDim, 4*o.width()
+}
+
+// sd3 is SD3Transformer2DModel.
+type sd3 struct {
+	own           sd3Options
+	first         int
+	patches       convolution
+	time          timeText
+	context       linear
+	blocks        []sd3Block
+	normOut, out  linear
+	batch         int64
+	text, picture int64 // tokens
+}
+
+// sd3Block is JointTransformerBlock: of each pair the first is the picture's, the second the text's. The last block
+// leaves the text alone.
+type sd3Block struct {
+	norm     [2]linear
+	q, k, v  [2]linear
+	o        [2]linear
+	up, down [2]linear
+	last     bool
+}
+
+func (o sd3Options) declare(b *builder, first int) denoiser {
+	d := o.width()
+	m := &sd3{own: o, first: first, blocks: make([]sd3Block, o.blocks)}
+	m.patches = b.convolution("pos_embed.proj", o.in, d, o.patch, o.patch, true)
+	b.buffer("pos_embed.pos_embed", o.places*o.places*d, step.F32)
+	m.time = b.timeText(o.pooledWidth, d, false)
+	m.context = b.linear("context_embedder", o.joint, d, true)
+	for i := range m.blocks {
+		m.blocks[i] = o.declareBlock(b, i == len(m.blocks)-1)
+	}
+	m.normOut = b.matrix("norm_out.linear", d, 2*d)
+	m.out = b.linear("proj_out", d, o.patch*o.patch*o.out, true)
+	return m
+}
+
+func (o sd3Options) declareBlock(b *builder, last bool) sd3Block {
+	const name = "transformer_blocks"
+	d := o.width()
+	l := sd3Block{last: last}
+	parts := int64(6)
+	l.norm[0] = b.matrix(name+".norm1.linear", d, 6*d)
+	if last {
+		parts = 2
+	}
+	l.norm[1] = b.matrix(name+".norm1_context.linear", d, parts*d)
+	l.q[0], l.k[0] = b.linear(name+".attn.to_q", d, d, true), b.linear(name+".attn.to_k", d, d, true)
+	l.v[0] = b.linear(name+".attn.to_v", d, d, true)
+	l.k[1], l.v[1] = b.linear(name+".attn.add_k_proj", d, d, true), b.linear(name+".attn.add_v_proj", d, d, true)
+	l.q[1] = b.linear(name+".attn.add_q_proj", d, d, true)
+	l.o[0] = b.linear(name+".attn.to_out.0", d, d, true)
+	if !last {
+		l.o[1] = b.linear(name+".attn.to_add_out", d, d, true)
+	}
+	for k, ff := range [2]string{".ff", ".ff_context"} {
+		if k == 1 && last {
+			break
+		}
+		l.up[k], l.down[k] = b.linear(name+ff+".net.0.proj", d, 4*d, true), b.linear(name+ff+".net.2", 4*d, d, true)
+	}
+	return l
+}
+
+// denoise is SD3Transformer2DModel.forward.
+func (m *sd3) denoise(t *step.Tape, in denoising) step.T {
+	m.batch, m.text, m.picture = in.batch, in.textTokens, m.own.tokens(in.rows, in.columns)
+	t.In(step.PartEmbedding)
+	x := m.embed(t, in.latents)
+	condition := m.time.forward(t, in)
+	context := m.context.forward(t, in.embeddings)
+	for i := range m.blocks {
+		outs := t.Blocks(int32(m.first+i), []step.T{x, context, condition},
+			func(t *step.Tape, in []step.T) []step.T { return m.block(t, &m.blocks[i], in) })
+		t.Drop(x)
+		t.Drop(context)
+		x, context = outs[0], step.NoTensor
+		if len(outs) > 1 {
+			context = outs[1]
+		}
+	}
+	t.EndLayers()
+	t.In(step.PartNorm)
+	scaled := continuousNorm(t, &m.normOut, x, condition, true)
+	t.Drop(x)
+	flat := m.out.forward(t, scaled)
+	t.Drop(scaled)
+	y := t.Relaid(flat)
+	t.Drop(flat)
+	t.Drop(condition)
+	return y
+}
+
+// embed is PatchEmbed: a convolution, and the places of the patches, cut out of a table in float32.
+func (m *sd3) embed(t *step.Tape, latents step.T) step.T {
+	cut := t.Convolution(latents, m.patches.w, m.patches.b, m.picture, true)
+	places := t.Input(m.picture*m.own.width(), step.F32)
+	sum := t.Add(cut, places, step.LabelPositions)
+	y := t.Cast(sum, cut.Dtype(), step.LabelEmbedding)
+	t.Drop(sum)
+	t.Drop(cut)
+	t.Drop(places)
+	return y
+}
