@@ -3,6 +3,7 @@ package estimator
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -74,7 +75,7 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	r.framework = cmp.Or(t.Framework, diffusers)
 	r.refuseWithDiffusion(job, errs)
 	parts, known := model.Pipeline{Transformer: d.Transformer, UNet: d.UNet, VAE: d.VAE,
-		TextEncoders: d.TextEncoders}.Completed(d.Preset)
+		ControlNet: d.ControlNet, TextEncoders: d.TextEncoders}.Completed(d.Preset)
 	if d.Preset != "" && !known && d.Transformer == nil && d.UNet == nil {
 		errs.Add("/model/diffusion/preset", "unknown_model", "the pipeline %.100q is not known; %s are, and of others "+
 			"the config.json of each folder is accepted", d.Preset, strings.Join(model.PublishedPipelines(), ", "))
@@ -90,7 +91,7 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	if r.arch.Family == "" {
 		return
 	}
-	script, ok := scriptFor(t.Script, r.arch.Family, t.LoRA != nil)
+	script, ok := scriptFor(t, r.arch.Family)
 	if !ok {
 		errs.Add("/training/script", "unsupported", "%s is not replayed; %s are", scriptWords(t, r.arch.Family),
 			strings.Join(scriptNames(), ", "))
@@ -107,6 +108,9 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	r.recipe.Objective = objective.Diffusion{CachedLatents: o.Latents == "cached", CachedTexts: !script.keepsTexts,
 		Packs: script.packs, Preconditions: script.preconditions, Weights: holds.Frozen, VAE: holds.VAE}
 	r.clip = t.ClipGradNorm == nil || *t.ClipGradNorm
+	if script.tellsNoise {
+		r.tellNoise(t, &script, holds, errs)
+	}
 	r.expand = t.Allocator != nil && t.Allocator.ExpandableSegments
 	r.versions = len(t.Versions) > 0
 	if errs.Err() != nil {
@@ -142,7 +146,7 @@ func (r *resolved) scriptFits(t *Training, s *diffusionScript, errs *invalid.Lis
 	conflict(t.LoRA == nil && s.adapters, "/training/lora", "%s trains adapters: give lora with their rank", s.name)
 	conflict(t.LoRA != nil && !s.adapters, "/training/lora", "%s trains the model in full and no adapters; leave lora "+
 		"out", s.name)
-	conflict(o.Latents == "cached" && !s.cachesLatents, objectivePointer+"/latents", "%s encodes the pictures in each "+
+	conflict(o.Latents == "cached" && !s.cachesLatents && !s.encodesFirst, objectivePointer+"/latents", "%s encodes the pictures in each "+
 		"step; each-step is accepted", s.name)
 	conflict(o.TextEmbeddings == "cached" && s.keepsTexts, objectivePointer+"/text_embeddings",
 		"%s reads the prompts in each step, and keeps its text encoders on the GPU; each-step is accepted", s.name)
@@ -151,8 +155,8 @@ func (r *resolved) scriptFits(t *Training, s *diffusionScript, errs *invalid.Lis
 			errs.Add(pointer, "unsupported", "%s is not modelled with %s yet; leave it out", what, s.name)
 		}
 	}
-	unsupported(o.Latents != "cached", objectivePointer+"/latents", "encoding the pictures in each step")
-	unsupported(o.EMA, objectivePointer+"/ema", "an average of the weights")
+	unsupported(o.Latents != "cached" && !s.tellsNoise, objectivePointer+"/latents", "encoding the pictures in each step")
+	unsupported(o.EMA && !s.averages, objectivePointer+"/ema", "an average of the weights")
 	unsupported(o.TrainTextEncoder, objectivePointer+"/train_text_encoder", "a trained text encoder")
 	if len(s.targets) > 0 && r.arch.TextEncoders() == 0 {
 		errs.Add("/model/diffusion/text_encoders", "required", "text_encoders are missing: %s keeps them on the GPU",
@@ -240,17 +244,23 @@ func (r *resolved) diffusionCheckpoints(t *Training, errs *invalid.List) {
 func (r *resolved) arrange(t *Training, s *diffusionScript) model.Arrangement {
 	half := r.recipe.Compute
 	a := model.Arrangement{Trained: step.F32, Frozen: half, VAE: half, KeepsTexts: s.keepsTexts,
-		KeepsVAE: t.Objective.Latents != "cached", Order: s.order, Adapted: t.LoRA != nil}
+		KeepsVAE: t.Objective.Latents != "cached" && !s.encodesFirst, Order: s.order, Adapted: t.LoRA != nil,
+		Controls: s.controls}
+	if t.Objective.EMA {
+		a.Order = append(slices.Clone(s.order), model.PartAverage)
+	}
 	if s.wideVAE {
 		a.VAE = step.F32
 	}
-	a.PromptsStay = !s.keepsTexts
-	a.EmbeddedTokens = s.t5Tokens
+	a.PromptsStay = !s.keepsTexts && !s.encodesFirst
+	if a.EmbeddedTokens = s.t5Tokens; s.tellsNoise {
+		a.EmbeddedTokens = s.clipTokens
+	}
 	if s.preconditions {
 		a.EmbeddedTokens += s.clipTokens // CLIP's two encoders side by side, and T5's behind them
 	}
 	last := r.arch.TextEncoders() - 1
-	for i := range last + 1 {
+	for i := range max(last+1, 1) {
 		tokens := s.clipTokens
 		if i == last && s.t5Tokens > 0 {
 			tokens = s.t5Tokens
@@ -303,7 +313,7 @@ func (r *resolved) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.
 // diffusionNotes say what of a script is seldom expected.
 func (r *resolved) diffusionNotes(t *Training) []Note {
 	var notes []Note
-	s, ok := scriptFor(t.Script, r.arch.Family, t.LoRA != nil)
+	s, ok := scriptFor(t, r.arch.Family)
 	if !ok {
 		return nil
 	}
@@ -311,7 +321,7 @@ func (r *resolved) diffusionNotes(t *Training) []Note {
 		notes = append(notes, Note{Code: "text-encoders-stay", Text: s.name + " keeps its text encoders on the GPU " +
 			"through training, and reads the prompts in each step"})
 	}
-	if t.Objective.Latents == "cached" {
+	if t.Objective.Latents == "cached" && !s.encodesFirst {
 		per := 4 * r.arch.LatentElements(r.shape.Height, r.shape.Width) * r.recipe.Compute.Size()
 		notes = append(notes, Note{Code: "latents-cache-grows", Text: fmt.Sprintf("the script keeps the encoded "+
 			"pictures on the GPU, %s for each picture of the data set; those of one micro-batch are in the figures",

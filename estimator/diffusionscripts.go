@@ -30,10 +30,11 @@ type diffusionScript struct {
 	packs, preconditions bool
 	// targets are the modules that it puts adapters on where --lora_layers says nothing.
 	targets []string
+	unetScript
 }
 
 // diffusionScripts are those that are replayed.
-var diffusionScripts = []diffusionScript{
+var diffusionScripts = append([]diffusionScript{
 	{name: "dreambooth/train_dreambooth_lora_flux.py", family: "flux", train: "transformer", adapters: true,
 		order: []model.Part{model.PartVAE, model.PartDenoiser, model.PartTexts},
 		// del text_encoder_one, text_encoder_two frees nothing: the list text_encoders still holds them
@@ -45,16 +46,25 @@ var diffusionScripts = []diffusionScript{
 	{name: "dreambooth/train_dreambooth_sd3.py", family: "sd3", train: "transformer",
 		order:   []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser},
 		wideVAE: true, preconditions: true, t5Tokens: 77, clipTokens: 77},
-}
+}, unetScripts...)
 
 // scriptFor is the script that a job names, or the one that trains its model so; ok is false where there is none.
-func scriptFor(name, family string, adapters bool) (s diffusionScript, ok bool) {
-	i := slices.IndexFunc(diffusionScripts, func(s diffusionScript) bool {
-		if name != "" {
-			return path.Base(s.name) == path.Base(name)
-		}
-		return s.family == family && s.adapters == adapters
-	})
+func scriptFor(t *Training, family string) (s diffusionScript, ok bool) {
+	fits := func(s diffusionScript) bool {
+		return s.family == family && s.adapters == (t.LoRA != nil) && !s.controls
+	}
+	trains := func(s diffusionScript) bool { return s.family == family && s.train == t.Objective.Train }
+	i := -1
+	switch {
+	case t.Script != "":
+		i = slices.IndexFunc(diffusionScripts, func(s diffusionScript) bool {
+			return path.Base(s.name) == path.Base(t.Script)
+		})
+	case slices.ContainsFunc(diffusionScripts, func(s diffusionScript) bool { return trains(s) && s.controls }):
+		i = slices.IndexFunc(diffusionScripts, trains)
+	default:
+		i = slices.IndexFunc(diffusionScripts, fits)
+	}
 	if i < 0 {
 		return diffusionScript{}, false
 	}

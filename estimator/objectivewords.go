@@ -39,6 +39,9 @@ func (r *resolved) objectiveDoubts(run *run) []doubt {
 	if _, contrasts := r.recipe.Objective.(objective.Contrastive); contrasts {
 		return []doubt{contrastiveDoubt}
 	}
+	if _, unets := r.recipe.Objective.(objective.Noise); unets {
+		return []doubt{diffusionDoubt, convolutionDoubt}
+	}
 	if r.arch.Diffuses() {
 		return []doubt{diffusionDoubt}
 	}

@@ -19,6 +19,8 @@ type Arrangement struct {
 	TextTokens []int64
 	// Adapted says that adapters are trained on the denoiser.
 	Adapted bool
+	// Controls says that a ControlNet is trained beside a UNet that is not.
+	Controls bool
 }
 
 // Part is a part of a pipeline.
@@ -29,6 +31,9 @@ const (
 	PartVAE Part = iota
 	PartDenoiser
 	PartTexts
+	PartControl
+	// PartAverage is a moving average of what is trained, in float32.
+	PartAverage
 )
 
 // denoiserOptions are the numbers of a denoiser's config.json.
@@ -78,6 +83,8 @@ type textEncoder interface {
 type pipeline struct {
 	denoiser    denoiserOptions
 	texts       []textOptions
+	vae         *autoencoderOptions
+	control     *controlNetOptions
 	scale       int64 // by how much a latent is smaller than its picture, a side
 	arrangement Arrangement
 }
@@ -123,6 +130,8 @@ type diffusion struct {
 	own      pipeline
 	denoiser denoiser
 	texts    []textEncoder
+	vae      *autoencoder
+	control  *controlNet
 }
 
 // buildDiffusion declares the parts that stay, in the order in which the script moves them.
@@ -132,13 +141,29 @@ func buildDiffusion(b *builder) step.Network {
 	how := own.arrangement
 	for _, part := range how.Order {
 		switch part {
+		case PartVAE:
+			if how.KeepsVAE && own.vae != nil {
+				b.apart(how.VAE, func() { m.vae = own.vae.declare(b) })
+			}
+		case PartControl:
+			b.dtype = how.Trained
+			m.control = own.control.declare(b, int(own.denoiser.layers()))
+		case PartAverage:
+			b.average()
 		case PartDenoiser:
+			if how.Controls {
+				b.apart(how.Frozen, func() { m.denoiser = own.denoiser.declare(b, 0) })
+				continue
+			}
 			if b.dtype = how.Trained; how.Adapted {
 				b.dtype = how.Frozen
 			}
 			m.denoiser = own.denoiser.declare(b, 0)
 		case PartTexts:
 			first := int(own.denoiser.layers())
+			if how.Controls {
+				first += int(own.control.layers())
+			}
 			for i, o := range own.texts {
 				if how.KeepsTexts {
 					b.apart(how.Frozen, func() { m.texts[i] = o.declare(b, first) })
@@ -217,10 +242,7 @@ func (m *diffusion) frozen(t *step.Tape, shape step.Shape, d step.DType, f func(
 
 // Denoise predicts the noise of latents.
 func (m *diffusion) Denoise(t *step.Tape, latents, embeddings, pooled step.T) step.T {
-	s, scale := t.Shape, m.a.LatentScale()
-	return m.denoiser.denoise(t, denoising{latents: latents, embeddings: embeddings, pooled: pooled, batch: s.Batch,
-		rows: s.Height / scale, columns: s.Width / scale,
-		textTokens: m.own.arrangement.EmbeddedTokens})
+	return m.denoiser.denoise(t, m.denoising(t, latents, embeddings, pooled))
 }
 
 // Latents is how many elements the latents of the micro-batch have.

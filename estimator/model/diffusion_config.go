@@ -12,8 +12,8 @@ import (
 // Pipeline is a diffusion pipeline as its folder on the hub has it: the config.json of each part. Parts that are not
 // given are empty.
 type Pipeline struct {
-	Transformer, UNet, VAE json.RawMessage
-	TextEncoders           []json.RawMessage
+	Transformer, UNet, VAE, ControlNet json.RawMessage
+	TextEncoders                       []json.RawMessage
 }
 
 // denoiserKind is how a denoiser's config.json is read.
@@ -28,6 +28,7 @@ type denoiserKind struct {
 var denoisers = map[string]denoiserKind{
 	"FluxTransformer2DModel": {part: "transformer", defaults: fluxDefaults, read: (*config).flux},
 	"SD3Transformer2DModel":  {part: "transformer", defaults: sd3Defaults, read: (*config).sd3},
+	"UNet2DConditionModel":   {part: "unet", defaults: unetDefaults, read: (*config).unet},
 }
 
 // textKinds are the text encoders, by model_type.
@@ -48,9 +49,6 @@ func Denoisers() []string {
 	slices.Sort(names)
 	return names
 }
-
-// maxLevels is beyond the levels of every published network of pictures.
-const maxLevels = 16
 
 var diffusionFamily = family{
 	uncompiled: "a compiled denoiser is not modelled; leave compile out",
@@ -118,16 +116,14 @@ func FromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 	}
 	if p.VAE != nil {
 		if c, read := partConfig(p.VAE, pointer+"/vae", errs); read {
-			if widths := c.integers("block_out_channels", maxChannels); len(widths) > maxLevels {
-				errs.Add(c.pointer+"/block_out_channels", "out_of_range", "block_out_channels has %d levels; there are "+
-					"at most %d", len(widths), maxLevels)
-			} else if len(widths) > 0 {
-				own.scale = 1 << (len(widths) - 1)
-			}
+			c.defaults = autoencoderDefaults
+			vae := c.autoencoder()
+			own.vae, own.scale = &vae, vae.scale()
 		} else {
 			ok = false
 		}
 	}
+	ok = own.readControl(p.ControlNet, pointer+"/controlnet", errs) && ok
 	if !ok || errs.Err() != nil {
 		return Architecture{}
 	}

@@ -53,6 +53,13 @@ func (o clipTextOptions) declare(b *builder, first int) textEncoder {
 // Source: transformers/models/clip/modeling_clip.py (CLIPTextTransformer.forward), 4.57.
 func (m *clipText) encode(t *step.Tape) (hidden, pooled step.T) {
 	ids := t.Input(t.Shape.N(), step.I64)
+	hidden, pooled = m.read(t, ids)
+	t.Drop(ids)
+	return hidden, pooled
+}
+
+// read is encode of ids that it borrows.
+func (m *clipText) read(t *step.Tape, ids step.T) (hidden, pooled step.T) {
 	t.In(step.PartEmbedding)
 	words := t.Embedding(ids, m.words, step.LabelEmbedding)
 	places := t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.wordPlaces, step.LabelPositions)
@@ -66,7 +73,7 @@ func (m *clipText) encode(t *step.Tape) (hidden, pooled step.T) {
 	t.Drop(x)
 	rows, ends := t.Input(t.Shape.Batch, step.I64), m.ends(t)
 	pooled = t.PickTokens(hidden, m.own.text.hidden, rows, ends)
-	for _, x := range [...]step.T{rows, ends, embedded, mask, ids} {
+	for _, x := range [...]step.T{rows, ends, embedded, mask} {
 		t.Drop(x)
 	}
 	if m.projects {

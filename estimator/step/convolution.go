@@ -9,26 +9,45 @@ package step
 // (use_cudnn), cuda/detail/CUDAHooks.cpp (supportsBFloat16ConvolutionWithCuDNNv8), cuda/ConvolutionMM2d.cu, torch 2.9
 // and 2.15.
 func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T {
+	return t.convolution(x, w, b, positions, gradientLayout{transposed: transposed}, LabelEmbedding)
+}
+
+// PictureConvolution is nn.Conv2d inside a network of pictures. scattered says that the gradient arrives as a part of
+// a wider one, so that each of the two products lays it out for itself.
+// Source: aten/src/ATen/native/cudnn/ConvShared.cpp (cudnn_convolution_backward_input, cudnn_convolution_backward_weight),
+// torch 2.9.
+func (t *Tape) PictureConvolution(x T, w, b Weight, positions int64, scattered bool) T {
+	return t.convolution(x, w, b, positions, gradientLayout{scattered: scattered}, LabelConvolution)
+}
+
+// gradientLayout is how the gradient of a convolution's output arrives: as a view that puts the channels last, as a
+// part of a wider tensor, or as the output lies.
+type gradientLayout struct{ transposed, scattered bool }
+
+func (t *Tape) convolution(x T, w, b Weight, positions int64, arrives gradientLayout, l Label) T {
 	bias := NoTensor
 	if b.Exists() {
 		bias = t.weight(b)
 	}
 	weight := t.weight(w)
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
-	y := t.fresh(t.Shape.Batch*w.Rows*positions, input.dtype, LabelEmbedding)
+	y := T{storage: None, edge: noEdge, form: plain(input.dtype), numel: t.Shape.Batch * w.Rows * positions}
 	columns := int64(0)
-	if input.dtype == BF16 && t.Recipe.ComputeCapability < ampere {
-		columns = w.Cols * positions * input.dtype.Size()
-		buffer := t.fresh(columns/input.dtype.Size(), input.dtype, LabelElementwise)
-		t.workspace()
-		t.Drop(buffer)
+	if !t.lastSaves(2) {
+		y = t.fresh(y.numel, input.dtype, l)
+		if input.dtype == BF16 && t.Recipe.ComputeCapability < ampere {
+			columns = w.Cols * positions * input.dtype.Size()
+			buffer := t.fresh(columns/input.dtype.Size(), input.dtype, LabelElementwise)
+			t.workspace()
+			t.Drop(buffer)
+		}
 	}
 	ins := []T{input, weight}
 	if b.Exists() {
 		ins = append(ins, bias)
 	}
 	o := t.op(ins...).save(input, weight)
-	o.convolutionGradient(input, y, w, b.Exists(), transposed, columns)
+	o.convolutionGradient(input, y, w, b.Exists(), arrives, columns)
 	y = o.out(y, 0)
 	t.Drop(input)
 	t.Drop(weight)
@@ -37,16 +56,20 @@ func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T
 }
 
 // convolutionGradient is convolution_backward. columns is the size of the buffer of columns, 0 without.
-func (o op) convolutionGradient(input, y T, w Weight, bias, transposed bool, columns int64) {
-	const gradInput, gradWeight, gradBias, contiguous, buffer = 0, 1, 2, 3, 4
+func (o op) convolutionGradient(input, y T, w Weight, bias bool, arrives gradientLayout, columns int64) {
+	const gradInput, gradWeight, gradBias, contiguous, buffer, part = 0, 1, 2, 3, 4, 5
 	if o.i == None {
 		return
 	}
-	if transposed {
+	bias = bias && o.needs(2)
+	if arrives.transposed {
 		o.alloc(contiguous, y.bytes(), LabelContiguous)
 	}
 	if o.needs(0) {
 		o.alloc(gradInput, input.bytes(), LabelInputGradient)
+		if arrives.scattered {
+			o.alloc(part, y.bytes(), LabelContiguous).free(part)
+		}
 	}
 	if columns > 0 {
 		if o.needs(0) {
@@ -56,27 +79,37 @@ func (o op) convolutionGradient(input, y T, w Weight, bias, transposed bool, col
 			o.sumChannels(gradBias, y, w.Rows)
 		}
 	}
-	o.alloc(gradWeight, w.Rows*w.Cols*y.dtype.Size(), LabelWeightGradient)
+	if o.needs(1) {
+		if arrives.scattered {
+			o.alloc(part, y.bytes(), LabelContiguous)
+		}
+		o.alloc(gradWeight, w.Rows*w.Cols*y.dtype.Size(), LabelWeightGradient)
+		if arrives.scattered {
+			o.free(part)
+		}
+	}
 	if columns > 0 {
 		if !o.needs(0) {
 			o.workspace().alloc(buffer, columns, LabelElementwise)
 		}
 		o.free(buffer)
 	}
-	if transposed {
+	if arrives.transposed {
 		o.free(contiguous)
 	}
 	switch {
 	case columns > 0 || !bias:
-	case transposed:
+	case arrives.transposed:
 		o.sumRows(gradBias, y.dtype, y.numel/w.Rows, w.Rows, LabelWeightGradient)
 	default:
 		o.sumChannels(gradBias, y, w.Rows)
 	}
 	if o.needs(0) {
-		o.send(gradInput, 0)
+		o.sendSized(gradInput, 0, input.bytes())
 	}
-	o.send(gradWeight, 1)
+	if o.needs(1) {
+		o.send(gradWeight, 1)
+	}
 	if bias {
 		o.send(gradBias, 2)
 	}

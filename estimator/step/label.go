@@ -66,6 +66,8 @@ const (
 	LabelGatheredTokens
 	LabelStageBuffer
 	LabelMergedLogits
+	LabelConvolution
+	LabelResized
 	labelCount
 )
 
@@ -131,6 +133,8 @@ var labelText = [labelCount]string{
 	LabelGatheredTokens:         "tokens of all GPUs that share layers",
 	LabelStageBuffer:            "buffer for what another pipeline stage sends",
 	LabelMergedLogits:           "logits of all micro-batches, put together",
+	LabelConvolution:            "output of a convolution",
+	LabelResized:                "picture in another size",
 }
 
 func (l Label) String() string {

@@ -1,0 +1,105 @@
+package estimator
+
+import (
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/step/objective"
+)
+
+// unetScript is what the scripts that train UNets do besides.
+type unetScript struct {
+	// tellsNoise: the model tells the noise of diffused latents, and no flow.
+	tellsNoise bool
+	// encodesFirst: pictures and prompts are encoded before training, and what encoded them goes.
+	encodesFirst bool
+	// wide: the last but one states of two text encoders are read, and what the second one pools.
+	wide bool
+	// averages: it has --use_ema.
+	averages bool
+	// controls: it trains a ControlNet.
+	controls bool
+	// keepsGradients: zero_grad fills gradients with zeros (--set_grads_to_none is off).
+	keepsGradients bool
+	// clipsNothing: what clip_grad_norm_ gets is a filter that the optimizer has exhausted.
+	clipsNothing bool
+}
+
+// attentionTargets are the modules of a UNet that its scripts put adapters on.
+var attentionTargets = []string{"to_k", "to_q", "to_v", "to_out.0"}
+
+// unetScripts are the scripts that train UNets, or a ControlNet beside one. Sources: diffusers examples, 0.39.
+var unetScripts = []diffusionScript{
+	{name: "text_to_image/train_text_to_image_lora.py", family: model.UNet, train: trainsUNet, adapters: true,
+		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+		keepsTexts: true, clipTokens: 77, targets: attentionTargets,
+		unetScript: unetScript{tellsNoise: true, clipsNothing: true}},
+	{name: "text_to_image/train_text_to_image.py", family: model.UNet, train: trainsUNet,
+		order:      []model.Part{model.PartDenoiser, model.PartTexts, model.PartVAE},
+		keepsTexts: true, clipTokens: 77, unetScript: unetScript{tellsNoise: true, averages: true}},
+	{name: "text_to_image/train_text_to_image_lora_sdxl.py", family: model.UNetXL, train: trainsUNet, adapters: true,
+		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+		keepsTexts: true, wideVAE: true, clipTokens: 77, targets: attentionTargets,
+		unetScript: unetScript{tellsNoise: true, wide: true}},
+	{name: "text_to_image/train_text_to_image_sdxl.py", family: model.UNetXL, train: trainsUNet,
+		order: []model.Part{model.PartDenoiser}, wideVAE: true, clipTokens: 77,
+		unetScript: unetScript{tellsNoise: true, encodesFirst: true, wide: true, averages: true}},
+	{name: "controlnet/train_controlnet.py", family: model.UNet, train: "controlnet",
+		order:      []model.Part{model.PartControl, model.PartVAE, model.PartDenoiser, model.PartTexts},
+		keepsTexts: true, clipTokens: 77,
+		unetScript: unetScript{tellsNoise: true, controls: true, keepsGradients: true}},
+}
+
+// trainsUNet is what most of them train.
+const trainsUNet = "unet"
+
+// tellNoise sets the loop of a script that trains a UNet, and refuses a pipeline that lacks what the loop runs.
+func (r *resolved) tellNoise(t *Training, s *diffusionScript, holds model.Arrangement, errs *invalid.List) {
+	const parts = "/model/diffusion"
+	o := t.Objective
+	if s.encodesFirst {
+		if o.Latents == "each-step" {
+			errs.Add(objectivePointer+"/latents", "conflict", "%s encodes the pictures before training; cached is accepted",
+				s.name)
+		}
+		if o.TextEmbeddings == "each-step" {
+			errs.Add(objectivePointer+"/text_embeddings", "conflict", "%s reads the prompts before training; cached is "+
+				"accepted", s.name)
+		}
+	} else {
+		r.readsPrompts(s, errs)
+		if !r.arch.HasVAE() {
+			errs.Add(parts+"/vae", "required", "vae is missing: %s encodes the pictures in each step", s.name)
+		}
+	}
+	r.recipe.Objective = objective.Noise{Cached: s.encodesFirst, Wide: s.wide, Controls: s.controls, Weights: holds.Frozen,
+		VAE: holds.VAE}
+	r.recipe.KeepsGradients = s.keepsGradients
+	r.clip = r.clip && !s.clipsNothing
+}
+
+// readsPrompts refuses text encoders whose numbers the UNet does not read.
+func (r *resolved) readsPrompts(s *diffusionScript, errs *invalid.List) {
+	const pointer = "/model/diffusion/text_encoders"
+	wanted := 1
+	if s.wide {
+		wanted = 2
+	}
+	switch n := r.arch.TextEncoders(); {
+	case n != wanted:
+		errs.Add(pointer, "conflict", "%s reads the prompts by %d text encoders, and %d are given", s.name, wanted, n)
+	case !r.arch.ReadsCLIP():
+		errs.Add(pointer, "unsupported", "%s reads the prompts by CLIP's text models; clip_text_model is accepted", s.name)
+	case !r.arch.ReadsWidths(s.wide):
+		errs.Add(pointer, "conflict", "what the text encoders return does not have the width that the unet reads "+
+			"(cross_attention_dim, and projection_class_embeddings_input_dim with six numbers of addition_time_embed_dim)")
+	}
+}
+
+// convolutionDoubt is what cuDNN may take beside the tensors: the stand-in device's cuDNN works without a workspace, and
+// a card's is chosen by a heuristic and taken from PyTorch's allocator while a convolution runs. cuDNN 7 took gigabytes
+// for single layers (pytorch issues 22741 and 26112); of a current release a VAE's working memory was measured linear in
+// the pixels, without a step (InvokeAI pull request 9305). The bound is a layer's input and output once more, in another
+// layout, where the autoencoder's first level is the peak: two tensors beside five and the weights.
+var convolutionDoubt = doubt{"convolution-workspace", memory.Doubt{Above: 0.20},
+	"cuDNN chooses a workspace for each convolution, which no trace shows; none of these scripts was measured on a card"}
