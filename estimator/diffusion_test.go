@@ -47,10 +47,10 @@ func TestDiffusionRefuses(t *testing.T) {
 	const base = `{"micro_batch": 1, "resolution": 512, "objective": {"kind": "diffusion", "latents": "cached"},
 		"lora": {"rank": 4}`
 	for name, c := range map[string]struct{ pipeline, training, want string }{
-		"everything at once": {smallFlux, base + `, "sequence_length": 8, "attention": "eager", "precision": "bf16",
+		"everything at once": {smallFlux, strings.Replace(base, "512", "520", 1) + `, "sequence_length": 8, "attention": "eager", "precision": "bf16",
 			"framework": "trl", "gradient_checkpointing": "selective"}`,
 			"/training/attention /training/framework /training/gradient_checkpointing /training/precision " +
-				"/training/sequence_length"},
+				"/training/resolution /training/sequence_length"},
 		"no pixels": {smallFlux, `{"micro_batch": 1, "lora": {"rank": 4}, "objective": {"kind": "diffusion",
 			"latents": "cached"}}`, "/training/resolution"},
 		"odd pixels":     {smallFlux, strings.Replace(base, "512", "520", 1) + "}", "/training/resolution"},

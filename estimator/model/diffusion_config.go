@@ -2,6 +2,7 @@ package model
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -58,6 +59,16 @@ var diffusionFamily = family{
 // FromPipeline is the architecture of a pipeline. Problems go to errs under pointer; the architecture is then not
 // usable.
 func FromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
+	var wrong invalid.List // with the pipeline alone: other fields may be wrong already
+	a := fromPipeline(p, pointer, &wrong)
+	if err, is := errors.AsType[*invalid.Error](wrong.Err()); is {
+		errs.Append(err.Fields...)
+		return Architecture{}
+	}
+	return a
+}
+
+func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 	a := Architecture{Name: "diffusion", family: &diffusionFamily, Irregular: true, SDPAOnly: true}
 	own := pipeline{scale: defaultLatentScale}
 	ok := true
