@@ -78,6 +78,10 @@ accuracy: ## Compare estimates with the reference cases, by model and size
 oracle: ## Trace the corpus, or CROSSES=40 drawn jobs, with real PyTorch on a stand-in driver and compare (STACK=torch-2.15; downloads 3 GB once; oracle/README.md)
 	CROSSES='$(CROSSES)' SEED='$(SEED)' oracle/run.sh $(STACK) $(JOBS_FILE)
 
+.PHONY: recorder
+recorder: ## Record the models of the traced rows from transformers' own code, and compare with the described families (downloads 3 GB once; CASES=files takes fewer)
+	GO='$(GO)' recorder/compare.sh $(CASES)
+
 structure: ## Count what the shape of the replay's code is
 	$(GO) run ./reliability/structure
 

@@ -75,7 +75,14 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 	refuse(len(t.Kernels) > 0, "kernels", "a fused kernel")
 	refuse(t.Dropout != nil, "dropout", "another dropout than the recorded one")
 	refuse(t.Attention == "eager" || t.Attention == "flash", "attention", "another attention than the recorded one")
-	refuse(t.AttentionMask != "", "attention_mask", "another mask than the recorded one")
+	switch padded := t.AttentionMask == "explicit"; {
+	case padded && !rec.Padded:
+		errs.Add("/training/attention_mask", "conflict", "the recording is of batches without padding; record it again "+
+			"with --padded")
+	case t.AttentionMask == "none" && rec.Padded:
+		errs.Add("/training/attention_mask", "conflict", "the recording is of padded batches; record it again without "+
+			"--padded")
+	}
 	refuse(t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", "loss",
 		"another loss than the recorded one")
 	refuse(t.LogitsDtype != "", "logits_dtype", "another type of the logits than the recorded one")

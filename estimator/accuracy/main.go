@@ -34,17 +34,40 @@ func run(args []string, stdout, stderr io.Writer) int {
 	onlyKinds := flags.Bool("kinds", false, "print the traced runs of other kinds of training, and nothing else")
 	calibrate := flags.Bool("calibrate", false, "print what a calibration fitted to the published runs is worth on "+
 		"those that it did not see, and nothing else")
+	wanted := flags.Bool("to-record", false, "list the models of the cases for recorder/families.py, and nothing else")
+	recordings := flags.String("recordings", "", "hold the recordings in this folder, made by recorder/families.py, "+
+		"against the families that were described by hand, and nothing else")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
 	files := flags.Args()
 	if len(files) == 0 {
 		files, _ = filepath.Glob("estimator/accuracy/testdata/*.jsonl") // the pattern is well formed
+		if *wanted || *recordings != "" {
+			today, _ := filepath.Glob("estimator/accuracy/testdata/today/*.jsonl")
+			files = append(files, today...)
+		}
 	}
 	cases, err := Read(files...)
 	if err != nil {
 		fmt.Fprintln(stderr, "accuracy:", err)
 		return 2
+	}
+	if *wanted {
+		if err := writeWanted(stdout, cases); err != nil {
+			fmt.Fprintln(stderr, "accuracy:", err)
+			return 2
+		}
+		return 0
+	}
+	if *recordings != "" {
+		recorded, err := compareRecorded(*recordings, cases)
+		if err != nil {
+			fmt.Fprintln(stderr, "accuracy:", err)
+			return 2
+		}
+		recorded.Print(stdout)
+		return promised(stderr, recorded.Broken())
 	}
 	if flags.NArg() > 0 {
 		report := Score(cases)

@@ -128,12 +128,17 @@ func recordedType(t recording.Type, half step.DType) step.DType {
 	return step.F32
 }
 
-// Batch is what the recorder's batch was.
+// Batch is what the recorder's batch was. A model that is in half precision without autocast gets its pictures and sounds
+// in that precision, as its weights refuse another.
 func (m *recordedModel) Batch(t *step.Tape) []step.T {
 	half := t.Recipe.Stored
 	batch := make([]step.T, len(m.r.Batch))
 	for i, x := range m.r.Batch {
-		batch[i] = t.Input(x.Size.Elements(t.Shape.Batch, t.Shape.Tokens), recordedType(x.Type, half))
+		kind := x.Type
+		if kind == recording.Float32 && RecordedPrecision(&t.Recipe) == "half" {
+			kind = recording.Half
+		}
+		batch[i] = t.Input(x.Size.Elements(t.Shape.Batch, t.Shape.Tokens), recordedType(kind, half))
 	}
 	return batch
 }

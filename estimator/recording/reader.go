@@ -3,6 +3,7 @@ package recording
 import (
 	"fmt"
 	"strconv"
+	"strings"
 )
 
 // reader reads the fields of a line and keeps the first error.
@@ -71,4 +72,12 @@ func (r *reader) name(text string) string {
 		r.fail("the name of an operation has 1 to %d bytes", maxName)
 	}
 	return text
+}
+
+// pointerToken is s as a part of a JSON pointer.
+func pointerToken(s string) string {
+	if len(s) > 40 {
+		s = s[:40]
+	}
+	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
 }

@@ -28,8 +28,10 @@ const (
 type Recording struct {
 	Name, Source, Digest string
 	Versions             map[string]string
-	// Sequence is the length of the sequences where only that one was recorded; 0 where any is planned.
+	// Sequence is the length of the sequences where only that one was recorded; 0 where any is planned. Padded says that
+	// some tokens of the batch are padding.
 	Sequence int64
+	Padded   bool
 	Batch    []Tensor
 	// Parameters are those outside the layers, PerLayer those of one; the layers' are moved behind the first
 	// LayersAfter of Parameters.
@@ -83,6 +85,7 @@ type document struct {
 	Source      string                     `json:"source"`
 	Versions    map[string]string          `json:"versions"`
 	Sequence    int64                      `json:"sequence"`
+	Padded      bool                       `json:"padded"`
 	Batch       []string                   `json:"batch"`
 	Parameters  []string                   `json:"parameters"`
 	Layers      layers                     `json:"layers"`
@@ -138,11 +141,10 @@ func Read(text []byte) (*Recording, error) {
 		return nil, at("/vramplan_recording", "the format is %d; %d is read", d.Format, Format)
 	}
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
-		Layers:     d.Layers.Count,
-		LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded,
+		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded,
 		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable}
-	for pointer, s := range map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
-		"/layers/name": d.Layers.Name} {
+	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest, "/layers/name": d.Layers.Name}
+	for pointer, s := range named {
 		if len(s) > maxName {
 			return nil, at(pointer, "has %d bytes; up to %d are accepted", len(s), maxName)
 		}
@@ -389,12 +391,4 @@ func sorted[V any](m map[string]V) []string {
 	}
 	sort.Strings(names)
 	return names
-}
-
-// pointerToken is s as a part of a JSON pointer.
-func pointerToken(s string) string {
-	if len(s) > 40 {
-		s = s[:40]
-	}
-	return strings.ReplaceAll(strings.ReplaceAll(s, "~", "~0"), "/", "~1")
 }

@@ -6,7 +6,7 @@ import json
 import os
 import sys
 
-from . import huggingface, recording
+from . import huggingface, libraries, recording
 from .sizes import Unexpressed
 from .values import Unanswered
 
@@ -27,9 +27,13 @@ def main(arguments=None):
     parser.add_argument("--inputs", help="module:function of a batch size and a length that makes the forward's arguments")
     parser.add_argument("--loss", help="module:function of the forward's output and the batch")
     parser.add_argument("--hf-config", metavar="FILE", help="a config.json of transformers instead")
+    parser.add_argument("--timm", metavar="NAME", help="a model of timm instead, such as resnet50")
+    parser.add_argument("--diffusers", metavar="CLASS", help="a model of diffusers instead: a class, such as UNet2DModel, or its config.json")
+    parser.add_argument("--picture-size", type=int, help="with --timm and --diffusers: the side of pictures (latents), else the model's own")
     parser.add_argument("--head", choices=sorted(huggingface.HEADS), help="with --hf-config, where it names no class")
     parser.add_argument("--attention", choices=["sdpa", "eager"], help="with --hf-config")
     parser.add_argument("--no-cache", action="store_true", help="with --hf-config: no key/value cache, as gradient checkpointing has it")
+    parser.add_argument("--padded", action="store_true", help="with --hf-config: some tokens of a batch are padding, as attention_mask explicit means")
     parser.add_argument("--fixed-length", action="store_true", help="the inputs have no length, such as pictures")
     parser.add_argument("--length", type=int, help="record at this length alone: for modules that loop over their sequences")
     parser.add_argument("--target-length", type=int, help="with --hf-config of an encoder-decoder: the length of the labels, else that of the inputs")
@@ -37,16 +41,25 @@ def main(arguments=None):
     parser.add_argument("--name")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
     a = parser.parse_args(arguments)
-    if (a.build is None) == (a.hf_config is None):
-        parser.error("give either module:function or --hf-config")
+    if sum(x is not None for x in (a.build, a.hf_config, a.timm, a.diffusers)) != 1:
+        parser.error("give one of module:function, --hf-config, --timm and --diffusers")
     precisions = a.precisions.split(",")
     if set(precisions) - set(recording.PRECISIONS):
         parser.error("--precisions are of amp, half, fp32 and mixed")
     loss = None
     if a.hf_config:
-        model, batch, name = huggingface.from_config(a.hf_config, a.head, a.attention, a.no_cache, a.target_length)
+        with open(a.hf_config) as f:
+            written = json.load(f)
+        model, batch, name = huggingface.from_config(written, a.head, a.attention, a.no_cache, a.target_length, a.padded)
         source = "transformers." + name
         length = False if getattr(batch, "fixed", False) else a.length or recording.below(batch.longest)
+    elif a.timm or a.diffusers:
+        make, named_by, library = (libraries.from_timm, a.timm, "timm.") if a.timm else (libraries.from_diffusers, a.diffusers, "diffusers.")
+        try:
+            model, batch, name = make(named_by, a.picture_size)
+        except (ImportError, RuntimeError, ValueError) as e:
+            raise SystemExit(f"vramplan_record: {e}") from None
+        source, length = library + name, False
     else:
         if not a.inputs:
             parser.error("--inputs is missing: a function of a batch size and a length that makes the forward's arguments")

@@ -10,13 +10,13 @@ class Unfolded(Exception):
     """why the layers do not repeat"""
 
 
-def fold(o, symbols, names):
+def fold(o, symbols, names, folding=True):
     """{"before", "layer", "after", …} of an observation; without layers everything stands in before. names are those of all parameters and
     buffers in the order in which they are moved."""
     items = Sequence(o).items
     o.regions, o.opened = regions.regions(o, items), set()
-    why = "no modules of a list run one after the other"
-    for prefix, count in stacks(items):
+    why = "no modules of a list run one after the other" if folding else "the layers that repeat differ from one precision to another"
+    for prefix, count in stacks(items) if folding else ():
         try:
             return folded(o, symbols, names, items, prefix, count), prefix, count, None
         except (Unfolded, KeyError) as e:

@@ -1,7 +1,5 @@
 """Modules of transformers from a config.json, with the batches that its collators make."""
 
-import json
-
 import torch
 
 HEADS = {
@@ -13,12 +11,10 @@ HEADS = {
 }
 
 
-def from_config(path, head=None, attention=None, no_cache=False, target=None):
-    """model and batch for recording.record, and the name of the class"""
+def from_config(written, head=None, attention=None, no_cache=False, target=None, padded=False):
+    """model and batch for recording.record, and the name of the class; written is what a config.json says"""
     import transformers
 
-    with open(path) as f:
-        written = json.load(f)
     config = transformers.AutoConfig.for_model(**written)
     if no_cache:
         config.use_cache = False
@@ -39,6 +35,7 @@ def from_config(path, head=None, attention=None, no_cache=False, target=None):
         return made(config, **options)
 
     batch = batch_for(name, config, target)
+    batch.padded = padded
     batch.longest = next((getattr(config, k) for k in LIMITS if isinstance(getattr(config, k, None), int)), None)
     return model, batch, name
 

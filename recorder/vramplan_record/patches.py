@@ -17,8 +17,9 @@ CAPABILITY = (8, 0)
 
 
 @contextlib.contextmanager
-def applied():
-    """transformers treats fake tensors as a trace, for which it keeps masks that it drops in training"""
+def applied(padded=False):
+    """transformers treats fake tensors as a trace, for which it keeps masks that it drops in training; padded says that some tokens of a batch are
+    padding"""
     undo = []
 
     def replace(module, name, value):
@@ -48,7 +49,7 @@ def applied():
             pass
         else:
             replace(import_utils, "is_fake_tensor", lambda _: False)
-            replace(masking_utils, "fast_all", full)
+            replace(masking_utils, "fast_all", lambda mask: answer(mask, not padded))
         yield
     finally:
         for module, name, value in reversed(undo):
@@ -64,10 +65,10 @@ class Refused:
                           "recorded: leave that out, and ask for gradient_checkpointing in the job")
 
 
-def full(mask):
-    """whether a mask has no padding, as for a batch of full sequences; what is asked runs as it is"""
+def answer(mask, full):
+    """whether a mask has no padding; what is asked runs as it is"""
     mask.sum()
-    return True
+    return full
 
 
 def deep_copy(tensor, memo):

@@ -5,6 +5,7 @@ import gc
 import hashlib
 import json
 import platform
+import sys
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
@@ -31,16 +32,29 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
     the number that backward starts from: by default output.loss, or the output itself. Both run under fake tensors: nothing is computed.
     length is the one length t to record at, False where the batch has none, or two lengths from which any other is told.
     """
-    loss = loss or its_own_loss
+    try:
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, True)
+    except Apart:
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, False)
+
+
+class Apart(Exception):
+    """the layers that repeat in one precision are not those of another"""
+
+
+def recorded(model, batch, loss, name, source, precisions, length, note, folding):
+    """record, with layers that repeat stored once where folding is asked for"""
     points = tuple(zip(BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
     programs, described, whys, notes, apart = {}, None, [], [], set()
-    with patches.applied(), without_libraries():
+    padded = getattr(batch, "padded", False)
+    with patches.applied(padded), without_libraries():
         symbols, stack = None, None
         at = [*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4))]
         for precision in precisions:
             if described is None:
-                stack, symbols, seen = shortened(model, batch, loss, precision, points, at)
+                if folding:
+                    stack, symbols, seen = shortened(model, batch, loss, precision, points, at)
                 if not stack:
                     symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p) for p in points]
                 compare(seen[0][0], seen[1][0], symbols)
@@ -51,7 +65,7 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
                     compare(seen[0][0], seen[1][0], symbols)
             o, names, parameters = seen[0]
             notes += [n for n in o.notes if n not in notes]
-            program, prefix, count, why = fold.fold(o, symbols, names)
+            program, prefix, count, why = fold.fold(o, symbols, names, folding)
             apart |= regions.unadaptable(o, prefix)
             if stack:
                 count = stack[1]
@@ -61,7 +75,7 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
             if described is None:
                 described, sizes, o_first = stretch, parameters, o
             elif stretch != described:
-                raise Unexpressed("the layers that repeat differ from one precision to another")
+                raise Apart
             programs[precision] = program
             note(precision, len(o.events), len(o.nodes))
     prefix, count, outer, inner = described
@@ -80,6 +94,8 @@ def record(model, batch, loss=None, name=None, source=None, precisions=PRECISION
         "unadaptable": sorted(apart),
         "unexpressed": [n[:300] for n in notes[:64]],
     }
+    if padded:
+        result["padded"] = True
     body = json.dumps(result, sort_keys=True, separators=(",", ":"))
     result["digest"] = "sha256:" + hashlib.sha256(body.encode()).hexdigest()
     return result
@@ -140,12 +156,9 @@ def below(longest):
 
 def versions():
     found = {"recorder": VERSION, "torch": torch.__version__.split("+")[0], "python": platform.python_version()}
-    try:
-        import transformers
-
-        found["transformers"] = transformers.__version__
-    except ImportError:
-        pass
+    for library in ("transformers", "timm", "diffusers"):
+        if library in sys.modules:
+            found[library] = sys.modules[library].__version__
     return found
 
 

@@ -1,0 +1,95 @@
+"""Records the models of the reference cases, for estimator/accuracy to hold against the families that were described by hand.
+
+    go run ./estimator/accuracy -to-record > wanted.ndjson
+    python recorder/families.py wanted.ndjson --out folder
+    go run ./estimator/accuracy -recordings folder
+
+What the folder has is left as it is, so that an interrupted run goes on where it stopped.
+"""
+
+import argparse
+import json
+import os
+import sys
+import warnings
+
+import torch
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path.insert(0, HERE)
+
+from vramplan_record import huggingface, record  # noqa: E402
+from vramplan_record.recording import below  # noqa: E402
+
+
+def nanogpt(wanted):
+    """the module that oracle/ traces for nanoGPT's jobs, and its batch"""
+    sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
+    import models
+
+    given = {"bias": False, "dropout": 0.0, **wanted["nanogpt"]}
+
+    def batch(b, t):
+        return torch.zeros(b, t, dtype=torch.long), torch.zeros(b, t, dtype=torch.long)
+
+    batch.longest = given["block_size"]
+    return lambda: models.NanoGPT(given, wanted.get("attention", "sdpa"), None), batch, "nanogpt"
+
+
+def make(wanted, length=None):
+    if wanted.get("nanogpt"):
+        model, batch, name = nanogpt(wanted)
+        source = "oracle.models.NanoGPT"
+    else:
+        config = {k: v for k, v in wanted["config"].items() if k not in ("dtype", "torch_dtype", "quantization_config", "auto_map")}
+        model, batch, name = huggingface.from_config(config, attention=wanted.get("attention") or None, no_cache=not wanted["cache"],
+                                                     target=wanted.get("target_tokens"), padded=wanted["padded"])
+        source = "transformers." + name
+    length = False if getattr(batch, "fixed", False) else length or below(batch.longest)
+    return record(model, batch, name=name, source=source, precisions=wanted["precisions"], length=length)
+
+
+def write(path, made):
+    with open(path + ".part", "w") as f:
+        json.dump(made, f)
+    os.replace(path + ".part", path)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("wanted")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--only", help="model types, with commas between them")
+    args = parser.parse_args()
+    warnings.simplefilter("ignore")
+    os.makedirs(args.out, exist_ok=True)
+    with open(args.wanted) as f:
+        for line in f:
+            wanted = json.loads(line)
+            kind = wanted["config"]["model_type"] if wanted.get("config") else "nanogpt"
+            if args.only and kind not in args.only.split(","):
+                continue
+            path = os.path.join(args.out, wanted["id"])
+            if os.path.exists(path + ".json") or os.path.exists(path + ".refused"):
+                continue
+            refused = None
+            try:
+                write(path + ".json", make(wanted))
+            except Exception as e:  # whatever transformers' own code does there
+                refused = f"{type(e).__name__}: {' '.join(str(e).split())[:200]}"
+            if refused and not wanted.get("nanogpt"):
+                try:
+                    for n in wanted["tokens"]:
+                        write(f"{path}-{n}.json", make(wanted, n))
+                    print(kind, wanted["id"], "one length at a time, as", refused, flush=True)
+                except Exception:
+                    print(kind, wanted["id"], "refused:", refused, flush=True)
+            else:
+                print(kind, wanted["id"], "refused: " + refused if refused else "", flush=True)
+            if refused:
+                with open(path + ".refused", "w") as out:
+                    out.write(refused + "\n")
+
+
+if __name__ == "__main__":
+    main()
