@@ -195,6 +195,9 @@ func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
 		return
 	}
 	grad := n.gradAt(e.out())
+	if n.apart && *grad != None && !t.storages[*grad].viewed {
+		t.storages[*grad].viewed = true // which keeps it from being added to
+	}
 	*grad = t.sum(*grad, s, bytes)
 	if n.awaits > 0 {
 		if n.awaits--; n.awaits == 0 {
@@ -248,6 +251,7 @@ func (t *Tape) accumulate() {
 			t.updateNow(p, s)
 			continue
 		}
+		t.Prog.Ready = append(t.Prog.Ready, p)
 		t.hooks.GradientReady(p, s)
 	}
 	t.pending = t.pending[:0]

@@ -12,13 +12,18 @@ func (t *Tape) collective(numel int64, d DType) T {
 }
 
 // GatherTokens is x, this GPU's tokens, beside those of the other GPUs. In backward the gradients are summed and dealt
-// out.
+// out. Those that come are DTensors, of which none is added to another in place. Source:
+// torch/csrc/autograd/input_buffer.cpp (can_accumulate_inplace), torch 2.9.
 func (t *Tape) GatherTokens(x T, gpus int64) T {
 	raw := t.collective(x.numel*gpus, x.dtype)
 	y := t.fresh(x.numel*gpus, x.dtype, LabelGatheredTokens)
 	t.Drop(raw)
 	const ordered = 1
-	return t.op(x).alloc(ordered, y.bytes(), LabelCollective).alloc(0, x.bytes(),
+	o := t.op(x)
+	if o.i != None {
+		o.node().apart = true
+	}
+	return o.alloc(ordered, y.bytes(), LabelCollective).alloc(0, x.bytes(),
 		LabelInputGradient).free(ordered).send(0, 0).out(y, 0)
 }
 

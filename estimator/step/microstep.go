@@ -21,6 +21,7 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 		leaves: old.leaves[:0], kept: old.kept[:0]}
 	t.program.Slots, t.program.Events, t.program.Segments = old.program.Slots[:0], old.program.Events[:0],
 		old.program.Segments[:0]
+	t.program.Ready = old.program.Ready[:0]
 	t.program.Runs, t.program.ExpertCopies = old.program.Runs[:0], parameters.ExpertCopies
 	t.Prog, t.lazies, t.Parameters = &t.program, old.lazies[:0], parameters.List
 	for i := range parameters.List {

@@ -64,6 +64,8 @@ type Program struct {
 	// stands for, 0 or 1 where it stands for itself.
 	Runs         []Run
 	ExpertCopies int64
+	// Ready lists the parameters, by their place in the list, in the order in which their gradients were complete.
+	Ready []int32
 	// Prologue events, the first ones, put the first batch on the GPU and are not repeated.
 	Prologue int
 }

@@ -41,6 +41,8 @@ type Strategy interface {
 type Aligning interface {
 	// Align allocates what the optimizer reads instead, which is freed after the update.
 	Align(r *Rank, heap alloc.Heap) []int32
+	// Elements are those of a parameter's gradient until then.
+	Elements(p *Parameter) int64
 }
 
 // Updating is what an optimizer step of a strategy's own needs of the session.
@@ -123,6 +125,8 @@ type Rank struct {
 	Whole, Parts Parameters
 	// Trained lists the parts with gradients, in the order of the optimizer.
 	Trained func() []*Parameter
+	// Ready is the program's.
+	Ready []int32
 	// Held are the handles of what the strategy keeps from step to step.
 	Held []int32
 }

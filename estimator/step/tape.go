@@ -154,6 +154,8 @@ type node struct {
 	checkpoint bool
 	// leaf marks a tensor that keeps the gradient that arrives.
 	leaf bool
+	// apart says that gradients of its outputs are no plain tensors, and that none is added to another in place.
+	apart bool
 	// hooked says that a hook of the strategy runs before its backward.
 	hooked bool
 }

@@ -90,6 +90,8 @@ type Updater struct {
 	First bool
 	Held  []int32 // temporaries
 	Rms   []int32 // by parameter: what Adafactor keeps of the last step
+	// Made, where it is there, follows the making of states, before anything is computed.
+	Made func()
 	// rank is GaLore's.
 	Rank int64
 	// inner and outer are the parameters that Muon and GaLore treat in their own way, and the others.
@@ -145,6 +147,9 @@ func (u *Updater) Run(o *Optimizer, ps []*step.Parameter) {
 	}
 	if !o.Eager {
 		u.States(o, ps)
+	}
+	if u.Made != nil {
+		u.Made()
 	}
 	if o.Loop != nil {
 		o.Loop(u, ps)

@@ -1,6 +1,8 @@
 package parallel
 
 import (
+	"slices"
+
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
@@ -107,27 +109,62 @@ func (d DDP) Load(r *step.Rank, heap alloc.Heap) {
 	}
 }
 
-// NextStep lays the buckets out anew, in the order in which the gradients came.
+// NextStep lays the buckets out anew before the second step, in the order in which the gradients came.
+// Source: reducer.cpp (Reducer::rebuild_buckets, should_rebuild_buckets), 2.9.
 func (d DDP) NextStep(r *step.Rank, heap alloc.Heap) {
 	if d.FindUnused {
+		return
+	}
+	var sizes []int64
+	d.Stays(r, func(bytes int64, _ step.Component) { sizes = append(sizes, bytes) })
+	if len(r.Held) == len(sizes) && len(sizes) > 1 { // one bucket for all has no more than one after it
 		return
 	}
 	for _, h := range r.Held {
 		heap.Free(h)
 	}
 	r.Held = r.Held[:0]
-	d.Stays(r, func(bytes int64, _ step.Component) { r.Held = append(r.Held, heap.Alloc(bytes)) })
+	for _, bytes := range sizes {
+		r.Held = append(r.Held, heap.Alloc(bytes))
+	}
 }
 
 // Stays are the buckets.
 func (d DDP) Stays(r *step.Rank, f func(bytes int64, c step.Component)) {
 	sizes := gradientSizes(r)
 	if !d.FindUnused {
-		// Gradients come about in the opposite order of the parameters.
-		for i, k := 0, len(sizes)-1; i < k; i, k = i+1, k-1 {
-			sizes[i], sizes[k] = sizes[k], sizes[i]
-		}
+		sizes = readySizes(r, sizes)
 	}
 	first, others := d.limits()
 	buckets(sizes, first, others, func(bytes int64, _ int) { f(bytes, step.Communication) })
+}
+
+// readySizes are sizes in the order in which the gradients come: that of a recording, in which what comes from one layer
+// in the middle to the next stands for those that were left out, too. Where a recording leaves out experts, it is the
+// opposite of the parameters'.
+func readySizes(r *step.Rank, sizes []int64) []int64 {
+	p, left := &r.Parts, r.Parts.Layers-r.Parts.Recorded
+	middle := p.LayerStart + p.PerLayer*int(p.Recorded/2)
+	from := slices.IndexFunc(r.Ready, func(i int32) bool { return int(i) >= middle && int(i) < middle+p.PerLayer })
+	to := slices.IndexFunc(r.Ready, func(i int32) bool { return int(i) >= middle-p.PerLayer && int(i) < middle })
+	ready := make([]int64, 0, len(sizes))
+	add := func(places []int32) {
+		for _, i := range places {
+			ready = append(ready, p.List[i].Bytes())
+		}
+	}
+	if left > 0 && 0 <= from && from < to {
+		add(r.Ready[:to])
+		for range left {
+			add(r.Ready[from:to])
+		}
+		add(r.Ready[to:])
+	} else {
+		add(r.Ready)
+	}
+	if len(ready) == len(sizes) {
+		return ready
+	}
+	slices.Reverse(sizes)
+	return sizes
 }

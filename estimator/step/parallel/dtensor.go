@@ -37,6 +37,14 @@ func (d DTensor) Align(r *step.Rank, heap alloc.Heap) []int32 {
 	return nil
 }
 
+// Elements are all rows of the embedding until then.
+func (d DTensor) Elements(p *step.Parameter) int64 {
+	if _, dealt := d.Strategy.(step.OneGPU); dealt && p.Section == step.InputSection {
+		return p.Numel * d.GPUs
+	}
+	return p.Numel
+}
+
 type dtensor struct {
 	around
 	cut DTensor

@@ -124,6 +124,14 @@ func (p Pipeline) Align(r *step.Rank, heap alloc.Heap) []int32 {
 	return nil
 }
 
+// Elements are the embedded strategy's.
+func (p Pipeline) Elements(q *step.Parameter) int64 {
+	if a, ok := p.Strategy.(step.Aligning); ok {
+		return a.Elements(q)
+	}
+	return q.Numel
+}
+
 // Hooks add gradients up, unless the embedded strategy's do.
 func (p Pipeline) Hooks(t *step.Tape) step.Hooks {
 	h := p.Strategy.Hooks(t)

@@ -18,14 +18,17 @@ func (s *Session) clip(heap alloc.Heap) {
 		return
 	}
 	s.updater.Held = s.updater.Held[:0]
-	size := int64(0)
+	size, elements := int64(0), func(p *step.Parameter) int64 { return p.Numel }
+	if a, ok := s.strategy.(step.Aligning); ok {
+		elements = a.Elements
+	}
 	optim.ByType(s.trainable(), func(d step.DType) {
 		count, largest, chunks := int64(0), int64(0), int64(0)
 		for _, p := range s.trainable() {
 			if p.Dtype == d {
 				count++
-				largest = max(largest, p.Numel)
-				chunks += step.CeilDiv(p.Numel, normChunk)
+				largest = max(largest, elements(p))
+				chunks += step.CeilDiv(elements(p), normChunk)
 			}
 		}
 		packs := s.Recipe.Software.PacksNorms

@@ -153,7 +153,7 @@ func (s *Session) loadModel() {
 // asRank is what the strategy sees of s.
 func (s *Session) asRank() *step.Rank {
 	r := &s.rank
-	r.Recipe, r.Whole, r.Parts = &s.Recipe, s.Whole, s.Parameters
+	r.Recipe, r.Whole, r.Parts, r.Ready = &s.Recipe, s.Whole, s.Parameters, s.Program.Ready
 	if r.Trained == nil { // a list of a deep model takes longer than what most strategies ask for
 		r.Trained = s.trainable
 	}

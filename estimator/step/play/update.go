@@ -82,9 +82,10 @@ func (s *Session) update(heap alloc.Heap) {
 		sum = heap.Alloc(4)
 	}
 	if a, ok := s.strategy.(step.Aligning); ok {
-		wide = append(wide, a.Align(s.asRank(), heap)...)
+		u.Made = func() { wide = append(wide, a.Align(s.asRank(), heap)...) }
 	}
 	u.Run(s.Optimizer, s.updated())
+	u.Made = nil
 	for _, h := range wide {
 		heap.Free(h)
 	}
