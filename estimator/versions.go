@@ -81,8 +81,16 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.arch.TieT5()
 		return tied != r.arch.Tied
 	},
-	release.GroupsExperts: func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
-	release.CachesWindow:  func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
+	release.InterfacesStableLM:   func(r *resolved) bool { return set(&r.recipe.Software.InterfacesStableLM) },
+	release.BuffersPositions:     func(r *resolved) bool { return set(&r.recipe.Software.BuffersPositions) },
+	release.ViewsHeadsFirst:      func(r *resolved) bool { return set(&r.recipe.Software.ViewsHeadsFirst) },
+	release.LeavesLogits:         func(r *resolved) bool { return set(&r.recipe.Software.LeavesLogits) },
+	release.CachesLatents:        func(r *resolved) bool { return set(&r.recipe.Software.CachesLatents) },
+	release.NarrowsSinks:         func(r *resolved) bool { return set(&r.recipe.Software.NarrowsSinks) },
+	release.InterfacesModernBERT: func(r *resolved) bool { return set(&r.recipe.Software.InterfacesModernBERT) },
+	release.MasksIdleWindow:      func(r *resolved) bool { return set(&r.recipe.Software.MasksIdleWindow) },
+	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
+	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {
 		set(&r.recipe.Software.CachesInTraining)
 		if !r.arch.CachesInTrainingLater || r.recipe.CheckpointEvery > 0 {

@@ -114,8 +114,10 @@ type Architecture struct {
 
 // geometry is the attention's.
 func (a *Architecture) geometry() step.Heads {
-	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim, Bidirectional: a.Encoder() || a.FixedTokens > 0,
-		Drops: a.AttentionDropout > 0}
+	_, modern := a.own.(*modernOptions)
+	return step.Heads{Query: a.Heads, KV: a.KVHeads, Dim: a.HeadDim,
+		Bidirectional: a.Encoder() || modern || a.FixedTokens > 0,
+		Drops:         a.AttentionDropout > 0}
 }
 
 // NanoGPT says whether the model is karpathy/nanoGPT's own and so trained by its train.py.

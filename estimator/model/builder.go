@@ -64,6 +64,12 @@ func (b *builder) ahead(w, first step.Weight) {
 // outer says that the first dimension of w is n.
 func (b *builder) outer(w step.Weight, n int64) { b.p.List[w.Index].Outer = n }
 
+// stacked says that w is n matrices in one tensor of three dimensions.
+func (b *builder) stacked(w step.Weight, n int64) {
+	p := &b.p.List[w.Index]
+	p.Outer, p.Matrices, p.Rows = n, n, p.Rows/n
+}
+
 // buffer is a tensor that moves with the model and has no gradient.
 func (b *builder) buffer(name string, numel int64, d step.DType) {
 	b.declare(step.Parameter{Name: name, Numel: numel, Dtype: d, Buffer: true})

@@ -11,19 +11,21 @@ var cohereFamily = family{keys: commonKeys, preset: llamaPreset, defaults: coher
 	},
 	build: func(b *builder) step.Network { return b.decoder(likeCohere()) }}
 
-// Cohere 2: windows in three layers of four, which alone have rotary positions. It fills no cache in training.
-// Source: transformers/models/cohere2/modeling_cohere2.py, configuration_cohere2.py, 4.57.
+// Cohere 2: windows in three layers of four, which alone have rotary positions. In
+// transformers 4 it fills no cache in training.
+// Source: transformers/models/cohere2/modeling_cohere2.py, configuration_cohere2.py, 4.57 and 5.23.
 var cohere2Family = family{keys: commonKeys, defaults: cohereDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
-		a.UseCache, a.SlidingWindow = false, c.integer("sliding_window", maxRows)
+		a.UseCache, a.CachesInTrainingLater = false, a.UseCache
+		a.SlidingWindow = c.integer("sliding_window", maxRows)
 		if pattern := c.integer("sliding_window_pattern", maxLayers); pattern > 0 {
 			c.layerTypes(a, everyNth(pattern))
 		}
 	},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
-		a.UseCache, a.Sliding = false, []bool{true, true, true, false}
+		a.UseCache, a.CachesInTrainingLater, a.Sliding = false, true, []bool{true, true, true, false}
 	},
 	build: func(b *builder) step.Network {
 		with := likeCohere()

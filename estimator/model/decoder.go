@@ -46,6 +46,10 @@ type traits struct {
 	ownTables bool
 	// unturned says that there are no rotary positions at all.
 	unturned bool
+	// unplaced says that the layers are not handed the positions.
+	unplaced bool
+	// idleWindow makes the mask of a window that no layer looks through.
+	idleWindow bool
 	// addsMask adds the mask of eager attention in place.
 	addsMask bool
 	// softCap bounds the scores of eager attention by a tanh.
@@ -253,6 +257,11 @@ func (m *decoder) makeMasks(t *step.Tape, d step.DType) []step.T {
 			made = append(made, *mask)
 		}
 	}
+	if m.idleWindow {
+		if mask := causalMask(t, 1, d); mask != nil { // of every length the window is shorter
+			made = append(made, *mask)
+		}
+	}
 	return made
 }
 
@@ -301,6 +310,9 @@ func (m *decoder) captured(positions, tables []step.T, full, sliding bool) []ste
 		tables = tables[2:]
 	case own && !sliding:
 		tables = tables[:2]
+	}
+	if m.unplaced {
+		positions = nil
 	}
 	all := slices.Concat(positions, tables)
 	if full && m.full.mask != nil {

@@ -112,6 +112,7 @@ type deepSeekLayer struct {
 	router                           step.Weight
 	biasType                         step.DType // of the router's correction
 	experts                          []gatedMLP
+	grouped                          *groupedBlock // instead of experts
 }
 
 func buildDeepSeek(b *builder) step.Network {
@@ -155,7 +156,11 @@ func (own *latent) layer(m *decoder, t *step.Tape, l *decoderLayer, s *deepSeekL
 	t.In(step.PartNorm)
 	h := m.normalize(l.inputNorm, t, x)
 	t.In(step.PartAttention)
-	attn, probabilities := own.attention(m, t, s, w, h)
+	attention := own.attention
+	if m.a.Software.CachesLatents {
+		attention = own.latentAttention
+	}
+	attn, probabilities := attention(m, t, s, w, h)
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := t.Add(x, attn, step.LabelResidual)

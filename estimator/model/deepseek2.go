@@ -42,14 +42,18 @@ func polarTable(t *step.Tape, dim int64, _ step.DType) (cos, sin step.T) {
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)
-	t.Workspace()
+	if t.Recipe.Software.MultipliesAngles {
+		t.Drop(positions)
+	} else {
+		t.Workspace()
+		defer t.Drop(positions)
+	}
 	ones := t.Table(n*dim/2, step.F32)
 	polar := t.Table(n*dim, step.F32)
 	t.Drop(ones)
 	scaled := t.Table(n*dim, step.F32)
-	for _, local := range [...]step.T{polar, positions, angles} {
-		t.Drop(local)
-	}
+	t.Drop(polar)
+	t.Drop(angles)
 	return scaled, t.Hold(scaled)
 }
 

@@ -4,24 +4,37 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // declareExperts lists the modules of DeepseekV3MoE.
 func (own *latent) declareExperts(b *builder, s *deepSeekLayer) {
+	if b.a.Software.GroupsExperts {
+		own.declareGrouped(b, s)
+		return
+	}
 	e := own.experts
 	alike := !own.second // whose experts get slices of one tensor, not all of one size
 	s.experts = b.experts(e.Count, alike, func() gatedMLP {
 		return buildGatedMLP(b, "mlp.experts", e.FFN, b.a.MLPBias)
 	})
-	s.router = b.parameter("mlp.gate", e.Count, b.a.Hidden)
-	if !own.second {
-		s.biasType = b.loaded()
-		b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: e.Count, Dtype: s.biasType,
-			Buffer: !own.biasCounts, Frozen: true})
-	}
+	own.declareRouter(b, s)
 	if e.SharedFFN > 0 {
 		s.mlp = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, b.a.MLPBias)
 	}
 }
 
+// declareRouter lists the router's weight and, in V3, its correction.
+func (own *latent) declareRouter(b *builder, s *deepSeekLayer) {
+	count := own.experts.Count
+	s.router = b.parameter("mlp.gate", count, b.a.Hidden)
+	if !own.second {
+		s.biasType = b.loaded()
+		b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: count, Dtype: s.biasType,
+			Buffer: !own.biasCounts, Frozen: true})
+	}
+}
+
 // mixture is DeepseekV3MoE or DeepseekV2MoE.
 func (own *latent) mixture(m *decoder, t *step.Tape, s *deepSeekLayer, x step.T) step.T {
+	if s.grouped != nil {
+		return own.groupedMixture(m, t, s, x)
+	}
 	route, mix := own.route, own.mix
 	if own.second {
 		route, mix = own.routeBySoftmax, own.mixSorted

@@ -132,8 +132,11 @@ type sparseBlock struct {
 
 // grouped says whether later releases run the experts as grouped products, as far as that is replayed.
 func (e *experts) grouped(a *Architecture) bool {
-	_, own := a.own.(*experts)
-	return own && e.Expert != nil
+	switch a.own.(type) {
+	case *experts, *latent:
+		return true
+	}
+	return false
 }
 
 // ofRelease is the mixture as the job's transformers has it.
@@ -303,7 +306,7 @@ func (a *Architecture) ExpertsPerToken() (experts, width int64) {
 // UnevenExperts says that the experts of a layer are not alike, so that each is recorded.
 func (a *Architecture) UnevenExperts() bool {
 	own, ok := a.own.(*latent)
-	return ok && own.second
+	return ok && own.second && !a.Software.GroupsExperts
 }
 
 // ChosenWidth is how wide the experts of a layer are together that one token takes; 0 without a mixture of experts.

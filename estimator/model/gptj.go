@@ -62,6 +62,9 @@ func buildGPTJ(b *builder) step.Network {
 		l.ln1 = b.norm("ln_1", d, true)
 		l.k, l.v = b.linear("attn.k_proj", d, d, false), b.linear("attn.v_proj", d, d, false)
 		l.q, l.out = b.linear("attn.q_proj", d, d, false), b.linear("attn.out_proj", d, d, false)
+		if a.Software.BuffersPositions {
+			b.buffer("attn.embed_positions", a.MaxPositions*a.rotary().width, step.F32)
+		}
 		l.fcIn, l.fcOut = b.linear("mlp.fc_in", d, a.FFN, true), b.linear("mlp.fc_out", a.FFN, d, true)
 	})
 	m.final = b.norm("ln_f", d, true)
@@ -79,7 +82,11 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	embedded := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	positions := positionNumbers(t)
-	m.mask = *triangularMask(t, embedded.Dtype())
+	if t.Recipe.Software.MasksByLibrary {
+		m.mask = *causalMask(t, 0, embedded.Dtype())
+	} else {
+		m.mask = *triangularMask(t, embedded.Dtype())
+	}
 	x := t.Dropout(embedded, m.a.EmbeddingDropout)
 	besides := []step.T{positions, m.mask}
 	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{Captured: besides}, m.block)
@@ -90,6 +97,11 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.Drop(local)
 	}
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
+	if t.Recipe.Software.LeavesLogits {
+		loss := t.CausalLMLoss(logits, labels)
+		t.Drop(normed)
+		return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+	}
 	wide := t.FloatLogits(logits)
 	t.Drop(logits)
 	loss := t.CausalLMLoss(wide, labels)
@@ -149,7 +161,9 @@ func (m *gptJ) attention(t *step.Tape, i int, x step.T) (step.T, step.T) {
 // time.
 func (m *gptJ) positions(t *step.Tape, i int, d step.DType) []step.T {
 	n, width := t.Shape.Tokens, m.a.rotary().width
-	t.Once(m.a.MaxPositions*width, step.F32, step.LabelRotary)
+	if !m.a.Software.BuffersPositions {
+		t.Once(m.a.MaxPositions*width, step.F32, step.LabelRotary)
+	}
 	table, rows := t.Table(m.a.MaxPositions*width, step.F32), t.Table(n*width, step.I64)
 	found := t.Table(n*width, step.F32)
 	sincos := t.Cast(found, d, step.LabelRotary)

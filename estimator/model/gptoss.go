@@ -43,7 +43,11 @@ func declareGPTOSS(b *builder, l *decoderLayer) {
 	b.projections(l)
 	l.sinks = b.parameter("self_attn.sinks", a.Heads, 1)
 	b.ahead(l.sinks, l.q.w)
-	l.experts = buildJoinedExperts(b)
+	if joined := buildJoinedExperts(b); a.Software.GroupsExperts {
+		l.experts = joined.grouped(a)
+	} else {
+		l.experts = joined
+	}
 	l.inputNorm = b.norm("input_layernorm", a.Hidden, false)
 	l.postAttentionNorm = b.norm("post_attention_layernorm", a.Hidden, false)
 }
@@ -53,7 +57,12 @@ func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	n := t.Shape.Tokens
 	positions := t.Table(n, step.F32)
 	angles := t.Table(n*dim/2, step.F32)
-	t.Workspace()
+	if t.Recipe.Software.MultipliesAngles {
+		t.Drop(positions)
+	} else {
+		t.Workspace()
+		defer t.Drop(positions)
+	}
 	wave := func() step.T {
 		raw := t.Table(n*dim/2, step.F32)
 		scaled := t.Table(n*dim/2, step.F32)
@@ -67,7 +76,6 @@ func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 		t.Drop(sin)
 		cos, sin = c, s
 	}
-	t.Drop(positions)
 	t.Drop(angles)
 	return cos, sin
 }
@@ -101,8 +109,8 @@ func buildJoinedExperts(b *builder) *joinedExperts {
 		b.parameter("mlp.experts.gate_up_proj_bias", e.Count, 2*e.FFN)
 	m.down, m.downBias = b.parameter("mlp.experts.down_proj", e.Count*e.FFN, d),
 		b.parameter("mlp.experts.down_proj_bias", e.Count, d)
-	b.outer(m.gateUp, e.Count)
-	b.outer(m.down, e.Count)
+	b.stacked(m.gateUp, e.Count)
+	b.stacked(m.down, e.Count)
 	return m
 }
 

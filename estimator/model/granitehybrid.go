@@ -17,14 +17,15 @@ var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
 		if a.Heads > 0 {
 			a.HeadDim = a.Hidden / a.Heads
 		}
-		a.FFN, a.UseCache = c.integer("shared_intermediate_size", maxRows), false
+		a.FFN = c.integer("shared_intermediate_size", maxRows)
+		a.UseCache, a.CachesInTrainingLater = false, a.UseCache
 		c.attentionOnly(a)
 		position, _ := c.value("position_embedding_type")
 		a.Rotary = position == "rope"
 	},
 	preset: func(p *Preset, a *Architecture) {
 		llamaPreset(p, a)
-		a.UseCache, a.Rotary = false, p.Position == "rope"
+		a.UseCache, a.CachesInTrainingLater, a.Rotary = false, true, p.Position == "rope"
 	}}
 
 // attentionOnly refuses experts and layers that are not attention. Without layer_types all are state spaces.
@@ -52,10 +53,16 @@ func (c *config) attentionOnly(a *Architecture) {
 func buildGraniteHybrid(b *builder) step.Network {
 	with := likeLlama()
 	with.declare, with.project, with.makeMask = declareGraniteHybrid, (*decoder).projectFirst, graniteHybridMask
+	if b.a.Software.ViewsHeadsFirst {
+		with.project, with.unplaced = (*decoder).projectEach, true
+	}
 	with.feedForward = (*decoder).chunkedMLP
 	with.scaleEmbedding, with.scaleBranches, with.unturned = scaledByModel, true, !b.a.Rotary
 	with.scaleLogits = func(t *step.Tape, logits step.T) step.T {
 		scaled := t.ScaleLogits(logits)
+		if t.Recipe.Software.LeavesLogits {
+			return scaled
+		}
 		wide := t.FloatLogits(scaled)
 		t.Drop(scaled)
 		return wide
@@ -74,6 +81,13 @@ func declareGraniteHybrid(b *builder, l *decoderLayer) {
 
 // graniteHybridMask is _update_causal_mask and, after it, the look at the mask for state spaces.
 func graniteHybridMask(t *step.Tape, _ int64, d step.DType) *step.T {
+	if t.Recipe.Software.MasksByLibrary {
+		mask := causalMask(t, 0, d)
+		ones := t.Input(t.Shape.N(), step.Bool)
+		t.Drop(t.Input(1, step.Bool))
+		t.Drop(ones)
+		return mask
+	}
 	mask := triangularMask(t, d)
 	t.Drop(t.Input(1, step.Bool))
 	ones := t.Input(t.Shape.N(), step.Bool)

@@ -10,6 +10,8 @@ type groupedBlock struct {
 	e            *experts
 	gate         linear
 	gateUp, down step.Weight
+	// biases are added to what the experts make; GPT-OSS alone has them.
+	biases *expertBiases
 
 	shared     gatedMLP
 	sharedGate linear
@@ -17,16 +19,12 @@ type groupedBlock struct {
 
 func (e *experts) buildGrouped(b *builder) *groupedBlock {
 	m := &groupedBlock{a: b.a, e: e}
-	experts := func() {
-		m.gateUp = b.parameter("mlp.experts.gate_up_proj", e.Count*2*e.FFN, b.a.Hidden)
-		m.down = b.parameter("mlp.experts.down_proj", e.Count*b.a.Hidden, e.FFN)
-	}
 	if e.ExpertsFirst {
-		experts()
+		m.declareExperts(b)
 	}
 	m.gate = linear{w: b.parameter("mlp.gate", e.Count, b.a.Hidden), b: step.NoWeight, matrix: true}
 	if !e.ExpertsFirst {
-		experts()
+		m.declareExperts(b)
 	}
 	if e.SharedFFN > 0 {
 		m.shared = buildGatedMLP(b, "mlp.shared_expert", e.SharedFFN, false).onMatrices()
@@ -34,6 +32,14 @@ func (e *experts) buildGrouped(b *builder) *groupedBlock {
 		m.sharedGate.matrix = true
 	}
 	return m
+}
+
+// declareExperts lists the two tensors of all experts.
+func (m *groupedBlock) declareExperts(b *builder) {
+	m.gateUp = b.parameter("mlp.experts.gate_up_proj", m.e.Count*2*m.e.FFN, b.a.Hidden)
+	m.down = b.parameter("mlp.experts.down_proj", m.e.Count*b.a.Hidden, m.e.FFN)
+	b.stacked(m.gateUp, m.e.Count)
+	b.stacked(m.down, m.e.Count)
 }
 
 // forward returns the experts' weighted sum. The router's logits go with the block.
@@ -90,6 +96,18 @@ func (m *groupedBlock) route(t *step.Tape, logits step.T) (weights, chosen step.
 	return weights, chosen
 }
 
+// activate is _apply_gate. It takes over both.
+func (m *groupedBlock) activate(t *step.Tape, both step.T) step.T {
+	gate, up := t.Chunk2(both)
+	t.Drop(both)
+	act := activation(t, m.a.Activation, gate)
+	product := t.Mul(act, up, false, step.LabelActivation)
+	for _, gone := range [...]step.T{act, gate, up} {
+		t.Drop(gone)
+	}
+	return product
+}
+
 // mix is grouped_mm_experts_forward: the tokens, once for each expert that they chose, are sorted by expert.
 // Source: transformers/integrations/moe.py (grouped_mm_experts_forward), 5.23.
 func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
@@ -102,16 +120,15 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	narrow, counts := t.Counts(rows), t.Counts(m.e.Count)
 	ends := t.CumulativeCounts(m.e.Count)
 
-	both := t.ExpertsProduct(input, m.gateUp, m.e.Count, ends, step.LabelActivation)
-	gate, up := t.Chunk2(both)
-	t.Drop(both)
-	act := activation(t, m.a.Activation, gate)
-	product := t.Mul(act, up, false, step.LabelActivation)
-	for _, gone := range [...]step.T{act, gate, up} {
-		t.Drop(gone)
+	var output, bias step.T
+	if m.biases == nil {
+		product := m.activate(t, t.ExpertsProduct(input, m.gateUp, m.e.Count, ends, step.LabelActivation))
+		output = t.ExpertsProduct(product, m.down, m.e.Count, ends, step.LabelExpertOutput)
+		t.Drop(product)
+	} else {
+		output, bias = m.biased(t, input, sorted, ends)
+		defer t.Drop(bias)
 	}
-	output := t.ExpertsProduct(product, m.down, m.e.Count, ends, step.LabelExpertOutput)
-	t.Drop(product)
 	weighted := t.Mul(output, weight, true, step.LabelExpertOutput)
 
 	places := t.RoutingTensor(rows, step.I64)

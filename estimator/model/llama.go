@@ -136,10 +136,12 @@ func (m *decoder) preNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) st
 	} else {
 		var router step.T
 		mlp, router = l.experts.forward(t, h)
-		if probabilities != nil {
-			t.Drop(*probabilities)
+		if router != step.NoTensor {
+			if probabilities != nil {
+				t.Drop(*probabilities)
+			}
+			second = &router
 		}
-		second = &router
 	}
 	t.Drop(h)
 	t.In(step.PartNorm)

@@ -14,6 +14,7 @@ type modernBERT struct {
 	words, bias         step.Weight
 	tokens              tokenHead
 	global, slidingMask step.T
+	sides               [2]modernSide // of global and of local layers, in later releases
 }
 
 type modernLayer struct {
@@ -34,12 +35,17 @@ func buildModernBERT(b *builder) step.Network {
 			l.attentionNorm = b.norm("attn_norm", d, a.NormBias)
 		}
 		l.qkv = b.linear("attn.Wqkv", d, 3*d, a.QKVBias)
-		b.buffer("attn.rotary_emb.inv_freq", a.HeadDim/2, step.F32)
+		if !a.Software.InterfacesModernBERT {
+			b.buffer("attn.rotary_emb.inv_freq", a.HeadDim/2, step.F32)
+		}
 		l.out = b.linear("attn.Wo", d, d, a.OutBias)
 		l.mlpNorm = b.norm("mlp_norm", d, a.NormBias)
 		l.up, l.down = b.linear("mlp.Wi", d, 2*a.FFN, a.MLPBias), b.linear("mlp.Wo", a.FFN, d, a.MLPBias)
 	})
 	m.final = b.norm("final_norm", d, a.NormBias)
+	if a.Software.InterfacesModernBERT {
+		m.declareTables(b)
+	}
 	if a.Class == classBase {
 		return m
 	}
@@ -64,6 +70,9 @@ func (m *modernBERT) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) 
 func (m *modernBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	ids, labels := batch[0], batch[2:]
 	t.In(step.PartEmbedding)
+	if t.Recipe.Software.InterfacesModernBERT {
+		return m.loss(t, m.encode(t, ids), batch[1], labels)
+	}
 	positions := t.Input(t.Shape.Tokens, step.I64)
 	m.global, m.slidingMask = modernMasks(t)
 	x := m.embeddings(t, ids)
@@ -123,7 +132,13 @@ func (m *modernBERT) layer(t *step.Tape, i int, x step.T) step.T {
 		h = l.attentionNorm.layer(t, x)
 	}
 	t.In(step.PartAttention)
-	attended := m.attention(t, l, h)
+	var attended step.T
+	var probabilities *step.T
+	if t.Recipe.Software.InterfacesModernBERT {
+		attended, probabilities = m.attend(t, l, h)
+	} else {
+		attended = m.attention(t, l, h)
+	}
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := t.Add(x, attended, step.LabelResidual)
@@ -133,6 +148,9 @@ func (m *modernBERT) layer(t *step.Tape, i int, x step.T) step.T {
 	t.Drop(middle)
 	t.Drop(attended)
 	t.Drop(mlp)
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
 	return y
 }
 
@@ -254,7 +272,8 @@ func (m *modernBERT) pool(t *step.Tape, x, mask step.T) step.T {
 // compiles says whether a part without dropout (drops), with or without biases in its linear layers, runs compiled as
 // it was traced.
 func (m *modernBERT) compiles(t *step.Tape, drops float64, bias bool) bool {
-	return m.a.modern().compiled && !t.Recipe.Compile && drops == 0 && !bias && !m.a.NormBias && m.a.LoRA == nil
+	return m.a.modern().compiled && !t.Recipe.Software.InterfacesModernBERT && !t.Recipe.Compile && drops == 0 &&
+		!bias && !m.a.NormBias && m.a.LoRA == nil
 }
 
 func (a *Architecture) modern() *modernOptions { return a.own.(*modernOptions) }

@@ -69,6 +69,7 @@ var qwen2MoEFamily = family{keys: commonKeys, classes: classifyingLM,
 		if !b.a.Software.GroupsExperts { // whose attention is Llama's
 			with.project, with.repeats, with.makeMask = (*decoder).projectFirst, true, olderMask
 		}
+		with.idleWindow = b.a.Software.MasksIdleWindow
 		return b.decoder(with)
 	}}
 

@@ -32,6 +32,10 @@ var stableLMFamily = family{keys: commonKeys, classes: classifyingLM,
 		with := likeLlama()
 		with.declare, with.block = declareStableLM, (*decoder).stableLMBlock
 		with.normalize, with.normBias, with.repeats = norm.layer, true, true
+		if b.a.Software.InterfacesStableLM {
+			with.repeats = false
+			return b.decoder(with)
+		}
 		with.makeMask = func(t *step.Tape, _ int64, d step.DType) *step.T { return triangularMask(t, d) }
 		with.addsMask = true
 		return b.decoder(with)
@@ -45,7 +49,9 @@ func declareStableLM(b *builder, l *decoderLayer) {
 		l.qNorms, l.kNorms = b.headNorms("self_attn.q_layernorm", a.Heads),
 			b.headNorms("self_attn.k_layernorm", a.KVHeads)
 	}
-	b.frequencies("self_attn.rotary_emb.", a.rotaryWidth()/2)
+	if !a.Software.InterfacesStableLM {
+		b.frequencies("self_attn.rotary_emb.", a.rotaryWidth()/2)
+	}
 	b.mlp(l)
 	l.inputNorm = b.norm("input_layernorm", a.Hidden, true)
 	if !a.rotary().parallel {
@@ -78,7 +84,7 @@ func (m *decoder) stableLMBlock(t *step.Tape, l *decoderLayer, w *around, x step
 	t.In(step.PartNorm)
 	h := m.normalize(l.inputNorm, t, x)
 	t.In(step.PartAttention)
-	attn := m.stableLMAttention(t, l, w, h)
+	attn, probabilities := m.stableLMAttention(t, l, w, h)
 
 	t.In(step.PartNorm)
 	middle := t.Hold(h)
@@ -103,12 +109,15 @@ func (m *decoder) stableLMBlock(t *step.Tape, l *decoderLayer, w *around, x step
 	for _, local := range [...]step.T{sum, h, attn, mlp} {
 		t.Drop(local)
 	}
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
 	return y
 }
 
 // stableLMAttention is StableLmSdpaAttention or StableLmAttention, which repeat grouped keys and values for every
-// kernel.
-func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x step.T) step.T {
+// kernel and let go of the probabilities, or that of later releases, which goes through the library's interfaces.
+func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
 	heads, c, p := m.a.geometry(), m.copies(t, w), m.a.rotary()
 	q, k, v := l.q.forward(t, x), l.k.forward(t, x), l.v.forward(t, x)
 	q, k, v = t.Heads(q, c.query), t.Heads(k, c.key), t.Heads(v, c.value)
@@ -124,24 +133,27 @@ func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x 
 	kr := t.JoinHeads(ke, ks.rest)
 	t.Drop(k)
 	k, v = appendKV(t, &m.cache, kr, v)
-	for _, x := range [...]*step.T{&k, &v} {
-		repeated := t.RepeatKV(*x, heads)
-		t.Drop(*x)
-		*x = repeated
+	if m.repeats {
+		for _, x := range [...]*step.T{&k, &v} {
+			repeated := t.RepeatKV(*x, heads)
+			t.Drop(*x)
+			*x = repeated
+		}
+		if w.mask != nil && t.Recipe.Attention != step.AttentionEager {
+			k, v = denseHeads(t, heads, k, v)
+		}
+		heads.KV = heads.Query
 	}
-	if w.mask != nil && t.Recipe.Attention != step.AttentionEager {
-		k, v = denseHeads(t, heads, k, v)
-	}
-	heads.KV = heads.Query
 	y, probabilities := m.scores(t, w, heads, qr, k, v)
 	out := l.out.forward(t, y)
 	for _, local := range [...]step.T{y, qr, k, v, qe, ke, qs.rest, ks.rest} {
 		t.Drop(local)
 	}
-	if probabilities != nil {
+	if probabilities != nil && m.repeats {
 		t.Drop(*probabilities)
+		probabilities = nil
 	}
-	return out
+	return out, probabilities
 }
 
 // denseHeads is contiguous() on keys and values, which StableLmSdpaAttention calls where there is a mask. It copies

@@ -50,9 +50,8 @@ A stand-in driver that answers 0 to the sum sends every such job to the branch o
   again last and not in their peaks.
 - Of grouped experts (` + "`groups-experts`" + `), cuBLAS's workspace in the products of one expert after the other, which cards other than Hopper and
   Blackwell run, is left out: 8 MiB, alive only during a product.
-- Not equal to the traces of torch-2.15, and so with wider bounds: ModernBERT, Qwen2-MoE, DeepSeek V2 and V3, gpt-oss, Granite's
-  hybrid, GPT-J, StableLM, Cohere 2; and whatever runs under torch.compile or on several GPUs. Eager attention of OPT, CLIP and DistilBERT is
-  not equal, though the families are listed; nor is DeBERTa whose head is not tied, which has a bias more.
+- Not equal to the traces of torch-2.15, and so with wider bounds: whatever runs under torch.compile or on several GPUs. Eager attention of OPT,
+  CLIP and DistilBERT is not equal, though the families are listed; nor is DeBERTa whose head is not tied, which has a bias more.
 - Of 40 jobs of T5, mT5 and Flan-T5 that were traced on torch-2.15, eager and sdpa, 37 are equal event by event. The other three are sdpa
   with one target token, with heads of 20 elements (the formula written out), and with reentrant checkpoints.
 - Of 142 jobs of the listed families that were drawn from the traces of torch-2.9 and traced again, 128 are equal event by event; the other 14 are

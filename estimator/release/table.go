@@ -10,33 +10,6 @@ func Stacks() []Stack { return stacks }
 // Changes are all that is known to have changed. They are shared, and for reading only.
 func Changes() []Change { return changes }
 
-func stackTable() []Stack {
-	return []Stack{
-		{
-			Name: "torch-2.15",
-			Releases: map[string]string{"torch": "2.15.0", "transformers": "5.23.0", "accelerate": "1.15.0",
-				"peft": "0.21.2", "trl": "1.16.0",
-				"bitsandbytes": "0.50.2", "cuda": "13.2"},
-			Proven: "the reference: eager steps on one GPU of the families listed, in amp, half precision and fp32, " +
-				"with LoRA and checkpointing, " +
-				"were equal event by event, but for CLIP, encoders of text and OPT with attention written out (eager)",
-			Families: []string{"arcee", "bert", "bloom", "camembert", "clip", "cohere", "deberta-v2", "distilbert",
-				"ernie4_5", "falcon", "gemma", "gemma2", "gemma3_text", "glm", "glm4", "gpt2", "gpt_bigcode", "gpt_neox",
-				"granite", "llama", "ministral", "ministral3", "mistral", "mixtral", "mt5", "nanogpt", "nemotron", "olmo2",
-				"olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen3", "roberta", "seed_oss", "starcoder2", "t5", "vit",
-				"whisper", "xlm-roberta"},
-			EagerOnly: true,
-		},
-		{
-			Name: "torch-2.9",
-			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0",
-				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
-			Proven:   "every family and recipe of docs/accuracy.md, but for the families that came later",
-			Unproven: []string{"camembert", "ernie4_5", "ministral", "ministral3", "nemotron"},
-		},
-	}
-}
-
 func changeTable() []Change {
 	return []Change{
 		{
@@ -178,7 +151,8 @@ func changeTable() []Change {
 		},
 		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: AccumulatesAtomic,
-			What: "the gradient of an embedding with few rows that occur often is accumulated atomically in torch 2.15, " +
+			What: "the gradient of an embedding with few rows that occur often is accumulated " +
+				"atomically in torch 2.15, " +
 				"without partial sums in memory",
 			Source: "aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu (compute_grad_weight_atomic_accumulate, " +
 				"a kernel of libtorch_cuda), 2.9.1 and 2.15.0",
@@ -265,9 +239,11 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: ProjectsTowers,
-			What: "CLIP of transformers 5.23 projects the pictures before it reads the texts, whose mask is that of all " +
+			What: "CLIP of transformers 5.23 projects the pictures before it reads the texts, whose " +
+				"mask is that of all " +
 				"decoders: none for full texts",
-			Source: "models/clip/modeling_clip.py (CLIPModel, CLIPTextModel), 4.57.6 and 5.23.0", Shown: "traces of CLIP",
+			Source: "models/clip/modeling_clip.py (CLIPModel, CLIPTextModel), 4.57.6 and 5.23.0",
+			Shown:  "traces of CLIP",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: UnscriptsBuckets,
@@ -288,10 +264,13 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksByLibrary,
-			What: "OPT, Falcon, Bloom and T5 of transformers 5.23 make their masks as all decoders do",
+			What: "OPT, Falcon, Bloom, T5, GPT-J, StableLM and the hybrid Granite of transformers 5.23 " +
+				"make their masks " +
+				"as all decoders do",
 			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, " +
-				"models/t5/modeling_t5.py (create_causal_mask), 4.57.6 and 5.23.0",
-			Shown: "traces of OPT, Falcon, Bloom and T5",
+				"models/t5/modeling_t5.py, models/gptj/modeling_gptj.py, models/stablelm/modeling_stablelm.py, " +
+				"models/granitemoehybrid/modeling_granitemoehybrid.py (create_causal_mask), 4.57.6 and 5.23.0",
+			Shown: "traces of OPT, Falcon, Bloom, T5, GPT-J, StableLM and Granite 4",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: ReassignsScores,
@@ -302,7 +281,8 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesT5,
-			What: "T5's attention in transformers 5.23 goes through the library's interfaces: sdpa is its default, with " +
+			What: "T5's attention in transformers 5.23 goes through the library's interfaces: sdpa is " +
+				"its default, with " +
 				"the positions' bias as its mask, and eager attention adds bias and mask one after the other",
 			Source: "models/t5/modeling_t5.py (T5Attention), integrations/sdpa_attention.py " +
 				"(create_position_bias_mask), 4.57.6 and 5.23.0",
@@ -323,6 +303,68 @@ func changeTable() []Change {
 				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesStableLM,
+			What: "StableLM of transformers 5.23 has one rotary embedding for all layers, and its attention goes " +
+				"through the library's interfaces: grouped keys and values are repeated for eager attention alone",
+			Source: "models/stablelm/modeling_stablelm.py (StableLmAttention), 4.57.6 and 5.23.0",
+			Shown:  "traces of StableLM",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: BuffersPositions,
+			What: "the layers of GPT-J in transformers 5.23 keep their table of positions as a buffer, which is " +
+				"loaded with them",
+			Source: "models/gptj/modeling_gptj.py (GPTJAttention.__init__), 4.57.6 and 5.23.0",
+			Shown:  "traces of GPT-J",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ViewsHeadsFirst,
+			What: "attention of the hybrid Granite in transformers 5.23 lays queries, keys and values out by heads as " +
+				"it computes them; its layers are handed no positions",
+			Source: "models/granitemoehybrid/modeling_granitemoehybrid.py (GraniteMoeHybridAttention), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of Granite 4",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: LeavesLogits,
+			What: "GPT-J and the hybrid Granite of transformers 5.23 leave it to the loss to make logits float32",
+			Source: "models/gptj/modeling_gptj.py (GPTJForCausalLM.forward), " +
+				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
+			Shown: "traces of GPT-J and Granite 4",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesLatents,
+			What: "DeepSeek V2 and V3 of transformers 5.23 cache keys and values as they are " +
+				"compressed, write a head's " +
+				"keys into one tensor part by part, turn even and odd elements where they lie, and choose experts with " +
+				"gradients kept track of",
+			Source: "models/deepseek_v3/modeling_deepseek_v3.py (DeepseekV3Attention, DeepseekV3TopkRouter), " +
+				"models/deepseek_v2/modeling_deepseek_v2.py, 4.57.6 and 5.23.0",
+			Shown: "traces of DeepSeek V2 and V3",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: NarrowsSinks,
+			What: "GPT-OSS of transformers 5.23 brings the probabilities of attention into the type of the values " +
+				"before it lets go of the scores",
+			Source: "models/gpt_oss/modeling_gpt_oss.py (eager_attention_forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of GPT-OSS",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesModernBERT,
+			What: "ModernBERT of transformers 5.23 makes its masks as other encoders do, none where a " +
+				"batch is full, turns " +
+				"queries and keys in float32 by tables that all layers of a kind share, and compiles no part of itself",
+			Source: "models/modernbert/modeling_modernbert.py (ModernBertModel, ModernBertAttention), 4.57.6 and 5.23.0",
+			Shown:  "traces of ModernBERT",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksIdleWindow,
+			What: "Qwen2-MoE of transformers 5.23 makes the mask of a window of no tokens beside that of its layers, " +
+				"which all see everything",
+			Source: "models/qwen2_moe/modeling_qwen2_moe.py (Qwen2MoeModel.forward), " +
+				"models/qwen2_moe/configuration_qwen2_moe.py (sliding_window), 5.23.0",
+			Shown: "traces of Qwen2-MoE",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesWindow,
 			What: "transformers 5.23 keeps the length of the window as a tensor in the cache of each " +
 				"layer that has one",
@@ -331,9 +373,10 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesInTraining,
-			What:   "Gemma 2 and 3 fill a cache in training in transformers 5.23",
-			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), 4.57.6 and 5.23.0",
-			Shown:  "traces of Gemma 3",
+			What: "Gemma 2 and 3, Cohere 2 and the hybrid Granite fill a cache in training in transformers 5.23",
+			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), models/cohere2/modeling_cohere2.py, " +
+				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
+			Shown: "traces of Gemma 3, Cohere 2 and Granite 4",
 		},
 		{
 			Library: "trl", From: "1.7", Switch: ChunksSFTLoss,

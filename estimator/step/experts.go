@@ -94,8 +94,8 @@ func (t *Tape) GatherRows(x T, d int64, indices ...T) T { return t.gatherRows(x,
 
 func (t *Tape) gatherRows(x T, d int64, view bool, indices ...T) T {
 	n := indices[0].numel
+	o := t.op(x).save(indices...) // before it runs: where checkpointing waits for these alone, it does not
 	y := t.fresh(n*d, x.dtype, LabelExpertInput)
-	o := t.op(x).save(indices...)
 	o.alloc(0, x.bytes(), LabelInputGradient).scatterScratch(n, x.numel/d, len(indices))
 	if view {
 		o.sendView(0, 0)

@@ -7,10 +7,22 @@ package step
 // Source: aten/src/ATen/native/cuda/GroupedBlas.cpp, tools/autograd/derivatives.yaml (_grouped_mm), torch 2.15;
 // transformers/integrations/moe.py (_grouped_mm), 5.23.
 func (t *Tape) ExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {
+	return t.expertsProduct(x, w, w.Cols, w.Rows/count, groups, l)
+}
+
+// TransposedExpertsProduct is ExpertsProduct where w has a row for each input of each expert.
+func (t *Tape) TransposedExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {
+	return t.expertsProduct(x, w, w.Rows/count, w.Cols, groups, l)
+}
+
+func (t *Tape) expertsProduct(x T, w Weight, in, out int64, groups T, l Label) T {
 	weight := t.Parameter(w)
 	input := t.Cast(x, weight.dtype, LabelCast)
 	defer t.Drop(input)
-	y := t.fresh(input.numel/w.Cols*(w.Rows/count), input.dtype, l)
+	y := t.fresh(input.numel/in*out, input.dtype, l)
+	if t.Recipe.ComputeCapability < ampere {
+		return t.unfusedExperts(y, input, weight, groups)
+	}
 	o := t.op(input, weight)
 	o.keepOperands(0, 1, input, weight)
 	if o.i != None {
@@ -28,25 +40,52 @@ func (t *Tape) ExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {
 	return o.out(y, 0)
 }
 
+// unfusedExperts is what is called where cards have no such kernel: a function of transformers' own, which keeps
+// the groups on its context and forms both gradients, whether they are wanted or not.
+// Source: transformers/integrations/moe.py (_grouped_mm_fallback, _grouped_mm_fallback_bwd), 5.23.
+func (t *Tape) unfusedExperts(y, input, weight, groups T) T {
+	o := t.op(input, weight)
+	if o.i == None {
+		return y
+	}
+	o.keep(groups)
+	o.save(input, weight).alloc(0, input.bytes(), LabelInputGradient).
+		alloc(1, weight.bytes(), LabelWeightGradient)
+	if o.needs(0) {
+		o.send(0, 0)
+	} else {
+		o.free(0)
+	}
+	if o.needs(1) {
+		o.sendView(1, 1)
+	} else {
+		o.free(1)
+	}
+	return o.out(y, 0)
+}
+
+// AddInto is x += b, both of one size and type. It takes over x.
+func (t *Tape) AddInto(x, b T) T {
+	o := t.op(x, b)
+	for k := range 2 {
+		if o.needs(k) {
+			o.pass(0, k)
+		}
+	}
+	return o.out(x, 0)
+}
+
 // Chunk2 is x.chunk(2, dim=-1): two views, whose gradients are put side by side.
 func (t *Tape) Chunk2(x T) (first, second T) { return t.Split2(x, x.numel/2) }
 
-// SumOfChosen is x.view(tokens, k, d).sum(dim=1). The gradient is written out for each of the k.
+// SumOfChosen is x.view(tokens, k, d).sum(dim=1). The gradient is written out for each of the k, in the type of x.
 func (t *Tape) SumOfChosen(x T, k int64, l Label) T {
 	to := x.dtype
 	if t.autocast {
 		to = F32
 	}
 	y := t.fresh(x.numel/k, to, l)
-	o := t.op(x)
-	if to != x.dtype {
-		o.alloc(1, y.numel*x.dtype.Size(), LabelInputGradient)
-	}
-	o.alloc(0, x.bytes(), LabelInputGradient)
-	if to != x.dtype {
-		o.free(1)
-	}
-	return o.send(0, 0).out(y, 0)
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
 
 // Counts is a table of whole numbers of 32 bits, one for each of count experts.

@@ -70,6 +70,15 @@ func (t *Tape) rotary(x, cos, sin T, d DType) T {
 		return product
 	}
 	direct := times(t.Hold(x), cos)
+	shifted := times(t.RotateHalf(x), sin)
+	y := t.Add(direct, shifted, LabelRotary)
+	t.Drop(direct)
+	t.Drop(shifted)
+	return y
+}
+
+// RotateHalf is rotate_half: the second half of every head, negated, before the first.
+func (t *Tape) RotateHalf(x T) T {
 	half := x.bytes() / 2
 	o := t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0)
 	first := o.out(T{storage: x.storage, form: plain(x.dtype), numel: x.numel / 2}, 0)
@@ -80,11 +89,7 @@ func (t *Tape) rotary(x, cos, sin T, d DType) T {
 	rotated := t.fresh(x.numel, x.dtype, LabelRotary)
 	rotated = t.op(negated, first).pass(0, 0).pass(0, 1).out(rotated, 0)
 	t.Drop(negated)
-	shifted := times(rotated, sin)
-	y := t.Add(direct, shifted, LabelRotary)
-	t.Drop(direct)
-	t.Drop(shifted)
-	return y
+	return rotated
 }
 
 // mulBroadcast is x times a factor without gradient that is broadcast to x's shape.

@@ -11,6 +11,57 @@ func (t *Tape) Split2(x T, numel int64) (first, rest T) {
 	return o.out(first, 0), o.out(rest, 1)
 }
 
+// FillHeads is a new tensor of heads into which a and then b are copied, each into its part of every head. Backward
+// copies the whole gradient once for either, takes the part out of that and puts zeros in its place.
+// Source: torch/csrc/autograd/functions/tensor.cpp (CopySlices::apply, CopyBackwards::apply), torch 2.15.
+func (t *Tape) FillHeads(a, b T) T {
+	n := a.numel + b.numel
+	if t.compiled {
+		return t.fuse(n, a.dtype, LabelRotary, []T{a, b})
+	}
+	y := t.fresh(n, a.dtype, LabelRotary)
+	y.layout = headsFirst
+	fill := func(y, part T) T {
+		const whole, zeros, cast = 2, 3, 4
+		o := t.op(y, part)
+		slice := part.numel * y.dtype.Size()
+		o.alloc(whole, y.bytes(), LabelInputGradient).alloc(1, slice, LabelInputGradient)
+		if o.needs(0) {
+			o.alloc(zeros, slice, LabelInputGradient)
+		}
+		from := 1
+		if o.needs(1) && part.dtype != y.dtype {
+			from = cast
+			o.alloc(cast, part.bytes(), LabelInputGradient).free(1)
+		}
+		if o.needs(0) {
+			o.free(zeros)
+		}
+		if o.needs(1) {
+			o.send(from, 1)
+		} else {
+			o.free(1)
+		}
+		if o.needs(0) {
+			o.send(whole, 0)
+		} else {
+			o.free(whole)
+		}
+		return o.out(y, 0)
+	}
+	return fill(fill(y, a), b)
+}
+
+// Half is a view of half of every row of x, which no gradient reaches.
+func (x T) Half() T {
+	x.numel /= 2
+	return x
+}
+
+// Remembers says that operations on x keep what they save for backward: a gradient could reach it, and they are not
+// checkpointed, or run for a second time.
+func (t *Tape) Remembers(x T) bool { return t.grads(x) && (t.layer == None || t.recompute) }
+
 // Deinterleave brings the even elements of every head before the odd ones: a copy, and one of the gradient.
 // Source: transformers/models/deepseek_v3/modeling_deepseek_v3.py (apply_rotary_pos_emb_interleave), 4.57.
 func (t *Tape) Deinterleave(x T) T {

@@ -62,6 +62,11 @@ func (t *Tape) SinkAttention(a EagerAttention, sinks Weight, q, k, v T) (y, prob
 	p := t.Softmax(shifted, LabelAttentionProbabilities)
 	kept := t.SliceRows(p, masked.numel)
 	dropped := t.Dropout(kept, a.Dropout)
+	if t.Recipe.Software.NarrowsSinks {
+		narrow := t.Cast(dropped, v.dtype, LabelAttentionProbabilities)
+		t.Drop(dropped)
+		dropped = narrow
+	}
 	t.Drop(masked)
 	vc := t.autocastTo(v, t.Recipe.Compute, LabelCast)
 	pc := t.autocastTo(dropped, t.Recipe.Compute, LabelAttentionProbabilities)

@@ -51,7 +51,8 @@ type Software struct {
 	LaysKeysOutFirst bool
 	// DropsMaskBuffers is GPT-2 without the buffers of its former mask.
 	DropsMaskBuffers bool
-	// MasksByLibrary lets OPT, Falcon, Bloom and T5 make their masks as all decoders do.
+	// MasksByLibrary lets OPT, Falcon, Bloom, T5, GPT-J, StableLM and the hybrid Granite make their masks as all
+	// decoders do.
 	MasksByLibrary bool
 	// InterfacesT5 is T5 whose attention goes through the library's interfaces, sdpa too, and adds bias and mask apart.
 	InterfacesT5 bool
@@ -59,10 +60,28 @@ type Software struct {
 	DeclaresHeadsFirst bool
 	// ReassignsScores lets go of the scores of BERT's eager attention as soon as they are probabilities.
 	ReassignsScores bool
+	// InterfacesStableLM is StableLM with one rotary embedding for all layers, whose attention is the library's.
+	InterfacesStableLM bool
+	// BuffersPositions is GPT-J whose layers load their tables of positions as buffers.
+	BuffersPositions bool
+	// ViewsHeadsFirst is the hybrid Granite that lays queries, keys and values out by heads one after the other, and
+	// hands its layers no positions.
+	ViewsHeadsFirst bool
+	// LeavesLogits is GPT-J and the hybrid Granite without a cast of the logits in the model.
+	LeavesLogits bool
+	// CachesLatents is DeepSeek that caches keys and values as they are compressed.
+	CachesLatents bool
+	// NarrowsSinks is GPT-OSS that brings its probabilities into the type of the values.
+	NarrowsSinks bool
+	// InterfacesModernBERT is ModernBERT whose masks and attention are the library's, without parts that compile
+	// themselves.
+	InterfacesModernBERT bool
+	// MasksIdleWindow is Qwen2-MoE that makes the mask of a window, too, although no layer looks through one.
+	MasksIdleWindow bool
 	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.
 	GroupsExperts bool
 	// CachesWindow keeps the length of the window as a tensor beside the cache of each layer that has one.
 	CachesWindow bool
-	// CachesInTraining lets Gemma 2 and 3 fill a cache in training, too.
+	// CachesInTraining lets Gemma 2 and 3, Cohere 2 and the hybrid Granite fill a cache in training, too.
 	CachesInTraining bool
 }

@@ -9,7 +9,7 @@ import (
 func (u *Updater) divide(ps []*step.Parameter) (inner, outer []*step.Parameter) {
 	u.inner, u.outer = u.inner[:0], u.outer[:0]
 	for _, p := range ps {
-		if p.InLayer && p.Matrix() {
+		if p.InLayer && p.Matrix() && p.Matrices == 0 {
 			u.inner = append(u.inner, p)
 		} else {
 			u.outer = append(u.outer, p)

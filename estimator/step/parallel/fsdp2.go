@@ -37,6 +37,8 @@ func (s FSDP2) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 		}
 		if p.Matrices == 0 {
 			p.Rows = p.Numel / max(p.Cols, 1)
+		} else {
+			p.Matrices = max(p.Numel/max(p.Rows*p.Cols, 1), 1)
 		}
 		p.Dtype = s.stored(p)
 	}
