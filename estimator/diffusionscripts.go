@@ -1,8 +1,8 @@
 package estimator
 
 import (
-	"path"
 	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/model"
 )
@@ -58,7 +58,7 @@ func scriptFor(t *Training, family string) (s diffusionScript, ok bool) {
 	switch {
 	case t.Script != "":
 		i = slices.IndexFunc(diffusionScripts, func(s diffusionScript) bool {
-			return path.Base(s.name) == path.Base(t.Script)
+			return baseName(s.name) == baseName(t.Script)
 		})
 	case slices.ContainsFunc(diffusionScripts, func(s diffusionScript) bool { return trains(s) && s.controls }):
 		i = slices.IndexFunc(diffusionScripts, trains)
@@ -70,6 +70,9 @@ func scriptFor(t *Training, family string) (s diffusionScript, ok bool) {
 	}
 	return diffusionScripts[i], true
 }
+
+// baseName is a path's last part.
+func baseName(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
 
 // scriptNames are those of all scripts.
 func scriptNames() []string {

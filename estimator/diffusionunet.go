@@ -59,12 +59,14 @@ func (r *resolved) tellNoise(t *Training, s *diffusionScript, holds model.Arrang
 	o := t.Objective
 	if s.encodesFirst {
 		if o.Latents == "each-step" {
-			errs.Add(objectivePointer+"/latents", "conflict", "%s encodes the pictures before training; cached is accepted",
+			errs.Add(objectivePointer+"/latents", "conflict",
+				"%s encodes the pictures before training; cached is accepted",
 				s.name)
 		}
 		if o.TextEmbeddings == "each-step" {
-			errs.Add(objectivePointer+"/text_embeddings", "conflict", "%s reads the prompts before training; cached is "+
-				"accepted", s.name)
+			errs.Add(objectivePointer+"/text_embeddings", "conflict",
+				"%s reads the prompts before training; cached is "+
+					"accepted", s.name)
 		}
 	} else {
 		r.readsPrompts(s, errs)
@@ -72,8 +74,9 @@ func (r *resolved) tellNoise(t *Training, s *diffusionScript, holds model.Arrang
 			errs.Add(parts+"/vae", "required", "vae is missing: %s encodes the pictures in each step", s.name)
 		}
 	}
-	r.recipe.Objective = objective.Noise{Cached: s.encodesFirst, Wide: s.wide, Controls: s.controls, Weights: holds.Frozen,
-		VAE: holds.VAE}
+	r.recipe.Objective = objective.Noise{Cached: s.encodesFirst, Wide: s.wide, Controls: s.controls,
+		Weights: holds.Frozen,
+		VAE:     holds.VAE}
 	r.recipe.KeepsGradients = s.keepsGradients
 	r.clip = r.clip && !s.clipsNothing
 }
@@ -89,17 +92,21 @@ func (r *resolved) readsPrompts(s *diffusionScript, errs *invalid.List) {
 	case n != wanted:
 		errs.Add(pointer, "conflict", "%s reads the prompts by %d text encoders, and %d are given", s.name, wanted, n)
 	case !r.arch.ReadsCLIP():
-		errs.Add(pointer, "unsupported", "%s reads the prompts by CLIP's text models; clip_text_model is accepted", s.name)
+		errs.Add(pointer, "unsupported", "%s reads the prompts by CLIP's text models; clip_text_model is accepted",
+			s.name)
 	case !r.arch.ReadsWidths(s.wide):
 		errs.Add(pointer, "conflict", "what the text encoders return does not have the width that the unet reads "+
-			"(cross_attention_dim, and projection_class_embeddings_input_dim with six numbers of addition_time_embed_dim)")
+			"(cross_attention_dim, and projection_class_embeddings_input_dim with six numbers of "+
+			"addition_time_embed_dim)")
 	}
 }
 
-// convolutionDoubt is what cuDNN may take beside the tensors: the stand-in device's cuDNN works without a workspace, and
-// a card's is chosen by a heuristic and taken from PyTorch's allocator while a convolution runs. cuDNN 7 took gigabytes
-// for single layers (pytorch issues 22741 and 26112); of a current release a VAE's working memory was measured linear in
-// the pixels, without a step (InvokeAI pull request 9305). The bound is a layer's input and output once more, in another
-// layout, where the autoencoder's first level is the peak: two tensors beside five and the weights.
+// convolutionDoubt is what cuDNN may take beside the tensors: the stand-in device's cuDNN works without a workspace,
+// and a card's is chosen by a heuristic and taken from PyTorch's allocator while a convolution runs. cuDNN 7 took
+// gigabytes for single layers (pytorch issues 22741 and 26112); of a current release a VAE's working memory was
+// measured linear in the pixels, without a step (InvokeAI pull request 9305). The bound is a layer's input and output
+// once more, in another layout, where the autoencoder's first level is the peak: two tensors beside five and the
+// weights.
 var convolutionDoubt = doubt{"convolution-workspace", memory.Doubt{Above: 0.20},
-	"cuDNN chooses a workspace for each convolution, which no trace shows; none of these scripts was measured on a card"}
+	"cuDNN chooses a workspace for each convolution, which no trace shows; none of these scripts was measured on a " +
+		"card"}

@@ -54,8 +54,8 @@ func (a *Architecture) ReadsWidths(sideBySide bool) bool {
 	return sum == u.context && pooled == u.pooled()
 }
 
-// pooled is the width of what is pooled of a prompt; the other part of what is added are sines of six numbers: two sizes
-// and a corner of the picture.
+// pooled is the width of what is pooled of a prompt; the other part of what is added are sines of six numbers: two
+// sizes and a corner of the picture.
 func (o unetOptions) pooled() int64 { return o.added - pictureNumbers*o.sines }
 
 // pictureNumbers is how many numbers say how a picture was cut.

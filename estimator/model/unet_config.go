@@ -24,8 +24,8 @@ const (
 	crossMiddle          = "UNetMidBlock2DCrossAttn"
 )
 
-// The families of UNets: those that read the prompt and the time alone, and those that read what is pooled of the prompt
-// and the sizes of the picture, too.
+// The families of UNets: those that read the prompt and the time alone, and those that read what is pooled of the
+// prompt and the sizes of the picture, too.
 const UNet, UNetXL = "stable-diffusion", "stable-diffusion-xl"
 
 // unetOptions are the numbers of UNet2DConditionModel.
@@ -116,7 +116,8 @@ func (c *config) eachLevel(key string, levels int, limit float64) []int64 {
 	}
 	numbers := c.integers(key, limit)
 	if len(numbers) != levels && len(numbers) > 0 {
-		c.errs.Add(c.pointer+"/"+key, "conflict", "%s has %d numbers and block_out_channels %d levels", key, len(numbers),
+		c.errs.Add(c.pointer+"/"+key, "conflict", "%s has %d numbers and block_out_channels %d levels", key,
+			len(numbers),
 			levels)
 		return slices.Repeat([]int64{1}, levels)
 	}
@@ -128,7 +129,8 @@ func (c *config) alike(key string, levels int) int64 {
 	numbers := c.eachLevel(key, levels, maxLevels)
 	for _, n := range numbers {
 		if n != numbers[0] {
-			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s differs between levels; one number for all is modelled", key)
+			c.errs.Add(c.pointer+"/"+key, "unsupported", "%s differs between levels; one number for all is modelled",
+				key)
 			break
 		}
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// tracedUNet is what a script of diffusers was seen to allocate, and to free with a negative sign, from the sines of the
-// times to the UNet's prediction, and in backward from the gradient of its last convolution's input on. oracle/README.md
-// says how such lists are made.
+// tracedUNet is what a script of diffusers was seen to allocate, and to free with a negative sign, from the sines of
+// the times to the UNet's prediction, and in backward from the gradient of its last convolution's input on.
+// oracle/README.md says how such lists are made.
 type tracedUNet struct {
 	UNet, VAE         map[string]any
 	Batch, Resolution int64
@@ -47,8 +47,8 @@ func onA100(stored step.DType) step.Recipe {
 		Hardware: step.Hardware{ComputeCapability: 80, Multiprocessors: 108, ThreadsPerMultiprocessor: 2048}}
 }
 
-// moved are the bytes that events allocate, and free with a negative sign. Tensors that go one after another are sorted:
-// which of them goes first says nothing.
+// moved are the bytes that events allocate, and free with a negative sign. Tensors that go one after another are
+// sorted: which of them goes first says nothing.
 func moved(p *step.Program) []int64 {
 	var list []int64
 	for _, e := range p.Events {
@@ -133,8 +133,9 @@ func TestUNetIsTraced(t *testing.T) {
 			}
 			const scale = 8
 			side := want.Resolution / scale
-			net := &denoises{m: m, latents: want.Batch * o.in * side * side, in: denoising{batch: want.Batch, rows: side,
-				columns: side, textTokens: 77, pooled: step.NoTensor}}
+			net := &denoises{m: m, latents: want.Batch * o.in * side * side,
+				in: denoising{batch: want.Batch, rows: side,
+					columns: side, textTokens: 77, pooled: step.NoTensor}}
 			var tape step.Tape
 			tape.Reset(r, step.Shape{Batch: want.Batch}, b.p)
 			got := moved(tape.Record(net))

@@ -108,8 +108,8 @@ func (m *pictureTransformer) forward(r *unetRun, x step.T, at extent, scattered 
 	return y
 }
 
-// forward borrows x. transposed says that its elements do not lie side by side, relays that the gradient of the residual
-// stream arrives so, as the convolution behind the last block leaves it.
+// forward borrows x. transposed says that its elements do not lie side by side, relays that the gradient of the
+// residual stream arrives so, as the convolution behind the last block leaves it.
 func (m *transformerBlock) forward(r *unetRun, x step.T, at extent, transposed, relays bool) step.T {
 	t := r.t
 	t.In(step.PartNorm)

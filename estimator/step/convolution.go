@@ -14,8 +14,8 @@ func (t *Tape) Convolution(x T, w, b Weight, positions int64, transposed bool) T
 
 // PictureConvolution is nn.Conv2d inside a network of pictures. scattered says that the gradient arrives as a part of
 // a wider one, so that each of the two products lays it out for itself.
-// Source: aten/src/ATen/native/cudnn/ConvShared.cpp (cudnn_convolution_backward_input, cudnn_convolution_backward_weight),
-// torch 2.9.
+// Source: aten/src/ATen/native/cudnn/ConvShared.cpp (cudnn_convolution_backward_input,
+// cudnn_convolution_backward_weight), torch 2.9.
 func (t *Tape) PictureConvolution(x T, w, b Weight, positions int64, scattered bool) T {
 	return t.convolution(x, w, b, positions, gradientLayout{scattered: scattered}, LabelConvolution)
 }

@@ -41,8 +41,8 @@ func (t *Tape) GroupNorm(x T, w, b Weight, g Grouped) T {
 	return y
 }
 
-// wholeCast is x in float32 where autocast asks for it. Its gradient has as many elements as x, whatever part of a wider
-// tensor it may be added to.
+// wholeCast is x in float32 where autocast asks for it. Its gradient has as many elements as x, whatever part of a
+// wider tensor it may be added to.
 func (t *Tape) wholeCast(x T) T {
 	if !t.autocast || x.dtype == F32 {
 		return t.Hold(x)

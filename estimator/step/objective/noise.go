@@ -21,8 +21,8 @@ type Denoised interface {
 	Controlled(t *step.Tape, latents, embeddings step.T, added []step.T) step.T
 }
 
-// Noise is a micro-step of the scripts that train a UNet, adapters on it or a ControlNet beside it to tell the noise that
-// was put on latents. What a script assigns to a variable stays until the next micro-step assigns it anew.
+// Noise is a micro-step of the scripts that train a UNet, adapters on it or a ControlNet beside it to tell the noise
+// that was put on latents. What a script assigns to a variable stays until the next micro-step assigns it anew.
 // Sources: diffusers examples/text_to_image/train_text_to_image.py, train_text_to_image_lora.py,
 // train_text_to_image_sdxl.py, train_text_to_image_lora_sdxl.py, controlnet/train_controlnet.py (main), 0.39.
 type Noise struct {
@@ -176,9 +176,8 @@ func (o Noise) predict(t *step.Tape, p Denoised, noisy, embeddings, pooled, pict
 	return kept(t, prediction)
 }
 
-// handed is what a ControlNet made as accelerate hands it on, in float32, and as the loop gives it to the UNet. It takes
-// over made.
-// Source: accelerate/utils/operations.py (convert_to_fp32).
+// handed is what a ControlNet made as accelerate hands it on, in float32, and as the loop gives it to the UNet. It
+// takes over made. Source: accelerate/utils/operations.py (convert_to_fp32).
 func (o Noise) handed(t *step.Tape, made []step.T) []step.T {
 	var wide, given []step.T
 	for _, x := range made {
