@@ -67,7 +67,8 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 		return
 	}
 	if o == nil || objectiveKind(t) != diffusion {
-		errs.Add(objectivePointer, "required", `a diffusion pipeline is trained with the objective diffusion: give {"kind": "diffusion"}`)
+		errs.Add(objectivePointer, "required",
+			`a diffusion pipeline is trained with the objective diffusion: give {"kind": "diffusion"}`)
 		return
 	}
 	how := trainer{fields: diffusionFields}
@@ -141,13 +142,14 @@ func (r *resolved) scriptFits(t *Training, s *diffusionScript, errs *invalid.Lis
 	}
 	conflict(s.family != r.arch.Family, "/training/script", "%s trains %s, and the pipeline's model is %s", s.name,
 		s.family, r.arch.Family)
-	conflict(o.Train != "" && o.Train != s.train, objectivePointer+"/train", "train is %s, and %s trains the %s", o.Train,
+	conflict(o.Train != "" && o.Train != s.train, objectivePointer+"/train", "train is %s, and %s trains the %s",
+		o.Train,
 		s.name, s.train)
 	conflict(t.LoRA == nil && s.adapters, "/training/lora", "%s trains adapters: give lora with their rank", s.name)
 	conflict(t.LoRA != nil && !s.adapters, "/training/lora", "%s trains the model in full and no adapters; leave lora "+
 		"out", s.name)
-	conflict(o.Latents == "cached" && !s.cachesLatents && !s.encodesFirst, objectivePointer+"/latents", "%s encodes the pictures in each "+
-		"step; each-step is accepted", s.name)
+	conflict(o.Latents == "cached" && !s.cachesLatents && !s.encodesFirst, objectivePointer+"/latents",
+		"%s encodes the pictures in each step; each-step is accepted", s.name)
 	conflict(o.TextEmbeddings == "cached" && s.keepsTexts, objectivePointer+"/text_embeddings",
 		"%s reads the prompts in each step, and keeps its text encoders on the GPU; each-step is accepted", s.name)
 	unsupported := func(is bool, pointer, what string) {
@@ -155,10 +157,13 @@ func (r *resolved) scriptFits(t *Training, s *diffusionScript, errs *invalid.Lis
 			errs.Add(pointer, "unsupported", "%s is not modelled with %s yet; leave it out", what, s.name)
 		}
 	}
-	unsupported(o.Latents != "cached" && !s.tellsNoise, objectivePointer+"/latents", "encoding the pictures in each step")
 	unsupported(o.EMA && !s.averages, objectivePointer+"/ema", "an average of the weights")
 	unsupported(o.TrainTextEncoder, objectivePointer+"/train_text_encoder", "a trained text encoder")
-	if len(s.targets) > 0 && r.arch.TextEncoders() == 0 {
+	if o.Latents != "cached" && !s.tellsNoise && !r.arch.HasVAE() {
+		errs.Add("/model/diffusion/vae", "required", "the autoencoder's config.json is missing: %s encodes the "+
+			"pictures in each step", s.name)
+	}
+	if s.keepsTexts && !s.tellsNoise && r.arch.TextEncoders() == 0 {
 		errs.Add("/model/diffusion/text_encoders", "required", "text_encoders are missing: %s keeps them on the GPU",
 			s.name)
 	}
@@ -361,7 +366,8 @@ func (r *resolved) refuseWithDiffusion(job *Job, errs *invalid.List) {
 		}
 	}
 	if r.framework != diffusers {
-		errs.Add("/training/framework", "unsupported", "the objective diffusion is replayed as the scripts of diffusers "+
+		errs.Add("/training/framework", "unsupported", "the objective diffusion is replayed as the "+
+			"scripts of diffusers "+
 			"run it, and not as %.40s; diffusers is accepted", r.framework)
 	}
 	if job.Model.Head != nil {
@@ -376,7 +382,8 @@ func (r *resolved) refuseWithDiffusion(job *Job, errs *invalid.List) {
 		value int64
 	}{{"micro_batch", t.MicroBatch}, {"gradient_accumulation", t.GradientAccumulation}} {
 		if f.value < 0 || f.value > 1<<30 {
-			errs.Add("/training/"+f.field, "out_of_range", "%s is %d; it is a whole number from 1 to %d", f.field, f.value,
+			errs.Add("/training/"+f.field, "out_of_range", "%s is %d; it is a whole number from 1 to %d", f.field,
+				f.value,
 				1<<30)
 		}
 	}

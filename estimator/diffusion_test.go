@@ -47,8 +47,8 @@ func TestDiffusionRefuses(t *testing.T) {
 	const base = `{"micro_batch": 1, "resolution": 512, "objective": {"kind": "diffusion", "latents": "cached"},
 		"lora": {"rank": 4}`
 	for name, c := range map[string]struct{ pipeline, training, want string }{
-		"everything at once": {smallFlux, strings.Replace(base, "512", "520", 1) + `, "sequence_length": 8, "attention": "eager", "precision": "bf16",
-			"framework": "trl", "gradient_checkpointing": "selective"}`,
+		"everything at once": {smallFlux, strings.Replace(base, "512", "520", 1) + `, "sequence_length": 8,
+			"attention": "eager", "precision": "bf16", "framework": "trl", "gradient_checkpointing": "selective"}`,
 			"/training/attention /training/framework /training/gradient_checkpointing /training/precision " +
 				"/training/resolution /training/sequence_length"},
 		"no pixels": {smallFlux, `{"micro_batch": 1, "lora": {"rank": 4}, "objective": {"kind": "diffusion",
@@ -56,15 +56,16 @@ func TestDiffusionRefuses(t *testing.T) {
 		"odd pixels":     {smallFlux, strings.Replace(base, "512", "520", 1) + "}", "/training/resolution"},
 		"another script": {smallFlux, base + `, "script": "x.py"}`, "/training/script"},
 		"in full": {smallFlux, `{"micro_batch": 1, "resolution": 512, "objective": {"kind": "diffusion"},
-			"script": "train_dreambooth_lora_flux.py"}`, "/training/lora /training/objective/latents"},
+			"script": "train_dreambooth_lora_flux.py"}`, "/model/diffusion/vae /training/lora"},
 		"a field of another kind": {smallFlux, strings.Replace(base, `"latents"`, `"texts": 2, "latents"`, 1) + "}",
 			"/training/objective/texts"},
 		"the part": {smallFlux, strings.Replace(base, `"latents"`, `"train": "unet", "latents"`, 1) + "}",
 			"/training/objective/train"},
-		"no kind":      {smallFlux, `{"micro_batch": 1, "resolution": 512}`, "/training/objective"},
-		"no denoiser":  {`{}`, base + "}", "/model/diffusion"},
-		"other class":  {`{"unet": {"_class_name": "X"}}`, base + "}", "/model/diffusion/unet/_class_name"},
-		"wrong folder": {`{"unet": {"_class_name": "FluxTransformer2DModel"}}`, base + "}", "/model/diffusion/unet/_class_name"},
+		"no kind":     {smallFlux, `{"micro_batch": 1, "resolution": 512}`, "/training/objective"},
+		"no denoiser": {`{}`, base + "}", "/model/diffusion"},
+		"other class": {`{"unet": {"_class_name": "X"}}`, base + "}", "/model/diffusion/unet/_class_name"},
+		"wrong folder": {`{"unet": {"_class_name": "FluxTransformer2DModel"}}`, base + "}",
+			"/model/diffusion/unet/_class_name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := refusedAt(t, diffusionJob(t, c.pipeline, c.training)); got != c.want {

@@ -46,6 +46,9 @@ var diffusionScripts = append([]diffusionScript{
 	{name: "dreambooth/train_dreambooth_sd3.py", family: "sd3", train: "transformer",
 		order:   []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser},
 		wideVAE: true, preconditions: true, t5Tokens: 77, clipTokens: 77},
+	{name: "dreambooth/train_dreambooth_flux.py", family: "flux", train: "transformer",
+		order: []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser}, packs: true, t5Tokens: 512,
+		clipTokens: 77},
 }, unetScripts...)
 
 // scriptFor is the script that a job names, or the one that trains its model so; ok is false where there is none.

@@ -42,8 +42,11 @@ func (r *resolved) objectiveDoubts(run *run) []doubt {
 	if _, unets := r.recipe.Objective.(objective.Noise); unets {
 		return []doubt{diffusionDoubt, convolutionDoubt}
 	}
-	if r.arch.Diffuses() {
-		return []doubt{diffusionDoubt}
+	if o, diffuses := r.recipe.Objective.(objective.Diffusion); diffuses {
+		if o.CachedLatents {
+			return []doubt{diffusionDoubt}
+		}
+		return []doubt{diffusionDoubt, convolutionDoubt}
 	}
 	list := []doubt{objectiveDoubt}
 	if run.ledger.Peak.Stage == play.StageGeneration {

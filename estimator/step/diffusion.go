@@ -88,7 +88,8 @@ func (t *Tape) SliceTokens(x T, first, second int64) (a, b T) {
 	return a, part(second)
 }
 
-// JoinHeadsOutermost is torch.cat of a and b, heads of two sequences, behind each other: a copy with the heads outermost.
+// JoinHeadsOutermost is torch.cat of a and b, heads of two sequences, behind each other: a copy with the heads
+// outermost.
 func (t *Tape) JoinHeadsOutermost(a, b T) T {
 	y := t.Concat(a, b, LabelContiguous)
 	y.layout = headsFirst

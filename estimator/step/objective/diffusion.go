@@ -7,6 +7,8 @@ type Pipeline interface {
 	step.Network
 	// Texts reads so many prompts without a graph, and returns the embeddings and what is pooled of them.
 	Texts(t *step.Tape, prompts int64) (embeddings, pooled step.T)
+	// Moments is what the autoencoder makes of pictures without a graph: mean and variance of their latents.
+	Moments(t *step.Tape, pixels step.T) step.T
 	// Latents is how many elements the latents of the micro-batch have.
 	Latents(t *step.Tape) int64
 	// Denoise predicts what the loss is about; it borrows what it reads.
@@ -36,12 +38,11 @@ func (o Diffusion) Batch(*step.Tape) []step.T { return nil }
 func (o Diffusion) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 	p := net.(Pipeline)
 	s := t.Shape
-	const rgb = 3
 	t.In(step.PartEmbedding)
 	pixels := t.Input(s.Batch*rgb*s.Height*s.Width, step.F32)
 	t.KeptByModel(pixels)
 	embeddings, pooled := o.texts(t, p, s.Batch)
-	latents := o.latents(t, p)
+	latents := o.latents(t, p, pixels)
 	n := latents.Numel()
 	noise := o.variable(t, t.Input(n, latents.Dtype()))
 	noisy := o.flow(t, latents, noise)
@@ -95,20 +96,48 @@ func (o Diffusion) texts(t *step.Tape, p Pipeline, prompts int64) (embeddings, p
 }
 
 // latents are those of the pictures: drawn from their means and variances, moved and scaled.
-func (o Diffusion) latents(t *step.Tape, p Pipeline) step.T {
-	n := p.Latents(t)
-	draw := t.Input(n, o.VAE)
-	spread := t.Input(n, o.VAE)
-	sample := t.Input(n, o.VAE)
-	t.Drop(spread)
-	t.Drop(draw)
-	moved := t.Input(n, o.VAE)
-	scaled := t.Input(n, o.VAE)
+func (o Diffusion) latents(t *step.Tape, p Pipeline, pixels step.T) step.T {
+	var sample step.T
+	if o.CachedLatents {
+		n := p.Latents(t)
+		draw, spread := t.Input(n, o.VAE), t.Input(n, o.VAE)
+		sample = t.Input(n, o.VAE)
+		t.Drop(spread)
+		t.Drop(draw)
+	} else { // the pictures in the autoencoder's type are a variable
+		given := t.Cast(pixels, o.VAE, step.LabelCast)
+		if !given.Shares(pixels) {
+			t.KeptByModel(given)
+		}
+		sample = sampled(t, p, t.Hold(given), o.VAE)
+	}
+	moved := t.Input(sample.Numel(), o.VAE)
+	scaled := t.Input(sample.Numel(), o.VAE)
 	t.Drop(moved)
 	t.Drop(sample)
 	latents := t.Cast(scaled, o.Weights, step.LabelCast)
 	t.Drop(scaled)
 	return o.variable(t, latents)
+}
+
+// sampled is a draw from the distribution of the latents of pictures, which it takes over, in the autoencoder's type d.
+// Source: diffusers/models/autoencoders/vae.py (DiagonalGaussianDistribution), 0.39.
+func sampled(t *step.Tape, p Pipeline, pixels step.T, d step.DType) step.T {
+	moments := p.Moments(t, pixels)
+	n := moments.Numel() / 2
+	like := func() step.T { return t.Input(n, d) }
+	logarithm, half := like(), like()
+	deviation := like()
+	t.Drop(half)
+	variance := like()
+	t.Drop(pixels)
+	draw := like()
+	spread := like()
+	sample := like()
+	for _, x := range [...]step.T{spread, moments, logarithm, deviation, variance, draw} {
+		t.Drop(x)
+	}
+	return sample
 }
 
 // flow mixes latents and noise: (1 - sigma)·x + sigma·noise.

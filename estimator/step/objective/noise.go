@@ -5,8 +5,6 @@ import "github.com/vramplan/vramplan/estimator/step"
 // Denoised is a network of a pipeline with a UNet, as the scripts that train one call its parts.
 type Denoised interface {
 	Pipeline
-	// Moments is what the autoencoder makes of pictures without a graph: mean and variance of their latents.
-	Moments(t *step.Tape, pixels step.T) step.T
 	// States reads ids as Texts does, each text encoder its own, and keeps the states of every layer meanwhile: the
 	// embeddings are the last but one of each, side by side.
 	States(t *step.Tape, ids []step.T) (embeddings, pooled step.T)
@@ -103,24 +101,9 @@ func (o Noise) cached(t *step.Tape, p Denoised) (latents, embeddings, pooled ste
 }
 
 // latents are those of the pictures: a draw from their distribution, scaled, in the type of what is not trained.
-// Source: diffusers/models/autoencoders/vae.py (DiagonalGaussianDistribution), 0.39.
 func (o Noise) latents(t *step.Tape, p Denoised, pixels step.T) step.T {
-	given := t.Cast(pixels, o.VAE, step.LabelCast)
-	moments := p.Moments(t, given)
-	n := moments.Numel() / 2
-	like := func() step.T { return t.Input(n, o.VAE) }
-	logarithm, half := like(), like()
-	deviation := like()
-	t.Drop(half)
-	variance := like()
-	t.Drop(given)
-	draw := like()
-	spread := like()
-	sample := like()
-	for _, x := range [...]step.T{spread, moments, logarithm, deviation, variance, draw} {
-		t.Drop(x)
-	}
-	scaled := like()
+	sample := sampled(t, p, t.Cast(pixels, o.VAE, step.LabelCast), o.VAE)
+	scaled := t.Input(sample.Numel(), o.VAE)
 	t.Drop(sample)
 	latents := kept(t, t.Cast(scaled, o.Weights, step.LabelCast))
 	t.Drop(scaled)
