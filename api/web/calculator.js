@@ -202,6 +202,7 @@ async function context(signal) {
     const text = config.text_config ?? config;
     return text.max_position_embeddings ?? text.n_positions ?? text.n_ctx ?? text.max_seq_len ?? 0;
   }
+  if (read(job, "/model/recorded")) return read(job, "/training/sequence_length") ?? 1024;
   const own = read(job, "/model/nanogpt/block_size") ?? read(job, "/model/dimensions/max_positions");
   const name = read(job, "/model/preset");
   if (own || !name) return own ?? 1024;
@@ -232,7 +233,7 @@ async function beside(signal) {
   at("compare").replaceChildren(...comparison(await post("/v1/compare", { a: kept, b: job }, signal)).filter(Boolean));
 }
 
-// opened takes what somebody dropped, opened or pasted: a job document, a config.json, or a file of a trainer, which the service reads.
+// opened takes what somebody dropped, opened or pasted: a job document, a recording, a config.json, or a file of a trainer, which the service reads.
 async function opened(text, field, name) {
   const error = at(field === "config-text" ? "config-error" : "document-error");
   const wrong = (words) => {
@@ -246,6 +247,7 @@ async function opened(text, field, name) {
   const { object, problem: broken } = parsed(text);
   const known = understand(object);
   if (known?.job) return take(known.job);
+  if (known?.recording) return take({ ...job, model: { recorded: known.recording } });
   if (known?.config || (field === "config-text" && object)) return take({ ...job, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
   if (field === "config-text") return wrong(`This is not JSON: ${broken}.`);
   try {
@@ -296,6 +298,7 @@ paste("document-text");
 at("document-text").addEventListener("blur", () => { if (at("document-error").hidden) written(); }); // what was read from a text is the document
 const file = async (f) => f && opened(await f.text(), "document-text", f.name);
 at("file").addEventListener("change", () => file(at("file").files[0]));
+at("recorded-file").addEventListener("change", () => file(at("recorded-file").files[0]));
 addEventListener("dragover", (e) => { e.preventDefault(); document.body.classList.add("dropping"); });
 addEventListener("dragleave", (e) => { if (!e.relatedTarget) document.body.classList.remove("dropping"); });
 addEventListener("drop", (e) => {

@@ -78,6 +78,7 @@ export const more = [
 export const models = {
   preset: { title: "Name" },
   hf_config: { title: "config.json" },
+  recorded: { title: "Recording" },
   nanogpt: {
     title: "nanoGPT",
     start: { n_layer: 12, n_head: 12, n_embd: 768, block_size: 1024, vocab_size: 50304 },

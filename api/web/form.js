@@ -107,7 +107,7 @@ export function form(changed) {
       job = { ...job, model: { ...(way.start && { [kind]: way.start }), ...(head && { head }) } };
       grow();
       if (way.start) changed(job);
-      (kind === "preset" ? model.input : kind === "hf_config" ? at("config-text") : null)?.focus();
+      (kind === "preset" ? model.input : kind === "hf_config" ? at("config-text") : kind === "recorded" ? at("recorded-file") : null)?.focus();
     });
   }
   at("batch").append(...controls(batch, put));
@@ -146,6 +146,7 @@ export function form(changed) {
     model.input.value = read(job, "/model/preset") ?? "";
     const config = read(job, "/model/hf_config");
     at("config-text").value = config ? JSON.stringify(config, null, 2) : "";
+    at("recorded-words").textContent = recordedWords(read(job, "/model/recorded"));
     for (const field of [...batch, ...training, ...more.flatMap((s) => s.fields), ...Object.values(models).flatMap((m) => m.fields ?? [])]) {
       const control = at(idOf(field.pointer)), value = valueAt(job, field.pointer);
       if (field.kind === "check") control.checked = Boolean(value);
@@ -159,6 +160,16 @@ export function form(changed) {
   }
 
   return { show };
+}
+
+// recordedWords says what a recording is of.
+function recordedWords(recording) {
+  if (!recording) return "";
+  if (recording.id) return `the recording ${recording.id} of this service`;
+  const releases = Object.entries(recording.versions ?? {}).filter(([library]) => !["recorder", "python"].includes(library));
+  const { count = 0, name = "" } = recording.layers ?? {};
+  return [recording.name, count > 0 && `${count} × ${name}`, releases.map(([library, version]) => `${library} ${version}`).join(", "),
+    Object.keys(recording.programs ?? {}).join(", ")].filter(Boolean).join(" · ");
 }
 
 // mark puts every error beside the field that it names; those that name none are returned.

@@ -65,10 +65,11 @@ export function fromFragment(hash) {
   return { job: document("job"), beside: parts.has("beside") ? document("beside") : null };
 }
 
-// understand says what a JSON object that somebody dropped or pasted is: a job document, a model's config.json, or neither.
+// understand says what a JSON object that somebody dropped or pasted is: a job document, a recording, a model's config.json, or none of them.
 export function understand(object) {
   if (object === null || typeof object !== "object" || Array.isArray(object)) return null;
   if (object.model && typeof object.model === "object" && ("training" in object || "gpus" in object)) return { job: object };
+  if ("vramplan_recording" in object) return { recording: object };
   const hints = ["model_type", "architectures", "hidden_size", "n_embd", "num_hidden_layers", "d_model", "text_config"];
   return hints.some((hint) => hint in object) ? { config: object } : null;
 }

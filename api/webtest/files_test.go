@@ -123,3 +123,43 @@ func TestQuestionsStandAtTheirFields(t *testing.T) {
 		t.Error("the job is another after a file was refused")
 	}
 }
+
+// TestRecordingsAreDropped: a recording, dropped or opened, is the model of the job in the form, and is answered.
+func TestRecordingsAreDropped(t *testing.T) {
+	file := filepath.Join("..", "..", "estimator", "testdata", "recordings", "llama-amp.json")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	has := func(p *tab) {
+		t.Helper()
+		p.wait(`document.getElementById("way-recorded").checked`)
+		p.says("[data-pointer='/training/sequence_length']", "a recording does not say how long its sequences are")
+		p.set("f-training-sequence_length", "256")
+		if got := p.text("#recorded-words"); !strings.HasPrefix(got, "LlamaForCausalLM · 3 × model.layers · torch 2.15.0") {
+			t.Errorf("the recording is described as %q", got)
+		}
+		if got := p.job(); !strings.Contains(got, `"model":{"recorded":{`) || !strings.Contains(got, `"gpus":["rtx-4090"]`) {
+			t.Errorf("the job is %.200s", got)
+		}
+		p.wait(`document.getElementById("problem").hidden`)
+		p.says("#versions", "LlamaForCausalLM")
+	}
+
+	dropped := open(t, desktop, hashOf(gpt4090))
+	eval[chromedp.Void](dropped, fmt.Sprintf(`{
+		const data = new DataTransfer();
+		data.items.add(new File([JSON.stringify(%s)], "llama.json"));
+		dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
+	}`, text))
+	has(dropped)
+
+	opened := open(t, desktop, hashOf(gpt4090))
+	opened.click(`label:has(#way-recorded)`)
+	path, err := filepath.Abs(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	opened.do("open a recording", chromedp.SetUploadFiles(chromedp.ID("recorded-file"), []string{path}))
+	has(opened)
+}

@@ -288,8 +288,8 @@ func (r *Recorded) Print(w io.Writer) {
 	for _, name := range slices.Sorted(maps.Keys(families)) {
 		fmt.Fprintln(w, families[name].line(name))
 	}
-	fmt.Fprintf(w, "\nof %d rows traced with the recorded releases the recording is equal to the trace in %d, the family in %d\n",
-		r.Traced, r.TracedEqual, r.FamilyEqual)
+	fmt.Fprintf(w, "\nof %d rows traced with the recorded releases the recording is equal to the trace in %d, the "+
+		"family in %d\n", r.Traced, r.TracedEqual, r.FamilyEqual)
 	sort.SliceStable(differ, func(i, k int) bool { return math.Abs(differ[i].Off()) > math.Abs(differ[k].Off()) })
 	for _, row := range differ {
 		fmt.Fprintf(w, "%+8.3f %% %s\n", 100*row.Off(), row.ID)

@@ -143,7 +143,8 @@ func Read(text []byte) (*Recording, error) {
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
 		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded,
 		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable}
-	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest, "/layers/name": d.Layers.Name}
+	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
+		"/layers/name": d.Layers.Name}
 	for pointer, s := range named {
 		if len(s) > maxName {
 			return nil, at(pointer, "has %d bytes; up to %d are accepted", len(s), maxName)
