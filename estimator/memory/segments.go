@@ -70,8 +70,12 @@ func (a *Allocator) expand(which int32, n int64) int32 {
 // leastGrowing is the free block that serves a request where segments grow; i is the smallest that is large enough.
 func (p *pool) leastGrowing(i int32) int32 {
 	for i != noBlock { // of the candidates in order, up to the first whose segment could not grow less
+		could := p.growable(i)
+		if could == p.blocks[i].size { // those behind it are no smaller
+			break
+		}
 		next := p.after(i)
-		if next == noBlock || p.growable(next) >= p.growable(i) {
+		if next == noBlock || p.growable(next) >= could {
 			break
 		}
 		i = next
