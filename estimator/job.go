@@ -56,7 +56,7 @@ type Training struct {
 	// TargetSequenceLength is the decoder's length in an encoder-decoder model.
 	TargetSequenceLength int64 `json:"target_sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// Resolution is how many pixels the pictures of a diffusion training have a side, or [height, width].
-	Resolution Resolution `json:"resolution,omitempty" validate:"omitempty,min=1,max=2,dive,gte=8,lte=16384"`
+	Resolution Resolution `json:"resolution,omitempty" validate:"omitempty,max=2,dive,gte=8,lte=16384"`
 	// Script is diffusers' training script, as its examples have it, whose loop is replayed; where it is left out, that
 	// of the model and of what is trained.
 	Script string `json:"script,omitempty" validate:"omitempty,max=200"`
