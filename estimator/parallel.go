@@ -6,15 +6,6 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
-// What NCCL's communicator takes outside PyTorch's allocator for two GPUs and for more, as NVIDIA's planner for
-// inference assumes (ai-dynamo/aiconfigurator, systems/*.yaml at 095f58a5, measured on 2, 4 and 8 GPUs of one host). No
-// published training run states it by itself; the bounds say so: communicators are made when they are first used, and
-// channels grow with the links of a host.
-var (
-	ncclTwo  = memory.Context{Bytes: 358_612_992, Low: 0, High: 1 << 30}
-	ncclMore = memory.Context{Bytes: 411_041_792, Low: 0, High: 1 << 30}
-)
-
 // looksForUnused are the frameworks whose trainers wrap the model with find_unused_parameters, but for a whole one that
 // is checkpointed. Source: transformers/trainer.py 4.57, Trainer._wrap_model.
 var looksForUnused = map[string]bool{"hf-trainer": true, "trl": true}
@@ -64,10 +55,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 			"whole number from 1", d.Data)
 	}
 	if d.WorldSize > 1 {
-		r.copies, r.nccl = d.WorldSize, ncclMore
-		if d.WorldSize == 2 {
-			r.nccl = ncclTwo
-		}
+		r.copies, r.nccl = d.WorldSize, ncclOf(t)
 	}
 	m := meshOf(t)
 	if share := m.tensor * m.context * m.pipeline; share > 1 && m.world%share != 0 {
