@@ -43,7 +43,8 @@ func (r *resolved) objectiveDoubts(run *run) []doubt {
 		return []doubt{diffusionDoubt, convolutionDoubt}
 	}
 	if o, diffuses := r.recipe.Objective.(objective.Diffusion); diffuses {
-		if o.CachedLatents {
+		m := &run.ledger.Peak
+		if o.CachedLatents || m.Backward || m.Stage == play.StageOptimizer { // where no convolution runs
 			return []doubt{diffusionDoubt}
 		}
 		return []doubt{diffusionDoubt, convolutionDoubt}
