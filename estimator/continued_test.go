@@ -19,10 +19,10 @@ func mixtureJob(layers, experts, hidden int64) Job {
 		Versions: formerStack}}
 }
 
-// deepSeekJob is DeepSeek V3 by its config.json.
+// deepSeekJob is DeepSeek V3 by its config.json, with releases that run one expert after the other.
 func deepSeekJob() Job {
 	return Job{Model: Model{HFConfig: []byte(`{"model_type":"deepseek_v3"}`)},
-		Training: Training{MicroBatch: 1, SequenceLength: 2048}}
+		Training: Training{MicroBatch: 1, SequenceLength: 2048, Versions: formerStack}}
 }
 
 // TestContinuedIsNear holds what was continued from some layers against a play of all of them.

@@ -28,8 +28,10 @@ func TestQuick(t *testing.T) {
 			o: service.EstimateOptions{Tensors: true}},
 		"every card": {job: `{"model":{"preset":"gpt2"},"training":{"micro_batch":16,"sequence_length":1024,
 			"gradient_accumulation":32},"gpus":["*"]}`},
-		"DeepSeek V3": {job: `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{"micro_batch":1,
-			"sequence_length":2048}}`},
+		"DeepSeek V3, whose experts are grouped": {job: `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{
+			"micro_batch":1,"sequence_length":2048}}`, want: true},
+		"DeepSeek V3 with former releases": {job: `{"model":{"preset":"deepseek-ai/DeepSeek-V3"},"training":{
+			"micro_batch":1,"sequence_length":2048,"versions":{"torch":"2.9.1","transformers":"4.57.6"}}}`},
 	} {
 		job, err := jobdoc.Decode([]byte(tt.job))
 		if err != nil {
