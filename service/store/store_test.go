@@ -115,7 +115,7 @@ func TestDatabaseAndSnapshotAgree(t *testing.T) {
 			t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
 		}
 		compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
-		compare(t, "model", 173, database.Models, embedded.Models)
+		compare(t, "model", 186, database.Models, embedded.Models)
 	})
 }
 
@@ -328,7 +328,7 @@ func openAndCount(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if len(c.GPUs) != 170 || len(c.Models) != 173 {
+	if len(c.GPUs) != 170 || len(c.Models) != 186 {
 		return fmt.Errorf("%d GPUs and %d models", len(c.GPUs), len(c.Models))
 	}
 	return nil
