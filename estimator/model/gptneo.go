@@ -87,12 +87,17 @@ func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
 	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	positions := positionNumbers(t)
-	m.mask = causalMask(t, 0, tokens.Dtype())
+	makeMask, captured := triangularMask, []step.T{positions} // which layers get by name, too
+	if t.Recipe.Software.MasksByLibrary {
+		makeMask = func(t *step.Tape, d step.DType) *step.T { return causalMask(t, 0, d) }
+		captured = nil
+	}
+	m.mask = makeMask(t, tokens.Dtype())
 	learned := t.Embedding(positions, m.positions, step.LabelPositions)
 	sum := t.Add(tokens, learned, step.LabelEmbedding)
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
-	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{Captured: []step.T{*m.mask}}, m.block)
+	x, probabilities := runPairs(t, m.a, len(m.layers), x, step.Besides{Captured: append(captured, *m.mask)}, m.block)
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
@@ -100,9 +105,26 @@ func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.Drop(local)
 	}
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
+	if !t.Recipe.Software.MasksByLibrary {
+		return m.formerLoss(t, normed, logits, labels)
+	}
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
+}
+
+// formerLoss is of logits that the model makes float32 and, with the loss, brings back to the type of x. It takes both
+// over. Source: transformers/models/gpt_neo/modeling_gpt_neo.py (GPTNeoForCausalLM.forward), 4.57.
+func (m *gptNeo) formerLoss(t *step.Tape, x, logits, labels step.T) (step.T, []step.T) {
+	wide := t.FloatLogits(logits)
+	t.Drop(logits)
+	wideLoss := t.CausalLMLoss(wide, labels)
+	back := t.Cast(wide, x.Dtype(), step.LabelLogits)
+	t.Drop(wide)
+	loss := t.Cast(wideLoss, x.Dtype(), step.LabelLoss)
+	t.Drop(wideLoss)
+	t.Drop(x)
+	return loss, append([]step.T{back, t.Hold(loss)}, m.cache...)
 }
 
 // block is GPTNeoBlock. It returns the probabilities, too.
