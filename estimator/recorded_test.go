@@ -116,12 +116,13 @@ func TestRecordedRefuses(t *testing.T) {
 	in.Job.Training.SequenceLength = 0
 	in.Job.Training.Precision = PrecisionFP16
 	in.Job.Training.AttentionMask = "explicit"
+	in.Job.Training.Evaluation = &Evaluation{}
 	_, err := Estimate(in)
 	var wrong *InvalidJobError
 	if !errors.As(err, &wrong) {
 		t.Fatal(err)
 	}
-	for _, field := range []string{"attention", "attention_mask", "compile", "sequence_length", "precision"} {
+	for _, field := range []string{"attention", "attention_mask", "compile", "evaluation", "sequence_length", "precision"} {
 		if !strings.Contains(err.Error(), "/training/"+field) {
 			t.Errorf("%s is not named: %v", field, err)
 		}

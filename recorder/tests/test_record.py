@@ -132,6 +132,36 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(gradients), 4)
         self.assertIn("[ up l x x 48BT f32 l0 0", layer)
 
+    def test_a_gradient_of_an_input_is_refused_by_name(self):
+        class Asks(nn.Linear):
+            def forward(self, x):
+                x.requires_grad = True
+                return super().forward(x).sum()
+
+        with self.assertRaisesRegex(Unexpressed, "that is no parameter wants a gradient"):
+            record(lambda: Asks(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)
+
+    def test_layers_that_differ_between_precisions_are_written_out(self):
+        class Mixed(Stack):
+            def forward(self, ids):
+                x = self.embed(ids)
+                for block in self.blocks:
+                    x = block(x.to(torch.bfloat16) if self.embed.weight.dtype == torch.bfloat16 else x).float()
+                    x = x.to(self.embed.weight.dtype)
+                return x.sum() + (self.blocks[0].up.weight.sum() if self.embed.weight.dtype == torch.bfloat16 else 0)
+
+        r = record(Mixed, ids, precisions=("fp32", "half"))
+        self.assertEqual((sorted(r["programs"]), r["layers"]["count"]), (["fp32", "half"], 0))
+        self.assertIn("the layers that repeat differ from one precision to another", r["unfolded"][0])
+
+    def test_padding_is_written_down(self):
+        def batch(b, t):
+            return ids(b, t)
+
+        batch.padded = True
+        self.assertTrue(record(Stack, batch, precisions=("fp32",))["padded"])
+        self.assertNotIn("padded", record(Stack, ids, precisions=("fp32",)))
+
     def test_a_module_made_elsewhere_is_refused(self):
         linear = nn.Linear(4, 4)
         with self.assertRaises(ValueError):

@@ -67,8 +67,11 @@ def main(arguments=None):
         loss = named(a.loss) if a.loss else None
     try:
         made = recording.record(model, batch, loss, name=a.name or name, source=source, precisions=precisions, length=length)
-    except (Unexpressed, Unanswered, KeyError) as e:
+    except (Unexpressed, Unanswered) as e:
         raise SystemExit(f"vramplan_record: this cannot be written down: {e}") from None
+    except KeyError as e:
+        raise SystemExit(f"vramplan_record: this cannot be written down: a tensor or a node of autograd's graph ({e}) is used whose making was not "
+                         "seen") from None
     with open(a.output, "w") as f:
         json.dump(made, f, indent=0)
         f.write("\n")

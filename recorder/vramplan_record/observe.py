@@ -13,6 +13,7 @@ import torch
 from torch.utils._pytree import tree_leaves
 
 from . import attention
+from .sizes import Unexpressed
 from .values import Values
 
 aten = torch.ops.aten
@@ -248,7 +249,11 @@ def watch(observer, loss):
             if f is None:
                 n.edges.append(None)
             elif hasattr(f, "variable"):
-                n.edges.append(("param", observer.sid(f.variable)))
+                sid = observer.sid(f.variable)
+                if sid not in observer.parameters:
+                    raise Unexpressed(f"a tensor of shape {tuple(f.variable.shape)} that is no parameter wants a gradient of its own (requires_grad), "
+                                      "as input to " + n.name)
+                n.edges.append(("param", sid))
             else:
                 n.edges.append(("node", seen[f], k))
     return nodes
