@@ -47,26 +47,28 @@ const rgb = 3
 func (o Noise) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 	p := net.(Denoised)
 	t.In(step.PartEmbedding)
-	latents, embeddings, pooled, picture := step.NoTensor, step.NoTensor, step.NoTensor, step.NoTensor
-	var noisy, target step.T
+	picture := step.NoTensor
+	var noisy, target, embeddings, pooled step.T
 	if o.Cached {
 		var given, text, end step.T
 		given, text, end = o.cached(t, p)
 		target, noisy = o.noise(t, given)
-		embeddings = kept(t, t.Cast(text, o.Weights, step.LabelEmbedding))
-		pooled = kept(t, t.Cast(end, o.Weights, step.LabelEmbedding))
+		embeddings = o.stored(t, text)
+		pooled = o.stored(t, end)
 	} else {
 		var pixels step.T
 		var ids []step.T
 		pixels, picture, ids = o.batch(t, p)
-		latents = o.latents(t, p, pixels)
-		target, noisy = o.noise(t, latents)
+		target, noisy = o.noise(t, o.latents(t, p, pixels))
 		embeddings, pooled = o.texts(t, p, ids)
 	}
 	prediction := o.predict(t, p, noisy, embeddings, pooled, picture)
 	wanted := t.Float(target, step.LabelCast)
 	loss := kept(t, t.SquaredError(prediction, wanted))
 	t.Drop(wanted)
+	if o.Controls { // what the loss read was no variable
+		t.Drop(prediction)
+	}
 	return t.Hold(loss)
 }
 
@@ -74,6 +76,15 @@ func (o Noise) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 func kept(t *step.Tape, x step.T) step.T {
 	t.KeptByModel(x)
 	return x
+}
+
+// stored is x in the type of what is not trained, as a variable of the loop: x itself, which is one, where it has that
+// type.
+func (o Noise) stored(t *step.Tape, x step.T) step.T {
+	if x.Dtype() == o.Weights {
+		return x
+	}
+	return kept(t, t.Cast(x, o.Weights, step.LabelEmbedding))
 }
 
 // batch moves pictures and prompts, and with a ControlNet the pictures that control.
@@ -145,7 +156,7 @@ func (o Noise) texts(t *step.Tape, p Denoised, ids []step.T) (embeddings, pooled
 // runs in its own type.
 func (o Noise) predict(t *step.Tape, p Denoised, noisy, embeddings, pooled, picture step.T) step.T {
 	if o.Controls {
-		given := kept(t, t.Cast(picture, o.Weights, step.LabelCast))
+		given := o.stored(t, picture)
 		t.EnterAutocast()
 		made := p.Control(t, noisy, embeddings, given)
 		t.ExitAutocast()
