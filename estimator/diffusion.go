@@ -284,6 +284,12 @@ func (r *resolved) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.
 		errs.Add(pointer+"/rank", "out_of_range", "rank is %d; it is a whole number from 1 to %d", l.Rank, maxRank)
 		return
 	}
+	const perLayer, most = 32, 1e13 // adapters of a layer; a published model has 1e8 numbers in them
+	if a := &r.arch; perLayer*float64(a.Layers)*float64(l.Rank)*float64(a.Hidden+a.FFN) > most {
+		errs.Add(pointer+"/rank", "too_large", "adapters of rank %d on %d layers would have more than %.0e parameters",
+			l.Rank, a.Layers, most)
+		return
+	}
 	if !(l.Dropout >= 0 && l.Dropout < 1) {
 		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
 	}

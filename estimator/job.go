@@ -49,7 +49,8 @@ type Model struct {
 
 // Training says how the model is trained.
 type Training struct {
-	// MicroBatch is the number of sequences in one forward pass on one GPU, or of pictures with the objective diffusion.
+	// MicroBatch is the number of sequences in one forward pass on one GPU, or of pictures with the objective
+	// diffusion.
 	MicroBatch int64 `json:"micro_batch,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// SequenceLength is in tokens; the model's context where it is left out.
 	SequenceLength int64 `json:"sequence_length,omitempty" validate:"omitempty,gte=1,lte=1073741824"`

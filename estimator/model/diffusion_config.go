@@ -144,6 +144,18 @@ func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 		a.Layers += e.layers()
 	}
 	own.denoiser.shape(&a)
+	if channels := own.denoiser.channels(); part == "transformer" && (channels < 1 || own.vae != nil &&
+		own.vae.latent != channels) {
+		errs.Add(pointer+"/"+part+"/in_channels", "conflict", "in_channels makes latents of %d channels, and those of the "+
+			"vae have its latent_channels", channels)
+		return Architecture{}
+	}
+	const perLayer = 32 // matrices as wide as the model and its MLP, at most
+	if total := perLayer * float64(a.Layers) * float64(a.Hidden) * float64(a.Hidden+a.FFN); total > maxParameters {
+		errs.Add(pointer+"/"+part, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted", total,
+			float64(maxParameters))
+		return Architecture{}
+	}
 	return a
 }
 

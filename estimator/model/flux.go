@@ -30,6 +30,10 @@ func (c *config) flux() denoiserOptions {
 	if o.out = c.optional("out_channels", maxHeads); o.out == 0 {
 		o.out = o.in
 	}
+	if o.out != o.in {
+		c.errs.Add(c.pointer+"/out_channels", "unsupported", "out_channels is %d and in_channels %d; a model that returns "+
+			"what it reads is modelled", o.out, o.in)
+	}
 	if patch := c.integer("patch_size", maxHeads); patch > 1 {
 		c.errs.Add(c.pointer+"/patch_size", "unsupported", "patch_size is %d; 1 is modelled: the script makes tokens "+
 			"of %d by %d places", patch, fluxPatch, fluxPatch)

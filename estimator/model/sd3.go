@@ -24,6 +24,10 @@ func (c *config) sd3() denoiserOptions {
 		c.errs.Add(c.pointer+"/caption_projection_dim", "conflict", "caption_projection_dim is %d, and text and "+
 			"picture attend together in num_attention_heads × attention_head_dim, %d", width, o.width())
 	}
+	if o.out != o.in {
+		c.errs.Add(c.pointer+"/out_channels", "unsupported", "out_channels is %d and in_channels %d; a model that returns "+
+			"what it reads is modelled", o.out, o.in)
+	}
 	if v, given := c.value("qk_norm"); given {
 		c.errs.Add(c.pointer+"/qk_norm", "unsupported", "qk_norm is %s; norms of queries and keys, as in Stable "+
 			"Diffusion 3.5, are not modelled yet", describe(v))
