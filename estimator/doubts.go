@@ -30,8 +30,8 @@ var (
 		"no trace has shown the family or the recipe with these releases; 26 published runs of older releases read 1 " +
 			"% less to 11 % more"}
 	modulesDoubt = doubt{"framework-modules", memory.Doubt{Below: 0.06, Above: 0.10},
-		"the framework writes its models itself; of litgpt's the attention and the adapters are replayed, of others' " +
-			"what transformers writes"}
+		"the framework writes its models itself; litgpt's class is replayed for models like Llama, of others' what " +
+			"transformers writes"}
 	packedDoubt = doubt{"gptq", memory.Doubt{Below: 0.06, Above: 0.06},
 		"GPTQ's kernels were replayed from their source; 18 published runs allocate what was replayed, or " +
 			"up to 2.6 % less"}

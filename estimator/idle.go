@@ -25,6 +25,10 @@ func (r *resolved) idleFields(t *Training) {
 			" and its figures are those of sdpa, which may be too low"},
 		{t.Attention == "flash" && r.arch.SDPAOnly, "attention flash: the figures for " + r.arch.Family +
 			" are those of sdpa"},
+		{(t.Attention == "eager" || t.Attention == "flash") && r.arch.OfLitGPT(), "attention " + t.Attention +
+			": litgpt's models call sdpa"},
+		{t.AttentionMask == "explicit" && r.arch.OfLitGPT(), "attention_mask explicit: litgpt's models take no mask"},
+		{len(t.Kernels) > 0 && r.arch.OfLitGPT(), "kernels are not litgpt's: its models use PyTorch's alone"},
 		{t.SequenceLength != 0 && r.arch.FixedTokens > 0 && !r.arch.TargetTokens(),
 			fmt.Sprintf("sequence_length is ignored: every input of %s makes %d tokens", r.arch.Family,
 				r.arch.FixedTokens)},

@@ -3,41 +3,89 @@ package estimator
 import (
 	"encoding/json"
 	"math"
+	"os"
+	"slices"
+	"strings"
 	"testing"
 )
 
-// TestLitGPTIsNear holds the replay of litgpt's LoRA against litgpt 0.4.13 itself, run over the stand-in driver with
-// its list of logits made float32 as Fabric does and its convolution of width one written as a product. It is near, not
-// equal: offMiB is by how much the peak is known to be off, 0.02 to 0.42 %, for which no operation has been found;
-// framework-modules is the doubt that covers it.
-func TestLitGPTIsNear(t *testing.T) {
-	const (
-		llama2 = `{"model_type":"llama","vocab_size":32000,"hidden_size":4096,"intermediate_size":11008,"num_hidden_layers":32,"num_attention_heads":32,"max_position_embeddings":4096}`
-		llama3 = `{"model_type":"llama","vocab_size":128256,"hidden_size":4096,"intermediate_size":14336,"num_hidden_layers":32,"num_attention_heads":32,"num_key_value_heads":8,"max_position_embeddings":8192}`
-	)
-	for _, c := range []struct {
-		config               string
-		batch, tokens, rank  int64
-		allocatedMiB, offMiB float64
-	}{
-		{llama2, 1, 1304, 8, 20338, 60.5},
-		{llama2, 2, 1304, 8, 27727, 115.6},
-		{llama2, 2, 512, 32, 18878, -28.7},
-		{llama3, 1, 512, 32, 18793, 3.8},
-	} {
-		job := Job{Training: Training{Framework: "litgpt", MicroBatch: c.batch, SequenceLength: c.tokens,
-			Precision: PrecisionBF16, ClipGradNorm: new(false),
-			Loss: &Loss{Kind: "chunked", ChunkTokens: 128},
-			LoRA: &LoRA{Rank: c.rank, TargetModules: Targets{"q_proj", "v_proj"}, Dropout: 0.05, BasePrecision: "bf16",
-				AdapterDtype: "bf16"}}}
-		job.Model.HFConfig = json.RawMessage(c.config)
-		res, err := Estimate(Input{Job: job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}})
-		if err != nil {
+// litGPTRun is a job and the bytes that litgpt allocated at its peak.
+type litGPTRun struct {
+	ID    string
+	Job   Job
+	Truth struct {
+		Allocated float64 `json:"allocated_bytes"`
+	}
+}
+
+// TestLitGPT holds the replay of litgpt's own classes against litgpt 0.5.13 itself under Lightning's Fabric, run by
+// oracle/litgpt_trace.py: Llama, Qwen2, Phi, Phi-3, Gemma and GPT-NeoX, in full, with adapters and on nf4. What is
+// alive at the peak is the same, tensor by tensor; the tenths of a per cent are blocks that the allocator rounds up, in
+// an order of frees that is not replayed exactly.
+func TestLitGPT(t *testing.T) {
+	holdLitGPT(t, "testdata/litgpt.jsonl", 17, func(litGPTRun) float64 { return 0.005 })
+}
+
+// TestPublishedLitGPT holds it against what litgpt 0.4's own table says of runs on a card. litgpt 0.4.13 over the
+// stand-in driver allocates 2.6 % more than the table has for TinyLlama in full, too; why is not known.
+func TestPublishedLitGPT(t *testing.T) {
+	holdLitGPT(t, "testdata/litgpt-published.jsonl", 16, func(run litGPTRun) float64 {
+		if run.ID == "litgpt-hub-tiny-llama-full" {
+			return 0.026
+		}
+		return 0.002
+	})
+}
+
+func holdLitGPT(t *testing.T, path string, runs int, tolerance func(litGPTRun) float64) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+	if len(lines) != runs {
+		t.Fatalf("%d runs in %s", len(lines), path)
+	}
+	for _, line := range lines {
+		var run litGPTRun
+		if err := json.Unmarshal([]byte(line), &run); err != nil {
 			t.Fatal(err)
 		}
-		if got := float64(res.Peak.AllocatedBytes) / (1 << 20); math.Abs(got-c.allocatedMiB-c.offMiB) > 0.1 {
-			t.Errorf("%d × %d tokens of %.60s…: %.1f MiB, litgpt takes %.0f, and what was off is %+.1f", c.batch,
-				c.tokens, c.config, got, c.allocatedMiB, c.offMiB)
+		t.Run(run.ID, func(t *testing.T) {
+			res, err := Estimate(Input{Job: run.Job, GPUs: []GPU{tracedGPUs["a100-sxm4-80gb"]}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if off := float64(res.Peak.AllocatedBytes)/run.Truth.Allocated - 1; math.Abs(off) > tolerance(run) {
+				t.Errorf("%d bytes, litgpt takes %.0f: %+.2f %%", res.Peak.AllocatedBytes, run.Truth.Allocated, 100*off)
+			}
+		})
+	}
+}
+
+// TestLitGPTKnowsNoOther: what litgpt's classes do not do is said to change nothing.
+func TestLitGPTKnowsNoOther(t *testing.T) {
+	job := func(change func(*Training)) Job {
+		job := Job{Training: Training{Framework: "litgpt", MicroBatch: 2, SequenceLength: 128,
+			Precision: PrecisionBF16}}
+		job.Model.HFConfig = json.RawMessage(llamaConfig)
+		change(&job.Training)
+		return job
+	}
+	plain := mustEstimate(t, Input{Job: job(func(*Training) {})})
+	for field, change := range map[string]func(*Training){
+		"attention":      func(u *Training) { u.Attention = "eager" },
+		"attention_mask": func(u *Training) { u.AttentionMask = "explicit" },
+		"kernels":        func(u *Training) { u.Kernels = []string{"rmsnorm", "rope", "swiglu"} },
+	} {
+		res := mustEstimate(t, Input{Job: job(change)})
+		if res.Peak.AllocatedBytes != plain.Peak.AllocatedBytes {
+			t.Errorf("%s: %d bytes, and %d without", field, res.Peak.AllocatedBytes, plain.Peak.AllocatedBytes)
+		}
+		if !slices.ContainsFunc(res.Notes, func(n Note) bool {
+			return n.Code == "no-effect" && strings.HasPrefix(n.Text, field+" ")
+		}) {
+			t.Errorf("%s: no note in %+v", field, res.Notes)
 		}
 	}
 }

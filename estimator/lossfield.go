@@ -46,7 +46,10 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	if kind == step.LossChunked && l.Chunks == 0 && l.ChunkTokens == 0 {
 		rc.Loss.Chunks = defaultChunks
 	}
-	rc.Loss.Listed = kind == step.LossChunked && l.Head == "" && r.framework == "litgpt"
+	if rc.Loss.Listed = kind == step.LossChunked && l.Head == "" && r.framework == "litgpt"; rc.Loss.Listed &&
+		t.LoRA == nil { // its model returns a list in fine-tuning with adapters alone
+		rc.Loss.Listed, rc.Loss.Kind = false, step.LossChunkedWhole
+	}
 	if kind == step.LossChunked && l.Head == "whole" {
 		rc.Loss.Kind = step.LossChunkedWhole
 	}

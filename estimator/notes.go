@@ -129,8 +129,8 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	if r.ownModules {
 		written := "they were replayed as " + r.transformers() + " writes them"
 		if r.arch.LitGPT {
-			written = "attention, adapters and the list of logits of models like Llama follow its code, " +
-				"the rest that of " + r.transformers()
+			written = "models like Llama, Qwen2, Phi, GPT-NeoX and Gemma follow its code (0.5), others that of " +
+				r.transformers()
 		}
 		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " +
 			written + ", and the bounds are wider"})

@@ -357,7 +357,9 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	}
 	r.recipe.NextBatchEarly = r.recipe.HoldLogits
 	r.ownModules = f.ownModules
-	r.arch.LitGPT = r.framework == "litgpt"
+	r.recipe.PacksHalf = r.framework == "litgpt"
+	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
+	r.arch.LitGPT = r.recipe.PacksHalf && !compiled
 }
 
 // unsupported names every field that asks for something that is not modelled yet.

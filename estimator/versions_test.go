@@ -91,7 +91,7 @@ func phase(r *Result, name string) int64 {
 }
 
 // TestEveryFrameworkTakesEveryFamily asks for each pair, since a framework with modules of its own writes some families
-// otherwise. What is learnt is the same whoever writes the layers.
+// otherwise. What is learnt is the same whoever writes the layers; litgpt alone ties Gemma's head to nothing.
 func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
 	for _, family := range model.Families() {
 		job := gpt2Job()
@@ -106,9 +106,14 @@ func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
 		for _, name := range frameworkNames() {
 			job.Training.Framework = name
 			got, err := Estimate(Input{Job: job})
-			if err != nil || got.Model.TrainableParameters != want.Model.TrainableParameters {
+			learnt := want.Model.TrainableParameters
+			if name == "litgpt" && family == "gemma" {
+				const vocabulary, hidden = 256000, 3072 // GemmaConfig's
+				learnt += vocabulary * hidden
+			}
+			if err != nil || got.Model.TrainableParameters != learnt {
 				t.Errorf("%s by %s: %v, %d parameters learn, %d without a framework", family, name, err,
-					got.Model.TrainableParameters, want.Model.TrainableParameters)
+					got.Model.TrainableParameters, learnt)
 			}
 		}
 	}

@@ -190,11 +190,19 @@ func (a *Architecture) mixes() bool {
 func (a *Architecture) Build(layers int64, d step.DType, storage []step.Parameter) (step.Network, step.Parameters) {
 	b := builder{a: a, dtype: d, recorded: layers}
 	b.p.List = slices.Grow(storage[:0], int(8+layers*16))
-	if a.titan != nil {
-		return buildTitan(&b), b.p
-	}
-	net := a.family.build(&b)
+	net := a.build(&b)
 	return net, b.p
+}
+
+// build declares the modules of the library whose model it is.
+func (a *Architecture) build(b *builder) step.Network {
+	if a.titan != nil {
+		return buildTitan(b)
+	}
+	if c, ok := a.litConfig(); ok {
+		return b.litGPT(c)
+	}
+	return a.family.build(b)
 }
 
 // ParameterCount is the exact number of parameters, a tied matrix counted once.

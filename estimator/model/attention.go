@@ -82,11 +82,7 @@ func (m *decoder) turn(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 
 // attention is self_attn. It returns its output and, where they are formed, the probabilities.
 func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
-	project := m.project
-	if l.parts {
-		project = (*decoder).projectParts
-	}
-	q, k, v := project(m, t, l, w, x)
+	q, k, v := m.project(m, t, l, w, x)
 	if w.rotary {
 		qr, kr := m.turn(t, q, k, w)
 		t.Drop(q)
@@ -112,9 +108,6 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		}
 	}
 	heads := m.a.geometry()
-	if l.parts {
-		heads.KV = heads.Query // repeated already
-	}
 	if m.repeats {
 		for _, x := range [...]*step.T{&k, &v} {
 			repeated := t.RepeatKV(*x, heads)

@@ -50,7 +50,7 @@ func likeCohere() traits {
 // declareCohere lists the modules of CohereDecoderLayer. The norms of queries and keys have a gain for every head.
 func declareCohere(b *builder, l *decoderLayer) {
 	a := b.a
-	b.attention(l)
+	b.projections(l)
 	if a.QKNorm {
 		l.qNorm = b.norm("self_attn.q_norm", a.Heads*a.HeadDim, false)
 		l.kNorm = b.norm("self_attn.k_norm", a.KVHeads*a.HeadDim, false)

@@ -108,7 +108,6 @@ type decoderLayer struct {
 	qNorm, kNorm                            norm
 	gate, up, down                          linear
 	qkv, gateUp                             linear  // fused
-	parts                                   bool    // qkv is litgpt's
 	qNorms, kNorms                          []norm  // one for every head
 	experts                                 mixture // instead of gate, up and down
 	sinks                                   step.Weight
@@ -333,15 +332,6 @@ func (m *decoder) layer(t *step.Tape, i int, x step.T) step.T {
 	w.rotary = !m.unturned && (!m.rotaryWindows || m.a.slides(int64(i)))
 	w.rotary = w.rotary && (m.a.NoRotaryEvery == 0 || (int64(i)+1)%m.a.NoRotaryEvery != 0)
 	return m.block(m, t, &m.layers[i], &w, x)
-}
-
-// attention declares q_proj, k_proj, v_proj and o_proj, or litgpt's layer in their place.
-func (b *builder) attention(l *decoderLayer) {
-	if b.fuses() {
-		b.qkv(l)
-		return
-	}
-	b.projections(l)
 }
 
 // projections declares q_proj, k_proj, v_proj and o_proj.

@@ -89,7 +89,7 @@ func (m *gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
 
 // declareSparse lists the modules of a decoder layer with a mixture of experts in place of the MLP.
 func declareSparse(b *builder, l *decoderLayer) {
-	b.attention(l)
+	b.projections(l)
 	if a := b.a; a.QKNorm {
 		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
 	}

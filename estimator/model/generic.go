@@ -72,7 +72,7 @@ func buildGeneric(b *builder) step.Network {
 func (m *generic) declareLayer(b *builder, i int64) {
 	a, own, l := b.a, m.block, &m.layers[i]
 	l.index = i
-	b.attention(l)
+	b.projections(l)
 	if a.QKNorm {
 		q, k := a.HeadDim, a.HeadDim
 		if own.wideQKNorm {

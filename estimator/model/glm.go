@@ -62,7 +62,7 @@ func likeGLM(a *Architecture) traits {
 // declareGLM lists the modules of a layer in front of its norms.
 func declareGLM(b *builder, l *decoderLayer) {
 	a := b.a
-	b.attention(l)
+	b.projections(l)
 	l.gateUp, l.down = b.linear("mlp.gate_up_proj", a.Hidden, 2*a.FFN, false),
 		b.linear("mlp.down_proj", a.FFN, a.Hidden, false)
 }

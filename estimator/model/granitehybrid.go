@@ -76,7 +76,7 @@ func declareGraniteHybrid(b *builder, l *decoderLayer) {
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
 	l.gateUp, l.down = b.linear("shared_mlp.input_linear", d, 2*a.FFN, false),
 		b.linear("shared_mlp.output_linear", a.FFN, d, false)
-	b.attention(l)
+	b.projections(l)
 }
 
 // graniteHybridMask is _update_causal_mask and, after it, the look at the mask for state spaces.

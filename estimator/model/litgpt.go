@@ -2,24 +2,120 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
-// What litgpt writes otherwise than transformers: one linear layer makes queries, keys and values, and attention keeps
-// the values as a view of its whole output, unless grouped ones are repeated first. With LoRA that layer has one
-// adapter, whose input is dropped out once and whose output is scattered over the parts that were asked for. Sources:
-// litgpt/model.py (CausalSelfAttention), litgpt/lora.py (LoRAQKVLinear), litgpt 0.4.
+// litGPT is litgpt's GPT: one class for all of its models, of which a configuration says what they have.
+// Sources: litgpt/model.py and, with adapters, lora.py (GPT, Block, CausalSelfAttention, the MLPs), 0.5.
+type litGPT struct {
+	a      *Architecture
+	c      litConfig
+	head   linear
+	embed  step.Weight
+	layers []litBlock
+	final  norm
+}
 
-// fuses says whether the model is written as litgpt does.
-func (b *builder) fuses() bool { return b.a.LitGPT && !b.a.QKNorm }
+// litConfig is what litgpt's Config says of a model, as far as models differ in what they allocate.
+type litConfig struct {
+	// layerNorm says nn.LayerNorm, otherwise litgpt's RMSNorm.
+	layerNorm bool
+	// parallel runs attention and MLP beside each other (parallel_residual), on one norm where that is shared.
+	parallel, shared bool
+	// gated says LLaMAMLP or GemmaMLP, otherwise GptNeoxMLP.
+	gated bool
+	// bias is that of all linear layers, headBias the head's, qkvBias the attention's alone (attn_bias).
+	bias, headBias, qkvBias bool
+	// scaled multiplies the embeddings (scale_embeddings).
+	scaled bool
+	// turned is rope_n_elem.
+	turned int64
+}
 
-// qkv declares the one linear layer, as long as l is like litgpt's.
-func (b *builder) qkv(l *decoderLayer) {
+// litBlock is Block.
+type litBlock struct {
+	first, second  norm
+	qkv, proj      linear
+	gate, up, down linear
+}
+
+// litConfig is the configuration of a, and whether litgpt's own class is replayed for it. Models with bounded scores,
+// windows, mixtures or norms of queries and keys are not; nor is what is compiled.
+func (a *Architecture) litConfig() (litConfig, bool) {
+	c := litConfig{gated: a.Gated, turned: a.rotaryWidth(), layerNorm: a.NormBias}
+	switch a.family {
+	case &llamaFamily, &mistralFamily, &qwen2Family, &phi3Family:
+		c.qkvBias = a.QKVBias
+	case &gemmaFamily:
+		c.scaled = true
+	case &gptNeoXFamily:
+		c.bias, c.parallel = a.MLPBias, a.rotary().parallel
+	case &phiFamily:
+		c.bias, c.headBias, c.parallel, c.shared = true, true, true, true
+	case &stableLMFamily:
+		c.qkvBias, c.parallel, c.shared = a.QKVBias, a.rotary().parallel, a.rotary().parallel
+	default:
+		own, ok := a.own.(*block)
+		if !ok || !own.litGPT(a) {
+			return c, false
+		}
+		c.layerNorm, c.bias, c.headBias, c.qkvBias = own.layerNorm, a.MLPBias, own.headBias, a.QKVBias
+		c.parallel, c.shared, c.turned = own.parallel, own.parallel && own.norms == 1, own.rotaryWidth
+	}
+	return c, a.LitGPT && !a.QKNorm && !a.classes() && a.Class != classBase
+}
+
+// OfLitGPT says whether litgpt's own class is replayed for a.
+func (a *Architecture) OfLitGPT() bool {
+	_, ok := a.litConfig()
+	return ok
+}
+
+// litGPT says whether litgpt's class can be what the dimensions describe.
+func (own *block) litGPT(a *Architecture) bool {
+	return own.position == "rope" && !own.plainNorms && !own.embeddingNorm && !own.postNorm && own.norms <= 2 &&
+		own.experts == nil && own.layerNorm == a.NormBias && a.OutBias == a.MLPBias
+}
+
+// litGPT declares the modules in litgpt's order: the head is first.
+func (b *builder) litGPT(c litConfig) step.Network {
+	a, d := b.a, b.a.Hidden
+	m := &litGPT{a: a, c: c, layers: make([]litBlock, b.recorded)}
+	m.head = b.litHead(c.headBias)
+	m.embed = b.embedding("embed_tokens", a.Vocabulary, d)
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.first = b.norm("input_layernorm", d, c.layerNorm)
+		b.litAttention(l, c)
+		if !c.shared {
+			l.second = b.norm("post_attention_layernorm", d, c.layerNorm)
+		}
+		if c.gated {
+			l.gate, l.up = b.linear("mlp.gate_proj", d, a.FFN, c.bias), b.linear("mlp.up_proj", d, a.FFN, c.bias)
+		} else {
+			l.up = b.linear("mlp.up_proj", d, a.FFN, c.bias)
+		}
+		l.down = b.linear("mlp.down_proj", a.FFN, d, c.bias)
+	})
+	m.final = b.norm("norm", d, c.layerNorm)
+	return m
+}
+
+// litHead is the head, which litgpt ties to nothing and Lightning quantises like every linear layer.
+func (b *builder) litHead(bias bool) linear {
+	var m linear
+	m.w, m.b = b.pair("lm_head", b.a.Vocabulary, b.a.Hidden, bias)
+	m.quantised = b.quantise(m.w)
+	m.adapter = b.headAdapter("lm_head", m.w, b.a.Hidden)
+	return m
+}
+
+// litAttention is the one linear layer for queries, keys and values and the one behind attention.
+func (b *builder) litAttention(l *litBlock, c litConfig) {
 	a, d := b.a, b.a.Hidden
 	q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
-	l.parts = true
-	l.qkv.w, l.qkv.b = b.pair("self_attn.qkv", q+2*kv, d, a.QKVBias)
+	l.qkv.w, l.qkv.b = b.pair("self_attn.qkv", q+2*kv, d, c.bias || c.qkvBias)
 	l.qkv.quantised = b.quantise(l.qkv.w)
 	l.qkv.adapter = b.qkvAdapter([]string{"self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"},
 		[]int64{q, kv, kv}, d)
-	l.out = b.linear("self_attn.o_proj", q, d, a.OutBias)
+	l.proj = b.linear("self_attn.o_proj", q, d, c.bias)
 }
 
 // qkvAdapter declares the adapter for the named parts of the given widths; nil where none is asked for.
@@ -28,53 +124,193 @@ func (b *builder) qkvAdapter(names []string, widths []int64, in int64) *adapter 
 	if l == nil {
 		return nil
 	}
-	var groups, adapted, width int64
+	var rows []int64
+	var adapted, width int64
 	for i, name := range names {
 		b.linears = append(b.linears, name)
 		width += widths[i]
 		if l.adapts(name) {
-			groups++
+			rows = append(rows, widths[i])
 			adapted += widths[i]
 		}
 	}
-	if groups == 0 {
+	if len(rows) == 0 {
 		return nil
 	}
 	b.adapted++
-	m := &adapter{magnitude: step.NoWeight, dropout: l.Dropout, groups: groups, width: width, castless: true}
+	m := &adapter{magnitude: step.NoWeight, dropout: l.Dropout, parts: rows, width: width, castless: true}
 	declare := func(part string, rows, cols int64) step.Weight {
 		p := step.Parameter{Name: "self_attn.qkv" + part, Numel: rows * cols, Rows: rows, Cols: cols, Dtype: l.Dtype,
 			Loading: l.adding()}
 		return step.Weight{Index: b.declare(p), Rows: rows, Cols: cols}
 	}
-	m.down, m.up = declare(".lora_A", l.Rank*groups, in), declare(".lora_B", adapted, l.Rank)
+	m.down, m.up = declare(".lora_A", l.Rank*int64(len(rows)), in), declare(".lora_B", adapted, l.Rank)
 	return m
 }
 
-// projectParts is queries, keys and values as views of one tensor; grouped keys and values are repeated for every
-// query.
-func (m *decoder) projectParts(t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T) {
-	heads := m.a.geometry()
-	qkv := l.qkv.forward(t, x)
-	n := qkv.Numel() / (heads.Query + 2*heads.KV)
-	q, k, v = t.Slice(qkv, n*heads.Query), t.Slice(qkv, n*heads.KV), t.Slice(qkv, n*heads.KV)
-	t.Drop(qkv)
-	for _, x := range [...]*step.T{&k, &v} {
-		repeated := t.RepeatKV(*x, heads)
-		t.Drop(*x)
-		*x = repeated
+// besideParts is LoRAQKVLinear: lora_B of each part, put where the part is in the layer's output.
+func (m *adapter) besideParts(t *step.Tape, base *linear, x step.T) step.T {
+	pretrained := base.base(t, x)
+	dropped := t.Dropout(x, m.dropout)
+	low := t.Linear(dropped, m.down, step.NoWeight, step.LabelAdapter)
+	t.Drop(dropped)
+	up := t.ConvolvedParts(low, m.up, m.parts)
+	padded := t.Hold(up)
+	if m.width != m.up.Rows {
+		t.Drop(padded)
+		padded = t.IndexCopy(up, up.Numel()/m.up.Rows*m.width, m.up.Rows)
 	}
-	return q, k, v
-}
-
-// scattered is lora_B of each part, put where the part is in the layer's output. It takes over low.
-func (m *adapter) scattered(t *step.Tape, low step.T) step.T {
-	up := t.GroupedProduct(low, m.up, m.groups)
+	delta := t.MulScalar(padded, step.LabelAdapter)
+	t.Drop(padded)
+	y := t.Add(pretrained, delta, step.LabelLinear)
+	t.Drop(pretrained)
 	t.Drop(low)
-	if m.width == m.up.Rows {
-		return up
-	}
-	y := t.IndexCopy(up, up.Numel()/m.up.Rows*m.width)
 	t.Drop(up)
+	t.Drop(delta)
 	return y
 }
+
+// Batch is input_ids and labels.
+func (m *litGPT) Batch(t *step.Tape) []step.T {
+	return []step.T{t.Input(t.Shape.N(), step.I64), t.Input(t.Shape.N(), step.I64)}
+}
+
+func (m *litGPT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	t.In(step.PartEmbedding)
+	for range 2 { // cosines and sines of as many positions as the longest sequence has
+		t.Once(t.Shape.Tokens*m.c.turned, step.F32, step.LabelRotary)
+	}
+	x := t.Embedding(batch[0], m.embed, step.LabelEmbedding)
+	if m.c.scaled {
+		scaled := t.MulScalar(x, step.LabelEmbedding)
+		t.Drop(x)
+		x = scaled
+	}
+	x = runLayers(t, m.a, len(m.layers), x, step.Besides{}, m.block)
+	t.In(step.PartNorm)
+	normed := m.norm(t, m.final, x)
+	t.Drop(x)
+	logits := m.head.logits(t, normed)
+	switch {
+	case t.Recipe.Loss.Listed:
+		loss := t.ListedLoss(normed, batch[1])
+		return loss, []step.T{t.Hold(loss)}
+	case t.Recipe.Loss.Kind == step.LossChunkedWhole:
+		t.Drop(normed)
+		loss := t.SplitLoss(logits, batch[1])
+		return loss, []step.T{t.Hold(loss)}
+	}
+	loss := t.CausalLMLoss(logits, batch[1])
+	t.Drop(normed)
+	return loss, []step.T{logits, t.Hold(loss)}
+}
+
+func (m *litGPT) norm(t *step.Tape, g norm, x step.T) step.T {
+	if m.c.layerNorm {
+		return g.layer(t, x)
+	}
+	return t.ProductRMSNorm(x, g.w)
+}
+
+// block is Block.forward.
+func (m *litGPT) block(t *step.Tape, i int, x step.T) step.T {
+	l := &m.layers[i]
+	t.In(step.PartNorm)
+	normed := m.norm(t, l.first, x)
+	t.In(step.PartAttention)
+	attended := m.attention(t, l, normed)
+	t.In(step.PartNorm)
+	again := func(x step.T) {
+		second := m.norm(t, l.second, x)
+		t.Drop(normed)
+		normed = second
+	}
+	if m.c.parallel && !m.c.shared {
+		again(x)
+	}
+	sum := t.Add(attended, x, step.LabelResidual)
+	if !m.c.parallel {
+		again(sum)
+	}
+	t.In(step.PartMLP)
+	mlp := m.mlp(t, l, normed)
+	t.In(step.PartNorm)
+	y := t.Add(mlp, sum, step.LabelResidual)
+	t.Drop(mlp)
+	for _, local := range [...]step.T{sum, normed, attended} {
+		t.Drop(local)
+	}
+	return y
+}
+
+// attention is CausalSelfAttention.forward.
+func (m *litGPT) attention(t *step.Tape, l *litBlock, x step.T) step.T {
+	heads := m.a.geometry()
+	qkv := l.qkv.forward(t, x)
+	tokens := qkv.Numel() / (heads.Query + 2*heads.KV)
+	parts := t.SplitParts(qkv, tokens*heads.Query, tokens*heads.KV, tokens*heads.KV)
+	q, k := t.Heads(parts[0], heads.Query > 1), t.Heads(parts[1], heads.KV > 1)
+	v := t.Heads(parts[2], heads.KV > 1 && heads.KV < heads.Query)
+	turnedQ, turnedK := m.turn(t, q), m.turn(t, k)
+	q, k = m.join(t, turnedQ, q), m.join(t, turnedK, k)
+	if heads.KV < heads.Query {
+		for _, x := range [...]*step.T{&k, &v} {
+			repeated := t.RepeatInterleave(*x, heads)
+			t.Drop(*x)
+			*x = repeated
+		}
+		heads.KV = heads.Query
+	}
+	y := t.TokensFirst(t.SDPA(q, k, v, heads, nil, 0), heads, false)
+	out := l.proj.forward(t, y)
+	for _, local := range [...]step.T{qkv, q, k, v, turnedQ, turnedK, y} {
+		t.Drop(local)
+	}
+	return out
+}
+
+// turn is apply_rope of the first elements of every head. It keeps x.
+func (m *litGPT) turn(t *step.Tape, x step.T) step.T {
+	first := t.Hold(x)
+	if m.c.turned < m.a.HeadDim {
+		t.Drop(first)
+		first = t.Slice(x, x.Numel()/m.a.HeadDim*m.c.turned)
+	}
+	width := t.Shape.Tokens * m.c.turned
+	turned := t.TurnedInFloat(first, t.Buffered(width, step.F32), t.Buffered(width, step.F32))
+	t.Drop(first)
+	return turned
+}
+
+// join puts the rest of every head behind what was turned of it; the rest may be nothing. It takes over x.
+func (m *litGPT) join(t *step.Tape, turned, x step.T) step.T {
+	rest := t.Slice(x, x.Numel()-turned.Numel())
+	joined := t.JoinHeads(turned, rest)
+	t.Drop(rest)
+	t.Drop(x)
+	return joined
+}
+
+// mlp is LLaMAMLP.forward, GemmaMLP's, or GptNeoxMLP's.
+func (m *litGPT) mlp(t *step.Tape, l *litBlock, x step.T) step.T {
+	if !m.c.gated {
+		up := l.up.forward(t, x)
+		act := t.GELU(up)
+		t.Drop(up)
+		y := l.down.forward(t, act)
+		t.Drop(act)
+		return y
+	}
+	gate, up := l.gate.forward(t, x), l.up.forward(t, x)
+	act := activation(t, m.a.Activation, gate)
+	product := t.Mul(act, up, false, step.LabelActivation)
+	t.Drop(act)
+	y := l.down.forward(t, product)
+	for _, local := range [...]step.T{product, gate, up} {
+		t.Drop(local)
+	}
+	return y
+}
+
+// plainHead says that the logits are the head's output as it is.
+func (m *litGPT) plainHead() bool { return true }

@@ -108,7 +108,7 @@ func buildLlama(b *builder) step.Network {
 
 // declareLlama lists the modules of LlamaDecoderLayer.
 func declareLlama(b *builder, l *decoderLayer) {
-	b.attention(l)
+	b.projections(l)
 	if a := b.a; a.QKNorm {
 		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
 	}

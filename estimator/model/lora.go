@@ -127,7 +127,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	}
 	a.LoRA = &l
 	b := builder{a: a, recorded: a.distinctLayers(), saved: map[string]bool{}}
-	a.family.build(&b)
+	a.build(&b)
 	a.checkSaved(&b, pointer+"/modules_to_save", errs)
 	b.refuseTargets(pointer+"/target_modules", errs)
 	a.refuseUnadaptable(pointer+"/target_modules", errs)
@@ -219,8 +219,9 @@ func (a *Architecture) defaultTargets() []string {
 type adapter struct {
 	down, up, magnitude step.Weight
 	dropout             float64
-	castless            bool  // the input is not cast to the adapter's type
-	groups, width       int64 // litgpt's adapter for so many parts of a layer as wide as width
+	castless            bool    // the input is not cast to the adapter's type
+	parts               []int64 // litgpt's adapter for parts of so many rows of a layer
+	width               int64   // as wide as width; nil otherwise
 }
 
 // adapter declares the adapter of the linear layer name; nil where it gets none.
@@ -279,10 +280,12 @@ func (m *adapter) forward(t *step.Tape, base *linear, x step.T) step.T {
 	if t.AdaptersOff() {
 		return base.base(t, x)
 	}
-	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 && !m.magnitude.Exists() && m.groups == 0 {
+	if t.Recipe.Kernels.LoRA && base.quantised != step.Int8 && !m.magnitude.Exists() && m.parts == nil {
 		return t.FusedAdapter(x, base.w, base.quantised, m.down, m.up, m.dropout)
 	}
 	switch {
+	case m.parts != nil:
+		return m.besideParts(t, base, x)
 	case m.castless, base.quantised == step.NotQuantised, base.quantised == step.GPTQ4, base.quantised == step.GPTQ8:
 		return m.beside(t, base, x)
 	}
@@ -360,9 +363,6 @@ func (m *adapter) update(t *step.Tape, x step.T, base *linear) step.T {
 	}
 	low := linear(x, m.down, step.NoWeight, step.LabelAdapter)
 	t.Drop(x)
-	if m.groups > 0 {
-		return m.scattered(t, low)
-	}
 	up := linear(low, m.up, step.NoWeight, step.LabelAdapter)
 	t.Drop(low)
 	return t.Heads(up, base.relays)

@@ -31,7 +31,7 @@ var nemotronFamily = family{keys: commonKeys,
 // declareNemotron lists the modules of NemotronDecoderLayer.
 func declareNemotron(b *builder, l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
-	b.attention(l)
+	b.projections(l)
 	l.up, l.down = b.linear("mlp.up_proj", d, a.FFN, a.MLPBias), b.linear("mlp.down_proj", a.FFN, d, a.MLPBias)
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, true), b.norm("post_attention_layernorm", d, true)
 }

@@ -60,7 +60,7 @@ var olmo3Family = family{keys: commonKeys,
 func buildOlmo(b *builder) step.Network {
 	with, width := likeLlama(), b.a.Hidden
 	with.declare = func(b *builder, l *decoderLayer) {
-		b.attention(l)
+		b.projections(l)
 		b.mlp(l)
 	}
 	with.normalize = func(_ norm, t *step.Tape, x step.T) step.T { return t.PlainLayerNorm(x, width) }
@@ -82,7 +82,7 @@ func likeOlmo2() traits {
 // declareOlmo2 lists the modules of Olmo2DecoderLayer.
 func declareOlmo2(b *builder, l *decoderLayer) {
 	a := b.a
-	b.attention(l)
+	b.projections(l)
 	l.qNorm = b.norm("self_attn.q_norm", a.Heads*a.HeadDim, false)
 	l.kNorm = b.norm("self_attn.k_norm", a.KVHeads*a.HeadDim, false)
 	b.mlp(l)

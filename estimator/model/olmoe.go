@@ -31,7 +31,7 @@ var olmoeFamily = family{keys: commonKeys,
 
 func declareOLMoE(b *builder, l *decoderLayer) {
 	a := b.a
-	b.attention(l)
+	b.projections(l)
 	l.qNorm = b.norm("self_attn.q_norm", a.Hidden, false)
 	l.kNorm = b.norm("self_attn.k_norm", a.KVHeads*a.HeadDim, false)
 	l.experts = expertsOf(a).ofRelease(b)

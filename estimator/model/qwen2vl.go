@@ -113,7 +113,7 @@ func mergedTokens(a *Architecture, height, width int64) (int64, string) {
 
 // declareQwenVL lists the modules of Qwen2VLDecoderLayer, whose attention has a rotary embedding of its own.
 func declareQwenVL(b *builder, l *decoderLayer) {
-	b.attention(l)
+	b.projections(l)
 	b.frequencies("self_attn.rotary_emb.", b.a.rotaryWidth()/2)
 	b.mlp(l)
 	l.inputNorm = b.norm("input_layernorm", b.a.Hidden, false)

@@ -49,7 +49,7 @@ var arceeFamily = family{keys: commonKeys, classes: classifyingLM,
 		with := likeLlama()
 		with.declare = func(b *builder, l *decoderLayer) {
 			a, d := b.a, b.a.Hidden
-			b.attention(l)
+			b.projections(l)
 			l.up, l.down = b.linear("mlp.up_proj", d, a.FFN, a.MLPBias), b.linear("mlp.down_proj", a.FFN, d, a.MLPBias)
 			l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false),
 				b.norm("post_attention_layernorm", d, false)

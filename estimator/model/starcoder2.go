@@ -28,7 +28,7 @@ var starCoder2Family = family{keys: commonKeys, classes: classifyingLM,
 // declareStarCoder2 lists the modules of Starcoder2DecoderLayer.
 func declareStarCoder2(b *builder, l *decoderLayer) {
 	a, d := b.a, b.a.Hidden
-	b.attention(l)
+	b.projections(l)
 	l.up, l.down = b.linear("mlp.c_fc", d, a.FFN, a.MLPBias), b.linear("mlp.c_proj", a.FFN, d, a.MLPBias)
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, true), b.norm("post_attention_layernorm", d, true)
 }

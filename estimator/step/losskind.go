@@ -78,9 +78,6 @@ func (t *Tape) chunkedLoss(logits, targets T) T {
 		part.edge = split
 		parts = append(parts, part)
 	}
-	if t.Recipe.Loss.Listed {
-		t.list(parts)
-	}
 	for i, part := range parts {
 		first := int64(i) * rows
 		label := t.Hold(targets)
@@ -102,29 +99,9 @@ func (t *Tape) chunkedLoss(logits, targets T) T {
 	return mean
 }
 
-// list runs the head on every part, makes the results float32 and puts these into the parts' places. The list is the
-// model's output: where the loop holds it, the last micro-step's goes now.
-// Sources: litgpt/model.py (GPT.forward, lm_head_chunk_size), 0.4; lightning/fabric/wrappers.py (convert_output), 2.4.
-func (t *Tape) list(parts []T) {
-	narrow := make([]T, len(parts))
-	for i, part := range parts {
-		narrow[i] = t.runHead(part, t.head.run)
-	}
-	for i := range parts {
-		t.Drop(parts[i])
-		parts[i] = t.FloatLogits(narrow[i])
-	}
-	for i := range parts {
-		t.Drop(narrow[i])
-		if t.Recipe.HoldLogits {
-			t.freePrevious(t.Hold(parts[i]))
-		}
-	}
-}
-
 func (t *Tape) chunkLoss(part, label T) T {
 	logits := t.Hold(part)
-	if t.takesHead() && !t.Recipe.Loss.Listed {
+	if t.takesHead() {
 		t.Drop(logits)
 		logits = t.runHead(part, t.head.run)
 	}

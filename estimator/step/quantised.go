@@ -166,8 +166,17 @@ func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	if nested {
 		scale = t.fresh(scales(weight.numel), F32, LabelDequantised)
 	}
-	whole := t.fresh(weight.numel, weight.dtype, LabelDequantised)
+	stored := weight.dtype
+	if t.Recipe.PacksHalf {
+		stored = F16
+	}
+	whole := t.fresh(weight.numel, stored, LabelDequantised)
 	t.Drop(scale)
+	if stored != weight.dtype {
+		dequantised := whole
+		whole = t.fresh(weight.numel, weight.dtype, LabelDequantised)
+		t.Drop(dequantised)
+	}
 	y := t.fresh(rows*w.Rows, weight.dtype, LabelLinear)
 	t.productSpace(b.Exists())
 	t.Drop(whole)
@@ -178,9 +187,19 @@ func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	if nested {
 		o.alloc(1, 4*scales(weight.numel), LabelDequantised)
 	}
+	const scaleRegister, storedRegister = 1, 3
+	if stored != weight.dtype {
+		o.alloc(storedRegister, weight.numel*stored.Size(), LabelDequantised)
+	}
+	if nested && stored != weight.dtype {
+		o.free(scaleRegister)
+	}
 	o.alloc(2, weight.bytes(), LabelDequantised)
-	if nested {
-		o.free(1)
+	switch {
+	case stored != weight.dtype:
+		o.free(storedRegister)
+	case nested:
+		o.free(scaleRegister)
 	}
 	y = o.alloc(0, input.bytes(), LabelInputGradient).workspace().free(2).send(0, 0).out(y, 0)
 	out := t.Cast(y, x.dtype, LabelLinear)

@@ -112,6 +112,11 @@ type Compilation struct {
 
 // Versions is what former releases do otherwise.
 type Versions struct {
+	// PacksHalf says that weights in nf4 were packed from float16, to which they are dequantised before they go to the
+	// type of the input, as Lightning's BitsandbytesPrecision packs them.
+	// Sources: lightning/fabric/plugins/precision/bitsandbytes.py (_Linear4bit.quantize), 2.6; bitsandbytes
+	// autograd/_functions.py (MatMul4Bit), 0.42 to 0.45.
+	PacksHalf bool
 	// KeepsPackedInputs leaves the input of every layer in nf4 on the operation's context until the graph goes, as
 	// bitsandbytes 0.42 did.
 	KeepsPackedInputs bool
