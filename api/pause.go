@@ -7,8 +7,8 @@ import (
 )
 
 // pauses makes a client wait for being told that there is too much to do, the longer the more of its requests wait for
-// that: to read, route, refuse and log a request takes a tenth of an estimate, and a client that asks again at once over
-// many connections would have the cores that way. Whatever their number, it is told so perRefusal apart.
+// that: to read, route, refuse and log a request takes a tenth of an estimate, and a client that asks again at once
+// over many connections would have the cores that way. Whatever their number, it is told so perRefusal apart.
 type pauses struct {
 	mu   sync.Mutex
 	here map[string]int
