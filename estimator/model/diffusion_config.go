@@ -150,6 +150,16 @@ func fromPipeline(p Pipeline, pointer string, errs *invalid.List) Architecture {
 			"vae have its latent_channels", channels)
 		return Architecture{}
 	}
+	if flux, is := own.denoiser.(fluxOptions); is && len(own.texts) > 0 {
+		clip, first := own.texts[0].(clipTextOptions)
+		t5, last := own.texts[len(own.texts)-1].(t5TextOptions)
+		if !first || !last || clip.projects || clip.sizes.hidden != flux.pooledWidth || t5.a.Hidden != flux.joint {
+			errs.Add(pointer+"/text_encoders", "conflict", "the transformer reads what a CLIPTextModel of hidden_size "+
+				"pooled_projection_dim, %d, pools, and the states of a T5 of d_model joint_attention_dim, %d: these two "+
+				"are accepted, in this order", flux.pooledWidth, flux.joint)
+			return Architecture{}
+		}
+	}
 	const perLayer = 32 // matrices as wide as the model and its MLP, at most
 	if total := perLayer * float64(a.Layers) * float64(a.Hidden) * float64(a.Hidden+a.FFN); total > maxParameters {
 		errs.Add(pointer+"/"+part, "too_large", "the model would have about %.1e parameters; up to %.0e are accepted", total,
