@@ -16,7 +16,7 @@ import (
 // GPUList is the GPU catalog.
 type GPUList struct {
 	// Catalog is the revision of the catalog.
-	Catalog string        `json:"catalog" example:"c-1"`
+	Catalog string        `json:"catalog" example:"c-2"`
 	GPUs    []catalog.GPU `json:"gpus"`
 	// NextPageToken is there where more entries follow.
 	NextPageToken string `json:"next_page_token,omitempty"`

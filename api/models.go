@@ -10,7 +10,7 @@ import (
 // ModelList is the model catalog.
 type ModelList struct {
 	// Catalog is the revision of the catalog.
-	Catalog string          `json:"catalog" example:"c-1"`
+	Catalog string          `json:"catalog" example:"c-2"`
 	Models  []catalog.Model `json:"models"`
 	// NextPageToken is there where more entries follow.
 	NextPageToken string `json:"next_page_token,omitempty"`

@@ -18,7 +18,7 @@ type Version struct {
 	// which names them too.
 	Estimator   string `json:"estimator" example:"1.0.0"`
 	Reference   string `json:"reference" example:"torch-2.15.0"`
-	Catalog     string `json:"catalog" example:"c-1"`
+	Catalog     string `json:"catalog" example:"c-2"`
 	Calibration string `json:"calibration" example:"builtin-3"`
 }
 
@@ -51,7 +51,7 @@ type Health struct {
 type Readiness struct {
 	Status string `json:"status" example:"ready"`
 	// Catalog is the revision that answers are made with now.
-	Catalog string `json:"catalog" example:"c-1"`
+	Catalog string `json:"catalog" example:"c-2"`
 	// Calibration is the one that answers are made with now.
 	Calibration string `json:"calibration" example:"builtin-3"`
 	// Database is ok; unreachable, where answers go on from the last catalog that was

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// TestPauses: however many connections a client asks over, it is refused at most fifty times a second, and one that asks
-// once is told at once.
+// TestPauses: however many connections a client asks over, it is refused at most fifty times a second, and one that
+// asks once is told at once.
 func TestPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPauses()

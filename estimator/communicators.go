@@ -18,8 +18,8 @@ var (
 // What raises the upper bound, and nothing else: these are reports of single hosts, and releases of NCCL differ.
 const (
 	// furtherCommunicatorBytes is what each communicator beside the first may take: one that had reduced took 1.6 GB of
-	// a card and three 6 GB. It grows with the channels, and beyond two hosts not with their number. Source: NVIDIA/nccl
-	// issues 864 and 986 (2023, releases before connections were made lazily), of unnamed cards.
+	// a card and three 6 GB. It grows with the channels, and beyond two hosts not with their number. Source:
+	// NVIDIA/nccl issues 864 and 986 (2023), of unnamed cards and releases.
 	furtherCommunicatorBytes = 2_200_000_000
 	// allToAllBytes is what the first all-to-all of eight H100 of a host added, 4.34 GB from 1.06: 32 channels to every
 	// other GPU, with buffers of 2 and of 10 MiB. Source: NVIDIA/nccl issue 1685 (2025).

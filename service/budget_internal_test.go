@@ -26,7 +26,8 @@ func TestBudget(t *testing.T) {
 	}
 	short, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	if _, err := b.admit(short, estimator.Cost{Bytes: 9 << 20}, ordinaryJob); !errors.Is(err, context.DeadlineExceeded) {
+	_, err = b.admit(short, estimator.Cost{Bytes: 9 << 20}, ordinaryJob)
+	if !errors.Is(err, context.DeadlineExceeded) {
 		t.Fatalf("a second large job: %v", err)
 	}
 	small, err := b.admit(t.Context(), estimator.Cost{Bytes: 3 << 20}, ordinaryJob)

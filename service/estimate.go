@@ -69,8 +69,8 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 	return result, nil
 }
 
-// quickRequests is up to how many requests of the replayed allocator, at most, an estimate is quick. Estimates of one card
-// have a bound below it and take up to 40 ms of a core (an 8B Llama with 64 micro-steps: 23 million); those of
+// quickRequests is up to how many requests of the replayed allocator, at most, an estimate is quick. Estimates of one
+// card have a bound below it and take up to 40 ms of a core (an 8B Llama with 64 micro-steps: 23 million); those of
 // mixtures of hundreds of experts and of the whole catalog have one above.
 const quickRequests = 32 << 20
 

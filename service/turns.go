@@ -53,10 +53,10 @@ func (c *client) add(had time.Duration) {
 	}
 }
 
-// turns lends the cores to estimates. An estimate offers its core every two milliseconds or so, and so a small one never
-// waits for large ones of others to end. Requests go through stages by what they had of the cores, and have most of the
-// cores in the first: what will take long need not be known beforehand. Within a stage whose estimates had less lately
-// goes first.
+// turns lends the cores to estimates. An estimate offers its core every two milliseconds or so, and so a small one
+// never waits for large ones of others to end. Requests go through stages by what they had of the cores, and have most
+// of the cores in the first: what will take long need not be known beforehand. Within a stage whose estimates had less
+// lately goes first.
 type turns struct {
 	mu     sync.Mutex
 	free   int

@@ -27,7 +27,8 @@ type Wanted struct {
 	Config  json.RawMessage `json:"config,omitempty"`
 	NanoGPT *model.NanoGPT  `json:"nanogpt,omitempty"`
 	// Attention is eager, or "" for torch's own; Cache says that the layers fill a key/value cache, Padded that some
-	// tokens of a batch are padding, TargetTokens how long the labels of an encoder-decoder are, 0 as long as its inputs.
+	// tokens of a batch are padding, TargetTokens how long the labels of an encoder-decoder are, 0 as long as its
+	// inputs.
 	Attention    string `json:"attention,omitempty"`
 	Cache        bool   `json:"cache"`
 	Padded       bool   `json:"padded"`

@@ -128,8 +128,8 @@ func recordedType(t recording.Type, half step.DType) step.DType {
 	return step.F32
 }
 
-// Batch is what the recorder's batch was. A model that is in half precision without autocast gets its pictures and sounds
-// in that precision, as its weights refuse another.
+// Batch is what the recorder's batch was. A model that is in half precision without autocast gets its pictures and
+// sounds in that precision, as its weights refuse another.
 func (m *recordedModel) Batch(t *step.Tape) []step.T {
 	half := t.Recipe.Stored
 	batch := make([]step.T, len(m.r.Batch))

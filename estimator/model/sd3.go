@@ -43,7 +43,6 @@ func (o sd3Options) layers() int64   { return o.blocks }
 func (o sd3Options) channels() int64 { return o.in }
 func (o sd3Options) multiple() int64 { return o.patch }
 func (o sd3Options) width() int64    { return o.heads * o.headDim }
-func (o sd3Options) most() int64     { return o.places * o.patch }
 func (o sd3Options) tokens(rows, columns int64) int64 {
 	return (rows / o.patch) * (columns / o.patch)
 }

@@ -28,8 +28,8 @@ const (
 type Recording struct {
 	Name, Source, Digest string
 	Versions             map[string]string
-	// Sequence is the length of the sequences where only that one was recorded; 0 where any is planned. Padded says that
-	// some tokens of the batch are padding.
+	// Sequence is the length of the sequences where only that one was recorded; 0 where any is planned. Padded says
+	// that some tokens of the batch are padding.
 	Sequence int64
 	Padded   bool
 	Batch    []Tensor
@@ -141,7 +141,8 @@ func Read(text []byte) (*Recording, error) {
 		return nil, at("/vramplan_recording", "the format is %d; %d is read", d.Format, Format)
 	}
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
-		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After, Programs: map[string]*Program{}, Unfolded: d.Unfolded,
+		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After,
+		Programs: map[string]*Program{}, Unfolded: d.Unfolded,
 		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable}
 	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
 		"/layers/name": d.Layers.Name}

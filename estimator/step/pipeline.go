@@ -1,7 +1,7 @@
 package step
 
-// Pipelined is a strategy that gives a GPU some layers of the model, a stage or several, through which the micro-batches
-// of an optimizer step go one by one. What is recorded then is the whole step, not one micro-batch.
+// Pipelined is a strategy that gives a GPU some layers of the model, a stage or several, through which the
+// micro-batches of an optimizer step go one by one. What is recorded then is the whole step, not one micro-batch.
 type Pipelined interface {
 	// Ends says whether the first of the GPU's stages has the embedding, and the last the head.
 	Ends() (first, last bool)

@@ -48,17 +48,17 @@ func generate(data string) (map[string][]byte, error) {
 	}
 	files := map[string][]byte{}
 	for _, t := range []struct {
-		name, seed string
-		rows       []row
+		name, seed, revision string
+		rows                 []row
 	}{
-		{"gpus", gpuSeed, gpus},
-		{"models", modelSeed, models},
+		{"gpus", gpuSeed, gpuRevision, gpus},
+		{"models", modelSeed, modelRevision, models},
 	} {
 		if files["catalog/"+t.name+".json"], err = snapshot(t.rows); err != nil {
 			return nil, err
 		}
 		for _, dialect := range dialects {
-			files[dialect+"/"+t.seed] = seed(t.name, t.rows)
+			files[dialect+"/"+t.seed] = seed(t.name, t.rows, t.revision)
 		}
 	}
 	return files, nil

@@ -80,7 +80,7 @@ func Of(c *Contents) *Catalog {
 	})
 }
 
-// Revision names the catalog's contents: "c-1".
+// Revision names the catalog's contents: "c-2".
 func (c *Catalog) Revision() string { return c.revision }
 
 // Load reads everything now, and reports what is wrong with it.

@@ -6,7 +6,8 @@ import (
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
 
-// TestEmptyListsAreNone: some generated clients send an empty list for each that was not set (openapi-generator's Java).
+// TestEmptyListsAreNone: some generated clients send an empty list for each that was not set (openapi-generator's
+// Java).
 func TestEmptyListsAreNone(t *testing.T) {
 	job, err := jobdoc.Decode([]byte(`{"model": {"preset": "gpt2"}, "gpus": [],
 		"training": {"micro_batch": 1, "resolution": [], "kernels": []}}`))

@@ -73,7 +73,7 @@ func (r reader) contents(ctx context.Context) (*catalog.Contents, error) {
 	return &c, err
 }
 
-// mark is "c-1" as shipped, and "c-1.3" after three changes by users.
+// mark is "c-2" as shipped, and "c-2.3" after three changes by users.
 func mark(ctx context.Context, q interface {
 	QueryRowContext(context.Context, string, ...any) *sql.Row
 }) (string, error) {

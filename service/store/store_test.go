@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -111,7 +112,7 @@ func TestDatabaseAndSnapshotAgree(t *testing.T) {
 		s := migrated(t, name)
 		database := load(t, s)
 		embedded := service.EmbeddedCatalog()
-		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-1" {
+		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-2" {
 			t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
 		}
 		compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
@@ -155,7 +156,7 @@ func TestMigrateTwice(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql",
 			"00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql", "00007_decisions.sql",
-			"00008_digests.sql"}, names); diff != "" {
+			"00008_digests.sql", "00009_seed_models.sql"}, names); diff != "" {
 			t.Error(diff)
 		}
 		ran, err := open(t, name).Migrate(t.Context())
@@ -169,11 +170,35 @@ func TestStatusOfNewDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := open(t, name)
 		statuses, err := s.Status(t.Context())
-		if err != nil || len(statuses) != 8 || statuses[0].Applied {
+		if err != nil || len(statuses) != 9 || statuses[0].Applied {
 			t.Errorf("%+v, %v", statuses, err)
 		}
 		if _, err := s.Catalog(t.Context()); err == nil {
 			t.Error("read a catalog from a database without tables")
+		}
+	})
+}
+
+// A database of the first catalog gets what the second one has more.
+func TestUpgradeAddsModels(t *testing.T) {
+	onEach(t, func(t *testing.T, name string) {
+		s := migrated(t, name)
+		db := direct(t, name)
+		const later = "FacebookAI/xlm-roberta-base"
+		exec1(t, db, `DELETE FROM model_aliases WHERE origin = 'builtin' AND model_id = $1`, later)
+		exec1(t, db, `DELETE FROM models WHERE origin = 'builtin' AND id = $1`, later)
+		exec1(t, db, `UPDATE catalog_state SET builtin = 'c-1'`)
+		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id = 9`)
+		ran, err := s.Migrate(t.Context())
+		if err != nil || len(ran) != 1 {
+			t.Fatalf("ran %v, %v", ran, err)
+		}
+		contents, err := s.Catalog(t.Context())
+		if err != nil || contents.Revision != "c-2" || len(contents.Faults) != 0 {
+			t.Fatalf("revision %s with the faults %q, %v", contents.Revision, contents.Faults, err)
+		}
+		if !slices.ContainsFunc(contents.Models, func(m catalog.Model) bool { return m.ID == later }) {
+			t.Errorf("%s is not there", later)
 		}
 	})
 }
@@ -194,12 +219,12 @@ func TestUpgradeKeepsUserEntries(t *testing.T) {
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 1`)
 
 		ran, err := s.Migrate(t.Context())
-		if err != nil || len(ran) != 7 {
+		if err != nil || len(ran) != 8 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		c := load(t, s)
-		if !strings.HasPrefix(c.Revision(), "c-1.2-") {
-			t.Errorf("revision %s, want c-1.2-…", c.Revision())
+		if !strings.HasPrefix(c.Revision(), "c-2.2-") {
+			t.Errorf("revision %s, want c-2.2-…", c.Revision())
 		}
 		for name, want := range map[string]struct {
 			name     string

@@ -139,9 +139,9 @@ func (d DDP) Stays(r *step.Rank, f func(bytes int64, c step.Component)) {
 	buckets(sizes, first, others, func(bytes int64, _ int) { f(bytes, step.Communication) })
 }
 
-// readySizes are sizes in the order in which the gradients come: that of a recording, in which what comes from one layer
-// in the middle to the next stands for those that were left out, too. Where a recording leaves out experts, it is the
-// opposite of the parameters'.
+// readySizes are sizes in the order in which the gradients come: that of a recording, in which what comes from one
+// layer in the middle to the next stands for those that were left out, too. Where a recording leaves out experts, it is
+// the opposite of the parameters'.
 func readySizes(r *step.Rank, sizes []int64) []int64 {
 	p, left := &r.Parts, r.Parts.Layers-r.Parts.Recorded
 	middle := p.LayerStart + p.PerLayer*int(p.Recorded/2)
