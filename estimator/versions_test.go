@@ -106,13 +106,23 @@ func TestEveryFrameworkTakesEveryFamily(t *testing.T) {
 		for _, name := range frameworkNames() {
 			job.Training.Framework = name
 			got, err := Estimate(Input{Job: job})
+			if name == "diffusers" { // whose scripts train pipelines alone
+				if err == nil {
+					t.Errorf("%s by diffusers is answered", family)
+				}
+				continue
+			}
+			if err != nil {
+				t.Errorf("%s by %s: %v", family, name, err)
+				continue
+			}
 			learnt := want.Model.TrainableParameters
 			if name == "litgpt" && family == "gemma" {
 				const vocabulary, hidden = 256000, 3072 // GemmaConfig's
 				learnt += vocabulary * hidden
 			}
-			if err != nil || got.Model.TrainableParameters != learnt {
-				t.Errorf("%s by %s: %v, %d parameters learn, %d without a framework", family, name, err,
+			if got.Model.TrainableParameters != learnt {
+				t.Errorf("%s by %s: %d parameters learn, %d without a framework", family, name,
 					got.Model.TrainableParameters, learnt)
 			}
 		}
@@ -125,6 +135,9 @@ func TestEveryFrameworkAnswers(t *testing.T) {
 		job := gpt2Job()
 		job.Model = Model{HFConfig: []byte(`{"model_type":"gpt2","n_layer":2}`)}
 		job.Training.Framework = name
+		if name == "diffusers" { // whose scripts train pipelines alone
+			continue
+		}
 		res := mustEstimate(t, Input{Job: job})
 		held, noted := false, false
 		for _, n := range res.Notes {

@@ -15,8 +15,8 @@ import (
 const (
 	gpuSeed   = "00002_seed_gpus.sql"
 	modelSeed = "00009_seed_models.sql"
-	// The revision of the catalog that a seed leaves behind: seeds that are not written anew keep the one that they were
-	// released with.
+	// The revision of the catalog that a seed leaves behind: seeds that are not written anew keep the one that they
+	// were released with.
 	gpuRevision   = "c-1"
 	modelRevision = migrations.CatalogRevision
 	// seededAt stands in the rows instead of a clock: the same data make the same database.

@@ -75,7 +75,7 @@ WHERE %[3]s IN ('%[4]s', '%[5]s')`, table, columns[len(columns)-1], key, keys[0]
 			`UPDATE catalog_state SET user_changes = user_changes - 1`)
 	}},
 	{"an index gone", statement(`DROP INDEX observations_once`)},
-	{"a migration forgotten", statement(`DELETE FROM goose_db_version WHERE version_id = 8`)},
+	{"a migration forgotten", statement(`DELETE FROM goose_db_version WHERE version_id = 9`)},
 	{"a table gone", statement(`DROP TABLE calibration_decisions`)},
 }
 

@@ -140,8 +140,8 @@ func (d DDP) Stays(r *step.Rank, f func(bytes int64, c step.Component)) {
 }
 
 // readySizes are sizes in the order in which the gradients come: that of a recording, in which what comes from one
-// layer in the middle to the next stands for those that were left out, too. Where a recording leaves out experts, it is
-// the opposite of the parameters'.
+// layer in the middle to the next stands for those that were left out, too, as do the gradients of an expert in the
+// middle. It is the opposite of the parameters' where a recording does not say all of it.
 func readySizes(r *step.Rank, sizes []int64) []int64 {
 	p, left := &r.Parts, r.Parts.Layers-r.Parts.Recorded
 	middle := p.LayerStart + p.PerLayer*int(p.Recorded/2)
@@ -149,8 +149,20 @@ func readySizes(r *step.Rank, sizes []int64) []int64 {
 	to := slices.IndexFunc(r.Ready, func(i int32) bool { return int(i) >= middle-p.PerLayer && int(i) < middle })
 	ready := make([]int64, 0, len(sizes))
 	add := func(places []int32) {
-		for _, i := range places {
-			ready = append(ready, p.List[i].Bytes())
+		for i := 0; i < len(places); {
+			end, copies := i+1, int64(1)
+			if p.List[places[i]].Expert == step.MiddleExpert { // which stands for those that were left out, too
+				copies = max(p.ExpertCopies, 1)
+				for end < len(places) && p.List[places[end]].Expert == step.MiddleExpert {
+					end++
+				}
+			}
+			for range copies {
+				for _, k := range places[i:end] {
+					ready = append(ready, p.List[k].Bytes())
+				}
+			}
+			i = end
 		}
 	}
 	if left > 0 && 0 <= from && from < to {

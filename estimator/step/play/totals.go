@@ -11,7 +11,8 @@ import (
 func (s *Session) plainTotals() (optimizerTotals, bool) {
 	st := &s.Recipe.States
 	o := s.Optimizer
-	if o.Own != nil || o.Loop != nil {
+	_, aligns := s.strategy.(step.Aligning) // which copies besides
+	if o.Own != nil || o.Loop != nil || aligns {
 		return optimizerTotals{}, false
 	}
 	lists, moments := int64(optim.Lists(&s.Recipe, o)), int64(o.Moments)
