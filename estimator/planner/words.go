@@ -15,6 +15,9 @@ func toolOf(in estimator.Input) string {
 	if nanoGPT(in) != nil {
 		return "nanogpt"
 	}
+	if o := in.Job.Training.Objective; o != nil && o.Kind == "diffusion" {
+		return "diffusers"
+	}
 	return "hf-trainer"
 }
 
@@ -30,6 +33,9 @@ var pairWords = map[string]func(p Choice, b batch) []string{
 	"accelerate": func(p Choice, _ batch) []string {
 		return words("DataLoader batch_size=", p.MicroBatch, "Accelerator gradient_accumulation_steps=",
 			p.GradientAccumulation)
+	},
+	"diffusers": func(p Choice, _ batch) []string {
+		return words("--train_batch_size=", p.MicroBatch, "--gradient_accumulation_steps=", p.GradientAccumulation)
 	},
 	"pytorch": func(p Choice, _ batch) []string {
 		return words("DataLoader batch_size=", p.MicroBatch, "accumulation steps = ", p.GradientAccumulation)
@@ -121,6 +127,15 @@ var leverWords = map[string]map[string]leverWord{
 		"compile-off":             {setting: "torch_compile=False"},
 		"evaluation-loss-only":    {setting: "prediction_loss_only=True"},
 		"checkpointing-selective": {setting: "checkpoint the attention modules", code: true},
+	},
+	// diffusers' training scripts, examples/, 0.39: their options.
+	"diffusers": {
+		"checkpointing-full": {setting: "--gradient_checkpointing"},
+		"checkpointing-none": {setting: "no --gradient_checkpointing"},
+		"optimizer-8bit":     {setting: "--use_8bit_adam"},
+		"optimizer-fused":    {setting: "optimizer_class(..., fused=True) in the script", code: true},
+		"precision-amp-bf16": {setting: "--mixed_precision=bf16"},
+		"precision-amp-fp16": {setting: "--mixed_precision=fp16"},
 	},
 	// LLaMA-Factory, src/llamafactory/hparams/model_args.py at ff6d4d12: a setting that it does not know ends the run.
 	"llama-factory": {

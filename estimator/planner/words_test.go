@@ -13,6 +13,7 @@ func TestPairInTheWordsOfEachTool(t *testing.T) {
 	tests := map[string][]string{
 		"nanogpt":      {"batch_size = 8", "gradient_accumulation_steps = 64"},
 		"hf-trainer":   {"per_device_train_batch_size=8", "gradient_accumulation_steps=16"},
+		"diffusers":    {"--train_batch_size=8", "--gradient_accumulation_steps=16"},
 		"trl":          {"per_device_train_batch_size=8", "gradient_accumulation_steps=16"},
 		"torchtitan":   {"training.local_batch_size = 8", "training.global_batch_size = 512"},
 		"megatron":     {"--micro-batch-size 8", "--global-batch-size 512"},
