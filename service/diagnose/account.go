@@ -66,6 +66,18 @@ func (m *Message) accounting() Accounting {
 // roundingBytes is how far sums of printed sizes may be off: two decimals of a GiB each.
 const roundingBytes = 24 * mib
 
+// leftBytes is what the card leaves PyTorch's allocator beside this process's context and others: the card's total where
+// the message does not say it.
+func (a Accounting) leftBytes() int64 {
+	left := *a.TotalBytes
+	for _, outside := range []*int64{a.ContextBytes, a.OthersBytes} {
+		if outside != nil {
+			left -= *outside
+		}
+	}
+	return left
+}
+
 // othersHold is how much others surely hold: what listed processes do, or what is left behind the largest context.
 func (m *Message) othersHold(a Accounting) int64 {
 	if m.Backend == "mps" {

@@ -230,7 +230,12 @@ func (m *Message) bySize(c *Cause, a Accounting) {
 			"models of the catalog")
 		return
 	}
-	c.Candidates = nil
+	if len(c.Candidates) == maxCandidates {
+		c.Candidates = nil // so many that they say nothing
+		return
+	}
+	c.Evidence = append(c.Evidence, "tensors of several sorts have the size in models of the catalog: they are listed, "+
+		"and the size alone does not tell which it was")
 }
 
 // outside is a failure outside the allocator: its message has no sizes.
@@ -267,40 +272,6 @@ func (m *Message) outside(c *Cause, k *clue, all []line) {
 		if k != nil {
 			c.byClue(k)
 		}
-	}
-}
-
-// The floor, where no job is known: a small card that is mostly filled, and a small request that finds no place. A card
-// of up to 8 GiB cannot hold the weights, gradients and moments of more than half a billion parameters (16 bytes each).
-const (
-	tinyCardBytes  = 6*gib + roundingBytes
-	tinyFilled     = 0.55
-	smallCardBytes = 8*gib + roundingBytes
-	smallFilled    = 0.85
-)
-
-// floor turns what is not told into a floor where the card could hold no batch.
-func (m *Message) floor(c *Cause, a Accounting, job *Job) {
-	if a.TotalBytes == nil {
-		return
-	}
-	if job.FloorBytes > *a.TotalBytes && c.Class != ClassWeightsLoad && c.Class != ClassWeightsFlat &&
-		c.Class != ClassOtherProcess && c.Class != ClassLimit {
-		c.Class, c.Certainty = ClassFloor, Exact
-		c.Evidence = append(c.Evidence, "weights + gradients + optimizer state of the job are "+
-			formatBytes(job.FloorBytes)+", more than the card has")
-		return
-	}
-	if c.Class != ClassUnknown || a.AllocatedBytes == nil || m.RequestedBytes == nil {
-		return
-	}
-	filled := float64(*a.AllocatedBytes) / float64(*a.TotalBytes)
-	small := *a.TotalBytes <= tinyCardBytes && filled >= tinyFilled || *a.TotalBytes <= smallCardBytes &&
-		filled >= smallFilled
-	if small && *m.RequestedBytes < *a.TotalBytes/4 {
-		c.settle(ClassFloor, ClassOnly, formatBytes(*a.AllocatedBytes)+" of a card of "+formatBytes(*a.TotalBytes)+
-			" are allocated: the card is too small for more than some 500 million parameters with gradients "+
-			"and Adam's moments")
 	}
 }
 

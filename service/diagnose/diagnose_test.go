@@ -237,6 +237,32 @@ func TestJobNamesTheTensor(t *testing.T) {
 	if c := diagnose.Read(text).Explain(job, nil)[0]; c.Class != diagnose.ClassFloor {
 		t.Errorf("a floor above the card is not the cause: %+v", c)
 	}
+	job.FloorBytes = 9500 * mib
+	beside := diagnose.Read(fmt.Sprintf(today, "198.00 MiB", "10.00 GiB", "20.00 MiB", "9.20 GiB", "8.40 GiB",
+		"100.00 MiB")).Explain(job, nil)[0]
+	if beside.Class != diagnose.ClassFloor || beside.Certainty != diagnose.ClassOnly {
+		t.Errorf("a floor above what the card leaves PyTorch is not the cause: %+v", beside)
+	}
+	job.FloorBytes = 8300 * mib
+	if c := diagnose.Read(text).Explain(job, nil)[0]; c.Class != diagnose.ClassLogits {
+		t.Errorf("a floor that fits is called the cause: %+v", c)
+	}
+}
+
+func TestSeveralSortsOfOneSizeAreListedAndNotChosenFrom(t *testing.T) {
+	text := diagnose.Read(fmt.Sprintf(former, "786.00 MiB", "8.90 GiB", "60.00 MiB", "8.95 GiB"))
+	models := text.InModels([]diagnose.Model{
+		{Name: "a", Parameters: 124e6, Layers: 12, Hidden: 768, FFN: 3072, Heads: 12, Vocabulary: 50257},
+		{Name: "b", Parameters: 67e8, Layers: 32, Hidden: 4096, FFN: 16384, Heads: 32, Vocabulary: 50304}})
+	c := text.Explain(diagnose.Job{}, models)[0]
+	sorts := map[diagnose.Class]bool{}
+	for _, t := range c.Candidates {
+		sorts[t.Class] = true
+	}
+	if c.Class != diagnose.ClassUnknown || c.Certainty != diagnose.Untold || !sorts[diagnose.ClassLogits] ||
+		!sorts[diagnose.ClassWeightsLoad] {
+		t.Errorf("%+v", c)
+	}
 }
 
 func TestExtractFindsTheFailureInALongLog(t *testing.T) {
