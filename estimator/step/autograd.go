@@ -28,6 +28,8 @@ type delivery struct {
 	// bytes is the size of a gradient that was recorded: asStored where it has as many as its memory, 0 where that is
 	// not told.
 	bytes int64
+	// view: it is a view of what holds its memory, and never added to in place.
+	view bool
 	// late: through a node of its own, before which the gradients that are complete go.
 	late bool
 }
@@ -66,28 +68,24 @@ func (t *Tape) run(i int32) {
 		case actSend:
 			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], bytes: a.bytes})
 		case actSendView:
-			t.storages[t.regs[a.reg]].viewed = true
-			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], late: true})
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], view: true, late: true})
 		case actSendMarked, actSendAgain:
 			if a.verb == actSendAgain {
 				t.retain(t.regs[a.reg])
-			} else {
-				t.storages[t.regs[a.reg]].viewed = true
 			}
-			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], bytes: a.bytes})
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.regs[a.reg], bytes: a.bytes,
+				view: a.verb == actSendMarked})
 		case actPass, actPassView, actPassPart:
 			grad := n.gradAt(a.reg)
 			if *grad == None { // of an output that no gradient came back to
 				*grad = t.Alloc(0, t.component(), LabelInputGradient)
 			}
 			t.retain(*grad)
-			switch a.verb {
-			case actPassView:
-				t.storages[*grad].viewed = true
-			case actPassPart:
+			if a.verb == actPassPart {
 				t.storages[*grad].part = true
 			}
-			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: *grad, bytes: a.bytes})
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: *grad, bytes: a.bytes,
+				view: a.verb == actPassView || n.viewed(a.reg)})
 		case actSendSaved:
 			s := *n.savedAt(a.reg)
 			t.retain(s)
@@ -133,6 +131,7 @@ func (t *Tape) run(i int32) {
 		t.Release(*grad)
 		*grad = None
 	}
+	n.views = [2]uint64{}
 	t.releaseSaved(n)
 	t.uncapture(i)
 	t.part = oldPart
@@ -140,7 +139,7 @@ func (t *Tape) run(i int32) {
 		if sends[k].late {
 			t.accumulate()
 		}
-		t.deliverSized(sends[k].e, sends[k].s, sends[k].bytes)
+		t.hand(sends[k])
 	}
 	t.accumulate()
 }
@@ -163,10 +162,11 @@ func (t *Tape) releaseUnreached(from int32) {
 }
 
 // deliver gives storage s, a gradient, to where e points.
-func (t *Tape) deliver(e edge, s int32) { t.deliverSized(e, s, 0) }
+func (t *Tape) deliver(e edge, s int32) { t.hand(delivery{e: e, s: s}) }
 
-// deliverSized is deliver for a gradient of so many bytes, as a delivery has them.
-func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
+// hand is deliver for a gradient of which more is known.
+func (t *Tape) hand(d delivery) {
+	e, s := d.e, d.s
 	if e == noEdge {
 		t.Release(s)
 		return
@@ -175,7 +175,7 @@ func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
 		ps := &t.params[p]
 		ps.graded = true
 		from := t.Mark()
-		ps.grad = t.sum(ps.grad, s, bytes)
+		ps.grad, ps.viewed = t.sum(ps.grad, ps.viewed, d)
 		if t.gradientStream != 0 {
 			t.moveAside(from, t.gradientStream)
 		}
@@ -195,10 +195,9 @@ func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
 		return
 	}
 	grad := n.gradAt(e.out())
-	if n.apart && *grad != None && !t.storages[*grad].viewed {
-		t.storages[*grad].viewed = true // which keeps it from being added to
-	}
-	*grad = t.sum(*grad, s, bytes)
+	sum, view := t.sum(*grad, n.viewed(e.out()) || n.apart, d)
+	*grad = sum
+	n.view(e.out(), view)
 	if n.awaits > 0 {
 		if n.awaits--; n.awaits == 0 {
 			*grad = t.copied(*grad)
@@ -206,20 +205,21 @@ func (t *Tape) deliverSized(e edge, s int32, bytes int64) {
 	}
 }
 
-// sum adds gradient s to what has arrived before: in place when nobody else
-// refers to it and it is not a view, else into a new tensor.
+// sum adds the gradient that d hands on to what has arrived before: in place when nobody else refers to it and it is
+// not held through a view, as viewed says, else into a new tensor. It says the same of the sum.
 // Source: torch/csrc/autograd/input_buffer.cpp (accumulate, can_accumulate_inplace), torch 2.9.
-func (t *Tape) sum(old, s int32, bytes int64) int32 {
+func (t *Tape) sum(old int32, viewed bool, d delivery) (sum int32, view bool) {
+	s, bytes := d.s, d.bytes
 	if old == None {
-		return s
+		return s, d.view
 	}
 	if t.storages[old].slot == None { // nothing was made for it
 		t.Release(old)
-		return s
+		return s, d.view
 	}
-	if st := &t.storages[old]; st.refs == 1 && !st.viewed || t.Recipe.Compile {
+	if t.storages[old].refs == 1 && !viewed || t.Recipe.Compile {
 		t.Release(s)
-		return old
+		return old, viewed
 	}
 	of := old
 	if bytes == asStored && t.storages[s].slot != None {
@@ -231,7 +231,7 @@ func (t *Tape) sum(old, s int32, bytes int64) int32 {
 	fresh := t.Alloc(bytes, t.component(), LabelGradientSum)
 	t.Release(old)
 	t.Release(s)
-	return fresh
+	return fresh, false
 }
 
 // accumulate runs the AccumulateGrad nodes that have become ready; they go before
@@ -239,7 +239,7 @@ func (t *Tape) sum(old, s int32, bytes int64) int32 {
 func (t *Tape) accumulate() {
 	for _, p := range t.pending {
 		s := t.params[p].grad
-		t.params[p].grad = None
+		t.params[p].grad, t.params[p].viewed = None, false
 		if t.graphs > 0 {
 			if t.params[p].born { // added in place to the one of a graph before
 				t.Release(s)

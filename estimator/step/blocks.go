@@ -120,7 +120,7 @@ func (t *Tape) runBlock(i int32) {
 
 	for k := range outs {
 		t.retain(n.grad[k])
-		t.deliver(outs[k].edge, n.grad[k])
+		t.hand(delivery{e: outs[k].edge, s: n.grad[k], view: n.viewed(uint8(k))})
 	}
 	t.backwardRange(leaves, int32(len(t.nodes)))
 

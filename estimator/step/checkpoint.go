@@ -159,7 +159,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	t.recompute, t.leaf = false, noEdge
 
 	t.retain(n.grad[0])
-	t.deliver(y.edge, n.grad[0])
+	t.hand(delivery{e: y.edge, s: n.grad[0], view: n.viewed(0)})
 	second, ok := t.Second()
 	if ok {
 		t.deliver(second.edge, t.Hold(zeros).storage)
@@ -167,11 +167,11 @@ func (t *Tape) runCheckpoint(i int32) {
 	t.backwardRange(base+1, int32(len(t.nodes)))
 
 	t.releaseUnreached(base)
-	grad := t.nodes[base].grad[0]
+	grad, view := t.nodes[base].grad[0], t.nodes[base].viewed(0)
 	if t.storages[grad].refs > 1 { // a leaf's .grad takes over a gradient only when it is its sole owner
 		fresh := t.Alloc(t.Prog.Slots[t.storages[grad].slot].Bytes, Temporaries, LabelInputGradient)
 		t.Release(grad)
-		grad = fresh
+		grad, view = fresh, false
 	}
 	if h, ok := hooksAs[Reruns](t.hooks); ok {
 		h.Reran(leaf, grad)
@@ -190,7 +190,7 @@ func (t *Tape) runCheckpoint(i int32) {
 		t.Drop(leaf)
 		t.ExitAutocast()
 	}
-	t.deliver(n.in[0], grad)
+	t.hand(delivery{e: n.in[0], s: grad, view: view})
 	t.accumulate()
 }
 

@@ -13,8 +13,6 @@ type storage struct {
 
 // marks is what is special about a storage.
 type marks struct {
-	// viewed marks a gradient that is held through a view of it.
-	viewed bool
 	// part marks what a parameter's gradient is a part of: the memory stays when nobody else refers to it.
 	part bool
 	// previous marks what the micro-step before this one left in the slot.
@@ -121,6 +119,7 @@ type paramState struct {
 	frozen bool
 	uses   int32 // gradient contributions that are still to come
 	grad   int32 // storage that collects them
+	viewed bool  // and that it is held through a view
 	graded bool  // one has come
 	born   bool  // one of a graph inside the micro-step has come
 }
@@ -136,6 +135,7 @@ type node struct {
 	in      [inlineEdges]edge
 	saved   [inlineSaved]int32
 	grad    [inlineOuts]int32 // gradients of its outputs as they arrive
+	views   [2]uint64         // by output: whether that gradient is a view of what holds its memory
 	more    *overflow         // what has no room above
 	first   int32             // its backward is acts[first:last]
 	last    int32
@@ -203,6 +203,17 @@ func (n *node) gradAt(k uint8) *int32 {
 		return &n.grad[k]
 	}
 	return &n.more.grad[k-inlineOuts]
+}
+
+// viewed says whether the gradient of output k is a view.
+func (n *node) viewed(k uint8) bool { return n.views[k>>6]&(1<<(k&63)) != 0 }
+
+// view notes whether the gradient of output k is a view.
+func (n *node) view(k uint8, is bool) {
+	n.views[k>>6] &^= 1 << (k & 63)
+	if is {
+		n.views[k>>6] |= 1 << (k & 63)
+	}
 }
 
 // addEdge appends an input, addSaved a saved tensor.
