@@ -1,7 +1,6 @@
 package api
 
 import (
-	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -9,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/vramplan/vramplan/api/problem"
@@ -21,8 +19,6 @@ const (
 	// maxDrainedBytes is how much of a document that is too long is read and thrown away.
 	maxDrainedBytes = 16 << 20
 )
-
-var bodies = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // readJob is readBody for a document that is to be worked on. Where it could not
 // be, it need not be read either.
@@ -59,16 +55,13 @@ func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64,
 		drain(r)
 		return nil, nil, tooLarge(most)
 	}
-	b := bodies.Get().(*bytes.Buffer)
-	b.Reset()
 	booked := a.held.holdBody(w)
+	var read segments
 	release = func() {
 		booked.release()
-		if b.Cap() <= maxPooledBytes {
-			bodies.Put(b)
-		}
+		read.release()
 	}
-	if _, err := b.ReadFrom(http.MaxBytesReader(w, heldBody{r.Body, booked}, most)); err != nil {
+	if err := read.from(http.MaxBytesReader(w, heldBody{r.Body, booked}, most)); err != nil {
 		release()
 		// Otherwise net/http would wait for the rest of the body before it answers.
 		w.Header().Set("Connection", "close")
@@ -77,7 +70,7 @@ func (a *API) readUpTo(w http.ResponseWriter, r *http.Request, most int64,
 		}
 		return nil, nil, a.bodyProblem(err)
 	}
-	return b.Bytes(), release, nil
+	return read.joined(), release, nil
 }
 
 // drain reads the rest of a body that is too large, within reason. Many clients

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"cmp"
 	"container/list"
 	"crypto/tls"
 	"net"
 	"net/http"
 	"net/netip"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -17,10 +19,12 @@ import (
 // something to ask does so within milliseconds, and one that comes back opens another.
 type connections struct {
 	mu sync.Mutex
-	// open counts all, waiting has those without a request under way, the one that waits longest first.
+	// open counts all, waiting has those that were let in and have no request under way, the one that waits longest
+	// first.
 	open    int
 	waiting list.List
 	clients map[string]*connectedClient
+	door    door
 
 	// most bounds all of them, mostOfClient those of one client, mostWaiting those of them that wait.
 	most, mostOfClient, mostWaiting int
@@ -35,6 +39,7 @@ type connections struct {
 type connectedClient struct {
 	open    int
 	waiting list.List
+	outside standing
 }
 
 func (a *API) connections(name string) *connections {
@@ -42,28 +47,9 @@ func (a *API) connections(name string) *connections {
 		clients: map[string]*connectedClient{},
 		most:    a.limits.MaxConnections, mostOfClient: a.limits.MaxConnectionsPerClient,
 		mostWaiting: a.limits.MaxIdlePerClient,
+		door:        door{wake: make(chan struct{}, 1)},
 		proxies:     a.options.Proxies,
 		gauge:       a.metrics.connections.WithLabelValues(name), shed: a.metrics.shed.WithLabelValues("connections"),
-	}
-}
-
-// countedListener counts what it accepts.
-type countedListener struct {
-	net.Listener
-	all *connections
-}
-
-// Accept implements net.Listener.
-func (l countedListener) Accept() (net.Conn, error) {
-	for {
-		c, err := l.Listener.Accept()
-		if err != nil {
-			return nil, err
-		}
-		if counted := l.all.add(c); counted != nil {
-			return counted, nil
-		}
-		_ = c.Close() // all others have a request under way
 	}
 }
 
@@ -75,23 +61,26 @@ type countedConn struct {
 	client *connectedClient
 	// place and own are where it is in the lists of those that wait; nil while it has a request.
 	place, own *list.Element
-	closed     bool
+	// outside is where it is among its client's that were not let in, fresh among those that just were.
+	outside, fresh *list.Element
+	letIn          time.Time
+	closed         bool
 }
 
-// add counts a connection, and closes another one where there are too many; nil where this one has to go.
-func (s *connections) add(c net.Conn) *countedConn {
+// add counts a connection, which then waits at the door, and closes another one where there are too many, or this one.
+func (s *connections) add(c net.Conn) {
 	name := canonical(c.RemoteAddr().String())
 	s.mu.Lock()
 	client := s.clients[name]
 	if client == nil {
-		client = &connectedClient{}
+		client = &connectedClient{outside: standing{at: -1}}
 		s.clients[name] = client
 	}
 	var out *countedConn
 	fits := true
 	switch {
 	case client.open >= s.mostOfClient && !s.proxied(c):
-		out = first(&client.waiting)
+		out = cmp.Or(first(&client.waiting), first(&client.outside.line))
 		fits = out != nil
 	case s.open >= s.most:
 		out = s.crowdsOut()
@@ -100,14 +89,12 @@ func (s *connections) add(c net.Conn) *countedConn {
 	if out != nil {
 		s.remove(out)
 	}
-	var counted *countedConn
 	if fits {
-		counted = &countedConn{Conn: c, all: s, name: name, client: client}
 		s.open++
 		client.open++
 		s.clients[name] = client // remove may have forgotten it
 		s.gauge.Inc()
-		s.wait(counted)
+		s.stand(&countedConn{Conn: c, all: s, name: name, client: client})
 	}
 	if client.open == 0 {
 		delete(s.clients, name)
@@ -116,16 +103,19 @@ func (s *connections) add(c net.Conn) *countedConn {
 		s.shed.Inc()
 	}
 	s.mu.Unlock()
-	if out != nil {
+	switch {
+	case out != nil:
 		_ = out.Conn.Close()
+	case !fits:
+		_ = c.Close() // all others have a request under way
 	}
-	return counted
 }
 
 // lookedAt is how many of those that wait longest are compared where the listener is full.
 const lookedAt = 64
 
-// crowdsOut is the connection that goes first: of those that wait longest, that of the client with most.
+// crowdsOut is the connection that goes first: of those that wait longest, that of the client with most; where none was
+// let in that waits, of those at the door.
 func (s *connections) crowdsOut() *countedConn {
 	var out *countedConn
 	n := 0
@@ -134,6 +124,9 @@ func (s *connections) crowdsOut() *countedConn {
 			out = c
 		}
 		n++
+	}
+	if out == nil {
+		return s.door.last()
 	}
 	return out
 }
@@ -174,6 +167,7 @@ func (s *connections) state(c net.Conn, now http.ConnState) {
 	case now == http.StateActive:
 		s.busy(counted)
 	case now == http.StateIdle:
+		s.settle(counted)
 		s.wait(counted)
 		if counted.client.waiting.Len() > s.mostWaiting && !s.proxied(counted) {
 			out = first(&counted.client.waiting)
@@ -210,6 +204,8 @@ func (s *connections) remove(c *countedConn) {
 	}
 	c.closed = true
 	s.busy(c)
+	s.settle(c)
+	s.unstand(c)
 	s.open--
 	s.gauge.Dec()
 	if c.client.open--; c.client.open == 0 {

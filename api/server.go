@@ -46,7 +46,7 @@ func (a *API) Serve(ctx context.Context, l Listeners) error {
 		open := a.connections("admin")
 		admin := a.server(a.Admin(), open)
 		admin.WriteTimeout = profileTimeout
-		go func() { failed <- admin.Serve(countedListener{l.Admin, open}) }()
+		go func() { failed <- admin.Serve(open.counted(l.Admin)) }()
 		adminDone = admin.Close
 	}
 	open := a.connections("api")
@@ -54,9 +54,9 @@ func (a *API) Serve(ctx context.Context, l Listeners) error {
 	server.TLSConfig = l.TLS
 	go func() {
 		if l.TLS != nil {
-			failed <- server.ServeTLS(countedListener{l.API, open}, "", "")
+			failed <- server.ServeTLS(open.counted(l.API), "", "")
 		} else {
-			failed <- server.Serve(countedListener{l.API, open})
+			failed <- server.Serve(open.counted(l.API))
 		}
 	}()
 	select {

@@ -84,13 +84,15 @@ func (t *tally) quantile(q float64) time.Duration {
 }
 
 // insist is ask for a client that does as it is told: it comes back after
-// Retry-After, until ctx is done.
-func insist(ctx context.Context, c *http.Client, url string, q question, n int64) (status int, err error) {
+// Retry-After, until ctx is done. Each time that it has to is counted.
+func insist(ctx context.Context, c *http.Client, url string, q question, n int64,
+	sentAway *atomic.Int64) (status int, err error) {
 	for {
 		status, err = ask(ctx, c, url, q, n)
 		if status != http.StatusServiceUnavailable && status != http.StatusTooManyRequests {
 			return status, err
 		}
+		sentAway.Add(1)
 		select {
 		case <-ctx.Done():
 			return status, err

@@ -40,6 +40,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	switch args[0] {
 	case "bare": // the other half of load, in a process of its own
 		return serveBare(ctx, out)
+	case "attack": // the other half of siege
+		return attackAlone(ctx, out, args[1:])
 	case "load":
 		round := flags.Duration("round", 3*time.Second, "length of one measurement")
 		rounds := flags.Int("rounds", 5, "measurements of each; the median counts")

@@ -115,15 +115,6 @@ func (p *process) worked() time.Duration {
 	return time.Duration(user+system) * 10 * time.Millisecond
 }
 
-// worked is the processor time of this process.
-func worked() time.Duration {
-	var u syscall.Rusage
-	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
-		return 0
-	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // status is a figure of /proc/PID/status; 0 where there is no such thing.
 func (p *process) status(name string) int64 {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))

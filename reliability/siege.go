@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -32,17 +33,20 @@ func siege(ctx context.Context, out io.Writer, program string, length time.Durat
 	_, capacity := closedLoop(ctx, newClient("127.0.0.1"), api.url, planNew, 2, max(length, 5*time.Second))
 
 	fmt.Fprintf(out, "plans that the service makes in a second: %.0f; its memory limit: %s\n", capacity, besiegedMemory)
-	fmt.Fprintln(out, "| attack | it | honest requests | served | p50 | p99 | probes failed | most memory | cores: "+
-		"service | attackers and clients |\n|---|---|---|---|---|---|---|---|---|---|")
+	fmt.Fprintln(out, "| attack | it | honest requests | served | told to come back | p50 | p99 | probes failed | most memory | "+
+		"cores: service | attackers |\n|---|---|---|---|---|---|---|---|---|---|---|")
 	key, err := api.key(ctx)
 	if err != nil {
 		return err
 	}
-	for _, a := range attacks(capacity, key) {
+	for i, a := range attacks(capacity, key) {
 		if !strings.Contains(a.name, only) {
 			continue
 		}
-		failed, siegeErr := a.run(ctx, out, api, length)
+		// Numbers that nobody else asks with.
+		o := orders{name: a.name, address: strings.TrimPrefix(api.url, "http://"), capacity: capacity, key: key,
+			first: int64(i+1) << 24, length: length}
+		failed, siegeErr := o.run(ctx, out, api)
 		err = errors.Join(err, siegeErr)
 		if failed != "" {
 			err = errors.Join(err, fmt.Errorf("%s: %s", a.name, failed))
@@ -61,41 +65,44 @@ type attack struct {
 
 // run attacks and asks honestly at the same time. It returns why the service did
 // not stand, or nothing.
-func (a attack) run(ctx context.Context, out io.Writer, api *process, length time.Duration) (failed string, err error) {
-	ctx, cancel := context.WithTimeout(ctx, length+2*patience)
+func (o orders) run(ctx context.Context, out io.Writer, api *process) (failed string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, o.length+2*patience)
 	defer cancel()
-	attacking, ceasefire := context.WithTimeout(ctx, length)
+	attackers, err := o.start(ctx)
+	if err != nil {
+		return "", err
+	}
+	probing, ceasefire := context.WithTimeout(ctx, o.length)
 	defer ceasefire()
-	address := strings.TrimPrefix(api.url, "http://")
 
 	var all sync.WaitGroup
-	var did string
 	var peak int64
+	var sentAway atomic.Int64
 	probes, stop := &tally{}, make(chan struct{})
-	all.Go(func() { did, err = a.do(attacking, address) })
 	all.Go(func() { peak = api.peakResident(stop) })
-	all.Go(func() { probe(attacking, api.url, probes) })
+	all.Go(func() { probe(probing, api.url, probes) })
 
 	client := newClient("127.0.0.1")
 	client.Timeout = patience
-	time.Sleep(length / 10) // the attack is under way
-	began, service, attackers := time.Now(), api.worked(), worked()
+	time.Sleep(o.length / 10) // the attack is under way
+	began, service, attack := time.Now(), api.worked(), attackers.worked()
 	honest := openLoop(ctx, client, api.url, askNew, func(ctx context.Context, c *http.Client, url string, q question,
 		n int64) (int, error) {
 		ctx, cancel := context.WithTimeout(ctx, patience)
 		defer cancel()
-		return insist(ctx, c, url, q, n)
-	}, honestRate, length*8/10)
+		return insist(ctx, c, url, q, n, &sentAway)
+	}, honestRate, o.length*8/10)
 	share := func(had time.Duration) float64 { return had.Seconds() / time.Since(began).Seconds() }
-	served, asking := share(api.worked()-service), share(worked()-attackers)
+	served, attacking := share(api.worked()-service), share(attackers.worked()-attack)
 	ceasefire()
 	close(stop)
 	all.Wait()
+	did, err := attackers.stop()
 
-	fmt.Fprintf(out, "| %s | %s | %d | %d | %s | %s | %d of %d | %d MiB | %.2f | %.2f |\n", a.name, did, honest.asked(),
-		honest.statuses[http.StatusOK],
+	fmt.Fprintf(out, "| %s | %s | %d | %d | %d | %s | %s | %d of %d | %d MiB | %.2f | %.2f |\n", o.name, did, honest.asked(),
+		honest.statuses[http.StatusOK], sentAway.Load(),
 		short(honest.quantile(.5)), short(honest.quantile(.99)), probes.others(), probes.asked(), peak>>20, served,
-		asking)
+		attacking)
 	switch {
 	case honest.others() > 0:
 		failed = fmt.Sprintf("%d of %d honest requests were not served: %v %v", honest.others(), honest.asked(),

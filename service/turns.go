@@ -4,7 +4,6 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -55,13 +54,11 @@ func (c *client) add(had time.Duration) {
 
 // turns lends the cores to estimates. An estimate offers its core every two milliseconds or so, and so a small one
 // never waits for large ones of others to end. Requests go through stages by what they had of the cores, and have most
-// of the cores in the first: what will take long need not be known beforehand. Within a stage whose estimates had less
-// lately goes first.
+// of the cores in the first: what will take long need not be known beforehand. Within a stage clients have equal parts.
 type turns struct {
 	mu     sync.Mutex
 	free   int
 	stages [len(stagesOfRequests)]stage
-	halved time.Time
 }
 
 // stagesOfRequests are up to where requests are in each stage, and the stage's part of the cores while requests of all
@@ -71,18 +68,6 @@ var stagesOfRequests = [...]struct {
 	upTo   time.Duration
 	weight time.Duration
 }{{4 * time.Millisecond, 8}, {32 * time.Millisecond, 4}, {256 * time.Millisecond, 2}, {math.MaxInt64, 1}}
-
-// stage is what requests in one stage want and had.
-type stage struct {
-	waiting []*turn // in the order in which they came
-	// running is how many have a core.
-	running int
-	// had is how long estimates of a client had a core lately while their requests were in this stage. It is halved
-	// every second.
-	had map[string]time.Duration
-	// used is how long all of them had a core, over the stage's weight, since it was last in use with others.
-	used time.Duration
-}
 
 // turn is an estimate's. It is used by one goroutine at a time.
 type turn struct {
@@ -104,9 +89,9 @@ type turn struct {
 const lead = 5 * time.Millisecond
 
 func newTurns() *turns {
-	p := &turns{free: runtime.GOMAXPROCS(0), halved: time.Now()}
+	p := &turns{free: runtime.GOMAXPROCS(0)}
 	for i := range p.stages {
-		p.stages[i].had = map[string]time.Duration{}
+		p.stages[i].clients = map[string]*share{}
 	}
 	return p
 }
@@ -152,15 +137,13 @@ func (t *turn) wait() {
 	p := t.of
 	s := &p.stages[t.stage]
 	t.called = make(chan struct{})
-	s.waiting = append(s.waiting, t)
+	s.queue(t)
 	p.mu.Unlock()
 	select {
 	case <-t.called:
 	case <-t.gone:
 		p.mu.Lock()
-		if i := slices.Index(s.waiting, t); i >= 0 {
-			s.waiting = slices.Delete(s.waiting, i, i+1)
-		}
+		s.unqueue(t)
 		p.mu.Unlock()
 	}
 	t.since = time.Now()
@@ -191,7 +174,7 @@ func (t *turn) givesWayTo(next *turn) bool {
 	own, others := &t.of.stages[t.stage], &t.of.stages[next.stage]
 	switch {
 	case next.stage == t.stage:
-		return own.had[next.client.name]+lead <= own.had[t.client.name]
+		return own.clients[next.client.name].had+lead <= own.clients[t.client.name].had
 	case next.stage < t.stage:
 		return others.used <= own.used
 	}
@@ -222,24 +205,19 @@ func (t *turn) End() {
 	t.end()
 }
 
-// next is who waits in the stage that had least for its weight, of the client that had least there lately; nil where
-// nobody does.
-func (p *turns) next() (next *turn) {
+// next is who waits in the stage that had least for its weight, of the client that had least there; nil where nobody
+// does.
+func (p *turns) next() *turn {
 	var of *stage
 	for i := range p.stages {
-		if s := &p.stages[i]; len(s.waiting) > 0 && (of == nil || s.used < of.used) {
+		if s := &p.stages[i]; len(s.line) > 0 && (of == nil || s.used < of.used) {
 			of = s
 		}
 	}
 	if of == nil {
 		return nil
 	}
-	for _, w := range of.waiting {
-		if next == nil || of.had[w.client.name] < of.had[next.client.name] {
-			next = w
-		}
-	}
-	return next
+	return of.first()
 }
 
 // stageOf is the stage that a client's request is in.
@@ -254,67 +232,50 @@ func stageOf(c *client) (stage int) {
 func (t *turn) enter() {
 	t.stage = max(t.first, stageOf(t.client))
 	stages := &t.of.stages
-	if stages[t.stage].inUse() {
-		return
-	}
-	least := time.Duration(-1)
-	for i := range stages {
-		if o := &stages[i]; o.inUse() && (least < 0 || o.used < least) {
-			least = o.used
-		}
-	}
-	if least < 0 { // they begin anew
+	own := &stages[t.stage]
+	if !own.inUse() {
+		least := time.Duration(-1)
 		for i := range stages {
-			stages[i].used = 0
+			if o := &stages[i]; o.inUse() && (least < 0 || o.used < least) {
+				least = o.used
+			}
 		}
+		if least < 0 { // they begin anew
+			for i := range stages {
+				stages[i].used = 0
+			}
+		}
+		own.used = max(own.used, least, 0)
 	}
-	stages[t.stage].used = max(stages[t.stage].used, least, 0)
+	own.join(t.client.name)
 }
-
-func (s *stage) inUse() bool { return s.running > 0 || len(s.waiting) > 0 }
 
 // start gives a core to one who wants it.
 func (p *turns) start(t *turn) {
 	s := &p.stages[t.stage]
-	if i := slices.Index(s.waiting, t); i >= 0 {
-		s.waiting = slices.Delete(s.waiting, i, i+1)
-	}
+	s.unqueue(t)
 	s.running++
+	s.clients[t.client.name].running++
 	t.has = true
 }
 
 func (p *turns) stop(t *turn) {
-	p.stages[t.stage].running--
+	s := &p.stages[t.stage]
+	s.running--
+	s.clients[t.client.name].running--
 	t.has = false
 }
 
 // count adds what t had since it was last counted, and moves it on to the stage that it is in now.
 func (t *turn) count() {
 	p, now := t.of, time.Now()
-	if now.Sub(p.halved) >= time.Second {
-		p.halved = now
-		for i := range p.stages {
-			p.stages[i].halve()
-		}
-	}
 	had := now.Sub(t.since)
 	t.since = now
 	s := &p.stages[t.stage]
-	s.had[t.client.name] += had
+	s.clients[t.client.name].had += had
 	s.used += had / stagesOfRequests[t.stage].weight
 	t.client.add(had)
 	p.stop(t)
 	t.enter()
 	p.start(t)
-}
-
-// halve forgets half of what clients had.
-func (s *stage) halve() {
-	for name, had := range s.had {
-		if had < time.Millisecond {
-			delete(s.had, name)
-		} else {
-			s.had[name] = had / 2
-		}
-	}
 }

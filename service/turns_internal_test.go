@@ -11,7 +11,7 @@ import (
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// TestTurns: whoever had less of the cores lately goes first, in the running as well as in the line, and what a client
+// TestTurns: whoever had less of the cores goes first, in the running as well as in the line, and what a client
 // asks next does not wait for its own long job.
 func TestTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -106,7 +106,6 @@ func TestShortRequestsGoFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newTurns()
 		p.free = 1
-		p.stages[0].had["busy"] = 100 * time.Millisecond
 		ask := func(name string, takes time.Duration) time.Duration {
 			ctx, _ := ForClient(t.Context(), name)
 			began := time.Now()
@@ -132,6 +131,47 @@ func TestShortRequestsGoFirst(t *testing.T) {
 		if took, most := time.Since(began), clients*long+time.Duration(asked+100)*time.Millisecond; took > most {
 			t.Errorf("the long ones took %v, %v is their work and that of the short ones", took, most)
 		}
+	})
+}
+
+// TestNewcomersDoNotGoFirst: a client that has asked for a while, for less than its part, does not wait until those who
+// have just come had as much as it.
+func TestNewcomersDoNotGoFirst(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newTurns()
+		p.free = 1
+		ask := func(name string) time.Duration {
+			ctx, _ := ForClient(t.Context(), name)
+			began := time.Now()
+			p.take(ctx, func() {}).work(2 * time.Millisecond)
+			return time.Since(began)
+		}
+		var all sync.WaitGroup
+		crowd := func(name string, n int, until time.Time) {
+			for range n {
+				all.Go(func() {
+					for time.Now().Before(until) {
+						ask(name)
+					}
+				})
+			}
+		}
+		end := time.Now().Add(3 * time.Second)
+		crowd("first", 2, end)
+		newcomers := time.Now().Add(time.Second)
+		come := time.AfterFunc(time.Second, func() {
+			for i := range 10 {
+				crowd(fmt.Sprint(i), 4, end)
+			}
+		})
+		defer come.Stop()
+		for time.Now().Before(end) {
+			if took := ask("steady"); took > 30*time.Millisecond { // a turn of each, and its own
+				t.Errorf("took %v, %v after others came", took, time.Since(newcomers))
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+		all.Wait()
 	})
 }
 
