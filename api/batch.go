@@ -64,6 +64,7 @@ func (a *API) estimateBatch() endpoint {
 		if err := a.service.Pin(r.Context(), o.Calibration); err != nil {
 			return nil, err
 		}
+		service.TakesLong(r.Context())
 		booked := a.held.holdAnswer(w)
 		defer booked.release()
 		if !booked.take(batchBufferBytes) {

@@ -10,6 +10,7 @@ import (
 // no difference to that share one replay. It is for questions that belong together, such as those of a plan or about
 // the cards of a catalog; answers are what [Estimate] and [Judge] say without it. It may be used by several goroutines.
 type Replays struct {
+	key   play.ScriptKey
 	mu    sync.Mutex
 	known map[asked]*played
 }
@@ -33,7 +34,7 @@ type played struct {
 }
 
 // NewReplays remembers nothing yet.
-func NewReplays() *Replays { return &Replays{known: map[asked]*played{}} }
+func NewReplays() *Replays { return &Replays{key: play.NewScriptKey(), known: map[asked]*played{}} }
 
 // forOne remembers replays for one answer, where it has several cards.
 func forOne(in Input) *Replays {
@@ -54,7 +55,7 @@ func (p *Replays) Judge(in Input) (*Result, error) { return estimate(in, false, 
 func (p *Replays) of(s *play.Session, expandable bool, peak int64, r *resolved) (*played, error) {
 	one := &played{turn: make(chan struct{}, 1)}
 	if p != nil {
-		key := asked{s.Script(), expandable, peak}
+		key := asked{s.Script(p.key), expandable, peak}
 		p.mu.Lock()
 		if known := p.known[key]; known != nil {
 			one = known

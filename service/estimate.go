@@ -90,7 +90,7 @@ func (s *Service) Quick(ctx context.Context, job estimator.Job, o EstimateOption
 
 // mayBeQuick is false for answers of megabytes, and in requests that took long already, such as batches.
 func mayBeQuick(ctx context.Context, o EstimateOptions) bool {
-	return !o.Timeline && !o.Tensors && stageOf(clientOf(ctx)) < 2
+	return !o.Timeline && !o.Tensors && stageOf(clientOf(ctx)) < stageOfLong
 }
 
 // problems joins the names that nothing has with what the estimator found wrong. Without

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// stage is what requests in one stage want and had. Its clients have equal parts of it (start-time fair queueing: Goyal,
+// stage is what requests in one stage want and had. Its clients have equal parts (start-time fair queueing: Goyal,
 // Vin and Cheng, SIGCOMM 1996): whoever comes to it begins with as much as the one who had least has had. So nobody has
 // a claim to what they did not want before, and nobody who asks for less than their part has to wait until newcomers
 // have caught up with what they had.

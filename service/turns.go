@@ -13,6 +13,8 @@ import (
 type client struct {
 	name string
 	had  atomic.Int64
+	// long says that the request is known to take long.
+	long atomic.Bool
 	// whole is the request that this is a part of, as a line is of a batch; nil for a request.
 	whole *client
 }
@@ -29,6 +31,10 @@ func ForClient(ctx context.Context, name string) (of context.Context, had func()
 	}
 	return context.WithValue(ctx, clientKey{}, c), func() time.Duration { return time.Duration(c.had.Load()) }
 }
+
+// TakesLong says that the request of ctx asks for much, as a batch does, and is not to go before those that ask for
+// little: whoever sends another as soon as one was cut off would be at the beginning of the first stage for ever.
+func TakesLong(ctx context.Context) { clientOf(ctx).request().long.Store(true) }
 
 // clientOf is whose request ctx is, nobody's where that was not said.
 func clientOf(ctx context.Context) *client {
@@ -220,8 +226,14 @@ func (p *turns) next() *turn {
 	return of.first()
 }
 
+// stageOfLong is where requests begin that are known to take long.
+const stageOfLong = 2
+
 // stageOf is the stage that a client's request is in.
 func stageOf(c *client) (stage int) {
+	if c.request().long.Load() {
+		stage = stageOfLong
+	}
 	for had := c.request().had.Load(); time.Duration(had) >= stagesOfRequests[stage].upTo; {
 		stage++
 	}

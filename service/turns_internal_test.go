@@ -223,6 +223,20 @@ func TestPartsOfARequest(t *testing.T) {
 	})
 }
 
+// TestTakesLong: a request that is known to take long begins behind those that are not, and so do its parts.
+func TestTakesLong(t *testing.T) {
+	p := newTurns()
+	request, _ := ForClient(t.Context(), "a")
+	TakesLong(request)
+	line, _ := ForClient(request, "a")
+	first := p.take(line, func() {})
+	defer first.End()
+	if first.stage != stageOfLong || mayBeQuick(line, EstimateOptions{}) {
+		t.Errorf("begins in stage %d", first.stage)
+	}
+	TakesLong(t.Context()) // nobody's: nothing to say
+}
+
 // TestShareOfOneClient: the large jobs of one client leave room to those of another, who came later.
 func TestShareOfOneClient(t *testing.T) {
 	b := newBudget(64 << 20) // 48 MiB for large ones

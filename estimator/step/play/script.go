@@ -1,20 +1,50 @@
 package play
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"encoding/binary"
+	"hash/maphash"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // Script identifies everything that a session asks of a heap: sessions of equal scripts leave equal heaps behind,
-// whatever card or recipe they were recorded for. It is a hash of 128 bits.
+// whatever card or recipe they were recorded for. It is a hash of 128 bits under a key.
 type Script [2]uint64
+
+// ScriptKey is what scripts are hashed under. Only scripts under one key compare. Nobody who does not know it can make
+// two jobs that ask for different things under one hash, of which the one would be answered with the other's replay.
+type ScriptKey [2]maphash.Seed
+
+// NewScriptKey is a key that nobody knows.
+func NewScriptKey() ScriptKey { return ScriptKey{maphash.MakeSeed(), maphash.MakeSeed()} }
 
 // scribe is a heap that hashes what it is asked for.
 type scribe struct {
-	script Script
-	next   int32
+	hashes [2]maphash.Hash
+	// noted is what has not been hashed yet.
+	noted [4096]byte
+	n     int
+	next  int32
 }
 
 func (w *scribe) note(v uint64) {
-	a, b := (w.script[0]^v)*0x9e3779b97f4a7c15, (w.script[1]+v)*0xc2b2ae3d27d4eb4f
-	w.script = Script{a ^ a>>29, b ^ b>>31}
+	if w.n == len(w.noted) {
+		w.hash()
+	}
+	binary.LittleEndian.PutUint64(w.noted[w.n:], v)
+	w.n += 8
+}
+
+func (w *scribe) hash() {
+	for i := range w.hashes {
+		_, _ = w.hashes[i].Write(w.noted[:w.n]) // never fails
+	}
+	w.n = 0
+}
+
+func (w *scribe) script() Script {
+	w.hash()
+	return Script{w.hashes[0].Sum64(), w.hashes[1].Sum64()}
 }
 
 func (w *scribe) Alloc(bytes int64) int32 { return w.AllocOn(0, bytes) }
@@ -32,8 +62,11 @@ func (w *scribe) ReleaseCached() { w.note(2) }
 
 // Script writes the session down: loading, what micro-steps and evaluations do, and two updates, the later of which
 // finds what the first has left.
-func (s *Session) Script() Script {
+func (s *Session) Script(key ScriptKey) Script {
 	w := &scribe{}
+	for i := range key {
+		w.hashes[i].SetSeed(key[i])
+	}
 	s.heap, s.started, s.stepped, s.gradients = w, false, false, s.gradients[:0]
 	s.loadModel()
 	s.strategy.BeforeFirstForward(s.asRank(), w)
@@ -54,7 +87,7 @@ func (s *Session) Script() Script {
 	if e := s.Evaluation; e != nil {
 		w.program(e.Program, e.Recorded, e.Units, s.Lead)
 	}
-	return w.script
+	return w.script()
 }
 
 // program notes a program and how often its middle unit is repeated.
