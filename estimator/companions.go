@@ -22,6 +22,42 @@ func (c *companion) parameters(plain bool) step.Parameters {
 	return p
 }
 
+// passed are the companions that something is passed through, other than through the trained model itself.
+var passed = []string{teacherName, rewardName}
+
+// standBeside lets a tape pass something through other models: those that are trained beside the first of so many
+// parameters, and the companions.
+func (r *resolved) standBeside(t *step.Tape, rc step.Recipe, first int, trained []step.Companion) {
+	t.Companions = trained
+	for i := range r.beside {
+		c := &r.beside[i]
+		if !slices.Contains(passed, c.name) {
+			continue
+		}
+		net, parameters := c.whole(rc).BuildBehind(first, c.dtype)
+		first += len(parameters)
+		t.Beside(parameters)
+		t.Companions = append(t.Companions, step.Companion{Network: net, Stored: c.dtype})
+	}
+}
+
+// whole is the companion's architecture as it is recorded.
+func (c *companion) whole(rc step.Recipe) *model.Architecture {
+	a := c.arch
+	a.Software, a.EveryExpert = rc.Software, true
+	return &a
+}
+
+// trainBeside puts the parameters of the model that is trained together with the first behind those of that one.
+func (r *resolved) trainBeside(p *step.Parameters, rc step.Recipe) []step.Companion {
+	if r.together == nil {
+		return nil
+	}
+	net, parameters := r.together.whole(rc).BuildBehind(len(p.List), rc.Stored)
+	p.List = append(p.List, parameters...)
+	return []step.Companion{{Network: net, Stored: rc.Stored}}
+}
+
 // besides are the parameters of the models that stand beside the trained one.
 func (r *resolved) besides(plain bool) []step.Parameters {
 	list := make([]step.Parameters, 0, len(r.beside))

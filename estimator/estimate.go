@@ -175,6 +175,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	plain = plain || unfolds(rc.Objective)
 	units, recorded, layers := recordedLayers(a, plain || rc.Compile || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, w.parameters)
+	together := r.trainBeside(&parameters, rc)
 	w.parameters = parameters.List
 	w.tape.Order = nil
 	w.tape.Reset(rc, r.shape, parameters)
@@ -190,6 +191,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 			return same
 		}
 	}
+	r.standBeside(&w.tape, rc, len(parameters.List), together)
 	whole := parameters
 	program := w.tape.Record(net)
 	if _, contrasts := rc.Objective.(objective.Contrastive); contrasts || r.arch.Sees() {

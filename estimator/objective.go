@@ -40,6 +40,9 @@ type Objective struct {
 	// StepsPerGeneration is for how many micro-steps completions are written at once; gradient_accumulation where it is
 	// left out.
 	StepsPerGeneration int64 `json:"steps_per_generation,omitempty" validate:"omitempty,gte=1,lte=1048576"`
+	// RolloutForwardBatch is trl's local_rollout_forward_batch_size: how many completions PPO writes and measures at
+	// once; 64 where it is left out.
+	RolloutForwardBatch int64 `json:"rollout_forward_batch,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// Rollout is what writes the completions.
 	Rollout string `json:"rollout,omitempty" validate:"omitempty,oneof=transformers vllm-colocate vllm-server"`
 	// VLLMGPUMemoryUtilization is the share of the card that vLLM takes beside the trainer.

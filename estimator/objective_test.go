@@ -16,7 +16,7 @@ import (
 func tracedKinds(t *testing.T) map[string]Job {
 	t.Helper()
 	jobs := map[string]Job{}
-	for _, name := range []string{"language", "contrastive"} {
+	for _, name := range []string{"language", "contrastive", "traced"} {
 		readKinds(t, "accuracy/testdata/kinds/"+name+".jsonl", jobs)
 	}
 	return jobs
@@ -123,7 +123,15 @@ func TestObjectiveConflicts(t *testing.T) {
 		"generations within a step": {`"gradient_accumulation": 4, "objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "steps_per_generation": 2}`,
 			[]string{"/training/objective/steps_per_generation"}},
 		"a share of vLLM": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "rollout": "vllm-colocate"}`, []string{"/training/objective/rollout"}},
-		"not modelled":    {`"sequence_length": 64, "objective": "ppo"`, []string{"/training/objective/kind"}},
+		"adapters under PPO": {`"lora": {"rank": 8, "target_modules": ["q_proj"]}, "objective": {"kind": "ppo", "prompt_tokens": 32, "completion_tokens": 32}`,
+			[]string{"/training/lora"}},
+		"PPO after its removal": {`"versions": {"trl": "1.16.0"}, "objective": {"kind": "ppo", "prompt_tokens": 32, "completion_tokens": 32}`,
+			[]string{"/training/versions"}},
+		"no teacher": {`"sequence_length": 64, "objective": "gkd"`, []string{"/training/objective/teacher"}},
+		"a teacher of other tokens": {`"sequence_length": 64, "objective": {"kind": "gkd", "beta": 2, "teacher": {"hf_config": {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 512}}}`,
+			[]string{"/training/objective/beta", "/training/objective/teacher/hf_config"}},
+		"a prompt without a completion": {`"sequence_length": 64, "objective": {"kind": "gkd", "prompt_tokens": 64, "teacher": {"hf_config": {"model_type": "llama", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 256}}}`,
+			[]string{"/training/objective/prompt_tokens"}},
 		"an unknown loss": {`"sequence_length": 64, "objective": {"kind": "sft", "loss_type": "dft"}`,
 			[]string{"/training/objective/loss_type"}},
 		"too many to replay": {`"micro_batch": 5000, "sequence_length": 64, "objective": "reward"`,

@@ -45,7 +45,7 @@ func withObjective(job Job, errs *invalid.List) Job {
 		}
 		t.SequenceLength = sum
 	}
-	if t.GradientCheckpointing == nil {
+	if t.GradientCheckpointing == nil && kind != ppoKind {
 		t.GradientCheckpointing = &Checkpointing{Mode: "full"}
 	}
 	t.Framework = cmp.Or(t.Framework, "trl")
@@ -79,8 +79,11 @@ var trainers = map[string]trainer{
 	"simpo": {sequences: 2, pairs: true, undropped: true, build: (*resolved).simpo},
 	"kto": {sequences: 1, pairs: true, undropped: true, until: "1.0",
 		fields: []string{"reference", "reference_dtype", "reference_resident"}, build: (*resolved).kto},
-	"grpo":   {sequences: 1, pairs: true, fields: generated, build: (*resolved).grpo},
-	"rloo":   {sequences: 1, pairs: true, until: "1.0", fields: generated, build: (*resolved).rloo},
+	"grpo": {sequences: 1, pairs: true, fields: generated, build: (*resolved).grpo},
+	"rloo": {sequences: 1, pairs: true, until: "1.0", fields: generated, build: (*resolved).rloo},
+	"ppo": {sequences: 1, pairs: true, undropped: true, until: "1.0", fields: []string{"rollout_forward_batch"},
+		build: (*resolved).ppo},
+	"gkd":    {sequences: 1, undropped: true, fields: []string{"teacher", "teacher_dtype", "beta"}, build: (*resolved).gkd},
 	"reward": {sequences: 2, undropped: true, build: (*resolved).reward},
 	"dpo": {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype",
 		"reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
@@ -187,7 +190,7 @@ func (o *Objective) given() []string {
 		{"beta", o.Beta != nil}, {"num_iterations", o.NumIterations != 0},
 		{"steps_per_generation", o.StepsPerGeneration != 0},
 		{"rollout", o.Rollout != ""}, {"vllm_gpu_memory_utilization", o.VLLMGPUMemoryUtilization != 0},
-		{"vllm_sleep", o.VLLMSleep},
+		{"vllm_sleep", o.VLLMSleep}, {"rollout_forward_batch", o.RolloutForwardBatch != 0},
 		{"teacher", o.Teacher != nil}, {"teacher_dtype", o.TeacherDtype != ""},
 		{"images", o.Images != 0}, {"image_size", len(o.ImageSize) > 0}, {"image_tokens", o.ImageTokens != 0},
 		{"freeze_vision", o.FreezeVision},

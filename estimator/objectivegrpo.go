@@ -71,7 +71,9 @@ func (r *resolved) recordBetween(w *workspace, rc step.Recipe, plain bool, o ste
 	a := r.recorded(rc, plain)
 	units, recorded, layers := recordedLayers(a, plain)
 	net, parameters := a.Build(layers, rc.Stored, nil)
+	together := r.trainBeside(&parameters, rc)
 	w.evaluated.Reset(rc, r.shape, parameters)
+	r.standBeside(&w.evaluated, rc, len(parameters.List), together)
 	w.evaluated.Look = r.watch()
 	w.evaluated.Another = func() step.Network {
 		same, _ := a.Build(layers, rc.Stored, nil)

@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/release"
@@ -70,9 +71,18 @@ func (r *resolved) objectiveNotes(t *Training) []Note {
 	}
 	for i := range r.beside {
 		c := &r.beside[i]
+		if slices.Contains(passed, c.name) || r.together != nil {
+			add("model-beside", "a %s stands on the card beside the trained model: %s", c.name,
+				Bytes(c.arch.ParameterCount()*c.dtype.Size()))
+			continue
+		}
 		add("reference-doubles-weights", "a %s stands on the card beside the trained model: %s; adapters, whose base "+
 			"is the reference, or precompute_ref_log_probs save it",
 			c.name, Bytes(c.arch.ParameterCount()*c.dtype.Size()))
+	}
+	if c := r.together; c != nil {
+		add("value-model", "a %s is trained together with the policy: %s of weights, with gradients and optimizer state "+
+			"like the policy's", c.name, Bytes(c.arch.ParameterCount()*c.dtype.Size()))
 	}
 	kind := objectiveKind(t)
 	fused := r.holds(release.FusesTRLHead)

@@ -57,7 +57,9 @@ type resolved struct {
 	fsdp     *fsdp
 	// beside are the models that stand beside the trained one, and sequences is how many of them a micro-batch of one
 	// has.
-	beside    []companion
+	beside []companion
+	// together is the model that is trained together with the first, nil for none.
+	together  *companion
 	sequences int64
 	// sequence is how many tokens a sequence has of which this GPU has a part; 0 where it has all.
 	sequence int64

@@ -114,21 +114,27 @@ func (a *Allocator) reserve(size int64) bool {
 // ReleaseCached is torch.cuda.empty_cache(): it gives back every segment in which nothing is allocated.
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) ReleaseCached() {
-	for _, p := range a.pools[:a.count] {
-		if p == nil {
-			continue
+	for part := range a.count {
+		a.ReleasePart(int(part))
+	}
+}
+
+// ReleasePart does so in one part.
+func (a *Allocator) ReleasePart(part int) {
+	p := a.pools[part]
+	if p == nil {
+		return
+	}
+	a.whole = a.whole[:0]
+	p.each(func(i int32) {
+		if b := &p.blocks[i]; b.prev == noBlock && b.next == noBlock {
+			a.whole = append(a.whole, i)
 		}
-		a.whole = a.whole[:0]
-		p.each(func(i int32) {
-			if b := &p.blocks[i]; b.prev == noBlock && b.next == noBlock {
-				a.whole = append(a.whole, i)
-			}
-		})
-		for _, i := range a.whole {
-			p.remove(i)
-			a.reserved -= p.blocks[i].size
-			p.blocks[i].free = false
-			p.blocks[i].next, p.spare = p.spare, i
-		}
+	})
+	for _, i := range a.whole {
+		p.remove(i)
+		a.reserved -= p.blocks[i].size
+		p.blocks[i].free = false
+		p.blocks[i].next, p.spare = p.spare, i
 	}
 }

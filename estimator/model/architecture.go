@@ -194,6 +194,15 @@ func (a *Architecture) Build(layers int64, d step.DType, storage []step.Paramete
 	return net, b.p
 }
 
+// BuildBehind is the whole model as Build makes it, for one that stands beside another: its parameters are numbered
+// from first on.
+func (a *Architecture) BuildBehind(first int, d step.DType) (step.Network, []step.Parameter) {
+	b := builder{a: a, dtype: d, recorded: a.Layers}
+	b.p.List = make([]step.Parameter, first, first+int(8+a.Layers*16))
+	net := a.build(&b)
+	return net, b.p.List[first:]
+}
+
 // build declares the modules of the library whose model it is.
 func (a *Architecture) build(b *builder) step.Network {
 	if a.titan != nil {

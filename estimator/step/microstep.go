@@ -112,6 +112,7 @@ func (t *Tape) Record(net Network) *Program {
 		t.endGraph(0)
 	}
 	t.endLeaves()
+	t.keepUntilUpdate()
 	if !t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
 	}

@@ -59,6 +59,8 @@ type Pass struct {
 	Embeds bool
 	// After runs on what the model returned, which it takes over, before autocast is left.
 	After func(t *Tape, outputs []T) []T
+	// Unwrapped runs the model as it is, and not as accelerate wraps it: without autocast, and what comes out stays.
+	Unwrapped bool
 	// LastTokens asks for the logits of so many tokens at the end of each sequence; 0 is all.
 	LastTokens int64
 }
@@ -86,8 +88,13 @@ func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	if p.WithoutGraph { // a checkpointed layer without a graph is a layer
 		t.Recipe.CheckpointEvery = 0
 	}
-	if p.WithoutGraph && t.Another != nil {
+	if c, beside := net.(Companion); beside {
+		t.Recipe.Stored = c.Stored
+	} else if p.WithoutGraph && t.Another != nil {
 		net = t.Another()
+	}
+	if p.Unwrapped {
+		t.Recipe.Autocast, t.Recipe.Compute = false, t.Recipe.Stored
 	}
 	t.pass = passing{Pass: p, runs: true}
 	t.EnterAutocast()

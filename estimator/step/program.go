@@ -47,6 +47,9 @@ const (
 	AllocAsideLast // the same, on the slot's stream
 	FreeLast       // free in the last micro-step what was allocated there
 	KeepLast       // a gradient that is born in the last micro-step
+
+	// ReleaseCached gives back the segments of the slot's part of the allocator in which nothing is allocated.
+	ReleaseCached
 )
 
 // Event is one step of a program.

@@ -71,7 +71,11 @@ type Tape struct {
 	// Another makes the same model once more, over the same parameters: a pass without a graph runs on it, since what a
 	// model keeps of its last forward is what its checkpointed layers see in backward.
 	Another func() Network
-	kind    PassKind
+	// Companions are models that stand beside, for objectives that pass something through them.
+	Companions []Companion
+	kind       PassKind
+	// untilUpdate are variables of the loop that live until the optimizer has stepped.
+	untilUpdate []T
 
 	// Where the recording stands.
 	part     Part

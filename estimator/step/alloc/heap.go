@@ -22,6 +22,9 @@ type Streaming interface {
 	AllocOn(stream uint8, bytes int64) int32
 }
 
+// Releasing is a heap that keeps segments in which nothing is allocated, and gives back those of one of its parts.
+type Releasing interface{ ReleasePart(part int) }
+
 // Aside allocates on a stream of a heap, where it knows streams.
 func Aside(heap Heap, stream uint8, bytes int64) int32 {
 	if h, ok := heap.(Streaming); ok {

@@ -111,7 +111,7 @@ func (o GRPO) generate(t *step.Tape, net step.Network) {
 	prompt := step.Pass{Shape: step.Shape{Batch: rows, Tokens: o.Prompt}, WithoutGraph: true, Evaluating: true,
 		Caches: true, LastTokens: 1}
 	out := t.Run(net, []step.T{ids, mask, step.NoTensor}, prompt)
-	o.sample(t, out.Logits)
+	chosenToken(t, out.Logits)
 	t.DropOutput(out)
 	cache := make([]step.T, 0, 2*o.Layers)
 	tokens := o.Prompt + o.Completion - 1
@@ -122,15 +122,15 @@ func (o GRPO) generate(t *step.Tape, net step.Network) {
 	token := step.Pass{Shape: step.Shape{Batch: rows, Tokens: 1}, WithoutGraph: true, Evaluating: true}
 	last := t.Input(rows, step.I64)
 	out = t.Run(net, []step.T{last, mask, step.NoTensor}, token)
-	o.sample(t, out.Logits)
+	chosenToken(t, out.Logits)
 	t.DropOutput(out)
 	for _, x := range append(cache, copied, last, mask, ids) {
 		t.Drop(x)
 	}
 }
 
-// sample is the choice of a token: the logits once more, their softmax, and what multinomial divides it by.
-func (o GRPO) sample(t *step.Tape, logits step.T) {
+// chosenToken is the choice of a token: the logits once more, their softmax, and what multinomial divides it by.
+func chosenToken(t *step.Tape, logits step.T) {
 	t.WithoutGraph(func() step.T {
 		var all []step.T
 		for range 3 {

@@ -1,6 +1,7 @@
 package play
 
 import (
+	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
 )
@@ -35,12 +36,21 @@ func (s *Session) evaluate() {
 				y.now[e.Handle] = alloc.None
 			case step.FreePrev:
 				y.freeLast(s.heap, e.Handle)
+			case step.ReleaseCached:
+				releasePart(s.heap, &e)
 			}
 		}
 	}
 	y.last, y.now = y.now, y.last
 	for i := range y.last {
 		y.freeLast(s.heap, int32(i))
+	}
+}
+
+// releasePart gives back cached segments of the part of the heap that a request concerns, where the heap has any.
+func releasePart(heap alloc.Heap, e *memory.Request) {
+	if h, ok := heap.(alloc.Releasing); ok {
+		h.ReleasePart(e.Part())
 	}
 }
 

@@ -333,6 +333,8 @@ func (s *Session) serve(e *memory.Request, first bool) {
 		}
 	case step.FreePrev:
 		s.freeLast(s.heap, i)
+	case step.ReleaseCached:
+		releasePart(s.heap, e)
 	default:
 		s.accumulateWhole(e, first)
 	}
