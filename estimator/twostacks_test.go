@@ -47,23 +47,13 @@ var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, lay
 	},
 	"whisper": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64,
 		dropout float64) map[string]any {
-		job.Training.TargetSequenceLength = rapid.Int64Range(0, 300).Draw(t, "target")
 		job.Training.SequenceLength = min(job.Training.SequenceLength, 448)
-		if c := job.Training.GradientCheckpointing; c != nil {
-			c.Offload = false
-		}
-		config["encoder_layers"], config["decoder_layers"] = layers, rapid.Int64Range(1, 5).Draw(t, "decoder layers")
-		config["d_model"], config["encoder_attention_heads"], config["decoder_attention_heads"] = 2*heads*dim, heads,
-			2*heads
-		config["encoder_ffn_dim"], config["decoder_ffn_dim"] = rapid.Int64Range(8, 900).Draw(t, "ffn"),
-			rapid.Int64Range(8, 900).Draw(t, "decoder ffn")
 		config["num_mel_bins"], config["max_source_positions"] = rapid.Int64Range(1, 128).Draw(t, "bins"),
 			rapid.Int64Range(1, 400).Draw(t, "frames")
-		config["dropout"], config["attention_dropout"], config["activation_dropout"] = dropout, dropout, dropout
-		config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"),
-			rapid.Bool().Draw(t, "use_cache")
-		return config
+		return randomStacks(t, job, config, layers, heads, dim, dropout)
 	},
+	"bart":  randomStacks,
+	"mbart": randomStacks,
 	"vit": func(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64, dropout float64) map[string]any {
 		delete(config, "vocab_size")
 		config["num_hidden_layers"], config["num_attention_heads"], config["hidden_size"] = layers+5, heads, heads*dim
@@ -76,6 +66,22 @@ var twoStacks = map[string]func(t *rapid.T, job *Job, config map[string]any, lay
 		config["num_labels"] = rapid.Int64Range(1, 2000).Draw(t, "labels")
 		return config
 	},
+}
+
+// randomStacks draws what Whisper and BART say alike of an encoder and a decoder.
+func randomStacks(t *rapid.T, job *Job, config map[string]any, layers, heads, dim int64,
+	dropout float64) map[string]any {
+	job.Training.TargetSequenceLength = rapid.Int64Range(0, 300).Draw(t, "target")
+	if c := job.Training.GradientCheckpointing; c != nil {
+		c.Offload = false
+	}
+	config["encoder_layers"], config["decoder_layers"] = layers, rapid.Int64Range(1, 5).Draw(t, "decoder layers")
+	config["d_model"], config["encoder_attention_heads"], config["decoder_attention_heads"] = 2*heads*dim, heads, 2*heads
+	config["encoder_ffn_dim"], config["decoder_ffn_dim"] = rapid.Int64Range(8, 900).Draw(t, "ffn"),
+		rapid.Int64Range(8, 900).Draw(t, "decoder ffn")
+	config["dropout"], config["attention_dropout"], config["activation_dropout"] = dropout, dropout, dropout
+	config["tie_word_embeddings"], config["use_cache"] = rapid.Bool().Draw(t, "tied"), rapid.Bool().Draw(t, "use_cache")
+	return config
 }
 
 // TestPictureTokens gives a sequence length to a model whose inputs decide it.

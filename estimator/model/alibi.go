@@ -91,7 +91,7 @@ func alibiMask(t *step.Tape, heads int64, d step.DType) step.T {
 
 // libraryTriangle is create_causal_mask's mask that is never left out, made additive where it is not.
 func libraryTriangle(t *step.Tape, d step.DType) step.T {
-	mask := *maskOf(t, 0, d, false)
+	mask := *maskOf(t, tokensOfMask{count: t.Shape.Tokens}, d, false)
 	if t.Recipe.Attention == step.AttentionEager {
 		return mask
 	}

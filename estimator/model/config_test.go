@@ -60,6 +60,8 @@ func TestClassDefaults(t *testing.T) {
 		{`{"model_type": "stablelm"}`, 2_795_443_200},
 		{`{"model_type": "stablelm", "hidden_size": 5120, "intermediate_size": 13824, "num_hidden_layers": 40, "num_key_value_heads": 8, "vocab_size": 100352, "qk_layernorm": true, "use_parallel_residual": true}`, 12_143_185_920},
 		{`{"model_type": "t5"}`, 60_506_624},
+		{`{"model_type": "bart"}`, 406_291_456},
+		{`{"model_type": "mbart", "vocab_size": 250027}`, 610_851_840},
 		{`{"model_type": "mt5"}`, 300_176_768},
 		{`{"model_type": "vit", "num_labels": 1000}`, 86_567_656},
 		{`{"model_type": "whisper"}`, 37_760_640},

@@ -67,7 +67,7 @@ func crossedMask(t *step.Tape, queries int64, d step.DType) *step.T {
 	valid := t.Input(queries, step.Bool)
 	t.Drop(all)
 	t.Drop(one)
-	padding := paddingOfKeys(t)
+	padding := paddingOfKeys(t, n)
 	mask := t.Input(b*queries*n, step.Bool)
 	t.Drop(padding)
 	t.Drop(valid)
@@ -81,9 +81,9 @@ func crossedMask(t *step.Tape, queries int64, d step.DType) *step.T {
 	return &mask
 }
 
-// paddingOfKeys looks the given mask up for every sequence and key.
-func paddingOfKeys(t *step.Tape) step.T {
-	b, n := t.Shape.Batch, t.Shape.Tokens
+// paddingOfKeys looks the given mask up for every sequence and each of n keys.
+func paddingOfKeys(t *step.Tape, n int64) step.T {
+	b := t.Shape.Batch
 	j := t.Input(b*n, step.I64)
 	i := j
 	if b > 1 { // one index needs no copy to have the shape of the result

@@ -168,7 +168,7 @@ func (m *falcon) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		mask := alibiMask(t, m.a.Heads, embedded.Dtype())
 		m.mask = &mask
 	} else if t.Recipe.Software.MasksByLibrary {
-		m.mask = maskOf(t, 0, embedded.Dtype(), false)
+		m.mask = maskOf(t, tokensOfMask{count: t.Shape.Tokens}, embedded.Dtype(), false)
 	} else {
 		m.mask = triangularMask(t, embedded.Dtype())
 	}

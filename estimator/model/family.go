@@ -44,6 +44,7 @@ var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size",
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{
 	"arcee":            &arceeFamily,
+	"bart":             &bartFamily,
 	"bert":             &bertFamily,
 	"bloom":            &bloomFamily,
 	"clip":             &clipFamily,
@@ -70,6 +71,7 @@ var families = map[string]*family{
 	"internlm2":        &internLM2Family,
 	"llama":            &llamaFamily,
 	"llava":            &llavaFamily,
+	"mbart":            &mbartFamily,
 	"mistral":          &mistralFamily,
 	"mixtral":          &mixtralFamily,
 	"modernbert":       &modernBERTFamily,

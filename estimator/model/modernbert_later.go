@@ -110,7 +110,7 @@ func windowMask(t *step.Tape, window int64, d step.DType) *step.T {
 	seen := in(n*n, step.Bool)
 	t.Drop(both)
 	t.Drop(one)
-	padding := paddingOfKeys(t)
+	padding := paddingOfKeys(t, t.Shape.Tokens)
 	mask := in(b*n*n, step.Bool)
 	t.Drop(padding)
 	t.Drop(seen)

@@ -24,15 +24,15 @@ func positionNumbersOf(t *step.Tape, n int64) step.T {
 	return moved
 }
 
-// looksAtMask asks whether a mask is all ones. A sum first copies it to integers.
+// looksAtMask asks whether a mask of n tokens a sequence is all ones. A sum first copies it to integers.
 // Source: transformers/masking_utils.py (_ignore_causal_mask_sdpa, 4.57; fast_all, 5.23).
-func looksAtMask(t *step.Tape) {
+func looksAtMask(t *step.Tape, n int64) {
 	if !t.Recipe.Software.SumsMask {
 		t.Drop(t.Input(1, step.Bool))
 		return
 	}
 	sum := t.Input(1, step.I64)
-	t.SumScratch(t.Shape.N())
+	t.SumScratch(t.Shape.Batch * n)
 	equal := t.Input(1, step.Bool)
 	t.Drop(sum)
 	t.Drop(equal)
@@ -42,11 +42,19 @@ func looksAtMask(t *step.Tape) {
 // all-ones mask where attention can be told "causal" instead (and of the window, too, where the flash-attn package
 // computes it), else a mask for every sequence, boolean for sdpa and additive for eager. It returns nil where there is
 // none. Source: transformers/masking_utils.py, 4.57.
-func causalMask(t *step.Tape, window int64, d step.DType) *step.T { return maskOf(t, window, d, true) }
+func causalMask(t *step.Tape, window int64, d step.DType) *step.T {
+	return maskOf(t, tokensOfMask{t.Shape.Tokens, window, t.Recipe.ExplicitMask}, d, true)
+}
+
+// tokensOfMask are those that a mask is made for.
+type tokensOfMask struct {
+	count, window int64
+	padded        bool // some of them are padding
+}
 
 // maskOf is causalMask; skips says that a mask of full sequences may be left out.
-func maskOf(t *step.Tape, window int64, d step.DType, skips bool) *step.T {
-	n, b := t.Shape.Tokens, t.Shape.Batch
+func maskOf(t *step.Tape, of tokensOfMask, d step.DType, skips bool) *step.T {
+	n, b, window := of.count, t.Shape.Batch, of.window
 	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
 	if t.Recipe.Compile { // the all-ones mask is not looked at, and so is merged into an additive one
 		mask := t.Input(b*n*n, t.Recipe.Compute)
@@ -54,21 +62,22 @@ func maskOf(t *step.Tape, window int64, d step.DType, skips bool) *step.T {
 	}
 	windowed := window > 0 && n >= window && t.Recipe.Attention != step.AttentionFlash
 	eager := t.Recipe.Attention == step.AttentionEager
-	given := in(t.Shape.N(), step.Bool)
+	given := in(b*n, step.Bool)
 	if !windowed && !eager && skips {
-		looksAtMask(t)
-		if !t.Recipe.ExplicitMask {
+		looksAtMask(t, n)
+		if !of.padded {
 			t.Drop(given)
 			return nil
 		}
 	}
 	if t.Recipe.Software.SumsMask && !windowed && !eager && skips {
-		looksAtMask(t) // once more, at the tokens up to the last query
+		looksAtMask(t, n) // once more, at the tokens up to the last query
 	}
 	var indices [4]step.T
 	vector := n // of ones that the condition begins with
 	if t.Recipe.Software.BroadcastsMask {
-		indices, vector = [4]step.T{in(b, step.I64), in(1, step.I64), positionNumbers(t), positionNumbers(t)}, 1
+		indices, vector = [4]step.T{in(b, step.I64), in(1, step.I64), positionNumbersOf(t, n),
+			positionNumbersOf(t, n)}, 1
 	} else {
 		indices = [4]step.T{in(n, step.I64), in(b, step.I64), in(1, step.I64), step.NoTensor}
 	}
@@ -93,7 +102,7 @@ func maskOf(t *step.Tape, window int64, d step.DType, skips bool) *step.T {
 		causal = both
 	}
 	t.Drop(ones)
-	padding := paddingOfKeys(t)
+	padding := paddingOfKeys(t, n)
 	mask := in(b*n*n, step.Bool)
 	t.Drop(padding)
 	t.Drop(causal)

@@ -16,7 +16,7 @@ var whisperFamily = family{
 		"apply_spec_augment":   false, "tie_word_embeddings": true},
 	read: (*config).whisper,
 	preset: func(p *Preset, a *Architecture) {
-		stack := whisperSizes{layers: p.Layers, heads: p.Heads, ffn: p.FFN}
+		stack := stackSizes{layers: p.Layers, heads: p.Heads, ffn: p.FFN}
 		own := whisperOptions{bins: p.MelBins, encoder: stack, decoder: stack}
 		own.decoder.layers = p.DecoderLayers
 		a.Activation = "gelu"
@@ -28,26 +28,17 @@ var whisperFamily = family{
 // whisperOptions is what only Whisper has.
 type whisperOptions struct {
 	bins              int64 // of the mel spectrogram
-	encoder, decoder  whisperSizes
+	encoder, decoder  stackSizes
 	activationDropout float64
 }
-
-// whisperSizes are the numbers in which the encoder and the decoder may differ.
-type whisperSizes struct{ layers, heads, ffn int64 }
 
 // speech completes an architecture of which the number of positions of the encoder is known: every window of sound has
 // as many.
 func (a *Architecture) speech(own whisperOptions, positions int64) {
 	a.own, a.FixedTokens = own, positions
-	a.LearnedPositions, a.Irregular = true, true
 	a.NeverReentrant = "the decoder's layers get the encoder's output as a keyword, and reentrant checkpointing would " +
 		"go backward through its graph once for each layer"
-	a.Layers, a.Decoder = own.encoder.layers+own.decoder.layers, own.decoder.layers
-	a.Heads, a.FFN = max(own.encoder.heads, own.decoder.heads), max(own.encoder.ffn, own.decoder.ffn)
-	a.KVHeads = a.Heads
-	if a.Heads > 0 {
-		a.HeadDim = a.Hidden / a.Heads
-	}
+	a.stacks(own.encoder, own.decoder)
 }
 
 // Limits on the shape of a spectrogram.
@@ -57,34 +48,9 @@ const (
 )
 
 func (c *config) whisper(a *Architecture) {
-	own := whisperOptions{
-		bins:              c.integer("num_mel_bins", maxBins),
-		activationDropout: c.probability("activation_dropout"),
-		encoder: whisperSizes{c.integer("encoder_layers", maxLayers/2),
-			c.integer("encoder_attention_heads", maxWidth), c.integer("encoder_ffn_dim", maxRows)},
-		decoder: whisperSizes{c.integer("decoder_layers", maxLayers/2),
-			c.integer("decoder_attention_heads", maxWidth), c.integer("decoder_ffn_dim", maxRows)},
-	}
-	a.Hidden, a.Vocabulary = c.integer("d_model", maxWidth), c.integer("vocab_size", maxRows)
+	own := whisperOptions{bins: c.integer("num_mel_bins", maxBins)}
+	own.encoder, own.decoder, own.activationDropout = c.twoStacks(a)
 	a.MaxPositions = c.integer("max_target_positions", maxRows)
-	a.Activation = c.activation("activation_function", "gelu", "gelu_new", "gelu_pytorch_tanh", "relu", "silu", "swish")
-	p := c.probability("dropout")
-	a.EmbeddingDropout, a.ResidualDropout, a.AttentionDropout = p, p, c.probability("attention_dropout")
-	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
-	if own.decoder.heads > 0 && a.Hidden%own.decoder.heads != 0 {
-		c.errs.Add(c.pointer+"/decoder_attention_heads", "not_divisible",
-			"decoder_attention_heads %d does not divide d_model %d", own.decoder.heads, a.Hidden)
-	}
-	if own.encoder.heads > 0 && a.Hidden%own.encoder.heads != 0 {
-		c.errs.Add(c.pointer+"/encoder_attention_heads", "not_divisible",
-			"encoder_attention_heads %d does not divide d_model %d", own.encoder.heads, a.Hidden)
-	}
-	for _, key := range []string{"encoder_layerdrop", "decoder_layerdrop"} {
-		if c.probability(key) > 0 {
-			c.errs.Add(c.pointer+"/"+key, "unsupported", "layers that are left out at random are not "+
-				"modelled; set %s to 0", key)
-		}
-	}
 	if c.boolean("apply_spec_augment") {
 		c.errs.Add(c.pointer+"/apply_spec_augment", "unsupported",
 			"masking the sound at random is not modelled; set apply_spec_augment to false")
@@ -144,7 +110,7 @@ func buildWhisper(b *builder) step.Network {
 	return m
 }
 
-func (m *whisper) declare(b *builder, name string, sizes whisperSizes, decodes bool) whisperStack {
+func (m *whisper) declare(b *builder, name string, sizes stackSizes, decodes bool) whisperStack {
 	d := m.a.Hidden
 	s := whisperStack{m: m, decodes: decodes, layers: make([]whisperLayer, sizes.layers), transpose: !decodes &&
 		m.a.FixedTokens > 1 && d > 1}

@@ -108,7 +108,7 @@ func (t *Tape) runBlock(i int32) {
 			}
 			t.nodes = append(t.nodes, leaf)
 			in[k].edge = edgeTo(leaves, 0)
-			t.leaf = in[k].edge // the last of them is what linear layers read as it is
+			t.detach(in[k])
 			leaves++
 		}
 	}
@@ -116,7 +116,8 @@ func (t *Tape) runBlock(i int32) {
 	t.EnterAutocast()
 	outs := layer.block(t, in)
 	t.ExitAutocast()
-	t.recompute, t.leaf = false, noEdge
+	t.recompute = false
+	t.endDetached()
 
 	for k := range outs {
 		t.retain(n.grad[k])

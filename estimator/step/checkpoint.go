@@ -148,7 +148,8 @@ func (t *Tape) runCheckpoint(i int32) {
 	}
 
 	seen := t.hooks.BeforeRerun(layer.unit, leaf)
-	t.recompute, t.leaf = true, seen.edge
+	t.recompute = true
+	t.detach(seen)
 	t.EnterAutocast()
 	y := layer.forward(t, seen)
 	y = t.hooks.AfterRerun(layer.unit, y)
@@ -156,7 +157,8 @@ func (t *Tape) runCheckpoint(i int32) {
 	if !t.Recipe.CheckpointOffload { // custom_bwd keeps autocast, and its cache of weights, to the end
 		t.ExitAutocast()
 	}
-	t.recompute, t.leaf = false, noEdge
+	t.recompute = false
+	t.endDetached()
 
 	t.retain(n.grad[0])
 	t.hand(delivery{e: y.edge, s: n.grad[0], view: n.viewed(0)})
@@ -287,12 +289,30 @@ func (t *Tape) rebuild(l int32) {
 // Unsloth_Offloaded_Gradient_Checkpointer makes it: at once, when the layer's backward begins.
 func (t *Tape) fetched(x T) int32 { return t.Alloc(x.bytes(), Activations, LabelResidual) }
 
-// leafCopy is the half copy of x, the detached input of a layer that runs again: as a leaf that requires a gradient
-// it is cast once, like a weight.
-// Source: aten/src/ATen/autocast_mode.cpp (cached_cast), torch 2.9.
-func (t *Tape) leafCopy(x T, l Label) T {
-	if t.leafCast.storage == None {
-		t.leafCast = t.Cast(x, t.Recipe.Compute, l)
+// detachedInput is the edge of a layer's input while checkpointing runs the layer again, and its half copy.
+type detachedInput struct {
+	edge edge
+	cast T
+}
+
+// detach says that x is such an input.
+func (t *Tape) detach(x T) {
+	t.detached = append(t.detached, detachedInput{edge: x.edge, cast: T{storage: None}})
+}
+
+// endDetached says that the layer has run. The copies go with autocast.
+func (t *Tape) endDetached() {
+	for k := range t.detached {
+		t.detached[k].edge = noEdge
 	}
-	return t.Hold(t.leafCast)
+}
+
+// leafCopy is the half copy of x, an input of a layer that runs again: as a leaf that requires a gradient it is cast
+// once, like a weight.
+// Source: aten/src/ATen/autocast_mode.cpp (cached_cast), torch 2.9.
+func (t *Tape) leafCopy(d *detachedInput, x T, l Label) T {
+	if d.cast.storage == None {
+		d.cast = t.Cast(x, t.Recipe.Compute, l)
+	}
+	return t.Hold(d.cast)
 }

@@ -25,8 +25,12 @@ func (t *Tape) autocastTo(x T, d DType, l Label) T {
 	if !t.autocast || x.dtype == I64 || x.dtype == Bool {
 		return t.Hold(x)
 	}
-	if t.leaf != noEdge && x.edge == t.leaf && x.dtype == F32 && d == t.Recipe.Compute {
-		return t.leafCopy(x, l)
+	if x.edge != noEdge && x.dtype == F32 && d == t.Recipe.Compute {
+		for k := range t.detached {
+			if x.edge == t.detached[k].edge {
+				return t.leafCopy(&t.detached[k], x, l)
+			}
+		}
 	}
 	return t.Cast(x, d, l)
 }

@@ -89,9 +89,9 @@ func (t *Tape) unfoldHeads(x T, h Heads) T {
 // Sources: transformers/models/bert/modeling_bert.py (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which
 // has one variable for scores and probabilities.
 func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities T) {
-	n := t.Shape.Tokens
+	queries, keys := t.lengths(h)
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
-	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(kc)
 	scores := t.MulScalar(products, LabelAttentionScores)
@@ -177,9 +177,9 @@ func (t *Tape) AutocastSoftmax(x T) T {
 // filled. It also returns the tensors that stay in variables until the function returns.
 // Source: transformers/models/distilbert/modeling_distilbert.py (MultiHeadSelfAttention), 4.57.
 func (t *Tape) FilledAttention(q, k, v T, h Heads, dropout float64) (y T, locals []T) {
-	n := t.Shape.Tokens
+	queries, keys := t.lengths(h)
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
-	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(kc)
 	mask := t.fresh(t.Shape.N(), Bool, LabelAttentionMask)

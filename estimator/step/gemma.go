@@ -72,10 +72,21 @@ func (t *Tape) ScaleLogits(x T) T {
 // ScaledEmbedding is an embedding whose forward multiplies its rows by a buffer.
 // Source: transformers/models/gemma3/modeling_gemma3.py (Gemma3TextScaledWordEmbedding), 4.57.
 func (t *Tape) ScaledEmbedding(ids T, w, scale Weight, l Label) T {
+	return t.embeddingThen(ids, w, l, func(x T) T { return t.Mul(x, t.Parameter(scale), false, l) })
+}
+
+// NumberedEmbedding is an embedding whose forward multiplies its rows by a number, which may be one.
+// Source: transformers/models/bart/modeling_bart.py (BartScaledWordEmbedding), 5.23.
+func (t *Tape) NumberedEmbedding(ids T, w Weight, l Label) T {
+	return t.embeddingThen(ids, w, l, func(x T) T { return t.MulScalar(x, l) })
+}
+
+// embeddingThen is an embedding whose forward ends with scale.
+func (t *Tape) embeddingThen(ids T, w Weight, l Label, scale func(x T) T) T {
 	inner := w
 	inner.Hooked = false
 	x := t.Embedding(ids, inner, l)
-	y := t.Mul(x, t.Parameter(scale), false, l)
+	y := scale(x)
 	t.Drop(x)
 	if w.Hooked && t.Recipe.InputGradients {
 		return t.requireGrad(y)

@@ -65,8 +65,10 @@ func (t *Tape) ExitAutocast() {
 		t.cast[p] = None
 	}
 	t.cached = t.cached[:0]
-	t.Release(t.leafCast.storage)
-	t.leafCast.storage = None
+	for k := range t.detached {
+		t.Release(t.detached[k].cast.storage)
+	}
+	t.detached = t.detached[:0]
 }
 
 // Linear is nn.Linear: x (N, in) times w (out, in) transposed, plus a bias. It keeps its

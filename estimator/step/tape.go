@@ -43,10 +43,8 @@ type Tape struct {
 	cast     []int32
 	castEdge []edge
 	cached   []int32
-	// leaf is the edge of a layer's detached input while checkpointing runs the layer again, and leafCast its half
-	// copy.
-	leaf     edge
-	leafCast T
+	// detached are the inputs of a layer while checkpointing runs the layer again.
+	detached []detachedInput
 
 	// hooks are those of the recipe's strategy: alone where there is but one GPU.
 	hooks Hooks

@@ -1,0 +1,200 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// encode is BartEncoder.
+func (m *bart) encode(t *step.Tape, ids step.T) step.T {
+	s := &m.encoder
+	t.EndLayers()
+	t.In(step.PartEmbedding)
+	words := t.NumberedEmbedding(ids, m.words, step.LabelEmbedding)
+	order := t.Input(t.Shape.Tokens, step.I64)
+	places := t.Input(t.Shape.N(), step.I64)
+	positions := t.Embedding(places, s.positions, step.LabelPositions)
+	t.Drop(places)
+	t.Drop(order)
+	x := s.embedded(t, words, positions)
+	mask := encoderMask(t, words.Dtype())
+	var besides step.Besides
+	if mask != nil {
+		besides.Arguments = []step.T{*mask}
+	}
+	x = runLayers(t, m.a, len(s.layers), x, besides, func(t *step.Tape, i int, x step.T) step.T {
+		l, n := &s.layers[i], t.Shape.Tokens
+		attended, probabilities := s.attend(t, t.Hold(x), l.selfNorm, &l.self, step.NoTensor,
+			lookup{queries: n, keys: n, mask: mask}, step.NoTensor)
+		y := s.feedForward(t, l, attended)
+		t.Drop(probabilities)
+		return y
+	})
+	x = s.normed(t, x)
+	for _, gone := range [...]step.T{words, positions} {
+		t.Drop(gone)
+	}
+	if mask != nil {
+		t.Drop(*mask)
+	}
+	return x
+}
+
+// decode is BartDecoder. Its own tokens are never padding: the mask is made of ones.
+func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
+	s, n := &m.decoder, t.Shape.Target
+	t.In(step.PartEmbedding)
+	words := t.NumberedEmbedding(ids, m.words, step.LabelEmbedding)
+	order := t.Input(n, step.I64)
+	places := t.Input(n, step.I64)
+	t.Drop(order)
+	ones := t.Input(t.Shape.Batch*n, step.F32)
+	mask := maskOf(t, tokensOfMask{count: n}, words.Dtype(), true)
+	if !m.own.normFirst { // mBART names its mask otherwise
+		t.Drop(ones)
+		ones = step.NoTensor
+	}
+	crossed := crossedMask(t, n, words.Dtype())
+	shifted := t.Input(n, step.I64)
+	positions := t.Embedding(shifted, s.positions, step.LabelPositions)
+	t.Drop(shifted)
+	if m.own.normFirst {
+		t.Drop(places)
+		places = step.NoTensor
+	}
+	x := s.embedded(t, words, positions)
+	positional, keyword := []step.T{x, step.NoTensor, encoded}, step.NoTensor
+	if mask != nil {
+		positional[1] = *mask
+	}
+	if crossed != nil {
+		keyword = *crossed
+	}
+	layer := func(t *step.Tape, l *bartLayer, x, encoded step.T) step.T {
+		x, own := s.attend(t, x, l.selfNorm, &l.self, step.NoTensor, lookup{queries: n, keys: n, mask: mask, causal: true},
+			step.NoTensor)
+		y, probabilities := s.attend(t, x, l.crossNorm, &l.cross, encoded,
+			lookup{queries: n, keys: t.Shape.Tokens, mask: crossed}, own)
+		z := s.feedForward(t, l, y)
+		t.Drop(probabilities)
+		return z
+	}
+	for i := range s.layers {
+		unit := (s.first + i) / int(m.a.UnitLayers())
+		x = t.Blocks(int32(unit), positional, func(t *step.Tape, in []step.T) []step.T {
+			return []step.T{layer(t, &s.layers[i], t.Hold(in[0]), in[2])}
+		}, keyword)[0]
+		t.Drop(positional[0])
+		positional = []step.T{x, positional[1], encoded}
+	}
+	x = s.normed(t, x)
+	for _, gone := range [...]step.T{words, places, positions, ones} {
+		t.Drop(gone)
+	}
+	for _, gone := range [...]*step.T{mask, crossed} {
+		if gone != nil {
+			t.Drop(*gone)
+		}
+	}
+	return x
+}
+
+// embedded is dropout(norm(words + positions)).
+func (s *bartStack) embedded(t *step.Tape, words, positions step.T) step.T {
+	sum := t.Add(words, positions, step.LabelEmbedding)
+	normed := s.norm.layer(t, sum)
+	t.Drop(sum)
+	x := t.Dropout(normed, s.m.a.EmbeddingDropout)
+	t.Drop(normed)
+	return x
+}
+
+// normed ends the layers with mBART's last norm. It takes over x.
+func (s *bartStack) normed(t *step.Tape, x step.T) step.T {
+	t.EndLayers()
+	if !s.m.own.normFirst {
+		return x
+	}
+	t.In(step.PartNorm)
+	y := s.final.layer(t, x)
+	t.Drop(x)
+	return y
+}
+
+// around is x + dropout(run(x)) with the norm n before or behind. It takes over x; run takes over its input.
+func (s *bartStack) around(t *step.Tape, x step.T, n norm, run func(h step.T) step.T) step.T {
+	h := t.Hold(x)
+	if s.m.own.normFirst {
+		t.In(step.PartNorm)
+		t.Drop(h)
+		h = n.layer(t, x)
+	}
+	out := run(h)
+	t.In(step.PartNorm)
+	dropped := t.Dropout(out, s.m.a.ResidualDropout)
+	t.Drop(out)
+	y := t.Add(x, dropped, step.LabelResidual)
+	t.Drop(dropped)
+	if !s.m.own.normFirst {
+		normed := n.layer(t, y)
+		t.Drop(y)
+		y = normed
+	}
+	t.Drop(x)
+	return y
+}
+
+// feedForward is fc2(dropout(activation(fc1(x)))) and what is around it.
+func (s *bartStack) feedForward(t *step.Tape, l *bartLayer, x step.T) step.T {
+	return s.around(t, x, l.finalNorm, func(h step.T) step.T {
+		t.In(step.PartMLP)
+		up := l.fc1.forward(t, h)
+		act := activation(t, s.m.a.Activation, up)
+		t.Drop(up)
+		t.Drop(h)
+		dropped := t.Dropout(act, s.m.own.activationDropout)
+		t.Drop(act)
+		down := l.fc2.forward(t, dropped)
+		t.Drop(dropped)
+		return down
+	})
+}
+
+// attend is BartAttention and what is around it; encoded is where keys and values come from, NoTensor for x itself. It
+// also returns the probabilities where they are formed, in the variable of those before, which it takes over.
+func (s *bartStack) attend(t *step.Tape, x step.T, n norm, at *bartAttention, encoded step.T,
+	to lookup, before step.T) (y, probabilities step.T) {
+	y = s.around(t, x, n, func(h step.T) step.T {
+		source := encoded
+		if source == step.NoTensor {
+			source = h
+		}
+		var out step.T
+		out, probabilities = s.attention(t, at, h, source, to)
+		t.Drop(before)
+		t.Drop(h)
+		return out
+	})
+	return y, probabilities
+}
+
+// attention is BartAttention.forward.
+func (s *bartStack) attention(t *step.Tape, at *bartAttention, x, source step.T,
+	to lookup) (out, probabilities step.T) {
+	t.In(step.PartAttention)
+	h := s.heads
+	h.Queries, h.Keys, h.Bidirectional = to.queries, to.keys, !to.causal
+	copiesQV, copiesK := t.CopiesEncoderGradient(h, to.mask != nil)
+	q := t.Heads(at.q.forward(t, x), copiesQV)
+	k := at.k.keys(t, source, copiesK)
+	v := t.Heads(at.v.forward(t, source), copiesQV)
+	var context step.T
+	probabilities = step.NoTensor
+	if t.Recipe.Attention == step.AttentionEager {
+		context, probabilities = t.EncoderAttention(q, k, v, h, to.mask, s.m.a.AttentionDropout)
+	} else {
+		context = t.TokensFirst(t.SDPA(q, k, v, h, to.mask, s.m.a.AttentionDropout), h, to.mask != nil)
+	}
+	out = at.out.forward(t, context)
+	for _, gone := range [...]step.T{context, q, k, v} {
+		t.Drop(gone)
+	}
+	return out, probabilities
+}
