@@ -26,7 +26,7 @@ RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue|TestBadNetwork)$$
 RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
+.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ accuracy: ## Compare estimates with the reference cases, by model and size
 
 oracle: ## Trace the corpus, or CROSSES=40 drawn jobs, with real PyTorch on a stand-in driver and compare (STACK=torch-2.15; downloads 3 GB once; oracle/README.md)
 	CROSSES='$(CROSSES)' SEED='$(SEED)' oracle/run.sh $(STACK) $(JOBS_FILE)
+
+drift: ## Say which rows of the table of releases a stack's traces show (STACK=transformers-5.0 LIBRARY=transformers; as oracle)
+	DRIFT='$(LIBRARY)' oracle/run.sh $(STACK) $(JOBS_FILE)
 
 .PHONY: recorder
 recorder: ## Record the models of the traced rows from transformers' own code, and compare with the described families (downloads 3 GB once; CASES=files takes fewer)

@@ -163,7 +163,7 @@ func (r *resolved) explainDoubts(run *run) []DoubtSource {
 
 // answerFor begins an answer with what the job asks of it: the releases, and how sure its bounds shall be.
 func answerFor(in *Input, errs *invalid.List) *resolved {
-	r := &resolved{given: in.Job.Training.Versions, stack: release.Assumed(in.Job.Training.Versions),
+	r := &resolved{held: in.held, given: in.Job.Training.Versions, stack: release.Assumed(in.Job.Training.Versions),
 		byNumbers:  in.Job.Model.Dimensions != nil,
 		confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
 	if r.confidence == 0 {

@@ -48,6 +48,8 @@ type Input struct {
 	LeastOnly bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
+	// held says of some changes of the table of releases whether they are there, whatever the job's releases are.
+	held map[release.Switch]bool
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part
 	// of the question.
 	Done <-chan struct{} `json:"-"`

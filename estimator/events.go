@@ -3,6 +3,7 @@ package estimator
 import (
 	"fmt"
 
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -25,6 +26,13 @@ func Events(in Input, steps int) ([]Event, error) {
 		return nil, err
 	}
 	return list.events, nil
+}
+
+// EventsHolding are [Events] with the changes of the table of releases that held says to be there, and without those
+// that it says not to be, whatever the releases of the job are.
+func EventsHolding(in Input, steps int, held map[release.Switch]bool) ([]Event, error) {
+	in.held = held
+	return Events(in, steps)
 }
 
 // eventList is a heap that writes down what it is asked for.

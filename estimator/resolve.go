@@ -16,6 +16,7 @@ import (
 // resolved is a job with every default filled in.
 type resolved struct {
 	arch      model.Architecture
+	held      map[release.Switch]bool // of [EventsHolding]
 	recipe    step.Recipe
 	shape     step.Shape
 	optimizer *optim.Optimizer

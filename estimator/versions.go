@@ -124,7 +124,7 @@ func (r *resolved) applyVersions() {
 		r.stack = release.Assumed(formerTransformers)
 	}
 	defaults := r.defaults()
-	for _, c := range release.In(r.given, defaults) {
+	for _, c := range r.inReleases(defaults) {
 		if _, named := release.Parse(r.given[c.Library]); switches[c.Switch](r) && named {
 			r.changes = append(r.changes, c.What)
 		}
@@ -148,7 +148,25 @@ func (r *resolved) defaults() map[string]string {
 
 // holds says whether a change is in the job's releases.
 func (r *resolved) holds(s release.Switch) bool {
-	return slices.ContainsFunc(release.In(r.given, r.defaults()), func(c *release.Change) bool { return c.Switch == s })
+	return slices.ContainsFunc(r.inReleases(r.defaults()), func(c *release.Change) bool { return c.Switch == s })
+}
+
+// inReleases are the changes that are in the job's releases, or are said to be.
+func (r *resolved) inReleases(defaults map[string]string) []*release.Change {
+	found := release.In(r.given, defaults)
+	if len(r.held) == 0 {
+		return found
+	}
+	var out []*release.Change
+	all := release.Changes()
+	for i := range all {
+		c := &all[i]
+		held, said := r.held[c.Switch]
+		if held || !said && slices.Contains(found, c) {
+			out = append(out, c)
+		}
+	}
+	return out
 }
 
 // releaseOf is the named release of a library, or the assumed one.

@@ -1,6 +1,7 @@
 #!/bin/sh
 # run.sh STACK [jobs.ndjson]: traces the corpus with the releases of stacks/STACK.txt and holds the estimator against it. With
-# CROSSES=n it draws n crosses of families and recipes from SEED (20) instead, and compares them event by event.
+# CROSSES=n it draws n crosses of families and recipes from SEED (20) instead, and compares them event by event. With
+# DRIFT=library it says which rows of the table of releases, of that library, the traces of the stack show.
 # Everything that is made lies in $ORACLE_DIR (.oracle in the repository): a virtual environment of about 7 GB, the driver,
 # the traced rows. Neither a GPU nor Docker is needed; gcc, nm, Python 3.10 to 3.12 and 4 GB of memory are.
 set -eu
@@ -28,6 +29,11 @@ if [ -n "${CROSSES:-}" ]; then
   "$venv/bin/python" "$here/crosses.py" "$CROSSES" --seed "$seed" > "$jobs"
   trace "$jobs" --out "$rows" --events || echo "what PyTorch itself refuses is in no comparison" >&2
   cd "$here/.." && exec ${GO:-go} run ./estimator/crosses "$rows"
+fi
+if [ -n "${DRIFT:-}" ]; then
+  rows=$root/$stack/drift.jsonl
+  trace "$jobs" --out "$rows" --events || echo "what this release itself refuses is in no comparison" >&2
+  cd "$here/.." && exec ${GO:-go} run ./oracle/drift -library "$DRIFT" -stack "$stack" "$rows"
 fi
 rows=$root/$stack/$(basename "$jobs" .ndjson).jsonl
 trace "$jobs" --out "$rows" --limits

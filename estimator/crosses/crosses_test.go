@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/oracle/traced"
 )
 
 const nano = `{"model": {"nanogpt": {"n_layer": 2, "n_head": 2, "n_embd": 64, "block_size": 64, "vocab_size": 100}},
@@ -19,11 +20,11 @@ const nano = `{"model": {"nanogpt": {"n_layer": 2, "n_head": 2, "n_embd": 64, "b
 // trace is what the oracle would write, had PyTorch done what is replayed.
 func trace(t *testing.T, id, job string) map[string]any {
 	t.Helper()
-	c := cross{ID: id, Card: [2]int{80, 108}}
+	c := traced.Job{ID: id, Card: [2]int{80, 108}}
 	if err := json.Unmarshal([]byte(job), &c.Job); err != nil {
 		t.Fatal(err)
 	}
-	events, err := c.replayed()
+	events, err := c.Replayed(nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/oracle/traced"
 )
 
 // Where two lists part, they meet again at the nearest place, up to reach events on, where meeting events are the same.
@@ -22,17 +22,17 @@ type inequality struct {
 	traced, replayed []estimator.Event
 }
 
-// print says whether both lists are equal, and where they are not, by how much the peak is off and what differs.
-func (c *cross) print(out io.Writer, replayed []estimator.Event, list int) bool {
-	traced := c.traced()
-	ordered(traced)
-	ordered(replayed)
-	if slices.EqualFunc(traced, replayed, same) {
+// printed says whether both lists are equal, and where they are not, by how much the peak is off and what differs.
+func printed(c *traced.Job, out io.Writer, replayed []estimator.Event, list int) bool {
+	events := c.Traced()
+	traced.Order(events)
+	traced.Order(replayed)
+	if slices.EqualFunc(events, replayed, same) {
 		return true
 	}
-	want, have := peak(traced), peak(replayed)
+	want, have := peak(events), peak(replayed)
 	fmt.Fprintf(out, "%s: peak %+.2f %% (%d traced, %d replayed)\n", c.ID, 100*(float64(have)/float64(want)-1), want, have)
-	found := inequalities(traced, replayed)
+	found := inequalities(events, replayed)
 	for i, d := range found {
 		if i == list {
 			fmt.Fprintf(out, "  and %d more\n", len(found)-list)
@@ -58,19 +58,6 @@ func side(out io.Writer, name string, events []estimator.Event) {
 }
 
 func same(a, b estimator.Event) bool { return a.Bytes == b.Bytes }
-
-// ordered brings every run of frees between two allocations into one order: the allocator merges neighbours, so that
-// the order within such a run makes no difference to it.
-func ordered(events []estimator.Event) {
-	for i := 0; i < len(events); {
-		j := i
-		for j < len(events) && events[j].Bytes < 0 {
-			j++
-		}
-		slices.SortStableFunc(events[i:j], func(a, b estimator.Event) int { return cmp.Compare(a.Bytes, b.Bytes) })
-		i = max(j, i+1)
-	}
-}
 
 // peak is the most that was alive, in blocks of 512 bytes as the allocator hands them out.
 func peak(events []estimator.Event) int64 {

@@ -14,7 +14,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/oracle/traced"
 	"github.com/vramplan/vramplan/oracle/tracefile"
 )
 
@@ -57,19 +57,19 @@ type tally struct{ equal, unequal, refused int }
 
 func (t *tally) read(path string, list int, out, kept io.Writer) error {
 	return tracefile.EachLine(path, func(line []byte) error {
-		var c cross
+		var c traced.Job
 		if err := json.Unmarshal(line, &c); err != nil {
 			return err
 		}
-		if err := c.check(); err != nil {
+		if err := c.Check(); err != nil {
 			return err
 		}
-		replayed, err := c.replayed()
+		replayed, err := c.Replayed(nil)
 		switch {
 		case err != nil:
 			t.refused++
 			fmt.Fprintf(out, "%s: refused: %v\n", c.ID, err)
-		case c.print(out, replayed, list):
+		case printed(&c, out, replayed, list):
 			t.equal++
 			if _, err := fmt.Fprintf(kept, "%s\n", line); err != nil {
 				return err
@@ -89,52 +89,4 @@ func (t *tally) print(out io.Writer) int {
 		return 1
 	}
 	return 0
-}
-
-// cross is a traced job.
-type cross struct {
-	ID  string        `json:"id"`
-	Job estimator.Job `json:"job"`
-	// Card is what of the card decides allocations: compute capability times ten, multiprocessors.
-	Card   [2]int   `json:"card"`
-	Events []int64  `json:"events"`
-	Names  []string `json:"names"`
-	What   []int    `json:"what"`
-}
-
-// check says what the trace lacks.
-func (c *cross) check() error {
-	switch {
-	case c.ID == "" || len(c.Events) == 0:
-		return fmt.Errorf("a trace has an id and events")
-	case len(c.What) != len(c.Events):
-		return fmt.Errorf("%s: %d of %d events have names", c.ID, len(c.What), len(c.Events))
-	case c.Card[0] <= 0 || c.Card[1] <= 0:
-		return fmt.Errorf("%s does not say its card", c.ID)
-	}
-	for _, name := range c.What {
-		if name < 0 || name >= len(c.Names) {
-			return fmt.Errorf("%s: no name %d", c.ID, name)
-		}
-	}
-	return nil
-}
-
-// replayed are the events of as many steps as were traced. The error is an *estimator.InvalidJobError.
-func (c *cross) replayed() ([]estimator.Event, error) {
-	steps := 3
-	if c.Job.Training.GradientAccumulation > 1 {
-		steps = 2
-	}
-	card := estimator.GPU{ComputeCapability: c.Card[0], Multiprocessors: c.Card[1]}
-	return estimator.Events(estimator.Input{Job: c.Job, GPUs: []estimator.GPU{card}}, steps)
-}
-
-// traced are the trace's own events.
-func (c *cross) traced() []estimator.Event {
-	events := make([]estimator.Event, len(c.Events))
-	for i, bytes := range c.Events {
-		events[i] = estimator.Event{Bytes: bytes, What: c.Names[c.What[i]]}
-	}
-	return events
 }

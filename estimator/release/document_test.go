@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/vramplan/vramplan/oracle/drift/result"
 )
 
 var update = flag.Bool("update", false, "write docs/releases.md anew")
@@ -21,6 +23,15 @@ an answer, whose note ` + "`versions`" + ` says so. "Not yet in" is the last rel
 the two it came is not known.
 
 ` + "`vramplan releases`" + ` prints these tables, ` + "`GET /v1/releases`" + ` answers with them. This page is generated: go test ./estimator/release -update.
+
+`
+
+const drift = `
+## What stacks between show
+
+The corpus of oracle/ (32 jobs) was traced with releases beside the reference, all else that of the first stack, and every row between the two
+stacks that a job can tell about was taken out of the replay and put back: "yes" says that the trace is nearer with it, "no" that it is nearer
+without, in how many jobs. ` + "`make drift`" + ` makes such an answer (oracle/README.md); those below are in oracle/drift/result.
 
 `
 
@@ -60,7 +71,15 @@ A stand-in driver that answers 0 to the sum sends every such job to the branch o
 
 // TestPage holds docs/releases.md against the table.
 func TestPage(t *testing.T) {
-	made := head + Markdown(Stacks(), Changes()) + tail
+	stacks, err := result.Stacks()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var order []string
+	for _, c := range Changes() {
+		order = append(order, string(c.Switch))
+	}
+	made := head + Markdown(Stacks(), Changes()) + drift + result.Markdown(stacks, order) + tail
 	if *update {
 		if err := os.WriteFile(page, []byte(made), 0o644); err != nil {
 			t.Fatal(err)
