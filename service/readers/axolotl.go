@@ -91,6 +91,7 @@ func (r *reading) readAxolotl() {
 			v.String())
 	}
 	r.model("base_model")
+	r.configOfModel()
 	r.axolotlBatch()
 	if !r.number("/training/sequence_length", askLength, "sequence_len") {
 		r.d.fall("/training/sequence_length", int64(512), "sequence_len", refAxolotlLength)

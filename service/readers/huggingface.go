@@ -120,6 +120,9 @@ func dtype(s string) string {
 // loadedType is the type that the model is loaded in, "" for float32 by default. "auto" is that of the checkpoint,
 // which is asked for where the trained weights have it.
 func (r *reading) loadedType() string {
+	if r.fresh {
+		return r.freshType()
+	}
 	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")
 	if !ok {
 		return ""

@@ -106,6 +106,7 @@ func (r *reading) readLlamaFactory() {
 			r.d.refuse("unsupported", v.Origin.At, "%s is not modelled", key)
 		}
 	}
+	r.inferenceOnly()
 	r.model("model_name_or_path")
 	r.llamaFactoryAdapter()
 	r.llamaFactoryOptimizer()

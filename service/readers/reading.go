@@ -25,6 +25,8 @@ type reading struct {
 	// ds is DeepSpeed's configuration, dsAt the place that names it.
 	ds   *setting.Settings
 	dsAt setting.Span
+	// fresh is set where the model begins with random weights.
+	fresh bool
 	// beneath are the defaults of a tool that is known by how its file is named to it; nil otherwise.
 	beneath *setting.Settings
 }

@@ -66,7 +66,10 @@ func (r *reading) torchtuneStarts() bool {
 func (r *reading) readTorchtune() {
 	s := r.s
 	interpolate(s)
-	recipe := strings.TrimSuffix(r.base(), ".py")
+	recipe := ""
+	if r.program.text() != "" {
+		recipe = strings.TrimSuffix(r.base(), ".py")
+	}
 	r.d.derive("/training/framework", "torchtune", "the tool")
 	for _, word := range []string{"dpo", "ppo", "grpo", "knowledge_distillation", "qat", "generate", "eval",
 		"quantize"} {
@@ -235,6 +238,12 @@ func (r *reading) torchtuneLoss() {
 }
 
 func (r *reading) torchtuneShards(recipe string) {
+	from := setting.Value{Text: recipe, Origin: setting.Origin{Kind: setting.Argument, Key: "recipe",
+		At: r.program.Origin.At}}
+	if key := r.torchtuneSpreads(); recipe == "" && key != "" {
+		recipe = "distributed"
+		from, _ = r.s.Peek(key)
+	}
 	if !strings.Contains(recipe, "distributed") {
 		if recipe == "" {
 			return
@@ -242,8 +251,6 @@ func (r *reading) torchtuneShards(recipe string) {
 		r.fixed(count{n: 1, known: true, how: "a recipe for one device"})
 		return
 	}
-	from := setting.Value{Text: recipe, Origin: setting.Origin{Kind: setting.Argument, Key: "recipe",
-		At: r.program.Origin.At}}
 	r.d.put("/training/distributed/data", "fsdp", from)
 	r.d.fall("/training/distributed/fsdp_version", int64(2), "fully_shard", "torchtune 0.6 training/_distributed.py")
 	r.degree("/training/distributed/tensor_parallel", "tensor_parallel_dim")
@@ -261,4 +268,16 @@ func (r *reading) torchtuneShards(recipe string) {
 			where(v.Origin.At))
 	}
 	r.s.Read("data_parallel_shard_dim", "tensor_parallel_plan*")
+}
+
+// torchtuneSpreads is a setting that only the recipes for several devices have (torchtune 0.6
+// recipes/full_finetune_distributed.py), "" where there is none.
+func (r *reading) torchtuneSpreads() string {
+	for _, key := range []string{"fsdp_cpu_offload", "tensor_parallel_dim", "data_parallel_shard_dim",
+		"data_parallel_replicate_dim", "context_parallel_dim", "fsdp_reshard_after_forward"} {
+		if r.s.Has(key) {
+			return key
+		}
+	}
+	return ""
 }

@@ -67,10 +67,16 @@ func (r *reading) trainerStarts() bool {
 		if len(args) == 0 {
 			return false
 		}
+		if served := args[0].text(); served == "vllm-serve" || served == "chat" || served == "env" {
+			return false
+		}
 		args = args[1:]
 	}
 	s, positional, open := options(args, nil)
-	r.s = s
+	if trainless.MatchString(r.lastName()) && !s.Has("do_train") {
+		return false
+	}
+	r.s = whole(s)
 	for _, w := range open {
 		r.openWord(w)
 	}
@@ -88,7 +94,7 @@ func (r *reading) trainerStarts() bool {
 	}
 	usesTrainer := r.code != nil && (r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") ||
 		r.code.Mentions("SFTConfig"))
-	return marks >= 2 || usesTrainer && (marks > 0 || s.Len() > 0) || r.program.text() == "trl"
+	return marks >= 2 || marks > 0 && examples[path.Base(r.program.text())] || usesTrainer && (marks > 0 || s.Len() > 0) || r.program.text() == "trl"
 }
 
 // configFile lays the file of --config, or the one that stands alone behind the program, under the arguments
@@ -133,8 +139,17 @@ func (r *reading) readTrainer() {
 	if kind == "" && (r.s.Any("reward_funcs", "num_generations", "use_vllm")) {
 		kind = "grpo"
 	}
+	if kind == "" && name == "" {
+		kind = r.kindOfFile()
+	}
 	objective := r.trlKindOf(kind, sub)
-	if kind != "" && objective == "" {
+	switch {
+	case kind == "" || objective != "":
+	case name == "" && trlKinds[kind].config != "":
+		r.d.refuse("objective", r.at, "%s is another kind of training than the next token's loss, and no command says "+
+			"whose trainer runs it: where it is trl's own, say so (vramplan read -- trl %s --config FILE)",
+			strings.ToUpper(kind), kind)
+	default:
 		r.refuseObjective(kind, r.at)
 	}
 	r.underProgram()
@@ -153,8 +168,8 @@ func (r *reading) readTrainer() {
 			}
 		}
 	}
-	r.model("model_name_or_path", "base_model", "model_name", "model_id", "pretrained_model_name_or_path", "model_path",
-		"base_model_name_or_path", "model")
+	r.trainedModel()
+	r.onlyEvaluates()
 	if v, ok := r.s.Get("config_overrides"); ok && !isOff(v) {
 		r.d.refuse("own-model", v.Origin.At, "%s changes the model's configuration: give its config.json "+
 			"with --hf-config", v.Origin.Key)
@@ -248,7 +263,8 @@ func (r *reading) isTRL(sub string) bool {
 	}
 	name := strings.ToLower(path.Base(r.program.text()))
 	return sub != "" || strings.Contains(name, "sft") || r.program.text() == "" &&
-		r.s.Any("max_length", "packing", "dataset_text_field", "use_peft")
+		(r.directoryKind() == "sft" || r.s.Any("max_length", "packing", "dataset_text_field", "use_peft",
+			"dataset_train_split", "dataset_mixture", "dataset_mixer"))
 }
 
 // underProgram lays the defaults that a program declares under its arguments.

@@ -59,6 +59,7 @@ var wrappers = map[string]wrapper{
 	"nsys": {verbs: "profile", with: "-o -t -w -c -f -s -x --output --trace --capture-range " +
 		"--force-overwrite --sample --stats --cuda-memory-usage"},
 	"ncu":      {with: "-o --set --section"},
+	"enroot":   {verbs: "start", with: "-c --conf -e --env -m --mount", skip: 1},
 	"dotenv":   {verbs: "run", with: "-f --file"},
 	"xvfb-run": {with: "-s -n -f -e --server-args"},
 }
