@@ -22,7 +22,7 @@ import (
 //	@Produce		json
 //	@Param			request		body		jobdoc.Plan	true	"The job, and the batch that its optimizer step should see"
 //	@Param			frontier	query		bool		false	"Add the largest micro-batch by sequence length, the longest sequence by micro-batch, a grid of both and the largest model"
-//	@Param			brief		query		bool		false	"Leave low_bytes out, which take half of the time to find; everything else is the same"
+//	@Param			brief		query		bool		false	"Leave low_bytes out, and of what cannot fit what the allocator would reserve: at_least says so. It takes a fraction of the time; verdicts and the figures of what may fit are the same"
 //	@Param			calibration	query		string		false	"Answer with this calibration; the active one if not given"
 //	@Success		200			{object}	planner.Plan
 //	@Failure		400,408,413,415,422,429,500,503	{object}	problem.Problem

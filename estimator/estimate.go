@@ -46,6 +46,10 @@ type Input struct {
 	// is taken to reserve no more than what is alive at the peak. Without a Calibration no figure of it lies above that
 	// of [Estimate], and no verdict is worse.
 	LeastOnly bool
+	// LeastIfBeyond is for those who ask [Judge] and do not mind by how much a job is too large: what fits on no GPU
+	// even if the allocator reserves no more than is alive is answered as with LeastOnly, the verdicts those of
+	// [Estimate], as Result.AtLeast says; not where ranks differ or a Calibration is given.
+	LeastIfBeyond bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
 	// held says of some changes of the table of releases whether they are there, whatever the job's releases are.
@@ -83,6 +87,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 			c.ID, c.Estimator, c.Base, Version, Calibration)
 	}
 	if kinds, _, _ := kindsOfRanks(&in.Job.Training); kinds > 1 {
+		in.LeastIfBeyond = false
 		return estimateRanks(in, limits, replays)
 	}
 	r, err := resolve(&in)
@@ -98,6 +103,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 	limits = limits || in.LowerBound
 	r.replays, r.fitsOnly, r.verdictsOnly, r.everyExpert = replays, in.FitsOnly, in.VerdictsOnly, in.everyExpert
 	r.most, r.took, r.leastOnly = in.MostRequests, in.took, in.LeastOnly
+	r.leastIfBeyond = in.LeastIfBeyond && in.Calibration == nil && !limits
 	var first *GPU
 	if len(in.GPUs) > 0 {
 		first = &in.GPUs[0]
@@ -122,7 +128,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 		return nil, err
 	}
 	res := r.answer(main, in)
-	res.Played = main.played
+	res.Played, res.Requests, res.AtLeast = main.played, main.requests, main.atLeast
 	res.GPUs = make([]GPUFit, 0, len(in.GPUs))
 	var others spread
 	for i := range in.GPUs {
@@ -132,6 +138,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 				return nil, err
 			}
 			res.Played += one.played
+			res.AtLeast = res.AtLeast || one.atLeast
 		}
 		figures := r.figures(one, r.group(&in.GPUs[i]))
 		others.add(figures.Device)
@@ -157,10 +164,10 @@ type run struct {
 	// group corrects the base, and figures are what comes of it.
 	group   *calibration.Group
 	figures memory.Figures
-	// played is Result.Played of the run.
-	played int64
-	// continued says that not all layers were played.
-	continued bool
+	// played and requests are those of the Result.
+	played, requests int64
+	// continued says that not all layers were played, atLeast that none were.
+	continued, atLeast bool
 	// parameters is how many the model has, and trained how many of them are trained; counted for the answer.
 	parameters, trained int64
 }
@@ -258,9 +265,8 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	if err := r.look(); err != nil {
 		return err
 	}
-	if peak := out.ledger.Peak.Bytes; r.leastOnly {
-		out.base = memory.BaseOf(peak, peak, peak, r.outside(), widest(r.doubts(out)))
-		out.figures = r.bounded(out.base, out.group)
+	out.requests = s.CountRequests()
+	if r.least(out) {
 		return nil
 	}
 	once := requests(s)

@@ -37,5 +37,19 @@ func TestLeastIsNoMore(t *testing.T) {
 		if least.Played != 0 {
 			t.Errorf("%d requests were played", least.Played)
 		}
+		in.LeastOnly, in.LeastIfBeyond = false, true
+		if least, err = Judge(in); err != nil {
+			t.Fatal(err)
+		}
+		if least.GPUs[0].Verdict != whole.GPUs[0].Verdict {
+			t.Errorf("%s where it does not matter by how much, %s as a whole", least.GPUs[0].Verdict,
+				whole.GPUs[0].Verdict)
+		}
+		if least.AtLeast != (least.Played == 0) || least.AtLeast && whole.GPUs[0].Verdict != DoesNotFit {
+			t.Errorf("at least: %v, with %d requests, of what %s", least.AtLeast, least.Played, whole.GPUs[0].Verdict)
+		}
+		if !least.AtLeast && least.Peak.ReservedBytes != b.ReservedBytes {
+			t.Errorf("%d bytes reserved, as a whole %d", least.Peak.ReservedBytes, b.ReservedBytes)
+		}
 	})
 }

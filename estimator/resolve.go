@@ -81,8 +81,8 @@ type resolved struct {
 	took         *Cost
 	// missing are the cells of the job that no trace has shown.
 	missing []evidence.Cell
-	// fitsOnly, leastOnly, verdictsOnly and everyExpert are those of the Input.
-	fitsOnly, leastOnly, verdictsOnly, everyExpert bool
+	// fitsOnly, leastOnly, leastIfBeyond, verdictsOnly and everyExpert are those of the Input.
+	fitsOnly, leastOnly, leastIfBeyond, verdictsOnly, everyExpert bool
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.

@@ -25,6 +25,11 @@ type Result struct {
 	// the allocator, once for every run. It depends on the question alone, not on the machine or on what was asked
 	// before.
 	Played int64 `json:"-"`
+	// Requests are those that a micro-step makes of the allocator, played or not.
+	Requests int64 `json:"-"`
+	// AtLeast says that the allocator was not played: its figures are what is alive at the peak, and the device figure
+	// and its bounds lie on or below those of [Estimate].
+	AtLeast bool `json:"-"`
 }
 
 // DoubtSource is one reason why a real run may hold fewer or more bytes than device_bytes. Of the reasons that concern

@@ -1,10 +1,8 @@
 package service
 
 import (
-	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner"
@@ -81,33 +79,5 @@ func BenchmarkPlanCatalog(b *testing.B) {
 			}
 			b.ReportMetric(float64(played.Load())/float64(b.N), "requests/op")
 		})
-	}
-}
-
-// BenchmarkPlanEveryModel plans every model of the catalog that a 4090 can be asked about, and tells how long a plan
-// takes in the median, and of how many it takes more than 200 ms.
-func BenchmarkPlanEveryModel(b *testing.B) {
-	models, err := EmbeddedCatalog().Models()
-	if err != nil {
-		b.Fatal(err)
-	}
-	for b.Loop() {
-		s := New(EmbeddedCatalog(), WithCache(0))
-		var took []time.Duration
-		for _, m := range models {
-			job := estimator.Job{Model: estimator.Model{Preset: m.ID},
-				Training: estimator.Training{MicroBatch: 2, SequenceLength: 512},
-				GPUs:     []estimator.GPURef{{Name: "rtx-4090"}}}
-			start := time.Now()
-			if _, err := s.Plan(b.Context(), PlanRequest{Job: job}, PlanOptions{Brief: true}); err != nil {
-				continue // a sequence longer than the model takes, or an encoder with a decoder
-			}
-			took = append(took, time.Since(start))
-		}
-		slices.Sort(took)
-		slow, _ := slices.BinarySearch(took, 200*time.Millisecond)
-		b.ReportMetric(float64(took[len(took)/2].Milliseconds()), "median-ms")
-		b.ReportMetric(float64(len(took)), "models")
-		b.ReportMetric(float64(len(took)-slow), "slower-than-200ms")
 	}
 }

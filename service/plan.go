@@ -63,7 +63,7 @@ func (r *PlanRequest) numbers(o PlanOptions) []int64 {
 // PlanOptions asks for parts of a plan that are left out by default.
 type PlanOptions struct {
 	Frontier bool
-	// Brief leaves low_bytes out, which take half of the time to find.
+	// Brief is planner.Request.Brief.
 	Brief bool
 	// Calibration pins the one to answer with; empty is that in force.
 	Calibration string

@@ -7,6 +7,8 @@ import { bytes } from "./words.js";
 const shownAbove = 3; // pairs beyond the first that fits
 
 const times = (x) => (x === undefined ? "" : `${x.toFixed(2)}×`);
+// atLeast marks what a brief plan gives of what cannot fit: the least that it takes.
+const atLeast = (x, words) => (x.at_least ? `at least ${words}` : words);
 const same = (a, b) => a && b && a.micro_batch === b.micro_batch && a.gradient_accumulation === b.gradient_accumulation;
 
 // pairs lists those of a plan; use(micro-batch, accumulation) is called with the one that is chosen.
@@ -25,9 +27,9 @@ export function pairs(plan, use) {
     return make("tr", { class: same(p, plan.today) ? "chosen" : "", click: go },
       make("th", { scope: "row" }, make("button", { type: "button", class: "plain", "aria-label": `Use ${p.micro_batch} × ${p.gradient_accumulation}`, click: (e) => { e.stopPropagation(); go(); } }, `${p.micro_batch} × ${p.gradient_accumulation}`),
         words.map((w) => make("span", { class: "tag" }, w))),
-      make("td", { class: "figure" }, bytes(p.device_bytes)),
+      make("td", { class: "figure" }, atLeast(p, bytes(p.device_bytes))),
       make("td", { class: "drawn" }, meter),
-      make("td", {}, badge(p.verdict), make("small", {}, headroom(p.headroom_bytes))),
+      make("td", {}, badge(p.verdict), make("small", {}, atLeast(p, headroom(p.headroom_bytes)))),
       make("td", { class: "figure" }, times(p.relative_step_time)));
   });
   return [
@@ -57,7 +59,7 @@ export function options(plan, use) {
     make("div", { class: "head" }, make("h3", {}, o.title), badge(o.verdict), o.rank === 1 ? make("span", { class: "tag" }, "first choice") : null),
     make("p", { class: "settings" }, o.settings.map((s) => make("code", {}, s))),
     make("p", { class: "quiet small" }, [
-      `takes ${bytes(o.device_bytes)}`, o.saves_bytes > 0 ? `saves ${bytes(o.saves_bytes)}` : o.saves_bytes < 0 ? `takes ${bytes(-o.saves_bytes)} more` : null,
+      `takes ${atLeast(o, bytes(o.device_bytes))}`, o.saves_bytes > 0 ? `saves ${bytes(o.saves_bytes)}` : o.saves_bytes < 0 ? `takes ${bytes(-o.saves_bytes)} more` : null,
       `${times(o.relative_step_time.expected)} the time`, o.changes_training ? o.training_effect : "same training", o.recommendation,
     ].filter(Boolean).join(" · ")),
     make("button", { type: "button", "aria-label": `Apply: ${o.title}`, click: () => use(o.changes) }, "Apply"));

@@ -72,7 +72,9 @@ func (s *search) skip(what string) {
 
 // start sets the budget by what the floor took. Pairs that are too many are left out, the largest first.
 func (s *search) start(pairs []Choice) []Choice {
-	s.budget.each = s.floor.played()
+	if s.budget.each = s.floor.played(); s.floor.atLeast() {
+		s.budget.each = s.floor.result.Requests // as much as what may fit
+	}
 	if s.budget.each <= 0 {
 		s.bounds = !s.brief
 		return pairs

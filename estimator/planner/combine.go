@@ -16,20 +16,20 @@ const combinationsSkipped = "combinations of settings"
 // fits in no pair and with no single lever: without a change to training if there
 // is one, and with one otherwise.
 func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, error) {
-	least := s.floor.choice()
+	at := s.floor.choice()
 	if len(work) > 0 {
-		least = work[len(work)-1].choice()
+		at = work[len(work)-1].choice()
 	}
-	neutral := neutralLevers(s.costs.base, s.tool)
-	found, err := s.pull(ctx, s.floor.with, neutral, least)
-	if err != nil {
-		return nil, err
-	}
-	if !found.fits() {
-		found, err = s.pull(ctx, found.with, changingLevers(s.costs.base, s.shape, s.tool), least)
-		if err != nil {
+	if s.costs.brief {
+		if bytes, err := s.leastWeights(ctx, at); err != nil || bytes > s.floor.fit().UsableBytes {
+			s.notes.add("nothing-fits", "No combination of settings makes the job fit: its weights alone take at least "+
+				"%s of %s.", estimator.Bytes(bytes), estimator.Bytes(s.floor.fit().UsableBytes))
 			return nil, err
 		}
+	}
+	found, err := s.combine(ctx, at)
+	if err != nil {
+		return nil, err
 	}
 	if !found.fits() && s.bounded(combinationsSkipped) {
 		return nil, nil
@@ -37,15 +37,11 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 	if !found.fits() {
 		s.notes.add("nothing-fits", "No combination of the settings that were tried makes the job fit; the "+
 			"smallest takes %s of %s.",
-			estimator.Bytes(found.deviceBytes()), estimator.Bytes(found.fit().UsableBytes))
+			leastOf(found), estimator.Bytes(found.fit().UsableBytes))
 		if len(found.with.levers) == 0 {
 			return nil, nil
 		}
 		return []proposal{{judged: found, title: title(found.with) + " (all that helps)"}}, nil
-	}
-	found, err = s.prune(ctx, found)
-	if err != nil {
-		return nil, err
 	}
 	var pairs []Choice
 	for _, j := range work {
@@ -61,21 +57,65 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 	return []proposal{{judged: found, title: title(found.with)}}, nil
 }
 
-// pull adds levers one at a time, each time the one that leaves least on the card,
-// until the job fits or nothing helps.
-func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice) (judged, error) {
-	now, err := s.judge(ctx, v, at)
+// combine pulls levers at a pair until the job fits, those that change training last, and drops those that it does not
+// take. A brief plan searches among the least that each set takes, and plays what it finds; where that does not fit it
+// searches as others do.
+func (s *search) combine(ctx context.Context, at Choice) (judged, error) {
+	if s.costs.brief && s.costs.base.Calibration == nil {
+		promised, err := s.pullAll(ctx, at, s.judgeLeast)
+		if err != nil {
+			return judged{}, err
+		}
+		found, err := s.judge(ctx, promised.with, at)
+		if err != nil || found.fits() || !promised.fits() {
+			return found, err
+		}
+	}
+	return s.pullAll(ctx, at, s.judge)
+}
+
+// judging is [search.judge], or what stands in its place.
+type judging func(context.Context, variant, Choice) (judged, error)
+
+func (s *search) pullAll(ctx context.Context, at Choice, judge judging) (judged, error) {
+	found, err := s.pull(ctx, s.floor.with, neutralLevers(s.costs.base, s.tool), at, judge)
 	if err != nil {
 		return judged{}, err
 	}
-	for !now.fits() && s.affords(len(levers), combinationsSkipped) {
-		with := make([]variant, len(levers))
-		for i, l := range levers {
-			with[i] = now.with.with(l)
+	if !found.fits() {
+		found, err = s.pull(ctx, found.with, changingLevers(s.costs.base, s.shape, s.tool), at, judge)
+	}
+	if err != nil || !found.fits() {
+		return found, err
+	}
+	return s.prune(ctx, found, judge)
+}
+
+// pull adds levers one at a time, each time the one that leaves least on the card,
+// until the job fits or nothing helps.
+func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice, judge judging) (judged, error) {
+	now, err := judge(ctx, v, at)
+	if err != nil {
+		return judged{}, err
+	}
+	var alone savings
+	for round := 1; !now.fits() && s.affords(len(levers), combinationsSkipped); round++ {
+		tries := levers
+		if s.costs.brief && round > 1 {
+			tries = alone.promising(now, levers)
 		}
-		tried, err := s.judgeBest(ctx, with, at)
+		var with []variant
+		for _, l := range tries {
+			if !now.with.pulled(l) {
+				with = append(with, now.with.with(l))
+			}
+		}
+		tried, err := s.judgeBest(ctx, with, at, judge)
 		if err != nil {
 			return judged{}, err
+		}
+		if round == 1 {
+			alone = savingsOf(now, tried)
 		}
 		next := now
 		for _, j := range tried {
@@ -106,12 +146,12 @@ func (s *search) cheaper(a, b judged) bool {
 }
 
 // prune drops every lever without which the job still fits, dearest first.
-func (s *search) prune(ctx context.Context, j judged) (judged, error) {
+func (s *search) prune(ctx context.Context, j judged, judge judging) (judged, error) {
 	for s.affords(len(j.with.levers), combinationsSkipped) {
 		var kept *judged
 		for i := range j.with.levers {
 			rest := append(append([]lever(nil), j.with.levers[:i]...), j.with.levers[i+1:]...)
-			x, err := s.judgeHopeful(ctx, newVariant(rest...), j.choice())
+			x, err := s.judgeHopeful(ctx, newVariant(rest...), j.choice(), judge)
 			if err != nil {
 				return judged{}, err
 			}
@@ -177,7 +217,7 @@ func (s *search) explainDropped(ps []beaten) {
 	for _, b := range ps[:min(named, len(ps))] {
 		s.notes.add("dominated", "Left out: %s at %d × %d (%s, %.2f times the time); %s at %d × %d takes no more "+
 			"memory and no more time.",
-			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, estimator.Bytes(b.loser.deviceBytes()),
+			lowerFirst(b.loser.title), b.loser.micro, b.loser.accum, leastOf(b.loser.judged),
 			b.loser.time.Expected,
 			lowerFirst(b.winner.title), b.winner.micro, b.winner.accum)
 	}

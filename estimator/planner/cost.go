@@ -46,19 +46,22 @@ type costKey struct {
 type costs struct {
 	estimate Estimator
 	base     estimator.Input
+	brief    bool // what cannot fit is not played
 
 	mu    sync.Mutex
 	known map[costKey]answer
+	least map[costKey]answer
 	asked int
 	spent int64 // on all answers
 }
 
-func newCosts(estimate Estimator, base estimator.Input) *costs {
+func newCosts(estimate Estimator, base estimator.Input, brief bool) *costs {
 	base.Timeline, base.Tensors = false, false
 	if len(base.GPUs) > 1 {
 		base.GPUs = base.GPUs[:1:1]
 	}
-	return &costs{estimate: estimate, base: base, known: make(map[costKey]answer)}
+	return &costs{estimate: estimate, base: base, brief: brief, known: make(map[costKey]answer),
+		least: make(map[costKey]answer)}
 }
 
 // answer is that for one candidate. A job that the estimator refuses is an
@@ -77,7 +80,7 @@ func (c *costs) answer(ctx context.Context, x candidate, whole bool) (answer, er
 		return answer{}, err
 	}
 	in := x.input(c.base)
-	in.LowerBound, a.whole = whole, whole
+	in.LowerBound, a.whole, in.LeastIfBeyond = whole, whole, c.brief && !whole
 	a.result, a.err = c.estimate(in)
 	if a.err != nil && !refusal(a.err) {
 		return answer{}, a.err
@@ -95,6 +98,7 @@ func (c *costs) answer(ctx context.Context, x candidate, whole bool) (answer, er
 
 // ask asks what is not remembered.
 func (c *costs) ask(in estimator.Input) (*estimator.Result, error) {
+	in.LeastIfBeyond = in.LeastIfBeyond || c.brief
 	r, err := c.estimate(in)
 	c.mu.Lock()
 	defer c.mu.Unlock()

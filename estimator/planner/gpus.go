@@ -93,7 +93,7 @@ func (s *search) fitting(ctx context.Context, in estimator.Input, cards []estima
 		verdicts := make([]estimator.Verdict, len(now))
 		err := parallel(ctx, len(now), func(_ context.Context, i int) error {
 			in := in
-			in.GPUs, in.FitsOnly = now[i:i+1:i+1], true
+			in.GPUs, in.FitsOnly, in.LeastIfBeyond = now[i:i+1:i+1], true, true
 			r, err := s.costs.ask(in)
 			if err == nil && len(r.GPUs) > 0 {
 				verdicts[i] = r.GPUs[0].Verdict

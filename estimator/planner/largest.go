@@ -178,7 +178,7 @@ func (s *search) largestPair(ctx context.Context, v variant, ps []Choice) (*judg
 			at = max(lo, hi-stride)
 			stride *= 2
 		}
-		j, err := s.judgeHopeful(ctx, v, ps[at])
+		j, err := s.judgeHopeful(ctx, v, ps[at], s.judge)
 		if err != nil {
 			return nil, err
 		}

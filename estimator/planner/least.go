@@ -2,16 +2,21 @@ package planner
 
 import (
 	"context"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
 )
 
-// least is the least that a candidate takes, which nothing has to be played for: the answer if it is known, and
+// atLeast is the least that a candidate takes, which nothing has to be played for: the answer if it is known, and
 // otherwise one whose figures lie on or below it and whose verdict is no worse. Where nothing is known it has neither a
 // result nor an error: a calibration may move figures either way.
-func (c *costs) least(ctx context.Context, x candidate) (answer, error) {
+func (c *costs) atLeast(ctx context.Context, x candidate) (answer, error) {
+	key := costKey{x.with.key, x.micro, x.accum}
 	c.mu.Lock()
-	a, ok := c.known[costKey{x.with.key, x.micro, x.accum}]
+	a, ok := c.known[key]
+	if !ok {
+		a, ok = c.least[key]
+	}
 	c.mu.Unlock()
 	if ok || c.base.Calibration != nil {
 		return a, nil
@@ -24,6 +29,9 @@ func (c *costs) least(ctx context.Context, x candidate) (answer, error) {
 	if a.result, a.err = c.estimate(in); a.err != nil && !refusal(a.err) {
 		return answer{}, a.err
 	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.least[key] = a
 	return a, nil
 }
 
@@ -36,23 +44,46 @@ func (a answer) beyondHope() bool {
 	return v != estimator.Fits && v != estimator.Unknown
 }
 
+// judgeLeast is judge by the least that a candidate takes.
+func (s *search) judgeLeast(ctx context.Context, v variant, p Choice) (judged, error) {
+	j := judged{candidate: candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}}
+	var err error
+	if j.answer, err = s.costs.atLeast(ctx, j.candidate); err != nil {
+		return judged{}, err
+	}
+	if s.refTime[0] > 0 && j.result != nil {
+		j.time = s.relativeTime(j)
+	}
+	return j, nil
+}
+
 // judgeHopeful judges a candidate unless the least that it takes is too much; then the answer is nil.
-func (s *search) judgeHopeful(ctx context.Context, v variant, p Choice) (*judged, error) {
+func (s *search) judgeHopeful(ctx context.Context, v variant, p Choice, judge judging) (*judged, error) {
 	x := candidate{with: v, micro: p.MicroBatch, accum: p.GradientAccumulation}
-	a, err := s.costs.least(ctx, x)
+	if s.costs.brief { // where judging what cannot fit costs no more
+		j, err := judge(ctx, v, p)
+		return &j, err
+	}
+	a, err := s.costs.atLeast(ctx, x)
 	if err != nil || a.beyondHope() {
 		return nil, err
 	}
-	j, err := s.judge(ctx, v, p)
+	j, err := judge(ctx, v, p)
 	return &j, err
 }
 
 // judgeBest judges as many of some variants at a pair as it takes to know which of them fit and, where none does, which
 // leaves least on the card. The others stay without a result.
-func (s *search) judgeBest(ctx context.Context, vs []variant, at Choice) ([]judged, error) {
+func (s *search) judgeBest(ctx context.Context, vs []variant, at Choice, judge judging) ([]judged, error) {
 	out, leasts := make([]judged, len(vs)), make([]answer, len(vs))
+	if s.costs.brief {
+		return out, parallel(ctx, len(vs), func(ctx context.Context, i int) (err error) {
+			out[i], err = judge(ctx, vs[i], at)
+			return err
+		})
+	}
 	err := parallel(ctx, len(vs), func(ctx context.Context, i int) (err error) {
-		leasts[i], err = s.costs.least(ctx, candidate{with: vs[i], micro: at.MicroBatch,
+		leasts[i], err = s.costs.atLeast(ctx, candidate{with: vs[i], micro: at.MicroBatch,
 			accum: at.GradientAccumulation})
 		return err
 	})
@@ -67,7 +98,7 @@ func (s *search) judgeBest(ctx context.Context, vs []variant, at Choice) ([]judg
 			}
 		}
 		return parallel(ctx, len(is), func(ctx context.Context, k int) (err error) {
-			out[is[k]], err = s.judge(ctx, vs[is[k]], at)
+			out[is[k]], err = judge(ctx, vs[is[k]], at)
 			return err
 		})
 	}
@@ -92,4 +123,60 @@ func (s *search) judgeBest(ctx context.Context, vs []variant, at Choice) ([]judg
 	best := out[first].highBytes()
 	err = ask(func(i int) bool { return leasts[i].result != nil && leasts[i].result.Peak.HighBytes <= best })
 	return out, err
+}
+
+// leastWeights are the bytes of the job's weights as they are stored under the settings that make them least; 0 where
+// that is not known. No other setting moves them, so that nothing fits where they are too much.
+func (s *search) leastWeights(ctx context.Context, at Choice) (int64, error) {
+	base := s.costs.base
+	if base.Calibration != nil || base.Job.Training.Distributed != nil || len(smallerModels(base)) > 0 {
+		return 0, nil
+	}
+	stored := [2][]variant{{{}}, {{}}}
+	for _, l := range changingLevers(base, s.shape, s.tool) {
+		switch l.group {
+		case "precision":
+			stored[0] = append(stored[0], newVariant(l))
+		case "adapters":
+			stored[1] = append(stored[1], newVariant(l))
+		}
+	}
+	least := int64(0)
+	for _, precision := range stored[0] {
+		for _, adapters := range stored[1] {
+			v := newVariant(append(slices.Clone(precision.levers), adapters.levers...)...)
+			j, err := s.judgeLeast(ctx, v, at)
+			if err != nil {
+				return 0, err
+			}
+			if j.result == nil {
+				continue // such a combination is refused
+			}
+			for _, c := range j.result.Components {
+				if c.Name == "weights" && (least == 0 || c.Bytes < least) {
+					least = c.Bytes
+				}
+			}
+			if least > 0 && least <= s.floor.fit().UsableBytes {
+				return least, nil
+			}
+		}
+	}
+	return least, nil
+}
+
+// explainLeast says what the bytes of a brief plan are where they are not whole.
+func (s *search) explainLeast(p *Plan) {
+	some := p.FloorAtLeast || p.Today != nil && p.Today.AtLeast
+	for i := range p.Pairs {
+		some = some || p.Pairs[i].AtLeast
+	}
+	for i := range p.Options {
+		some = some || p.Options[i].AtLeast
+	}
+	if some {
+		s.notes.add("at-least", "Bytes that are marked so are the least that something takes which does not fit: what "+
+			"is alive at its largest moment, without what the allocator reserves beyond. Plans that are not brief have "+
+			"the rest.")
+	}
 }

@@ -1,6 +1,11 @@
 package planner
 
 import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -33,55 +38,142 @@ func TestLeastChangesNoPlan(t *testing.T) {
 	})
 }
 
-// A brief plan is the whole one without its lower bounds, and takes less.
+// A brief plan is the whole one without its lower bounds and without what the allocator would reserve of what cannot
+// fit, and takes less.
 func TestBriefPlan(t *testing.T) {
 	for _, usable := range []int64{2100, 6000, 11994} {
 		r := story()
 		r.Catalog = catalogOfTheStory()
 		r.Input.GPUs[0].UsableBytes = usable * mib
-		var asked [2]*Plan
-		var played [2]atomic.Int64
-		for i, brief := range []bool{false, true} {
-			r.Brief = brief
-			estimate := estimator.NewReplays().Judge
-			p, err := MakeWith(t.Context(), r, func(in estimator.Input) (*estimator.Result, error) {
-				result, err := estimate(in)
-				if err == nil {
-					played[i].Add(result.Played)
-				}
-				return result, err
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
-			asked[i] = p
+		whole, brief, played := wholeAndBrief(t, r)
+		if played[1]*4 > played[0]*3 {
+			t.Errorf("%d MiB: %d requests, and %d in brief", usable, played[0], played[1])
 		}
-		whole, brief := asked[0], asked[1]
 		for i := range whole.Pairs {
-			if whole.Pairs[i].LowBytes == 0 || brief.Pairs[i].LowBytes != 0 {
-				t.Errorf("%d MiB: the lower bound of pair %d is %d, in brief %d", usable, i, whole.Pairs[i].LowBytes,
-					brief.Pairs[i].LowBytes)
+			if whole.Pairs[i].LowBytes == 0 {
+				t.Errorf("%d MiB: no lower bound of pair %d", usable, i)
 			}
 		}
-		withoutLowBytes(whole)
-		if diff := cmp.Diff(whole, brief); diff != "" {
-			t.Errorf("%d MiB: the brief plan says something else (-whole +brief):\n%s", usable, diff)
-		}
-		if 4*played[1].Load() > 3*played[0].Load() {
-			t.Errorf("%d MiB: %d requests, and %d in brief", usable, played[0].Load(), played[1].Load())
-		}
+		compareBrief(t, whole, brief)
 	}
 }
 
-func withoutLowBytes(p *Plan) {
-	p.Today.LowBytes = 0
-	for i := range p.Pairs {
-		p.Pairs[i].LowBytes = 0
+// TestBriefPlansSayTheSame holds brief plans of random jobs against whole ones.
+func TestBriefPlansSayTheSame(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		r := drawJob(t)
+		r.Catalog = catalogOfTheStory()
+		whole, brief, _ := wholeAndBrief(t, r)
+		compareBrief(t, whole, brief)
+	})
+}
+
+// plans are what tests and their random kin have.
+type plans interface {
+	Context() context.Context
+	Errorf(format string, args ...any)
+	Fatal(args ...any)
+}
+
+// wholeAndBrief are both plans, and how many requests each played.
+func wholeAndBrief(t plans, r Request) (whole, brief *Plan, requests [2]int64) {
+	var asked [2]*Plan
+	for i := range asked {
+		r.Brief = i == 1
+		var played atomic.Int64
+		estimate := estimator.NewReplays().Judge
+		p, err := MakeWith(t.Context(), r, func(in estimator.Input) (*estimator.Result, error) {
+			result, err := estimate(in)
+			if err == nil {
+				played.Add(result.Played)
+			}
+			return result, err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked[i], requests[i] = p, played.Load()
 	}
-	for i := range p.Options {
-		p.Options[i].LowBytes = 0
+	return asked[0], asked[1], requests
+}
+
+// compareBrief expects of a brief plan the verdicts of the whole one, its figures wherever something may fit, and no
+// more than its figures elsewhere. With several settings together a brief plan may make a job fit by others.
+func compareBrief(t plans, whole, brief *Plan) {
+	type figures struct {
+		AtLeast, Fits       bool
+		Device, High, Saves int64
 	}
-	if p.FewestGPUs != nil {
-		p.FewestGPUs.LowBytes = 0
+	same := func(what string, whole, brief figures) {
+		switch {
+		case !brief.AtLeast && whole != brief:
+			t.Errorf("%s takes %+v, in brief %+v", what, whole, brief)
+		case brief.AtLeast && (whole.Fits || brief.Device > whole.Device || brief.High > whole.High):
+			t.Errorf("%s takes %+v, in brief at least %+v", what, whole, brief)
+		}
 	}
+	of := func(atLeast bool, v estimator.Verdict, device, high, saves int64) figures {
+		return figures{atLeast, v == estimator.Fits || v == estimator.Tight, device, high, saves}
+	}
+	if a, b := whole.Today, brief.Today; a != nil {
+		same("today", of(a.AtLeast, a.Verdict, a.DeviceBytes, a.HighBytes, 0),
+			of(b.AtLeast, b.Verdict, b.DeviceBytes, b.HighBytes, 0))
+		if a.Verdict != b.Verdict || b.LowBytes != 0 {
+			t.Errorf("today %+v, in brief %+v", a, b)
+		}
+	}
+	for i, a := range whole.Pairs {
+		b := brief.Pairs[i]
+		same(fmt.Sprintf("%d × %d", a.MicroBatch, a.GradientAccumulation),
+			of(a.AtLeast, a.Verdict, a.DeviceBytes, a.HighBytes, 0),
+			of(b.AtLeast, b.Verdict, b.DeviceBytes, b.HighBytes, 0))
+		if a.Verdict != b.Verdict || a.RelativeStepTime != b.RelativeStepTime || b.LowBytes != 0 || a.AtLeast {
+			t.Errorf("pair %+v, in brief %+v", a, b)
+		}
+	}
+	for _, diff := range []string{
+		cmp.Diff(whole.Recommended, brief.Recommended), cmp.Diff(whole.Safest, brief.Safest),
+		cmp.Diff(whole.BesideDisplay, brief.BesideDisplay), cmp.Diff(whole.SmallestGPUs, brief.SmallestGPUs),
+		cmp.Diff(whole.LargestMicroBatch, brief.LargestMicroBatch),
+	} {
+		if diff != "" {
+			t.Errorf("in brief something else is said (-whole +brief):\n%s", diff)
+		}
+	}
+	options := map[string]Option{}
+	for _, o := range whole.Options {
+		options[optionKey(o)] = o
+	}
+	for _, b := range brief.Options {
+		a, ok := options[optionKey(b)]
+		if !ok {
+			continue // another set of settings, or one that was left out beside it
+		}
+		saves := [2]int64{a.SavesBytes, b.SavesBytes}
+		if brief.Today != nil && brief.Today.AtLeast {
+			saves = [2]int64{}
+		}
+		same(a.Title, of(a.AtLeast, a.Verdict, a.DeviceBytes, a.HighBytes, saves[0]),
+			of(b.AtLeast, b.Verdict, b.DeviceBytes, b.HighBytes, saves[1]))
+		if a.Verdict != b.Verdict || b.LowBytes != 0 {
+			t.Errorf("option %+v, in brief %+v", a, b)
+		}
+	}
+	fit := func(p *Plan) bool {
+		return slices.ContainsFunc(p.Options, func(o Option) bool {
+			return o.Verdict == estimator.Fits && !strings.HasPrefix(o.Recommendation, "another card")
+		})
+	}
+	if fit(whole) != fit(brief) {
+		t.Errorf("something fits: %v, in brief %v", fit(whole), fit(brief))
+	}
+}
+
+// optionKey tells options apart by what they change.
+func optionKey(o Option) string {
+	changes, err := json.Marshal(o.Changes)
+	if err != nil {
+		panic(err)
+	}
+	return fmt.Sprint(o.MicroBatch, o.GradientAccumulation, string(changes))
 }

@@ -55,6 +55,11 @@ func (v variant) with(l lever) variant {
 	return newVariant(append(ls, l)...)
 }
 
+// pulled reports whether a lever is among those of v.
+func (v variant) pulled(l lever) bool {
+	return slices.ContainsFunc(v.levers, func(x lever) bool { return x.code == l.code })
+}
+
 func newVariant(ls ...lever) variant {
 	codes := make([]string, len(ls))
 	for i, l := range ls {

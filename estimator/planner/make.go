@@ -27,7 +27,7 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 	}
 	s := &search{
 		batch: b,
-		costs: newCosts(estimator.Until(ctx, estimate), r.Input),
+		costs: newCosts(estimator.Until(ctx, estimate), r.Input, r.Brief && r.Cluster == nil),
 		tool:  toolOf(r.Input),
 		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
 		brief: r.Brief,
@@ -100,6 +100,9 @@ func (j judged) lowBytes() int64 {
 	}
 	return j.result.Peak.LowBytes
 }
+
+// atLeast says that the candidate cannot fit and was not played: its bytes are the least that it takes.
+func (j judged) atLeast() bool { return j.result != nil && j.result.AtLeast }
 
 func (j judged) highBytes() int64 {
 	if j.result == nil {
@@ -328,6 +331,7 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 		GPU:              s.gpu.ID,
 		UsableBytes:      s.floor.fit().UsableBytes,
 		FloorBytes:       s.floor.deviceBytes(),
+		FloorAtLeast:     s.floor.atLeast(),
 		StepTimeBasis:    s.basis,
 	}
 	edge, err := s.largest(ctx, variant{})

@@ -232,7 +232,7 @@ func TestLargestMicroBatchEnds(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &search{batch: b, costs: newCosts(count, story().Input)}
+	s := &search{batch: b, costs: newCosts(count, story().Input, false)}
 	if err := s.survey(t.Context(), nil); err != nil {
 		t.Fatal(err)
 	}

@@ -52,6 +52,7 @@ func (s *search) explain(edge limit, p *Plan) {
 	s.exchanges(p.Options)
 	s.explainOtherGPUs(p.GPUs)
 	s.explainBudget()
+	s.explainLeast(p)
 	relativeTo := "the job as it is today"
 	if s.today == nil {
 		which := "largest pair that fits"
@@ -88,9 +89,12 @@ func (s *search) explainToday() {
 			estimator.Bytes(t.fit().UsableBytes))
 	case estimator.Unknown:
 	default:
-		s.notes.add("today-short", "The job as it is today takes %s (up to %s); the card has %s. The peak is in %s.",
-			estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.highBytes()), estimator.Bytes(t.fit().UsableBytes),
-			peakOf(t.result))
+		takes := fmt.Sprintf("%s (up to %s)", estimator.Bytes(t.deviceBytes()), estimator.Bytes(t.highBytes()))
+		if t.atLeast() {
+			takes = leastOf(*t)
+		}
+		s.notes.add("today-short", "The job as it is today takes %s; the card has %s. The peak is in %s.",
+			takes, estimator.Bytes(t.fit().UsableBytes), peakOf(t.result))
 	}
 	if !s.batch.exact() {
 		s.notes.add("today-differs", "Today's %d × %d on %s is an effective batch of %d, not %d.",
@@ -135,10 +139,14 @@ func (s *search) explainEdge(edge limit) {
 	if best == nil || next == nil || next.result == nil {
 		return
 	}
-	more := (next.deviceBytes() - best.deviceBytes()) / (next.micro - best.micro)
+	more, by := next.deviceBytes()-best.deviceBytes(), ""
+	if next.atLeast() {
+		more, by = next.result.Peak.AllocatedBytes-best.result.Peak.AllocatedBytes, "at least "
+	}
 	s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more sequence takes about "+
-		"%s; at %d the upper bound passes the card by %s.",
-		best.micro, estimator.Bytes(more), next.micro, estimator.Bytes(next.highBytes()-next.fit().UsableBytes))
+		"%s; at %d the upper bound passes the card by %s%s.",
+		best.micro, estimator.Bytes(more/(next.micro-best.micro)), next.micro, by,
+		estimator.Bytes(next.highBytes()-next.fit().UsableBytes))
 }
 
 // explainFloor says what holds the memory that no micro-batch gives back.
@@ -158,7 +166,7 @@ func (s *search) explainFloor() {
 		}
 	}
 	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s",
-		estimator.Bytes(s.floor.deviceBytes()), estimator.Bytes(f.UsableBytes))
+		leastOf(s.floor), estimator.Bytes(f.UsableBytes))
 	if len(held) > 0 {
 		text += ", most of it " + strings.Join(held, ", ")
 	}
@@ -208,6 +216,17 @@ func plain(v estimator.Verdict) string {
 		return "is tight"
 	}
 	return string(v)
+}
+
+// leastOf is what a candidate takes, in words that say where it is the least.
+func leastOf(j judged) string { return least(j.deviceBytes(), j.atLeast()) }
+
+// least is a size, which may be the least of what is taken.
+func least(bytes int64, atLeast bool) string {
+	if atLeast {
+		return "at least " + estimator.Bytes(bytes).String()
+	}
+	return estimator.Bytes(bytes).String()
 }
 
 func peakOf(r *estimator.Result) string {

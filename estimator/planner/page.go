@@ -155,7 +155,7 @@ func (b *page) shortOf(p *Plan) {
 			if o.Library != "" {
 				by = o.Library + ", "
 			}
-			names = append(names, fmt.Sprintf("%s (%s%s GiB)", lowerFirst(o.Title), by, inGiB(o.DeviceBytes)))
+			names = append(names, fmt.Sprintf("%s (%s%s GiB)", lowerFirst(o.Title), by, leastGiB(o.DeviceBytes, o.AtLeast)))
 		}
 	}
 	if len(names) > 0 {
@@ -185,7 +185,7 @@ func (b *page) pairs(p *Plan) {
 			verdict += ", best"
 		}
 		t.rows = append(t.rows, []string{fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation),
-			inGiB(x.DeviceBytes), inGiB(x.HighBytes),
+			leastGiB(x.DeviceBytes, x.AtLeast), leastGiB(x.HighBytes, x.AtLeast),
 			inGiB(x.HeadroomBytes), verdict, fmt.Sprintf("%.2f×", x.RelativeStepTime)})
 	}
 	b.WriteString("\n")
@@ -298,6 +298,14 @@ func (p *Plan) narrowGrid(t table) table {
 		out.rows = append(out.rows, row)
 	}
 	return out
+}
+
+// leastGiB is inGiB of what may be the least that is taken.
+func leastGiB(bytes int64, atLeast bool) string {
+	if atLeast {
+		return "≥ " + inGiB(bytes)
+	}
+	return inGiB(bytes)
 }
 
 // inGiB is a size for a column that names the unit.

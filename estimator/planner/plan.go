@@ -25,7 +25,9 @@ type Request struct {
 	Presets []*model.Preset
 	// Frontier asks for Frontier, Sequences, Grid and LargestModel.
 	Frontier bool
-	// Brief leaves every LowBytes out, which take half of the time to find; everything else is as it is without.
+	// Brief leaves out what takes most of the time to find and hardly anybody reads: every LowBytes, and of what cannot
+	// fit how much of it the allocator would reserve (AtLeast). Every verdict, and every figure of what may fit, is that
+	// of a whole plan; of several sets of settings with which a job fits it may name another.
 	Brief bool
 }
 
@@ -65,6 +67,8 @@ type Plan struct {
 	Options           []Option `json:"options"`
 	// FloorBytes is what the job as it stands takes at a micro-batch of one.
 	FloorBytes int64 `json:"floor_bytes"`
+	// FloorAtLeast says of FloorBytes what AtLeast says of a pair's bytes.
+	FloorAtLeast bool `json:"floor_at_least,omitempty"`
 	// SmallestGPUs are the smallest cards of the catalog on which the job as it is
 	// today fits, smallest first.
 	SmallestGPUs []string `json:"smallest_gpus"`
@@ -157,6 +161,7 @@ type Today struct {
 	HighBytes            int64             `json:"high_bytes"`
 	HeadroomBytes        int64             `json:"headroom_bytes"`
 	Verdict              estimator.Verdict `json:"verdict"`
+	AtLeast              bool              `json:"at_least,omitempty"`
 }
 
 // Choice names a pair.
@@ -176,7 +181,10 @@ type Pair struct {
 	HighBytes            int64             `json:"high_bytes"`
 	HeadroomBytes        int64             `json:"headroom_bytes"`
 	Verdict              estimator.Verdict `json:"verdict"`
-	RelativeStepTime     float64           `json:"relative_step_time"`
+	// AtLeast says that the pair cannot fit, and that its bytes, in a brief plan, are what is alive at the peak and what
+	// lies outside the allocator: it takes no less.
+	AtLeast          bool    `json:"at_least,omitempty"`
+	RelativeStepTime float64 `json:"relative_step_time"`
 }
 
 // Option is one way out, or one way to use the room that is left.
@@ -199,12 +207,14 @@ type Option struct {
 	DeviationPercent float64 `json:"deviation_percent,omitempty"`
 	// SavesBytes is the device figure of today's job less this one; below zero where the
 	// option uses more of the card.
-	SavesBytes       int64             `json:"saves_bytes"`
-	DeviceBytes      int64             `json:"device_bytes"`
-	LowBytes         int64             `json:"low_bytes,omitempty"`
-	HighBytes        int64             `json:"high_bytes"`
-	Verdict          estimator.Verdict `json:"verdict"`
-	RelativeStepTime StepTime          `json:"relative_step_time"`
+	SavesBytes  int64             `json:"saves_bytes"`
+	DeviceBytes int64             `json:"device_bytes"`
+	LowBytes    int64             `json:"low_bytes,omitempty"`
+	HighBytes   int64             `json:"high_bytes"`
+	Verdict     estimator.Verdict `json:"verdict"`
+	// AtLeast is that of a pair; what is saved is then no more than SavesBytes, unless that is of bytes at least too.
+	AtLeast          bool     `json:"at_least,omitempty"`
+	RelativeStepTime StepTime `json:"relative_step_time"`
 	// RelativeGPUTime is the expected step time times the GPUs that it takes, relative to today: what the option costs
 	// where GPUs are paid by the hour.
 	RelativeGPUTime float64 `json:"relative_gpu_time"`

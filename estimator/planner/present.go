@@ -15,7 +15,7 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 		p.Today = &Today{
 			MicroBatch: t.micro, GradientAccumulation: t.accum, EffectiveBatch: s.effective(t.candidate),
 			DeviceBytes: t.deviceBytes(), LowBytes: t.lowBytes(), HighBytes: t.highBytes(),
-			HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict,
+			HeadroomBytes: t.fit().HeadroomBytes, Verdict: t.fit().Verdict, AtLeast: t.atLeast(),
 		}
 	}
 	p.Pairs = make([]Pair, len(s.exact))
@@ -24,7 +24,7 @@ func (s *search) present(p *Plan, fewest *judged, options []proposal) {
 			MicroBatch: j.micro, GradientAccumulation: j.accum, EffectiveBatch: s.effective(j.candidate),
 			DeviceBytes: j.deviceBytes(), LowBytes: j.lowBytes(), HighBytes: j.highBytes(),
 			HeadroomBytes: j.fit().HeadroomBytes,
-			Verdict:       j.fit().Verdict, RelativeStepTime: j.time.Expected,
+			Verdict:       j.fit().Verdict, AtLeast: j.atLeast(), RelativeStepTime: j.time.Expected,
 		}
 	}
 	if j := s.recommended(s.exact); j != nil {
@@ -86,7 +86,7 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 			MicroBatch: p.micro, GradientAccumulation: p.accum, DataParallelGPUs: gpus, EffectiveBatch: effective,
 			SavesBytes:  s.reference.deviceBytes() - p.deviceBytes(),
 			DeviceBytes: p.deviceBytes(), LowBytes: p.lowBytes(), HighBytes: p.highBytes(), Verdict: p.fit().Verdict,
-			RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none",
+			AtLeast: p.atLeast(), RelativeStepTime: p.time, RelativeGPUTime: round3(s.gpuTime(p.judged)), TrainingEffect: "none",
 			ChangesTraining: s.changesTraining(p),
 		}
 		if effective != s.batch.target {

@@ -86,7 +86,7 @@ func (p *Plan) summary() string {
 	var lines []string
 	if t := p.Today; t != nil {
 		line := fmt.Sprintf("Today %d × %d takes %s and %s", t.MicroBatch, t.GradientAccumulation,
-			estimator.Bytes(t.DeviceBytes), inSentence(t.Verdict))
+			least(t.DeviceBytes, t.AtLeast), inSentence(t.Verdict))
 		if p.UsableBytes > 0 {
 			line += fmt.Sprintf("; the card has %s", estimator.Bytes(p.UsableBytes))
 		}
@@ -121,7 +121,8 @@ func (p *Plan) summary() string {
 		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest "+
 			"micro-batch that fits: %d.", p.LargestMicroBatch))
 	case p.UsableBytes > 0:
-		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.", estimator.Bytes(p.FloorBytes)))
+		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.",
+			least(p.FloorBytes, p.FloorAtLeast)))
 	}
 	if len(p.SmallestGPUs) > 0 {
 		what := "the job as it is"
@@ -168,7 +169,7 @@ func (p *Plan) optionRows() [][]string {
 		}
 		rows[i] = []string{
 			fmt.Sprintf("%d. %s", o.Rank, o.Title), values, batch,
-			fmt.Sprintf("%s (takes %s)", estimator.Bytes(o.SavesBytes), estimator.Bytes(o.DeviceBytes)),
+			fmt.Sprintf("%s (takes %s)", estimator.Bytes(o.SavesBytes), least(o.DeviceBytes, o.AtLeast)),
 			o.TrainingEffect, fmt.Sprintf("%s (%s)", o.Recommendation, verdict),
 		}
 	}
@@ -179,8 +180,8 @@ func (p *Plan) pairRows() [][]string {
 	rows := make([][]string, len(p.Pairs))
 	for i, x := range p.Pairs {
 		rows[i] = []string{
-			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), estimator.Bytes(x.DeviceBytes).String(),
-			estimator.Bytes(x.HighBytes).String(),
+			fmt.Sprint(x.MicroBatch), fmt.Sprint(x.GradientAccumulation), least(x.DeviceBytes, x.AtLeast),
+			least(x.HighBytes, x.AtLeast),
 			estimator.Bytes(x.HeadroomBytes).String(), plain(x.Verdict), fmt.Sprintf("%.2f×", x.RelativeStepTime),
 		}
 	}

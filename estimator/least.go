@@ -1,0 +1,35 @@
+package estimator
+
+import "github.com/vramplan/vramplan/estimator/memory"
+
+// least answers a run that need not be played, by what is alive at its peak, and says whether it did.
+func (r *resolved) least(out *run) bool {
+	if !r.leastOnly && !r.leastIfBeyond {
+		return false
+	}
+	peak := out.ledger.Peak.Bytes
+	doubts := r.doubts(out)
+	out.base = memory.BaseOf(peak, peak, peak, r.outside(), widest(doubts))
+	out.figures = r.bounded(out.base, out.group)
+	if out.atLeast = r.leastOnly; !out.atLeast {
+		// Whether all layers would be played is not known before.
+		sure := memory.BaseOf(peak, peak, peak, r.outside(), widest(append(doubts, continuedDoubt)))
+		out.atLeast = r.beyondHope(out, sure)
+	}
+	return out.atLeast
+}
+
+// beyondHope says that a run fits on none of its cards by the least that it takes. What is not known of a card is no
+// reason.
+func (r *resolved) beyondHope(out *run, sure memory.Base) bool {
+	least := r.bounded(sure, out.group).Low
+	if r.fitsOnly {
+		least = out.figures.High
+	}
+	for _, c := range out.cards {
+		if c.usable <= 0 || least <= c.usable {
+			return false
+		}
+	}
+	return len(out.cards) > 0
+}

@@ -1,0 +1,55 @@
+package planner
+
+import (
+	"cmp"
+	"slices"
+)
+
+// promisingTried is how many levers a brief plan asks about once it knows what each saves by itself.
+const promisingTried = 3
+
+// savings is what levers save by themselves in each phase of a step, by their codes.
+type savings map[string]map[string]int64
+
+// savingsOf are those of candidates with one lever more than a candidate.
+func savingsOf(without judged, with []judged) savings {
+	all := savings{}
+	for _, j := range with {
+		if j.result == nil || without.result == nil {
+			continue
+		}
+		held := phases(without)
+		for phase, bytes := range phases(j) {
+			held[phase] -= bytes
+		}
+		all[j.with.levers[len(j.with.levers)-1].code] = held
+	}
+	return all
+}
+
+// promising are the levers with which a candidate promises to have the lowest peak: savings in a phase mostly add up,
+// and the peak lies in the phase that is left with most. A lever that was refused by itself is left out.
+func (all savings) promising(now judged, levers []lever) []lever {
+	peak := func(l lever) (most int64) {
+		for phase, bytes := range phases(now) {
+			most = max(most, bytes-all[l.code][phase])
+		}
+		return most
+	}
+	out := slices.DeleteFunc(slices.Clone(levers), func(l lever) bool {
+		return all[l.code] == nil || now.with.pulled(l)
+	})
+	slices.SortStableFunc(out, func(a, b lever) int { return cmp.Compare(peak(a), peak(b)) })
+	return out[:min(promisingTried, len(out))]
+}
+
+// phases are the most that is allocated in each phase of a candidate's step, by name.
+func phases(j judged) map[string]int64 {
+	all := map[string]int64{}
+	if j.result != nil {
+		for _, p := range j.result.Phases {
+			all[p.Name] = p.AllocatedBytes
+		}
+	}
+	return all
+}
