@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"runtime/debug"
 	"time"
 
@@ -101,7 +100,7 @@ func (c *checkCommand) Run(ctx context.Context, t *terminal) error {
 
 // open finds the jobs: in a file, in flags, or in what was submitted.
 func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, func(), error) {
-	edits, err := c.edits()
+	edits, err := c.edits(t)
 	if err != nil {
 		return nil, origin{}, nil, err
 	}
@@ -116,7 +115,7 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	}
 	var scheduled []edit
 	if len(c.GPU) == 0 {
-		if scheduled, err = c.submissionFlags.gpus(found.Options, cards); err != nil {
+		if scheduled, err = c.submissionFlags.gpus(t, found.Options, cards); err != nil {
 			return nil, from, nil, err
 		}
 	}
@@ -125,10 +124,8 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	var r io.Reader
 	closeFile := func() {}
 	switch {
-	case c.File == "-":
-		r = t.stdin
 	case c.File != "":
-		file, err := os.Open(c.File)
+		file, err := t.open(c.File)
 		if err != nil {
 			return nil, from, nil, err
 		}

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/compare"
@@ -100,15 +99,11 @@ func (c *compareCommand) sides() ([]func(context.Context, *terminal, []edit) ([]
 
 // read gives one job document, which has to be one whole JSON value so that it can stand inside another.
 func (c *compareCommand) read(t *terminal, path string, edits []edit) ([]byte, error) {
-	in := t.stdin
-	if path != "-" {
-		file, err := os.Open(path)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		in = file
+	in, err := t.open(path)
+	if err != nil {
+		return nil, err
 	}
+	defer in.Close()
 	text, err := io.ReadAll(io.LimitReader(in, maxDocumentBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", path, err)

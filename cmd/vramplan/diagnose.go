@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -26,15 +25,14 @@ type diagnoseCommand struct {
 
 // Run explains a text that a run left behind.
 func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
-	in := t.stdin
-	if c.Log != "-" {
-		file, err := os.Open(c.Log)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		in = file
+	if c.Job == "-" && c.Log == "-" { // what ran is not known, and the log is where it is read from anyway
+		c.Job = ""
 	}
+	in, err := t.open(c.Log)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
 	text, err := diagnose.Extract(in)
 	if err != nil {
 		return fmt.Errorf("reading %s: %w", c.Log, err)
@@ -70,7 +68,7 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 
 // document is the request: the text, and the job of the file and the flags where there is one.
 func (c *diagnoseCommand) document(ctx context.Context, t *terminal, text string) (document, error) {
-	edits, err := c.edits()
+	edits, err := c.edits(t)
 	if err != nil {
 		return document{}, err
 	}
@@ -96,7 +94,7 @@ func (c *diagnoseCommand) document(ctx context.Context, t *terminal, text string
 
 // ran is the job document of what ran: the file itself, or what files of other tools describe.
 func (c *diagnoseCommand) ran(ctx context.Context, t *terminal, edits []edit) ([]byte, error) {
-	job, err := os.ReadFile(c.Job)
+	job, err := t.readFile(c.Job)
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ type decider struct {
 // decider is who answers. A calibration that is named is for answers of this process, which a service's own would be
 // without it; a service answers with the one that is active there.
 func (f *checkServerFlags) decider(t *terminal, c *catalog.Catalog) (*decider, error) {
-	id, with, err := f.read()
+	id, with, err := f.read(t)
 	if err != nil {
 		return nil, err
 	}

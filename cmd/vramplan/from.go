@@ -20,7 +20,7 @@ type fromFlags struct {
 // documents reads the files that --from names and gives one job document a line. What the flags of a job say answers
 // questions too; those that stay open are an error that names them all.
 func (f *fromFlags) documents(ctx context.Context, t *terminal, edits []edit) ([]byte, error) {
-	answer, err := f.answer(ctx, edits)
+	answer, err := f.answer(ctx, t, edits)
 	if err != nil {
 		return nil, err
 	}
@@ -45,8 +45,8 @@ func (f *fromFlags) documents(ctx context.Context, t *terminal, edits []edit) ([
 }
 
 // answer reads the files; edits are what the flags of a job say.
-func (f *fromFlags) answer(ctx context.Context, edits []edit) (*readers.Answer, error) {
-	source, err := f.source(f.From, nil)
+func (f *fromFlags) answer(ctx context.Context, t *terminal, edits []edit) (*readers.Answer, error) {
+	source, err := f.source(t, f.From, nil)
 	if err != nil {
 		return nil, err
 	}

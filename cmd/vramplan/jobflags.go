@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/tidwall/gjson"
@@ -88,13 +87,13 @@ type edit struct {
 }
 
 // edits lists what the flags say, in the order of the document.
-func (f *jobFields) edits() ([]edit, error) {
+func (f *jobFields) edits(t *terminal) ([]edit, error) {
 	var list []edit
 	if f.Model != "" {
 		list = append(list, edit{path: "model", value: map[string]string{"preset": f.Model}})
 	}
 	if f.HFConfig != "" {
-		config, err := os.ReadFile(f.HFConfig)
+		config, err := t.readFile(f.HFConfig)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +103,7 @@ func (f *jobFields) edits() ([]edit, error) {
 		list = append(list, edit{path: "model", value: map[string]json.RawMessage{"hf_config": config}})
 	}
 	if f.Recorded != "" {
-		recorded, err := os.ReadFile(f.Recorded)
+		recorded, err := t.readFile(f.Recorded)
 		if err != nil {
 			return nil, err
 		}

@@ -45,7 +45,7 @@ func TestFlagsChangeOnlyWhatTheyName(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			edits, err := tt.flags.edits()
+			edits, err := tt.flags.edits(newTerminal(nil, nil, nil, nil))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -68,7 +68,7 @@ func FuzzApply(f *testing.F) {
 	}
 	flags := jobFields{Model: "gpt2", MicroBatch: ptr[int64](4), OptimizerImpl: ptr("fused"), LoRARank: ptr[int64](8),
 		GPU: []string{"t4"}}
-	edits, err := flags.edits()
+	edits, err := flags.edits(newTerminal(nil, nil, nil, nil))
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 )
 
@@ -37,7 +36,7 @@ func (f *outputFlags) format() string {
 // them. eager is as in newDocuments; closing does nothing to standard input.
 func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool,
 	more ...edit) (docs *documents, closeFile func(), err error) {
-	edits, err := c.edits()
+	edits, err := c.edits(t)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -56,13 +55,10 @@ func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool,
 			"FILE, or --model, --micro-batch and the other flags of a job")
 	}
 	edits = append(edits, more...)
-	switch c.File {
-	case "":
+	if c.File == "" {
 		return newDocuments(strings.NewReader("{}"), edits, false), func() {}, nil
-	case "-":
-		return newDocuments(t.stdin, edits, eager), func() {}, nil
 	}
-	file, err := os.Open(c.File)
+	file, err := t.open(c.File)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,7 +12,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strconv"
 
 	"github.com/vramplan/vramplan/api/problem"
@@ -121,19 +120,18 @@ func nextBatch(records [][]byte, from int) (batch []byte, to int) {
 
 // records reads the file, and puts every record on one line.
 func (c *observeCommand) records(t *terminal) ([][]byte, error) {
-	var content []byte
-	var err error
-	if c.From == "-" {
-		content, err = io.ReadAll(t.stdin)
-	} else {
-		content, err = os.ReadFile(c.From)
+	file, err := t.open(c.From)
+	if err != nil {
+		return nil, err
 	}
+	defer file.Close()
+	content, err := io.ReadAll(file)
 	if err != nil {
 		return nil, err
 	}
 	var job []byte
 	if c.Job != "" {
-		if job, err = os.ReadFile(c.Job); err != nil {
+		if job, err = t.readFile(c.Job); err != nil {
 			return nil, err
 		}
 		if !json.Valid(job) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
-	"os"
 	"strings"
 
 	"github.com/vramplan/vramplan/service"
@@ -18,11 +17,11 @@ type calibrationFlag struct {
 }
 
 // read is the calibration's id, and the calibration where it is in a file.
-func (f *calibrationFlag) read() (id string, c *service.Calibration, err error) {
+func (f *calibrationFlag) read(t *terminal) (id string, c *service.Calibration, err error) {
 	if f.Calibration == "" {
 		return "", nil, nil
 	}
-	text, err := os.ReadFile(f.Calibration)
+	text, err := t.readFile(f.Calibration)
 	if errors.Is(err, fs.ErrNotExist) && !strings.ContainsAny(f.Calibration, `/\`) &&
 		!strings.HasSuffix(f.Calibration, ".json") {
 		return f.Calibration, nil, nil
@@ -50,7 +49,7 @@ type answerFlags struct {
 
 // asker is who answers, and what is added to the path of a request.
 func (f *answerFlags) asker(t *terminal, path string) (*backend, string, error) {
-	id, c, err := f.read()
+	id, c, err := f.read(t)
 	if err != nil {
 		return nil, "", err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator/planner"
 	"github.com/vramplan/vramplan/service"
@@ -14,12 +15,15 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 	if len(c.From) == 0 {
 		return usage("--patch changes files of other tools: name them with --from FILE")
 	}
-	edits, err := c.edits()
+	if slices.Contains(c.From, "-") {
+		return usage("--patch changes files, which standard input (-) is not: name them with --from FILE")
+	}
+	edits, err := c.edits(t)
 	if err != nil {
 		return err
 	}
 	edits = appendEdit(edits, "effective_batch", c.EffectiveBatch)
-	read, err := c.fromFlags.answer(ctx, nil)
+	read, err := c.fromFlags.answer(ctx, t, nil)
 	if err != nil {
 		return err
 	}
@@ -49,7 +53,7 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	source, err := c.source(c.From, nil)
+	source, err := c.source(t, c.From, nil)
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/vramplan/vramplan/service"
 	"github.com/vramplan/vramplan/service/readers"
+	"github.com/vramplan/vramplan/service/submission"
 )
 
 // readFlags say how files of other tools are read.
@@ -42,13 +43,13 @@ func (c *readCommand) Run(ctx context.Context, t *terminal, k *kong.Context) err
 	if len(files)+len(command) == 0 {
 		return usage("nothing to read: give a batch script, a configuration, or a command line behind --")
 	}
-	source, err := c.source(files, command)
+	source, err := c.source(t, files, command)
 	if err != nil {
 		return err
 	}
 	source.GPUs = c.GPUs
 	if c.HFConfig != "" {
-		config, err := os.ReadFile(c.HFConfig)
+		config, err := t.readFile(c.HFConfig)
 		if err != nil {
 			return err
 		}
@@ -120,13 +121,19 @@ func splitCommand(positional, args []string) (files, command []string) {
 }
 
 // source is what the readers look at: files below the current directory or --at.
-func (f *readFlags) source(names, command []string) (readers.Source, error) {
+func (f *readFlags) source(t *terminal, names, command []string) (readers.Source, error) {
 	dir, err := filepath.Abs(f.At)
 	if err != nil {
 		return readers.Source{}, err
 	}
 	s := readers.Source{Dir: dir, Command: command, ReadFile: readBounded, List: listFiles, Ignore: f.Ignore}
 	for _, name := range names {
+		if name == "-" {
+			if err := readStandardInput(t, &s); err != nil {
+				return s, err
+			}
+			continue
+		}
 		full, err := filepath.Abs(name)
 		if err != nil {
 			return s, err
@@ -150,6 +157,27 @@ func (f *readFlags) source(names, command []string) (readers.Source, error) {
 		s.Set = append(s.Set, readers.Said{Path: path, Value: value})
 	}
 	return s, nil
+}
+
+// readStandardInput puts what is on standard input among the files of a source, under the name of "-".
+func readStandardInput(t *terminal, s *readers.Source) error {
+	text, err := t.open("-")
+	if err != nil {
+		return err
+	}
+	content, err := io.ReadAll(io.LimitReader(text, submission.MaxFileBytes))
+	if err != nil {
+		return err
+	}
+	own, read := filepath.Join(s.Dir, "-"), s.ReadFile
+	s.Files = append(s.Files, own)
+	s.ReadFile = func(name string) ([]byte, error) {
+		if name == own {
+			return content, nil
+		}
+		return read(name)
+	}
+	return nil
 }
 
 // listFiles names the regular files of a directory.

@@ -90,10 +90,19 @@ func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submi
 }
 
 func (f *submissionFlags) readScript(t *terminal) ([]byte, error) {
-	if f.Script == "-" {
-		return io.ReadAll(io.LimitReader(t.stdin, submission.MaxFileBytes))
+	return readInput(t, f.Script)
+}
+
+// readInput is readBounded, or as much of standard input.
+func readInput(t *terminal, name string) ([]byte, error) {
+	if name != "-" {
+		return readBounded(name)
 	}
-	return readBounded(f.Script)
+	in, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(io.LimitReader(in, submission.MaxFileBytes))
 }
 
 // readBounded reads a regular file, up to the limit: what a script names may be a pipe or a device.
@@ -115,10 +124,10 @@ func readBounded(name string) ([]byte, error) {
 
 // gpus is the edit that gives a job the cards which the scheduler may give it; none where the
 // options do not tell. They win over what a document says: the scheduler decides.
-func (f *submissionFlags) gpus(o submission.Options, names cardNames) ([]edit, error) {
+func (f *submissionFlags) gpus(t *terminal, o submission.Options, names cardNames) ([]edit, error) {
 	var site submission.Site
 	if f.Site != "" {
-		text, err := readBounded(f.Site)
+		text, err := readInput(t, f.Site)
 		if err != nil {
 			return nil, &exitError{exitUndecided, fmt.Errorf("--site: %w", err)}
 		}

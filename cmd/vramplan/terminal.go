@@ -13,10 +13,33 @@ type terminal struct {
 	stdin          io.Reader
 	stdout, stderr io.Writer
 	environ        []string
+	taken          bool // that somebody reads standard input
 }
 
 func newTerminal(stdin io.Reader, stdout, stderr io.Writer, environ []string) *terminal {
 	return &terminal{stdin: stdin, stdout: stdout, stderr: stderr, environ: environ}
+}
+
+// open opens a file that the user named; "-" is standard input, which only one of them can be.
+func (t *terminal) open(name string) (io.ReadCloser, error) {
+	if name != "-" {
+		return os.Open(name)
+	}
+	if t.taken {
+		return nil, usage("- stands for standard input, which can be read once: name a file in the other place")
+	}
+	t.taken = true
+	return io.NopCloser(t.stdin), nil
+}
+
+// readFile reads a whole file as open opens it.
+func (t *terminal) readFile(name string) ([]byte, error) {
+	file, err := t.open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	return io.ReadAll(file)
 }
 
 // lookup finds a variable; the last setting of a name wins, as in os/exec.
