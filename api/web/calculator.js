@@ -8,7 +8,7 @@ import { comparison } from "./compare.js";
 import { toClipboard, ways } from "./copy.js";
 import { filed } from "./files.js";
 import { form, mark } from "./form.js";
-import { axes, grid } from "./heatmap.js";
+import { axes, axis, grid } from "./heatmap.js";
 import { cards, example, fragment, fromFragment, read, understand, write } from "./job.js";
 import { apply, options, pairs } from "./pairs.js";
 import { timeline } from "./timeline.js";
@@ -51,6 +51,7 @@ function written() {
 }
 
 async function ask() {
+  timer = 0;
   asking?.abort();
   asking = new AbortController();
   const { signal } = asking;
@@ -67,7 +68,7 @@ async function ask() {
     problem(error);
   } finally {
     clearTimeout(waiting);
-    if (asking.signal === signal) {
+    if (asking.signal === signal && !timer) { // a change may wait for its question
       at("state").textContent = notice;
       document.body.classList.remove("asking");
       document.body.dataset.asked = "true";
@@ -213,13 +214,15 @@ async function context(signal) {
 async function heat(answer, signal) {
   at("section-heat").hidden = answer.gpus.length === 0;
   if (answer.gpus.length === 0) return;
-  const longest = await context(signal);
-  const drawn = axes(job, read(job, "/training/sequence_length") ?? longest, longest);
+  const along = axis(job);
+  at("title-heat").textContent = `Micro-batch by ${along.name}`;
+  const longest = along.unit === "pixels" ? 0 : await context(signal);
+  const drawn = axes(job, read(job, along.pointer) ?? longest, longest);
   const cells = drawn.micros.length * drawn.lengths.length;
   const drawing = async (limit) => {
     at("heat").dataset.drawing = "true";
     const words = at("heat-words");
-    const { drawn: there, spent } = await grid(at("heat"), onFirst(answer), drawn, limit, (micro, length) => take(write(write(job, "/training/micro_batch", micro), "/training/sequence_length", length)));
+    const { drawn: there, spent } = await grid(at("heat"), onFirst(answer), drawn, limit, (micro, length) => take(write(write(job, "/training/micro_batch", micro), along.pointer, length)));
     at("heat").dataset.drawing = "false";
     words.textContent = `GiB on ${answer.gpus[0].gpu}, ${there} of ${cells} jobs in ${Math.round(spent)} ms. The line is where it stops fitting; a click takes a cell's values.`;
     if (there < cells) words.append(" ", make("button", { type: "button", click: () => drawing(signal).catch((e) => { if (e.name !== "AbortError") problem(e); }) }, "Draw the rest"));

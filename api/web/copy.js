@@ -1,6 +1,6 @@
 // A job as what people paste elsewhere: a curl command, a vramplan command, Python, a link.
 
-import { cards, fragment, optimizer } from "./job.js";
+import { cards, fragment, objective, optimizer } from "./job.js";
 
 const quoted = (text) => (/^[\w./:=@%+-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 const pretty = (job) => JSON.stringify(job, null, 2);
@@ -11,11 +11,14 @@ const flags = {
   gradient_checkpointing: "--checkpointing", attention: "--attention", loss: "--loss", framework: "--framework",
 };
 
+const aims = { kind: "--objective", prompt_tokens: "--prompt-tokens", completion_tokens: "--completion-tokens", latents: "--latents" };
+
 function command(job, name) {
   const words = ["vramplan", name];
   const { model = {}, training = {}, ...rest } = job;
-  let plain = Object.keys(model).length === 1 && model.preset && (job.gpus ?? []).every((g) => typeof g === "string");
-  if (plain) words.push("--model", quoted(model.preset));
+  const [way, pipeline] = [Object.keys(model).join(), model.diffusion?.preset];
+  let plain = (way === "preset" || (way === "diffusion" && pipeline && Object.keys(model.diffusion).length === 1)) && (job.gpus ?? []).every((g) => typeof g === "string");
+  if (plain) words.push(...(pipeline ? ["--pipeline", quoted(pipeline)] : ["--model", quoted(model.preset)]));
   for (const [field, value] of Object.entries(training)) {
     if (flags[field] && typeof value !== "object") words.push(flags[field], quoted(String(value)));
     else if (field === "compile" && typeof value === "boolean") words.push(value ? "--compile" : "--no-compile");
@@ -23,6 +26,10 @@ function command(job, name) {
       const o = optimizer(job);
       if (o.name) words.push("--optimizer", quoted(o.name));
       if (o.implementation) words.push("--optimizer-implementation", o.implementation);
+    } else if (field === "resolution") words.push("--resolution", String(value));
+    else if (field === "script") words.push("--diffusers-script", quoted(value));
+    else if (field === "objective" && Object.keys(objective(job)).every((k) => aims[k])) {
+      for (const [k, v] of Object.entries(objective(job))) if (!(k === "kind" && pipeline)) words.push(aims[k], quoted(String(v)));
     } else if (field === "lora" && Object.keys(value).join() === "rank") words.push("--lora-rank", value.rank);
     else if (field === "distributed" && Object.keys(value).every((k) => k === "world_size" || k === "data")) {
       if (value.world_size) words.push("--world-size", value.world_size);

@@ -1,6 +1,7 @@
 // The fields of the form, by section. A field that a job does not give is left to the framework's own default.
 
 import { read } from "./job.js";
+import { diffuses, kinds, paired, reads } from "./objective.js";
 
 const number = (pointer, label, more = {}) => ({ pointer, label, kind: "number", ...more });
 const choice = (pointer, label, options, more = {}) => ({ pointer, label, kind: "choice", options, ...more });
@@ -10,10 +11,24 @@ const lora = (job) => read(job, "/training/lora") !== undefined;
 const several = (job) => (read(job, "/training/distributed/world_size") ?? 1) > 1;
 const states = ["fp32", "bf16", "fp16"];
 
+// pipelines and scripts are those that the service knows; a test holds them against it.
+const pipelines = [
+  "black-forest-labs/FLUX.1-dev", "black-forest-labs/FLUX.1-schnell", "stabilityai/stable-diffusion-3-medium",
+  "stabilityai/stable-diffusion-xl-base-1.0", "stable-diffusion-v1-5/stable-diffusion-v1-5",
+];
+const scripts = [
+  "dreambooth/train_dreambooth_lora_flux.py", "dreambooth/train_dreambooth_sd3.py", "dreambooth/train_dreambooth_flux.py",
+  "text_to_image/train_text_to_image_lora.py", "text_to_image/train_text_to_image.py", "text_to_image/train_text_to_image_lora_sdxl.py",
+  "text_to_image/train_text_to_image_sdxl.py", "controlnet/train_controlnet.py",
+];
+
 // batch comes first: what people change most.
 export const batch = [
   number("/training/micro_batch", "Micro-batch", { hint: "sequences per pass and GPU", required: true }),
-  number("/training/sequence_length", "Sequence", { hint: "tokens; empty: the model's context" }),
+  number("/training/sequence_length", "Sequence", { hint: "tokens; empty: the model's context", show: (job) => !diffuses(job) && !paired(job) }),
+  number("/training/objective/prompt_tokens", "Prompt", { hint: "tokens", required: true, show: paired }),
+  number("/training/objective/completion_tokens", "Completion", { hint: "tokens", required: true, show: paired }),
+  { pointer: "/training/resolution", label: "Resolution", kind: "pixels", placeholder: "1024", hint: "pixels a side, or height × width", required: true, show: diffuses },
   number("/training/gradient_accumulation", "Accumulation", { hint: "passes per step", placeholder: "1" }),
 ];
 
@@ -31,6 +46,24 @@ export const training = [
 
 // more are the sections that open when somebody knows more. given says whether a job has anything of a section.
 export const more = [
+  {
+    id: "kind", title: "Kind of training", show: (job) => !diffuses(job),
+    fields: [
+      choice("/training/objective/kind", "Objective", Object.fromEntries(Object.entries(kinds).map(([kind, { title }]) => [kind, title])), { hint: "default: the loss that the model returns" }),
+      choice("/training/objective/reference", "Reference", { separate: "a model beside it", "adapter-off": "the base of the adapters", precomputed: "computed before" }, { show: reads("reference") }),
+      number("/training/objective/num_generations", "Completions a prompt", { show: reads("num_generations") }),
+      number("/training/objective/steps_per_generation", "Steps a generation", { show: reads("steps_per_generation") }),
+      choice("/training/objective/rollout", "Completions by", { transformers: "transformers", "vllm-server": "vLLM elsewhere" }, { show: reads("rollout") }),
+      check("/training/objective/packing", "Packing", { show: reads("packing") }),
+      check("/training/objective/padding_free", "Padding-free", { show: reads("padding_free") }),
+      number("/training/objective/images", "Pictures a sequence", { placeholder: "1", show: reads("images") }),
+      check("/training/objective/freeze_vision", "Vision tower frozen", { show: reads("freeze_vision") }),
+      choice("/training/objective/loss", "Contrastive loss", ["mnrl", "cached-mnrl", "matryoshka-mnrl", "triplet"], { show: reads("loss") }),
+      number("/training/objective/texts", "Texts an example", { placeholder: "2", show: reads("texts") }),
+      number("/training/objective/mini_batch", "Texts at once", { placeholder: "32", show: (job) => read(job, "/training/objective/loss") === "cached-mnrl" }),
+      choice("/training/objective/pooling", "Pooling", ["mean", "cls", "lasttoken"], { show: reads("pooling") }),
+    ],
+  },
   {
     id: "memory", title: "Checkpointing, attention, loss, compile",
     fields: [
@@ -76,6 +109,18 @@ export const more = [
 
 // models are the ways to say which model. fields of nanogpt and dimensions are the ones that most models need; others stay as the document has them.
 export const models = {
+  diffusion: {
+    title: "Pipeline",
+    start: { preset: "black-forest-labs/FLUX.1-dev" },
+    fields: [
+      choice("/model/diffusion/preset", "Diffusion pipeline", pipelines),
+      choice("/training/script", "Script of diffusers", scripts, { hint: "default: the one that trains this so" }),
+      choice("/training/objective/latents", "Pictures", { "each-step": "encoded in each step", cached: "encoded before" }),
+      choice("/training/objective/text_embeddings", "Prompts", { "each-step": "encoded in each step", cached: "encoded before" }),
+      check("/training/objective/train_text_encoder", "Text encoder trained, too"),
+      check("/training/objective/ema", "EMA of the weights"),
+    ],
+  },
   preset: { title: "Name" },
   hf_config: { title: "config.json" },
   recorded: { title: "Recording" },

@@ -1,8 +1,9 @@
 // The form: it shows a job and says what of it was changed. It grows with what is known: fields that make no sense yet are not there.
 
 import { at, make } from "./elements.js";
-import { cards, checkpointing, loss, optimizer, read, shortest, write } from "./job.js";
+import { cards, checkpointing, loss, objective, optimizer, read, shortest, write } from "./job.js";
 import { batch, models, more, training } from "./fields.js";
+import { asKind, asModel, asPipeline, diffuses } from "./objective.js";
 import { picker } from "./picker.js";
 import { bytes, parameters } from "./words.js";
 
@@ -11,6 +12,7 @@ const unions = [
   { base: "/training/optimizer", apart: optimizer, short: "name" },
   { base: "/training/gradient_checkpointing", apart: checkpointing, short: "mode" },
   { base: "/training/loss", apart: loss, short: "kind" },
+  { base: "/training/objective", apart: objective, short: "kind" },
 ];
 const unionOf = (pointer) => unions.find((u) => pointer.startsWith(u.base + "/"));
 
@@ -59,6 +61,10 @@ const holder = (field, kind, ...children) => make("div", { class: kind, "data-po
 function typed(field, control) {
   const text = control.value.trim();
   if (text === "") return control.validity.badInput ? "" : undefined;
+  if (field.kind === "pixels") {
+    const sides = text.split(/\s*[x×,]\s*/).map(Number);
+    return sides.some(Number.isNaN) ? text : sides.length === 1 ? sides[0] : sides;
+  }
   if (field.kind === "number") return Number(text) * (field.unit ?? 1);
   const words = text.split(/[\s,]+/).filter(Boolean);
   return words.length === 1 && words[0] === "all-linear" ? words[0] : words;
@@ -68,7 +74,8 @@ function typed(field, control) {
 export function form(changed) {
   let job = {};
   const set = (pointer, value) => {
-    job = withValue(job, pointer, value);
+    job = pointer === "/training/objective/kind" ? asKind(job, value) : withValue(job, pointer, value);
+    if (pointer === "/training/objective/kind") fill();
     grow();
     changed(job);
   };
@@ -104,7 +111,8 @@ export function form(changed) {
     if (way.fields) at(`model-${kind}`).append(...controls(way.fields, put));
     at(`way-${kind}`).addEventListener("change", () => {
       const head = read(job, "/model/head");
-      job = { ...job, model: { ...(way.start && { [kind]: way.start }), ...(head && { head }) } };
+      job = (kind === "diffusion" ? asPipeline : asModel)({ ...job, model: { ...(way.start && { [kind]: way.start }), ...(head && { head }) } });
+      fill();
       grow();
       if (way.start) changed(job);
       (kind === "preset" ? model.input : kind === "hf_config" ? at("config-text") : kind === "recorded" ? at("recorded-file") : null)?.focus();
@@ -128,6 +136,7 @@ export function form(changed) {
       if (field.show) document.querySelector(`[data-pointer="${field.pointer}"]`).hidden = !field.show(job);
     }
     for (const section of more) {
+      at(`more-${section.id}`).hidden = section.show ? !section.show(job) : false;
       const given = section.fields.some((f) => valueAt(job, f.pointer) !== undefined);
       at(`more-${section.id}`).querySelector(".given").hidden = !given;
     }
@@ -136,7 +145,7 @@ export function form(changed) {
     const t = job.training ?? {};
     const world = t.distributed?.world_size ?? 1;
     const whole = (t.micro_batch ?? 0) * (t.gradient_accumulation ?? 1) * world;
-    at("effective").textContent = whole > 0 ? `${whole.toLocaleString("en")} sequences in an optimizer step` : "";
+    at("effective").textContent = whole > 0 ? `${whole.toLocaleString("en")} ${diffuses(job) ? "pictures" : "sequences"} in an optimizer step` : "";
   }
   const checkedWay = () => Object.keys(models).find((kind) => at(`way-${kind}`).checked) ?? "preset";
 
@@ -147,16 +156,22 @@ export function form(changed) {
     const config = read(job, "/model/hf_config");
     at("config-text").value = config ? JSON.stringify(config, null, 2) : "";
     at("recorded-words").textContent = recordedWords(read(job, "/model/recorded"));
-    for (const field of [...batch, ...training, ...more.flatMap((s) => s.fields), ...Object.values(models).flatMap((m) => m.fields ?? [])]) {
-      const control = at(idOf(field.pointer)), value = valueAt(job, field.pointer);
-      if (field.kind === "check") control.checked = Boolean(value);
-      else if (field.kind === "words") control.value = Array.isArray(value) ? value.join(", ") : value ?? "";
-      else control.value = value === undefined ? "" : String(field.unit ? value / field.unit : value);
-    }
+    fill();
     for (const section of more) {
       if (section.fields.some((f) => valueAt(job, f.pointer) !== undefined) && section.id !== "room") at(`more-${section.id}`).open = true;
     }
     grow();
+  }
+
+  // fill writes the job's values into the fields.
+  function fill() {
+    for (const field of [...batch, ...training, ...more.flatMap((s) => s.fields), ...Object.values(models).flatMap((m) => m.fields ?? [])]) {
+      const control = at(idOf(field.pointer)), value = valueAt(job, field.pointer);
+      if (field.kind === "check") control.checked = Boolean(value);
+      else if (field.kind === "pixels" && Array.isArray(value)) control.value = value.join(" × ");
+      else if (field.kind === "words") control.value = Array.isArray(value) ? value.join(", ") : value ?? "";
+      else control.value = value === undefined ? "" : String(field.unit ? value / field.unit : value);
+    }
   }
 
   return { show };

@@ -3,6 +3,7 @@
 import { make } from "./elements.js";
 import { batch } from "./ask.js";
 import { read, write } from "./job.js";
+import { diffuses, paired } from "./objective.js";
 import { bytes, count, gib, verdicts } from "./words.js";
 
 const side = 12;
@@ -28,9 +29,19 @@ function around(own, least, most, above) {
   return all.slice(Math.max(0, end - side), end);
 }
 
+// axis is the length that a job's heat-map varies: where it stands in a job, and its name.
+export function axis(job) {
+  if (diffuses(job)) return { pointer: "/training/resolution", unit: "pixels", name: "resolution" };
+  if (paired(job)) return { pointer: "/training/objective/completion_tokens", unit: "completion tokens", name: "completion length" };
+  return { pointer: "/training/sequence_length", unit: "tokens", name: "sequence length" };
+}
+
+const pixels = [256, 384, 512, 640, 768, 896, 1024, 1152, 1280, 1536, 1792, 2048];
+
 // axes are the micro-batches and sequence lengths of a heat-map; length is the job's own, context the longest of the model.
 export function axes(job, length, context) {
   const micro = read(job, "/training/micro_batch") ?? 1;
+  if (diffuses(job)) return { micros: around(micro, 1, 2 ** 20, 4), lengths: pixels };
   return {
     micros: around(micro, 1, 2 ** 20, 4),
     lengths: length ? around(length, Math.min(128, length), Math.max(length, context || 8 * length), 6) : [undefined],
@@ -41,8 +52,9 @@ export function axes(job, length, context) {
 // The promise is for how many were drawn until the signal timed out, and the milliseconds that it took.
 export async function grid(place, job, { micros, lengths }, signal, use) {
   const card = { ...job, gpus: job.gpus.slice(0, 1) };
-  const jobs = lengths.flatMap((length) => micros.map((micro) => write(write(card, "/training/micro_batch", micro), "/training/sequence_length", length)));
-  const own = { micro: read(job, "/training/micro_batch"), length: read(job, "/training/sequence_length") };
+  const { pointer, unit, name } = axis(job);
+  const jobs = lengths.flatMap((length) => micros.map((micro) => write(write(card, "/training/micro_batch", micro), pointer, length)));
+  const own = { micro: read(job, "/training/micro_batch"), length: read(job, pointer) };
   const answers = [], cells = [];
   const cell = (i) => {
     const micro = micros[i % micros.length], length = lengths[Math.floor(i / micros.length)];
@@ -71,9 +83,9 @@ export async function grid(place, job, { micros, lengths }, signal, use) {
   const rows = lengths.map((length, r) => make("tr", { role: "row" },
     make("th", { role: "rowheader", scope: "row" }, length ? count(length) : "any"), micros.map((_, c) => cell(r * micros.length + c))));
   reach(Math.max(0, cells.findIndex((c) => c.classList.contains("own"))));
-  place.replaceChildren(make("table", { role: "grid", class: "heat", "aria-label": "Gibibytes by sequence length (rows) and micro-batch (columns); Enter takes a cell's values" },
+  place.replaceChildren(make("table", { role: "grid", class: "heat", "aria-label": `Gibibytes by ${name} (rows) and micro-batch (columns); Enter takes a cell's values` },
     make("tbody", { role: "rowgroup" }, rows.reverse()),
-    make("tfoot", { role: "rowgroup" }, make("tr", { role: "row" }, make("td", { class: "corner" }, "tokens ↑ micro-batch →"), micros.map((m) => make("th", { role: "columnheader", scope: "col" }, count(m)))))));
+    make("tfoot", { role: "rowgroup" }, make("tr", { role: "row" }, make("td", { class: "corner" }, `${unit} ↑ micro-batch →`), micros.map((m) => make("th", { role: "columnheader", scope: "col" }, count(m)))))));
 
   const began = performance.now();
   try {

@@ -21,6 +21,7 @@ export function write(job, pointer, value) {
 // The two union types whose short form the form has to take apart.
 export const optimizer = (job) => union(job.training?.optimizer, "name");
 export const checkpointing = (job) => union(job.training?.gradient_checkpointing, "mode");
+export const objective = (job) => union(job.training?.objective, "kind");
 export const loss = (job) => union(job.training?.loss, "kind");
 const union = (value, short) => (typeof value === "string" ? { [short]: value } : value ?? {});
 
