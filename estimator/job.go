@@ -260,9 +260,10 @@ type Distributed struct {
 	AsyncTensorParallel bool `json:"async_tensor_parallel,omitempty"`
 	// PipelineParallel is the number of stages that the layers are divided into.
 	PipelineParallel int64 `json:"pipeline_parallel,omitempty" validate:"omitempty,gte=1,lte=1048576"`
-	// PipelineSchedule is the order of micro-batches, such as "1f1b" or "gpipe".
+	// PipelineSchedule is the order of micro-batches: "1f1b" (the default), "gpipe", "interleaved-1f1b",
+	// "interleaved-zero-bubble", "zb-v" or "dualpipe-v", or PyTorch's name of one of them.
 	PipelineSchedule string `json:"pipeline_schedule,omitempty" validate:"omitempty,max=64"`
-	// VirtualPipeline is the number of parts that a stage has in an interleaved schedule.
+	// VirtualPipeline is the number of stages that a GPU has in an interleaved schedule; two in zb-v and dualpipe-v.
 	VirtualPipeline int64 `json:"virtual_pipeline,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// PipelineStage is the stage to answer for, from 0; the fullest where it is left out.
 	PipelineStage *int64 `json:"pipeline_stage,omitempty" validate:"omitempty,gte=0,lte=1048576"`

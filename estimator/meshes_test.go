@@ -28,7 +28,8 @@ func meshJob(t *rapid.T) Job {
 			d.Data, d.FSDPVersion = "fsdp", 2
 			d.ContextParallel, d.PipelineParallel = of("context", 1, 2, 4), of("pipeline", 1, 2, 3)
 			if d.PipelineParallel > 1 && rapid.Bool().Draw(t, "interleaved") {
-				d.PipelineSchedule = "interleaved-1f1b"
+				d.PipelineSchedule = rapid.SampledFrom([]string{"interleaved-1f1b", "interleaved-zero-bubble", "zb-v",
+					"dualpipe-v"}).Draw(t, "schedule")
 			}
 			d.ContextParallelKind = rapid.SampledFrom([]string{"", "alltoall"}).Draw(t, "kind")
 			d.WorldSize = d.TensorParallel * d.ContextParallel * d.PipelineParallel * of("data", 1, 2)

@@ -26,7 +26,13 @@ const mostTurns = 1 << 13
 
 // schedules are those that are replayed.
 var schedules = map[string]parallel.Order{"": parallel.OneForwardOneBackward, "1f1b": parallel.OneForwardOneBackward,
-	"gpipe": parallel.AllForward, "interleaved-1f1b": parallel.Interleaved, "interleaved1f1b": parallel.Interleaved}
+	"gpipe": parallel.AllForward, "interleaved-1f1b": parallel.Interleaved, "interleaved1f1b": parallel.Interleaved,
+	"interleaved-zero-bubble": parallel.ZeroBubble, "interleavedzerobubble": parallel.ZeroBubble,
+	"zb-v": parallel.ZeroBubbleV, "zbvzerobubble": parallel.ZeroBubbleV, "dualpipe-v": parallel.DualPipeV,
+	"dualpipev": parallel.DualPipeV}
+
+// namesOfSchedules are the names of those that are modelled.
+const namesOfSchedules = "1f1b, gpipe, interleaved-1f1b, interleaved-zero-bubble, zb-v and dualpipe-v"
 
 // scheduleOf is the schedule of a job and how many stages each GPU has: one, or where they interleave two unless the
 // job says how many. Source: torchtitan/distributed/pipeline_parallel.py (pipeline_llm), 0.2.0.
@@ -43,7 +49,7 @@ func scheduleOf(d *Distributed) (order parallel.Order, chunks int64, known bool)
 
 // stagesOf are the layers of a GPU's stages; nil where there are more stages than torchtitan makes, or where some GPU
 // would have none. One of several stages may have the embedding or the head alone.
-func (r *resolved) stagesOf(stages, chunks, stage int64) []int64 {
+func (r *resolved) stagesOf(order parallel.Order, stages, chunks, stage int64) []int64 {
 	if chunks > r.arch.Layers || stages > r.arch.Layers {
 		return nil
 	}
@@ -54,6 +60,9 @@ func (r *resolved) stagesOf(stages, chunks, stage int64) []int64 {
 	own := make([]int64, 0, chunks)
 	for i := stage; i < int64(len(all)); i += stages {
 		own = append(own, all[i])
+	}
+	if order.V() {
+		own = append(own[:1], all[int64(len(all))-1-stage])
 	}
 	if sum(own) == 0 {
 		return nil
@@ -82,20 +91,28 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 	}
 	order, chunks, known := scheduleOf(d)
 	if !known {
-		errs.Add(pointer+"pipeline_schedule", "unsupported", "pipeline_schedule is %.40q; 1f1b, gpipe and "+
-			"interleaved-1f1b are modelled", d.PipelineSchedule)
+		errs.Add(pointer+"pipeline_schedule", "unsupported", "pipeline_schedule is %.40q; %s are modelled",
+			d.PipelineSchedule, namesOfSchedules)
 	}
 	switch {
 	case known && !order.Interleaves() && d.VirtualPipeline > 1:
 		errs.Add(pointer+"virtual_pipeline", "conflict", "virtual_pipeline is %d, and in the schedule %s each GPU has "+
 			"one stage; interleaved-1f1b takes more", d.VirtualPipeline, cmp.Or(d.PipelineSchedule, "1f1b"))
+	case order.V() && chunks != 2:
+		errs.Add(pointer+"virtual_pipeline", "out_of_range", "virtual_pipeline is %d, and in the schedule %s each GPU "+
+			"has two stages", chunks, d.PipelineSchedule)
+	case order == parallel.DualPipeV && r.recipe.Accumulation < m.pipeline*chunks:
+		errs.Add("/training/gradient_accumulation", "out_of_range", "%d micro-batches are fewer than the %d stages, "+
+			"which the schedule %s needs at least", r.recipe.Accumulation, m.pipeline*chunks, d.PipelineSchedule)
+	case order.V():
 	case order.Interleaves() && chunks == 1:
 		errs.Add(pointer+"virtual_pipeline", "out_of_range", "virtual_pipeline is 1, and in the schedule %s each GPU "+
 			"has two stages or more", d.PipelineSchedule)
 	case order.Interleaves():
 		if each, ok := parallel.RoundOf(r.recipe.Accumulation, m.pipeline); !ok {
-			errs.Add("/training/gradient_accumulation", "not_divisible", "the %d micro-batches do not come in rounds of "+
-				"%d, which the schedule %s takes with %d GPUs; a multiple of %d does", r.recipe.Accumulation, each,
+			errs.Add("/training/gradient_accumulation", "not_divisible",
+				"the %d micro-batches do not come in rounds of "+
+					"%d, which the schedule %s takes with %d GPUs; a multiple of %d does", r.recipe.Accumulation, each,
 				d.PipelineSchedule, m.pipeline, m.pipeline)
 		}
 	}
@@ -121,6 +138,10 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},
 		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
 			"an optimizer in backward in a pipeline is not modelled; leave one of them out"},
+		{order.Splits() && r.recipe.CheckpointEvery > 0, "gradient_checkpointing",
+			"checkpointing where a backward comes in two halves is not modelled: PyTorch runs a layer " +
+				"again for each of " +
+				"its parameters; none is"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass in a pipeline is not modelled yet; " +
 			"leave one of them out"},
 		{r.recipe.Loss.Kind != step.LossStandard, "loss", "a loss other than standard in a pipeline is not modelled"},
@@ -142,7 +163,7 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 				"that GPU is in stage %d", *d.Rank, stage, m.world/m.pipeline, m.stage(*d.Rank))
 		}
 	}
-	if r.stagesOf(m.pipeline, chunks, 0) == nil {
+	if r.stagesOf(order, m.pipeline, chunks, 0) == nil {
 		errs.Add(pointer+"pipeline_parallel", "out_of_range",
 			"%d layers, the embedding and the head make fewer than %d stages with a layer each", r.arch.Layers,
 			m.pipeline*chunks)
@@ -150,7 +171,7 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 	}
 	most := int64(0) // of a GPU
 	for i := range m.pipeline {
-		most = max(most, sum(r.stagesOf(m.pipeline, chunks, i)))
+		most = max(most, sum(r.stagesOf(order, m.pipeline, chunks, i)))
 	}
 	if turns := float64(most) * float64(r.recipe.Accumulation); turns > mostTurns {
 		errs.Add("/training/gradient_accumulation", "too_large",
@@ -182,7 +203,7 @@ func (r *resolved) stage(t *Training) {
 	case d.Rank != nil:
 		p.Stage = min(m.stage(*d.Rank), m.pipeline-1)
 	}
-	if p.layers = r.stagesOf(m.pipeline, p.Chunks, p.Stage); p.layers == nil {
+	if p.layers = r.stagesOf(p.Order, m.pipeline, p.Chunks, p.Stage); p.layers == nil {
 		return
 	}
 	first, last := p.Ends()
@@ -210,18 +231,20 @@ func (p *pipelineParallel) how(name, parameters string, run *run) (how string, o
 func (p *pipelineParallel) notes() []Note {
 	first, last := p.Ends()
 	also := ""
-	switch {
-	case first:
+	if first {
 		also = " and the embedding"
-	case last:
-		also = " and the head, with the logits of all micro-batches, which the schedule puts together at the end"
+	}
+	if last {
+		also += " and the head, with the logits of all micro-batches, which the schedule puts together at the end"
 	}
 	order, stages, has := "1F1B", fmt.Sprintf("stage %d of %d", p.Stage, p.Stages), fmt.Sprint(p.layers[0], " layers")
 	switch p.Order {
 	case parallel.AllForward:
 		order = "GPipe"
-	case parallel.Interleaved:
-		order = "interleaved 1F1B"
+	case parallel.Interleaved, parallel.ZeroBubble, parallel.ZeroBubbleV, parallel.DualPipeV:
+		order = map[parallel.Order]string{parallel.Interleaved: "interleaved 1F1B",
+			parallel.ZeroBubble: "the interleaved zero-bubble schedule", parallel.ZeroBubbleV: "ZB-V",
+			parallel.DualPipeV: "DualPipe-V"}[p.Order]
 		stages = fmt.Sprintf("GPU %d of the %d of a pipeline", p.Stage, p.Stages)
 		has = fmt.Sprintf("%d stages with %d layers", p.Chunks, sum(p.layers))
 	}

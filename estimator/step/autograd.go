@@ -60,6 +60,9 @@ func (t *Tape) run(i int32) {
 	sends := room[:0]
 	for k := n.first; k < n.last; k++ {
 		a := &t.acts[k]
+		if t.half != wholeBackward && !t.inHalf(n, *a) {
+			continue
+		}
 		switch a.verb {
 		case actAlloc:
 			t.regs[a.reg] = t.Alloc(a.bytes, t.component(), a.label)
@@ -126,13 +129,17 @@ func (t *Tape) run(i int32) {
 		}
 		t.pieces = left
 	}
-	for k := uint8(0); k < n.nOut; k++ {
-		grad := n.gradAt(k)
-		t.Release(*grad)
-		*grad = None
+	if _, kept := t.withParameter(i); t.half != inputHalf || !kept {
+		n.views = [2]uint64{}
+		for k := uint8(0); k < n.nOut; k++ {
+			grad := n.gradAt(k)
+			t.Release(*grad)
+			*grad = None
+		}
 	}
-	n.views = [2]uint64{}
-	t.releaseSaved(n)
+	if t.half != inputHalf {
+		t.releaseSaved(n)
+	}
 	t.uncapture(i)
 	t.part = oldPart
 	for k := range sends {
@@ -252,6 +259,10 @@ func (t *Tape) accumulate() {
 			continue
 		}
 		t.Prog.Ready = append(t.Prog.Ready, p)
+		if t.half == weightHalf {
+			t.assign(p, s)
+			continue
+		}
 		t.hooks.GradientReady(p, s)
 	}
 	t.pending = t.pending[:0]

@@ -8,21 +8,35 @@ type Pipelined interface {
 	// MicroBatches is how many there are, and Turns what the GPU does with them, in order.
 	MicroBatches() int64
 	Turns() []Turn
+	// HandsOver says that what the first of the GPU's stages returns is what the second receives, without a copy, and
+	// the gradient the other way.
+	HandsOver() bool
 }
 
 // Stages are what hooks do besides where micro-batches go through a stage.
 type Stages interface {
 	// AfterStage follows the forward of a micro-batch, AfterMicroBatch its backward, and EndStage the last of these.
 	AfterStage()
-	AfterMicroBatch()
+	AfterMicroBatch(s Stage)
 	EndStage(s Stage)
 }
 
-// Turn is the forward or the backward of one micro-batch in one of the GPU's stages, from 0.
+// Turn is what a GPU does with one micro-batch in one of its stages, from 0.
 type Turn struct {
 	Chunk, Micro int64
-	Backward     bool
+	Way          Way
 }
+
+// Way is which way a micro-batch goes through a stage.
+type Way uint8
+
+// The ways: forward, backward, and a backward in two halves: one of what the stage received, one of its parameters.
+const (
+	Forward Way = iota
+	Backward
+	BackwardInput
+	BackwardWeight
+)
 
 // Stage is one of a GPU's: the layers [From, To) of those that it has, and the model's ends.
 type Stage struct {
@@ -58,6 +72,8 @@ type inFlight struct {
 	input       int32 // the node that collects the gradient of what the stage received
 	output      T
 	loss        T
+	// ends says of each node between the halves of a backward how long it is there (graphEnds).
+	ends []int32
 }
 
 // running is a stage while a step is recorded.
@@ -66,6 +82,8 @@ type running struct {
 	received, gradients []T // buffers, by micro-batch; none where no other stage brings them
 	flying              []inFlight
 	done                int64 // micro-batches whose backward has run
+	// behind and before are the GPU's other stage, where one hands over to the other.
+	behind, before *running
 }
 
 // schedule is an optimizer step of a GPU's stages while it is recorded.
@@ -100,12 +118,17 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 	stages := make([]running, len(net.Stages()))
 	s.several = len(stages) > 1
 	for i, stage := range net.Stages() {
-		stages[i] = running{Stage: stage, received: t.buffers(net, s.count, !stage.First),
-			gradients: t.buffers(net, s.count, !stage.Last), flying: make([]inFlight, s.count)}
+		into, out := p.HandsOver() && i == 1, p.HandsOver() && i == 0
+		stages[i] = running{Stage: stage, received: t.buffers(net, s.count, !stage.First && !into),
+			gradients: t.buffers(net, s.count, !stage.Last && !out), flying: make([]inFlight, s.count)}
+		if into {
+			stages[0].behind, stages[1].before = &stages[1], &stages[0]
+			stages[1].received, stages[0].gradients = make([]T, s.count), make([]T, s.count)
+		}
 	}
 	for range s.count { // events that free what the step before has left
 		for _, stage := range stages {
-			for _, leaves := range [...]bool{stage.Last, !stage.First} {
+			for _, leaves := range [...]bool{stage.Last, !stage.First && stage.before == nil} {
 				if leaves {
 					s.until = append(s.until, int32(len(t.Prog.Events)))
 					t.Prog.Events = append(t.Prog.Events, Event{0, FreePrev})
@@ -114,10 +137,16 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 		}
 	}
 	for _, turn := range p.Turns() {
-		if turn.Backward {
-			s.runBackward(&stages[turn.Chunk], turn.Micro)
-		} else {
-			s.runForward(&stages[turn.Chunk], turn.Micro)
+		stage := &stages[turn.Chunk]
+		switch turn.Way {
+		case Forward:
+			s.runForward(stage, turn.Micro)
+		case Backward:
+			s.runBackward(stage, turn.Micro)
+		case BackwardInput:
+			s.runInputHalf(stage, turn.Micro)
+		case BackwardWeight:
+			s.runWeightHalf(stage, turn.Micro)
 		}
 	}
 	t.Drop(s.output)
@@ -162,6 +191,9 @@ func (s *schedule) runForward(stage *running, micro int64) {
 		t.Drop(s.output)
 		s.output = t.Hold(f.output)
 	}
+	if stage.behind != nil {
+		stage.behind.received[micro] = s.handedOver(f.output)
+	}
 	if stage.Last {
 		s.logits += f.output.bytes()
 		s.stays(f.output)
@@ -174,15 +206,33 @@ func (s *schedule) runForward(stage *running, micro int64) {
 }
 
 func (s *schedule) runBackward(stage *running, micro int64) {
-	t, f := s.t, &stage.flying[micro]
+	t := s.t
 	t.backward = true
 	stage.done++
 	s.stageBackward(stage, micro)
-	if !stage.First {
-		s.stays(T{storage: t.nodes[f.input].grad[0]})
-		t.Release(t.nodes[f.input].grad[0])
-	}
+	s.returns(stage, micro)
 	t.backward = false
+}
+
+// returns keeps the gradient of what the stage received, which goes to the stage before.
+func (s *schedule) returns(stage *running, micro int64) {
+	if stage.First {
+		return
+	}
+	gradient := T{storage: s.t.nodes[stage.flying[micro].input].grad[0], edge: noEdge}
+	if stage.before != nil {
+		stage.before.gradients[micro] = s.handedOver(gradient)
+	} else {
+		s.stays(gradient)
+	}
+	s.t.Drop(gradient)
+}
+
+// handedOver is x where another of the GPU's stages receives it: in the place of what it received in the step before.
+func (s *schedule) handedOver(x T) T {
+	x.edge = noEdge
+	s.t.freePrevious(x)
+	return s.t.Hold(x)
 }
 
 // buffers are what count micro-batches come in, where they come from another stage. They are made once.
@@ -205,29 +255,38 @@ func (t *Tape) buffers(net Staged, count int64, wanted bool) []T {
 // The last one sums what has to be summed over GPUs.
 func (s *schedule) stageBackward(stage *running, micro int64) {
 	t, f := s.t, &stage.flying[micro]
-	seed := T{storage: None}
-	if stage.Last {
-		seed = t.fresh(1, f.loss.dtype, LabelLoss)
-		t.Hold(seed)
-		t.deliver(f.loss.edge, seed.storage)
-	} else {
-		t.Hold(stage.gradients[micro])
-		t.deliver(f.output.edge, stage.gradients[micro].storage)
-	}
+	seed := s.seed(stage, micro)
 	t.backwardRange(f.first, f.last)
 	t.enter(-1)
 	if s.backward != nil {
-		s.backward.AfterMicroBatch()
+		s.backward.AfterMicroBatch(stage.Stage)
 	}
 	t.Drop(seed)
-	if stage.done == s.count {
-		if s.backward != nil {
-			s.backward.EndStage(stage.Stage)
-		}
-	}
+	s.endStage(stage)
 	if stage.Last {
 		t.Drop(f.loss)
 	}
 	t.Drop(f.output)
 	t.cut()
+}
+
+// seed is the gradient that a backward begins with: of the loss, or what the stage behind has sent, which stays.
+func (s *schedule) seed(stage *running, micro int64) T {
+	t, f := s.t, &stage.flying[micro]
+	if !stage.Last {
+		t.Hold(stage.gradients[micro])
+		t.deliver(f.output.edge, stage.gradients[micro].storage)
+		return T{storage: None}
+	}
+	seed := t.fresh(1, f.loss.dtype, LabelLoss)
+	t.Hold(seed)
+	t.deliver(f.loss.edge, seed.storage)
+	return seed
+}
+
+// endStage sums what has to be summed over GPUs, behind the last micro-batch.
+func (s *schedule) endStage(stage *running) {
+	if stage.done == s.count && s.backward != nil {
+		s.backward.EndStage(stage.Stage)
+	}
 }

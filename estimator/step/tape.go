@@ -57,6 +57,9 @@ type Tape struct {
 	gradientStream uint8
 
 	eachUse bool // parameters are used once in a graph, and there are several graphs (pipelines)
+	// half is the part of a backward that runs, and assigned the last gradient of the second.
+	half     half
+	assigned parameterGradient
 
 	head   deferred // where the loss takes the head's place
 	pieces []piece  // gradients of parts, for the operations that collect them

@@ -178,9 +178,6 @@ func (r *reading) torchtitanShards() {
 	pp := r.degree("/training/distributed/pipeline_parallel", "parallelism.pipeline_parallel_degree",
 		"experimental.pipeline_parallel_degree")
 	r.degree("/training/distributed/expert_parallel", "parallelism.expert_parallel_degree")
-	if v, ok := s.Get("parallelism.pipeline_parallel_schedule"); ok && pp > 1 {
-		r.d.put("/training/distributed/pipeline_schedule", v.String(), v)
-	}
 	if v, ok := r.firstOn([]string{"parallelism.enable_async_tensor_parallel"}); ok && tp > 1 {
 		r.d.put("/training/distributed/async_tensor_parallel", true, v)
 	}
@@ -195,7 +192,9 @@ func (r *reading) torchtitanShards() {
 	if v, ok := r.firstOn([]string{"training.enable_cpu_offload"}); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)
 	}
-	if v, ok := s.Get("training.gradient_accumulation_steps"); ok {
+	if pp > 1 { // a schedule goes through one batch; where several make a step they follow each other
+		r.torchtitanPipeline(pp)
+	} else if v, ok := s.Get("training.gradient_accumulation_steps"); ok {
 		r.numberOf("/training/gradient_accumulation", askAccumulation, v)
 	} else if v, ok := s.Get("training.global_batch_size"); ok && !strings.HasPrefix(v.Text, "-") {
 		r.accumulate(v, tp*cp*pp)

@@ -18,7 +18,8 @@ var titanFlavors = map[string][2]string{
 // titanSchedules are pipeline schedules in torch's words. Source: torch/distributed/pipelining/schedules.py 2.9
 // (get_schedule_class).
 var titanSchedules = map[string]string{"": "1F1B", "1f1b": "1F1B", "gpipe": "GPipe",
-	"interleaved-1f1b": "Interleaved1F1B"}
+	"interleaved-1f1b": "Interleaved1F1B", "interleaved-zero-bubble": "InterleavedZeroBubble", "zb-v": "ZBVZeroBubble",
+	"dualpipe-v": "DualPipeV"}
 
 // torchtitan is a TOML of torchtitan 0.2.0 and what starts it. Source: torchtitan/config/job_config.py.
 func (j *Job) torchtitan() Words {

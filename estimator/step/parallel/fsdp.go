@@ -286,7 +286,8 @@ func (f *fsdp) BeforeBackward(node int32) {
 	k := f.marks[at].group
 	f.marks = slices.Delete(f.marks, at, at+1) // the number of a node may be used again
 	f.unshard(k, false)
-	if turn := f.groups[k].turn; turn > 0 && f.prefetches() {
+	// In a pipeline every group of the stage is there, and other stages are not this one's to ask for.
+	if turn := f.groups[k].turn; turn > 0 && f.prefetches() && !f.Staged {
 		f.allGather(f.order[turn-1])
 	}
 }

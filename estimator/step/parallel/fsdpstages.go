@@ -12,9 +12,9 @@ func (f *fsdp) AfterStage() {
 	f.former = step.None
 }
 
-// AfterMicroBatch runs the post-backward hooks that no gradient of an input has run.
-func (f *fsdp) AfterMicroBatch() {
-	for k := range f.groups {
+// AfterMicroBatch runs the post-backward hooks of a stage that no gradient of an input has run.
+func (f *fsdp) AfterMicroBatch(s step.Stage) {
+	for _, k := range f.ofStage(s) {
 		f.AfterBackward(k)
 		f.groups[k].summed = false
 	}
@@ -52,8 +52,8 @@ func (f *fsdp) ownRows(g *shardGroup) {
 	}
 }
 
-// EndStage sums the gradients of all micro-batches over the GPUs, in the order of the modules of a stage.
-func (f *fsdp) EndStage(s step.Stage) {
+// ofStage are the groups of a stage, in the order of its modules.
+func (f *fsdp) ofStage(s step.Stage) []int {
 	order := []int{0}
 	if f.Apart && s.First {
 		order = append(order, f.group(step.InputSection))
@@ -64,9 +64,15 @@ func (f *fsdp) EndStage(s step.Stage) {
 	if f.Apart && s.Last {
 		order = append(order, f.group(step.HeadSection))
 	}
-	for _, k := range order {
+	return order
+}
+
+// EndStage sums the gradients of all micro-batches over the GPUs.
+func (f *fsdp) EndStage(s step.Stage) {
+	for _, k := range f.ofStage(s) {
 		for _, p := range f.groups[k].params {
 			if f.sums[p] != step.None {
+				f.Tape.Release(f.grads[p]) // of a backward in two halves, the second of which runs no hooks
 				f.grads[p], f.sums[p] = f.sums[p], step.None
 			}
 		}

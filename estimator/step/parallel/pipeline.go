@@ -29,13 +29,28 @@ const (
 	OneForwardOneBackward Order = iota
 	AllForward
 	Interleaved
+	ZeroBubble
+	ZeroBubbleV
+	DualPipeV
 )
 
 // Interleaves says that a GPU has several stages.
 func (o Order) Interleaves() bool { return o >= Interleaved }
 
+// V says that the stages go down the GPUs and up again, so that every GPU has two and the first both ends.
+func (o Order) V() bool { return o >= ZeroBubbleV }
+
+// Splits says that a backward may come in two halves.
+func (o Order) Splits() bool { return o >= ZeroBubble }
+
 // Ends says which ends of the model the GPU has.
-func (p Pipeline) Ends() (first, last bool) { return p.Stage == 0, p.Stage == p.Stages-1 }
+func (p Pipeline) Ends() (first, last bool) {
+	return p.Stage == 0, p.Stage == p.Stages-1 && !p.Order.V() || p.Stage == 0 && p.Order.V()
+}
+
+// HandsOver says that what the first of the GPU's stages returns is what the second receives, and the gradient the
+// other way, without a copy. Source: torch/distributed/pipelining/schedules.py (_PipelineScheduleRuntime), torch 2.9.
+func (p Pipeline) HandsOver() bool { return p.Order == DualPipeV && p.Stage == p.Stages-1 }
 
 // MicroBatches are those of a step.
 func (p Pipeline) MicroBatches() int64 { return p.Micro }
@@ -44,12 +59,13 @@ func (p Pipeline) MicroBatches() int64 { return p.Micro }
 func (p Pipeline) InFlight() int64 {
 	most, now := int64(0), int64(0)
 	for _, turn := range p.Turns() {
-		if turn.Backward {
+		switch turn.Way {
+		case step.Forward:
+			now++
+			most = max(most, now)
+		case step.Backward, step.BackwardWeight:
 			now--
-			continue
 		}
-		now++
-		most = max(most, now)
 	}
 	return most
 }
@@ -57,8 +73,15 @@ func (p Pipeline) InFlight() int64 {
 // Turns are the forwards that fill the pipeline, then a backward and a forward by turns, then the backwards that are
 // left. Source: torch/distributed/pipelining/schedules.py (Schedule1F1B, ScheduleGPipe), torch 2.9.
 func (p Pipeline) Turns() []step.Turn {
-	if p.Order == Interleaved {
+	switch p.Order {
+	case Interleaved:
 		return p.interleaved()
+	case ZeroBubble:
+		return p.zeroBubble()
+	case ZeroBubbleV:
+		return p.zeroBubbleV()
+	case DualPipeV:
+		return p.dualPipeV()
 	}
 	fill := p.Micro
 	if p.Order == OneForwardOneBackward {
@@ -74,7 +97,7 @@ func (p Pipeline) Turns() []step.Turn {
 		forward()
 	}
 	for m := range p.Micro {
-		turns = append(turns, step.Turn{Micro: m, Backward: true})
+		turns = append(turns, step.Turn{Micro: m, Way: step.Backward})
 		if forwards < p.Micro {
 			forward()
 		}
@@ -97,20 +120,16 @@ func (p Pipeline) interleaved() []step.Turn {
 	all := p.Chunks * p.Micro
 	fill := min((p.Chunks-1)*each+2*(p.Stages-1-p.Stage), all)
 	turns := make([]step.Turn, 0, 2*all)
-	seen := [2][]int64{make([]int64, p.Chunks), make([]int64, p.Chunks)}
-	add := func(chunk int64, way int) {
-		turns = append(turns, step.Turn{Chunk: chunk, Micro: seen[way][chunk], Backward: way == 1})
-		seen[way][chunk]++
-	}
+	c := counted{chunks: p.Chunks, turns: turns}
 	for op := range fill + all {
 		if op < all {
-			add(op/each%p.Chunks, 0)
+			c.add(op/each%p.Chunks, step.Forward)
 		}
 		if op >= fill {
-			add(p.Chunks-1-(op-fill)/each%p.Chunks, 1)
+			c.add(p.Chunks-1-(op-fill)/each%p.Chunks, step.Backward)
 		}
 	}
-	return turns
+	return c.turns
 }
 
 // Irregular is true: every layer of a stage is recorded.
