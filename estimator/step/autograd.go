@@ -129,7 +129,11 @@ func (t *Tape) run(i int32) {
 		}
 		t.pieces = left
 	}
-	if _, kept := t.withParameter(i); t.half != inputHalf || !kept {
+	kept := false
+	if t.half == inputHalf {
+		_, kept = t.withParameter(i)
+	}
+	if !kept {
 		n.views = [2]uint64{}
 		for k := uint8(0); k < n.nOut; k++ {
 			grad := n.gradAt(k)
