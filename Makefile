@@ -24,9 +24,11 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 # runs them.
 RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue|TestBadNetwork)$$
 RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
+# Those of the estimator in which estimates run beside each other.
+RACE_ESTIMATOR ?= ^(TestSideBySide|TestReplaysChangeNothing|TestStopped)$$
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-race race lint fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
+.PHONY: help build run test test-race race race-all lint fmt bench crash corrupt engines accuracy structure oracle drift generate fuzz random conformance manifests image-check install-check cockroach load soak siege mutate cover clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -42,8 +44,13 @@ test: ## Run all tests
 
 test-race: ## Run the tests of concurrent code under the race detector (needs a C compiler)
 	CGO_ENABLED=1 RAPID_CHECKS=25 VRAMPLAN_CRASHES=3 $(GO) test -race -timeout 30m -skip '$(RACE_SKIP)' $(RACE_PACKAGES)
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(GO) test -race -timeout 30m -run '$(RACE_ESTIMATOR)' ./estimator
 
-race: ## Run all tests under the race detector; the estimator's, which start no goroutines, with fewer random jobs
+race: ## The same for the service, the API, plans and estimates alone, the shorter part
+	CGO_ENABLED=1 RAPID_CHECKS=5 $(GO) test -race -timeout 30m -skip '$(RACE_SKIP)' $(filter-out ./cmd/...,$(RACE_PACKAGES))
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(GO) test -race -timeout 30m -run '$(RACE_ESTIMATOR)' ./estimator
+
+race-all: ## Run all tests under the race detector; the estimator's, most of which start no goroutines, with fewer random jobs
 	CGO_ENABLED=1 RAPID_CHECKS=10 $(GO) test -race -timeout 60m ./...
 
 lint: ## Check formatting, go vet and staticcheck
