@@ -177,7 +177,7 @@ func TestCatalog(t *testing.T) {
 		{"/models/gpt2", `"id":"openai-community/gpt2"`},
 		{"/v1/gpus?vendor=nvidia&q=4070", `"rtx-4070-ti"`},
 		{"/v1/models?family=llama", `"id":"meta-llama/Llama-3.1-8B"`},
-		{"/v1/version", `"catalog":"c-2"`},
+		{"/v1/version", `"catalog":"c-3"`},
 		{"/v1/releases", `"switch":"returns-workspace"`},
 		{"/healthz", `{"status":"ok"}`},
 		{"/readyz", `"status":"ready"`},

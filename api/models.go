@@ -47,7 +47,7 @@ func (a *API) listModels() endpoint {
 		list := ModelList{Catalog: models.Catalog, Models: make([]catalog.Model, len(part)), NextPageToken: next}
 		for i := range part {
 			list.Models[i] = withAliases(part[i])
-			list.Models[i].Recorded = nil // GET of the one model has it
+			list.Models[i].Recorded, list.Models[i].HFConfig = nil, nil // GET of the one model has them
 		}
 		return versioned(w, r, models.Catalog, list)
 	}

@@ -1,7 +1,9 @@
 package service
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"regexp"
@@ -33,8 +35,7 @@ type ModelEntry struct {
 	Revision int64 `json:"revision,omitempty" validate:"gte=0"`
 }
 
-// modelID is an organisation and a name, or a name alone. nanoGPT's own
-// configurations are described by their prefix, so an id cannot pretend to be one.
+// modelID is an organisation and a name, or a name alone.
 var modelID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]*(/[A-Za-z0-9][A-Za-z0-9._-]*)?$`)
 
 // PutModel creates or replaces a model, as PutGPU does a card. A model that the estimator
@@ -75,6 +76,9 @@ func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
 	if m.Recording = recording; recording != nil {
 		m.Family, m.Kind, m.Layers = model.FamilyRecorded, model.FamilyRecorded, recording.Layers
 	}
+	if describe(&m.Preset, &wrong); wrong.Err() != nil {
+		return nil, wrong.Err()
+	}
 	if m.KVHeads == 0 {
 		m.KVHeads = m.Heads
 	}
@@ -83,9 +87,6 @@ func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
 	}
 	if m.FFN == 0 {
 		m.FFN = 4 * m.Hidden
-	}
-	if err := wrong.Err(); err != nil {
-		return nil, err
 	}
 	parameters, err := s.trial(&m.Preset)
 	if err != nil {
@@ -99,6 +100,31 @@ func (s *Service) newModel(id string, e ModelEntry) (*catalog.Model, error) {
 		m.ParametersCheck = fmt.Sprintf("differs: %d by the dimensions", parameters)
 	}
 	return m, nil
+}
+
+// maxConfigBytes is what the config.json of an entry may have: every replica holds all of them.
+const maxConfigBytes = 64 << 10
+
+// describe completes an entry from its config.json or its nanoGPT numbers.
+func describe(p *model.Preset, wrong *invalid.List) {
+	if p.HFConfig != nil {
+		var short bytes.Buffer
+		if err := json.Compact(&short, p.HFConfig); err == nil {
+			p.HFConfig = short.Bytes()
+		}
+		switch {
+		case p.Recorded != nil:
+			wrong.Add("/hf_config", "conflict", "is given together with recorded; accepted: one of them")
+			return
+		case len(p.HFConfig) > maxConfigBytes:
+			wrong.Add("/hf_config", "too_large", "has %d bytes; accepted: up to %d", len(p.HFConfig), maxConfigBytes)
+			return
+		case bytes.Contains(p.HFConfig, []byte(`\u0000`)):
+			wrong.Add("/hf_config", "out_of_range", "has control characters; accepted: printable text")
+			return
+		}
+	}
+	p.Describe("", wrong)
 }
 
 // trial replays the smallest step of a model, and returns its parameters.

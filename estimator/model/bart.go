@@ -26,13 +26,10 @@ func likeBART(normFirst bool) family {
 			a.MaxPositions = c.integer("max_position_embeddings", maxRows)
 			a.bart(own)
 		},
-		preset: func(p *Preset, a *Architecture) {
-			own := bartOptions{normFirst: normFirst, encoder: stackSizes{p.Layers, p.Heads, p.FFN}}
-			own.decoder = own.encoder
-			own.decoder.layers = p.DecoderLayers
-			a.Activation = "gelu"
-			a.bart(own)
-		},
+		spelled: map[string]string{"num_hidden_layers": "encoder_layers", "hidden_size": "d_model",
+			"num_attention_heads": "encoder_attention_heads", "intermediate_size": "encoder_ffn_dim",
+			"residual_dropout": "dropout"},
+		numbers:    decoderNumbers,
 		uncompiled: "compiled BART is not modelled: no trace has shown it",
 		build:      buildBART,
 	}

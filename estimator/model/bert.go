@@ -69,8 +69,8 @@ var bertFamily = family{
 		a.own = c.bert(a)
 		a.Pooled = a.family.pools(a.Class)
 	},
-	preset: bertPreset,
-	build:  buildBERT,
+	spelled: bertSpelled, numbers: bertNumbers,
+	build: buildBERT,
 }
 
 // bert reads the keys that BERT and its descendants share.
@@ -129,11 +129,16 @@ func (c *config) labels() int64 {
 	return c.integer("num_labels", maxRows)
 }
 
-// bertPreset completes a catalog entry of an encoder with learned positions.
-func bertPreset(p *Preset, a *Architecture) {
-	a.Activation, a.LearnedPositions = "gelu", true
-	a.ResidualDropout, a.EmbeddingDropout = p.Dropout.Hidden, p.Dropout.Hidden
-	a.own = &encoderOptions{typeVocabulary: p.TypeVocabulary, positionRows: p.MaxPositions}
+// bertSpelled are the names that BERT and its descendants have for what others call otherwise.
+var bertSpelled = map[string]string{"attention_dropout": "attention_probs_dropout_prob"}
+
+// bertNumbers are an encoder's own. The catalog's counts have the head for masked words.
+func bertNumbers(p *Preset, c map[string]any) {
+	c["hidden_dropout_prob"] = p.Dropout.Hidden
+	if p.TypeVocabulary > 0 {
+		c["type_vocab_size"] = float64(p.TypeVocabulary)
+	}
+	c["architectures"] = []any{classMaskedLM}
 }
 
 // bert is transformers' BertModel with a head (modeling_bert.py, 4.57).

@@ -10,9 +10,8 @@ var bloomFamily = family{
 		"apply_residual_connection_post_layernorm": false, "use_cache": true, "tie_word_embeddings": true,
 		"seq_length": 2048.0},
 	read: (*config).bloom,
-	preset: func(_ *Preset, a *Architecture) {
-		a.EagerOnly, a.own = true, bloomOptions{}
-	},
+	spelled: map[string]string{"num_hidden_layers": "n_layer", "num_attention_heads": "n_head",
+		"max_position_embeddings": "seq_length", "residual_dropout": "hidden_dropout"},
 	build: buildBloom,
 }
 

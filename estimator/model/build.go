@@ -82,10 +82,15 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 		a.Name = p.ID
 		return a
 	}
-	if p.Family == "gpt2" && strings.HasPrefix(p.ID, "nanogpt/") {
-		a := FromNanoGPT(NanoGPT{Layers: p.Layers, Heads: p.Heads, Embedding: p.Hidden, BlockSize: p.MaxPositions,
-			Vocabulary: p.Vocabulary, Bias: p.Bias.Q, Dropout: p.Dropout.Residual}, pointer, errs)
+	if p.NanoGPT != nil {
+		a := FromNanoGPT(NanoGPT(*p.NanoGPT), pointer+"/nanogpt", errs)
 		a.Name = p.ID
+		return a
+	}
+	if p.HFConfig != nil {
+		a := FromHF(p.HFConfig, pointer+"/hf_config", errs)
+		a.Name = p.ID
+		a.countsBias()
 		return a
 	}
 	f, ok := families[p.Family]
@@ -94,23 +99,8 @@ func FromPreset(p *Preset, pointer string, errs *invalid.List) Architecture {
 			p.ID, p.Family, strings.Join(Families(), ", "))
 		return Architecture{}
 	}
-	a := Architecture{
-		Name: p.ID, Family: p.Family, family: f, Reentrant: true,
-		Layers: p.Layers, Hidden: p.Hidden, Heads: p.Heads, KVHeads: p.KVHeads, HeadDim: p.HeadDim, FFN: p.FFN,
-		Vocabulary: p.Vocabulary, MaxPositions: p.MaxPositions, Tied: p.TiedEmbeddings, UseCache: p.Kind == "decoder" ||
-			p.Kind == "encoder-decoder",
-		NormBias: p.Bias.Norm, QKVBias: p.Bias.Q, OutBias: p.Bias.O, MLPBias: p.Bias.MLP,
-		QKNorm: p.QKNorm != "", SlidingWindow: p.SlidingWindow,
-		EmbeddingDropout: p.Dropout.Embedding, AttentionDropout: p.Dropout.Attention,
-		ResidualDropout: p.Dropout.Residual,
-	}
-	a.Class, a.Labels = f.classNames()[0], 2
-	if masked, ok := f.class(classMaskedLM); ok && p.Kind == "encoder" {
-		a.Class = masked
-	}
-	if f.preset != nil {
-		f.preset(p, &a)
-	}
-	a.check(pointer, errs, fieldNames{heads: "heads", hidden: "hidden", kv: "kv_heads", dim: "head_dim"})
+	a := p.fromNumbers(f, pointer, errs)
+	a.Name = p.ID
+	a.countsBias()
 	return a
 }

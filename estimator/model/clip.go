@@ -8,21 +8,23 @@ var clipFamily = family{
 		kv: "vision_config/num_attention_heads", dim: "hidden_size"},
 	defaults: map[string]any{"projection_dim": 512.0},
 	read:     (*config).clip,
-	preset: func(p *Preset, a *Architecture) {
-		text := PresetText{}
+	numbers: func(p *Preset, c map[string]any) {
+		tower := func(values map[string]int64) map[string]any {
+			t := map[string]any{"attention_dropout": p.Dropout.Attention}
+			for key, value := range values {
+				t[key] = float64(value)
+			}
+			return t
+		}
+		c["vision_config"] = tower(map[string]int64{"num_hidden_layers": p.Layers, "hidden_size": p.Hidden,
+			"num_attention_heads": p.Heads, "intermediate_size": p.FFN, "image_size": p.ImageSize,
+			"patch_size": p.PatchSize})
+		c["projection_dim"] = float64(p.ProjectionWidth)
 		if p.Text != nil {
-			text = *p.Text
+			c["text_config"] = tower(map[string]int64{"num_hidden_layers": p.Text.Layers, "hidden_size": p.Text.Hidden,
+				"num_attention_heads": p.Text.Heads, "intermediate_size": p.Text.FFN, "vocab_size": p.Vocabulary,
+				"max_position_embeddings": p.Text.MaxPositions, "eos_token_id": 2}) // as the published files have it
 		}
-		own := clipOptions{
-			picture: patches{image: p.ImageSize, patch: p.PatchSize, channels: rgb}, projection: p.ProjectionWidth,
-			legacyEnd: true,
-			vision: clipSizes{layers: p.Layers, hidden: p.Hidden, heads: p.Heads, ffn: p.FFN,
-				activation: "quick_gelu"},
-			text: clipSizes{layers: text.Layers, hidden: text.Hidden, heads: text.Heads, ffn: text.FFN,
-				activation: "quick_gelu"},
-		}
-		a.MaxPositions = text.MaxPositions
-		a.towers(own)
 	},
 	build: buildCLIP,
 }

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 // Cohere: one norm for attention and MLP, which run side by side, and scaled logits.
 // Source: transformers/models/cohere/modeling_cohere.py, configuration_cohere.py, 4.57.
-var cohereFamily = family{keys: commonKeys, preset: llamaPreset, defaults: cohereDefaults,
+var cohereFamily = family{keys: commonKeys, defaults: cohereDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.QKNorm = c.boolean("use_qk_norm")
@@ -22,10 +22,6 @@ var cohere2Family = family{keys: commonKeys, defaults: cohereDefaults,
 		if pattern := c.integer("sliding_window_pattern", maxLayers); pattern > 0 {
 			c.layerTypes(a, everyNth(pattern))
 		}
-	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.UseCache, a.CachesInTrainingLater, a.Sliding = false, true, []bool{true, true, true, false}
 	},
 	build: func(b *builder) step.Network {
 		with := likeCohere()

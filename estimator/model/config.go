@@ -46,16 +46,22 @@ func FromHF(raw json.RawMessage, pointer string, errs *invalid.List) Architectur
 	if !ok {
 		return c.fromUnknown(kind)
 	}
+	a := c.architecture(strings.ToLower(kind), f, f.keys)
+	a.Unread = c.strays(a.Family)
+	return a
+}
+
+// architecture is what the object says of a model of the family name, whose numbers the checks call by words.
+func (c *config) architecture(name string, f *family, words fieldNames) Architecture {
 	c.defaults = f.defaults
 	c.ropeParameters()
-	a := Architecture{Name: kind, Family: strings.ToLower(kind), family: f, Reentrant: true}
-	if name, ok := c.given["_name_or_path"].(string); ok && name != "" && len(name) <= 200 {
-		a.Name = name
+	a := Architecture{Name: name, Family: name, family: f, Reentrant: true}
+	if given, ok := c.given["_name_or_path"].(string); ok && given != "" && len(given) <= 200 {
+		a.Name = given
 	}
 	c.head(f, &a)
 	f.read(c, &a)
-	a.Unread = c.strays(a.Family)
-	a.check(pointer, errs, f.keys)
+	a.check(c.pointer, c.errs, words)
 	return a
 }
 

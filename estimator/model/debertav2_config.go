@@ -32,14 +32,12 @@ var debertaV2Family = family{
 		"position_biased_input": true,
 		"pooler_dropout":        0.0, "pooler_hidden_act": "gelu", "tie_word_embeddings": true, "legacy": true,
 		"share_att_key": false},
-	read: (*config).debertaV2,
-	preset: func(p *Preset, a *Architecture) { // the catalog has DeBERTa-v3
-		bertPreset(p, a)
-		a.EagerOnly, a.NeverReentrant, a.LearnedPositions = true, throughPositions, false
-		a.own = &debertaOptions{encoderOptions: encoderOptions{positionRows: p.MaxPositions}, relative: true,
-			buckets: true, span: 256,
-			contentToPosition: true, positionToContent: true, sharedProjections: true, normedPositions: true,
-			poolerActivation: "gelu", classifierDropping: p.Dropout.Hidden}
+	read:    (*config).debertaV2,
+	spelled: bertSpelled,
+	numbers: func(p *Preset, c map[string]any) { // the catalog has DeBERTa-v3
+		bertNumbers(p, c)
+		c["relative_attention"], c["position_buckets"], c["pos_att_type"] = true, 256.0, "p2c|c2p"
+		c["norm_rel_ebd"], c["share_att_key"], c["position_biased_input"] = "layer_norm", true, false
 	},
 	build: buildDebertaV2,
 }

@@ -30,12 +30,7 @@ var deepSeekV3Family = family{keys: commonKeys, classes: classifyingLM, build: b
 		"first_k_dense_replace": 3.0,
 		"norm_topk_prob":        true, "hidden_act": "silu", "max_position_embeddings": 4096.0, "use_cache": true,
 		"tie_word_embeddings": false, "rope_interleave": true, "attention_bias": false, "attention_dropout": 0.0},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		own := latentPreset(p)
-		own.interleaved, own.groups, own.chosenGroups, own.biasCounts, own.experts.Normalise = true, 8, 4, true, true
-		own.settle(a)
-	},
+	spelled: latentSpelled, numbers: latentNumbers,
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		own := c.readLatent(a)
@@ -45,6 +40,13 @@ var deepSeekV3Family = family{keys: commonKeys, classes: classifyingLM, build: b
 		own.settle(a)
 		c.latent(own, a)
 	}}
+
+// countsBias counts the routers' corrections with the parameters, as the counts of published files do.
+func (a *Architecture) countsBias() {
+	if own, ok := a.own.(*latent); ok {
+		own.biasCounts = !own.second
+	}
+}
 
 // latent refuses numbers that no module could be built with.
 func (c *config) latent(own *latent, a *Architecture) {
@@ -85,12 +87,18 @@ func (c *config) readLatent(a *Architecture) *latent {
 	return own
 }
 
-// latentPreset is what a catalog entry says of both.
-func latentPreset(p *Preset) *latent {
-	e := &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN}
-	return &latent{queryRank: p.MLA.QueryRank, keyValueRank: p.MLA.KeyValueRank, keyDim: p.MLA.KeyHeadDim,
-		rotaryDim: p.MLA.RotaryHeadDim,
-		valueDim:  p.MLA.ValueHeadDim, firstDense: p.MoE.FirstDenseLayers, experts: e}
+// latentSpelled are the names of both versions.
+var latentSpelled = map[string]string{"num_experts": "n_routed_experts"}
+
+// latentNumbers are what a catalog entry says of both.
+func latentNumbers(p *Preset, c map[string]any) {
+	if p.MoE.ExpertFFN > 0 {
+		c["n_shared_experts"] = float64(p.MoE.SharedExpertFFN / p.MoE.ExpertFFN)
+	}
+	c["first_k_dense_replace"] = float64(p.MoE.FirstDenseLayers)
+	if p.MLA.QueryRank == 0 {
+		c["q_lora_rank"] = nil
+	}
 }
 
 // settle puts own into a: rotary tables are as wide as the part of a head that they turn.

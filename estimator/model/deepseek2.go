@@ -14,12 +14,7 @@ var deepSeekV2Family = family{keys: commonKeys, classes: scoringLM, build: build
 		"max_position_embeddings": 2048.0,
 		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false,
 		"attention_dropout": 0.0},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		own := latentPreset(p)
-		own.second = true
-		own.settle(a)
-	},
+	spelled: latentSpelled, numbers: latentNumbers,
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		own := c.readLatent(a)

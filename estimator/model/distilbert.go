@@ -12,10 +12,10 @@ var distilBERTFamily = family{
 		"max_position_embeddings": 512.0,
 		"sinusoidal_pos_embds":    false, "tie_word_embeddings": true},
 	read: (*config).distilBERT,
-	preset: func(p *Preset, a *Architecture) {
-		bertPreset(p, a)
-		dropout := 0.2
-		a.encoder().classifierDropout = &dropout
+	spelled: map[string]string{"num_hidden_layers": "n_layers", "hidden_size": "dim", "num_attention_heads": "n_heads",
+		"intermediate_size": "hidden_dim"},
+	numbers: func(p *Preset, c map[string]any) {
+		c["dropout"], c["architectures"] = p.Dropout.Hidden, []any{classMaskedLM}
 	},
 	build: buildDistilBERT,
 }

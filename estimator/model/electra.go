@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"cmp"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // ELECTRA: BERT whose embeddings may be narrower than its layers, without a pooler.
 // Source: transformers/models/electra/modeling_electra.py, configuration_electra.py, 4.57 and 5.23.
@@ -17,9 +21,10 @@ var electraFamily = family{
 		o.embeddingWidth = c.integer("embedding_size", maxWidth)
 		a.own = o
 	},
-	preset: func(p *Preset, a *Architecture) {
-		bertPreset(p, a)
-		a.encoder().embeddingWidth = p.WordEmbeddingWidth
+	spelled: bertSpelled,
+	numbers: func(p *Preset, c map[string]any) {
+		bertNumbers(p, c)
+		c["embedding_size"] = float64(cmp.Or(p.WordEmbeddingWidth, p.Hidden))
 	},
 	build: func(b *builder) step.Network {
 		d := b.a.Hidden

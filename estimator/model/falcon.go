@@ -12,9 +12,11 @@ var falconFamily = family{
 		"parallel_attn": true, "bias": false, "max_position_embeddings": 2048.0, "activation": "gelu",
 		"tie_word_embeddings": true},
 	read: (*config).falcon,
-	preset: func(p *Preset, a *Architecture) {
-		a.Activation, a.Rotary = "gelu", true
-		a.own = falconOptions{parallel: true, grouped: p.KVHeads > 1, twoNorms: p.NormsPerLayer == 2}
+	spelled: map[string]string{"num_key_value_heads": "num_kv_heads", "intermediate_size": "ffn_hidden_size",
+		"attention_bias": "bias", "residual_dropout": "hidden_dropout"},
+	numbers: func(p *Preset, c map[string]any) {
+		c["new_decoder_architecture"], c["multi_query"] = p.KVHeads > 1, p.KVHeads == 1
+		c["num_ln_in_parallel_attn"] = float64(max(p.NormsPerLayer, 1))
 	},
 	build: buildFalcon,
 }

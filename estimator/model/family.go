@@ -22,8 +22,11 @@ type family struct {
 	read func(c *config, a *Architecture)
 	// uncompiled says why torch.compile is not modelled for the family; empty where it is.
 	uncompiled string
-	// preset completes what FromPreset took from a catalog entry; nil where nothing is missing.
-	preset func(p *Preset, a *Architecture)
+	// spelled are the configuration class's own names of what most call otherwise (plainNumbers).
+	spelled map[string]string
+	// numbers puts into a configuration what a catalog entry says in numbers of its own, and what all entries of the
+	// family have in common where the class's defaults are otherwise; nil where the plain numbers say everything.
+	numbers func(p *Preset, c map[string]any)
 	// pictureTokens is how many tokens a picture of so many pixels takes, or why the model does not read it; nil for
 	// models that read no pictures in their sequences.
 	pictureTokens func(a *Architecture, height, width int64) (tokens int64, why string)

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"maps"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // Gemma: embeddings times √d, norms that count from 1 and a GELU in the gate.
 // Source: transformers/models/gemma/modeling_gemma.py, configuration_gemma.py, 4.57.
@@ -12,10 +16,6 @@ var gemmaFamily = family{keys: commonKeys, classes: classifyingLM,
 		"attention_dropout": 0.0},
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
-	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.Activation = "gelu_pytorch_tanh"
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
@@ -38,18 +38,19 @@ var gemma2Family = family{keys: commonKeys, classes: classifyingLM, build: build
 		c.gemma2(a)
 		c.layerTypes(a, everyNth(2))
 		a.own = softCaps{scores: c.number("attn_logit_softcapping"), logits: c.number("final_logit_softcapping")}
-	},
-	preset: func(p *Preset, a *Architecture) {
-		gemmaPreset(p, a)
-		a.Sliding, a.own = []bool{true, false}, softCaps{scores: true, logits: true}
 	}}
 
 var gemma3TextFamily = family{keys: commonKeys, classes: scoringLM,
-	build: buildGemma3, read: readGemma3, preset: gemma3Preset,
+	build: buildGemma3, read: readGemma3,
 	defaults: gemma3Defaults}
 
 // Gemma 3 with a text_config: the text model alone. The class that has the vision tower, too, is not described.
-var gemma3Family = family{keys: commonKeys, build: buildGemma3, preset: gemma3Preset, defaults: gemma3Defaults,
+var gemma3Family = family{keys: commonKeys, build: buildGemma3, defaults: gemma3Defaults,
+	numbers: func(_ *Preset, c map[string]any) {
+		text := maps.Clone(c)
+		clear(c)
+		c["text_config"] = text
+	},
 	read: func(c *config, a *Architecture) {
 		if c.given["vision_config"] != nil {
 			c.errs.Add(c.pointer+"/vision_config", "unsupported",
@@ -102,16 +103,6 @@ func (c *config) number(key string) bool {
 		c.errs.Add(c.pointer+"/"+key, "wrong_type", "%s is a number or null, not %s", key, describe(v))
 	}
 	return ok
-}
-
-func gemmaPreset(p *Preset, a *Architecture) {
-	llamaPreset(p, a)
-	a.Activation, a.UseCache, a.CachesInTrainingLater = "gelu_pytorch_tanh", false, a.UseCache
-}
-
-func gemma3Preset(p *Preset, a *Architecture) {
-	gemmaPreset(p, a)
-	a.Sliding, a.own = []bool{true, true, true, true, true, false}, softCaps{}
 }
 
 // likeGemma2 are the traits of Gemma 2 and 3: a norm in front of and behind both branches, and bounded logits.

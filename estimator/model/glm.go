@@ -5,7 +5,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 // GLM: Llama with one matrix for gate and up, and rotary positions that turn neighbours in a part of every head.
 // Source: transformers/models/glm/modeling_glm.py, configuration_glm.py, 4.57.
 var glmFamily = family{keys: commonKeys, classes: classifyingLM,
-	defaults: glmDefaults, read: (*config).glm, preset: glmPreset,
+	defaults: glmDefaults, read: (*config).glm,
 	build: func(b *builder) step.Network {
 		with := likeGLM(b.a)
 		with.declare = func(b *builder, l *decoderLayer) {
@@ -19,7 +19,7 @@ var glmFamily = family{keys: commonKeys, classes: classifyingLM,
 // GLM 4 of 2025: with norms behind attention and MLP, too.
 // Source: transformers/models/glm4/modeling_glm4.py, configuration_glm4.py, 4.57.
 var glm4Family = family{keys: commonKeys, classes: classifyingLM,
-	defaults: glmDefaults, read: (*config).glm, preset: glmPreset,
+	defaults: glmDefaults, read: (*config).glm,
 	build: func(b *builder) step.Network {
 		with := likeGLM(b.a)
 		with.block = (*decoder).sandwich
@@ -45,11 +45,6 @@ func (c *config) glm(a *Architecture) {
 	a.Rotary = false // said of the part that is turned
 	a.QKVBias = c.boolean("attention_bias")
 	a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, true)}
-}
-
-func glmPreset(p *Preset, a *Architecture) {
-	llamaPreset(p, a)
-	a.own = &partialRotary{width: a.HeadDim / 2}
 }
 
 func likeGLM(a *Architecture) traits {

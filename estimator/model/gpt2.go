@@ -8,12 +8,16 @@ var gpt2Family = family{
 		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
 		"activation_function": "gelu_new", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
 		"use_cache": true, "tie_word_embeddings": true},
-	read: (*config).gpt2,
-	preset: func(p *Preset, a *Architecture) {
-		a.Activation, a.BufferSide, a.LearnedPositions = "gelu_new", p.MaxPositions, true
-	},
-	build: buildGPT2,
+	read:    (*config).gpt2,
+	spelled: gpt2Spelled,
+	build:   buildGPT2,
 }
+
+// gpt2Spelled are the names of GPT-2 and its descendants.
+var gpt2Spelled = map[string]string{"num_hidden_layers": "n_layer", "hidden_size": "n_embd",
+	"num_attention_heads": "n_head",
+	"intermediate_size":   "n_inner", "max_position_embeddings": "n_positions", "attention_dropout": "attn_pdrop",
+	"residual_dropout": "resid_pdrop", "embedding_dropout": "embd_pdrop"}
 
 func (c *config) gpt2(a *Architecture) {
 	a.Layers = c.integer("n_layer", maxLayers)

@@ -8,12 +8,10 @@ var gptBigCodeFamily = family{
 		"vocab_size": 50257.0, "n_positions": 1024.0, "n_embd": 768.0, "n_layer": 12.0, "n_head": 12.0,
 		"activation_function": "gelu_pytorch_tanh", "resid_pdrop": 0.1, "embd_pdrop": 0.1, "attn_pdrop": 0.1,
 		"multi_query": true, "use_cache": true, "tie_word_embeddings": true},
-	read: (*config).gptBigCode,
-	preset: func(p *Preset, a *Architecture) {
-		a.Activation, a.BufferSide, a.LearnedPositions, a.NeverCheckpoints = "gelu_pytorch_tanh", p.MaxPositions, true,
-			true
-	},
-	build: buildGPTBigCode,
+	read:    (*config).gptBigCode,
+	spelled: gpt2Spelled,
+	numbers: func(p *Preset, c map[string]any) { c["multi_query"] = p.KVHeads == 1 },
+	build:   buildGPTBigCode,
 }
 
 // gptBigCode reads GPT-2's keys, and whether all queries share one head of keys and values. What is said of the

@@ -14,10 +14,8 @@ var gptJFamily = family{
 		a.BufferSide = 0
 		a.alikeGPTJ(c.rotaryElements("rotary_dim", a))
 	},
-	preset: func(_ *Preset, a *Architecture) {
-		a.Activation, a.LearnedPositions = "gelu_new", true
-		a.alikeGPTJ(a.HeadDim / 4)
-	}}
+	spelled: gpt2Spelled,
+	numbers: func(p *Preset, c map[string]any) { c["rotary_dim"] = float64(p.HeadDim / 4) }}
 
 // alikeGPTJ sets what all models of the family have. Their layers keep a table of positions each, which is made only
 // once, and so are not repeated.

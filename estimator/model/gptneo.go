@@ -28,10 +28,8 @@ var gptNeoFamily = family{
 		a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
 		a.alikeGPTNeo()
 	},
-	preset: func(_ *Preset, a *Architecture) {
-		a.Activation = "gelu_new"
-		a.alikeGPTNeo()
-	},
+	spelled: map[string]string{"num_hidden_layers": "num_layers", "num_attention_heads": "num_heads",
+		"residual_dropout": "resid_dropout", "embedding_dropout": "embed_dropout"},
 	build: buildGPTNeo,
 }
 

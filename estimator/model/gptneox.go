@@ -22,10 +22,6 @@ var gptNeoXFamily = family{keys: commonKeys, build: buildGPTNeoX,
 		a.OutBias, a.MLPBias, a.NormBias = a.QKVBias, true, true
 		a.own = &partialRotary{width: c.rotaryFraction("rotary_pct", a, true),
 			parallel: c.boolean("use_parallel_residual")}
-	},
-	preset: func(_ *Preset, a *Architecture) {
-		a.Activation = "gelu"
-		a.own = &partialRotary{width: a.HeadDim / 4, parallel: true}
 	}}
 
 // gptNeoX is transformers' GPTNeoXForCausalLM (modeling_gpt_neox.py, 4.57).

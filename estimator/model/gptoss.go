@@ -13,11 +13,7 @@ var gptOSSFamily = family{keys: commonKeys, classes: classifyingLM,
 		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": true, "attention_dropout": 0.0,
 		"sliding_window":      128.0,
 		"num_experts_per_tok": 4.0, "num_local_experts": 128.0, "output_router_logits": false},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.Sliding, a.EagerOnly, a.FreeHeadDim = []bool{true, false}, true, true
-		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN}
-	},
+	spelled: map[string]string{"num_experts": "num_local_experts"},
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
 		a.QKVBias, a.EagerOnly, a.FreeHeadDim = c.boolean("attention_bias"), true, true

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // Granite 4 of layers with attention alone: Granite with one matrix for gate and up, and no cache unless one is given.
 // The layers with a state space, and the experts, are not described. Source:
@@ -23,9 +27,10 @@ var graniteHybridFamily = family{keys: commonKeys, build: buildGraniteHybrid,
 		position, _ := c.value("position_embedding_type")
 		a.Rotary = position == "rope"
 	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.UseCache, a.CachesInTrainingLater, a.Rotary = false, true, p.Position == "rope"
+	spelled: map[string]string{"intermediate_size": "shared_intermediate_size"},
+	numbers: func(p *Preset, c map[string]any) {
+		c["num_local_experts"], c["position_embedding_type"] = 0.0, p.Position
+		c["layer_types"] = slices.Repeat([]any{"attention"}, int(p.Layers))
 	}}
 
 // attentionOnly refuses experts and layers that are not attention. Without layer_types all are state spaces.

@@ -14,10 +14,7 @@ var internLM2Family = family{keys: commonKeys, build: buildInternLM2,
 		a.QKVBias = c.boolean("bias")
 		a.OutBias, a.Generic = a.QKVBias, true
 	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.Generic = true
-	}}
+	spelled: map[string]string{"attention_bias": "bias"}}
 
 func buildInternLM2(b *builder) step.Network {
 	with := likeLlama()

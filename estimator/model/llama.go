@@ -32,10 +32,7 @@ func (c *config) biased(a *Architecture) {
 	a.OutBias = a.QKVBias
 }
 
-// llamaPreset completes a catalog entry of a decoder that is written like Llama.
-func llamaPreset(_ *Preset, a *Architecture) { a.Activation, a.Gated, a.Rotary = "silu", true, true }
-
-var llamaFamily = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
+var llamaFamily = family{keys: commonKeys, classes: classifyingLM, build: buildLlama,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 11008.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "hidden_act": "silu", "max_position_embeddings": 2048.0, "use_cache": true,
@@ -45,7 +42,8 @@ var llamaFamily = family{keys: commonKeys, classes: classifyingLM, build: buildL
 		a.MLPBias = c.boolean("mlp_bias")
 	}}
 
-var mistralFamily = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
+var mistralFamily = family{keys: commonKeys, classes: classifyingLM, build: buildLlama,
+	numbers: noWindow,
 	defaults: map[string]any{
 		"vocab_size": 32000.0, "hidden_size": 4096.0, "intermediate_size": 14336.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 8.0, "hidden_act": "silu",
@@ -57,7 +55,14 @@ var mistralFamily = family{keys: commonKeys, classes: classifyingLM, build: buil
 		a.SlidingWindow = c.optional("sliding_window", maxRows)
 	}}
 
-var qwen2Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
+// noWindow is what an entry without a window says where the class has one by default.
+func noWindow(p *Preset, c map[string]any) {
+	if p.SlidingWindow == 0 {
+		c["sliding_window"] = nil
+	}
+}
+
+var qwen2Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama,
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "hidden_act": "silu",
@@ -71,7 +76,7 @@ var qwen2Family = family{keys: commonKeys, classes: classifyingLM, build: buildL
 		c.windows(a, c.afterFirst())
 	}}
 
-var qwen3Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama, preset: llamaPreset,
+var qwen3Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama,
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 4096.0, "intermediate_size": 22016.0, "num_hidden_layers": 32.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 32.0, "head_dim": 128.0, "hidden_act": "silu",
@@ -84,10 +89,6 @@ var qwen3Family = family{keys: commonKeys, classes: classifyingLM, build: buildL
 	}}
 
 var smolLM3Family = family{keys: commonKeys, classes: classifyingLM, build: buildLlama,
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.NoRotaryEvery = 4
-	},
 	defaults: map[string]any{
 		"vocab_size": 128256.0, "hidden_size": 2048.0, "intermediate_size": 11008.0, "num_hidden_layers": 36.0,
 		"num_attention_heads": 16.0, "num_key_value_heads": 4.0, "hidden_act": "silu",

@@ -28,12 +28,10 @@ var modernBERTFamily = family{
 		"classifier_pooling": "cls",
 		"classifier_dropout": 0.0, "classifier_bias": false, "classifier_activation": "gelu",
 		"tie_word_embeddings": true},
-	read: (*config).modernBERT,
-	preset: func(_ *Preset, a *Architecture) {
-		a.Activation, a.Gated, a.Rotary, a.Irregular = "gelu", true, true, true
-		a.own = &modernOptions{globalEvery: 3, local: 128, decoderBias: true, headActivation: "gelu", compiled: true}
-	},
-	build: buildModernBERT,
+	read:    (*config).modernBERT,
+	spelled: map[string]string{"sliding_window": "local_attention"},
+	numbers: func(_ *Preset, c map[string]any) { c["architectures"] = []any{classMaskedLM} },
+	build:   buildModernBERT,
 }
 
 func (c *config) modernBERT(a *Architecture) {

@@ -9,9 +9,9 @@ var mptFamily = family{
 		"use_cache":           false,
 		"tie_word_embeddings": true},
 	read: (*config).mpt,
-	preset: func(_ *Preset, a *Architecture) {
-		a.EagerOnly, a.UseCache, a.LearnedPositions, a.own = true, false, true, mptOptions{}
-	},
+	spelled: map[string]string{"num_hidden_layers": "n_layers", "hidden_size": "d_model",
+		"num_attention_heads":     "n_heads",
+		"max_position_embeddings": "max_seq_len"},
 	build: buildMPT,
 }
 

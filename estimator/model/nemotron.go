@@ -17,10 +17,6 @@ var nemotronFamily = family{keys: commonKeys,
 		a.Rotary = false // said of the part that is turned
 		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, true)}
 	},
-	preset: func(_ *Preset, a *Architecture) {
-		a.Activation = "relu2"
-		a.own = &partialRotary{width: a.HeadDim / 2}
-	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
 		with.declare, with.normalize, with.normBias = declareNemotron, norm.fromOne, true

@@ -21,14 +21,10 @@ var olmoFamily = family{keys: commonKeys, build: buildOlmo, defaults: olmoDefaul
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.own = clipped(c.number("clip_qkv"))
-	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.own = clipped(false)
 	}}
 
 // OLMo 2: norms behind attention and MLP, and over all queries and all keys.
-var olmo2Family = family{keys: commonKeys, build: buildOlmo2, preset: llamaPreset, defaults: olmoDefaults,
+var olmo2Family = family{keys: commonKeys, build: buildOlmo2, defaults: olmoDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
 		a.QKNorm = true
@@ -46,10 +42,6 @@ var olmo3Family = family{keys: commonKeys,
 		c.biased(a)
 		a.QKNorm, a.SlidingWindow = true, c.integer("sliding_window", maxRows)
 		c.layerTypes(a, everyNth(4))
-	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.Sliding = []bool{true, true, true, false}
 	},
 	build: func(b *builder) step.Network {
 		with := likeOlmo2()

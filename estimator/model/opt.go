@@ -13,13 +13,13 @@ var optFamily = family{
 		"enable_bias":                   true,
 		"layer_norm_elementwise_affine": true, "tie_word_embeddings": true},
 	read: (*config).opt,
-	preset: func(p *Preset, a *Architecture) {
-		a.Activation, a.LearnedPositions = "relu", true
-		own := optOptions{width: p.WordEmbeddingWidth, postNorm: !p.FinalNorm}
-		if own.width == 0 {
-			own.width = p.Hidden
+	spelled: map[string]string{"intermediate_size": "ffn_dim", "attention_bias": "enable_bias",
+		"residual_dropout": "dropout"},
+	numbers: func(p *Preset, c map[string]any) {
+		c["do_layer_norm_before"] = p.FinalNorm
+		if p.WordEmbeddingWidth > 0 {
+			c["word_embed_proj_dim"] = float64(p.WordEmbeddingWidth)
 		}
-		a.own = own
 	},
 	build: buildOPT,
 }

@@ -21,14 +21,7 @@ var phiFamily = family{keys: commonKeys, build: buildPhi,
 		}
 		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, false)}
 	},
-	preset: func(p *Preset, a *Architecture) {
-		a.Activation = "gelu_new"
-		fraction := int64(50) // in percent: what the published config.json says
-		if p.ID == "microsoft/phi-2" {
-			fraction = 40
-		}
-		a.own = &partialRotary{width: a.HeadDim * fraction / 100}
-	}}
+	spelled: map[string]string{"residual_dropout": "resid_pdrop", "embedding_dropout": "embd_pdrop"}}
 
 // phi is transformers' PhiForCausalLM (modeling_phi.py, 4.57).
 type phi struct {

@@ -17,14 +17,7 @@ var phi3Family = family{keys: commonKeys, classes: classifyingLM,
 		a.SlidingWindow = c.optional("sliding_window", maxRows)
 		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, true)}
 	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		width := a.HeadDim
-		if p.ID == "microsoft/Phi-4-mini-instruct" {
-			width = width * 3 / 4 // its config.json says 0.75
-		}
-		a.own = &partialRotary{width: width}
-	},
+	spelled: map[string]string{"residual_dropout": "resid_pdrop"},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
 		with.declare, with.block = declarePhi3, (*decoder).phi3Block

@@ -1,17 +1,21 @@
 package model
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
 
 // Preset is one entry of the model catalog: the dimensions of a published model
 // and its exact parameter count. Its JSON is the catalog's own; the limits are those
 // of a config.json.
 type Preset struct {
 	ID                    string     `json:"id" validate:"omitempty,max=200"`
-	Family                string     `json:"family" validate:"required_without=Recorded,omitempty,max=64"`
-	Kind                  string     `json:"kind" validate:"required_without=Recorded,omitempty,max=64"`
-	Layers                int64      `json:"layers" validate:"required_without=Recorded,gte=0,lte=1024"`
-	Hidden                int64      `json:"hidden" validate:"required_without=Recorded,gte=0,lte=16777216"`
-	Heads                 int64      `json:"heads" validate:"required_without=Recorded,gte=0,lte=16777216"`
+	Family                string     `json:"family" validate:"required_without_all=Recorded HFConfig NanoGPT,omitempty,max=64"`
+	Kind                  string     `json:"kind" validate:"required_without_all=Recorded HFConfig NanoGPT,omitempty,max=64"`
+	Layers                int64      `json:"layers" validate:"required_without_all=Recorded HFConfig NanoGPT,gte=0,lte=1024"`
+	Hidden                int64      `json:"hidden" validate:"required_without_all=Recorded HFConfig NanoGPT,gte=0,lte=16777216"`
+	Heads                 int64      `json:"heads" validate:"required_without_all=Recorded HFConfig NanoGPT,gte=0,lte=16777216"`
 	KVHeads               int64      `json:"kv_heads" validate:"gte=0,lte=16777216"`
 	HeadDim               int64      `json:"head_dim" validate:"gte=0,lte=16777216"`
 	FFN                   int64      `json:"ffn" validate:"gte=0,lte=1073741824"`
@@ -55,7 +59,15 @@ type Preset struct {
 	Aliases            []string `json:"aliases" validate:"max=64,dive,min=1,max=200"`
 	// Recorded is what vramplan_record wrote of a module (docs/recording.md); the dimensions are left out then.
 	Recorded json.RawMessage `json:"recorded,omitempty" swaggertype:"object"`
+	// HFConfig is the object in the published config.json, as far as it is known. It says more than the dimensions,
+	// which agree with it where they are given, too.
+	HFConfig json.RawMessage `json:"hf_config,omitempty" swaggertype:"object"`
+	// NanoGPT are the numbers of train.py, of a model that is written as nanoGPT writes it.
+	NanoGPT *PresetNanoGPT `json:"nanogpt,omitempty"`
 }
+
+// PresetNanoGPT are the numbers of train.py as a job gives them under model.nanogpt.
+type PresetNanoGPT NanoGPT
 
 // PresetText is the tower of a preset that reads texts.
 type PresetText struct {
@@ -102,4 +114,72 @@ type PresetAttention struct {
 	KeyHeadDim    int64 `json:"qk_nope_head_dim" validate:"gte=0,lte=16777216"`
 	RotaryHeadDim int64 `json:"qk_rope_head_dim" validate:"gte=0,lte=16777216"`
 	ValueHeadDim  int64 `json:"v_head_dim" validate:"gte=0,lte=16777216"`
+}
+
+// Describe writes down the dimensions that hf_config or nanogpt says, of an entry that has one of them. Dimensions that
+// were given besides and say something else are noted in errs.
+func (p *Preset) Describe(pointer string, errs *invalid.List) {
+	if p.HFConfig == nil && p.NanoGPT == nil {
+		return
+	}
+	if p.HFConfig != nil && p.NanoGPT != nil {
+		errs.Add(pointer+"/nanogpt", "conflict", "is given together with hf_config; accepted: one of them")
+		return
+	}
+	source := "hf_config"
+	if p.NanoGPT != nil {
+		source = "nanogpt"
+	}
+	a := FromPreset(p, pointer, errs)
+	if errs.Err() != nil {
+		return
+	}
+	for _, n := range []struct {
+		name  string
+		given *int64
+		says  int64
+	}{
+		{"layers", &p.Layers, a.Layers - a.Decoder}, {"decoder_layers", &p.DecoderLayers, a.Decoder},
+		{"hidden", &p.Hidden, a.Hidden}, {"heads", &p.Heads, a.Heads}, {"kv_heads", &p.KVHeads, a.KVHeads},
+		{"ffn", &p.FFN, a.FFN}, {"vocab", &p.Vocabulary, a.Vocabulary},
+	} {
+		if *n.given == 0 {
+			*n.given = n.says
+		} else if own, many := a.own.(clipOptions); *n.given != n.says && !(many && own.vision.layers == *n.given) {
+			errs.Add(pointer+"/"+n.name, "conflict", "is %d, and %s says %d; accepted: the same, or %s alone", *n.given,
+				source, n.says, source)
+		}
+	}
+	if p.Family == "" {
+		p.Family = a.Family
+	}
+	if p.Kind == "" {
+		p.Kind = a.kind()
+	}
+	if p.HeadDim == 0 {
+		p.HeadDim = a.HeadDim
+	}
+	if p.MaxPositions == 0 {
+		p.MaxPositions = a.MaxPositions
+	}
+	p.TiedEmbeddings = a.Tied
+}
+
+// kind is what the catalog calls a model that is built so.
+func (a *Architecture) kind() string {
+	if a.Decoder > 0 {
+		return "encoder-decoder"
+	}
+	switch a.own.(type) {
+	case clipOptions:
+		return "dual-encoder"
+	case patches:
+		return "vision-encoder"
+	}
+	if a.family != nil {
+		if _, masked := a.family.class(classMaskedLM); masked {
+			return "encoder"
+		}
+	}
+	return "decoder"
 }

@@ -9,11 +9,7 @@ import (
 // qwen3MoEFamily is Qwen3 with mixtures of experts.
 // Source: transformers/models/qwen3_moe/modeling_qwen3_moe.py, configuration_qwen3_moe.py, 4.57.
 var qwen3MoEFamily = family{keys: commonKeys, classes: classifyingLM, build: buildSparse,
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, Normalise: true, Path: "mlp",
-			Expert: buildGatedMLP, ExpertsFirst: true}
-	},
+	numbers: func(_ *Preset, c map[string]any) { c["norm_topk_prob"] = true }, // as all published files have it
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 6144.0, "num_hidden_layers": 24.0,
 		"num_attention_heads": 32.0, "num_key_value_heads": 4.0, "hidden_act": "silu",
@@ -40,12 +36,7 @@ var qwen3MoEFamily = family{keys: commonKeys, classes: classifyingLM, build: bui
 // qwen2MoEFamily is Qwen2 with mixtures of experts and one that all tokens share.
 // Source: transformers/models/qwen2_moe/modeling_qwen2_moe.py, configuration_qwen2_moe.py, 4.57.
 var qwen2MoEFamily = family{keys: commonKeys, classes: classifyingLM,
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.own = &experts{Count: p.MoE.Experts, TopK: p.MoE.TopK, FFN: p.MoE.ExpertFFN, SharedFFN: p.MoE.SharedExpertFFN,
-			Path:   "mlp",
-			Expert: buildGatedMLP, RotaryBuffers: true}
-	},
+	spelled: map[string]string{"attention_bias": "qkv_bias"},
 	defaults: map[string]any{
 		"vocab_size": 151936.0, "hidden_size": 2048.0, "intermediate_size": 5632.0, "num_hidden_layers": 24.0,
 		"num_attention_heads": 16.0, "num_key_value_heads": 16.0, "hidden_act": "silu",

@@ -28,11 +28,7 @@ func likeRoBERTa(words float64, build func(b *builder) step.Network) family {
 			}
 			a.Pooled = a.family.pools(a.Class)
 		},
-		preset: func(p *Preset, a *Architecture) {
-			bertPreset(p, a)
-			a.encoder().positionsLast = true
-			a.MaxPositions = p.MaxPositions - robertaPadding - 1
-		},
+		spelled: bertSpelled, numbers: bertNumbers,
 		build: build,
 	}
 }

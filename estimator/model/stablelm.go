@@ -24,9 +24,9 @@ var stableLMFamily = family{keys: commonKeys, classes: classifyingLM,
 		a.own = &partialRotary{width: c.rotaryFraction("partial_rotary_factor", a, false),
 			parallel: c.boolean("use_parallel_residual")}
 	},
-	preset: func(p *Preset, a *Architecture) {
-		llamaPreset(p, a)
-		a.own = &partialRotary{width: a.HeadDim / 4, parallel: p.NormsPerLayer == 1}
+	spelled: map[string]string{"attention_bias": "use_qkv_bias", "residual_dropout": "hidden_dropout"},
+	numbers: func(p *Preset, c map[string]any) {
+		c["use_parallel_residual"], c["qk_layernorm"] = p.NormsPerLayer == 1, p.QKNorm != ""
 	},
 	build: func(b *builder) step.Network {
 		with := likeLlama()

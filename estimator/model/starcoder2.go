@@ -18,7 +18,7 @@ var starCoder2Family = family{keys: commonKeys, classes: classifyingLM,
 		a.QKVBias = c.boolean("use_bias")
 		a.OutBias, a.MLPBias, a.NormBias = a.QKVBias, a.QKVBias, true
 	},
-	preset: func(_ *Preset, a *Architecture) { a.Activation, a.Rotary = "gelu_pytorch_tanh", true },
+	spelled: map[string]string{"attention_bias": "use_bias"},
 	build: func(b *builder) step.Network {
 		with := likeLlama()
 		with.declare, with.normalize, with.normBias, with.drops = declareStarCoder2, norm.layer, true, true

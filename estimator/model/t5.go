@@ -17,9 +17,9 @@ var t5Family = family{
 		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "relu", "use_cache": true,
 		"tie_word_embeddings": true,
 		"n_positions":         512.0}, // no limit: the length that the published models were trained with
-	read:   (*config).t5,
-	preset: t5Preset,
-	build:  buildT5,
+	read:    (*config).t5,
+	spelled: t5Spelled, numbers: t5Numbers,
+	build: buildT5,
 }
 
 // mT5 is T5 with other defaults (modeling_mt5.py is a copy of modeling_t5.py).
@@ -31,23 +31,23 @@ var mt5Family = family{
 		"relative_attention_num_buckets": 32.0, "dropout_rate": 0.1, "feed_forward_proj": "gated-gelu",
 		"use_cache": true, "tie_word_embeddings": false,
 		"n_positions": 512.0},
-	read:   (*config).t5,
-	preset: t5Preset,
-	build:  buildT5,
+	read:    (*config).t5,
+	spelled: t5Spelled, numbers: t5Numbers,
+	build: buildT5,
 }
 
-// t5Preset completes a catalog entry.
-func t5Preset(p *Preset, a *Architecture) {
-	a.EagerOnly, a.InterfacesLater, a.FreeHeadDim, a.Irregular = true, true, true, true
-	a.Decoder = p.DecoderLayers
-	a.Layers += p.DecoderLayers
-	a.AttentionDropout, a.EmbeddingDropout = a.ResidualDropout, a.ResidualDropout
-	own := t5Options{buckets: p.RelativeAttentionBuckets}
-	a.Activation = p.MLP
-	if p.MLP == "geglu" {
-		a.Activation, own.gated = "gelu_new", true
+// t5Spelled are the names of T5 and mT5.
+var t5Spelled = map[string]string{"num_hidden_layers": "num_layers", "hidden_size": "d_model",
+	"num_attention_heads": "num_heads", "head_dim": "d_kv", "intermediate_size": "d_ff",
+	"max_position_embeddings": "n_positions", "residual_dropout": "dropout_rate"}
+
+// t5Numbers are what a catalog entry says of both stacks.
+func t5Numbers(p *Preset, c map[string]any) {
+	c["num_decoder_layers"] = float64(p.DecoderLayers)
+	c["relative_attention_num_buckets"] = float64(p.RelativeAttentionBuckets)
+	if c["feed_forward_proj"] = p.MLP; p.MLP == "geglu" {
+		c["feed_forward_proj"] = "gated-gelu"
 	}
-	a.own = own
 }
 
 // t5Options is what only T5 has.

@@ -40,3 +40,9 @@ func (a *Architecture) stacks(encoder, decoder stackSizes) {
 	}
 	a.LearnedPositions, a.Irregular = true, true
 }
+
+// decoderNumbers are those of a decoder that differs from its encoder in layers alone.
+func decoderNumbers(p *Preset, c map[string]any) {
+	c["decoder_layers"], c["decoder_attention_heads"] = float64(p.DecoderLayers), float64(p.Heads)
+	c["decoder_ffn_dim"] = float64(p.FFN)
+}

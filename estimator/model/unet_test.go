@@ -14,7 +14,7 @@ import (
 
 // tracedUNet is what a script of diffusers was seen to allocate, and to free with a negative sign, from the sines of
 // the times to the UNet's prediction, and in backward from the gradient of its last convolution's input on.
-// oracle/README.md says how such lists are made.
+// oracle/README.md says how lists of allocations are made; these are of scripts of diffusers under the same driver.
 type tracedUNet struct {
 	UNet, VAE         map[string]any
 	Batch, Resolution int64

@@ -12,13 +12,12 @@ var vitFamily = family{
 		"hidden_act":          "gelu",
 		"hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "image_size": 224.0, "patch_size": 16.0,
 		"num_channels": 3.0, "qkv_bias": true},
-	read: (*config).vit,
-	preset: func(p *Preset, a *Architecture) {
-		a.Activation, a.Labels = p.MLP, p.Labels
-		a.own = patches{image: p.ImageSize, patch: p.PatchSize, channels: rgb}
-		a.Vocabulary = max(p.Labels, 1)
-		a.FixedTokens = a.own.(patches).tokens()
-		a.ResidualDropout, a.EmbeddingDropout = p.Dropout.Hidden, p.Dropout.Hidden
+	read:    (*config).vit,
+	spelled: map[string]string{"attention_dropout": "attention_probs_dropout_prob", "attention_bias": "qkv_bias"},
+	numbers: func(p *Preset, c map[string]any) {
+		c["hidden_dropout_prob"], c["hidden_act"] = p.Dropout.Hidden, p.MLP
+		c["image_size"], c["patch_size"] = float64(p.ImageSize), float64(p.PatchSize)
+		c["num_labels"] = float64(p.Labels)
 	},
 	build: buildViT,
 }
@@ -65,8 +64,10 @@ func (c *config) vit(a *Architecture) {
 		c.probability("attention_probs_dropout_prob")
 	a.EmbeddingDropout = a.ResidualDropout
 	a.QKVBias = c.boolean("qkv_bias")
-	a.Labels = c.labels()
-	a.Vocabulary = a.Labels
+	if n, _ := c.value("num_labels"); n != 0.0 { // with which there is no classifier
+		a.Labels = c.labels()
+	}
+	a.Vocabulary = max(a.Labels, 1)
 	own := c.patches()
 	a.own, a.FixedTokens = own, own.tokens()
 }

@@ -15,12 +15,12 @@ var whisperFamily = family{
 		"max_target_positions": 448.0,
 		"apply_spec_augment":   false, "tie_word_embeddings": true},
 	read: (*config).whisper,
-	preset: func(p *Preset, a *Architecture) {
-		stack := stackSizes{layers: p.Layers, heads: p.Heads, ffn: p.FFN}
-		own := whisperOptions{bins: p.MelBins, encoder: stack, decoder: stack}
-		own.decoder.layers = p.DecoderLayers
-		a.Activation = "gelu"
-		a.speech(own, p.MaxSourcePositions)
+	spelled: map[string]string{"num_hidden_layers": "encoder_layers", "hidden_size": "d_model",
+		"num_attention_heads": "encoder_attention_heads", "intermediate_size": "encoder_ffn_dim",
+		"max_position_embeddings": "max_target_positions", "residual_dropout": "dropout"},
+	numbers: func(p *Preset, c map[string]any) {
+		decoderNumbers(p, c)
+		c["num_mel_bins"], c["max_source_positions"] = float64(p.MelBins), float64(p.MaxSourcePositions)
 	},
 	build: buildWhisper,
 }

@@ -292,7 +292,7 @@ func TestGPUVariants(t *testing.T) {
 }
 
 func TestPrecedence(t *testing.T) {
-	c := catalog.Of(&catalog.Contents{Revision: "c-2.1", GPUs: []catalog.GPU{
+	c := catalog.Of(&catalog.Contents{Revision: "c-3.1", GPUs: []catalog.GPU{
 		{ID: "card-a", Aliases: []string{"card-b", "fast"}, Origin: catalog.Builtin},
 		{ID: "card-b", Origin: catalog.Builtin},
 		{ID: "lab-card", Aliases: []string{"fast"}, Origin: catalog.User},

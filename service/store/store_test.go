@@ -112,7 +112,7 @@ func TestDatabaseAndSnapshotAgree(t *testing.T) {
 		s := migrated(t, name)
 		database := load(t, s)
 		embedded := service.EmbeddedCatalog()
-		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-2" {
+		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-3" {
 			t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
 		}
 		compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
@@ -170,7 +170,7 @@ func TestStatusOfNewDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := open(t, name)
 		statuses, err := s.Status(t.Context())
-		if err != nil || len(statuses) != 9 || statuses[0].Applied {
+		if err != nil || len(statuses) != 10 || statuses[0].Applied {
 			t.Errorf("%+v, %v", statuses, err)
 		}
 		if _, err := s.Catalog(t.Context()); err == nil {
@@ -194,7 +194,7 @@ func TestUpgradeAddsModels(t *testing.T) {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		contents, err := s.Catalog(t.Context())
-		if err != nil || contents.Revision != "c-2" || len(contents.Faults) != 0 {
+		if err != nil || contents.Revision != "c-3" || len(contents.Faults) != 0 {
 			t.Fatalf("revision %s with the faults %q, %v", contents.Revision, contents.Faults, err)
 		}
 		if !slices.ContainsFunc(contents.Models, func(m catalog.Model) bool { return m.ID == later }) {
@@ -223,8 +223,8 @@ func TestUpgradeKeepsUserEntries(t *testing.T) {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		c := load(t, s)
-		if !strings.HasPrefix(c.Revision(), "c-2.2-") {
-			t.Errorf("revision %s, want c-2.2-…", c.Revision())
+		if !strings.HasPrefix(c.Revision(), "c-3.2-") {
+			t.Errorf("revision %s, want c-3.2-…", c.Revision())
 		}
 		for name, want := range map[string]struct {
 			name     string
@@ -285,7 +285,7 @@ func TestMigrationsRunAgain(t *testing.T) {
 		db := direct(t, name)
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 0`)
 		exec1(t, db, `DROP INDEX observations_by_group`) // the last statement of its migration
-		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 9 {
+		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 10 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		if after := load(t, s).Revision(); after != before.Revision() {
@@ -363,8 +363,8 @@ func wantOneRunEach(t *testing.T, name string) {
 	t.Helper()
 	var runs, versions int
 	err := direct(t, name).QueryRow(`SELECT count(*), count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`).Scan(&runs, &versions)
-	if err != nil || runs != 9 || versions != 9 {
-		t.Errorf("%d runs of %d migrations, want 9 of 9; %v", runs, versions, err)
+	if err != nil || runs != 10 || versions != 10 {
+		t.Errorf("%d runs of %d migrations, want 10 of 10; %v", runs, versions, err)
 	}
 }
 
