@@ -66,8 +66,8 @@ func (m *Message) accounting() Accounting {
 // roundingBytes is how far sums of printed sizes may be off: two decimals of a GiB each.
 const roundingBytes = 24 * mib
 
-// leftBytes is what the card leaves PyTorch's allocator beside this process's context and others: the card's total where
-// the message does not say it.
+// leftBytes is what the card leaves PyTorch's allocator beside this process's context and others: the card's total
+// where the message does not say it.
 func (a Accounting) leftBytes() int64 {
 	left := *a.TotalBytes
 	for _, outside := range []*int64{a.ContextBytes, a.OthersBytes} {

@@ -40,8 +40,8 @@ func (m *Message) floor(c *Cause, a Accounting, job *Job) {
 	}
 }
 
-// floorDecides reports whether a floor above the card says more than the class that was found: not where the job was not
-// training yet, or where somebody else keeps memory of the card from it.
+// floorDecides reports whether a floor above the card says more than the class that was found: not where the job was
+// not training yet, or where somebody else keeps memory of the card from it.
 func floorDecides(found Class) bool {
 	switch found {
 	case ClassWeightsLoad, ClassWeightsFlat, ClassOtherProcess, ClassLimit:
