@@ -149,6 +149,9 @@ func (r *resolved) components(run *run) []Component {
 func (r *resolved) how(name string, run *run) string {
 	rc := &run.recipe
 	p := grouped(run.trained)
+	if c := r.together; c != nil {
+		p = "the policy's " + p + " and the value model's " + grouped(c.arch.ParameterCount())
+	}
 	d := rc.Stored
 	if l := r.arch.LoRA; l != nil {
 		d = l.Dtype

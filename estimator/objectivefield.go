@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -49,8 +50,19 @@ func withObjective(job Job, errs *invalid.List) Job {
 		t.GradientCheckpointing = &Checkpointing{Mode: "full"}
 	}
 	t.Framework = cmp.Or(t.Framework, "trl")
+	if _, named := t.Versions["trl"]; !named && trainers[kind].until != "" {
+		t.Versions = maps.Clone(t.Versions)
+		if t.Versions == nil {
+			t.Versions = map[string]string{}
+		}
+		t.Versions["trl"] = formerTRL
+	}
 	return job
 }
+
+// formerTRL is the release that is followed for the trainers that were not looked at in a later one, where a job names
+// none.
+const formerTRL = "0.26.2"
 
 // trainer is what a kind of training needs and how it is replayed.
 type trainer struct {

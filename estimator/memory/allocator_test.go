@@ -157,6 +157,24 @@ func TestLimit(t *testing.T) {
 	}
 }
 
+// TestReleasePart gives back the cached segments of one part, and none in which something is allocated.
+func TestReleasePart(t *testing.T) {
+	a := NewAllocator(false)
+	small, large := NewRequest(Take, 0, 512, 0), NewRequest(Take, 0, 60<<20, 0)
+	a.Free(a.Alloc(512))
+	a.Free(a.Alloc(60 << 20))
+	a.Alloc(30 << 20)
+	a.Alloc(40 << 20)
+	a.ReleasePart(large.Part())
+	if a.ForgetPeaks(); a.PeakReserved() != 102<<20 {
+		t.Errorf("reserved %d MiB; 60, 40 and 2 are in use or in the other part", a.PeakReserved()>>20)
+	}
+	a.ReleasePart(small.Part())
+	if a.ForgetPeaks(); a.PeakReserved() != 100<<20 {
+		t.Errorf("reserved %d MiB; 60 and 40 are in use", a.PeakReserved()>>20)
+	}
+}
+
 // TestExpandable keeps one segment a pool, which grows in pages.
 func TestExpandable(t *testing.T) {
 	a := NewAllocator(true)

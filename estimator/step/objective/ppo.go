@@ -45,6 +45,11 @@ func perToken(t *step.Tape, hidden step.T, w, b step.Weight) step.T {
 func (o PPO) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 	t.Lasts(o.Rows*o.Batches*o.Completion*o.Vocabulary*4, step.LogitsAndLoss, step.LabelLogits)
 	shape := o.shape(o.Rows)
+	if t.Recipe.Accumulation > 1 { // prob_dist of the micro-step before, which is reassigned after this one's backward
+		former := wide(t, o.Rows*o.Completion*o.Vocabulary, step.F32, step.LabelLogProbabilities)
+		t.HoldThroughBackward(former)
+		t.Drop(former)
+	}
 	ids, mask := t.Input(shape.N(), step.I64), t.Input(shape.N(), step.Bool)
 	inputs := []step.T{ids, mask, step.NoTensor}
 	critic := t.Run(t.Companions[valueModel], inputs, step.Pass{Shape: shape, Caches: o.Caches, Head: perToken})
