@@ -129,6 +129,34 @@ func TestRecordedRefuses(t *testing.T) {
 	}
 }
 
+// TestRecordedRefusesToCheckpointSeveralStacks: of an encoder and a decoder a recording would checkpoint one.
+func TestRecordedRefusesToCheckpointSeveralStacks(t *testing.T) {
+	for _, c := range recordedCases(t) {
+		if c.Recording != "llama-checkpointed.json" {
+			continue
+		}
+		in := c.input(t)
+		if _, err := Estimate(in); err != nil {
+			t.Fatal(err)
+		}
+		var doc map[string]any
+		if err := json.Unmarshal(in.Job.Model.Recorded, &doc); err != nil {
+			t.Fatal(err)
+		}
+		doc["other_stacks"] = []string{"encoder.layers"}
+		text, err := json.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		in.Job.Model.Recorded = text
+		if _, err := Estimate(in); err == nil || !strings.Contains(err.Error(), "encoder.layers beside them") {
+			t.Errorf("got %v", err)
+		}
+		return
+	}
+	t.Error("no case is checkpointed")
+}
+
 // TestRecordedNamesWhatIsUnexpressed: what the recorder answered in the module's place is named and widens the bounds.
 func TestRecordedNamesWhatIsUnexpressed(t *testing.T) {
 	in := recordedCases(t)[0].input(t)

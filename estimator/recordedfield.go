@@ -92,6 +92,10 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 		case rec.Layers == 0:
 			errs.Add("/training/gradient_checkpointing", "unsupported",
 				"the recording has no layers that repeat, so that there is nothing to checkpoint; leave the field out")
+		case len(rec.OtherStacks) > 0:
+			errs.Add("/training/gradient_checkpointing", "unsupported", "the recording stores the layers %.80s once, and "+
+				"%.80s beside them as they ran: layers of several lists cannot be checkpointed; leave the field out",
+				rec.LayersName, rec.OtherStacks[0])
 		case p != nil && len(p.Escapes) > 0:
 			errs.Add("/training/gradient_checkpointing", "conflict",
 				"the recording's layers fill a key/value cache, which checkpointing switches off; record it "+

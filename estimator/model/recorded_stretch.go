@@ -200,6 +200,10 @@ func (b *backward) run(in *recording.Instruction) {
 		if b.take(in) {
 			n.Embedding(s.elements(in.Size), s.elements(in.Rows), s.elements(in.Cols), recordedType(in.Type, s.half))
 		}
+	case recording.SortIndices:
+		if !b.left {
+			n.Sort(s.elements(in.Size), s.elements(in.Rows))
+		}
 	case recording.Validate:
 		n.Validate()
 	case recording.Send, recording.SendView, recording.SendAgain:

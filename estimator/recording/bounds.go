@@ -61,6 +61,8 @@ func (in *Instruction) about(batch, length float64) float64 {
 		return in.Rows.About(batch, length) * max(in.Cols.About(batch, length), 1)
 	case Embedding:
 		return 16*n*(2+in.Cols.About(batch, length)) + in.Rows.About(batch, length)*in.Cols.About(batch, length)
+	case SortIndices: // two buffers, counters, and 1 KiB for some thousand of them
+		return 4*n + 1<<15
 	case Attend:
 		a := in.Attention
 		q, k := a.Queries.About(batch, length), a.Keys.About(batch, length)

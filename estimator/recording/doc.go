@@ -17,7 +17,8 @@
 //	] 8 11.0                    and ends: it returns value 8, which node 11 made
 //
 // The lines in small letters behind a node are its backward: a and f allocate and free registers, w and r are products
-// and reductions, e is an embedding's gradient, | ends the operation's own backward, s, v, b, p, q, S and u say what
-// each input gets, and z that it is a view of another size than its memory. Behind a, e and what is saved, =1 says that
-// it is there for the gradient of input 1 alone: without that gradient, it is not there.
+// and reductions, e is an embedding's gradient, i sorts indices below a number of rows, | ends the operation's own
+// backward, s, v, b, p, q, S and u say what each input gets, and z that it is a view of another size than its memory.
+// Behind a, e and what is saved, =1 says that it is there for the gradient of input 1 alone: without that gradient, it
+// is not there.
 package recording

@@ -35,6 +35,7 @@ const (
 	Multiply    Kind = 'w'
 	Sum         Kind = 'r'
 	Embedding   Kind = 'e'
+	SortIndices Kind = 'i'
 	Validate    Kind = '|'
 	Send        Kind = 's'
 	SendView    Kind = 'v'

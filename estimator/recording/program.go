@@ -96,8 +96,8 @@ func fields(line string, n int) ([]string, error) {
 
 // forms is how many fields a line has behind its letter.
 var forms = map[Kind]int{Allocate: 4, Free: 1, Product: 1, Reduce: 3, CastParam: 2, Attend: 14, Part: 1, Node: 4,
-	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, Validate: 0, Send: 2, SendView: 2, SendAgain: 2, Pass: 2,
-	PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3, Open: 8, Close: 2}
+	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, SortIndices: 2, Validate: 0, Send: 2, SendView: 2,
+	SendAgain: 2, Pass: 2, PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3, Open: 8, Close: 2}
 
 // line reads one line, the n-th that is no node's backward.
 func (s *scope) line(line string, place int) (in Instruction, err error) {
@@ -162,6 +162,8 @@ func (s *scope) line(line string, place int) (in Instruction, err error) {
 	case Embedding:
 		in.N, in.Size, in.Rows, in.Cols, in.Type = r.register(f[0]), r.size(f[1]), r.size(f[2]), r.size(f[3]),
 			r.kind(f[4])
+	case SortIndices:
+		in.Size, in.Rows = r.size(f[0]), r.size(f[1])
 	case Send, SendView, SendAgain:
 		in.N, in.K = r.register(f[0]), r.number(f[1], maxEdges-1)
 	case Pass, PassView:

@@ -49,6 +49,8 @@ type Recording struct {
 	TiedHead bool
 	// Unadaptable are linear layers that stand in no program as a whole, so that no adapter can be put on them.
 	Unadaptable []string
+	// OtherStacks are lists of layers beside the one that is stored once: checkpointing would act on them, too.
+	OtherStacks []string
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
 }
@@ -93,6 +95,7 @@ type document struct {
 	Unfolded    []string                   `json:"unfolded"`
 	Unexpressed []string                   `json:"unexpressed"`
 	Unadaptable []string                   `json:"unadaptable"`
+	OtherStacks []string                   `json:"other_stacks"`
 	Digest      string                     `json:"digest"`
 }
 
@@ -143,7 +146,7 @@ func Read(text []byte) (*Recording, error) {
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
 		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After,
 		Programs: map[string]*Program{}, Unfolded: d.Unfolded,
-		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable}
+		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable, OtherStacks: d.OtherStacks}
 	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
 		"/layers/name": d.Layers.Name}
 	for pointer, s := range named {
@@ -151,8 +154,9 @@ func Read(text []byte) (*Recording, error) {
 			return nil, at(pointer, "has %d bytes; up to %d are accepted", len(s), maxName)
 		}
 	}
-	if len(d.Versions) > 32 || len(d.Unexpressed) > maxBatch || len(d.Unfolded) > maxBatch {
-		return nil, at("", "versions, unfolded or unexpressed are too long")
+	if len(d.Versions) > 32 || len(d.Unexpressed) > maxBatch || len(d.Unfolded) > maxBatch ||
+		len(d.OtherStacks) > maxBatch {
+		return nil, at("", "versions, unfolded, other_stacks or unexpressed are too long")
 	}
 	if d.Name == "" {
 		return nil, at("/name", "is missing")

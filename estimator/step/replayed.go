@@ -60,6 +60,11 @@ func (r Replayed) Reduce(over Over, rows, cols int64) {
 // Embedding is the gradient of an embedding of the given rows and cols for n ids, in register 0.
 func (r Replayed) Embedding(n, rows, cols int64, d DType) { r.o.embeddingGradient(n, rows, cols, d) }
 
+// Sort is the scratch of sorting n indices below rows.
+func (r Replayed) Sort(n, rows int64) {
+	r.o.scratch(r.o.t.indexSortScratch(n, rows), LabelEmbeddingSort)
+}
+
 // Validate ends the operation's own backward.
 func (r Replayed) Validate() { r.o.validate() }
 

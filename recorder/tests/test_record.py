@@ -54,7 +54,52 @@ def ids(b, t):
     return (torch.zeros(b, t, dtype=torch.long),)
 
 
+class Turned(nn.Module):
+    """a norm of what lies the other way round, and a table that is read by indices"""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.table = nn.LayerNorm(16, elementwise_affine=False), nn.Parameter(torch.zeros(7, 16))
+        self.register_buffer("shift", torch.zeros(16))
+
+    def forward(self, x):
+        chosen = self.table[torch.zeros(5, dtype=torch.long, device=x.device)]
+        return self.norm(x.transpose(1, 2)).sum() + (chosen + self.shift).sum()
+
+
+def turned(b, t):
+    return (torch.zeros(b, 16, t),)
+
+
 class Recording(unittest.TestCase):
+    def test_kernels_copy_what_lies_otherwise(self):
+        lines = record(Turned, turned, precisions=("fp32",))["programs"]["fp32"]["before"]
+        at = next(i for i, line in enumerate(lines) if line.endswith("native_layer_norm"))
+        _, copy, size, *_ = lines[at - 1].split()
+        self.assertEqual((lines[at - 1].split()[-1], size), ("clone", "16BT"))
+        self.assertIn("F " + copy, lines[at:])
+
+    def test_addition_by_indices_sorts_them_and_is_in_place(self):
+        lines = record(Turned, turned, precisions=("fp32",))["programs"]["fp32"]["before"]
+        self.assertIn("i 5 7", lines)
+        self.assertFalse([line for line in lines if line.startswith("a") and line.endswith("index_put")])
+
+    def test_buffers_follow_half_precision(self):
+        r = record(Turned, turned, precisions=("amp", "half"))
+        self.assertIn("shift 16 buffer bf16", r["parameters"])
+
+    def test_other_stacks_are_named(self):
+        class Two(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.one, self.two = Stack(3), Stack(2)
+
+            def forward(self, ids):
+                return self.one(ids) + self.two(ids)
+
+        r = record(Two, ids, precisions=("fp32",))
+        self.assertEqual((r["layers"]["name"], r["other_stacks"]), ("one.blocks", ["two.blocks"]))
+
     def test_layers_are_stored_once(self):
         r = record(Stack, ids, precisions=("fp32",))
         self.assertEqual(r["layers"]["count"], 3)

@@ -12,11 +12,9 @@ import weakref
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import attention
-from .sizes import Unexpressed
+from . import attention, kernels
+from .engine import IN_PLACE, run_backward, watch
 from .values import Values
-
-aten = torch.ops.aten
 
 PRODUCTS = {"mm", "bmm", "addmm", "baddbmm", "addbmm", "addmv", "mv", "_addmm_activation"}
 
@@ -33,28 +31,6 @@ class Token:
         self.sid, self.tensor = sid, None
         self.like = (tuple(tensor.shape), tensor.stride(), tensor.dtype, tensor.device)
         self.scalar = tensor.device.type == "cpu"
-
-
-class Node:
-    def __init__(self, fn, number):
-        self.fn, self.number, self.name = fn, number, fn.name()
-        self.saved, self.acts, self.outs = [], [], []
-        self.flows = []  # of its backward: what each operation reads and what it makes
-        self.ran = False
-        self.seq = fn._sequence_nr()
-
-
-def wanted(node):
-    """for whose gradients each storage of a node's backward is needed: {storage: edges}"""
-    edges = {}
-    for k, out in enumerate(node.outs):
-        if out is not None and node.edges[k] is not None:
-            edges.setdefault(out[0], set()).add(k)
-    for reads, makes in reversed(node.flows):
-        needed = set().union(*(edges.get(s, ()) for s in makes)) if makes else set()
-        for s in reads:
-            edges.setdefault(s, set()).update(needed)
-    return edges
 
 
 class Observer(Values):
@@ -148,6 +124,8 @@ class Observer(Values):
         kwargs = kwargs or {}
         if self.quiet or func is torch.ops.prim.device.default:
             return func(*args, **kwargs)
+        if self.node is not None and func in IN_PLACE and self.sid(args[0]) in self.births:
+            func = IN_PLACE[func]
         out, chosen = self.run(func, args, kwargs, self.where())
         for indices in chosen:  # of the elements that a mask chooses
             self.happened("nonzero", func, (indices,), {}, indices)
@@ -172,13 +150,45 @@ class Observer(Values):
         if name == "native_dropout":  # the mask first: aten/src/ATen/native/cuda/Dropout.cu, torch 2.9
             born.reverse()
         facts = self.facts(name, func, args, kwargs, out)
-        event = ("op", name, born, facts, torch._C._autograd._get_sequence_nr())
+        number = torch._C._autograd._get_sequence_nr()
+        event = ("op", name, born, facts, number)
+        aside = [self.aside(*x) for x in kernels.temporaries(name, args)]
+        around = [("op", "clone", [sid], None, number) for sid in aside], [("free", sid) for sid in aside]
+        for x in kernels.behind(name, args, out):
+            sid = self.aside(*x)
+            around[1].extend([("op", "mul", [sid], None, number), ("free", sid)])
+            aside.append(sid)
+        by_index = kernels.sorted_by(name, args)
+        if by_index:
+            around = self.sorting(by_index, number)
+            aside = [e[2][0] for e in around[0] if e[0] == "op" and e[2]]
         if self.phase == "forward":
-            self.events.append(event)
+            self.events += [*around[0], event, *around[1]]
         elif self.node is not None:
-            self.node.flows.append((self.storages((args, kwargs)), self.storages(out) | self.written(func, args)))
-            if born or facts:
-                self.node.acts.append(event)
+            makes = self.storages(out) | self.written(func, args)
+            self.node.flows.append((self.storages((args, kwargs)) | set(aside), makes))
+            self.node.acts += [*around[0], *([event] if born or facts else []), *around[1]]
+
+    def aside(self, shape, dtype):
+        """a tensor that only a kernel sees"""
+        self.count += 1
+        n = 1
+        for d in shape:
+            n *= d
+        self.births[self.count] = (shape, n, dtype)
+        return self.count
+
+    def sorting(self, by_index, number):
+        """what an addition by indices does around itself, one event after the other, and what it lets go of"""
+        shape, rows, copied = by_index
+        index, other, first, second, third = (self.aside(shape, torch.int64) for _ in range(5))
+        made = [index, other]
+        events = [("op", "clone", [sid], None, number) for sid in made] + [("free", other)]
+        for sid in ([self.aside(*copied)] if copied else []) + [first, second, third]:
+            events.append(("op", "clone", [sid], None, number))
+        events.append(("op", "sort", [], ("sort", shape, rows), number))
+        kept = [e[2][0] for e in events if e[0] == "op" and e[2] and e[2][0] != other]
+        return events, [("free", sid) for sid in reversed(kept)]
 
     def storages(self, tree):
         return {self.sid(x) for x in tree_leaves(tree) if isinstance(x, torch.Tensor)} - {None}
@@ -229,82 +239,6 @@ def reduction(x, y, dims):
     if dims[-1] == n - 1 or all(x.shape[i] == 1 for i in range(dims[-1] + 1, n)):
         return ("reduce", "cols", kept, gone)
     return ("reduce", "rows", gone, kept)
-
-
-def watch(observer, loss):
-    """hooks on every node of the graph behind loss; the nodes in the order in which they were made"""
-    seen, stack, nodes = {}, [loss.grad_fn], []
-    while stack:
-        fn = stack.pop()
-        if fn is None or fn in seen or hasattr(fn, "variable"):
-            continue
-        seen[fn] = Node(fn, 0)
-        nodes.append(seen[fn])
-        stack += [f for f, _ in fn.next_functions]
-    nodes.sort(key=lambda n: n.seq)
-    for i, n in enumerate(nodes):
-        n.number = i
-        n.edges = []
-        for f, k in n.fn.next_functions:
-            if f is None:
-                n.edges.append(None)
-            elif hasattr(f, "variable"):
-                sid = observer.sid(f.variable)
-                if sid not in observer.parameters:
-                    raise Unexpressed(f"a tensor of shape {tuple(f.variable.shape)} that is no parameter wants a gradient of its own (requires_grad), "
-                                      "as input to " + n.name)
-                n.edges.append(("param", sid))
-            else:
-                n.edges.append(("node", seen[f], k))
-    return nodes
-
-
-def run_backward(o, nodes, loss):
-    """autograd's engine: of the nodes that a gradient reached, the newest first
-
-    The engine itself wants the device. Source of the order and of what is done to results: torch/csrc/autograd/engine.cpp
-    (compareNodeTask, validate_outputs), torch 2.9.
-    """
-    arrived = {}
-
-    def deliver(n, k, g):
-        slots = arrived.setdefault(n.number, {})
-        slots.setdefault(k, g)
-
-    top = next(n for n in nodes if n.fn is loss.grad_fn)
-    deliver(top, loss.output_nr, torch.ones_like(loss))
-    for n in reversed(nodes):
-        slots = arrived.pop(n.number, None)
-        if slots is None:
-            continue
-        grads = [slots.get(k) for k in range(len(n.fn._input_metadata))]
-        del slots
-        n.ran, n.arrived = True, [o.sid(g) if g is not None else None for g in grads]
-        o.node = n
-        results = n.fn(*grads) if not hasattr(n.fn, "apply") else n.fn.apply(*grads)
-        results = list(results) if isinstance(results, tuple) else [results]
-        n.acts.append(("validate",))
-        for k, e in enumerate(n.edges):
-            if e is None or k >= len(results) or results[k] is None:
-                n.outs.append(None)
-                if k < len(results):
-                    results[k] = None
-                continue
-            f, at = n.fn.next_functions[k]
-            meta = f._input_metadata[at]
-            if tuple(results[k].shape) != tuple(meta.shape):
-                results[k] = results[k].sum_to_size(meta.shape)
-            if results[k].dtype != meta.dtype:
-                results[k] = results[k].to(meta.dtype)
-            sid = o.sid(results[k], make=True)
-            n.outs.append((sid, results[k]._is_view(), tuple(results[k].shape), results[k].dtype,
-                           results[k].numel() * results[k].dtype.itemsize != results[k].untyped_storage().nbytes()))
-        grads = None
-        o.node = None
-        for k, e in enumerate(n.edges):
-            if e is not None and e[0] == "node" and results[k] is not None:
-                deliver(e[1], e[2], results[k])
-        del results
 
 
 @contextlib.contextmanager
@@ -388,8 +322,17 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
     result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward
     result.roles, result.weights = roles, weights
+    freed = freed_in_forward(o.events)
+    # Autocast keeps its copies to the end: one that dies before was made by the module itself.
+    o.events[:] = [(*e[:3], None, e[4]) if e[0] == "op" and e[3] and e[3][0] == "cast" and e[2][0] in freed else e for e in o.events]
     result.casts = {e[2][0] for e in o.events if e[0] == "op" and e[3] and e[3][0] == "cast"}
     return result
+
+
+def freed_in_forward(events):
+    """what dies before the forward returns"""
+    end = next(i for i, e in enumerate(events) if e[0] == "returned")
+    return {e[1] for e in events[:end] if e[0] == "free"}
 
 
 def unwrapped(out):

@@ -66,8 +66,8 @@ class Refused:
 
 
 def answer(mask, full):
-    """whether a mask has no padding; what is asked runs as it is"""
-    mask.sum()
+    """whether a mask has no padding; what is asked runs as it is: transformers.masking_utils.fast_all, 5.23"""
+    _ = mask.sum() == mask.numel()
     return full
 
 

@@ -7,7 +7,7 @@ autograd's graph, whose backward the lines in small letters behind it are).
 
 import torch
 
-from .observe import wanted
+from .engine import wanted
 
 DTYPES = {torch.float32: "f32", torch.bfloat16: "bf16", torch.float16: "f16", torch.int64: "i64", torch.bool: "u8", torch.uint8: "u8",
           torch.int8: "u8", torch.float64: "f64", torch.int32: "f32", torch.int16: "bf16", torch.complex64: "f64"}
@@ -97,6 +97,8 @@ class Writer:
             self.lines += [f"A {self.new(born[0])} {whole} {dtype} {name}", f"A {self.count} {whole} {dtype} {name}", f"F {self.count}"]
             self.count += 1
             return
+        if kind == "sort":
+            return
         for sid in born:
             size, dtype = self.shape(sid)
             self.lines.append(f"A {self.new(sid)} {size} {dtype} {name}")
@@ -161,6 +163,9 @@ class Writer:
                 if kind == "embedding":
                     registers[born[0]] = free.pop()
                     self.lines.append(f"e {registers[born[0]]} {self.symbols.size(fact[1])} {fact[2]} {fact[3]} {self.shape(born[0])[1]}{self.mark(born[0])}")
+                    continue
+                if kind == "sort":
+                    self.lines.append(f"i {self.symbols.size(fact[1])} {fact[2]}")
                     continue
                 for sid in born:
                     if not free:

@@ -73,9 +73,12 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
                 whys.append(f"{precision}: {why}")
             stretch = (prefix, count, program.pop("outer", names), program.pop("inner", []))
             if described is None:
-                described, sizes, o_first = stretch, parameters, o
+                described, sizes, o_first = stretch, dict(parameters), o
             elif stretch != described:
                 raise Apart
+            for n, p in parameters.items():  # a buffer that half precision has in half precision, too
+                if p.endswith("buffer bf16"):
+                    sizes[n] = p
             programs[precision] = program
             note(precision, len(o.events), len(o.nodes))
     prefix, count, outer, inner = described
@@ -92,6 +95,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
         "programs": programs,
         "unfolded": whys,
         "unadaptable": sorted(apart),
+        "other_stacks": other_stacks(o_first.stacks, prefix),
         "unexpressed": [n[:300] for n in notes[:64]],
     }
     if padded:
@@ -99,6 +103,12 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
     body = json.dumps(result, sort_keys=True, separators=(",", ":"))
     result["digest"] = "sha256:" + hashlib.sha256(body.encode()).hexdigest()
     return result
+
+
+def other_stacks(names, prefix):
+    """the outermost lists of layers beside the one that is stored once"""
+    beside = [n for n in names if prefix and not (n + ".").startswith(prefix + ".") and not (prefix + ".").startswith(n + ".")]
+    return [n for n in beside if not any(n.startswith(m + ".") for m in beside)][:64]
 
 
 # Of layers that are alike, how many run where the recorder has seen them all.
@@ -200,6 +210,7 @@ def run(model, batch, loss, precision, b, t, stack=None, backward=True):
         names, parameters, tensors = describe(module)
         o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision in ("amp", "mixed") else None, known,
                             regions.roles(module), backward)
+        o.stacks = regions.stacks(module)
         now = dict(module.named_buffers(remove_duplicate=False))
         for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
             # The forward puts a new tensor in its place, which is kept as any other attribute is.

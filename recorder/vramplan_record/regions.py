@@ -43,6 +43,16 @@ def last_norm(module):
     return next((m for m in reversed(list(base.children())) if "Norm" in type(m).__name__), None) if isinstance(base, torch.nn.Module) else None
 
 
+def stacks(module):
+    """names of the lists of two and more modules of one class that have modules of their own"""
+    found = []
+    for name, m in module.named_modules():
+        own = list(m.children())
+        if isinstance(m, (torch.nn.ModuleList, torch.nn.Sequential)) and len(own) > 1 and len({type(x) for x in own}) == 1 and any(own[0].children()):
+            found.append(name)
+    return found
+
+
 class Region:
     def __init__(self, name, role, given, gave):
         self.name, self.role, self.given, self.gave = name, role, given, gave

@@ -1,0 +1,111 @@
+"""Autograd's graph behind a loss, and its backward node by node."""
+
+import torch
+
+from .sizes import Unexpressed
+
+aten = torch.ops.aten
+
+# What a formula of autograd does in place unless one of its tensors is of a subclass, as fake ones are.
+# Source: torch/csrc/autograd/FunctionsManual.cpp (areAnyTensorSubclassLike), torch 2.9.
+IN_PLACE = {aten.index_put.default: aten.index_put_.default, aten.index_add.default: aten.index_add_.default,
+            aten.scatter_add.default: aten.scatter_add_.default, aten.scatter.src: aten.scatter_.src,
+            aten.index_fill.int_Scalar: aten.index_fill_.int_Scalar}
+
+
+class Node:
+    def __init__(self, fn, number):
+        self.fn, self.number, self.name = fn, number, fn.name()
+        self.saved, self.acts, self.outs = [], [], []
+        self.flows = []  # of its backward: what each operation reads and what it makes
+        self.ran = False
+        self.seq = fn._sequence_nr()
+
+
+def wanted(node):
+    """for whose gradients each storage of a node's backward is needed: {storage: edges}"""
+    edges = {}
+    for k, out in enumerate(node.outs):
+        if out is not None and node.edges[k] is not None:
+            edges.setdefault(out[0], set()).add(k)
+    for reads, makes in reversed(node.flows):
+        needed = set().union(*(edges.get(s, ()) for s in makes)) if makes else set()
+        for s in reads:
+            edges.setdefault(s, set()).update(needed)
+    return edges
+
+
+def watch(observer, loss):
+    """hooks on every node of the graph behind loss; the nodes in the order in which they were made"""
+    seen, stack, nodes = {}, [loss.grad_fn], []
+    while stack:
+        fn = stack.pop()
+        if fn is None or fn in seen or hasattr(fn, "variable"):
+            continue
+        seen[fn] = Node(fn, 0)
+        nodes.append(seen[fn])
+        stack += [f for f, _ in fn.next_functions]
+    nodes.sort(key=lambda n: n.seq)
+    for i, n in enumerate(nodes):
+        n.number = i
+        n.edges = []
+        for f, k in n.fn.next_functions:
+            if f is None:
+                n.edges.append(None)
+            elif hasattr(f, "variable"):
+                sid = observer.sid(f.variable)
+                if sid not in observer.parameters:
+                    raise Unexpressed(f"a tensor of shape {tuple(f.variable.shape)} that is no parameter wants a gradient of its own (requires_grad), "
+                                      "as input to " + n.name)
+                n.edges.append(("param", sid))
+            else:
+                n.edges.append(("node", seen[f], k))
+    return nodes
+
+
+def run_backward(o, nodes, loss):
+    """autograd's engine: of the nodes that a gradient reached, the newest first
+
+    The engine itself wants the device. Source of the order and of what is done to results: torch/csrc/autograd/engine.cpp
+    (compareNodeTask, validate_outputs), torch 2.9.
+    """
+    arrived = {}
+
+    def deliver(n, k, g):
+        slots = arrived.setdefault(n.number, {})
+        slots.setdefault(k, g)
+
+    top = next(n for n in nodes if n.fn is loss.grad_fn)
+    deliver(top, loss.output_nr, torch.ones_like(loss))
+    for n in reversed(nodes):
+        slots = arrived.pop(n.number, None)
+        if slots is None:
+            continue
+        grads = [slots.get(k) for k in range(len(n.fn._input_metadata))]
+        del slots
+        n.ran, n.arrived = True, [o.sid(g) if g is not None else None for g in grads]
+        o.node = n
+        results = n.fn(*grads) if not hasattr(n.fn, "apply") else n.fn.apply(*grads)
+        results = list(results) if isinstance(results, tuple) else [results]
+        n.acts.append(("validate",))
+        for k, e in enumerate(n.edges):
+            if e is None or k >= len(results) or results[k] is None:
+                n.outs.append(None)
+                if k < len(results):
+                    results[k] = None
+                continue
+            f, at = n.fn.next_functions[k]
+            meta = f._input_metadata[at]
+            if tuple(results[k].shape) != tuple(meta.shape):
+                results[k] = results[k].sum_to_size(meta.shape)
+            if results[k].dtype != meta.dtype:
+                results[k] = results[k].to(meta.dtype)
+            sid = o.sid(results[k], make=True)
+            n.outs.append((sid, results[k]._is_view(), tuple(results[k].shape), results[k].dtype,
+                           results[k].numel() * results[k].dtype.itemsize != results[k].untyped_storage().nbytes()))
+        grads = None
+        o.node = None
+        for k, e in enumerate(n.edges):
+            if e is not None and e[0] == "node" and results[k] is not None:
+                deliver(e[1], e[2], results[k])
+        del results
