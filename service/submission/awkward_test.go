@@ -40,9 +40,10 @@ func TestAwkwardScripts(t *testing.T) {
 		"a function that adds adapters": {"run() { \"$@\" --use_peft True; }\nrun " + trainerLaunch, nil},
 		"an alias that adds adapters": {"shopt -s expand_aliases\nalias python='python -m lora_everything'\n" +
 			trainerLaunch, nil},
-		"a make that is not read":         {"make -C runs small\nif [ \"$BIG\" = 1 ]; then " + trainerLaunch + "; fi", nil},
-		"sbatch inside":                   {"sbatch --wrap '" + strings.ReplaceAll(small, "'", "") + "'", nil},
-		"the same script again":           {"if [ -z \"$INNER\" ]; then INNER=1 sbatch $0; else " + trainerLaunch + "; fi", nil},
+		"a make that is not read": {"make -C runs small\nif [ \"$BIG\" = 1 ]; then " + trainerLaunch + "; fi", nil},
+		"sbatch inside":           {"sbatch --wrap '" + strings.ReplaceAll(small, "'", "") + "'", nil},
+		"the same script again": {"if [ -z \"$INNER\" ]; then INNER=1 sbatch $0; else " + trainerLaunch +
+			"; fi", nil},
 		"a here-document with a variable": {"cat > config/big.py <<EOF\nbatch_size = $N\nEOF\n" + nanoLaunch, nanoFiles},
 		"a here-document for python": {"python - <<EOF > config/big.py\nprint('batch_size = 1')\nEOF\n" + nanoLaunch,
 			nanoFiles},
