@@ -37,14 +37,16 @@ func TestPipelineInTheForm(t *testing.T) {
 	p.says("#sentence", "rtx-4090")
 	p.says("#versions", "FLUX.1-dev: ")
 	p.settled()
-	if got, want := sortedJSON(t, p.job()), sortedJSON(t, `{"model":{"diffusion":{"preset":"black-forest-labs/FLUX.1-dev"}},
-		"training":{"micro_batch":2,"resolution":512,"objective":{"kind":"diffusion","latents":"cached"},"lora":{"rank":16}},
-		"gpus":["rtx-4090"]}`); got != want {
+	want := sortedJSON(t, `{"model":{"diffusion":{"preset":"black-forest-labs/FLUX.1-dev"}}, "gpus":["rtx-4090"],
+		"training":{"micro_batch":2,"resolution":512,"lora":{"rank":16},
+			"objective":{"kind":"diffusion","latents":"cached"}}}`)
+	if got := sortedJSON(t, p.job()); got != want {
 		t.Errorf("the job is %s, want %s", got, want)
 	}
 	p.says("#title-heat", "Micro-batch by resolution")
 	p.says("#heat", "pixels")
-	eval[chromedp.Void](p, `[...document.querySelectorAll("#ways button")].find((b) => b.textContent === "CLI").click()`)
+	eval[chromedp.Void](p, `[...document.querySelectorAll("#ways button")]
+		.find((b) => b.textContent === "CLI").click()`)
 	p.says("#elsewhere", "--pipeline black-forest-labs/FLUX.1-dev")
 
 	p.set("f-training-resolution", "512 × 768")
@@ -82,7 +84,9 @@ func TestPipelinesAreTheServices(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i := slices.IndexFunc(problem.Errors, func(e struct{ Pointer, Detail string }) bool { return e.Pointer == c.pointer })
+		i := slices.IndexFunc(problem.Errors, func(e struct{ Pointer, Detail string }) bool {
+			return e.Pointer == c.pointer
+		})
 		if i < 0 {
 			t.Fatalf("nothing is wrong at %s: %v", c.pointer, problem.Errors)
 		}
@@ -99,7 +103,8 @@ func TestPipelinesAreTheServices(t *testing.T) {
 
 // TestKindsOfTraining: every kind that the form offers is one that the service takes, with the fields that it shows.
 func TestKindsOfTraining(t *testing.T) {
-	p := open(t, desktop, hashOf(`{"model":{"preset":"Qwen/Qwen2.5-0.5B"},"training":{"micro_batch":2,"sequence_length":512},"gpus":["rtx-4090"]}`))
+	p := open(t, desktop, hashOf(`{"model":{"preset":"Qwen/Qwen2.5-0.5B"},"gpus":["rtx-4090"],
+		"training":{"micro_batch":2,"sequence_length":512}}`))
 	eval[bool](p, `document.getElementById("more-kind").open = true`)
 	p.choose("f-training-objective-kind", "dpo")
 	p.says("#f-training-objective-prompt_tokens-error", "rompt_tokens is missing")
@@ -110,8 +115,9 @@ func TestKindsOfTraining(t *testing.T) {
 	p.choose("f-training-objective-reference", "precomputed")
 	p.settled()
 	p.says("#title-heat", "Micro-batch by completion length")
-	if got, want := sortedJSON(t, p.job()), sortedJSON(t, `{"model":{"preset":"Qwen/Qwen2.5-0.5B"},"training":{"micro_batch":2,
-		"objective":{"kind":"dpo","prompt_tokens":256,"completion_tokens":256,"reference":"precomputed"}},"gpus":["rtx-4090"]}`); got != want {
+	want := sortedJSON(t, `{"model":{"preset":"Qwen/Qwen2.5-0.5B"},"gpus":["rtx-4090"],"training":{"micro_batch":2,
+		"objective":{"kind":"dpo","prompt_tokens":256,"completion_tokens":256,"reference":"precomputed"}}}`)
+	if got := sortedJSON(t, p.job()); got != want {
 		t.Errorf("the job is %s, want %s", got, want)
 	}
 	for _, kind := range p.options("f-training-objective-kind") {
@@ -119,7 +125,8 @@ func TestKindsOfTraining(t *testing.T) {
 			continue // of another model
 		}
 		p.choose("f-training-objective-kind", kind)
-		p.wait(`JSON.stringify(JSON.parse(document.getElementById("document-text").value).training.objective).includes("` + kind + `")`)
+		p.wait(`JSON.stringify(JSON.parse(document.getElementById("document-text").value).training.objective)
+			.includes("` + kind + `")`)
 		if slices.Contains([]string{"dpo", "orpo", "cpo", "simpo", "kto", "grpo", "rloo"}, kind) &&
 			!strings.Contains(p.job(), "prompt_tokens") {
 			p.set("f-training-objective-prompt_tokens", "256")

@@ -1,0 +1,30 @@
+package estimator
+
+import (
+	"math"
+
+	"github.com/vramplan/vramplan/estimator/memory"
+)
+
+// judge holds a card against the figures.
+func judge(g *GPU, f memory.Figures, reserve int64) GPUFit {
+	fit := GPUFit{GPU: g.ID, Verdict: Unknown, Probability: 0.5}
+	if g.UsableBytes <= 0 {
+		return fit
+	}
+	usable := max(g.UsableBytes-reserve, 0)
+	fit.UsableBytes = usable
+	fit.HeadroomBytes = usable - f.Device
+	switch {
+	case f.High <= usable:
+		fit.Verdict = Fits
+	case f.Device <= usable:
+		fit.Verdict = Tight
+	case f.Low <= usable:
+		fit.Verdict = Unlikely
+	default:
+		fit.Verdict = DoesNotFit
+	}
+	fit.Probability = math.Round(f.Probability(usable)*1000) / 1000
+	return fit
+}
