@@ -29,9 +29,10 @@ the two it came is not known.
 const drift = `
 ## What stacks between show
 
-The corpus of oracle/ (32 jobs) was traced with releases beside the reference, all else that of the first stack, and every row between the two
-stacks that a job can tell about was taken out of the replay and put back: "yes" says that the trace is nearer with it, "no" that it is nearer
-without, in how many jobs. ` + "`make drift`" + ` makes such an answer (oracle/README.md); those below are in oracle/drift/result.
+The corpus of oracle/ (32 jobs) was traced with one library of another release, all else that of the first stack, and every row of that library
+that came between the two stacks and that a job can tell about was taken out of the replay and put back: "yes" says that the trace is nearer with
+it, "no" that it is nearer without, in how many jobs. Where a few jobs of one stack disagree, the release has a part of the row. ` + "`make drift`" + `
+makes such an answer (oracle/README.md); those below are in oracle/drift/result.
 
 `
 

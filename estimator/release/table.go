@@ -119,25 +119,25 @@ func changeTable() []Change {
 			Shown: "a trace of Llama with adapters, published runs",
 		},
 		{
-			Library: "torch", After: "2.10", From: "2.15", Switch: ReturnsWorkspace,
+			Library: "torch", After: "2.12", From: "2.15", Switch: ReturnsWorkspace,
 			What: "torch 2.15 gives cuBLAS's workspace back after each product (TORCH_CUBLAS_WORKSPACE_CACHE), and " +
 				"a product with a bias takes cuBLASLt's alone",
 			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and GPT-2",
 		},
 		{
-			Library: "torch", After: "2.10", From: "2.15", Switch: PacksNorms,
+			Library: "torch", After: "2.12", From: "2.15", Switch: PacksNorms,
 			What: "the norms of gradients in torch 2.15 are laid out behind one another, with a table of " +
 				"their beginnings",
 			Source: "aten/src/ATen/native/cuda/ForeachReduceOp.cu, 2.9.1 and 2.15.0", Shown: "traces of all families",
 		},
 		{
-			Library: "torch", After: "2.10", From: "2.15", Switch: SeedsEfficient,
+			Library: "torch", After: "2.12", From: "2.15", Switch: SeedsEfficient,
 			What:   "memory-efficient attention of torch 2.15 keeps a seed and an offset without dropout, too",
 			Source: "aten/src/ATen/native/transformers/cuda/attention.cu, 2.9.1 and 2.15.0",
 			Shown:  "traces of nanoGPT and Llama in fp32",
 		},
 		{
-			Library: "torch", After: "2.10", From: "2.15", Switch: GroupsEfficient,
+			Library: "torch", After: "2.12", From: "2.15", Switch: GroupsEfficient,
 			What: "memory-efficient attention of torch 2.15 takes grouped heads, so that fp32 does not " +
 				"write the scores out",
 			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, 2.9.1 and 2.15.0",
@@ -183,42 +183,42 @@ func changeTable() []Change {
 				"2.9.1 and 2.15.0", Shown: "traces of Llama with heads of 160",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: SumsMask,
+			Library: "transformers", After: "5.10", From: "5.23", Switch: SumsMask,
 			What:   "transformers 5.23 looks at an all-ones mask with a sum",
 			Source: "masking_utils.py (fast_all), 5.23.0", Shown: "traces of all decoders",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: BroadcastsMask,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: BroadcastsMask,
 			What:   "transformers 5.23 makes masks by broadcasting rows over columns",
 			Source: "masking_utils.py (sdpa_mask), 4.57.6 and 5.23.0",
 			Shown:  "traces of Llama with padding, Mistral and Gemma 3",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: OffsetsPositions,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: OffsetsPositions,
 			What:   "transformers 5.23 adds what the cache has seen to the positions",
 			Source: "models/llama/modeling_llama.py (LlamaModel.forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of all decoders",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: MultipliesAngles,
+			Library: "transformers", After: "5.10", From: "5.23", Switch: MultipliesAngles,
 			What:   "transformers 5.23 computes rotary angles by an elementwise product",
 			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding.forward), 4.57.6 and 5.23.0",
 			Shown:  "traces of all decoders",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: KeepsFrequencies,
+			Library: "transformers", After: "4.57", From: "5.0", Switch: KeepsFrequencies,
 			What:   "transformers 5.23 registers the frequencies of rotary embeddings a second time, as they were made",
 			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57.6 and 5.23.0",
 			Shown:  "traces of all decoders",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: ScalesInEmbedding,
+			Library: "transformers", After: "5.0", From: "5.10", Switch: ScalesInEmbedding,
 			What:   "transformers 5.23 scales Gemma's embeddings in their own module, by a buffer",
 			Source: "models/gemma/modeling_gemma.py (GemmaTextScaledWordEmbedding), 4.57.6 and 5.23.0",
 			Shown:  "traces of Gemma",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: GathersSegments,
+			Library: "transformers", After: "4.57", From: "5.0", Switch: GathersSegments,
 			What: "transformers 5.23 gathers the segments of BERT and its like by position, and adds " +
 				"positions out of place",
 			Source: "models/bert/modeling_bert.py (BertEmbeddings), 4.57.6 and 5.23.0",
@@ -232,7 +232,7 @@ func changeTable() []Change {
 			Shown:  "traces of XLM-RoBERTa and CamemBERT",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: RenamesViT,
+			Library: "transformers", After: "5.0", From: "5.10", Switch: RenamesViT,
 			What: "ViT's attention in transformers 5.23 computes queries first, and lets go of its input " +
 				"before the residual",
 			Source: "models/vit/modeling_vit.py (ViTAttention), 4.57.6 and 5.23.0", Shown: "traces of ViT",
@@ -258,12 +258,12 @@ func changeTable() []Change {
 			Shown:  "traces of Whisper",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: DropsMaskBuffers,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: DropsMaskBuffers,
 			What:   "GPT-2 of transformers 5.23 has no buffers for its mask any more",
 			Source: "models/gpt2/modeling_gpt2.py (GPT2Attention), 4.57.6 and 5.23.0", Shown: "traces of GPT-2",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksByLibrary,
+			Library: "transformers", After: "4.57", From: "5.10", Switch: MasksByLibrary,
 			What: "OPT, Falcon, Bloom, T5, GPT-J, StableLM and the hybrid Granite of transformers 5.23 " +
 				"make their masks " +
 				"as all decoders do",
@@ -280,7 +280,7 @@ func changeTable() []Change {
 			Shown:  "traces of BERT and RoBERTa with eager attention",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesT5,
+			Library: "transformers", After: "5.10", From: "5.23", Switch: InterfacesT5,
 			What: "T5's attention in transformers 5.23 goes through the library's interfaces: sdpa is " +
 				"its default, with " +
 				"the positions' bias as its mask, and eager attention adds bias and mask one after the other",
@@ -296,7 +296,7 @@ func changeTable() []Change {
 			Shown:  "traces of T5 and mT5 with tie_word_embeddings false",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: GroupsExperts,
+			Library: "transformers", After: "4.57", From: "5.0", Switch: GroupsExperts,
 			What: "mixtures of experts in transformers 5.23 keep all experts in two tensors, sort the tokens by " +
 				"expert and run grouped products (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE)",
 			Source: "integrations/moe.py (grouped_mm_experts_forward), models/mixtral/modeling_mixtral.py " +
@@ -365,14 +365,14 @@ func changeTable() []Change {
 			Shown: "traces of Qwen2-MoE",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesWindow,
+			Library: "transformers", After: "4.57", From: "5.0", Switch: CachesWindow,
 			What: "transformers 5.23 keeps the length of the window as a tensor in the cache of each " +
 				"layer that has one",
 			Source: "cache_utils.py (DynamicSlidingWindowLayer), 4.57.6 and 5.23.0",
 			Shown:  "traces of Mistral and Gemma 3",
 		},
 		{
-			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesInTraining,
+			Library: "transformers", After: "4.57", From: "5.0", Switch: CachesInTraining,
 			What: "Gemma 2 and 3, Cohere 2 and the hybrid Granite fill a cache in training in transformers 5.23",
 			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), models/cohere2/modeling_cohere2.py, " +
 				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
