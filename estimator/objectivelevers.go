@@ -115,17 +115,15 @@ func chunksLoss(t *Training, o *Objective) []ObjectiveLever {
 }
 
 func writesLess(t *Training, o *Objective) []ObjectiveLever {
-	steps := o.StepsPerGeneration
-	if steps == 0 {
-		steps = max(t.GradientAccumulation, 1)
-	}
-	if steps < 2 {
+	least := max(t.GradientAccumulation, 1) // fewer are not replayed: completions would be written within a step
+	if o.StepsPerGeneration <= least {
 		return nil
 	}
-	return []ObjectiveLever{{Code: "steps-per-generation-1", Group: "generation",
-		Title: "Write the completions of one micro-step at a time", Setting: "steps_per_generation=1",
-		Changes: map[string]any{"steps_per_generation": 1},
-		set:     func(o *Objective) { o.StepsPerGeneration = 1 }}}
+	return []ObjectiveLever{{Code: fmt.Sprintf("steps-per-generation-%d", least), Group: "generation",
+		Title:   "Write the completions of one optimizer step at a time",
+		Setting: fmt.Sprintf("steps_per_generation=%d", least),
+		Changes: map[string]any{"steps_per_generation": least},
+		set:     func(o *Objective) { o.StepsPerGeneration = least }}}
 }
 
 func withoutReference(_ *Training, o *Objective) []ObjectiveLever {

@@ -81,7 +81,10 @@ func TestPipelineRefuses(t *testing.T) {
 		}, []string{"/training/distributed/pipeline_parallel"}},
 		{"zero bubble", func(u *Training) {
 			u.Distributed.PipelineSchedule = "zb-v"
-		}, []string{"/training/distributed/pipeline_schedule"}},
+		}, nil},
+		{"zero bubble with checkpoints", func(u *Training) {
+			u.Distributed.PipelineSchedule, u.GradientCheckpointing = "zb-v", &Checkpointing{Mode: "full"}
+		}, []string{"/training/gradient_checkpointing"}},
 		{"interleaved", func(u *Training) {
 			u.Distributed.PipelineSchedule = "Interleaved1F1B"
 		}, nil},

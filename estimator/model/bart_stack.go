@@ -68,7 +68,8 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 		keyword = *crossed
 	}
 	layer := func(t *step.Tape, l *bartLayer, x, encoded step.T) step.T {
-		x, own := s.attend(t, x, l.selfNorm, &l.self, step.NoTensor, lookup{queries: n, keys: n, mask: mask, causal: true},
+		x, own := s.attend(t, x, l.selfNorm, &l.self, step.NoTensor,
+			lookup{queries: n, keys: n, mask: mask, causal: true},
 			step.NoTensor)
 		y, probabilities := s.attend(t, x, l.crossNorm, &l.cross, encoded,
 			lookup{queries: n, keys: t.Shape.Tokens, mask: crossed}, own)

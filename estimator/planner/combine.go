@@ -22,8 +22,9 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 	}
 	if s.costs.brief {
 		if bytes, err := s.leastWeights(ctx, at); err != nil || bytes > s.floor.fit().UsableBytes {
-			s.notes.add("nothing-fits", "No combination of settings makes the job fit: its weights alone take at least "+
-				"%s of %s.", estimator.Bytes(bytes), estimator.Bytes(s.floor.fit().UsableBytes))
+			s.notes.add("nothing-fits",
+				"No combination of settings makes the job fit: its weights alone take at least "+
+					"%s of %s.", estimator.Bytes(bytes), estimator.Bytes(s.floor.fit().UsableBytes))
 			return nil, err
 		}
 	}
@@ -58,32 +59,43 @@ func (s *search) combinations(ctx context.Context, work []judged) ([]proposal, e
 }
 
 // combine pulls levers at a pair until the job fits, those that change training last, and drops those that it does not
-// take. A brief plan searches among the least that each set takes, and plays what it finds; where that does not fit it
-// searches as others do.
+// take. A brief plan searches among the least that each set takes, first with the levers that promise most, and plays
+// what it finds; where that does not fit it searches as others do.
 func (s *search) combine(ctx context.Context, at Choice) (judged, error) {
 	if s.costs.brief && s.costs.base.Calibration == nil {
-		promised, err := s.pullAll(ctx, at, s.judgeLeast)
+		promised, err := s.pullAll(ctx, at, s.judgeLeast, savings.promising)
 		if err != nil {
 			return judged{}, err
 		}
 		found, err := s.judge(ctx, promised.with, at)
-		if err != nil || found.fits() || !promised.fits() {
+		if err != nil || found.fits() {
 			return found, err
 		}
 	}
-	return s.pullAll(ctx, at, s.judge)
+	if !s.costs.brief {
+		return s.pullAll(ctx, at, s.judge, savings.any)
+	}
+	whole := *s
+	whole.costs = newCosts(s.costs.estimate, s.costs.base, false)
+	whole.costs.spent = s.costs.work()
+	found, err := whole.pullAll(ctx, at, whole.judge, savings.any)
+	s.budget = whole.budget
+	return found, err
 }
 
 // judging is [search.judge], or what stands in its place.
 type judging func(context.Context, variant, Choice) (judged, error)
 
-func (s *search) pullAll(ctx context.Context, at Choice, judge judging) (judged, error) {
-	found, err := s.pull(ctx, s.floor.with, neutralLevers(s.costs.base, s.tool), at, judge)
+// choosing says which levers are asked about, given what each saves by itself.
+type choosing func(alone savings, now judged, levers []lever) []lever
+
+func (s *search) pullAll(ctx context.Context, at Choice, judge judging, choose choosing) (judged, error) {
+	found, err := s.pull(ctx, s.floor.with, neutralLevers(s.costs.base, s.tool), at, judge, choose)
 	if err != nil {
 		return judged{}, err
 	}
 	if !found.fits() {
-		found, err = s.pull(ctx, found.with, changingLevers(s.costs.base, s.shape, s.tool), at, judge)
+		found, err = s.pull(ctx, found.with, changingLevers(s.costs.base, s.shape, s.tool), at, judge, choose)
 	}
 	if err != nil || !found.fits() {
 		return found, err
@@ -93,7 +105,8 @@ func (s *search) pullAll(ctx context.Context, at Choice, judge judging) (judged,
 
 // pull adds levers one at a time, each time the one that leaves least on the card,
 // until the job fits or nothing helps.
-func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice, judge judging) (judged, error) {
+func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice, judge judging,
+	choose choosing) (judged, error) {
 	now, err := judge(ctx, v, at)
 	if err != nil {
 		return judged{}, err
@@ -101,8 +114,8 @@ func (s *search) pull(ctx context.Context, v variant, levers []lever, at Choice,
 	var alone savings
 	for round := 1; !now.fits() && s.affords(len(levers), combinationsSkipped); round++ {
 		tries := levers
-		if s.costs.brief && round > 1 {
-			tries = alone.promising(now, levers)
+		if round > 1 {
+			tries = choose(alone, now, levers)
 		}
 		var with []variant
 		for _, l := range tries {

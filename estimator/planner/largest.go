@@ -116,13 +116,14 @@ func narrow(at func(int64) (judged, error), first, lo judged, hi *judged) (judge
 }
 
 // guessEdge draws a line through what is known and reads off where it crosses the
-// capacity of the card.
+// capacity of the card. Of what fails it takes the bytes that are alive at the peak, which a brief plan knows too:
+// what fits need not be an interval, and both have to take the same way.
 func guessEdge(first, lo judged, hi *judged) int64 {
 	room := float64(lo.fit().UsableBytes - lo.highBytes())
 	var slope float64
 	switch {
 	case hi != nil && hi.result != nil:
-		slope = float64(hi.highBytes()-lo.highBytes()) / float64(hi.micro-lo.micro)
+		slope = float64(hi.result.Peak.AllocatedBytes-lo.result.Peak.AllocatedBytes) / float64(hi.micro-lo.micro)
 	case lo.micro > first.micro:
 		slope = float64(lo.highBytes()-first.highBytes()) / float64(lo.micro-first.micro)
 	}

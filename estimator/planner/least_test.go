@@ -164,8 +164,10 @@ func compareBrief(t plans, whole, brief *Plan) {
 			return o.Verdict == estimator.Fits && !strings.HasPrefix(o.Recommendation, "another card")
 		})
 	}
-	if fit(whole) != fit(brief) {
-		t.Errorf("something fits: %v, in brief %v", fit(whole), fit(brief))
+	// Both pull one setting after another, by other figures, so that a brief plan may find a set that the whole one
+	// does not; where it finds none it looks as the whole one does.
+	if fit(whole) && !fit(brief) {
+		t.Errorf("something fits, and nothing in brief")
 	}
 }
 

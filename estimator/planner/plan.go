@@ -26,8 +26,8 @@ type Request struct {
 	// Frontier asks for Frontier, Sequences, Grid and LargestModel.
 	Frontier bool
 	// Brief leaves out what takes most of the time to find and hardly anybody reads: every LowBytes, and of what cannot
-	// fit how much of it the allocator would reserve (AtLeast). Every verdict, and every figure of what may fit, is that
-	// of a whole plan; of several sets of settings with which a job fits it may name another.
+	// fit how much of it the allocator would reserve (AtLeast). Every verdict, and every figure of what may fit, is
+	// that of a whole plan; of several sets of settings with which a job fits it may name another.
 	Brief bool
 }
 
@@ -181,8 +181,8 @@ type Pair struct {
 	HighBytes            int64             `json:"high_bytes"`
 	HeadroomBytes        int64             `json:"headroom_bytes"`
 	Verdict              estimator.Verdict `json:"verdict"`
-	// AtLeast says that the pair cannot fit, and that its bytes, in a brief plan, are what is alive at the peak and what
-	// lies outside the allocator: it takes no less.
+	// AtLeast says that the pair cannot fit, and that its bytes, in a brief plan, are what is alive at the peak and
+	// what lies outside the allocator: it takes no less.
 	AtLeast          bool    `json:"at_least,omitempty"`
 	RelativeStepTime float64 `json:"relative_step_time"`
 }

@@ -46,6 +46,9 @@ func generate(data string) (map[string][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("derive the model catalog: %w", err)
 	}
+	if err := revise(models, filepath.Join(data, "..", dialects[0]), releasedModelSeeds); err != nil {
+		return nil, err
+	}
 	files := map[string][]byte{}
 	for _, t := range []struct {
 		name, seed, revision string

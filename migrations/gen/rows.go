@@ -28,6 +28,8 @@ type row struct {
 	id       string
 	document []byte // without id and aliases
 	aliases  []alias
+	// revision counts the states that the entry has had; 0 leaves counting to the database.
+	revision int
 }
 
 type alias struct{ name, note string }
@@ -142,7 +144,7 @@ func snapshot(rows []row) ([]byte, error) {
 			AliasNotes map[string]string `json:"alias_notes,omitempty"`
 			Origin     catalog.Origin    `json:"origin"`
 			Revision   int64             `json:"revision"`
-		}{ID: r.id, Origin: catalog.Builtin, Revision: 1}
+		}{ID: r.id, Origin: catalog.Builtin, Revision: int64(max(r.revision, 1))}
 		for _, a := range r.aliases {
 			entry.Aliases = append(entry.Aliases, a.name)
 			if a.note != "" {
@@ -178,17 +180,31 @@ func seed(table string, rows []row, revision string) []byte {
 	fmt.Fprintf(&b, "DELETE FROM %s_aliases WHERE origin = 'builtin';\n", singular)
 	fmt.Fprintf(&b, "DELETE FROM %s WHERE origin = 'builtin' AND id NOT IN (\n%s\n);\n", table,
 		strings.Join(ids, ",\n"))
-	fmt.Fprintf(&b, "INSERT INTO %s (id, origin, position, document, created_at, updated_at) VALUES\n", table)
+	counted := rows[0].revision > 0
+	column := ""
+	if counted {
+		column = "revision, "
+	}
+	fmt.Fprintf(&b, "INSERT INTO %s (id, origin, position, %sdocument, created_at, updated_at) VALUES\n", table, column)
 	for i, r := range rows {
-		fmt.Fprintf(&b, "(%s, 'builtin', %d, %s, '%s', '%s')%s\n", quote(r.id), i, quote(string(r.document)), seededAt,
-			seededAt, comma(i, len(rows)))
+		value := ""
+		if counted {
+			value = fmt.Sprintf("%d, ", r.revision)
+		}
+		fmt.Fprintf(&b, "(%s, 'builtin', %d, %s%s, '%s', '%s')%s\n", quote(r.id), i, value, quote(string(r.document)),
+			seededAt, seededAt, comma(i, len(rows)))
+	}
+	next := fmt.Sprintf("CASE WHEN %[1]s.document = excluded.document THEN %[1]s.revision ELSE %[1]s.revision + 1 END",
+		table)
+	if counted {
+		next = "excluded.revision"
 	}
 	fmt.Fprintf(&b, `ON CONFLICT (id, origin) DO UPDATE SET
     position = excluded.position,
-    revision = CASE WHEN %[1]s.document = excluded.document THEN %[1]s.revision ELSE %[1]s.revision + 1 END,
+    revision = %[2]s,
     updated_at = CASE WHEN %[1]s.document = excluded.document THEN %[1]s.updated_at ELSE excluded.updated_at END,
     document = excluded.document;
-`, table)
+`, table, next)
 	var values []string
 	for _, r := range rows {
 		for i, a := range r.aliases {

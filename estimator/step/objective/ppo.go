@@ -120,7 +120,8 @@ func (o PPO) Between(t *step.Tape, net step.Network) {
 // write is a generation of so many completions, and their logits in one tensor.
 func (o PPO) write(t *step.Tape, net step.Network, rows int64) step.T {
 	ids, mask := t.Input(rows*o.Prompt, step.I64), t.Input(rows*o.Prompt, step.I64)
-	pass := step.Pass{Shape: step.Shape{Batch: rows, Tokens: o.Prompt}, WithoutGraph: true, Evaluating: true, Caches: true,
+	pass := step.Pass{Shape: step.Shape{Batch: rows, Tokens: o.Prompt}, WithoutGraph: true, Evaluating: true,
+		Caches:     true,
 		LastTokens: 1, Unwrapped: true}
 	out := t.Run(net, []step.T{ids, mask, step.NoTensor}, pass)
 	chosenToken(t, out.Logits)
@@ -150,7 +151,8 @@ func (o PPO) write(t *step.Tape, net step.Network, rows int64) step.T {
 // measure passes so many completions through the reference, the value model and the reward model.
 func (o PPO) measure(t *step.Tape, net step.Network, rows int64) {
 	shape := o.shape(rows)
-	ids, mask, labels := t.Input(shape.N(), step.I64), t.Input(shape.N(), step.Bool), t.Input(rows*o.Completion, step.I64)
+	ids, mask, labels := t.Input(shape.N(), step.I64), t.Input(shape.N(), step.Bool),
+		t.Input(rows*o.Completion, step.I64)
 	inputs := []step.T{ids, mask, step.NoTensor}
 	pass := step.Pass{Shape: shape, WithoutGraph: true, Evaluating: true, HiddenStates: true, Caches: o.Caches,
 		Unwrapped: true}
