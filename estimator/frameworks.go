@@ -1,6 +1,11 @@
 package estimator
 
-import "sort"
+import (
+	"sort"
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+)
 
 // loop is what a framework's training loop does where the job does not say.
 type loop struct {
@@ -66,4 +71,33 @@ func frameworkNames() []string {
 	}
 	sort.Strings(names)
 	return names
+}
+
+// loop takes the defaults of the framework where the job does not say.
+func (r *resolved) loop(t *Training, errs *invalid.List) {
+	r.framework = t.Framework
+	if r.framework == "" {
+		r.framework = "hf-trainer"
+		switch rec := r.arch.Recording(); {
+		case r.arch.NanoGPT():
+			r.framework = "nanogpt"
+		case rec != nil && !r.arch.Reentrant:
+			r.framework = "pytorch"
+		}
+	}
+	f, ok := frameworks[r.framework]
+	if !ok {
+		errs.Add("/training/framework", "unknown_value", "framework is %.40q; %s are accepted", r.framework,
+			strings.Join(frameworkNames(), ", "))
+	}
+	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.holdLogits, f.holdFloat32
+	if t.HoldLogits != nil {
+		r.recipe.HoldLogits = *t.HoldLogits
+		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits
+	}
+	r.recipe.NextBatchEarly = r.recipe.HoldLogits
+	r.ownModules = f.ownModules
+	r.recipe.PacksHalf = r.framework == "litgpt"
+	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
+	r.arch.LitGPT = r.recipe.PacksHalf && !compiled
 }

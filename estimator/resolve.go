@@ -1,8 +1,6 @@
 package estimator
 
 import (
-	"strings"
-
 	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/evidence"
 	"github.com/vramplan/vramplan/estimator/invalid"
@@ -335,34 +333,6 @@ func (r *resolved) precision(t *Training, errs *invalid.List) {
 		errs.Add("/training/precision", "unknown_value", "precision is %.40q; amp-bf16, amp-fp16, fp32, tf32, bf16 "+
 			"and fp16 are accepted", t.Precision)
 	}
-}
-
-func (r *resolved) loop(t *Training, errs *invalid.List) {
-	r.framework = t.Framework
-	if r.framework == "" {
-		r.framework = "hf-trainer"
-		switch rec := r.arch.Recording(); {
-		case r.arch.NanoGPT():
-			r.framework = "nanogpt"
-		case rec != nil && !r.arch.Reentrant:
-			r.framework = "pytorch"
-		}
-	}
-	f, ok := frameworks[r.framework]
-	if !ok {
-		errs.Add("/training/framework", "unknown_value", "framework is %.40q; %s are accepted", r.framework,
-			strings.Join(frameworkNames(), ", "))
-	}
-	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.holdLogits, f.holdFloat32
-	if t.HoldLogits != nil {
-		r.recipe.HoldLogits = *t.HoldLogits
-		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits
-	}
-	r.recipe.NextBatchEarly = r.recipe.HoldLogits
-	r.ownModules = f.ownModules
-	r.recipe.PacksHalf = r.framework == "litgpt"
-	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
-	r.arch.LitGPT = r.recipe.PacksHalf && !compiled
 }
 
 // unsupported names every field that asks for something that is not modelled yet.
