@@ -34,15 +34,22 @@ func Allocated() uint64 {
 }
 
 // Reading calls read, which reads a document of so many bytes, and says whether it took more processor time or memory
-// than that may take. Nothing else should be at work in the process.
+// than that may take. Nothing else should be at work in the process. What took too much is read again, for the
+// collector may have had the garbage of others to do, and tables are made when they are first asked for: what a
+// document takes, it takes each time.
 func Reading(documentBytes int, read func()) error {
-	began, before := Time(), Allocated()
-	read()
-	took, bytes := Time()-began, int64(Allocated()-before)
-	most, mostBytes := anyway+time.Duration(documentBytes)*perByte, anywayBytes+int64(documentBytes)*bytesPerByte
-	if took > most || bytes > mostBytes {
-		return fmt.Errorf("reading %d bytes took %v and %d bytes of memory; %v and %d are the most", documentBytes, took,
+	const times = 3
+	var dear error
+	for range times {
+		began, before := Time(), Allocated()
+		read()
+		took, bytes := Time()-began, int64(Allocated()-before)
+		most, mostBytes := anyway+time.Duration(documentBytes)*perByte, anywayBytes+int64(documentBytes)*bytesPerByte
+		if took <= most && bytes <= mostBytes {
+			return nil
+		}
+		dear = fmt.Errorf("reading %d bytes took %v and %d bytes of memory; %v and %d are the most", documentBytes, took,
 			bytes, most, mostBytes)
 	}
-	return nil
+	return dear
 }
