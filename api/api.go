@@ -9,6 +9,7 @@
 //	@title			vramplan
 //	@version		1
 //	@description	Plans the GPU memory of training jobs: a job document in, bytes by component out. Requests are strict: unknown and duplicate fields are refused, all of them at once. Answers are tolerant: clients ignore fields that they do not know. Sizes are in bytes. Equal requests with equal versions get equal bytes.
+//	@contact.name	vramplan
 //	@license.name	Apache-2.0
 //	@tag.name			estimates
 //	@tag.description	What a job takes, and the ways to make it fit.
@@ -164,7 +165,7 @@ func Routes() []Route {
 		{Method: post, Path: "/v1/estimate", Alias: "/estimate", Query: []string{"timeline", "tensors", "calibration"},
 			handle: (*API).estimate},
 		{Method: post, Path: "/v1/estimate/batch", Alias: "/estimate/batch",
-			Query: []string{"timeline", "tensors", "brief", "verdicts", "calibration"}, handle: (*API).estimateBatch},
+			Query: []string{"timeline", "tensors", "brief", "verdicts", "at_least", "calibration"}, handle: (*API).estimateBatch},
 		{Method: post, Path: "/v1/plan", Alias: "/plan", Query: []string{"frontier", "brief", "calibration"},
 			handle: (*API).plan},
 		{Method: post, Path: "/v1/compare", Alias: "/compare", Query: []string{"calibration"}, handle: (*API).compare},

@@ -35,6 +35,7 @@ const batchBufferBytes = 64 << 10
 //	@Param			tensors		query		bool	false	"Add the tensors that are alive at the peak"
 //	@Param			brief		query		bool	false	"Answer with the peak and the verdicts of each job alone"
 //	@Param			verdicts	query		bool	false	"Answer with the device figure and the verdicts of each job alone, which is quicker: the smallest limit is looked for no further than a verdict needs"
+//	@Param			at_least	query		bool	false	"With verdicts: of a job that fits on none of its cards answer with the least that it takes, marked at_least, which is quicker again; its verdicts are the same"
 //	@Param			calibration	query		string	false	"Answer with this calibration; the active one if not given"
 //	@Success		200			{string}	string	"Results and problems, one a line"
 //	@Failure		400,415,422,429,500,503	{object}	problem.Problem
@@ -54,6 +55,12 @@ func (a *API) estimateBatch() endpoint {
 			return nil, err
 		}
 		o.VerdictsOnly = verdicts
+		if o.AtLeast, err = q.flag("at_least"); err != nil {
+			return nil, err
+		}
+		if o.AtLeast && !verdicts {
+			return nil, problem.New(problem.InvalidQuery, "at_least goes with verdicts=true, which is not given.")
+		}
 		if err := accept(r, "application/x-ndjson", "application/ndjson", "application/jsonl",
 			"application/x-jsonlines", "application/json"); err != nil {
 			return nil, err
@@ -104,6 +111,8 @@ type verdict struct {
 
 type devicePeak struct {
 	DeviceBytes int64 `json:"device_bytes"`
+	// AtLeast says that the job fits nowhere and that DeviceBytes is the least that it takes.
+	AtLeast bool `json:"at_least,omitempty"`
 }
 
 type gpuVerdict struct {
@@ -114,7 +123,7 @@ type gpuVerdict struct {
 }
 
 func verdictOf(r *estimator.Result) verdict {
-	v := verdict{Peak: devicePeak{r.Peak.DeviceBytes}, GPUs: make([]gpuVerdict, len(r.GPUs))}
+	v := verdict{Peak: devicePeak{r.Peak.DeviceBytes, r.AtLeast}, GPUs: make([]gpuVerdict, len(r.GPUs))}
 	for i, g := range r.GPUs {
 		v.GPUs[i] = gpuVerdict{g.GPU, g.UsableBytes, g.HeadroomBytes, g.Verdict}
 	}

@@ -29,6 +29,7 @@ var contentTypes = map[string]string{
 // openAPI serves the OpenAPI document.
 //
 //	@Summary		This document
+//	@Description	OpenAPI 3.1, made from the handlers; its examples are run as tests.
 //	@ID				openapi
 //	@Tags			documentation
 //	@Produce		json
@@ -57,6 +58,7 @@ func page(name string) func(*API) endpoint {
 // asset serves the styles and scripts of the pages.
 //
 //	@Summary		Styles and scripts of the pages
+//	@Description	What the pages load: plain modules and styles, from nowhere else.
 //	@ID				asset
 //	@Tags			documentation
 //	@Produce		text/css,text/javascript
@@ -79,6 +81,7 @@ func (a *API) asset() endpoint {
 // explainProblem is the page of a problem's type.
 //
 //	@Summary		What a type of problem means
+//	@Description	The page that the type of a problem names, as text.
 //	@ID				explainProblem
 //	@Tags			documentation
 //	@Produce		plain
@@ -106,8 +109,9 @@ func (a *API) explainProblem() endpoint {
 
 // The two pages have no handler of their own to carry these annotations.
 //
-//	@Summary	A reader of this document
-//	@ID			docs
+//	@Summary		A reader of this document
+//	@Description	A page that shows the OpenAPI document.
+//	@ID				docs
 //	@Tags		documentation
 //	@Produce	html
 //	@Success	200		{string}	string
@@ -117,7 +121,8 @@ func _() {}
 
 // The first page.
 //
-//	@Summary	The calculator: a job in a form, what it takes and what makes it fit beside it
+//	@Summary		The calculator
+//	@Description	A job in a form, and beside it what it takes and what makes it fit.
 //	@ID			index
 //	@Tags		documentation
 //	@Produce	html

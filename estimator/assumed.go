@@ -33,7 +33,7 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 	a := &Assumed{
 		MicroBatch: r.shape.Batch, GradientAccumulation: max(t.GradientAccumulation, 1),
 		Precision: cmp.Or(t.Precision, PrecisionAMPBF16), Optimizer: r.optimizerWords(t.Optimizer),
-		GradientCheckpointing: r.checkpointed(t), Compiled: run.recipe.Compile, Framework: r.framework,
+		GradientCheckpointing: r.checkpointed(t), Compiled: run.recipe.Compiles(), Framework: r.framework,
 		Releases: map[string]string{},
 	}
 	if kind := objectiveKind(t); kind != languageModel {

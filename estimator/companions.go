@@ -13,6 +13,8 @@ type companion struct {
 	name  string // what it is for
 	arch  model.Architecture
 	dtype step.DType
+	// passed says that something is passed through it as it is, other than through the trained model itself.
+	passed bool
 }
 
 // parameters are all of the companion's.
@@ -22,16 +24,13 @@ func (c *companion) parameters(plain bool) step.Parameters {
 	return p
 }
 
-// passed are the companions that something is passed through, other than through the trained model itself.
-var passed = []string{teacherName, rewardName}
-
 // standBeside lets a tape pass something through other models: those that are trained beside the first of so many
 // parameters, and the companions.
 func (r *resolved) standBeside(t *step.Tape, rc step.Recipe, first int, trained []step.Companion) {
 	t.Companions = trained
 	for i := range r.beside {
 		c := &r.beside[i]
-		if !slices.Contains(passed, c.name) {
+		if !c.passed {
 			continue
 		}
 		net, parameters := c.whole(rc).BuildBehind(first, c.dtype)

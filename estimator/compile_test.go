@@ -19,7 +19,10 @@ func TestCompiledFamilies(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		in := Input{Job: randomJob(t)}
 		// What is refused together with compilation would leave too few jobs.
-		in.Job.Training.Loss, in.Job.Training.Evaluation, in.Job.Training.Distributed = nil, nil, nil
+		in.Job.Training.Loss, in.Job.Training.Evaluation = nil, nil
+		if d := in.Job.Training.Distributed; d != nil && d.Data != "ddp" {
+			in.Job.Training.Distributed = nil
+		}
 		if l := in.Job.Training.LoRA; l != nil {
 			l.DoRA, l.DoubleQuantization = false, false
 			if quantisations[l.BasePrecision] != step.NotQuantised {

@@ -65,6 +65,8 @@ func (r *resolved) contextFits(t *Training, errs *invalid.List) {
 				"on a GPU, and heads of a multiple of 8 and up to 256 elements"},
 		{r.recipe.Attention != step.AttentionSDPA, "attention", "sequences that GPUs share go through torch's own " +
 			"attention; sdpa is modelled"},
+		{r.recipe.Compiles(), "compile", "torch.compile where GPUs share sequences is not modelled yet; leave one of " +
+			"them out"},
 		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
 			"selective checkpointing where GPUs share sequences is not modelled yet; none and full are"},
 	} {

@@ -176,11 +176,9 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{stage == 3 && r.evaluation != nil, "evaluation", "an evaluation pass under ZeRO-3 is not modelled; " +
-			"leave one of them out"},
 		{w.offloadsParameters && stage != 3, "distributed/offload_parameters",
 			"parameters are offloaded under zero3 only"},
-		{rc.Compile || rc.CompileLoss, "compile",
+		{rc.Compiles(), "compile",
 			"torch.compile under DeepSpeed is not modelled; leave one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under DeepSpeed is not modelled; " +
 			"leave one of them out"},

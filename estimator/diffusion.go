@@ -150,7 +150,7 @@ func (r *resolved) scriptFits(t *Training, s *diffusionScript, errs *invalid.Lis
 		"out", s.name)
 	conflict(o.Latents == "cached" && !s.cachesLatents && !s.encodesFirst, objectivePointer+"/latents",
 		"%s encodes the pictures in each step; each-step is accepted", s.name)
-	conflict(o.TextEmbeddings == "cached" && s.keepsTexts, objectivePointer+"/text_embeddings",
+	conflict(o.TextEmbeddings == "cached" && s.keepsTexts && !s.readsOnce, objectivePointer+"/text_embeddings",
 		"%s reads the prompts in each step, and keeps its text encoders on the GPU; each-step is accepted", s.name)
 	unsupported := func(is bool, pointer, what string) {
 		if is {
@@ -257,7 +257,7 @@ func (r *resolved) arrange(t *Training, s *diffusionScript) model.Arrangement {
 	if s.wideVAE {
 		a.VAE = step.F32
 	}
-	a.PromptsStay = !s.keepsTexts && !s.encodesFirst
+	a.PromptsStay = !s.keepsTexts && !s.encodesFirst || s.readsOnce
 	if a.EmbeddedTokens = s.t5Tokens; s.tellsNoise {
 		a.EmbeddedTokens = s.clipTokens
 	}
@@ -328,7 +328,10 @@ func (r *resolved) diffusionNotes(t *Training) []Note {
 	if !ok {
 		return nil
 	}
-	if s.keepsTexts {
+	if s.readsOnce {
+		notes = append(notes, Note{Code: "text-encoders-stay", Text: s.name + " keeps its text encoders on the GPU " +
+			"through training, though it reads its prompt before"})
+	} else if s.keepsTexts {
 		notes = append(notes, Note{Code: "text-encoders-stay", Text: s.name + " keeps its text encoders on the GPU " +
 			"through training, and reads the prompts in each step"})
 	}

@@ -49,7 +49,7 @@ var diffusionScripts = append([]diffusionScript{
 	{name: "dreambooth/train_dreambooth_flux.py", family: "flux", train: "transformer",
 		order: []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser}, packs: true, t5Tokens: 512,
 		clipTokens: 77},
-}, unetScripts...)
+}, append(slices.Clone(unetScripts), dreamBoothScripts...)...)
 
 // scriptFor is the script that a job names, or the one that trains its model so; ok is false where there is none.
 func scriptFor(t *Training, family string) (s diffusionScript, ok bool) {

@@ -1,6 +1,8 @@
 package estimator
 
 import (
+	"slices"
+
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
@@ -23,6 +25,11 @@ type unetScript struct {
 	keepsGradients bool
 	// clipsNothing: what clip_grad_norm_ gets is a filter that the optimizer has exhausted.
 	clipsNothing bool
+	// keepsPixels: the pictures in the autoencoder's type are a variable, and copiesPixels: what is encoded is another
+	// copy of them.
+	keepsPixels, copiesPixels bool
+	// readsOnce: one prompt is read before training, and the text encoders stay all the same.
+	readsOnce bool
 }
 
 // attentionTargets are the modules of a UNet that its scripts put adapters on.
@@ -50,6 +57,26 @@ var unetScripts = []diffusionScript{
 		unetScript: unetScript{tellsNoise: true, controls: true, keepsGradients: true}},
 }
 
+// dreamBoothTargets are the modules that train_dreambooth_lora.py puts adapters on.
+var dreamBoothTargets = append(slices.Clone(attentionTargets), "add_k_proj", "add_v_proj")
+
+// dreamBoothScripts train a UNet on pictures of one prompt. Sources: diffusers examples, 0.39.
+var dreamBoothScripts = []diffusionScript{
+	{name: "dreambooth/train_dreambooth.py", family: model.UNet, train: trainsUNet,
+		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+		keepsTexts: true, clipTokens: 77,
+		unetScript: unetScript{tellsNoise: true, keepsGradients: true, keepsPixels: true, copiesPixels: true}},
+	{name: "dreambooth/train_dreambooth_lora.py", family: model.UNet, train: trainsUNet, adapters: true,
+		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+		keepsTexts: true, clipTokens: 77, targets: dreamBoothTargets,
+		unetScript: unetScript{tellsNoise: true, keepsPixels: true}},
+	// del tokenizers, text_encoders frees nothing: text_encoder_one and text_encoder_two are variables of their own
+	{name: "dreambooth/train_dreambooth_lora_sdxl.py", family: model.UNetXL, train: trainsUNet, adapters: true,
+		order:      []model.Part{model.PartDenoiser, model.PartVAE, model.PartTexts},
+		keepsTexts: true, wideVAE: true, clipTokens: 77, targets: attentionTargets,
+		unetScript: unetScript{tellsNoise: true, wide: true, keepsPixels: true, readsOnce: true}},
+}
+
 // trainsUNet is what most of them train.
 const trainsUNet = "unet"
 
@@ -69,14 +96,18 @@ func (r *resolved) tellNoise(t *Training, s *diffusionScript, holds model.Arrang
 					"accepted", s.name)
 		}
 	} else {
+		if s.readsOnce && o.TextEmbeddings == "each-step" {
+			errs.Add(objectivePointer+"/text_embeddings", "conflict",
+				"%s reads its prompt before training; cached is accepted", s.name)
+		}
 		r.readsPrompts(s, errs)
 		if !r.arch.HasVAE() {
 			errs.Add(parts+"/vae", "required", "vae is missing: %s encodes the pictures in each step", s.name)
 		}
 	}
 	r.recipe.Objective = objective.Noise{Cached: s.encodesFirst, Wide: s.wide, Controls: s.controls,
-		Weights: holds.Frozen,
-		VAE:     holds.VAE}
+		Weights: holds.Frozen, VAE: holds.VAE, KeepsPixels: s.keepsPixels, CopiesPixels: s.copiesPixels,
+		ReadOnce: s.readsOnce}
 	r.recipe.KeepsGradients = s.keepsGradients
 	r.clip = r.clip && !s.clipsNothing
 }

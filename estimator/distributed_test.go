@@ -95,7 +95,7 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 		{"sharded with what is not modelled", func(u *Training) {
 			u.Distributed.Data, u.Compile, u.Evaluation = "fsdp", &Compile{Model: true}, &Evaluation{}
 			u.Optimizer = &Optimizer{Name: "adamw-8bit"}
-		}, []string{"/training/compile", "/training/evaluation", "/training/evaluation", "/training/optimizer/name"}},
+		}, []string{"/training/compile", "/training/evaluation", "/training/optimizer/name"}},
 		{"tensor and pipeline parallel", func(u *Training) {
 			u.Distributed.TensorParallel, u.Distributed.PipelineParallel = 2, 4
 		},
@@ -103,7 +103,10 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 		{"an own engine", func(u *Training) {
 			u.Framework = "deepspeed"
 		}, []string{"/training/distributed/world_size"}},
-		{"compiled", func(u *Training) { u.Compile = &Compile{Model: true} }, []string{"/training/compile"}},
+		{"compiled", func(u *Training) { u.Compile = &Compile{Model: true} }, nil},
+		{"sharded and compiled", func(u *Training) {
+			u.Distributed.Data, u.Compile = "fsdp", &Compile{Loss: true}
+		}, []string{"/training/compile"}},
 		{"too many", func(u *Training) {
 			u.Distributed.WorldSize = 1 << 21
 		}, []string{"/training/distributed/world_size"}},

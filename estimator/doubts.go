@@ -110,7 +110,7 @@ func (r *resolved) doubts(run *run) []doubt {
 		}
 	}
 	add(r.provenOn == "", versionsDoubt)
-	add(r.recipe.Compile, compiledDoubt)
+	add(r.recipe.Compile || r.recipe.CompileBlocks, compiledDoubt)
 	add(r.ownModules, modulesDoubt)
 	add(r.packedByGPTQ(), packedDoubt)
 	list = append(list, r.recordedDoubts()...)

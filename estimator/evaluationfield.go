@@ -17,7 +17,7 @@ func (r *resolved) evaluate(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/micro_batch", "out_of_range", "micro_batch is %d; it is from 1 to %d", e.MicroBatch, 1<<30)
 		return
 	}
-	if r.recipe.Compile || r.recipe.CompileLoss {
+	if r.recipe.Compiles() {
 		errs.Add(pointer, "unsupported", "an evaluation pass is not modelled together with torch.compile yet; "+
 			"leave one of them out")
 	}
@@ -51,8 +51,9 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *p
 	rc.Evaluation, rc.UseCache = true, a.UseCache && !r.ownModules
 	shape := r.shape
 	shape.Batch = r.evaluation.MicroBatch
-	units, recorded, layers := recordedLayers(&a, plain)
+	units, recorded, layers := recordedLayers(&a, plain || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
+	w.evaluated.Order = w.tape.Order // its uses are the first of those that the training step was seen to make
 	w.evaluated.Reset(rc, shape, parameters)
 	w.evaluated.Look = r.watch()
 	return &play.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),

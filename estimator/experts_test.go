@@ -55,6 +55,18 @@ var mixtures = map[string]func(t *rapid.T, config map[string]any) []string{
 		config["n_group"], config["topk_group"] = 2, rapid.Int64Range(1, 2).Draw(t, "topk_group")
 		return []string{"kv_b_proj", "o_proj", "down_proj"}
 	},
+	"glm4_moe": func(t *rapid.T, config map[string]any) []string {
+		config["first_k_dense_replace"], config["n_shared_experts"] = rapid.Int64Range(0, 4).Draw(t, "dense layers"),
+			rapid.Int64Range(1, 2).Draw(t, "shared experts")
+		config["n_routed_experts"], config["num_experts_per_tok"] = rapid.SampledFrom([]int64{4, 8, 12}).Draw(t,
+			"experts"), rapid.Int64Range(1, 3).Draw(t, "experts_per_token")
+		config["n_group"], config["topk_group"] = rapid.SampledFrom([]int64{1, 2}).Draw(t, "n_group"), 1
+		config["moe_intermediate_size"] = rapid.Int64Range(8, 60).Draw(t, "moe_intermediate_size")
+		config["norm_topk_prob"], config["use_qk_norm"] = rapid.Bool().Draw(t, "norm_topk_prob"),
+			rapid.Bool().Draw(t, "use_qk_norm")
+		config["attention_bias"] = rapid.Bool().Draw(t, "attention_bias")
+		return []string{"q_proj", "v_proj", "o_proj"}
+	},
 	"mixtral": func(t *rapid.T, config map[string]any) []string {
 		count := rapid.Int64Range(1, 12).Draw(t, "experts")
 		config["num_local_experts"], config["num_experts_per_tok"] = count,
@@ -134,7 +146,7 @@ func TestPublishedMXFP4(t *testing.T) {
 func mixtureOfManyJob(t *rapid.T, draw func(*rapid.T) Job) Job {
 	job := draw(t)
 	family := rapid.SampledFrom([]string{"qwen2_moe", "qwen3_moe", "olmoe", "gpt_oss", "deepseek_v3",
-		"mixtral"}).Draw(t, "mixture")
+		"glm4_moe", "mixtral"}).Draw(t, "mixture")
 	heads := rapid.SampledFrom([]int64{1, 2, 4}).Draw(t, "heads of the mixture")
 	config := map[string]any{"model_type": family, "num_hidden_layers": rapid.Int64Range(1, 9).Draw(t,
 		"layers of the mixture"),

@@ -68,6 +68,9 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 		sh.Stored = d
 	}
 	switch {
+	case rc.Autocast && r.framework == "torchtitan": // fully_shard's own mixed precision, without autocast
+		rc.Autocast, rc.Stored = false, rc.Compute
+		sh.Reduced = step.F32
 	case rc.Autocast && halvesParameters[r.framework]:
 		rc.Stored = rc.Compute
 		sh.Reduced, sh.CastsOutputs = rc.Compute, true
@@ -113,6 +116,12 @@ var accumulatesWhole = map[string]bool{"hf-trainer": true, "trl": true, "acceler
 var runsTransformers = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
 	"llama-factory": true, "ms-swift": true, "pytorch": true}
 
+// compilesBlocks says whether torch.compile is called on every layer, as torchtitan does before it shards them.
+// Source: torchtitan/models/llama3/infra/parallelize.py (apply_compile), 0.2.0.
+func (r *resolved) compilesBlocks(t *Training) bool {
+	return r.arch.Titan() && t.Distributed != nil && t.Distributed.Data == "fsdp" && r.recipe.Compute.Half()
+}
+
 // sharded is training.distributed with data fsdp: fully_shard on every layer and on the model.
 func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	d, rc, sh := t.Distributed, &r.recipe, r.fsdp
@@ -121,15 +130,15 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		field, what string
 	}{
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
-		{rc.Compile || rc.CompileLoss, "compile",
-			"torch.compile under FSDP is not modelled yet; leave one of them out"},
+		{rc.Compile || rc.CompileLoss && !r.arch.Titan(), "compile",
+			"torch.compile under FSDP is modelled for torchtitan's Llama in half precision, block by block; leave " +
+				"one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; " +
 			"leave one of them out"},
 		{!r.optimizer.Sharded, "optimizer/name", "under FSDP " +
 			enumeration(optimizerNames(func(o *optim.Optimizer) bool {
 				return o.Sharded
 			})) + " are modelled"},
-		{r.evaluation != nil, "evaluation", "an evaluation pass under FSDP is not modelled yet; leave one of them out"},
 	} {
 		if x.applies {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)

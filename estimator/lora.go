@@ -44,6 +44,9 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.
 		adapters.Dtype = r.recipe.Stored
 	}
+	if objectiveKind(t) == "reward" {
+		r.scores(&adapters)
+	}
 	r.adapted = true
 	r.recipe.InputGradients = r.recipe.InputGradients || r.recipe.CheckpointEvery > 0
 	r.arch.Adapt(adapters, pointer, errs)

@@ -68,7 +68,7 @@ func (r *resolved) lossFits(errs *invalid.List) {
 	switch {
 	case r.recipe.Loss.Kind == step.LossStandard:
 		return
-	case r.recipe.Compile || r.recipe.CompileLoss:
+	case r.recipe.Compiles():
 		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
 	case r.recipe.Loss.Kind == step.LossFusedLinear && r.arch.AdaptedHead():
 		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix alone and knows no adapter on "+

@@ -32,7 +32,13 @@ func meshJob(t *rapid.T) Job {
 					"dualpipe-v"}).Draw(t, "schedule")
 			}
 			d.ContextParallelKind = rapid.SampledFrom([]string{"", "alltoall"}).Draw(t, "kind")
-			d.WorldSize = d.TensorParallel * d.ContextParallel * d.PipelineParallel * of("data", 1, 2)
+			d.WorldSize = d.TensorParallel * d.ContextParallel * d.PipelineParallel * of("data", 1, 2, 2)
+			if d.TensorParallel*d.ContextParallel*d.PipelineParallel == 1 {
+				u.Compile = rapid.SampledFrom([]*Compile{nil, {Model: true, Loss: true}, {Model: true}, {Loss: true}}).
+					Draw(t, "compile")
+				u.GradientCheckpointing = &Checkpointing{Mode: rapid.SampledFrom([]string{"none", "full", "selective-op"}).
+					Draw(t, "keeps")}
+			}
 			d.Rank = new(rapid.Int64Range(0, d.WorldSize-1).Draw(t, "rank"))
 		} else {
 			family = rapid.SampledFrom([]string{"llama", "mistral", "qwen2"}).Draw(t, "family")

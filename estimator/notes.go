@@ -57,10 +57,18 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	if run.recipe.UseCache {
 		add("kv-cache", "the model fills a key/value cache in training, the library's default; use_cache=False saves it")
 	}
+	if run.applied.CuDNN {
+		add("cudnn-attention", "attention is cuDNN's, which this release of torch prefers on this card; what its engine "+
+			"asks for while it runs, besides what cuDNN's frontend lays out, is not known and in no figure")
+	}
 	if run.recipe.Compile {
 		add("compiled", "torch.compile: what Inductor fuses is not allocated and what it can make again is not kept; "+
 			"its order of allocations is approximated, and the bounds are wider. Compiling and tuning themselves are "+
 			"not in the figures")
+	}
+	if run.recipe.CompileBlocks {
+		add("compiled", "torch.compile of every layer by itself: what Inductor writes for this model was read off its "+
+			"programs. Compiling and tuning themselves are not in the figures")
 	}
 	if r.parallel != nil {
 		notes = append(notes, r.parallel.notes()...)

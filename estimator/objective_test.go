@@ -16,7 +16,7 @@ import (
 func tracedKinds(t *testing.T) map[string]Job {
 	t.Helper()
 	jobs := map[string]Job{}
-	for _, name := range []string{"language", "contrastive", "traced"} {
+	for _, name := range []string{"language", "contrastive", "traced", "crosses"} {
 		readKinds(t, "accuracy/testdata/kinds/"+name+".jsonl", jobs)
 	}
 	return jobs
@@ -123,8 +123,8 @@ func TestObjectiveConflicts(t *testing.T) {
 		"generations within a step": {`"gradient_accumulation": 4, "objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "steps_per_generation": 2}`,
 			[]string{"/training/objective/steps_per_generation"}},
 		"a share of vLLM": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "rollout": "vllm-colocate"}`, []string{"/training/objective/rollout"}},
-		"adapters under PPO": {`"lora": {"rank": 8, "target_modules": ["q_proj"]}, "objective": {"kind": "ppo", "prompt_tokens": 32, "completion_tokens": 32}`,
-			[]string{"/training/lora"}},
+		"a group's loss that is none": {`"objective": {"kind": "grpo", "prompt_tokens": 32, "completion_tokens": 32, "num_generations": 2, "loss_type": "nll"}`,
+			[]string{"/training/objective/loss_type"}},
 		"PPO after its removal": {`"versions": {"trl": "1.16.0"}, "objective": {"kind": "ppo", "prompt_tokens": 32, "completion_tokens": 32}`,
 			[]string{"/training/versions"}},
 		"no teacher": {`"sequence_length": 64, "objective": "gkd"`, []string{"/training/objective/teacher"}},

@@ -118,7 +118,7 @@ func (r *resolved) matryoshka(o *Objective, kind string, c *objective.Contrastiv
 func (r *resolved) contrastiveConflicts(t *Training, refuse func(is bool, pointer, format string, args ...any)) {
 	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed",
 		"the objective contrastive is modelled on one GPU; leave one of them out")
-	refuse(r.recipe.Compile || r.recipe.CompileLoss, "/training/compile",
+	refuse(r.recipe.Compiles(), "/training/compile",
 		"torch.compile is not modelled together with the objective contrastive; leave one of them out")
 	refuse(t.Evaluation != nil, "/training/evaluation",
 		"an evaluation pass is not modelled together with the objective contrastive; leave one of them out")

@@ -11,6 +11,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
 
+// referenceName is what the model is for that preferences are measured by.
+const referenceName = "reference"
+
 const objectivePointer = "/training/objective"
 
 // languageModel is the kind that says nothing: the loss that the model returns.
@@ -89,10 +92,11 @@ var trainers = map[string]trainer{
 	"orpo":  {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
 	"cpo":   {sequences: 2, pairs: true, undropped: true, build: (*resolved).likelihoods},
 	"simpo": {sequences: 2, pairs: true, undropped: true, build: (*resolved).simpo},
-	"kto": {sequences: 1, pairs: true, undropped: true, until: "1.0",
-		fields: []string{"reference", "reference_dtype", "reference_resident"}, build: (*resolved).kto},
-	"grpo": {sequences: 1, pairs: true, fields: generated, build: (*resolved).grpo},
-	"rloo": {sequences: 1, pairs: true, until: "1.0", fields: generated, build: (*resolved).rloo},
+	"kto": {sequences: 1, pairs: true, undropped: true, build: (*resolved).kto,
+		fields: []string{"reference", "reference_dtype", "reference_resident", "loss_type"}},
+	"grpo": {sequences: 1, pairs: true, fields: append(slices.Clone(generated), "loss_type"),
+		build: (*resolved).grpo},
+	"rloo": {sequences: 1, pairs: true, fields: generated, build: (*resolved).rloo},
 	"ppo": {sequences: 1, pairs: true, undropped: true, until: "1.0", fields: []string{"rollout_forward_batch"},
 		build: (*resolved).ppo},
 	"gkd":    {sequences: 1, undropped: true, fields: []string{"teacher", "teacher_dtype", "beta"}, build: (*resolved).gkd},
@@ -126,7 +130,7 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 		"not as %.40s's; trl is accepted", kind, t.Framework)
 	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed",
 		"the objective %s is modelled on one GPU; leave one of them out", kind)
-	refuse(r.recipe.Compile || r.recipe.CompileLoss, "/training/compile",
+	refuse(r.recipe.Compiles(), "/training/compile",
 		"torch.compile is not modelled together with the objective %s; leave one of them out", kind)
 	refuse(t.Evaluation != nil, "/training/evaluation", "an evaluation pass is not modelled together with the "+
 		"objective %s; leave one of them out", kind)
@@ -260,16 +264,22 @@ func (r *resolved) chunksSFT(o *Objective, errs *invalid.List) bool {
 	return chunks
 }
 
-// fusesPreferences says whether the trainers of preferences compute log-probabilities without logits. Between 1.0,
-// which wrote them anew, and 1.15 nobody has looked.
+// fusesPreferences says whether the trainers of preferences compute log-probabilities without logits.
 func (r *resolved) fusesPreferences(errs *invalid.List) bool {
+	fuses := r.rewritten(errs)
+	r.fits(fuses, errs)
+	return fuses
+}
+
+// rewritten says whether the trainers of preferences are those of 1.15 and later. Between 1.0, which wrote them anew,
+// and 1.15 nobody has looked.
+func (r *resolved) rewritten(errs *invalid.List) bool {
 	fuses := r.holds(release.FusesTRLHead)
 	anew, _ := release.Parse("1.0")
 	if !fuses && !r.trlRelease().Before(anew) {
 		errs.Add("/training/versions", "unsupported", "preferences are modelled as trl before 1.0 and from 1.15 on "+
 			"runs them, and here it is %s; name the release in training.versions.trl", r.trlVersion())
 	}
-	r.fits(fuses, errs)
 	return fuses
 }
 
@@ -334,12 +344,11 @@ func (r *resolved) reference(t *Training, errs *invalid.List) objective.Referenc
 	}
 	dtype := named(o.ReferenceDtype, r.recipe.Stored, objectivePointer+"/reference_dtype", errs)
 	if kind == "separate" && dtype != r.recipe.Stored {
-		errs.Add(objectivePointer+"/reference_dtype", "unsupported",
-			"a reference in another type than the trained model's, %s, is not modelled yet; leave the field out",
-			dtypeName(r.recipe.Stored))
+		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: dtype, passed: true})
+		return objective.Passed
 	}
 	if stands {
-		r.beside = append(r.beside, companion{name: "reference", arch: r.arch, dtype: dtype})
+		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: dtype})
 	}
 	return map[string]objective.Reference{"separate": objective.Separate, "adapter-off": objective.AdapterOff,
 		"precomputed": objective.Precomputed}[kind]

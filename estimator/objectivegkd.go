@@ -44,6 +44,7 @@ func (r *resolved) gkd(t *Training, errs *invalid.List) step.Objective {
 		way = objective.FromStudent
 	}
 	return objective.GKD{Rows: t.MicroBatch, Prompt: prompt, Completion: tokens - prompt, OneWay: way,
+		Whole:  r.rewritten(errs),
 		Caches: r.arch.UseCache && r.recipe.CheckpointEvery == 0, TeacherCaches: r.arch.UseCache}
 }
 
@@ -72,5 +73,5 @@ func (r *resolved) teacher(t *Training, errs *invalid.List) {
 		"%d; the divergence is of distributions over the same tokens", a.Vocabulary, r.arch.Vocabulary)
 	refuse(a.EagerOnly != r.arch.EagerOnly || a.SDPAOnly != r.arch.SDPAOnly, "unsupported",
 		"a teacher whose attention runs otherwise than the student's is not modelled yet")
-	r.beside = append(r.beside, companion{name: teacherName, arch: a, dtype: dtype})
+	r.beside = append(r.beside, companion{name: teacherName, arch: a, dtype: dtype, passed: true})
 }

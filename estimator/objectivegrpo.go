@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -11,8 +12,18 @@ import (
 
 // grpo is trl's GRPOTrainer, without a reference unless beta is given.
 func (r *resolved) grpo(t *Training, errs *invalid.List) step.Objective {
+	for _, name := range t.Objective.LossType {
+		if !slices.Contains(groupLosses, name) {
+			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for grpo; %v are",
+				name, groupLosses)
+		}
+	}
 	return r.completions(t, 8, 0, errs)
 }
+
+// groupLosses are those of GRPOTrainer, all of them of a few numbers for each token of a completion.
+// Source: trl/trainer/grpo_trainer.py (GRPOTrainer._compute_loss), 0.26 and 1.16.
+var groupLosses = []string{"grpo", "bnpo", "dr_grpo", "dapo", "cispo", "sapo", "luspo", "vespo"}
 
 // rloo is trl's RLOOTrainer, which has a reference unless beta is 0.
 func (r *resolved) rloo(t *Training, errs *invalid.List) step.Objective {
@@ -60,7 +71,7 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 		g.Reference = objective.AdapterOff
 		if t.LoRA == nil {
 			g.Reference = objective.Separate
-			r.beside = append(r.beside, companion{name: "reference", arch: r.arch, dtype: r.recipe.Stored})
+			r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.recipe.Stored})
 		}
 	}
 	return g

@@ -14,13 +14,19 @@ type ObjectiveLever struct {
 	Title, Setting, Library string
 	// Effect is what it does to training; empty where it does nothing.
 	Effect string
-	// Changes are the fields of the objective that it sets, by name.
+	// Changes are the fields of the objective that it sets, by name; nil where it sets a Resolution.
 	Changes map[string]any
-	set     func(o *Objective)
+	// Resolution is that of the pictures of a diffusion pipeline; nil where it stays.
+	Resolution Resolution
+	set        func(o *Objective)
 }
 
 // Apply changes the objective, of which it makes a copy.
 func (l ObjectiveLever) Apply(t *Training) {
+	if len(l.Resolution) > 0 {
+		t.Resolution = l.Resolution
+		return
+	}
 	o := *t.Objective
 	l.set(&o)
 	t.Objective = &o
@@ -41,6 +47,22 @@ var objectiveLevers = []struct {
 	{"completion_tokens", cutsCompletions},
 	{"freeze_vision", freezesTower},
 	{"image_size", shrinksPictures},
+	{"rollout_forward_batch", measuresLess},
+	{"loss", cachesGradients},
+	{"mini_batch", embedsLess},
+	{"latents", cachesLatents},
+	{"latents", shrinksResolution},
+}
+
+// leverFields are the fields of the objective by which kinds of other libraries than trl are offered levers, and
+// whose words these are.
+var leverFields = map[string]struct {
+	fields  []string
+	library string
+}{
+	visionLanguage: {visionFields, "transformers' Trainer"},
+	contrastive:    {contrastiveFields, "sentence-transformers"},
+	diffusion:      {diffusionFields, "the script of diffusers"},
 }
 
 // ObjectiveLevers are those of the job's kind of training, in its library's words.
@@ -50,8 +72,8 @@ func (t Training) ObjectiveLevers() []ObjectiveLever {
 	}
 	kind := objectiveKind(&t)
 	fields, library := trainers[kind].fields, "trl's trainer"
-	if kind == visionLanguage {
-		fields, library = visionFields, "transformers' Trainer"
+	if other, ok := leverFields[kind]; ok {
+		fields, library = other.fields, other.library
 	}
 	if trainers[kind].pairs {
 		fields = append(slices.Clone(fields), "completion_tokens")
@@ -63,7 +85,9 @@ func (t Training) ObjectiveLevers() []ObjectiveLever {
 		}
 		for _, l := range row.of(&t, t.Objective) {
 			l.Library = library
-			l.Changes["kind"] = kind
+			if l.Changes != nil {
+				l.Changes["kind"] = kind
+			}
 			ls = append(ls, l)
 		}
 	}

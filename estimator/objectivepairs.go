@@ -1,7 +1,10 @@
 package estimator
 
 import (
+	"slices"
+
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 )
@@ -13,21 +16,31 @@ func preference(t *Training) objective.Preference {
 }
 
 // likelihoods is ORPO, and CPO, which adds the likelihood of the chosen completions too.
-func (r *resolved) likelihoods(t *Training, _ *invalid.List) step.Objective {
-	return objective.Pairs{Preference: preference(t), NLL: true}
+func (r *resolved) likelihoods(t *Training, errs *invalid.List) step.Objective {
+	return objective.Pairs{Preference: preference(t), NLL: true, Kernel: r.rewritten(errs)}
 }
 
 // simpo is CPOTrainer with the loss type simpo and cpo_alpha 0.
-func (r *resolved) simpo(t *Training, _ *invalid.List) step.Objective {
-	return objective.Pairs{Preference: preference(t)}
+func (r *resolved) simpo(t *Training, errs *invalid.List) step.Objective {
+	return objective.Pairs{Preference: preference(t), Kernel: r.rewritten(errs)}
 }
 
 // kto is trl's KTOTrainer, which says nothing of the key/value cache.
 func (r *resolved) kto(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
 	k := objective.KTO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens,
-		Reference: r.reference(t, errs),
-		Caches:    r.arch.UseCache && r.recipe.CheckpointEvery == 0, ReferenceCaches: r.arch.UseCache}
+		Reference: r.reference(t, errs), Fused: r.fusesPreferences(errs),
+		Caches: r.arch.UseCache && r.recipe.CheckpointEvery == 0, ReferenceCaches: r.arch.UseCache}
+	for _, name := range o.LossType {
+		switch name {
+		case "kto":
+		case "apo_zero_unpaired":
+			k.Unmatched = true
+		default:
+			errs.Add(objectivePointer+"/loss_type", "unsupported", "the loss type %.40q is not modelled for kto; kto and "+
+				"apo_zero_unpaired are", name)
+		}
+	}
 	if t.MicroBatch < 2 {
 		errs.Add("/training/micro_batch", "out_of_range", "micro_batch is %d; KTOTrainer asks for 2 completions and "+
 			"more, of which one is mismatched with the prompt of another", t.MicroBatch)
@@ -35,12 +48,23 @@ func (r *resolved) kto(t *Training, errs *invalid.List) step.Objective {
 	return k
 }
 
-// reward is trl's RewardTrainer: a score of one label in the place of the head.
-func (r *resolved) reward(t *Training, errs *invalid.List) step.Objective {
-	if t.LoRA != nil {
-		errs.Add("/training/lora", "unsupported", "adapters on a reward model are not modelled yet, whose score is "+
-			"trained whole beside them; leave one of them out")
+// scores puts a score of one label in the place of the head of a model for rewards, which peft trains whole beside
+// adapters. Source: peft/peft_model.py (PeftModelForSequenceClassification.__init__), 0.21.
+func (r *resolved) scores(adapters *model.LoRA) {
+	if !r.arch.LanguageModel() && !r.arch.Scores() {
+		return // said later
 	}
 	r.arch.Score()
+	if adapters != nil && !slices.Contains(adapters.Saved, scoreName) {
+		adapters.Saved = append(slices.Clone(adapters.Saved), scoreName)
+	}
+}
+
+// scoreName is what transformers calls a head for classes.
+const scoreName = "score"
+
+// reward is trl's RewardTrainer: a score of one label in the place of the head.
+func (r *resolved) reward(t *Training, _ *invalid.List) step.Objective {
+	r.scores(nil)
 	return objective.Reward{Pairs: t.MicroBatch, Tokens: r.shape.Tokens}
 }

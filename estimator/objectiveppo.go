@@ -18,30 +18,33 @@ const rewardName = "reward model"
 // beside, all written like the policy. Its own loop neither switches gradient checkpointing on nor clips gradients.
 // Source: trl/experimental/ppo/ppo_trainer.py (PPOTrainer.__init__, train), ppo_config.py, 0.26.
 func (r *resolved) ppo(t *Training, errs *invalid.List) step.Objective {
-	if t.LoRA != nil {
-		errs.Add("/training/lora", "unsupported", "adapters under PPOTrainer, whose value model is trained whole "+
-			"beside them, are not modelled yet; leave one of them out")
-	}
 	if r.recipe.CheckpointEvery > 0 {
 		r.recipe.CheckpointEvery, r.arch.CheckpointEvery, r.recipe.Reentrant = 0, 0, false
-		r.idle = append(r.idle, "gradient checkpointing does nothing under PPOTrainer, whose own loop never switches it on")
+		r.idle = append(r.idle, "gradient checkpointing does nothing under PPOTrainer, whose own loop "+
+			"never switches it on")
 	}
 	no := false
 	t.ClipGradNorm = &no
 	value := companion{name: "value model", arch: r.arch, dtype: r.recipe.Stored}
+	value.arch.LoRA = nil // it is trained whole beside a policy with adapters
 	value.arch.Score()
 	r.together = &value
 	reward := value
-	reward.name = rewardName
-	r.beside = append(r.beside, companion{name: "reference", arch: r.arch, dtype: r.recipe.Stored}, reward)
+	reward.name, reward.passed = rewardName, true
+	if t.LoRA == nil {
+		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.recipe.Stored})
+	}
+	r.beside = append(r.beside, reward)
 	accumulation := max(t.GradientAccumulation, 1)
 	const most = 1 << 12
 	if t.MicroBatch*accumulation > most {
-		errs.Add("/training/gradient_accumulation", "out_of_range", "%d completions are written for an optimizer step; "+
-			"up to %d are accepted", t.MicroBatch*accumulation, most)
+		errs.Add("/training/gradient_accumulation", "out_of_range",
+			"%d completions are written for an optimizer step; "+
+				"up to %d are accepted", t.MicroBatch*accumulation, most)
 		accumulation = 1
 	}
 	return objective.PPO{Rows: t.MicroBatch, Prompt: t.Objective.PromptTokens, Completion: t.Objective.CompletionTokens,
-		Batches: accumulation, AtOnce: cmp.Or(t.Objective.RolloutForwardBatch, 64), Vocabulary: r.arch.Vocabulary,
-		Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim, Caches: r.arch.UseCache}
+		AdaptersOff: t.LoRA != nil, Batches: accumulation, AtOnce: cmp.Or(t.Objective.RolloutForwardBatch, 64),
+		Vocabulary: r.arch.Vocabulary,
+		Layers:     r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim, Caches: r.arch.UseCache}
 }

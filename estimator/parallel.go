@@ -90,10 +90,8 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		errs.Add("/training/optimizer/in_backward", "unsupported",
 			"an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
 	}
-	if r.recipe.Compile || r.recipe.CompileLoss {
-		errs.Add("/training/compile", "unsupported", "torch.compile under DistributedDataParallel, which cuts the "+
-			"graph at its buckets, is not modelled yet; leave one of them out")
-	}
+	r.recipe.FloatsOutputs = r.recipe.Compile && r.recipe.Autocast && halvesParameters[r.framework] &&
+		!r.recipe.HoldFloat32 // accelerate/utils/operations.py (convert_outputs_to_fp32), 1.15
 	r.parallel = ddp{world: d.WorldSize, views: d.GradientAsBucketView}
 	unused := looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)
 	if d.FindUnusedParameters != nil {

@@ -132,7 +132,7 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{r.recipe.Compile || r.recipe.CompileLoss, "compile",
+		{r.recipe.Compiles(), "compile",
 			"torch.compile in a pipeline is not modelled yet; leave one of them out"},
 		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention || r.recipe.CheckpointEvery > 1, "gradient_checkpointing",
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},

@@ -64,7 +64,7 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 		errs.Add("/training/precision", "conflict", "the recording has no program for the precision %s; it has %s",
 			precision, strings.Join(names, ", "))
 	}
-	refuse(rc.Compile || rc.CompileLoss, "compile", "torch.compile")
+	refuse(rc.Compiles(), "compile", "torch.compile")
 	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && rc.Autocast &&
 		rec.Programs[precision].LinearOfFloat32() {
 		errs.Add("/training/lora/base_precision", "unsupported", "linear layers of the recording get float32 under "+

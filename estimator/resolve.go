@@ -228,6 +228,9 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model
+		if c.Model && r.compilesBlocks(t) {
+			rc.Compile, rc.CompileBlocks, rc.CompileLoss = false, true, c.Loss
+		}
 		if why := r.arch.Uncompiled(); c.Model && why != "" {
 			errs.Add("/training/compile", "unsupported", "%s", why)
 		}

@@ -62,7 +62,7 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 		applies     bool
 		field, what string
 	}{
-		{r.recipe.Compile || r.recipe.CompileLoss, "compile",
+		{r.recipe.Compiles(), "compile",
 			"torch.compile together with tensor parallelism is not modelled yet; leave one of them out"},
 		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention, "gradient_checkpointing",
 			"selective checkpointing together with tensor parallelism is not modelled yet; none and full are"},

@@ -59,7 +59,7 @@ func TestTensorParallelRefuses(t *testing.T) {
 		}, []string{"/training/distributed/world_size"}},
 		{"compiled", func(u *Training) {
 			u.Compile = &Compile{Model: true}
-		}, []string{"/training/compile", "/training/compile"}},
+		}, []string{"/training/compile"}},
 		{"selective", func(u *Training) {
 			u.GradientCheckpointing = &Checkpointing{Mode: "selective-op"}
 		}, []string{"/training/gradient_checkpointing"}},

@@ -131,9 +131,9 @@ func TestWindowsOfSound(t *testing.T) {
 // TestTowers reads CLIP's two configurations, and how older files have them.
 func TestTowers(t *testing.T) {
 	plain := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "clip"}`)},
-		Training: Training{MicroBatch: 8}}})
+		Training: Training{MicroBatch: 8, Versions: formerStack}}})
 	older := mustEstimate(t, Input{Job: Job{Model: Model{HFConfig: []byte(`{"model_type": "clip", "text_config": {"num_hidden_layers": 3}, "text_config_dict": {"vocab_size": 49408}, "vision_config_dict": null}`)},
-		Training: Training{MicroBatch: 8, Attention: "eager", SequenceLength: 77}}})
+		Training: Training{MicroBatch: 8, Attention: "eager", SequenceLength: 77, Versions: formerStack}}})
 	if plain.Peak.DeviceBytes != older.Peak.DeviceBytes {
 		t.Errorf("an older text_config_dict wins, and neither tower is told of eager attention: %+v and %+v",
 			plain.Peak, older.Peak)

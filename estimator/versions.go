@@ -51,6 +51,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.PadsScans:            func(r *resolved) bool { return set(&r.recipe.Software.PadsScans) },
 	release.RoundsFlashHeads:     func(r *resolved) bool { return set(&r.recipe.Software.RoundsFlashHeads) },
 	release.WidensWorkspaces:     func(r *resolved) bool { return set(&r.recipe.Software.WidensWorkspaces) },
+	release.PrefersCuDNN:         func(r *resolved) bool { return set(&r.recipe.Software.PrefersCuDNN) },
 	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
 	release.SumsMask:             func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
 	release.OffsetsPositions:     func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
@@ -63,9 +64,16 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.MasksByLibrary:       func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
 	release.DeclaresHeadsFirst:   func(r *resolved) bool { return set(&r.recipe.Software.DeclaresHeadsFirst) },
 	release.ReassignsScores:      func(r *resolved) bool { return set(&r.recipe.Software.ReassignsScores) },
+	release.ReturnsProbabilities: func(r *resolved) bool {
+		set(&r.recipe.Software.ReturnsProbabilities)
+		if r.arch.SDPAOnly && r.arch.InterfacesLater {
+			r.arch.SDPAOnly, r.recipe.Attention = false, r.asked
+		}
+		return r.recipe.Attention == step.AttentionEager
+	},
 	release.InterfacesT5: func(r *resolved) bool {
 		set(&r.recipe.Software.InterfacesT5)
-		if !r.arch.InterfacesLater {
+		if !r.arch.EagerOnly || !r.arch.InterfacesLater {
 			return false
 		}
 		r.arch.EagerOnly, r.recipe.Attention = false, r.asked
@@ -131,7 +139,7 @@ func (r *resolved) applyVersions() {
 	}
 	r.arch.Software = r.recipe.Software
 	traced, found := release.Traced(r.releaseOf("torch", defaults), r.releaseOf("transformers", defaults))
-	if found && traced.Proves(r.arch.Family, !r.recipe.Compile && r.copies < 2) {
+	if found && traced.Proves(r.arch.Family, !r.recipe.Compile && !r.recipe.CompileBlocks && r.copies < 2) {
 		r.provenOn = traced.Name
 	}
 }

@@ -175,7 +175,7 @@ func TestTracedStacks(t *testing.T) {
 		return p.HighBytes - p.DeviceBytes
 	}
 	const llama = `{"model_type":"llama","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":5000}`
-	const olmo = `{"model_type":"olmo","hidden_size":256,"intermediate_size":512,"num_hidden_layers":2,"num_attention_heads":4,"vocab_size":5000}`
+	const mpt = `{"model_type":"mpt","d_model":256,"n_layers":2,"n_heads":4,"vocab_size":5000,"max_seq_len":2048}`
 	today := map[string]string{"torch": "2.15.0", "transformers": "5.23.0"}
 	if now, then := width(llama, nil), width(llama, today); then != now {
 		t.Errorf("high_bytes is %d above for today's releases, %d for the reference, which they are", then, now)
@@ -186,7 +186,7 @@ func TestTracedStacks(t *testing.T) {
 	if traced, other := width(llama, today), width(llama, map[string]string{"torch": "2.12", "transformers": "5.23.0"}); other <= traced {
 		t.Errorf("releases that were not traced together widen nothing: %d, %d", other, traced)
 	}
-	if traced, other := width(olmo, formerStack), width(olmo, today); other <= traced {
+	if traced, other := width(mpt, formerStack), width(mpt, today); other <= traced {
 		t.Errorf("a family that was not traced with these releases widens nothing: %d, %d", other, traced)
 	}
 }

@@ -32,7 +32,7 @@ def nanogpt(wanted):
     def batch(b, t):
         return torch.zeros(b, t, dtype=torch.long), torch.zeros(b, t, dtype=torch.long)
 
-    batch.longest = given["block_size"]
+    batch.longest, batch.window = given["block_size"], None
     return lambda: models.NanoGPT(given, wanted.get("attention", "sdpa"), None), batch, "nanogpt"
 
 
@@ -45,7 +45,7 @@ def make(wanted, length=None):
         model, batch, name = huggingface.from_config(config, attention=wanted.get("attention") or None, no_cache=not wanted["cache"],
                                                      target=wanted.get("target_tokens"), padded=wanted["padded"])
         source = "transformers." + name
-    length = False if getattr(batch, "fixed", False) else length or below(batch.longest)
+    length = False if getattr(batch, "fixed", False) else length or below(batch.longest, batch.window)
     return record(model, batch, name=name, source=source, precisions=wanted["precisions"], length=length)
 
 

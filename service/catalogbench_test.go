@@ -34,14 +34,15 @@ func heatMap(b *testing.B, s *Service, name string, o EstimateOptions) {
 	b.ReportMetric(float64(answered), "cells")
 }
 
-// BenchmarkHeatMap answers the jobs of a heat-map, one after the other: whole, and with the verdicts alone as the page
+// BenchmarkHeatMap answers the jobs of a heat-map, one after the other: whole, with the verdicts alone, and as the page
 // asks for them.
 func BenchmarkHeatMap(b *testing.B) {
 	for _, name := range benchModels {
 		for _, c := range []struct {
 			kind string
 			o    EstimateOptions
-		}{{"whole", EstimateOptions{}}, {"verdicts", EstimateOptions{VerdictsOnly: true}}} {
+		}{{"whole", EstimateOptions{}}, {"verdicts", EstimateOptions{VerdictsOnly: true}},
+			{"page", EstimateOptions{VerdictsOnly: true, AtLeast: true}}} {
 			b.Run(c.kind+"/"+name, func(b *testing.B) {
 				s := New(EmbeddedCatalog(), WithCache(0))
 				for b.Loop() {

@@ -16,6 +16,9 @@ type EstimateOptions struct {
 	// VerdictsOnly asks for nothing but the device figure and the verdicts, which are as they are without it; what else
 	// the result says may be left out or coarser.
 	VerdictsOnly bool
+	// AtLeast goes with VerdictsOnly: a job that fits on none of its cards even if nothing is reserved beyond what is
+	// alive at its peak is answered with the least that it takes, as Result.AtLeast then says.
+	AtLeast bool
 	// Calibration pins the one to answer with; empty is that in force.
 	Calibration string
 }
@@ -32,6 +35,7 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		return nil, err
 	}
 	r.input.Timeline, r.input.Tensors, r.input.VerdictsOnly = o.Timeline, o.Tensors, o.VerdictsOnly
+	r.input.LeastIfBeyond = o.VerdictsOnly && o.AtLeast
 	if r.input.Calibration, err = s.calibrationFor(ctx, o.Calibration); err != nil {
 		return nil, err
 	}
@@ -53,7 +57,10 @@ func (s *Service) Estimate(ctx context.Context, job estimator.Job, o EstimateOpt
 		result, err = answer(ctx)
 	} else {
 		var part []int64 // of an answer, which is remembered beside the whole
-		if o.VerdictsOnly {
+		switch {
+		case r.input.LeastIfBeyond:
+			part = []int64{2}
+		case o.VerdictsOnly:
 			part = []int64{1}
 		}
 		result, err = s.results.do(ctx, r.digest(part...), answer)

@@ -5,12 +5,14 @@ import { Problem, get, post } from "./ask.js";
 import { components } from "./bar.js";
 import { headroom, sideBySide } from "./cards.js";
 import { comparison } from "./compare.js";
+import { diagnosis, isLog } from "./diagnosis.js";
 import { toClipboard, ways } from "./copy.js";
 import { filed } from "./files.js";
 import { form, mark } from "./form.js";
 import { axes, axis, grid } from "./heatmap.js";
 import { cards, example, fragment, fromFragment, read, understand, write } from "./job.js";
 import { apply, options, pairs } from "./pairs.js";
+import { ranks } from "./ranks.js";
 import { timeline } from "./timeline.js";
 import { bytes, likely, pairOf, parameters, verdicts } from "./words.js";
 
@@ -125,6 +127,8 @@ function show(answer, fitting) {
   if (fitting) return;
   at("parts").replaceChildren(...components(answer, fit).filter(Boolean));
   at("notes").replaceChildren(answer.notes.length ? make("details", { open: answer.notes.length < 5 }, make("summary", {}, "What to know about it"), make("ul", { class: "notes" }, answer.notes.map((n) => make("li", {}, n.text)))) : "");
+  at("section-ranks").hidden = !answer.ranks?.length;
+  at("ranks").replaceChildren(answer.ranks?.length ? ranks(answer, (rank) => take(write(job, "/training/distributed/rank", rank))) : "");
   at("section-cards").hidden = answer.gpus.length === 0;
   if (fit) at("fits").replaceChildren(...sideBySide(answer, null, first).filter(Boolean));
   at("time").replaceChildren(...timeline(answer, fit).filter(Boolean));
@@ -180,7 +184,7 @@ async function plan(answer, signal) {
   const planned = await post("/v1/plan?brief=true", answer.gpus.length > 8 ? { ...onFirst(answer), gpus: onFirst(answer).gpus.slice(0, 1) } : onFirst(answer), signal);
   show(answer, planned);
   at("fits").replaceChildren(...sideBySide(answer, planned, first).filter(Boolean));
-  at("pairs").replaceChildren(...pairs(planned, pair).filter(Boolean));
+  at("pairs").replaceChildren(...pairs(planned, answer, pair).filter(Boolean));
   at("options").replaceChildren(...options(planned, (changes) => take(apply(job, changes))).filter(Boolean));
   at("title-pairs").textContent = `Pairs that keep the batch of ${planned.effective_batch.toLocaleString("en")}`;
 }
@@ -222,9 +226,9 @@ async function heat(answer, signal) {
   const drawing = async (limit) => {
     at("heat").dataset.drawing = "true";
     const words = at("heat-words");
-    const { drawn: there, spent } = await grid(at("heat"), onFirst(answer), drawn, limit, (micro, length) => take(write(write(job, "/training/micro_batch", micro), along.pointer, length)));
+    const { drawn: there, spent } = await grid(at("heat"), onFirst(answer), answer, drawn, limit, (micro, length) => take(write(write(job, "/training/micro_batch", micro), along.pointer, length)));
     at("heat").dataset.drawing = "false";
-    words.textContent = `GiB on ${answer.gpus[0].gpu}, ${there} of ${cells} jobs in ${Math.round(spent)} ms. The line is where it stops fitting; a click takes a cell's values.`;
+    words.textContent = `GiB on ${answer.gpus[0].gpu}, ${there} of ${cells} jobs in ${Math.round(spent)} ms. The line is where it stops fitting; + is at least so much; a click takes a cell's values.`;
     if (there < cells) words.append(" ", make("button", { type: "button", click: () => drawing(signal).catch((e) => { if (e.name !== "AbortError") problem(e); }) }, "Draw the rest"));
   };
   await drawing(AbortSignal.any([signal, AbortSignal.timeout(patience)]));
@@ -254,6 +258,12 @@ async function opened(text, field, name) {
   if (known?.config || (field === "config-text" && object)) return take({ ...job, model: { hf_config: object, ...(job.model?.head && { head: job.model.head }) } });
   if (field === "config-text") return wrong(`This is not JSON: ${broken}.`);
   try {
+    if (isLog(text)) {
+      at("diagnosis").replaceChildren(...await diagnosis(text, job));
+      at("section-diagnosis").hidden = false;
+      at("section-diagnosis").scrollIntoView({ block: "nearest" });
+      return undefined;
+    }
     const from = await filed(text, name, cards(job));
     if (from.refused) return wrong(from.refused);
     taken(from);
@@ -312,6 +322,7 @@ addEventListener("drop", (e) => {
 
 at("job").addEventListener("submit", (e) => e.preventDefault());
 at("keep").addEventListener("click", () => { kept = job; written(); ask(); });
+at("put-away").addEventListener("click", () => { at("section-diagnosis").hidden = true; at("file").focus(); });
 at("drop").addEventListener("click", () => { kept = null; written(); at("section-compare").hidden = true; at("keep").focus(); });
 at("back").addEventListener("click", () => { const was = kept; kept = null; take(was); at("keep").focus(); });
 at("copy").addEventListener("click", async () => {

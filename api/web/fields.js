@@ -6,9 +6,14 @@ import { diffuses, kinds, paired, reads } from "./objective.js";
 const number = (pointer, label, more = {}) => ({ pointer, label, kind: "number", ...more });
 const choice = (pointer, label, options, more = {}) => ({ pointer, label, kind: "choice", options, ...more });
 const check = (pointer, label, more = {}) => ({ pointer, label, kind: "check", ...more });
+const text = (pointer, label, more = {}) => ({ pointer, label, kind: "text", ...more });
+// json is an object that is pasted, such as a config.json.
+const json = (pointer, label, more = {}) => ({ pointer, label, kind: "json", ...more });
 
 const lora = (job) => read(job, "/training/lora") !== undefined;
 const several = (job) => (read(job, "/training/distributed/world_size") ?? 1) > 1;
+const dataIs = (...kinds) => (job) => several(job) && kinds.includes(read(job, "/training/distributed/data"));
+const apart = (field) => (job) => several(job) && (read(job, `/training/distributed/${field}`) ?? 1) > 1;
 const states = ["fp32", "bf16", "fp16"];
 
 // pipelines and scripts are those that the service knows; a test holds them against it.
@@ -19,7 +24,8 @@ const pipelines = [
 const scripts = [
   "dreambooth/train_dreambooth_lora_flux.py", "dreambooth/train_dreambooth_sd3.py", "dreambooth/train_dreambooth_flux.py",
   "text_to_image/train_text_to_image_lora.py", "text_to_image/train_text_to_image.py", "text_to_image/train_text_to_image_lora_sdxl.py",
-  "text_to_image/train_text_to_image_sdxl.py", "controlnet/train_controlnet.py",
+  "text_to_image/train_text_to_image_sdxl.py", "controlnet/train_controlnet.py", "dreambooth/train_dreambooth.py",
+  "dreambooth/train_dreambooth_lora.py", "dreambooth/train_dreambooth_lora_sdxl.py",
 ];
 
 // batch comes first: what people change most.
@@ -51,9 +57,16 @@ export const more = [
     fields: [
       choice("/training/objective/kind", "Objective", Object.fromEntries(Object.entries(kinds).map(([kind, { title }]) => [kind, title])), { hint: "default: the loss that the model returns" }),
       choice("/training/objective/reference", "Reference", { separate: "a model beside it", "adapter-off": "the base of the adapters", precomputed: "computed before" }, { show: reads("reference") }),
+      choice("/training/objective/reference_dtype", "Reference's weights", states, { show: reads("reference_dtype") }),
+      check("/training/objective/use_logits_to_keep", "Logits of completions alone", { show: reads("use_logits_to_keep") }),
+      json("/training/objective/teacher/hf_config", "Teacher's config.json", { placeholder: '{"model_type": "qwen2", …}', hint: "of the student's vocabulary", required: true, show: reads("teacher") }),
+      choice("/training/objective/teacher_dtype", "Teacher's weights", states, { show: reads("teacher_dtype") }),
+      number("/training/objective/beta", "beta", { step: "any", hint: "empty: the trainer's", show: reads("beta") }),
+      number("/training/objective/rollout_forward_batch", "Completions at once", { placeholder: "64", show: reads("rollout_forward_batch") }),
       number("/training/objective/num_generations", "Completions a prompt", { show: reads("num_generations") }),
       number("/training/objective/steps_per_generation", "Steps a generation", { show: reads("steps_per_generation") }),
       choice("/training/objective/rollout", "Completions by", { transformers: "transformers", "vllm-server": "vLLM elsewhere" }, { show: reads("rollout") }),
+      { pointer: "/training/objective/loss_type", label: "Loss type", kind: "words", placeholder: "the trainer's", hint: "trl's loss_type", show: reads("loss_type") },
       check("/training/objective/packing", "Packing", { show: reads("packing") }),
       check("/training/objective/padding_free", "Padding-free", { show: reads("padding_free") }),
       number("/training/objective/images", "Pictures a sequence", { placeholder: "1", show: reads("images") }),
@@ -75,6 +88,10 @@ export const more = [
         "llm-foundry", "unsloth", "llama-factory", "ms-swift", "xtuner", "axolotl", "lightning",
         "sentence-transformers", "diffusers",
       ], { hint: "whose defaults the empty fields have" }),
+      choice("/training/attention_mask", "Padding", { none: "none", explicit: "some tokens are padding" }),
+      { pointer: "/training/kernels", label: "Fused kernels", kind: "words", placeholder: "none", hint: "rmsnorm, rope, swiglu …" },
+      number("/training/dropout", "Dropout", { step: "any", placeholder: "the model's" }),
+      number("/training/target_sequence_length", "Decoder's sequence", { hint: "tokens, with an encoder", show: (job) => !diffuses(job) && !paired(job) }),
       check("/training/compile", "torch.compile"),
       check("/training/allocator/expandable_segments", "expandable_segments"),
       check("/training/clip_grad_norm", "Gradient clipping"),
@@ -95,8 +112,29 @@ export const more = [
     fields: [
       number("/training/distributed/world_size", "GPUs", { placeholder: "1", hint: "all of the job's, over all hosts" }),
       choice("/training/distributed/data", "Data parallelism", { ddp: "ddp", fsdp: "fsdp", zero1: "zero1", zero2: "zero2", zero3: "zero3" }, { show: several }),
-      choice("/training/distributed/fsdp_version", "FSDP version", { 1: "1", 2: "2" }, { number: true, show: (job) => read(job, "/training/distributed/data") === "fsdp" }),
+      choice("/training/distributed/fsdp_version", "FSDP version", { 1: "1", 2: "2" }, { number: true, show: dataIs("fsdp") }),
+      number("/training/distributed/shard_group", "GPUs a copy", { hint: "HSDP; empty: one copy", show: dataIs("fsdp") }),
+      number("/training/distributed/tensor_parallel", "Tensor parallel", { placeholder: "1", hint: "GPUs that share each layer", show: several }),
+      number("/training/distributed/pipeline_parallel", "Pipeline parallel", { placeholder: "1", hint: "stages; micro-batches: the accumulation", show: several }),
+      choice("/training/distributed/pipeline_schedule", "Schedule", ["1f1b", "gpipe", "interleaved-1f1b", "interleaved-zero-bubble", "zb-v", "dualpipe-v"], { show: apart("pipeline_parallel") }),
+      number("/training/distributed/virtual_pipeline", "Stages a GPU", { show: apart("pipeline_parallel") }),
+      number("/training/distributed/context_parallel", "Context parallel", { placeholder: "1", hint: "GPUs that share each sequence", show: several }),
+      number("/training/distributed/rank", "Rank", { placeholder: "the fullest", show: several }),
+      json("/training/distributed/deepspeed", "DeepSpeed's zero_optimization", { placeholder: '{"stage": 3, "overlap_comm": true}', show: dataIs("zero1", "zero2", "zero3") }),
+      check("/training/distributed/offload_optimizer", "Optimizer state in host memory", { show: dataIs("zero1", "zero2", "zero3") }),
+      check("/training/distributed/offload_parameters", "Parameters in host memory", { show: dataIs("zero3") }),
     ],
+  },
+  {
+    id: "evaluation", title: "Evaluation between steps", show: (job) => !diffuses(job),
+    fields: [
+      number("/training/evaluation/micro_batch", "Micro-batch of a pass", { placeholder: "none" }),
+      check("/training/evaluation/keep_logits", "Logits of all passes are kept for metrics"),
+    ],
+  },
+  {
+    id: "releases", title: "Releases",
+    fields: ["torch", "transformers", "trl"].map((name) => text(`/training/versions/${name}`, name, { placeholder: "today's" })),
   },
   {
     id: "room", title: "What else is on the card",

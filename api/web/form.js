@@ -46,12 +46,15 @@ function controls(fields, changed) {
       const options = Array.isArray(field.options) ? field.options.map((o) => [o, o]) : Object.entries(field.options);
       control = make("select", { ...common, change: () => changed(field, control.value === "" ? undefined : field.number ? Number(control.value) : control.value) },
         make("option", { value: "" }, "default"), options.map(([value, text]) => make("option", { value }, text)));
+    } else if (field.kind === "json") {
+      control = make("textarea", { ...common, rows: 4, spellcheck: "false", placeholder: field.placeholder, "aria-required": field.required && "true",
+        input: () => changed(field, typed(field, control)) });
     } else {
       const type = field.kind === "number" ? { type: "number", min: 0, step: field.step ?? 1, inputmode: field.step ? "decimal" : "numeric" } : { type: "text", spellcheck: "false" };
       control = make("input", { ...common, ...type, placeholder: field.placeholder, autocomplete: "off", "aria-required": field.required && "true",
         input: () => changed(field, typed(field, control)) });
     }
-    return holder(field, "field", make("label", { for: id }, field.label), control, hint, error);
+    return holder(field, field.kind === "json" ? "field whole" : "field", make("label", { for: id }, field.label), control, hint, error);
   });
 }
 
@@ -61,6 +64,14 @@ const holder = (field, kind, ...children) => make("div", { class: kind, "data-po
 function typed(field, control) {
   const text = control.value.trim();
   if (text === "") return control.validity.badInput ? "" : undefined;
+  if (field.kind === "text") return text;
+  if (field.kind === "json") {
+    try {
+      return JSON.parse(text);
+    } catch {
+      return text;
+    }
+  }
   if (field.kind === "pixels") {
     const sides = text.split(/\s*[x×,]\s*/).map(Number);
     return sides.some(Number.isNaN) ? text : sides.length === 1 ? sides[0] : sides;
@@ -143,8 +154,8 @@ export function form(changed) {
     at("chosen-cards").replaceChildren(...cards(job).map((name, i) => make("li", { "data-pointer": `/gpus/${i}` }, name,
       make("button", { type: "button", "aria-label": `Remove ${name}`, click: () => set("/gpus", job.gpus.length > 1 ? job.gpus.filter((_, j) => j !== i) : undefined) }, "×"))));
     const t = job.training ?? {};
-    const world = t.distributed?.world_size ?? 1;
-    const whole = (t.micro_batch ?? 0) * (t.gradient_accumulation ?? 1) * world;
+    const { world_size: world = 1, tensor_parallel: tensor = 1, pipeline_parallel: pipeline = 1, context_parallel: context = 1 } = t.distributed ?? {};
+    const whole = (t.micro_batch ?? 0) * (t.gradient_accumulation ?? 1) * Math.max(1, Math.floor(world / (tensor * pipeline * context)));
     at("effective").textContent = whole > 0 ? `${whole.toLocaleString("en")} ${diffuses(job) ? "pictures" : "sequences"} in an optimizer step` : "";
   }
   const checkedWay = () => Object.keys(models).find((kind) => at(`way-${kind}`).checked) ?? "preset";
@@ -169,8 +180,10 @@ export function form(changed) {
       const control = at(idOf(field.pointer)), value = valueAt(job, field.pointer);
       if (field.kind === "check") control.checked = Boolean(value);
       else if (field.kind === "pixels" && Array.isArray(value)) control.value = value.join(" × ");
+      else if (field.kind === "json" && control === document.activeElement) continue; // what is being written stays as it is
+      else if (field.kind === "json") control.value = value === undefined ? "" : typeof value === "string" ? value : JSON.stringify(value, null, 2);
       else if (field.kind === "words") control.value = Array.isArray(value) ? value.join(", ") : value ?? "";
-      else control.value = value === undefined ? "" : String(field.unit ? value / field.unit : value);
+      else control.value = value === undefined || typeof value === "object" ? "" : String(field.unit ? value / field.unit : value);
     }
   }
 

@@ -49,8 +49,8 @@ export function axes(job, length, context) {
 }
 
 // grid asks for all cells and draws them as they arrive; use(micro-batch, length) is called with one that is chosen.
-// The promise is for how many were drawn until the signal timed out, and the milliseconds that it took.
-export async function grid(place, job, { micros, lengths }, signal, use) {
+// What is known of the job itself stands in its cell. The promise is for how many were drawn until the signal timed out, and the milliseconds that it took.
+export async function grid(place, job, known, { micros, lengths }, signal, use) {
   const card = { ...job, gpus: job.gpus.slice(0, 1) };
   const { pointer, unit, name } = axis(job);
   const jobs = lengths.flatMap((length) => micros.map((micro) => write(write(card, "/training/micro_batch", micro), pointer, length)));
@@ -89,9 +89,9 @@ export async function grid(place, job, { micros, lengths }, signal, use) {
 
   const began = performance.now();
   try {
-    await batch("/v1/estimate/batch?verdicts=true", jobs, signal, (i, answer) => {
-      answers[i] = answer;
-      paint(cells[i], answer, micros[i % micros.length], lengths[Math.floor(i / micros.length)]);
+    await batch("/v1/estimate/batch?verdicts=true&at_least=true", jobs, signal, (i, answer) => {
+      answers[i] = cells[i].classList.contains("own") && answer.peak?.at_least ? known : answer;
+      paint(cells[i], answers[i], micros[i % micros.length], lengths[Math.floor(i / micros.length)]);
     });
   } catch (error) {
     if (signal.reason?.name !== "TimeoutError") throw error;
@@ -119,8 +119,9 @@ function paint(td, answer, micro, length) {
   // How full the card is, in ten steps; beyond it, how far beyond.
   const full = fit ? answer.peak.device_bytes / fit.usable_bytes : 0.5;
   td.dataset.full = String(full <= 1 ? Math.min(9, Math.floor(full * 10)) : Math.min(4, Math.floor(Math.log2(full) * 1.5)));
-  const words = `${at}: ${bytes(answer.peak.device_bytes)}, ${verdicts[fit?.verdict ?? "unknown"].word}`;
-  td.replaceChildren(gib(answer.peak.device_bytes), make("span", { class: "unseen" }, ` GiB, ${words}`));
+  const least = answer.peak.at_least;
+  const words = `${at}: ${least ? "at least " : ""}${bytes(answer.peak.device_bytes)}, ${verdicts[fit?.verdict ?? "unknown"].word}`;
+  td.replaceChildren(gib(answer.peak.device_bytes) + (least ? "+" : ""), make("span", { class: "unseen" }, ` GiB, ${words}`));
   td.removeAttribute("aria-label");
   td.title = words;
 }

@@ -4,17 +4,19 @@ import { objective, read, write } from "./job.js";
 
 // kinds are the trainers that the form offers, in the order in which it offers them, with the fields of training.objective that each reads.
 const preference = ["prompt_tokens", "completion_tokens"];
-const generated = [...preference, "num_generations", "steps_per_generation", "rollout"];
+const generated = [...preference, "num_generations", "steps_per_generation", "rollout", "beta"];
 export const kinds = {
-  sft: { title: "SFT (trl)", fields: ["packing", "padding_free"] },
-  dpo: { title: "DPO", fields: [...preference, "reference"] },
+  sft: { title: "SFT (trl)", fields: ["loss_type", "packing", "padding_free"] },
+  dpo: { title: "DPO", fields: [...preference, "reference", "reference_dtype", "loss_type", "use_logits_to_keep"] },
   orpo: { title: "ORPO", fields: preference },
   cpo: { title: "CPO", fields: preference },
   simpo: { title: "SimPO", fields: preference },
-  kto: { title: "KTO", fields: [...preference, "reference"] },
+  kto: { title: "KTO", fields: [...preference, "reference", "reference_dtype"] },
   reward: { title: "reward model", fields: [] },
-  grpo: { title: "GRPO", fields: generated },
+  grpo: { title: "GRPO", fields: [...generated, "loss_type"] },
   rloo: { title: "RLOO", fields: generated },
+  ppo: { title: "PPO", fields: [...preference, "rollout_forward_batch"] },
+  gkd: { title: "GKD", fields: ["teacher", "teacher_dtype", "beta"] },
   "vision-language": { title: "vision and language", fields: ["images", "freeze_vision"] },
   contrastive: { title: "sentence embeddings", fields: ["texts", "loss", "mini_batch", "pooling"] },
 };

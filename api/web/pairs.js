@@ -11,8 +11,10 @@ const times = (x) => (x === undefined ? "" : `${x.toFixed(2)}×`);
 const atLeast = (x, words) => (x.at_least ? `at least ${words}` : words);
 const same = (a, b) => a && b && a.micro_batch === b.micro_batch && a.gradient_accumulation === b.gradient_accumulation;
 
-// pairs lists those of a plan; use(micro-batch, accumulation) is called with the one that is chosen.
-export function pairs(plan, use) {
+// pairs lists those of a plan; use(micro-batch, accumulation) is called with the one that is chosen. answer has the figures of the job itself.
+export function pairs(brief, answer, use) {
+  const known = { device_bytes: answer.peak.device_bytes, headroom_bytes: answer.gpus[0].headroom_bytes, at_least: false };
+  const plan = { ...brief, pairs: brief.pairs.map((p) => (p.at_least && same(p, brief.today) ? { ...p, ...known } : p)) };
   const firstFit = plan.pairs.findIndex((p) => p.verdict === "fits" || p.verdict === "tight");
   const today = plan.pairs.findIndex((p) => same(p, plan.today));
   const last = firstFit < 0 ? plan.pairs.length - 1 : firstFit;

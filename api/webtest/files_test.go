@@ -24,6 +24,39 @@ bf16: auto
 gradient_checkpointing: true
 `
 
+// drop drops a file on the page.
+func drop(p *tab, name, text string) {
+	p.Helper()
+	quoted, err := json.Marshal(text)
+	if err != nil {
+		p.Fatal(err)
+	}
+	eval[chromedp.Void](p, fmt.Sprintf(`{
+		const data = new DataTransfer();
+		data.items.add(new File([%s], %q));
+		dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
+	}`, quoted, name))
+}
+
+// outOfMemory is what a run of the page's example leaves behind on its card.
+const outOfMemory = `torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.07 GiB. GPU 0 has a total capacity of ` +
+	`11.71 GiB of which 620.69 MiB is free. Including non-PyTorch memory, this process has 11.02 GiB memory in use. Of the ` +
+	`allocated memory 10.20 GiB is allocated by PyTorch, and 320.00 MiB is reserved by PyTorch but unallocated.`
+
+// TestLogsAreExplained: an out-of-memory message is explained for the job in the form, which stays as it is.
+func TestLogsAreExplained(t *testing.T) {
+	p := open(t, desktop, "")
+	before := p.job()
+	drop(p, "train.log", outOfMemory)
+	p.says("#diagnosis", "logits, 16 × 1024 × 50304 × 4 B = 3144.0 MiB")
+	p.says("#diagnosis", "Use a smaller micro-batch")
+	if after := p.job(); after != before {
+		t.Errorf("the job is %s, and was %s", after, before)
+	}
+	p.click("#put-away")
+	p.wait(`document.getElementById("section-diagnosis").hidden`)
+}
+
 // TestTrainersFilesAreRead: a configuration of a trainer, opened, dropped or pasted, is the job in the form.
 func TestTrainersFilesAreRead(t *testing.T) {
 	has := func(p *tab, want ...string) {
@@ -49,19 +82,15 @@ func TestTrainersFilesAreRead(t *testing.T) {
 	has(opened, `"framework":"axolotl"`)
 	opened.says("#state", "Read from qlora.yml (axolotl)")
 
+	dropped := open(t, desktop, hashOf(gpt4090))
+	drop(dropped, "qlora.yml", qlora)
+	has(dropped)
+
+	pasted := open(t, desktop, hashOf(gpt4090))
 	text, err := json.Marshal(qlora)
 	if err != nil {
 		t.Fatal(err)
 	}
-	dropped := open(t, desktop, hashOf(gpt4090))
-	eval[chromedp.Void](dropped, fmt.Sprintf(`{
-		const data = new DataTransfer();
-		data.items.add(new File([%s], "qlora.yml"));
-		dispatchEvent(new DragEvent("drop", { dataTransfer: data, cancelable: true }));
-	}`, text))
-	has(dropped)
-
-	pasted := open(t, desktop, hashOf(gpt4090))
 	paste(pasted, string(text))
 	pasted.says("#versions", "Mistral-7B")
 	eval[chromedp.Void](pasted, `document.getElementById("document-text").blur()`)

@@ -2,13 +2,17 @@ package webtest
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+
+	"github.com/vramplan/vramplan/estimator"
 )
 
 // options are the values that a select offers, but for its default.
@@ -101,6 +105,16 @@ func TestPipelinesAreTheServices(t *testing.T) {
 	}
 }
 
+// qwenTeacher is a model with the vocabulary of Qwen2.5 0.5B.
+const qwenTeacher = `{"model_type": "qwen2", "hidden_size": 896, "num_hidden_layers": 24, "num_attention_heads": 14,
+	"num_key_value_heads": 2, "intermediate_size": 4864, "vocab_size": 151936, "tie_word_embeddings": true}`
+
+// paste puts a text into a field at once.
+func (p *tab) paste(id, text string) {
+	p.Helper()
+	eval[chromedp.Void](p, fmt.Sprintf(`{ const s = document.getElementById(%q); s.value = %q; s.dispatchEvent(new Event("input")); }`, id, text))
+}
+
 // TestKindsOfTraining: every kind that the form offers is one that the service takes, with the fields that it shows.
 func TestKindsOfTraining(t *testing.T) {
 	p := open(t, desktop, hashOf(`{"model":{"preset":"Qwen/Qwen2.5-0.5B"},"gpus":["rtx-4090"],
@@ -120,24 +134,38 @@ func TestKindsOfTraining(t *testing.T) {
 	if got := sortedJSON(t, p.job()); got != want {
 		t.Errorf("the job is %s, want %s", got, want)
 	}
-	for _, kind := range p.options("f-training-objective-kind") {
+	kinds := p.options("f-training-objective-kind")
+	field, _ := reflect.TypeFor[estimator.Objective]().FieldByName("Kind")
+	_, known, _ := strings.Cut(field.Tag.Get("validate"), "oneof=")
+	for kind := range strings.FieldsSeq(known) {
+		if kind == "language-model" || kind == "diffusion" {
+			continue // the form's default, and the way in which a pipeline is given
+		}
+		if !slices.Contains(kinds, kind) {
+			t.Errorf("the form does not offer %s, which the service takes", kind)
+		}
+	}
+	for _, kind := range kinds {
 		if kind == "vision-language" || kind == "contrastive" {
 			continue // of another model
 		}
 		p.choose("f-training-objective-kind", kind)
 		p.wait(`JSON.stringify(JSON.parse(document.getElementById("document-text").value).training.objective)
 			.includes("` + kind + `")`)
-		if slices.Contains([]string{"dpo", "orpo", "cpo", "simpo", "kto", "grpo", "rloo"}, kind) &&
+		if slices.Contains([]string{"dpo", "orpo", "cpo", "simpo", "kto", "grpo", "rloo", "ppo"}, kind) &&
 			!strings.Contains(p.job(), "prompt_tokens") {
 			p.set("f-training-objective-prompt_tokens", "256")
 			p.set("f-training-objective-completion_tokens", "256")
+		}
+		if kind == "gkd" {
+			p.says("#f-training-objective-teacher-hf_config-error", "eacher is missing")
+			p.paste("f-training-objective-teacher-hf_config", qwenTeacher)
 		}
 		if kind == "grpo" {
 			p.set("f-training-objective-num_generations", "2") // which the batch has to be a multiple of
 		}
 		p.settled()
-		// KTO and RLOO are replayed as older releases of trl run them; what the job's are stands at the field.
-		if got := p.text("#sentence"); !strings.Contains(got, "Fits on rtx-4090") && kind != "kto" && kind != "rloo" {
+		if got := p.text("#sentence"); !strings.Contains(got, " on rtx-4090") {
 			t.Errorf("%s: %q; %s", kind, got, p.text("#job .error:not([hidden])"))
 		}
 	}

@@ -37,6 +37,11 @@ func TestFoundingStoryGPT2(t *testing.T) {
 	p.says("#sentence", "Does not fit on rtx-4070: it needs 18.6 GiB, and the card has 11.7 GiB.")
 	p.says("#advice", "8 × 64 keeps the batch of 512 and fits.")
 	p.settled()
+	for _, own := range []string{"#heat .own", "#pairs .chosen"} { // as the sentence says, and not the least that it takes
+		if got := p.text(own); !strings.Contains(got, "18.6 GiB") || strings.Contains(got, "at least") {
+			t.Errorf("%s says %q", own, got)
+		}
+	}
 	if rows := eval[int](p, `document.querySelectorAll("#pairs tbody tr").length`); rows < 5 {
 		t.Errorf("%d pairs are shown", rows)
 	}

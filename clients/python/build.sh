@@ -5,7 +5,8 @@ cd "$(dirname "$0")/../.."
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cp -r clients/python "$work/source"
-CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o "$work/source/vramplan/bin/vramplan" ./cmd/vramplan
+version=$(sed -n 's/^version = "\(.*\)"/\1/p' clients/python/pyproject.toml)
+CGO_ENABLED=0 go build -trimpath -ldflags "-s -w -X main.stamped=v$version" -o "$work/source/vramplan/bin/vramplan" ./cmd/vramplan
 python3 -m venv "$work/venv"
 "$work/venv/bin/pip" wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist "$work/source"
 "$work/venv/bin/pip" install --quiet --disable-pip-version-check --no-index --find-links dist --force-reinstall vramplan

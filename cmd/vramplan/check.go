@@ -25,6 +25,7 @@ type checkCommand struct {
 	checkServerFlags `embed:"" group:"Answers:"`
 	decisionFlags    `embed:"" group:"Decision:"`
 
+	Set            []string      `sep:"none" placeholder:"FIELD=VALUE" help:"Say a field of the job document, such as distributed.tensor_parallel=2; repeat for more." group:"Job:"`
 	EffectiveBatch *int64        `placeholder:"N" help:"Sequences in one optimizer step that the advice keeps; what the job gives today if not given." group:"Job:"`
 	AdviceTimeout  time.Duration `default:"2s" setting:"VRAMPLAN_ADVICE_TIMEOUT" help:"How long to look for what to change; the verdict stands without it." group:"Answers:"`
 	Output         string        `short:"o" enum:"table,json" default:"table" help:"table or json (one line a job)." group:"Answers:"`
@@ -104,6 +105,11 @@ func (c *checkCommand) open(t *terminal, cards cardNames) (*documents, origin, f
 	if err != nil {
 		return nil, origin{}, nil, err
 	}
+	also, err := said(c.Set)
+	if err != nil {
+		return nil, origin{}, nil, err
+	}
+	edits = append(edits, also...)
 	found, err := c.submissionFlags.find(t, cards, c.File == "" && c.Model == "" && c.HFConfig == "" &&
 		c.Recorded == "" && c.Pipeline == "")
 	from := origin{source: found.From, options: found.Options}

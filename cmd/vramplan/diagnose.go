@@ -193,6 +193,7 @@ func showDiagnosis(w io.Writer, d *service.Diagnosis, s style, markdown bool) er
 var certaintyWords = map[diagnose.Certainty]string{
 	diagnose.Exact: "sure", diagnose.OneOf: "one of several",
 	diagnose.ClassOnly: "the sort is sure, the tensor is not told",
+	diagnose.Likely:    "likely, not proven",
 	diagnose.Untold:    "not told",
 }
 

@@ -16,32 +16,33 @@ func TestFlagsChangeOnlyWhatTheyName(t *testing.T) {
 		want     string
 	}{
 		{"flags alone make the document",
-			jobFields{Model: "gpt2", MicroBatch: ptr[int64](4), GPU: []string{"rtx-4070", "t4"}, Compile: ptr(false)},
+			jobFields{modelFields: modelFields{Model: "gpt2", MicroBatch: ptr[int64](4), Compile: ptr(false)},
+				cardFields: cardFields{GPU: []string{"rtx-4070", "t4"}}},
 			`{}`,
 			`{"model":{"preset":"gpt2"},"training":{"micro_batch":4,"compile":false},"gpus":["rtx-4070","t4"]}`},
 		{"a card replaces the cards of the document",
-			jobFields{GPU: []string{"t4"}}, `{"gpus": ["a100", "h100"], "reserve_bytes": 5}`,
+			jobFields{cardFields: cardFields{GPU: []string{"t4"}}}, `{"gpus": ["a100", "h100"], "reserve_bytes": 5}`,
 			`{"gpus": ["t4"], "reserve_bytes": 5}`},
 		{"a model replaces the model of the document",
-			jobFields{Model: "gpt2"}, `{"model":{"nanogpt":{"n_layer":2}}}`, `{"model":{"preset":"gpt2"}}`},
+			jobFields{modelFields: modelFields{Model: "gpt2"}}, `{"model":{"nanogpt":{"n_layer":2}}}`, `{"model":{"preset":"gpt2"}}`},
 		{"unknown and duplicate fields stay for their reader to report",
-			jobFields{MicroBatch: ptr[int64](8)},
+			jobFields{modelFields: modelFields{MicroBatch: ptr[int64](8)}},
 			`{"modle":1,"gpus":[],"gpus":["x"],"training":{"micro_batch":1,"a":2}}`,
 			`{"modle":1,"gpus":[],"gpus":["x"],"training":{"micro_batch":8,"a":2}}`},
-		{"what is not JSON stays as it is", jobFields{Model: "gpt2"}, `{"model"`, `{"model"`},
-		{"what is not an object stays as it is", jobFields{Model: "gpt2"}, `[1]`, `[1]`},
-		{"what cannot hold a field stays as it is", jobFields{MicroBatch: ptr[int64](8)}, `{"training":"fast"}`,
+		{"what is not JSON stays as it is", jobFields{modelFields: modelFields{Model: "gpt2"}}, `{"model"`, `{"model"`},
+		{"what is not an object stays as it is", jobFields{modelFields: modelFields{Model: "gpt2"}}, `[1]`, `[1]`},
+		{"what cannot hold a field stays as it is", jobFields{modelFields: modelFields{MicroBatch: ptr[int64](8)}}, `{"training":"fast"}`,
 			`{"training":"fast"}`},
-		{"null holds nothing yet", jobFields{MicroBatch: ptr[int64](8)}, `{"training":null}`,
+		{"null holds nothing yet", jobFields{modelFields: modelFields{MicroBatch: ptr[int64](8)}}, `{"training":null}`,
 			`{"training":{"micro_batch":8}}`},
-		{"an implementation keeps the optimizer's name", jobFields{OptimizerImpl: ptr("fused")},
-			`{"training":{"optimizer":"lion"}}`, `{"training":{"optimizer":{"implementation":"fused","name":"lion"}}}`},
-		{"an implementation keeps the optimizer's object", jobFields{OptimizerImpl: ptr("fused")},
+		{"an implementation keeps the optimizer's name", jobFields{modelFields: modelFields{OptimizerImpl: ptr("fused")}},
+			`{"training":{"optimizer":"lion"}}`, `{"training":{"optimizer":{"name":"lion","implementation":"fused"}}}`},
+		{"an implementation keeps the optimizer's object", jobFields{modelFields: modelFields{OptimizerImpl: ptr("fused")}},
 			`{"training":{"optimizer":{"name":"lion","rank":4}}}`,
 			`{"training":{"optimizer":{"name":"lion","rank":4,"implementation":"fused"}}}`},
-		{"an optimizer with its implementation", jobFields{Optimizer: ptr("adam"), OptimizerImpl: ptr("fused")},
-			`{"training":{"optimizer":"lion"}}`, `{"training":{"optimizer":{"implementation":"fused","name":"adam"}}}`},
-		{"names with quotes", jobFields{Model: `a"b\`}, `{}`, `{"model":{"preset":"a\"b\\"}}`},
+		{"an optimizer with its implementation", jobFields{modelFields: modelFields{Optimizer: ptr("adam"), OptimizerImpl: ptr("fused")}},
+			`{"training":{"optimizer":"lion"}}`, `{"training":{"optimizer":{"name":"adam","implementation":"fused"}}}`},
+		{"names with quotes", jobFields{modelFields: modelFields{Model: `a"b\`}}, `{}`, `{"model":{"preset":"a\"b\\"}}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -66,8 +67,8 @@ func FuzzApply(f *testing.F) {
 		`{"model":{"a":[{}]}}`, `x`, ``} {
 		f.Add(seed)
 	}
-	flags := jobFields{Model: "gpt2", MicroBatch: ptr[int64](4), OptimizerImpl: ptr("fused"), LoRARank: ptr[int64](8),
-		GPU: []string{"t4"}}
+	flags := jobFields{modelFields: modelFields{Model: "gpt2", MicroBatch: ptr[int64](4), OptimizerImpl: ptr("fused"),
+		LoRARank: ptr[int64](8)}, cardFields: cardFields{GPU: []string{"t4"}}}
 	edits, err := flags.edits(newTerminal(nil, nil, nil, nil))
 	if err != nil {
 		f.Fatal(err)

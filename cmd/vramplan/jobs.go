@@ -50,6 +50,11 @@ func (c *jobCommand) open(ctx context.Context, t *terminal, eager bool,
 		}
 		return newDocuments(bytes.NewReader(lines), append(edits, more...), eager), func() {}, nil
 	}
+	also, err := said(c.Set)
+	if err != nil {
+		return nil, nil, err
+	}
+	edits = append(edits, also...)
 	if c.File == "" && len(edits) == 0 {
 		return nil, nil, usage("no job: give a document with -f FILE, a batch script or configuration with --from " +
 			"FILE, or --model, --micro-batch and the other flags of a job")

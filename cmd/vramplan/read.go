@@ -20,7 +20,7 @@ import (
 // readFlags say how files of other tools are read.
 type readFlags struct {
 	At     string   `placeholder:"DIR" help:"Where the files and those that they name lie, and where the job is started; the current directory if not given." group:"Files of other tools:"`
-	Set    []string `sep:"none" placeholder:"FIELD=VALUE" help:"Answer a question, or say a field of the job document otherwise: --set sequence_length=2048, --set model=gpt2; repeat for more." group:"Files of other tools:"`
+	Set    []string `sep:"none" placeholder:"FIELD=VALUE" help:"Answer a question, or say any field of the job document: --set sequence_length=2048, --set objective.num_iterations=2; repeat for more." group:"Files of other tools:"`
 	Ignore []string `sep:"none" placeholder:"WORD" help:"A word of the files that changes nothing in memory; repeat for more." group:"Files of other tools:"`
 }
 
@@ -31,6 +31,7 @@ type readCommand struct {
 	Output    string   `short:"o" enum:"table,json" default:"table" setting:"VRAMPLAN_OUTPUT" help:"table or json." group:"Answers:"`
 	Explain   string   `name:"explain-defaults" placeholder:"TOOL" help:"List the defaults of a tool by release, with the file of the package in which each stands; all for all tools." group:"Files of other tools:"`
 	JSON      bool     `name:"json" help:"Short for --output json." group:"Answers:"`
+	Wide      bool     `help:"Let lines be as long as they come; without it they fit 80 columns." group:"Answers:"`
 	Files     []string `arg:"" optional:"" name:"file" help:"Batch scripts and configurations; behind -- a command line."`
 }
 
@@ -69,7 +70,7 @@ func (c *readCommand) Run(ctx context.Context, t *terminal, k *kong.Context) err
 			return err
 		}
 	} else {
-		showRead(t.stdout, answer)
+		showRead(t, answer, c.Wide)
 	}
 	if len(answer.Jobs) == 0 {
 		return exit(exitFailure)
@@ -92,6 +93,7 @@ func (c *readCommand) explain(t *terminal) error {
 		return json.NewEncoder(t.stdout).Encode(list)
 	}
 	g := newGrid("left", "left", "left", "left", "left")
+	last := ""
 	for _, d := range list {
 		from := "every release looked at"
 		if d.From != "" {
@@ -104,7 +106,15 @@ func (c *readCommand) explain(t *terminal) error {
 		if d.Means != "" {
 			value += " (" + d.Means + ")"
 		}
-		g.add(d.Tool, d.Key, value, from, d.File+" "+d.Class)
+		if c.Wide {
+			g.add(d.Tool, d.Key, value, from, d.File+" "+d.Class)
+			continue
+		}
+		if name := d.Tool + " " + d.Key; name != last {
+			fmt.Fprintln(t.stdout, name)
+			last = name
+		}
+		writeHanging(t.stdout, "  ", "      ", value+", "+from+", "+d.File+" "+d.Class)
 	}
 	g.write(t.stdout)
 	return nil
@@ -195,8 +205,11 @@ func listFiles(dir string) []string {
 	return names
 }
 
-// showRead prints each job as a document on one line, which other commands take, and under it where its fields stand.
-func showRead(w io.Writer, a *readers.Answer) {
+// showRead prints each job as a document, which other commands take, and under it where its fields stand. The document
+// is one line but in a terminal, where it is broken between its fields.
+func showRead(t *terminal, a *readers.Answer, wide bool) {
+	w := t.stdout
+	say := func(label, text string) { writeWrapped(w, label, plain(text), wide) }
 	for i, j := range a.Jobs {
 		if i > 0 {
 			fmt.Fprintln(w)
@@ -206,29 +219,71 @@ func showRead(w io.Writer, a *readers.Answer) {
 			head = j.Command.String() + "  " + head
 		}
 		fmt.Fprintln(w, plain(head))
-		fmt.Fprintf(w, "%s\n", j.Document)
-		g := newGrid("left", "left", "left")
-		for _, p := range j.Pointers() {
-			g.add("  "+strings.TrimPrefix(p, "/"), plain(originText(j.Origins[p])), plain(originPlace(j.Origins[p])))
+		if wide || !isTerminal(t.stdout) {
+			fmt.Fprintf(w, "%s\n", j.Document)
+		} else {
+			for _, line := range brokenJSON(j.Document, lineWidth) {
+				fmt.Fprintln(w, line)
+			}
 		}
-		g.write(w)
+		showOrigins(w, j, wide)
 		for _, o := range j.Overridden {
-			fmt.Fprintf(w, "no effect: %s %s in %s; another place wins\n", plain(o.Key), plain(o.Text), o.Place)
+			say("no effect: ", fmt.Sprintf("%s %s in %s; another place wins", o.Key, o.Text, o.Place))
 		}
 		for _, s := range j.Assumptions {
-			fmt.Fprintf(w, "assumed: %s\n", plain(s.Say))
+			say("assumed: ", s.Say)
 		}
 		for _, q := range j.Questions {
-			fmt.Fprintf(w, "question: %s", plain(q.Ask))
+			ask := q.Ask
 			if q.Why != "" {
-				fmt.Fprintf(w, " (%s)", plain(q.Why))
+				ask += " (" + q.Why + ")"
 			}
-			fmt.Fprintf(w, " Answer with %s\n", plain(q.Flag))
+			say("question: ", ask+" Answer with "+q.Flag)
 		}
 	}
 	for _, r := range a.Refusals {
-		fmt.Fprintf(w, "refused: %s\n", plain(r.String()))
+		say("refused: ", r.String())
 	}
+}
+
+// showOrigins prints where the fields of a job stand.
+func showOrigins(w io.Writer, j readers.Job, wide bool) {
+	g := newGrid("left", "left", "left")
+	var fields [][2]string
+	for _, p := range j.Pointers() {
+		name, text, place := strings.TrimPrefix(p, "/"), plain(originText(j.Origins[p])),
+			plain(originPlace(j.Origins[p]))
+		g.add("  "+name, text, place)
+		fields = append(fields, [2]string{name, strings.TrimSpace(text + " " + place)})
+	}
+	if wide {
+		g.write(w)
+		return
+	}
+	writeFields(w, fields)
+}
+
+// brokenJSON breaks a document behind its commas, where it means the same, so that no line is wider than limit unless
+// one value is.
+func brokenJSON(document []byte, limit int) (lines []string) {
+	from, last, quoted, escaped := 0, 0, false, false
+	for i, c := range document {
+		if i+1-from > limit && last > from {
+			lines = append(lines, string(document[from:last]))
+			from = last
+		}
+		switch {
+		case escaped:
+			escaped = false
+		case quoted && c == '\\':
+			escaped = true
+		case c == '"':
+			quoted = !quoted
+		case c == ',' && !quoted:
+			last = i + 1
+		}
+	}
+	return append(lines, string(document[from:]))
 }
 
 // originText is what stands at a field's place.

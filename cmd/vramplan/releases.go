@@ -6,6 +6,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator/release"
 )
@@ -36,6 +40,30 @@ func (c *releasesCommand) Run(ctx context.Context, t *terminal) error {
 	if err := json.Unmarshal(body, &list); err != nil {
 		return fmt.Errorf("reading the list of releases: %w", err)
 	}
-	_, err = out.WriteString(release.Markdown(list.Stacks, list.Changes))
-	return errors.Join(err, out.Flush())
+	if c.Wide || c.format() == "markdown" {
+		_, err = out.WriteString(release.Markdown(list.Stacks, list.Changes))
+		return errors.Join(err, out.Flush())
+	}
+	showReleases(out, list.Stacks, list.Changes)
+	return out.Flush()
+}
+
+// showReleases prints what was traced, and what changed.
+func showReleases(w io.Writer, stacks []release.Stack, changes []release.Change) {
+	for _, s := range stacks {
+		var names []string
+		for _, library := range slices.Sorted(maps.Keys(s.Releases)) {
+			names = append(names, library+" "+s.Releases[library])
+		}
+		fmt.Fprintln(w, s.Name)
+		writeHanging(w, "  ", "  ", strings.Join(names, ", "))
+		writeHanging(w, "  proven: ", "      ", s.Shown())
+	}
+	fmt.Fprintln(w, "\nWhat changed, and what shows it")
+	for i := range changes {
+		c := &changes[i]
+		writeHanging(w, "* ", "  ", c.What)
+		writeHanging(w, "      ", "      ", fmt.Sprintf("%s %s: %s; %s; %s", c.Library, c.Span(), c.Switch, c.Source,
+			c.Shown))
+	}
 }

@@ -34,7 +34,17 @@ func narrowCommands(t *testing.T) []string {
 	}
 	story := "--model nanogpt/train_gpt2 --micro-batch 16 --sequence-length 1024 --gradient-accumulation 32 " +
 		"--optimizer adamw_torch_fused --gpu rtx-4070"
-	list := []string{"gpus", "models", "gpus a100-80gb", "gpus p4d.24xlarge", "models gpt2", "estimate " + story,
+	list := []string{"releases", "read --explain-defaults all",
+		"plan --model openai-community/gpt2 --micro-batch 2 --objective kto --prompt-tokens 64 --completion-tokens 64 " +
+			"--gpu rtx-4070",
+		"plan --model openai-community/gpt2 --micro-batch 2 --objective ppo --prompt-tokens 64 --completion-tokens 64 " +
+			"--gpu rtx-4070",
+		"estimate --pipeline black-forest-labs/FLUX.1-dev --resolution 512 --micro-batch 1 --lora-rank " +
+			"16 --gpu a100-80gb",
+		"estimate --framework torchtitan --model meta-llama/Llama-3.1-8B --micro-batch 1 --sequence-length 1024 " +
+			"--world-size 8 --tensor-parallel 2 --pipeline-parallel 2 --data-parallel fsdp --gradient-accumulation 4 " +
+			"--precision bf16 --gpu h100-sxm5",
+		"gpus", "models", "gpus a100-80gb", "gpus p4d.24xlarge", "models gpt2", "estimate " + story,
 		"plan " + story, "estimate -f " + many,
 		"estimate --model gpt2 --micro-batch 4 --gpu *", "compare " + a + " " + b,
 		"plan --model meta-llama/Llama-3.1-8B --micro-batch 4 --gradient-accumulation 2 --sequence-length 1024 " +

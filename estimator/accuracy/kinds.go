@@ -89,16 +89,12 @@ func (k *Kinds) Print(w io.Writer) {
 // Promises about the kinds that are answered, in percent of what is allocated: nine in ten, and all.
 const kindsMost, kindsAll = 0.5, 2.0
 
-// tracedUnmasked are runs with padding whose attention was traced without a mask: the tracer answered that all of the
-// mask is true, of rows of 384 to 512 tokens of 512. A card sees the padding, and takes the kernel that is replayed.
-var tracedUnmasked = []string{"dpo-smol360-b4-128+384-masked", "dpo-smol360-b4-128+384-masked-trl1.16"}
-
 // Broken says which promises do not hold.
 func (k *Kinds) Broken() []string {
 	var out []string
 	allocated := k.errors(allocatedError)
 	for _, row := range k.answered() {
-		if 100*math.Abs(row.Allocated) > kindsAll && !slices.Contains(tracedUnmasked, row.ID) {
+		if 100*math.Abs(row.Allocated) > kindsAll {
 			out = append(out, fmt.Sprintf("%s: allocated is off by %+.2f %%", row.ID, 100*row.Allocated))
 		}
 	}

@@ -74,12 +74,12 @@ type Architecture struct {
 	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.
 	EagerOnly bool
-	// InterfacesLater says that it is so in transformers 4 alone: later releases have sdpa, too.
-	InterfacesLater bool
 	// NoFlash says that transformers refuses FlashAttention for the family as it is configured.
 	NoFlash bool
 	// SDPAOnly says that it has none but torch's own choice.
 	SDPAOnly bool
+	// InterfacesLater says that either is so in transformers 4 alone: later releases have both.
+	InterfacesLater bool
 	// NeverCheckpoints says that transformers accepts gradient checkpointing for the family and does nothing.
 	NeverCheckpoints bool
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.

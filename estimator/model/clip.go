@@ -66,7 +66,7 @@ func (a *Architecture) towers(own clipOptions) {
 	if a.Heads > 0 {
 		a.HeadDim = a.Hidden / a.Heads
 	}
-	a.LearnedPositions, a.Irregular, a.SDPAOnly, a.UseCache = true, true, true, false
+	a.LearnedPositions, a.Irregular, a.SDPAOnly, a.InterfacesLater, a.UseCache = true, true, true, true, false
 }
 
 func (c *config) clip(a *Architecture) {

@@ -61,7 +61,6 @@ func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
 	normed := m.before.layer(t, embedded)
 	t.Drop(embedded)
 	last = m.vision.forward(t, t.Hold(normed), step.Besides{})
-	t.Drop(normed)
 	t.In(step.PartNorm)
 	class := t.FirstToken(last, m.own.vision.hidden)
 	if t.Shape.Batch > 1 {
@@ -70,6 +69,7 @@ func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
 		pooled = m.after.layer(t, class)
 	}
 	t.Drop(class)
+	t.Drop(normed)
 	m.pooledAt = t.GraphSize()
 	return last, pooled
 }
@@ -86,10 +86,9 @@ func (m *clip) read(t *step.Tape, ids step.T) (last, pooled step.T) {
 	x := m.text.forward(t, t.Hold(embedded), step.Besides{Arguments: masks})
 	t.In(step.PartNorm)
 	last = m.final.layer(t, x)
-	t.Drop(x)
 	rows, ends := t.Input(t.Shape.Batch, step.I64), m.ends(t)
 	pooled = t.PickTokens(last, m.own.text.hidden, rows, ends)
-	for _, x := range append(masks, embedded, rows, ends) {
+	for _, x := range append(masks, embedded, x, rows, ends) {
 		t.Drop(x)
 	}
 	return last, pooled
@@ -214,7 +213,8 @@ func (w *clipTower) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartNorm)
 	h := w.normed(t, l.before, x)
 	t.In(step.PartAttention)
-	out := t.Heads(w.attention(t, l, h), w.relays(t, i))
+	attn, probabilities := w.attention(t, l, h)
+	out := t.Heads(attn, w.relays(t, i))
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := t.Add(x, out, step.LabelResidual)
@@ -231,6 +231,9 @@ func (w *clipTower) layer(t *step.Tape, i int, x step.T) step.T {
 	y := t.Add(middle, down, step.LabelResidual)
 	t.Drop(down)
 	t.Drop(middle)
+	if probabilities != step.NoTensor {
+		t.Drop(probabilities)
+	}
 	if i+2 == len(w.layers) {
 		y = w.lastInput(t, y)
 	}
@@ -260,26 +263,40 @@ func (w *clipTower) normed(t *step.Tape, n norm, x step.T) step.T {
 }
 
 // attention is CLIPAttention; texts have a mask for padding to which the causal one is added anew in each layer.
-func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) step.T {
+// It also returns the probabilities of eager attention where the layer gets them.
+func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) (out, probabilities step.T) {
 	h := step.Heads{Query: w.sizes.heads, KV: w.sizes.heads, Dim: w.sizes.hidden / w.sizes.heads, Queries: w.tokens,
 		Keys: w.tokens, Bidirectional: w.tokens > 0, Drops: w.m.a.AttentionDropout > 0}
 	var mask *step.T
 	if (w.tokens == 0 || w.masked) && w.m.padding != step.NoTensor {
 		mask = &w.m.padding
 	}
-	padded := t.PadsHeads(h, mask != nil)
-	q := t.Heads(l.q.forward(t, x), padded)
-	k := t.Heads(l.k.forward(t, x), padded)
-	v := t.Heads(l.v.forward(t, x), padded)
+	copiesQV, copiesK := t.PadsHeads(h, mask != nil), t.PadsHeads(h, mask != nil)
+	eager := t.Recipe.Attention == step.AttentionEager
+	if eager {
+		copiesQV, copiesK = t.CopiesEncoderGradient(h, mask != nil)
+	}
+	q, k, v := l.q.forward(t, x), l.k.keys(t, x, eager && copiesK), l.v.forward(t, x)
+	q, k, v = t.Heads(q, copiesQV), t.Heads(k, copiesK && !eager), t.Heads(v, copiesQV)
 	if mask != nil && w.m.causal != step.NoTensor {
 		both := t.Add(*mask, w.m.causal, step.LabelAttentionMask)
 		defer t.Drop(both)
 		mask = &both
 	}
-	context := t.TokensFirst(t.SDPA(q, k, v, h, mask, w.m.a.AttentionDropout), h, mask != nil)
-	out := l.out.forward(t, context)
+	var context step.T
+	if probabilities = step.NoTensor; eager {
+		context, probabilities = t.Eager(step.EagerAttention{Heads: h, Dropout: w.m.a.AttentionDropout, Mask: mask,
+			Upcast: true}, q, k, v)
+		if !t.Recipe.Software.ReturnsProbabilities {
+			t.Drop(probabilities)
+			probabilities = step.NoTensor
+		}
+	} else {
+		context = t.TokensFirst(t.SDPA(q, k, v, h, mask, w.m.a.AttentionDropout), h, mask != nil)
+	}
+	out = l.out.forward(t, context)
 	for _, x := range [...]step.T{context, q, k, v} {
 		t.Drop(x)
 	}
-	return out
+	return out, probabilities
 }

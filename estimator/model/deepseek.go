@@ -8,14 +8,8 @@ type latent struct {
 	queryRank, keyValueRank     int64
 	keyDim, rotaryDim, valueDim int64
 	attentionBias, interleaved  bool
-	groups, chosenGroups        int64
-	// firstDense is how many layers before the others have an ordinary MLP.
-	firstDense int64
-	// biasCounts says that the router's correction is counted with the parameters, as published counts do.
-	biasCounts bool
-	experts    *experts
-	// second marks V2, which turns complex numbers, routes by a softmax and sorts tokens by their experts.
-	second bool
+	// second marks V2, which also turns complex numbers.
+	routed
 }
 
 // deepSeekV3Family is transformers' DeepseekV3ForCausalLM (modeling_deepseek_v3.py, configuration_deepseek_v3.py,
@@ -30,20 +24,19 @@ var deepSeekV3Family = family{keys: commonKeys, classes: classifyingLM, build: b
 		"first_k_dense_replace": 3.0,
 		"norm_topk_prob":        true, "hidden_act": "silu", "max_position_embeddings": 4096.0, "use_cache": true,
 		"tie_word_embeddings": false, "rope_interleave": true, "attention_bias": false, "attention_dropout": 0.0},
-	spelled: latentSpelled, numbers: latentNumbers,
+	spelled: routedSpelled, numbers: latentNumbers,
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
-		own := c.readLatent(a)
-		own.interleaved, own.experts.Normalise = c.boolean("rope_interleave"), c.boolean("norm_topk_prob")
-		own.groups, own.chosenGroups = c.integer("n_group", maxExperts), c.integer("topk_group", maxExperts)
-		own.checkGroups(c, 2)
+		own := c.readLatent()
+		own.interleaved = c.boolean("rope_interleave")
+		own.groupsOfTwo(c)
 		own.settle(a)
 		c.latent(own, a)
 	}}
 
 // countsBias counts the routers' corrections with the parameters, as the counts of published files do.
 func (a *Architecture) countsBias() {
-	if own, ok := a.own.(*latent); ok {
+	if own := routedOf(a); own != nil {
 		own.biasCounts = !own.second
 	}
 }
@@ -62,40 +55,20 @@ func (c *config) latent(own *latent, a *Architecture) {
 	}
 }
 
-// checkGroups holds the groups of experts against their number; a group has at least as many as given.
-func (own *latent) checkGroups(c *config, least int64) {
-	count, groups := own.experts.Count, own.groups
-	if groups > 0 && count > 0 && (count%groups != 0 || count < least*groups || own.chosenGroups > groups) {
-		c.errs.Add(c.pointer+"/n_group", "not_divisible", "%d experts in %d groups, of which %d are chosen: groups "+
-			"are of equal size and hold at least %d",
-			count, groups, own.chosenGroups, least)
-	}
-}
-
 // readLatent reads what both versions have.
-func (c *config) readLatent(a *Architecture) *latent {
-	e := &experts{Count: c.integer("n_routed_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
-		FFN: c.integer("moe_intermediate_size", maxWidth)}
-	e.SharedFFN = e.FFN * c.integer("n_shared_experts", maxExperts)
-	own := &latent{queryRank: c.optional("q_lora_rank", maxWidth), keyValueRank: c.integer("kv_lora_rank", maxWidth),
+func (c *config) readLatent() *latent {
+	return &latent{queryRank: c.optional("q_lora_rank", maxWidth), keyValueRank: c.integer("kv_lora_rank", maxWidth),
 		keyDim: c.integer("qk_nope_head_dim", maxWidth), rotaryDim: c.integer("qk_rope_head_dim", maxWidth),
 		valueDim:      c.integer("v_head_dim", maxWidth),
-		attentionBias: c.boolean("attention_bias"), experts: e}
-	if n, ok := c.value("first_k_dense_replace"); !ok || n != 0.0 {
-		own.firstDense = c.integer("first_k_dense_replace", maxLayers)
-	}
-	return own
+		attentionBias: c.boolean("attention_bias"), routed: c.readRouted()}
 }
 
-// latentSpelled are the names of both versions.
-var latentSpelled = map[string]string{"num_experts": "n_routed_experts"}
+// routedSpelled are the names of all that have a routed mixture.
+var routedSpelled = map[string]string{"num_experts": "n_routed_experts"}
 
 // latentNumbers are what a catalog entry says of both.
 func latentNumbers(p *Preset, c map[string]any) {
-	if p.MoE.ExpertFFN > 0 {
-		c["n_shared_experts"] = float64(p.MoE.SharedExpertFFN / p.MoE.ExpertFFN)
-	}
-	c["first_k_dense_replace"] = float64(p.MoE.FirstDenseLayers)
+	routedNumbers(p, c)
 	if p.MLA.QueryRank == 0 {
 		c["q_lora_rank"] = nil
 	}
@@ -104,7 +77,6 @@ func latentNumbers(p *Preset, c map[string]any) {
 // settle puts own into a: rotary tables are as wide as the part of a head that they turn.
 func (own *latent) settle(a *Architecture) {
 	a.own, a.HeadDim = own, own.rotaryDim
-	own.experts.Path, own.experts.Expert = "mlp", buildGatedMLP
 	a.Lead = own.firstDense
 }
 
@@ -116,11 +88,7 @@ func (own *latent) heads(a *Architecture) step.Heads {
 type deepSeekLayer struct {
 	q, qDown, qUp, kvDown, kvUp, out linear
 	qNorm, kvNorm                    norm
-	mlp                              gatedMLP // the layer's, or the shared experts'
-	router                           step.Weight
-	biasType                         step.DType // of the router's correction
-	experts                          []gatedMLP
-	grouped                          *groupedBlock // instead of experts
+	routedLayer
 }
 
 func buildDeepSeek(b *builder) step.Network {
@@ -154,7 +122,7 @@ func (own *latent) declare(b *builder, l *decoderLayer, s *deepSeekLayer) {
 	if l.index < own.firstDense {
 		s.mlp = buildGatedMLP(b, "mlp", a.FFN, a.MLPBias)
 	} else {
-		own.declareExperts(b, s)
+		own.declareExperts(b, &s.routedLayer)
 	}
 	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
 }
@@ -180,7 +148,7 @@ func (own *latent) layer(m *decoder, t *step.Tape, l *decoderLayer, s *deepSeekL
 	if l.index < own.firstDense {
 		mlp = s.mlp.forward(t, m.a, h)
 	} else {
-		mlp = own.mixture(m, t, s, h)
+		mlp = own.mixture(m.a, t, &s.routedLayer, h)
 	}
 	t.Drop(h)
 	t.In(step.PartNorm)

@@ -14,10 +14,10 @@ var deepSeekV2Family = family{keys: commonKeys, classes: scoringLM, build: build
 		"max_position_embeddings": 2048.0,
 		"use_cache":               true, "tie_word_embeddings": false, "attention_bias": false, "mlp_bias": false,
 		"attention_dropout": 0.0},
-	spelled: latentSpelled, numbers: latentNumbers,
+	spelled: routedSpelled, numbers: latentNumbers,
 	read: func(c *config, a *Architecture) {
 		c.llama(a)
-		own := c.readLatent(a)
+		own := c.readLatent()
 		own.second, a.MLPBias = true, c.boolean("mlp_bias")
 		switch method, _ := c.value("topk_method"); method {
 		case "greedy":
@@ -66,86 +66,4 @@ func (own *latent) rotateComplex(t *step.Tape, q, k step.T, heads step.Heads, w 
 	t.Drop(wideQ)
 	t.Drop(wideK)
 	return qr, kr
-}
-
-// routeBySoftmax is DeepseekV2MoEGate.
-func (own *latent) routeBySoftmax(t *step.Tape, s *deepSeekLayer, x step.T) (chosen, weights step.T) {
-	e := own.experts
-	x = t.View(t.Hold(x))
-	defer t.Drop(x)
-	wide := t.Float(x, step.LabelRouting)
-	logits := t.FloatMatrixLinear(wide, s.router, step.LabelRouting)
-	t.Drop(wide)
-	scores := t.SoftmaxFloat(logits, step.LabelRouting, step.LabelRouting)
-	allowed := t.Hold(scores)
-	var locals []step.T
-	if own.groups > 0 {
-		t.Drop(allowed)
-		allowed, locals = own.bestGroups(t, scores)
-	}
-	top, chosen := t.TopK(allowed, e.Count, e.TopK)
-	weights = t.MulScalar(top, step.LabelRouting)
-	for _, local := range append(locals, top, allowed, scores, logits) {
-		t.Drop(local)
-	}
-	return chosen, weights
-}
-
-// bestGroups fills the scores outside the best groups with zeros. It also returns what variables hold.
-func (own *latent) bestGroups(t *step.Tape, scores step.T) (step.T, []step.T) {
-	n, e := t.Shape.N(), own.experts
-	in := func(numel int64, d step.DType) step.T { return t.RoutingTensor(numel, d) }
-	groups, best := in(n*own.groups, step.F32), in(n*own.groups, step.I64)
-	values, group := in(n*own.chosenGroups, step.F32), in(n*own.chosenGroups, step.I64)
-	t.Drop(values)
-	mask := in(n*own.groups, step.F32)
-	spread := own.spread(t, mask)
-	keep := in(n*e.Count, step.Bool)
-	drop := in(n*e.Count, step.Bool)
-	t.Drop(keep)
-	allowed := t.MaskedFill(scores, drop)
-	t.Drop(drop)
-	return allowed, []step.T{groups, best, group, mask, spread}
-}
-
-// mixSorted is DeepseekV2MoE.moe: tokens are sorted by experts, and the experts' outputs put back.
-func (own *latent) mixSorted(m *decoder, t *step.Tape, s *deepSeekLayer, x, chosen, weights step.T) step.T {
-	e, d := own.experts, m.a.Hidden
-	x = t.View(t.Hold(x))
-	defer t.Drop(x)
-	counts := t.RoutingTensor(t.Shape.N()*e.Count, step.I64)
-	perExpert := t.SumOverTokens(t.Shape.N(), e.Count)
-	order := t.ArgSort(chosen.Numel())
-	tokens := t.RoutingTensor(chosen.Numel(), step.I64)
-	sorted := t.Rows(x, d, tokens)
-	t.Drop(tokens)
-	outputs := make([]step.T, len(s.experts))
-	var start, end step.T
-	rows, count := chosen.Numel(), int64(len(s.experts))
-	for i := range count {
-		t.Drop(t.RoutingTensor(1, step.Bool))
-		next := t.RoutingTensor(1, step.I64)
-		if i > 0 {
-			t.Drop(end)
-		}
-		end = next
-		input := t.SliceRows(sorted, ((i+1)*rows/count-i*rows/count)*d)
-		outputs[i] = s.experts[i].forward(t, m.a, input)
-		t.Drop(input)
-		if i > 0 {
-			t.Drop(start)
-		}
-		start = t.Hold(end)
-	}
-	all := t.Stack(outputs)
-	placed := t.PutRows(all, order)
-	wide := t.Cast(placed, weights.Dtype(), step.LabelExpertOutput)
-	wide = t.MulInPlace(wide, weights, placed.Dtype() == weights.Dtype())
-	sum := t.SumRowsKept(wide, e.TopK)
-	t.Drop(wide)
-	y := t.Cast(sum, placed.Dtype(), step.LabelExpertOutput)
-	for _, local := range append(outputs, counts, perExpert, order, sorted, start, end, all, placed, sum) {
-		t.Drop(local)
-	}
-	return y
 }

@@ -94,7 +94,7 @@ func (m *distilBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	embedded := m.embeddings(t, batch[0])
 	m.given = batch[1]
 	var besides step.Besides
-	if t.Recipe.Attention == step.AttentionEager {
+	if m.fills(t) {
 		besides.Arguments = []step.T{m.given}
 	} else if m.mask = encoderMask(t, embedded.Dtype()); m.mask != nil {
 		besides.Arguments = []step.T{*m.mask}
@@ -124,7 +124,13 @@ func (m *distilBERT) layer(t *step.Tape, i int, x step.T) step.T {
 	y := addNorm(t, l.lastNorm, dropped, middle)
 	t.Drop(dropped)
 	t.Drop(middle)
+	dropProbabilities(t)
 	return y
+}
+
+// fills says that attention is written out as releases before transformers 5 do it, which fill the scores of padding.
+func (m *distilBERT) fills(t *step.Tape) bool {
+	return t.Recipe.Attention == step.AttentionEager && !t.Recipe.Software.ReassignsScores
 }
 
 // addNorm is n(h + x).
@@ -136,7 +142,8 @@ func addNorm(t *step.Tape, n norm, h, x step.T) step.T {
 	return y
 }
 
-// attention is DistilBertSdpaAttention or MultiHeadSelfAttention, with their last linear layer.
+// attention is DistilBertSdpaAttention or MultiHeadSelfAttention, with their last linear layer, or
+// DistilBertSelfAttention of transformers 5, which writes the formula out as BERT does.
 func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 	heads := m.a.geometry()
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads, m.mask != nil)
@@ -145,12 +152,17 @@ func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 	v := t.Heads(l.v.forward(t, x), copiesQV)
 	var y step.T
 	var locals []step.T
-	if t.Recipe.Attention == step.AttentionEager {
+	switch {
+	case m.fills(t):
 		scaled := t.MulScalar(q, step.LabelAttentionScores)
 		t.Drop(q)
 		q = scaled
 		y, locals = t.FilledAttention(q, k, v, heads, m.a.AttentionDropout)
-	} else {
+	case t.Recipe.Attention == step.AttentionEager:
+		var probabilities step.T
+		y, probabilities = t.EncoderAttention(q, k, v, heads, m.mask, m.a.AttentionDropout)
+		t.AlsoReturns(probabilities)
+	default:
 		y = t.TokensFirst(t.SDPA(q, k, v, heads, m.mask, m.a.AttentionDropout), heads, m.mask != nil)
 	}
 	out := l.out.forward(t, y)

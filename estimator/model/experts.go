@@ -38,6 +38,8 @@ func expertsOf(a *Architecture) *experts {
 		return own.experts
 	case *latent:
 		return own.experts
+	case *glmMixture:
+		return own.experts
 	}
 	return nil
 }
@@ -133,7 +135,7 @@ type sparseBlock struct {
 // grouped says whether later releases run the experts as grouped products, as far as that is replayed.
 func (e *experts) grouped(a *Architecture) bool {
 	switch a.own.(type) {
-	case *experts, *latent:
+	case *experts, *latent, *glmMixture:
 		return true
 	}
 	return false

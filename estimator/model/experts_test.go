@@ -3,6 +3,7 @@ package model
 // mixtureSeeds are configurations with mixtures of experts that a fuzzer starts from.
 var mixtureSeeds = []string{
 	`{"model_type":"deepseek_v3","q_lora_rank":null,"first_k_dense_replace":0,"n_group":null}`,
+	`{"model_type":"glm4_moe","n_group":3,"use_qk_norm":true,"partial_rotary_factor":0.3}`,
 	`{"model_type":"deepseek_v3","n_shared_experts":-1,"v_head_dim":7}`,
 	`{"model_type":"deepseek_v2","topk_method":"group_limited_greedy","num_experts_per_tok":6}`,
 	`{"model_type":"deepseek_v2","num_experts_per_tok":2,"first_k_dense_replace":40,"topk_method":[]}`,

@@ -64,6 +64,7 @@ var families = map[string]*family{
 	"gemma3_text":      &gemma3TextFamily,
 	"glm":              &glmFamily,
 	"glm4":             &glm4Family,
+	"glm4_moe":         &glm4MoEFamily,
 	"gpt2":             &gpt2Family,
 	"gpt_bigcode":      &gptBigCodeFamily,
 	"gpt_neox":         &gptNeoXFamily,

@@ -64,15 +64,22 @@ func declareGLM(b *builder, l *decoderLayer) {
 
 // rotateNeighbours is GLM's apply_rotary_pos_emb, which repeats the first half of cosines and sines for neighbours.
 func rotateNeighbours(t *step.Tape, a *Architecture, q, k step.T, w *around) (qr, kr step.T) {
-	p := a.rotary()
-	n := t.Shape.Tokens * p.width
+	n := t.Shape.Tokens * a.rotaryWidth()
 	cos, sin := t.Table(n, w.cos.Dtype()), t.Table(n, w.sin.Dtype())
+	return rotateAndJoin(t, a, q, k, cos, sin, cos, sin)
+}
+
+// rotateAndJoin turns a part of every head and joins the rest to queries and then to keys, which takes what was turned
+// out of its variable. Locals go with the function's other variables.
+func rotateAndJoin(t *step.Tape, a *Architecture, q, k, cos, sin step.T, locals ...step.T) (qr, kr step.T) {
+	p := a.rotary()
 	qs, ks := p.split(t, q, a.HeadDim), p.split(t, k, a.HeadDim)
 	qe, ke := t.Rotary(qs.turned, cos, sin), t.Rotary(ks.turned, cos, sin)
 	qr = t.JoinHeads(qe, qs.rest)
 	t.Drop(qe)
 	kr = t.JoinHeads(ke, ks.rest)
-	for _, local := range [...]step.T{ke, cos, sin} {
+	t.Drop(ke)
+	for _, local := range locals {
 		t.Drop(local)
 	}
 	qs.drop(t)

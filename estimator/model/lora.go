@@ -191,10 +191,14 @@ func (b *builder) trained(name string, w step.Weight) step.Weight {
 	return w
 }
 
+// otherScore is what some models call their head for classes: peft saves it and score of every model that gives
+// classes, whichever it has. Source: peft/peft_model.py (PeftModelForSequenceClassification.__init__), 0.21.
+const otherScore = "classifier"
+
 // checkSaved refuses modules to save that the model does not have.
 func (a *Architecture) checkSaved(b *builder, pointer string, errs *invalid.List) {
 	for i, name := range a.LoRA.Saved {
-		if !b.saved[name] {
+		if !b.saved[name] && !(a.Scored && name == otherScore) {
 			errs.Add(fmt.Sprintf("%s/%d", pointer, i), "unknown_value",
 				"no parameter of the model belongs to a module called %.100s", name)
 		}

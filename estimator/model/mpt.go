@@ -208,6 +208,12 @@ func mptAlibi(t *step.Tape, heads, longest int64) step.T {
 // Source: transformers/modeling_attn_mask_utils.py (AttentionMaskConverter.to_4d), 4.57.
 func mptMask(t *step.Tape, d step.DType) step.T {
 	n, b := t.Shape.Tokens, t.Shape.Batch
+	if t.Recipe.Software.MasksByLibrary {
+		additive := *causalMask(t, 0, d) // attention is always written out, and has one then
+		mask := t.Input(b*n*n, step.Bool)
+		t.Drop(additive)
+		return mask
+	}
 	triangle := t.Input(n*n, step.F32)
 	columns := t.Input(n, step.I64)
 	next := t.Input(n, step.I64)

@@ -187,7 +187,7 @@ func (m *opt) layer(t *step.Tape, i int, x step.T) step.T {
 		h = m.normed(t, l.attentionNorm, h)
 	}
 	t.In(step.PartAttention)
-	attn := m.attention(t, l, h)
+	attn, probabilities := m.attention(t, l, h)
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := m.residual(t, x, attn)
@@ -208,6 +208,9 @@ func (m *opt) layer(t *step.Tape, i int, x step.T) step.T {
 		y = m.normed(t, l.finalNorm, y)
 	}
 	t.Drop(middle)
+	if probabilities != nil {
+		t.Drop(*probabilities)
+	}
 	return y
 }
 
@@ -227,7 +230,8 @@ func (m *opt) residual(t *step.Tape, x, y step.T) step.T {
 	return sum
 }
 
-func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) step.T {
+// attention is OPTAttention. It also returns the probabilities where they are formed and the layer gets them.
+func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) (step.T, *step.T) {
 	heads := m.a.geometry()
 	written := t.WritesOut(heads, false)
 	projected := l.q.forward(t, x)
@@ -241,15 +245,16 @@ func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) step.T {
 	k, v = t.Heads(k, copied && !written), t.Heads(v, copied)
 	k, v = appendKV(t, &m.cache, k, v)
 	y, probabilities := attend(t, m.a, m.mask, q, k, v)
-	if probabilities != nil {
-		defer t.Drop(*probabilities)
-	}
 	out := l.out.forward(t, y)
 	t.Drop(y)
 	t.Drop(q)
 	t.Drop(k)
 	t.Drop(v)
-	return out
+	if probabilities != nil && !t.Recipe.Software.ReturnsProbabilities {
+		t.Drop(*probabilities)
+		probabilities = nil
+	}
+	return out, probabilities
 }
 
 // mlp takes over x.

@@ -11,12 +11,20 @@ type partialRotary struct {
 }
 
 // rotary is the family's own part of a.
-func (a *Architecture) rotary() *partialRotary { return a.own.(*partialRotary) }
+func (a *Architecture) rotary() *partialRotary {
+	if own, ok := a.own.(*glmMixture); ok {
+		return &own.partialRotary
+	}
+	return a.own.(*partialRotary)
+}
 
 // rotaryWidth is how many elements of a head are turned.
 func (a *Architecture) rotaryWidth() int64 {
-	if p, ok := a.own.(*partialRotary); ok {
-		return p.width
+	switch own := a.own.(type) {
+	case *partialRotary:
+		return own.width
+	case *glmMixture:
+		return own.width
 	}
 	return a.HeadDim
 }

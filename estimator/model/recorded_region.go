@@ -158,7 +158,7 @@ func (s *stretch) skip(list []recording.Instruction, from, to int) {
 		switch list[i].Kind {
 		case recording.Allocate, recording.CastParam, recording.Attend:
 			s.add(step.NoTensor)
-		case recording.Node:
+		case recording.Node, recording.Leaf:
 			s.nodes = append(s.nodes, step.NoTensor)
 		case recording.Free:
 			if list[i].Ref.Scope == recording.Own {

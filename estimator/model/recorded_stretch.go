@@ -87,6 +87,9 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 		case recording.Part:
 			s.part = in.Name
 			t.In(partOf[in.Name])
+		case recording.Leaf:
+			x := s.of(in.Ref).Sized(s.elements(in.Size), recordedType(in.Type, s.half), step.NoTensor)
+			s.nodes = append(s.nodes, t.Wants(x))
 		case recording.Node:
 			s.node(in)
 		}

@@ -10,6 +10,7 @@ type titan struct {
 	heads  step.Heads
 	embed  step.Weight
 	layers []titanLayer
+	blocks []step.LlamaBlock
 	final  norm
 	output linear
 }
@@ -101,8 +102,9 @@ func (a *Architecture) whole() *Architecture {
 func buildTitan(b *builder) step.Network {
 	a, n := b.a, b.a.titan.tensor
 	d, dim := a.Hidden, a.HeadDim
-	m := &titan{a: a, layers: make([]titanLayer, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
-		Dim: dim}}
+	m := &titan{a: a, layers: make([]titanLayer, b.recorded),
+		blocks: make([]step.LlamaBlock, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
+			Dim: dim}}
 	if a.titan.first {
 		m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
 		b.section(step.InputSection)
@@ -117,6 +119,9 @@ func buildTitan(b *builder) step.Network {
 			b.linear("feed_forward.w2", a.FFN/n, d, false)
 		l.mlp.up = b.linear("feed_forward.w3", d, a.FFN/n, false)
 		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", d, false), b.norm("ffn_norm", d, false)
+		m.blocks[i] = step.LlamaBlock{AttentionNorm: l.attentionNorm.w, Query: l.q.w, Key: l.k.w, Value: l.v.w,
+			Out:     l.out.w,
+			MLPNorm: l.forwardNorm.w, Gate: l.mlp.gate.w, Up: l.mlp.up.w, Down: l.mlp.down.w, Heads: m.heads}
 	})
 	if a.titan.last {
 		m.final = b.norm("norm", d, false)
@@ -189,15 +194,23 @@ func (m *titan) Run(t *step.Tape, s step.Stage, x step.T) step.T {
 
 // Loss is the mean over the micro-batches of an optimizer step.
 func (m *titan) Loss(t *step.Tape, logits, targets step.T) step.T {
-	wide := t.FloatLogits(logits)
-	loss := t.Cuts().CutLoss(wide, targets)
-	t.Drop(wide)
+	var loss step.T
+	if t.Recipe.CompileLoss {
+		loss = t.CrossEntropy(logits, targets)
+	} else {
+		wide := t.FloatLogits(logits)
+		loss = t.Cuts().CutLoss(wide, targets)
+		t.Drop(wide)
+	}
 	mean := t.MulScalar(loss, step.LabelLoss)
 	t.Drop(loss)
 	return mean
 }
 
 func (m *titan) layer(t *step.Tape, i int, x step.T) step.T {
+	if t.CompilesBlocks() {
+		return t.CompiledBlock(x, &m.blocks[i])
+	}
 	l := &m.layers[i]
 	t.In(step.PartNorm)
 	normed := t.NativeRMSNorm(x, l.attentionNorm.w)

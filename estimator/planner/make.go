@@ -120,14 +120,9 @@ func (s *search) survey(ctx context.Context, measured []MeasuredStep) error {
 			near = append(near, s.batch.pairs(target)...)
 		}
 	}
-	floor := Choice{1, s.batch.accumulationFor(1)}
-	// The floor first: a job that is wrong altogether costs one estimate.
-	var err error
-	if s.floor, err = s.judge(ctx, variant{}, floor); err != nil {
+	floor, err := s.findFloor(ctx)
+	if err != nil {
 		return err
-	}
-	if s.floor.err != nil {
-		return s.floor.err
 	}
 	if len(exact) > 0 {
 		exact = s.start(exact)

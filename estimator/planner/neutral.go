@@ -58,7 +58,11 @@ func objectives(t estimator.Training, changing bool) []lever {
 		if (o.Effect != "") != changing {
 			continue
 		}
-		l := trainingLever(o.Code, o.Group, o.Title, "objective", o.Changes, o.Apply)
+		field, value := "objective", any(o.Changes)
+		if o.Changes == nil {
+			field, value = "resolution", o.Resolution
+		}
+		l := trainingLever(o.Code, o.Group, o.Title, field, value, o.Apply)
 		l.settings, l.library = []string{o.Setting}, o.Library
 		if changing {
 			l = l.changing(o.Effect, disturbsSequence)

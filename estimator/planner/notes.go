@@ -165,7 +165,11 @@ func (s *search) explainFloor() {
 			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+estimator.Bytes(c.Bytes).String())
 		}
 	}
-	text := fmt.Sprintf("No micro-batch fits: at one sequence the job takes %s of %s",
+	at := "one sequence"
+	if s.floor.micro > 1 {
+		at = fmt.Sprintf("%d sequences, the least that its trainer takes,", s.floor.micro)
+	}
+	text := fmt.Sprintf("No micro-batch fits: at %s the job takes %s of %s", at,
 		leastOf(s.floor), estimator.Bytes(f.UsableBytes))
 	if len(held) > 0 {
 		text += ", most of it " + strings.Join(held, ", ")

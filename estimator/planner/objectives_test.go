@@ -3,6 +3,7 @@ package planner
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -13,7 +14,8 @@ import (
 func trained(t *testing.T, objective, more string) estimator.Input {
 	t.Helper()
 	var in estimator.Input
-	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 4, "objective": %s%s}}`, tinyLlama,
+	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 4, "objective": %s%s}}`,
+		tinyLlama,
 		objective, more)
 	if err := json.Unmarshal([]byte(document), &in.Job); err != nil {
 		t.Fatal(err)
@@ -42,6 +44,17 @@ func TestObjectivesHaveLevers(t *testing.T) {
 			`, "gradient_accumulation": 2`, "steps-per-generation-2 beta-0 completion-32"},
 		{"sft", `"sft"`, `, "sequence_length": 128, "versions": {"trl": "1.5.0"}`, "loss-type-chunked_nll"},
 		{"the loss of the model", `"language-model"`, `, "sequence_length": 128`, ""},
+		{"ppo", `{"kind": "ppo", "prompt_tokens": 32, "completion_tokens": 32}`, `, "gradient_accumulation": 4`,
+			"rollout-forward-batch-4"},
+		{"embeddings", `"contrastive"`, `, "micro_batch": 128, "sequence_length": 64`, "cached-mnrl"},
+		{"embeddings in mini-batches", `{"kind": "contrastive", "loss": "cached-mnrl", "mini_batch": 16}`,
+			`, "micro_batch": 128, "sequence_length": 64`, "mini-batch-8"},
+		{"few texts", `"contrastive"`, `, "sequence_length": 64`, ""},
+		{"a picture's adapters", `"diffusion"`,
+			`, "resolution": 1024, "lora": {"rank": 4}, "script": "train_dreambooth_lora_flux.py"`,
+			"latents-cached resolution-512x512"},
+		{"a script that cannot cache", `"diffusion"`, `, "resolution": [512, 768], "script": "train_text_to_image.py"`,
+			"resolution-256x384"},
 		{"pictures", `{"kind": "vision-language", "image_size": [672, 448]}`, "",
 			"freeze-vision image-size-336x224"},
 	} {
@@ -98,5 +111,72 @@ func TestChangesOfTwoLeversOfAnObjective(t *testing.T) {
 	}
 	if want := `{"objective":{"kind":"dpo","reference":"precomputed","use_logits_to_keep":true}}`; string(got) != want {
 		t.Errorf("changes %s, want %s", got, want)
+	}
+}
+
+// TestTrainersThatAskForTwo: a trainer that refuses a micro-batch of one has a plan all the same, and a job that is
+// wrong in another way is refused for that.
+func TestTrainersThatAskForTwo(t *testing.T) {
+	in := trained(t, `{"kind": "kto", "prompt_tokens": 32, "completion_tokens": 32}`, "")
+	in.Job.Training.MicroBatch = 4
+	p, err := Make(t.Context(), Request{Input: in})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var pairs []int64
+	for _, pair := range p.Pairs {
+		pairs = append(pairs, pair.MicroBatch)
+	}
+	if !slices.Equal(pairs, []int64{4, 2}) {
+		t.Errorf("the pairs have the micro-batches %v, want 4 and 2", pairs)
+	}
+	in = trained(t, `{"kind": "kto", "prompt_tokens": 32}`, "")
+	in.Job.Training.MicroBatch = 4
+	if _, err := Make(t.Context(), Request{Input: in}); err == nil ||
+		!strings.Contains(err.Error(), "completion_tokens") ||
+		strings.Contains(err.Error(), "micro_batch") {
+		t.Errorf("without its completions it is refused with %v", err)
+	}
+}
+
+// TestLeversOfModelsGiveMemoryBack holds levers of embeddings, PPO and pictures against the estimates before and after.
+func TestLeversOfModelsGiveMemoryBack(t *testing.T) {
+	const flux = `{"model": {"diffusion": {"preset": "black-forest-labs/FLUX.1-dev"}}, "training": {"micro_batch": 4,
+		"resolution": 1024, "gradient_checkpointing": "full", "lora": {"rank": 16}, "objective": {"kind": "diffusion"}}}`
+	var pictures estimator.Input
+	if err := json.Unmarshal([]byte(flux), &pictures.Job); err != nil {
+		t.Fatal(err)
+	}
+	for name, in := range map[string]estimator.Input{
+		"latents-cached":     pictures,
+		"resolution-512x512": pictures,
+		"cached-mnrl":        trained(t, `"contrastive"`, `, "micro_batch": 256, "sequence_length": 64`),
+		"mini-batch-16": trained(t, `{"kind": "contrastive", "loss": "cached-mnrl"}`,
+			`, "micro_batch": 256, "sequence_length": 64`),
+		"rollout-forward-batch-4": trained(t, `{"kind": "ppo", "prompt_tokens": 8, "completion_tokens": 256}`,
+			`, "gradient_accumulation": 8`),
+	} {
+		t.Run(name, func(t *testing.T) {
+			before, err := estimator.Estimate(in)
+			if err != nil {
+				t.Fatal(err)
+			}
+			ls := append(objectives(in.Job.Training, false), objectives(in.Job.Training, true)...)
+			for _, l := range ls {
+				if l.code != name {
+					continue
+				}
+				l.apply(&in)
+				after, err := estimator.Estimate(in)
+				if err != nil {
+					t.Fatal(err)
+				}
+				if after.Peak.AllocatedBytes > before.Peak.AllocatedBytes {
+					t.Errorf("allocates %d, and %d before", after.Peak.AllocatedBytes, before.Peak.AllocatedBytes)
+				}
+				return
+			}
+			t.Error("is not offered")
+		})
 	}
 }

@@ -65,7 +65,7 @@ type Plan struct {
 	// effective batch; 0 when not even one sequence does.
 	LargestMicroBatch int64    `json:"largest_micro_batch"`
 	Options           []Option `json:"options"`
-	// FloorBytes is what the job as it stands takes at a micro-batch of one.
+	// FloorBytes is what the job as it stands takes at a micro-batch of one, or the least that its trainer takes.
 	FloorBytes int64 `json:"floor_bytes"`
 	// FloorAtLeast says of FloorBytes what AtLeast says of a pair's bytes.
 	FloorAtLeast bool `json:"floor_at_least,omitempty"`

@@ -121,7 +121,7 @@ func (p *Plan) summary() string {
 		lines = append(lines, fmt.Sprintf("No pair that fits reaches the effective batch. Largest "+
 			"micro-batch that fits: %d.", p.LargestMicroBatch))
 	case p.UsableBytes > 0:
-		lines = append(lines, fmt.Sprintf("No micro-batch fits: one sequence takes %s.",
+		lines = append(lines, fmt.Sprintf("No micro-batch fits: the smallest takes %s.",
 			least(p.FloorBytes, p.FloorAtLeast)))
 	}
 	if len(p.SmallestGPUs) > 0 {

@@ -27,6 +27,7 @@ const (
 	Attend    Kind = 'Q'
 	Part      Kind = 'P'
 	Node      Kind = 'N'
+	Leaf      Kind = 'L'
 	Open      Kind = '['
 	Close     Kind = ']'
 
@@ -90,7 +91,7 @@ type Instruction struct {
 	Over       Reduction
 	// Bias: the product adds one.
 	Bias bool
-	// Ref is what is freed or cast.
+	// Ref is what is freed or cast, or wants a gradient of its own.
 	Ref Ref
 	// Edges, Saved and Backward are a node's. Alias: the node is that of the cast or the attention before it.
 	Edges, Saved []Ref

@@ -54,11 +54,15 @@ type scope struct {
 	// region is the module that is open, regions those that were.
 	region  *Region
 	regions []*Region
+	// sizes are those that were read, by their text; read and fields are the line's.
+	sizes  map[string]Size
+	read   Instruction
+	fields [mostFields + 1]string
 }
 
 // stretch reads lines and continues s.
 func (s *scope) stretch(lines []string) ([]Instruction, error) {
-	var list []Instruction
+	list := make([]Instruction, 0, forwardOf(lines))
 	for i, line := range lines {
 		in, err := s.line(line, len(list))
 		if err != nil {
@@ -69,6 +73,9 @@ func (s *scope) stretch(lines []string) ([]Instruction, error) {
 			if n < 0 || list[n].Kind != Node || list[n].Alias {
 				return nil, fmt.Errorf("line %d, %.80q: stands behind no node", i+1, line)
 			}
+			if list[n].Backward == nil {
+				list[n].Backward = make([]Instruction, 0, backwardOf(lines[i:]))
+			}
 			if err := list[n].backward(in); err != nil {
 				return nil, fmt.Errorf("line %d, %.80q: %w", i+1, line, err)
 			}
@@ -77,7 +84,7 @@ func (s *scope) stretch(lines []string) ([]Instruction, error) {
 		if in.Alias && in.Kind == Node && len(list) > 0 && list[len(list)-1].Attention != nil {
 			list[len(list)-1].Attention.Edges = in.Edges
 		}
-		list = append(list, in)
+		list = append(list, *in)
 	}
 	if s.region != nil {
 		return nil, fmt.Errorf("the module %.80q is not closed", s.region.Name)
@@ -85,37 +92,30 @@ func (s *scope) stretch(lines []string) ([]Instruction, error) {
 	return list, nil
 }
 
-// fields splits a line; n is how many fields it has to have behind the letter.
-func fields(line string, n int) ([]string, error) {
-	f := strings.Split(line, " ")
-	if len(f) != n+1 {
-		return nil, fmt.Errorf("has %d fields, not %d", len(f)-1, n)
-	}
-	return f[1:], nil
-}
-
 // forms is how many fields a line has behind its letter.
 var forms = map[Kind]int{Allocate: 4, Free: 1, Product: 1, Reduce: 3, CastParam: 2, Attend: 14, Part: 1, Node: 4,
+	Leaf: 4,
 	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, SortIndices: 2, Validate: 0, Send: 2, SendView: 2,
 	SendAgain: 2, Pass: 2, PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3, Open: 8, Close: 2}
 
 // line reads one line, the n-th that is no node's backward.
-func (s *scope) line(line string, place int) (in Instruction, err error) {
+func (s *scope) line(line string, place int) (*Instruction, error) {
 	if line == "" {
-		return in, fmt.Errorf("is empty")
+		return nil, fmt.Errorf("is empty")
 	}
-	in.Kind = Kind(line[0])
+	in := &s.read
+	*in = Instruction{Kind: Kind(line[0])}
 	n, known := forms[in.Kind]
 	if !known {
-		return in, fmt.Errorf("%q is no instruction", line[0])
+		return nil, fmt.Errorf("%q is no instruction", line[0])
 	}
-	r := reader{}
+	r := reader{sizes: s.sizes}
 	if i := strings.LastIndex(line, " ="); i > 0 && (in.Kind == Take || in.Kind == Embedding) {
 		in.Only, line = r.only(line[i+1:]), line[:i]
 	}
-	f, err := fields(line, n)
+	f, err := fields(line, &s.fields, n)
 	if err != nil {
-		return in, err
+		return nil, err
 	}
 	before := s.alias
 	s.alias = 0
@@ -150,7 +150,10 @@ func (s *scope) line(line string, place int) (in Instruction, err error) {
 		}
 	case Node:
 		in.Alias = f[3] == "cast" && before == CastParam || f[3] == "attention" && before == Attend
-		s.node(&r, &in, f)
+		s.node(&r, in, f)
+	case Leaf:
+		in.Ref, in.Size, in.Type = s.used(&r, f[1]), r.size(f[2]), r.kind(f[3])
+		in.N = s.numbered(&r, f[0], 1)
 	case Open:
 		in.Region = s.open(&r, f)
 	case Close:
@@ -247,42 +250,50 @@ func (s *scope) edge(r *reader, text string) Ref {
 }
 
 func (s *scope) node(r *reader, in *Instruction, f []string) {
-	in.N, in.Outputs = r.number(f[0], maxLines), r.number(f[1], maxOutputs)
-	if r.err == nil && in.N != len(s.nodes) {
-		r.fail("node %d is made where %d would follow", in.N, len(s.nodes))
-	}
+	in.Outputs = r.number(f[1], maxOutputs)
 	if r.err == nil && in.Outputs == 0 {
 		r.fail("a node has an output")
 	}
-	edges := strings.Split(f[2], ",")
-	if len(edges) > maxEdges {
+	edges := 1 + strings.Count(f[2], ",")
+	if edges > maxEdges {
 		r.fail("a node has up to %d inputs here, and this one has %d: the operation cannot be replayed", maxEdges,
-			len(edges))
+			edges)
 		return
 	}
-	for _, e := range edges {
+	in.Edges = make([]Ref, 0, edges)
+	for e := range strings.SplitSeq(f[2], ",") {
 		in.Edges = append(in.Edges, s.edge(r, e))
 	}
-	s.nodes = append(s.nodes, in.Outputs)
+	in.N = s.numbered(r, f[0], in.Outputs)
 	if in.Alias || f[3] == "-" {
 		return
 	}
-	saved := strings.Split(f[3], ",")
-	if len(saved) > maxSaved {
-		r.fail("a node saves up to %d tensors here, and this one %d: the operation cannot be replayed", maxSaved,
-			len(saved))
+	saved := 1 + strings.Count(f[3], ",")
+	if saved > maxSaved {
+		r.fail("a node saves up to %d tensors here, and this one %d: the operation cannot be replayed", maxSaved, saved)
 		return
 	}
-	for i, v := range saved {
+	in.Saved = make([]Ref, 0, saved)
+	for v := range strings.SplitSeq(f[3], ",") {
 		v, marked, found := strings.Cut(v, "=")
-		in.Saved = append(in.Saved, s.used(r, v))
 		if found {
 			if in.OnlySaved == nil {
-				in.OnlySaved = make([]uint64, len(saved))
+				in.OnlySaved = make([]uint64, saved)
 			}
-			in.OnlySaved[i] = r.only("=" + marked)
+			in.OnlySaved[len(in.Saved)] = r.only("=" + marked)
 		}
+		in.Saved = append(in.Saved, s.used(r, v))
 	}
+}
+
+// numbered is the number of a new node, which have to follow one another.
+func (s *scope) numbered(r *reader, text string, outputs int) int {
+	n := r.number(text, maxLines)
+	if r.err == nil && n != len(s.nodes) {
+		r.fail("node %d is made where %d would follow", n, len(s.nodes))
+	}
+	s.nodes = append(s.nodes, outputs)
+	return n
 }
 
 func (s *scope) attention(r *reader, f []string) *Attention {
@@ -303,13 +314,14 @@ func (s *scope) attention(r *reader, f []string) *Attention {
 }
 
 // backward adds an instruction to the node's backward.
-func (n *Instruction) backward(in Instruction) error {
+func (n *Instruction) backward(in *Instruction) error {
 	if in.Kind == Send || in.Kind == SendView || in.Kind == SendAgain || in.Kind == Pass || in.Kind == PassView ||
 		in.Kind == SendSaved || in.Kind == SendUnknown {
 		if in.K >= len(n.Edges) {
 			return fmt.Errorf("the node has no input %d", in.K)
 		}
-		for _, b := range n.Backward {
+		for i := range n.Backward {
+			b := &n.Backward[i]
 			if b.sends() && b.K == in.K {
 				return fmt.Errorf("input %d gets its gradient twice", in.K)
 			}
@@ -336,13 +348,14 @@ func (n *Instruction) backward(in Instruction) error {
 		if !n.holds(in.N) {
 			return fmt.Errorf("register %d holds nothing", in.N)
 		}
-		for _, b := range n.Backward {
+		for i := range n.Backward {
+			b := &n.Backward[i]
 			if in.Kind != SendAgain && (b.Kind == Send || b.Kind == SendView) && b.N == in.N {
 				return fmt.Errorf("register %d was handed on", in.N)
 			}
 		}
 	}
-	n.Backward = append(n.Backward, in)
+	n.Backward = append(n.Backward, *in)
 	return nil
 }
 

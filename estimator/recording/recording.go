@@ -53,6 +53,8 @@ type Recording struct {
 	OtherStacks []string
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
+
+	sizes map[string]Size // while it is read
 }
 
 // Tensor is one of the batch.
@@ -146,7 +148,8 @@ func Read(text []byte) (*Recording, error) {
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
 		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After,
 		Programs: map[string]*Program{}, Unfolded: d.Unfolded,
-		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable, OtherStacks: d.OtherStacks}
+		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable, OtherStacks: d.OtherStacks,
+		sizes: map[string]Size{}}
 	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
 		"/layers/name": d.Layers.Name}
 	for pointer, s := range named {
@@ -170,6 +173,7 @@ func Read(text []byte) (*Recording, error) {
 	if err := r.read(&d); err != nil {
 		return nil, err
 	}
+	r.sizes = nil
 	return r, nil
 }
 
@@ -296,7 +300,7 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]
 		return nil, none, at(pointer, "has more than %d outputs", maxOutputList)
 	}
 	p := &Program{}
-	outer := &scope{model: len(r.Parameters)}
+	outer := &scope{model: len(r.Parameters), sizes: r.sizes}
 	for range r.Batch {
 		outer.own = append(outer.own, true)
 	}
@@ -311,7 +315,7 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]
 			return nil, none, at(pointer+"/input", "%w", err)
 		}
 		inner = &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer),
-			shared: map[int]bool{}}
+			shared: map[int]bool{}, sizes: r.sizes}
 		if p.Layer, err = inner.stretch(d.Layer); err != nil {
 			return nil, none, at(pointer+"/layer", "%w", err)
 		}
@@ -361,33 +365,6 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]
 		found[1] = inner.regions
 	}
 	return p, found, nil
-}
-
-// result reads "44 50.0": a value and the node that made it.
-func (s *scope) result(text string) (Result, error) {
-	value, edge, _ := strings.Cut(text, " ")
-	r := reader{}
-	res := Result{Value: s.used(&r, value), Edge: s.edge(&r, edge)}
-	return res, r.err
-}
-
-// outputs reads values that are there, each once.
-func (s *scope) outputs(list []string) ([]Ref, error) {
-	var refs []Ref
-	seen := map[Ref]bool{}
-	for _, text := range list {
-		r := reader{}
-		ref := s.used(&r, text)
-		if r.err != nil {
-			return nil, r.err
-		}
-		if seen[ref] {
-			return nil, fmt.Errorf("%.20q stands there twice", text)
-		}
-		seen[ref] = true
-		refs = append(refs, ref)
-	}
-	return refs, nil
 }
 
 func sorted[V any](m map[string]V) []string {

@@ -16,24 +16,28 @@ func Markdown(stacks []Stack, changes []Change) string {
 		for _, library := range slices.Sorted(maps.Keys(s.Releases)) {
 			named = append(named, library+" "+s.Releases[library])
 		}
-		proven := s.Proven
-		if len(s.Families) > 0 {
-			proven += ": " + strings.Join(s.Families, ", ")
-		}
-		if len(s.Unproven) > 0 {
-			proven += ": " + strings.Join(s.Unproven, ", ")
-		}
-		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Name, strings.Join(named, ", "), proven)
+		fmt.Fprintf(&b, "| %s | %s | %s |\n", s.Name, strings.Join(named, ", "), s.Shown())
 	}
 	b.WriteString("\n| library | releases | what | switch | source | shown by |\n|---|---|---|---|---|---|\n")
 	for _, c := range changes {
-		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.Library, c.span(), c.What, c.Switch, c.Source, c.Shown)
+		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s |\n", c.Library, c.Span(), c.What, c.Switch, c.Source, c.Shown)
 	}
 	return b.String()
 }
 
-// span is in which releases a change holds, in words.
-func (c *Change) span() string {
+// Shown is what the traces of a stack have shown, in words.
+func (s *Stack) Shown() string {
+	words := s.Proven
+	for _, families := range [][]string{s.Families, s.Unproven} {
+		if len(families) > 0 {
+			words += ": " + strings.Join(families, ", ")
+		}
+	}
+	return words
+}
+
+// Span is in which releases a change holds, in words.
+func (c *Change) Span() string {
 	var words []string
 	if c.From != "" {
 		words = append(words, "from "+c.From)

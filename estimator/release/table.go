@@ -10,7 +10,9 @@ func Stacks() []Stack { return stacks }
 // Changes are all that is known to have changed. They are shared, and for reading only.
 func Changes() []Change { return changes }
 
-func changeTable() []Change {
+func changeTable() []Change { return append(libraryChanges(), trlChanges()...) }
+
+func libraryChanges() []Change {
 	return []Change{
 		{
 			Library: "transformers", To: "4.49", Switch: ShiftsLogits,
@@ -171,6 +173,14 @@ func changeTable() []Change {
 			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
+			Library: "torch", After: "2.9", From: "2.15", Switch: PrefersCuDNN,
+			What: "scaled_dot_product_attention of torch 2.15 prefers cuDNN's attention for half precision without " +
+				"dropout on Hopper and on Blackwell in data centres (compute capabilities 9.0, 10.0 and 10.3)",
+			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (check_prefer_cudnn_attention), " +
+				"aten/src/ATen/native/cudnn/MHA.cpp, 2.9.1 and 2.15.0 (torch._fused_sdp_choice asked of both)",
+			Shown: "traces of Llama, ViT, T5 and Whisper on an H100 and a B200, where cuDNN's engine has no workspace",
+		},
+		{
 			Library: "torch", After: "2.10", From: "2.15", Switch: WidensWorkspaces,
 			What:   "torch 2.15 gives cuBLAS 32 MiB on Blackwell, too, which had 8.1 before",
 			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp (parseChosenWorkspaceSize), 2.9.1 and 2.15.0",
@@ -264,20 +274,31 @@ func changeTable() []Change {
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.10", Switch: MasksByLibrary,
-			What: "OPT, Falcon, Bloom, T5, GPT-J, StableLM and the hybrid Granite of transformers 5.23 " +
+			What: "OPT, Falcon, Bloom, T5, GPT-J, StableLM, MPT and the hybrid Granite of transformers 5.23 " +
 				"make their masks " +
 				"as all decoders do",
 			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, " +
 				"models/t5/modeling_t5.py, models/gptj/modeling_gptj.py, models/stablelm/modeling_stablelm.py, " +
-				"models/granitemoehybrid/modeling_granitemoehybrid.py (create_causal_mask), 4.57.6 and 5.23.0",
-			Shown: "traces of OPT, Falcon, Bloom, T5, GPT-J, StableLM and Granite 4",
+				"models/granitemoehybrid/modeling_granitemoehybrid.py, models/mpt/modeling_mpt.py " +
+				"(create_causal_mask), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of OPT, Falcon, Bloom, T5, GPT-J, StableLM, Granite 4 and MPT",
 		},
 		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: ReassignsScores,
 			What: "eager attention of BERT and its like in transformers 5.23 has one variable for scores " +
-				"and probabilities",
-			Source: "models/bert/modeling_bert.py (eager_attention_forward), 4.57.6 and 5.23.0",
-			Shown:  "traces of BERT and RoBERTa with eager attention",
+				"and probabilities; that of DistilBERT, which filled scores before, is written like theirs",
+			Source: "models/bert/modeling_bert.py, models/distilbert/modeling_distilbert.py (eager_attention_forward), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of BERT, RoBERTa and DistilBERT with eager attention",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ReturnsProbabilities,
+			What: "attention of OPT and CLIP in transformers 5.23 returns the probabilities where it is eager: they " +
+				"stay to the end of a layer",
+			Source: "models/opt/modeling_opt.py (OPTAttention), models/clip/modeling_clip.py (CLIPAttention), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of OPT and CLIP with eager attention",
 		},
 		{
 			Library: "transformers", After: "5.10", From: "5.23", Switch: InterfacesT5,
@@ -377,19 +398,6 @@ func changeTable() []Change {
 			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), models/cohere2/modeling_cohere2.py, " +
 				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
 			Shown: "traces of Gemma 3, Cohere 2 and Granite 4",
-		},
-		{
-			Library: "trl", From: "1.7", Switch: ChunksSFTLoss,
-			What: "SFTTrainer of trl from 1.7 on computes its loss in chunks, without logits, where " +
-				"loss_type is not given",
-			Source: "trainer/sft_config.py (loss_type), 1.7 and 1.16", Shown: "traces of SFTTrainer with trl 1.16",
-		},
-		{
-			Library: "trl", After: "1.13", From: "1.15", Switch: FusesTRLHead,
-			What: "trl from 1.15 on computes log-probabilities in SFTTrainer, DPOTrainer and " +
-				"GRPOTrainer without logits",
-			Source: "trainer/utils.py (add_fused_lm_head), 1.16.0",
-			Shown:  "traces of SFTTrainer and DPOTrainer with trl 1.16",
 		},
 	}
 }

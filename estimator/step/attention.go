@@ -44,7 +44,8 @@ func (t *Tape) Split3(x T) (q, k, v T) {
 }
 
 // SDPA is F.scaled_dot_product_attention(q, k, v, mask, dropout_p, is_causal). Which kernel runs is
-// torch's own choice: flash for half precision without a mask on compute capability 8.0 and later,
+// torch's own choice: cuDNN's for half precision on Hopper and Blackwell in later releases, flash for half precision
+// without a mask on compute capability 8.0 and later,
 // memory-efficient for float32, with a mask or on older GPUs, and the written-out formula where
 // grouped heads (enable_gqa) meet neither. Autocast casts the arguments.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.9.
@@ -79,6 +80,8 @@ func (t *Tape) attend(q, k, v T, h Heads, mask *T, dropout float64) T {
 		dropout = 0
 	}
 	switch {
+	case dropout == 0 && t.usesCuDNN(h, mask != nil && mask.RequiresGrad()):
+		return t.cudnn(q, k, v, h, mask)
 	case t.PadsHeads(h, mask != nil):
 		return t.paddedFlash(q, k, v, h, dropout)
 	case t.usesFlash(h, mask != nil):

@@ -54,7 +54,8 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	t.captureHidden(x)
 	given := x
 	every := t.Recipe.CheckpointEvery
-	checkpoints := every > 0 && t.layersRun%every == 0 // the last of every n, as torchtitan counts
+	// The last of every n, as torchtitan counts. What is compiled layer by layer has its checkpoints inside.
+	checkpoints := every > 0 && t.layersRun%every == 0 && !t.Recipe.CompileBlocks
 	reentrant := checkpoints && t.Recipe.Reentrant && !t.Recipe.Compile
 	x = t.hooks.BeforeUnit(int(t.layersRun), given, !reentrant)
 	var y T

@@ -133,16 +133,22 @@ func (o op) gainSum(r, scratch int, rows int64, gain Weight, read func()) {
 
 // partials allocates register r for the partial sums of a (rows, cols) matrix over its rows.
 func (o op) partials(r int, rows, cols int64) op {
+	return o.alloc(r, o.t.Recipe.partialElements(rows, cols)*F32.Size(), LabelReduction)
+}
+
+// partialElements are the elements of the partial sums of a (rows, cols) matrix over its rows, none where it is summed
+// in one go.
+func (r *Recipe) partialElements(rows, cols int64) int64 {
 	const lineElements, shortRow = 32, 1024
-	splits := o.t.Recipe.outerSplits(rows, cols)
+	splits := r.outerSplits(rows, cols)
 	if splits <= 1 {
-		return o.alloc(r, 0, LabelReduction)
+		return 0
 	}
 	stride := cols
 	if cols > shortRow {
 		stride = roundUp(cols, lineElements)
 	}
-	return o.alloc(r, ((splits-1)*stride+cols)*F32.Size(), LabelReduction)
+	return (splits-1)*stride + cols
 }
 
 // outerSplits is over how many blocks Inductor splits the sum of a (rows, cols) matrix over its rows.

@@ -6,6 +6,9 @@ package step
 // gradients are formed before that of c is summed.
 func (t *Tape) MulByNumber(x, c T) T {
 	y := t.fresh(x.numel, x.dtype, LabelLogits)
+	if !c.RequiresGrad() { // a frozen one asks for no factor
+		return t.op(x).save(c).alloc(0, x.bytes(), LabelLogitsGradient).send(0, 0).out(y, 0)
+	}
 	o := t.op(x, c).save(c, x)
 	if o.i == None {
 		return y

@@ -30,8 +30,8 @@ type EagerAttention struct {
 
 // Eager runs a on q, k and v. It also returns the probabilities, which the model's code keeps in a variable.
 func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
-	n := t.Shape.Tokens
 	h := a.Heads
+	n, m := t.lengths(h)
 	a.queryType, a.valueType = q.dtype, v.dtype
 	if a.Wide {
 		q, k = t.Float(q, LabelCast), t.Float(k, LabelCast)
@@ -43,7 +43,7 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	kc := t.Cast(k, compute, LabelCast)
 	qh := t.Cast(q, compute, LabelCast)
 	queries, keys := t.matrices(qh, h), t.matrices(kc, h)
-	scores := t.BMM(queries, keys, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
+	scores := t.BMM(queries, keys, t.Shape.Batch*h.Query*n*m, LabelAttentionScores)
 	for _, x := range [...]T{qh, kc, queries, keys} {
 		t.Drop(x)
 	}

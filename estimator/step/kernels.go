@@ -11,6 +11,8 @@ type Applied struct {
 	Kernels Kernels
 	// Dropout says that some operation dropped elements outside of attention's own kernels.
 	Dropout bool
+	// CuDNN says that attention was cuDNN's.
+	CuDNN bool
 }
 
 // fusedRMSNorm keeps its input and a float32 scale for every row, and writes the gradient of its input over that of its

@@ -144,6 +144,9 @@ func (t *Tape) forward(net Network, batch []T) (loss T, outputs []T) {
 	for _, x := range outputs {
 		t.realize(x)
 	}
+	if t.Recipe.FloatsOutputs && len(outputs) > 0 && outputs[0].dtype != F32 {
+		t.Release(t.Alloc(outputs[0].numel*F32.Size(), LogitsAndLoss, LabelLogitsFloat))
+	}
 	t.ExitAutocast()
 	return t.returned(loss, outputs), outputs
 }
@@ -156,8 +159,11 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 		t.spaces[0][i] = true
 	}
 	batch := net.Batch(t)
+	inputs := t.hooks.BeforeForward(batch)
 	t.EnterAutocast()
-	loss, outputs := net.Forward(t, batch)
+	loss, outputs := net.Forward(t, inputs)
+	loss = t.hooks.AfterForward(loss, outputs)
+	t.dropAll(inputs...)
 	t.ExitAutocast()
 	if t.Recipe.HoldFloat32 {
 		loss = t.floatOutputs(loss, outputs)
@@ -172,6 +178,9 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	t.Drop(loss)
 	for _, x := range batch {
 		t.Drop(x)
+	}
+	if e, ok := hooksAs[Evaluates](t.hooks); ok {
+		e.EndEvaluation()
 	}
 	t.cut()
 	return t.Prog
@@ -305,6 +314,9 @@ func (t *Tape) CopiesKVGradient(h Heads, mask, cached bool) bool {
 		return cached
 	}
 	repeats := h.KV < h.Query && (mask || !t.Recipe.Software.GroupsEfficient)
+	if !repeats && t.usesCuDNN(h, false) { // which lays gradients out as flash attention does
+		return cached
+	}
 	return repeats || t.writtenOut(h, mask)
 }
 

@@ -78,6 +78,9 @@ type Loop struct {
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool
+	// FloatsOutputs makes float32 copies of a compiled model's outputs, which go when the model has returned: a
+	// trainer that keeps the loss alone lets accelerate wrap its model.
+	FloatsOutputs bool
 	// NextBatchEarly fetches the next batch before backward (nanoGPT), not after it.
 	NextBatchEarly bool
 	// InputGradients makes the output of a frozen input embedding require a gradient (peft with checkpointing).
@@ -108,7 +111,12 @@ type Checkpointing struct {
 type Compilation struct {
 	// Compile runs the model under torch.compile, CompileLoss the loss alone.
 	Compile, CompileLoss bool
+	// CompileBlocks compiles every layer by itself (torch.compile of a module that repeats).
+	CompileBlocks bool
 }
+
+// Compiles says whether anything is compiled.
+func (c Compilation) Compiles() bool { return c.Compile || c.CompileLoss || c.CompileBlocks }
 
 // Versions is what former releases do otherwise.
 type Versions struct {

@@ -21,6 +21,9 @@ func (r Replayed) Sized(bytes int64) Replayed {
 // gradient goes nowhere stands for an input without one.
 func (t *Tape) Replay(ins, saved []T) Replayed { return Replayed{o: t.op(ins...).save(saved...)} }
 
+// Wants is x with a gradient of its own, as x.requires_grad_() makes it.
+func (t *Tape) Wants(x T) T { return t.requireGrad(x) }
+
 // LastSaves says whether the next n saved tensors are the last that checkpointing waits for, so that the operation does
 // not run.
 func (t *Tape) LastSaves(n int) bool { return t.lastSaves(int32(n)) }

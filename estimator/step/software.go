@@ -26,6 +26,8 @@ type Software struct {
 	RoundsFlashHeads bool
 	// WidensWorkspaces gives cuBLAS on Blackwell the workspace that it has on Hopper.
 	WidensWorkspaces bool
+	// PrefersCuDNN takes cuDNN's attention on Hopper and on Blackwell in data centres.
+	PrefersCuDNN bool
 	// SumsMask looks at an all-ones mask with a sum instead of all().
 	SumsMask bool
 	// BroadcastsMask makes masks of rows and columns that are broadcast, not of single indices.
@@ -60,6 +62,8 @@ type Software struct {
 	DeclaresHeadsFirst bool
 	// ReassignsScores lets go of the scores of BERT's eager attention as soon as they are probabilities.
 	ReassignsScores bool
+	// ReturnsProbabilities keeps the probabilities of OPT's and CLIP's eager attention to the end of a layer.
+	ReturnsProbabilities bool
 	// InterfacesStableLM is StableLM with one rotary embedding for all layers, whose attention is the library's.
 	InterfacesStableLM bool
 	// BuffersPositions is GPT-J whose layers load their tables of positions as buffers.

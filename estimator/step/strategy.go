@@ -103,6 +103,9 @@ func hooksAs[C any](h Hooks) (c C, ok bool) {
 	}
 }
 
+// Evaluates is what hooks do besides when a pass without a backward has ended.
+type Evaluates interface{ EndEvaluation() }
+
 // Uses are what hooks are told besides where they act on every parameter by itself.
 type Uses interface {
 	// Use precedes an operation on parameter p, in forward or where checkpointing runs it again.

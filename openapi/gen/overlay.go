@@ -13,7 +13,6 @@ import (
 func overlay(d *document, examples []example) error {
 	d.OpenAPI = "3.1.0"
 	d.Info["license"] = object{"name": "Apache License 2.0", "identifier": "Apache-2.0"}
-	delete(d.Info, "contact")
 	d.Security = []object{{}}
 	d.Servers = []object{{"url": "/", "description": "The service that serves this document"}}
 
@@ -82,7 +81,8 @@ func describeBatch(schemas, op object) {
 		"properties": ordered{[]string{"id", "peak", "gpus"}, object{
 			"id": id,
 			"peak": object{"type": "object", "required": []any{"device_bytes"},
-				"properties": object{"device_bytes": bytes}},
+				"properties": object{"device_bytes": bytes, "at_least": object{"type": "boolean",
+					"description": "The job fits on none of its cards, and takes at least so much; with at_least=true."}}},
 			"gpus": object{"type": "array",
 				"items": object{"type": "object", "required": []any{"gpu", "usable_bytes", "headroom_bytes", "verdict"},
 					"properties": ordered{[]string{"gpu", "usable_bytes", "headroom_bytes", "verdict"}, object{

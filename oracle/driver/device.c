@@ -11,7 +11,10 @@ static int shared_optin(void) {
     int c = capability();
     return c == 80 || c == 87 ? 166912 : c >= 90 && c < 120 ? 232448 : 101376;
 }
-static int resident_threads(void) { return capability() == 86 || capability() == 89 ? 1536 : 2048; }
+static int resident_threads(void) {
+    int c = capability();
+    return c == 75 ? 1024 : c == 86 || c == 87 || c == 89 || c / 10 == 12 ? 1536 : 2048;
+}
 
 #if CUDA13
 ENTRY(int, cudaGetDeviceProperties, struct cudaDeviceProp *p, int device) {

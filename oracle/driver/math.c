@@ -84,6 +84,7 @@ WORKSPACE(cudnnGetConvolutionBackwardFilterWorkspaceSize)
 
 // cuDNN's graph interface, which PyTorch uses otherwise (bfloat16 needs it): every heuristic finds one engine without
 // workspace. Without it convolutions in bfloat16 would take slow_conv2d, whose im2col buffer no card makes.
+ENTRY(const char *, cudnnGetErrorString, int status) { return "status of the stand-in driver"; }
 DESTROY(cudnnBackendDestroyDescriptor)
 ENTRY(int, cudnnBackendCreateDescriptor, int type, void **descriptor) {
     *descriptor = calloc(1, 256);
@@ -92,13 +93,20 @@ ENTRY(int, cudnnBackendCreateDescriptor, int type, void **descriptor) {
 enum {  // cudnnBackendAttributeName_t
     ENGINEHEUR_RESULTS = 202,
     ENGINECFG_ENGINE = 300,
+    ENGINECFG_WORKSPACE_SIZE = 303,
+    ENGINECFG_SHARED_MEMORY_USED = 304,
     EXECUTION_PLAN_WORKSPACE_SIZE = 402,
     OPERATIONGRAPH_ENGINE_GLOBAL_COUNT = 802,
     ENGINE_GLOBAL_INDEX = 1301
 };
 ENTRY(int, cudnnBackendGetAttribute, void *descriptor, int name, int type, int64_t wanted, int64_t *count, void *values) {
     int64_t n = name == ENGINEHEUR_RESULTS || name == ENGINECFG_ENGINE;
-    int number = name == EXECUTION_PLAN_WORKSPACE_SIZE || name == ENGINE_GLOBAL_INDEX || name == OPERATIONGRAPH_ENGINE_GLOBAL_COUNT;
+    int number = name == EXECUTION_PLAN_WORKSPACE_SIZE || name == ENGINE_GLOBAL_INDEX || name == OPERATIONGRAPH_ENGINE_GLOBAL_COUNT ||
+                 name == ENGINECFG_WORKSPACE_SIZE;
+    if (name == ENGINECFG_SHARED_MEMORY_USED && values && wanted > 0) {
+        *(int32_t *)values = 0;
+        n = 1;
+    }
     if (number && values && wanted > 0) {
         *(int64_t *)values = name == OPERATIONGRAPH_ENGINE_GLOBAL_COUNT;
         n = 1;

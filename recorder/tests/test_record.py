@@ -11,9 +11,11 @@ from vramplan_record.sizes import Symbols, Unexpressed, text
 from vramplan_record.values import Unanswered
 
 try:
-    from . import modules
+    from . import modules, samples, strangers
 except ImportError:
     import modules
+    import samples
+    import strangers
 
 
 class Block(nn.Module):
@@ -162,6 +164,22 @@ class Recording(unittest.TestCase):
         few.pop("digest"), many.pop("digest")
         self.assertEqual(few, many)
 
+    def test_a_module_is_made_once_for_each_type_of_weights(self):
+        class Counting(Stack):
+            def __init__(self):
+                super().__init__(6)
+                self.steps = {"run": 0}
+
+            def forward(self, ids):
+                self.steps["run"] += self.counts
+                return super().forward(ids)
+
+        for counts, times in ((0, 2), (1, 6)):  # where a run changes what the module holds, each has its own
+            made = []
+            Counting.counts = counts
+            record(lambda: made.append(1) or Counting(), ids)
+            self.assertEqual(len(made), times)
+
     def test_layers_that_are_missed_run_all(self):
         class Indexed(Stack):
             def forward(self, ids):
@@ -177,14 +195,50 @@ class Recording(unittest.TestCase):
         self.assertEqual(len(gradients), 4)
         self.assertIn("[ up l x x 48BT f32 l0 0", layer)
 
-    def test_a_gradient_of_an_input_is_refused_by_name(self):
+    def test_an_input_may_want_a_gradient(self):
         class Asks(nn.Linear):
             def forward(self, x):
                 x.requires_grad = True
                 return super().forward(x).sum()
 
-        with self.assertRaisesRegex(Unexpressed, "that is no parameter wants a gradient"):
-            record(lambda: Asks(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)
+        r = record(lambda: Asks(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)
+        before = r["programs"]["fp32"]["before"]
+        self.assertIn("L 1 0 4B f32", before)
+        self.assertTrue(any(line.startswith("N 2 1 p1,1.0,0.0 ") for line in before), before)
+
+    def test_a_graph_beside_that_of_the_loss_keeps_what_it_saved(self):
+        class Beside(nn.Linear):
+            def forward(self, x):
+                y = super().forward(x)
+                aside = y.exp().sum()  # saves what exp made, for as long as aside is there
+                return y.sum() + (aside > 0).float()
+
+        before = record(lambda: Beside(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)["programs"]["fp32"]["before"]
+        made = next(line for line in before if line.endswith(" exp")).split()[1]
+        self.assertLess(next(i for i, line in enumerate(before) if line.endswith(" gt")), before.index("F " + made))
+
+    def test_classes_are_marked_by_scatter_as_on_a_card(self):
+        before = record(strangers.centers, strangers.centers_batch, precisions=("fp32",))["programs"]["fp32"]["before"]
+        self.assertTrue([line for line in before if line.endswith(" 64BT i64 zeros")])
+        self.assertFalse([line for line in before if line.endswith(" eq")])
+
+    def test_a_custom_function_may_be_given_more_than_tensors(self):
+        before = record(samples.quantised, samples.quantised_batch, precisions=("fp32",), length=False)["programs"]["fp32"]["before"]
+        at = next(i for i, line in enumerate(before) if line.startswith("N 0 1 p0,p4 "))  # the weight and the scale, not the 4 bits
+        sent = before[at : before.index(next(line for line in before[at + 1 :] if line.startswith("A ")))]
+        self.assertEqual(sorted(line.split(" ")[2] for line in sent if line[0] in "sv"), ["0", "1"])
+
+    def test_recurrent_layers_are_one_operation_of_cudnn(self):
+        r = record(strangers.recurrent, strangers.recurrent_batch, precisions=("fp32",))
+        nodes = [line.split(" ") for line in r["programs"]["fp32"]["before"] if line.startswith("N ")]
+        self.assertEqual(sum(n[2] == "3" for n in nodes), 2)  # what goes on, and the last states
+        self.assertIn("6 and 5 numbers for each unit", r["unexpressed"][0])
+
+    def test_a_layer_that_one_precision_has_in_pieces_is_adaptable_in_none(self):
+        r = record(samples.graph, samples.graph_batch, precisions=("fp32", "amp"), length=False)
+        self.assertIn("gate", r["unadaptable"])
+        for program in r["programs"].values():
+            self.assertFalse([line for line in program["before"] if line.startswith("[ gate ")])
 
     def test_layers_that_differ_between_precisions_are_written_out(self):
         class Mixed(Stack):

@@ -1,10 +1,12 @@
 """python -m vramplan_record mymodule:build --inputs mymodule:batch -o model.json"""
 
 import argparse
+import gc
 import importlib
 import json
 import os
 import sys
+import traceback
 
 from . import huggingface, libraries, recording
 from .sizes import Unexpressed
@@ -19,6 +21,13 @@ def named(text):
     if not callable(found):
         raise SystemExit(f"vramplan_record: {text} is no function of a module: module:function names one")
     return found
+
+
+def place(error):
+    """the line of the module that raised error"""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if os.sep + "torch" + os.sep not in f.filename and os.path.dirname(__file__) != os.path.dirname(f.filename)]
+    return f"{own[-1].filename}:{own[-1].lineno}" if own else "the module"
 
 
 def main(arguments=None):
@@ -47,12 +56,13 @@ def main(arguments=None):
     if set(precisions) - set(recording.PRECISIONS):
         parser.error("--precisions are of amp, half, fp32 and mixed")
     loss = None
+    gc.disable()  # until libraries are imported, as in __init__.py
     if a.hf_config:
         with open(a.hf_config) as f:
             written = json.load(f)
         model, batch, name = huggingface.from_config(written, a.head, a.attention, a.no_cache, a.target_length, a.padded)
         source = "transformers." + name
-        length = False if getattr(batch, "fixed", False) else a.length or recording.below(batch.longest)
+        length = False if getattr(batch, "fixed", False) else a.length or recording.below(batch.longest, batch.window)
     elif a.timm or a.diffusers:
         make, named_by, library = (libraries.from_timm, a.timm, "timm.") if a.timm else (libraries.from_diffusers, a.diffusers, "diffusers.")
         try:
@@ -65,10 +75,15 @@ def main(arguments=None):
             parser.error("--inputs is missing: a function of a batch size and a length that makes the forward's arguments")
         model, batch, name, source, length = named(a.build), named(a.inputs), a.build, a.build, not a.fixed_length and (a.length or True)
         loss = named(a.loss) if a.loss else None
+    gc.enable()
     try:
         made = recording.record(model, batch, loss, name=a.name or name, source=source, precisions=precisions, length=length)
     except (Unexpressed, Unanswered) as e:
         raise SystemExit(f"vramplan_record: this cannot be written down: {e}") from None
+    except RuntimeError as e:
+        if not any(word in str(e) for word in ("CUDA", "NVIDIA", "PrimaryContext")):
+            raise
+        raise SystemExit(f"vramplan_record: this cannot be written down: {place(e)} asks a card, and none is there: {str(e).splitlines()[0]}") from None
     except KeyError as e:
         raise SystemExit(f"vramplan_record: this cannot be written down: a tensor or a node of autograd's graph ({e}) is used whose making was not "
                          "seen") from None

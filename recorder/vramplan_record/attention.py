@@ -22,7 +22,19 @@ class Choice(TorchFunctionMode):
         kwargs = kwargs or {}
         if func is ITS_OWN:
             return attend(*args, **kwargs)
+        if func is torch._C._nn.one_hot:
+            return one_hot(*args, **kwargs)
         return func(*args, **kwargs)
+
+
+def one_hot(tensor, num_classes=-1):
+    """as a card has it: aten/src/ATen/native/Onehot.cpp, torch 2.9; fake tensors are compared instead"""
+    if tensor.device.type != "cuda" or not tensor.numel():
+        return torch._C._nn.one_hot(tensor, num_classes)
+    if num_classes == -1:
+        num_classes = int(tensor.max()) + 1
+    made = torch.zeros(*tensor.shape, num_classes, dtype=tensor.dtype, device=tensor.device)
+    return made.scatter_(-1, tensor.unsqueeze(-1), 1)
 
 
 def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, scale=None, enable_gqa=False):

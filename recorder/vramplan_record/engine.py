@@ -22,6 +22,13 @@ class Node:
         self.seq = fn._sequence_nr()
 
 
+class Leaf:
+    """a tensor that is no parameter and wants a gradient of its own"""
+
+    def __init__(self, sid, shape, dtype):
+        self.sid, self.shape, self.dtype = sid, shape, dtype
+
+
 def wanted(node):
     """for whose gradients each storage of a node's backward is needed: {storage: edges}"""
     edges = {}
@@ -37,7 +44,7 @@ def wanted(node):
 
 def watch(observer, loss):
     """hooks on every node of the graph behind loss; the nodes in the order in which they were made"""
-    seen, stack, nodes = {}, [loss.grad_fn], []
+    seen, stack, nodes, leaves = {}, [loss.grad_fn], [], {}
     while stack:
         fn = stack.pop()
         if fn is None or fn in seen or hasattr(fn, "variable"):
@@ -53,14 +60,25 @@ def watch(observer, loss):
             if f is None:
                 n.edges.append(None)
             elif hasattr(f, "variable"):
-                sid = observer.sid(f.variable)
-                if sid not in observer.parameters:
-                    raise Unexpressed(f"a tensor of shape {tuple(f.variable.shape)} that is no parameter wants a gradient of its own (requires_grad), "
-                                      "as input to " + n.name)
-                n.edges.append(("param", sid))
+                x = f.variable
+                sid = observer.sid(x)
+                if sid in observer.parameters:
+                    n.edges.append(("param", sid))
+                elif sid is None:
+                    raise Unexpressed(f"a tensor of shape {tuple(x.shape)} that is neither parameter nor made by the forward wants a gradient of its own "
+                                      "(requires_grad), as input to " + n.name)
+                else:
+                    n.edges.append(("leaf", leaves.setdefault(f, Leaf(sid, tuple(x.shape), x.dtype)), 0))
             else:
                 n.edges.append(("node", seen[f], k))
     return nodes
+
+
+def of_tensors(fn, results):
+    """of what a custom function's backward returned, that of its tensors: for whatever else its forward was given it returns None, which has no
+    edge"""
+    wanted = iter([r for r, needed in zip(results, fn.needs_input_grad) if needed])
+    return [next(wanted) if f is not None else None for f, _ in fn.next_functions]
 
 
 def run_backward(o, nodes, loss):
@@ -87,6 +105,8 @@ def run_backward(o, nodes, loss):
         o.node = n
         results = n.fn(*grads) if not hasattr(n.fn, "apply") else n.fn.apply(*grads)
         results = list(results) if isinstance(results, tuple) else [results]
+        if hasattr(n.fn, "needs_input_grad"):
+            results = of_tensors(n.fn, results)
         n.acts.append(("validate",))
         for k, e in enumerate(n.edges):
             if e is None or k >= len(results) or results[k] is None:

@@ -1,5 +1,6 @@
 """A program of three stretches: what comes before the layers that repeat, one of these layers, what comes after them."""
 
+import collections
 import re
 
 from . import regions
@@ -14,7 +15,7 @@ def fold(o, symbols, names, folding=True):
     """{"before", "layer", "after", …} of an observation; without layers everything stands in before. names are those of all parameters and
     buffers in the order in which they are moved."""
     items = Sequence(o).items
-    o.regions, o.opened = regions.regions(o, items), set()
+    o.regions, o.opened = regions.regions(o, items), collections.Counter()
     why = "no modules of a list run one after the other" if folding else "the layers that repeat differ from one precision to another"
     for prefix, count in stacks(items) if folding else ():
         try:
@@ -70,7 +71,7 @@ def write(w, items, last, keep=(), first=0, end=None, prefix=None):
             try:
                 w.lines.append(regions.opening(w, region, prefix))
                 opened.add(region)
-                w.o.opened.add(region.name)
+                w.o.opened[region.name] += 1
             except KeyError:
                 pass
         elif region and region in opened:

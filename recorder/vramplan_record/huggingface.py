@@ -36,6 +36,7 @@ def from_config(written, head=None, attention=None, no_cache=False, target=None,
 
     batch = batch_for(name, config, target)
     batch.padded = padded
+    batch.window = getattr(config, "sliding_window", None)
     batch.longest = next((getattr(config, k) for k in LIMITS if isinstance(getattr(config, k, None), int)), None)
     return model, batch, name
 

@@ -12,7 +12,7 @@ import weakref
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import attention, kernels
+from . import attention, kernels, recurrent
 from .engine import IN_PLACE, run_backward, watch
 from .values import Values
 
@@ -47,6 +47,7 @@ class Observer(Values):
         self.node = None
         self.phase = "forward"
         self.births = {}
+        self.tokens, self.saves = {}, 0
 
     # Storages
 
@@ -87,8 +88,16 @@ class Observer(Values):
             token.tensor = tensor
         token.known = self.known_of(tensor)
         if self.phase == "forward":
-            self.events.append(("saved", sid))
+            self.saves += 1
+            self.events.append(("saved", sid, self.saves))
+            self.tokens[self.saves] = weakref.ref(token, lambda _, number=self.saves, sid=sid: self.unsaved(number, sid))
         return token
+
+    def unsaved(self, number, sid):
+        """a graph that is not behind the loss has gone, and with it what one of its nodes saved"""
+        del self.tokens[number]
+        if self.phase == "forward":
+            self.events.append(("unsaved", sid, number))
 
     def unpack(self, token):
         if self.node is not None and token.sid is not None and token.sid not in self.parameters:
@@ -280,6 +289,9 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     for name, p in owned.items():
         if p.device.type == "cuda":
             o.own(p, name)
+    recurrence = recurrent.note(module)
+    if recurrence:
+        o.note(recurrence)
     roles = roles or {}
     weights = {name: o.sid(module.get_submodule(name).weight) for name in roles if hasattr(module.get_submodule(name), "weight")}
     inputs = [t for t in tree_leaves(batch) if isinstance(t, torch.Tensor)]
@@ -322,11 +334,28 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
     result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward
     result.roles, result.weights = roles, weights
+    held_beside(o.events)
     freed = freed_in_forward(o.events)
     # Autocast keeps its copies to the end: one that dies before was made by the module itself.
     o.events[:] = [(*e[:3], None, e[4]) if e[0] == "op" and e[3] and e[3][0] == "cast" and e[2][0] in freed else e for e in o.events]
     result.casts = {e[2][0] for e in o.events if e[0] == "op" and e[3] and e[3][0] == "cast"}
     return result
+
+
+def held_beside(events):
+    """moves what lets go of a storage behind the end of the last graph in the forward that saved it, beside the graph of the loss"""
+    ends = {e[2]: i for i, e in enumerate(events) if e[0] == "unsaved"}
+    last, later, moved = {}, {}, []
+    for i, e in enumerate(events):
+        if e[0] == "saved" and e[2] in ends:
+            last[e[1]] = max(last.get(e[1], 0), ends[e[2]])
+        elif e[0] == "free" and last.get(e[1], 0) > i:
+            later.setdefault(last[e[1]], []).append(e)
+            moved.append(i)
+    if not ends:
+        return
+    gone = set(moved)
+    events[:] = [x for i, e in enumerate(events) if i not in gone for x in (e, *later.get(i, ())) if x[0] != "unsaved"]
 
 
 def freed_in_forward(events):

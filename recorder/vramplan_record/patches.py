@@ -9,7 +9,7 @@ import torch.utils.checkpoint as checkpointing
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
-from . import attention
+from . import attention, recurrent
 from .sizes import Unexpressed
 
 # What a module is told of the card that is not there: the oldest that has every kernel.
@@ -34,11 +34,14 @@ def applied(padded=False):
         replace(torch.cuda.amp.common, "amp_definitely_not_available", lambda: False)
         replace(torch.cuda, "is_bf16_supported", lambda *_, **__: True)
         replace(FakeTensor, "__deepcopy__", deep_copy)
+        replace(torch.cuda, "synchronize", lambda *_: None)
         replace(torch.cuda, "get_device_capability", lambda *_: CAPABILITY)
         replace(torch.cuda, "get_device_properties", lambda *_: types.SimpleNamespace(
             name="", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=108, total_memory=80 << 30, warp_size=32))
         # As a function mode is left inside of a function that looks for one, such as multi_head_attention_forward.
         replace(F, "scaled_dot_product_attention", attention.attend)
+        for of, name, value in recurrent.patches():
+            replace(of, name, value)
         replace(checkpointing, "CheckpointFunction", Refused)
         replace(checkpointing, "_checkpoint_without_reentrant_generator", Refused.apply)
         replace(checkpointing, "_checkpoint_without_reentrant_generator_impl", Refused.apply)  # torch 2.15

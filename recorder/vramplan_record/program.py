@@ -1,8 +1,8 @@
 """An observation as a program: lines that say what is allocated, freed, saved and done in backward.
 
 A line begins with what it is: A value size type operation (allocate), F value (free), W bias (a matrix product), R over rows columns
-(a reduction), C value parameter (autocast's copy of a parameter), Q (attention), P part, N number outputs edges saved (a node of
-autograd's graph, whose backward the lines in small letters behind it are).
+(a reduction), C value parameter (autocast's copy of a parameter), Q (attention), P part, L number value size type (a value that wants a
+gradient of its own), N number outputs edges saved (a node of autograd's graph, whose backward the lines in small letters behind it are).
 """
 
 import torch
@@ -28,7 +28,7 @@ class Writer:
         self.layer = layer or {}
         self.given = given  # storage and node of a layer's input
         self.regions = o.regions
-        self.values, self.nodes = {}, {}
+        self.values, self.nodes, self.leaves, self.numbered = {}, {}, {}, 0
         self.lines, self.part, self.count = [], None, 0
 
     def value(self, sid):
@@ -57,6 +57,8 @@ class Writer:
             return "-"
         if e[0] == "param":
             return self.parameter(e[1])
+        if e[0] == "leaf":
+            return self.leaf(e[1])
         n, k = e[1], e[2]
         if n.number in self.nodes:
             return f"{self.nodes[n.number]}.{k}"
@@ -65,6 +67,15 @@ class Writer:
         if self.outer and n.number in self.outer.nodes:
             return f"g{self.outer.nodes[n.number]}.{k}"
         raise KeyError(f"node {n.number} {n.name}")
+
+    def leaf(self, x):
+        """where the gradient of a tensor goes that asked for one"""
+        number = self.leaves.get(x)
+        if number is None:
+            number = self.leaves[x] = self.numbered
+            self.numbered += 1
+            self.lines.append(f"L {number} {self.value(x.sid)} {self.symbols.size(x.shape)} {DTYPES[x.dtype]}")
+        return f"{number}.0"
 
     def parameter(self, sid):
         if sid in self.layer:
@@ -124,8 +135,9 @@ class Writer:
 
     def node(self, n, module, special):
         self.turn(part_of(module))
-        self.nodes[n.number] = len(self.nodes)
         edges = ",".join(self.edge(e) for e in n.edges) or "-"
+        self.nodes[n.number] = self.numbered
+        self.numbered += 1
         if special:
             self.lines.append(f"N {self.nodes[n.number]} 1 {edges} {special}")
             return

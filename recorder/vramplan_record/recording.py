@@ -10,7 +10,7 @@ import sys
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from . import fold, observe, patches, regions
+from . import again, fold, observe, patches, regions
 from .program import DTYPES
 from .sizes import Symbols, Unexpressed
 from .values import Values
@@ -47,6 +47,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
     points = tuple(zip(BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
     programs, described, whys, notes, apart = {}, None, [], [], set()
+    model = Makes(model)
     padded = getattr(batch, "padded", False)
     with patches.applied(padded), without_libraries():
         symbols, stack = None, None
@@ -82,6 +83,10 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
             programs[precision] = program
             note(precision, len(o.events), len(o.nodes))
     prefix, count, outer, inner = described
+    for program in programs.values():  # what stands in one of them as a whole and in another not is adaptable in none
+        for part, within in (("before", ""), ("layer", f"{prefix}.0."), ("after", "")):
+            if apart and part in program:
+                program[part] = regions.without(program[part], apart, within)
     at = [i for i, n in enumerate(names) if prefix and n.startswith(prefix + ".")]
     result = {
         "vramplan_recording": FORMAT,
@@ -159,8 +164,14 @@ def lengths(length):
     return tuple(length)
 
 
-def below(longest):
-    """two lengths up to the longest"""
+# Beyond a sliding window attention has masks of its own. Values of larger ones than these lengths make are not computed (values.LIMIT).
+BEYOND = (701, 709)
+
+
+def below(longest, window=None):
+    """two lengths up to the longest, beyond a window of attention where that is as short"""
+    if window and window < BEYOND[0] and (longest is None or BEYOND[1] <= longest):
+        return BEYOND
     return next((pair for pair in LENGTHS if longest is None or pair[1] <= longest), (longest, longest))
 
 
@@ -185,24 +196,57 @@ def its_own_loss(out, _):
     return found
 
 
-def run(model, batch, loss, precision, b, t, stack=None, backward=True):
-    """one observation; the module is made anew, in half precision where that is asked for, with a few of the layers that stack names"""
-    mode = FakeTensorMode(allow_non_fake_inputs=True)
-    with mode:
-        was = torch.get_default_dtype()
-        torch.set_default_dtype(torch.bfloat16 if precision in ("half", "mixed") else torch.float32)
-        try:
-            known = Values()
-            with torch.device("cuda"), patches.Uninitialized(), known:
-                module = model()
-        finally:
-            torch.set_default_dtype(was)
-        elsewhere = [n for n, p in module.named_parameters() if p.device.type != "cuda"]
-        if elsewhere:
-            raise ValueError(f"{elsewhere[0]} was made on {module.get_parameter(elsewhere[0]).device}: make the module inside the function that is given")
+class Makes:
+    """the module of each type of weights, made once for as many runs as leave it as it was"""
+
+    def __init__(self, model):
+        self.model, self.ready = model, {}
+
+    def get(self, half, stack):
+        """(fake mode, values, module, notes of its making), of which no run has changed anything"""
+        if (half, stack) in self.ready:
+            return self.ready.pop((half, stack))[:4]
+        if stack and (half, None) in self.ready:
+            mode, known, module, notes = self.ready.pop((half, None))[:4]
+        else:
+            mode, known, module, notes = self.make(half)
         if stack:
             del module.get_submodule(stack[0])[FEW:]
-        module.train()
+        return mode, known, module, notes
+
+    def make(self, half):
+        mode, known = FakeTensorMode(allow_non_fake_inputs=True), Values()
+        with mode:
+            was = torch.get_default_dtype()
+            torch.set_default_dtype(torch.bfloat16 if half else torch.float32)
+            try:
+                with torch.device("cuda"), patches.Uninitialized(), known:
+                    module = self.model()
+            finally:
+                torch.set_default_dtype(was)
+            elsewhere = [n for n, p in module.named_parameters() if p.device.type != "cuda"]
+            if elsewhere:
+                raise ValueError(f"{elsewhere[0]} was made on {module.get_parameter(elsewhere[0]).device}: make the module inside the function "
+                                 "that is given")
+            module.train()
+        return mode, known, module, list(known.notes)
+
+    @contextlib.contextmanager
+    def borrowed(self, precision, stack):
+        """a module of that precision's weights, with a few of the layers that stack names"""
+        half = precision in ("half", "mixed")
+        mode, known, module, notes = self.get(half, stack)
+        before = again.state(module)
+        known.notes = list(notes)
+        yield mode, known, module
+        after = again.state(module)
+        if before and after and before[0] == after[0]:
+            self.ready[half, stack] = mode, known, module, notes
+
+
+def run(makes, batch, loss, precision, b, t, stack=None, backward=True):
+    """one observation, of the module in half precision where that is asked for, with a few of the layers that stack names"""
+    with makes.borrowed(precision, stack) as (mode, known, module), mode:
         with torch.device("cuda"), known:
             given = batch(b, t)
         if precision == "half":
@@ -253,7 +297,8 @@ def describe(module):
 def pairs(one, two):
     """what sizes are learned from: pairs of shapes, and of what kernels' memory depends on, of two runs that did the same"""
     def born(a, b):
-        for x, y in zip(a[2], b[2]):
+        attends = a[3] and a[3][0] == "attention"  # of its results all but the first are the estimator's
+        for x, y in zip(a[2][:1] if attends else a[2], b[2]):
             yield "shape", one.births[x][0], two.births[y][0]
         yield "facts", a[3], b[3]
 

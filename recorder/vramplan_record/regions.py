@@ -3,6 +3,8 @@
 A line [ opens such a module and a line ] closes it. What lies between is what the module does by itself.
 """
 
+import collections
+
 import torch
 
 from .program import DTYPES
@@ -101,8 +103,22 @@ def alone(o, items, i, end, gave):
 
 def unadaptable(o, prefix):
     """the linear layers that stand in the program as no whole, or not at all; of layers that repeat those of the first"""
-    names = {n for n, role in o.roles.items() if role in ADAPTABLE} - o.opened
+    ran = collections.Counter(e[1] for e in o.events if e[0] == "enter")
+    names = {n for n, role in o.roles.items() if role in ADAPTABLE and (not o.opened[n] or o.opened[n] < ran[n])}
     return {n for n in names if not prefix or not n.startswith(prefix + ".") or n.startswith(prefix + ".0.")}
+
+
+def without(lines, names, prefix=""):
+    """lines without those that stand around the modules of the given names"""
+    kept, inside = [], False
+    for line in lines:
+        if line[0] == "[" and prefix + line.split(" ")[1] in names:
+            inside = True
+        elif line[0] == "]" and inside:
+            inside = False
+        else:
+            kept.append(line)
+    return kept
 
 
 def opening(w, region, prefix):

@@ -39,6 +39,7 @@ var mirrors = []mirror{
 	{regexp.MustCompile(`^mistral-nemo-(?:base|instruct)-2407$`), "mistralai/mistral-nemo-instruct-2407"},
 	{regexp.MustCompile(`^mistral-small-24b-(?:base|instruct)-2501$`), "mistralai/mistral-small-24b-instruct-2501"},
 	{regexp.MustCompile(`^qwen2-(0\.5|1\.5|7|72)b(?:-instruct)?$`), "qwen/qwen2-${1}b"},
+	{regexp.MustCompile(`^qwen2-math-(1\.5|7|72)b(?:-instruct)?$`), "qwen/qwen2-${1}b"},
 	{regexp.MustCompile(`^qwen2\.5-(?:coder-)?(0\.5|1\.5|3|7|14|32|72)b(?:-instruct)?$`), "qwen/qwen2.5-${1}b"},
 	{regexp.MustCompile(`^qwen2\.5-math-(1\.5|7|72)b(?:-instruct)?$`), "qwen/qwen2.5-${1}b"},
 	{regexp.MustCompile(`^qwen3-(0\.6|1\.7|4|8|14|32)b(?:-base)?$`), "qwen/qwen3-${1}b"},

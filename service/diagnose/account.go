@@ -20,6 +20,11 @@ type Accounting struct {
 // Below, a process of that size could be this one; above, what cannot be accounted for belongs to somebody else.
 const contextMostBytes = 5 * gib / 4
 
+// contextMostShare is the share of a card that this process may hold beside its allocator in a run over several cards:
+// NCCL's buffers, cuBLAS's workspaces and the kernels of DeepSpeed take up to 3 GiB of a card of 80. It only matters on
+// cards above 31 GiB; below, contextMostBytes is more.
+const contextMostShare = 0.04
+
 // tell works out where the memory is.
 func (m *Message) accounting() Accounting {
 	a := Accounting{TotalBytes: m.TotalBytes, FreeBytes: m.FreeBytes, AllocatedBytes: m.AllocatedBytes,
@@ -95,11 +100,8 @@ func (m *Message) othersHold(a Accounting) int64 {
 	if a.OthersBytes == nil {
 		return 0
 	}
-	if a.ContextCounted {
-		if *a.OthersBytes <= contextMostBytes {
-			return 0
-		}
-		return *a.OthersBytes
+	if a.ContextCounted && *a.OthersBytes <= max(contextMostBytes, int64(contextMostShare*float64(*a.TotalBytes))) {
+		return 0
 	}
 	return *a.OthersBytes
 }
@@ -130,12 +132,12 @@ func (m *Message) byAccounting(a Accounting) (Class, string) {
 		*m.AllocatedBytes+requested > *m.AllowedBytes:
 		return ClassLimit, "this process may take " + formatBytes(*m.AllowedBytes) + ", a limit that was set"
 	}
-	if held := m.othersHold(a); held > otherProcessLeast && (m.FreeBytes == nil || *m.FreeBytes+held >= requested) {
-		return ClassOtherProcess, formatBytes(held) + " of the card are held by another process (" + m.whose(a) + ")"
-	}
 	if m.FreeBytes != nil && *m.FreeBytes >= requested && !a.SharesHostMemory {
 		return ClassDriverRefused, formatBytes(*m.FreeBytes) + " are free, more than the " + formatBytes(requested) +
 			" asked for"
+	}
+	if held := m.othersHold(a); held > otherProcessLeast && (m.FreeBytes == nil || *m.FreeBytes+held >= requested) {
+		return ClassOtherProcess, formatBytes(held) + " of the card are held by another process (" + m.whose(a) + ")"
 	}
 	if m.UnallocatedBytes != nil && m.ReservedBytes != nil && *m.UnallocatedBytes >= max(requested, fragmentedLeast) &&
 		float64(*m.UnallocatedBytes) >= fragmentedShare*float64(*m.ReservedBytes) {

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -16,6 +17,8 @@ const (
 	OneOf Certainty = "one-of"
 	// ClassOnly: the sort of cause is told, not the tensor.
 	ClassOnly Certainty = "class-only"
+	// Likely: nothing in the text proves it, and texts like it are nearly always so; the evidence says why.
+	Likely Certainty = "likely"
 	// Untold: the text does not say it.
 	Untold Certainty = "unknown"
 )
@@ -31,6 +34,10 @@ type Candidate struct {
 	Phase string `json:"phase,omitempty"`
 	// Model is the model of the catalog that has a tensor of this size, where no job was given.
 	Model string `json:"model,omitempty"`
+
+	// models is how many models of the catalog have such a tensor, and last the one that was counted last.
+	models int
+	last   string
 }
 
 // Cause is what one failure is put down to.
@@ -81,6 +88,11 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 
 	class, why := m.byAccounting(a)
 	switch {
+	case class == ClassLimit && m.Backend == "mps" && generates(clue, job, all):
+		c.settle(ClassInference, Likely, "an Apple GPU, and no word of the text is about training: what "+
+			"is left of such "+
+			"runs is nearly always a picture or a text that is generated")
+		c.Evidence = append(c.Evidence, why)
 	case class != "":
 		c.settle(class, Exact, why)
 	case m.Kind != KindAllocator:
@@ -96,12 +108,9 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 		c.settle(ClassWeightsFlat, ClassOnly, "as much is asked for in one piece as is allocated already ("+
 			formatBytes(*m.RequestedBytes)+"): a copy of everything")
 	case sized && a.TotalBytes != nil && *m.RequestedBytes > *a.TotalBytes/10*9:
-		m.huge(&c)
+		m.huge(&c, a)
 	case sized && !job.Known:
-		c.Candidates = fitting(models, window)
-		m.bySize(&c, a)
-	case sized:
-		m.bySize(&c, a)
+		m.bySize(&c, within(models, window))
 	}
 	m.floor(&c, a, job)
 	c.leak(all, m.Line)
@@ -114,13 +123,20 @@ func (m *Message) cause(all []line, job *Job, models []Candidate) Cause {
 // apple says what the limit of an Apple GPU is: its memory is that of the machine, and the messages of training and of
 // generating are alike.
 func (m *Message) apple(c *Cause) {
-	if m.Backend != "mps" || c.Class != ClassLimit {
+	if m.Backend != "mps" || c.Class != ClassLimit && c.Class != ClassInference {
+		return
+	}
+	limit := Advice{"mps-limit", "Close what else takes the machine's memory, or raise the limit with " +
+		"PYTORCH_MPS_HIGH_WATERMARK_RATIO, as far as the machine has memory to lend."}
+	if c.Class == ClassInference {
+		c.Actions = append(slices.Clone(c.Actions), limit)
+		c.Notes = append(c.Notes, "What failed is the limit that PyTorch keeps on an Apple GPU (MPS), whose memory is "+
+			"the machine's. If it was training, give the job or the traceback.")
 		return
 	}
 	c.Summary = "the limit that PyTorch keeps on an Apple GPU (MPS), whose memory is the machine's"
 	c.Actions = []Advice{
-		{"mps-limit", "Close what else takes the machine's memory, or raise the limit with " +
-			"PYTORCH_MPS_HIGH_WATERMARK_RATIO, as far as the machine has memory to lend."},
+		limit,
 		{"smaller", "Take a smaller model type, fewer or shorter sequences or a smaller picture at once."}}
 	c.Notes = append(c.Notes, "Whether it trained or generated, this message does not say.")
 }
@@ -175,67 +191,10 @@ func (c *Cause) byCandidates() {
 	c.settle(class, OneOf, "tensors of the job have the size that was asked for, all of one sort")
 }
 
-// flat says whether as much is asked for as is allocated: a copy of everything that is there. Small requests are so by
-// chance.
-func (m *Message) flat(a Accounting) bool {
-	if a.AllocatedBytes == nil || *m.RequestedBytes < gib {
-		return false
-	}
-	apart := *m.RequestedBytes - *a.AllocatedBytes
-	return max(apart, -apart)*100 <= *m.RequestedBytes
-}
-
 // loading says whether no more is allocated than the job's weights, so that it still loads them.
 func (m *Message) loading(a Accounting, job *Job) bool {
 	return job.WeightsBytes > 0 && a.AllocatedBytes != nil && *a.AllocatedBytes >= gib &&
 		*a.AllocatedBytes < job.WeightsBytes && a.TotalBytes != nil
-}
-
-// huge is a request that no card of this size could serve.
-func (m *Message) huge(c *Cause) {
-	r := *m.RequestedBytes
-	if r&(r-1) == 0 || r%(1<<30) == 0 && (r>>30)&((r>>30)-1) == 0 {
-		tokens := int64(1)
-		for tokens*tokens*2*4 <= r {
-			tokens *= 2
-		}
-		c.settle(ClassAttentionScores, OneOf, "one tensor of "+formatBytes(r)+
-			", a power of two and larger than the card: scores or a mask of tokens × tokens are so, as with "+
-			itoa(tokens/2)+" or "+itoa(tokens/4)+" tokens (for 16384 tokens, 256 Mi elements a head)")
-		return
-	}
-	c.Class, c.Certainty = ClassUnknown, Untold
-	c.Evidence = append(c.Evidence, "one tensor of "+formatBytes(r)+
-		", larger than the card or nearly: the sequence length or a size in the job is far from what was meant, or an "+
-		"evaluation takes or keeps all of its data in one tensor")
-}
-
-// bySize is a request of which nothing but its size is known.
-func (m *Message) bySize(c *Cause, a Accounting) {
-	if len(c.Candidates) == 0 {
-		return
-	}
-	logits := 0
-	for _, t := range c.Candidates {
-		switch t.Class {
-		case ClassWeightsFlat:
-			c.settle(ClassWeightsFlat, OneOf, "the size is that of all parameters of "+t.Model)
-			return
-		case ClassLogits:
-			logits++
-		}
-	}
-	if 5*logits >= 4*len(c.Candidates) {
-		c.settle(ClassLogits, OneOf, "the size is a round number of tokens times the vocabulary of "+
-			"models of the catalog")
-		return
-	}
-	if len(c.Candidates) == maxCandidates {
-		c.Candidates = nil // so many that they say nothing
-		return
-	}
-	c.Evidence = append(c.Evidence, "tensors of several sorts have the size in models of the catalog: they are listed, "+
-		"and the size alone does not tell which it was")
 }
 
 // outside is a failure outside the allocator: its message has no sizes.
@@ -248,13 +207,26 @@ func (m *Message) outside(c *Cause, k *clue, all []line) {
 			"message has no sizes")
 	case KindHost:
 		c.settle(ClassHost, ClassOnly, "the machine ran out of memory, not the card")
+	case KindServing:
+		c.settle(ClassInference, ClassOnly, "vLLM found no room for its cache of keys and values beside "+
+			"the weights and "+
+			"what others hold of the card")
+		c.Notes = append(c.Notes, "Beside a trainer on the same card its share is "+
+			"gpu_memory_utilization: what it takes, "+
+			"training does not have.")
+	case KindKernel:
+		c.settle(ClassKernel, ClassOnly, "the message speaks of what a kernel takes inside a multiprocessor")
+	case KindFault:
+		c.settle(ClassNone, ClassOnly, "an address or an index out of range, not a shortage of memory: run once with "+
+			"CUDA_LAUNCH_BLOCKING=1 to see where, and look for ids beyond the vocabulary or the positions")
 	case KindCUBLAS:
 		if inRun(all, m.Line) {
-			c.settle(ClassContext, ClassOnly, "cublas made its handle in the middle of a run: the card was full; "+none)
+			c.settle(ClassContext, ClassOnly, "cublas or cudnn asked for a handle or a workspace in the middle of a "+
+				"run: the card was full; "+none)
 			return
 		}
 		c.Class, c.Certainty = ClassUnknown, Untold
-		c.Evidence = append(c.Evidence, "cublas could not make its handle; "+none)
+		c.Evidence = append(c.Evidence, "cublas or cudnn could not make its handle; "+none)
 		c.Notes = append(c.Notes, "This is not only memory: a build of PyTorch for another CUDA, or an index out of "+
 			"range in a kernel before, fail in the same words. Look at nvidia-smi, and run once with "+
 			"CUDA_LAUNCH_BLOCKING=1.")
@@ -342,20 +314,6 @@ func (c *Cause) advise() {
 			c.Summary += " (" + c.Candidates[0].How + ")"
 		}
 	}
-}
-
-// fitting is the candidates of a size.
-func fitting(list []Candidate, w Window) []Candidate {
-	var fit []Candidate
-	for _, t := range list {
-		if w.Contains(t.Bytes) {
-			fit = append(fit, t)
-			if len(fit) == maxCandidates {
-				break
-			}
-		}
-	}
-	return fit
 }
 
 func itoa(n int64) string { return strconv.FormatInt(n, 10) }

@@ -27,6 +27,8 @@ const (
 	ClassFloor              Class = "floor"
 	ClassHeld               Class = "held-between-steps"
 	ClassHost               Class = "host-memory"
+	// ClassKernel is a kernel that takes more of the memory inside a multiprocessor than there is.
+	ClassKernel Class = "kernel-limit"
 	// ClassNone is text without a failure, and ClassUnknown a failure of which the text does not say enough.
 	ClassNone    Class = "none"
 	ClassUnknown Class = "unknown"
@@ -175,6 +177,13 @@ var accounts = map[Class]account{
 		[]Advice{{"host", "Give the job more memory (Slurm: --mem, Kubernetes: limits.memory, containers: --shm-size " +
 			"for data loaders), use fewer data loader workers, or load weights with low_cpu_mem_usage=True."}},
 		nil},
+	ClassKernel: {"a kernel that needs more shared memory of a multiprocessor than the card's have: the " +
+		"card's own memory is " +
+		"not what is short",
+		[]Advice{{"kernel", "Use a smaller block or fewer stages of that kernel (its message says which), " +
+			"a release of its " +
+			"library that knows this card, or an attention without it: attn_implementation=\"sdpa\"."}},
+		[]Advice{{"micro-batch", "A smaller batch: the tiles of a kernel do not depend on it."}}},
 	ClassNone:    {"no failure", nil, nil},
 	ClassUnknown: {"not to be told from this text", []Advice{plan}, nil},
 }

@@ -89,7 +89,7 @@ func TestCauses(t *testing.T) {
 			diagnose.ClassContext, "full"},
 		{"before there were sizes", "RuntimeError: cuda runtime error (2) : out of memory at " +
 			"/pytorch/THC/generic/THCStorage.cu:66", diagnose.ClassUnknown, "no sizes"},
-		{"Apple's limit", "MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 1.00 GB, max " +
+		{"Apple's limit", "epoch 1\nMPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 1.00 GB, max " +
 			"allowed: 18.13 GB). Tried to allocate 2.00 GB on private pool.", diagnose.ClassLimit, "18.13 GiB"},
 		{"the host", "slurmstepd: error: Detected 1 oom_kill event in StepId=7.0", diagnose.ClassHost, "--mem"},
 		{"a small card", fmt.Sprintf(today, "20.00 MiB", "4.00 GiB", "5.00 MiB", "3.90 GiB", "3.40 GiB", "40.00 MiB"),

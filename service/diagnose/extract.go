@@ -10,11 +10,12 @@ import (
 )
 
 // marked is a line that may belong to a failure or to a table that is read.
-var marked = regexp.MustCompile(`(?i)out of memory|OutOfMemory|OOM|Allocation on device|STATUS_ALLOC_FAILED|STATUS_NOT_INITIALIZED|RESOURCE_EXHAUSTED|memory summary|allocated_bytes\.all|memory\.(?:total|used|free)|used_(?:gpu_)?memory|MiB\s*/\s*\d+MiB|MemoryError|bad_alloc|insufficient shared memory|CPUAllocator|Cannot allocate memory|exit ?code:? -9|code 137`)
+var marked = regexp.MustCompile(`(?i)out of memory|OutOfMemory|OOM|Allocation on device|STATUS_ALLOC_FAILED|STATUS_NOT_INITIALIZED|RESOURCE_EXHAUSTED|memory summary|allocated_bytes\.all|memory\.(?:total|used|free)|used_(?:gpu_)?memory|MiB\s*/\s*\d+MiB|MemoryError|bad_alloc|insufficient shared memory|CPUAllocator|Cannot allocate memory|exit ?code *:? -9|return code = -9|code 137|paging file|C?UDA [cm]alloc|cuDNN algorithm|unable to find an engine|cache blocks|KV cache|out of resource|resources requested|illegal memory|misaligned|device-side assert`)
 
 // hints are parts of every line that marked finds: looking for them first is ten times as fast, and logs are long.
 var hints = [...]string{"emory", "EMORY", "OOM", "oom", "n device", "STATUS_", "EXHAUSTED", "_bytes.all", "MiB",
-	"bad_alloc", "CPUAllocator", "code"}
+	"bad_alloc", "CPUAllocator", "code", "paging", "alloc", "cuDNN alg", "engine", "cache", "resource", "misaligned",
+	"device-side"}
 
 func matters(line string) bool {
 	for _, h := range hints {

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -29,7 +30,7 @@ var signs = []sign{
 	// transformers Trainer.evaluation_loop keeps predictions on the card (4.x and 5.x: trainer.py,
 	// trainer_pt_utils.py).
 	{ClassEval, regexp.MustCompile(`evaluation_loop|prediction_step|prediction_loop|nested_concat|nested_gpu_gather|compute_metrics|in (?:evaluate|validate|validation_step|test_step|estimate_loss)\b|def evaluate|trainer\.evaluate\(|EvalPrediction`),
-		"runs inside an evaluation", 3},
+		"runs inside an evaluation", 5},
 	// torch.load without map_location, load_state_dict of an optimizer, resuming.
 	{ClassResume, regexp.MustCompile(`_load_optimizer_and_scheduler|optimizer\.load_state_dict|load_checkpoint|resume_from_checkpoint|_load_from_checkpoint|_rebuild_tensor|torch/serialization\.py|restore_location|default_restore_location`),
 		"reads a checkpoint back", 2},
@@ -37,7 +38,7 @@ var signs = []sign{
 	{ClassWeightsLoad, regexp.MustCompile(`_load_state_dict_into_meta_model|_load_pretrained_model|load_pretrained|in from_pretrained|from_pretrained\(|set_module_tensor_to_device|dispatch_model|load_checkpoint_and_dispatch|_apply\(|in _apply$|in convert$|model\.(?:to|cuda)\(|\.to\(device\)|self\._apply|in cuda$|_move_model_to_device|create_and_replace_param|create_quantized_param`),
 		"loads or moves the weights", 2},
 	// DeepSpeed runtime/zero/stage_1_and_2.py, stage3.py; FSDP _flat_param.py: one buffer for all parameters.
-	{ClassWeightsFlat, regexp.MustCompile(`initialize_optimizer_states|_flatten_dense_tensors|flatten_dense_tensors|flatten_dense_tensors_aligned|_flat_param|flat_param|FlatParamHandle|_initialize_params|flatten_tensors|_create_fp16_partitions|_create_fp32_partitions|create_fp32_partition|single_partition_of_fp32_groups|in _configure_zero_optimizer|broadcast_coalesced|fused_adam|fp32_groups_flat|_broadcast_coalesced|sync_module_states`),
+	{ClassWeightsFlat, regexp.MustCompile(`initialize_optimizer_states|_flatten_dense_tensors|flatten_dense_tensors|flatten_dense_tensors_aligned|_flat_param|flat_param|FlatParamHandle|_initialize_params|flatten_tensors|_create_fp16_partitions|_create_fp32_partitions|create_fp32_partition|single_partition_of_fp32_groups|in _configure_zero_optimizer|broadcast_coalesced|fused_adam|fp32_groups_flat|_broadcast_coalesced|sync_module_states|_setup_for_real_optimizer`),
 		"puts all parameters into one buffer", 4},
 	// torch/optim: foreach's lists of temporaries.
 	{ClassOptimizerTemporary, regexp.MustCompile(`_foreach_(?:sqrt|add|mul|div|addcdiv|addcmul|neg|lerp|reciprocal|clone|norm)|_multi_tensor_\w+|clip_grad_norm|unscale_grads|_amp_foreach`),
@@ -51,7 +52,7 @@ var signs = []sign{
 		"makes or uses a communicator of NCCL", 1},
 	{ClassLogits, regexp.MustCompile(`cross_entropy|nll_loss|CrossEntropyLoss|loss_fct\(|logits\.float\(\)|logits\.to\(torch\.float32\)|\.float\(\)\s*#.*logits|shift_logits|lm_logits|lm_head\(|log_softmax|ForCausalLMLoss|fixed_cross_entropy|logsumexp|logits = `),
 		"works on the logits or their loss", 3},
-	{ClassAttentionScores, regexp.MustCompile(`attn_weights|attention_scores|attention_probs|attn_scores|torch\.matmul\(\s*(?:q|query)|softmax\(att|baddbmm|torch\.cdist|eager_attention_forward|_attn\(|alibi|causal_mask|_prepare_4d_causal_attention_mask|_update_causal_mask|scores = `),
+	{ClassAttentionScores, regexp.MustCompile(`attn_weights|attention_scores|attention_probs|attn_scores|torch\.matmul\(\s*(?:q|query)|softmax\(att|baddbmm|torch\.cdist|torch\.bmm\(|eager_attention_forward|_attn\(|alibi|causal_mask|_prepare_4d_causal_attention_mask|_update_causal_mask|scores = `),
 		"works on attention scores, tokens × tokens", 3},
 	{ClassActivations, regexp.MustCompile(`down_proj|up_proj|gate_proj|act_fn|self\.mlp\(|c_fc|intermediate_act_fn|feed_forward|self\.dropout|layer_norm|layernorm|rms_norm|RMSNorm|conv2d|F\.conv|group_norm|F\.interpolate|upsample`),
 		"works on activations of a layer", 2},
@@ -122,4 +123,15 @@ func inRun(all []line, at int) bool {
 		}
 	}
 	return false
+}
+
+// training are words that a run prints or a traceback shows where something is trained.
+var training = regexp.MustCompile(`(?i)\bbackward\b|run_backward|\btrain|fine-?tun|_trainer|\bepochs?\b|optimizer|\bloss\b|\blora\b|learning[ _]rate`)
+
+// generates says whether nothing in a text, nor a job beside it, speaks of training.
+func generates(k *clue, job *Job, all []line) bool {
+	if k != nil {
+		return k.sign.class == ClassInference
+	}
+	return !job.Known && !slices.ContainsFunc(all, func(l line) bool { return training.MatchString(l.text) })
 }

@@ -28,6 +28,12 @@ const (
 	KindTensorFlow Kind = "tensorflow-oom"
 	// KindHost is memory of the machine, not of a card.
 	KindHost Kind = "host-oom"
+	// KindServing is vLLM that finds no room for its cache of keys and values.
+	KindServing Kind = "serving"
+	// KindKernel is a kernel whose tiles do not fit the memory inside a multiprocessor.
+	KindKernel Kind = "kernel-resources"
+	// KindFault is an access to memory that is not the program's: a bug, and no shortage.
+	KindFault Kind = "cuda-fault"
 	// KindUnrecognised is text without any of these.
 	KindUnrecognised Kind = "unrecognised"
 )
@@ -103,12 +109,15 @@ var heads = []struct {
 	{KindAllocator, "mps", regexp.MustCompile(`(?i)MPSbackendoutofmemory`)},
 	{KindAllocator, "", regexp.MustCompile(`(?i)(?:CUDA|HIP|XPU|NPU|MUSA|MLU)outofmemory\.?`)},
 	{KindAllocator, "cuda", regexp.MustCompile(`(?i)Allocationondevice\d*(?:wouldexceedallowedmemory)?`)},
-	{KindNCCL, "cuda", regexp.MustCompile(`(?i)NCCL[^.]{0,200}?(?:Cudafailure(?:\d+)?'?outofmemory|outofmemory)|ncclUnhandledCudaError[^.]{0,400}?outofmemory`)},
-	{KindCUBLAS, "cuda", regexp.MustCompile(`CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|CUDNN_STATUS_NOT_INITIALIZED|CUBLAS_STATUS_NOT_INITIALIZED|CUSOLVER_STATUS_ALLOC_FAILED`)},
+	{KindNCCL, "cuda", regexp.MustCompile(`(?i)NCCL[^.]{0,200}?outofmemory|ncclUnhandledCudaError[^.]{0,400}?outofmemory|Cudafailure(?:\d+)?'?outofmemory|FailedtoCUDA(?:host)?(?:c|m)alloc`)},
+	{KindCUBLAS, "cuda", regexp.MustCompile(`CUBLAS_STATUS_ALLOC_FAILED|CUDNN_STATUS_ALLOC_FAILED|CUDNN_STATUS_NOT_INITIALIZED|CUBLAS_STATUS_NOT_INITIALIZED|CUSOLVER_STATUS_ALLOC_FAILED|CUSPARSE_STATUS_(?:ALLOC_FAILED|INSUFFICIENT_RESOURCES)|UnabletofindavalidcuDNNalgorithm|unabletofindanenginetoexecutethiscomputation`)},
 	{KindCUDA, "cuda", regexp.MustCompile(`(?i)cudaruntimeerror\(2\):outofmemory|CUDAerror:outofmemory|CUDAdrivererror:outofmemory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|HIPerror:outofmemory|hipErrorOutOfMemory|Erroroutofmemoryatline\d+`)},
 	{KindJAX, "cuda", regexp.MustCompile(`RESOURCE_EXHAUSTED:Outofmemory(?:whiletryingtoallocate|allocating)`)},
 	{KindTensorFlow, "cuda", regexp.MustCompile(`OOMwhenallocatingtensorwithshape`)},
-	{KindHost, "cpu", regexp.MustCompile(`(?i)DefaultCPUAllocator:(?:notenough|can'tallocate)memory|oom-?kill(?:er|event)?|oom_kill|Outofmemory:Killed?process|insufficientsharedmemory\(shm\)|Cannotallocatememory|std::bad_alloc|ExitedwithexitCode137|exitcode:-9|(?:^|[^Ff])MemoryError:`)},
+	{KindHost, "cpu", regexp.MustCompile(`(?i)DefaultCPUAllocator:(?:notenough|can'tallocate)memory|oom-?kill(?:er|event)?|oom_kill|Outofmemory:Killed?process|insufficientsharedmemory\(shm\)|Cannotallocatememory|std::bad_alloc|ExitedwithexitCode137|exitcode:-9|returncode=-9|OOMKilled|outofsharedmemory|WinError1455|pagingfileistoosmall|(?:^|[^Ff])MemoryError:`)},
+	{KindServing, "cuda", regexp.MustCompile(`(?i)Noavailablememoryforthecacheblocks|lessthandesiredGPUmemoryutilization|maximumnumberoftokensthatcanbestoredinKVcache`)},
+	{KindKernel, "cuda", regexp.MustCompile(`(?i)OutOfResources:outofresource|outofresource:sharedmemory|toomanyresourcesrequestedforlaunch`)},
+	{KindFault, "cuda", regexp.MustCompile(`(?i)CUDAerror:(?:anillegalmemoryaccess|misalignedaddress|device-sideassert)`)},
 }
 
 // windowMost is how far the parts of a message may lie behind its head, in bytes of squeezed text.

@@ -61,13 +61,22 @@ func (t *Text) InModels(models []Model) []Candidate {
 		return nil // smaller or rougher sizes say nothing: every model has a tensor of them
 	}
 	var list []Candidate
-	seen := map[Candidate]bool{}
+	seen := map[Candidate]int{}
 	add := func(c Candidate) {
+		if !w.Contains(c.Bytes) {
+			return
+		}
 		key := c
-		key.Model, key.How = "", "" // the same numbers in another model say nothing more
-		if w.Contains(c.Bytes) && !seen[key] {
-			seen[key] = true
+		key.Model, key.How = "", "" // the same numbers in another model are listed once, and counted
+		at, known := seen[key]
+		switch {
+		case !known:
+			seen[key], c.models = len(list), 1
+			c.last = c.Model
 			list = append(list, c)
+		case list[at].last != c.Model:
+			list[at].models++
+			list[at].last = c.Model
 		}
 	}
 	for i := range models {
@@ -143,7 +152,8 @@ func (t *Text) whole() string {
 // Plannable says whether a change of the job could help at all.
 func (c *Cause) Plannable() bool {
 	switch c.Class {
-	case ClassNone, ClassOtherProcess, ClassDriverRefused, ClassHost, ClassResume, ClassInference, ClassHeld:
+	case ClassNone, ClassOtherProcess, ClassDriverRefused, ClassHost, ClassResume, ClassInference, ClassHeld,
+		ClassKernel:
 		return false
 	}
 	return true

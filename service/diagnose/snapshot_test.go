@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -102,9 +103,26 @@ func TestComputeApps(t *testing.T) {
 }
 
 func TestApple(t *testing.T) {
-	c := Read("RuntimeError: MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 3.31 GB, max "+
-		"allowed: 18.13 GB). Tried to allocate 256 bytes on shared pool.").Explain(Job{}, nil)[0]
-	if c.Class != ClassLimit || !strings.Contains(c.Summary, "MPS") || c.Actions[0].Code != "mps-limit" {
-		t.Errorf("%s: %s, %v", c.Class, c.Summary, c.Actions)
+	const message = "RuntimeError: MPS backend out of memory (MPS allocated: 16.00 GB, other allocations: 3.31 GB, max " +
+		"allowed: 18.13 GB). Tried to allocate 256 bytes on shared pool."
+	for name, tt := range map[string]struct {
+		text  string
+		job   Job
+		class Class
+		how   Certainty
+	}{
+		"no word of training": {message, Job{}, ClassInference, Likely},
+		"a backward pass":     {"    loss.backward()\n" + message, Job{}, ClassLimit, Exact},
+		"a trainer that ends": {message + "\nTraining failed", Job{}, ClassLimit, Exact},
+		"with the job":        {message, Job{Known: true}, ClassLimit, Exact},
+		"it generates":        {"  File \"g.py\", line 3, in generate\n" + message, Job{}, ClassInference, Likely},
+	} {
+		c := Read(tt.text).Explain(tt.job, nil)[0]
+		if c.Class != tt.class || c.Certainty != tt.how {
+			t.Errorf("%s: %s, %s", name, c.Class, c.Certainty)
+		}
+		if !slices.ContainsFunc(c.Actions, func(a Advice) bool { return a.Code == "mps-limit" }) {
+			t.Errorf("%s: the limit is not said: %v", name, c.Actions)
+		}
 	}
 }

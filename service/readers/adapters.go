@@ -38,6 +38,9 @@ func (r *reading) trainerAdapters(trl bool) {
 		r.quantizedWhole()
 		return
 	}
+	if !hasRank && r.code != nil {
+		rank, hasRank = r.fromLoraConfig()
+	}
 	switch {
 	case hasRank:
 		r.numberOf("/training/lora/rank", "Of which rank are the adapters?", rank)
@@ -63,6 +66,45 @@ func (r *reading) trainerAdapters(trl bool) {
 		r.d.put("/training/lora/modules_to_save", v.Strings(), v)
 	}
 	r.s.Read("lora_alpha", "lora_bias", "lora_weight_path", "lora_task_type", "use_rslora")
+}
+
+// fromLoraConfig lays what the program's own LoraConfig says of dropout and targets under the arguments, and returns
+// its rank.
+func (r *reading) fromLoraConfig() (rank setting.Value, ok bool) {
+	call, ok := r.code.Call("LoraConfig")
+	if !ok {
+		return rank, false
+	}
+	for own, key := range map[string]string{"lora_dropout": "lora_dropout", "target_modules": "lora_target_modules",
+		"modules_to_save": "lora_modules_to_save", "use_dora": "use_dora"} {
+		if v, given := call.Keywords.Peek(own); given && v.Unknown == "" && !r.s.Has(key) {
+			r.s.Set(key, v)
+		}
+	}
+	return call.Keywords.Get("r")
+}
+
+// programAdapters asks about adapters and quantized weights that are not on by any argument: a program that makes them
+// by itself, and a checkpoint that is stored in 4 bits, of which nothing can be trained but adapters.
+func (r *reading) programAdapters() {
+	if r.adapters() || len(r.d.refusals) > 0 {
+		return
+	}
+	if name := r.modelName(); gptqName(name) || strings.Contains(strings.ToLower(name), "bnb-4bit") {
+		r.d.ask("/training/lora", "Of which rank are the adapters?", name+" is stored quantized, so that adapters are "+
+			"trained, and no argument speaks of them")
+		return
+	}
+	if r.code == nil || r.s.Any(adapterSwitches...) || !r.code.Mentions("get_peft_model") {
+		return
+	}
+	call, ok := r.code.Call("get_peft_model", "FastLanguageModel.get_peft_model")
+	at := r.code.File
+	if ok {
+		at = where(setting.Span{File: r.code.File, Line: call.Line})
+	}
+	r.d.ask("/training/lora", "Does this job train adapters, and of which rank?", at+" makes them, and no argument "+
+		"says whether it does here")
 }
 
 // adapterSwitch reports whether something switches adapters on; from is what does.

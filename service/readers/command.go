@@ -78,6 +78,8 @@ type command struct {
 	dir string
 	// maybe says why the command may not run; empty where it surely does.
 	maybe string
+	// lost says why nobody knows in which directory it runs; empty where that is known.
+	lost string
 	// open reads a file as the command would find it; the text and its name.
 	open func(name string, dirs ...string) (string, []byte, error)
 	// slurm is what the batch script asks the scheduler for.

@@ -31,6 +31,7 @@ var concerns = set(
 	"shrink_embeddings", "add_tokens", "use_mtp", "num_nextn_predict_layers", "from_scratch_config", "config_overrides",
 	// what is trained, and its type
 	"target_regex", "target_parameters", "layers_to_transform", "layers_pattern", "rank_pattern",
+	"finetuning_type", "tuner_type", "train_type", "sft_type", "pre_seq_len", "prefix_projection",
 	"embeddings_skip_upcast", "float32", "fp32_norms", "tuner_backend", "use_v1_kernels", "train_embeddings",
 	// kernels that keep other tensors than those that are modelled
 	"flash_attn_fuse_mlp", "flash_attn_rms_norm", "sage_attention", "scaling_softmax", "fused_attn_kernel",

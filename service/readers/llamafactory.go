@@ -96,6 +96,9 @@ func environment(w word, name string) setting.Value {
 
 func (r *reading) readLlamaFactory() {
 	s := r.s
+	if w, ok := r.env("USE_V1"); ok && (!w.known() || w.text() == "1" || strings.EqualFold(w.text(), "true")) {
+		r.d.refuse("unsupported", r.at, "USE_V1 starts LLaMA-Factory's new engine, which is not read")
+	}
 	if v, ok := s.Get("stage"); ok && v.String() != "sft" && v.String() != "pt" {
 		r.refuseObjective(orText(v.String(), "stage"), v.Origin.At)
 	}

@@ -9,9 +9,15 @@ import (
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
+// openProgram opens a program where the job runs, and beside the script that starts it: many scripts are started in
+// their own directory, whatever directory was named.
+func (r *reading) openProgram(name string) (full string, text []byte, err error) {
+	return r.open(name, r.beside(r.at))
+}
+
 // opened decodes a program, up to the line that begins with until; nil where it is out of reach.
 func (r *reading) opened(name, until string) *decode.Program {
-	full, text, err := r.open(name)
+	full, text, err := r.openProgram(name)
 	if err != nil && text == nil {
 		return nil
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -163,7 +164,11 @@ func FuzzRead(f *testing.F) {
 		}
 		f.Add(txtar.Format(a))
 	}
+	nameless := regexp.MustCompile(`(?m)^-- --\r?$`) // on which txtar.Parse itself panics (go-internal 1.16)
 	f.Fuzz(func(t *testing.T, text []byte) {
+		if nameless.Match(text) {
+			return
+		}
 		s, _ := sourceOf(txtar.Parse(text))
 		if len(s.Files)+len(s.Command) == 0 {
 			return

@@ -39,6 +39,7 @@ func (r *reading) configuresItself() bool {
 
 func (r *reading) readScript() {
 	code := r.code
+	r.bindArguments()
 	unsloth := code.Mentions("FastLanguageModel") || code.Mentions("FastModel") || code.Mentions("FastVisionModel")
 	r.d.reader = "hf-trainer"
 	t := trainerDefaults{framework: "hf-trainer"}
@@ -144,6 +145,10 @@ func (r *reading) scriptAdapters(unsloth bool) {
 	if !isLoRA {
 		r.quantizedWhole()
 		return
+	}
+	if r.code.Conditional(peft) {
+		r.d.uncertain("/training/lora", "adapters are trained: %s makes them under a condition (%s)", peft.Name,
+			where(setting.Span{File: r.code.File, Line: peft.Line}))
 	}
 	k := peft.Keywords
 	at := setting.Value{Origin: setting.Origin{Kind: setting.File, Key: peft.Name,

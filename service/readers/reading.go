@@ -134,6 +134,9 @@ func (r *reading) notThere(v setting.Value, err error) {
 // finish adds what all tools have in common, after the tool's own reader.
 func (r *reading) finish() {
 	r.spread()
+	if r.lost != "" {
+		r.d.uncertain("", "the files that it names are those that lie here: %s", r.lost)
+	}
 	if r.maybe != "" {
 		r.d.assume("", "the command runs: %s", r.maybe)
 	}

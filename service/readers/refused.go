@@ -2,6 +2,7 @@ package readers
 
 import (
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -11,6 +12,9 @@ type kind struct {
 	program *regexp.Regexp
 	say     string
 }
+
+const sayFastLLM = "Fast-LLM's configuration is not read: its micro-batch is counted in tokens and its model is " +
+	"described block by block"
 
 // kinds are programs whose jobs are of a kind that the job document does not have, or that configure themselves in ways
 // that are not followed.
@@ -26,8 +30,7 @@ var kinds = []kind{
 		"NeMo's %s is configured by classes of its own, which are not read"},
 	{"nemo", regexp.MustCompile(`(?i)(^|/)(megatron_gpt_(pretraining|finetuning|sft|peft_tuning)|run_grpo\w*|run_dpo\w*)\.py$`), "NeMo's %s is configured by classes of its own, which are not read"},
 	{"fast-llm", regexp.MustCompile(`(^|/)fast-llm$|^fast_llm(\.|$)`),
-		"Fast-LLM's configuration is not read: its micro-batch is counted in tokens and its model is " +
-			"described block by block"},
+		sayFastLLM},
 	{"ms-swift", regexp.MustCompile(`^(megatron-swift)$`), "Megatron-SWIFT is not read"},
 	{"lit-diffusion", regexp.MustCompile(`(?i)diffusion\w*train|train\w*diffusion`),
 		"a diffusion model is trained, which the readers do not turn into a job"},
@@ -40,11 +43,27 @@ var refusedTool = tool{
 		_, ok := r.refusedKind()
 		return ok
 	},
-	marks: map[string]int{"config.process": 5, "config.process.0.type": 3, "actor_rollout_ref*": 5, "process": 0},
+	marks: map[string]int{"config.process": 5, "config.process.0.type": 3, "actor_rollout_ref*": 5, "process": 0,
+		// LLaMA-Factory's new configuration (0.9.5 src/llamafactory/v1/config)
+		"dist_config*": 2, "kernel_config*": 2, "model_class": 2, "sample_backend": 2, "peft_config.name": 2,
+		// Fast-LLM (0.4 fast_llm/engine/training/config.py)
+		"model.base_model*": 3, "model.multi_stage*": 3, "model.distributed*": 2, "pretrained.format": 3,
+		"schedule.micro_batch*": 2},
 	read: func(r *reading) {
 		if k, ok := r.refusedKind(); ok {
 			r.d.reader = k.reader
 			r.d.refuse("model-kind", r.at, "%s: %s", r.base(), strings.ReplaceAll(k.say, "%s", r.base()))
+			return
+		}
+		switch {
+		case r.hasBeneath("model.base_model.", "model.multi_stage.", "pretrained.format"):
+			r.d.reader = "fast-llm"
+			r.d.refuse("model-kind", r.at, "%s", sayFastLLM)
+			return
+		case r.hasBeneath("dist_config.", "kernel_config.", "model_class", "sample_backend"):
+			r.d.reader = "llama-factory"
+			r.d.refuse("unsupported", r.at, "this is a configuration of LLaMA-Factory's new engine (USE_V1), "+
+				"which is not read")
 			return
 		}
 		r.d.reader = "ai-toolkit"
@@ -58,6 +77,13 @@ var refusedTool = tool{
 		r.d.refuse("objective", v.Origin.At, "verl trains by reinforcement (PPO, GRPO): only the trainer's "+
 			"share could be told")
 	},
+}
+
+// hasBeneath reports whether a setting begins with one of some words.
+func (r *reading) hasBeneath(prefixes ...string) bool {
+	return slices.ContainsFunc(r.s.Keys(), func(key string) bool {
+		return slices.ContainsFunc(prefixes, func(p string) bool { return strings.HasPrefix(key, p) })
+	})
 }
 
 func (r *reading) refusedKind() (kind, bool) {

@@ -2,14 +2,23 @@ package readers
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 
+	"github.com/tidwall/sjson"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/service/jobdoc"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
 // apply lays what the user said over the draft, and takes back the questions that it answers.
 func (r *reading) apply() {
 	for _, said := range r.files.source.Set {
+		if wrong := unknownField(said); wrong != "" {
+			r.d.refuse("unknown-field", setting.Span{}, "--set %s: %s", said.Path, wrong)
+			continue
+		}
 		r.d.say(said)
 	}
 	if r.files.source.GPUs > 0 {
@@ -17,21 +26,32 @@ func (r *reading) apply() {
 	}
 }
 
-// topLevel are the fields of a document outside "training".
-var topLevel = set("model", "training", "gpus", "reserve_bytes", "confidence")
+// unknownField says what is wrong with a field that a job document does not have; "" where it has it.
+func unknownField(said Said) string {
+	doc, err := sjson.SetBytes([]byte("{}"), jobdoc.PathOf(said.Path), said.Value)
+	if err != nil {
+		return err.Error()
+	}
+	_, err = jobdoc.Decode(doc)
+	wrong, ok := errors.AsType[*invalid.Error](err)
+	if !ok {
+		return ""
+	}
+	for _, f := range wrong.Fields {
+		if f.Code == jobdoc.CodeUnknownField {
+			return f.Detail
+		}
+	}
+	return ""
+}
 
 func (d *draft) say(said Said) {
-	path := said.Path
-	switch first, _, _ := strings.Cut(path, "."); {
-	case path == "model":
-		path = "model.preset"
-	case !topLevel[first]:
-		path = "training." + path
-	}
-	pointer := "/" + strings.ReplaceAll(path, ".", "/")
+	pointer := "/" + strings.ReplaceAll(jobdoc.PathOf(said.Path), ".", "/")
 	var value any = said.Value
 	if json.Valid([]byte(said.Value)) {
 		value = json.RawMessage(said.Value)
+	} else if pointer == "/gpus" {
+		value = strings.Split(said.Value, ",")
 	}
 	from := setting.Value{Text: said.Value, Origin: setting.Origin{Kind: setting.Said, Key: "--set"}}
 	form, _, _ := strings.Cut(strings.TrimPrefix(pointer, "/model/"), "/")

@@ -100,8 +100,11 @@ func (f *files) commandOf(script *shell.Script, c *shell.Command, words []shell.
 			out.maybe = "nobody knows whether"
 		}
 	}
-	if c.Dir.Certainty > shell.Unknown && c.Dir.Text != "" {
+	switch {
+	case c.Dir.Certainty > shell.Unknown && c.Dir.Text != "":
 		out.dir = c.Dir.Text
+	case c.Dir.Certainty == shell.Unknown && f.source.Dir != "":
+		out.lost = c.Dir.Reason
 	}
 	out.env = func(name string) (word, bool) {
 		w, ok := c.Lookup(name)

@@ -59,8 +59,9 @@ func (r *reading) readSwift() {
 	}
 	r.model("model", "model_id_or_path", "model_type", "model_name_or_path")
 	r.swiftTuner()
-	if v, ok := s.Get("deepspeed"); ok && v.Unknown == "" && strings.HasPrefix(v.String(), "zero") &&
-		!strings.ContainsAny(v.String(), "./") {
+	r.swiftSecond()
+	if v, ok := s.Get("deepspeed"); ok && v.Unknown == "" && !strings.ContainsAny(v.String(), "./") &&
+		strings.HasPrefix(strings.TrimPrefix(v.String(), "default-"), "zero") {
 		r.swiftZero(v)
 	}
 	if v, ok := s.Get("torch_dtype", "dtype"); !ok || dtype(v.String()) == "bf16" {
@@ -77,6 +78,7 @@ func (r *reading) readSwift() {
 	r.trainer(trainerDefaults{framework: "ms-swift", checkpointing: true, checkpointingRef: refSwift +
 		" gradient_checkpointing", microBatch: 1, microBatchRef: refSwift + " per_device_train_batch_size"})
 	r.d.drop("/training/evaluation")
+	r.swiftDealsOut()
 	if r.adapters() {
 		r.swiftBase()
 	} else if asText(r.d.fields["/training/precision"].value) == "amp-bf16" {
@@ -105,6 +107,40 @@ func (r *reading) readSwift() {
 		"columns", "freeze_vit", "freeze_aligner", "target_modules", "lora_target_modules", "quant_*",
 		"quantization_bit", "init_weights", "use_logits_to_keep", "teacher_*", "ref_*", "reward_*", "vllm_*",
 		"sglang_*", "lora_ga_*", "max_shard_size", "use_swift_lora")
+}
+
+// swiftSecond reads words that only ms-swift 2 had: batch_size, dtype AUTO for the checkpoint's type, and the backend
+// of the adapters, of which "peft" is today's only one (ms-swift 2.6 swift/llm/utils/argument.py SftArguments).
+func (r *reading) swiftSecond() {
+	s := r.s
+	if v, ok := s.Get("batch_size"); ok && !s.Has("per_device_train_batch_size") {
+		s.Set("per_device_train_batch_size", v)
+	}
+	if v, ok := s.Peek("dtype"); ok && strings.EqualFold(v.String(), "AUTO") {
+		s.Read("dtype")
+		v.Any, v.Text = "auto", "auto"
+		s.Replace("dtype", v)
+	}
+	if v, ok := s.Peek("tuner_backend"); ok && v.String() == "peft" {
+		s.Read("tuner_backend")
+	}
+}
+
+// swiftDealsOut refuses one process that sees several cards: ms-swift then deals the layers out among them
+// (ms-swift 4.0 swift/utils/torch_utils.py is_mp, get_default_device_map), and a card holds a part of the model.
+func (r *reading) swiftDealsOut() {
+	visible, ok := r.env("CUDA_VISIBLE_DEVICES")
+	if r.launcher != "" || !ok || !visible.known() || r.sharded {
+		return
+	}
+	if _, several := r.env("NPROC_PER_NODE"); several {
+		return
+	}
+	if n := strings.Count(strings.Trim(visible.text(), ", "), ",") + 1; n > 1 {
+		r.d.refuse("unsupported", r.at, "one process sees %d cards (CUDA_VISIBLE_DEVICES) and no "+
+			"NPROC_PER_NODE is set: "+
+			"ms-swift deals the layers out among them, which is not modelled", n)
+	}
 }
 
 func (r *reading) swiftTuner() {
@@ -174,7 +210,10 @@ func (r *reading) swiftBase() {
 // zero3_offload.
 func (r *reading) swiftZero(v setting.Value) {
 	r.s.Read("deepspeed")
-	name, offload := strings.CutSuffix(v.String(), "_offload")
+	name := strings.TrimPrefix(v.String(), "default-")
+	name, offload := strings.CutSuffix(name, "_offload")
+	name, _ = strings.CutSuffix(name, "-offload")
+	offload = offload || strings.HasSuffix(v.String(), "-offload")
 	stage := strings.TrimPrefix(name, "zero")
 	r.sharded = true
 	if stage != "0" {

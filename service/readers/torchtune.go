@@ -77,6 +77,11 @@ func (r *reading) readTorchtune() {
 			r.refuseObjective(word, r.at)
 		}
 	}
+	if !s.Any("optimizer._component_", "optimizer", "loss._component_", "loss") {
+		r.d.refuse("trains-nothing", r.at, "neither an optimizer nor a loss is configured: this recipe "+
+			"evaluates, generates "+
+			"or quantizes, and trains nothing")
+	}
 	r.torchtuneModel()
 	r.number("/training/micro_batch", askMicroBatch, "batch_size")
 	if !r.number("/training/gradient_accumulation", askAccumulation, "gradient_accumulation_steps") {

@@ -81,7 +81,7 @@ func (r *reading) trainerStarts() bool {
 		r.openWord(w)
 	}
 	if !r.module && strings.HasSuffix(r.program.text(), ".py") {
-		if full, text, err := r.open(r.program.text()); err == nil || text != nil {
+		if full, text, err := r.openProgram(r.program.text()); err == nil || text != nil {
 			r.code, _ = decode.Python(r.files.shown(full), text, "")
 		}
 	}
@@ -94,7 +94,8 @@ func (r *reading) trainerStarts() bool {
 	}
 	usesTrainer := r.code != nil && (r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") ||
 		r.code.Mentions("SFTConfig"))
-	return marks >= 2 || marks > 0 && examples[path.Base(r.program.text())] || usesTrainer && (marks > 0 || s.Len() > 0) || r.program.text() == "trl"
+	return marks >= 2 || marks > 0 && examples[path.Base(r.program.text())] || usesTrainer &&
+		(marks > 0 || s.Len() > 0) || r.program.text() == "trl"
 }
 
 // configFile lays the file of --config, or the one that stands alone behind the program, under the arguments
@@ -139,6 +140,13 @@ func (r *reading) readTrainer() {
 	if kind == "" && (r.s.Any("reward_funcs", "num_generations", "use_vllm")) {
 		kind = "grpo"
 	}
+	if kind == "" && r.s.Any("actor_model_name_or_path", "critic_model_name_or_path") { // DeepSpeed-Chat, step 3
+		kind = "rlhf"
+	}
+	if kind == "" && path.Base(name) == "main.py" && r.s.Any("zero_stage", "only_optimize_lora") {
+		r.d.refuse("unsupported", r.at, "DeepSpeed-Chat's main.py has arguments and defaults of its own (fp16, its ZeRO "+
+			"settings), which are not read")
+	}
 	if kind == "" && name == "" {
 		kind = r.kindOfFile()
 	}
@@ -175,6 +183,7 @@ func (r *reading) readTrainer() {
 			"with --hf-config", v.Origin.Key)
 	}
 	r.trainerAdapters(trl)
+	r.programAdapters()
 	r.trainer(t)
 	r.adapterBase(trl)
 	r.trainerLength(trl)
@@ -290,78 +299,6 @@ func contains(list []string, s string) bool {
 		}
 	}
 	return false
-}
-
-// lengthKeys are the names that programs give to the longest sequence, the Trainer's users' most common first.
-var lengthKeys = []string{"model_max_length", "max_seq_length", "max_length", "block_size", "cutoff_len", "max_seq_len",
-	"seq_length", "sequence_length", "seq_len", "max_len", "context_length"}
-
-// exampleLengths are the defaults of transformers' example scripts (4.57.6 examples/pytorch).
-var exampleLengths = map[string]struct {
-	source, target int64
-	ref            string
-}{
-	"run_clm.py": {1024, 0, "transformers 4.57.6 examples/pytorch/language-modeling/run_clm.py: " +
-		"min(tokenizer, 1024)"},
-	"run_glue.py": {128, 0, "transformers 4.57.6 " +
-		"examples/pytorch/text-classification/run_glue.py max_seq_length"},
-	"run_qa.py": {384, 0,
-		"transformers 4.57.6 examples/pytorch/question-answering/run_qa.py max_seq_length"},
-	"run_summarization.py": {1024, 128, "transformers 4.57.6 examples/pytorch/summarization/run_summarization.py"},
-	"run_translation.py":   {1024, 128, "transformers 4.57.6 examples/pytorch/translation/run_translation.py"},
-	"run_classification.py": {128, 0, "transformers 4.57.6 " +
-		"examples/pytorch/text-classification/run_classification.py max_seq_length"},
-	"run_xnli.py": {128, 0, "transformers 4.57.6 " +
-		"examples/pytorch/text-classification/run_xnli.py max_seq_length"},
-	"run_ner.py": {0, 0, ""},
-	"run_mlm.py": {0, 0, ""},
-}
-
-func (r *reading) trainerLength(trl bool) {
-	const pointer = "/training/sequence_length"
-	s, okS := r.s.Get("source_max_len")
-	t, okT := r.s.Get("target_max_len")
-	if a, isA := s.Int(); okS && okT && isA {
-		if b, isB := t.Int(); isB { // qlora.py puts one behind the other
-			r.d.derive(pointer, a+b, "%s %d + %s %d", s.Origin.Key, a, t.Origin.Key, b)
-			return
-		}
-	}
-	if r.number(pointer, askLength, "max_source_length") {
-		r.number("/training/target_sequence_length", "How many tokens has the decoder?", "max_target_length")
-		return
-	}
-	if r.number(pointer, askLength, lengthKeys...) {
-		return
-	}
-	for _, key := range lengthKeys {
-		if v, ok := r.s.Peek(key); ok && !v.Given() { // trl 1.16.0 trainer/sft_config.py max_length: None cuts nothing
-			r.d.ask(pointer, askLength, where(v.Origin.At)+": "+key+
-				" is none, so that the longest sample of the data decides")
-			return
-		}
-	}
-	if e, ok := exampleLengths[path.Base(r.program.text())]; ok && e.source > 0 {
-		r.d.fall(pointer, e.source, "max_seq_length", e.ref)
-		if e.target > 0 {
-			r.d.fall("/training/target_sequence_length", e.target, "max_target_length", e.ref)
-		}
-		return
-	}
-	if trl {
-		release := r.release("trl")
-		d, ok := defaultOf("trl", "max_length", release)
-		if !ok {
-			d, _ = defaultOf("trl", "max_seq_length", release)
-		}
-		if d.Value == "1024" {
-			r.d.fall(pointer, int64(1024), d.Key, d.String())
-		} else {
-			r.d.ask(pointer, askLength, "trl "+release+" takes "+d.Means)
-		}
-		return
-	}
-	r.d.ask(pointer, askLength, "no argument of the program is one for the length of a sequence")
 }
 
 // trlLauncher reads the launcher's options of trl's own command: --accelerate_config NAME and --num_processes

@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 import unittest
+from importlib.metadata import version
 
 import vramplan
 
@@ -15,7 +16,7 @@ class Wheel(unittest.TestCase):
         command = shutil.which("vramplan", path=sys.prefix + "/bin")
         assert command, "the wheel has no command"
         line = subprocess.run([command, "--version"], capture_output=True, text=True, check=True).stdout
-        self.assertRegex(line, r"^vramplan \S+\n$")
+        self.assertEqual(line, f"vramplan v{version('vramplan')}\n")
         fits = [command, "check", "--model", "gpt2", "--micro-batch", "8", "--sequence-length", "1024", "--gpu", "rtx-4090"]
         self.assertEqual(subprocess.run(fits, capture_output=True).returncode, 0)
         self.assertEqual(subprocess.run([command, "check", "--nonsense"], capture_output=True).returncode, 2)

@@ -112,16 +112,16 @@ func mixed(t *step.Tape, x step.T) step.T {
 	return y.Attached(r.End(1))
 }
 
-// chosenRows is x[mask] with all of the mask's entries true. Its backward looks for them again, and lays out the
+// chosenRows is x[mask] with so many of the mask's entries true. Its backward looks for them again, and lays out the
 // gradient, which is one number. Source: aten/src/ATen/native/cuda/Indexing.cu (index_put_with_sort_kernel), torch 2.9.
-func chosenRows(t *step.Tape, x, mask step.T) step.T {
-	bytes, rows := x.Numel()*x.Dtype().Size(), mask.Numel()
+func chosenRows(t *step.Tape, x, mask step.T, rows int64) step.T {
+	bytes, numel := x.Numel()*x.Dtype().Size(), x.Numel()/mask.Numel()*rows
 	indices := t.Input(2*rows, step.I64)
-	y := wide(t, x.Numel(), x.Dtype(), step.LabelLoss)
+	y := wide(t, numel, x.Dtype(), step.LabelLoss)
 	r := t.Replay([]step.T{x}, []step.T{mask})
 	r.AllocWide(0, bytes, step.LabelLogitsGradient)
 	r.Alloc(1, 2*rows*step.I64.Size(), step.LabelLoss)
-	r.AllocWide(2, bytes, step.LabelLogitsGradient)
+	r.AllocWide(2, numel*x.Dtype().Size(), step.LabelLogitsGradient)
 	r.Free(2)
 	r.Free(1)
 	r.Send(0, 0, false, false)

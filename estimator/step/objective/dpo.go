@@ -31,7 +31,20 @@ const (
 	Separate
 	AdapterOff
 	Precomputed
+	// Passed is another model that does not have the type of the trained one: it is the first of the companions.
+	Passed
 )
+
+// model is what a reference's pass runs through, of which net is the trained model.
+func (r Reference) model(t *step.Tape, net step.Network) step.Network {
+	if r == Passed {
+		return t.Companions[0]
+	}
+	return net
+}
+
+// Unfolds says that every layer is played: the reference's parameters stand behind all of the trained model's.
+func (r Reference) Unfolds() bool { return r == Passed }
 
 // DPO is trl's DPOTrainer.
 type DPO struct {
@@ -44,6 +57,9 @@ type DPO struct {
 	// Fused computes the log-probabilities without logits (trl from 1.15 on).
 	Fused bool
 }
+
+// Unfolds says that every layer is played.
+func (o DPO) Unfolds() bool { return o.Reference.Unfolds() }
 
 // Batch is ids and masks of prompts, chosen and rejected completions.
 func (o DPO) Batch(t *step.Tape) []step.T {
@@ -65,9 +81,9 @@ func (o DPO) Batch(t *step.Tape) []step.T {
 func (o DPO) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	logps := o.concatenated(t, net, batch, step.Pass{})
 	switch o.Reference {
-	case Separate:
+	case Separate, Passed:
 		t.As(step.PassReference, func() {
-			t.Drop(o.concatenated(t, net, batch, step.Pass{WithoutGraph: true, Evaluating: true}))
+			t.Drop(o.concatenated(t, o.Reference.model(t, net), batch, step.Pass{WithoutGraph: true, Evaluating: true}))
 		})
 	case AdapterOff:
 		t.As(step.PassReference, func() {

@@ -7,6 +7,8 @@ type GKD struct {
 	Rows, Prompt, Completion int64
 	// OneWay is which divergence is computed.
 	OneWay Direction
+	// Whole computes the divergence of prompts, too, of which nothing counts (trl from 1.15 on).
+	Whole bool
 	// Caches says that the student fills a key/value cache, TeacherCaches that the teacher does.
 	Caches, TeacherCaches bool
 }
@@ -59,6 +61,9 @@ func (o GKD) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 // aten/src/ATen/native/Loss.cpp (kl_div), torch 2.9.
 func (o GKD) divergence(t *step.Tape, logits step.T) step.T {
 	tokens, d := o.Rows*o.Completion, logits.Dtype()
+	if o.Whole {
+		tokens = o.Rows * (o.Prompt + o.Completion - 1)
+	}
 	width := logits.Numel() / o.shape().N()
 	n := tokens * width
 	scaled := mapped(t, logits.Sized(n, d, slicedEdge(t, logits))) // by the temperature
@@ -83,7 +88,7 @@ func (o GKD) divergence(t *step.Tape, logits step.T) step.T {
 		variables = []step.T{mixture, fromTeacher, fromStudent}
 	}
 	mask := t.Input(tokens, step.Bool)
-	chosen := chosenRows(t, jsd, mask)
+	chosen := chosenRows(t, jsd, mask, o.Rows*o.Completion)
 	t.Drop(jsd)
 	loss := summed(t, chosen)
 	for _, x := range append([]step.T{scaled, other, student, teacher, chosen}, append(variables, mask)...) {

@@ -41,6 +41,21 @@ func selectiveLogSoftmax(t *step.Tape, logits, labels step.T, sequences int64) s
 	return logps
 }
 
+// kernelLogps is selective_log_softmax as a kernel of trl's computes it, which keeps the logits and two numbers of each
+// token, and lays the gradient out whole. Source: trl/kernels/logprob_entropy.py (_LogProbEntropyFunction), 1.16.
+func kernelLogps(t *step.Tape, logits, labels step.T) step.T {
+	tokens := labels.Numel()
+	logps := row(t, tokens)
+	entropy, logZ, expected := row(t, tokens), row(t, tokens), row(t, tokens)
+	r := t.Replay([]step.T{logits}, []step.T{logits, labels, logZ, expected})
+	r.AllocWide(0, logits.Numel()*logits.Dtype().Size(), step.LabelLogitsGradient)
+	r.Send(0, 0, false, false)
+	for _, x := range []step.T{expected, logZ, entropy} {
+		t.Drop(x)
+	}
+	return logps.Attached(r.End(1))
+}
+
 // logSumExp is torch.logsumexp over the vocabulary of a part of the logits, so many elements for so many tokens.
 func logSumExp(t *step.Tape, part step.T, numel, tokens int64) step.T {
 	most := row(t, tokens)

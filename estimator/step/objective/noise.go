@@ -32,6 +32,11 @@ type Noise struct {
 	Controls bool
 	// Weights is the type of what is not trained (weight_dtype), VAE that of the autoencoder.
 	Weights, VAE step.DType
+	// KeepsPixels says that the pictures in the autoencoder's type are a variable, CopiesPixels that others like them
+	// are encoded.
+	KeepsPixels, CopiesPixels bool
+	// ReadOnce says that the prompt was read before training.
+	ReadOnce bool
 }
 
 // Unfolds says that every layer is played.
@@ -94,6 +99,9 @@ func (o Noise) batch(t *step.Tape, p Denoised) (pixels, picture step.T, ids []st
 	if o.Controls {
 		picture = kept(t, t.Input(s.Batch*rgb*s.Height*s.Width, step.F32))
 	}
+	if o.ReadOnce {
+		return pixels, picture, nil
+	}
 	for range p.Encoders() {
 		ids = append(ids, kept(t, t.Input(s.Batch*promptTokens, step.I64)))
 	}
@@ -113,7 +121,16 @@ func (o Noise) cached(t *step.Tape, p Denoised) (latents, embeddings, pooled ste
 
 // latents are those of the pictures: a draw from their distribution, scaled, in the type of what is not trained.
 func (o Noise) latents(t *step.Tape, p Denoised, pixels step.T) step.T {
-	sample := sampled(t, p, t.Cast(pixels, o.VAE, step.LabelCast), o.VAE)
+	given := t.Cast(pixels, o.VAE, step.LabelCast)
+	if o.KeepsPixels && !given.Shares(pixels) {
+		kept(t, given)
+		given = t.Hold(given)
+		if o.CopiesPixels {
+			t.Drop(given)
+			given = t.Cast(pixels, o.VAE, step.LabelCast)
+		}
+	}
+	sample := sampled(t, p, given, o.VAE)
 	scaled := t.Input(sample.Numel(), o.VAE)
 	t.Drop(sample)
 	latents := kept(t, t.Cast(scaled, o.Weights, step.LabelCast))
@@ -145,6 +162,11 @@ func (o Noise) noise(t *step.Tape, latents step.T) (noise, noisy step.T) {
 
 // texts are the embeddings of the prompts, and what is pooled of them where the UNet reads that.
 func (o Noise) texts(t *step.Tape, p Denoised, ids []step.T) (embeddings, pooled step.T) {
+	if o.ReadOnce { // repeated for every picture
+		wide, end := p.Widths()
+		return kept(t, t.Input(t.Shape.Batch*promptTokens*wide, o.Weights)),
+			kept(t, t.Input(t.Shape.Batch*end, o.Weights))
+	}
 	if !o.Wide {
 		return kept(t, p.Read(t, ids[0])), step.NoTensor
 	}

@@ -7,6 +7,8 @@ type Pairs struct {
 	Preference
 	// NLL adds the likelihood of the chosen completions: ORPO, and CPO but for cpo_alpha 0.
 	NLL bool
+	// Kernel computes the log-probabilities in one kernel (trl from 1.15 on).
+	Kernel bool
 }
 
 // Batch is ids, masks and labels of chosen and rejected completions with their prompts, and of the prompts.
@@ -34,7 +36,7 @@ func (o Pairs) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 	if o.NLL {
 		nll = chosenLoss(t, out.Logits, o.Pairs, o.tokens()-1, width)
 	}
-	logps := shiftedLogps(t, out.Logits, shape)
+	logps := shiftedLogps(t, out.Logits, shape, o.Kernel)
 	loss := total(t, logps)
 	if o.NLL {
 		sum := addLoss(t, loss, nll)
@@ -50,13 +52,15 @@ func (o Pairs) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 }
 
 // shiftedLogps are the log-probabilities that the logits of each token but the last give to the next one.
-func shiftedLogps(t *step.Tape, logits step.T, shape step.Shape) step.T {
+func shiftedLogps(t *step.Tape, logits step.T, shape step.Shape, kernel bool) step.T {
 	shorter := shape.Batch * (shape.Tokens - 1)
 	labels := t.Input(shorter, step.I64)
 	part := logits.Sized(logits.Numel()/shape.Tokens*(shape.Tokens-1), logits.Dtype(), slicedEdge(t, logits))
-	logps := selectiveLogSoftmax(t, part, labels, shape.Batch)
-	t.Drop(labels)
-	return logps
+	defer t.Drop(labels)
+	if kernel {
+		return kernelLogps(t, part, labels)
+	}
+	return selectiveLogSoftmax(t, part, labels, shape.Batch)
 }
 
 // slicedEdge is where the gradient of a slice of x goes: into zeros of the size of x.

@@ -13,6 +13,8 @@ type PPO struct {
 	Vocabulary, Layers, CacheWidth int64
 	// Caches says that the policy fills a key/value cache where nobody says otherwise.
 	Caches bool
+	// AdaptersOff says that the reference is the policy without its adapters.
+	AdaptersOff bool
 }
 
 // The companions.
@@ -156,7 +158,9 @@ func (o PPO) measure(t *step.Tape, net step.Network, rows int64) {
 	inputs := []step.T{ids, mask, step.NoTensor}
 	pass := step.Pass{Shape: shape, WithoutGraph: true, Evaluating: true, HiddenStates: true, Caches: o.Caches,
 		Unwrapped: true}
-	out := t.Run(net, inputs, pass)
+	reference := pass
+	reference.AdaptersOff = o.AdaptersOff
+	out := t.Run(net, inputs, reference)
 	t.Drop(t.WithoutGraph(func() step.T {
 		return selectiveLogSoftmax(t, o.completions(t, out.Logits, rows), labels, rows)
 	}))

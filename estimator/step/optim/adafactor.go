@@ -94,6 +94,7 @@ func (u *Updater) adafactorTorch(ps []*step.Parameter) {
 			u.reassign(&rowMean, u.reduce(size*rows, step.OverCols, rows, p.Cols))
 			u.reassign(&colMean, u.reduce(size*cols, step.OverRows, p.Rows, cols))
 			estimate = u.Heap.Alloc(p.Bytes())
+			u.product(false)
 			u.Heap.Free(u.reduce(size*matrices, step.OverAll, p.Rows, 1))
 		} else {
 			u.reassign(&squared, u.Heap.Alloc(p.Bytes()))

@@ -53,9 +53,14 @@ func (u *Updater) orthogonalise(p *step.Parameter, update *int32) {
 	u.Heap.Free(clamped)
 	gram, sum := alloc.None, alloc.None
 	for i := range newtonSchulz {
-		u.reassign(&gram, u.Heap.Alloc(2*small*small))
-		u.reassign(&sum, u.Heap.Alloc(2*small*small))
+		made := u.Heap.Alloc(2 * small * small)
+		u.product(false)
+		u.reassign(&gram, made)
+		made = u.Heap.Alloc(2 * small * small)
+		u.product(small > 1)
+		u.reassign(&sum, made)
 		next := u.Heap.Alloc(2 * p.Numel)
+		u.product(small > 1 && (i > 0 || p.Rows <= p.Cols)) // a tall matrix is turned to begin with
 		if i > 0 || copied {
 			u.Heap.Free(half)
 		}

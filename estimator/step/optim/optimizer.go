@@ -117,6 +117,19 @@ func (u *Updater) keep(bytes int64) {
 // flash allocates and frees bytes at once.
 func (u *Updater) flash(bytes int64) { u.Heap.Free(u.Heap.Alloc(bytes)) }
 
+// product is what a matrix product takes for as long as it runs: cuBLAS's workspace or, where a sum with what lies in
+// order is part of it, cuBLASLt's. Releases that keep workspaces have made them long before.
+// Source: aten/src/ATen/cuda/CublasHandlePool.cpp, aten/src/ATen/native/cuda/Blas.cpp (addmm), torch 2.15.
+func (u *Updater) product(sums bool) {
+	switch r := u.Recipe; {
+	case !r.Software.ReturnsWorkspace:
+	case sums && r.LtWorkspaceBytes > 0:
+		u.flash(r.LtWorkspaceBytes)
+	default:
+		u.flash(r.WorkspaceBytes)
+	}
+}
+
 // reassign puts the handle h into a variable, whose former tensor goes.
 func (u *Updater) reassign(variable *int32, h int32) {
 	if *variable != alloc.None {

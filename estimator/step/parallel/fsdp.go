@@ -321,3 +321,13 @@ func (f *fsdp) EndBackward() {
 		f.Tape.Lastly(from)
 	}
 }
+
+// EndEvaluation lets go of what stays gathered for a backward. It stays, in fact, until that of the next step; no
+// moment before that is larger for it than the end of the forward is without it.
+func (f *fsdp) EndEvaluation() {
+	for k := range f.groups {
+		f.reshard(&f.groups[k])
+		f.Tape.Release(f.groups[k].output)
+		f.groups[k].output = step.None
+	}
+}

@@ -169,6 +169,15 @@ func (h *zero3) reduce() {
 	h.pending, h.elements = h.pending[:0], 0
 }
 
+// EndEvaluation lets go of all parameters, which in fact stay until those of the next step go.
+func (h *zero3) EndEvaluation() {
+	h.leave()
+	for p, s := range h.whole {
+		h.Tape.Release(s)
+		h.whole[p] = step.None
+	}
+}
+
 // EndBackward sums what is left and lets go of all parameters.
 func (h *zero3) EndBackward() {
 	h.leave()

@@ -31,6 +31,8 @@ func (s *Session) evaluate() {
 			switch e.Op {
 			case step.Alloc:
 				y.now[e.Handle] = s.heap.Alloc(e.Bytes)
+			case step.AllocAside:
+				y.now[e.Handle] = alloc.Aside(s.heap, e.Stream(), e.Bytes)
 			case step.Free:
 				s.heap.Free(y.now[e.Handle])
 				y.now[e.Handle] = alloc.None

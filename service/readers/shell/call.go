@@ -204,7 +204,11 @@ func (r *reader) builtin(st *state, name string, args []Word, at Span, stdin *Wo
 		if r.guard == "" {
 			r.guard = fmt.Sprintf("the alias in line %d may change what it does", line)
 		}
-	case "shopt", "ulimit", "umask", "hash", "jobs", "enable", "bind", "complete", "times", "disown", "type", "dirs",
+	case "hash":
+		if len(args) > 0 && strings.HasPrefix(args[0].Text, "-p") && r.guard == "" {
+			r.guard = fmt.Sprintf("hash in line %d may change what it starts", line)
+		}
+	case "shopt", "ulimit", "umask", "jobs", "enable", "bind", "complete", "times", "disown", "type", "dirs",
 		"fg", "bg", "history":
 	default:
 		return open, false

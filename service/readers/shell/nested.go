@@ -41,6 +41,8 @@ func (r *reader) shellProgram(st *state, args []Word, c *Command) result {
 			w.Text == "+O":
 			i++
 		case strings.HasPrefix(w.Text, "--"):
+		case strings.HasPrefix(w.Text, "-") && strings.Contains(w.Text, "n"): // it reads commands and runs none
+			return ordinary
 		case strings.HasPrefix(w.Text, "-") && len(w.Text) > 1:
 			if !strings.Contains(w.Text, "c") {
 				continue

@@ -2,8 +2,80 @@ package model
 
 import "github.com/vramplan/vramplan/estimator/step"
 
+// routed is a mixture whose router corrects the scores of the experts by a bias and may choose groups of them first:
+// that of DeepSeek V2 and V3 and of GLM 4.5.
+type routed struct {
+	groups, chosenGroups int64
+	// firstDense is how many layers before the others have an ordinary MLP.
+	firstDense int64
+	// biasCounts says that the router's correction is counted with the parameters, as published counts do.
+	biasCounts bool
+	// wideBias says that the correction is made in float32, whatever the model is built in.
+	wideBias bool
+	experts  *experts
+	// second marks V2's, which routes by a softmax and sorts tokens by their experts.
+	second bool
+}
+
+// routedLayer is what a layer has of a routed mixture.
+type routedLayer struct {
+	mlp      gatedMLP // the layer's, or the shared experts'
+	router   step.Weight
+	biasType step.DType // of the router's correction
+	experts  []gatedMLP
+	grouped  *groupedBlock // instead of experts
+}
+
+// checkGroups holds the groups of experts against their number; a group has at least as many as given.
+func (own *routed) checkGroups(c *config, least int64) {
+	count, groups := own.experts.Count, own.groups
+	if groups > 0 && count > 0 && (count%groups != 0 || count < least*groups || own.chosenGroups > groups) {
+		c.errs.Add(c.pointer+"/n_group", "not_divisible", "%d experts in %d groups, of which %d are chosen: groups "+
+			"are of equal size and hold at least %d",
+			count, groups, own.chosenGroups, least)
+	}
+}
+
+// routedOf is a's routed mixture, or nil.
+func routedOf(a *Architecture) *routed {
+	switch own := a.own.(type) {
+	case *latent:
+		return &own.routed
+	case *glmMixture:
+		return &own.routed
+	}
+	return nil
+}
+
+// readRouted reads the numbers of the experts.
+func (c *config) readRouted() routed {
+	e := &experts{Count: c.integer("n_routed_experts", maxExperts), TopK: c.integer("num_experts_per_tok", maxExperts),
+		FFN: c.integer("moe_intermediate_size", maxWidth), Path: "mlp", Expert: buildGatedMLP}
+	e.SharedFFN = e.FFN * c.integer("n_shared_experts", maxExperts)
+	own := routed{experts: e}
+	if n, ok := c.value("first_k_dense_replace"); !ok || n != 0.0 {
+		own.firstDense = c.integer("first_k_dense_replace", maxLayers)
+	}
+	return own
+}
+
+// groupsOfTwo reads how the router chooses that goes by the two best experts of every group.
+func (own *routed) groupsOfTwo(c *config) {
+	own.experts.Normalise = c.boolean("norm_topk_prob")
+	own.groups, own.chosenGroups = c.integer("n_group", maxExperts), c.integer("topk_group", maxExperts)
+	own.checkGroups(c, 2)
+}
+
+// routedNumbers are what a catalog entry says of the experts.
+func routedNumbers(p *Preset, c map[string]any) {
+	if p.MoE.ExpertFFN > 0 {
+		c["n_shared_experts"] = float64(p.MoE.SharedExpertFFN / p.MoE.ExpertFFN)
+	}
+	c["first_k_dense_replace"] = float64(p.MoE.FirstDenseLayers)
+}
+
 // declareExperts lists the modules of DeepseekV3MoE.
-func (own *latent) declareExperts(b *builder, s *deepSeekLayer) {
+func (own *routed) declareExperts(b *builder, s *routedLayer) {
 	if b.a.Software.GroupsExperts {
 		own.declareGrouped(b, s)
 		return
@@ -20,30 +92,32 @@ func (own *latent) declareExperts(b *builder, s *deepSeekLayer) {
 }
 
 // declareRouter lists the router's weight and, in V3, its correction.
-func (own *latent) declareRouter(b *builder, s *deepSeekLayer) {
+func (own *routed) declareRouter(b *builder, s *routedLayer) {
 	count := own.experts.Count
 	s.router = b.parameter("mlp.gate", count, b.a.Hidden)
 	if !own.second {
-		s.biasType = b.loaded()
+		if s.biasType = b.loaded(); own.wideBias {
+			s.biasType = step.F32
+		}
 		b.declare(step.Parameter{Name: "mlp.gate.e_score_correction_bias", Numel: count, Dtype: s.biasType,
 			Buffer: !own.biasCounts, Frozen: true})
 	}
 }
 
 // mixture is DeepseekV3MoE or DeepseekV2MoE.
-func (own *latent) mixture(m *decoder, t *step.Tape, s *deepSeekLayer, x step.T) step.T {
+func (own *routed) mixture(a *Architecture, t *step.Tape, s *routedLayer, x step.T) step.T {
 	if s.grouped != nil {
-		return own.groupedMixture(m, t, s, x)
+		return own.groupedMixture(a, t, s, x)
 	}
 	route, mix := own.route, own.mix
 	if own.second {
 		route, mix = own.routeBySoftmax, own.mixSorted
 	}
 	chosen, weights := route(t, s, x)
-	routed := mix(m, t, s, x, chosen, weights)
+	routed := mix(a, t, s, x, chosen, weights)
 	y := routed
 	if own.experts.SharedFFN > 0 {
-		shared := s.mlp.forward(t, m.a, x)
+		shared := s.mlp.forward(t, a, x)
 		y = t.Add(routed, shared, step.LabelResidual)
 		t.Drop(shared)
 		t.Drop(routed)
@@ -54,7 +128,7 @@ func (own *latent) mixture(m *decoder, t *step.Tape, s *deepSeekLayer, x step.T)
 }
 
 // route is DeepseekV3TopkRouter: float32 scores, from which groups of experts and then experts are chosen.
-func (own *latent) route(t *step.Tape, s *deepSeekLayer, x step.T) (chosen, weights step.T) {
+func (own *routed) route(t *step.Tape, s *routedLayer, x step.T) (chosen, weights step.T) {
 	e := own.experts
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
@@ -80,7 +154,7 @@ func (own *latent) route(t *step.Tape, s *deepSeekLayer, x step.T) (chosen, weig
 
 // choose is get_topk_indices, without gradients: the best groups by their two best experts, then the best experts in
 // them. d is the type of the corrected scores.
-func (own *latent) choose(t *step.Tape, d step.DType) step.T {
+func (own *routed) choose(t *step.Tape, d step.DType) step.T {
 	e, n := own.experts, t.Shape.N()
 	in := func(numel int64, d step.DType) step.T { return t.RoutingTensor(numel, d) }
 	corrected := in(n*e.Count, d)
@@ -106,7 +180,7 @@ func (own *latent) choose(t *step.Tape, d step.DType) step.T {
 }
 
 // spread is the mask of groups for every expert: a copy, unless there is one group or one expert in each.
-func (own *latent) spread(t *step.Tape, mask step.T) step.T {
+func (own *routed) spread(t *step.Tape, mask step.T) step.T {
 	if own.groups == 1 || own.groups == own.experts.Count {
 		return t.Hold(mask)
 	}
@@ -114,7 +188,7 @@ func (own *latent) spread(t *step.Tape, mask step.T) step.T {
 }
 
 // mix is DeepseekV3MoE.moe: one expert after the other, in the type of the weights.
-func (own *latent) mix(m *decoder, t *step.Tape, s *deepSeekLayer, x, chosen, weights step.T) step.T {
+func (own *routed) mix(a *Architecture, t *step.Tape, s *routedLayer, x, chosen, weights step.T) step.T {
 	e := own.experts
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
@@ -134,8 +208,8 @@ func (own *latent) mix(m *decoder, t *step.Tape, s *deepSeekLayer, x, chosen, we
 		tokens := assign(0, i, t.RoutingTensor(share, step.I64))
 		places := assign(1, i, t.RoutingTensor(share, step.I64))
 		weight := assign(2, i, t.Rows(weights, 1, tokens, places))
-		input := assign(3, i, t.Rows(x, m.a.Hidden, tokens))
-		output := assign(4, i, s.experts[i].forward(t, m.a, input))
+		input := assign(3, i, t.Rows(x, a.Hidden, tokens))
+		output := assign(4, i, s.experts[i].forward(t, a, input))
 		weighted := assign(5, i, t.Mul(output, weight, true, step.LabelExpertOutput))
 		sum = t.IndexAdd(sum, tokens, weighted)
 	}

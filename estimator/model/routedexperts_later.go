@@ -1,0 +1,114 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// declareGrouped lists the modules of DeepseekV3MoE whose experts are two tensors.
+func (own *routed) declareGrouped(b *builder, s *routedLayer) {
+	e := own.experts
+	s.grouped = &groupedBlock{a: b.a, e: e}
+	s.grouped.declareExperts(b)
+	own.declareRouter(b, s)
+	if e.SharedFFN > 0 {
+		s.mlp = buildGatedMLP(b, "mlp.shared_experts", e.SharedFFN, b.a.MLPBias)
+	}
+}
+
+// groupedMixture is DeepseekV3MoE or DeepseekV2Moe whose experts run as grouped products.
+// Source: transformers/models/deepseek_v3/modeling_deepseek_v3.py (DeepseekV3MoE.forward), 5.23.
+func (own *routed) groupedMixture(a *Architecture, t *step.Tape, s *routedLayer, x step.T) step.T {
+	logits, chosen, weights := own.routeInGraph(t, s, x)
+	tokens := t.View(t.Hold(x))
+	y := s.grouped.mix(t, tokens, weights, chosen)
+	t.Drop(tokens)
+	if own.experts.SharedFFN > 0 {
+		shared := s.mlp.forward(t, a, x)
+		sum := t.Add(y, shared, step.LabelResidual)
+		t.Drop(shared)
+		t.Drop(y)
+		y = sum
+	}
+	for _, local := range [...]step.T{logits, chosen, weights} {
+		t.Drop(local)
+	}
+	return y
+}
+
+// routeInGraph is DeepseekV3TopkRouter or DeepseekV2TopkRouter, which return their logits, too.
+func (own *routed) routeInGraph(t *step.Tape, s *routedLayer, x step.T) (logits, chosen, weights step.T) {
+	e := own.experts
+	x = t.View(t.Hold(x))
+	defer t.Drop(x)
+	wide := t.Float(x, step.LabelRouting)
+	logits = t.FloatMatrixLinear(wide, s.router, step.LabelRouting)
+	t.Drop(wide)
+	if own.second {
+		chosen, weights = own.bestOfSoftmax(t, logits)
+		return logits, chosen, weights
+	}
+	scores := t.Sigmoid(logits, step.LabelRouting)
+	chosen, locals := own.chooseInGraph(t, scores, scores.Dtype().With(s.biasType))
+	weights = t.Chosen(scores, chosen)
+	if e.Normalise {
+		sum := t.SumRowsKept(weights, e.TopK)
+		denominator := t.AddScalar(sum, step.LabelRouting)
+		t.Drop(sum)
+		weights = t.DivideInPlace(weights, denominator)
+		locals = append(locals, denominator)
+	}
+	scaled := t.MulScalar(weights, step.LabelRouting)
+	for _, local := range append(locals, weights, scores) {
+		t.Drop(local)
+	}
+	return logits, chosen, scaled
+}
+
+// bestOfSoftmax is how V2 chooses.
+func (own *routed) bestOfSoftmax(t *step.Tape, logits step.T) (chosen, weights step.T) {
+	e := own.experts
+	scores := t.SoftmaxFloat(logits, step.LabelRouting, step.LabelRouting)
+	var locals []step.T
+	if own.groups > 0 {
+		allowed, more := own.bestGroups(t, scores)
+		t.Drop(scores)
+		scores, locals = allowed, more
+	}
+	top, chosen := t.TopK(scores, e.Count, e.TopK)
+	weights = t.MulScalar(top, step.LabelRouting)
+	for _, local := range append(locals, top, scores) {
+		t.Drop(local)
+	}
+	return chosen, weights
+}
+
+// chooseInGraph are the best groups by their two best experts, then the best experts in them. Gradients are kept track
+// of although none ever comes: what an operation saves lives as long as what it made, unless it is checkpointed. d is
+// the type of the corrected scores.
+func (own *routed) chooseInGraph(t *step.Tape, scores step.T, d step.DType) (chosen step.T, locals []step.T) {
+	e, n := own.experts, t.Shape.N()
+	in := func(numel int64, d step.DType) step.T { return t.RoutingTensor(numel, d) }
+	saved := func(x step.T) {
+		if t.Remembers(scores) {
+			locals = append(locals, x)
+		} else {
+			t.Drop(x)
+		}
+	}
+	corrected := in(n*e.Count, d)
+	best, places := in(n*own.groups*2, d), in(n*own.groups*2, step.I64)
+	saved(places)
+	groups := in(n*own.groups, step.F32)
+	t.Drop(best)
+	values, group := in(n*own.chosenGroups, step.F32), in(n*own.chosenGroups, step.I64)
+	t.Drop(values)
+	mask := in(n*own.groups, step.F32)
+	spread := own.spread(t, mask)
+	keep := in(n*e.Count, step.Bool)
+	drop := in(n*e.Count, step.Bool)
+	t.Drop(keep)
+	masked := in(n*e.Count, d)
+	saved(drop)
+	t.Drop(corrected)
+	values, chosen = in(n*e.TopK, d), in(n*e.TopK, step.I64)
+	t.Drop(values)
+	return chosen, append(locals, groups, group, mask, spread, masked)
+}

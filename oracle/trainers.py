@@ -1,0 +1,452 @@
+#!/usr/bin/env python3
+"""Trace jobs in trl's own trainers on the stand-in driver.
+
+    python trainers.py jobs.ndjson --out rows.jsonl     a case a line: id, job, truth, versions
+
+A line of jobs.ndjson is {"id": ..., "job": {...}}, the job being a document as `vramplan estimate` takes it, with model.hf_config and
+training.objective. The trainer is not changed: it gets a model made of the configuration, a data set of words of the job's lengths and its own
+configuration, and runs two optimizer steps. What is counted is PyTorch's own: the most that was allocated and reserved, and in which pass.
+$STANDIN is the folder that driver/build.sh made for the Python that runs this, which has trl and datasets besides a stack's releases:
+
+    pip install "trl==0.26.2" datasets        or trl==1.16.0
+
+Each job has a process of its own: trainers leave variables of the environment behind.
+"""
+
+import argparse
+import contextlib
+import importlib.metadata
+import json
+import os
+import subprocess
+import sys
+import tempfile
+
+STEPS = 2
+WORDS = ["<pad>", "<eos>", "<unk>", "a", "b", "c"]
+TOKEN = 3  # what is sampled: never the end, so that completions are written to their limit
+HALF = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
+OPTIMIZERS = {
+    ("adamw", "fused"): "adamw_torch_fused",
+    ("adamw", "foreach"): "adamw_torch",
+    ("sgd", None): "sgd",
+    ("adafactor", None): "adafactor",
+}
+
+
+class Passes:
+    """Asks the allocator for its peak wherever a trainer goes from one part of a step to the next."""
+
+    def __init__(self, torch, values):
+        self.torch, self.values = torch, values
+        self.peaks, self.now, self.depth = {}, "load", 0
+        self.reserved = 0  # the most; trainers empty the cache between passes
+
+    def turn(self, name):
+        peak = self.torch.cuda.max_memory_allocated()
+        self.peaks[self.now] = max(self.peaks.get(self.now, 0), peak)
+        self.reserved = max(self.reserved, self.torch.cuda.max_memory_reserved())
+        self.torch.cuda.reset_peak_memory_stats()
+        self.now = name
+
+    def within(self, name, call):
+        def run(*args, **kwargs):
+            before = self.now
+            self.turn(name)
+            if name == "backward":
+                self.values.backward()
+            try:
+                return call(*args, **kwargs)
+            finally:
+                if name == "backward":
+                    self.values.backward_ended()
+                self.turn("optimizer" if name == "backward" else before)
+
+        run.__name__ = call.__name__
+        return run
+
+    @contextlib.contextmanager
+    def watch(self):
+        import accelerate
+        from torch.nn.modules import module
+        from transformers.generation.utils import GenerationMixin
+
+        def enter(m, _):
+            self.depth += 1
+            if self.depth > 1 or self.now in ("generation", "backward"):
+                return
+            self.outer = self.now
+            self.turn("forward" if self.torch.is_grad_enabled() else "reference")
+
+        def leave(m, *_):
+            self.depth -= 1
+            if self.depth == 0 and self.now == "reference":
+                self.turn("forward" if self.outer == "forward" else "between")
+
+        hooks = [
+            module.register_module_forward_pre_hook(enter),
+            module.register_module_forward_hook(leave, always_call=True),
+        ]
+        kept = accelerate.Accelerator.backward, GenerationMixin.generate
+        accelerate.Accelerator.backward = self.within("backward", kept[0])
+        GenerationMixin.generate = self.within("generation", kept[1])
+        try:
+            yield
+        finally:
+            accelerate.Accelerator.backward, GenerationMixin.generate = kept
+            for hook in hooks:
+                hook.remove()
+            self.turn("end")
+
+
+def tokenizer(transformers):
+    """Splits at spaces, and knows six words."""
+    import tokenizers
+
+    words = tokenizers.models.WordLevel({w: i for i, w in enumerate(WORDS)}, unk_token="<unk>")
+    whole = tokenizers.Tokenizer(words)
+    whole.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
+    made = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=whole,
+        pad_token="<pad>",
+        eos_token="<eos>",
+        unk_token="<unk>",
+        padding_side="left",
+        model_max_length=1 << 20,
+        model_input_names=["input_ids", "attention_mask"],
+    )
+    made.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    return made
+
+
+def model(config, dtype, labels=0, attention="sdpa"):
+    """A model of the class that the configuration names, or of the one of its family that gives classes."""
+    import torch
+    import transformers
+
+    given = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(dict(config), attn_implementation=attention)
+    name = config["architectures"][0]
+    if labels:
+        given.num_labels, given.pad_token_id = labels, 0
+        name = transformers.AutoModelForSequenceClassification._model_mapping[type(given)].__name__
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(getattr(torch, HALF[dtype]))
+    try:
+        made = getattr(transformers, name)(given)
+    finally:
+        torch.set_default_dtype(before)
+    made.tie_weights()
+    made.config._name_or_path = "local/model"
+    return made
+
+
+class Trainers:
+    """The trainers of trl, each with what it is given for a job."""
+
+    def __init__(self, job):
+        self.training, self.objective = job["training"], job["training"]["objective"]
+        self.config = job["model"]["hf_config"]
+        self.kind = self.objective["kind"]
+        t = self.training
+        pure = {"bf16": "bf16", "fp16": "fp16"}.get(t.get("precision"), "fp32")
+        self.dtype = (t.get("states") or {}).get("weights", pure)
+        self.rows = 8 * t["micro_batch"] * t.get("gradient_accumulation", 1)
+        self.prompt, self.completion = self.objective.get("prompt_tokens"), self.objective.get("completion_tokens")
+
+    def model(self, config=None, dtype=None, labels=0):
+        attention = self.training.get("attention", "sdpa")
+        return model(config or self.config, dtype or self.dtype, labels, "sdpa" if attention == "flash" else attention)
+
+    def settings(self, of, **own):
+        """The trainer's configuration; of its own settings those that the release has."""
+        t, precision = self.training, self.training.get("precision", "amp-bf16")
+        optimizer = t.get("optimizer") or {"name": "adamw", "implementation": "fused"}
+        optimizer = {"name": optimizer} if isinstance(optimizer, str) else optimizer
+        has = of.__dataclass_fields__
+        given = dict(
+            output_dir=tempfile.mkdtemp(),
+            per_device_train_batch_size=t["micro_batch"],
+            gradient_accumulation_steps=t.get("gradient_accumulation", 1),
+            max_steps=STEPS,
+            report_to="none",
+            save_strategy="no",
+            logging_steps=1,
+            bf16=precision == "amp-bf16",
+            fp16=precision == "amp-fp16",
+            optim=OPTIMIZERS[optimizer["name"], optimizer.get("implementation")],
+            gradient_checkpointing=t.get("gradient_checkpointing", "none") == "full",
+            max_grad_norm=0.0 if t.get("clip_grad_norm") is False else 1.0,
+            dataloader_pin_memory=False,
+            disable_tqdm=True,
+        )
+        given.update({k: v for k, v in own.items() if k in has and v is not None})
+        return of(**given)
+
+    def adapters(self, task="CAUSAL_LM"):
+        lora = self.training.get("lora")
+        if not lora:
+            return None
+        import peft
+
+        return peft.LoraConfig(
+            r=lora["rank"],
+            lora_alpha=2 * lora["rank"],
+            lora_dropout=lora.get("dropout", 0.0),
+            target_modules=list(lora["target_modules"]),
+            modules_to_save=lora.get("modules_to_save") and list(lora["modules_to_save"]),
+            task_type=task,
+        )
+
+    def lengths(self, most):
+        """That of each row: with padding, every other one is shorter by a quarter."""
+        padded = self.training.get("attention_mask") == "explicit"
+        return [most - most // 4 if padded and i % 2 else most for i in range(self.rows)]
+
+    def data(self, rows):
+        import datasets
+
+        datasets.disable_progress_bars()
+        return datasets.Dataset.from_list(list(rows))
+
+    def reference(self):
+        """The second model, where the job has one."""
+        o = self.objective
+        kind = o.get("reference", "adapter-off" if self.training.get("lora") else "separate")
+        if kind == "separate" or kind == "precomputed" and o.get("reference_resident"):
+            return self.model(dtype=o.get("reference_dtype"))
+        return None
+
+    def make(self):
+        import trl
+        import transformers
+
+        self.trl, self.tokenizer = trl, tokenizer(transformers)
+        return getattr(self, {"cpo": "pairs", "simpo": "pairs", "orpo": "pairs", "rloo": "grpo"}.get(self.kind, self.kind))()
+
+    def trainer(self, of, settings, data, task="CAUSAL_LM", **models):
+        return of(args=settings, train_dataset=data, processing_class=self.tokenizer, peft_config=self.adapters(task), **models)
+
+    def found(self, kind, trainer, settings):
+        """A trainer and its settings, which releases keep in different places."""
+        if hasattr(self.trl, trainer) and (kind in ("sft", "dpo", "reward", "grpo", "rloo") or trl_is_new(self.trl)):
+            return getattr(self.trl, trainer), getattr(self.trl, settings)
+        place = importlib.import_module(f"trl.experimental.{kind}")
+        return getattr(place, trainer), getattr(place, settings)
+
+    def sft(self):
+        o, tokens = self.objective, self.training["sequence_length"]
+        of, settings = self.found("sft", "SFTTrainer", "SFTConfig")
+        rows = [tokens] * self.rows if o.get("packing") else self.lengths(tokens)
+        given = self.settings(
+            settings,
+            max_length=tokens,
+            packing=bool(o.get("packing")),
+            packing_strategy=o.get("packing_strategy"),
+            padding_free=bool(o.get("padding_free")),
+            loss_type=o.get("loss_type"),
+        )
+        return self.trainer(of, given, self.data({"input_ids": [TOKEN] * n} for n in rows), model=self.model())
+
+    def compared(self):
+        chosen, rejected = self.lengths(self.completion), self.lengths(self.completion)[::-1]
+        return self.data(
+            {"prompt": words(p), "chosen": " " + words(c - 1, "b"), "rejected": " " + words(r - 1, "c")}
+            for p, c, r in zip(self.lengths(self.prompt), chosen, rejected)
+        )
+
+    def dpo(self):
+        o = self.objective
+        of, settings = self.found("dpo", "DPOTrainer", "DPOConfig")
+        given = self.settings(
+            settings,
+            max_length=self.prompt + self.completion,
+            max_prompt_length=self.prompt,
+            precompute_ref_log_probs=o.get("reference") == "precomputed",
+            loss_type=o.get("loss_type"),
+            use_logits_to_keep=o.get("use_logits_to_keep"),
+        )
+        return self.trainer(of, given, self.compared(), model=self.model(), ref_model=self.reference())
+
+    def pairs(self):
+        name = "orpo" if self.kind == "orpo" else "cpo"
+        of, settings = self.found(name, name.upper() + "Trainer", name.upper() + "Config")
+        simple = dict(loss_type="simpo", cpo_alpha=0.0) if self.kind == "simpo" else {}
+        given = self.settings(settings, max_length=self.prompt + self.completion, max_prompt_length=self.prompt, **simple)
+        return self.trainer(of, given, self.compared(), model=self.model())
+
+    def kto(self):
+        of, settings = self.found("kto", "KTOTrainer", "KTOConfig")
+        o = self.objective
+        given = self.settings(
+            settings,
+            max_length=self.prompt + self.completion,
+            max_prompt_length=self.prompt,
+            precompute_ref_log_probs=o.get("reference") == "precomputed",
+            loss_type=o.get("loss_type"),
+        )
+        rows = (
+            {"prompt": words(self.prompt), "completion": " " + words(self.completion - 1, "cb"[i % 2]), "label": bool(i % 2)}
+            for i in range(max(self.rows, 8))
+        )
+        return self.trainer(of, given, self.data(rows), model=self.model(), ref_model=self.reference())
+
+    def reward(self):
+        of, settings = self.found("reward", "RewardTrainer", "RewardConfig")
+        tokens = self.training["sequence_length"]
+        suffix = "ids" if trl_is_new(self.trl) else "input_ids"
+        rows = self.lengths(tokens)
+        data = self.data(
+            {f"chosen_{suffix}": [TOKEN] * a, f"rejected_{suffix}": [TOKEN] * b} for a, b in zip(rows, rows[::-1])
+        )
+        return self.trainer(of, self.settings(settings, max_length=tokens), data, "SEQ_CLS", model=self.model(labels=1))
+
+    def gkd(self):
+        of, settings = self.found("gkd", "GKDTrainer", "GKDConfig")
+        o, tokens = self.objective, self.training["sequence_length"]
+        prompt = o.get("prompt_tokens", tokens // 2)
+        asked = [{"role": "user", "content": words(prompt)}, {"role": "assistant", "content": words(tokens - prompt, "b")}]
+        teacher = self.model(o["teacher"]["hf_config"], o.get("teacher_dtype", "bf16"))
+        given = self.settings(settings, max_length=tokens, lmbda=0.0, beta=o.get("beta"), max_new_tokens=tokens - prompt)
+        data = self.data({"messages": asked} for _ in range(self.rows))
+        return self.trainer(of, given, data, model=self.model(), teacher_model=teacher)
+
+    def grpo(self):
+        name = self.kind.upper()
+        of, settings = self.found(self.kind, name + "Trainer", name + "Config")
+        o = self.objective
+        beta = o.get("beta", 0.0 if self.kind == "grpo" else 0.05)
+        given = self.settings(
+            settings,
+            max_prompt_length=self.prompt,
+            max_completion_length=self.completion,
+            beta=beta,
+            **{k: o.get(k) for k in ("num_generations", "steps_per_generation", "num_iterations", "loss_type")},
+        )
+        if beta and not self.training.get("lora"):  # the trainer loads the reference by its name: here it is made
+            place = sys.modules[of.__module__]
+            if hasattr(place, "create_model_from_path"):
+                place.create_model_from_path = lambda *_, **__: self.model()
+            type(self.model()).from_pretrained = classmethod(lambda *_, **__: self.model())
+            import transformers
+
+            config = transformers.CONFIG_MAPPING[self.config["model_type"]].from_dict(dict(self.config))
+            transformers.AutoConfig.from_pretrained = classmethod(lambda *_, **__: config)
+        data = self.data({"prompt": words(self.prompt)} for _ in range(max(self.rows, 8)))
+
+        def reward(completions, **_):
+            return [float(i % 2) for i in range(len(completions))]
+
+        return self.trainer(of, given, data, model=self.model(), reward_funcs=reward)
+
+    def ppo(self):
+        of, settings = self.found("ppo", "PPOTrainer", "PPOConfig")
+        t = self.training
+        given = self.settings(
+            settings,
+            response_length=self.completion,
+            num_ppo_epochs=1,
+            num_mini_batches=1,
+            num_sample_generations=0,
+            local_rollout_forward_batch_size=self.objective.get("rollout_forward_batch", 64),
+            total_episodes=STEPS * t["micro_batch"] * t.get("gradient_accumulation", 1),
+        )
+        given.max_steps = -1
+        data = self.data({"input_ids": [TOKEN] * self.prompt} for _ in range(max(self.rows, 16)))
+        return self.trainer(
+            of,
+            given,
+            data,
+            eval_dataset=data,
+            model=self.model(),
+            ref_model=None if t.get("lora") else self.model(),
+            reward_model=self.model(labels=1),
+            value_model=self.model(labels=1),
+        )
+
+
+def words(n, word="a"):
+    return " ".join([word] * n)
+
+
+def trl_is_new(trl):
+    """From 1.0 on its trainers are written anew."""
+    return int(trl.__version__.split(".")[0]) > 0
+
+
+def trace(job):
+    """The case of one job: two optimizer steps in its trainer."""
+    import standin
+    import torch
+    import values
+
+    class Sampled(values.Values):
+        """Knows, besides, which token was sampled, and what is copied to the host."""
+
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            if func is torch.Tensor.cpu and args[0] in self.of:
+                return self.of[args[0]].clone()
+            out = super().__torch_function__(func, types, args, kwargs)
+            drawn = getattr(func, "__name__", "") in ("multinomial", "argmax") and isinstance(out, torch.Tensor) and out.is_cuda
+            if drawn and args[0].is_floating_point() and args[0].shape[-1] >= 1000:
+                self.of[out] = torch.full(out.shape, TOKEN, dtype=out.dtype)
+            return out
+
+    standin.padding = job["training"].get("attention_mask") == "explicit"
+    torch.set_num_threads(1)
+    known = Sampled()
+    passes = Passes(torch, known)
+    with known, passes.watch():
+        trainer = Trainers(job).make()
+        trainer.train()
+    named, models = set(), [m for m in vars(trainer).values() if isinstance(m, torch.nn.Module)]
+    parameters = [p for m in models for p in m.parameters() if id(p) not in named and not named.add(id(p))]
+    phase = max((k for k in passes.peaks), key=lambda k: passes.peaks[k])
+    return dict(
+        parameters=sum(p.numel() for p in parameters),
+        trainable_parameters=sum(p.numel() for p in parameters if p.requires_grad),
+        allocated_bytes=passes.peaks[phase],
+        reserved_bytes=passes.reserved,
+        phase=phase,
+        phases=passes.peaks,
+    )
+
+
+def work(given, out):
+    truth = trace(given["job"])
+    found = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "trl", "accelerate", "peft")}
+    job = dict(given["job"])
+    job["training"] = dict(job["training"], versions={k: found[k].split("+")[0] for k in ("torch", "transformers", "trl")})
+    with open(out, "a") as f:
+        f.write(json.dumps(dict(id=given["id"], job=job, truth=truth, versions=found)) + "\n")
+    print(given["id"], f"allocated_bytes={truth['allocated_bytes']} reserved_bytes={truth['reserved_bytes']}", flush=True)
+
+
+def main():
+    import trace as whole
+
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("jobs")
+    parser.add_argument("--out", required=True)
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    args = parser.parse_args()
+    if args.worker:
+        return work(json.load(sys.stdin), args.out)
+    driver = os.environ.get("STANDIN", "")
+    if not os.path.exists(os.path.join(driver, "libcuda.so.1")):
+        sys.exit(f"no driver in $STANDIN ({driver!r}): run driver/build.sh")
+    done = {row["id"] for row in whole.lines(args.out)} if os.path.exists(args.out) else set()
+    failed = 0
+    for case in whole.lines(args.jobs):
+        if case["id"] in done:
+            continue
+        env = whole.environment(case["job"], driver) | dict(HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
+        worker = [sys.executable, os.path.abspath(__file__), args.jobs, "--out", args.out, "--worker"]
+        ended = subprocess.run(worker, input=json.dumps(case), env=env, text=True).returncode
+        if ended:
+            print(f"{case['id']}: the process ended with {ended}", file=sys.stderr)
+            failed += 1
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
