@@ -54,13 +54,11 @@ func (r *resolved) contextFits(t *Training, errs *invalid.List) {
 			mostRing)
 	}
 	a := &r.arch
-	const widestHead, headMultiple = 256, 8
 	for _, x := range []struct {
 		applies     bool
 		field, what string
 	}{
-		{!r.recipe.Compute.Half() || a.HeadDim > widestHead || a.HeadDim%headMultiple != 0 ||
-			a.Heads/m.tensor < 2, "precision",
+		{!r.recipe.Compute.Half() || !a.FlashTakesHeads() || a.Heads/m.tensor < 2, "precision",
 			"sequences that GPUs share are replayed with flash attention, which wants half precision, several heads " +
 				"on a GPU, and heads of a multiple of 8 and up to 256 elements"},
 		{r.recipe.Attention != step.AttentionSDPA, "attention", "sequences that GPUs share go through torch's own " +

@@ -107,6 +107,10 @@ func TestWhatIsSplitIsRefused(t *testing.T) {
 		{"sharded and compiled", func(u *Training) {
 			u.Distributed.Data, u.Compile = "fsdp", &Compile{Loss: true}
 		}, []string{"/training/compile"}},
+		{"sharded and compiled with attention written out", func(u *Training) {
+			u.Framework, u.Attention = "torchtitan", "eager"
+			u.Distributed.Data, u.Compile = "fsdp", &Compile{Model: true}
+		}, []string{"/training/compile"}},
 		{"too many", func(u *Training) {
 			u.Distributed.WorldSize = 1 << 21
 		}, []string{"/training/distributed/world_size"}},

@@ -150,6 +150,12 @@ func (a *Architecture) Uncompiled() string {
 	return ""
 }
 
+// FlashTakesHeads says whether PyTorch's flash attention takes the heads of a as they are.
+func (a *Architecture) FlashTakesHeads() bool {
+	const widest, multiple = 256, 8
+	return a.HeadDim <= widest && a.HeadDim%multiple == 0
+}
+
 // UnitLayers is how many layers make one unit that repeats.
 func (a *Architecture) UnitLayers() int64 {
 	unit := common(max(a.NoRotaryEvery, 1), max(int64(len(a.Sliding)), 1))

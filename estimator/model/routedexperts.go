@@ -129,27 +129,37 @@ func (own *routed) mixture(a *Architecture, t *step.Tape, s *routedLayer, x step
 
 // route is DeepseekV3TopkRouter: float32 scores, from which groups of experts and then experts are chosen.
 func (own *routed) route(t *step.Tape, s *routedLayer, x step.T) (chosen, weights step.T) {
-	e := own.experts
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
+	logits := s.logits(t, x)
+	scores := t.Sigmoid(logits, step.LabelRouting)
+	chosen = own.choose(t, scores.Dtype().With(s.biasType))
+	weights, locals := own.normalised(t, t.Chosen(scores, chosen))
+	scaled := t.MulScalar(weights, step.LabelRouting)
+	for _, local := range append([]step.T{weights, scores, logits}, locals...) {
+		t.Drop(local)
+	}
+	return chosen, scaled
+}
+
+// logits are the router's, in float32 as everything that it computes.
+func (s *routedLayer) logits(t *step.Tape, x step.T) step.T {
 	wide := t.Float(x, step.LabelRouting)
 	logits := t.FloatMatrixLinear(wide, s.router, step.LabelRouting)
 	t.Drop(wide)
-	scores := t.Sigmoid(logits, step.LabelRouting)
-	chosen = own.choose(t, scores.Dtype().With(s.biasType))
-	weights = t.Chosen(scores, chosen)
-	if e.Normalise {
-		sum := t.SumRowsKept(weights, e.TopK)
-		denominator := t.AddScalar(sum, step.LabelRouting)
-		t.Drop(sum)
-		weights = t.DivideInPlace(weights, denominator)
-		defer t.Drop(denominator)
+	return logits
+}
+
+// normalised divides the weights of the chosen experts by their sum where the model does. It also returns what a
+// variable holds.
+func (own *routed) normalised(t *step.Tape, weights step.T) (step.T, []step.T) {
+	if !own.experts.Normalise {
+		return weights, nil
 	}
-	scaled := t.MulScalar(weights, step.LabelRouting)
-	t.Drop(weights)
-	t.Drop(scores)
-	t.Drop(logits)
-	return chosen, scaled
+	sum := t.SumRowsKept(weights, own.experts.TopK)
+	denominator := t.AddScalar(sum, step.LabelRouting)
+	t.Drop(sum)
+	return t.DivideInPlace(weights, denominator), []step.T{denominator}
 }
 
 // choose is get_topk_indices, without gradients: the best groups by their two best experts, then the best experts in

@@ -7,9 +7,7 @@ func (own *routed) routeBySoftmax(t *step.Tape, s *routedLayer, x step.T) (chose
 	e := own.experts
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
-	wide := t.Float(x, step.LabelRouting)
-	logits := t.FloatMatrixLinear(wide, s.router, step.LabelRouting)
-	t.Drop(wide)
+	logits := s.logits(t, x)
 	scores := t.SoftmaxFloat(logits, step.LabelRouting, step.LabelRouting)
 	allowed := t.Hold(scores)
 	var locals []step.T

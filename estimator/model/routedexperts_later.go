@@ -35,28 +35,18 @@ func (own *routed) groupedMixture(a *Architecture, t *step.Tape, s *routedLayer,
 
 // routeInGraph is DeepseekV3TopkRouter or DeepseekV2TopkRouter, which return their logits, too.
 func (own *routed) routeInGraph(t *step.Tape, s *routedLayer, x step.T) (logits, chosen, weights step.T) {
-	e := own.experts
 	x = t.View(t.Hold(x))
 	defer t.Drop(x)
-	wide := t.Float(x, step.LabelRouting)
-	logits = t.FloatMatrixLinear(wide, s.router, step.LabelRouting)
-	t.Drop(wide)
+	logits = s.logits(t, x)
 	if own.second {
 		chosen, weights = own.bestOfSoftmax(t, logits)
 		return logits, chosen, weights
 	}
 	scores := t.Sigmoid(logits, step.LabelRouting)
 	chosen, locals := own.chooseInGraph(t, scores, scores.Dtype().With(s.biasType))
-	weights = t.Chosen(scores, chosen)
-	if e.Normalise {
-		sum := t.SumRowsKept(weights, e.TopK)
-		denominator := t.AddScalar(sum, step.LabelRouting)
-		t.Drop(sum)
-		weights = t.DivideInPlace(weights, denominator)
-		locals = append(locals, denominator)
-	}
+	weights, more := own.normalised(t, t.Chosen(scores, chosen))
 	scaled := t.MulScalar(weights, step.LabelRouting)
-	for _, local := range append(locals, weights, scores) {
+	for _, local := range append(append(locals, more...), weights, scores) {
 		t.Drop(local)
 	}
 	return logits, chosen, scaled

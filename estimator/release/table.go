@@ -1,17 +1,5 @@
 package release
 
-// stacks and changes are made once: every estimate looks into them.
-var stacks, changes = stackTable(), changeTable()
-
-// Stacks are the sets of releases that are traced, the newest first, which is the reference. They are shared, and for
-// reading only.
-func Stacks() []Stack { return stacks }
-
-// Changes are all that is known to have changed. They are shared, and for reading only.
-func Changes() []Change { return changes }
-
-func changeTable() []Change { return append(libraryChanges(), trlChanges()...) }
-
 func libraryChanges() []Change {
 	return []Change{
 		{
