@@ -114,21 +114,22 @@ func (s *connections) add(c net.Conn) {
 // lookedAt is how many of those that wait longest are compared where the listener is full.
 const lookedAt = 64
 
-// crowdsOut is the connection that goes first: of those that wait longest, that of the client with most; where none was
-// let in that waits, of those at the door.
+// crowdsOut is the connection that goes first: of some that wait longest and of some that stand at the door, that of the
+// client with most, one that waits before one at the door. What was just let in stays while another can go: its request
+// is on its way, and where many come at once it is all that waits.
 func (s *connections) crowdsOut() *countedConn {
 	var out *countedConn
 	n := 0
 	for e := s.waiting.Front(); e != nil && n < lookedAt; e = e.Next() {
-		if c := e.Value.(*countedConn); out == nil || c.client.open > out.client.open {
+		if c := e.Value.(*countedConn); c.fresh == nil && (out == nil || c.client.open > out.client.open) {
 			out = c
 		}
 		n++
 	}
-	if out == nil {
-		return s.door.last()
+	if c := s.door.last(); c != nil && (out == nil || c.client.open > out.client.open) {
+		out = c
 	}
-	return out
+	return cmp.Or(out, first(&s.waiting))
 }
 
 func first(l *list.List) *countedConn {
