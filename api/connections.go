@@ -114,9 +114,9 @@ func (s *connections) add(c net.Conn) {
 // lookedAt is how many of those that wait longest are compared where the listener is full.
 const lookedAt = 64
 
-// crowdsOut is the connection that goes first: of some that wait longest and of some that stand at the door, that of the
-// client with most, one that waits before one at the door. What was just let in stays while another can go: its request
-// is on its way, and where many come at once it is all that waits.
+// crowdsOut is the connection that goes first: of some that wait longest and of some that stand at the door, that of
+// the client with most, one that waits before one at the door. What was just let in stays while another can go: its
+// request is on its way, and where many come at once it is all that waits.
 func (s *connections) crowdsOut() *countedConn {
 	var out *countedConn
 	n := 0

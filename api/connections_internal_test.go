@@ -30,8 +30,8 @@ func knockFrom(host string) *knock {
 	return &knock{from: net.TCPAddrFromAddrPort(netip.AddrPortFrom(netip.MustParseAddr(host), 1))}
 }
 
-// Where more come than the listener holds, nearly all stand at the door, and what was let in and has not said anything
-// yet is all that waits: it may be honest, with its request on the way.
+// Where more come than the listener holds, nearly all stand at the door, and what was let in and has not said
+// anything yet is all that waits: it may be honest, with its request on the way.
 func TestWhoWasJustLetInIsNotCrowdedOut(t *testing.T) {
 	for name, c := range map[string]struct {
 		attackers int           // addresses
@@ -43,9 +43,12 @@ func TestWhoWasJustLetInIsNotCrowdedOut(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := time.Now()
-			s := &connections{clients: map[string]*connectedClient{}, most: 16, mostOfClient: 8, mostWaiting: 8,
+			s := &connections{
+				clients: map[string]*connectedClient{}, most: 16, mostOfClient: 8, mostWaiting: 8,
 				door:  door{wake: make(chan struct{}, 1)},
-				gauge: prometheus.NewGauge(prometheus.GaugeOpts{}), shed: prometheus.NewCounter(prometheus.CounterOpts{})}
+				gauge: prometheus.NewGauge(prometheus.GaugeOpts{}),
+				shed:  prometheus.NewCounter(prometheus.CounterOpts{}),
+			}
 			honest := knockFrom("192.0.2.1")
 			s.add(honest)
 			if in, _ := s.let(now); in == nil || in.Conn != honest {
