@@ -52,10 +52,9 @@ func (t *Tape) MergeHeads(x T) T {
 // BloomGELU is Bloom's own autograd function: the tanh formula without a graph, which keeps its input and forms
 // everything anew in backward. Source: transformers/models/bloom/modeling_bloom.py (GeLUFunction, bloom_gelu_forward,
 // bloom_gelu_back), 4.57.
-func (t *Tape) BloomGELU(x T) T {
-	if t.compiled {
-		return t.keepsInput(x)
-	}
+func (t *Tape) BloomGELU(x T) T { return t.exec.inSteps(t, x, bloomGELU) }
+
+func bloomGELU(t *Tape, x T) T {
 	next := func(gone ...T) T {
 		y := t.fresh(x.numel, x.dtype, LabelElementwise)
 		for _, g := range gone {

@@ -71,10 +71,9 @@ func (t *Tape) fullReduction(n int64, d DType) int64 {
 }
 
 // ClampBetween is torch.clamp(x, min, max) with numbers for limits: it keeps x, and its backward forms masks.
-func (t *Tape) ClampBetween(x T) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, LabelElementwise, []T{x}, x)
-	}
+func (t *Tape) ClampBetween(x T) T { return t.exec.clamp(t, x) }
+
+func (eager) clamp(t *Tape, x T) T {
 	y := T{storage: None, form: plain(x.dtype), numel: x.numel}
 	if !t.lastSaves(1) {
 		y = t.fresh(x.numel, x.dtype, LabelElementwise)

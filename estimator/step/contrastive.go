@@ -91,10 +91,9 @@ func (t *Tape) ContrastiveLoss(similarity T, transposed bool) T {
 
 // QuickGELU is x · sigmoid(1.702 · x) as transformers writes it.
 // Source: transformers/activations.py (QuickGELUActivation), 4.57.
-func (t *Tape) QuickGELU(x T) T {
-	if t.compiled {
-		return t.keepsInput(x)
-	}
+func (t *Tape) QuickGELU(x T) T { return t.exec.inSteps(t, x, quickGELU) }
+
+func quickGELU(t *Tape, x T) T {
 	scaled := t.MulScalar(x, LabelElementwise)
 	gate := t.Sigmoid(scaled, LabelElementwise)
 	t.Drop(scaled)

@@ -5,14 +5,11 @@ func (t *Tape) Cast(x T, d DType, l Label) T {
 	if x.dtype == d {
 		return t.Hold(x)
 	}
-	if t.compiled {
-		return t.fuse(x.numel, d, l, []T{x})
+	p := pointwise{form: form{dtype: d, layout: x.layout}, label: l, gradient: LabelInputGradient}
+	if x.layout == repeated {
+		p.layout = headsFirst
 	}
-	y := t.fresh(x.numel, d, l)
-	if y.layout = x.layout; x.layout == repeated {
-		y.layout = headsFirst
-	}
-	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	return t.exec.pointwise(t, x, p)
 }
 
 // Float is x.float().
@@ -44,16 +41,13 @@ func promote(a, b DType) DType {
 }
 
 // Add is a + b; the smaller one is broadcast over the leading dimensions of the other.
-func (t *Tape) Add(a, b T, l Label) T { return t.add(a, b, false, l) }
+func (t *Tape) Add(a, b T, l Label) T { return t.exec.add(t, a, b, false, l) }
 
 // AddUnbatched is a + b where b has no batch dimension: its gradient is summed over the batch even when
 // that is one sequence.
-func (t *Tape) AddUnbatched(a, b T, l Label) T { return t.add(a, b, true, l) }
+func (t *Tape) AddUnbatched(a, b T, l Label) T { return t.exec.add(t, a, b, true, l) }
 
-func (t *Tape) add(a, b T, unbatched bool, l Label) T {
-	if t.compiled {
-		return t.fusedAdd(a, b, l)
-	}
+func (eager) add(t *Tape, a, b T, unbatched bool, l Label) T {
 	n := broadcast(a, b)
 	y := t.fresh(n, promote(a.dtype, b.dtype), l)
 	o := t.op(a, b)
@@ -96,30 +90,22 @@ func broadcast(a, b T) int64 {
 
 // AddScalar is x + c.
 func (t *Tape) AddScalar(x T, l Label) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, l, []T{x})
-	}
-	y := t.fresh(x.numel, x.dtype, l)
-	return t.op(x).pass(0, 0).out(y, 0)
+	return t.exec.pointwise(t, x, pointwise{form: plain(x.dtype), label: l})
 }
 
 // MulScalar is c * x.
 func (t *Tape) MulScalar(x T, l Label) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, l, []T{x})
-	}
-	y := t.fresh(x.numel, x.dtype, l)
-	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	return t.exec.pointwise(t, x, pointwise{form: plain(x.dtype), label: l, gradient: LabelInputGradient})
 }
 
 // Mul is a * b, where either may be broadcast: rows says that the smaller operand
 // has one value for each row (keepdim), otherwise it is one row repeated.
 // Its gradient is formed in full before it is reduced or cast to the operand's shape and type.
 func (t *Tape) Mul(a, b T, rows bool, l Label) T {
-	n := broadcast(a, b)
-	if t.compiled {
-		return t.fuse(n, promote(a.dtype, b.dtype), l, []T{a, b}, a, b)
-	}
+	return t.exec.mul(t, a, b, broadcast(a, b), rows, l)
+}
+
+func (eager) mul(t *Tape, a, b T, n int64, rows bool, l Label) T {
 	o := t.op(a, b)
 	if o.needs(0) {
 		o.save(b)
@@ -169,18 +155,17 @@ func (t *Tape) Mul(a, b T, rows bool, l Label) T {
 // Pow is x ** c for a constant c other than 1, with x in float32 under autocast.
 func (t *Tape) Pow(x T, l Label) T {
 	x32 := t.autocastTo(x, F32, LabelCast)
-	if t.compiled {
-		y := t.fuse(x32.numel, x32.dtype, l, []T{x32}, x32)
-		t.Drop(x32)
-		return y
-	}
-	y := t.fresh(x32.numel, x32.dtype, l)
-	b := x32.bytes()
-	y = t.op(x32).save(x32).
-		alloc(0, b, LabelElementwise).alloc(1, b, LabelElementwise).alloc(2, b, LabelInputGradient).
-		free(1).free(0).send(2, 0).out(y, 0)
+	y := t.exec.pow(t, x32, l)
 	t.Drop(x32)
 	return y
+}
+
+func (eager) pow(t *Tape, x T, l Label) T {
+	y := t.fresh(x.numel, x.dtype, l)
+	b := x.bytes()
+	return t.op(x).save(x).
+		alloc(0, b, LabelElementwise).alloc(1, b, LabelElementwise).alloc(2, b, LabelInputGradient).
+		free(1).free(0).send(2, 0).out(y, 0)
 }
 
 // MeanRows is x.mean(-1, keepdim=True) for rows of d elements.
@@ -200,41 +185,38 @@ func (t *Tape) Rsqrt(x T, l Label) T {
 
 // Tanh is torch.tanh(x), which keeps its result.
 func (t *Tape) Tanh(x T, l Label) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, l, []T{x}, x)
-	}
-	y := t.fresh(x.numel, x.dtype, l)
-	return t.op(x).save(y).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	return t.exec.pointwise(t, x, pointwise{form: plain(x.dtype), label: l, keeps: keepsResult,
+		gradient: LabelInputGradient})
 }
 
 // GELU is nn.GELU, exact or with tanh, in one kernel that keeps its input.
-func (t *Tape) GELU(x T) T { return t.keepsInput(x) }
+func (t *Tape) GELU(x T) T { return t.exec.pointwise(t, x, activation(x)) }
 
 // SiLU is F.silu, which keeps its input.
-func (t *Tape) SiLU(x T) T { return t.keepsInput(x) }
+func (t *Tape) SiLU(x T) T { return t.exec.pointwise(t, x, activation(x)) }
 
 // ReLU is F.relu, which keeps its result.
-func (t *Tape) ReLU(x T) T {
-	if t.compiled {
-		return t.fusedReLU(x)
-	}
-	return t.Tanh(x, LabelActivation)
+func (t *Tape) ReLU(x T) T { return t.exec.relu(t, x) }
+
+func (eager) relu(t *Tape, x T) T { return t.Tanh(x, LabelActivation) }
+
+// activation is a function of x in one kernel that keeps its input.
+func activation(x T) pointwise {
+	return pointwise{form: plain(x.dtype), label: LabelActivation, keeps: keepsInput,
+		gradient: LabelInputGradient}
 }
 
-func (t *Tape) keepsInput(x T) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, LabelActivation, []T{x}, x)
-	}
-	y := t.fresh(x.numel, x.dtype, LabelActivation)
-	return t.op(x).save(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
-}
+// inSteps is a function of x that the model's code writes out.
+func (eager) inSteps(t *Tape, x T, written func(*Tape, T) T) T { return written(t, x) }
 
 // NewGELU is the tanh formula written out in Python, 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))),
 // which allocates at every step. Source: transformers/activations.py (NewGELUActivation).
-func (t *Tape) NewGELU(x T) T {
-	if t.compiled || t.Recipe.Kernels.BiasGELU {
-		t.Applied.Kernels.BiasGELU = !t.compiled
-		return t.keepsInput(x)
+func (t *Tape) NewGELU(x T) T { return t.exec.inSteps(t, x, newGELU) }
+
+func newGELU(t *Tape, x T) T {
+	if t.Recipe.Kernels.BiasGELU {
+		t.Applied.Kernels.BiasGELU = true
+		return t.GELU(x)
 	}
 	half := t.MulScalar(x, LabelElementwise)
 	cube := t.Pow(x, LabelElementwise)
@@ -261,25 +243,14 @@ func (t *Tape) Dropout(x T, p float64) T {
 	}
 	t.Applied.Dropout = true
 	mask := t.fresh(x.numel, Bool, LabelDropoutMask)
-	if t.compiled {
-		y := t.fuse(x.numel, x.dtype, LabelDropout, []T{x}, mask)
-		if t.sumsAgain { // the mask is read too
-			t.lazies[t.storages[y.storage].lazy-1].depth++
-		}
-		t.Drop(mask)
-		return y
-	}
-	y := t.fresh(x.numel, x.dtype, LabelDropout)
-	y = t.op(x).save(mask).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	y := t.exec.dropout(t, x, mask)
 	t.Drop(mask)
 	return y
 }
 
-// Contiguous is x.contiguous() of a view that is not.
-func (t *Tape) Contiguous(x T) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, LabelContiguous, []T{x})
-	}
-	y := t.fresh(x.numel, x.dtype, LabelContiguous)
-	return t.op(x).pass(0, 0).out(y, 0)
+func (e eager) dropout(t *Tape, x, mask T) T {
+	return e.masked(t, x, mask, pointwise{form: plain(x.dtype), label: LabelDropout, gradient: LabelInputGradient})
 }
+
+// Contiguous is x.contiguous() of a view that is not.
+func (t *Tape) Contiguous(x T) T { return t.AddScalar(x, LabelContiguous) }

@@ -4,12 +4,9 @@ package step
 
 // AddInPlace is a += b; b is broadcast over the leading dimensions of a and, where it has all of them, may be of
 // another type, in which it then gets its gradient. It takes over a.
-func (t *Tape) AddInPlace(a, b T) T {
-	if t.compiled {
-		y := t.fusedAdd(a, b, LabelResidual)
-		t.Drop(a)
-		return y
-	}
+func (t *Tape) AddInPlace(a, b T) T { return t.exec.addInPlace(t, a, b) }
+
+func (eager) addInPlace(t *Tape, a, b T) T {
 	o := t.op(a, b)
 	if o.needs(0) {
 		o.pass(0, 0)

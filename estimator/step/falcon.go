@@ -16,12 +16,9 @@ func (t *Tape) LinearUncached(x T, w Weight, l Label) T {
 }
 
 // Scale is x *= c. It takes over x.
-func (t *Tape) Scale(x T) T {
-	if t.compiled {
-		y := t.MulScalar(x, LabelAttentionScores)
-		t.Drop(x)
-		return y
-	}
+func (t *Tape) Scale(x T) T { return t.exec.scaleInPlace(t, x) }
+
+func (eager) scaleInPlace(t *Tape, x T) T {
 	return t.op(x).alloc(0, x.bytes(), LabelAttentionScores).send(0, 0).out(x, 0)
 }
 

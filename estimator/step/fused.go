@@ -16,12 +16,6 @@ func (t *Tape) compiledSoftmax(x T, l Label) T {
 	return y
 }
 
-// fusedReLU keeps its result, which the next product keeps too.
-func (t *Tape) fusedReLU(x T) T {
-	y := t.fuse(x.numel, x.dtype, LabelActivation, []T{x})
-	return t.op(y).save(y).pass(0, 0).out(y, 0)
-}
-
 // computedFrom is the bytes of what x is computed from: its own where it exists.
 func (t *Tape) computedFrom(x T) int64 {
 	if !t.isLazy(x) {
@@ -46,4 +40,4 @@ func (t *Tape) computedFrom(x T) int64 {
 
 // SumsAgain says that the norms which follow keep, under torch.compile, what their input is the sum of: the partitioner
 // lets the model's residual stream be summed again in backward.
-func (t *Tape) SumsAgain() { t.sumsAgain = t.compiled }
+func (t *Tape) SumsAgain() { t.sumsAgain = true }

@@ -65,12 +65,8 @@ func (t *Tape) Remembers(x T) bool { return t.grads(x) && (t.layer == None || t.
 // Deinterleave brings the even elements of every head before the odd ones: a copy, and one of the gradient.
 // Source: transformers/models/deepseek_v3/modeling_deepseek_v3.py (apply_rotary_pos_emb_interleave), 4.57.
 func (t *Tape) Deinterleave(x T) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, LabelRotary, []T{x})
-	}
-	y := t.fresh(x.numel, x.dtype, LabelRotary)
-	y.layout = headsFirst
-	return t.op(x).alloc(0, x.bytes(), LabelRotary).send(0, 0).out(y, 0)
+	return t.exec.pointwise(t, x, pointwise{form: form{dtype: x.dtype, layout: headsFirst}, label: LabelRotary,
+		gradient: LabelRotary})
 }
 
 // Expand is x.expand over n heads of what x has for one: a view, whose gradient is summed.

@@ -55,11 +55,14 @@ func (t *Tape) weight(w Weight) T {
 }
 
 // EnterAutocast begins `with torch.autocast(...)` where the recipe uses it.
-func (t *Tape) EnterAutocast() { t.autocast, t.compiled = t.Recipe.Autocast, t.Recipe.Compile }
+func (t *Tape) EnterAutocast() {
+	t.autocast, t.compiled = t.Recipe.Autocast, t.Recipe.Compile
+	t.exec = t.Recipe.execution()
+}
 
 // ExitAutocast leaves it: the cached half copies lose their owner.
 func (t *Tape) ExitAutocast() {
-	t.autocast, t.compiled = false, false
+	t.autocast, t.compiled, t.exec = false, false, eager{}
 	for _, p := range t.cached {
 		t.Release(t.cast[p])
 		t.cast[p] = None

@@ -2,11 +2,8 @@ package step
 
 // MaskedFill is x.masked_fill(mask, c), which keeps the mask.
 func (t *Tape) MaskedFill(x, mask T) T {
-	if t.compiled {
-		return t.fuse(x.numel, x.dtype, LabelAttentionScores, []T{x}, mask)
-	}
-	y := t.fresh(x.numel, x.dtype, LabelAttentionScores)
-	return t.op(x).save(mask).alloc(0, x.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+	return t.exec.masked(t, x, mask, pointwise{form: plain(x.dtype), label: LabelAttentionScores,
+		gradient: LabelAttentionScores})
 }
 
 // HeadsProduct is torch.matmul of queries and keys, heads of sequences, with numel elements in its result.

@@ -100,6 +100,7 @@ type Tape struct {
 	savesLeft  int32 // how many saved tensors these still wait for
 	stopped    bool  // none: the rest of the layer does not run
 	compiled   bool  // what runs is compiled
+	exec       execution
 	lossApart  bool  // the loss is compiled apart from the model
 	broken     int32 // and its nodes come from here on
 	lazies     []lazy

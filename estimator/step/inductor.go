@@ -1,0 +1,55 @@
+package step
+
+// What Inductor makes of operations that PyTorch runs one by one. The graph of what it fuses, and what of it exists, is
+// in compiled.go.
+
+func (inductor) pointwise(t *Tape, x T, p pointwise) T {
+	if p.keeps == keepsNothing {
+		return t.fuse(x.numel, p.dtype, p.label, []T{x})
+	}
+	return t.fuse(x.numel, p.dtype, p.label, []T{x}, x) // from which the result is made again
+}
+
+func (inductor) masked(t *Tape, x, mask T, p pointwise) T {
+	return t.fuse(x.numel, p.dtype, p.label, []T{x}, mask)
+}
+
+// inSteps is one kernel, however many steps there are.
+func (inductor) inSteps(t *Tape, x T, _ func(*Tape, T) T) T { return t.GELU(x) }
+
+// relu keeps its result, which the next product keeps too.
+func (inductor) relu(t *Tape, x T) T {
+	y := t.fuse(x.numel, x.dtype, LabelActivation, []T{x})
+	return t.op(y).save(y).pass(0, 0).out(y, 0)
+}
+
+func (inductor) add(t *Tape, a, b T, _ bool, l Label) T { return t.fusedAdd(a, b, l) }
+
+// addInPlace writes nothing in place: a graph has no variables that others could see.
+func (inductor) addInPlace(t *Tape, a, b T) T {
+	y := t.fusedAdd(a, b, LabelResidual)
+	t.Drop(a)
+	return y
+}
+
+func (inductor) mul(t *Tape, a, b T, n int64, _ bool, l Label) T {
+	return t.fuse(n, promote(a.dtype, b.dtype), l, []T{a, b}, a, b)
+}
+
+func (inductor) scaleInPlace(t *Tape, x T) T {
+	y := t.MulScalar(x, LabelAttentionScores)
+	t.Drop(x)
+	return y
+}
+
+func (inductor) pow(t *Tape, x T, l Label) T { return t.fuse(x.numel, x.dtype, l, []T{x}, x) }
+
+func (inductor) clamp(t *Tape, x T) T { return t.fuse(x.numel, x.dtype, LabelElementwise, []T{x}, x) }
+
+func (inductor) dropout(t *Tape, x, mask T) T {
+	y := t.fuse(x.numel, x.dtype, LabelDropout, []T{x}, mask)
+	if t.sumsAgain { // the mask is read too
+		t.lazies[t.storages[y.storage].lazy-1].depth++
+	}
+	return y
+}
