@@ -183,55 +183,6 @@ func (t *Tape) fusedAdd(a, b T, l Label) T {
 	return y
 }
 
-// fusedNorm is a norm that writes its output in the type of the products. A LayerNorm keeps the normalised input, an
-// RMSNorm, whose input is read more often, the input itself, a LayerNorm in half precision what its input is the sum
-// of; all keep float32 statistics of a row.
-func (t *Tape) fusedNorm(x T, w, b Weight, rms bool) T {
-	if !b.Exists() {
-		return t.fusedRows(x, w.Rows, rms, t.Parameter(w))
-	}
-	return t.fusedRows(x, w.Rows, rms, t.Parameter(w), t.Parameter(b))
-}
-
-// fusedRows is fusedNorm over rows of width elements with whatever parameters there are.
-func (t *Tape) fusedRows(x T, width int64, rms bool, parameters ...T) T {
-	d := x.dtype
-	if t.autocast {
-		d = t.Recipe.Compute
-	}
-	rows := x.numel / width
-	kept, mean := t.Hold(x), T{storage: None}
-	switch {
-	case rms:
-		t.realize(kept)
-	// the residual is added up again: its summands are as small as the sum
-	case x.dtype.Half() && (!t.autocast || t.Recipe.Stored.Half()), t.sumsAgain:
-		mean = t.fresh(rows, F32, LabelNormStatistics)
-	default:
-		t.Drop(kept)
-		kept = t.fresh(x.numel, F32, LabelNormScaled)
-	}
-	statistic := t.fresh(rows, F32, LabelNormStatistics)
-	ins := append([]T{x}, parameters...)
-	z := lazy{from: [3]int32{kept.storage}, n: 1, bytes: x.numel * d.Size(), label: LabelNormOutput, part: t.part}
-	t.retain(kept.storage)
-	y := t.unmade(z, x.numel, d)
-	o := t.op(ins...).save(kept, statistic, mean)
-	for k := 1; k < len(ins); k++ {
-		if o.needs(k) {
-			o.alloc(k, ins[k].bytes(), LabelWeightGradient).send(k, k)
-		}
-	}
-	if o.needs(0) {
-		o.act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0)
-	}
-	y = o.out(y, 0)
-	t.Drop(kept)
-	t.Drop(statistic)
-	t.Drop(mean)
-	return y
-}
-
 // fusedCrossEntropy keeps the logits and two statistics a row; its backward writes the gradient of the logits with
 // rows padded to whole cache lines where the graph goes on below them.
 // Source: torch/_inductor/config.py (padding_alignment_bytes, padding_stride_threshold), torch 2.9.

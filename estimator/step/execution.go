@@ -5,6 +5,8 @@ package step
 // they do alike is the tape's own.
 type execution interface {
 	elementwise
+	// norm is n of rows of width elements.
+	norm(t *Tape, n *norm, x T, w, b Weight, width int64) T
 }
 
 // eager runs every operation as it comes: each writes its result, keeps what its backward reads, and casts and copies

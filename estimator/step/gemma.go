@@ -3,15 +3,16 @@ package step
 // GemmaRMSNorm is the norm of the Gemma family: all of it in float32, and the weight counts from 1.
 // Source: transformers/models/gemma/modeling_gemma.py (GemmaRMSNorm), 4.57.
 func (t *Tape) GemmaRMSNorm(x T, w Weight) T {
+	return t.exec.norm(t, gemmaRMSNorm, x, w, NoWeight, w.Rows)
+}
+
+func (t *Tape) gemmaRMSNorm(x T, w, _ Weight, width int64) T {
 	if t.Recipe.Kernels.RMSNorm {
 		return t.fusedRMSNorm(x, w)
 	}
-	if t.compiled {
-		return t.fusedNorm(x, w, NoWeight, true)
-	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
-	mean := t.MeanRows(square, w.Rows, LabelNormStatistics)
+	mean := t.MeanRows(square, width, LabelNormStatistics)
 	t.Drop(square)
 	eps := t.AddScalar(mean, LabelNormStatistics)
 	t.Drop(mean)

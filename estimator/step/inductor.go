@@ -53,3 +53,51 @@ func (inductor) dropout(t *Tape, x, mask T) T {
 	}
 	return y
 }
+
+// norm writes its output in the type of the products. A LayerNorm keeps the normalised input, an
+// RMSNorm, whose input is read more often, the input itself, a LayerNorm in half precision what its input is the sum
+// of; all keep float32 statistics of a row.
+func (inductor) norm(t *Tape, n *norm, x T, w, b Weight, width int64) T {
+	ins := [3]T{x}
+	inputs := 1
+	for _, p := range [...]Weight{w, b} {
+		if p.Exists() {
+			ins[inputs] = t.Parameter(p)
+			inputs++
+		}
+	}
+	d := x.dtype
+	if t.autocast {
+		d = t.Recipe.Compute
+	}
+	rows := x.numel / width
+	kept, mean := t.Hold(x), T{storage: None}
+	switch {
+	case n.rms:
+		t.realize(kept)
+	// the residual is added up again: its summands are as small as the sum
+	case x.dtype.Half() && (!t.autocast || t.Recipe.Stored.Half()), t.sumsAgain:
+		mean = t.fresh(rows, F32, LabelNormStatistics)
+	default:
+		t.Drop(kept)
+		kept = t.fresh(x.numel, F32, LabelNormScaled)
+	}
+	statistic := t.fresh(rows, F32, LabelNormStatistics)
+	z := lazy{from: [3]int32{kept.storage}, n: 1, bytes: x.numel * d.Size(), label: LabelNormOutput, part: t.part}
+	t.retain(kept.storage)
+	y := t.unmade(z, x.numel, d)
+	o := t.op(ins[:inputs]...).save(kept, statistic, mean)
+	for k := 1; k < inputs; k++ {
+		if o.needs(k) {
+			o.alloc(k, ins[k].bytes(), LabelWeightGradient).send(k, k)
+		}
+	}
+	if o.needs(0) {
+		o.act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0)
+	}
+	y = o.out(y, 0)
+	t.Drop(kept)
+	t.Drop(statistic)
+	t.Drop(mean)
+	return y
+}

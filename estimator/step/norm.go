@@ -2,17 +2,49 @@ package step
 
 // LayerNorm is nn.LayerNorm over rows of d elements; float32 under autocast, which casts the arguments from the last
 // to the first. It keeps its input, gain and bias, and two float32 statistics a row.
-func (t *Tape) LayerNorm(x T, w, b Weight) T { return t.layerNorm(x, w, b, false) }
+func (t *Tape) LayerNorm(x T, w, b Weight) T { return t.exec.norm(t, layerNorm, x, w, b, w.Rows) }
 
 // TransposedLayerNorm is nn.LayerNorm of rows whose elements do not lie side by side: the kernel copies them before it
 // starts, in forward and again in backward.
 // Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (expect_contiguous), torch 2.9.
-func (t *Tape) TransposedLayerNorm(x T, w, b Weight) T { return t.layerNorm(x, w, b, true) }
+func (t *Tape) TransposedLayerNorm(x T, w, b Weight) T {
+	return t.exec.norm(t, transposedLayerNorm, x, w, b, w.Rows)
+}
 
-func (t *Tape) layerNorm(x T, w, b Weight, transposed bool) T {
-	if t.compiled {
-		return t.fusedNorm(x, w, b, false)
-	}
+// norm is a kind of norm over rows of width elements of x, with the gain w and the bias b where they exist.
+type norm struct {
+	// rms says that it leaves the mean where it is.
+	rms bool
+	// written is how its library writes it.
+	written func(t *Tape, x T, w, b Weight, width int64) T
+}
+
+// The norms, each as its library writes it.
+var (
+	layerNorm           = &norm{written: (*Tape).layerNorm}
+	transposedLayerNorm = &norm{written: (*Tape).transposedLayerNorm}
+	layerNormFromOne    = &norm{written: (*Tape).layerNormFromOne}
+	headsNorm           = &norm{written: (*Tape).headsNorm}
+	plainLayerNorm      = &norm{written: (*Tape).plainLayerNorm}
+	cohereLayerNorm     = &norm{written: (*Tape).cohereLayerNorm}
+	rmsNorm             = &norm{rms: true, written: (*Tape).rmsNorm}
+	wideRMSNorm         = &norm{rms: true, written: (*Tape).wideRMSNorm}
+	gemmaRMSNorm        = &norm{rms: true, written: (*Tape).gemmaRMSNorm}
+)
+
+func (eager) norm(t *Tape, n *norm, x T, w, b Weight, width int64) T {
+	return n.written(t, x, w, b, width)
+}
+
+func (t *Tape) layerNorm(x T, w, b Weight, width int64) T {
+	return t.layerNormOf(x, w, b, width, false)
+}
+
+func (t *Tape) transposedLayerNorm(x T, w, b Weight, width int64) T {
+	return t.layerNormOf(x, w, b, width, true)
+}
+
+func (t *Tape) layerNormOf(x T, w, b Weight, width int64, transposed bool) T {
 	if t.Recipe.Kernels.LayerNorm {
 		return t.fusedLayerNorm(x, w, b)
 	}
@@ -22,7 +54,7 @@ func (t *Tape) layerNorm(x T, w, b Weight, transposed bool) T {
 	}
 	weight := t.autocastTo(t.Parameter(w), F32, LabelWeightCopy)
 	input := t.autocastTo(x, F32, LabelCast)
-	y := t.normRows([3]T{input, weight, bias}, b.Exists(), w.Rows, transposed)
+	y := t.normRows([3]T{input, weight, bias}, b.Exists(), width, transposed)
 	for _, x := range [...]T{input, weight, bias} {
 		t.Drop(x)
 	}
@@ -71,9 +103,10 @@ func (t *Tape) normRows(ins [3]T, biased bool, width int64, transposed bool) T {
 // precision itself, past autocast's copies.
 // Source: transformers/models/nemotron/modeling_nemotron.py (NemotronLayerNorm1P), 5.23.
 func (t *Tape) LayerNormFromOne(x T, w, b Weight) T {
-	if t.compiled {
-		return t.fusedNorm(x, w, b, false)
-	}
+	return t.exec.norm(t, layerNormFromOne, x, w, b, w.Rows)
+}
+
+func (t *Tape) layerNormFromOne(x T, w, b Weight, width int64) T {
 	gain := t.AddScalar(t.Parameter(w), LabelWeightCopy)
 	d := x.dtype
 	if t.autocast {
@@ -87,7 +120,7 @@ func (t *Tape) LayerNormFromOne(x T, w, b Weight) T {
 		t.Drop(gain)
 		gain = NoTensor
 	}
-	y := t.normRows([3]T{input, weight, bias}, true, w.Rows, false)
+	y := t.normRows([3]T{input, weight, bias}, true, width, false)
 	for _, local := range [...]T{input, weight, bias, gain} {
 		t.Drop(local)
 	}
@@ -118,15 +151,16 @@ func (o op) tallNorm(n int, rows, width int64, d DType) {
 // goes to float32, is scaled by its root mean square, comes back and is multiplied by the weight.
 // Source: transformers/models/llama/modeling_llama.py (LlamaRMSNorm), 4.57.
 func (t *Tape) RMSNorm(x T, w Weight) T {
-	if t.compiled {
-		return t.fusedNorm(x, w, NoWeight, true)
-	}
+	return t.exec.norm(t, rmsNorm, x, w, NoWeight, w.Rows)
+}
+
+func (t *Tape) rmsNorm(x T, w, _ Weight, width int64) T {
 	if t.Recipe.Kernels.RMSNorm {
 		return t.fusedRMSNorm(x, w)
 	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
-	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)
+	variance := t.MeanRows(square, width, LabelNormStatistics)
 	t.Drop(square)
 	eps := t.AddScalar(variance, LabelNormStatistics)
 	rstd := t.Rsqrt(eps, LabelNormStatistics)
@@ -145,15 +179,16 @@ func (t *Tape) RMSNorm(x T, w Weight) T {
 // WideRMSNorm is the RMSNorm of OLMo 2, which multiplies by its weight before it casts back.
 // Source: transformers/models/olmo2/modeling_olmo2.py (Olmo2RMSNorm), 4.57.
 func (t *Tape) WideRMSNorm(x T, w Weight) T {
+	return t.exec.norm(t, wideRMSNorm, x, w, NoWeight, w.Rows)
+}
+
+func (t *Tape) wideRMSNorm(x T, w, _ Weight, width int64) T {
 	if t.Recipe.Kernels.RMSNorm {
 		return t.fusedRMSNorm(x, w)
 	}
-	if t.compiled {
-		return t.fusedNorm(x, w, NoWeight, true)
-	}
 	x32 := t.Float(x, LabelNormScaled)
 	square := t.Pow(x32, LabelElementwise)
-	variance := t.MeanRows(square, w.Rows, LabelNormStatistics)
+	variance := t.MeanRows(square, width, LabelNormStatistics)
 	t.Drop(square)
 	eps := t.AddScalar(variance, LabelNormStatistics)
 	rstd := t.Rsqrt(eps, LabelNormStatistics)
@@ -172,9 +207,10 @@ func (t *Tape) WideRMSNorm(x T, w Weight) T {
 // PlainLayerNorm is F.layer_norm in float32 over rows of width elements, without gain and bias.
 // Source: transformers/models/olmo/modeling_olmo.py (OlmoLayerNorm), 4.57.
 func (t *Tape) PlainLayerNorm(x T, width int64) T {
-	if t.compiled {
-		return t.fusedRows(x, width, false)
-	}
+	return t.exec.norm(t, plainLayerNorm, x, NoWeight, NoWeight, width)
+}
+
+func (t *Tape) plainLayerNorm(x T, _, _ Weight, width int64) T {
 	x32 := t.Float(x, LabelNormScaled)
 	rows := x.numel / width
 	normed := t.fresh(x32.numel, F32, LabelNormOutput)
@@ -192,9 +228,10 @@ func (t *Tape) PlainLayerNorm(x T, width int64) T {
 // CohereLayerNorm is a LayerNorm without bias as Cohere writes it in Python, over rows of width elements.
 // Source: transformers/models/cohere/modeling_cohere.py (CohereLayerNorm), 4.57.
 func (t *Tape) CohereLayerNorm(x T, w Weight, width int64) T {
-	if t.compiled {
-		return t.fusedRows(x, width, false, t.Parameter(w))
-	}
+	return t.exec.norm(t, cohereLayerNorm, x, w, NoWeight, width)
+}
+
+func (t *Tape) cohereLayerNorm(x T, w, _ Weight, width int64) T {
 	x32 := t.Float(x, LabelNormScaled)
 	mean := t.MeanRows(x32, width, LabelNormStatistics)
 	centred := t.SubRows(x32, mean, LabelNormScaled)

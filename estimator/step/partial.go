@@ -45,13 +45,12 @@ func (t *Tape) SplitHalves(x T) (first, second T) {
 // HeadsNorm is nn.LayerNorm over the elements of each head of x, which is a transposed view: the kernel copies
 // that before it starts, in forward and again in backward.
 // Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (expect_contiguous), torch 2.9.
-func (t *Tape) HeadsNorm(x T, w, b Weight) T {
-	if t.compiled {
-		return t.fusedNorm(x, w, b, false)
-	}
+func (t *Tape) HeadsNorm(x T, w, b Weight) T { return t.exec.norm(t, headsNorm, x, w, b, w.Rows) }
+
+func (t *Tape) headsNorm(x T, w, b Weight, width int64) T {
 	input := t.autocastTo(x, F32, LabelCast)
 	weight, bias := t.Parameter(w), t.Parameter(b)
-	rows := input.numel / w.Rows
+	rows := input.numel / width
 	dense := t.fresh(input.numel, input.dtype, LabelContiguous)
 	y := t.fresh(input.numel, input.dtype, LabelNormOutput)
 	mean := t.fresh(rows, F32, LabelNormStatistics)
@@ -67,7 +66,7 @@ func (t *Tape) HeadsNorm(x T, w, b Weight) T {
 			o.alloc(k, p.bytes(), LabelWeightGradient).send(k, k)
 		}
 	}
-	o.tallNorm(3, rows, w.Rows, input.dtype)
+	o.tallNorm(3, rows, width, input.dtype)
 	o.free(3)
 	y = o.out(y, 0)
 	t.Drop(mean)
