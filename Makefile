@@ -19,10 +19,12 @@ export CGO_ENABLED ?= 0
 # Every fuzz target as package:name.
 FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's|^(.*)/[^/]*:func (.*)|\1:\2|' | sort -u)
 
-# Packages with goroutines of their own, and the tests of theirs that are left out: three ask one thing after another,
-# so that nothing runs beside anything, for minutes or on a megabyte for longer than an answer may take, and the detector
-# makes a slow network too slow for any write. `make test` runs them.
-RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue|TestHostileTexts|TestBadNetwork)$$
+# Packages with goroutines of their own, and the tests of theirs that are left out: some ask one thing after another, so
+# that nothing runs beside anything, for minutes or on a megabyte for longer than an answer may take, and the detector
+# makes a slow network too slow for any write. The scripts are those of commands that ask once and have no service beside
+# them. `make test` runs them all.
+RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue|TestHostileTexts|TestBadNetwork|TestAnswersFitEightyColumns)$$|^TestScripts$$/^($(ONE_BY_ONE))$$
+ONE_BY_ONE     = check_submission|check_tools|completion|contrastive|cost|diagnose|diffusion|exit_codes|explain_defaults|layouts|objective|output|pictures|qlora|read|recorded|replay|shell|usage|version|words
 RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
 # Those of the estimator in which estimates run beside each other.
 RACE_ESTIMATOR ?= ^(TestSideBySide|TestReplaysChangeNothing|TestStopped)$$
