@@ -107,14 +107,27 @@ func BenchmarkNewEstimate(b *testing.B) {
 			}
 		}
 	})
-	b.Run("handler", func(b *testing.B) {
-		b.ReportAllocs()
-		n := 0
-		for b.Loop() {
-			n++ // another job to the cache, the same work to the estimator
-			inProcessOne(b, h, strings.Replace(story, "{", `{"reserve_bytes": `+strconv.Itoa(n)+`, `, 1))
-		}
-	})
+	asked := 0 // how many jobs, all different
+	for _, c := range []struct {
+		name string
+		job  func(n int) string
+	}{
+		{"handler", func(n int) string { // tensors that nobody asked for
+			return strings.Replace(story, `"preset": "nanogpt/train_gpt2"`,
+				`"nanogpt":{"n_layer":12,"n_head":12,"n_embd":768,"block_size":1024,"vocab_size":`+strconv.Itoa(50304+n)+`}`, 1)
+		}},
+		{"handler-other-card", func(n int) string { // those of another job, as on another card
+			return strings.Replace(story, "{", `{"reserve_bytes": `+strconv.Itoa(n)+`, `, 1)
+		}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				asked++
+				inProcessOne(b, h, c.job(asked))
+			}
+		})
+	}
 }
 
 func inProcessOne(b *testing.B, h http.Handler, job string) {

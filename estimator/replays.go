@@ -13,6 +13,9 @@ type Replays struct {
 	key   play.ScriptKey
 	mu    sync.Mutex
 	known map[asked]*played
+	// earlier are those of which it is not known whether anybody asks for them still, where there is a bound.
+	earlier map[asked]*played
+	most    int // how many known may have; 0 is any number
 }
 
 // asked is what was asked of an allocator, and the most that was alive at a time.
@@ -36,6 +39,14 @@ type played struct {
 // NewReplays remembers nothing yet.
 func NewReplays() *Replays { return &Replays{key: play.NewScriptKey(), known: map[asked]*played{}} }
 
+// NewReplaysOf is NewReplays for questions of strangers, of which there is no end: it forgets all but the last most
+// replays that were asked for, and at most as many before them.
+func NewReplaysOf(most int) *Replays {
+	p := NewReplays()
+	p.most = most
+	return p
+}
+
 // forOne remembers replays for one answer, where it has several cards.
 func forOne(in Input) *Replays {
 	if len(in.GPUs) > 1 {
@@ -55,19 +66,17 @@ func (p *Replays) Judge(in Input) (*Result, error) { return estimate(in, false, 
 func (p *Replays) of(s *play.Session, expandable bool, peak int64, r *resolved) (*played, error) {
 	one := &played{turn: make(chan struct{}, 1)}
 	if p != nil {
-		key := asked{s.Script(p.key), expandable, peak}
-		p.mu.Lock()
-		if known := p.known[key]; known != nil {
-			one = known
-		} else {
-			p.known[key] = one
-		}
-		p.mu.Unlock()
+		one = p.find(asked{s.Script(p.key), expandable, peak}, one)
 	}
 	select {
 	case one.turn <- struct{}{}:
 		return one, nil
 	default:
+	}
+	if p.most > 0 { // strangers do not wait for each other: who is at it may have to wait for a core for long
+		own := &played{turn: make(chan struct{}, 1)}
+		own.turn <- struct{}{}
+		return own, nil
 	}
 	r.turn.Rest()
 	defer r.turn.Resume()
@@ -77,6 +86,23 @@ func (p *Replays) of(s *play.Session, expandable bool, peak int64, r *resolved) 
 	case <-r.done:
 		return nil, ErrStopped
 	}
+}
+
+// find is what is remembered of a question, or else one, which is remembered from here on.
+func (p *Replays) find(key asked, one *played) *played {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if known := p.known[key]; known != nil {
+		return known
+	}
+	if known := p.earlier[key]; known != nil {
+		one = known
+	}
+	if p.most > 0 && len(p.known) >= p.most {
+		p.known, p.earlier = map[asked]*played{}, p.known
+	}
+	p.known[key] = one
+	return one
 }
 
 func (p *played) unlock() { <-p.turn }

@@ -13,6 +13,9 @@ func TestReplaysChangeNothing(t *testing.T) {
 	cards := []string{"a100-sxm4-80gb", "h100-sxm5", "rtx-4070", "rtx-4090", "rtx-3090", "v100-sxm2-16gb", "t4"}
 	rapid.Check(t, func(t *rapid.T) {
 		replays := NewReplays()
+		if most := rapid.IntRange(0, 3).Draw(t, "most replays"); most > 0 {
+			replays = NewReplaysOf(most)
+		}
 		job := randomJob(t)
 		limits := rapid.Bool().Draw(t, "limits")
 		for range 4 {
@@ -44,4 +47,29 @@ func TestReplaysChangeNothing(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestReplaysForget all but the last that were asked for, and play none twice that they remember.
+func TestReplaysForget(t *testing.T) {
+	p := NewReplaysOf(2)
+	key := func(peak int64) asked { return asked{peak: peak} }
+	first := p.find(key(1), &played{})
+	if p.find(key(1), &played{}) != first {
+		t.Error("what was asked last is not remembered")
+	}
+	for peak := range int64(3) {
+		p.find(key(peak+2), &played{})
+	}
+	if p.find(key(1), &played{}) != first {
+		t.Error("what was asked before the last two is not remembered")
+	}
+	for peak := range int64(1000) {
+		p.find(key(peak+10), &played{})
+	}
+	if n := len(p.known) + len(p.earlier); n > 4 {
+		t.Errorf("%d are remembered, more than 4", n)
+	}
+	if p.find(key(1), &played{}) == first {
+		t.Error("what nobody asked for 1,000 questions is still remembered")
+	}
 }

@@ -18,9 +18,15 @@ import (
 const repeatedJob = `{"model":{"preset":"nanogpt/train_gpt2"},"training":{"micro_batch":16,"sequence_length":1024,"gradient_accumulation":32,` +
 	`"precision":"amp-bf16","optimizer":{"name":"adamw","implementation":"fused"},"gradient_checkpointing":"none","attention":"sdpa","loss":"standard","compile":false},"gpus":["rtx-4070"]}`
 
-// newJob is one that nobody asked before: reserve_bytes is part of what decides
-// an answer, and every number gives another.
+// newJob is one that nobody asked before: every number gives a vocabulary of its own, and so other tensors.
 func newJob(n int64) string {
+	return strings.Replace(repeatedJob, `"preset":"nanogpt/train_gpt2"`, fmt.Sprintf(
+		`"nanogpt":{"n_layer":12,"n_head":12,"n_embd":768,"block_size":1024,"vocab_size":%d}`, 50304+n), 1)
+}
+
+// cardJob is one that nobody asked before, of tensors that were asked for, as on another card: reserve_bytes is part of
+// what decides an answer.
+func cardJob(n int64) string {
 	return strings.TrimSuffix(repeatedJob, "}") + fmt.Sprintf(`,"reserve_bytes":%d}`, n)
 }
 
@@ -35,6 +41,7 @@ var unique atomic.Int64
 var (
 	askAgain = question{"/v1/estimate", func(int64) string { return repeatedJob }}
 	askNew   = question{"/v1/estimate", func(int64) string { return newJob(unique.Add(1)) }}
+	askCard  = question{"/v1/estimate", func(int64) string { return cardJob(unique.Add(1)) }}
 	planNew  = question{"/v1/plan", func(int64) string { return newJob(unique.Add(1)) }}
 	planSame = question{"/v1/plan", func(int64) string { return repeatedJob }}
 )

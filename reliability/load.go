@@ -38,6 +38,7 @@ func load(ctx context.Context, out io.Writer, program string, round time.Duratio
 	all := []*measured{
 		{name: "bare handler", on: bare, q: askAgain},
 		{name: "estimate, asked before", on: api, q: askAgain},
+		{name: "estimate, new, of tensors that were asked for", on: api, q: askCard},
 		{name: "estimate, new", on: api, q: askNew},
 		{name: "plan, asked before", on: api, q: planSame},
 		{name: "plan, new", on: api, q: planNew},

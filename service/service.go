@@ -20,6 +20,10 @@ import (
 // lists the whole catalog some 30 KB.
 const defaultCacheEntries = 1024
 
+// replaysPerAnswer is how many replays are remembered for each answer, twice at most: a plan asks for some forty, and
+// one takes some 250 bytes.
+const replaysPerAnswer = 8
+
 // Service answers questions about jobs. It may be used by several goroutines.
 type Service struct {
 	// catalog is the one that answers are made with now.
@@ -50,10 +54,10 @@ type Service struct {
 	clockAtStart    time.Time
 	results         *cache[*estimator.Result]
 	plans           *cache[*planner.Plan]
-	// estimate is estimator.Estimate; tests of what is around it take another.
+	// estimate is estimator.Estimate with replays that the service remembers; tests of what is around it take another.
 	estimate planner.Estimator
-	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with replays
-	// that the questions of one plan share.
+	// judge makes what a plan asks: estimator.Judge, since a plan shows nothing of what it leaves out, with the same
+	// replays, or with some that the questions of one plan share where nothing is remembered.
 	judge func() planner.Estimator
 	// budget is the memory of replays, nil without a bound, and turns are the cores.
 	budget *budget
@@ -165,6 +169,11 @@ func New(c *catalog.Catalog, opts ...Option) *Service {
 		judge:    func() planner.Estimator { return estimator.NewReplays().Judge },
 	}
 	maps.Copy(s.audits.writes, o.writes)
+	if o.cacheEntries > 0 { // what one job asked of the allocator others ask, too, for other cards
+		replays := estimator.NewReplaysOf(replaysPerAnswer * o.cacheEntries)
+		s.estimate = replays.Estimate
+		s.judge = func() planner.Estimator { return replays.Judge }
+	}
 	s.catalog.Store(c)
 	if err := s.use(o.calibration); err != nil { // one that was kept by a program of another version
 		s.inForce.Store(&inForce{chosen: o.calibration})

@@ -7,12 +7,13 @@ package memory
 const (
 	mib = 1 << 20
 
-	minBlockBytes     = 512      // every request is rounded up to this
-	smallRequestBytes = 1 * mib  // up to here requests share small segments
-	smallSegmentBytes = 2 * mib  // what such a segment takes
-	largeSegmentBytes = 20 * mib // what requests below minLargeRequest take
-	minLargeRequest   = 10 * mib // from here a segment is made to measure,
-	roundLargeBytes   = 2 * mib  // rounded up to this
+	blockBits         = 9
+	minBlockBytes     = 1 << blockBits // every request is rounded up to this
+	smallRequestBytes = 1 * mib        // up to here requests share small segments
+	smallSegmentBytes = 2 * mib        // what such a segment takes
+	largeSegmentBytes = 20 * mib       // what requests below minLargeRequest take
+	minLargeRequest   = 10 * mib       // from here a segment is made to measure,
+	roundLargeBytes   = 2 * mib        // rounded up to this
 )
 
 // Allocator replays PyTorch's caching allocator on sizes alone. It satisfies alloc.Settling
@@ -157,19 +158,23 @@ func (a *Allocator) serve(which int32, bytes, n int64, c uint16) int32 {
 		least = minBlockBytes
 	}
 	p := a.pool(which)
-	i := p.fit(n, c)
+	i := noBlock
 	if a.expandable {
-		i = p.leastGrowing(i)
+		i = p.leastGrowing(p.fit(n, c))
+	} else {
+		i = p.take(n, c, least)
 	}
-	if i == noBlock {
-		if i = a.grow(which, n); i == noBlock {
-			if a.failed {
-				a.refused = bytes
+	if i == noBlock || a.expandable {
+		if i == noBlock {
+			if i = a.grow(which, n); i == noBlock {
+				if a.failed {
+					a.refused = bytes
+				}
+				return none
 			}
-			return none
 		}
+		i = p.cut(i, n, c, least)
 	}
-	i = p.cut(i, n, c, least)
 	if a.allocated += p.blocks[i].size; a.allocated > a.peakAllocated {
 		a.peakAllocated = a.allocated
 	}

@@ -10,13 +10,15 @@ import (
 // sixteen from a power of two to the next; each class has a bucket, and a bit that says whether there is anything in
 // it. So to find, take and give back a block takes a few steps, however many blocks and sizes there are.
 type pool struct {
-	blocks  []block
-	spare   int32 // a block that is no more, whose next is another one
-	tail    int32 // expandable: the unmapped end of the pool's one segment
-	end     int64 // the address of the next segment
-	words   uint64
-	filled  [classes / 64]uint64
-	buckets [classes]bucket
+	blocks []block
+	spare  int32 // a block that is no more, whose next is another one
+	tail   int32 // expandable: the unmapped end of the pool's one segment
+	end    int64 // the address of the next segment
+	// reserved is how many bytes the segments have.
+	reserved int64
+	words    uint64
+	filled   [classes / 64]uint64
+	buckets  [classes]bucket
 }
 
 // block is a part of a segment. Where a segment ends, its neighbour is the block with index 0, which is none and never
@@ -43,7 +45,7 @@ const classes = 14 * 64
 // class is that of a size: the exponent and the first four bits of its mantissa. Sizes in order have classes in order.
 func class(size int64) uint16 {
 	const mantissa, bias, kept = 52, 1023, 4
-	return uint16(math.Float64bits(float64(size/minBlockBytes))>>(mantissa-kept) - bias<<kept)
+	return uint16(math.Float64bits(float64(size>>blockBits))>>(mantissa-kept) - bias<<kept)
 }
 
 func (p *pool) reset() {
@@ -52,6 +54,7 @@ func (p *pool) reset() {
 	}
 	p.words, p.filled = 0, [classes / 64]uint64{}
 	p.blocks, p.spare, p.end, p.tail = append(p.blocks[:0], block{}), noBlock, 0, noBlock
+	p.reserved = 0
 }
 
 // used says whether anything was ever allocated from p since it was empty.
@@ -117,24 +120,10 @@ func (p *pool) after(i int32) int32 {
 	return b.last[b.count-1]
 }
 
-// insert lists block i, which is free.
+// insert lists block i, which is free from here on.
 func (p *pool) insert(i int32) {
-	x := &p.blocks[i]
-	x.free = true
-	b := &p.buckets[x.class]
-	k := b.count
-	switch {
-	case k == 0:
-		w := x.class >> 6
-		p.filled[w] |= 1 << (x.class & 63)
-		p.words |= 1 << w
-		fallthrough
-	case k < runLength && x.below(&p.blocks[b.last[k-1]]):
-		b.last[k] = i
-		b.count = k + 1
-	default:
-		b.insert(p.blocks, i)
-	}
+	p.blocks[i].free = true
+	p.list(i)
 }
 
 // remove takes block i off the list.
@@ -162,6 +151,61 @@ func (p *pool) emptied(c uint16) {
 	}
 }
 
+// take is fit and cut at once, where the rest of a block that is divided stays behind what was taken: noBlock where
+// nothing is large enough.
+func (p *pool) take(n int64, c uint16, least int64) int32 {
+	blocks, b := p.blocks, &p.buckets[c]
+	i := noBlock
+	if k := b.count; k > 0 {
+		if i = b.last[k-1]; blocks[i].size < n { // others of the class may be large enough
+			if i = b.from(blocks, &block{size: n, addr: math.MinInt64}); i != noBlock {
+				return p.cut(i, n, c, least)
+			}
+		}
+	}
+	if i == noBlock {
+		if c = p.next(c + 1); c == classes {
+			return noBlock
+		}
+		b = &p.buckets[c]
+		i = b.last[b.count-1]
+	}
+	// From here on i is the lowest of its class.
+	x := &blocks[i]
+	rest := x.size - n
+	if rest < least {
+		if b.count--; b.count == 0 {
+			p.emptied(c)
+		}
+		x.free = false
+		return i
+	}
+	k := p.spare
+	if k != noBlock {
+		p.spare = blocks[k].next
+	} else {
+		k = p.newBlock()
+		blocks = p.blocks
+		x = &blocks[i]
+	}
+	y := &blocks[k]
+	y.addr, y.size, y.class = x.addr, n, class(n)
+	y.prev, y.next = x.prev, i
+	y.free, y.unmapped = false, false
+	blocks[x.prev].next = k
+	x.prev = k
+	x.addr += n
+	x.size = rest
+	if d := class(rest); d != c { // else it still is the lowest
+		if b.count--; b.count == 0 {
+			p.emptied(c)
+		}
+		x.class = d
+		p.list(i)
+	}
+	return k
+}
+
 // cut takes block i, which is free, off the list: n bytes at its front, which are of class c, where at least so many
 // others are left over, and else all of it.
 func (p *pool) cut(i int32, n int64, c uint16, least int64) int32 {
@@ -181,31 +225,18 @@ func (p *pool) cut(i int32, n int64, c uint16, least int64) int32 {
 	y.free, y.unmapped = false, false
 	blocks[y.prev].next = k
 	x.prev = k
-	p.resize(i, x.addr+n, rest)
+	p.remove(i)
+	x.addr, x.size, x.class = x.addr+n, rest, class(rest)
+	p.list(i)
 	return k
 }
 
-// resize gives block i, which is on the list, another place and size.
-func (p *pool) resize(i int32, addr, size int64) {
+// list puts block i, which is free, where it belongs.
+func (p *pool) list(i int32) {
 	x := &p.blocks[i]
-	c := class(size)
-	b := &p.buckets[x.class]
-	k := b.count - 1
-	switch {
-	case b.last[k] != i:
-		b.remove(p.blocks, i)
-	case k > 0:
-		b.count = k
-	case c == x.class && len(b.earlier) == 0: // alone in its bucket
-		x.addr, x.size = addr, size
-		return
-	default:
-		b.count = k
-		p.emptied(x.class)
-	}
-	x.addr, x.size, x.class = addr, size, c
-	b = &p.buckets[c]
-	k = b.count
+	c := x.class
+	b := &p.buckets[c]
+	k := b.count
 	if k == 0 {
 		b.last[0] = i
 		b.count = 1
@@ -221,6 +252,23 @@ func (p *pool) resize(i int32, addr, size int64) {
 	b.insert(p.blocks, i)
 }
 
+// enlarge gives block i, which is on the list, another place and a larger size.
+func (p *pool) enlarge(i int32, addr, size int64) {
+	x := &p.blocks[i]
+	b, c := &p.buckets[x.class], class(size)
+	if c == x.class && b.last[0] == i && len(b.earlier) == 0 { // it was the highest of its class, and is
+		x.addr, x.size = addr, size
+		return
+	}
+	if k := b.count - 1; b.last[k] != i {
+		b.remove(p.blocks, i)
+	} else if b.count = k; k == 0 {
+		p.emptied(x.class)
+	}
+	x.addr, x.size, x.class = addr, size, c
+	p.list(i)
+}
+
 // free gives block i back; it merges with free neighbours.
 func (p *pool) free(i int32) {
 	blocks := p.blocks
@@ -230,7 +278,7 @@ func (p *pool) free(i int32) {
 	case prev.free && next.free:
 		k := b.next
 		p.remove(k)
-		p.resize(b.prev, prev.addr, prev.size+b.size+next.size)
+		p.enlarge(b.prev, prev.addr, prev.size+b.size+next.size)
 		prev.next = next.next
 		blocks[next.next].prev = b.prev
 		next.free = false
@@ -238,19 +286,20 @@ func (p *pool) free(i int32) {
 		b.next = k
 		p.spare = i
 	case prev.free:
-		p.resize(b.prev, prev.addr, prev.size+b.size)
+		p.enlarge(b.prev, prev.addr, prev.size+b.size)
 		prev.next = b.next
 		next.prev = b.prev
 		b.next = p.spare
 		p.spare = i
 	case next.free:
-		p.resize(b.next, b.addr, next.size+b.size)
+		p.enlarge(b.next, b.addr, next.size+b.size)
 		next.prev = b.prev
 		prev.next = b.next
 		b.next = p.spare
 		p.spare = i
 	default:
-		p.insert(i)
+		b.free = true
+		p.list(i)
 	}
 }
 

@@ -13,6 +13,7 @@ type savedPool struct {
 	blocks      []block
 	spare, tail int32
 	end         int64
+	reserved    int64
 }
 
 // Save keeps where a stands in the storage of to.
@@ -25,8 +26,23 @@ func (a *Allocator) Save(to *Saved) {
 		if s.there = p != nil && p.used(); !s.there {
 			continue
 		}
-		s.blocks = append(s.blocks[:0], p.blocks...)
-		s.spare, s.tail, s.end = p.spare, p.tail, p.end
+		p.save(s)
+	}
+}
+
+func (p *pool) save(s *savedPool) {
+	s.blocks = append(s.blocks[:0], p.blocks...)
+	s.spare, s.tail, s.end, s.reserved = p.spare, p.tail, p.end, p.reserved
+}
+
+// restore brings p, which is empty, to where it stood.
+func (p *pool) restore(s *savedPool) {
+	p.blocks = append(p.blocks[:0], s.blocks...)
+	p.spare, p.tail, p.end, p.reserved = s.spare, s.tail, s.end, s.reserved
+	for i := range p.blocks {
+		if p.blocks[i].free {
+			p.list(int32(i))
+		}
 	}
 }
 
@@ -39,14 +55,7 @@ func (a *Allocator) Restore(from *Saved, limit int64) {
 		if !s.there {
 			continue
 		}
-		p := a.pool(int32(k))
-		p.blocks = append(p.blocks[:0], s.blocks...)
-		p.spare, p.tail, p.end = s.spare, s.tail, s.end
-		for i := range p.blocks {
-			if p.blocks[i].free {
-				p.insert(int32(i))
-			}
-		}
+		a.pool(int32(k)).restore(s)
 	}
 }
 

@@ -24,6 +24,7 @@ func (a *Allocator) segment(which int32, n int64) int32 {
 	i := p.newBlock()
 	p.blocks[i] = block{addr: p.end, size: size, class: class(size)}
 	p.end += size
+	p.reserved += size
 	p.insert(i)
 	return i
 }
@@ -55,8 +56,9 @@ func (a *Allocator) expand(which int32, n int64) int32 {
 	from := t.addr
 	t.addr += need
 	t.size -= need
+	p.reserved += need
 	if have > 0 {
-		p.resize(last, p.blocks[last].addr, have+need)
+		p.enlarge(last, p.blocks[last].addr, have+need)
 		return last
 	}
 	k := p.newBlock()
@@ -134,6 +136,7 @@ func (a *Allocator) ReleasePart(part int) {
 	for _, i := range a.whole {
 		p.remove(i)
 		a.reserved -= p.blocks[i].size
+		p.reserved -= p.blocks[i].size
 		p.blocks[i].free = false
 		p.blocks[i].next, p.spare = p.spare, i
 	}

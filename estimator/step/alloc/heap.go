@@ -51,6 +51,9 @@ type Settling interface {
 	// Part is where a handle belongs, and Address where its memory lies in there.
 	Part(handle int32) int
 	Address(handle int32) int64
+	// Mark keeps where a part stands, and Return brings it back there: what it did on the way stays counted.
+	Mark(part int, to *memory.Mark)
+	Return(part int, from *memory.Mark)
 	// Hold keeps the most that was allocated until it is called again.
 	Hold()
 	// Paused is above 0 where Serve has ended before a request because more would have been reserved for it than was

@@ -41,6 +41,7 @@ func (s *Session) microSteps(heap alloc.Settling, left int64, from place) {
 	var period [2]int64
 	parts, apart, closed := 1, false, int64(0)
 	s.together.resume(from.seen)
+	s.marks.forget()
 	left -= int64(from.micro)
 	for s.micro = from.micro; left > 0 && closed == 0; s.micro++ {
 		if from.inside {
@@ -64,6 +65,11 @@ func (s *Session) microSteps(heap alloc.Settling, left int64, from place) {
 		}
 		if closed = s.together.closed(all); apart {
 			closed = period[parts-1]
+		}
+		if s.micro > 0 && left > 0 {
+			for part := range parts {
+				s.mark(heap, part)
+			}
 		}
 	}
 	if left == 0 {
@@ -94,7 +100,7 @@ func (s *Session) goRound(heap alloc.Settling, part int, c *circle, period, left
 		if period > 0 {
 			left %= period
 		}
-		if left == 0 || period == 0 && c.played == mostMicroSteps {
+		if left == 0 || period == 0 && c.played == mostMicroSteps || period > 0 && s.back(heap, part, period-left) {
 			break
 		}
 		if s.microStep(script, false); s.over(heap) {
@@ -104,6 +110,7 @@ func (s *Session) goRound(heap alloc.Settling, part int, c *circle, period, left
 		left--
 		if period == 0 {
 			period = c.closed(s.settled(heap, part))
+			s.mark(heap, part)
 		}
 	}
 	if played && heap.Apart() {

@@ -33,7 +33,7 @@ func (s *Session) sayNext(e *memory.Request) {
 func (s *Session) Reset(n Session) {
 	n.player, n.evaluating, n.once, n.held = s.player, s.evaluating, s.once, s.held
 	n.player.unfolded, n.evaluating.unfolded = false, false
-	n.gradients, n.trained, n.updater, n.book = s.gradients, s.trained[:0], s.updater, s.book
+	n.gradients, n.trained, n.updater, n.book, n.marks = s.gradients, s.trained[:0], s.updater, s.book, s.marks
 	n.rank.Held, n.rank.Trained = s.rank.Held, s.rank.Trained
 	*s = n
 	s.strategy = s.Recipe.Spread()
@@ -100,6 +100,7 @@ type Session struct {
 	micro      int    // micro-steps of the present step that were played
 	together   circle // of all parts of the heap
 	rounds     bool   // the parts of the heap are played by themselves
+	marks      marks
 	// book is the storage of the last account.
 	book Ledger
 }

@@ -7,7 +7,7 @@ const requestBytes, handleBytes = 24, 4
 
 // StorageBytes is about how much memory s keeps for its next run.
 func (s *Session) StorageBytes() int64 {
-	return s.player.storageBytes() + s.evaluating.storageBytes() +
+	return s.player.storageBytes() + s.evaluating.storageBytes() + s.marks.storageBytes() +
 		handleBytes*(step.Room(s.once)+step.Room(s.held)+step.Room(s.gradients)+step.Room(s.updater.Held)+
 			step.Room(s.updater.Rms)) +
 		8*(step.Room(s.trained)+step.Room(s.book.tally.Sizes)) + 3*step.Room(s.book.current)
