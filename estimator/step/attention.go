@@ -264,27 +264,9 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 	var bias T
 	saved := [9]T{q, k, v}
 	ns := 3
-	if mask != nil && t.compiled { // made additive once, for all layers
-		bias = t.Hold(*mask)
-		saved[ns] = bias
-		ns++
-	} else if mask != nil {
-		given := *mask
-		if given.dtype != Bool {
-			given = t.Cast(given, q.dtype, LabelAttentionMask) // autocast's, which lives as long as the call
-			defer t.Drop(given)
-		}
-		bias = t.additive(given, q.dtype)
-		if bias.RequiresGrad() {
-			plain := bias
-			bias = t.alignedBias(plain, n, keys, h.Query)
-			t.Drop(plain)
-		} else if keys%maskAlignment != 0 {
-			// the kernel wants rows of a multiple of eight elements; others are padded and cut
-			padded := t.fresh(mask.numel/keys*roundUp(keys, maskAlignment), q.dtype, LabelAttentionMask)
-			t.Drop(bias)
-			bias = padded
-		}
+	cast := NoTensor
+	if mask != nil {
+		bias, cast = t.exec.attentionBias(t, *mask, q.dtype, h)
 		saved[ns] = bias
 		ns++
 	}
@@ -355,6 +337,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 	if mask != nil {
 		t.Drop(bias)
 	}
+	t.Drop(cast)
 	return y
 }
 

@@ -3,12 +3,10 @@ package step
 // BiasedScores is bias.baddbmm(q, k, alpha): scores of batched queries and keys, which it keeps, on top of a bias
 // without gradient. Under autocast the bias is cast each time.
 func (t *Tape) BiasedScores(bias, q, k T, numel int64) T {
-	if t.compiled { // a product, and a sum that is fused
-		product := t.BMM(q, k, numel, LabelAttentionScores)
-		y := t.fuse(numel, product.dtype, LabelAttentionScores, []T{product, bias})
-		t.Drop(product)
-		return y
-	}
+	return t.exec.biasedScores(t, bias, q, k, numel)
+}
+
+func (eager) biasedScores(t *Tape, bias, q, k T, numel int64) T {
 	cast := t.autocastTo(bias, t.Recipe.Compute, LabelCast)
 	y := t.fresh(numel, q.dtype, LabelAttentionScores)
 	t.workspace()

@@ -78,12 +78,13 @@ func (t *Tape) forget(z lazy) {
 	}
 }
 
-// productInput is what a matrix product reads of x: made, and in the type in which products are computed. It is a
-// reference of its own.
-func (t *Tape) productInput(x T) T {
-	if !t.compiled {
-		return t.Hold(x)
-	}
+// productInput is what a matrix product reads of x, a reference of its own.
+func (t *Tape) productInput(x T) T { return t.exec.productInput(t, x) }
+
+func (eager) productInput(t *Tape, x T) T { return t.Hold(x) }
+
+// productInput is made, and in the type in which products are computed.
+func (inductor) productInput(t *Tape, x T) T {
 	if t.autocast && x.dtype != t.Recipe.Compute && t.Recipe.CheckpointEvery == 0 {
 		return t.sharedCast(x)
 	}
@@ -91,13 +92,18 @@ func (t *Tape) productInput(x T) T {
 	return t.realize(y)
 }
 
-// AdapterInput is x in the type d of an adapter. Under torch.compile a float32 copy of which products cast back is x
-// itself. Source: torch/_inductor/fx_passes/joint_graph.py (pointless_convert), torch 2.9.
-func (t *Tape) AdapterInput(x T, d DType) T {
-	if t.compiled && t.autocast && x.dtype == t.Recipe.Compute && d == F32 {
+// AdapterInput is x in the type d of an adapter.
+func (t *Tape) AdapterInput(x T, d DType) T { return t.exec.adapterInput(t, x, d) }
+
+func (eager) adapterInput(t *Tape, x T, d DType) T { return t.Cast(x, d, LabelCast) }
+
+// adapterInput is x itself where a float32 copy would only be cast back by products.
+// Source: torch/_inductor/fx_passes/joint_graph.py (pointless_convert), torch 2.9.
+func (i inductor) adapterInput(t *Tape, x T, d DType) T {
+	if t.autocast && x.dtype == t.Recipe.Compute && d == F32 {
 		return t.Hold(x)
 	}
-	return t.Cast(x, d, LabelCast)
+	return i.eager.adapterInput(t, x, d)
 }
 
 // Written is x, a sum of two products: keeping it for backward takes less than keeping both, so that it is made.
@@ -118,20 +124,21 @@ func (t *Tape) sharedCast(x T) T {
 // sharedCast says what was cast last for a product.
 type sharedCast struct{ from, to T }
 
-// compiledProduct records the backward of y = input · weight + bias. What it saved goes as soon as it has been read:
+// recordProduct records the backward of y = input · weight + bias. What it saved goes as soon as it has been read:
 // the input with the gradient of the weight, which comes first, the weight with the gradient of the input.
-func (t *Tape) compiledProduct(y, input, weight, bias T, inGrad, weightGrad int64) T {
-	o := t.op(input, weight, bias)
+func (inductor) recordProduct(t *Tape, x product, y T) T {
+	inGrad, weightGrad := x.inputGradient(), x.weightGradient()
+	o := t.op(x.input, x.weight, x.bias)
 	saved := 0
 	forget := func() { o.act(act{verb: actForget, route: route{reg: uint8(saved)}}); saved++ }
 	if o.needs(1) {
-		o.save(input)
+		o.save(x.input)
 	}
 	if o.needs(0) {
-		o.save(weight)
+		o.save(x.weight)
 	}
 	switch {
-	case o.needs(1) && t.shared(weight):
+	case o.needs(1) && t.shared(x.weight):
 		o.act(act{verb: actPostpone, route: route{edge: 1}, bytes: weightGrad, label: LabelWeightGradient})
 		saved++
 	case o.needs(1):
@@ -143,7 +150,7 @@ func (t *Tape) compiledProduct(y, input, weight, bias T, inGrad, weightGrad int6
 		forget()
 	}
 	if o.needs(2) {
-		o.alloc(2, bias.bytes(), LabelWeightGradient).send(2, 2)
+		o.alloc(2, x.bias.bytes(), LabelWeightGradient).send(2, 2)
 	}
 	return o.out(y, 0)
 }
@@ -183,10 +190,11 @@ func (t *Tape) fusedAdd(a, b T, l Label) T {
 	return y
 }
 
-// fusedCrossEntropy keeps the logits and two statistics a row; its backward writes the gradient of the logits with
+// crossEntropy keeps the logits and two statistics a row; its backward writes the gradient of the logits with
 // rows padded to whole cache lines where the graph goes on below them.
 // Source: torch/_inductor/config.py (padding_alignment_bytes, padding_stride_threshold), torch 2.9.
-func (t *Tape) fusedCrossEntropy(logits, targets T, vocabulary int64) T {
+func (inductor) crossEntropy(t *Tape, logits, targets T) T {
+	vocabulary := logits.numel / targets.numel
 	const lineBytes, shortRow = 128, 1024
 	statistics := [2]T{t.fresh(targets.numel, F32, LabelNormStatistics),
 		t.fresh(targets.numel, F32, LabelNormStatistics)}
@@ -203,6 +211,16 @@ func (t *Tape) fusedCrossEntropy(logits, targets T, vocabulary int64) T {
 	t.Drop(statistics[0])
 	t.Drop(statistics[1])
 	return loss
+}
+
+// inductorOfLoss is torch.compile around the loss alone.
+type inductorOfLoss struct{ inductor }
+
+func (i inductorOfLoss) crossEntropy(t *Tape, logits, targets T) T {
+	if !t.lossApart {
+		t.GraphBreak()
+	}
+	return i.inductor.crossEntropy(t, logits, targets)
 }
 
 // GraphBreak says that what follows is compiled into a graph of its own.

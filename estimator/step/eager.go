@@ -87,14 +87,8 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 	if a.SoftCap {
 		scaled = t.SoftCap(scaled)
 	}
-	if a.Where && !t.compiled {
-		minimum = t.fresh(1, scaled.dtype, LabelAttentionScores)
-		y := t.fresh(scaled.numel, scaled.dtype, LabelAttentionScores)
-		y = t.op(scaled).alloc(1, scaled.dtype.Size(), LabelAttentionScores).alloc(0, scaled.bytes(),
-			LabelAttentionScores).free(1).
-			send(0, 0).out(y, 0)
-		t.Drop(scaled)
-		scaled = y
+	if a.Where {
+		scaled, minimum = t.exec.whereCausal(t, scaled)
 	}
 	switch {
 	case a.Mask != nil && a.MaskInPlace:
@@ -117,7 +111,7 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 // laid out so or there is only one sequence, whose heads a view can number.
 // Source: aten/src/ATen/native/LinearAlgebra.cpp (_matmul_impl: expand, then reshape), torch 2.9.
 func (t *Tape) batched(x T) T {
-	if x.layout == headsFirst || t.Shape.Batch == 1 || t.compiled && x.layout == repeated {
+	if t.Shape.Batch == 1 || t.exec.batchable(x.layout) {
 		return t.Hold(x)
 	}
 	return t.Contiguous(x)
@@ -146,16 +140,33 @@ func (t *Tape) heads(x T, h Heads) T {
 // scale takes over scores and divides them by the root of the head's size.
 func (t *Tape) scale(a EagerAttention, scores T) T {
 	var y T
-	if a.Where && !t.compiled {
-		divisor := t.fresh(1, scores.dtype, LabelAttentionScores)
-		y = t.fresh(scores.numel, scores.dtype, LabelAttentionScores)
-		y = t.op(scores).save(divisor).alloc(0, scores.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
-		t.Drop(divisor)
+	if a.Where {
+		y = t.exec.divided(t, scores)
 	} else {
 		y = t.MulScalar(scores, LabelAttentionScores)
 	}
 	t.Drop(scores)
 	return y
+}
+
+// divided is scores over a tensor of one element, which is made for the purpose.
+func (eager) divided(t *Tape, scores T) T {
+	divisor := t.fresh(1, scores.dtype, LabelAttentionScores)
+	y := t.fresh(scores.numel, scores.dtype, LabelAttentionScores)
+	y = t.op(scores).save(divisor).alloc(0, scores.bytes(), LabelAttentionScores).send(0, 0).out(y, 0)
+	t.Drop(divisor)
+	return y
+}
+
+// whereCausal is torch.where(mask, scores, minimum). It takes over scores.
+func (eager) whereCausal(t *Tape, scores T) (y, minimum T) {
+	minimum = t.fresh(1, scores.dtype, LabelAttentionScores)
+	y = t.fresh(scores.numel, scores.dtype, LabelAttentionScores)
+	y = t.op(scores).alloc(1, scores.dtype.Size(), LabelAttentionScores).alloc(0, scores.bytes(),
+		LabelAttentionScores).free(1).
+		send(0, 0).out(y, 0)
+	t.Drop(scores)
+	return y, minimum
 }
 
 // softmaxUpcast takes over x. Softmax runs in float32 under autocast and where the model asks for it.

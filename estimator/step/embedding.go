@@ -2,10 +2,10 @@ package step
 
 // Embedding is nn.Embedding: rows of w for n ids. It keeps the ids.
 func (t *Tape) Embedding(ids T, w Weight, l Label) T {
-	p := t.Parameter(w)
-	if t.compiled {
-		return t.gather(p, ids, ids.numel*w.Cols, l)
-	}
+	return t.exec.lookup(t, t.Parameter(w), ids, w, l)
+}
+
+func (eager) lookup(t *Tape, p, ids T, w Weight, l Label) T {
 	y := t.fresh(ids.numel*w.Cols, p.dtype, l)
 	o := t.op(p).save(ids)
 	o.embeddingGradient(ids.numel, w.Rows, w.Cols, p.dtype)

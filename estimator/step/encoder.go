@@ -29,9 +29,11 @@ func (eager) addInPlace(t *Tape, a, b T) T {
 func (t *Tape) ExpandedEmbedding(row T, w Weight, l Label) T {
 	p, n := t.Parameter(w), t.Shape.N()
 	ids := T{storage: row.storage, edge: noEdge, form: plain(I64), numel: n}
-	if t.compiled {
-		return t.gather(p, ids, n*w.Cols, l)
-	}
+	return t.exec.expandedLookup(t, p, ids, w, l)
+}
+
+func (eager) expandedLookup(t *Tape, p, ids T, w Weight, l Label) T {
+	n := ids.numel
 	copied := NoTensor
 	repeated := t.Shape.Batch > 1
 	if repeated && t.Shape.Tokens > 1 { // one column is a view
@@ -159,7 +161,7 @@ func (t *Tape) WideningSum(x T) T {
 // AutocastSoftmax is F.softmax(x, -1), which autocast asks for float32: the kernel reads float16 as it is, and bfloat16
 // is cast before. Source: aten/src/ATen/native/SoftMax.cpp (softmax, half_to_float), torch 2.9.
 func (t *Tape) AutocastSoftmax(x T) T {
-	if !t.autocast || x.dtype != F16 || t.compiled {
+	if !t.autocast || !t.exec.softmaxReads(x.dtype) {
 		wide := t.autocastTo(x, F32, LabelAttentionScores)
 		p := t.Softmax(wide, LabelAttentionProbabilities)
 		t.Drop(wide)

@@ -6,7 +6,7 @@ package step
 // SoftmaxFloat is F.softmax(x, dtype=torch.float): float16 goes in as it is, bfloat16 is cast first.
 // Source: aten/src/ATen/native/SoftMax.cpp (softmax, half_to_float), torch 2.9.
 func (t *Tape) SoftmaxFloat(x T, scores, probabilities Label) T {
-	if x.dtype == F16 && !t.compiled {
+	if t.exec.softmaxReads(x.dtype) {
 		y := t.fresh(x.numel, F32, probabilities)
 		return t.op(x).keepSoftmax(x, y).alloc(0, x.bytes(), scores).scratch(y.bytes(), scores).send(0, 0).out(y, 0)
 	}

@@ -25,10 +25,9 @@ func (eager) scaleInPlace(t *Tape, x T) T {
 // Pick is x[..., [i], :], numel elements of it: the list becomes a tensor, which is kept, and the gradient is put into
 // zeros as large as x by a kernel that sorts its one index. copies says that it comes in another layout and is copied
 // first. Source: aten/src/ATen/native/cuda/Indexing.cu (index_put_with_sort_kernel), torch 2.9.
-func (t *Tape) Pick(x T, numel int64, copies bool) T {
-	if t.compiled {
-		return t.Slice(x, numel)
-	}
+func (t *Tape) Pick(x T, numel int64, copies bool) T { return t.exec.pick(t, x, numel, copies) }
+
+func (eager) pick(t *Tape, x T, numel int64, copies bool) T {
 	index := t.fresh(1, I64, LabelInput)
 	y := t.fresh(numel, x.dtype, LabelContiguous)
 	o := t.op(x).save(index).alloc(0, x.bytes(), LabelInputGradient)
@@ -104,16 +103,17 @@ func (t *Tape) causalBias(n int64, d DType) T {
 // Source: aten/src/ATen/native/transformers/attention.cpp (_safe_softmax), torch 2.9.
 func (t *Tape) safeSoftmax(scores T, keys int64, d DType) T {
 	p := t.Softmax(scores, LabelAttentionProbabilities)
-	if t.compiled {
-		return p
-	}
+	t.exec.findUnreachable(t, p, keys, d)
+	return p
+}
+
+func (eager) findUnreachable(t *Tape, p T, keys int64, d DType) {
 	unreachable := t.fresh(p.numel, Bool, LabelAttentionScratch)
 	rows := t.fresh(p.numel/keys, Bool, LabelAttentionScratch)
 	fill := t.fresh(1, d, LabelAttentionScratch)
 	t.Drop(fill)
 	t.Drop(rows)
 	t.Drop(unreachable)
-	return p
 }
 
 // FalconAttention is Falcon's attention written out.

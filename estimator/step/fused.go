@@ -1,9 +1,9 @@
 package step
 
-// compiledSoftmax keeps its result. Where nothing is checkpointed, the first layer's keeps the scores as a product
+// softmax keeps its result. Where nothing is checkpointed, the first layer's keeps the scores as a product
 // wrote them, if these are smaller, with the largest score and the sum of every row: so the partitioner cuts the traced
 // models. Source: torch/_decomp/decompositions.py (_softmax, _softmax_backward_data), torch 2.9.
-func (t *Tape) compiledSoftmax(x T, l Label) T {
+func (inductor) softmax(t *Tape, x T, l Label) T {
 	if t.layersRun > 1 || t.Recipe.CheckpointEvery > 0 || t.computedFrom(x) >= x.bytes() {
 		y := t.realize(t.fuse(x.numel, x.dtype, l, []T{x}))
 		return t.op(y).save(y).pass(0, 0).out(y, 0)

@@ -45,13 +45,9 @@ func (t *Tape) SoftCap(x T) T {
 }
 
 // SoftCapLogits is SoftCap for logits (Gemma2ForCausalLM.forward).
-func (t *Tape) SoftCapLogits(x T) T {
-	if t.compiled { // one kernel writes them, which backward repeats
-		y := t.wide(x.numel, x.dtype, LabelLogits)
-		y = t.op(x).save(x).pass(0, 0).out(y, 0)
-		t.Drop(x)
-		return y
-	}
+func (t *Tape) SoftCapLogits(x T) T { return t.exec.softCapLogits(t, x) }
+
+func (eager) softCapLogits(t *Tape, x T) T {
 	divided := t.ScaleLogits(x)
 	tanh := t.wide(divided.numel, divided.dtype, LabelLogits)
 	tanh = t.wideGradient(t.op(divided).save(tanh), divided).out(tanh, 0)
@@ -60,10 +56,9 @@ func (t *Tape) SoftCapLogits(x T) T {
 }
 
 // ScaleLogits is the logits times or over a number. It takes them over.
-func (t *Tape) ScaleLogits(x T) T {
-	if t.compiled { // where they are
-		return x
-	}
+func (t *Tape) ScaleLogits(x T) T { return t.exec.scaleLogits(t, x) }
+
+func (eager) scaleLogits(t *Tape, x T) T {
 	y := t.wide(x.numel, x.dtype, LabelLogits)
 	y = t.wideGradient(t.op(x), x).out(y, 0)
 	t.Drop(x)

@@ -4,21 +4,18 @@ package step
 // where all queries share one head.
 // Source: transformers/integrations/sdpa_attention.py (repeat_kv), 4.57.
 func (t *Tape) RepeatKV(x T, h Heads) T {
-	if h.KV == h.Query {
+	switch h.KV {
+	case h.Query:
 		return t.Hold(x)
+	case 1:
+		return t.Expand(x, h.Query)
 	}
-	if t.compiled && h.KV > 1 {
-		return t.fuse(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV, []T{x})
-	}
-	var y T
-	if h.KV == 1 {
-		y = t.Hold(x)
-		y.numel *= h.Query
-		y.layout = repeated
-	} else {
-		y = t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
-		y.layout = headsFirst
-	}
+	return t.exec.repeatKV(t, x, h)
+}
+
+func (eager) repeatKV(t *Tape, x T, h Heads) T {
+	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
+	y.layout = headsFirst
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
 
@@ -27,16 +24,13 @@ func (t *Tape) interleaveKV(x T, h Heads) T {
 	if h.KV == h.Query {
 		return t.Hold(x)
 	}
-	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
-	y.layout = headsFirst
-	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	return eager{}.repeatKV(t, x, h)
 }
 
 // relaid is a view of x whose gradient arrives in another layout and is copied into this one. It takes over x.
-func (t *Tape) relaid(x T) T {
-	if t.compiled {
-		return x
-	}
+func (t *Tape) relaid(x T) T { return t.exec.relaid(t, x) }
+
+func (eager) relaid(t *Tape, x T) T {
 	return t.op(x).alloc(0, x.bytes(), LabelContiguous).send(0, 0).out(x, 0)
 }
 
@@ -51,17 +45,14 @@ func (t *Tape) Heads(x T, copyBack bool) T {
 
 // Rotary applies rotary positions as transformers writes them, x·cos + rotate_half(x)·sin.
 // Source: transformers/models/llama/modeling_llama.py (apply_rotary_pos_emb), 4.57.
-func (t *Tape) Rotary(x, cos, sin T) T { return t.rotary(x, cos, sin, x.dtype) }
+func (t *Tape) Rotary(x, cos, sin T) T { return t.exec.rotary(t, x, cos, sin, x.dtype) }
 
 // WideRotary is Rotary where both products are those of float32 copies, x.float()·cos + rotate_half(x).float()·sin.
 // Source: transformers/models/ernie4_5/modeling_ernie4_5.py (apply_rotary_pos_emb), 5.23.
-func (t *Tape) WideRotary(x, cos, sin T) T { return t.rotary(x, cos, sin, F32) }
+func (t *Tape) WideRotary(x, cos, sin T) T { return t.exec.rotary(t, x, cos, sin, F32) }
 
 // rotary turns x with products of its elements in d.
-func (t *Tape) rotary(x, cos, sin T, d DType) T {
-	if t.compiled {
-		return t.fuse(x.numel, promote(d, cos.dtype), LabelRotary, []T{x})
-	}
+func (eager) rotary(t *Tape, x, cos, sin T, d DType) T {
 	times := func(x, factor T) T { // takes over x
 		y := t.Cast(x, d, LabelRotary)
 		t.Drop(x)
@@ -98,10 +89,9 @@ func (t *Tape) mulBroadcast(x, factor T) T { return t.Mul(x, factor, false, Labe
 // CacheAppend is DynamicCache.update on an empty cache: torch.cat of nothing and x, in the type d of
 // the cache, which is that of the first keys.
 // Source: transformers/cache_utils.py (DynamicLayer.update), 4.57.
-func (t *Tape) CacheAppend(x T, d DType) T {
-	if t.compiled {
-		return t.realize(t.fuse(x.numel, d, LabelCache, []T{x}))
-	}
+func (t *Tape) CacheAppend(x T, d DType) T { return t.exec.cacheAppend(t, x, d) }
+
+func (eager) cacheAppend(t *Tape, x T, d DType) T {
 	y := t.fresh(x.numel, d, LabelCache)
 	y.layout = headsFirst
 	o := t.op(x)

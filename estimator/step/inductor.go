@@ -101,3 +101,14 @@ func (inductor) norm(t *Tape, n *norm, x T, w, b Weight, width int64) T {
 	t.Drop(mean)
 	return y
 }
+
+func (inductor) combined(t *Tape, a, b T, c combination) T {
+	return t.fuse(c.numel, c.dtype, c.label, []T{a, b})
+}
+
+// slice leaves it to one kernel to join the gradients of all parts.
+func (inductor) slice(t *Tape, x, part T) T {
+	return t.op(x).act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0).out(part, 0)
+}
+
+func (inductor) pick(t *Tape, x T, numel int64, _ bool) T { return t.Slice(x, numel) }

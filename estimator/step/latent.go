@@ -15,11 +15,10 @@ func (t *Tape) Split2(x T, numel int64) (first, rest T) {
 // copies the whole gradient once for either, takes the part out of that and puts zeros in its place.
 // Source: torch/csrc/autograd/functions/tensor.cpp (CopySlices::apply, CopyBackwards::apply), torch 2.15.
 func (t *Tape) FillHeads(a, b T) T {
-	n := a.numel + b.numel
-	if t.compiled {
-		return t.fuse(n, a.dtype, LabelRotary, []T{a, b})
-	}
-	y := t.fresh(n, a.dtype, LabelRotary)
+	return t.exec.combined(t, a, b, combination{a.numel + b.numel, a.dtype, LabelRotary, fillHeads})
+}
+
+func fillHeads(t *Tape, a, b, y T) T {
 	y.layout = headsFirst
 	fill := func(y, part T) T {
 		const whole, zeros, cast = 2, 3, 4

@@ -45,7 +45,7 @@ func (t *Tape) weight(w Weight) T {
 	y := T{storage: t.Alloc(p.numel*t.Recipe.Compute.Size(), PrecisionCopies, LabelWeightCopy), edge: noEdge,
 		form: plain(t.Recipe.Compute), numel: p.numel}
 	y = t.op(p).alloc(0, p.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
-	if t.params[w.Index].frozen || p.dtype != F32 || t.compiled { // not cached, and made anew at every use
+	if t.params[w.Index].frozen || p.dtype != F32 || !t.exec.cachesCasts() { // not cached, and made anew at every use
 		return y
 	}
 	t.retain(y.storage)
@@ -55,14 +55,11 @@ func (t *Tape) weight(w Weight) T {
 }
 
 // EnterAutocast begins `with torch.autocast(...)` where the recipe uses it.
-func (t *Tape) EnterAutocast() {
-	t.autocast, t.compiled = t.Recipe.Autocast, t.Recipe.Compile
-	t.exec = t.Recipe.execution()
-}
+func (t *Tape) EnterAutocast() { t.autocast, t.exec = t.Recipe.Autocast, t.Recipe.execution() }
 
 // ExitAutocast leaves it: the cached half copies lose their owner.
 func (t *Tape) ExitAutocast() {
-	t.autocast, t.compiled, t.exec = false, false, eager{}
+	t.autocast, t.exec = false, eager{}
 	for _, p := range t.cached {
 		t.Release(t.cast[p])
 		t.cast[p] = None
@@ -121,59 +118,75 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 		y = t.takeBack()
 	default:
 		y = t.fresh(rows*out, input.dtype, l)
-		t.productSpace(hasBias && !t.compiled)
+		t.productSpace(hasBias && t.exec.productAddsBias())
 		if kept {
 			t.keep(y)
 		}
 	}
-	inGrad, weightGrad := rows*in*input.dtype.Size(), in*out*input.dtype.Size()
-	if t.compiled {
-		y = t.compiledProduct(y, input, weight, bias, inGrad, weightGrad)
-	} else if hasBias {
-		o := t.op(bias, input, weight)
-		o.keepOperands(1, 2, input, weight)
-		if o.needs(1) {
-			o.alloc(1, inGrad, LabelInputGradient).workspace()
-		}
-		if o.needs(2) {
-			o.alloc(2, weightGrad, LabelWeightGradient).workspace()
-		}
-		if o.needs(0) {
-			// of a sum that keeps the rows' dimension
-			o.validate().sumRows(0, input.dtype, rows, out, LabelWeightGradient).sendView(0, 0)
-		}
-		// Behind the product stand a view that folds the input and, younger, one that transposes the weight: the
-		// younger hands on its gradient first. With autocast the cast of the input is the youngest.
-		order := [...]int{1, 2}
-		if folds && !t.autocast {
-			order = [...]int{2, 1}
-		}
-		for _, k := range order {
-			if o.needs(k) {
-				o.sendFolded(k, folds || k == 2)
-			}
-		}
-		y = o.out(y, 0)
-	} else {
-		o := t.op(input, weight)
-		o.keepOperands(0, 1, input, weight)
-		if o.needs(1) {
-			o.alloc(1, weightGrad, LabelWeightGradient).workspace()
-		}
-		if o.needs(0) {
-			o.alloc(0, inGrad, LabelInputGradient).workspace().sendFolded(0, folds)
-		}
-		if o.needs(1) {
-			o.sendView(1, 1)
-		}
-		y = o.out(y, 0)
-	}
+	y = t.exec.recordProduct(t, product{input, weight, bias, rows, in, out, hasBias, folds}, y)
 	t.Drop(input)
 	t.Drop(weight)
 	if hasBias {
 		t.Drop(bias)
 	}
 	return y
+}
+
+// product is a matrix product of rows of the input; folds says that views make a matrix of it.
+type product struct {
+	input, weight, bias T
+	rows, in, out       int64
+	hasBias, folds      bool
+}
+
+// inputGradient and weightGradient are the bytes of the gradients.
+func (x *product) inputGradient() int64  { return x.rows * x.in * x.input.dtype.Size() }
+func (x *product) weightGradient() int64 { return x.in * x.out * x.input.dtype.Size() }
+
+// recordProduct records y: addmm where there is a bias, mm elsewhere.
+func (eager) recordProduct(t *Tape, x product, y T) T {
+	if x.hasBias {
+		return t.recordAddMM(x, y)
+	}
+	o := t.op(x.input, x.weight)
+	o.keepOperands(0, 1, x.input, x.weight)
+	if o.needs(1) {
+		o.alloc(1, x.weightGradient(), LabelWeightGradient).workspace()
+	}
+	if o.needs(0) {
+		o.alloc(0, x.inputGradient(), LabelInputGradient).workspace().sendFolded(0, x.folds)
+	}
+	if o.needs(1) {
+		o.sendView(1, 1)
+	}
+	return o.out(y, 0)
+}
+
+func (t *Tape) recordAddMM(x product, y T) T {
+	o := t.op(x.bias, x.input, x.weight)
+	o.keepOperands(1, 2, x.input, x.weight)
+	if o.needs(1) {
+		o.alloc(1, x.inputGradient(), LabelInputGradient).workspace()
+	}
+	if o.needs(2) {
+		o.alloc(2, x.weightGradient(), LabelWeightGradient).workspace()
+	}
+	if o.needs(0) {
+		// of a sum that keeps the rows' dimension
+		o.validate().sumRows(0, x.input.dtype, x.rows, x.out, LabelWeightGradient).sendView(0, 0)
+	}
+	// Behind the product stand a view that folds the input and, younger, one that transposes the weight: the
+	// younger hands on its gradient first. With autocast the cast of the input is the youngest.
+	order := [...]int{1, 2}
+	if x.folds && !t.autocast {
+		order = [...]int{2, 1}
+	}
+	for _, k := range order {
+		if o.needs(k) {
+			o.sendFolded(k, x.folds || k == 2)
+		}
+	}
+	return o.out(y, 0)
 }
 
 // sendFolded hands register k to input k, through a view where one stands before it.

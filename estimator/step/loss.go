@@ -13,12 +13,18 @@ func (t *Tape) CrossEntropy(logits, targets T) T {
 }
 
 func (t *Tape) crossEntropy(logits, targets T) T {
-	if t.Recipe.CompileLoss && !t.lossApart {
-		t.GraphBreak()
+	return t.ofLoss().crossEntropy(t, logits, targets)
+}
+
+// ofLoss is how the loss runs, which may be compiled by itself.
+func (t *Tape) ofLoss() execution {
+	if t.Recipe.CompileLoss {
+		return inductorOfLoss{}
 	}
-	if t.compiled || t.Recipe.CompileLoss {
-		return t.fusedCrossEntropy(logits, targets, logits.numel/targets.numel)
-	}
+	return t.exec
+}
+
+func (eager) crossEntropy(t *Tape, logits, targets T) T {
 	logp := t.wide(logits.numel, logits.dtype, LabelLogProbabilities)
 	logp = t.wideGradient(t.op(logits).keepSoftmax(logits, logp), logits).out(logp, 0)
 	input := logp
@@ -57,6 +63,8 @@ func (t *Tape) FloatLogits(x T) T {
 	return t.wideGradient(t.op(x), x).out(y, 0)
 }
 
+func (eager) floatLogits(t *Tape, logits T) T { return t.FloatLogits(logits) }
+
 // CausalLMLoss is the loss function of transformers' decoders: the logits in float32, the labels
 // shifted by one. Source: transformers/loss/loss_utils.py (ForCausalLMLoss), 4.57.
 func (t *Tape) CausalLMLoss(logits, labels T) T {
@@ -64,10 +72,10 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 		return NoTensor
 	}
 	wide := logits
-	if t.compiled || t.Recipe.CompileLoss || t.Recipe.Loss.Kind != LossStandard && !t.Recipe.LossFloat {
+	if t.Recipe.Loss.Kind != LossStandard && !t.Recipe.LossFloat {
 		t.Hold(wide)
 	} else {
-		wide = t.FloatLogits(logits)
+		wide = t.ofLoss().floatLogits(t, logits)
 	}
 	b := t.Shape.Batch
 	padded := t.fresh(labels.numel+b, I64, LabelInput)

@@ -25,10 +25,11 @@ func (t *Tape) ValuesProduct(p, v T, h Heads) T {
 
 // AddAlibi is scores + bias, where the bias has one row of its own length for every head and stays without gradient.
 func (t *Tape) AddAlibi(scores, bias T) T {
-	if t.compiled {
-		return t.fuse(scores.numel, promote(scores.dtype, bias.dtype), LabelAttentionScores, []T{scores, bias})
-	}
-	y := t.fresh(scores.numel, promote(scores.dtype, bias.dtype), LabelAttentionScores)
+	return t.exec.combined(t, scores, bias, combination{scores.numel, promote(scores.dtype, bias.dtype),
+		LabelAttentionScores, addAlibi})
+}
+
+func addAlibi(t *Tape, scores, _, y T) T {
 	o := t.op(scores)
 	if y.dtype == scores.dtype {
 		return o.pass(0, 0).out(y, 0)

@@ -4,10 +4,10 @@ package step
 func (t *Tape) Slice(x T, numel int64) T {
 	part := t.Hold(x)
 	part.numel = numel
-	if t.compiled { // one kernel joins the gradients of all parts
-		return t.op(x).act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0).out(part,
-			0)
-	}
+	return t.exec.slice(t, x, part)
+}
+
+func (eager) slice(t *Tape, x, part T) T {
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(part, 0)
 }
 
@@ -15,10 +15,10 @@ func (t *Tape) Slice(x T, numel int64) T {
 // part gets a view of the gradient, in its own type. Source: torch/csrc/autograd/FunctionsManual.cpp
 // (cat_tensors_backward), torch 2.9.
 func (t *Tape) JoinHeads(a, b T) T {
-	if t.compiled {
-		return t.fuse(a.numel+b.numel, promote(a.dtype, b.dtype), LabelRotary, []T{a, b})
-	}
-	y := t.fresh(a.numel+b.numel, promote(a.dtype, b.dtype), LabelRotary)
+	return t.exec.combined(t, a, b, combination{a.numel + b.numel, promote(a.dtype, b.dtype), LabelRotary, joinHeads})
+}
+
+func joinHeads(t *Tape, a, b, y T) T {
 	y.layout = headsFirst
 	o := t.op(a, b)
 	for k, x := range [...]T{a, b} {

@@ -1,12 +1,11 @@
 package step
 
-// What a bias of positions that is learned takes as the mask of an attention.
+// What is added to scores: masks, and biases of positions that are learned, as kernels take them.
 
 // WhereMask is torch.where(mask, bias, c) with numel elements, over which either may be broadcast. It keeps the mask.
-func (t *Tape) WhereMask(mask, bias T, numel int64) T {
-	if t.compiled {
-		return t.fuse(numel, bias.dtype, LabelAttentionMask, []T{bias}, mask)
-	}
+func (t *Tape) WhereMask(mask, bias T, numel int64) T { return t.exec.whereMask(t, mask, bias, numel) }
+
+func (eager) whereMask(t *Tape, mask, bias T, numel int64) T {
 	least := t.fresh(1, bias.dtype, LabelAttentionMask)
 	y := t.fresh(numel, bias.dtype, LabelAttentionMask)
 	t.Drop(least)
@@ -18,6 +17,29 @@ func (t *Tape) WhereMask(mask, bias T, numel int64) T {
 		last = 2
 	}
 	return o.send(last, 0).out(y, 0)
+}
+
+// attentionBias is a mask as the memory-efficient kernel adds it to scores of the type d, and autocast's copy of it,
+// which lives as long as the call.
+func (eager) attentionBias(t *Tape, mask T, d DType, h Heads) (bias, cast T) {
+	n, keys := t.lengths(h)
+	given, cast := mask, NoTensor
+	if given.dtype != Bool {
+		given = t.Cast(given, d, LabelAttentionMask)
+		cast = given
+	}
+	bias = t.additive(given, d)
+	if bias.RequiresGrad() {
+		plain := bias
+		bias = t.alignedBias(plain, n, keys, h.Query)
+		t.Drop(plain)
+	} else if keys%maskAlignment != 0 {
+		// the kernel wants rows of a multiple of eight elements; others are padded and cut
+		padded := t.fresh(mask.numel/keys*roundUp(keys, maskAlignment), d, LabelAttentionMask)
+		t.Drop(bias)
+		bias = padded
+	}
+	return bias, cast
 }
 
 // alignedBias is a bias with a gradient as the memory-efficient kernel takes it: rows of a multiple of eight elements,

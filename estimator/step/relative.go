@@ -2,14 +2,15 @@ package step
 
 // AddMask is bias + mask with numel elements, where bias has no batch dimension and mask no heads.
 func (t *Tape) AddMask(bias, mask T, numel int64) T {
-	if t.compiled {
-		return t.fuse(numel, promote(bias.dtype, mask.dtype), LabelAttentionMask, []T{bias, mask})
-	}
-	y := t.fresh(numel, promote(bias.dtype, mask.dtype), LabelAttentionMask)
+	return t.exec.combined(t, bias, mask, combination{numel, promote(bias.dtype, mask.dtype), LabelAttentionMask,
+		addMask})
+}
+
+func addMask(t *Tape, bias, _, y T) T {
 	o := t.op(bias)
 	last := -1 // the register that holds the gradient, none while it is the incoming one
-	if bias.numel < numel {
-		o.sumRows(0, y.dtype, numel/bias.numel, bias.numel, LabelReduction)
+	if bias.numel < y.numel {
+		o.sumRows(0, y.dtype, y.numel/bias.numel, bias.numel, LabelReduction)
 		last = 0
 	}
 	if bias.dtype != y.dtype {
@@ -31,9 +32,10 @@ func (t *Tape) AddMask(bias, mask T, numel int64) T {
 // share the buckets where every token sees all others.
 // Source: transformers/models/t5/modeling_t5.py, 4.57 and 5.23.
 func (t *Tape) PositionBias(queries, keys int64, bothDirections bool, w Weight) T {
-	if t.compiled { // the buckets are counted again wherever the bias is read
-		return t.gather(t.Parameter(w), T{storage: None}, queries*keys*w.Cols, LabelPositions)
-	}
+	return t.exec.positionBias(t, queries, keys, bothDirections, w)
+}
+
+func (eager) positionBias(t *Tape, queries, keys int64, bothDirections bool, w Weight) T {
 	context := NoTensor
 	if t.Recipe.Software.InterfacesT5 { // arange(queries) + what the cache has seen; before, the stack's cache_position
 		first := t.fresh(queries, I64, LabelPositions)

@@ -93,16 +93,15 @@ type Tape struct {
 	// Checkpointing.
 	layersRun  int64 // how many layers' forward has run or runs
 	layers     []checkpointed
-	layer      int32 // index in layers while such a layer's forward runs, none outside
-	recompute  bool  // a layer runs again in backward
-	rebuilds   int32 // which, where its graph exists already
-	transplant bool  // and its graph exists already: what it saves goes to the waiting nodes
-	savesLeft  int32 // how many saved tensors these still wait for
-	stopped    bool  // none: the rest of the layer does not run
-	compiled   bool  // what runs is compiled
-	exec       execution
-	lossApart  bool  // the loss is compiled apart from the model
-	broken     int32 // and its nodes come from here on
+	layer      int32     // index in layers while such a layer's forward runs, none outside
+	recompute  bool      // a layer runs again in backward
+	rebuilds   int32     // which, where its graph exists already
+	transplant bool      // and its graph exists already: what it saves goes to the waiting nodes
+	savesLeft  int32     // how many saved tensors these still wait for
+	stopped    bool      // none: the rest of the layer does not run
+	exec       execution // how what runs is run
+	lossApart  bool      // the loss is compiled apart from the model
+	broken     int32     // and its nodes come from here on
 	lazies     []lazy
 	// forwardAgain says that a forward of its own runs in backward.
 	forwardAgain bool

@@ -5,7 +5,7 @@ package step
 // repeated grouped keys and values before. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp
 // (use_mem_efficient_attention, minimum_gemm_alignment), torch 2.9.
 func (t *Tape) writtenOut(h Heads, mask bool) bool {
-	if t.compiled && mask || t.usesFlash(h, mask) {
+	if t.usesFlash(h, mask) || t.exec.alignsMask(mask) {
 		return false
 	}
 	alignment, old := int64(1), t.Recipe.ComputeCapability < ampere
@@ -74,10 +74,9 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout flo
 
 // Softmax is F.softmax over the last dimension: it keeps its result, and its backward
 // forms the product with the gradient before it writes its own.
-func (t *Tape) Softmax(x T, l Label) T {
-	if t.compiled {
-		return t.compiledSoftmax(x, l)
-	}
+func (t *Tape) Softmax(x T, l Label) T { return t.exec.softmax(t, x, l) }
+
+func (eager) softmax(t *Tape, x T, l Label) T {
 	y := t.fresh(x.numel, x.dtype, l)
 	return t.op(x).keepSoftmax(x, y).alloc(0, x.bytes(), LabelAttentionScores).scratch(x.bytes(), LabelAttentionScores).
 		send(0, 0).out(y, 0)
