@@ -228,7 +228,7 @@ func (t *Tape) sum(old int32, viewed bool, d delivery) (sum int32, view bool) {
 		t.Release(old)
 		return s, d.view
 	}
-	if t.storages[old].refs == 1 && !viewed || t.Recipe.Compile {
+	if t.storages[old].refs == 1 && !viewed || t.graph.sumsInPlace() {
 		t.Release(s)
 		return old, viewed
 	}

@@ -56,7 +56,7 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 	every := t.Recipe.CheckpointEvery
 	// The last of every n, as torchtitan counts. What is compiled layer by layer has its checkpoints inside.
 	checkpoints := every > 0 && t.layersRun%every == 0 && !t.Recipe.CompileBlocks
-	reentrant := checkpoints && t.Recipe.Reentrant && !t.Recipe.Compile
+	reentrant := checkpoints && t.graph.reentrant(t)
 	x = t.hooks.BeforeUnit(int(t.layersRun), given, !reentrant)
 	var y T
 	switch {
@@ -66,17 +66,7 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 		y = t.reentrant(given, x, forward, besides)
 	default:
 		x = t.realize(x)
-		if t.Recipe.Compile { // what layers share is an input of the graph's backward
-			for _, b := range [...][]T{besides.Arguments, besides.Captured} {
-				for _, shared := range b {
-					t.graphHolds = append(t.graphHolds, t.Hold(shared))
-				}
-			}
-		}
-		y = t.nonReentrant(x, forward)
-		if !t.Recipe.Compile {
-			t.capture(x, besides)
-		}
+		y = t.graph.nonReentrant(t, x, forward, besides)
 	}
 	y = t.hooks.AfterUnit(int(t.layersRun), y, !reentrant)
 	t.Drop(x)

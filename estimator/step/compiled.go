@@ -226,25 +226,6 @@ func (i inductorOfLoss) crossEntropy(t *Tape, logits, targets T) T {
 // GraphBreak says that what follows is compiled into a graph of its own.
 func (t *Tape) GraphBreak() { t.lossApart, t.broken = true, int32(len(t.nodes)) }
 
-// tangents are the zeros that a compiled graph's backward gets for outputs that the loss does not depend on through
-// the caller: the logits, unless the loss is computed apart, and a key/value cache. They live as long as that graph's
-// backward.
-// Source: torch/_functorch/_aot_autograd/runtime_wrappers.py (materialised tangents), torch 2.9.
-func (t *Tape) tangents(outputs []T) []int32 {
-	if !t.Recipe.Compile {
-		return nil
-	}
-	var zeros []int32
-	for i, x := range outputs {
-		if i == 0 && !t.lossApart {
-			zeros = append(zeros, t.Alloc(x.bytes(), LogitsAndLoss, LabelTangent))
-		} else if i > 0 && x.numel > 1 {
-			zeros = append(zeros, t.Alloc(x.bytes(), Temporaries, LabelTangent))
-		}
-	}
-	return zeros
-}
-
 // postponed is the gradient of a weight that is the embedding and the head, both in the stored type. Inductor forms the
 // head's part when it adds the embedding's, at the end of backward, and keeps what it takes until then.
 type postponed struct {

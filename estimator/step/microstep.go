@@ -14,7 +14,7 @@ type Network interface {
 // in the storage of the last one, whose program is gone then.
 func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
-	*t = Tape{Recipe: r, Shape: s, exec: eager{}, unit: -1, layer: None, detached: old.detached[:0],
+	*t = Tape{Recipe: r, Shape: s, exec: eager{}, graph: r.autograd(), unit: -1, layer: None, detached: old.detached[:0],
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0],
 		cast:     old.cast[:0],
 		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0],
@@ -83,13 +83,7 @@ func (t *Tape) Record(net Network) *Program {
 	if o, ok := t.Recipe.Objective.(InBackward); ok {
 		o.Backward(t, net)
 	}
-	top := int32(len(t.nodes))
-	if t.lossApart && t.Recipe.Compile {
-		t.backwardRange(t.broken, top)
-		top = t.broken
-	}
-	zeros := t.tangents(outputs)
-	t.backwardRange(0, top)
+	zeros := t.graph.backward(t, outputs)
 	t.releaseUnreached(0)
 	t.enter(-1)
 	t.enterExpert(0, false)
@@ -101,14 +95,10 @@ func (t *Tape) Record(net Network) *Program {
 	if t.Recipe.GradScaler {
 		t.Drop(scaled)
 	}
-	if t.Recipe.Compile { // a compiled graph lets go of what it saved when its backward has run
-		t.dropAll(t.graphHolds...)
-	}
+	t.graph.ran(t)
 	if !t.Recipe.HoldLogits {
 		t.Drop(loss)
-		if !t.Recipe.Compile {
-			t.dropAll(t.graphHolds...)
-		}
+		t.graph.gone(t)
 		t.endGraph(0)
 	}
 	t.endLeaves()
@@ -203,11 +193,7 @@ func (t *Tape) returned(loss T, outputs []T) T {
 		t.freePrevious(x)
 	}
 	t.freePrevious(loss)
-	if !t.Recipe.Compile {
-		for _, x := range t.graphHolds {
-			t.freePrevious(x)
-		}
-	}
+	t.graph.formerGone(t)
 	for _, x := range t.kept {
 		t.freePrevious(x)
 	}

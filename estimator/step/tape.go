@@ -100,8 +100,9 @@ type Tape struct {
 	savesLeft  int32     // how many saved tensors these still wait for
 	stopped    bool      // none: the rest of the layer does not run
 	exec       execution // how what runs is run
-	lossApart  bool      // the loss is compiled apart from the model
-	broken     int32     // and its nodes come from here on
+	graph      autograd
+	lossApart  bool  // the loss is compiled apart from the model
+	broken     int32 // and its nodes come from here on
 	lazies     []lazy
 	// forwardAgain says that a forward of its own runs in backward.
 	forwardAgain bool
