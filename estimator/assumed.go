@@ -70,7 +70,7 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 		}
 		a.Releases[library] = cmp.Or(r.given[library], defaults[library])
 	}
-	if a.Objective != "" && r.framework == "trl" {
+	if a.Objective != "" && r.by.runsTRL == yes {
 		a.Releases["trl"] = r.trlVersion()
 	}
 	return a

@@ -153,11 +153,6 @@ func (r *resolved) zeroStates(given States, errs *invalid.List) {
 	}
 }
 
-// groupsByDecay are the frameworks that run transformers' Trainer, whose optimizer has matrices and vectors in groups
-// of their own. Source: transformers/trainer.py 4.57 (Trainer.create_optimizer, get_decay_parameter_names).
-var groupsByDecay = map[string]bool{"hf-trainer": true, "trl": true, "axolotl": true, "llama-factory": true,
-	"ms-swift": true, "unsloth": true}
-
 // olderDeepSpeed says that a release of DeepSpeed replaces torch's linear layers only in models that are made under
 // zero.Init: 0.14 and before do, 0.19 replaces them in finished models too. Of those between nothing was looked at;
 // they count as newer. Source: deepspeed/runtime/zero/partition_parameters.py (Init.__init__), 0.14.2 and 0.19.8.
@@ -196,7 +191,7 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 		l.Dtype = rc.Compute
 	}
 	z := &zero{r: r, stage: stage, world: d.WorldSize, words: w, initUnknown: d.ZeroInit == nil &&
-		r.framework != "deepspeed"}
+		r.by.startsInZero == no}
 	if d.ZeroInit != nil && stage != 3 {
 		errs.Add("/training/distributed/zero_init", "conflict", "zero.Init belongs to zero3, and data is %s", d.Data)
 	}
@@ -205,14 +200,14 @@ func (r *resolved) zero(t *Training, errs *invalid.List) {
 	if stage == 3 {
 		rc.Strategy = parallel.ZeRO3{World: d.WorldSize, Bucket: w.bucket, Prefetch: w.prefetch,
 			Persistence: w.persistence, Live: w.live, Reuse: w.reuse,
-			Group: max(w.subs, 1), Contiguous: w.contiguous, Grouped: groupsByDecay[r.framework],
+			Group: max(w.subs, 1), Contiguous: w.contiguous, Grouped: r.by.groupsByDecay == yes,
 			Keeps:             !w.efficientLinear,
 			OffloadsOptimizer: w.offloadsOptimizer, OffloadsParameters: w.offloadsParameters}
 		return
 	}
 	rc.Strategy = parallel.ZeRO{World: d.WorldSize, Whole: stage == 1, Bucket: w.bucket, Overlaps: w.overlaps,
 		Contiguous: w.contiguous, Scatters: w.scatters,
-		Grouped: groupsByDecay[r.framework], Accumulates: rc.Accumulation > 1, OffloadsOptimizer: w.offloadsOptimizer}
+		Grouped: r.by.groupsByDecay == yes, Accumulates: rc.Accumulation > 1, OffloadsOptimizer: w.offloadsOptimizer}
 }
 
 // zero is a job that DeepSpeed's ZeRO deals out.

@@ -73,7 +73,7 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	}
 	how := trainer{fields: diffusionFields}
 	how.unread(diffusion, o, errs)
-	r.framework = cmp.Or(t.Framework, diffusers)
+	r.follow(cmp.Or(t.Framework, diffusers))
 	r.refuseWithDiffusion(job, errs)
 	parts, known := model.Pipeline{Transformer: d.Transformer, UNet: d.UNet, VAE: d.VAE,
 		ControlNet: d.ControlNet, TextEncoders: d.TextEncoders}.Completed(d.Preset)

@@ -5,21 +5,189 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
 )
 
-// loop is what a framework's training loop does where the job does not say.
-type loop struct {
-	// holdLogits: a variable keeps the model's output through backward and into the next forward; holdFloat32: as
-	// a float32 copy.
-	holdLogits, holdFloat32 bool
-	// ownModules: the framework writes its models itself, without a key/value cache in training. They are replayed
-	// as transformers writes them, with wider bounds.
-	ownModules bool
-	// reentrant is the kind of its checkpoints where it does not leave that to transformers.
-	reentrant *bool
-	// states is what it stores beside weights in half precision; nil for nothing of its own.
+// framework is what a training framework does where the job does not say. A row of frameworks says all of it: what is
+// left out of a row is an error (TestEveryFrameworkSaysEverything).
+type framework struct {
+	// output is what its loop does with the model's output when the loss is there.
+	output output
+	modules
+	checkpoints
+	// states is what it stores beside weights in half precision.
 	states *States
+	// releases are those of libraries that it holds back.
+	releases map[string]string
+	replicas
+	sharding
+	adapts
 }
+
+// modules is whose models it trains.
+type modules struct {
+	// ownModules: it writes its models itself, without a key/value cache in training. They are replayed as transformers
+	// writes them, with wider bounds.
+	ownModules said
+	// writesLlama: its own Llama is replayed as it writes it. rewritten: so are all of its models, whose loss reads a
+	// list of parts of the logits.
+	writesLlama, rewritten said
+}
+
+// Whose models there are.
+var (
+	theirs  = modules{no, no, no} // of transformers
+	itsOwn  = modules{yes, no, no}
+	titans  = modules{yes, yes, no}
+	litgpts = modules{yes, no, yes}
+)
+
+// checkpoints is which of torch.utils.checkpoint's two ways it takes.
+type checkpoints struct {
+	// asks is the kind that it asks for; always is what it takes whatever is asked, by job.
+	asks   kind
+	always func(t *Training) kind
+	// notReentrantFrom is the change from which its checkpoints are of the other kind, beside transformers' own.
+	notReentrantFrom release.Switch
+}
+
+// Which kinds are asked for. Sources: axolotl core/builders/base.py (_configure_gradient_checkpointing), LLaMA-Factory
+// hparams/model_args.py (use_reentrant_gc), unsloth_zoo/training_utils.py (prepare_model_for_training), Megatron-LM
+// core/tensor_parallel/random.py (CheckpointFunction), llm-foundry models/hf and composer's FSDP
+// (activation_checkpointing_reentrant); torchtune, torchtitan and litgpt wrap blocks with torch's checkpoint_wrapper,
+// whose default is CheckpointImpl.NO_REENTRANT.
+var (
+	askNothing   = checkpoints{asAsked, never, release.NotReentrant}
+	asTRL        = checkpoints{asAsked, reentrantUnderZeRO3, release.NotReentrantInTRL}
+	askReentrant = checkpoints{reentrant, never, release.NotReentrant}
+	askOther     = checkpoints{notReentrant, never, release.NotReentrant}
+	asFactory    = checkpoints{reentrant, notReentrantUnderFSDP2, release.NotReentrant}
+)
+
+// said is a property that a row has or has not. Its zero value is one that nobody thought of.
+type said uint8
+
+const (
+	no said = iota + 1
+	yes
+)
+
+// output is what a loop does with the model's output.
+type output uint8
+
+const (
+	goes    output = iota + 1
+	held           // a variable keeps it through backward and into the next forward
+	widened        // a variable keeps a float32 copy of it
+)
+
+// kind is which of torch.utils.checkpoint's two ways is taken.
+type kind uint8
+
+const (
+	asAsked kind = iota + 1 // what the job or transformers says
+	reentrant
+	notReentrant
+)
+
+// replicas is what it does on several GPUs that each hold the model.
+type replicas struct {
+	// engine is whose engine reduces gradients.
+	engine engine
+	// looksForUnused: its trainer wraps the model with find_unused_parameters, but for a whole one that is
+	// checkpointed.
+	// Source: transformers/trainer.py 4.57, Trainer._wrap_model.
+	looksForUnused said
+	// groupsByDecay: its optimizer has matrices and vectors in groups of their own.
+	// Source: transformers/trainer.py 4.57 (Trainer.create_optimizer, get_decay_parameter_names).
+	groupsByDecay said
+	// startsInZero: whether a model is made under zero.Init is known without being told.
+	startsInZero said
+	// plansTensors: GPUs share layers by the plan that a model of transformers has.
+	plansTensors said
+}
+
+// engine reduces gradients.
+type engine string
+
+const torchEngine engine = "PyTorch's"
+
+// sharding is what it does under FSDP.
+type sharding struct {
+	// amp is what mixed precision is.
+	amp amp
+	// flat: it takes FSDP1 where nothing is said. whole: it leaves gradients whole until the last micro-step (no_sync).
+	flat, whole said
+	// callsCheckpoints: it trains transformers' models as they are, which decide where checkpointing is called.
+	callsCheckpoints said
+}
+
+// amp is what mixed precision is under FSDP.
+type amp uint8
+
+const (
+	autocast amp = iota + 1
+	// halves gives FSDP's own mixed precision the half type of autocast, which is kept around the forward: parameters
+	// are stored in float32, gathered and summed in that type.
+	halves
+	// policy is FSDP's own mixed precision without autocast.
+	policy
+)
+
+// How frameworks shard: accelerate's FSDP asks for no prefetching, and PyTorch's own default asks for the parameters of
+// the layer before while one runs backward. Sources: accelerate/utils/dataclasses.py 1.15
+// (FullyShardedDataParallelPlugin, set_mixed_precision), transformers 4.57 Trainer.training_step and accelerate 1.15
+// Accelerator.no_sync, which trl, axolotl and llama-factory run; composer/distributed/mosaic_parallelism.py,
+// get_mixed_precision, for llm-foundry; litgpt pretrain.py, finetune (fabric.no_backward_sync); lightning FSDPStrategy.
+var (
+	byAccelerate = sharding{halves, yes, yes, yes}
+	byComposer   = sharding{halves, yes, no, no}
+	byFabric     = sharding{autocast, yes, yes, no}
+	byLightning  = sharding{autocast, yes, no, no}
+	byTitan      = sharding{policy, no, no, no}
+	byItself     = sharding{autocast, no, no, no}
+	byYou        = sharding{autocast, no, no, yes} // who call transformers' models
+)
+
+// How frameworks replicate.
+var (
+	byTrainer   = replicas{torchEngine, yes, yes, no, no}
+	likeTrainer = replicas{torchEngine, no, yes, no, no}
+	byDDP       = replicas{torchEngine, no, no, no, no}
+	byTorch     = replicas{torchEngine, no, no, no, yes}
+	byDeepSpeed = replicas{"DeepSpeed's", no, no, yes, no}
+	byMegatron  = replicas{"Megatron's", no, no, no, no}
+	byNanotron  = replicas{"nanotron's", no, no, no, no}
+)
+
+// What is held back.
+var (
+	noReleases   = map[string]string{}
+	litgptPinned = map[string]string{"bitsandbytes": litgptBitsandbytes}
+)
+
+// adapts is what it does with adapters.
+type adapts struct {
+	// upcasts: its users prepare a quantised model with peft's prepare_model_for_kbit_training.
+	upcasts said
+	// asBase: adapters are stored as the base is. fuses: it has fused kernels for adapters on a base that is not
+	// quantised. decomposes: it has DoRA. usesPEFT: its adapters are peft's.
+	asBase, fuses, decomposes, usesPEFT said
+	// runsTRL: its trainers are trl's, whose release counts, and which bring embeddings and head of a quantised base
+	// back to half precision.
+	runsTRL said
+}
+
+// How frameworks adapt.
+var (
+	prepared    = adapts{yes, no, no, yes, yes, no}
+	preparedTRL = adapts{yes, no, no, yes, yes, yes}
+	kbitFused   = adapts{yes, no, yes, yes, yes, no}
+	loaded      = adapts{no, no, no, yes, yes, no}
+	loadedFused = adapts{no, no, yes, yes, yes, no}
+	asBaseIs    = adapts{no, yes, no, yes, yes, no}
+	byLitGPT    = adapts{no, no, no, no, no, no}
+)
 
 // Mixed precision with half-precision weights as these frameworks do it. Sources: Megatron-LM
 // core/optimizer/distrib_optimizer.py and core/distributed/param_and_grad_buffer.py (grad_reduce_in_fp32, which bf16
@@ -29,39 +197,55 @@ var (
 	accumulatedStates = States{Gradients: "fp32", MasterWeights: "fp32", Optimizer: "fp32"}
 )
 
-// The kinds of checkpoints of frameworks that ask for one. Sources: axolotl core/builders/base.py
-// (_configure_gradient_checkpointing), LLaMA-Factory hparams/model_args.py (use_reentrant_gc),
-// unsloth_zoo/training_utils.py (prepare_model_for_training), Megatron-LM core/tensor_parallel/random.py
-// (CheckpointFunction), llm-foundry models/hf and composer's FSDP (activation_checkpointing_reentrant); torchtune,
-// torchtitan and litgpt wrap blocks with torch's checkpoint_wrapper, whose default is CheckpointImpl.NO_REENTRANT.
-var reentrantByDefault, notReentrant = true, false
+// Nothing of its own.
+var noStates = States{}
 
-// frameworks are the loops by name. Sources: nanoGPT train.py; transformers 4.57 Trainer.training_step (trl, axolotl,
+func never(*Training) kind { return asAsked }
+
+// reentrantUnderZeRO3 is what trl forces for adapters (trl 1.16, SFTTrainer.__init__).
+func reentrantUnderZeRO3(t *Training) kind {
+	if t.LoRA != nil && zeroStage(t) == 3 {
+		return reentrant
+	}
+	return asAsked
+}
+
+// notReentrantUnderFSDP2 is what LLaMA-Factory forces (model/model_utils/checkpointing.py).
+func notReentrantUnderFSDP2(t *Training) kind {
+	if d := t.Distributed; d != nil && d.Data == "fsdp" && d.FSDPVersion != 1 {
+		return notReentrant
+	}
+	return asAsked
+}
+
+// frameworks are the rows, by name.
+//
+// Sources of loops: nanoGPT train.py; transformers 4.57 Trainer.training_step (trl, axolotl,
 // llama-factory, ms-swift, unsloth and xtuner run it or keep the loss alone, as it does); accelerate 1.x
 // (convert_outputs_to_fp32); torchtune recipes/full_finetune_single_device.py and torchtitan train.py (both delete the
 // logits before backward); litgpt finetune/lora.py (the list of logits stays in a variable); composer's Trainer, which
 // llm-foundry runs, keeps state.outputs; Lightning's training_step returns the loss.
-var frameworks = map[string]loop{
-	"nanogpt":               {holdLogits: true},
-	"pytorch":               {holdLogits: true},
-	"accelerate":            {holdLogits: true, holdFloat32: true},
-	"hf-trainer":            {},
-	"trl":                   {},
-	"sentence-transformers": {},
-	"diffusers":             {},
-	"axolotl":               {reentrant: &notReentrant},
-	"llama-factory":         {reentrant: &reentrantByDefault},
-	"ms-swift":              {},
-	"unsloth":               {reentrant: &reentrantByDefault},
-	"xtuner":                {},
-	"lightning":             {},
-	"deepspeed":             {states: &masterStates},
-	"llm-foundry":           {holdLogits: true, ownModules: true, reentrant: &reentrantByDefault},
-	"litgpt":                {holdLogits: true, ownModules: true, reentrant: &notReentrant},
-	"torchtune":             {ownModules: true, reentrant: &notReentrant},
-	"torchtitan":            {ownModules: true, reentrant: &notReentrant},
-	"megatron":              {ownModules: true, reentrant: &reentrantByDefault, states: &accumulatedStates},
-	"nanotron":              {ownModules: true, reentrant: &reentrantByDefault, states: &accumulatedStates},
+var frameworks = map[string]*framework{
+	"nanogpt":               {held, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
+	"pytorch":               {held, theirs, askNothing, &noStates, noReleases, byTorch, byYou, prepared},
+	"accelerate":            {widened, theirs, askNothing, &noStates, noReleases, byDDP, byAccelerate, prepared},
+	"hf-trainer":            {goes, theirs, askNothing, &noStates, noReleases, byTrainer, byAccelerate, prepared},
+	"trl":                   {goes, theirs, asTRL, &noStates, noReleases, byTrainer, byAccelerate, preparedTRL},
+	"sentence-transformers": {goes, theirs, askNothing, &noStates, noReleases, byDDP, byItself, asBaseIs},
+	"diffusers":             {goes, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
+	"axolotl":               {goes, theirs, askOther, &noStates, noReleases, likeTrainer, byAccelerate, kbitFused},
+	"llama-factory":         {goes, theirs, asFactory, &noStates, noReleases, likeTrainer, byAccelerate, loaded},
+	"ms-swift":              {goes, theirs, askNothing, &noStates, noReleases, likeTrainer, byYou, loaded},
+	"unsloth":               {goes, theirs, askReentrant, &noStates, noReleases, likeTrainer, byItself, loadedFused},
+	"xtuner":                {goes, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
+	"lightning":             {goes, theirs, askNothing, &noStates, noReleases, byDDP, byLightning, loaded},
+	"deepspeed":             {goes, theirs, askNothing, &masterStates, noReleases, byDeepSpeed, byItself, loaded},
+	"llm-foundry":           {held, itsOwn, askReentrant, &noStates, noReleases, byDDP, byComposer, loaded},
+	"litgpt":                {held, litgpts, askOther, &noStates, litgptPinned, byDDP, byFabric, byLitGPT},
+	"torchtune":             {goes, itsOwn, askOther, &noStates, noReleases, byDDP, byItself, loaded},
+	"torchtitan":            {goes, titans, askOther, &noStates, noReleases, byDDP, byTitan, loaded},
+	"megatron":              {goes, itsOwn, askReentrant, &accumulatedStates, noReleases, byMegatron, byItself, loaded},
+	"nanotron":              {goes, itsOwn, askReentrant, &accumulatedStates, noReleases, byNanotron, byItself, loaded},
 }
 
 func frameworkNames() []string {
@@ -73,31 +257,41 @@ func frameworkNames() []string {
 	return names
 }
 
+// follow is the framework that counts, and whether it is known: what else is wrong with the job of another is said as
+// under one that does nothing of its own.
+func (r *resolved) follow(name string) (known bool) {
+	r.framework = name
+	if r.by, known = frameworks[name]; !known {
+		r.by = frameworks["xtuner"]
+	}
+	return known
+}
+
 // loop takes the defaults of the framework where the job does not say.
 func (r *resolved) loop(t *Training, errs *invalid.List) {
-	r.framework = t.Framework
-	if r.framework == "" {
-		r.framework = "hf-trainer"
+	name := t.Framework
+	if name == "" {
+		name = "hf-trainer"
 		switch rec := r.arch.Recording(); {
 		case r.arch.NanoGPT():
-			r.framework = "nanogpt"
+			name = "nanogpt"
 		case rec != nil && !r.arch.Reentrant:
-			r.framework = "pytorch"
+			name = "pytorch"
 		}
 	}
-	f, ok := frameworks[r.framework]
-	if !ok {
+	if !r.follow(name) {
 		errs.Add("/training/framework", "unknown_value", "framework is %.40q; %s are accepted", r.framework,
 			strings.Join(frameworkNames(), ", "))
 	}
-	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.holdLogits, f.holdFloat32
+	f := r.by
+	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.output == held || f.output == widened, f.output == widened
 	if t.HoldLogits != nil {
 		r.recipe.HoldLogits = *t.HoldLogits
 		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits
 	}
 	r.recipe.NextBatchEarly = r.recipe.HoldLogits
-	r.ownModules = f.ownModules
-	r.recipe.PacksHalf = r.framework == "litgpt"
+	r.ownModules = f.ownModules == yes
+	r.recipe.PacksHalf = f.rewritten == yes
 	compiled := t.Compile != nil && t.Compile.Model // what inductor makes of its modules was not traced
 	r.arch.LitGPT = r.recipe.PacksHalf && !compiled
 }

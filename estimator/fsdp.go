@@ -30,7 +30,7 @@ func (f *fsdp) strategy() step.Strategy {
 
 // doubts widen the bounds.
 func (f *fsdp) doubts() []doubt {
-	if f.flat && f.r.adapted && !halvesParameters[f.r.framework] {
+	if f.flat && f.r.adapted && f.r.by.amp != halves {
 		return []doubt{shardedDoubt, flatAdaptersDoubt}
 	}
 	return []doubt{shardedDoubt}
@@ -50,13 +50,6 @@ func shards(t *Training) bool {
 	return d != nil && d.Data == "fsdp" && m.data*m.context > 1
 }
 
-// halvesParameters are the frameworks that give FSDP's own mixed precision the half type of autocast, which they keep
-// around the forward: parameters are stored in float32, gathered and summed in that type.
-// Sources: accelerate/utils/dataclasses.py 1.15, FullyShardedDataParallelPlugin.set_mixed_precision;
-// composer/distributed/mosaic_parallelism.py, get_mixed_precision, for llm-foundry.
-var halvesParameters = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
-	"llama-factory": true, "llm-foundry": true}
-
 // shardedStates is training.states for parameters that are dealt out: weights are what is stored, gradients what they
 // are summed in, and precision says what they are gathered and computed with in.
 func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) {
@@ -68,10 +61,10 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 		sh.Stored = d
 	}
 	switch {
-	case rc.Autocast && r.framework == "torchtitan": // fully_shard's own mixed precision, without autocast
+	case rc.Autocast && r.by.amp == policy: // fully_shard's own mixed precision, without autocast
 		rc.Autocast, rc.Stored = false, rc.Compute
 		sh.Reduced = step.F32
-	case rc.Autocast && halvesParameters[r.framework]:
+	case rc.Autocast && r.by.amp == halves:
 		rc.Stored = rc.Compute
 		sh.Reduced, sh.CastsOutputs = rc.Compute, true
 	case rc.Autocast:
@@ -98,23 +91,6 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 			"are not modelled", dtypeName(sh.Stored), dtypeName(rc.Stored), dtypeName(sh.Reduced))
 	}
 }
-
-// wrapsFlat are the frameworks that take FSDP1 where nothing is said. accelerate's, which the first five run, asks for
-// no prefetching; PyTorch's own default asks for the parameters of the layer before while one runs backward. Sources:
-// accelerate/utils/dataclasses.py 1.15 (FullyShardedDataParallelPlugin), lightning FSDPStrategy, composer.
-var wrapsFlat = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
-	"llama-factory": true,
-	"litgpt":        true, "lightning": true, "llm-foundry": true}
-
-// accumulatesWhole are the frameworks that leave gradients whole until the last micro-step (no_sync).
-// Sources: transformers 4.57 Trainer.training_step and accelerate 1.15 Accelerator.no_sync, which trl, axolotl and
-// llama-factory run; litgpt pretrain.py, finetune (fabric.no_backward_sync).
-var accumulatesWhole = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
-	"llama-factory": true, "litgpt": true}
-
-// runsTransformers are the frameworks that train transformers' models, which decide where checkpointing is called.
-var runsTransformers = map[string]bool{"hf-trainer": true, "trl": true, "accelerate": true, "axolotl": true,
-	"llama-factory": true, "ms-swift": true, "pytorch": true}
 
 // compilesBlocks says whether torch.compile is called on every layer, as torchtitan does before it shards them.
 // Inductor's programs were seen with flash attention alone, which takes heads of some widths in half precision.
@@ -159,23 +135,23 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		}
 		sh.groups = max(m.data/g, 1)
 	}
-	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && wrapsFlat[r.framework] {
+	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && r.by.flat == yes {
 		sh.flat, sh.CastsOutputs = true, false
-		sh.prefetches = !halvesParameters[r.framework]
+		sh.prefetches = r.by.amp != halves
 		if l := d.LimitAllGathers; l != nil && !*l {
 			errs.Add("/training/distributed/limit_all_gathers", "unsupported",
 				"without the limit the processor may run ahead and gather any number of layers, which is not "+
 					"modelled; leave the field out")
 		}
 	}
-	whole := accumulatesWhole[r.framework]
+	whole := r.by.whole == yes
 	if d.NoSync != nil {
 		whole = *d.NoSync
 	}
 	sh.Unsynced = whole && rc.Accumulation > 1
 	if k := d.ReshardAfterForward; k != nil {
 		sh.KeepsLayers, sh.KeepsRoot = !*k, !*k
-		if halvesParameters[r.framework] {
+		if r.by.amp == halves {
 			sh.KeepsRoot = true
 		}
 	} else {
@@ -185,10 +161,10 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		sh.Staged, sh.KeepsLayers, sh.KeepsRoot, sh.Unsynced = true, true, true, false
 	}
 	sh.Meta = r.arch.Titan()
-	sh.Apart = sh.Meta || !sh.flat && halvesParameters[r.framework] && rc.Loss.Kind != step.LossFusedLinear &&
+	sh.Apart = sh.Meta || !sh.flat && r.by.amp == halves && rc.Loss.Kind != step.LossFusedLinear &&
 		r.holds(release.CarvesSections)
 	r.shardedAdapters(t, errs)
-	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && runsTransformers[r.framework] &&
+	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && r.by.callsCheckpoints == yes &&
 		r.holds(release.CheckpointsWrappers)
 	r.parallel, rc.Strategy = sh, sh.strategy()
 }

@@ -24,7 +24,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		{l.Decomposed, "lora/dora", "DoRA under FSDP is not modelled; leave one of them out"},
 		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not " +
 			"modelled; leave one of them out"},
-		{r.framework == "litgpt", "lora", "litgpt's adapters under FSDP are not modelled; leave one of them out"},
+		{r.by.usesPEFT == no, "lora", r.framework + "'s adapters under FSDP are not modelled; leave one of them out"},
 	} {
 		if x.applies {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
@@ -35,7 +35,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		sh.Frozen = l.Half
 	}
 	r.adapterStates(t, errs)
-	if rc.Autocast && halvesParameters[r.framework] {
+	if rc.Autocast && r.by.amp == halves {
 		// What is trained is brought to float32 before the model is dealt out, and everything is gathered in autocast's
 		// type. Source: accelerate/utils/fsdp_utils.py 1.15 (fsdp2_prepare_model).
 		sh.Stored, sh.Reduced = step.F32, rc.Compute

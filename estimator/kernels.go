@@ -18,8 +18,7 @@ func (r *resolved) kernels(t *Training, errs *invalid.List) {
 	r.recipe.Kernels = step.Kernels{RMSNorm: has("rmsnorm"), LayerNorm: has("layernorm"), Rotary: has("rope"),
 		SwiGLU:   has("swiglu"),
 		BiasGELU: has("bias-gelu"), Softmax: has("softmax"), LoRA: has("lora")}
-	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.framework != "unsloth" &&
-		r.framework != "axolotl" {
+	if l := r.arch.LoRA; l != nil && l.Base == step.NotQuantised && r.by.fuses == no {
 		r.recipe.Kernels.LoRA = false
 	}
 	if len(t.Kernels) > 0 && t.Compile != nil && t.Compile.Model {

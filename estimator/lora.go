@@ -13,9 +13,6 @@ var dtypes = map[string]step.DType{"fp32": step.F32, "bf16": step.BF16, "fp16": 
 var quantisations = map[string]step.Quantisation{"nf4": step.NF4, "int8": step.Int8, "gptq-int4": step.GPTQ4,
 	"gptq-int8": step.GPTQ8}
 
-// upcasts are the frameworks whose users prepare a quantised model with peft's prepare_model_for_kbit_training.
-var upcasts = map[string]bool{"hf-trainer": true, "trl": true, "pytorch": true, "accelerate": true, "axolotl": true}
-
 // lora puts adapters on the model, whose own parameters are frozen then and stored in a type of their own.
 func (r *resolved) lora(t *Training, errs *invalid.List) {
 	l := t.LoRA
@@ -31,16 +28,16 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 		errs.Add(pointer+"/dropout", "out_of_range", "dropout is %g; it is from 0 to below 1", l.Dropout)
 	}
 	refuseLoRA(l, errs)
-	if l.DoRA && r.framework == "litgpt" {
-		errs.Add(pointer+"/dora", "conflict", "litgpt has no DoRA; leave one of them out")
+	if l.DoRA && r.by.decomposes == no {
+		errs.Add(pointer+"/dora", "conflict", "%s has no DoRA; leave one of them out", r.framework)
 	}
 	r.compiledLoRA(l, errs)
 	adapters := model.LoRA{Rank: l.Rank, Dropout: l.Dropout, Targets: l.TargetModules, Saved: l.ModulesToSave,
 		Decomposed: l.DoRA}
 	adapters.Dtype = named(l.AdapterDtype, step.F32, pointer+"/adapter_dtype", errs)
-	r.trl = r.framework == "trl" || t.Versions["trl"] != ""
+	r.trl = r.by.runsTRL == yes || t.Versions["trl"] != ""
 	r.base(t, &adapters, errs)
-	if l.AdapterDtype == "" && r.framework == sentenceTransformers {
+	if l.AdapterDtype == "" && r.by.asBase == yes {
 		// add_adapter puts them in as the base is. Source: transformers/integrations/peft.py (add_adapter), 4.57.
 		adapters.Dtype = r.recipe.Stored
 	}
@@ -65,7 +62,7 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 	case step.NotQuantised:
 		rc.Stored = named(l.BasePrecision, baseStored(t, rc.Compute), "/training/lora/base_precision", errs)
 	case step.NF4, step.Int8:
-		upcast = upcasts[r.framework]
+		upcast = r.by.upcasts == yes
 	}
 	if l.DoubleQuantization {
 		adapters.Base = step.NF4Double
@@ -139,7 +136,7 @@ func (r *resolved) compiledLoRA(l *LoRA, errs *invalid.List) {
 	case quantisations[l.BasePrecision] != step.NotQuantised:
 		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled on bases in bf16, fp16 and fp32, not in "+
 			"%s; leave one of them out", l.BasePrecision)
-	case l.DoRA, r.framework == "litgpt":
+	case l.DoRA, r.by.usesPEFT == no:
 		errs.Add(pointer, "unsupported", "torch.compile with LoRA is modelled for peft's adapters without DoRA; "+
 			"leave one of them out")
 	}

@@ -46,7 +46,7 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 	if kind == step.LossChunked && l.Chunks == 0 && l.ChunkTokens == 0 {
 		rc.Loss.Chunks = defaultChunks
 	}
-	if rc.Loss.Listed = kind == step.LossChunked && l.Head == "" && r.framework == "litgpt"; rc.Loss.Listed &&
+	if rc.Loss.Listed = kind == step.LossChunked && l.Head == "" && r.by.rewritten == yes; rc.Loss.Listed &&
 		t.LoRA == nil { // its model returns a list in fine-tuning with adapters alone
 		rc.Loss.Listed, rc.Loss.Kind = false, step.LossChunkedWhole
 	}
@@ -59,7 +59,7 @@ func (r *resolved) loss(t *Training, errs *invalid.List) {
 // while their forward holds the logits that it is made of.
 func (r *resolved) lossUpcasts() bool {
 	a := &r.arch
-	return !frameworks[r.framework].ownModules && !a.NanoGPT() && !a.Encoder() && a.Decoder == 0
+	return r.by.ownModules == no && !a.NanoGPT() && !a.Encoder() && a.Decoder == 0
 }
 
 // lossFits refuses a loss other than the standard one where the replay does not know how the two go together.
@@ -70,6 +70,9 @@ func (r *resolved) lossFits(errs *invalid.List) {
 		return
 	case r.recipe.Compiles():
 		errs.Add(pointer, "unsupported", "a loss other than standard is not modelled together with torch.compile yet")
+	case r.recipe.Loss.Kind == step.LossFusedLinear && r.adapted && r.arch.OfLitGPT():
+		errs.Add(pointer, "unsupported", "a fused-linear loss is not modelled for litgpt's models with adapters; "+
+			"standard and chunked are")
 	case r.recipe.Loss.Kind == step.LossFusedLinear && r.arch.AdaptedHead():
 		errs.Add(pointer, "unsupported", "a fused-linear loss takes the head's matrix alone and knows no adapter on "+
 			"it; leave lm_head out of the targets")

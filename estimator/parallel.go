@@ -6,13 +6,6 @@ import (
 	"github.com/vramplan/vramplan/estimator/step/parallel"
 )
 
-// looksForUnused are the frameworks whose trainers wrap the model with find_unused_parameters, but for a whole one that
-// is checkpointed. Source: transformers/trainer.py 4.57, Trainer._wrap_model.
-var looksForUnused = map[string]bool{"hf-trainer": true, "trl": true}
-
-// ownEngines are the frameworks that reduce gradients with an engine of their own.
-var ownEngines = map[string]string{"deepspeed": "DeepSpeed's", "megatron": "Megatron's", "nanotron": "nanotron's"}
-
 // distributed is training.distributed: GPUs that each hold the whole job (DistributedDataParallel). Whatever splits the
 // job is refused, field by field.
 func (r *resolved) distributed(t *Training, errs *invalid.List) {
@@ -78,7 +71,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if m.data*m.context <= 1 {
 		return
 	}
-	if name, own := ownEngines[r.framework]; own {
+	if name := r.by.engine; name != torchEngine {
 		errs.Add(pointer+"world_size", "unsupported", "%s own engine over several GPUs is not modelled without ZeRO; "+
 			"data zero1 and zero2, ddp and fsdp are", name)
 	}
@@ -90,10 +83,10 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 		errs.Add("/training/optimizer/in_backward", "unsupported",
 			"an optimizer in backward under DistributedDataParallel is not modelled; leave one of them out")
 	}
-	r.recipe.FloatsOutputs = r.recipe.Compile && r.recipe.Autocast && halvesParameters[r.framework] &&
+	r.recipe.FloatsOutputs = r.recipe.Compile && r.recipe.Autocast && r.by.amp == halves &&
 		!r.recipe.HoldFloat32 // accelerate/utils/operations.py (convert_outputs_to_fp32), 1.15
 	r.parallel = ddp{world: d.WorldSize, views: d.GradientAsBucketView}
-	unused := looksForUnused[r.framework] && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)
+	unused := r.by.looksForUnused == yes && (r.recipe.CheckpointEvery == 0 || t.LoRA != nil)
 	if d.FindUnusedParameters != nil {
 		unused = *d.FindUnusedParameters
 	}

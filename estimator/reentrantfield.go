@@ -22,7 +22,7 @@ func (r *resolved) reentrant(t *Training, errs *invalid.List) bool {
 		errs.Add(pointer, "unsupported", "under torch.compile checkpoints that are not reentrant are modelled; leave "+
 			"reentrant out or set it to false")
 	}
-	d := t.Distributed
+	always := r.by.always(t)
 	switch {
 	case given != nil:
 		return *given
@@ -32,21 +32,14 @@ func (r *resolved) reentrant(t *Training, errs *invalid.List) bool {
 		return true
 	case !a.Reentrant:
 		return false
-	// which the trainer forces (trl 1.16, SFTTrainer.__init__)
-	case r.framework == "trl" && t.LoRA != nil && zeroStage(t) == 3:
-		return true
-	// which it forces (model/model_utils/checkpointing.py)
-	case r.framework == "llama-factory" && d != nil && d.Data == "fsdp" && d.FSDPVersion != 1:
-		return false
-	}
-	if asked := frameworks[r.framework].reentrant; asked != nil {
-		return *asked
-	}
-	switch {
+	case always != asAsked:
+		return always == reentrant
+	case r.by.asks != asAsked:
+		return r.by.asks == reentrant
 	case r.holds(release.NotReentrant):
 		r.reentranceBy = release.NotReentrant
-	case r.framework == "trl" && r.holds(release.NotReentrantInTRL):
-		r.reentranceBy = release.NotReentrantInTRL
+	case r.holds(r.by.notReentrantFrom):
+		r.reentranceBy = r.by.notReentrantFrom
 	}
 	return r.reentranceBy == ""
 }

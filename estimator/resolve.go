@@ -21,7 +21,8 @@ type resolved struct {
 	rank      int64 // of galore-adamw
 	clip      bool
 	framework string
-	trl       bool // the trainer is trl's
+	by        *framework // its row
+	trl       bool       // the trainer is trl's
 	expand    bool
 	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
 	confidence float64
@@ -220,7 +221,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if r.arch.NanoGPT() && rc.Attention == step.AttentionEager {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
-	if r.framework == "torchtitan" && t.LoRA == nil {
+	if r.by.writesLlama == yes && t.LoRA == nil {
 		r.arch.WriteAsTitan(r.shape.Tokens)
 		r.ownModules = r.ownModules && !r.arch.Titan()
 		rc.RunsToEnd = r.arch.Titan() // activation_checkpoint.early_stop is false

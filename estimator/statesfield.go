@@ -15,8 +15,8 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 	if t.States != nil {
 		given = *t.States
 	}
-	if f := frameworks[r.framework]; f.states != nil && r.recipe.Stored != step.F32 {
-		given = given.or(*f.states)
+	if r.recipe.Stored != step.F32 {
+		given = given.or(*r.by.states)
 	}
 	if shards(t) {
 		r.shardedStates(t, given, errs)

@@ -110,7 +110,7 @@ func (r *resolved) cut(t *Training) {
 // are stored. Source: torchtitan/distributed/utils.py (maybe_enable_amp), 0.2.0.
 func (r *resolved) wideWithoutFSDP(t *Training) Training {
 	m := meshOf(t)
-	if r.framework != "torchtitan" || m.tensor*m.pipeline == 1 || shards(t) {
+	if r.by.writesLlama == no || m.tensor*m.pipeline == 1 || shards(t) {
 		return *t
 	}
 	wide := *t

@@ -16,7 +16,7 @@ type tensorPlan struct {
 
 // planned says that tensor parallelism is that of transformers' tp_plan.
 func (r *resolved) planned() bool {
-	return (r.framework == "" || r.framework == "pytorch") && r.arch.Planned()
+	return r.by.plansTensors == yes && r.arch.Planned()
 }
 
 // planFits reads training.distributed.tensor_parallel of such a job: what is not modelled is refused.

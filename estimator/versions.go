@@ -128,7 +128,7 @@ var formerTransformers = map[string]string{"transformers": "4.57.6"}
 func (r *resolved) applyVersions() {
 	r.cuda = memory.ContextLazy
 	// which has no transformers in it: its models are replayed as they were held against the former stack
-	if r.framework == "litgpt" {
+	if r.by.rewritten == yes {
 		r.stack = release.Assumed(formerTransformers)
 	}
 	defaults := r.defaults()
@@ -146,11 +146,11 @@ func (r *resolved) applyVersions() {
 
 // defaults are the releases of what a job does not name.
 func (r *resolved) defaults() map[string]string {
-	defaults := r.stack.Releases
-	if r.framework == "litgpt" {
-		defaults = maps.Clone(defaults)
-		defaults["bitsandbytes"] = litgptBitsandbytes
+	if r.by == nil || len(r.by.releases) == 0 {
+		return r.stack.Releases
 	}
+	defaults := maps.Clone(r.stack.Releases)
+	maps.Copy(defaults, r.by.releases)
 	return defaults
 }
 
