@@ -11,8 +11,8 @@ type autograd interface {
 	sumsInPlace() bool
 	// backward runs all nodes, and returns what lives as long as its caller.
 	backward(t *Tape, outputs []T) (tangents []int32)
-	// What closures of checkpointed layers hold may go when backward has run, or with the graph, whose loss is gone; the
-	// loss that a loop holds takes the former graph with it when it is assigned anew.
+	// What closures of checkpointed layers hold may go when backward has run, or with the graph, whose loss is gone;
+	// the loss that a loop holds takes the former graph with it when it is assigned anew.
 	ran(t *Tape)
 	gone(t *Tape)
 	formerGone(t *Tape)

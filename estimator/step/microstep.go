@@ -14,7 +14,8 @@ type Network interface {
 // in the storage of the last one, whose program is gone then.
 func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	old := *t
-	*t = Tape{Recipe: r, Shape: s, exec: eager{}, graph: r.autograd(), unit: -1, layer: None, detached: old.detached[:0],
+	*t = Tape{Recipe: r, Shape: s, exec: eager{}, graph: r.autograd(), unit: -1, layer: None,
+		detached: old.detached[:0],
 		storages: old.storages[:0], nodes: old.nodes[:0], acts: old.acts[:0], params: old.params[:0],
 		cast:     old.cast[:0],
 		castEdge: old.castEdge[:0], cached: old.cached[:0], pending: old.pending[:0], layers: old.layers[:0],
