@@ -29,10 +29,13 @@ func (r *resolved) contextFits(t *Training, errs *invalid.List) {
 	if m.context == 1 {
 		return
 	}
+	if r.arch.Megatron() {
+		return
+	}
 	if !r.arch.Titan() {
 		errs.Add(pointer+"context_parallel", "unsupported", "sequences that GPUs share are replayed for torchtitan "+
 			"(framework torchtitan) and models of the family llama without biases, dropout, tied embeddings and "+
-			"adapters; of other frameworks and models they are not modelled yet")
+			"adapters, and for dense decoders of Megatron-LM (framework megatron); of other frameworks and models they are not modelled yet")
 		return
 	}
 	if d.Data != "fsdp" || d.FSDPVersion == 1 {

@@ -28,7 +28,7 @@ func randomDimensions(t *rapid.T) *model.Dimensions {
 			"mlp"),
 		AttentionBias: rapid.SampledFrom([]model.AttentionBias{"", model.AttentionBiasNone, model.AttentionBiasQKV,
 			model.AttentionBiasAll}).Draw(t, "attention_bias"),
-		LMHeadBias: rapid.Bool().Draw(t, "lm_head_bias"), QKNorm: rapid.Bool().Draw(t, "qk_norm"),
+		LMHeadBias: rapid.Bool().Draw(t, "lm_head_bias"), QKNorm: model.HeadNorms(rapid.Bool().Draw(t, "qk_norm")),
 		RotaryFraction: rapid.SampledFrom([]float64{0, 1, 0.5, 0.25}).Draw(t, "rotary_fraction")}
 	if d.Position != "" && d.Position != "rope" {
 		d.RotaryFraction = 0

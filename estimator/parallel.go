@@ -64,6 +64,10 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	if m.context > 1 {
 		defer r.share(t)
 	}
+	if r.arch.Megatron() {
+		r.megatronLM(t, errs)
+		return
+	}
 	if zeroStage(t) > 0 && d.WorldSize > 0 {
 		r.zero(t, errs)
 		return

@@ -36,8 +36,12 @@ const namesOfSchedules = "1f1b, gpipe, interleaved-1f1b, interleaved-zero-bubble
 
 // scheduleOf is the schedule of a job and how many stages each GPU has: one, or where they interleave two unless the
 // job says how many. Source: torchtitan/distributed/pipeline_parallel.py (pipeline_llm), 0.2.0.
-func scheduleOf(d *Distributed) (order parallel.Order, chunks int64, known bool) {
+// Megatron-LM interleaves where there are several: megatron/core/pipeline_parallel/schedules.py, 0.14.
+func (r *resolved) scheduleOf(d *Distributed) (order parallel.Order, chunks int64, known bool) {
 	order, known = schedules[strings.ToLower(d.PipelineSchedule)]
+	if r.arch.Megatron() && order == parallel.OneForwardOneBackward && d.VirtualPipeline > 1 {
+		order = parallel.Interleaved
+	}
 	switch {
 	case !order.Interleaves():
 		return order, 1, known
@@ -54,6 +58,9 @@ func (r *resolved) stagesOf(order parallel.Order, stages, chunks, stage int64) [
 		return nil
 	}
 	all := model.StageLayers(r.arch.Layers, stages*chunks)
+	if r.arch.Megatron() {
+		all = evenly(r.arch.Layers, stages*chunks)
+	}
 	if all == nil || chunks == 1 && slices.Contains(all, 0) {
 		return nil
 	}
@@ -76,20 +83,24 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
 	d, m := t.Distributed, meshOf(t)
 	if m.pipeline == 1 {
-		if d.PipelineStage != nil && *d.PipelineStage > 0 {
+		if d.PipelineStage != nil && d.PipelineStage.of(1) != 0 {
 			errs.Add(pointer+"pipeline_stage", "out_of_range", "pipeline_stage is %d, and there is one stage, 0",
-				*d.PipelineStage)
+				d.PipelineStage.of(1))
 		}
 		return
 	}
-	if !r.arch.Titan() {
+	if !r.arch.Titan() && !r.arch.Megatron() {
 		errs.Add(pointer+"pipeline_parallel", "unsupported",
 			"pipelines are replayed for torchtitan (framework torchtitan) and models of the family llama without "+
-				"biases, dropout, tied embeddings and adapters; of other frameworks and models they are "+
-				"not modelled yet")
+				"biases, dropout, tied embeddings and adapters, and for dense decoders of Megatron-LM (framework "+
+				"megatron); of other frameworks and models they are not modelled yet")
 		return
 	}
-	order, chunks, known := scheduleOf(d)
+	order, chunks, known := r.scheduleOf(d)
+	if known && r.arch.Megatron() && order != parallel.OneForwardOneBackward && order != parallel.Interleaved {
+		errs.Add(pointer+"pipeline_schedule", "unsupported", "pipeline_schedule is %.40q; Megatron-LM runs 1f1b, "+
+			"which is interleaved where virtual_pipeline is above 1", d.PipelineSchedule)
+	}
 	if !known {
 		errs.Add(pointer+"pipeline_schedule", "unsupported", "pipeline_schedule is %.40q; %s are modelled",
 			d.PipelineSchedule, namesOfSchedules)
@@ -116,11 +127,11 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 				d.PipelineSchedule, m.pipeline, m.pipeline)
 		}
 	}
-	if m.context > 1 {
+	if m.context > 1 && r.arch.Titan() {
 		errs.Add(pointer+"context_parallel", "unsupported",
 			"sequences that GPUs share in a pipeline are not modelled yet; tensor_parallel and data fsdp are")
 	}
-	if m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
+	if r.arch.Titan() && m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
 		errs.Add(pointer+"data", "unsupported", "torchtitan deals the parameters of a stage out by fully_shard, which "+
 			"is data fsdp with fsdp_version 2; %d GPUs have each stage", m.data*m.tensor)
 	}
@@ -134,7 +145,8 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 	}{
 		{r.recipe.Compiles(), "compile",
 			"torch.compile in a pipeline is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention || r.recipe.CheckpointEvery > 1, "gradient_checkpointing",
+		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && r.arch.Titan() || r.recipe.CheckpointEvery > 1,
+			"gradient_checkpointing",
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},
 		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
 			"an optimizer in backward in a pipeline is not modelled; leave one of them out"},
@@ -144,7 +156,7 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 				"its parameters; none is"},
 		{r.evaluation != nil, "evaluation", "an evaluation pass in a pipeline is not modelled yet; " +
 			"leave one of them out"},
-		{r.recipe.Loss.Kind != step.LossStandard, "loss", "a loss other than standard in a pipeline is not modelled"},
+		{r.recipe.Loss.Kind != step.LossStandard && !r.arch.Megatron(), "loss", "a loss other than standard in a pipeline is not modelled"},
 		{t.HoldLogits != nil, "hold_logits", "in a pipeline the schedule keeps the logits of all micro-batches; " +
 			"leave the field out"},
 	} {
@@ -153,7 +165,7 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 		}
 	}
 	if d.PipelineStage != nil {
-		stage := *d.PipelineStage
+		stage := d.PipelineStage.of(m.pipeline)
 		if stage >= m.pipeline {
 			errs.Add(pointer+"pipeline_stage", "out_of_range", "pipeline_stage is %d; stages are from 0 to %d", stage,
 				m.pipeline-1)
@@ -162,6 +174,11 @@ func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
 			errs.Add(pointer+"rank", "conflict", "rank is %d and pipeline_stage %d; %d GPUs are in a stage, and so "+
 				"that GPU is in stage %d", *d.Rank, stage, m.world/m.pipeline, m.stage(*d.Rank))
 		}
+	}
+	if r.arch.Megatron() && r.arch.Layers%(m.pipeline*chunks) != 0 {
+		errs.Add(pointer+"pipeline_parallel", "not_divisible", "%d layers are dealt out evenly to %d stages; uneven "+
+			"ones are not modelled", r.arch.Layers, m.pipeline*chunks)
+		return
 	}
 	if r.stagesOf(order, m.pipeline, chunks, 0) == nil {
 		errs.Add(pointer+"pipeline_parallel", "out_of_range",
@@ -190,16 +207,17 @@ func sum(all []int64) (total int64) {
 // stage cuts the model and puts the pipeline in place.
 func (r *resolved) stage(t *Training) {
 	m, d := meshOf(t), t.Distributed
-	if !r.arch.Titan() || m.pipeline == 1 {
+	if !r.arch.Titan() && !r.arch.Megatron() || m.pipeline == 1 {
 		return
 	}
 	p := &pipelineParallel{r: r, within: r.parallel}
+	p.Each = r.arch.Megatron()
 	p.Strategy, p.Sums = r.recipe.Spread(), shards(t)
 	p.Stages, p.Micro = m.pipeline, r.recipe.Accumulation
-	p.Order, p.Chunks, _ = scheduleOf(d)
+	p.Order, p.Chunks, _ = r.scheduleOf(d)
 	switch {
 	case d.PipelineStage != nil:
-		p.Stage = min(*d.PipelineStage, m.pipeline-1)
+		p.Stage = min(d.PipelineStage.of(m.pipeline), m.pipeline-1)
 	case d.Rank != nil:
 		p.Stage = min(m.stage(*d.Rank), m.pipeline-1)
 	}
@@ -207,7 +225,11 @@ func (r *resolved) stage(t *Training) {
 		return
 	}
 	first, last := p.Ends()
-	r.arch.CutStages(p.layers, first, last)
+	if p.Each {
+		r.arch.CutMegatronStages(p.layers, first, last)
+	} else {
+		r.arch.CutStages(p.layers, first, last)
+	}
 	r.recipe.Accumulation = 1 // a recording is of all micro-batches
 	r.parallel, r.recipe.Strategy = p, p.Pipeline
 }
@@ -221,6 +243,9 @@ func (p *pipelineParallel) how(name, parameters string, run *run) (how string, o
 		return how, ok
 	}
 	buffers := fmt.Sprintf("buffers for what all %d micro-batches bring from the stages beside this one", p.Micro)
+	if p.Each {
+		buffers = "what the stages beside this one send"
+	}
 	if ok {
 		return buffers + "; " + how, true
 	}
@@ -234,7 +259,10 @@ func (p *pipelineParallel) notes() []Note {
 	if first {
 		also = " and the embedding"
 	}
-	if last {
+	switch {
+	case last && p.Each:
+		also += " and the head"
+	case last:
 		also += " and the head, with the logits of all micro-batches, which the schedule puts together at the end"
 	}
 	order, stages, has := "1F1B", fmt.Sprintf("stage %d of %d", p.Stage, p.Stages), fmt.Sprint(p.layers[0], " layers")

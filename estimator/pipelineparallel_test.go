@@ -18,7 +18,7 @@ func pipelineJob() Job {
 
 // TestStagesOfAPipeline holds the answer for a job that names no stage to that for the fullest.
 func TestStagesOfAPipeline(t *testing.T) {
-	stage := func(s int64) *Result {
+	stage := func(s Stage) *Result {
 		job := pipelineJob()
 		job.Training.Distributed.PipelineStage = &s
 		return mustEstimate(t, Input{Job: job})
@@ -118,11 +118,12 @@ func TestPipelineRefuses(t *testing.T) {
 			u.Distributed.WorldSize, u.Distributed.ReshardAfterForward = 4, &yes
 		}, []string{"/training/distributed/reshard_after_forward"}},
 		{"a rank of another stage", func(u *Training) {
-			zero, two := int64(0), int64(2)
+			zero, two := Stage(0), int64(2)
 			u.Distributed.WorldSize, u.Distributed.PipelineStage, u.Distributed.Rank = 4, &zero, &two
 		}, []string{"/training/distributed/rank"}},
 		{"a stage that is not there", func(u *Training) {
-			u.Distributed.PipelineStage = &far
+			stage := Stage(far)
+			u.Distributed.PipelineStage = &stage
 		}, []string{"/training/distributed/pipeline_stage"}},
 		{"a rank that is not there", func(u *Training) {
 			u.Distributed.Rank = &far

@@ -185,6 +185,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	rc := &r.recipe
 	rc.Accumulation = max(t.GradientAccumulation, 1)
 	r.loop(t, errs)
+	r.writeAsMegatron(t)
 	wide := r.wideWithoutFSDP(t)
 	r.precision(&wide, errs)
 	r.states(&wide, errs)

@@ -3,6 +3,7 @@ package estimator
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 )
 
 // The union types below also accept a shorter JSON form than an object. The
@@ -78,6 +79,60 @@ func (d *Dropout) UnmarshalJSON(b []byte) error {
 func (g *GPURef) UnmarshalJSON(b []byte) error {
 	type plain GPURef
 	return either(b, &g.Name, (*plain)(g))
+}
+
+// Stage is a stage of a pipeline, from 0, or one that is named.
+type Stage int64
+
+// The stages that are named where their number depends on how many there are.
+const (
+	LastStage   Stage = -1
+	MiddleStage Stage = -2
+)
+
+// stageNames are the names of stages.
+var stageNames = map[string]Stage{"first": 0, "middle": MiddleStage, "last": LastStage}
+
+// UnmarshalJSON accepts a number or a name.
+func (s *Stage) UnmarshalJSON(b []byte) error {
+	if first(b) != '"' {
+		if err := json.Unmarshal(b, (*int64)(s)); err != nil || *s < 0 {
+			return fmt.Errorf("a stage is a whole number from 0, or first, middle or last, not %.40s", b)
+		}
+		return nil
+	}
+	var name string
+	if err := json.Unmarshal(b, &name); err != nil {
+		return err
+	}
+	named, ok := stageNames[name]
+	if !ok {
+		return fmt.Errorf("a stage is a whole number from 0, or first, middle or last, not %.40q", name)
+	}
+	*s = named
+	return nil
+}
+
+// MarshalJSON writes the form that UnmarshalJSON reads.
+func (s Stage) MarshalJSON() ([]byte, error) {
+	switch s {
+	case LastStage:
+		return json.Marshal("last")
+	case MiddleStage:
+		return json.Marshal("middle")
+	}
+	return json.Marshal(int64(s))
+}
+
+// of is its number among so many.
+func (s Stage) of(stages int64) int64 {
+	switch s {
+	case LastStage:
+		return stages - 1
+	case MiddleStage:
+		return stages / 2
+	}
+	return int64(s)
 }
 
 // UnmarshalJSON accepts one name or a list of names.

@@ -22,7 +22,7 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 		r.shardedStates(t, given, errs)
 		return
 	}
-	if zeroStage(t) > 0 {
+	if zeroStage(t) > 0 && !r.arch.Megatron() {
 		r.zeroStates(given, errs)
 		return
 	}
@@ -59,6 +59,9 @@ func (r *resolved) states(t *Training, errs *invalid.List) {
 	}
 	if d, ok := read("optimizer", given.Optimizer, false); ok && d != optimized {
 		st.OwnMoments, st.Moments = true, d
+	}
+	if r.arch.Megatron() {
+		r.megatronStates(t, errs)
 	}
 }
 

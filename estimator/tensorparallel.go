@@ -35,11 +35,14 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 		r.planFits(t, errs)
 		return
 	}
+	if r.arch.Megatron() {
+		return
+	}
 	if !r.arch.Titan() {
 		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for torchtitan (framework "+
-			"torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters, and "+
-			"for transformers' tp_plan (framework pytorch) of Llama, Mistral and Qwen2; of other frameworks and "+
-			"models it is not modelled yet")
+			"torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters, "+
+			"for transformers' tp_plan (framework pytorch) of Llama, Mistral and Qwen2, and for dense decoders of "+
+			"Megatron-LM (framework megatron); of other frameworks and models it is not modelled yet")
 		return
 	}
 	if d.Data == "ddp" && meshOf(t).data > 1 || zeroStage(t) > 0 {

@@ -82,8 +82,11 @@ func (s *Several) Broken() []string {
 func (s *Several) document(w io.Writer) {
 	fmt.Fprintf(w, `
 ## Published runs on several GPUs
-%[2]d runs whose state several GPUs shared (FSDP, ZeRO), as their sources describe them: %[1]sestimator/accuracy/testdata/several/sharded.jsonl%[1]s. None of them
-was looked at while the replay of FSDP was written, but for how llm-foundry gathers parameters, that its models keep no key/value cache, and adapters under FSDP1. %[3]d are answered.
+%[2]d runs whose state several GPUs shared (FSDP, ZeRO, and Megatron-LM's layers, pipelines and optimizer), as their sources describe them: the files in
+%[1]sestimator/accuracy/testdata/several%[1]s. None of those in %[1]ssharded.jsonl%[1]s
+was looked at while the replay of FSDP was written, but for how llm-foundry gathers parameters, that its models keep no key/value cache, and adapters under FSDP1. Those in
+%[1]smegatron.jsonl%[1]s were looked at after Megatron-LM's layers had been written from their sources; what was mended by them is that the fused loss holds one float32 tensor more, and how
+releases of 2021 sum gradients. %[3]d are answered.
 
 `, "`", s.Runs, s.Answered)
 	s.Print(w)

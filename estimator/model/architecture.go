@@ -38,7 +38,9 @@ type Architecture struct {
 	Scored bool
 	LitGPT bool      // written as litgpt writes its models
 	titan  *titanCut // written as torchtitan writes Llama 3; nil otherwise
-	plan   int64     // GPUs that share the layers by transformers' tp_plan; 0 where they do not
+	// megatron says that it is written as Megatron-LM writes it; nil otherwise.
+	megatron *megatronCut
+	plan     int64 // GPUs that share the layers by transformers' tp_plan; 0 where they do not
 
 	Activation string // gelu, gelu_new, gelu_pytorch_tanh, relu or silu
 	NormBias   bool
@@ -211,8 +213,11 @@ func (a *Architecture) BuildBehind(first int, d step.DType) (step.Network, []ste
 
 // build declares the modules of the library whose model it is.
 func (a *Architecture) build(b *builder) step.Network {
-	if a.titan != nil {
+	switch {
+	case a.titan != nil:
 		return buildTitan(b)
+	case a.megatron != nil:
+		return buildMegatron(b)
 	}
 	if c, ok := a.litConfig(); ok {
 		return b.litGPT(c)

@@ -91,7 +91,7 @@ func (s *sizes) architecture(name string) Architecture {
 	a := Architecture{
 		Name: name, Family: d.Family, Reentrant: true, Layers: d.Layers, Hidden: d.Hidden, Heads: d.Heads,
 		KVHeads: d.KVHeads, HeadDim: d.HeadDim,
-		FFN: d.FFN, Vocabulary: d.Vocabulary, MaxPositions: d.MaxPositions, QKNorm: d.QKNorm, UseCache: true,
+		FFN: d.FFN, Vocabulary: d.Vocabulary, MaxPositions: d.MaxPositions, QKNorm: bool(d.QKNorm), UseCache: true,
 		EmbeddingDropout: d.Dropout, AttentionDropout: d.Dropout, ResidualDropout: d.Dropout,
 	}
 	if a.KVHeads == 0 {

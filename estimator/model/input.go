@@ -61,8 +61,8 @@ type Dimensions struct {
 	Position string `json:"position,omitempty" validate:"omitempty,oneof=learned rope alibi relative none"`
 	// RotaryFraction is the share of a head that is rotated.
 	RotaryFraction float64 `json:"rotary_fraction,omitempty" validate:"omitempty,gte=0.001,lte=1"`
-	// QKNorm says whether queries and keys are normed.
-	QKNorm bool `json:"qk_norm,omitempty"`
+	// QKNorm says whether queries and keys are normed, each head by itself; the word per-head is accepted for true.
+	QKNorm HeadNorms `json:"qk_norm,omitempty" swaggertype:"boolean"`
 	// ParallelResidual says whether attention and MLP read the same input.
 	ParallelResidual bool `json:"parallel_residual,omitempty"`
 	// Causal is false for an encoder; true where it is left out.
@@ -96,6 +96,22 @@ type Head struct {
 	Labels int64 `json:"labels,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// Pooler says whether an encoder has its pooler.
 	Pooler *bool `json:"pooler,omitempty"`
+}
+
+// HeadNorms says that queries and keys are normed.
+type HeadNorms bool
+
+// UnmarshalJSON accepts false, true or "per-head".
+func (n *HeadNorms) UnmarshalJSON(b []byte) error {
+	switch string(bytes.TrimSpace(b)) {
+	case "null", "false":
+		*n = false
+	case "true", `"per-head"`, `"per_head"`:
+		*n = true
+	default:
+		return fmt.Errorf("qk_norm is false, true or \"per-head\", not %.40s", b)
+	}
+	return nil
 }
 
 // AttentionBias is false, true (all four projections) or "qkv".

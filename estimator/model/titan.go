@@ -86,6 +86,9 @@ func (a *Architecture) CutTensor(n int64) {
 
 // whole is a before it was cut.
 func (a *Architecture) whole() *Architecture {
+	if a.megatron != nil {
+		return a.wholeMegatron()
+	}
 	if a.titan == nil && a.plan == 0 {
 		return a
 	}

@@ -193,7 +193,8 @@ func (u *unknown) dimensions() *Dimensions {
 	u.mlp(d)
 	u.positions(d)
 	u.bias(d)
-	d.QKNorm, _ = u.says("use_qk_norm", "qk_norm", "qk_layernorm")
+	normed, _ := u.says("use_qk_norm", "qk_norm", "qk_layernorm")
+	d.QKNorm = HeadNorms(normed)
 	d.ParallelResidual, _ = u.says("use_parallel_residual", "parallel_residual", "parallel_attn")
 	d.LMHeadBias, _ = u.says("lm_head_bias")
 	return d

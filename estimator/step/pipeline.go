@@ -11,6 +11,9 @@ type Pipelined interface {
 	// HandsOver says that what the first of the GPU's stages returns is what the second receives, without a copy, and
 	// the gradient the other way.
 	HandsOver() bool
+	// SendsEach says that what comes from another stage gets a tensor of its own each time, and that what a stage
+	// returned goes as soon as it is sent: logits with their loss.
+	SendsEach() bool
 }
 
 // Stages are what hooks do besides where micro-batches go through a stage.
@@ -97,6 +100,7 @@ type schedule struct {
 	// output is what the loop over the turns still has of the last forward, where a GPU has several stages.
 	output   T
 	several  bool
+	each     bool // Pipelined.SendsEach
 	backward Stages
 }
 
@@ -106,7 +110,8 @@ type schedule struct {
 // Sources: torch/distributed/pipelining/stage.py (_prepare_forward_infra, forward_one_chunk, backward_one_chunk,
 // clear_runtime_states), schedules.py (PipelineScheduleMulti._step_microbatches, _merge_outputs), torch 2.9.
 func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
-	s := schedule{t: t, net: net, batch: net.Batch(t), count: p.MicroBatches(), output: T{storage: None}}
+	s := schedule{t: t, net: net, batch: net.Batch(t), count: p.MicroBatches(), output: T{storage: None},
+		each: p.SendsEach()}
 	t.Prog.Prologue = len(t.Prog.Events)
 	t.segStart = t.Prog.Prologue
 	firstSlot := int32(len(t.Prog.Slots) - len(s.batch))
@@ -119,8 +124,11 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 	s.several = len(stages) > 1
 	for i, stage := range net.Stages() {
 		into, out := p.HandsOver() && i == 1, p.HandsOver() && i == 0
-		stages[i] = running{Stage: stage, received: t.buffers(net, s.count, !stage.First && !into),
-			gradients: t.buffers(net, s.count, !stage.Last && !out), flying: make([]inFlight, s.count)}
+		stages[i] = running{Stage: stage, received: t.buffers(net, s.count, !stage.First && !into && !s.each),
+			gradients: t.buffers(net, s.count, !stage.Last && !out && !s.each), flying: make([]inFlight, s.count)}
+		if s.each {
+			stages[i].received, stages[i].gradients = make([]T, s.count), make([]T, s.count)
+		}
 		if into {
 			stages[0].behind, stages[1].before = &stages[1], &stages[0]
 			stages[1].received, stages[0].gradients = make([]T, s.count), make([]T, s.count)
@@ -129,7 +137,7 @@ func (t *Tape) pipelined(net Staged, p Pipelined) *Program {
 	for range s.count { // events that free what the step before has left
 		for _, stage := range stages {
 			for _, leaves := range [...]bool{stage.Last, !stage.First && stage.before == nil} {
-				if leaves {
+				if leaves && !s.each {
 					s.until = append(s.until, int32(len(t.Prog.Events)))
 					t.Prog.Events = append(t.Prog.Events, Event{0, FreePrev})
 				}
@@ -176,6 +184,9 @@ func (s *schedule) runForward(stage *running, micro int64) {
 	f.first, f.input = int32(len(t.nodes)), None
 	x := s.batch[0]
 	x.numel /= s.count
+	if !stage.First && s.each {
+		stage.received[micro] = s.sent()
+	}
 	if !stage.First {
 		x = stage.received[micro]
 		f.input = f.first
@@ -186,6 +197,10 @@ func (s *schedule) runForward(stage *running, micro int64) {
 	f.output = s.net.Run(t, stage.Stage, x)
 	if s.backward != nil {
 		s.backward.AfterStage()
+	}
+	if s.each {
+		s.sendsOn(stage, f)
+		return
 	}
 	if s.several {
 		t.Drop(s.output)
@@ -205,6 +220,28 @@ func (s *schedule) runForward(stage *running, micro int64) {
 	t.cut()
 }
 
+// sent is a tensor of its own for what another stage sends.
+func (s *schedule) sent() T {
+	x := s.t.collective(s.t.Shape.N()*s.net.Width(), s.t.Recipe.Stored)
+	s.t.Prog.Slots[s.t.storages[x.storage].slot].Label = LabelStageBuffer
+	return x
+}
+
+// sendsOn lets go of what a stage has returned, and of the logits when their loss is there. Source:
+// megatron/core/pipeline_parallel/schedules.py (deallocate_output_tensor, forward_step), Megatron-LM 0.14.
+func (s *schedule) sendsOn(stage *running, f *inFlight) {
+	t := s.t
+	if stage.Last {
+		targets := s.batch[1]
+		targets.numel /= s.count
+		f.loss = s.net.Loss(t, f.output, targets)
+	}
+	t.Drop(f.output)
+	f.output.storage = None
+	f.last = int32(len(t.nodes))
+	t.cut()
+}
+
 func (s *schedule) runBackward(stage *running, micro int64) {
 	t := s.t
 	t.backward = true
@@ -220,6 +257,11 @@ func (s *schedule) returns(stage *running, micro int64) {
 		return
 	}
 	gradient := T{storage: s.t.nodes[stage.flying[micro].input].grad[0], edge: noEdge}
+	if s.each {
+		s.t.Drop(gradient)
+		s.t.Drop(stage.received[micro])
+		return
+	}
 	if stage.before != nil {
 		stage.before.gradients[micro] = s.handedOver(gradient)
 	} else {
@@ -273,6 +315,12 @@ func (s *schedule) stageBackward(stage *running, micro int64) {
 // seed is the gradient that a backward begins with: of the loss, or what the stage behind has sent, which stays.
 func (s *schedule) seed(stage *running, micro int64) T {
 	t, f := s.t, &stage.flying[micro]
+	if !stage.Last && s.each {
+		gradient := s.sent()
+		t.Hold(gradient)
+		t.deliver(f.output.edge, gradient.storage)
+		return gradient
+	}
 	if !stage.Last {
 		t.Hold(stage.gradients[micro])
 		t.deliver(f.output.edge, stage.gradients[micro].storage)

@@ -57,7 +57,7 @@ func TestDecodeReadsEveryForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, zero := 0.1, int64(0)
+	p, zero := 0.1, estimator.Stage(0)
 	want := estimator.Training{
 		MicroBatch: 10, Precision: "amp-bf16",
 		Optimizer:             &estimator.Optimizer{Name: "adamw", Implementation: "fused"},

@@ -16,6 +16,8 @@ type Pipeline struct {
 	Chunks int64
 	// Order is what the GPU does when.
 	Order Order
+	// Each says that what comes from another stage gets a tensor of its own each time, as Megatron-LM sends it.
+	Each bool
 	// Sums says that the embedded strategy adds the gradients of micro-batches up.
 	Sums bool
 }
@@ -51,6 +53,9 @@ func (p Pipeline) Ends() (first, last bool) {
 // HandsOver says that what the first of the GPU's stages returns is what the second receives, and the gradient the
 // other way, without a copy. Source: torch/distributed/pipelining/schedules.py (_PipelineScheduleRuntime), torch 2.9.
 func (p Pipeline) HandsOver() bool { return p.Order == DualPipeV && p.Stage == p.Stages-1 }
+
+// SendsEach is Each.
+func (p Pipeline) SendsEach() bool { return p.Each }
 
 // MicroBatches are those of a step.
 func (p Pipeline) MicroBatches() int64 { return p.Micro }

@@ -1,0 +1,287 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// megatron is Megatron-LM's GPTModel, of which a GPU has some layers and a part of every matrix. Sources:
+// megatron/core/models/gpt/gpt_model.py, megatron/core/transformer/transformer_layer.py, Megatron-LM 0.14.
+type megatron struct {
+	a                *Architecture
+	cut              *megatronCut
+	heads            step.Heads
+	embed, positions step.Weight
+	layers           []megatronLayer
+	final            norm
+	output           step.Weight
+}
+
+type megatronLayer struct {
+	attentionNorm, forwardNorm norm
+	queryNorm, keyNorm         norm
+	qkv, out, up, down         linear
+}
+
+// megatronCut is what of the model this GPU has.
+type megatronCut struct {
+	layerNorm, rotary bool
+	// tensor GPUs share every matrix; sequence says that they share the tokens between the blocks, too.
+	tensor   int64
+	sequence bool
+	// layers are those of the whole model, chunks how many each of this GPU's stages has; nil for all.
+	layers      int64
+	chunks      []int64
+	first, last bool
+	vocabulary  int64 // padded
+}
+
+// dealt is over how many GPUs tokens are dealt out between the blocks.
+func (c *megatronCut) dealt() int64 {
+	if c.sequence {
+		return c.tensor
+	}
+	return 1
+}
+
+// Megatron says whether the model is written as Megatron-LM writes it.
+func (a *Architecture) Megatron() bool { return a.megatron != nil }
+
+// WriteAsMegatron makes a a model of Megatron-LM's, where that has one like it.
+func (a *Architecture) WriteAsMegatron() {
+	c := megatronCut{rotary: a.Rotary, tensor: 1, layers: a.Layers, first: true, last: true, vocabulary: a.Vocabulary}
+	switch a.family {
+	case &gpt2Family:
+		c.layerNorm = true
+	case &llamaFamily, &mistralFamily, &qwen2Family, &qwen3Family:
+		c.rotary = true
+	default:
+		own, ok := a.own.(*block)
+		if !ok || own.parallel || own.postNorm || own.plainNorms || own.embeddingNorm || own.norms != 2 ||
+			own.experts != nil || own.headBias || own.position == "alibi" || own.wideQKNorm {
+			return
+		}
+		c.layerNorm, c.rotary = own.layerNorm, own.position == "rope"
+	}
+	head := a.Class == classCausalLM || a.Class == classLMHead || a.Class == ""
+	if !head || a.Decoder > 0 || a.LoRA != nil || len(a.Sliding) > 0 {
+		return
+	}
+	a.megatron = &c
+	a.UseCache, a.BufferSide = false, 0
+}
+
+// CutMegatron leaves of every matrix one of n parts; the vocabulary is padded to a multiple of 128 rows a GPU. Source:
+// megatron/training/tokenizer/tokenizer.py (_vocab_size_with_padding), make_vocab_size_divisible_by.
+func (a *Architecture) CutMegatron(n int64, sequence bool) {
+	const rows = 128
+	cut := *a.megatron
+	cut.tensor, cut.sequence = n, sequence && n > 1
+	cut.vocabulary = step.CeilDiv(a.Vocabulary, rows*n) * rows * n
+	a.megatron = &cut
+}
+
+// CutMegatronStages leaves of the model stages of so many layers.
+func (a *Architecture) CutMegatronStages(chunks []int64, first, last bool) {
+	cut := *a.megatron
+	cut.chunks, cut.first, cut.last = chunks, first, last
+	a.megatron, a.Layers = &cut, 0
+	for _, layers := range chunks {
+		a.Layers += layers
+	}
+}
+
+// wholeMegatron is a before it was cut.
+func (a *Architecture) wholeMegatron() *Architecture {
+	w, cut := *a, *a.megatron
+	cut.tensor, cut.chunks, cut.first, cut.last, cut.vocabulary = 1, nil, true, true, a.Vocabulary
+	w.megatron, w.Layers = &cut, cut.layers
+	return &w
+}
+
+func buildMegatron(b *builder) step.Network {
+	a, cut := b.a, b.a.megatron
+	n, d, dim := cut.tensor, a.Hidden, a.HeadDim
+	m := &megatron{a: a, cut: cut, layers: make([]megatronLayer, b.recorded),
+		heads: step.Heads{Query: a.Heads / n, KV: max(a.KVHeads/n, 1), Dim: dim, Drops: a.AttentionDropout > 0}}
+	if cut.first {
+		m.embed = b.embedding("embedding.word_embeddings", cut.vocabulary/n, d)
+		if a.LearnedPositions {
+			m.positions = b.embedding("embedding.position_embeddings", a.MaxPositions, d)
+		}
+	}
+	q, kv, up := m.heads.Width(), m.heads.KVWidth(), a.FFN/n
+	if a.Gated {
+		up *= 2
+	}
+	b.stack(func(i int64) {
+		l := &m.layers[i]
+		l.attentionNorm = b.norm("input_layernorm", d, a.NormBias)
+		l.qkv = b.linear("self_attention.linear_qkv", d, q+2*kv, a.QKVBias)
+		if a.QKNorm {
+			l.queryNorm = b.norm("self_attention.q_layernorm", dim, a.NormBias)
+			l.keyNorm = b.norm("self_attention.k_layernorm", dim, a.NormBias)
+		}
+		l.out = b.linear("self_attention.linear_proj", q, d, a.OutBias)
+		l.forwardNorm = b.norm("pre_mlp_layernorm", d, a.NormBias)
+		l.up = b.linear("mlp.linear_fc1", d, up, a.MLPBias)
+		l.down = b.linear("mlp.linear_fc2", a.FFN/n, d, a.MLPBias)
+	})
+	if !cut.last {
+		return m
+	}
+	m.final = b.norm("final_layernorm", d, a.NormBias)
+	if m.output = m.embed; !a.Tied || !cut.first { // another stage has its own copy of a tied matrix
+		m.output = b.linear("output_layer", d, cut.vocabulary/n, false).w
+	}
+	return m
+}
+
+// Batch is tokens, labels, the loss mask and the positions.
+func (m *megatron) Batch(t *step.Tape) []step.T {
+	n := t.Shape.N() * t.MicroBatches()
+	return []step.T{t.Input(n, step.I64), t.Input(n, step.I64), t.Input(n, step.F32), t.Input(n, step.I64)}
+}
+
+func (m *megatron) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	logits := m.Run(t, step.Stage{To: len(m.layers), First: true, Last: true}, batch[0])
+	return m.Loss(t, logits, batch[1]), []step.T{logits}
+}
+
+// Width is that of the residual stream, of which this GPU may have some of the tokens.
+func (m *megatron) Width() int64 { return m.a.Hidden / m.cut.dealt() }
+
+// Stages are those that this GPU has of the model.
+func (m *megatron) Stages() []step.Stage {
+	stages, to := make([]step.Stage, len(m.cut.chunks)), 0
+	for i, layers := range m.cut.chunks {
+		from := to
+		to += int(layers)
+		stages[i] = step.Stage{From: from, To: to, First: m.cut.first && i == 0,
+			Last: m.cut.last && i == len(stages)-1}
+	}
+	return stages
+}
+
+// Run is the forward of a stage.
+func (m *megatron) Run(t *step.Tape, s step.Stage, x step.T) step.T {
+	t.In(step.PartEmbedding)
+	if s.First {
+		x = m.embedded(t, x)
+	} else {
+		x = t.Hold(x)
+	}
+	unit := int(m.a.UnitLayers())
+	for i := s.From; i < s.To; i++ {
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return m.layer(t, i, x) }, step.Besides{})
+	}
+	t.EndLayers()
+	if !s.Last {
+		return x
+	}
+	t.In(step.PartNorm)
+	normed := m.norm(t, m.final, x)
+	t.Drop(x)
+	logits := t.ParallelLinear(normed, m.output, step.NoWeight, m.cut.dealt(), 1, step.LabelLogits)
+	t.Drop(normed)
+	return logits
+}
+
+// embedded is LanguageModelEmbedding: sums with the positions, tokens laid out before sequences, and this GPU's.
+func (m *megatron) embedded(t *step.Tape, ids step.T) step.T {
+	x := t.Embedding(ids, m.embed, step.LabelEmbedding)
+	if m.a.LearnedPositions {
+		positions := t.Input(t.Shape.N(), step.I64)
+		learned := t.Embedding(positions, m.positions, step.LabelPositions)
+		sum := t.Add(x, learned, step.LabelEmbedding)
+		for _, local := range [...]step.T{x, learned, positions} {
+			t.Drop(local)
+		}
+		x = sum
+	}
+	turned := t.Contiguous(x)
+	t.Drop(x)
+	if n := m.cut.dealt(); n > 1 {
+		own := t.DealTokens(turned, n)
+		t.Drop(turned)
+		turned = own
+	}
+	y := t.Dropout(turned, m.a.EmbeddingDropout)
+	t.Drop(turned)
+	return y
+}
+
+// Loss is the mean over the tokens.
+func (m *megatron) Loss(t *step.Tape, logits, targets step.T) step.T {
+	wide := t.FloatLogits(logits)
+	loss := t.ParallelCrossEntropy(wide, targets)
+	t.Drop(wide)
+	return loss
+}
+
+func (m *megatron) norm(t *step.Tape, n norm, x step.T) step.T {
+	if m.cut.layerNorm {
+		return t.LayerNorm(x, n.w, n.b)
+	}
+	return t.NativeRMSNorm(x, n.w)
+}
+
+func (m *megatron) layer(t *step.Tape, i int, x step.T) step.T {
+	l, n := &m.layers[i], m.cut.dealt()
+	t.In(step.PartNorm)
+	normed := m.norm(t, l.attentionNorm, x)
+	t.In(step.PartAttention)
+	branch := m.attention(t, l, normed)
+	t.Drop(normed)
+	t.In(step.PartNorm)
+	middle := t.DropoutAdd(branch, x, m.a.ResidualDropout)
+	t.Drop(branch)
+
+	normed = m.norm(t, l.forwardNorm, middle)
+	t.In(step.PartMLP)
+	up := t.ParallelLinear(normed, l.up.w, l.up.b, n, 1, step.LabelLinear)
+	t.Drop(normed)
+	var acted step.T
+	if m.a.Gated {
+		acted = t.FusedGLU(up)
+	} else {
+		acted = t.GELU(up) // megatron/core/fusions/fused_bias_gelu.py (GeLUFunction), which keeps its input
+	}
+	t.Drop(up)
+	branch = t.ParallelLinear(acted, l.down.w, l.down.b, 1, n, step.LabelLinear)
+	t.Drop(acted)
+	t.In(step.PartNorm)
+	y := t.DropoutAdd(branch, middle, m.a.ResidualDropout)
+	t.Drop(middle)
+	t.Drop(branch)
+	return y
+}
+
+func (m *megatron) attention(t *step.Tape, l *megatronLayer, x step.T) step.T {
+	h, n := m.heads, m.cut.dealt()
+	qkv := t.ParallelLinear(x, l.qkv.w, l.qkv.b, n, 1, step.LabelLinear)
+	rows := qkv.Numel() / (h.Width() + 2*h.KVWidth())
+	parts := t.SplitParts(qkv, rows*h.Width(), rows*h.KVWidth(), rows*h.KVWidth())
+	t.Drop(qkv)
+	for k, w := range [...]norm{l.queryNorm, l.keyNorm} {
+		if m.a.QKNorm {
+			normed := m.norm(t, w, parts[k])
+			t.Drop(parts[k])
+			parts[k] = normed
+		}
+		if m.cut.rotary {
+			turned := t.FusedRotary(parts[k])
+			t.Drop(parts[k])
+			parts[k] = turned
+		}
+	}
+	q, k, v := parts[0], parts[1], parts[2]
+	var y step.T
+	if t.Recipe.Attention == step.AttentionEager {
+		y = t.UnfusedAttention(q, k, v, h, m.a.AttentionDropout)
+	} else {
+		y = t.TokensFirst(t.SDPA(q, k, v, h, nil, m.a.AttentionDropout), h, false)
+	}
+	out := t.ParallelLinear(y, l.out.w, l.out.b, 1, n, step.LabelLinear)
+	for _, x := range [...]step.T{y, q, k, v} {
+		t.Drop(x)
+	}
+	return out
+}
