@@ -59,16 +59,18 @@ func (r *reading) readScript() {
 	}
 	arguments, _ := code.Call(argumentCalls...)
 	if (strings.HasSuffix(arguments.Name, "SFTConfig") || objective != "") && !unsloth {
-		t.bf16, t.bf16Ref = true, "trl 1.9 trainer/base_config.py:67 (since 0.19)"
-		t.checkpointing, t.checkpointingRef = true, "trl 1.9 trainer/base_config.py:61 (since 0.23)"
+		t.ofTRL(r.release("trl"))
 	}
 	r.s = arguments.Keywords.Clone()
 	r.scriptModel()
 	r.scriptAdapters(unsloth)
 	r.trainer(t)
 	r.scriptLength()
-	if objective != "" {
+	switch {
+	case objective != "":
 		r.trlObjective(objective)
+	case t.framework == "trl":
+		r.trlLoss()
 	}
 	if r.adapters() && !r.d.has("/training/lora/base_precision") {
 		r.wholeBase("/training/lora/base_precision", t.framework == "trl")

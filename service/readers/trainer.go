@@ -167,13 +167,7 @@ func (r *reading) readTrainer() {
 	if trl {
 		t.framework, r.d.reader = "trl", "trl"
 		if r.code == nil || !r.code.Mentions("TrainingArguments") || r.code.Mentions("SFTConfig") || objective != "" {
-			release := r.release("trl")
-			if d, ok := defaultOf("trl", "gradient_checkpointing", release); ok && d.Value == "True" {
-				t.checkpointing, t.checkpointingRef = true, d.String()
-			}
-			if d, ok := defaultOf("trl", "bf16", release); ok && d.Value == "None" {
-				t.bf16, t.bf16Ref = true, d.String()
-			}
+			t.ofTRL(r.release("trl"))
 		}
 	}
 	r.trainedModel()
@@ -192,6 +186,16 @@ func (r *reading) readTrainer() {
 		r.trlObjective(objective)
 	case trl:
 		r.trlLoss()
+	}
+}
+
+// ofTRL are the defaults of trl's configurations where they differ from the Trainer's.
+func (t *trainerDefaults) ofTRL(release string) {
+	if d, ok := defaultOf("trl", "gradient_checkpointing", release); ok && d.Value == "True" {
+		t.checkpointing, t.checkpointingRef = true, d.String()
+	}
+	if d, ok := defaultOf("trl", "bf16", release); ok && d.Value == "None" {
+		t.bf16, t.bf16Ref = true, d.String()
 	}
 }
 
