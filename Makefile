@@ -19,13 +19,14 @@ export CGO_ENABLED ?= 0
 # Every fuzz target as package:name.
 FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E 's|^(.*)/[^/]*:func (.*)|\1:\2|' | sort -u)
 
-# Packages with goroutines of their own, and the tests of theirs that are left out: some ask one thing after another, so
-# that nothing runs beside anything, for minutes or on a megabyte for longer than an answer may take, and the detector
-# makes a slow network too slow for any write. The scripts are those of commands that ask once and have no service beside
-# them. `make test` runs them all.
-RACE_SKIP     ?= ^(TestFullDisk|TestEveryExampleIsTrue|TestHostileTexts|TestBadNetwork|TestAnswersFitEightyColumns)$$|^TestScripts$$/^($(ONE_BY_ONE))$$
-ONE_BY_ONE     = check_submission|check_tools|completion|contrastive|cost|diagnose|diffusion|exit_codes|explain_defaults|layouts|objective|output|pictures|qlora|read|recorded|replay|shell|usage|version|words
-RACE_PACKAGES ?= ./cmd/... ./api ./api/problem ./service/... ./estimator/planner/...
+# Packages with goroutines of their own, and the tests of theirs that are left out: they ask one thing after another,
+# so that nothing runs beside anything, for minutes or on a megabyte for longer than an answer may take, and the detector
+# makes a slow network too slow for any write. Of the command line's scripts those stay in which its service runs beside
+# the client; each command of the others is a process of its own. `make test` runs all of them.
+RACE_ALONE    = FullDisk|EveryExampleIsTrue|HostileTexts|BadNetwork|PageCorruptionsOfAServerAreNoticed|EveryStatementMayBeGivenUp|AnswersFitEightyColumns|LogitsByTheirSizeAlone|FailuresByTheirForms|NoModelIsTooLarge|LeastChangesNoPlan
+RACE_SCRIPTS  = check_submission|check_tools|compare|completion|contrastive|cost|diagnose|diffusion|exit_codes|explain_defaults|layouts|local|objective|output|pictures|qlora|read|recorded|replay|shell|stdin|usage|version|words
+RACE_SKIP     ?= ^Test($(RACE_ALONE))$$|^TestScripts$$/^($(RACE_SCRIPTS))$$
+RACE_PACKAGES ?= ./cmd/... ./api ./service ./service/catalog ./service/jobdoc ./service/store ./estimator/planner
 # Those of the estimator in which estimates run beside each other.
 RACE_ESTIMATOR ?= ^(TestSideBySide|TestReplaysChangeNothing|TestStopped)$$
 

@@ -43,6 +43,8 @@ if [ -z "$pull" ]; then
   container=$(buildah from scratch)
   buildah copy -q "$container" "$work/debian" / >/dev/null
   buildah copy -q "$container" "$(go env GOROOT)" /usr/local/go >/dev/null
+  # Where modules come through a proxy with a certificate of its own, this machine knows it.
+  buildah copy -q "$container" "${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}" /etc/ssl/certs/ca-certificates.crt >/dev/null
   buildah config --env PATH=/go/bin:/usr/local/go/bin:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin --env GOPATH=/go --env GOTOOLCHAIN=local \
     --env GOPROXY="$(go env GOPROXY)" --env GOSUMDB="$(go env GOSUMDB)" --workingdir /go "$container"
   buildah commit -q --rm "$container" "docker.io/library/$base" >/dev/null

@@ -3,6 +3,7 @@ package memory
 import (
 	"math"
 	"math/bits"
+	"slices"
 )
 
 // pool is the blocks of one kind of segments. Those that are free are held in the order in which the allocator looks at
@@ -66,6 +67,9 @@ func (p *pool) newBlock() int32 {
 	if i := p.spare; i != noBlock {
 		p.spare = p.blocks[i].next
 		return i
+	}
+	if n := len(p.blocks); n == cap(p.blocks) { // append would copy large lists at every quarter more
+		p.blocks = slices.Grow(p.blocks, max(n, 64))
 	}
 	p.blocks = append(p.blocks, block{})
 	return int32(len(p.blocks) - 1)

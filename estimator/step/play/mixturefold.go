@@ -1,6 +1,10 @@
 package play
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // experts is how the slots of the middle expert map to its repetitions.
 type experts struct {
@@ -22,6 +26,8 @@ func (x *experts) set(p *step.Program, units *fold) {
 	if x.copies == 1 {
 		return
 	}
+	x.twin, x.place, x.inUnit = room(x.twin, p.Slots), room(x.place, p.Slots), room(x.inUnit, p.Slots)
+	x.times = room(x.times, p.Events)
 	type family struct{ unit, expert int32 }
 	count := map[family]int32{}
 	slots := map[int32][]int32{} // of the middle expert, by unit
@@ -65,6 +71,9 @@ func (x *experts) set(p *step.Program, units *fold) {
 		x.times = append(x.times, times)
 	}
 }
+
+// room is list, which is empty, with room for as many as there are in all.
+func room[E, A any](list []E, all []A) []E { return slices.Grow(list, len(all)) }
 
 // happens is how often event i of the program does.
 func (x *experts) happens(i int) int64 {
