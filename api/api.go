@@ -32,7 +32,6 @@
 package api
 
 import (
-	"context"
 	"net/http"
 	"net/netip"
 	"slices"
@@ -43,61 +42,20 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/vramplan/vramplan/api/problem"
-	"github.com/vramplan/vramplan/estimator"
-	"github.com/vramplan/vramplan/estimator/compare"
-	"github.com/vramplan/vramplan/estimator/planner"
-	"github.com/vramplan/vramplan/service"
-	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/decision"
-	"github.com/vramplan/vramplan/service/jobdoc"
-	"github.com/vramplan/vramplan/service/readers"
 )
 
 // Service is what the API needs of the service.
 type Service interface {
-	// Core waits for a core for work of a client that is no estimate's.
-	Core(ctx context.Context, client string) (leave func())
-	Estimate(ctx context.Context, job estimator.Job, o service.EstimateOptions) (*estimator.Result, error)
-	// Quick says that an estimate takes little.
-	Quick(ctx context.Context, job estimator.Job, o service.EstimateOptions) bool
-	Plan(ctx context.Context, r service.PlanRequest, o service.PlanOptions) (*planner.Plan, error)
-	Compare(ctx context.Context, a, b estimator.Job, o service.CompareOptions) (*compare.Comparison, error)
-	Diagnose(ctx context.Context, r service.DiagnosisRequest) (*service.Diagnosis, error)
-	Read(ctx context.Context, r jobdoc.Reading) (*readers.Answer, error)
-	// FileJob is the one job that files of other tools describe.
-	FileJob(ctx context.Context, r jobdoc.Reading) (*service.FileJob, error)
-	// Pin says whether requests may name a calibration.
-	Pin(ctx context.Context, calibration string) error
-	// Names adds the unknown names of a job to what its reader found wrong with it.
-	Names(err error, job estimator.Job, pointer string) error
-	GPUs(ctx context.Context, f service.GPUFilter) (service.List[catalog.GPU], error)
-	GPU(ctx context.Context, name string) (*catalog.GPU, error)
-	Models(ctx context.Context, f service.ModelFilter) (service.List[catalog.Model], error)
-	Model(ctx context.Context, name string) (*catalog.Model, error)
-	Authorize(ctx context.Context, token string, scope service.Scope) (service.Author, error)
-	PutGPU(ctx context.Context, by service.Author, id string, e service.GPUEntry,
-		known service.Precondition) (*catalog.GPU, bool, error)
-	PutModel(ctx context.Context, by service.Author, id string, e service.ModelEntry,
-		known service.Precondition) (*catalog.Model, bool, error)
-	DeleteEntry(ctx context.Context, by service.Author, kind service.EntryKind, id string,
-		known service.Precondition) error
-	History(ctx context.Context, f service.HistoryFilter) ([]service.HistoryEntry, error)
-	Observe(ctx context.Context, by service.Author, list []service.Sent) ([]service.Observed, error)
-	Observations(ctx context.Context, f service.ObservationFilter) (list []service.Observation, more bool, err error)
-	DeleteObservation(ctx context.Context, by service.Author, id string) error
-	KeysInUse() bool
-	Accuracy(ctx context.Context, f service.ObservationFilter, o service.AccuracyOptions) (*service.Accuracy, error)
-	Calibrations(ctx context.Context, f service.CalibrationFilter) ([]service.Calibration, error)
-	Calibration(ctx context.Context, id string) (*service.Calibration, error)
-	FitCalibration(ctx context.Context, by service.Author, f service.CalibrationFit) (*service.FittedCalibration, error)
-	Activate(ctx context.Context, by service.Author, id string, known service.Precondition) (*service.Activation, error)
-	Activations(ctx context.Context, f service.CalibrationFilter) (*service.ActivationHistory, error)
-	CalibrationStatus() service.CalibrationStatus
-	Database() service.DatabaseState
-	Ready(ctx context.Context) error
-	GPUVariants(name string) ([]string, error)
-	CatalogRevision() string
-	CacheStats() service.CacheStats
+	Answers
+	Readers
+	Cards
+	Models
+	Entries
+	Runs
+	Fits
+	Cores
+	State
 }
 
 // Options configure an API. The zero value is for use within a process: no log,
