@@ -168,6 +168,9 @@ ORDER BY position, id`,
 				return nil
 			}
 			m.ID, m.Origin, m.Revision = e.id, e.origin, e.revision
+			if m.Origin == catalog.User {
+				m.Aliases = []string{} // as the history has it of a model that has none
+			}
 			index[e.id] = len(list)
 			list = append(list, m)
 			return nil

@@ -2,8 +2,10 @@ package store_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -100,6 +102,65 @@ func TestChangesAreRead(t *testing.T) {
 		})
 		if g, err := load(t, s).GPU("rtx-4070"); err != nil || g.Origin != catalog.Builtin {
 			t.Errorf("after the delete: %+v, %v", g, err)
+		}
+	})
+}
+
+func document(t *testing.T, m *catalog.Model) string {
+	t.Helper()
+	text, err := json.Marshal(m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// A model as a user enters it, in every form, is afterwards what was entered: no check takes it for an altered one.
+func TestEnteredModelsAreWhole(t *testing.T) {
+	recorded, err := os.ReadFile("../../estimator/testdata/recordings/memory-fp32.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	forms := map[string]string{
+		"dimensions": `{"family":"gpt2","kind":"decoder","layers":2,"hidden":64,"heads":2,"vocab":100,
+			"max_positions":64,"mlp":"gelu","norm":"layernorm","position":"learned"}`,
+		"hf_config": `{"hf_config":{"model_type":"gpt2","n_layer":2,"n_embd":64,"n_head":2,"vocab_size":100,
+			"_name_or_path":"<a> & b","layer_norm_epsilon":1e-05}}`,
+		"nanogpt":  `{"nanogpt":{"n_layer":2,"n_head":2,"n_embd":64}}`,
+		"named":    `{"aliases":["a2","a1"],"alias_notes":{"a1":"<b>"},"nanogpt":{"n_layer":2,"n_head":2,"n_embd":64}}`,
+		"recorded": `{"recorded":` + string(recorded) + `}`,
+	}
+	onEach(t, func(t *testing.T, name string) {
+		db := migrated(t, name)
+		s := service.New(service.EmbeddedCatalog(), service.WithStore(db))
+		for form, entry := range forms {
+			var e service.ModelEntry
+			if err := json.Unmarshal([]byte(entry), &e); err != nil {
+				t.Fatal(err)
+			}
+			put, _, err := s.PutModel(t.Context(), ci, "lab/"+form, e,
+				service.Precondition{Absent: true})
+			if err != nil {
+				t.Fatalf("%s: %v", form, err)
+			}
+			got, err := load(t, db).Model("lab/" + form)
+			if err != nil {
+				t.Fatalf("%s: %v", form, err)
+			}
+			if diff := cmp.Diff(document(t, put), document(t, got)); diff != "" {
+				t.Errorf("%s (-answered +read):\n%s", form, diff)
+			}
+		}
+		contents, err := db.Catalog(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if contents.Faults != nil {
+			t.Errorf("the catalog has faults: %q", contents.Faults)
+		}
+		report, err := db.Verify(t.Context())
+		if err != nil || report.Count != 0 {
+			t.Errorf("verify: %v, %+v", err, report)
 		}
 	})
 }

@@ -42,6 +42,7 @@ func (r reader) useHistory(ctx context.Context, c *catalog.Contents) error {
 				return nil
 			}
 			m.Origin, m.Revision, m.AliasNotes = catalog.User, h.Change, notesOf(m.Aliases, m.AliasNotes)
+			m.Aliases = append([]string{}, m.Aliases...) // a list, which may be empty: never null
 			models[h.ID] = m
 		}
 		return nil
