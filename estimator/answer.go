@@ -171,7 +171,11 @@ func (r *resolved) how(name string, run *run) string {
 		if r.arch.LoRA != nil {
 			frozen := grouped(run.parameters-run.trained) + " frozen parameters"
 			if l := r.arch.LoRA; l.Base != step.NotQuantised {
-				frozen += ", in the linear layers quantised, else"
+				frozen += ", in the linear layers quantised, "
+				if l.Returns && l.Half != rc.Stored {
+					frozen += "embeddings and head × " + inBytes(l.Half) + ", "
+				}
+				frozen += "else"
 			}
 			s = frozen + " × " + inBytes(rc.Stored) + ", and adapters of " + s
 		}

@@ -204,8 +204,8 @@ func ofEvaluation(m *play.Moment) string {
 
 // runnerUp is the largest stage besides the one that holds the peak.
 func runnerUp(l *play.Ledger, peak play.Stage) (name string, bytes int64) {
-	names := [play.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers",
-		"optimizer step", "evaluation"}
+	names := [play.StageCount]string{"loading of the model", "forward", "loss", "backward of the layers", "optimizer step",
+		"evaluation", "reference's forward", "writing of completions"}
 	for s, b := range l.Largest {
 		if play.Stage(s) != peak && b > bytes {
 			name, bytes = names[s], b

@@ -12,6 +12,7 @@ import (
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/service/catalog"
 	"github.com/vramplan/vramplan/service/jobdoc"
 )
@@ -50,7 +51,12 @@ func (r *resolved) resolveModel() error {
 	}
 	m, err := r.catalog.Model(name)
 	if unknown, ok := errors.AsType[*catalog.UnknownError](err); ok {
-		r.unknown.Add("/model/preset", "unknown_model", "%s", unknown.Error())
+		detail := unknown.Error()
+		if _, pipeline := (model.Pipeline{}).Completed(name); pipeline {
+			detail = fmt.Sprintf("%.100q is a pipeline of diffusers and no single model: it is named in "+
+				"model.diffusion.preset (--pipeline)", name)
+		}
+		r.unknown.Add("/model/preset", "unknown_model", "%s", detail)
 		return nil
 	}
 	if err != nil {

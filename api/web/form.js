@@ -235,7 +235,9 @@ function nearest(pointer) {
 }
 
 function sentence(error, field) {
-  const deeper = error.pointer !== field.dataset.pointer ? `${error.pointer}: ` : "";
+  const below = error.pointer.startsWith(`${field.dataset.pointer}/`) ? error.pointer.slice(field.dataset.pointer.length + 1) : "";
+  const itself = error.pointer === field.dataset.pointer || /^\d+$/.test(below); // an element of a list is named in the detail
+  const deeper = itself ? "" : `${error.pointer}: `;
   const text = deeper + error.detail;
   return text.charAt(0).toUpperCase() + text.slice(1) + (/[.!?]$/.test(text) ? "" : ".");
 }

@@ -20,6 +20,7 @@ export function pairs(brief, answer, use) {
   const last = firstFit < 0 ? plan.pairs.length - 1 : firstFit;
   const from = Math.max(0, Math.min(last - shownAbove, today < 0 ? last : today));
   const longest = 1.02 * Math.max(plan.usable_bytes, ...plan.pairs.slice(from).filter((p) => p.verdict === "fits").map((p) => p.high_bytes));
+  const example = answer.assumed?.objective === "diffusion" ? "picture" : "sequence";
   const rows = plan.pairs.slice(from).map((p) => {
     const words = [same(p, plan.today) && "today", same(p, plan.recommended) && "best", same(p, plan.safest) && "safest"].filter(Boolean);
     const meter = make("span", { class: `meter ${p.verdict}`, "aria-hidden": "true" }, make("span", {}));
@@ -37,7 +38,7 @@ export function pairs(brief, answer, use) {
   return [
     from > 0 ? make("p", { class: "quiet small" }, `${from} larger ${from === 1 ? "pair is" : "pairs are"} left out: ${from === 1 ? "it does" : "they do"} not fit.`) : null,
     make("table", { class: "pairs" },
-      make("caption", { class: "unseen" }, `Pairs of micro-batch and accumulation that keep ${plan.effective_batch} sequences in a step`),
+      make("caption", { class: "unseen" }, `Pairs of micro-batch and accumulation that keep ${plan.effective_batch} ${example}${plan.effective_batch === 1 ? "" : "s"} in a step`),
       make("thead", {}, make("tr", {}, ["Micro-batch × accumulation", "Needs", "Of the card", "Verdict", "Time"].map((t, i) => make("th", { scope: "col", class: ["", "figure", "drawn", "", "figure"][i] }, t)))),
       make("tbody", {}, rows)),
   ];

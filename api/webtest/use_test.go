@@ -56,6 +56,26 @@ func TestErrorsStandAtTheirFields(t *testing.T) {
 	}
 }
 
+// TestUnknownCardIsNamedPlainly: the detail names the card, so no pointer stands before it.
+func TestUnknownCardIsNamedPlainly(t *testing.T) {
+	p := open(t, desktop, hashOf(`{"model":{"preset":"gpt2"},"training":{"micro_batch":2},"gpus":["rtx-40700"]}`))
+	p.wait(`[...document.querySelectorAll("#job .error")].some((e) => e.textContent.includes("rtx-40700"))`)
+	if all := p.text("#job"); strings.Contains(all, "/gpus/") {
+		t.Errorf("at the cards stands a pointer: %s", all)
+	}
+}
+
+// TestNarrowPairs: pairs with long figures do not make a narrow page wider.
+func TestNarrowPairs(t *testing.T) {
+	p := open(t, look{360, 800, "light"}, hashOf(`{"model":{"preset":"meta-llama/Llama-3.1-8B"},"training":{"micro_batch":4,
+		"sequence_length":2048,"gradient_accumulation":8,"objective":"sft","lora":{"rank":16,"base_precision":"nf4",
+		"double_quantization":true}},"gpus":["rtx-4090"]}`))
+	p.wait(`document.querySelector("#pairs table") !== null`)
+	if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > 360 {
+		t.Errorf("the page is %d px wide", wide)
+	}
+}
+
 // TestFieldsThatTheFormLacks: what a document has and the form has not stays in the job, and errors of it are said
 // above the form or at the document.
 func TestFieldsThatTheFormLacks(t *testing.T) {

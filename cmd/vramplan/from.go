@@ -38,7 +38,7 @@ func (f *fromFlags) documents(ctx context.Context, t *terminal, edits []edit) ([
 		lines.Write(j.Document)
 		lines.WriteByte('\n')
 		for _, a := range j.Assumptions {
-			fmt.Fprintf(t.stderr, "assumed: %s\n", plain(a.Say))
+			fmt.Fprintf(t.stderr, "assumed: %s\n", ownWords(plain(a.Say)))
 		}
 	}
 	return lines.Bytes(), nil
@@ -91,7 +91,11 @@ func questions(open []readers.Question) error {
 		if q.Why != "" {
 			fmt.Fprintf(&b, " (%s)", plain(q.Why))
 		}
-		fmt.Fprintf(&b, " Answer with %s", strings.ReplaceAll(plain(q.Flag), "--gpus N", "--world-size N"))
+		fmt.Fprintf(&b, " Answer with %s", ownWords(plain(q.Flag)))
 	}
 	return &exitError{exitUsage, errors.New(b.String())}
 }
+
+// ownWords names the flags of the commands that take jobs in a text of the readers, whose flags are those of read:
+// --gpus is none of estimate, and in plan it is the GPUs over which layouts are looked for.
+func ownWords(text string) string { return strings.ReplaceAll(text, "--gpus N", "--world-size N") }

@@ -97,6 +97,10 @@ func (f *jobFields) edits(t *terminal) ([]edit, error) {
 		}
 	}
 	if f.QLoRA {
+		if f.LoRABase != nil && *f.LoRABase != "nf4" {
+			return nil, usage("--qlora stores the base as nf4, and --lora-base %s says otherwise: leave one of them out; "+
+				"without --qlora, --lora-rank %d trains adapters on a base of %s", *f.LoRABase, qloraRank, *f.LoRABase)
+		}
 		list = append(list,
 			edit{path: "training.lora.base_precision", value: "nf4"}, edit{path: "training.lora.double_quantization",
 				value: true},

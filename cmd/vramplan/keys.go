@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -43,17 +44,30 @@ func newKeyDocument(k *service.Key, token string) keyDocument {
 		CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt, RevokedAt: k.RevokedAt}
 }
 
-// with opens the database, brings it up to date and hands a service on it to do.
-func (f *keyFlags) with(ctx context.Context, do func(*service.Service) error) (err error) {
+// with opens the database, brings it up to date and hands a service on it to do. It says where it made a new one:
+// keys in it open nothing until a service runs on it.
+func (f *keyFlags) with(ctx context.Context, t *terminal,
+	do func(s *service.Service, database string) error) (err error) {
 	db, err := store.Open(ctx, f.Database)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if _, err := db.Migrate(ctx); err != nil {
+	ran, err := db.Migrate(ctx)
+	if err != nil {
 		return err
 	}
-	return do(service.New(service.EmbeddedCatalog(), service.WithStore(db)))
+	name := db.Name()
+	if !db.Remote() {
+		if name, err = filepath.Abs(name); err != nil {
+			return err
+		}
+	}
+	if len(ran) > 0 && ran[0].Version == 1 {
+		fmt.Fprintf(t.stderr, "Made the database %s, which did not exist; --database or VRAMPLAN_DATABASE names "+
+			"another.\n", plain(name))
+	}
+	return do(service.New(service.EmbeddedCatalog(), service.WithStore(db)), name)
 }
 
 type keysCreateCommand struct {
@@ -65,7 +79,7 @@ type keysCreateCommand struct {
 
 // Run makes a key and prints it.
 func (c *keysCreateCommand) Run(ctx context.Context, t *terminal) error {
-	return c.with(ctx, func(s *service.Service) error {
+	return c.with(ctx, t, func(s *service.Service, database string) error {
 		var scopes []service.Scope
 		for _, scope := range c.Scope {
 			scopes = append(scopes, service.Scope(scope))
@@ -86,12 +100,13 @@ func (c *keysCreateCommand) Run(ctx context.Context, t *terminal) error {
 		if err != nil {
 			return err
 		}
+		fmt.Fprintf(t.stderr, "The key is good for services on the database %s.\n", plain(database))
 		if c.Output == "json" {
 			return json.NewEncoder(t.stdout).Encode(newKeyDocument(&k, token))
 		}
 		fmt.Fprintln(t.stdout, token)
 		fmt.Fprintf(t.stderr, "This is the key %s for %s. It is not stored and will not be shown again.\n", k.ID,
-			k.Name)
+			plain(k.Name))
 		return nil
 	})
 }
@@ -102,7 +117,7 @@ type keysListCommand struct {
 
 // Run lists the keys.
 func (c *keysListCommand) Run(ctx context.Context, t *terminal) error {
-	return c.with(ctx, func(s *service.Service) error {
+	return c.with(ctx, t, func(s *service.Service, _ string) error {
 		keys, err := s.Keys(ctx)
 		if err != nil {
 			return err
@@ -138,7 +153,7 @@ type keysRevokeCommand struct {
 
 // Run revokes a key.
 func (c *keysRevokeCommand) Run(ctx context.Context, t *terminal) error {
-	return c.with(ctx, func(s *service.Service) error {
+	return c.with(ctx, t, func(s *service.Service, _ string) error {
 		if err := s.RevokeKey(ctx, c.ID); err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"runtime/debug"
+	"strings"
 	"sync"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -19,7 +20,13 @@ type byteCount int64
 func (b *byteCount) UnmarshalText(text []byte) error {
 	n, err := humanize.ParseBytes(string(text))
 	if err != nil || n > 1<<50 {
-		return fmt.Errorf("%q: give a size such as 512MiB", text)
+		return fmt.Errorf("%q: give a size such as 512MiB, 1.5GiB, 2GB or 1048576, which is bytes", text)
+	}
+	if number := strings.TrimSpace(string(text)); strings.Trim(number, "0123456789.,Bb ") == "" &&
+		strings.Contains(number, ".") {
+		number = strings.TrimRight(number, "Bb ")
+		return fmt.Errorf("%q has no unit, and there are no parts of a byte: give a size such as %sGiB, %sGB or %sMiB, "+
+			"or a whole number of bytes", text, number, number, number)
 	}
 	*b = byteCount(n)
 	return nil

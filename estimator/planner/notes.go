@@ -143,10 +143,18 @@ func (s *search) explainEdge(edge limit) {
 	if next.atLeast() {
 		more, by = next.result.Peak.AllocatedBytes-best.result.Peak.AllocatedBytes, "at least "
 	}
-	s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more sequence takes about "+
+	s.notes.add("largest-micro-batch", "A micro-batch of %d is the largest that fits. One more %s takes about "+
 		"%s; at %d the upper bound passes the card by %s%s.",
-		best.micro, estimator.Bytes(more/(next.micro-best.micro)), next.micro, by,
+		best.micro, s.example(), estimator.Bytes(more/(next.micro-best.micro)), next.micro, by,
 		estimator.Bytes(next.highBytes()-next.fit().UsableBytes))
+}
+
+// example is one of what a micro-batch counts.
+func (s *search) example() string {
+	if o := s.costs.base.Job.Training.Objective; o != nil && o.Kind == "diffusion" {
+		return "picture"
+	}
+	return "sequence"
 }
 
 // explainFloor says what holds the memory that no micro-batch gives back.
@@ -165,9 +173,9 @@ func (s *search) explainFloor() {
 			held = append(held, strings.ReplaceAll(c.Name, "_", " ")+" "+estimator.Bytes(c.Bytes).String())
 		}
 	}
-	at := "one sequence"
+	at := "one " + s.example()
 	if s.floor.micro > 1 {
-		at = fmt.Sprintf("%d sequences, the least that its trainer takes,", s.floor.micro)
+		at = fmt.Sprintf("%d %ss, the least that its trainer takes,", s.floor.micro, s.example())
 	}
 	text := fmt.Sprintf("No micro-batch fits: at %s the job takes %s of %s", at,
 		leastOf(s.floor), estimator.Bytes(f.UsableBytes))
@@ -188,9 +196,9 @@ func (s *search) explainBatch() {
 		for _, n := range b.nearest() {
 			near = append(near, fmt.Sprintf("%d (%+.2g %%)", n, b.deviation(n)))
 		}
-		s.notes.add("no-exact-pair", "%d sequences cannot be shared evenly by %d data-parallel GPUs. The nearest "+
+		s.notes.add("no-exact-pair", "%s cannot be shared evenly by %d data-parallel GPUs. The nearest "+
 			"effective batches are %s.",
-			b.target, b.gpus, strings.Join(near, " and "))
+			count(int(b.target), s.example()), b.gpus, strings.Join(near, " and "))
 	}
 }
 

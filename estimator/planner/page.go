@@ -145,22 +145,31 @@ func (o Option) how() string { return strings.Join(o.parts(), ", ") }
 // worthNaming is the share of the job's bytes that an option which does not fit has to save for a word.
 const worthNaming = 0.02
 
-// shortOf names in one paragraph what saves something and is not enough by itself.
+// shortOf names in one paragraph what saves something and is not enough by itself, and the numbers of what is left out,
+// so that none is missing on the page.
 func (b *page) shortOf(p *Plan) {
-	var names []string
+	var names, left []string
 	for _, o := range p.Options {
 		short := o.Verdict != estimator.Fits && o.Verdict != estimator.Tight && o.Verdict != estimator.Unlikely
-		if short && float64(o.SavesBytes) > worthNaming*float64(o.DeviceBytes) {
+		switch {
+		case !short:
+		case float64(o.SavesBytes) > worthNaming*float64(o.DeviceBytes):
 			by := ""
 			if o.Library != "" {
 				by = o.Library + ", "
 			}
-			names = append(names, fmt.Sprintf("%s (%s%s GiB)", lowerFirst(o.Title), by, leastGiB(o.DeviceBytes, o.AtLeast)))
+			names = append(names, fmt.Sprintf("%d. %s (%s%s GiB)", o.Rank, lowerFirst(o.Title), by,
+				leastGiB(o.DeviceBytes, o.AtLeast)))
+		case o.Verdict == estimator.DoesNotFit:
+			left = append(left, fmt.Sprintf("%d.", o.Rank))
 		}
 	}
 	if len(names) > 0 {
 		b.WriteString("\nNot enough alone\n")
 		b.wrapped("    ", strings.Join(names, "; "))
+	}
+	if len(left) > 0 {
+		b.wrapped("    ", "Next to nothing saved: "+strings.Join(left, " ")+" (--wide)")
 	}
 }
 

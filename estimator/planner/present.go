@@ -69,7 +69,7 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 		effects := []string{}
 		for _, l := range p.with.levers {
 			settings = append(settings, l.settings...)
-			if l.library != "" {
+			if l.library != "" && !slices.Contains(used, l.library) {
 				used = append(used, l.library)
 			}
 			if l.effect != "" {

@@ -1,7 +1,9 @@
 package planner
 
 import (
+	"encoding/json"
 	"fmt"
+	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
 )
@@ -18,7 +20,26 @@ func toolOf(in estimator.Input) string {
 	if o := in.Job.Training.Objective; o != nil && o.Kind == "diffusion" {
 		return "diffusers"
 	}
+	if writtenByHand(in) {
+		return "pytorch"
+	}
 	return "hf-trainer"
+}
+
+// writtenByHand says that the model is a module that was recorded and is none of transformers': its training loop is
+// taken for one in plain PyTorch, as the estimator takes it.
+func writtenByHand(in estimator.Input) bool {
+	text := in.Job.Model.Recorded
+	if in.Preset != nil && len(in.Preset.Recorded) > 0 {
+		text = in.Preset.Recorded
+	}
+	if len(text) == 0 {
+		return false
+	}
+	var of struct {
+		Source string `json:"source"`
+	}
+	return json.Unmarshal(text, &of) == nil && !strings.HasPrefix(of.Source, "transformers.")
 }
 
 // pairWords says a pair in the settings of each tool. Where a tool wants the
@@ -127,6 +148,9 @@ var leverWords = map[string]map[string]leverWord{
 		"compile-off":             {setting: "torch_compile=False"},
 		"evaluation-loss-only":    {setting: "prediction_loss_only=True"},
 		"checkpointing-selective": {setting: "checkpoint the attention modules", code: true},
+	},
+	"pytorch": {
+		"optimizer-fused": {setting: "torch.optim.AdamW(..., fused=True)"},
 	},
 	// diffusers' training scripts, examples/, 0.39: their options.
 	"diffusers": {

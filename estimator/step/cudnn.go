@@ -2,13 +2,14 @@ package step
 
 // usesCuDNN says whether torch prefers cuDNN's attention to all others, as later releases do on Hopper and on Blackwell
 // in data centres: for half precision without dropout, more than one query, heads of whole vectors of up to 128
-// elements or of 256, and masks that do not learn. Which heads are taken was asked of torch 2.15 with cuDNN 9.26
-// (torch._fused_sdp_choice) for 8 to 288 elements on compute capabilities 8.0 to 12.0.
+// elements or of 256, and masks that do not learn. The package flash-attn is a kernel of its own, where torch chooses
+// none. Which heads are taken was asked of torch 2.15 with cuDNN 9.26 (torch._fused_sdp_choice) for 8 to 288 elements
+// on compute capabilities 8.0 to 12.0.
 // Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp (check_prefer_cudnn_attention, can_use_cudnn_attention),
 // torch 2.15.
 func (t *Tape) usesCuDNN(h Heads, learnedMask bool) bool {
 	r, value := t.Recipe, h.value()
-	if !r.Software.PrefersCuDNN || !r.Compute.Half() || learnedMask || r.Attention == AttentionEager {
+	if !r.Software.PrefersCuDNN || !r.Compute.Half() || learnedMask || r.Attention != AttentionSDPA {
 		return false
 	}
 	if g := r.ComputeCapability / 10; g != 9 && g != 10 {

@@ -106,7 +106,7 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 	  "modle": {}, "batch_size": 4,
 	  "model": {"nanogpt": {"n_layer": "12", "n_head": 0, "n_embd": 768, "n_embd": 768}},
 	  "training": {"micro_batch_siz": 1, "Precision": "fp32", "precision": "amp-bf61", "sequence_length": -3,
-	    "optimizer": "adamww", "compile": "yes", "dropout": 1.5, "kernels": ["rope", "ropes"], "lora": {}, "versions": {"a/b~c": 2}},
+	    "optimizer": "adamww", "compile": "yes", "dropout": 1.5, "kernels": ["rope", "ropes"], "lora": {}, "zork": 1, "lroa": 1, "versions": {"a/b~c": 2}},
 	  "gpus": [null, {"nam": "x"}, 7], "confidence": 0
 	}`)
 	want := []string{
@@ -125,6 +125,7 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 		"out_of_range /training/dropout: 1.5 was given; accepted: a number from 0 to below 1",
 		`unknown_value /training/kernels/1: "ropes" was given; accepted: rmsnorm, layernorm, rope, swiglu, bias-gelu, bias-dropout-add, softmax, lora. Did you mean rope?`,
 		"required /training/lora/rank: is required; accepted: a whole number from 1 to 1048576",
+		"unknown_field /training/lroa: is not a field here; did you mean lora?",
 		"required /training/micro_batch: is required: the sequences in one forward pass on one GPU, a " +
 			"whole number from 1",
 		"unknown_field /training/micro_batch_siz: is not a field here; did you mean micro_batch?",
@@ -132,6 +133,10 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 		`unknown_value /training/precision: "amp-bf61" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16, fp8. Did you mean amp-bf16?`,
 		"out_of_range /training/sequence_length: -3 was given; accepted: a whole number from 1 to 1073741824",
 		"wrong_type /training/versions/a~1b~0c: 2 was given; accepted: a string",
+		"unknown_field /training/zork: is not a field here; accepted: micro_batch, sequence_length, " +
+			"target_sequence_length, resolution, script, gradient_accumulation, objective, precision, fp8, states, " +
+			"optimizer, gradient_checkpointing, attention, attention_mask, loss, logits_dtype, hold_logits, kernels, " +
+			"compile, dropout, lora, distributed, clip_grad_norm, allocator, evaluation, framework, versions",
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

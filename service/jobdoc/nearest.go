@@ -1,6 +1,8 @@
 package jobdoc
 
 import (
+	"bytes"
+	"slices"
 	"strings"
 
 	"github.com/agnivade/levenshtein"
@@ -99,12 +101,16 @@ func nearest(given string, choices []string) string {
 	}
 	given = fold(given)
 	allowed := 1
-	if len(given) > 3 {
+	if len(given) > 4 {
 		allowed = max(2, min(3, len(given)/3))
 	}
 	best, fewest := "", allowed+1
 	for _, c := range choices {
-		if d := levenshtein.ComputeDistance(given, fold(c)); d < fewest {
+		d := levenshtein.ComputeDistance(given, fold(c))
+		if d == 2 && sameLetters(given, fold(c)) { // two that changed places
+			d = 1
+		}
+		if d < fewest {
 			best, fewest = c, d
 		}
 	}
@@ -117,6 +123,13 @@ func nearest(given string, choices []string) string {
 		}
 	}
 	return ""
+}
+
+func sameLetters(a, b string) bool {
+	x, y := []byte(a), []byte(b)
+	slices.Sort(x)
+	slices.Sort(y)
+	return bytes.Equal(x, y)
 }
 
 // fold makes spellings that differ only in case and separators equal.
