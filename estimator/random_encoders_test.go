@@ -12,6 +12,7 @@ var encoderHeads = map[string][]string{
 	"roberta":     {"language-model", "masked-lm", "classification", "none"},
 	"xlm-roberta": {"language-model", "masked-lm", "classification", "none"},
 	"electra":     {"masked-lm", "classification", "none"},
+	"albert":      {"masked-lm", "classification", "none"},
 	"distilbert":  {"masked-lm", "classification", "none"},
 	"modernbert":  {"masked-lm", "classification", "none"},
 	"deberta-v2":  {"masked-lm", "classification", "none"},
@@ -56,10 +57,15 @@ func randomEncoder(t *rapid.T, job *Job, family string, layers, heads, dim, voca
 		encoder["position_buckets"] = rapid.SampledFrom([]int64{-1, 32, 256}).Draw(t, "buckets")
 		encoder["norm_rel_ebd"] = rapid.SampledFrom([]string{"none", "layer_norm"}).Draw(t, "normed")
 	}
-	if family == "electra" {
+	if family == "albert" {
+		job.Training.GradientCheckpointing = nil
+		encoder["num_hidden_groups"] = rapid.Int64Range(1, layers).Draw(t, "groups")
+		encoder["inner_group_num"] = rapid.Int64Range(1, 2).Draw(t, "in a group")
+	}
+	if family == "electra" || family == "albert" {
 		encoder["embedding_size"] = rapid.SampledFrom([]int64{heads * dim, 24}).Draw(t, "embedding")
 	}
-	classes := map[string]string{"bert": "Bert", "roberta": "Roberta", "deberta-v2": "DebertaV2", "electra": "Electra",
+	classes := map[string]string{"bert": "Bert", "roberta": "Roberta", "deberta-v2": "DebertaV2", "electra": "Electra", "albert": "Albert",
 		"xlm-roberta": "XLMRoberta"}
 	if end := rapid.SampledFrom([]string{"", "ForTokenClassification", "ForQuestionAnswering"}).Draw(t, "class"); end != "" {
 		job.Model.Head = nil

@@ -61,6 +61,13 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 		config["hidden_dropout"] = dropout
 		return []string{"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"}
 	},
+	"lfm2": func(t *rapid.T, config map[string]any, _ float64) []string {
+		config["conv_bias"], config["block_multiple_of"] = rapid.Bool().Draw(t, "conv_bias"), 8
+		layers := config["num_hidden_layers"].(int64)
+		config["layer_types"] = rapid.SliceOfN(rapid.SampledFrom([]string{"conv", "full_attention"}), int(layers),
+			int(layers)).Draw(t, "layers")
+		return []string{"q_proj", "k_proj", "v_proj", "in_proj", "w1", "w2", "w3"}
+	},
 	"starcoder2": func(t *rapid.T, config map[string]any, dropout float64) []string {
 		config["use_bias"] = rapid.Bool().Draw(t, "use_bias")
 		config["sliding_window"] = rapid.SampledFrom([]any{nil, 100, 700}).Draw(t, "window")

@@ -289,9 +289,14 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 		r.idle = append(r.idle, "gradient checkpointing does nothing for "+r.arch.Family+" in "+r.transformers())
 		return
 	}
-	if r.arch.Family == "mpnet" && mode != "" && mode != "none" {
+	if r.arch.Uncheckpointed && mode != "" && mode != "none" {
 		errs.Add("/training/gradient_checkpointing", "conflict", "transformers has no gradient checkpointing for "+
-			"mpnet, and the trainer stops there; leave the field out")
+			"%s, and the trainer stops there; leave the field out", r.arch.Family)
+		return
+	}
+	if why := r.arch.CheckpointsApart; why != "" && mode != "" && mode != "none" {
+		errs.Add("/training/gradient_checkpointing", "unsupported", "not modelled yet for %s: %s; leave it out",
+			r.arch.Family, why)
 		return
 	}
 	switch mode {

@@ -56,6 +56,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.SumsMask:             func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
 	release.OffsetsPositions:     func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
 	release.KeepsFrequencies:     func(r *resolved) bool { return set(&r.recipe.Software.KeepsFrequencies) },
+	release.UntiesBias:           func(r *resolved) bool { return set(&r.recipe.Software.UntiesBias) },
 	release.ScalesInEmbedding:    func(r *resolved) bool { return set(&r.recipe.Software.ScalesInEmbedding) },
 	release.GathersSegments:      func(r *resolved) bool { return set(&r.recipe.Software.GathersSegments) },
 	release.RenamesViT:           func(r *resolved) bool { return set(&r.recipe.Software.RenamesViT) },

@@ -84,6 +84,10 @@ type Architecture struct {
 	InterfacesLater bool
 	// NeverCheckpoints says that transformers accepts gradient checkpointing for the family and does nothing.
 	NeverCheckpoints bool
+	// Uncheckpointed says that transformers refuses gradient checkpointing for the family.
+	Uncheckpointed bool
+	// CheckpointsApart says why checkpointing is not modelled for the family as it is configured; empty where it is.
+	CheckpointsApart string
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
 	Irregular bool
 	// Lead is how many layers at the front are unlike the others, which are alike.
@@ -133,6 +137,8 @@ func (a *Architecture) Undealt() string {
 	switch {
 	case a.Decoder > 0 || a.family == &clipFamily:
 		return "FSDP on a model of two stacks is not modelled yet; ddp is"
+	case a.family == &albertFamily:
+		return "FSDP on layers that share their parameters is not modelled yet; ddp is"
 	case a.family == &debertaV2Family:
 		return "FSDP on layers that share a trained tensor, here the relative positions, is not modelled yet; ddp is"
 	}

@@ -18,6 +18,8 @@ type encoderOptions struct {
 	buckets int64
 	// embeddingWidth is that of the embeddings where they are brought to that of the layers; 0 without.
 	embeddingWidth int64
+	// groups are what ALBERT's layers come in, inGroup layers each, all of which run one after the other.
+	groups, inGroup int64
 	// positionsLast names the table of positions behind the others (RoBERTa and its like).
 	positionsLast bool
 	// normFirst puts the norms before attention and MLP, and one behind the last layer.
@@ -164,11 +166,7 @@ func buildBERT(b *builder) step.Network {
 	m := b.bertModel()
 	switch b.a.Class {
 	case classClassification:
-		classifier := b.linear("classifier", b.a.Hidden, b.a.Labels, true)
-		m.classify = func(t *step.Tape, _ step.T, pooled *step.T) (logits, input step.T) {
-			dropped := t.Dropout(*pooled, m.a.headDropout())
-			return classifier.forward(t, dropped), dropped
-		}
+		m.classify = b.pooledClassifier()
 	case classMaskedLM, classLMHead:
 		m.masked = b.maskedHead(func() step.Weight { return m.words }, "cls.predictions.transform.")
 	case classTokens:
@@ -177,6 +175,16 @@ func buildBERT(b *builder) step.Network {
 		m.tokens = b.tokenHead(0)
 	}
 	return m
+}
+
+// pooledClassifier declares a layer for the classes behind the dropout of what the pooler made.
+func (b *builder) pooledClassifier() func(t *step.Tape, x step.T, pooled *step.T) (logits, input step.T) {
+	a := b.a
+	classifier := b.linear("classifier", a.Hidden, a.Labels, true)
+	return func(t *step.Tape, _ step.T, pooled *step.T) (logits, input step.T) {
+		dropped := t.Dropout(*pooled, a.headDropout())
+		return classifier.forward(t, dropped), dropped
+	}
 }
 
 // bertModel declares BertModel: embeddings, layers and a pooler.
@@ -190,8 +198,27 @@ func (b *builder) words() step.Weight {
 // bertAround is bertModel behind its table of words.
 func (b *builder) bertAround(words step.Weight) *bert {
 	a, o, d := b.a, b.a.encoder(), b.a.Hidden
-	e := o.width(d)
-	m := &bert{a: a, layers: make([]bertLayer, b.recorded), words: words, types: step.NoWeight}
+	m := &bert{a: a, layers: make([]bertLayer, b.recorded), words: words}
+	b.bertEmbeddings(m)
+	if e := o.width(d); e != d {
+		project := b.linear("embeddings_project", e, d, true)
+		m.project = &project
+	}
+	b.stack(func(i int64) { m.layers[i] = b.bertLayer() })
+	if o.normFirst {
+		m.final = b.norm("encoder.LayerNorm", d, true)
+	}
+	if a.Pooled {
+		m.pooler = b.linear("pooler.dense", d, d, true)
+	}
+	return m
+}
+
+// bertEmbeddings declares what of BertEmbeddings stands behind the table of words.
+func (b *builder) bertEmbeddings(m *bert) {
+	a, o := b.a, b.a.encoder()
+	e := o.width(a.Hidden)
+	m.types = step.NoWeight
 	positions := func() { m.positions = b.embedding("embeddings.position_embeddings", o.positionRows, e) }
 	last := a.Software.GathersSegments && o.positionsLast
 	if !last {
@@ -208,18 +235,6 @@ func (b *builder) bertAround(words step.Weight) *bert {
 	if m.types.Exists() {
 		b.buffer("embeddings.token_type_ids", o.positionRows, step.I64)
 	}
-	if e != d {
-		project := b.linear("embeddings_project", e, d, true)
-		m.project = &project
-	}
-	b.stack(func(i int64) { m.layers[i] = b.bertLayer() })
-	if o.normFirst {
-		m.final = b.norm("encoder.LayerNorm", d, true)
-	}
-	if a.Pooled {
-		m.pooler = b.linear("pooler.dense", d, d, true)
-	}
-	return m
 }
 
 // Batch is input_ids, attention_mask and labels.

@@ -98,13 +98,21 @@ func (m *bert) output(t *step.Tape, dense linear, n norm, h, x step.T) step.T {
 
 // attention is BertSdpaSelfAttention or BertSelfAttention; the second returns the probabilities with its output.
 func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x step.T) step.T {
+	y, locals := l.attend(t, a, mask, x)
+	for _, local := range locals {
+		t.Drop(local)
+	}
+	return y
+}
+
+// attend is attention, which leaves queries, keys and values to its caller.
+func (l *bertLayer) attend(t *step.Tape, a *Architecture, mask *step.T, x step.T) (y step.T, locals [3]step.T) {
 	heads := a.geometry()
 	eager := t.Recipe.Attention == step.AttentionEager
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads, mask != nil)
 	q := t.Heads(l.q.forward(t, x), copiesQV)
 	k := l.k.keys(t, x, copiesK)
 	v := t.Heads(l.v.forward(t, x), copiesQV)
-	var y step.T
 	if eager {
 		var probabilities step.T
 		y, probabilities = t.EncoderAttention(q, k, v, heads, mask, a.AttentionDropout)
@@ -112,10 +120,7 @@ func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x ste
 	} else {
 		y = t.TokensFirst(t.SDPA(q, k, v, heads, mask, a.AttentionDropout), heads, mask != nil)
 	}
-	t.Drop(q)
-	t.Drop(k)
-	t.Drop(v)
-	return y
+	return y, [3]step.T{q, k, v}
 }
 
 // intermediate is BertIntermediate.

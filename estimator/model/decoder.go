@@ -19,6 +19,7 @@ type decoder struct {
 	final         norm
 	full, sliding around
 	cache         []step.T
+	given         step.T // the attention mask of the batch
 }
 
 // traits are in what a family departs from Llama.
@@ -27,6 +28,8 @@ type traits struct {
 	declare func(b *builder, l *decoderLayer)
 	// block is the forward of a layer.
 	block func(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) step.T
+	// attend is the forward of attention where it is not (*decoder).attention.
+	attend func(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T)
 	// project returns queries, keys and values by heads.
 	project func(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) (q, k, v step.T)
 	// rotate turns queries and keys.
@@ -74,6 +77,12 @@ type traits struct {
 	plainNorms bool
 	// normBias gives the norms a bias.
 	normBias bool
+	// tablesFirst declares the rotary tables' frequencies in front of the last norm (LFM2).
+	tablesFirst bool
+	// slidingFirst makes the tables of layers with a window first, where Python iterates over a set of both kinds.
+	slidingFirst bool
+	// forgets ends what the model kept between its layers, nil for nothing.
+	forgets func(t *step.Tape)
 	// drops drops out the embeddings, and the outputs of attention and MLP inside these modules.
 	drops bool
 }
@@ -107,7 +116,8 @@ type decoderLayer struct {
 	q, k, v, out                            linear
 	qNorm, kNorm                            norm
 	gate, up, down                          linear
-	qkv, gateUp                             linear  // fused
+	qkv, gateUp                             linear // fused
+	conv                                    convolution
 	qNorms, kNorms                          []norm  // one for every head
 	experts                                 mixture // instead of gate, up and down
 	sinks                                   step.Weight
@@ -128,11 +138,14 @@ func (b *builder) decoder(with traits) step.Network {
 		m.layers[i].index = i
 		with.declare(b, &m.layers[i])
 	})
+	if with.tablesFirst {
+		b.frequencies("rotary_emb.", a.rotaryWidth()/2)
+	}
 	if !with.plainNorms {
 		m.final = b.norm("norm", a.Hidden, with.normBias)
 		b.finalNormSection(with.normBias)
 	}
-	if !with.unturned {
+	if !with.unturned && !with.tablesFirst {
 		b.frequencies("rotary_emb.", a.rotaryWidth()/2)
 	}
 	if with.localTables && (!a.Software.KeepsFrequencies || a.mixes()) {
@@ -155,6 +168,7 @@ func (m *decoder) Batch(t *step.Tape) []step.T { return encoderBatch(t, m.a) }
 
 func (m *decoder) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartEmbedding)
+	m.given = batch[1]
 	return m.read(t, handed{embedded: m.embeddings(t, batch[0])}, batch[2])
 }
 
@@ -199,6 +213,9 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	t.Drop(embedded)
 	for _, local := range slices.Concat(positions, given.locals, masks, tables) {
 		t.Drop(local)
+	}
+	if m.forgets != nil {
+		m.forgets(t)
 	}
 	if t.Embeds() {
 		for _, cached := range m.cache { // which goes with the output that it is in
@@ -271,6 +288,11 @@ func (m *decoder) makeTables(t *step.Tape, d step.DType) []step.T {
 	}
 	if m.wideTables {
 		d = step.F32
+	}
+	if m.slidingFirst {
+		m.sliding.cos, m.sliding.sin = m.makeTable(t, m.a.HeadDim, d)
+		m.full.cos, m.full.sin = m.makeTable(t, m.a.rotaryWidth(), d)
+		return []step.T{m.full.cos, m.full.sin, m.sliding.cos, m.sliding.sin}
 	}
 	m.full.cos, m.full.sin = m.makeTable(t, m.a.rotaryWidth(), d)
 	m.sliding.cos, m.sliding.sin = m.full.cos, m.full.sin

@@ -67,6 +67,10 @@ func (m *decoder) classify(t *step.Tape, x, labels step.T) (loss step.T, outputs
 		wide := t.FloatLogits(logits)
 		loss = t.CrossEntropy(wide, labels)
 		t.Drop(wide)
+		for _, cached := range m.cache { // the class returns none
+			t.Drop(cached)
+		}
+		m.cache = nil
 		t.Drop(input)
 		t.Drop(x)
 		return loss, []step.T{logits, t.Hold(loss)}

@@ -68,8 +68,7 @@ func buildDistilBERT(b *builder) step.Network {
 			return m.classes(t, x, first, second)
 		}
 	case classMaskedLM:
-		m.masked = b.maskedHead(func() step.Weight { return m.words }, "vocab_")
-		b.p.List[m.masked.bias.Index].Ahead = 0 // it belongs to vocab_projector alone
+		m.masked = b.projectorHead(func() step.Weight { return m.words }, "vocab_")
 	case classTokens:
 		m.tokens = b.tokenHead(a.ResidualDropout)
 	case classQuestions:

@@ -183,6 +183,13 @@ type maskedHead struct {
 }
 
 func (b *builder) maskedHead(words func() step.Weight, prefix string) maskedHead {
+	h := b.projectorHead(words, prefix)
+	b.ownBias(h, h.dense.w)
+	return h
+}
+
+// projectorHead is maskedHead whose bias is that of the last layer alone.
+func (b *builder) projectorHead(words func() step.Weight, prefix string) maskedHead {
 	a, d := b.a, b.a.Hidden
 	h := maskedHead{dense: b.linear(prefix+"dense", d, d, true), activation: a.Activation,
 		norm: b.norm(prefix+"LayerNorm", d, true)}
@@ -192,8 +199,18 @@ func (b *builder) maskedHead(words func() step.Weight, prefix string) maskedHead
 		h.words = b.parameter("decoder.weight", a.Vocabulary, d)
 	}
 	h.bias = b.parameter("decoder.bias", a.Vocabulary, 1)
-	b.ahead(h.bias, h.dense.w) // it is registered as the head's own, too
 	return h
+}
+
+// ownBias says that the bias of the layer onto the vocabulary is registered as that of the head's own, too, in front of
+// first. Where nothing is tied, later releases leave that one without a use.
+func (b *builder) ownBias(h maskedHead, first step.Weight) {
+	bias := h.bias
+	if !b.a.Tied && b.a.Software.UntiesBias {
+		bias = b.parameter("bias", b.a.Vocabulary, 1)
+		b.p.List[bias.Index].Unreached = true
+	}
+	b.ahead(bias, first)
 }
 
 // logits borrows x.

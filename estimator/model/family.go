@@ -46,6 +46,7 @@ var commonKeys = fieldNames{heads: "num_attention_heads", hidden: "hidden_size",
 
 // families are the model types that are described. Defaults: the configuration classes of transformers 4.57.
 var families = map[string]*family{
+	"albert":           &albertFamily,
 	"arcee":            &arceeFamily,
 	"bart":             &bartFamily,
 	"bert":             &bertFamily,
@@ -62,6 +63,7 @@ var families = map[string]*family{
 	"gemma2":           &gemma2Family,
 	"gemma3":           &gemma3Family,
 	"gemma3_text":      &gemma3TextFamily,
+	"gemma4_text":      &gemma4TextFamily,
 	"glm":              &glmFamily,
 	"glm4":             &glm4Family,
 	"glm4_moe":         &glm4MoEFamily,
@@ -73,6 +75,7 @@ var families = map[string]*family{
 	"granite":          &graniteFamily,
 	"granitemoehybrid": &graniteHybridFamily,
 	"internlm2":        &internLM2Family,
+	"lfm2":             &lfm2Family,
 	"llama":            &llamaFamily,
 	"llava":            &llavaFamily,
 	"mbart":            &mbartFamily,

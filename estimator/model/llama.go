@@ -123,7 +123,11 @@ func (m *decoder) preNorm(t *step.Tape, l *decoderLayer, w *around, x step.T) st
 	t.In(step.PartNorm)
 	h := m.normalize(l.inputNorm, t, x)
 	t.In(step.PartAttention)
-	attn, probabilities := m.attention(t, l, w, h)
+	attend := (*decoder).attention
+	if m.attend != nil {
+		attend = m.attend
+	}
+	attn, probabilities := attend(m, t, l, w, h)
 	t.Drop(h)
 	t.In(step.PartNorm)
 	middle := m.addBranch(t, x, attn)

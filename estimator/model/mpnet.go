@@ -22,7 +22,7 @@ var mpnetFamily = family{
 				"max_position_embeddings is %d; positions begin behind the padding token %d", o.positionRows,
 				robertaPadding)
 		}
-		a.EagerOnly, a.Pooled = true, a.family.pools(a.Class)
+		a.EagerOnly, a.Uncheckpointed, a.Pooled = true, true, a.family.pools(a.Class)
 	},
 	build: buildMPNet,
 }

@@ -37,6 +37,7 @@ const (
 	IgnoresCheckpointing Switch = "ignores-checkpointing"
 	KeepsFrequencies     Switch = "keeps-frequencies"
 	ScalesInEmbedding    Switch = "scales-in-embedding"
+	UntiesBias           Switch = "unties-bias"
 	GathersSegments      Switch = "gathers-segments"
 	RenamesViT           Switch = "renames-vit"
 	ProjectsTowers       Switch = "projects-towers"

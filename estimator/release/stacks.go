@@ -1,5 +1,7 @@
 package release
 
+import "slices"
+
 // stacks and changes are made once: every estimate looks into them.
 var stacks, changes = stackTable(), changeTable()
 
@@ -10,7 +12,7 @@ func Stacks() []Stack { return stacks }
 // Changes are all that is known to have changed. They are shared, and for reading only.
 func Changes() []Change { return changes }
 
-func changeTable() []Change { return append(libraryChanges(), trlChanges()...) }
+func changeTable() []Change { return slices.Concat(libraryChanges(), transformersChanges(), trlChanges()) }
 
 func stackTable() []Stack {
 	return []Stack{
@@ -22,12 +24,12 @@ func stackTable() []Stack {
 			Proven: "the reference: eager steps on one GPU of the families listed, in amp, half precision and fp32, " +
 				"with LoRA and checkpointing, " +
 				"were equal event by event",
-			Families: []string{"arcee", "bart", "bert", "bloom", "camembert", "clip", "cohere", "cohere2", "deberta-v2",
+			Families: []string{"albert", "arcee", "bart", "bert", "bloom", "camembert", "clip", "cohere", "cohere2", "deberta-v2",
 				"deepseek_v2", "deepseek_v3", "distilbert", "electra", "ernie4_5", "falcon", "gemma", "gemma2",
-				"gemma3_text",
+				"gemma3_text", "gemma4_text",
 				"glm", "glm4", "glm4_moe", "gpt2", "gpt_bigcode", "gpt_neo", "gpt_neox", "gpt_oss", "gptj", "granite",
 				"granitemoehybrid",
-				"llama", "mbart", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "mt5", "nanogpt",
+				"lfm2", "llama", "mbart", "ministral", "ministral3", "mistral", "mixtral", "modernbert", "mt5", "nanogpt",
 				"nemotron", "olmo",
 				"olmo2", "olmo3", "olmoe", "opt", "phi", "phi3", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe",
 				"roberta", "seed_oss", "smollm3", "stablelm", "starcoder2", "t5", "vit", "whisper", "xlm-roberta"},
@@ -38,7 +40,8 @@ func stackTable() []Stack {
 			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0",
 				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
 			Proven:   "every family and recipe of docs/accuracy.md, but for the families that came later",
-			Unproven: []string{"bart", "electra", "glm4_moe", "mbart", "ministral3", "nemotron"},
+			Unproven: []string{"albert", "bart", "electra", "gemma4_text", "glm4_moe", "lfm2", "mbart", "ministral3",
+				"nemotron"},
 		},
 	}
 }

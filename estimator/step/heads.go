@@ -16,7 +16,9 @@ func (t *Tape) RepeatKV(x T, h Heads) T {
 func (eager) repeatKV(t *Tape, x T, h Heads) T {
 	y := t.fresh(x.numel/h.KV*h.Query, x.dtype, LabelExpandedKV)
 	y.layout = headsFirst
-	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
+	// The sum over the repetitions is handed on as a view without their dimension.
+	sums := act{verb: actSendMarked}
+	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).act(sums).out(y, 0)
 }
 
 // interleaveKV is k.repeat_interleave, with which torch repeats grouped heads in its own formula.

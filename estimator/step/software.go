@@ -39,6 +39,8 @@ type Software struct {
 	// KeepsFrequencies registers the frequencies of rotary embeddings once more as they were made, and those of each
 	// kind of layer that there is.
 	KeepsFrequencies bool
+	// UntiesBias leaves the bias of a head for masked words beside that of its last layer where weights are not tied.
+	UntiesBias bool
 	// ScalesInEmbedding scales Gemma's embeddings in the module of the embedding, by a buffer.
 	ScalesInEmbedding bool
 	// GathersSegments gathers the segments of BERT and its like by position, and adds positions out of place.

@@ -1,0 +1,221 @@
+package release
+
+// transformersChanges is what releases of transformers after 4.57 write otherwise.
+func transformersChanges() []Change {
+	return []Change{
+		{
+			Library: "transformers", After: "5.10", From: "5.23", Switch: SumsMask,
+			What:   "transformers 5.23 looks at an all-ones mask with a sum",
+			Source: "masking_utils.py (fast_all), 5.23.0", Shown: "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.10", Switch: BroadcastsMask,
+			What:   "transformers 5.23 makes masks by broadcasting rows over columns",
+			Source: "masking_utils.py (sdpa_mask), 4.57.6 and 5.23.0",
+			Shown:  "traces of Llama with padding, Mistral and Gemma 3",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.10", Switch: OffsetsPositions,
+			What:   "transformers 5.23 adds what the cache has seen to the positions",
+			Source: "models/llama/modeling_llama.py (LlamaModel.forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "5.10", From: "5.23", Switch: MultipliesAngles,
+			What:   "transformers 5.23 computes rotary angles by an elementwise product",
+			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding.forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: KeepsFrequencies,
+			What:   "transformers 5.23 registers the frequencies of rotary embeddings a second time, as they were made",
+			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57.6 and 5.23.0",
+			Shown:  "traces of all decoders",
+		},
+		{
+			Library: "transformers", After: "5.0", From: "5.10", Switch: ScalesInEmbedding,
+			What:   "transformers 5.23 scales Gemma's embeddings in their own module, by a buffer",
+			Source: "models/gemma/modeling_gemma.py (GemmaTextScaledWordEmbedding), 4.57.6 and 5.23.0",
+			Shown:  "traces of Gemma",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: UntiesBias,
+			What: "where weights are not tied, transformers 5 has two biases in the head for masked words of BERT, " +
+				"RoBERTa, ALBERT and DeBERTa, of which one has no use",
+			Source: "modeling_utils.py (_tied_weights_keys, tie_weights), 4.57.6, 5.0.0 and 5.23.0",
+			Shown:  "traces of ALBERT, BERT and DeBERTa whose head is not tied",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: GathersSegments,
+			What: "transformers 5.23 gathers the segments of BERT and its like by position, and adds " +
+				"positions out of place",
+			Source: "models/bert/modeling_bert.py (BertEmbeddings), 4.57.6 and 5.23.0",
+			Shown:  "traces of BERT and RoBERTa",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: DeclaresHeadsFirst,
+			What: "XLM-RoBERTa and CamemBERT of transformers 5.23 name their heads before the model: these are moved, " +
+				"and met by the optimizer, first",
+			Source: "models/xlm_roberta/modeling_xlm_roberta.py (XLMRobertaForMaskedLM), 4.57.6 and 5.23.0",
+			Shown:  "traces of XLM-RoBERTa and CamemBERT",
+		},
+		{
+			Library: "transformers", After: "5.0", From: "5.10", Switch: RenamesViT,
+			What: "ViT's attention in transformers 5.23 computes queries first, and lets go of its input " +
+				"before the residual",
+			Source: "models/vit/modeling_vit.py (ViTAttention), 4.57.6 and 5.23.0", Shown: "traces of ViT",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ProjectsTowers,
+			What: "CLIP of transformers 5.23 projects the pictures before it reads the texts, whose " +
+				"mask is that of all " +
+				"decoders: none for full texts",
+			Source: "models/clip/modeling_clip.py (CLIPModel, CLIPTextModel), 4.57.6 and 5.23.0",
+			Shown:  "traces of CLIP",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: UnscriptsBuckets,
+			What:   "DeBERTa of transformers 5.23 computes the buckets of distances in plain Python, step by step",
+			Source: "models/deberta_v2/modeling_deberta_v2.py (make_log_bucket_position), 4.57.6 and 5.23.0",
+			Shown:  "traces of DeBERTa v3",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: LaysKeysOutFirst,
+			What:   "Whisper's attention in transformers 5.23 lays keys out by head before it computes values",
+			Source: "models/whisper/modeling_whisper.py (WhisperAttention), 4.57.6 and 5.23.0",
+			Shown:  "traces of Whisper",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.10", Switch: DropsMaskBuffers,
+			What:   "GPT-2 of transformers 5.23 has no buffers for its mask any more",
+			Source: "models/gpt2/modeling_gpt2.py (GPT2Attention), 4.57.6 and 5.23.0", Shown: "traces of GPT-2",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.10", Switch: MasksByLibrary,
+			What: "OPT, Falcon, Bloom, T5, GPT-J, StableLM, MPT and the hybrid Granite of transformers 5.23 " +
+				"make their masks " +
+				"as all decoders do",
+			Source: "models/opt/modeling_opt.py, models/falcon/modeling_falcon.py, models/bloom/modeling_bloom.py, " +
+				"models/t5/modeling_t5.py, models/gptj/modeling_gptj.py, models/stablelm/modeling_stablelm.py, " +
+				"models/granitemoehybrid/modeling_granitemoehybrid.py, models/mpt/modeling_mpt.py " +
+				"(create_causal_mask), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of OPT, Falcon, Bloom, T5, GPT-J, StableLM, Granite 4 and MPT",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ReassignsScores,
+			What: "eager attention of BERT and its like in transformers 5.23 has one variable for scores " +
+				"and probabilities; that of DistilBERT, which filled scores before, is written like theirs",
+			Source: "models/bert/modeling_bert.py, models/distilbert/modeling_distilbert.py (eager_attention_forward), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of BERT, RoBERTa and DistilBERT with eager attention",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ReturnsProbabilities,
+			What: "attention of OPT and CLIP in transformers 5.23 returns the probabilities where it is eager: they " +
+				"stay to the end of a layer",
+			Source: "models/opt/modeling_opt.py (OPTAttention), models/clip/modeling_clip.py (CLIPAttention), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of OPT and CLIP with eager attention",
+		},
+		{
+			Library: "transformers", After: "5.10", From: "5.23", Switch: InterfacesT5,
+			What: "T5's attention in transformers 5.23 goes through the library's interfaces: sdpa is " +
+				"its default, with " +
+				"the positions' bias as its mask, and eager attention adds bias and mask one after the other",
+			Source: "models/t5/modeling_t5.py (T5Attention), integrations/sdpa_attention.py " +
+				"(create_position_bias_mask), 4.57.6 and 5.23.0",
+			Shown: "traces of T5 and mT5",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: TiesT5,
+			What: "the head of T5 and mT5 in transformers 5.23 is the embedding, also where the configuration says " +
+				"tie_word_embeddings false (Flan-T5); mT5 does not scale what enters it",
+			Source: "models/t5/configuration_t5.py (__post_init__), models/mt5/configuration_mt5.py, 4.57.6 and 5.23.0",
+			Shown:  "traces of T5 and mT5 with tie_word_embeddings false",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: GroupsExperts,
+			What: "mixtures of experts in transformers 5.23 keep all experts in two tensors, sort the tokens by " +
+				"expert and run grouped products (Mixtral, Qwen2-MoE, Qwen3-MoE, OLMoE)",
+			Source: "integrations/moe.py (grouped_mm_experts_forward), models/mixtral/modeling_mixtral.py " +
+				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesStableLM,
+			What: "StableLM of transformers 5.23 has one rotary embedding for all layers, and its attention goes " +
+				"through the library's interfaces: grouped keys and values are repeated for eager attention alone",
+			Source: "models/stablelm/modeling_stablelm.py (StableLmAttention), 4.57.6 and 5.23.0",
+			Shown:  "traces of StableLM",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: BuffersPositions,
+			What: "the layers of GPT-J in transformers 5.23 keep their table of positions as a buffer, which is " +
+				"loaded with them",
+			Source: "models/gptj/modeling_gptj.py (GPTJAttention.__init__), 4.57.6 and 5.23.0",
+			Shown:  "traces of GPT-J",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ViewsHeadsFirst,
+			What: "attention of the hybrid Granite in transformers 5.23 lays queries, keys and values out by heads as " +
+				"it computes them; its layers are handed no positions",
+			Source: "models/granitemoehybrid/modeling_granitemoehybrid.py (GraniteMoeHybridAttention), " +
+				"4.57.6 and 5.23.0",
+			Shown: "traces of Granite 4",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: LeavesLogits,
+			What: "GPT-J and the hybrid Granite of transformers 5.23 leave it to the loss to make logits float32",
+			Source: "models/gptj/modeling_gptj.py (GPTJForCausalLM.forward), " +
+				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
+			Shown: "traces of GPT-J and Granite 4",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: CachesLatents,
+			What: "DeepSeek V2 and V3 of transformers 5.23 cache keys and values as they are " +
+				"compressed, write a head's " +
+				"keys into one tensor part by part, turn even and odd elements where they lie, and choose experts with " +
+				"gradients kept track of",
+			Source: "models/deepseek_v3/modeling_deepseek_v3.py (DeepseekV3Attention, DeepseekV3TopkRouter), " +
+				"models/deepseek_v2/modeling_deepseek_v2.py, 4.57.6 and 5.23.0",
+			Shown: "traces of DeepSeek V2 and V3",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: NarrowsSinks,
+			What: "GPT-OSS of transformers 5.23 brings the probabilities of attention into the type of the values " +
+				"before it lets go of the scores",
+			Source: "models/gpt_oss/modeling_gpt_oss.py (eager_attention_forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of GPT-OSS",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesModernBERT,
+			What: "ModernBERT of transformers 5.23 makes its masks as other encoders do, none where a " +
+				"batch is full, turns " +
+				"queries and keys in float32 by tables that all layers of a kind share, and compiles no part of itself",
+			Source: "models/modernbert/modeling_modernbert.py (ModernBertModel, ModernBertAttention), 4.57.6 and 5.23.0",
+			Shown:  "traces of ModernBERT",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksIdleWindow,
+			What: "Qwen2-MoE of transformers 5.23 makes the mask of a window of no tokens beside that of its layers, " +
+				"which all see everything",
+			Source: "models/qwen2_moe/modeling_qwen2_moe.py (Qwen2MoeModel.forward), " +
+				"models/qwen2_moe/configuration_qwen2_moe.py (sliding_window), 5.23.0",
+			Shown: "traces of Qwen2-MoE",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: CachesWindow,
+			What: "transformers 5.23 keeps the length of the window as a tensor in the cache of each " +
+				"layer that has one",
+			Source: "cache_utils.py (DynamicSlidingWindowLayer), 4.57.6 and 5.23.0",
+			Shown:  "traces of Mistral and Gemma 3",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: CachesInTraining,
+			What: "Gemma 2 and 3, Cohere 2 and the hybrid Granite fill a cache in training in transformers 5.23",
+			Source: "models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), models/cohere2/modeling_cohere2.py, " +
+				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
+			Shown: "traces of Gemma 3, Cohere 2 and Granite 4",
+		},
+	}
+}
