@@ -2,10 +2,10 @@ package step
 
 // CausalConvolution is transformers' causal_conv1d_fn without the package of its name: every channel is convolved by
 // itself with a kernel of so many tokens, and what it makes behind the last token is cut off. The input, whose channels
-// lie side by side, is cast to the type of the parameters and laid out for cuDNN; the kernel is a view of the parameter, and autocast
-// keeps no copy of that.
-// Source: transformers/models/lfm2/modeling_lfm2.py (causal_conv1d_fn), 5.23; aten/src/ATen/native/Convolution.cpp, torch
-// 2.15.
+// lie side by side, is cast to the type of the parameters and laid out for cuDNN; the kernel is a view of the
+// parameter, and autocast keeps no copy of that.
+// Source: transformers/models/lfm2/modeling_lfm2.py (causal_conv1d_fn), 5.23; aten/src/ATen/native/Convolution.cpp,
+// torch 2.15.
 func (t *Tape) CausalConvolution(x T, w, b Weight, kernel int64) T {
 	wide := t.Cast(x, t.Parameter(w).dtype, LabelCast)
 	bias := NoTensor
