@@ -12,7 +12,9 @@ func Stacks() []Stack { return stacks }
 // Changes are all that is known to have changed. They are shared, and for reading only.
 func Changes() []Change { return changes }
 
-func changeTable() []Change { return slices.Concat(libraryChanges(), transformersChanges(), trlChanges()) }
+func changeTable() []Change {
+	return slices.Concat(libraryChanges(), transformersChanges(), trlChanges())
+}
 
 func stackTable() []Stack {
 	return []Stack{
@@ -39,7 +41,7 @@ func stackTable() []Stack {
 			Name: "torch-2.9",
 			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0",
 				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
-			Proven:   "every family and recipe of docs/accuracy.md, but for the families that came later",
+			Proven: "every family and recipe of docs/accuracy.md, but for the families that came later",
 			Unproven: []string{"albert", "bart", "electra", "gemma4_text", "glm4_moe", "lfm2", "mbart", "ministral3",
 				"nemotron"},
 		},
