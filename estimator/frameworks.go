@@ -79,6 +79,7 @@ const (
 	goes    output = iota + 1
 	held           // a variable keeps it through backward and into the next forward
 	widened        // a variable keeps a float32 copy of it
+	unpacked       // it is a tuple that is taken apart: variables keep the logits and the loss
 )
 
 // kind is which of torch.utils.checkpoint's two ways is taken.
@@ -226,7 +227,7 @@ func notReentrantUnderFSDP2(t *Training) kind {
 // logits before backward); litgpt finetune/lora.py (the list of logits stays in a variable); composer's Trainer, which
 // llm-foundry runs, keeps state.outputs; Lightning's training_step returns the loss.
 var frameworks = map[string]*framework{
-	"nanogpt":               {held, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
+	"nanogpt":               {unpacked, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
 	"pytorch":               {held, theirs, askNothing, &noStates, noReleases, byTorch, byYou, prepared},
 	"accelerate":            {widened, theirs, askNothing, &noStates, noReleases, byDDP, byAccelerate, prepared},
 	"hf-trainer":            {goes, theirs, askNothing, &noStates, noReleases, byTrainer, byAccelerate, prepared},
@@ -284,7 +285,8 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 			strings.Join(frameworkNames(), ", "))
 	}
 	f := r.by
-	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.output == held || f.output == widened, f.output == widened
+	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.output > goes, f.output == widened
+	r.recipe.UnpacksOutputs = f.output == unpacked
 	if t.HoldLogits != nil {
 		r.recipe.HoldLogits = *t.HoldLogits
 		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits

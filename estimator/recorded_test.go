@@ -157,6 +157,24 @@ func TestRecordedRefusesToCheckpointSeveralStacks(t *testing.T) {
 	t.Error("no case is checkpointed")
 }
 
+// TestRecordedCheckpointsItself: what a module checkpoints of itself can be asked for, and not otherwise.
+func TestRecordedCheckpointsItself(t *testing.T) {
+	for _, c := range recordedCases(t) {
+		if c.Recording != "checkpointed-inside.json" {
+			continue
+		}
+		for mode, ok := range map[string]bool{"full": true, "none": false, "selective": false} {
+			in := c.input(t)
+			in.Job.Training.GradientCheckpointing = &Checkpointing{Mode: mode}
+			if _, err := Estimate(in); (err == nil) != ok {
+				t.Errorf("%s: %v", mode, err)
+			}
+		}
+		return
+	}
+	t.Error("no case checkpoints itself")
+}
+
 // TestRecordedNamesWhatIsUnexpressed: what the recorder answered in the module's place is named and widens the bounds.
 func TestRecordedNamesWhatIsUnexpressed(t *testing.T) {
 	in := recordedCases(t)[0].input(t)
@@ -202,12 +220,16 @@ func FuzzRecorded(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Add(adapted, uint16(2), uint16(64), uint8(8))
+	f.Add(adapted, uint16(2), uint16(64), uint8(7))
 	f.Fuzz(func(t *testing.T, text []byte, batch, length uint16, rank uint8) {
 		var in Input
 		in.Job.Model.Recorded = text
 		in.Job.Training.MicroBatch, in.Job.Training.SequenceLength = int64(batch), int64(length)
 		if rank > 0 {
 			in.Job.Training.LoRA = &LoRA{Rank: int64(rank), TargetModules: Targets{"all-linear"}}
+		}
+		if rank%2 == 1 {
+			in.Job.Training.Evaluation = &Evaluation{MicroBatch: int64(length)}
 		}
 		bound, err := CostOf(in)
 		if err != nil {

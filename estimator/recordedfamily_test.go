@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -39,6 +40,23 @@ var familyRecipes = []struct{ name, training string }{
 		"distributed":{"data":"fsdp","world_size":4,"fsdp_version":2}}`},
 }
 
+// evaluatedRecipes have an evaluation that holds the peak. The traces of its kinds are those of the families, too.
+var evaluatedRecipes = []struct{ name, training string }{
+	{"evaluation", `{"evaluation":{"micro_batch":16}}`},
+	{"evaluation, its logits kept", `{"framework":"accelerate","evaluation":{"micro_batch":16,"keep_logits":true}}`},
+	{"evaluation in bf16", `{"precision":"bf16","framework":"pytorch","evaluation":{"micro_batch":16}}`},
+	{"evaluation in fp32", `{"precision":"fp32","evaluation":{"micro_batch":16}}`},
+	{"evaluation of lora", `{"lora":{"rank":8,"target_modules":"all-linear"},"evaluation":{"micro_batch":32}}`},
+	{"evaluation of nf4", `{"precision":"bf16","lora":{"rank":8,"target_modules":"all-linear","base_precision":"nf4"},
+		"evaluation":{"micro_batch":32}}`},
+	{"evaluation under ddp", `{"distributed":{"data":"ddp","world_size":4},"evaluation":{"micro_batch":16}}`},
+	{"evaluation under fsdp1", `{"distributed":{"data":"fsdp","world_size":4,"fsdp_version":1},
+		"evaluation":{"micro_batch":16}}`},
+	{"evaluation under fsdp2", `{"distributed":{"data":"fsdp","world_size":4,"fsdp_version":2},
+		"evaluation":{"micro_batch":16}}`},
+	{"evaluation under zero3", `{"distributed":{"data":"zero3","world_size":4},"evaluation":{"micro_batch":16}}`},
+}
+
 // checkpointedRecipes are for recordings without a key/value cache.
 var checkpointedRecipes = []struct{ name, training string }{
 	{"checkpointing", `{"gradient_checkpointing":{"mode":"full"}}`},
@@ -48,6 +66,7 @@ var checkpointedRecipes = []struct{ name, training string }{
 		"lora":{"rank":8,"target_modules":"all-linear"}}`},
 	{"nf4 with checkpointing", `{"precision":"bf16","gradient_checkpointing":{"mode":"full"},
 		"lora":{"rank":8,"target_modules":"all-linear","base_precision":"nf4"}}`},
+	{"checkpointing and evaluation", `{"gradient_checkpointing":{"mode":"full"},"evaluation":{"micro_batch":32}}`},
 	{"lora with checkpointing under fsdp1", `{"gradient_checkpointing":{"mode":"full"},
 		"lora":{"rank":8,"target_modules":"all-linear"},
 		"distributed":{"data":"fsdp","world_size":4,"fsdp_version":1}}`},
@@ -70,7 +89,7 @@ func TestRecordedIsTheFamily(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recipes := familyRecipes
+		recipes := slices.Concat(familyRecipes, evaluatedRecipes)
 		if strings.HasSuffix(family, "-nocache") {
 			recipes = checkpointedRecipes
 		}

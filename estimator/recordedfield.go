@@ -8,6 +8,7 @@ import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/recording"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -71,7 +72,10 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 			"autocast; a quantised one hands float32 on then, which the recording does not show. The precision bf16 is "+
 			"modelled for a quantised base")
 	}
-	refuse(t.Evaluation != nil, "evaluation", "an evaluation pass")
+	if t.Evaluation != nil && rec.Programs[precision] != nil && rec.Evaluations[precision] == nil {
+		errs.Add("/training/evaluation", "conflict", "the recording does not show an evaluation in the precision %s: a "+
+			"recorder of before, or a module that does other things then; leave the field out", precision)
+	}
 	refuse(len(t.Kernels) > 0, "kernels", "a fused kernel")
 	refuse(t.Dropout != nil, "dropout", "another dropout than the recorded one")
 	refuse(t.Attention == "eager" || t.Attention == "flash", "attention", "another attention than the recorded one")
@@ -111,12 +115,27 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 		rank = float64(t.LoRA.Rank)
 	}
 	if r.shape.Batch > 0 && r.shape.Tokens >= 0 {
-		if bytes := rec.About(float64(r.shape.Batch), float64(r.shape.Tokens), rank); bytes > mostRecordedBytes {
+		batch := r.shape.Batch
+		if t.Evaluation != nil {
+			batch = max(batch, t.Evaluation.MicroBatch)
+		}
+		if bytes := rec.About(float64(batch), float64(r.shape.Tokens), rank); bytes > mostRecordedBytes {
 			errs.Add("/training", "too_large", "micro_batch %d × sequence_length %d would need about %.1e bytes; up "+
-				"to %.0e are accepted", r.shape.Batch, r.shape.Tokens, bytes,
+				"to %.0e are accepted", batch, r.shape.Tokens, bytes,
 				float64(mostRecordedBytes))
 		}
 	}
+}
+
+// ownCheckpoints are those that a recorded module makes itself, around each of its layers.
+func (r *resolved) ownCheckpoints(rec *recording.Recording, asked *Checkpointing, errs *invalid.List) {
+	if asked != nil && (asked.Mode != "" && asked.Mode != "full" || asked.Every > 1 || asked.Offload ||
+		asked.Reentrant != nil) {
+		errs.Add("/training/gradient_checkpointing", "conflict", "the recorded module checkpoints each of its layers "+
+			"itself (%s); leave the field out, or record the module without", rec.Checkpoints)
+	}
+	r.recipe.CheckpointEvery, r.arch.CheckpointEvery = 1, 1
+	r.recipe.Reentrant, r.recipe.UseCache = rec.Checkpoints == "reentrant", false
 }
 
 // recordedVersions takes the releases that a recording was made with where the job names none.

@@ -267,6 +267,10 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 // checkpointing is what is dropped in forward and made again in backward.
 func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 	c := t.GradientCheckpointing
+	if rec := r.arch.Recording(); rec != nil && rec.Checkpoints != "" {
+		r.ownCheckpoints(rec, c, errs)
+		return
+	}
 	if c == nil {
 		return
 	}

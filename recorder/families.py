@@ -19,7 +19,7 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 
 from vramplan_record import huggingface, record  # noqa: E402
-from vramplan_record.recording import below  # noqa: E402
+from vramplan_record.recording import BEYOND, below  # noqa: E402
 
 
 def nanogpt(wanted):
@@ -36,14 +36,24 @@ def nanogpt(wanted):
     return lambda: models.NanoGPT(given, wanted.get("attention", "sdpa"), None), batch, "nanogpt"
 
 
-def make(wanted, length=None):
+def traced_experts(config):
+    """Mixtral's mixture before transformers 5 asks the card which experts have tokens: traces have what oracle/ puts in its place"""
+    if config["model_type"] == "mixtral":
+        sys.path.insert(0, os.path.join(HERE, "..", "oracle"))
+        import models
+
+        models._balanced_mixtral()
+
+
+def make(wanted, length=None, beyond=False):
     if wanted.get("nanogpt"):
         model, batch, name = nanogpt(wanted)
         source = "oracle.models.NanoGPT"
     else:
         config = {k: v for k, v in wanted["config"].items() if k not in ("dtype", "torch_dtype", "quantization_config", "auto_map")}
+        traced_experts(config)
         model, batch, name = huggingface.from_config(config, attention=wanted.get("attention") or None, no_cache=not wanted["cache"],
-                                                     target=wanted.get("target_tokens"), padded=wanted["padded"])
+                                                     target=wanted.get("target_tokens"), padded=wanted["padded"], beyond=beyond)
         source = "transformers." + name
     length = False if getattr(batch, "fixed", False) else length or below(batch.longest, batch.window)
     return record(model, batch, name=name, source=source, precisions=wanted["precisions"], length=length)
@@ -72,9 +82,13 @@ def main():
             path = os.path.join(args.out, wanted["id"])
             if os.path.exists(path + ".json") or os.path.exists(path + ".refused"):
                 continue
-            refused = None
+            refused, window = None, (wanted.get("config") or {}).get("sliding_window") or 0
+            longer = [n for n in wanted["tokens"] if n > window >= BEYOND[0]]
             try:
-                write(path + ".json", make(wanted))
+                for n in longer:
+                    write(f"{path}-{n}.json", make(wanted, beyond=True))
+                if len(longer) < len(wanted["tokens"]):
+                    write(path + ".json", make(wanted))
             except Exception as e:  # whatever transformers' own code does there
                 refused = f"{type(e).__name__}: {' '.join(str(e).split())[:200]}"
             if refused and not wanted.get("nanogpt"):

@@ -123,6 +123,8 @@ type RecordedRow struct {
 	Family string
 	// ByHand and Shown are allocated bytes by the family and by the recording.
 	ByHand, Shown int64
+	// Traced says that the row's trace is of the releases that were recorded.
+	Traced bool
 	// Refused says why there is nothing to compare.
 	Refused string
 }
@@ -139,9 +141,10 @@ func compareRecorded(dir string, cases []Case) (*Recorded, error) {
 			continue
 		}
 		row := RecordedRow{Case: c, Family: familyOf(&c)}
-		text, err := os.ReadFile(filepath.Join(dir, w.ID+".json"))
+		// one for this length alone, or for any
+		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("%s-%d.json", w.ID, w.Tokens[0])))
 		if errors.Is(err, os.ErrNotExist) {
-			text, err = os.ReadFile(filepath.Join(dir, fmt.Sprintf("%s-%d.json", w.ID, w.Tokens[0])))
+			text, err = os.ReadFile(filepath.Join(dir, w.ID+".json"))
 		}
 		switch {
 		case errors.Is(err, os.ErrNotExist):
@@ -207,6 +210,14 @@ func (r *RecordedRow) answer(text []byte, made *recording.Recording) {
 		return
 	}
 	t := &job.Training
+	if own := r.Job.Model.NanoGPT; own != nil {
+		if t.Framework == "" { // which a family has of itself
+			t.Framework = "nanogpt"
+		}
+		if t.SequenceLength == 0 {
+			t.SequenceLength = own.BlockSize
+		}
+	}
 	job.Model = estimator.Model{Recorded: text}
 	t.Attention, t.TargetSequenceLength = "", 0
 	if made.Sequence > 0 {
@@ -220,12 +231,21 @@ func (r *RecordedRow) answer(text []byte, made *recording.Recording) {
 	r.ByHand, r.Shown = byHand.Peak.AllocatedBytes, shown.Peak.AllocatedBytes
 }
 
+// sameRelease says whether a trace and a recording are of the same release of a library, whatever build of it; of a
+// library that the traced model does not need the trace names none.
+func sameRelease(traced, recorded string) bool {
+	plain, _, _ := strings.Cut(traced, "+")
+	return plain == "" || plain == recorded
+}
+
 // trace counts a row whose trace is of the recorded releases.
 func (r *Recorded) trace(row *RecordedRow, made *recording.Recording) {
-	if row.Refused != "" || row.Versions["torch"] != made.Versions["torch"] ||
-		row.Versions["transformers"] != made.Versions["transformers"] {
+	if row.Refused != "" || row.Versions["torch"] == "" ||
+		!sameRelease(row.Versions["torch"], made.Versions["torch"]) ||
+		!sameRelease(row.Versions["transformers"], made.Versions["transformers"]) {
 		return
 	}
+	row.Traced = true
 	r.Traced++
 	if row.Shown == row.Truth.AllocatedBytes {
 		r.TracedEqual++
@@ -236,7 +256,7 @@ func (r *Recorded) trace(row *RecordedRow, made *recording.Recording) {
 }
 
 // recordedTally counts rows.
-type recordedTally struct{ rows, compared, equal, within int }
+type recordedTally struct{ rows, compared, equal, within, traced, tracedEqual int }
 
 func (n *recordedTally) add(r *RecordedRow) {
 	n.rows++
@@ -247,19 +267,26 @@ func (n *recordedTally) add(r *RecordedRow) {
 	if r.Shown == r.ByHand {
 		n.equal++
 	}
+	if r.Traced {
+		n.traced++
+		if r.Shown == r.Truth.AllocatedBytes {
+			n.tracedEqual++
+		}
+	}
 	if math.Abs(r.Off()) <= allocatedBand {
 		n.within++
 	}
 }
 
 func (n *recordedTally) line(name string) string {
-	share := func(k int) string {
-		if n.compared == 0 {
+	share := func(k, of int) string {
+		if of == 0 {
 			return "-"
 		}
-		return fmt.Sprintf("%.1f %%", 100*float64(k)/float64(n.compared))
+		return fmt.Sprintf("%.1f %%", 100*float64(k)/float64(of))
 	}
-	return fmt.Sprintf("| %s | %d | %d | %s | %s |", name, n.rows, n.compared, share(n.equal), share(n.within))
+	return fmt.Sprintf("| %s | %d | %d | %s | %s | %s |", name, n.rows, n.compared, share(n.equal, n.compared),
+		share(n.within, n.compared), share(n.tracedEqual, n.traced))
 }
 
 // Print writes the shares by family, every difference, and why rows have no comparison.
@@ -283,13 +310,22 @@ func (r *Recorded) Print(w io.Writer) {
 		}
 	}
 	fmt.Fprintln(w, "recordings against the families described by hand, allocated bytes at the peak")
-	fmt.Fprintln(w, "| rows | n | compared | equal to the byte | within 1 % |")
-	fmt.Fprintln(w, "|---|---|---|---|---|")
+	fmt.Fprintln(w, "| rows | n | compared | equal to the byte | within 1 % | equal to their traces |")
+	fmt.Fprintln(w, "|---|---|---|---|---|---|")
 	fmt.Fprintln(w, all.line("all"))
+	whole, several := 0, 0
 	for _, name := range slices.Sorted(maps.Keys(families)) {
-		fmt.Fprintln(w, families[name].line(name))
+		n := families[name]
+		fmt.Fprintln(w, n.line(name))
+		if n.compared > 0 {
+			several++
+		}
+		if n.compared > 0 && n.equal == n.compared {
+			whole++
+		}
 	}
-	fmt.Fprintf(w, "\nof %d rows traced with the recorded releases the recording is equal to the trace in %d, the "+
+	fmt.Fprintf(w, "\n%d of %d families are equal in all of their rows\n", whole, several)
+	fmt.Fprintf(w, "of %d rows traced with the recorded releases the recording is equal to the trace in %d, the "+
 		"family in %d\n", r.Traced, r.TracedEqual, r.FamilyEqual)
 	sort.SliceStable(differ, func(i, k int) bool { return math.Abs(differ[i].Off()) > math.Abs(differ[k].Off()) })
 	for _, row := range differ {

@@ -63,7 +63,7 @@ func TestRecordedIsCompared(t *testing.T) {
 	}
 	var out bytes.Buffer
 	r.Print(&out)
-	for _, want := range []string{"| all | 3 | 2 | 100.0 % | 100.0 % |",
+	for _, want := range []string{"| all | 3 | 2 | 100.0 % | 100.0 % | - |",
 		"1 rows without: the recorder: there is no recording"} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("%q is not said:\n%s", want, out.String())

@@ -173,7 +173,11 @@ type stretch struct {
 }
 
 func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
-	p := m.r.Programs[RecordedPrecision(&t.Recipe)]
+	programs := m.r.Programs
+	if t.Recipe.Evaluation {
+		programs = m.r.Evaluations
+	}
+	p := programs[RecordedPrecision(&t.Recipe)]
 	s := m.stretch(t, p.Values, p.Nodes)
 	s.stays = staying(p)
 	for _, x := range batch {
@@ -193,8 +197,9 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 	loss := s.of(p.Loss.Value).Attached(s.edge(p.Loss.Edge))
 	s.kept[p.Loss.Value.N] = false
 	outputs := make([]step.T, 0, len(p.Outputs)+len(escaped)+1)
+	unpacked := t.Recipe.UnpacksOutputs && len(p.Outputs) > 0
 	for i, ref := range p.Outputs {
-		if i == 1 {
+		if i == 1 && !unpacked {
 			outputs = append(outputs, t.Hold(loss))
 		}
 		outputs = append(outputs, s.of(ref).Detached())
@@ -205,7 +210,7 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 			t.MarkCache(outputs[len(outputs)-1])
 		}
 	}
-	if len(p.Outputs) < 2 {
+	if len(p.Outputs) < 2 && !unpacked {
 		outputs = append(outputs, t.Hold(loss))
 	}
 	for i, kept := range s.kept {

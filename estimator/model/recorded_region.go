@@ -115,7 +115,7 @@ func (s *stretch) open(list []recording.Instruction, i int) bool {
 	case g.Role == recording.EmbeddingRole:
 		s.seen = t.OpenSection(step.InputSection, t.Hold(s.of(g.Given.Value)))
 	case g.Role == recording.NormRole && g.Given.Value.Scope == recording.Input &&
-		g.Given.Edge.Scope == recording.Input && s.outer == nil:
+		(g.Given.Edge.Scope == recording.Input || t.Recipe.Evaluation) && s.outer == nil:
 		s.input = t.OpenSection(step.HeadSection, s.input)
 	}
 	return false

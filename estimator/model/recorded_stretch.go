@@ -87,10 +87,16 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 		case recording.Part:
 			s.part = in.Name
 			t.In(partOf[in.Name])
+		case recording.Use:
+			s.edge(in.Ref)
 		case recording.Leaf:
 			x := s.of(in.Ref).Sized(s.elements(in.Size), recordedType(in.Type, s.half), step.NoTensor)
 			s.nodes = append(s.nodes, t.Wants(x))
 		case recording.Node:
+			if s.leafCopy(list, i) {
+				i++
+				continue
+			}
 			s.node(in)
 		}
 	}
@@ -123,6 +129,24 @@ func labelOf(name string) step.Label {
 		return step.LabelContiguous
 	}
 	return step.LabelElementwise
+}
+
+// leafCopy makes autocast's copy of a layer's input, which node i and the allocation behind it are, where there is one
+// already: a layer that runs again gets a leaf, whose copy autocast keeps.
+func (s *stretch) leafCopy(list []recording.Instruction, i int) bool {
+	in := &list[i]
+	if len(in.Edges) != 1 || in.Edges[0].Scope != recording.Input || len(in.Saved) > 0 || i+1 == len(list) {
+		return false
+	}
+	if made := &list[i+1]; made.Kind != recording.Allocate || made.Name != "_to_copy" || made.Type != recording.Half {
+		return false
+	}
+	y, ok := s.t.LeafCopy(s.input, step.LabelCast)
+	if ok {
+		s.add(y)
+		s.nodes = append(s.nodes, y)
+	}
+	return ok
 }
 
 func (s *stretch) node(in *recording.Instruction) {

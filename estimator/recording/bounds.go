@@ -1,5 +1,20 @@
 package recording
 
+import "iter"
+
+// all are the programs of training and of evaluation.
+func (r *Recording) all() iter.Seq[*Program] {
+	return func(yield func(*Program) bool) {
+		for _, programs := range [...]map[string]*Program{r.Programs, r.Evaluations} {
+			for _, p := range programs {
+				if !yield(p) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // VariesInLength says whether anything in the recording depends on the length of the sequences.
 func (r *Recording) VariesInLength() bool {
 	varies := func(s Size) bool {
@@ -15,7 +30,7 @@ func (r *Recording) VariesInLength() bool {
 			return true
 		}
 	}
-	for _, p := range r.Programs {
+	for p := range r.all() {
 		for _, list := range [][]Instruction{p.Before, p.Layer, p.After} {
 			for i := range list {
 				if varies(list[i].Size) {
@@ -32,7 +47,7 @@ func (r *Recording) VariesInLength() bool {
 func (r *Recording) About(batch, length, rank float64) float64 {
 	const widest = 8
 	most := 0.0
-	for _, p := range r.Programs {
+	for p := range r.all() {
 		total := 0.0
 		count := func(list []Instruction, times float64) {
 			for i := range list {
@@ -89,7 +104,7 @@ func (r *Recording) adapter(in *Instruction, batch, length, rank float64) float6
 
 // Events is how many events of a micro-step one layer makes at most, and what lies outside of the layers.
 func (r *Recording) Events() (layer, outside int64) {
-	for _, p := range r.Programs {
+	for p := range r.all() {
 		layer = max(layer, events(p.Layer))
 		outside = max(outside, events(p.Before)+events(p.After)+int64(2*len(r.Batch)))
 	}

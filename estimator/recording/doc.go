@@ -13,6 +13,7 @@
 //	Q 5 1 2 3 - …               attention on values 1, 2 and 3, without a mask
 //	P n                         what follows belongs to the norms
 //	N 7 1 6.0,l0 3,4            node 7 of autograd's graph, with one output, hands gradients to node 6 and parameter 0 and saves values 3 and 4
+//	U p0                        an operation of an evaluation, which has no graph, reads parameter 0
 //	L 8 0 1BT f32               value 0 wants a gradient of its own, as requires_grad makes it, and counts as node 8
 //	[ up l 5 5.0 768BT f32 l0 0  the linear layer up begins, on value 5 with the edge 5.0, with the layer's parameter 0
 //	] 8 11.0                    and ends: it returns value 8, which node 11 made

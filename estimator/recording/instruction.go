@@ -28,6 +28,7 @@ const (
 	Part      Kind = 'P'
 	Node      Kind = 'N'
 	Leaf      Kind = 'L'
+	Use       Kind = 'U'
 	Open      Kind = '['
 	Close     Kind = ']'
 

@@ -51,6 +51,8 @@ type scope struct {
 	// alias says that the line before was a cast or an attention, whose node may follow.
 	alias  Kind
 	shared map[int]bool
+	// noGraph says that no node of autograd's graph may stand there.
+	noGraph bool
 	// region is the module that is open, regions those that were.
 	region  *Region
 	regions []*Region
@@ -94,7 +96,7 @@ func (s *scope) stretch(lines []string) ([]Instruction, error) {
 
 // forms is how many fields a line has behind its letter.
 var forms = map[Kind]int{Allocate: 4, Free: 1, Product: 1, Reduce: 3, CastParam: 2, Attend: 14, Part: 1, Node: 4,
-	Leaf: 4,
+	Leaf: 4, Use: 1,
 	Take: 4, Give: 1, Multiply: 0, Sum: 3, Embedding: 5, SortIndices: 2, Validate: 0, Send: 2, SendView: 2,
 	SendAgain: 2, Pass: 2, PassView: 2, SendSaved: 2, SendUnknown: 1, ViewOf: 3, Open: 8, Close: 2}
 
@@ -119,6 +121,9 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 	}
 	before := s.alias
 	s.alias = 0
+	if s.noGraph && (in.Kind == Node || in.Kind == Leaf) {
+		return nil, fmt.Errorf("an evaluation has no graph")
+	}
 	switch in.Kind {
 	case Allocate:
 		in.N, in.Size, in.Type, in.Name = s.value(&r, f[0]), r.size(f[1]), r.kind(f[2]), r.name(f[3])
@@ -154,6 +159,8 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 	case Leaf:
 		in.Ref, in.Size, in.Type = s.used(&r, f[1]), r.size(f[2]), r.kind(f[3])
 		in.N = s.numbered(&r, f[0], 1)
+	case Use:
+		in.Ref = s.parameter(&r, f[0])
 	case Open:
 		in.Region = s.open(&r, f)
 	case Close:

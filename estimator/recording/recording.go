@@ -39,8 +39,9 @@ type Recording struct {
 	LayersAfter          int
 	Layers               int64
 	LayersName           string
-	// Programs by precision: amp, half, fp32.
-	Programs map[string]*Program
+	// Programs by precision: amp, half, fp32 and mixed. Evaluations are those of a forward in evaluation mode and
+	// without a graph, of the precisions in which the recorder could tell one.
+	Programs, Evaluations map[string]*Program
 	// Linears are the linear layers outside the layers that repeat, PerLayerLinears those of one of them.
 	Linears, PerLayerLinears []Linear
 	// Modules are the input embedding, the last norm and the head by their roles, where the recorder could tell them;
@@ -51,6 +52,8 @@ type Recording struct {
 	Unadaptable []string
 	// OtherStacks are lists of layers beside the one that is stored once: checkpointing would act on them, too.
 	OtherStacks []string
+	// Checkpoints says how the module checkpoints each of its layers itself: reentrant, plain, or "" for not at all.
+	Checkpoints string
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
 
@@ -94,10 +97,12 @@ type document struct {
 	Parameters  []string                   `json:"parameters"`
 	Layers      layers                     `json:"layers"`
 	Programs    map[string]programDocument `json:"programs"`
+	Evaluations map[string]programDocument `json:"evaluations"`
 	Unfolded    []string                   `json:"unfolded"`
 	Unexpressed []string                   `json:"unexpressed"`
 	Unadaptable []string                   `json:"unadaptable"`
 	OtherStacks []string                   `json:"other_stacks"`
+	Checkpoints string                     `json:"checkpoints"`
 	Digest      string                     `json:"digest"`
 }
 
@@ -147,8 +152,8 @@ func Read(text []byte) (*Recording, error) {
 	}
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
 		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After,
-		Programs: map[string]*Program{}, Unfolded: d.Unfolded,
-		Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable, OtherStacks: d.OtherStacks,
+		Programs: map[string]*Program{}, Evaluations: map[string]*Program{}, Unfolded: d.Unfolded,
+		Checkpoints: d.Checkpoints, Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable, OtherStacks: d.OtherStacks,
 		sizes: map[string]Size{}}
 	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
 		"/layers/name": d.Layers.Name}
@@ -169,6 +174,9 @@ func Read(text []byte) (*Recording, error) {
 	}
 	if d.Layers.Count < 0 || d.Layers.Count > maxLayers {
 		return nil, at("/layers/count", "is %d; it is from 0 to %d", d.Layers.Count, maxLayers)
+	}
+	if c := d.Checkpoints; c != "" && (c != "reentrant" && c != "plain" || d.Layers.Count == 0) {
+		return nil, at("/checkpoints", "is %.40q; it is reentrant or plain, of layers that repeat", c)
 	}
 	if err := r.read(&d); err != nil {
 		return nil, err
@@ -209,17 +217,23 @@ func (r *Recording) read(d *document) error {
 		return at("/unadaptable", "are %d; up to %d are accepted", len(d.Unadaptable), maxParameters)
 	}
 	var regions [][2][]*Region
-	for _, name := range sorted(d.Programs) {
-		if !slices.Contains(precisions, name) {
-			return at("/programs/"+pointerToken(name), "is no kind of precision; %s are",
-				strings.Join(precisions, ", "))
+	for _, k := range []struct {
+		of      string
+		written map[string]programDocument
+		read    map[string]*Program
+	}{{"programs", d.Programs, r.Programs}, {"evaluations", d.Evaluations, r.Evaluations}} {
+		for _, name := range sorted(k.written) {
+			if !slices.Contains(precisions, name) {
+				return at("/"+k.of+"/"+pointerToken(name), "is no kind of precision; %s are",
+					strings.Join(precisions, ", "))
+			}
+			p := k.written[name]
+			var found [2][]*Region
+			if k.read[name], found, err = r.program("/"+k.of+"/"+name, &p, k.of == "evaluations"); err != nil {
+				return err
+			}
+			regions = append(regions, found)
 		}
-		p := d.Programs[name]
-		var found [2][]*Region
-		if r.Programs[name], found, err = r.program("/programs/"+name, &p); err != nil {
-			return err
-		}
-		regions = append(regions, found)
 	}
 	if err := r.linears(regions); err != nil {
 		return at("/programs", "%w", err)
@@ -290,8 +304,8 @@ func parameter(line string) (p Parameter, elements float64, err error) {
 	return p, elements, nil
 }
 
-// program reads one program.
-func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]*Region, error) {
+// program reads one program, of an evaluation where nothing has a graph.
+func (r *Recording) program(pointer string, d *programDocument, noGraph bool) (*Program, [2][]*Region, error) {
 	var none [2][]*Region
 	if n := len(d.Before) + len(d.Layer) + len(d.After); n > maxLines {
 		return nil, none, at(pointer, "has %d lines; up to %d are accepted", n, maxLines)
@@ -300,7 +314,7 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]
 		return nil, none, at(pointer, "has more than %d outputs", maxOutputList)
 	}
 	p := &Program{}
-	outer := &scope{model: len(r.Parameters), sizes: r.sizes}
+	outer := &scope{model: len(r.Parameters), sizes: r.sizes, noGraph: noGraph}
 	for range r.Batch {
 		outer.own = append(outer.own, true)
 	}
@@ -315,7 +329,7 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]
 			return nil, none, at(pointer+"/input", "%w", err)
 		}
 		inner = &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer),
-			shared: map[int]bool{}, sizes: r.sizes}
+			shared: map[int]bool{}, sizes: r.sizes, noGraph: noGraph}
 		if p.Layer, err = inner.stretch(d.Layer); err != nil {
 			return nil, none, at(pointer+"/layer", "%w", err)
 		}
@@ -356,7 +370,7 @@ func (r *Recording) program(pointer string, d *programDocument) (*Program, [2][]
 	if p.Loss, err = last.result(d.Loss); err != nil {
 		return nil, none, at(pointer+"/loss", "%w", err)
 	}
-	if p.Loss.Value.Scope != Own || p.Loss.Edge.Scope != Own {
+	if p.Loss.Value.Scope != Own || p.Loss.Edge.Scope != Own && !noGraph {
 		return nil, none, at(pointer+"/loss", "no gradient reaches it")
 	}
 	p.Values, p.Nodes = len(last.own), len(last.nodes)

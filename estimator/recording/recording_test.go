@@ -76,11 +76,14 @@ func TestWrong(t *testing.T) {
 		"many edges":         {`N 0 1 x,l0 x`, `N 0 1 x,l0` + strings.Repeat(",-", maxEdges) + ` x`, "up to 250 inputs"},
 		"program":            {`"programs":{"fp32"`, `"programs":{"int8"`, "/programs/int8: is no kind of precision"},
 		"loss":               {`"loss":"2 1.0"`, `"loss":"2 -"`, "no gradient reaches it"},
-		"layers":             {`"count":2`, `"count":4096`, "/layers/count: is 4096; it is from 0 to 1024"},
-		"large":              {`blocks.0.weight 8x8`, `blocks.0.weight 999999999x999999999`, "is too large"},
-		"dimension":          {`mask 4x4 buffer u8`, `mask 4xx4 buffer u8`, "is no dimension"},
-		"empty line":         {`"F x"`, `""`, "is empty"},
-		"layer's own value":  {`"output":"0 0.0"`, `"output":"x x"`, "a layer returns what it made"},
+		"graph": {`"programs":{`, `"evaluations":{"fp32":{"before":["N 0 1 - -"]}},"programs":{`,
+			"an evaluation has no graph"},
+		"checkpoints":       {`"name":"small"`, `"name":"small","checkpoints":"some"`, "/checkpoints: is \"some\""},
+		"layers":            {`"count":2`, `"count":4096`, "/layers/count: is 4096; it is from 0 to 1024"},
+		"large":             {`blocks.0.weight 8x8`, `blocks.0.weight 999999999x999999999`, "is too large"},
+		"dimension":         {`mask 4x4 buffer u8`, `mask 4xx4 buffer u8`, "is no dimension"},
+		"empty line":        {`"F x"`, `""`, "is empty"},
+		"layer's own value": {`"output":"0 0.0"`, `"output":"x x"`, "a layer returns what it made"},
 	} {
 		text := strings.Replace(small, c.old, c.by, 1)
 		if text == small {

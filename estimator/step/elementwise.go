@@ -22,14 +22,25 @@ func (t *Tape) autocastTo(x T, d DType, l Label) T {
 	if !t.autocast || x.dtype == I64 || x.dtype == Bool {
 		return t.Hold(x)
 	}
-	if x.edge != noEdge && x.dtype == F32 && d == t.Recipe.Compute {
-		for k := range t.detached {
-			if x.edge == t.detached[k].edge {
-				return t.leafCopy(&t.detached[k], x, l)
-			}
+	if d == t.Recipe.Compute {
+		if y, ok := t.LeafCopy(x, l); ok {
+			return y
 		}
 	}
 	return t.Cast(x, d, l)
+}
+
+// LeafCopy is autocast's copy in half precision of x where that is the input of a layer that runs again.
+func (t *Tape) LeafCopy(x T, l Label) (y T, ok bool) {
+	if !t.autocast || x.edge == noEdge || x.dtype != F32 {
+		return y, false
+	}
+	for k := range t.detached {
+		if x.edge == t.detached[k].edge {
+			return t.leafCopy(&t.detached[k], x, l), true
+		}
+	}
+	return y, false
 }
 
 // promote is the type of an operation on a and b; the two half-precision types meet in float32.

@@ -78,6 +78,8 @@ type Loop struct {
 	// HoldLogits keeps the model's output in a variable until the next forward has returned;
 	// HoldFloat32 keeps a float32 copy instead (accelerate).
 	HoldLogits, HoldFloat32 bool
+	// UnpacksOutputs takes the loss out of what the model returned, which holds it no longer (nanoGPT).
+	UnpacksOutputs bool
 	// FloatsOutputs makes float32 copies of a compiled model's outputs, which go when the model has returned: a
 	// trainer that keeps the loss alone lets accelerate wrap its model.
 	FloatsOutputs bool

@@ -11,8 +11,9 @@ from vramplan_record.sizes import Symbols, Unexpressed, text
 from vramplan_record.values import Unanswered
 
 try:
-    from . import modules, samples, strangers
+    from . import checkpointed, modules, samples, strangers
 except ImportError:
+    import checkpointed
     import modules
     import samples
     import strangers
@@ -157,6 +158,34 @@ class Recording(unittest.TestCase):
         for Checkpoints.reentrant in (False, True):
             with self.assertRaisesRegex(Unexpressed, r"Linear\.forward itself \(torch\.utils\.checkpoint\)"):
                 record(lambda: Checkpoints(4, 4), lambda b, t: (torch.zeros(b, 4),), precisions=("fp32",), length=False)
+
+    def test_its_own_checkpoints_of_all_layers_are_named(self):
+        for build, kind in ((checkpointed.inside, "plain"), (checkpointed.reentrant_masked, "reentrant")):
+            r = record(build, checkpointed.batch, precisions=("amp",))
+            self.assertEqual((r["checkpoints"], r["layers"]["count"]), (kind, 4))
+        r = record(Stack, ids, precisions=("fp32",))
+        self.assertNotIn("checkpoints", r)
+
+    def test_an_evaluation_has_no_graph_and_drops_nothing(self):
+        class Drops(Stack):
+            def forward(self, ids):
+                return torch.nn.functional.dropout(super().forward(ids).reshape(1), 0.5, self.training).sum()
+
+        r = record(Drops, ids, precisions=("fp32",))
+        trained, evaluated = (sum((r[k]["fp32"][part] for part in ("before", "layer", "after")), []) for k in ("programs", "evaluations"))
+        self.assertTrue(any(line.endswith("native_dropout") for line in trained))
+        self.assertFalse([line for line in evaluated if line[0] in "NLa" or line.endswith("native_dropout")])
+        self.assertIn("U l0", evaluated)
+
+    def test_attention_by_its_formula_adds_the_mask_in_place(self):
+        class Wide(nn.Linear):
+            def forward(self, x):
+                q = super().forward(x).view(x.shape[0], x.shape[1], 1, 320).transpose(1, 2)
+                return nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True).sum()
+
+        r = record(lambda: Wide(320, 320), lambda b, t: (torch.zeros(b, t, 320),), precisions=("half",))
+        lines = [line for line in r["programs"]["half"]["before"] if line[0] == "A" and " 1BTT " in line]
+        self.assertEqual([line.split()[-1] for line in lines], ["bmm", "_safe_softmax", "mul", "_to_copy"])
 
     def test_a_few_of_many_layers_stand_for_all(self):
         few, many = (record(lambda: Stack(n), ids, precisions=("fp32", "amp")) for n in (3, 9))

@@ -42,6 +42,7 @@ def main(arguments=None):
     parser.add_argument("--head", choices=sorted(huggingface.HEADS), help="with --hf-config, where it names no class")
     parser.add_argument("--attention", choices=["sdpa", "eager"], help="with --hf-config")
     parser.add_argument("--no-cache", action="store_true", help="with --hf-config: no key/value cache, as gradient checkpointing has it")
+    parser.add_argument("--beyond-window", action="store_true", help="with --hf-config: sequences are longer than the window of attention")
     parser.add_argument("--padded", action="store_true", help="with --hf-config: some tokens of a batch are padding, as attention_mask explicit means")
     parser.add_argument("--fixed-length", action="store_true", help="the inputs have no length, such as pictures")
     parser.add_argument("--length", type=int, help="record at this length alone: for modules that loop over their sequences")
@@ -60,7 +61,8 @@ def main(arguments=None):
     if a.hf_config:
         with open(a.hf_config) as f:
             written = json.load(f)
-        model, batch, name = huggingface.from_config(written, a.head, a.attention, a.no_cache, a.target_length, a.padded)
+        model, batch, name = huggingface.from_config(written, a.head, a.attention, a.no_cache, a.target_length, a.padded,
+                                                     a.beyond_window)
         source = "transformers." + name
         length = False if getattr(batch, "fixed", False) else a.length or recording.below(batch.longest, batch.window)
     elif a.timm or a.diffusers:

@@ -50,7 +50,7 @@ def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
     aten = torch.ops.aten
     half, head = query.dtype in (torch.bfloat16, torch.float16), query.size(-1)
     if query.dim() != 4 or head > FLASH_HEAD and half:
-        return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+        return written_out(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if half and attn_mask is None:
         pad = -head % ALIGNMENT
         if pad:
@@ -60,11 +60,26 @@ def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
         return y[..., :head] if pad else y
     grouped = enable_gqa and key.size(1) != query.size(1)
     if grouped and (attn_mask is not None or tuple(map(int, torch.__version__.split(".")[:2])) < (2, 15)):
-        return aten._scaled_dot_product_attention_math(query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa)[0]
+        return written_out(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     if attn_mask is not None:
         attn_mask = attn_mask.expand(query.size(0), query.size(1), query.size(2), key.size(2))
     grads = torch.is_grad_enabled() and any(x.requires_grad for x in (query, key, value))
     return aten._scaled_dot_product_efficient_attention(query, key, value, attn_mask, grads, dropout_p, is_causal, scale=scale)[0]
+
+
+class WrittenOut:
+    """while attention is computed by its formula, which adds the mask in place unless a tensor is of a subclass, as fake ones are"""
+
+    depth = 0
+
+
+def written_out(query, key, value, mask, dropout, causal, scale, grouped):
+    """attention by its formula: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9"""
+    WrittenOut.depth += 1
+    try:
+        return torch.ops.aten._scaled_dot_product_attention_math(query, key, value, mask, dropout, causal, scale=scale, enable_gqa=grouped)[0]
+    finally:
+        WrittenOut.depth -= 1
 
 
 def facts(o, name, args, kwargs):

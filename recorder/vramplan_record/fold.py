@@ -3,7 +3,7 @@
 import collections
 import re
 
-from . import regions
+from . import checkpoints, regions
 from .program import Sequence, Writer
 
 
@@ -19,9 +19,12 @@ def fold(o, symbols, names, folding=True):
     why = "no modules of a list run one after the other" if folding else "the layers that repeat differ from one precision to another"
     for prefix, count in stacks(items) if folding else ():
         try:
-            return folded(o, symbols, names, items, prefix, count), prefix, count, None
+            made = folded(o, symbols, names, items, prefix, count)
+            made["checkpoints"] = checkpoints.of_layers(items, prefix, count)
+            return made, prefix, count, None
         except (Unfolded, KeyError) as e:
             why = f"{prefix}: {e}"
+    checkpoints.of_layers(items, None, 0)
     params = {sid: names.index(name) for sid, name in o.parameters.items()}
     w = Writer(o, symbols, params)
     end, last = {}, returned(items)
@@ -79,10 +82,12 @@ def write(w, items, last, keep=(), first=0, end=None, prefix=None):
         if e[0] == "op":
             w.op(e[1], e[2], e[3], e[5])
         elif e[0] == "saved":
-            if not w.o.backward:
+            if not w.o.backward and not w.o.evaluation:
                 w.saved(e[1])
         elif e[0] == "node":
             w.node(*e[1:])
+        elif e[0] == "use":
+            w.lines.append("U " + w.parameter(e[1]))
         elif e[0] == "free":
             if e[1] in keep or e[1] in w.o.casts:
                 continue
@@ -98,8 +103,8 @@ def write(w, items, last, keep=(), first=0, end=None, prefix=None):
         elif e[0] == "returned":
             held = e[1]
         elif e[0] == "loss":
-            node = next(n for n in w.o.nodes if n.fn is w.o.root)
-            loss = f"{w.value(value)} {w.edge(('node', node, 0))}"
+            node = next((n for n in w.o.nodes if n.fn is w.o.root), None)
+            loss = f"{w.value(value)} " + (w.edge(("node", node, 0)) if node else "-")
     ordered = [s for s in held if s in later and s != value] + sorted(s for s in later if s not in held and s != value)
     for s in ordered:
         try:

@@ -11,13 +11,17 @@ HEADS = {
 }
 
 
-def from_config(written, head=None, attention=None, no_cache=False, target=None, padded=False):
-    """model and batch for recording.record, and the name of the class; written is what a config.json says"""
+def from_config(written, head=None, attention=None, no_cache=False, target=None, padded=False, beyond=False):
+    """model and batch for recording.record, and the name of the class; written is what a config.json says, beyond that sequences are longer than
+    its window of attention"""
     import transformers
 
     config = transformers.AutoConfig.for_model(**written)
+    caches = getattr(config, "use_cache", None)
     if no_cache:
         config.use_cache = False
+    if beyond and getattr(config, "sliding_window", None):
+        config.sliding_window = min(config.sliding_window, SHORT)
     if attention:
         config._attn_implementation = attention
     names = written.get("architectures") or []
@@ -35,11 +39,14 @@ def from_config(written, head=None, attention=None, no_cache=False, target=None,
         return made(config, **options)
 
     batch = batch_for(name, config, target)
-    batch.padded = padded
+    batch.padded, batch.caches = padded, caches
     batch.window = getattr(config, "sliding_window", None)
     batch.longest = next((getattr(config, k) for k in LIMITS if isinstance(getattr(config, k, None), int)), None)
     return model, batch, name
 
+
+# A window that a recording is beyond: how wide it is changes no tensor of sequences that are longer.
+SHORT = 256
 
 # What a config.json calls the number of its learned positions.
 LIMITS = ("max_target_positions", "n_positions", "max_position_embeddings")

@@ -58,14 +58,17 @@ def temporaries(name, args):
 
 
 def behind(name, args, out):
-    """(shape, type) of what is allocated behind the results: the product that a softmax's backward sums, and the elements of a sum as wide as
-    its result
+    """(shape, type) of what is allocated behind the results: the product that a softmax's backward sums, the elements of a sum as wide as its
+    result, and what tells the rows of a softmax that are masked as a whole
 
-    Source: aten/src/ATen/native/cuda/SoftMax.cu (softmax_backward_cuda_out), torch 2.9.
+    Sources: aten/src/ATen/native/cuda/SoftMax.cu (softmax_backward_cuda_out), aten/src/ATen/native/transformers/attention.cpp (_safe_softmax),
+    torch 2.9.
     """
     x = args[0] if args else None
     if name == "_softmax_backward_data":
         return [(tuple(x.shape), x.dtype)]
+    if name == "_safe_softmax":
+        return [(tuple(x.shape), torch.bool), (tuple(x.shape[:-1]), torch.bool), ((), x.dtype)]
     if name in SUMS and isinstance(out, torch.Tensor) and x.dtype != out.dtype and not (x.dtype in HALVES and out.dtype == torch.float32):
         return [(tuple(x.shape), out.dtype)]
     return []

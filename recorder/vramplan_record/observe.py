@@ -12,7 +12,7 @@ import weakref
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import attention, kernels, recurrent
+from . import attention, checkpoints, kernels, recurrent
 from .engine import IN_PLACE, run_backward, watch
 from .values import Values
 
@@ -36,14 +36,14 @@ class Token:
 class Observer(Values):
     """events of the forward, and the backward of every node"""
 
-    def __init__(self, cast=None, known=None):
+    def __init__(self, cast=None, known=None, evaluation=False):
         super().__init__(known)
         self.path = []  # the modules that run, outermost first
-        self.cast = cast  # what autocast casts to
+        self.cast, self.evaluation = cast, evaluation  # what autocast casts to; whether nothing has a graph
         self.events = []
         self.sids, self.keep = {}, {}
         self.count = 0
-        self.parameters, self.quiet = {}, 0
+        self.parameters, self.trained, self.quiet = {}, set(), 0
         self.node = None
         self.phase = "forward"
         self.births = {}
@@ -77,6 +77,8 @@ class Observer(Values):
         """a parameter or buffer of the module"""
         sid = self.sid(tensor, make=True)
         self.parameters.setdefault(sid, name)
+        if tensor.requires_grad:
+            self.trained.add(sid)
         return sid
 
     # Saved tensors
@@ -135,7 +137,10 @@ class Observer(Values):
             return func(*args, **kwargs)
         if self.node is not None and func in IN_PLACE and self.sid(args[0]) in self.births:
             func = IN_PLACE[func]
-        out, chosen = self.run(func, args, kwargs, self.where())
+        in_place = attention.WrittenOut.depth and func is torch.ops.aten.add.Tensor and self.sid(args[0]) in self.births
+        out, chosen = self.run(torch.ops.aten.add_.Tensor if in_place else func, args, kwargs, self.where())
+        if in_place:
+            out = torch.ops.aten.alias.default(out)
         for indices in chosen:  # of the elements that a mask chooses
             self.happened("nonzero", func, (indices,), {}, indices)
         name = func._schema.name.split("::")[-1]
@@ -163,15 +168,17 @@ class Observer(Values):
         event = ("op", name, born, facts, number)
         aside = [self.aside(*x) for x in kernels.temporaries(name, args)]
         around = [("op", "clone", [sid], None, number) for sid in aside], [("free", sid) for sid in aside]
-        for x in kernels.behind(name, args, out):
-            sid = self.aside(*x)
-            around[1].extend([("op", "mul", [sid], None, number), ("free", sid)])
-            aside.append(sid)
+        behind = [self.aside(*x) for x in kernels.behind(name, args, out)]
+        around[1].extend([("op", "mul", [sid], None, number) for sid in behind] + [("free", sid) for sid in reversed(behind)])
+        aside += behind
         by_index = kernels.sorted_by(name, args)
         if by_index:
             around = self.sorting(by_index, number)
             aside = [e[2][0] for e in around[0] if e[0] == "op" and e[2]]
         if self.phase == "forward":
+            if self.evaluation and born and not (facts and facts[0] == "cast"):
+                read = [self.sid(x) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
+                self.events += [("use", sid) for sid in dict.fromkeys(read) if sid in self.trained]
             self.events += [*around[0], event, *around[1]]
         elif self.node is not None:
             makes = self.storages(out) | self.written(func, args)
@@ -282,10 +289,11 @@ class Observation:
         return view
 
 
-def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=True):
+def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=True, evaluation=False):
     """module's forward on batch, loss of what it returns, and backward, unless that is left out; all are fake tensors on cuda. owned are its
-    parameters and buffers by name, known the values of some tensors, roles what some of its modules are (modules.roles)."""
-    o = Observer(cast, known)
+    parameters and buffers by name, known the values of some tensors, roles what some of its modules are (modules.roles). An evaluation has no
+    graph."""
+    o = Observer(cast, known, evaluation)
     for name, p in owned.items():
         if p.device.type == "cuda":
             o.own(p, name)
@@ -311,28 +319,32 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
             lambda m, a, r, name=name: o.events.append(("returns", name, firsts(o, r if isinstance(r, (tuple, list)) else (r,), {})))))
     gc.collect()
     gc.disable()
+    checkpoints.SEEN.append(o.events)
     try:
-        with attention.Choice(), o, torch.autograd.graph.saved_tensors_hooks(o.pack, o.unpack):
+        without = torch.no_grad() if evaluation else contextlib.nullcontext()
+        with attention.Choice(), o, torch.autograd.graph.saved_tensors_hooks(o.pack, o.unpack), without:
             with autocast(cast):
                 out = module(*batch) if isinstance(batch, (tuple, list)) else module(**batch)
                 value = loss(out, batch)
                 held = [o.sid(t) for t in tree_leaves(unwrapped(out)) if isinstance(t, torch.Tensor)]
                 o.events.append(("returned", held, o.sid(value)))
                 del out
-            nodes, root = watch(o, value), value.grad_fn
+            nodes, root = [] if evaluation else watch(o, value), value.grad_fn
             o.events.append(("loss", o.sid(value), value.dtype))
             o.phase, asked = "backward", list(o.notes)
-            if backward:
+            if backward and not evaluation:
                 with torch.no_grad():
                     run_backward(o, nodes, value)
     finally:
         gc.enable()
+        checkpoints.SEEN.pop()
         for h in handles:
             h.remove()
     result = Observation()
     result.events, result.nodes, result.births = o.events, nodes, o.births
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
-    result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward
+    result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward and not evaluation
+    result.evaluation = evaluation
     result.roles, result.weights = roles, weights
     held_beside(o.events)
     freed = freed_in_forward(o.events)

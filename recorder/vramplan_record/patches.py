@@ -9,8 +9,7 @@ import torch.utils.checkpoint as checkpointing
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.overrides import TorchFunctionMode
 
-from . import attention, recurrent
-from .sizes import Unexpressed
+from . import attention, checkpoints, recurrent
 
 # What a module is told of the card that is not there: the oldest that has every kernel.
 CAPABILITY = (8, 0)
@@ -42,9 +41,9 @@ def applied(padded=False):
         replace(F, "scaled_dot_product_attention", attention.attend)
         for of, name, value in recurrent.patches():
             replace(of, name, value)
-        replace(checkpointing, "CheckpointFunction", Refused)
-        replace(checkpointing, "_checkpoint_without_reentrant_generator", Refused.apply)
-        replace(checkpointing, "_checkpoint_without_reentrant_generator_impl", Refused.apply)  # torch 2.15
+        replace(checkpointing, "CheckpointFunction", checkpoints.Reentrant)
+        replace(checkpointing, "_checkpoint_without_reentrant_generator", checkpoints.plain)
+        replace(checkpointing, "_checkpoint_without_reentrant_generator_impl", checkpoints.plain)  # torch 2.15
         try:
             from transformers import masking_utils
             from transformers.utils import import_utils
@@ -57,15 +56,6 @@ def applied(padded=False):
     finally:
         for module, name, value in reversed(undo):
             setattr(module, name, value)
-
-
-class Refused:
-    """what torch.utils.checkpoint runs a region with"""
-
-    @staticmethod
-    def apply(function, *_, **__):
-        raise Unexpressed(f"the module checkpoints {getattr(function, '__qualname__', 'a region')} itself (torch.utils.checkpoint), which is not "
-                          "recorded: leave that out, and ask for gradient_checkpointing in the job")
 
 
 def answer(mask, full):

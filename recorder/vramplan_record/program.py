@@ -2,7 +2,8 @@
 
 A line begins with what it is: A value size type operation (allocate), F value (free), W bias (a matrix product), R over rows columns
 (a reduction), C value parameter (autocast's copy of a parameter), Q (attention), P part, L number value size type (a value that wants a
-gradient of its own), N number outputs edges saved (a node of autograd's graph, whose backward the lines in small letters behind it are).
+gradient of its own), U parameter (that an operation without a graph reads), N number outputs edges saved (a node of autograd's graph, whose
+backward the lines in small letters behind it are).
 """
 
 import torch

@@ -46,7 +46,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
     """record, with layers that repeat stored once where folding is asked for"""
     points = tuple(zip(BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
-    programs, described, whys, notes, apart = {}, None, [], [], set()
+    programs, evaluations, described, whys, notes, apart, checkpointed = {}, {}, None, [], [], set(), set()
     model = Makes(model)
     padded = getattr(batch, "padded", False)
     with patches.applied(padded), without_libraries():
@@ -72,6 +72,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
                 count = stack[1]
             if why:
                 whys.append(f"{precision}: {why}")
+            checkpointed.add(program.pop("checkpoints", ""))
             stretch = (prefix, count, program.pop("outer", names), program.pop("inner", []))
             if described is None:
                 described, sizes, o_first = stretch, dict(parameters), o
@@ -81,9 +82,11 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
                 if p.endswith("buffer bf16"):
                     sizes[n] = p
             programs[precision] = program
+            evaluations[precision] = evaluated(model, batch, loss, precision, points, stack, symbols, stretch, folding)
             note(precision, len(o.events), len(o.nodes))
     prefix, count, outer, inner = described
-    for program in programs.values():  # what stands in one of them as a whole and in another not is adaptable in none
+    # What stands in one of them as a whole and in another not is adaptable in none.
+    for program in (*programs.values(), *filter(None, evaluations.values())):
         for part, within in (("before", ""), ("layer", f"{prefix}.0."), ("after", "")):
             if apart and part in program:
                 program[part] = regions.without(program[part], apart, within)
@@ -98,6 +101,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
         "parameters": [sizes[n] for n in outer],
         "layers": {"count": count, "name": prefix or "", "parameters": [sizes[f"{n}"] for n in inner], "after": at[0] if at else 0},
         "programs": programs,
+        "evaluations": {k: e for k, e in evaluations.items() if e and regions.adaptable(e) == regions.adaptable(programs[k])},
         "unfolded": whys,
         "unadaptable": sorted(apart),
         "other_stacks": other_stacks(o_first.stacks, prefix),
@@ -105,6 +109,10 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
     }
     if padded:
         result["padded"] = True
+    if checkpointed != {""}:
+        if len(checkpointed) > 1:
+            raise Unexpressed("the module checkpoints its layers in one precision otherwise than in another")
+        result["checkpoints"] = checkpointed.pop()
     body = json.dumps(result, sort_keys=True, separators=(",", ":"))
     result["digest"] = "sha256:" + hashlib.sha256(body.encode()).hexdigest()
     return result
@@ -114,6 +122,21 @@ def other_stacks(names, prefix):
     """the outermost lists of layers beside the one that is stored once"""
     beside = [n for n in names if prefix and not (n + ".").startswith(prefix + ".") and not (prefix + ".").startswith(n + ".")]
     return [n for n in beside if not any(n.startswith(m + ".") for m in beside)][:64]
+
+
+def evaluated(model, batch, loss, precision, points, stack, symbols, stretch, folding):
+    """the program of a forward in evaluation mode and without a graph; None where it cannot be told as that of training was"""
+    try:
+        seen = [run(model, batch, loss, precision, *points[0], stack, evaluation=True)]
+        if not all(shape_known(symbols, seen[0][0])):
+            seen.append(run(model, batch, loss, precision, *points[1], stack, evaluation=True))
+            compare(seen[0][0], seen[1][0], symbols)
+        program, prefix, count, _ = fold.fold(seen[0][0], symbols, seen[0][1], folding)
+    except Exception:  # whatever a module does in a mode that it was not made for
+        return None
+    program.pop("checkpoints", "")
+    outer, inner = program.pop("outer", seen[0][1]), program.pop("inner", [])
+    return program if (prefix, stack[1] if stack else count, outer, inner) == stretch else None
 
 
 # Of layers that are alike, how many run where the recorder has seen them all.
@@ -244,7 +267,7 @@ class Makes:
             self.ready[half, stack] = mode, known, module, notes
 
 
-def run(makes, batch, loss, precision, b, t, stack=None, backward=True):
+def run(makes, batch, loss, precision, b, t, stack=None, backward=True, evaluation=False):
     """one observation, of the module in half precision where that is asked for, with a few of the layers that stack names"""
     with makes.borrowed(precision, stack) as (mode, known, module), mode:
         with torch.device("cuda"), known:
@@ -252,8 +275,9 @@ def run(makes, batch, loss, precision, b, t, stack=None, backward=True):
         if precision == "half":
             given = cast_inputs(given)
         names, parameters, tensors = describe(module)
-        o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision in ("amp", "mixed") else None, known,
-                            regions.roles(module), backward)
+        with mode_of(module, evaluation, getattr(batch, "caches", None)):
+            o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision in ("amp", "mixed") else None, known,
+                                regions.roles(module), backward, evaluation)
         o.stacks = regions.stacks(module)
         now = dict(module.named_buffers(remove_duplicate=False))
         for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
@@ -261,6 +285,27 @@ def run(makes, batch, loss, precision, b, t, stack=None, backward=True):
             names.remove(name)
             o.parameters = {s: n for s, n in o.parameters.items() if n != name}
     return o, names, parameters
+
+
+@contextlib.contextmanager
+def mode_of(module, evaluation, caches):
+    """evaluation mode, in which a class of transformers fills the cache again that checkpointing switched off (caches)"""
+    if not evaluation:
+        yield
+        return
+    config = getattr(module, "config", None)
+    was = getattr(config, "use_cache", None)
+    if caches is not None and was is not None:
+        config.use_cache = caches
+    trained = [m for m in module.modules() if m.training]
+    module.eval()
+    try:
+        yield
+    finally:
+        for m in trained:
+            m.training = True
+        if caches is not None and was is not None:
+            config.use_cache = was
 
 
 def cast_inputs(given):

@@ -89,6 +89,8 @@ def alone(o, items, i, end, gave):
     freed = {e[1] for e in inside if e[0] == "free"}
     if gave[0] not in born or gave[0] in freed or freed - born or born - freed - {gave[0]} - o.casts:
         return False
+    if o.evaluation:
+        return sum(1 for e in inside if e[0] == "enter") == 1
     made = {e[1].number for e in inside if e[0] == "node"}
     if gave[1] is None:
         return False
@@ -147,3 +149,9 @@ def edge_to(w, fn, k):
     """the edge to output k of a node, if a gradient reaches it"""
     number = w.o.number.get(fn) if fn is not None else None
     return "-" if number is None else w.edge(("node", w.o.nodes[number], k))
+
+
+def adaptable(program):
+    """the lines that open linear layers, without what differs from one mode to the other"""
+    lines = (line.split(" ") for part in ("before", "layer", "after") for line in program.get(part, ()) if line[0] == "[")
+    return [line[1:3] for line in lines if line[2] in ADAPTABLE]
