@@ -66,23 +66,29 @@ func buildRecorded(b *builder) step.Network {
 	r := b.a.Recording()
 	m := &recordedModel{r: r, model: make([]step.Weight, len(r.Parameters)), layers: make([][]step.Weight, b.recorded),
 		layerLinears: make([][]linear, b.recorded), adapted: b.a.LoRA != nil}
+	m.linears = b.recordedLinears(r.Linears)
 	for i := range r.LayersAfter {
 		m.model[i] = b.recordedParameter(&r.Parameters[i])
+		b.recordedAdapters(r.Linears, r.Parameters, m.model, m.linears, i, "")
 	}
 	b.stack(func(i int64) {
 		if r.Layers == 0 {
 			return
 		}
 		m.layers[i] = make([]step.Weight, len(r.PerLayer))
+		prefix := fmt.Sprintf("%s.%d.", r.LayersName, i)
+		m.layerLinears[i] = b.recordedLinears(r.PerLayerLinears)
 		for k := range r.PerLayer {
 			m.layers[i][k] = b.recordedParameter(&r.PerLayer[k])
+			b.recordedAdapters(r.PerLayerLinears, r.PerLayer, m.layers[i], m.layerLinears[i], k, prefix)
 		}
-		m.layerLinears[i] = b.recordedLinears(r.PerLayerLinears, m.layers[i], fmt.Sprintf("%s.%d.", r.LayersName, i))
+		b.recordedAdapters(r.PerLayerLinears, r.PerLayer, m.layers[i], m.layerLinears[i], elsewhere, prefix)
 	})
 	for i := r.LayersAfter; i < len(r.Parameters); i++ {
 		m.model[i] = b.recordedParameter(&r.Parameters[i])
+		b.recordedAdapters(r.Linears, r.Parameters, m.model, m.linears, i, "")
 	}
-	m.linears = b.recordedLinears(r.Linears, m.model, "")
+	b.recordedAdapters(r.Linears, r.Parameters, m.model, m.linears, elsewhere, "")
 	return m
 }
 

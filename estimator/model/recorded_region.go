@@ -29,15 +29,37 @@ func (b *builder) recordedSection(module string) step.Section {
 	return step.NoSection
 }
 
-// recordedLinears makes the linear layers of a list of modules for adapters and quantised weights; weights are their
-// parameters, prefix stands before their names. nil where nothing is put on them.
-func (b *builder) recordedLinears(list []recording.Linear, weights []step.Weight, prefix string) []linear {
+// recordedLinears has room for a list of linear layers; nil where nothing is put on them.
+func (b *builder) recordedLinears(list []recording.Linear) []linear {
 	if b.a.LoRA == nil {
 		return nil
 	}
-	made := make([]linear, len(list))
-	for i, l := range list {
-		m := &made[i]
+	return make([]linear, len(list))
+}
+
+// elsewhere stands for the place of a linear layer whose weight is another module's.
+const elsewhere = -1
+
+// placeOf is the last parameter that a linear layer has of its own, behind which peft's come.
+func placeOf(l *recording.Linear, parameters []recording.Parameter) int {
+	if own := moduleOf(parameters[l.Weight.N].Name); own != l.Name && !strings.HasSuffix(own, "."+l.Name) {
+		return elsewhere
+	}
+	if l.Bias.Scope != recording.Nowhere {
+		return max(l.Weight.N, l.Bias.N)
+	}
+	return l.Weight.N
+}
+
+// recordedAdapters makes the linear layers of a list whose place is at, for adapters and quantised weights; weights are
+// their parameters, prefix stands before their names.
+func (b *builder) recordedAdapters(list []recording.Linear, parameters []recording.Parameter, weights []step.Weight,
+	made []linear, at int, prefix string) {
+	for i := range made {
+		l, m := &list[i], &made[i]
+		if placeOf(l, parameters) != at {
+			continue
+		}
 		m.w, m.b = weights[l.Weight.N], step.NoWeight
 		if l.Bias.Scope != recording.Nowhere {
 			m.b = weights[l.Bias.N]
@@ -59,7 +81,6 @@ func (b *builder) recordedLinears(list []recording.Linear, weights []step.Weight
 			m.adapter = b.adapter(name, in, out)
 		}
 	}
-	return made
 }
 
 // refuseUnadaptable names a target that the recorder could not tell from what is around it.

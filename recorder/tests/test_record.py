@@ -203,7 +203,7 @@ class Recording(unittest.TestCase):
                 self.steps["run"] += self.counts
                 return super().forward(ids)
 
-        for counts, times in ((0, 2), (1, 6)):  # where a run changes what the module holds, each has its own
+        for counts, times in ((0, 2), (1, 10)):  # where a run changes what the module holds, each has its own
             made = []
             Counting.counts = counts
             record(lambda: made.append(1) or Counting(), ids)
