@@ -76,10 +76,10 @@ const (
 type output uint8
 
 const (
-	goes    output = iota + 1
-	held           // a variable keeps it through backward and into the next forward
-	widened        // a variable keeps a float32 copy of it
-	unpacked       // it is a tuple that is taken apart: variables keep the logits and the loss
+	goes     output = iota + 1
+	held            // a variable keeps it through backward and into the next forward
+	widened         // a variable keeps a float32 copy of it
+	unpacked        // it is a tuple that is taken apart: variables keep the logits and the loss
 )
 
 // kind is which of torch.utils.checkpoint's two ways is taken.
