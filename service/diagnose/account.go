@@ -100,8 +100,8 @@ func (m *Message) othersHold(a Accounting) int64 {
 	if a.OthersBytes == nil {
 		return 0
 	}
-	if a.ContextCounted && *a.OthersBytes <= max(contextMostBytes, int64(contextMostShare*float64(*a.TotalBytes))) {
-		return 0
+	if a.ContextCounted {
+		return max(0, *a.OthersBytes-max(contextMostBytes, int64(contextMostShare*float64(*a.TotalBytes))))
 	}
 	return *a.OthersBytes
 }
@@ -150,8 +150,7 @@ func (m *Message) byAccounting(a Accounting) (Class, string) {
 // whose says how the share of others was found.
 func (m *Message) whose(a Accounting) string {
 	if a.ContextCounted {
-		return "total − free − this process's allocator; at most " + formatBytes(contextMostBytes) +
-			" of it can be this process's own context"
+		return "total − free − this process's allocator − the largest context that it can have itself"
 	}
 	for _, p := range m.Processes {
 		if !p.ThisProcess {

@@ -52,6 +52,12 @@ func TestCauses(t *testing.T) {
 			"total capacity of 24.00 GiB of which 90.00 MiB is free. Process 4711 has 23.90 GiB memory in use. Of the " +
 			"allocated memory 23.30 GiB is allocated by PyTorch, and 90.00 MiB is reserved by PyTorch but unallocated.",
 			diagnose.ClassUnknown, "Process 4711 is this process"},
+		{"what may be its own context is nobody else's", "RuntimeError: CUDA out of memory. Tried to allocate 2.30 GiB " +
+			"(GPU 0; 23.69 GiB total capacity; 19.82 GiB already allocated; 1.11 GiB free; 21.03 GiB reserved in total " +
+			"by PyTorch)", diagnose.ClassUnknown, ""},
+		{"more than any context is somebody else's", "RuntimeError: CUDA out of memory. Tried to allocate 2.30 GiB " +
+			"(GPU 0; 23.69 GiB total capacity; 15.82 GiB already allocated; 1.11 GiB free; 17.03 GiB reserved in total " +
+			"by PyTorch)", diagnose.ClassOtherProcess, "4.30 GiB"},
 		{"pieces", fmt.Sprintf(today, "2.00 GiB", "24.00 GiB", "100.00 MiB", "23.80 GiB", "15.20 GiB", "8.10 GiB"),
 			diagnose.ClassFragmentation, "8.10 GiB"},
 		{"pieces of a former release", fmt.Sprintf(former, "1.00 GiB", "5.00 GiB", "100.00 MiB", "9.00 GiB"),
