@@ -117,7 +117,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 		if runs[rc] == nil {
 			runs[rc] = &run{recipe: rc, limits: limits && rc == recipe, group: r.group(&in.GPUs[i])}
 		}
-		runs[rc].cards = append(runs[rc].cards, judged{in.GPUs[i].UsableBytes - r.reserve, r.group(&in.GPUs[i])})
+		runs[rc].cards = append(runs[rc].cards, judged{in.GPUs[i].UsableBytes - in.Job.Aside(&in.GPUs[i]), r.group(&in.GPUs[i])})
 	}
 	main := runs[recipe]
 	if main == nil {
@@ -141,7 +141,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 		}
 		figures := r.figures(one, r.group(&in.GPUs[i]))
 		others.add(figures.Device)
-		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], figures, r.reserve))
+		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], figures, r.aside(one, &in.Job, &in.GPUs[i])))
 		res.displayNote(&in.Job, &in.GPUs[i], figures.High)
 	}
 	if others.least != others.most {

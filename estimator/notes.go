@@ -144,6 +144,7 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 			written + ", and the bounds are wider"})
 	}
 	notes = append(append(notes, r.baseNotes()...), r.objectiveNotes(&in.Job.Training)...)
+	notes = append(notes, r.vllmNotes(in, run)...)
 	if r.versions || r.provenOn == "" {
 		text := "the replay follows " + reference(r.stack) + " and " + r.transformers()
 		switch n := len(r.changes); {

@@ -83,7 +83,8 @@ type trainer struct {
 }
 
 // generated are the fields of trainers that write completions.
-var generated = []string{"num_generations", "beta", "num_iterations", "steps_per_generation", "rollout"}
+var generated = []string{"num_generations", "beta", "num_iterations", "steps_per_generation", "rollout",
+	"vllm_gpu_memory_utilization", "vllm_sleep"}
 
 // trainers are the kinds that are replayed.
 var trainers = map[string]trainer{
@@ -97,12 +98,12 @@ var trainers = map[string]trainer{
 	"grpo": {sequences: 1, pairs: true, fields: append(slices.Clone(generated), "loss_type"),
 		build: (*resolved).grpo},
 	"rloo": {sequences: 1, pairs: true, fields: generated, build: (*resolved).rloo},
-	"ppo": {sequences: 1, pairs: true, undropped: true, until: "1.0", fields: []string{"rollout_forward_batch"},
+	"ppo": {sequences: 1, pairs: true, undropped: true, until: "1.0", fields: []string{"rollout_forward_batch", "rollout"},
 		build: (*resolved).ppo},
 	"gkd":    {sequences: 1, undropped: true, fields: []string{"teacher", "teacher_dtype", "beta"}, build: (*resolved).gkd},
 	"reward": {sequences: 2, undropped: true, build: (*resolved).reward},
 	"dpo": {sequences: 2, undropped: true, pairs: true, fields: []string{"reference", "reference_dtype",
-		"reference_resident", "loss_type", "use_logits_to_keep"}, build: (*resolved).dpo},
+		"reference_resident", "loss_type", "use_logits_to_keep", "padding_free"}, build: (*resolved).dpo},
 }
 
 // objective is training.objective. It comes last: it asks for what the other fields have decided.
@@ -305,7 +306,26 @@ func (r *resolved) dpo(t *Training, errs *invalid.List) step.Objective {
 				"the loss type %.40q is not modelled for dpo; sft, rpo and %v are", name, sameCost)
 		}
 	}
+	r.flattens(t, &d, errs)
 	return d
+}
+
+// flattens is padding_free of DPOTrainer, which the one of 1.15 and later has for a word that it warns of and passes
+// over. Source: trl/trainer/dpo_trainer.py (concatenated_forward, 0.26; DPOTrainer.__init__, 1.16).
+func (r *resolved) flattens(t *Training, d *objective.DPO, errs *invalid.List) {
+	switch o := t.Objective; {
+	case !o.PaddingFree:
+	case d.Fused:
+		r.idle = append(r.idle, "padding_free does nothing under DPOTrainer of trl "+r.trlVersion()+
+			", which pads as without it")
+	case o.UseLogitsToKeep:
+		errs.Add(objectivePointer+"/padding_free", "conflict", "DPOTrainer fails with padding_free and "+
+			"use_logits_to_keep together: the logits that it keeps are of all sequences' last tokens; leave one of them out")
+	case t.AttentionMask == "explicit":
+		errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")
+	default:
+		d.Flat, r.recipe.ExplicitMask = true, r.recipe.Attention != step.AttentionFlash
+	}
 }
 
 // sameCost are the losses of DPOTrainer that are computed of the log-probabilities alone.

@@ -58,15 +58,13 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 			"%d completions are written at once; up to %d are accepted", t.MicroBatch*batches, most)
 		batches = 1
 	}
-	if o.Rollout == "vllm-colocate" {
-		errs.Add(objectivePointer+"/rollout", "unsupported",
-			"the rollout vllm-colocate is not modelled yet: vLLM reserves a share of the card beside the trainer; "+
-				"transformers and vllm-server are")
-	}
+	vllmFits(o, errs)
+	r.vllm = colocates(o)
+	serves := o.Rollout == "vllm-server" || o.Rollout == inProcess
 	g := objective.GRPO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens, Batches: batches,
-		Generates: o.Rollout != "vllm-server", Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim,
+		Generates: !serves, Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim,
 		Fused: r.fusesPreferences(errs),
-		Old:   o.Rollout == "vllm-server" || accumulation%(batches*max(o.NumIterations, 1)) != 0}
+		Old:   serves || accumulation%(batches*max(o.NumIterations, 1)) != 0}
 	if beta != 0 {
 		g.Reference = objective.AdapterOff
 		if t.LoRA == nil {

@@ -35,6 +35,10 @@ func (r *resolved) ppo(t *Training, errs *invalid.List) step.Objective {
 		r.beside = append(r.beside, companion{name: referenceName, arch: r.arch, dtype: r.recipe.Stored})
 	}
 	r.beside = append(r.beside, reward)
+	if name := t.Objective.Rollout; name != "" && name != "transformers" {
+		errs.Add(objectivePointer+"/rollout", "conflict", "PPOTrainer writes its completions itself: rollout is "+
+			"transformers, and not %.40q", name)
+	}
 	accumulation := max(t.GradientAccumulation, 1)
 	const most = 1 << 12
 	if t.MicroBatch*accumulation > most {

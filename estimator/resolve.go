@@ -27,6 +27,7 @@ type resolved struct {
 	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
 	confidence float64
 	reserve    int64
+	vllm       *colocated // nil where none is on the card
 	// idle says what the job asked for and the library leaves undone.
 	idle []string
 	// reentranceBy is what decided that checkpoints are not reentrant, where a release did.

@@ -162,6 +162,10 @@ class Trainers:
         t, precision = self.training, self.training.get("precision", "amp-bf16")
         optimizer = t.get("optimizer") or {"name": "adamw", "implementation": "fused"}
         optimizer = {"name": optimizer} if isinstance(optimizer, str) else optimizer
+        checkpointing = t.get("gradient_checkpointing", "none")
+        if isinstance(checkpointing, str):
+            checkpointing = {"mode": checkpointing}
+        reentrant = {"use_reentrant": checkpointing["reentrant"]} if "reentrant" in checkpointing else None
         has = of.__dataclass_fields__
         given = dict(
             output_dir=tempfile.mkdtemp(),
@@ -174,7 +178,8 @@ class Trainers:
             bf16=precision == "amp-bf16",
             fp16=precision == "amp-fp16",
             optim=OPTIMIZERS[optimizer["name"], optimizer.get("implementation")],
-            gradient_checkpointing=t.get("gradient_checkpointing", "none") == "full",
+            gradient_checkpointing=checkpointing["mode"] == "full",
+            gradient_checkpointing_kwargs=reentrant,
             max_grad_norm=0.0 if t.get("clip_grad_norm") is False else 1.0,
             dataloader_pin_memory=False,
             disable_tqdm=True,
@@ -264,6 +269,7 @@ class Trainers:
             precompute_ref_log_probs=o.get("reference") == "precomputed",
             loss_type=o.get("loss_type"),
             use_logits_to_keep=o.get("use_logits_to_keep"),
+            padding_free=o.get("padding_free"),
         )
         return self.trainer(of, given, self.compared(), model=self.model(), ref_model=self.reference())
 
@@ -380,7 +386,22 @@ def trace(job):
     import values
 
     class Sampled(values.Values):
-        """Knows, besides, which token was sampled, and what is copied to the host."""
+        """Knows, besides, which token was sampled, and what is copied to the host. Where a loss puts values in the places of a
+        mask, backward counts these; rows of logits that were chosen by a mask are then for the log, and have no backward."""
+
+        def __init__(self):
+            super().__init__()
+            self.put = []
+
+        def backward(self):
+            if self.put:
+                self.again[:], self.put = self.put, []
+            super().backward()
+
+        def _tell(self, func, args, device):
+            if func is torch.Tensor.__setitem__ and isinstance(args[2], torch.Tensor) and args[2].requires_grad:
+                self.put.append(self._count(args[1]))
+            return super()._tell(func, args, device)
 
         def __torch_function__(self, func, types, args=(), kwargs=None):
             if func is torch.Tensor.cpu and args[0] in self.of:

@@ -65,7 +65,7 @@ export const more = [
       number("/training/objective/rollout_forward_batch", "Completions at once", { placeholder: "64", show: reads("rollout_forward_batch") }),
       number("/training/objective/num_generations", "Completions a prompt", { show: reads("num_generations") }),
       number("/training/objective/steps_per_generation", "Steps a generation", { show: reads("steps_per_generation") }),
-      choice("/training/objective/rollout", "Completions by", { transformers: "transformers", "vllm-server": "vLLM elsewhere" }, { show: reads("rollout") }),
+      choice("/training/objective/rollout", "Completions by", { transformers: "transformers", "vllm-colocate": "vLLM on the card", "vllm-server": "vLLM elsewhere" }, { show: reads("rollout") }),
       { pointer: "/training/objective/loss_type", label: "Loss type", kind: "words", placeholder: "the trainer's", hint: "trl's loss_type", show: reads("loss_type") },
       check("/training/objective/packing", "Packing", { show: reads("packing") }),
       check("/training/objective/padding_free", "Padding-free", { show: reads("padding_free") }),

@@ -53,7 +53,9 @@ type kindFields struct {
 	NumGenerations      *int64   `placeholder:"N" help:"grpo, rloo: completions that are written for a prompt." job:"training.objective.num_generations"`
 	StepsPerGeneration  *int64   `placeholder:"N" help:"grpo, rloo: micro-steps for which completions are written at once." job:"training.objective.steps_per_generation"`
 	Beta                *float64 `placeholder:"X" help:"grpo, rloo: weight of the reference, of which there is none at 0; gkd: that of the two divergences." job:"training.objective.beta"`
-	Rollout             *string  `placeholder:"NAME" help:"grpo, rloo: what writes completions: transformers or vllm-server." job:"training.objective.rollout"`
+	Rollout             *string  `placeholder:"NAME" help:"grpo, rloo: what writes completions: transformers, vllm-colocate or vllm-server." job:"training.objective.rollout"`
+	VLLMShare           *float64 `name:"vllm-gpu-memory-utilization" placeholder:"X" help:"vllm-colocate: the share of the card that vLLM takes; 0.3 if not given." job:"training.objective.vllm_gpu_memory_utilization"`
+	VLLMSleep           *bool    `name:"vllm-sleep" negatable:"" help:"vllm-colocate: vLLM gives its memory back while the model is trained." job:"training.objective.vllm_sleep"`
 	RolloutForwardBatch *int64   `placeholder:"N" help:"ppo: completions that are written and measured at once." job:"training.objective.rollout_forward_batch"`
 	Teacher             string   `placeholder:"FILE" help:"gkd: the config.json of the model that is distilled from; --objective gkd is meant."`
 	TeacherDtype        *string  `placeholder:"NAME" help:"gkd: bf16, fp16 or fp32; bf16 if not given." job:"training.objective.teacher_dtype"`

@@ -75,7 +75,7 @@ func (s *search) largestByGPU(ctx context.Context, cards []estimator.GPU, asked 
 		if cards[i].UsableBytes <= 0 || pairs == 0 {
 			continue
 		}
-		usable := cards[i].UsableBytes - s.costs.base.Job.ReserveBytes
+		usable := cards[i].UsableBytes - s.costs.base.Job.Aside(&cards[i])
 		at[i] = slices.IndexFunc(s.exact, func(j judged) bool { return j.highBytes() <= usable })
 		if at[i] < 0 {
 			at[i] = pairs - 1
@@ -203,8 +203,7 @@ func (a *judgements) judge(ctx context.Context, wanted map[Choice][]int) error {
 			fit := estimator.GPUFit{GPU: a.cards[i].ID, Verdict: estimator.Unknown}
 			if results[k] != nil {
 				fit = results[k].GPUs[n]
-				a.bytes[judgement{i,
-					q.pair}] = a.cards[i].UsableBytes - a.search.costs.base.Job.ReserveBytes - fit.HeadroomBytes
+				a.bytes[judgement{i, q.pair}] = fit.UsableBytes - fit.HeadroomBytes
 			}
 			a.fits[judgement{i, q.pair}] = fit
 		}

@@ -183,7 +183,7 @@ const statesSpread = 0.9
 // largestModel finds the largest of some models that trains as the job does, at a micro-batch of one. Models whose
 // weights, gradients and optimizer state alone are too much, as the job's own take, are not asked about.
 func (s *search) largestModel(ctx context.Context, presets []*model.Preset) (*LargestModel, error) {
-	usable := s.floor.fit().UsableBytes - s.costs.base.Job.ReserveBytes
+	usable := s.floor.fit().UsableBytes
 	var states int64
 	for _, c := range s.floor.result.Components {
 		switch c.Name {

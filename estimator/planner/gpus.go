@@ -55,9 +55,9 @@ func (s *search) smallestGPUs(ctx context.Context, catalog []estimator.GPU) ([]s
 	})
 	// The bytes on the job's own card say about where the edge is. Above it as many are asked about as are listed,
 	// below it those that other kernels might make room on.
-	needed := j.highBytes() + in.Job.ReserveBytes
+	needed := j.highBytes()
 	edge, _ := slices.BinarySearchFunc(cards, needed, func(g estimator.GPU, needed int64) int {
-		return cmp.Compare(g.UsableBytes, needed)
+		return cmp.Compare(g.UsableBytes-in.Job.Aside(&g), needed)
 	})
 	above, err := s.fitting(ctx, in, cards[edge:], smallestListed, smallestAsked)
 	if err != nil {

@@ -254,11 +254,29 @@ func (r *reading) trlGeneration() {
 			r.d.put(pointer+"/rollout", "vllm-server", mode)
 		case !hasMode && older(orText(r.release("trl"), "1.0"), "1.0"): // server was the default of 0.26
 			r.d.put(pointer+"/rollout", "vllm-server", v)
+		case !hasMode || mode.String() == "colocate":
+			r.colocated(v)
 		default:
-			r.d.refuse("objective", v.Origin.At, "%s with vLLM on the trainer's own card: what vLLM takes is not "+
-				"modelled; with vllm_mode server the trainer's share can be told",
-				strings.ToUpper(asText(r.d.fields[pointer+"/kind"].value)))
+			r.d.ask(pointer+"/rollout", "Where does vLLM run (vllm_mode): beside the trainer or elsewhere?",
+				where(v.Origin.At))
 		}
+	}
+}
+
+// colocated is a vLLM on the trainer's own card, which takes a share of it.
+func (r *reading) colocated(v setting.Value) {
+	const pointer = "/training/objective"
+	r.d.put(pointer+"/rollout", "vllm-colocate", v)
+	if share, ok := r.s.Get("vllm_gpu_memory_utilization"); ok {
+		if f, isFloat := share.Float(); isFloat && share.Unknown == "" {
+			r.d.put(pointer+"/vllm_gpu_memory_utilization", f, share)
+		} else {
+			r.d.ask(pointer+"/vllm_gpu_memory_utilization", "Which share of the card does vLLM take?",
+				where(share.Origin.At))
+		}
+	}
+	if sleep, ok := r.s.Get("vllm_enable_sleep_mode"); ok && isOn(sleep) {
+		r.d.put(pointer+"/vllm_sleep", true, sleep)
 	}
 }
 

@@ -37,7 +37,7 @@ func wideLogSoftmax(t *step.Tape, x step.T) step.T {
 // difference first. trained are those of both that gradients go back to.
 // Source: aten/src/ATen/native/Loss.cpp (kl_div), torch 2.9.
 func klDivergence(t *step.Tape, input, target step.T, trained ...step.T) step.T {
-	n, d := target.Numel(), target.Dtype()
+	n, d := target.Numel(), wider(input, target)
 	bytes := n * d.Size()
 	ofInput, ofTarget := slices.Contains(trained, input), slices.Contains(trained, target)
 	difference := wide(t, n, d, step.LabelLogProbabilities)
@@ -53,7 +53,7 @@ func klDivergence(t *step.Tape, input, target step.T, trained ...step.T) step.T 
 	}
 	difference = difference.Attached(minus.End(1))
 
-	chance := wide(t, n, d, step.LabelLogProbabilities)
+	chance := wide(t, n, target.Dtype(), step.LabelLogProbabilities)
 	if ofTarget {
 		exp := t.Replay([]step.T{target}, []step.T{chance})
 		exp.AllocWide(0, bytes, step.LabelLogitsGradient)
@@ -80,12 +80,21 @@ func klDivergence(t *step.Tape, input, target step.T, trained ...step.T) step.T 
 	return y.Attached(times.End(1))
 }
 
-// mixed is the logarithm of the mixture of a student's distribution, whose logarithms x are, with another: both are
-// shifted, stacked, and logsumexp taken over the two. Source: aten/src/ATen/native/ReduceOps.cpp (logsumexp_out_impl),
-// torch 2.9.
-func mixed(t *step.Tape, x step.T) step.T {
-	n, d := x.Numel(), x.Dtype()
-	shifted, other := wide(t, n, d, step.LabelLogProbabilities), wide(t, n, d, step.LabelLogProbabilities)
+// wider is the type of what is computed of two tensors: float32 where one of them is.
+func wider(a, b step.T) step.DType {
+	if a.Dtype() == step.F32 {
+		return step.F32
+	}
+	return b.Dtype()
+}
+
+// mixed is the logarithm of the mixture of a student's distribution, whose logarithms x are, with a teacher's, which may
+// be of another type: both are shifted, stacked, and logsumexp taken over the two. Source:
+// aten/src/ATen/native/ReduceOps.cpp (logsumexp_out_impl), torch 2.9.
+func mixed(t *step.Tape, x, teacher step.T) step.T {
+	n, d := x.Numel(), wider(x, teacher)
+	shifted := wide(t, n, x.Dtype(), step.LabelLogProbabilities)
+	other := wide(t, n, teacher.Dtype(), step.LabelLogProbabilities)
 	both := wide(t, 2*n, d, step.LabelLogProbabilities)
 	stack := t.Replay([]step.T{x}, nil)
 	stack.Pass(0, 0, true)

@@ -54,6 +54,8 @@ type DPO struct {
 	NLL bool
 	// KeepsCompletion computes the logits of the completions alone (use_logits_to_keep).
 	KeepsCompletion bool
+	// Flat makes one row of the sequences of a batch (padding_free), which the attention masks.
+	Flat bool
 	// Fused computes the log-probabilities without logits (trl from 1.15 on).
 	Fused bool
 }
@@ -101,8 +103,13 @@ func (o DPO) concatenated(t *step.Tape, net step.Network, batch []step.T, p step
 	if o.Fused {
 		return o.fused(t, net, batch, p)
 	}
+	rows, pairs := o.sequences(), o.Pairs
 	p.Shape, p.HiddenStates = o.shape(), true
-	kept := o.tokens()
+	if o.Flat { // logits[:num_examples, :-1] is all of its row but the last token
+		rows, pairs = 1, 1
+		p.Shape = step.Shape{Batch: rows, Tokens: p.Shape.N()}
+	}
+	kept := p.Shape.Tokens
 	if o.KeepsCompletion {
 		p.LastTokens = o.Completion + 1
 		kept = p.LastTokens
@@ -113,10 +120,10 @@ func (o DPO) concatenated(t *step.Tape, net step.Network, batch []step.T, p step
 	labels, selected := t.Input(n, step.I64), t.Input(n, step.Bool)
 	t.Drop(lossMask)
 	run := func() step.T {
-		width := out.Logits.Numel() / (o.sequences() * kept)
-		logps := selectiveLogSoftmax(t, out.Logits, labels, o.sequences())
+		width := out.Logits.Numel() / (rows * kept)
+		logps := selectiveLogSoftmax(t, out.Logits, labels, rows)
 		if o.NLL {
-			nll := chosenLoss(t, out.Logits, o.Pairs, kept-1, width)
+			nll := chosenLoss(t, out.Logits, pairs, kept-1, width)
 			sum := addLoss(t, logps, nll)
 			t.Drop(logps)
 			t.Drop(nll)

@@ -50,16 +50,16 @@ func (o GKD) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 		teacher = t.Run(t.Companions[0], inputs, step.Pass{Shape: o.shape(), WithoutGraph: true, Evaluating: true,
 			Caches: o.TeacherCaches})
 	})
-	loss := o.divergence(t, student.Logits)
+	loss := o.divergence(t, student.Logits, teacher.Logits.Dtype())
 	t.ReleaseCached()
 	t.DropOutput(student)
 	t.DropOutput(teacher)
 	return loss
 }
 
-// divergence is generalized_jsd_loss of the completions' logits. Sources: the same file (generalized_jsd_loss);
+// divergence is generalized_jsd_loss of the completions' logits, of which the teacher's are of a type of their own. Sources: the same file (generalized_jsd_loss);
 // aten/src/ATen/native/Loss.cpp (kl_div), torch 2.9.
-func (o GKD) divergence(t *step.Tape, logits step.T) step.T {
+func (o GKD) divergence(t *step.Tape, logits step.T, taught step.DType) step.T {
 	tokens, d := o.Rows*o.Completion, logits.Dtype()
 	if o.Whole {
 		tokens = o.Rows * (o.Prompt + o.Completion - 1)
@@ -67,9 +67,9 @@ func (o GKD) divergence(t *step.Tape, logits step.T) step.T {
 	width := logits.Numel() / o.shape().N()
 	n := tokens * width
 	scaled := mapped(t, logits.Sized(n, d, slicedEdge(t, logits))) // by the temperature
-	other := wide(t, n, d, step.LabelLogits)
+	other := wide(t, n, taught, step.LabelLogits)
 	student := wideLogSoftmax(t, scaled)
-	teacher := wide(t, n, d, step.LabelLogProbabilities)
+	teacher := wide(t, n, taught, step.LabelLogProbabilities)
 	var jsd step.T
 	var variables []step.T
 	switch o.OneWay {
@@ -78,7 +78,7 @@ func (o GKD) divergence(t *step.Tape, logits step.T) step.T {
 	case FromStudent:
 		jsd = klDivergence(t, teacher, student, student)
 	default:
-		mixture := mixed(t, student)
+		mixture := mixed(t, student, teacher)
 		fromTeacher := klDivergence(t, mixture, teacher, mixture)
 		fromStudent := klDivergence(t, mixture, student, mixture, student)
 		a, b := mapped(t, fromTeacher), mapped(t, fromStudent)

@@ -7,26 +7,29 @@ import "github.com/vramplan/vramplan/estimator/step"
 // trl/trainer/dpo_trainer.py (concatenated_forward, nll_loss), 0.26; aten/src/ATen/native/LossNLL.cpp, torch 2.9.
 func chosenLoss(t *step.Tape, logits step.T, sequences, tokens, width int64) step.T {
 	n := sequences * tokens
-	all, part := logits.Numel()*logits.Dtype().Size(), n*width*4
-	flat := logits
+	d := logits.Dtype()
+	all, part := logits.Numel()*d.Size(), n*width*d.Size()
 	slice := t.Replay([]step.T{logits}, nil) // logits[:n], whose gradient is one of all rows, zeros for the others
 	slice.AllocWide(0, all, step.LabelLogitsGradient)
 	slice.Send(0, 0, false, false)
 	edge := slice.End(1)
-	shorter := t.Replay([]step.T{flat.Attached(edge)}, nil) // [:, :-1]
+	shorter := t.Replay([]step.T{logits.Attached(edge)}, nil) // [:, :-1]
 	shorter.AllocWide(0, part/tokens*(tokens+1), step.LabelLogitsGradient)
 	shorter.Send(0, 0, false, false)
-	flat = wide(t, n*width, step.F32, step.LabelLogits).Attached(shorter.End(1))
+	if sequences == 1 { // one row without its last token lies densely
+		return crossEntropy(t, logits.Sized(n*width, d, shorter.End(1)), n)
+	}
+	flat := wide(t, n*width, d, step.LabelLogits).Attached(shorter.End(1))
 	loss := crossEntropy(t, flat, n)
 	t.Drop(flat)
 	return loss
 }
 
-// crossEntropy is F.cross_entropy of float32 logits of so many tokens.
+// crossEntropy is F.cross_entropy of the logits of so many tokens, in their type.
 func crossEntropy(t *step.Tape, logits step.T, tokens int64) step.T {
-	bytes := logits.Numel() * 4
+	bytes := logits.Numel() * logits.Dtype().Size()
 	labels := t.Input(tokens, step.I64)
-	logps := wide(t, logits.Numel(), step.F32, step.LabelLogProbabilities)
+	logps := wide(t, logits.Numel(), logits.Dtype(), step.LabelLogProbabilities)
 	soft := t.Replay([]step.T{logits}, []step.T{logps})
 	soft.AllocWide(0, bytes, step.LabelLogitsGradient)
 	soft.Send(0, 0, false, false)
