@@ -165,7 +165,7 @@ func (r *resolved) explainDoubts(run *run) []DoubtSource {
 func answerFor(in *Input, errs *invalid.List) *resolved {
 	r := &resolved{held: in.held, given: in.Job.Training.Versions, stack: release.Assumed(in.Job.Training.Versions),
 		byNumbers:  in.Job.Model.Dimensions != nil,
-		confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes}
+		confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes, ownLoop: in.OwnLoop}
 	if r.confidence == 0 {
 		r.confidence = defaultConfidence
 	}

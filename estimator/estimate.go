@@ -51,6 +51,9 @@ type Input struct {
 	LeastIfBeyond bool
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
+	// OwnLoop says that the job runs in a plain loop such as the oracle's, which lets go of its batch when forward has
+	// run, where the Trainer keeps it.
+	OwnLoop bool `json:"-"`
 	// held says of some changes of the table of releases whether they are there, whatever the job's releases are.
 	held map[release.Switch]bool
 	// Done stops the estimate within milliseconds when it is closed, with [ErrStopped]; nil never does. It is no part
@@ -117,7 +120,8 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 		if runs[rc] == nil {
 			runs[rc] = &run{recipe: rc, limits: limits && rc == recipe, group: r.group(&in.GPUs[i])}
 		}
-		runs[rc].cards = append(runs[rc].cards, judged{in.GPUs[i].UsableBytes - in.Job.Aside(&in.GPUs[i]), r.group(&in.GPUs[i])})
+		g := &in.GPUs[i]
+		runs[rc].cards = append(runs[rc].cards, judged{g.UsableBytes - in.Job.Aside(g), r.group(g)})
 	}
 	main := runs[recipe]
 	if main == nil {

@@ -22,6 +22,7 @@ type Event struct {
 // Every layer is played by itself. The error is an *InvalidJobError, as Estimate's.
 func Events(in Input, steps int) ([]Event, error) {
 	var list eventList
+	in.OwnLoop = true
 	if err := Replay(in, &list, steps, true); err != nil {
 		return nil, err
 	}

@@ -151,6 +151,7 @@ func (c *traced) replayEquals(t *testing.T) {
 	}
 	in := Input{Job: c.Job, GPUs: []GPU{card}}
 	var got tape
+	in.OwnLoop = true
 	if err := Replay(in, &got, steps, false); err != nil {
 		t.Fatal(err)
 	}

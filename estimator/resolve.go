@@ -22,6 +22,7 @@ type resolved struct {
 	clip      bool
 	framework string
 	by        *framework // its row
+	ownLoop   bool       // Input.OwnLoop
 	trl       bool       // the trainer is trl's
 	expand    bool
 	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
@@ -187,6 +188,9 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	rc.Accumulation = max(t.GradientAccumulation, 1)
 	r.loop(t, errs)
 	r.writeAsMegatron(t)
+	// Where pictures make a batch large: the Trainer keeps those of an optimizer step until it has the next. Source:
+	// transformers/trainer.py (_inner_training_loop, batch_samples), 4.57.
+	rc.KeepsBatch = r.arch.Sees() && r.by != nil && r.by.groupsByDecay == yes && !r.ownLoop
 	wide := r.wideWithoutFSDP(t)
 	r.precision(&wide, errs)
 	r.states(&wide, errs)

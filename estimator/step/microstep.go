@@ -47,9 +47,14 @@ func (t *Tape) Record(net Network) *Program {
 		return t.pipelined(net.(Staged), p)
 	}
 	batch := t.batch(net)
+	first := int32(len(t.Prog.Slots) - len(batch))
+	if n := t.Recipe.Accumulation - 1; t.Recipe.KeepsBatch && n > 0 { // those of the other micro-steps
+		for _, x := range batch {
+			t.Input(x.numel*n, x.dtype)
+		}
+	}
 	t.Prog.Prologue = len(t.Prog.Events)
 	t.segStart = t.Prog.Prologue
-	first := int32(len(t.Prog.Slots) - len(batch))
 	for _, x := range batch {
 		t.storages[x.storage].previous = true
 	}
@@ -66,8 +71,8 @@ func (t *Tape) Record(net Network) *Program {
 	if t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
 	}
-	for _, x := range batch {
-		t.Drop(x)
+	if !t.Recipe.KeepsBatch {
+		t.dropAll(batch...)
 	}
 	t.cut()
 
@@ -104,6 +109,9 @@ func (t *Tape) Record(net Network) *Program {
 	}
 	t.endLeaves()
 	t.keepUntilUpdate()
+	if t.Recipe.KeepsBatch {
+		t.dropAll(batch...)
+	}
 	if !t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
 	}

@@ -83,6 +83,9 @@ type Loop struct {
 	// FloatsOutputs makes float32 copies of a compiled model's outputs, which go when the model has returned: a
 	// trainer that keeps the loss alone lets accelerate wrap its model.
 	FloatsOutputs bool
+	// KeepsBatch keeps the batch until the next one is there, and fetches those of all micro-steps of an optimizer step
+	// at once (the Trainer).
+	KeepsBatch bool
 	// NextBatchEarly fetches the next batch before backward (nanoGPT), not after it.
 	NextBatchEarly bool
 	// InputGradients makes the output of a frozen input embedding require a gradient (peft with checkpointing).

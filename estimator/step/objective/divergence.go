@@ -88,8 +88,8 @@ func wider(a, b step.T) step.DType {
 	return b.Dtype()
 }
 
-// mixed is the logarithm of the mixture of a student's distribution, whose logarithms x are, with a teacher's, which may
-// be of another type: both are shifted, stacked, and logsumexp taken over the two. Source:
+// mixed is the logarithm of the mixture of a student's distribution, whose logarithms x are, with a teacher's, which
+// may be of another type: both are shifted, stacked, and logsumexp taken over the two. Source:
 // aten/src/ATen/native/ReduceOps.cpp (logsumexp_out_impl), torch 2.9.
 func mixed(t *step.Tape, x, teacher step.T) step.T {
 	n, d := x.Numel(), wider(x, teacher)

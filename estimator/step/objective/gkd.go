@@ -57,8 +57,8 @@ func (o GKD) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	return loss
 }
 
-// divergence is generalized_jsd_loss of the completions' logits, of which the teacher's are of a type of their own. Sources: the same file (generalized_jsd_loss);
-// aten/src/ATen/native/Loss.cpp (kl_div), torch 2.9.
+// divergence is generalized_jsd_loss of the completions' logits, of which the teacher's are of a type of their own.
+// Sources: the same file (generalized_jsd_loss); aten/src/ATen/native/Loss.cpp (kl_div), torch 2.9.
 func (o GKD) divergence(t *step.Tape, logits step.T, taught step.DType) step.T {
 	tokens, d := o.Rows*o.Completion, logits.Dtype()
 	if o.Whole {
