@@ -65,12 +65,14 @@ func TestUnknownCardIsNamedPlainly(t *testing.T) {
 	}
 }
 
-// TestNarrowPairs: pairs with long figures do not make a narrow page wider.
+// TestNarrowPairs: pairs do not make a narrow page wider, however long their figures are.
 func TestNarrowPairs(t *testing.T) {
 	p := open(t, look{360, 800, "light"}, hashOf(`{"model":{"preset":"meta-llama/Llama-3.1-8B"},"training":{"micro_batch":4,
 		"sequence_length":2048,"gradient_accumulation":8,"objective":"sft","lora":{"rank":16,"base_precision":"nf4",
 		"double_quantization":true}},"gpus":["rtx-4090"]}`))
 	p.wait(`document.querySelector("#pairs table") !== null`)
+	p.settled()
+	eval[chromedp.Void](p, `for (const e of document.querySelectorAll("#pairs td.figure")) e.textContent = "at least 1,234.5 GiB"`)
 	if wide := eval[int](p, `document.documentElement.scrollWidth`); wide > 360 {
 		t.Errorf("the page is %d px wide", wide)
 	}
