@@ -10,7 +10,10 @@ import (
 // bytes of optimizer state each (8-bit moments). What is left for backward is at least the input of every layer and,
 // where nothing is run again, the inputs of its matrices, each in half precision; logits are counted once, in half
 // precision, where the loss keeps them. It is a bound and no estimate: what is above it is asked about.
-func (l *layoutSearch) leastBytes(x *placed) int64 {
+func (l *layoutSearch) leastBytes(x *placed) int64 { return int64(l.leastState(x) + l.leastKept(x)) }
+
+// leastState is the part of the bound that does not grow with the micro-batch.
+func (l *layoutSearch) leastState(x *placed) float64 {
 	t := &l.costs.base.Job.Training
 	cut := float64(x.tensor * x.stages)
 	shard := float64(x.shard)
@@ -36,29 +39,36 @@ func (l *layoutSearch) leastBytes(x *placed) int64 {
 	if k := x.d.ReshardAfterForward; x.d.Data == "fsdp" && t.LoRA == nil && (k != nil && !*k || x.stages > 1) {
 		least += 2 * l.parameters[0] / cut // gathered
 	}
-	if t.LoRA == nil {
-		s := l.shape
-		sequence := float64(max(sequenceLength(l.costs.base, s), 1))
-		tokens := float64(x.micro) * sequence / float64(x.context)
-		kept := float64(s.Hidden)
-		switch {
-		case x.mode.Mode == "none":
-			inner := s.FFN
-			if s.Gated {
-				inner *= 2
-			}
-			kept += float64(s.Hidden + 2*s.Heads*s.HeadDim + 2*s.KVHeads*s.HeadDim + inner)
-		case x.mode.Mode == "selective-op":
-			kept *= 2
-		case x.mode.Offload:
-			kept = 0
-		}
-		least += 2 * tokens * kept * float64(s.Layers) / cut
-		if t.Loss == nil || t.Loss.Kind == "" || t.Loss.Kind == "standard" {
-			least += 2 * tokens * float64(s.Vocabulary) / float64(x.tensor)
-		}
+	return least
+}
+
+// leastKept is the part of the bound that grows with the micro-batch.
+func (l *layoutSearch) leastKept(x *placed) float64 {
+	t, cut := &l.costs.base.Job.Training, float64(x.tensor*x.stages)
+	if t.LoRA != nil {
+		return 0
 	}
-	return int64(least)
+	s := l.shape
+	sequence := float64(max(sequenceLength(l.costs.base, s), 1))
+	tokens := float64(x.micro) * sequence / float64(x.context)
+	kept := float64(s.Hidden)
+	switch {
+	case x.mode.Mode == "none":
+		inner := s.FFN
+		if s.Gated {
+			inner *= 2
+		}
+		kept += float64(s.Hidden + 2*s.Heads*s.HeadDim + 2*s.KVHeads*s.HeadDim + inner)
+	case x.mode.Mode == "selective-op":
+		kept *= 2
+	case x.mode.Offload:
+		kept = 0
+	}
+	least := 2 * tokens * kept * float64(s.Layers) / cut
+	if t.Loss == nil || t.Loss.Kind == "" || t.Loss.Kind == "standard" {
+		least += 2 * tokens * float64(s.Vocabulary) / float64(x.tensor)
+	}
+	return least
 }
 
 // statesPerParameter is what the optimizer keeps of a trained parameter at the least.
@@ -74,10 +84,49 @@ func (l *layoutSearch) statesPerParameter() float64 {
 	return 0
 }
 
+// kept names candidates that keep alike for backward: those of one framework, with the same run again, that cut layers
+// in the same way.
+type kept struct {
+	tool, mode              string
+	tensor, stages, context int64
+}
+
+func (x *placed) kept() kept { return kept{x.tool, x.mode.Mode, x.tensor, x.stages, x.context} }
+
+// keptShare is how much of what others keep, above the bound, a candidate is taken to keep at the least.
+const keptShare = 0.9
+
+// learn takes down how many times the bound a candidate keeps for backward.
+func (l *layoutSearch) learn(x *placed) {
+	r := x.answer.result
+	if least := l.leastKept(x); least > 0 && r.Peak.Phase != "optimizer" && l.parameters[0] > 0 {
+		if l.learned == nil {
+			l.learned = map[kept]float64{}
+		}
+		times := float64(growing(r)) / least
+		if old, known := l.learned[x.kept()]; !known || times < old {
+			l.learned[x.kept()] = times
+		}
+	}
+}
+
+// growing is what is at the peak that grows with the micro-batch.
+func growing(r *estimator.Result) (out int64) {
+	for _, c := range r.Components {
+		if c.Name == "activations" || c.Name == "logits_and_loss" {
+			out += c.Bytes
+		}
+	}
+	return out
+}
+
 // outlook is about what a candidate takes, from what is known of others of its structure: what grows with the
 // micro-batch at the peak of one with the same mode, and the least that is kept more than by the leanest.
 func (l *layoutSearch) outlook(q *queue, x *placed) int64 {
 	out := l.leastBytes(x)
+	if times, known := l.learned[x.kept()]; known {
+		out = max(out, int64(l.leastState(x)+keptShare*times*l.leastKept(x)))
+	}
 	for _, y := range q.asked {
 		r := y.answer.result
 		if r == nil {
@@ -85,10 +134,8 @@ func (l *layoutSearch) outlook(q *queue, x *placed) int64 {
 		}
 		if y.leanness == x.leanness {
 			var grows int64
-			for _, c := range r.Components {
-				if r.Peak.Phase != "optimizer" && (c.Name == "activations" || c.Name == "logits_and_loss") {
-					grows += c.Bytes
-				}
+			if r.Peak.Phase != "optimizer" {
+				grows = growing(r)
 			}
 			out = max(out, r.Peak.DeviceBytes+int64(float64(grows)*(float64(x.micro)/float64(y.micro)-1)))
 		} else if y.leanness > x.leanness && y.micro <= x.micro {

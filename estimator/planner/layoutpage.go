@@ -39,11 +39,16 @@ func (p *Plan) layoutSummary() []string {
 		x := l.Ranked[0]
 		t := x.StepTime
 		lines = append(lines, fmt.Sprintf("Recommended: %s with %s, checkpointing %s, %d × %d: %s a GPU, "+
-			"%s a step (%s to "+
-			"%s).", x.Name, x.Framework, x.GradientCheckpointing, x.MicroBatch, x.GradientAccumulation,
-			estimator.Bytes(x.DeviceBytes), seconds(t.ExpectedSeconds), seconds(t.LowSeconds), seconds(t.HighSeconds)))
+			"%s to %s a step.",
+			x.Name, x.Framework, x.GradientCheckpointing, x.MicroBatch, x.GradientAccumulation,
+			estimator.Bytes(x.DeviceBytes), seconds(t.LowSeconds), seconds(t.HighSeconds)))
 	} else {
-		lines = append(lines, fmt.Sprintf("No layout fits on %d GPUs.", l.GPUs))
+		lines = append(lines, p.noLayout())
+	}
+	for _, n := range p.Notes {
+		if n.Code == "nearest-batch" {
+			lines = append(lines, n.Text)
+		}
 	}
 	if f := p.FewestGPUs; f != nil {
 		line := fmt.Sprintf("Fewest of this card: %d, %s, at %d × %d (%s each)", f.GPUs, f.Layout, f.MicroBatch,
@@ -54,6 +59,37 @@ func (p *Plan) layoutSummary() []string {
 		lines = append(lines, line+".")
 	}
 	return lines
+}
+
+// noLayout says that nothing is ranked, and how much that says.
+func (p *Plan) noLayout() string {
+	l := p.Layouts
+	counts := map[string]int{}
+	var tight *LeftOutLayout
+	for i, x := range l.LeftOut {
+		if counts[x.Code] += x.Count; x.Code == "tight" && tight == nil {
+			tight = &l.LeftOut[i]
+		}
+	}
+	var line string
+	switch looked := counts["tight"] + counts["does_not_fit"]; {
+	case tight != nil:
+		line = fmt.Sprintf("No layout fits for sure on %d GPUs. %s with %s may: it %s.", l.GPUs, tight.Name,
+			tight.Framework, tight.Reason)
+	case counts["not_asked"] > 0:
+		line = fmt.Sprintf("None of the %d layouts looked at fits on %d GPUs; %d were not looked at.", looked, l.GPUs,
+			counts["not_asked"])
+	case looked == 0 && counts["batch"] > 0:
+		line = fmt.Sprintf("No layout of %d GPUs divides an effective batch of %d.", l.GPUs, p.EffectiveBatch)
+	default:
+		line = fmt.Sprintf("No layout fits on %d GPUs.", l.GPUs)
+	}
+	for _, n := range p.Notes {
+		if n.Code == expertsNotShared {
+			line += " Expert parallelism, with which such a model is trained, is not modelled."
+		}
+	}
+	return line
 }
 
 // leftOutText is a row of what is left out.

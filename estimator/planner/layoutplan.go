@@ -73,7 +73,7 @@ func (s *search) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 	if _, err := estimator.CostOf(one); err != nil {
 		return nil, err
 	}
-	found, err := l.find(ctx, l.cluster.GPUs)
+	found, err := l.findNearest(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -124,6 +124,9 @@ func (l *layoutSearch) layout(x *placed, rank int) Layout {
 	if t := &l.costs.base.Job.Training; halvesInFSDP(t, x.tool) {
 		changes["precision"], changes["states"] = in.Job.Training.Precision, *in.Job.Training.States
 	}
+	if o := in.Job.Training.Optimizer; l.costs.base.Job.Training.Optimizer == nil && o != nil {
+		changes["optimizer"] = *o
+	}
 	if f := in.Job.Training.Framework; f != l.costs.base.Job.Training.Framework {
 		changes["framework"] = f
 	}
@@ -156,110 +159,6 @@ func round4(x float64) float64 {
 	return math.Round(x*digits) / digits
 }
 
-// fewest are the fewest GPUs on which some layout of the job fits at the same effective batch; nil where none of those
-// looked at does. More GPUs are taken to hold what fewer do, so that the number is found by halving; where the cluster
-// is too small, up to sixteen times as many are tried.
-func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*FewestGPUs, error) {
-	var counts []int64
-	most := l.cluster.GPUs
-	if len(found) == 0 {
-		most = min(16*most, mostClusterGPUs)
-	}
-	for n := int64(1); n < l.cluster.PerNode && n <= most; n *= 2 {
-		counts = append(counts, n)
-	}
-	for nodes := int64(1); nodes*l.cluster.PerNode <= most; nodes += max(1, nodes/8) {
-		counts = append(counts, nodes*l.cluster.PerNode)
-	}
-	counts = slices.DeleteFunc(counts, func(n int64) bool { return !l.divides(n) })
-	if len(found) == 0 {
-		counts = slices.DeleteFunc(counts, func(n int64) bool { return n <= l.cluster.GPUs })
-	}
-	before, target := l.asked, l.batch.target
-	defer func() { l.batch.target = target }()
-	holds := func(n int64) (*placed, error) {
-		if n == l.cluster.GPUs && len(found) > 0 {
-			return found[0], nil
-		}
-		l.batch.target = l.sequencesOn(n, target)
-		for _, x := range l.leanestOn(n) {
-			if l.asked-before >= fewestAsked {
-				return nil, nil
-			}
-			if err := l.ask(ctx, x); err != nil {
-				return nil, err
-			}
-			if x.answer.fits() {
-				return x, nil
-			}
-		}
-		return nil, nil
-	}
-	var best *placed
-	low, high := 0, len(counts) // the first that holds it is in low…high
-	for low < high {
-		middle := (low + high) / 2
-		x, err := holds(counts[middle])
-		if err != nil {
-			return nil, err
-		}
-		if x != nil {
-			best, high = x, middle
-		} else {
-			low = middle + 1
-		}
-	}
-	if best == nil {
-		return nil, nil
-	}
-	l.batch.target = l.sequencesOn(best.d.WorldSize, target)
-	f := l.layout(best, 0)
-	delete(f.Changes, "micro_batch")
-	delete(f.Changes, "gradient_accumulation")
-	return &FewestGPUs{GPUs: max(best.d.WorldSize, 1), Changes: f.Changes, MicroBatch: f.MicroBatch,
-		GradientAccumulation: f.GradientAccumulation, DeviceBytes: f.DeviceBytes, HighBytes: f.HighBytes,
-		Layout: f.Name, EffectiveBatch: l.batch.target}, nil
-}
-
-// sequencesOn is the effective batch with which a number of GPUs is looked at: that of the plan or, on more GPUs than
-// the cluster has, as many sequences on each.
-func (l *layoutSearch) sequencesOn(gpus, target int64) int64 {
-	if gpus <= l.cluster.GPUs {
-		return target
-	}
-	return min(max(target*gpus/l.cluster.GPUs, target), maxEffectiveBatch)
-}
-
-// divides reports whether some layout of so many GPUs reaches the effective batch.
-func (l *layoutSearch) divides(gpus int64) bool {
-	if gpus > l.cluster.GPUs {
-		return true
-	}
-	return slices.ContainsFunc(structures(l.costs.base, gpus, min(l.cluster.PerNode, gpus)), func(x structure) bool {
-		return l.batch.target%x.data == 0
-	})
-}
-
-// leanestTried is how many layouts of a number of GPUs are asked about before it is taken to be too few.
-const leanestTried = 3
-
-// leanestOn are the layouts of so many GPUs that take least, by the bound on what they take, with the least kept and
-// the smallest micro-batch.
-func (l *layoutSearch) leanestOn(gpus int64) []*placed {
-	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
-	all := structures(l.costs.base, gpus, min(l.cluster.PerNode, gpus))
-	var out []*placed
-	for i := range all {
-		if _, x := l.candidates(&all[i]); x != nil && l.leastBytes(x) <= usable && l.refuses(x) == "" {
-			out = append(out, x)
-		}
-	}
-	slices.SortStableFunc(out, func(a, b *placed) int { // pipelines, whose every stage is replayed, last
-		return cmp.Or(cmp.Compare(a.stages, b.stages), cmp.Compare(l.leastBytes(a), l.leastBytes(b)))
-	})
-	return out[:min(len(out), leanestTried)]
-}
-
 // gathered are the layouts left out, those of one framework that are left out for one reason, numbers apart, together.
 func (l *layoutSearch) gathered() []LeftOutLayout {
 	out := []LeftOutLayout{}
@@ -282,7 +181,7 @@ func (l *layoutSearch) gathered() []LeftOutLayout {
 		rows[key] = len(out)
 		out = append(out, x)
 	}
-	order := []string{"beaten", "slower", "does_not_fit", "batch", "refused"}
+	order := []string{"tight", "beaten", "slower", "not_asked", "does_not_fit", "batch", "refused"}
 	slices.SortStableFunc(out, func(a, b LeftOutLayout) int {
 		return cmp.Compare(slices.Index(order, a.Code), slices.Index(order, b.Code))
 	})
@@ -304,6 +203,7 @@ func (l *layoutSearch) explainLayouts(p *Plan, found []*placed) {
 	l.notes.add("step-time-model", "Step times come from a model, not from a run: low and high are what "+
 		"it says for other "+
 		"shares of the card's and the links' peaks.")
+	l.explainExperts()
 	if len(found) == 0 {
 		l.notes.add("no-layout-fits", "None of the layouts looked at fits on %d GPUs at an effective batch of %d.",
 			l.cluster.GPUs, l.batch.target)

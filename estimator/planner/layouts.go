@@ -85,7 +85,8 @@ type LeftOutLayout struct {
 	Name      string `json:"name"`
 	Framework string `json:"framework"`
 	Count     int    `json:"count"`
-	// Code is beaten, slower, does_not_fit, batch (the GPUs do not divide the effective batch) or refused.
+	// Code is beaten, tight (may fit), slower, not_asked (not looked at), does_not_fit, batch (the GPUs do not divide
+	// the effective batch) or refused.
 	Code   string `json:"code"`
 	Reason string `json:"reason"`
 }

@@ -100,8 +100,8 @@ func holds(t interface {
 		}
 	}
 	for _, x := range p.Layouts.LeftOut {
-		if x.Reason == "" || x.Count < 1 || !slices.Contains([]string{"beaten", "slower", "does_not_fit", "batch",
-			"refused"}, x.Code) {
+		if x.Reason == "" || x.Count < 1 || !slices.Contains([]string{"beaten", "tight", "slower", "not_asked", "does_not_fit",
+			"batch", "refused"}, x.Code) {
 			t.Errorf("left out: %+v", x)
 		}
 	}
@@ -215,4 +215,80 @@ func TestLayoutsOfAnyCluster(t *testing.T) {
 			t.Errorf("%d candidates estimated", p.Layouts.Asked)
 		}
 	})
+}
+
+// Where what keeps most does not fit, the work is not spent on it: plain FSDP2 over 256 GPUs is found.
+func TestPlainLayoutsAreLookedAt(t *testing.T) {
+	r := onCluster(llama(80), 256)
+	r.Input.Job.Training.Framework, r.Input.Job.Training.SequenceLength = "torchtitan", 8192
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, r, p)
+	if !slices.ContainsFunc(p.Layouts.Ranked, func(x Layout) bool { return x.Name == "FSDP2 over 256" }) {
+		t.Errorf("FSDP2 over 256 is not ranked: %s", p.Text())
+	}
+	if f := p.FewestGPUs; f == nil || f.GPUs > 64 {
+		t.Errorf("fewest: %+v", f)
+	}
+}
+
+// A batch that the GPUs of no layout divide is said to be one, and the nearest takes its place.
+func TestNearestBatchOfACluster(t *testing.T) {
+	r := onCluster(llama(1), 8)
+	r.EffectiveBatch, r.Input.Job.Training.Framework = 101, "deepspeed"
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, r, p)
+	if p.EffectiveBatch != 104 || len(p.Layouts.Ranked) == 0 || !strings.Contains(p.Text(), "batch of 101 cannot") {
+		t.Errorf("%d layouts at an effective batch of %d:\n%s", len(p.Layouts.Ranked), p.EffectiveBatch, p.Text())
+	}
+}
+
+// That nothing fits is said with what was not looked at: layouts that may fit, that there was no work left for, that
+// share experts.
+func TestNoLayoutSaysWhy(t *testing.T) {
+	mixture := estimator.Model{HFConfig: json.RawMessage(`{"model_type": "mixtral",
+		"architectures": ["MixtralForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 4,
+		"num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
+		"num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32768}`)}
+	r := onCluster(mixture, 2)
+	r.Input.GPUs[0].UsableBytes = 8 << 30
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if line := p.noLayout(); !strings.Contains(line, "Expert parallelism") {
+		t.Errorf("a mixture: %s", line)
+	}
+	for code, want := range map[string]string{"tight": "No layout fits for sure on 16 GPUs. A with torchtitan may: it why.",
+		"not_asked": "None of the 5 layouts looked at fits on 16 GPUs; 3 were not looked at.",
+		"batch":     "No layout fits on 16 GPUs."} {
+		p := &Plan{Layouts: &Layouts{GPUs: 16, LeftOut: []LeftOutLayout{{Count: 5, Code: "does_not_fit"},
+			{Name: "A", Framework: "torchtitan", Count: 3, Code: code, Reason: "why"}}}}
+		if got := p.noLayout(); got != want {
+			t.Errorf("%s: %s", code, got)
+		}
+	}
+}
+
+// A job of tensor and pipeline parallelism has fewer groups than GPUs, and none of them is a slice of a card.
+func TestGroupsOfSeveralGPUs(t *testing.T) {
+	r := onCluster(llama(8), 64)
+	r.Cluster, r.Slices = nil, []estimator.GPU{h100()}
+	training := &r.Input.Job.Training
+	training.Framework, training.MicroBatch, training.GradientAccumulation = "torchtitan", 8, 1
+	training.Distributed = &estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2, TensorParallel: 8,
+		PipelineParallel: 4}
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := p.Text(); !strings.Contains(text, "effective batch 16 over 2 data-parallel groups of 32 GPUs") ||
+		strings.Contains(text, "MIG") {
+		t.Errorf("%s", text)
+	}
 }

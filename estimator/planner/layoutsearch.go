@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"math"
 	"slices"
 	"strings"
@@ -31,6 +30,8 @@ type layoutSearch struct {
 	// first is the first answer, nil before it, and parameters how many the model has in all and how many are trained.
 	first      *estimator.Result
 	parameters [2]float64
+	// learned is how many times the bound candidates keep for backward, the least of those answered.
+	learned map[kept]float64
 }
 
 // placed is a structure with what is run again and a pair.
@@ -50,6 +51,9 @@ func (l *layoutSearch) input(x *placed) estimator.Input {
 	t := &in.Job.Training
 	d := x.d
 	t.Framework, t.Distributed, t.GradientCheckpointing = x.framework(in), &d, x.mode
+	if t.Optimizer == nil && x.tool == "torchtitan" {
+		t.Optimizer = fusedByDefault
+	}
 	if halvesInFSDP(t, x.tool) {
 		t.Precision, t.States = estimator.PrecisionBF16, &estimator.States{Weights: "fp32", Gradients: "fp32"}
 	}
@@ -75,6 +79,10 @@ func halvesInFSDP(t *estimator.Training, tool string) bool {
 	return tool == "torchtitan" && t.States == nil &&
 		(t.Precision == "" || t.Precision == estimator.PrecisionAMPBF16)
 }
+
+// fusedByDefault is torchtitan's optimizer where nobody names one. Source: torchtitan/config/job_config.py (Optimizer),
+// 0.2.0.
+var fusedByDefault = &estimator.Optimizer{Name: estimator.DefaultOptimizer, Implementation: "fused"}
 
 // time works out how long a step of a candidate takes, under the precision that its framework computes in.
 func (l *layoutSearch) time(x *placed) {
@@ -121,6 +129,7 @@ func (l *layoutSearch) ask(ctx context.Context, x *placed) error {
 	x.answer = answer{result: r, err: err}
 	if err == nil {
 		l.time(x)
+		l.learn(x)
 	}
 	return nil
 }
@@ -180,203 +189,4 @@ func (l *layoutSearch) candidates(x *structure) (list []*placed, leanest *placed
 			cmp.Compare(b.micro, a.micro))
 	})
 	return list, leanest
-}
-
-// queue is a structure with what is left to ask about it, the fastest first.
-type queue struct {
-	structure *structure
-	list      []*placed
-	leanest   *placed
-	// asked are the answers so far.
-	asked []*placed
-}
-
-// next is the fastest candidate of a structure that may fit by all that is known; nil where there is none.
-func (l *layoutSearch) next(q *queue) *placed {
-	usable := l.gpu.UsableBytes - l.costs.base.Job.ReserveBytes
-	for len(q.list) > 0 && l.outlook(q, q.list[0]) > usable {
-		q.list = q.list[1:]
-	}
-	if len(q.list) == 0 {
-		return nil
-	}
-	return q.list[0]
-}
-
-// find ranks the layouts that fit on so many GPUs. The leanest candidate of each structure is asked about first, those
-// of the structures that may be the fastest before others, and then the fastest that may fit.
-func (l *layoutSearch) find(ctx context.Context, gpus int64) ([]*placed, error) {
-	all := structures(l.costs.base, gpus, l.cluster.PerNode)
-	queues, err := l.queues(ctx, all)
-	if err != nil {
-		return nil, err
-	}
-	var found []*placed
-	launchers, spent := map[string]int{}, map[string]int{}
-	for len(queues) > 0 {
-		slices.SortStableFunc(queues, func(a, b *queue) int {
-			// Pipelines last: each stage takes an answer, and what they cost is more than what they save where others
-			// fit.
-			return cmp.Or(compareTrue(a.structure.stages > 1, b.structure.stages > 1),
-				cmp.Compare(a.list[0].seconds[0], b.list[0].seconds[0]))
-		})
-		q := queues[0]
-		launcher := q.structure.launcher()
-		if n := launchers[launcher]; n >= layoutsRanked || spent[launcher] >= layoutsAsked {
-			queues = queues[1:]
-			reason := fmt.Sprintf("at its fastest %s a step, which is no faster than those ranked",
-				seconds(q.list[0].seconds[0]))
-			if n < layoutsRanked {
-				reason = fmt.Sprintf("not looked at: of this launcher %d candidates were estimated before",
-					spent[launcher])
-			}
-			l.leave(q.structure, "slower", reason)
-			continue
-		}
-		x := q.list[0]
-		if len(q.asked) == 0 {
-			x = q.leanest
-		}
-		if x.answer == (answer{}) {
-			before := l.asked
-			if err := l.ask(ctx, x); err != nil {
-				return nil, err
-			}
-			spent[launcher] += l.asked - before
-		}
-		q.asked = append(q.asked, x)
-		switch {
-		case x == q.leanest && !x.answer.fits():
-			queues = queues[1:]
-			l.leaveShort(x)
-			continue
-		case x == q.list[0] && x.answer.fits():
-			found = append(found, x)
-			launchers[q.structure.launcher()]++
-			queues = queues[1:]
-			continue
-		case x == q.list[0]: // and what keeps more with as large a micro-batch
-			q.list = slices.DeleteFunc(q.list, func(y *placed) bool {
-				return y == x || x.answer.err == nil && y.leanness <= x.leanness && y.micro >= x.micro
-			})
-		}
-		if l.next(q) == nil {
-			queues = queues[1:]
-			if q.leanest.answer.fits() { // which was taken for more than it is
-				found = append(found, q.leanest)
-				launchers[q.structure.launcher()]++
-				continue
-			}
-			l.leaveShort(x)
-		}
-	}
-	return l.undominated(found), nil
-}
-
-// compareTrue orders false before true.
-func compareTrue(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
-}
-
-// queues are the structures that the estimator models and of which something may fit.
-func (l *layoutSearch) queues(ctx context.Context, all []structure) ([]*queue, error) {
-	var out []*queue
-	for i := range all {
-		x := &all[i]
-		_, leanest := l.candidates(x)
-		if leanest == nil {
-			l.leave(x, "batch", fmt.Sprintf("%d GPUs that train on different sequences do not divide an effective "+
-				"batch of %d", x.data, l.batch.target))
-			continue
-		}
-		if why := l.refuses(leanest); why != "" {
-			l.leave(x, "refused", why)
-			continue
-		}
-		if l.parameters[0] == 0 {
-			if err := l.ask(ctx, leanest); err != nil {
-				return nil, err
-			}
-			if leanest.answer.err != nil {
-				l.leave(x, "refused", reasonOf(leanest.answer.err))
-				continue
-			}
-			l.measure(leanest)
-		}
-		list, _ := l.candidates(x)
-		refused := map[int]string{}
-		for _, y := range slices.Backward(list) { // of each mode the smallest micro-batch among the first
-			if _, known := refused[y.leanness]; !known {
-				refused[y.leanness] = l.refuses(y)
-			}
-		}
-		list = slices.DeleteFunc(list, func(y *placed) bool { return refused[y.leanness] != "" })
-		if len(list) == 0 {
-			l.leave(x, "does_not_fit", fmt.Sprintf("takes at least %s a GPU", estimator.Bytes(l.leastBytes(leanest))))
-			continue
-		}
-		out = append(out, &queue{structure: x, list: list, leanest: leanest})
-	}
-	return out, nil
-}
-
-// undominated leaves out what another of the same launcher beats in time and in memory, and sorts the others.
-func (l *layoutSearch) undominated(found []*placed) []*placed {
-	slices.SortStableFunc(found, func(a, b *placed) int {
-		return cmp.Or(cmp.Compare(round4(a.seconds[0]), round4(b.seconds[0])),
-			cmp.Compare(a.answer.result.Peak.DeviceBytes, b.answer.result.Peak.DeviceBytes))
-	})
-	var out []*placed
-	for i, x := range found {
-		var by *placed
-		for _, y := range found[:i] {
-			if y.launcher() == x.launcher() && y.answer.result.Peak.DeviceBytes <= x.answer.result.Peak.DeviceBytes {
-				by = y
-				break
-			}
-		}
-		if by == nil {
-			out = append(out, x)
-			continue
-		}
-		l.leave(x.structure, "beaten",
-			fmt.Sprintf("fits at %d × %d with %s and %s a step; %s takes no more memory and "+
-				"is faster", x.micro, x.accum, estimator.Bytes(x.answer.result.Peak.DeviceBytes), seconds(x.seconds[0]),
-				by.name()))
-	}
-	return out
-}
-
-func (l *layoutSearch) leave(x *structure, code, reason string) {
-	l.left = append(l.left, LeftOutLayout{Name: x.name(), Framework: x.tool, Count: 1, Code: code, Reason: reason})
-}
-
-// leaveShort leaves a structure out that does not fit.
-func (l *layoutSearch) leaveShort(x *placed) {
-	reason := "no pair is estimated"
-	if r := x.answer.result; r != nil {
-		reason = fmt.Sprintf("takes %s (up to %s) at %d × %d with checkpointing %s",
-			estimator.Bytes(r.Peak.DeviceBytes),
-			estimator.Bytes(r.Peak.HighBytes), x.micro, x.accum, x.mode.Mode)
-	} else if x.answer.err != nil {
-		reason = reasonOf(x.answer.err)
-	}
-	l.leave(x.structure, "does_not_fit", reason)
-}
-
-// seconds prints a time.
-func seconds(s float64) string {
-	switch {
-	case s >= 100:
-		return fmt.Sprintf("%.0f s", s)
-	case s >= 0.1:
-		return fmt.Sprintf("%.2g s", s)
-	}
-	return fmt.Sprintf("%.2g ms", s*1000)
 }

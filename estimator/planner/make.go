@@ -337,7 +337,13 @@ func (s *search) plan(ctx context.Context, r Request) (*Plan, error) {
 	if p.SmallestGPUs, err = s.smallestGPUs(ctx, r.Catalog); err != nil {
 		return nil, err
 	}
-	if p.SmallestSlices, err = s.smallestGPUs(ctx, r.Slices); err != nil {
+	p.SmallestSlices = []string{}
+	if d := s.costs.base.Job.Training.Distributed; d != nil && d.WorldSize > 1 {
+		if d.WorldSize > s.batch.gpus {
+			p.WorldSize = d.WorldSize
+		}
+		// And no host has several slices that work together.
+	} else if p.SmallestSlices, err = s.smallestGPUs(ctx, r.Slices); err != nil {
 		return nil, err
 	}
 	fewest, err := s.fewestGPUs(ctx)

@@ -21,6 +21,8 @@ const (
 type batch struct {
 	// target is the effective batch to reach, gpus the data-parallel GPUs.
 	target, gpus int64
+	// stages of a pipeline cut what each data-parallel group trains on into micro-batches; 0 and 1 are none.
+	stages int64
 	// micro and accum are what the user runs today; micro is 0 where nobody said.
 	micro, accum int64
 }
@@ -104,7 +106,7 @@ func readBatch(r Request) (batch, error) {
 	t := r.Input.Job.Training
 	b := batch{gpus: 1, micro: t.MicroBatch, accum: max(1, t.GradientAccumulation)}
 	if d := t.Distributed; d != nil && d.WorldSize > 1 {
-		b.gpus = dataParallel(d, &v)
+		b.gpus, b.stages = dataParallel(d, &v), d.PipelineParallel
 	}
 	const accepted = "a plan takes an effective batch from 1 to 2147483648"
 	// The factors may each be as large as 2³⁰, so their product may not fit.

@@ -41,9 +41,11 @@ type Plan struct {
 	SequenceLength int64               `json:"sequence_length,omitempty"`
 	EffectiveBatch int64               `json:"effective_batch"`
 	// DataParallelGPUs is the number of GPUs that the effective batch is spread over.
-	DataParallelGPUs int64  `json:"data_parallel_gpus"`
-	GPU              string `json:"gpu"`
-	UsableBytes      int64  `json:"usable_bytes"`
+	DataParallelGPUs int64 `json:"data_parallel_gpus"`
+	// WorldSize is how many GPUs the job runs on in all, where several of them train on the same sequences.
+	WorldSize   int64  `json:"world_size,omitempty"`
+	GPU         string `json:"gpu"`
+	UsableBytes int64  `json:"usable_bytes"`
 
 	// StepTimeBasis is what the relative step times of pairs rest on: "model", or "calibrated" by measured steps.
 	StepTimeBasis string `json:"step_time_basis"`

@@ -64,7 +64,7 @@ func (s *search) render(ps []proposal, safest *judged) []Option {
 		gpus := s.gpus(p.candidate)
 		if s.today == nil || c != s.today.choice() || s.tool == "nanogpt" && gpus != s.batch.gpus {
 			changes["micro_batch"], changes["gradient_accumulation"] = p.micro, p.accum
-			settings = pairSettings(s.tool, c, batch{target: s.batch.target, gpus: gpus})
+			settings = pairSettings(s.tool, c, batch{target: s.batch.target, gpus: gpus, stages: s.batch.stages})
 		}
 		effects := []string{}
 		for _, l := range p.with.levers {

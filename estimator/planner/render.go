@@ -70,7 +70,14 @@ var (
 
 func (p *Plan) heading() string {
 	h := fmt.Sprintf("%s, effective batch %d", p.Model.Name, p.EffectiveBatch)
-	if p.DataParallelGPUs > 1 && p.Layouts == nil {
+	switch {
+	case p.Layouts != nil:
+	case p.WorldSize > p.DataParallelGPUs && p.DataParallelGPUs > 1:
+		h += fmt.Sprintf(" over %d data-parallel groups of %d GPUs", p.DataParallelGPUs,
+			p.WorldSize/p.DataParallelGPUs)
+	case p.WorldSize > 1:
+		h += fmt.Sprintf(" on %d GPUs that share each sequence's work", p.WorldSize)
+	case p.DataParallelGPUs > 1:
 		h += fmt.Sprintf(" over %d GPUs", p.DataParallelGPUs)
 	}
 	if p.GPU == "" {

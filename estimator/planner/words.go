@@ -65,8 +65,13 @@ var pairWords = map[string]func(p Choice, b batch) []string{
 		return words("batch_size=", p.MicroBatch, "gradient_accumulation_steps=", p.GradientAccumulation)
 	},
 	"torchtitan": func(p Choice, b batch) []string {
-		return words("training.local_batch_size = ", p.MicroBatch, "training.global_batch_size = ",
-			b.effective(p.MicroBatch, p.GradientAccumulation))
+		global := b.effective(p.MicroBatch, p.GradientAccumulation)
+		if b.stages > 1 { // which cut the local batch into micro-batches, all of a step's
+			return append(words("training.local_batch_size = ", p.MicroBatch*p.GradientAccumulation,
+				"training.global_batch_size = ", global),
+				fmt.Sprint("parallelism.pipeline_parallel_microbatch_size = ", p.MicroBatch))
+		}
+		return words("training.local_batch_size = ", p.MicroBatch, "training.global_batch_size = ", global)
 	},
 	"litgpt": func(p Choice, b batch) []string {
 		return words("--train.micro_batch_size ", p.MicroBatch, "--train.global_batch_size ",

@@ -29,6 +29,12 @@ func TestPairInTheWordsOfEachTool(t *testing.T) {
 			t.Errorf("%s: %q, want %q", tool, got, want)
 		}
 	}
+	// A pipeline of torchtitan cuts its local batch into micro-batches, and runs all of them in a step.
+	want := []string{"training.local_batch_size = 8", "training.global_batch_size = 16",
+		"parallelism.pipeline_parallel_microbatch_size = 1"}
+	if got := pairSettings("torchtitan", Choice{1, 8}, batch{target: 16, gpus: 2, stages: 4}); !slices.Equal(got, want) {
+		t.Errorf("torchtitan's pipeline: %q, want %q", got, want)
+	}
 }
 
 // Every framework that a job may name has words for its pair.

@@ -96,9 +96,32 @@ func (r *reading) shards() {
 	if v, ok := a.Get("dynamo_backend"); ok && v.Unknown == "" && !strings.EqualFold(v.String(), "no") {
 		r.d.put("/training/compile", true, v)
 	}
-	if v, ok := a.Peek("parallelism_config"); ok && !isOff(v) {
+	if v, ok := a.Peek("parallelism_config"); ok && !isOff(v) && !r.copies(v) {
 		r.d.askWord(v)
 	}
+}
+
+// copies reads a parallelism_config that deals a copy of the model out over some of the GPUs, and does nothing else.
+// Source: accelerate 1.15, commands/config/config_args.py and parallelism_config.py (ParallelismConfig).
+func (r *reading) copies(v setting.Value) bool {
+	sizes, isObject := v.Any.(map[string]any)
+	shard := int64(1)
+	for key, any := range sizes {
+		n, isInt := setting.Value{Any: any}.Int()
+		switch strings.TrimPrefix(key, "parallelism_config_") {
+		case "dp_shard_size":
+			shard = n
+		case "dp_replicate_size":
+		default:
+			isObject = isObject && isInt && n == 1
+		}
+		isObject = isObject && isInt && n >= 1
+	}
+	if !isObject || shard < 2 {
+		return false
+	}
+	r.d.put("/training/distributed/shard_group", shard, v)
+	return true
 }
 
 // acceleratePlugin reads accelerate's own DeepSpeed options. accelerate 1.12 utils/dataclasses.py DeepSpeedPlugin:

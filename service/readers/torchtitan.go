@@ -186,8 +186,10 @@ func (r *reading) torchtitanShards() {
 	}
 	if r.degree("", "parallelism.data_parallel_replicate_degree") > 1 {
 		v, _ := s.Get("parallelism.data_parallel_replicate_degree")
-		r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
-			where(v.Origin.At))
+		if r.degree("/training/distributed/shard_group", "parallelism.data_parallel_shard_degree") < 2 {
+			r.d.ask("/training/distributed/data", "Over how many GPUs is one copy of the model dealt out?",
+				where(v.Origin.At))
+		}
 	}
 	if v, ok := r.firstOn([]string{"training.enable_cpu_offload"}); ok {
 		r.d.put("/training/distributed/offload_parameters", true, v)

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 
@@ -35,6 +36,7 @@ func (j *Job) torchtitan() Words {
 	} else {
 		line("name = \"llama3\"\nflavor = \"\" # the model's, from torchtitan/models")
 	}
+	j.titanOptimizer(line)
 	section("training")
 	if stages > 1 { // which divides the batch of each GPU into micro-batches
 		line("local_batch_size = %d", t.MicroBatch*accumulation)
@@ -92,4 +94,20 @@ func (j *Job) torchtitan() Words {
 	const name = "layout.toml"
 	return Words{Command: j.torchrunLine() + " -m torchtitan.train --job.config_file " + name,
 		Files: []File{{name, b.String()}}}
+}
+
+// titanOptimizer is the optimizer's section, where torchtitan has the job's: fused is its default and not PyTorch's.
+// Source: torchtitan/config/job_config.py (Optimizer), 0.2.0.
+func (j *Job) titanOptimizer(line func(string, ...any)) {
+	o := j.Training.Optimizer
+	if o == nil {
+		o = &estimator.Optimizer{}
+	}
+	how := cmp.Or(o.Implementation, "foreach")
+	switch cmp.Or(o.Name, estimator.DefaultOptimizer) {
+	case "adamw":
+		line("[optimizer]\nname = \"AdamW\"\nimplementation = %q", how)
+	case "adam":
+		line("[optimizer]\nname = \"Adam\"\nimplementation = %q", how)
+	}
 }
