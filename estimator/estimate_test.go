@@ -436,7 +436,7 @@ func TestImports(t *testing.T) {
 	allowed := map[string]bool{"bytes": true, "cmp": true, "context": true, "encoding/json": true, "errors": true,
 		"encoding/binary": true, "hash/maphash": true, "fmt": true, "math": true, "math/bits": true,
 		"slices": true, "sort": true, "strconv": true, "strings": true, "sync": true, "sync/atomic": true,
-		"runtime": true, "maps": true, "reflect": true, "unicode/utf8": true, "text/tabwriter": true,
+		"runtime": true, "maps": true, "iter": true, "reflect": true, "unicode/utf8": true, "text/tabwriter": true,
 		"golang.org/x/sync/errgroup": true,
 		"embed":                      true} // tables of facts, which are part of the program
 	err := filepath.WalkDir(".", func(path string, d os.DirEntry, err error) error {

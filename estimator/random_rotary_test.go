@@ -64,9 +64,17 @@ var rotaryDecoders = map[string]func(t *rapid.T, config map[string]any, dropout 
 	"lfm2": func(t *rapid.T, config map[string]any, _ float64) []string {
 		config["conv_bias"], config["block_multiple_of"] = rapid.Bool().Draw(t, "conv_bias"), 8
 		layers := config["num_hidden_layers"].(int64)
-		config["layer_types"] = rapid.SliceOfN(rapid.SampledFrom([]string{"conv", "full_attention"}), int(layers),
+		kinds := rapid.SliceOfN(rapid.SampledFrom([]string{"conv", "full_attention"}), int(layers),
 			int(layers)).Draw(t, "layers")
-		return []string{"q_proj", "k_proj", "v_proj", "in_proj", "w1", "w2", "w3"}
+		config["layer_types"] = kinds
+		targets := []string{"w1", "w2", "w3"}
+		if slices.Contains(kinds, "conv") {
+			targets = append(targets, "in_proj")
+		}
+		if slices.Contains(kinds, "full_attention") {
+			targets = append(targets, "q_proj", "k_proj", "v_proj")
+		}
+		return targets
 	},
 	"starcoder2": func(t *rapid.T, config map[string]any, dropout float64) []string {
 		config["use_bias"] = rapid.Bool().Draw(t, "use_bias")
