@@ -25,6 +25,7 @@ let asking = null, timer = 0, notice = "";
 const panel = form((changed) => later(changed));
 
 function later(changed) {
+  asking?.abort(); // what goes on with the job of before would take this one half-way
   job = changed;
   notice = "";
   document.body.classList.add("asking");
