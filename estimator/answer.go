@@ -75,7 +75,7 @@ func phaseOf(m *play.Moment) string {
 }
 
 // where says in words at which point of the step a moment lies.
-func (r *resolved) where(m *play.Moment) string {
+func (r *work) where(m *play.Moment) string {
 	switch {
 	case m.Stage == play.StageLoad:
 		return "loading the model"
@@ -109,7 +109,7 @@ func (r *resolved) where(m *play.Moment) string {
 	return "forward of the embeddings"
 }
 
-func (r *resolved) layerName(unit int64) string {
+func (r *work) layerName(unit int64) string {
 	per := r.arch.UnitLayers()
 	if per == 1 {
 		return fmt.Sprintf("layer %d", unit)
@@ -236,7 +236,7 @@ func (r *resolved) how(name string, run *run) string {
 }
 
 // logitSize is the size of the logits at moment m, in words.
-func (r *resolved) logitSize(m *play.Moment) string {
+func (r *work) logitSize(m *play.Moment) string {
 	batch, tokens := r.batchAt(m), r.shape.LogitTokens()
 	if s := r.arch.Logits(batch, tokens); s != "" {
 		return s

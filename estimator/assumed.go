@@ -77,7 +77,7 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 }
 
 // optimizerWords are the optimizer that updates, and by whom.
-func (r *resolved) optimizerWords(o *Optimizer) string {
+func (r *work) optimizerWords(o *Optimizer) string {
 	if o == nil {
 		o = &Optimizer{}
 	}
@@ -95,7 +95,7 @@ func (r *resolved) optimizerWords(o *Optimizer) string {
 }
 
 // checkpointed is what is recomputed; "none" where the job asks for it and the model cannot.
-func (r *resolved) checkpointed(t *Training) string {
+func (r *work) checkpointed(t *Training) string {
 	c := t.GradientCheckpointing
 	if c == nil {
 		return "none"

@@ -35,7 +35,7 @@ func CalibrationBase(p *Peak) memory.Base {
 }
 
 // calibrated names the calibration of an answer.
-func (r *resolved) calibrated() string {
+func (r *proof) calibrated() string {
 	if r.calibration == nil {
 		return Calibration
 	}
@@ -43,7 +43,7 @@ func (r *resolved) calibrated() string {
 }
 
 // group is what the calibration says of the job on a card; nil where it says nothing.
-func (r *resolved) group(g *GPU) *calibration.Group {
+func (r *proof) group(g *GPU) *calibration.Group {
 	if r.calibration == nil {
 		return nil
 	}
@@ -55,12 +55,12 @@ func (r *resolved) group(g *GPU) *calibration.Group {
 }
 
 // bounded is what a group makes of a base.
-func (r *resolved) bounded(b memory.Base, g *calibration.Group) memory.Figures {
+func (r *card) bounded(b memory.Base, g *calibration.Group) memory.Figures {
 	return b.Bounded(g.Correction(b.Reserved, r.confidence), r.confidence)
 }
 
 // figures are those of a run for a card of a group.
-func (r *resolved) figures(run *run, g *calibration.Group) memory.Figures {
+func (r *card) figures(run *run, g *calibration.Group) memory.Figures {
 	if g == run.group {
 		return run.figures
 	}
@@ -80,7 +80,7 @@ func (r *run) correctedBy(bytes int64) string {
 
 // measuredDoubt says what the bounds rest on where runs were measured. Its bytes are those of the other doubts
 // together.
-func (r *resolved) measuredDoubt(run *run) []DoubtSource {
+func (r *card) measuredDoubt(run *run) []DoubtSource {
 	g := run.group
 	if g == nil || len(g.Bounds) == 0 {
 		return nil

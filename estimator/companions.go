@@ -26,7 +26,7 @@ func (c *companion) parameters(plain bool) step.Parameters {
 
 // standBeside lets a tape pass something through other models: those that are trained beside the first of so many
 // parameters, and the companions.
-func (r *resolved) standBeside(t *step.Tape, rc step.Recipe, first int, trained []step.Companion) {
+func (r *company) standBeside(t *step.Tape, rc step.Recipe, first int, trained []step.Companion) {
 	t.Companions = trained
 	for i := range r.beside {
 		c := &r.beside[i]
@@ -48,7 +48,7 @@ func (c *companion) whole(rc step.Recipe) *model.Architecture {
 }
 
 // trainBeside puts the parameters of the model that is trained together with the first behind those of that one.
-func (r *resolved) trainBeside(p *step.Parameters, rc step.Recipe) []step.Companion {
+func (r *company) trainBeside(p *step.Parameters, rc step.Recipe) []step.Companion {
 	if r.together == nil {
 		return nil
 	}
@@ -58,7 +58,7 @@ func (r *resolved) trainBeside(p *step.Parameters, rc step.Recipe) []step.Compan
 }
 
 // besides are the parameters of the models that stand beside the trained one.
-func (r *resolved) besides(plain bool) []step.Parameters {
+func (r *company) besides(plain bool) []step.Parameters {
 	list := make([]step.Parameters, 0, len(r.beside))
 	for i := range r.beside {
 		list = append(list, r.beside[i].parameters(plain))
@@ -67,7 +67,7 @@ func (r *resolved) besides(plain bool) []step.Parameters {
 }
 
 // companions names the models beside the trained one and what their weights are.
-func (r *resolved) companions() string {
+func (r *company) companions() string {
 	var words []string
 	for i := range r.beside {
 		c := &r.beside[i]

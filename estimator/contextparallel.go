@@ -23,7 +23,7 @@ var rotations = map[string]bool{"": false, "allgather": false, "all-gather": fal
 
 // contextFits reads training.distributed.context_parallel with the fields that go with it: what is not modelled is
 // refused.
-func (r *resolved) contextFits(t *Training, errs *invalid.List) {
+func (r *work) contextFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
 	d, m := t.Distributed, meshOf(t)
 	if m.context == 1 {

@@ -49,7 +49,7 @@ var harmlessWords = map[string]bool{"stage": true, "allgather_partitions": true,
 
 // deepSpeed reads training.distributed.deepspeed. "auto" is what transformers' Trainer makes of it.
 // Source: transformers/integrations/deepspeed.py 4.57 (HfTrainerDeepSpeedConfig.trainer_config_finalize).
-func (r *resolved) deepSpeed(t *Training, errs *invalid.List) zeroWords {
+func (r *work) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 	const pointer = "/training/distributed/deepspeed"
 	d, stage := t.Distributed, zeroStage(t)
 	w := zeroWords{bucket: 5e8, overlaps: stage == 3, contiguous: true, scatters: true,
@@ -137,7 +137,7 @@ func (r *resolved) deepSpeed(t *Training, errs *invalid.List) zeroWords {
 // zeroStates is training.states under DeepSpeed, whose engine brings the whole model to the half type: nothing runs
 // under autocast, and masters are float32. Source: deepspeed/runtime/engine.py 0.19.8 (_configure_distributed_model);
 // accelerate/accelerator.py 1.15 (native_amp).
-func (r *resolved) zeroStates(given States, errs *invalid.List) {
+func (r *work) zeroStates(given States, errs *invalid.List) {
 	rc := &r.recipe
 	rc.Autocast, rc.GradScaler, rc.Stored = false, false, rc.Compute
 	for _, x := range []struct {

@@ -24,7 +24,7 @@ const (
 var diffusionFields = []string{"train", "latents", "text_embeddings", "ema", "train_text_encoder"}
 
 // withoutDiffusion refuses what belongs to diffusion pipelines alone.
-func (r *resolved) withoutDiffusion(job *Job, errs *invalid.List) {
+func withoutDiffusion(job *Job, errs *invalid.List) {
 	t := &job.Training
 	const where = "%s belongs to the objective diffusion, with a model.diffusion; leave it out"
 	if len(t.Resolution) > 0 {
@@ -133,7 +133,7 @@ func scriptWords(t *Training, family string) string {
 }
 
 // scriptFits refuses what the script does not do.
-func (r *resolved) scriptFits(t *Training, s *diffusionScript, errs *invalid.List) {
+func (r *work) scriptFits(t *Training, s *diffusionScript, errs *invalid.List) {
 	o := t.Objective
 	conflict := func(is bool, pointer, format string, args ...any) {
 		if is {
@@ -170,7 +170,7 @@ func (r *resolved) scriptFits(t *Training, s *diffusionScript, errs *invalid.Lis
 }
 
 // pixels is the size of the pictures, and what the model makes of it.
-func (r *resolved) pixels(t *Training, errs *invalid.List) {
+func (r *work) pixels(t *Training, errs *invalid.List) {
 	const pointer, most = "/training/resolution", 1 << 14
 	height, width := t.Resolution.Size()
 	if height == 0 {
@@ -211,7 +211,7 @@ const mostDiffusionBytes = 1e15
 
 // diffusionPrecision is accelerate's mixed_precision: what is not trained is stored in the computation's type, what is
 // trained in full in float32.
-func (r *resolved) diffusionPrecision(t *Training, errs *invalid.List) {
+func (r *work) diffusionPrecision(t *Training, errs *invalid.List) {
 	rc := &r.recipe
 	switch t.Precision {
 	case "", PrecisionAMPBF16:
@@ -232,7 +232,7 @@ func (r *resolved) diffusionPrecision(t *Training, errs *invalid.List) {
 
 // diffusionCheckpoints is --gradient_checkpointing: diffusers checkpoints every block, and never reentrantly.
 // Source: diffusers/models/modeling_utils.py (enable_gradient_checkpointing), 0.39.
-func (r *resolved) diffusionCheckpoints(t *Training, errs *invalid.List) {
+func (r *work) diffusionCheckpoints(t *Training, errs *invalid.List) {
 	c := t.GradientCheckpointing
 	if c == nil || (c.Mode == "" || c.Mode == "none") && *c == (Checkpointing{Mode: c.Mode}) {
 		return
@@ -246,7 +246,7 @@ func (r *resolved) diffusionCheckpoints(t *Training, errs *invalid.List) {
 }
 
 // arrange is how the script holds the pipeline.
-func (r *resolved) arrange(t *Training, s *diffusionScript) model.Arrangement {
+func (r *work) arrange(t *Training, s *diffusionScript) model.Arrangement {
 	half := r.recipe.Compute
 	a := model.Arrangement{Trained: step.F32, Frozen: half, VAE: half, KeepsTexts: s.keepsTexts,
 		KeepsVAE: t.Objective.Latents != "cached" && !s.encodesFirst, Order: s.order, Adapted: t.LoRA != nil,
@@ -277,7 +277,7 @@ func (r *resolved) arrange(t *Training, s *diffusionScript) model.Arrangement {
 
 // diffusionLoRA puts adapters on the denoiser. peft makes them in the base's type, and the scripts cast them up where
 // that is float16. Source: diffusers/training_utils.py (cast_training_params), 0.39.
-func (r *resolved) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.List) {
+func (r *work) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.List) {
 	const pointer = "/training/lora"
 	l := t.LoRA
 	if l.Rank < 1 || l.Rank > maxRank {
@@ -322,7 +322,7 @@ func (r *resolved) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.
 }
 
 // diffusionNotes say what of a script is seldom expected.
-func (r *resolved) diffusionNotes(t *Training) []Note {
+func (r *work) diffusionNotes(t *Training) []Note {
 	var notes []Note
 	s, ok := scriptFor(t, r.arch.Family)
 	if !ok {
@@ -345,7 +345,7 @@ func (r *resolved) diffusionNotes(t *Training) []Note {
 }
 
 // refuseWithDiffusion names, all at once, what no script of diffusers has or no trace has shown.
-func (r *resolved) refuseWithDiffusion(job *Job, errs *invalid.List) {
+func (r *software) refuseWithDiffusion(job *Job, errs *invalid.List) {
 	t, m := &job.Training, &job.Model
 	for _, other := range []struct {
 		name  string

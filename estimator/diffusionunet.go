@@ -81,7 +81,7 @@ var dreamBoothScripts = []diffusionScript{
 const trainsUNet = "unet"
 
 // tellNoise sets the loop of a script that trains a UNet, and refuses a pipeline that lacks what the loop runs.
-func (r *resolved) tellNoise(t *Training, s *diffusionScript, holds model.Arrangement, errs *invalid.List) {
+func (r *work) tellNoise(t *Training, s *diffusionScript, holds model.Arrangement, errs *invalid.List) {
 	const parts = "/model/diffusion"
 	o := t.Objective
 	if s.encodesFirst {
@@ -113,7 +113,7 @@ func (r *resolved) tellNoise(t *Training, s *diffusionScript, holds model.Arrang
 }
 
 // readsPrompts refuses text encoders whose numbers the UNet does not read.
-func (r *resolved) readsPrompts(s *diffusionScript, errs *invalid.List) {
+func (r *work) readsPrompts(s *diffusionScript, errs *invalid.List) {
 	const pointer = "/model/diffusion/text_encoders"
 	wanted := 1
 	if s.wide {

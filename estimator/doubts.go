@@ -163,9 +163,12 @@ func (r *resolved) explainDoubts(run *run) []DoubtSource {
 
 // answerFor begins an answer with what the job asks of it: the releases, and how sure its bounds shall be.
 func answerFor(in *Input, errs *invalid.List) *resolved {
-	r := &resolved{held: in.held, given: in.Job.Training.Versions, stack: release.Assumed(in.Job.Training.Versions),
-		byNumbers:  in.Job.Model.Dimensions != nil,
-		confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes, ownLoop: in.OwnLoop}
+	r := &resolved{
+		work: work{byNumbers: in.Job.Model.Dimensions != nil},
+		software: software{held: in.held, given: in.Job.Training.Versions,
+			stack: release.Assumed(in.Job.Training.Versions), ownLoop: in.OwnLoop},
+		card: card{confidence: in.Job.Confidence, reserve: in.Job.ReserveBytes},
+	}
 	if r.confidence == 0 {
 		r.confidence = defaultConfidence
 	}

@@ -339,10 +339,10 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 }
 
 // spent says that the answer took as many requests as it may.
-func (r *resolved) spent() bool { return r.most > 0 && r.played >= r.most }
+func (r *question) spent() bool { return r.most > 0 && r.played >= r.most }
 
 // account counts what a replay took, and gives its workspace back.
-func (r *resolved) account(w *workspace) {
+func (r *question) account(w *workspace) {
 	r.played += w.total + w.session.Total
 	if r.took != nil {
 		r.took.Requests += w.total + w.session.Total + int64(len(w.session.Program.Events))
@@ -358,7 +358,7 @@ const deepLayers = 256
 
 // hardware is the recipe for g. Very deep models, whose replay takes long, are replayed for the kinds of hardware only
 // and not for every number of multiprocessors, which moves the scratch of a few sums.
-func (r *resolved) hardware(first step.Recipe, g *GPU) step.Recipe {
+func (r *work) hardware(first step.Recipe, g *GPU) step.Recipe {
 	rc := hardware(r.recipe, g)
 	if r.arch.Layers > deepLayers {
 		rc.Multiprocessors = first.Multiprocessors

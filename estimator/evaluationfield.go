@@ -7,7 +7,7 @@ import (
 )
 
 // evaluate is training.evaluation: a pass over batches of their own between two optimizer steps.
-func (r *resolved) evaluate(t *Training, errs *invalid.List) {
+func (r *work) evaluate(t *Training, errs *invalid.List) {
 	e := t.Evaluation
 	if e == nil {
 		return
@@ -29,7 +29,7 @@ func (r *resolved) evaluate(t *Training, errs *invalid.List) {
 }
 
 // batchAt is the micro-batch of the pass that a moment lies in.
-func (r *resolved) batchAt(m *play.Moment) int64 {
+func (r *work) batchAt(m *play.Moment) int64 {
 	if m.Stage == play.StageEvaluation && r.evaluation != nil {
 		return r.evaluation.MicroBatch
 	}

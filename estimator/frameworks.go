@@ -260,7 +260,7 @@ func frameworkNames() []string {
 
 // follow is the framework that counts, and whether it is known: what else is wrong with the job of another is said as
 // under one that does nothing of its own.
-func (r *resolved) follow(name string) (known bool) {
+func (r *software) follow(name string) (known bool) {
 	r.framework = name
 	if r.by, known = frameworks[name]; !known {
 		r.by = frameworks["xtuner"]

@@ -95,7 +95,7 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 // compilesBlocks says whether torch.compile is called on every layer, as torchtitan does before it shards them.
 // Inductor's programs were seen with flash attention alone, which takes heads of some widths in half precision.
 // Source: torchtitan/models/llama3/infra/parallelize.py (apply_compile), 0.2.0.
-func (r *resolved) compilesBlocks(t *Training) bool {
+func (r *work) compilesBlocks(t *Training) bool {
 	return r.arch.Titan() && t.Distributed != nil && t.Distributed.Data == "fsdp" && r.recipe.Compute.Half() &&
 		r.recipe.Attention != step.AttentionEager && r.arch.FlashTakesHeads()
 }

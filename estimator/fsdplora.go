@@ -45,7 +45,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 
 // adapterStates holds training.states against the types that base_precision and adapter_dtype give a model with
 // adapters.
-func (r *resolved) adapterStates(t *Training, errs *invalid.List) {
+func (r *layout) adapterStates(t *Training, errs *invalid.List) {
 	if t.States == nil {
 		return
 	}

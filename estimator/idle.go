@@ -142,7 +142,7 @@ func (r *resolved) idleDistributed(t *Training) {
 var versionsRead = map[string]bool{"torch": true, "transformers": true, "cuda": true, "trl": true, "bitsandbytes": true,
 	"deepspeed": true}
 
-func (r *resolved) idleVersions(t *Training) {
+func (r *software) idleVersions(t *Training) {
 	var unread, without []string
 	for name, version := range t.Versions {
 		switch _, ok := release.Parse(version); {
@@ -165,7 +165,7 @@ func (r *resolved) idleVersions(t *Training) {
 }
 
 // unapplied notes what the replay found no use for: kernels, and dropout in a model that has none.
-func (r *resolved) unapplied(t *Training, a step.Applied) []string {
+func (r *work) unapplied(t *Training, a step.Applied) []string {
 	var idle []string
 	used := map[string]bool{"rmsnorm": a.Kernels.RMSNorm, "layernorm": a.Kernels.LayerNorm, "rope": a.Kernels.Rotary,
 		"swiglu":    a.Kernels.SwiGLU,

@@ -3,7 +3,7 @@ package estimator
 import "github.com/vramplan/vramplan/estimator/invalid"
 
 // context fills in the lengths of the sequences and holds them against learned positions.
-func (r *resolved) context(t *Training, errs *invalid.List) {
+func (r *work) context(t *Training, errs *invalid.List) {
 	a := &r.arch
 	given := t.SequenceLength
 	if given == 0 {

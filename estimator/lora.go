@@ -143,7 +143,7 @@ func (r *resolved) compiledLoRA(l *LoRA, errs *invalid.List) {
 }
 
 // adapterSize bounds what the adapters add to parameters and, for each token, to activations.
-func (r *resolved) adapterSize() (parameters, perToken float64) {
+func (r *work) adapterSize() (parameters, perToken float64) {
 	l, a := r.arch.LoRA, &r.arch
 	if l == nil {
 		return 0, 0
@@ -157,13 +157,13 @@ func (r *resolved) adapterSize() (parameters, perToken float64) {
 }
 
 // packedByGPTQ says that the base comes packed.
-func (r *resolved) packedByGPTQ() bool {
+func (r *work) packedByGPTQ() bool {
 	l := r.arch.LoRA
 	return l != nil && (l.Base == step.GPTQ4 || l.Base == step.GPTQ8)
 }
 
 // baseNotes says what of a quantised base was not traced.
-func (r *resolved) baseNotes() []Note {
+func (r *work) baseNotes() []Note {
 	switch l := r.arch.LoRA; {
 	case r.packedByGPTQ():
 		return []Note{{Code: "gptq-derived",

@@ -63,7 +63,7 @@ func (r *resolved) lossUpcasts() bool {
 }
 
 // lossFits refuses a loss other than the standard one where the replay does not know how the two go together.
-func (r *resolved) lossFits(errs *invalid.List) {
+func (r *work) lossFits(errs *invalid.List) {
 	const pointer = "/training/loss"
 	switch {
 	case r.recipe.Loss.Kind == step.LossStandard:

@@ -3,7 +3,7 @@ package estimator
 import "github.com/vramplan/vramplan/estimator/invalid"
 
 // mask is training.attention_mask: whether some tokens of a batch are padding.
-func (r *resolved) mask(t *Training, errs *invalid.List) {
+func (r *work) mask(t *Training, errs *invalid.List) {
 	const pointer = "/training/attention_mask"
 	switch t.AttentionMask {
 	case "", "none":

@@ -34,7 +34,7 @@ func (r *resolved) writeAsMegatron(t *Training) {
 }
 
 // formerMegatron says that a job names a release of Megatron-LM before there was a buffer for all gradients.
-func (r *resolved) formerMegatron() bool {
+func (r *software) formerMegatron() bool {
 	const core = "2022"
 	v := r.given["megatron"]
 	return len(v) > len(core) && v[0] == '2' && v[:len(core)] < core
@@ -66,7 +66,7 @@ func (r *resolved) megatronStates(t *Training, errs *invalid.List) {
 }
 
 // megatronFits says what is not modelled.
-func (r *resolved) megatronFits(t *Training, errs *invalid.List) {
+func (r *work) megatronFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
 	m, a, d := meshOf(t), &r.arch, t.Distributed
 	for _, x := range []struct {
@@ -106,7 +106,7 @@ func (r *resolved) megatronFits(t *Training, errs *invalid.List) {
 }
 
 // megatronLM cuts the model for the GPU.
-func (r *resolved) megatronLM(t *Training, errs *invalid.List) {
+func (r *work) megatronLM(t *Training, errs *invalid.List) {
 	r.megatronFits(t, errs)
 	m := meshOf(t)
 	r.arch.CutMegatron(m.tensor, t.Distributed.SequenceParallel)

@@ -216,7 +216,7 @@ func runnerUp(l *play.Ledger, peak play.Stage) (name string, bytes int64) {
 }
 
 // fromSources are the notes about what was taken from sources and not from traces.
-func (r *resolved) fromSources() []Note {
+func (r *work) fromSources() []Note {
 	var notes []Note
 	add := func(code, text string) { notes = append(notes, Note{Code: code, Text: text}) }
 	if n := r.optimizer.Note; n.Code != "" {

@@ -32,7 +32,7 @@ func baseModel(job Job) Job {
 }
 
 // contrasts is an objective of the kind contrastive.
-func (r *resolved) contrasts(t *Training, errs *invalid.List) {
+func (r *work) contrasts(t *Training, errs *invalid.List) {
 	const pointer = objectivePointer
 	o := t.Objective
 	how := trainer{fields: contrastiveFields}
@@ -89,7 +89,7 @@ func (r *resolved) contrasts(t *Training, errs *invalid.List) {
 }
 
 // matryoshka is to which lengths embeddings are cut: given, or the whole, a half and a quarter.
-func (r *resolved) matryoshka(o *Objective, kind string, c *objective.Contrastive, errs *invalid.List) {
+func (r *work) matryoshka(o *Objective, kind string, c *objective.Contrastive, errs *invalid.List) {
 	const pointer = objectivePointer + "/matryoshka_dims"
 	if kind != "matryoshka-mnrl" {
 		if len(o.MatryoshkaDims) > 0 {
@@ -115,7 +115,7 @@ func (r *resolved) matryoshka(o *Objective, kind string, c *objective.Contrastiv
 }
 
 // contrastiveConflicts are what is not modelled together with the trainer.
-func (r *resolved) contrastiveConflicts(t *Training, refuse func(is bool, pointer, format string, args ...any)) {
+func (r *work) contrastiveConflicts(t *Training, refuse func(is bool, pointer, format string, args ...any)) {
 	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed",
 		"the objective contrastive is modelled on one GPU; leave one of them out")
 	refuse(r.recipe.Compiles(), "/training/compile",
@@ -140,7 +140,7 @@ func (r *resolved) contrastiveConflicts(t *Training, refuse func(is bool, pointe
 }
 
 // contrastiveNotes say what of contrastive training is seldom expected.
-func (r *resolved) contrastiveNotes(t *Training) []Note {
+func (r *work) contrastiveNotes(t *Training) []Note {
 	c, ok := r.recipe.Objective.(objective.Contrastive)
 	if !ok {
 		return nil

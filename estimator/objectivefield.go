@@ -224,10 +224,10 @@ func (o *Objective) given() []string {
 }
 
 // trlVersion is the same as it is written.
-func (r *resolved) trlVersion() string { return cmp.Or(r.given["trl"], r.defaults()["trl"]) }
+func (r *software) trlVersion() string { return cmp.Or(r.given["trl"], r.defaults()["trl"]) }
 
 // trlRelease is the release of trl whose trainers are replayed.
-func (r *resolved) trlRelease() release.Version { return r.releaseOf("trl", r.defaults()) }
+func (r *software) trlRelease() release.Version { return r.releaseOf("trl", r.defaults()) }
 
 // sft is trl's SFTTrainer. Packing of whole documents, and padding_free, make one row of the batch, whose attention
 // sdpa masks. Source: trl/trainer/sft_trainer.py (SFTTrainer.__init__, padding_free), 0.26 and 1.16.
@@ -274,7 +274,7 @@ func (r *resolved) fusesPreferences(errs *invalid.List) bool {
 
 // rewritten says whether the trainers of preferences are those of 1.15 and later. Between 1.0, which wrote them anew,
 // and 1.15 nobody has looked.
-func (r *resolved) rewritten(errs *invalid.List) bool {
+func (r *software) rewritten(errs *invalid.List) bool {
 	fuses := r.holds(release.FusesTRLHead)
 	anew, _ := release.Parse("1.0")
 	if !fuses && !r.trlRelease().Before(anew) {
@@ -285,7 +285,7 @@ func (r *resolved) rewritten(errs *invalid.List) bool {
 }
 
 // fits refuses trl's fused head where the model's is more than a matrix.
-func (r *resolved) fits(fused bool, errs *invalid.List) {
+func (r *work) fits(fused bool, errs *invalid.List) {
 	if fused && r.arch.Family != "" && (!r.arch.PlainHead() || r.arch.AdaptedHead()) {
 		errs.Add("/model", "unsupported", "trl's fused head is modelled for models whose logits are the head's output "+
 			"as it is, without an adapter on it; name a release before 1.7 in training.versions.trl")

@@ -16,12 +16,12 @@ func preference(t *Training) objective.Preference {
 }
 
 // likelihoods is ORPO, and CPO, which adds the likelihood of the chosen completions too.
-func (r *resolved) likelihoods(t *Training, errs *invalid.List) step.Objective {
+func (r *software) likelihoods(t *Training, errs *invalid.List) step.Objective {
 	return objective.Pairs{Preference: preference(t), NLL: true, Kernel: r.rewritten(errs)}
 }
 
 // simpo is CPOTrainer with the loss type simpo and cpo_alpha 0.
-func (r *resolved) simpo(t *Training, errs *invalid.List) step.Objective {
+func (r *software) simpo(t *Training, errs *invalid.List) step.Objective {
 	return objective.Pairs{Preference: preference(t), Kernel: r.rewritten(errs)}
 }
 
@@ -50,7 +50,7 @@ func (r *resolved) kto(t *Training, errs *invalid.List) step.Objective {
 
 // scores puts a score of one label in the place of the head of a model for rewards, which peft trains whole beside
 // adapters. Source: peft/peft_model.py (PeftModelForSequenceClassification.__init__), 0.21.
-func (r *resolved) scores(adapters *model.LoRA) {
+func (r *work) scores(adapters *model.LoRA) {
 	if !r.arch.LanguageModel() && !r.arch.Scores() {
 		return // said later
 	}
@@ -64,7 +64,7 @@ func (r *resolved) scores(adapters *model.LoRA) {
 const scoreName = "score"
 
 // reward is trl's RewardTrainer: a score of one label in the place of the head.
-func (r *resolved) reward(t *Training, _ *invalid.List) step.Objective {
+func (r *work) reward(t *Training, _ *invalid.List) step.Objective {
 	r.scores(nil)
 	return objective.Reward{Pairs: t.MicroBatch, Tokens: r.shape.Tokens}
 }

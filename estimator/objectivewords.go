@@ -32,7 +32,7 @@ var diffusionDoubt = doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
 	"diffusers' scripts were replayed from their source, and few of their runs were traced"}
 
 // objectiveDoubts are those about a trainer.
-func (r *resolved) objectiveDoubts(run *run) []doubt {
+func (r *work) objectiveDoubts(run *run) []doubt {
 	if r.recipe.Objective == nil {
 		return nil
 	}

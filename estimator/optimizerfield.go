@@ -57,7 +57,7 @@ const DefaultOptimizer = "adamw"
 // that of the smallest 128.
 const defaultRank = 128
 
-func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
+func (r *work) chooseOptimizer(t *Training, errs *invalid.List) {
 	o := t.Optimizer
 	if o == nil {
 		o = &Optimizer{}
@@ -99,7 +99,7 @@ func (r *resolved) chooseOptimizer(t *Training, errs *invalid.List) {
 }
 
 // howStates says where the optimizer's state comes from: that of p, which are of type d.
-func (r *resolved) howStates(p string, d step.DType) string {
+func (r *work) howStates(p string, d step.DType) string {
 	st := &r.recipe.States
 	masters := ""
 	if st.MasterWeights {
@@ -126,7 +126,7 @@ func (r *resolved) howStates(p string, d step.DType) string {
 
 // inBackward is an optimizer that runs in backward: gradients do not outlive their parameter's update, and so cannot be
 // added up, unscaled or clipped.
-func (r *resolved) inBackward(t *Training, errs *invalid.List) {
+func (r *work) inBackward(t *Training, errs *invalid.List) {
 	const pointer = "/training/optimizer/in_backward"
 	rc := &r.recipe
 	switch {

@@ -98,7 +98,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 }
 
 // outside is what a process takes on the card outside PyTorch's allocator.
-func (r *resolved) outside() memory.Context {
+func (r *card) outside() memory.Context {
 	return memory.Context{Bytes: r.cuda.Bytes + r.nccl.Bytes, Low: r.cuda.Low + r.nccl.Low, High: r.cuda.High +
 		r.nccl.High}
 }
@@ -116,7 +116,7 @@ type manyGPUs interface {
 }
 
 // microStep is the micro-step that the m-th of the ledger stands for.
-func (r *resolved) microStep(m int64) int64 {
+func (r *layout) microStep(m int64) int64 {
 	if r.parallel == nil {
 		return m
 	}

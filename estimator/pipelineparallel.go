@@ -37,7 +37,7 @@ const namesOfSchedules = "1f1b, gpipe, interleaved-1f1b, interleaved-zero-bubble
 // scheduleOf is the schedule of a job and how many stages each GPU has: one, or where they interleave two unless the
 // job says how many. Source: torchtitan/distributed/pipeline_parallel.py (pipeline_llm), 0.2.0.
 // Megatron-LM interleaves where there are several: megatron/core/pipeline_parallel/schedules.py, 0.14.
-func (r *resolved) scheduleOf(d *Distributed) (order parallel.Order, chunks int64, known bool) {
+func (r *work) scheduleOf(d *Distributed) (order parallel.Order, chunks int64, known bool) {
 	order, known = schedules[strings.ToLower(d.PipelineSchedule)]
 	if r.arch.Megatron() && order == parallel.OneForwardOneBackward && d.VirtualPipeline > 1 {
 		order = parallel.Interleaved
@@ -53,7 +53,7 @@ func (r *resolved) scheduleOf(d *Distributed) (order parallel.Order, chunks int6
 
 // stagesOf are the layers of a GPU's stages; nil where there are more stages than torchtitan makes, or where some GPU
 // would have none. One of several stages may have the embedding or the head alone.
-func (r *resolved) stagesOf(order parallel.Order, stages, chunks, stage int64) []int64 {
+func (r *work) stagesOf(order parallel.Order, stages, chunks, stage int64) []int64 {
 	if chunks > r.arch.Layers || stages > r.arch.Layers {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (r *resolved) stagesOf(order parallel.Order, stages, chunks, stage int64) [
 
 // pipelineFits reads training.distributed.pipeline_parallel with the fields that go with it: what is not modelled is
 // refused.
-func (r *resolved) pipelineFits(t *Training, errs *invalid.List) {
+func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
 	d, m := t.Distributed, meshOf(t)
 	if m.pipeline == 1 {

@@ -31,7 +31,7 @@ func unexpressedDoubt(list []string) doubt {
 }
 
 // recordedDoubts are those about a recording.
-func (r *resolved) recordedDoubts() []doubt {
+func (r *work) recordedDoubts() []doubt {
 	rec := r.arch.Recording()
 	switch {
 	case rec == nil:
@@ -43,7 +43,7 @@ func (r *resolved) recordedDoubts() []doubt {
 }
 
 // recordedModel holds a job with a recording against what is modelled for one.
-func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
+func (r *work) recordedModel(t *Training, errs *invalid.List) {
 	rec := r.arch.Recording()
 	if rec == nil {
 		return
@@ -128,7 +128,7 @@ func (r *resolved) recordedModel(t *Training, errs *invalid.List) {
 }
 
 // ownCheckpoints are those that a recorded module makes itself, around each of its layers.
-func (r *resolved) ownCheckpoints(rec *recording.Recording, asked *Checkpointing, errs *invalid.List) {
+func (r *work) ownCheckpoints(rec *recording.Recording, asked *Checkpointing, errs *invalid.List) {
 	if asked != nil && (asked.Mode != "" && asked.Mode != "full" || asked.Every > 1 || asked.Offload ||
 		asked.Reentrant != nil) {
 		errs.Add("/training/gradient_checkpointing", "conflict", "the recorded module checkpoints each of its layers "+
@@ -154,7 +154,7 @@ func (r *resolved) recordedVersions() {
 
 // refuseRecording turns what a recording that contradicts itself sets off in the replay into an error, where out is the
 // error of the answer: what the reader cannot see, such as a gradient that is larger than its parameter.
-func (r *resolved) refuseRecording(out *error) {
+func (r *work) refuseRecording(out *error) {
 	if r.arch.Recording() == nil {
 		return
 	}

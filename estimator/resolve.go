@@ -1,89 +1,22 @@
 package estimator
 
 import (
-	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/evidence"
 	"github.com/vramplan/vramplan/estimator/invalid"
-	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
-	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
-// resolved is a job with every default filled in.
+// resolved is a job with every default filled in: its parts. A method stands with the part that is all it needs.
 type resolved struct {
-	arch      model.Architecture
-	held      map[release.Switch]bool // of [EventsHolding]
-	recipe    step.Recipe
-	shape     step.Shape
-	optimizer *optim.Optimizer
-	rank      int64 // of galore-adamw
-	clip      bool
-	framework string
-	by        *framework // its row
-	ownLoop   bool       // Input.OwnLoop
-	trl       bool       // the trainer is trl's
-	expand    bool
-	// confidence and reserve are Job.Confidence and Job.ReserveBytes.
-	confidence float64
-	reserve    int64
-	vllm       *colocated // nil where none is on the card
-	// idle says what the job asked for and the library leaves undone.
-	idle []string
-	// reentranceBy is what decided that checkpoints are not reentrant, where a release did.
-	reentranceBy release.Switch
-	// flash: FlashAttention was asked for by name. versions: the job named versions.
-	flash, versions bool
-	// asked is the attention that the job asks for, also where the library has only another.
-	asked step.Attention
-	// cuda is what the context takes. changes are what the named versions do otherwise. stack has the releases of what
-	// is not named; provenOn is the stack whose traces show the family and the recipe with the job's releases, "" where
-	// none does.
-	cuda        memory.Context
-	changes     []string
-	stack       *release.Stack
-	provenOn    string
-	given       map[string]string // training.versions
-	byNumbers   bool              // the model is given as model.dimensions
-	kernelNames int               // of training.kernels
-	// adapted says that the job trains adapters.
-	adapted bool
-	// ownModules says that the framework writes its models itself.
-	ownModules bool
-	// copies is how many GPUs hold the job, 0 for one; nccl is what their communicator takes on each.
-	copies int64
-	nccl   memory.Context
-	// parallel is the strategy, nil on one GPU; fsdp is the same where it is one of the FSDPs.
-	parallel manyGPUs
-	fsdp     *fsdp
-	// beside are the models that stand beside the trained one, and sequences is how many of them a micro-batch of one
-	// has.
-	beside []companion
-	// together is the model that is trained together with the first, nil for none.
-	together  *companion
-	sequences int64
-	// sequence is how many tokens a sequence has of which this GPU has a part; 0 where it has all.
-	sequence int64
-	// widened says that half precision was asked for and is not computed in.
-	widened bool
-	// evaluation is the pass between two steps, nil for none.
-	evaluation *Evaluation
-	// calibration is the one that is not built in, and key what of the job it goes by; the card is missing there.
-	calibration *calibration.Calibration
-	key         calibration.Key
-	// replays are those that are known already; nil where none is remembered.
-	replays *Replays
-	// done is Input.Done, and turn what Input.Admit lent.
-	done <-chan struct{}
-	turn Turn
-	// most is Input.MostRequests, played how many were, and took is Input.took.
-	most, played int64
-	took         *Cost
-	// missing are the cells of the job that no trace has shown.
-	missing []evidence.Cell
-	// fitsOnly, leastOnly, leastIfBeyond, verdictsOnly and everyExpert are those of the Input.
-	fitsOnly, leastOnly, leastIfBeyond, verdictsOnly, everyExpert bool
+	work
+	software
+	layout
+	card
+	company
+	question
+	proof
 }
 
 // resolve turns a job document into what the replay needs, or says everything that is wrong with it.
@@ -95,7 +28,7 @@ func resolve(in *Input) (*resolved, error) {
 		r.diffusion(in, &errs)
 		return r, errs.Err()
 	}
-	r.withoutDiffusion(&in.Job, &errs)
+	withoutDiffusion(&in.Job, &errs)
 	r.arch = architecture(in, &errs)
 	r.recordedVersions()
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
@@ -332,7 +265,7 @@ func (r *resolved) checkpointing(t *Training, errs *invalid.List) {
 	}
 }
 
-func (r *resolved) precision(t *Training, errs *invalid.List) {
+func (r *work) precision(t *Training, errs *invalid.List) {
 	rc := &r.recipe
 	switch t.Precision {
 	case "", PrecisionAMPBF16:
@@ -367,7 +300,7 @@ func unsupported(job *Job, errs *invalid.List) {
 
 // bound refuses jobs whose bytes would not fit into the arithmetic. The largest tensors of a layer and of the
 // loss are formed in floating point first, so that no product can wrap around.
-func (r *resolved) bound(errs *invalid.List) {
+func (r *work) bound(errs *invalid.List) {
 	const limit = 1e15 // bytes; a thousand terabytes
 	a := &r.arch
 	tokens := float64(max(r.shape.Tokens, r.shape.Target))

@@ -6,7 +6,7 @@ import (
 )
 
 // selective is gradient_checkpointing "selective": attention alone is made again in backward.
-func (r *resolved) selective(errs *invalid.List) {
+func (r *work) selective(errs *invalid.List) {
 	const pointer = "/training/gradient_checkpointing"
 	switch {
 	case r.recipe.Compile:
@@ -22,7 +22,7 @@ func (r *resolved) selective(errs *invalid.List) {
 
 // selectiveOps is gradient_checkpointing "selective-op": of every layer the results of attention and of every second
 // matrix product are kept, as torchtitan does by default.
-func (r *resolved) selectiveOps(errs *invalid.List) {
+func (r *work) selectiveOps(errs *invalid.List) {
 	const pointer = "/training/gradient_checkpointing"
 	switch {
 	case r.recipe.Compile:
@@ -38,7 +38,7 @@ func (r *resolved) selectiveOps(errs *invalid.List) {
 
 // selectiveFits refuses products that the policy of "selective-op" would have to be asked about in kernels of their
 // own.
-func (r *resolved) selectiveFits(errs *invalid.List) {
+func (r *work) selectiveFits(errs *invalid.List) {
 	if l := r.arch.LoRA; r.recipe.SelectiveOps && (r.recipe.Kernels.LoRA || l != nil && l.Base != step.NotQuantised) {
 		errs.Add("/training/gradient_checkpointing", "unsupported",
 			"selective-op is not modelled for quantised bases and fused adapters yet; none and full are")

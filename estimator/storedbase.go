@@ -59,7 +59,7 @@ func StoredBase(job Job) Job {
 
 // refuseQuantised refuses to train quantised weights themselves, which take no gradients, and adapters on weights that
 // are stored in a way that nobody has modelled.
-func (r *resolved) refuseQuantised(job *Job, errs *invalid.List) {
+func (r *work) refuseQuantised(job *Job, errs *invalid.List) {
 	const pointer = "/model/hf_config/quantization_config"
 	method := r.arch.Quantised
 	switch l := job.Training.LoRA; {

@@ -20,7 +20,7 @@ func (r *resolved) planned() bool {
 }
 
 // planFits reads training.distributed.tensor_parallel of such a job: what is not modelled is refused.
-func (r *resolved) planFits(t *Training, errs *invalid.List) {
+func (r *work) planFits(t *Training, errs *invalid.List) {
 	const pointer = "/training/distributed/"
 	d, m, a := t.Distributed, meshOf(t), &r.arch
 	if m.world != m.tensor {

@@ -9,7 +9,7 @@ import (
 )
 
 // tensors lists what is alive at moment m, tensors of one kind and size together, largest together first.
-func (r *resolved) tensors(m *play.Moment) []Tensor {
+func (r *work) tensors(m *play.Moment) []Tensor {
 	list := make([]Tensor, 0, len(m.Tensors))
 	for i := range m.Tensors {
 		list = append(list, r.tensor(&m.Tensors[i], m.Backward))
@@ -18,7 +18,7 @@ func (r *resolved) tensors(m *play.Moment) []Tensor {
 }
 
 // tensor describes Count tensors of one kind and size; backward says whether the micro-step had begun its backward.
-func (r *resolved) tensor(t *play.LiveTensor, backward bool) Tensor {
+func (r *work) tensor(t *play.LiveTensor, backward bool) Tensor {
 	out := Tensor{Name: tensorName(t), Component: componentNames[t.Component], Bytes: t.Bytes, Count: t.Count}
 	size := Bytes(t.Bytes).String()
 	if t.Typed {
@@ -62,7 +62,7 @@ func holder(t *play.LiveTensor, backward bool) string {
 
 // shapeText writes the shape of t in the sizes of the job where its elements are a multiple of them: B × T × width,
 // B × heads × T × T, else the number of elements.
-func (r *resolved) shapeText(t *play.LiveTensor) string {
+func (r *work) shapeText(t *play.LiveTensor) string {
 	b, n, h := r.shape.Batch, r.shape.Tokens, r.arch.Heads
 	elements := t.Bytes / t.Dtype.Size()
 	tokens := b * n

@@ -25,7 +25,7 @@ func (ownTurn) Resume() {}
 func (ownTurn) End()    {}
 
 // look lets others have their turn, and says with ErrStopped that nobody waits for the answer any more.
-func (r *resolved) look() error {
+func (r *question) look() error {
 	r.turn.Pace()
 	select {
 	case <-r.done:
@@ -50,7 +50,7 @@ func (r *resolved) admit(in *Input) (end func(), err error) {
 }
 
 // watch is look for those who record; nil where nobody is to be asked.
-func (r *resolved) watch() func() bool {
+func (r *question) watch() func() bool {
 	if r.turn == nil {
 		return nil
 	}

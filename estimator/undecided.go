@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/memory"
 
 // undecided says whether the verdict on a card of the run may depend on the smallest limit, which in b is the least
 // that it can be.
-func (r *resolved) undecided(out *run, b memory.Base) bool {
+func (r *card) undecided(out *run, b memory.Base) bool {
 	for _, c := range out.cards {
 		if f := r.bounded(b, c.group); f.Low <= c.usable && c.usable < f.Device {
 			return true
@@ -15,7 +15,7 @@ func (r *resolved) undecided(out *run, b memory.Base) bool {
 
 // decided says whether the verdicts are the same whatever the smallest limit is from least to most; base is that of a
 // limit.
-func (r *resolved) decided(out *run, least, most int64, base func(limit int64) memory.Base) bool {
+func (r *card) decided(out *run, least, most int64, base func(limit int64) memory.Base) bool {
 	for _, c := range out.cards {
 		high := r.bounded(base(most), c.group)
 		if c.usable >= high.Device {

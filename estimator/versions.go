@@ -146,7 +146,7 @@ func (r *resolved) applyVersions() {
 }
 
 // defaults are the releases of what a job does not name.
-func (r *resolved) defaults() map[string]string {
+func (r *software) defaults() map[string]string {
 	if r.by == nil || len(r.by.releases) == 0 {
 		return r.stack.Releases
 	}
@@ -156,12 +156,12 @@ func (r *resolved) defaults() map[string]string {
 }
 
 // holds says whether a change is in the job's releases.
-func (r *resolved) holds(s release.Switch) bool {
+func (r *software) holds(s release.Switch) bool {
 	return slices.ContainsFunc(r.inReleases(r.defaults()), func(c *release.Change) bool { return c.Switch == s })
 }
 
 // inReleases are the changes that are in the job's releases, or are said to be.
-func (r *resolved) inReleases(defaults map[string]string) []*release.Change {
+func (r *software) inReleases(defaults map[string]string) []*release.Change {
 	found := release.In(r.given, defaults)
 	if len(r.held) == 0 {
 		return found
@@ -179,7 +179,7 @@ func (r *resolved) inReleases(defaults map[string]string) []*release.Change {
 }
 
 // releaseOf is the named release of a library, or the assumed one.
-func (r *resolved) releaseOf(library string, defaults map[string]string) release.Version {
+func (r *software) releaseOf(library string, defaults map[string]string) release.Version {
 	v, ok := release.Parse(r.given[library])
 	if !ok {
 		v, _ = release.Parse(defaults[library])
@@ -191,4 +191,4 @@ func (r *resolved) releaseOf(library string, defaults map[string]string) release
 func reference(s *release.Stack) string { return "torch-" + s.Releases["torch"] }
 
 // transformers is the release of transformers whose models are replayed.
-func (r *resolved) transformers() string { return "transformers " + r.stack.Releases["transformers"] }
+func (r *software) transformers() string { return "transformers " + r.stack.Releases["transformers"] }

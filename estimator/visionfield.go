@@ -12,7 +12,7 @@ const visionLanguage = "vision-language"
 var visionFields = []string{"images", "image_size", "image_tokens", "freeze_vision"}
 
 // vision is what an objective of the kind vision-language says of the pictures in a sequence.
-func (r *resolved) vision(t *Training, errs *invalid.List) {
+func (r *work) vision(t *Training, errs *invalid.List) {
 	const pointer = objectivePointer
 	o := t.Objective
 	asked := o != nil && o.Kind == visionLanguage
@@ -28,7 +28,7 @@ func (r *resolved) vision(t *Training, errs *invalid.List) {
 			"models that do, such as llava", r.arch.Family)
 		return
 	}
-	r.refuseWithPictures(t, errs)
+	refuseWithPictures(t, errs)
 	how := trainer{fields: visionFields}
 	how.unread(visionLanguage, o, errs)
 	if o.PromptTokens != 0 || o.CompletionTokens != 0 {
@@ -78,7 +78,7 @@ func (r *resolved) vision(t *Training, errs *invalid.List) {
 }
 
 // withoutPictures refuses a model that sees where no pictures are said, and pictures where no model sees them.
-func (r *resolved) withoutPictures(o *Objective, errs *invalid.List) {
+func (r *work) withoutPictures(o *Objective, errs *invalid.List) {
 	const pointer = objectivePointer
 	if r.arch.Sees() {
 		errs.Add(pointer, "required",
@@ -93,7 +93,7 @@ func (r *resolved) withoutPictures(o *Objective, errs *invalid.List) {
 }
 
 // refuseWithPictures names what no trace has shown together with pictures.
-func (r *resolved) refuseWithPictures(t *Training, errs *invalid.List) {
+func refuseWithPictures(t *Training, errs *invalid.List) {
 	refuse := func(field, what string) {
 		errs.Add("/training/"+field, "unsupported", "%s is not modelled together with pictures yet; leave it out", what)
 	}
@@ -129,7 +129,7 @@ func (r *resolved) refuseWithPictures(t *Training, errs *invalid.List) {
 
 // picturesFit refuses what the library itself fails in: SmolVLM puts features, which autocast has made half as wide, in
 // embeddings that are float32. Source: transformers/models/smolvlm/modeling_smolvlm.py (inputs_merger), 4.57.
-func (r *resolved) picturesFit(errs *invalid.List) {
+func (r *work) picturesFit(errs *invalid.List) {
 	if rc := &r.recipe; r.arch.Family == "smolvlm" && rc.Autocast && rc.Stored != rc.Compute {
 		errs.Add("/training/states", "conflict",
 			`smolvlm fails under autocast with weights in another type than it computes in; give {"weights": "bf16"} with amp-bf16, or precision bf16`)

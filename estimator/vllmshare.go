@@ -51,7 +51,7 @@ func (j *Job) Aside(g *GPU) int64 {
 // has given back all but what outlives a step, and then takes what the two need together beyond the trainer's most.
 // Source: trl/trainer/grpo_trainer.py (_generate_single_turn: empty_cache, wake_up, sleep), 0.26;
 // trl/generation/vllm_generation.py, 1.16.
-func (r *resolved) aside(run *run, job *Job, g *GPU) int64 {
+func (r *card) aside(run *run, job *Job, g *GPU) int64 {
 	if c := r.vllm; c != nil && c.sleeps {
 		return r.reserve + max(run.ledger.Steady+c.on(g)-run.figures.Reserved, 0)
 	}

@@ -147,6 +147,11 @@ func (m *albert) shared(t *step.Tape, l *bertLayer, x step.T) step.T {
 	for _, local := range locals {
 		t.Drop(local)
 	}
+	// AlbertAttention keeps the probabilities of eager attention to itself before transformers 5. Source:
+	// transformers/models/albert/modeling_albert.py, 4.57.6.
+	if !t.Recipe.Software.ReassignsScores {
+		dropSecond(t)
+	}
 	t.In(step.PartMLP)
 	act := l.intermediate(t, m.a, attended)
 	down := l.down.forward(t, act)
@@ -158,6 +163,6 @@ func (m *albert) shared(t *step.Tape, l *bertLayer, x step.T) step.T {
 	for _, local := range [...]step.T{sum, down, attended} {
 		t.Drop(local)
 	}
-	dropProbabilities(t)
+	dropSecond(t)
 	return y
 }

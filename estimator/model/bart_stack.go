@@ -189,7 +189,9 @@ func (s *bartStack) attention(t *step.Tape, at *bartAttention, x, source step.T,
 	var context step.T
 	probabilities = step.NoTensor
 	if t.Recipe.Attention == step.AttentionEager {
-		context, probabilities = t.EncoderAttention(q, k, v, h, to.mask, s.m.a.AttentionDropout)
+		var scores step.T
+		context, probabilities, scores = t.EncoderAttention(q, k, v, h, to.mask, s.m.a.AttentionDropout)
+		t.Drop(scores)
 	} else {
 		context = t.TokensFirst(t.SDPA(q, k, v, h, to.mask, s.m.a.AttentionDropout), h, to.mask != nil)
 	}

@@ -43,9 +43,13 @@ func (m *bert) layer(t *step.Tape, i int, x step.T) step.T {
 // dropProbabilities lets go of the probabilities of eager attention where the layer does not return them: transformers
 // 5 ends their variable with the layer's function.
 func dropProbabilities(t *step.Tape) {
-	if !t.Recipe.Software.ReassignsScores {
-		return
+	if t.Recipe.Software.ReassignsScores {
+		dropSecond(t)
 	}
+}
+
+// dropSecond lets go of the probabilities, of attention that made any.
+func dropSecond(t *step.Tape) {
 	if probabilities, eager := t.Second(); eager {
 		t.Drop(probabilities)
 	}
@@ -105,22 +109,23 @@ func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x ste
 	return y
 }
 
-// attend is attention, which leaves queries, keys and values to its caller.
-func (l *bertLayer) attend(t *step.Tape, a *Architecture, mask *step.T, x step.T) (y step.T, locals [3]step.T) {
+// attend is attention, which leaves queries, keys, values and scores to its caller.
+func (l *bertLayer) attend(t *step.Tape, a *Architecture, mask *step.T, x step.T) (y step.T, locals [4]step.T) {
 	heads := a.geometry()
 	eager := t.Recipe.Attention == step.AttentionEager
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads, mask != nil)
 	q := t.Heads(l.q.forward(t, x), copiesQV)
 	k := l.k.keys(t, x, copiesK)
 	v := t.Heads(l.v.forward(t, x), copiesQV)
+	scores := step.NoTensor
 	if eager {
 		var probabilities step.T
-		y, probabilities = t.EncoderAttention(q, k, v, heads, mask, a.AttentionDropout)
+		y, probabilities, scores = t.EncoderAttention(q, k, v, heads, mask, a.AttentionDropout)
 		t.AlsoReturns(probabilities)
 	} else {
 		y = t.TokensFirst(t.SDPA(q, k, v, heads, mask, a.AttentionDropout), heads, mask != nil)
 	}
-	return y, [3]step.T{q, k, v}
+	return y, [4]step.T{scores, q, k, v}
 }
 
 // intermediate is BertIntermediate.

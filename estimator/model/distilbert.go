@@ -158,8 +158,9 @@ func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 		q = scaled
 		y, locals = t.FilledAttention(q, k, v, heads, m.a.AttentionDropout)
 	case t.Recipe.Attention == step.AttentionEager:
-		var probabilities step.T
-		y, probabilities = t.EncoderAttention(q, k, v, heads, m.mask, m.a.AttentionDropout)
+		var probabilities, scores step.T
+		y, probabilities, scores = t.EncoderAttention(q, k, v, heads, m.mask, m.a.AttentionDropout)
+		t.Drop(scores)
 		t.AlsoReturns(probabilities)
 	default:
 		y = t.TokensFirst(t.SDPA(q, k, v, heads, m.mask, m.a.AttentionDropout), heads, m.mask != nil)

@@ -84,16 +84,16 @@ func (t *Tape) unfoldHeads(x T, h Heads) T {
 }
 
 // EncoderAttention is BERT's attention written out: softmax(q·kᵀ/√d + mask)·v, every step of which is a statement of
-// its own, so that the masked scores stay in a variable until the function returns. It also returns the probabilities.
-// Sources: transformers/models/bert/modeling_bert.py (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which
-// has one variable for scores and probabilities.
-func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities T) {
+// its own. It also returns the probabilities, and the masked scores, whose variable lasts until the function returns;
+// NoTensor where that variable has become the probabilities. Sources: transformers/models/bert/modeling_bert.py
+// (BertSelfAttention), 4.57; (eager_attention_forward), 5.23, which has one variable for scores and probabilities.
+func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y, probabilities, scores T) {
 	queries, keys := t.lengths(h)
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
 	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
 	t.Drop(qc)
 	t.Drop(kc)
-	scores := t.MulScalar(products, LabelAttentionScores)
+	scores = t.MulScalar(products, LabelAttentionScores)
 	t.Drop(products)
 	if mask != nil {
 		masked := t.Add(scores, *mask, LabelAttentionScores)
@@ -103,6 +103,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 	p := t.AutocastSoftmax(scores)
 	if t.Recipe.Software.ReassignsScores {
 		t.Drop(scores)
+		scores = NoTensor
 	}
 	probabilities = t.Dropout(p, dropout)
 	t.Drop(p)
@@ -111,11 +112,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 	product := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
 	t.Drop(vc)
 	t.Drop(ph)
-	y = t.unfoldHeads(product, h)
-	if !t.Recipe.Software.ReassignsScores {
-		t.Drop(scores)
-	}
-	return y, probabilities
+	return t.unfoldHeads(product, h), probabilities, scores
 }
 
 // CopiesEncoderGradient says whether the gradients of queries and values, and of keys, are copied before the linear
