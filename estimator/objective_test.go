@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -257,5 +258,29 @@ func TestGenerationGrows(t *testing.T) {
 	few, many, elsewhere := most("transformers", 1), most("transformers", 8), most("vllm-server", 1)
 	if few == 0 || many <= few || elsewhere != 0 {
 		t.Errorf("4 completions: %d, 32: %d, on another machine: %d", few, many, elsewhere)
+	}
+}
+
+// TestDropoutOfAdaptersGoesWithTheRest holds that trainers which switch dropout off switch that of adapters off, too.
+func TestDropoutOfAdaptersGoesWithTheRest(t *testing.T) {
+	for _, c := range []struct {
+		kind     string
+		switched bool
+	}{{"dpo", true}, {"kto", true}, {"cpo", true}, {"orpo", true}, {"grpo", false}} {
+		peak := func(dropout float64) int64 {
+			var job Job
+			document := fmt.Sprintf(`{"model": {"hf_config": {"model_type": "llama", "hidden_size": 256,
+				"intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000}},
+				"training": {"micro_batch": 4, "precision": "bf16", "gradient_checkpointing": "none",
+				"lora": {"rank": 8, "target_modules": ["q_proj", "v_proj"], "dropout": %g},
+				"objective": {"kind": %q, "prompt_tokens": 64, "completion_tokens": 64}}}`, dropout, c.kind)
+			if err := json.Unmarshal([]byte(document), &job); err != nil {
+				t.Fatal(err)
+			}
+			return mustEstimate(t, Input{Job: job}).Peak.AllocatedBytes
+		}
+		if without, with := peak(0), peak(0.05); (without == with) != c.switched {
+			t.Errorf("%s: %d bytes without dropout, %d with it", c.kind, without, with)
+		}
 	}
 }

@@ -53,6 +53,11 @@ func withObjective(job Job, errs *invalid.List) Job {
 		t.GradientCheckpointing = &Checkpointing{Mode: "full"}
 	}
 	t.Framework = cmp.Or(t.Framework, "trl")
+	if trainers[kind].undropped && t.LoRA != nil && t.LoRA.Dropout < 1 { // adapters' dropout is a module like others
+		adapters := *t.LoRA
+		adapters.Dropout = min(adapters.Dropout, 0)
+		t.LoRA = &adapters
+	}
 	if _, named := t.Versions["trl"]; !named && trainers[kind].until != "" {
 		t.Versions = maps.Clone(t.Versions)
 		if t.Versions == nil {
@@ -75,7 +80,7 @@ type trainer struct {
 	fields []string
 	// until is the first release of trl that the replay is not of; "" is none.
 	until string
-	// undropped says that the trainer switches dropout off (disable_dropout).
+	// undropped says that the trainer switches dropout off (disable_dropout), that of adapters, too.
 	undropped bool
 	// sequences is how many of them a micro-batch of one has.
 	sequences int64

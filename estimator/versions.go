@@ -53,18 +53,21 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.WidensWorkspaces:     func(r *resolved) bool { return set(&r.recipe.Software.WidensWorkspaces) },
 	release.PrefersCuDNN:         func(r *resolved) bool { return set(&r.recipe.Software.PrefersCuDNN) },
 	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
-	release.SumsMask:             func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
-	release.OffsetsPositions:     func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
-	release.KeepsFrequencies:     func(r *resolved) bool { return set(&r.recipe.Software.KeepsFrequencies) },
-	release.UntiesBias:           func(r *resolved) bool { return set(&r.recipe.Software.UntiesBias) },
-	release.ScalesInEmbedding:    func(r *resolved) bool { return set(&r.recipe.Software.ScalesInEmbedding) },
-	release.GathersSegments:      func(r *resolved) bool { return set(&r.recipe.Software.GathersSegments) },
-	release.RenamesViT:           func(r *resolved) bool { return set(&r.recipe.Software.RenamesViT) },
-	release.LaysKeysOutFirst:     func(r *resolved) bool { return set(&r.recipe.Software.LaysKeysOutFirst) },
-	release.DropsMaskBuffers:     func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
-	release.MasksByLibrary:       func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
-	release.DeclaresHeadsFirst:   func(r *resolved) bool { return set(&r.recipe.Software.DeclaresHeadsFirst) },
-	release.ReassignsScores:      func(r *resolved) bool { return set(&r.recipe.Software.ReassignsScores) },
+	release.PlainPictureLoss: func(r *resolved) bool {
+		return r.arch.Family == "gemma3" && r.arch.Sees() && set(&r.recipe.Software.PlainPictureLoss)
+	},
+	release.SumsMask:           func(r *resolved) bool { return set(&r.recipe.Software.SumsMask) },
+	release.OffsetsPositions:   func(r *resolved) bool { return set(&r.recipe.Software.OffsetsPositions) },
+	release.KeepsFrequencies:   func(r *resolved) bool { return set(&r.recipe.Software.KeepsFrequencies) },
+	release.UntiesBias:         func(r *resolved) bool { return set(&r.recipe.Software.UntiesBias) },
+	release.ScalesInEmbedding:  func(r *resolved) bool { return set(&r.recipe.Software.ScalesInEmbedding) },
+	release.GathersSegments:    func(r *resolved) bool { return set(&r.recipe.Software.GathersSegments) },
+	release.RenamesViT:         func(r *resolved) bool { return set(&r.recipe.Software.RenamesViT) },
+	release.LaysKeysOutFirst:   func(r *resolved) bool { return set(&r.recipe.Software.LaysKeysOutFirst) },
+	release.DropsMaskBuffers:   func(r *resolved) bool { return set(&r.recipe.Software.DropsMaskBuffers) },
+	release.MasksByLibrary:     func(r *resolved) bool { return set(&r.recipe.Software.MasksByLibrary) },
+	release.DeclaresHeadsFirst: func(r *resolved) bool { return set(&r.recipe.Software.DeclaresHeadsFirst) },
+	release.ReassignsScores:    func(r *resolved) bool { return set(&r.recipe.Software.ReassignsScores) },
 	release.ReturnsProbabilities: func(r *resolved) bool {
 		set(&r.recipe.Software.ReturnsProbabilities)
 		if r.arch.SDPAOnly && r.arch.InterfacesLater {

@@ -19,6 +19,10 @@ const smallSmolVLM = `{"model_type": "smolvlm", "image_token_id": 900, "scale_fa
 const smallQwenVL = `{"model_type": "qwen2_5_vl", "hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 1000,
 	"vision_config": {"depth": 3, "hidden_size": 80, "intermediate_size": 212, "num_heads": 5, "out_hidden_size": 96, "fullatt_block_indexes": [1]}}`
 
+const smallGemma3 = `{"model_type": "gemma3", "mm_tokens_per_image": 4, "image_token_index": 900,
+	"text_config": {"hidden_size": 96, "intermediate_size": 176, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 24, "vocab_size": 1000, "sliding_window": 16},
+	"vision_config": {"hidden_size": 80, "intermediate_size": 208, "num_hidden_layers": 3, "num_attention_heads": 5, "image_size": 56, "patch_size": 14, "vision_use_head": false}}`
+
 func visionJob(t *testing.T, config, training string) Job {
 	t.Helper()
 	var job Job
@@ -54,6 +58,11 @@ func TestPicturesAreRefused(t *testing.T) {
 			"/training/lora/base_precision", "bf16"},
 		{"compiled", smallLlava, `"compile": {"model": true}, ` + good, "/training/compile", "pictures"},
 		{"weights that the library fails with", smallSmolVLM, good, "/training/states", "fails under autocast"},
+		{"patches that make no squares", strings.Replace(smallGemma3, `_image": 4`, `_image": 5`, 1), good,
+			"/model/hf_config/mm_tokens_per_image", "square"},
+		{"a tower's head", strings.Replace(smallGemma3, `"vision_use_head": false`, `"vision_use_head": true`, 1), good,
+			"/model/hf_config/vision_config/vision_use_head", "false"},
+		{"Gemma 3 compiled", smallGemma3, `"compile": {"model": true}, ` + good, "/training/compile", "pictures"},
 		{"no size where there is no default", smallQwenVL, good, "/training/objective/image_size", "missing"},
 		{"a size that no processor makes", smallQwenVL, `"objective": {"kind": "vision-language", "image_size": [100, 112]}`,
 			"/training/objective/image_size", "multiples of [28, 28]"},

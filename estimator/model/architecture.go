@@ -152,6 +152,8 @@ func (a *Architecture) Uncompiled() string {
 		return "compiled mixtures of experts are not modelled yet; the experts' routing breaks the graph"
 	case a.classesOfDecoder():
 		return "a compiled decoder with a head for classes is not modelled; leave compile out"
+	case a.Sees():
+		return uncompiledSeeing
 	case a.family != nil:
 		return a.family.uncompiled
 	}

@@ -177,8 +177,11 @@ type handed struct {
 	embedded step.T
 	// positions are those of the tokens, nil where the decoder makes them.
 	positions []step.T
-	// mask is the layers', nil where the decoder makes it; it is one of locals.
-	mask *step.T
+	// mask is the layers', nil where the decoder makes it; it is one of locals, as is sliding, that of layers with a
+	// window where it is another.
+	mask, sliding *step.T
+	// loss is the model's own, which may return other logits, nil where it is that of all decoders.
+	loss func(t *step.Tape, logits, labels step.T) (returned, loss step.T)
 	// locals are what the caller's variables hold besides.
 	locals []step.T
 }
@@ -193,6 +196,8 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	var masks []step.T
 	if m.full, m.sliding = (around{mask: given.mask}), (around{mask: given.mask}); given.mask == nil {
 		masks = m.makeMasks(t, embedded.Dtype())
+	} else if given.sliding != nil {
+		m.sliding.mask = given.sliding
 	}
 	x := t.Hold(embedded)
 	if m.drops {
@@ -236,7 +241,12 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	default:
 		logits = m.scaleLogits(t, t.CloseSection(step.HeadSection, m.head.logits(t, normed)))
 	}
-	loss := t.CausalLMLoss(logits, labels)
+	var loss step.T
+	if given.loss != nil {
+		logits, loss = given.loss(t, logits, labels)
+	} else {
+		loss = t.CausalLMLoss(logits, labels)
+	}
 	t.Drop(normed)
 	return loss, append([]step.T{logits, t.Hold(loss)}, m.cache...)
 }

@@ -1,10 +1,6 @@
 package model
 
-import (
-	"maps"
-
-	"github.com/vramplan/vramplan/estimator/step"
-)
+import "github.com/vramplan/vramplan/estimator/step"
 
 // Gemma: embeddings times √d, norms that count from 1 and a GELU in the gate.
 // Source: transformers/models/gemma/modeling_gemma.py, configuration_gemma.py, 4.57.
@@ -43,28 +39,6 @@ var gemma2Family = family{keys: commonKeys, classes: classifyingLM, build: build
 var gemma3TextFamily = family{keys: commonKeys, classes: scoringLM,
 	build: buildGemma3, read: readGemma3,
 	defaults: gemma3Defaults}
-
-// Gemma 3 with a text_config: the text model alone. The class that has the vision tower, too, is not described.
-var gemma3Family = family{keys: commonKeys, build: buildGemma3, defaults: gemma3Defaults,
-	numbers: func(_ *Preset, c map[string]any) {
-		text := maps.Clone(c)
-		clear(c)
-		c["text_config"] = text
-	},
-	read: func(c *config, a *Architecture) {
-		if c.given["vision_config"] != nil {
-			c.errs.Add(c.pointer+"/vision_config", "unsupported",
-				"the vision tower is not modelled; for the text model, give the object under text_config as hf_config")
-		}
-		text, ok := c.given["text_config"].(map[string]any)
-		if !ok {
-			c.errs.Add(c.pointer+"/text_config", "required",
-				"text_config is the object that describes the text model, not %s", describe(c.given["text_config"]))
-			return
-		}
-		readGemma3(&config{given: text, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config",
-			read: map[string]bool{}}, a)
-	}}
 
 // Source: transformers/models/gemma3/configuration_gemma3.py (Gemma3TextConfig), 4.57.
 var gemma3Defaults = map[string]any{

@@ -11,6 +11,8 @@ type siglip struct {
 	places  step.Weight
 	tower   clip
 	after   norm
+	// turned says that the gradient of the last hidden states comes with the channels outermost, too.
+	turned bool
 }
 
 var siglipVisionDefaults = map[string]any{
@@ -75,7 +77,11 @@ func (m *siglip) look(t *step.Tape, pixels step.T) step.T {
 	embedded := t.Hold(x)
 	x = m.tower.vision.forward(t, x, step.Besides{})
 	t.In(step.PartNorm)
-	y := t.TransposedLayerNorm(x, m.after.w, m.after.b)
+	norm := (*step.Tape).TransposedLayerNorm
+	if m.turned {
+		norm = (*step.Tape).LayerNormBetweenTransposed
+	}
+	y := norm(t, x, m.after.w, m.after.b)
 	t.Drop(x)
 	t.Drop(embedded)
 	return y

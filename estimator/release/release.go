@@ -32,6 +32,7 @@ const (
 	WidensWorkspaces     Switch = "widens-workspaces"
 	PrefersCuDNN         Switch = "prefers-cudnn-attention"
 	BroadcastsMask       Switch = "broadcasts-mask"
+	PlainPictureLoss     Switch = "plain-picture-loss"
 	SumsMask             Switch = "sums-mask"
 	OffsetsPositions     Switch = "offsets-positions"
 	IgnoresCheckpointing Switch = "ignores-checkpointing"

@@ -196,6 +196,13 @@ func transformersChanges() []Change {
 			Shown:  "traces of ModernBERT",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: PlainPictureLoss,
+			What: "Gemma 3 with pictures computes the loss of all decoders in transformers 5.23, and not of logits that " +
+				"it has made float32 and chosen by the batch's mask",
+			Source: "models/gemma3/modeling_gemma3.py (Gemma3ForConditionalGeneration.forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of Gemma 3 with pictures",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: MasksIdleWindow,
 			What: "Qwen2-MoE of transformers 5.23 makes the mask of a window of no tokens beside that of its layers, " +
 				"which all see everything",

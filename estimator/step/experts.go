@@ -107,6 +107,11 @@ func (t *Tape) gatherRows(x T, d int64, view bool, indices ...T) T {
 
 // scatterScratch is what index_put_ with accumulate takes to add n values into rows slots that dims indices name.
 func (o op) scatterScratch(n, rows int64, dims int) op {
+	return o.scatterPlaces(n, dims).scatterSorted(n, rows)
+}
+
+// scatterPlaces makes one index of those of all dimensions.
+func (o op) scatterPlaces(n int64, dims int) op {
 	ids := n * I64.Size()
 	for k := range dims {
 		const remainder, product = 12, 13
@@ -115,6 +120,12 @@ func (o op) scatterScratch(n, rows int64, dims int) op {
 			o.free(product - 2)
 		}
 	}
+	return o
+}
+
+// scatterSorted sorts that index and adds.
+func (o op) scatterSorted(n, rows int64) op {
+	ids := n * I64.Size()
 	o.alloc(1, ids, LabelRouting).alloc(2, ids, LabelRouting).alloc(3, ids, LabelRouting).
 		scratch(o.t.indexSortScratch(n, rows), LabelRouting)
 	return o.free(3).free(2).free(1).free(13)

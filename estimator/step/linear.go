@@ -101,6 +101,20 @@ func (t *Tape) Conv1D(x T, w, b Weight, l Label) T {
 	return t.product(input, weight, bias, true, true, w.Rows, w.Cols, l)
 }
 
+// TimesParameter is torch.matmul(x, w) of a parameter with a row for each input and of a transposed view of x: where it
+// is of several pictures, it is laid out for a parameter that is trained, and multiplied one by one by another.
+// Source: aten/src/ATen/native/LinearAlgebra.cpp (should_fold), torch 2.9.
+func (t *Tape) TimesParameter(x T, w Weight, l Label) T {
+	weight := t.weight(w)
+	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
+	folds := weight.edge != noEdge
+	if t.Shape.Batch > 1 && folds {
+		defer t.Drop(input)
+		input = t.Contiguous(input)
+	}
+	return t.product(input, weight, NoTensor, false, folds, w.Rows, w.Cols, l)
+}
+
 // product is mm or addmm; it takes over input, weight and bias. folds says that views make a matrix of the input.
 func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64, l Label) T {
 	rows := input.numel / in

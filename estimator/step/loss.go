@@ -153,3 +153,37 @@ func (t *Tape) runHead(x T, run func(x T) T) T {
 	}
 	return y
 }
+
+// AttendedLoss is the cross-entropy of the logits but the last of each sequence, of which rows are chosen by the mask
+// of the batch, and of the labels that follow, chosen alike.
+// Sources: transformers/models/gemma3/modeling_gemma3.py (Gemma3ForConditionalGeneration.forward), 4.57;
+// aten/src/ATen/native/cuda/Indexing.cu (index_put_with_sort_kernel), torch 2.9.
+func (t *Tape) AttendedLoss(logits, labels T) T {
+	n := t.Shape.Batch * (t.Shape.Tokens - 1)
+	cut := t.Slice(logits, logits.numel/t.Shape.Tokens*(t.Shape.Tokens-1))
+	mask := t.fresh(n, Bool, LabelInput)
+	chosen := t.maskedRows(cut, mask, n)
+	t.Drop(cut)
+	t.Drop(mask)
+	mask = t.fresh(n, Bool, LabelInput)
+	indices := t.indicesOf(n, n, 2, false)
+	targets := t.fresh(n, I64, LabelInput)
+	t.Drop(indices)
+	t.Drop(mask)
+	loss := t.CrossEntropy(chosen, targets)
+	t.Drop(chosen)
+	t.Drop(targets)
+	return loss
+}
+
+// maskedRows is x[mask] of all n rows. It keeps the mask, whose places are counted again in backward.
+func (t *Tape) maskedRows(x, mask T, n int64) T {
+	indices := t.indicesOf(n, n, 2, false)
+	y := t.wide(x.numel, x.dtype, LabelLogitsFloat)
+	t.Drop(indices)
+	const whole, count, places = 0, 4, 5
+	o := t.op(x).save(mask).alloc(whole, x.bytes(), LabelLogitsGradient).alloc(count, 4, LabelRouting).
+		scratch(t.countScratch(n), LabelReduction).alloc(places, 2*n*I64.Size(), LabelRouting).
+		scratch(t.selectScratch(n), LabelReduction).free(count).scatterPlaces(n, 2).free(places)
+	return o.scatterSorted(n, n).send(whole, 0).out(y, 0)
+}

@@ -200,3 +200,16 @@ func (t *Tape) InputGradient(x T) T {
 
 // Indices is mask.nonzero() of n entries, chosen of which are true.
 func (t *Tape) Indices(n, chosen int64) T { return t.indicesOf(n, chosen, 1, false) }
+
+// AveragePool is nn.AvgPool2d over squares of patches that lie channels first, of whose result, numel elements, rows are
+// views again: the gradient of several pictures, which comes as rows, is laid out first. It keeps its input.
+// Source: aten/src/ATen/native/cuda/AveragePool2d.cu (avg_pool2d_backward_out_cuda), torch 2.9.
+func (t *Tape) AveragePool(x T, numel int64) T {
+	y := t.fresh(numel, x.dtype, LabelElementwise)
+	const ofX, gradient = 0, 1
+	o := t.op(x).save(x).alloc(ofX, x.bytes(), LabelInputGradient)
+	if t.Shape.Batch > 1 {
+		o.alloc(gradient, numel*x.dtype.Size(), LabelContiguous).free(gradient)
+	}
+	return o.send(ofX, 0).out(y, 0)
+}

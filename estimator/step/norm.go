@@ -11,6 +11,11 @@ func (t *Tape) TransposedLayerNorm(x T, w, b Weight) T {
 	return t.exec.norm(t, transposedLayerNorm, x, w, b, w.Rows)
 }
 
+// LayerNormBetweenTransposed is the same where the gradient of what it returns is transposed, too, and copied.
+func (t *Tape) LayerNormBetweenTransposed(x T, w, b Weight) T {
+	return t.exec.norm(t, layerNormBetweenTransposed, x, w, b, w.Rows)
+}
+
 // norm is a kind of norm over rows of width elements of x, with the gain w and the bias b where they exist.
 type norm struct {
 	// rms says that it leaves the mean where it is.
@@ -21,15 +26,16 @@ type norm struct {
 
 // The norms, each as its library writes it.
 var (
-	layerNorm           = &norm{written: (*Tape).layerNorm}
-	transposedLayerNorm = &norm{written: (*Tape).transposedLayerNorm}
-	layerNormFromOne    = &norm{written: (*Tape).layerNormFromOne}
-	headsNorm           = &norm{written: (*Tape).headsNorm}
-	plainLayerNorm      = &norm{written: (*Tape).plainLayerNorm}
-	cohereLayerNorm     = &norm{written: (*Tape).cohereLayerNorm}
-	rmsNorm             = &norm{rms: true, written: (*Tape).rmsNorm}
-	wideRMSNorm         = &norm{rms: true, written: (*Tape).wideRMSNorm}
-	gemmaRMSNorm        = &norm{rms: true, written: (*Tape).gemmaRMSNorm}
+	layerNorm                  = &norm{written: (*Tape).layerNorm}
+	transposedLayerNorm        = &norm{written: (*Tape).transposedLayerNorm}
+	layerNormBetweenTransposed = &norm{written: (*Tape).layerNormBetweenTransposed}
+	layerNormFromOne           = &norm{written: (*Tape).layerNormFromOne}
+	headsNorm                  = &norm{written: (*Tape).headsNorm}
+	plainLayerNorm             = &norm{written: (*Tape).plainLayerNorm}
+	cohereLayerNorm            = &norm{written: (*Tape).cohereLayerNorm}
+	rmsNorm                    = &norm{rms: true, written: (*Tape).rmsNorm}
+	wideRMSNorm                = &norm{rms: true, written: (*Tape).wideRMSNorm}
+	gemmaRMSNorm               = &norm{rms: true, written: (*Tape).gemmaRMSNorm}
 )
 
 func (eager) norm(t *Tape, n *norm, x T, w, b Weight, width int64) T {
@@ -37,14 +43,27 @@ func (eager) norm(t *Tape, n *norm, x T, w, b Weight, width int64) T {
 }
 
 func (t *Tape) layerNorm(x T, w, b Weight, width int64) T {
-	return t.layerNormOf(x, w, b, width, false)
+	return t.layerNormOf(x, w, b, width, rowsDense)
 }
 
 func (t *Tape) transposedLayerNorm(x T, w, b Weight, width int64) T {
-	return t.layerNormOf(x, w, b, width, true)
+	return t.layerNormOf(x, w, b, width, rowsTransposed)
 }
 
-func (t *Tape) layerNormOf(x T, w, b Weight, width int64, transposed bool) T {
+func (t *Tape) layerNormBetweenTransposed(x T, w, b Weight, width int64) T {
+	return t.layerNormOf(x, w, b, width, bothTransposed)
+}
+
+// rowLayout is how the rows of a norm's input, and of the gradient of its output, lie.
+type rowLayout uint8
+
+const (
+	rowsDense rowLayout = iota
+	rowsTransposed
+	bothTransposed
+)
+
+func (t *Tape) layerNormOf(x T, w, b Weight, width int64, rows rowLayout) T {
 	if t.Recipe.Kernels.LayerNorm {
 		return t.fusedLayerNorm(x, w, b)
 	}
@@ -54,7 +73,7 @@ func (t *Tape) layerNormOf(x T, w, b Weight, width int64, transposed bool) T {
 	}
 	weight := t.autocastTo(t.Parameter(w), F32, LabelWeightCopy)
 	input := t.autocastTo(x, F32, LabelCast)
-	y := t.normRows([3]T{input, weight, bias}, b.Exists(), width, transposed)
+	y := t.normRows([3]T{input, weight, bias}, b.Exists(), width, rows)
 	for _, x := range [...]T{input, weight, bias} {
 		t.Drop(x)
 	}
@@ -62,8 +81,8 @@ func (t *Tape) layerNormOf(x T, w, b Weight, width int64, transposed bool) T {
 }
 
 // normRows is the kernel of a LayerNorm on input, gain and, if biased, bias, over rows of width elements.
-func (t *Tape) normRows(ins [3]T, biased bool, width int64, transposed bool) T {
-	input, n := ins[0], 2
+func (t *Tape) normRows(ins [3]T, biased bool, width int64, lie rowLayout) T {
+	input, n, transposed := ins[0], 2, lie != rowsDense
 	if biased {
 		n = 3
 	}
@@ -77,7 +96,7 @@ func (t *Tape) normRows(ins [3]T, biased bool, width int64, transposed bool) T {
 	rstd := t.fresh(rows, F32, LabelNormStatistics)
 	t.Drop(dense)
 	o := t.op(ins[:n]...).save(input, mean, rstd).save(ins[1:n]...)
-	const copied = 4
+	const copied, gradient = 4, 10
 	if transposed {
 		o.alloc(copied, input.bytes(), LabelContiguous)
 	}
@@ -89,7 +108,13 @@ func (t *Tape) normRows(ins [3]T, biased bool, width int64, transposed bool) T {
 			o.alloc(k, ins[k].bytes(), LabelWeightGradient).send(k, k)
 		}
 	}
+	if lie == bothTransposed {
+		o.alloc(gradient, input.bytes(), LabelContiguous)
+	}
 	o.tallNorm(n, rows, width, input.dtype)
+	if lie == bothTransposed {
+		o.free(gradient)
+	}
 	if transposed {
 		o.free(copied)
 	}
@@ -120,7 +145,7 @@ func (t *Tape) layerNormFromOne(x T, w, b Weight, width int64) T {
 		t.Drop(gain)
 		gain = NoTensor
 	}
-	y := t.normRows([3]T{input, weight, bias}, true, width, false)
+	y := t.normRows([3]T{input, weight, bias}, true, width, rowsDense)
 	for _, local := range [...]T{input, weight, bias, gain} {
 		t.Drop(local)
 	}

@@ -32,6 +32,9 @@ type Software struct {
 	SumsMask bool
 	// BroadcastsMask makes masks of rows and columns that are broadcast, not of single indices.
 	BroadcastsMask bool
+	// PlainPictureLoss has Gemma 3 with pictures compute the loss that all decoders have, not that of tokens that are
+	// chosen by the mask.
+	PlainPictureLoss bool
 	// OffsetsPositions adds what the cache has seen to the positions, which are so made twice.
 	OffsetsPositions bool
 	// MultipliesAngles computes the angles of rotary embeddings by an elementwise product instead of a batched one.

@@ -1,0 +1,156 @@
+package model
+
+import (
+	"maps"
+	"math"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// Gemma 3 with a text_config: the text model alone or, where vision_config stands beside it, behind a SigLIP tower whose
+// patches are averaged over squares, normed and multiplied by a matrix. Tokens of one picture see each other, for which
+// the model makes a mask for either kind of layers. Source: transformers/models/gemma3/modeling_gemma3.py,
+// configuration_gemma3.py, 4.57 and 5.23.
+var gemma3Family = family{keys: commonKeys, build: buildAnyGemma3, defaults: gemma3Defaults,
+	classes:    []string{classCausalLM, classLMHead, classConditional},
+	uncompiled: "",
+	numbers: func(_ *Preset, c map[string]any) {
+		text := maps.Clone(c)
+		clear(c)
+		c["text_config"] = text
+	},
+	pictureTokens: func(a *Architecture, height, width int64) (int64, string) {
+		own := a.own.(seeing)
+		return own.own.(gemma3Options).tokens, own.picture.squareOnly(height, width)
+	},
+	read: (*config).gemma3}
+
+// gemma3Options is what only Gemma 3 with pictures has.
+type gemma3Options struct {
+	// tokens are those of a picture.
+	tokens int64
+	// beyond says that the token that stands for a picture has no row in the embedding.
+	beyond bool
+}
+
+func (c *config) gemma3(a *Architecture) {
+	given, ok := c.given["text_config"].(map[string]any)
+	if !ok {
+		c.errs.Add(c.pointer+"/text_config", "required",
+			"text_config is the object that describes the text model, not %s", describe(c.given["text_config"]))
+		return
+	}
+	if c.given["vision_config"] == nil {
+		if a.Class == classConditional {
+			c.errs.Add(c.pointer+"/vision_config", "required", "the class that sees has a tower, which vision_config "+
+				"describes; for the text model alone, give the object under text_config as hf_config")
+		}
+		readGemma3(&config{given: given, defaults: c.defaults, errs: c.errs, pointer: c.pointer + "/text_config",
+			read: map[string]bool{}}, a)
+		return
+	}
+	text := c.textModel(a, "gemma3_text", map[string]*family{"gemma3_text": &gemma3TextFamily})
+	own := c.siglipVision()
+	seen := &config{given: c.given, defaults: gemma3SeeingDefaults, errs: c.errs, pointer: c.pointer,
+		read: c.read}
+	options := gemma3Options{tokens: seen.integer("mm_tokens_per_image", maxRows)}
+	if side := int64(math.Sqrt(float64(options.tokens))); side < 1 || own.picture.patch < 1 ||
+		own.picture.image/own.picture.patch%side != 0 || side*side != options.tokens {
+		c.errs.Add(c.pointer+"/mm_tokens_per_image", "out_of_range", "mm_tokens_per_image is %d; the patches of a "+
+			"picture are averaged over squares, so that it is a square number whose root divides their number a side",
+			options.tokens)
+	}
+	id, _ := seen.value("image_token_index")
+	number, _ := id.(float64)
+	options.beyond = number >= float64(a.Vocabulary)
+	own.own = options
+	if text != nil {
+		a.seen(text, own)
+	}
+}
+
+// Source: transformers/models/gemma3/configuration_gemma3.py (Gemma3Config), 4.57.
+var gemma3SeeingDefaults = map[string]any{"mm_tokens_per_image": 256.0, "image_token_index": 262144.0}
+
+// gemma3 is Gemma3ForConditionalGeneration.
+type gemma3 struct {
+	own       seeing
+	options   gemma3Options
+	tower     *siglip
+	projector step.Weight
+	norm      norm
+	text      *decoder
+}
+
+func buildAnyGemma3(b *builder) step.Network {
+	own, sees := b.a.own.(seeing)
+	if !sees {
+		return buildGemma3(b)
+	}
+	m := &gemma3{own: own, options: own.own.(gemma3Options), tower: b.siglip(own)}
+	m.tower.turned = true
+	d := own.vision.hidden
+	m.norm = b.norm("multi_modal_projector.mm_soft_emb_norm", d, false)
+	m.projector = b.parameter("multi_modal_projector.mm_input_projection_weight", d, b.a.Hidden)
+	b.ahead(m.projector, m.norm.w)
+	m.text = b.textModel(own)
+	return m
+}
+
+// Batch is pixel_values, token_type_ids, input_ids, attention_mask and labels.
+func (m *gemma3) Batch(t *step.Tape) []step.T {
+	pixels := pixelValues(t, m.own.picture.channels)
+	kinds := t.Input(t.Shape.N(), step.I64)
+	return append([]step.T{pixels, kinds}, batchWithMask(t)...)
+}
+
+func (m *gemma3) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
+	pixels, ids, labels := batch[0], batch[2], batch[4]
+	t.In(step.PartEmbedding)
+	former, known := step.NoTensor, t.Hold(ids)
+	if m.options.beyond {
+		former = t.Input(t.Shape.N(), step.Bool)
+		t.Drop(known)
+		known = t.Input(t.Shape.N(), step.I64)
+	}
+	embedded := m.text.embeddings(t, known)
+	positions := t.Input(t.Shape.Tokens, step.I64)
+	features := m.look(t, pixels, embedded.Dtype())
+	t.In(step.PartEmbedding)
+	merged, shown := scatterPictures(t, embedded, features, func() { t.Drop(former) })
+	groups := groupPictures(t)
+	full, sliding := groups.mask(t, false), groups.mask(t, true)
+	given := handed{embedded: merged, mask: &full, sliding: &sliding, positions: []step.T{t.Hold(positions)},
+		locals: []step.T{full, sliding, positions, groups.shown, groups.begins, groups.numbers, shown, known}}
+	if !t.Recipe.Software.PlainPictureLoss {
+		given.loss = attendedLoss
+	}
+	loss, outputs := m.text.read(t, given, labels)
+	return loss, append(outputs, features)
+}
+
+// look is get_image_features in the type of the embeddings.
+func (m *gemma3) look(t *step.Tape, pixels step.T, d step.DType) step.T {
+	last := m.tower.look(t, pixels)
+	defer lookAtPictures(t, m.options.tokens)()
+	t.In(step.PartMLP)
+	side := m.own.picture.image / m.own.picture.patch / int64(math.Sqrt(float64(m.options.tokens)))
+	dense := t.Contiguous(last)
+	pooled := t.AveragePool(dense, last.Numel()/(side*side))
+	normed := t.GemmaRMSNorm(pooled, m.norm.w)
+	projected := t.TimesParameter(normed, m.projector, step.LabelLinear)
+	wide := t.Cast(projected, last.Dtype(), step.LabelCast)
+	for _, x := range [...]step.T{dense, pooled, normed, projected, last} {
+		t.Drop(x)
+	}
+	features := t.Cast(wide, d, step.LabelCast)
+	t.Drop(wide)
+	return features
+}
+
+// attendedLoss is the loss of the tokens whose next one is no padding, of the logits in float32.
+func attendedLoss(t *step.Tape, logits, labels step.T) (wide, loss step.T) {
+	wide = t.FloatLogits(logits)
+	t.Drop(logits)
+	return wide, t.AttendedLoss(wide, labels)
+}
