@@ -270,9 +270,9 @@ func (s *stretch) attend(a *recording.Attention) {
 		if a.BooleanMask {
 			m = m.Sized(m.Numel(), step.Bool, step.NoTensor)
 		} else {
-			m = m.Sized(m.Numel(), d, step.NoTensor)
+			m = m.Sized(m.Numel(), d, gradient(3)) // of a bias that is learned
 		}
 		mask = &m
 	}
-	s.add(s.t.Attend(q, k, v, h, mask, batch, a.HeadsFirst, a.Dropout))
+	s.add(s.t.Attend(q, k, v, h, mask, batch, a.HeadsFirst, a.TokensOutermost, a.Dropout))
 }

@@ -116,6 +116,8 @@ type Attention struct {
 	Width, ValueWidth       int64
 	Dropout                 float64
 	HeadsFirst, BooleanMask bool
+	// TokensOutermost: tokens lie outside of the batch.
+	TokensOutermost bool
 	// Edges are those of its node, none where no gradient is asked for.
 	Edges []Ref
 }

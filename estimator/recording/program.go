@@ -315,8 +315,8 @@ func (s *scope) attention(r *reader, f []string) *Attention {
 		r.fail("%.20q is no dropout", f[12])
 	}
 	a.Dropout = dropout
-	flags := r.number(f[13], 3)
-	a.HeadsFirst, a.BooleanMask = flags&1 != 0, flags&2 != 0
+	flags := r.number(f[13], 7)
+	a.HeadsFirst, a.BooleanMask, a.TokensOutermost = flags&1 != 0, flags&2 != 0, flags&4 != 0
 	return a
 }
 

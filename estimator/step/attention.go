@@ -142,7 +142,8 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 	if o.i != None {
 		n, _ := t.lengths(h)
 		rows, headRounded := t.Shape.Batch*h.Query*roundUp(n, 128), t.flashHead(h)
-		cut := padded && h.Query > 1 // gradient and output come as views that have to be laid out densely
+		// gradient and output come as views that have to be laid out densely
+		cut := padded && h.Query > 1 || y.layout == tokensOutermost
 		if cut {
 			o.alloc(7, y.bytes(), LabelContiguous)
 		}

@@ -139,13 +139,16 @@ func (t *Tape) Cached(w Weight) bool { return t.cast[w.Index] != None }
 // WantsGradient says whether a gradient of x is computed.
 func (x T) WantsGradient() bool { return x.edge != noEdge }
 
-// Attend is a call of attention's kernel on heads that lie as headsFirst says, over a batch of its own. Casts and
-// padding were made before.
-func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly bool, dropout float64) T {
+// Attend is a call of attention's kernel over a batch of its own, on heads that lie outside of their tokens, or on tokens
+// that lie outside of the batch, as headsFirstly and tokensFirstly say. Casts and padding were made before.
+func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly, tokensFirstly bool, dropout float64) T {
 	shape := t.Shape
 	t.Shape = Shape{Batch: batch, Tokens: h.Queries}
 	if headsFirstly {
 		q.layout = headsFirst
+	}
+	if tokensFirstly {
+		q.layout = tokensOutermost
 	}
 	y := t.attend(q, k, v, h, mask, dropout)
 	t.Shape = shape

@@ -84,9 +84,10 @@ func plain(d DType) form { return form{dtype: d} }
 type headLayout uint8
 
 const (
-	tokensFirst headLayout = iota // as a projection leaves it
-	headsFirst                    // written by a concatenation or a repetition
-	repeated                      // a view that shows one head to all queries
+	tokensFirst     headLayout = iota // as a projection leaves it
+	headsFirst                        // written by a concatenation or a repetition
+	tokensOutermost                   // tokens outside of the batch, as nn.MultiheadAttention has them
+	repeated                          // a view that shows one head to all queries
 )
 
 // Numel is the number of elements of t.

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 from torch.overrides import TorchFunctionMode
 
 ITS_OWN = F.scaled_dot_product_attention
+LINEAR = F.linear
 
 KERNELS = {"_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"}
 
@@ -68,9 +69,19 @@ def attend(query, key, value, attn_mask=None, dropout_p=0.0, is_causal=False, sc
 
 
 class WrittenOut:
-    """while attention is computed by its formula, which adds the mask in place unless a tensor is of a subclass, as fake ones are"""
+    """while attention is computed by its formula, which adds the mask in place unless a tensor is of a subclass, as fake ones are; or a linear layer,
+    which adds its bias so"""
 
     depth = 0
+
+
+def linear(input, weight, bias=None):
+    """a linear layer, whose bias is added in place where its product cannot add it: aten/src/ATen/native/Linear.cpp (linear), torch 2.9"""
+    WrittenOut.depth += 1
+    try:
+        return LINEAR(input, weight, bias)
+    finally:
+        WrittenOut.depth -= 1
 
 
 def written_out(query, key, value, mask, dropout, causal, scale, grouped):
@@ -90,7 +101,8 @@ def facts(o, name, args, kwargs):
     else:
         dropout = args[3] if len(args) > 3 else kwargs.get("dropout_p", 0.0)
     return ("attention", o.sid(q), o.sid(k), o.sid(v), o.sid(mask) if mask is not None else None,
-            tuple(q.shape), tuple(k.shape), v.size(-1), dropout, outermost(q), mask is not None and mask.dtype == torch.bool)
+            tuple(q.shape), tuple(k.shape), v.size(-1), dropout, outermost(q), mask is not None and mask.dtype == torch.bool,
+            q.size(0) > 1 and q.stride(2) > q.stride(0))
 
 
 def outermost(q):

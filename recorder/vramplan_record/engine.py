@@ -81,6 +81,23 @@ def of_tensors(fn, results):
     return [next(wanted) if f is not None else None for f, _ in fn.next_functions]
 
 
+def products(fn, grad):
+    """a cumulative product's backward where no number is zero, which a card is asked; a fake tensor's is another formula
+
+    Source: torch/csrc/autograd/FunctionsManual.cpp (cumprod_backward), torch 2.9.
+    """
+    x, dim = fn._saved_self, fn._saved_dim
+    dim -= (dim >> 63) << 64  # a number without a sign
+    w = fn._saved_result * grad
+    (x == 0).any()
+    w = w.flip(dim).cumsum(dim).flip(dim)
+    return w.div(x)
+
+
+# Nodes whose formula is another one for tensors of a subclass.
+FORMULAS = {"CumprodBackward0": products}
+
+
 def run_backward(o, nodes, loss):
     """autograd's engine: of the nodes that a gradient reached, the newest first
 
@@ -103,7 +120,11 @@ def run_backward(o, nodes, loss):
         del slots
         n.ran, n.arrived = True, [o.sid(g) if g is not None else None for g in grads]
         o.node = n
-        results = n.fn(*grads) if not hasattr(n.fn, "apply") else n.fn.apply(*grads)
+        if n.name in FORMULAS:
+            results = FORMULAS[n.name](n.fn, *grads)
+        else:
+            results = n.fn(*grads) if not hasattr(n.fn, "apply") else n.fn.apply(*grads)
+        passed = {id(g) for g in grads if g is not None}  # a view as much as what arrives is one
         results = list(results) if isinstance(results, tuple) else [results]
         if hasattr(n.fn, "needs_input_grad"):
             results = of_tensors(n.fn, results)
@@ -121,9 +142,9 @@ def run_backward(o, nodes, loss):
             if results[k].dtype != meta.dtype:
                 results[k] = results[k].to(meta.dtype)
             sid = o.sid(results[k], make=True)
-            n.outs.append((sid, results[k]._is_view(), tuple(results[k].shape), results[k].dtype,
+            n.outs.append((sid, results[k]._is_view() and id(results[k]) not in passed, tuple(results[k].shape), results[k].dtype,
                            results[k].numel() * results[k].dtype.itemsize != results[k].untyped_storage().nbytes()))
-        grads = None
+        grads = passed = None
         o.node = None
         for k, e in enumerate(n.edges):
             if e is not None and e[0] == "node" and results[k] is not None:

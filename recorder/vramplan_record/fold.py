@@ -134,6 +134,12 @@ def folded(o, symbols, names, items, prefix, count):
     before = Writer(o, symbols, params)
     write(before, items, last, keep=batch(before, o), end=enters[0])
     sid_of = {name: sid for sid, name in o.parameters.items()}
+    for k in range(1, count):
+        for a, b in zip(layer_names[0], layer_names[k]):
+            if o.owned[a] != o.owned[b]:
+                raise Unfolded(f"layer {k} is not like layer 0: {a} is {o.owned[a]} and {b} {o.owned[b]}")
+        if len(layer_names[0]) != len(layer_names[k]):
+            raise Unfolded(f"layer {k} has {len(layer_names[k])} parameters and buffers, and layer 0 {len(layer_names[0])}")
     layers, given, besides = [], None, []
     born = set()
     for k in range(count):

@@ -166,24 +166,44 @@ class Observer(Values):
         facts = self.facts(name, func, args, kwargs, out)
         number = torch._C._autograd._get_sequence_nr()
         event = ("op", name, born, facts, number)
-        aside = [self.aside(*x) for x in kernels.temporaries(name, args)]
-        around = [("op", "clone", [sid], None, number) for sid in aside], [("free", sid) for sid in aside]
-        behind = [self.aside(*x) for x in kernels.behind(name, args, out)]
-        around[1].extend([("op", "mul", [sid], None, number) for sid in behind] + [("free", sid) for sid in reversed(behind)])
-        aside += behind
+        events, aside = self.around(name, args, out, event)
         by_index = kernels.sorted_by(name, args)
         if by_index:
-            around = self.sorting(by_index, number)
-            aside = [e[2][0] for e in around[0] if e[0] == "op" and e[2]]
+            before, after = self.sorting(by_index, number)
+            aside = [e[2][0] for e in before if e[0] == "op" and e[2]]
+            events = [*before, event, *after]
         if self.phase == "forward":
             if self.evaluation and born and not (facts and facts[0] == "cast"):
                 read = [self.sid(x) for x in tree_leaves((args, kwargs)) if isinstance(x, torch.Tensor)]
                 self.events += [("use", sid) for sid in dict.fromkeys(read) if sid in self.trained]
-            self.events += [*around[0], event, *around[1]]
+            self.events += events
         elif self.node is not None:
             makes = self.storages(out) | self.written(func, args)
             self.node.flows.append((self.storages((args, kwargs)) | set(aside), makes))
-            self.node.acts += [*around[0], *([event] if born or facts else []), *around[1]]
+            self.node.acts += [e for e in events if e[0] == "free" or e[2] or e[3]]
+
+    def around(self, name, args, out, event):
+        """the events of an operation, with what its kernel allocates beside the results, and the latter"""
+        steps = kernels.steps(name, args, out)
+        if not steps:
+            return [event], []
+        _, _, born, facts, number = event
+        results = [self.sid(x) if isinstance(x, torch.Tensor) else None for x in (out if isinstance(out, (tuple, list)) else (out,))]
+        events, aside, told, product = [], {}, set(), facts and facts[0] == "product"
+        for kind, *what in steps:
+            if kind == "made":
+                sid = results[what[0]]
+                if sid in born and sid not in told:
+                    told.add(sid)
+                    events.append(("op", name, [sid], None if product else facts, number))
+            elif kind == "alloc":
+                aside[what[0]] = self.aside(*what[2:])
+                events.append(("op", what[1], [aside[what[0]]], None, number))
+            elif kind == "free":
+                events.append(("free", aside[what[0]]))
+            elif product:
+                events.append(("op", name, [], facts, number))
+        return events, list(aside.values())
 
     def aside(self, shape, dtype):
         """a tensor that only a kernel sees"""
@@ -230,7 +250,7 @@ class Observer(Values):
             x = tensors[0]
             y = next((o for o in tree_leaves(out) if isinstance(o, torch.Tensor)), None)
             dims = args[1] if len(args) > 1 and isinstance(args[1], (list, tuple, int)) and not isinstance(args[1], bool) else kwargs.get("dim")
-            return reduction(x, y, dims)
+            return kernels.reduction(x, y, dims)
         if name == "_to_copy" and tensors:
             sid = self.sid(tensors[0])
             if self.phase == "forward" and sid in self.parameters and out.dtype == self.cast and tensors[0].requires_grad:
@@ -238,23 +258,6 @@ class Observer(Values):
         if name in attention.KERNELS:
             return attention.facts(self, name, args, kwargs)
         return None
-
-
-def reduction(x, y, dims):
-    """over what a sum runs: all, the last dimensions (columns) or the first ones (rows)"""
-    n = x.dim()
-    if y is None or x.numel() == y.numel():
-        return None
-    if not dims and dims != 0:
-        return ("reduce", "all", x.shape, ())
-    dims = sorted(d % n for d in ([dims] if isinstance(dims, int) else dims)) if n else []
-    if len(dims) == n:
-        return ("reduce", "all", x.shape, ())
-    kept = tuple(s for i, s in enumerate(x.shape) if i not in dims)
-    gone = tuple(s for i, s in enumerate(x.shape) if i in dims)
-    if dims[-1] == n - 1 or all(x.shape[i] == 1 for i in range(dims[-1] + 1, n)):
-        return ("reduce", "cols", kept, gone)
-    return ("reduce", "rows", gone, kept)
 
 
 @contextlib.contextmanager
@@ -344,7 +347,7 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     result.events, result.nodes, result.births = o.events, nodes, o.births
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
     result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward and not evaluation
-    result.evaluation = evaluation
+    result.evaluation, result.trained = evaluation, o.trained
     result.roles, result.weights = roles, weights
     held_beside(o.events)
     freed = freed_in_forward(o.events)

@@ -39,6 +39,7 @@ def applied(padded=False):
             name="", major=CAPABILITY[0], minor=CAPABILITY[1], multi_processor_count=108, total_memory=80 << 30, warp_size=32))
         # As a function mode is left inside of a function that looks for one, such as multi_head_attention_forward.
         replace(F, "scaled_dot_product_attention", attention.attend)
+        replace(F, "linear", attention.linear)
         for of, name, value in recurrent.patches():
             replace(of, name, value)
         replace(checkpointing, "CheckpointFunction", checkpoints.Reentrant)

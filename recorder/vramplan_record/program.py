@@ -120,14 +120,14 @@ class Writer:
             self.lines.append(f"R {self.reduce(fact)}")
 
     def attention(self, born, fact):
-        _, q, k, v, mask, qs, ks, vd, dropout, heads_first, boolean = fact
+        _, q, k, v, mask, qs, ks, vd, dropout, heads_first, boolean, tokens_outermost = fact
         refs = [self.value(x) for x in (q, k, v)] + ["-" if mask is None else self.value(mask)]
         size = self.symbols.size
         y = self.new(born[0])
         for sid in born[1:]:
             self.values[sid] = -1
         self.lines.append(f"Q {y} {' '.join(refs)} {size(qs[:1])} {qs[1]} {ks[1]} {size(qs[2:3])} {size(ks[2:3])} {qs[3]} {vd} {dropout:g} "
-                          f"{int(heads_first) + 2 * int(boolean)}")
+                          f"{int(heads_first) + 2 * int(boolean) + 4 * int(tokens_outermost)}")
 
     def turn(self, part):
         if part != self.part:

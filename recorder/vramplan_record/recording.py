@@ -11,6 +11,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from . import again, fold, observe, patches, regions
+from .comparison import compare, shape_known
 from .program import DTYPES
 from .sizes import Symbols, Unexpressed
 from .values import Values
@@ -46,24 +47,24 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
     """record, with layers that repeat stored once where folding is asked for"""
     points = tuple(zip(BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
-    programs, evaluations, described, whys, notes, apart, checkpointed = {}, {}, None, [], [], set(), set()
+    programs, evaluations, described, whys, notes, apart, checkpointed, refused = {}, {}, None, [], [], set(), set(), []
     model = Makes(model)
     padded = getattr(batch, "padded", False)
     with patches.applied(padded), without_libraries():
-        symbols, stack = None, None
+        symbols, stack, unused = None, None, None
         at = [*points[0], *(points[1] if length else (points[1][0], points[1][1] + 4))]
         for precision in precisions:
-            if described is None:
-                if folding:
-                    stack, symbols, seen = shortened(model, batch, loss, precision, points, at)
-                if not stack:
-                    symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p) for p in points]
-                compare(seen[0][0], seen[1][0], symbols)
-            else:
-                seen = [run(model, batch, loss, precision, *points[0], stack)]
-                if not all(shape_known(symbols, seen[0][0])):
-                    seen.append(run(model, batch, loss, precision, *points[1], stack))
-                    compare(seen[0][0], seen[1][0], symbols)
+            try:
+                if described is None:
+                    seen, stack, symbols = first_of(model, batch, loss, precision, points, at, folding)
+                else:
+                    seen = [run(model, batch, loss, precision, *points[0], stack)]
+                    if not all(shape_known(symbols, seen[0][0])):
+                        seen.append(run(model, batch, loss, precision, *points[1], stack))
+                        compare(seen[0][0], seen[1][0], symbols)
+            except (RuntimeError, TypeError, ValueError) as e:  # which the module raises, as it would on a card
+                refused.append((precision, e))
+                continue
             o, names, parameters = seen[0]
             notes += [n for n in o.notes if n not in notes]
             program, prefix, count, why = fold.fold(o, symbols, names, folding)
@@ -78,18 +79,24 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
                 described, sizes, o_first = stretch, dict(parameters), o
             elif stretch != described:
                 raise Apart
+            unused = without_gradient(o) if unused is None else unused & without_gradient(o)
             for n, p in parameters.items():  # a buffer that half precision has in half precision, too
                 if p.endswith("buffer bf16"):
                     sizes[n] = p
             programs[precision] = program
             evaluations[precision] = evaluated(model, batch, loss, precision, points, stack, symbols, stretch, folding)
             note(precision, len(o.events), len(o.nodes))
+    if described is None:
+        raise refused[0][1]
+    whys += [f"{p} is not recorded, as the module raises {type(e).__name__}: {' '.join(str(e).split())[:200]}" for p, e in refused]
     prefix, count, outer, inner = described
     # What stands in one of them as a whole and in another not is adaptable in none.
     for program in (*programs.values(), *filter(None, evaluations.values())):
         for part, within in (("before", ""), ("layer", f"{prefix}.0."), ("after", "")):
             if apart and part in program:
                 program[part] = regions.without(program[part], apart, within)
+    for n in unused:  # which no gradient ever reaches has none, and no state of an optimizer
+        sizes[n] += " frozen"
     at = [i for i, n in enumerate(names) if prefix and n.startswith(prefix + ".")]
     result = {
         "vramplan_recording": FORMAT,
@@ -116,6 +123,24 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
     body = json.dumps(result, sort_keys=True, separators=(",", ":"))
     result["digest"] = "sha256:" + hashlib.sha256(body.encode()).hexdigest()
     return result
+
+
+def first_of(model, batch, loss, precision, points, at, folding):
+    """the runs at both points, the layers that were left out in them, if any, and the symbols that they teach"""
+    if folding:
+        stack, symbols, seen = shortened(model, batch, loss, precision, points, at)
+        if stack:
+            compare(seen[0][0], seen[1][0], symbols)
+            return seen, stack, symbols
+    symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p) for p in points]
+    compare(seen[0][0], seen[1][0], symbols)
+    return seen, None, symbols
+
+
+def without_gradient(o):
+    """names of the trained parameters that no gradient reaches"""
+    reached = {e[1] for n in o.nodes if n.ran for e, out in zip(n.edges, n.outs) if e and e[0] == "param" and out is not None}
+    return {name for sid, name in o.parameters.items() if sid in o.trained and sid not in reached}
 
 
 def other_stacks(names, prefix):
@@ -278,7 +303,7 @@ def run(makes, batch, loss, precision, b, t, stack=None, backward=True, evaluati
         with mode_of(module, evaluation, getattr(batch, "caches", None)):
             o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision in ("amp", "mixed") else None, known,
                                 regions.roles(module), backward, evaluation)
-        o.stacks = regions.stacks(module)
+        o.stacks, o.owned = regions.stacks(module), {n: p.split(" ", 1)[1] for n, p in parameters.items()}
         now = dict(module.named_buffers(remove_duplicate=False))
         for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
             # The forward puts a new tensor in its place, which is kept as any other attribute is.
@@ -337,44 +362,3 @@ def describe(module):
 
     visit(module, "")
     return names, sizes, tensors
-
-
-def pairs(one, two):
-    """what sizes are learned from: pairs of shapes, and of what kernels' memory depends on, of two runs that did the same"""
-    def born(a, b):
-        attends = a[3] and a[3][0] == "attention"  # of its results all but the first are the estimator's
-        for x, y in zip(a[2][:1] if attends else a[2], b[2]):
-            yield "shape", one.births[x][0], two.births[y][0]
-        yield "facts", a[3], b[3]
-
-    first, second = (ops(o) for o in (one, two))
-    for a, b in zip(first, second):
-        yield from born(a, b)
-    for x, y in zip(one.shapes, two.shapes):
-        yield "shape", x[0], y[0]
-    for m, n in zip(one.nodes, two.nodes):
-        for a, b in zip(*([x for x in k.acts if x[0] == "op"] for k in (m, n))):
-            yield from born(a, b)
-
-
-def ops(o):
-    return [e for e in o.events if e[0] == "op" and (e[2] or e[3])]
-
-
-def compare(one, two, symbols):
-    """learns the symbols from two runs that have to have done the same"""
-    first, second = (ops(o) for o in (one, two))
-    if [e[1] for e in first] != [e[1] for e in second] or len(one.nodes) != len(two.nodes):
-        at = next((f": {a[1]} and {b[1]}" for a, b in zip(first, second) if a[1] != b[1]), "")
-        raise Unexpressed("what the module does depends on the size of the batch or of the sequences, so that one recording cannot stand for "
-                          "others" + at)
-    for kind, a, b in pairs(one, two):
-        symbols.learn(a, b) if kind == "shape" else symbols.facts(a, b)
-
-
-def shape_known(symbols, o):
-    """of each dimension in a run, whether it was learned before"""
-    for kind, a, _ in pairs(o, o):
-        for shape in [a] if kind == "shape" else [x for x in a or () if isinstance(x, (tuple, list))]:
-            for d in shape:
-                yield d in symbols.known
