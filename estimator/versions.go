@@ -44,6 +44,8 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.NotReentrant:         func(r *resolved) bool { return r.reentranceBy == release.NotReentrant },
 	release.NotReentrantInTRL:    func(r *resolved) bool { return r.reentranceBy == release.NotReentrantInTRL },
 	release.ReturnsWorkspace:     func(r *resolved) bool { return set(&r.recipe.Software.ReturnsWorkspace) },
+	release.UnifiesWorkspaces:    func(r *resolved) bool { return set(&r.recipe.Software.UnifiesWorkspaces) },
+	release.CopiesUpdates:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesUpdates) },
 	release.PacksNorms:           func(r *resolved) bool { return set(&r.recipe.Software.PacksNorms) },
 	release.SeedsEfficient:       func(r *resolved) bool { return set(&r.recipe.Software.SeedsEfficient) },
 	release.GroupsEfficient:      func(r *resolved) bool { return set(&r.recipe.Software.GroupsEfficient) },

@@ -298,6 +298,14 @@ func (m *linear) logits(t *step.Tape, x step.T) step.T {
 	return t.HeadOf(x, func(x step.T) step.T { return m.forward(t, x) })
 }
 
+// scores is the layer as a head that gives a matrix of scores, one row a sequence.
+func (m *linear) scores(t *step.Tape, x step.T) step.T {
+	if m.adapter == nil {
+		return t.LinearMatrix(x, m.w, m.b, step.LabelLogits)
+	}
+	return m.forward(t, x)
+}
+
 // scaledLogits is the layer as the model's head and what its output goes through, which takes it over.
 // Source: transformers/models/granite/modeling_granite.py (GraniteForCausalLM.forward) and Cohere's and Gemma 2's,
 // 4.45.

@@ -287,15 +287,16 @@ func (m *falcon) attend(t *step.Tape, q, k, v step.T, d step.DType) (step.T, []s
 		t.AlsoReturns(p)
 		return y, held
 	}
-	if m.mask != nil {
+	// FlashAttention itself takes grouped heads
+	broadcast := heads.KV < heads.Query && t.Recipe.Attention == step.AttentionSDPA &&
+		!t.BroadcastsHeads(heads, m.mask != nil)
+	if m.mask != nil && !broadcast {
 		return t.MaskedSDPA(q, k, v, *m.mask, heads, m.a.AttentionDropout), nil
 	}
 	qc, kc, vc := t.AutocastQKV(q, k, v)
 	var y step.T
-	// FlashAttention itself takes grouped heads
-	broadcast := heads.KV < heads.Query && t.Recipe.Attention == step.AttentionSDPA
 	if broadcast {
-		y = t.BroadcastAttention(qc, kc, vc, heads)
+		y = t.BroadcastAttention(qc, kc, vc, heads, m.mask)
 	} else {
 		y = t.SDPA(qc, kc, vc, heads, nil, 0)
 	}

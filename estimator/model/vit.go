@@ -102,6 +102,7 @@ func buildViT(b *builder) step.Network {
 	m.final = b.norm("layernorm", d, true)
 	if m.classification {
 		m.classifier = b.linear("classifier", d, a.Labels, true)
+		m.classifier.matrix = true
 	}
 	return m
 }
@@ -151,7 +152,7 @@ func (m *vit) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		return baseLoss(t, normed, nil)
 	}
 	first := t.FirstToken(normed, m.a.Hidden)
-	logits := t.LinearMatrix(first, m.classifier.w, m.classifier.b, step.LabelLogits)
+	logits := m.classifier.scores(t, first)
 	t.Drop(first)
 	return classificationLoss(t, m.a, logits, labels)
 }

@@ -20,6 +20,8 @@ const (
 	CarvesSections       Switch = "carves-sections"
 	CheckpointsWrappers  Switch = "checkpoints-wrappers"
 	ReturnsWorkspace     Switch = "returns-workspace"
+	UnifiesWorkspaces    Switch = "unifies-workspaces"
+	CopiesUpdates        Switch = "copies-updates"
 	PacksNorms           Switch = "packs-norms"
 	SeedsEfficient       Switch = "seeds-memory-efficient-attention"
 	GroupsEfficient      Switch = "groups-memory-efficient-attention"

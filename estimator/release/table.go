@@ -109,40 +109,53 @@ func libraryChanges() []Change {
 			Shown: "a trace of Llama with adapters, published runs",
 		},
 		{
-			Library: "torch", After: "2.12", From: "2.15", Switch: ReturnsWorkspace,
+			Library: "torch", After: "2.14", From: "2.15", Switch: ReturnsWorkspace,
 			What: "torch 2.15 gives cuBLAS's workspace back after each product (TORCH_CUBLAS_WORKSPACE_CACHE), and " +
 				"a product with a bias takes cuBLASLt's alone",
 			Source: "aten/src/ATen/cuda/CublasHandlePool.cpp, 2.9.1 and 2.15.0", Shown: "traces of nanoGPT and GPT-2",
 		},
 		{
-			Library: "torch", After: "2.12", From: "2.15", Switch: PacksNorms,
+			Library: "torch", After: "2.10", From: "2.12", Switch: UnifiesWorkspaces,
+			What: "cuBLASLt of torch 2.12 works in cuBLAS's workspace where a product has a bias, and has none of its own " +
+				"(TORCH_CUBLASLT_UNIFIED_WORKSPACE)",
+			Source: "aten/src/ATen/cuda/CUDABlas.cpp, as traces of 2.10.0, 2.12.0 and 2.14.0 name it",
+			Shown:  "traces of GPT-2, Qwen2, Phi, OPT, BERT, ViT and Whisper, whose layers have biases",
+		},
+		{
+			Library: "torch", After: "2.14", From: "2.15", Switch: PacksNorms,
 			What: "the norms of gradients in torch 2.15 are laid out behind one another, with a table of " +
 				"their beginnings",
 			Source: "aten/src/ATen/native/cuda/ForeachReduceOp.cu, 2.9.1 and 2.15.0", Shown: "traces of all families",
 		},
 		{
-			Library: "torch", After: "2.12", From: "2.15", Switch: SeedsEfficient,
-			What:   "memory-efficient attention of torch 2.15 keeps a seed and an offset without dropout, too",
+			Library: "torch", After: "2.14", From: "2.15", Switch: CopiesUpdates,
+			What:   "Muon of torch 2.15 copies an update in bfloat16, too, before it makes it orthogonal",
+			Source: "torch/optim/_muon.py (_zeropower_via_newtonschulz), 2.9.1, 2.10.0, 2.12.0, 2.14.0 and 2.15.0",
+			Shown:  "a trace of Mixtral in bfloat16 with Muon",
+		},
+		{
+			Library: "torch", After: "2.12", From: "2.14", Switch: SeedsEfficient,
+			What:   "memory-efficient attention of torch 2.14 keeps a seed and an offset without dropout, too",
 			Source: "aten/src/ATen/native/transformers/cuda/attention.cu, 2.9.1 and 2.15.0",
 			Shown:  "traces of nanoGPT and Llama in fp32",
 		},
 		{
-			Library: "torch", After: "2.12", From: "2.15", Switch: GroupsEfficient,
-			What: "memory-efficient attention of torch 2.15 takes grouped heads, so that fp32 does not " +
-				"write the scores out",
+			Library: "torch", After: "2.12", From: "2.14", Switch: GroupsEfficient,
+			What: "memory-efficient attention of torch 2.14 takes grouped heads, so that fp32 does not " +
+				"write the scores out, nor does a single head of keys and values with a mask",
 			Source: "aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, 2.9.1 and 2.15.0",
 			Shown:  "traces of Llama and Qwen3 in fp32",
 		},
 		{
-			Library: "torch", After: "2.10", From: "2.15", Switch: SortsFewerBits,
-			What:   "the gradient of an embedding in torch 2.15 sorts the ids by as many bits as the largest one has",
+			Library: "torch", After: "2.12", From: "2.14", Switch: SortsFewerBits,
+			What:   "the gradient of an embedding in torch 2.14 sorts the ids by as many bits as the largest one has",
 			Source: "aten/src/ATen/native/cuda/Embedding.cu (embedding_dense_backward_cuda), 2.9.1 and 2.15.0",
 			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
-			Library: "torch", After: "2.10", From: "2.15", Switch: AccumulatesAtomic,
+			Library: "torch", After: "2.10", From: "2.12", Switch: AccumulatesAtomic,
 			What: "the gradient of an embedding with few rows that occur often is accumulated " +
-				"atomically in torch 2.15, " +
+				"atomically in torch 2.12, " +
 				"without partial sums in memory",
 			Source: "aten/src/ATen/native/cuda/EmbeddingBackwardKernel.cu (compute_grad_weight_atomic_accumulate, " +
 				"a kernel of libtorch_cuda), 2.9.1 and 2.15.0",
@@ -155,8 +168,8 @@ func libraryChanges() []Change {
 			Shown:  "traces of T5 in fp16",
 		},
 		{
-			Library: "torch", After: "2.10", From: "2.15", Switch: PadsScans,
-			What:   "the CUB of CUDA 13, with which torch 2.15 is built, takes more for a scan",
+			Library: "torch", After: "2.10", From: "2.12", Switch: PadsScans,
+			What:   "the CUB of CUDA 13, with which torch from 2.12 is built, takes more for a scan",
 			Source: "cub/device/device_scan.cuh, CUDA 12.8 and 13.2",
 			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},

@@ -300,12 +300,13 @@ func (t *Tape) workspace() { t.scratch(workspaceBLAS, t.Recipe.WorkspaceBytes) }
 func (t *Tape) workspaceLt() { t.scratch(workspaceLt, t.Recipe.LtWorkspaceBytes) }
 
 // productSpace is what a product takes, in the same kernel with a bias where it is told so. cuBLASLt took a workspace
-// besides cuBLAS's; later it takes its own alone.
+// besides cuBLAS's, then worked in that, and now takes its own alone.
 func (t *Tape) productSpace(withBias bool) {
-	if !withBias || !t.Recipe.Software.ReturnsWorkspace || t.Recipe.LtWorkspaceBytes == 0 {
+	software := &t.Recipe.Software
+	if !withBias || !software.ReturnsWorkspace || t.Recipe.LtWorkspaceBytes == 0 {
 		t.workspace()
 	}
-	if withBias {
+	if withBias && (software.ReturnsWorkspace || !software.UnifiesWorkspaces) {
 		t.workspaceLt()
 	}
 }

@@ -56,15 +56,22 @@ func (t *Tape) Broadcast(x T, numel int64) T {
 	return t.op(x).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
 }
 
-// BroadcastAttention is scaled_dot_product_attention of many query heads and a single one of keys and values: no kernel
-// takes them, and the formula, in float32, repeats the keys and values as its products do.
+// BroadcastAttention is scaled_dot_product_attention of many query heads and a single one of keys and values where no
+// kernel takes them: the formula, in float32, repeats the keys and values as its products do. Without a mask it is
+// causal.
 // Source: aten/src/ATen/native/transformers/attention.cpp (_scaled_dot_product_attention_math), torch 2.9.
-func (t *Tape) BroadcastAttention(half, halfK, halfV T, h Heads) T {
+func (t *Tape) BroadcastAttention(half, halfK, halfV T, h Heads, mask *T) T {
+	var bias T
+	if mask != nil {
+		bias = t.additive(*mask, half.dtype)
+	}
 	q, k, v := t.Float(half, LabelCast), t.Float(halfK, LabelCast), t.Float(halfV, LabelCast)
 	n := t.Shape.Tokens
 	qs := t.MulScalar(q, LabelAttentionScores)
 	qs.layout = q.layout
-	bias := t.causalBias(t.Shape.Tokens, q.dtype)
+	if mask == nil {
+		bias = t.causalBias(n, q.dtype)
+	}
 	ks := t.MulScalar(k, LabelAttentionScores)
 	qc, kr := t.batched(qs), t.RepeatKV(ks, h)
 	kc := t.batched(kr)
@@ -171,6 +178,12 @@ func (t *Tape) FalconEager(a FalconAttention, q, k, v T) (y, probabilities T, he
 	y = t.Contiguous(product)
 	t.Drop(product)
 	return y, p, held
+}
+
+// BroadcastsHeads says whether a kernel takes a single head of keys and values for all queries: memory-efficient
+// attention does, later, where there is a mask. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
+func (t *Tape) BroadcastsHeads(h Heads, mask bool) bool {
+	return mask && t.Recipe.Software.GroupsEfficient && !t.writtenOut(h, mask)
 }
 
 // MaskedSDPA is scaled_dot_product_attention with a float mask for every head, under autocast.

@@ -91,9 +91,13 @@ func (t *Tape) SumOfChosen(x T, k int64, l Label) T {
 // Counts is a table of whole numbers of 32 bits, one for each of count experts.
 func (t *Tape) Counts(count int64) T { return t.fresh(count*4, Bool, LabelRouting) }
 
-// CumulativeCounts is torch.cumsum of such a table, and what CUB's scan of CUDA 13.2 asks for up to 1,024 of them.
+// CumulativeCounts is torch.cumsum of such a table, and what CUB's scan asks for up to 1,024 of them: 1,023 bytes with
+// CUDA 13, 767 before.
 func (t *Tape) CumulativeCounts(count int64) T {
-	y := t.Counts(count)
-	t.Drop(t.fresh(1023, Bool, LabelRouting))
+	y, scratch := t.Counts(count), int64(767)
+	if t.Recipe.Software.PadsScans {
+		scratch = 1023
+	}
+	t.Drop(t.fresh(scratch, Bool, LabelRouting))
 	return y
 }

@@ -5,6 +5,10 @@ package step
 type Software struct {
 	// ReturnsWorkspace gives cuBLAS's workspace back after each product instead of keeping one for each thread.
 	ReturnsWorkspace bool
+	// UnifiesWorkspaces lets cuBLASLt, which adds the bias of a product, work where cuBLAS does.
+	UnifiesWorkspaces bool
+	// CopiesUpdates is Muon that copies an update in bfloat16, too, before it iterates on it.
+	CopiesUpdates bool
 	// PacksNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each
 	// gradient's begin, instead of in rows as long as the longest.
 	PacksNorms bool

@@ -38,12 +38,12 @@ func (u *Updater) muon(ps []*step.Parameter) {
 	u.Run(&rest, outer)
 }
 
-// orthogonalise iterates in bfloat16, into which an update in another type is copied, and puts what comes out into
-// update.
+// orthogonalise iterates in bfloat16, into which an update in another type is copied, in later releases any, and puts
+// what comes out into update. Source: torch/optim/_muon.py (_zeropower_via_newtonschulz), 2.9.1 and 2.15.0.
 func (u *Updater) orthogonalise(p *step.Parameter, update *int32) {
 	small := min(p.Rows, p.Cols)
 	half := *update
-	copied := p.Dtype != step.BF16
+	copied := p.Dtype != step.BF16 || u.Recipe.Software.CopiesUpdates
 	if copied {
 		half = u.Heap.Alloc(2 * p.Numel)
 	}
