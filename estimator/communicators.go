@@ -36,6 +36,9 @@ func communicators(t *Training) int64 {
 			n++
 		}
 	}
+	if t.Distributed.ExpertParallel > 1 { // those that share experts, and those that have the same
+		n += 2
+	}
 	return max(n, 1)
 }
 
@@ -46,7 +49,8 @@ func ncclOf(t *Training) memory.Context {
 		c = ncclTwo
 	}
 	c.High += (communicators(t) - 1) * furtherCommunicatorBytes
-	if d := t.Distributed; meshOf(t).context > 1 && rotations[strings.ToLower(d.ContextParallelKind)] {
+	if d := t.Distributed; d.ExpertParallel > 1 ||
+		meshOf(t).context > 1 && rotations[strings.ToLower(d.ContextParallelKind)] {
 		c.High += allToAllBytes
 	}
 	return c

@@ -32,7 +32,7 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 	if r.arch.Megatron() {
 		return
 	}
-	if !r.arch.Titan() {
+	if !r.arch.TitanLlama() {
 		errs.Add(pointer+"context_parallel", "unsupported", "sequences that GPUs share are replayed for torchtitan "+
 			"(framework torchtitan) and models of the family llama without biases, dropout, tied embeddings and "+
 			"adapters, and for dense decoders of Megatron-LM (framework megatron); of other frameworks and models they are not modelled yet")
@@ -83,7 +83,7 @@ const mostRing = 256
 // share gives this GPU its part of each sequence.
 func (r *resolved) share(t *Training) {
 	m := meshOf(t)
-	if !r.arch.Titan() || m.context == 1 || r.parallel == nil {
+	if !r.arch.TitanLlama() || m.context == 1 || r.parallel == nil {
 		return
 	}
 	rank := int64(0)

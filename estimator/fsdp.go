@@ -96,7 +96,7 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 // Inductor's programs were seen with flash attention alone, which takes heads of some widths in half precision.
 // Source: torchtitan/models/llama3/infra/parallelize.py (apply_compile), 0.2.0.
 func (r *work) compilesBlocks(t *Training) bool {
-	return r.arch.Titan() && t.Distributed != nil && t.Distributed.Data == "fsdp" && r.recipe.Compute.Half() &&
+	return r.arch.TitanLlama() && t.Distributed != nil && t.Distributed.Data == "fsdp" && r.recipe.Compute.Half() &&
 		r.recipe.Attention != step.AttentionEager && r.arch.FlashTakesHeads()
 }
 
@@ -108,7 +108,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		field, what string
 	}{
 		{r.arch.Undealt() != "", "distributed/data", r.arch.Undealt()},
-		{rc.Compile || rc.CompileLoss && !r.arch.Titan(), "compile",
+		{rc.Compile || rc.CompileLoss && !r.arch.TitanLlama(), "compile",
 			"torch.compile under FSDP is modelled for torchtitan's Llama in half precision, block by block, as it was " +
 				"seen with flash attention and torch 2.9.1; leave one of them out"},
 		{rc.UpdatesInBackward, "optimizer/in_backward", "an optimizer in backward under FSDP is not modelled; " +

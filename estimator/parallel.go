@@ -20,7 +20,6 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}{
 		{"async_tensor_parallel", d.AsyncTensorParallel},
 		{"virtual_pipeline", d.VirtualPipeline > 1 && d.PipelineParallel <= 1},
-		{"expert_parallel", d.ExpertParallel > 1},
 		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0},
 		{"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
 	} {
@@ -32,6 +31,7 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	r.tensorFits(t, errs)
 	r.contextFits(t, errs)
 	r.pipelineFits(t, errs)
+	r.expertsFit(t, errs)
 	if d.Rank != nil && *d.Rank >= max(d.WorldSize, 1) {
 		errs.Add(pointer+"rank", "out_of_range", "rank is %d; it is from 0 to %d, one less than world_size", *d.Rank,
 			max(d.WorldSize, 1)-1)
@@ -63,6 +63,9 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}
 	if m.context > 1 {
 		defer r.share(t)
+	}
+	if d.ExpertParallel > 1 {
+		defer r.dealExperts(t)
 	}
 	if r.arch.Megatron() {
 		r.megatronLM(t, errs)

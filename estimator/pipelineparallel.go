@@ -89,7 +89,7 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 		}
 		return
 	}
-	if !r.arch.Titan() && !r.arch.Megatron() {
+	if !r.arch.TitanLlama() && !r.arch.Megatron() {
 		errs.Add(pointer+"pipeline_parallel", "unsupported",
 			"pipelines are replayed for torchtitan (framework torchtitan) and models of the family llama without "+
 				"biases, dropout, tied embeddings and adapters, and for dense decoders of Megatron-LM (framework "+
@@ -127,11 +127,11 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 				d.PipelineSchedule, m.pipeline, m.pipeline)
 		}
 	}
-	if m.context > 1 && r.arch.Titan() {
+	if m.context > 1 && r.arch.TitanLlama() {
 		errs.Add(pointer+"context_parallel", "unsupported",
 			"sequences that GPUs share in a pipeline are not modelled yet; tensor_parallel and data fsdp are")
 	}
-	if r.arch.Titan() && m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
+	if r.arch.TitanLlama() && m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
 		errs.Add(pointer+"data", "unsupported", "torchtitan deals the parameters of a stage out by fully_shard, which "+
 			"is data fsdp with fsdp_version 2; %d GPUs have each stage", m.data*m.tensor)
 	}
@@ -145,7 +145,7 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	}{
 		{r.recipe.Compiles(), "compile",
 			"torch.compile in a pipeline is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && r.arch.Titan() || r.recipe.CheckpointEvery > 1,
+		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && r.arch.TitanLlama() || r.recipe.CheckpointEvery > 1,
 			"gradient_checkpointing",
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},
 		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
@@ -207,7 +207,7 @@ func sum(all []int64) (total int64) {
 // stage cuts the model and puts the pipeline in place.
 func (r *resolved) stage(t *Training) {
 	m, d := meshOf(t), t.Distributed
-	if !r.arch.Titan() && !r.arch.Megatron() || m.pipeline == 1 {
+	if !r.arch.TitanLlama() && !r.arch.Megatron() || m.pipeline == 1 {
 		return
 	}
 	p := &pipelineParallel{r: r, within: r.parallel}

@@ -160,11 +160,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	if r.arch.NanoGPT() && rc.Attention == step.AttentionEager {
 		r.arch.BufferSide = r.arch.MaxPositions // the mask that flash attention does without
 	}
-	if r.by.writesLlama == yes && t.LoRA == nil {
-		r.arch.WriteAsTitan(r.shape.Tokens)
-		r.ownModules = r.ownModules && !r.arch.Titan()
-		rc.RunsToEnd = r.arch.Titan() // activation_checkpoint.early_stop is false
-	}
+	r.writeAsTitan(t)
 	rc.UseCache = r.arch.UseCache && !r.ownModules
 	if c := t.Compile; c != nil {
 		rc.Compile, rc.CompileLoss = c.Model, c.Loss && !c.Model

@@ -38,7 +38,7 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 	if r.arch.Megatron() {
 		return
 	}
-	if !r.arch.Titan() {
+	if !r.arch.TitanLlama() {
 		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for torchtitan (framework "+
 			"torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters, "+
 			"for transformers' tp_plan (framework pytorch) of Llama, Mistral and Qwen2, and for dense decoders of "+
@@ -97,7 +97,7 @@ func (r *resolved) cut(t *Training) {
 		r.cutByPlan(n)
 		return
 	}
-	if !r.arch.Titan() {
+	if !r.arch.TitanLlama() {
 		return
 	}
 	r.arch.CutTensor(n)

@@ -13,32 +13,44 @@ type titan struct {
 	blocks []step.LlamaBlock
 	final  norm
 	output linear
+	kind   *titanKind
+	// table is the rotary table as a layer gets it.
+	table step.T
 }
 
 type titanLayer struct {
 	q, k, v, out               linear
 	mlp                        gatedMLP
+	experts                    *titanMixture // in the place of the MLP
+	latent                     *titanLatent
+	qNorm, kNorm               norm
 	attentionNorm, forwardNorm norm
 }
 
-// Titan says whether the model is written as torchtitan writes Llama 3.
+// Titan says whether the model is written as torchtitan writes it.
 func (a *Architecture) Titan() bool { return a.titan != nil }
 
-// WriteAsTitan makes a a model of torchtitan's, where that has one like it, for sequences of so many tokens.
-func (a *Architecture) WriteAsTitan(tokens int64) {
-	if a.family != &llamaFamily || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias || a.MLPBias ||
-		a.Activation != "silu" ||
-		a.LoRA != nil || a.AttentionDropout > 0 || a.Heads*a.HeadDim != a.Hidden {
+// TitanLlama says whether it is torchtitan's Llama 3, whose layers and sequences GPUs may share.
+func (a *Architecture) TitanLlama() bool { return a.titan != nil && a.titan.kind.cuts }
+
+// WriteAsTitan makes a a model of torchtitan's, where that has one like it, for sequences of so many tokens. Models
+// other than Llama are known in half precision under FSDP on Hopper alone, which fits says.
+func (a *Architecture) WriteAsTitan(tokens int64, fits bool) {
+	kind := titanKindOf(a.family)
+	if kind == nil || !kind.cuts && !fits || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias || a.MLPBias ||
+		a.Activation != "silu" || a.LoRA != nil || a.AttentionDropout > 0 || !kind.takes(a) {
 		return
 	}
-	a.titan = &titanCut{positions: tokens, tensor: 1, layers: a.Layers, first: true, last: true}
+	a.titan = &titanCut{kind: kind, positions: tokens, tensor: 1, experts: 1, layers: a.Layers, first: true, last: true}
 	a.UseCache, a.Reentrant = false, false
 }
 
 // titanCut is what of torchtitan's model this GPU has.
 type titanCut struct {
+	kind      *titanKind
 	positions int64 // of the rotary table
 	tensor    int64 // GPUs over which the matrices are cut
+	experts   int64 // GPUs over which the experts of a layer are dealt out
 	// layers are those of the model. first and last say whether this GPU has the embedding and the head, and chunks how
 	// many layers each of its stages has.
 	layers      int64
@@ -84,6 +96,21 @@ func (a *Architecture) CutTensor(n int64) {
 	a.titan = &cut
 }
 
+// CutExperts deals the experts of every layer out to n GPUs.
+func (a *Architecture) CutExperts(n int64) {
+	cut := *a.titan
+	cut.experts = n
+	a.titan = &cut
+}
+
+// RoutedExperts is how many experts a layer has among which its tokens choose; 0 for none.
+func (a *Architecture) RoutedExperts() int64 {
+	if e := expertsOf(a); e != nil {
+		return e.Count
+	}
+	return 0
+}
+
 // whole is a before it was cut.
 func (a *Architecture) whole() *Architecture {
 	if a.megatron != nil {
@@ -97,35 +124,26 @@ func (a *Architecture) whole() *Architecture {
 		w.plan, w.Heads, w.KVHeads, w.FFN = 0, a.Heads*n, a.KVHeads*n, a.FFN*n
 		return &w
 	}
-	w.titan = &titanCut{positions: a.titan.positions, tensor: 1, layers: a.titan.layers, first: true, last: true}
+	w.titan = &titanCut{kind: a.titan.kind, positions: a.titan.positions, tensor: 1, experts: 1, layers: a.titan.layers,
+		first: true, last: true}
 	w.Layers = a.titan.layers
 	return &w
 }
 
 func buildTitan(b *builder) step.Network {
 	a, n := b.a, b.a.titan.tensor
-	d, dim := a.Hidden, a.HeadDim
-	m := &titan{a: a, layers: make([]titanLayer, b.recorded),
+	d := a.Hidden
+	m := &titan{a: a, kind: a.titan.kind, layers: make([]titanLayer, b.recorded),
 		blocks: make([]step.LlamaBlock, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
-			Dim: dim}}
+			Dim: a.HeadDim}}
+	if own, ok := a.own.(*latent); ok {
+		m.heads = own.heads(a)
+	}
 	if a.titan.first {
 		m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
 		b.section(step.InputSection)
 	}
-	q, kv := m.heads.Width(), m.heads.KVWidth()
-	b.stack(func(i int64) {
-		l := &m.layers[i]
-		l.q, l.k, l.v = b.linear("attention.wq", d, q, false), b.linear("attention.wk", d, kv, false),
-			b.linear("attention.wv", d, kv, false)
-		l.out = b.linear("attention.wo", q, d, false)
-		l.mlp.gate, l.mlp.down = b.linear("feed_forward.w1", d, a.FFN/n, false),
-			b.linear("feed_forward.w2", a.FFN/n, d, false)
-		l.mlp.up = b.linear("feed_forward.w3", d, a.FFN/n, false)
-		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", d, false), b.norm("ffn_norm", d, false)
-		m.blocks[i] = step.LlamaBlock{AttentionNorm: l.attentionNorm.w, Query: l.q.w, Key: l.k.w, Value: l.v.w,
-			Out:     l.out.w,
-			MLPNorm: l.forwardNorm.w, Gate: l.mlp.gate.w, Up: l.mlp.up.w, Down: l.mlp.down.w, Heads: m.heads}
-	})
+	b.stack(func(i int64) { m.kind.declare(m, b, &m.layers[i], i) })
 	if a.titan.last {
 		m.final = b.norm("norm", d, false)
 		b.section(step.HeadSection)
@@ -133,7 +151,7 @@ func buildTitan(b *builder) step.Network {
 		b.section(step.HeadSection)
 	}
 	for range max(len(a.titan.chunks), 1) {
-		b.buffer("freqs_cis", a.titan.positions*dim, step.F32)
+		b.buffer("freqs_cis", a.titan.positions*m.kind.tableWidth(a), step.F32)
 	}
 	return m
 }
@@ -176,7 +194,14 @@ func (m *titan) Run(t *step.Tape, s step.Stage, x step.T) step.T {
 	}
 	unit := int(m.a.UnitLayers())
 	for i := s.From; i < s.To; i++ {
-		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T { return m.layer(t, i, x) }, step.Besides{})
+		table, besides := m.positions(t)
+		x = t.Layer(int32(i/unit), x, func(t *step.Tape, x step.T) step.T {
+			m.table = table
+			return m.layer(t, i, x)
+		}, besides)
+		if m.kind.castsTable {
+			t.Drop(table)
+		}
 	}
 	t.EndLayers()
 	if !s.Last {
@@ -193,6 +218,16 @@ func (m *titan) Run(t *step.Tape, s step.Stage, x step.T) step.T {
 	})
 	t.Drop(x)
 	return logits
+}
+
+// positions is what a layer gets of the rotary table: fully_shard brings what is no complex number to the type of the
+// layer's other inputs. Source: torch/distributed/fsdp/_fully_shard/_fsdp_common.py (_cast_fp_tensor), torch 2.9.
+func (m *titan) positions(t *step.Tape) (table step.T, besides step.Besides) {
+	if m.kind.castsTable {
+		table = t.Table(m.a.titan.positions*m.kind.tableWidth(m.a), t.Recipe.Compute)
+		besides.Arguments = []step.T{table}
+	}
+	return table, besides
 }
 
 // Loss is the mean over the micro-batches of an optimizer step.
@@ -218,7 +253,7 @@ func (m *titan) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartNorm)
 	normed := t.NativeRMSNorm(x, l.attentionNorm.w)
 	t.In(step.PartAttention)
-	branch := m.attention(t, l, normed)
+	branch := m.kind.attend(m, t, l, normed)
 	t.Drop(normed)
 	t.In(step.PartNorm)
 	middle := t.Add(x, branch, step.LabelResidual)
@@ -226,14 +261,23 @@ func (m *titan) layer(t *step.Tape, i int, x step.T) step.T {
 
 	normed = t.NativeRMSNorm(middle, l.forwardNorm.w)
 	t.In(step.PartMLP)
-	entered := t.Cuts().Enter(normed)
-	branch = t.Cuts().Leave(l.mlp.forward(t, m.a, entered))
-	t.Drop(entered)
+	branch = m.behind(t, l, normed)
 	t.Drop(normed)
 	t.In(step.PartNorm)
 	y := t.Add(middle, branch, step.LabelResidual)
 	t.Drop(middle)
 	t.Drop(branch)
+	return y
+}
+
+// behind is what a layer does behind its attention.
+func (m *titan) behind(t *step.Tape, l *titanLayer, x step.T) step.T {
+	if l.experts != nil {
+		return l.experts.forward(t, m.a, x)
+	}
+	entered := t.Cuts().Enter(x)
+	y := t.Cuts().Leave(l.mlp.forward(t, m.a, entered))
+	t.Drop(entered)
 	return y
 }
 

@@ -32,7 +32,7 @@ func layoutTools(in estimator.Input) []string {
 	if !ok {
 		return []string{own}
 	}
-	if a.WriteAsTitan(sequenceLength(in, Shape{Context: a.MaxPositions})); !a.Titan() {
+	if a.WriteAsTitan(sequenceLength(in, Shape{Context: a.MaxPositions}), true); !a.Titan() {
 		return []string{own}
 	}
 	return []string{own, "torchtitan"}

@@ -33,6 +33,17 @@ func (t *Tape) turned(x T, dim int64) T {
 		send(0, 0).out(y, 0)
 }
 
+// ComplexTurn is the same for one tensor, or a part of one, and lays it out densely.
+// Source: torchtitan/models/deepseek_v3/model/model.py (apply_rotary_emb), 0.2.0.
+func (t *Tape) ComplexTurn(x T, dim int64) T {
+	wide := t.Float(x, LabelRotary)
+	turned := t.turned(wide, dim)
+	y := t.Cast(turned, x.dtype, LabelRotary)
+	t.Drop(wide)
+	t.Drop(turned)
+	return y
+}
+
 // RepeatTokens repeats keys or values for every query head of their group, tokens outermost.
 // Source: torchtitan/models/llama3/model/model.py (repeat_kv), 0.2.0.
 func (t *Tape) RepeatTokens(x T, h Heads) T {

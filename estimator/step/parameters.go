@@ -27,6 +27,8 @@ type Parameter struct {
 	InLayer, First bool
 	// Section is the part outside the layers that it belongs to.
 	Section Section
+	// Inner marks those of a unit inside a layer.
+	Inner bool
 	// Outer is the first dimension where that is not Rows.
 	Outer int64
 	// Unreached marks one that is trained and that no gradient reaches, so that the optimizer leaves it out.

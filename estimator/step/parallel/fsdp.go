@@ -27,6 +27,9 @@ type Sharding struct {
 	Meta bool
 	// Apart deals sections out by themselves, as torchtitan and accelerate do.
 	Apart bool
+	// InnerWorld is over how many GPUs a unit inside a layer is dealt out, 0 where there is none. Layers are then told
+	// which to ask for ahead.
+	InnerWorld int64
 	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
 	CastsOutputs bool
 }
@@ -107,6 +110,7 @@ type fsdp struct {
 	collectives
 	parameters []step.Parameter
 	groups     []shardGroup
+	inner      []int   // by layer, from 1: the group of the unit inside it, 0 where there is none
 	grads      []int32 // by parameter: its whole gradient
 	sums       []int32 // by parameter: those of the micro-batches so far, where they are accumulated here
 	order      []int   // the groups in the order in which their forward ended
@@ -125,7 +129,8 @@ type marked struct {
 
 func newFSDP(t *step.Tape, s Sharding) fsdp {
 	f := fsdp{NoHooks: step.NoHooks{Tape: t}, Sharding: s, parameters: t.Parameters,
-		groups: groups(t.Parameters, s.Apart), former: step.None, input: step.None}
+		former: step.None, input: step.None}
+	f.groups, f.inner = groups(t.Parameters, s.Apart)
 	f.grads = make([]int32, len(t.Parameters))
 	for i := range f.grads {
 		f.grads[i] = step.None
@@ -144,8 +149,11 @@ func (f *fsdp) allGather(k int) {
 // unshard waits for the parameters of group k.
 func (f *fsdp) unshard(k int, forward bool) {
 	f.allGather(k)
-	if g := &f.groups[k]; g.output != step.None {
+	switch g := &f.groups[k]; {
+	case g.output != step.None:
 		f.copyOut(g, forward)
+	case f.world(g) == 1 && len(g.whole) == 0 && len(g.params) > 0:
+		f.castWhole(g, forward)
 	}
 }
 
@@ -220,6 +228,7 @@ func (f *fsdp) BeforeUnit(unit int, x step.T, graph bool) step.T {
 
 // AfterUnit is the post-forward hook of a layer.
 func (f *fsdp) AfterUnit(unit int, y step.T, graph bool) step.T {
+	f.endInner(unit)
 	if graph {
 		f.afterForward(unit, y, f.KeepsLayers)
 		return f.castOutput(y)
@@ -241,6 +250,7 @@ func (f *fsdp) castOutput(y step.T) step.T {
 func (f *fsdp) BeforeRerun(unit int, x step.T) step.T {
 	x = f.castForward(x)
 	f.unshard(unit, true)
+	f.askAhead(unit)
 	return f.Tape.MarkInput(unit, x)
 }
 
@@ -286,6 +296,9 @@ func (f *fsdp) BeforeBackward(node int32) {
 	k := f.marks[at].group
 	f.marks = slices.Delete(f.marks, at, at+1) // the number of a node may be used again
 	f.unshard(k, false)
+	if f.askBehind(k) {
+		return
+	}
 	// In a pipeline every group of the stage is there, and other stages are not this one's to ask for.
 	if turn := f.groups[k].turn; turn > 0 && f.prefetches() && !f.Staged {
 		f.allGather(f.order[turn-1])

@@ -53,7 +53,8 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 	parts := whole
 	*list = append((*list)[:0], whole.List...)
 	parts.List = *list
-	for _, g := range groups(parts.List, false) {
+	all, _ := groups(parts.List, false)
+	for _, g := range all {
 		flat := s.flat(parts.List, g.params, s.Stored)
 		for _, i := range g.params {
 			p := &parts.List[i]

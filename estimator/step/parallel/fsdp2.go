@@ -18,7 +18,7 @@ func (s Sharding) part(p *step.Parameter) int64 {
 		return step.CeilDiv(extent(p), s.World)
 	}
 	rows := p.FirstDim()
-	return step.CeilDiv(rows, s.World) * (p.Numel / rows)
+	return step.CeilDiv(rows, s.worldOf(p)) * (p.Numel / rows)
 }
 
 // Parts are a part of every parameter. Buffers are not divided.
@@ -129,6 +129,9 @@ func (*fsdp2) prefetches() bool { return true }
 // gather casts the parts that are of another type than the one that they are gathered in first.
 // Source: _fsdp_collectives.py (foreach_all_gather).
 func (f *fsdp2) gather(g *shardGroup) {
+	if f.world(g) == 1 { // each parameter is cast when it is waited for
+		return
+	}
 	parts, casts := int64(0), int64(0)
 	for _, i := range g.params {
 		p := &f.parameters[i]
@@ -141,7 +144,7 @@ func (f *fsdp2) gather(g *shardGroup) {
 	if casts > 0 {
 		cast = f.Tape.Aside(gatherStream, casts, step.Communication, step.LabelGatherInput)
 	}
-	g.output = f.Tape.Aside(gatherStream, parts*f.World, step.Communication, step.LabelGatherOutput)
+	g.output = f.Tape.Aside(gatherStream, parts*f.world(g), step.Communication, step.LabelGatherOutput)
 	f.Tape.Release(cast)
 }
 
@@ -152,7 +155,7 @@ func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 	t := f.Tape
 	t.EachExpert(g.params, func(p int32) {
 		w := &f.parameters[p]
-		g.whole = append(g.whole, t.Alloc(f.part(w)*f.World*w.Dtype.Size(), step.Weights, step.LabelGathered))
+		g.whole = append(g.whole, t.Alloc(f.part(w)*f.world(g)*w.Dtype.Size(), step.Weights, step.LabelGathered))
 	})
 	t.Release(t.Alloc(f.copyOutScratch(g), step.Communication, step.LabelShardScratch))
 	brought := g.output
@@ -181,7 +184,7 @@ func (f *fsdp2) reduce(g *shardGroup) {
 		numel += f.part(&f.parameters[p]) * f.parameters[p].Times(t.Prog.ExpertCopies)
 	}
 	t.Release(f.input)
-	f.input = t.Alloc(numel*f.World*f.Reduced.Size(), step.Communication, step.LabelReduceInput)
+	f.input = t.Alloc(numel*f.world(g)*f.Reduced.Size(), step.Communication, step.LabelReduceInput)
 	t.Release(t.Alloc(f.copyInScratch(with), step.Communication, step.LabelShardScratch))
 	// The list of gradients is cleared from its end, and a variable of the loop still holds the last of them.
 	last := with[len(with)-1]

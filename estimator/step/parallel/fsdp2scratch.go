@@ -22,8 +22,8 @@ func (f *fsdp2) copyOutScratch(g *shardGroup) int64 {
 		tensors += times(p)
 	}
 	most := rc.Multiprocessors * rc.ThreadsPerMultiprocessor / copyThreads * 2
-	factor := step.CeilDiv(blocks*f.World, most)
-	chunks := min(ceilRoot(factor), f.World)
+	factor := step.CeilDiv(blocks*f.world(g), most)
+	chunks := min(ceilRoot(factor), f.world(g))
 	rounds := step.CeilDiv(factor, chunks)
 	blocks = 0
 	for _, p := range g.params {

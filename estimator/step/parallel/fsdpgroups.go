@@ -9,22 +9,28 @@ type shardGroup struct {
 	output int32   // what an all-gather has brought and what is not copied out yet
 	turn   int     // where in the order of the forward it stands
 	summed bool    // its gradients are on their way, or accumulated
+	inside bool    // a unit inside a layer
 }
 
-// groups puts parameters into groups: the root's first, then the layers'.
-func groups(parameters []step.Parameter, sections bool) []shardGroup {
-	all := []shardGroup{{output: step.None}}
+// groups puts parameters into groups: the root's first, then the layers', then the units inside these, and at the end
+// the sections. inner has the latter by layer, counted from 1.
+func groups(parameters []step.Parameter, sections bool) (all []shardGroup, inner []int) {
+	all = []shardGroup{{output: step.None}}
+	var units []shardGroup
 	var apart [step.HeadSection + 1]shardGroup
 	for i := range parameters {
 		p := &parameters[i]
 		if p.First {
 			all = append(all, shardGroup{output: step.None})
+			units = append(units, shardGroup{output: step.None, inside: true})
 		}
 		if p.Buffer {
 			continue
 		}
 		g := &all[0]
 		switch {
+		case p.Inner:
+			g = &units[len(units)-1]
 		case p.InLayer:
 			g = &all[len(all)-1]
 		case sections && p.Section != step.NoSection:
@@ -33,10 +39,17 @@ func groups(parameters []step.Parameter, sections bool) []shardGroup {
 		}
 		g.params = append(g.params, int32(i))
 	}
+	inner = make([]int, len(all))
+	for i := range units {
+		if len(units[i].params) > 0 {
+			inner[i+1] = len(all)
+			all = append(all, units[i])
+		}
+	}
 	if sections {
 		all = append(all, apart[step.InputSection:]...)
 	}
-	return all
+	return all, inner
 }
 
 // withGradients are the parameters of a group that have one.

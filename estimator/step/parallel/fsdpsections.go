@@ -21,6 +21,9 @@ func (f *fsdp) BeforeSection(s step.Section, x step.T) step.T {
 	}
 	x = f.castForward(x)
 	f.unshard(f.group(s), true)
+	if s == step.InputSection {
+		f.askAhead(f.group(s))
+	}
 	return f.Tape.MarkInput(f.group(s), x)
 }
 

@@ -1,0 +1,186 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// titanKind is what torchtitan writes otherwise for a family: its attention, which modules a layer has, and its rotary
+// table.
+type titanKind struct {
+	// declare lists a layer's modules in their order; attend is its attention.
+	declare func(m *titan, b *builder, l *titanLayer, i int64)
+	attend  func(m *titan, t *step.Tape, l *titanLayer, x step.T) step.T
+	// tableWidth is how many float32 numbers of the rotary table a position has.
+	tableWidth func(a *Architecture) int64
+	// castsTable says that the table is brought to the type of a layer's inputs with them.
+	castsTable bool
+	// cuts says that layers and sequences may be shared, dealt out to stages and compiled.
+	cuts bool
+	// untied is how the head is.
+	takes func(a *Architecture) bool
+}
+
+var titanLlama = titanKind{cuts: true,
+	takes: func(a *Architecture) bool { return a.Heads*a.HeadDim == a.Hidden },
+	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
+		m.projections(b, l)
+		m.mlp(b, l)
+		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden, false)
+		m.blocks[i] = step.LlamaBlock{AttentionNorm: l.attentionNorm.w, Query: l.q.w, Key: l.k.w, Value: l.v.w,
+			Out:     l.out.w,
+			MLPNorm: l.forwardNorm.w, Gate: l.mlp.gate.w, Up: l.mlp.up.w, Down: l.mlp.down.w, Heads: m.heads}
+	},
+	attend:     (*titan).attention,
+	tableWidth: func(a *Architecture) int64 { return a.HeadDim },
+}
+
+// titanQwen is torchtitan/models/qwen3/model/model.py, 0.2.0.
+var titanQwen = titanKind{castsTable: true,
+	takes: func(a *Architecture) bool {
+		e := expertsOf(a)
+		return a.QKNorm && a.SlidingWindow == 0 && (e == nil || e.Dense == nil)
+	},
+	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
+		l.qNorm, l.kNorm = b.norm("attention.q_norm", m.a.HeadDim, false), b.norm("attention.k_norm", m.a.HeadDim, false)
+		m.projections(b, l)
+		m.feed(b, l, i)
+		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden, false)
+	},
+	attend:     (*titan).normedAttention,
+	tableWidth: func(a *Architecture) int64 { return 2 * a.HeadDim },
+}
+
+// titanDeepSeek is torchtitan/models/deepseek_v3/model/model.py, 0.2.0.
+var titanDeepSeek = titanKind{
+	takes: func(a *Architecture) bool { return !a.own.(*latent).attentionBias },
+	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
+		m.latentProjections(b, l)
+		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden, false)
+		m.feed(b, l, i)
+	},
+	attend:     (*titan).latentAttention,
+	tableWidth: func(a *Architecture) int64 { return a.own.(*latent).rotaryDim },
+}
+
+// titanKindOf is how torchtitan writes models of a family, nil where it has none.
+func titanKindOf(f *family) *titanKind {
+	switch f {
+	case &llamaFamily:
+		return &titanLlama
+	case &qwen3Family, &qwen3MoEFamily:
+		return &titanQwen
+	case &deepSeekV2Family, &deepSeekV3Family:
+		return &titanDeepSeek
+	}
+	return nil
+}
+
+// projections lists those of an attention, of which this GPU may have some of the heads.
+func (m *titan) projections(b *builder, l *titanLayer) {
+	d, q, kv := m.a.Hidden, m.heads.Width(), m.heads.KVWidth()
+	l.q, l.k, l.v = b.linear("attention.wq", d, q, false), b.linear("attention.wk", d, kv, false),
+		b.linear("attention.wv", d, kv, false)
+	l.out = b.linear("attention.wo", q, d, false)
+}
+
+// mlp lists an MLP's matrices.
+func (m *titan) mlp(b *builder, l *titanLayer) {
+	d, f := m.a.Hidden, m.a.FFN/m.a.titan.tensor
+	l.mlp.gate, l.mlp.down = b.linear("feed_forward.w1", d, f, false), b.linear("feed_forward.w2", f, d, false)
+	l.mlp.up = b.linear("feed_forward.w3", d, f, false)
+}
+
+// feed lists what a layer has behind its attention.
+func (m *titan) feed(b *builder, l *titanLayer, i int64) {
+	if l.experts = m.a.titanExperts(i); l.experts != nil {
+		l.experts.declare(b)
+		return
+	}
+	m.mlp(b, l)
+}
+
+// latentProjections lists those of multi-head latent attention.
+func (m *titan) latentProjections(b *builder, l *titanLayer) {
+	own, d, h := m.a.own.(*latent), m.a.Hidden, m.heads
+	x := &titanLatent{}
+	l.latent = x
+	if own.queryRank == 0 {
+		l.q = b.linear("attention.wq", d, h.Query*h.Dim, false)
+	} else {
+		x.qDown = b.linear("attention.wq_a", d, own.queryRank, false)
+		x.qNorm = b.norm("attention.q_norm", own.queryRank, false)
+		l.q = b.linear("attention.wq_b", own.queryRank, h.Query*h.Dim, false)
+	}
+	x.kvDown = b.linear("attention.wkv_a", d, own.keyValueRank+own.rotaryDim, false)
+	x.kvNorm = b.norm("attention.kv_norm", own.keyValueRank, false)
+	x.kvUp = b.linear("attention.wkv_b", own.keyValueRank, h.Query*(own.keyDim+own.valueDim), false)
+	l.out = b.linear("attention.wo", h.Query*own.valueDim, d, false)
+}
+
+// titanLatent is what latent attention has besides.
+type titanLatent struct {
+	qDown, kvDown, kvUp linear
+	qNorm, kvNorm       norm
+}
+
+// normedAttention is Qwen3's Attention.
+func (m *titan) normedAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
+	q, k, v := l.q.forward(t, x), l.k.forward(t, x), l.v.forward(t, x)
+	qn := t.NativeRMSNorm(q, l.qNorm.w)
+	t.Drop(q)
+	kn := t.NativeRMSNorm(k, l.kNorm.w)
+	t.Drop(k)
+	qr := t.Rotary(qn, m.table, m.table)
+	kr := t.Rotary(kn, m.table, m.table)
+	t.Drop(qn)
+	t.Drop(kn)
+	keys, values := t.RepeatTokens(kr, m.heads), t.RepeatTokens(v, m.heads)
+	t.Drop(kr)
+	t.Drop(v)
+	repeated := m.heads
+	repeated.KV = repeated.Query
+	y := t.TokensFirst(t.CausalSDPA(qr, keys, values, repeated), repeated, false)
+	out := l.out.forward(t, y)
+	for _, x := range [...]step.T{y, qr, keys, values} {
+		t.Drop(x)
+	}
+	return out
+}
+
+// latentAttention is DeepSeek V3's Attention.
+func (m *titan) latentAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
+	own, h := m.a.own.(*latent), m.heads
+	n := t.Shape.N()
+	query := t.Hold(x)
+	if own.queryRank > 0 {
+		down := l.latent.qDown.forward(t, x)
+		t.Drop(query)
+		query = t.NativeRMSNorm(down, l.latent.qNorm.w)
+		t.Drop(down)
+	}
+	wide := l.q.forward(t, query)
+	t.Drop(query)
+	plain, turning := t.Split2(wide, n*h.Query*own.keyDim)
+	t.Drop(wide)
+	turned := t.ComplexTurn(turning, own.rotaryDim)
+	t.Drop(turning)
+	q := t.JoinHeads(plain, turned)
+
+	both := l.latent.kvDown.forward(t, x)
+	narrow, turning := t.Split2(both, n*own.keyValueRank)
+	t.Drop(both)
+	key := t.ComplexTurn(turning, own.rotaryDim)
+	t.Drop(turning)
+	normed := t.StridedRMSNorm(narrow, l.latent.kvNorm.w)
+	up := l.latent.kvUp.forward(t, normed)
+	t.Drop(normed)
+	pass, v := t.Split2(up, n*h.Query*own.keyDim)
+	t.Drop(up)
+	shown := t.Expand(key, h.Query)
+	k := t.JoinHeads(pass, shown)
+	t.Drop(shown)
+	y := t.CausalSDPA(q, k, v, h)
+	out := l.out.forward(t, y)
+	for _, x := range [...]step.T{y, q, k, v, pass, narrow, plain, turned, key} {
+		t.Drop(x)
+	}
+	return out
+}

@@ -1,0 +1,183 @@
+package model
+
+import "github.com/vramplan/vramplan/estimator/step"
+
+// titanMixture is torchtitan's MoE: a router, experts whose matrices stand in three tensors, and perhaps an MLP that
+// every token takes besides. Source: torchtitan/models/moe/moe.py, 0.2.0.
+type titanMixture struct {
+	// experts are those of this GPU, of count that all have together.
+	experts, count, chosen int64
+	ffn, sharedFFN         int64
+	// softmax, or sigmoids, are the scores; normalises divides those that are chosen by their sum.
+	softmax, normalises bool
+
+	gate         linear
+	w1, w2, w3   step.Weight
+	shared       gatedMLP
+	layer, width int64
+}
+
+// titanExperts is a mixture of the architecture's as torchtitan builds it, nil where it has none.
+func (a *Architecture) titanExperts(layer int64) *titanMixture {
+	e := expertsOf(a)
+	if !e.in(layer) {
+		return nil
+	}
+	x := &titanMixture{count: e.Count, chosen: e.TopK, ffn: e.FFN, softmax: true, normalises: e.Normalise,
+		layer: layer + 1, width: a.Hidden}
+	if own := routedOf(a); own != nil {
+		if layer < own.firstDense {
+			return nil
+		}
+		x.sharedFFN, x.softmax = e.SharedFFN, own.second
+	}
+	x.experts = x.count / a.titan.experts
+	return x
+}
+
+// declare lists the modules.
+func (x *titanMixture) declare(b *builder) {
+	d := x.width
+	inner := len(b.p.List)
+	x.w1 = b.parameter("moe.experts.w1", x.experts*x.ffn, d)
+	x.w2 = b.parameter("moe.experts.w2", x.experts*d, x.ffn)
+	x.w3 = b.parameter("moe.experts.w3", x.experts*x.ffn, d)
+	for i, w := range [...]step.Weight{x.w1, x.w2, x.w3} {
+		b.stacked(w, x.experts)
+		b.p.List[inner+i].Inner = b.a.titan.experts > 1
+	}
+	x.gate = b.linear("moe.router.gate", d, x.count, false)
+	x.gate.matrix = true
+	if f := x.sharedFFN; f > 0 {
+		x.shared.gate, x.shared.down = b.linear("moe.shared_experts.w1", d, f, false),
+			b.linear("moe.shared_experts.w2", f, d, false)
+		x.shared.up = b.linear("moe.shared_experts.w3", d, f, false)
+		x.shared = x.shared.onMatrices()
+	}
+	b.buffer("moe.expert_bias", x.count, step.F32)
+	b.buffer("moe.tokens_per_expert", x.count, step.F32)
+}
+
+// forward is MoE.forward with the scores behind the experts, as all of torchtitan's Qwen3 and DeepSeek V3 have them.
+func (x *titanMixture) forward(t *step.Tape, a *Architecture, input step.T) step.T {
+	in := t.View(t.Hold(input))
+	scores, chosen, counts := x.route(t, in)
+	again := t.RoutingTensor(x.count, step.I64)
+	order := t.ArgSort(chosen.Numel())
+	sorted := t.Rows(scores, 1, order)
+	rows := t.RoutingTensor(chosen.Numel(), step.I64) // order // top_k
+	for _, gone := range [...]step.T{order, counts} {
+		t.Drop(gone)
+	}
+	routed := t.GatherWhole(in, rows, x.width)
+	mixed, sent := x.spread(t, routed)
+	var out step.T
+	if x.sharedFFN > 0 {
+		out = x.shared.forward(t, a, in)
+	} else {
+		out = t.Zeros(in.Numel(), in.Dtype(), step.LabelExpertOutput)
+	}
+	if sent != step.NoTensor {
+		t.Drop(sent)
+	}
+	wide := t.Float(mixed, step.LabelExpertOutput)
+	weighted := t.Mul(wide, sorted, true, step.LabelExpertOutput)
+	t.Drop(wide)
+	narrow := t.Cast(weighted, in.Dtype(), step.LabelExpertOutput)
+	t.Drop(weighted)
+	t.Drop(mixed)
+	y := t.ScatterAdd(out, rows, narrow)
+	for _, gone := range [...]step.T{in, narrow, routed, rows, sorted, again, chosen, scores} {
+		t.Drop(gone)
+	}
+	return y
+}
+
+// route is TokenChoiceTopKRouter.
+func (x *titanMixture) route(t *step.Tape, in step.T) (scores, chosen, counts step.T) {
+	logits := x.gate.forward(t, in)
+	wide := t.Float(logits, step.LabelRouting)
+	var all step.T
+	if x.softmax {
+		all = t.Softmax(wide, step.LabelRouting)
+	} else {
+		all = t.Sigmoid(wide, step.LabelRouting)
+	}
+	t.Drop(wide)
+	t.Drop(logits)
+	corrected := t.RoutingTensor(all.Numel(), step.F32) // by the bias, which is there for choosing alone
+	values, chosen := t.TopK(corrected, x.count, x.chosen)
+	t.Drop(corrected)
+	top := t.Chosen(all, chosen)
+	var sum step.T
+	if x.normalises {
+		raw := t.SumRowsKept(top, x.chosen)
+		sum = t.AddScalar(raw, step.LabelRouting)
+		t.Drop(raw)
+		share := t.Divide(top, sum)
+		t.Drop(top)
+		top = share
+	}
+	scores = t.MulScalar(top, step.LabelRouting)
+	t.Drop(top)
+	counts = t.RoutingTensor(x.count, step.I64)
+	t.Drop(values)
+	t.Drop(all)
+	if x.normalises {
+		t.Drop(sum)
+	}
+	return scores, chosen, counts
+}
+
+// spread runs the experts on rows in their order. Where GPUs share the experts, each row goes to the GPU that has its
+// expert and comes back; sent is what is on its way until somebody waits for what comes.
+// Source: torchtitan/distributed/expert_parallel.py (ExpertParallel), 0.2.0.
+func (x *titanMixture) spread(t *step.Tape, rows step.T) (y, sent step.T) {
+	if x.experts == x.count {
+		out, locals := x.run(t, t.Hold(rows))
+		y = t.UnpermuteRows(out, locals.places, x.width, rows.Numel())
+		locals.drop(t, out)
+		return y, step.NoTensor
+	}
+	y = t.InnerUnit(int(x.layer), rows, func(rows step.T) step.T {
+		theirs := t.RoutingTensor(x.count, step.I64)
+		for range 2 { // how many rows go where, and come from where
+			t.Drop(t.RoutingTensor(x.count/x.experts, step.I64))
+		}
+		out, locals := x.run(t, t.ExchangeRows(rows))
+		t.Drop(theirs)
+		sent = t.UnpermuteRows(out, locals.places, x.width, rows.Numel())
+		back := t.ExchangeRows(sent)
+		locals.drop(t, out)
+		return back
+	})
+	return y, sent
+}
+
+// expertLocals is what variables hold while the experts run: the rows that they get, where each came from, and how many
+// each expert has.
+type expertLocals struct{ in, places, sizes step.T }
+
+func (l expertLocals) drop(t *step.Tape, out step.T) {
+	for _, x := range [...]step.T{out, l.places, l.sizes, l.in} {
+		t.Drop(x)
+	}
+}
+
+// run is GroupedExperts on rows, which it takes over, as products of all experts at once.
+func (x *titanMixture) run(t *step.Tape, rows step.T) (step.T, expertLocals) {
+	in, places, sizes := t.PermuteRows(rows, x.width, x.count, x.experts)
+	ends := t.RowOffsets(x.experts)
+	product := func(in step.T, w step.Weight, l step.Label) step.T { return t.GroupedMM(in, w, x.experts, ends, l) }
+	gate := product(in, x.w1, step.LabelActivation)
+	act := t.SiLU(gate)
+	t.Drop(gate)
+	up := product(in, x.w3, step.LabelActivation)
+	both := t.Mul(act, up, false, step.LabelActivation)
+	t.Drop(act)
+	t.Drop(up)
+	out := product(both, x.w2, step.LabelExpertOutput)
+	t.Drop(both)
+	t.Drop(ends)
+	return out, expertLocals{in, places, sizes}
+}
