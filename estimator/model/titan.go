@@ -37,8 +37,8 @@ func (a *Architecture) TitanLlama() bool { return a.titan != nil && a.titan.kind
 // other than Llama are known in half precision under FSDP on Hopper alone, which fits says.
 func (a *Architecture) WriteAsTitan(tokens int64, fits bool) {
 	kind := titanKindOf(a.family)
-	if kind == nil || !kind.cuts && !fits || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias || a.MLPBias ||
-		a.Activation != "silu" || a.LoRA != nil || a.AttentionDropout > 0 || !kind.takes(a) {
+	if kind == nil || !kind.cuts && !fits || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias ||
+		a.MLPBias || a.Activation != "silu" || a.LoRA != nil || a.AttentionDropout > 0 || !kind.takes(a) {
 		return
 	}
 	a.titan = &titanCut{kind: kind, positions: tokens, tensor: 1, experts: 1, layers: a.Layers, first: true, last: true}

@@ -3,8 +3,8 @@ package step
 // Inners are what hooks do besides where a module inside a layer is a unit of its own, as torchtitan deals out experts
 // that GPUs share. Source: torchtitan/models/llama4/infra/parallelize.py (apply_fsdp), 0.2.0.
 type Inners interface {
-	// BeforeInner is the input x of the unit inside a layer as it sees it, which the caller lets go of; AfterInner takes
-	// over what it returned. Layers are counted from 1.
+	// BeforeInner is the input x of the unit inside a layer as it sees it, which the caller lets go of; AfterInner
+	// takes over what it returned. Layers are counted from 1.
 	BeforeInner(layer int, x T) T
 	AfterInner(layer int, y T) T
 }

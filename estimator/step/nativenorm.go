@@ -4,8 +4,8 @@ package step
 // float32 statistic a row. Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (_fused_rms_norm_cuda), torch 2.9.
 func (t *Tape) NativeRMSNorm(x T, w Weight) T { return t.nativeRMSNorm(x, w, false) }
 
-// StridedRMSNorm is the same of x that does not lie densely: the kernel copies it before it starts, in forward and again
-// in backward.
+// StridedRMSNorm is the same of x that does not lie densely: the kernel copies it before it starts, in forward and
+// again in backward.
 // Source: aten/src/ATen/native/cuda/layer_norm_kernel.cu (expect_contiguous), torch 2.9.
 func (t *Tape) StridedRMSNorm(x T, w Weight) T { return t.nativeRMSNorm(x, w, true) }
 
