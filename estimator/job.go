@@ -155,7 +155,7 @@ type States struct {
 // Optimizer is a name or an object: "adamw" means {"name": "adamw"}.
 type Optimizer struct {
 	// Name is the optimizer; the names of PyTorch, bitsandbytes and transformers are understood.
-	Name string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw amsgrad nadam radam adamax adadelta rmsprop adagrad"`
+	Name string `json:"name,omitempty" validate:"omitempty,oneof=adamw adam sgd sgd-momentum adafactor lion adamw-8bit paged-adamw paged-adamw-8bit adamw-4bit lion-8bit muon galore-adamw amsgrad nadam radam adamax adadelta schedule-free-adamw rmsprop adagrad"`
 	// Implementation is how the step runs; where it is left out, what the optimizer's library does on a GPU (PyTorch:
 	// foreach).
 	Implementation string `json:"implementation,omitempty" validate:"omitempty,oneof=foreach fused for-loop bitsandbytes torchao transformers torch"`

@@ -46,6 +46,14 @@ _OTHERS = {
 }
 
 
+def _schedule_free(parameters, foreach):
+    from schedulefree import AdamWScheduleFree
+
+    optimizer = AdamWScheduleFree(parameters, foreach=foreach)
+    optimizer.train()
+    return optimizer
+
+
 class Both(torch.optim.Optimizer):
     """Two optimizers that step one after the other."""
 
@@ -85,6 +93,8 @@ def make(optimizer, named):
         return AdamW8bit(parameters)
     if name == "muon":
         return _muon(named)
+    if name == "schedule-free-adamw":
+        return _schedule_free(parameters, implementation != "for-loop")
     if name in _OTHERS:
         return _OTHERS[name](parameters)
     raise ValueError(f"optimizer {optimizer} is not known here")

@@ -129,7 +129,7 @@ func TestDecodeReportsEverythingAtOnce(t *testing.T) {
 		"required /training/micro_batch: is required: the sequences in one forward pass on one GPU, a " +
 			"whole number from 1",
 		"unknown_field /training/micro_batch_siz: is not a field here; did you mean micro_batch?",
-		`unknown_value /training/optimizer: "adamww" was given; accepted: adamw, adam, sgd, sgd-momentum, adafactor, lion, adamw-8bit, paged-adamw, paged-adamw-8bit, adamw-4bit, lion-8bit, muon, galore-adamw, amsgrad, nadam, radam, adamax, adadelta, rmsprop, adagrad. Did you mean adamw?`,
+		`unknown_value /training/optimizer: "adamww" was given; accepted: adamw, adam, sgd, sgd-momentum, adafactor, lion, adamw-8bit, paged-adamw, paged-adamw-8bit, adamw-4bit, lion-8bit, muon, galore-adamw, amsgrad, nadam, radam, adamax, adadelta, schedule-free-adamw, rmsprop, adagrad. Did you mean adamw?`,
 		`unknown_value /training/precision: "amp-bf61" was given; accepted: amp-bf16, amp-fp16, fp32, tf32, bf16, fp16, fp8. Did you mean amp-bf16?`,
 		"out_of_range /training/sequence_length: -3 was given; accepted: a whole number from 1 to 1073741824",
 		"wrong_type /training/versions/a~1b~0c: 2 was given; accepted: a string",

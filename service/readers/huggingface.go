@@ -275,7 +275,8 @@ var trainerOptimizers = map[string]optimizer{
 	"adamw_torch_4bit": {"adamw-4bit", "torchao"}, "adafactor": {"adafactor", "transformers"}, "sgd": {"sgd", ""},
 	"lion":       {"lion", "bitsandbytes"},
 	"lion_32bit": {"lion", "bitsandbytes"}, "lion_8bit": {"lion-8bit", "bitsandbytes"}, "muon": {"muon", ""},
-	"adamw": {"adamw", ""}, "galore_adamw": {"galore-adamw", ""},
+	"adamw": {"adamw", ""}, "galore_adamw": {"galore-adamw", ""}, "adagrad": {"adagrad", ""}, "rmsprop": {"rmsprop", ""},
+	"schedule_free_adamw": {"schedule-free-adamw", ""},
 }
 
 func (r *reading) trainerOptimizer() {

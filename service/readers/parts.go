@@ -103,6 +103,10 @@ var classes = map[string]optimizer{
 	"torchao.prototype.low_bit_optim.AdamW8bit": {"adamw-8bit", "torchao"},
 	"torch.optim.Adafactor":                     {"adafactor", "torch"},
 	"transformers.optimization.Adafactor":       {"adafactor", "transformers"},
+	"torch.optim.Adagrad":                       {"adagrad", "foreach"}, "torch.optim.RMSprop": {"rmsprop", "foreach"},
+	"torch.optim.Adadelta": {"adadelta", "foreach"}, "torch.optim.Adamax": {"adamax", "foreach"},
+	"torch.optim.NAdam": {"nadam", "foreach"}, "torch.optim.RAdam": {"radam", "foreach"},
+	"schedulefree.AdamWScheduleFree": {"schedule-free-adamw", "foreach"},
 }
 
 // optimizerClass sets the optimizer by its class; fused is the setting that fuses it.

@@ -111,7 +111,13 @@ var optimizers = []Optimizer{
 		Own:     bitsandbytes(1, true, false), OwnTypes: true, InBackward: true,
 		Words: "one momentum of 1 B, with a float32 scale for every 256", Rate: RateOther, MovedBytes: 14},
 
-	// Other libraries'.
+	// Other libraries'. Source of the first: schedulefree/adamw_schedulefree.py (AdamWScheduleFree.step), 1.4.1.
+	{Name: "schedule-free-adamw", Implementations: []string{"", "foreach"},
+		Moments: 2, Lists: 1,
+		Words: "the averaged weights' companion and a second moment, of %s", Rate: RateSquareRoot, MovedBytes: 28},
+	{Name: "schedule-free-adamw", Implementations: []string{"for-loop"},
+		Moments: 2, Loop: (*Updater).oneVariable,
+		Words: "the averaged weights' companion and a second moment, of %s", Rate: RateSquareRoot, MovedBytes: 28},
 	{Name: "lion", Implementations: []string{"", "for-loop"},
 		Own: (*Updater).lion, InBackward: true,
 		Words: "one momentum of %s", Rate: RateOther, MovedBytes: 20},
