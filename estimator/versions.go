@@ -46,6 +46,8 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.ReturnsWorkspace:     func(r *resolved) bool { return set(&r.recipe.Software.ReturnsWorkspace) },
 	release.UnifiesWorkspaces:    func(r *resolved) bool { return set(&r.recipe.Software.UnifiesWorkspaces) },
 	release.CopiesUpdates:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesUpdates) },
+	release.HooksTowers:          func(r *resolved) bool { return set(&r.recipe.Software.HooksTowers) },
+	release.DropsCacheFirst:      func(r *resolved) bool { return set(&r.recipe.Software.DropsCacheFirst) },
 	release.PacksNorms:           func(r *resolved) bool { return set(&r.recipe.Software.PacksNorms) },
 	release.SeedsEfficient:       func(r *resolved) bool { return set(&r.recipe.Software.SeedsEfficient) },
 	release.GroupsEfficient:      func(r *resolved) bool { return set(&r.recipe.Software.GroupsEfficient) },

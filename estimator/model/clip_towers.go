@@ -49,7 +49,7 @@ func (m *clip) projected(t *step.Tape, ids, pixels step.T) (step.T, []step.T) {
 func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
 	t.In(step.PartEmbedding)
 	stored := t.Cast(pixels, t.Recipe.Stored, step.LabelCast)
-	cut := t.Convolution(stored, m.patches.w, m.patches.b, m.own.picture.count(), true)
+	cut := t.TowerInput(t.Convolution(stored, m.patches.w, m.patches.b, m.own.picture.count(), true))
 	t.Drop(stored)
 	all := t.Concat(t.RepeatedVector(m.class), cut, step.LabelEmbedding)
 	places := t.Embedding(t.Buffered(m.own.picture.tokens(), step.I64), m.places, step.LabelPositions)
@@ -77,7 +77,7 @@ func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
 // read is CLIPTextTransformer: the last hidden states, and those at the end of each text.
 func (m *clip) read(t *step.Tape, ids step.T) (last, pooled step.T) {
 	t.In(step.PartEmbedding)
-	words := t.Embedding(ids, m.words, step.LabelEmbedding)
+	words := t.TowerInput(t.Embedding(ids, m.words, step.LabelEmbedding))
 	places := t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.wordPlaces, step.LabelPositions)
 	embedded := t.Add(words, places, step.LabelEmbedding)
 	t.Drop(words)

@@ -3,19 +3,22 @@ package model
 import "github.com/vramplan/vramplan/estimator/step"
 
 // decoderOnlyMask is create_causal_mask for a decoder whose batch has no mask: for sdpa none. Without a cache, unless
-// sequences are looked for that somebody packed into one, which leaves a boolean mask.
-// Source: transformers/masking_utils.py (create_causal_mask, find_packed_sequence_indices), 4.57 and, without packed
-// sequences, 5.23.
+// sequences are looked for that somebody packed into one, which leaves a boolean mask in 4.57 and nothing in 5.23, where
+// it is seen that there are none.
+// Source: transformers/masking_utils.py (create_causal_mask, find_packed_sequence_indices), 4.57 and 5.23.
 func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 	n, b := t.Shape.Target, t.Shape.Batch
 	in := func(numel int64, d step.DType) step.T { return t.Input(numel, d) }
 	eager := t.Recipe.Attention == step.AttentionEager
-	if !packed && !eager {
-		return nil
-	}
 	var numbers step.T // of the sequences that tokens belong to
 	if packed {
-		numbers = packedSequences(t)
+		if numbers = packedSequences(t); t.Recipe.Software.DropsCacheFirst { // and there is one in each row
+			t.Drop(numbers)
+			packed = false
+		}
+	}
+	if !packed && !eager {
+		return nil
 	}
 	var indices [4]step.T
 	if t.Recipe.Software.BroadcastsMask && !packed {
@@ -66,9 +69,14 @@ func packedSequences(t *step.Tape) step.T {
 	t.Drop(prepended)
 	begins := t.Input(b*n, step.Bool)
 	numbers := t.CumulativeSumOf(b, n)
-	for _, x := range [...]step.T{begins, steps, before} {
-		t.Drop(x)
+	t.Drop(begins)
+	if t.Recipe.Software.DropsCacheFirst {
+		last, all := t.Input(b, step.Bool), t.Input(1, step.Bool)
+		t.Drop(last)
+		t.Drop(all)
 	}
+	t.Drop(steps)
+	t.Drop(before)
 	return numbers
 }
 

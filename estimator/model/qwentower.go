@@ -11,7 +11,7 @@ func (m *qwenVL) look(t *step.Tape, pixels step.T) step.T {
 	t.In(step.PartEmbedding)
 	images := t.Shape.Batch * t.Shape.Images
 	defer m.asRow(t)()
-	x := t.VolumeConvolution(pixels, m.patches.w)
+	x := t.TowerInput(t.VolumeConvolution(pixels, m.patches.w))
 	places := m.places(t, images)
 	windows := m.windows(t, images)
 	if m.vision.window > 0 {

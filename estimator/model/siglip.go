@@ -64,7 +64,7 @@ func (m *siglip) look(t *step.Tape, pixels step.T) step.T {
 	t.In(step.PartEmbedding)
 	ordered := t.Recipe.CheckpointEvery > 0 // a leaf has laid the gradient out like the convolution's result
 	stored := t.Cast(pixels, t.Recipe.Stored, step.LabelCast)
-	cut := t.Convolution(stored, m.patches.w, m.patches.b, n, !ordered)
+	cut := t.TowerInput(t.Convolution(stored, m.patches.w, m.patches.b, n, !ordered))
 	t.Drop(stored)
 	places := t.Heads(t.Embedding(t.Buffered(n, step.I64), m.places, step.LabelPositions), ordered &&
 		t.Shape.Batch == 1)

@@ -30,7 +30,7 @@ func (m *whisper) encode(t *step.Tape, features step.T) step.T {
 	frames, s := m.a.FixedTokens, &m.encoder
 	t.EndLayers()
 	t.In(step.PartEmbedding)
-	first := t.Convolution(features, m.conv1.w, m.conv1.b, 2*frames, false)
+	first := t.TowerInput(t.Convolution(features, m.conv1.w, m.conv1.b, 2*frames, false))
 	act := t.GELU(first)
 	t.Drop(first)
 	second := t.Convolution(act, m.conv2.w, m.conv2.b, frames, s.transpose &&
@@ -67,7 +67,8 @@ func (m *whisper) decode(t *step.Tape, ids, encoded step.T) step.T {
 	sum := t.Add(words, positions, step.LabelEmbedding)
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
-	s.mask = decoderOnlyMask(t, !m.a.UseCache, words.Dtype())
+	caches := m.a.UseCache && (t.Recipe.UseCache || !t.Recipe.Software.DropsCacheFirst)
+	s.mask = decoderOnlyMask(t, !caches, words.Dtype())
 	besides := step.Besides{Captured: []step.T{encoded, order}}
 	if s.mask != nil {
 		besides.Captured = append(besides.Captured, *s.mask)

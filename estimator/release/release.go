@@ -22,6 +22,8 @@ const (
 	ReturnsWorkspace     Switch = "returns-workspace"
 	UnifiesWorkspaces    Switch = "unifies-workspaces"
 	CopiesUpdates        Switch = "copies-updates"
+	HooksTowers          Switch = "hooks-towers"
+	DropsCacheFirst      Switch = "drops-cache-first"
 	PacksNorms           Switch = "packs-norms"
 	SeedsEfficient       Switch = "seeds-memory-efficient-attention"
 	GroupsEfficient      Switch = "groups-memory-efficient-attention"

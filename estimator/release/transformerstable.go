@@ -27,6 +27,23 @@ func transformersChanges() []Change {
 			Shown:  "traces of all decoders",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: HooksTowers,
+			What: "transformers 5.23 makes the embeddings of every model inside a model require a gradient under " +
+				"checkpointed LoRA: the convolutions of Whisper and of the towers that see, too",
+			Source: "modeling_utils.py (enable_input_require_grads), models/whisper/modeling_whisper.py and " +
+				"models/clip/modeling_clip.py (_input_embed_layer), 4.57.6 and 5.23.0",
+			Shown: "traces of Whisper and CLIP with LoRA and checkpoints",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: DropsCacheFirst,
+			What: "transformers 5.23 decides that a checkpointed model has no cache before its forward begins: " +
+				"Whisper, whose decoder is given no mask, looks for packed sequences, and goes without a mask where there " +
+				"are none",
+			Source: "utils/generic.py (merge_with_config_defaults), masking_utils.py (find_packed_sequence_indices), " +
+				"models/whisper/modeling_whisper.py, 4.57.6 and 5.23.0",
+			Shown: "traces of checkpointed Whisper",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.0", Switch: KeepsFrequencies,
 			What:   "transformers 5.23 registers the frequencies of rotary embeddings a second time, as they were made",
 			Source: "models/llama/modeling_llama.py (LlamaRotaryEmbedding), 4.57.6 and 5.23.0",

@@ -198,6 +198,16 @@ func (t *Tape) InputGradient(x T) T {
 	return t.requireGrad(x)
 }
 
+// TowerInput is InputGradient where the hook is put on the embeddings of every model inside the model, not only on
+// those of the words.
+// Source: transformers/modeling_utils.py (enable_input_require_grads), 4.57.6 and 5.23.0.
+func (t *Tape) TowerInput(x T) T {
+	if !t.Recipe.Software.HooksTowers {
+		return x
+	}
+	return t.InputGradient(x)
+}
+
 // Indices is mask.nonzero() of n entries, chosen of which are true.
 func (t *Tape) Indices(n, chosen int64) T { return t.indicesOf(n, chosen, 1, false) }
 

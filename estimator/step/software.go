@@ -9,6 +9,11 @@ type Software struct {
 	UnifiesWorkspaces bool
 	// CopiesUpdates is Muon that copies an update in bfloat16, too, before it iterates on it.
 	CopiesUpdates bool
+	// HooksTowers makes the embeddings of pictures and sounds require a gradient, too, where layers are checkpointed
+	// under LoRA.
+	HooksTowers bool
+	// DropsCacheFirst leaves a checkpointed model without a cache before it makes its masks.
+	DropsCacheFirst bool
 	// PacksNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each
 	// gradient's begin, instead of in rows as long as the longest.
 	PacksNorms bool
