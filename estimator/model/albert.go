@@ -107,16 +107,7 @@ func (m *albert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	embedded := m.embeddings(t, batch[0])
 	m.mask = encoderMask(t, embedded.Dtype())
 	x := runEncoder(t, m.a, int(m.a.Layers), m.widen.forward(t, embedded), step.Besides{}, m.turn)
-	var pooled *step.T
-	forget := func() {}
-	switch {
-	case !m.a.Pooled:
-	case t.Embeds():
-		_, forget = t.Pooled(func() step.T { return m.pool(t, x) })
-	default:
-		p := m.pool(t, x)
-		pooled = &p
-	}
+	pooled, forget := m.pooled(t, x)
 	t.Drop(embedded)
 	if m.mask != nil {
 		t.Drop(*m.mask)

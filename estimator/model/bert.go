@@ -261,16 +261,7 @@ func (m *bert) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.Drop(x)
 		x = normed
 	}
-	var pooled *step.T
-	forget := func() {}
-	switch {
-	case !m.a.Pooled:
-	case t.Embeds():
-		_, forget = t.Pooled(func() step.T { return m.pool(t, x) })
-	default:
-		p := m.pool(t, x)
-		pooled = &p
-	}
+	pooled, forget := m.pooled(t, x)
 	t.Drop(embedded)
 	if m.mask != nil {
 		t.Drop(*m.mask)
@@ -319,6 +310,21 @@ func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
 		t.Drop(gone)
 	}
 	return x
+}
+
+// pooled is the pooler's output, nil where there is no pooler or its output is a variable of an encoder that goes on, as
+// embedding models' does; forget ends that variable.
+func (m *bert) pooled(t *step.Tape, x step.T) (pooled *step.T, forget func()) {
+	forget = func() {}
+	switch {
+	case !m.a.Pooled:
+	case t.Embeds():
+		_, forget = t.Pooled(func() step.T { return m.pool(t, x) })
+	default:
+		p := m.pool(t, x)
+		pooled = &p
+	}
+	return pooled, forget
 }
 
 // pool is BertPooler: a layer and tanh over the first token.

@@ -77,16 +77,7 @@ func (m *mpnet) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	x := runEncoder(t, m.a, len(m.layers), t.Hold(embedded),
 		step.Besides{Arguments: []step.T{extended}, Captured: []step.T{m.bias}}, m.layer)
 	t.Drop(m.bias)
-	var pooled *step.T
-	forget := func() {}
-	switch {
-	case !m.a.Pooled:
-	case t.Embeds():
-		_, forget = t.Pooled(func() step.T { return m.pool(t, x) })
-	default:
-		p := m.pool(t, x)
-		pooled = &p
-	}
+	pooled, forget := m.pooled(t, x)
 	t.Drop(embedded)
 	t.Drop(extended)
 	forget()
