@@ -178,6 +178,7 @@ func (h *zero) reduce() {
 			h.keep(p)
 		case h.Overlaps && !h.Contiguous:
 			h.previous = append(h.previous, p)
+		case h.Whole: // nobody clears a gradient larger than the bucket before backward is over
 		default:
 			h.drop(p)
 		}
@@ -234,6 +235,11 @@ func (h *zero) EndBackward() {
 		h.reduce()
 		for _, p := range h.previous {
 			h.drop(p)
+		}
+		if h.Whole {
+			for _, p := range h.order {
+				h.drop(p)
+			}
 		}
 		for _, b := range h.buffers {
 			if h.SumsLast() {
