@@ -128,8 +128,8 @@ type amp uint8
 
 const (
 	autocast amp = iota + 1
-	// halves gives FSDP's own mixed precision the half type of autocast, which is kept around the forward: parameters
-	// are stored in float32, gathered and summed in that type.
+	// halves gives FSDP's own mixed precision the half type of autocast, which under FSDP1 is kept around the forward:
+	// parameters are stored in float32, gathered and summed in that type.
 	halves
 	// policy is FSDP's own mixed precision without autocast.
 	policy

@@ -164,6 +164,11 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	sh.Apart = sh.Meta || !sh.flat && r.by.amp == halves && rc.Loss.Kind != step.LossFusedLinear &&
 		r.holds(release.CarvesSections)
 	r.shardedAdapters(t, errs)
+	if !sh.flat && r.by.amp == halves {
+		// fully_shard's mixed precision alone: what accelerate puts around the forward it puts there in prepare_model,
+		// which FSDP2 does without. Source: accelerate/accelerator.py (_prepare_fsdp2, prepare_model), 1.15.
+		rc.Autocast = false
+	}
 	sh.keepsReruns = sh.flat && r.adapted && rc.Reentrant && rc.CheckpointEvery > 0 && r.by.callsCheckpoints == yes &&
 		r.holds(release.CheckpointsWrappers)
 	r.parallel, rc.Strategy = sh, sh.strategy()
