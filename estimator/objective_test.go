@@ -264,16 +264,17 @@ func TestGenerationGrows(t *testing.T) {
 // TestDropoutOfAdaptersGoesWithTheRest holds that trainers which switch dropout off switch that of adapters off, too.
 func TestDropoutOfAdaptersGoesWithTheRest(t *testing.T) {
 	for _, c := range []struct {
-		kind     string
-		switched bool
-	}{{"dpo", true}, {"kto", true}, {"cpo", true}, {"orpo", true}, {"grpo", false}} {
+		kind, more string
+		switched   bool
+	}{{"dpo", "", true}, {"kto", "", true}, {"cpo", "", true}, {"orpo", "", true},
+		{"grpo", `, "num_generations": 4`, false}} {
 		peak := func(dropout float64) int64 {
 			var job Job
 			document := fmt.Sprintf(`{"model": {"hf_config": {"model_type": "llama", "hidden_size": 256,
 				"intermediate_size": 512, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 1000}},
 				"training": {"micro_batch": 4, "precision": "bf16", "gradient_checkpointing": "none",
 				"lora": {"rank": 8, "target_modules": ["q_proj", "v_proj"], "dropout": %g},
-				"objective": {"kind": %q, "prompt_tokens": 64, "completion_tokens": 64}}}`, dropout, c.kind)
+				"objective": {"kind": %q, "prompt_tokens": 64, "completion_tokens": 64%s}}}`, dropout, c.kind, c.more)
 			if err := json.Unmarshal([]byte(document), &job); err != nil {
 				t.Fatal(err)
 			}

@@ -165,6 +165,7 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	}
 	r.recipe.UseCache = false // what every trainer of trl sends
 	r.sequences = how.sequences
+	r.recipe.GroupsByDecay = true // trl's trainers are transformers' Trainer
 	if how.undropped {
 		r.arch.EmbeddingDropout, r.arch.ResidualDropout, r.arch.AttentionDropout = 0, 0, 0
 	}

@@ -57,6 +57,9 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.WidensWorkspaces:     func(r *resolved) bool { return set(&r.recipe.Software.WidensWorkspaces) },
 	release.PrefersCuDNN:         func(r *resolved) bool { return set(&r.recipe.Software.PrefersCuDNN) },
 	release.BroadcastsMask:       func(r *resolved) bool { return set(&r.recipe.Software.BroadcastsMask) },
+	release.ReturnsTower: func(r *resolved) bool {
+		return r.arch.Sees() && set(&r.recipe.Software.ReturnsTower)
+	},
 	release.PlainPictureLoss: func(r *resolved) bool {
 		return r.arch.Family == "gemma3" && r.arch.Sees() && set(&r.recipe.Software.PlainPictureLoss)
 	},

@@ -182,7 +182,7 @@ func (m *clip) compare(t *step.Tape, texts, images step.T) (loss, similarity ste
 func (w *clipTower) forward(t *step.Tape, x step.T, besides step.Besides) step.T {
 	w.states = w.states[:0]
 	for i := range w.layers {
-		w.hold(t, x)
+		w.hold(t, x, i)
 		if i == w.used {
 			w.unused = t.GraphSize()
 		}
@@ -190,7 +190,7 @@ func (w *clipTower) forward(t *step.Tape, x step.T, besides step.Besides) step.T
 			return w.layer(t, i, x)
 		}, besides)
 	}
-	w.hold(t, x)
+	w.hold(t, x, len(w.layers))
 	if w.used >= len(w.layers) {
 		w.unused = t.GraphSize()
 	}
@@ -198,8 +198,13 @@ func (w *clipTower) forward(t *step.Tape, x step.T, besides step.Besides) step.T
 	return x
 }
 
-func (w *clipTower) hold(t *step.Tape, x step.T) {
-	if w.holds {
+// hold keeps hidden states for the caller, since transformers 5 those alone that it reads, besides the input.
+func (w *clipTower) hold(t *step.Tape, x step.T, i int) {
+	switch {
+	case !w.holds:
+	case t.Recipe.Software.ReturnsTower && i > 0 && i != w.used:
+		w.states = append(w.states, step.NoTensor)
+	default:
 		w.states = append(w.states, t.Hold(x))
 	}
 }

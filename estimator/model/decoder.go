@@ -180,6 +180,8 @@ type handed struct {
 	// mask is the layers', nil where the decoder makes it; it is one of locals, as is sliding, that of layers with a
 	// window where it is another.
 	mask, sliding *step.T
+	// ended lets go of what the caller has held besides, after the layers; nil for nothing.
+	ended func()
 	// loss is the model's own, which may return other logits, nil where it is that of all decoders.
 	loss func(t *step.Tape, logits, labels step.T) (returned, loss step.T)
 	// locals are what the caller's variables hold besides.
@@ -221,6 +223,9 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	}
 	if m.forgets != nil {
 		m.forgets(t)
+	}
+	if given.ended != nil {
+		given.ended()
 	}
 	if t.Embeds() {
 		for _, cached := range m.cache { // which goes with the output that it is in

@@ -7,10 +7,10 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// Gemma 3 with a text_config: the text model alone or, where vision_config stands beside it, behind a SigLIP tower whose
-// patches are averaged over squares, normed and multiplied by a matrix. Tokens of one picture see each other, for which
-// the model makes a mask for either kind of layers. Source: transformers/models/gemma3/modeling_gemma3.py,
-// configuration_gemma3.py, 4.57 and 5.23.
+// Gemma 3 with a text_config: the text model alone or, where vision_config stands beside it, behind a SigLIP tower
+// whose patches are averaged over squares, normed and multiplied by a matrix. Tokens of one picture see each other, for
+// which the model makes a mask for either kind of layers.
+// Source: transformers/models/gemma3/modeling_gemma3.py, configuration_gemma3.py, 4.57 and 5.23.
 var gemma3Family = family{keys: commonKeys, build: buildAnyGemma3, defaults: gemma3Defaults,
 	classes:    []string{classCausalLM, classLMHead, classConditional},
 	uncompiled: "",
@@ -115,13 +115,14 @@ func (m *gemma3) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	embedded := m.text.embeddings(t, known)
 	positions := t.Input(t.Shape.Tokens, step.I64)
-	features := m.look(t, pixels, embedded.Dtype())
+	features, returned := m.look(t, pixels, embedded.Dtype())
 	t.In(step.PartEmbedding)
 	merged, shown := scatterPictures(t, embedded, features, func() { t.Drop(former) })
 	groups := groupPictures(t)
 	full, sliding := groups.mask(t, false), groups.mask(t, true)
 	given := handed{embedded: merged, mask: &full, sliding: &sliding, positions: []step.T{t.Hold(positions)},
-		locals: []step.T{full, sliding, positions, groups.shown, groups.begins, groups.numbers, shown, known}}
+		locals: []step.T{full, sliding, positions, groups.shown, groups.begins, groups.numbers, shown, known},
+		ended:  func() { t.Drop(returned[0]); t.Drop(returned[1]) }}
 	if !t.Recipe.Software.PlainPictureLoss {
 		given.loss = attendedLoss
 	}
@@ -129,8 +130,9 @@ func (m *gemma3) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	return loss, append(outputs, features)
 }
 
-// look is get_image_features in the type of the embeddings.
-func (m *gemma3) look(t *step.Tape, pixels step.T, d step.DType) step.T {
+// look is get_image_features in the type of the embeddings. Where the caller holds what it returned, these are the
+// tower's output and the projector's.
+func (m *gemma3) look(t *step.Tape, pixels step.T, d step.DType) (features step.T, returned [2]step.T) {
 	last := m.tower.look(t, pixels)
 	defer lookAtPictures(t, m.options.tokens)()
 	t.In(step.PartMLP)
@@ -140,12 +142,16 @@ func (m *gemma3) look(t *step.Tape, pixels step.T, d step.DType) step.T {
 	normed := t.GemmaRMSNorm(pooled, m.norm.w)
 	projected := t.TimesParameter(normed, m.projector, step.LabelLinear)
 	wide := t.Cast(projected, last.Dtype(), step.LabelCast)
+	returned = [2]step.T{step.NoTensor, step.NoTensor}
+	if t.Recipe.Software.ReturnsTower {
+		returned = [2]step.T{t.Hold(last), t.Hold(wide)}
+	}
 	for _, x := range [...]step.T{dense, pooled, normed, projected, last} {
 		t.Drop(x)
 	}
-	features := t.Cast(wide, d, step.LabelCast)
+	features = t.Cast(wide, d, step.LabelCast)
 	t.Drop(wide)
-	return features
+	return features, returned
 }
 
 // attendedLoss is the loss of the tokens whose next one is no padding, of the logits in float32.

@@ -132,15 +132,16 @@ func (m *llava) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	pixels, ids, labels := batch[0], batch[1], batch[3]
 	t.In(step.PartEmbedding)
 	embedded := m.text.embeddings(t, ids)
-	features := m.look(t, pixels, embedded.Dtype())
+	features, ended := m.look(t, pixels, embedded.Dtype())
 	t.In(step.PartEmbedding)
 	merged, mask := scatterPictures(t, embedded, features, func() {})
-	loss, outputs := m.text.read(t, handed{embedded: merged, locals: []step.T{mask}}, labels)
+	loss, outputs := m.text.read(t, handed{embedded: merged, locals: []step.T{mask}, ended: ended}, labels)
 	return loss, append(outputs, features)
 }
 
-// look is get_image_features, and the features of all pictures in one row.
-func (m *llava) look(t *step.Tape, pixels step.T, d step.DType) step.T {
+// look is get_image_features, and the features of all pictures in one row. ended lets go of the tower's outputs where
+// the caller holds them.
+func (m *llava) look(t *step.Tape, pixels step.T, d step.DType) (features step.T, ended func()) {
 	back := lookAtPictures(t, m.own.picture.tokens())
 	last, pooled := m.tower.look(t, pixels)
 	states := m.tower.vision.states
@@ -156,16 +157,28 @@ func (m *llava) look(t *step.Tape, pixels step.T, d step.DType) step.T {
 	t.Drop(up)
 	projected := m.second.forward(t, act)
 	t.Drop(act)
-	for _, x := range append(states, chosen, last, pooled) {
-		t.Drop(x)
+	returned := append(states, chosen, last, pooled)
+	leave := func() {
+		for _, x := range returned {
+			t.Drop(x)
+		}
+		t.Abandon(m.tower.vision.unused, m.tower.pooledAt)
 	}
-	t.Abandon(m.tower.vision.unused, m.tower.pooledAt)
+	if t.Recipe.Software.ReturnsTower { // the projector's output in the place of the pooled one
+		t.Drop(chosen)
+		t.Drop(pooled)
+		t.Drop(states[0])
+		states = states[1:]
+		returned, ended = append(states, last, t.Hold(projected)), leave
+	} else {
+		leave()
+	}
 	joined := t.JoinPictures(projected)
-	features := t.Cast(joined, d, step.LabelCast)
+	features = t.Cast(joined, d, step.LabelCast)
 	t.Drop(joined)
 	t.Drop(projected)
 	back()
-	return features
+	return features, ended
 }
 
 // project is linear_1. What is left of a view of several pictures is laid out for it, unless autocast or an adapter has

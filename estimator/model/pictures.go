@@ -161,10 +161,26 @@ func (b *builder) textModel(own seeing) *decoder {
 func scatterPictures(t *step.Tape, embedded, features step.T, counted func()) (merged, mask step.T) {
 	mask = t.Input(t.Shape.N(), step.Bool)
 	sum := t.Reduced(t.Shape.N())
-	t.CountMasked(embedded, features.Numel(), 3)
-	t.Drop(sum)
+	if t.Recipe.Software.ReturnsTower {
+		compareCounts(t, sum)
+	} else {
+		t.CountMasked(embedded, features.Numel(), 3)
+		t.Drop(sum)
+	}
 	counted()
 	merged = t.MaskedScatter(embedded, mask, features, 3)
 	t.Drop(embedded)
 	return merged, mask
+}
+
+// compareCounts is torch_compilable_check of a number of tokens, which it takes over.
+// Source: transformers/utils/import_utils.py (torch_compilable_check), 5.23.
+func compareCounts(t *step.Tape, sum step.T) {
+	product := t.Input(1, step.I64)
+	equal := t.Input(1, step.Bool)
+	t.Drop(product)
+	all := t.Input(1, step.Bool)
+	t.Drop(sum)
+	t.Drop(all)
+	t.Drop(equal)
 }

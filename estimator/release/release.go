@@ -36,6 +36,7 @@ const (
 	WidensWorkspaces     Switch = "widens-workspaces"
 	PrefersCuDNN         Switch = "prefers-cudnn-attention"
 	BroadcastsMask       Switch = "broadcasts-mask"
+	ReturnsTower         Switch = "returns-tower"
 	PlainPictureLoss     Switch = "plain-picture-loss"
 	SumsMask             Switch = "sums-mask"
 	OffsetsPositions     Switch = "offsets-positions"

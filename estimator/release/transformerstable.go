@@ -213,6 +213,14 @@ func transformersChanges() []Change {
 			Shown:  "traces of ModernBERT",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ReturnsTower,
+			What: "LLaVA, PaliGemma and Gemma 3 of transformers 5.23 keep what their tower returned until the text model has " +
+				"run, and compare the number of pictures' tokens on the device",
+			Source: "models/llava/modeling_llava.py, models/paligemma/modeling_paligemma.py, models/gemma3/" +
+				"modeling_gemma3.py (get_image_features, get_placeholder_mask), 4.57.6 and 5.23.0",
+			Shown: "traces of LLaVA, PaliGemma and Gemma 3 with pictures",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: PlainPictureLoss,
 			What: "Gemma 3 with pictures computes the loss of all decoders in transformers 5.23, and not of logits that " +
 				"it has made float32 and chosen by the batch's mask",

@@ -211,8 +211,8 @@ func (t *Tape) TowerInput(x T) T {
 // Indices is mask.nonzero() of n entries, chosen of which are true.
 func (t *Tape) Indices(n, chosen int64) T { return t.indicesOf(n, chosen, 1, false) }
 
-// AveragePool is nn.AvgPool2d over squares of patches that lie channels first, of whose result, numel elements, rows are
-// views again: the gradient of several pictures, which comes as rows, is laid out first. It keeps its input.
+// AveragePool is nn.AvgPool2d over squares of patches that lie channels first, of whose result, numel elements, rows
+// are views again: the gradient of several pictures, which comes as rows, is laid out first. It keeps its input.
 // Source: aten/src/ATen/native/cuda/AveragePool2d.cu (avg_pool2d_backward_out_cuda), torch 2.9.
 func (t *Tape) AveragePool(x T, numel int64) T {
 	y := t.fresh(numel, x.dtype, LabelElementwise)

@@ -69,6 +69,8 @@ type Numerics struct {
 type Loop struct {
 	// Evaluation runs a model that was put into evaluation mode, under torch.no_grad.
 	Evaluation bool
+	// GroupsByDecay says that the optimizer meets matrices before norms and biases.
+	GroupsByDecay bool
 	// ExplicitMask says that some tokens of a batch are padding, so that attention needs its mask.
 	ExplicitMask bool
 	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the

@@ -41,6 +41,9 @@ type Software struct {
 	SumsMask bool
 	// BroadcastsMask makes masks of rows and columns that are broadcast, not of single indices.
 	BroadcastsMask bool
+	// ReturnsTower has models that see keep all that their tower returned until the text model has run, and compare
+	// how many tokens stand for pictures as numbers on the device.
+	ReturnsTower bool
 	// PlainPictureLoss has Gemma 3 with pictures compute the loss that all decoders have, not that of tokens that are
 	// chosen by the mask.
 	PlainPictureLoss bool

@@ -73,15 +73,18 @@ func logSumExp(t *step.Tape, part step.T, numel, tokens int64) step.T {
 	return y.Attached(r.End(1))
 }
 
-// eachLogSoftmax runs log_softmax and gather for each sequence.
+// eachLogSoftmax runs log_softmax and gather for each sequence. The loop's variable holds the probabilities of a
+// sequence until it has those of the next.
 func eachLogSoftmax(t *step.Tape, logits, labels step.T, sequences int64) step.T {
 	tokens, numel, size := labels.Numel(), logits.Numel()/sequences, logits.Dtype().Size()
 	unbind := t.Replay([]step.T{logits}, nil)
 	unbind.Collect(logits.Numel() * size)
 	parts := unbind.End(1)
 	logps := make([]step.T, 0, sequences)
+	former := step.NoTensor
 	for range sequences {
 		y := wide(t, numel, logits.Dtype(), step.LabelLogProbabilities)
+		t.Drop(former)
 		soft := t.Replay([]step.T{logits.Attached(parts)}, []step.T{y})
 		soft.AllocWide(0, numel*size, step.LabelLogitsGradient)
 		soft.Send(0, 0, false, false)
@@ -91,9 +94,11 @@ func eachLogSoftmax(t *step.Tape, logits, labels step.T, sequences int64) step.T
 		gather.AllocWide(0, numel*size, step.LabelLogitsGradient)
 		gather.Send(0, 0, false, false)
 		logps = append(logps, one.Attached(gather.End(1)))
-		t.Drop(y)
+		former = y
 	}
-	return join(t, logps, tokens)
+	joined := join(t, logps, tokens)
+	t.Drop(former)
+	return joined
 }
 
 // join is torch.stack of small tensors, which it takes over: numel elements.

@@ -10,6 +10,9 @@ import (
 // Source: transformers/optimization.py (Adafactor.step), 4.57.
 func (u *Updater) adafactorHF(ps []*step.Parameter) {
 	grad, wide, update := alloc.None, alloc.None, alloc.None
+	if u.Recipe.GroupsByDecay {
+		ps = byDecay(ps)
+	}
 	if u.First {
 		u.Rms = u.Rms[:0]
 	}
@@ -57,6 +60,20 @@ func (u *Updater) adafactorHF(ps []*step.Parameter) {
 	u.del(&grad)
 	u.del(&wide)
 	u.del(&update)
+}
+
+// byDecay puts what weight decay reaches in front of the rest, as the Trainer's groups do: matrices, then norms and
+// biases. Source: transformers/trainer.py (get_decay_parameter_names, create_optimizer), 4.57.
+func byDecay(ps []*step.Parameter) []*step.Parameter {
+	var decays, rest []*step.Parameter
+	for _, p := range ps {
+		if p.Matrix() {
+			decays = append(decays, p)
+		} else {
+			rest = append(rest, p)
+		}
+	}
+	return append(decays, rest...)
 }
 
 // approximateSquare is the square of the gradient as its means over rows and columns give it.
