@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -36,6 +37,8 @@ type Wanted struct {
 	// Tokens are the lengths that cases ask for: where a module cannot be recorded for all, each is recorded by itself.
 	Tokens     []int64  `json:"tokens"`
 	Precisions []string `json:"precisions"`
+	// Float16 says that cases compute in float16, where some modules do otherwise than in bfloat16.
+	Float16 bool `json:"float16,omitempty"`
 }
 
 // wantedOf is what a case needs a recording of; false where no recording can answer it: compiled code has none.
@@ -59,6 +62,7 @@ func wantedOf(c *Case) (w Wanted, ok bool) {
 	w.ID = hex.EncodeToString(sum[:6])
 	w.Tokens = []int64{t.SequenceLength}
 	w.Precisions = kindsOf(t)
+	w.Float16 = strings.HasSuffix(string(t.Precision), "fp16")
 	return w, true
 }
 
@@ -89,6 +93,7 @@ func writeWanted(w io.Writer, cases []Case) error {
 			continue
 		}
 		have := all[one.ID]
+		have.Float16 = have.Float16 || one.Float16
 		for _, n := range one.Tokens {
 			if !slices.Contains(have.Tokens, n) {
 				have.Tokens = append(have.Tokens, n)
@@ -141,11 +146,7 @@ func compareRecorded(dir string, cases []Case) (*Recorded, error) {
 			continue
 		}
 		row := RecordedRow{Case: c, Family: familyOf(&c)}
-		// one for this length alone, or for any
-		text, err := os.ReadFile(filepath.Join(dir, fmt.Sprintf("%s-%d.json", w.ID, w.Tokens[0])))
-		if errors.Is(err, os.ErrNotExist) {
-			text, err = os.ReadFile(filepath.Join(dir, w.ID+".json"))
-		}
+		text, err := readFirst(dir, namesOf(&w))
 		switch {
 		case errors.Is(err, os.ErrNotExist):
 			row.Refused = "the recorder: " + refusalOf(dir, w.ID)
@@ -165,6 +166,26 @@ func compareRecorded(dir string, cases []Case) (*Recorded, error) {
 		return nil, errors.New("no case can be recorded")
 	}
 	return out, nil
+}
+
+// namesOf are the files that may have the recording: one for this length alone, one of float16, one for any.
+func namesOf(w *Wanted) []string {
+	names := []string{fmt.Sprintf("%s-%d.json", w.ID, w.Tokens[0])}
+	if w.Float16 {
+		names = append(names, w.ID+"-float16.json")
+	}
+	return append(names, w.ID+".json")
+}
+
+// readFirst reads the first of the files that is there.
+func readFirst(dir string, names []string) (text []byte, err error) {
+	for _, name := range names {
+		text, err = os.ReadFile(filepath.Join(dir, name))
+		if !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+	}
+	return text, err
 }
 
 // refusalOf is what the recorder said when it could not record id.
@@ -329,7 +350,8 @@ func (r *Recorded) Print(w io.Writer) {
 		"family in %d\n", r.Traced, r.TracedEqual, r.FamilyEqual)
 	sort.SliceStable(differ, func(i, k int) bool { return math.Abs(differ[i].Off()) > math.Abs(differ[k].Off()) })
 	for _, row := range differ {
-		fmt.Fprintf(w, "%+8.3f %% %s\n", 100*row.Off(), row.ID)
+		fmt.Fprintf(w, "%+8.3f %% %s: %d recorded, %d by hand, %d in a trace of torch %s\n", 100*row.Off(), row.ID,
+			row.Shown, row.ByHand, row.Truth.AllocatedBytes, cmp.Or(row.Versions["torch"], "unknown"))
 	}
 	for _, why := range slices.Sorted(maps.Keys(refused)) {
 		fmt.Fprintf(w, "%d rows without: %s\n", refused[why], why)

@@ -38,7 +38,7 @@ def from_config(written, head=None, attention=None, no_cache=False, target=None,
     def model():
         return made(config, **options)
 
-    batch = batch_for(name, config, target)
+    batch = batch_for(name, config, target, padded)
     batch.padded, batch.caches = padded, caches
     batch.window = getattr(config, "sliding_window", None)
     batch.longest = next((getattr(config, k) for k in LIMITS if isinstance(getattr(config, k, None), int)), None)
@@ -52,17 +52,22 @@ SHORT = 256
 LIMITS = ("max_target_positions", "n_positions", "max_position_embeddings")
 
 
-def batch_for(name, config, target=None):
+def batch_for(name, config, target=None, padded=False):
     """the batch of a class: sequences with their mask and labels (target of a sequence where they are written anew), pictures, or sound"""
     def ids(b, t):
         return torch.zeros(b, t, dtype=torch.long)
+
+    def mask(b, t):
+        if not padded:
+            return torch.ones(b, t, dtype=torch.long)
+        return torch.arange(t).lt(t - 1).long().expand(b, t).contiguous()  # the last token is padding
 
     def pictures(b, t):
         side = config.image_size
         return {"pixel_values": torch.zeros(b, config.num_channels, side, side), "labels": torch.zeros(b, dtype=torch.long)}
 
     def text(b, t):
-        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "labels": ids(b, target or t)}
+        return {"input_ids": ids(b, t), "attention_mask": mask(b, t), "labels": ids(b, target or t)}
 
     def sound(b, t):
         frames = 2 * config.max_source_positions
@@ -70,11 +75,11 @@ def batch_for(name, config, target=None):
 
     def both(b, t):
         image = config.vision_config
-        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "return_loss": True,
+        return {"input_ids": ids(b, t), "attention_mask": mask(b, t), "return_loss": True,
                 "pixel_values": torch.zeros(b, image.num_channels, image.image_size, image.image_size)}
 
     def classified(b, t):
-        return {"input_ids": ids(b, t), "attention_mask": torch.ones(b, t, dtype=torch.long), "labels": torch.zeros(b, dtype=torch.long)}
+        return {"input_ids": ids(b, t), "attention_mask": mask(b, t), "labels": torch.zeros(b, dtype=torch.long)}
 
     if "ImageClassification" in name:
         pictures.fixed = True

@@ -26,29 +26,31 @@ LENGTHS = ((499, 503), (239, 251), (113, 127), (59, 61), (29, 31))
 PRECISIONS = ("amp", "half", "fp32", "mixed")
 
 
-def record(model, batch, loss=None, name=None, source=None, precisions=PRECISIONS, length=True, note=lambda *_: None):
+def record(model, batch, loss=None, name=None, source=None, precisions=PRECISIONS, length=True, note=lambda *_: None, evaluate=True,
+           half=torch.bfloat16):
     """What the module that model() makes does, as a dictionary that json can write.
 
     batch(b, t) makes the arguments of the forward, a tuple or a dictionary of tensors, for b samples of length t; loss(output, batch) is
     the number that backward starts from: by default output.loss, or the output itself. Both run under fake tensors: nothing is computed.
+    evaluate says whether an evaluation is recorded, too, and half which type half precision is.
     length is the one length t to record at, False where the batch has none, or two lengths from which any other is told.
     """
     try:
-        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, True)
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, True)
     except Apart:
-        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, False)
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, False)
 
 
 class Apart(Exception):
     """the layers that repeat in one precision are not those of another"""
 
 
-def recorded(model, batch, loss, name, source, precisions, length, note, folding):
+def recorded(model, batch, loss, name, source, precisions, length, note, evaluate, half, folding):
     """record, with layers that repeat stored once where folding is asked for"""
     points = tuple(zip(BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
     programs, evaluations, described, whys, notes, apart, checkpointed, refused = {}, {}, None, [], [], set(), set(), []
-    model = Makes(model)
+    model = Makes(model, half)
     padded = getattr(batch, "padded", False)
     with patches.applied(padded), without_libraries():
         symbols, stack, unused = None, None, None
@@ -81,10 +83,10 @@ def recorded(model, batch, loss, name, source, precisions, length, note, folding
                 raise Apart
             unused = without_gradient(o) if unused is None else unused & without_gradient(o)
             for n, p in parameters.items():  # a buffer that half precision has in half precision, too
-                if p.endswith("buffer bf16"):
+                if p.endswith(("buffer bf16", "buffer f16")):
                     sizes[n] = p
             programs[precision] = program
-            evaluations[precision] = evaluated(model, batch, loss, precision, points, stack, symbols, stretch, folding)
+            evaluations[precision] = evaluate and evaluated(model, batch, loss, precision, points, stack, symbols, stretch, folding)
             note(precision, len(o.events), len(o.nodes))
     if described is None:
         raise refused[0][1]
@@ -247,8 +249,8 @@ def its_own_loss(out, _):
 class Makes:
     """the module of each type of weights, made once for as many runs as leave it as it was"""
 
-    def __init__(self, model):
-        self.model, self.ready = model, {}
+    def __init__(self, model, type):
+        self.model, self.type, self.ready = model, type, {}
 
     def get(self, half, stack):
         """(fake mode, values, module, notes of its making), of which no run has changed anything"""
@@ -266,7 +268,7 @@ class Makes:
         mode, known = FakeTensorMode(allow_non_fake_inputs=True), Values()
         with mode:
             was = torch.get_default_dtype()
-            torch.set_default_dtype(torch.bfloat16 if half else torch.float32)
+            torch.set_default_dtype(self.type if half else torch.float32)
             try:
                 with torch.device("cuda"), patches.Uninitialized(), known:
                     module = self.model()
@@ -298,10 +300,10 @@ def run(makes, batch, loss, precision, b, t, stack=None, backward=True, evaluati
         with torch.device("cuda"), known:
             given = batch(b, t)
         if precision == "half":
-            given = cast_inputs(given)
+            given = cast_inputs(given, makes.type)
         names, parameters, tensors = describe(module)
         with mode_of(module, evaluation, getattr(batch, "caches", None)):
-            o = observe.observe(module, tensors, given, loss, torch.bfloat16 if precision in ("amp", "mixed") else None, known,
+            o = observe.observe(module, tensors, given, loss, makes.type if precision in ("amp", "mixed") else None, known,
                                 regions.roles(module), backward, evaluation)
         o.stacks, o.owned = regions.stacks(module), {n: p.split(" ", 1)[1] for n, p in parameters.items()}
         now = dict(module.named_buffers(remove_duplicate=False))
@@ -333,9 +335,9 @@ def mode_of(module, evaluation, caches):
             config.use_cache = was
 
 
-def cast_inputs(given):
+def cast_inputs(given, half):
     def cast(x):
-        return x.to(torch.bfloat16) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
+        return x.to(half) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
     return {k: cast(v) for k, v in given.items()} if isinstance(given, dict) else tuple(cast(v) for v in given)
 
