@@ -311,5 +311,73 @@ class Sizes(unittest.TestCase):
             s.learn((17,), (1000,))
 
 
+class Kernels(nn.Module):
+    """layers that are alike but for the size of their kernels"""
+
+    def __init__(self, sizes):
+        super().__init__()
+        self.blocks = nn.Sequential(*(nn.Sequential(nn.Conv2d(4, 4, k, padding=k // 2), nn.ReLU()) for k in sizes))
+        self.stem, self.idle = nn.Conv2d(4, 4, 1), nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.blocks(self.stem(x)).square().mean()
+
+
+class Picky(nn.Module):
+    """does more in float16, and cannot run under autocast"""
+
+    def __init__(self):
+        super().__init__()
+        self.up = nn.Linear(8, 8)
+
+    def forward(self, x):
+        if torch.is_autocast_enabled("cuda"):
+            raise RuntimeError("not under autocast")
+        y = self.up(x)
+        if y.dtype == torch.float16:
+            y = torch.clamp(y, -5, 5)
+        return y.float().mean()
+
+
+class Papers(unittest.TestCase):
+    def test_layers_with_other_parameters_are_not_alike(self):
+        def batch(b, t):
+            return (torch.zeros(b, 4, 8, 8),)
+
+        alike = record(lambda: Kernels((3, 3, 3)), batch, precisions=("half",), length=False, evaluate=False)
+        apart = record(lambda: Kernels((3, 3, 5)), batch, precisions=("half",), length=False, evaluate=False)
+        self.assertEqual([r["layers"]["count"] for r in (alike, apart)], [3, 0])
+        self.assertTrue(apart["unfolded"])
+
+    def test_what_no_gradient_reaches_has_no_state(self):
+        r = record(lambda: Kernels((3,)), lambda b, t: (torch.zeros(b, 4, 8, 8),), precisions=("half",), length=False, evaluate=False)
+        self.assertEqual([p.split()[0] for p in r["parameters"] if p.endswith("frozen")], ["idle.weight", "idle.bias"])
+
+    def test_a_precision_that_the_module_refuses_is_left_out(self):
+        r = record(Picky, lambda b, t: (torch.zeros(b, 8),), precisions=("amp", "half"), length=False, evaluate=False)
+        self.assertEqual(list(r["programs"]), ["half"])
+        self.assertIn("amp is not recorded, as the module raises RuntimeError: not under autocast", r["unfolded"][-1])
+
+    def test_float16_is_recorded_where_it_is_asked_for(self):
+        def names(half):
+            r = record(Picky, lambda b, t: (torch.zeros(b, 8),), precisions=("half",), length=False, evaluate=False, half=half)
+            return [line.split()[-1] for line in r["programs"]["half"]["before"] if line[0] == "A"]
+
+        self.assertEqual(names(torch.bfloat16), ["addmm", "_to_copy", "mean"])
+        self.assertEqual(names(torch.float16), ["addmm", "clamp", "_to_copy", "mean"])
+
+    def test_a_bias_is_added_in_place_to_what_lies_otherwise(self):
+        class Turned(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.up = nn.Linear(8, 8)
+
+            def forward(self, x):
+                return self.up(x.transpose(0, 1)).float().mean()
+
+        before = record(Turned, lambda b, t: (torch.zeros(b, t, 8),), precisions=("half",), evaluate=False)["programs"]["half"]["before"]
+        self.assertNotIn("add", [line.split()[-1] for line in before if line[0] == "A"])
+
+
 if __name__ == "__main__":
     unittest.main()
