@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -244,4 +245,21 @@ func FuzzRecorded(f *testing.F) {
 			t.Errorf("took %+v of %+v", took, bound)
 		}
 	})
+}
+
+// TestRecordedOfOneSample: a recording of a batch of one sample stands for no other.
+func TestRecordedOfOneSample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(recordings, "actor.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	in := Input{Job: Job{Model: Model{Recorded: regexp.MustCompile(`\b(\d+)B\b`).ReplaceAll(text, []byte("$1"))},
+		Training: Training{MicroBatch: 1, Precision: PrecisionBF16}}}
+	if _, err := Estimate(in); err != nil {
+		t.Fatal(err)
+	}
+	in.Job.Training.MicroBatch = 2
+	if _, err := Estimate(in); err == nil || !strings.Contains(err.Error(), "of one sample") {
+		t.Errorf("two samples: %v", err)
+	}
 }

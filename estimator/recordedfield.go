@@ -110,6 +110,10 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 		errs.Add("/training/sequence_length", "required", "sequence_length is missing: a recording does not say how "+
 			"long its sequences are")
 	}
+	if many := r.shape.Batch > 1 || t.Evaluation != nil && t.Evaluation.MicroBatch > 1; many && !rec.VariesInBatch() {
+		errs.Add("/training/micro_batch", "conflict", "the recording is of a batch of one sample; record it again "+
+			"without --one-sample")
+	}
 	rank := 0.0
 	if t.LoRA != nil {
 		rank = float64(t.LoRA.Rank)

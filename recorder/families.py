@@ -45,7 +45,7 @@ def traced_experts(config):
         models._balanced_mixtral()
 
 
-def make(wanted, length=None, beyond=False, half=torch.bfloat16):
+def make(wanted, length=None, beyond=False, half=torch.bfloat16, one=False):
     if wanted.get("nanogpt"):
         model, batch, name = nanogpt(wanted)
         source = "oracle.models.NanoGPT"
@@ -56,7 +56,7 @@ def make(wanted, length=None, beyond=False, half=torch.bfloat16):
                                                      target=wanted.get("target_tokens"), padded=wanted["padded"], beyond=beyond)
         source = "transformers." + name
     length = False if getattr(batch, "fixed", False) else length or below(batch.longest, batch.window)
-    return record(model, batch, name=name, source=source, precisions=wanted["precisions"], length=length, evaluate=False, half=half)
+    return record(model, batch, name=name, source=source, precisions=wanted["precisions"], length=length, evaluate=False, half=half, one_sample=one)
 
 
 def write(path, made):
@@ -89,6 +89,8 @@ def main():
                     write(f"{path}-{n}.json", make(wanted, beyond=True))
                 if len(longer) < len(wanted["tokens"]):
                     write(path + ".json", make(wanted))
+                    if wanted.get("one_sample"):
+                        write(path + "-one.json", make(wanted, one=True))
                     if wanted.get("float16"):  # where some modules do otherwise
                         write(path + "-float16.json", make(wanted, half=torch.float16))
             except Exception as e:  # whatever transformers' own code does there

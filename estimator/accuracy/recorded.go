@@ -39,6 +39,8 @@ type Wanted struct {
 	Precisions []string `json:"precisions"`
 	// Float16 says that cases compute in float16, where some modules do otherwise than in bfloat16.
 	Float16 bool `json:"float16,omitempty"`
+	// OneSample says that cases have batches of one sample, some of whose tensors lie otherwise.
+	OneSample bool `json:"one_sample,omitempty"`
 }
 
 // wantedOf is what a case needs a recording of; false where no recording can answer it: compiled code has none.
@@ -62,6 +64,7 @@ func wantedOf(c *Case) (w Wanted, ok bool) {
 	w.ID = hex.EncodeToString(sum[:6])
 	w.Tokens = []int64{t.SequenceLength}
 	w.Precisions = kindsOf(t)
+	w.OneSample = t.MicroBatch == 1
 	w.Float16 = strings.HasSuffix(string(t.Precision), "fp16")
 	return w, true
 }
@@ -94,6 +97,7 @@ func writeWanted(w io.Writer, cases []Case) error {
 		}
 		have := all[one.ID]
 		have.Float16 = have.Float16 || one.Float16
+		have.OneSample = have.OneSample || one.OneSample
 		for _, n := range one.Tokens {
 			if !slices.Contains(have.Tokens, n) {
 				have.Tokens = append(have.Tokens, n)
@@ -168,9 +172,13 @@ func compareRecorded(dir string, cases []Case) (*Recorded, error) {
 	return out, nil
 }
 
-// namesOf are the files that may have the recording: one for this length alone, one of float16, one for any.
+// namesOf are the files that may have the recording: one for this length alone, one of one
+// sample, one of float16, one for any.
 func namesOf(w *Wanted) []string {
 	names := []string{fmt.Sprintf("%s-%d.json", w.ID, w.Tokens[0])}
+	if w.OneSample {
+		names = append(names, w.ID+"-one.json")
+	}
 	if w.Float16 {
 		names = append(names, w.ID+"-float16.json")
 	}

@@ -1,6 +1,9 @@
 package recording
 
-import "iter"
+import (
+	"iter"
+	"slices"
+)
 
 // all are the programs of training and of evaluation.
 func (r *Recording) all() iter.Seq[*Program] {
@@ -16,24 +19,22 @@ func (r *Recording) all() iter.Seq[*Program] {
 }
 
 // VariesInLength says whether anything in the recording depends on the length of the sequences.
-func (r *Recording) VariesInLength() bool {
-	varies := func(s Size) bool {
-		for _, x := range s {
-			if x.time > 0 {
-				return true
-			}
-		}
-		return false
-	}
+func (r *Recording) VariesInLength() bool { return r.varies(func(x term) bool { return x.time > 0 }) }
+
+// VariesInBatch says whether anything in it depends on the size of the batch: one of a single sample does not.
+func (r *Recording) VariesInBatch() bool { return r.varies(func(x term) bool { return x.batch > 0 }) }
+
+// varies says whether a size has a term that is asked for.
+func (r *Recording) varies(asked func(term) bool) bool {
 	for _, x := range r.Batch {
-		if varies(x.Size) {
+		if slices.ContainsFunc(x.Size, asked) {
 			return true
 		}
 	}
 	for p := range r.all() {
 		for _, list := range [][]Instruction{p.Before, p.Layer, p.After} {
 			for i := range list {
-				if varies(list[i].Size) {
+				if slices.ContainsFunc(list[i].Size, asked) {
 					return true
 				}
 			}

@@ -30,7 +30,7 @@ func TestRead(t *testing.T) {
 	if r.Layers != 2 || len(p.Layer) != 4 || len(p.Layer[3].Backward) != 7 || p.LayerValues != 1 || p.Nodes != 2 {
 		t.Errorf("read %d layers, %d instructions of one, %+v", r.Layers, len(p.Layer), p)
 	}
-	if !r.VariesInLength() {
+	if !r.VariesInLength() || !r.VariesInBatch() {
 		t.Error("the length of the sequences was not seen")
 	}
 }

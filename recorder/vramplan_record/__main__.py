@@ -51,6 +51,7 @@ def main(arguments=None):
     parser.add_argument("--target-length", type=int, help="with --hf-config of an encoder-decoder: the length of the labels, else that of the inputs")
     parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half, fp32 and mixed (all)")
     parser.add_argument("--float16", action="store_true", help="half precision is float16, for modules that do something else then")
+    parser.add_argument("--one-sample", action="store_true", help="for micro-batches of one sample alone, in which some tensors lie otherwise")
     parser.add_argument("--name")
     parser.add_argument("-o", "--output", required=True, metavar="FILE")
     a = parser.parse_args(arguments)
@@ -83,7 +84,7 @@ def main(arguments=None):
     gc.enable()
     try:
         made = recording.record(model, batch, loss, name=a.name or name, source=source, precisions=precisions, length=length,
-                                half=torch.float16 if a.float16 else torch.bfloat16)
+                                half=torch.float16 if a.float16 else torch.bfloat16, one_sample=a.one_sample)
     except (Unexpressed, Unanswered) as e:
         raise SystemExit(f"vramplan_record: this cannot be written down: {e}") from None
     except RuntimeError as e:

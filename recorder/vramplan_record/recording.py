@@ -27,27 +27,28 @@ PRECISIONS = ("amp", "half", "fp32", "mixed")
 
 
 def record(model, batch, loss=None, name=None, source=None, precisions=PRECISIONS, length=True, note=lambda *_: None, evaluate=True,
-           half=torch.bfloat16):
+           half=torch.bfloat16, one_sample=False):
     """What the module that model() makes does, as a dictionary that json can write.
 
     batch(b, t) makes the arguments of the forward, a tuple or a dictionary of tensors, for b samples of length t; loss(output, batch) is
     the number that backward starts from: by default output.loss, or the output itself. Both run under fake tensors: nothing is computed.
-    evaluate says whether an evaluation is recorded, too, and half which type half precision is.
+    evaluate says whether an evaluation is recorded, too, half which type half precision is, and one_sample that batches have one sample alone, for which
+    some tensors lie otherwise.
     length is the one length t to record at, False where the batch has none, or two lengths from which any other is told.
     """
     try:
-        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, True)
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, one_sample, True)
     except Apart:
-        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, False)
+        return recorded(model, batch, loss or its_own_loss, name, source, precisions, length, note, evaluate, half, one_sample, False)
 
 
 class Apart(Exception):
     """the layers that repeat in one precision are not those of another"""
 
 
-def recorded(model, batch, loss, name, source, precisions, length, note, evaluate, half, folding):
+def recorded(model, batch, loss, name, source, precisions, length, note, evaluate, half, one_sample, folding):
     """record, with layers that repeat stored once where folding is asked for"""
-    points = tuple(zip(BATCHES, lengths(length)))
+    points = tuple(zip((1, 1) if one_sample else BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
     programs, evaluations, described, whys, notes, apart, checkpointed, refused = {}, {}, None, [], [], set(), set(), []
     model = Makes(model, half)
