@@ -184,6 +184,6 @@ var accounts = map[Class]account{
 			"a release of its " +
 			"library that knows this card, or an attention without it: attn_implementation=\"sdpa\"."}},
 		[]Advice{{"micro-batch", "A smaller batch: the tiles of a kernel do not depend on it."}}},
-	ClassNone:    {"no failure", nil, nil},
+	ClassNone:    {"no shortage of memory", nil, nil},
 	ClassUnknown: {"not to be told from this text", []Advice{plan}, nil},
 }
