@@ -5,7 +5,7 @@
     python rank.py jobs.ndjson --out rows.jsonl  one line a job; skips ids that are there already
     --sites   beside it, what is alive at the peak, grouped by the line of the library that allocated it (truth.sites)
     --quick   without the run with expandable segments
-    --events  every allocation and free in order into a file, which `go run ./estimator/crosses` reads (rows that name torch 2.9.1)
+    --events  every allocation and free in order into a file, which `go run ./estimator/crosses` reads
 
 Each run is a process of its own (forked after the imports, before CUDA starts)."""
 
@@ -266,8 +266,11 @@ def main():
             print(c["id"], "ERROR", bad.strip().splitlines()[-1][:300], file=sys.stderr, flush=True)
         else:
             if a.events:
+                releases = {m: v.split("+")[0] for m, v in x["versions"].items() if m in ("torch", "transformers", "accelerate", "deepspeed")}
+                training = dict(c["job"]["training"], versions=releases)
                 with open(a.events, "a") as f:
-                    f.write(json.dumps(dict(id=c["id"], job=c["job"], card=jobs.card(c["job"]), **z["full"])) + "\n")
+                    row = dict(id=c["id"], job=dict(c["job"], training=training), card=jobs.card(c["job"]))
+                    f.write(json.dumps(dict(row, **z["full"])) + "\n")
             t = truth_of(x, y, z, c)
             row = dict(id=c["id"], job=c["job"], truth=t, tags=jobs.tags_of(c["job"]) + c.get("tags", []), versions=x["versions"])
             print(
