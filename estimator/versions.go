@@ -48,6 +48,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.CopiesUpdates:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesUpdates) },
 	release.HooksTowers:          func(r *resolved) bool { return set(&r.recipe.Software.HooksTowers) },
 	release.DropsCacheFirst:      func(r *resolved) bool { return set(&r.recipe.Software.DropsCacheFirst) },
+	release.ReturnsStatesAlone:   func(r *resolved) bool { return set(&r.recipe.Software.ReturnsStatesAlone) },
 	release.PacksNorms:           func(r *resolved) bool { return set(&r.recipe.Software.PacksNorms) },
 	release.SeedsEfficient:       func(r *resolved) bool { return set(&r.recipe.Software.SeedsEfficient) },
 	release.GroupsEfficient:      func(r *resolved) bool { return set(&r.recipe.Software.GroupsEfficient) },

@@ -95,7 +95,7 @@ func (m *gptBigCode) block(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartNorm)
 	h := l.ln1.layer(t, x)
 	t.In(step.PartAttention)
-	attn := m.attention(t, l, h)
+	attn, probabilities := m.attention(t, l, h)
 	t.In(step.PartNorm)
 	middle := t.Add(attn, x, step.LabelResidual)
 	t.Drop(h)
@@ -109,14 +109,19 @@ func (m *gptBigCode) block(t *step.Tape, i int, x step.T) step.T {
 	t.Drop(middle)
 	t.Drop(attn)
 	t.Drop(mlp)
+	if probabilities != nil && t.Recipe.Software.ReturnsStatesAlone {
+		t.Drop(*probabilities)
+	}
 	return y
 }
 
-func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) step.T {
+// attention returns its output and, where they are formed, the probabilities, which the block hands on in former
+// releases.
+func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T) {
 	q, k, v := m.split(t, l.qkv.forward(t, x))
 	k, v = appendKV(t, &m.cache, k, v)
 	y, probabilities := attend(t, m.a, m.mask, q, k, v)
-	if probabilities != nil {
+	if probabilities != nil && !t.Recipe.Software.ReturnsStatesAlone {
 		t.AlsoReturns(*probabilities)
 	}
 	out := l.out.forward(t, y)
@@ -125,7 +130,7 @@ func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) step.T {
 	for _, gone := range [...]step.T{out, q, k, v} {
 		t.Drop(gone)
 	}
-	return dropped
+	return dropped, probabilities
 }
 
 // split takes over qkv. Several heads of keys and values lie beside their queries.

@@ -155,7 +155,7 @@ func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step
 	inner := t.Mul(parts[0], parts[2], false, step.LabelElementwise)
 	cached := t.Recipe.UseCache
 	if cached {
-		m.cache = append(m.cache, t.Input(t.Shape.Batch*m.a.Hidden*o.kernel, inner.Dtype()))
+		m.cache = append(m.cache, t.CachedState(t.Shape.Batch*m.a.Hidden*o.kernel, inner.Dtype()))
 	}
 	y := t.CausalConvolution(inner, l.conv.w, l.conv.b, o.kernel)
 	t.Drop(inner)

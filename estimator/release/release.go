@@ -24,6 +24,7 @@ const (
 	CopiesUpdates        Switch = "copies-updates"
 	HooksTowers          Switch = "hooks-towers"
 	DropsCacheFirst      Switch = "drops-cache-first"
+	ReturnsStatesAlone   Switch = "returns-states-alone"
 	PacksNorms           Switch = "packs-norms"
 	SeedsEfficient       Switch = "seeds-memory-efficient-attention"
 	GroupsEfficient      Switch = "groups-memory-efficient-attention"

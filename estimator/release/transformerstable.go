@@ -35,6 +35,13 @@ func transformersChanges() []Change {
 			Shown: "traces of Whisper and CLIP with LoRA and checkpoints",
 		},
 		{
+			Library: "transformers", After: "4.57", From: "5.23", Switch: ReturnsStatesAlone,
+			What: "a block of gpt_bigcode in transformers 5.23 returns its hidden states alone: the probabilities of eager " +
+				"attention go when it ends, not when the next one does",
+			Source: "models/gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock.forward), 4.57.6 and 5.23.0",
+			Shown:  "traces of checkpointed gpt_bigcode with eager attention",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: DropsCacheFirst,
 			What: "transformers 5.23 decides that a checkpointed model has no cache before its forward begins: " +
 				"Whisper, whose decoder is given no mask, looks for packed sequences, and goes without a mask where there " +

@@ -93,6 +93,9 @@ func (t *Tape) mulBroadcast(x, factor T) T { return t.Mul(x, factor, false, Labe
 // Source: transformers/cache_utils.py (DynamicLayer.update), 4.57.
 func (t *Tape) CacheAppend(x T, d DType) T { return t.exec.cacheAppend(t, x, d) }
 
+// CachedState is what a cache keeps of a layer besides keys and values: numel elements that no gradient reaches.
+func (t *Tape) CachedState(numel int64, d DType) T { return t.fresh(numel, d, LabelCache) }
+
 func (eager) cacheAppend(t *Tape, x T, d DType) T {
 	y := t.fresh(x.numel, d, LabelCache)
 	y.layout = headsFirst

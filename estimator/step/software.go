@@ -14,6 +14,8 @@ type Software struct {
 	HooksTowers bool
 	// DropsCacheFirst leaves a checkpointed model without a cache before it makes its masks.
 	DropsCacheFirst bool
+	// ReturnsStatesAlone lets the probabilities of gpt_bigcode's attention go with the block that formed them.
+	ReturnsStatesAlone bool
 	// PacksNorms lays the norms of the chunks of all gradients out behind one another, with a table of where each
 	// gradient's begin, instead of in rows as long as the longest.
 	PacksNorms bool
