@@ -139,8 +139,8 @@ func (t *Tape) Cached(w Weight) bool { return t.cast[w.Index] != None }
 // WantsGradient says whether a gradient of x is computed.
 func (x T) WantsGradient() bool { return x.edge != noEdge }
 
-// Attend is a call of attention's kernel over a batch of its own, on heads that lie outside of their tokens, or on tokens
-// that lie outside of the batch, as headsFirstly and tokensFirstly say. Casts and padding were made before.
+// Attend is a call of attention's kernel over a batch of its own, on heads that lie outside of their tokens, or on
+// tokens that lie outside of the batch, as headsFirstly and tokensFirstly say. Casts and padding were made before.
 func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly, tokensFirstly bool,
 	dropout float64) T {
 	shape := t.Shape
