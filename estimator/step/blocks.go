@@ -30,7 +30,7 @@ func (t *Tape) Blocks(unit int32, in []T, forward Block, captured ...T) []T {
 	}
 	inputs := append([]T(nil), in...)
 	outputs := append([]T(nil), outs...)
-	t.layers = append(t.layers, checkpointed{block: forward, inputs: inputs, outputs: outputs})
+	t.layers = append(t.layers, checkpointed{block: forward, inputs: inputs, outputs: outputs, shape: t.Shape})
 	for _, c := range captured {
 		if last := len(t.graphHolds) - 1; last >= 0 && t.graphHolds[last].storage == c.storage {
 			continue // the layer before holds the same
@@ -114,7 +114,10 @@ func (t *Tape) runBlock(i int32) {
 	}
 	t.recompute = true
 	t.EnterAutocast()
+	shape := t.Shape
+	t.Shape = layer.shape
 	outs := layer.block(t, in)
+	t.Shape = shape
 	t.ExitAutocast()
 	t.recompute = false
 	t.endDetached()

@@ -13,6 +13,8 @@ type checkpointed struct {
 	last    int32
 	saves   int32
 	unit    int // its number in the order of the forward
+	// shape is that of the pass that it ran in: a trainer's passes have other batches than the job's micro-batch.
+	shape   Shape
 	rebuilt bool
 	second  T // what AlsoReturns was told, for its size alone
 	// captured is what the closure of a layer that is not run reentrantly keeps until node keeper, the last one that
@@ -92,7 +94,7 @@ func (t *Tape) reentrant(x, seen T, forward Layer, besides Besides) T {
 	if o.i == None {
 		return y
 	}
-	c := checkpointed{forward: forward, input: x}
+	c := checkpointed{forward: forward, input: x, shape: t.Shape}
 	if t.hasSecond {
 		c.second = t.second
 		c.second.dtype = t.hooks.Returned(c.second.dtype)
@@ -142,7 +144,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	t.recompute = true
 	t.detach(seen)
 	t.EnterAutocast()
-	y := layer.forward(t, seen)
+	y := layer.again(t, seen)
 	y = t.hooks.AfterRerun(layer.unit, y)
 	t.Drop(seen)
 	if !t.Recipe.CheckpointOffload { // custom_bwd keeps autocast, and its cache of weights, to the end
@@ -190,7 +192,8 @@ func (t *Tape) runCheckpoint(i int32) {
 // nonReentrant is torch.utils.checkpoint(use_reentrant=False): the graph is built in forward, but
 // saves nothing; the first node of the layer that asks for a saved tensor has them all made again.
 func (t *Tape) nonReentrant(x T, forward Layer) T {
-	t.layers = append(t.layers, checkpointed{forward: forward, input: t.Hold(x), first: int32(len(t.nodes))})
+	t.layers = append(t.layers, checkpointed{forward: forward, input: t.Hold(x), first: int32(len(t.nodes)),
+		shape: t.Shape})
 	l := int32(len(t.layers) - 1)
 	t.layer = l
 	y := forward(t, x)
@@ -225,6 +228,15 @@ func (t *Tape) capture(x T, besides Besides) {
 	t.dropSelected(l)
 }
 
+// again runs the layer on x as it ran in forward.
+func (c *checkpointed) again(t *Tape, x T) T {
+	shape := t.Shape
+	t.Shape = c.shape
+	y := c.forward(t, x)
+	t.Shape = shape
+	return y
+}
+
 // uncapture lets go of what the closure of node i's layer refers to, where i is the last node that needs it.
 func (t *Tape) uncapture(i int32) {
 	n := &t.nodes[i]
@@ -252,7 +264,7 @@ func (t *Tape) rebuild(l int32) {
 	t.recompute, t.transplant, t.rebuilds, t.savesLeft = true, true, l, c.saves
 	c.products = 0
 	t.EnterAutocast()
-	y := c.forward(t, c.input)
+	y := c.again(t, c.input)
 	if second, ok := t.Second(); ok {
 		t.Drop(second)
 	}
