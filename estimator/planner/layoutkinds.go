@@ -4,6 +4,7 @@ import (
 	"cmp"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/planner/launch"
 )
 
 // dealers are the ways to share state that each framework can be asked for; what the estimator does not model, it
@@ -22,10 +23,11 @@ var everyDealer = []string{"ddp", "fsdp", "zero1", "zero2", zero3}
 var meshes = map[string]bool{"torchtitan": true, "megatron": true, "nanotron": true}
 
 // layoutTools are the frameworks whose layouts are looked at: the job's, and torchtitan where the job names none and
-// torchtitan writes the model itself.
+// torchtitan writes the model itself and has the optimizer.
 func layoutTools(in estimator.Input) []string {
 	own := toolOf(in)
-	if in.Job.Training.Framework != "" || own != "hf-trainer" || in.Job.Training.LoRA != nil {
+	if in.Job.Training.Framework != "" || own != "hf-trainer" || in.Job.Training.LoRA != nil ||
+		!launch.TitanRuns(in.Job.Training.Optimizer) {
 		return []string{own}
 	}
 	a, ok := architectureOf(in)

@@ -147,6 +147,17 @@ func TestLayoutsOf70B(t *testing.T) {
 	}
 }
 
+// What torchtitan cannot be asked for is no layout of torchtitan's.
+func TestLayoutsOfOtherOptimizers(t *testing.T) {
+	for name, runs := range map[string]bool{"": true, "adamw": true, "adamw-8bit": false, "muon": false} {
+		in := onCluster(llama(4), 8).Input
+		in.Job.Training.Optimizer = &estimator.Optimizer{Name: name}
+		if got := slices.Contains(layoutTools(in), "torchtitan"); got != runs {
+			t.Errorf("with the optimizer %q torchtitan's layouts are looked at: %t", name, got)
+		}
+	}
+}
+
 // A cluster that is too small says how many GPUs are enough, and on so many the job has a layout.
 func TestFewestBeyondTheCluster(t *testing.T) {
 	r := onCluster(llama(80), 8)

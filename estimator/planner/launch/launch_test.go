@@ -42,6 +42,12 @@ func TestWords(t *testing.T) {
 			Distributed: &estimator.Distributed{WorldSize: 8, Data: "fsdp", FSDPVersion: 2, ShardGroup: 4}}}},
 		{"ddp", Job{Framework: "hf-trainer", Nodes: 1, PerNode: 8, Data: 8, Training: estimator.Training{MicroBatch: 4,
 			Distributed: &estimator.Distributed{WorldSize: 8, Data: "ddp"}}}},
+		{"ddp-8bit", Job{Framework: "hf-trainer", Nodes: 1, PerNode: 8, Data: 8, Training: estimator.Training{
+			MicroBatch: 1, Optimizer: &estimator.Optimizer{Name: "adamw-8bit"},
+			Distributed: &estimator.Distributed{WorldSize: 8, Data: "ddp"}}}},
+		{"torchtitan-8bit", Job{Framework: "torchtitan", Nodes: 1, PerNode: 8, Data: 8, Training: estimator.Training{
+			MicroBatch: 1, Optimizer: &estimator.Optimizer{Name: "adamw-8bit"},
+			Distributed: &estimator.Distributed{WorldSize: 8, Data: "fsdp", FSDPVersion: 2}}}},
 		{"torchtitan", Job{Framework: "torchtitan", Model: "meta-llama/Llama-3.1-70B", Nodes: 32, PerNode: 8, Data: 8,
 			SequenceLength: 8192, Training: estimator.Training{MicroBatch: 1, GradientAccumulation: 16,
 				Precision: estimator.PrecisionBF16, States: &estimator.States{Weights: "fp32", Gradients: "fp32"},

@@ -96,6 +96,17 @@ func (j *Job) torchtitan() Words {
 		Files: []File{{name, b.String()}}}
 }
 
+// TitanRuns says whether torchtitan can be asked for the optimizer; nil is its own. Source:
+// torchtitan/components/optimizer.py (build_optimizers), 0.2.0.
+func TitanRuns(o *estimator.Optimizer) bool {
+	if o == nil {
+		return true
+	}
+	name := cmp.Or(o.Name, estimator.DefaultOptimizer)
+	how := cmp.Or(o.Implementation, "foreach")
+	return (name == "adamw" || name == "adam") && (how == "foreach" || how == "fused" || how == "for-loop")
+}
+
 // titanOptimizer is the optimizer's section, where torchtitan has the job's: fused is its default and not PyTorch's.
 // Source: torchtitan/config/job_config.py (Optimizer), 0.2.0.
 func (j *Job) titanOptimizer(line func(string, ...any)) {
@@ -109,5 +120,7 @@ func (j *Job) titanOptimizer(line func(string, ...any)) {
 		line("[optimizer]\nname = \"AdamW\"\nimplementation = %q", how)
 	case "adam":
 		line("[optimizer]\nname = \"Adam\"\nimplementation = %q", how)
+	default:
+		line("# the job's optimizer is %s, which torchtitan has not: its training has to be changed", o.Name)
 	}
 }
