@@ -51,22 +51,19 @@ func (m *timeText) forward(t *step.Tape, in denoising) step.T {
 		sines := t.Sinusoids(in.batch, timeChannels)
 		x := t.Cast(sines, in.pooled.Dtype(), step.LabelCast)
 		y := embed(layers, x)
-		t.Drop(x)
-		t.Drop(sines)
+		t.Drop(x, sines)
 		return y
 	}
 	sum := timed(&m.time)
 	if m.guided {
 		guided := timed(&m.guidance)
 		both := t.Add(sum, guided, step.LabelEmbedding)
-		t.Drop(sum)
-		t.Drop(guided)
+		t.Drop(sum, guided)
 		sum = both
 	}
 	text := embed(&m.text, in.pooled)
 	y := t.Add(sum, text, step.LabelEmbedding)
-	t.Drop(sum)
-	t.Drop(text)
+	t.Drop(sum, text)
 	return y
 }
 
@@ -74,8 +71,7 @@ func (m *timeText) forward(t *step.Tape, in denoising) step.T {
 func modulate(t *step.Tape, x, scale, shift step.T) step.T {
 	one := t.AddScalar(scale, step.LabelElementwise)
 	scaled := t.Mul(x, one, false, step.LabelElementwise)
-	t.Drop(x)
-	t.Drop(one)
+	t.Drop(x, one)
 	y := t.Add(scaled, shift, step.LabelElementwise)
 	t.Drop(scaled)
 	return y
@@ -100,8 +96,6 @@ func continuousNorm(t *step.Tape, layer *linear, x, condition step.T, transposed
 	t.Drop(act)
 	parts := t.Chunks(both, 2)
 	y := modulate(t, t.NormRows(x, layer.w.Cols, transposed), parts[0], parts[1])
-	for _, x := range append(parts, both) {
-		t.Drop(x)
-	}
+	t.Drop(append(parts, both)...)
 	return y
 }

@@ -135,9 +135,7 @@ func (m *albert) shared(t *step.Tape, l *bertLayer, x step.T) step.T {
 	context, locals := l.attend(t, m.a, m.mask, x)
 	attended := m.output(t, l.out, l.attentionNorm, context, x)
 	t.Drop(context)
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(locals[:]...)
 	// AlbertAttention keeps the probabilities of eager attention to itself before transformers 5. Source:
 	// transformers/models/albert/modeling_albert.py, 4.57.6.
 	if !t.Recipe.Software.ReassignsScores {
@@ -151,9 +149,7 @@ func (m *albert) shared(t *step.Tape, l *bertLayer, x step.T) step.T {
 	sum := t.Add(down, attended, step.LabelResidual)
 	y := l.lastNorm.layer(t, sum)
 	t.In(part)
-	for _, local := range [...]step.T{sum, down, attended} {
-		t.Drop(local)
-	}
+	t.Drop(sum, down, attended)
 	dropSecond(t)
 	return y
 }

@@ -19,8 +19,7 @@ func alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 		extra := []step.T{t.Input(1, step.F32), t.Input(rest, step.F32)}
 		more := t.Input(rest, step.F32)
 		joined := t.Input(heads, step.F32)
-		t.Drop(slopes)
-		t.Drop(more)
+		t.Drop(slopes, more)
 		slopes = joined
 		held = append(held, extra...)
 	}
@@ -52,9 +51,7 @@ func alibi(t *step.Tape, heads int64, rounded bool, d step.DType) step.T {
 		t.Drop(y)
 		y = cast
 	}
-	for _, x := range append(held, positions) {
-		t.Drop(x)
-	}
+	t.Drop(append(held, positions)...)
 	return y
 }
 
@@ -72,9 +69,7 @@ func alibiMask(t *step.Tape, heads int64, d step.DType) step.T {
 	}
 	scaled, below := t.Input(b*heads*n, d), t.Input(b*n*n, step.Bool)
 	mask := t.Input(b*heads*n*n, d)
-	t.Drop(scaled)
-	t.Drop(below)
-	t.Drop(triangle)
+	t.Drop(scaled, below, triangle)
 	if t.Recipe.Attention == step.AttentionEager || later {
 		return mask
 	}
@@ -84,8 +79,7 @@ func alibiMask(t *step.Tape, heads int64, d step.DType) step.T {
 	not := t.Input(b*heads*n, step.Bool)
 	t.Drop(all)
 	unmasked := t.Input(b*heads*n*n, d)
-	t.Drop(not)
-	t.Drop(mask)
+	t.Drop(not, mask)
 	return unmasked
 }
 

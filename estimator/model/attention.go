@@ -85,8 +85,7 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 	q, k, v := m.project(m, t, l, w, x)
 	if w.rotary {
 		qr, kr := m.turn(t, q, k, w)
-		t.Drop(q)
-		t.Drop(k)
+		t.Drop(q, k)
 		q, k = qr, kr
 	}
 	if m.scaleQueries != nil {
@@ -99,8 +98,7 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		}
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())
-		t.Drop(k)
-		t.Drop(v)
+		t.Drop(k, v)
 		k, v = kc, vc
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 		if window != step.NoTensor {
@@ -128,9 +126,7 @@ func (m *decoder) attention(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 		t.Drop(out)
 		out = dropped
 	}
-	t.Drop(q)
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(q, k, v)
 	return out, probabilities
 }
 

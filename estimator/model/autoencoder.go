@@ -215,8 +215,6 @@ func (m *pictureAttention) forward(t *step.Tape, x step.T, groups int64, at exte
 	sum := t.Add(out, x, step.LabelResidual)
 	t.Drop(out)
 	y := t.MulScalar(sum, step.LabelResidual)
-	for _, x := range [...]step.T{sum, normed, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(sum, normed, q, k, v)
 	return y
 }

@@ -148,8 +148,7 @@ func (m *bart) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		return moved
 	})
 	loss := t.CrossEntropy(logits, labels)
-	t.Drop(decoded)
-	t.Drop(shifted)
+	t.Drop(decoded, shifted)
 	return loss, []step.T{logits, t.Hold(loss), encoded}
 }
 
@@ -166,7 +165,6 @@ func wrapRight(t *step.Tape) step.T {
 	t.Drop(counted)
 	language := t.Input(b, step.I64)
 	t.Drop(t.Input(b*(n-1), step.I64))
-	t.Drop(last)
-	t.Drop(language)
+	t.Drop(last, language)
 	return shifted
 }

@@ -11,8 +11,7 @@ func (m *bart) encode(t *step.Tape, ids step.T) step.T {
 	order := t.Input(t.Shape.Tokens, step.I64)
 	places := t.Input(t.Shape.N(), step.I64)
 	positions := t.Embedding(places, s.positions, step.LabelPositions)
-	t.Drop(places)
-	t.Drop(order)
+	t.Drop(places, order)
 	x := s.embedded(t, words, positions)
 	mask := encoderMask(t, words.Dtype())
 	var besides step.Besides
@@ -28,9 +27,7 @@ func (m *bart) encode(t *step.Tape, ids step.T) step.T {
 		return y
 	})
 	x = s.normed(t, x)
-	for _, gone := range [...]step.T{words, positions} {
-		t.Drop(gone)
-	}
+	t.Drop(words, positions)
 	if mask != nil {
 		t.Drop(*mask)
 	}
@@ -86,9 +83,7 @@ func (m *bart) decode(t *step.Tape, ids, encoded step.T) step.T {
 		positional = []step.T{x, positional[1], encoded}
 	}
 	x = s.normed(t, x)
-	for _, gone := range [...]step.T{words, places, positions, ones} {
-		t.Drop(gone)
-	}
+	t.Drop(words, places, positions, ones)
 	for _, gone := range [...]*step.T{mask, crossed} {
 		if gone != nil {
 			t.Drop(*gone)
@@ -148,8 +143,7 @@ func (s *bartStack) feedForward(t *step.Tape, l *bartLayer, x step.T) step.T {
 		t.In(step.PartMLP)
 		up := l.fc1.forward(t, h)
 		act := activation(t, s.m.a.Activation, up)
-		t.Drop(up)
-		t.Drop(h)
+		t.Drop(up, h)
 		dropped := t.Dropout(act, s.m.own.activationDropout)
 		t.Drop(act)
 		down := l.fc2.forward(t, dropped)
@@ -169,8 +163,7 @@ func (s *bartStack) attend(t *step.Tape, x step.T, n norm, at *bartAttention, en
 		}
 		var out step.T
 		out, probabilities = s.attention(t, at, h, source, to)
-		t.Drop(before)
-		t.Drop(h)
+		t.Drop(before, h)
 		return out
 	})
 	return y, probabilities
@@ -196,8 +189,6 @@ func (s *bartStack) attention(t *step.Tape, at *bartAttention, x, source step.T,
 		context = t.TokensFirst(t.SDPA(q, k, v, h, to.mask, s.m.a.AttentionDropout), h, to.mask != nil)
 	}
 	out = at.out.forward(t, context)
-	for _, gone := range [...]step.T{context, q, k, v} {
-		t.Drop(gone)
-	}
+	t.Drop(context, q, k, v)
 	return out, probabilities
 }

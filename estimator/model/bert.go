@@ -306,9 +306,7 @@ func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
 	normed := m.norm.layer(t, sum)
 	t.Drop(sum)
 	x := t.Dropout(normed, m.a.EmbeddingDropout)
-	for _, gone := range [...]step.T{normed, words, parts[0], parts[1], positionIDs, segments} {
-		t.Drop(gone)
-	}
+	t.Drop(normed, words, parts[0], parts[1], positionIDs, segments)
 	return x
 }
 
@@ -333,8 +331,7 @@ func (m *bert) pool(t *step.Tape, x step.T) step.T {
 	first := t.FirstToken(x, m.a.Hidden)
 	dense := m.pooler.forward(t, first)
 	pooled := t.Tanh(dense, step.LabelActivation)
-	t.Drop(dense)
-	t.Drop(first)
+	t.Drop(dense, first)
 	return pooled
 }
 

@@ -34,8 +34,7 @@ func (m *bert) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartMLP)
 	act := l.intermediate(t, m.a, attended)
 	y := m.output(t, l.down, l.lastNorm, act, attended)
-	t.Drop(act)
-	t.Drop(attended)
+	t.Drop(act, attended)
 	dropProbabilities(t)
 	return y
 }
@@ -70,8 +69,7 @@ func (m *bert) normFirst(t *step.Tape, l *bertLayer, x step.T) step.T {
 	act := l.intermediate(t, m.a, h)
 	t.Drop(h)
 	y := m.residual(t, l.down, act, middle)
-	t.Drop(act)
-	t.Drop(middle)
+	t.Drop(act, middle)
 	dropProbabilities(t)
 	return y
 }
@@ -95,17 +93,14 @@ func (m *bert) output(t *step.Tape, dense linear, n norm, h, x step.T) step.T {
 	sum := t.Add(dropped, x, step.LabelResidual)
 	y := n.layer(t, sum)
 	t.In(part)
-	t.Drop(sum)
-	t.Drop(dropped)
+	t.Drop(sum, dropped)
 	return y
 }
 
 // attention is BertSdpaSelfAttention or BertSelfAttention; the second returns the probabilities with its output.
 func (l *bertLayer) attention(t *step.Tape, a *Architecture, mask *step.T, x step.T) step.T {
 	y, locals := l.attend(t, a, mask, x)
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(locals[:]...)
 	return y
 }
 

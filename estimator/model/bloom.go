@@ -109,9 +109,7 @@ func (m *bloom) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	t.Drop(x)
-	t.Drop(*probabilities)
-	t.Drop(embedded)
+	t.Drop(x, *probabilities, embedded)
 	for _, b := range besides {
 		t.Drop(b)
 	}
@@ -141,8 +139,7 @@ func (m *bloom) block(t *step.Tape, i int, x step.T) step.T {
 	}
 	t.In(step.PartMLP)
 	y := m.mlp(t, l, normed, residual)
-	t.Drop(normed)
-	t.Drop(attn)
+	t.Drop(normed, attn)
 	t.AlsoReturns(probabilities)
 	return y
 }
@@ -154,9 +151,7 @@ func (m *bloom) attention(t *step.Tape, l *bloomBlock, x, residual step.T) (step
 	queries, keys, values := t.Slice(qkv, width), t.Slice(qkv, width), t.Slice(qkv, width)
 	keys, values = appendKV(t, &m.cache, keys, values)
 	q, k, v := m.matrices(t, queries), m.matrices(t, keys), m.matrices(t, values)
-	t.Drop(queries)
-	t.Drop(keys)
-	t.Drop(values)
+	t.Drop(queries, keys, values)
 
 	scores := t.BiasedScores(m.alibi, q, k, t.Shape.N()*m.a.Heads*t.Shape.Tokens)
 	masked := t.Add(scores, m.mask, step.LabelAttentionScores)
@@ -168,9 +163,7 @@ func (m *bloom) attention(t *step.Tape, l *bloomBlock, x, residual step.T) (step
 		context = t.MergeHeads(context)
 	}
 	out := dropoutAdd(t, l.dense.forward(t, context), residual, m.a.ResidualDropout)
-	for _, gone := range [...]step.T{context, masked, scores, q, k, v, qkv} {
-		t.Drop(gone)
-	}
+	t.Drop(context, masked, scores, q, k, v, qkv)
 	return out, probabilities
 }
 
@@ -195,7 +188,6 @@ func (m *bloom) mlp(t *step.Tape, l *bloomBlock, x, residual step.T) step.T {
 func dropoutAdd(t *step.Tape, x, residual step.T, p float64) step.T {
 	dropped := t.Dropout(x, p)
 	y := t.Add(residual, dropped, step.LabelResidual)
-	t.Drop(dropped)
-	t.Drop(x)
+	t.Drop(dropped, x)
 	return y
 }

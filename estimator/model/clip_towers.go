@@ -54,9 +54,7 @@ func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
 	all := t.Concat(t.RepeatedVector(m.class), cut, step.LabelEmbedding)
 	places := t.Embedding(t.Buffered(m.own.picture.tokens(), step.I64), m.places, step.LabelPositions)
 	embedded := t.Add(all, places, step.LabelEmbedding)
-	for _, x := range [...]step.T{places, all, cut} {
-		t.Drop(x)
-	}
+	t.Drop(places, all, cut)
 	t.In(step.PartNorm)
 	normed := m.before.layer(t, embedded)
 	t.Drop(embedded)
@@ -68,8 +66,7 @@ func (m *clip) look(t *step.Tape, pixels step.T) (last, pooled step.T) {
 	} else {
 		pooled = m.after.layer(t, class)
 	}
-	t.Drop(class)
-	t.Drop(normed)
+	t.Drop(class, normed)
 	m.pooledAt = t.GraphSize()
 	return last, pooled
 }
@@ -80,17 +77,14 @@ func (m *clip) read(t *step.Tape, ids step.T) (last, pooled step.T) {
 	words := t.TowerInput(t.Embedding(ids, m.words, step.LabelEmbedding))
 	places := t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.wordPlaces, step.LabelPositions)
 	embedded := t.Add(words, places, step.LabelEmbedding)
-	t.Drop(words)
-	t.Drop(places)
+	t.Drop(words, places)
 	masks := m.masks(t, embedded.Dtype())
 	x := m.text.forward(t, t.Hold(embedded), step.Besides{Arguments: masks})
 	t.In(step.PartNorm)
 	last = m.final.layer(t, x)
 	rows, ends := t.Input(t.Shape.Batch, step.I64), m.ends(t)
 	pooled = t.PickTokens(last, m.own.text.hidden, rows, ends)
-	for _, x := range append(masks, embedded, x, rows, ends) {
-		t.Drop(x)
-	}
+	t.Drop(append(masks, embedded, x, rows, ends)...)
 	return last, pooled
 }
 
@@ -112,21 +106,17 @@ func (m *clip) masks(t *step.Tape, d step.DType) []step.T {
 		m.causal = t.Input(n*n, step.F32)
 		places, next := t.Input(n, step.I64), t.Input(n, step.I64)
 		before := t.Input(n*n, step.Bool)
-		t.Drop(next)
-		t.Drop(before)
+		t.Drop(next, before)
 		wide := m.causal
 		m.causal = t.Cast(wide, d, step.LabelAttentionMask)
-		t.Drop(wide)
-		t.Drop(places)
+		t.Drop(wide, places)
 		masks = append(masks, m.causal)
 	}
 	expanded := t.Input(b*n*n, d)
 	inverted := t.Input(b*n*n, d)
 	truth := t.Input(b*n*n, step.Bool)
 	m.padding = t.Input(b*n*n, d)
-	for _, x := range [...]step.T{truth, expanded, inverted} {
-		t.Drop(x)
-	}
+	t.Drop(truth, expanded, inverted)
 	return append([]step.T{m.padding}, masks...)
 }
 
@@ -149,8 +139,7 @@ func (m *clip) ends(t *step.Tape) step.T {
 func (m *clip) normalised(t *step.Tape, x step.T) step.T {
 	norm := t.RowNorm(x, m.own.projection)
 	y := t.DivideRows(x, norm)
-	t.Drop(norm)
-	t.Drop(x)
+	t.Drop(norm, x)
 	return y
 }
 
@@ -160,21 +149,17 @@ func (m *clip) compare(t *step.Tape, texts, images step.T) (loss, similarity ste
 	left := t.Autocast(texts)
 	b := t.Shape.Batch
 	products := t.BMM(left, right, b*b, step.LabelLogits)
-	t.Drop(left)
-	t.Drop(right)
+	t.Drop(left, right)
 	scale := t.Exp(t.Parameter(m.scale))
 	similarity = t.MulByNumber(products, scale)
-	t.Drop(scale)
-	t.Drop(products)
+	t.Drop(scale, products)
 	ofTexts := t.ContrastiveLoss(similarity, false)
 	columns := t.Transposed(t.Hold(similarity))
 	ofPictures := t.ContrastiveLoss(columns, true)
 	t.Drop(columns)
 	sum := t.Add(ofTexts, ofPictures, step.LabelLoss)
 	loss = t.MulScalar(sum, step.LabelLoss)
-	for _, x := range [...]step.T{sum, ofTexts, ofPictures} {
-		t.Drop(x)
-	}
+	t.Drop(sum, ofTexts, ofPictures)
 	return loss, similarity
 }
 
@@ -230,12 +215,10 @@ func (w *clipTower) layer(t *step.Tape, i int, x step.T) step.T {
 	act := activation(t, w.sizes.activation, up)
 	t.Drop(up)
 	down := t.Heads(l.fc2.forward(t, act), w.relays(t, i))
-	t.Drop(act)
-	t.Drop(h)
+	t.Drop(act, h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, down, step.LabelResidual)
-	t.Drop(down)
-	t.Drop(middle)
+	t.Drop(down, middle)
 	if probabilities != step.NoTensor {
 		t.Drop(probabilities)
 	}
@@ -300,8 +283,6 @@ func (w *clipTower) attention(t *step.Tape, l *clipLayer, x step.T) (out, probab
 		context = t.TokensFirst(t.SDPA(q, k, v, h, mask, w.m.a.AttentionDropout), h, mask != nil)
 	}
 	out = l.out.forward(t, context)
-	for _, x := range [...]step.T{context, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(context, q, k, v)
 	return out, probabilities
 }

@@ -75,9 +75,7 @@ func rotateWide(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 	qf, kf := t.Float(q, step.LabelRotary), t.Float(k, step.LabelRotary)
 	qw, kw := rotate(t, qf, kf, w)
 	qr, kr = t.Cast(qw, q.Dtype(), step.LabelRotary), t.Cast(kw, q.Dtype(), step.LabelRotary)
-	for _, x := range [...]step.T{qf, kf, qw, kw} {
-		t.Drop(x)
-	}
+	t.Drop(qf, kf, qw, kw)
 	return qr, kr
 }
 
@@ -93,9 +91,7 @@ func (m *decoder) parallel(t *step.Tape, l *decoderLayer, w *around, x step.T) s
 	t.In(step.PartNorm)
 	sum := t.Add(x, attn, step.LabelResidual)
 	y := t.Add(sum, mlp, step.LabelResidual)
-	for _, local := range [...]step.T{sum, h, attn, mlp} {
-		t.Drop(local)
-	}
+	t.Drop(sum, h, attn, mlp)
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}

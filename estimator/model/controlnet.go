@@ -159,8 +159,6 @@ func (m *controlNet) scaled(t *step.Tape, sample step.T, skips []skip, held []st
 		c.skips = append(c.skips, t.MulScalar(x, step.LabelConvolution))
 	}
 	c.middle = t.MulScalar(middle, step.LabelConvolution)
-	for _, x := range append(append(held, sample, middle), made...) {
-		t.Drop(x)
-	}
+	t.Drop(append(append(held, sample, middle), made...)...)
 	return c
 }

@@ -106,12 +106,9 @@ func (m *debertaV2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if m.options.relative {
 		t.HoldWithGraph(m.mask, m.distances, m.relatives)
 	}
-	for _, gone := range append(hidden, m.mask, segments) {
-		t.Drop(gone)
-	}
+	t.Drop(append(hidden, m.mask, segments)...)
 	if m.options.relative {
-		t.Drop(m.distances)
-		t.Drop(m.relatives)
+		t.Drop(m.distances, m.relatives)
 	}
 	return m.loss(t, x, batch[2:])
 }
@@ -142,9 +139,7 @@ func (m *debertaV2) embeddings(t *step.Tape, ids, segments step.T) step.T {
 	x := t.Mul(normed, mask, true, step.LabelEmbedding)
 	t.Drop(normed)
 	dropped := t.Dropout(x, m.a.EmbeddingDropout)
-	for _, local := range append(locals, x, mask) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, x, mask)...)
 	return dropped
 }
 
@@ -158,8 +153,7 @@ func (m *debertaV2) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartMLP)
 	act := l.intermediate(t, m.a, attended)
 	y := m.output(t, l.down, l.lastNorm, act, attended)
-	t.Drop(act)
-	t.Drop(attended)
+	t.Drop(act, attended)
 	return y
 }
 
@@ -191,12 +185,9 @@ func (m *debertaV2) attention(t *step.Tape, i int, x step.T) step.T {
 	mask := t.Input(m.mask.Numel(), step.Bool)
 	hidden := t.Input(m.mask.Numel(), step.Bool)
 	filled := t.MaskedFill(scores, hidden)
-	t.Drop(hidden)
-	t.Drop(scores)
+	t.Drop(hidden, scores)
 	y, probabilities := t.ProbabilityProduct(filled, v, h, m.a.AttentionDropout)
-	for _, local := range append(locals, mask, filled, probabilities) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, mask, filled, probabilities)...)
 	return y
 }
 
@@ -300,7 +291,6 @@ func (m *debertaV2) pool(t *step.Tape, x step.T) step.T {
 	t.Drop(first)
 	dense := m.pooled.forward(t, dropped)
 	pooled := activation(t, m.options.poolerActivation, dense)
-	t.Drop(dense)
-	t.Drop(dropped)
+	t.Drop(dense, dropped)
 	return pooled
 }

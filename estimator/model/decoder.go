@@ -216,11 +216,8 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	x = t.OpenSection(step.HeadSection, x)
 	t.In(step.PartNorm)
 	normed := m.normalize(m.final, t, x)
-	t.Drop(x)
-	t.Drop(embedded)
-	for _, local := range slices.Concat(positions, given.locals, masks, tables) {
-		t.Drop(local)
-	}
+	t.Drop(x, embedded)
+	t.Drop(slices.Concat(positions, given.locals, masks, tables)...)
 	if m.forgets != nil {
 		m.forgets(t)
 	}

@@ -71,8 +71,7 @@ func (m *decoder) classify(t *step.Tape, x, labels step.T) (loss step.T, outputs
 			t.Drop(cached)
 		}
 		m.cache = nil
-		t.Drop(input)
-		t.Drop(x)
+		t.Drop(input, x)
 		return loss, []step.T{logits, t.Hold(loss)}
 	}
 	logits := t.CloseSection(step.HeadSection, t.LinearMatrix(x, m.head.w, m.head.b, step.LabelLogits))
@@ -81,9 +80,7 @@ func (m *decoder) classify(t *step.Tape, x, labels step.T) (loss step.T, outputs
 	pooled := t.PickTokens(logits, m.a.Labels, rows, last)
 	t.Drop(rows)
 	loss, outputs = classificationLoss(t, m.a, pooled, labels)
-	for _, local := range [...]step.T{x, logits, tokens, numbers, last} {
-		t.Drop(local)
-	}
+	t.Drop(x, logits, tokens, numbers, last)
 	return loss, outputs
 }
 

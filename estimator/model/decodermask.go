@@ -33,15 +33,12 @@ func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 	mask := in(n*n, step.Bool)
 	if packed {
 		causal := in(n*n, step.Bool)
-		t.Drop(mask)
-		t.Drop(ones)
+		t.Drop(mask, ones)
 		first, second := numbersOf(t), numbersOf(t)
 		same := in(b*n*n, step.Bool)
-		t.Drop(first)
-		t.Drop(second)
+		t.Drop(first, second)
 		mask = in(b*n*n, step.Bool)
-		t.Drop(same)
-		t.Drop(causal)
+		t.Drop(same, causal)
 	}
 	for _, x := range indices {
 		t.Drop(x)
@@ -49,9 +46,7 @@ func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 	if eager {
 		zero, least := in(1, d), in(1, d)
 		additive := in(b*n*n, d)
-		t.Drop(least)
-		t.Drop(zero)
-		t.Drop(mask)
+		t.Drop(least, zero, mask)
 		mask = additive
 	}
 	if packed {
@@ -72,11 +67,9 @@ func packedSequences(t *step.Tape) step.T {
 	t.Drop(begins)
 	if t.Recipe.Software.DropsCacheFirst {
 		last, all := t.Input(b, step.Bool), t.Input(1, step.Bool)
-		t.Drop(last)
-		t.Drop(all)
+		t.Drop(last, all)
 	}
-	t.Drop(steps)
-	t.Drop(before)
+	t.Drop(steps, before)
 	return numbers
 }
 
@@ -85,7 +78,6 @@ func numbersOf(t *step.Tape) step.T {
 	n := t.Shape.Batch * t.Shape.Target
 	i, j := t.Input(n, step.I64), t.Input(n, step.I64)
 	y := t.Input(n, step.I64)
-	t.Drop(j)
-	t.Drop(i)
+	t.Drop(j, i)
 	return y
 }

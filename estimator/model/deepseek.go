@@ -153,8 +153,7 @@ func (own *latent) layer(m *decoder, t *step.Tape, l *decoderLayer, s *deepSeekL
 	t.Drop(h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(mlp)
-	t.Drop(middle)
+	t.Drop(mlp, middle)
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
@@ -171,22 +170,18 @@ func (own *latent) attention(m *decoder, t *step.Tape, s *deepSeekLayer, w *arou
 	kPass, kTurned := t.Split2(compressed, t.Shape.N()*own.keyValueRank)
 	normed := m.normalize(s.kvNorm, t, kPass)
 	up := t.Heads(s.kvUp.forward(t, normed), heads.Query > 1)
-	t.Drop(normed)
-	t.Drop(kPass)
+	t.Drop(normed, kPass)
 	kPass, v := t.Split2(up, n*own.keyDim)
 	t.Drop(up)
 	qr, kr := own.rotate(t, qTurned, kTurned, heads, w)
-	t.Drop(qTurned)
-	t.Drop(kTurned)
+	t.Drop(qTurned, kTurned)
 	expanded := t.Expand(kr, heads.Query)
 	t.Drop(kr)
 	q, k := t.JoinHeads(qPass, qr), t.JoinHeads(kPass, expanded)
 	k, v = appendKV(t, &m.cache, k, v)
 	y, probabilities := m.scores(t, w, heads, q, k, v)
 	out := s.out.forward(t, y)
-	for _, local := range [...]step.T{y, q, k, v, qs, qPass, qr, compressed, kPass, expanded} {
-		t.Drop(local)
-	}
+	t.Drop(y, q, k, v, qs, qPass, qr, compressed, kPass, expanded)
 	return out, probabilities
 }
 
@@ -212,7 +207,6 @@ func (own *latent) rotate(t *step.Tape, q, k step.T, heads step.Heads, w *around
 	}
 	qi, ki := t.Deinterleave(q), t.Deinterleave(k)
 	qr, kr = rotate(t, qi, ki, w)
-	t.Drop(qi)
-	t.Drop(ki)
+	t.Drop(qi, ki)
 	return qr, kr
 }

@@ -47,8 +47,7 @@ func polarTable(t *step.Tape, dim int64, _ step.DType) (cos, sin step.T) {
 	polar := t.Table(n*dim, step.F32)
 	t.Drop(ones)
 	scaled := t.Table(n*dim, step.F32)
-	t.Drop(polar)
-	t.Drop(angles)
+	t.Drop(polar, angles)
 	return scaled, t.Hold(scaled)
 }
 
@@ -63,7 +62,6 @@ func (own *latent) rotateComplex(t *step.Tape, q, k step.T, heads step.Heads, w 
 	}
 	qr = turn(wideQ, q.Dtype(), heads.Query > 1 && !t.CopiesQueryGradient(heads, w.mask != nil))
 	kr = turn(wideK, k.Dtype(), false)
-	t.Drop(wideQ)
-	t.Drop(wideK)
+	t.Drop(wideQ, wideK)
 	return qr, kr
 }

@@ -16,16 +16,13 @@ func (own *latent) latentAttention(m *decoder, t *step.Tape, s *deepSeekLayer, w
 	normed := m.normalize(s.kvNorm, t, narrow)
 	t.Drop(narrow)
 	qr, kr := own.rotateLater(t, qTurned, kTurned, heads, w)
-	t.Drop(qTurned)
-	t.Drop(kTurned)
+	t.Drop(qTurned, kTurned)
 	normed, kr = appendKV(t, &m.cache, normed, kr)
 	q := t.JoinHeads(qPass, qr)
 	k, v := own.expand(t, s, heads, normed, kr)
 	y, probabilities := m.scores(t, w, heads, q, k, v)
 	out := s.out.forward(t, y)
-	for _, local := range [...]step.T{y, q, k, v, qs, qPass, qr, compressed, normed, kr} {
-		t.Drop(local)
-	}
+	t.Drop(y, q, k, v, qs, qPass, qr, compressed, normed, kr)
 	return out, probabilities
 }
 
@@ -36,8 +33,7 @@ func (own *latent) expand(t *step.Tape, s *deepSeekLayer, heads step.Heads, norm
 	t.Drop(up)
 	turned := t.Expand(kr, heads.Query)
 	k = t.FillHeads(pass, turned)
-	t.Drop(turned)
-	t.Drop(pass)
+	t.Drop(turned, pass)
 	return k, v
 }
 
@@ -50,9 +46,7 @@ func (own *latent) rotateLater(t *step.Tape, q, k step.T, heads step.Heads, w *a
 	q1, q2 := even(q), even(q)
 	k1, k2 := even(k), even(k)
 	qr, kr = rotatePairs(t, q1, q2, w), rotatePairs(t, k1, k2, w)
-	for _, local := range [...]step.T{q1, q2, k1, k2} {
-		t.Drop(local)
-	}
+	t.Drop(q1, q2, k1, k2)
 	return qr, kr
 }
 
@@ -61,14 +55,11 @@ func rotatePairs(t *step.Tape, x1, x2 step.T, w *around) step.T {
 	times := func(x, table step.T) step.T { return t.Mul(x, table.Half(), false, step.LabelRotary) }
 	a, b := times(x1, w.cos), times(x2, w.sin)
 	first := t.Subtract(a, b, step.LabelRotary)
-	t.Drop(a)
-	t.Drop(b)
+	t.Drop(a, b)
 	a, b = times(x2, w.cos), times(x1, w.sin)
 	second := t.Add(a, b, step.LabelRotary)
-	t.Drop(a)
-	t.Drop(b)
+	t.Drop(a, b)
 	y := t.JoinHeads(first, second)
-	t.Drop(first)
-	t.Drop(second)
+	t.Drop(first, second)
 	return y
 }

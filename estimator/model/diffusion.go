@@ -198,9 +198,7 @@ func (m *diffusion) Forward(t *step.Tape, _ []step.T) (step.T, []step.T) {
 	embeddings, pooled := m.Texts(t, t.Shape.Batch)
 	latents := t.Input(m.Latents(t), m.own.arrangement.Frozen)
 	y := m.Denoise(t, latents, embeddings, pooled)
-	for _, x := range [...]step.T{latents, embeddings, pooled} {
-		t.Drop(x)
-	}
+	t.Drop(latents, embeddings, pooled)
 	return t.MeanLoss(y), []step.T{y}
 }
 

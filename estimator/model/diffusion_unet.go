@@ -110,17 +110,14 @@ func (m *diffusion) States(t *step.Tape, ids []step.T) (embeddings, pooled step.
 			if c.projects {
 				first, rest = end, hidden
 			}
-			for _, x := range append([]step.T{rest, former}, states...) {
-				t.Drop(x)
-			}
+			t.Drop(append([]step.T{rest, former}, states...)...)
 			former, pooled = first, first
 		})
 	}
 	embeddings = each[0]
 	for _, x := range each[1:] {
 		both := t.Concat(embeddings, x, step.LabelEmbedding)
-		t.Drop(embeddings)
-		t.Drop(x)
+		t.Drop(embeddings, x)
 		embeddings = both
 	}
 	return embeddings, pooled

@@ -121,8 +121,7 @@ func (m *distilBERT) layer(t *step.Tape, i int, x step.T) step.T {
 	dropped := t.Dropout(down, m.a.ResidualDropout)
 	t.Drop(down)
 	y := addNorm(t, l.lastNorm, dropped, middle)
-	t.Drop(dropped)
-	t.Drop(middle)
+	t.Drop(dropped, middle)
 	dropProbabilities(t)
 	return y
 }
@@ -166,9 +165,7 @@ func (m *distilBERT) attention(t *step.Tape, l *bertLayer, x step.T) step.T {
 		y = t.TokensFirst(t.SDPA(q, k, v, heads, m.mask, m.a.AttentionDropout), heads, m.mask != nil)
 	}
 	out := l.out.forward(t, y)
-	for _, local := range append(locals, y, q, k, v) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, y, q, k, v)...)
 	return out
 }
 

@@ -33,12 +33,9 @@ func (m *adapter) decomposed(t *step.Tape, base *linear, x, result step.T) step.
 	length := t.MulScalar(scaled, step.LabelAdapter)
 	t.Drop(scaled)
 	added := t.Add(direction, length, step.LabelAdapter)
-	for _, local := range append(saved, direction, length, plain, update, scale, norm, weight, delta) {
-		t.Drop(local)
-	}
+	t.Drop(append(saved, direction, length, plain, update, scale, norm, weight, delta)...)
 	sum := t.Add(result, added, step.LabelLinear)
-	t.Drop(added)
-	t.Drop(x)
+	t.Drop(added, x)
 	return sum
 }
 

@@ -34,8 +34,7 @@ func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	if t.Recipe.Attention != step.AttentionEager {
 		ones := t.Input(n, step.Bool)
 		all := t.Input(1, step.Bool)
-		t.Drop(all)
-		t.Drop(ones)
+		t.Drop(all, ones)
 		if t.Recipe.ExplicitMask {
 			return expandedMask(t, embedded)
 		}
@@ -44,8 +43,7 @@ func encoderMask(t *step.Tape, embedded step.DType) *step.T {
 	mask := t.Input(n, t.Recipe.Stored)
 	inverted := t.Input(n, t.Recipe.Stored)
 	extended := t.Input(n, t.Recipe.Stored)
-	t.Drop(mask)
-	t.Drop(inverted)
+	t.Drop(mask, inverted)
 	return &extended
 }
 
@@ -65,12 +63,10 @@ func crossedMask(t *step.Tape, queries int64, d step.DType) *step.T {
 	one := t.Input(1, step.Bool)
 	all := t.Input(queries, step.Bool)
 	valid := t.Input(queries, step.Bool)
-	t.Drop(all)
-	t.Drop(one)
+	t.Drop(all, one)
 	padding := paddingOfKeys(t, n)
 	mask := t.Input(b*queries*n, step.Bool)
-	t.Drop(padding)
-	t.Drop(valid)
+	t.Drop(padding, valid)
 	for _, index := range indices {
 		t.Drop(index)
 	}
@@ -92,8 +88,7 @@ func paddingOfKeys(t *step.Tape, n int64) step.T {
 		t.Hold(i)
 	}
 	padding := t.Input(b*n, step.Bool)
-	t.Drop(j)
-	t.Drop(i)
+	t.Drop(j, i)
 	return padding
 }
 
@@ -101,9 +96,7 @@ func paddingOfKeys(t *step.Tape, n int64) step.T {
 func additive(t *step.Tape, mask step.T, d step.DType) step.T {
 	zero, least := t.Input(1, d), t.Input(1, d)
 	y := t.Input(mask.Numel(), d)
-	for _, x := range [...]step.T{zero, least, mask} {
-		t.Drop(x)
-	}
+	t.Drop(zero, least, mask)
 	return y
 }
 
@@ -114,9 +107,7 @@ func expandedMask(t *step.Tape, d step.DType) *step.T {
 	inverted := t.Input(n, d)
 	where := t.Input(n, step.Bool)
 	mask := t.Input(n, d)
-	t.Drop(where)
-	t.Drop(expanded)
-	t.Drop(inverted)
+	t.Drop(where, expanded, inverted)
 	return &mask
 }
 

@@ -27,8 +27,6 @@ func rotateNeighboursWide(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) 
 	cos, sin := t.Table(w.cos.Numel(), w.cos.Dtype()), t.Table(w.sin.Numel(), w.sin.Dtype())
 	qw, kw := t.WideRotary(q, cos, sin), t.WideRotary(k, cos, sin)
 	qr, kr = t.Cast(qw, q.Dtype(), step.LabelRotary), t.Cast(kw, k.Dtype(), step.LabelRotary)
-	for _, local := range [...]step.T{qw, kw, cos, sin} {
-		t.Drop(local)
-	}
+	t.Drop(qw, kw, cos, sin)
 	return qr, kr
 }

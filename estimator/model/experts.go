@@ -72,8 +72,7 @@ func (m *gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
 	if t.Recipe.Kernels.SwiGLU && a.Activation == "silu" {
 		up := m.up.forward(t, x)
 		product := t.SwiGLU(gate, up)
-		t.Drop(gate)
-		t.Drop(up)
+		t.Drop(gate, up)
 		down := m.down.forward(t, product)
 		t.Drop(product)
 		return down
@@ -82,8 +81,7 @@ func (m *gatedMLP) forward(t *step.Tape, a *Architecture, x step.T) step.T {
 	t.Drop(gate)
 	up := m.up.forward(t, x)
 	product := t.Mul(act, up, false, step.LabelActivation)
-	t.Drop(act)
-	t.Drop(up)
+	t.Drop(act, up)
 	down := m.down.forward(t, product)
 	t.Drop(product)
 	return down
@@ -174,9 +172,7 @@ func (m *sparseBlock) forward(t *step.Tape, x step.T) (y, logits step.T) {
 		sum, gated := m.addShared(t, x, y)
 		y, locals = sum, append(locals, gated)
 	}
-	for _, local := range append(locals, weights, chosen) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, weights, chosen)...)
 	return y, logits
 }
 
@@ -230,9 +226,7 @@ func (m *sparseBlock) mix(t *step.Tape, x, weights, sum step.T) (step.T, []step.
 		output := m.experts[i].forward(t, m.a, input)
 		weight := t.Gather(weights, 1, tokens, places)
 		current = t.Mul(output, weight, true, step.LabelExpertOutput)
-		t.Drop(output)
-		t.Drop(weight)
-		t.Drop(input)
+		t.Drop(output, weight, input)
 		sum = t.IndexAdd(sum, tokens, current)
 	}
 	t.Expert(-1)
@@ -247,8 +241,7 @@ func (m *sparseBlock) addShared(t *step.Tape, x, y step.T) (sum, gated step.T) {
 	gate := t.Sigmoid(logit, step.LabelRouting)
 	t.Drop(logit)
 	gated = t.Mul(gate, output, true, step.LabelExpertOutput)
-	t.Drop(gate)
-	t.Drop(output)
+	t.Drop(gate, output)
 	sum = t.Add(y, gated, step.LabelExpertOutput)
 	t.Drop(y)
 	return sum, gated

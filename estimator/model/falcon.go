@@ -214,8 +214,7 @@ func (m *falcon) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartNorm)
 	residual := t.Hold(x)
 	if !m.own.parallel {
-		t.Drop(mlpIn)
-		t.Drop(residual)
+		t.Drop(mlpIn, residual)
 		residual = dropoutAdd(t, t.Hold(attn), x, m.a.AttentionDropout)
 		mlpIn = l.mlpNorm.layer(t, residual)
 	}
@@ -226,9 +225,7 @@ func (m *falcon) layer(t *step.Tape, i int, x step.T) step.T {
 	}
 	t.In(step.PartNorm)
 	y := dropoutAdd(t, mlp, residual, m.a.ResidualDropout)
-	for _, gone := range [...]step.T{attentionIn, mlpIn, attn, residual} {
-		t.Drop(gone)
-	}
+	t.Drop(attentionIn, mlpIn, attn, residual)
 	return y
 }
 
@@ -237,8 +234,7 @@ func (m *falcon) attention(t *step.Tape, l *falconLayer, x step.T) step.T {
 	q, k, v := m.split(t, qkv)
 	if !m.own.alibi {
 		qr, kr := t.Rotary(q, m.cos, m.sin), t.Rotary(k, m.cos, m.sin)
-		t.Drop(q)
-		t.Drop(k)
+		t.Drop(q, k)
 		q, k = qr, kr
 	}
 	k, v = appendKV(t, &m.cache, k, v)
@@ -247,9 +243,7 @@ func (m *falcon) attention(t *step.Tape, l *falconLayer, x step.T) step.T {
 	}
 	y, held := m.attend(t, q, k, v, x.Dtype())
 	out := l.dense.forward(t, y)
-	for _, gone := range append(held, y, qkv, q, k, v) {
-		t.Drop(gone)
-	}
+	t.Drop(append(held, y, qkv, q, k, v)...)
 	return out
 }
 
@@ -268,9 +262,7 @@ func (m *falcon) split(t *step.Tape, qkv step.T) (q, k, v step.T) {
 	}
 	keys, values := t.Broadcast(k, width), t.Broadcast(v, width)
 	written := [3]step.T{t.Contiguous(q), t.Contiguous(keys), t.Contiguous(values)}
-	for _, gone := range [...]step.T{q, k, v, keys, values} {
-		t.Drop(gone)
-	}
+	t.Drop(q, k, v, keys, values)
 	return written[0], written[1], written[2]
 }
 
@@ -300,9 +292,7 @@ func (m *falcon) attend(t *step.Tape, q, k, v step.T, d step.DType) (step.T, []s
 	} else {
 		y = t.SDPA(qc, kc, vc, heads, nil, 0)
 	}
-	t.Drop(qc)
-	t.Drop(kc)
-	t.Drop(vc)
+	t.Drop(qc, kc, vc)
 	if broadcast {
 		out := t.Contiguous(y)
 		t.Drop(y)

@@ -162,25 +162,20 @@ func (m *flux) denoise(t *step.Tape, in denoising) step.T {
 	for i := range m.doubles {
 		outs := t.Blocks(int32(m.first+i), []step.T{x, context, condition, cos, sin},
 			func(t *step.Tape, in []step.T) []step.T { return m.double(t, &m.doubles[i], in) })
-		t.Drop(x)
-		t.Drop(context)
+		t.Drop(x, context)
 		x, context = outs[0], outs[1]
 	}
 	for i := range m.singles {
 		outs := t.Blocks(int32(m.first+len(m.doubles)+i), []step.T{x, context, condition, cos, sin},
 			func(t *step.Tape, in []step.T) []step.T { return m.single(t, &m.singles[i], in) })
-		t.Drop(x)
-		t.Drop(context)
+		t.Drop(x, context)
 		x, context = outs[0], outs[1]
 	}
 	t.EndLayers()
 	t.In(step.PartNorm)
 	scaled := continuousNorm(t, &m.normOut, x, condition, false)
 	y := m.out.forward(t, scaled)
-	t.Drop(scaled)
-	for _, x := range [...]step.T{x, context, times, cos, sin, condition} {
-		t.Drop(x)
-	}
+	t.Drop(scaled, x, context, times, cos, sin, condition)
 	return y
 }
 
@@ -208,8 +203,6 @@ func (m *flux) positions(t *step.Tape, d step.DType) (cos, sin step.T) {
 		t.Drop(angles)
 	}
 	cos, sin = t.Table(n*m.own.headDim, step.F32), t.Table(n*m.own.headDim, step.F32)
-	for _, x := range append(append(cosines, sines...), places, ids) {
-		t.Drop(x)
-	}
+	t.Drop(append(append(cosines, sines...), places, ids)...)
 	return cos, sin
 }

@@ -73,10 +73,7 @@ func (m *flux) jointAttention(t *step.Tape, l *fluxDouble, x [2]step.T, cos, sin
 	outs[0] = l.o[0].forward(t, picture)
 	t.Drop(picture)
 	outs[1] = l.o[1].forward(t, text)
-	t.Drop(text)
-	for _, x := range [...]step.T{y, joint[0], joint[1], joint[2], q[1], k[1], v[1]} {
-		t.Drop(x)
-	}
+	t.Drop(text, y, joint[0], joint[1], joint[2], q[1], k[1], v[1])
 	return outs
 }
 
@@ -122,12 +119,9 @@ func (m *flux) single(t *step.Tape, l *fluxSingle, in []step.T) []step.T {
 	down := l.down.forward(t, joined)
 	t.In(step.PartNorm)
 	update := t.Mul(down, parts[2], false, step.LabelResidual)
-	t.Drop(down)
-	t.Drop(joined)
+	t.Drop(down, joined)
 	y := t.Add(x, update, step.LabelResidual)
-	for _, x := range append(parts, update, x, normed, together, act, attended) {
-		t.Drop(x)
-	}
+	t.Drop(append(parts, update, x, normed, together, act, attended)...)
 	text, picture := t.SliceTokens(y, m.textTokens, m.picTokens)
 	t.Drop(y)
 	return []step.T{picture, text}

@@ -146,9 +146,7 @@ func (m *gemma3) look(t *step.Tape, pixels step.T, d step.DType) (features step.
 	if t.Recipe.Software.ReturnsTower {
 		returned = [2]step.T{t.Hold(last), t.Hold(wide)}
 	}
-	for _, x := range [...]step.T{dense, pooled, normed, projected, last} {
-		t.Drop(x)
-	}
+	t.Drop(dense, pooled, normed, projected, last)
 	features = t.Cast(wide, d, step.LabelCast)
 	t.Drop(wide)
 	return features, returned

@@ -252,8 +252,7 @@ func (m *gemma4) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 func (m *gemma4) forget(t *step.Tape) {
 	for i := range m.layers {
 		if kept, ok := m.shared[int64(i)]; ok {
-			t.Drop(kept[0])
-			t.Drop(kept[1])
+			t.Drop(kept[0], kept[1])
 		}
 	}
 }
@@ -268,9 +267,7 @@ func (m *gemma4) layerInputs(t *step.Tape, ids, x step.T) step.T {
 	t.Drop(scaled)
 	sum := t.Add(normed, own, step.LabelEmbedding)
 	y := t.MulScalar(sum, step.LabelEmbedding)
-	for _, gone := range [...]step.T{sum, normed, own} {
-		t.Drop(gone)
-	}
+	t.Drop(sum, normed, own)
 	return y
 }
 
@@ -320,8 +317,7 @@ func (m *gemma4) addOwn(t *step.Tape, more *gemma4Layer, part, x step.T) step.T 
 	projected := more.project.forward(t, product)
 	t.Drop(product)
 	y := m.addNormed(t, x, projected, more.norm)
-	t.Drop(x)
-	t.Drop(part)
+	t.Drop(x, part)
 	return y
 }
 
@@ -344,9 +340,7 @@ func (m *gemma4) attend4(t *step.Tape, l *decoderLayer, w *around, x step.T) (st
 	}
 	y, probabilities := m.scores(t, w, heads, q, k, v)
 	out := l.out.forward(t, y)
-	for _, local := range [...]step.T{y, q, k, v} {
-		t.Drop(local)
-	}
+	t.Drop(y, q, k, v)
 	return out, probabilities
 }
 
@@ -371,8 +365,7 @@ func (m *gemma4) keysAndValues(t *step.Tape, l *decoderLayer, w *around, x step.
 		}
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())
-		t.Drop(k)
-		t.Drop(v)
+		t.Drop(k, v)
 		k, v = kc, vc
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}

@@ -160,9 +160,7 @@ func (m *generic) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.Drop(x)
 		x = normed
 	}
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(locals...)
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, x))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(x)
@@ -177,8 +175,7 @@ func (m *generic) embedding(t *step.Tape, ids step.T) step.T {
 		learned := t.Embedding(positions, m.positions, step.LabelPositions)
 		t.Drop(positions)
 		sum := t.Add(x, learned, step.LabelEmbedding)
-		t.Drop(learned)
-		t.Drop(x)
+		t.Drop(learned, x)
 		x = sum
 	}
 	if m.block.embeddingNorm {
@@ -245,8 +242,7 @@ func (m *generic) parallelLayer(t *step.Tape, i int, x step.T) step.T {
 	}
 	mlp := m.feedForward(t, i, h)
 	both := t.Add(attn, mlp, step.LabelResidual)
-	t.Drop(attn)
-	t.Drop(mlp)
+	t.Drop(attn, mlp)
 	y := t.Add(both, x, step.LabelResidual)
 	t.Drop(both)
 	return y
@@ -323,8 +319,7 @@ func (m *generic) sparse(t *step.Tape, i int, h step.T) step.T {
 	}
 	shared := m.parts[i].shared.forward(t, m.a, h)
 	sum := t.Add(y, shared, step.LabelResidual)
-	t.Drop(shared)
-	t.Drop(y)
+	t.Drop(shared, y)
 	return sum
 }
 

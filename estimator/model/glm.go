@@ -79,9 +79,7 @@ func rotateAndJoin(t *step.Tape, a *Architecture, q, k, cos, sin step.T, locals 
 	t.Drop(qe)
 	kr = t.JoinHeads(ke, ks.rest)
 	t.Drop(ke)
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(locals...)
 	qs.drop(t)
 	ks.drop(t)
 	return qr, kr

@@ -108,10 +108,7 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	t.Drop(x)
-	t.Drop(tokens)
-	t.Drop(learned)
-	t.Drop(positions)
+	t.Drop(x, tokens, learned, positions)
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
@@ -137,10 +134,7 @@ func (m *gpt2) block(t *step.Tape, i int, x step.T) step.T {
 	mlp := m.mlp(t, l, h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(h)
-	t.Drop(middle)
-	t.Drop(attn)
-	t.Drop(mlp)
+	t.Drop(h, middle, attn, mlp)
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
@@ -161,8 +155,7 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	if cached {
 		kc := t.CacheAppend(k, k.Dtype())
 		vc := t.CacheAppend(v, kc.Dtype())
-		t.Drop(k)
-		t.Drop(v)
+		t.Drop(k, v)
 		k, v = kc, vc
 		m.cache = append(m.cache, t.Hold(kc), t.Hold(vc))
 	}
@@ -179,10 +172,7 @@ func (m *gpt2) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *step.T)
 	out := l.out.forward(t, y)
 	t.Drop(y)
 	dropped := t.Dropout(out, m.a.ResidualDropout)
-	t.Drop(out)
-	t.Drop(q)
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(out, q, k, v)
 	return dropped, probabilities
 }
 

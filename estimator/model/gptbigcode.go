@@ -78,9 +78,7 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
-	t.Drop(tokens)
-	t.Drop(learned)
-	t.Drop(positions)
+	t.Drop(tokens, learned, positions)
 	if m.mask != nil {
 		t.Drop(*m.mask)
 	}
@@ -105,10 +103,7 @@ func (m *gptBigCode) block(t *step.Tape, i int, x step.T) step.T {
 	mlp := m.mlp(t, l, h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(h)
-	t.Drop(middle)
-	t.Drop(attn)
-	t.Drop(mlp)
+	t.Drop(h, middle, attn, mlp)
 	if probabilities != nil && t.Recipe.Software.ReturnsStatesAlone {
 		t.Drop(*probabilities)
 	}
@@ -127,9 +122,7 @@ func (m *gptBigCode) attention(t *step.Tape, l *gpt2Block, x step.T) (step.T, *s
 	out := l.out.forward(t, y)
 	t.Drop(y)
 	dropped := t.Dropout(out, m.a.ResidualDropout)
-	for _, gone := range [...]step.T{out, q, k, v} {
-		t.Drop(gone)
-	}
+	t.Drop(out, q, k, v)
 	return dropped, probabilities
 }
 

@@ -91,9 +91,7 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	for _, local := range append(besides, x, *probabilities, embedded) {
-		t.Drop(local)
-	}
+	t.Drop(append(besides, x, *probabilities, embedded)...)
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	if t.Recipe.Software.LeavesLogits {
 		loss := t.CausalLMLoss(logits, labels)
@@ -104,8 +102,7 @@ func (m *gptJ) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.Drop(logits)
 	loss := t.CausalLMLoss(wide, labels)
 	cast := t.Cast(loss, normed.Dtype(), step.LabelLoss)
-	t.Drop(loss)
-	t.Drop(normed)
+	t.Drop(loss, normed)
 	return cast, append([]step.T{wide, t.Hold(cast)}, m.cache...)
 }
 
@@ -121,9 +118,7 @@ func (m *gptJ) block(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartNorm)
 	both := t.Add(attn, mlp, step.LabelResidual)
 	y := t.Add(both, x, step.LabelResidual)
-	for _, local := range [...]step.T{both, h, attn, mlp} {
-		t.Drop(local)
-	}
+	t.Drop(both, h, attn, mlp)
 	t.AlsoReturns(probabilities)
 	return y
 }
@@ -137,8 +132,7 @@ func (m *gptJ) attention(t *step.Tape, i int, x step.T) (step.T, step.T) {
 
 	qs, ks := p.split(t, q, m.a.HeadDim), p.split(t, k, m.a.HeadDim)
 	ke, qe := m.turn(t, ks.turned), m.turn(t, qs.turned)
-	t.Drop(ks.turned)
-	t.Drop(qs.turned)
+	t.Drop(ks.turned, qs.turned)
 	kr := t.JoinTokens(ke, ks.rest)
 	t.Drop(k)
 	qr := t.JoinTokens(qe, qs.rest)
@@ -149,9 +143,7 @@ func (m *gptJ) attention(t *step.Tape, i int, x step.T) (step.T, step.T) {
 	projected := l.out.forward(t, y)
 	t.Drop(y)
 	out := t.Dropout(projected, m.a.ResidualDropout)
-	for _, local := range append(tables, projected, qr, k, v, ke, qe, ks.rest, qs.rest) {
-		t.Drop(local)
-	}
+	t.Drop(append(tables, projected, qr, k, v, ke, qe, ks.rest, qs.rest)...)
 	return out, probabilities
 }
 
@@ -174,8 +166,7 @@ func (m *gptJ) turn(t *step.Tape, x step.T) step.T {
 	n := t.Shape.Tokens * m.a.rotary().width
 	sin, cos := t.Table(n, x.Dtype()), t.Table(n, x.Dtype())
 	y := t.Rotary(x, cos, sin)
-	t.Drop(sin)
-	t.Drop(cos)
+	t.Drop(sin, cos)
 	return y
 }
 

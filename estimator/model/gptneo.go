@@ -99,9 +99,7 @@ func (m *gptNeo) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	for _, local := range [...]step.T{x, *probabilities, tokens, learned, positions, *m.mask} {
-		t.Drop(local)
-	}
+	t.Drop(x, *probabilities, tokens, learned, positions, *m.mask)
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	if !t.Recipe.Software.MasksByLibrary {
 		return m.formerLoss(t, normed, logits, labels)
@@ -120,8 +118,7 @@ func (m *gptNeo) formerLoss(t *step.Tape, x, logits, labels step.T) (step.T, []s
 	back := t.Cast(wide, x.Dtype(), step.LabelLogits)
 	t.Drop(wide)
 	loss := t.Cast(wideLoss, x.Dtype(), step.LabelLoss)
-	t.Drop(wideLoss)
-	t.Drop(x)
+	t.Drop(wideLoss, x)
 	return loss, append([]step.T{back, t.Hold(loss)}, m.cache...)
 }
 
@@ -140,9 +137,7 @@ func (m *gptNeo) block(t *step.Tape, i int, x step.T) step.T {
 	mlp := m.mlp(t, l, h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
-	for _, local := range [...]step.T{h, middle, attn, mlp} {
-		t.Drop(local)
-	}
+	t.Drop(h, middle, attn, mlp)
 	t.AlsoReturns(probabilities)
 	return y
 }
@@ -159,9 +154,7 @@ func (m *gptNeo) attention(t *step.Tape, l *gptNeoBlock, x step.T) (step.T, step
 	projected := l.out.forward(t, y)
 	t.Drop(y)
 	out := t.Dropout(projected, m.a.ResidualDropout)
-	for _, local := range [...]step.T{projected, q, k, v} {
-		t.Drop(local)
-	}
+	t.Drop(projected, q, k, v)
 	return out, probabilities
 }
 

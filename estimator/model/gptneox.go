@@ -89,11 +89,8 @@ func (m *gptNeoX) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	x = t.OpenSection(step.HeadSection, x)
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	t.Drop(x)
-	t.Drop(embedded)
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(x, embedded)
+	t.Drop(locals...)
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
@@ -118,8 +115,7 @@ func (m *gptNeoX) layer(t *step.Tape, i int, x step.T) step.T {
 		mlp := m.mlp(t, l, x)
 		both := t.Add(mlp, attn, step.LabelResidual)
 		y = t.Add(both, x, step.LabelResidual)
-		t.Drop(both)
-		t.Drop(mlp)
+		t.Drop(both, mlp)
 	} else {
 		sum := t.Add(attn, x, step.LabelResidual)
 		t.Drop(attn)
@@ -140,15 +136,12 @@ func (m *gptNeoX) attention(t *step.Tape, l *gptNeoXLayer, x step.T) (step.T, *s
 	qkv := t.Heads(l.qkv.forward(t, x), m.a.Heads > 1)
 	q, k, v := t.Split3(qkv)
 	qr, kr := m.rotate(t, q, k)
-	t.Drop(q)
-	t.Drop(k)
+	t.Drop(q, k)
 	q = qr
 	k, v = appendKV(t, &m.cache, kr, v)
 	y, probabilities := attend(t, m.a, m.mask, q, k, v)
 	out := l.dense.forward(t, y)
-	for _, local := range [...]step.T{y, q, k, v, qkv} {
-		t.Drop(local)
-	}
+	t.Drop(y, q, k, v, qkv)
 	return out, probabilities
 }
 
@@ -174,8 +167,7 @@ func (m *gptNeoX) mlp(t *step.Tape, l *gptNeoXLayer, x step.T) step.T {
 	act := activation(t, m.a.Activation, up)
 	t.Drop(up)
 	down := l.down.forward(t, act)
-	t.Drop(act)
-	t.Drop(h)
+	t.Drop(act, h)
 	t.In(step.PartNorm)
 	dropped := t.Dropout(down, m.a.ResidualDropout)
 	t.Drop(down)

@@ -68,8 +68,7 @@ func halfTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	cos, sin = wave(), wave()
 	if d != step.F32 {
 		c, s := t.Table(n*dim/2, d), t.Table(n*dim/2, d)
-		t.Drop(cos)
-		t.Drop(sin)
+		t.Drop(cos, sin)
 		cos, sin = c, s
 	}
 	t.Drop(angles)
@@ -83,8 +82,7 @@ func (m *decoder) sinkScores(t *step.Tape, w *around, l *decoderLayer, heads ste
 	heads.KV = heads.Query
 	y, p := t.SinkAttention(step.EagerAttention{Heads: heads, Dropout: m.a.AttentionDropout, Mask: w.mask}, l.sinks, q,
 		k, v)
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(k, v)
 	return y, &p
 }
 
@@ -121,9 +119,7 @@ func (m *joinedExperts) forward(t *step.Tape, x step.T) (y, scores step.T) {
 	hit := t.RoutingTensor(m.e.Count+1, step.Bool)
 	t.Drop(counts)
 	sum, locals := m.mix(t, x, scores, sum)
-	for _, local := range append(locals, mask, hit, x, chosen) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, mask, hit, x, chosen)...)
 	return sum, scores
 }
 
@@ -136,8 +132,7 @@ func (m *joinedExperts) route(t *step.Tape, x step.T) (scores, chosen step.T) {
 	weights := t.Softmax(top, step.LabelRouting)
 	t.Drop(top)
 	scores = t.Scatter(weights, chosen, logits.Numel())
-	t.Drop(weights)
-	t.Drop(logits)
+	t.Drop(weights, logits)
 	return scores, chosen
 }
 

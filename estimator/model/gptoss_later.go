@@ -28,9 +28,7 @@ func (m *groupedMLP) forward(t *step.Tape, x step.T) (y, scores step.T) {
 	scores = t.Softmax(top, step.LabelRouting)
 	t.Drop(top)
 	y = m.block.mix(t, x, scores, chosen)
-	for _, local := range [...]step.T{x, chosen, logits} {
-		t.Drop(local)
-	}
+	t.Drop(x, chosen, logits)
 	return y, scores
 }
 
@@ -62,8 +60,6 @@ func activateClamped(t *step.Tape, both step.T) step.T {
 	t.Drop(sigmoid)
 	one := t.AddScalar(up, step.LabelElementwise)
 	y := t.Mul(one, glu, false, step.LabelActivation)
-	for _, local := range [...]step.T{one, glu, gate, up, both} {
-		t.Drop(local)
-	}
+	t.Drop(one, glu, gate, up, both)
 	return y
 }

@@ -110,8 +110,6 @@ func (m *decoder) chunkedMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	product := t.Mul(act, up, false, step.LabelActivation)
 	t.Drop(act)
 	down := l.down.forward(t, product)
-	for _, local := range [...]step.T{product, gate, up} {
-		t.Drop(local)
-	}
+	t.Drop(product, gate, up)
 	return down
 }

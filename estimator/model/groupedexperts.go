@@ -58,16 +58,12 @@ func (m *groupedBlock) forward(t *step.Tape, x step.T) (y, _ step.T) {
 		gate := t.Sigmoid(logit, step.LabelRouting)
 		t.Drop(logit)
 		gated := t.Mul(gate, shared, true, step.LabelExpertOutput)
-		t.Drop(gate)
-		t.Drop(shared)
+		t.Drop(gate, shared)
 		sum := t.Add(y, gated, step.LabelExpertOutput)
-		t.Drop(gated)
-		t.Drop(y)
+		t.Drop(gated, y)
 		y = sum
 	}
-	for _, gone := range [...]step.T{weights, chosen, logits} {
-		t.Drop(gone)
-	}
+	t.Drop(weights, chosen, logits)
 	return y, step.NoTensor
 }
 
@@ -102,9 +98,7 @@ func (m *groupedBlock) activate(t *step.Tape, both step.T) step.T {
 	t.Drop(both)
 	act := activation(t, m.a.Activation, gate)
 	product := t.Mul(act, up, false, step.LabelActivation)
-	for _, gone := range [...]step.T{act, gate, up} {
-		t.Drop(gone)
-	}
+	t.Drop(act, gate, up)
 	return product
 }
 
@@ -137,8 +131,6 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	t.Drop(weighted)
 	sum := t.SumOfChosen(back, m.e.TopK, step.LabelExpertOutput)
 	y := t.Cast(sum, x.Dtype(), step.LabelExpertOutput)
-	for _, gone := range [...]step.T{sum, back, places, output, ends, counts, narrow, weight, input, order, sorted} {
-		t.Drop(gone)
-	}
+	t.Drop(sum, back, places, output, ends, counts, narrow, weight, input, order, sorted)
 	return y
 }

@@ -166,8 +166,6 @@ func shortConvolved(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step
 	}
 	product := t.Mul(parts[1], y, false, step.LabelElementwise)
 	out := l.out.forward(t, product)
-	for _, local := range append([]step.T{product}, append(parts, y, h)...) {
-		t.Drop(local)
-	}
+	t.Drop(append([]step.T{product}, append(parts, y, h)...)...)
 	return out, nil
 }

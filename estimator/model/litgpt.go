@@ -163,10 +163,7 @@ func (m *adapter) besideParts(t *step.Tape, base *linear, x step.T) step.T {
 	delta := t.MulScalar(padded, step.LabelAdapter)
 	t.Drop(padded)
 	y := t.Add(pretrained, delta, step.LabelLinear)
-	t.Drop(pretrained)
-	t.Drop(low)
-	t.Drop(up)
-	t.Drop(delta)
+	t.Drop(pretrained, low, up, delta)
 	return y
 }
 
@@ -236,10 +233,7 @@ func (m *litGPT) block(t *step.Tape, i int, x step.T) step.T {
 	mlp := m.mlp(t, l, normed)
 	t.In(step.PartNorm)
 	y := t.Add(mlp, sum, step.LabelResidual)
-	t.Drop(mlp)
-	for _, local := range [...]step.T{sum, normed, attended} {
-		t.Drop(local)
-	}
+	t.Drop(mlp, sum, normed, attended)
 	return y
 }
 
@@ -263,9 +257,7 @@ func (m *litGPT) attention(t *step.Tape, l *litBlock, x step.T) step.T {
 	}
 	y := t.TokensFirst(t.SDPA(q, k, v, heads, nil, 0), heads, false)
 	out := l.proj.forward(t, y)
-	for _, local := range [...]step.T{qkv, q, k, v, turnedQ, turnedK, y} {
-		t.Drop(local)
-	}
+	t.Drop(qkv, q, k, v, turnedQ, turnedK, y)
 	return out
 }
 
@@ -286,8 +278,7 @@ func (m *litGPT) turn(t *step.Tape, x step.T) step.T {
 func (m *litGPT) join(t *step.Tape, turned, x step.T) step.T {
 	rest := t.Slice(x, x.Numel()-turned.Numel())
 	joined := t.JoinHeads(turned, rest)
-	t.Drop(rest)
-	t.Drop(x)
+	t.Drop(rest, x)
 	return joined
 }
 
@@ -306,9 +297,7 @@ func (m *litGPT) mlp(t *step.Tape, l *litBlock, x step.T) step.T {
 	product := t.Mul(act, up, false, step.LabelActivation)
 	t.Drop(act)
 	y := l.down.forward(t, product)
-	for _, local := range [...]step.T{product, gate, up} {
-		t.Drop(local)
-	}
+	t.Drop(product, gate, up)
 	return y
 }
 

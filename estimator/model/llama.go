@@ -166,7 +166,6 @@ func (m *decoder) addBranch(t *step.Tape, residual, branch step.T) step.T {
 		scaled = t.MulScalar(branch, step.LabelResidual)
 	}
 	y := t.Add(residual, scaled, step.LabelResidual)
-	t.Drop(scaled)
-	t.Drop(branch)
+	t.Drop(scaled, branch)
 	return y
 }

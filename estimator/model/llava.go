@@ -165,9 +165,7 @@ func (m *llava) look(t *step.Tape, pixels step.T, d step.DType) (features step.T
 		t.Abandon(m.tower.vision.unused, m.tower.pooledAt)
 	}
 	if t.Recipe.Software.ReturnsTower { // the projector's output in the place of the pooled one
-		t.Drop(chosen)
-		t.Drop(pooled)
-		t.Drop(states[0])
+		t.Drop(chosen, pooled, states[0])
 		states = states[1:]
 		returned, ended = append(states, last, t.Hold(projected)), leave
 	} else {
@@ -175,8 +173,7 @@ func (m *llava) look(t *step.Tape, pixels step.T, d step.DType) (features step.T
 	}
 	joined := t.JoinPictures(projected)
 	features = t.Cast(joined, d, step.LabelCast)
-	t.Drop(joined)
-	t.Drop(projected)
+	t.Drop(joined, projected)
 	back()
 	return features, ended
 }

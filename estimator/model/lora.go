@@ -317,8 +317,7 @@ func (m *adapter) beside(t *step.Tape, base *linear, x step.T) step.T {
 	}
 	t.Drop(result)
 	y := t.Cast(sum, d, step.LabelLinear)
-	t.Drop(sum)
-	t.Drop(x)
+	t.Drop(sum, x)
 	return t.Written(y)
 }
 
@@ -346,8 +345,7 @@ func (m *adapter) besideQuantised(t *step.Tape, base *linear, x step.T) step.T {
 		y = t.Add(result, delta, step.LabelLinear)
 		t.Drop(delta)
 	}
-	t.Drop(result)
-	t.Drop(x)
+	t.Drop(result, x)
 	return y
 }
 

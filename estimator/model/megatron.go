@@ -191,9 +191,7 @@ func (m *megatron) embedded(t *step.Tape, ids step.T) step.T {
 		positions := t.Input(t.Shape.N(), step.I64)
 		learned := t.Embedding(positions, m.positions, step.LabelPositions)
 		sum := t.Add(x, learned, step.LabelEmbedding)
-		for _, local := range [...]step.T{x, learned, positions} {
-			t.Drop(local)
-		}
+		t.Drop(x, learned, positions)
 		x = sum
 	}
 	turned := t.Contiguous(x)
@@ -249,8 +247,7 @@ func (m *megatron) layer(t *step.Tape, i int, x step.T) step.T {
 	t.Drop(acted)
 	t.In(step.PartNorm)
 	y := t.DropoutAdd(branch, middle, m.a.ResidualDropout)
-	t.Drop(middle)
-	t.Drop(branch)
+	t.Drop(middle, branch)
 	return y
 }
 
@@ -280,8 +277,6 @@ func (m *megatron) attention(t *step.Tape, l *megatronLayer, x step.T) step.T {
 		y = t.TokensFirst(t.SDPA(q, k, v, h, nil, m.a.AttentionDropout), h, false)
 	}
 	out := t.ParallelLinear(y, l.out.w, l.out.b, 1, n, step.LabelLinear)
-	for _, x := range [...]step.T{y, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(y, q, k, v)
 	return out
 }

@@ -48,7 +48,6 @@ func scaleByPosition(t *step.Tape, q step.T) step.T {
 	factor := t.Cast(scale, q.Dtype(), step.LabelRotary)
 	t.Drop(scale)
 	y := t.Mul(q, factor, false, step.LabelRotary)
-	t.Drop(factor)
-	t.Drop(q)
+	t.Drop(factor, q)
 	return y
 }

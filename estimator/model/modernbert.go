@@ -82,9 +82,7 @@ func (m *modernBERT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.In(step.PartNorm)
 	last := m.final.layer(t, x)
 	t.Drop(x)
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(locals...)
 	return m.loss(t, last, batch[1], labels)
 }
 
@@ -110,14 +108,11 @@ func modernMasks(t *step.Tape) (global, sliding step.T) {
 	inverted := t.Input(square, t.Recipe.Stored)
 	hidden := t.Input(square, step.Bool)
 	global = t.Input(square, t.Recipe.Stored)
-	for _, gone := range [...]step.T{hidden, expanded, inverted} {
-		t.Drop(gone)
-	}
+	t.Drop(hidden, expanded, inverted)
 	window := t.Input(n*n, step.Bool)
 	outside := t.Input(n*n, step.Bool)
 	sliding = t.Input(square, t.Recipe.Stored)
-	t.Drop(outside)
-	t.Drop(window)
+	t.Drop(outside, window)
 	return global, sliding
 }
 
@@ -145,9 +140,7 @@ func (m *modernBERT) layer(t *step.Tape, i int, x step.T) step.T {
 	mlp := m.mlp(t, l, middle)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(middle)
-	t.Drop(attended)
-	t.Drop(mlp)
+	t.Drop(middle, attended, mlp)
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
@@ -165,20 +158,15 @@ func (m *modernBERT) attention(t *step.Tape, l *modernLayer, x step.T) step.T {
 	cos, sin := rotaryTables(t, m.a.HeadDim, qkv.Dtype())
 	q, k, v := t.Split3(qkv)
 	qr, kr := t.Rotary(q, cos, sin), t.Rotary(k, cos, sin)
-	t.Drop(q)
-	t.Drop(k)
+	t.Drop(q, k)
 	y, probabilities := attend(t, m.a, &mask, qr, kr, v)
-	for _, local := range [...]step.T{qr, kr, v, cos, sin} {
-		t.Drop(local)
-	}
+	t.Drop(qr, kr, v, cos, sin)
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
 	projected := l.out.forward(t, y)
 	out := t.Dropout(projected, m.a.AttentionDropout)
-	for _, local := range [...]step.T{projected, y, qkv} {
-		t.Drop(local)
-	}
+	t.Drop(projected, y, qkv)
 	return out
 }
 
@@ -200,9 +188,7 @@ func (m *modernBERT) mlp(t *step.Tape, l *modernLayer, x step.T) step.T {
 	dropped := t.Dropout(product, m.a.modern().mlpDropout)
 	t.Drop(product)
 	down := l.down.forward(t, dropped)
-	t.Drop(dropped)
-	t.Drop(input)
-	t.Drop(gate)
+	t.Drop(dropped, input, gate)
 	return down
 }
 

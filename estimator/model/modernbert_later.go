@@ -55,9 +55,7 @@ func (m *modernBERT) encode(t *step.Tape, ids step.T) step.T {
 	t.In(step.PartNorm)
 	last := m.final.layer(t, x)
 	t.Drop(x)
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(locals...)
 	return last
 }
 
@@ -101,19 +99,15 @@ func windowMask(t *step.Tape, window int64, d step.DType) *step.T {
 	near := in(n*n, step.Bool)
 	t.Drop(distance)
 	within := in(n*n, step.Bool)
-	t.Drop(near)
-	t.Drop(inner)
+	t.Drop(near, inner)
 	valid := in(n, step.Bool)
 	both := in(n*n, step.Bool)
-	t.Drop(valid)
-	t.Drop(within)
+	t.Drop(valid, within)
 	seen := in(n*n, step.Bool)
-	t.Drop(both)
-	t.Drop(one)
+	t.Drop(both, one)
 	padding := paddingOfKeys(t, t.Shape.Tokens)
 	mask := in(b*n*n, step.Bool)
-	t.Drop(padding)
-	t.Drop(seen)
+	t.Drop(padding, seen)
 	for _, index := range indices {
 		t.Drop(index)
 	}
@@ -134,15 +128,11 @@ func (m *modernBERT) attend(t *step.Tape, l *modernLayer, x step.T) (step.T, *st
 	q, k, v := t.Split3(qkv)
 	qw, kw := turnInFloat(t, q, side), turnInFloat(t, k, side)
 	qr, kr := t.Cast(qw, q.Dtype(), step.LabelRotary), t.Cast(kw, q.Dtype(), step.LabelRotary)
-	for _, gone := range [...]step.T{qw, kw, q, k} {
-		t.Drop(gone)
-	}
+	t.Drop(qw, kw, q, k)
 	y, probabilities := attend(t, m.a, side.mask, qr, kr, v)
 	projected := l.out.forward(t, y)
 	out := t.Dropout(projected, m.a.AttentionDropout)
-	for _, local := range [...]step.T{projected, y, qkv, qr, kr, v} {
-		t.Drop(local)
-	}
+	t.Drop(projected, y, qkv, qr, kr, v)
 	return out, probabilities
 }
 
@@ -157,7 +147,6 @@ func turnInFloat(t *step.Tape, x step.T, side *modernSide) step.T {
 	shifted := t.Mul(rotated, side.sin, false, step.LabelRotary)
 	t.Drop(rotated)
 	y := t.Add(direct, shifted, step.LabelRotary)
-	t.Drop(direct)
-	t.Drop(shifted)
+	t.Drop(direct, shifted)
 	return y
 }

@@ -71,15 +71,13 @@ func (m *mpnet) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	buckets := t.Input(tokens*tokens, step.I64)
 	looked := t.BucketBias(buckets, m.distances)
 	m.bias = t.ExpandedBias(looked)
-	t.Drop(looked)
-	t.Drop(buckets)
+	t.Drop(looked, buckets)
 	m.mask = &extended
 	x := runEncoder(t, m.a, len(m.layers), t.Hold(embedded),
 		step.Besides{Arguments: []step.T{extended}, Captured: []step.T{m.bias}}, m.layer)
 	t.Drop(m.bias)
 	pooled, forget := m.pooled(t, x)
-	t.Drop(embedded)
-	t.Drop(extended)
+	t.Drop(embedded, extended)
 	forget()
 	return m.loss(t, x, pooled, batch[2:])
 }
@@ -94,20 +92,16 @@ func (m *mpnet) layer(t *step.Tape, i int, x step.T) step.T {
 	v := t.Heads(l.v.forward(t, x), copiesQV)
 	context, locals := t.BiasedAttention(q, k, v, m.bias, *m.mask, heads, m.a.AttentionDropout)
 	projected := l.out.forward(t, context)
-	for _, gone := range append(locals, q, k, v, context) {
-		t.Drop(gone)
-	}
+	t.Drop(append(locals, q, k, v, context)...)
 	dropped := t.Dropout(projected, m.a.ResidualDropout)
 	t.Drop(projected)
 	sum := t.Add(dropped, x, step.LabelResidual)
 	attended := l.attentionNorm.layer(t, sum)
-	t.Drop(sum)
-	t.Drop(dropped)
+	t.Drop(sum, dropped)
 
 	t.In(step.PartMLP)
 	act := l.intermediate(t, m.a, attended)
 	y := m.output(t, l.down, l.lastNorm, act, attended)
-	t.Drop(act)
-	t.Drop(attended)
+	t.Drop(act, attended)
 	return y
 }

@@ -103,11 +103,7 @@ func (m *mpt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	t.Drop(x)
-	t.Drop(*probabilities)
-	t.Drop(embedded)
-	t.Drop(m.alibi)
-	t.Drop(m.mask)
+	t.Drop(x, *probabilities, embedded, m.alibi, m.mask)
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
@@ -135,9 +131,7 @@ func (m *mpt) block(t *step.Tape, i int, x step.T) step.T {
 	dropped = t.Dropout(down, m.a.ResidualDropout)
 	t.In(step.PartNorm)
 	y := t.Add(dropped, middle, step.LabelResidual)
-	for _, gone := range [...]step.T{dropped, down, act, normed, middle, attn} {
-		t.Drop(gone)
-	}
+	t.Drop(dropped, down, act, normed, middle, attn)
 	return y
 }
 
@@ -167,9 +161,7 @@ func (m *mpt) attention(t *step.Tape, l *mptBlock, x step.T) step.T {
 		context = t.MergeHeads(context)
 	}
 	out := l.out.forward(t, context)
-	for _, gone := range [...]step.T{context, scores, q, k, v, qkv} {
-		t.Drop(gone)
-	}
+	t.Drop(context, scores, q, k, v, qkv)
 	t.AlsoReturns(probabilities)
 	return out
 }
@@ -190,17 +182,14 @@ func mptAlibi(t *step.Tape, heads, longest int64) step.T {
 	t.Drop(t.Input(1, step.I64)) // the 2 that is raised
 	inverse := t.Input(power, step.F32)
 	slopes := t.Input(power, step.F32)
-	t.Drop(inverse)
-	t.Drop(raised)
+	t.Drop(inverse, raised)
 	if power != heads {
 		joined := t.Input(power, step.F32)
 		t.Drop(slopes)
 		slopes = joined
 	}
 	y := t.Input(heads*longest, step.F32)
-	t.Drop(distances)
-	t.Drop(base)
-	t.Drop(slopes)
+	t.Drop(distances, base, slopes)
 	return y
 }
 
@@ -218,8 +207,7 @@ func mptMask(t *step.Tape, d step.DType) step.T {
 	columns := t.Input(n, step.I64)
 	next := t.Input(n, step.I64)
 	below := t.Input(n*n, step.Bool)
-	t.Drop(next)
-	t.Drop(below)
+	t.Drop(next, below)
 	if d != step.F32 {
 		cast := t.Input(n*n, d)
 		t.Drop(triangle)
@@ -230,14 +218,10 @@ func mptMask(t *step.Tape, d step.DType) step.T {
 	inverted := t.Input(b*n*n, d)
 	absent := t.Input(b*n*n, step.Bool)
 	expanded := t.Input(b*n*n, d)
-	t.Drop(absent)
-	t.Drop(given)
-	t.Drop(inverted)
+	t.Drop(absent, given, inverted)
 	masked := t.Input(b*n*n, step.Bool)
 	joined := t.Input(b*n*n, d)
-	t.Drop(masked)
-	t.Drop(expanded)
-	t.Drop(triangle)
+	t.Drop(masked, expanded, triangle)
 	mask := t.Input(b*n*n, step.Bool)
 	t.Drop(joined)
 	return mask

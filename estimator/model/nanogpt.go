@@ -51,8 +51,7 @@ func (m *nanoGPT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	tokens := t.Embedding(ids, m.embed, step.LabelEmbedding)
 	learned := t.Embedding(positions, m.positions, step.LabelPositions)
 	sum := t.AddUnbatched(tokens, learned, step.LabelEmbedding)
-	t.Drop(tokens)
-	t.Drop(learned)
+	t.Drop(tokens, learned)
 	x := t.Dropout(sum, m.a.EmbeddingDropout)
 	t.Drop(sum)
 
@@ -63,8 +62,7 @@ func (m *nanoGPT) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	t.Drop(x)
 	logits := t.Head(normed, m.embed, step.NoWeight)
 	loss := t.CrossEntropy(logits, targets)
-	t.Drop(normed)
-	t.Drop(positions)
+	t.Drop(normed, positions)
 	return loss, []step.T{logits}
 }
 
@@ -86,8 +84,7 @@ func (m *nanoGPT) block(t *step.Tape, i int, x step.T) step.T {
 	t.Drop(h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(mlp)
-	t.Drop(middle)
+	t.Drop(mlp, middle)
 	return y
 }
 
@@ -108,11 +105,7 @@ func (m *nanoGPT) attention(t *step.Tape, l *nanoBlock, x step.T) step.T {
 	}
 	out := l.out.forward(t, y)
 	dropped := t.Dropout(out, m.a.ResidualDropout)
-	t.Drop(out)
-	t.Drop(y)
-	t.Drop(q)
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(out, y, q, k, v)
 	if eager {
 		t.Drop(probabilities)
 	}

@@ -41,8 +41,7 @@ func rotatePart(t *step.Tape, a *Architecture, q, k step.T, w *around) (qr, kr s
 	qs, ks := p.split(t, q, a.HeadDim), p.split(t, k, a.HeadDim)
 	qe, ke := t.Rotary(qs.turned, w.cos, w.sin), t.Rotary(ks.turned, w.cos, w.sin)
 	qr, kr = t.JoinHeads(qe, qs.rest), t.JoinHeads(ke, ks.rest)
-	t.Drop(qe)
-	t.Drop(ke)
+	t.Drop(qe, ke)
 	qs.drop(t)
 	ks.drop(t)
 	return qr, kr

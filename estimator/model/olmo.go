@@ -106,8 +106,7 @@ func (m *decoder) projectAll(t *step.Tape, l *decoderLayer, w *around, x step.T)
 func rotateAndCast(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 	qw, kw := rotate(t, q, k, w)
 	qr, kr = t.Cast(qw, q.Dtype(), step.LabelRotary), t.Cast(kw, k.Dtype(), step.LabelRotary)
-	t.Drop(qw)
-	t.Drop(kw)
+	t.Drop(qw, kw)
 	return qr, kr
 }
 

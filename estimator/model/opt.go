@@ -168,8 +168,7 @@ func (m *opt) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 		t.Drop(x)
 		x = projected
 	}
-	t.Drop(embedded)
-	t.Drop(learned)
+	t.Drop(embedded, learned)
 	for _, c := range captured {
 		t.Drop(c)
 	}
@@ -246,10 +245,7 @@ func (m *opt) attention(t *step.Tape, l *optLayer, x step.T) (step.T, *step.T) {
 	k, v = appendKV(t, &m.cache, k, v)
 	y, probabilities := attend(t, m.a, m.mask, q, k, v)
 	out := l.out.forward(t, y)
-	t.Drop(y)
-	t.Drop(q)
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(y, q, k, v)
 	if probabilities != nil && !t.Recipe.Software.ReturnsProbabilities {
 		t.Drop(*probabilities)
 		probabilities = nil

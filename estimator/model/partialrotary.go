@@ -64,8 +64,7 @@ func (p *partialRotary) split(t *step.Tape, x step.T, headDim int64) rotated {
 }
 
 func (r rotated) drop(t *step.Tape) {
-	t.Drop(r.turned)
-	t.Drop(r.rest)
+	t.Drop(r.turned, r.rest)
 }
 
 // attend is sdpa_attention_forward or eager_attention_forward. It returns the output, tokens first, and, where they
@@ -90,9 +89,7 @@ func attend(t *step.Tape, a *Architecture, mask *step.T, q, k, v step.T) (step.T
 	}
 	qc, kc, vc := t.AutocastQKV(q, k, v)
 	y := t.SDPA(qc, kc, vc, heads, mask, a.AttentionDropout)
-	t.Drop(qc)
-	t.Drop(kc)
-	t.Drop(vc)
+	t.Drop(qc, kc, vc)
 	return t.TokensFirst(y, heads, mask != nil), nil
 }
 
@@ -103,8 +100,7 @@ func appendKV(t *step.Tape, cache *[]step.T, k, v step.T) (step.T, step.T) {
 	}
 	kc := t.CacheAppend(k, k.Dtype())
 	vc := t.CacheAppend(v, kc.Dtype())
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(k, v)
 	*cache = append(*cache, t.Hold(kc), t.Hold(vc))
 	return kc, vc
 }

@@ -85,11 +85,8 @@ func (m *phi) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	t.Drop(x)
-	t.Drop(embedded)
-	for _, local := range locals {
-		t.Drop(local)
-	}
+	t.Drop(x, embedded)
+	t.Drop(locals...)
 	logits := t.CloseSection(step.HeadSection, m.head.logits(t, normed))
 	loss := t.CausalLMLoss(logits, labels)
 	t.Drop(normed)
@@ -112,9 +109,7 @@ func (m *phi) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartNorm)
 	both := t.Add(attn, mlp, step.LabelResidual)
 	y := t.Add(both, x, step.LabelResidual)
-	for _, local := range [...]step.T{both, h, attn, mlp} {
-		t.Drop(local)
-	}
+	t.Drop(both, h, attn, mlp)
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
@@ -144,9 +139,7 @@ func (m *phi) attention(t *step.Tape, l *phiLayer, x step.T) (step.T, *step.T) {
 	k, v = appendKV(t, &m.cache, kr, v)
 	y, probabilities := attend(t, m.a, m.mask, qr, k, v)
 	out := l.dense.forward(t, y)
-	for _, local := range [...]step.T{y, qr, k, v, qe, ke} {
-		t.Drop(local)
-	}
+	t.Drop(y, qr, k, v, qe, ke)
 	qs.drop(t)
 	ks.drop(t)
 	return out, probabilities

@@ -62,8 +62,7 @@ func (m *decoder) phi3Block(t *step.Tape, l *decoderLayer, w *around, x step.T) 
 func (m *decoder) addDropped(t *step.Tape, residual, x step.T) step.T {
 	dropped := t.Dropout(x, m.a.ResidualDropout)
 	y := t.Add(residual, dropped, step.LabelResidual)
-	t.Drop(dropped)
-	t.Drop(x)
+	t.Drop(dropped, x)
 	return y
 }
 
@@ -88,14 +87,11 @@ func (m *decoder) fusedAttention(t *step.Tape, l *decoderLayer, w *around, x ste
 	qr, kr := turn(qs), turn(ks)
 	qs.drop(t)
 	ks.drop(t)
-	t.Drop(q)
-	t.Drop(k)
+	t.Drop(q, k)
 	k, v = appendKV(t, &m.cache, kr, v)
 	y, probabilities := attend(t, m.a, w.mask, qr, k, v)
 	out := l.out.forward(t, y)
-	for _, local := range [...]step.T{y, qr, k, v, qkv} {
-		t.Drop(local)
-	}
+	t.Drop(y, qr, k, v, qkv)
 	return out, probabilities
 }
 
@@ -106,10 +102,8 @@ func (m *decoder) fusedMLP(t *step.Tape, l *decoderLayer, x step.T) step.T {
 	t.Drop(both)
 	act := activation(t, m.a.Activation, gate)
 	product := t.Mul(up, act, false, step.LabelActivation)
-	t.Drop(act)
-	t.Drop(up)
+	t.Drop(act, up)
 	down := l.down.forward(t, product)
-	t.Drop(product)
-	t.Drop(gate)
+	t.Drop(product, gate)
 	return down
 }

@@ -23,8 +23,7 @@ func groupPictures(t *step.Tape) pictureGroups {
 	t.Drop(counted)
 	none := in(b*n, step.I64)
 	numbers := in(b*n, step.I64)
-	t.Drop(none)
-	t.Drop(moved)
+	t.Drop(none, moved)
 	return pictureGroups{shown: shown, begins: begins, numbers: numbers}
 }
 
@@ -102,11 +101,9 @@ func lookBack(t *step.Tape, windowed bool) step.T {
 	inWindow := in(n * n)
 	t.Drop(least)
 	both := in(n * n)
-	t.Drop(inWindow)
-	t.Drop(ones)
+	t.Drop(inWindow, ones)
 	before := in(n * n)
 	seen := in(n * n)
-	t.Drop(before)
-	t.Drop(both)
+	t.Drop(before, both)
 	return seen
 }

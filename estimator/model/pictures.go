@@ -180,7 +180,5 @@ func compareCounts(t *step.Tape, sum step.T) {
 	equal := t.Input(1, step.Bool)
 	t.Drop(product)
 	all := t.Input(1, step.Bool)
-	t.Drop(sum)
-	t.Drop(all)
-	t.Drop(equal)
+	t.Drop(sum, all, equal)
 }

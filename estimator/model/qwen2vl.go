@@ -145,13 +145,10 @@ func spatialTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	cos, sin = wave(), wave()
 	if d != step.F32 {
 		c, s := t.Table(n*dim, d), t.Table(n*dim, d)
-		t.Drop(cos)
-		t.Drop(sin)
+		t.Drop(cos, sin)
 		cos, sin = c, s
 	}
-	for _, x := range [...]step.T{positions, angles, both} {
-		t.Drop(x)
-	}
+	t.Drop(positions, angles, both)
 	return cos, sin
 }
 
@@ -161,7 +158,6 @@ func rotateSpatially(t *step.Tape, q, k step.T, w *around) (qr, kr step.T) {
 	cos := t.Table(w.cos.Numel()/spatialParts, w.cos.Dtype())
 	sin := t.Table(w.sin.Numel()/spatialParts, w.sin.Dtype())
 	qr, kr = t.Rotary(q, cos, sin), t.Rotary(k, cos, sin)
-	t.Drop(cos)
-	t.Drop(sin)
+	t.Drop(cos, sin)
 	return qr, kr
 }

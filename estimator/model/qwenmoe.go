@@ -88,9 +88,7 @@ func olderMask(t *step.Tape, window int64, d step.DType) *step.T {
 	padding := t.Input(all, step.Bool)
 	t.Drop(sum)
 	filled := t.Input(all, d)
-	for _, local := range [...]step.T{filled, padding, later} {
-		t.Drop(local)
-	}
+	t.Drop(filled, padding, later)
 	return &mask
 }
 

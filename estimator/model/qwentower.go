@@ -39,9 +39,7 @@ func (m *qwenVL) look(t *step.Tape, pixels step.T) step.T {
 		x = y
 		y = t.RowsByHost(x, m.vision.out)
 	}
-	for _, local := range [...]step.T{x, places, both, cos, sin, ends, windows.ends} {
-		t.Drop(local)
-	}
+	t.Drop(x, places, both, cos, sin, ends, windows.ends)
 	return y
 }
 
@@ -60,8 +58,7 @@ func (m *qwenVL) places(t *step.Tape, images int64) step.T {
 	for range images {
 		for range 2 {
 			rows, columns := t.Input(1, step.I64), t.Input(1, step.I64)
-			t.Drop(rows)
-			t.Drop(columns)
+			t.Drop(rows, columns)
 		}
 	}
 	s, p := t.Shape, m.own.picture.patch
@@ -75,9 +72,7 @@ func (m *qwenVL) places(t *step.Tape, images int64) step.T {
 	t.Drop(numbers)
 	index := t.Input(2*s.Tokens, step.I64)
 	places := t.Table(2*s.Tokens*width, step.F32)
-	t.Drop(index)
-	t.Drop(largest)
-	t.Drop(angles)
+	t.Drop(index, largest, angles)
 	return places
 }
 
@@ -101,8 +96,7 @@ func (m *qwenVL) ends(t *step.Tape, images int64) step.T {
 		t.Drop(x)
 	}
 	repeated := in(images)
-	t.Drop(index)
-	t.Drop(products)
+	t.Drop(index, products)
 	short := t.ShortCumulativeSum(images)
 	t.Drop(repeated)
 	ends := t.Input(images+1, step.F32) // 32 bits
@@ -118,8 +112,7 @@ func (m *qwenVL) mergePatches(t *step.Tape, x step.T) step.T {
 	act := t.GELU(up)
 	t.Drop(up)
 	y := m.second.forward(t, act)
-	t.Drop(act)
-	t.Drop(h)
+	t.Drop(act, h)
 	return y
 }
 
@@ -162,8 +155,7 @@ func (m *qwenVL) layer(t *step.Tape, l *qwenBlock, x, cos, sin step.T, parts []i
 	t.Drop(h)
 	t.In(step.PartNorm)
 	y := t.Add(middle, down, step.LabelResidual)
-	t.Drop(down)
-	t.Drop(middle)
+	t.Drop(down, middle)
 	return y
 }
 
@@ -173,8 +165,7 @@ func (m *qwenVL) attention(t *step.Tape, l *qwenBlock, x, cos, sin step.T, parts
 	fused := t.Heads(l.qkv.forward(t, x), true)
 	q, k, v := t.Split3(fused)
 	turned := m.turned(t, [2]step.T{q, k}, cos, sin)
-	t.Drop(q)
-	t.Drop(k)
+	t.Drop(q, k)
 	lengths := t.Input(int64(len(parts)), step.F32)
 	queries, keys, values := t.Pieces(turned[0]), t.Pieces(turned[1]), t.Pieces(v)
 	outputs := make([]step.T, len(parts))
@@ -182,15 +173,11 @@ func (m *qwenVL) attention(t *step.Tape, l *qwenBlock, x, cos, sin step.T, parts
 		h := step.Heads{Query: s.heads, KV: s.heads, Dim: s.hidden / s.heads, Queries: n, Keys: n, Bidirectional: true}
 		qi, ki, vi := queries.Next(n*s.hidden), keys.Next(n*s.hidden), values.Next(n*s.hidden)
 		outputs[i] = t.TokensFirst(t.SDPA(qi, ki, vi, h, nil, 0), h, false)
-		t.Drop(qi)
-		t.Drop(ki)
-		t.Drop(vi)
+		t.Drop(qi, ki, vi)
 	}
 	context := t.Stack(outputs)
 	y := l.out.forward(t, context)
-	for _, local := range append(outputs, context, lengths, turned[0], turned[1], v, fused) {
-		t.Drop(local)
-	}
+	t.Drop(append(outputs, context, lengths, turned[0], turned[1], v, fused)...)
 	return y
 }
 
@@ -207,7 +194,6 @@ func (m *qwenVL) turned(t *step.Tape, qk [2]step.T, cos, sin step.T) [2]step.T {
 		out[i] = t.Cast(x, qk[i].Dtype(), step.LabelCast)
 		t.Drop(x)
 	}
-	t.Drop(wide[0])
-	t.Drop(wide[1])
+	t.Drop(wide[0], wide[1])
 	return out
 }

@@ -101,13 +101,10 @@ func (m *qwenVL) features(t *step.Tape, pixels step.T, d step.DType) step.T {
 	looked := m.look(t, stored)
 	product := t.Input(images, step.I64)
 	sizes := t.Input(images, step.I64)
-	t.Drop(product)
-	t.Drop(sizes)
-	t.Drop(stored)
+	t.Drop(product, sizes, stored)
 	joined := t.JoinPictures(looked)
 	features := t.Cast(joined, d, step.LabelCast)
-	t.Drop(joined)
-	t.Drop(looked)
+	t.Drop(joined, looked)
 	return features
 }
 
@@ -118,8 +115,7 @@ func (m *qwenVL) merge(t *step.Tape, embedded, features step.T) (merged step.T, 
 	counted := t.Reduced(n)
 	t.CountMasked(embedded, features.Numel(), 3)
 	second := t.Reduced(n)
-	t.Drop(counted)
-	t.Drop(second)
+	t.Drop(counted, second)
 	merged = t.MaskedScatter(embedded, pictures, features, 3)
 	t.Drop(embedded)
 	return merged, []step.T{pictures, videos}
@@ -180,13 +176,10 @@ func (m *qwenVL) positions(t *step.Tape) step.T {
 		}
 		places, put := in(spatialParts*s.Tokens, step.I64), compared(s.Tokens, false)
 		t.Drop(t.MaskIndices(s.Tokens))
-		t.Drop(places)
-		t.Drop(put)
+		t.Drop(places, put)
 	}
 	kept := in(s.Batch, step.I64)
-	for _, x := range append(former, batch) {
-		t.Drop(x)
-	}
+	t.Drop(append(former, batch)...)
 	t.KeptByModel(kept)
 	return positions
 }

@@ -63,8 +63,7 @@ func (m *qwenVL) windows(t *step.Tape, images int64) windows {
 	}
 	two := func() {
 		a, b := in(), in()
-		t.Drop(a)
-		t.Drop(b)
+		t.Drop(a, b)
 	}
 	derived := func(k int) {
 		step := in()

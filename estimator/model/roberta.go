@@ -87,9 +87,7 @@ func countedPositions(t *step.Tape, ids step.T) step.T {
 	t.Drop(shifted)
 	wide := in(8 * n)
 	positions := t.Input(n, step.I64)
-	t.Drop(wide)
-	t.Drop(mask)
-	t.Drop(masked)
+	t.Drop(wide, mask, masked)
 	return positions
 }
 

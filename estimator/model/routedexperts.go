@@ -119,11 +119,9 @@ func (own *routed) mixture(a *Architecture, t *step.Tape, s *routedLayer, x step
 	if own.experts.SharedFFN > 0 {
 		shared := s.mlp.forward(t, a, x)
 		y = t.Add(routed, shared, step.LabelResidual)
-		t.Drop(shared)
-		t.Drop(routed)
+		t.Drop(shared, routed)
 	}
-	t.Drop(chosen)
-	t.Drop(weights)
+	t.Drop(chosen, weights)
 	return y
 }
 
@@ -136,9 +134,7 @@ func (own *routed) route(t *step.Tape, s *routedLayer, x step.T) (chosen, weight
 	chosen = own.choose(t, scores.Dtype().With(s.biasType))
 	weights, locals := own.normalised(t, t.Chosen(scores, chosen))
 	scaled := t.MulScalar(weights, step.LabelRouting)
-	for _, local := range append([]step.T{weights, scores, logits}, locals...) {
-		t.Drop(local)
-	}
+	t.Drop(append([]step.T{weights, scores, logits}, locals...)...)
 	return chosen, scaled
 }
 
@@ -180,12 +176,9 @@ func (own *routed) choose(t *step.Tape, d step.DType) step.T {
 	drop := in(n*e.Count, step.Bool)
 	t.Drop(keep)
 	masked := in(n*e.Count, d)
-	t.Drop(drop)
-	t.Drop(corrected)
+	t.Drop(drop, corrected)
 	values, chosen := in(n*e.TopK, d), in(n*e.TopK, step.I64)
-	for _, local := range [...]step.T{values, masked, spread, mask, group, groups} {
-		t.Drop(local)
-	}
+	t.Drop(values, masked, spread, mask, group, groups)
 	return chosen
 }
 
@@ -225,10 +218,7 @@ func (own *routed) mix(a *Architecture, t *step.Tape, s *routedLayer, x, chosen,
 	}
 	t.Expert(-1)
 	y := t.Cast(sum, x.Dtype(), step.LabelExpertOutput)
-	for _, local := range locals {
-		t.Drop(local)
-	}
-	t.Drop(mask)
-	t.Drop(sum)
+	t.Drop(locals[:]...)
+	t.Drop(mask, sum)
 	return y
 }

@@ -17,9 +17,7 @@ func (own *routed) routeBySoftmax(t *step.Tape, s *routedLayer, x step.T) (chose
 	}
 	top, chosen := t.TopK(allowed, e.Count, e.TopK)
 	weights = t.MulScalar(top, step.LabelRouting)
-	for _, local := range append(locals, top, allowed, scores, logits) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, top, allowed, scores, logits)...)
 	return chosen, weights
 }
 
@@ -76,8 +74,6 @@ func (own *routed) mixSorted(a *Architecture, t *step.Tape, s *routedLayer, x, c
 	sum := t.SumRowsKept(wide, e.TopK)
 	t.Drop(wide)
 	y := t.Cast(sum, placed.Dtype(), step.LabelExpertOutput)
-	for _, local := range append(outputs, counts, perExpert, order, sorted, start, end, all, placed, sum) {
-		t.Drop(local)
-	}
+	t.Drop(append(outputs, counts, perExpert, order, sorted, start, end, all, placed, sum)...)
 	return y
 }

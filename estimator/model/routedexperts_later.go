@@ -23,13 +23,10 @@ func (own *routed) groupedMixture(a *Architecture, t *step.Tape, s *routedLayer,
 	if own.experts.SharedFFN > 0 {
 		shared := s.mlp.forward(t, a, x)
 		sum := t.Add(y, shared, step.LabelResidual)
-		t.Drop(shared)
-		t.Drop(y)
+		t.Drop(shared, y)
 		y = sum
 	}
-	for _, local := range [...]step.T{logits, chosen, weights} {
-		t.Drop(local)
-	}
+	t.Drop(logits, chosen, weights)
 	return y
 }
 
@@ -46,9 +43,7 @@ func (own *routed) routeInGraph(t *step.Tape, s *routedLayer, x step.T) (logits,
 	chosen, locals := own.chooseInGraph(t, scores, scores.Dtype().With(s.biasType))
 	weights, more := own.normalised(t, t.Chosen(scores, chosen))
 	scaled := t.MulScalar(weights, step.LabelRouting)
-	for _, local := range append(append(locals, more...), weights, scores) {
-		t.Drop(local)
-	}
+	t.Drop(append(append(locals, more...), weights, scores)...)
 	return logits, chosen, scaled
 }
 
@@ -64,9 +59,7 @@ func (own *routed) bestOfSoftmax(t *step.Tape, logits step.T) (chosen, weights s
 	}
 	top, chosen := t.TopK(scores, e.Count, e.TopK)
 	weights = t.MulScalar(top, step.LabelRouting)
-	for _, local := range append(locals, top, scores) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, top, scores)...)
 	return chosen, weights
 }
 

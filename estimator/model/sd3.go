@@ -129,8 +129,7 @@ func (m *sd3) denoise(t *step.Tape, in denoising) step.T {
 	for i := range m.blocks {
 		outs := t.Blocks(int32(m.first+i), []step.T{x, context, condition},
 			func(t *step.Tape, in []step.T) []step.T { return m.block(t, &m.blocks[i], in) })
-		t.Drop(x)
-		t.Drop(context)
+		t.Drop(x, context)
 		x, context = outs[0], step.NoTensor
 		if len(outs) > 1 {
 			context = outs[1]
@@ -143,8 +142,7 @@ func (m *sd3) denoise(t *step.Tape, in denoising) step.T {
 	flat := m.out.forward(t, scaled)
 	t.Drop(scaled)
 	y := t.Relaid(flat)
-	t.Drop(flat)
-	t.Drop(condition)
+	t.Drop(flat, condition)
 	return y
 }
 
@@ -154,8 +152,6 @@ func (m *sd3) embed(t *step.Tape, latents step.T) step.T {
 	places := t.Input(m.picture*m.own.width(), step.F32)
 	sum := t.Add(cut, places, step.LabelPositions)
 	y := t.Cast(sum, cut.Dtype(), step.LabelEmbedding)
-	t.Drop(sum)
-	t.Drop(cut)
-	t.Drop(places)
+	t.Drop(sum, cut, places)
 	return y
 }

@@ -83,9 +83,7 @@ func (m *sd3) attention(t *step.Tape, l *sd3Block, x [2]step.T) [2]step.T {
 		outs[1] = m.project(t, &l.o[1], text)
 	}
 	outs[0] = m.project(t, &l.o[0], picture)
-	for _, x := range append(joint[:], q[1], k[1], v[1]) {
-		t.Drop(x)
-	}
+	t.Drop(append(joint[:], q[1], k[1], v[1])...)
 	return outs
 }
 

@@ -72,8 +72,7 @@ func (m *siglip) look(t *step.Tape, pixels step.T) step.T {
 	if len(m.tower.vision.layers) == 1 {
 		x = m.tower.vision.lastInput(t, x)
 	}
-	t.Drop(places)
-	t.Drop(cut)
+	t.Drop(places, cut)
 	embedded := t.Hold(x)
 	x = m.tower.vision.forward(t, x, step.Besides{})
 	t.In(step.PartNorm)
@@ -82,7 +81,6 @@ func (m *siglip) look(t *step.Tape, pixels step.T) step.T {
 		norm = (*step.Tape).LayerNormBetweenTransposed
 	}
 	y := norm(t, x, m.after.w, m.after.b)
-	t.Drop(x)
-	t.Drop(embedded)
+	t.Drop(x, embedded)
 	return y
 }

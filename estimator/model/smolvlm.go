@@ -109,12 +109,9 @@ func (m *smolVLM) look(t *step.Tape, pixels step.T) step.T {
 	folded := t.Heads(t.Contiguous(wide), true)
 	t.Drop(wide)
 	features := m.projector.forward(t, folded)
-	t.Drop(folded)
-	t.Drop(last)
+	t.Drop(folded, last)
 	back()
-	for _, x := range [...]step.T{chosen, seen, shown, patches} {
-		t.Drop(x)
-	}
+	t.Drop(chosen, seen, shown, patches)
 	return features
 }
 
@@ -154,17 +151,13 @@ func (m *siglip) lookThrough(t *step.Tape, pixels step.T) step.T {
 	}
 	positions := t.Heads(t.Embedding(places, m.places, step.LabelPositions), ordered)
 	x := t.InputGradient(t.Add(cut, positions, step.LabelEmbedding))
-	for _, local := range append(locals, boundaries, places, positions, cut) {
-		t.Drop(local)
-	}
+	t.Drop(append(locals, boundaries, places, positions, cut)...)
 	m.tower.padding = *expandedMask(t, x.Dtype())
 	embedded := t.Hold(x)
 	x = m.tower.vision.forward(t, x, step.Besides{Arguments: []step.T{m.tower.padding}})
 	t.In(step.PartNorm)
 	y := t.TransposedLayerNorm(x, m.after.w, m.after.b)
-	for _, local := range [...]step.T{x, embedded, m.tower.padding} {
-		t.Drop(local)
-	}
+	t.Drop(x, embedded, m.tower.padding)
 	return y
 }
 
@@ -231,8 +224,6 @@ func (m *smolVLM) merge(t *step.Tape, embedded, features step.T) step.T {
 	block := in(n, step.I64)
 	zeros := in(embedded.Numel(), embedded.Dtype())
 	whole := t.MergeRows(embedded, zeros, mask, features, chosen, n)
-	for _, x := range [...]step.T{mask, counts, blocks, offsets, order, chunk, place, block, zeros, embedded} {
-		t.Drop(x)
-	}
+	t.Drop(mask, counts, blocks, offsets, order, chunk, place, block, zeros, embedded)
 	return whole
 }

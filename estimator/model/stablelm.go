@@ -106,9 +106,7 @@ func (m *decoder) stableLMBlock(t *step.Tape, l *decoderLayer, w *around, x step
 		sum = t.Add(x, attn, step.LabelResidual)
 	}
 	y := t.Add(sum, mlp, step.LabelResidual)
-	for _, local := range [...]step.T{sum, h, attn, mlp} {
-		t.Drop(local)
-	}
+	t.Drop(sum, h, attn, mlp)
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
@@ -126,8 +124,7 @@ func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x 
 	}
 	qs, ks := p.split(t, q, heads.Dim), p.split(t, k, heads.Dim)
 	qe, ke := t.Rotary(qs.turned, w.cos, w.sin), t.Rotary(ks.turned, w.cos, w.sin)
-	t.Drop(qs.turned)
-	t.Drop(ks.turned)
+	t.Drop(qs.turned, ks.turned)
 	qr := t.JoinHeads(qe, qs.rest)
 	t.Drop(q)
 	kr := t.JoinHeads(ke, ks.rest)
@@ -146,9 +143,7 @@ func (m *decoder) stableLMAttention(t *step.Tape, l *decoderLayer, w *around, x 
 	}
 	y, probabilities := m.scores(t, w, heads, qr, k, v)
 	out := l.out.forward(t, y)
-	for _, local := range [...]step.T{y, qr, k, v, qe, ke, qs.rest, ks.rest} {
-		t.Drop(local)
-	}
+	t.Drop(y, qr, k, v, qe, ke, qs.rest, ks.rest)
 	if probabilities != nil && m.repeats {
 		t.Drop(*probabilities)
 		probabilities = nil

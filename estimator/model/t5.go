@@ -209,9 +209,7 @@ func (m *t5) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	}
 	logits := m.head.logits(t, scaled)
 	loss := t.CrossEntropy(logits, labels)
-	t.Drop(scaled)
-	t.Drop(decoded)
-	t.Drop(shifted)
+	t.Drop(scaled, decoded, shifted)
 	outputs := []step.T{logits, t.Hold(loss), encoded}
 	return loss, append(outputs, m.decoder.cache...)
 }

@@ -25,8 +25,7 @@ func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to 
 	cached := s.decodes && t.Recipe.UseCache
 	if cached {
 		kc, vc := t.CacheAppend(k, k.Dtype()), t.CacheAppend(v, v.Dtype())
-		t.Drop(k)
-		t.Drop(v)
+		t.Drop(k, v)
 		k, v = kc, vc
 		s.cache = append(s.cache, t.Hold(kc), t.Hold(vc))
 	}
@@ -36,8 +35,7 @@ func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to 
 	}
 	qc, kc := t.Folded(q, queries, h.Query), t.Folded(k, keys, h.Query)
 	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*to.keys, step.LabelAttentionScores)
-	t.Drop(qc)
-	t.Drop(kc)
+	t.Drop(qc, kc)
 	var length step.T
 	if to.bias != nil {
 		bias = t.Hold(*to.bias)
@@ -54,10 +52,7 @@ func (s *t5Stack) attention(t *step.Tape, at *t5Attention, x, source step.T, to 
 	t.Drop(vc)
 	flat := t.ByTokens(product, queries, h.Query)
 	y = at.o.forward(t, flat)
-	t.Drop(flat)
-	for _, x := range [...]step.T{q, k, v, scores, weights} {
-		t.Drop(x)
-	}
+	t.Drop(flat, q, k, v, scores, weights)
 	if to.bias == nil && !to.cross {
 		t.Drop(length)
 	}

@@ -32,9 +32,7 @@ func (s *t5Stack) interfaced(t *step.Tape, at *t5Attention, x, source step.T, to
 		t.Drop(mask)
 	}
 	y = at.o.forward(t, context)
-	for _, x := range [...]step.T{context, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(context, q, k, v)
 	return y, bias, kept
 }
 
@@ -67,9 +65,7 @@ func (s *t5Stack) biasMask(t *step.Tape, bias step.T, to attended, h step.Heads)
 	case s.decodes && !to.cross && h.Queries > 1:
 		rows, columns := t.Input(h.Queries, step.I64), t.Input(h.Queries, step.I64)
 		causal = t.Input(square, step.Bool)
-		t.Drop(rows)
-		t.Drop(columns)
-		t.Drop(mask)
+		t.Drop(rows, columns, mask)
 		mask = t.WhereMask(causal, bias, bias.Numel())
 	}
 	if !to.cross && h.Query > 1 {
@@ -89,8 +85,7 @@ func (s *t5Stack) written(t *step.Tape, q, k, v, bias, mask step.T, h step.Heads
 	}
 	qc, kc := t.Folded(q, h.Queries, h.Query), t.Folded(k, keys, h.Query)
 	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*h.Queries*h.Keys, step.LabelAttentionScores)
-	t.Drop(qc)
-	t.Drop(kc)
+	t.Drop(qc, kc)
 	scaled := t.MulScalar(products, step.LabelAttentionScores)
 	t.Drop(products)
 	scores := t.Add(scaled, bias, step.LabelAttentionScores)
@@ -107,7 +102,6 @@ func (s *t5Stack) written(t *step.Tape, q, k, v, bias, mask step.T, h step.Heads
 	wh := t.Cast(weights, v.Dtype(), step.LabelAttentionProbabilities)
 	vc := t.Folded(v, keys, h.Query)
 	product := t.Unfolded(t.BMM(wh, vc, q.Numel(), step.LabelAttentionOutput), h.Queries, h.Query)
-	t.Drop(vc)
-	t.Drop(wh)
+	t.Drop(vc, wh)
 	return t.ByTokens(product, h.Queries, h.Query), weights
 }

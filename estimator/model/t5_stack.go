@@ -47,9 +47,7 @@ func (s *t5Stack) forward(t *step.Tape, ids, encoded step.T) step.T {
 	t.Drop(state[0])
 	y := t.Dropout(normed, a.ResidualDropout)
 	t.Drop(normed)
-	for _, x := range append(held, state[2:]...) {
-		t.Drop(x)
-	}
+	t.Drop(append(held, state[2:]...)...)
 	return y
 }
 
@@ -92,8 +90,7 @@ func invertedMask(t *step.Tape, d step.DType) step.T {
 	given := t.Input(t.Shape.N(), d)
 	inverted := t.Input(t.Shape.N(), d)
 	mask := t.Input(t.Shape.N(), d)
-	t.Drop(inverted)
-	t.Drop(given)
+	t.Drop(inverted, given)
 	return mask
 }
 
@@ -107,16 +104,14 @@ func decoderMask(t *step.Tape, d step.DType) step.T {
 		causal = upper
 	}
 	places, later := t.Input(n, step.I64), t.Input(n*n, step.Bool)
-	t.Drop(places)
-	t.Drop(later)
+	t.Drop(places, later)
 	mask := t.Input(b*n*n, d)
 	t.Drop(causal)
 	sum := t.Input(b*n*n, step.F32)
 	padding := t.Input(b*n*n, step.Bool)
 	t.Drop(sum)
 	filled := t.Input(b*n*n, d)
-	t.Drop(filled)
-	t.Drop(padding)
+	t.Drop(filled, padding)
 	return mask
 }
 
@@ -151,8 +146,7 @@ func (s *t5Stack) block(t *step.Tape, i int, in []step.T) []step.T {
 			return s.attention(t, &l.cross, h, encoded, attended{mask: crossMask, bias: crossBias, keys: t.Shape.Tokens,
 				cross: true})
 		})
-		t.Drop(position)
-		t.Drop(weights)
+		t.Drop(position, weights)
 		weights = crossWeights
 		t.Drop(x)
 		clamped := m.clamp(t, y, &limit)
@@ -164,9 +158,7 @@ func (s *t5Stack) block(t *step.Tape, i int, in []step.T) []step.T {
 	t.Drop(x)
 	outs[0] = m.clamp(t, y, &limit)
 	t.Drop(y)
-	for _, x := range append(returned, weights) {
-		t.Drop(x)
-	}
+	t.Drop(append(returned, weights)...)
 	limit.drop(t)
 	return outs
 }
@@ -215,8 +207,7 @@ func (m *t5) attend(t *step.Tape, x step.T, n norm,
 	t.In(step.PartAttention)
 	out, bias, weights := attention(h)
 	y = m.residual(t, x, out)
-	t.Drop(h)
-	t.Drop(out)
+	t.Drop(h, out)
 	return y, bias, weights
 }
 
@@ -263,8 +254,7 @@ func (m *t5) mlp(t *step.Tape, l *t5Block, x step.T) step.T {
 	out := l.down.forward(t, stored)
 	t.Drop(stored)
 	if m.own.gated {
-		t.Drop(gate)
-		t.Drop(up)
+		t.Drop(gate, up)
 	}
 	return out
 }
@@ -287,7 +277,6 @@ func t5Norm(t *step.Tape, n norm, x step.T) step.T {
 		scaled = back
 	}
 	y := t.Mul(t.Parameter(n.w), scaled, false, step.LabelNormOutput)
-	t.Drop(scaled)
-	t.Drop(variance)
+	t.Drop(scaled, variance)
 	return y
 }

@@ -64,8 +64,7 @@ func (m *clipText) read(t *step.Tape, ids step.T) (hidden, pooled step.T) {
 	words := t.Embedding(ids, m.words, step.LabelEmbedding)
 	places := t.Embedding(t.Buffered(t.Shape.Tokens, step.I64), m.wordPlaces, step.LabelPositions)
 	embedded := t.Add(words, places, step.LabelEmbedding)
-	t.Drop(words)
-	t.Drop(places)
+	t.Drop(words, places)
 	mask := m.causalMask(t, embedded.Dtype())
 	x := m.text.forward(t, t.Hold(embedded), step.Besides{})
 	t.In(step.PartNorm)
@@ -73,9 +72,7 @@ func (m *clipText) read(t *step.Tape, ids step.T) (hidden, pooled step.T) {
 	t.Drop(x)
 	rows, ends := t.Input(t.Shape.Batch, step.I64), m.ends(t)
 	pooled = t.PickTokens(hidden, m.own.text.hidden, rows, ends)
-	for _, x := range [...]step.T{rows, ends, embedded, mask} {
-		t.Drop(x)
-	}
+	t.Drop(rows, ends, embedded, mask)
 	if m.projects {
 		projected := m.textProjection.forward(t, pooled)
 		t.Drop(pooled)
@@ -95,11 +92,9 @@ func (m *clipText) causalMask(t *step.Tape, d step.DType) step.T {
 	wide := t.Input(n*n, step.F32)
 	places, next := t.Input(n, step.I64), t.Input(n, step.I64)
 	behind := t.Input(n*n, step.Bool)
-	t.Drop(next)
-	t.Drop(behind)
+	t.Drop(next, behind)
 	m.padding = t.Cast(wide, d, step.LabelAttentionMask)
-	t.Drop(wide)
-	t.Drop(places)
+	t.Drop(wide, places)
 	return m.padding
 }
 

@@ -212,8 +212,7 @@ func (m *titan) Run(t *step.Tape, s step.Stage, x step.T) step.T {
 		normed := t.NativeRMSNorm(x, m.final.w)
 		entered := t.Cuts().Enter(normed)
 		y := t.Cuts().Logits(m.output.logits(t, entered))
-		t.Drop(entered)
-		t.Drop(normed)
+		t.Drop(entered, normed)
 		return y
 	})
 	t.Drop(x)
@@ -265,8 +264,7 @@ func (m *titan) layer(t *step.Tape, i int, x step.T) step.T {
 	t.Drop(normed)
 	t.In(step.PartNorm)
 	y := t.Add(middle, branch, step.LabelResidual)
-	t.Drop(middle)
-	t.Drop(branch)
+	t.Drop(middle, branch)
 	return y
 }
 
@@ -285,17 +283,13 @@ func (m *titan) attention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	entered := t.Cuts().Enter(x)
 	q, k, v := l.q.forward(t, entered), l.k.forward(t, entered), l.v.forward(t, entered)
 	qr, kr := t.ComplexRotary(q, k, m.heads.Dim)
-	t.Drop(q)
-	t.Drop(k)
+	t.Drop(q, k)
 	keys, values := t.RepeatTokens(kr, m.heads), t.RepeatTokens(v, m.heads)
-	t.Drop(kr)
-	t.Drop(v)
+	t.Drop(kr, v)
 	repeated := m.heads
 	repeated.KV = repeated.Query
 	y := t.TokensFirst(t.CausalSDPA(qr, keys, values, repeated), repeated, false)
 	out := t.Cuts().Leave(l.out.forward(t, y))
-	for _, x := range [...]step.T{y, qr, keys, values, entered} {
-		t.Drop(x)
-	}
+	t.Drop(y, qr, keys, values, entered)
 	return out
 }

@@ -130,18 +130,14 @@ func (m *titan) normedAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	t.Drop(k)
 	qr := t.Rotary(qn, m.table, m.table)
 	kr := t.Rotary(kn, m.table, m.table)
-	t.Drop(qn)
-	t.Drop(kn)
+	t.Drop(qn, kn)
 	keys, values := t.RepeatTokens(kr, m.heads), t.RepeatTokens(v, m.heads)
-	t.Drop(kr)
-	t.Drop(v)
+	t.Drop(kr, v)
 	repeated := m.heads
 	repeated.KV = repeated.Query
 	y := t.TokensFirst(t.CausalSDPA(qr, keys, values, repeated), repeated, false)
 	out := l.out.forward(t, y)
-	for _, x := range [...]step.T{y, qr, keys, values} {
-		t.Drop(x)
-	}
+	t.Drop(y, qr, keys, values)
 	return out
 }
 
@@ -179,8 +175,6 @@ func (m *titan) latentAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	t.Drop(shown)
 	y := t.CausalSDPA(q, k, v, h)
 	out := l.out.forward(t, y)
-	for _, x := range [...]step.T{y, q, k, v, pass, narrow, plain, turned, key} {
-		t.Drop(x)
-	}
+	t.Drop(y, q, k, v, pass, narrow, plain, turned, key)
 	return out
 }

@@ -66,9 +66,7 @@ func (x *titanMixture) forward(t *step.Tape, a *Architecture, input step.T) step
 	order := t.ArgSort(chosen.Numel())
 	sorted := t.Rows(scores, 1, order)
 	rows := t.RoutingTensor(chosen.Numel(), step.I64) // order // top_k
-	for _, gone := range [...]step.T{order, counts} {
-		t.Drop(gone)
-	}
+	t.Drop(order, counts)
 	routed := t.GatherWhole(in, rows, x.width)
 	mixed, sent := x.spread(t, routed)
 	var out step.T
@@ -84,12 +82,9 @@ func (x *titanMixture) forward(t *step.Tape, a *Architecture, input step.T) step
 	weighted := t.Mul(wide, sorted, true, step.LabelExpertOutput)
 	t.Drop(wide)
 	narrow := t.Cast(weighted, in.Dtype(), step.LabelExpertOutput)
-	t.Drop(weighted)
-	t.Drop(mixed)
+	t.Drop(weighted, mixed)
 	y := t.ScatterAdd(out, rows, narrow)
-	for _, gone := range [...]step.T{in, narrow, routed, rows, sorted, again, chosen, scores} {
-		t.Drop(gone)
-	}
+	t.Drop(in, narrow, routed, rows, sorted, again, chosen, scores)
 	return y
 }
 
@@ -103,8 +98,7 @@ func (x *titanMixture) route(t *step.Tape, in step.T) (scores, chosen, counts st
 	} else {
 		all = t.Sigmoid(wide, step.LabelRouting)
 	}
-	t.Drop(wide)
-	t.Drop(logits)
+	t.Drop(wide, logits)
 	corrected := t.RoutingTensor(all.Numel(), step.F32) // by the bias, which is there for choosing alone
 	values, chosen := t.TopK(corrected, x.count, x.chosen)
 	t.Drop(corrected)
@@ -121,8 +115,7 @@ func (x *titanMixture) route(t *step.Tape, in step.T) (scores, chosen, counts st
 	scores = t.MulScalar(top, step.LabelRouting)
 	t.Drop(top)
 	counts = t.RoutingTensor(x.count, step.I64)
-	t.Drop(values)
-	t.Drop(all)
+	t.Drop(values, all)
 	if x.normalises {
 		t.Drop(sum)
 	}
@@ -159,9 +152,7 @@ func (x *titanMixture) spread(t *step.Tape, rows step.T) (y, sent step.T) {
 type expertLocals struct{ in, places, sizes step.T }
 
 func (l expertLocals) drop(t *step.Tape, out step.T) {
-	for _, x := range [...]step.T{out, l.places, l.sizes, l.in} {
-		t.Drop(x)
-	}
+	t.Drop(out, l.places, l.sizes, l.in)
 }
 
 // run is GroupedExperts on rows, which it takes over, as products of all experts at once.
@@ -174,10 +165,8 @@ func (x *titanMixture) run(t *step.Tape, rows step.T) (step.T, expertLocals) {
 	t.Drop(gate)
 	up := product(in, x.w3, step.LabelActivation)
 	both := t.Mul(act, up, false, step.LabelActivation)
-	t.Drop(act)
-	t.Drop(up)
+	t.Drop(act, up)
 	out := product(both, x.w2, step.LabelExpertOutput)
-	t.Drop(both)
-	t.Drop(ends)
+	t.Drop(both, ends)
 	return out, expertLocals{in, places, sizes}
 }

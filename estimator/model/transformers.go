@@ -34,8 +34,7 @@ func looksAtMask(t *step.Tape, n int64) {
 	sum := t.Input(1, step.I64)
 	t.SumScratch(t.Shape.Batch * n)
 	equal := t.Input(1, step.Bool)
-	t.Drop(sum)
-	t.Drop(equal)
+	t.Drop(sum, equal)
 }
 
 // causalMask is create_causal_mask or, where there is a window, its sliding-window sister: nothing but a look at the
@@ -89,8 +88,7 @@ func maskOf(t *step.Tape, of tokensOfMask, d step.DType, skips bool) *step.T {
 		near := in(n*n, step.Bool)
 		t.Drop(shifted)
 		within = in(n*n, step.Bool)
-		t.Drop(near)
-		t.Drop(ones2)
+		t.Drop(near, ones2)
 	}
 	past := in(n*n, step.Bool)
 	causal := in(n*n, step.Bool)
@@ -104,8 +102,7 @@ func maskOf(t *step.Tape, of tokensOfMask, d step.DType, skips bool) *step.T {
 	t.Drop(ones)
 	padding := paddingOfKeys(t, n)
 	mask := in(b*n*n, step.Bool)
-	t.Drop(padding)
-	t.Drop(causal)
+	t.Drop(padding, causal)
 	for _, index := range indices {
 		t.Drop(index)
 	}
@@ -137,15 +134,13 @@ func rotaryTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
 	sin = wave()
 	if d != step.F32 {
 		c, s := t.Table(n*dim, d), t.Table(n*dim, d)
-		t.Drop(cos)
-		t.Drop(sin)
+		t.Drop(cos, sin)
 		cos, sin = c, s
 	}
 	if !t.Recipe.Software.MultipliesAngles {
 		t.Drop(positions)
 	}
-	t.Drop(angles)
-	t.Drop(both)
+	t.Drop(angles, both)
 	return cos, sin
 }
 
@@ -200,8 +195,7 @@ func unmaskUnattended(t *step.Tape, mask step.T) step.T {
 	some := t.Input(rows, step.Bool)
 	t.Drop(all)
 	out := t.Input(mask.Numel(), mask.Dtype())
-	t.Drop(some)
-	t.Drop(mask)
+	t.Drop(some, mask)
 	return out
 }
 
@@ -210,7 +204,6 @@ func maskPositions(t *step.Tape) step.T {
 	sum := t.CumulativeSum(t.Shape.Batch, t.Shape.Tokens)
 	product := t.Input(t.Shape.N(), step.I64)
 	positions := t.Input(t.Shape.N(), step.I64)
-	t.Drop(sum)
-	t.Drop(product)
+	t.Drop(sum, product)
 	return positions
 }

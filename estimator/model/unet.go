@@ -169,14 +169,11 @@ func sines(t *step.Tape, numbers, width int64) step.T {
 	exponent := next(next(t.Input(half, step.F32), half), half)
 	rates, times := t.Input(half, step.F32), t.Input(numbers, step.F32)
 	angles := t.Input(numbers*half, step.F32)
-	t.Drop(times)
-	t.Drop(rates)
+	t.Drop(times, rates)
 	angles = next(angles, numbers*half)
 	sine, cosine := t.Input(numbers*half, step.F32), t.Input(numbers*half, step.F32)
 	both := t.Input(numbers*width, step.F32)
-	t.Drop(cosine)
-	t.Drop(sine)
-	t.Drop(angles)
+	t.Drop(cosine, sine, angles)
 	flipped := next(both, numbers*width)
 	t.Drop(exponent)
 	return flipped
@@ -207,8 +204,7 @@ func (m *unetHalf) embedTime(t *step.Tape, o unetOptions, in denoising) (time st
 	same := t.Cast(both, time.Dtype(), step.LabelCast)
 	t.Drop(both)
 	added := embedded(t, &m.addIn, &m.addOut, same)
-	t.Drop(same)
-	t.Drop(ids)
+	t.Drop(same, ids)
 	sum := t.Add(time, added, step.LabelEmbedding)
 	t.Drop(time)
 	return sum, append(held, added)
@@ -340,8 +336,7 @@ func (u *unetUp) forward(r *unetRun, sample step.T, mine, left []skip, at *exten
 		*at = left[len(left)-1].at
 		wide := t.UpsampleNearest(sample, t.Shape.Batch*u.up.w.Rows*at.places())
 		y := t.PictureConvolution(wide, u.up.w, u.up.b, at.places(), parts)
-		t.Drop(wide)
-		t.Drop(sample)
+		t.Drop(wide, sample)
 		sample = y
 	}
 	t.Drop(given)

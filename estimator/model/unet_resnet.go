@@ -67,9 +67,7 @@ func (m *resnet) forward(t *step.Tape, x, time step.T, at extent) step.T {
 	}
 	sum := t.AddPictures(input, h, step.LabelResidual)
 	y := t.MulScalar(sum, step.LabelResidual)
-	for _, x := range [...]step.T{sum, input, added, h} {
-		t.Drop(x)
-	}
+	t.Drop(sum, input, added, h)
 	return y
 }
 

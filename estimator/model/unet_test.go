@@ -101,8 +101,7 @@ func (n *denoises) Forward(t *step.Tape, _ []step.T) (step.T, []step.T) {
 	t.ExitAutocast()
 	target := t.Input(wide.Numel(), step.F32)
 	loss := t.SquaredError(wide, target)
-	t.Drop(target)
-	t.Drop(wide)
+	t.Drop(target, wide)
 	return loss, nil
 }
 

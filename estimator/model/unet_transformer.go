@@ -137,17 +137,13 @@ func (m *transformerBlock) forward(r *unetRun, x step.T, at extent, transposed, 
 	t.Drop(wide)
 	act := t.GELU(gate)
 	gated := t.Mul(value, act, false, step.LabelActivation)
-	for _, x := range [...]step.T{act, value, gate} {
-		t.Drop(x)
-	}
+	t.Drop(act, value, gate)
 	down := m.down
 	down.relays = relays
 	out := down.forward(t, gated)
 	t.Drop(gated)
 	y := t.Add(out, x2, step.LabelResidual)
-	for _, x := range [...]step.T{x2, h, crossed, out} {
-		t.Drop(x)
-	}
+	t.Drop(x2, h, crossed, out)
 	return y
 }
 
@@ -166,8 +162,6 @@ func (m *crossAttention) forward(t *step.Tape, x, source step.T, queries, keys i
 	out := projection.forward(t, context)
 	t.Drop(context)
 	y := t.MulScalar(out, step.LabelLinear)
-	for _, x := range [...]step.T{out, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(out, q, k, v)
 	return y
 }

@@ -144,9 +144,7 @@ func (m *vit) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	x := runLayers(t, m.a, len(m.layers), t.Hold(embedded), step.Besides{}, m.layer)
 	t.In(step.PartNorm)
 	normed := m.final.layer(t, x)
-	t.Drop(x)
-	t.Drop(embedded)
-	t.Drop(stored)
+	t.Drop(x, embedded, stored)
 	defer t.Drop(normed)
 	if !m.classification {
 		return baseLoss(t, normed, nil)
@@ -185,13 +183,10 @@ func (m *vit) layer(t *step.Tape, i int, x step.T) step.T {
 	t.In(step.PartMLP)
 	up := l.up.forward(t, h)
 	act := activation(t, m.a.Activation, up)
-	t.Drop(up)
-	t.Drop(h)
+	t.Drop(up, h)
 	down := m.dropped(t, l.down.forward(t, act))
 	y := t.Add(down, middle, step.LabelResidual)
-	for _, x := range [...]step.T{down, act, middle, normed, attended} {
-		t.Drop(x)
-	}
+	t.Drop(down, act, middle, normed, attended)
 	return y
 }
 
@@ -218,11 +213,8 @@ func (m *vit) attention(t *step.Tape, l *vitLayer, x step.T) step.T {
 	v := t.Heads(l.v.forward(t, x), copiesQV)
 	q := t.Heads(l.q.forward(t, x), copiesQV)
 	context, probabilities := m.context(t, heads, q, k, v)
-	t.Drop(q)
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(q, k, v)
 	y := m.dropped(t, l.out.forward(t, context))
-	t.Drop(context)
-	t.Drop(probabilities)
+	t.Drop(context, probabilities)
 	return y
 }

@@ -16,9 +16,7 @@ func (m *vit) reassigningLayer(t *step.Tape, l *vitLayer, x step.T) step.T {
 	v := t.Heads(l.v.forward(t, normed), copiesQV)
 	context, probabilities := m.context(t, heads, q, k, v)
 	projected := l.out.forward(t, context)
-	for _, x := range [...]step.T{context, q, k, v, normed} {
-		t.Drop(x)
-	}
+	t.Drop(context, q, k, v, normed)
 	attended := m.dropped(t, projected)
 	t.In(step.PartNorm)
 	middle := t.Add(attended, x, step.LabelResidual)
@@ -29,12 +27,9 @@ func (m *vit) reassigningLayer(t *step.Tape, l *vitLayer, x step.T) step.T {
 	act := activation(t, m.a.Activation, up)
 	t.Drop(up)
 	out := l.down.forward(t, act)
-	t.Drop(act)
-	t.Drop(h)
+	t.Drop(act, h)
 	down := m.dropped(t, out)
 	y := t.Add(down, middle, step.LabelResidual)
-	for _, x := range [...]step.T{down, middle, probabilities} {
-		t.Drop(x)
-	}
+	t.Drop(down, middle, probabilities)
 	return y
 }

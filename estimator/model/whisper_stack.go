@@ -20,8 +20,7 @@ func (m *whisper) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	decoded := m.decode(t, shifted, encoded)
 	logits := t.Head(decoded, m.head, step.NoWeight)
 	loss := t.CrossEntropy(logits, labels)
-	t.Drop(decoded)
-	t.Drop(shifted)
+	t.Drop(decoded, shifted)
 	return loss, append([]step.T{logits, t.Hold(loss), encoded}, m.decoder.cache...)
 }
 
@@ -36,8 +35,7 @@ func (m *whisper) encode(t *step.Tape, features step.T) step.T {
 	second := t.Convolution(act, m.conv2.w, m.conv2.b, frames, s.transpose &&
 		t.Parameter(m.sinusoids).Dtype() != step.F16)
 	embedded := t.GELU(second)
-	t.Drop(second)
-	t.Drop(act)
+	t.Drop(second, act)
 	places := t.Input(frames, step.I64)
 	sinusoids := t.Embedding(places, m.sinusoids, step.LabelPositions)
 	sum := t.Add(embedded, sinusoids, step.LabelEmbedding)
@@ -46,9 +44,7 @@ func (m *whisper) encode(t *step.Tape, features step.T) step.T {
 	t.Drop(sum)
 	x, probabilities := runEncoderHolding(t, m.a, len(s.layers), x, step.Besides{}, s.encoderLayer)
 	y := s.normed(t, s.final, x)
-	for _, x := range [...]step.T{x, probabilities, embedded, places} {
-		t.Drop(x)
-	}
+	t.Drop(x, probabilities, embedded, places)
 	return y
 }
 
@@ -80,9 +76,7 @@ func (m *whisper) decode(t *step.Tape, ids, encoded step.T) step.T {
 	}
 	t.EndLayers()
 	y := s.normed(t, s.final, x)
-	for _, x := range [...]step.T{x, words, order, places, positions} {
-		t.Drop(x)
-	}
+	t.Drop(x, words, order, places, positions)
 	if s.mask != nil {
 		t.Drop(*s.mask)
 	}
@@ -122,9 +116,7 @@ func (s *whisperStack) decoderLayer(t *step.Tape, i int, x, encoded step.T) step
 	crossedMiddle := s.residual(t, middle, out)
 	t.Drop(middle)
 	y := s.feedForward(t, l, crossedMiddle)
-	t.Drop(crossedMiddle)
-	t.Drop(own)
-	t.Drop(crossed)
+	t.Drop(crossedMiddle, own, crossed)
 	return y
 }
 
@@ -157,8 +149,7 @@ func (s *whisperStack) feedForward(t *step.Tape, l *whisperLayer, x step.T) step
 	t.In(step.PartMLP)
 	up := l.fc1.forward(t, h)
 	act := activation(t, s.m.a.Activation, up)
-	t.Drop(up)
-	t.Drop(h)
+	t.Drop(up, h)
 	dropped := t.Dropout(act, s.m.own.activationDropout)
 	t.Drop(act)
 	down := l.fc2.forward(t, dropped)
@@ -208,8 +199,6 @@ func (s *whisperStack) attention(t *step.Tape, at *whisperAttention, x, source s
 		context = t.TokensFirst(t.SDPA(q, k, v, h, to.mask, s.m.a.AttentionDropout), h, to.mask != nil)
 	}
 	out = at.out.forward(t, context)
-	for _, x := range [...]step.T{context, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(context, q, k, v)
 	return out, probabilities
 }

@@ -67,9 +67,7 @@ func (t *Tape) sdpa(q, k, v T, h Heads, mask *T, dropout float64) T {
 		q.layout = tokensFirst
 	}
 	y := t.attend(q, k, v, h, mask, dropout)
-	t.Drop(q)
-	t.Drop(k)
-	t.Drop(v)
+	t.Drop(q, k, v)
 	return y
 }
 
@@ -103,9 +101,7 @@ func (t *Tape) paddedFlash(q, k, v T, h Heads, dropout float64) T {
 	}
 	qp, kp, vp := pad(q), pad(k), pad(v)
 	y := t.flash(qp, kp, vp, wide, dropout, true)
-	t.Drop(qp)
-	t.Drop(kp)
-	t.Drop(vp)
+	t.Drop(qp, kp, vp)
 	cut := y
 	cut.numel = q.numel
 	return t.op(y).alloc(0, y.bytes(), LabelInputGradient).send(0, 0).out(cut, 0)
@@ -168,9 +164,7 @@ func (t *Tape) flash(q, k, v T, h Heads, dropout float64, padded bool) T {
 		o.send(0, 0).send(1, 1).send(2, 2)
 	}
 	y = o.out(y, 0)
-	t.Drop(lse)
-	t.Drop(seed)
-	t.Drop(state)
+	t.Drop(lse, seed, state)
 	return y
 }
 
@@ -332,9 +326,7 @@ func (t *Tape) efficient(q, k, v T, h Heads, mask *T, dropout float64) T {
 		}
 	}
 	y = o.out(y, 0)
-	t.Drop(lse)
-	t.Drop(seed)
-	t.Drop(offset)
+	t.Drop(lse, seed, offset)
 	if mask != nil {
 		t.Drop(bias)
 	}
@@ -355,8 +347,7 @@ func (t *Tape) additive(mask T, d DType) T {
 	zero := t.fresh(1, d, LabelAttentionMask)
 	inf := t.fresh(1, d, LabelAttentionMask)
 	bias := t.fresh(mask.numel, d, LabelAttentionMask)
-	t.Drop(zero)
-	t.Drop(inf)
+	t.Drop(zero, inf)
 	return bias
 }
 

@@ -65,8 +65,7 @@ func bloomGELU(t *Tape, x T) T {
 	tanh := next(next(scaled, sum))
 	one := next(tanh)
 	y := t.fresh(x.numel, x.dtype, LabelActivation)
-	t.Drop(half)
-	t.Drop(one)
+	t.Drop(half, one)
 
 	o := t.op(x).save(x)
 	const tanhOut, slope, rest = 1, 2, 3

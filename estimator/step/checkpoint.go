@@ -71,8 +71,7 @@ func (t *Tape) Layer(unit int32, x T, forward Layer, besides Besides) T {
 		y = t.graph.nonReentrant(t, x, forward, besides)
 	}
 	y = t.hooks.AfterUnit(int(t.layersRun), y, !reentrant)
-	t.Drop(x)
-	t.Drop(given)
+	t.Drop(x, given)
 	return y
 }
 
@@ -174,8 +173,7 @@ func (t *Tape) runCheckpoint(i int32) {
 	t.nodes, t.acts = t.nodes[:base], t.acts[:actBase]
 	t.Drop(y)
 	if ok {
-		t.Drop(second)
-		t.Drop(zeros)
+		t.Drop(second, zeros)
 	}
 	t.endGraph(kept)
 	t.Release(n.grad[0])

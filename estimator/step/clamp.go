@@ -8,15 +8,12 @@ func (t *Tape) FiniteLimit(x T) T {
 	found := t.fresh(1, Bool, LabelElementwise)
 	if scratch := t.fullReduction(x.numel, Bool); scratch > 0 {
 		parts, semaphores := t.fresh(scratch, Bool, LabelReduction), t.fresh(1, F32, LabelReduction)
-		t.Drop(semaphores)
-		t.Drop(parts)
+		t.Drop(semaphores, parts)
 	}
 	t.Drop(infinite)
 	a, b := t.fresh(1, F32, LabelElementwise), t.fresh(1, F32, LabelElementwise)
 	limit := t.fresh(1, F32, LabelElementwise)
-	t.Drop(b)
-	t.Drop(a)
-	t.Drop(found)
+	t.Drop(b, a, found)
 	return limit
 }
 

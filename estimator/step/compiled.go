@@ -207,9 +207,7 @@ func (inductor) crossEntropy(t *Tape, logits, targets T) T {
 			vocabulary*logits.dtype.Size()
 	}
 	loss = o.act(act{verb: actAllocLogits, bytes: bytes, label: LabelLogitsGradient}).send(0, 0).out(loss, 0)
-	t.Drop(weight)
-	t.Drop(statistics[0])
-	t.Drop(statistics[1])
+	t.Drop(weight, statistics[0], statistics[1])
 	return loss
 }
 

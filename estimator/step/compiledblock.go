@@ -94,7 +94,7 @@ func (b *block) record(y, x T, kept []T) T {
 		}
 	}
 	y = o.out(y, 0)
-	t.dropAll(kept...)
+	t.Drop(kept...)
 	return y
 }
 

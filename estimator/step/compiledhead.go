@@ -33,7 +33,7 @@ func (t *Tape) CompiledHead(x T, dense, gain, words, bias Weight) T {
 		h.backward(o, out.bytes())
 	}
 	logits = o.out(logits, 0)
-	t.dropAll(first, input, out, mean, rstd, normed, table)
+	t.Drop(first, input, out, mean, rstd, normed, table)
 	return logits
 }
 

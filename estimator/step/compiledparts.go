@@ -27,12 +27,6 @@ func (t *Tape) statistics(rows int64) (mean, rstd T) {
 	return t.fresh(rows, F32, LabelNormStatistics), t.fresh(rows, F32, LabelNormStatistics)
 }
 
-func (t *Tape) dropAll(xs ...T) {
-	for _, x := range xs {
-		t.Drop(x)
-	}
-}
-
 // forget lets go of the saved tensors with the given numbers.
 func (o op) forget(saved ...uint8) op {
 	for _, k := range saved {
@@ -57,7 +51,7 @@ func (t *Tape) CompiledEmbedding(ids T, w, gain Weight) T {
 		grad = 3
 	}
 	y = o.send(2, 1).send(grad, 0).out(y, 0)
-	t.dropAll(embedded, mean, rstd)
+	t.Drop(embedded, mean, rstd)
 	return y
 }
 
@@ -79,14 +73,14 @@ func (t *Tape) CompiledGLU(x T, gain, up, down Weight) T {
 		lower = t.castWeight(down)
 		product = t.fresh(rows*down.Cols, d, LabelActivation)
 	} else {
-		t.dropAll(normed, upper)
+		t.Drop(normed, upper)
 		product = t.fresh(rows*down.Cols, d, LabelActivation)
 		t.Drop(both)
 		lower = t.castWeight(down)
 	}
 	y := t.fresh(rows*down.Rows, d, LabelLinear)
 	if !graph {
-		t.dropAll(product, lower)
+		t.Drop(product, lower)
 		return y
 	}
 	o := t.op(ins[0], ins[1], ins[2], ins[3]).save(product, lower, both, normed, upper, mean, rstd, x)
@@ -102,7 +96,7 @@ func (t *Tape) CompiledGLU(x T, gain, up, down Weight) T {
 	o.alloc(inputGrad, x.bytes(), LabelInputGradient)
 	o.gainSum(gainGrad, partial, rows, gain, func() { o.free(normedGrad).forget(5, 6, 7) })
 	y = o.send(inputGrad, 0).send(gainGrad, 1).send(upperGradient, 2).send(lowerGradient, 3).out(y, 0)
-	t.dropAll(product, lower, both, normed, upper, mean, rstd)
+	t.Drop(product, lower, both, normed, upper, mean, rstd)
 	return y
 }
 

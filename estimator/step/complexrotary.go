@@ -39,8 +39,7 @@ func (t *Tape) ComplexTurn(x T, dim int64) T {
 	wide := t.Float(x, LabelRotary)
 	turned := t.turned(wide, dim)
 	y := t.Cast(turned, x.dtype, LabelRotary)
-	t.Drop(wide)
-	t.Drop(turned)
+	t.Drop(wide, turned)
 	return y
 }
 

@@ -65,8 +65,7 @@ func (t *Tape) RowNorm(x T, d int64) T {
 	square := t.Pow(x, LabelElementwise)
 	sum := t.SumRowsKept(square, d)
 	norm := t.Pow(sum, LabelElementwise)
-	t.Drop(square)
-	t.Drop(sum)
+	t.Drop(square, sum)
 	return norm
 }
 
@@ -83,9 +82,7 @@ func (t *Tape) ContrastiveLoss(similarity T, transposed bool) T {
 	t.Drop(logp)
 	loss, weight := t.fresh(1, input.dtype, LabelLoss), t.fresh(1, input.dtype, LabelLoss)
 	loss = t.op(input).save(input, targets, weight).alloc(0, input.bytes(), LabelLogitsGradient).send(0, 0).out(loss, 0)
-	for _, x := range [...]T{weight, input, targets} {
-		t.Drop(x)
-	}
+	t.Drop(weight, input, targets)
 	return loss
 }
 

@@ -49,9 +49,7 @@ func (t *Tape) convolution(x T, w, b Weight, positions int64, arrives gradientLa
 	o := t.op(ins...).save(input, weight)
 	o.convolutionGradient(input, y, w, b.Exists(), arrives, columns)
 	y = o.out(y, 0)
-	t.Drop(input)
-	t.Drop(weight)
-	t.Drop(bias)
+	t.Drop(input, weight, bias)
 	return y
 }
 

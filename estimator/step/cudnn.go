@@ -62,8 +62,6 @@ func (t *Tape) cudnn(q, k, v T, h Heads, mask *T) T {
 		o.send(0, 0).send(1, 1).send(2, 2)
 	}
 	y = o.out(y, 0)
-	for _, x := range [...]T{lse, seed, offset} {
-		t.Drop(x)
-	}
+	t.Drop(lse, seed, offset)
 	return y
 }

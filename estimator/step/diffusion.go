@@ -25,9 +25,7 @@ func (t *Tape) NormRows(x T, width int64, transposed bool) T {
 		o.free(1)
 	}
 	y = o.send(0, 0).out(y, 0)
-	t.Drop(mean)
-	t.Drop(rstd)
-	t.Drop(input)
+	t.Drop(mean, rstd, input)
 	return y
 }
 
@@ -49,12 +47,9 @@ func (t *Tape) Sinusoids(pictures, channels int64) T {
 	angles := t.Input(half, F32)
 	sin, cos := t.Input(half, F32), t.Input(half, F32)
 	both := t.Input(2*half, F32)
-	for _, x := range [...]T{cos, sin, angles} {
-		t.Drop(x)
-	}
+	t.Drop(cos, sin, angles)
 	turned := t.Input(2*half, F32)
-	t.Drop(both)
-	t.Drop(frequencies)
+	t.Drop(both, frequencies)
 	return turned
 }
 
@@ -121,11 +116,9 @@ func (t *Tape) RotaryPairs(x, cos, sin T) T {
 	b := t.Mul(wide, sin, false, LabelRotary)
 	t.Drop(wide)
 	sum := t.Add(a, b, LabelRotary)
-	t.Drop(a)
-	t.Drop(b)
+	t.Drop(a, b)
 	y := t.Cast(sum, x.dtype, LabelRotary)
-	t.Drop(sum)
-	t.Drop(turned)
+	t.Drop(sum, turned)
 	return y
 }
 

@@ -58,11 +58,11 @@ func (t *Tape) RelativeBuckets(n int64, bucketed bool) T {
 		logarithm := in(n*n, F32)
 		t.Drop(ratio)
 		buckets := in(n*n, F32)
-		t.dropAll(logarithm, absolute, sign, distance)
+		t.Drop(logarithm, absolute, sign, distance)
 		distance = in(n*n, I64)
 		t.Drop(buckets)
 	}
-	t.dropAll(queries, keys)
+	t.Drop(queries, keys)
 	return distance
 }
 
@@ -73,11 +73,11 @@ func (t *Tape) logBuckets(n int64) T {
 	sign := in(I64)
 	below, above := in(Bool), in(Bool)
 	near := in(Bool)
-	t.dropAll(below, above)
+	t.Drop(below, above)
 	middle := t.fresh(1, I64, LabelPositions)
 	distance := in(I64)
 	absolute := in(I64)
-	t.dropAll(near, middle, distance)
+	t.Drop(near, middle, distance)
 	logarithm := in(F32)
 	for range 5 { // log, / log, * (middle - 1), ceil, + middle
 		next := in(F32)
@@ -87,7 +87,7 @@ func (t *Tape) logBuckets(n int64) T {
 	within := in(Bool)
 	plain, signed := in(F32), in(F32)
 	buckets := in(F32)
-	t.dropAll(within, plain, signed, sign, absolute, logarithm)
+	t.Drop(within, plain, signed, sign, absolute, logarithm)
 	return buckets
 }
 

@@ -17,8 +17,7 @@ func (t *Tape) AdapterProduct(down, up Weight) (product T, saved []T) {
 	product = t.fresh(down.Cols*up.Rows, low.dtype, LabelAdapter)
 	t.Drop(unit)
 	if t.noGrad {
-		t.Drop(b)
-		t.Drop(low)
+		t.Drop(b, low)
 		return product, nil
 	}
 	return product, []T{input, low, b}
@@ -51,12 +50,10 @@ func (t *Tape) SumNorm(w, delta T, rows int64, transposed bool) T {
 	}
 	if scratch, semaphores := t.Recipe.Reduction(over, long, short); scratch > 0 {
 		partial, semaphore := t.fresh(scratch, Bool, LabelReduction), t.fresh(semaphores, Bool, LabelReduction)
-		t.Drop(semaphore)
-		t.Drop(partial)
+		t.Drop(semaphore, partial)
 	}
 	y := t.Cast(norm, sum.dtype, LabelNormStatistics)
-	t.Drop(norm)
-	t.Drop(sum)
+	t.Drop(norm, sum)
 	return y
 }
 

@@ -59,8 +59,7 @@ func (t *Tape) ScatterTokens(y T, gpus int64) T {
 	const raw = 1
 	x = t.op(y).alloc(raw, y.bytes(), LabelCollective).alloc(0, y.bytes(), LabelInputGradient).free(raw).send(0,
 		0).out(x, 0)
-	t.Drop(y)
-	t.Drop(ordered)
+	t.Drop(y, ordered)
 	return x
 }
 
@@ -72,8 +71,7 @@ func (t *Tape) EmbedRows(ids T, w Weight, gpus int64) T {
 	mask, own := t.ownIDs(ids.numel)
 	w.Rows *= gpus
 	y := t.Embedding(ids, w, LabelEmbedding)
-	t.Drop(own)
-	t.Drop(mask)
+	t.Drop(own, mask)
 	return y
 }
 
@@ -82,8 +80,7 @@ func (t *Tape) ownIDs(n int64) (mask, own T) {
 	mask = t.fresh(n, Bool, LabelInput)
 	above := t.fresh(n, Bool, LabelInput)
 	either := t.fresh(n, Bool, LabelInput)
-	t.Drop(mask)
-	t.Drop(above)
+	t.Drop(mask, above)
 	clone := t.fresh(n, I64, LabelInput)
 	own = t.fresh(n, I64, LabelInput)
 	t.Drop(clone)
@@ -112,9 +109,7 @@ func (t *Tape) LossParallel(logits, targets T) T {
 	t.Drop(own)
 	log := row()
 	logp := t.wide(logits.numel, logits.dtype, LabelLogProbabilities)
-	for _, x := range [...]T{shifted, largest, sum, log} {
-		t.Drop(x)
-	}
+	t.Drop(shifted, largest, sum, log)
 	logp = t.op(logits).save(logp).pass(0, 0).out(logp, 0)
 
 	safe := t.fresh(rows, I64, LabelInput)
@@ -146,8 +141,6 @@ func (t *Tape) LossParallel(logits, targets T) T {
 		o.free(ids + i)
 	}
 	loss = o.free(zeros).send(0, 0).out(loss, 0)
-	for _, x := range [...]T{safe, mask, own64, picked, all, result, negated, weight, logp} {
-		t.Drop(x)
-	}
+	t.Drop(safe, mask, own64, picked, all, result, negated, weight, logp)
 	return loss
 }

@@ -44,9 +44,7 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	qh := t.Cast(q, compute, LabelCast)
 	queries, keys := t.matrices(qh, h), t.matrices(kc, h)
 	scores := t.BMM(queries, keys, t.Shape.Batch*h.Query*n*m, LabelAttentionScores)
-	for _, x := range [...]T{qh, kc, queries, keys} {
-		t.Drop(x)
-	}
+	t.Drop(qh, kc, queries, keys)
 	p, minimum := t.probabilities(a, scores)
 	dropped := t.Dropout(p, a.Dropout)
 	t.Drop(p)
@@ -57,13 +55,9 @@ func (t *Tape) Eager(a EagerAttention, q, k, v T) (y, probabilities T) {
 	ph := t.Cast(dropped, compute, LabelAttentionProbabilities)
 	values := t.matrices(vc, h)
 	product := t.heads(t.BMM(ph, values, v.numel, LabelAttentionOutput), h)
-	t.Drop(vc)
-	t.Drop(values)
-	t.Drop(ph)
-	t.Drop(minimum)
+	t.Drop(vc, values, ph, minimum)
 	if a.Wide {
-		t.Drop(q)
-		t.Drop(k)
+		t.Drop(q, k)
 	}
 	if h.Query == 1 { // whose tokens lie in order
 		return product, dropped
@@ -100,8 +94,7 @@ func (t *Tape) probabilities(a EagerAttention, scores T) (p, minimum T) {
 	case a.Fill:
 		keep := t.fresh(t.Shape.Tokens*t.Shape.Tokens, Bool, LabelAttentionMask)
 		y := t.MaskedFill(scaled, keep)
-		t.Drop(keep)
-		t.Drop(scaled)
+		t.Drop(keep, scaled)
 		scaled = y
 	}
 	return t.softmaxUpcast(a, scaled), minimum
@@ -188,8 +181,7 @@ func (t *Tape) softmaxUpcast(a EagerAttention, x T) T {
 			x = T{storage: None}
 		}
 		back := t.Cast(p, to, LabelAttentionProbabilities)
-		t.Drop(x)
-		t.Drop(p)
+		t.Drop(x, p)
 		return back
 	}
 	p := t.Softmax(x, LabelAttentionProbabilities)

@@ -242,8 +242,7 @@ func newGELU(t *Tape, x T) T {
 	one := t.AddScalar(tanh, LabelElementwise)
 	t.Drop(tanh)
 	y := t.Mul(half, one, false, LabelActivation)
-	t.Drop(half)
-	t.Drop(one)
+	t.Drop(half, one)
 	return y
 }
 

@@ -91,8 +91,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 	queries, keys := t.lengths(h)
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
 	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
-	t.Drop(qc)
-	t.Drop(kc)
+	t.Drop(qc, kc)
 	scores = t.MulScalar(products, LabelAttentionScores)
 	t.Drop(products)
 	if mask != nil {
@@ -110,8 +109,7 @@ func (t *Tape) EncoderAttention(q, k, v T, h Heads, mask *T, dropout float64) (y
 	ph := t.autocastTo(probabilities, t.Recipe.Compute, LabelAttentionProbabilities)
 	vc := t.foldHeads(v, h)
 	product := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
-	t.Drop(vc)
-	t.Drop(ph)
+	t.Drop(vc, ph)
 	return t.unfoldHeads(product, h), probabilities, scores
 }
 
@@ -176,8 +174,7 @@ func (t *Tape) FilledAttention(q, k, v T, h Heads, dropout float64) (y T, locals
 	queries, keys := t.lengths(h)
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
 	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
-	t.Drop(qc)
-	t.Drop(kc)
+	t.Drop(qc, kc)
 	mask := t.fresh(t.Shape.N(), Bool, LabelAttentionMask)
 	scores := t.MaskedFill(products, mask)
 	t.Drop(products)
@@ -187,7 +184,6 @@ func (t *Tape) FilledAttention(q, k, v T, h Heads, dropout float64) (y T, locals
 	ph := t.autocastTo(weights, t.Recipe.Compute, LabelAttentionProbabilities)
 	vc := t.foldHeads(v, h)
 	product := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
-	t.Drop(vc)
-	t.Drop(ph)
+	t.Drop(vc, ph)
 	return t.unfoldHeads(product, h), []T{mask, scores, weights}
 }

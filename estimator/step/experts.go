@@ -77,8 +77,7 @@ func (t *Tape) SumOverTokens(rows, cols int64) T {
 	y := t.fresh(cols, I64, LabelRouting)
 	if scratch, semaphores := t.Recipe.Reduction(OverRows, rows, cols); scratch > 0 {
 		a, b := t.fresh(2*scratch, Bool, LabelReduction), t.fresh(semaphores, Bool, LabelReduction)
-		t.Drop(a)
-		t.Drop(b)
+		t.Drop(a, b)
 	}
 	return y
 }

@@ -76,9 +76,7 @@ func (t *Tape) BroadcastAttention(half, halfK, halfV T, h Heads, mask *T) T {
 	qc, kr := t.batched(qs), t.RepeatKV(ks, h)
 	kc := t.batched(kr)
 	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
-	for _, x := range [...]T{qc, kr, kc, ks} {
-		t.Drop(x)
-	}
+	t.Drop(qc, kr, kc, ks)
 	p := t.safeSoftmax(scores, t.Shape.Tokens, q.dtype)
 	t.Drop(scores)
 	returned := t.Cast(p, half.dtype, LabelAttentionProbabilities) // the second result, which nobody takes
@@ -87,9 +85,7 @@ func (t *Tape) BroadcastAttention(half, halfK, halfV T, h Heads, mask *T) T {
 	product := t.unbatched(t.BMM(p, vc, q.numel, LabelAttentionOutput))
 	t.Drop(vc)
 	y := t.Cast(product, half.dtype, LabelAttentionOutput)
-	for _, x := range [...]T{product, returned, p, vr, qs, bias, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(product, returned, p, vr, qs, bias, q, k, v)
 	return y
 }
 
@@ -100,9 +96,7 @@ func (t *Tape) causalBias(n int64, d DType) T {
 	t.Drop(ones)
 	zero, inf := t.fresh(1, d, LabelAttentionMask), t.fresh(1, d, LabelAttentionMask)
 	bias := t.fresh(n*n, d, LabelAttentionMask)
-	t.Drop(inf)
-	t.Drop(zero)
-	t.Drop(tril)
+	t.Drop(inf, zero, tril)
 	return bias
 }
 
@@ -118,9 +112,7 @@ func (eager) findUnreachable(t *Tape, p T, keys int64, d DType) {
 	unreachable := t.fresh(p.numel, Bool, LabelAttentionScratch)
 	rows := t.fresh(p.numel/keys, Bool, LabelAttentionScratch)
 	fill := t.fresh(1, d, LabelAttentionScratch)
-	t.Drop(fill)
-	t.Drop(rows)
-	t.Drop(unreachable)
+	t.Drop(fill, rows, unreachable)
 }
 
 // FalconAttention is Falcon's attention written out.
@@ -143,9 +135,7 @@ func (t *Tape) FalconEager(a FalconAttention, q, k, v T) (y, probabilities T, he
 	kr := t.RepeatKV(kc, a.Heads)
 	queries, keys := t.batched(qc), t.batched(kr)
 	scores := t.BMM(queries, keys, t.Shape.Batch*a.Heads.Query*n*n, LabelAttentionScores)
-	for _, x := range [...]T{kc, qc, kr, queries, keys} {
-		t.Drop(x)
-	}
+	t.Drop(kc, qc, kr, queries, keys)
 	if a.Alibi != nil {
 		wide := t.Float(scores, LabelAttentionScores)
 		logits := t.Scale(t.Add(wide, *a.Alibi, LabelAttentionScores))
@@ -157,8 +147,7 @@ func (t *Tape) FalconEager(a FalconAttention, q, k, v T) (y, probabilities T, he
 	masked := t.Add(scores, a.Mask, LabelAttentionScores)
 	cast := t.Cast(masked, a.Softmax, LabelAttentionScores)
 	p := t.Softmax(cast, LabelAttentionProbabilities)
-	t.Drop(cast)
-	t.Drop(masked)
+	t.Drop(cast, masked)
 	if a.Alibi != nil {
 		held = append(held, scores)
 		dropped := t.Dropout(p, a.Dropout)
@@ -172,9 +161,7 @@ func (t *Tape) FalconEager(a FalconAttention, q, k, v T) (y, probabilities T, he
 	vr := t.RepeatKV(vc, a.Heads)
 	values := t.batched(vr)
 	product := t.unbatched(t.BMM(pc, values, q.numel, LabelAttentionOutput))
-	for _, x := range [...]T{vc, pc, vr, values} {
-		t.Drop(x)
-	}
+	t.Drop(vc, pc, vr, values)
 	y = t.Contiguous(product)
 	t.Drop(product)
 	return y, p, held
@@ -191,9 +178,7 @@ func (t *Tape) MaskedSDPA(q, k, v, mask T, h Heads, dropout float64) T {
 	mc := t.autocastTo(mask, t.Recipe.Compute, LabelAttentionMask)
 	qc, kc, vc := t.AutocastQKV(q, k, v)
 	y := t.SDPA(qc, kc, vc, h, &mc, dropout)
-	for _, x := range [...]T{mc, qc, kc, vc} {
-		t.Drop(x)
-	}
+	t.Drop(mc, qc, kc, vc)
 	return y
 }
 

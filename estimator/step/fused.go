@@ -11,8 +11,7 @@ func (inductor) softmax(t *Tape, x T, l Label) T {
 	rows := x.numel / t.Shape.Tokens
 	largest, sum := t.fresh(rows, F32, LabelAttentionStatistics), t.fresh(rows, F32, LabelAttentionStatistics)
 	y := t.fuse(x.numel, x.dtype, l, []T{x}, x, largest, sum)
-	t.Drop(largest)
-	t.Drop(sum)
+	t.Drop(largest, sum)
 	return y
 }
 

@@ -15,14 +15,11 @@ func (t *Tape) Gemma4RMSNorm(x T, w Weight, width int64) T {
 	t.Drop(mean)
 	rstd := t.Pow(eps, LabelNormStatistics)
 	normed := t.Mul(x32, rstd, true, LabelNormScaled)
-	t.Drop(rstd)
-	t.Drop(eps)
-	t.Drop(x32)
+	t.Drop(rstd, eps, x32)
 	if w.Exists() {
 		w32 := t.Float(t.Parameter(w), LabelCast)
 		output := t.Mul(normed, w32, false, LabelNormOutput)
-		t.Drop(w32)
-		t.Drop(normed)
+		t.Drop(w32, normed)
 		normed = output
 	}
 	y := t.Cast(normed, x.dtype, LabelNormOutput)

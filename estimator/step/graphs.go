@@ -39,7 +39,7 @@ func (recorded) backward(t *Tape, _ []T) (tangents []int32) {
 
 func (recorded) ran(*Tape) {}
 
-func (recorded) gone(t *Tape) { t.dropAll(t.graphHolds...) }
+func (recorded) gone(t *Tape) { t.Drop(t.graphHolds...) }
 
 func (recorded) formerGone(t *Tape) {
 	for _, x := range t.graphHolds {
@@ -99,7 +99,7 @@ func (t *Tape) tangents(outputs []T) []int32 {
 }
 
 // ran: a compiled graph lets go of what it saved when its backward has run.
-func (traced) ran(t *Tape) { t.dropAll(t.graphHolds...) }
+func (traced) ran(t *Tape) { t.Drop(t.graphHolds...) }
 
 func (traced) gone(*Tape) {}
 

@@ -30,14 +30,11 @@ func (t *Tape) GroupNorm(x T, w, b Weight, g Grouped) T {
 	rstd := t.fresh(batch*g.Groups, input.dtype, LabelNormStatistics)
 	factor := t.fresh(batch*w.Rows, F32, LabelNormStatistics)
 	summand := t.fresh(batch*w.Rows, F32, LabelNormStatistics)
-	t.Drop(summand)
-	t.Drop(factor)
+	t.Drop(summand, factor)
 	o := t.op(input, weight, bias).save(input, weight, mean, rstd)
 	o.groupNormGradient(input, weight, bias, batch, g)
 	y = o.out(y, 0)
-	for _, x := range [...]T{mean, rstd, dense, input, weight, bias} {
-		t.Drop(x)
-	}
+	t.Drop(mean, rstd, dense, input, weight, bias)
 	return y
 }
 

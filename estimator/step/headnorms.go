@@ -54,8 +54,6 @@ func (t *Tape) headNorm(x, before T, w Weight, several bool) T {
 		o.free(3)
 	}
 	y = o.pass(0, 2).out(y, 0)
-	t.Drop(mean)
-	t.Drop(rstd)
-	t.Drop(input)
+	t.Drop(mean, rstd, input)
 	return y
 }

@@ -65,8 +65,7 @@ func (eager) rotary(t *Tape, x, cos, sin T, d DType) T {
 	direct := times(t.Hold(x), cos)
 	shifted := times(t.RotateHalf(x), sin)
 	y := t.Add(direct, shifted, LabelRotary)
-	t.Drop(direct)
-	t.Drop(shifted)
+	t.Drop(direct, shifted)
 	return y
 }
 

@@ -96,9 +96,7 @@ func (inductor) norm(t *Tape, n *norm, x T, w, b Weight, width int64) T {
 		o.act(act{verb: actAddInPlace, bytes: x.bytes(), label: LabelInputGradient}).send(0, 0)
 	}
 	y = o.out(y, 0)
-	t.Drop(kept)
-	t.Drop(statistic)
-	t.Drop(mean)
+	t.Drop(kept, statistic, mean)
 	return y
 }
 

@@ -26,8 +26,8 @@ func (t *Tape) Inner(f func() (loss T, held []T)) {
 	t.releaseUnreached(base)
 	t.enter(-1)
 	t.Drop(root)
-	t.dropAll(held...)
-	t.dropAll(t.graphHolds[holds:]...)
+	t.Drop(held...)
+	t.Drop(t.graphHolds[holds:]...)
 	t.endGraph(kept)
 	t.graphs--
 	t.nodes, t.acts, t.layers, t.graphHolds = t.nodes[:base], t.acts[:acts], t.layers[:layers], t.graphHolds[:holds]
@@ -76,9 +76,7 @@ func (t *Tape) MeanOfTokens(x T, width int64) T {
 	t.Drop(counted)
 	mean := t.fresh(rows, d, LabelElementwise)
 	mean = t.op(sum).save(count).alloc(0, sum.bytes(), LabelInputGradient).send(0, 0).out(mean, 0)
-	t.Drop(sum)
-	t.Drop(count)
-	t.Drop(wide)
+	t.Drop(sum, count, wide)
 	return mean
 }
 
@@ -96,8 +94,7 @@ func (t *Tape) OneToken(x T, width int64, last bool) T {
 	}
 	y := t.fresh(t.Shape.Batch*width, x.dtype, LabelElementwise)
 	y = t.op(from).save(from, places).alloc(0, from.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
-	t.Drop(from)
-	t.Drop(places)
+	t.Drop(from, places)
 	return y
 }
 
@@ -117,8 +114,7 @@ func (t *Tape) BiasedAttention(q, k, v, bias, mask T, h Heads, dropout float64) 
 	n := t.Shape.Tokens
 	qc, kc := t.foldHeads(q, h), t.foldHeads(k, h)
 	products := t.BMM(qc, kc, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
-	t.Drop(qc)
-	t.Drop(kc)
+	t.Drop(qc, kc)
 	scores := t.MulScalar(products, LabelAttentionScores)
 	t.Drop(products)
 	scores = t.AddInPlace(scores, bias)
@@ -130,8 +126,7 @@ func (t *Tape) BiasedAttention(q, k, v, bias, mask T, h Heads, dropout float64) 
 	ph := t.autocastTo(probabilities, t.Recipe.Compute, LabelAttentionProbabilities)
 	vc := t.foldHeads(v, h)
 	product := t.BMM(ph, vc, q.numel, LabelAttentionOutput)
-	t.Drop(vc)
-	t.Drop(ph)
+	t.Drop(vc, ph)
 	return t.unfoldHeads(product, h), []T{masked, probabilities}
 }
 

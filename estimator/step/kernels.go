@@ -75,8 +75,7 @@ func (t *Tape) fusedLayerNorm(x T, w, b Weight) T {
 		}
 	}
 	y = o.out(y, 0)
-	t.Drop(mean)
-	t.Drop(rstd)
+	t.Drop(mean, rstd)
 	return y
 }
 
@@ -143,8 +142,7 @@ func (t *Tape) FusedAdapter(x T, base Weight, q Quantisation, down, up Weight, d
 	xc := t.castInside(x, d)
 	y := t.fresh(rows*out, d, LabelLinear)
 	t.workspace()
-	t.Drop(xc)
-	t.Drop(w)
+	t.Drop(xc, w)
 	input := t.Hold(x)
 	if dropout > 0 {
 		t.Drop(input)
@@ -157,9 +155,7 @@ func (t *Tape) FusedAdapter(x T, base Weight, q Quantisation, down, up Weight, d
 	low := t.fresh(rows*rank, d, LabelAdapter)
 	upCopy := t.fresh(b.numel, d, LabelWeightCopy)
 	delta := t.fresh(rows*out, d, LabelAdapter)
-	for _, temporary := range [...]T{downCopy, xc, low, upCopy, delta} {
-		t.Drop(temporary)
-	}
+	t.Drop(downCopy, xc, low, upCopy, delta)
 	size := d.Size()
 	o := t.op(x, a, b).save(x, input)
 	o.alloc(3, rows*rank*size, LabelAdapter).alloc(1, a.bytes(), LabelGradient).free(3).

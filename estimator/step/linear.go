@@ -138,8 +138,7 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 		}
 	}
 	y = t.exec.recordProduct(t, product{input, weight, bias, rows, in, out, hasBias, folds}, y)
-	t.Drop(input)
-	t.Drop(weight)
+	t.Drop(input, weight)
 	if hasBias {
 		t.Drop(bias)
 	}

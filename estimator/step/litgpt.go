@@ -34,8 +34,7 @@ func (t *Tape) ConvolvedParts(x T, w Weight, rows []int64) T {
 	}
 	y = o.out(y, 0)
 	for i := range parts {
-		t.Drop(parts[i])
-		t.Drop(chunks[i])
+		t.Drop(parts[i], chunks[i])
 	}
 	return y
 }
@@ -102,10 +101,7 @@ func (t *Tape) ProductRMSNorm(x T, w Weight) T {
 	scaled := t.Mul(normed, w32, false, LabelNormOutput)
 	t.Drop(w32)
 	y := t.Cast(scaled, x.dtype, LabelNormOutput)
-	t.Drop(scaled)
-	t.Drop(x32)
-	t.Drop(mean)
-	t.Drop(normed)
+	t.Drop(scaled, x32, mean, normed)
 	return y
 }
 
@@ -122,13 +118,9 @@ func (t *Tape) TurnedInFloat(x, cos, sin T) T {
 	direct := t.mulBroadcast(x, cos)
 	shifted := t.mulBroadcast(rotated, sin)
 	sum := t.Add(direct, shifted, LabelRotary)
-	t.Drop(direct)
-	t.Drop(shifted)
+	t.Drop(direct, shifted)
 	y := t.Cast(sum, x.dtype, LabelRotary)
-	t.Drop(first)
-	t.Drop(second)
-	t.Drop(rotated)
-	t.Drop(sum)
+	t.Drop(first, second, rotated, sum)
 	return y
 }
 

@@ -122,11 +122,9 @@ func (t *Tape) SplitLoss(logits, labels T) T {
 	}
 	mean := t.meanOfLosses(losses, n)
 	for i := len(losses) - 1; i >= 0; i-- {
-		t.Drop(parts[i])
-		t.Drop(losses[i])
+		t.Drop(parts[i], losses[i])
 	}
-	t.Drop(target)
-	t.Drop(shifted)
+	t.Drop(target, shifted)
 	return mean
 }
 
@@ -140,8 +138,7 @@ func (t *Tape) withoutLastToken(x T, batch, tokens int64) T {
 	}
 	y := t.wide(cut.numel, cut.dtype, LabelLogitsFloat)
 	y = t.op(cut).pass(0, 0).out(y, 0)
-	t.Drop(cut)
-	t.Drop(x)
+	t.Drop(cut, x)
 	return y
 }
 
@@ -152,8 +149,7 @@ func (t *Tape) unreducedLoss(logits, targets T) T {
 	loss := t.fresh(targets.numel, logits.dtype, LabelLoss)
 	weight := t.fresh(1, logits.dtype, LabelLoss)
 	loss = t.wideGradient(t.op(logp).save(logp, targets, weight), logp).out(loss, 0)
-	t.Drop(weight)
-	t.Drop(logp)
+	t.Drop(weight, logp)
 	return loss
 }
 
@@ -177,8 +173,6 @@ func (t *Tape) meanOfLosses(losses []T, n int64) T {
 	t.Drop(one)
 	mean := t.fresh(1, F32, LabelLoss)
 	mean = t.op(sum).save(divisor).alloc(0, 4, LabelLoss).send(0, 0).out(mean, 0)
-	t.Drop(sum)
-	t.Drop(divisor)
-	t.Drop(count)
+	t.Drop(sum, divisor, count)
 	return mean
 }

@@ -37,9 +37,7 @@ func (eager) crossEntropy(t *Tape, logits, targets T) T {
 	loss := t.fresh(1, input.dtype, LabelLoss)
 	weight := t.fresh(1, input.dtype, LabelLoss)
 	loss = t.wideGradient(t.op(input).save(input, targets, weight), input).out(loss, 0)
-	t.Drop(weight)
-	t.Drop(input)
-	t.Drop(logp)
+	t.Drop(weight, input, logp)
 	return loss
 }
 
@@ -90,9 +88,7 @@ func (t *Tape) CausalLMLoss(logits, labels T) T {
 		wide = t.withoutLast(wide)
 	}
 	loss := t.CrossEntropy(wide, shifted)
-	t.Drop(wide)
-	t.Drop(padded)
-	t.Drop(shifted)
+	t.Drop(wide, padded, shifted)
 	return loss
 }
 
@@ -163,16 +159,13 @@ func (t *Tape) AttendedLoss(logits, labels T) T {
 	cut := t.Slice(logits, logits.numel/t.Shape.Tokens*(t.Shape.Tokens-1))
 	mask := t.fresh(n, Bool, LabelInput)
 	chosen := t.maskedRows(cut, mask, n)
-	t.Drop(cut)
-	t.Drop(mask)
+	t.Drop(cut, mask)
 	mask = t.fresh(n, Bool, LabelInput)
 	indices := t.indicesOf(n, n, 2, false)
 	targets := t.fresh(n, I64, LabelInput)
-	t.Drop(indices)
-	t.Drop(mask)
+	t.Drop(indices, mask)
 	loss := t.CrossEntropy(chosen, targets)
-	t.Drop(chosen)
-	t.Drop(targets)
+	t.Drop(chosen, targets)
 	return loss
 }
 

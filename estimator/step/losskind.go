@@ -83,8 +83,7 @@ func (t *Tape) chunkedLoss(logits, targets T) T {
 		label := t.Hold(targets)
 		label.numel = min(rows, n-first)
 		loss := t.chunkLoss(part, label)
-		t.Drop(part)
-		t.Drop(label)
+		t.Drop(part, label)
 		if first == 0 {
 			total = t.AddScalar(loss, LabelLoss)
 		} else {
@@ -107,8 +106,7 @@ func (t *Tape) chunkLoss(part, label T) T {
 	}
 	wide := t.FloatLogits(logits)
 	loss := t.crossEntropy(wide, label)
-	t.Drop(wide)
-	t.Drop(logits)
+	t.Drop(wide, logits)
 	return loss
 }
 
@@ -130,8 +128,7 @@ func (t *Tape) fusedLoss(logits, targets T) T {
 		sum = F32 // torch.sum is in autocast's float32 list
 	}
 	loss := t.reduced(1, sum, OverAll, n, 1)
-	t.Drop(mask)
-	t.Drop(rows)
+	t.Drop(mask, rows)
 	return t.equalsOne(t.op(logits).save(logits)).sendSaved(0, 0).out(loss, 0)
 }
 
@@ -141,8 +138,7 @@ func (t *Tape) countTargets(n int64) T {
 	count := t.fresh(1, I64, LabelLoss)
 	cast := t.fresh(n, I64, LabelLoss)
 	t.scratchOf(OverAll, n, 1, I64)
-	t.Drop(cast)
-	t.Drop(count)
+	t.Drop(cast, count)
 	return mask
 }
 
@@ -198,16 +194,13 @@ func (t *Tape) fusedLinearLoss(x T, w, b Weight, targets T) T {
 	}
 	t.noGrad = old
 	loss := t.reduced(1, F32, OverAll, n, 1)
-	t.Drop(mask)
-	t.Drop(losses)
-	t.Drop(before)
+	t.Drop(mask, losses, before)
 	o = t.equalsOne(o.save(inputGrad, weightGrad)).sendSaved(0, 0)
 	if o.needs(1) {
 		o.sendSaved(1, 1)
 	}
 	loss = o.out(loss, 0)
-	t.Drop(inputGrad)
-	t.Drop(weightGrad)
+	t.Drop(inputGrad, weightGrad)
 	return loss
 }
 
@@ -240,13 +233,10 @@ func (t *Tape) fusedLinearChunk(d DType, p T, w Weight, rows int64, before T, ne
 	input := cast(rows*w.Cols, inputCast, LabelCast)
 	logits := t.wide(rows*w.Rows, compute, LabelLogits)
 	t.workspace()
-	t.Drop(input)
-	t.Drop(transposed)
-	t.Drop(before)
+	t.Drop(input, transposed, before)
 	weight := t.weight(w)
 	product := t.fresh(rows*w.Cols, compute, LabelInputGradient)
-	t.Drop(weight)
-	t.Drop(product)
+	t.Drop(weight, product)
 	if !needsWeight {
 		return logits
 	}

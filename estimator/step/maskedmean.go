@@ -11,7 +11,6 @@ func (t *Tape) MaskedMean(x, mask T, width int64) T {
 	count := t.fresh(t.Shape.Batch, I64, LabelElementwise)
 	y := t.fresh(rows, x.dtype, LabelElementwise)
 	y = t.op(sum).save(count).alloc(0, sum.bytes(), LabelInputGradient).send(0, 0).out(y, 0)
-	t.Drop(sum)
-	t.Drop(count)
+	t.Drop(sum, count)
 	return y
 }

@@ -22,8 +22,7 @@ func (t *Tape) indicesOf(places, chosen, dims int64, expanded bool) T {
 	t.Drop(t.fresh(t.countScratch(places), Bool, LabelReduction))
 	indices := t.fresh(chosen*dims, I64, LabelInput)
 	t.Drop(t.fresh(t.selectScratch(places), Bool, LabelReduction))
-	t.Drop(count)
-	t.Drop(mask)
+	t.Drop(count, mask)
 	return indices
 }
 
@@ -36,8 +35,7 @@ func (t *Tape) MaskedScatter(x, tokens, source T, dims int64) T {
 	before := t.fresh(x.numel, I64, LabelInput)
 	mask := t.fresh(x.numel, Bool, LabelInput)
 	t.Drop(t.fresh(t.maskScanScratch(x.numel), Bool, LabelReduction))
-	t.Drop(mask)
-	t.Drop(before)
+	t.Drop(mask, before)
 	o := t.op(x, source).save(tokens)
 	const ofX, laidOut, count, indices, ofSource = 0, 1, 2, 3, 4
 	if o.needs(0) {
@@ -168,8 +166,7 @@ func (t *Tape) MergeRows(x, zeros, mask, features T, rows, places int64) T {
 	o := t.op(features).save(blocks, local).alloc(0, features.bytes(), LabelInputGradient).scatterScratch(rows, rows,
 		dims)
 	picked = o.send(0, 0).out(picked, 0)
-	t.Drop(blocks)
-	t.Drop(local)
+	t.Drop(blocks, local)
 	t.Drop(t.indicesOf(places, rows, dims, false))
 	t.Drop(picked)
 	const count, indices, ofRows = 0, 1, 2

@@ -72,7 +72,7 @@ func (t *Tape) Record(net Network) *Program {
 		t.fetch(first, len(batch))
 	}
 	if !t.Recipe.KeepsBatch {
-		t.dropAll(batch...)
+		t.Drop(batch...)
 	}
 	t.cut()
 
@@ -110,7 +110,7 @@ func (t *Tape) Record(net Network) *Program {
 	t.endLeaves()
 	t.keepUntilUpdate()
 	if t.Recipe.KeepsBatch {
-		t.dropAll(batch...)
+		t.Drop(batch...)
 	}
 	if !t.Recipe.NextBatchEarly {
 		t.fetch(first, len(batch))
@@ -133,13 +133,13 @@ func (t *Tape) forward(net Network, batch []T) (loss T, outputs []T) {
 	inputs := t.hooks.BeforeForward(batch)
 	if o := t.Recipe.Objective; o != nil {
 		loss = o.Forward(t, net, inputs)
-		t.dropAll(inputs...)
+		t.Drop(inputs...)
 		return loss, nil
 	}
 	t.EnterAutocast()
 	loss, outputs = net.Forward(t, inputs)
 	loss = t.hooks.AfterForward(loss, outputs)
-	t.dropAll(inputs...)
+	t.Drop(inputs...)
 	for _, x := range outputs {
 		t.realize(x)
 	}
@@ -162,7 +162,7 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	t.EnterAutocast()
 	loss, outputs := net.Forward(t, inputs)
 	loss = t.hooks.AfterForward(loss, outputs)
-	t.dropAll(inputs...)
+	t.Drop(inputs...)
 	t.ExitAutocast()
 	if t.Recipe.HoldFloat32 {
 		loss = t.floatOutputs(loss, outputs)

@@ -10,8 +10,7 @@ func (t *Tape) MaskedFill(x, mask T) T {
 func (t *Tape) HeadsProduct(q, k T, h Heads, numel int64, l Label) T {
 	x, y := t.matrices(q, h), t.matrices(k, h)
 	product := t.BMM(x, y, numel, l)
-	t.Drop(x)
-	t.Drop(y)
+	t.Drop(x, y)
 	return product
 }
 

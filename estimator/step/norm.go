@@ -74,9 +74,7 @@ func (t *Tape) layerNormOf(x T, w, b Weight, width int64, rows rowLayout) T {
 	weight := t.autocastTo(t.Parameter(w), F32, LabelWeightCopy)
 	input := t.autocastTo(x, F32, LabelCast)
 	y := t.normRows([3]T{input, weight, bias}, b.Exists(), width, rows)
-	for _, x := range [...]T{input, weight, bias} {
-		t.Drop(x)
-	}
+	t.Drop(input, weight, bias)
 	return y
 }
 
@@ -119,8 +117,7 @@ func (t *Tape) normRows(ins [3]T, biased bool, width int64, lie rowLayout) T {
 		o.free(copied)
 	}
 	y = o.out(y, 0)
-	t.Drop(mean)
-	t.Drop(rstd)
+	t.Drop(mean, rstd)
 	return y
 }
 
@@ -146,9 +143,7 @@ func (t *Tape) layerNormFromOne(x T, w, b Weight, width int64) T {
 		gain = NoTensor
 	}
 	y := t.normRows([3]T{input, weight, bias}, true, width, rowsDense)
-	for _, local := range [...]T{input, weight, bias, gain} {
-		t.Drop(local)
-	}
+	t.Drop(input, weight, bias, gain)
 	return y
 }
 
@@ -191,13 +186,10 @@ func (t *Tape) rmsNorm(x T, w, _ Weight, width int64) T {
 	rstd := t.Rsqrt(eps, LabelNormStatistics)
 	t.Drop(eps)
 	normalised := t.Mul(x32, rstd, true, LabelNormScaled)
-	t.Drop(rstd)
-	t.Drop(x32)
+	t.Drop(rstd, x32)
 	back := t.Cast(normalised, x.dtype, LabelNormScaled)
 	y := t.Mul(t.Parameter(w), back, false, LabelNormOutput)
-	t.Drop(back)
-	t.Drop(normalised)
-	t.Drop(variance)
+	t.Drop(back, normalised, variance)
 	return y
 }
 
@@ -219,13 +211,10 @@ func (t *Tape) wideRMSNorm(x T, w, _ Weight, width int64) T {
 	rstd := t.Rsqrt(eps, LabelNormStatistics)
 	t.Drop(eps)
 	normalised := t.Mul(x32, rstd, true, LabelNormScaled)
-	t.Drop(rstd)
-	t.Drop(x32)
+	t.Drop(rstd, x32)
 	scaled := t.Mul(t.Parameter(w), normalised, false, LabelNormOutput)
 	y := t.Cast(scaled, x.dtype, LabelNormOutput)
-	t.Drop(scaled)
-	t.Drop(normalised)
-	t.Drop(variance)
+	t.Drop(scaled, normalised, variance)
 	return y
 }
 
@@ -242,9 +231,7 @@ func (t *Tape) plainLayerNorm(x T, _, _ Weight, width int64) T {
 	mean := t.fresh(rows, F32, LabelNormStatistics)
 	rstd := t.fresh(rows, F32, LabelNormStatistics)
 	normed = t.op(x32).save(x32, mean, rstd).alloc(0, x32.bytes(), LabelInputGradient).send(0, 0).out(normed, 0)
-	t.Drop(mean)
-	t.Drop(rstd)
-	t.Drop(x32)
+	t.Drop(mean, rstd, x32)
 	y := t.Cast(normed, x.dtype, LabelNormOutput)
 	t.Drop(normed)
 	return y
@@ -269,17 +256,12 @@ func (t *Tape) cohereLayerNorm(x T, w, _ Weight, width int64) T {
 	rstd := t.Rsqrt(eps, LabelNormStatistics)
 	t.Drop(eps)
 	normalised := t.Mul(centred, rstd, true, LabelNormScaled)
-	t.Drop(centred)
-	t.Drop(rstd)
-	t.Drop(x32)
+	t.Drop(centred, rstd, x32)
 	w32 := t.Float(t.Parameter(w), LabelCast)
 	scaled := t.Mul(w32, normalised, false, LabelNormOutput)
-	t.Drop(w32)
-	t.Drop(normalised)
+	t.Drop(w32, normalised)
 	y := t.Cast(scaled, x.dtype, LabelNormOutput)
-	t.Drop(scaled)
-	t.Drop(mean)
-	t.Drop(variance)
+	t.Drop(scaled, mean, variance)
 	return y
 }
 

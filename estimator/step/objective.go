@@ -140,7 +140,7 @@ func (t *Tape) As(kind PassKind, f func()) {
 // DropOutput says that the output goes out of scope; the loss, which is a variable of its own, stays.
 func (t *Tape) DropOutput(o Output) {
 	t.Drop(o.Logits)
-	t.dropAll(o.rest...)
+	t.Drop(o.rest...)
 }
 
 // capture keeps the residual stream before a layer for those who asked for all hidden states.
@@ -159,8 +159,8 @@ func (t *Tape) floatAll(loss T, outputs, hidden []T) (T, []T) {
 	}
 	loss = t.floatOutputs(loss, outputs)
 	wide := t.floatHidden(hidden)
-	t.dropAll(former...)
-	t.dropAll(hidden...)
+	t.Drop(former...)
+	t.Drop(hidden...)
 	return loss, wide
 }
 

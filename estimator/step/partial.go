@@ -69,8 +69,6 @@ func (t *Tape) headsNorm(x T, w, b Weight, width int64) T {
 	o.tallNorm(3, rows, width, input.dtype)
 	o.free(3)
 	y = o.out(y, 0)
-	t.Drop(mean)
-	t.Drop(rstd)
-	t.Drop(input)
+	t.Drop(mean, rstd, input)
 	return y
 }

@@ -66,8 +66,7 @@ func (t *Tape) PlacesLinear(x T, w, b Weight, l Label) T {
 		dense = t.Contiguous(input)
 	}
 	y := t.AddInPlace(t.product(dense, weight, NoTensor, false, true, w.Cols, w.Rows, l), bias)
-	t.Drop(input)
-	t.Drop(bias)
+	t.Drop(input, bias)
 	return y
 }
 

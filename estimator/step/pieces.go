@@ -39,8 +39,7 @@ func (t *Tape) VolumeConvolution(x T, w Weight) T {
 		o.alloc(buffer, columns, LabelElementwise).workspace().free(buffer)
 	}
 	y = o.send(gradient, 1).out(y, 0)
-	t.Drop(input)
-	t.Drop(weight)
+	t.Drop(input, weight)
 	return y
 }
 

@@ -203,9 +203,7 @@ func (t *Tape) LinearPacked(x T, w, b Weight, nested bool) T {
 	}
 	y = o.alloc(0, input.bytes(), LabelInputGradient).workspace().free(2).send(0, 0).out(y, 0)
 	out := t.Cast(y, x.dtype, LabelLinear)
-	t.Drop(y)
-	t.Drop(bias)
-	t.Drop(input)
+	t.Drop(y, bias, input)
 	return out
 }
 
@@ -223,16 +221,11 @@ func (t *Tape) Linear8bit(x T, w Weight) T {
 	t.Drop(absolute)
 	t.anyElement(x.numel)
 	zero := t.fresh(1, Bool, LabelQuantised)
-	t.Drop(half)
-	t.Drop(outliers)
-	t.Drop(zero)
+	t.Drop(half, outliers, zero)
 	product := t.fresh(rows*w.Rows, F32, LabelQuantised)
 	y := t.fresh(rows*w.Rows, F16, LabelLinear)
 	out := t.Cast(y, x.dtype, LabelLinear)
-	t.Drop(y)
-	t.Drop(product)
-	t.Drop(quantised)
-	t.Drop(scale)
+	t.Drop(y, product, quantised, scale)
 	o := t.op(x).keep(x)
 	o.alloc(1, w.Rows*w.Cols*x.dtype.Size(), LabelDequantised).scratch(4*w.Rows, LabelDequantised).
 		alloc(0, x.bytes(), LabelInputGradient).workspace().free(1).sendView(0, 0)
@@ -249,8 +242,7 @@ func (t *Tape) anyElement(n int64) {
 		blocks := t.fresh(max(min(target, CeilDiv(values, minValues)), CeilDiv(values, maxValues)), Bool,
 			LabelReduction)
 		semaphore := t.fresh(1, F32, LabelReduction)
-		t.Drop(blocks)
-		t.Drop(semaphore)
+		t.Drop(blocks, semaphore)
 	}
 	t.Drop(y)
 }

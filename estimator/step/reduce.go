@@ -94,8 +94,7 @@ func (t *Tape) SumScratch(n int64) {
 	whole := t.fresh(n, I64, LabelReduction)
 	if scratch, semaphores := t.Recipe.Reduction(OverAll, n, 1); scratch > 0 {
 		parts, locks := t.fresh(scratch/4, I64, LabelReduction), t.fresh(semaphores/4, F32, LabelReduction)
-		t.Drop(locks)
-		t.Drop(parts)
+		t.Drop(locks, parts)
 	}
 	t.Drop(whole)
 }

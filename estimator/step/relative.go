@@ -46,9 +46,7 @@ func (eager) positionBias(t *Tape, queries, keys int64, bothDirections bool, w W
 	relative := t.fresh(queries*keys, I64, LabelPositions)
 	buckets := t.buckets(queries*keys, bothDirections)
 	values := t.biasOf(buckets, w)
-	for _, x := range [...]T{context, memory, relative, buckets} {
-		t.Drop(x)
-	}
+	t.Drop(context, memory, relative, buckets)
 	return values
 }
 
@@ -78,9 +76,7 @@ func (t *Tape) buckets(n int64, bothDirections bool) T {
 	if !bothDirections {
 		buckets = in(I64)
 	}
-	for _, x := range [...]T{chosen, distance, small, large} {
-		t.Drop(x)
-	}
+	t.Drop(chosen, distance, small, large)
 	return buckets
 }
 
@@ -98,8 +94,7 @@ func (t *Tape) largeBuckets(n int64) T {
 	t.Drop(whole)
 	limit := t.fresh(n, I64, LabelPositions)
 	y := t.fresh(n, I64, LabelPositions)
-	t.Drop(limit)
-	t.Drop(shifted)
+	t.Drop(limit, shifted)
 	return y
 }
 

@@ -36,9 +36,7 @@ func (t *Tape) RingAttention(q, k, v T, h Heads, ring Ring) T {
 		b.run()
 	}
 	y = o.out(y, 0)
-	t.Drop(lse)
-	t.Drop(seed)
-	t.Drop(state)
+	t.Drop(lse, seed, state)
 	return y
 }
 
@@ -81,8 +79,7 @@ func (f *ringForward) run(q T) (y, lse, state, seed T) {
 			}
 		}
 		if i > 0 {
-			t.Drop(keys)
-			t.Drop(values)
+			t.Drop(keys, values)
 			keys, values = gone, gone
 			if f.ring.Passes {
 				t.Drop(using)
@@ -90,10 +87,7 @@ func (f *ringForward) run(q T) (y, lse, state, seed T) {
 			}
 		}
 		out, stats, newState, newSeed := f.block(q, i)
-		t.Drop(last)
-		t.Drop(lastLSE)
-		t.Drop(seed)
-		t.Drop(state)
+		t.Drop(last, lastLSE, seed, state)
 		last, lastLSE, state, seed = out, t.Hold(stats), newState, newSeed
 		f.merge(out, stats, i)
 	}
@@ -103,9 +97,7 @@ func (f *ringForward) run(q T) (y, lse, state, seed T) {
 	if !f.ring.Passes {
 		using = coming
 	}
-	t.Drop(using)
-	t.Drop(last)
-	t.Drop(lastLSE)
+	t.Drop(using, last, lastLSE)
 	return y.Detached(), f.lse, state, seed
 }
 
@@ -149,8 +141,7 @@ func (f *ringForward) merge(block, stats T, i int64) {
 	t.Drop(difference)
 	change := fresh(n)
 	weighed := fresh(n)
-	t.Drop(weight)
-	t.Drop(change)
+	t.Drop(weight, change)
 	merged := fresh(n)
 	merged.layout = f.out.layout
 	t.Drop(weighed)
@@ -160,10 +151,7 @@ func (f *ringForward) merge(block, stats T, i int64) {
 	mergedLSE := fresh(rows)
 	t.Drop(log)
 	if !f.ring.lowerHalf(i) {
-		t.Drop(f.lse)
-		t.Drop(f.out)
-		t.Drop(stats)
-		t.Drop(out)
+		t.Drop(f.lse, f.out, stats, out)
 		f.out, f.lse = merged, mergedLSE
 		return
 	}
@@ -171,11 +159,7 @@ func (f *ringForward) merge(block, stats T, i int64) {
 	t.Drop(f.lse)
 	whole := fresh(f.out.numel)
 	whole.layout = headsFirst
-	t.Drop(f.out)
-	t.Drop(mergedLSE)
-	t.Drop(merged)
-	t.Drop(stats)
-	t.Drop(out)
+	t.Drop(f.out, mergedLSE, merged, stats, out)
 	f.out, f.lse = whole, all
 }
 

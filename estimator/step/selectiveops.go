@@ -55,6 +55,6 @@ func (t *Tape) takeBack() T {
 
 // dropSelected lets go of what layer c has kept and not taken back: it stops before its last operations.
 func (t *Tape) dropSelected(c *checkpointed) {
-	t.dropAll(c.selected.kept...)
+	t.Drop(c.selected.kept...)
 	c.selected.kept = nil
 }

@@ -52,9 +52,7 @@ func (t *Tape) CausalConvolution(x T, w, b Weight, kernel int64) T {
 		}
 	}
 	y = o.out(y, 0)
-	for _, gone := range [...]T{input, weight, bias, wide} {
-		t.Drop(gone)
-	}
+	t.Drop(input, weight, bias, wide)
 	cut := t.Slice(y, x.numel)
 	t.Drop(y)
 	return cut

@@ -8,16 +8,12 @@ func (t *Tape) RotaryHalves(x, cos, sin T) T {
 	first, second := t.SplitHalves(x)
 	a, b := t.mulBroadcast(first, cos), t.mulBroadcast(second, sin)
 	left := t.Subtract(a, b, LabelRotary)
-	t.Drop(a)
-	t.Drop(b)
+	t.Drop(a, b)
 	a, b = t.mulBroadcast(second, cos), t.mulBroadcast(first, sin)
 	right := t.Add(a, b, LabelRotary)
-	t.Drop(a)
-	t.Drop(b)
+	t.Drop(a, b)
 	y := t.JoinHeads(left, right)
-	for _, local := range [...]T{left, right, first, second} {
-		t.Drop(local)
-	}
+	t.Drop(left, right, first, second)
 	return y
 }
 
@@ -47,9 +43,7 @@ func (t *Tape) SinkAttention(a EagerAttention, sinks Weight, q, k, v T) (y, prob
 	kc, qc := t.autocastTo(k, t.Recipe.Compute, LabelCast), t.autocastTo(q, t.Recipe.Compute, LabelCast)
 	queries, keys := t.matrices(qc, h), t.matrices(kc, h)
 	scores := t.BMM(queries, keys, t.Shape.Batch*h.Query*n*n, LabelAttentionScores)
-	for _, x := range [...]T{qc, kc, queries, keys} {
-		t.Drop(x)
-	}
+	t.Drop(qc, kc, queries, keys)
 	scaled := t.MulScalar(scores, LabelAttentionScores)
 	t.Drop(scores)
 	masked := t.Add(scaled, *a.Mask, LabelAttentionScores)
@@ -57,8 +51,7 @@ func (t *Tape) SinkAttention(a EagerAttention, sinks Weight, q, k, v T) (y, prob
 	combined := t.withSinks(masked, sinks)
 	highest := t.highest(combined, n+1)
 	shifted := t.Subtract(combined, highest, LabelAttentionScores)
-	t.Drop(combined)
-	t.Drop(highest)
+	t.Drop(combined, highest)
 	p := t.Softmax(shifted, LabelAttentionProbabilities)
 	kept := t.SliceRows(p, masked.numel)
 	dropped := t.Dropout(kept, a.Dropout)
@@ -72,17 +65,13 @@ func (t *Tape) SinkAttention(a EagerAttention, sinks Weight, q, k, v T) (y, prob
 	pc := t.autocastTo(dropped, t.Recipe.Compute, LabelAttentionProbabilities)
 	values := t.matrices(vc, h)
 	y = t.heads(t.BMM(pc, values, v.numel, LabelAttentionOutput), h)
-	for _, x := range [...]T{vc, pc, values} {
-		t.Drop(x)
-	}
+	t.Drop(vc, pc, values)
 	if h.Query > 1 {
 		product := y
 		y = t.Contiguous(product)
 		t.Drop(product)
 	}
-	for _, x := range [...]T{shifted, p, kept} {
-		t.Drop(x)
-	}
+	t.Drop(shifted, p, kept)
 	return y, dropped
 }
 
@@ -128,8 +117,7 @@ func (t *Tape) ExpertProduct(x T, w Weight, count int64) T {
 	matrix := t.autocastTo(one, t.Recipe.Compute, LabelWeightCopy)
 	input := t.autocastTo(x, t.Recipe.Compute, LabelCast)
 	y := t.BMM(input, matrix, input.numel/(w.Rows/count)*w.Cols, LabelLinear)
-	t.Drop(matrix)
-	t.Drop(input)
+	t.Drop(matrix, input)
 	return y
 }
 

@@ -4,7 +4,6 @@ package step
 func (t *Tape) SplitColumns(x T) (first, second T) {
 	a, b := t.SplitHalves(x)
 	first, second = t.Contiguous(a), t.Contiguous(b)
-	t.Drop(a)
-	t.Drop(b)
+	t.Drop(a, b)
 	return first, second
 }

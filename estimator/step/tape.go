@@ -335,8 +335,12 @@ func (t *Tape) Release(s int32) {
 	}
 }
 
-// Drop says that the program's variable for x goes out of scope or is reassigned.
-func (t *Tape) Drop(x T) { t.Release(x.storage) }
+// Drop says that the program's variables for xs go out of scope or are reassigned, in this order.
+func (t *Tape) Drop(xs ...T) {
+	for i := range xs {
+		t.Release(xs[i].storage)
+	}
+}
 
 // Hold adds a variable that refers to x.
 func (t *Tape) Hold(x T) T { t.retain(x.storage); return x }

@@ -58,9 +58,7 @@ func (t *Tape) PermuteRows(x T, d, counts, experts int64) (y, rows, sizes T) {
 		alloc(converted, n*I64.Size(), LabelRouting).scatterPlaces(n, 1).free(converted).
 		scatterSorted(n, below.numel/d)
 	y = o.send(0, 0).out(y, 0)
-	t.Drop(below)
-	t.Drop(x)
-	t.Drop(ends)
+	t.Drop(below, x, ends)
 	return y, rows, sizes
 }
 
@@ -93,9 +91,7 @@ func (t *Tape) permutation(rows, counts, experts int64) (sizes, indices, ends T)
 	indices = t.Counts(rows)
 	indices.numel = rows
 	ends = t.Counts(experts)
-	for _, x := range [...]T{starts, total, sums, offsets} {
-		t.Drop(x)
-	}
+	t.Drop(starts, total, sums, offsets)
 	return sizes, indices, ends
 }
 

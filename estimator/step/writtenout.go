@@ -46,9 +46,7 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout flo
 	ks.layout = kr.layout
 	qc, kc := t.matrices(qs, h), t.matrices(ks, h)
 	scores := t.BMM(qc, kc, t.Shape.Batch*h.Query*queries*keys, LabelAttentionScores)
-	t.Drop(qc)
-	t.Drop(kc)
-	t.Drop(ks)
+	t.Drop(qc, kc, ks)
 	// elsewhere it is added in place, but not where something looks at every operation
 	if mask != nil && bias.RequiresGrad() {
 		scores = t.AddInPlace(scores, bias)
@@ -66,9 +64,7 @@ func (t *Tape) mathAttention(half, halfK, halfV T, h Heads, mask *T, dropout flo
 	product := t.heads(t.BMM(dropped, vc, q.numel/h.Dim*h.value(), LabelAttentionOutput), h)
 	t.Drop(vc)
 	y := t.Cast(product, half.dtype, LabelAttentionOutput)
-	for _, x := range [...]T{product, returned, dropped, kr, vr, qs, bias, q, k, v} {
-		t.Drop(x)
-	}
+	t.Drop(product, returned, dropped, kr, vr, qs, bias, q, k, v)
 	return y
 }
 

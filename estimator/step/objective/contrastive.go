@@ -155,10 +155,7 @@ func (o Contrastive) ranking(t *step.Tape, e []step.T, rows, width int64) step.T
 	mm.Send(1, 1, true, false)
 	mm.Send(0, 0, false, false)
 	similarity = similarity.Attached(mm.End(1))
-	t.Drop(a)
-	t.Drop(b)
-	t.Drop(queries)
-	t.Drop(docs)
+	t.Drop(a, b, queries, docs)
 	scaled := t.MulScalar(similarity, step.LabelLoss)
 	t.Drop(similarity)
 	scores := t.JoinPictures(scaled) // torch.cat of one matrix
@@ -195,8 +192,7 @@ func normalized(t *step.Tape, x step.T, rows int64) step.T {
 	r.Free(1)
 	r.Free(0)
 	r.Send(3, 0, false, false)
-	t.Drop(norm)
-	t.Drop(least)
+	t.Drop(norm, least)
 	return y.Attached(r.End(1))
 }
 
@@ -231,8 +227,7 @@ func (o Contrastive) matryoshka(t *step.Tape, embeddings, features []step.T) ste
 			continue
 		}
 		sum := addLoss(t, total, loss)
-		t.Drop(total)
-		t.Drop(loss)
+		t.Drop(total, loss)
 		total = sum
 	}
 	for _, x := range tokens {

@@ -69,8 +69,7 @@ func (o Diffusion) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 	case o.Preconditions:
 		scaled := t.MulScalar(prediction, step.LabelLoss)
 		moved := t.AddScalar(scaled, step.LabelLoss)
-		t.Drop(scaled)
-		t.Drop(prediction)
+		t.Drop(scaled, prediction)
 		prediction = moved
 		t.KeptByModel(prediction)
 	}
@@ -102,8 +101,7 @@ func (o Diffusion) latents(t *step.Tape, p Pipeline, pixels step.T) step.T {
 		n := p.Latents(t)
 		draw, spread := t.Input(n, o.VAE), t.Input(n, o.VAE)
 		sample = t.Input(n, o.VAE)
-		t.Drop(spread)
-		t.Drop(draw)
+		t.Drop(spread, draw)
 	} else { // the pictures in the autoencoder's type are a variable
 		given := t.Cast(pixels, o.VAE, step.LabelCast)
 		if !given.Shares(pixels) {
@@ -113,8 +111,7 @@ func (o Diffusion) latents(t *step.Tape, p Pipeline, pixels step.T) step.T {
 	}
 	moved := t.Input(sample.Numel(), o.VAE)
 	scaled := t.Input(sample.Numel(), o.VAE)
-	t.Drop(moved)
-	t.Drop(sample)
+	t.Drop(moved, sample)
 	latents := t.Cast(scaled, o.Weights, step.LabelCast)
 	t.Drop(scaled)
 	return o.variable(t, latents)
@@ -134,9 +131,7 @@ func sampled(t *step.Tape, p Pipeline, pixels step.T, d step.DType) step.T {
 	draw := like()
 	spread := like()
 	sample := like()
-	for _, x := range [...]step.T{spread, moments, logarithm, deviation, variance, draw} {
-		t.Drop(x)
-	}
+	t.Drop(spread, moments, logarithm, deviation, variance, draw)
 	return sample
 }
 
@@ -145,8 +140,7 @@ func (o Diffusion) flow(t *step.Tape, latents, noise step.T) step.T {
 	less := t.Input(latents.Numel(), latents.Dtype())
 	more := t.Input(noise.Numel(), noise.Dtype())
 	noisy := t.Input(latents.Numel(), latents.Dtype())
-	t.Drop(less)
-	t.Drop(more)
+	t.Drop(less, more)
 	return o.variable(t, noisy)
 }
 
@@ -155,13 +149,11 @@ func (o Diffusion) squares(t *step.Tape, prediction, target step.T) step.T {
 	weight := t.Input(1, step.F32)
 	given, wanted := t.Float(prediction, step.LabelCast), t.Float(target, step.LabelCast)
 	difference := t.Subtract(given, wanted, step.LabelLoss)
-	t.Drop(given)
-	t.Drop(wanted)
+	t.Drop(given, wanted)
 	squared := t.Pow(difference, step.LabelLoss)
 	t.Drop(difference)
 	weighted := t.Mul(weight, squared, true, step.LabelLoss)
-	t.Drop(squared)
-	t.Drop(weight)
+	t.Drop(squared, weight)
 	each := t.MeanRows(weighted, weighted.Numel()/t.Shape.Batch, step.LabelLoss)
 	t.Drop(weighted)
 	loss := t.MeanLoss(each)

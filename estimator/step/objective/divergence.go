@@ -75,8 +75,7 @@ func klDivergence(t *step.Tape, input, target step.T, trained ...step.T) step.T 
 	if ofTarget {
 		times.Send(1, 1, false, false)
 	}
-	t.Drop(difference)
-	t.Drop(chance)
+	t.Drop(difference, chance)
 	return y.Attached(times.End(1))
 }
 
@@ -99,8 +98,7 @@ func mixed(t *step.Tape, x, teacher step.T) step.T {
 	stack := t.Replay([]step.T{x}, nil)
 	stack.Pass(0, 0, true)
 	both = both.Attached(stack.End(1))
-	t.Drop(other)
-	t.Drop(shifted)
+	t.Drop(other, shifted)
 
 	most := wide(t, n, d, step.LabelLogProbabilities)
 	magnitude := wide(t, n, d, step.LabelLogProbabilities)
@@ -108,8 +106,7 @@ func mixed(t *step.Tape, x, teacher step.T) step.T {
 	t.Drop(magnitude)
 	powers := wide(t, 2*n, d, step.LabelLogProbabilities)
 	y := wide(t, n, d, step.LabelLogProbabilities)
-	t.Drop(powers)
-	t.Drop(most)
+	t.Drop(powers, most)
 	r := t.Replay([]step.T{both}, []step.T{both, y})
 	for register := range 3 { // grad * (self - result).exp()
 		r.AllocWide(register, 2*n*d.Size(), step.LabelLogitsGradient)

@@ -125,8 +125,7 @@ func (o DPO) concatenated(t *step.Tape, net step.Network, batch []step.T, p step
 		if o.NLL {
 			nll := chosenLoss(t, out.Logits, pairs, kept-1, width)
 			sum := addLoss(t, logps, nll)
-			t.Drop(logps)
-			t.Drop(nll)
+			t.Drop(logps, nll)
 			logps = sum
 		}
 		for range 2 { // the chosen, then the rejected

@@ -31,11 +31,9 @@ func labelled(p step.Pass, each int64) step.Pass {
 		t.Drop(places)
 		targets := t.Input(n, step.I64)
 		logps := fusedHead(t, chosen, w, targets, n)
-		t.Drop(chosen)
-		t.Drop(targets)
+		t.Drop(chosen, targets)
 		all := row(t, sequences*(tokens-1)).Attached(logps)
-		t.Drop(logps)
-		t.Drop(mask)
+		t.Drop(logps, mask)
 		return all
 	}
 	return p
@@ -138,7 +136,6 @@ func fusedHead(t *step.Tape, hidden step.T, w step.Weight, targets step.T, n int
 	if trained {
 		r.Send(sentWeight, 1, false, false)
 	}
-	t.Drop(logZ)
-	t.Drop(entropy)
+	t.Drop(logZ, entropy)
 	return y.Attached(r.End(1))
 }

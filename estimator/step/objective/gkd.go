@@ -83,8 +83,7 @@ func (o GKD) divergence(t *step.Tape, logits step.T, taught step.DType) step.T {
 		fromStudent := klDivergence(t, mixture, student, mixture, student)
 		a, b := mapped(t, fromTeacher), mapped(t, fromStudent)
 		jsd = added(t, a, b)
-		t.Drop(a)
-		t.Drop(b)
+		t.Drop(a, b)
 		variables = []step.T{mixture, fromTeacher, fromStudent}
 	}
 	mask := t.Input(tokens, step.Bool)

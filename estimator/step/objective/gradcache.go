@@ -116,8 +116,7 @@ func (o Contrastive) Backward(t *step.Tape, net step.Network) {
 			t.Shape = step.Shape{Batch: rows, Tokens: o.Tokens}
 			t.Inner(func() (step.T, []step.T) {
 				rep, tokens := o.embed(t, net, batch, c, rows, false)
-				t.Drop(tokens)
-				t.Drop(last)
+				t.Drop(tokens, last)
 				last = t.Hold(rep).Detached()
 				dot := row(t, 1)
 				r := t.Replay([]step.T{rep}, []step.T{rep})

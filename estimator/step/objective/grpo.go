@@ -71,8 +71,7 @@ func (o GRPO) logps(t *step.Tape, net step.Network, p step.Pass, entropies bool)
 				return step.NoTensor
 			})
 		}
-		t.Drop(labels)
-		t.Drop(scaled)
+		t.Drop(labels, scaled)
 		return logps
 	}
 	if p.WithoutGraph {

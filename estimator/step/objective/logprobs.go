@@ -36,8 +36,7 @@ func selectiveLogSoftmax(t *step.Tape, logits, labels step.T, sequences int64) s
 	}
 	stacked := join(t, sums, tokens)
 	logps := subtract(t, selected, stacked)
-	t.Drop(selected)
-	t.Drop(stacked)
+	t.Drop(selected, stacked)
 	return logps
 }
 
@@ -61,8 +60,7 @@ func logSumExp(t *step.Tape, part step.T, numel, tokens int64) step.T {
 	most := row(t, tokens)
 	shifted := wide(t, numel, step.F32, step.LabelLogProbabilities)
 	y := row(t, tokens)
-	t.Drop(shifted)
-	t.Drop(most)
+	t.Drop(shifted, most)
 	r := t.Replay([]step.T{part}, []step.T{part, y})
 	for register := range 3 { // grad * (self - result).exp()
 		r.AllocWide(register, numel*4, step.LabelLogitsGradient)

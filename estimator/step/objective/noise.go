@@ -146,15 +146,12 @@ func (o Noise) noise(t *step.Tape, latents step.T) (noise, noisy step.T) {
 	kept(t, t.Input(t.Shape.Batch, step.I64)) // timesteps
 	wide, wideNoise := t.Hold(latents), t.Hold(noise)
 	if o.Controls {
-		t.Drop(wide)
-		t.Drop(wideNoise)
+		t.Drop(wide, wideNoise)
 		wide, wideNoise = t.Float(latents, step.LabelCast), t.Float(noise, step.LabelCast)
 	}
 	less, more := t.Input(n, wide.Dtype()), t.Input(n, wide.Dtype())
 	sum := t.Input(n, wide.Dtype())
-	for _, x := range [...]step.T{less, more, wide, wideNoise} {
-		t.Drop(x)
-	}
+	t.Drop(less, more, wide, wideNoise)
 	noisy = kept(t, t.Cast(sum, latents.Dtype(), step.LabelCast))
 	t.Drop(sum)
 	return noise, noisy

@@ -40,8 +40,7 @@ func (o Pairs) Forward(t *step.Tape, net step.Network, _ []step.T) step.T {
 	loss := total(t, logps)
 	if o.NLL {
 		sum := addLoss(t, loss, nll)
-		t.Drop(loss)
-		t.Drop(nll)
+		t.Drop(loss, nll)
 		loss = sum
 	}
 	t.DropOutput(out)
