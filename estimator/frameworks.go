@@ -119,6 +119,8 @@ type sharding struct {
 	amp amp
 	// flat: it takes FSDP1 where nothing is said. whole: it leaves gradients whole until the last micro-step (no_sync).
 	flat, whole said
+	// widens: under mixed precision what is trained is brought to float32, in whichever type it was loaded.
+	widens said
 	// callsCheckpoints: it trains transformers' models as they are, which decide where checkpointing is called.
 	callsCheckpoints said
 }
@@ -137,17 +139,18 @@ const (
 
 // How frameworks shard: accelerate's FSDP asks for no prefetching, and PyTorch's own default asks for the parameters of
 // the layer before while one runs backward. Sources: accelerate/utils/dataclasses.py 1.15
-// (FullyShardedDataParallelPlugin, set_mixed_precision), transformers 4.57 Trainer.training_step and accelerate 1.15
+// (FullyShardedDataParallelPlugin, set_mixed_precision), accelerator.py (prepare_model) and utils/fsdp_utils.py
+// (fsdp2_prepare_model) for what is brought to float32, transformers 4.57 Trainer.training_step and accelerate 1.15
 // Accelerator.no_sync, which trl, axolotl and llama-factory run; composer/distributed/mosaic_parallelism.py,
 // get_mixed_precision, for llm-foundry; litgpt pretrain.py, finetune (fabric.no_backward_sync); lightning FSDPStrategy.
 var (
-	byAccelerate = sharding{halves, yes, yes, yes}
-	byComposer   = sharding{halves, yes, no, no}
-	byFabric     = sharding{autocast, yes, yes, no}
-	byLightning  = sharding{autocast, yes, no, no}
-	byTitan      = sharding{policy, no, no, no}
-	byItself     = sharding{autocast, no, no, no}
-	byYou        = sharding{autocast, no, no, yes} // who call transformers' models
+	byAccelerate = sharding{halves, yes, yes, yes, yes}
+	byComposer   = sharding{halves, yes, no, no, no}
+	byFabric     = sharding{autocast, yes, yes, no, no}
+	byLightning  = sharding{autocast, yes, no, no, no}
+	byTitan      = sharding{policy, no, no, no, no}
+	byItself     = sharding{autocast, no, no, no, no}
+	byYou        = sharding{autocast, no, no, no, yes} // who call transformers' models
 )
 
 // How frameworks replicate.

@@ -16,6 +16,8 @@ type fsdp struct {
 	flat, prefetches bool
 	// keepsReruns says that FSDP1 keeps the inputs of layers that checkpointing runs again.
 	keepsReruns bool
+	// widened says that weights were given in half precision, and the framework brings them to float32.
+	widened bool
 	// groups is how many groups of GPUs hold the state; 0 where it was not asked for.
 	groups int64
 }
@@ -60,6 +62,9 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 	if d, ok := readState("weights", given.Weights, false, errs); ok {
 		sh.Stored = d
 	}
+	if sh.Stored.Half() && rc.Autocast && r.by.widens == yes && r.widens(t) {
+		sh.Stored, sh.widened = step.F32, true
+	}
 	switch {
 	case rc.Autocast && r.by.amp == policy: // fully_shard's own mixed precision, without autocast
 		rc.Autocast, rc.Stored = false, rc.Compute
@@ -90,6 +95,17 @@ func (r *resolved) shardedStates(t *Training, given States, errs *invalid.List) 
 		errs.Add("/training/states", "unsupported", "weights stored in %s, computed with in %s and summed in %s "+
 			"are not modelled", dtypeName(sh.Stored), dtypeName(rc.Stored), dtypeName(sh.Reduced))
 	}
+}
+
+// widens says whether the job's release of accelerate brings trained parameters to float32 under mixed precision.
+func (r *resolved) widens(t *Training) bool {
+	return r.holds(release.WidensShards) && (r.flatShards(t) || !r.holds(release.LosesWideShards))
+}
+
+// flatShards says whether it is FSDP1 that deals parameters out.
+func (r *resolved) flatShards(t *Training) bool {
+	d := t.Distributed
+	return d.FSDPVersion == 1 || d.FSDPVersion == 0 && r.by.flat == yes
 }
 
 // compilesBlocks says whether torch.compile is called on every layer, as torchtitan does before it shards them.
@@ -135,7 +151,7 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 		}
 		sh.groups = max(m.data/g, 1)
 	}
-	if d.FSDPVersion == 1 || d.FSDPVersion == 0 && r.by.flat == yes {
+	if r.flatShards(t) {
 		sh.flat, sh.CastsOutputs = true, false
 		sh.prefetches = r.by.amp != halves
 		if l := d.LimitAllGathers; l != nil && !*l {

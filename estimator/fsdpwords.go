@@ -98,6 +98,12 @@ func (sh *fsdp) notes() []Note {
 		"GPUs with %s: %s; %s and gradients summed in %s; the figures are those of the first GPU, whose part is never "+
 		"smaller than another's",
 		sh.World, wrapped, kept, weights, dtypeName(sh.Reduced))}}
+	if sh.widened {
+		notes = append(notes, Note{Code: "widened-shards", Text: "accelerate brings trained parameters to float32 under " +
+			"FSDP with mixed precision, in whichever type the model was loaded: weights, gradients and states of each " +
+			"GPU's part take 4 B; precision bf16 without mixed precision (bf16 off in the arguments, the model loaded " +
+			"in bf16) keeps them at 2 B"})
+	}
 	if sh.groups > 1 {
 		notes = append(notes, Note{Code: "hybrid-sharding", Text: fmt.Sprintf("%d groups of %d GPUs hold the state "+
 			"each (HSDP); the sum over the groups is made in place", sh.groups, sh.World)})

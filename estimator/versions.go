@@ -36,7 +36,11 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.cuda = memory.ContextCUDA11
 		return true
 	},
-	release.CarvesSections:      func(r *resolved) bool { return r.fsdp != nil && r.fsdp.Apart && !r.fsdp.Meta },
+	release.CarvesSections: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.Apart && !r.fsdp.Meta },
+	release.WidensShards:   func(r *resolved) bool { return r.fsdp != nil && r.fsdp.widened },
+	release.LosesWideShards: func(r *resolved) bool {
+		return r.fsdp != nil && !r.fsdp.flat && r.fsdp.Stored.Half() && r.recipe.Stored.Half() && r.by.widens == yes
+	},
 	release.KeepsPackedInputs:   func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
 	release.CheckpointsWrappers: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },
 	// The next three are looked up with the field.

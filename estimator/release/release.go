@@ -18,6 +18,8 @@ const (
 	LoadsAllKernels11    Switch = "loads-all-kernels-cuda-11"
 	KeepsPackedInputs    Switch = "keeps-packed-inputs"
 	CarvesSections       Switch = "carves-sections"
+	WidensShards         Switch = "widens-shards"
+	LosesWideShards      Switch = "loses-wide-shards"
 	CheckpointsWrappers  Switch = "checkpoints-wrappers"
 	ReturnsWorkspace     Switch = "returns-workspace"
 	UnifiesWorkspaces    Switch = "unifies-workspaces"

@@ -99,6 +99,22 @@ func libraryChanges() []Change {
 			Shown:  "traced ranks of transformers' Trainer",
 		},
 		{
+			Library: "accelerate", After: "0.29", From: "0.30", Switch: WidensShards,
+			What: "accelerate from 0.30 brings trained parameters to float32 under FSDP with mixed precision, in " +
+				"whichever type the model was loaded",
+			Source: "accelerate/accelerator.py (prepare_model), 0.29.0, 0.30.0 and 1.15.0; " +
+				"utils/fsdp_utils.py (fsdp2_prepare_model), 1.6.0, 1.12.0, 1.14.0 and 1.15.0",
+			Shown: "traced ranks of transformers' Trainer whose model was loaded in bfloat16",
+		},
+		{
+			Library: "accelerate", After: "1.12", From: "1.13", To: "1.14", Switch: LosesWideShards,
+			What: "accelerate 1.13 brings parameters to float32 under FSDP2 and drops the result: they stay in the type " +
+				"in which they were loaded",
+			Source: "accelerate/utils/fsdp_utils.py (fsdp2_prepare_model, param = param.to(torch.float32)), 1.12.0, " +
+				"1.13.0 and 1.14.0",
+			Shown: "none, from the source",
+		},
+		{
 			Library: "transformers", To: "4.53", Switch: CheckpointsWrappers,
 			What: "models of transformers before 4.53 (Llama's before 4.52) run FSDP1's wrapper of a layer again " +
 				"where they checkpoint it: of a layer whose parameters are " +

@@ -142,7 +142,8 @@ func (r *reading) loadedType() string {
 }
 
 // trainerPrecision joins the type that is computed in (bf16, fp16), the type in which the model is loaded (torch_dtype)
-// and what DeepSpeed makes of both: it stores weights in the type that is computed in.
+// and what shards make of both: DeepSpeed stores weights in the type that is computed in, and accelerate brings what
+// FSDP deals out to float32 (accelerate 1.15 accelerator.py prepare_model, utils/fsdp_utils.py fsdp2_prepare_model).
 func (r *reading) trainerPrecision(t trainerDefaults) {
 	bf16, fp16 := r.flag("bf16"), r.flag("fp16")
 	loaded := r.loadedType()
@@ -180,7 +181,8 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 			}
 		}
 	}
-	deepspeed := r.ds != nil || strings.HasPrefix(fmt.Sprint(r.d.fields["/training/distributed/data"].value), "zero")
+	data := asText(r.d.fields["/training/distributed/data"].value)
+	deepspeed := r.ds != nil || strings.HasPrefix(data, "zero")
 	switch {
 	case half == "" && (loaded == "bf16" || loaded == "fp16"):
 		v, _ := r.s.Get("torch_dtype", "dtype", "model_dtype")
@@ -190,7 +192,7 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 		r.d.put("/training/precision", "tf32", v)
 	case half == "":
 		r.d.fall("/training/precision", "fp32", "bf16, fp16", "transformers 4.57.6 training_args.py: both are off")
-	case deepspeed || loaded == half && !r.adapters():
+	case deepspeed || loaded == half && !r.adapters() && data != "fsdp":
 		r.d.put("/training/precision", half, from)
 	default:
 		r.d.put("/training/precision", "amp-"+half, from)
