@@ -1,70 +1,128 @@
 package readers
 
 import (
+	"bytes"
 	"regexp"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
 // A program that configures itself hands its own arguments on:
-// TrainingArguments(per_device_train_batch_size=args.batch) of argparse's namespace, or a parameter of the function
-// that fire.Fire calls.
+// TrainingArguments(per_device_train_batch_size=args.batch) of argparse's namespace or of a dataclass that
+// HfArgumentParser fills, or a parameter of the function that fire.Fire calls.
 var (
-	ownName   = regexp.MustCompile(`^(?:([A-Za-z_]\w*)\.)?([A-Za-z_]\w*)$`)
-	namespace = regexp.MustCompile(`(?m)^[ \t]*([A-Za-z_]\w*)[ \t]*(?:,[ \t]*\w+)?[ \t]*=[ \t]*[\w.]*\.?` +
-		`parse_(?:known_)?args\(`)
+	namespace = regexp.MustCompile(`(?m)^[ \t]*\(?([A-Za-z_][\w \t,]*?)\)?[ \t]*(?::[^=\n]*)?=[^=\n]*?` +
+		`\bparse_(?:(?:known_)?args(?:_into_dataclasses)?|args_and_config)\(`)
 	fired = regexp.MustCompile(`\bfire\.Fire\(\s*([A-Za-z_]\w*)\s*\)|\bFire\(\s*([A-Za-z_]\w*)\s*\)`)
 )
 
-// bindArguments gives the values of calls that are arguments of the program their values: those of the command line, or
-// the defaults that the program declares. What the program assigns to afterwards stays unknown, and a word about memory
+// maxOwnArguments is the most that is followed of a program's own arguments.
+const maxOwnArguments = 256
+
+// bindArguments reads the program again with the values of its own arguments: those of the command line, or the
+// defaults that the program declares. What the program assigns to afterwards stays unknown, and a word about memory
 // that no call takes is asked about.
 func (r *reading) bindArguments() {
 	given, _, open := options(r.args, nil)
-	if r.program.text() == "" || len(open) > 0 {
+	if len(open) > 0 {
 		return
 	}
-	used := map[string]bool{}
+	given = r.inFull(given)
+	known, words := setting.New(), map[string]string{}
 	bind := func(holder string, declared *setting.Settings) {
-		value := func(v setting.Value) (setting.Value, bool) {
-			m := ownName.FindStringSubmatch(v.Text)
-			if v.Unknown == "" || m == nil || m[1] != holder {
-				return v, false
+		for _, name := range declared.Keys() {
+			v, _ := declared.Peek(name)
+			whole := strings.TrimPrefix(holder+"."+name, ".")
+			own, said := given.Get(name)
+			switch {
+			case known.Len() >= maxOwnArguments || !bytes.Contains(r.code.Source, []byte(whole)) || r.code.Sets(whole):
+				continue
+			case said:
+				words[whole], v = name, asDeclared(own, v)
+			case r.program.text() == "" && !v.Given() && v.Text == "":
+				continue // it has no default, and there is no command line
 			}
-			fallback, known := declared.Peek(m[2])
-			if !known || r.code.Sets(v.Text) {
-				return v, false
-			}
-			if own, ok := given.Get(m[2]); ok {
-				used[m[2]] = true
-				return own, true
-			}
-			return fallback, true
-		}
-		for _, c := range r.code.Calls {
-			for _, key := range c.Keywords.Keys() {
-				old, _ := c.Keywords.Peek(key)
-				if v, ok := value(old); ok {
-					c.Keywords.Replace(key, v)
-				}
-			}
-			for i, old := range c.Position {
-				if v, ok := value(old); ok {
-					c.Position[i] = v
-				}
-			}
+			known.Set(whole, v)
 		}
 	}
 	for _, m := range namespace.FindAllSubmatch(r.code.Source, -1) {
-		bind(string(m[1]), r.code.Fields)
+		for _, holder := range strings.Split(string(m[1]), ",") {
+			if holder = strings.TrimSpace(holder); holder != "" && holder != "_" {
+				bind(holder, r.code.Fields)
+			}
+		}
 	}
 	for _, m := range fired.FindAllSubmatch(r.code.Source, -1) {
 		bind("", r.code.Parameters(strings.TrimSpace(string(m[1])+string(m[2]))))
+	}
+	if known.Len() > 0 {
+		if code, err := decode.PythonKnowing(r.code.File, r.code.Source, known); err == nil {
+			r.code = code
+		}
+	}
+	used := map[string]bool{}
+	for whole, name := range words {
+		used[name] = used[name] || r.code.Used[whole]
+	}
+	if r.program.text() == "" {
+		r.d.ownDefaults(r.code, known)
 	}
 	for _, key := range given.Keys() {
 		if v, _ := given.Peek(key); !used[key] && mayChangeMemory(key, v) && (v.Unknown != "" || !isOff(v)) {
 			r.d.askWord(v)
 		}
 	}
+}
+
+// ownDefaults says of a program that was handed over alone that its arguments have their defaults.
+func (d *draft) ownDefaults(code *decode.Program, known *setting.Settings) {
+	for _, name := range known.Keys() {
+		if code.Used[name] {
+			d.assume("", "the program's own arguments have their defaults: no command says otherwise")
+			return
+		}
+	}
+}
+
+// inFull gives words of the command line the names that the program declares: --bs for a short flag of the same
+// argument (-b), and the whole of a beginning that is one argument's alone, as argparse takes it.
+func (r *reading) inFull(given *setting.Settings) *setting.Settings {
+	out := setting.New()
+	for _, key := range given.Keys() {
+		v, _ := given.Peek(key)
+		name := key
+		if whole, ok := r.code.Aliases[key]; ok {
+			name = whole
+		} else if !r.code.Fields.Has(key) {
+			var begins []string
+			for _, field := range r.code.Fields.Keys() {
+				if strings.HasPrefix(field, key) {
+					begins = append(begins, field)
+				}
+			}
+			if len(begins) == 1 && len(key) > 1 {
+				name = begins[0]
+			}
+		}
+		out.Set(name, v)
+	}
+	return out
+}
+
+// asDeclared makes a word of the command line the number that the argument is declared to be by its default.
+func asDeclared(v, declared setting.Value) setting.Value {
+	text, isText := v.Any.(string)
+	if !isText || v.Unknown != "" {
+		return v
+	}
+	switch declared.Any.(type) {
+	case int64, float64:
+		switch n := setting.Scalar(text).(type) {
+		case int64, float64:
+			v.Any = n
+		}
+	}
+	return v
 }

@@ -30,10 +30,10 @@ func (r *reading) scriptStarts() bool {
 }
 
 func (r *reading) configuresItself() bool {
-	if r.code == nil || r.code.Mentions("HfArgumentParser") || r.code.Mentions("TrlParser") {
+	if r.code == nil {
 		return false
 	}
-	_, ok := r.code.Call(argumentCalls...)
+	_, ok := r.literal()
 	return ok
 }
 
@@ -57,7 +57,11 @@ func (r *reading) readScript() {
 		r.d.refuse("model-kind", setting.Span{File: code.File, Line: 1},
 			"FastVisionModel trains a vision-language model, which is not turned into a job")
 	}
-	arguments, _ := code.Call(argumentCalls...)
+	arguments, _ := r.literal()
+	if v := arguments.Spread; v != nil {
+		r.d.ask("/training", "What else is "+arguments.Name+" given?", where(v.Origin.At)+": **"+v.Text+
+			" cannot be followed")
+	}
 	if (strings.HasSuffix(arguments.Name, "SFTConfig") || objective != "") && !unsloth {
 		t.ofTRL(r.release("trl"))
 	}
@@ -102,39 +106,6 @@ func (r *reading) scriptObjective(unsloth bool) string {
 		return ""
 	}
 	return kinds[0]
-}
-
-// scriptModel reads the call that loads the model.
-func (r *reading) scriptModel() {
-	call, ok := r.code.Call("FastLanguageModel.from_pretrained", "FastModel.from_pretrained",
-		"AutoModelForCausalLM.from_pretrained", "AutoModelForSeq2SeqLM.from_pretrained",
-		"AutoModelForSequenceClassification.from_pretrained", "AutoLigerKernelForCausalLM.from_pretrained")
-	if !ok {
-		if trainer, has := r.code.Call(append([]string{"SFTTrainer", "Trainer"}, otherTrainers...)...); has {
-			if v, given := trainer.Keywords.Get("model"); given && v.Unknown == "" {
-				r.modelOf(v)
-				return
-			}
-		}
-		r.d.ask("/model", "Which model is trained?", r.code.File+" loads none in a way that can be read")
-		return
-	}
-	v, given := call.Keywords.Get("model_name", "pretrained_model_name_or_path")
-	if !given && len(call.Position) > 0 {
-		v, given = call.Position[0], true
-		v.Origin.Key = call.Name
-	}
-	if given {
-		r.modelOf(v)
-	} else {
-		r.d.ask("/model", "Which model is trained?", where(setting.Span{File: r.code.File, Line: call.Line}))
-	}
-	for _, key := range []string{"torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit",
-		"full_finetuning", "max_seq_length"} {
-		if v, ok := call.Keywords.Peek(key); ok && !r.s.Has(key) && v.Given() {
-			r.s.Set(key, v)
-		}
-	}
 }
 
 // scriptAdapters reads LoraConfig or unsloth's get_peft_model, and the quantization of the base.
@@ -235,6 +206,9 @@ func (r *reading) scriptLength() {
 		}
 		if v, given := call.Keywords.Get("max_seq_length", "max_length"); given {
 			r.numberOf("/training/sequence_length", askLength, v)
+			return
+		}
+		if r.uncut(call.Keywords) {
 			return
 		}
 	}

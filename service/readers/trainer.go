@@ -200,8 +200,8 @@ func (t *trainerDefaults) ofTRL(release string) {
 }
 
 // modelArguments takes model_init_kwargs apart: what a program hands to from_pretrained wins over nothing else that it
-// has (trl 1.16.0 trainer/sft_trainer.py, where it is given with a model's name).
-func (r *reading) modelArguments() {
+// has (trl 1.16.0 trainer/sft_trainer.py, where it is given with a model's name). What is read elsewhere asks nothing.
+func (r *reading) modelArguments(readElsewhere ...string) {
 	v, ok := r.s.Get("model_init_kwargs", "model_kwargs")
 	if !ok {
 		return
@@ -211,6 +211,7 @@ func (r *reading) modelArguments() {
 		r.d.askWord(v)
 		return
 	}
+	r.s.Read("model_init_kwargs*", "model_kwargs*")
 	for _, key := range inner.Keys() {
 		x, _ := inner.Peek(key)
 		switch key {
@@ -220,7 +221,7 @@ func (r *reading) modelArguments() {
 			}
 		case "use_cache", "trust_remote_code", "revision", "low_cpu_mem_usage", "cache_dir", "token", "device_map":
 		default:
-			if !isOff(x) {
+			if !isOff(x) && !contains(readElsewhere, key) {
 				r.d.askWord(x)
 			}
 		}
@@ -229,9 +230,12 @@ func (r *reading) modelArguments() {
 
 // objectOf is an object that a setting has: the settings under it, or what stands in its text as JSON.
 func (r *reading) objectOf(v setting.Value) (inner *setting.Settings, ok bool) {
+	if inner = r.s.Under(v.Origin.Key); inner.Len() > 0 {
+		return inner, true
+	}
 	text := strings.TrimSpace(v.String())
 	if !strings.HasPrefix(text, "{") {
-		return r.s.Under(v.Origin.Key), true
+		return inner, v.Unknown == ""
 	}
 	s, err := decodeFile(".json", v.Origin.At.File+".json", []byte(text))
 	if err != nil {

@@ -1,6 +1,10 @@
 package readers
 
-import "path"
+import (
+	"path"
+
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
 
 // lengthKeys are the names that programs give to the longest sequence, the Trainer's users' most common first.
 var lengthKeys = []string{"model_max_length", "max_seq_length", "max_length", "block_size", "cutoff_len", "max_seq_len",
@@ -44,12 +48,8 @@ func (r *reading) trainerLength(trl bool) {
 	if r.number(pointer, askLength, lengthKeys...) {
 		return
 	}
-	for _, key := range lengthKeys {
-		if v, ok := r.s.Peek(key); ok && !v.Given() { // trl 1.16.0 trainer/sft_config.py max_length: None cuts nothing
-			r.d.ask(pointer, askLength, where(v.Origin.At)+": "+key+
-				" is none, so that the longest sample of the data decides")
-			return
-		}
+	if r.uncut(r.s) {
+		return
 	}
 	if e, ok := exampleLengths[path.Base(r.program.text())]; ok && e.source > 0 {
 		r.d.fall(pointer, e.source, "max_seq_length", e.ref)
@@ -72,4 +72,17 @@ func (r *reading) trainerLength(trl bool) {
 		return
 	}
 	r.d.ask(pointer, askLength, "no argument of the program is one for the length of a sequence")
+}
+
+// uncut asks for the length where a setting says that nothing is cut (trl 1.16.0 trainer/sft_config.py max_length:
+// None).
+func (r *reading) uncut(s *setting.Settings) bool {
+	for _, key := range lengthKeys {
+		if v, ok := s.Peek(key); ok && !v.Given() {
+			r.d.ask("/training/sequence_length", askLength, where(v.Origin.At)+": "+key+
+				" is none, so that the longest sample of the data decides")
+			return true
+		}
+	}
+	return false
 }

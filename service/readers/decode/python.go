@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"reflect"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -19,6 +20,10 @@ type Program struct {
 	Fields *setting.Settings
 	// Calls are the calls of classes and of functions with keyword arguments.
 	Calls []Call
+	// Aliases are further names of arguments of add_argument: b for batch.
+	Aliases map[string]string
+	// Used are the names that were known beforehand and that a call's arguments rest on.
+	Used map[string]bool
 	// Source is the text.
 	Source []byte
 	masked []byte
@@ -32,16 +37,21 @@ type Call struct {
 	Keywords *setting.Settings
 	// Insert is where another keyword argument could be written: behind the last one.
 	Insert setting.Span
+	// Spread is a dictionary that is handed over (**kwargs) and cannot be read; nil where there is none.
+	Spread *setting.Value
 }
 
 const maxCalls = 4000
 
 var (
-	assigned   = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*(:[^=]*)?=[^=]`)
-	annotated  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*:`)
-	rebound    = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:[-+*/%&|^@]|//|\*\*|<<|>>|:)?=(?:[^=]|$)|(?:for|as|del|global)[ \t]+([A-Za-z_][A-Za-z0-9_]*)|globals\(\)\[['"]([A-Za-z_][A-Za-z0-9_]*)`)
-	called     = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*[ \t]*\(`)
-	keyword    = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_]*)\s*=[^=]`)
+	assigned  = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*(:[^=]*)?=[^=]`)
+	annotated = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)[ \t]*:`)
+	rebound   = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)[ \t]*(?:[-+*/%&|^@]|//|\*\*|<<|>>|:)?=(?:[^=]|$)|(?:for|as|del|global)[ \t]+([A-Za-z_][A-Za-z0-9_]*)|globals\(\)\[['"]([A-Za-z_][A-Za-z0-9_]*)`)
+	called    = regexp.MustCompile(`[A-Za-z_][A-Za-z0-9_]*(?:\.[A-Za-z_][A-Za-z0-9_]*)*[ \t]*\(`)
+	keyword   = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_]*)\s*=[^=]`)
+	// changed is a list or an object that a statement changes in its place: kwargs["dtype"] = x, kwargs.update(x).
+	changed = regexp.MustCompile(`^([A-Za-z_][A-Za-z0-9_]*)(?:\[[^\n]*\][ \t]*[-+*/|]?=[^=]|` +
+		`\.(?:update|setdefault|pop|clear|append|extend|insert|remove)\()`)
 	notAValue  = "is not a plain value"
 	unfollowed = "is changed at line %d in a way that cannot be followed without running it"
 )
@@ -49,12 +59,22 @@ var (
 // Python reads a program. until ends the part whose assignments count, at the first line that begins with it; "" reads
 // all.
 func Python(file string, b []byte, until string) (*Program, error) {
+	return python(file, b, until, setting.New())
+}
+
+// PythonKnowing reads a program of which some names have values that are known: args.batch of the parsed command line.
+func PythonKnowing(file string, b []byte, known *setting.Settings) (*Program, error) {
+	return python(file, b, "", known)
+}
+
+func python(file string, b []byte, until string, known *setting.Settings) (*Program, error) {
 	t, err := newText(file, b)
 	if err != nil {
 		return nil, err
 	}
-	p := &Program{File: file, Values: setting.New(), Fields: setting.New(), Source: b, masked: mask(b)}
-	ev := &evaluator{text: t, names: p.Values}
+	p := &Program{File: file, Values: setting.New(), Fields: setting.New(), Source: b, masked: mask(b),
+		Aliases: map[string]string{}, Used: map[string]bool{}}
+	ev := newEvaluator(t, p.Values, known)
 	counting := true
 	for _, s := range statements(p.masked) {
 		code := p.masked[s.start:s.end]
@@ -64,6 +84,7 @@ func Python(file string, b []byte, until string) (*Program, error) {
 		switch m := assigned.FindSubmatchIndex(code); {
 		case s.class != "" && !s.local:
 			p.field(ev, s, code)
+			p.attribute(ev, s, code)
 		case !counting:
 		case m != nil && !s.conditional:
 			p.assign(ev, s, string(code[m[2]:m[3]]), s.start+m[1]-1)
@@ -71,9 +92,13 @@ func Python(file string, b []byte, until string) (*Program, error) {
 			for _, m := range rebound.FindAllSubmatch(code, -1) {
 				for _, name := range m[1:] {
 					if len(name) > 0 && depthOf(code, bytes.Index(code, name)) == 0 {
-						p.forget(string(name), t.line(s.start))
+						p.forget(ev, string(name), t.line(s.start))
 					}
 				}
+			}
+			ev.changes(code, t.line(s.start))
+			if m := changed.FindSubmatch(code); m != nil && p.Values.Has(string(m[1])) {
+				p.forget(ev, string(m[1]), t.line(s.start))
 			}
 		}
 	}
@@ -97,17 +122,28 @@ func depthOf(code []byte, i int) int {
 
 // assign reads "name = expression"; from is where the expression begins.
 func (p *Program) assign(ev *evaluator, s statement, name string, from int) {
+	ev.seen = nil
 	v := ev.value(from, s.end)
 	if s.local && p.Values.Has(name) {
 		if old, _ := p.Values.Peek(name); !reflect.DeepEqual(old.Any, v.Any) || v.Unknown != "" {
-			p.forget(name, ev.text.line(s.start))
+			p.forget(ev, name, ev.text.line(s.start))
 		}
 		return
 	}
 	p.Values.Set(name, v)
+	delete(ev.parts, name)
+	if parts, ok := ev.entries(from, s.end); ok {
+		ev.parts[name] = parts
+	} else if parts, ok := ev.instance(from, s.end); ok {
+		ev.parts[name] = parts
+	}
+	slices.Sort(ev.seen)
+	seen := slices.Compact(ev.seen)
+	ev.uses[name] = slices.Clone(seen[:min(len(seen), maxUses)])
 }
 
-func (p *Program) forget(name string, line int) {
+func (p *Program) forget(ev *evaluator, name string, line int) {
+	delete(ev.parts, name)
 	p.Values.Set(name, setting.Value{Unknown: fmt.Sprintf(unfollowed, line),
 		Origin: setting.Origin{Kind: setting.File, At: setting.Span{File: p.File, Line: line}}})
 }
@@ -158,15 +194,21 @@ func (p *Program) calls(ev *evaluator) {
 		}
 		c := Call{Name: name, Line: ev.text.line(m[0]), Keywords: setting.New(),
 			Insert: setting.Span{File: p.File, Start: end, End: end, Line: ev.text.line(end)}}
+		ev.seen = nil
 		for _, a := range arguments(p.masked, open, end) {
 			if k := keyword.FindSubmatchIndex(p.masked[a[0]:a[1]]); k != nil {
 				name := string(p.masked[a[0]+k[2] : a[0]+k[3]])
-				v := ev.value(a[0]+k[1]-1, a[1])
-				v.Origin.Key = name
-				c.Keywords.Set(name, v)
+				c.keyword(ev, name, a[0]+k[1]-1, a[1])
+				continue
+			}
+			if i, spread := spreadAt(p.masked[a[0]:a[1]]); spread {
+				c.spread(ev, a[0]+i, a[1])
 				continue
 			}
 			c.Position = append(c.Position, ev.value(a[0], a[1]))
+		}
+		for _, name := range ev.seen {
+			p.Used[name] = true
 		}
 		p.Calls = append(p.Calls, c)
 		if last == "add_argument" {
@@ -182,12 +224,26 @@ func before(masked []byte, i int, word string) bool {
 
 // argument takes argparse's add_argument("--name", default=…) as a field.
 func (p *Program) argument(c Call) {
+	flags := []string{}
 	for _, v := range c.Position {
-		name, ok := strings.CutPrefix(v.String(), "--")
-		if !ok || v.Unknown != "" {
+		if v.Unknown == "" {
+			flags = append(flags, v.String())
+		}
+	}
+	for _, flag := range flags {
+		name, ok := strings.CutPrefix(flag, "--")
+		if !ok {
 			continue
 		}
 		name = strings.ReplaceAll(name, "-", "_")
+		if dest, ok := c.Keywords.Peek("dest"); ok && dest.Unknown == "" {
+			p.Aliases[name], name = dest.String(), dest.String()
+		}
+		for _, other := range flags {
+			if other = strings.ReplaceAll(strings.TrimLeft(other, "-"), "-", "_"); other != name {
+				p.Aliases[other] = name
+			}
+		}
 		value, given := c.Keywords.Peek("default")
 		if action, ok := c.Keywords.Peek("action"); !given && ok && action.String() == "store_true" {
 			value = setting.Value{Any: false, Text: "False"}

@@ -18,7 +18,7 @@ func (w *builder) evaluator(locals map[string]*part) *evaluator {
 		}
 		names.Set(name, p.value)
 	}
-	return &evaluator{text: w.text, names: names}
+	return newEvaluator(w.text, names, setting.New())
 }
 
 // expression reads what stands between two places.

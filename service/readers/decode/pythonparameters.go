@@ -25,7 +25,7 @@ func (p *Program) Parameters(function string) *setting.Settings {
 	if end < 0 || err != nil {
 		return out
 	}
-	ev := &evaluator{text: t, names: setting.New()}
+	ev := newEvaluator(t, setting.New(), setting.New())
 	for _, a := range arguments(p.masked, m[1]-1, end) {
 		k := parameter.FindSubmatchIndex(p.masked[a[0]:a[1]])
 		if k == nil {

@@ -16,6 +16,50 @@ import (
 type evaluator struct {
 	text  *text
 	names *setting.Settings
+	// parts are the entries of dictionaries, and the attributes of objects, that names hold.
+	parts map[string]*setting.Settings
+	// classes are the attributes that classes of the file declare.
+	classes map[string]*setting.Settings
+	// given are values that are known beforehand, by names with points; uses are those that a name's value rests on,
+	// and seen those that were looked up since it was emptied.
+	given *setting.Settings
+	uses  map[string][]string
+	seen  []string
+	// copied counts the entries and attributes that were copied from one name to another.
+	copied int
+}
+
+// maxUses is the most that is remembered of what a name's value rests on, and of the classes of a file.
+const maxUses = 64
+
+// copies takes n of what may be copied of one file, and reports whether that much was left.
+func (e *evaluator) copies(n int) bool {
+	e.copied += n
+	return e.copied <= maxNodes
+}
+
+func newEvaluator(t *text, names, given *setting.Settings) *evaluator {
+	return &evaluator{text: t, names: names, given: given, parts: map[string]*setting.Settings{},
+		classes: map[string]*setting.Settings{}, uses: map[string][]string{}}
+}
+
+// known is what is known of a name beforehand, by itself or by the object that it is an attribute of.
+func (e *evaluator) known(name string) (setting.Value, bool) {
+	if v, ok := e.given.Peek(name); ok {
+		e.seen = append(e.seen, name)
+		return v, true
+	}
+	i := strings.LastIndexByte(name, '.')
+	if i < 0 {
+		return setting.Value{}, false
+	}
+	for _, objects := range []map[string]*setting.Settings{e.parts, e.classes} {
+		if of, ok := objects[name[:i]]; ok {
+			e.seen = append(e.seen, e.uses[name[:i]]...)
+			return of.Peek(name[i+1:])
+		}
+	}
+	return setting.Value{}, false
 }
 
 const maxExpressionBytes = 1 << 14
@@ -37,6 +81,16 @@ func (e *evaluator) value(start, end int) setting.Value {
 		Origin: setting.Origin{Kind: setting.File, At: setting.Span{File: e.text.file, Start: start, End: start,
 			Line: line}}}
 	if len(written) > maxExpressionBytes || deepJSON([]byte(written)) {
+		return v
+	}
+	if own, ok := e.known(written); ok && !e.names.Has(written) {
+		return own
+	}
+	if inner, ok := formatted(written); ok {
+		if s, ok := e.format(inner); ok {
+			v.Any, v.Unknown = s, ""
+			v.Origin.At.End = start + len(written)
+		}
 		return v
 	}
 	if m := power.FindStringSubmatch(written); m != nil {
@@ -109,9 +163,16 @@ func (e *evaluator) eval(x syntax.Expr, depth int) (any, bool) {
 			return nil, true
 		}
 		v, ok := e.names.Peek(x.Name)
+		if !ok {
+			v, ok = e.known(x.Name)
+		}
+		e.seen = append(e.seen, e.uses[x.Name]...)
 		return v.Any, ok && v.Unknown == ""
 	case *syntax.DotExpr:
 		name := dotted(x)
+		if v, ok := e.known(name); ok {
+			return v.Any, v.Unknown == ""
+		}
 		return name, strings.HasPrefix(name, "torch.")
 	case *syntax.UnaryExpr:
 		return e.unary(x, depth)

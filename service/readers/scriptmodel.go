@@ -1,0 +1,151 @@
+package readers
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// Calls that load a model which can be trained, by the ends of transformers' names of classes (4.57.6
+// models/auto/modeling_auto.py: a family's class ends as the automatic one does), and unsloth's.
+var (
+	loadsModel = regexp.MustCompile(`(?:^|\.)(?:Fast(?:Language|Vision)?Model|\w*(?:ForCausalLM|LMHeadModel|` +
+		`ForConditionalGeneration|ForSeq2SeqLM|ForSequenceClassification|ForImageTextToText|ForVision2Seq|` +
+		`ForMultimodalLM))\.from_pretrained$`)
+	loadsPictures = regexp.MustCompile(`(?:ForImageTextToText|ForVision2Seq|ForMultimodalLM)\.from_pretrained$`)
+	// loadsAdapters is a checkpoint of adapters, which is what a training made.
+	loadsAdapters = regexp.MustCompile(`Peft\w*\.from_pretrained$`)
+)
+
+// trainerCall is the call of the trainer.
+func (r *reading) trainerCall() (decode.Call, bool) {
+	return r.code.Call(append([]string{"SFTTrainer", "Trainer", "Seq2SeqTrainer"}, otherTrainers...)...)
+}
+
+// modelCall is the call that loads the trained model: of several the one whose result the trainer is given by its name,
+// else the first.
+func (r *reading) modelCall() (found decode.Call, ok bool) {
+	trained := ""
+	if trainer, has := r.trainerCall(); has {
+		if v, given := trainer.Keywords.Peek("model"); given {
+			trained = v.Text
+		} else if len(trainer.Position) > 0 {
+			trained = trainer.Position[0].Text
+		}
+	}
+	var assigns *regexp.Regexp
+	if trained != "" {
+		assigns = regexp.MustCompile(`^\s*\(?` + regexp.QuoteMeta(trained) + `\b[^=]*=[^=]`)
+	}
+	lines := strings.Split(string(r.code.Source), "\n")
+	for _, c := range r.code.Calls {
+		if !loadsModel.MatchString(c.Name) || loadsAdapters.MatchString(c.Name) {
+			continue
+		}
+		if !ok {
+			found, ok = c, true
+		}
+		if assigns != nil && c.Line <= len(lines) && assigns.MatchString(lines[c.Line-1]) {
+			return c, true
+		}
+	}
+	return found, ok
+}
+
+// scriptModelArguments are model_init_kwargs; a BitsAndBytesConfig of the program is read by its own call.
+func (r *reading) scriptModelArguments() {
+	if _, quantizes := r.code.Call("BitsAndBytesConfig"); quantizes {
+		r.modelArguments("quantization_config")
+		return
+	}
+	r.modelArguments()
+}
+
+// scriptModel reads what is trained: the name that the trainer is given, which it loads by model_init_kwargs, or the
+// call that loads the model (trl 1.16.0 trainer/sft_trainer.py: model_init_kwargs of a model that is loaded already are
+// ignored).
+func (r *reading) scriptModel() {
+	if trainer, has := r.trainerCall(); has {
+		v, given := trainer.Keywords.Get("model")
+		if !given && len(trainer.Position) > 0 {
+			v, given = trainer.Position[0], true
+			v.Origin.Key = trainer.Name
+		}
+		if name, isName := v.Any.(string); given && v.Unknown == "" && isName && name != "" {
+			r.modelOf(v)
+			r.scriptModelArguments()
+			return
+		}
+	}
+	call, ok := r.modelCall()
+	if !ok {
+		r.d.ask("/model", "Which model is trained?", r.code.File+" loads none in a way that can be read")
+		r.scriptModelArguments()
+		return
+	}
+	r.s.Read("model_init_kwargs")
+	v, given := call.Keywords.Get("model_name", "pretrained_model_name_or_path")
+	if !given && len(call.Position) > 0 {
+		v, given = call.Position[0], true
+		v.Origin.Key = call.Name
+	}
+	if given {
+		r.modelOf(v)
+	} else {
+		r.d.ask("/model", "Which model is trained?", where(setting.Span{File: r.code.File, Line: call.Line}))
+	}
+	if call.Spread != nil {
+		r.d.ask("/training/precision", "In which type is the model loaded?", where(call.Spread.Origin.At)+": **"+
+			call.Spread.Text+" cannot be followed")
+	}
+	if loadsPictures.MatchString(call.Name) {
+		r.d.uncertain("/model", "the model trains on text alone: what %s (%s) loads for pictures is not in it", call.Name,
+			where(setting.Span{File: r.code.File, Line: call.Line}))
+	}
+	for _, key := range []string{"torch_dtype", "dtype", "attn_implementation", "load_in_4bit", "load_in_8bit",
+		"full_finetuning", "max_seq_length"} {
+		if v, ok := call.Keywords.Peek(key); ok && !r.s.Has(key) && v.Given() {
+			r.s.Set(key, v)
+		}
+	}
+}
+
+// literal is the call that configures the trainer with values of the program's own: not a class that a parser fills
+// with the command line's words.
+func (r *reading) literal() (decode.Call, bool) {
+	parsed := parsedClasses(r.code)
+	for _, c := range r.code.Calls {
+		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+		if contains(argumentCalls, last) && !parsed[last] {
+			return c, true
+		}
+	}
+	return decode.Call{}, false
+}
+
+// parsedClasses are the classes that HfArgumentParser or TrlParser fill: HfArgumentParser((Own, TrainingArguments)).
+func parsedClasses(code *decode.Program) map[string]bool {
+	classes := map[string]bool{}
+	for _, c := range code.Calls {
+		last := c.Name[strings.LastIndexByte(c.Name, '.')+1:]
+		if last != "HfArgumentParser" && last != "TrlParser" {
+			continue
+		}
+		values := c.Position
+		for _, key := range []string{"dataclass_types", "dataclasses"} {
+			if v, ok := c.Keywords.Peek(key); ok {
+				values = append(values, v)
+			}
+		}
+		for _, v := range values {
+			for _, name := range className.FindAllString(v.Text, -1) {
+				classes[name] = true
+			}
+		}
+	}
+	return classes
+}
+
+var className = regexp.MustCompile(`[A-Za-z_]\w*`)

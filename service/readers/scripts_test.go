@@ -1,0 +1,279 @@
+package readers_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/vramplan/vramplan/service"
+	"github.com/vramplan/vramplan/service/readers"
+)
+
+// scriptCase is a program as people write it, and what has to be read of it.
+type scriptCase struct {
+	name, program string
+	// command starts the program train.py; without one it is handed over alone.
+	command string
+	set     []readers.Said
+	// want are fields of the document by their pointers, as JSON; "" for a field that must not be there.
+	want map[string]string
+	// asks are pointers of questions that have to be there; nothing else may be asked.
+	asks []string
+	// refused is part of a refusal's sentence; says is part of a question or an assumption.
+	refused, says string
+}
+
+func (c *scriptCase) read(t *testing.T) *readers.Answer {
+	t.Helper()
+	catalog := service.EmbeddedCatalog()
+	s := readers.Source{Dir: "/job", Set: c.set, HasModel: func(name string) bool {
+		_, err := catalog.Model(name)
+		return err == nil
+	}, ReadFile: func(name string) ([]byte, error) {
+		if name == "/job/train.py" {
+			return []byte(c.program), nil
+		}
+		return nil, fs.ErrNotExist
+	}}
+	if c.command == "" {
+		s.Files = []string{"train.py"}
+	} else {
+		s.Command = strings.Fields(c.command)
+	}
+	answer, err := readers.Read(context.Background(), s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return answer
+}
+
+func (c *scriptCase) run(t *testing.T) {
+	t.Helper()
+	answer := c.read(t)
+	if c.refused != "" {
+		if len(answer.Jobs) > 0 || len(answer.Refusals) == 0 || !strings.Contains(answer.Refusals[0].Say, c.refused) {
+			t.Errorf("%d jobs, refusals %+v; want one that says %q", len(answer.Jobs), answer.Refusals, c.refused)
+		}
+		return
+	}
+	if len(answer.Jobs) != 1 {
+		t.Fatalf("%d jobs, refusals %+v", len(answer.Jobs), answer.Refusals)
+	}
+	job := answer.Jobs[0]
+	for pointer, want := range c.want {
+		if got := fieldOf(t, job.Document, pointer); got != want {
+			t.Errorf("%s is %s, want %s", pointer, got, want)
+		}
+	}
+	var asked []string
+	said := ""
+	for _, q := range job.Questions {
+		asked = append(asked, q.Pointer)
+		said += q.Ask + " " + q.Why + "\n"
+	}
+	for _, a := range job.Assumptions {
+		said += a.Say + "\n"
+	}
+	slices.Sort(asked)
+	slices.Sort(c.asks)
+	if !slices.Equal(asked, c.asks) {
+		t.Errorf("asked about %v, want %v\n%s", asked, c.asks, said)
+	}
+	if !strings.Contains(said, c.says) {
+		t.Errorf("said:\n%swant %q among it", said, c.says)
+	}
+}
+
+// fieldOf is a field of a document as JSON, "" where it is not there.
+func fieldOf(t *testing.T, document []byte, pointer string) string {
+	t.Helper()
+	var at any
+	if err := json.Unmarshal(document, &at); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range strings.Split(pointer, "/")[1:] {
+		object, _ := at.(map[string]any)
+		inner, ok := object[name]
+		if !ok {
+			return ""
+		}
+		at = inner
+	}
+	text, err := json.Marshal(at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// TestModelInitArguments are the arguments that trl's configurations hand to from_pretrained.
+func TestModelInitArguments(t *testing.T) {
+	const lora = "/training/lora/base_precision"
+	program := func(class, trainer, arguments, model string) string {
+		return fmt.Sprintf(`import torch
+from peft import LoraConfig
+from transformers import AutoModelForCausalLM
+from trl import %[1]s, %[2]s
+config = %[1]s(output_dir="out", per_device_train_batch_size=2, bf16=True, max_length=512, %[3]s)
+trainer = %[2]s(model=%[4]s, args=config, peft_config=LoraConfig(r=8))
+`, class, trainer, arguments, model)
+	}
+	const name = `"Qwen/Qwen2.5-0.5B"`
+	for _, c := range []scriptCase{
+		{name: "a string", program: program("SFTConfig", "SFTTrainer", `model_init_kwargs={"torch_dtype": "bfloat16"}`, name),
+			want: map[string]string{lora: `"bf16"`}},
+		{name: "torch's type by the new name", program: program("SFTConfig", "SFTTrainer",
+			`model_init_kwargs={'dtype': torch.float16, 'attn_implementation': 'eager', 'revision': 'main'}`, name),
+			want: map[string]string{lora: `"fp16"`, "/training/attention": `"eager"`}},
+		{name: "a call of dict", program: program("RewardConfig", "RewardTrainer",
+			`model_init_kwargs=dict(dtype="bfloat16", device_map=placed())`, name),
+			want: map[string]string{lora: `"bf16"`}},
+		{name: "what is quantized beside it does not hide the type", program: "bnb = other()\n" +
+			program("SFTConfig", "SFTTrainer", `model_init_kwargs={"dtype": "bfloat16", "quantization_config": bnb}`, name),
+			want: map[string]string{lora: `"bf16"`}, asks: []string{"/training"}, says: "quantization_config"},
+		{name: "a name that holds it", program: "kwargs = dict(dtype='bfloat16')\n" +
+			program("SFTConfig", "SFTTrainer", `model_init_kwargs=kwargs`, name), want: map[string]string{lora: `"bf16"`}},
+		{name: "a name whose dictionary is changed", program: "kwargs = dict(dtype='bfloat16')\nkwargs['dtype'] = f()\n" +
+			program("SFTConfig", "SFTTrainer", `model_init_kwargs=kwargs`, name), asks: []string{"/training"}},
+		{name: "a type that is not known", program: program("SFTConfig", "SFTTrainer",
+			`model_init_kwargs={"dtype": chosen()}`, name), asks: []string{"/training/precision"}},
+		{name: "arguments that are handed over by a dictionary", program: "more = {'gradient_accumulation_steps': 4}\n" +
+			program("SFTConfig", "SFTTrainer", `**more`, name),
+			want: map[string]string{"/training/gradient_accumulation": "4"}},
+		{name: "arguments that cannot be followed", program: program("SFTConfig", "SFTTrainer", `**more()`, name),
+			asks: []string{"/training"}, says: "**more()"},
+		{name: "a model that is loaded already ignores them", program: program("SFTConfig", "SFTTrainer",
+			`model_init_kwargs={"dtype": "float16"}`, `AutoModelForCausalLM.from_pretrained("gpt2", dtype="bfloat16")`),
+			want: map[string]string{lora: `"bf16"`, "/model/preset": `"gpt2"`}},
+		{name: "the trained model is the one that the trainer is given", program: `from trl import *
+judge = AutoModelForSequenceClassification.from_pretrained("gpt2", dtype="float32")
+policy = AutoModelForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", dtype="bfloat16")
+trainer = SFTTrainer(model=policy, args=SFTConfig(per_device_train_batch_size=2, bf16=False, max_length=512))
+`, want: map[string]string{"/model/preset": name, "/training/precision": `"bf16"`}},
+		{name: "a class of a family", program: `import torch
+model = Qwen2ForCausalLM.from_pretrained("Qwen/Qwen2.5-0.5B", torch_dtype=torch.bfloat16)
+trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
+`, want: map[string]string{"/model/preset": name, "/training/precision": `"bf16"`}},
+		{name: "a model with pictures", program: `import torch
+model = AutoModelForImageTextToText.from_pretrained("google/gemma-3-4b-it", torch_dtype=torch.bfloat16)
+trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
+`, want: map[string]string{"/model/preset": `"google/gemma-3-4b-it"`, "/training/precision": `"bf16"`},
+			says: "pictures"},
+		{name: "a model with pictures that nobody has", program: `import torch
+model = Qwen2_5_VLForConditionalGeneration.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", torch_dtype=torch.bfloat16)
+trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
+`, refused: "vision-language"},
+		{name: "no length", program: `trainer = SFTTrainer(model="gpt2", args=SFTConfig(per_device_train_batch_size=2,
+    bf16=True, max_length=None))`, want: map[string]string{"/training/sequence_length": ""},
+			asks: []string{"/training/sequence_length"}, says: "max_length is none"},
+	} {
+		t.Run(c.name, c.run)
+	}
+	grpo := scriptCase{program: program("GRPOConfig", "GRPOTrainer", `model_init_kwargs={"torch_dtype": "bfloat16"},
+    max_completion_length=128, max_prompt_length=128`, name), want: map[string]string{lora: `"bf16"`}}
+	t.Run("GRPO", grpo.run)
+}
+
+// TestLiteralConfiguration are programs whose parser fills a class of their own, and that configure the trainer by
+// themselves.
+func TestLiteralConfiguration(t *testing.T) {
+	const program = `from dataclasses import dataclass
+from peft import LoraConfig
+from transformers import HfArgumentParser
+from trl import GRPOConfig, GRPOTrainer
+
+@dataclass
+class ScriptArgs:
+    model_name: str = "Qwen/Qwen2.5-0.5B"
+    lora_r: int = 16
+    use_rank: bool = False
+
+args = HfArgumentParser(ScriptArgs).parse_args_into_dataclasses()[0]
+config = GRPOConfig(output_dir="out", per_device_train_batch_size=4, gradient_accumulation_steps=8, bf16=True,
+                    num_generations=4, max_prompt_length=256, max_completion_length=512,
+                    model_init_kwargs={"dtype": "bfloat16"})
+trainer = GRPOTrainer(model=args.model_name, reward_funcs=[f], args=config, peft_config=LoraConfig(r=args.lora_r))
+trainer.train()
+`
+	want := map[string]string{"/training/micro_batch": "4", "/training/gradient_accumulation": "8",
+		"/training/objective/completion_tokens": "512", "/training/lora/rank": "16", "/model/preset": `"Qwen/Qwen2.5-0.5B"`}
+	said := map[string]string{"/training/micro_batch": "4", "/training/lora/rank": "64"}
+	for _, c := range []scriptCase{
+		{name: "alone", program: program, want: want},
+		{name: "launched", program: program, command: "accelerate launch train.py --lora_r 64", want: said},
+		{name: "a value that nobody knows is asked for", command: "python train.py --lora_r 64",
+			program: strings.Replace(program, "_batch_size=4", "_batch_size=chosen()", 1),
+			asks:    []string{"/training/micro_batch"}},
+		{name: "a class that the parser fills has the command's values", command: "python train.py " +
+			"--per_device_train_batch_size 2 --model_name_or_path gpt2 --max_length 128 --bf16 True",
+			program: "from trl import *\na, = HfArgumentParser((SFTConfig,)).parse_args_into_dataclasses()\n" +
+				"SFTTrainer(args=a)\n", want: map[string]string{"/training/micro_batch": "2"}},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
+
+// TestOwnValues are values that the program has from its own arguments and classes.
+func TestOwnValues(t *testing.T) {
+	program := func(before, batch, accumulation string) string {
+		return before + `
+from trl import SFTConfig, SFTTrainer
+config = SFTConfig(output_dir="out", per_device_train_batch_size=` + batch + `, bf16=True, max_length=512,
+                   gradient_accumulation_steps=` + accumulation + `)
+SFTTrainer(model="Qwen/Qwen2.5-0.5B", args=config).train()
+`
+	}
+	const parser = `import argparse
+p = argparse.ArgumentParser()
+p.add_argument("-b", "--batch-size", type=int, default=2)
+p.add_argument("--total", type=int, default=16)
+p.add_argument("--size", default="0.5B")
+p.add_argument("--rest", type=int, required=True)
+args = p.parse_args()
+`
+	const class = `from dataclasses import dataclass
+@dataclass
+class Cfg:
+    bs: int = 4
+    acc: int = 8
+`
+	const micro, accumulation = "/training/micro_batch", "/training/gradient_accumulation"
+	both := func(m, a string) map[string]string { return map[string]string{micro: m, accumulation: a} }
+	for _, c := range []scriptCase{
+		{name: "defaults", program: program(parser, "args.batch_size", "args.total // args.batch_size"),
+			want: both("2", "8"), says: "defaults"},
+		{name: "the command's", program: program(parser, "args.batch_size", "args.total // args.batch_size"),
+			command: "python train.py --batch-size 4 --rest 1", want: both("4", "4")},
+		{name: "by the short flag", program: program(parser, "args.batch_size", "args.total // args.batch_size"),
+			command: "python train.py -b 8 --rest 1", want: both("8", "2")},
+		{name: "by the beginning", program: program(parser, "args.batch_size", "2"),
+			command: "python train.py --batch 8 --rest 1", want: both("8", "2")},
+		{name: "through a name", program: program(parser+"n = args.batch_size\n", "n", "args.total // n"),
+			command: "python train.py -b 1 --rest 1", want: both("1", "16")},
+		{name: "a required one without a command", program: program(parser, "args.rest", "1"), asks: []string{micro}},
+		{name: "what is assigned afterwards", program: program(parser+"args.batch_size = best()\n", "args.batch_size", "1"),
+			asks: []string{micro}},
+		{name: "an instance", program: program(class+"cfg = Cfg()\n", "cfg.bs", "cfg.acc"), want: both("4", "8")},
+		{name: "an instance with arguments", program: program(class+"cfg = Cfg(bs=2)\n", "cfg.bs", "cfg.acc // cfg.bs"),
+			want: both("2", "4")},
+		{name: "an instance that is changed", program: program(class+"cfg = Cfg()\ncfg.bs = best()\n", "cfg.bs", "cfg.acc"),
+			want: map[string]string{accumulation: "8"}, asks: []string{micro}},
+		{name: "an instance by position", program: program(class+"cfg = Cfg(2)\n", "cfg.bs", "1"), asks: []string{micro}},
+		{name: "a class", program: program("class CFG:\n    bs = 2\n", "CFG.bs", "1"), want: both("2", "1")},
+		{name: "a class that sets its own", program: program("class C:\n    bs = 2\n    def __post_init__(self):\n"+
+			"        self.bs = best()\ncfg = C()\n", "cfg.bs", "1"), asks: []string{micro}},
+		{name: "any attribute may be set", program: program(class+"cfg = Cfg()\nfor k in x:\n    setattr(cfg, k, 1)\n",
+			"cfg.bs", "1"), asks: []string{micro}},
+		{name: "a string with values", program: strings.Replace(program(parser, "1", "1"), `"Qwen/Qwen2.5-0.5B"`,
+			`f"Qwen/Qwen2.5-{args.size}"`, 1), command: "python train.py --size 1.5B --rest 1",
+			want: map[string]string{"/model/preset": `"Qwen/Qwen2.5-1.5B"`}},
+		{name: "a string with a format", program: strings.Replace(program(parser, "1", "1"), `"Qwen/Qwen2.5-0.5B"`,
+			`f"Qwen/Qwen2.5-{args.total:3d}B"`, 1), asks: []string{"/model"}},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
