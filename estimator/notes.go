@@ -127,7 +127,8 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor "+
 		"were not measured",
 		func(g *GPU) bool { return g.Vendor != "" && !strings.EqualFold(g.Vendor, "nvidia") })
-	if in.Job.Training.SequenceLength == 0 && r.arch.FixedTokens == 0 && r.shape.Tokens > longContext {
+	if in.Job.Training.SequenceLength == 0 && r.arch.FixedTokens == 0 && r.shape.Tokens > longContext &&
+		in.Job.Model.Diffusion == nil { // whose tokens are a picture's
 		notes = append(notes, Note{Code: "whole-context", Text: "sequence_length is not given: sequences of the " +
 			"model's whole context, " + grouped(r.shape.Tokens) + " tokens, were taken"})
 	}
