@@ -207,6 +207,11 @@ func (l *layoutSearch) explainLayouts(p *Plan, found []*placed) {
 	if len(found) == 0 {
 		l.notes.add("no-layout-fits", "None of the layouts looked at fits on %d GPUs at an effective batch of %d.",
 			l.cluster.GPUs, l.batch.target)
+		if d := l.costs.base.Job.Training.Distributed; d == nil || !d.OffloadOptimizer && !d.OffloadParameters {
+			l.notes.add("offload-not-looked-at", "States in the hosts' memory are not looked at. ZeRO-3 with "+
+				"offload_optimizer or offload_param needs fewer GPUs, and steps take longer; an estimate of such a job "+
+				"says what each GPU holds.")
+		}
 		return
 	}
 	l.notes.add("layout-options", "pairs are those of the first layout. With its changes in the job, and "+
