@@ -79,6 +79,9 @@ func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submi
 	case !wanted, f.Script == "" && errors.Is(err, submission.ErrNoJob):
 		found.Document, found.From = nil, ""
 		return found, nil
+	case errors.Is(err, submission.ErrNoJob) && filepath.Ext(f.Script) == ".py":
+		return found, &exitError{exitUndecided, fmt.Errorf("%w: %s is a program and no batch script; vramplan read "+
+			"%[2]s and vramplan estimate --from %[2]s read programs", err, f.Script)}
 	case errors.Is(err, submission.ErrNoJob):
 		return found, &exitError{exitUndecided, fmt.Errorf("%w in %s: it has no #VRAMPLAN lines and starts no "+
 			"training program whose configuration can be read", err, f.Script)}

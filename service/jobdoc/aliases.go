@@ -2,6 +2,7 @@ package jobdoc
 
 import (
 	"reflect"
+	"strings"
 	"sync"
 
 	"github.com/vramplan/vramplan/estimator"
@@ -218,6 +219,9 @@ func Normalize(j *estimator.Job) {
 		w.kernels.canonical(&t.Kernels[i])
 	}
 	if o := t.Optimizer; o != nil {
+		if class, ok := strings.CutPrefix(fold(o.Name), "torch.optim."); ok && class != "adafactor" {
+			o.Name = class // Adafactor is transformers' where it is not said, and PyTorch's is another
+		}
 		// A field that is given always wins over what an alias implies.
 		if alias, ok := optimizerAliases[fold(o.Name)]; ok && o.Implementation == "" {
 			o.Implementation = alias.Implementation

@@ -319,6 +319,7 @@ func TestAliasesLeadToValues(t *testing.T) {
 		{"loss", "cut_cross_entropy", "fused-linear"}, {"loss", "fused_linear", "fused-linear"},
 		{"optimizer", "adamw_torch", "adamw"}, {"optimizer", "adamw_bnb_8bit", "adamw-8bit"},
 		{"optimizer", "paged_adamw_32bit", "paged-adamw"},
+		{"optimizer", "torch.optim.AdamW", "adamw"}, {"optimizer", "torch.optim.SGD", "sgd"},
 		{"optimizer", "AdamW", "adamw"}, {"optimizer", "sgd_momentum", "sgd-momentum"},
 		{"gradient_checkpointing", "selective_op", "selective-op"},
 	} {
@@ -341,6 +342,20 @@ func TestAliasesLeadToValues(t *testing.T) {
 		}
 		if got != c.want {
 			t.Errorf("%s %q = %q, want %q", c.field, c.spelling, got, c.want)
+		}
+	}
+}
+
+// An optimizer that nobody models is answered with the one whose name is nearest.
+func TestNearestOptimizer(t *testing.T) {
+	for given, near := range map[string]string{
+		"paged_lion_8bit": "lion-8bit", "rmsprop_bnb": "rmsprop", "adamw2": "adamw", "torch.optim.Adafactor": "adafactor",
+		"apex.optimizers.FusedAdam": "adam",
+	} {
+		_, err := jobdoc.Decode(fmt.Appendf(nil,
+			`{"model": {"preset": "gpt2"}, "training": {"micro_batch": 1, "optimizer": %q}}`, given))
+		if err == nil || !strings.Contains(fmt.Sprint(err), "Did you mean "+near+"?") {
+			t.Errorf("%s: %v; want %s as the nearest", given, err, near)
 		}
 	}
 }

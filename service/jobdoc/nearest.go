@@ -93,7 +93,7 @@ func find(n *node, name, at string, depth int) string {
 }
 
 // nearest is the choice that given continues or is cut from, else the one that
-// differs from it by the fewest edits, up to about a third of its length, or "".
+// differs from it by the fewest edits, up to about a third of its length, else the longest that it contains, or "".
 // Case, dashes and underscores do not count.
 func nearest(given string, choices []string) string {
 	if len(given) > maxCompared {
@@ -122,7 +122,12 @@ func nearest(given string, choices []string) string {
 			return c
 		}
 	}
-	return ""
+	for _, c := range choices { // paged_lion_8bit, torch.optim.Adafactor
+		if len(c) > max(3, len(best)) && strings.Contains(given, fold(c)) {
+			best = c
+		}
+	}
+	return best
 }
 
 func sameLetters(a, b string) bool {

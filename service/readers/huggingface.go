@@ -17,6 +17,11 @@ type trainerDefaults struct {
 	// bf16 is on by default where fp16 is off.
 	bf16    bool
 	bf16Ref string
+	// autocast is the half type that the tool sets by itself where neither bf16 nor fp16 is on, even where both are said
+	// to be off.
+	autocast, autocastRef string
+	// asksPrecision is why nobody knows the precision where neither is on; "" where it is known.
+	asksPrecision string
 	// microBatch is the default micro-batch; 8 is the Trainer's.
 	microBatch    int64
 	microBatchRef string
@@ -166,6 +171,12 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 		half, from = "bf16", bf16
 	case isOn(fp16):
 		half, from = "fp16", fp16
+	case t.autocast != "":
+		half, from = t.autocast, setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16, fp16",
+			Ref: t.autocastRef}}
+	case t.asksPrecision != "":
+		r.d.ask("/training/precision", "In which precision does it train?", t.asksPrecision)
+		return
 	case !bf16.Given() && t.bf16:
 		half, from = "bf16", setting.Value{Origin: setting.Origin{Kind: setting.Default, Key: "bf16", Ref: t.bf16Ref}}
 	case r.accelerate != nil:

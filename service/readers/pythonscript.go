@@ -33,11 +33,19 @@ func (r *reading) configuresItself() bool {
 	if r.code == nil {
 		return false
 	}
+	if _, ok := r.otherProgram(); ok {
+		return true
+	}
 	_, ok := r.literal()
 	return ok
 }
 
 func (r *reading) readScript() {
+	if other, ok := r.otherProgram(); ok {
+		r.d.reader = other.reader
+		r.d.refuse("model-kind", setting.Span{File: r.code.File, Line: other.line}, "%s", other.say)
+		return
+	}
 	code := r.code
 	r.bindArguments()
 	unsloth := code.Mentions("FastLanguageModel") || code.Mentions("FastModel") || code.Mentions("FastVisionModel")
@@ -68,6 +76,9 @@ func (r *reading) readScript() {
 	r.s = arguments.Keywords.Clone()
 	r.scriptModel()
 	r.scriptAdapters(unsloth)
+	if unsloth {
+		r.unslothPrecision(&t)
+	}
 	r.trainer(t)
 	r.scriptLength()
 	switch {
@@ -164,6 +175,26 @@ func (r *reading) scriptAdapters(unsloth bool) {
 			"unsloth FastLanguageModel.get_peft_model")
 	}
 	r.scriptQuantized(unsloth, at)
+}
+
+// unslothPrecision is what unsloth sets where neither bf16 nor fp16 is on: the trainers of trl that it patches train
+// adapters under autocast, in the half type in which it loads the model (unsloth models/rl.py,
+// patch_trl_rl_trainers: args.bf16 = not float16). What it does with whole models differs from release to release.
+func (r *reading) unslothPrecision(t *trainerDefaults) {
+	const ref = "unsloth models/rl.py: args.bf16 = not float16, where neither is on"
+	v, given := r.s.Get("dtype", "torch_dtype")
+	switch kind := dtype(v.String()); {
+	case !r.adapters():
+		t.asksPrecision = "neither bf16 nor fp16 is on, and unsloth chooses by its release how a whole model is trained"
+	case !r.code.Mentions("SFTTrainer"):
+		t.asksPrecision = "neither bf16 nor fp16 is on, and unsloth chooses for the trainers of trl alone"
+	case given && v.Unknown != "" || kind == "fp32":
+		t.asksPrecision = "neither bf16 nor fp16 is on, and unsloth goes by the type in which the model is loaded"
+	case kind == "fp16":
+		t.autocast, t.autocastRef = "fp16", ref
+	default:
+		t.autocast, t.autocastRef = "bf16", ref
+	}
 }
 
 func (r *reading) scriptQuantized(unsloth bool, at setting.Value) {

@@ -277,3 +277,49 @@ class Cfg:
 		t.Run(c.name, c.run)
 	}
 }
+
+// TestUnslothPrecision is what unsloth trains in where neither bf16 nor fp16 is on.
+func TestUnslothPrecision(t *testing.T) {
+	program := func(load, peft, arguments, trainer string) string {
+		return `from unsloth import FastLanguageModel
+model, tokenizer = FastLanguageModel.from_pretrained("unsloth/Llama-3.2-1B", max_seq_length=1024` + load + `)
+` + peft + `
+trainer = ` + trainer + `(model=model, args=SFTConfig(per_device_train_batch_size=2` + arguments + `))
+`
+	}
+	const adapters = "model = FastLanguageModel.get_peft_model(model, r=16)"
+	const precision = "/training/precision"
+	for _, c := range []scriptCase{
+		{name: "adapters", program: program("", adapters, "", "SFTTrainer"),
+			want: map[string]string{precision: `"amp-bf16"`}},
+		{name: "both said to be off", program: program("", adapters, ", bf16=False, fp16=False", "SFTTrainer"),
+			want: map[string]string{precision: `"amp-bf16"`}},
+		{name: "loaded in float16", program: program(", dtype=torch.float16", adapters, "", "SFTTrainer"),
+			want: map[string]string{precision: `"amp-fp16"`}},
+		{name: "said", program: program("", adapters, ", fp16=True", "SFTTrainer"),
+			want: map[string]string{precision: `"amp-fp16"`}},
+		{name: "loaded in a type that nobody knows", program: program(", dtype=chosen()", adapters, "", "SFTTrainer"),
+			want: map[string]string{precision: ""}, asks: []string{precision}},
+		{name: "the whole model", program: program(", full_finetuning=True", "", "", "SFTTrainer"),
+			want: map[string]string{precision: ""}, asks: []string{precision}},
+		{name: "another trainer", program: program("", adapters, "", "Trainer"),
+			want: map[string]string{precision: ""}, asks: []string{precision}},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
+
+// TestOtherTrainerClasses are programs of other kinds, which are named with what to use for them.
+func TestOtherTrainerClasses(t *testing.T) {
+	const program = `args = SentenceTransformerTrainingArguments(output_dir="out", per_device_train_batch_size=64)
+trainer = SentenceTransformerTrainer(model=SentenceTransformer("gpt2"), args=args, train_dataset=data)
+`
+	for _, c := range []scriptCase{
+		{name: "pairs", program: program, refused: "--objective contrastive"},
+		{name: "pairs, started", program: program, command: "python train.py", refused: "--objective contrastive"},
+		{name: "a cross-encoder", program: strings.Replace(program, "= SentenceTransformerT", "= CrossEncoderT", 2),
+			refused: "cross-encoder"},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
