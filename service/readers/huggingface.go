@@ -17,8 +17,8 @@ type trainerDefaults struct {
 	// bf16 is on by default where fp16 is off.
 	bf16    bool
 	bf16Ref string
-	// autocast is the half type that the tool sets by itself where neither bf16 nor fp16 is on, even where both are said
-	// to be off.
+	// autocast is the half type that the tool sets by itself where neither bf16 nor fp16 is on, even where both are
+	// said to be off.
 	autocast, autocastRef string
 	// asksPrecision is why nobody knows the precision where neither is on; "" where it is known.
 	asksPrecision string
