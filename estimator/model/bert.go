@@ -310,8 +310,8 @@ func (m *bert) embeddings(t *step.Tape, ids step.T) step.T {
 	return x
 }
 
-// pooled is the pooler's output, nil where there is no pooler or its output is a variable of an encoder that goes on, as
-// embedding models' does; forget ends that variable.
+// pooled is the pooler's output, nil where there is no pooler or its output is a variable of an encoder that goes on,
+// as embedding models' does; forget ends that variable.
 func (m *bert) pooled(t *step.Tape, x step.T) (pooled *step.T, forget func()) {
 	forget = func() {}
 	switch {

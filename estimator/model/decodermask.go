@@ -3,8 +3,8 @@ package model
 import "github.com/vramplan/vramplan/estimator/step"
 
 // decoderOnlyMask is create_causal_mask for a decoder whose batch has no mask: for sdpa none. Without a cache, unless
-// sequences are looked for that somebody packed into one, which leaves a boolean mask in 4.57 and nothing in 5.23, where
-// it is seen that there are none.
+// sequences are looked for that somebody packed into one, which leaves a boolean mask in 4.57 and nothing in 5.23,
+// where it is seen that there are none.
 // Source: transformers/masking_utils.py (create_causal_mask, find_packed_sequence_indices), 4.57 and 5.23.
 func decoderOnlyMask(t *step.Tape, packed bool, d step.DType) *step.T {
 	n, b := t.Shape.Target, t.Shape.Batch

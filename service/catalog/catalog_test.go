@@ -176,6 +176,7 @@ func TestModelNames(t *testing.T) {
 		}
 	}
 	for name, nearest := range map[string]string{
+		"h1000": "h100-sxm5",
 		"gpt3":                    "openai-community/gpt2",
 		"meta-llama/Llama-3.1-9B": "meta-llama/Llama-3.1-8B",
 		"Qwen25-7B":               "Qwen/Qwen2.5-7B", // dots tell models apart

@@ -61,7 +61,7 @@ func nearest(key string, candidates []candidate) []int {
 			strings.HasSuffix(squash(c.key), letters):
 			d = 0 // the same but for what is around it: Llama3-8b and meta-llama-3-8b
 		case len(c.key) >= 4 && strings.Contains(key, c.key):
-			d = limit
+			d = min(limit, levenshtein.ComputeDistance(key, c.key))
 		case abs(len(c.key)-len(key)) <= limit:
 			d = levenshtein.ComputeDistance(key, c.key)
 		}
