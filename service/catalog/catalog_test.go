@@ -87,6 +87,7 @@ func TestUnknownGPUs(t *testing.T) {
 		{"rtx-6000", "quadro-rtx-6000", ""},
 		{"a100-sxm4-81gb", "a100-sxm4-80gb", ""},
 		{"mi300", "mi300x", ""},
+		{"h1000", "h100-sxm5", ""},
 		{"", "", ""},
 		{"-", "", ""},
 		{"nvidia", "", ""},
@@ -176,7 +177,6 @@ func TestModelNames(t *testing.T) {
 		}
 	}
 	for name, nearest := range map[string]string{
-		"h1000": "h100-sxm5",
 		"gpt3":                    "openai-community/gpt2",
 		"meta-llama/Llama-3.1-9B": "meta-llama/Llama-3.1-8B",
 		"Qwen25-7B":               "Qwen/Qwen2.5-7B", // dots tell models apart
