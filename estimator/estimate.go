@@ -52,7 +52,7 @@ type Input struct {
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
 	// OwnLoop says that the job runs in a plain loop such as the oracle's, which lets go of its batch when forward has
-	// run, where the Trainer keeps it.
+	// run, where the Trainer keeps it, and has no embeddings in float32 under an optimizer of eight bits.
 	OwnLoop bool `json:"-"`
 	// held says of some changes of the table of releases whether they are there, whatever the job's releases are.
 	held map[release.Switch]bool

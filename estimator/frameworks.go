@@ -17,6 +17,10 @@ type framework struct {
 	checkpoints
 	// states is what it stores beside weights in half precision.
 	states *States
+	// wideEmbeddings: it keeps the moments of embeddings in float32 under bitsandbytes' optimizers of eight bits, as
+	// the Trainer does and who builds on it.
+	// Source: transformers/trainer.py 4.57.6 and 5.23.0 (Trainer.create_optimizer, register_module_override).
+	wideEmbeddings said
 	// releases are those of libraries that it holds back.
 	releases map[string]string
 	replicas
@@ -197,8 +201,8 @@ var (
 // core/optimizer/distrib_optimizer.py and core/distributed/param_and_grad_buffer.py (grad_reduce_in_fp32, which bf16
 // sets); DeepSpeed runtime/fp16/fused_optimizer.py; nanotron optim/gradient_accumulator.py (FP32GradientAccumulator).
 var (
-	masterStates      = States{MasterWeights: "fp32", Optimizer: "fp32"}
-	accumulatedStates = States{Gradients: "fp32", MasterWeights: "fp32", Optimizer: "fp32"}
+	masterStates = States{MasterWeights: "fp32", Optimizer: "fp32"}
+	addedStates  = States{Gradients: "fp32", MasterWeights: "fp32", Optimizer: "fp32"}
 )
 
 // Nothing of its own.
@@ -230,26 +234,26 @@ func notReentrantUnderFSDP2(t *Training) kind {
 // logits before backward); litgpt finetune/lora.py (the list of logits stays in a variable); composer's Trainer, which
 // llm-foundry runs, keeps state.outputs; Lightning's training_step returns the loss.
 var frameworks = map[string]*framework{
-	"nanogpt":               {unpacked, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
-	"pytorch":               {held, theirs, askNothing, &noStates, noReleases, byTorch, byYou, prepared},
-	"accelerate":            {widened, theirs, askNothing, &noStates, noReleases, byDDP, byAccelerate, prepared},
-	"hf-trainer":            {goes, theirs, askNothing, &noStates, noReleases, byTrainer, byAccelerate, prepared},
-	"trl":                   {goes, theirs, asTRL, &noStates, noReleases, byTrainer, byAccelerate, preparedTRL},
-	"sentence-transformers": {goes, theirs, askNothing, &noStates, noReleases, byDDP, byItself, asBaseIs},
-	"diffusers":             {goes, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
-	"axolotl":               {goes, theirs, askOther, &noStates, noReleases, likeTrainer, byAccelerate, kbitFused},
-	"llama-factory":         {goes, theirs, asFactory, &noStates, noReleases, likeTrainer, byAccelerate, loaded},
-	"ms-swift":              {goes, theirs, askNothing, &noStates, noReleases, likeTrainer, byYou, loaded},
-	"unsloth":               {goes, theirs, askReentrant, &noStates, noReleases, likeTrainer, byItself, loadedFused},
-	"xtuner":                {goes, theirs, askNothing, &noStates, noReleases, byDDP, byItself, loaded},
-	"lightning":             {goes, theirs, askNothing, &noStates, noReleases, byDDP, byLightning, loaded},
-	"deepspeed":             {goes, theirs, askNothing, &masterStates, noReleases, byDeepSpeed, byItself, loaded},
-	"llm-foundry":           {held, itsOwn, askReentrant, &noStates, noReleases, byDDP, byComposer, loaded},
-	"litgpt":                {held, litgpts, askOther, &noStates, litgptPinned, byDDP, byFabric, byLitGPT},
-	"torchtune":             {goes, itsOwn, askOther, &noStates, noReleases, byDDP, byItself, loaded},
-	"torchtitan":            {goes, titans, askOther, &noStates, noReleases, byDDP, byTitan, loaded},
-	"megatron":              {goes, itsOwn, askReentrant, &accumulatedStates, noReleases, byMegatron, byItself, loaded},
-	"nanotron":              {goes, itsOwn, askReentrant, &accumulatedStates, noReleases, byNanotron, byItself, loaded},
+	"nanogpt":               {unpacked, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"pytorch":               {held, theirs, askNothing, &noStates, no, noReleases, byTorch, byYou, prepared},
+	"accelerate":            {widened, theirs, askNothing, &noStates, no, noReleases, byDDP, byAccelerate, prepared},
+	"hf-trainer":            {goes, theirs, askNothing, &noStates, yes, noReleases, byTrainer, byAccelerate, prepared},
+	"trl":                   {goes, theirs, asTRL, &noStates, yes, noReleases, byTrainer, byAccelerate, preparedTRL},
+	"sentence-transformers": {goes, theirs, askNothing, &noStates, yes, noReleases, byDDP, byItself, asBaseIs},
+	"diffusers":             {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"axolotl":               {goes, theirs, askOther, &noStates, yes, noReleases, likeTrainer, byAccelerate, kbitFused},
+	"llama-factory":         {goes, theirs, asFactory, &noStates, yes, noReleases, likeTrainer, byAccelerate, loaded},
+	"ms-swift":              {goes, theirs, askNothing, &noStates, yes, noReleases, likeTrainer, byYou, loaded},
+	"unsloth":               {goes, theirs, askReentrant, &noStates, yes, noReleases, likeTrainer, byItself, loadedFused},
+	"xtuner":                {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"lightning":             {goes, theirs, askNothing, &noStates, no, noReleases, byDDP, byLightning, loaded},
+	"deepspeed":             {goes, theirs, askNothing, &masterStates, no, noReleases, byDeepSpeed, byItself, loaded},
+	"llm-foundry":           {held, itsOwn, askReentrant, &noStates, no, noReleases, byDDP, byComposer, loaded},
+	"litgpt":                {held, litgpts, askOther, &noStates, no, litgptPinned, byDDP, byFabric, byLitGPT},
+	"torchtune":             {goes, itsOwn, askOther, &noStates, no, noReleases, byDDP, byItself, loaded},
+	"torchtitan":            {goes, titans, askOther, &noStates, no, noReleases, byDDP, byTitan, loaded},
+	"megatron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byMegatron, byItself, loaded},
+	"nanotron":              {goes, itsOwn, askReentrant, &addedStates, no, noReleases, byNanotron, byItself, loaded},
 }
 
 func frameworkNames() []string {
@@ -290,6 +294,7 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	f := r.by
 	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.output > goes, f.output == widened
 	r.recipe.UnpacksOutputs = f.output == unpacked
+	r.recipe.WideEmbeddings = f.wideEmbeddings == yes && !r.ownLoop
 	if t.HoldLogits != nil {
 		r.recipe.HoldLogits = *t.HoldLogits
 		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits

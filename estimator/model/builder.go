@@ -102,6 +102,7 @@ func (b *builder) loaded() step.DType {
 // require a gradient when layers are checkpointed.
 func (b *builder) embedding(name string, rows, cols int64) step.Weight {
 	w := b.original(name, rows, cols)
+	b.embeds(w)
 	if len(b.inputs) == 0 {
 		b.shared = w
 		w.Hooked = b.a.LoRA != nil
@@ -109,6 +110,9 @@ func (b *builder) embedding(name string, rows, cols int64) step.Weight {
 	b.inputs = append(b.inputs, name)
 	return b.trained(name, w)
 }
+
+// embeds says that w is the weight of an nn.Embedding.
+func (b *builder) embeds(w step.Weight) { b.p.List[w.Index].Embedding = true }
 
 // section says that what was declared last belongs to a section outside the layers.
 func (b *builder) section(s step.Section) { b.p.List[len(b.p.List)-1].Section = s }

@@ -169,6 +169,7 @@ func buildGemma4(b *builder) step.Network {
 	}
 	if own.perLayer > 0 {
 		m.perLayer = b.parameter("embed_tokens_per_layer", own.perLayerRows, a.Layers*own.perLayer)
+		b.embeds(m.perLayer)
 		m.perLayerScale = b.scalar("embed_tokens_per_layer.embed_scale")
 		m.perLayerProjection = b.linear("per_layer_model_projection", a.Hidden, a.Layers*own.perLayer, false)
 		m.perLayerNorm = b.norm("per_layer_projection_norm", own.perLayer, false)

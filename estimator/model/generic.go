@@ -54,6 +54,7 @@ func buildGeneric(b *builder) step.Network {
 	m.embed = b.embedding("embed_tokens", a.Vocabulary, d)
 	if own.position == "learned" {
 		m.positions = b.parameter("embed_positions", own.positionRows, d)
+		b.embeds(m.positions)
 	}
 	if own.embeddingNorm {
 		m.embedded = own.norm(b, "embed_norm", d)

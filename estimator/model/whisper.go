@@ -102,6 +102,7 @@ func buildWhisper(b *builder) step.Network {
 	m.encoder = m.declare(b, "encoder", m.own.encoder, false)
 	m.words, m.positions = b.embedding("decoder.embed_tokens", a.Vocabulary, d),
 		b.parameter("decoder.embed_positions", a.MaxPositions, d)
+	b.embeds(m.positions)
 	m.decoder = m.declare(b, "decoder", m.own.decoder, true)
 	m.head = m.words
 	if !a.Tied {

@@ -14,6 +14,8 @@ type Parameter struct {
 	// Ahead is how many parameters earlier model.parameters() lists it than module.to moves it: a module's own come
 	// before those of its children there, and after them here.
 	Ahead int
+	// Embedding marks the weight of an nn.Embedding, which a tied head shares.
+	Embedding bool
 	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
 	Frozen bool
 	// Quantised is how a frozen weight is stored; Dtype is then what it is dequantised to.
