@@ -26,9 +26,6 @@ FUZZ = $$(grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]+' . | sed -E '
 RACE_ALONE    = FullDisk|EveryExampleIsTrue|HostileTexts|BadNetwork|PageCorruptionsOfAServerAreNoticed|EveryStatementMayBeGivenUp|AnswersFitEightyColumns|LogitsByTheirSizeAlone|FailuresByTheirForms|NoModelIsTooLarge|LeastChangesNoPlan|EveryCallMayFail|CorruptionsAreNoticed|RunsAreGroupedByWhatRan|KeptCalibrationsAreBounded
 RACE_SCRIPTS  = check_submission|check_tools|compare|completion|contrastive|cost|diagnose|diffusion|exit_codes|explain_defaults|layouts|local|objective|output|pictures|qlora|read|recorded|replay|shell|stdin|usage|version|words
 RACE_SKIP     ?= ^Test($(RACE_ALONE))$$|^TestScripts$$/^($(RACE_SCRIPTS))$$
-# SQLite is a C library turned into Go, whose memory is its own: watching each of its accesses finds nothing of ours and
-# makes a migration take long enough for another's to give up.
-RACE_FLAGS    ?= -race -gcflags=modernc.org/...=-race=false
 RACE_PACKAGES ?= ./cmd/... ./api ./service ./service/catalog ./service/jobdoc ./service/store ./estimator/planner
 # Those of the estimator in which estimates run beside each other.
 RACE_ESTIMATOR ?= ^(TestSideBySide|TestReplaysChangeNothing|TestStopped)$$
@@ -49,15 +46,15 @@ test: ## Run all tests
 	$(GO) test ./...
 
 test-race: ## Run the tests of concurrent code under the race detector (needs a C compiler)
-	CGO_ENABLED=1 RAPID_CHECKS=25 VRAMPLAN_CRASHES=3 $(GO) test $(RACE_FLAGS) -timeout 30m -skip '$(RACE_SKIP)' $(RACE_PACKAGES)
-	CGO_ENABLED=1 RAPID_CHECKS=25 $(GO) test $(RACE_FLAGS) -timeout 30m -run '$(RACE_ESTIMATOR)' ./estimator
+	CGO_ENABLED=1 RAPID_CHECKS=25 VRAMPLAN_CRASHES=3 $(GO) test -race -timeout 30m -skip '$(RACE_SKIP)' $(RACE_PACKAGES)
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(GO) test -race -timeout 30m -run '$(RACE_ESTIMATOR)' ./estimator
 
 race: ## The same for the service, the API, plans and estimates alone, the shorter part
-	CGO_ENABLED=1 RAPID_CHECKS=5 $(GO) test $(RACE_FLAGS) -timeout 30m -skip '$(RACE_SKIP)' $(filter-out ./cmd/...,$(RACE_PACKAGES))
-	CGO_ENABLED=1 RAPID_CHECKS=25 $(GO) test $(RACE_FLAGS) -timeout 30m -run '$(RACE_ESTIMATOR)' ./estimator
+	CGO_ENABLED=1 RAPID_CHECKS=5 $(GO) test -race -timeout 30m -skip '$(RACE_SKIP)' $(filter-out ./cmd/...,$(RACE_PACKAGES))
+	CGO_ENABLED=1 RAPID_CHECKS=25 $(GO) test -race -timeout 30m -run '$(RACE_ESTIMATOR)' ./estimator
 
 race-all: ## Run all tests under the race detector; the estimator's, most of which start no goroutines, with fewer random jobs
-	CGO_ENABLED=1 RAPID_CHECKS=10 $(GO) test $(RACE_FLAGS) -timeout 60m ./...
+	CGO_ENABLED=1 RAPID_CHECKS=10 $(GO) test -race -timeout 60m ./...
 
 lint: ## Check formatting, go vet and staticcheck
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "gofmt is needed on:"; echo "$$unformatted"; exit 1; fi

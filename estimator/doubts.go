@@ -124,6 +124,9 @@ func (r *resolved) doubts(run *run) []doubt {
 	add(r.byNumbers, dimensionsDoubt)
 	add(run.continued, continuedDoubt)
 	list = append(list, r.objectiveDoubts(run)...)
+	if d, applies := r.embeddingStates(run); applies {
+		list = append(list, d)
+	}
 	if d, applies := r.unproven(); applies {
 		list = append(list, d)
 	}

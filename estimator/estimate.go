@@ -52,7 +52,7 @@ type Input struct {
 	// LowerBound is for those who ask [Judge] for minimum_limit_bytes and low_bytes as [Estimate] gives them.
 	LowerBound bool
 	// OwnLoop says that the job runs in a plain loop such as the oracle's, which lets go of its batch when forward has
-	// run, where the Trainer keeps it, and has no embeddings in float32 under an optimizer of eight bits.
+	// run, where the Trainer keeps it.
 	OwnLoop bool `json:"-"`
 	// held says of some changes of the table of releases whether they are there, whatever the job's releases are.
 	held map[release.Switch]bool
@@ -161,6 +161,8 @@ type run struct {
 	cards  []judged // that are judged by it
 
 	ledger *play.Ledger
+	// embeddings is how many elements the trained embeddings have that a GPU updates.
+	embeddings int64
 	// applied is what of the recipe the recording made use of.
 	applied step.Applied
 	base    memory.Base
@@ -269,6 +271,11 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return err
 	}
 	out.requests = s.CountRequests()
+	s.Parameters.Distinct(func(p *step.Parameter, times int64) {
+		if p.Embedding && p.Trained() {
+			out.embeddings += times * p.Numel
+		}
+	})
 	if r.least(out) {
 		return nil
 	}

@@ -17,8 +17,8 @@ type framework struct {
 	checkpoints
 	// states is what it stores beside weights in half precision.
 	states *States
-	// wideEmbeddings: it keeps the moments of embeddings in float32 under bitsandbytes' optimizers of eight bits, as
-	// the Trainer does and who builds on it.
+	// wideEmbeddings: it may keep the moments of embeddings in float32 under bitsandbytes' optimizers of eight bits, as
+	// the Trainer does, and who builds on it, with one that it makes itself.
 	// Source: transformers/trainer.py 4.57.6 and 5.23.0 (Trainer.create_optimizer, register_module_override).
 	wideEmbeddings said
 	// releases are those of libraries that it holds back.
@@ -294,7 +294,6 @@ func (r *resolved) loop(t *Training, errs *invalid.List) {
 	f := r.by
 	r.recipe.HoldLogits, r.recipe.HoldFloat32 = f.output > goes, f.output == widened
 	r.recipe.UnpacksOutputs = f.output == unpacked
-	r.recipe.WideEmbeddings = f.wideEmbeddings == yes && !r.ownLoop
 	if t.HoldLogits != nil {
 		r.recipe.HoldLogits = *t.HoldLogits
 		r.recipe.HoldFloat32 = r.recipe.HoldFloat32 && *t.HoldLogits

@@ -121,9 +121,6 @@ func (r *work) howStates(p string, d step.DType) string {
 	if o.Ranked {
 		words += grouped(r.rank)
 	}
-	if l := r.arch.LoRA; o.WideEmbeddings && r.recipe.WideEmbeddings && (l == nil || len(l.Saved) > 0) {
-		words += "; of 4 B (fp32) for trained embeddings, and a head that is tied to them, as the Trainer asks for"
-	}
 	return p + " × " + words + masters
 }
 

@@ -104,19 +104,12 @@ type Row struct {
 // Report is all rows.
 type Report struct{ Rows []Row }
 
-// plainLoop says that the oracle's loop trained the case where the job names the Trainer: its optimizer of eight bits
-// stands for bitsandbytes', and there is no Trainer that has embeddings in float32 (oracle/optimizers.py, AdamW8bit).
-func (c *Case) plainLoop() bool {
-	o := c.Job.Training.Optimizer
-	return o != nil && o.Name == "adamw-8bit"
-}
-
 // Score estimates every case.
 func Score(cases []Case) *Report {
 	r := &Report{}
 	for _, c := range cases {
 		row := Row{Case: c}
-		in := estimator.Input{Job: c.Job, OwnLoop: c.plainLoop()}
+		in := estimator.Input{Job: c.Job}
 		if len(c.Job.GPUs) > 0 {
 			g := hardware[c.Job.GPUs[0].Name]
 			g.ID = c.Job.GPUs[0].Name

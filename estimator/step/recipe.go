@@ -71,8 +71,6 @@ type Loop struct {
 	Evaluation bool
 	// GroupsByDecay says that the optimizer meets matrices before norms and biases.
 	GroupsByDecay bool
-	// WideEmbeddings says that an optimizer of eight bits keeps the moments of embeddings in float32.
-	WideEmbeddings bool
 	// ExplicitMask says that some tokens of a batch are padding, so that attention needs its mask.
 	ExplicitMask bool
 	// Loss is how the loss over the vocabulary is computed. LogitsFloat makes a float32 copy of the logits in the

@@ -22,14 +22,11 @@ func bitsandbytes(moments int, eight, paged bool) func(*Updater, []*step.Paramet
 	}
 }
 
-// blockStates makes the states. Where a trainer asks for it, those of embeddings are not quantised: it registers an
-// override of optim_bits for the weights of its nn.Embeddings, which are found by identity, so that a tied head is one
-// of them. Source: transformers/trainer.py (Trainer.create_optimizer), 4.57.6 and 5.23.0;
-// bitsandbytes/optim/optimizer.py (GlobalOptimManager, check_overrides, get_config), 0.50.2.
+// blockStates makes the states.
 func (u *Updater) blockStates(moments int, eight, paged bool, ps []*step.Parameter) {
 	tables := false
 	for _, p := range ps {
-		quantised := eight && p.Numel >= quantisedFrom && !(p.Embedding && u.Recipe.WideEmbeddings)
+		quantised := eight && p.Numel >= quantisedFrom
 		bytes := 4 * p.Numel
 		if quantised {
 			bytes = p.Numel
