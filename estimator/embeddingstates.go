@@ -6,9 +6,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/memory"
 )
 
-// embeddingStates doubts that embeddings have states of eight bits under the Trainer: an optimizer that it makes from its
-// name is told to keep theirs, and a tied head's, in float32; one that a script hands over is not, and the traced steps
-// with states of eight bits ran in a loop without the Trainer. Sources: transformers/trainer.py
+// embeddingStates doubts that embeddings have states of eight bits under the Trainer: an optimizer that it makes from
+// its name is told to keep theirs, and a tied head's, in float32; one that a script hands over is not, and the traced
+// steps with states of eight bits ran in a loop without the Trainer. Sources: transformers/trainer.py
 // (Trainer.create_optimizer), 4.57.6 and 5.23.0; bitsandbytes/optim/optimizer.py (GlobalOptimManager, check_overrides,
 // get_config), 0.50.2.
 func (r *resolved) embeddingStates(run *run) (doubt, bool) {

@@ -33,8 +33,8 @@ type Optimizer struct {
 	Own                        func(*Updater, []*step.Parameter)
 	OwnTypes, Factored, Ranked bool
 
-	// QuantisedMoments is how many states of eight bits it keeps on the card, which a trainer may ask it to keep in float32
-	// for some parameters.
+	// QuantisedMoments is how many states of eight bits it keeps on the card, which a trainer may ask it to keep in
+	// float32 for some parameters.
 	QuantisedMoments int64
 
 	// Sharded says that it works on a GPU's parts of parameters as on whole ones, InBackward that it may update each
