@@ -99,20 +99,13 @@ func buildAnyGemma3(b *builder) step.Network {
 
 // Batch is pixel_values, token_type_ids, input_ids, attention_mask and labels.
 func (m *gemma3) Batch(t *step.Tape) []step.T {
-	pixels := pixelValues(t, m.own.picture.channels)
-	kinds := t.Input(t.Shape.N(), step.I64)
-	return append([]step.T{pixels, kinds}, batchWithMask(t)...)
+	return batchOfKinds(t, m.own)
 }
 
 func (m *gemma3) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	pixels, ids, labels := batch[0], batch[2], batch[4]
 	t.In(step.PartEmbedding)
-	former, known := step.NoTensor, t.Hold(ids)
-	if m.options.beyond {
-		former = t.Input(t.Shape.N(), step.Bool)
-		t.Drop(known)
-		known = t.Input(t.Shape.N(), step.I64)
-	}
+	former, known := wordsAmongPictures(t, ids, m.options.beyond)
 	embedded := m.text.embeddings(t, known)
 	positions := t.Input(t.Shape.Tokens, step.I64)
 	features, returned := m.look(t, pixels, embedded.Dtype())

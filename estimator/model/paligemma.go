@@ -59,22 +59,31 @@ func buildPaliGemma(b *builder) step.Network {
 	return m
 }
 
-// Batch is pixel_values, token_type_ids, input_ids, attention_mask and labels.
-func (m *paliGemma) Batch(t *step.Tape) []step.T {
-	pixels := pixelValues(t, m.own.picture.channels)
+// batchOfKinds is pixel_values, token_type_ids, input_ids, attention_mask and labels.
+func batchOfKinds(t *step.Tape, own seeing) []step.T {
+	pixels := pixelValues(t, own.picture.channels)
 	kinds := t.Input(t.Shape.N(), step.I64)
 	return append([]step.T{pixels, kinds}, batchWithMask(t)...)
+}
+
+// wordsAmongPictures are the ids that are looked up: where a picture's lies beyond the vocabulary, former says where
+// others were put in their place.
+func wordsAmongPictures(t *step.Tape, ids step.T, beyond bool) (former, known step.T) {
+	if !beyond {
+		return step.NoTensor, t.Hold(ids)
+	}
+	return t.Input(t.Shape.N(), step.Bool), t.Input(t.Shape.N(), step.I64)
+}
+
+// Batch is pixel_values, token_type_ids, input_ids, attention_mask and labels.
+func (m *paliGemma) Batch(t *step.Tape) []step.T {
+	return batchOfKinds(t, m.own)
 }
 
 func (m *paliGemma) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 	pixels, ids, labels := batch[0], batch[2], batch[4]
 	t.In(step.PartEmbedding)
-	former, known := step.NoTensor, t.Hold(ids)
-	if m.options.beyond {
-		former = t.Input(t.Shape.N(), step.Bool)
-		t.Drop(known)
-		known = t.Input(t.Shape.N(), step.I64)
-	}
+	former, known := wordsAmongPictures(t, ids, m.options.beyond)
 	embedded := m.text.embeddings(t, known)
 	counted := t.Input(t.Shape.Tokens, step.I64)
 	positions := t.Input(t.Shape.Tokens, step.I64)
