@@ -54,7 +54,7 @@ func (r *work) planFits(t *Training, errs *invalid.List) {
 			"an optimizer in backward together with tensor parallelism is not modelled; leave one of them out"},
 		{r.evaluation != nil, "evaluation",
 			"an evaluation pass together with tensor parallelism is not modelled yet; leave one of them out"},
-		{r.optimizer.Name != "adamw" && r.optimizer.Name != "adam", "optimizer/name", "this optimizer together with " +
+		{r.optimizer.Name != DefaultOptimizer, "optimizer/name", "this optimizer together with " +
 			"tensor parallelism is not modelled; adamw is"},
 		{r.recipe.Loss.Kind != step.LossStandard || t.Loss != nil && t.Loss.VocabParallel != nil &&
 			*t.Loss.VocabParallel, "loss", "a loss other than standard, over the whole vocabulary, together with " +

@@ -21,7 +21,7 @@ func Evidence(in Input) (family string, recipe evidence.Recipe, err error) {
 // evidence is the value of every axis of the job.
 func (r *resolved) evidence(t *Training) evidence.Recipe {
 	rc := &r.recipe
-	e := evidence.Recipe{evidence.Precision: string(PrecisionAMPBF16), evidence.Optimizer: "adamw",
+	e := evidence.Recipe{evidence.Precision: string(PrecisionAMPBF16), evidence.Optimizer: DefaultOptimizer,
 		evidence.Loop: r.framework,
 		evidence.Attention: map[step.Attention]string{step.AttentionFlash: "flash",
 			step.AttentionEager: "eager"}[rc.Attention]}

@@ -70,7 +70,7 @@ var rules = []rule{
 // shapeOf is the shape of a case that the rules speak of: a decoder that is trained in full with Adam.
 func shapeOf(c Case, parameters int64) (shape, bool) {
 	t := c.Job.Training
-	if t.LoRA != nil || t.Distributed != nil || t.Optimizer == nil || t.Optimizer.Name != "adamw" {
+	if t.LoRA != nil || t.Distributed != nil || t.Optimizer == nil || t.Optimizer.Name != estimator.DefaultOptimizer {
 		return shape{}, false
 	}
 	var errs invalid.List

@@ -88,7 +88,7 @@ func optimizers(t estimator.Training) []lever {
 		{"8bit", "Keep the optimizer state in 8 bits", "the moments of AdamW are rounded to 8 bits",
 			estimator.Optimizer{Name: "adamw-8bit"}, disturbsMoments},
 		{"adafactor", "Train with Adafactor", anew, estimator.Optimizer{Name: "adafactor"}, disturbsAdafactor},
-		{"lion", "Train with Lion", anew, estimator.Optimizer{Name: "lion"}, disturbsLion},
+		{"lion", "Train with Lion", anew, estimator.Optimizer{Name: "lion", Implementation: "bitsandbytes"}, disturbsLion},
 		{"sgd", "Train with SGD and momentum", anew, estimator.Optimizer{Name: "sgd-momentum"}, disturbsNoMoments},
 	} {
 		ls = append(ls, trainingLever("optimizer-"+x.code, "optimizer", x.title, "optimizer", x.optimizer,

@@ -74,14 +74,14 @@ func (l *layoutSearch) leastKept(x *placed) float64 {
 // statesPerParameter is what the optimizer keeps of a trained parameter at the least.
 func (l *layoutSearch) statesPerParameter() float64 {
 	t := l.costs.base.Job.Training
-	switch o := optimizerOf(t); {
+	switch {
 	case trainsLike(t, estimator.DefaultOptimizer) && t.States == nil && t.Precision != estimator.PrecisionBF16 &&
 		t.Precision != estimator.PrecisionFP16:
 		return 8 // two float32 moments
-	case strings.Contains(o.Name, "adam"):
-		return 2
+	case t.States != nil:
+		return 0
 	}
-	return 0
+	return float64(rowOf(t).LeastStateBytes())
 }
 
 // kept names candidates that keep alike for backward: those of one framework, with the same run again, that cut layers

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // toolOf is the framework whose words the answer uses: the one that the job
@@ -141,11 +142,7 @@ var leverWords = map[string]map[string]leverWord{
 		"checkpointing-full":      {setting: "gradient_checkpointing=True"},
 		"checkpointing-none":      {setting: "gradient_checkpointing=False"},
 		"loss-fused-linear":       {setting: "use_liger_kernel=True"},
-		"optimizer-fused":         {setting: `optim="adamw_torch_fused"`},
-		"optimizer-8bit":          {setting: `optim="adamw_bnb_8bit"`},
-		"optimizer-adafactor":     {setting: `optim="adafactor"`},
-		"optimizer-lion":          {setting: `optim="lion_32bit"`},
-		"optimizer-sgd":           {setting: `optim="sgd", optim_args="momentum=0.9"`},
+		"optimizer-sgd":           {setting: `optim="sgd", optim_args="momentum=0.9"`}, // of transformers since 5.3
 		"precision-amp-bf16":      {setting: "bf16=True"},
 		"precision-amp-fp16":      {setting: "fp16=True"},
 		"precision-bf16":          {setting: "torch_dtype=torch.bfloat16, bf16=False"},
@@ -153,9 +150,6 @@ var leverWords = map[string]map[string]leverWord{
 		"compile-off":             {setting: "torch_compile=False"},
 		"evaluation-loss-only":    {setting: "prediction_loss_only=True"},
 		"checkpointing-selective": {setting: "checkpoint the attention modules", code: true},
-	},
-	"pytorch": {
-		"optimizer-fused": {setting: "torch.optim.AdamW(..., fused=True)"},
 	},
 	// diffusers' training scripts, examples/, 0.39: their options.
 	"diffusers": {
@@ -172,10 +166,6 @@ var leverWords = map[string]map[string]leverWord{
 		"checkpointing-full":   {setting: "disable_gradient_checkpointing: false"},
 		"checkpointing-none":   {setting: "disable_gradient_checkpointing: true"},
 		"loss-fused-linear":    {setting: "enable_liger_kernel: true"},
-		"optimizer-fused":      {setting: "optim: adamw_torch_fused"},
-		"optimizer-8bit":       {setting: "optim: adamw_bnb_8bit"},
-		"optimizer-adafactor":  {setting: "optim: adafactor"},
-		"optimizer-lion":       {setting: "optim: lion_32bit"},
 		"precision-amp-bf16":   {setting: "bf16: true"},
 		"precision-amp-fp16":   {setting: "fp16: true"},
 		"precision-bf16":       {setting: "pure_bf16: true"},
@@ -188,16 +178,13 @@ var leverWords = map[string]map[string]leverWord{
 	},
 	// ms-swift 4, swift/arguments.
 	"ms-swift": {
-		"attention-sdpa":      {setting: "--attn_impl sdpa"},
-		"checkpointing-full":  {setting: "--gradient_checkpointing true"},
-		"checkpointing-none":  {setting: "--gradient_checkpointing false"},
-		"loss-fused-linear":   {setting: "--use_liger_kernel true"},
-		"optimizer-fused":     {setting: "--optim adamw_torch_fused"},
-		"optimizer-8bit":      {setting: "--optim adamw_bnb_8bit"},
-		"optimizer-adafactor": {setting: "--optim adafactor"},
-		"precision-amp-bf16":  {setting: "--bf16 true"},
-		"precision-amp-fp16":  {setting: "--fp16 true"},
-		"adapters-lora":       {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear"},
+		"attention-sdpa":     {setting: "--attn_impl sdpa"},
+		"checkpointing-full": {setting: "--gradient_checkpointing true"},
+		"checkpointing-none": {setting: "--gradient_checkpointing false"},
+		"loss-fused-linear":  {setting: "--use_liger_kernel true"},
+		"precision-amp-bf16": {setting: "--bf16 true"},
+		"precision-amp-fp16": {setting: "--fp16 true"},
+		"adapters-lora":      {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear"},
 		"adapters-qlora": {setting: "--tuner_type lora --lora_rank 16 --target_modules all-linear --quant_method " +
 			"bnb --quant_bits 4"},
 		"adapters-nf4": {setting: "--quant_method bnb --quant_bits 4"},
@@ -207,7 +194,6 @@ var leverWords = map[string]map[string]leverWord{
 		"checkpointing-none": {setting: "enable_activation_checkpointing=False"},
 		"loss-chunked":       {setting: "loss=torchtune.modules.loss.LinearCrossEntropyLoss"},
 		"optimizer-fused":    {setting: "optimizer.fused=True"},
-		"optimizer-8bit":     {setting: "optimizer=bitsandbytes.optim.AdamW8bit"},
 		"compile-on":         {setting: "compile=True"},
 		"compile-off":        {setting: "compile=False"},
 		"precision-bf16":     {setting: "dtype=bf16"},
@@ -223,8 +209,6 @@ var leverWords = map[string]map[string]leverWord{
 		"checkpointing-full": {setting: "gradient_checkpointing: true"},
 		"checkpointing-none": {setting: "gradient_checkpointing: false"},
 		"loss-fused-linear":  {setting: "liger_fused_linear_cross_entropy: true"},
-		"optimizer-fused":    {setting: "optimizer: adamw_torch_fused"},
-		"optimizer-8bit":     {setting: "optimizer: adamw_bnb_8bit"},
 		"precision-amp-bf16": {setting: "bf16: true"},
 		"precision-amp-fp16": {setting: "fp16: true"},
 		"compile-on":         {setting: "torch_compile: true"},
@@ -248,9 +232,6 @@ var anyTool = map[string]leverWord{
 	"loss-fused":           {setting: "LigerCrossEntropyLoss in place of torch.nn.CrossEntropyLoss", code: true},
 	"optimizer-fused":      {setting: "fused=True"},
 	"optimizer-for-loop":   {setting: "foreach=False"},
-	"optimizer-8bit":       {setting: "bitsandbytes.optim.AdamW8bit", code: true},
-	"optimizer-adafactor":  {setting: "torch.optim.Adafactor", code: true},
-	"optimizer-lion":       {setting: "bitsandbytes.optim.Lion", code: true},
 	"optimizer-sgd":        {setting: "torch.optim.SGD(momentum=0.9)", code: true},
 	"precision-amp-bf16":   {setting: "torch.autocast(dtype=torch.bfloat16)"},
 	"precision-amp-fp16":   {setting: "torch.autocast(dtype=torch.float16) and torch.amp.GradScaler"},
@@ -271,6 +252,34 @@ var likeHuggingFace = map[string]bool{"trl": true, "unsloth": true}
 var trainerEvaluation = map[string]bool{"hf-trainer": true, "trl": true, "unsloth": true, "llama-factory": true,
 	"ms-swift": true}
 
+// optimizerSettings are how tools are asked for an optimizer, with the Trainer's word for it in place of %s.
+var optimizerSettings = map[string]string{
+	"hf-trainer": `optim="%s"`, "trl": `optim="%s"`, "unsloth": `optim="%s"`,
+	"llama-factory": "optim: %s", "ms-swift": "--optim %s", "axolotl": "optimizer: %s",
+}
+
+// optimizerWord is how a tool sets an optimizer, from the row that is known of it: by the Trainer's word, by the class
+// where that is a setting (torchtune) or where it takes a change of code, and fused as an argument of the class.
+func optimizerWord(tool string, o estimator.Optimizer) (w leverWord, ok bool) {
+	row, known := optim.OptimizerOf(o.Name, o.Implementation)
+	if !known {
+		return w, false
+	}
+	if setting, over := optimizerSettings[tool]; over && row.TrainerWord() != "" && row.Name == o.Name {
+		return leverWord{setting: fmt.Sprintf(setting, row.TrainerWord())}, true
+	}
+	class := row.ClassPath(o.Name)
+	switch {
+	case row.Fused:
+		row, _ = optim.OptimizerOf(o.Name, "")
+		class = row.ClassPath(o.Name)
+		return leverWord{setting: class + "(..., fused=True)"}, tool == "pytorch" && class != ""
+	case tool == "torchtune":
+		return leverWord{setting: "optimizer=" + class}, class != ""
+	}
+	return leverWord{setting: class, code: true}, class != ""
+}
+
 // worded gives levers the words of the tool and the effort that those imply.
 func worded(ls []lever, tool string) []lever {
 	own := leverWords[tool]
@@ -280,9 +289,8 @@ func worded(ls []lever, tool string) []lever {
 	for i := range ls {
 		l := &ls[i]
 		w, ok := own[l.code]
-		if o, is := l.changes["optimizer"].(estimator.Optimizer); is && l.code == "optimizer-fused" {
-			// the tools' words are those of AdamW
-			ok = ok && trainsLike(estimator.Training{Optimizer: &o}, estimator.DefaultOptimizer)
+		if o, is := l.changes["optimizer"].(estimator.Optimizer); is && !ok {
+			w, ok = optimizerWord(tool, o)
 		}
 		if !ok {
 			w, ok = anyTool[l.code]

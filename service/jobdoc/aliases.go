@@ -2,7 +2,6 @@ package jobdoc
 
 import (
 	"reflect"
-	"strings"
 	"sync"
 
 	"github.com/vramplan/vramplan/estimator"
@@ -33,14 +32,23 @@ var precisionAliases = map[string]string{
 	"amp-fp8":    "fp8",
 }
 
-// optimizerAliases are the spellings of the table of optimizers: those of transformers/training_args.py, class
-// OptimizerNames; PyTorch's and bitsandbytes' class names. They may also say how the optimizer is implemented.
-var optimizerAliases = func() map[string]optim.Alias {
-	all := map[string]optim.Alias{}
+// optimizerAliases are the spellings of the table of optimizers: what the Trainer and people call them, and their
+// classes in Python. They may also say how the optimizer is implemented. What is a name of the contract itself
+// is none.
+var optimizerAliases = func() map[string]optim.Spelled {
+	all := map[string]optim.Spelled{}
+	for _, words := range []map[string]optim.Spelled{optim.TrainerWords(), optim.ClassPaths()} {
+		for word, o := range words {
+			all[fold(word)] = o
+		}
+	}
 	for _, o := range optim.Optimizers() {
 		for _, alias := range o.Aliases {
-			all[alias.Spelling] = alias
+			all[alias.Spelling] = optim.Spelled{Name: alias.Name, Implementation: alias.Implementation}
 		}
+	}
+	for _, o := range optim.Optimizers() {
+		delete(all, o.Name)
 	}
 	return all
 }()
@@ -219,9 +227,6 @@ func Normalize(j *estimator.Job) {
 		w.kernels.canonical(&t.Kernels[i])
 	}
 	if o := t.Optimizer; o != nil {
-		if class, ok := strings.CutPrefix(fold(o.Name), "torch.optim."); ok && class != "adafactor" {
-			o.Name = class // Adafactor is transformers' where it is not said, and PyTorch's is another
-		}
 		// A field that is given always wins over what an alias implies.
 		if alias, ok := optimizerAliases[fold(o.Name)]; ok && o.Implementation == "" {
 			o.Implementation = alias.Implementation

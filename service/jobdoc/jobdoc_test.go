@@ -320,6 +320,7 @@ func TestAliasesLeadToValues(t *testing.T) {
 		{"optimizer", "adamw_torch", "adamw"}, {"optimizer", "adamw_bnb_8bit", "adamw-8bit"},
 		{"optimizer", "paged_adamw_32bit", "paged-adamw"},
 		{"optimizer", "torch.optim.AdamW", "adamw"}, {"optimizer", "torch.optim.SGD", "sgd"},
+		{"optimizer", "torch.optim.Adafactor", "adafactor"}, {"optimizer", "bitsandbytes.optim.Lion8bit", "lion-8bit"},
 		{"optimizer", "AdamW", "adamw"}, {"optimizer", "sgd_momentum", "sgd-momentum"},
 		{"gradient_checkpointing", "selective_op", "selective-op"},
 	} {
@@ -349,7 +350,7 @@ func TestAliasesLeadToValues(t *testing.T) {
 // An optimizer that nobody models is answered with the one whose name is nearest.
 func TestNearestOptimizer(t *testing.T) {
 	for given, near := range map[string]string{
-		"paged_lion_8bit": "lion-8bit", "rmsprop_bnb": "rmsprop", "adamw2": "adamw", "torch.optim.Adafactor": "adafactor",
+		"paged_lion_8bit": "lion-8bit", "rmsprop_bnb": "rmsprop", "adamw2": "adamw",
 		"apex.optimizers.FusedAdam": "adam",
 	} {
 		_, err := jobdoc.Decode(fmt.Appendf(nil,

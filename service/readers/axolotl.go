@@ -329,12 +329,10 @@ func (r *reading) axolotlOptimizer() {
 		return
 	}
 	name := strings.ToLower(v.String())
-	own := map[string]optimizer{"ao_adamw_8bit": {"adamw-8bit", "torchao"}, "ao_adamw_4bit": {"adamw-4bit", "torchao"},
-		"adamw_torch_8bit": {"adamw-8bit", "torchao"}, "muon": {"muon", ""}}
-	o, known := own[name]
-	if !known {
-		o, known = trainerOptimizers[name]
+	if own, ao := strings.CutPrefix(name, "ao_adamw_"); ao { // torchao's, as the Trainer's adamw_torch_8bit
+		name = "adamw_torch_" + own
 	}
+	o, known := trainerOptimizers[name]
 	if !known || v.Unknown != "" {
 		r.d.refuse("unsupported", v.Origin.At, "the optimizer %s is not modelled", v.String())
 		return

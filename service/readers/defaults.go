@@ -135,7 +135,12 @@ func (d Default) String() string {
 	return s + " " + path.Base(path.Dir(d.File)) + "/" + path.Base(d.File) + " " + d.Class + "." + d.Key
 }
 
-var pinned = map[string]*regexp.Regexp{"trl": regexp.MustCompile(`(?m)^\s*["']?trl(?:\[[\w,]*\])?\s*==\s*([0-9]+(?:\.[0-9]+)+)`)}
+// pinned are the packages whose releases a reader's answer may rest on, as a requirements.txt pins them.
+var pinned = map[string]*regexp.Regexp{"trl": pin("trl"), "transformers": pin("transformers")}
+
+func pin(tool string) *regexp.Regexp {
+	return regexp.MustCompile(`(?m)^\s*["']?` + tool + `(?:\[[\w,]*\])?\s*==\s*([0-9]+(?:\.[0-9]+)+)`)
+}
 
 // release is the release of a package that the user said (versions.trl), or that a requirements.txt beside the job
 // pins; "" where nothing does.

@@ -2,8 +2,10 @@ package readers
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/step/optim"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
 
@@ -276,20 +278,15 @@ type optimizer struct {
 	Implementation string `json:"implementation,omitempty"`
 }
 
-// trainerOptimizers are transformers' names (4.57.6 training_args.py OptimizerNames). Those that are not here are not
-// modelled.
-var trainerOptimizers = map[string]optimizer{
-	"adamw_hf": {"adamw", "for-loop"}, "adamw_torch": {"adamw", "foreach"}, "adamw_torch_fused": {"adamw", "fused"},
-	"adamw_apex_fused": {"adamw", "fused"},
-	"adamw_bnb_8bit":   {"adamw-8bit", "bitsandbytes"}, "adamw_8bit": {"adamw-8bit", "bitsandbytes"},
-	"paged_adamw_8bit":  {"paged-adamw-8bit", "bitsandbytes"},
-	"paged_adamw_32bit": {"paged-adamw", "bitsandbytes"}, "paged_adamw": {"paged-adamw", "bitsandbytes"},
-	"adamw_torch_8bit": {"adamw-8bit", "torchao"},
-	"adamw_torch_4bit": {"adamw-4bit", "torchao"}, "adafactor": {"adafactor", "transformers"}, "sgd": {"sgd", ""},
-	"lion":       {"lion", "bitsandbytes"},
-	"lion_32bit": {"lion", "bitsandbytes"}, "lion_8bit": {"lion-8bit", "bitsandbytes"}, "muon": {"muon", ""},
-	"adamw": {"adamw", ""}, "galore_adamw": {"galore-adamw", ""}, "adagrad": {"adagrad", ""}, "rmsprop": {"rmsprop", ""},
-	"schedule_free_adamw": {"schedule-free-adamw", ""},
+// trainerOptimizers are the Trainer's names. Those that are not here are not modelled.
+var trainerOptimizers = spelled(optim.TrainerWords())
+
+func spelled(words map[string]optim.Spelled) map[string]optimizer {
+	all := make(map[string]optimizer, len(words))
+	for word, o := range words {
+		all[word] = optimizer(o)
+	}
+	return all
 }
 
 func (r *reading) trainerOptimizer() {
@@ -309,6 +306,9 @@ func (r *reading) trainerOptimizer() {
 			r.d.refuse("unsupported", v.Origin.At, "the optimizer %s is not modelled", v.String())
 			return
 		}
+		if m, args := r.s.Peek("optim_args"); args && name == "sgd" && r.momentum(m.String()) {
+			o = optimizer{Name: "sgd-momentum"}
+		}
 		r.d.put("/training/optimizer", o, v)
 	case r.s.On("adafactor"):
 		v, _ := r.s.Get("adafactor")
@@ -316,6 +316,21 @@ func (r *reading) trainerOptimizer() {
 	default:
 		r.d.fall("/training/optimizer", trainerOptimizers["adamw_torch_fused"], "optim", refOptimizer)
 	}
+}
+
+// momentum says whether SGD's optim_args ask for one and the Trainer takes it from there. Source:
+// transformers/trainer_optimizer.py (_get_sgd), 5.3.0; it left them aside before.
+func (r *reading) momentum(args string) bool {
+	if release := r.release("transformers"); release != "" && older(release, "5.3.0") {
+		return false
+	}
+	for arg := range strings.SplitSeq(strings.ReplaceAll(args, " ", ""), ",") {
+		name, value, _ := strings.Cut(arg, "=")
+		if n, err := strconv.ParseFloat(value, 64); name == "momentum" && err == nil && n != 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // trainerEvaluation is the evaluation's batch where there is an evaluation: do_eval alone, or a strategy that is not

@@ -1,10 +1,12 @@
 package readers
 
 import (
+	"maps"
 	"path"
 	"regexp"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/step/optim"
 	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
@@ -92,22 +94,16 @@ func (r *reading) gpus() count {
 // fixed is a world that a setting gives.
 func (l *launch) fixed(c count) { l.counted = func() count { return c } }
 
-// classes are optimizers by the names of their classes.
-var classes = map[string]optimizer{
-	"torch.optim.AdamW": {"adamw", "foreach"}, "AdamW": {"adamw", "foreach"}, "torch.optim.Adam": {"adam", "foreach"},
-	"Adam": {"adam", "foreach"}, "torch.optim.SGD": {"sgd", "foreach"}, "SGD": {"sgd", "foreach"},
-	"bitsandbytes.optim.AdamW8bit": {"adamw-8bit", "bitsandbytes"}, "bitsandbytes.optim.PagedAdamW": {"paged-adamw",
-		"bitsandbytes"}, "bitsandbytes.optim.PagedAdamW8bit": {"paged-adamw-8bit", "bitsandbytes"},
-	"bitsandbytes.optim.AdamW": {"adamw", "bitsandbytes"}, "torchao.optim.AdamW8bit": {"adamw-8bit", "torchao"},
-	"torchao.optim.AdamW4bit":                   {"adamw-4bit", "torchao"},
-	"torchao.prototype.low_bit_optim.AdamW8bit": {"adamw-8bit", "torchao"},
-	"torch.optim.Adafactor":                     {"adafactor", "torch"},
-	"transformers.optimization.Adafactor":       {"adafactor", "transformers"},
-	"torch.optim.Adagrad":                       {"adagrad", "foreach"}, "torch.optim.RMSprop": {"rmsprop", "foreach"},
-	"torch.optim.Adadelta": {"adadelta", "foreach"}, "torch.optim.Adamax": {"adamax", "foreach"},
-	"torch.optim.NAdam": {"nadam", "foreach"}, "torch.optim.RAdam": {"radam", "foreach"},
-	"schedulefree.AdamWScheduleFree": {"schedule-free-adamw", "foreach"},
-}
+// classes are optimizers by the names of their classes; PyTorch's also without the package that they come from.
+var classes = func() map[string]optimizer {
+	all := spelled(optim.ClassPaths())
+	for path, o := range maps.Clone(all) {
+		if class, torch := strings.CutPrefix(path, "torch.optim."); torch {
+			all[class] = o
+		}
+	}
+	return all
+}()
 
 // optimizerClass sets the optimizer by its class; fused is the setting that fuses it.
 func (r *reading) optimizerClass(v, fused setting.Value) {

@@ -323,3 +323,30 @@ trainer = SentenceTransformerTrainer(model=SentenceTransformer("gpt2"), args=arg
 		t.Run(c.name, c.run)
 	}
 }
+
+// TestMomentumOfSGD: the Trainer takes SGD's momentum from optim_args since transformers 5.3.
+func TestMomentumOfSGD(t *testing.T) {
+	program := func(args string) string {
+		return `from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+model = AutoModelForCausalLM.from_pretrained("gpt2", dtype="float32")
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4, optim="sgd"` + args + `)
+trainer = Trainer(model=model, args=args, train_dataset=data)
+trainer.train()
+`
+	}
+	said := func(release string) []readers.Said {
+		return []readers.Said{{Path: "versions.transformers", Value: release}, {Path: "sequence_length", Value: "512"}}
+	}
+	const pointer, plain = "/training/optimizer", `{"implementation":"foreach","name":"sgd"}`
+	for _, c := range []scriptCase{
+		{name: "none", program: program(""), set: said("5.23.0"), want: map[string]string{pointer: plain}},
+		{name: "asked for", program: program(`, optim_args="momentum=0.9, nesterov=True"`), set: said("5.23.0"),
+			want: map[string]string{pointer: `{"name":"sgd-momentum"}`}},
+		{name: "nothing", program: program(`, optim_args="momentum=0"`), set: said("5.23.0"),
+			want: map[string]string{pointer: plain}},
+		{name: "left aside", program: program(`, optim_args="momentum=0.9"`), set: said("4.57.6"),
+			want: map[string]string{pointer: plain}},
+	} {
+		t.Run(c.name, c.run)
+	}
+}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // Words are a command and its files.
@@ -91,27 +92,11 @@ func (j *Job) trainerArguments() string {
 		out += " --" + half + " true"
 	}
 	if o := t.Optimizer; o != nil {
-		if optim, named := trainerOptims[[2]string{o.Name, o.Implementation}]; named {
-			out += " --optim " + optim
+		if row, known := optim.OptimizerOf(o.Name, o.Implementation); known && row.Name == o.Name && row.TrainerWord() != "" {
+			out += " --optim " + row.TrainerWord()
 		}
 	}
 	return out
-}
-
-// trainerOptims are the Trainer's names of optimizers, by the job's name and implementation. Source:
-// transformers/training_args.py (OptimizerNames), 4.57 and 5.23.
-var trainerOptims = map[[2]string]string{
-	{"adamw", "foreach"}: "adamw_torch", {"adamw", "fused"}: "adamw_torch_fused",
-	{"adamw-8bit", ""}: "adamw_bnb_8bit", {"adamw-8bit", "bitsandbytes"}: "adamw_bnb_8bit",
-	{"adamw-8bit", "torchao"}: "adamw_torch_8bit", {"adamw-4bit", ""}: "adamw_torch_4bit",
-	{"adamw-4bit", "torchao"}: "adamw_torch_4bit",
-	{"paged-adamw", ""}:       "paged_adamw_32bit", {"paged-adamw", "bitsandbytes"}: "paged_adamw_32bit",
-	{"paged-adamw-8bit", ""}: "paged_adamw_8bit", {"paged-adamw-8bit", "bitsandbytes"}: "paged_adamw_8bit",
-	{"lion", "bitsandbytes"}: "lion_32bit", {"lion-8bit", ""}: "lion_8bit", {"lion-8bit", "bitsandbytes"}: "lion_8bit",
-	{"adafactor", ""}: "adafactor", {"adafactor", "transformers"}: "adafactor", {"sgd", ""}: "sgd",
-	{"sgd", "foreach"}: "sgd", {"adagrad", ""}: "adagrad", {"adagrad", "foreach"}: "adagrad", {"rmsprop", ""}: "rmsprop",
-	{"rmsprop", "foreach"}: "rmsprop", {"schedule-free-adamw", ""}: "schedule_free_adamw",
-	{"schedule-free-adamw", "foreach"}: "schedule_free_adamw",
 }
 
 // half is the half-precision type that is computed in; empty for none.

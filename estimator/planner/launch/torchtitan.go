@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/step/optim"
 )
 
 // titanFlavors are model.name and model.flavor of torchtitan 0.2.0 by the model that they are. Source:
@@ -36,7 +37,7 @@ func (j *Job) torchtitan() Words {
 	} else {
 		line("name = \"llama3\"\nflavor = \"\" # the model's, from torchtitan/models")
 	}
-	j.titanOptimizer(line)
+	j.optimizerSection(line)
 	section("training")
 	if stages > 1 { // which divides the batch of each GPU into micro-batches
 		line("local_batch_size = %d", t.MicroBatch*accumulation)
@@ -102,25 +103,38 @@ func TitanRuns(o *estimator.Optimizer) bool {
 	if o == nil {
 		return true
 	}
-	name := cmp.Or(o.Name, estimator.DefaultOptimizer)
-	how := cmp.Or(o.Implementation, "foreach")
-	return (name == "adamw" || name == "adam") && (how == "foreach" || how == "fused" || how == "for-loop")
+	_, _, runs := titanOptimizer(o)
+	return runs
 }
 
-// titanOptimizer is the optimizer's section, where torchtitan has the job's: fused is its default and not PyTorch's.
+// titanOptimizer is what torchtitan calls the class and the implementation.
+func titanOptimizer(o *estimator.Optimizer) (class, how string, runs bool) {
+	name := cmp.Or(o.Name, estimator.DefaultOptimizer)
+	how = cmp.Or(o.Implementation, "foreach")
+	row, known := optim.OptimizerOf(name, "")
+	if !known {
+		return "", "", false
+	}
+	class, torch := strings.CutPrefix(row.ClassPath(name), "torch.optim.")
+	return class, how, torch && titanClasses[class] && titanImplementations[how]
+}
+
+// What torchtitan makes an optimizer of. Source: torchtitan/components/optimizer.py (build_optimizers), 0.2.0.
+var (
+	titanClasses         = map[string]bool{"Adam": true, "AdamW": true}
+	titanImplementations = map[string]bool{"foreach": true, "fused": true, "for-loop": true}
+)
+
+// optimizerSection is the optimizer's section, where torchtitan has the job's: fused is its default and not PyTorch's.
 // Source: torchtitan/config/job_config.py (Optimizer), 0.2.0.
-func (j *Job) titanOptimizer(line func(string, ...any)) {
+func (j *Job) optimizerSection(line func(string, ...any)) {
 	o := j.Training.Optimizer
 	if o == nil {
 		o = &estimator.Optimizer{}
 	}
-	how := cmp.Or(o.Implementation, "foreach")
-	switch cmp.Or(o.Name, estimator.DefaultOptimizer) {
-	case "adamw":
-		line("[optimizer]\nname = \"AdamW\"\nimplementation = %q", how)
-	case "adam":
-		line("[optimizer]\nname = \"Adam\"\nimplementation = %q", how)
-	default:
-		line("# the job's optimizer is %s, which torchtitan has not: its training has to be changed", o.Name)
+	if class, how, runs := titanOptimizer(o); runs {
+		line("[optimizer]\nname = %q\nimplementation = %q", class, how)
+		return
 	}
+	line("# the job's optimizer is %s, which torchtitan has not: its training has to be changed", o.Name)
 }

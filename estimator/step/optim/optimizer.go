@@ -9,11 +9,13 @@ import (
 // Optimizer is an optimizer and who implements it: everything that is known of it, in one row of the table.
 type Optimizer struct {
 	// Name is what a job calls it, Synonyms are other optimizers that hold what it holds. Implementations are who
-	// updates, as a job says it; "" is among those of the row that is taken where it does not. Aliases are the
-	// spellings of other tools.
+	// updates, as a job says it; "" is among those of the row that is taken where it does not.
 	Name                      string
 	Synonyms, Implementations []string
-	Aliases                   []Alias
+	// How others write it: Trainer is what the Trainer's --optim takes for it, Classes are what Python imports, each
+	// with the one first that is written in answers. Aliases are what people write besides.
+	Trainer, Classes []string
+	Aliases          []Alias
 
 	// Moments is how many states have the shape of their parameter, in its type where a job does not name another.
 	// Counter says that the number of steps, a float32 for each parameter, is kept on the GPU before them. Eager says

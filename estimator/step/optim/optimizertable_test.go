@@ -1,6 +1,7 @@
 package optim
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -44,6 +45,17 @@ func TestOptimizerRowsAreWhole(t *testing.T) {
 					t.Errorf("the alias %s is there twice, or not folded", a.Spelling)
 				}
 				spelled[a.Spelling] = true
+			}
+			for _, word := range slices.Concat(o.Trainer, o.Classes) {
+				m := o.meant(word)
+				if row, ok := OptimizerOf(m.Name, m.Implementation); !ok || !slices.Equal(row.Classes, o.Classes) ||
+					!slices.Equal(row.Trainer, o.Trainer) {
+					t.Errorf("%s means %s by %q, which is another row", word, m.Name, m.Implementation)
+				}
+				if spelled[word] {
+					t.Errorf("%s is there twice", word)
+				}
+				spelled[word] = true
 			}
 		})
 	}
