@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 
@@ -48,22 +47,9 @@ func (c *compareCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	body, err := backend.post(ctx, path, doc)
-	if refused, ok := asProblem(err); ok && c.format() == "json" {
-		return errors.Join(jsonLines{}.one(t.stdout, answer{doc: doc, err: refused}), exit(exitFailure))
-	}
-	a := answer{doc: doc, body: body, err: err}
-	switch {
-	case err != nil:
-		return err
-	case c.format() == "json":
-		return jsonLines{}.one(t.stdout, a)
-	}
-	r, err := parse[compare.Comparison](a)
-	if err != nil {
-		return err
-	}
-	return showComparison(t.stdout, r, newStyle(t), c.format() == "markdown", c.Wide)
+	return showOne(ctx, t, backend, path, doc, c.format(), func(r *compare.Comparison) error {
+		return showComparison(t.stdout, r, newStyle(t), c.format() == "markdown", c.Wide)
+	})
 }
 
 // sides are the two jobs: documents first, then those that --from names.

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -48,22 +47,9 @@ func (c *diagnoseCommand) Run(ctx context.Context, t *terminal) error {
 	if err != nil {
 		return err
 	}
-	body, err := backend.post(ctx, path, doc)
-	if refused, ok := asProblem(err); ok && c.format() == "json" {
-		return errors.Join(jsonLines{}.one(t.stdout, answer{doc: doc, err: refused}), exit(exitFailure))
-	}
-	a := answer{doc: doc, body: body, err: err}
-	switch {
-	case err != nil:
-		return err
-	case c.format() == "json":
-		return jsonLines{}.one(t.stdout, a)
-	}
-	d, err := parse[service.Diagnosis](a)
-	if err != nil {
-		return err
-	}
-	return showDiagnosis(t.stdout, d, newStyle(t), c.format() == "markdown")
+	return showOne(ctx, t, backend, path, doc, c.format(), func(d *service.Diagnosis) error {
+		return showDiagnosis(t.stdout, d, newStyle(t), c.format() == "markdown")
+	})
 }
 
 // document is the request: the text, and the job of the file and the flags where there is one.

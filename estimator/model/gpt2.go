@@ -121,24 +121,36 @@ func (m *gpt2) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 func (m *gpt2) block(t *step.Tape, i int, x step.T) step.T {
 	l := &m.layers[i]
-	t.In(step.PartNorm)
-	h := l.ln1.layer(t, x)
-	t.In(step.PartAttention)
-	attn, probabilities := m.attention(t, l, h)
-	t.In(step.PartNorm)
-	middle := t.Add(attn, x, step.LabelResidual)
-	t.Drop(h)
-
-	h = l.ln2.layer(t, middle)
-	t.In(step.PartMLP)
-	mlp := m.mlp(t, l, h)
-	t.In(step.PartNorm)
-	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(h, middle, attn, mlp)
+	y, probabilities := gpt2Sums(t, l.ln1, l.ln2, x,
+		func(h step.T) (step.T, *step.T) { return m.attention(t, l, h) },
+		func(h step.T) step.T { return m.mlp(t, l, h) })
 	if probabilities != nil {
 		t.Drop(*probabilities)
 	}
 	return y
+}
+
+// gpt2Sums is what GPT2Block and those written after it do around attention and MLP: x + attention(norm(x)), and that +
+// MLP(norm(that)). Attention's result lives as long as the block. It returns attention's probabilities, where they are
+// formed, too. Sources: transformers/models/gpt2/modeling_gpt2.py (GPT2Block.forward), gpt_neo/modeling_gpt_neo.py
+// (GPTNeoBlock.forward), gpt_bigcode/modeling_gpt_bigcode.py (GPTBigCodeBlock.forward), 4.57.
+func gpt2Sums(t *step.Tape, ln1, ln2 norm, x step.T, attention func(step.T) (step.T, *step.T),
+	feed func(step.T) step.T) (y step.T, probabilities *step.T) {
+	t.In(step.PartNorm)
+	h := ln1.layer(t, x)
+	t.In(step.PartAttention)
+	attn, probabilities := attention(h)
+	t.In(step.PartNorm)
+	middle := t.Add(attn, x, step.LabelResidual)
+	t.Drop(h)
+
+	h = ln2.layer(t, middle)
+	t.In(step.PartMLP)
+	mlp := feed(h)
+	t.In(step.PartNorm)
+	y = t.Add(middle, mlp, step.LabelResidual)
+	t.Drop(h, middle, attn, mlp)
+	return y, probabilities
 }
 
 // attention returns its output and, where they are formed, the probabilities.

@@ -90,20 +90,9 @@ func (m *gptBigCode) Forward(t *step.Tape, batch []step.T) (step.T, []step.T) {
 
 func (m *gptBigCode) block(t *step.Tape, i int, x step.T) step.T {
 	l := &m.layers[i]
-	t.In(step.PartNorm)
-	h := l.ln1.layer(t, x)
-	t.In(step.PartAttention)
-	attn, probabilities := m.attention(t, l, h)
-	t.In(step.PartNorm)
-	middle := t.Add(attn, x, step.LabelResidual)
-	t.Drop(h)
-
-	h = l.ln2.layer(t, middle)
-	t.In(step.PartMLP)
-	mlp := m.mlp(t, l, h)
-	t.In(step.PartNorm)
-	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(h, middle, attn, mlp)
+	y, probabilities := gpt2Sums(t, l.ln1, l.ln2, x,
+		func(h step.T) (step.T, *step.T) { return m.attention(t, l, h) },
+		func(h step.T) step.T { return m.mlp(t, l, h) })
 	if probabilities != nil && t.Recipe.Software.ReturnsStatesAlone {
 		t.Drop(*probabilities)
 	}

@@ -125,25 +125,15 @@ func (m *gptNeo) formerLoss(t *step.Tape, x, logits, labels step.T) (step.T, []s
 // block is GPTNeoBlock. It returns the probabilities, too.
 func (m *gptNeo) block(t *step.Tape, i int, x step.T) step.T {
 	l := &m.layers[i]
-	t.In(step.PartNorm)
-	h := l.ln1.layer(t, x)
-	t.In(step.PartAttention)
-	attn, probabilities := m.attention(t, l, h)
-	t.In(step.PartNorm)
-	middle := t.Add(attn, x, step.LabelResidual)
-	t.Drop(h)
-	h = l.ln2.layer(t, middle)
-	t.In(step.PartMLP)
-	mlp := m.mlp(t, l, h)
-	t.In(step.PartNorm)
-	y := t.Add(middle, mlp, step.LabelResidual)
-	t.Drop(h, middle, attn, mlp)
-	t.AlsoReturns(probabilities)
+	y, probabilities := gpt2Sums(t, l.ln1, l.ln2, x,
+		func(h step.T) (step.T, *step.T) { return m.attention(t, l, h) },
+		func(h step.T) step.T { return m.mlp(t, l, h) })
+	t.AlsoReturns(*probabilities)
 	return y
 }
 
 // attention is GPTNeoSelfAttention. It returns its output and the probabilities.
-func (m *gptNeo) attention(t *step.Tape, l *gptNeoBlock, x step.T) (step.T, step.T) {
+func (m *gptNeo) attention(t *step.Tape, l *gptNeoBlock, x step.T) (step.T, *step.T) {
 	heads := m.a.geometry()
 	copiesQV, copiesK := t.CopiesEncoderGradient(heads, true)
 	q, k, v := l.q.forward(t, x), l.k.keys(t, x, copiesK), l.v.forward(t, x)
@@ -155,7 +145,7 @@ func (m *gptNeo) attention(t *step.Tape, l *gptNeoBlock, x step.T) (step.T, step
 	t.Drop(y)
 	out := t.Dropout(projected, m.a.ResidualDropout)
 	t.Drop(projected, q, k, v)
-	return out, probabilities
+	return out, &probabilities
 }
 
 func (m *gptNeo) mlp(t *step.Tape, l *gptNeoBlock, x step.T) step.T {

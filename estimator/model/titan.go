@@ -284,12 +284,19 @@ func (m *titan) attention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	q, k, v := l.q.forward(t, entered), l.k.forward(t, entered), l.v.forward(t, entered)
 	qr, kr := t.ComplexRotary(q, k, m.heads.Dim)
 	t.Drop(q, k)
-	keys, values := t.RepeatTokens(kr, m.heads), t.RepeatTokens(v, m.heads)
-	t.Drop(kr, v)
+	out := m.attendTo(t, l, qr, kr, v)
+	t.Drop(entered)
+	return out
+}
+
+// attendTo is attention by queries and keys that are turned, and its projection. It takes all three over.
+func (m *titan) attendTo(t *step.Tape, l *titanLayer, q, k, v step.T) step.T {
+	keys, values := t.RepeatTokens(k, m.heads), t.RepeatTokens(v, m.heads)
+	t.Drop(k, v)
 	repeated := m.heads
 	repeated.KV = repeated.Query
-	y := t.TokensFirst(t.CausalSDPA(qr, keys, values, repeated), repeated, false)
+	y := t.TokensFirst(t.CausalSDPA(q, keys, values, repeated), repeated, false)
 	out := t.Cuts().Leave(l.out.forward(t, y))
-	t.Drop(y, qr, keys, values, entered)
+	t.Drop(y, q, keys, values)
 	return out
 }

@@ -131,14 +131,7 @@ func (m *titan) normedAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	qr := t.Rotary(qn, m.table, m.table)
 	kr := t.Rotary(kn, m.table, m.table)
 	t.Drop(qn, kn)
-	keys, values := t.RepeatTokens(kr, m.heads), t.RepeatTokens(v, m.heads)
-	t.Drop(kr, v)
-	repeated := m.heads
-	repeated.KV = repeated.Query
-	y := t.TokensFirst(t.CausalSDPA(qr, keys, values, repeated), repeated, false)
-	out := l.out.forward(t, y)
-	t.Drop(y, qr, keys, values)
-	return out
+	return m.attendTo(t, l, qr, kr, v)
 }
 
 // latentAttention is DeepSeek V3's Attention.
