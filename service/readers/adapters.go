@@ -181,7 +181,7 @@ func targets(v setting.Value) []string {
 }
 
 // adapterBase sets the type of the frozen base, once precision and sharding are known.
-func (r *reading) adapterBase(trl bool) {
+func (r *reading) adapterBase() {
 	if !r.adapters() {
 		return
 	}
@@ -208,7 +208,7 @@ func (r *reading) adapterBase(trl bool) {
 		r.d.put(pointer, "int8", eight)
 	case r.quantizedName(pointer):
 	default:
-		r.wholeBase(pointer, trl)
+		r.wholeBase(pointer)
 	}
 	r.s.Read(doubleQuant...)
 	r.s.Read("bnb_4bit_*", "quant_type", "full_finetune", "max_memory_MB", "q_lora", "adam8bit")
@@ -226,24 +226,22 @@ func (r *reading) fourBitBase(pointer string, four setting.Value) {
 }
 
 // wholeBase is the type of a base that is not quantized: the one it is loaded in, or what DeepSpeed makes of it.
-func (r *reading) wholeBase(pointer string, trl bool) {
+func (r *reading) wholeBase(pointer string) {
 	half := strings.TrimPrefix(asText(r.d.fields["/training/precision"].value), "amp-")
-	if v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype"); ok {
-		if kind := r.loadedType(); kind != "" {
-			r.d.put(pointer, kind, v)
-			return
-		}
+	kind, from := r.loadedType()
+	if kind != "" && from.Origin.Kind != setting.Default {
+		r.d.put(pointer, kind, from)
+		return
 	}
 	if r.ds != nil || strings.HasPrefix(asText(r.d.fields["/training/distributed/data"].value), "zero") ||
 		r.s.Has("deepspeed") {
 		r.d.derive(pointer, half, "DeepSpeed stores weights in the type that is computed in")
 		return
 	}
-	ref := "transformers 4.57.6 modeling_utils.py from_pretrained: float32 unless a type is given"
-	if trl {
-		ref = trlDefault("dtype") + ": float32"
-	}
-	r.d.fall(pointer, "fp32", "dtype", ref)
+	from.Origin.Key = orText(from.Origin.Key, "dtype")
+	from.Origin.Ref = orText(from.Origin.Ref, loadsIn(fromPretrained, "4.57.6").String())
+	r.d.fall(pointer, orText(kind, "fp32"), from.Origin.Key, from.Origin.Ref)
+	r.byUnsaid()
 }
 
 // quantizedName takes the base's type from the name of a checkpoint that is stored quantized.

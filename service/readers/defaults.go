@@ -53,8 +53,6 @@ var defaults = []Default{
 	{"trl", "1.9.0", "loss_type", "None", "trl/trainer/sft_config.py", "SFTConfig",
 		"chunked_nll: never all logits at once"},
 	{"trl", "1.16.0", "loss_type", "'nll'", "trl/trainer/sft_config.py", "SFTConfig", "never all logits at once"},
-	{"trl", "", "torch_dtype", "None", "trl/trainer/model_config.py", "ModelConfig", "float32 before transformers 5"},
-	{"trl", "1.9.0", "dtype", "'float32'", "trl/trainer/model_config.py", "ModelConfig", ""},
 	{"trl", "", "lora_r", "16", "trl/trainer/model_config.py", "ModelConfig", ""},
 	{"trl", "", "lora_dropout", "0.05", "trl/trainer/model_config.py", "ModelConfig", ""},
 	{"axolotl", "", "sequence_len", "512", "axolotl/utils/schemas/config.py", "AxolotlInputConfig", ""},
@@ -93,7 +91,7 @@ var defaults = []Default{
 // DefaultsOf lists the defaults of a tool, or of all of them for "".
 func DefaultsOf(tool string) []Default {
 	var list []Default
-	for _, d := range slices.Concat(defaults, trlLimits) {
+	for _, d := range slices.Concat(defaults, loads, trlLimits) {
 		if tool == "" || d.Tool == tool || strings.ReplaceAll(d.Tool, "-", "") == strings.ReplaceAll(tool, "-", "") {
 			list = append(list, d)
 		}
@@ -135,11 +133,11 @@ func (d Default) String() string {
 	return s + " " + path.Base(path.Dir(d.File)) + "/" + path.Base(d.File) + " " + d.Class + "." + d.Key
 }
 
-// pinned are the packages whose releases a reader's answer may rest on, as a requirements.txt pins them.
-var pinned = map[string]*regexp.Regexp{"trl": pin("trl"), "transformers": pin("transformers")}
+// pinned are the lines of a requirements.txt that name one release.
+var pinned = map[string]*regexp.Regexp{"torch": pin("torch"), "transformers": pin("transformers"), "trl": pin("trl")}
 
 func pin(tool string) *regexp.Regexp {
-	return regexp.MustCompile(`(?m)^\s*["']?` + tool + `(?:\[[\w,]*\])?\s*==\s*([0-9]+(?:\.[0-9]+)+)`)
+	return regexp.MustCompile(`(?m)^\s*["']?` + tool + `(?:\[[\w, -]*\])?\s*[=~]==?\s*([0-9]+(?:\.[0-9]+)+)`)
 }
 
 // release is the release of a package that the user said (versions.trl), or that a requirements.txt beside the job

@@ -25,7 +25,7 @@ func TestDefaultsAreInOrder(t *testing.T) {
 	last := map[string]string{}
 	for _, d := range DefaultsOf("") {
 		key := d.Tool + " " + d.Key
-		if slices.Contains(trlLimits, d) {
+		if slices.Contains(trlLimits, d) || slices.Contains(loads, d) {
 			key += d.Class
 		}
 		if before, ok := last[key]; ok && !older(before, d.From) && before != "" {
@@ -37,7 +37,7 @@ func TestDefaultsAreInOrder(t *testing.T) {
 		}
 	}
 	if len(DefaultsOf("llama-factory")) == 0 || len(DefaultsOf("nothing")) != 0 ||
-		len(DefaultsOf("")) != len(defaults)+len(trlLimits) {
+		len(DefaultsOf("")) != len(defaults)+len(loads)+len(trlLimits) {
 		t.Error("DefaultsOf finds other rows than those of the tool")
 	}
 }

@@ -124,28 +124,29 @@ func dtype(s string) string {
 	return ""
 }
 
-// loadedType is the type that the model is loaded in, "" for float32 by default. "auto" is that of the checkpoint,
-// which is asked for where the trained weights have it.
-func (r *reading) loadedType() string {
-	if r.fresh {
-		return r.freshType()
-	}
+// loadedType is the type that the model is loaded in, "" for float32 by default, and what says so. "auto" is that of the
+// checkpoint, which is asked for where the trained weights have it.
+func (r *reading) loadedType() (string, setting.Value) {
+	r.unsaid = nil
 	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")
-	if !ok {
-		return ""
+	if r.fresh {
+		return r.freshType(), v
+	}
+	if !ok || v.Unknown == "" && (v.Any == nil || v.String() == "None") {
+		return r.unsaidType()
 	}
 	if kind := dtype(v.String()); kind != "" && v.Unknown == "" {
-		return kind
+		return kind, v
 	}
 	if v.String() == "auto" && v.Unknown == "" {
 		if kind, from := r.checkpointType(); kind != "" {
 			r.d.assume("/training/precision", "%s auto (%s) is %s: %s", v.Origin.Key, where(v.Origin.At), kind, from)
-			return kind
+			return kind, v
 		}
 	}
 	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", where(v.Origin.At),
 		v.Origin.Key, orText(v.Unknown, v.String())))
-	return ""
+	return "", v
 }
 
 // trainerPrecision joins the type that is computed in (bf16, fp16), the type in which the model is loaded (torch_dtype)
@@ -153,7 +154,7 @@ func (r *reading) loadedType() string {
 // FSDP deals out to float32 (accelerate 1.15 accelerator.py prepare_model, utils/fsdp_utils.py fsdp2_prepare_model).
 func (r *reading) trainerPrecision(t trainerDefaults) {
 	bf16, fp16 := r.flag("bf16"), r.flag("fp16")
-	loaded := r.loadedType()
+	loaded, loadedBy := r.loadedType()
 	switch {
 	case isOn(bf16) && isOn(fp16):
 		r.d.refuse("cannot-start", bf16.Origin.At, "both bf16 and fp16 are on: the Trainer stops (At most one of fp16 "+
@@ -198,17 +199,29 @@ func (r *reading) trainerPrecision(t trainerDefaults) {
 	deepspeed := r.ds != nil || strings.HasPrefix(data, "zero")
 	switch {
 	case half == "" && (loaded == "bf16" || loaded == "fp16"):
-		v, _ := r.s.Get("torch_dtype", "dtype", "model_dtype")
-		r.d.put("/training/precision", loaded, v)
+		r.d.put("/training/precision", loaded, loadedBy)
+		r.byUnsaid()
 	case half == "" && r.s.On("tf32"):
 		v, _ := r.s.Get("tf32")
 		r.d.put("/training/precision", "tf32", v)
 	case half == "":
 		r.d.fall("/training/precision", "fp32", "bf16, fp16", "transformers 4.57.6 training_args.py: both are off")
-	case deepspeed || loaded == half && !r.adapters() && data != "fsdp":
+		r.byUnsaid()
+	case deepspeed:
 		r.d.put("/training/precision", half, from)
+	case r.adapters() || data == "fsdp":
+		r.d.put("/training/precision", "amp-"+half, from)
+	case loaded == half:
+		r.d.put("/training/precision", half, from)
+		r.byUnsaid()
 	default:
 		r.d.put("/training/precision", "amp-"+half, from)
+		if loaded == "bf16" || loaded == "fp16" {
+			r.d.assume("/training/precision", "weights that are loaded in %s and computed with in %s are taken for float32 "+
+				"ones, which is more", loaded, half)
+			break
+		}
+		r.byUnsaid()
 	}
 	r.s.Read("tf32", "fp16_opt_level", "half_precision_backend", "fp16_backend", "bf16_full_eval", "fp16_full_eval")
 }

@@ -78,6 +78,8 @@ func (r *reading) readScript() {
 	r.scriptAdapters(unsloth)
 	if unsloth {
 		r.unslothPrecision(&t)
+	} else {
+		r.loads = r.loadsModelBy()
 	}
 	r.trainer(t)
 	r.scriptLength()
@@ -88,7 +90,7 @@ func (r *reading) readScript() {
 		r.trlLoss()
 	}
 	if r.adapters() && !r.d.has("/training/lora/base_precision") {
-		r.wholeBase("/training/lora/base_precision", t.framework == "trl")
+		r.wholeBase("/training/lora/base_precision")
 	}
 	r.s.Read(trainerHarmless...)
 	r.s.Read("dataset_*", "packing", "assistant_only_loss", "completion_only_loss", "dataloader_*", "max_seq_length",

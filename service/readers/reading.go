@@ -27,6 +27,11 @@ type reading struct {
 	dsAt setting.Span
 	// fresh is set where the model begins with random weights.
 	fresh bool
+	// loads is the function or class whose default is the type of a model that is loaded without one; "" where a tool
+	// loads it in float32.
+	loads string
+	// unsaid says what was taken for that type, once a field rests on it; nil where nothing was.
+	unsaid func()
 	// beneath are the defaults of a tool that is known by how its file is named to it; nil otherwise.
 	beneath *setting.Settings
 }

@@ -18,7 +18,9 @@ type scriptCase struct {
 	name, program string
 	// command starts the program train.py; without one it is handed over alone.
 	command string
-	set     []readers.Said
+	// requirements is a requirements.txt beside it.
+	requirements string
+	set          []readers.Said
 	// want are fields of the document by their pointers, as JSON; "" for a field that must not be there.
 	want map[string]string
 	// asks are pointers of questions that have to be there; nothing else may be asked.
@@ -36,6 +38,9 @@ func (c *scriptCase) read(t *testing.T) *readers.Answer {
 	}, ReadFile: func(name string) ([]byte, error) {
 		if name == "/job/train.py" {
 			return []byte(c.program), nil
+		}
+		if name == "/job/requirements.txt" && c.requirements != "" {
+			return []byte(c.requirements), nil
 		}
 		return nil, fs.ErrNotExist
 	}}

@@ -3,6 +3,7 @@ package readers
 import (
 	"encoding/json"
 	"regexp"
+	"strings"
 )
 
 // stored are the types in which checkpoints are published, by their names: torch_dtype of their config.json, as their
@@ -29,15 +30,24 @@ func storedIn(name string) string {
 // checkpointType is the type that from_pretrained(dtype="auto") loads: that of the config.json where it is at hand,
 // else that of the name; "" where nobody knows.
 func (r *reading) checkpointType() (kind, from string) {
-	if raw, ok := r.d.fields["/model/hf_config"].value.(json.RawMessage); ok {
+	raw, given := r.d.fields["/model/hf_config"].value.(json.RawMessage)
+	name := r.modelName()
+	for _, said := range r.files.source.Set {
+		switch said.Path {
+		case "model.hf_config":
+			raw, given = json.RawMessage(said.Value), true
+		case "model", "model.preset":
+			name = strings.Trim(said.Value, `"`)
+		}
+	}
+	if given {
 		var config struct {
 			TorchDtype string `json:"torch_dtype"`
 			Dtype      string `json:"dtype"`
 		}
 		if json.Unmarshal(raw, &config) == nil {
-			return dtype(orText(config.Dtype, config.TorchDtype)), "the config.json"
+			return dtype(orText(config.Dtype, config.TorchDtype)), "as its config.json says"
 		}
 	}
-	name := r.modelName()
 	return storedIn(name), "as " + name + " is published"
 }

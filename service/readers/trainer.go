@@ -178,8 +178,9 @@ func (r *reading) readTrainer() {
 	}
 	r.trainerAdapters(trl)
 	r.programAdapters()
+	r.loads = r.programLoadsBy(trl)
 	r.trainer(t)
-	r.adapterBase(trl)
+	r.adapterBase()
 	r.trainerLength(trl)
 	switch {
 	case objective != "":

@@ -189,7 +189,7 @@ func (p *Program) calls(ev *evaluator) {
 		if end < 0 || end-open > 1<<16 || before(p.masked, m[0], "def") || before(p.masked, m[0], "class") {
 			continue
 		}
-		if c := last[0]; (c < 'A' || c > 'Z') && last != "dict" && !bytes.ContainsRune(p.masked[open:end], '=') {
+		if !ofClass(name) && last != "dict" && !bytes.ContainsRune(p.masked[open:end], '=') {
 			continue
 		}
 		c := Call{Name: name, Line: ev.text.line(m[0]), Keywords: setting.New(),
@@ -215,6 +215,17 @@ func (p *Program) calls(ev *evaluator) {
 			p.argument(c)
 		}
 	}
+}
+
+// ofClass reports whether a call is of a class or of a class's own function: SFTConfig(…), AutoModel.from_pretrained(…).
+func ofClass(name string) bool {
+	parts := strings.Split(name, ".")
+	for _, part := range parts[max(0, len(parts)-2):] {
+		if part[0] >= 'A' && part[0] <= 'Z' {
+			return true
+		}
+	}
+	return false
 }
 
 // before reports whether a word stands in front of i.

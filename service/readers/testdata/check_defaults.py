@@ -10,6 +10,20 @@ def number(release):
     return [int(part) for part in release.split('.')] if release else [0]
 
 
+def handed(function, key):
+    """What a function takes where its keyword arguments have no such key: kwargs.get(key, x), and what replaces a None."""
+    found = '-'
+    for node in ast.walk(function):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ('kwargs.get', 'kwargs.pop') and len(node.args):
+            if ast.unparse(node.args[0]) == repr(key):
+                found = ast.unparse(node.args[1]) if len(node.args) > 1 else 'None'
+    for node in function.body:
+        if isinstance(node, ast.If) and ast.unparse(node.test) == f'{key} is None' and isinstance(node.body[0], ast.Assign):
+            if found == 'None' and ast.unparse(node.body[0].targets[0]) == key:
+                found = ast.unparse(node.body[0].value)
+    return found
+
+
 def declared(path, owner, key):
     """The default of a field of a class, or of a parameter of a function; '-' where there is none."""
     for node in ast.walk(ast.parse(open(path).read())):
@@ -18,6 +32,7 @@ def declared(path, owner, key):
             for name, value in zip(names, node.args.defaults):
                 if name.arg == key:
                     return ast.unparse(value)
+            return handed(node, key)
         if isinstance(node, ast.ClassDef) and node.name == owner:
             for field in node.body:
                 if isinstance(field, ast.AnnAssign) and getattr(field.target, 'id', '') == key and field.value is not None:
@@ -31,14 +46,14 @@ def declared(path, owner, key):
     return '-'
 
 
-LIMITS = ('max_prompt_length', 'max_completion_length', 'num_generations')
+LIMITS = ('max_prompt_length', 'max_completion_length', 'num_generations', 'dtype', 'torch_dtype')
 rows, wrong, tested = json.load(sys.stdin), 0, set()
 for folder in sorted(glob.glob(os.path.join(sys.argv[1], '*-*'))):
     tool, _, release = os.path.basename(folder).rpartition('-')
     newest = {}
     for i, row in enumerate(rows):
         if row['tool'] == tool and number(row.get('from', '')) <= number(release):
-            # limits of trl's other trainers stand in a class each
+            # limits of trl's other trainers, and types of models, stand in a class each
             newest[row['key'], row['class'] if row['key'] in LIMITS else ''] = i
     for (key, _), i in newest.items():
         row, path = rows[i], os.path.join(folder, rows[i]['file'])
