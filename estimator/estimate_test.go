@@ -84,6 +84,8 @@ func TestEncoderHeads(t *testing.T) {
 		{model.Head{Kind: "language-model"}, 109_514_298},
 		{model.Head{Kind: "classification"}, 109_483_778},
 		{model.Head{Kind: "classification", Labels: 5}, 109_486_085},
+		{model.Head{Kind: "token-classification", Labels: 9}, 108_898_569},
+		{model.Head{Kind: "question-answering"}, 108_893_186},
 		{model.Head{Kind: "none"}, 109_482_240},
 		{model.Head{Kind: "none", Pooler: &pooler}, 108_891_648},
 	} {

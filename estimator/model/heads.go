@@ -24,8 +24,15 @@ var headClasses = map[string][]string{
 	"language-model": {classCausalLM, classLMHead, classConditional},
 	"masked-lm":      {classMaskedLM},
 	"classification": {classClassification, "ForImageClassification"},
-	"none":           {classBase},
+	// one class a token, and the two ends of an answer
+	"token-classification": {classTokens},
+	"question-answering":   {classQuestions},
+	"none":                 {classBase},
 }
+
+// headKinds are the kinds of heads in the order in which they are listed.
+var headKinds = []string{"language-model", "masked-lm", "classification", "token-classification", "question-answering",
+	"none"}
 
 // classNames are the classes of f that are modelled.
 func (f *family) classNames() []string {
@@ -72,7 +79,8 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 		case classImage:
 			a.Vocabulary = a.Labels
 		default:
-			errs.Add(pointer+"/labels", "conflict", "labels belong to the head \"classification\"")
+			errs.Add(pointer+"/labels", "conflict", "labels belong to the heads \"classification\" and "+
+				"\"token-classification\"")
 		}
 	}
 	if p := h.Pooler; p != nil && *p != a.Pooled {
@@ -105,7 +113,7 @@ func (a *Architecture) Logits(batch, tokens int64) string {
 // kinds lists the heads that f has, for an error.
 func (f *family) kinds() string {
 	var have []string
-	for _, kind := range []string{"language-model", "masked-lm", "classification", "none"} {
+	for _, kind := range headKinds {
 		if _, ok := f.class(headClasses[kind]...); ok {
 			have = append(have, kind)
 		}

@@ -91,7 +91,7 @@ type Dimensions struct {
 // Head is what stands on top of the model.
 type Head struct {
 	// Kind is what the model is trained to say; the family's own where it is left out.
-	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model masked-lm classification none"`
+	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model masked-lm classification token-classification question-answering none"`
 	// Labels is the number of classes.
 	Labels int64 `json:"labels,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
 	// Pooler says whether an encoder has its pooler.

@@ -115,7 +115,8 @@ var normAliases = map[string]string{"layer-norm": "layernorm", "rms-norm": "rmsn
 var positionAliases = map[string]string{"rotary": "rope", "absolute": "learned"}
 
 var headAliases = map[string]string{"causal-lm": "language-model", "lm": "language-model", "mlm": "masked-lm",
-	"sequence-classification": "classification"}
+	"sequence-classification": "classification", "ner": "token-classification", "tokens": "token-classification",
+	"qa": "question-answering"}
 
 // Class names of trl, and the usual names of what they do.
 var objectiveAliases = map[string]string{

@@ -85,6 +85,7 @@ func (r *reading) readScript() {
 	r.scriptLength()
 	switch {
 	case objective != "":
+		r.d.drop("/model/head") // the objective has its own
 		r.trlObjective(objective)
 	case t.framework == "trl":
 		r.trlLoss()

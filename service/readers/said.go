@@ -58,7 +58,7 @@ func (d *draft) say(said Said) {
 	// one more field of the sizes that were read
 	more := (form == "dimensions" || form == "nanogpt") && d.has("/model/"+form)
 	if strings.HasPrefix(pointer, "/model/") && !more {
-		d.drop("/model")
+		d.dropModel()
 		d.answered("/model")
 	}
 	d.drop(pointer)

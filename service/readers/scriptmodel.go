@@ -12,8 +12,8 @@ import (
 // models/auto/modeling_auto.py: a family's class ends as the automatic one does), and unsloth's.
 var (
 	loadsModel = regexp.MustCompile(`(?:^|\.)(?:Fast(?:Language|Vision)?Model|\w*(?:ForCausalLM|LMHeadModel|` +
-		`ForConditionalGeneration|ForSeq2SeqLM|ForSequenceClassification|ForImageTextToText|ForVision2Seq|` +
-		`ForMultimodalLM))\.from_pretrained$`)
+		`ForConditionalGeneration|ForSeq2SeqLM|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering|` +
+		`ForMaskedLM|ForMultipleChoice|ForImageTextToText|ForVision2Seq|ForMultimodalLM))\.from_pretrained$`)
 	loadsPictures = regexp.MustCompile(`(?:ForImageTextToText|ForVision2Seq|ForMultimodalLM)\.from_pretrained$`)
 	// loadsAdapters is a checkpoint of adapters, which is what a training made.
 	loadsAdapters = regexp.MustCompile(`Peft\w*\.from_pretrained$`)
@@ -100,6 +100,7 @@ func (r *reading) scriptModel() {
 		r.d.ask("/training/precision", "In which type is the model loaded?", where(call.Spread.Origin.At)+": **"+
 			call.Spread.Text+" cannot be followed")
 	}
+	r.headOf(call)
 	if loadsPictures.MatchString(call.Name) {
 		r.d.uncertain("/model", "the model trains on text alone: what %s (%s) loads for pictures is not in it", call.Name,
 			where(setting.Span{File: r.code.File, Line: call.Line}))

@@ -36,7 +36,7 @@ func (c *scriptCase) read(t *testing.T) *readers.Answer {
 		_, err := catalog.Model(name)
 		return err == nil
 	}, ReadFile: func(name string) ([]byte, error) {
-		if name == "/job/train.py" {
+		if name == "/job/train.py" && c.program != "" {
 			return []byte(c.program), nil
 		}
 		if name == "/job/requirements.txt" && c.requirements != "" {

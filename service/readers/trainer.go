@@ -171,6 +171,9 @@ func (r *reading) readTrainer() {
 		}
 	}
 	r.trainedModel()
+	if objective == "" {
+		r.programHead()
+	}
 	r.onlyEvaluates()
 	if v, ok := r.s.Get("config_overrides"); ok && !isOff(v) {
 		r.d.refuse("own-model", v.Origin.At, "%s changes the model's configuration: give its config.json "+

@@ -1,0 +1,76 @@
+package readers
+
+import (
+	"path"
+	"strings"
+
+	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+const headPointer = "/model/head"
+
+// heads are the kinds of heads by the ends of transformers' names of classes (5.23.0 models/auto/modeling_auto.py).
+// Those of causal and of sequence-to-sequence models are what their families have.
+var heads = []struct{ end, kind string }{
+	{"ForSequenceClassification", "classification"}, {"ForTokenClassification", "token-classification"},
+	{"ForQuestionAnswering", "question-answering"}, {"ForMaskedLM", "masked-lm"}, {"ForMultipleChoice", ""},
+}
+
+// exampleHeads are the classes that transformers' example scripts load (4.57.6 examples/pytorch).
+var exampleHeads = map[string]string{"run_mlm.py": "ForMaskedLM", "run_glue.py": "ForSequenceClassification",
+	"run_classification.py": "ForSequenceClassification", "run_xnli.py": "ForSequenceClassification",
+	"run_ner.py": "ForTokenClassification", "run_qa.py": "ForQuestionAnswering", "run_swag.py": "ForMultipleChoice"}
+
+// headOf reads what stands on top of the model that a call loads: AutoModelForTokenClassification, num_labels=9.
+func (r *reading) headOf(call decode.Call) {
+	class := strings.TrimSuffix(call.Name, ".from_pretrained")
+	at := setting.Value{Text: class, Origin: setting.Origin{Kind: setting.File, Key: class,
+		At: setting.Span{File: r.code.File, Line: call.Line}}}
+	kind := r.headKind(class, at)
+	if n, ok := call.Keywords.Get("num_labels"); ok && strings.HasSuffix(kind, "classification") {
+		if labels, isInt := n.Int(); isInt && n.Unknown == "" && labels > 0 {
+			r.d.put(headPointer+"/labels", labels, n)
+		}
+	}
+}
+
+// headKind sets the head of a class, and returns its kind; "" where the family's own stands there.
+func (r *reading) headKind(class string, at setting.Value) string {
+	for _, h := range heads {
+		if !strings.HasSuffix(class, h.end) {
+			continue
+		}
+		if h.kind == "" {
+			r.d.refuse("model-kind", at.Origin.At, "%s is a head that is not modelled", class)
+			return ""
+		}
+		r.d.put(headPointer+"/kind", h.kind, at)
+		return h.kind
+	}
+	return ""
+}
+
+// programHead is the head of the model that a program with a command line loads: by its text where it can be opened,
+// else by its name.
+func (r *reading) programHead() {
+	if r.code != nil {
+		if call, ok := r.modelCall(); ok {
+			r.headOf(call)
+		}
+		return
+	}
+	name := path.Base(r.program.text())
+	if class, ok := exampleHeads[name]; ok {
+		r.headKind(class, setting.Value{Text: name, Origin: setting.Origin{Kind: setting.Argument, Key: name, At: r.at}})
+	}
+}
+
+// dropModel removes the model, and leaves what the program puts on top of it.
+func (d *draft) dropModel() {
+	for p := range d.fields {
+		if p == "/model" || strings.HasPrefix(p, "/model/") && !strings.HasPrefix(p, headPointer+"/") {
+			delete(d.fields, p)
+		}
+	}
+}
