@@ -178,6 +178,9 @@ func (b *backend) exchange(ctx context.Context, r apiRequest) ([]byte, http.Head
 				res.Status, err)
 		}
 		p.Status = res.StatusCode
+		if _, here := b.client.Transport.(inProcess); here {
+			ofThisProcess(&p.Problem)
+		}
 		return nil, nil, p
 	}
 	// Something in between answered, such as a proxy: it is no judge of a job.

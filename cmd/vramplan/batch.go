@@ -96,7 +96,7 @@ func safely(ctx context.Context, doc document, ask func(context.Context, documen
 // process with exit code 2, which means bad input here.
 func recovered(err *error) {
 	if p := recover(); p != nil {
-		*err = &exitError{exitUndecided, fmt.Errorf("internal error: %v\n%s", p, debug.Stack())}
+		*err = &exitError{exitUndecided, errors.New(fault(p, debug.Stack()))}
 	}
 }
 

@@ -42,7 +42,9 @@ func options(t *terminal, exit func(int)) []kong.Option {
 		kong.Description("Plan the GPU memory of training jobs.\n\n" +
 			"Everything but serve, observe, calibrate, keys, migrate and verify works without network or database; " +
 			"--server asks a service instead. " +
-			"Flags win over the variables named beside them, which win over the defaults."),
+			"Flags win over the variables named beside them, which win over the defaults.\n\n" +
+			"Exit codes: 0 done, 1 failure, 2 bad usage or input, 3 internal error. Those of check are a decision: 0 fits, " +
+			"1 does not fit, 2 bad input, 3 no answer, 4 tight (with --strict)."),
 		kong.Writers(t.stdout, t.stderr),
 		kong.Exit(exit),
 		kong.Resolvers(settings(t)),

@@ -137,10 +137,13 @@ func peakMoment(p estimator.Peak) string {
 }
 
 func roomWords(g estimator.GPUFit) string {
-	if g.UsableBytes <= 0 {
+	switch {
+	case g.Verdict == estimator.Unknown:
 		return "nobody knows what this card leaves to a process"
-	}
-	if g.HeadroomBytes < 0 {
+	case g.UsableBytes <= 0:
+		return fmt.Sprintf("what is kept for others (the reserve) is as large as the card or larger, %s short",
+			size(-g.HeadroomBytes))
+	case g.HeadroomBytes < 0:
 		return fmt.Sprintf("%s usable, %s short", exact(g.UsableBytes), size(-g.HeadroomBytes))
 	}
 	return fmt.Sprintf("%s usable, %s free", exact(g.UsableBytes), size(g.HeadroomBytes))

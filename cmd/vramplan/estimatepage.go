@@ -144,7 +144,7 @@ func (e estimatePage) cards(w io.Writer) {
 	rows.add("card", "verdict", "GiB", "free", "")
 	for _, g := range shown {
 		usable, free, drawn := "unknown", "", ""
-		if g.UsableBytes > 0 {
+		if g.Verdict != estimator.Unknown {
 			usable, free, drawn = inGiB(g.UsableBytes), inGiB(g.HeadroomBytes), e.style.capacity(g, bar)
 		}
 		rows.add(clipped(plain(g.GPU), 24, e.wide), e.style.verdict(g.Verdict), usable, free, drawn)

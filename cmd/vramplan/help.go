@@ -2,7 +2,9 @@ package main
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/alecthomas/kong"
 )
@@ -31,4 +33,43 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 	}
 	app.Exit(exitOK)
 	return nil
+}
+
+// negative is a number below nothing, which kong takes for a short flag where it stands by itself.
+var negative = regexp.MustCompile(`^-\d[\d.]*[A-Za-z]*$`)
+
+// withNegatives joins a flag and the negative number behind it, so that the value is refused by what the field accepts.
+func withNegatives(args []string) []string {
+	joined := make([]string, 0, len(args))
+	for i, arg := range args {
+		if arg == "--" {
+			return append(joined, args[i:]...)
+		}
+		last := len(joined) - 1
+		if negative.MatchString(arg) && last >= 0 && strings.HasPrefix(joined[last], "--") &&
+			!strings.Contains(joined[last], "=") {
+			joined[last] += "=" + arg
+			continue
+		}
+		joined = append(joined, arg)
+	}
+	return joined
+}
+
+// otherFlags are flags that another command has for what this one calls otherwise.
+var otherFlags = map[string]string{
+	"--gpus": "on how many GPUs the job runs is --world-size N here, and --gpu NAME is the card; --gpus N belongs to " +
+		"read and to plan",
+	"--world-size": "on how many GPUs the job runs is --gpus N here; --world-size N belongs to the commands that estimate",
+}
+
+// flagOfAnother is what is wrong with a command line. A flag of another command is answered with the one that is meant.
+func flagOfAnother(err error) string {
+	if name, unknown := strings.CutPrefix(err.Error(), "unknown flag "); unknown {
+		name, _, _ = strings.Cut(name, ",")
+		if words, ok := otherFlags[name]; ok {
+			return "unknown flag " + name + ": " + words
+		}
+	}
+	return err.Error()
 }

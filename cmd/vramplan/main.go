@@ -39,7 +39,7 @@ func main() {
 func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.Writer, environ []string) (code int) {
 	defer func() {
 		if p := recover(); p != nil {
-			fmt.Fprintf(stderr, "vramplan: internal error: %v\n%s", p, debug.Stack())
+			fmt.Fprintln(stderr, "vramplan: "+fault(p, debug.Stack()))
 			code = exitUndecided
 		}
 	}()
@@ -52,13 +52,13 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintf(stderr, "vramplan: internal error: %v\n", err)
 		return exitUndecided
 	}
-	command, err := parser.Parse(asHelp(args))
+	command, err := parser.Parse(withNegatives(asHelp(args)))
 	if exited { // --help or --version has printed what was asked for
 		return exitOK
 	}
 	if err != nil {
-		fmt.Fprintf(stderr, "vramplan: %v%s\nRun \"%s --help\" for the flags and their values.\n", err,
-			settingOf(parser, term, err), helpFor(err))
+		fmt.Fprintf(stderr, "vramplan: %s%s\nRun \"%s --help\" for the flags and their values.\n",
+			flagOfAnother(err), settingOf(parser, term, err), helpFor(err))
 		return exitUsage
 	}
 

@@ -82,7 +82,7 @@ func cell(text string) string {
 }
 
 func headroom(g estimator.GPUFit) string {
-	if g.UsableBytes <= 0 {
+	if g.Verdict == estimator.Unknown {
 		return "unknown"
 	}
 	return size(g.HeadroomBytes)

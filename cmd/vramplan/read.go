@@ -240,10 +240,38 @@ func showRead(t *terminal, a *readers.Answer, wide bool) {
 			}
 			say("question: ", ask+" Answer with "+q.Flag)
 		}
+		if len(j.Ignored) > 0 {
+			say("ignored: ", ignoredWords(j.Ignored))
+		}
 	}
 	for _, r := range a.Refusals {
 		say("refused: ", r.String())
 	}
+}
+
+// ignoredWords names the words that change no memory, as far as the reader knows, file by file with their lines.
+func ignoredWords(list []readers.Ignored) string {
+	var files []string
+	words := map[string][]string{}
+	for _, w := range list {
+		if _, ok := words[w.File]; !ok {
+			files = append(files, w.File)
+		}
+		word := w.Key
+		if w.Line > 0 {
+			word += fmt.Sprintf(" (line %d)", w.Line)
+		}
+		words[w.File] = append(words[w.File], word)
+	}
+	parts := make([]string, 0, len(files))
+	for _, file := range files {
+		part := strings.Join(words[file], ", ")
+		if file != "" {
+			part = file + ": " + part
+		}
+		parts = append(parts, part)
+	}
+	return strings.Join(parts, "; ") + "; no reader knows them, and they are taken to change no memory"
 }
 
 // showOrigins prints where the fields of a job stand.

@@ -116,7 +116,7 @@ func logger(w io.Writer, level string) zerolog.Logger {
 // localHandler is the API on a catalog in memory, for answers without a
 // service. Its log is silent but for faults of the program.
 func localHandler(t *terminal, c *catalog.Catalog, with *service.Calibration) http.Handler {
-	log := logger(t.stderr, "error")
+	log := logger(faults{t.stderr}, "error")
 	return api.New(service.New(c, service.WithCache(0), service.WithCalibration(with),
 		service.WithCost(warnOfCost(t.stderr))), api.Options{
 		Version: buildVersion(),
