@@ -62,7 +62,8 @@ func (r *reading) programHead() {
 	}
 	name := path.Base(r.program.text())
 	if class, ok := exampleHeads[name]; ok {
-		r.headKind(class, setting.Value{Text: name, Origin: setting.Origin{Kind: setting.Argument, Key: name, At: r.at}})
+		r.headKind(class, setting.Value{Text: name,
+			Origin: setting.Origin{Kind: setting.Argument, Key: name, At: r.at}})
 	}
 }
 

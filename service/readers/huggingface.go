@@ -124,8 +124,8 @@ func dtype(s string) string {
 	return ""
 }
 
-// loadedType is the type that the model is loaded in, "" for float32 by default, and what says so. "auto" is that of the
-// checkpoint, which is asked for where the trained weights have it.
+// loadedType is the type that the model is loaded in, "" for float32 by default, and what says so. "auto" is that of
+// the checkpoint, which is asked for where the trained weights have it.
 func (r *reading) loadedType() (string, setting.Value) {
 	r.unsaid = nil
 	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")

@@ -217,7 +217,8 @@ func (p *Program) calls(ev *evaluator) {
 	}
 }
 
-// ofClass reports whether a call is of a class or of a class's own function: SFTConfig(…), AutoModel.from_pretrained(…).
+// ofClass reports whether a call is of a class or of a class's own function: SFTConfig(…),
+// AutoModel.from_pretrained(…).
 func ofClass(name string) bool {
 	parts := strings.Split(name, ".")
 	for _, part := range parts[max(0, len(parts)-2):] {
