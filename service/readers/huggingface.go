@@ -124,31 +124,6 @@ func dtype(s string) string {
 	return ""
 }
 
-// loadedType is the type that the model is loaded in, "" for float32 by default, and what says so. "auto" is that of
-// the checkpoint, which is asked for where the trained weights have it.
-func (r *reading) loadedType() (string, setting.Value) {
-	r.unsaid = nil
-	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")
-	if r.fresh {
-		return r.freshType(), v
-	}
-	if !ok || v.Unknown == "" && (v.Any == nil || v.String() == "None") {
-		return r.unsaidType()
-	}
-	if kind := dtype(v.String()); kind != "" && v.Unknown == "" {
-		return kind, v
-	}
-	if v.String() == "auto" && v.Unknown == "" {
-		if kind, from := r.checkpointType(); kind != "" {
-			r.d.assume("/training/precision", "%s auto (%s) is %s: %s", v.Origin.Key, where(v.Origin.At), kind, from)
-			return kind, v
-		}
-	}
-	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", where(v.Origin.At),
-		v.Origin.Key, orText(v.Unknown, v.String())))
-	return "", v
-}
-
 // trainerPrecision joins the type that is computed in (bf16, fp16), the type in which the model is loaded (torch_dtype)
 // and what shards make of both: DeepSpeed stores weights in the type that is computed in, and accelerate brings what
 // FSDP deals out to float32 (accelerate 1.15 accelerator.py prepare_model, utils/fsdp_utils.py fsdp2_prepare_model).

@@ -1,6 +1,7 @@
 package readers
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -114,6 +115,31 @@ func (r *reading) running() (transformers, trl, why string) {
 	stack := maps.Clone(release.Assumed(named).Releases)
 	maps.Copy(stack, named)
 	return stack["transformers"], stack["trl"], why
+}
+
+// loadedType is the type that the model is loaded in, "" for float32 by default, and what says so. "auto" is that of
+// the checkpoint, which is asked for where the trained weights have it.
+func (r *reading) loadedType() (string, setting.Value) {
+	r.unsaid = nil
+	v, ok := r.s.Get("torch_dtype", "dtype", "model_dtype")
+	if r.fresh {
+		return r.freshType(), v
+	}
+	if !ok || v.Unknown == "" && (v.Any == nil || v.String() == "None") {
+		return r.unsaidType()
+	}
+	if kind := dtype(v.String()); kind != "" && v.Unknown == "" {
+		return kind, v
+	}
+	if v.String() == "auto" && v.Unknown == "" {
+		if kind, from := r.checkpointType(); kind != "" {
+			r.d.assume("/training/precision", "%s auto (%s) is %s: %s", v.Origin.Key, where(v.Origin.At), kind, from)
+			return kind, v
+		}
+	}
+	r.d.ask("/training/precision", "In which type is the model loaded?", fmt.Sprintf("%s: %s is %s", where(v.Origin.At),
+		v.Origin.Key, orText(v.Unknown, v.String())))
+	return "", v
 }
 
 // unsaidType is the type of a model that is loaded without one, "" for float32, and the default that it comes from.
