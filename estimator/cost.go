@@ -78,7 +78,7 @@ func (r *resolved) cost(kinds int) Cost {
 		perLayer, outside = rec.Events()
 		outside += eventsOutside
 		if a.LoRA != nil {
-			perLayer += adaptedPerLinear * int64(len(rec.PerLayerLinears))
+			perLayer += adaptedPerLinear * int64(rec.MostLinears())
 			outside += adaptedPerLinear * int64(len(rec.Linears))
 		}
 	}
@@ -135,9 +135,10 @@ func (r *resolved) cost(kinds int) Cost {
 	parameters := tensorsOutside + layers*tensors
 	if rec := a.Recording(); rec != nil {
 		const perLinear = 3 // of an adapter
-		parameters = int64(len(rec.Parameters)) + layers*int64(len(rec.PerLayer))
-		if a.LoRA != nil {
-			parameters += perLinear * (int64(len(rec.Linears)) + layers*int64(len(rec.PerLayerLinears)))
+		parameters = int64(len(rec.Parameters) + perLinear*len(rec.Linears))
+		for i := range rec.Layers {
+			kind := &rec.Kinds[rec.KindOf(i)]
+			parameters += int64(len(kind.Parameters) + perLinear*len(kind.Linears))
 		}
 	}
 	pair, most := perStep*min(r.recipe.Accumulation, 2), perStep*min(r.recipe.Accumulation, 64)

@@ -100,7 +100,7 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 			errs.Add("/training/gradient_checkpointing", "unsupported", "the recording stores the layers %.80s once, and "+
 				"%.80s beside them as they ran: layers of several lists cannot be checkpointed; leave the field out",
 				rec.LayersName, rec.OtherStacks[0])
-		case p != nil && len(p.Escapes) > 0:
+		case p != nil && p.Escapes():
 			errs.Add("/training/gradient_checkpointing", "conflict",
 				"the recording's layers fill a key/value cache, which checkpointing switches off; record it "+
 					"again with --no-cache")

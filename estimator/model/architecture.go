@@ -90,6 +90,8 @@ type Architecture struct {
 	CheckpointsApart string
 	// Irregular says that the layers differ in more than a pattern that repeats, so that each is replayed.
 	Irregular bool
+	// Period is after how many layers a recording's layers repeat; 0 and 1 are for layers that are alike.
+	Period int64
 	// Lead is how many layers at the front are unlike the others, which are alike.
 	Lead int64
 	// CheckpointEvery is of how many layers the job's checkpointing takes one; 0 and 1 leave the layers alike.
@@ -169,7 +171,7 @@ func (a *Architecture) FlashTakesHeads() bool {
 // UnitLayers is how many layers make one unit that repeats.
 func (a *Architecture) UnitLayers() int64 {
 	unit := common(max(a.NoRotaryEvery, 1), max(int64(len(a.Sliding)), 1))
-	return common(unit, max(a.CheckpointEvery, 1))
+	return common(common(unit, max(a.Period, 1)), max(a.CheckpointEvery, 1))
 }
 
 // common is the least common multiple of a and b.

@@ -28,7 +28,8 @@ func FromRecording(text []byte, pointer string, errs *invalid.List) Architecture
 		return Architecture{}
 	}
 	a := Architecture{Name: r.Name, Family: FamilyRecorded, family: &recordedFamily, own: r, Layers: max(r.Layers, 1),
-		Reentrant: strings.HasPrefix(r.Source, "transformers."), FixedTokens: r.Sequence}
+		Reentrant: strings.HasPrefix(r.Source, "transformers."), FixedTokens: r.Sequence, Period: int64(len(r.Order)),
+		Irregular: !r.Alike()}
 	return a
 }
 
@@ -75,14 +76,15 @@ func buildRecorded(b *builder) step.Network {
 		if r.Layers == 0 {
 			return
 		}
-		m.layers[i] = make([]step.Weight, len(r.PerLayer))
+		kind := &r.Kinds[r.KindOf(i)]
+		m.layers[i] = make([]step.Weight, len(kind.Parameters))
 		prefix := fmt.Sprintf("%s.%d.", r.LayersName, i)
-		m.layerLinears[i] = b.recordedLinears(r.PerLayerLinears)
-		for k := range r.PerLayer {
-			m.layers[i][k] = b.recordedParameter(&r.PerLayer[k])
-			b.recordedAdapters(r.PerLayerLinears, r.PerLayer, m.layers[i], m.layerLinears[i], k, prefix)
+		m.layerLinears[i] = b.recordedLinears(kind.Linears)
+		for k := range kind.Parameters {
+			m.layers[i][k] = b.recordedParameter(&kind.Parameters[k])
+			b.recordedAdapters(kind.Linears, kind.Parameters, m.layers[i], m.layerLinears[i], k, prefix)
 		}
-		b.recordedAdapters(r.PerLayerLinears, r.PerLayer, m.layers[i], m.layerLinears[i], elsewhere, prefix)
+		b.recordedAdapters(kind.Linears, kind.Parameters, m.layers[i], m.layerLinears[i], elsewhere, prefix)
 	})
 	for i := r.LayersAfter; i < len(r.Parameters); i++ {
 		m.model[i] = b.recordedParameter(&r.Parameters[i])
@@ -174,6 +176,8 @@ type stretch struct {
 	// casts are autocast's copies of weights that are not trained, used that an operation got them.
 	casts map[int]*frozenCast
 	used  bool
+	// tokensFirst are the results of attention in which the card's kernel put the tokens first.
+	tokensFirst map[recording.Ref]bool
 	// stays are the values that the model keeps to the next step, where each is assigned as soon as it is made.
 	stays map[int]bool
 }
@@ -250,16 +254,17 @@ func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch
 	}
 	var escaped []step.T
 	for i := range m.layers {
-		x = t.Layer(int32(i), x, func(t *step.Tape, x step.T) step.T {
-			l := m.stretch(t, p.LayerValues, p.LayerNodes)
+		x = t.Layer(int32(i/len(m.r.Order)), x, func(t *step.Tape, x step.T) step.T {
+			layer := &p.Layers[m.r.KindOf(int64(i))]
+			l := m.stretch(t, layer.Values, layer.Nodes)
 			l.outer, l.input, l.layer, l.linears = s, x, m.layers[i], m.layerLinears[i]
-			l.run(p.Layer, 0, len(p.Layer))
-			for _, ref := range p.Escapes {
+			l.run(layer.Instructions, 0, len(layer.Instructions))
+			for _, ref := range layer.Escapes {
 				y := l.values[ref.N].Detached()
 				t.MarkCache(y)
 				escaped = append(escaped, y)
 			}
-			return l.of(p.Output.Value).Attached(l.edge(p.Output.Edge))
+			return l.of(layer.Output.Value).Attached(l.edge(layer.Output.Edge))
 		}, besides)
 	}
 	t.EndLayers()

@@ -32,7 +32,7 @@ func (r *Recording) varies(asked func(term) bool) bool {
 		}
 	}
 	for p := range r.all() {
-		for _, list := range [][]Instruction{p.Before, p.Layer, p.After} {
+		for _, list := range p.Stretches() {
 			for i := range list {
 				if slices.ContainsFunc(list[i].Size, asked) {
 					return true
@@ -50,17 +50,19 @@ func (r *Recording) About(batch, length, rank float64) float64 {
 	most := 0.0
 	for p := range r.all() {
 		total := 0.0
-		count := func(list []Instruction, times float64) {
+		count := func(list []Instruction, own []Parameter, times float64) {
 			for i := range list {
-				total += times * (list[i].about(batch, length) + r.adapter(&list[i], batch, length, rank))
+				total += times * (list[i].about(batch, length) + r.adapter(&list[i], own, batch, length, rank))
 				for k := range list[i].Backward {
 					total += times * list[i].Backward[k].about(batch, length)
 				}
 			}
 		}
-		count(p.Before, 1)
-		count(p.Layer, float64(max(r.Layers, 1)))
-		count(p.After, 1)
+		count(p.Before, nil, 1)
+		for k := range p.Layers {
+			count(p.Layers[k].Instructions, r.Kinds[k].Parameters, float64(r.Layers))
+		}
+		count(p.After, nil, 1)
 		most = max(most, total)
 	}
 	for _, x := range r.Batch {
@@ -89,14 +91,14 @@ func (in *Instruction) about(batch, length float64) float64 {
 }
 
 // adapter bounds the elements that one on a linear layer takes: its parameters with their states, a unit matrix and
-// a weight of DoRA, and of every row of the input what is computed and kept.
-func (r *Recording) adapter(in *Instruction, batch, length, rank float64) float64 {
+// a weight of DoRA, and of every row of the input what is computed and kept; own are the parameters of its layer.
+func (r *Recording) adapter(in *Instruction, own []Parameter, batch, length, rank float64) float64 {
 	if in.Kind != Open || !in.Region.Role.Adaptable() || rank == 0 {
 		return 0
 	}
 	list := r.Parameters
 	if in.Region.Weight.Scope == Layer {
-		list = r.PerLayer
+		list = own
 	}
 	shape := list[in.Region.Weight.N].Shape
 	a, b := float64(shape[0]), float64(shape[1])
@@ -106,7 +108,9 @@ func (r *Recording) adapter(in *Instruction, batch, length, rank float64) float6
 // Events is how many events of a micro-step one layer makes at most, and what lies outside of the layers.
 func (r *Recording) Events() (layer, outside int64) {
 	for p := range r.all() {
-		layer = max(layer, events(p.Layer))
+		for k := range p.Layers {
+			layer = max(layer, events(p.Layers[k].Instructions))
+		}
 		outside = max(outside, events(p.Before)+events(p.After)+int64(2*len(r.Batch)))
 	}
 	return layer, outside

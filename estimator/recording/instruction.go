@@ -92,7 +92,8 @@ type Instruction struct {
 	Over       Reduction
 	// Bias: the product adds one.
 	Bias bool
-	// Ref is what is freed or cast, or wants a gradient of its own.
+	// Ref is what is freed or cast, or wants a gradient of its own; of an allocation it is what attention returned, of
+	// which it is a copy with the tokens first, where the card's kernel has not put them there.
 	Ref Ref
 	// Edges, Saved and Backward are a node's. Alias: the node is that of the cast or the attention before it.
 	Edges, Saved []Ref

@@ -6,27 +6,9 @@ import (
 	"strings"
 )
 
-// Program is what one training step does in one kind of precision.
-type Program struct {
-	Before, Layer, After []Instruction
-	// Input is the value of Before that the first layer gets and the edge to it; Output the value of a layer that the
-	// next one gets.
-	Input, Output Result
-	// Escapes are the values of a layer that the model returns, Outputs those of Before and After.
-	Escapes, Outputs []Ref
-	Loss             Result
-	// Shared are the values of Before that a layer uses or is given.
-	Shared []int
-	// Values and Nodes are how many Before and After have, LayerValues and LayerNodes how many a layer has.
-	Values, Nodes, LayerValues, LayerNodes int
-}
-
 // precisions are the kinds: autocast over float32, all in half precision, all in float32, and autocast over weights in
 // half precision.
 var precisions = []string{"amp", "half", "fp32", "mixed"}
-
-// Result is a value and the edge to the node that made it.
-type Result struct{ Value, Edge Ref }
 
 // The limits of a program. What a node of the tape has room for decides those of a node.
 const (
@@ -56,6 +38,9 @@ type scope struct {
 	// region is the module that is open, regions those that were.
 	region  *Region
 	regions []*Region
+	// blocks are the program's, bases those of the one that is read.
+	blocks *blocks
+	bases  bases
 	// sizes are those that were read, by their text; read and fields are the line's.
 	sizes  map[string]Size
 	read   Instruction
@@ -64,8 +49,13 @@ type scope struct {
 
 // stretch reads lines and continues s.
 func (s *scope) stretch(lines []string) ([]Instruction, error) {
+	lines, uses, err := s.blocks.unfold(lines)
+	if err != nil {
+		return nil, err
+	}
 	list := make([]Instruction, 0, forwardOf(lines))
 	for i, line := range lines {
+		uses = s.at(i, uses)
 		in, err := s.line(line, len(list))
 		if err != nil {
 			return nil, fmt.Errorf("line %d, %.80q: %w", i+1, line, err)
@@ -88,6 +78,7 @@ func (s *scope) stretch(lines []string) ([]Instruction, error) {
 		}
 		list = append(list, *in)
 	}
+	s.bases = bases{}
 	if s.region != nil {
 		return nil, fmt.Errorf("the module %.80q is not closed", s.region.Name)
 	}
@@ -115,6 +106,9 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 	if i := strings.LastIndex(line, " ="); i > 0 && (in.Kind == Take || in.Kind == Embedding) {
 		in.Only, line = r.only(line[i+1:]), line[:i]
 	}
+	if in.Kind == Allocate && strings.Count(line, " ") == n+1 { // of attention
+		n++
+	}
 	f, err := fields(line, &s.fields, n)
 	if err != nil {
 		return nil, err
@@ -127,6 +121,9 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 	switch in.Kind {
 	case Allocate:
 		in.N, in.Size, in.Type, in.Name = s.value(&r, f[0]), r.size(f[1]), r.kind(f[2]), r.name(f[3])
+		if n > forms[Allocate] {
+			in.Ref = s.used(&r, f[4])
+		}
 	case Free:
 		in.Ref = s.used(&r, f[0])
 		switch {
@@ -190,7 +187,7 @@ func (s *scope) line(line string, place int) (*Instruction, error) {
 
 // value is the number of a new value, which have to follow one another.
 func (s *scope) value(r *reader, text string) int {
-	if n := r.number(text, maxLines); r.err == nil && n != len(s.own) {
+	if n := s.relative(r, text, s.bases.value, maxLines); r.err == nil && n != len(s.own) {
 		r.fail("value %d is made where %d would follow", n, len(s.own))
 	}
 	s.own = append(s.own, true)
@@ -211,7 +208,7 @@ func (s *scope) used(r *reader, text string) Ref {
 		s.shared[n] = true
 		return Ref{Scope: Outer, N: n}
 	}
-	n := r.number(text, maxLines)
+	n := s.relative(r, text, s.bases.value, maxLines)
 	if r.err == nil && (n >= len(s.own) || !s.own[n]) {
 		r.fail("there is no value %.20q", text)
 		return Ref{}
@@ -227,7 +224,7 @@ func (s *scope) parameter(r *reader, text string) Ref {
 		r.fail("%.20q is no parameter", text)
 		return Ref{}
 	}
-	n := r.number(text[1:], maxLines)
+	n := s.relative(r, text[1:], s.bases.parameters, maxLines)
 	if r.err == nil && n >= most {
 		r.fail("there is no parameter %.20q", text)
 	}
@@ -249,7 +246,11 @@ func (s *scope) edge(r *reader, text string) Ref {
 		ref.Scope, at, text = Outer, s.outer, text[1:]
 	}
 	number, out, _ := strings.Cut(text, ".")
-	ref.N, ref.Out = r.number(number, maxLines), r.number(out, maxOutputs-1)
+	base := s.bases.node
+	if at != s {
+		base = 0
+	}
+	ref.N, ref.Out = s.relative(r, number, base, maxLines), r.number(out, maxOutputs-1)
 	if r.err == nil && (ref.N >= len(at.nodes) || ref.Out >= at.nodes[ref.N]) {
 		r.fail("there is no output %.20q of a node", text)
 	}
@@ -295,7 +296,7 @@ func (s *scope) node(r *reader, in *Instruction, f []string) {
 
 // numbered is the number of a new node, which have to follow one another.
 func (s *scope) numbered(r *reader, text string, outputs int) int {
-	n := r.number(text, maxLines)
+	n := s.relative(r, text, s.bases.node, maxLines)
 	if r.err == nil && n != len(s.nodes) {
 		r.fail("node %d is made where %d would follow", n, len(s.nodes))
 	}

@@ -18,6 +18,7 @@ const (
 	maxName       = 200
 	maxWidth      = 1 << 24
 	maxLayers     = 1024
+	maxKinds      = 64
 	maxParameters = 20_000
 	maxBatch      = 64
 	maxElements   = 1e14
@@ -33,17 +34,20 @@ type Recording struct {
 	Sequence int64
 	Padded   bool
 	Batch    []Tensor
-	// Parameters are those outside the layers, PerLayer those of one; the layers' are moved behind the first
-	// LayersAfter of Parameters.
-	Parameters, PerLayer []Parameter
-	LayersAfter          int
-	Layers               int64
-	LayersName           string
+	// Parameters are those outside the layers, which are moved behind the first LayersAfter of them.
+	Parameters  []Parameter
+	LayersAfter int
+	Layers      int64
+	LayersName  string
+	// Kinds are the layers that differ from one another, none where no layers repeat; layer i is of the kind that
+	// Order names at i modulo its length.
+	Kinds []LayerKind
+	Order []int
 	// Programs by precision: amp, half, fp32 and mixed. Evaluations are those of a forward in evaluation mode and
 	// without a graph, of the precisions in which the recorder could tell one.
 	Programs, Evaluations map[string]*Program
-	// Linears are the linear layers outside the layers that repeat, PerLayerLinears those of one of them.
-	Linears, PerLayerLinears []Linear
+	// Linears are the linear layers outside the layers that repeat.
+	Linears []Linear
 	// Modules are the input embedding, the last norm and the head by their roles, where the recorder could tell them;
 	// TiedHead says that the head's matrix is another module's.
 	Modules  map[Role]string
@@ -57,8 +61,19 @@ type Recording struct {
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
 
-	sizes map[string]Size // while it is read
+	// sizes are those that were read, unfolded is for how many lines blocks may still stand.
+	sizes    map[string]Size
+	unfolded int
 }
+
+// Kind is what the layers of one kind have: parameters, and linear layers among them.
+type LayerKind struct {
+	Parameters []Parameter
+	Linears    []Linear
+}
+
+// KindOf is the place in Kinds of layer i.
+func (r *Recording) KindOf(i int64) int { return r.Order[i%int64(len(r.Order))] }
 
 // Tensor is one of the batch.
 type Tensor struct {
@@ -85,6 +100,11 @@ func (p *Parameter) Numel() int64 {
 	return n
 }
 
+// like says whether two parameters of different layers take the same memory.
+func (p Parameter) like(q Parameter) bool {
+	return slices.Equal(p.Shape, q.Shape) && p.Buffer == q.Buffer && p.Frozen == q.Frozen && p.Type == q.Type
+}
+
 // document is a recording as it is written.
 type document struct {
 	Format      int                        `json:"vramplan_recording"`
@@ -107,10 +127,12 @@ type document struct {
 }
 
 type layers struct {
-	Count      int64    `json:"count"`
-	Name       string   `json:"name"`
-	Parameters []string `json:"parameters"`
-	After      int      `json:"after"`
+	Count      int64      `json:"count"`
+	Name       string     `json:"name"`
+	Parameters []string   `json:"parameters"`
+	After      int        `json:"after"`
+	Others     [][]string `json:"others"`
+	Order      []int      `json:"order"`
 }
 
 type programDocument struct {
@@ -123,6 +145,16 @@ type programDocument struct {
 	After   []string `json:"after"`
 	Outputs []string `json:"outputs"`
 	Loss    string   `json:"loss"`
+	// Blocks are lines that stand more than once in Before and After.
+	Blocks [][]string `json:"blocks"`
+	// Others are the layers of the other kinds.
+	Others []layerDocument `json:"others"`
+}
+
+type layerDocument struct {
+	Layer   []string `json:"layer"`
+	Output  string   `json:"output"`
+	Escapes []string `json:"escapes"`
 }
 
 // Error is what is wrong with a recording, and where in it.
@@ -154,7 +186,7 @@ func Read(text []byte) (*Recording, error) {
 		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After,
 		Programs: map[string]*Program{}, Evaluations: map[string]*Program{}, Unfolded: d.Unfolded,
 		Checkpoints: d.Checkpoints, Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable, OtherStacks: d.OtherStacks,
-		sizes: map[string]Size{}}
+		sizes: map[string]Size{}, unfolded: maxUnfolded}
 	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
 		"/layers/name": d.Layers.Name}
 	for pointer, s := range named {
@@ -203,8 +235,7 @@ func (r *Recording) read(d *document) error {
 	if r.Parameters, err = parameters("/parameters", d.Parameters, 1, &total); err != nil {
 		return err
 	}
-	repeated := float64(max(r.Layers, 1))
-	if r.PerLayer, err = parameters("/layers/parameters", d.Layers.Parameters, repeated, &total); err != nil {
+	if err := r.readKinds(&d.Layers, &total); err != nil {
 		return err
 	}
 	if r.LayersAfter < 0 || r.LayersAfter > len(r.Parameters) {
@@ -216,7 +247,7 @@ func (r *Recording) read(d *document) error {
 	if len(d.Unadaptable) > maxParameters {
 		return at("/unadaptable", "are %d; up to %d are accepted", len(d.Unadaptable), maxParameters)
 	}
-	var regions [][2][]*Region
+	var regions [][][]*Region
 	for _, k := range []struct {
 		of      string
 		written map[string]programDocument
@@ -228,7 +259,7 @@ func (r *Recording) read(d *document) error {
 					strings.Join(precisions, ", "))
 			}
 			p := k.written[name]
-			var found [2][]*Region
+			var found [][]*Region
 			if k.read[name], found, err = r.program("/"+k.of+"/"+name, &p, k.of == "evaluations"); err != nil {
 				return err
 			}
@@ -302,83 +333,6 @@ func parameter(line string) (p Parameter, elements float64, err error) {
 		return p, 0, fmt.Errorf("%.80q has more than a parameter has", line)
 	}
 	return p, elements, nil
-}
-
-// program reads one program, of an evaluation where nothing has a graph.
-func (r *Recording) program(pointer string, d *programDocument, noGraph bool) (*Program, [2][]*Region, error) {
-	var none [2][]*Region
-	if n := len(d.Before) + len(d.Layer) + len(d.After); n > maxLines {
-		return nil, none, at(pointer, "has %d lines; up to %d are accepted", n, maxLines)
-	}
-	if len(d.Outputs)+len(d.Escapes)+len(d.Given) > maxOutputList {
-		return nil, none, at(pointer, "has more than %d outputs", maxOutputList)
-	}
-	p := &Program{}
-	outer := &scope{model: len(r.Parameters), sizes: r.sizes, noGraph: noGraph}
-	for range r.Batch {
-		outer.own = append(outer.own, true)
-	}
-	var err error
-	if p.Before, err = outer.stretch(d.Before); err != nil {
-		return nil, none, at(pointer+"/before", "%w", err)
-	}
-	last := outer
-	var inner *scope
-	if r.Layers > 0 {
-		if p.Input, err = outer.result(d.Input); err != nil {
-			return nil, none, at(pointer+"/input", "%w", err)
-		}
-		inner = &scope{outer: outer, input: true, model: len(r.Parameters), layer: len(r.PerLayer),
-			shared: map[int]bool{}, sizes: r.sizes, noGraph: noGraph}
-		if p.Layer, err = inner.stretch(d.Layer); err != nil {
-			return nil, none, at(pointer+"/layer", "%w", err)
-		}
-		if p.Output, err = inner.result(d.Output); err != nil {
-			return nil, none, at(pointer+"/output", "%w", err)
-		}
-		if p.Output.Value.Scope != Own {
-			return nil, none, at(pointer+"/output", "a layer returns what it made")
-		}
-		if p.Escapes, err = inner.outputs(d.Escapes); err != nil {
-			return nil, none, at(pointer+"/escapes", "%w", err)
-		}
-		given, err := outer.outputs(d.Given)
-		if err != nil {
-			return nil, none, at(pointer+"/given", "%w", err)
-		}
-		for _, ref := range given {
-			if ref.Scope != Own {
-				return nil, none, at(pointer+"/given", "a layer is given what was made before the layers")
-			}
-			inner.shared[ref.N] = true
-		}
-		for n := range inner.shared {
-			p.Shared = append(p.Shared, n)
-		}
-		sort.Ints(p.Shared)
-		p.LayerValues, p.LayerNodes = len(inner.own), len(inner.nodes)
-		last.input = true
-	} else if len(d.Layer)+len(d.After) > 0 {
-		return nil, none, at(pointer+"/layer", "there are no layers")
-	}
-	if p.After, err = last.stretch(d.After); err != nil {
-		return nil, none, at(pointer+"/after", "%w", err)
-	}
-	if p.Outputs, err = last.outputs(d.Outputs); err != nil {
-		return nil, none, at(pointer+"/outputs", "%w", err)
-	}
-	if p.Loss, err = last.result(d.Loss); err != nil {
-		return nil, none, at(pointer+"/loss", "%w", err)
-	}
-	if p.Loss.Value.Scope != Own || p.Loss.Edge.Scope != Own && !noGraph {
-		return nil, none, at(pointer+"/loss", "no gradient reaches it")
-	}
-	p.Values, p.Nodes = len(last.own), len(last.nodes)
-	found := [2][]*Region{outer.regions}
-	if inner != nil {
-		found[1] = inner.regions
-	}
-	return p, found, nil
 }
 
 func sorted[V any](m map[string]V) []string {

@@ -27,8 +27,10 @@ func TestRead(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.Programs["fp32"]
-	if r.Layers != 2 || len(p.Layer) != 4 || len(p.Layer[3].Backward) != 7 || p.LayerValues != 1 || p.Nodes != 2 {
-		t.Errorf("read %d layers, %d instructions of one, %+v", r.Layers, len(p.Layer), p)
+	layer := p.Layers[0]
+	if r.Layers != 2 || len(layer.Instructions) != 4 ||
+		len(layer.Instructions[3].Backward) != 7 || layer.Values != 1 || p.Nodes != 2 {
+		t.Errorf("read %d layers, %d instructions of one, %+v", r.Layers, len(layer.Instructions), p)
 	}
 	if !r.VariesInLength() || !r.VariesInBatch() {
 		t.Error("the length of the sequences was not seen")
@@ -78,11 +80,18 @@ func TestWrong(t *testing.T) {
 		"loss":               {`"loss":"2 1.0"`, `"loss":"2 -"`, "no gradient reaches it"},
 		"graph": {`"programs":{`, `"evaluations":{"fp32":{"before":["N 0 1 - -"]}},"programs":{`,
 			"an evaluation has no graph"},
-		"checkpoints":       {`"name":"small"`, `"name":"small","checkpoints":"some"`, "/checkpoints: is \"some\""},
-		"layers":            {`"count":2`, `"count":4096`, "/layers/count: is 4096; it is from 0 to 1024"},
-		"large":             {`blocks.0.weight 8x8`, `blocks.0.weight 999999999x999999999`, "is too large"},
-		"dimension":         {`mask 4x4 buffer u8`, `mask 4xx4 buffer u8`, "is no dimension"},
-		"empty line":        {`"F x"`, `""`, "is empty"},
+		"checkpoints": {`"name":"small"`, `"name":"small","checkpoints":"some"`, "/checkpoints: is \"some\""},
+		"layers":      {`"count":2`, `"count":4096`, "/layers/count: is 4096; it is from 0 to 1024"},
+		"large":       {`blocks.0.weight 8x8`, `blocks.0.weight 999999999x999999999`, "is too large"},
+		"dimension":   {`mask 4x4 buffer u8`, `mask 4xx4 buffer u8`, "is no dimension"},
+		"empty line":  {`"F x"`, `""`, "is empty"},
+		"order":       {`"after":1`, `"after":1,"order":[1]`, "/layers/order/0: is 1; kinds are numbered as they come"},
+		"no kind":     {`"after":1`, `"after":1,"others":[[]]`, "/layers/order: names 1 kinds of layers; there are 2"},
+		"long order":  {`"after":1`, `"after":1,"order":[0,0,0]`, "/layers/order: names 3 layers; there are 2"},
+		"kind without a layer": {`"after":1`, `"after":1,"order":[0,1],"others":[[]]`,
+			"/programs/fp32/others: has 0 layers; there are 2 kinds of them"},
+		"layer without a kind": {`"outputs":[]`, `"outputs":[],"others":[{}]`,
+			"/programs/fp32/others: has 1 layers; there are 1 kinds of them"},
 		"layer's own value": {`"output":"0 0.0"`, `"output":"x x"`, "a layer returns what it made"},
 	} {
 		text := strings.Replace(small, c.old, c.by, 1)
@@ -100,6 +109,7 @@ func TestWrong(t *testing.T) {
 // FuzzRead: no text crashes the reader, and what it accepts bounds what it allocates.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(small))
+	f.Add([]byte(towers(3, 2, true)))
 	files, _ := filepath.Glob("testdata/*.json")
 	for _, file := range files {
 		text, err := os.ReadFile(file)
@@ -119,7 +129,7 @@ func FuzzRead(f *testing.F) {
 		}
 		for _, p := range r.Programs {
 			total := 0.0
-			for _, list := range [][]Instruction{p.Before, p.Layer, p.After} {
+			for _, list := range p.Stretches() {
 				for i := range list {
 					total += float64(list[i].Size.Elements(3, 5))
 				}

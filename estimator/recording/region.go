@@ -50,7 +50,7 @@ type Linear struct {
 
 // open reads the line that opens a region.
 func (s *scope) open(r *reader, f []string) *Region {
-	g := &Region{Name: r.name(f[0]), Linear: -1, Size: r.size(f[4]), Type: r.kind(f[5]), Matrix: r.flag(f[7])}
+	g := &Region{Name: s.module(r, f[0]), Linear: -1, Size: r.size(f[4]), Type: r.kind(f[5]), Matrix: r.flag(f[7])}
 	if len(f[1]) != 1 || !strings.Contains("lchen", f[1]) {
 		r.fail("%.20q is no role of a module", f[1])
 		return g
@@ -89,7 +89,7 @@ func (s *scope) close(r *reader, f []string, n int) {
 }
 
 // linears gathers the linear layers of all programs, which have to be the same in each.
-func (r *Recording) linears(byProgram [][2][]*Region) error {
+func (r *Recording) linears(byProgram [][][]*Region) error {
 	if len(byProgram) > 0 {
 		r.Modules = map[Role]string{}
 		for _, g := range byProgram[0][0] {
@@ -102,31 +102,49 @@ func (r *Recording) linears(byProgram [][2][]*Region) error {
 			}
 		}
 	}
-	biases := [2]map[string]int{byName(r.Parameters), byName(r.PerLayer)}
+	owned := [][]Parameter{r.Parameters}
+	for k := range r.Kinds {
+		owned = append(owned, r.Kinds[k].Parameters)
+	}
+	places := make([]map[string]int, len(owned))
+	for k := range owned {
+		places[k] = byName(owned[k])
+	}
 	for i, found := range byProgram {
-		var lists [2][]Linear
+		lists := make([][]Linear, len(found))
 		for k, regions := range found {
-			places := map[Linear]int{}
+			known := map[Linear]int{}
 			for _, g := range regions {
 				if !g.Role.Adaptable() {
 					continue
 				}
-				l, err := r.linear(g, &biases)
+				from := k
+				if g.Weight.Scope == Model {
+					from = 0
+				}
+				l, err := linearOf(g, owned[from], places[from])
 				if err != nil {
 					return err
 				}
-				n, known := places[l]
-				if !known {
+				n, seen := known[l]
+				if !seen {
 					n = len(lists[k])
-					places[l], lists[k] = n, append(lists[k], l)
+					known[l], lists[k] = n, append(lists[k], l)
 				}
 				g.Linear = n
 			}
 		}
 		if i == 0 {
-			r.Linears, r.PerLayerLinears = lists[0], lists[1]
+			r.Linears = lists[0]
+			for k := range r.Kinds {
+				r.Kinds[k].Linears = lists[1+k]
+			}
 		}
-		if !slices.Equal(r.Linears, lists[0]) || !slices.Equal(r.PerLayerLinears, lists[1]) {
+		same := slices.Equal(r.Linears, lists[0])
+		for k := range r.Kinds {
+			same = same && slices.Equal(r.Kinds[k].Linears, lists[1+k])
+		}
+		if !same {
 			return fmt.Errorf("the programs have different linear layers")
 		}
 	}
@@ -141,13 +159,9 @@ func byName(list []Parameter) map[string]int {
 	return places
 }
 
-// linear is the module of a region, which stands in a stretch that has its weight.
-func (r *Recording) linear(g *Region, places *[2]map[string]int) (Linear, error) {
+// linearOf is the module of a region, whose weight is one of a list.
+func linearOf(g *Region, list []Parameter, names map[string]int) (Linear, error) {
 	l := Linear{Name: g.Name, Role: g.Role, Weight: g.Weight}
-	list, names := r.Parameters, places[0]
-	if g.Weight.Scope == Layer {
-		list, names = r.PerLayer, places[1]
-	}
 	p := &list[g.Weight.N]
 	if p.Buffer || len(p.Shape) != 2 {
 		return l, fmt.Errorf("%.80q is no weight of a linear layer", p.Name)
@@ -165,7 +179,7 @@ func (p *Program) LinearOfFloat32() bool {
 	if p == nil {
 		return false
 	}
-	return slices.ContainsFunc(slices.Concat(p.Before, p.Layer, p.After), func(in Instruction) bool {
+	return slices.ContainsFunc(slices.Concat(p.Stretches()...), func(in Instruction) bool {
 		return in.Kind == Open && (in.Region.Role == LinearRole || in.Region.Role == Conv1DRole) &&
 			in.Region.Type == Float32
 	})

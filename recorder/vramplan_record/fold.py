@@ -1,9 +1,10 @@
-"""A program of three stretches: what comes before the layers that repeat, one of these layers, what comes after them."""
+"""A program of stretches: what comes before the layers that repeat, one layer of each kind, what comes after them."""
 
 import collections
+import dataclasses
 import re
 
-from . import checkpoints, regions
+from . import blocks, checkpoints, regions
 from .program import Sequence, Writer
 
 
@@ -11,17 +12,42 @@ class Unfolded(Exception):
     """why the layers do not repeat"""
 
 
+@dataclasses.dataclass
+class Layers:
+    """layers that repeat: the name of their list, how many there are, of which kind each is, the names of the parameters and buffers outside
+    of them, and of those of the first layer of each kind"""
+
+    name: str
+    count: int
+    kinds: tuple
+    outer: list
+    inner: list
+
+    def period(self):
+        """the shortest list of kinds that, said again and again, is that of all layers"""
+        kinds = self.kinds
+        return list(next((kinds[:n] for n in range(1, len(kinds)) if all(k == kinds[i % n] for i, k in enumerate(kinds))), kinds))
+
+    def firsts(self):
+        """the first layer of each kind"""
+        return [self.kinds.index(k) for k in range(max(self.kinds, default=-1) + 1)]
+
+    def within(self):
+        """what stands before the names of modules of these layers"""
+        return [f"{self.name}.{i}." for i in self.firsts()]
+
+
 def fold(o, symbols, names, folding=True):
-    """{"before", "layer", "after", …} of an observation; without layers everything stands in before. names are those of all parameters and
-    buffers in the order in which they are moved."""
+    """({"before", "layer", "after", …} of an observation, the layers that repeat as Layers, why there are none); without layers everything stands
+    in before. names are those of all parameters and buffers in the order in which they are moved."""
     items = Sequence(o).items
     o.regions, o.opened = regions.regions(o, items), collections.Counter()
     why = "no modules of a list run one after the other" if folding else "the layers that repeat differ from one precision to another"
     for prefix, count in stacks(items) if folding else ():
         try:
-            made = folded(o, symbols, names, items, prefix, count)
+            made, layers = folded(o, symbols, names, items, prefix, count)
             made["checkpoints"] = checkpoints.of_layers(items, prefix, count)
-            return made, prefix, count, None
+            return made, layers, None
         except (Unfolded, KeyError) as e:
             why = f"{prefix}: {e}"
     checkpoints.of_layers(items, None, 0)
@@ -30,7 +56,7 @@ def fold(o, symbols, names, folding=True):
     end, last = {}, returned(items)
     outputs, loss = write(w, items, last, keep=batch(w, o))
     end.update(before=w.lines, outputs=outputs, loss=loss)
-    return end, None, 0, why
+    return end, Layers(None, 0, (), names, []), why
 
 
 def batch(w, o):
@@ -69,6 +95,8 @@ def write(w, items, last, keep=(), first=0, end=None, prefix=None):
     later = set()
     for i in range(first, end):
         e = items[i]
+        if e[0] == "enter" and prefix is None and blocks.listed(e[1]):
+            w.lines.append(blocks.opens(e[1]))
         region = w.regions[0].get(i) or w.regions[1].get(i)
         if region and e[0] == "enter":
             try:
@@ -100,6 +128,8 @@ def write(w, items, last, keep=(), first=0, end=None, prefix=None):
                 continue
             if ref != "-1":
                 w.lines.append("F " + ref)
+        elif e[0] == "exit" and prefix is None and blocks.listed(e[1]):
+            w.lines.append(blocks.closes(e[1]))
         elif e[0] == "returned":
             held = e[1]
         elif e[0] == "loss":
@@ -134,13 +164,8 @@ def folded(o, symbols, names, items, prefix, count):
     before = Writer(o, symbols, params)
     write(before, items, last, keep=batch(before, o), end=enters[0])
     sid_of = {name: sid for sid, name in o.parameters.items()}
-    for k in range(1, count):
-        for a, b in zip(layer_names[0], layer_names[k]):
-            if o.owned[a] != o.owned[b]:
-                raise Unfolded(f"layer {k} is not like layer 0: {a} is {o.owned[a]} and {b} {o.owned[b]}")
-        if len(layer_names[0]) != len(layer_names[k]):
-            raise Unfolded(f"layer {k} has {len(layer_names[k])} parameters and buffers, and layer 0 {len(layer_names[0])}")
-    layers, given, besides = [], None, []
+    kinds, given, besides = {}, None, {}
+    of = []
     born = set()
     for k in range(count):
         got = next(e[2] for e in items[enters[k] :] if e[:2] == ("given", f"{prefix}.{k}"))
@@ -150,8 +175,7 @@ def folded(o, symbols, names, items, prefix, count):
         x = (got[0][0], numbers.get(got[0][1]), got[0][2])
         if k and x[0] != given[0]:
             raise Unfolded("a layer is given something else than the one before it returned")
-        if not k:
-            besides = list(dict.fromkeys(before.value(s) for s, *_ in got[1:] if s != x[0] and before.values.get(s, -1) >= 0))
+        besides.update(dict.fromkeys(before.value(s) for s, *_ in got[1:] if s != x[0] and before.values.get(s, -1) >= 0))
         own = {sid_of[n]: i for i, n in enumerate(layer_names[k]) if n in sid_of}
         w = Writer(o, symbols, params, before, own, x)
         write(w, items, last, end=exits[k], first=enters[k] + 1, prefix=f"{prefix}.{k}.")
@@ -169,12 +193,12 @@ def folded(o, symbols, names, items, prefix, count):
         escaped = [s for s in w.values if w.values[s] >= 0 and s not in freed and s != y[0] and s not in o.casts]
         if any(e[0] == "free" and e[1] in escaped for e in items[exits[k] : last]):
             raise Unfolded("what a layer made dies outside of it, before the forward ends")
-        layers.append((tuple(w.lines), output, tuple(w.value(s) for s in escaped)))
+        owns = tuple((n[len(f"{prefix}.{k}.") :], o.owned[n]) for n in layer_names[k])
+        of.append(kinds.setdefault((tuple(w.lines), output, tuple(w.value(s) for s in escaped), owns), len(kinds)))
+        if len(kinds) > max(1, count // 2):
+            raise Unfolded(f"layer {k} is not like layer 0: " + difference(list(kinds)[0], list(kinds)[-1]))
         born.update(escaped)
         given = y
-    for k in range(1, count):
-        if layers[k][:3] != layers[0][:3]:
-            raise Unfolded(f"layer {k} is not like layer 0: " + difference(layers[0][0], layers[k][0]))
     after = before
     start, after.lines = list(before.lines), []
     n0 = next(e[2] for e in items[enters[0] :] if e[:2] == ("given", f"{prefix}.0"))[0]
@@ -182,11 +206,19 @@ def folded(o, symbols, names, items, prefix, count):
     after.given = given
     after.part = None
     outputs, loss = write(after, items, last, keep=set(o.batch) | born, first=exits[count - 1] + 1)
-    return {"before": start, "input": ref, "given": besides, "layer": list(layers[0][0]), "output": layers[0][1], "escapes": list(layers[0][2]),
-            "after": after.lines, "outputs": outputs, "loss": loss, "outer": outer_names, "inner": layer_names[0]}
+    first, *others = ({"layer": list(lines), "output": output, "escapes": list(escapes)} for lines, output, escapes, _ in kinds)
+    made = {"before": start, "input": ref, "given": list(besides), **first, "after": after.lines, "outputs": outputs, "loss": loss}
+    if others:
+        made["others"] = others
+    return made, Layers(prefix, count, tuple(of), outer_names, [layer_names[of.index(k)] for k in range(len(kinds))])
 
 
-def difference(a, b):
+def difference(one, other):
+    """what is not alike of two kinds of layers"""
+    for x, y in zip(one[3], other[3]):
+        if x != y:
+            return f"{x[0]} is {x[1]} and {y[0]} {y[1]}"
+    a, b = one[0], other[0]
     for x, y in zip(a, b):
         if x != y:
             return f"{x!r} and {y!r}"

@@ -1,16 +1,18 @@
 """A recording: the programs of a module in several precisions, and its parameters."""
 
 import contextlib
+import dataclasses
 import gc
 import hashlib
 import json
 import platform
 import sys
+import typing
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
-from . import again, fold, observe, patches, regions
+from . import again, blocks, fold, observe, patches, regions
 from .comparison import compare, shape_known
 from .program import DTYPES
 from .sizes import Symbols, Unexpressed
@@ -70,34 +72,36 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
                 continue
             o, names, parameters = seen[0]
             notes += [n for n in o.notes if n not in notes]
-            program, prefix, count, why = fold.fold(o, symbols, names, folding)
-            apart |= regions.unadaptable(o, prefix)
-            if stack:
-                count = stack[1]
+            program, layers, why = fold.fold(o, symbols, names, folding)
+            apart |= regions.unadaptable(o, layers)
+            layers = whole(layers, stack)
             if why:
                 whys.append(f"{precision}: {why}")
             checkpointed.add(program.pop("checkpoints", ""))
-            stretch = (prefix, count, program.pop("outer", names), program.pop("inner", []))
             if described is None:
-                described, sizes, o_first = stretch, dict(parameters), o
-            elif stretch != described:
+                described, sizes, o_first = layers, dict(parameters), o
+            elif layers != described:
                 raise Apart
             unused = without_gradient(o) if unused is None else unused & without_gradient(o)
             for n, p in parameters.items():  # a buffer that half precision has in half precision, too
                 if p.endswith(("buffer bf16", "buffer f16")):
                     sizes[n] = p
             programs[precision] = program
-            evaluations[precision] = evaluate and evaluated(model, batch, loss, precision, points, stack, symbols, stretch, folding)
+            evaluations[precision] = evaluate and evaluated(model, batch, loss, precision, points, stack, symbols, layers, folding)
             note(precision, len(o.events), len(o.nodes))
     if described is None:
         raise refused[0][1]
     whys += [f"{p} is not recorded, as the module raises {type(e).__name__}: {' '.join(str(e).split())[:200]}" for p, e in refused]
-    prefix, count, outer, inner = described
+    prefix = described.name
+    evaluations = {k: e for k, e in evaluations.items() if e}
     # What stands in one of them as a whole and in another not is adaptable in none.
-    for program in (*programs.values(), *filter(None, evaluations.values())):
-        for part, within in (("before", ""), ("layer", f"{prefix}.0."), ("after", "")):
-            if apart and part in program:
-                program[part] = regions.without(program[part], apart, within)
+    for program in (*programs.values(), *evaluations.values()):
+        for part, key, within in regions.stretches(program, described):
+            if apart:
+                part[key] = regions.without(part[key], apart, within)
+    evaluations = {k: e for k, e in evaluations.items() if regions.adaptable(e) == regions.adaptable(programs[k])}
+    for program in (*programs.values(), *evaluations.values()):
+        blocks.shorten(program, len(o_first.shapes), described.outer)
     for n in unused:  # which no gradient ever reaches has none, and no state of an optimizer
         sizes[n] += " frozen"
     at = [i for i, n in enumerate(names) if prefix and n.startswith(prefix + ".")]
@@ -108,15 +112,20 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
         "versions": versions(),
         "sequence": 0 if length else points[0][1],
         "batch": [f"{symbols.size(s)} {DTYPES[d]}" for s, _, d in o_first.shapes],
-        "parameters": [sizes[n] for n in outer],
-        "layers": {"count": count, "name": prefix or "", "parameters": [sizes[f"{n}"] for n in inner], "after": at[0] if at else 0},
+        "parameters": [sizes[n] for n in described.outer],
+        "layers": {"count": described.count, "name": prefix or "", "parameters": [], "after": at[0] if at else 0},
         "programs": programs,
-        "evaluations": {k: e for k, e in evaluations.items() if e and regions.adaptable(e) == regions.adaptable(programs[k])},
+        "evaluations": evaluations,
         "unfolded": whys,
         "unadaptable": sorted(apart),
         "other_stacks": other_stacks(o_first.stacks, prefix),
         "unexpressed": [n[:300] for n in notes[:64]],
     }
+    if described.inner:
+        first, *others = ([sizes[n] for n in names] for names in described.inner)
+        result["layers"]["parameters"] = first
+        if others:
+            result["layers"].update(others=others, order=described.period())
     if padded:
         result["padded"] = True
     if checkpointed != {""}:
@@ -152,43 +161,57 @@ def other_stacks(names, prefix):
     return [n for n in beside if not any(n.startswith(m + ".") for m in beside)][:64]
 
 
-def evaluated(model, batch, loss, precision, points, stack, symbols, stretch, folding):
+def whole(layers, stack):
+    """the layers of a run, with those that were left out of it"""
+    return dataclasses.replace(layers, count=len(stack.kinds), kinds=stack.kinds) if stack else layers
+
+
+def evaluated(model, batch, loss, precision, points, stack, symbols, layers, folding):
     """the program of a forward in evaluation mode and without a graph; None where it cannot be told as that of training was"""
     try:
         seen = [run(model, batch, loss, precision, *points[0], stack, evaluation=True)]
         if not all(shape_known(symbols, seen[0][0])):
             seen.append(run(model, batch, loss, precision, *points[1], stack, evaluation=True))
             compare(seen[0][0], seen[1][0], symbols)
-        program, prefix, count, _ = fold.fold(seen[0][0], symbols, seen[0][1], folding)
+        program, those, _ = fold.fold(seen[0][0], symbols, seen[0][1], folding)
     except Exception:  # whatever a module does in a mode that it was not made for
         return None
     program.pop("checkpoints", "")
-    outer, inner = program.pop("outer", seen[0][1]), program.pop("inner", [])
-    return program if (prefix, stack[1] if stack else count, outer, inner) == stretch else None
+    return program if whole(those, stack) == layers else None
 
 
-# Of layers that are alike, how many run where the recorder has seen them all.
+# Of layers that are alike, how many run where the recorder has seen them all; of several kinds as many as show each.
 FEW = 2
 
 
+class Stack(typing.NamedTuple):
+    """layers of which only the first few run: the name of their list, of which kind each of all is, and how many run"""
+
+    name: str
+    kinds: tuple
+    few: int
+
+
 def shortened(model, batch, loss, precision, points, at):
-    """(name and number of the layers, symbols, the runs at both points) with all but a few of the layers left out, as soon as a forward with all of
+    """(the Stack of layers, symbols, the runs at both points) with all but a few of the layers left out, as soon as a forward with all of
     them shows that nothing else is different then; Nones where they cannot be left out.
 
     Layers whose forward is the same, operation by operation, with the same nodes and saved tensors, have the same backward.
     """
     try:
         o, names, _ = run(model, batch, loss, precision, *points[0], backward=False)
-        _, prefix, count, _ = fold.fold(o, Symbols(*at), names)
-        if count <= FEW:
+        made, layers, _ = fold.fold(o, Symbols(*at), names)
+        few = max([FEW, *(1 + i for i in layers.firsts())])
+        if layers.count <= few:
             return None, None, None
-        stack = (prefix, count)
+        stack = Stack(layers.name, layers.kinds, few)
         symbols, seen = Symbols(*at), [run(model, batch, loss, precision, *p, stack) for p in points]
         compare(seen[0][0], seen[1][0], symbols)
         all_of_it, some = (fold.fold(x, symbols, n) for x, n in ((o, names), (seen[0][0].of_forward(), seen[0][1])))
     except Exception:  # whatever a module does that misses its layers
         return None, None, None
-    if all_of_it[:2] != some[:2] or some[2] != FEW or o.asked != seen[0][0].asked:
+    if all_of_it[0] != some[0] or whole(some[1], stack) != whole(all_of_it[1], stack) or some[1].kinds != layers.kinds[:few] or \
+            o.asked != seen[0][0].asked:
         return None, None, None
     return stack, symbols, seen
 
@@ -262,7 +285,7 @@ class Makes:
         else:
             mode, known, module, notes = self.make(half)
         if stack:
-            del module.get_submodule(stack[0])[FEW:]
+            del module.get_submodule(stack.name)[stack.few:]
         return mode, known, module, notes
 
     def make(self, half):

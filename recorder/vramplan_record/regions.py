@@ -103,11 +103,21 @@ def alone(o, items, i, end, gave):
     return own in made and sum(1 for e in inside if e[0] == "enter") == 1
 
 
-def unadaptable(o, prefix):
-    """the linear layers that stand in the program as no whole, or not at all; of layers that repeat those of the first"""
+def unadaptable(o, layers):
+    """the linear layers that stand in the program as no whole, or not at all; of layers that repeat those of the first of each kind"""
     ran = collections.Counter(e[1] for e in o.events if e[0] == "enter")
     names = {n for n, role in o.roles.items() if role in ADAPTABLE and (not o.opened[n] or o.opened[n] < ran[n])}
-    return {n for n in names if not prefix or not n.startswith(prefix + ".") or n.startswith(prefix + ".0.")}
+    return {n for n in names if not layers.name or not n.startswith(layers.name + ".") or n.startswith(tuple(layers.within()))}
+
+
+def stretches(program, layers=None):
+    """(a dictionary, the key of a list of lines in it, what stands before the names of modules there) for each stretch of a program"""
+    within = layers.within() if layers else [""] * (1 + len(program.get("others", ())))
+    yield program, "before", ""
+    for one, prefix in zip([program, *program.get("others", ())], within):
+        yield one, "layer", prefix
+    if "after" in program:
+        yield program, "after", ""
 
 
 def without(lines, names, prefix=""):
@@ -153,5 +163,5 @@ def edge_to(w, fn, k):
 
 def adaptable(program):
     """the lines that open linear layers, without what differs from one mode to the other"""
-    lines = (line.split(" ") for part in ("before", "layer", "after") for line in program.get(part, ()) if line[0] == "[")
+    lines = (line.split(" ") for part, key, _ in stretches(program) for line in part.get(key, ()) if line[0] == "[")
     return [line[1:3] for line in lines if line[2] in ADAPTABLE]
