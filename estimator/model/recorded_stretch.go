@@ -65,6 +65,10 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 		case recording.Close:
 			s.close(s.opened)
 		case recording.Allocate:
+			if s.tokensFirst[in.Ref] {
+				s.add(t.Hold(s.of(in.Ref)))
+				continue
+			}
 			s.add(t.Made(s.elements(in.Size), recordedType(in.Type, s.half), labelOf(in.Name), s.ofEnd &&
 				s.part == "o"))
 			if s.stays[in.N] {
@@ -93,7 +97,7 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 			x := s.of(in.Ref).Sized(s.elements(in.Size), recordedType(in.Type, s.half), step.NoTensor)
 			s.nodes = append(s.nodes, t.Wants(x))
 		case recording.Node:
-			if s.leafCopy(list, i) {
+			if s.leafCopy(list, i) || s.noCopy(list, i) {
 				i++
 				continue
 			}
@@ -274,5 +278,24 @@ func (s *stretch) attend(a *recording.Attention) {
 		}
 		mask = &m
 	}
-	s.add(s.t.Attend(q, k, v, h, mask, batch, a.HeadsFirst, a.TokensOutermost, a.Dropout))
+	y, tokensFirst := s.t.Attend(q, k, v, h, mask, batch, a.HeadsFirst, a.TokensOutermost, a.Dropout)
+	if tokensFirst {
+		if s.tokensFirst == nil {
+			s.tokensFirst = map[recording.Ref]bool{}
+		}
+		s.tokensFirst[recording.Ref{Scope: recording.Own, N: len(s.values)}] = true
+	}
+	s.add(y)
+}
+
+// noCopy passes what attention returned on, where node i and the allocation behind it are a copy with the tokens first
+// that the card's kernel makes needless.
+func (s *stretch) noCopy(list []recording.Instruction, i int) bool {
+	in := &list[i]
+	if i+1 == len(list) || list[i+1].Kind != recording.Allocate || !s.tokensFirst[list[i+1].Ref] || len(in.Edges) != 1 {
+		return false
+	}
+	s.add(s.t.Hold(s.of(list[i+1].Ref)))
+	s.nodes = append(s.nodes, s.edge(in.Edges[0]))
+	return true
 }

@@ -6,6 +6,7 @@
 // layer, and after them. A program is a list of lines, each one instruction:
 //
 //	A 3 768BT f32 embedding     allocate value 3, 768 × B × T elements, by the operation embedding
+//	A 6 768BT bf16 clone 5      the same, where attention on the card did not put the tokens of 5 first itself
 //	F 3                         the program lets go of value 3
 //	W 1                         a matrix product, with a bias in the same kernel
 //	R rows 1BT 768              a reduction of a matrix of B·T rows and 768 columns over its rows

@@ -111,12 +111,17 @@ func (t *Tape) paddedFlash(q, k, v T, h Heads, dropout float64) T {
 // out, behind the written-out formula, and behind flash attention of queries with the heads outermost, whose layout
 // its output has; otherwise the kernels put tokens first themselves. It takes over y.
 func (t *Tape) TokensFirst(y T, h Heads, mask bool) T {
-	if !t.PadsHeads(h, mask) && (!t.writtenOut(h, mask) || h.Query == 1) && y.layout != headsFirst {
+	if t.tokensFirst(y, h, mask) {
 		return y
 	}
 	out := t.Contiguous(y)
 	t.Drop(y)
 	return out
+}
+
+// tokensFirst says whether the kernel put the tokens first in what attention returned.
+func (t *Tape) tokensFirst(y T, h Heads, mask bool) bool {
+	return !t.PadsHeads(h, mask) && (!t.writtenOut(h, mask) || h.Query == 1) && y.layout != headsFirst
 }
 
 // flash is FlashAttention-2 as torch carries it. Besides its output it keeps the

@@ -142,7 +142,7 @@ func (x T) WantsGradient() bool { return x.edge != noEdge }
 // Attend is a call of attention's kernel over a batch of its own, on heads that lie outside of their tokens, or on
 // tokens that lie outside of the batch, as headsFirstly and tokensFirstly say. Casts and padding were made before.
 func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly, tokensFirstly bool,
-	dropout float64) T {
+	dropout float64) (y T, tokensFirst bool) {
 	shape := t.Shape
 	t.Shape = Shape{Batch: batch, Tokens: h.Queries}
 	if headsFirstly {
@@ -151,9 +151,9 @@ func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly, to
 	if tokensFirstly {
 		q.layout = tokensOutermost
 	}
-	y := t.attend(q, k, v, h, mask, dropout)
+	y = t.attend(q, k, v, h, mask, dropout)
 	t.Shape = shape
-	return y
+	return y, t.tokensFirst(y, h, mask != nil)
 }
 
 // Sized is x with numel elements of type d, as a view of it has, and the gradient of e.

@@ -105,6 +105,15 @@ def facts(o, name, args, kwargs):
             q.size(0) > 1 and q.stride(2) > q.stride(0))
 
 
+def copied(o, x):
+    """that x is what attention returned with its tokens first, which the memory-efficient kernel has them by itself and flash attention has not
+    where the heads of its queries lie outside the tokens: an older card makes no copy"""
+    query = o.attended.get(o.sid(x))
+    if query is None or x.dim() != 4 or tuple(x.shape[:3]) != (query[0], query[2], query[1]) or x.is_contiguous():
+        return None
+    return ("attended", o.sid(x))
+
+
 def outermost(q):
     """whether the heads lie outside the tokens"""
     return q.size(1) > 1 and q.stride(1) > q.stride(2)

@@ -46,7 +46,7 @@ class Observer(Values):
         self.parameters, self.trained, self.quiet = {}, set(), 0
         self.node = None
         self.phase = "forward"
-        self.births = {}
+        self.births, self.attended = {}, {}  # attended: of what attention returned the shape of its queries
         self.tokens, self.saves = {}, 0
 
     # Storages
@@ -164,6 +164,8 @@ class Observer(Values):
         if name == "native_dropout":  # the mask first: aten/src/ATen/native/cuda/Dropout.cu, torch 2.9
             born.reverse()
         facts = self.facts(name, func, args, kwargs, out)
+        if facts and facts[0] == "attention" and facts[9]:
+            self.attended[born[0]] = facts[5]
         number = torch._C._autograd._get_sequence_nr()
         event = ("op", name, born, facts, number)
         events, aside = self.around(name, args, out, event)
@@ -257,6 +259,8 @@ class Observer(Values):
                 return ("cast", sid)
         if name in attention.KERNELS:
             return attention.facts(self, name, args, kwargs)
+        if name == "clone" and self.phase == "forward":
+            return attention.copied(self, args[0])
         return None
 
 

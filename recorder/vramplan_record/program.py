@@ -113,7 +113,8 @@ class Writer:
             return
         for sid in born:
             size, dtype = self.shape(sid)
-            self.lines.append(f"A {self.new(sid)} {size} {dtype} {name}")
+            after = f" {self.value(fact[1])}" if kind == "attended" else ""
+            self.lines.append(f"A {self.new(sid)} {size} {dtype} {name}{after}")
         if kind == "product":
             self.lines.append(f"W {int(fact[1])}")
         elif kind == "reduce" and born:
