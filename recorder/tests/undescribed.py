@@ -66,6 +66,14 @@ def resnet50_batch(b, t):
     return _pair(libraries.from_timm, "resnet50", 64)[1](b, t)
 
 
+def efficientnet():
+    return _pair(libraries.from_timm, "efficientnet_b0", 64)[0]()
+
+
+def efficientnet_batch(b, t):
+    return _pair(libraries.from_timm, "efficientnet_b0", 64)[1](b, t)
+
+
 def convnext():
     return _pair(libraries.from_timm, "convnext_atto", 64)[0]()
 
