@@ -197,11 +197,19 @@ ENTRY(int, __cudaPopCallConfiguration, dim3 *grid, dim3 *block, size_t *shared, 
     *stream = launch.stream;
     return SUCCESS;
 }
+// compiled is what runs on the card of what PyTorch's kernels were compiled for (torch.cuda.get_arch_list(), 2.9.1 and
+// 2.15.0): CUB looks for its parameters by it, and has none for what lies between.
+static int compiled(void) {
+    static const int architectures[] = {120, 100, 90, 86, 80, 75, 70};
+    for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
+        if (architectures[i] <= capability()) return architectures[i];
+    return capability();
+}
 ENTRY(int, cudaFuncGetAttributes, struct cudaFuncAttributes *a, const void *function) {
     memset(a, 0, sizeof *a);
     a->maxThreadsPerBlock = 1024;
     a->numRegs = 32;
-    a->ptxVersion = a->binaryVersion = capability();
+    a->ptxVersion = a->binaryVersion = compiled();
     a->maxDynamicSharedSizeBytes = 49152;
     return SUCCESS;
 }
