@@ -58,6 +58,53 @@ def _smallest_limit(job, loaded, low, high):
     return high
 
 
+def segments(given):
+    """What PyTorch takes from the driver and gives back, default and expandable, on a card with room and on the smallest on which the
+    steps finish: pairs of how many allocations came before, and bytes. least_mib is that card, to 2 MiB: the driver has no more."""
+    job, out = given["job"], {}
+    for mode in ("default", "expandable"):
+        _expandable(mode == "expandable")
+        loop.clean()  # what was there before the run is given back before it is watched
+        plain = recording.Recorder(operations=False)
+        truth = _run(job, None, plain)
+        low, high = truth["requested_bytes"] // MIB - 1, truth["reserved_bytes"] // MIB
+        middle = high - 2  # most jobs need all that they take
+        while high - low > 2:
+            if took := _fitting(job, middle):
+                high = min(middle, took // MIB)
+            else:
+                low = middle
+            middle = (low + high) // 2
+        full = recording.Recorder(operations=False)
+        _fitting(job, high, full)
+        out[mode] = dict(
+            **{k: truth[k] for k in ("allocated_bytes", "reserved_bytes")},
+            least_mib=high,
+            taken=plain.finish().taken(),
+            taken_at_least=full.finish().taken(),
+        )
+    _expandable(False)
+    return dict(id=given["id"], job=named(job), card=_card(), **out)
+
+
+def _fitting(job, mib, watcher=None):
+    """What the steps reserve where the driver has so much memory; None where they do not finish."""
+    loop.clean()
+    os.environ["STANDIN_TOTAL_MIB"] = str(mib)
+    try:
+        return loop.run(job, None, watcher)["reserved_bytes"]
+    except torch.OutOfMemoryError:
+        return None
+    finally:
+        del os.environ["STANDIN_TOTAL_MIB"]
+        loop.clean()
+
+
+def _card():
+    properties = torch.cuda.get_device_properties(0)
+    return [10 * properties.major + properties.minor, properties.multi_processor_count]
+
+
 def row(given, limits):
     """A reference case: what the allocator said of undisturbed runs, and where the peak falls."""
     job = given["job"]
@@ -119,9 +166,7 @@ def events(given):
     of = aligned(signed, plain.names(), watched.finish().signed(), watched.names())
     names = {}
     what = [names.setdefault(n, len(names)) for n in of]
-    properties = torch.cuda.get_device_properties(0)
-    card = [10 * properties.major + properties.minor, properties.multi_processor_count]
-    return dict(id=given["id"], job=named(given["job"]), card=card, events=signed, names=list(names), what=what)
+    return dict(id=given["id"], job=named(given["job"]), card=_card(), events=signed, names=list(names), what=what)
 
 
 def aligned(signed, names, others, other_names, reach=256, run=4):

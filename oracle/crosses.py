@@ -4,7 +4,8 @@
     python crosses.py 40 --seed 7 > crosses.ndjson
 
 A family is a line of families.ndjson, a recipe one value of each axis below. The same number and seed draw the same jobs; the
-first jobs of a larger number are those of a smaller one. --only takes families by the beginning of their names.
+first jobs of a larger number are those of a smaller one. --only takes families by the beginning of their names, --card cards of
+trace.py in place of those below.
 """
 
 import argparse
@@ -36,7 +37,7 @@ def adapters(r, family, precision):
     return lora
 
 
-def draw(r, chosen):
+def draw(r, chosen, cards=CARDS):
     """A job, and what it is called."""
     family = r.choice(chosen)
     config, precision = dict(family["config"]), r.choice(PRECISIONS)
@@ -63,7 +64,7 @@ def draw(r, chosen):
         training["lora"] = adapters(r, family, precision)
     if r.random() < 0.15:
         training["clip_grad_norm"] = False
-    card = r.choice(CARDS)
+    card = r.choice(cards)
     return family["name"], dict(model=dict(hf_config=config), training=training, gpus=[card])
 
 
@@ -72,11 +73,12 @@ def main():
     parser.add_argument("number", type=int)
     parser.add_argument("--seed", type=int, default=20)
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--card", action="append", default=[])
     args = parser.parse_args()
     r = random.Random(args.seed)
     chosen = [f for f in families() if not args.only or f["name"].startswith(tuple(args.only))]
     for i in range(args.number):
-        name, job = draw(r, chosen)
+        name, job = draw(r, chosen, args.card or CARDS)
         print(json.dumps(dict(id=f"x{args.seed}-{i}-{name}", job=job)))
 
 

@@ -9,6 +9,9 @@ import torch.utils._pytree as pytree
 from loop import Watcher, statistics
 from torch.utils._python_dispatch import TorchDispatchMode
 
+# What of PyTorch's memory history says that the driver is asked for memory, or given it back.
+SEGMENTS = dict(segment_alloc=1, segment_map=1, segment_free=-1, segment_unmap=-1)
+
 
 def _allocations():
     return statistics()["allocation"]["all"]["allocated"]
@@ -116,6 +119,16 @@ class Recorder(Watcher):
             " ".join((m["phase"].rsplit(".", 1)[-1], m.get("op", m.get("kind", "?")), m.get("module") or "-"))
             for m in (self.made[i] for i, _ in self.events)
         ]
+
+    def taken(self):
+        """What is taken from the driver and, negative, given back, in pairs: how many allocations came before, bytes."""
+        changes, made = {}, 0
+        for e in self.trace:
+            if e["action"] == "alloc":
+                made += 1
+            elif e["action"] in SEGMENTS:
+                changes[made] = changes.get(made, 0) + SEGMENTS[e["action"]] * e["size"]
+        return [list(c) for c in changes.items() if c[1] and c[0] < made]
 
     def peak(self):
         """The allocation at which most is alive, the bytes alive then, and the indices of what is."""

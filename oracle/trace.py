@@ -4,6 +4,7 @@
     python trace.py jobs.ndjson --out rows.jsonl                a reference case a line: id, job, truth, versions
     python trace.py jobs.ndjson --out rows.jsonl --limits       with min_limit_bytes, three times as slow
     python trace.py jobs.ndjson --out rows.jsonl --events       id, job and every allocation and free in order
+    python trace.py jobs.ndjson --out rows.jsonl --segments     id, job, what is taken from the driver, on a full card too
     python trace.py jobs.ndjson --out folder --operations       a text a job: every allocation with its operation and module
 
 A line of jobs.ndjson is {"id": ..., "job": {...}}, the job being a document as `vramplan estimate` takes it, with
@@ -12,6 +13,7 @@ that driver/build.sh made for the Python that runs this.
 """
 
 import argparse
+import gc
 import json
 import os
 import subprocess
@@ -97,15 +99,21 @@ def work(args):
     import torch
 
     torch.set_num_threads(1)
+    gc.set_threshold(700, 10, 1 << 30)  # the oldest objects are looked at where loop.clean asks for it alone
     for line in sys.stdin:
+        gc.collect()
+        gc.freeze()  # the libraries' own objects, which would take most of a run's time to look at
         given = json.loads(line)
         if args.operations:
             case.write_operations(given, args.out)
             continue
-        row = case.events(given) if args.events else case.row(given, args.limits)
+        if args.segments:
+            row = case.segments(given)
+        else:
+            row = case.events(given) if args.events else case.row(given, args.limits)
         with open(args.out, "a") as out:
             out.write(json.dumps(row, separators=(",", ":")) + "\n")
-        truth = row.get("truth") or {"events": len(row["events"])}
+        truth = row if args.segments else row.get("truth") or {"events": len(row["events"])}
         print(
             given["id"], *(f"{k}={truth[k]}" for k in ("allocated_bytes", "reserved_bytes", "events") if k in truth), flush=True
         )
@@ -117,6 +125,7 @@ def main():
     parser.add_argument("--out", required=True)
     parser.add_argument("--limits", action="store_true")
     parser.add_argument("--events", action="store_true")
+    parser.add_argument("--segments", action="store_true")
     parser.add_argument("--operations", action="store_true")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
