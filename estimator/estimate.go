@@ -280,7 +280,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return nil
 	}
 	once := requests(s)
-	searches := out.limits && !r.expand && r.arch.Layers <= deepLayers && once <= searchedRequests
+	searches := out.limits && r.arch.Layers <= deepLayers && once <= searchedRequests
 	found, err := r.replays.of(s, r.expand, out.ledger.Peak.Bytes, r)
 	if err != nil {
 		return err
@@ -293,7 +293,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	base := func(limit, reserved int64) memory.Base {
 		return memory.BaseOf(found.allocated, reserved, limit, r.outside(), widest(r.doubts(out)))
 	}
-	mayDecide := !r.expand && !r.fitsOnly && once <= searchedRequests
+	mayDecide := !r.fitsOnly && once <= searchedRequests
 	if !found.done {
 		keep := searches
 		if mayDecide && !searches {
@@ -301,7 +301,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 			peak := out.ledger.Peak.Bytes
 			keep = r.undecided(out, base(peak, int64(mostBeyond*float64(peak))))
 		}
-		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, keep); err != nil {
+		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, keep && !r.expand); err != nil {
 			return err
 		}
 		found.done = true
@@ -309,10 +309,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	out.played, out.continued = found.requests, found.continued
 	out.base = base(min(out.ledger.Peak.Bytes, found.reserved), found.reserved)
 	out.figures = r.bounded(out.base, out.group)
-	if r.expand || found.continued {
-		// Where memory runs out, segments that grow give back every page without a tensor in it (PyTorch 2.9,
-		// c10/cuda/CUDACachingAllocator.cpp, release_cached_blocks), so that little more than what is alive is needed.
-		// Of a job that was not played to its end no more is known either.
+	if found.continued { // of a job that was not played to its end no more is known
 		return nil
 	}
 	if !searches && !(mayDecide && r.undecided(out, out.base)) {
@@ -328,7 +325,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 				return r.decided(out, least, most, func(limit int64) memory.Base { return base(limit, found.reserved) })
 			}
 		}
-		limit, tries, whole := w.smallestLimit(out.ledger.Peak.Bytes, found.reserved, enough)
+		limit, tries, whole := w.smallestLimit(r.expand, out.ledger.Peak.Bytes, found.reserved, enough)
 		if s.Ended() == play.Stopped {
 			return ErrStopped
 		}

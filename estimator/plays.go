@@ -77,7 +77,7 @@ func (w *workspace) nextStand() *stand {
 
 // playLimited runs the job on an allocator that may not reserve more than limit, and says what it reserved. It goes on
 // from the last stand to which a run under the limit comes, too.
-func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
+func (w *workspace) playLimited(expandable bool, limit int64) (reserved int64, ok bool) {
 	s, a := &w.session, w.allocator
 	left := steps(s)
 	from := len(w.stands) - 1
@@ -89,7 +89,7 @@ func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 		s.Restore(&w.stands[from].session)
 		left -= w.stands[from].step
 	} else {
-		a.Reset(false, limit)
+		a.Reset(expandable, limit)
 		s.Begin(a)
 	}
 	for ; left > 0 && !a.Failed() && s.Ended() == play.NotEnded; left-- {
@@ -105,7 +105,7 @@ func (w *workspace) playLimited(limit int64) (reserved int64, ok bool) {
 // A try that an earlier one has decided is not played: tries says how many there were in all. The search ends before
 // where enough says that it does not matter what is found from least on up to most, and then whole is false and the
 // limit is most.
-func (w *workspace) smallestLimit(requested, reserved int64,
+func (w *workspace) smallestLimit(expandable bool, requested, reserved int64,
 	enough func(least, most int64) bool) (limit, tries int64, whole bool) {
 	low, high := requested-1, reserved
 	tolerance := func() int64 { return max(2<<20, high/200) }
@@ -116,7 +116,7 @@ func (w *workspace) smallestLimit(requested, reserved int64,
 			return high, tries, false
 		}
 		tries++
-		if most, ok := w.attempt(try); ok {
+		if most, ok := w.attempt(expandable, try); ok {
 			high = min(try, most)
 		} else {
 			low = try
@@ -133,13 +133,13 @@ type tried struct {
 }
 
 // attempt is what playLimited says, from memory where an earlier run was the same.
-func (w *workspace) attempt(limit int64) (reserved int64, ok bool) {
+func (w *workspace) attempt(expandable bool, limit int64) (reserved int64, ok bool) {
 	for i := range w.tried {
 		if t := &w.tried[i]; t.least <= limit && limit < t.end {
 			return t.reserved, t.ok
 		}
 	}
-	reserved, ok = w.playLimited(limit)
+	reserved, ok = w.playLimited(expandable, limit)
 	if w.session.Ended() == play.NotEnded {
 		least, end := w.allocator.Alike()
 		w.tried = append(w.tried, tried{least, end, reserved, ok})

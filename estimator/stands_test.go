@@ -21,22 +21,23 @@ func TestStandsEqualPlaying(t *testing.T) {
 		}
 		w := &workspace{allocator: memory.NewAllocator(false)}
 		requested := r.session(w, hardware(r.recipe, nil), false).Account(false, false).Peak.Bytes
-		reserved, _ := w.play(steps(&w.session), false, requested-1)
+		expandable := rapid.Bool().Draw(t, "expandable")
+		reserved, _ := w.play(steps(&w.session), expandable, requested-1)
 		stands := w.stands
-		if len(stands) == 0 {
+		if len(stands) == 0 && !expandable {
 			t.Fatal("no stand was kept")
 		}
 		for range 3 {
 			limit := rapid.Int64Range(min(requested*9/10, reserved), reserved).Draw(t, "limit")
 			w.stands = stands
-			short, fits := w.playLimited(limit)
+			short, fits := w.playLimited(expandable, limit)
 			allocated := w.allocator.PeakAllocated()
 			least, end := w.allocator.Alike()
 			if limit < least || end <= limit {
 				t.Fatalf("a run under %d bytes is said to be alike from %d to %d", limit, least, end)
 			}
 			w.stands = nil
-			long, does := w.playLimited(limit)
+			long, does := w.playLimited(expandable, limit)
 			if fits != does {
 				t.Fatalf("under %d of %d bytes the run that goes on fits: %v; the whole one: %v", limit, reserved, fits,
 					does)
@@ -47,7 +48,7 @@ func TestStandsEqualPlaying(t *testing.T) {
 			}
 			// a limit of 0 is none
 			other := rapid.Int64Range(max(least, 1), min(end-1, 2*reserved)).Draw(t, "another limit")
-			if again, does := w.playLimited(other); does != fits || fits &&
+			if again, does := w.playLimited(expandable, other); does != fits || fits &&
 				(again != long || w.allocator.PeakAllocated() != allocated) {
 				t.Fatalf("under %d bytes the run fits: %v, and %d are reserved; under %d, which is from %d "+
 					"to %d, %v and %d", limit, fits, long, other, least, end, does, again)
@@ -72,7 +73,7 @@ func TestStandsAreWithin(t *testing.T) {
 	once := w.session.Requests()
 	for limit := requested; limit <= reserved; limit += (reserved - requested) / 16 {
 		before := w.session.Total
-		w.playLimited(limit)
+		w.playLimited(false, limit)
 		if played := w.session.Total - before; played > 2*once {
 			t.Errorf("under %d of %d bytes %d requests are played, of %d in a step", limit, reserved, played, once)
 		}

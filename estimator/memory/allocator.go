@@ -76,6 +76,9 @@ func (a *Allocator) Reset(expandable bool, limit int64) {
 	a.expandable, a.limit = expandable, limit
 	a.pauses = pauses{}
 	a.counters = counters{alike: anyLimit}
+	if expandable {
+		a.alike = alike{limit, limit + 1} // which block is taken depends on the address space, and this on the limit
+	}
 	a.count = max(a.count, streamPools)
 	for n, p := range a.pools[:a.count] {
 		if p == nil && n < streamPools {
@@ -83,16 +86,16 @@ func (a *Allocator) Reset(expandable bool, limit int64) {
 			a.pools[n] = p
 		}
 		if p != nil {
-			a.empty(p)
+			a.empty(p, int32(n))
 		}
 	}
 }
 
 // empty is a pool from which nothing was allocated.
-func (a *Allocator) empty(p *pool) {
+func (a *Allocator) empty(p *pool, number int32) {
 	p.reset()
 	if a.expandable {
-		p.unmapped()
+		p.unmapped(a.space(number))
 	}
 }
 
@@ -103,7 +106,7 @@ func (a *Allocator) pool(number int32) *pool {
 		p = &pool{}
 		a.pools[number] = p
 		a.count = max(a.count, number+1)
-		a.empty(p)
+		a.empty(p, number)
 	}
 	return p
 }

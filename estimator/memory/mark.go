@@ -31,7 +31,7 @@ func (a *Allocator) Return(part int, from *Mark) {
 	a.eachOf(part, func(number int32, p *pool) {
 		a.reserved -= p.reserved
 		a.allocated -= p.taken()
-		a.empty(p)
+		a.empty(p, number)
 		if len(marked) == 0 || marked[0].number != number {
 			return // nothing was allocated from it yet
 		}

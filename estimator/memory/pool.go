@@ -14,6 +14,7 @@ type pool struct {
 	blocks []block
 	spare  int32 // a block that is no more, whose next is another one
 	tail   int32 // expandable: the unmapped end of the pool's one segment
+	holes  int32 // expandable: how many parts before it have no memory, either
 	end    int64 // the address of the next segment
 	// reserved is how many bytes the segments have.
 	reserved int64
@@ -55,7 +56,7 @@ func (p *pool) reset() {
 	}
 	p.words, p.filled = 0, [classes / 64]uint64{}
 	p.blocks, p.spare, p.end, p.tail = append(p.blocks[:0], block{}), noBlock, 0, noBlock
-	p.reserved = 0
+	p.reserved, p.holes = 0, 0
 }
 
 // used says whether anything was ever allocated from p since it was empty.

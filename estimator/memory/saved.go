@@ -12,6 +12,7 @@ type savedPool struct {
 	there       bool // something was allocated from it
 	blocks      []block
 	spare, tail int32
+	holes       int32
 	end         int64
 	reserved    int64
 }
@@ -32,13 +33,13 @@ func (a *Allocator) Save(to *Saved) {
 
 func (p *pool) save(s *savedPool) {
 	s.blocks = append(s.blocks[:0], p.blocks...)
-	s.spare, s.tail, s.end, s.reserved = p.spare, p.tail, p.end, p.reserved
+	s.spare, s.tail, s.holes, s.end, s.reserved = p.spare, p.tail, p.holes, p.end, p.reserved
 }
 
 // restore brings p, which is empty, to where it stood.
 func (p *pool) restore(s *savedPool) {
 	p.blocks = append(p.blocks[:0], s.blocks...)
-	p.spare, p.tail, p.end, p.reserved = s.spare, s.tail, s.end, s.reserved
+	p.spare, p.tail, p.holes, p.end, p.reserved = s.spare, s.tail, s.holes, s.end, s.reserved
 	for i := range p.blocks {
 		if p.blocks[i].free {
 			p.list(int32(i))
@@ -48,8 +49,8 @@ func (p *pool) restore(s *savedPool) {
 
 // Restore brings a to where another run stood, and bounds what follows by limit, as in Reset.
 func (a *Allocator) Restore(from *Saved, limit int64) {
-	a.Reset(false, limit)
-	a.expandable, a.counters = from.expandable, from.counters
+	a.Reset(from.expandable, limit)
+	a.counters = from.counters
 	for k := range from.pools[:from.count] {
 		s := &from.pools[k]
 		if !s.there {

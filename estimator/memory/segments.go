@@ -29,46 +29,6 @@ func (a *Allocator) segment(which int32, n int64) int32 {
 	return i
 }
 
-// unmapped makes the pool's one segment where segments grow, of which nothing has memory yet.
-func (p *pool) unmapped() {
-	const farApart = int64(1) << 50
-	p.tail = p.newBlock()
-	p.blocks[p.tail] = block{size: farApart / 2, unmapped: true}
-}
-
-// expand maps more of the one expandable segment, so that its end holds n free bytes.
-func (a *Allocator) expand(which int32, n int64) int32 {
-	p, page := a.pool(which), int64(smallSegmentBytes)
-	if which%streamPools == largePool {
-		page = largeSegmentBytes
-	}
-	tail := p.tail
-	last := p.blocks[tail].prev
-	have := int64(0)
-	if p.blocks[last].free {
-		have = p.blocks[last].size
-	}
-	need := (n - have + page - 1) / page * page
-	if !a.reserve(need) {
-		return noBlock
-	}
-	t := &p.blocks[tail]
-	from := t.addr
-	t.addr += need
-	t.size -= need
-	p.reserved += need
-	if have > 0 {
-		p.enlarge(last, p.blocks[last].addr, have+need)
-		return last
-	}
-	k := p.newBlock()
-	p.blocks[k] = block{addr: from, size: need, class: class(need), prev: last, next: tail}
-	p.blocks[last].next = k
-	p.blocks[tail].prev = k
-	p.insert(k)
-	return k
-}
-
 // leastGrowing is the free block that serves a request where segments grow; i is the smallest that is large enough.
 func (p *pool) leastGrowing(i int32) int32 {
 	for i != noBlock { // of the candidates in order, up to the first whose segment could not grow less
@@ -98,22 +58,27 @@ func (a *Allocator) reserve(size int64) bool {
 	if a.pauses.before(a.reserved + size) {
 		return false
 	}
-	if a.limit > 0 && a.reserved+size > a.limit {
-		a.alike.asked(a.reserved+size, false)
-		a.ReleaseCached()
-		if a.reserved+size > a.limit {
-			a.alike.asked(a.reserved+size, false)
-			a.failed = true
-			return false
-		}
+	if a.took(size) {
+		return true
 	}
-	a.reserved += size
-	a.alike.asked(a.reserved, true)
-	a.peakReserved = max(a.peakReserved, a.reserved)
-	return true
+	a.ReleaseCached()
+	a.failed = !a.took(size)
+	return !a.failed
 }
 
-// ReleaseCached is torch.cuda.empty_cache(): it gives back every segment in which nothing is allocated.
+// took takes size bytes from the driver, where the limit has room for them.
+func (a *Allocator) took(size int64) bool {
+	within := a.limit == 0 || a.reserved+size <= a.limit
+	a.alike.asked(a.reserved+size, within)
+	if within {
+		a.reserved += size
+		a.peakReserved = max(a.peakReserved, a.reserved)
+	}
+	return within
+}
+
+// ReleaseCached is torch.cuda.empty_cache(): it gives back every segment in which nothing is allocated, and of
+// expandable ones the pages.
 // Source: CUDACachingAllocator.cpp (release_cached_blocks), torch 2.9.
 func (a *Allocator) ReleaseCached() {
 	for part := range a.count {
@@ -129,15 +94,20 @@ func (a *Allocator) ReleasePart(part int) {
 	}
 	a.whole = a.whole[:0]
 	p.each(func(i int32) {
-		if b := &p.blocks[i]; b.prev == noBlock && b.next == noBlock {
+		if b := &p.blocks[i]; a.expandable || b.prev == noBlock && b.next == noBlock {
 			a.whole = append(a.whole, i)
 		}
 	})
+	given := p.reserved
 	for _, i := range a.whole {
+		if a.expandable {
+			p.unmap(i, page(int32(part)))
+			continue
+		}
 		p.remove(i)
-		a.reserved -= p.blocks[i].size
 		p.reserved -= p.blocks[i].size
 		p.blocks[i].free = false
-		p.blocks[i].next, p.spare = p.spare, i
+		p.discard(i)
 	}
+	a.reserved -= given - p.reserved
 }
