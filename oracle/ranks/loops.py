@@ -461,7 +461,7 @@ def steps_plain(job, cfg, meter, model, opt, batch, forward, sync=None, clip=Non
                 meter.mark(f"s{step}.m{mi}.forward")
                 out = forward(a, k)
                 loss = out[0]
-                out[1] if hold else None
+                held = out[1] if hold else None  # noqa: F841 (a variable of the loop, which keeps the logits)
                 del out
                 if ga > 1:
                     loss = loss / ga

@@ -108,7 +108,7 @@ def patch_moe():
         rw = rw.to(hidden_states.dtype)
         final = torch.zeros((B * T, d), dtype=hidden_states.dtype, device=hidden_states.device)
         mask = F.one_hot(sel, num_classes=self.num_experts).permute(2, 1, 0)
-        torch.greater(mask.sum(dim=(-1, -2)), 0)
+        hit = torch.greater(mask.sum(dim=(-1, -2)), 0)  # noqa: F841 (a variable of transformers' loop)
         per = -(-B * T * self.top_k // self.num_experts)
         for e in range(self.num_experts):
             idx = torch.zeros(per, dtype=torch.long, device=final.device)

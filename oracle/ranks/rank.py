@@ -13,6 +13,7 @@ import argparse, json, os, sys, tempfile, time, traceback, signal
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
+sys.path.append(os.path.dirname(HERE))  # standin
 DRIVER = os.environ.get("STANDIN", "")  # the folder that driver/build.sh made for this Python
 LIB, NVML = os.path.join(DRIVER, "libcuda.so.1"), os.path.join(DRIVER, "libnvidia-ml.so.1")
 PRELOAD = LIB + (":" + NVML if os.path.exists(NVML) else "")
@@ -57,6 +58,7 @@ def one(case, expandable, history):
     torch._C._accelerator_setAllocatorSettings(f"expandable_segments:{expandable}") if hasattr(
         torch._C, "_accelerator_setAllocatorSettings"
     ) else torch.cuda.memory._set_allocator_settings(f"expandable_segments:{expandable}")
+    import standin  # noqa: F401 (whoever asks whether a mask is all ones gets "yes")
     import group, loops
 
     job = case["job"]
