@@ -66,6 +66,8 @@ type Input struct {
 	MostRequests int64 `json:"-"`
 	// took, where it is there, gets what the answer took.
 	took *Cost
+	// storage, where it is there, is that of the answer before, of the same job.
+	storage *workspace
 	// everyExpert records every expert of a mixture.
 	everyExpert bool
 	// Calibration corrects the constants that were not replayed; nil is the one that is built in. It has to be one that
@@ -104,7 +106,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 	defer r.refuseRecording(&err)
 	limits = limits || in.LowerBound
 	r.replays, r.fitsOnly, r.verdictsOnly, r.everyExpert = replays, in.FitsOnly, in.VerdictsOnly, in.everyExpert
-	r.most, r.took, r.leastOnly = in.MostRequests, in.took, in.LeastOnly
+	r.most, r.took, r.storage, r.leastOnly = in.MostRequests, in.took, in.storage, in.LeastOnly
 	r.leastIfBeyond = in.LeastIfBeyond && in.Calibration == nil && !limits
 	var first *GPU
 	if len(in.GPUs) > 0 {
@@ -256,10 +258,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	if err := r.look(); err != nil {
 		return err
 	}
-	w := workspaces.Get().(*workspace)
-	if r.took != nil {
-		w = &workspace{allocator: memory.NewAllocator(false)}
-	}
+	w := r.workspace()
 	s, err := r.begin(w, out.recipe)
 	if err != nil {
 		return err
@@ -325,6 +324,9 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 				return r.decided(out, least, most, func(limit int64) memory.Base { return base(limit, found.reserved) })
 			}
 		}
+		if searches && !r.expand && len(w.stands) == 0 { // it was played for an earlier question
+			w.play(steps(s), r.expand, out.ledger.Peak.Bytes-1)
+		}
 		limit, tries, whole := w.smallestLimit(r.expand, out.ledger.Peak.Bytes, found.reserved, enough)
 		if s.Ended() == play.Stopped {
 			return ErrStopped
@@ -353,7 +355,9 @@ func (r *question) account(w *workspace) {
 		r.took.Bytes = max(r.took.Bytes, w.bytes())
 	}
 	w.session.Watch, w.tape.Look, w.evaluated.Look = play.Watch{}, nil, nil
-	w.putBack()
+	if w != r.storage {
+		w.putBack()
+	}
 }
 
 // deepLayers is up to how many layers the smallest limit is always looked for; beyond, where a replay takes

@@ -54,6 +54,31 @@ func TestStagesOfAPipeline(t *testing.T) {
 	}
 }
 
+// TestEveryStage holds the row of each stage to the answer for a job that names it, and the answer to that for the
+// fullest, the smallest limit with it.
+func TestEveryStage(t *testing.T) {
+	job := titanJob(12, 2)
+	job.Training.Distributed.PipelineParallel, job.Training.GradientAccumulation = 3, 6
+	card := []GPU{{ID: "one", UsableBytes: 1 << 30, ComputeCapability: 90, Multiprocessors: 132}}
+	any := mustEstimate(t, Input{Job: job, GPUs: card})
+	if len(any.Ranks) != 3 {
+		t.Fatalf("three stages have the rows %+v", any.Ranks)
+	}
+	for s, row := range any.Ranks {
+		stage := Stage(s)
+		job.Training.Distributed.PipelineStage = &stage
+		one := mustEstimate(t, Input{Job: job, GPUs: card})
+		if row.DeviceBytes != one.Peak.DeviceBytes || row.ReservedBytes != one.Peak.ReservedBytes ||
+			row.AllocatedBytes != one.Peak.AllocatedBytes || row.HighBytes != one.Peak.HighBytes ||
+			row.LowBytes > one.Peak.LowBytes {
+			t.Errorf("stage %d has the row %+v, and by itself %+v", s, row, one.Peak)
+		}
+		if row.Fullest && one.Peak.MinimumLimitBytes != any.Peak.MinimumLimitBytes {
+			t.Errorf("the fullest, %d, has %+v, and by itself %+v", s, any.Peak, one.Peak)
+		}
+	}
+}
+
 // TestStageLayers holds the layers of stages to torchtitan's.
 func TestStageLayers(t *testing.T) {
 	for _, tt := range []struct {

@@ -3,6 +3,8 @@ package estimator
 import (
 	"fmt"
 	"strings"
+
+	"github.com/vramplan/vramplan/estimator/memory"
 )
 
 // RankPeak is what one of the GPUs that may hold most takes.
@@ -17,8 +19,9 @@ type RankPeak struct {
 	AllocatedBytes int64 `json:"allocated_bytes"`
 	ReservedBytes  int64 `json:"reserved_bytes"`
 	DeviceBytes    int64 `json:"device_bytes"`
-	LowBytes       int64 `json:"low_bytes"`
-	HighBytes      int64 `json:"high_bytes"`
+	// LowBytes of a GPU that is not the fullest may take what is alive at its peak for the smallest limit.
+	LowBytes  int64 `json:"low_bytes"`
+	HighBytes int64 `json:"high_bytes"`
 }
 
 // kindsOfRanks is how many kinds of GPUs a job has of which any may hold most: the stages of a pipeline, and where GPUs
@@ -46,18 +49,21 @@ func (in Input) ofRank(rank int64) Input {
 	return in
 }
 
-// estimateRanks answers for the GPU that takes most, and lists those that may.
+// estimateRanks answers for the GPU that takes most, and lists those that may. The smallest limit is looked for where it
+// decides a verdict, and for the fullest alone otherwise.
 func estimateRanks(in Input, limits bool, replays *Replays) (*Result, error) {
 	var fullest *Result
 	var list []RankPeak
-	played := int64(0)
+	played, at := int64(0), 0
 	kinds, rank, where := kindsOfRanks(&in.Job.Training)
 	if in.took == nil {
-		in.took = &Cost{}
+		in.took, in.storage = &Cost{}, &workspace{allocator: memory.NewAllocator(false)}
+	}
+	if replays == nil {
+		replays = NewReplays()
 	}
 	before := in.took.Requests
-	for i := range kinds { // the first says whether there are as many as are modelled
-		r := rank(i)
+	estimateOne := func(r int64, limits bool) (*Result, error) {
 		one := in.ofRank(r)
 		if in.MostRequests > 0 { // of which the ranks before have taken some
 			one.MostRequests = in.MostRequests - (in.took.Requests - before)
@@ -69,28 +75,49 @@ func estimateRanks(in Input, limits bool, replays *Replays) (*Result, error) {
 		if err != nil {
 			return nil, err
 		}
-		p := &res.Peak
-		list = append(list, RankPeak{Rank: r, Where: where(i), AllocatedBytes: p.AllocatedBytes,
-			ReservedBytes: p.ReservedBytes, DeviceBytes: p.DeviceBytes, LowBytes: p.LowBytes, HighBytes: p.HighBytes})
+		if in.MostRequests > 0 && in.took.Requests-before > in.MostRequests {
+			return nil, tooDear(in.MostRequests, in.Job.Training.GradientAccumulation)
+		}
 		played += res.Played
-		if fullest == nil || p.DeviceBytes > fullest.Peak.DeviceBytes {
-			fullest = res
+		return res, nil
+	}
+	for i := range kinds { // the first says whether there are as many as are modelled
+		res, err := estimateOne(rank(i), false)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, rankPeak(rank(i), where(i), &res.Peak))
+		if fullest == nil || res.Peak.DeviceBytes > fullest.Peak.DeviceBytes {
+			fullest, at = res, int(i)
 		}
 	}
-	var words []string
-	for i := range list {
-		r := &list[i]
-		r.Fullest = r.DeviceBytes == fullest.Peak.DeviceBytes && fullest.Ranks == nil
-		if r.Fullest {
-			fullest.Ranks = list
+	if limits {
+		r := list[at].Rank
+		res, err := estimateOne(r, true)
+		if err != nil {
+			return nil, err
 		}
-		words = append(words, fmt.Sprintf("%s: %s allocated, %s reserved", r.Where, Bytes(r.AllocatedBytes),
-			Bytes(r.ReservedBytes)))
+		fullest, list[at] = res, rankPeak(r, list[at].Where, &res.Peak)
 	}
-	fullest.Played = played
+	list[at].Fullest = true
+	fullest.Ranks, fullest.Played = list, played
 	if in.Job.Training.Distributed.PipelineParallel > 1 {
-		fullest.Notes = append(fullest.Notes, Note{Code: "pipeline-stages", Text: "the figures are those of " +
-			"the fullest stage; " + strings.Join(words, "; ")})
+		fullest.Notes = append(fullest.Notes, stagesNote(list))
 	}
 	return fullest, nil
+}
+
+func rankPeak(rank int64, where string, p *Peak) RankPeak {
+	return RankPeak{Rank: rank, Where: where, AllocatedBytes: p.AllocatedBytes, ReservedBytes: p.ReservedBytes,
+		DeviceBytes: p.DeviceBytes, LowBytes: p.LowBytes, HighBytes: p.HighBytes}
+}
+
+// stagesNote says what every stage takes.
+func stagesNote(list []RankPeak) Note {
+	words := make([]string, len(list))
+	for i := range list {
+		r := &list[i]
+		words[i] = fmt.Sprintf("%s: %s allocated, %s reserved", r.Where, Bytes(r.AllocatedBytes), Bytes(r.ReservedBytes))
+	}
+	return Note{Code: "pipeline-stages", Text: "the figures are those of the fullest stage; " + strings.Join(words, "; ")}
 }

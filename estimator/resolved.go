@@ -96,9 +96,10 @@ type question struct {
 	// done is Input.Done, and turn what Input.Admit lent.
 	done <-chan struct{}
 	turn Turn
-	// most is Input.MostRequests, played how many were, and took is Input.took.
+	// most is Input.MostRequests, played how many were, and took and storage are those of the Input.
 	most, played int64
 	took         *Cost
+	storage      *workspace
 }
 
 // proof is what measurements and traces say about the answer.

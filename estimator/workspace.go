@@ -37,6 +37,18 @@ var workspaces = sync.Pool{New: func() any { return &workspace{allocator: memory
 // goes to the garbage collector.
 const keptBytes = 8 << 20
 
+// workspace is the storage for a replay: that of the answer before, or an empty one where it is asked what an answer
+// takes.
+func (r *question) workspace() *workspace {
+	switch {
+	case r.storage != nil:
+		return r.storage
+	case r.took != nil:
+		return &workspace{allocator: memory.NewAllocator(false)}
+	}
+	return workspaces.Get().(*workspace)
+}
+
 func (w *workspace) putBack() {
 	if w.bytes() <= keptBytes {
 		workspaces.Put(w)

@@ -32,6 +32,10 @@ func BenchmarkLargeModels(b *testing.B) {
 			titan(u, estimator.Distributed{WorldSize: 512, TensorParallel: 8, PipelineParallel: 4})
 			u.GradientAccumulation = 8
 		}},
+		{"fsdp2-tp8-pp8", func(u *estimator.Training) {
+			titan(u, estimator.Distributed{WorldSize: 512, TensorParallel: 8, PipelineParallel: 8})
+			u.GradientAccumulation = 16
+		}},
 	}
 	for _, model := range []string{"meta-llama/Llama-3.1-70B", "meta-llama/Llama-3.1-405B",
 		"mistralai/Mixtral-8x7B-v0.1", "deepseek-ai/DeepSeek-V3", "openai/gpt-oss-120b"} {
