@@ -49,8 +49,8 @@ func (in Input) ofRank(rank int64) Input {
 	return in
 }
 
-// estimateRanks answers for the GPU that takes most, and lists those that may. The smallest limit is looked for where it
-// decides a verdict, and for the fullest alone otherwise.
+// estimateRanks answers for the GPU that takes most, and lists those that may. The smallest limit is looked for of the
+// fullest, and of another where a verdict depends on it.
 func estimateRanks(in Input, limits bool, replays *Replays) (*Result, error) {
 	var fullest *Result
 	var list []RankPeak
