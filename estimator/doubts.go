@@ -118,6 +118,7 @@ func (r *resolved) doubts(run *run) []doubt {
 		list = append(list, r.parallel.doubts()...)
 	}
 	add(r.kernelNames > 0, kernelsDoubt)
+	add(r.likeLiger, likeLigerDoubt)
 	add(r.arch.Generic, genericDoubt)
 	add(r.arch.Uncounted, uncountedDoubt)
 	add(len(r.arch.Unread) > 0, unreadDoubt)

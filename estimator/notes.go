@@ -164,6 +164,11 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		}
 		notes = append(notes, Note{Code: "versions", Text: text})
 	}
+	if t := &in.Job.Training; t.Objective == nil && t.Framework == "trl" && (r.recipe.Objective != nil || r.likeLiger) {
+		notes = append(notes, Note{Code: "no-logits", Text: "framework trl without an objective is SFTTrainer, which " +
+			"has no logits since trl 1.7 (chunked_nll): name a former release in training.versions.trl, or a loss, if " +
+			"it is otherwise"})
+	}
 	if r.arch.Dequantised {
 		notes = append(notes, Note{Code: "mxfp4-dequantized",
 			Text: "transformers trains no weights in MXFP4: they count as dequantized while they are loaded " +

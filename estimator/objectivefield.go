@@ -114,6 +114,9 @@ var trainers = map[string]trainer{
 // objective is training.objective. It comes last: it asks for what the other fields have decided.
 func (r *resolved) objective(t *Training, errs *invalid.List) {
 	kind := objectiveKind(t)
+	if kind == languageModel && r.superviseAlone(t) {
+		return
+	}
 	if kind == languageModel || kind == visionLanguage { // the loss that the model returns
 		return
 	}

@@ -189,6 +189,7 @@ func (r *resolved) training(job *Job, errs *invalid.List) {
 	r.evaluate(t, errs)
 	r.loss(t, errs)
 	r.lora(t, errs)
+	r.superviseElsewhere(t)
 	r.distributed(t, errs)
 	r.kernels(t, errs)
 	r.selectiveFits(errs)

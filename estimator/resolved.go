@@ -36,6 +36,7 @@ type work struct {
 	widened     bool
 	byNumbers   bool // the model is given as model.dimensions
 	kernelNames int  // of training.kernels
+	likeLiger   bool // trl's loss without logits is replayed as Liger's
 }
 
 // software is the framework that trains, its releases, and what they do otherwise than others.

@@ -255,7 +255,7 @@ func (r *reading) objectOf(v setting.Value) (inner *setting.Settings, ok bool) {
 }
 
 // trlLoss reads loss_type: up to some release "nll" kept the logits and "chunked_nll" did not, and in 1.16 neither does
-// (trl 1.16.0 trainer/sft_config.py:314).
+// (trl 1.16.0 trainer/sft_config.py:314). A document that names no release is replayed with today's.
 func (r *reading) trlLoss() {
 	v, ok := r.s.Get("loss_type")
 	release := r.release("trl")
@@ -267,8 +267,8 @@ func (r *reading) trlLoss() {
 		r.d.fall("/training/loss", "fused-linear", "loss_type", row.String())
 	case !ok && release != "":
 	case !ok:
-		r.d.assume("/training/loss", "the loss is made of all logits, as in trl up to 0.26; 1.9 and newer never have "+
-			"all of them (--set versions.trl=1.16.0)")
+		r.d.assume("/training/loss", "the loss is made without logits, as in trl since 1.7; 0.26 and older make it of "+
+			"all of them (--set versions.trl=0.26.2)")
 	case v.String() == "nll" && v.Unknown == "":
 	case v.String() == "chunked_nll":
 		r.d.put("/training/loss", "fused-linear", v)
