@@ -16,8 +16,6 @@ func (r *work) mask(t *Training, errs *invalid.List) {
 	switch {
 	case r.arch.NanoGPT() || r.arch.Family == "vit":
 		errs.Add(pointer, "conflict", "%s takes no mask; leave the field out", r.arch.Family)
-	case r.arch.Family == "falcon":
-		errs.Add(pointer, "unsupported", "padding is not modelled for falcon yet; leave the field out")
 	case t.Attention == "flash":
 		errs.Add(pointer, "unsupported", "flash attention unpads a batch with padding, which is not "+
 			"modelled yet; use sdpa")
