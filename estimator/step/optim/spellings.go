@@ -60,7 +60,9 @@ func (o *Optimizer) ClassPath(name string) string {
 	return first(o.Classes)
 }
 
-func nameOfClass(path string) string { return strings.ToLower(path[strings.LastIndexByte(path, '.')+1:]) }
+func nameOfClass(path string) string {
+	return strings.ToLower(path[strings.LastIndexByte(path, '.')+1:])
+}
 
 // LeastStateBytes is what it keeps for a parameter at the least, in allocated memory and whatever types a job names.
 func (o *Optimizer) LeastStateBytes() int64 {
