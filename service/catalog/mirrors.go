@@ -47,6 +47,7 @@ var mirrors = []mirror{
 	{regexp.MustCompile(`^qwen3-(30b-a3b|235b-a22b)(?:-base|-instruct-2507|-thinking-2507)?$`), "qwen/qwen3-${1}"},
 	{regexp.MustCompile(`^gemma-(2|7)b(?:-it)?$`), "google/gemma-${1}b"},
 	{regexp.MustCompile(`^gemma-2-(2|9|27)b(?:-it)?$`), "google/gemma-2-${1}b"},
+	{regexp.MustCompile(`^gemma-3-(1|4|12|27)b-(?:it|pt)$`), "google/gemma-3-${1}b-it"},
 	{regexp.MustCompile(`^pythia-(70m|160m|410m|1b|1\.4b|2\.8b|6\.9b|12b)(?:-deduped)?$`), "eleutherai/pythia-${1}"},
 	{regexp.MustCompile(`^phi-4$`), "microsoft/phi-4"},
 	{regexp.MustCompile(`^tinyllama[-_]v1\.1$`), "tinyllama/tinyllama-1.1b-chat-v1.0"},
