@@ -20,12 +20,12 @@ nm "$out/memory.o" "$out/device.o" "$out/math.o" | awk '$2 == "T" {print $3}' | 
   done | sed 's/@.*//' |
     grep -E '^(cuda[A-Z]|__cuda|cublas|cudnn|cu(Ctx|Device|Func|GetError|Launch|Link|Module|Occup|Pointer|TensorMap|Init|Mem))' |
     grep -vE '^cudnnGet(Version|CudartVersion|Property)$' # cuDNN's own are real
-  # what Triton's launcher links against
-  printf '%s\n' cuLaunchKernelEx cuInit cuDeviceGetCount cuDeviceGetName cuDriverGetVersion cuCtxCreate_v2 cuCtxSynchronize \
-    cuStreamSynchronize cuMemcpyDtoH_v2 cuMemcpyHtoD_v2 cuDeviceTotalMem_v2 cuTensorMapEncodeIm2col cuKernelGetAttribute \
-    cuLibraryLoadData cuCtxGetCurrent cuCtxGetLimit cuCtxSetCurrent cuCtxSetLimit cuDeviceGet cuDeviceGetAttribute \
-    cuDevicePrimaryCtxRetain cuFuncGetAttribute cuFuncSetAttribute cuFuncSetCacheConfig cuGetErrorString cuModuleGetFunction \
-    cuModuleLoadData
+  # what Triton's launcher links against: what its source calls, and the names that cuda.h makes of some of these
+  grep -ohE '\bcu[A-Z][A-Za-z0-9]+\(' "$site/triton/backends/nvidia/driver.c" | tr -d '('
+  printf '%s\n' cuLaunchKernelEx cuInit cuDeviceGetCount cuDeviceGetName cuCtxCreate_v2 cuCtxSynchronize cuStreamSynchronize \
+    cuMemcpyDtoH_v2 cuMemcpyHtoD_v2 cuDeviceTotalMem_v2 cuTensorMapEncodeIm2col cuKernelGetAttribute cuLibraryLoadData \
+    cuCtxGetCurrent cuCtxGetLimit cuCtxSetCurrent cuCtxSetLimit cuDeviceGet cuDevicePrimaryCtxRetain cuFuncSetAttribute \
+    cuFuncSetCacheConfig cuGetErrorString cuModuleGetFunction cuModuleLoadData
 } | sort -u > "$out/need"
 comm -13 "$out/have" "$out/need" |
   while read -r s; do echo "int stub_$s(void) __asm__(\"$s\"); int stub_$s(void) { return 0; }"; done > "$out/stubs.c"

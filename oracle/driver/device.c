@@ -86,6 +86,7 @@ static int set(int *value, int to) {
 }
 ENTRY(int, cudaGetDevice, int *device) { return set(device, 0); }
 ENTRY(int, cuDeviceGet, int *device, int ordinal) { return set(device, 0); }
+ENTRY(int, cuCtxGetDevice, int *device) { return set(device, 0); }
 ENTRY(int, cudaGetDeviceCount, int *count) { return set(count, 1); }
 ENTRY(int, cudaDriverGetVersion, int *version) { return set(version, CUDA_VERSION); }
 ENTRY(int, cudaRuntimeGetVersion, int *version) { return set(version, CUDA_VERSION); }
@@ -110,6 +111,7 @@ ENTRY(int, cudaStreamCreate, void **stream) { return make(stream); }
 ENTRY(int, cudaStreamCreateWithPriority, void **stream, unsigned flags, int priority) { return make(stream); }
 ENTRY(int, cudaStreamGetPriority, void *stream, int *priority) { return set(priority, 0); }
 ENTRY(int, cudaStreamIsCapturing, void *stream, int *status) { return set(status, 0); }
+ENTRY(int, cuStreamIsCapturing, void *stream, int *status) { return set(status, 0); }
 ENTRY(int, cudaThreadExchangeStreamCaptureMode, int *mode) { return SUCCESS; }
 ENTRY(int, cudaDeviceGetStreamPriorityRange, int *least, int *greatest) {
     if (least) *least = 0;
