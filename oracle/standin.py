@@ -13,6 +13,7 @@ os.environ.setdefault("HF_HUB_OFFLINE", "1")
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
 
 import torch
+from torch.overrides import _get_current_function_mode_stack
 
 torch.cuda.init()
 torch.empty(1, device="cuda")
@@ -33,15 +34,27 @@ def _own_mask():
     return False
 
 
+def _known(answer):
+    """What values.Values knows of an answer: whether packed sequences are more than one, say."""
+    for mode in _get_current_function_mode_stack():
+        if answer in getattr(mode, "of", ()):
+            return mode.of[answer].clone()
+    return None
+
+
 def _answered(question, applies):
     """question, which the device answers with zero, answered with yes where it applies and no token is padding"""
 
     def ask(tensor, *args, **kwargs):
         zero = question(tensor, *args, **kwargs)
+        known = _known(zero) if zero.is_cuda or not tensor.is_cuda else zero  # values.Values answered itself
+        if known is not None:
+            return known
         if not applies(tensor, args, kwargs) or (padding and not _own_mask()):
             return zero
         return torch.tensor(True)
 
+    ask.reads = True
     return ask
 
 

@@ -5,26 +5,19 @@
 
 A line of jobs.ndjson is {"id": ..., "job": {...}}, the job being a document as `vramplan estimate` takes it, with model.hf_config and
 training.objective. The trainer is not changed: it gets a model made of the configuration, a data set of words of the job's lengths and its own
-configuration, and runs two optimizer steps. What is counted is PyTorch's own: the most that was allocated and reserved, and in which pass.
+configuration, and runs two optimizer steps.
 $STANDIN is the folder that driver/build.sh made for the Python that runs this, which has trl and datasets besides a stack's releases:
 
     pip install "trl==0.26.2" datasets        or trl==1.16.0
-
-Each job has a process of its own: trainers leave variables of the environment behind.
 """
 
-import argparse
-import contextlib
-import importlib.metadata
-import json
-import os
-import subprocess
+import importlib
 import sys
 import tempfile
 
-STEPS = 2
+import passes
+
 WORDS = ["<pad>", "<eos>", "<unk>", "a", "b", "c"]
-TOKEN = 3  # what is sampled: never the end, so that completions are written to their limit
 HALF = {"bf16": "bfloat16", "fp16": "float16", "fp32": "float32"}
 OPTIMIZERS = {
     ("adamw", "fused"): "adamw_torch_fused",
@@ -32,71 +25,6 @@ OPTIMIZERS = {
     ("sgd", None): "sgd",
     ("adafactor", None): "adafactor",
 }
-
-
-class Passes:
-    """Asks the allocator for its peak wherever a trainer goes from one part of a step to the next."""
-
-    def __init__(self, torch, values):
-        self.torch, self.values = torch, values
-        self.peaks, self.now, self.depth = {}, "load", 0
-        self.reserved = 0  # the most; trainers empty the cache between passes
-
-    def turn(self, name):
-        peak = self.torch.cuda.max_memory_allocated()
-        self.peaks[self.now] = max(self.peaks.get(self.now, 0), peak)
-        self.reserved = max(self.reserved, self.torch.cuda.max_memory_reserved())
-        self.torch.cuda.reset_peak_memory_stats()
-        self.now = name
-
-    def within(self, name, call):
-        def run(*args, **kwargs):
-            before = self.now
-            self.turn(name)
-            if name == "backward":
-                self.values.backward()
-            try:
-                return call(*args, **kwargs)
-            finally:
-                if name == "backward":
-                    self.values.backward_ended()
-                self.turn("optimizer" if name == "backward" else before)
-
-        run.__name__ = call.__name__
-        return run
-
-    @contextlib.contextmanager
-    def watch(self):
-        import accelerate
-        from torch.nn.modules import module
-        from transformers.generation.utils import GenerationMixin
-
-        def enter(m, _):
-            self.depth += 1
-            if self.depth > 1 or self.now in ("generation", "backward"):
-                return
-            self.outer = self.now
-            self.turn("forward" if self.torch.is_grad_enabled() else "reference")
-
-        def leave(m, *_):
-            self.depth -= 1
-            if self.depth == 0 and self.now == "reference":
-                self.turn("forward" if self.outer == "forward" else "between")
-
-        hooks = [
-            module.register_module_forward_pre_hook(enter),
-            module.register_module_forward_hook(leave, always_call=True),
-        ]
-        kept = accelerate.Accelerator.backward, GenerationMixin.generate
-        accelerate.Accelerator.backward = self.within("backward", kept[0])
-        GenerationMixin.generate = self.within("generation", kept[1])
-        try:
-            yield
-        finally:
-            accelerate.Accelerator.backward, GenerationMixin.generate = kept
-            for hook in hooks:
-                hook.remove()
-            self.turn("end")
 
 
 def tokenizer(transformers):
@@ -119,12 +47,14 @@ def tokenizer(transformers):
     return made
 
 
-def model(config, dtype, labels=0, attention="sdpa"):
-    """A model of the class that the configuration names, or of the one of its family that gives classes."""
+def model(config, dtype, labels=0, attention=None):
+    """A model of the class that the configuration names, or of the one of its family that gives classes, with the attention that the
+    library chooses where nothing is said."""
     import torch
     import transformers
 
     given = transformers.CONFIG_MAPPING[config["model_type"]].from_dict(dict(config), attn_implementation=attention)
+    given.eos_token_id = WORDS.index("<eos>")  # else a family's own may be the token that is sampled
     name = config["architectures"][0]
     if labels:
         given.num_labels, given.pad_token_id = labels, 0
@@ -149,12 +79,15 @@ class Trainers:
         self.kind = self.objective["kind"]
         t = self.training
         pure = {"bf16": "bf16", "fp16": "fp16"}.get(t.get("precision"), "fp32")
+        if lora := t.get("lora"):  # a base is stored in the computation's type where nothing is said
+            half = {"amp-bf16": "bf16", "amp-fp16": "fp16"}.get(t.get("precision", "amp-bf16"), pure)
+            pure = lora.get("base_precision", half)
         self.dtype = (t.get("states") or {}).get("weights", pure)
         self.rows = 8 * t["micro_batch"] * t.get("gradient_accumulation", 1)
         self.prompt, self.completion = self.objective.get("prompt_tokens"), self.objective.get("completion_tokens")
 
     def model(self, config=None, dtype=None, labels=0):
-        attention = self.training.get("attention", "sdpa")
+        attention = self.training.get("attention")
         return model(config or self.config, dtype or self.dtype, labels, "sdpa" if attention == "flash" else attention)
 
     def settings(self, of, **own):
@@ -162,7 +95,7 @@ class Trainers:
         t, precision = self.training, self.training.get("precision", "amp-bf16")
         optimizer = t.get("optimizer") or {"name": "adamw", "implementation": "fused"}
         optimizer = {"name": optimizer} if isinstance(optimizer, str) else optimizer
-        checkpointing = t.get("gradient_checkpointing", "none")
+        checkpointing = t.get("gradient_checkpointing") or {}
         if isinstance(checkpointing, str):
             checkpointing = {"mode": checkpointing}
         reentrant = {"use_reentrant": checkpointing["reentrant"]} if "reentrant" in checkpointing else None
@@ -171,19 +104,20 @@ class Trainers:
             output_dir=tempfile.mkdtemp(),
             per_device_train_batch_size=t["micro_batch"],
             gradient_accumulation_steps=t.get("gradient_accumulation", 1),
-            max_steps=STEPS,
+            max_steps=passes.STEPS,
             report_to="none",
             save_strategy="no",
             logging_steps=1,
             bf16=precision == "amp-bf16",
             fp16=precision == "amp-fp16",
             optim=OPTIMIZERS[optimizer["name"], optimizer.get("implementation")],
-            gradient_checkpointing=checkpointing["mode"] == "full",
             gradient_checkpointing_kwargs=reentrant,
             max_grad_norm=0.0 if t.get("clip_grad_norm") is False else 1.0,
             dataloader_pin_memory=False,
             disable_tqdm=True,
         )
+        if checkpointing:  # the trainer's own default where nothing is said
+            given["gradient_checkpointing"] = checkpointing["mode"] == "full"
         given.update({k: v for k, v in own.items() if k in has and v is not None})
         return of(**given)
 
@@ -197,7 +131,7 @@ class Trainers:
             r=lora["rank"],
             lora_alpha=2 * lora["rank"],
             lora_dropout=lora.get("dropout", 0.0),
-            target_modules=list(lora["target_modules"]),
+            target_modules=targets if isinstance(targets := lora["target_modules"], str) else list(targets),
             modules_to_save=lora.get("modules_to_save") and list(lora["modules_to_save"]),
             task_type=task,
         )
@@ -248,9 +182,11 @@ class Trainers:
             packing=bool(o.get("packing")),
             packing_strategy=o.get("packing_strategy"),
             padding_free=bool(o.get("padding_free")),
-            loss_type=o.get("loss_type"),
+            loss_type=one(o.get("loss_type")),
         )
-        return self.trainer(of, given, self.data({"input_ids": [TOKEN] * n} for n in rows), model=self.model())
+        if given.padding_free and not given.packing and trl_is_new(self.trl):
+            given.max_length = None  # which it refuses to enforce then
+        return self.trainer(of, given, self.data({"input_ids": [passes.TOKEN] * n} for n in rows), model=self.model())
 
     def compared(self):
         chosen, rejected = self.lengths(self.completion), self.lengths(self.completion)[::-1]
@@ -268,6 +204,7 @@ class Trainers:
             max_prompt_length=self.prompt,
             precompute_ref_log_probs=o.get("reference") == "precomputed",
             loss_type=o.get("loss_type"),
+            label_smoothing=1e-3 if "exo_pair" in (o.get("loss_type") or ()) else None,  # which it must have
             use_logits_to_keep=o.get("use_logits_to_keep"),
             padding_free=o.get("padding_free"),
         )
@@ -302,7 +239,7 @@ class Trainers:
         suffix = "ids" if trl_is_new(self.trl) else "input_ids"
         rows = self.lengths(tokens)
         data = self.data(
-            {f"chosen_{suffix}": [TOKEN] * a, f"rejected_{suffix}": [TOKEN] * b} for a, b in zip(rows, rows[::-1])
+            {f"chosen_{suffix}": [passes.TOKEN] * a, f"rejected_{suffix}": [passes.TOKEN] * b} for a, b in zip(rows, rows[::-1])
         )
         return self.trainer(of, self.settings(settings, max_length=tokens), data, "SEQ_CLS", model=self.model(labels=1))
 
@@ -326,7 +263,8 @@ class Trainers:
             max_prompt_length=self.prompt,
             max_completion_length=self.completion,
             beta=beta,
-            **{k: o.get(k) for k in ("num_generations", "steps_per_generation", "num_iterations", "loss_type")},
+            loss_type=one(o.get("loss_type")),
+            **{k: o.get(k) for k in ("num_generations", "steps_per_generation", "num_iterations")},
         )
         if beta and not self.training.get("lora"):  # the trainer loads the reference by its name: here it is made
             place = sys.modules[of.__module__]
@@ -354,10 +292,10 @@ class Trainers:
             num_mini_batches=1,
             num_sample_generations=0,
             local_rollout_forward_batch_size=self.objective.get("rollout_forward_batch", 64),
-            total_episodes=STEPS * t["micro_batch"] * t.get("gradient_accumulation", 1),
+            total_episodes=passes.STEPS * t["micro_batch"] * t.get("gradient_accumulation", 1),
         )
         given.max_steps = -1
-        data = self.data({"input_ids": [TOKEN] * self.prompt} for _ in range(max(self.rows, 16)))
+        data = self.data({"input_ids": [passes.TOKEN] * self.prompt} for _ in range(max(self.rows, 16)))
         return self.trainer(
             of,
             given,
@@ -374,100 +312,28 @@ def words(n, word="a"):
     return " ".join([word] * n)
 
 
+def one(loss_types):
+    """The loss of a trainer that takes no list of them."""
+    return loss_types[0] if isinstance(loss_types, list) and loss_types else loss_types
+
+
 def trl_is_new(trl):
     """From 1.0 on its trainers are written anew."""
     return int(trl.__version__.split(".")[0]) > 0
 
 
-def trace(job):
-    """The case of one job: two optimizer steps in its trainer."""
-    import standin
-    import torch
-    import values
+def train(job):
+    """Two optimizer steps of the trainer of a job."""
+    import standin  # noqa: F401 the device, before a model is built
 
-    class Sampled(values.Values):
-        """Knows, besides, which token was sampled, and what is copied to the host. Where a loss puts values in the places of a
-        mask, backward counts these; rows of logits that were chosen by a mask are then for the log, and have no backward."""
-
-        def __init__(self):
-            super().__init__()
-            self.put = []
-
-        def backward(self):
-            if self.put:
-                self.again[:], self.put = self.put, []
-            super().backward()
-
-        def _tell(self, func, args, device):
-            if func is torch.Tensor.__setitem__ and isinstance(args[2], torch.Tensor) and args[2].requires_grad:
-                self.put.append(self._count(args[1]))
-            return super()._tell(func, args, device)
-
-        def __torch_function__(self, func, types, args=(), kwargs=None):
-            if func is torch.Tensor.cpu and args[0] in self.of:
-                return self.of[args[0]].clone()
-            out = super().__torch_function__(func, types, args, kwargs)
-            drawn = getattr(func, "__name__", "") in ("multinomial", "argmax") and isinstance(out, torch.Tensor) and out.is_cuda
-            if drawn and args[0].is_floating_point() and args[0].shape[-1] >= 1000:
-                self.of[out] = torch.full(out.shape, TOKEN, dtype=out.dtype)
-            return out
-
-    standin.padding = job["training"].get("attention_mask") == "explicit"
-    torch.set_num_threads(1)
-    known = Sampled()
-    passes = Passes(torch, known)
-    with known, passes.watch():
-        trainer = Trainers(job).make()
-        trainer.train()
-    named, models = set(), [m for m in vars(trainer).values() if isinstance(m, torch.nn.Module)]
-    parameters = [p for m in models for p in m.parameters() if id(p) not in named and not named.add(id(p))]
-    phase = max((k for k in passes.peaks), key=lambda k: passes.peaks[k])
-    return dict(
-        parameters=sum(p.numel() for p in parameters),
-        trainable_parameters=sum(p.numel() for p in parameters if p.requires_grad),
-        allocated_bytes=passes.peaks[phase],
-        reserved_bytes=passes.reserved,
-        phase=phase,
-        phases=passes.peaks,
-    )
+    trainer = Trainers(job).make()
+    trainer.train()
+    return trainer
 
 
-def work(given, out):
-    truth = trace(given["job"])
-    found = {name: importlib.metadata.version(name) for name in ("torch", "transformers", "trl", "accelerate", "peft")}
-    job = dict(given["job"])
-    job["training"] = dict(job["training"], versions={k: found[k].split("+")[0] for k in ("torch", "transformers", "trl")})
-    with open(out, "a") as f:
-        f.write(json.dumps(dict(id=given["id"], job=job, truth=truth, versions=found)) + "\n")
-    print(given["id"], f"allocated_bytes={truth['allocated_bytes']} reserved_bytes={truth['reserved_bytes']}", flush=True)
-
-
-def main():
-    import trace as whole
-
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("jobs")
-    parser.add_argument("--out", required=True)
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
-    args = parser.parse_args()
-    if args.worker:
-        return work(json.load(sys.stdin), args.out)
-    driver = os.environ.get("STANDIN", "")
-    if not os.path.exists(os.path.join(driver, "libcuda.so.1")):
-        sys.exit(f"no driver in $STANDIN ({driver!r}): run driver/build.sh")
-    done = {row["id"] for row in whole.lines(args.out)} if os.path.exists(args.out) else set()
-    failed = 0
-    for case in whole.lines(args.jobs):
-        if case["id"] in done:
-            continue
-        env = whole.environment(case["job"], driver) | dict(HF_DATASETS_OFFLINE="1", TOKENIZERS_PARALLELISM="false")
-        worker = [sys.executable, os.path.abspath(__file__), args.jobs, "--out", args.out, "--worker"]
-        ended = subprocess.run(worker, input=json.dumps(case), env=env, text=True).returncode
-        if ended:
-            print(f"{case['id']}: the process ended with {ended}", file=sys.stderr)
-            failed += 1
-    return 1 if failed else 0
-
+NEEDS = ("torch", "transformers", "datasets", "peft", "accelerate", "trl", "values")
+NEEDS += tuple(f"trl.trainer.{kind}_trainer" for kind in "sft dpo kto reward grpo rloo".split())
+NEEDS += tuple(f"trl.experimental.{kind}.{kind}_trainer" for kind in "orpo cpo kto gkd ppo".split())
 
 if __name__ == "__main__":
-    sys.exit(main())
+    passes.run(NEEDS, train, __doc__)
