@@ -10,7 +10,7 @@ def frozen(model):
             parameter.requires_grad_(False)
 
 
-def batch(job, columns):
+def batch(job, columns, device="cuda"):
     """A function that puts a batch on the device."""
     training, config = job["training"], job["model"]["hf_config"]
     objective, vision = training["objective"], config["vision_config"]
@@ -64,6 +64,6 @@ def batch(job, columns):
                 kinds = (ids == token).long()
             given["token_type_ids"] = kinds
         given.update(input_ids=ids, attention_mask=torch.ones_like(ids), labels=ids.clone())
-        return (), {k: v.to("cuda") for k, v in given.items()}
+        return (), {k: v.to(device) for k, v in given.items()}
 
     return fetch
