@@ -258,16 +258,22 @@ func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 func (r *resolved) chunksSFT(o *Objective, errs *invalid.List) bool {
 	always, byDefault := r.holds(release.FusesTRLHead), r.holds(release.ChunksSFTLoss)
 	chunks := byDefault
+	accepted := "nll is"
+	switch {
+	case always:
+		accepted = "nll and dft are"
+	case byDefault:
+		accepted = "nll and chunked_nll are"
+	}
 	for _, name := range o.LossType {
 		switch {
 		case name == "nll":
 			chunks = always
-		case name == "chunked_nll" && byDefault:
+		case name == "dft" && always, name == "chunked_nll" && byDefault && !always:
 			chunks = true
 		default:
 			errs.Add(objectivePointer+"/loss_type", "unsupported",
-				"the loss type %.40q is not modelled for sft in trl %s; nll is, and chunked_nll from 1.7 on", name,
-				r.trlVersion())
+				"the loss type %.40q is not modelled for sft in trl %s; %s", name, r.trlVersion(), accepted)
 		}
 	}
 	r.fits(chunks, errs)
@@ -295,9 +301,9 @@ func (r *software) rewritten(errs *invalid.List) bool {
 
 // fits refuses trl's fused head where the model's is more than a matrix.
 func (r *work) fits(fused bool, errs *invalid.List) {
-	if fused && r.arch.Family != "" && (!r.arch.PlainHead() || r.arch.AdaptedHead()) {
-		errs.Add("/model", "unsupported", "trl's fused head is modelled for models whose logits are the head's output "+
-			"as it is, without an adapter on it; name a release before 1.7 in training.versions.trl")
+	if fused && r.arch.Family != "" && (!r.arch.MatrixHead() || r.arch.AdaptedHead()) {
+		errs.Add("/model", "unsupported", "trl's fused head is modelled for models whose logits are the output of one "+
+			"matrix, without an adapter on it; name a release before 1.7 in training.versions.trl")
 	}
 }
 

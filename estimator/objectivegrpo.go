@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/objective"
 	"github.com/vramplan/vramplan/estimator/step/play"
@@ -63,6 +64,7 @@ func (r *resolved) completions(t *Training, generations int64, beta float64, err
 	serves := o.Rollout == "vllm-server" || o.Rollout == inProcess
 	g := objective.GRPO{Rows: t.MicroBatch, Prompt: o.PromptTokens, Completion: o.CompletionTokens, Batches: batches,
 		Generates: !serves, Layers: r.arch.Layers, CacheWidth: r.arch.KVHeads * r.arch.HeadDim,
+		Whole: r.arch.WholeLogits && !r.holds(release.KeepsLogits),
 		Fused: r.fusesPreferences(errs),
 		Old:   serves || accumulation%(batches*max(o.NumIterations, 1)) != 0}
 	if beta != 0 {

@@ -123,7 +123,15 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.arch.UseCache, r.recipe.UseCache = true, !r.ownModules
 		return true
 	},
+	release.CapsWrittenOut: func(r *resolved) bool {
+		if !r.arch.CapsScores || r.asked != step.AttentionSDPA {
+			return false
+		}
+		r.arch.EagerOnly, r.recipe.Attention = true, step.AttentionEager
+		return true
+	},
 	// looked up with the objective
+	release.KeepsLogits:      func(r *resolved) bool { return r.recipe.Objective != nil && r.arch.WholeLogits },
 	release.ChunksSFTLoss:    func(r *resolved) bool { return r.recipe.Objective != nil },
 	release.FusesTRLHead:     func(r *resolved) bool { return r.recipe.Objective != nil },
 	release.MultipliesAngles: func(r *resolved) bool { return set(&r.recipe.Software.MultipliesAngles) },

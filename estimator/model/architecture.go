@@ -76,6 +76,10 @@ type Architecture struct {
 	FreeHeadDim bool
 	// EagerOnly says that transformers has no attention but the written-out formula for the family.
 	EagerOnly bool
+	// CapsScores says that attention scores are bounded, for which later releases have no sdpa.
+	CapsScores bool
+	// WholeLogits says that the class takes no logits_to_keep in former releases.
+	WholeLogits bool
 	// NoFlash says that transformers refuses FlashAttention for the family as it is configured.
 	NoFlash bool
 	// SDPAOnly says that it has none but torch's own choice.

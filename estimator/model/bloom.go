@@ -34,6 +34,7 @@ func (c *config) bloom(a *Architecture) {
 	a.MaxPositions = c.integer("seq_length", maxRows)
 	a.ResidualDropout, a.AttentionDropout = c.probability("hidden_dropout"), c.probability("attention_dropout")
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")
+	a.WholeLogits = true
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias, a.EagerOnly = true, true, true, true, true
 	a.own = bloomOptions{normedResidual: c.boolean("apply_residual_connection_post_layernorm")}
 	if c.optional("pretraining_tp", maxWidth) > 1 && c.boolean("slow_but_exact") {

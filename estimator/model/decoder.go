@@ -236,9 +236,9 @@ func (m *decoder) read(t *step.Tape, given handed, labels step.T) (step.T, []ste
 	}
 	var logits step.T
 	switch {
-	case m.scaleLogits == nil:
+	case m.scaleLogits == nil, t.RunsHead(): // an objective's own head scales and bounds within its tiles
 		logits = t.CloseSection(step.HeadSection, m.head.logits(t, normed))
-	case t.Recipe.UpcastInModel && !t.RunsHead(): // what is scaled is made float32, in the model
+	case t.Recipe.UpcastInModel: // what is scaled is made float32, in the model
 		logits = t.CloseSection(step.HeadSection, m.head.scaledLogits(t, normed, m.scaleLogits))
 	default:
 		logits = m.scaleLogits(t, t.CloseSection(step.HeadSection, m.head.logits(t, normed)))

@@ -33,6 +33,7 @@ var gemma2Family = family{keys: commonKeys, classes: classifyingLM, build: build
 	read: func(c *config, a *Architecture) {
 		c.gemma2(a)
 		c.layerTypes(a, everyNth(2))
+		a.CapsScores = true
 		a.own = softCaps{scores: c.number("attn_logit_softcapping"), logits: c.number("final_logit_softcapping")}
 	}}
 

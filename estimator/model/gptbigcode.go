@@ -17,6 +17,7 @@ var gptBigCodeFamily = family{
 // gptBigCode reads GPT-2's keys, and whether all queries share one head of keys and values. What is said of the
 // softmax's type has no effect any more.
 func (c *config) gptBigCode(a *Architecture) {
+	a.WholeLogits = true
 	c.gpt2(a)
 	if c.boolean("multi_query") {
 		a.KVHeads = 1

@@ -21,7 +21,7 @@ var gptJFamily = family{
 // once, and so are not repeated.
 func (a *Architecture) alikeGPTJ(rotary int64) {
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, false, false, true
-	a.EagerOnly, a.Irregular = true, true
+	a.EagerOnly, a.Irregular, a.WholeLogits = true, true, true
 	a.own = &partialRotary{width: rotary, parallel: true}
 }
 

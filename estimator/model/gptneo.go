@@ -37,6 +37,7 @@ var gptNeoFamily = family{
 func (a *Architecture) alikeGPTNeo() {
 	a.NormBias, a.QKVBias, a.OutBias, a.MLPBias = true, false, true, true
 	a.BufferSide, a.LearnedPositions, a.EagerOnly = a.MaxPositions, true, true
+	a.WholeLogits = true
 }
 
 // gptNeo is GPTNeoForCausalLM.

@@ -34,6 +34,7 @@ func (c *config) mpt(a *Architecture) {
 	a.FFN = 4 * a.Hidden
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions, a.LearnedPositions = c.integer("max_seq_len", maxRows), true
+	a.WholeLogits = true
 	a.UseCache, a.Tied, a.EagerOnly = c.boolean("use_cache"), c.boolean("tie_word_embeddings"), true
 	attention := config{defaults: map[string]any{"attn_pdrop": 0.0}, errs: c.errs, pointer: c.pointer + "/attn_config",
 		read: map[string]bool{}}

@@ -46,7 +46,7 @@ func (c *config) opt(a *Architecture) {
 	a.FFN = c.integer("ffn_dim", maxRows)
 	a.Vocabulary = c.integer("vocab_size", maxRows)
 	a.MaxPositions = c.integer("max_position_embeddings", maxRows)
-	a.LearnedPositions = true
+	a.LearnedPositions, a.WholeLogits = true, true
 	a.Activation = c.activation("activation_function", "relu", "gelu", "gelu_new", "gelu_pytorch_tanh", "silu", "swish")
 	a.ResidualDropout, a.AttentionDropout = c.probability("dropout"), c.probability("attention_dropout")
 	a.UseCache, a.Tied = c.boolean("use_cache"), c.boolean("tie_word_embeddings")

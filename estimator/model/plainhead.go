@@ -23,6 +23,17 @@ func (a *Architecture) PlainHead() bool {
 	return ok && m.plainHead()
 }
 
+// MatrixHead says whether the model's logits are a matrix's output that nothing but numbers are applied to: a factor, a
+// bound.
+func (a *Architecture) MatrixHead() bool {
+	net, _ := a.Build(1, step.F32, nil)
+	if m, ok := net.(*decoder); ok {
+		return !m.a.classes()
+	}
+	m, ok := net.(plainHead)
+	return ok && m.plainHead()
+}
+
 // LanguageModel says whether the model is a decoder whose logits and loss are those that trainers of language models
 // know.
 func (a *Architecture) LanguageModel() bool {

@@ -71,7 +71,7 @@ func (s *search) explain(edge limit, p *Plan) {
 		from = "a model that was fitted to measured steps"
 	}
 	s.notes.add("step-time-model", "Relative step times come from "+from+
-		": time for the same number of tokens, relative to %s.%s", relativeTo, facts)
+		": time for the same number of %s, relative to %s.%s", s.unit(), relativeTo, facts)
 }
 
 func (s *search) explainToday() {
@@ -155,6 +155,14 @@ func (s *search) example() string {
 		return "picture"
 	}
 	return "sequence"
+}
+
+// unit is what steps of one time are compared by.
+func (s *search) unit() string {
+	if s.example() == "picture" {
+		return "pictures"
+	}
+	return "tokens"
 }
 
 // explainFloor says what holds the memory that no micro-batch gives back.

@@ -70,6 +70,8 @@ const (
 	CachesWindow         Switch = "caches-window"
 	CachesInTraining     Switch = "caches-in-training"
 	MultipliesAngles     Switch = "multiplies-angles"
+	CapsWrittenOut       Switch = "caps-written-out"
+	KeepsLogits          Switch = "keeps-logits"
 	ChunksSFTLoss        Switch = "chunks-sft-loss"
 	FusesTRLHead         Switch = "fuses-trl-head"
 	NotReentrant         Switch = "checkpoints-without-reentrance"

@@ -256,5 +256,18 @@ func transformersChanges() []Change {
 				"models/granitemoehybrid/modeling_granitemoehybrid.py, 4.57.6 and 5.23.0",
 			Shown: "traces of Gemma 3, Cohere 2 and Granite 4",
 		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: CapsWrittenOut,
+			What: "transformers 5.23 has no sdpa for Gemma 2, whose scores it would not bound: attention is the formula " +
+				"written out where nothing is said",
+			Source: "models/gemma2/modeling_gemma2.py (_supports_sdpa), 4.57.6 and 5.23.0",
+			Shown:  "traces of Gemma 2 in trl's trainers",
+		},
+		{
+			Library: "transformers", After: "4.57", From: "5.0", Switch: KeepsLogits,
+			What:   "GPT-J, CodeGen, GPTBigCode, OPT, BLOOM, MPT and GPT-Neo take logits_to_keep in transformers 5.23",
+			Source: "models/opt/modeling_opt.py (OPTForCausalLM.forward) and the other six's, 4.57.6 and 5.23.0",
+			Shown:  "traces of OPT in GRPOTrainer",
+		},
 	}
 }

@@ -77,6 +77,9 @@ func (m *matrix) add(path string, n count, refused bool) error {
 		}
 		err := strict.Decode(&job)
 		if err == nil {
+			if job.Training.Versions == nil { // the stack of traces that name none
+				job.Training.Versions = map[string]string{"transformers": "4.57.6"}
+			}
 			var family string
 			var recipe evidence.Recipe
 			if family, recipe, err = estimator.Evidence(estimator.Input{Job: job}); err == nil {

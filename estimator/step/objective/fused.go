@@ -30,7 +30,7 @@ func labelled(p step.Pass, each int64) step.Pass {
 		chosen = chosen.Attached(index.End(1))
 		t.Drop(places)
 		targets := t.Input(n, step.I64)
-		logps := fusedHead(t, chosen, w, targets, n)
+		logps := fusedHead(t, chosen, w, b, targets, n)
 		t.Drop(chosen, targets)
 		all := row(t, sequences*(tokens-1)).Attached(logps)
 		t.Drop(logps, mask)
@@ -45,7 +45,7 @@ func Tiles(n, vocabulary int64) int64 {
 }
 
 // fusedHead is ChunkedLogProbFunction of n tokens.
-func fusedHead(t *step.Tape, hidden step.T, w step.Weight, targets step.T, n int64) step.T {
+func fusedHead(t *step.Tape, hidden step.T, w, b step.Weight, targets step.T, n int64) step.T {
 	p := t.Parameter(w)
 	compute := hidden.Dtype()
 	if t.Recipe.Autocast {
@@ -79,12 +79,21 @@ func fusedHead(t *step.Tape, hidden step.T, w step.Weight, targets step.T, n int
 	for _, x := range append(running, chunk, tile) {
 		t.Drop(x)
 	}
-	r := t.Replay([]step.T{hidden, p}, []step.T{hidden, targets, logZ, entropy})
+	edges := []step.T{hidden, p}
+	biased := b.Exists() && t.Parameter(b).RequiresGrad()
+	if biased {
+		edges = append(edges, t.Parameter(b))
+	}
+	r := t.Replay(edges, []step.T{hidden, targets, logZ, entropy})
 	const gradHidden, gradWeight, buffer, input, weights = 0, 1, 2, 3, 5
 	trained := p.RequiresGrad()
 	r.Alloc(gradHidden, n*w.Cols*4, step.LabelInputGradient)
 	if trained {
 		r.Alloc(gradWeight, p.Numel()*4, step.LabelWeightGradient)
+	}
+	const gradBias, sentBias = 9, 10
+	if biased {
+		r.Alloc(gradBias, w.Rows*4, step.LabelWeightGradient)
 	}
 	r.AllocWide(buffer, tokens*tileColumns*half, step.LabelLogitsGradient)
 	turns := 0
@@ -119,6 +128,9 @@ func fusedHead(t *step.Tape, hidden step.T, w step.Weight, targets step.T, n int
 		sentWeight = 8
 		r.Alloc(sentWeight, p.Numel()*p.Dtype().Size(), step.LabelWeightGradient)
 	}
+	if biased && t.Parameter(b).Dtype() != step.F32 {
+		r.Alloc(sentBias, w.Rows*t.Parameter(b).Dtype().Size(), step.LabelWeightGradient)
+	}
 	if turns > 0 {
 		r.Free(weights + (turns+1)%2)
 	}
@@ -135,6 +147,14 @@ func fusedHead(t *step.Tape, hidden step.T, w step.Weight, targets step.T, n int
 	r.Send(sentHidden, 0, false, false)
 	if trained {
 		r.Send(sentWeight, 1, false, false)
+	}
+	if biased {
+		sent := gradBias
+		if t.Parameter(b).Dtype() != step.F32 {
+			r.Free(gradBias)
+			sent = sentBias
+		}
+		r.Send(sent, 2, false, false)
 	}
 	t.Drop(logZ, entropy)
 	return y.Attached(r.End(1))

@@ -15,6 +15,8 @@ type GRPO struct {
 	// them are computed.
 	Reference Reference
 	Old       bool
+	// Whole says that the model's class computes the logits of all tokens (it takes no logits_to_keep).
+	Whole bool
 	// Fused computes the log-probabilities without logits (trl from 1.15 on).
 	Fused bool
 }
@@ -51,12 +53,21 @@ func (o GRPO) logps(t *step.Tape, net step.Network, p step.Pass, entropies bool)
 		t.Drop(labels)
 		return out.Logits
 	}
-	p.LastTokens = o.Completion + 1
+	if !o.Whole {
+		p.LastTokens = o.Completion + 1
+	}
 	out := t.Run(net, []step.T{ids, mask, step.NoTensor}, p)
 	finish := func() step.T {
 		kept := min(o.Completion+1, p.Shape.Tokens)
-		numel := out.Logits.Numel() / kept * o.Completion
-		part := out.Logits.Sized(numel, out.Logits.Dtype(), slicedEdge(t, out.Logits))
+		if o.Whole {
+			kept = p.Shape.Tokens
+		}
+		each := out.Logits.Numel() / kept
+		numel := each * o.Completion
+		part := out.Logits.Sized(each*(kept-1), out.Logits.Dtype(), slicedEdge(t, out.Logits)) // [:, :-1]
+		if o.Whole {
+			part = part.Sized(numel, part.Dtype(), slicedEdge(t, part)) // [:, -completion:]
+		}
 		scaled := wide(t, numel, out.Logits.Dtype(), step.LabelLogits) // by the temperature
 		r := t.Replay([]step.T{part}, nil)
 		r.AllocWide(0, numel*out.Logits.Dtype().Size(), step.LabelLogitsGradient)
