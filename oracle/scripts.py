@@ -122,6 +122,8 @@ def pipeline(parts):
             open(f"{top}/tokenizer{suffix}/t5", "w").close()
     scheduler = parts.get("scheduler") or SCHEDULERS["sd3" if "transformer" in parts else "unet"]
     put("scheduler", scheduler, False, "scheduler_config.json")
+    with open(f"{top}/model_index.json", "w") as f:
+        json.dump(dict(scheduler=["diffusers", scheduler["_class_name"]]), f)
     return top
 
 
