@@ -7,7 +7,6 @@ import (
 
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/memory"
-	"github.com/vramplan/vramplan/estimator/model"
 	"github.com/vramplan/vramplan/estimator/recording"
 	"github.com/vramplan/vramplan/estimator/step"
 )
@@ -55,7 +54,7 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 		}
 	}
 	rc := &r.recipe
-	precision := model.RecordedPrecision(rc)
+	precision := r.arch.RecordedPrecision(rc)
 	if rec.Programs[precision] == nil {
 		var names []string
 		for name := range rec.Programs {
@@ -66,11 +65,11 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 			precision, strings.Join(names, ", "))
 	}
 	refuse(rc.Compiles(), "compile", "torch.compile")
-	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && rc.Autocast &&
+	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && rc.Autocast && precision != recording.Packed &&
 		rec.Programs[precision].LinearOfFloat32() {
 		errs.Add("/training/lora/base_precision", "unsupported", "linear layers of the recording get float32 under "+
-			"autocast; a quantised one hands float32 on then, which the recording does not show. The precision bf16 is "+
-			"modelled for a quantised base")
+			"autocast; a quantised one hands float32 on then, which the recording does not show. Record it with --precisions "+
+			"packed, or take the precision bf16")
 	}
 	if t.Evaluation != nil && rec.Programs[precision] != nil && rec.Evaluations[precision] == nil {
 		errs.Add("/training/evaluation", "conflict", "the recording does not show an evaluation in the precision %s: a "+

@@ -76,6 +76,8 @@ func kindsOf(t *estimator.Training) []string {
 		return []string{"fp32"}
 	case p == "bf16" || p == "fp16":
 		return []string{"half"}
+	case t.LoRA != nil && t.LoRA.BasePrecision != "":
+		return []string{"amp", "mixed", recording.Packed}
 	case t.LoRA != nil || t.States != nil || t.Distributed != nil:
 		return []string{"amp", "mixed"}
 	}

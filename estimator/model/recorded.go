@@ -40,8 +40,11 @@ func (a *Architecture) Recording() *recording.Recording {
 }
 
 // RecordedPrecision is the kind of precision whose program a recipe takes.
-func RecordedPrecision(r *step.Recipe) string {
+func (a *Architecture) RecordedPrecision(r *step.Recipe) string {
+	packed := a.LoRA != nil && a.LoRA.Base != step.NotQuantised && a.Recording().Programs[recording.Packed] != nil
 	switch {
+	case packed && r.Autocast && r.Stored == step.F32:
+		return recording.Packed
 	case r.Autocast && r.Stored != step.F32:
 		return "mixed"
 	case r.Autocast:
@@ -54,6 +57,7 @@ func RecordedPrecision(r *step.Recipe) string {
 
 // recordedModel runs the programs of a recording.
 type recordedModel struct {
+	a      *Architecture
 	r      *recording.Recording
 	model  []step.Weight
 	layers [][]step.Weight
@@ -65,8 +69,8 @@ type recordedModel struct {
 
 func buildRecorded(b *builder) step.Network {
 	r := b.a.Recording()
-	m := &recordedModel{r: r, model: make([]step.Weight, len(r.Parameters)), layers: make([][]step.Weight, b.recorded),
-		layerLinears: make([][]linear, b.recorded), adapted: b.a.LoRA != nil}
+	m := &recordedModel{a: b.a, r: r, model: make([]step.Weight, len(r.Parameters)),
+		layers: make([][]step.Weight, b.recorded), layerLinears: make([][]linear, b.recorded), adapted: b.a.LoRA != nil}
 	m.linears = b.recordedLinears(r.Linears)
 	for i := range r.LayersAfter {
 		m.model[i] = b.recordedParameter(&r.Parameters[i])
@@ -143,7 +147,7 @@ func (m *recordedModel) Batch(t *step.Tape) []step.T {
 	batch := make([]step.T, len(m.r.Batch))
 	for i, x := range m.r.Batch {
 		kind := x.Type
-		if kind == recording.Float32 && RecordedPrecision(&t.Recipe) == "half" {
+		if kind == recording.Float32 && m.a.RecordedPrecision(&t.Recipe) == "half" {
 			kind = recording.Half
 		}
 		batch[i] = t.Input(x.Size.Elements(t.Shape.Batch, t.Shape.Tokens), recordedType(kind, half))
@@ -187,7 +191,7 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 	if t.Recipe.Evaluation {
 		programs = m.r.Evaluations
 	}
-	p := programs[RecordedPrecision(&t.Recipe)]
+	p := programs[m.a.RecordedPrecision(&t.Recipe)]
 	s := m.stretch(t, p.Values, p.Nodes)
 	s.stays = staying(p)
 	for _, x := range batch {

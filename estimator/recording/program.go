@@ -6,9 +6,13 @@ import (
 	"strings"
 )
 
-// precisions are the kinds: autocast over float32, all in half precision, all in float32, and autocast over weights in
-// half precision.
-var precisions = []string{"amp", "half", "fp32", "mixed"}
+// precisions are the kinds: autocast over float32, all in half precision, all in float32, autocast over weights in half
+// precision, and over float32 around linear layers that return the type that they are given.
+var precisions = []string{"amp", "half", "fp32", "mixed", Packed}
+
+// Packed is the kind for a quantised base under autocast, of which peft's prepare_model_for_kbit_training made the rest
+// float32.
+const Packed = "packed"
 
 // The limits of a program. What a node of the tape has room for decides those of a node.
 const (

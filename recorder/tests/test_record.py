@@ -41,6 +41,33 @@ class Stack(nn.Module):
         return x.sum()
 
 
+class Alternating(Stack):
+    """layers of two kinds in turn"""
+
+    def __init__(self):
+        super().__init__(layers=6)
+        for k in (1, 3, 5):
+            self.blocks[k].up = nn.Sequential(self.blocks[k].up, nn.Tanh())
+
+
+class Towers(nn.Module):
+    """two lists of layers, of which one is stored as layers that repeat"""
+
+    def __init__(self):
+        super().__init__()
+        self.long = nn.ModuleList(Block() for _ in range(4))
+        self.short = nn.ModuleList(Block() for _ in range(3))
+
+    def forward(self, x):
+        for block in (*self.long, *self.short):
+            x = block(x)
+        return x.sum()
+
+
+def rows(b, t):
+    return (torch.zeros(b, t, 48),)
+
+
 class Keeps(nn.Module):
     """an activation that stays from one step to the next"""
 
@@ -75,6 +102,25 @@ def turned(b, t):
 
 
 class Recording(unittest.TestCase):
+    def test_each_kind_of_layer_is_stored_once(self):
+        made = record(Alternating, ids, precisions=("fp32",))
+        self.assertEqual((made["layers"]["count"], made["layers"]["order"]), (6, [0, 1]))
+        (other,) = made["programs"]["fp32"]["others"]
+        self.assertTrue(any(line.endswith(" tanh") for line in other["layer"]))
+        self.assertFalse(any(line.endswith(" tanh") for line in made["programs"]["fp32"]["layer"]))
+
+    def test_lines_of_another_list_are_a_block(self):
+        made = record(Towers, rows, precisions=("amp",))
+        program = made["programs"]["amp"]
+        self.assertEqual(made["layers"]["name"], "long")
+        self.assertEqual([line for line in program["after"] if line[0] == "*"], ["* 0 4 short.1", "* 0 8 short.2"])
+        self.assertIn("[ ~.up l", " ".join(program["blocks"][0]))
+
+    def test_quantised_layers_return_what_they_are_given(self):
+        opened = {p: [line for line in record(Stack, ids, precisions=(p,))["programs"][p]["layer"] if line.startswith("[ down")][0] for p in ("amp", "packed")}
+        self.assertIn(" bf16 ", opened["amp"])
+        self.assertIn(" f32 ", opened["packed"])
+
     def test_kernels_copy_what_lies_otherwise(self):
         lines = record(Turned, turned, precisions=("fp32",))["programs"]["fp32"]["before"]
         at = next(i for i, line in enumerate(lines) if line.endswith("native_layer_norm"))

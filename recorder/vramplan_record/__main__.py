@@ -49,7 +49,7 @@ def main(arguments=None):
     parser.add_argument("--fixed-length", action="store_true", help="the inputs have no length, such as pictures")
     parser.add_argument("--length", type=int, help="record at this length alone: for modules that loop over their sequences")
     parser.add_argument("--target-length", type=int, help="with --hf-config of an encoder-decoder: the length of the labels, else that of the inputs")
-    parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half, fp32 and mixed (all)")
+    parser.add_argument("--precisions", default=",".join(recording.PRECISIONS), help="of amp, half, fp32 and mixed (all), and packed: a quantised base under autocast")
     parser.add_argument("--float16", action="store_true", help="half precision is float16, for modules that do something else then")
     parser.add_argument("--one-sample", action="store_true", help="for micro-batches of one sample alone, in which some tensors lie otherwise")
     parser.add_argument("--name")
@@ -58,8 +58,8 @@ def main(arguments=None):
     if sum(x is not None for x in (a.build, a.hf_config, a.timm, a.diffusers)) != 1:
         parser.error("give one of module:function, --hf-config, --timm and --diffusers")
     precisions = a.precisions.split(",")
-    if set(precisions) - set(recording.PRECISIONS):
-        parser.error("--precisions are of amp, half, fp32 and mixed")
+    if set(precisions) - {*recording.PRECISIONS, recording.PACKED}:
+        parser.error("--precisions are of amp, half, fp32, mixed and packed")
     loss = None
     gc.disable()  # until libraries are imported, as in __init__.py
     if a.hf_config:

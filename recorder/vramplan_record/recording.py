@@ -27,6 +27,9 @@ LENGTHS = ((499, 503), (239, 251), (113, 127), (59, 61), (29, 31))
 
 PRECISIONS = ("amp", "half", "fp32", "mixed")
 
+# Autocast over float32 around linear layers that return the type that they are given, as those whose weights are quantised do.
+PACKED = "packed"
+
 
 def record(model, batch, loss=None, name=None, source=None, precisions=PRECISIONS, length=True, note=lambda *_: None, evaluate=True,
            half=torch.bfloat16, one_sample=False):
@@ -326,9 +329,10 @@ def run(makes, batch, loss, precision, b, t, stack=None, backward=True, evaluati
         if precision == "half":
             given = cast_inputs(given, makes.type)
         names, parameters, tensors = describe(module)
-        with mode_of(module, evaluation, getattr(batch, "caches", None)):
-            o = observe.observe(module, tensors, given, loss, makes.type if precision in ("amp", "mixed") else None, known,
-                                regions.roles(module), backward, evaluation)
+        kinds = regions.roles(module)
+        with mode_of(module, evaluation, getattr(batch, "caches", None)), regions.returning(module, kinds if precision == PACKED else {}):
+            o = observe.observe(module, tensors, given, loss, makes.type if precision in ("amp", "mixed", PACKED) else None, known,
+                                kinds, backward, evaluation)
         o.stacks, o.owned = regions.stacks(module), {n: p.split(" ", 1)[1] for n, p in parameters.items()}
         now = dict(module.named_buffers(remove_duplicate=False))
         for name in [n for n, t in tensors.items() if n in now and now[n] is not t]:
