@@ -92,6 +92,11 @@ func (h *zero3) fetch(p int32) {
 	}
 	h.gather(p)
 	h.at++
+	h.ahead()
+}
+
+// ahead starts to put together what comes next. Source: partitioned_param_coordinator.py (_fetch_sub_module_impl).
+func (h *zero3) ahead() {
 	h.fetched = max(h.fetched, h.at)
 	most := min(h.Live-h.live, h.Prefetch)
 	for ahead := int64(0); h.fetched < len(h.order) && ahead < most; h.fetched++ {
@@ -99,6 +104,20 @@ func (h *zero3) fetch(p int32) {
 			ahead += h.Tape.Parameters[q].Numel
 		}
 	}
+}
+
+// bareModules are those of a layer without parameters, of which each starts to put together what comes next, too: the
+// layer, attention, MLP and its activation. Source: transformers/models/llama/modeling_llama.py, transformers 4.57.
+const bareModules = 4
+
+// BeforeUnit is where those of a layer look ahead.
+func (h *zero3) BeforeUnit(unit int, x step.T, graph bool) step.T {
+	if !h.rehearses {
+		for range bareModules {
+			h.ahead()
+		}
+	}
+	return h.NoHooks.BeforeUnit(unit, x, graph)
 }
 
 // gather puts p together unless it is; it says whether it was not.
