@@ -46,6 +46,12 @@ var (
 	// computation, which changes no allocation of FSDP2, and NCCL registers what it sends.
 	shardedDoubt = doubt{"sharding", memory.Doubt{Below: 0.03, Above: 0.06},
 		"FSDP was traced with a process group that sends nothing; scripts differ in what they wrap as one group"}
+	// A traced rank of ten Mistral layers in a plain loop, checkpointed, computed in bf16 and summed in float32,
+	// allocates 8.4 % more than is replayed; another in the Trainer, with adapters and without checkpoints, 2.4 % more,
+	// and reserves 7.8 % more. Why is not known.
+	flatDoubt = doubt{"flat-tensors", memory.Doubt{Below: 0.03, Above: 0.10},
+		"of FSDP1 with checkpoints in a plain loop, and with adapters and without checkpoints, traced ranks hold up to " +
+			"9 % more than is replayed"}
 	// Transformers' Trainer is within 0.9 % of three traced ranks, and within 0.7 % of what 64 published runs of older
 	// releases allocated on two and four cards; GPTQ without groups is 4 % less. Eight published runs of loops of their
 	// own allocated 0.5 % more to 7.5 % less than is replayed, and reserved 8 % more to 12 % less.

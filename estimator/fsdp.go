@@ -32,8 +32,12 @@ func (f *fsdp) strategy() step.Strategy {
 
 // doubts widen the bounds.
 func (f *fsdp) doubts() []doubt {
-	if f.flat && f.r.adapted && f.r.by.amp != halves {
+	plain, checkpointed := f.r.by.amp != halves, f.r.recipe.CheckpointEvery > 0
+	switch {
+	case f.flat && f.r.adapted && plain:
 		return []doubt{shardedDoubt, flatAdaptersDoubt}
+	case f.flat && plain && checkpointed, f.flat && f.r.adapted && !checkpointed:
+		return []doubt{shardedDoubt, flatDoubt}
 	}
 	return []doubt{shardedDoubt}
 }
