@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/play"
 )
@@ -123,6 +124,10 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 	if run.recipe.Compute == step.BF16 {
 		on("bf16-emulated", "no bfloat16 in hardware below compute capability 8.0; PyTorch emulates it, slowly",
 			below(80))
+	}
+	if r.holds(release.LeavesVolta) {
+		on("no-kernels", "torch "+r.torch()+" as it is published has no kernels for compute capability below "+
+			"7.5, and will not run here; a former release (training.versions.torch) or a build of one's own does", below(75))
 	}
 	on("other-vendor", "the replay follows PyTorch on CUDA; the runtime's own memory and the kernels of this vendor "+
 		"were not measured",

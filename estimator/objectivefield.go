@@ -339,7 +339,7 @@ func (r *resolved) flattens(t *Training, d *objective.DPO, errs *invalid.List) {
 	case t.AttentionMask == "explicit":
 		errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")
 	default:
-		d.Flat, r.recipe.ExplicitMask = true, r.recipe.Attention != step.AttentionFlash
+		d.OneRow, r.recipe.ExplicitMask = true, r.recipe.Attention != step.AttentionFlash
 	}
 }
 

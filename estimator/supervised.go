@@ -12,7 +12,7 @@ import (
 // read do, runs that trainer. Source: trl/trainer/sft_config.py and sft_trainer.py (SFTConfig.loss_type), 1.7 and 1.16.
 func (r *resolved) supervised(t *Training) bool {
 	return t.Framework == "trl" && t.Objective == nil && t.Loss == nil && t.HoldLogits == nil && t.LogitsDtype == "" &&
-		r.holds(release.ChunksSFTLoss) && r.arch.Family != "" && r.arch.LanguageModel() && r.arch.PlainHead()
+		r.holds(release.ChunksSFTLoss) && r.arch.Family != "" && r.arch.LanguageModel() && r.arch.MatrixHead()
 }
 
 // superviseAlone replays SFTTrainer itself, where it is modelled, and says whether it does.

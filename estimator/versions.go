@@ -1,6 +1,7 @@
 package estimator
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 
@@ -130,6 +131,7 @@ var switches = map[release.Switch]func(*resolved) bool{
 		r.arch.EagerOnly, r.recipe.Attention = true, step.AttentionEager
 		return true
 	},
+	release.LeavesVolta: func(*resolved) bool { return false }, // nothing of the replay: a note
 	// looked up with the objective
 	release.KeepsLogits:      func(r *resolved) bool { return r.recipe.Objective != nil && r.arch.WholeLogits },
 	release.ChunksSFTLoss:    func(r *resolved) bool { return r.recipe.Objective != nil },
@@ -212,6 +214,9 @@ func (r *software) releaseOf(library string, defaults map[string]string) release
 
 // reference is the torch whose allocations are replayed, as versions.reference says it.
 func reference(s *release.Stack) string { return "torch-" + s.Releases["torch"] }
+
+// torch is its release as it is written.
+func (r *software) torch() string { return cmp.Or(r.given["torch"], r.defaults()["torch"]) }
 
 // transformers is the release of transformers whose models are replayed.
 func (r *software) transformers() string { return "transformers " + r.stack.Releases["transformers"] }

@@ -35,6 +35,7 @@ const (
 	TiesT5               Switch = "ties-t5"
 	SharesClampTies      Switch = "shares-clamp-ties"
 	PadsScans            Switch = "pads-scans"
+	LeavesVolta          Switch = "leaves-volta"
 	RoundsFlashHeads     Switch = "rounds-flash-heads"
 	WidensWorkspaces     Switch = "widens-workspaces"
 	PrefersCuDNN         Switch = "prefers-cudnn-attention"

@@ -169,6 +169,12 @@ func libraryChanges() []Change {
 			Shown:  "traces of Cohere, nanoGPT and T5 with more than 3,072 tokens",
 		},
 		{
+			Library: "torch", From: "2.14", Switch: LeavesVolta,
+			What:   "torch 2.14 is built with CUDA 13, which knows no card below compute capability 7.5",
+			Source: "torch.cuda.get_arch_list() of torch 2.14.0 and 2.15.0; CUDA 13.0 release notes (Deprecated Architectures)",
+			Shown:  "the builds themselves",
+		},
+		{
 			Library: "torch", After: "2.10", From: "2.12", Switch: AccumulatesAtomic,
 			What: "the gradient of an embedding with few rows that occur often is accumulated " +
 				"atomically in torch 2.12, " +

@@ -54,8 +54,8 @@ type DPO struct {
 	NLL bool
 	// KeepsCompletion computes the logits of the completions alone (use_logits_to_keep).
 	KeepsCompletion bool
-	// Flat makes one row of the sequences of a batch (padding_free), which the attention masks.
-	Flat bool
+	// OneRow makes one row of the sequences of a batch (padding_free), which the attention masks.
+	OneRow bool
 	// Fused computes the log-probabilities without logits (trl from 1.15 on).
 	Fused bool
 }
@@ -105,7 +105,7 @@ func (o DPO) concatenated(t *step.Tape, net step.Network, batch []step.T, p step
 	}
 	rows, pairs := o.sequences(), o.Pairs
 	p.Shape, p.HiddenStates = o.shape(), true
-	if o.Flat { // logits[:num_examples, :-1] is all of its row but the last token
+	if o.OneRow { // logits[:num_examples, :-1] is all of its row but the last token
 		rows, pairs = 1, 1
 		p.Shape = step.Shape{Batch: rows, Tokens: p.Shape.N()}
 	}
