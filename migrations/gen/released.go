@@ -8,10 +8,11 @@ import (
 )
 
 // releasedModelSeeds are those before modelSeed, in the order in which a database has run them.
-var releasedModelSeeds = []string{"00003_seed_models.sql", "00009_seed_models.sql"}
+var releasedModelSeeds = []string{"00003_seed_models.sql", "00009_seed_models.sql",
+	"00010_seed_models.sql"}
 
 // seededRow is an entry's line in a seed: its id and its document.
-var seededRow = regexp.MustCompile(`(?m)^\('((?:[^']|'')*)', 'builtin', \d+, '((?:[^']|'')*)', '`)
+var seededRow = regexp.MustCompile(`(?m)^\('((?:[^']|'')*)', 'builtin', (?:\d+, )+'((?:[^']|'')*)', '`)
 
 // revise says of each row how many states its entry has had, this one included: no two states have one number,
 // whichever seeds a database has run.

@@ -14,6 +14,7 @@ func TestNamesOfTheSameModel(t *testing.T) {
 		"unsloth/Qwen2.5-7B-Instruct-unsloth-bnb-4bit": "Qwen/Qwen2.5-7B",
 		"unsloth/gemma-3-4b-it-unsloth-bnb-4bit":       "google/gemma-3-4b-it",
 		"unsloth/gemma-3-27b-pt":                       "google/gemma-3-27b-it",
+		"all-MiniLM-L6-v2":                             "sentence-transformers/all-MiniLM-L6-v2",
 		"NousResearch/Llama-2-7b-hf":                   "meta-llama/Llama-2-7b-hf",
 		"NousResearch/Meta-Llama-3.1-8B-Instruct":      "meta-llama/Llama-3.1-8B",
 		"meta-llama/Llama-2-7b":                        "meta-llama/Llama-2-7b-hf",

@@ -112,11 +112,11 @@ func TestDatabaseAndSnapshotAgree(t *testing.T) {
 		s := migrated(t, name)
 		database := load(t, s)
 		embedded := service.EmbeddedCatalog()
-		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-3" {
+		if database.Revision() != embedded.Revision() || embedded.Revision() != "c-4" {
 			t.Errorf("revisions: database %s, embedded %s", database.Revision(), embedded.Revision())
 		}
 		compare(t, "GPU", 170, database.GPUs, embedded.GPUs)
-		compare(t, "model", 186, database.Models, embedded.Models)
+		compare(t, "model", 191, database.Models, embedded.Models)
 	})
 }
 
@@ -156,7 +156,7 @@ func TestMigrateTwice(t *testing.T) {
 		}
 		if diff := cmp.Diff([]string{"00001_catalog.sql", "00002_seed_gpus.sql", "00003_seed_models.sql",
 			"00004_changes.sql", "00005_observations.sql", "00006_calibrations.sql", "00007_decisions.sql",
-			"00008_digests.sql", "00009_seed_models.sql", "00010_seed_models.sql"}, names); diff != "" {
+			"00008_digests.sql", "00009_seed_models.sql", "00010_seed_models.sql", "00011_seed_models.sql"}, names); diff != "" {
 			t.Error(diff)
 		}
 		ran, err := open(t, name).Migrate(t.Context())
@@ -194,7 +194,7 @@ func TestUpgradeAddsModels(t *testing.T) {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		contents, err := s.Catalog(t.Context())
-		if err != nil || contents.Revision != "c-3" || len(contents.Faults) != 0 {
+		if err != nil || contents.Revision != "c-4" || len(contents.Faults) != 0 {
 			t.Fatalf("revision %s with the faults %q, %v", contents.Revision, contents.Faults, err)
 		}
 		if !slices.ContainsFunc(contents.Models, func(m catalog.Model) bool { return m.ID == later }) {
@@ -223,8 +223,8 @@ func TestUpgradeKeepsUserEntries(t *testing.T) {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		c := load(t, s)
-		if !strings.HasPrefix(c.Revision(), "c-3.2-") {
-			t.Errorf("revision %s, want c-3.2-…", c.Revision())
+		if !strings.HasPrefix(c.Revision(), "c-4.2-") {
+			t.Errorf("revision %s, want c-4.2-…", c.Revision())
 		}
 		for name, want := range map[string]struct {
 			name     string
@@ -285,7 +285,7 @@ func TestMigrationsRunAgain(t *testing.T) {
 		db := direct(t, name)
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 0`)
 		exec1(t, db, `DROP INDEX observations_by_group`) // the last statement of its migration
-		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 10 {
+		if ran, err := s.Migrate(t.Context()); err != nil || len(ran) != 11 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		if after := load(t, s).Revision(); after != before.Revision() {
@@ -353,7 +353,7 @@ func openAndCount(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if len(c.GPUs) != 170 || len(c.Models) != 186 {
+	if len(c.GPUs) != 170 || len(c.Models) != 191 {
 		return fmt.Errorf("%d GPUs and %d models", len(c.GPUs), len(c.Models))
 	}
 	return nil
@@ -363,8 +363,8 @@ func wantOneRunEach(t *testing.T, name string) {
 	t.Helper()
 	var runs, versions int
 	err := direct(t, name).QueryRow(`SELECT count(*), count(DISTINCT version_id) FROM goose_db_version WHERE version_id > 0`).Scan(&runs, &versions)
-	if err != nil || runs != 10 || versions != 10 {
-		t.Errorf("%d runs of %d migrations, want 10 of 10; %v", runs, versions, err)
+	if err != nil || runs != 11 || versions != 11 {
+		t.Errorf("%d runs of %d migrations, want 11 of 11; %v", runs, versions, err)
 	}
 }
 
