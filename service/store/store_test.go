@@ -170,7 +170,7 @@ func TestStatusOfNewDatabase(t *testing.T) {
 	onEach(t, func(t *testing.T, name string) {
 		s := open(t, name)
 		statuses, err := s.Status(t.Context())
-		if err != nil || len(statuses) != 10 || statuses[0].Applied {
+		if err != nil || len(statuses) != 11 || statuses[0].Applied {
 			t.Errorf("%+v, %v", statuses, err)
 		}
 		if _, err := s.Catalog(t.Context()); err == nil {
@@ -190,7 +190,7 @@ func TestUpgradeAddsModels(t *testing.T) {
 		exec1(t, db, `UPDATE catalog_state SET builtin = 'c-1'`)
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id >= 9`)
 		ran, err := s.Migrate(t.Context())
-		if err != nil || len(ran) != 2 {
+		if err != nil || len(ran) != 3 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		contents, err := s.Catalog(t.Context())
