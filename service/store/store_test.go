@@ -219,7 +219,7 @@ func TestUpgradeKeepsUserEntries(t *testing.T) {
 		exec1(t, db, `DELETE FROM goose_db_version WHERE version_id > 1`)
 
 		ran, err := s.Migrate(t.Context())
-		if err != nil || len(ran) != 9 {
+		if err != nil || len(ran) != 10 {
 			t.Fatalf("ran %v, %v", ran, err)
 		}
 		c := load(t, s)
