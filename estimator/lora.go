@@ -3,6 +3,7 @@ package estimator
 import (
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/model"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
@@ -62,7 +63,12 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 	case step.NotQuantised:
 		rc.Stored = named(l.BasePrecision, baseStored(t, rc.Compute), "/training/lora/base_precision", errs)
 	case step.NF4, step.Int8:
-		upcast = r.by.upcasts == yes
+		leaves := r.leavesBase(t)
+		upcast = r.by.upcasts == yes && !leaves
+		if leaves && l.AdapterDtype == "" {
+			adapters.Dtype = step.BF16
+		}
+		r.trl = r.trl && !leaves
 	}
 	if l.DoubleQuantization {
 		adapters.Base = step.NF4Double
@@ -82,6 +88,23 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 	if !rc.Autocast {
 		rc.Compute = rc.Stored
 	}
+}
+
+// leavingBases are the changes by which trl's trainers leave a quantised base as it was loaded. ORPOTrainer and
+// CPOTrainer prepare it still (trl/experimental, 1.16).
+var leavingBases = map[string]release.Switch{languageModel: release.LeavesBase, "sft": release.LeavesBase,
+	"grpo": release.LeavesBase, "reward": release.LeavesBase, "gkd": release.LeavesBase,
+	"rloo": release.LeavesBaseInRLOO, "dpo": release.LeavesBaseInDPO, "kto": release.LeavesBaseInKTO}
+
+// leavesBase says whether trl's trainer of the job does so.
+func (r *resolved) leavesBase(t *Training) bool {
+	change, known := leavingBases[objectiveKind(t)]
+	return known && r.by.runsTRL == yes && r.holds(change)
+}
+
+// trainsOnQuantised says whether the job trains adapters on a base that bitsandbytes quantised.
+func (r *resolved) trainsOnQuantised() bool {
+	return r.arch.LoRA != nil && r.by.runsTRL == yes && r.arch.LoRA.Base != step.NotQuantised
 }
 
 // baseStored is states.weights, or otherwise where the job does not say.

@@ -32,6 +32,11 @@ func objectiveKind(t *Training) string {
 // trl/trainer/sft_config.py, dpo_config.py (gradient_checkpointing), 0.26; trl/trainer/base_config.py, 1.16.
 func withObjective(job Job, errs *invalid.List) Job {
 	t := &job.Training
+	if o := t.Objective; o != nil && o.Kind == "" && t.Framework == "trl" { // whose trainer it is, then
+		named := *o
+		named.Kind = "sft"
+		t.Objective = &named
+	}
 	kind := objectiveKind(t)
 	if kind == languageModel || kind == visionLanguage || kind == diffusion {
 		return job

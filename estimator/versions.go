@@ -132,6 +132,11 @@ var switches = map[release.Switch]func(*resolved) bool{
 		return true
 	},
 	release.LeavesVolta: func(*resolved) bool { return false }, // nothing of the replay: a note
+	// looked up with the adapters
+	release.LeavesBase:       (*resolved).trainsOnQuantised,
+	release.LeavesBaseInRLOO: (*resolved).trainsOnQuantised,
+	release.LeavesBaseInDPO:  (*resolved).trainsOnQuantised,
+	release.LeavesBaseInKTO:  (*resolved).trainsOnQuantised,
 	// looked up with the objective
 	release.KeepsLogits:      func(r *resolved) bool { return r.recipe.Objective != nil && r.arch.WholeLogits },
 	release.ChunksSFTLoss:    func(r *resolved) bool { return r.recipe.Objective != nil },

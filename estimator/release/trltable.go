@@ -4,6 +4,30 @@ package release
 func trlChanges() []Change {
 	return []Change{
 		{
+			Library: "trl", From: "0.26", Switch: LeavesBase,
+			What:   "SFTTrainer, GRPOTrainer and RewardTrainer leave a quantised base in the types that it was loaded in, and cast its adapters to bfloat16",
+			Source: "trainer/sft_trainer.py, grpo_trainer.py and reward_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.25.1 and 0.26.0",
+			Shown:  "the source alone",
+		},
+		{
+			Library: "trl", From: "0.27", Switch: LeavesBaseInRLOO,
+			What:   "RLOOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
+			Source: "trainer/rloo_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.26.0 and 0.27.0",
+			Shown:  "the source alone",
+		},
+		{
+			Library: "trl", From: "0.29", Switch: LeavesBaseInDPO,
+			What:   "DPOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
+			Source: "trainer/dpo_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.28.0 and 0.29.0",
+			Shown:  "the source alone",
+		},
+		{
+			Library: "trl", From: "1.16", Switch: LeavesBaseInKTO,
+			What:   "KTOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
+			Source: "trainer/kto_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 1.5.0 and 1.16.0",
+			Shown:  "the source alone",
+		},
+		{
 			Library: "trl", From: "1.7", Switch: ChunksSFTLoss,
 			What: "SFTTrainer of trl from 1.7 on computes its loss in chunks, without logits, where " +
 				"loss_type is not given",

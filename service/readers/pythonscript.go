@@ -93,6 +93,11 @@ func (r *reading) readScript() {
 	if r.adapters() && !r.d.has("/training/lora/base_precision") {
 		r.wholeBase("/training/lora/base_precision")
 	}
+	if base := asText(r.d.fields["/training/lora/base_precision"].value); t.framework == "trl" && !unsloth &&
+		(base == "nf4" || base == "int8") && r.code.Mentions("prepare_model_for_kbit_training(") {
+		// which trl's trainers did by themselves before 0.26
+		r.d.derive("/training/lora/upcast_base", true, "the program calls prepare_model_for_kbit_training")
+	}
 	r.s.Read(trainerHarmless...)
 	r.s.Read("dataset_*", "packing", "assistant_only_loss", "completion_only_loss", "dataloader_*", "max_seq_length",
 		"max_length", "embedding_learning_rate")

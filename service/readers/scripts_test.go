@@ -355,3 +355,24 @@ trainer.train()
 		t.Run(c.name, c.run)
 	}
 }
+
+// TestPreparedBase: a program may prepare the quantised base itself, which trl's trainers do no more.
+func TestPreparedBase(t *testing.T) {
+	const pointer = "/training/lora/upcast_base"
+	program := func(call string) string {
+		return `from peft import LoraConfig, prepare_model_for_kbit_training
+model = AutoModelForCausalLM.from_pretrained("gpt2", dtype="bfloat16",
+    quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4"))
+` + call + `
+trainer = SFTTrainer(model=model, args=SFTConfig(output_dir="x", per_device_train_batch_size=2, max_length=512),
+    train_dataset=data, peft_config=LoraConfig(r=8, target_modules="all-linear"))
+`
+	}
+	for _, c := range []scriptCase{
+		{name: "left", program: program(""), want: map[string]string{pointer: ""}},
+		{name: "prepared", program: program("model = prepare_model_for_kbit_training(model)"),
+			want: map[string]string{pointer: "true"}},
+	} {
+		t.Run(c.name, c.run)
+	}
+}
