@@ -62,9 +62,8 @@ var (
 	// (estimator/accuracy/testdata/ranks). Streams of a real card keep blocks longer, and releases of DeepSpeed differ.
 	zeroDoubt = doubt{"zero", memory.Doubt{Below: 0.03, Above: 0.08},
 		"ZeRO was replayed as DeepSpeed 0.19.8 allocates, traced with an NCCL that sends nothing"}
-	// Seven traced ranks are within 0.03 % in allocated bytes, an eighth within 1.8 %. On a card, gathered parameters
-	// stay until the stream that used them is through: nineteen published runs with checkpointing read 4 to 36 % more
-	// reserved bytes.
+	// On a card, gathered parameters stay until the stream that used them is through: nineteen published runs with
+	// checkpointing read 4 to 36 % more reserved bytes.
 	zero3Doubt = doubt{"zero", memory.Doubt{Below: 0.03, Above: 0.36},
 		"ZeRO-3 was replayed as DeepSpeed 0.19.8 allocates, traced with an NCCL that sends nothing; on cards, memory " +
 			"of other streams is given back later, by up to 36 % in published runs"}

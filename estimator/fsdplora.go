@@ -1,20 +1,26 @@
 package estimator
 
 import (
+	"slices"
+
 	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
 // shardedAdapters is training.lora for a model that FSDP deals out: base and adapters are parameters of the same
 // layers, each stored in a type of its own, and only the adapters' gradients are summed. FSDP1 wraps every adapter by
 // itself, which moves a few KiB. Source: peft/utils/other.py (fsdp_auto_wrap_policy),
-// transformers/integrations/fsdp.py.
+// transformers/integrations/fsdp.py. litgpt before 0.5.8 wraps whole blocks, of which FSDP1 makes one flat
+// tensor of base and adapters. Source: litgpt/finetune/lora.py (FSDPStrategy, auto_wrap_policy), 0.5.7.
 func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 	l, rc := r.arch.LoRA, &r.recipe
 	if t.LoRA == nil || l == nil {
 		return
 	}
 	sh := r.fsdp
+	flattened := r.by.usesPEFT == no && sh.flat && r.arch.OfLitGPT() && r.holds(release.FlattensAdapters)
+	l.Flattened = flattened
 	for _, x := range []struct {
 		applies     bool
 		field, what string
@@ -24,7 +30,14 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 		{l.Decomposed, "lora/dora", "DoRA under FSDP is not modelled; leave one of them out"},
 		{len(l.Saved) > 0, "lora/modules_to_save", "modules trained in full beside adapters under FSDP are not " +
 			"modelled; leave one of them out"},
-		{r.by.usesPEFT == no, "lora", r.framework + "'s adapters under FSDP are not modelled; leave one of them out"},
+		{r.by.usesPEFT == no && !flattened, "lora", r.framework + "'s adapters under FSDP are modelled as it wrapped " +
+			"whole blocks, with torch before 2.5 and FSDP1; leave one of them out"},
+		{flattened && slices.ContainsFunc(l.Targets, isHead), "lora/target_modules", "an adapter of the " +
+			"head in one flat tensor with it is not modelled; leave lm_head out"},
+		{flattened && l.Base != step.NotQuantised, "lora/base_precision", "litgpt quantises no base on several GPUs"},
+		{flattened && rc.Autocast, "precision", "litgpt's adapters under FSDP with autocast are not modelled; bf16, " +
+			"fp16 and fp32 are"},
+		{flattened && l.Dtype != rc.Stored, "lora/adapter_dtype", "one flat tensor of base and adapters is of one type"},
 	} {
 		if x.applies {
 			errs.Add("/training/"+x.field, "unsupported", "%s", x.what)
@@ -63,3 +76,6 @@ func (r *layout) adapterStates(t *Training, errs *invalid.List) {
 		}
 	}
 }
+
+// isHead says whether the name is that of the head.
+func isHead(name string) bool { return name == "lm_head" }

@@ -42,6 +42,9 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.LosesWideShards: func(r *resolved) bool {
 		return r.fsdp != nil && !r.fsdp.flat && r.fsdp.Stored.Half() && r.recipe.Stored.Half() && r.by.widens == yes
 	},
+	release.FlattensAdapters: func(r *resolved) bool {
+		return r.arch.LoRA != nil && r.arch.LoRA.Flattened
+	},
 	release.KeepsPackedInputs:   func(r *resolved) bool { return r.adapted && set(&r.recipe.KeepsPackedInputs) },
 	release.CheckpointsWrappers: func(r *resolved) bool { return r.fsdp != nil && r.fsdp.keepsReruns },
 	// The next three are looked up with the field.

@@ -214,7 +214,8 @@ func (b *builder) norm(name string, width int64, bias bool) norm {
 // inLayers marks what was declared from start on as parts of layers.
 func (b *builder) inLayers(start int) {
 	for i := start; i < len(b.p.List); i++ {
-		b.p.List[i].InLayer = true
+		p := &b.p.List[i]
+		p.InLayer, p.Carried = true, p.Frozen && b.a.LoRA != nil && b.a.LoRA.Flattened
 	}
 }
 

@@ -29,6 +29,8 @@ type LoRA struct {
 	Late bool
 	// Returns says that embeddings and head, once cast to float32 with all that is not quantised, are cast back (trl).
 	Returns bool
+	// Flattened says that base and adapters of a layer are one flat tensor.
+	Flattened bool
 }
 
 // returned are parts of the names of the modules that trl's SFTTrainer casts back.

@@ -19,6 +19,7 @@ const (
 	KeepsPackedInputs    Switch = "keeps-packed-inputs"
 	CarvesSections       Switch = "carves-sections"
 	WidensShards         Switch = "widens-shards"
+	FlattensAdapters     Switch = "flattens-adapters"
 	LosesWideShards      Switch = "loses-wide-shards"
 	CheckpointsWrappers  Switch = "checkpoints-wrappers"
 	ReturnsWorkspace     Switch = "returns-workspace"

@@ -115,6 +115,14 @@ func libraryChanges() []Change {
 			Shown: "none, from the source",
 		},
 		{
+			Library: "torch", To: "2.5", Switch: FlattensAdapters,
+			What: "litgpt before 0.5.8, which asks for torch 2.5, wraps whole blocks under FSDP1 with adapters: base " +
+				"and adapters are one flat tensor, and gradients of both are formed",
+			Source: "litgpt/finetune/lora.py (auto_wrap_policy) and pyproject.toml, 0.5.7 and 0.5.8; " +
+				"torch/distributed/fsdp/_flat_param.py (_use_unsharded_views)",
+			Shown: "published runs",
+		},
+		{
 			Library: "transformers", To: "4.53", Switch: CheckpointsWrappers,
 			What: "models of transformers before 4.53 (Llama's before 4.52) run FSDP1's wrapper of a layer again " +
 				"where they checkpoint it: of a layer whose parameters are " +

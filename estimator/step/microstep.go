@@ -27,7 +27,8 @@ func (t *Tape) Reset(r Recipe, s Shape, parameters Parameters) {
 	t.Prog, t.lazies, t.Parameters = &t.program, old.lazies[:0], parameters.List
 	for i := range parameters.List {
 		p := &parameters.List[i]
-		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, frozen: !p.Trained(), grad: None})
+		t.params = append(t.params, paramState{numel: p.Numel, dtype: p.Dtype, frozen: !p.Trained() && !p.Carried,
+			grad: None})
 		t.cast = append(t.cast, None)
 		t.castEdge = append(t.castEdge, noEdge)
 	}

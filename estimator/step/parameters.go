@@ -18,6 +18,10 @@ type Parameter struct {
 	Embedding bool
 	// Frozen marks a parameter without gradient: the base under LoRA's adapters.
 	Frozen bool
+	// Carried marks a frozen parameter that is a part of a flat tensor which is trained: the view that the layer reads
+	// requires a gradient, too, and the optimizer has none of it.
+	// Source: torch/distributed/fsdp/_flat_param.py (_use_unsharded_views), 2.9.
+	Carried bool
 	// Quantised is how a frozen weight is stored; Dtype is then what it is dequantised to.
 	Quantised Quantisation
 	// DealtOut says that the packed weights of a quantised parameter are dealt out to GPUs, of which this one holds

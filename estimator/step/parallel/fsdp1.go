@@ -21,7 +21,8 @@ type FSDP1 struct {
 	KeepsReruns bool
 }
 
-// flatTensor is the parameters of a group that are trained, or those that are not, which are flattened apart.
+// flatTensor is the parameters of a group that are trained, or those that are not, which are flattened apart, but
+// for those that are carried.
 type flatTensor struct {
 	// numel is how many elements it has, part how many of them a GPU holds.
 	numel, part int64
@@ -35,7 +36,7 @@ func (s Sharding) flat(parameters []step.Parameter, params []int32, computed ste
 	f := [2]flatTensor{{stored: s.Frozen, whole: computed}, {stored: s.Stored, whole: computed}}
 	for _, i := range params {
 		p := &parameters[i]
-		if p.Frozen {
+		if p.Frozen && !p.Carried {
 			f[0].numel += extent(p)
 		} else {
 			f[1].numel += extent(p)
@@ -59,7 +60,7 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 		for _, i := range g.params {
 			p := &parts.List[i]
 			f := &flat[1]
-			if p.Frozen {
+			if p.Frozen && !p.Carried {
 				f = &flat[0]
 			}
 			n := min(extent(p), f.part)
