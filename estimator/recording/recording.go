@@ -173,11 +173,12 @@ func at(pointer string, format string, args ...any) error {
 
 // Read reads a recording. The error is an *[Error].
 func Read(text []byte) (*Recording, error) {
-	var d document
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.DisallowUnknownFields()
-	if err := decoder.Decode(&d); err != nil {
-		return nil, &Error{"", fmt.Errorf("this is no recording: %w", err)}
+	d, isPlain := readPlain(text)
+	if !isPlain {
+		var err error
+		if d, err = decode(text); err != nil {
+			return nil, &Error{"", fmt.Errorf("this is no recording: %w", err)}
+		}
 	}
 	if d.Format != Format {
 		return nil, at("/vramplan_recording", "the format is %d; %d is read", d.Format, Format)
@@ -215,6 +216,13 @@ func Read(text []byte) (*Recording, error) {
 	}
 	r.sizes = nil
 	return r, nil
+}
+
+// decode is what encoding/json reads of text.
+func decode(text []byte) (d document, err error) {
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.DisallowUnknownFields()
+	return d, decoder.Decode(&d)
 }
 
 func (r *Recording) read(d *document) error {
