@@ -250,6 +250,7 @@ func (r *reading) trainerCheckpointing(t trainerDefaults) {
 		r.d.ask("/training/gradient_checkpointing", "Is gradient checkpointing on?", where(v.Origin.At)+": "+v.Unknown)
 	case ok && isOn(v):
 		r.d.put("/training/gradient_checkpointing", ofKind(kind), v)
+	case (ok || !t.checkpointing) && r.checkpointedByCall():
 	case ok:
 		r.d.put("/training/gradient_checkpointing", "none", v)
 	case t.checkpointing:

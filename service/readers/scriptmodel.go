@@ -24,17 +24,25 @@ func (r *reading) trainerCall() (decode.Call, bool) {
 	return r.code.Call(append([]string{"SFTTrainer", "Trainer", "Seq2SeqTrainer"}, otherTrainers...)...)
 }
 
+// trainedVariable is what the trainer is given as its model, as it is written; "" where it is given none.
+func (r *reading) trainedVariable() string {
+	trainer, has := r.trainerCall()
+	if !has {
+		return ""
+	}
+	if v, given := trainer.Keywords.Peek("model"); given {
+		return v.Text
+	}
+	if len(trainer.Position) > 0 {
+		return trainer.Position[0].Text
+	}
+	return ""
+}
+
 // modelCall is the call that loads the trained model: of several the one whose result the trainer is given by its name,
 // else the first.
 func (r *reading) modelCall() (found decode.Call, ok bool) {
-	trained := ""
-	if trainer, has := r.trainerCall(); has {
-		if v, given := trainer.Keywords.Peek("model"); given {
-			trained = v.Text
-		} else if len(trainer.Position) > 0 {
-			trained = trainer.Position[0].Text
-		}
-	}
+	trained := r.trainedVariable()
 	var assigns *regexp.Regexp
 	if trained != "" {
 		assigns = regexp.MustCompile(`^\s*\(?` + regexp.QuoteMeta(trained) + `\b[^=]*=[^=]`)

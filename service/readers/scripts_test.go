@@ -329,6 +329,42 @@ trainer = SentenceTransformerTrainer(model=SentenceTransformer("gpt2"), args=arg
 	}
 }
 
+// TestCheckpointingByCall are programs that switch the trained model's checkpoints themselves.
+func TestCheckpointingByCall(t *testing.T) {
+	program := func(calls, args string) string {
+		return `from transformers import AutoModelForCausalLM, Trainer, TrainingArguments
+judge = AutoModelForCausalLM.from_pretrained("gpt2")
+model = AutoModelForCausalLM.from_pretrained("gpt2", dtype="float32")
+` + calls + `
+args = TrainingArguments(output_dir="out", per_device_train_batch_size=4` + args + `)
+trainer = Trainer(model=model, args=args, train_dataset=data)
+trainer.train()
+`
+	}
+	const pointer, on, off = "/training/gradient_checkpointing", "model.gradient_checkpointing_enable(",
+		"model.gradient_checkpointing_disable()"
+	reentrant := func(kind string) string { return on + `gradient_checkpointing_kwargs={"use_reentrant": ` + kind + "})" }
+	length := []readers.Said{{Path: "sequence_length", Value: "512"}}
+	for _, c := range []scriptCase{
+		{name: "on", program: program(on+")", ""), want: map[string]string{pointer: `"full"`}},
+		{name: "not the default kind", program: program(reentrant("True"), ""),
+			want: map[string]string{pointer: `{"mode":"full","reentrant":true}`}},
+		{name: "the default kind", program: program(reentrant("False"), ""), want: map[string]string{pointer: `"full"`}},
+		{name: "the argument switches nothing off", program: program(on+")", ", gradient_checkpointing=False"),
+			want: map[string]string{pointer: `"full"`}},
+		{name: "off again", program: program(on+")\n"+off, ""), want: map[string]string{pointer: `"none"`}},
+		{name: "the argument switches it on", program: program(off, ", gradient_checkpointing=True"),
+			want: map[string]string{pointer: `"full"`}},
+		{name: "another model", program: program("judge.gradient_checkpointing_enable()", ""),
+			want: map[string]string{pointer: `"none"`}},
+		{name: "perhaps", program: program("if small:\n    "+on+")", ""), want: map[string]string{pointer: `"none"`},
+			says: "under a condition"},
+	} {
+		c.set = length
+		t.Run(c.name, c.run)
+	}
+}
+
 // TestMomentumOfSGD: the Trainer takes SGD's momentum from optim_args since transformers 5.3.
 func TestMomentumOfSGD(t *testing.T) {
 	program := func(args string) string {

@@ -56,6 +56,9 @@ var (
 	unfollowed = "is changed at line %d in a way that cannot be followed without running it"
 )
 
+// switchesModel are methods of models that matter without arguments too (transformers modeling_utils.py).
+var switchesModel = map[string]bool{"gradient_checkpointing_enable": true, "gradient_checkpointing_disable": true}
+
 // Python reads a program. until ends the part whose assignments count, at the first line that begins with it; "" reads
 // all.
 func Python(file string, b []byte, until string) (*Program, error) {
@@ -189,7 +192,7 @@ func (p *Program) calls(ev *evaluator) {
 		if end < 0 || end-open > 1<<16 || before(p.masked, m[0], "def") || before(p.masked, m[0], "class") {
 			continue
 		}
-		if !ofClass(name) && last != "dict" && !bytes.ContainsRune(p.masked[open:end], '=') {
+		if !ofClass(name) && last != "dict" && !switchesModel[last] && !bytes.ContainsRune(p.masked[open:end], '=') {
 			continue
 		}
 		c := Call{Name: name, Line: ev.text.line(m[0]), Keywords: setting.New(),

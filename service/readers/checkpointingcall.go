@@ -1,0 +1,44 @@
+package readers
+
+import (
+	"github.com/vramplan/vramplan/service/readers/decode"
+	"github.com/vramplan/vramplan/service/readers/setting"
+)
+
+// checkpointsItself is the last call with which a program switches the trained model's checkpoints itself. The Trainer
+// switches them on where its argument says so, and never off (transformers 4.57.6 trainer.py, _inner_training_loop).
+func (r *reading) checkpointsItself() (last decode.Call, ok bool) {
+	if r.code == nil {
+		return last, false
+	}
+	trained := r.trainedVariable()
+	if trained == "" {
+		return last, false
+	}
+	for _, c := range r.code.Calls {
+		if c.Name == trained+".gradient_checkpointing_enable" || c.Name == trained+".gradient_checkpointing_disable" {
+			last, ok = c, true
+		}
+	}
+	return last, ok && last.Name == trained+".gradient_checkpointing_enable"
+}
+
+// checkpointedByCall puts the checkpoints that the program switches on by a call of its own, and reports whether it
+// does. A call under a condition is left aside: without it the job is the larger one.
+func (r *reading) checkpointedByCall() bool {
+	const pointer = "/training/gradient_checkpointing"
+	c, ok := r.checkpointsItself()
+	if !ok {
+		return false
+	}
+	at := setting.Span{File: r.code.File, Line: c.Line}
+	if r.code.Conditional(c) {
+		r.d.assume(pointer, "%s (%s) stands under a condition and is left aside: where it is reached, say --set "+
+			"gradient_checkpointing=full", c.Name, where(at))
+		return false
+	}
+	kind, _ := c.Keywords.Get("gradient_checkpointing_kwargs.use_reentrant")
+	r.d.put(pointer, ofKind(kind), setting.Value{Text: "True",
+		Origin: setting.Origin{Kind: setting.File, Key: c.Name, At: at}})
+	return true
+}
