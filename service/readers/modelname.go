@@ -14,11 +14,13 @@ import (
 var otherModels = []struct {
 	kind string
 	name *regexp.Regexp
+	// instead is what to use for it.
+	instead string
 }{
 	{"a vision-language model",
-		regexp.MustCompile(`(?i)(^|[-_/.\d])(vl|vlm)([-_.\d]|$)|llava|vision|pixtral|idefics|paligemma|internvl|minicpm-v|smolvlm|blip|florence|cogvlm|molmo|omni\b|multimodal`)},
-	{"a diffusion model", regexp.MustCompile(`(?i)stable-diffusion|sdxl|\bflux\b|FLUX\.|hunyuanvideo|wan2\.|cogvideo|pixart|kandinsky`)},
-	{"a model of speech and text", regexp.MustCompile(`(?i)qwen2?-?audio|speecht5|ultravox`)},
+		regexp.MustCompile(`(?i)(^|[-_/.\d])(vl|vlm)([-_.\d]|$)|llava|vision|pixtral|idefics|paligemma|internvl|minicpm-v|smolvlm|blip|florence|cogvlm|molmo|omni\b|multimodal`), sayVisionLanguage},
+	{"a diffusion model", regexp.MustCompile(`(?i)stable-diffusion|sdxl|\bflux\b|FLUX\.|hunyuanvideo|wan2\.|cogvideo|pixart|kandinsky`), ""},
+	{"a model of speech and text", regexp.MustCompile(`(?i)qwen2?-?audio|speecht5|ultravox`), ""},
 }
 
 // localFirst are first parts of paths that are directories rather than the names of organisations.
@@ -45,8 +47,8 @@ func (r *reading) modelOf(v setting.Value) {
 	if known == nil || !known(name) {
 		for _, other := range otherModels {
 			if other.name.MatchString(name) {
-				r.d.refuse("model-kind", v.Origin.At, "%s is %s, a kind that the readers do not turn into a job", name,
-					other.kind)
+				r.d.refuse("model-kind", v.Origin.At, "%s is %s, a kind that the readers do not turn into a job%s", name,
+					other.kind, other.instead)
 				return
 			}
 		}

@@ -89,6 +89,7 @@ func (r *reading) readScript() {
 		r.trlObjective(objective)
 	case t.framework == "trl":
 		r.trlLoss()
+		r.fullRows()
 	}
 	if r.adapters() && !r.d.has("/training/lora/base_precision") {
 		r.wholeBase("/training/lora/base_precision")

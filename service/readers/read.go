@@ -261,7 +261,8 @@ func (in *inbox) configuration(ctx context.Context, full string, text []byte) er
 	d := in.draftOf(&reading{launch: alone(in.files), file: full}, text)
 	if d == nil {
 		in.answer.Refusals = append(in.answer.Refusals, Refusal{File: shown, Code: "unknown-file",
-			Say: "no trainer's configuration that a reader knows: nothing describes a job here"})
+			Say: "no trainer's configuration that a reader knows: nothing describes a job here; " +
+				"say it in flags (vramplan estimate --model NAME --micro-batch N --sequence-length N) or in a job document"})
 		return nil
 	}
 	in.add(d)

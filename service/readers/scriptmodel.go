@@ -173,6 +173,11 @@ var otherTrainerClasses = []struct{ reader, class, say string }{
 		"readers do not turn into a job"},
 }
 
+// sayVisionLanguage is where a model with pictures can be said.
+const sayVisionLanguage = ": say it in flags (vramplan estimate --objective vision-language --image-size H,W " +
+	"--micro-batch N --sequence-length N --model NAME, or --hf-config FILE) or in a job document " +
+	"(training.objective.kind vision-language)"
+
 const sayContrastive = "sentence-transformers trains an encoder on pairs, which the readers do not turn into a job: " +
 	"say it in flags (vramplan estimate --objective contrastive --contrastive-loss mnrl --micro-batch N " +
 	"--sequence-length N --model NAME) or in a job document (training.objective.kind contrastive)"

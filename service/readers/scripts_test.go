@@ -171,7 +171,9 @@ trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, 
 		{name: "a model with pictures that nobody has", program: `import torch
 model = Qwen2_5_VLForConditionalGeneration.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", torch_dtype=torch.bfloat16)
 trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
-`, refused: "vision-language"},
+`, refused: "--objective vision-language"},
+		{name: "rows without padding", program: program("SFTConfig", "SFTTrainer", "packing=True", name),
+			want: map[string]string{"/training/objective": ""}, says: "objective.packing=true"},
 		{name: "no length", program: `trainer = SFTTrainer(model="gpt2", args=SFTConfig(per_device_train_batch_size=2,
     bf16=True, max_length=None))`, want: map[string]string{"/training/sequence_length": ""},
 			asks: []string{"/training/sequence_length"}, says: "max_length is none"},

@@ -190,6 +190,7 @@ func (r *reading) readTrainer() {
 		r.trlObjective(objective)
 	case trl:
 		r.trlLoss()
+		r.fullRows()
 	}
 }
 
