@@ -3,6 +3,7 @@ package readers
 import (
 	"regexp"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/vramplan/vramplan/service/readers/decode"
 	"github.com/vramplan/vramplan/service/readers/setting"
@@ -44,7 +45,7 @@ func (r *reading) trainedVariable() string {
 func (r *reading) modelCall() (found decode.Call, ok bool) {
 	trained := r.trainedVariable()
 	var assigns *regexp.Regexp
-	if trained != "" {
+	if trained != "" && utf8.ValidString(trained) { // what Python takes for a name is
 		assigns = regexp.MustCompile(`^\s*\(?` + regexp.QuoteMeta(trained) + `\b[^=]*=[^=]`)
 	}
 	lines := strings.Split(string(r.code.Source), "\n")

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"regexp"
+	"strings"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
@@ -15,7 +16,7 @@ var parameter = regexp.MustCompile(`^\s*([A-Za-z_][A-Za-z0-9_]*)\s*(?::[^=]*)?=`
 // function there are none.
 func (p *Program) Parameters(function string) *setting.Settings {
 	out := setting.New()
-	defined := regexp.MustCompile(`(?m)^def[ \t]+` + regexp.QuoteMeta(function) + `[ \t]*\(`)
+	defined := regexp.MustCompile(`(?m)^def[ \t]+` + regexp.QuoteMeta(strings.ToValidUTF8(function, "?")) + `[ \t]*\(`)
 	m := defined.FindIndex(p.masked)
 	if m == nil {
 		return out
@@ -45,7 +46,7 @@ func (p *Program) Sets(name string) bool {
 	if bytes.Contains(p.masked, []byte("setattr(")) {
 		return true
 	}
-	set := regexp.MustCompile(`(?:^|[^A-Za-z0-9_.])` + regexp.QuoteMeta(name) +
+	set := regexp.MustCompile(`(?:^|[^A-Za-z0-9_.])` + regexp.QuoteMeta(strings.ToValidUTF8(name, "?")) +
 		`[ \t]*(?:[-+*/%&|^@]|//|\*\*|<<|>>|:)?=(?:[^=]|$)`)
 	for _, s := range statements(p.masked) {
 		code := p.masked[s.start:s.end]
