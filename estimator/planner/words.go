@@ -265,8 +265,8 @@ func optimizerWord(tool string, o estimator.Optimizer) (w leverWord, ok bool) {
 	if !known {
 		return w, false
 	}
-	if setting, over := optimizerSettings[tool]; over && row.TrainerWord() != "" && row.Name == o.Name {
-		return leverWord{setting: fmt.Sprintf(setting, row.TrainerWord())}, true
+	if setting, over := optimizerSettings[tool]; over && row.Trainer != "" && row.Name == o.Name {
+		return leverWord{setting: fmt.Sprintf(setting, row.Trainer)}, true
 	}
 	class := row.ClassPath(o.Name)
 	switch {

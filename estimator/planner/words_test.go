@@ -133,3 +133,26 @@ func BenchmarkPlanWithoutTheEstimator(b *testing.B) {
 	}
 	b.ReportMetric(float64(f.asked.Load())/float64(b.N), "estimates/op")
 }
+
+// What a plan writes for an optimizer is what the tool's releases of today take, and the implementation that was
+// counted.
+func TestOptimizersInTheWordsOfEachTool(t *testing.T) {
+	for _, c := range []struct{ tool, name, implementation, want string }{
+		{"hf-trainer", "adamw", "fused", `optim="adamw_torch_fused"`},
+		{"hf-trainer", "adamw-8bit", "", `optim="adamw_bnb_8bit"`},
+		{"hf-trainer", "adamw", "for-loop", ""}, // transformers 5 has no adamw_hf any more
+		{"hf-trainer", "muon", "", ""},          // which its Trainer does not know
+		{"llama-factory", "adafactor", "", "optim: adafactor"},
+		{"ms-swift", "lion", "bitsandbytes", "--optim lion_32bit"},
+		{"torchtune", "adamw-8bit", "", "optimizer=bitsandbytes.optim.AdamW8bit"},
+		{"pytorch", "adamw", "fused", "torch.optim.AdamW(..., fused=True)"},
+		{"pytorch", "adafactor", "", "transformers.optimization.Adafactor"},
+		{"pytorch", "adafactor", "torch", "torch.optim.Adafactor"},
+		{"pytorch", "sgd-momentum", "", ""},
+	} {
+		w, ok := optimizerWord(c.tool, estimator.Optimizer{Name: c.name, Implementation: c.implementation})
+		if w.setting != c.want || ok != (c.want != "") {
+			t.Errorf("%s by %q in the words of %s: %q, %t; want %q", c.name, c.implementation, c.tool, w.setting, ok, c.want)
+		}
+	}
+}

@@ -92,8 +92,8 @@ func (j *Job) trainerArguments() string {
 		out += " --" + half + " true"
 	}
 	if o := t.Optimizer; o != nil {
-		if row, known := optim.OptimizerOf(o.Name, o.Implementation); known && row.Name == o.Name && row.TrainerWord() != "" {
-			out += " --optim " + row.TrainerWord()
+		if row, known := optim.OptimizerOf(o.Name, o.Implementation); known && row.Name == o.Name && row.Trainer != "" {
+			out += " --optim " + row.Trainer
 		}
 	}
 	return out

@@ -12,10 +12,13 @@ type Optimizer struct {
 	// updates, as a job says it; "" is among those of the row that is taken where it does not.
 	Name                      string
 	Synonyms, Implementations []string
-	// How others write it: Trainer is what the Trainer's --optim takes for it, Classes are what Python imports, each
-	// with the one first that is written in answers. Aliases are what people write besides.
-	Trainer, Classes []string
-	Aliases          []Alias
+	// How others write it: Trainer is what asks the Trainer of today's releases for it by --optim, and nothing besides;
+	// TrainerReads are words that former releases take or took, that need other arguments too (galore_adamw), or that
+	// tools over the Trainer have. Classes are what Python imports, the first of which is written in answers. Aliases
+	// are what people write besides.
+	Trainer               string
+	TrainerReads, Classes []string
+	Aliases               []Alias
 
 	// Moments is how many states have the shape of their parameter, in its type where a job does not name another.
 	// Counter says that the number of steps, a float32 for each parameter, is kept on the GPU before them. Eager says

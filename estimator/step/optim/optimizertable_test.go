@@ -46,10 +46,10 @@ func TestOptimizerRowsAreWhole(t *testing.T) {
 				}
 				spelled[a.Spelling] = true
 			}
-			for _, word := range slices.Concat(o.Trainer, o.Classes) {
+			for _, word := range slices.Concat(o.trainerWords(), o.Classes) {
 				m := o.meant(word)
 				if row, ok := OptimizerOf(m.Name, m.Implementation); !ok || !slices.Equal(row.Classes, o.Classes) ||
-					!slices.Equal(row.Trainer, o.Trainer) {
+					!slices.Equal(row.trainerWords(), o.trainerWords()) {
 					t.Errorf("%s means %s by %q, which is another row", word, m.Name, m.Implementation)
 				}
 				if spelled[word] {

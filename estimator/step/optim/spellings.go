@@ -11,8 +11,13 @@ type Spelled struct{ Name, Implementation string }
 // TrainerWords are the values of the Trainer's --optim that mean an optimizer of the table, and what is written for
 // them where it is not looked at so closely (adamw, lion, paged_adamw). Source: transformers/training_args.py
 // (OptimizerNames), 4.57.6 and 5.23.0.
-func TrainerWords() map[string]Spelled {
-	return spelled(func(o *Optimizer) []string { return o.Trainer })
+func TrainerWords() map[string]Spelled { return spelled((*Optimizer).trainerWords) }
+
+func (o *Optimizer) trainerWords() []string {
+	if o.Trainer == "" {
+		return o.TrainerReads
+	}
+	return append([]string{o.Trainer}, o.TrainerReads...)
 }
 
 // ClassPaths are the classes by which a configuration names an optimizer of the table, as Python imports them.
@@ -46,9 +51,6 @@ func (o *Optimizer) meant(word string) Spelled {
 	return s
 }
 
-// TrainerWord is what asks the Trainer for the optimizer; empty where it has none that is alike.
-func (o *Optimizer) TrainerWord() string { return first(o.Trainer) }
-
 // ClassPath is the class that is the optimizer, or the synonym of that name, as Python imports it; empty where none is
 // known.
 func (o *Optimizer) ClassPath(name string) string {
@@ -57,7 +59,10 @@ func (o *Optimizer) ClassPath(name string) string {
 			return class
 		}
 	}
-	return first(o.Classes)
+	if len(o.Classes) == 0 {
+		return ""
+	}
+	return o.Classes[0]
 }
 
 func nameOfClass(path string) string {
@@ -71,11 +76,4 @@ func (o *Optimizer) LeastStateBytes() int64 {
 	}
 	const half = 2 // no state has a type of fewer bytes
 	return int64(o.Moments) * half
-}
-
-func first(words []string) string {
-	if len(words) == 0 {
-		return ""
-	}
-	return words[0]
 }
