@@ -22,9 +22,9 @@ func trlChanges() []Change {
 			Shown:  "the source alone",
 		},
 		{
-			Library: "trl", From: "1.16", Switch: LeavesBaseInKTO,
+			Library: "trl", From: "1.4", Switch: LeavesBaseInKTO,
 			What:   "KTOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
-			Source: "trainer/kto_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 1.5.0 and 1.16.0",
+			Source: "experimental/kto/kto_trainer.py, later trainer/kto_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 1.3.0 and 1.4.0",
 			Shown:  "the source alone",
 		},
 		{
