@@ -1,8 +1,6 @@
 package estimator
 
 import (
-	"slices"
-
 	"github.com/vramplan/vramplan/estimator/invalid"
 	"github.com/vramplan/vramplan/estimator/release"
 	"github.com/vramplan/vramplan/estimator/step"
@@ -32,7 +30,7 @@ func (r *resolved) shardedAdapters(t *Training, errs *invalid.List) {
 			"modelled; leave one of them out"},
 		{r.by.usesPEFT == no && !flattened, "lora", r.framework + "'s adapters under FSDP are modelled as it wrapped " +
 			"whole blocks, with torch before 2.5 and FSDP1; leave one of them out"},
-		{flattened && slices.ContainsFunc(l.Targets, isHead), "lora/target_modules", "an adapter of the " +
+		{flattened && r.arch.AdaptedHead(), "lora/target_modules", "an adapter of the " +
 			"head in one flat tensor with it is not modelled; leave lm_head out"},
 		{flattened && l.Base != step.NotQuantised, "lora/base_precision", "litgpt quantises no base on several GPUs"},
 		{flattened && rc.Autocast, "precision", "litgpt's adapters under FSDP with autocast are not modelled; bf16, " +
@@ -76,6 +74,3 @@ func (r *layout) adapterStates(t *Training, errs *invalid.List) {
 		}
 	}
 }
-
-// isHead says whether the name is that of the head.
-func isHead(name string) bool { return name == "lm_head" }

@@ -7,8 +7,8 @@ func (r *reading) fullRows() {
 	for _, key := range []string{"packing", "padding_free"} {
 		if v, ok := r.s.Get(key); ok && isOn(v) {
 			r.d.assume("/training/sequence_length", "%s (%s) is taken as rows that are full, of the longest length: to have "+
-				"them replayed as one row without padding, say --set objective.kind=sft --set objective.packing=true", key,
-				where(v.Origin.At))
+				"them replayed as one row without padding, say --set objective.kind=sft --set objective.%s=true", key,
+				where(v.Origin.At), key)
 			return
 		}
 	}

@@ -108,6 +108,8 @@ func (h *zero3) ahead() {
 
 // bareModules are those of a layer without parameters, of which each starts to put together what comes next, too: the
 // layer, attention, MLP and its activation. Source: transformers/models/llama/modeling_llama.py, transformers 4.57.
+// GPT-2 and GPT-NeoX have more, dropouts among them, which are not counted: they look ahead more often than is
+// replayed.
 const bareModules = 4
 
 // BeforeUnit is where those of a layer look ahead.
