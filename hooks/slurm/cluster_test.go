@@ -87,8 +87,8 @@ func (c *cluster) write(t testing.TB) {
 		check(t, os.Mkdir(c.path(name), 0o755))
 	}
 	check(t, os.WriteFile(c.path("munge/key"), bytes.Repeat([]byte("key "), 256), 0o400))
-	conf := strings.NewReplacer("@DIR@", c.dir, "@HOST@", host(t), "@CONTROLLER_PORT@", freePort(t), "@NODE_PORT@",
-		freePort(t))
+	ports := freePorts(t)
+	conf := strings.NewReplacer("@DIR@", c.dir, "@HOST@", host(t), "@CONTROLLER_PORT@", ports[0], "@NODE_PORT@", ports[1])
 	for _, name := range []string{"slurm.conf", "gres.conf"} {
 		text, err := os.ReadFile(filepath.Join("testdata", name))
 		check(t, err)
@@ -204,13 +204,16 @@ func host(t testing.TB) string {
 	return short
 }
 
-func freePort(t testing.TB) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	check(t, err)
-	defer func() { check(t, l.Close()) }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	check(t, err)
-	return port
+// freePorts are two ports that nobody listens on: both are held until both are known, or they might be the same.
+func freePorts(t testing.TB) (ports [2]string) {
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		check(t, err)
+		defer func() { check(t, l.Close()) }()
+		_, ports[i], err = net.SplitHostPort(l.Addr().String())
+		check(t, err)
+	}
+	return ports
 }
 
 func put(t testing.TB, name, text string) {
