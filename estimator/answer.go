@@ -36,7 +36,7 @@ func (r *resolved) answer(run *run, in Input) *Result {
 		Peak: Peak{Phase: phaseOf(&l.Peak), Where: r.where(&l.Peak), AllocatedBytes: f.Allocated,
 			ReservedBytes: f.Reserved,
 			DeviceBytes:   f.Device, LowBytes: f.Low, HighBytes: f.High, MinimumLimitBytes: f.Limit},
-		GPUs: []GPUFit{}, Notes: []Note{},
+		GPUs: []GPUFit{}, Notes: []Note{}, AliveBytes: l.Peak.Bytes,
 	}
 	if l.Peak.MicroStep >= 0 && l.Peak.Stage != play.StageEvaluation && !l.Peak.Between() {
 		m := r.microStep(l.Peak.MicroStep)

@@ -30,6 +30,9 @@ type Result struct {
 	// AtLeast says that the allocator was not played: its figures are what is alive at the peak, and the device figure
 	// and its bounds lie on or below those of [Estimate].
 	AtLeast bool `json:"-"`
+	// AliveBytes is what is alive at the peak, whether the allocator was played or not: AllocatedBytes has the unused
+	// ends of blocks besides where it was.
+	AliveBytes int64 `json:"-"`
 }
 
 // DoubtSource is one reason why a real run may hold fewer or more bytes than device_bytes. Of the reasons that concern

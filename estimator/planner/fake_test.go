@@ -68,7 +68,7 @@ func (f *fake) estimate(in estimator.Input) (*estimator.Result, error) {
 		device, played = alive, 0
 	}
 	r := &estimator.Result{
-		Played: played,
+		Played: played, AliveBytes: alive,
 		Model: estimator.ModelInfo{Name: "fake", Family: "nanogpt", Parameters: 124373760,
 			TrainableParameters: 124373760},
 		Peak: estimator.Peak{Phase: "backward", Where: "loss backward", MicroStep: new(int64), AllocatedBytes: alive,

@@ -123,7 +123,7 @@ func guessEdge(first, lo judged, hi *judged) int64 {
 	var slope float64
 	switch {
 	case hi != nil && hi.result != nil:
-		slope = float64(hi.result.Peak.AllocatedBytes-lo.result.Peak.AllocatedBytes) / float64(hi.micro-lo.micro)
+		slope = float64(hi.result.AliveBytes-lo.result.AliveBytes) / float64(hi.micro-lo.micro)
 	case lo.micro > first.micro:
 		slope = float64(lo.highBytes()-first.highBytes()) / float64(lo.micro-first.micro)
 	}
@@ -162,8 +162,8 @@ func hopeless(lo, hi judged, micro int64) bool {
 	if lo.result == nil || hi.result == nil || hi.micro <= lo.micro {
 		return false
 	}
-	a, b := lo.result.Peak, hi.result.Peak
-	alive := b.AllocatedBytes + (b.AllocatedBytes-a.AllocatedBytes)/(hi.micro-lo.micro)*(micro-hi.micro)
+	b := hi.result.Peak
+	alive := hi.result.AliveBytes + (hi.result.AliveBytes-lo.result.AliveBytes)/(hi.micro-lo.micro)*(micro-hi.micro)
 	return alive+b.DeviceBytes-b.ReservedBytes > hi.fit().UsableBytes
 }
 

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/estimator"
+	"github.com/vramplan/vramplan/estimator/model"
 )
 
 // What is not played because the least that it takes is too much changes no plan.
@@ -56,6 +57,21 @@ func TestBriefPlan(t *testing.T) {
 		}
 		compareBrief(t, whole, brief)
 	}
+}
+
+// TestBriefPlanTakesTheSameWay is a job of which what fits is no interval: the unused ends of blocks, which only a
+// whole plan knows of what fails, must not decide where the largest micro-batch is looked for.
+func TestBriefPlanTakesTheSameWay(t *testing.T) {
+	r := story()
+	r.Catalog = catalogOfTheStory()
+	tr := &r.Input.Job.Training
+	r.Input.Job.Model.NanoGPT = &model.NanoGPT{Layers: 2, Heads: 6, Embedding: 384, BlockSize: 1024,
+		Vocabulary: 65}
+	tr.SequenceLength, tr.MicroBatch, tr.GradientAccumulation = 512, 1, 2
+	tr.Precision, tr.Optimizer.Implementation = estimator.PrecisionAMPBF16, "foreach"
+	r.Input.GPUs[0].UsableBytes = 3947 * mib
+	whole, brief, _ := wholeAndBrief(t, r)
+	compareBrief(t, whole, brief)
 }
 
 // TestBriefPlansSayTheSame holds brief plans of random jobs against whole ones.
