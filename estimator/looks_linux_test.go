@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 	"time"
@@ -9,16 +10,15 @@ import (
 	"github.com/vramplan/vramplan/estimator/model"
 )
 
-// lookTurn notes the most processor time between two looks at whether anybody waits for the answer still.
+// lookTurn notes the processor time between each look at whether anybody waits for the answer still and the next.
 type lookTurn struct {
-	last, most time.Duration
-	looks      int
+	last time.Duration
+	took []time.Duration
 }
 
 func (t *lookTurn) Pace() {
 	now := threadTime()
-	t.looks++
-	t.most = max(t.most, now-t.last)
+	t.took = append(t.took, now-t.last)
 	t.last = now
 }
 func (t *lookTurn) Rest()   {}
@@ -59,29 +59,46 @@ func dearJobs() map[string]Job {
 }
 
 // TestLooksOften: whatever is asked, an estimate looks often whether anybody waits for it still, and lets others have
-// their turn.
+// their turn. A job looks at the same places each time it is asked, and a thread's clock has what the machine took to
+// find it memory, too: what counts is the least that each way from one look to the next took in a few runs.
 func TestLooksOften(t *testing.T) {
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
 	for name, job := range dearJobs() {
 		t.Run(name, func(t *testing.T) {
 			runtime.LockOSThread()
 			defer runtime.UnlockOSThread()
-			turn := &lookTurn{last: threadTime()}
-			began := turn.last
-			in := Input{Job: job, took: &Cost{}, Admit: func(Cost) (Turn, error) { turn.Pace(); return turn, nil }}
-			bound, err := CostOf(in)
-			if err != nil {
-				t.Fatal(err)
+			least := waysBetweenLooks(t, job)
+			for range 4 {
+				if slices.Max(least) <= mostBetweenLooks {
+					break
+				}
+				again := waysBetweenLooks(t, job)
+				if len(again) != len(least) {
+					t.Fatalf("%d looks, and %d when asked again", len(least), len(again))
+				}
+				for i := range least {
+					least[i] = min(least[i], again[i])
+				}
 			}
-			if _, err := Estimate(in); err != nil {
-				t.Fatal(err)
-			}
-			t.Logf("%v at most between %d looks of %v; took %+v of %+v", turn.most, turn.looks, threadTime()-began,
-				*in.took, bound)
-			if turn.most > mostBetweenLooks {
-				t.Errorf("%v of processor time without a look", turn.most)
+			if most := slices.Max(least); most > mostBetweenLooks {
+				t.Errorf("%v of processor time without a look", most)
 			}
 		})
 	}
+}
+
+// waysBetweenLooks is the processor time of an estimate from each look to the next.
+func waysBetweenLooks(t *testing.T, job Job) []time.Duration {
+	turn := &lookTurn{last: threadTime()}
+	began := turn.last
+	in := Input{Job: job, took: &Cost{}, Admit: func(Cost) (Turn, error) { turn.Pace(); return turn, nil }}
+	bound, err := CostOf(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Estimate(in); err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("%v at most between %d looks of %v; took %+v of %+v", slices.Max(turn.took), len(turn.took),
+		threadTime()-began, *in.took, bound)
+	return turn.took
 }

@@ -1,8 +1,6 @@
 package play
 
 import (
-	"slices"
-
 	"github.com/vramplan/vramplan/estimator/memory"
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
@@ -40,7 +38,13 @@ func (y *player) begin(p *step.Program, recorded, units, lead int64, look func()
 		}
 		all += int(x.copies-1) * int(x.all+y.fold.copies*x.perUnit)
 	}
-	y.now, y.last = handles(y.now, all), handles(y.last, all)
+	// Memory that was never touched is dear to touch first: a mixture's is 25 MB, in three parts with a look after each.
+	if y.now = handles(y.now, all); !look() {
+		return
+	}
+	if y.last = handles(y.last, all); !look() {
+		return
+	}
 	y.unfold(look)
 	for i := range y.parts {
 		y.parts[i] = y.parts[i][:0]
@@ -101,7 +105,11 @@ func handles(h []int32, n int) []int32 {
 // It ends early where look says that nobody waits for the play any more.
 func (y *player) unfold(look func() bool) {
 	p, f := y.program, &y.fold
-	y.flat = slices.Grow(y.flat[:0], int(requests(p, f, &y.experts))) // of a mixture that is half a million
+	// Of a mixture that is half a million. What make reserves is touched as it is listed, and what Grow does at once.
+	if n := int(requests(p, f, &y.experts)); cap(y.flat) < n {
+		y.flat = make([]memory.Request, 0, n)
+	}
+	y.flat = y.flat[:0]
 	listed := 0
 	goesOn := func() bool {
 		if len(y.flat)-listed < watched {
