@@ -38,7 +38,7 @@ func (y *player) begin(p *step.Program, recorded, units, lead int64, look func()
 		}
 		all += int(x.copies-1) * int(x.all+y.fold.copies*x.perUnit)
 	}
-	// Memory that was never touched is dear to touch first: a mixture's is 25 MB, in three parts with a look after each.
+	// Memory that was never touched is dear to touch first: a mixture's is 25 MB, in parts with looks between them.
 	if y.now = handles(y.now, all); !look() {
 		return
 	}
