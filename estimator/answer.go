@@ -185,6 +185,9 @@ func (r *resolved) how(name string, run *run) string {
 		if beside := r.companions(); beside != "" {
 			s += ", and " + beside
 		}
+		if run.ledger.Peak.Stage == play.StageLoad {
+			s += r.leavingWords()
+		}
 		return s
 	case "gradients":
 		if rc.UpdatesInBackward {

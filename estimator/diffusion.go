@@ -2,7 +2,6 @@ package estimator
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -102,6 +101,9 @@ func (r *resolved) diffusion(in *Input, errs *invalid.List) {
 	r.pixels(t, errs)
 	r.recipe.Accumulation = max(t.GradientAccumulation, 1)
 	holds := r.arrange(t, &script)
+	if r.readFirst = script.readsFirst; r.readFirst {
+		r.readsFirst(t, &script, errs)
+	}
 	r.arch.Arrange(holds)
 	if t.LoRA != nil {
 		r.diffusionLoRA(t, &script, errs)
@@ -319,29 +321,6 @@ func (r *work) diffusionLoRA(t *Training, s *diffusionScript, errs *invalid.List
 	}
 	r.adapted = true
 	r.arch.Adapt(adapters, pointer, errs)
-}
-
-// diffusionNotes say what of a script is seldom expected.
-func (r *work) diffusionNotes(t *Training) []Note {
-	var notes []Note
-	s, ok := scriptFor(t, r.arch.Family)
-	if !ok {
-		return nil
-	}
-	if s.readsOnce {
-		notes = append(notes, Note{Code: "text-encoders-stay", Text: s.name + " keeps its text encoders on the GPU " +
-			"through training, though it reads its prompt before"})
-	} else if s.keepsTexts {
-		notes = append(notes, Note{Code: "text-encoders-stay", Text: s.name + " keeps its text encoders on the GPU " +
-			"through training, and reads the prompts in each step"})
-	}
-	if t.Objective.Latents == "cached" && !s.encodesFirst {
-		per := 4 * r.arch.LatentElements(r.shape.Height, r.shape.Width) * r.recipe.Compute.Size()
-		notes = append(notes, Note{Code: "latents-cache-grows", Text: fmt.Sprintf("the script keeps the encoded "+
-			"pictures on the GPU, %s for each picture of the data set; those of one micro-batch are in the figures",
-			Bytes(per))})
-	}
-	return notes
 }
 
 // refuseWithDiffusion names, all at once, what no script of diffusers has or no trace has shown.

@@ -3,6 +3,7 @@ package estimator
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -101,4 +102,38 @@ func TestFluxCounts(t *testing.T) {
 	if got := res.Model.TrainableParameters; got != 44_826_624 {
 		t.Errorf("%d parameters are trained, want 44,826,624", got)
 	}
+}
+
+// TestSD3Counts: the parameters of the published transformers, with an autoencoder of 83,819,683 beside them, and of
+// adapters of rank 4 on the projections of attention.
+func TestSD3Counts(t *testing.T) {
+	const vae = 83_819_683
+	for name, want := range map[string]int64{"stable-diffusion-3-medium-diffusers": 2_028_328_000,
+		"stable-diffusion-3.5-medium": 2_243_171_520, "stabilityai/stable-diffusion-3.5-large": 8_056_627_520} {
+		answer := estimated(t, `{"preset": "`+name+`"}`, `{"micro_batch": 1, "resolution": 512,
+			"objective": {"kind": "diffusion"}, "lora": {"rank": 4}}`)
+		if got := answer.Model.Parameters - answer.Model.TrainableParameters - vae; got != want {
+			t.Errorf("%s has %d parameters, want %d", name, got, want)
+		}
+	}
+}
+
+// TestTextEncodersLeave: with few pixels the peak of Stable Diffusion 3's adapters is before training, where all text
+// encoders stand beside the transformer, and the answer says so.
+func TestTextEncodersLeave(t *testing.T) {
+	const training = `{"micro_batch": 1, "resolution": 512, "objective": {"kind": "diffusion"}, "lora": {"rank": 4},
+		"gradient_checkpointing": "full"}`
+	answer := estimated(t, `{"preset": "stable-diffusion-3-medium"}`, training)
+	if answer.Peak.Phase != "load" || !hasNote(answer, "text-encoders-leave") {
+		t.Errorf("the peak is in %s, and the notes are %v", answer.Peak.Phase, answer.Notes)
+	}
+	const t5 = 4_762_310_656 // parameters of the encoder of T5 v1.1 XXL
+	if answer.Peak.AllocatedBytes < 2*t5 {
+		t.Errorf("%d bytes are allocated, and T5 alone has %d", answer.Peak.AllocatedBytes, 2*t5)
+	}
+}
+
+// hasNote says whether an answer has a note of this code.
+func hasNote(answer *Result, code string) bool {
+	return slices.ContainsFunc(answer.Notes, func(n Note) bool { return n.Code == code })
 }

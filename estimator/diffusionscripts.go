@@ -24,6 +24,8 @@ type diffusionScript struct {
 	cachesLatents bool
 	// wideVAE: the autoencoder is float32 whatever the precision is.
 	wideVAE bool
+	// readsFirst: the text encoders stand on the GPU with all else, read one prompt, and go before training.
+	readsFirst bool
 	// t5Tokens and clipTokens are how many tokens a prompt has.
 	t5Tokens, clipTokens int64
 	// packs: it makes tokens of latents itself; preconditions: it computes latents of a prediction.
@@ -46,6 +48,11 @@ var diffusionScripts = append([]diffusionScript{
 	{name: "dreambooth/train_dreambooth_sd3.py", family: "sd3", train: "transformer",
 		order:   []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser},
 		wideVAE: true, preconditions: true, t5Tokens: 77, clipTokens: 77},
+	{name: "dreambooth/train_dreambooth_lora_sd3.py", family: "sd3", train: "transformer", adapters: true,
+		order:   []model.Part{model.PartVAE, model.PartDenoiser, model.PartTexts},
+		wideVAE: true, preconditions: true, readsFirst: true, t5Tokens: 77, clipTokens: 77,
+		targets: []string{"attn.add_k_proj", "attn.add_q_proj", "attn.add_v_proj", "attn.to_add_out", "attn.to_k",
+			"attn.to_out.0", "attn.to_q", "attn.to_v"}},
 	{name: "dreambooth/train_dreambooth_flux.py", family: "flux", train: "transformer",
 		order: []model.Part{model.PartVAE, model.PartTexts, model.PartDenoiser}, packs: true, t5Tokens: 512,
 		clipTokens: 77},

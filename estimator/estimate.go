@@ -219,7 +219,7 @@ func (r *resolved) session(w *workspace, rc step.Recipe, plain bool) *play.Sessi
 	w.session.Reset(play.Session{
 		Program: program, Parameters: parameters, Whole: whole,
 		Optimizer: r.optimizer, Rank: r.rank, Clip: r.clip, Recipe: rc,
-		Beside: r.besides(plain), Units: units, Recorded: recorded, Lead: a.Lead,
+		Beside: r.besides(plain), Leaving: r.leaving(rc), Units: units, Recorded: recorded, Lead: a.Lead,
 		Evaluation: r.recordEvaluation(w, rc, plain),
 	})
 	return &w.session

@@ -86,6 +86,8 @@ type company struct {
 	// beside are those that stand beside it, together the one that is trained with it, nil for none.
 	beside   []companion
 	together *companion
+	// readFirst says that the text encoders of a diffusion pipeline read one prompt before training and go.
+	readFirst bool
 }
 
 // question is what is asked about the job, and what answering it may take and has taken.

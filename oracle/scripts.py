@@ -182,7 +182,7 @@ def arguments(job):
         add("rank", t["lora"]["rank"])
     if o.get("train_text_encoder"):
         add("train_text_encoder")
-    if o.get("latents") == "cached" and "flux" in script:
+    if o.get("latents") == "cached" and ("flux" in script or "lora_sd3" in script):
         add("cache_latents")
     return given + t.get("arguments", [])
 

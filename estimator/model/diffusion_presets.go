@@ -40,6 +40,14 @@ const (
 	sd3Medium = `{"_class_name": "SD3Transformer2DModel", "sample_size": 128, "patch_size": 2, "in_channels": 16,
 		"num_layers": 24, "attention_head_dim": 64, "num_attention_heads": 24, "joint_attention_dim": 4096,
 		"caption_projection_dim": 1536, "pooled_projection_dim": 2048, "out_channels": 16, "pos_embed_max_size": 192}`
+	sd35Medium = `{"_class_name": "SD3Transformer2DModel", "sample_size": 128, "patch_size": 2, "in_channels": 16,
+		"num_layers": 24, "attention_head_dim": 64, "num_attention_heads": 24, "joint_attention_dim": 4096,
+		"caption_projection_dim": 1536, "pooled_projection_dim": 2048, "out_channels": 16, "pos_embed_max_size": 384,
+		"qk_norm": "rms_norm", "dual_attention_layers": [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12]}`
+	sd35Large = `{"_class_name": "SD3Transformer2DModel", "sample_size": 128, "patch_size": 2, "in_channels": 16,
+		"num_layers": 38, "attention_head_dim": 64, "num_attention_heads": 38, "joint_attention_dim": 4096,
+		"caption_projection_dim": 2432, "pooled_projection_dim": 2048, "out_channels": 16, "pos_embed_max_size": 192,
+		"qk_norm": "rms_norm", "dual_attention_layers": []}`
 	sd15UNet = `{"_class_name": "UNet2DConditionModel", "sample_size": 64, "in_channels": 4, "out_channels": 4,
 		"block_out_channels": [320, 640, 1280, 1280], "layers_per_block": 2, "attention_head_dim": 8,
 		"cross_attention_dim": 768, "down_block_types": ["CrossAttnDownBlock2D", "CrossAttnDownBlock2D",
@@ -56,9 +64,15 @@ const (
 
 // publishedPipelines are those that have a name of their own: the repository's on the hub.
 var publishedPipelines = map[string]Pipeline{
-	"black-forest-labs/FLUX.1-dev":                published(fluxDev, "", vae16, clipLarge, t5XXL),
-	"black-forest-labs/FLUX.1-schnell":            published(fluxSchnell, "", vae16, clipLarge, t5XXL),
-	"stabilityai/stable-diffusion-3-medium":       published(sd3Medium, "", vae16, clipLargeProjected, clipBigG, t5XXL),
+	"black-forest-labs/FLUX.1-dev":          published(fluxDev, "", vae16, clipLarge, t5XXL),
+	"black-forest-labs/FLUX.1-schnell":      published(fluxSchnell, "", vae16, clipLarge, t5XXL),
+	"stabilityai/stable-diffusion-3-medium": published(sd3Medium, "", vae16, clipLargeProjected, clipBigG, t5XXL),
+	"stabilityai/stable-diffusion-3-medium-diffusers": published(sd3Medium, "", vae16, clipLargeProjected, clipBigG,
+		t5XXL),
+	"stabilityai/stable-diffusion-3.5-medium": published(sd35Medium, "", vae16, clipLargeProjected, clipBigG, t5XXL),
+	"stabilityai/stable-diffusion-3.5-large":  published(sd35Large, "", vae16, clipLargeProjected, clipBigG, t5XXL),
+	"stabilityai/stable-diffusion-3.5-large-turbo": published(sd35Large, "", vae16, clipLargeProjected, clipBigG,
+		t5XXL),
 	"stable-diffusion-v1-5/stable-diffusion-v1-5": published("", sd15UNet, vae4, clipLarge),
 	"stabilityai/stable-diffusion-xl-base-1.0":    published("", sdxlUNet, vae4, clipLarge, clipBigG),
 }

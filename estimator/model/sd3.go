@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // Stable Diffusion 3: a transformer of blocks in which text and picture have weights of their own and attend together.
 // Source: diffusers/models/transformers/transformer_sd3.py, attention.py (JointTransformerBlock), 0.39.
@@ -12,6 +16,10 @@ var sd3Defaults = map[string]any{
 // sd3Options are the numbers of SD3Transformer2DModel.
 type sd3Options struct {
 	blocks, heads, headDim, patch, in, out, joint, pooledWidth, places int64
+	// norms says that queries and keys are normed, and dual in which blocks the picture attends to itself besides: both
+	// as in Stable Diffusion 3.5.
+	norms bool
+	dual  []int64
 }
 
 func (c *config) sd3() denoiserOptions {
@@ -28,15 +36,28 @@ func (c *config) sd3() denoiserOptions {
 		c.errs.Add(c.pointer+"/out_channels", "unsupported", "out_channels is %d and in_channels %d; a model that returns "+
 			"what it reads is modelled", o.out, o.in)
 	}
-	if v, given := c.value("qk_norm"); given {
-		c.errs.Add(c.pointer+"/qk_norm", "unsupported", "qk_norm is %s; norms of queries and keys, as in Stable "+
-			"Diffusion 3.5, are not modelled yet", describe(v))
+	if v, given := c.value("qk_norm"); given && v != "rms_norm" {
+		c.errs.Add(c.pointer+"/qk_norm", "unsupported", "qk_norm is %s; rms_norm and none are modelled", describe(v))
+	} else {
+		o.norms = given
 	}
 	if list, _ := c.given["dual_attention_layers"].([]any); len(list) > 0 {
-		c.errs.Add(c.pointer+"/dual_attention_layers", "unsupported", "layers with a second attention, as in Stable "+
-			"Diffusion 3.5 medium, are not modelled yet")
+		o.dual = c.places("dual_attention_layers", list, o.blocks)
 	}
 	return o
+}
+
+// places are the numbers in a list of layers, of which there are so many.
+func (c *config) places(key string, list []any, layers int64) (numbers []int64) {
+	for _, v := range list {
+		n, ok := v.(float64)
+		if !ok || n != float64(int64(n)) || n < 0 || int64(n) >= layers {
+			c.errs.Add(c.pointer+"/"+key, "out_of_range", "%s has %s, and the layers are 0 to %d", key, describe(v), layers-1)
+			return nil
+		}
+		numbers = append(numbers, int64(n))
+	}
+	return numbers
 }
 
 func (o sd3Options) layers() int64   { return o.blocks }
@@ -63,6 +84,7 @@ type sd3 struct {
 	context       linear
 	blocks        []sd3Block
 	normOut, out  linear
+	stored        step.DType // of the table of places
 	batch         int64
 	text, picture int64 // tokens
 }
@@ -75,33 +97,53 @@ type sd3Block struct {
 	o        [2]linear
 	up, down [2]linear
 	last     bool
+	// normQ and normK are there where queries and keys are normed; second is the picture's attention to itself.
+	normQ, normK [2]norm
+	second       *sd3Second
+}
+
+// sd3Second is the attention of a picture to itself.
+type sd3Second struct {
+	q, k, v, o   linear
+	normQ, normK norm
 }
 
 func (o sd3Options) declare(b *builder, first int) denoiser {
 	d := o.width()
 	m := &sd3{own: o, first: first, blocks: make([]sd3Block, o.blocks)}
 	m.patches = b.convolution("pos_embed.proj", o.in, d, o.patch, o.patch, true)
-	b.buffer("pos_embed.pos_embed", o.places*o.places*d, step.F32)
+	b.buffer("pos_embed.pos_embed", o.places*o.places*d, b.dtype)
+	m.stored = b.dtype
 	m.time = b.timeText(o.pooledWidth, d, false)
 	m.context = b.linear("context_embedder", o.joint, d, true)
 	for i := range m.blocks {
-		m.blocks[i] = o.declareBlock(b, i == len(m.blocks)-1)
+		m.blocks[i] = o.declareBlock(b, i == len(m.blocks)-1, slices.Contains(o.dual, int64(i)))
 	}
 	m.normOut = b.matrix("norm_out.linear", d, 2*d)
 	m.out = b.linear("proj_out", d, o.patch*o.patch*o.out, true)
 	return m
 }
 
-func (o sd3Options) declareBlock(b *builder, last bool) sd3Block {
+func (o sd3Options) declareBlock(b *builder, last, dual bool) sd3Block {
 	const name = "transformer_blocks"
 	d := o.width()
 	l := sd3Block{last: last}
-	parts := int64(6)
-	l.norm[0] = b.matrix(name+".norm1.linear", d, 6*d)
-	if last {
-		parts = 2
+	parts := [2]int64{6, 6}
+	if dual {
+		parts[0] = 9
 	}
-	l.norm[1] = b.matrix(name+".norm1_context.linear", d, parts*d)
+	if last {
+		parts[1] = 2
+	}
+	l.norm[0] = b.matrix(name+".norm1.linear", d, parts[0]*d)
+	l.norm[1] = b.matrix(name+".norm1_context.linear", d, parts[1]*d)
+	gains := func(at, q, k string) (norm, norm) {
+		if !o.norms {
+			return norm{}, norm{}
+		}
+		return b.norm(name+at+q, o.headDim, false), b.norm(name+at+k, o.headDim, false)
+	}
+	l.normQ[0], l.normK[0] = gains(".attn.", "norm_q", "norm_k")
 	l.q[0], l.k[0] = b.linear(name+".attn.to_q", d, d, true), b.linear(name+".attn.to_k", d, d, true)
 	l.v[0] = b.linear(name+".attn.to_v", d, d, true)
 	l.k[1], l.v[1] = b.linear(name+".attn.add_k_proj", d, d, true), b.linear(name+".attn.add_v_proj", d, d, true)
@@ -109,6 +151,14 @@ func (o sd3Options) declareBlock(b *builder, last bool) sd3Block {
 	l.o[0] = b.linear(name+".attn.to_out.0", d, d, true)
 	if !last {
 		l.o[1] = b.linear(name+".attn.to_add_out", d, d, true)
+	}
+	l.normQ[1], l.normK[1] = gains(".attn.", "norm_added_q", "norm_added_k")
+	if dual {
+		s := &sd3Second{}
+		s.normQ, s.normK = gains(".attn2.", "norm_q", "norm_k")
+		s.q, s.k = b.linear(name+".attn2.to_q", d, d, true), b.linear(name+".attn2.to_k", d, d, true)
+		s.v, s.o = b.linear(name+".attn2.to_v", d, d, true), b.linear(name+".attn2.to_out.0", d, d, true)
+		l.second = s
 	}
 	for k, ff := range [2]string{".ff", ".ff_context"} {
 		if k == 1 && last {
@@ -146,10 +196,10 @@ func (m *sd3) denoise(t *step.Tape, in denoising) step.T {
 	return y
 }
 
-// embed is PatchEmbed: a convolution, and the places of the patches, cut out of a table in float32.
+// embed is PatchEmbed: a convolution, and the places of the patches, cut out of a table that is stored as the weights.
 func (m *sd3) embed(t *step.Tape, latents step.T) step.T {
 	cut := t.Convolution(latents, m.patches.w, m.patches.b, m.picture, true)
-	places := t.Input(m.picture*m.own.width(), step.F32)
+	places := t.Input(m.picture*m.own.width(), m.stored)
 	sum := t.Add(cut, places, step.LabelPositions)
 	y := t.Cast(sum, cut.Dtype(), step.LabelEmbedding)
 	t.Drop(sum, cut, places)

@@ -10,7 +10,12 @@ func (m *sd3) block(t *step.Tape, l *sd3Block, in []step.T) []step.T {
 	var parts [2][]step.T // shift, scale and gate of attention, then of the MLP
 	var normed, together [2]step.T
 	t.In(step.PartNorm)
-	normed[0], parts[0], together[0] = zeroNorm(t, &l.norm[0], states[0], condition, true, 6)
+	own := step.NoTensor // what the second attention reads
+	if l.second != nil {
+		normed[0], own, parts[0], together[0] = twiceNorm(t, &l.norm[0], states[0], condition)
+	} else {
+		normed[0], parts[0], together[0] = zeroNorm(t, &l.norm[0], states[0], condition, true, 6)
+	}
 	if l.last {
 		normed[1], together[1] = continuousNorm(t, &l.norm[1], states[1], condition, false), step.NoTensor
 	} else {
@@ -28,6 +33,17 @@ func (m *sd3) block(t *step.Tape, l *sd3Block, in []step.T) []step.T {
 		gated := t.Mul(attended[k], parts[k][2], false, step.LabelResidual)
 		t.Drop(attended[k])
 		middle := t.Add(states[k], gated, step.LabelResidual)
+		if k == 0 && l.second != nil {
+			t.In(step.PartAttention)
+			again := m.attendItself(t, l.second, own)
+			t.In(step.PartNorm)
+			update := t.Mul(again, parts[0][8], false, step.LabelResidual)
+			t.Drop(again)
+			sum := t.Add(middle, update, step.LabelResidual)
+			t.Drop(middle)
+			middle = sum
+			held = append(held, update, own)
+		}
 		plain := t.NormRows(middle, m.own.width(), k == 0)
 		t.Drop(normed[k])
 		again := modulate(t, plain, parts[k][4], parts[k][3])
@@ -66,6 +82,7 @@ func (m *sd3) attention(t *step.Tape, l *sd3Block, x [2]step.T) [2]step.T {
 	var q, k, v [2]step.T
 	for i := range x {
 		q[i], k[i], v[i] = l.q[i].forward(t, x[i]), l.k[i].forward(t, x[i]), l.v[i].forward(t, x[i])
+		q[i], k[i] = m.headNorm(t, l.normQ[i], q[i]), m.headNorm(t, l.normK[i], k[i])
 	}
 	both := func(x [2]step.T) step.T {
 		y := t.JoinHeadsOutermost(x[0], x[1])
@@ -75,7 +92,9 @@ func (m *sd3) attention(t *step.Tape, l *sd3Block, x [2]step.T) [2]step.T {
 	joint := [3]step.T{both(q), both(k), both(v)}
 	n := m.text + m.picture
 	h := step.Heads{Query: m.own.heads, KV: m.own.heads, Dim: m.own.headDim, Queries: n, Keys: n, Bidirectional: true}
-	y := t.AttendAll(joint[0], joint[1], joint[2], h, m.batch)
+	attended := t.AttendAll(joint[0], joint[1], joint[2], h, m.batch)
+	y := t.Cast(attended, joint[0].Dtype(), step.LabelCast)
+	t.Drop(attended)
 	picture, text := t.SliceTokens(y, m.picture, m.text)
 	t.Drop(y)
 	outs := [2]step.T{step.NoTensor, text}
@@ -98,4 +117,41 @@ func (m *sd3) project(t *step.Tape, layer *linear, x step.T) step.T {
 	y := layer.forward(t, x)
 	t.Drop(x)
 	return y
+}
+
+// attendItself is JointAttnProcessor2_0 of the picture alone.
+func (m *sd3) attendItself(t *step.Tape, l *sd3Second, x step.T) step.T {
+	q, k, v := l.q.forward(t, x), l.k.forward(t, x), l.v.forward(t, x)
+	q, k = m.headNorm(t, l.normQ, q), m.headNorm(t, l.normK, k)
+	h := step.Heads{Query: m.own.heads, KV: m.own.heads, Dim: m.own.headDim, Queries: m.picture, Keys: m.picture,
+		Bidirectional: true}
+	attended := t.AttendAll(q, k, v, h, m.batch)
+	y := t.Cast(attended, q.Dtype(), step.LabelCast)
+	t.Drop(attended)
+	out := l.o.forward(t, y)
+	t.Drop(y, q, k, v)
+	return out
+}
+
+// headNorm is diffusers' RMSNorm over the elements of each head, where the model has one; T5's is written the same. It
+// takes over x. Source: diffusers/models/normalization.py (RMSNorm), 0.39.
+func (m *sd3) headNorm(t *step.Tape, n norm, x step.T) step.T {
+	if !m.own.norms {
+		return x
+	}
+	y := t5Norm(t, n, x)
+	t.Drop(x)
+	return y
+}
+
+// twiceNorm is SD35AdaLayerNormZeroX: x normalised once, and scaled and moved for either attention.
+func twiceNorm(t *step.Tape, layer *linear, x, condition step.T) (y, second step.T, parts []step.T, together step.T) {
+	act := t.SiLU(condition)
+	together = layer.forward(t, act)
+	t.Drop(act)
+	parts = t.Chunks(together, 9)
+	plain := t.NormRows(x, layer.w.Cols, true)
+	y = modulate(t, t.Hold(plain), parts[1], parts[0])
+	second = modulate(t, plain, parts[7], parts[6])
+	return y, second, parts, together
 }

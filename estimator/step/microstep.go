@@ -186,6 +186,14 @@ func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	return t.Prog
 }
 
+// RecordReading records a pass without a graph before anything else has run, and returns its program.
+func (t *Tape) RecordReading(read func(t *Tape)) *Program {
+	t.noGrad = true
+	read(t)
+	t.cut()
+	return t.Prog
+}
+
 // returned is what is left of the model's outputs when the function that called it has
 // returned: nothing where the loop keeps only the loss; where it holds them, what the last
 // micro-step held goes as the variables are assigned anew.

@@ -177,9 +177,14 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients, left int64) Moment {
 	}
 	l.walk(gradients, left)
 	taken := Moment{Components: l.live, Parts: l.parts}
-	passing := int64(0) // what loading or the optimizer takes for the moment
+	passing, leaving := int64(0), int64(0) // what loading or the optimizer takes for the moment, and what then goes
 	if m.Stage == StageOptimizer || m.Stage == StageLoad {
 		passing = m.Bytes - l.total
+		if m.Stage == StageLoad {
+			_, leaving = l.session.leaving()
+			taken.Components[step.Weights] += leaving
+			passing -= leaving
+		}
 		taken.Components[step.Temporaries] += passing
 	}
 	if tensors {
@@ -187,8 +192,12 @@ func (l *Ledger) stock(m *Moment, tensors bool, gradients, left int64) Moment {
 		if passing > 0 {
 			taken.Tensors = append(taken.Tensors, LiveTensor{Label: m.Label, Component: step.Temporaries,
 				Bytes: passing, Count: 1})
-			largestFirst(taken.Tensors)
 		}
+		if leaving > 0 {
+			taken.Tensors = append(taken.Tensors, LiveTensor{Label: step.LabelParameter, Component: step.Weights,
+				Bytes: leaving, Count: 1})
+		}
+		largestFirst(taken.Tensors)
 	}
 	return taken
 }

@@ -59,7 +59,9 @@ type Session struct {
 	// Parameters are those that the GPU holds; Whole are those of the model where they are sharded.
 	Parameters, Whole step.Parameters
 	// Beside are the parameters of other models on the GPU, which nobody trains, in the order in which they come there.
-	Beside    []step.Parameters
+	Beside []step.Parameters
+	// Leaving are models that read something before training and go, nil for none.
+	Leaving   *Leaving
 	Optimizer *optim.Optimizer
 	// Rank is that of GaLore's projections.
 	Rank int64
@@ -149,6 +151,9 @@ func (s *Session) loadModel() {
 	}
 	s.loadStates(s.heap)
 	s.construct(s.heap)
+	if s.Leaving != nil {
+		s.Leaving.play(s.heap)
+	}
 }
 
 // asRank is what the strategy sees of s.

@@ -14,7 +14,8 @@ func (l *Ledger) survey() (gradients, left int64) {
 		l.Largest[StageLoad] = max(l.total, loading)
 		loading = l.total
 	}
-	l.record(StageLoad, Moment{Bytes: max(l.total, loading), Stage: StageLoad, MicroStep: -1, Layer: -1,
+	leaving, _ := s.leaving()
+	l.record(StageLoad, Moment{Bytes: max(l.total+leaving, loading), Stage: StageLoad, MicroStep: -1, Layer: -1,
 		Label: step.LabelParameter, segment: -1})
 	l.begin()
 	l.surveyEvaluation()

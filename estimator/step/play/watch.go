@@ -101,6 +101,7 @@ func requests(p *step.Program, f *fold, x *experts) int64 {
 func (s *Session) Part(units, expertCopies int64) Session {
 	less := s.Units - units
 	n := Session{Program: with(s.Program, expertCopies), Parameters: s.Parameters, Whole: s.Whole, Beside: s.Beside,
+		Leaving:   s.Leaving,
 		Optimizer: s.Optimizer, Rank: s.Rank, Clip: s.Clip,
 		Recipe: s.Recipe, Units: units, Recorded: s.Recorded, Lead: s.Lead, Watch: Watch{Done: s.Done, Pace: s.Pace}}
 	for _, p := range []*step.Parameters{&n.Parameters, &n.Whole} {
