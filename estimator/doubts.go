@@ -58,6 +58,11 @@ var (
 	flatAdaptersDoubt = doubt{"flat-adapters", memory.Doubt{Below: 0.12, Above: 0.08},
 		"loops of their own differ in how they wrap and checkpoint layers with adapters under FSDP1: published runs " +
 			"read from 8 % more to 12 % less than is replayed"}
+	// Three published runs of a loop of its own, two of them with a base in nf4, which no stand-in runs: what they
+	// reserved is from 11 % less to 22 % more than is replayed.
+	offloadedAdaptersDoubt = doubt{"offloaded-adapters", memory.Doubt{Above: 0.16},
+		"three published runs with adapters and parts in the CPU's memory under FSDP1 reserved from 11 % less to 22 % " +
+			"more than is replayed"}
 	// Traced ranks of the engine and of transformers' Trainer are within half a percent in allocated bytes
 	// (estimator/accuracy/testdata/ranks). Streams of a real card keep blocks longer, and releases of DeepSpeed differ.
 	zeroDoubt = doubt{"zero", memory.Doubt{Below: 0.03, Above: 0.08},

@@ -34,6 +34,8 @@ func (f *fsdp) strategy() step.Strategy {
 func (f *fsdp) doubts() []doubt {
 	plain, checkpointed := f.r.by.amp != halves, f.r.recipe.CheckpointEvery > 0
 	switch {
+	case f.flat && f.r.adapted && plain && f.Offloaded:
+		return []doubt{shardedDoubt, flatAdaptersDoubt, offloadedAdaptersDoubt}
 	case f.flat && f.r.adapted && plain:
 		return []doubt{shardedDoubt, flatAdaptersDoubt}
 	case f.flat && plain && checkpointed, f.flat && f.r.adapted && !checkpointed:
@@ -183,6 +185,8 @@ func (r *resolved) sharded(t *Training, errs *invalid.List) {
 	sh.Meta = r.arch.Titan()
 	sh.Apart = sh.Meta || !sh.flat && r.by.amp == halves && rc.Loss.Kind != step.LossFusedLinear &&
 		r.holds(release.CarvesSections)
+	sh.Offloaded = d.OffloadParameters
+	r.offloadFits(t, errs)
 	r.shardedAdapters(t, errs)
 	if !sh.flat && r.by.amp == halves {
 		// fully_shard's mixed precision alone: what accelerate puts around the forward it puts there in prepare_model,

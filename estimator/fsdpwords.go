@@ -10,6 +10,9 @@ import (
 // where that is no different from one GPU.
 func (sh *fsdp) how(name, p string, run *run) (how string, ok bool) {
 	r, rc := sh.r, &run.recipe
+	if how, ok = sh.howOffloaded(name, p); ok {
+		return how, ok
+	}
 	dealt := fmt.Sprintf("%s parameters dealt out to %s GPUs", p, grouped(sh.World))
 	computed := rc.Stored
 	if l := r.arch.LoRA; l != nil {
@@ -103,6 +106,9 @@ func (sh *fsdp) notes() []Note {
 			"FSDP with mixed precision, in whichever type the model was loaded: weights, gradients and states of each " +
 			"GPU's part take 4 B; precision bf16 without mixed precision (bf16 off in the arguments, the model loaded " +
 			"in bf16) keeps them at 2 B"})
+	}
+	if sh.Offloaded {
+		notes = append(notes, sh.offloadNote())
 	}
 	if sh.groups > 1 {
 		notes = append(notes, Note{Code: "hybrid-sharding", Text: fmt.Sprintf("%d groups of %d GPUs hold the state "+

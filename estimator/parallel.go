@@ -20,8 +20,8 @@ func (r *resolved) distributed(t *Training, errs *invalid.List) {
 	}{
 		{"async_tensor_parallel", d.AsyncTensorParallel},
 		{"virtual_pipeline", d.VirtualPipeline > 1 && d.PipelineParallel <= 1},
-		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0},
-		{"offload_parameters", d.OffloadParameters && zeroStage(t) == 0},
+		{"offload_optimizer", d.OffloadOptimizer && zeroStage(t) == 0 && !(d.OffloadParameters && shards(t))},
+		{"offload_parameters", d.OffloadParameters && zeroStage(t) == 0 && !shards(t)},
 	} {
 		if x.given {
 			errs.Add(pointer+x.field, "unsupported", "a job that is split over GPUs in this way is not modelled yet; "+

@@ -71,13 +71,16 @@ def shadowed(fn):
 STORE = None
 
 
-def join(rank, world):
-    """Makes this process rank `rank` of `world`. Waiting for the others and comparing notes with them is cut out; nothing that allocates is."""
+def join(rank, world, host=False):
+    """Makes this process rank `rank` of `world`. Waiting for the others and comparing notes with them is cut out; nothing that allocates is.
+    host: tensors in the CPU's memory are sent, too, as FSDP with offloaded parameters asks for; PyTorch's fake group does that, over nothing."""
     global STORE
     os.environ.update(RANK=str(rank), WORLD_SIZE=str(world), LOCAL_RANK="0", LOCAL_WORLD_SIZE="1", MASTER_ADDR="127.0.0.1", MASTER_PORT="1")
     dist.distributed_c10d._store_based_barrier = lambda *a, **k: None
     STORE = Store()  # must outlive the group: C++ calls back into it
-    dist.init_process_group("nccl", store=STORE, rank=rank, world_size=world)
+    if host:
+        import torch.testing._internal.distributed.fake_pg  # noqa: F401 (it registers the backend)
+    dist.init_process_group("cpu:fake,cuda:nccl" if host else "nccl", store=STORE, rank=rank, world_size=world)
 
     # what other ranks say is what this one says
     def gather_object(out, obj, group=None):

@@ -363,8 +363,6 @@ def by_trainer(job, cfg, meter):
         ras = d.get("reshard_after_forward", True)
         if v == 2:
             fc["reshard_after_forward"] = ras
-        if d.get("offload_parameters"):
-            fc["offload_params"] = True
         if d.get("activation_checkpointing"):
             fc["activation_checkpointing"] = True
             kw["gradient_checkpointing"] = False
@@ -372,7 +370,7 @@ def by_trainer(job, cfg, meter):
         if v == 2:
             os.environ["FSDP_VERSION"] = "2"
         shard = {True: "full_shard", False: "shard_grad_op"}[ras] if not d.get("shard_group") else "hybrid_shard"
-        kw.update(fsdp=f"{shard} auto_wrap", fsdp_config=fc)
+        kw.update(fsdp=f"{shard} auto_wrap" + (" offload" if d.get("offload_parameters") else ""), fsdp_config=fc)
     elif d["data"] == "ddp":
         if d.get("find_unused_parameters") is not None:
             kw["ddp_find_unused_parameters"] = d["find_unused_parameters"]

@@ -66,7 +66,7 @@ def one(case, expandable, history):
     d = t.get("distributed") or {}
     cfg = jobs.config_of(job, case["id"])
     cfg["steps"] = case.get("steps") or (3 if cfg["accum"] == 1 or d.get("pipeline_parallel", 1) > 1 else 2)
-    group.join(d.get("rank", 0), d.get("world_size", 1))
+    group.join(d.get("rank", 0), d.get("world_size", 1), d.get("data") == "fsdp" and bool(d.get("offload_parameters")))
     meter = group.Meter(history)
     fw = t.get("framework", "nanogpt" if "nanogpt" in job["model"] else "hf-trainer")
     if fw == "torchtitan":

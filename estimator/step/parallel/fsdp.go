@@ -32,6 +32,8 @@ type Sharding struct {
 	InnerWorld int64
 	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
 	CastsOutputs bool
+	// Offloaded keeps the parts in the CPU's memory, where the optimizer runs (CPUOffloadPolicy, CPUOffload).
+	Offloaded bool
 }
 
 // SumsLast is whether gradients are accumulated whole.
@@ -101,6 +103,8 @@ type collectives interface {
 	prefetches() bool
 	// reduce sums the whole gradients of a group.
 	reduce(g *shardGroup)
+	// again is what waiting for a group does whose parameters have stayed since the forward.
+	again(g *shardGroup)
 }
 
 // fsdp is the groups of a model while a micro-step is recorded, and the hooks that both FSDPs share.
@@ -146,9 +150,18 @@ func (f *fsdp) allGather(k int) {
 	}
 }
 
+// ask is allGather for a group that may have stayed since the forward.
+func (f *fsdp) ask(k int) {
+	if g := &f.groups[k]; g.kept {
+		g.kept = false
+		f.again(g)
+	}
+	f.allGather(k)
+}
+
 // unshard waits for the parameters of group k.
 func (f *fsdp) unshard(k int, forward bool) {
-	f.allGather(k)
+	f.ask(k)
 	switch g := &f.groups[k]; {
 	case g.output != step.None:
 		f.copyOut(g, forward)
@@ -159,10 +172,11 @@ func (f *fsdp) unshard(k int, forward bool) {
 
 // reshard lets go of the gathered parameters of a group.
 func (f *fsdp) reshard(g *shardGroup) {
+	f.sendBack(g)
 	for _, s := range g.whole {
 		f.Tape.Release(s)
 	}
-	g.whole = g.whole[:0]
+	g.whole, g.kept = g.whole[:0], false
 }
 
 // castForward is x in the type that MixedPrecisionPolicy lets the inputs and outputs of every module that is dealt out
@@ -278,8 +292,11 @@ func (f *fsdp) afterForward(k int, x step.T, keeps bool) {
 	if len(f.groups[k].params) == 0 { // everything is dealt out below
 		return
 	}
-	if !keeps {
-		f.reshard(&f.groups[k])
+	if g := &f.groups[k]; !keeps {
+		f.reshard(g)
+	} else {
+		f.sendBack(g)
+		g.kept = len(g.whole) > 0
 	}
 	f.groups[k].turn = len(f.order)
 	f.order = append(f.order, k)
@@ -301,7 +318,7 @@ func (f *fsdp) BeforeBackward(node int32) {
 	}
 	// In a pipeline every group of the stage is there, and other stages are not this one's to ask for.
 	if turn := f.groups[k].turn; turn > 0 && f.prefetches() && !f.Staged {
-		f.allGather(f.order[turn-1])
+		f.ask(f.order[turn-1])
 	}
 }
 
@@ -330,6 +347,10 @@ func (f *fsdp) EndBackward() {
 	from := f.Tape.Mark()
 	f.Tape.Release(f.input)
 	f.input = step.None
+	for k := range f.groups {
+		f.Tape.Release(f.groups[k].sum)
+		f.groups[k].sum = step.None
+	}
 	if f.Unsynced {
 		f.Tape.Lastly(from)
 	}

@@ -63,6 +63,10 @@ func (s FSDP1) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 			if p.Frozen && !p.Carried {
 				f = &flat[0]
 			}
+			if s.Offloaded {
+				elsewhere(p)
+				continue
+			}
 			n := min(extent(p), f.part)
 			f.part -= n
 			if p.Quantised == step.NotQuantised {
@@ -99,7 +103,12 @@ func (s FSDP1) Load(r *step.Rank, heap alloc.Heap) {
 		}
 		for _, i := range group {
 			if p := &r.Parts.List[i]; !p.Buffer {
-				place(p, heap)
+				s.leave(p, heap)
+			}
+		}
+		for _, f := range s.flat(r.Whole.List, params, s.Stored) {
+			if s.Offloaded && f.numel > 0 {
+				whole = append(whole, heap.Alloc(f.part*f.stored.Size()))
 			}
 		}
 		for _, h := range whole {
@@ -175,12 +184,9 @@ func (f *fsdp1) gather(g *shardGroup) {
 		if flat.numel == 0 {
 			continue
 		}
-		cast := step.None
-		if d != flat.stored {
-			cast = t.Aside(f.onCast, flat.part*d.Size(), step.Communication, step.LabelGatherInput)
-		}
+		part := f.lowPrecision(flat, d)
 		g.whole = append(g.whole, t.Aside(f.onGather, flat.part*f.World*d.Size(), step.Weights, step.LabelGathered))
-		t.Release(cast)
+		f.keepPart(g, flat, part)
 	}
 }
 
@@ -247,7 +253,10 @@ func (f *fsdp1) reduce(g *shardGroup) {
 		t.Release(sum)
 		sum = wide
 	}
-	t.Stays(sum)
+	if g.sum = sum; !f.Offloaded {
+		t.Stays(sum)
+		g.sum = step.None
+	}
 	t.Release(input)
 	if !f.Unsynced {
 		t.Release(flat)

@@ -31,6 +31,10 @@ func (s FSDP2) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 		if p.Buffer {
 			continue
 		}
+		if s.Offloaded {
+			elsewhere(p)
+			continue
+		}
 		held(p, s.part(p))
 		if p.DealtOut {
 			continue
@@ -68,7 +72,11 @@ func (s FSDP2) Load(r *step.Rank, heap alloc.Heap) {
 			}
 		}
 		for _, i := range group {
-			if !list[i].Buffer {
+			switch p := &list[i]; {
+			case p.Buffer:
+			case s.Offloaded: // copied out here, and then brought to the CPU
+				heap.Free(heap.Alloc(s.part(p) * s.stored(p).Size()))
+			default:
 				place(&r.Parts.List[i], heap)
 			}
 		}
@@ -132,6 +140,10 @@ func (f *fsdp2) gather(g *shardGroup) {
 	if f.world(g) == 1 { // each parameter is cast when it is waited for
 		return
 	}
+	if f.Offloaded {
+		f.gatherOffloaded(g)
+		return
+	}
 	parts, casts := int64(0), int64(0)
 	for _, i := range g.params {
 		p := &f.parameters[i]
@@ -166,6 +178,9 @@ func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 	t.Release(brought)
 }
 
+// again does nothing: they are there.
+func (*fsdp2) again(*shardGroup) {}
+
 // reduce copies the whole gradients into one buffer, of which every GPU gets the sum of its part.
 // Source: _fsdp_param_group.py (post_backward), _fsdp_collectives.py (foreach_reduce).
 func (f *fsdp2) reduce(g *shardGroup) {
@@ -197,8 +212,13 @@ func (f *fsdp2) reduce(g *shardGroup) {
 		t.Release(sum)
 		sum = wide
 	}
-	t.Stays(sum)
+	if !f.Offloaded {
+		t.Stays(sum)
+	}
 	f.drop(last)
+	if f.Offloaded {
+		t.Release(sum)
+	}
 	if f.Unsynced {
 		t.Lastly(from)
 	}

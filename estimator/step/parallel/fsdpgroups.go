@@ -10,19 +10,27 @@ type shardGroup struct {
 	turn   int     // where in the order of the forward it stands
 	summed bool    // its gradients are on their way, or accumulated
 	inside bool    // a unit inside a layer
+	kept   bool    // its parameters stay from the forward on
+	// Of parts in the CPU's memory: those that are here while the parameters are, and the sum of their gradients, which
+	// is until backward ends.
+	brought []int32
+	sum     int32
 }
 
 // groups puts parameters into groups: the root's first, then the layers', then the units inside these, and at the end
 // the sections. inner has the latter by layer, counted from 1.
 func groups(parameters []step.Parameter, sections bool) (all []shardGroup, inner []int) {
-	all = []shardGroup{{output: step.None}}
+	all = []shardGroup{{output: step.None, sum: step.None}}
 	var units []shardGroup
-	var apart [step.HeadSection + 1]shardGroup
+	apart := [step.HeadSection + 1]shardGroup{}
+	for i := range apart {
+		apart[i].sum = step.None
+	}
 	for i := range parameters {
 		p := &parameters[i]
 		if p.First {
-			all = append(all, shardGroup{output: step.None})
-			units = append(units, shardGroup{output: step.None, inside: true})
+			all = append(all, shardGroup{output: step.None, sum: step.None})
+			units = append(units, shardGroup{output: step.None, sum: step.None, inside: true})
 		}
 		if p.Buffer {
 			continue
