@@ -58,12 +58,19 @@ func (r *resolved) expertsFit(t *Training, errs *invalid.List) {
 	case m.shard%n != 0:
 		errs.Add(pointer, "not_divisible", "expert_parallel is %d, and %d GPUs share one copy, which is no multiple of it: "+
 			"torchtitan takes the GPUs for experts from those of fully_shard", n, m.shard)
-	case m.shard < m.data:
-		errs.Add(pointer, "unsupported", "GPUs that share experts are not modelled yet with several copies (shard_group)")
-	case m.shard > count:
-		errs.Add(pointer, "unsupported", "over more GPUs than there are experts (%d and %d) torchtitan deals an expert's "+
-			"matrices out by columns, which is not modelled yet", m.shard, count)
+	case r.byColumns(t) && (a.Hidden%(m.shard/n) != 0 || a.ExpertWidth()%(m.shard/n) != 0):
+		errs.Add(pointer, "not_divisible", "over more GPUs than there are experts (%d and %d) torchtitan deals an expert's "+
+			"matrices out by columns, and the width of the model or of an expert, %d and %d, is no multiple of the %d GPUs "+
+			"that have the same experts", m.data*m.context, count, a.Hidden, a.ExpertWidth(), m.shard/n)
 	}
+}
+
+// byColumns says whether the GPUs that have the same experts deal their matrices out by the second dimension, as they
+// do where there are more GPUs in all copies together than experts.
+// Source: torchtitan/models/llama4/infra/parallelize.py (apply_fsdp, _experts_shard_placement_fn), 0.2.0.
+func (r *resolved) byColumns(t *Training) bool {
+	m := meshOf(t)
+	return t.Distributed.ExpertParallel > 1 && m.data*m.context > r.arch.RoutedExperts()
 }
 
 // dealExperts deals the experts out, inside what fully_shard does.
@@ -74,6 +81,7 @@ func (r *resolved) dealExperts(t *Training) {
 	}
 	r.arch.CutExperts(n)
 	r.fsdp.InnerWorld = max(r.fsdp.World/n, 1)
+	r.fsdp.InnerColumns = r.byColumns(t)
 	r.recipe.Strategy = r.fsdp.strategy()
 	r.parallel = &expertParallel{within: r.parallel, r: r, gpus: n, same: r.fsdp.InnerWorld}
 }

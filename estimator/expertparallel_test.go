@@ -80,8 +80,12 @@ func TestExpertParallelRefuses(t *testing.T) {
 			u.Distributed.ExpertParallel, u.Distributed.WorldSize = 3, 12
 		}, []string{pointer}},
 		{"GPUs that do not divide", func(u *Training) { u.Distributed.WorldSize = 12 }, []string{pointer}},
-		{"more GPUs than experts", func(u *Training) { u.Distributed.WorldSize = 64 }, []string{pointer}},
-		{"several copies", func(u *Training) { u.Distributed.ShardGroup = 8 }, []string{pointer}},
+		{"more GPUs than experts", func(u *Training) { u.Distributed.WorldSize = 64 }, nil},
+		{"columns that do not divide", func(u *Training) { u.Distributed.WorldSize = 8 * 3 * 8 }, []string{pointer}},
+		{"several copies", func(u *Training) { u.Distributed.ShardGroup = 8 }, nil},
+		{"copies that do not hold all experts", func(u *Training) {
+			u.Distributed.WorldSize, u.Distributed.ShardGroup = 16, 4
+		}, []string{pointer}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

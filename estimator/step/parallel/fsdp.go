@@ -30,6 +30,8 @@ type Sharding struct {
 	// InnerWorld is over how many GPUs a unit inside a layer is dealt out, 0 where there is none. Layers are then told
 	// which to ask for ahead.
 	InnerWorld int64
+	// InnerColumns deals the matrices of that unit out by their second dimension (Shard(1)).
+	InnerColumns bool
 	// CastsOutputs is output_dtype: what the model returns is brought to the type that it computes in.
 	CastsOutputs bool
 	// Offloaded keeps the parts in the CPU's memory, where the optimizer runs (CPUOffloadPolicy, CPUOffload).

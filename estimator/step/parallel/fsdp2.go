@@ -17,6 +17,9 @@ func (s Sharding) part(p *step.Parameter) int64 {
 	if p.Quantised != step.NotQuantised { // in one column
 		return step.CeilDiv(extent(p), s.World)
 	}
+	if s.InnerColumns && p.Inner { // which divide evenly
+		return p.Numel / s.InnerWorld
+	}
 	rows := p.FirstDim()
 	return step.CeilDiv(rows, s.worldOf(p)) * (p.Numel / rows)
 }
@@ -39,9 +42,12 @@ func (s FSDP2) Parts(whole step.Parameters, list *[]step.Parameter) step.Paramet
 		if p.DealtOut {
 			continue
 		}
-		if p.Matrices == 0 {
+		switch {
+		case p.Matrices == 0:
 			p.Rows = p.Numel / max(p.Cols, 1)
-		} else {
+		case s.InnerColumns && p.Inner:
+			p.Rows = max(p.Numel/max(p.Matrices*p.Cols, 1), 1)
+		default:
 			p.Matrices = max(p.Numel/max(p.Rows*p.Cols, 1), 1)
 		}
 		p.Dtype = s.stored(p)
@@ -165,11 +171,19 @@ func (f *fsdp2) gather(g *shardGroup) {
 // Source: _fsdp_param_group.py (FSDPParamGroup.wait_for_unshard).
 func (f *fsdp2) copyOut(g *shardGroup, forward bool) {
 	t := f.Tape
+	var columns []int32
 	t.EachExpert(g.params, func(p int32) {
 		w := &f.parameters[p]
-		g.whole = append(g.whole, t.Alloc(f.part(w)*f.world(g)*w.Dtype.Size(), step.Weights, step.LabelGathered))
+		bytes := f.part(w) * f.world(g) * w.Dtype.Size()
+		g.whole = append(g.whole, t.Alloc(bytes, step.Weights, step.LabelGathered))
+		if g.inside && f.InnerColumns {
+			columns = append(columns, t.Alloc(bytes, step.Communication, step.LabelGatherOutput))
+		}
 	})
 	t.Release(t.Alloc(f.copyOutScratch(g), step.Communication, step.LabelShardScratch))
+	for _, s := range columns {
+		t.Release(s)
+	}
 	brought := g.output
 	g.output = step.None
 	if forward {
@@ -194,6 +208,10 @@ func (f *fsdp2) reduce(g *shardGroup) {
 	if len(with) == 0 {
 		return
 	}
+	var columns []int32
+	if g.inside && f.InnerColumns {
+		columns = f.joinColumns(with)
+	}
 	numel := int64(0)
 	for _, p := range with {
 		numel += f.part(&f.parameters[p]) * f.parameters[p].Times(t.Prog.ExpertCopies)
@@ -203,8 +221,13 @@ func (f *fsdp2) reduce(g *shardGroup) {
 	t.Release(t.Alloc(f.copyInScratch(with), step.Communication, step.LabelShardScratch))
 	// The list of gradients is cleared from its end, and a variable of the loop still holds the last of them.
 	last := with[len(with)-1]
-	for _, p := range slices.Backward(with[:len(with)-1]) {
-		f.drop(p)
+	for _, s := range slices.Backward(columns) {
+		t.Release(s)
+	}
+	if columns == nil {
+		for _, p := range slices.Backward(with[:len(with)-1]) {
+			f.drop(p)
+		}
 	}
 	sum := t.Aside(reduceStream, numel*f.Reduced.Size(), step.Gradients, step.LabelGradient)
 	if f.Reduced != f.Stored {
@@ -222,6 +245,20 @@ func (f *fsdp2) reduce(g *shardGroup) {
 	if f.Unsynced {
 		t.Lastly(from)
 	}
+}
+
+// joinColumns puts the columns of gradients that belong to one GPU side by side, each gradient in a tensor of its own.
+// A variable of the loop holds a gradient until the next one's turn, and the last for longer.
+// Source: _fsdp_collectives.py (foreach_reduce), torch 2.9.
+func (f *fsdp2) joinColumns(with []int32) []int32 {
+	var joined []int32
+	for i, p := range with {
+		if i > 0 {
+			f.drop(with[i-1])
+		}
+		joined = append(joined, f.Tape.Alloc(f.parameters[p].Bytes(), step.Gradients, step.LabelGradient))
+	}
+	return joined
 }
 
 // GradientReady keeps a whole gradient until its group is summed: a copy where somebody else refers to it, and the one
