@@ -63,7 +63,8 @@ func (l *layoutSearch) nearestBatches() []int64 {
 	return out[:min(len(out), batchesTried)]
 }
 
-// explainExperts says that experts are not shared, for a model that has them.
+// explainExperts says that experts are not shared, for a model that has them and tools that are not known to share
+// them.
 func (l *layoutSearch) explainExperts() {
 	if readShape(l.costs.base).ExpertsPerToken <= 0 || l.cluster.GPUs < 2 {
 		return
@@ -81,8 +82,9 @@ func (l *layoutSearch) explainExperts() {
 			return
 		}
 	}
-	l.notes.add(expertsNotShared, "Expert parallelism, by which GPUs share the experts of such a model, is not "+
-		"modelled: no layout here has it, and a run with it takes less on each GPU.")
+	l.notes.add(expertsNotShared, "No layout here shares the experts of such a model among GPUs (expert parallelism), "+
+		"with which a run takes less on each: torchtitan's is modelled for Qwen3's and DeepSeek's mixtures, and "+
+		"DeepSpeed's and Megatron-LM's are not.")
 }
 
 // expertsNotShared is the code of explainExperts.

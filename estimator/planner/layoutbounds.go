@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"math"
 	"strings"
 
 	"github.com/vramplan/vramplan/estimator"
@@ -36,8 +37,15 @@ func (l *layoutSearch) leastState(x *placed) float64 {
 		states = 0
 	}
 	least := (weights + states) / cut
-	if k := x.d.ReshardAfterForward; x.d.Data == "fsdp" && t.LoRA == nil && (k != nil && !*k || x.stages > 1) {
-		least += 2 * l.parameters[0] / cut // gathered
+	if x.d.Data != "fsdp" || t.LoRA != nil {
+		return least
+	}
+	// What is gathered: everything that this GPU computes with, or the experts of a layer.
+	experts := math.Min(float64(l.shape.ExpertParameters), l.parameters[0])
+	if k := x.d.ReshardAfterForward; k != nil && !*k || x.stages > 1 {
+		least += 2 * (l.parameters[0] - experts*(1-1/float64(x.experts))) / cut
+	} else {
+		least += 2 * experts / float64(max(l.shape.Layers, 1)*x.experts*x.tensor)
 	}
 	return least
 }

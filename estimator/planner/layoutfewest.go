@@ -21,7 +21,11 @@ func (l *layoutSearch) fewest(ctx context.Context, found []*placed) (*FewestGPUs
 	for n := int64(1); n < l.cluster.PerNode && n <= most; n *= 2 {
 		counts = append(counts, n)
 	}
-	for nodes := int64(1); nodes*l.cluster.PerNode <= most; nodes += max(1, nodes/8) {
+	step := func(nodes int64) int64 { return nodes + max(1, nodes/8) }
+	if l.shape.Experts > 0 { // which a power of two divides more often
+		step = func(nodes int64) int64 { return 2 * nodes }
+	}
+	for nodes := int64(1); nodes*l.cluster.PerNode <= most; nodes = step(nodes) {
 		counts = append(counts, nodes*l.cluster.PerNode)
 	}
 	counts = slices.DeleteFunc(counts, func(n int64) bool { return !l.divides(n) })

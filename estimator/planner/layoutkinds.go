@@ -2,6 +2,7 @@ package planner
 
 import (
 	"cmp"
+	"slices"
 
 	"github.com/vramplan/vramplan/estimator"
 	"github.com/vramplan/vramplan/estimator/planner/launch"
@@ -49,8 +50,8 @@ func structures(in estimator.Input, gpus, perNode int64) []structure {
 			// Layers are shared within a host: what they exchange waits for the slowest link, four times a layer.
 			tensors, stages = powers(min(perNode, gpus)), powers(min(gpus, mostStages))
 			contexts = powers(min(perNode, gpus))
-			if readShape(in).ExpertsPerToken > 0 {
-				experts = powers(min(gpus, mostExperts))
+			if s := readShape(in); s.ExpertsPerToken > 0 {
+				experts = dividing(s.Experts, powers(min(gpus, s.Experts)))
 			}
 		}
 		for _, t := range tensors {
@@ -66,10 +67,8 @@ func structures(in estimator.Input, gpus, perNode int64) []structure {
 	return out
 }
 
-const (
-	// mostStages and mostExperts bound what is tried; longer pipelines idle, and no published run shares experts wider.
-	mostStages, mostExperts = 16, 64
-)
+// mostStages bounds what is tried; longer pipelines idle.
+const mostStages = 16
 
 // meshed are the ways to share state on one mesh.
 func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, context, experts int64) []structure {
@@ -133,7 +132,7 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 		}
 		// HSDP: a copy in each host, or in each group of hosts.
 		for group := max(perNode/tensor/context, 1); group < data; group *= 2 {
-			if group > 1 && data%group == 0 {
+			if group > 1 && data%group == 0 && group*context%experts == 0 {
 				copies := x
 				copies.d.ShardGroup, copies.shard = group, group*context
 				out = append(out, copies)
@@ -148,6 +147,11 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 // an A100 with NVLink and 25,000 with InfiniBand).
 func longSequence(in estimator.Input) bool {
 	return cmp.Or(in.Job.Training.SequenceLength, 1<<20) >= 16384
+}
+
+// dividing are those of the parts that divide a whole.
+func dividing(whole int64, parts []int64) []int64 {
+	return slices.DeleteFunc(parts, func(n int64) bool { return whole%n != 0 })
 }
 
 // powers are 1, 2, 4, … up to most.

@@ -86,7 +86,7 @@ func (p *Plan) noLayout() string {
 	}
 	for _, n := range p.Notes {
 		if n.Code == expertsNotShared {
-			line += " Expert parallelism, with which such a model is trained, is not modelled."
+			line += " Expert parallelism of such a model, which takes less, is not modelled."
 		}
 	}
 	return line

@@ -144,8 +144,9 @@ func (l *layoutSearch) layout(x *placed, rank int) Layout {
 		CommunicationShare: round3(x.waits / x.seconds[0]),
 		TokensPerSecondPerGPU: round4(float64(l.batch.target) * float64(max(sequence, 1)) / x.seconds[0] /
 			float64(gpus)),
-		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.result.Model.Name, Training: in.Job.Training,
-			Nodes: gpus / perNode, PerNode: perNode, Data: x.data, SequenceLength: sequence}),
+		Launch: launch.Of(launch.Job{Framework: x.tool, Model: x.answer.result.Model.Name,
+			Family: x.answer.result.Model.Family, Training: in.Job.Training, Nodes: gpus / perNode, PerNode: perNode,
+			Data: x.data, SequenceLength: sequence}),
 	}
 	return out
 }

@@ -32,6 +32,19 @@ func llama(layers int64) estimator.Model {
 	return estimator.Model{HFConfig: config}
 }
 
+// mixture is Qwen3 235B-A22B with so many layers.
+func mixture(layers int64) estimator.Model {
+	config, err := json.Marshal(map[string]any{"model_type": "qwen3_moe",
+		"architectures": []string{"Qwen3MoeForCausalLM"}, "hidden_size": 4096, "intermediate_size": 12288,
+		"moe_intermediate_size": 1536, "num_experts": 128, "num_experts_per_tok": 8, "norm_topk_prob": true,
+		"num_hidden_layers": layers, "head_dim": 128, "num_attention_heads": 64, "num_key_value_heads": 4,
+		"vocab_size": 151936, "tie_word_embeddings": false, "max_position_embeddings": 40960})
+	if err != nil {
+		panic(err)
+	}
+	return estimator.Model{HFConfig: config}
+}
+
 func onCluster(m estimator.Model, gpus int64) Request {
 	return Request{Input: estimator.Input{Job: estimator.Job{Model: m,
 		Training: estimator.Training{SequenceLength: 4096}}, GPUs: []estimator.GPU{h100()}},
@@ -147,6 +160,53 @@ func TestLayoutsOf70B(t *testing.T) {
 	}
 }
 
+// A mixture of 235B on 256 GPUs: those that share its experts are ranked, by what they send each other, too, and they
+// are faster than those that gather all experts of a layer.
+func TestLayoutsOfMixture(t *testing.T) {
+	r := onCluster(mixture(94), 256)
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, r, p)
+	golden(t, "layouts-mixture.txt", p.Text())
+	first := p.Layouts.Ranked[0]
+	if first.ExpertParallel < 2 || !strings.Contains(first.Launch.Files[0].Text, "expert_parallel_degree = ") {
+		t.Errorf("the first is %s, with %+v", first.Name, first.Launch)
+	}
+	if slices.ContainsFunc(p.Notes, func(n estimator.Note) bool { return n.Code == expertsNotShared }) {
+		t.Error("experts are said not to be shared")
+	}
+	if f := p.FewestGPUs; f == nil || f.GPUs >= 256 {
+		t.Errorf("fewest: %+v", f)
+	}
+}
+
+// What experts cost in time: GPUs of a host that share them send rows over its links, and GPUs of several hosts through
+// their adapters. Into a host come all experts while its GPUs share them; less of them comes where more hosts do.
+func TestTimeOfExperts(t *testing.T) {
+	of := func(experts float64) (each, gathers float64) {
+		r := onCluster(mixture(94), 256)
+		training := r.Input.Job.Training
+		training.Distributed = &estimator.Distributed{WorldSize: 256, Data: "fsdp", FSDPVersion: 2}
+		w := workload{shape: shapeOf(r.Input, 0), training: training, micro: 1, accum: 1, sequence: 4096, gpus: 256,
+			parameters: 235e9, trainable: 235e9, experts: experts, perHost: 8}
+		c := cardOf(h100(), "")
+		all := w.exchange(c, expected, 0)
+		sent := w.exchangedInLayers(c, expected)
+		return sent, all.each - sent
+	}
+	none, whole := of(1)
+	host, shared := of(8)
+	far, less := of(64)
+	if none != 0 || host <= 0 || far < 5*host {
+		t.Errorf("rows take %.3g s with experts whole, %.3g s within a host, %.3g s over eight", none, host, far)
+	}
+	if shared > whole || shared < 0.9*whole || less > whole/4 {
+		t.Errorf("parameters take %.3g s whole, %.3g s with 8 that share experts, %.3g s with 64", whole, shared, less)
+	}
+}
+
 // What torchtitan cannot be asked for is no layout of torchtitan's.
 func TestLayoutsOfOtherOptimizers(t *testing.T) {
 	for name, runs := range map[string]bool{"": true, "adamw": true, "adamw-8bit": false, "muon": false} {
@@ -210,7 +270,8 @@ func TestClusterRefused(t *testing.T) {
 // Whatever the cluster, a plan keeps its promises, and does not look at more than it may.
 func TestLayoutsOfAnyCluster(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		r := onCluster(llama(rapid.Int64Range(1, 3).Draw(t, "layers")), 1<<rapid.IntRange(0, 6).Draw(t, "gpus"))
+		model := rapid.SampledFrom([]func(int64) estimator.Model{llama, mixture}).Draw(t, "model")
+		r := onCluster(model(rapid.Int64Range(1, 3).Draw(t, "layers")), 1<<rapid.IntRange(0, 6).Draw(t, "gpus"))
 		r.Input.GPUs[0].UsableBytes = rapid.Int64Range(8, 140).Draw(t, "GiB") << 30
 		r.Cluster.PerNode = min(r.Cluster.GPUs, 1<<rapid.IntRange(0, 3).Draw(t, "per node"))
 		r.EffectiveBatch = r.Cluster.GPUs * rapid.Int64Range(1, 6).Draw(t, "each")
@@ -262,11 +323,11 @@ func TestNearestBatchOfACluster(t *testing.T) {
 // That nothing fits is said with what was not looked at: layouts that may fit, that there was no work left for, that
 // share experts.
 func TestNoLayoutSaysWhy(t *testing.T) {
-	mixture := estimator.Model{HFConfig: json.RawMessage(`{"model_type": "mixtral",
+	mixtral := estimator.Model{HFConfig: json.RawMessage(`{"model_type": "mixtral",
 		"architectures": ["MixtralForCausalLM"], "hidden_size": 4096, "num_hidden_layers": 4,
 		"num_attention_heads": 32, "num_key_value_heads": 8, "intermediate_size": 14336, "vocab_size": 32000,
 		"num_local_experts": 8, "num_experts_per_tok": 2, "max_position_embeddings": 32768}`)}
-	r := onCluster(mixture, 2)
+	r := onCluster(mixtral, 2)
 	r.Input.GPUs[0].UsableBytes = 8 << 30
 	p, err := Make(t.Context(), r)
 	if err != nil {

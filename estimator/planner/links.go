@@ -64,9 +64,19 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 	if d.Data == "fsdp" && d.ShardGroup > 0 {
 		group = math.Min(float64(d.ShardGroup)*w.over(w.context), sharers)
 	}
-	// Neighbours share layers, then sequences, then what FSDP deals out; copies are furthest apart.
+	// Neighbours share layers, then sequences, then experts, then what FSDP deals out; copies are furthest apart.
 	apart := w.over(w.tensor) * w.over(w.context)
 	share := 1 / (w.over(w.tensor) * w.over(w.stages))
+	experts := w.over(w.experts)
+	// What is dealt out: everything over the group and, where GPUs share experts, those over the ones that have the
+	// same.
+	dealt := func(total, bytes float64) (rest, same float64) {
+		if experts == 1 {
+			return total * bytes, 0
+		}
+		same = w.expertParameters() * bytes / experts
+		return total*bytes - same*experts, same
+	}
 	seconds := func(bytes, copies, members, apart float64) float64 {
 		if members < 2 {
 			return 0
@@ -81,8 +91,10 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 		if k := d.ReshardAfterForward; k != nil && !*k || w.stages > 1 {
 			gathers = 1
 		}
-		t := seconds(w.parameters*w.gatheredBytes(), gathers, group, apart) +
-			seconds(w.trainable*w.reducedBytes(), 1, group, apart) +
+		rest, same := dealt(w.parameters, w.gatheredBytes())
+		restSums, sameSums := dealt(w.trainable, w.reducedBytes())
+		t := seconds(rest, gathers, group, apart) + seconds(same, gathers, group/experts, apart*experts) +
+			seconds(restSums, 1, group, apart) + seconds(sameSums, 1, group/experts, apart*experts) +
 			seconds(w.trainable*w.reducedBytes()/group, 2, sharers/group, apart*group)
 		if w.stages > 1 { // gathered once for all micro-batches, and summed after the last
 			x.once += t
@@ -106,7 +118,9 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 //     a GPU and time, and the same in backward (Korthikanti et al. 2022, arXiv 2205.05198, section 4.2).
 //   - Context parallelism sends keys and values around, and in backward their gradients too (Liu et al. 2023, arXiv
 //     2310.01889).
-//   - Expert parallelism sends every token to each of its experts and back (Lepikhin et al. 2020, arXiv 2006.16668).
+//   - Expert parallelism sends every token to each of its experts and back (Lepikhin et al. 2020, arXiv 2006.16668);
+//     what selective-op keeps is among it, and is not sent again (torchtitan/models/llama4/infra/parallelize.py
+//     (_op_sac_save_list), 0.2.0).
 //   - A stage sends what it computed to the next, and gradients back.
 func (w workload) exchangedInLayers(c card, a assumption) float64 {
 	s, elements := w.shape, 4.0
@@ -129,8 +143,8 @@ func (w workload) exchangedInLayers(c card, a assumption) float64 {
 		t += layers * (passes + 1) * keys * (context - 1) / (w.reach(c, context, tensor) * a.link)
 	}
 	if experts > 1 && s.ExpertsPerToken > 0 {
-		sent := states / tensor * float64(s.ExpertsPerToken) * (experts - 1) / experts
-		t += layers * passes * 2 * sent / (w.reach(c, experts, tensor*context) * a.link)
+		sent := states / tensor * float64(s.ExpertsPerToken)
+		t += layers * passes * 2 * w.scatter(c, sent, experts, tensor*context) / a.link
 	}
 	if stages > 1 {
 		apart := w.gpus * context * tensor
@@ -139,20 +153,37 @@ func (w workload) exchangedInLayers(c card, a assumption) float64 {
 	return t
 }
 
+// scatter is how long an all-to-all of so many bytes from each member takes at the links' full rates, neighbours among
+// which are so many GPUs apart: what is for other hosts goes through the GPU's own adapter, and what is for its host
+// beside it through the link there. DeepSeek's own kernels, which send a token once to a host, reach 43 to 58 GB/s of
+// 50 between hosts and 153 to 158 of 160 within (github.com/deepseek-ai/DeepEP, README.md, on H800).
+func (w workload) scatter(c card, bytes, members, apart float64) float64 {
+	near := math.Min(members, math.Max(1, math.Floor(w.host()/apart)))
+	return math.Max(bytes*(near-1)/members/c.link, bytes*(members-near)/members/w.wire(c))
+}
+
+// host is how many GPUs a host has.
+func (w workload) host() float64 {
+	if w.perHost > 0 {
+		return w.perHost
+	}
+	return hostGPUs
+}
+
+// wire is what the network carries for each GPU, each way.
+func (w workload) wire(c card) float64 {
+	if w.network > 0 {
+		return w.network
+	}
+	return c.network
+}
+
 // reach is what a ring of so many members carries each way, neighbours in which are so many GPUs apart.
 func (w workload) reach(c card, members, apart float64) float64 {
-	host := float64(hostGPUs)
-	if w.perHost > 0 {
-		host = w.perHost
-	}
-	if members*apart <= host {
+	if members*apart <= w.host() {
 		return c.link
 	}
-	wire := w.network
-	if wire <= 0 {
-		wire = c.network
-	}
-	return math.Min(c.link, math.Max(1, math.Floor(host/apart))*wire)
+	return math.Min(c.link, math.Max(1, math.Floor(w.host()/apart))*w.wire(c))
 }
 
 // over is into how many parts something is divided: 1 where nobody says.

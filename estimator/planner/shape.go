@@ -14,8 +14,9 @@ type Shape struct {
 	// FFN is the width of the MLP that one token passes through, over all experts
 	// that it is sent to.
 	FFN int64
-	// ExpertsPerToken is to how many experts a token is sent; 0 without a mixture.
-	ExpertsPerToken int64
+	// ExpertsPerToken is to how many experts a token is sent, Experts among how many of a layer they are chosen, and
+	// ExpertParameters what the experts of all layers have together; 0 without a mixture.
+	ExpertsPerToken, Experts, ExpertParameters int64
 	// Gated is true where the MLP has three matrices instead of two.
 	Gated      bool
 	Vocabulary int64
@@ -63,8 +64,8 @@ func readShape(in estimator.Input) Shape {
 	}
 	return Shape{
 		Layers: a.Layers, Hidden: a.Hidden, Heads: a.Heads, KVHeads: a.KVHeads, HeadDim: a.HeadDim, FFN: a.FFN,
-		ExpertsPerToken: experts, Gated: a.Gated, Vocabulary: a.Vocabulary, Context: a.MaxPositions,
-		Causal: !a.Encoder(),
+		ExpertsPerToken: experts, Experts: a.RoutedExperts(), ExpertParameters: a.RoutedParameters(), Gated: a.Gated,
+		Vocabulary: a.Vocabulary, Context: a.MaxPositions, Causal: !a.Encoder(),
 	}
 }
 

@@ -247,14 +247,20 @@ func (w workload) loss(m float64, gemm func(matrix, bool) float64, bandwidth flo
 // weightTraffic is what one micro-step moves whatever its size: the casts of the
 // weights under autocast, and gradients that are written, converted and added.
 func (w workload) weightTraffic() float64 {
+	at := w.trainable - w.expertParameters()*(1-1/w.over(w.experts)) // those that this GPU computes with
 	switch {
 	case w.amp():
 		// Cast 4+2; gradient 2, to float32 2+4, added 4+4+4.
-		return 26 * w.trainable / w.over(w.tensor)
+		return 26 * at / w.over(w.tensor)
 	case w.half():
-		return 8 * w.trainable / w.over(w.tensor)
+		return 8 * at / w.over(w.tensor)
 	}
-	return 16 * w.trainable / w.over(w.tensor)
+	return 16 * at / w.over(w.tensor)
+}
+
+// expertParameters are those of the experts that tokens choose, where they train.
+func (w workload) expertParameters() float64 {
+	return math.Min(float64(w.shape.ExpertParameters), w.trainable)
 }
 
 // packedBytes is what a weight of a quantised base takes.

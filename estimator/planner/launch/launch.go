@@ -28,8 +28,8 @@ type File struct {
 
 // Job is what is to be started.
 type Job struct {
-	// Framework is the one that runs it, and Model what its catalog calls the model.
-	Framework, Model string
+	// Framework is the one that runs it, Model what its catalog calls the model, and Family transformers' model type.
+	Framework, Model, Family string
 	// Training is the job with its layout.
 	Training estimator.Training
 	// Nodes hosts have PerNode GPUs each, and Data of all GPUs train on different sequences.

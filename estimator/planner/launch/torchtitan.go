@@ -14,8 +14,16 @@ import (
 var titanFlavors = map[string][2]string{
 	"meta-llama/Llama-3.1-8B": {"llama3", "8B"}, "meta-llama/Meta-Llama-3-8B": {"llama3", "8B"},
 	"meta-llama/Llama-3.1-70B": {"llama3", "70B"}, "meta-llama/Meta-Llama-3-70B": {"llama3", "70B"},
-	"meta-llama/Llama-3.1-405B": {"llama3", "405B"},
+	"meta-llama/Llama-3.3-70B-Instruct": {"llama3", "70B"}, "meta-llama/Llama-3.1-405B": {"llama3", "405B"},
+	"Qwen/Qwen3-8B": {"qwen3", "8B"}, "Qwen/Qwen3-14B": {"qwen3", "14B"}, "Qwen/Qwen3-32B": {"qwen3", "32B"},
+	"Qwen/Qwen3-30B-A3B": {"qwen3", "30B-A3B"}, "Qwen/Qwen3-235B-A22B": {"qwen3", "235B-A22B"},
+	"deepseek-ai/DeepSeek-V2-Lite": {"deepseek_v3", "16B"}, "deepseek-ai/DeepSeek-V3": {"deepseek_v3", "671B"},
+	"deepseek-ai/DeepSeek-R1": {"deepseek_v3", "671B"},
 }
+
+// titanModules are model.name of torchtitan 0.2.0 by the family of transformers that it writes.
+var titanModules = map[string]string{"llama": "llama3", "qwen3": "qwen3", "qwen3_moe": "qwen3",
+	"deepseek_v2": "deepseek_v3", "deepseek_v3": "deepseek_v3"}
 
 // titanSchedules are pipeline schedules in torch's words. Source: torch/distributed/pipelining/schedules.py 2.9
 // (get_schedule_class).
@@ -31,12 +39,9 @@ func (j *Job) torchtitan() Words {
 	line := func(format string, args ...any) { fmt.Fprintf(&b, format+"\n", args...) }
 	stages, tensor := max(d.PipelineParallel, 1), max(d.TensorParallel, 1)
 	accumulation := max(t.GradientAccumulation, 1)
+	line("# torchtitan 0.2.0 to 0.2.2 read this file")
 	section("model")
-	if flavor, known := titanFlavors[j.Model]; known {
-		line("name = %q\nflavor = %q", flavor[0], flavor[1])
-	} else {
-		line("name = \"llama3\"\nflavor = \"\" # the model's, from torchtitan/models")
-	}
+	j.titanModel(line)
 	j.optimizerSection(line)
 	section("training")
 	if stages > 1 { // which divides the batch of each GPU into micro-batches
@@ -95,6 +100,20 @@ func (j *Job) torchtitan() Words {
 	const name = "layout.toml"
 	return Words{Command: j.torchrunLine() + " -m torchtitan.train --job.config_file " + name,
 		Files: []File{{name, b.String()}}}
+}
+
+// titanModel names the model. One that torchtitan has no flavor of is to be added to those of its module.
+func (j *Job) titanModel(line func(string, ...any)) {
+	flavor, known := titanFlavors[j.Model]
+	module := titanModules[j.Family]
+	switch {
+	case known:
+		line("name = %q\nflavor = %q", flavor[0], flavor[1])
+	case module != "":
+		line("name = %q\n# to be added to torchtitan/models/%s/__init__.py\nflavor = \"\"", module, module)
+	default:
+		line("# torchtitan has no %s: to be written\nname = \"\"\nflavor = \"\"", cmp.Or(j.Family, "such model"))
+	}
 }
 
 // TitanRuns says whether torchtitan can be asked for the optimizer; nil is its own. Source:
