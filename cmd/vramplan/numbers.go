@@ -1,9 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"math"
+	"reflect"
 	"strconv"
 	"strings"
+
+	"github.com/alecthomas/kong"
 
 	"github.com/vramplan/vramplan/estimator"
 )
@@ -35,6 +40,25 @@ func unitOf(largest int64) (string, func(int64) string) {
 		return "GiB", inGiB
 	}
 	return "MiB", func(bytes int64) string { return fmt.Sprintf("%.1f", float64(bytes)/(1<<20)) }
+}
+
+// wholeNumber reads the value of a flag that is a count, and says in words what is wrong with another.
+func wholeNumber(bits int) kong.MapperFunc {
+	return func(ctx *kong.DecodeContext, target reflect.Value) error {
+		var given string
+		if err := ctx.Scan.PopValueInto("a whole number", &given); err != nil {
+			return err
+		}
+		n, err := strconv.ParseInt(given, 0, bits)
+		switch {
+		case errors.Is(err, strconv.ErrRange):
+			return fmt.Errorf("%s is out of range: whole numbers go to %d", given, int64(math.MaxInt64)>>(64-bits))
+		case err != nil:
+			return fmt.Errorf("%q is not a whole number", given)
+		}
+		target.SetInt(n)
+		return nil
+	}
 }
 
 // thousands writes a count with commas: 124,373,760.

@@ -26,8 +26,12 @@ func (e *UnknownError) Error() string {
 	if e.Reason != "" {
 		fmt.Fprintf(&b, ": %s", e.Reason)
 	}
-	if len(e.Nearest) > 0 {
+	switch {
+	case len(e.Nearest) > 0:
 		fmt.Fprintf(&b, "; nearest: %s", strings.Join(e.Nearest, ", "))
+	case e.Reason == "":
+		kinds := strings.ToLower(e.Kind) + "s"
+		fmt.Fprintf(&b, "; GET /v1/%s and vramplan %s list them", kinds, kinds)
 	}
 	return b.String()
 }
@@ -58,7 +62,7 @@ func nearest(key string, candidates []candidate) []int {
 		d := limit + 1
 		switch {
 		case len(key) >= 3 && strings.Contains(c.key, key), len(letters) >= 5 &&
-			strings.HasSuffix(squash(c.key), letters):
+			strings.Contains(squash(c.key), letters):
 			d = 0 // the same but for what is around it: Llama3-8b and meta-llama-3-8b
 		case len(c.key) >= 4 && strings.Contains(key, c.key):
 			d = min(limit, levenshtein.ComputeDistance(key, c.key))
