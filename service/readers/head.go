@@ -15,12 +15,17 @@ const headPointer = "/model/head"
 var heads = []struct{ end, kind string }{
 	{"ForSequenceClassification", "classification"}, {"ForTokenClassification", "token-classification"},
 	{"ForQuestionAnswering", "question-answering"}, {"ForMaskedLM", "masked-lm"}, {"ForMultipleChoice", ""},
+	{classifiesImages, "classification"}, {"ForMaskedImageModeling", ""},
 }
+
+// classifiesImages ends the classes of models that look at one picture each, whose only sequence is its patches.
+const classifiesImages = "ForImageClassification"
 
 // exampleHeads are the classes that transformers' example scripts load (4.57.6 examples/pytorch).
 var exampleHeads = map[string]string{"run_mlm.py": "ForMaskedLM", "run_glue.py": "ForSequenceClassification",
 	"run_classification.py": "ForSequenceClassification", "run_xnli.py": "ForSequenceClassification",
-	"run_ner.py": "ForTokenClassification", "run_qa.py": "ForQuestionAnswering", "run_swag.py": "ForMultipleChoice"}
+	"run_ner.py": "ForTokenClassification", "run_qa.py": "ForQuestionAnswering", "run_swag.py": "ForMultipleChoice",
+	"run_image_classification.py": classifiesImages, "run_mim.py": "ForMaskedImageModeling"}
 
 // headOf reads what stands on top of the model that a call loads: AutoModelForTokenClassification, num_labels=9.
 func (r *reading) headOf(call decode.Call) {
@@ -46,6 +51,7 @@ func (r *reading) headKind(class string, at setting.Value) string {
 			return ""
 		}
 		r.d.put(headPointer+"/kind", h.kind, at)
+		r.seesImages = h.end == classifiesImages
 		return h.kind
 	}
 	return ""
@@ -64,6 +70,20 @@ func (r *reading) programHead() {
 	if class, ok := exampleHeads[name]; ok {
 		r.headKind(class, setting.Value{Text: name,
 			Origin: setting.Origin{Kind: setting.Argument, Key: name, At: r.at}})
+	}
+}
+
+// askLength asks how long the sequences are, unless they are pictures; why says where that was looked for. What Whisper
+// hears is always half a minute, and its sequence is what was said (transformers 5.23.0 WhisperConfig
+// max_source_positions 1500, max_target_positions 448).
+func (r *reading) askLength(why string) {
+	const pointer = "/training/sequence_length"
+	switch {
+	case r.seesImages:
+	case strings.Contains(strings.ToLower(asText(r.d.fields["/model/preset"].value)), "whisper"):
+		r.d.ask(pointer, "How many tokens has the longest transcript of a batch (448 at most)?", why)
+	default:
+		r.d.ask(pointer, askLength, why)
 	}
 }
 

@@ -33,6 +33,19 @@ Trainer(model=model, args=TrainingArguments(output_dir="out", per_device_train_b
 		{name: "from sequence to sequence", program: program("AutoModelForSeq2SeqLM", ""),
 			want: map[string]string{kind: ""}},
 		{name: "choices", program: program("AutoModelForMultipleChoice", ""), refused: "AutoModelForMultipleChoice"},
+		{name: "pictures, which have no length", program: `from transformers import *
+model = ViTForImageClassification.from_pretrained("google/vit-base-patch16-224", num_labels=3)
+Trainer(model=model, args=TrainingArguments(output_dir="out", per_device_train_batch_size=16)).train()
+`, want: map[string]string{kind: `"classification"`, labels: "3", "/training/sequence_length": ""}},
+		{name: "an example of pictures", command: "python run_image_classification.py --do_train --model_name_or_path " +
+			"google/vit-base-patch16-224 --per_device_train_batch_size 32",
+			want: map[string]string{kind: `"classification"`, "/training/sequence_length": ""}},
+		{name: "pictures with holes", program: program("ViTForMaskedImageModeling", ""),
+			refused: "ViTForMaskedImageModeling"},
+		{name: "speech, whose sequence is what was said", program: `from transformers import *
+model = WhisperForConditionalGeneration.from_pretrained("openai/whisper-small")
+Seq2SeqTrainer(model=model, args=Seq2SeqTrainingArguments(output_dir="out", per_device_train_batch_size=16)).train()
+`, asks: []string{"/training/sequence_length"}, says: "longest transcript"},
 		{name: "the model is said otherwise, and its head stays", program: program("AutoModelForTokenClassification", ""),
 			set: []readers.Said{{Path: "model", Value: "distilbert/distilbert-base-uncased"}},
 			want: map[string]string{"/model/preset": `"distilbert/distilbert-base-uncased"`,

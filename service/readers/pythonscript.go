@@ -260,7 +260,7 @@ func (r *reading) scriptLength() {
 		r.d.fall("/training/sequence_length", int64(1024), "max_length", trlDefault("max_length"))
 		return
 	}
-	r.d.ask("/training/sequence_length", askLength, r.code.File+" says it in no way that can be read")
+	r.askLength(r.code.File + " says it in no way that can be read")
 }
 
 // tokenizerLength is max_length in a call of the tokenizer.

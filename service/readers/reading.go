@@ -27,6 +27,8 @@ type reading struct {
 	dsAt setting.Span
 	// fresh is set where the model begins with random weights.
 	fresh bool
+	// seesImages is set where the model is a classifier of pictures.
+	seesImages bool
 	// loads is the function or class whose default is the type of a model that is loaded without one; "" where a tool
 	// loads it in float32.
 	loads string

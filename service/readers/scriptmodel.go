@@ -14,7 +14,8 @@ import (
 var (
 	loadsModel = regexp.MustCompile(`(?:^|\.)(?:Fast(?:Language|Vision)?Model|\w*(?:ForCausalLM|LMHeadModel|` +
 		`ForConditionalGeneration|ForSeq2SeqLM|ForSequenceClassification|ForTokenClassification|ForQuestionAnswering|` +
-		`ForMaskedLM|ForMultipleChoice|ForImageTextToText|ForVision2Seq|ForMultimodalLM))\.from_pretrained$`)
+		`ForMaskedLM|ForMultipleChoice|ForImageClassification|ForMaskedImageModeling|` +
+		`ForImageTextToText|ForVision2Seq|ForMultimodalLM))\.from_pretrained$`)
 	loadsPictures = regexp.MustCompile(`(?:ForImageTextToText|ForVision2Seq|ForMultimodalLM)\.from_pretrained$`)
 	// loadsAdapters is a checkpoint of adapters, which is what a training made.
 	loadsAdapters = regexp.MustCompile(`Peft\w*\.from_pretrained$`)

@@ -71,7 +71,7 @@ func (r *reading) trainerLength(trl bool) {
 		}
 		return
 	}
-	r.d.ask(pointer, askLength, "no argument of the program is one for the length of a sequence")
+	r.askLength("no argument of the program is one for the length of a sequence")
 }
 
 // uncut asks for the length where a setting says that nothing is cut (trl 1.16.0 trainer/sft_config.py max_length:
