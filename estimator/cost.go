@@ -85,6 +85,9 @@ func (r *resolved) cost(kinds int) Cost {
 	if c, shares := r.parallel.(*contextParallel); shares {
 		perLayer += eventsPerRing * c.ring.GPUs
 	}
+	if r.recipe.Loss.Kind == step.LossFusedLinear {
+		outside += eventsPerChunk * step.FusedLinearPieces(max(r.shape.N(), 1), a.Vocabulary, max(a.HeadWidth(), 1))
+	}
 	if r.recipe.Loss.Kind == step.LossChunked || r.recipe.Loss.Kind == step.LossChunkedWhole {
 		perChunk := int64(eventsPerChunk)
 		if a.LoRA != nil {

@@ -67,3 +67,23 @@ func TestCostIsTight(t *testing.T) {
 		})
 	}
 }
+
+// TestCostOfFusedLinearLoss: Liger divides the rows by how much wider the vocabulary is than the head, so that a narrow
+// model's loss may take a chunk for each row.
+func TestCostOfFusedLinearLoss(t *testing.T) {
+	for _, narrow := range []string{
+		`{"model_type":"opt","hidden_size":16,"word_embed_proj_dim":16,"ffn_dim":32,"num_hidden_layers":2,
+			"num_attention_heads":2,"vocab_size":60000,"max_position_embeddings":4096}`,
+		`{"model_type":"opt","hidden_size":256,"word_embed_proj_dim":16,"ffn_dim":32,"num_hidden_layers":2,
+			"num_attention_heads":2,"vocab_size":60000,"max_position_embeddings":4096}`,
+	} {
+		for _, precision := range []Precision{PrecisionAMPBF16, PrecisionFP32} {
+			job := Job{Model: Model{HFConfig: []byte(narrow)}, Training: Training{MicroBatch: 8, SequenceLength: 1000,
+				GradientAccumulation: 3, Precision: precision, Loss: &Loss{Kind: "fused-linear"}}}
+			took, _ := heldToBound(t, Input{Job: job})
+			if took.Requests < 50_000 {
+				t.Errorf("only %d requests: the rows are not divided", took.Requests)
+			}
+		}
+	}
+}

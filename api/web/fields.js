@@ -19,10 +19,12 @@ const states = ["fp32", "bf16", "fp16"];
 // pipelines and scripts are those that the service knows; a test holds them against it.
 const pipelines = [
   "black-forest-labs/FLUX.1-dev", "black-forest-labs/FLUX.1-schnell", "stabilityai/stable-diffusion-3-medium",
+  "stabilityai/stable-diffusion-3-medium-diffusers", "stabilityai/stable-diffusion-3.5-large",
+  "stabilityai/stable-diffusion-3.5-large-turbo", "stabilityai/stable-diffusion-3.5-medium",
   "stabilityai/stable-diffusion-xl-base-1.0", "stable-diffusion-v1-5/stable-diffusion-v1-5",
 ];
 const scripts = [
-  "dreambooth/train_dreambooth_lora_flux.py", "dreambooth/train_dreambooth_sd3.py", "dreambooth/train_dreambooth_flux.py",
+  "dreambooth/train_dreambooth_lora_flux.py", "dreambooth/train_dreambooth_lora_sd3.py", "dreambooth/train_dreambooth_sd3.py", "dreambooth/train_dreambooth_flux.py",
   "text_to_image/train_text_to_image_lora.py", "text_to_image/train_text_to_image.py", "text_to_image/train_text_to_image_lora_sdxl.py",
   "text_to_image/train_text_to_image_sdxl.py", "controlnet/train_controlnet.py", "dreambooth/train_dreambooth.py",
   "dreambooth/train_dreambooth_lora.py", "dreambooth/train_dreambooth_lora_sdxl.py",

@@ -72,6 +72,9 @@ func (c *config) opt(a *Architecture) {
 	}
 }
 
+// headWidth is that of the embedding, which the head shares.
+func (o optOptions) headWidth() int64 { return o.width }
+
 // opt is transformers' OPTForCausalLM (modeling_opt.py, 4.57).
 type opt struct {
 	a                     *Architecture

@@ -44,3 +44,11 @@ func (a *Architecture) LanguageModel() bool {
 
 // AdaptedHead says whether the head has an adapter.
 func (a *Architecture) AdaptedHead() bool { return a.headAdapted }
+
+// HeadWidth is how many features the head takes of a token: those of the layers where a family projects to no others.
+func (a *Architecture) HeadWidth() int64 {
+	if own, ok := a.own.(interface{ headWidth() int64 }); ok {
+		return own.headWidth()
+	}
+	return a.Hidden
+}

@@ -204,6 +204,11 @@ func (t *Tape) fusedLinearLoss(x T, w, b Weight, targets T) T {
 	return loss
 }
 
+// FusedLinearPieces is into how many chunks n rows of so many features are divided for so large a vocabulary.
+func FusedLinearPieces(n, vocabulary, width int64) int64 {
+	return CeilDiv(n, fusedLinearRows(n, vocabulary, width))
+}
+
 // fusedLinearRows is Liger's rule for the size of a chunk: logits as large as the input, rounded up to a power of two.
 func fusedLinearRows(n, vocabulary, width int64) int64 {
 	rows := CeilDiv(n, CeilDiv(vocabulary, width))
