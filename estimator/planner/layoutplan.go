@@ -121,7 +121,7 @@ func (l *layoutSearch) layout(x *placed, rank int) Layout {
 	if d := in.Job.Training.Distributed; d != nil {
 		changes["distributed"] = *d
 	}
-	if t := &l.costs.base.Job.Training; halvesInFSDP(t, x.tool) {
+	if ownHalves(&l.costs.base.Job.Training, x.tool) != nil {
 		changes["precision"], changes["states"] = in.Job.Training.Precision, *in.Job.Training.States
 	}
 	if o := in.Job.Training.Optimizer; l.costs.base.Job.Training.Optimizer == nil && o != nil {

@@ -207,6 +207,30 @@ func TestTimeOfExperts(t *testing.T) {
 	}
 }
 
+// Megatron-LM has no autocast: what --bf16 stores is what its layouts are estimated with, and the distributed optimizer,
+// which stores nothing else, is among them.
+func TestLayoutsOfMegatron(t *testing.T) {
+	r := onCluster(llama(80), 64)
+	r.Input.Job.Training.Framework = "megatron"
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	holds(t, r, p)
+	dealt := false
+	for _, x := range p.Layouts.Ranked {
+		dealt = dealt || strings.HasPrefix(x.Name, "ZeRO-1")
+		states, ok := x.Changes["states"].(estimator.States)
+		if !ok || states.MasterWeights != "fp32" || x.Changes["precision"] != estimator.PrecisionBF16 ||
+			!strings.Contains(x.Launch.Command, "--bf16") {
+			t.Errorf("%s: %v, %s", x.Name, x.Changes, x.Launch.Command)
+		}
+	}
+	if !dealt {
+		t.Errorf("no layout deals the optimizer's states out: %+v", p.Layouts.LeftOut)
+	}
+}
+
 // What torchtitan cannot be asked for is no layout of torchtitan's.
 func TestLayoutsOfOtherOptimizers(t *testing.T) {
 	for name, runs := range map[string]bool{"": true, "adamw": true, "adamw-8bit": false, "muon": false} {

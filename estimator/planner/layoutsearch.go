@@ -54,8 +54,8 @@ func (l *layoutSearch) input(x *placed) estimator.Input {
 	if t.Optimizer == nil && x.tool == "torchtitan" {
 		t.Optimizer = fusedByDefault
 	}
-	if halvesInFSDP(t, x.tool) {
-		t.Precision, t.States = estimator.PrecisionBF16, &estimator.States{Weights: "fp32", Gradients: "fp32"}
+	if own := ownHalves(t, x.tool); own != nil {
+		t.Precision, t.States = estimator.PrecisionBF16, own
 	}
 	if x.d.WorldSize == 1 {
 		t.Distributed = nil
@@ -72,12 +72,23 @@ func (x *structure) framework(in estimator.Input) string {
 	return x.tool
 }
 
-// halvesInFSDP reports whether what a job calls amp-bf16 is FSDP's own mixed precision: torchtitan gives fully_shard a
-// MixedPrecisionPolicy (param_dtype bfloat16, reduce_dtype float32) in place of autocast, which keeps float32 parts and
-// computes with gathered bfloat16. Source: torchtitan/models/llama3/infra/parallelize.py (apply_fsdp), 0.2.0.
-func halvesInFSDP(t *estimator.Training, tool string) bool {
-	return tool == "torchtitan" && t.States == nil &&
-		(t.Precision == "" || t.Precision == estimator.PrecisionAMPBF16)
+// ownHalves is what a framework stores of what a job calls amp-bf16, where it has no autocast; nil where it has, or the
+// job says what is stored.
+func ownHalves(t *estimator.Training, tool string) *estimator.States {
+	if t.States != nil || t.Precision != "" && t.Precision != estimator.PrecisionAMPBF16 {
+		return nil
+	}
+	return halvesOf[tool]
+}
+
+// halvesOf are those states. torchtitan gives fully_shard a MixedPrecisionPolicy (param_dtype bfloat16, reduce_dtype
+// float32), which keeps float32 parts and computes with gathered bfloat16 (apply_fsdp in
+// torchtitan/models/llama3/infra/parallelize.py, 0.2.0). With --bf16 Megatron-LM stores weights in bfloat16, adds
+// gradients up in float32, and its optimizer has float32 copies (megatron/training/arguments.py validate_args,
+// core/optimizer, core 0.14).
+var halvesOf = map[string]*estimator.States{
+	"torchtitan": {Weights: "fp32", Gradients: "fp32"},
+	"megatron":   {MasterWeights: "fp32", Gradients: "fp32", Optimizer: "fp32"},
 }
 
 // fusedByDefault is torchtitan's optimizer where nobody names one. Source: torchtitan/config/job_config.py (Optimizer),

@@ -19,6 +19,8 @@ func TestPrintedFilesReadBack(t *testing.T) {
 	titan := estimator.Training{Precision: estimator.PrecisionBF16, Framework: "torchtitan",
 		States:    &estimator.States{Weights: "fp32", Gradients: "fp32"},
 		Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"}}
+	megatron := estimator.Training{Precision: estimator.PrecisionBF16, Framework: "megatron",
+		States: &estimator.States{MasterWeights: "fp32", Gradients: "fp32", Optimizer: "fp32"}}
 	for _, tt := range []struct {
 		name         string
 		training     estimator.Training
@@ -41,6 +43,12 @@ func TestPrintedFilesReadBack(t *testing.T) {
 			FSDPVersion: 2, TensorParallel: 8, PipelineParallel: 4}},
 		{"pipeline of larger micro-batches", titan, "torchtitan", 2, 8, "full", estimator.Distributed{WorldSize: 16,
 			Data: "fsdp", FSDPVersion: 2, PipelineParallel: 8}},
+		{"ZeRO-1 of Megatron", megatron, "megatron", 1, 16, "full",
+			estimator.Distributed{WorldSize: 64, Data: "zero1", TensorParallel: 4, PipelineParallel: 4}},
+		{"DDP of Megatron", megatron, "megatron", 2, 4, "none", estimator.Distributed{WorldSize: 64, Data: "ddp",
+			TensorParallel: 8, SequenceParallel: true, ContextParallel: 2}},
+		{"Megatron again in part", megatron, "megatron", 1, 8, "selective", estimator.Distributed{WorldSize: 16,
+			Data: "zero1", TensorParallel: 8}},
 		{"FSDP2 of accelerate", estimator.Training{}, "hf-trainer", 2, 4, "full",
 			estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2}},
 		{"HSDP of accelerate", estimator.Training{}, "hf-trainer", 1, 2, "full",
@@ -54,7 +62,7 @@ func TestPrintedFilesReadBack(t *testing.T) {
 			job := tt.training
 			job.MicroBatch, job.GradientAccumulation, job.Distributed = tt.micro, tt.accum, &tt.d
 			job.GradientCheckpointing = &estimator.Checkpointing{Mode: tt.mode}
-			share := max(tt.d.TensorParallel, 1) * max(tt.d.PipelineParallel, 1)
+			share := max(tt.d.TensorParallel, 1) * max(tt.d.PipelineParallel, 1) * max(tt.d.ContextParallel, 1)
 			w := launch.Of(launch.Job{Framework: tt.framework, Model: "meta-llama/Llama-3.1-70B", Training: job,
 				Nodes: tt.d.WorldSize / 8, PerNode: 8, Data: tt.d.WorldSize / share, SequenceLength: sequence})
 			answer, err := readers.Read(t.Context(), readers.Source{Line: w.Command, Dir: ".",
@@ -106,6 +114,10 @@ func TestPrintedFilesReadBack(t *testing.T) {
 			}
 			if mode != tt.mode {
 				t.Errorf("checkpointing %s, printed for %s", mode, tt.mode)
+			}
+			if tt.framework == "megatron" && (r.SequenceLength != sequence || r.Precision != tt.training.Precision ||
+				r.States == nil || *r.States != *tt.training.States || d.SequenceParallel != tt.d.SequenceParallel) {
+				t.Errorf("sequences of %d, %s, %+v, %+v", r.SequenceLength, r.Precision, r.States, d)
 			}
 			if tt.framework == "torchtitan" && (r.SequenceLength != sequence || r.Optimizer == nil ||
 				r.Optimizer.Implementation != "fused" || r.Precision != estimator.PrecisionBF16) {
