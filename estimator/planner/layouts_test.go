@@ -207,8 +207,8 @@ func TestTimeOfExperts(t *testing.T) {
 	}
 }
 
-// Megatron-LM has no autocast: what --bf16 stores is what its layouts are estimated with, and the distributed optimizer,
-// which stores nothing else, is among them.
+// Megatron-LM has no autocast: what --bf16 stores is what its layouts are estimated with, and the distributed
+// optimizer, which stores nothing else, is among them.
 func TestLayoutsOfMegatron(t *testing.T) {
 	r := onCluster(llama(80), 64)
 	r.Input.Job.Training.Framework = "megatron"
