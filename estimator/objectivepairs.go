@@ -51,7 +51,7 @@ func (r *resolved) kto(t *Training, errs *invalid.List) step.Objective {
 // scores puts a score of one label in the place of the head of a model for rewards, which peft trains whole beside
 // adapters. Source: peft/peft_model.py (PeftModelForSequenceClassification.__init__), 0.21.
 func (r *work) scores(adapters *model.LoRA) {
-	if !r.arch.LanguageModel() && !r.arch.Scores() {
+	if r.arch.Family == "" || !r.arch.LanguageModel() && !r.arch.Scores() {
 		return // said later
 	}
 	r.arch.Score()
