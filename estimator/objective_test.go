@@ -288,10 +288,10 @@ func TestDropoutOfAdaptersGoesWithTheRest(t *testing.T) {
 	}
 }
 
-// TestObjectivesOfNoModel: what is said of the model alone is said whatever is trained, and nothing else is asked of it.
+// TestObjectivesOfNoModel: what is said of the model alone is said whatever is trained, and nothing else is asked.
 func TestObjectivesOfNoModel(t *testing.T) {
-	for kind := range strings.SplitSeq("language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo vision-language "+
-		"contrastive diffusion", " ") {
+	for kind := range strings.SplitSeq("language-model sft dpo orpo cpo simpo kto reward gkd grpo rloo ppo "+
+		"vision-language contrastive diffusion", " ") {
 		for _, adapters := range []*LoRA{nil, {Rank: 8}} {
 			for _, config := range []string{`{"model_type":"nobody-knows"}`, `{}`, ``} {
 				job := Job{Model: Model{HFConfig: []byte(config)}, Training: Training{MicroBatch: 2, SequenceLength: 64,
