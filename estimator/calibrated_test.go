@@ -129,42 +129,58 @@ func TestCalibratedComponentsAddUp(t *testing.T) {
 		if g.SeveralGPUs {
 			job.Training.Distributed = &Distributed{WorldSize: 4}
 		}
-		in := Input{Job: job, GPUs: []GPU{{ID: "card", UsableBytes: rapid.Int64Range(1<<30, 40<<30).Draw(t, "usable"),
-			ComputeCapability: 89}}}
-		plain, err := Estimate(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		in.Calibration = calibrated(t, g)
-		res, err := Estimate(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var sum int64
-		for _, c := range res.Components {
-			sum += c.Bytes
-			if c.Bytes < 0 {
-				t.Fatalf("%s has %d bytes", c.Name, c.Bytes)
-			}
-		}
-		p := res.Peak
-		if sum != p.DeviceBytes || p.LowBytes < 0 || p.LowBytes > p.DeviceBytes || p.DeviceBytes > p.HighBytes ||
-			p.ReservedBytes < p.AllocatedBytes || p.MinimumLimitBytes > p.ReservedBytes {
-			t.Fatalf("components %d, %+v", sum, p)
-		}
-		if p.AllocatedBytes != plain.Peak.AllocatedBytes || cmp.Diff(plain.Phases, res.Phases) != "" {
-			t.Fatalf("%+v became %+v", plain.Peak, p)
-		}
-		if f := res.GPUs[0]; math.IsNaN(f.Probability) || f.Probability < 0 || f.Probability > 1 {
-			t.Fatalf("%+v", f)
-		}
-		judged, err := Judge(in)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if judged.Peak.DeviceBytes != p.DeviceBytes || judged.Peak.HighBytes != p.HighBytes ||
-			judged.GPUs[0].Verdict != res.GPUs[0].Verdict {
-			t.Fatalf("Estimate says %+v %+v, Judge %+v %+v", p, res.GPUs, judged.Peak, judged.GPUs)
-		}
+		holdsCalibrated(t, job, rapid.Int64Range(1<<30, 40<<30).Draw(t, "usable"), g)
 	})
+}
+
+// TestCalibratedBoundFallsWithTheLimit: a lower bound so far away is lower for a larger smallest limit, so that what is
+// alive does not decide a verdict.
+func TestCalibratedBoundFallsWithTheLimit(t *testing.T) {
+	job := gpt2Job()
+	job.Training.MicroBatch, job.Confidence = 8, 0.999
+	job.Training.Distributed = &Distributed{WorldSize: 4}
+	holdsCalibrated(t, job, 1<<30+3, calibration.Group{Key: calibration.Key{GPU: "card", SeveralGPUs: true}, Jobs: 9,
+		ContextBytes: 22, WorkspaceBytes: -8 << 30, ReservedToBytes: 204,
+		Bounds: []calibration.Bound{{Confidence: 0.9, Below: 5.8826904296875, Above: 5.5e-5}}})
+}
+
+// holdsCalibrated holds the answers to a job with a calibration against the one without, and against each other.
+func holdsCalibrated(t rapid.TB, job Job, usable int64, g calibration.Group) {
+	t.Helper()
+	in := Input{Job: job, GPUs: []GPU{{ID: "card", UsableBytes: usable, ComputeCapability: 89}}}
+	plain, err := Estimate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	in.Calibration = calibrated(t, g)
+	res, err := Estimate(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum int64
+	for _, c := range res.Components {
+		sum += c.Bytes
+		if c.Bytes < 0 {
+			t.Fatalf("%s has %d bytes", c.Name, c.Bytes)
+		}
+	}
+	p := res.Peak
+	if sum != p.DeviceBytes || p.LowBytes < 0 || p.LowBytes > p.DeviceBytes || p.DeviceBytes > p.HighBytes ||
+		p.ReservedBytes < p.AllocatedBytes || p.MinimumLimitBytes > p.ReservedBytes {
+		t.Fatalf("components %d, %+v", sum, p)
+	}
+	if p.AllocatedBytes != plain.Peak.AllocatedBytes || cmp.Diff(plain.Phases, res.Phases) != "" {
+		t.Fatalf("%+v became %+v", plain.Peak, p)
+	}
+	if f := res.GPUs[0]; math.IsNaN(f.Probability) || f.Probability < 0 || f.Probability > 1 {
+		t.Fatalf("%+v", f)
+	}
+	judged, err := Judge(in)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if judged.Peak.DeviceBytes != p.DeviceBytes || judged.Peak.HighBytes != p.HighBytes ||
+		judged.GPUs[0].Verdict != res.GPUs[0].Verdict {
+		t.Fatalf("Estimate says %+v %+v, Judge %+v %+v", p, res.GPUs, judged.Peak, judged.GPUs)
+	}
 }

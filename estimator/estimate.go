@@ -298,7 +298,8 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		if mayDecide && !searches {
 			const mostBeyond = 1.5 // hardly a job reserves more than so many times what is alive
 			peak := out.ledger.Peak.Bytes
-			keep = r.undecided(out, base(peak, int64(mostBeyond*float64(peak))))
+			most := int64(mostBeyond * float64(peak))
+			keep = r.undecided(out, base(peak, most), base(most, most))
 		}
 		if err := w.playAll(found, out.ledger.Peak.Bytes, r.expand, keep && !r.expand); err != nil {
 			return err
@@ -311,7 +312,7 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	if found.continued { // of a job that was not played to its end no more is known
 		return nil
 	}
-	if !searches && !(mayDecide && r.undecided(out, out.base)) {
+	if !searches && !(mayDecide && r.undecided(out, out.base, base(found.reserved, found.reserved))) {
 		return nil
 	}
 	if found.limit == 0 && r.spent() {

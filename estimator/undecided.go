@@ -2,11 +2,13 @@ package estimator
 
 import "github.com/vramplan/vramplan/estimator/memory"
 
-// undecided says whether the verdict on a card of the run may depend on the smallest limit, which in b is the least
-// that it can be.
-func (r *card) undecided(out *run, b memory.Base) bool {
+// undecided says whether the verdict on a card of the run may depend on the smallest limit, which is somewhere between
+// those of the two bases.
+func (r *card) undecided(out *run, least, most memory.Base) bool {
 	for _, c := range out.cards {
-		if f := r.bounded(b, c.group); f.Low <= c.usable && c.usable < f.Device {
+		// The lower bound is concave in the limit: it is least at one of the ends.
+		f, g := r.bounded(least, c.group), r.bounded(most, c.group)
+		if min(f.Low, g.Low) <= c.usable && c.usable < f.Device {
 			return true
 		}
 	}
