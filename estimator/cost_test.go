@@ -68,6 +68,12 @@ func TestCostIsTight(t *testing.T) {
 	}
 }
 
+// TestCostOfTextEncodersThatLeave: they are recorded and played besides, before training.
+func TestCostOfTextEncodersThatLeave(t *testing.T) {
+	heldToBound(t, diffusionJob(t, `{"preset": "stable-diffusion-3-medium"}`, `{"micro_batch": 1, "resolution": 512,
+		"objective": {"kind": "diffusion"}, "lora": {"rank": 4}}`))
+}
+
 // TestCostOfFusedLinearLoss: Liger divides the rows by how much wider the vocabulary is than the head, so that a narrow
 // model's loss may take a chunk for each row.
 func TestCostOfFusedLinearLoss(t *testing.T) {

@@ -65,6 +65,12 @@ func TestDiffusionRefuses(t *testing.T) {
 		"no kind":     {smallFlux, `{"micro_batch": 1, "resolution": 512}`, "/training/objective"},
 		"no denoiser": {`{}`, base + "}", "/model/diffusion"},
 		"other class": {`{"unet": {"_class_name": "X"}}`, base + "}", "/model/diffusion/unet/_class_name"},
+		"layers that are no list": {`{"transformer": {"_class_name": "SD3Transformer2DModel",
+			"dual_attention_layers": 3}}`, base + "}", "/model/diffusion/transformer/dual_attention_layers"},
+		"layers that are not there": {`{"transformer": {"_class_name": "SD3Transformer2DModel",
+			"dual_attention_layers": [0, 24]}}`, base + "}", "/model/diffusion/transformer/dual_attention_layers"},
+		"other norms": {`{"transformer": {"_class_name": "SD3Transformer2DModel", "qk_norm": "layer_norm"}}`,
+			base + "}", "/model/diffusion/transformer/qk_norm"},
 		"wrong folder": {`{"unet": {"_class_name": "FluxTransformer2DModel"}}`, base + "}",
 			"/model/diffusion/unet/_class_name"},
 	} {

@@ -59,8 +59,8 @@ var (
 		"loops of their own differ in how they wrap and checkpoint layers with adapters under FSDP1: published runs " +
 			"read from 8 % more to 12 % less than is replayed"}
 	// Three published runs of a loop of its own, two of them with a base in nf4, which no stand-in runs: what they
-	// reserved is from 11 % less to 22 % more than is replayed.
-	offloadedAdaptersDoubt = doubt{"offloaded-adapters", memory.Doubt{Above: 0.16},
+	// reserved is from 11 % less to 22 % more than is replayed, the most with 70B parameters; of why nothing is known.
+	offloadedAdaptersDoubt = doubt{"offloaded-adapters", memory.Doubt{Below: 0.11, Above: 0.22},
 		"three published runs with adapters and parts in the CPU's memory under FSDP1 reserved from 11 % less to 22 % " +
 			"more than is replayed"}
 	// Traced ranks of the engine and of transformers' Trainer are within half a percent in allocated bytes

@@ -24,7 +24,8 @@ const pipelines = [
   "stabilityai/stable-diffusion-xl-base-1.0", "stable-diffusion-v1-5/stable-diffusion-v1-5",
 ];
 const scripts = [
-  "dreambooth/train_dreambooth_lora_flux.py", "dreambooth/train_dreambooth_lora_sd3.py", "dreambooth/train_dreambooth_sd3.py", "dreambooth/train_dreambooth_flux.py",
+  "dreambooth/train_dreambooth_lora_flux.py", "dreambooth/train_dreambooth_flux.py",
+  "dreambooth/train_dreambooth_lora_sd3.py", "dreambooth/train_dreambooth_sd3.py",
   "text_to_image/train_text_to_image_lora.py", "text_to_image/train_text_to_image.py", "text_to_image/train_text_to_image_lora_sdxl.py",
   "text_to_image/train_text_to_image_sdxl.py", "controlnet/train_controlnet.py", "dreambooth/train_dreambooth.py",
   "dreambooth/train_dreambooth_lora.py", "dreambooth/train_dreambooth_lora_sdxl.py",

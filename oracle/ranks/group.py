@@ -248,15 +248,14 @@ SKIP = (
     "torch/distributed/c10d_logger.py",
     "torch/nn/functional.py",
     "torch/utils/_device.py",
-    "/tracer/",
 )
 
 
 def short(f):
     n = f["filename"]
-    for cut in ("site-packages/", "/tracer/"):
+    for cut, keep in (("site-packages/", ""), ("/oracle/", "oracle/")):
         if cut in n:
-            n = n.split(cut)[-1]
+            n = keep + n.split(cut)[-1]
     return f"{n}:{f['line']} {f['name']}"
 
 

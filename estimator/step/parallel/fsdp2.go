@@ -235,12 +235,12 @@ func (f *fsdp2) reduce(g *shardGroup) {
 		t.Release(sum)
 		sum = wide
 	}
-	if !f.Offloaded {
-		t.Stays(sum)
-	}
-	f.drop(last)
 	if f.Offloaded {
+		f.drop(last)
 		t.Release(sum)
+	} else {
+		t.Stays(sum)
+		f.drop(last)
 	}
 	if f.Unsynced {
 		t.Lastly(from)

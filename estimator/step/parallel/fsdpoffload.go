@@ -1,9 +1,10 @@
 package parallel
 
 import (
+	"slices"
+
 	"github.com/vramplan/vramplan/estimator/step"
 	"github.com/vramplan/vramplan/estimator/step/alloc"
-	"slices"
 )
 
 // What both FSDPs do where every GPU's part is in the CPU's memory: a part comes to the GPU when its group is gathered,
