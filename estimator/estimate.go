@@ -123,7 +123,8 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 			runs[rc] = &run{recipe: rc, limits: limits && rc == recipe, group: r.group(&in.GPUs[i])}
 		}
 		g := &in.GPUs[i]
-		runs[rc].cards = append(runs[rc].cards, judged{g.UsableBytes - in.Job.Aside(g), r.group(g)})
+		runs[rc].cards = append(runs[rc].cards, judged{usable: g.UsableBytes - in.Job.Aside(g), group: r.group(g),
+			index: i})
 	}
 	main := runs[recipe]
 	if main == nil {
@@ -150,6 +151,7 @@ func estimate(in Input, limits bool, replays *Replays) (_ *Result, err error) {
 		res.GPUs = append(res.GPUs, judge(&in.GPUs[i], figures, r.aside(one, &in.Job, &in.GPUs[i])))
 		res.displayNote(&in.Job, &in.GPUs[i], figures.High)
 	}
+	main.fillIn(res.GPUs)
 	if others.least != others.most {
 		res.Notes = append(res.Notes, others.note(first.ID))
 	}
@@ -177,12 +179,6 @@ type run struct {
 	continued, atLeast bool
 	// parameters is how many the model has, and trained how many of them are trained; counted for the answer.
 	parameters, trained int64
-}
-
-// judged is a card that a run is held against.
-type judged struct {
-	usable int64
-	group  *calibration.Group
 }
 
 // session records one micro-step of the job on the given hardware; plain records every layer.
@@ -342,6 +338,9 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 	out.played += found.tries * found.requests
 	out.base = base(found.limit, found.reserved)
 	out.figures = r.bounded(out.base, out.group)
+	if out.limits {
+		r.fill(w, out, found.requests)
+	}
 	return nil
 }
 

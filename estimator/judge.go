@@ -3,8 +3,19 @@ package estimator
 import (
 	"math"
 
+	"github.com/vramplan/vramplan/estimator/calibration"
 	"github.com/vramplan/vramplan/estimator/memory"
 )
+
+// judged is a card that a run is held against.
+type judged struct {
+	usable int64
+	group  *calibration.Group
+	index  int // of the card in the answer
+	// whenFull is the process figure where the run gets through on the card only because cached segments are given
+	// back; 0 elsewhere.
+	whenFull int64
+}
 
 // judge holds a card against the figures.
 func judge(g *GPU, f memory.Figures, reserve int64) GPUFit {

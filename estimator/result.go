@@ -111,6 +111,10 @@ type GPUFit struct {
 	Verdict       Verdict `json:"verdict"`
 	// Probability that the job fits.
 	Probability float64 `json:"probability"`
+	// DeviceBytes is the process in nvidia-smi on a card that has less than Peak.DeviceBytes and on which the job gets
+	// through all the same, because PyTorch's allocator gives back what it holds in reserve when the card is full. Left
+	// out elsewhere, and by [Judge].
+	DeviceBytes int64 `json:"device_bytes,omitempty"`
 }
 
 // Verdict is whether a job fits on a card.

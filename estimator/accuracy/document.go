@@ -68,7 +68,8 @@ because the runs of a sweep share what is wrong with them. %[3]d of them are ans
 	fmt.Fprintf(w, `
 Where the process figures are far off: fms-acceleration's runs with a fused loss and its kernels allocate what is replayed, and reserve up to
 a quarter more, as much as with the ordinary loss, which we cannot explain; its runs of January 2025 read about 1,300 MiB more than the
-allocator and a usual context, whatever the job.
+allocator and a usual context, whatever the job. On a card that has less than the job would reserve, but enough for it, the figure is that of the
+replay under what the card has (%[1]sgpus[].device_bytes%[1]s).
 
 ## Bounds
 These widths were read off the same runs that the coverage above is counted on, and the older releases' behaviour was found by looking at them, too, so

@@ -88,7 +88,7 @@ func ScorePublished(list []Observation, presets map[string]*model.Preset) *Publi
 		}
 		add(&p.Allocated, res.Peak.AllocatedBytes, o.Reading.AllocatedBytes)
 		add(&p.Reserved, res.Peak.ReservedBytes, o.Reading.ReservedBytes)
-		add(&p.Device, res.Peak.DeviceBytes, o.Reading.DeviceBytes)
+		add(&p.Device, onCard(res), o.Reading.DeviceBytes)
 		if d := o.Reading.DeviceBytes; d > 0 {
 			source := widestDoubt(res)
 			p.Ratios[source] = append(p.Ratios[source],
@@ -110,6 +110,14 @@ func ScorePublished(list []Observation, presets map[string]*model.Preset) *Publi
 		}
 	}
 	return p
+}
+
+// onCard is the process figure on the first card, which may be full.
+func onCard(res *estimator.Result) int64 {
+	if full := res.GPUs[0].DeviceBytes; full > 0 {
+		return full
+	}
+	return res.Peak.DeviceBytes
 }
 
 // widestDoubt is the source that decides how far high_bytes lies from the replay; the context does not count.
