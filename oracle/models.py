@@ -129,6 +129,36 @@ def _balanced_mixtral():
     module.MixtralSparseMoeBlock.forward = forward
 
 
+def _balanced_routed(name):
+    """The same for the mixtures of DeepSeek V3 and GLM 4.5 in transformers before 5, whose experts are modules (DeepseekV3MoE.moe,
+    Glm4MoeMoE.moe, 4.57): torch.where finds as many tokens for each."""
+    import importlib
+
+    module = importlib.import_module(f"transformers.models.{name}.modeling_{name}")
+    mixture = next(vars(module)[n] for n in ("DeepseekV3MoE", "Glm4MoeMoE") if n in vars(module))
+    if not hasattr(mixture, "moe"):
+        return
+
+    def moe(self, hidden_states, topk_indices, topk_weights):
+        final = torch.zeros_like(hidden_states, dtype=topk_weights.dtype)
+        expert_mask = F.one_hot(topk_indices, num_classes=len(self.experts))
+        expert_mask = expert_mask.permute(2, 0, 1)
+        each = -(-topk_indices.numel() // len(self.experts))
+        for expert_idx in range(len(self.experts)):
+            expert = self.experts[expert_idx]
+            mask = expert_mask[expert_idx]  # noqa: F841 (the library holds it while the expert computes)
+            token_indices = torch.zeros(each, dtype=torch.long, device=final.device)
+            weight_indices = torch.zeros(each, dtype=torch.long, device=final.device)
+            expert_weights = topk_weights[token_indices, weight_indices]
+            expert_input = hidden_states[token_indices]
+            expert_output = expert(expert_input)
+            weighted_output = expert_output * expert_weights.unsqueeze(-1)
+            final.index_add_(0, token_indices, weighted_output)
+        return final.type(hidden_states.dtype)
+
+    mixture.moe = moe
+
+
 def _class(config):
     import transformers
     from transformers.models.auto.modeling_auto import MODEL_FOR_CAUSAL_LM_MAPPING_NAMES as causal
@@ -145,6 +175,8 @@ def _transformers(config, attention):
     made = CONFIG_MAPPING[config["model_type"]].from_dict(given, attn_implementation=attention)
     if made.model_type == "mixtral":
         _balanced_mixtral()
+    if made.model_type in ("deepseek_v3", "glm4_moe"):
+        _balanced_routed(made.model_type)
     model = _class(config)(made)
     model.tie_weights()
     return model, made

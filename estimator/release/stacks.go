@@ -42,7 +42,7 @@ func stackTable() []Stack {
 			Releases: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "accelerate": "1.15.0",
 				"peft": "0.21.2", "trl": "0.26.2", "cuda": "12.8"},
 			Proven: "every family and recipe of docs/accuracy.md, but for the families that came later",
-			Unproven: []string{"albert", "bart", "electra", "gemma4_text", "glm4_moe", "lfm2", "mbart", "ministral3",
+			Unproven: []string{"albert", "bart", "electra", "gemma4_text", "lfm2", "mbart", "ministral3",
 				"nemotron"},
 		},
 	}
