@@ -57,6 +57,17 @@ var evaluatedRecipes = []struct{ name, training string }{
 	{"evaluation under zero3", `{"distributed":{"data":"zero3","world_size":4},"evaluation":{"micro_batch":16}}`},
 }
 
+// selectiveRecipes checkpoint attention alone.
+var selectiveRecipes = []struct{ name, training string }{
+	{"selective", `{"gradient_checkpointing":{"mode":"selective"}}`},
+	{"selective in bf16", `{"precision":"bf16","gradient_checkpointing":{"mode":"selective"}}`},
+	{"selective in fp32", `{"precision":"fp32","gradient_checkpointing":{"mode":"selective"}}`},
+	{"selective under accumulation", `{"gradient_accumulation":4,"gradient_checkpointing":{"mode":"selective"}}`},
+	{"selective with evaluation", `{"gradient_checkpointing":{"mode":"selective"},"evaluation":{"micro_batch":16}}`},
+	{"selective with lora", `{"gradient_checkpointing":{"mode":"selective"},
+		"lora":{"rank":8,"target_modules":"all-linear"}}`},
+}
+
 // checkpointedRecipes are for recordings without a key/value cache.
 var checkpointedRecipes = []struct{ name, training string }{
 	{"checkpointing", `{"gradient_checkpointing":{"mode":"full"}}`},
@@ -66,6 +77,11 @@ var checkpointedRecipes = []struct{ name, training string }{
 		"lora":{"rank":8,"target_modules":"all-linear"}}`},
 	{"nf4 with checkpointing", `{"precision":"bf16","gradient_checkpointing":{"mode":"full"},
 		"lora":{"rank":8,"target_modules":"all-linear","base_precision":"nf4"}}`},
+	{"selective-op", `{"gradient_checkpointing":{"mode":"selective-op"}}`},
+	{"selective-op in bf16", `{"precision":"bf16","gradient_checkpointing":{"mode":"selective-op"}}`},
+	{"selective-op in fp32", `{"precision":"fp32","gradient_checkpointing":{"mode":"selective-op"}}`},
+	{"selective-op with lora", `{"gradient_checkpointing":{"mode":"selective-op"},
+		"lora":{"rank":8,"target_modules":"all-linear"}}`},
 	{"checkpointing and evaluation", `{"gradient_checkpointing":{"mode":"full"},"evaluation":{"micro_batch":32}}`},
 	{"lora with checkpointing under fsdp1", `{"gradient_checkpointing":{"mode":"full"},
 		"lora":{"rank":8,"target_modules":"all-linear"},
@@ -89,7 +105,7 @@ func TestRecordedIsTheFamily(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		recipes := slices.Concat(familyRecipes, evaluatedRecipes)
+		recipes := slices.Concat(familyRecipes, evaluatedRecipes, selectiveRecipes)
 		if strings.HasSuffix(family, "-nocache") {
 			recipes = checkpointedRecipes
 		}

@@ -89,7 +89,10 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 	refuse(t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard", "loss",
 		"another loss than the recorded one")
 	refuse(t.LogitsDtype != "", "logits_dtype", "another type of the logits than the recorded one")
-	refuse(rc.SelectiveAttention || rc.SelectiveOps, "gradient_checkpointing", "selective checkpointing")
+	if rc.SelectiveAttention && rec.Programs[precision] != nil && !rec.Programs[precision].Attends() {
+		errs.Add("/training/gradient_checkpointing", "conflict", "the recording calls no scaled_dot_product_attention, "+
+			"which selective checkpointing would run again; leave the field out")
+	}
 	if rc.CheckpointEvery > 0 {
 		switch p := rec.Programs[precision]; {
 		case rec.Layers == 0:

@@ -51,7 +51,8 @@ func wantedOf(c *Case) (w Wanted, ok bool) {
 		return w, false
 	}
 	w = Wanted{Config: m.HFConfig, NanoGPT: m.NanoGPT, Padded: t.AttentionMask == "explicit",
-		Cache:        t.GradientCheckpointing == nil || t.GradientCheckpointing.Mode == "none",
+		Cache: t.GradientCheckpointing == nil || t.GradientCheckpointing.Mode == "none" ||
+			t.GradientCheckpointing.Mode == "selective",
 		TargetTokens: t.TargetSequenceLength}
 	if t.Attention == "eager" {
 		w.Attention = "eager"

@@ -65,6 +65,8 @@ type recordedModel struct {
 	linears      []linear
 	layerLinears [][]linear
 	adapted      bool
+	// selections are what checkpointing attention alone changes of lists, by their first instructions.
+	selections map[*recording.Instruction]*selecting
 }
 
 func buildRecorded(b *builder) step.Network {
@@ -163,14 +165,16 @@ type stretch struct {
 	kept []bool
 	// nodes are the first outputs of each.
 	nodes []step.T
-	outer *stretch
-	input step.T
-	model []step.Weight
-	layer []step.Weight
-	half  step.DType
-	b, n  int64
-	part  string
-	ofEnd bool
+	// takenBack says that the product that was asked for last is one that checkpointing kept.
+	takenBack bool
+	outer     *stretch
+	input     step.T
+	model     []step.Weight
+	layer     []step.Weight
+	half      step.DType
+	b, n      int64
+	part      string
+	ofEnd     bool
 	// m is the model; linears are those of the layer.
 	m       *recordedModel
 	linears []linear

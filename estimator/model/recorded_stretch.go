@@ -52,8 +52,16 @@ func (s *stretch) elements(z recording.Size) int64 { return z.Elements(s.b, s.n)
 // run runs the instructions of a stretch from one place to another.
 func (s *stretch) run(list []recording.Instruction, from, to int) {
 	t := s.t
+	var chosen *selecting
+	if t.Recipe.SelectiveAttention {
+		chosen = s.selection(list)
+	}
 	for i := from; i < to; i++ {
 		in := &list[i]
+		if chosen != nil && chosen.inside[i] {
+			s.passInside(in)
+			continue
+		}
 		s.uncast(in)
 		switch in.Kind {
 		case recording.Open:
@@ -69,8 +77,7 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 				s.add(t.Hold(s.of(in.Ref)))
 				continue
 			}
-			s.add(t.Made(s.elements(in.Size), recordedType(in.Type, s.half), labelOf(in.Name), s.ofEnd &&
-				s.part == "o"))
+			s.allocate(in)
 			if s.stays[in.N] {
 				t.KeptByModel(s.values[in.N])
 				s.kept[in.N] = false
@@ -81,13 +88,16 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 				s.kept[in.Ref.N] = false
 			}
 		case recording.Product:
-			t.Product(in.Bias)
+			if !s.takenBack {
+				t.Product(in.Bias)
+			}
+			s.takenBack = false
 		case recording.Reduce:
 			t.Reduce(over[in.Over], s.elements(in.Rows), s.elements(in.Cols), step.F32)
 		case recording.CastParam:
 			s.cast(in)
 		case recording.Attend:
-			s.attend(in.Attention)
+			s.attend(in.Attention, chosen)
 		case recording.Part:
 			s.part = in.Name
 			t.In(partOf[in.Name])
@@ -250,8 +260,20 @@ func (b *backward) run(in *recording.Instruction) {
 	}
 }
 
-// attend is a call of attention.
-func (s *stretch) attend(a *recording.Attention) {
+// allocate is what an operation made.
+func (s *stretch) allocate(in *recording.Instruction) {
+	t, numel, d := s.t, s.elements(in.Size), recordedType(in.Type, s.half)
+	if t.Recipe.SelectiveOps && in.Name == "mm" {
+		y, taken := t.MadeProduct(numel, d)
+		s.takenBack = taken
+		s.add(y)
+		return
+	}
+	s.add(t.Made(numel, d, labelOf(in.Name), s.ofEnd && s.part == "o"))
+}
+
+// attend is a call of attention, chosen what checkpointing of it alone changes.
+func (s *stretch) attend(a *recording.Attention, chosen *selecting) {
 	batch, queries, keys := s.elements(a.Batch), s.elements(a.Queries), s.elements(a.Keys)
 	d := s.half
 	gradient := func(i int) step.T {
@@ -267,6 +289,12 @@ func (s *stretch) attend(a *recording.Attention) {
 		Drops: a.Dropout > 0}
 	if h.Value == h.Dim {
 		h.Value = 0
+	}
+	if chosen != nil {
+		call := chosen.calls[a]
+		var qkv [3]step.T
+		qkv, h.Dim = call.arguments(s, a, q, k, v)
+		q, k, v = qkv[0], qkv[1], qkv[2]
 	}
 	var mask *step.T
 	if a.Mask.Scope != recording.Nowhere {

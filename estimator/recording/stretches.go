@@ -37,6 +37,16 @@ func (p *Program) Escapes() bool {
 	return slices.ContainsFunc(p.Layers, func(l LayerProgram) bool { return len(l.Escapes) > 0 })
 }
 
+// Attends says whether the model calls scaled_dot_product_attention.
+func (p *Program) Attends() bool {
+	for _, list := range p.Stretches() {
+		if slices.ContainsFunc(list, func(in Instruction) bool { return in.Attention != nil }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Stretches are Before, each layer, and After.
 func (p *Program) Stretches() [][]Instruction {
 	all := [][]Instruction{p.Before}

@@ -49,6 +49,23 @@ func (r Replayed) Collect(bytes int64) {
 // Free frees a register in backward.
 func (r Replayed) Free(register int) { r.o.free(register) }
 
+// MadeProduct is what a matrix product without a bias makes, which checkpointing may keep; taken says that it was kept
+// and does not run.
+func (t *Tape) MadeProduct(numel int64, d DType) (y T, taken bool) {
+	kept := t.keepsProduct(false)
+	if kept && t.transplant && !t.stopped {
+		return t.takeBack(), true
+	}
+	y = t.fresh(numel, d, LabelLinear)
+	if kept {
+		t.keep(y)
+	}
+	return y, false
+}
+
+// Type is the type of x's elements.
+func (x T) Type() DType { return x.dtype }
+
 // Product says that a matrix product runs in backward.
 func (r Replayed) Product() { r.o.workspace() }
 
@@ -151,7 +168,11 @@ func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly, to
 	if tokensFirstly {
 		q.layout = tokensOutermost
 	}
-	y = t.attend(q, k, v, h, mask, dropout)
+	if t.Recipe.SelectiveAttention {
+		y = t.SDPA(q, k, v, h, mask, dropout)
+	} else {
+		y = t.attend(q, k, v, h, mask, dropout)
+	}
 	t.Shape = shape
 	return y, t.tokensFirst(y, h, mask != nil)
 }
