@@ -168,9 +168,12 @@ func (t *Tape) Attend(q, k, v T, h Heads, mask *T, batch int64, headsFirstly, to
 	if tokensFirstly {
 		q.layout = tokensOutermost
 	}
-	if t.Recipe.SelectiveAttention {
+	switch {
+	case t.Recipe.SelectiveAttention:
 		y = t.SDPA(q, k, v, h, mask, dropout)
-	} else {
+	case mask != nil && h.KV == 1 && h.Query > 1 && !t.BroadcastsHeads(h, true):
+		y = t.BroadcastAttention(q, k, v, h, mask)
+	default:
 		y = t.attend(q, k, v, h, mask, dropout)
 	}
 	t.Shape = shape
