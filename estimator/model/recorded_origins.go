@@ -39,7 +39,8 @@ func originsOf(list []recording.Instruction) []int {
 		}
 	}
 	for i := range list {
-		if in := &list[i]; in.Kind != recording.Node || in.Alias || of[i] != nowhere || isView(in) && !makesNext(list, i) {
+		in := &list[i]
+		if in.Kind != recording.Node || in.Alias || of[i] != nowhere || isView(in) && !makesNext(list, i) {
 			continue
 		}
 		k := i + 1

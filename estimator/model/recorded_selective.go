@@ -5,9 +5,9 @@ import (
 	"github.com/vramplan/vramplan/estimator/step"
 )
 
-// attentionInside is a call of attention with what scaled_dot_product_attention does by itself: under autocast it casts
-// its arguments, and flash attention pads their heads and cuts the result, so that a checkpoint around the call has both
-// inside.
+// attentionInside is a call of attention with what scaled_dot_product_attention does by itself: under autocast it
+// casts its arguments, and flash attention pads their heads and cuts the result, so that a checkpoint around the call
+// has both inside.
 // Source: aten/src/ATen/autocast_mode.cpp (scaled_dot_product_attention is in the list for half precision) and
 // native/transformers/attention.cpp (pad_last_dim), torch 2.9.
 type attentionInside struct {
@@ -17,8 +17,8 @@ type attentionInside struct {
 	queries *recording.Size
 }
 
-// insideAttention is that of instruction i of a list, with the places of the casts and of the padding, which stand right
-// before it, and of the cut behind it.
+// insideAttention is that of instruction i of a list, with the places of the casts and of the padding, which stand
+// right before it, and of the cut behind it.
 func insideAttention(list []recording.Instruction, of []int, i int) (c attentionInside, places []int) {
 	a := list[i].Attention
 	at := map[recording.Ref]int{}
