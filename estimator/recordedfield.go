@@ -32,13 +32,17 @@ func unexpressedDoubt(list []string) doubt {
 // recordedDoubts are those about a recording.
 func (r *work) recordedDoubts() []doubt {
 	rec := r.arch.Recording()
-	switch {
-	case rec == nil:
+	if rec == nil {
 		return nil
-	case len(rec.Unexpressed) > 0:
-		return []doubt{recordedDoubt, unexpressedDoubt(rec.Unexpressed)}
 	}
-	return []doubt{recordedDoubt}
+	list := []doubt{recordedDoubt}
+	if len(rec.Unexpressed) > 0 {
+		list = append(list, unexpressedDoubt(rec.Unexpressed))
+	}
+	if r.recipe.Compile {
+		list = append(list, recordedCompiledDoubt)
+	}
+	return list
 }
 
 // recordedModel holds a job with a recording against what is modelled for one.
@@ -64,7 +68,9 @@ func (r *work) recordedModel(t *Training, errs *invalid.List) {
 		errs.Add("/training/precision", "conflict", "the recording has no program for the precision %s; it has %s",
 			precision, strings.Join(names, ", "))
 	}
-	refuse(rc.Compiles(), "compile", "torch.compile")
+	if rc.Compiles() {
+		recordedCompiled(rec, rec.Programs[precision], rc.Compile && t.Evaluation == nil, errs)
+	}
 	if l := r.arch.LoRA; l != nil && l.Base != step.NotQuantised && rc.Autocast && precision != recording.Packed &&
 		rec.Programs[precision].LinearOfFloat32() {
 		errs.Add("/training/lora/base_precision", "unsupported", "linear layers of the recording get float32 under "+

@@ -65,7 +65,9 @@ type recordedModel struct {
 	linears      []linear
 	layerLinears [][]linear
 	adapted      bool
-	// selections are what checkpointing attention alone changes of lists, by their first instructions.
+	// origins are those of the lists that have run compiled, by their first instructions.
+	origins map[*recording.Instruction][]int
+	// selections are what checkpointing attention alone changes of lists, by the same.
 	selections map[*recording.Instruction]*selecting
 }
 
@@ -163,18 +165,24 @@ type stretch struct {
 	values []step.T
 	// kept are the values that nothing has let go of.
 	kept []bool
-	// nodes are the first outputs of each.
-	nodes []step.T
+	// nodes are the first outputs of each, made what these are, with its memory.
+	nodes, made []step.T
+	// read are copies of weights for the next operation that Inductor does not fuse.
+	read []step.T
 	// takenBack says that the product that was asked for last is one that checkpointing kept.
 	takenBack bool
-	outer     *stretch
-	input     step.T
-	model     []step.Weight
-	layer     []step.Weight
-	half      step.DType
-	b, n      int64
-	part      string
-	ofEnd     bool
+	// parallel says that the norms of a layer read one tensor.
+	parallel bool
+	// lastCast is what was cast last, and to what.
+	lastCast struct{ from, to step.T }
+	outer    *stretch
+	input    step.T
+	model    []step.Weight
+	layer    []step.Weight
+	half     step.DType
+	b, n     int64
+	part     string
+	ofEnd    bool
 	// m is the model; linears are those of the layer.
 	m       *recordedModel
 	linears []linear
@@ -220,7 +228,7 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 		if i == 1 && !unpacked {
 			outputs = append(outputs, t.Hold(loss))
 		}
-		outputs = append(outputs, s.of(ref).Detached())
+		outputs = append(outputs, t.Written(s.of(ref)).Detached())
 		if ref.Scope == recording.Own {
 			s.kept[ref.N] = false
 		}
@@ -241,9 +249,11 @@ func (m *recordedModel) Forward(t *step.Tape, batch []step.T) (step.T, []step.T)
 
 func (m *recordedModel) stretch(t *step.Tape, values, nodes int) *stretch {
 	half := t.Recipe.Compute
-	return &stretch{m: m, t: t, values: make([]step.T, 0, values), kept: make([]bool, 0, values),
-		nodes: make([]step.T, 0, nodes),
+	s := &stretch{m: m, t: t, values: make([]step.T, 0, values), kept: make([]bool, 0, values),
+		nodes: make([]step.T, 0, nodes), made: make([]step.T, 0, nodes),
 		model: m.model, half: half, b: t.Shape.Batch, n: t.Shape.Tokens}
+	s.lastCast.from, s.lastCast.to = step.NoTensor, step.NoTensor
+	return s
 }
 
 // runLayers runs the layers on the value that s has for them, and returns what they made beside their outputs and the
@@ -266,9 +276,12 @@ func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch
 			layer := &p.Layers[m.r.KindOf(int64(i))]
 			l := m.stretch(t, layer.Values, layer.Nodes)
 			l.outer, l.input, l.layer, l.linears = s, x, m.layers[i], m.layerLinears[i]
+			if t.Recipe.Compile {
+				l.parallel = oneNorm(layer.Instructions, l.origins(layer.Instructions))
+			}
 			l.run(layer.Instructions, 0, len(layer.Instructions))
 			for _, ref := range layer.Escapes {
-				y := l.values[ref.N].Detached()
+				y := t.Written(l.values[ref.N]).Detached()
 				t.MarkCache(y)
 				escaped = append(escaped, y)
 			}
@@ -277,6 +290,7 @@ func (m *recordedModel) runLayers(t *step.Tape, p *recording.Program, s *stretch
 	}
 	t.EndLayers()
 	s.input, s.ofEnd = x, true
+	s.lastCast.from, s.lastCast.to = step.NoTensor, step.NoTensor
 	return escaped
 }
 

@@ -103,3 +103,19 @@ func isView(in *recording.Instruction) bool {
 	}
 	return views > 0
 }
+
+// gradients says of each input of a node how many bytes its backward makes for it: 0 where it hands on what arrives.
+func (s *stretch) gradients(in *recording.Instruction) []int64 {
+	bytes, held := make([]int64, len(in.Edges)), map[int]int64{}
+	for i := range in.Backward {
+		switch b := &in.Backward[i]; b.Kind {
+		case recording.Take:
+			held[b.N] = s.elements(b.Size) * recordedType(b.Type, s.half).Size()
+		case recording.Embedding:
+			held[b.N] = s.elements(b.Rows) * s.elements(b.Cols) * recordedType(b.Type, s.half).Size()
+		case recording.Send, recording.SendView, recording.SendAgain:
+			bytes[b.K] = held[b.N]
+		}
+	}
+	return bytes
+}

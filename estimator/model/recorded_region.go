@@ -169,7 +169,7 @@ func (s *stretch) returns(g *recording.Region, y step.T) {
 		s.values[g.Gave.Value.N] = y
 	}
 	if g.Gave.Edge.Scope == recording.Own && g.Gave.Edge.Out == 0 {
-		s.nodes[g.Gave.Edge.N] = y
+		s.nodes[g.Gave.Edge.N], s.made[g.Gave.Edge.N] = y, y
 	}
 }
 
@@ -180,7 +180,7 @@ func (s *stretch) skip(list []recording.Instruction, from, to int) {
 		case recording.Allocate, recording.CastParam, recording.Attend:
 			s.add(step.NoTensor)
 		case recording.Node, recording.Leaf:
-			s.nodes = append(s.nodes, step.NoTensor)
+			s.addNode(step.NoTensor)
 		case recording.Free:
 			if list[i].Ref.Scope == recording.Own {
 				s.kept[list[i].Ref.N] = false
@@ -204,8 +204,12 @@ func (s *stretch) cast(in *recording.Instruction) {
 	x := t.HalfCopy(w[in.Ref.N])
 	s.add(x)
 	s.kept[in.N] = false
-	if t.Cached(w[in.Ref.N]) {
+	switch {
+	case t.Cached(w[in.Ref.N]):
 		t.Drop(x)
+		return
+	case t.Recipe.Compile:
+		s.read = append(s.read, x)
 		return
 	}
 	if s.casts == nil {

@@ -128,7 +128,7 @@ func (s *stretch) selection(list []recording.Instruction) *selecting {
 		return have
 	}
 	have = &selecting{inside: map[int]bool{}, calls: map[*recording.Attention]attentionInside{}}
-	of := originsOf(list)
+	of := s.origins(list)
 	for i := range list {
 		if a := list[i].Attention; a != nil {
 			call, places := insideAttention(list, of, i)
@@ -145,7 +145,7 @@ func (s *stretch) selection(list []recording.Instruction) *selecting {
 // passInside leaves out what attention does itself.
 func (s *stretch) passInside(in *recording.Instruction) {
 	if in.Kind == recording.Node {
-		s.nodes = append(s.nodes, s.edge(in.Edges[0]))
+		s.addNode(s.edge(in.Edges[0]))
 		return
 	}
 	s.add(step.NoTensor)

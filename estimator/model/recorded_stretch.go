@@ -52,6 +52,10 @@ func (s *stretch) elements(z recording.Size) int64 { return z.Elements(s.b, s.n)
 // run runs the instructions of a stretch from one place to another.
 func (s *stretch) run(list []recording.Instruction, from, to int) {
 	t := s.t
+	var of []int
+	if t.Recipe.Compile {
+		of = s.origins(list)
+	}
 	var chosen *selecting
 	if t.Recipe.SelectiveAttention {
 		chosen = s.selection(list)
@@ -63,6 +67,9 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 			continue
 		}
 		s.uncast(in)
+		if of != nil && !s.tokensFirst[in.Ref] && !s.copies(list, i) && s.compile(list, of, i) {
+			continue
+		}
 		switch in.Kind {
 		case recording.Open:
 			if s.open(list, i) {
@@ -105,7 +112,7 @@ func (s *stretch) run(list []recording.Instruction, from, to int) {
 			s.edge(in.Ref)
 		case recording.Leaf:
 			x := s.of(in.Ref).Sized(s.elements(in.Size), recordedType(in.Type, s.half), step.NoTensor)
-			s.nodes = append(s.nodes, t.Wants(x))
+			s.addNode(t.Wants(x))
 		case recording.Node:
 			if s.leafCopy(list, i) || s.noCopy(list, i) {
 				i++
@@ -158,16 +165,21 @@ func (s *stretch) leafCopy(list []recording.Instruction, i int) bool {
 	y, ok := s.t.LeafCopy(s.input, step.LabelCast)
 	if ok {
 		s.add(y)
-		s.nodes = append(s.nodes, y)
+		s.addNode(y)
 	}
 	return ok
 }
 
 func (s *stretch) node(in *recording.Instruction) {
 	if in.Alias { // of the value before it
-		s.nodes = append(s.nodes, s.values[len(s.values)-1])
+		s.addNode(s.values[len(s.values)-1])
 		return
 	}
+	s.addNode(s.replayed(in))
+}
+
+// replayed is where the gradient of a node's first output goes, which does in backward what it was seen to do.
+func (s *stretch) replayed(in *recording.Instruction) step.T {
 	edges, live := s.edges(in.Edges), uint64(0)
 	for k, e := range edges[:min(len(edges), 64)] {
 		if e.WantsGradient() {
@@ -186,7 +198,7 @@ func (s *stretch) node(in *recording.Instruction) {
 	for i := range in.Backward {
 		b.run(&in.Backward[i])
 	}
-	s.nodes = append(s.nodes, b.n.End(in.Outputs))
+	return b.n.End(in.Outputs)
 }
 
 // backward is that of a node while it is told.
@@ -316,6 +328,15 @@ func (s *stretch) attend(a *recording.Attention, chosen *selecting) {
 	s.add(y)
 }
 
+// copies says whether node i and the allocation behind it are one that noCopy or leafCopy leaves out.
+func (s *stretch) copies(list []recording.Instruction, i int) bool {
+	in := &list[i]
+	if in.Kind != recording.Node || i+1 == len(list) || list[i+1].Kind != recording.Allocate || len(in.Edges) != 1 {
+		return false
+	}
+	return s.tokensFirst[list[i+1].Ref]
+}
+
 // noCopy passes what attention returned on, where node i and the allocation behind it are a copy with the tokens first
 // that the card's kernel makes needless.
 func (s *stretch) noCopy(list []recording.Instruction, i int) bool {
@@ -323,7 +344,8 @@ func (s *stretch) noCopy(list []recording.Instruction, i int) bool {
 	if i+1 == len(list) || list[i+1].Kind != recording.Allocate || !s.tokensFirst[list[i+1].Ref] || len(in.Edges) != 1 {
 		return false
 	}
-	s.add(s.t.Hold(s.of(list[i+1].Ref)))
-	s.nodes = append(s.nodes, s.edge(in.Edges[0]))
+	y := s.t.Hold(s.of(list[i+1].Ref))
+	s.add(y)
+	s.addNode(y.Attached(s.edge(in.Edges[0])))
 	return true
 }

@@ -135,7 +135,8 @@ func (p *plain) lists() [][]string {
 }
 
 func (p *plain) document(d *document) {
-	texts := map[string]*string{"name": &d.Name, "source": &d.Source, "checkpoints": &d.Checkpoints, "digest": &d.Digest}
+	texts := map[string]*string{"name": &d.Name, "source": &d.Source, "checkpoints": &d.Checkpoints,
+		"breaks": &d.Breaks, "digest": &d.Digest}
 	lists := map[string]*[]string{"batch": &d.Batch, "parameters": &d.Parameters, "unfolded": &d.Unfolded,
 		"unexpressed": &d.Unexpressed, "unadaptable": &d.Unadaptable, "other_stacks": &d.OtherStacks}
 	p.fields(func(key string) {

@@ -58,6 +58,8 @@ type Recording struct {
 	OtherStacks []string
 	// Checkpoints says how the module checkpoints each of its layers itself: reentrant, plain, or "" for not at all.
 	Checkpoints string
+	// Breaks says where torch.compile breaks the graph, "" where the recorder did not look.
+	Breaks Breaks
 	// Unexpressed is what the recorder could not write down, Unfolded why no layers repeat.
 	Unexpressed, Unfolded []string
 
@@ -66,7 +68,7 @@ type Recording struct {
 	unfolded int
 }
 
-// Kind is what the layers of one kind have: parameters, and linear layers among them.
+// LayerKind is what the layers of one kind have: parameters, and linear layers among them.
 type LayerKind struct {
 	Parameters []Parameter
 	Linears    []Linear
@@ -123,6 +125,7 @@ type document struct {
 	Unadaptable []string                   `json:"unadaptable"`
 	OtherStacks []string                   `json:"other_stacks"`
 	Checkpoints string                     `json:"checkpoints"`
+	Breaks      string                     `json:"breaks"`
 	Digest      string                     `json:"digest"`
 }
 
@@ -186,8 +189,12 @@ func Read(text []byte) (*Recording, error) {
 	r := &Recording{Name: d.Name, Source: d.Source, Digest: d.Digest, Versions: d.Versions, Sequence: d.Sequence,
 		Padded: d.Padded, Layers: d.Layers.Count, LayersName: d.Layers.Name, LayersAfter: d.Layers.After,
 		Programs: map[string]*Program{}, Evaluations: map[string]*Program{}, Unfolded: d.Unfolded,
-		Checkpoints: d.Checkpoints, Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable, OtherStacks: d.OtherStacks,
+		Checkpoints: d.Checkpoints, Breaks: Breaks(d.Breaks), Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable,
+		OtherStacks: d.OtherStacks,
 		sizes: map[string]Size{}, unfolded: maxUnfolded}
+	if !r.Breaks.known() {
+		return nil, at("/breaks", "%.20q is none of none, loss, model and outside", d.Breaks)
+	}
 	named := map[string]string{"/name": d.Name, "/source": d.Source, "/digest": d.Digest,
 		"/layers/name": d.Layers.Name}
 	for pointer, s := range named {

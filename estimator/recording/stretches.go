@@ -47,6 +47,16 @@ func (p *Program) Attends() bool {
 	return false
 }
 
+// WritesAttentionOut says whether a softmax runs outside of scaled_dot_product_attention and of the loss.
+func (p *Program) WritesAttentionOut() bool {
+	for _, list := range p.Stretches() {
+		if slices.ContainsFunc(list, func(in Instruction) bool { return in.Kind == Allocate && in.Name == "_softmax" }) {
+			return true
+		}
+	}
+	return false
+}
+
 // Stretches are Before, each layer, and After.
 func (p *Program) Stretches() [][]Instruction {
 	all := [][]Instruction{p.Before}

@@ -89,6 +89,14 @@ func (t *Tape) run(i int32) {
 			}
 			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: *grad, bytes: a.bytes,
 				view: a.verb == actPassView || n.viewed(a.reg)})
+		case actPassOrMake:
+			grad := n.gradAt(a.reg)
+			if *grad == None || t.storages[*grad].slot == None {
+				sends = append(sends, delivery{e: n.edgeAt(a.edge), s: t.Alloc(a.bytes, t.component(), a.label)})
+				continue
+			}
+			t.retain(*grad)
+			sends = append(sends, delivery{e: n.edgeAt(a.edge), s: *grad, view: n.viewed(a.reg)})
 		case actSendSaved:
 			s := *n.savedAt(a.reg)
 			t.retain(s)

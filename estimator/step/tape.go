@@ -283,6 +283,7 @@ const (
 	actSendMarked                // hand register reg, a view, to edge
 	actSendAgain                 // hand register reg to edge, too
 	actPostpone                  // form the gradient for edge when the parameter's other gradient arrives
+	actPassOrMake                // hand the incoming gradient of output reg to edge; make one where that has no memory
 )
 
 func (t *Tape) Alloc(bytes int64, c Component, l Label) int32 {

@@ -1,5 +1,8 @@
 """What is recorded of modules whose allocations are known."""
 
+import contextlib
+import io
+import logging
 import unittest
 
 import torch
@@ -423,6 +426,30 @@ class Papers(unittest.TestCase):
 
         before = record(Turned, lambda b, t: (torch.zeros(b, t, 8),), precisions=("half",), evaluate=False)["programs"]["half"]["before"]
         self.assertNotIn("add", [line.split()[-1] for line in before if line[0] == "A"])
+
+
+class Talks(nn.Module):
+    """logs something at a place of its forward"""
+
+    def __init__(self, at):
+        super().__init__()
+        self.at, self.layer = at, nn.Linear(48, 48)
+
+    def forward(self, x):
+        if self.at == "model":
+            logging.getLogger("talks").info("before the layer")
+        y = self.layer(x)
+        if self.at == "loss":
+            logging.getLogger("talks").warning("behind the layer")
+        return y if self.at == "outside" else y.float().pow(2).mean()
+
+
+class BreaksTest(unittest.TestCase):
+    def test_says_where_the_graph_breaks(self):
+        for at in ("none", "loss", "model", "outside"):
+            with self.subTest(at), contextlib.redirect_stderr(io.StringIO()):
+                made = record(lambda at=at: Talks(at), lambda b, t: (torch.zeros(b, 48),), precisions=("fp32",), length=False, evaluate=False)
+                self.assertEqual(made["breaks"], at)
 
 
 if __name__ == "__main__":

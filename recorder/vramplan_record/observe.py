@@ -12,7 +12,7 @@ import weakref
 import torch
 from torch.utils._pytree import tree_leaves
 
-from . import attention, checkpoints, kernels, recurrent
+from . import attention, breaks, checkpoints, kernels, recurrent
 from .engine import IN_PLACE, run_backward, watch
 from .values import Values
 
@@ -331,8 +331,12 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
         without = torch.no_grad() if evaluation else contextlib.nullcontext()
         with attention.Choice(), o, torch.autograd.graph.saved_tensors_hooks(o.pack, o.unpack), without:
             with autocast(cast):
-                out = module(*batch) if isinstance(batch, (tuple, list)) else module(**batch)
+                logged = []
+                with breaks.noted(lambda: logged.append(len(o.events))):
+                    out = module(*batch) if isinstance(batch, (tuple, list)) else module(**batch)
+                made = len(o.events)
                 value = loss(out, batch)
+                broken = breaks.told(o.events, logged, made, PRODUCTS | set(attention.KERNELS))
                 held = [o.sid(t) for t in tree_leaves(unwrapped(out)) if isinstance(t, torch.Tensor)]
                 o.events.append(("returned", held, o.sid(value)))
                 del out
@@ -351,7 +355,7 @@ def observe(module, owned, batch, loss, cast, known=None, roles=None, backward=T
     result.events, result.nodes, result.births = o.events, nodes, o.births
     result.parameters, result.batch, result.shapes = o.parameters, first, shapes
     result.root, result.notes, result.asked, result.backward = root, o.notes, asked, backward and not evaluation
-    result.evaluation, result.trained = evaluation, o.trained
+    result.evaluation, result.trained, result.breaks = evaluation, o.trained, broken
     result.roles, result.weights = roles, weights
     held_beside(o.events)
     freed = freed_in_forward(o.events)

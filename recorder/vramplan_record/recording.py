@@ -55,7 +55,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
     """record, with layers that repeat stored once where folding is asked for"""
     points = tuple(zip((1, 1) if one_sample else BATCHES, lengths(length)))
     length = points[0][1] != points[1][1]
-    programs, evaluations, described, whys, notes, apart, checkpointed, refused = {}, {}, None, [], [], set(), set(), []
+    programs, evaluations, described, whys, notes, apart, checkpointed, broken, refused = {}, {}, None, [], [], set(), set(), set(), []
     model = Makes(model, half)
     padded = getattr(batch, "padded", False)
     with patches.applied(padded), without_libraries():
@@ -81,6 +81,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
             if why:
                 whys.append(f"{precision}: {why}")
             checkpointed.add(program.pop("checkpoints", ""))
+            broken.add(o.breaks)
             if described is None:
                 described, sizes, o_first = layers, dict(parameters), o
             elif layers != described:
@@ -129,6 +130,7 @@ def recorded(model, batch, loss, name, source, precisions, length, note, evaluat
         result["layers"]["parameters"] = first
         if others:
             result["layers"].update(others=others, order=described.period())
+    result["breaks"] = broken.pop() if len(broken) == 1 else "model"
     if padded:
         result["padded"] = True
     if checkpointed != {""}:

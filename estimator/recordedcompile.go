@@ -1,0 +1,40 @@
+package estimator
+
+import (
+	"strings"
+
+	"github.com/vramplan/vramplan/estimator/invalid"
+	"github.com/vramplan/vramplan/estimator/memory"
+	"github.com/vramplan/vramplan/estimator/recording"
+)
+
+// recordedCompiledDoubt is about what Inductor fuses and keeps of operations that were seen one by one: eleven traced
+// jobs are within its width (TestRecordedCompiledIsNearTraces).
+var recordedCompiledDoubt = doubt{"recorded-compile", memory.Doubt{Below: 0.05, Above: 0.05},
+	"what torch.compile fuses and keeps is told from the operations of eager PyTorch, which say what a node reads and not " +
+		"how"}
+
+// recordedCompiled holds torch.compile on a recording against what its rules know: one graph of the model, with the
+// loss in it or in a second one.
+func recordedCompiled(rec *recording.Recording, program *recording.Program, whole bool, errs *invalid.List) {
+	const pointer = "/training/compile"
+	unsupported := func(what string) {
+		errs.Add(pointer, "unsupported", "torch.compile is not modelled for a recorded model %s; leave the field out", what)
+	}
+	switch {
+	case !whole:
+		unsupported("in parts, or with an evaluation")
+	case rec.Breaks == "":
+		errs.Add(pointer, "conflict", "the recording does not say where torch.compile breaks the graph, as one of a "+
+			"recorder of before; record it again")
+	case rec.Breaks == recording.BreaksInModel:
+		unsupported("that logs something, where the graph breaks")
+	case rec.Breaks == recording.BreaksOutsideLoss:
+		unsupported("whose loss stands outside of the module, where it is not compiled")
+	case strings.HasPrefix(rec.Source, "transformers.") && !rec.Padded:
+		errs.Add(pointer, "conflict", "transformers keeps the mask under torch.compile that it drops elsewhere; record the "+
+			"model with --padded")
+	case program != nil && program.WritesAttentionOut():
+		unsupported("with an attention that is written out")
+	}
+}
