@@ -191,7 +191,7 @@ func Read(text []byte) (*Recording, error) {
 		Programs: map[string]*Program{}, Evaluations: map[string]*Program{}, Unfolded: d.Unfolded,
 		Checkpoints: d.Checkpoints, Breaks: Breaks(d.Breaks), Unexpressed: d.Unexpressed, Unadaptable: d.Unadaptable,
 		OtherStacks: d.OtherStacks,
-		sizes: map[string]Size{}, unfolded: maxUnfolded}
+		sizes:       map[string]Size{}, unfolded: maxUnfolded}
 	if !r.Breaks.known() {
 		return nil, at("/breaks", "%.20q is none of none, loss, model and outside", d.Breaks)
 	}

@@ -202,7 +202,28 @@ def logsumexp(s, args, out):
     s.free(apart, largest)
 
 
+def trilinear(s, args, out):
+    """one slice after the other: the product of the first two, and that with the third, of which one slice's are alive at a time
+
+    Source: aten/src/ATen/native/Linear.cpp (_trilinear), torch 2.9
+    """
+    total, sums, unrolled = args[0].dim() + len(args[3]), args[6], args[7] if len(args) > 7 else 1
+
+    def sizes(x, expanded):
+        left = iter(x.shape)
+        return [1 if k in expanded else next(left) for k in range(total)]
+
+    a, b, c = (sizes(x, e) for x, e in zip(args[:3], args[3:6]))
+    first = [1 if k == unrolled or k in sums and k in args[5] else max(a[k], b[k]) for k in range(total)]
+    second = [1 if k == unrolled or k in sums else max(first[k], c[k]) for k in range(total)]
+    s.made(0)
+    pair, triple = (s.alloc(shape, args[0].dtype, "mul") for shape in (first, second))
+    s.work()
+    s.free(pair, triple)
+
+
 KERNELS = {
+    "_trilinear": trilinear,
     "logsumexp": logsumexp,
     "convolution": convolution,
     "convolution_backward": convolution_backward,
