@@ -118,6 +118,8 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.InterfacesModernBERT: func(r *resolved) bool { return set(&r.recipe.Software.InterfacesModernBERT) },
 	release.MasksIdleWindow:      func(r *resolved) bool { return set(&r.recipe.Software.MasksIdleWindow) },
 	release.GroupsExperts:        func(r *resolved) bool { return set(&r.recipe.Software.GroupsExperts) },
+	release.FillsIdleRows:        func(r *resolved) bool { return set(&r.recipe.Software.FillsIdleRows) },
+	release.CopiesExperts:        func(r *resolved) bool { return set(&r.recipe.Software.CopiesExperts) },
 	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {
 		set(&r.recipe.Software.CachesInTraining)

@@ -113,6 +113,13 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 	weight := t.GatherRows(weights, 1, order)
 	narrow, counts := t.Counts(rows), t.Counts(m.e.Count)
 	ends := t.CumulativeCounts(m.e.Count)
+	filled := func(x step.T) step.T { return x }
+	if t.Recipe.Software.FillsIdleRows {
+		idle := t.RoutingTensor(rows, step.Bool)
+		defer t.Drop(idle)
+		filled = func(x step.T) step.T { return t.FillInPlace(x, idle) }
+	}
+	input = filled(input)
 
 	var output, bias step.T
 	if m.biases == nil {
@@ -123,7 +130,7 @@ func (m *groupedBlock) mix(t *step.Tape, x, weights, chosen step.T) step.T {
 		output, bias = m.biased(t, input, sorted, ends)
 		defer t.Drop(bias)
 	}
-	weighted := t.Mul(output, weight, true, step.LabelExpertOutput)
+	weighted := filled(t.Mul(output, weight, true, step.LabelExpertOutput))
 
 	places := t.RoutingTensor(rows, step.I64)
 	t.Drop(t.RoutingTensor(rows, step.I64))

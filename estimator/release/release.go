@@ -73,6 +73,8 @@ const (
 	InterfacesModernBERT Switch = "interfaces-modernbert"
 	MasksIdleWindow      Switch = "masks-idle-window"
 	GroupsExperts        Switch = "groups-experts"
+	FillsIdleRows        Switch = "fills-idle-rows"
+	CopiesExperts        Switch = "copies-experts"
 	CachesWindow         Switch = "caches-window"
 	CachesInTraining     Switch = "caches-in-training"
 	MultipliesAngles     Switch = "multiplies-angles"
@@ -105,8 +107,7 @@ type Change struct {
 
 // Holds says whether the change is in the given release.
 func (c *Change) Holds(v Version) bool {
-	s := c.between()
-	return !v.Before(s.from) && (!s.bounded || v.Before(s.to))
+	return c.between().has(point{Version: v})
 }
 
 // Unsure says that the release lies where nobody has looked: after the last one that is known not to have the change,
@@ -122,7 +123,7 @@ func (c *Change) Unsure(v Version) bool {
 func In(given, defaults map[string]string) []*Change {
 	found := make([]*Change, 0, len(changes))
 	var library string
-	var v Version
+	var v point
 	known := false
 	for i := range changes {
 		c := &changes[i]
@@ -133,11 +134,11 @@ func In(given, defaults map[string]string) []*Change {
 		}
 		if c.Library != library {
 			library = c.Library
-			if v, known = Parse(given[library]); !known {
-				v, known = Parse(defaults[library])
+			if v, known = pointOf(given[library]); !known {
+				v, known = pointOf(defaults[library])
 			}
 		}
-		if s := &spans[i]; known && !v.Before(s.from) && (!s.bounded || v.Before(s.to)) {
+		if known && spans[i].has(v) {
 			found = append(found, c)
 		}
 	}
@@ -146,23 +147,25 @@ func In(given, defaults map[string]string) []*Change {
 
 // span is between which releases a change holds.
 type span struct {
-	from, to Version
+	from, to point
 	bounded  bool
 }
+
+func (s *span) has(v point) bool { return !v.before(s.from) && (!s.bounded || v.before(s.to)) }
 
 // spans are those of changes, read once.
 var spans = func() []span {
 	list := make([]span, len(changes))
 	for i := range changes {
-		list[i] = changes[i].between()
+		list[i] = *changes[i].between()
 	}
 	return list
 }()
 
-func (c *Change) between() span {
-	from, _ := Parse(c.From)
-	to, bounded := Parse(c.To)
-	return span{from, to, bounded}
+func (c *Change) between() *span {
+	from, _ := pointOf(c.From)
+	to, bounded := pointOf(c.To)
+	return &span{from, to, bounded}
 }
 
 // Stack is a set of releases whose allocations were traced.

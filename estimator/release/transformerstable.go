@@ -166,6 +166,20 @@ func transformersChanges() []Change {
 				"(MixtralExperts), 4.57.6 and 5.23.0", Shown: "traces of Mixtral, Qwen MoE and OLMoE",
 		},
 		{
+			Library: "transformers", From: "5.8", To: "5.18", Switch: FillsIdleRows,
+			What: "mixtures of experts of transformers 5.8 to 5.17 fill the rows that belong to no expert of this " +
+				"process, also where all are here: a mask, and a copy of the gradient, before the products and behind them",
+			Source: "integrations/moe.py (grouped_mm_experts_forward), 5.7.0, 5.8.0, 5.17.0 and 5.18.0",
+			Shown:  "traces of Mixtral with transformers 5.10.0",
+		},
+		{
+			Library: "transformers", From: "5.10.0", To: "5.10.1", Switch: CopiesExperts,
+			What: "transformers 5.10.0 copies the transposed weights of all experts before each grouped product, and " +
+				"backward keeps the copies",
+			Source: "integrations/moe.py (_grouped_linear), 5.9.0, 5.10.0 and 5.10.1",
+			Shown:  "traces of Mixtral with transformers 5.10.0",
+		},
+		{
 			Library: "transformers", After: "4.57", From: "5.23", Switch: InterfacesStableLM,
 			What: "StableLM of transformers 5.23 has one rotary embedding for all layers, and its attention goes " +
 				"through the library's interfaces: grouped keys and values are repeated for eager attention alone",

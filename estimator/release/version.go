@@ -33,6 +33,28 @@ func Parse(version string) (Version, bool) {
 	return v, true
 }
 
+// point is a release with its third number, 0 where it has none.
+type point struct {
+	Version
+	patch int
+}
+
+func (p point) before(o point) bool {
+	return p.Version.Before(o.Version) || p.Version == o.Version && p.patch < o.patch
+}
+
+// pointOf is Parse with the third number.
+func pointOf(version string) (point, bool) {
+	v, ok := Parse(version)
+	p := point{Version: v}
+	if parts := strings.SplitN(version, ".", 4); len(parts) > 2 {
+		if n, err := strconv.Atoi(leadingDigits(parts[2])); err == nil {
+			p.patch = n
+		}
+	}
+	return p, ok
+}
+
 func leadingDigits(s string) string {
 	end := 0
 	for end < len(s) && end < 6 && s[end] >= '0' && s[end] <= '9' {

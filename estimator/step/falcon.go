@@ -167,10 +167,11 @@ func (t *Tape) FalconEager(a FalconAttention, q, k, v T) (y, probabilities T, he
 	return y, p, held
 }
 
-// BroadcastsHeads says whether a kernel takes a single head of keys and values for all queries: memory-efficient
-// attention does, later, where there is a mask. Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp.
+// BroadcastsHeads says whether a kernel takes a single head of keys and values for all queries: later,
+// memory-efficient attention does, and flash attention, which takes no mask.
+// Source: aten/src/ATen/native/transformers/cuda/sdp_utils.cpp, torch 2.15.
 func (t *Tape) BroadcastsHeads(h Heads, mask bool) bool {
-	return mask && t.Recipe.Software.GroupsEfficient && !t.writtenOut(h, mask)
+	return t.Recipe.Software.GroupsEfficient && !t.writtenOut(h, mask)
 }
 
 // MaskedSDPA is scaled_dot_product_attention with a float mask for every head, under autocast.

@@ -7,16 +7,32 @@ package step
 // Source: aten/src/ATen/native/cuda/GroupedBlas.cpp, tools/autograd/derivatives.yaml (_grouped_mm), torch 2.15;
 // transformers/integrations/moe.py (_grouped_mm), 5.23.
 func (t *Tape) ExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {
-	return t.expertsProduct(x, w, w.Cols, w.Rows/count, groups, l)
+	weight := t.Parameter(w)
+	if t.Recipe.Software.CopiesExperts {
+		weight = t.laidOut(weight)
+		defer t.Drop(weight)
+	}
+	return t.expertsProduct(x, weight, w.Cols, w.Rows/count, groups, l)
+}
+
+// laidOut is w.transpose(-2, -1).contiguous(): its gradient, transposed, is copied to lie as w does.
+// Source: torch/csrc/autograd/functions/accumulate_grad.h (clone_obey_contract), torch 2.15.
+func (t *Tape) laidOut(w T) T {
+	y := t.fresh(w.numel, w.dtype, LabelContiguous)
+	return t.op(w).alloc(0, w.bytes(), LabelWeightGradient).send(0, 0).out(y, 0)
+}
+
+// FillInPlace is x.masked_fill_(mask, 0). It takes over x.
+func (t *Tape) FillInPlace(x, mask T) T {
+	return t.op(x).save(mask).alloc(0, x.bytes(), LabelInputGradient).send(0, 0).out(x, 0)
 }
 
 // TransposedExpertsProduct is ExpertsProduct where w has a row for each input of each expert.
 func (t *Tape) TransposedExpertsProduct(x T, w Weight, count int64, groups T, l Label) T {
-	return t.expertsProduct(x, w, w.Rows/count, w.Cols, groups, l)
+	return t.expertsProduct(x, t.Parameter(w), w.Rows/count, w.Cols, groups, l)
 }
 
-func (t *Tape) expertsProduct(x T, w Weight, in, out int64, groups T, l Label) T {
-	weight := t.Parameter(w)
+func (t *Tape) expertsProduct(x, weight T, in, out int64, groups T, l Label) T {
 	input := t.Cast(x, weight.dtype, LabelCast)
 	defer t.Drop(input)
 	y := t.fresh(input.numel/in*out, input.dtype, l)

@@ -103,6 +103,11 @@ type Software struct {
 	MasksIdleWindow bool
 	// GroupsExperts is mixtures whose experts are two tensors and run as grouped products.
 	GroupsExperts bool
+	// FillsIdleRows zeroes the rows of a mixture that belong to no expert, before and behind its products, where there
+	// are none, too.
+	FillsIdleRows bool
+	// CopiesExperts is grouped products that copy the transposed weights of all experts.
+	CopiesExperts bool
 	// CachesWindow keeps the length of the window as a tensor beside the cache of each layer that has one.
 	CachesWindow bool
 	// CachesInTraining lets Gemma 2 and 3, Cohere 2 and the hybrid Granite fill a cache in training, too.
