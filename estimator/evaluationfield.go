@@ -48,7 +48,7 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *p
 	a := *r.recorded(rc, plain)
 	a.CheckpointEvery = 0
 	rc.CheckpointEvery, rc.CheckpointOffload, rc.Reentrant = 0, false, false
-	rc.Evaluation, rc.UseCache = true, a.UseCache && !r.ownModules
+	rc.Evaluation, rc.UseCache = true, (a.UseCache || a.CachesInEvaluation) && !r.ownModules
 	shape := r.shape
 	shape.Batch = r.evaluation.MicroBatch
 	units, recorded, layers := recordedLayers(&a, plain || rc.Spread().Irregular())

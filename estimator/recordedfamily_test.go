@@ -115,10 +115,6 @@ func TestRecordedIsTheFamily(t *testing.T) {
 				// fsdp2_prepare_model, 1.15), as the recording has it and the family has not.
 				continue
 			}
-			if family == "gemma3-alternating-nocache" && recipe.name == "checkpointing and evaluation" {
-				// The two differ about the cache that the evaluation fills, which no trace has decided.
-				continue
-			}
 			job := recipeJob(t, recipe.training)
 			byHand, err := Estimate(Input{Job: withModel(job, Model{HFConfig: config})})
 			if err != nil {

@@ -123,7 +123,11 @@ var switches = map[release.Switch]func(*resolved) bool{
 	release.CachesWindow:         func(r *resolved) bool { return set(&r.recipe.Software.CachesWindow) },
 	release.CachesInTraining: func(r *resolved) bool {
 		set(&r.recipe.Software.CachesInTraining)
-		if !r.arch.CachesInTrainingLater || r.recipe.CheckpointEvery > 0 {
+		if !r.arch.CachesInTrainingLater {
+			return false
+		}
+		r.arch.CachesInEvaluation = true
+		if r.recipe.CheckpointEvery > 0 {
 			return false
 		}
 		r.arch.UseCache, r.recipe.UseCache = true, !r.ownModules

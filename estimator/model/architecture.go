@@ -60,6 +60,8 @@ type Architecture struct {
 	Software step.Software
 	// CachesInTrainingLater is what UseCache is in releases whose models fill a cache in training, too.
 	CachesInTrainingLater bool
+	// CachesInEvaluation is what UseCache is in evaluation mode, where it is false in training.
+	CachesInEvaluation bool
 	// UseCache is config.use_cache: the forward fills a key/value cache even in training.
 	UseCache bool
 	// BufferSide is the side of the square causal mask that every layer carries as a buffer; 0 without.

@@ -17,7 +17,7 @@ var cohereFamily = family{keys: commonKeys, defaults: cohereDefaults,
 var cohere2Family = family{keys: commonKeys, defaults: cohereDefaults,
 	read: func(c *config, a *Architecture) {
 		c.biased(a)
-		a.UseCache, a.CachesInTrainingLater = false, a.UseCache
+		a.UseCache, a.CachesInTrainingLater, a.CachesInEvaluation = false, a.UseCache, a.UseCache
 		a.SlidingWindow = c.integer("sliding_window", maxRows)
 		if pattern := c.integer("sliding_window_pattern", maxLayers); pattern > 0 {
 			c.layerTypes(a, everyNth(pattern))

@@ -62,13 +62,15 @@ func readGemma3(c *config, a *Architecture) {
 	}
 }
 
-// gemma2 reads what Gemma 2 and 3 share. In training neither fills a cache, whatever use_cache says.
+// gemma2 reads what Gemma 2 and 3 share. In training neither fills a cache, whatever use_cache says, in evaluation
+// both do.
+// Source: transformers/models/gemma3/modeling_gemma3.py (Gemma3TextModel.forward), 4.57.
 func (c *config) gemma2(a *Architecture) {
 	c.decoder(a, "hidden_activation")
 	a.QKVBias = c.boolean("attention_bias")
 	a.OutBias = a.QKVBias
 	a.SlidingWindow = c.integer("sliding_window", maxRows)
-	a.UseCache, a.CachesInTrainingLater = false, a.UseCache
+	a.UseCache, a.CachesInTrainingLater, a.CachesInEvaluation = false, a.UseCache, a.UseCache
 }
 
 // number says whether a number stands at key.
