@@ -1,6 +1,10 @@
 package estimator
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/vramplan/vramplan/estimator/step/parallel"
+)
 
 // ddp is a job that so many GPUs hold whole.
 type ddp struct {
@@ -29,4 +33,23 @@ func (d ddp) notes() []Note {
 			"the optimizer step"})
 	}
 	return notes
+}
+
+// shareObjective refuses a trainer of trl on several GPUs where no trace has shown it: whatever is not a copy of the
+// whole job on each, and PPOTrainer. Reentrant checkpoints run hooks of a parameter that find_unused_parameters has
+// counted as ready already; the Trainer asks for the latter where the model has adapters.
+// Sources: torch/csrc/distributed/c10d/reducer.cpp (Reducer::mark_variable_ready), 2.9; transformers/trainer.py
+// (Trainer._wrap_model), 4.57.
+func (r *resolved) shareObjective(kind string, t *Training, refuse func(bool, string, string, ...any)) {
+	if t.Distributed == nil || t.Distributed.WorldSize <= 1 {
+		return
+	}
+	_, copied := r.parallel.(ddp)
+	refuse(!copied || kind == ppoKind, "/training/distributed", "the objective %s is modelled on one GPU and, but for "+
+		"ppo, with a copy of the whole job on each (data ddp); leave one of them out", kind)
+	s, _ := r.recipe.Strategy.(parallel.DDP)
+	refuse(copied && s.FindUnused && r.recipe.Reentrant && r.recipe.CheckpointEvery > 0,
+		"/training/gradient_checkpointing/reentrant", "reentrant checkpoints fail under DistributedDataParallel that "+
+			"looks for unused parameters, as the Trainer has it do with adapters (\"marked as ready twice\"): say "+
+			"reentrant false here, or distributed.find_unused_parameters false")
 }

@@ -142,8 +142,7 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	}
 	refuse(t.Framework != "trl", "/training/framework", "the objective %s is replayed as trl's trainer runs it, and "+
 		"not as %.40s's; trl is accepted", kind, t.Framework)
-	refuse(t.Distributed != nil && t.Distributed.WorldSize > 1, "/training/distributed",
-		"the objective %s is modelled on one GPU; leave one of them out", kind)
+	r.shareObjective(kind, t, refuse)
 	refuse(r.recipe.Compiles(), "/training/compile",
 		"torch.compile is not modelled together with the objective %s; leave one of them out", kind)
 	refuse(t.Evaluation != nil, "/training/evaluation", "an evaluation pass is not modelled together with the "+

@@ -12,8 +12,10 @@ $STANDIN is the folder that driver/build.sh made for the Python that runs this, 
 """
 
 import importlib
+import os
 import sys
 import tempfile
+import time
 
 import passes
 
@@ -115,6 +117,7 @@ class Trainers:
             max_grad_norm=0.0 if t.get("clip_grad_norm") is False else 1.0,
             dataloader_pin_memory=False,
             disable_tqdm=True,
+            ddp_find_unused_parameters=(t.get("distributed") or {}).get("find_unused_parameters"),
         )
         if checkpointing:  # the trainer's own default where nothing is said
             given["gradient_checkpointing"] = checkpointing["mode"] == "full"
@@ -322,10 +325,35 @@ def trl_is_new(trl):
     return int(trl.__version__.split(".")[0]) > 0
 
 
+def joined(distributed):
+    """Makes this process the rank of a job on several GPUs that ranks/ traces: nothing is sent."""
+    if not distributed:
+        return
+    import accelerate.data_loader
+    import accelerate.utils
+    import transformers
+
+    here = os.path.dirname(os.path.abspath(__file__))
+    sys.path.insert(0, os.path.join(here, "ranks"))
+    import group
+
+    group.join(distributed.get("rank", 0), distributed["world_size"])
+    accelerate.data_loader.synchronize_rng_states = lambda *_, **__: None  # would set generators to what rank 0 "sent"
+    ended = transformers.Trainer.training_step
+
+    def watched(*args, **kwargs):
+        out = ended(*args, **kwargs)
+        time.sleep(0.3)  # NCCL's watchdog looks every 0.1 s which collectives are over
+        return out
+
+    transformers.Trainer.training_step = watched
+
+
 def train(job):
     """Two optimizer steps of the trainer of a job."""
     import standin  # noqa: F401 the device, before a model is built
 
+    joined(job["training"].get("distributed"))
     trainer = Trainers(job).make()
     trainer.train()
     return trainer

@@ -36,6 +36,9 @@ const (
 	broadcastsAtOnce = 2         // c10d/comm.cpp, broadcast_coalesced
 )
 
+// flat stands for a piece of one tensor, which is sent as it is.
+const flat = int32(-1)
+
 // buckets calls f with the bytes of every bucket that tensors of the given sizes are put into, in their order: a bucket
 // is closed when it has reached its limit, the first or the one for all others. tensors counts what is in it.
 func buckets(sizes []int64, first, others int64, f func(bytes int64, tensors int)) {
@@ -62,28 +65,56 @@ func gradientSizes(r *step.Rank) []int64 {
 	return sizes
 }
 
-// broadcast sends the first GPU's parameters and buffers to the others, flattened in pieces, when the model is wrapped.
+// broadcast sends the first GPU's parameters and buffers to the others, flattened in pieces of one type, when the model
+// is wrapped; pieces go in the order of their first tensors, and one of a single tensor as it is.
+// Sources: c10d/comm.cpp (broadcast_coalesced), c10d/reducer.cpp (compute_bucket_assignment_by_size), 2.9.
 func (DDP) broadcast(r *step.Rank, heap alloc.Heap) {
-	var sizes []int64
+	type piece struct {
+		bytes          int64
+		first, tensors int
+	}
+	var all []piece
+	open, count := map[step.DType]piece{}, 0
 	for _, buffers := range []bool{false, true} {
 		r.Parts.Each(func(p *step.Parameter) {
-			if p.Buffer == buffers {
-				sizes = append(sizes, p.Bytes())
+			if p.Buffer != buffers {
+				return
+			}
+			of, begun := open[p.Dtype]
+			if !begun {
+				of.first = count
+			}
+			of.bytes += p.Bytes()
+			of.tensors++
+			count++
+			if open[p.Dtype] = of; of.bytes >= broadcastBytes {
+				all = append(all, of)
+				delete(open, p.Dtype)
 			}
 		})
 	}
+	for _, of := range open {
+		all = append(all, of)
+	}
+	slices.SortFunc(all, func(a, b piece) int { return a.first - b.first })
 	var inFlight []int32
-	buckets(sizes, broadcastBytes, broadcastBytes, func(bytes int64, tensors int) {
-		if len(inFlight) == broadcastsAtOnce {
-			heap.Free(inFlight[0])
-			inFlight = inFlight[1:]
+	for i, of := range all {
+		if i >= broadcastsAtOnce {
+			if h := inFlight[i-broadcastsAtOnce]; h != flat {
+				heap.Free(h)
+			}
+			inFlight[i-broadcastsAtOnce] = flat
 		}
-		if tensors > 1 { // one alone is flat already
-			inFlight = append(inFlight, heap.Alloc(bytes))
+		h := flat
+		if of.tensors > 1 {
+			h = heap.Alloc(of.bytes)
 		}
-	})
+		inFlight = append(inFlight, h)
+	}
 	for _, h := range inFlight {
-		heap.Free(h)
+		if h != flat {
+			heap.Free(h)
+		}
 	}
 }
 
