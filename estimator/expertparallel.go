@@ -18,10 +18,12 @@ type expertParallel struct {
 	same int64
 }
 
-// routingDoubt: how many rows a GPU gets is data, which no trace has, and the width is a guess. A GPU that gets r times
-// its share holds r times the rows; the losses and corrections that balance experts keep r near 1.
+// routingDoubt: how many rows a GPU gets is data, which no trace has. Its upper width is a guess, and says so where it
+// is shown: a GPU that gets r times its share holds r times the rows; the losses and corrections that balance experts
+// keep r near 1, and nothing in torchtitan bounds it (no capacity: torchtitan/models/moe/moe.py, 0.2.0).
 var routingDoubt = doubt{"routing", memory.Doubt{Below: 0.03, Above: 0.25},
-	"rows are taken evenly divided among the experts; a GPU whose experts are chosen more often holds more"}
+	"rows are taken evenly divided among the experts; a GPU whose experts are chosen more often holds more, how much " +
+		"is data, and the width is a guess: no measured routing stands behind it"}
 
 // writeAsTitan makes the model one of torchtitan's where its loop trains it. Of mixtures, and of Qwen3, what
 // fully_shard computes in half precision has been seen, without what needs a graph of its own.
