@@ -214,20 +214,31 @@ func TestRecordedNamesWhatIsUnexpressed(t *testing.T) {
 // FuzzRecorded: no recording crashes the estimator, or takes more than was admitted.
 func FuzzRecorded(f *testing.F) {
 	for _, c := range recordedCases(f)[:1] {
-		f.Add([]byte(c.input(f).Job.Model.Recorded), uint16(2), uint16(64), uint8(0))
+		f.Add([]byte(c.input(f).Job.Model.Recorded), uint16(2), uint16(64), uint8(0), uint8(0))
 	}
+	compiled, err := os.ReadFile(filepath.Join(recordings, "compiled", "gemma2.json"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(compiled, uint16(2), uint16(64), uint8(0), uint8(1))
+	f.Add(compiled, uint16(2), uint16(64), uint8(0), uint8(4))
 	adapted, err := os.ReadFile(filepath.Join(recordings, "family", "gpt2.json"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	f.Add(adapted, uint16(2), uint16(64), uint8(8))
-	f.Add(adapted, uint16(2), uint16(64), uint8(7))
-	f.Fuzz(func(t *testing.T, text []byte, batch, length uint16, rank uint8) {
+	f.Add(adapted, uint16(2), uint16(64), uint8(8), uint8(2))
+	f.Add(adapted, uint16(2), uint16(64), uint8(7), uint8(3))
+	f.Fuzz(func(t *testing.T, text []byte, batch, length uint16, rank, way uint8) {
 		var in Input
 		in.Job.Model.Recorded = text
 		in.Job.Training.MicroBatch, in.Job.Training.SequenceLength = int64(batch), int64(length)
 		if rank > 0 {
 			in.Job.Training.LoRA = &LoRA{Rank: int64(rank), TargetModules: Targets{"all-linear"}}
+		}
+		checkpointing := []string{"none", "none", "selective", "selective-op", "full", "full"}[way%6]
+		in.Job.Training.GradientCheckpointing = &Checkpointing{Mode: checkpointing}
+		if way%6 == 1 || way%6 == 4 {
+			in.Job.Training.Compile = &Compile{Model: true, Loss: true}
 		}
 		if rank%2 == 1 {
 			in.Job.Training.Evaluation = &Evaluation{MicroBatch: int64(length)}

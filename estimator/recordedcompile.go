@@ -14,6 +14,11 @@ var recordedCompiledDoubt = doubt{"recorded-compile", memory.Doubt{Below: 0.05, 
 	"what torch.compile fuses and keeps is told from the operations of eager PyTorch, which say what a node reads and not " +
 		"how"}
 
+// mostCompiledLines bounds the lines of a layer, or of what stands around the layers: what an operation in place takes
+// the place of is looked for among all values. A Mamba whose layers
+// were not found to repeat has 5,291.
+const mostCompiledLines = 10_000
+
 // recordedCompiled holds torch.compile on a recording against what its rules know: one graph of the model, with the
 // loss in it or in a second one.
 func recordedCompiled(rec *recording.Recording, program *recording.Program, whole bool, errs *invalid.List) {
@@ -34,6 +39,9 @@ func recordedCompiled(rec *recording.Recording, program *recording.Program, whol
 	case strings.HasPrefix(rec.Source, "transformers.") && !rec.Padded:
 		errs.Add(pointer, "conflict", "transformers keeps the mask under torch.compile that it drops elsewhere; record the "+
 			"model with --padded")
+	case program != nil && program.Longest() > mostCompiledLines:
+		errs.Add(pointer, "too_large", "torch.compile is replayed of recordings with up to %d lines in one stretch; this one "+
+			"has %d: leave the field out", mostCompiledLines, program.Longest())
 	case program != nil && program.WritesAttentionOut():
 		unsupported("with an attention that is written out")
 	}

@@ -103,6 +103,14 @@ func TestRecordedCompiledRefuses(t *testing.T) {
 		{"another word", "none of none, loss", func(d map[string]any, _ *Job) { d["breaks"] = "here" }},
 		{"no padding", "--padded", func(d map[string]any, _ *Job) { delete(d, "padded") }},
 		{"the loss alone", "in parts", func(_ map[string]any, j *Job) { j.Training.Compile = &Compile{Loss: true} }},
+		{"ten thousand lines", "up to 10000 lines in one stretch", func(d map[string]any, _ *Job) {
+			program := d["programs"].(map[string]any)["amp"].(map[string]any)
+			lines := make([]any, 10_000, 20_000)
+			for i := range lines {
+				lines[i] = "P n"
+			}
+			program["before"] = append(lines, program["before"].([]any)...)
+		}},
 		{"an evaluation", "/training/evaluation", func(_ map[string]any, j *Job) { j.Training.Evaluation = &Evaluation{} }},
 	} {
 		in := compiledCases(t)[0].in

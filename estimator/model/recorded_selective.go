@@ -17,9 +17,10 @@ type attentionInside struct {
 	queries *recording.Size
 }
 
-// insideAttention is that of instruction i of a list, with the places of the casts and of the padding, which stand
-// right before it, and of the cut behind it.
-func insideAttention(list []recording.Instruction, of []int, i int) (c attentionInside, places []int) {
+// insideAttention is that of instruction i of the list that values are in, with the places of the casts and of the
+// padding, which stand right before it, and of the cut behind it.
+func insideAttention(values *valuesOf, i int) (c attentionInside, places []int) {
+	list, of := values.list, values.of
 	a := list[i].Attention
 	at := map[recording.Ref]int{}
 	for k := i - 1; k > 0; k-- {
@@ -43,7 +44,7 @@ func insideAttention(list []recording.Instruction, of []int, i int) (c attention
 				break
 			}
 			edge := list[k-1].Edges[0]
-			v, ok := valueOf(list, of, edge)
+			v, ok := values.at(edge)
 			if !ok {
 				break
 			}
@@ -81,32 +82,56 @@ func firstMade(in *recording.Instruction) *recording.Size {
 	return nil
 }
 
-// valueOf is the value whose gradient an edge takes, where a stretch says so.
-func valueOf(list []recording.Instruction, of []int, edge recording.Ref) (v recording.Ref, ok bool) {
-	for range list {
-		if edge.Scope == recording.Input {
-			return edge, true
+// valuesOf says which values the edges of a list take the gradients of. Each node is followed once, however many calls
+// of attention lie behind it.
+type valuesOf struct {
+	list []recording.Instruction
+	of   []int
+	// nodes are the places of nodes by their numbers, found what lies behind those that were followed.
+	nodes map[int]int
+	found map[int]recording.Ref
+}
+
+func valuesIn(list []recording.Instruction, of []int) *valuesOf {
+	v := &valuesOf{list: list, of: of, nodes: map[int]int{}, found: map[int]recording.Ref{}}
+	for i := range list {
+		if in := &list[i]; in.Kind == recording.Node {
+			v.nodes[in.N] = i
 		}
-		if edge.Scope != recording.Own {
-			return v, false
-		}
-		i := 0
-		for i < len(list) && (list[i].Kind != recording.Node || list[i].N != edge.N) {
-			i++
-		}
-		switch {
-		case i == len(list):
-			return v, false
-		case of[i] != nowhere:
-			return recording.Ref{Scope: recording.Own, N: list[of[i]].N}, true
-		case list[i].Alias && i > 0:
-			return recording.Ref{Scope: recording.Own, N: list[i-1].N}, true
-		case len(list[i].Edges) != 1:
-			return v, false
-		}
-		edge = list[i].Edges[0]
 	}
-	return v, false
+	return v
+}
+
+// at is the value whose gradient an edge takes, through the views between, where the list says so.
+func (v *valuesOf) at(edge recording.Ref) (value recording.Ref, ok bool) {
+	var passed []int
+	for edge.Scope == recording.Own {
+		have, met := v.found[edge.N]
+		if met {
+			value = have
+			break
+		}
+		v.found[edge.N] = recording.Ref{}
+		passed = append(passed, edge.N)
+		i, there := v.nodes[edge.N]
+		edge = recording.Ref{}
+		switch {
+		case !there:
+		case v.of[i] != nowhere:
+			value = recording.Ref{Scope: recording.Own, N: v.list[v.of[i]].N}
+		case v.list[i].Alias && i > 0:
+			value = recording.Ref{Scope: recording.Own, N: v.list[i-1].N}
+		case len(v.list[i].Edges) == 1:
+			edge = v.list[i].Edges[0]
+		}
+	}
+	if edge.Scope == recording.Input {
+		value = edge
+	}
+	for _, n := range passed {
+		v.found[n] = value
+	}
+	return value, value.Scope != recording.Nowhere
 }
 
 // selecting is what checkpointing of attention alone changes of a list: the places that lie inside, and each call.
@@ -128,10 +153,10 @@ func (s *stretch) selection(list []recording.Instruction) *selecting {
 		return have
 	}
 	have = &selecting{inside: map[int]bool{}, calls: map[*recording.Attention]attentionInside{}}
-	of := s.origins(list)
+	values := valuesIn(list, s.origins(list))
 	for i := range list {
 		if a := list[i].Attention; a != nil {
-			call, places := insideAttention(list, of, i)
+			call, places := insideAttention(values, i)
 			have.calls[a] = call
 			for _, k := range places {
 				have.inside[k] = true

@@ -57,6 +57,14 @@ func (p *Program) WritesAttentionOut() bool {
 	return false
 }
 
+// Longest is how many lines the longest stretch has.
+func (p *Program) Longest() (lines int) {
+	for _, list := range p.Stretches() {
+		lines = max(lines, len(list))
+	}
+	return lines
+}
+
 // Stretches are Before, each layer, and After.
 func (p *Program) Stretches() [][]Instruction {
 	all := [][]Instruction{p.Before}
