@@ -2,6 +2,7 @@ package estimator
 
 import (
 	"errors"
+	"maps"
 	"slices"
 	"testing"
 
@@ -151,4 +152,41 @@ func refusedPointers(err error) []string {
 		pointers = append(pointers, f.Pointer)
 	}
 	return pointers
+}
+
+// TestReadyTwiceIsSaid: a job that DistributedDataParallel ends in an error is named, and one that says what helps is
+// not.
+func TestReadyTwiceIsSaid(t *testing.T) {
+	yes, no := true, false
+	for _, c := range []struct {
+		name   string
+		change func(*Training)
+		want   bool
+	}{
+		{"adapters under the Trainer", func(*Training) {}, true},
+		{"another loop", func(u *Training) { u.Framework = "pytorch" }, false},
+		{"checkpoints that are not reentrant", func(u *Training) { u.GradientCheckpointing.Reentrant = &no }, false},
+		{"nothing looked for", func(u *Training) { u.Distributed.FindUnusedParameters = &no }, false},
+		{"a whole model", func(u *Training) { u.LoRA = nil }, false},
+		{"a whole model, and looking", func(u *Training) {
+			u.LoRA, u.Distributed.FindUnusedParameters = nil, &yes
+		}, true},
+		{"no checkpoints", func(u *Training) { u.GradientCheckpointing = nil }, false},
+		{"one GPU", func(u *Training) { u.Distributed = nil }, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job := Job{Model: Model{HFConfig: []byte(`{"model_type":"llama","num_hidden_layers":2}`)},
+				Training: Training{MicroBatch: 1, SequenceLength: 64}}
+			u := &job.Training
+			u.Framework, u.Versions = "hf-trainer", maps.Clone(formerStack)
+			u.LoRA = &LoRA{Rank: 8, TargetModules: []string{"q_proj"}}
+			u.GradientCheckpointing = &Checkpointing{Mode: "full"}
+			u.Distributed = &Distributed{WorldSize: 4, Data: "ddp"}
+			c.change(u)
+			res := mustEstimate(t, Input{Job: job})
+			if got := slices.ContainsFunc(res.Notes, func(n Note) bool { return n.Code == "ready-twice" }); got != c.want {
+				t.Errorf("said: %v, want %v", got, c.want)
+			}
+		})
+	}
 }

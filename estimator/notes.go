@@ -74,6 +74,12 @@ func (r *resolved) notes(run *run, res *Result, in *Input) []Note {
 	if r.parallel != nil {
 		notes = append(notes, r.parallel.notes()...)
 	}
+	if r.readyTwice() {
+		add("ready-twice", "the job does not get through its first backward: reentrant checkpoints fail under "+
+			"DistributedDataParallel that looks for unused parameters, as the Trainer has it do with adapters (\"marked as "+
+			"ready twice\"); gradient_checkpointing_kwargs={\"use_reentrant\": False} or ddp_find_unused_parameters=False "+
+			"helps; the figures are of the job as it is")
+	}
 	if run.continued {
 		add("continued", "the job makes %s requests of the allocator in a micro-step: what is allocated is exact, "+
 			"what is reserved was played for some of the layers and continued to all; for minimum_limit_bytes and "+

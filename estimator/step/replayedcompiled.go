@@ -1,5 +1,7 @@
 package step
 
+import "slices"
+
 // What torch.compile makes of operations that were recorded one by one: the rules are those of the described families
 // (compiled.go, inductor.go), told of each operation what it reads and what its eager backward made.
 
@@ -40,12 +42,7 @@ func (t *Tape) FuseReplayed(numel int64, d DType, l Label, ins []FusedInput, sav
 }
 
 func (z *lazy) holds(s int32) bool {
-	for _, have := range z.from[:z.n] {
-		if have == s {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(z.from[:z.n], s)
 }
 
 // fusedBackward records y, which is fused from ins: gradients go on where they are until something that exists wants
@@ -131,29 +128,30 @@ func (t *Tape) SumReplayed(numel int64, d DType, ins []FusedInput) T {
 
 // Apart says whether a and b are computed from different tensors that exist.
 func (t *Tape) Apart(a, b T) bool {
-	one, other := t.sources(a.storage, nil), t.sources(b.storage, nil)
-	for _, s := range one {
-		for _, o := range other {
-			if s == o {
-				return false
-			}
-		}
-	}
-	return len(one) > 0 && len(other) > 0
+	one, other := t.sources(a.storage), t.sources(b.storage)
+	shared := slices.ContainsFunc(one, func(s int32) bool { return slices.Contains(other, s) })
+	return !shared && len(one) > 0 && len(other) > 0
 }
 
-// sources are the storages that exist of those that s is computed from.
-func (t *Tape) sources(s int32, found []int32) []int32 {
+// sources are the storages that exist of those that s is computed from, as far as so many show.
+func (t *Tape) sources(s int32) (found []int32) {
 	const most = 64
-	if s == None || len(found) > most {
-		return found
+	if s == None {
+		return nil
 	}
-	if t.storages[s].lazy == 0 {
-		return append(found, s)
-	}
-	z := t.lazies[t.storages[s].lazy-1]
-	for _, from := range z.from[:z.n] {
-		found = t.sources(from, found)
+	met := []int32{s}
+	for i := 0; i < len(met); i++ {
+		s := met[i]
+		if t.storages[s].lazy == 0 {
+			found = append(found, s)
+			continue
+		}
+		z := &t.lazies[t.storages[s].lazy-1]
+		for _, from := range z.from[:z.n] {
+			if from != None && len(met) < most && !slices.Contains(met, from) {
+				met = append(met, from)
+			}
+		}
 	}
 	return found
 }

@@ -187,12 +187,26 @@ func (r *reading) spread() {
 		r.d.put("/training/distributed/world_size", w.n, from)
 		if !r.d.has("/training/distributed/data") && !r.sharded {
 			r.d.derive("/training/distributed/data", "ddp", "%d processes, and nothing that deals the model out", w.n)
+			r.findUnused()
 		}
 	case w.known:
 	case sharded:
 		r.d.ask("/training/distributed/world_size", "On how many GPUs does it run?", because(w))
 	default:
 		r.d.assume("/training/distributed/world_size", "one GPU: %s; --gpus N says otherwise", because(w))
+	}
+}
+
+// findUnused reads ddp_find_unused_parameters of a job with adapters, of which it decides whether reentrant checkpoints
+// run at all.
+func (r *reading) findUnused() {
+	if r.s == nil || !r.d.has("/training/lora") {
+		return
+	}
+	if v, ok := r.s.Get("ddp_find_unused_parameters"); ok {
+		if on, is := v.Bool(); is {
+			r.d.put("/training/distributed/find_unused_parameters", on, v)
+		}
 	}
 }
 
