@@ -16,6 +16,7 @@ def train(job):
     import pictures
     import torch
     import transformers
+    import values
 
     given = trainers.Trainers(job)
     t = given.training
@@ -38,11 +39,18 @@ def train(job):
         def __getitem__(self, i):
             return dict(i=i)
 
+    class Followed(transformers.TrainerCallback):
+        """The Trainer switches checkpointing on when training begins, before it says so."""
+
+        def on_train_begin(self, args, state, control, model=None, **kwargs):
+            values.entered().follow(model)
+
     trainer = transformers.Trainer(
         model=model,
         args=given.settings(transformers.TrainingArguments, remove_unused_columns=False),
         train_dataset=Rows(),
         data_collator=lambda rows: {name: value.clone() for name, value in batch()[1].items()},
+        callbacks=[Followed()],
     )
     del model
     trainer.train()

@@ -214,3 +214,8 @@ class Values(TorchFunctionMode):
         if mask not in self.of:
             self.of[mask] = torch.ones(mask.shape, dtype=torch.bool)
         return int(torch.count_nonzero(self.of[mask]))
+
+
+def entered():
+    """The Values within which this thread runs."""
+    return next(mode for mode in reversed(_get_current_function_mode_stack()) if isinstance(mode, Values))
