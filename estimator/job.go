@@ -267,7 +267,7 @@ type Distributed struct {
 	VirtualPipeline int64 `json:"virtual_pipeline,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// PipelineStage is the stage to answer for, from 0; the words first, middle and last are accepted, too. The fullest
 	// where it is left out.
-	PipelineStage *Stage `json:"pipeline_stage,omitempty" validate:"omitempty,lte=1048576" swaggertype:"integer" minimum:"0"`
+	PipelineStage *Stage `json:"pipeline_stage,omitempty" validate:"omitempty,lte=1048576"`
 	// Rank is the GPU to answer for, from 0, which says the stage of a pipeline and the place among GPUs that share a
 	// sequence; the fullest where it is left out.
 	Rank *int64 `json:"rank,omitempty" validate:"omitempty,gte=0,lte=1048576"`

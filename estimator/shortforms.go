@@ -84,6 +84,9 @@ func (g *GPURef) UnmarshalJSON(b []byte) error {
 // Stage is a stage of a pipeline, from 0, or one that is named.
 type Stage int64
 
+// Shorthand says that a stage is its number or its name.
+func (Stage) Shorthand() []string { return []string{"number", "string"} }
+
 // The stages that are named where their number depends on how many there are.
 const (
 	LastStage   Stage = -1

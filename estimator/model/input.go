@@ -62,7 +62,7 @@ type Dimensions struct {
 	// RotaryFraction is the share of a head that is rotated.
 	RotaryFraction float64 `json:"rotary_fraction,omitempty" validate:"omitempty,gte=0.001,lte=1"`
 	// QKNorm says whether queries and keys are normed, each head by itself; the word per-head is accepted for true.
-	QKNorm HeadNorms `json:"qk_norm,omitempty" swaggertype:"boolean"`
+	QKNorm HeadNorms `json:"qk_norm,omitempty"`
 	// ParallelResidual says whether attention and MLP read the same input.
 	ParallelResidual bool `json:"parallel_residual,omitempty"`
 	// Causal is false for an encoder; true where it is left out.
@@ -113,6 +113,9 @@ func (n *HeadNorms) UnmarshalJSON(b []byte) error {
 	}
 	return nil
 }
+
+// Shorthand says that the value is a boolean or a string.
+func (HeadNorms) Shorthand() []string { return []string{"bool", "string"} }
 
 // AttentionBias is false, true (all four projections) or "qkv".
 type AttentionBias string

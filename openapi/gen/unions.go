@@ -22,15 +22,26 @@ var parts = map[string]struct{ words, object string }{
 	"estimator.GPURef":        {"", "GPUByMemory"},
 }
 
+// scalars are the types that are unions of plain values, by what they mean and their forms.
+var scalars = map[string]struct {
+	words string
+	forms []any
+}{
+	"model.AttentionBias": {"false, true for all four projections, or \"qkv\".",
+		[]any{object{"type": "boolean"}, object{"type": "string", "enum": []any{"qkv"}}}},
+	"model.HeadNorms": {"false, or true and \"per-head\" for a norm over the channels of each head.",
+		[]any{object{"type": "boolean"}, object{"type": "string", "enum": []any{"per-head"}}}},
+	"estimator.Stage": {"A stage of a pipeline, counted from 0, or its name.",
+		[]any{object{"type": "integer", "format": "int64", "minimum": 0, "maximum": 1 << 20},
+			object{"type": "string", "enum": []any{"first", "middle", "last"}}}},
+}
+
 // withShortForms says that "adamw" may stand for {"name": "adamw"}: the type becomes a union of the short forms, which
 // mean the first field, and the object.
 func withShortForms(schemas object, name string, kinds []string) {
 	schema := schemas[name].(object)
-	if name == "model.AttentionBias" {
-		schemas[name] = object{
-			"description": "false, true for all four projections, or \"qkv\".",
-			"anyOf":       []any{object{"type": "boolean"}, object{"type": "string", "enum": []any{"qkv"}}},
-		}
+	if union, ok := scalars[name]; ok {
+		schemas[name] = object{"description": union.words, "anyOf": union.forms}
 		return
 	}
 	fields, isObject := schema["properties"].(ordered)
