@@ -46,6 +46,24 @@ func (r *resolved) readyTwice() bool {
 	return copied && s.FindUnused && r.recipe.Reentrant && r.recipe.CheckpointEvery > 0
 }
 
+// ReentrantFails says whether the job would end in its first backward if it recomputed every block with what its
+// framework checkpoints with by default, and would not with use_reentrant=False: several GPUs with a copy of the model,
+// adapters, and a release whose checkpoints are reentrant.
+func ReentrantFails(in Input) bool {
+	in.Job.Training.GradientCheckpointing = &Checkpointing{Mode: "full"}
+	if r, err := resolve(&in); err == nil {
+		return r.readyTwice()
+	}
+	no := false
+	in.Job.Training.GradientCheckpointing = &Checkpointing{Mode: "full", Reentrant: &no}
+	r, err := resolve(&in) // trainers of trl are refused as long as it fails
+	if err != nil {
+		return false
+	}
+	s, copied := r.recipe.Strategy.(parallel.DDP)
+	return copied && s.FindUnused
+}
+
 // shareObjective refuses a trainer of trl on several GPUs where no trace has shown it: whatever is not a copy of the
 // whole job on each, PPOTrainer, and what ends in an error.
 func (r *resolved) shareObjective(kind string, t *Training, refuse func(bool, string, string, ...any)) {

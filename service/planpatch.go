@@ -58,8 +58,10 @@ func (s *Service) FileJob(ctx context.Context, r jobdoc.Reading) (*FileJob, erro
 // Over lays the fields of a request over the job's document: gpus, effective_batch and whatever else is said beside the
 // files.
 func (f *FileJob) Over(request []byte) ([]byte, error) {
-	document := []byte(f.job.Document)
-	var err error
+	document, err := f.job.PlanDocument()
+	if err != nil {
+		return nil, err
+	}
 	gjson.ParseBytes(request).ForEach(func(key, value gjson.Result) bool {
 		if key.String() != "reading" {
 			document, err = sjson.SetRawBytes(document, gjson.Escape(key.String()), []byte(value.Raw))
@@ -76,7 +78,10 @@ func (f *FileJob) Over(request []byte) ([]byte, error) {
 func (f *FileJob) Within(request []byte, field string) ([]byte, error) {
 	out, err := sjson.DeleteBytes(request, "reading")
 	if err == nil {
-		out, err = sjson.SetRawBytes(out, field, f.job.Document)
+		var document []byte
+		if document, err = f.job.PlanDocument(); err == nil {
+			out, err = sjson.SetRawBytes(out, field, document)
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("put the job of the files into the request: %w", err)

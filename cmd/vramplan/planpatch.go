@@ -37,7 +37,10 @@ func (c *planCommand) patch(ctx context.Context, t *terminal) error {
 		return questions(open)
 	}
 	job := &read.Jobs[0]
-	text, err := apply(job.Document, edits)
+	text, err := job.PlanDocument()
+	if err == nil {
+		text, err = apply(text, edits)
+	}
 	if err != nil {
 		return err
 	}

@@ -93,6 +93,48 @@ func TestWhichLeversAreOffered(t *testing.T) {
 	}
 }
 
+// Where the framework's own checkpoints would end the run, others are offered, in the tool's words.
+func TestCheckpointsThatRun(t *testing.T) {
+	for _, c := range []struct {
+		name, transformers string
+		gpus               int64
+		want               string
+	}{
+		{"several GPUs, reentrant by default", "4.57.6", 4,
+			`gradient_checkpointing=True gradient_checkpointing_kwargs={"use_reentrant": False}`},
+		{"one GPU", "4.57.6", 1, "gradient_checkpointing=True"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := story().Input
+			in.Preset, in.Job.Model = nil, estimator.Model{HFConfig: json.RawMessage(tinyLlama)}
+			u := &in.Job.Training
+			u.Framework, u.Versions = "hf-trainer", map[string]string{"torch": "2.9.1", "transformers": c.transformers,
+				"peft": "0.18.0", "accelerate": "1.12.0"}
+			u.LoRA = &estimator.LoRA{Rank: 8}
+			if c.gpus > 1 {
+				u.Distributed = &estimator.Distributed{WorldSize: c.gpus, Data: "ddp"}
+			}
+			for _, l := range neutralLevers(in, "hf-trainer") {
+				if l.code != "checkpointing-full" {
+					continue
+				}
+				if got := strings.Join(l.settings, " "); got != c.want {
+					t.Errorf("settings %s, want %s", got, c.want)
+				}
+				l.apply(&in)
+				if estimated, err := estimator.Estimate(in); err != nil {
+					t.Error(err)
+				} else if slices.ContainsFunc(estimated.Notes,
+					func(n estimator.Note) bool { return n.Code == "ready-twice" }) {
+					t.Error("the job does not get through its first backward")
+				}
+				return
+			}
+			t.Error("checkpoints are not offered")
+		})
+	}
+}
+
 // Applying a lever must leave the job that it was made from as it is.
 func TestLeversKeepTheJob(t *testing.T) {
 	in := story().Input

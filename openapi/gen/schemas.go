@@ -178,6 +178,7 @@ func describeStruct(schema object, t reflect.Type, request bool) {
 		}
 		if request {
 			properties[name] = requestProperty(property, t, f)
+			inlined(properties[name].(object), f.Type)
 			if strings.HasPrefix(f.Tag.Get("validate"), "required") {
 				required = append(required, name)
 			}

@@ -2,6 +2,8 @@ package main
 
 import (
 	"maps"
+	"path"
+	"reflect"
 	"slices"
 	"strings"
 	"unicode"
@@ -34,6 +36,20 @@ var scalars = map[string]struct {
 	"estimator.Stage": {"A stage of a pipeline, counted from 0, or its name.",
 		[]any{object{"type": "integer", "format": "int64", "minimum": 0, "maximum": 1 << 20},
 			object{"type": "string", "enum": []any{"first", "middle", "last"}}}},
+}
+
+// inlined makes a property a union of plain values where swag wrote the Go type's kind in place of a reference.
+func inlined(property object, t reflect.Type) {
+	for t.Kind() == reflect.Pointer {
+		t = t.Elem()
+	}
+	union, ok := scalars[path.Base(t.PkgPath())+"."+t.Name()]
+	if kind, plain := property["type"].(string); ok && plain && kind != "object" {
+		for _, key := range []string{"type", "format", "minimum", "maximum", "enum"} {
+			delete(property, key)
+		}
+		property["anyOf"] = union.forms
+	}
 }
 
 // withShortForms says that "adamw" may stand for {"name": "adamw"}: the type becomes a union of the short forms, which

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/rogpeppe/go-internal/diff"
+	"github.com/tidwall/sjson"
 
 	"github.com/vramplan/vramplan/service/readers/setting"
 )
@@ -63,8 +64,7 @@ func withFollowers(d *draft, changes map[string]any) map[string]any {
 	const evaluation, micro = "/training/evaluation/micro_batch", "/training/micro_batch"
 	next, ok := changes[micro].(int64)
 	now, set := d.int(evaluation)
-	if key := d.fields[evaluation].origin.Key; !ok || !set || next > now || key != "val_set_size" &&
-		key != "test_datasets" {
+	if !ok || !set || next > now || !followsMicroBatch(d) {
 		return changes
 	}
 	all := map[string]any{evaluation: next}
@@ -72,6 +72,26 @@ func withFollowers(d *draft, changes map[string]any) map[string]any {
 		all[pointer] = value
 	}
 	return all
+}
+
+// followsMicroBatch says whether the tool takes the micro-batch for the evaluation's: no line gives the latter, and the
+// reader wrote it beside the setting that switches evaluation on.
+func followsMicroBatch(d *draft) bool {
+	key := d.fields["/training/evaluation/micro_batch"].origin.Key
+	return key == "val_set_size" || key == "test_datasets"
+}
+
+// PlanDocument is the job's document as a plan takes it: an evaluation's batch that follows the micro-batch is left
+// out, so that it follows in the plan's candidates, too.
+func (j *Job) PlanDocument() ([]byte, error) {
+	if !followsMicroBatch(j.draft) {
+		return j.Document, nil
+	}
+	out, err := sjson.DeleteBytes(j.Document, "training.evaluation.micro_batch")
+	if err != nil {
+		return nil, fmt.Errorf("leave the evaluation's batch out of a job: %w", err)
+	}
+	return out, nil
 }
 
 type patcher struct {

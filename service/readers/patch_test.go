@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/rogpeppe/go-internal/txtar"
+	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
 
 	"github.com/vramplan/vramplan/reliability/process"
@@ -92,6 +93,30 @@ seq_len = 1024
 			}
 			if !strings.Contains(p.Diff, c.want) {
 				t.Errorf("patch:\n%s\nlacks:\n%s", p.Diff, c.want)
+			}
+		})
+	}
+}
+
+// An evaluation whose batch axolotl takes from the micro-batch follows it in a plan; one that a line gives stays.
+func TestPlanDocumentFollowsTheMicroBatch(t *testing.T) {
+	for _, c := range []struct{ name, line, want string }{
+		{"no line gives it", "", "{}"},
+		{"a line gives it", "eval_batch_size: 4\n", `{"micro_batch":4}`},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			job := readOne(t, archive(t, "-- qlora.yml --\nbase_model: Qwen/Qwen2.5-0.5B\nadapter: lora\nlora_r: 8\n"+
+				"lora_target_linear: true\ndatasets:\n  - path: a\n    type: alpaca\nval_set_size: 0.05\n"+
+				"sequence_len: 512\nmicro_batch_size: 4\ngradient_accumulation_steps: 2\n"+c.line))
+			if got := gjson.GetBytes(job.Document, "training.evaluation").Raw; got != `{"micro_batch":4}` {
+				t.Fatalf("the job's evaluation is %s", got)
+			}
+			document, err := job.PlanDocument()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := gjson.GetBytes(document, "training.evaluation").Raw; got != c.want {
+				t.Errorf("the plan's evaluation is %s, want %s", got, c.want)
 			}
 		})
 	}
