@@ -46,16 +46,27 @@ func (r *resolved) readyTwice() bool {
 	return copied && s.FindUnused && r.recipe.Reentrant && r.recipe.CheckpointEvery > 0
 }
 
-// ReentrantFails says whether the job would end in its first backward if it recomputed every block with what its
-// framework checkpoints with by default, and would not with use_reentrant=False: several GPUs with a copy of the model,
-// adapters, and a release whose checkpoints are reentrant.
+// ReentrantFails says whether the job would end in its first backward if it recomputed every block with the checkpoints
+// that it says or, where it says nothing of them, with its framework's, and would not with use_reentrant=False: several
+// GPUs with a copy of the model each, adapters, and checkpoints that are reentrant.
 func ReentrantFails(in Input) bool {
-	in.Job.Training.GradientCheckpointing = &Checkpointing{Mode: "full"}
+	t := &in.Job.Training
+	if t.Distributed == nil || t.Distributed.WorldSize <= 1 {
+		return false
+	}
+	full := Checkpointing{}
+	if t.GradientCheckpointing != nil {
+		full = *t.GradientCheckpointing
+	}
+	if full.Mode = "full"; full.Reentrant != nil && !*full.Reentrant {
+		return false
+	}
+	t.GradientCheckpointing = &full
 	if r, err := resolve(&in); err == nil {
 		return r.readyTwice()
 	}
 	no := false
-	in.Job.Training.GradientCheckpointing = &Checkpointing{Mode: "full", Reentrant: &no}
+	full.Reentrant = &no
 	r, err := resolve(&in) // trainers of trl are refused as long as it fails
 	if err != nil {
 		return false

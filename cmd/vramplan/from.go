@@ -35,7 +35,11 @@ func (f *fromFlags) documents(ctx context.Context, t *terminal, edits []edit) ([
 	}
 	var lines bytes.Buffer
 	for _, j := range answer.Jobs {
-		lines.Write(j.Document)
+		document, err := j.PlanDocument()
+		if err != nil {
+			return nil, err
+		}
+		lines.Write(document)
 		lines.WriteByte('\n')
 		for _, a := range j.Assumptions {
 			fmt.Fprintf(t.stderr, "assumed: %s\n", ownWords(plain(a.Say)))

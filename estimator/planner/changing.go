@@ -106,7 +106,11 @@ const adapterRank = 16
 func adapters(in estimator.Input) []lever {
 	t := in.Job.Training
 	set := func(code, title string, l estimator.LoRA) lever {
-		return trainingLever(code, "adapters", title, "lora", l, func(t *estimator.Training) { t.LoRA = &l })
+		added := trainingLever(code, "adapters", title, "lora", l, func(t *estimator.Training) { t.LoRA = &l })
+		if t.LoRA == nil && checkpointingMode(t) == "full" && reentrantFails(in) {
+			return notReentrant(added, *t.GradientCheckpointing)
+		}
+		return added
 	}
 	const frozen = "only adapters are trained: for fine-tuning a published model"
 	if l := t.LoRA; l != nil {
@@ -119,8 +123,8 @@ func adapters(in estimator.Input) []lever {
 		return []lever{set("adapters-nf4", "Store the frozen base in 4 bits (QLoRA)", packed).
 			changing("the frozen weights are rounded to 4 bits", disturbsQuantised)}
 	}
-	if nanoGPT(in) != nil || in.Job.Model.Dimensions != nil {
-		return nil // trained from scratch
+	if fromScratch(in) {
+		return nil
 	}
 	return []lever{
 		set("adapters-lora", "Train adapters only (LoRA)",
@@ -131,6 +135,11 @@ func adapters(in estimator.Input) []lever {
 				DoubleQuantization: true}).
 			changing(frozen+", whose weights are rounded to 4 bits", disturbsQuantised),
 	}
+}
+
+// fromScratch says that the model is not a published one.
+func fromScratch(in estimator.Input) bool {
+	return nanoGPT(in) != nil || in.Job.Model.Dimensions != nil
 }
 
 func sequenceLever(n, today int64) lever {

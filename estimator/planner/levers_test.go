@@ -93,44 +93,62 @@ func TestWhichLeversAreOffered(t *testing.T) {
 	}
 }
 
-// Where the framework's own checkpoints would end the run, others are offered, in the tool's words.
+// Where the framework's own checkpoints would end the run, others are offered, in the tool's words, with the adapters
+// that the job has and with those that a plan adds.
 func TestCheckpointsThatRun(t *testing.T) {
+	const plain, off = "gradient_checkpointing=True", `gradient_checkpointing_kwargs={"use_reentrant": False}`
+	lora := &estimator.LoRA{Rank: 8}
+	full := &estimator.Checkpointing{Mode: "full", Every: 2}
 	for _, c := range []struct {
-		name, transformers string
-		gpus               int64
-		want               string
+		name          string
+		gpus          int64
+		lora          *estimator.LoRA
+		checkpointing *estimator.Checkpointing
+		code, want    string
 	}{
-		{"several GPUs, reentrant by default", "4.57.6", 4,
-			`gradient_checkpointing=True gradient_checkpointing_kwargs={"use_reentrant": False}`},
-		{"one GPU", "4.57.6", 1, "gradient_checkpointing=True"},
+		{"adapters on several GPUs", 4, lora, nil, "checkpointing-full", plain + " " + off},
+		{"adapters on one GPU", 1, lora, nil, "checkpointing-full", plain},
+		{"adapters that may come", 4, nil, nil, "checkpointing-full", plain + " " + off},
+		{"none on one GPU", 1, nil, nil, "checkpointing-full", plain},
+		{"checkpoints before adapters", 4, nil, full, "adapters-lora",
+			`peft.LoraConfig(r=16, target_modules="all-linear") ` + off},
+		{"checkpoints before adapters, one GPU", 1, nil, full, "adapters-lora",
+			`peft.LoraConfig(r=16, target_modules="all-linear")`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			in := story().Input
 			in.Preset, in.Job.Model = nil, estimator.Model{HFConfig: json.RawMessage(tinyLlama)}
 			u := &in.Job.Training
-			u.Framework, u.Versions = "hf-trainer", map[string]string{"torch": "2.9.1", "transformers": c.transformers,
+			u.Framework, u.Versions = "hf-trainer", map[string]string{"torch": "2.9.1", "transformers": "4.57.6",
 				"peft": "0.18.0", "accelerate": "1.12.0"}
-			u.LoRA = &estimator.LoRA{Rank: 8}
+			u.LoRA, u.GradientCheckpointing = c.lora, c.checkpointing
 			if c.gpus > 1 {
 				u.Distributed = &estimator.Distributed{WorldSize: c.gpus, Data: "ddp"}
 			}
-			for _, l := range neutralLevers(in, "hf-trainer") {
-				if l.code != "checkpointing-full" {
+			ls := append(neutralLevers(in, "hf-trainer"), changingLevers(in, shapeOf(in, 1e8), "hf-trainer")...)
+			at := slices.IndexFunc(ls, func(l lever) bool { return l.code == c.code })
+			if at < 0 {
+				t.Fatalf("%s is not offered", c.code)
+			}
+			if got := strings.Join(ls[at].settings, " "); got != c.want {
+				t.Errorf("settings %s, want %s", got, c.want)
+			}
+			for _, l := range ls {
+				if l.group != "adapters" && l.group != "checkpointing" || l.code == "checkpointing-none" {
 					continue
 				}
-				if got := strings.Join(l.settings, " "); got != c.want {
-					t.Errorf("settings %s, want %s", got, c.want)
+				both := in
+				ls[at].apply(&both)
+				l.apply(&both)
+				if ran, err := estimator.Estimate(both); err != nil {
+					t.Errorf("with %s: %v", l.code, err)
+				} else if slices.ContainsFunc(ran.Notes, func(n estimator.Note) bool { return n.Code == "ready-twice" }) {
+					t.Errorf("with %s the job does not get through its first backward", l.code)
 				}
-				l.apply(&in)
-				if estimated, err := estimator.Estimate(in); err != nil {
-					t.Error(err)
-				} else if slices.ContainsFunc(estimated.Notes,
-					func(n estimator.Note) bool { return n.Code == "ready-twice" }) {
-					t.Error("the job does not get through its first backward")
-				}
-				return
 			}
-			t.Error("checkpoints are not offered")
+			if c.checkpointing != nil && (full.Reentrant != nil || full.Every != 2) {
+				t.Errorf("the job's own checkpoints are %+v now", full)
+			}
 		})
 	}
 }

@@ -36,26 +36,6 @@ func given(ls []lever) []lever {
 	return out
 }
 
-// checkpointing offers to recompute, or not to where the job does. Where the framework's own checkpoints are reentrant
-// and would end the run, it offers those that are not.
-func checkpointing(in estimator.Input) []lever {
-	set := func(mode, title string) lever {
-		return trainingLever("checkpointing-"+mode, "checkpointing", title, "gradient_checkpointing", mode,
-			func(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: mode} })
-	}
-	if checkpointingMode(in.Job.Training) != "none" {
-		return []lever{set("none", "Keep activations instead of recomputing them")}
-	}
-	full := set("full", "Recompute every block (full gradient checkpointing)")
-	if estimator.ReentrantFails(in) {
-		no := false
-		own := estimator.Checkpointing{Mode: "full", Reentrant: &no}
-		full.changes = map[string]any{"gradient_checkpointing": own}
-		full.apply = func(in *estimator.Input) { in.Job.Training.GradientCheckpointing = &own }
-	}
-	return []lever{full, set("selective", "Recompute attention only (selective checkpointing)")}
-}
-
 // objectives are the levers of the job's own trainer: those that change training, or those that do not.
 func objectives(t estimator.Training, changing bool) []lever {
 	var ls []lever

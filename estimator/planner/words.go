@@ -248,21 +248,6 @@ var anyTool = map[string]leverWord{
 // likeHuggingFace are the tools whose users write transformers' own settings.
 var likeHuggingFace = map[string]bool{"trl": true, "unsloth": true}
 
-// notReentrant is how a tool is asked for checkpoints that are not reentrant.
-func notReentrant(tool string) string {
-	switch tool {
-	case "hf-trainer", "trl", "unsloth":
-		return `gradient_checkpointing_kwargs={"use_reentrant": False}`
-	case "ms-swift":
-		return `--gradient_checkpointing_kwargs '{"use_reentrant": false}'`
-	case "axolotl":
-		return "gradient_checkpointing_kwargs: {use_reentrant: false}"
-	case "llama-factory":
-		return "use_reentrant_gc: false"
-	}
-	return "use_reentrant=False of torch.utils.checkpoint.checkpoint"
-}
-
 // trainerEvaluation are the tools that take the Trainer's word for the batch of an evaluation.
 var trainerEvaluation = map[string]bool{"hf-trainer": true, "trl": true, "unsloth": true, "llama-factory": true,
 	"ms-swift": true}
@@ -314,7 +299,7 @@ func worded(ls []lever, tool string) []lever {
 		case ok:
 			l.settings, l.library = []string{w.setting}, libraryOf(tool, l.code)
 			if _, kind := l.changes["gradient_checkpointing"].(estimator.Checkpointing); kind {
-				l.settings = append(l.settings, notReentrant(tool))
+				l.settings = append(l.settings, reentrantOff(tool))
 			}
 			if w.code {
 				l.effort = max(l.effort, codeEffort)

@@ -59,12 +59,11 @@ func MakePatch(ctx context.Context, s Source, job *Job, changes map[string]any) 
 	return p.finish(ctx, wanted)
 }
 
-// withFollowers adds what changes by itself: tools that evaluate with the micro-batch take less where that shrinks.
+// withFollowers adds what changes by itself: tools that evaluate with the micro-batch.
 func withFollowers(d *draft, changes map[string]any) map[string]any {
 	const evaluation, micro = "/training/evaluation/micro_batch", "/training/micro_batch"
 	next, ok := changes[micro].(int64)
-	now, set := d.int(evaluation)
-	if !ok || !set || next > now || !followsMicroBatch(d) {
+	if !ok || !followsMicroBatch(d) {
 		return changes
 	}
 	all := map[string]any{evaluation: next}
@@ -81,8 +80,8 @@ func followsMicroBatch(d *draft) bool {
 	return key == "val_set_size" || key == "test_datasets"
 }
 
-// PlanDocument is the job's document as a plan takes it: an evaluation's batch that follows the micro-batch is left
-// out, so that it follows in the plan's candidates, too.
+// PlanDocument is the job's document for whoever may change its micro-batch, as plans do: an evaluation's batch that
+// follows the micro-batch is left out, and so follows there, too.
 func (j *Job) PlanDocument() ([]byte, error) {
 	if !followsMicroBatch(j.draft) {
 		return j.Document, nil

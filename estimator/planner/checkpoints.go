@@ -1,0 +1,61 @@
+package planner
+
+import (
+	"maps"
+
+	"github.com/vramplan/vramplan/estimator"
+)
+
+// checkpointing offers to recompute, or not to where the job does. Where the framework's own checkpoints are reentrant
+// and would end the run, now or with the adapters that a plan may add, it offers those that are not.
+func checkpointing(in estimator.Input) []lever {
+	set := func(mode, title string) lever {
+		return trainingLever("checkpointing-"+mode, "checkpointing", title, "gradient_checkpointing", mode,
+			func(t *estimator.Training) { t.GradientCheckpointing = &estimator.Checkpointing{Mode: mode} })
+	}
+	if checkpointingMode(in.Job.Training) != "none" {
+		return []lever{set("none", "Keep activations instead of recomputing them")}
+	}
+	full := set("full", "Recompute every block (full gradient checkpointing)")
+	if reentrantFails(in) {
+		full = notReentrant(full, estimator.Checkpointing{})
+	}
+	return []lever{full, set("selective", "Recompute attention only (selective checkpointing)")}
+}
+
+// reentrantFails says whether reentrant checkpoints end the run of the job with adapters: its own, or those offered.
+func reentrantFails(in estimator.Input) bool {
+	if in.Job.Training.LoRA == nil && !fromScratch(in) {
+		in.Job.Training.LoRA = &estimator.LoRA{Rank: adapterRank, TargetModules: estimator.Targets{"all-linear"}}
+	}
+	return estimator.ReentrantFails(in)
+}
+
+// notReentrant is a lever that asks for full checkpoints that are not reentrant, besides what it does; they are else as
+// given.
+func notReentrant(l lever, given estimator.Checkpointing) lever {
+	no, others := false, l.apply
+	given.Mode, given.Reentrant = "full", &no
+	l.changes = maps.Clone(l.changes)
+	l.changes["gradient_checkpointing"] = given
+	l.apply = func(in *estimator.Input) {
+		others(in)
+		in.Job.Training.GradientCheckpointing = &given
+	}
+	return l
+}
+
+// reentrantOff is how a tool is asked for checkpoints that are not reentrant.
+func reentrantOff(tool string) string {
+	switch tool {
+	case "hf-trainer", "trl", "unsloth":
+		return `gradient_checkpointing_kwargs={"use_reentrant": False}`
+	case "ms-swift":
+		return `--gradient_checkpointing_kwargs '{"use_reentrant": false}'`
+	case "axolotl":
+		return "gradient_checkpointing_kwargs: {use_reentrant: false}"
+	case "llama-factory":
+		return "use_reentrant_gc: false"
+	}
+	return "use_reentrant=False of torch.utils.checkpoint.checkpoint"
+}
