@@ -45,6 +45,17 @@ func notReentrant(l lever, given estimator.Checkpointing) lever {
 	return l
 }
 
+// thatRun are the job's checkpoints, or its full ones as they have to be where reentrant ones would end its run.
+func thatRun(in estimator.Input) *estimator.Checkpointing {
+	own := in.Job.Training.GradientCheckpointing
+	if checkpointingMode(in.Job.Training) != "full" || !estimator.ReentrantFails(in) {
+		return own
+	}
+	no, full := false, *own
+	full.Mode, full.Reentrant = "full", &no
+	return &full
+}
+
 // reentrantOff is how a tool is asked for checkpoints that are not reentrant.
 func reentrantOff(tool string) string {
 	switch tool {

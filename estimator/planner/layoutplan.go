@@ -117,7 +117,7 @@ func (s *search) planLayouts(ctx context.Context, r Request) (*Plan, error) {
 func (l *layoutSearch) layout(x *placed, rank int) Layout {
 	in := l.input(x)
 	changes := map[string]any{"micro_batch": x.micro, "gradient_accumulation": x.accum,
-		"gradient_checkpointing": *x.mode}
+		"gradient_checkpointing": *in.Job.Training.GradientCheckpointing}
 	if d := in.Job.Training.Distributed; d != nil {
 		changes["distributed"] = *d
 	}

@@ -61,6 +61,7 @@ func (l *layoutSearch) input(x *placed) estimator.Input {
 		t.Distributed = nil
 	}
 	t.MicroBatch, t.GradientAccumulation = x.micro, x.accum
+	t.GradientCheckpointing = thatRun(in)
 	return in
 }
 

@@ -98,6 +98,12 @@ func (s *search) spread(data string, gpus int64) lever {
 	if word.code {
 		l.effort = codeEffort
 	}
+	on := s.costs.base
+	l.apply(&on)
+	if own := on.Job.Training.GradientCheckpointing; thatRun(on) != own {
+		l = notReentrant(l, *own)
+		l.settings = append(l.settings, reentrantOff(s.tool))
+	}
 	return l
 }
 

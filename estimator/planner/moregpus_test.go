@@ -2,6 +2,7 @@ package planner
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -258,5 +259,58 @@ func TestCardsWords(t *testing.T) {
 				t.Errorf("%s, %s: %q", tool, data, got)
 			}
 		}
+	}
+}
+
+// On several cards reentrant checkpoints end the run of the Trainer with adapters: the second card comes with others,
+// and so does a layout that copies the model.
+func TestSecondCardRuns(t *testing.T) {
+	r := story()
+	r.Input.Preset, r.Input.Job.Model = nil, estimator.Model{HFConfig: []byte(tinyLlama)}
+	u := &r.Input.Job.Training
+	*u = estimator.Training{Framework: "hf-trainer", MicroBatch: 2, GradientAccumulation: 8, SequenceLength: 64,
+		Versions: map[string]string{"torch": "2.9.1", "transformers": "4.57.6", "peft": "0.18.0", "accelerate": "1.12.0"},
+		LoRA:     &estimator.LoRA{Rank: 8}, GradientCheckpointing: &estimator.Checkpointing{Mode: "full"}}
+	runs := func(name string, changes map[string]any) {
+		t.Helper()
+		d, copied := changes["distributed"].(estimator.Distributed)
+		c, kind := changes["gradient_checkpointing"].(estimator.Checkpointing)
+		if copied && d.Data == "ddp" && (!kind || c.Mode == "full" && (c.Reentrant == nil || *c.Reentrant)) {
+			t.Errorf("%s does not get through its first backward: %v", name, changes)
+		}
+	}
+	p, err := Make(t.Context(), r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := optionOn(p)
+	if o == nil {
+		t.Fatalf("no option takes more GPUs:\n%s", p.Text())
+	}
+	runs(o.Title, o.Changes)
+	if !slices.Contains(o.Settings, `gradient_checkpointing_kwargs={"use_reentrant": False}`) {
+		t.Errorf("settings %q", o.Settings)
+	}
+	card := h100()
+	card.MemoryBytes, card.UsableBytes = 24<<30, 23<<30 // too little to keep what an 8B leaves for backward
+	r.Cluster, r.Input.GPUs = &Cluster{GPUs: 4}, []estimator.GPU{card}
+	r.Input.Job.Model = llama8B(1, 1).Input.Job.Model
+	u.SequenceLength, u.LoRA = 1024, &estimator.LoRA{Rank: 8, BasePrecision: "bf16"}
+	if p, err = Make(t.Context(), r); err != nil {
+		t.Fatal(err)
+	}
+	recomputing := 0
+	for _, x := range p.Layouts.Ranked {
+		runs(x.Name, x.Changes)
+		if d, copied := x.Changes["distributed"].(estimator.Distributed); copied && d.Data == "ddp" &&
+			x.GradientCheckpointing == "full" {
+			recomputing++
+			if !strings.Contains(x.Launch.Command, `"use_reentrant": false`) {
+				t.Errorf("%s is started with %s", x.Name, x.Launch.Command)
+			}
+		}
+	}
+	if recomputing == 0 {
+		t.Errorf("no layout copies the model and recomputes:\n%s", p.Text())
 	}
 }
