@@ -51,10 +51,15 @@ func (r *resolved) recordEvaluation(w *workspace, rc step.Recipe, plain bool) *p
 	rc.Evaluation, rc.UseCache = true, (a.UseCache || a.CachesInEvaluation) && !r.ownModules
 	shape := r.shape
 	shape.Batch = r.evaluation.MicroBatch
+	if o, ok := rc.Objective.(step.Evaluable); ok { // whose trainers say what is cached
+		rc.UseCache, rc.Objective = false, o.Evaluating(r.evaluation.MicroBatch)
+	}
 	units, recorded, layers := recordedLayers(&a, plain || rc.Spread().Irregular())
 	net, parameters := a.Build(layers, rc.Stored, nil)
+	together := r.trainBeside(&parameters, rc)
 	w.evaluated.Order = w.tape.Order // its uses are the first of those that the training step was seen to make
 	w.evaluated.Reset(rc, shape, parameters)
+	r.standBeside(&w.evaluated, rc, len(parameters.List), together)
 	w.evaluated.Look = r.watch()
 	return &play.Evaluation{Program: w.evaluated.RecordEvaluation(net, r.evaluation.KeepLogits),
 		Units: units, Recorded: recorded}

@@ -68,6 +68,12 @@ func (r *resolved) base(t *Training, adapters *model.LoRA, errs *invalid.List) {
 		if leaves && l.AdapterDtype == "" {
 			adapters.Dtype = step.BF16
 		}
+		if leaves && adapters.Dtype == step.BF16 && rc.GradScaler {
+			errs.Add("/training/precision", "conflict", "trl %s casts the adapters of a quantised base to bfloat16, and the "+
+				"scaler of amp-fp16 has no kernel for their gradients: the run ends in its first optimizer step "+
+				"(\"_amp_foreach_non_finite_check_and_unscale_cuda\" not implemented for 'BFloat16'); amp-bf16 and bf16 are "+
+				"accepted", r.trlVersion())
+		}
 		r.trl = r.trl && !leaves
 	}
 	if l.DoubleQuantization {

@@ -33,6 +33,9 @@ func TestCrossesOfObjectives(t *testing.T) {
 		if rapid.Bool().Draw(t, "without adapters") {
 			tr.LoRA = nil
 		}
+		if rapid.Bool().Draw(t, "evaluated") {
+			tr.Evaluation = &Evaluation{MicroBatch: rapid.Int64Range(1, 6).Draw(t, "evaluation")}
+		}
 		if rapid.Bool().Draw(t, "other releases") {
 			tr.Versions = map[string]string{"trl": rapid.SampledFrom([]string{"0.26.2", "1.16.0"}).Draw(t, "trl")}
 		}

@@ -17,7 +17,7 @@ import (
 func tracedKinds(t *testing.T) map[string]Job {
 	t.Helper()
 	jobs := map[string]Job{}
-	for _, name := range []string{"language", "contrastive", "traced", "crosses"} {
+	for _, name := range []string{"language", "contrastive", "traced", "crosses", "evaluated", "quantised"} {
 		readKinds(t, "accuracy/testdata/kinds/"+name+".jsonl", jobs)
 	}
 	return jobs
@@ -117,8 +117,12 @@ func TestObjectiveConflicts(t *testing.T) {
 		"no adapters to turn off": {`"objective": {"kind": "dpo", "prompt_tokens": 32, "completion_tokens": 32, "reference": "adapter-off"}`, []string{"/training/objective/reference"}},
 		"another framework": {`"framework": "axolotl", "sequence_length": 64, "objective": "sft"`,
 			[]string{"/training/framework"}},
-		"several at once": {`"compile": true, "evaluation": {}, "sequence_length": 64, "objective": "reward", "distributed": {"world_size": 2, "data": "fsdp"}`,
-			[]string{"/training/compile", "/training/evaluation", "/training/distributed"}},
+		"several at once": {`"compile": true, "evaluation": {"keep_logits": true}, "sequence_length": 64, "objective": "reward", "distributed": {"world_size": 2, "data": "fsdp"}`,
+			[]string{"/training/compile", "/training/evaluation/keep_logits", "/training/distributed"}},
+		"an evaluation of ppo": {`"evaluation": {}, "objective": {"kind": "ppo", "prompt_tokens": 8, "completion_tokens": 8}`,
+			[]string{"/training/evaluation"}},
+		"adapters in bfloat16 under a scaler": {`"precision": "amp-fp16", "lora": {"rank": 8, "base_precision": "nf4"}, "sequence_length": 64, "objective": "sft"`,
+			[]string{"/training/precision"}},
 		"parts on several GPUs": {`"sequence_length": 64, "objective": "sft", "distributed": {"world_size": 2, "data": "fsdp"}`,
 			[]string{"/training/distributed"}},
 		"PPO on several GPUs": {`"objective": {"kind": "ppo", "prompt_tokens": 32, "completion_tokens": 32}, "distributed": {"world_size": 2, "data": "ddp"}`,

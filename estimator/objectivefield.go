@@ -145,8 +145,9 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	r.shareObjective(kind, t, refuse)
 	refuse(r.recipe.Compiles(), "/training/compile",
 		"torch.compile is not modelled together with the objective %s; leave one of them out", kind)
-	refuse(t.Evaluation != nil, "/training/evaluation", "an evaluation pass is not modelled together with the "+
-		"objective %s; leave one of them out", kind)
+	refuse(t.Evaluation != nil && t.Evaluation.KeepLogits, "/training/evaluation/keep_logits", "an evaluation of the "+
+		"objective %s is modelled without compute_metrics, whose trainer then asks for the loss alone; leave the field "+
+		"out", kind)
 	refuse(t.Loss != nil && t.Loss.Kind != "standard" && t.Loss.Kind != "", "/training/loss",
 		"the objective %s has a loss of its own; leave the field out", kind)
 	refuse(t.HoldLogits != nil, "/training/hold_logits", "the trainer of the objective %s decides what it keeps; "+
@@ -177,6 +178,9 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 		r.arch.EmbeddingDropout, r.arch.ResidualDropout, r.arch.AttentionDropout = 0, 0, 0
 	}
 	r.recipe.Objective = how.build(r, t, errs)
+	_, evaluates := r.recipe.Objective.(step.Evaluable)
+	refuse(t.Evaluation != nil && !evaluates, "/training/evaluation", "an evaluation pass is not modelled together with "+
+		"the objective %s; leave one of them out", kind)
 }
 
 // lengths asks for the lengths that a kind cannot do without.
@@ -246,7 +250,7 @@ func (r *software) trlRelease() release.Version { return r.releaseOf("trl", r.de
 // sdpa masks. Source: trl/trainer/sft_trainer.py (SFTTrainer.__init__, padding_free), 0.26 and 1.16.
 func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
-	s := objective.SFT{Rows: r.shape.Batch, Tokens: r.shape.Tokens, Fused: r.chunksSFT(o, errs)}
+	s := objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch, Tokens: r.shape.Tokens, Fused: r.chunksSFT(o, errs)}
 	if o.PaddingFree || o.Packing && o.PackingStrategy != "wrapped" {
 		if t.AttentionMask == "explicit" {
 			errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")

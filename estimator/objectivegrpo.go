@@ -90,6 +90,10 @@ func (r *resolved) recordBetween(w *workspace, rc step.Recipe, plain bool, o ste
 		same, _ := a.Build(layers, rc.Stored, nil)
 		return same
 	}
-	return &play.Evaluation{Program: w.evaluated.RecordBetween(net, o), Units: units, Recorded: recorded,
+	var evaluated step.Prepares
+	if e, ok := o.(step.Evaluable); ok && r.evaluation != nil {
+		evaluated, _ = e.Evaluating(r.evaluation.MicroBatch).(step.Prepares)
+	}
+	return &play.Evaluation{Program: w.evaluated.RecordBetween(net, o, evaluated), Units: units, Recorded: recorded,
 		Prepares: true}
 }

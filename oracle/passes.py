@@ -217,6 +217,14 @@ def work(given, train, out, until):
     print(given["id"], f"allocated_bytes={truth['allocated_bytes']} reserved_bytes={truth['reserved_bytes']}", flush=True)
 
 
+def begun():
+    """A library that asks for the device while it is imported (bitsandbytes) has begun it for all processes: unlike a card, the
+    stand-in has no context that a fork would break."""
+    import torch
+
+    torch.cuda._is_in_bad_fork = lambda: False
+
+
 def serve(needs, train, out, until):
     """Imports what jobs need, which takes longer than most of them, and gives each job of standard input a process of its own: loops
     leave variables of the environment and patches of their libraries behind. The device is first asked for in these."""
@@ -229,6 +237,7 @@ def serve(needs, train, out, until):
         child = os.fork()
         if not child:
             try:
+                begun()
                 work(given, train, out, until)
             except BaseException:
                 traceback.print_exc()

@@ -12,6 +12,7 @@ $STANDIN is the folder that driver/build.sh made for the Python that runs this, 
 """
 
 import importlib
+import json
 import os
 import sys
 import tempfile
@@ -72,6 +73,40 @@ def model(config, dtype, labels=0, attention=None):
     return made
 
 
+def stored(config, dtype, lora, labels=0, attention=None):
+    """The same with linear layers as bitsandbytes quantises them, as from_pretrained makes it of published weights: a file of zeros
+    that takes no room on the disk."""
+    import torch
+    import transformers
+
+    half = getattr(torch, HALF[dtype])
+    with torch.device("meta"):
+        empty = model(config, dtype, labels, attention)
+    empty.config.dtype = half
+    folder, at, header = tempfile.mkdtemp(), 0, {"__metadata__": {"format": "pt"}}
+    tied = set(empty._tied_weights_keys or ()) if empty.config.get_text_config().tie_word_embeddings else ()
+    for name, x in empty.state_dict().items():
+        if name not in tied:
+            size = x.numel() * x.element_size()
+            header[name] = dict(dtype={2: {"bf16": "BF16", "fp16": "F16"}.get(dtype), 4: "F32"}[x.element_size()])
+            header[name].update(shape=list(x.shape), data_offsets=[at, at := at + size])
+    empty.config.save_pretrained(folder)
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "model.safetensors"), "wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + at)
+    if lora["base_precision"] == "int8":
+        how = transformers.BitsAndBytesConfig(load_in_8bit=True)
+    else:
+        how = transformers.BitsAndBytesConfig(
+            load_in_4bit=True,
+            bnb_4bit_quant_type="nf4",
+            bnb_4bit_use_double_quant=lora.get("double_quantization", False),
+            bnb_4bit_compute_dtype=half,
+        )
+    return type(empty).from_pretrained(folder, quantization_config=how, dtype=half, attn_implementation=attention)
+
+
 class Trainers:
     """The trainers of trl, each with what it is given for a job."""
 
@@ -83,14 +118,21 @@ class Trainers:
         pure = {"bf16": "bf16", "fp16": "fp16"}.get(t.get("precision"), "fp32")
         if lora := t.get("lora"):  # a base is stored in the computation's type where nothing is said
             half = {"amp-bf16": "bf16", "amp-fp16": "fp16"}.get(t.get("precision", "amp-bf16"), pure)
-            pure = lora.get("base_precision", half)
+            pure = half if self.quantised() else lora.get("base_precision", half)
         self.dtype = (t.get("states") or {}).get("weights", pure)
         self.rows = 8 * t["micro_batch"] * t.get("gradient_accumulation", 1)
         self.prompt, self.completion = self.objective.get("prompt_tokens"), self.objective.get("completion_tokens")
 
+    def quantised(self):
+        """Whether the base of the adapters is bitsandbytes'."""
+        return (self.training.get("lora") or {}).get("base_precision") in ("nf4", "int8")
+
     def model(self, config=None, dtype=None, labels=0):
         attention = self.training.get("attention")
-        return model(config or self.config, dtype or self.dtype, labels, "sdpa" if attention == "flash" else attention)
+        attention = "sdpa" if attention == "flash" else attention
+        if self.quantised() and config is None:
+            return stored(self.config, self.dtype, self.training["lora"], labels, attention)
+        return model(config or self.config, dtype or self.dtype, labels, attention)
 
     def settings(self, of, **own):
         """The trainer's configuration; of its own settings those that the release has."""
@@ -119,10 +161,16 @@ class Trainers:
             disable_tqdm=True,
             ddp_find_unused_parameters=(t.get("distributed") or {}).get("find_unused_parameters"),
         )
+        if evaluation := t.get("evaluation"):
+            given.update(eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=self.evaluated(evaluation))
         if checkpointing:  # the trainer's own default where nothing is said
             given["gradient_checkpointing"] = checkpointing["mode"] == "full"
         given.update({k: v for k, v in own.items() if k in has and v is not None})
         return of(**given)
+
+    def evaluated(self, evaluation):
+        """The batch of an evaluation."""
+        return evaluation.get("micro_batch", self.training["micro_batch"])
 
     def adapters(self, task="CAUSAL_LM"):
         lora = self.training.get("lora")
@@ -166,6 +214,8 @@ class Trainers:
         return getattr(self, {"cpo": "pairs", "simpo": "pairs", "orpo": "pairs", "rloo": "grpo"}.get(self.kind, self.kind))()
 
     def trainer(self, of, settings, data, task="CAUSAL_LM", **models):
+        if evaluation := self.training.get("evaluation"):  # of two batches
+            models["eval_dataset"] = data.select(range(min(len(data), 2 * self.evaluated(evaluation))))
         return of(args=settings, train_dataset=data, processing_class=self.tokenizer, peft_config=self.adapters(task), **models)
 
     def found(self, kind, trainer, settings):
@@ -223,9 +273,11 @@ class Trainers:
     def kto(self):
         of, settings = self.found("kto", "KTOTrainer", "KTOConfig")
         o = self.objective
+        # before 1.0 it leaves room for a first token, which this tokenizer has not (_process_tokens)
+        room = 0 if trl_is_new(self.trl) else 1
         given = self.settings(
             settings,
-            max_length=self.prompt + self.completion,
+            max_length=self.prompt + self.completion + room,
             max_prompt_length=self.prompt,
             precompute_ref_log_probs=o.get("reference") == "precomputed",
             loss_type=o.get("loss_type"),

@@ -7,7 +7,7 @@ func trlChanges() []Change {
 			Library: "trl", From: "0.26", Switch: LeavesBase,
 			What:   "SFTTrainer, GRPOTrainer and RewardTrainer leave a quantised base in the types that it was loaded in, and cast its adapters to bfloat16",
 			Source: "trainer/sft_trainer.py, grpo_trainer.py and reward_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.25.1 and 0.26.0",
-			Shown:  "the source alone",
+			Shown:  "traces of SFTTrainer, GRPOTrainer and RewardTrainer with trl 0.26.2",
 		},
 		{
 			Library: "trl", From: "0.27", Switch: LeavesBaseInRLOO,

@@ -152,11 +152,16 @@ func (t *Tape) forward(net Network, batch []T) (loss T, outputs []T) {
 }
 
 // RecordEvaluation records the evaluation of one batch, whose outputs live to its end; with keepLogits, a variable
-// keeps the logits until those of the next batch are there.
+// keeps the logits until those of the next batch are there. Of an objective it is what its trainer does with a batch.
 func (t *Tape) RecordEvaluation(net Network, keepLogits bool) *Program {
 	t.noGrad = true
 	for i := range t.spaces[0] { // training has been there
 		t.spaces[0][i] = true
+	}
+	if o := t.Recipe.Objective; o != nil {
+		t.evaluates(net, o)
+		t.cut()
+		return t.Prog
 	}
 	batch := net.Batch(t)
 	inputs := t.hooks.BeforeForward(batch)

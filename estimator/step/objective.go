@@ -17,25 +17,48 @@ type Prepares interface {
 	Between(t *Tape, net Network)
 }
 
-// RecordBetween records what an objective does before the micro-steps of an optimizer step.
-func (t *Tape) RecordBetween(net Network, o Prepares) *Program {
+// Evaluable is an objective that its trainer runs on batches of an evaluation as well: the passes and the loss of a
+// training step, in evaluation mode and without a graph.
+type Evaluable interface {
+	Objective
+	// Evaluating is the objective on batches of so many of what a micro-batch counts.
+	Evaluating(microBatch int64) Objective
+}
+
+// RecordBetween records what an objective does before the micro-steps of an optimizer step, and, where it is not nil,
+// the same and the loss on a batch of an evaluation.
+func (t *Tape) RecordBetween(net Network, o, evaluated Prepares) *Program {
 	for i := range t.spaces[0] { // training has been there
 		t.spaces[0][i] = true
 	}
 	o.Between(t, net)
+	if e, ok := evaluated.(Objective); ok {
+		t.noGrad, t.Recipe.Evaluation, t.Recipe.CheckpointEvery = true, true, 0
+		evaluated.Between(t, net)
+		t.As(PassEvaluation, func() { t.evaluates(net, e) })
+	}
 	t.cut()
 	return t.Prog
+}
+
+// evaluates is one batch of an evaluation as a trainer passes it.
+func (t *Tape) evaluates(net Network, o Objective) {
+	batch := o.Batch(t)
+	loss := o.Forward(t, net, batch)
+	t.Drop(loss)
+	t.Drop(batch...)
 }
 
 // PassKind is what a stretch of a micro-step is for.
 type PassKind uint8
 
-// The kinds of passes: those of the model that is trained, a forward without a graph that others are measured by, and
-// the writing of completions.
+// The kinds of passes: those of the model that is trained, a forward without a graph that others are measured by, the
+// writing of completions, and a batch of an evaluation.
 const (
 	PassTraining PassKind = iota
 	PassReference
 	PassGeneration
+	PassEvaluation
 )
 
 // Pass is how a trainer calls a model.
@@ -84,6 +107,7 @@ type Output struct {
 func (t *Tape) Run(net Network, batch []T, p Pass) Output {
 	recipe, shape, noGrad, layers := t.Recipe, t.Shape, t.noGrad, t.layersRun
 	t.Recipe.UseCache = p.Caches
+	p.WithoutGraph, p.Evaluating = p.WithoutGraph || noGrad, p.Evaluating || recipe.Evaluation
 	t.Shape, t.Recipe.Evaluation, t.noGrad, t.layersRun = p.Shape, p.Evaluating, p.WithoutGraph, 0
 	if p.WithoutGraph { // a checkpointed layer without a graph is a layer
 		t.Recipe.CheckpointEvery = 0

@@ -240,9 +240,10 @@ func (t *Tape) Held(bytes int64, c Component, l Label) int32 {
 
 // WithoutGraph runs f while nothing is recorded in the graph.
 func (t *Tape) WithoutGraph(f func() T) T {
+	outside := t.noGrad
 	t.noGrad = true
 	x := f()
-	t.noGrad = false
+	t.noGrad = outside
 	return x
 }
 

@@ -156,3 +156,10 @@ func (o DPO) fused(t *step.Tape, net step.Network, batch []step.T, p step.Pass) 
 	t.Drop(labels)
 	return out.Logits
 }
+
+// Evaluating is the same on another number of pairs, of which the reference's log-probabilities are as in training.
+// Source: trl/trainer/dpo_trainer.py (DPOTrainer.prediction_step), 0.26 and 1.16.
+func (o DPO) Evaluating(microBatch int64) step.Objective {
+	o.Pairs = microBatch
+	return o
+}

@@ -152,3 +152,10 @@ func chosenToken(t *step.Tape, logits step.T) {
 		return step.NoTensor
 	})
 }
+
+// Evaluating writes one batch of completions, measures it and computes its loss.
+// Source: trl/trainer/grpo_trainer.py (GRPOTrainer.prediction_step), 0.26 and 1.16.
+func (o GRPO) Evaluating(microBatch int64) step.Objective {
+	o.Rows, o.Batches = microBatch, 1
+	return o
+}

@@ -127,3 +127,10 @@ func (o KTO) fused(t *step.Tape, net step.Network, batch []step.T, p step.Pass) 
 	})
 	return pass(p)
 }
+
+// Evaluating is the same on another number of completions. Checkpointing, which is training's alone, no longer keeps
+// the model from filling a cache. Source: trl/experimental/kto/kto_trainer.py (KTOTrainer.prediction_step), 0.26.
+func (o KTO) Evaluating(microBatch int64) step.Objective {
+	o.Rows, o.Caches = microBatch, o.ReferenceCaches
+	return o
+}

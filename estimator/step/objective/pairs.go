@@ -69,3 +69,10 @@ func slicedEdge(t *step.Tape, x step.T) step.T {
 	slice.Send(0, 0, false, false)
 	return slice.End(1)
 }
+
+// Evaluating is the same on another number of pairs.
+// Sources: trl/experimental/orpo/orpo_trainer.py, cpo/cpo_trainer.py (prediction_step), 0.26 and 1.16.
+func (o Pairs) Evaluating(microBatch int64) step.Objective {
+	o.Pairs = microBatch
+	return o
+}

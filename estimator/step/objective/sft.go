@@ -7,6 +7,8 @@ import "github.com/vramplan/vramplan/estimator/step"
 type SFT struct {
 	Rows, Tokens int64
 	Packed       bool
+	// Sequences is of how many sequences a packed row is made.
+	Sequences int64
 	// Fused computes the log-probabilities without logits (chunked_nll).
 	Fused bool
 }
@@ -45,4 +47,16 @@ func (o SFT) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 	})
 	t.DropOutput(out)
 	return out.Loss
+}
+
+// Evaluating is the same on an evaluation's batch, which is packed as training's is (eval_packing). Source:
+// trl/trainer/sft_trainer.py (SFTTrainer.compute_loss, prediction_step), 0.26 and 1.16.
+func (o SFT) Evaluating(microBatch int64) step.Objective {
+	if o.Packed {
+		o.Tokens = o.Tokens / o.Sequences * microBatch
+	} else {
+		o.Rows = microBatch
+	}
+	o.Sequences = microBatch
+	return o
 }

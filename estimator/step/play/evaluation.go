@@ -97,7 +97,7 @@ func (l *Ledger) surveyEvaluation() {
 		}
 		m.between = true
 		l.record(m.Stage, m)
-		for _, stage := range [...]Stage{StageReference, StageGeneration} {
+		for _, stage := range [...]Stage{StageReference, StageGeneration, StageEvaluation} {
 			l.Largest[stage] = max(l.Largest[stage], v.Largest[stage])
 		}
 	}

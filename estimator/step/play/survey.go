@@ -76,6 +76,8 @@ func (l *Ledger) surveyMicroStep(micro int64) {
 			stage = StageReference
 		case seg.Kind == step.PassGeneration:
 			stage = StageGeneration
+		case seg.Kind == step.PassEvaluation:
+			stage = StageEvaluation
 		case seg.Unit < 0 && (seg.Backward && passed < 2 || !seg.Backward && passed == 1):
 			stage = StageLoss
 		case seg.Backward:
