@@ -31,7 +31,7 @@ type Assumed struct {
 // assumed reads off what the replay was told to do.
 func (r *resolved) assumed(t *Training, run *run) *Assumed {
 	a := &Assumed{
-		MicroBatch: r.shape.Batch, GradientAccumulation: max(t.GradientAccumulation, 1),
+		MicroBatch: r.shape.Batch / max(r.arch.Choices, 1), GradientAccumulation: max(t.GradientAccumulation, 1),
 		Precision: cmp.Or(t.Precision, PrecisionAMPBF16), Optimizer: r.optimizerWords(t.Optimizer),
 		GradientCheckpointing: r.checkpointed(t), Compiled: run.recipe.Compiles(), Framework: r.framework,
 		Releases: map[string]string{},

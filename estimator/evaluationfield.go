@@ -25,6 +25,7 @@ func (r *work) evaluate(t *Training, errs *invalid.List) {
 	if own.MicroBatch == 0 {
 		own.MicroBatch = t.MicroBatch
 	}
+	own.MicroBatch *= max(r.arch.Choices, 1)
 	r.evaluation = &own
 }
 

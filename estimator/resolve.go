@@ -93,7 +93,7 @@ func architecture(in *Input, errs *invalid.List) model.Architecture {
 // training resolves the training half of the document.
 func (r *resolved) training(job *Job, errs *invalid.List) {
 	t := &job.Training
-	r.shape.Batch, r.shape.Tokens = t.MicroBatch, t.SequenceLength
+	r.shape.Batch, r.shape.Tokens = t.MicroBatch*max(r.arch.Choices, 1), t.SequenceLength
 	positive := func(field string, v int64, zero bool) {
 		if v < 0 || v == 0 && !zero || v > 1<<30 {
 			least := 1

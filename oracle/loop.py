@@ -66,6 +66,8 @@ def load(job):
             lora_alpha=2 * lora["rank"],
             target_modules=lora["target_modules"],
             lora_dropout=lora.get("dropout", 0.0),
+            use_dora=lora.get("dora", False),
+            modules_to_save=lora.get("modules_to_save"),
             bias="none",
         )
         model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=lora.get("adapter_dtype", "fp32") == "fp32")
@@ -109,7 +111,7 @@ def run(job, loaded=None, watcher=None):
     if known:
         known.follow(model)
     with watcher.watching(model), known or contextlib.nullcontext():
-        steady = _steps(job, forward, batch, trained, optimizer, watcher, known)
+        steady = _steps(job, model, forward, batch, trained, optimizer, watcher, known)
     peaks = statistics()
     counted = dict(
         parameters=sum(p.numel() for p in model.parameters()),
@@ -126,18 +128,35 @@ def run(job, loaded=None, watcher=None):
     return counted
 
 
-def _steps(job, forward, batch, trained, optimizer, watcher, known=None):
+def _evaluate(model, fetch, call, keeps):
+    """Two batches between optimizer steps: the second finds what the first has left."""
+    model.eval()
+    logits = None
+    with torch.no_grad():
+        for _ in range(2):
+            args, kwargs = fetch()
+            loss, out = call(args, kwargs)
+            if keeps:
+                logits = out if torch.is_tensor(out) else out.get("logits", out[1])
+            del loss, out, args, kwargs
+    del logits
+    model.train()
+
+
+def _steps(job, model, forward, batch, trained, optimizer, watcher, known=None):
     training, keeps = job["training"], holds(job)
     accumulation, half = training.get("gradient_accumulation", 1), AUTOCAST.get(training.get("precision", "amp-bf16"))
     scaler = torch.amp.GradScaler("cuda", enabled=half == torch.float16)
     clips = training.get("clip_grad_norm", True) is not False
 
-    def fetch():
-        args, kwargs = batch()
+    evaluation = training.get("evaluation")
+
+    def fetch(*rows):
+        args, kwargs = batch(*rows)
         watcher.found("input", [*args, *(v for v in kwargs.values() if isinstance(v, torch.Tensor))])
         return args, kwargs
 
-    def call(args, kwargs):
+    def call(args, kwargs, keeps=keeps):
         with torch.autocast("cuda", dtype=half) if half else contextlib.nullcontext():
             out = forward(*args, **kwargs)
             if not keeps:
@@ -184,5 +203,9 @@ def _steps(job, forward, batch, trained, optimizer, watcher, known=None):
         watcher.found("optimizer_state", [v for s in optimizer.state.values() for v in s.values() if torch.is_tensor(v)])
         optimizer.zero_grad(set_to_none=True)
         steady = statistics()["allocated_bytes"]["all"]["current"]
+        if evaluation is not None:
+            watcher.phase(f"{step}.evaluation")
+            rows = evaluation.get("micro_batch", training["micro_batch"])
+            _evaluate(model, lambda: fetch(rows), lambda *given: call(*given, keeps=True), evaluation.get("keep_logits", False))
     watcher.ended()
     return steady

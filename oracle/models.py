@@ -167,12 +167,30 @@ def _class(config):
     return getattr(transformers, named or causal[config["model_type"]])
 
 
-def _transformers(config, attention):
+# What configurations call the two probabilities of a job's dropout.
+_HIDDEN = (
+    *("embd_pdrop", "resid_pdrop", "hidden_dropout_prob", "hidden_dropout", "resid_dropout", "embd_dropout"),
+    *("dropout", "dropout_rate", "embedding_dropout", "mlp_dropout"),
+)
+_ATTENTION = ("attn_pdrop", "attention_probs_dropout_prob", "attention_dropout", "attn_dropout")
+
+
+def _drop(config, dropout):
+    """Puts a job's dropout, a number or an object, into a configuration."""
+    both = dropout if isinstance(dropout, dict) else dict(hidden=dropout, attention=dropout)
+    for names, probability in ((_HIDDEN, both.get("hidden")), (_ATTENTION, both.get("attention"))):
+        for name in names:
+            if probability is not None and hasattr(config, name):
+                setattr(config, name, probability)
+
+
+def _transformers(config, attention, dropout):
     from transformers import CONFIG_MAPPING
 
     left_out = ("quantization_config", "auto_map", "attn_implementation", "_attn_implementation", "dtype", "torch_dtype")
     given = {k: v for k, v in config.items() if k not in left_out}
     made = CONFIG_MAPPING[config["model_type"]].from_dict(given, attn_implementation=attention)
+    _drop(made, dropout)
     if made.model_type == "mixtral":
         _balanced_mixtral()
     if made.model_type in ("deepseek_v3", "glm4_moe"):
@@ -247,7 +265,6 @@ def build(job):
     what is called for its forward and loss."""
     training = job["training"]
     attention = {"flash": "sdpa"}.get(training.get("attention", "sdpa"), training.get("attention", "sdpa"))
-    rows, columns = training["micro_batch"], training.get("sequence_length")
     lora, nano = training.get("lora"), job["model"].get("nanogpt")
     precision = training.get("precision", "amp-bf16")
     stored = DTYPES.get(precision, torch.float32)
@@ -263,12 +280,27 @@ def build(job):
             model = NanoGPT(nano, attention, checkpoints(job))
             made = None
         else:
-            model, made = _transformers(job["model"]["hf_config"], attention)
+            model, made = _transformers(job["model"]["hf_config"], attention, training.get("dropout"))
     finally:
         torch.set_default_dtype(torch.float32)
 
+    if sees(job):
+        if training["objective"].get("freeze_vision"):
+            pictures.frozen(model)
+        columns = training.get("sequence_length") or getattr(made, "max_position_embeddings", 1)
+        return model, pictures.batch(job, columns)
+    return model, lambda rows=training["micro_batch"]: _batch(job, model, made or nano, stored, rows)
+
+
+def _batch(job, model, made, stored, rows):
+    """Positional and named arguments of a forward over so many sequences; made is the configuration of transformers or nanoGPT's."""
+    training = job["training"]
+    columns, precision = training.get("sequence_length"), training.get("precision", "amp-bf16")
+
+    choices = (job["model"].get("head") or {}).get("choices")
+
     def ids(length=None):
-        return torch.empty(rows, length or columns, dtype=torch.long).to("cuda")
+        return torch.empty(rows, *([choices] if choices else []), length or columns, dtype=torch.long).to("cuda")
 
     def classes(labels):
         return torch.empty(rows, dtype=torch.float32 if labels == 1 else torch.long).to("cuda")
@@ -276,38 +308,26 @@ def build(job):
     def pixels(c):
         return torch.empty(rows, c.num_channels, c.image_size, c.image_size).to("cuda")
 
-    if nano:
-        columns = columns or nano["block_size"]
-        return model, lambda: ((ids(), ids()), {})
+    if isinstance(made, dict):
+        columns = columns or made["block_size"]
+        return (ids(), ids()), {}
     columns = columns or getattr(made, "max_position_embeddings", None) or getattr(made, "n_positions", 1)
-    if sees(job):
-        if training["objective"].get("freeze_vision"):
-            pictures.frozen(model)
-        return model, pictures.batch(job, columns)
     name = type(model).__name__
     if name.endswith("ForImageClassification"):
-        return model, lambda: ((), dict(pixel_values=pixels(made), labels=classes(made.num_labels)))
+        return (), dict(pixel_values=pixels(made), labels=classes(made.num_labels))
     if name.endswith("ForSequenceClassification"):
-        return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=classes(made.num_labels)))
+        return (), dict(input_ids=ids(), attention_mask=ids(), labels=classes(made.num_labels))
+    if name.endswith("ForMultipleChoice"):
+        return (), dict(input_ids=ids(), attention_mask=ids(), labels=classes(choices + 1))
     if name.endswith("ForQuestionAnswering"):
-        return model, lambda: (
-            (),
-            dict(input_ids=ids(), attention_mask=ids(), start_positions=classes(2), end_positions=classes(2)),
-        )
+        return (), dict(input_ids=ids(), attention_mask=ids(), start_positions=classes(2), end_positions=classes(2))
     if name == "CLIPModel":
         image = made.vision_config
-        return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), pixel_values=pixels(image), return_loss=True))
+        return (), dict(input_ids=ids(), attention_mask=ids(), pixel_values=pixels(image), return_loss=True)
     if name == "WhisperForConditionalGeneration":
         frames = 2 * made.max_source_positions
-        return model, lambda: (
-            (),
-            # in float32, which autocast converts, or in the type of the weights that they meet unconverted
-            dict(
-                input_features=torch.empty(
-                    rows, made.num_mel_bins, frames, dtype=torch.float32 if precision.startswith("amp-") else stored
-                ).to("cuda"),
-                labels=ids(),
-            ),
-        )
+        # in float32, which autocast converts, or in the type of the weights that they meet unconverted
+        dtype = torch.float32 if precision.startswith("amp-") else stored
+        return (), dict(input_features=torch.empty(rows, made.num_mel_bins, frames, dtype=dtype).to("cuda"), labels=ids())
     target = (training.get("target_sequence_length") or columns) if getattr(made, "is_encoder_decoder", False) else columns
-    return model, lambda: ((), dict(input_ids=ids(), attention_mask=ids(), labels=ids(target)))
+    return (), dict(input_ids=ids(), attention_mask=ids(), labels=ids(target))

@@ -10,8 +10,8 @@ import (
 // Source: transformers/models/albert/modeling_albert.py, configuration_albert.py, 5.23.
 var albertFamily = family{
 	keys:    commonKeys,
-	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
-	pooled:  []string{classClassification, classBase},
+	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
+	pooled:  []string{classClassification, classChoices, classBase},
 	defaults: map[string]any{
 		"vocab_size": 30000.0, "embedding_size": 128.0, "hidden_size": 4096.0, "num_hidden_layers": 12.0,
 		"num_hidden_groups": 1.0, "inner_group_num": 1.0, "num_attention_heads": 64.0, "intermediate_size": 16384.0,
@@ -65,8 +65,8 @@ func buildALBERT(b *builder) step.Network {
 		m.pooler = b.linear("pooler", d, d, true)
 	}
 	switch a.Class {
-	case classClassification:
-		m.classify = b.pooledClassifier()
+	case classClassification, classChoices:
+		m.classify = b.pooledClassifier(a.headDropout())
 	case classMaskedLM:
 		m.masked = b.albertHead(m.words)
 	case classTokens:

@@ -18,6 +18,8 @@ type Architecture struct {
 	Class string
 	// Labels is how many a classification head tells apart.
 	Labels int64
+	// Choices is how many answers a question of multiple choice has, each a sequence; 0 for other heads.
+	Choices int64
 	// ScoreDropout is what a decoder that gives every token a class drops before its score.
 	ScoreDropout float64
 	// Pooled says that the class has a pooler over the first token.

@@ -12,6 +12,8 @@ type encoderOptions struct {
 	classifierDropout *float64
 	// questionDropout is what the head for question answering drops (DistilBERT).
 	questionDropout float64
+	// summaryDropout is what the head for multiple choice drops (ELECTRA).
+	summaryDropout float64
 	// fixedPositions are sine waves that are not trained.
 	fixedPositions bool
 	// buckets is how many distances between tokens have a bias (MPNet).
@@ -59,8 +61,8 @@ func (a *Architecture) headDropout() float64 {
 
 var bertFamily = family{
 	keys:    commonKeys,
-	classes: []string{classLMHead, classMaskedLM, classClassification, classTokens, classQuestions, classBase},
-	pooled:  []string{classClassification, classBase},
+	classes: []string{classLMHead, classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
+	pooled:  []string{classClassification, classChoices, classBase},
 	defaults: map[string]any{
 		"vocab_size": 30522.0, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
 		"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
@@ -165,8 +167,8 @@ type bert struct {
 func buildBERT(b *builder) step.Network {
 	m := b.bertModel()
 	switch b.a.Class {
-	case classClassification:
-		m.classify = b.pooledClassifier()
+	case classClassification, classChoices:
+		m.classify = b.pooledClassifier(b.a.headDropout())
 	case classMaskedLM, classLMHead:
 		m.masked = b.maskedHead(func() step.Weight { return m.words }, "cls.predictions.transform.")
 	case classTokens:
@@ -178,11 +180,10 @@ func buildBERT(b *builder) step.Network {
 }
 
 // pooledClassifier declares a layer for the classes behind the dropout of what the pooler made.
-func (b *builder) pooledClassifier() func(t *step.Tape, x step.T, pooled *step.T) (logits, input step.T) {
-	a := b.a
-	classifier := b.linear("classifier", a.Hidden, a.Labels, true)
+func (b *builder) pooledClassifier(dropout float64) func(t *step.Tape, x step.T, pooled *step.T) (logits, input step.T) {
+	classifier := b.linear("classifier", b.a.Hidden, b.a.outputs(), true)
 	return func(t *step.Tape, _ step.T, pooled *step.T) (logits, input step.T) {
-		dropped := t.Dropout(*pooled, a.headDropout())
+		dropped := t.Dropout(*pooled, dropout)
 		return classifier.forward(t, dropped), dropped
 	}
 }
@@ -343,10 +344,10 @@ func (m *bert) loss(t *step.Tape, x step.T, pooled *step.T, labels []step.T) (st
 		defer t.Drop(*pooled)
 	}
 	switch m.a.Class {
-	case classClassification:
+	case classClassification, classChoices:
 		logits, input := m.classify(t, x, pooled)
 		defer t.Drop(input)
-		return classificationLoss(t, m.a, logits, labels[0])
+		return classesOrChoices(t, m.a, logits, labels[0])
 	case classTokens, classQuestions:
 		return m.tokens.loss(t, x, labels)
 	case classBase:

@@ -45,9 +45,9 @@ func buildDebertaV2(b *builder) step.Network {
 	switch a.Class {
 	case classMaskedLM:
 		m.masked = b.maskedHead(func() step.Weight { return m.words }, "cls.predictions.transform.")
-	case classClassification:
+	case classClassification, classChoices:
 		m.pooled = b.linear("pooler.dense", d, d, true)
-		m.labels = b.linear("classifier", d, a.Labels, true)
+		m.labels = b.linear("classifier", d, a.outputs(), true)
 	case classTokens:
 		m.tokens = b.tokenHead(a.ResidualDropout)
 	case classQuestions:
@@ -271,7 +271,7 @@ func (m *debertaV2) columns(t *step.Tape, operations int) step.T {
 
 // loss takes over x.
 func (m *debertaV2) loss(t *step.Tape, x step.T, labels []step.T) (step.T, []step.T) {
-	if m.a.Class != classClassification {
+	if m.a.Class != classClassification && m.a.Class != classChoices {
 		return m.bert.loss(t, x, nil, labels)
 	}
 	defer t.Drop(x)
@@ -281,7 +281,7 @@ func (m *debertaV2) loss(t *step.Tape, x step.T, labels []step.T) (step.T, []ste
 	t.Drop(pooled)
 	defer t.Drop(input)
 	logits := m.labels.forward(t, input)
-	return classificationLoss(t, m.a, logits, labels[0])
+	return classesOrChoices(t, m.a, logits, labels[0])
 }
 
 // pool is ContextPooler: a layer and its activation over the first token.

@@ -23,7 +23,7 @@ func (a *Architecture) deberta() *debertaOptions { return a.own.(*debertaOptions
 var debertaV2Family = family{
 	uncompiled: "a compiled DeBERTa is not modelled; its attention is scripted, which breaks the graph",
 	keys:       commonKeys,
-	classes:    []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
+	classes:    []string{classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
 	defaults: map[string]any{
 		"vocab_size": 128100.0, "hidden_size": 1536.0, "num_hidden_layers": 24.0, "num_attention_heads": 24.0,
 		"intermediate_size": 6144.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,

@@ -4,7 +4,7 @@ import "github.com/vramplan/vramplan/estimator/step"
 
 var distilBERTFamily = family{
 	keys:    fieldNames{heads: "n_heads", hidden: "dim", kv: "n_heads", dim: "dim"},
-	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classBase},
+	classes: []string{classMaskedLM, classClassification, classTokens, classQuestions, classChoices, classBase},
 	defaults: map[string]any{
 		"vocab_size": 30522.0, "dim": 768.0, "n_layers": 6.0, "n_heads": 12.0, "hidden_dim": 3072.0,
 		"activation": "gelu",
@@ -62,8 +62,8 @@ func buildDistilBERT(b *builder) step.Network {
 	b.buffer("embeddings.position_ids", a.encoder().positionRows, step.I64)
 	b.stack(func(i int64) { m.layers[i] = b.distilBERTLayer() })
 	switch a.Class {
-	case classClassification:
-		first, second := b.linear("pre_classifier", d, d, true), b.linear("classifier", d, a.Labels, true)
+	case classClassification, classChoices:
+		first, second := b.linear("pre_classifier", d, d, true), b.linear("classifier", d, a.outputs(), true)
 		m.classify = func(t *step.Tape, x step.T, _ *step.T) (logits, input step.T) {
 			return m.classes(t, x, first, second)
 		}

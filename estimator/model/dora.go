@@ -3,7 +3,7 @@ package model
 import "github.com/vramplan/vramplan/estimator/step"
 
 // decomposed is DoRA, which trains the length of every row of a weight apart from its direction: result, to which it
-// adds (magnitude/norm − 1)·base(x) + magnitude/norm·lora_B(lora_A(x))·scaling. With dropout the base is computed once
+// adds (magnitude/norm − 1)·base(x) + magnitude/norm·lora_B(lora_A(x))·scaling. In training with dropout the base is computed once
 // more, from the input that is left. Sources: peft/tuners/lora/variants.py (DoraLinearVariant.forward), dora.py
 // (DoraLinearLayer.forward), 0.21.
 func (m *adapter) decomposed(t *step.Tape, base *linear, x, result step.T) step.T {
@@ -17,7 +17,7 @@ func (m *adapter) decomposed(t *step.Tape, base *linear, x, result step.T) step.
 
 	var plain step.T
 	switch {
-	case m.dropout > 0:
+	case m.dropout > 0 && !t.Recipe.Evaluation:
 		plain = t.Times(x, weight, m.down.Cols, base.matrix, step.LabelLinear)
 	case base.b.Exists():
 		plain = t.Add(result, t.Parameter(base.b), step.LabelLinear)

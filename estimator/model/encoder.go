@@ -11,6 +11,10 @@ func encoderBatch(t *step.Tape, a *Architecture) []step.T {
 		ids, mask := t.Input(t.Shape.N(), step.I64), t.Input(t.Shape.N(), step.I64)
 		return []step.T{ids, mask, t.Input(t.Shape.Batch, step.I64), t.Input(t.Shape.Batch, step.I64)}
 	}
+	if a.Class == classChoices {
+		ids, mask := t.Input(t.Shape.N(), step.I64), t.Input(t.Shape.N(), step.I64)
+		return []step.T{ids, mask, t.Input(a.questions(t), step.I64)}
+	}
 	if a.Class != classClassification {
 		return batchWithMask(t)
 	}
@@ -146,6 +150,26 @@ func classificationLoss(t *step.Tape, a *Architecture, logits, labels step.T) (l
 		loss = t.CrossEntropy(logits, labels)
 	}
 	return loss, []step.T{logits, t.Hold(loss)}
+}
+
+// questions is how many questions of multiple choice a batch has.
+func (a *Architecture) questions(t *step.Tape) int64 { return t.Shape.Batch / max(a.Choices, 1) }
+
+// classesOrChoices is the loss of a classifier's logits, or of those of the answers of every question.
+func classesOrChoices(t *step.Tape, a *Architecture, logits, labels step.T) (loss step.T, outputs []step.T) {
+	if a.Class != classChoices {
+		return classificationLoss(t, a, logits, labels)
+	}
+	loss = t.CrossEntropy(logits, labels)
+	return loss, []step.T{logits, t.Hold(loss)}
+}
+
+// outputs is how many numbers a classifier gives each sequence: one where they are answers of a question.
+func (a *Architecture) outputs() int64 {
+	if a.Class == classChoices {
+		return 1
+	}
+	return a.Labels
 }
 
 // baseLoss trains a model without a head: the mean of the pooled output, or of the last hidden states where there is

@@ -16,6 +16,7 @@ const (
 	classClassification = "ForSequenceClassification"
 	classTokens         = "ForTokenClassification"
 	classQuestions      = "ForQuestionAnswering"
+	classChoices        = "ForMultipleChoice"
 	classBase           = "Model"
 )
 
@@ -27,12 +28,13 @@ var headClasses = map[string][]string{
 	// one class a token, and the two ends of an answer
 	"token-classification": {classTokens},
 	"question-answering":   {classQuestions},
+	"multiple-choice":      {classChoices},
 	"none":                 {classBase},
 }
 
 // headKinds are the kinds of heads in the order in which they are listed.
 var headKinds = []string{"language-model", "masked-lm", "classification", "token-classification", "question-answering",
-	"none"}
+	"multiple-choice", "none"}
 
 // classNames are the classes of f that are modelled.
 func (f *family) classNames() []string {
@@ -54,11 +56,24 @@ func (f *family) class(names ...string) (string, bool) {
 	return "", false
 }
 
+// maxChoices bounds how many answers a question has.
+const maxChoices = 1 << 20
+
 // SetHead puts the head that a job asks for on the model. An empty kind leaves the one that the model comes with.
 func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
-	if h == nil || a.family == nil {
+	if a.family == nil {
 		return
 	}
+	if h != nil {
+		a.setHead(h, pointer, errs)
+	}
+	if a.Class == classChoices && a.Choices == 0 && errs.Err() == nil {
+		errs.Add(pointer+"/choices", "required", "a model for multiple choice reads every answer of a question as a "+
+			"sequence; how many there are is said by choices, and in no config.json")
+	}
+}
+
+func (a *Architecture) setHead(h *Head, pointer string, errs *invalid.List) {
 	if h.Kind != "" {
 		class, ok := a.family.class(headClasses[h.Kind]...)
 		if !ok {
@@ -83,6 +98,15 @@ func (a *Architecture) SetHead(h *Head, pointer string, errs *invalid.List) {
 				"\"token-classification\"")
 		}
 	}
+	switch {
+	case h.Choices == 0:
+	case a.Class != classChoices:
+		errs.Add(pointer+"/choices", "conflict", "choices belong to the head \"multiple-choice\"")
+	case h.Choices > maxChoices:
+		errs.Add(pointer+"/choices", "out_of_range", "choices is %d; it is from 1 to %d", h.Choices, maxChoices)
+	default:
+		a.Choices = h.Choices
+	}
 	if p := h.Pooler; p != nil && *p != a.Pooled {
 		if a.Class != classBase || !a.family.pools(classBase) {
 			errs.Add(pointer+"/pooler", "unsupported", "whether %s has a pooler follows from its head; leave it out",
@@ -100,6 +124,8 @@ func (a *Architecture) Logits(batch, tokens int64) string {
 		return fmt.Sprintf("%d pictures × %d texts", batch, batch)
 	case a.Class == classClassification || a.Class == classImage:
 		return fmt.Sprintf("%d × %d labels", batch, a.Labels)
+	case a.Class == classChoices:
+		return fmt.Sprintf("%d questions × %d answers", batch/max(a.Choices, 1), a.Choices)
 	case a.Class == classTokens:
 		return fmt.Sprintf("%d × %d tokens × %d labels", batch, tokens, a.Labels)
 	case a.Class == classQuestions:

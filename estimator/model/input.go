@@ -91,9 +91,12 @@ type Dimensions struct {
 // Head is what stands on top of the model.
 type Head struct {
 	// Kind is what the model is trained to say; the family's own where it is left out.
-	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model masked-lm classification token-classification question-answering none"`
+	Kind string `json:"kind,omitempty" validate:"omitempty,oneof=language-model masked-lm classification token-classification question-answering multiple-choice none"`
 	// Labels is the number of classes.
 	Labels int64 `json:"labels,omitempty" validate:"omitempty,gte=1,lte=1073741824"`
+	// Choices is how many answers each question of multiple choice has: the micro-batch counts questions, and every
+	// answer is a sequence.
+	Choices int64 `json:"choices,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// Pooler says whether an encoder has its pooler.
 	Pooler *bool `json:"pooler,omitempty"`
 }

@@ -7,9 +7,10 @@ var robertaFamily = likeRoBERTa(50265, buildRoBERTa)
 // likeRoBERTa is a family that is written like RoBERTa, of so many words unless a file says otherwise.
 func likeRoBERTa(words float64, build func(b *builder) step.Network) family {
 	return family{
-		keys:    commonKeys,
-		classes: []string{classCausalLM, classMaskedLM, classClassification, classTokens, classQuestions, classBase},
-		pooled:  []string{classBase},
+		keys: commonKeys,
+		classes: []string{classCausalLM, classMaskedLM, classClassification, classTokens, classQuestions,
+			classChoices, classBase},
+		pooled: []string{classChoices, classBase},
 		defaults: map[string]any{
 			"vocab_size": words, "hidden_size": 768.0, "num_hidden_layers": 12.0, "num_attention_heads": 12.0,
 			"intermediate_size": 3072.0, "hidden_act": "gelu", "hidden_dropout_prob": 0.1,
@@ -61,6 +62,8 @@ func (b *builder) robertaHead(m *bert, words func() step.Weight) {
 		h := classificationHead{a: b.a, dense: b.linear("classifier.dense", d, d, true),
 			out: b.linear("classifier.out_proj", d, b.a.Labels, true)}
 		m.classify = h.logits
+	case classChoices:
+		m.classify = b.pooledClassifier(b.a.ResidualDropout)
 	case classMaskedLM, classCausalLM:
 		m.masked = b.maskedHead(words, "lm_head.")
 		m.masked.activation = "gelu"

@@ -115,6 +115,10 @@ func (t *Tape) TimesParameter(x T, w Weight, l Label) T {
 	return t.product(input, weight, NoTensor, false, folds, w.Rows, w.Cols, l)
 }
 
+// addsInKernel says whether cuBLASLt adds the bias of a product with a matrix of so many rows and columns, which is no
+// vector. Source: aten/src/ATen/native/cuda/Blas.cpp (isInputCompliesAddmmCudaLt), torch 2.15.
+func addsInKernel(in, out int64) bool { return in > 1 && out > 1 }
+
 // product is mm or addmm; it takes over input, weight and bias. folds says that views make a matrix of the input.
 func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64, l Label) T {
 	rows := input.numel / in
@@ -132,7 +136,7 @@ func (t *Tape) product(input, weight, bias T, hasBias, folds bool, in, out int64
 		y = t.takeBack()
 	default:
 		y = t.fresh(rows*out, input.dtype, l)
-		t.productSpace(hasBias && t.exec.productAddsBias())
+		t.productSpace(hasBias && addsInKernel(in, out) && t.exec.productAddsBias())
 		if kept {
 			t.keep(y)
 		}

@@ -14,18 +14,25 @@ const headPointer = "/model/head"
 // Those of causal and of sequence-to-sequence models are what their families have.
 var heads = []struct{ end, kind string }{
 	{"ForSequenceClassification", "classification"}, {"ForTokenClassification", "token-classification"},
-	{"ForQuestionAnswering", "question-answering"}, {"ForMaskedLM", "masked-lm"}, {"ForMultipleChoice", ""},
+	{"ForQuestionAnswering", "question-answering"}, {"ForMaskedLM", "masked-lm"},
+	{choosesAnswers, "multiple-choice"},
 	{classifiesImages, "classification"}, {"ForMaskedImageModeling", ""},
 }
 
 // classifiesImages ends the classes of models that look at one picture each, whose only sequence is its patches.
 const classifiesImages = "ForImageClassification"
 
+// choosesAnswers ends the classes that read every answer of a question as a sequence.
+const choosesAnswers = "ForMultipleChoice"
+
 // exampleHeads are the classes that transformers' example scripts load (4.57.6 examples/pytorch).
 var exampleHeads = map[string]string{"run_mlm.py": "ForMaskedLM", "run_glue.py": "ForSequenceClassification",
 	"run_classification.py": "ForSequenceClassification", "run_xnli.py": "ForSequenceClassification",
-	"run_ner.py": "ForTokenClassification", "run_qa.py": "ForQuestionAnswering", "run_swag.py": "ForMultipleChoice",
+	"run_ner.py": "ForTokenClassification", "run_qa.py": "ForQuestionAnswering", "run_swag.py": choosesAnswers,
 	"run_image_classification.py": classifiesImages, "run_mim.py": "ForMaskedImageModeling"}
+
+// swagEndings are those of every question of run_swag.py (4.57.6 examples/pytorch/multiple-choice, ending_names).
+const swagEndings = 4
 
 // headOf reads what stands on top of the model that a call loads: AutoModelForTokenClassification, num_labels=9.
 func (r *reading) headOf(call decode.Call) {
@@ -33,6 +40,10 @@ func (r *reading) headOf(call decode.Call) {
 	at := setting.Value{Text: class, Origin: setting.Origin{Kind: setting.File, Key: class,
 		At: setting.Span{File: r.code.File, Line: call.Line}}}
 	kind := r.headKind(class, at)
+	if strings.HasSuffix(class, choosesAnswers) {
+		r.d.ask(headPointer+"/choices", "How many answers has each question?", where(at.Origin.At)+" loads "+class+
+			", which reads each as a sequence")
+	}
 	if n, ok := call.Keywords.Get("num_labels"); ok && strings.HasSuffix(kind, "classification") {
 		if labels, isInt := n.Int(); isInt && n.Unknown == "" && labels > 0 {
 			r.d.put(headPointer+"/labels", labels, n)
@@ -67,9 +78,13 @@ func (r *reading) programHead() {
 		return
 	}
 	name := path.Base(r.program.text())
-	if class, ok := exampleHeads[name]; ok {
-		r.headKind(class, setting.Value{Text: name,
-			Origin: setting.Origin{Kind: setting.Argument, Key: name, At: r.at}})
+	class, ok := exampleHeads[name]
+	if !ok {
+		return
+	}
+	at := setting.Value{Text: name, Origin: setting.Origin{Kind: setting.Argument, Key: name, At: r.at}}
+	if r.headKind(class, at); class == choosesAnswers {
+		r.d.put(headPointer+"/choices", swagEndings, at)
 	}
 }
 

@@ -32,7 +32,11 @@ Trainer(model=model, args=TrainingArguments(output_dir="out", per_device_train_b
 		{name: "the next word", program: program("AutoModelForCausalLM", ""), want: map[string]string{kind: ""}},
 		{name: "from sequence to sequence", program: program("AutoModelForSeq2SeqLM", ""),
 			want: map[string]string{kind: ""}},
-		{name: "choices", program: program("AutoModelForMultipleChoice", ""), refused: "AutoModelForMultipleChoice"},
+		{name: "choices", program: program("AutoModelForMultipleChoice", ""), asks: []string{"/model/head/choices"},
+			says: "How many answers", want: map[string]string{kind: `"multiple-choice"`}},
+		{name: "an example of choices", command: "python run_swag.py --do_train --model_name_or_path " +
+			"google-bert/bert-base-uncased --per_device_train_batch_size 32 --max_seq_length 128",
+			want: map[string]string{kind: `"multiple-choice"`, "/model/head/choices": "4"}},
 		{name: "pictures, which have no length", program: `from transformers import *
 model = ViTForImageClassification.from_pretrained("google/vit-base-patch16-224", num_labels=3)
 Trainer(model=model, args=TrainingArguments(output_dir="out", per_device_train_batch_size=16)).train()
