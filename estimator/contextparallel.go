@@ -32,10 +32,15 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 	if r.arch.Megatron() {
 		return
 	}
-	if !r.arch.TitanLlama() {
-		errs.Add(pointer+"context_parallel", "unsupported", "sequences that GPUs share are replayed for torchtitan "+
-			"(framework torchtitan) and models of the family llama without biases, dropout, tied embeddings and "+
-			"adapters, and for dense decoders of Megatron-LM (framework megatron); of other frameworks and models they are not modelled yet")
+	if r.arch.Titan() && !r.arch.TitanShares() {
+		errs.Add(pointer+"context_parallel", "unsupported", "torchtitan 0.2.0 cannot share sequences of %s: its loop asks "+
+			"the model for freqs_cis, which is rope_cache there, and the run ends (torchtitan/train.py, "+
+			"forward_backward_step)", r.arch.Family)
+		return
+	}
+	if !r.arch.TitanShares() {
+		errs.Add(pointer+"context_parallel", "unsupported", "sequences that GPUs share are replayed for %s, and for dense decoders of "+
+			"Megatron-LM (framework megatron); of other frameworks and models they are not modelled yet", titanModels)
 		return
 	}
 	if d.Data != "fsdp" || d.FSDPVersion == 1 {
@@ -62,8 +67,8 @@ func (r *work) contextFits(t *Training, errs *invalid.List) {
 		field, what string
 	}{
 		{!r.recipe.Compute.Half() || !a.FlashTakesHeads() || a.Heads/m.tensor < 2, "precision",
-			"sequences that GPUs share are replayed with flash attention, which wants half precision, several heads " +
-				"on a GPU, and heads of a multiple of 8 and up to 256 elements"},
+			"sequences that GPUs share are replayed with flash attention, and of DeepSeek's with the memory-efficient " +
+				"kernel; both want half precision, several heads on a GPU, and heads of a multiple of 8 and up to 256 elements"},
 		{r.recipe.Attention != step.AttentionSDPA, "attention", "sequences that GPUs share go through torch's own " +
 			"attention; sdpa is modelled"},
 		{r.recipe.Compiles(), "compile", "torch.compile where GPUs share sequences is not modelled yet; leave one of " +
@@ -83,7 +88,7 @@ const mostRing = 256
 // share gives this GPU its part of each sequence.
 func (r *resolved) share(t *Training) {
 	m := meshOf(t)
-	if !r.arch.TitanLlama() || m.context == 1 || r.parallel == nil {
+	if !r.arch.TitanShares() || m.context == 1 || r.parallel == nil {
 		return
 	}
 	rank := int64(0)
@@ -92,7 +97,7 @@ func (r *resolved) share(t *Training) {
 	}
 	c := &contextParallel{manyGPUs: r.parallel, tokens: r.shape.Tokens, ring: step.Ring{GPUs: m.context, Rank: rank,
 		Passes: rotations[strings.ToLower(t.Distributed.ContextParallelKind)]}}
-	r.sequence = r.shape.Tokens
+	r.sequence, r.ring = r.shape.Tokens, m.context
 	r.shape.Tokens /= m.context
 	r.recipe.Strategy = parallel.Ring{Strategy: r.recipe.Spread(), Ring: c.ring,
 		Table: c.tokens * r.arch.HeadDim * step.F32.Size()}

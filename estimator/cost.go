@@ -82,9 +82,7 @@ func (r *resolved) cost(kinds int) Cost {
 			outside += adaptedPerLinear * int64(len(rec.Linears))
 		}
 	}
-	if c, shares := r.parallel.(*contextParallel); shares {
-		perLayer += eventsPerRing * c.ring.GPUs
-	}
+	perLayer += eventsPerRing * r.ring
 	if r.recipe.Loss.Kind == step.LossFusedLinear {
 		outside += eventsPerChunk * step.FusedLinearPieces(max(r.shape.N(), 1), a.Vocabulary, max(a.HeadWidth(), 1))
 	}
@@ -155,7 +153,7 @@ func (r *resolved) cost(kinds int) Cost {
 	const perParameter = 6 // in an update
 	requests += perParameter * (perStep*min(parameters, exact) + mostTries*perStep*min(parameters, searched) +
 		4*sampledSteps*min(parameters, sampled))
-	if r.recipe.Spread().Rehearses() {
+	if r.recipe.Spread().Rehearses() || r.exchanges {
 		requests += recorded
 	}
 	cost := Cost{

@@ -134,6 +134,9 @@ func (r *resolved) doubts(run *run) []doubt {
 	if r.parallel != nil {
 		list = append(list, r.parallel.doubts()...)
 	}
+	if r.exchanges {
+		list = append(list, routingDoubt(max(float64(run.uneven)/float64(run.ledger.Peak.Bytes)-1, 0)))
+	}
 	add(r.kernelNames > 0, kernelsDoubt)
 	add(r.kernelNames > 0 && r.recipe.Loss.Kind == step.LossFused, fusedLossDoubt)
 	add(r.likeLiger, likeLigerDoubt)

@@ -173,6 +173,8 @@ type run struct {
 	// group corrects the base, and figures are what comes of it.
 	group   *calibration.Group
 	figures memory.Figures
+	// uneven is what is alive at the peak where rows go unevenly to the experts of GPUs; 0 where they do not go.
+	uneven int64
 	// played and requests are those of the Result.
 	played, requests int64
 	// continued says that not all layers were played, atLeast that none were.
@@ -255,6 +257,10 @@ func (r *resolved) replay(out *run, timeline, tensors bool) error {
 		return err
 	}
 	w := r.workspace()
+	var err error
+	if out.uneven, err = r.unevenly(w, out.recipe); err != nil {
+		return err
+	}
 	s, err := r.begin(w, out.recipe)
 	if err != nil {
 		return err

@@ -47,6 +47,37 @@ func TestExpertsAreDealtOut(t *testing.T) {
 	}
 }
 
+// TestUnevenRows holds the doubt about routing to the rows that it is about: it grows with the tokens of a micro-batch,
+// nothing is doubted below that is not anyway, and where no rows go to other GPUs there is none.
+func TestUnevenRows(t *testing.T) {
+	above := func(sequence int64) float64 {
+		job := expertsJob(16, 8)
+		job.Training.SequenceLength = sequence
+		res := mustEstimate(t, Input{Job: job})
+		var sharing, routing DoubtSource
+		for _, d := range res.Doubts {
+			switch d.Source {
+			case "sharding":
+				sharing = d
+			case "routing":
+				routing = d
+			}
+		}
+		if routing.BelowBytes != sharing.BelowBytes || routing.AboveBytes <= sharing.AboveBytes {
+			t.Errorf("routing %+v beside sharding %+v", routing, sharing)
+		}
+		return float64(routing.AboveBytes-sharing.AboveBytes) / float64(res.Peak.ReservedBytes)
+	}
+	short, long := above(256), above(4096)
+	if short <= 0 || long <= short || long > fullestExpert-1 {
+		t.Errorf("the doubt is %.3f of what is reserved with 256 tokens and %.3f with 4,096", short, long)
+	}
+	alone := mustEstimate(t, Input{Job: expertsJob(16, 1)})
+	if slices.ContainsFunc(alone.Doubts, func(d DoubtSource) bool { return d.Source == "routing" }) {
+		t.Error("a GPU with all experts doubts how many rows go to others")
+	}
+}
+
 // TestLastExpertsHoldAsMuch asks for the first and the last GPU, which the answer calls alike.
 func TestLastExpertsHoldAsMuch(t *testing.T) {
 	first, last := int64(0), int64(15)
@@ -83,6 +114,20 @@ func TestExpertParallelRefuses(t *testing.T) {
 		{"more GPUs than experts", func(u *Training) { u.Distributed.WorldSize = 64 }, nil},
 		{"columns that do not divide", func(u *Training) { u.Distributed.WorldSize = 8 * 3 * 8 }, []string{pointer}},
 		{"several copies", func(u *Training) { u.Distributed.ShardGroup = 8 }, nil},
+		{"GPUs that share layers", func(u *Training) { u.Distributed.TensorParallel = 2 }, nil},
+		{"GPUs that share layers without experts", func(u *Training) {
+			u.Distributed.TensorParallel, u.Distributed.ExpertParallel = 2, 0
+		}, nil},
+		{"fewer than those that share layers", func(u *Training) {
+			u.Distributed.TensorParallel, u.Distributed.ExpertParallel = 4, 2
+		}, []string{pointer}},
+		{"stages", func(u *Training) { u.Distributed.PipelineParallel, u.GradientAccumulation = 2, 4 }, nil},
+		{"stages and layers", func(u *Training) {
+			u.Distributed.PipelineParallel, u.Distributed.TensorParallel, u.GradientAccumulation = 2, 2, 4
+			u.Distributed.ExpertParallel = 4
+		}, nil},
+		{"sequences, which torchtitan's Qwen3 cannot", func(u *Training) { u.Distributed.ContextParallel = 2 },
+			[]string{"/training/distributed/context_parallel"}},
 		{"copies that do not hold all experts", func(u *Training) {
 			u.Distributed.WorldSize, u.Distributed.ShardGroup = 16, 4
 		}, []string{pointer}},

@@ -16,7 +16,7 @@ import (
 type pipelineParallel struct {
 	r *resolved
 	parallel.Pipeline
-	layers []int64 // of each of the GPU's stages
+	layers []model.StageOf // of each of the GPU's stages
 	// within is the strategy of the GPUs of a stage; nil where there is one such GPU.
 	within manyGPUs
 }
@@ -53,7 +53,7 @@ func (r *work) scheduleOf(d *Distributed) (order parallel.Order, chunks int64, k
 
 // stagesOf are the layers of a GPU's stages; nil where there are more stages than torchtitan makes, or where some GPU
 // would have none. One of several stages may have the embedding or the head alone.
-func (r *work) stagesOf(order parallel.Order, stages, chunks, stage int64) []int64 {
+func (r *work) stagesOf(order parallel.Order, stages, chunks, stage int64) []model.StageOf {
 	if chunks > r.arch.Layers || stages > r.arch.Layers {
 		return nil
 	}
@@ -64,14 +64,19 @@ func (r *work) stagesOf(order parallel.Order, stages, chunks, stage int64) []int
 	if all == nil || chunks == 1 && slices.Contains(all, 0) {
 		return nil
 	}
-	own := make([]int64, 0, chunks)
-	for i := stage; i < int64(len(all)); i += stages {
-		own = append(own, all[i])
+	each, before := make([]model.StageOf, len(all)), int64(0)
+	for i, layers := range all {
+		each[i] = model.StageOf{First: before, Layers: layers}
+		before += layers
+	}
+	own := make([]model.StageOf, 0, chunks)
+	for i := stage; i < int64(len(each)); i += stages {
+		own = append(own, each[i])
 	}
 	if order.V() {
-		own = append(own[:1], all[int64(len(all))-1-stage])
+		own = append(own[:1], each[int64(len(each))-1-stage])
 	}
-	if sum(own) == 0 {
+	if layersOf(own) == 0 {
 		return nil
 	}
 	return own
@@ -89,11 +94,10 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 		}
 		return
 	}
-	if !r.arch.TitanLlama() && !r.arch.Megatron() {
+	if !r.arch.Titan() && !r.arch.Megatron() {
 		errs.Add(pointer+"pipeline_parallel", "unsupported",
-			"pipelines are replayed for torchtitan (framework torchtitan) and models of the family llama without "+
-				"biases, dropout, tied embeddings and adapters, and for dense decoders of Megatron-LM (framework "+
-				"megatron); of other frameworks and models they are not modelled yet")
+			"pipelines are replayed for %s, and for dense decoders of Megatron-LM (framework megatron); of other "+
+				"frameworks and models they are not modelled yet", titanModels)
 		return
 	}
 	order, chunks, known := r.scheduleOf(d)
@@ -127,11 +131,11 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 				d.PipelineSchedule, m.pipeline, m.pipeline)
 		}
 	}
-	if m.context > 1 && r.arch.TitanLlama() {
+	if m.context > 1 && r.arch.Titan() {
 		errs.Add(pointer+"context_parallel", "unsupported",
 			"sequences that GPUs share in a pipeline are not modelled yet; tensor_parallel and data fsdp are")
 	}
-	if r.arch.TitanLlama() && m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
+	if r.arch.Titan() && m.data > 1 && (d.Data != "fsdp" || d.FSDPVersion == 1) {
 		errs.Add(pointer+"data", "unsupported", "torchtitan deals the parameters of a stage out by fully_shard, which "+
 			"is data fsdp with fsdp_version 2; %d GPUs have each stage", m.data*m.tensor)
 	}
@@ -145,7 +149,7 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	}{
 		{r.recipe.Compiles(), "compile",
 			"torch.compile in a pipeline is not modelled yet; leave one of them out"},
-		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && r.arch.TitanLlama() || r.recipe.CheckpointEvery > 1,
+		{r.recipe.SelectiveOps || r.recipe.SelectiveAttention && r.arch.Titan() || r.recipe.CheckpointEvery > 1,
 			"gradient_checkpointing",
 			"selective checkpointing in a pipeline is not modelled yet; none and full are"},
 		{r.recipe.UpdatesInBackward, "optimizer/in_backward",
@@ -188,7 +192,7 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	}
 	most := int64(0) // of a GPU
 	for i := range m.pipeline {
-		most = max(most, sum(r.stagesOf(order, m.pipeline, chunks, i)))
+		most = max(most, layersOf(r.stagesOf(order, m.pipeline, chunks, i)))
 	}
 	if turns := float64(most) * float64(r.recipe.Accumulation); turns > mostTurns {
 		errs.Add("/training/gradient_accumulation", "too_large",
@@ -197,9 +201,10 @@ func (r *work) pipelineFits(t *Training, errs *invalid.List) {
 	}
 }
 
-func sum(all []int64) (total int64) {
-	for _, n := range all {
-		total += n
+// layersOf is how many layers stages have together.
+func layersOf(stages []model.StageOf) (total int64) {
+	for _, s := range stages {
+		total += s.Layers
 	}
 	return total
 }
@@ -207,7 +212,7 @@ func sum(all []int64) (total int64) {
 // stage cuts the model and puts the pipeline in place.
 func (r *resolved) stage(t *Training) {
 	m, d := meshOf(t), t.Distributed
-	if !r.arch.TitanLlama() && !r.arch.Megatron() || m.pipeline == 1 {
+	if !r.arch.Titan() && !r.arch.Megatron() || m.pipeline == 1 {
 		return
 	}
 	p := &pipelineParallel{r: r, within: r.parallel}
@@ -265,7 +270,7 @@ func (p *pipelineParallel) notes() []Note {
 	case last:
 		also += " and the head, with the logits of all micro-batches, which the schedule puts together at the end"
 	}
-	order, stages, has := "1F1B", fmt.Sprintf("stage %d of %d", p.Stage, p.Stages), fmt.Sprint(p.layers[0], " layers")
+	order, stages, has := "1F1B", fmt.Sprintf("stage %d of %d", p.Stage, p.Stages), fmt.Sprint(p.layers[0].Layers, " layers")
 	switch p.Order {
 	case parallel.AllForward:
 		order = "GPipe"
@@ -274,7 +279,7 @@ func (p *pipelineParallel) notes() []Note {
 			parallel.ZeroBubble: "the interleaved zero-bubble schedule", parallel.ZeroBubbleV: "ZB-V",
 			parallel.DualPipeV: "DualPipe-V"}[p.Order]
 		stages = fmt.Sprintf("GPU %d of the %d of a pipeline", p.Stage, p.Stages)
-		has = fmt.Sprintf("%d stages with %d layers", p.Chunks, sum(p.layers))
+		has = fmt.Sprintf("%d stages with %d layers", p.Chunks, layersOf(p.layers))
 	}
 	text := fmt.Sprintf("%s has %s%s; %d micro-batches (gradient_accumulation) go through it in "+
 		"the order of %s, up to %d of them between forward and backward",

@@ -69,6 +69,10 @@ type layout struct {
 	// parallel is the strategy, nil on one GPU; fsdp is the same where it is one of the FSDPs.
 	parallel manyGPUs
 	fsdp     *fsdp
+	// ring is how many GPUs share a sequence, 0 for one.
+	ring int64
+	// exchanges says that rows go to the experts of other GPUs.
+	exchanges bool
 }
 
 // card is what a GPU holds besides the allocator's, and how sure its verdicts have to be.

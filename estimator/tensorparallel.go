@@ -38,11 +38,10 @@ func (r *resolved) tensorFits(t *Training, errs *invalid.List) {
 	if r.arch.Megatron() {
 		return
 	}
-	if !r.arch.TitanLlama() {
-		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for torchtitan (framework "+
-			"torchtitan) and models of the family llama without biases, dropout, tied embeddings and adapters, "+
-			"for transformers' tp_plan (framework pytorch) of Llama, Mistral and Qwen2, and for dense decoders of "+
-			"Megatron-LM (framework megatron); of other frameworks and models it is not modelled yet")
+	if !r.arch.Titan() {
+		errs.Add(pointer+"tensor_parallel", "unsupported", "tensor parallelism is replayed for %s, for "+
+			"transformers' tp_plan (framework pytorch) of Llama, Mistral and Qwen2, and for dense decoders of "+
+			"Megatron-LM (framework megatron); of other frameworks and models it is not modelled yet", titanModels)
 		return
 	}
 	if d.Data == "ddp" && meshOf(t).data > 1 || zeroStage(t) > 0 {
@@ -97,7 +96,7 @@ func (r *resolved) cut(t *Training) {
 		r.cutByPlan(n)
 		return
 	}
-	if !r.arch.TitanLlama() {
+	if !r.arch.Titan() {
 		return
 	}
 	r.arch.CutTensor(n)

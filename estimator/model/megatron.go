@@ -26,9 +26,9 @@ type megatronCut struct {
 	// tensor GPUs share every matrix; sequence says that they share the tokens between the blocks, too.
 	tensor   int64
 	sequence bool
-	// layers are those of the whole model, chunks how many each of this GPU's stages has; nil for all.
+	// layers are those of the whole model, chunks those of each of this GPU's stages; nil for all.
 	layers      int64
-	chunks      []int64
+	chunks      []StageOf
 	first, last bool
 	vocabulary  int64 // padded
 }
@@ -79,12 +79,12 @@ func (a *Architecture) CutMegatron(n int64, sequence bool) {
 }
 
 // CutMegatronStages leaves of the model stages of so many layers.
-func (a *Architecture) CutMegatronStages(chunks []int64, first, last bool) {
+func (a *Architecture) CutMegatronStages(chunks []StageOf, first, last bool) {
 	cut := *a.megatron
 	cut.chunks, cut.first, cut.last = chunks, first, last
 	a.megatron, a.Layers = &cut, 0
-	for _, layers := range chunks {
-		a.Layers += layers
+	for _, s := range chunks {
+		a.Layers += s.Layers
 	}
 }
 
@@ -151,9 +151,9 @@ func (m *megatron) Width() int64 { return m.a.Hidden / m.cut.dealt() }
 // Stages are those that this GPU has of the model.
 func (m *megatron) Stages() []step.Stage {
 	stages, to := make([]step.Stage, len(m.cut.chunks)), 0
-	for i, layers := range m.cut.chunks {
+	for i, s := range m.cut.chunks {
 		from := to
-		to += int(layers)
+		to += int(s.Layers)
 		stages[i] = step.Stage{From: from, To: to, First: m.cut.first && i == 0,
 			Last: m.cut.last && i == len(stages)-1}
 	}

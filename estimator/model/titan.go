@@ -10,7 +10,6 @@ type titan struct {
 	heads  step.Heads
 	embed  step.Weight
 	layers []titanLayer
-	blocks []step.LlamaBlock
 	final  norm
 	output linear
 	kind   *titanKind
@@ -25,19 +24,23 @@ type titanLayer struct {
 	latent                     *titanLatent
 	qNorm, kNorm               norm
 	attentionNorm, forwardNorm norm
+	block                      step.LlamaBlock // of a Llama
 }
 
 // Titan says whether the model is written as torchtitan writes it.
 func (a *Architecture) Titan() bool { return a.titan != nil }
 
-// TitanLlama says whether it is torchtitan's Llama 3, whose layers and sequences GPUs may share.
-func (a *Architecture) TitanLlama() bool { return a.titan != nil && a.titan.kind.cuts }
+// TitanLlama says whether it is torchtitan's Llama 3, whose layers are replayed compiled and in float32, too.
+func (a *Architecture) TitanLlama() bool { return a.titan != nil && a.titan.kind.everywhere }
+
+// TitanShares says whether it is a model of torchtitan's whose sequences GPUs may share.
+func (a *Architecture) TitanShares() bool { return a.titan != nil && a.titan.kind.shares }
 
 // WriteAsTitan makes a a model of torchtitan's, where that has one like it, for sequences of so many tokens. Models
 // other than Llama are known in half precision under FSDP on Hopper alone, which fits says.
 func (a *Architecture) WriteAsTitan(tokens int64, fits bool) {
 	kind := titanKindOf(a.family)
-	if kind == nil || !kind.cuts && !fits || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias ||
+	if kind == nil || !kind.everywhere && !fits || a.Class != classCausalLM || a.Tied || a.QKVBias || a.OutBias ||
 		a.MLPBias || a.Activation != "silu" || a.LoRA != nil || a.AttentionDropout > 0 || !kind.takes(a) {
 		return
 	}
@@ -51,11 +54,25 @@ type titanCut struct {
 	positions int64 // of the rotary table
 	tensor    int64 // GPUs over which the matrices are cut
 	experts   int64 // GPUs over which the experts of a layer are dealt out
-	// layers are those of the model. first and last say whether this GPU has the embedding and the head, and chunks how
-	// many layers each of its stages has.
+	// layers are those of the model. first and last say whether this GPU has the embedding and the head, and chunks
+	// which layers each of its stages has.
 	layers      int64
 	first, last bool
-	chunks      []int64
+	chunks      []StageOf
+}
+
+// StageOf is the layers of a stage: how many, and the place of the first in the model.
+type StageOf struct{ First, Layers int64 }
+
+// layer is the place in the model of the i-th layer that this GPU has.
+func (c *titanCut) layer(i int64) int64 {
+	for _, s := range c.chunks {
+		if i < s.Layers {
+			return s.First + i
+		}
+		i -= s.Layers
+	}
+	return i
 }
 
 // StageLayers is how many layers each of so many stages has, as torchtitan deals them out: the embedding and the head
@@ -78,14 +95,14 @@ func StageLayers(layers, stages int64) []int64 {
 	return all
 }
 
-// CutStages leaves of a model stages of so many layers, with the embedding in the first and the head in the last where
-// it is told so.
-func (a *Architecture) CutStages(chunks []int64, first, last bool) {
+// CutStages leaves of a model stages of these layers, with the embedding in the first and the head in the last where it
+// is told so.
+func (a *Architecture) CutStages(chunks []StageOf, first, last bool) {
 	cut := *a.titan
 	cut.first, cut.last, cut.chunks = first, last, chunks
 	a.titan, a.Layers = &cut, 0
-	for _, layers := range chunks {
-		a.Layers += layers
+	for _, s := range chunks {
+		a.Layers += s.Layers
 	}
 }
 
@@ -164,11 +181,11 @@ func (a *Architecture) whole() *Architecture {
 func buildTitan(b *builder) step.Network {
 	a, n := b.a, b.a.titan.tensor
 	d := a.Hidden
-	m := &titan{a: a, kind: a.titan.kind, layers: make([]titanLayer, b.recorded),
-		blocks: make([]step.LlamaBlock, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
-			Dim: a.HeadDim}}
+	m := &titan{a: a, kind: a.titan.kind, layers: make([]titanLayer, b.recorded), heads: step.Heads{Query: a.Heads / n, KV: a.KVHeads / n,
+		Dim: a.HeadDim}}
 	if own, ok := a.own.(*latent); ok {
 		m.heads = own.heads(a)
+		m.heads.Query, m.heads.KV = m.heads.Query/n, m.heads.KV/n
 	}
 	if a.titan.first {
 		m.embed = b.embedding("tok_embeddings", a.Vocabulary/n, d)
@@ -206,9 +223,9 @@ func (m *titan) Width() int64 { return m.a.Hidden / m.a.titan.tensor }
 // Stages are those that this GPU has of the model.
 func (m *titan) Stages() []step.Stage {
 	stages, to := make([]step.Stage, len(m.a.titan.chunks)), 0
-	for i, layers := range m.a.titan.chunks {
+	for i, s := range m.a.titan.chunks {
 		from := to
-		to += int(layers)
+		to += int(s.Layers)
 		stages[i] = step.Stage{From: from, To: to, First: m.a.titan.first && i == 0,
 			Last: m.a.titan.last && i == len(stages)-1}
 	}
@@ -277,7 +294,7 @@ func (m *titan) Loss(t *step.Tape, logits, targets step.T) step.T {
 
 func (m *titan) layer(t *step.Tape, i int, x step.T) step.T {
 	if t.CompilesBlocks() {
-		return t.CompiledBlock(x, &m.blocks[i])
+		return t.CompiledBlock(x, &m.layers[i].block)
 	}
 	l := &m.layers[i]
 	t.In(step.PartNorm)

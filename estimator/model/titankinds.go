@@ -12,19 +12,21 @@ type titanKind struct {
 	tableWidth func(a *Architecture) int64
 	// castsTable says that the table is brought to the type of a layer's inputs with them.
 	castsTable bool
-	// cuts says that layers and sequences may be shared, dealt out to stages and compiled.
-	cuts bool
-	// untied is how the head is.
-	takes func(a *Architecture) bool
+	// everywhere says that it is known in float32, with what checkpoints a part of a layer, and compiled, too.
+	everywhere bool
+	// shares says that GPUs may share its sequences: torchtitan/train.py (forward_backward_step), 0.2.0, looks for the
+	// table as freqs_cis, which Qwen3's model names otherwise.
+	shares bool
+	takes  func(a *Architecture) bool
 }
 
-var titanLlama = titanKind{cuts: true,
+var titanLlama = titanKind{everywhere: true, shares: true,
 	takes: func(a *Architecture) bool { return a.Heads*a.HeadDim == a.Hidden },
 	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
 		m.projections(b, l)
 		m.mlp(b, l)
 		l.attentionNorm, l.forwardNorm = b.norm("attention_norm", m.a.Hidden, false), b.norm("ffn_norm", m.a.Hidden, false)
-		m.blocks[i] = step.LlamaBlock{AttentionNorm: l.attentionNorm.w, Query: l.q.w, Key: l.k.w, Value: l.v.w,
+		l.block = step.LlamaBlock{AttentionNorm: l.attentionNorm.w, Query: l.q.w, Key: l.k.w, Value: l.v.w,
 			Out:     l.out.w,
 			MLPNorm: l.forwardNorm.w, Gate: l.mlp.gate.w, Up: l.mlp.up.w, Down: l.mlp.down.w, Heads: m.heads}
 	},
@@ -49,7 +51,7 @@ var titanQwen = titanKind{castsTable: true,
 }
 
 // titanDeepSeek is torchtitan/models/deepseek_v3/model/model.py, 0.2.0.
-var titanDeepSeek = titanKind{
+var titanDeepSeek = titanKind{shares: true,
 	takes: func(a *Architecture) bool { return !a.own.(*latent).attentionBias },
 	declare: func(m *titan, b *builder, l *titanLayer, i int64) {
 		m.latentProjections(b, l)
@@ -90,7 +92,8 @@ func (m *titan) mlp(b *builder, l *titanLayer) {
 
 // feed lists what a layer has behind its attention.
 func (m *titan) feed(b *builder, l *titanLayer, i int64) {
-	if l.experts = m.a.titanExperts(i); l.experts != nil {
+	if l.experts = m.a.titanExperts(m.a.titan.layer(i)); l.experts != nil {
+		l.experts.place = i + 1
 		l.experts.declare(b)
 		return
 	}
@@ -123,11 +126,16 @@ type titanLatent struct {
 
 // normedAttention is Qwen3's Attention.
 func (m *titan) normedAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
-	q, k, v := l.q.forward(t, x), l.k.forward(t, x), l.v.forward(t, x)
+	entered := t.Cuts().Enter(x)
+	q, k, v := l.q.forward(t, entered), l.k.forward(t, entered), l.v.forward(t, entered)
+	t.Drop(entered)
 	qn := t.NativeRMSNorm(q, l.qNorm.w)
 	t.Drop(q)
 	kn := t.NativeRMSNorm(k, l.kNorm.w)
 	t.Drop(k)
+	if m.a.titan.tensor > 1 {
+		qn, kn = t.SumsApart(qn), t.SumsApart(kn)
+	}
 	qr := t.Rotary(qn, m.table, m.table)
 	kr := t.Rotary(kn, m.table, m.table)
 	t.Drop(qn, kn)
@@ -138,6 +146,7 @@ func (m *titan) normedAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
 func (m *titan) latentAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	own, h := m.a.own.(*latent), m.heads
 	n := t.Shape.N()
+	x = t.Cuts().Enter(x)
 	query := t.Hold(x)
 	if own.queryRank > 0 {
 		down := l.latent.qDown.forward(t, x)
@@ -166,8 +175,8 @@ func (m *titan) latentAttention(t *step.Tape, l *titanLayer, x step.T) step.T {
 	shown := t.Expand(key, h.Query)
 	k := t.JoinHeads(pass, shown)
 	t.Drop(shown)
-	y := t.CausalSDPA(q, k, v, h)
-	out := l.out.forward(t, y)
-	t.Drop(y, q, k, v, pass, narrow, plain, turned, key)
+	y := t.TokensFirst(t.CausalSDPA(q, k, v, h), h, false)
+	out := t.Cuts().Leave(l.out.forward(t, y))
+	t.Drop(y, q, k, v, pass, narrow, plain, turned, key, x)
 	return out
 }

@@ -5,16 +5,17 @@ import "github.com/vramplan/vramplan/estimator/step"
 // titanMixture is torchtitan's MoE: a router, experts whose matrices stand in three tensors, and perhaps an MLP that
 // every token takes besides. Source: torchtitan/models/moe/moe.py, 0.2.0.
 type titanMixture struct {
-	// experts are those of this GPU, of count that all have together.
-	experts, count, chosen int64
-	ffn, sharedFFN         int64
+	// experts are those of this GPU, of count that all have together. gpus share the layer.
+	experts, count, chosen, gpus int64
+	ffn, sharedFFN               int64
 	// softmax, or sigmoids, are the scores; normalises divides those that are chosen by their sum.
 	softmax, normalises bool
 
-	gate         linear
-	w1, w2, w3   step.Weight
-	shared       gatedMLP
-	layer, width int64
+	gate       linear
+	w1, w2, w3 step.Weight
+	shared     gatedMLP
+	width      int64
+	place      int64 // of its layer among those of this GPU, from 1
 }
 
 // titanExperts is a mixture of the architecture's as torchtitan builds it, nil where it has none.
@@ -24,24 +25,43 @@ func (a *Architecture) titanExperts(layer int64) *titanMixture {
 		return nil
 	}
 	x := &titanMixture{count: e.Count, chosen: e.TopK, ffn: e.FFN, softmax: true, normalises: e.Normalise,
-		layer: layer + 1, width: a.Hidden}
+		width: a.Hidden}
 	if own := routedOf(a); own != nil {
 		if layer < own.firstDense {
 			return nil
 		}
 		x.sharedFFN, x.softmax = e.SharedFFN, own.second
 	}
-	x.experts = x.count / a.titan.experts
+	x.experts, x.gpus = x.count/a.titan.experts, a.titan.tensor
 	return x
+}
+
+// sends says that rows go to other GPUs, which have their experts.
+func (x *titanMixture) sends() bool { return x.experts < x.count }
+
+// divides says that of the GPUs that share layers each has a part of the tokens for the experts, as where rows are sent
+// (expert_tensor_parallel_degree is 1). Else each has a part of every expert.
+// Source: torchtitan/models/llama4/infra/parallelize.py (apply_moe_ep_tp), 0.2.0.
+func (x *titanMixture) divides() bool { return x.gpus > 1 && x.sends() }
+
+// ownTokens are the scores and experts of this GPU's tokens. It takes all over.
+// Source: torchtitan/distributed/expert_parallel.py (ReordererSequenceParallel), 0.2.0.
+func (x *titanMixture) ownTokens(t *step.Tape, scores, chosen step.T) (ownScores, ownChosen step.T) {
+	ownScores = t.SliceRows(scores, scores.Numel()/x.gpus)
+	t.Drop(scores)
+	return ownScores, chosen.Part(x.gpus)
 }
 
 // declare lists the modules.
 func (x *titanMixture) declare(b *builder) {
-	d := x.width
+	d, f := x.width, x.ffn
+	if !x.sends() {
+		f /= x.gpus
+	}
 	inner := len(b.p.List)
-	x.w1 = b.parameter("moe.experts.w1", x.experts*x.ffn, d)
-	x.w2 = b.parameter("moe.experts.w2", x.experts*d, x.ffn)
-	x.w3 = b.parameter("moe.experts.w3", x.experts*x.ffn, d)
+	x.w1 = b.parameter("moe.experts.w1", x.experts*f, d)
+	x.w2 = b.parameter("moe.experts.w2", x.experts*d, f)
+	x.w3 = b.parameter("moe.experts.w3", x.experts*f, d)
 	for i, w := range [...]step.Weight{x.w1, x.w2, x.w3} {
 		b.stacked(w, x.experts)
 		b.p.List[inner+i].Inner = b.a.titan.experts > 1
@@ -49,10 +69,14 @@ func (x *titanMixture) declare(b *builder) {
 	x.gate = b.linear("moe.router.gate", d, x.count, false)
 	x.gate.matrix = true
 	if f := x.sharedFFN; f > 0 {
+		f /= x.gpus
 		x.shared.gate, x.shared.down = b.linear("moe.shared_experts.w1", d, f, false),
 			b.linear("moe.shared_experts.w2", f, d, false)
 		x.shared.up = b.linear("moe.shared_experts.w3", d, f, false)
 		x.shared = x.shared.onMatrices()
+		if x.gpus > 1 { // each of which makes a tensor of the tokens of its own
+			x.shared.gate.side, x.shared.up.side = columns, columns
+		}
 	}
 	b.buffer("moe.expert_bias", x.count, step.F32)
 	b.buffer("moe.tokens_per_expert", x.count, step.F32)
@@ -60,8 +84,11 @@ func (x *titanMixture) declare(b *builder) {
 
 // forward is MoE.forward with the scores behind the experts, as all of torchtitan's Qwen3 and DeepSeek V3 have them.
 func (x *titanMixture) forward(t *step.Tape, a *Architecture, input step.T) step.T {
-	in := t.View(t.Hold(input))
+	in := t.View(t.Cuts().EnterLocal(input))
 	scores, chosen, counts := x.route(t, in)
+	if x.divides() {
+		scores, chosen = x.ownTokens(t, scores, chosen)
+	}
 	again := t.RoutingTensor(x.count, step.I64)
 	order := t.ArgSort(chosen.Numel())
 	sorted := t.Rows(scores, 1, order)
@@ -85,7 +112,7 @@ func (x *titanMixture) forward(t *step.Tape, a *Architecture, input step.T) step
 	t.Drop(weighted, mixed)
 	y := t.ScatterAdd(out, rows, narrow)
 	t.Drop(in, narrow, routed, rows, sorted, again, chosen, scores)
-	return y
+	return t.Cuts().Leave(y)
 }
 
 // route is TokenChoiceTopKRouter.
@@ -126,21 +153,27 @@ func (x *titanMixture) route(t *step.Tape, in step.T) (scores, chosen, counts st
 // expert and comes back; sent is what is on its way until somebody waits for what comes.
 // Source: torchtitan/distributed/expert_parallel.py (ExpertParallel), 0.2.0.
 func (x *titanMixture) spread(t *step.Tape, rows step.T) (y, sent step.T) {
-	if x.experts == x.count {
+	if !x.sends() {
+		if x.gpus > 1 {
+			rows = t.SharedInput(rows)
+			defer t.Drop(rows)
+		}
 		out, locals := x.run(t, t.Hold(rows))
 		y = t.UnpermuteRows(out, locals.places, x.width, rows.Numel())
 		locals.drop(t, out)
 		return y, step.NoTensor
 	}
-	y = t.InnerUnit(int(x.layer), rows, func(rows step.T) step.T {
+	y = t.InnerUnit(int(x.place), rows, func(rows step.T) step.T {
 		theirs := t.RoutingTensor(x.count, step.I64)
 		for range 2 { // how many rows go where, and come from where
 			t.Drop(t.RoutingTensor(x.count/x.experts, step.I64))
 		}
-		out, locals := x.run(t, t.ExchangeRows(rows))
+		came := t.SendRows(rows, x.width)
+		received := came.Numel()
+		out, locals := x.run(t, came)
 		t.Drop(theirs)
-		sent = t.UnpermuteRows(out, locals.places, x.width, rows.Numel())
-		back := t.ExchangeRows(sent)
+		sent = t.UnpermuteRows(out, locals.places, x.width, received)
+		back := t.ReturnRows(sent, rows.Numel())
 		locals.drop(t, out)
 		return back
 	})

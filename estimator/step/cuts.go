@@ -5,6 +5,8 @@ package step
 type Cuts interface {
 	// Enter is all that a block of cut modules needs of x, of which this GPU has a part. The caller lets go of it.
 	Enter(x T) T
+	// EnterLocal is the same for a module that computes with what this GPU has as with any tensor.
+	EnterLocal(x T) T
 	// Leave is this GPU's part of the sum of what the GPUs made, y here, which it takes over.
 	Leave(y T) T
 	// EmbedRows is the embedding of ids where this GPU has some of the rows of w.
@@ -27,6 +29,7 @@ func (t *Tape) Cuts() Cuts {
 type uncut struct{ t *Tape }
 
 func (u uncut) Enter(x T) T                 { return u.t.Hold(x) }
+func (u uncut) EnterLocal(x T) T            { return u.t.Hold(x) }
 func (u uncut) Leave(y T) T                 { return y }
 func (u uncut) EmbedRows(ids T, w Weight) T { return u.t.Embedding(ids, w, LabelEmbedding) }
 func (u uncut) Logits(x T) T                { return x }

@@ -12,16 +12,16 @@ func (t *Tape) collective(numel int64, d DType) T {
 }
 
 // GatherTokens is x, this GPU's tokens, beside those of the other GPUs. In backward the gradients are summed and dealt
-// out. Those that come are DTensors, of which none is added to another in place. Source:
+// out. apart says that those that come are DTensors, of which none is added to another in place. Source:
 // torch/csrc/autograd/input_buffer.cpp (can_accumulate_inplace), torch 2.9.
-func (t *Tape) GatherTokens(x T, gpus int64) T {
+func (t *Tape) GatherTokens(x T, gpus int64, apart bool) T {
 	raw := t.collective(x.numel*gpus, x.dtype)
 	y := t.fresh(x.numel*gpus, x.dtype, LabelGatheredTokens)
 	t.Drop(raw)
 	const ordered = 1
 	o := t.op(x)
 	if o.i != None {
-		o.node().apart = true
+		o.node().apart = apart
 	}
 	return o.alloc(ordered, y.bytes(), LabelCollective).alloc(0, x.bytes(),
 		LabelInputGradient).free(ordered).send(0, 0).out(y, 0)
@@ -143,4 +143,14 @@ func (t *Tape) LossParallel(logits, targets T) T {
 	loss = o.free(zeros).send(0, 0).out(loss, 0)
 	t.Drop(safe, mask, own64, picked, all, result, negated, weight, logp)
 	return loss
+}
+
+// SumsApart is x, whose gradients are DTensors, of which none is added to another in place.
+func (t *Tape) SumsApart(x T) T {
+	if x.edge != noEdge {
+		if _, parameter := x.edge.param(); !parameter {
+			t.nodes[x.edge.node()].apart = true
+		}
+	}
+	return x
 }

@@ -18,7 +18,9 @@ type Pipelined interface {
 
 // Stages are what hooks do besides where micro-batches go through a stage.
 type Stages interface {
-	// AfterStage follows the forward of a micro-batch, AfterMicroBatch its backward, and EndStage the last of these.
+	// BeforeStage goes before either way of a micro-batch through a stage. AfterStage follows the forward,
+	// AfterMicroBatch the backward, and EndStage the last of these.
+	BeforeStage(s Stage)
 	AfterStage()
 	AfterMicroBatch(s Stage)
 	EndStage(s Stage)
@@ -194,6 +196,9 @@ func (s *schedule) runForward(stage *running, micro int64) {
 		x.edge = edgeTo(f.input, 0)
 		f.first++
 	}
+	if s.backward != nil {
+		s.backward.BeforeStage(stage.Stage)
+	}
 	f.output = s.net.Run(t, stage.Stage, x)
 	if s.backward != nil {
 		s.backward.AfterStage()
@@ -297,6 +302,9 @@ func (t *Tape) buffers(net Staged, count int64, wanted bool) []T {
 // The last one sums what has to be summed over GPUs.
 func (s *schedule) stageBackward(stage *running, micro int64) {
 	t, f := s.t, &stage.flying[micro]
+	if s.backward != nil {
+		s.backward.BeforeStage(stage.Stage)
+	}
 	seed := s.seed(stage, micro)
 	t.backwardRange(f.first, f.last)
 	t.enter(-1)

@@ -51,6 +51,8 @@ type Recipe struct {
 	Objective Objective
 	// Strategy is how the job is spread over several GPUs; nil is one GPU.
 	Strategy Strategy
+	// Received is how many rows come to this GPU's experts for each that it sends to those of others; 0 is one.
+	Received float64
 }
 
 // Numerics is in which types numbers are stored and computed.

@@ -23,16 +23,21 @@ func (t *Tape) CausalSDPA(q, k, v T, h Heads) T {
 	return t.SDPA(q, k, v, h, nil, 0)
 }
 
-// RingAttention is flash attention with the keys and values of one GPU after another, whose outputs are merged in
-// float32 by their log-sum-exps. Keys and values have a head for every query head. Source:
-// torch/distributed/tensor/experimental/_attention.py (_templated_ring_attention, _SDPAMerger), torch 2.9.
+// RingAttention is flash attention, or where a head of values has another size the memory-efficient kernel, with the
+// keys and values of one GPU after another, whose outputs are merged in float32 by their log-sum-exps. Keys and values
+// have a head for every query head. Source: torch/distributed/tensor/experimental/_attention.py
+// (_templated_ring_attention, _SDPAMerger), torch 2.9.
 func (t *Tape) RingAttention(q, k, v T, h Heads, ring Ring) T {
-	f := &ringForward{t: t, h: h, ring: ring, numel: q.numel, half: q.dtype}
+	c := ringed{h: h, ring: ring, numel: q.numel, values: q.numel / h.Dim * h.value(), half: q.dtype,
+		flash: t.usesFlash(h, false)}
+	f := &ringForward{t: t, ringed: c}
 	y, lse, state, seed := f.run(q)
-	o := t.op(q, k, v).save(q, k, v, y, lse, state, seed)
+	o := t.op(q, k, v).save(q, k, v, y, lse)
+	if c.flash {
+		o = o.save(state, seed)
+	}
 	if o.i != None {
-		b := &ringBackward{op: o, h: h, ring: ring, t: t, numel: q.numel, half: q.dtype,
-			merged: y.layout == headsFirst}
+		b := &ringBackward{op: o, t: t, ringed: c, merged: y.layout == headsFirst}
 		b.run()
 	}
 	y = o.out(y, 0)
@@ -44,13 +49,20 @@ func (t *Tape) RingAttention(q, k, v T, h Heads, ring Ring) T {
 // all queries see the first piece of them.
 func (r Ring) lowerHalf(i int64) bool { return i > r.Rank }
 
+// ringed is what goes around.
+type ringed struct {
+	h      Heads
+	ring   Ring
+	numel  int64 // of the queries, and of the keys
+	values int64 // of the values, and of the output
+	half   DType
+	flash  bool // the kernel
+}
+
 // ringForward is the forward as it runs.
 type ringForward struct {
-	t     *Tape
-	h     Heads
-	ring  Ring
-	numel int64 // of the queries, and of the keys
-	half  DType
+	t *Tape
+	ringed
 
 	out, lse T // merged so far, in float32
 }
@@ -58,7 +70,8 @@ type ringForward struct {
 func (f *ringForward) run(q T) (y, lse, state, seed T) {
 	t := f.t
 	gone := T{storage: None}
-	keys, values := t.fresh(f.numel, f.half, LabelContiguous), t.fresh(f.numel, f.half, LabelContiguous)
+	keys, values := t.fresh(f.numel, f.half, LabelContiguous), t.fresh(f.values, f.half, LabelContiguous)
+	each := f.numel + f.values
 	sent, coming, using, last, lastLSE := gone, gone, gone, gone, gone
 	state, seed = gone, gone
 	for i := range f.ring.GPUs {
@@ -68,12 +81,12 @@ func (f *ringForward) run(q T) (y, lse, state, seed T) {
 			sent = gone
 		}
 		if i < f.ring.GPUs-1 {
-			both := t.collective(2*f.numel, f.half)
+			both := t.collective(each, f.half)
 			switch {
 			case f.ring.Passes:
-				sent, coming = both, t.collective(2*f.numel, f.half)
+				sent, coming = both, t.collective(each, f.half)
 			case i == 0:
-				sent, coming = both, t.collective(2*f.numel*f.ring.GPUs, f.half)
+				sent, coming = both, t.collective(each*f.ring.GPUs, f.half)
 			default:
 				t.Drop(both)
 			}
@@ -101,13 +114,22 @@ func (f *ringForward) run(q T) (y, lse, state, seed T) {
 	return y.Detached(), f.lse, state, seed
 }
 
-// block is flash attention with the keys of the i-th GPU, counted backwards.
+// block is attention with the keys of the i-th GPU, counted backwards.
 func (f *ringForward) block(q T, i int64) (out, lse, state, seed T) {
-	h := f.h
+	h, t := f.h, f.t
 	h.Queries, h.Keys = f.lengths(i)
 	part := q
-	part.numel = q.numel / f.t.Shape.Tokens * h.Queries
-	return f.t.flashResults(part, h, 0)
+	part.numel = q.numel / t.Shape.Tokens * h.Queries
+	if f.flash {
+		return t.flashResults(part, h, 0)
+	}
+	gone := T{storage: None}
+	out = t.fresh(part.numel/h.Dim*h.value(), q.dtype, LabelAttentionOutput)
+	lse = t.fresh(t.Shape.Batch*h.Query*roundUp(h.Queries, 32), F32, LabelAttentionStatistics)
+	if q.dtype.Half() && h.widest() > maxRegisterHead {
+		t.Drop(t.fresh(out.numel, F32, LabelAttentionScratch))
+	}
+	return out, lse, gone, gone
 }
 
 func (f *ringForward) lengths(i int64) (queries, keys int64) {
@@ -166,11 +188,8 @@ func (f *ringForward) merge(block, stats T, i int64) {
 // ringBackward writes the backward down.
 type ringBackward struct {
 	op
-	t      *Tape
-	h      Heads
-	ring   Ring
-	numel  int64
-	half   DType
+	t *Tape
+	ringed
 	merged bool // the output is not laid out as the queries are
 	used   [maxRegs - 2]bool
 }
@@ -203,24 +222,26 @@ func (b *ringBackward) drop(rs ...int) {
 // Source: _attention.py (_templated_ring_attention_backward).
 func (b *ringBackward) run() {
 	half, wide := b.numel*b.half.Size(), b.numel*F32.Size()
+	valuesHalf, valuesWide := b.values*b.half.Size(), b.values*F32.Size()
+	eachHalf, eachWide := half+valuesHalf, wide+valuesWide
 	collective := func(bytes int64) int { return b.take(bytes, LabelCollective) }
 	gradient := func(bytes int64) int { return b.take(bytes, LabelInputGradient) }
-	gq, gk, gv := gradient(wide), gradient(wide), gradient(wide)
-	keys, values := b.take(half, LabelContiguous), b.take(half, LabelContiguous)
+	gq, gk, gv := gradient(wide), gradient(wide), gradient(valuesWide)
+	keys, values := b.take(half, LabelContiguous), b.take(valuesHalf, LabelContiguous)
 	both, coming, using := noRegister, noRegister, noRegister // keys and values
 	gradients, arrived, former := noRegister, noRegister, noRegister
 	stats, dq, dk, dv := noRegister, noRegister, noRegister, noRegister
 	for i := range b.ring.GPUs {
 		came := coming
 		if i < b.ring.GPUs-1 {
-			next := collective(2 * half)
+			next := collective(eachHalf)
 			b.drop(both)
 			both = next
 			switch {
 			case b.ring.Passes:
-				coming = collective(2 * half)
+				coming = collective(eachHalf)
 			case i == 0:
-				coming = collective(2 * half * b.ring.GPUs)
+				coming = collective(eachHalf * b.ring.GPUs)
 			}
 		}
 		lower := i > 0 && b.ring.lowerHalf(i)
@@ -241,10 +262,10 @@ func (b *ringBackward) run() {
 		b.drop(dq, dk, dv)
 		dq, dk, dv = q, k, v
 		if i == 0 {
-			keep := [2]int{gradient(wide), gradient(wide)} // in order, for the concatenation
-			gradients = collective(2 * wide)
+			keep := [2]int{gradient(wide), gradient(valuesWide)} // in order, for the concatenation
+			gradients = collective(eachWide)
 			b.drop(keep[1], keep[0])
-			arrived = collective(2 * wide)
+			arrived = collective(eachWide)
 			continue
 		}
 		b.drop(gradients) // which was sent
@@ -253,10 +274,10 @@ func (b *ringBackward) run() {
 		b.drop(former)
 		former = arrived
 		if !lower {
-			gk, gv = gradient(wide), gradient(wide)
+			gk, gv = gradient(wide), gradient(valuesWide)
 		}
-		gradients = collective(2 * wide)
-		arrived = collective(2 * wide)
+		gradients = collective(eachWide)
+		arrived = collective(eachWide)
 		if !lower { // nobody refers to what came in any more
 			b.drop(former)
 			former = noRegister
@@ -268,7 +289,7 @@ func (b *ringBackward) run() {
 	}
 	narrow := gradient(half)
 	b.drop(gq)
-	pair := collective(2 * half)
+	pair := collective(eachHalf)
 	if !b.ring.Passes {
 		using = coming
 	}
@@ -278,10 +299,21 @@ func (b *ringBackward) run() {
 	b.act(act{verb: actSendMarked, route: route{uint8(pair), 2}, bytes: half})
 }
 
-// block is the backward of flash attention with some of the queries and keys.
+// block is the backward of attention with some of the queries and keys.
 func (b *ringBackward) block(queries, keys int64) (dq, dk, dv int) {
 	t := b.t
-	each := b.numel / t.Shape.Tokens * b.half.Size()
+	each, value := b.numel/t.Shape.Tokens*b.half.Size(), b.values/t.Shape.Tokens*b.half.Size()
+	if !b.flash {
+		h := b.h
+		h.Queries, h.Keys = queries, keys
+		heads := t.Shape.Batch * h.Query
+		dq, dk, dv = b.take(each*queries, LabelInputGradient), b.take(each*keys, LabelInputGradient),
+			b.take(value*keys, LabelInputGradient)
+		sums := b.take(heads*queries*F32.Size(), LabelAttentionScratch)
+		workspace := b.take(heads*t.Recipe.efficientWorkspace(queries, keys, heads, h, b.half), LabelAttentionScratch)
+		b.drop(sums, workspace)
+		return dq, dk, dv
+	}
 	copied := noRegister
 	if b.merged {
 		copied = b.take(each*queries, LabelContiguous)

@@ -1,5 +1,7 @@
 package step
 
+import "math"
+
 // What torchtitan's mixtures of experts do with tokens. Which expert gets how many of them depends on the data; they
 // are taken evenly divided. Source: torchtitan/models/moe/moe.py, utils.py, kernels.py, 0.2.0.
 
@@ -152,9 +154,21 @@ func (t *Tape) GroupedMM(x T, w Weight, count int64, offsets T, l Label) T {
 	return o.out(y, 0)
 }
 
-// ExchangeRows is all_to_all_single_autograd: x, and its gradient, in a buffer of the rows that other GPUs have sent,
-// which are as many. Source: torch/distributed/_functional_collectives.py, torch 2.9.
-func (t *Tape) ExchangeRows(x T) T {
-	y := t.fresh(x.numel, x.dtype, LabelExpertInput)
+// SendRows is all_to_all_single_autograd of rows of d elements to the GPUs of their experts: in its place stands a buffer
+// of the rows that other GPUs have sent, as many as Recipe.Received says. Source:
+// torch/distributed/_functional_collectives.py, torch 2.9.
+func (t *Tape) SendRows(x T, d int64) T {
+	received := x.numel
+	if f := t.Recipe.Received; f > 0 {
+		received = int64(math.Ceil(float64(x.numel/d)*f)) * d
+	}
+	return t.exchange(x, received)
+}
+
+// ReturnRows is the way back, of numel elements that this GPU had sent.
+func (t *Tape) ReturnRows(x T, numel int64) T { return t.exchange(x, numel) }
+
+func (t *Tape) exchange(x T, numel int64) T {
+	y := t.fresh(numel, x.dtype, LabelExpertInput)
 	return t.op(x).alloc(0, x.bytes(), LabelCollective).send(0, 0).out(y, 0)
 }

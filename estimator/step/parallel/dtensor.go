@@ -64,7 +64,10 @@ func (h *dtensor) GradientReady(p, s int32) {
 }
 
 // Enter gathers the tokens.
-func (h *dtensor) Enter(x step.T) step.T { return h.tape.GatherTokens(x, h.cut.GPUs) }
+func (h *dtensor) Enter(x step.T) step.T { return h.tape.GatherTokens(x, h.cut.GPUs, true) }
+
+// EnterLocal gathers the tokens.
+func (h *dtensor) EnterLocal(x step.T) step.T { return h.tape.GatherTokens(x, h.cut.GPUs, false) }
 
 // Leave sums over the GPUs and deals the tokens out.
 func (h *dtensor) Leave(y step.T) step.T { return h.tape.ScatterTokens(y, h.cut.GPUs) }

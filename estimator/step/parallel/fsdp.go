@@ -121,8 +121,9 @@ type fsdp struct {
 	sums       []int32 // by parameter: those of the micro-batches so far, where they are accumulated here
 	order      []int   // the groups in the order in which their forward ended
 	marks      []marked
-	former     int32 // what the last all-gather of the forward brought
-	input      int32 // of the last reduce-scatter
+	former     int32      // what the last all-gather of the forward brought
+	input      int32      // of the last reduce-scatter
+	stage      step.Stage // of a pipeline, that runs
 	// rootDone says that the post-forward hook of what is dealt out with the root has run.
 	rootDone bool
 }
@@ -315,11 +316,11 @@ func (f *fsdp) BeforeBackward(node int32) {
 	k := f.marks[at].group
 	f.marks = slices.Delete(f.marks, at, at+1) // the number of a node may be used again
 	f.unshard(k, false)
-	if f.askBehind(k) {
+	// In a pipeline every group of the stage is there, and other stages are not this one's to ask for.
+	if f.Staged || f.askBehind(k) {
 		return
 	}
-	// In a pipeline every group of the stage is there, and other stages are not this one's to ask for.
-	if turn := f.groups[k].turn; turn > 0 && f.prefetches() && !f.Staged {
+	if turn := f.groups[k].turn; turn > 0 && f.prefetches() {
 		f.ask(f.order[turn-1])
 	}
 }

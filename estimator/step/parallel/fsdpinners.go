@@ -25,20 +25,26 @@ func (s Sharding) worldOf(p *step.Parameter) int64 {
 // askAhead asks for what a layer, or the embedding, is told to in forward: the next layer with the unit inside it, and
 // behind the last the head. The embedding asks for the layer alone.
 func (f *fsdp) askAhead(k int) {
-	if f.InnerWorld == 0 || k >= len(f.inner) && k != f.group(step.InputSection) {
+	input := k >= len(f.inner)
+	if f.InnerWorld == 0 || input && k != f.group(step.InputSection) {
 		return
+	}
+	first, end := 1, len(f.inner)
+	if f.Staged { // a stage knows its own layers
+		first, end = f.stage.From+1, f.stage.To+1
 	}
 	next := k + 1
-	if k >= len(f.inner) {
-		next = 1
+	if input {
+		next = first
 	}
-	if next == len(f.inner) {
+	switch {
+	case next < end:
+		f.allGather(next)
+		if inside := f.inner[next]; inside > 0 && next > first {
+			f.allGather(inside)
+		}
+	case !input && (!f.Staged || f.stage.Last):
 		f.allGather(f.group(step.HeadSection))
-		return
-	}
-	f.allGather(next)
-	if inside := f.inner[next]; inside > 0 && next > 1 {
-		f.allGather(inside)
 	}
 }
 

@@ -6,6 +6,9 @@ import "github.com/vramplan/vramplan/estimator/step"
 // gradients before the last backward, behind which it runs for every module what otherwise follows its backward.
 // Source: torch/distributed/pipelining/stage.py (backward_maybe_with_nosync), torch 2.9.
 
+// BeforeStage says which stage runs.
+func (f *fsdp) BeforeStage(s step.Stage) { f.stage = s }
+
 // AfterStage is the post-forward hook of the root, where no section has run it.
 func (f *fsdp) AfterStage() {
 	f.Tape.Release(f.former)
@@ -60,6 +63,9 @@ func (f *fsdp) ofStage(s step.Stage) []int {
 	}
 	for k := s.From; k < s.To; k++ {
 		order = append(order, k+1)
+		if inside := f.inner[k+1]; inside > 0 {
+			order = append(order, inside)
+		}
 	}
 	if f.Apart && s.Last {
 		order = append(order, f.group(step.HeadSection))
