@@ -42,10 +42,14 @@ func (l *layoutSearch) leastState(x *placed) float64 {
 	}
 	// What is gathered: everything that this GPU computes with, or the experts of a layer.
 	experts := math.Min(float64(l.shape.ExpertParameters), l.parameters[0])
+	sharers := float64(x.experts) // of a layer's experts; else those that share layers have a part of each
+	if x.experts <= 1 {
+		sharers = float64(x.tensor)
+	}
 	if k := x.d.ReshardAfterForward; k != nil && !*k || x.stages > 1 {
-		least += 2 * (l.parameters[0] - experts*(1-1/float64(x.experts))) / cut
+		least += 2 * ((l.parameters[0]-experts)/cut + experts/(sharers*float64(x.stages)))
 	} else {
-		least += 2 * experts / float64(max(l.shape.Layers, 1)*x.experts*x.tensor)
+		least += 2 * experts / (float64(max(l.shape.Layers, 1)) * sharers)
 	}
 	return least
 }

@@ -77,8 +77,8 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 		return nil
 	}
 	data := gpus / share
-	if experts > 1 && (data*context%experts != 0) {
-		return nil
+	if experts > 1 && (data*context*tensor%experts != 0 || experts%(tensor*context) != 0) {
+		return nil // torchtitan takes the GPUs that share layers and sequences, and some of the data's
 	}
 	one := structure{tool: tool, data: data, tensor: tensor, stages: stages, context: context, experts: experts,
 		shard: 1}
@@ -132,7 +132,7 @@ func meshed(in estimator.Input, tool string, gpus, perNode, tensor, stages, cont
 		}
 		// HSDP: a copy in each host, or in each group of hosts.
 		for group := max(perNode/tensor/context, 1); group < data; group *= 2 {
-			if group > 1 && data%group == 0 && group*context%experts == 0 {
+			if group > 1 && data%group == 0 && group*context*tensor%experts == 0 {
 				copies := x
 				copies.d.ShardGroup, copies.shard = group, group*context
 				out = append(out, copies)

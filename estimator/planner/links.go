@@ -64,10 +64,11 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 	if d.Data == "fsdp" && d.ShardGroup > 0 {
 		group = math.Min(float64(d.ShardGroup)*w.over(w.context), sharers)
 	}
-	// Neighbours share layers, then sequences, then experts, then what FSDP deals out; copies are furthest apart.
+	// Neighbours share layers, then sequences, then what FSDP deals out; copies are furthest apart. Those that share
+	// experts are neighbours, too, and GPUs that share layers have other experts, each of them whole.
 	apart := w.over(w.tensor) * w.over(w.context)
-	share := 1 / (w.over(w.tensor) * w.over(w.stages))
-	experts := w.over(w.experts)
+	stages, experts := w.over(w.stages), w.over(w.experts)
+	share := 1 / (w.over(w.tensor) * stages)
 	// What is dealt out: everything over the group and, where GPUs share experts, those over the ones that have the
 	// same.
 	dealt := func(total, bytes float64) (rest, same float64) {
@@ -81,7 +82,7 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 		if members < 2 {
 			return 0
 		}
-		return copies * bytes * share * (members - 1) / members / (w.reach(c, members, apart) * a.link)
+		return copies * bytes * (members - 1) / members / (w.reach(c, members, apart) * a.link)
 	}
 	apart /= w.over(w.context)
 	backward := 2.0 / 3 * micro
@@ -93,20 +94,21 @@ func (w workload) exchange(c card, a assumption, micro float64) exchanged {
 		}
 		rest, same := dealt(w.parameters, w.gatheredBytes())
 		restSums, sameSums := dealt(w.trainable, w.reducedBytes())
-		t := seconds(rest, gathers, group, apart) + seconds(same, gathers, group/experts, apart*experts) +
-			seconds(restSums, 1, group, apart) + seconds(sameSums, 1, group/experts, apart*experts) +
-			seconds(w.trainable*w.reducedBytes()/group, 2, sharers/group, apart*group)
+		alike := group * w.over(w.tensor) / experts // GPUs that have the same experts
+		t := seconds(rest*share, gathers, group, apart) + seconds(same/stages, gathers, alike, experts) +
+			seconds(restSums*share, 1, group, apart) + seconds(sameSums/stages, 1, alike, experts) +
+			seconds(w.trainable*w.reducedBytes()*share/group, 2, sharers/group, apart*group)
 		if w.stages > 1 { // gathered once for all micro-batches, and summed after the last
 			x.once += t
 			return x
 		}
 		x.each += math.Max(0, t-a.overlap*micro)
 	case "zero2":
-		t := seconds(w.trainable*w.gradientBytes(), 1, group, apart)
+		t := seconds(w.trainable*w.gradientBytes()*share, 1, group, apart)
 		x.each += math.Max(0, t-a.overlap*backward)
-		x.once += seconds(w.parameters*w.gradientBytes(), 1, group, apart)
+		x.once += seconds(w.parameters*w.gradientBytes()*share, 1, group, apart)
 	default:
-		x.once += math.Max(0, seconds(w.trainable*w.gradientBytes(), 2, group, apart)-a.overlap*backward)
+		x.once += math.Max(0, seconds(w.trainable*w.gradientBytes()*share, 2, group, apart)-a.overlap*backward)
 	}
 	return x
 }
@@ -144,7 +146,7 @@ func (w workload) exchangedInLayers(c card, a assumption) float64 {
 	}
 	if experts > 1 && s.ExpertsPerToken > 0 {
 		sent := states / tensor * float64(s.ExpertsPerToken)
-		t += layers * passes * 2 * w.scatter(c, sent, experts, tensor*context) / a.link
+		t += layers * passes * 2 * w.scatter(c, sent, experts) / a.link
 	}
 	if stages > 1 {
 		apart := w.gpus * context * tensor
@@ -153,12 +155,11 @@ func (w workload) exchangedInLayers(c card, a assumption) float64 {
 	return t
 }
 
-// scatter is how long an all-to-all of so many bytes from each member takes at the links' full rates, neighbours among
-// which are so many GPUs apart: what is for other hosts goes through the GPU's own adapter, and what is for its host
+// scatter is how long an all-to-all of so many bytes from each of neighbours takes at the links' full rates: what is for other hosts goes through the GPU's own adapter, and what is for its host
 // beside it through the link there. DeepSeek's own kernels, which send a token once to a host, reach 43 to 58 GB/s of
 // 50 between hosts and 153 to 158 of 160 within (github.com/deepseek-ai/DeepEP, README.md, on H800).
-func (w workload) scatter(c card, bytes, members, apart float64) float64 {
-	near := math.Min(members, math.Max(1, math.Floor(w.host()/apart)))
+func (w workload) scatter(c card, bytes, members float64) float64 {
+	near := math.Min(members, w.host())
 	return math.Max(bytes*(near-1)/members/c.link, bytes*(members-near)/members/w.wire(c))
 }
 

@@ -19,6 +19,8 @@ func TestPrintedFilesReadBack(t *testing.T) {
 	titan := estimator.Training{Precision: estimator.PrecisionBF16, Framework: "torchtitan",
 		States:    &estimator.States{Weights: "fp32", Gradients: "fp32"},
 		Optimizer: &estimator.Optimizer{Name: "adamw", Implementation: "fused"}}
+	python := titan
+	python.Versions = map[string]string{"torchtitan": "0.3.0"}
 	megatron := estimator.Training{Precision: estimator.PrecisionBF16, Framework: "megatron",
 		States: &estimator.States{MasterWeights: "fp32", Gradients: "fp32", Optimizer: "fp32"}}
 	for _, tt := range []struct {
@@ -39,6 +41,16 @@ func TestPrintedFilesReadBack(t *testing.T) {
 			estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2, ExpertParallel: 16}},
 		{"experts in copies", titan, "torchtitan", 1, 1, "none",
 			estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2, ShardGroup: 32, ExpertParallel: 8}},
+		{"experts of GPUs that share layers", titan, "torchtitan", 1, 4, "full", estimator.Distributed{WorldSize: 64,
+			Data: "fsdp", FSDPVersion: 2, TensorParallel: 4, ExpertParallel: 16}},
+		{"experts in a pipeline", titan, "torchtitan", 1, 8, "full", estimator.Distributed{WorldSize: 64,
+			Data: "fsdp", FSDPVersion: 2, PipelineParallel: 4, ExpertParallel: 8}},
+		{"a function of Python", python, "torchtitan", 2, 4, "full", estimator.Distributed{WorldSize: 64,
+			Data: "fsdp", FSDPVersion: 2, ShardGroup: 8, TensorParallel: 4}},
+		{"a pipeline in Python", python, "torchtitan", 1, 8, "none", estimator.Distributed{WorldSize: 64,
+			Data: "fsdp", FSDPVersion: 2, PipelineParallel: 4, ExpertParallel: 8}},
+		{"again in part in Python", python, "torchtitan", 1, 2, "selective-op", estimator.Distributed{WorldSize: 64,
+			Data: "fsdp", FSDPVersion: 2, ContextParallel: 2}},
 		{"pipeline", titan, "torchtitan", 1, 8, "full", estimator.Distributed{WorldSize: 64, Data: "fsdp",
 			FSDPVersion: 2, TensorParallel: 8, PipelineParallel: 4}},
 		{"pipeline of larger micro-batches", titan, "torchtitan", 2, 8, "full", estimator.Distributed{WorldSize: 16,

@@ -29,7 +29,7 @@ var torchtitanModels = map[string]string{
 	"llama3/1B": "meta-llama/Llama-3.2-1B", "llama3/3B": "meta-llama/Llama-3.2-3B",
 	"qwen3/30B-A3B": "Qwen/Qwen3-30B-A3B", "qwen3/235B-A22B": "Qwen/Qwen3-235B-A22B",
 	"gpt_oss/20b": "openai/gpt-oss-20b", "gpt_oss/120b": "openai/gpt-oss-120b",
-	"deepseek_v3/671B": "deepseek-ai/DeepSeek-V3",
+	"deepseek_v3/671B": "deepseek-ai/DeepSeek-V3", "deepseek_v3/16B": "deepseek-ai/DeepSeek-V2-Lite",
 }
 
 func (r *reading) torchtitanStarts() bool {
@@ -177,7 +177,13 @@ func (r *reading) torchtitanShards() {
 		"experimental.context_parallel_degree")
 	pp := r.degree("/training/distributed/pipeline_parallel", "parallelism.pipeline_parallel_degree",
 		"experimental.pipeline_parallel_degree")
-	r.degree("/training/distributed/expert_parallel", "parallelism.expert_parallel_degree")
+	ep := r.degree("/training/distributed/expert_parallel", "parallelism.expert_parallel_degree")
+	if v, ok := s.Get("parallelism.expert_tensor_parallel_degree"); ok && ep > 1 {
+		if n, _ := v.Int(); n != 1 {
+			r.d.refuse("unsupported", v.Origin.At, "experts that GPUs share by their matrices, too "+
+				"(expert_tensor_parallel_degree %s), are not modelled; 1 is", v.String())
+		}
+	}
 	if v, ok := r.firstOn([]string{"parallelism.enable_async_tensor_parallel"}); ok && tp > 1 {
 		r.d.put("/training/distributed/async_tensor_parallel", true, v)
 	}

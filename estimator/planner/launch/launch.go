@@ -42,6 +42,8 @@ type Job struct {
 func Of(j Job) Words {
 	d := j.distributed()
 	switch {
+	case j.Framework == "torchtitan" && j.titanInPython():
+		return j.titanRegistry()
 	case j.Framework == "torchtitan":
 		return j.torchtitan()
 	case j.Framework == "megatron":

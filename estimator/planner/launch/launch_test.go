@@ -54,6 +54,19 @@ func TestWords(t *testing.T) {
 				GradientCheckpointing: &estimator.Checkpointing{Mode: "selective-op"},
 				Distributed: &estimator.Distributed{WorldSize: 256, Data: "fsdp", FSDPVersion: 2, TensorParallel: 8,
 					PipelineParallel: 4, ShardGroup: 4}}}},
+		{"torchtitan-experts", Job{Framework: "torchtitan", Model: "deepseek-ai/DeepSeek-V3", Nodes: 32, PerNode: 8,
+			Data: 32, SequenceLength: 32768, Training: estimator.Training{MicroBatch: 1, GradientCheckpointing: full,
+				Distributed: &estimator.Distributed{WorldSize: 256, Data: "fsdp", FSDPVersion: 2, TensorParallel: 4,
+					ContextParallel: 2, ExpertParallel: 64}}}},
+		{"torchtitan-python", Job{Framework: "torchtitan", Model: "Qwen/Qwen3-235B-A22B", Nodes: 8, PerNode: 8, Data: 16,
+			SequenceLength: 4096, Training: estimator.Training{MicroBatch: 1, GradientAccumulation: 8,
+				GradientCheckpointing: full, Versions: map[string]string{"torchtitan": "0.3.0"},
+				Distributed: &estimator.Distributed{WorldSize: 64, Data: "fsdp", FSDPVersion: 2, PipelineParallel: 4,
+					ExpertParallel: 16}}}},
+		{"torchtitan-python-other", Job{Framework: "torchtitan", Model: "mine", Family: "qwen3", Nodes: 1, PerNode: 8,
+			Data: 8, Training: estimator.Training{MicroBatch: 2, Precision: estimator.PrecisionFP32,
+				Optimizer: &estimator.Optimizer{Name: "adam"}, Versions: map[string]string{"torchtitan": "0.4"},
+				Distributed: &estimator.Distributed{WorldSize: 8, Data: "fsdp", FSDPVersion: 2}}}},
 		{"megatron", Job{Framework: "megatron", Nodes: 16, PerNode: 8, Data: 4, SequenceLength: 4096,
 			Training: estimator.Training{MicroBatch: 1, GradientAccumulation: 8, GradientCheckpointing: full,
 				Distributed: &estimator.Distributed{WorldSize: 128, Data: "zero1", TensorParallel: 8,
@@ -74,6 +87,9 @@ func TestWords(t *testing.T) {
 					err = yaml.Unmarshal([]byte(f.Text), &into)
 				case ".toml":
 					err = toml.Unmarshal([]byte(f.Text), &into)
+				}
+				if filepath.Ext(f.Name) == ".py" { // which the round trip of service/readers reads
+					continue
 				}
 				if err != nil || len(into) == 0 {
 					t.Errorf("%s: %v", f.Name, err)

@@ -31,7 +31,7 @@ var titanSchedules = map[string]string{"": "1F1B", "1f1b": "1F1B", "gpipe": "GPi
 	"interleaved-1f1b": "Interleaved1F1B", "interleaved-zero-bubble": "InterleavedZeroBubble", "zb-v": "ZBVZeroBubble",
 	"dualpipe-v": "DualPipeV"}
 
-// torchtitan is a TOML of torchtitan 0.2.0 and what starts it. Source: torchtitan/config/job_config.py.
+// torchtitan is a TOML of torchtitan 0.2.0 and what starts it; titanRegistry is for later ones. Source: torchtitan/config/job_config.py.
 func (j *Job) torchtitan() Words {
 	d, t := j.distributed(), &j.Training
 	var b strings.Builder
@@ -104,16 +104,26 @@ func (j *Job) torchtitan() Words {
 
 // titanModel names the model. One that torchtitan has no flavor of is to be added to those of its module.
 func (j *Job) titanModel(line func(string, ...any)) {
-	flavor, known := titanFlavors[j.Model]
-	module := titanModules[j.Family]
-	switch {
-	case known:
-		line("name = %q\nflavor = %q", flavor[0], flavor[1])
-	case module != "":
-		line("name = %q\n# to be added to torchtitan/models/%s/__init__.py\nflavor = \"\"", module, module)
-	default:
-		line("# torchtitan has no %s: to be written\nname = \"\"\nflavor = \"\"", cmp.Or(j.Family, "such model"))
+	module, flavor, hint := j.titanFlavor()
+	if hint != "" {
+		line("# %s", hint)
 	}
+	line("name = %q\nflavor = %q", module, flavor)
+	if module == "deepseek_v3" && j.distributed().ContextParallel > 1 {
+		line("# FlexAttention does not share sequences there: the flavor wants use_flex_attn=False")
+	}
+}
+
+// titanFlavor is torchtitan's name of the model's module and of the model in it, and a hint where one of them is not
+// there.
+func (j *Job) titanFlavor() (module, flavor, hint string) {
+	if known, ok := titanFlavors[j.Model]; ok {
+		return known[0], known[1], ""
+	}
+	if module = titanModules[j.Family]; module != "" {
+		return module, "", "the flavor is to be added to torchtitan/models/" + module + "/__init__.py"
+	}
+	return "", "", "torchtitan has no " + cmp.Or(j.Family, "such model") + ": to be written"
 }
 
 // TitanRuns says whether torchtitan can be asked for the optimizer; nil is its own. Source:
