@@ -13,7 +13,12 @@ type Assumed struct {
 	Objective  string `json:"objective,omitempty"`
 	MicroBatch int64  `json:"micro_batch"`
 	// SequenceLength is in tokens; 0 where the model's input has a fixed size.
-	SequenceLength       int64     `json:"sequence_length,omitempty"`
+	SequenceLength int64 `json:"sequence_length,omitempty"`
+	// Images are the pictures of a sequence where the model reads any, ImageSize the height and the width of each in
+	// pixels, and ImageTokens how many of the sequence's tokens stand for them.
+	Images               int64     `json:"images,omitempty"`
+	ImageSize            []int64   `json:"image_size,omitempty"`
+	ImageTokens          int64     `json:"image_tokens,omitempty"`
 	GradientAccumulation int64     `json:"gradient_accumulation"`
 	Precision            Precision `json:"precision"`
 	// Optimizer is with its implementation: "adamw, foreach".
@@ -38,6 +43,10 @@ func (r *resolved) assumed(t *Training, run *run) *Assumed {
 	}
 	if kind := objectiveKind(t); kind != languageModel {
 		a.Objective = kind
+	}
+	if r.arch.Sees() {
+		a.Images, a.ImageSize = r.shape.Images, []int64{r.shape.Height, r.shape.Width}
+		a.ImageTokens = r.pictureTokens
 	}
 	if r.arch.FixedTokens == 0 {
 		a.SequenceLength = cmp.Or(r.sequence, r.shape.Tokens)

@@ -45,6 +45,7 @@ func (r *resolved) lora(t *Training, errs *invalid.List) {
 	if objectiveKind(t) == "reward" {
 		r.scores(&adapters)
 	}
+	r.noteTextTargets(l)
 	r.adapted = true
 	r.recipe.InputGradients = r.recipe.InputGradients || r.recipe.CheckpointEvery > 0
 	r.arch.Adapt(adapters, pointer, errs)

@@ -155,7 +155,8 @@ func (r *resolved) assumptions(run *run, in *Input) []Note {
 		notes = append(notes, Note{Code: "framework-modules", Text: r.framework + " writes its models itself: " +
 			written + ", and the bounds are wider"})
 	}
-	notes = append(append(notes, r.baseNotes()...), r.objectiveNotes(&in.Job.Training)...)
+	notes = append(append(notes, r.pictureNotes...), r.baseNotes()...)
+	notes = append(notes, r.objectiveNotes(&in.Job.Training)...)
 	notes = append(notes, r.vllmNotes(in, run)...)
 	if r.versions || r.provenOn == "" {
 		text := "the replay follows " + reference(r.stack) + " and " + r.transformers()

@@ -54,10 +54,10 @@ type Objective struct {
 	// TeacherDtype is what the teacher is stored in.
 	TeacherDtype string `json:"teacher_dtype,omitempty" validate:"omitempty,oneof=fp32 bf16 fp16"`
 	// Images is how many pictures stand in a sequence, or tiles of pictures where a processor cuts them; 1 where it is
-	// left out.
+	// left out, and the tiles of one picture.
 	Images int64 `json:"images,omitempty" validate:"omitempty,gte=1,lte=4096"`
 	// ImageSize is the height and the width in pixels in which a picture reaches the model; those of vision_config
-	// where it is left out.
+	// where it is left out, or a usual size, which a note says, where that has none.
 	ImageSize []int64 `json:"image_size,omitempty" validate:"omitempty,len=2,dive,gte=1,lte=16384"`
 	// ImageTokens is how many tokens of a sequence stand for its pictures. It follows from the rest, and is held
 	// against it.

@@ -30,6 +30,7 @@ func resolve(in *Input) (*resolved, error) {
 	}
 	withoutDiffusion(&in.Job, &errs)
 	r.arch = architecture(in, &errs)
+	r.pictureNotes = picturesByDefault(&in.Job.Training, &r.arch)
 	r.recordedVersions()
 	r.arch.SetHead(in.Job.Model.Head, "/model/head", &errs)
 	r.refuseQuantised(&in.Job, &errs)

@@ -37,6 +37,10 @@ type work struct {
 	byNumbers   bool // the model is given as model.dimensions
 	kernelNames int  // of training.kernels
 	likeLiger   bool // trl's loss without logits is replayed as Liger's
+	// pictureTokens are those of a sequence that stand for pictures.
+	pictureTokens int64
+	// pictureNotes say what was assumed of the pictures that the model reads.
+	pictureNotes []Note
 }
 
 // software is the framework that trains, its releases, and what they do otherwise than others.

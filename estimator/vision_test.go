@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -26,8 +27,12 @@ const smallGemma3 = `{"model_type": "gemma3", "mm_tokens_per_image": 4, "image_t
 func visionJob(t *testing.T, config, training string) Job {
 	t.Helper()
 	var job Job
-	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 2, "sequence_length": 44, %s}}`,
-		config, training)
+	length := `"sequence_length": 44, `
+	if strings.Contains(training, "sequence_length") {
+		length = ""
+	}
+	document := fmt.Sprintf(`{"model": {"hf_config": %s}, "training": {"micro_batch": 2, %s%s}}`,
+		config, length, training)
 	if err := json.Unmarshal([]byte(document), &job); err != nil {
 		t.Fatal(err)
 	}
@@ -38,7 +43,8 @@ func visionJob(t *testing.T, config, training string) Job {
 func TestPicturesAreRefused(t *testing.T) {
 	const good = `"objective": {"kind": "vision-language"}`
 	for _, c := range []struct{ name, config, training, pointer, says string }{
-		{"no pictures are said", smallLlava, `"precision": "fp32"`, "/training/objective", "vision-language"},
+		{"another kind", smallLlava, `"objective": "language-model"`, "/training/objective", "vision-language"},
+		{"text alone under a trainer", smallLlava, `"objective": "sft"`, "/training/objective", "vision-language"},
 		{"another size than the tower's", smallLlava,
 			`"objective": {"kind": "vision-language", "image_size": [56, 112]}`, "/training/objective/image_size",
 			"[56, 56]"},
@@ -63,7 +69,11 @@ func TestPicturesAreRefused(t *testing.T) {
 		{"a tower's head", strings.Replace(smallGemma3, `"vision_use_head": false`, `"vision_use_head": true`, 1), good,
 			"/model/hf_config/vision_config/vision_use_head", "false"},
 		{"Gemma 3 compiled", smallGemma3, `"compile": {"model": true}, ` + good, "/training/compile", "pictures"},
-		{"no size where there is no default", smallQwenVL, good, "/training/objective/image_size", "missing"},
+		{"a target in some of the layers", smallLlava,
+			`"lora": {"rank": 8, "target_modules": [".*layers\\.1\\..*q_proj"]}, ` + good,
+			"/training/lora/target_modules", "some of the layers"},
+		{"a target that cannot be read", smallLlava, `"lora": {"rank": 8, "target_modules": ["(?!q).*"]}, ` + good,
+			"/training/lora/target_modules", "RE2"},
 		{"a size that no processor makes", smallQwenVL, `"objective": {"kind": "vision-language", "image_size": [100, 112]}`,
 			"/training/objective/image_size", "multiples of [28, 28]"},
 		{"more windows than are counted", smallQwenVL,
@@ -121,5 +131,95 @@ func TestFrozenTowersTakeLess(t *testing.T) {
 	adapted := of(`"objective": {"kind": "vision-language"}, "lora": {"rank": 1, "target_modules": ["q_proj", "v_proj"]}`)
 	if want := int64(2*2*(96+96) + 3*2*(80+80)); adapted.Model.TrainableParameters != want {
 		t.Errorf("%d parameters of adapters, want %d", adapted.Model.TrainableParameters, want)
+	}
+}
+
+// TestPicturesByDefault says what a job is that names a model that reads pictures and nothing of them.
+func TestPicturesByDefault(t *testing.T) {
+	const long = `"sequence_length": 2048`
+	for _, c := range []struct {
+		name, config, training, objective string
+		images, side, tokens              int64
+		codes                             []string
+	}{
+		{"a tower of one size", smallLlava, `"precision": "bf16"`, "vision-language", 1, 56, 16, nil},
+		{"any size", smallQwenVL, long, "vision-language", 1, 756, 729, []string{"pictures-assumed"}},
+		{"any size in a short sequence", smallQwenVL, `"sequence_length": 48`, "vision-language", 1, 168, 36,
+			[]string{"pictures-assumed"}},
+		{"two pictures of any size", smallQwenVL, long + `, "objective": {"images": 2}`, "vision-language", 2, 756, 1458,
+			[]string{"pictures-assumed"}},
+		{"a size that is given", smallQwenVL, long + `, "objective": {"kind": "vision-language", "image_size": [112, 112]}`,
+			"vision-language", 1, 112, 16, nil},
+		{"tiles", smallSmolVLM, `"sequence_length": 128, "precision": "bf16"`, "vision-language", 17, 64, 68,
+			[]string{"pictures-assumed"}},
+		{"tiles that are given", smallSmolVLM, `"sequence_length": 128, "precision": "bf16", "objective": {"images": 3}`,
+			"vision-language", 3, 64, 12, nil},
+		{"a text model of its own", smallGemma3, `"precision": "bf16"`, "", 0, 0, 0, []string{"without-tower"}},
+		{"the same with a tower", smallGemma3, `"objective": "vision-language"`, "vision-language", 1, 56, 4, nil},
+		{"adapters of the text model", smallLlava, `"lora": {"rank": 1}`, "vision-language", 1, 56, 16,
+			[]string{"targets-assumed"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			res, err := Estimate(Input{Job: visionJob(t, c.config, c.training)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := res.Assumed
+			var size []int64
+			if c.side > 0 {
+				size = []int64{c.side, c.side}
+			}
+			if a.Objective != c.objective || a.Images != c.images || !slices.Equal(a.ImageSize, size) ||
+				a.ImageTokens != c.tokens {
+				t.Errorf("taken as %+v", a)
+			}
+			var codes []string
+			for _, n := range res.Notes {
+				if n.Code == "pictures-assumed" || n.Code == "without-tower" || n.Code == "targets-assumed" {
+					codes = append(codes, n.Code)
+				}
+			}
+			if !slices.Equal(codes, c.codes) {
+				t.Errorf("notes %v, want %v", codes, c.codes)
+			}
+		})
+	}
+}
+
+// TestTextModelAlone holds a configuration with a tower, of a job without pictures, against that of its text model.
+func TestTextModelAlone(t *testing.T) {
+	alone := strings.Replace(smallGemma3, `"vision_config"`, `"no_config"`, 1)
+	var peaks []Peak
+	for _, config := range []string{smallGemma3, alone} {
+		res, err := Estimate(Input{Job: visionJob(t, config, `"lora": {"rank": 2}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		peaks = append(peaks, res.Peak)
+	}
+	if peaks[0].AllocatedBytes != peaks[1].AllocatedBytes || peaks[0].ReservedBytes != peaks[1].ReservedBytes {
+		t.Errorf("%+v with the tower's configuration, %+v without", peaks[0], peaks[1])
+	}
+}
+
+// TestTargetsByExpression adapts the text model alone, whose modules share names with the tower's.
+func TestTargetsByExpression(t *testing.T) {
+	for _, c := range []struct {
+		target string
+		want   int64
+	}{
+		{`.*language_model.*\\.(q_proj|v_proj)`, 2 * 2 * (96 + 96)},
+		{`model.vision_tower.vision_model.encoder.layers.[\\d]+.self_attn.q_proj`, 3 * (80 + 80)},
+		{`model\\.multi_modal_projector\\..*`, 80 + 96 + 96 + 96},
+		{"v_proj", 2*(96+96) + 3*(80+80)},
+	} {
+		res, err := Estimate(Input{Job: visionJob(t, smallLlava,
+			`"lora": {"rank": 1, "target_modules": ["`+c.target+`"]}`)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if res.Model.TrainableParameters != c.want {
+			t.Errorf("%s: %d parameters of adapters, want %d", c.target, res.Model.TrainableParameters, c.want)
+		}
 	}
 }

@@ -71,6 +71,7 @@ func (r *work) vision(t *Training, errs *invalid.List) {
 			"%s; leave it out", o.ImageTokens, p.Images, p.Height, p.Width, tokens, r.arch.Family)
 	}
 	r.shape.Images, r.shape.Height, r.shape.Width = p.Images, p.Height, p.Width
+	r.pictureTokens = tokens
 	if r.shape.Tokens < tokens {
 		errs.Add("/training/sequence_length", "conflict", "sequence_length is %d, and the pictures alone take %d "+
 			"tokens of a sequence", r.shape.Tokens, tokens)

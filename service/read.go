@@ -52,6 +52,7 @@ func (s *Service) readingSource(r jobdoc.Reading) (readers.Source, error) {
 			_, err := s.current().Model(name)
 			return err == nil
 		},
+		Pictures: func(name string) readers.Pictures { return readers.PicturesOf(s.current().ShowsPictures(name)) },
 		HasGPU: func(name string) bool {
 			_, err := s.current().GPU(name)
 			return err == nil

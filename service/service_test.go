@@ -103,7 +103,7 @@ func TestEstimateResolvesNames(t *testing.T) {
 	if diff := cmp.Diff(want, cards); diff != "" {
 		t.Errorf("cards (-want +got):\n%s", diff)
 	}
-	if result.Versions.Catalog != "c-5" {
+	if result.Versions.Catalog != "c-6" {
 		t.Errorf("catalog %q", result.Versions.Catalog)
 	}
 	if len(result.Notes) != 1 || result.Notes[0].Code != "gpu-name" || !strings.Contains(result.Notes[0].Text,
@@ -294,7 +294,7 @@ func TestPlan(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if plan.EffectiveBatch != 512 || plan.GPU != "rtx-4070" || plan.Versions.Catalog != "c-5" || len(plan.Pairs) != 10 {
+	if plan.EffectiveBatch != 512 || plan.GPU != "rtx-4070" || plan.Versions.Catalog != "c-6" || len(plan.Pairs) != 10 {
 		t.Errorf("%+v", plan)
 	}
 	asked := len(r.inputs)
@@ -336,7 +336,7 @@ func TestReading(t *testing.T) {
 			}
 		}
 	}
-	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 193 {
+	if list, err := s.Models(ctx, ModelFilter{}); err != nil || len(list.Entries) != 212 {
 		t.Errorf("%d models, %v", len(list.Entries), err)
 	}
 	if list, err := s.Models(ctx, ModelFilter{Family: "QWEN3", Query: "8b"}); err != nil || len(list.Entries) != 1 ||
@@ -360,7 +360,7 @@ func TestReading(t *testing.T) {
 
 func TestBrokenCatalog(t *testing.T) {
 	broken := errors.New("the disk is gone")
-	s := New(catalog.New("c-5", catalog.Loader{
+	s := New(catalog.New("c-6", catalog.Loader{
 		GPUs:   func() ([]catalog.GPU, error) { return nil, broken },
 		Models: func() ([]catalog.Model, error) { return nil, broken },
 	}))

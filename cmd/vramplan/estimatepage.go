@@ -64,6 +64,14 @@ func (e estimatePage) assumptions(w io.Writer) {
 	if a.SequenceLength > 0 {
 		batch += " × " + thousands(a.SequenceLength) + " tokens"
 	}
+	if a.Images > 0 && len(a.ImageSize) == 2 {
+		pictures := "a picture"
+		if a.Images > 1 {
+			pictures = thousands(a.Images) + " pictures"
+		}
+		batch += fmt.Sprintf(", %s of them %s of %d × %d pixels", thousands(a.ImageTokens), pictures, a.ImageSize[0],
+			a.ImageSize[1])
+	}
 	if a.GradientAccumulation > 1 {
 		batch += " × " + thousands(a.GradientAccumulation)
 	}

@@ -158,6 +158,7 @@ func (f *readFlags) source(t *terminal, names, command []string) (readers.Source
 		_, err := catalog.Model(name)
 		return err == nil
 	}
+	s.Pictures = func(name string) readers.Pictures { return readers.PicturesOf(catalog.ShowsPictures(name)) }
 	s.HasGPU = catalog.Has
 	for _, said := range f.Set {
 		path, value, ok := strings.Cut(said, "=")

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 
 	"github.com/vramplan/vramplan/service/jobdoc"
+	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/submission"
 )
 
@@ -33,6 +34,7 @@ type cardNames interface {
 	GPUVariants(name string) ([]string, error)
 	Has(name string) bool
 	HasModel(name string) bool
+	ShowsPictures(name string) (reads, always bool)
 }
 
 // origin is where a job comes from, for the record.
@@ -57,7 +59,8 @@ func (f *submissionFlags) options() submission.Options {
 // find looks for a job in the script or in VRAMPLAN_JOB; wanted is false where
 // other flags give one, and then only the scheduler's options are looked for.
 func (f *submissionFlags) find(t *terminal, cards cardNames, wanted bool) (submission.Found, error) {
-	source := submission.Source{Options: f.options(), ReadFile: readBounded, Lookup: t.lookup, HasModel: cards.HasModel}
+	source := submission.Source{Options: f.options(), ReadFile: readBounded, Lookup: t.lookup, HasModel: cards.HasModel,
+		Pictures: func(name string) readers.Pictures { return readers.PicturesOf(cards.ShowsPictures(name)) }}
 	var err error
 	if source.Dir, err = filepath.Abs(f.Directory); err != nil {
 		source.Dir = "" // the directory is gone: paths that need it are then unclear

@@ -15,6 +15,9 @@ type builder struct {
 	adapted     int             // and how many of them have an adapter
 	headAdapted bool            // the head is one of them
 	others      []string        // the names of the modules that are not linear layers
+	paths       []path          // under LoRA, what stands before the names of modules of a model that sees
+	ofLayers    int64           // and how many layers the part has that is being declared
+	partly      string          // the module that a target adapts in some of the layers
 	freezing    bool            // what is declared is not trained
 	expert      int32           // the number of the one that is being declared, 0 outside
 	saved       map[string]bool // the names in LoRA.Saved that a module bears; nil when nobody asks

@@ -30,6 +30,12 @@ type family struct {
 	// pictureTokens is how many tokens a picture of so many pixels takes, or why the model does not read it; nil for
 	// models that read no pictures in their sequences.
 	pictureTokens func(a *Architecture, height, width int64) (tokens int64, why string)
+	// usualPictures completes what a job leaves open of the pictures of a sequence, which have room for so many tokens,
+	// and says where that is from; nil where one picture of the tower's own size is what a sequence has.
+	usualPictures func(a *Architecture, p Pictures, room int64) (usual Pictures, why string)
+	// withoutTower is transformers' class that is the text model alone of what a file with a tower holds; empty where
+	// there is none.
+	withoutTower string
 	// build declares the parameters and buffers in the order of the module's children and returns the model
 	// that uses them. It may be called often and must not change the architecture.
 	build func(b *builder) step.Network

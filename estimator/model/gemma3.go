@@ -13,7 +13,7 @@ import (
 // Source: transformers/models/gemma3/modeling_gemma3.py, configuration_gemma3.py, 4.57 and 5.23.
 var gemma3Family = family{keys: commonKeys, build: buildAnyGemma3, defaults: gemma3Defaults,
 	classes:    []string{classCausalLM, classLMHead, classConditional},
-	uncompiled: "",
+	uncompiled: "", withoutTower: "Gemma3ForCausalLM",
 	numbers: func(_ *Preset, c map[string]any) {
 		text := maps.Clone(c)
 		clear(c)

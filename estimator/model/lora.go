@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -29,6 +30,8 @@ type LoRA struct {
 	Late bool
 	// Returns says that embeddings and head, once cast to float32 with all that is not quantised, are cast back (trl).
 	Returns bool
+	// patterns are the targets that are regular expressions.
+	patterns []*regexp.Regexp
 	// Flattened says that base and adapters of a layer are one flat tensor.
 	Flattened bool
 }
@@ -127,6 +130,7 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 			AllLinear)
 		return
 	}
+	l.compile(a, pointer+"/target_modules", errs)
 	a.LoRA = &l
 	b := builder{a: a, recorded: a.distinctLayers(), saved: map[string]bool{}}
 	a.build(&b)
@@ -134,6 +138,10 @@ func (a *Architecture) Adapt(l LoRA, pointer string, errs *invalid.List) {
 	b.refuseTargets(pointer+"/target_modules", errs)
 	a.refuseUnadaptable(pointer+"/target_modules", errs)
 	a.headAdapted = b.headAdapted
+	if b.partly != "" {
+		errs.Add(pointer+"/target_modules", "unsupported", "adapters on %s in some of the layers are not modelled; those in "+
+			"all of them are", b.partly)
+	}
 	if b.adapted == 0 {
 		errs.Add(pointer+"/target_modules", "unknown_value",
 			"no module of the model is called %.200s; its linear layers are %.500s",
@@ -207,17 +215,38 @@ func (a *Architecture) checkSaved(b *builder, pointer string, errs *invalid.List
 	}
 }
 
-// defaultTargets are peft's for the model's type, or for the described family that stands in for it.
+// defaultTargets are peft's for the model's type, or for the described family that stands in for it. Of a model that
+// reads pictures peft knows none: those of its text model's type are what people name for it.
 func (a *Architecture) defaultTargets() []string {
-	if targets, ok := defaultTargets[a.Family]; ok || !a.Generic {
+	targets, ok := defaultTargets[a.Family]
+	alike := a.family
+	own, sees := a.own.(seeing)
+	switch {
+	case ok:
 		return targets
+	case !sees && a.family.withoutTower != "": // Gemma3ForCausalLM, whose configuration is of this type
+		return defaultTargets["gemma3_text"]
+	case !a.Generic && !sees:
+		return nil
+	case sees && own.text == &qwenVLText:
+		return defaultTargets["qwen2"]
+	case sees:
+		alike = own.text
 	}
 	for name, f := range families {
-		if f == a.family {
+		if f == alike {
 			return defaultTargets[name]
 		}
 	}
 	return nil
+}
+
+// TextTargets are the modules that get adapters where a job of a model that reads pictures names none.
+func (a *Architecture) TextTargets() []string {
+	if !a.Sees() {
+		return nil
+	}
+	return a.defaultTargets()
 }
 
 // adapter is what peft's lora.Linear adds to a linear layer: lora_A, lora_B and, before them, dropout; for DoRA the
@@ -237,7 +266,7 @@ func (b *builder) adapter(name string, in, out int64) *adapter {
 		return nil
 	}
 	b.linears = append(b.linears, name)
-	if !l.adapts(name) || b.saves(name) {
+	if !l.adapts(name) && !b.matched(name) || b.saves(name) {
 		return nil
 	}
 	b.adapted++

@@ -53,6 +53,26 @@ func (a *Architecture) PictureSize() int64 {
 	return own.picture.image
 }
 
+// LeavesTower makes a model that sees its text model alone where transformers has a class for that, whose name it
+// returns; empty where there is none.
+func (a *Architecture) LeavesTower() (class string) {
+	own, sees := a.own.(seeing)
+	if !sees || a.family.withoutTower == "" {
+		return ""
+	}
+	a.own, a.Layers, a.Irregular, a.Class = own.textOwn, own.textLayers, false, classCausalLM
+	return a.family.withoutTower
+}
+
+// UsualPictures completes p with what a picture in a sequence of so many tokens usually is where it leaves that open,
+// and says why; none where it leaves nothing open, or nothing fits. Pictures take up to three quarters of a sequence.
+func (a *Architecture) UsualPictures(p Pictures, sequence int64) (usual Pictures, why string) {
+	if a.family.usualPictures == nil {
+		return Pictures{Images: max(p.Images, 1)}, ""
+	}
+	return a.family.usualPictures(a, p, sequence*3/4)
+}
+
 // Show gives the model its pictures, and returns how many tokens of a sequence they take. pointer is where the job says
 // so.
 func (a *Architecture) Show(p Pictures, pointer string, errs *invalid.List) (tokens int64) {
@@ -138,8 +158,11 @@ func pixelValues(t *step.Tape, channels int64) step.T {
 // tower declares what looks at pictures, none of whose embeddings is the model's input.
 func (b *builder) tower(frozen bool, declare func()) {
 	b.freezing, b.inputs = frozen, []string{""}
+	if own, sees := b.a.own.(seeing); sees {
+		b.paths, b.ofLayers = towerPaths(b.a.Family), own.vision.layers
+	}
 	declare()
-	b.freezing = false
+	b.freezing, b.paths = false, nil
 }
 
 // textModel declares the text model of one that sees, behind what b has declared, of whose layers the first units are
@@ -149,8 +172,9 @@ func (b *builder) textModel(own seeing) *decoder {
 	text := *whole
 	text.family, text.own, text.Layers = own.text, own.textOwn, own.textLayers
 	b.a, b.recorded, b.inputs = &text, own.textLayers, nil
+	b.paths, b.ofLayers = textPaths(whole.Family), own.textLayers
 	m := own.text.build(b).(*decoder)
-	b.a, b.recorded = whole, recorded
+	b.a, b.recorded, b.paths = whole, recorded, nil
 	m.scaleLogits = nil // the class that sees has the head, and leaves its logits as they are
 	return m
 }

@@ -49,6 +49,9 @@ type Preset struct {
 	// Of models that compare pictures with texts: the tower of the texts, and the width in which both are compared.
 	Text            *PresetText `json:"text,omitempty"`
 	ProjectionWidth int64       `json:"projection_dim,omitempty" validate:"gte=0,lte=16777216"`
+	// Of models that read pictures among their tokens: the tower that looks at them; the other numbers are those of the
+	// text model.
+	Vision *PresetVision `json:"vision,omitempty"`
 
 	Dropout PresetDropout   `json:"dropout"`
 	MoE     PresetExperts   `json:"moe"`
@@ -76,6 +79,14 @@ type PresetText struct {
 	Heads        int64 `json:"heads" validate:"gte=0,lte=16777216"`
 	FFN          int64 `json:"ffn" validate:"gte=0,lte=1073741824"`
 	MaxPositions int64 `json:"max_positions" validate:"gte=0,lte=1073741824"`
+}
+
+// PresetVision is the tower of a preset that looks at pictures.
+type PresetVision struct {
+	Layers int64 `json:"layers" validate:"gte=0,lte=1024"`
+	Hidden int64 `json:"hidden" validate:"gte=0,lte=16777216"`
+	Heads  int64 `json:"heads" validate:"gte=0,lte=16777216"`
+	FFN    int64 `json:"ffn" validate:"gte=0,lte=1073741824"`
 }
 
 // PresetDropout has the dropout probabilities of a preset.
@@ -134,12 +145,18 @@ func (p *Preset) Describe(pointer string, errs *invalid.List) {
 	if errs.Err() != nil {
 		return
 	}
+	layers := a.Layers - a.Decoder
+	own, sees := a.own.(seeing)
+	if sees { // those of the tower are its own
+		layers = own.textLayers
+		p.seen(&own)
+	}
 	for _, n := range []struct {
 		name  string
 		given *int64
 		says  int64
 	}{
-		{"layers", &p.Layers, a.Layers - a.Decoder}, {"decoder_layers", &p.DecoderLayers, a.Decoder},
+		{"layers", &p.Layers, layers}, {"decoder_layers", &p.DecoderLayers, a.Decoder},
 		{"hidden", &p.Hidden, a.Hidden}, {"heads", &p.Heads, a.Heads}, {"kv_heads", &p.KVHeads, a.KVHeads},
 		{"ffn", &p.FFN, a.FFN}, {"vocab", &p.Vocabulary, a.Vocabulary},
 	} {
@@ -165,6 +182,29 @@ func (p *Preset) Describe(pointer string, errs *invalid.List) {
 	p.TiedEmbeddings = a.Tied
 }
 
+// seen writes down the sizes of the pictures and of the tower that looks at them.
+func (p *Preset) seen(own *seeing) {
+	if p.ImageSize == 0 {
+		p.ImageSize = own.picture.image
+	}
+	if p.PatchSize == 0 {
+		p.PatchSize = own.picture.patch
+	}
+	if p.Vision == nil {
+		v := own.vision
+		p.Vision = &PresetVision{Layers: v.layers, Hidden: v.hidden, Heads: v.heads, FFN: v.ffn}
+	}
+}
+
+// KindSeeing is what the catalog calls a model that reads pictures among its tokens.
+const KindSeeing = "vision-language"
+
+// TrainsWithoutTower says of a family of models that read pictures whether its text model has a class of its own, by
+// which it is trained without pictures.
+func TrainsWithoutTower(name string) bool {
+	return families[name] != nil && families[name].withoutTower != ""
+}
+
 // kind is what the catalog calls a model that is built so.
 func (a *Architecture) kind() string {
 	if a.Decoder > 0 {
@@ -175,6 +215,8 @@ func (a *Architecture) kind() string {
 		return "dual-encoder"
 	case patches:
 		return "vision-encoder"
+	case seeing:
+		return KindSeeing
 	}
 	if a.family != nil {
 		if _, masked := a.family.class(classMaskedLM); masked {

@@ -1,6 +1,10 @@
 package model
 
-import "github.com/vramplan/vramplan/estimator/step"
+import (
+	"math"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
 
 // Qwen2-VL: a tower that takes pictures of any size as one row of patches, turns queries and keys by their places, and
 // attends within each picture; a layer that merges four patches into a token; and a text model whose rotary positions
@@ -14,6 +18,7 @@ var qwen2VLFamily = family{
 	read:          (*config).qwen2VL,
 	uncompiled:    uncompiledSeeing,
 	pictureTokens: mergedTokens,
+	usualPictures: usualQwenPictures,
 	build:         buildQwenVL,
 }
 
@@ -109,6 +114,25 @@ func mergedTokens(a *Architecture, height, width int64) (int64, string) {
 			size(side, side) + ", and image_size is what reaches the model"
 	}
 	return height / side * (width / side), ""
+}
+
+// usualQwenPictures are pictures as LLaMA-Factory bounds them, of up to 768 × 768 pixels (hparams/data_args.py,
+// image_max_pixels): the processor itself leaves them as large as they are, up to 12.8 million pixels.
+func usualQwenPictures(a *Architecture, p Pictures, room int64) (Pictures, string) {
+	const mostPixels = 768
+	own := a.own.(seeing)
+	side := own.picture.patch * own.own.(qwenVision).merge
+	p.Images = max(p.Images, 1)
+	if p.Height > 0 {
+		return p, ""
+	}
+	tokens := min(mostPixels/side, int64(math.Sqrt(float64(room/p.Images))))
+	if tokens < 1 {
+		return Pictures{}, ""
+	}
+	p.Height, p.Width = tokens*side, tokens*side
+	return p, "the largest square that LLaMA-Factory shows (image_max_pixels), or that leaves a quarter of the sequence " +
+		"to text"
 }
 
 // declareQwenVL lists the modules of Qwen2VLDecoderLayer, whose attention has a rotary embedding of its own.

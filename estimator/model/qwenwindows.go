@@ -12,6 +12,7 @@ var qwen25VLFamily = family{
 	read:          (*config).qwen25VL,
 	uncompiled:    uncompiledSeeing,
 	pictureTokens: mergedTokens,
+	usualPictures: usualQwenPictures,
 	build:         buildQwenVL,
 }
 

@@ -12,6 +12,7 @@ var smolVLMFamily = family{
 	read:          (*config).smolVLM,
 	uncompiled:    uncompiledSeeing,
 	pictureTokens: smolVLMTokens,
+	usualPictures: usualTiles,
 	build:         buildSmolVLM,
 }
 
@@ -30,6 +31,21 @@ func smolVLMTokens(a *Architecture, height, width int64) (int64, string) {
 	own := a.own.(seeing)
 	scale := own.own.(smolVLMOptions).scale
 	return own.picture.count() / (scale * scale), own.picture.squareOnly(height, width)
+}
+
+// usualTiles are those of one square picture: the processor makes its longest side four tiles long, and adds the whole
+// as one more. Source: transformers/models/smolvlm/image_processing_smolvlm.py (do_image_splitting, size), 4.57.
+func usualTiles(a *Architecture, p Pictures, room int64) (Pictures, string) {
+	const most = 4*4 + 1
+	if p.Images > 0 {
+		return p, ""
+	}
+	tokens, why := smolVLMTokens(a, a.PictureSize(), a.PictureSize())
+	if why != "" || tokens < 1 {
+		return Pictures{}, ""
+	}
+	p.Images = max(min(most, room/tokens), 1)
+	return p, "into which its processor cuts a square one, or as many as leave a quarter of the sequence to text"
 }
 
 func (c *config) smolVLM(a *Architecture) {

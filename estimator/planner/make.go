@@ -18,6 +18,8 @@ func Make(ctx context.Context, r Request) (*Plan, error) {
 // applies a calibration.
 func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error) {
 	r.Input.Job = estimator.StoredBase(r.Input.Job)
+	var pictures []estimator.Note
+	r.Input, pictures = estimator.WithPictures(r.Input)
 	if err := readCluster(&r); err != nil {
 		return nil, err
 	}
@@ -32,6 +34,7 @@ func MakeWith(ctx context.Context, r Request, estimate Estimator) (*Plan, error)
 		rest:  r.Input.GPUs[min(1, len(r.Input.GPUs)):],
 		brief: r.Brief,
 	}
+	s.notes.all = append(s.notes.all, pictures...)
 	if len(r.Input.GPUs) > 0 {
 		s.gpu = r.Input.GPUs[0]
 	}

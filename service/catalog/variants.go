@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/vramplan/vramplan/estimator/model"
 )
 
 // sizeSuffix is how ids tell boards of one name apart.
@@ -64,4 +66,14 @@ func (c *Catalog) Has(name string) bool {
 func (c *Catalog) HasModel(name string) bool {
 	_, err := c.Model(name)
 	return err == nil
+}
+
+// ShowsPictures says of a name whether its model reads pictures among its tokens, and whether it is always trained with
+// some.
+func (c *Catalog) ShowsPictures(name string) (reads, always bool) {
+	m, err := c.Model(name)
+	if err != nil || m.Kind != model.KindSeeing {
+		return false, false
+	}
+	return true, !model.TrainsWithoutTower(m.Family)
 }

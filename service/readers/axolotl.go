@@ -86,11 +86,8 @@ func (r *reading) readAxolotl() {
 	if v, ok := r.firstOn([]string{"reward_model", "process_reward_model"}); ok {
 		r.refuseObjective("a reward model", v.Origin.At)
 	}
-	if v, ok := s.Get("processor_type", "is_multimodal"); ok && !isOff(v) {
-		r.d.refuse("model-kind", v.Origin.At, "%s %s: a vision-language model is not turned into a job", v.Origin.Key,
-			v.String())
-	}
 	r.model("base_model")
+	r.axolotlPictures()
 	r.configOfModel()
 	r.axolotlBatch()
 	if !r.number("/training/sequence_length", askLength, "sequence_len") {

@@ -64,7 +64,9 @@ func TestCases(t *testing.T) {
 func sourceOf(archive *txtar.Archive) (s readers.Source, want []byte) {
 	texts := map[string][]byte{}
 	catalog := service.EmbeddedCatalog()
-	s = readers.Source{Dir: "/job", HasModel: func(name string) bool {
+	s = readers.Source{Dir: "/job", Pictures: func(name string) readers.Pictures {
+		return readers.PicturesOf(catalog.ShowsPictures(name))
+	}, HasModel: func(name string) bool {
 		_, err := catalog.Model(name)
 		return err == nil
 	}}

@@ -123,6 +123,7 @@ func (r *reading) readLlamaFactory() {
 	}
 	r.trainer(trainerDefaults{framework: "llama-factory"})
 	r.llamaFactoryPrecision()
+	r.llamaFactoryPictures()
 	if !r.number("/training/sequence_length", askLength, "cutoff_len") {
 		if path.Base(r.program.text()) == "train_bash.py" {
 			r.d.ask("/training/sequence_length", askLength, "cutoff_len is not given: 1024 in LLaMA-Factory of early "+

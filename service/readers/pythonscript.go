@@ -87,7 +87,7 @@ func (r *reading) readScript() {
 	case objective != "":
 		r.d.drop("/model/head") // the objective has its own
 		r.trlObjective(objective)
-	case t.framework == "trl":
+	case t.framework == "trl" && !r.shows():
 		r.trlLoss()
 		r.fullRows()
 	}

@@ -111,7 +111,12 @@ func (r *reading) scriptModel() {
 			call.Spread.Text+" cannot be followed")
 	}
 	r.headOf(call)
-	if loadsPictures.MatchString(call.Name) {
+	loads := loadsPictures.MatchString(call.Name) ||
+		strings.HasSuffix(call.Name, "ForConditionalGeneration.from_pretrained")
+	switch {
+	case loads && r.pictures() != NoPictures:
+		r.showPictures(call.Name[:strings.LastIndexByte(call.Name, '.')])
+	case loadsPictures.MatchString(call.Name):
 		r.d.uncertain("/model", "the model trains on text alone: what %s (%s) loads for pictures is not in it", call.Name,
 			where(setting.Span{File: r.code.File, Line: call.Line}))
 	}

@@ -32,7 +32,9 @@ type scriptCase struct {
 func (c *scriptCase) read(t *testing.T) *readers.Answer {
 	t.Helper()
 	catalog := service.EmbeddedCatalog()
-	s := readers.Source{Dir: "/job", Set: c.set, HasModel: func(name string) bool {
+	s := readers.Source{Dir: "/job", Set: c.set, Pictures: func(name string) readers.Pictures {
+		return readers.PicturesOf(catalog.ShowsPictures(name))
+	}, HasModel: func(name string) bool {
 		_, err := catalog.Model(name)
 		return err == nil
 	}, ReadFile: func(name string) ([]byte, error) {
@@ -166,10 +168,20 @@ trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, 
 		{name: "a model with pictures", program: `import torch
 model = AutoModelForImageTextToText.from_pretrained("google/gemma-3-4b-it", torch_dtype=torch.bfloat16)
 trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
-`, want: map[string]string{"/model/preset": `"google/gemma-3-4b-it"`, "/training/precision": `"bf16"`},
-			says: "pictures"},
-		{name: "a model with pictures that nobody has", program: `import torch
+`, want: map[string]string{"/model/preset": `"google/gemma-3-4b-it"`, "/training/precision": `"bf16"`,
+			"/training/objective/kind": `"vision-language"`}, says: "pictures"},
+		{name: "the same model, text alone", program: `import torch
+model = AutoModelForCausalLM.from_pretrained("google/gemma-3-4b-it", torch_dtype=torch.bfloat16)
+trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
+`, want: map[string]string{"/model/preset": `"google/gemma-3-4b-it"`, "/training/objective": ""}},
+		{name: "a model that is never without pictures", program: `import torch
 model = Qwen2_5_VLForConditionalGeneration.from_pretrained("Qwen/Qwen2.5-VL-7B-Instruct", torch_dtype=torch.bfloat16)
+trainer = Trainer(model=model, args=TrainingArguments("out", per_device_train_batch_size=2, bf16=True))
+`, set: []readers.Said{{Path: "training.sequence_length", Value: "2048"}},
+			want: map[string]string{"/model/preset": `"Qwen/Qwen2.5-VL-7B-Instruct"`,
+				"/training/objective/kind": `"vision-language"`}, says: "pictures"},
+		{name: "a model with pictures that nobody has", program: `import torch
+model = AutoModelForImageTextToText.from_pretrained("OpenGVLab/InternVL3-8B-hf", torch_dtype=torch.bfloat16)
 trainer = SFTTrainer(model=model, args=SFTConfig(per_device_train_batch_size=2, bf16=True, max_length=512))
 `, refused: "--objective vision-language"},
 		{name: "rows without padding", program: program("SFTConfig", "SFTTrainer", "packing=True", name),

@@ -44,6 +44,8 @@ type Source struct {
 	Ignore []string
 	// HasModel reports whether the catalog has a model; nil knows none, and asks about none.
 	HasModel func(name string) bool
+	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
+	Pictures func(name string) Pictures
 	// HasGPU reports whether the catalog has a card; nil takes every name.
 	HasGPU func(name string) bool
 }

@@ -173,6 +173,7 @@ func (r *reading) readTrainer() {
 	r.trainedModel()
 	if objective == "" {
 		r.programHead()
+		r.showPictures("")
 	}
 	r.onlyEvaluates()
 	if v, ok := r.s.Get("config_overrides"); ok && !isOff(v) {
@@ -188,7 +189,7 @@ func (r *reading) readTrainer() {
 	switch {
 	case objective != "":
 		r.trlObjective(objective)
-	case trl:
+	case trl && !r.shows():
 		r.trlLoss()
 		r.fullRows()
 	}

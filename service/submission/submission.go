@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/vramplan/vramplan/service/readers"
 	"github.com/vramplan/vramplan/service/readers/shell"
 )
 
@@ -58,6 +59,8 @@ type Source struct {
 	// HasModel says whether the catalog has a model; without it the settings of other tools than nanoGPT and the
 	// Trainer are not read.
 	HasModel func(name string) bool
+	// Pictures says how a model of the catalog is trained with pictures; nil knows of none.
+	Pictures func(name string) readers.Pictures
 	// programs are the training programs that are known by what they consist of; nil for those of this package.
 	programs *programs
 }

@@ -28,7 +28,7 @@ func (f *Found) tools(ctx context.Context, s *Source) error {
 		name = filepath.Join("/", s.Dir, path.Base(filepath.ToSlash(name)))
 	}
 	answer, err := readers.Read(ctx, readers.Source{
-		Files: []string{name}, Dir: s.Dir, HasModel: s.HasModel,
+		Files: []string{name}, Dir: s.Dir, HasModel: s.HasModel, Pictures: s.Pictures,
 		ReadFile: func(file string) ([]byte, error) {
 			switch {
 			case file == name:
