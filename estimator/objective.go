@@ -67,7 +67,7 @@ type Objective struct {
 	// Texts is how many columns of texts an example has: 2 are pairs, 3 have a negative; 2 where it is left out.
 	Texts int64 `json:"texts,omitempty" validate:"omitempty,gte=1,lte=64"`
 	// Loss is that of a contrastive training; mnrl, MultipleNegativesRankingLoss, where it is left out.
-	Loss string `json:"loss,omitempty" validate:"omitempty,oneof=mnrl cached-mnrl matryoshka-mnrl triplet"`
+	Loss string `json:"loss,omitempty" validate:"omitempty,oneof=mnrl cached-mnrl matryoshka-mnrl triplet symmetric-mnrl cosent angle cosine-similarity contrastive online-contrastive mse"`
 	// MiniBatch is GradCache's mini_batch_size: how many texts are embedded at once; 32 where it is left out.
 	MiniBatch int64 `json:"mini_batch,omitempty" validate:"omitempty,gte=1,lte=1048576"`
 	// Pooling makes one embedding of a text's tokens; mean where it is left out.

@@ -18,6 +18,37 @@ const sentenceTransformers = "sentence-transformers"
 // contrastiveFields are those of the objective that it reads.
 var contrastiveFields = []string{"texts", "loss", "mini_batch", "pooling", "matryoshka_dims"}
 
+// embeddingLoss is a loss of sentence-transformers: what is computed, and how many columns of texts it reads.
+type embeddingLoss struct {
+	loss objective.EmbeddingLoss
+	// texts are the columns where the job does not say, least and most those that are accepted; most 0 is any number.
+	texts, least, most int64
+	// reads says the same in words.
+	reads string
+}
+
+// What losses read. Source: sentence_transformers/sentence_transformer/losses (Inputs in the documentation of each
+// class), 5.7.
+const (
+	readsPositives = "2 columns and more: an anchor, a positive and negatives"
+	readsPairs     = "2 columns: the texts of a pair, and a label"
+)
+
+// embeddingLosses are those that are replayed, by the names of the job document.
+var embeddingLosses = map[string]embeddingLoss{
+	"mnrl":               {objective.LossRanking, 2, 2, 0, readsPositives},
+	"cached-mnrl":        {objective.LossRanking, 2, 2, 0, readsPositives},
+	"matryoshka-mnrl":    {objective.LossRanking, 2, 2, 0, readsPositives},
+	"symmetric-mnrl":     {objective.LossSymmetric, 2, 2, 0, readsPositives},
+	"triplet":            {objective.LossTriplet, 3, 3, 3, "3 columns: an anchor, a positive and a negative"},
+	"cosine-similarity":  {objective.LossCosine, 2, 2, 2, readsPairs},
+	"contrastive":        {objective.LossContrastive, 2, 2, 2, readsPairs},
+	"online-contrastive": {objective.LossContrastive, 2, 2, 2, readsPairs},
+	"cosent":             {objective.LossCoSENT, 2, 2, 2, readsPairs},
+	"angle":              {objective.LossAngle, 2, 2, 2, readsPairs},
+	"mse":                {objective.LossDistance, 2, 1, 0, "1 column and more, and an embedding for a label"},
+}
+
 // baseModel is the model as AutoModel loads it, without the head that its config.json names.
 func baseModel(job Job) Job {
 	var config map[string]json.RawMessage
@@ -45,23 +76,17 @@ func (r *work) contrasts(t *Training, errs *invalid.List) {
 	refuse(t.Framework != sentenceTransformers, "/training/framework", "the objective contrastive is replayed as "+
 		"sentence-transformers' trainer runs it, and not as %.40s's; sentence-transformers is accepted", t.Framework)
 	r.contrastiveConflicts(t, refuse)
-	columns := cmp.Or(o.Texts, 2)
-	if columns < 2 {
-		errs.Add(pointer+"/texts", "out_of_range", "texts is %d; a loss that tells texts apart needs 2 columns and "+
-			"more: an anchor and a positive", o.Texts)
+	kind := cmp.Or(o.Loss, "mnrl")
+	loss, known := embeddingLosses[kind]
+	refuse(!known, pointer+"/loss", "the loss %.40q is not modelled; %s are", kind, listed(embeddingLosses))
+	columns := cmp.Or(o.Texts, loss.texts)
+	if columns < loss.least || loss.most > 0 && columns > loss.most {
+		errs.Add(pointer+"/texts", "out_of_range", "texts is %d; the loss %s reads %s", o.Texts, kind, loss.reads)
 	}
 	c := objective.Contrastive{Rows: t.MicroBatch, Tokens: r.shape.Tokens, Width: r.arch.Hidden, Columns: columns,
-		Caches: r.recipe.UseCache}
-	kind := cmp.Or(o.Loss, "mnrl")
-	switch kind {
-	case "cached-mnrl":
+		Caches: r.recipe.UseCache, Loss: loss.loss}
+	if kind == "cached-mnrl" {
 		c.MiniBatch = cmp.Or(o.MiniBatch, 32) // CachedMultipleNegativesRankingLoss's default
-	case "triplet":
-		c.Triplets = true
-		if columns != 3 {
-			errs.Add(pointer+"/texts", "conflict", "the loss triplet reads an anchor, a positive and a negative, and "+
-				"texts is %d; 3 is accepted", columns)
-		}
 	}
 	if o.MiniBatch != 0 && c.MiniBatch == 0 {
 		errs.Add(pointer+"/mini_batch", "conflict", "mini_batch belongs to the loss cached-mnrl, and the loss is %s",
@@ -146,7 +171,13 @@ func (r *work) contrastiveNotes(t *Training) []Note {
 		return nil
 	}
 	var notes []Note
-	if r.recipe.Accumulation > 1 && !c.Triplets {
+	switch {
+	case r.recipe.Accumulation < 2 || !c.Loss.OfBatch():
+	case c.Loss != objective.LossRanking && c.Loss != objective.LossSymmetric:
+		notes = append(notes, Note{Code: "accumulation-changes-contrastive-loss",
+			Text: fmt.Sprintf("a pair is compared with those of its own micro-batch alone: %d micro-steps of %d pairs are not "+
+				"one batch of %d", r.recipe.Accumulation, t.MicroBatch, r.recipe.Accumulation*t.MicroBatch)})
+	default:
 		notes = append(notes, Note{Code: "accumulation-changes-contrastive-loss",
 			Text: fmt.Sprintf("a text is told apart from those of its own micro-batch alone: %d micro-steps of %d see "+
 				"%d negatives each, not those of one batch of %d; cached-mnrl with a mini_batch sees them all in "+

@@ -148,8 +148,9 @@ func (r *resolved) objective(t *Training, errs *invalid.List) {
 	refuse(t.Evaluation != nil && t.Evaluation.KeepLogits, "/training/evaluation/keep_logits", "an evaluation of the "+
 		"objective %s is modelled without compute_metrics, whose trainer then asks for the loss alone; leave the field "+
 		"out", kind)
-	refuse(t.Loss != nil && t.Loss.Kind != "standard" && t.Loss.Kind != "", "/training/loss",
-		"the objective %s has a loss of its own; leave the field out", kind)
+	refuse(t.Loss != nil && t.Loss.Kind != "standard" && t.Loss.Kind != "" && !r.ligersSFT(t), "/training/loss",
+		"the objective %s has a loss of its own; leave the field out (SFTTrainer before trl 1.15 has Liger's with "+
+			"use_liger_kernel: fused-linear)", kind)
 	refuse(t.HoldLogits != nil, "/training/hold_logits", "the trainer of the objective %s decides what it keeps; "+
 		"leave the field out", kind)
 	refuse(t.LogitsDtype != "", "/training/logits_dtype", "the trainer of the objective %s decides the type of the "+
@@ -251,6 +252,9 @@ func (r *software) trlRelease() release.Version { return r.releaseOf("trl", r.de
 func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 	o := t.Objective
 	s := objective.SFT{Rows: r.shape.Batch, Sequences: r.shape.Batch, Tokens: r.shape.Tokens, Fused: r.chunksSFT(o, errs)}
+	if s.Liger = r.ligersSFT(t); s.Liger { // the default of 1.7 to 1.14 is nll then
+		s.Fused = false
+	}
 	if o.PaddingFree || o.Packing && o.PackingStrategy != "wrapped" {
 		if t.AttentionMask == "explicit" {
 			errs.Add("/training/attention_mask", "conflict", "a batch without padding has no mask; leave the field out")
@@ -260,6 +264,13 @@ func (r *resolved) sft(t *Training, errs *invalid.List) step.Objective {
 		r.recipe.ExplicitMask = r.recipe.Attention != step.AttentionFlash
 	}
 	return s
+}
+
+// ligersSFT says that SFTTrainer runs with use_liger_kernel, whose model takes the head into the loss. From 1.15 on its
+// own loss takes the head, and Liger's kernels are those of the layers alone.
+// Source: trl/trainer/sft_trainer.py (SFTTrainer.compute_loss), 0.26 and 1.16.
+func (r *software) ligersSFT(t *Training) bool {
+	return objectiveKind(t) == "sft" && t.Loss != nil && t.Loss.Kind == "fused-linear" && !r.holds(release.FusesTRLHead)
 }
 
 // chunksSFT says whether SFTTrainer computes its loss without logits.

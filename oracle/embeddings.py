@@ -13,6 +13,17 @@ import tempfile
 import passes
 import trainers
 
+LOSSES = {
+    "mnrl": "MultipleNegativesRankingLoss",
+    "symmetric-mnrl": "MultipleNegativesSymmetricRankingLoss",
+    "triplet": "TripletLoss",
+    "cosine-similarity": "CosineSimilarityLoss",
+    "contrastive": "ContrastiveLoss",
+    "online-contrastive": "OnlineContrastiveLoss",
+    "cosent": "CoSENTLoss",
+    "angle": "AnglELoss",
+    "mse": "MSELoss",
+}
 COLUMNS = ("anchor", "positive", "negative", "negative_2", "negative_3", "negative_4")
 
 
@@ -25,7 +36,17 @@ def loss_of(job, losses, model, width):
     if name == "matryoshka-mnrl":
         lengths = o.get("matryoshka_dims") or [width, width // 2, width // 4]
         return losses.MatryoshkaLoss(model, losses.MultipleNegativesRankingLoss(model), list(lengths))
-    return {"mnrl": losses.MultipleNegativesRankingLoss, "triplet": losses.TripletLoss}[name](model)
+    return getattr(losses, LOSSES[name])(model)
+
+
+def labels(job, width, rows):
+    """The column of labels, where the loss reads one: a number of a pair, or an embedding."""
+    name = job["training"]["objective"].get("loss", "mnrl")
+    if name in ("contrastive", "online-contrastive"):
+        return {"label": [i % 2 for i in range(rows)]}
+    if name in ("cosent", "angle", "cosine-similarity"):
+        return {"score": [i / rows for i in range(rows)]}
+    return {"label": [[0.5] * width] * rows} if name == "mse" else {}
 
 
 def train(job):
@@ -66,6 +87,8 @@ def train(job):
         {c: trainers.words(t["sequence_length"], "abc"[i % 3]) + f" u{row}" for i, c in enumerate(COLUMNS[: o.get("texts", 2)])}
         for row in range(given.rows)
     )
+    for name, values in labels(job, width, given.rows).items():
+        data = data.add_column(name, values)
     trainer = SentenceTransformerTrainer(
         model=model,
         args=given.settings(SentenceTransformerTrainingArguments),

@@ -161,6 +161,8 @@ class Trainers:
             disable_tqdm=True,
             ddp_find_unused_parameters=(t.get("distributed") or {}).get("find_unused_parameters"),
         )
+        if (t.get("loss") or {}).get("kind") == "fused-linear":
+            given["use_liger_kernel"] = True
         if evaluation := t.get("evaluation"):
             given.update(eval_strategy="steps", eval_steps=1, per_device_eval_batch_size=self.evaluated(evaluation))
         if checkpointing:  # the trainer's own default where nothing is said

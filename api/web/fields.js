@@ -74,7 +74,7 @@ export const more = [
       check("/training/objective/padding_free", "Padding-free", { show: reads("padding_free") }),
       number("/training/objective/images", "Pictures a sequence", { placeholder: "1", show: reads("images") }),
       check("/training/objective/freeze_vision", "Vision tower frozen", { show: reads("freeze_vision") }),
-      choice("/training/objective/loss", "Contrastive loss", ["mnrl", "cached-mnrl", "matryoshka-mnrl", "triplet"], { show: reads("loss") }),
+      choice("/training/objective/loss", "Contrastive loss", ["mnrl", "cached-mnrl", "matryoshka-mnrl", "triplet", "symmetric-mnrl", "cosent", "angle", "cosine-similarity", "contrastive", "online-contrastive", "mse"], { show: reads("loss") }),
       number("/training/objective/texts", "Texts an example", { placeholder: "2", show: reads("texts") }),
       number("/training/objective/mini_batch", "Texts at once", { placeholder: "32", show: (job) => read(job, "/training/objective/loss") === "cached-mnrl" }),
       choice("/training/objective/pooling", "Pooling", ["mean", "cls", "lasttoken"], { show: reads("pooling") }),

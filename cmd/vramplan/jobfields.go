@@ -60,7 +60,7 @@ type kindFields struct {
 	Teacher             string   `placeholder:"FILE" help:"gkd: the config.json of the model that is distilled from; --objective gkd is meant."`
 	TeacherDtype        *string  `placeholder:"NAME" help:"gkd: bf16, fp16 or fp32; bf16 if not given." job:"training.objective.teacher_dtype"`
 	Texts               *int64   `placeholder:"N" help:"contrastive: columns of texts, 2 for pairs, 3 with a negative." job:"training.objective.texts"`
-	ContrastiveLoss     *string  `placeholder:"NAME" help:"contrastive: mnrl, cached-mnrl, matryoshka-mnrl or triplet." job:"training.objective.loss"`
+	ContrastiveLoss     *string  `placeholder:"NAME" help:"contrastive: mnrl, cached-mnrl, matryoshka-mnrl, symmetric-mnrl, triplet, cosent, angle, cosine-similarity, contrastive, online-contrastive or mse." job:"training.objective.loss"`
 	MiniBatch           *int64   `placeholder:"N" help:"cached-mnrl: texts embedded at once." job:"training.objective.mini_batch"`
 	Pooling             *string  `placeholder:"NAME" help:"contrastive: mean, cls or lasttoken." job:"training.objective.pooling"`
 	Images              *int64   `implies:"vision-language" placeholder:"N" help:"Pictures in a sequence, of models that read them; --objective vision-language is meant." job:"training.objective.images"`

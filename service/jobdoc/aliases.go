@@ -129,7 +129,12 @@ var contrastiveAliases = map[string]string{
 	"multiple-negatives-ranking-loss": "mnrl", "multiplenegativesrankingloss": "mnrl", "infonce": "mnrl",
 	"cached-multiple-negatives-ranking-loss": "cached-mnrl", "cachedmultiplenegativesrankingloss": "cached-mnrl",
 	"matryoshka-loss": "matryoshka-mnrl", "matryoshkaloss": "matryoshka-mnrl", "triplet-loss": "triplet",
-	"tripletloss": "triplet",
+	"tripletloss": "triplet", "cosent-loss": "cosent", "cosentloss": "cosent", "angle-loss": "angle",
+	"angleloss": "angle", "cosine-similarity-loss": "cosine-similarity", "cosinesimilarityloss": "cosine-similarity",
+	"contrastive-loss": "contrastive", "contrastiveloss": "contrastive", "mse-loss": "mse", "mseloss": "mse",
+	"online-contrastive-loss": "online-contrastive", "onlinecontrastiveloss": "online-contrastive",
+	"multiple-negatives-symmetric-ranking-loss": "symmetric-mnrl",
+	"multiplenegativessymmetricrankingloss":     "symmetric-mnrl",
 }
 
 // poolingAliases are the keys and words of sentence-transformers' Pooling.

@@ -20,8 +20,8 @@ type Contrastive struct {
 	Pooling             Pooling
 	// MiniBatch is how many texts of a column are passed at once by GradCache; 0 without.
 	MiniBatch int64
-	// Triplets is TripletLoss, over distances in place of a matrix of similarities.
-	Triplets bool
+	// Loss is what is computed of the embeddings.
+	Loss EmbeddingLoss
 	// Dims are the lengths to which Matryoshka cuts the embeddings, the first of them the longest; 0 is none.
 	Dims [MaxDims]int64
 	// Caches says that the model fills a key/value cache.
@@ -31,11 +31,14 @@ type Contrastive struct {
 // MaxDims is how many lengths of embeddings are trained at once.
 const MaxDims = 8
 
-// Batch is ids and masks of every column.
+// Batch is ids and masks of every column, and labels.
 func (o Contrastive) Batch(t *step.Tape) []step.T {
 	var all []step.T
 	for range 2 * o.Columns {
 		all = append(all, t.Input(o.Rows*o.Tokens, step.I64))
+	}
+	if width := o.Loss.LabelWidth(o.Width); width > 0 {
+		all = append(all, row(t, o.Rows*width))
 	}
 	return all
 }
@@ -108,10 +111,15 @@ func (o Contrastive) embed(t *step.Tape, net step.Network, batch []step.T, colum
 
 // loss is the loss of embeddings of the given width, which it borrows.
 func (o Contrastive) loss(t *step.Tape, embeddings []step.T, width int64) step.T {
-	if o.Triplets {
+	switch o.Loss {
+	case LossTriplet:
 		return o.triplets(t, embeddings)
+	case LossRanking:
+		return o.ranking(t, embeddings, o.Rows, width)
+	case LossSymmetric:
+		return o.symmetric(t, embeddings, width)
 	}
-	return o.ranking(t, embeddings, o.Rows, width)
+	return o.labelled(t, embeddings)
 }
 
 // triplets is the mean of relu(‖anchor − positive‖ − ‖anchor − negative‖ + margin).
@@ -148,13 +156,7 @@ func (o Contrastive) ranking(t *step.Tape, e []step.T, rows, width int64) step.T
 	queries := picked(t, e[0], rows*width, local)
 	unread := picked(t, e[1], rows*width, local)
 	a, b := normalized(t, queries, rows), normalized(t, docs, others)
-	similarity := row(t, rows*others)
-	mm := t.Replay([]step.T{a, b}, []step.T{a, b})
-	mm.Alloc(1, others*width*4, step.LabelInputGradient)
-	mm.Alloc(0, rows*width*4, step.LabelInputGradient)
-	mm.Send(1, 1, true, false)
-	mm.Send(0, 0, false, false)
-	similarity = similarity.Attached(mm.End(1))
+	similarity := product(t, a, b, rows, others, width)
 	t.Drop(a, b, queries, docs)
 	scaled := t.MulScalar(similarity, step.LabelLoss)
 	t.Drop(similarity)

@@ -11,6 +11,8 @@ type SFT struct {
 	Sequences int64
 	// Fused computes the log-probabilities without logits (chunked_nll).
 	Fused bool
+	// Liger has a loss that takes the head itself, and counts what it guessed right: there are no logits.
+	Liger bool
 }
 
 func (o SFT) shape() step.Shape { return step.Shape{Batch: o.Rows, Tokens: o.Tokens} }
@@ -32,6 +34,10 @@ func (o SFT) Forward(t *step.Tape, net step.Network, batch []step.T) step.T {
 		return loss
 	}
 	out := t.Run(net, batch, step.Pass{Shape: o.shape(), Labelled: true})
+	if o.Liger {
+		t.DropOutput(out)
+		return out.Loss
+	}
 	t.WithoutGraph(func() step.T {
 		n := o.Rows * o.Tokens
 		entropy(t, out.Logits, n)
