@@ -48,7 +48,8 @@ def dpo(r, training, new):
     kind = r.choice((None, None, "precomputed"))
     if kind:
         o["reference"] = kind
-    loss = r.choice((None, "ipo", "hinge", "robust", "exo_pair", "apo_down", ["sigmoid", "sft"]))
+    losses = ("ipo", "hinge", "robust", "exo_pair", "apo_down", "apo_zero", "bco_pair", "nca_pair", "sppo_hard", "aot", "discopop")
+    loss = r.choice((None, *losses, ["sigmoid", "sft"]))
     if loss:
         o["loss_type"] = loss if isinstance(loss, list) else [loss]
     if not new and r.random() < 0.2:
@@ -88,7 +89,7 @@ def grpo(r, training, new):
     if r.random() < 0.25:
         o["num_iterations"] = 2
     if r.random() < 0.25:
-        o["loss_type"] = [r.choice(("grpo", "dapo", "dr_grpo", "bnpo"))]
+        o["loss_type"] = [r.choice(("grpo", "dapo", "dr_grpo", "bnpo", "cispo"))]
     return o
 
 
@@ -117,14 +118,22 @@ def draw(r, kinds, trl):
     if r.random() < 0.4:
         targets = r.choice((family["targets"], "all-linear"))
         training["lora"] = dict(rank=r.choice((8, 16, 64)), target_modules=targets, dropout=r.choice((0.0, 0.05)))
+        if r.random() < 0.25:
+            training["lora"].update(base_precision=r.choice(("nf4", "nf4", "int8")))
+    if r.random() < 0.2:
+        training["evaluation"] = dict(micro_batch=r.choice((1, 4, 8)))
     if r.random() < 0.1:
         training["clip_grad_norm"] = False
     objective = DRAWS[kind](r, training, trl[0] != "0")
     padded = kind in ("sft", "dpo", "orpo", "cpo", "reward") and not {"packing", "padding_free"} & set(objective)
     if r.random() < 0.15 and padded:
         training["attention_mask"] = "explicit"
+    if kind in ("kto", "grpo", "rloo") and training.get("evaluation"):  # several completions of a prompt
+        training["evaluation"]["micro_batch"] = 8
     if kind == "gkd":
         objective["teacher"] = dict(hf_config=family["config"])
+    if training["precision"] == "amp-fp16" and (training.get("lora") or {}).get("base_precision"):
+        del training["lora"]["base_precision"]  # whose adapters no scaler takes
     if training["precision"] == "amp-fp16" and training.get("states"):
         del training["states"]
     training.update(objective=dict(kind=kind, **objective), versions=STACKS[trl])

@@ -13,19 +13,19 @@ func trlChanges() []Change {
 			Library: "trl", From: "0.27", Switch: LeavesBaseInRLOO,
 			What:   "RLOOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
 			Source: "trainer/rloo_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.26.0 and 0.27.0",
-			Shown:  "the source alone",
+			Shown:  "traces of RLOOTrainer with trl 1.16",
 		},
 		{
 			Library: "trl", From: "0.29", Switch: LeavesBaseInDPO,
 			What:   "DPOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
 			Source: "trainer/dpo_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 0.28.0 and 0.29.0",
-			Shown:  "the source alone",
+			Shown:  "traces of DPOTrainer with trl 1.16",
 		},
 		{
 			Library: "trl", From: "1.4", Switch: LeavesBaseInKTO,
 			What:   "KTOTrainer leaves a quantised base as it was loaded, and casts its adapters to bfloat16",
 			Source: "experimental/kto/kto_trainer.py, later trainer/kto_trainer.py (__init__): no prepare_model_for_kbit_training, and param.data.to(torch.bfloat16), 1.3.0 and 1.4.0",
-			Shown:  "the source alone",
+			Shown:  "traces of KTOTrainer with trl 1.16",
 		},
 		{
 			Library: "trl", From: "1.7", Switch: ChunksSFTLoss,
