@@ -17,7 +17,7 @@ import (
 func tracedKinds(t *testing.T) map[string]Job {
 	t.Helper()
 	jobs := map[string]Job{}
-	for _, name := range []string{"language", "contrastive", "traced", "crosses", "evaluated", "quantised"} {
+	for _, name := range []string{"language", "contrastive", "traced", "crosses", "evaluated", "quantised", "liger"} {
 		readKinds(t, "accuracy/testdata/kinds/"+name+".jsonl", jobs)
 	}
 	return jobs

@@ -30,7 +30,7 @@ var generationDoubt = doubt{"generation", memory.Doubt{Below: 0.05, Above: 0.10}
 	"the peak is in generation, of which the pass of the prompts and the last token are replayed; no traced run " +
 		"had its peak there"}
 
-// Of 23 traced runs of sentence-transformers' trainer the replay allocates 0.03 % less to 0.13 % more, and reserves up
+// Of 24 traced runs of sentence-transformers' trainer the replay allocates 0.03 % less to 0.13 % more, and reserves up
 // to 1 % more. All ran without padding and on one stack.
 var contrastiveDoubt = doubt{"objective", memory.Doubt{Below: 0.05, Above: 0.05},
 	"sentence-transformers' trainer was replayed from its source, and few of its runs were traced"}

@@ -57,17 +57,25 @@ func objectives(t estimator.Training, changing bool) []lever {
 	return ls
 }
 
-// losses offers the losses that keep fewer logits, where the loss is not a trainer's own.
+// losses offers the losses that keep fewer logits, where the loss is not a trainer's own. SFTTrainer takes Liger's,
+// which an estimate refuses of releases whose own loss has no logits.
 func losses(t estimator.Training) []lever {
-	if t.Objective != nil && t.Objective.Kind != "" && t.Objective.Kind != "language-model" || t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard" {
-		return nil
-	}
-	var ls []lever
-	for _, k := range []struct{ kind, title string }{
+	kinds := []struct{ kind, title string }{
 		{"fused-linear", "Fuse the output layer with the loss (no logits kept)"},
 		{"chunked", "Compute the loss in chunks"},
 		{"fused", "Write the loss gradient over the logits"},
-	} {
+	}
+	switch {
+	case t.Loss != nil && t.Loss.Kind != "" && t.Loss.Kind != "standard":
+		return nil
+	case t.Objective == nil || t.Objective.Kind == "" || t.Objective.Kind == "language-model":
+	case t.Objective.Kind == "sft":
+		kinds = kinds[:1]
+	default:
+		return nil
+	}
+	var ls []lever
+	for _, k := range kinds {
 		ls = append(ls, trainingLever("loss-"+k.kind, "loss", k.title, "loss", k.kind,
 			func(t *estimator.Training) { t.Loss = &estimator.Loss{Kind: k.kind} }))
 	}

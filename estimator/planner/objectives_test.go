@@ -180,3 +180,29 @@ func TestLeversOfModelsGiveMemoryBack(t *testing.T) {
 		})
 	}
 }
+
+// TestLigersLossIsOffered: SFTTrainer takes Liger's loss before its own has no logits, and the others do not.
+func TestLigersLossIsOffered(t *testing.T) {
+	for _, c := range []struct {
+		name, objective, more string
+		offered, taken        bool
+	}{
+		{"sft", `"sft"`, `, "sequence_length": 128, "versions": {"trl": "0.26.2"}`, true, true},
+		{"sft without logits", `"sft"`, `, "sequence_length": 128, "versions": {"trl": "1.16.0"}`, true, false},
+		{"dpo", `{"kind": "dpo", "prompt_tokens": 64, "completion_tokens": 64}`, "", false, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			in := trained(t, c.objective, c.more)
+			ls := losses(in.Job.Training)
+			if len(ls) > 0 != c.offered || len(ls) > 1 {
+				t.Fatalf("%d losses are offered", len(ls))
+			}
+			for _, l := range ls {
+				l.apply(&in)
+			}
+			if _, err := estimator.Estimate(in); c.offered && (err == nil) != c.taken {
+				t.Errorf("with it: %v", err)
+			}
+		})
+	}
+}
