@@ -24,11 +24,13 @@ const (
 	// of embeddings, head and loss; with adapters, which a head whose loss is computed in pieces runs in each of them
 	eventsOutside, adaptedOutside   = 1000, 2000
 	eventsPerChunk, adaptedPerChunk = 30, 100 // of a loss in pieces; with an adapter on the head
-	eventsPerRing                   = 60      // of a layer's attention, for each GPU that shares its sequences
-	eventsPerTile                   = 12      // of a head that trl's trainers fuse with the loss
-	bytesPerEvent                   = 170     // that is recorded
-	bytesPerRequest                 = 72      // that is played
-	bytesPerStand                   = 160     // that is kept while the smallest limit is looked for
+	// of a layer with a gated delta net besides, and of each chunk of tokens in it
+	eventsPerDelta, eventsPerDeltaChunk = 700, 280
+	eventsPerRing                       = 60  // of a layer's attention, for each GPU that shares its sequences
+	eventsPerTile                       = 12  // of a head that trl's trainers fuse with the loss
+	bytesPerEvent                       = 170 // that is recorded
+	bytesPerRequest                     = 72  // that is played
+	bytesPerStand                       = 160 // that is kept while the smallest limit is looked for
 	// that is allocated, with what the optimizer allocates for it; none has less than three events
 	bytesPerParameter                 = 100
 	bytesAnyway                       = 1 << 20
@@ -83,6 +85,9 @@ func (r *resolved) cost(kinds int) Cost {
 		}
 	}
 	perLayer += eventsPerRing * r.ring
+	if chunks := a.DeltaChunks(r.shape.Tokens); chunks > 0 {
+		perLayer += eventsPerDelta + eventsPerDeltaChunk*chunks
+	}
 	if r.recipe.Loss.Kind == step.LossFusedLinear {
 		outside += eventsPerChunk * step.FusedLinearPieces(max(r.shape.N(), 1), a.Vocabulary, max(a.HeadWidth(), 1))
 	}

@@ -118,8 +118,9 @@ type decoderLayer struct {
 	gate, up, down                          linear
 	qkv, gateUp                             linear // fused
 	conv                                    convolution
-	qNorms, kNorms                          []norm  // one for every head
-	experts                                 mixture // instead of gate, up and down
+	delta                                   *deltaNet // instead of attention
+	qNorms, kNorms                          []norm    // one for every head
+	experts                                 mixture   // instead of gate, up and down
 	sinks                                   step.Weight
 	inputNorm, postAttentionNorm            norm
 	preFeedforwardNorm, postFeedforwardNorm norm

@@ -105,6 +105,7 @@ var families = map[string]*family{
 	"qwen2_vl":         &qwen2VLFamily,
 	"qwen3":            &qwen3Family,
 	"qwen3_moe":        &qwen3MoEFamily,
+	"qwen3_5_text":     &qwen35Family,
 	"roberta":          &robertaFamily,
 	"seed_oss":         &seedOSSFamily,
 	"smollm3":          &smolLM3Family,

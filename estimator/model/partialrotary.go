@@ -25,6 +25,8 @@ func (a *Architecture) rotaryWidth() int64 {
 		return own.width
 	case *glmMixture:
 		return own.width
+	case *deltaNets:
+		return own.width
 	case *gemma4Options:
 		return own.full.Dim
 	}

@@ -84,7 +84,11 @@ func (eager) add(t *Tape, a, b T, unbatched bool, l Label) T {
 		} else {
 			o.alloc(r, x.bytes(), LabelInputGradient)
 		}
-		o.send(r, k)
+		if reduced && x.dtype != y.dtype {
+			o.alloc(r+4, x.bytes(), LabelInputGradient).free(r).send(r+4, k)
+		} else {
+			o.send(r, k)
+		}
 		r++
 	}
 	return o.out(y, 0)

@@ -20,35 +20,37 @@ func (t *Tape) FillHeads(a, b T) T {
 
 func fillHeads(t *Tape, a, b, y T) T {
 	y.layout = headsFirst
-	fill := func(y, part T) T {
-		const whole, zeros, cast = 2, 3, 4
-		o := t.op(y, part)
-		slice := part.numel * y.dtype.Size()
-		o.alloc(whole, y.bytes(), LabelInputGradient).alloc(1, slice, LabelInputGradient)
-		if o.needs(0) {
-			o.alloc(zeros, slice, LabelInputGradient)
-		}
-		from := 1
-		if o.needs(1) && part.dtype != y.dtype {
-			from = cast
-			o.alloc(cast, part.bytes(), LabelInputGradient).free(1)
-		}
-		if o.needs(0) {
-			o.free(zeros)
-		}
-		if o.needs(1) {
-			o.send(from, 1)
-		} else {
-			o.free(1)
-		}
-		if o.needs(0) {
-			o.send(whole, 0)
-		} else {
-			o.free(whole)
-		}
-		return o.out(y, 0)
+	return t.fillPart(t.fillPart(y, a), b)
+}
+
+// fillPart copies part into its place in y, which it takes over.
+func (t *Tape) fillPart(y, part T) T {
+	const whole, zeros, cast = 2, 3, 4
+	o := t.op(y, part)
+	slice := part.numel * y.dtype.Size()
+	o.alloc(whole, y.bytes(), LabelInputGradient).alloc(1, slice, LabelInputGradient)
+	if o.needs(0) {
+		o.alloc(zeros, slice, LabelInputGradient)
 	}
-	return fill(fill(y, a), b)
+	from := 1
+	if o.needs(1) && part.dtype != y.dtype {
+		from = cast
+		o.alloc(cast, part.bytes(), LabelInputGradient).free(1)
+	}
+	if o.needs(0) {
+		o.free(zeros)
+	}
+	if o.needs(1) {
+		o.send(from, 1)
+	} else {
+		o.free(1)
+	}
+	if o.needs(0) {
+		o.send(whole, 0)
+	} else {
+		o.free(whole)
+	}
+	return o.out(y, 0)
 }
 
 // Half is a view of half of every row of x, which no gradient reaches.

@@ -1,0 +1,292 @@
+package model
+
+import (
+	"slices"
+
+	"github.com/vramplan/vramplan/estimator/step"
+)
+
+// qwen35Family is the text model of Qwen3.5: gated delta nets in place of attention in three of four layers, and attention
+// whose output is gated, all as PyTorch's own operations run it, which is where the packages fla and causal-conv1d are
+// not installed.
+// Source: transformers/models/qwen3_5/modeling_qwen3_5.py, configuration_qwen3_5.py, 5.23.
+var qwen35Family = family{keys: commonKeys,
+	uncompiled: "torch.compile is not modelled for gated delta nets",
+	defaults: map[string]any{
+		"vocab_size": 248320.0, "hidden_size": 4096.0, "intermediate_size": 12288.0, "num_hidden_layers": 32.0,
+		"num_attention_heads": 16.0, "num_key_value_heads": 4.0, "head_dim": 256.0, "hidden_act": "silu",
+		"max_position_embeddings": 32768.0, "use_cache": true, "tie_word_embeddings": false, "attention_bias": false,
+		"attention_dropout": 0.0, "partial_rotary_factor": 0.25, "full_attention_interval": 4.0,
+		"linear_conv_kernel_dim": 4.0, "linear_key_head_dim": 128.0, "linear_value_head_dim": 128.0,
+		"linear_num_key_heads": 16.0, "linear_num_value_heads": 32.0},
+	read: func(c *config, a *Architecture) {
+		c.biased(a)
+		a.QKNorm = true
+		c.deltaNets(a)
+	},
+	build: func(b *builder) step.Network {
+		with := likeLlama()
+		with.declare, with.normalize, with.makeMask = declareQwen35, norm.gemma, lfm2Mask
+		with.attend, with.makeTable = deltaOrAttention, gridTables
+		return b.decoder(with)
+	}}
+
+// deltaNets is what Qwen3.5 has of its own.
+type deltaNets struct {
+	partialRotary
+	heads  step.DeltaHeads
+	kernel int64
+	in     []bool // which layers have a delta net
+}
+
+// DeltaChunks is in how many chunks a layer goes through so many tokens, 0 where no layer has a delta net.
+func (a *Architecture) DeltaChunks(tokens int64) int64 {
+	if o, ok := a.own.(*deltaNets); ok && slices.Contains(o.in, true) {
+		return step.DeltaChunks(tokens)
+	}
+	return 0
+}
+
+// deltaNet holds the modules of a layer with one.
+type deltaNet struct {
+	timeBias, logDecay step.Weight
+	conv               convolution
+	norm               norm
+	qkv, z, b, a, out  linear
+}
+
+// deltaNets reads the numbers of delta nets, and which layers have one: those that layer_types says, or all but every
+// so many.
+func (c *config) deltaNets(a *Architecture) {
+	o := &deltaNets{kernel: c.integer("linear_conv_kernel_dim", maxKernel), heads: step.DeltaHeads{
+		Keys: c.integer("linear_num_key_heads", maxWidth), Values: c.integer("linear_num_value_heads", maxWidth),
+		KeyDim: c.integer("linear_key_head_dim", maxWidth), ValueDim: c.integer("linear_value_head_dim", maxWidth)}}
+	a.own = o
+	o.width = c.rotaryFraction("partial_rotary_factor", a, false)
+	if h := o.heads; h.Keys > 0 && h.Values%h.Keys != 0 {
+		c.errs.Add(c.pointer+"/linear_num_value_heads", "not_divisible", "linear_num_value_heads is %d; it is a multiple "+
+			"of linear_num_key_heads, %d", h.Values, h.Keys)
+	}
+	o.in = make([]bool, a.Layers)
+	kinds, given := c.value("layer_types")
+	list, _ := kinds.([]any)
+	switch {
+	case !given:
+		every := c.integer("full_attention_interval", maxLayers)
+		for i := range o.in {
+			o.in[i] = every == 0 || (int64(i)+1)%every != 0
+		}
+	case int64(len(list)) != a.Layers:
+		c.errs.Add(c.pointer+"/layer_types", "conflict", "layer_types is %s; it names %d layers", describe(kinds),
+			a.Layers)
+		return
+	default:
+		for i, kind := range list {
+			if o.in[i] = kind == "linear_attention"; !o.in[i] && kind != fullAttention {
+				c.errs.Add(c.pointer+"/layer_types", "unsupported", "a layer of type %s is not modelled; %s and "+
+					"linear_attention are", describe(kind), fullAttention)
+				return
+			}
+		}
+	}
+	a.Irregular = slices.Contains(o.in, true)
+}
+
+// declareQwen35 lists the modules of Qwen3_5DecoderLayer.
+func declareQwen35(b *builder, l *decoderLayer) {
+	a, d := b.a, b.a.Hidden
+	o := a.own.(*deltaNets)
+	if o.in[l.index] {
+		l.delta = b.deltaNet(o)
+	} else {
+		q, kv := a.Heads*a.HeadDim, a.KVHeads*a.HeadDim
+		l.q = b.linear("self_attn.q_proj", d, 2*q, a.QKVBias)
+		l.k, l.v = b.linear("self_attn.k_proj", d, kv, a.QKVBias), b.linear("self_attn.v_proj", d, kv, a.QKVBias)
+		l.out = b.linear("self_attn.o_proj", q, d, a.OutBias)
+		l.qNorm, l.kNorm = b.norm("self_attn.q_norm", a.HeadDim, false), b.norm("self_attn.k_norm", a.HeadDim, false)
+	}
+	b.mlp(l)
+	l.inputNorm, l.postAttentionNorm = b.norm("input_layernorm", d, false), b.norm("post_attention_layernorm", d, false)
+}
+
+// deltaNet lists the modules of Qwen3_5GatedDeltaNet.
+func (b *builder) deltaNet(o *deltaNets) *deltaNet {
+	d, h := b.a.Hidden, o.heads
+	keys, values := h.Keys*h.KeyDim, h.Values*h.ValueDim
+	width := 2*keys + values
+	m := &deltaNet{
+		conv: b.convolution("linear_attn.conv1d", 1, width, 1, o.kernel, false),
+		norm: b.norm("linear_attn.norm", h.ValueDim, false), out: b.linear("linear_attn.out_proj", values, d, false),
+		qkv: b.linear("linear_attn.in_proj_qkv", d, width, false), z: b.linear("linear_attn.in_proj_z", d, values, false),
+		b: b.linear("linear_attn.in_proj_b", d, h.Values, false), a: b.linear("linear_attn.in_proj_a", d, h.Values, false)}
+	m.timeBias = b.parameter("linear_attn.dt_bias", h.Values, 1)
+	m.logDecay = b.parameter("linear_attn.A_log", h.Values, 1)
+	b.ahead(m.timeBias, m.conv.w)
+	b.ahead(m.logDecay, m.norm.w) // which comes second then
+	return m
+}
+
+// gridTables is Qwen3_5TextRotaryEmbedding: positions for time, height and width, of whose tables one is made in place.
+func gridTables(t *step.Tape, dim int64, d step.DType) (cos, sin step.T) {
+	const axes = 3
+	n := t.Shape.N()
+	positions := t.Table(axes*n, step.F32)
+	angles := t.Table(axes*n*dim/2, step.F32)
+	t.Drop(positions)
+	wave := func() step.T {
+		raw := t.Table(axes*n*dim/2, step.F32)
+		scaled := t.Table(axes*n*dim/2, step.F32)
+		t.Drop(raw)
+		return scaled
+	}
+	join := func(x step.T) step.T {
+		y := t.Table(n*dim, step.F32)
+		t.Drop(x)
+		return y
+	}
+	cos, sin = wave(), wave()
+	sin = join(sin)
+	cos = join(cos)
+	if d != step.F32 {
+		c, s := t.Table(n*dim, d), t.Table(n*dim, d)
+		t.Drop(cos, sin)
+		cos, sin = c, s
+	}
+	t.Drop(angles)
+	return cos, sin
+}
+
+// deltaOrAttention is the delta net of a layer, or its attention.
+func deltaOrAttention(m *decoder, t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
+	if l.delta != nil {
+		return l.delta.forward(m, t, x), nil
+	}
+	return m.gatedAttention(t, l, w, x)
+}
+
+// forward is Qwen3_5GatedDeltaNet.forward.
+func (l *deltaNet) forward(m *decoder, t *step.Tape, x step.T) step.T {
+	o := m.a.own.(*deltaNets)
+	hidden := t.Hold(x)
+	if t.Recipe.ExplicitMask { // apply_mask_to_padding_states
+		t.Drop(hidden)
+		hidden = t.Mul(x, m.given, true, step.LabelElementwise)
+	}
+	several := t.Shape.Batch > 1
+	mixed := l.qkv.keys(t, hidden, several)
+	z := l.z.forward(t, hidden)
+	b, a := l.b.keys(t, hidden, several), l.a.keys(t, hidden, several)
+	if t.Recipe.UseCache {
+		m.cache = append(m.cache, t.CachedState(t.Shape.Batch*l.conv.w.Rows*o.kernel, mixed.Dtype()))
+	}
+	convolved := t.CausalConvolution(mixed, l.conv.w, l.conv.b, o.kernel)
+	act := t.SiLU(convolved)
+	t.Drop(convolved, mixed)
+	if t.Recipe.UseCache {
+		cut := t.Slice(act, act.Numel())
+		t.Drop(act)
+		act = cut
+	}
+	keys := t.Shape.N() * o.heads.Keys * o.heads.KeyDim
+	parts := t.SplitParts(act, keys, keys, act.Numel()-2*keys)
+	t.Drop(act)
+	q, k, v := parts[0], parts[1], parts[2]
+	if o.heads.Keys == o.heads.Values {
+		q, k = t.Heads(q, true), t.Heads(k, true)
+	}
+	v = t.Heads(v, true)
+	beta := t.Sigmoid(b, step.LabelAttentionScores)
+	decay := l.decay(t, a)
+	y, state, kept := t.GatedDeltaRule(q, k, v, decay, beta, o.heads)
+	if t.Recipe.UseCache {
+		m.cache = append(m.cache, t.CachedState(state.Numel(), state.Dtype()))
+	}
+	for _, x := range kept {
+		t.MarkCache(x)
+		m.cache = append(m.cache, x)
+	}
+	if y.Dtype() == step.F32 && t.Recipe.Compute == step.F32 { // which was only transposed
+		dense := t.Contiguous(y)
+		t.Drop(y)
+		y = dense
+	}
+	normed := l.normed(t, y, z)
+	t.Drop(y)
+	out := l.out.forward(t, normed)
+	t.Drop(normed, z, b, a, q, k, v, beta, decay, state, hidden)
+	return out
+}
+
+// decay is -A_log.float().exp() * softplus(a.float() + dt_bias).
+func (l *deltaNet) decay(t *step.Tape, a step.T) step.T {
+	rate := t.Float(t.Parameter(l.logDecay), step.LabelCast)
+	speed := t.Tanh(rate, step.LabelElementwise) // exp keeps its result, too
+	t.Drop(rate)
+	negative := t.MulScalar(speed, step.LabelElementwise)
+	t.Drop(speed)
+	wide := t.Float(a, step.LabelCast)
+	moved := t.Add(wide, t.Parameter(l.timeBias), step.LabelElementwise)
+	t.Drop(wide)
+	soft := t.SiLU(moved) // softplus keeps its input, too
+	t.Drop(moved)
+	y := t.Mul(negative, soft, false, step.LabelElementwise)
+	t.Drop(negative, soft)
+	return y
+}
+
+// normed is Qwen3_5RMSNormGated.
+func (l *deltaNet) normed(t *step.Tape, x, gate step.T) step.T {
+	x32 := t.Float(x, step.LabelNormScaled)
+	square := t.Pow(x32, step.LabelElementwise)
+	mean := t.MeanRows(square, l.norm.w.Rows, step.LabelNormStatistics)
+	t.Drop(square)
+	eps := t.AddScalar(mean, step.LabelNormStatistics)
+	deviation := t.Rsqrt(eps, step.LabelNormStatistics)
+	t.Drop(eps)
+	scaled := t.Mul(x32, deviation, true, step.LabelNormScaled)
+	t.Drop(deviation, x32)
+	narrow := t.Cast(scaled, x.Dtype(), step.LabelNormOutput)
+	weighed := t.Mul(t.Parameter(l.norm.w), narrow, false, step.LabelNormOutput)
+	t.Drop(narrow, scaled)
+	wide := t.Float(gate, step.LabelCast)
+	act := t.SiLU(wide)
+	t.Drop(wide)
+	y := t.Mul(weighed, act, false, step.LabelNormOutput)
+	t.Drop(weighed, act)
+	out := t.Cast(y, x.Dtype(), step.LabelNormOutput)
+	t.Drop(y, mean)
+	return out
+}
+
+// gatedAttention is Qwen3_5Attention.
+func (m *decoder) gatedAttention(t *step.Tape, l *decoderLayer, w *around, x step.T) (step.T, *step.T) {
+	p := &m.a.own.(*deltaNets).partialRotary
+	c := m.copies(t, w)
+	both := l.q.forward(t, x)
+	halves := t.Chunks(both, 2)
+	t.Drop(both)
+	gate := t.Contiguous(halves[1])
+	t.Drop(halves[1])
+	q := m.normalize(l.qNorm, t, halves[0])
+	t.Drop(halves[0])
+	kept := t.Heads(l.k.forward(t, x), c.key)
+	k := m.normalize(l.kNorm, t, kept)
+	t.Drop(kept)
+	v := t.Heads(l.v.forward(t, x), c.value)
+	qs, ks := p.split(t, q, m.a.HeadDim), p.split(t, k, m.a.HeadDim)
+	qe, ke := t.Rotary(qs.turned, w.cos, w.sin), t.Rotary(ks.turned, w.cos, w.sin)
+	qr := t.JoinHeads(qe, qs.rest)
+	t.Drop(qe)
+	kr := t.JoinHeads(ke, ks.rest)
+	t.Drop(ke, q, k)
+	qs.drop(t)
+	ks.drop(t)
+	kr, v = appendKV(t, &m.cache, kr, v)
+	y, probabilities := m.scores(t, w, m.a.geometry(), qr, kr, v)
+	open := t.Sigmoid(gate, step.LabelActivation)
+	gated := t.Mul(y, open, false, step.LabelAttentionOutput)
+	t.Drop(open, y)
+	out := l.out.forward(t, gated)
+	t.Drop(gated, gate, qr, kr, v)
+	return out, probabilities
+}
