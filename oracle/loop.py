@@ -73,6 +73,8 @@ def load(job):
         model = peft.get_peft_model(model, adapters, autocast_adapter_dtype=lora.get("adapter_dtype", "fp32") == "fp32")
     if own:
         return model.train(), own[0], batch
+    if training.get("compile"):
+        torch._dynamo.reset()  # the wrappers of transformers are the same code for all models, and few graphs of one are kept
     return model.train(), torch.compile(model) if training.get("compile") else model, batch
 
 
